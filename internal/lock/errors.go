@@ -1,0 +1,55 @@
+package lock
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// What can go wrong with a lock. Compare with errors.Is.
+var (
+	// ErrNotAcquired: somebody else holds the key and the wait limit passed.
+	ErrNotAcquired = errors.New("lock: not acquired")
+	// ErrNotHeld: this lease was already released.
+	ErrNotHeld = errors.New("lock: not held")
+	// ErrExpired: the lease ran out, or the key was deleted; nobody holds it.
+	ErrExpired = errors.New("lock: lease expired")
+	// ErrLost: somebody else holds the key now.
+	ErrLost = errors.New("lock: lost to another owner")
+	// ErrUnavailable: the server could not be asked; the outcome is unknown.
+	ErrUnavailable = errors.New("lock: server unavailable")
+	// ErrInvalid: the key or the options are not acceptable.
+	ErrInvalid = errors.New("lock: invalid")
+	// ErrWrongKind: the key is in use by something that is not this mechanism.
+	ErrWrongKind = errors.New("lock: key holds another kind of value")
+	// ErrUnknown: no mechanism of that name exists.
+	ErrUnknown = errors.New("lock: unknown mechanism")
+	// ErrNotConfigured: the mechanism exists, but its server is not configured.
+	ErrNotConfigured = errors.New("lock: mechanism not configured")
+	// ErrReleased is the cause with which a lease's context ends on release.
+	ErrReleased = errors.New("lock: released")
+)
+
+// NotAcquiredError is an [ErrNotAcquired] that names the holder.
+type NotAcquiredError struct {
+	Key string
+	// Holder is who holds the key; empty where the mechanism does not know.
+	Holder Owner
+	// TTL is how long the holder's lease still runs; 0 where unknown.
+	TTL time.Duration
+}
+
+// Error names the key, and the holder where it is known.
+func (e *NotAcquiredError) Error() string {
+	if e.Holder == "" {
+		return fmt.Sprintf("%v: %q", ErrNotAcquired, e.Key)
+	}
+	return fmt.Sprintf("%v: %q is held by %s for another %v", ErrNotAcquired, e.Key, e.Holder, e.TTL)
+}
+
+// Unwrap makes errors.Is(err, ErrNotAcquired) true.
+func (e *NotAcquiredError) Unwrap() error { return ErrNotAcquired }
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
+}

@@ -1,0 +1,98 @@
+package voucher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// What can go wrong with a voucher. Compare with errors.Is.
+var (
+	ErrNotFound   = errors.New("voucher: not found")
+	ErrNotStarted = errors.New("voucher: sale has not started")
+	ErrEnded      = errors.New("voucher: sale has ended")
+	ErrSoldOut    = errors.New("voucher: sold out")
+	ErrInvalid    = errors.New("voucher: invalid")
+	// ErrLabOnly: the policy is one that only a server in lab mode sells under.
+	ErrLabOnly = errors.New("voucher: policy needs lab mode")
+)
+
+// Voucher is something on sale.
+type Voucher struct {
+	ID    int64
+	Title string
+	// PriceCents is what the buyer pays, ValueCents what the voucher is worth.
+	PriceCents, ValueCents int64
+	// Stock is what is left of InitialStock.
+	Stock, InitialStock int64
+	// Version counts the writes to the stock, for optimistic concurrency.
+	Version int64
+	// The sale window is half open: BeginAt ≤ now < EndAt.
+	BeginAt, EndAt time.Time
+	Policy         Policy
+	CreatedAt      time.Time
+}
+
+// Bounds of a voucher's fields.
+const (
+	MaxTitle = 200            // characters
+	MaxStock = 10_000_000     // pieces
+	MaxCents = 10_000_000_000 // a hundred million in the currency's main unit
+)
+
+// Validate says with [ErrInvalid] which field of a new voucher is unacceptable,
+// and why.
+func (v *Voucher) Validate() error {
+	switch {
+	case strings.TrimSpace(v.Title) == "":
+		return invalid("title is missing")
+	case !utf8.ValidString(v.Title) || strings.ContainsRune(v.Title, 0):
+		return invalid("title is not valid text")
+	case utf8.RuneCountInString(v.Title) > MaxTitle:
+		return invalid("title is longer than %d characters", MaxTitle)
+	case v.InitialStock < 1 || v.InitialStock > MaxStock:
+		return invalid("stock is %d; 1 to %d", v.InitialStock, MaxStock)
+	case v.PriceCents < 0 || v.PriceCents > MaxCents:
+		return invalid("price_cents is %d; 0 to %d", v.PriceCents, MaxCents)
+	case v.ValueCents < 0 || v.ValueCents > MaxCents:
+		return invalid("value_cents is %d; 0 to %d", v.ValueCents, MaxCents)
+	case v.BeginAt.IsZero():
+		return invalid("begin_at is missing")
+	case v.EndAt.IsZero():
+		return invalid("end_at is missing")
+	case v.BeginAt.Year() < 1970 || v.EndAt.Year() > 9999:
+		return invalid("begin_at and end_at lie in the years 1970 to 9999")
+	case !v.BeginAt.Before(v.EndAt):
+		return invalid("end_at must be after begin_at")
+	}
+	return v.Policy.Validate()
+}
+
+// OnSale says whether the voucher can be bought at a time: [ErrNotStarted] before
+// BeginAt, [ErrEnded] from EndAt on.
+func (v *Voucher) OnSale(now time.Time) error {
+	switch {
+	case now.Before(v.BeginAt):
+		return ErrNotStarted
+	case !now.Before(v.EndAt):
+		return ErrEnded
+	}
+	return nil
+}
+
+// Store keeps vouchers.
+type Store interface {
+	// CreateVoucher stores v as given; its ID was minted before.
+	CreateVoucher(ctx context.Context, v *Voucher) error
+	// Voucher returns the voucher with its current stock, or [ErrNotFound].
+	Voucher(ctx context.Context, id int64) (*Voucher, error)
+	// Vouchers lists up to limit vouchers with an ID above after, oldest first.
+	Vouchers(ctx context.Context, after int64, limit int) ([]*Voucher, error)
+}
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
+}
