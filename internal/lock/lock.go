@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"strings"
 	"time"
 )
 
@@ -87,13 +88,15 @@ func Release(ctx context.Context, l Lease) error {
 }
 
 // Check says with [ErrInvalid] what no mechanism accepts: an empty or overlong
-// key, a negative wait, a lease below [MinTTL] or above [MaxTTL].
+// key, one with a brace, a negative wait, a lease below [MinTTL] or above [MaxTTL].
 func Check(key string, opts Options) error {
 	switch {
 	case key == "":
 		return invalid("the key is empty")
 	case len(key) > MaxKey:
 		return invalid("the key is %d bytes long; at most %d", len(key), MaxKey)
+	case strings.ContainsAny(key, "{}"):
+		return invalid("the key %q has a brace; those delimit a hash tag", key)
 	case opts.Wait < 0:
 		return invalid("the wait limit is negative: %v", opts.Wait)
 	case opts.TTL != 0 && opts.TTL < MinTTL:
