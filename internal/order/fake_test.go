@@ -1,0 +1,267 @@
+package order_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"seckill/internal/lock"
+	"seckill/internal/order"
+	"seckill/internal/voucher"
+)
+
+// trace is what happened, in order.
+type trace struct {
+	mu    sync.Mutex
+	steps []string
+}
+
+func (t *trace) add(format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.steps = append(t.steps, fmt.Sprintf(format, args...))
+}
+
+func (t *trace) all() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return append([]string(nil), t.steps...)
+}
+
+// memory is an order.Store that holds one voucher's row, with READ COMMITTED
+// reads and writes that become visible at the commit.
+type memory struct {
+	*trace
+	mu       sync.Mutex
+	stock    int64
+	version  int64
+	fence    uint64
+	orders   map[int64]order.Order
+	commit   error // what a commit answers, after it was carried out
+	lookup   error // what looking for an order answers
+	repeated int   // how many times Transact still repeats its closure first
+}
+
+func (m *memory) Transact(ctx context.Context, fn func(context.Context, order.Tx) error) error {
+	m.add("begin")
+	tx := &memoryTx{m: m}
+	for m.repeated > 0 {
+		m.repeated--
+		if err := fn(ctx, &memoryTx{m: m}); err != nil {
+			return err
+		}
+		m.add("rollback")
+	}
+	if err := fn(ctx, tx); err != nil {
+		m.add("rollback")
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		m.add("rollback")
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, write := range tx.writes {
+		write()
+	}
+	m.add("commit")
+	return m.commit
+}
+
+func (m *memory) Order(_ context.Context, id int64) (order.Order, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.lookup != nil {
+		return order.Order{}, m.lookup
+	}
+	if o, ok := m.orders[id]; ok {
+		return o, nil
+	}
+	return order.Order{}, order.ErrNotFound
+}
+
+func (m *memory) OrdersOf(context.Context, int64, int64, int) ([]order.Order, error) { return nil, nil }
+func (m *memory) Audit(context.Context, int64) (order.Audit, error) {
+	return order.Audit{}, nil
+}
+
+type memoryTx struct {
+	m      *memory
+	writes []func()
+}
+
+func (t *memoryTx) write(name string, fn func()) {
+	t.m.add("%s", name)
+	t.writes = append(t.writes, fn)
+}
+
+func (t *memoryTx) Ordered(_ context.Context, voucherID, userID int64) (bool, error) {
+	t.m.mu.Lock()
+	defer t.m.mu.Unlock()
+	t.m.add("ordered?")
+	for _, o := range t.m.orders {
+		if o.UserID == userID && o.VoucherID == voucherID {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func (t *memoryTx) StockOf(context.Context, int64) (stock, version int64, err error) {
+	t.m.mu.Lock()
+	defer t.m.mu.Unlock()
+	t.m.add("stock?")
+	return t.m.stock, t.m.version, nil
+}
+
+func (t *memoryTx) Decrement(context.Context, int64) error {
+	t.m.mu.Lock()
+	defer t.m.mu.Unlock()
+	if t.m.stock <= 0 {
+		return voucher.ErrSoldOut
+	}
+	t.write("decrement", func() { t.m.stock-- })
+	return nil
+}
+
+func (t *memoryTx) SetStock(_ context.Context, _, stock int64) error {
+	t.write(fmt.Sprintf("set stock %d", stock), func() { t.m.stock = stock })
+	return nil
+}
+
+func (t *memoryTx) DecrementVersion(_ context.Context, _, version int64) error {
+	t.m.mu.Lock()
+	defer t.m.mu.Unlock()
+	if t.m.version != version {
+		return order.ErrConflict
+	}
+	t.write("decrement version", func() { t.m.stock--; t.m.version++ })
+	return nil
+}
+
+func (t *memoryTx) DecrementFenced(_ context.Context, _ int64, token uint64) error {
+	t.m.mu.Lock()
+	defer t.m.mu.Unlock()
+	if token < t.m.fence {
+		return order.ErrStale
+	}
+	t.write(fmt.Sprintf("decrement fenced %d", token), func() { t.m.stock--; t.m.fence = token })
+	return nil
+}
+
+func (t *memoryTx) Insert(_ context.Context, o order.Order, unique bool) error {
+	t.m.mu.Lock()
+	defer t.m.mu.Unlock()
+	if _, taken := t.m.orders[o.ID]; taken {
+		return order.ErrAlreadyOrdered
+	}
+	t.write("insert", func() { t.m.orders[o.ID] = o })
+	return nil
+}
+
+// tracedLock is a lock.Locker that grants to one at a time and notes what it is
+// asked.
+type tracedLock struct {
+	*trace
+	taken   atomic.Bool
+	token   uint64
+	release error
+	last    *lock.Held
+	opts    lock.Options
+	key     string
+}
+
+func (l *tracedLock) Acquire(ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
+	if !l.taken.CompareAndSwap(false, true) {
+		return nil, &lock.NotAcquiredError{Key: key, Holder: "other", TTL: time.Second}
+	}
+	l.add("acquire")
+	l.opts, l.key = opts, key
+	l.last = lock.NewHeld(ctx, lock.Grant{
+		Key: key, Owner: "me", Token: l.token,
+		Release: func(ctx context.Context) error {
+			if ctx.Err() != nil {
+				l.add("release on a dead context")
+			}
+			l.add("release")
+			l.taken.Store(false)
+			return l.release
+		},
+		Stop: func() { l.add("stop") },
+	})
+	return l.last, nil
+}
+
+// shelf hands the same locker out under every name.
+type shelf struct{ locker lock.Locker }
+
+func (s shelf) Locker(string) (lock.Locker, error) { return s.locker, nil }
+
+// catalogue is an order.Vouchers with one voucher.
+type catalogue struct {
+	v       voucher.Voucher
+	soldOut atomic.Int64
+}
+
+func (c *catalogue) Voucher(_ context.Context, id int64) (*voucher.Voucher, error) {
+	if id != c.v.ID {
+		return nil, voucher.ErrNotFound
+	}
+	return &c.v, nil
+}
+
+func (c *catalogue) SoldOut(int64) { c.soldOut.Add(1) }
+
+// counter mints 1, 2, 3 …
+type counter struct{ n atomic.Int64 }
+
+func (c *counter) NextID(context.Context) (int64, error) { return c.n.Add(1), nil }
+
+// shop is a service over fakes.
+type shop struct {
+	*order.Service
+	trace    *trace
+	store    *memory
+	lock     *tracedLock
+	vouchers *catalogue
+	now      time.Time
+}
+
+var begin = time.Date(2026, 11, 11, 20, 0, 0, 0, time.UTC)
+
+func newShop(t *testing.T, change func(*voucher.Policy)) *shop {
+	t.Helper()
+	tr := &trace{}
+	s := &shop{
+		trace: tr,
+		store: &memory{trace: tr, stock: 10, orders: map[int64]order.Order{}},
+		lock:  &tracedLock{trace: tr},
+		vouchers: &catalogue{v: voucher.Voucher{
+			ID: 7, Stock: 10, InitialStock: 10, BeginAt: begin, EndAt: begin.Add(time.Hour),
+			Policy: voucher.DefaultPolicy(),
+		}},
+		now: begin,
+	}
+	if change != nil {
+		change(&s.vouchers.v.Policy)
+	}
+	svc, err := order.NewService(order.Config{
+		Store: s.store, Vouchers: s.vouchers, IDs: &counter{}, Lockers: shelf{s.lock},
+		Now: func() time.Time { return s.now }, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Service = svc
+	return s
+}
+
+func (s *shop) buy(t *testing.T) (order.Order, error) {
+	t.Helper()
+	return s.Place(t.Context(), order.Request{VoucherID: 7, UserID: 42})
+}

@@ -1,0 +1,136 @@
+package order
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"seckill/internal/voucher"
+)
+
+// Service places orders and shows them.
+type Service struct {
+	store    Store
+	vouchers Vouchers
+	ids      IDs
+	lockers  Lockers
+	now      func() time.Time
+	log      *slog.Logger
+}
+
+// Config is what a [Service] needs. All of it.
+type Config struct {
+	Store    Store
+	Vouchers Vouchers
+	IDs      IDs
+	Lockers  Lockers
+	Now      func() time.Time
+	Log      *slog.Logger
+}
+
+// NewService returns an error where something is missing.
+func NewService(c Config) (*Service, error) {
+	if c.Store == nil || c.Vouchers == nil || c.IDs == nil || c.Lockers == nil || c.Now == nil || c.Log == nil {
+		return nil, errors.New("order: incomplete configuration")
+	}
+	return &Service{
+		store: c.Store, vouchers: c.Vouchers, ids: c.IDs, lockers: c.Lockers, now: c.Now, log: c.Log,
+	}, nil
+}
+
+// Request asks for one voucher for one user.
+type Request struct {
+	VoucherID, UserID int64
+	// ID is the id the order is to have; 0 mints one.
+	ID int64
+	// Resumed says that an earlier attempt with the same ID may have placed the
+	// order already.
+	Resumed bool
+}
+
+// Place orders one voucher for one user under the voucher's policy. Beside the
+// errors of voucher, of this package and of the context it returns the lock's:
+// one that says that the lock was lost means that nothing was sold.
+//
+// An error with [ErrUnavailable] means that the outcome could not be found out. A
+// repetition with the same ID, Resumed, gets the one true answer.
+func (s *Service) Place(ctx context.Context, req Request) (Order, error) {
+	if req.Resumed {
+		if o, err := s.store.Order(ctx, req.ID); !errors.Is(err, ErrNotFound) {
+			return o, err
+		}
+	}
+	v, err := s.vouchers.Voucher(ctx, req.VoucherID)
+	if err != nil {
+		return Order{}, err
+	}
+	if err := v.OnSale(s.now()); err != nil {
+		return Order{}, err
+	}
+	if v.Stock <= 0 {
+		return Order{}, voucher.ErrSoldOut
+	}
+	o := Order{ID: req.ID, VoucherID: v.ID, UserID: req.UserID, Status: Confirmed}
+	if o.ID == 0 {
+		if o.ID, err = s.ids.NextID(ctx); err != nil {
+			return Order{}, fmt.Errorf("mint an order id: %w", err)
+		}
+	}
+	o.CreatedAt = s.now().UTC().Truncate(time.Microsecond)
+	if err := s.placeLocked(ctx, v, o); err != nil {
+		return s.settle(ctx, o, req, err)
+	}
+	return o, nil
+}
+
+// settleTimeout bounds the look for an order whose commit had no answer.
+const settleTimeout = 2 * time.Second
+
+// settle finds out what became of an order whose placing failed. Most failures
+// speak for themselves. A commit without an answer, or a collision with an
+// earlier attempt under the same ID, is decided by whether the order is there.
+func (s *Service) settle(ctx context.Context, o Order, req Request, failed error) (Order, error) {
+	switch {
+	case errors.Is(failed, voucher.ErrSoldOut):
+		s.vouchers.SoldOut(o.VoucherID)
+		return Order{}, failed
+	case errors.Is(failed, ErrUnavailable):
+	case errors.Is(failed, ErrAlreadyOrdered) && req.Resumed:
+	default:
+		return Order{}, failed
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	defer cancel()
+	placed, err := s.store.Order(ctx, o.ID)
+	if err != nil || placed.UserID != o.UserID || placed.VoucherID != o.VoucherID {
+		return Order{}, failed
+	}
+	return placed, nil
+}
+
+// Order returns a user's order: [ErrNotFound] also where it is somebody else's,
+// so that nobody learns which ids exist.
+func (s *Service) Order(ctx context.Context, userID, id int64) (Order, error) {
+	o, err := s.store.Order(ctx, id)
+	if err != nil {
+		return Order{}, err
+	}
+	if o.UserID != userID {
+		return Order{}, ErrNotFound
+	}
+	return o, nil
+}
+
+// OrdersOf lists up to limit of a user's orders with an ID below before, newest
+// first.
+func (s *Service) OrdersOf(ctx context.Context, userID, before int64, limit int) ([]Order, error) {
+	return s.store.OrdersOf(ctx, userID, before, limit)
+}
+
+// Audit counts what the database holds of a voucher, or returns
+// [voucher.ErrNotFound].
+func (s *Service) Audit(ctx context.Context, voucherID int64) (Audit, error) {
+	return s.store.Audit(ctx, voucherID)
+}

@@ -1,0 +1,194 @@
+package voucher_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"seckill/internal/voucher"
+)
+
+// slowStore answers after a time and counts the questions.
+type slowStore struct {
+	voucher.Store
+	asked atomic.Int64
+	delay time.Duration
+	stock atomic.Int64
+	fail  atomic.Pointer[error]
+}
+
+func (s *slowStore) Voucher(ctx context.Context, id int64) (*voucher.Voucher, error) {
+	s.asked.Add(1)
+	select {
+	case <-time.After(s.delay):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if err := s.fail.Load(); err != nil {
+		return nil, *err
+	}
+	if id == 404 {
+		return nil, voucher.ErrNotFound
+	}
+	return &voucher.Voucher{ID: id, Stock: s.stock.Load()}, nil
+}
+
+func newCache(t *testing.T, s *slowStore) *voucher.Cache {
+	t.Helper()
+	return voucher.NewCache(s, 100*time.Millisecond, time.Now)
+}
+
+func TestCacheAsksOnceForAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &slowStore{delay: 20 * time.Millisecond}
+		store.stock.Store(7)
+		cache := newCache(t, store)
+		var wg sync.WaitGroup
+		for range 500 {
+			wg.Go(func() {
+				if v, err := cache.Voucher(t.Context(), 1); err != nil || v.Stock != 7 {
+					t.Errorf("Voucher = %v, %v", v, err)
+				}
+			})
+		}
+		wg.Wait()
+		if n := store.asked.Load(); n != 1 {
+			t.Errorf("the store was asked %d times, want 1", n)
+		}
+	})
+}
+
+func TestCacheServesStaleWhileItLoads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &slowStore{delay: 20 * time.Millisecond}
+		store.stock.Store(7)
+		cache := newCache(t, store)
+		stockOf := func() int64 {
+			v, err := cache.Voucher(t.Context(), 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v.Stock
+		}
+		stockOf()
+		store.stock.Store(3)
+		if got := stockOf(); got != 7 {
+			t.Errorf("stock = %d within the TTL, want the 7 that is cached", got)
+		}
+		time.Sleep(100 * time.Millisecond)
+		var loader sync.WaitGroup
+		loader.Go(func() {
+			if got := stockOf(); got != 3 {
+				t.Errorf("the loader got stock %d, want the 3 it loaded", got)
+			}
+		})
+		synctest.Wait()
+		before := time.Now()
+		if got := stockOf(); got != 7 || time.Since(before) != 0 {
+			t.Errorf("stock = %d after %v, want the stale 7 at once", got, time.Since(before))
+		}
+		loader.Wait()
+		if got := stockOf(); got != 3 {
+			t.Errorf("stock = %d after the load, want 3", got)
+		}
+	})
+}
+
+func TestCacheLoadSurvivesItsCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &slowStore{delay: 20 * time.Millisecond}
+		store.stock.Store(1)
+		cache := newCache(t, store)
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { _, _ = cache.Voucher(ctx, 1) })
+		synctest.Wait()
+		wg.Go(func() {
+			if _, err := cache.Voucher(t.Context(), 1); err != nil {
+				t.Errorf("a caller lost its answer to another one's cancellation: %v", err)
+			}
+		})
+		synctest.Wait()
+		cancel()
+		wg.Wait()
+
+		waiter, give := context.WithCancel(t.Context())
+		wg.Go(func() { _, _ = cache.Voucher(t.Context(), 2) })
+		synctest.Wait()
+		give()
+		if _, err := cache.Voucher(waiter, 2); !errors.Is(err, context.Canceled) {
+			t.Errorf("a cancelled waiter got %v", err)
+		}
+		wg.Wait()
+	})
+}
+
+func TestCacheRemembersWhatIsNotThereButNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &slowStore{}
+		cache := newCache(t, store)
+		for range 3 {
+			if _, err := cache.Voucher(t.Context(), 404); !errors.Is(err, voucher.ErrNotFound) {
+				t.Fatalf("err = %v, want ErrNotFound", err)
+			}
+		}
+		if n := store.asked.Load(); n != 1 {
+			t.Errorf("asked %d times for a voucher that is not there, want 1", n)
+		}
+		down := errors.New("down")
+		store.fail.Store(&down)
+		if _, err := cache.Voucher(t.Context(), 1); !errors.Is(err, down) {
+			t.Fatalf("err = %v, want the store's", err)
+		}
+		store.fail.Store(nil)
+		if _, err := cache.Voucher(t.Context(), 1); err != nil {
+			t.Errorf("a failure was cached: %v", err)
+		}
+	})
+}
+
+func TestCacheSoldOutMarkLiftsWhenStockReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &slowStore{}
+		store.stock.Store(5)
+		cache := newCache(t, store)
+		loaded, _ := cache.Voucher(t.Context(), 1)
+		cache.SoldOut(1)
+		if v, _ := cache.Voucher(t.Context(), 1); v.Stock != 0 {
+			t.Errorf("stock = %d after SoldOut, want 0", v.Stock)
+		}
+		if loaded.Stock != 5 {
+			t.Error("SoldOut changed a voucher that was handed out")
+		}
+		time.Sleep(100 * time.Millisecond)
+		if v, _ := cache.Voucher(t.Context(), 1); v.Stock != 5 {
+			t.Errorf("stock = %d after the TTL, want the store's 5", v.Stock)
+		}
+		cache.SoldOut(2) // never loaded: nothing to mark
+		if v, err := cache.Voucher(t.Context(), 2); err != nil || v.Stock != 5 {
+			t.Errorf("Voucher = %v, %v", v, err)
+		}
+	})
+}
+
+func TestCacheStaysBounded(t *testing.T) {
+	store := &slowStore{}
+	cache := voucher.NewCache(store, time.Hour, time.Now)
+	for id := range int64(10_000) {
+		if _, err := cache.Voucher(t.Context(), id+1000); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A bounded cache has forgotten most of them, and asks again.
+	asked := store.asked.Load()
+	for id := range int64(10_000) {
+		_, _ = cache.Voucher(t.Context(), id+1000)
+	}
+	if again := store.asked.Load() - asked; again < 5000 {
+		t.Errorf("asked again for %d of 10,000 ids: the cache does not forget", again)
+	}
+}

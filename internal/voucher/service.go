@@ -1,0 +1,72 @@
+package voucher
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"seckill/internal/lock"
+)
+
+// IDs mints voucher ids: positive, never the same twice.
+type IDs interface {
+	NextID(ctx context.Context) (int64, error)
+}
+
+// Lockers finds a mechanism by name; [lock.Registry] is one.
+type Lockers interface {
+	Locker(name string) (lock.Locker, error)
+}
+
+// Service puts vouchers on sale and shows them.
+type Service struct {
+	Store   Store
+	IDs     IDs
+	Lockers Lockers
+	// Lab lets a voucher be sold under a policy that is not safe.
+	Lab bool
+	Now func() time.Time
+}
+
+// Create puts a voucher on sale. Of v it takes everything but the ID, the stock
+// that is left, and the times of its own. It returns [ErrInvalid], [ErrLabOnly]
+// or what the store says.
+func (s *Service) Create(ctx context.Context, v Voucher) (*Voucher, error) {
+	if err := v.Validate(); err != nil {
+		return nil, err
+	}
+	if !s.Lab {
+		if err := v.Policy.Safe(); err != nil {
+			return nil, err
+		}
+	}
+	if v.Policy.Flow == FlowAdmission {
+		return nil, invalid("policy.flow: %q is not available on this server", FlowAdmission)
+	}
+	if _, err := s.Lockers.Locker(v.Policy.Lock); err != nil {
+		return nil, invalid("policy.lock: %v", err)
+	}
+	id, err := s.IDs.NextID(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("mint a voucher id: %w", err)
+	}
+	v.ID, v.Stock, v.Version = id, v.InitialStock, 0
+	// The store keeps microseconds, in UTC: so does what is returned.
+	v.CreatedAt = s.Now().UTC().Truncate(time.Microsecond)
+	v.BeginAt = v.BeginAt.UTC().Truncate(time.Microsecond)
+	v.EndAt = v.EndAt.UTC().Truncate(time.Microsecond)
+	if err := s.Store.CreateVoucher(ctx, &v); err != nil {
+		return nil, err
+	}
+	return &v, nil
+}
+
+// Voucher returns a voucher with its stock as it is now, or [ErrNotFound].
+func (s *Service) Voucher(ctx context.Context, id int64) (*Voucher, error) {
+	return s.Store.Voucher(ctx, id)
+}
+
+// Vouchers lists up to limit vouchers with an ID above after, oldest first.
+func (s *Service) Vouchers(ctx context.Context, after int64, limit int) ([]*Voucher, error) {
+	return s.Store.Vouchers(ctx, after, limit)
+}

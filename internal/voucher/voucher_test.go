@@ -1,0 +1,112 @@
+package voucher_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"seckill/internal/lock"
+	"seckill/internal/voucher"
+)
+
+var begin = time.Date(2026, 11, 11, 20, 0, 0, 0, time.UTC)
+
+func sound() voucher.Voucher {
+	return voucher.Voucher{
+		Title: "100 off", InitialStock: 100, PriceCents: 8000, ValueCents: 10000,
+		BeginAt: begin, EndAt: begin.Add(time.Hour), Policy: voucher.DefaultPolicy(),
+	}
+}
+
+func TestOnSaleIsHalfOpen(t *testing.T) {
+	v := sound()
+	for _, tc := range []struct {
+		name string
+		now  time.Time
+		want error
+	}{
+		{"a nanosecond before", begin.Add(-1), voucher.ErrNotStarted},
+		{"at the second", begin, nil},
+		{"a nanosecond before the end", v.EndAt.Add(-1), nil},
+		{"at the end", v.EndAt, voucher.ErrEnded},
+		{"in another time zone", begin.In(time.FixedZone("UTC+8", 8*3600)), nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if err := v.OnSale(tc.now); !errors.Is(err, tc.want) {
+				t.Errorf("OnSale = %v, want %v", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestValidateNamesTheField(t *testing.T) {
+	if v := sound(); v.Validate() != nil {
+		t.Fatalf("a sound voucher is refused: %v", v.Validate())
+	}
+	for _, tc := range []struct {
+		field string
+		spoil func(*voucher.Voucher)
+	}{
+		{"title", func(v *voucher.Voucher) { v.Title = " \t" }},
+		{"title", func(v *voucher.Voucher) { v.Title = strings.Repeat("é", voucher.MaxTitle+1) }},
+		{"title", func(v *voucher.Voucher) { v.Title = "\xff" }},
+		{"title", func(v *voucher.Voucher) { v.Title = "a\x00b" }},
+		{"stock", func(v *voucher.Voucher) { v.InitialStock = 0 }},
+		{"stock", func(v *voucher.Voucher) { v.InitialStock = -5 }},
+		{"stock", func(v *voucher.Voucher) { v.InitialStock = voucher.MaxStock + 1 }},
+		{"price_cents", func(v *voucher.Voucher) { v.PriceCents = -1 }},
+		{"value_cents", func(v *voucher.Voucher) { v.ValueCents = voucher.MaxCents + 1 }},
+		{"begin_at", func(v *voucher.Voucher) { v.BeginAt = time.Time{} }},
+		{"begin_at", func(v *voucher.Voucher) { v.BeginAt = time.Date(1815, 6, 18, 0, 0, 0, 0, time.UTC) }},
+		{"end_at", func(v *voucher.Voucher) { v.EndAt = time.Time{} }},
+		{"end_at", func(v *voucher.Voucher) { v.EndAt = v.BeginAt }},
+		{"end_at", func(v *voucher.Voucher) { v.EndAt = v.BeginAt.Add(-time.Hour) }},
+		{"policy.flow", func(v *voucher.Voucher) { v.Policy.Flow = "queued" }},
+		{"policy.lock", func(v *voucher.Voucher) { v.Policy.Lock = "mutex" }},
+		{"policy.scope", func(v *voucher.Voucher) { v.Policy.Scope = "" }},
+		{"policy.placement", func(v *voucher.Voucher) { v.Policy.Placement = "outside" }},
+		{"policy.stock", func(v *voucher.Voucher) { v.Policy.Stock = "none" }},
+		{"policy.lock_ttl_ms", func(v *voucher.Voucher) { v.Policy.LockTTLMS = -1 }},
+		{"policy.lock_ttl_ms", func(v *voucher.Voucher) { v.Policy.LockTTLMS = 1 << 62 }},
+		{"policy.lock_wait_ms", func(v *voucher.Voucher) { v.Policy.LockWaitMS = 60_001 }},
+		{"policy.faults", func(v *voucher.Voucher) { v.Policy.Faults = make([]lock.Fault, voucher.MaxFaults+1) }},
+		{"policy.faults[0]", func(v *voucher.Voucher) { v.Policy.Faults = []lock.Fault{{Point: "nowhere", PauseMS: 1}} }},
+	} {
+		v := sound()
+		tc.spoil(&v)
+		err := v.Validate()
+		if !errors.Is(err, voucher.ErrInvalid) || !strings.Contains(err.Error(), tc.field) {
+			t.Errorf("%s: Validate = %v, want ErrInvalid that names the field", tc.field, err)
+		}
+	}
+}
+
+func TestSafePolicies(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		safe bool
+		set  func(*voucher.Policy)
+	}{
+		{"default", true, func(*voucher.Policy) {}},
+		{"per voucher", true, func(p *voucher.Policy) { p.Scope = voucher.ScopeVoucher }},
+		{"optimistic", true, func(p *voucher.Policy) { p.Stock = voucher.StockVersion }},
+		{"lua", true, func(p *voucher.Policy) { p.Lock = "lua" }},
+		{"short lease", true, func(p *voucher.Policy) { p.LockTTLMS = 1 }},
+		{"no lock", false, func(p *voucher.Policy) { p.Lock = "none" }},
+		{"naive", false, func(p *voucher.Policy) { p.Lock = "naive" }},
+		{"unguarded", false, func(p *voucher.Policy) { p.Stock = voucher.StockUnguarded }},
+		{"inside", false, func(p *voucher.Policy) { p.Placement = voucher.InsideTx }},
+		{"not unique", false, func(p *voucher.Policy) { p.Unique = false }},
+		{"fault", false, func(p *voucher.Policy) { p.Faults = []lock.Fault{{Point: lock.CriticalSection, PauseMS: 1}} }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := voucher.DefaultPolicy()
+			tc.set(&p)
+			err := p.Safe()
+			if tc.safe && err != nil || !tc.safe && !errors.Is(err, voucher.ErrLabOnly) {
+				t.Errorf("Safe = %v, want safe %v", err, tc.safe)
+			}
+		})
+	}
+}
