@@ -39,12 +39,16 @@ type NotAcquiredError struct {
 	TTL time.Duration
 }
 
-// Error names the key, and the holder where it is known.
+// Error names the key and, where they are known, the holder and how long it still holds.
 func (e *NotAcquiredError) Error() string {
-	if e.Holder == "" {
-		return fmt.Sprintf("%v: %q", ErrNotAcquired, e.Key)
+	text := fmt.Sprintf("%v: %q", ErrNotAcquired, e.Key)
+	if e.Holder != "" {
+		text += " is held by " + string(e.Holder)
 	}
-	return fmt.Sprintf("%v: %q is held by %s for another %v", ErrNotAcquired, e.Key, e.Holder, e.TTL)
+	if e.TTL > 0 {
+		text += fmt.Sprintf(", for another %v", e.TTL)
+	}
+	return text
 }
 
 // Unwrap makes errors.Is(err, ErrNotAcquired) true.

@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -109,6 +110,10 @@ func (h *Held) Release(ctx context.Context) error {
 	}
 	h.cancel(ErrReleased)
 	err := h.grant.Release(ctx)
+	if err != nil && ctx.Err() != nil && !errors.Is(err, ErrUnavailable) {
+		// Cut short: the command may have got through all the same.
+		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
 	if errors.Is(err, ErrUnavailable) {
 		h.mu.Lock()
 		h.state = unknown

@@ -1,0 +1,123 @@
+package database
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"seckill/internal/order"
+	"seckill/internal/testkit"
+)
+
+// The benchmarks compare selling with what the server can do at all to one row.
+// Their ratio is what to look at:
+//
+//	go test -run - -bench . ./internal/database
+const benchConns = 64
+
+// BenchmarkCeiling is the bare UPDATE of one row over 64 connections, each
+// committed by itself.
+func BenchmarkCeiling(b *testing.B) {
+	where, d := benchDatabase(b)
+	config, err := mysql.ParseDSN(where.DSN)
+	if err != nil {
+		b.Fatal(err)
+	}
+	config.InterpolateParams = true
+	pool, err := sql.Open("mysql", config.FormatDSN())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer pool.Close()
+	pool.SetMaxOpenConns(benchConns)
+	pool.SetMaxIdleConns(benchConns)
+
+	spread(b, func(ctx context.Context, _ int64) error {
+		_, err := pool.ExecContext(ctx, "UPDATE vouchers SET stock = stock - 1 WHERE id = ? AND stock > 0", 1)
+		return err
+	})
+	wantSold(b, d)
+}
+
+// BenchmarkSell is a whole order by 64 goroutines: has the user ordered, insert,
+// decrement, commit. The fewer writers, the shorter the queue at the hot row.
+func BenchmarkSell(b *testing.B) {
+	for _, writers := range []int{4, 8, 16, 64} {
+		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
+			where := testkit.NewMariaDB(b).Database(b)
+			c := configOf(where)
+			c.MaxWriters = writers
+			d := openMigrated(b, c)
+			onSale(b, d, 1, benchStock)
+			spread(b, func(ctx context.Context, n int64) error {
+				return buy(ctx, d, newOrder(n, 1, n), true)
+			})
+			wantSold(b, d)
+			audit, err := d.Orders().Audit(context.Background(), 1)
+			if err != nil || !audit.Balanced() {
+				b.Errorf("audit %+v, %v", audit, err)
+			}
+		})
+	}
+}
+
+// BenchmarkSoldOut is what a sale is most of the time: nothing left.
+func BenchmarkSoldOut(b *testing.B) {
+	_, d := benchDatabase(b)
+	if _, err := d.singles.Exec("UPDATE vouchers SET stock = 0"); err != nil {
+		b.Fatal(err)
+	}
+	spread(b, func(ctx context.Context, n int64) error {
+		return d.Orders().Transact(ctx, func(ctx context.Context, tx order.Tx) error {
+			_, _, err := tx.StockOf(ctx, 1)
+			return err
+		})
+	})
+}
+
+const benchStock = 1_000_000_000
+
+func benchDatabase(b *testing.B) (testkit.Database, *DB) {
+	b.Helper()
+	where := testkit.NewMariaDB(b).Database(b)
+	d := openMigrated(b, configOf(where))
+	onSale(b, d, 1, benchStock)
+	return where, d
+}
+
+// spread runs fn b.N times over 64 goroutines and reports the rate.
+func spread(b *testing.B, fn func(ctx context.Context, n int64) error) {
+	b.Helper()
+	var next atomic.Int64
+	var all sync.WaitGroup
+	b.ResetTimer()
+	for range benchConns {
+		all.Go(func() {
+			for n := next.Add(1); n <= int64(b.N); n = next.Add(1) {
+				if err := fn(context.Background(), n); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	b.StopTimer()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "orders/s")
+}
+
+func wantSold(b *testing.B, d *DB) {
+	b.Helper()
+	v, err := d.Vouchers().Voucher(context.Background(), 1)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if sold := v.InitialStock - v.Stock; sold != int64(b.N) {
+		b.Errorf("sold %d, want %d", sold, b.N)
+	}
+}

@@ -1,0 +1,119 @@
+package database
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"gorm.io/gorm"
+)
+
+// DB is an open database. It is safe for use by several goroutines.
+type DB struct {
+	engine
+	config Config
+	// rows reads and writes outside a transaction; on SQLite its writes go to
+	// the one writer: see single.
+	rows   *gorm.DB
+	single *gorm.DB
+}
+
+// engine is what differs between the databases.
+type engine struct {
+	name string // "mysql" or "sqlite"
+	// readers serve reads, writers one transaction each.
+	readers, writers *sql.DB
+	// singles serves writes of one statement, committed by themselves: the
+	// readers on MySQL, the writer on SQLite.
+	singles *sql.DB
+	// begin opens a transaction; empty where the session is always in one.
+	begin string
+	// dialector maps rows over a pool.
+	dialector func(pool *sql.DB) gorm.Dialector
+	// sweep deletes the oldest idempotency keys: a time, a limit.
+	sweep string
+	// migrator gives golang-migrate a connection that nobody else migrates over.
+	migrator func(ctx context.Context) (migrator, error)
+}
+
+// Open connects to the database of c and checks that it answers. It does not
+// touch the schema: see [DB.Migrate].
+func Open(ctx context.Context, c Config) (*DB, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	c = c.withDefaults()
+	open := openMySQL
+	if c.SQLite != "" {
+		open = openSQLite
+	}
+	e, err := open(c)
+	if err != nil {
+		return nil, err
+	}
+	d := &DB{engine: e, config: c}
+	if err := d.start(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("database: open %s: %w", e.name, err), d.Close())
+	}
+	return d, nil
+}
+
+func (d *DB) start(ctx context.Context) error {
+	for _, pool := range d.Pools() {
+		pool.SetConnMaxLifetime(d.config.ConnMaxLifetime)
+		pool.SetConnMaxIdleTime(d.config.ConnMaxIdleTime)
+	}
+	// Two processes that open a new SQLite file at once can collide while they
+	// switch it to its write-ahead log.
+	if err := d.repeat(ctx, func() error { return d.Ping(ctx) }); err != nil {
+		return err
+	}
+	var err error
+	if d.rows, err = d.mapper(d.readers); err != nil {
+		return err
+	}
+	d.single = d.rows
+	if d.singles != d.readers {
+		d.single, err = d.mapper(d.singles)
+	}
+	return err
+}
+
+// mapper is gorm over a pool, without what it does for nobody here: a transaction
+// around each single write, prepared statements, a ping of its own.
+func (d *DB) mapper(pool *sql.DB) (*gorm.DB, error) {
+	return gorm.Open(d.dialector(pool), &gorm.Config{
+		SkipDefaultTransaction: true,
+		DisableAutomaticPing:   true,
+		Logger:                 &statementLog{log: d.config.Logger, slow: d.config.SlowQuery},
+	})
+}
+
+// Ping asks the database for an answer, or returns [order.ErrUnavailable].
+func (d *DB) Ping(ctx context.Context) error {
+	var one int
+	return translate(ctx, d.readers.QueryRowContext(ctx, "SELECT 1").Scan(&one))
+}
+
+// Engine is "mysql" (for MariaDB too) or "sqlite".
+func (d *DB) Engine() string { return d.name }
+
+// Pools returns the connection pools by name, for metrics.
+func (d *DB) Pools() map[string]*sql.DB {
+	return map[string]*sql.DB{"readers": d.readers, "writers": d.writers}
+}
+
+// Close closes every connection. A transaction at work ends first.
+func (d *DB) Close() error {
+	return errors.Join(d.writers.Close(), d.readers.Close())
+}
+
+// Vouchers is the store of vouchers.
+func (d *DB) Vouchers() *Vouchers { return &Vouchers{d} }
+
+// Orders is the store of orders.
+func (d *DB) Orders() *Orders { return &Orders{d} }
+
+// Idempotency is the store of idempotency keys.
+func (d *DB) Idempotency() *Idempotency { return &Idempotency{d} }

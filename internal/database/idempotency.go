@@ -1,0 +1,154 @@
+package database
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"gorm.io/gorm"
+
+	"seckill/internal/idempotency"
+	"seckill/internal/order"
+)
+
+// Idempotency is the [idempotency.Store].
+type Idempotency struct{ db *DB }
+
+var _ idempotency.Store = (*Idempotency)(nil)
+
+// keyRow is a record as it is kept. The key is bytes, so that neither a collation
+// nor an invalid character makes two keys one.
+type keyRow struct {
+	UserID      int64  `gorm:"primaryKey;autoIncrement:false"`
+	IdemKey     []byte `gorm:"primaryKey"`
+	Fingerprint []byte
+	ResourceID  int64
+	Attempt     int
+	StartedAt   time.Time
+	Status      *int
+	ContentType *string
+	Location    *string
+	Body        []byte
+}
+
+// TableName implements gorm's Tabler.
+func (keyRow) TableName() string { return "idempotency_keys" }
+
+// beginRounds bounds how often Begin finds the record changed under its hands.
+const beginRounds = 20
+
+// Begin implements [idempotency.Store]. The primary key decides between those who
+// reserve at once; the attempt counter, compared and set, between those who take
+// over at once.
+func (s *Idempotency) Begin(ctx context.Context, key idempotency.Key, fp idempotency.Fingerprint,
+	resourceID int64, now, staleBefore time.Time,
+) (idempotency.Record, bool, error) {
+	fresh := keyRow{
+		UserID: key.UserID, IdemKey: []byte(key.Value), Fingerprint: fp[:],
+		ResourceID: resourceID, Attempt: 1, StartedAt: stamp(now),
+	}
+	for n := 1; ; n++ {
+		row, mine, err := s.begin(ctx, fresh, stamp(staleBefore))
+		switch {
+		case err == nil:
+			record, err := row.record()
+			return record, mine, err
+		case !errors.Is(err, errChanged):
+			return idempotency.Record{}, false, err
+		case n == beginRounds:
+			return idempotency.Record{}, false, fmt.Errorf("%w: %w", order.ErrUnavailable, err)
+		}
+		if err := pause(ctx, n); err != nil {
+			return idempotency.Record{}, false, err
+		}
+	}
+}
+
+// errChanged: the record was changed or deleted between a look and a write.
+var errChanged = errors.New("database: record changed meanwhile")
+
+func (s *Idempotency) begin(ctx context.Context, fresh keyRow, staleBefore time.Time) (keyRow, bool, error) {
+	err := s.db.repeat(ctx, func() error {
+		return wrote(ctx, s.db.single.WithContext(ctx).Create(&fresh).Error)
+	})
+	if !errors.Is(err, errDuplicate) {
+		return fresh, err == nil, err
+	}
+
+	row, err := s.find(ctx, fresh)
+	if err != nil {
+		return row, false, err
+	}
+	if row.Status != nil || !row.StartedAt.Before(staleBefore) || string(row.Fingerprint) != string(fresh.Fingerprint) {
+		return row, false, nil
+	}
+
+	seen := row.Attempt
+	row.Attempt, row.StartedAt = seen+1, fresh.StartedAt
+	found, err := s.write(ctx, `UPDATE idempotency_keys SET attempt = ?, started_at = ?
+		WHERE user_id = ? AND idem_key = ? AND attempt = ? AND status IS NULL`,
+		row.Attempt, row.StartedAt, row.UserID, row.IdemKey, seen)
+	if err == nil && found == 0 {
+		err = errChanged
+	}
+	return row, err == nil, err
+}
+
+func (s *Idempotency) find(ctx context.Context, fresh keyRow) (keyRow, error) {
+	var row keyRow
+	err := s.db.rows.WithContext(ctx).Take(&row, "user_id = ? AND idem_key = ?", fresh.UserID, fresh.IdemKey).Error
+	if errors.Is(err, gorm.ErrRecordNotFound) {
+		return row, errChanged
+	}
+	return row, translate(ctx, err)
+}
+
+// Complete implements [idempotency.Store]. The first answer stays: an attempt
+// that was taken over changes nothing any more. A key that was swept meanwhile
+// stays forgotten.
+func (s *Idempotency) Complete(ctx context.Context, key idempotency.Key, a idempotency.Answer) error {
+	_, err := s.write(ctx, `UPDATE idempotency_keys SET status = ?, content_type = ?, location = ?, body = ?
+		WHERE user_id = ? AND idem_key = ? AND status IS NULL`,
+		a.Status, a.ContentType, a.Location, a.Body, key.UserID, []byte(key.Value))
+	return err
+}
+
+// Cancel implements [idempotency.Store].
+func (s *Idempotency) Cancel(ctx context.Context, key idempotency.Key) error {
+	_, err := s.write(ctx, "DELETE FROM idempotency_keys WHERE user_id = ? AND idem_key = ? AND status IS NULL",
+		key.UserID, []byte(key.Value))
+	return err
+}
+
+// Sweep implements [idempotency.Store]. The oldest go first.
+func (s *Idempotency) Sweep(ctx context.Context, before time.Time, limit int) (int64, error) {
+	return s.write(ctx, s.db.sweep, stamp(before), limit)
+}
+
+// write runs one statement, committed by itself, and says how many rows it found.
+func (s *Idempotency) write(ctx context.Context, query string, args ...any) (found int64, err error) {
+	err = s.db.repeat(ctx, func() error {
+		result := s.db.single.WithContext(ctx).Exec(query, args...)
+		found = result.RowsAffected
+		return wrote(ctx, result.Error)
+	})
+	return found, err
+}
+
+func (r *keyRow) record() (idempotency.Record, error) {
+	record := idempotency.Record{ResourceID: r.ResourceID, StartedAt: r.StartedAt.UTC()}
+	if copy(record.Fingerprint[:], r.Fingerprint) != len(record.Fingerprint) {
+		return record, fmt.Errorf("database: fingerprint of %d bytes", len(r.Fingerprint))
+	}
+	if r.Status != nil {
+		record.Answer = &idempotency.Answer{Status: *r.Status, Body: r.Body}
+		if r.ContentType != nil {
+			record.Answer.ContentType = *r.ContentType
+		}
+		if r.Location != nil {
+			record.Answer.Location = *r.Location
+		}
+	}
+	return record, nil
+}

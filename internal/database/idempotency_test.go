@@ -1,0 +1,190 @@
+package database
+
+import (
+	"context"
+	"crypto/sha256"
+	"reflect"
+	"testing"
+	"time"
+
+	"seckill/internal/idempotency"
+)
+
+var (
+	noon  = time.Date(2026, 2, 3, 12, 0, 0, 0, time.UTC)
+	never = time.Unix(0, 0) // nothing is stale
+	sumA  = idempotency.Fingerprint(sha256.Sum256([]byte("a")))
+	sumB  = idempotency.Fingerprint(sha256.Sum256([]byte("b")))
+)
+
+func TestReserveAnswerReplay(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		s, ctx := d.Idempotency(), t.Context()
+		key := idempotency.Key{UserID: 42, Value: "k"}
+		want := idempotency.Record{Fingerprint: sumA, ResourceID: 7, StartedAt: noon}
+
+		got, mine, err := s.Begin(ctx, key, sumA, 7, noon, never)
+		wantErr(t, err)
+		if !mine || !reflect.DeepEqual(got, want) {
+			t.Fatalf("first: %+v, %v", got, mine)
+		}
+		got, mine, err = s.Begin(ctx, key, sumA, 8, noon.Add(time.Second), never)
+		wantErr(t, err)
+		if mine || !reflect.DeepEqual(got, want) {
+			t.Fatalf("while it runs: %+v, %v", got, mine)
+		}
+
+		answer := idempotency.Answer{Status: 201, ContentType: "application/json", Location: "/orders/7", Body: []byte("{\"a\":\"\x00ü\"}")}
+		wantErr(t, s.Complete(ctx, key, answer))
+		wantErr(t, s.Complete(ctx, key, idempotency.Answer{Status: 500})) // too late
+		wantErr(t, s.Cancel(ctx, key))                                    // no longer a mere reservation
+		want.Answer = &answer
+		got, mine, err = s.Begin(ctx, key, sumA, 9, noon.Add(time.Hour), noon.Add(time.Hour))
+		wantErr(t, err)
+		if mine || !reflect.DeepEqual(got, want) {
+			t.Fatalf("afterwards: %+v, %v", got, mine)
+		}
+	})
+}
+
+func TestKeysAreBytesAndBelongToTheirUser(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		for i, key := range []idempotency.Key{
+			{UserID: 1, Value: "key"}, {UserID: 2, Value: "key"}, {UserID: 1, Value: "KEY"}, {UserID: 1, Value: "key "},
+			{UserID: 1, Value: "\xff\xfe"}, {UserID: 1, Value: "é"}, {UserID: 1, Value: "e"}, {UserID: 0, Value: "' OR 1=1 -- \\"},
+			{UserID: 1, Value: string(make([]byte, idempotency.MaxKey))},
+		} {
+			if _, mine, err := d.Idempotency().Begin(t.Context(), key, sumA, int64(i), noon, never); err != nil || !mine {
+				t.Errorf("key %+v: %v, %v", key, mine, err)
+			}
+		}
+	})
+}
+
+func TestTakeover(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		s, ctx := d.Idempotency(), t.Context()
+		key := idempotency.Key{UserID: 42, Value: "k"}
+		_, _, err := s.Begin(ctx, key, sumA, 7, noon, never)
+		wantErr(t, err)
+		later := noon.Add(time.Minute)
+
+		for _, step := range []struct {
+			name        string
+			fp          idempotency.Fingerprint
+			staleBefore time.Time
+			mine        bool
+			started     time.Time
+		}{
+			{"not stale yet", sumA, noon, false, noon},
+			{"stale, but another request", sumB, later, false, noon},
+			{"stale", sumA, noon.Add(time.Microsecond), true, later},
+			{"taken over just now", sumA, later, false, later},
+		} {
+			got, mine, err := s.Begin(ctx, key, step.fp, 8, later, step.staleBefore)
+			wantErr(t, err)
+			want := idempotency.Record{Fingerprint: sumA, ResourceID: 7, StartedAt: step.started}
+			if mine != step.mine || !reflect.DeepEqual(got, want) {
+				t.Errorf("%s: %+v, %v", step.name, got, mine)
+			}
+		}
+
+		wantErr(t, s.Cancel(ctx, key))
+		got, mine, err := s.Begin(ctx, key, sumB, 8, later, never)
+		wantErr(t, err)
+		if !mine || got.ResourceID != 8 {
+			t.Errorf("after a cancel: %+v, %v", got, mine)
+		}
+	})
+}
+
+func TestTwentyBeginAtOnce(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		key := idempotency.Key{UserID: 42, Value: "k"}
+		begin := func(now, staleBefore time.Time) (won int) {
+			t.Helper()
+			winners := make([]bool, 20)
+			for _, err := range rush(20, func(i int) error {
+				record, mine, err := d.Idempotency().Begin(t.Context(), key, sumA, 7, now, staleBefore)
+				if err == nil && record.ResourceID != 7 {
+					t.Errorf("resource %d", record.ResourceID)
+				}
+				winners[i] = mine
+				return err
+			}) {
+				wantErr(t, err)
+			}
+			for _, mine := range winners {
+				if mine {
+					won++
+				}
+			}
+			return won
+		}
+		if won := begin(noon, never); won != 1 {
+			t.Errorf("%d reserved the key", won)
+		}
+		if won := begin(noon.Add(time.Minute), noon.Add(time.Minute)); won != 1 {
+			t.Errorf("%d took the stale key over", won)
+		}
+	})
+}
+
+// Reservations that come and go at once must not make Begin fail.
+func TestBeginAgainstCancel(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		key := idempotency.Key{UserID: 42, Value: "k"}
+		for _, err := range rush(4, func(int) error {
+			for range 25 {
+				_, mine, err := d.Idempotency().Begin(t.Context(), key, sumA, 7, noon, never)
+				if err != nil {
+					return err
+				}
+				if mine {
+					if err := d.Idempotency().Cancel(t.Context(), key); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		}) {
+			wantErr(t, err)
+		}
+	})
+}
+
+func TestSweepTheOldest(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		s, ctx := d.Idempotency(), t.Context()
+		for i, offset := range []time.Duration{0, time.Microsecond, 100 * time.Millisecond, time.Second} {
+			_, _, err := s.Begin(ctx, idempotency.Key{UserID: int64(i), Value: "k"}, sumA, 1, noon.Add(offset), never)
+			wantErr(t, err)
+		}
+		for _, want := range []int64{2, 1, 0} {
+			got, err := s.Sweep(ctx, noon.Add(time.Second), 2)
+			wantErr(t, err)
+			if got != want {
+				t.Errorf("swept %d, want %d", got, want)
+			}
+		}
+		_, mine, err := s.Begin(ctx, idempotency.Key{UserID: 3, Value: "k"}, sumA, 1, noon, never)
+		wantErr(t, err)
+		if mine {
+			t.Error("the youngest was swept too")
+		}
+	})
+}
+
+func TestIdempotencyHearsTheContext(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		key := idempotency.Key{UserID: 1, Value: "k"}
+		_, mine, err := d.Idempotency().Begin(ctx, key, sumA, 1, noon, never)
+		wantErr(t, err, context.Canceled)
+		if mine {
+			t.Error("reserved without having written")
+		}
+		wantErr(t, d.Idempotency().Cancel(ctx, key), context.Canceled)
+	})
+}

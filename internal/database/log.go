@@ -1,0 +1,67 @@
+package database
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"gorm.io/gorm/logger"
+)
+
+// slow logs a statement that took too long. Its parameters are left out: they
+// are other people's data.
+func (d *DB) slow(ctx context.Context, query string, began time.Time) {
+	if elapsed := time.Since(began); d.config.SlowQuery >= 0 && elapsed >= d.config.SlowQuery {
+		d.config.Logger.LogAttrs(ctx, slog.LevelWarn, "slow statement",
+			slog.String("sql", query), slog.Duration("elapsed", elapsed))
+	}
+}
+
+// statementLog does the same for what runs through gorm. Errors are not logged
+// here: whoever called gets them.
+type statementLog struct {
+	log  *slog.Logger
+	slow time.Duration
+}
+
+var (
+	_ logger.Interface = (*statementLog)(nil)
+	_ interface {
+		ParamsFilter(ctx context.Context, sql string, params ...any) (string, []any)
+	} = (*statementLog)(nil)
+)
+
+// LogMode implements gorm's logger: the level is slog's business.
+func (l *statementLog) LogMode(logger.LogLevel) logger.Interface { return l }
+
+// Info implements gorm's logger.
+func (l *statementLog) Info(ctx context.Context, format string, args ...any) {
+	l.log.DebugContext(ctx, fmt.Sprintf(format, args...))
+}
+
+// Warn implements gorm's logger.
+func (l *statementLog) Warn(ctx context.Context, format string, args ...any) {
+	l.log.WarnContext(ctx, fmt.Sprintf(format, args...))
+}
+
+// Error implements gorm's logger.
+func (l *statementLog) Error(ctx context.Context, format string, args ...any) {
+	l.log.ErrorContext(ctx, fmt.Sprintf(format, args...))
+}
+
+// Trace implements gorm's logger. It is called after every statement.
+func (l *statementLog) Trace(ctx context.Context, began time.Time, statement func() (string, int64), _ error) {
+	elapsed := time.Since(began)
+	if l.slow < 0 || elapsed < l.slow {
+		return
+	}
+	query, rows := statement()
+	l.log.LogAttrs(ctx, slog.LevelWarn, "slow statement",
+		slog.String("sql", query), slog.Duration("elapsed", elapsed), slog.Int64("rows", rows))
+}
+
+// ParamsFilter keeps the parameters out of the log.
+func (l *statementLog) ParamsFilter(_ context.Context, sql string, _ ...any) (string, []any) {
+	return sql, nil
+}

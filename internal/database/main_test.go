@@ -1,0 +1,190 @@
+package database
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"seckill/internal/order"
+	"seckill/internal/testkit"
+	"seckill/internal/voucher"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// configOf is how the tests open a database of the testkit.
+func configOf(where testkit.Database) Config {
+	if where.Engine == "sqlite" {
+		return Config{SQLite: where.DSN}
+	}
+	return Config{MySQL: where.DSN}
+}
+
+// open opens a database until the test ends.
+func open(t testing.TB, c Config) *DB {
+	t.Helper()
+	d, err := Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+// openMigrated opens a database and brings its schema up.
+func openMigrated(t testing.TB, c Config) *DB {
+	t.Helper()
+	d := open(t, c)
+	if _, err := d.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// engines runs fn over every engine, with the schema in place.
+func engines(t *testing.T, fn func(t *testing.T, d *DB)) {
+	t.Helper()
+	testkit.SQLEngines(t, func(t *testing.T, where testkit.Database) {
+		fn(t, openMigrated(t, configOf(where)))
+	})
+}
+
+// onSale stores a voucher with a stock.
+func onSale(t testing.TB, d *DB, id, stock int64) {
+	t.Helper()
+	if err := d.Vouchers().CreateVoucher(t.Context(), newVoucher(id, stock)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newVoucher(id, stock int64) *voucher.Voucher {
+	now := time.Date(2026, 2, 3, 4, 5, 6, 789_012_000, time.UTC)
+	return &voucher.Voucher{
+		ID: id, Title: "100 元代金券 🎫", PriceCents: 8000, ValueCents: 10000, Stock: stock, InitialStock: stock,
+		BeginAt: now, EndAt: now.Add(time.Hour + time.Microsecond), Policy: voucher.DefaultPolicy(), CreatedAt: now,
+	}
+}
+
+func newOrder(id, voucherID, userID int64) order.Order {
+	return order.Order{
+		ID: id, VoucherID: voucherID, UserID: userID, Status: order.Confirmed,
+		CreatedAt: time.Date(2026, 2, 3, 4, 5, 6, 123_456_000, time.UTC),
+	}
+}
+
+// buy is an order as the locked flow places it with a conditional stock.
+func buy(ctx context.Context, d *DB, o order.Order, unique bool) error {
+	return d.Orders().Transact(ctx, func(ctx context.Context, tx order.Tx) error {
+		has, err := tx.Ordered(ctx, o.VoucherID, o.UserID)
+		if err != nil {
+			return err
+		}
+		if has && unique {
+			return order.ErrAlreadyOrdered
+		}
+		if err := tx.Insert(ctx, o, unique); err != nil {
+			return err
+		}
+		return tx.Decrement(ctx, o.VoucherID)
+	})
+}
+
+// wantAudit compares the audit of voucher 1.
+func wantAudit(t *testing.T, d *DB, want order.Audit) {
+	t.Helper()
+	got, err := d.Orders().Audit(context.Background(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != want {
+		t.Errorf("audit is %+v, want %+v", got, want)
+	}
+}
+
+func wantErr(t *testing.T, err error, want ...error) {
+	t.Helper()
+	for _, w := range want {
+		if !errors.Is(err, w) {
+			t.Fatalf("error is %v, want %v", err, w)
+		}
+	}
+	if len(want) == 0 && err != nil {
+		t.Fatalf("error is %v, want none", err)
+	}
+}
+
+// rush calls fn n times at the same moment and returns what each said.
+func rush(n int, fn func(i int) error) []error {
+	errs := make([]error, n)
+	start := make(chan struct{})
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			<-start
+			errs[i] = fn(i)
+		})
+	}
+	close(start)
+	all.Wait()
+	return errs
+}
+
+// countErrs says how often each of the outcomes occurred; an outcome that is not
+// among them fails the test.
+func countErrs(t *testing.T, errs []error, outcomes ...error) map[error]int {
+	t.Helper()
+	counts := make(map[error]int)
+next:
+	for _, err := range errs {
+		for _, outcome := range outcomes {
+			if errors.Is(err, outcome) {
+				counts[outcome]++
+				continue next
+			}
+		}
+		t.Errorf("unexpected outcome: %v", err)
+	}
+	return counts
+}
+
+// eventually waits for a condition, at most ten seconds.
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !condition(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+// barrier holds back whoever arrives until n have arrived, once.
+type barrier struct {
+	missing atomic.Int64
+	open    chan struct{}
+}
+
+func newBarrier(n int64) *barrier {
+	b := &barrier{open: make(chan struct{})}
+	b.missing.Store(n)
+	return b
+}
+
+func (b *barrier) wait(ctx context.Context) error {
+	if b.missing.Add(-1) == 0 {
+		close(b.open)
+	}
+	select {
+	case <-b.open:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("barrier: %w", ctx.Err())
+	}
+}

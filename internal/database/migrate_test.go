@@ -1,0 +1,77 @@
+package database
+
+import (
+	"testing"
+
+	"seckill/internal/testkit"
+)
+
+// newest is the number of the newest migration.
+const newest = 3
+
+func TestMigrateForwardBackAndForward(t *testing.T) {
+	testkit.SQLEngines(t, func(t *testing.T, where testkit.Database) {
+		d := open(t, configOf(where))
+		steps := []struct {
+			name string
+			run  func() (Migration, error)
+			want Migration
+		}{
+			{"up", func() (Migration, error) { return d.Migrate(t.Context()) }, Migration{0, newest}},
+			{"up again", func() (Migration, error) { return d.Migrate(t.Context()) }, Migration{newest, newest}},
+			{"down", func() (Migration, error) { return d.MigrateDown(t.Context()) }, Migration{newest, 0}},
+			{"down again", func() (Migration, error) { return d.MigrateDown(t.Context()) }, Migration{0, 0}},
+			{"up once more", func() (Migration, error) { return d.Migrate(t.Context()) }, Migration{0, newest}},
+		}
+		for _, step := range steps {
+			got, err := step.run()
+			if err != nil || got != step.want {
+				t.Fatalf("%s: %+v, %v; want %+v", step.name, got, err, step.want)
+			}
+		}
+		onSale(t, d, 1, 1)
+	})
+}
+
+// Each starter has connections of its own, as another process would.
+func TestMigrateByManyStartersAtOnce(t *testing.T) {
+	testkit.SQLEngines(t, func(t *testing.T, where testkit.Database) {
+		const starters = 6
+		results := make([]Migration, starters)
+		errs := rush(starters, func(i int) error {
+			d, err := Open(t.Context(), configOf(where))
+			if err != nil {
+				return err
+			}
+			defer d.Close()
+			results[i], err = d.Migrate(t.Context())
+			return err
+		})
+		worked := 0
+		for i, err := range errs {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if results[i].To != newest {
+				t.Errorf("a starter found version %d", results[i].To)
+			}
+			if results[i].From == 0 {
+				worked++
+			}
+		}
+		if worked != 1 {
+			t.Errorf("%d starters did the work, want 1", worked)
+		}
+	})
+}
+
+func TestMigrateRefusesAnInterruptedSchema(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		if _, err := d.singles.ExecContext(t.Context(), "UPDATE schema_migrations SET dirty = 1"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Migrate(t.Context()); err == nil {
+			t.Error("went on with a schema of which nobody knows how far it came")
+		}
+	})
+}

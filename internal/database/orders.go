@@ -1,0 +1,89 @@
+package database
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"gorm.io/gorm"
+
+	"seckill/internal/order"
+	"seckill/internal/voucher"
+)
+
+// Orders is the [order.Store]; see transact.go for its transactions.
+type Orders struct{ db *DB }
+
+var _ order.Store = (*Orders)(nil)
+
+// orderRow is an order as it is kept. Who writes one is [tx.Insert].
+type orderRow struct {
+	ID, VoucherID, UserID int64
+	Status                string
+	CreatedAt             time.Time
+}
+
+// TableName implements gorm's Tabler.
+func (orderRow) TableName() string { return "orders" }
+
+func (r orderRow) order() order.Order {
+	return order.Order{
+		ID: r.ID, VoucherID: r.VoucherID, UserID: r.UserID,
+		Status: order.Status(r.Status), CreatedAt: r.CreatedAt.UTC(),
+	}
+}
+
+// Order implements [order.Store].
+func (o *Orders) Order(ctx context.Context, id int64) (order.Order, error) {
+	var row orderRow
+	err := o.db.rows.WithContext(ctx).Take(&row, "id = ?", id).Error
+	switch {
+	case errors.Is(err, gorm.ErrRecordNotFound):
+		return order.Order{}, order.ErrNotFound
+	case err != nil:
+		return order.Order{}, translate(ctx, err)
+	}
+	return row.order(), nil
+}
+
+// OrdersOf implements [order.Store].
+func (o *Orders) OrdersOf(ctx context.Context, userID, before int64, limit int) ([]order.Order, error) {
+	var rows []orderRow
+	err := o.db.rows.WithContext(ctx).
+		Where("user_id = ? AND id < ?", userID, before).
+		Order("id DESC").Limit(limit).Find(&rows).Error
+	if err != nil {
+		return nil, translate(ctx, err)
+	}
+	orders := make([]order.Order, len(rows))
+	for i, row := range rows {
+		orders[i] = row.order()
+	}
+	return orders, nil
+}
+
+// Audit implements [order.Store]. It is one statement, which sees one state of
+// both tables in every engine and at every isolation level. The live orders are
+// the confirmed ones; those pending are counted by themselves.
+func (o *Orders) Audit(ctx context.Context, voucherID int64) (order.Audit, error) {
+	const query = `
+		SELECT v.initial_stock, v.stock,
+		       COUNT(CASE WHEN o.status = 'confirmed' THEN 1 END)                  AS orders,
+		       COUNT(DISTINCT CASE WHEN o.status = 'confirmed' THEN o.user_id END) AS distinct_users,
+		       COUNT(CASE WHEN o.status = 'pending' THEN 1 END)                    AS pending
+		FROM vouchers v LEFT JOIN orders o ON o.voucher_id = v.id
+		WHERE v.id = ?
+		GROUP BY v.id, v.initial_stock, v.stock`
+	var audit order.Audit
+	found := o.db.rows.WithContext(ctx).Raw(query, voucherID).Scan(&audit)
+	switch {
+	case found.Error != nil:
+		return order.Audit{}, translate(ctx, found.Error)
+	case found.RowsAffected == 0:
+		return order.Audit{}, voucher.ErrNotFound
+	}
+	return audit, nil
+}
+
+// stamp is a time as the database keeps it: UTC, in whole microseconds.
+func stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }

@@ -1,0 +1,147 @@
+package database
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"seckill/internal/order"
+	"seckill/internal/testkit"
+)
+
+// The server is killed while transactions are under way. Everyone is told soon,
+// the pools recover by themselves, and what was said to be committed is there.
+func TestServerKilledUnderLoad(t *testing.T) {
+	server := testkit.NewMariaDB(t)
+	d := openMigrated(t, configOf(server.Database(t)))
+	onSale(t, d, 1, 1_000_000)
+
+	const buyers = 8
+	confirmed := make([][]int64, buyers)
+	warm := newBarrier(buyers + 1)
+	done := make(chan []error)
+	go func() {
+		done <- rush(buyers, func(i int) error {
+			for n := int64(1); ; n++ {
+				id := int64(i)*1_000_000 + n
+				if err := buy(t.Context(), d, newOrder(id, 1, id), true); err != nil {
+					return err
+				}
+				confirmed[i] = append(confirmed[i], id)
+				if n == 20 {
+					if err := warm.wait(t.Context()); err != nil {
+						return err
+					}
+				}
+			}
+		})
+	}()
+	wantErr(t, warm.wait(t.Context()))
+	server.Kill()
+	killed := time.Now()
+	for _, err := range <-done {
+		wantErr(t, err, order.ErrUnavailable)
+	}
+	if took := time.Since(killed); took > 2*time.Second {
+		t.Errorf("it took %v to notice", took)
+	}
+	_, err := d.Orders().Order(t.Context(), 1)
+	wantErr(t, err, order.ErrUnavailable)
+	wantErr(t, d.Ping(t.Context()), order.ErrUnavailable)
+
+	server.Restart()
+	wantErr(t, d.Ping(t.Context()))
+	for i := range confirmed {
+		for _, id := range confirmed[i] {
+			if _, err := d.Orders().Order(t.Context(), id); err != nil {
+				t.Errorf("order %d was confirmed and is gone: %v", id, err)
+			}
+		}
+	}
+	audit, err := d.Orders().Audit(t.Context(), 1)
+	wantErr(t, err)
+	if !audit.Balanced() {
+		t.Errorf("after recovery: %+v", audit)
+	}
+	wantErr(t, buy(t.Context(), d, newOrder(99_000_000, 1, 99_000_000), true))
+}
+
+// The COMMIT arrives and is carried out, and its reply gets lost. That nobody
+// here knows what became of it is what the caller must be told.
+func TestCommitWithoutAReply(t *testing.T) {
+	servers(t, func(t *testing.T, where testkit.Database) {
+		var deaf atomic.Bool
+		c := configOf(where)
+		c.MySQL = throughDeafConns(t, c.MySQL, &deaf)
+		c.EndTimeout = 200 * time.Millisecond
+		d := openMigrated(t, c)
+		onSale(t, d, 1, 5)
+
+		wantErr(t, within(t, d, func(ctx context.Context, tx order.Tx) error {
+			if err := tx.Insert(ctx, newOrder(1, 1, 42), true); err != nil {
+				return err
+			}
+			err := tx.Decrement(ctx, 1)
+			deaf.Store(true)
+			return err
+		}), order.ErrUnavailable)
+		deaf.Store(false)
+
+		noneAtWork(t, d)
+		_, err := d.Orders().Order(t.Context(), 1)
+		wantErr(t, err)
+		wantAudit(t, d, order.Audit{InitialStock: 5, Stock: 4, Orders: 1, DistinctUsers: 1})
+	})
+}
+
+// throughDeafConns changes a DSN so that its connections lose what the server
+// says while deaf is set.
+func throughDeafConns(t *testing.T, dsn string, deaf *atomic.Bool) string {
+	t.Helper()
+	config, err := mysql.ParseDSN(dsn)
+	wantErr(t, err)
+	network := "deaf-" + config.DBName
+	mysql.RegisterDialContext(network, func(ctx context.Context, addr string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+		return &deafConn{conn, deaf}, err
+	})
+	t.Cleanup(func() { mysql.DeregisterDialContext(network) })
+	config.Net = network
+	return config.FormatDSN()
+}
+
+type deafConn struct {
+	net.Conn
+	deaf *atomic.Bool
+}
+
+func (c *deafConn) Read(b []byte) (int, error) {
+	for {
+		n, err := c.Conn.Read(b)
+		if err != nil || !c.deaf.Load() {
+			return n, err
+		}
+	}
+}
+
+func TestTooManyConnections(t *testing.T) {
+	server := testkit.NewMariaDB(t, "--max-connections=10") // the least it accepts
+	where := server.Database(t)
+	c := configOf(where)
+	c.MaxReaders = 11 // and one more, which the server keeps for its administrator
+	d := open(t, c)
+	for range 11 {
+		conn, err := d.readers.Conn(t.Context())
+		if err != nil {
+			wantErr(t, translate(t.Context(), err), order.ErrUnavailable)
+			return
+		}
+		defer conn.Close()
+	}
+	_, err := Open(t.Context(), configOf(where))
+	wantErr(t, err, order.ErrUnavailable)
+}

@@ -1,0 +1,109 @@
+package database
+
+import (
+	"math"
+	"reflect"
+	"testing"
+	"time"
+
+	"seckill/internal/lock"
+	"seckill/internal/order"
+	"seckill/internal/voucher"
+)
+
+func TestVoucherComesBackAsItWent(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		v := newVoucher(math.MaxInt64, 7)
+		v.Stock, v.Version = 5, 2
+		// Another zone, and more digits than are kept.
+		east := time.FixedZone("east", 8*3600)
+		v.BeginAt = time.Date(2026, 12, 31, 23, 59, 59, 999_999_999, east)
+		v.EndAt = time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC)
+		v.CreatedAt = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) // no fraction at all
+		v.Policy = voucher.Policy{
+			Flow: voucher.FlowLocked, Lock: "naive", Scope: voucher.ScopeVoucher, Placement: voucher.InsideTx,
+			Stock: voucher.StockUnguarded, LockTTLMS: 1, LockWaitMS: 2,
+			Faults: []lock.Fault{{Point: lock.CriticalSection, PauseMS: 400, Probability: 0.05}},
+		}
+		wantErr(t, d.Vouchers().CreateVoucher(t.Context(), v))
+		got, err := d.Vouchers().Voucher(t.Context(), v.ID)
+		wantErr(t, err)
+
+		want := *v
+		want.BeginAt = time.Date(2026, 12, 31, 15, 59, 59, 999_999_000, time.UTC)
+		if !reflect.DeepEqual(*got, want) {
+			t.Errorf("stored %+v\n got   %+v", want, *got)
+		}
+		wantErr(t, d.Vouchers().CreateVoucher(t.Context(), v), errDuplicate)
+	})
+}
+
+func TestVouchersAreListedInOrder(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		for _, id := range []int64{30, 10, 20} {
+			onSale(t, d, id, 1)
+		}
+		for _, page := range []struct {
+			after int64
+			limit int
+			want  []int64
+		}{{0, 10, []int64{10, 20, 30}}, {10, 1, []int64{20}}, {30, 10, nil}} {
+			got, err := d.Vouchers().Vouchers(t.Context(), page.after, page.limit)
+			wantErr(t, err)
+			var ids []int64
+			for _, v := range got {
+				ids = append(ids, v.ID)
+			}
+			if !reflect.DeepEqual(ids, page.want) {
+				t.Errorf("after %d: %v, want %v", page.after, ids, page.want)
+			}
+		}
+	})
+}
+
+func TestNothingIsFoundInAnEmptyDatabase(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		_, err := d.Vouchers().Voucher(t.Context(), 1)
+		wantErr(t, err, voucher.ErrNotFound)
+		_, err = d.Orders().Order(t.Context(), 1)
+		wantErr(t, err, order.ErrNotFound)
+		_, err = d.Orders().Audit(t.Context(), 1)
+		wantErr(t, err, voucher.ErrNotFound)
+	})
+}
+
+func TestOrdersOfAUserNewestFirst(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		onSale(t, d, 1, 10)
+		for id := int64(1); id <= 4; id++ {
+			wantErr(t, buy(t.Context(), d, newOrder(id, 1, 42), false))
+		}
+		wantErr(t, buy(t.Context(), d, newOrder(5, 1, 43), false))
+
+		got, err := d.Orders().OrdersOf(t.Context(), 42, 4, 2)
+		wantErr(t, err)
+		if want := []order.Order{newOrder(3, 1, 42), newOrder(2, 1, 42)}; !reflect.DeepEqual(got, want) {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+		one, err := d.Orders().Order(t.Context(), 5)
+		wantErr(t, err)
+		if one != newOrder(5, 1, 43) {
+			t.Errorf("got %+v", one)
+		}
+	})
+}
+
+func TestAuditCounts(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		onSale(t, d, 1, 10)
+		onSale(t, d, 2, 10)
+		wantAudit(t, d, order.Audit{InitialStock: 10, Stock: 10})
+
+		pending, rejected := newOrder(3, 1, 3), newOrder(4, 1, 4)
+		pending.Status, rejected.Status = order.Pending, order.Rejected
+		for _, o := range []order.Order{newOrder(1, 1, 1), newOrder(2, 1, 1), pending, rejected, newOrder(5, 2, 5)} {
+			wantErr(t, buy(t.Context(), d, o, false))
+		}
+		wantAudit(t, d, order.Audit{InitialStock: 10, Stock: 6, Orders: 2, DistinctUsers: 1, Pending: 1})
+	})
+}

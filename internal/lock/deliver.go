@@ -1,0 +1,26 @@
+package lock
+
+import (
+	"context"
+	"errors"
+)
+
+// Deliver is the last step of every Acquire: it hands a lease that was just won
+// to the caller, unless ctx has ended meanwhile or a fault at
+// [AfterAcquireBeforeReply] strikes. The lease is then given back, and the error
+// returned; a holder that dies there ([ErrAbandoned]) gives nothing back.
+func Deliver(ctx context.Context, l Lease, faults *Faults) (Lease, error) {
+	err := faults.Pass(ctx, AfterAcquireBeforeReply)
+	if err == nil {
+		err = ctx.Err()
+	}
+	switch {
+	case err == nil:
+		return l, nil
+	case errors.Is(err, ErrAbandoned):
+		l.Abandon()
+	default:
+		_ = Release(ctx, l) // what failed first is what the caller has to know
+	}
+	return nil, err
+}

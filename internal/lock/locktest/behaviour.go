@@ -1,0 +1,121 @@
+package locktest
+
+// Behaviour names something that a lock may or may not do.
+type Behaviour string
+
+// The behaviours. What each asks for stands in the table below.
+const (
+	ExcludesGoroutines Behaviour = "excludes-goroutines"
+	ExcludesProcesses  Behaviour = "excludes-processes"
+	KeepsKeysApart     Behaviour = "keeps-keys-apart"
+	ServesInOrder      Behaviour = "serves-in-order"
+
+	OwnerFromContext  Behaviour = "owner-from-context"
+	NamesHolder       Behaviour = "names-holder"
+	Reenters          Behaviour = "reenters"
+	ReentryKeepsLease Behaviour = "reentry-keeps-lease"
+	TokensGrow        Behaviour = "tokens-grow"
+
+	TriesOnce               Behaviour = "tries-once"
+	WaitsAsLongAsAsked      Behaviour = "waits-as-long-as-asked"
+	ReleaseLetsWaiterIn     Behaviour = "release-lets-waiter-in"
+	WakesByMessage          Behaviour = "wakes-by-message"
+	ExpiryLetsWaiterIn      Behaviour = "expiry-lets-waiter-in"
+	TellsCancelledFromTaken Behaviour = "tells-cancelled-from-taken"
+	CancelLeavesNothing     Behaviour = "cancel-leaves-nothing"
+	CancelledWaitersAreGone Behaviour = "cancelled-waiters-are-gone"
+	SurvivesLostGrantReply  Behaviour = "survives-lost-grant-reply"
+	FailedGrantIsGivenBack  Behaviour = "failed-grant-is-given-back"
+	AbandonedGrantStays     Behaviour = "abandoned-grant-stays"
+
+	KeepsGivenLease        Behaviour = "keeps-given-lease"
+	LeaseRunsOut           Behaviour = "lease-runs-out"
+	SurvivesLongHold       Behaviour = "survives-long-hold"
+	FreedAfterDeath        Behaviour = "freed-after-death"
+	RenewalIsRetried       Behaviour = "renewal-is-retried"
+	RenewalEndsWithRelease Behaviour = "renewal-ends-with-release"
+	ToldWhenDeleted        Behaviour = "told-when-deleted"
+	ToldWhenStolen         Behaviour = "told-when-stolen"
+	ToldWhenExpired        Behaviour = "told-when-expired"
+	ToldBeforeOthersGetIn  Behaviour = "told-before-others-get-in"
+
+	ReleasesOnce             Behaviour = "releases-once"
+	ReleasesOnlyOwn          Behaviour = "releases-only-own"
+	ReleasesAtomically       Behaviour = "releases-atomically"
+	TellsExpiredFromLost     Behaviour = "tells-expired-from-lost"
+	LeavesNothing            Behaviour = "leaves-nothing"
+	EndsContextOnRelease     Behaviour = "ends-context-on-release"
+	SurvivesLostReleaseReply Behaviour = "survives-lost-release-reply"
+	ReleasesAgainAfterOutage Behaviour = "releases-again-after-outage"
+
+	UnavailableIsQuick Behaviour = "unavailable-is-quick"
+	RefusesInvalid     Behaviour = "refuses-invalid"
+	RefusesWrongKind   Behaviour = "refuses-wrong-kind"
+)
+
+// Behaviours lists all there are, in the order of a lock's life.
+func Behaviours() []Behaviour {
+	var names []Behaviour
+	for _, b := range behaviours() {
+		names = append(names, b.name)
+	}
+	return names
+}
+
+type behaviour struct {
+	name  Behaviour
+	says  string
+	check func(*trial)
+}
+
+// behaviours is the suite.
+func behaviours() []behaviour {
+	return []behaviour{
+		{ExcludesGoroutines, "of many goroutines one gets the key, and all in turn", excludesGoroutines},
+		{ExcludesProcesses, "of many processes one gets the key, and all in turn", excludesProcesses},
+		{KeepsKeysApart, "the holder of one key is nothing to another key", keepsKeysApart},
+		{ServesInOrder, "who comes later does not get in before who waits", servesInOrder},
+
+		{OwnerFromContext, "the holder is the owner in the context, else a new one each time", ownerFromContext},
+		{NamesHolder, "who does not get the key learns who holds it", namesHolder},
+		{Reenters, "an owner that holds the key gets it again, from any process, and gives it back as often", reenters},
+		{ReentryKeepsLease, "re-entry and partial release leave the lease as it was given", reentryKeepsLease},
+		{TokensGrow, "every holder has a greater fencing token than the one before", tokensGrow},
+
+		{TriesOnce, "without a wait limit an acquisition tries once and says whose fault it is", triesOnce},
+		{WaitsAsLongAsAsked, "a wait ends at its limit, whatever the lease", waitsAsLongAsAsked},
+		{ReleaseLetsWaiterIn, "a waiter gets in after a release, with its whole lease before it", releaseLetsWaiterIn},
+		{WakesByMessage, "a waiter asks nothing while it waits, and a release wakes it", wakesByMessage},
+		{ExpiryLetsWaiterIn, "a lease that runs out lets a waiter in within 20 ms", expiryLetsWaiterIn},
+		{TellsCancelledFromTaken, "a wait that its context ends gives the context's error", tellsCancelledFromTaken},
+		{CancelLeavesNothing, "a context that ends as the server grants leaves nothing held", cancelLeavesNothing},
+		{CancelledWaitersAreGone, "a hundred cancelled waiters leave nothing and nobody unwoken", cancelledWaitersAreGone},
+		{SurvivesLostGrantReply, "a grant whose reply was lost is recognised or given back", survivesLostGrantReply},
+		{FailedGrantIsGivenBack, "what fails between grant and reply gives the grant back", failedGrantIsGivenBack},
+		{AbandonedGrantStays, "a holder that dies between grant and reply leaves its lock taken", abandonedGrantStays},
+
+		{KeepsGivenLease, "the lease in the store is the one that was asked for", keepsGivenLease},
+		{LeaseRunsOut, "a fixed lease ends although its holder lives", leaseRunsOut},
+		{SurvivesLongHold, "work that takes longer than a lease stays alone when no lease was given", survivesLongHold},
+		{FreedAfterDeath, "a dead holder's lock is free after one lease", freedAfterDeath},
+		{RenewalIsRetried, "a renewal that failed is tried again while time is left", renewalIsRetried},
+		{RenewalEndsWithRelease, "a renewal never outlives its release, and the next holder has its own", renewalEndsWithRelease},
+		{ToldWhenDeleted, "the holder is told when the lock was deleted", toldWhenDeleted},
+		{ToldWhenStolen, "the holder is told when the lock went to somebody else", toldWhenStolen},
+		{ToldWhenExpired, "the holder is told when its fixed lease ran out", toldWhenExpired},
+		{ToldBeforeOthersGetIn, "a holder cut off from its server is told before anybody else gets in", toldBeforeOthersGetIn},
+
+		{ReleasesOnce, "a second release is ErrNotHeld and leaves the next holder alone", releasesOnce},
+		{ReleasesOnlyOwn, "a release that comes too late leaves the next holder alone", releasesOnlyOwn},
+		{ReleasesAtomically, "a lease that runs out in the middle of a release costs the next holder nothing", releasesAtomically},
+		{TellsExpiredFromLost, "a late release says whether the lock is free or somebody else's", tellsExpiredFromLost},
+		{LeavesNothing, "when all is released the store is empty", leavesNothing},
+		{EndsContextOnRelease, "a lease's context ends with ErrReleased, and Lost stays open", endsContextOnRelease},
+		{SurvivesLostReleaseReply, "a release whose reply was lost, and that the client repeats, is no error", survivesLostReleaseReply},
+		{ReleasesAgainAfterOutage, "a release that found no server can be made again", releasesAgainAfterOutage},
+
+		{UnavailableIsQuick, "without a server an acquisition is ErrUnavailable, at once", unavailableIsQuick},
+		{RefusesInvalid, "keys and options that make no sense are refused", refusesInvalid},
+		{RefusesWrongKind, "a key that holds something else is refused by name", refusesWrongKind},
+	}
+}

@@ -1,0 +1,32 @@
+// Package locktest is the conformance suite of package lock: what a mechanism
+// promises, and what it is known to break.
+//
+// The suite is one table of [Behaviour]s, each with a small check. For every
+// behaviour a mechanism makes one [Claim]:
+//
+//   - [Holds]: the check must pass;
+//   - [Breaks]: the check must fail, every time, so that a weakness is a fact
+//     that is proven and not a remark that ages;
+//   - [NotApplicable]: the question makes no sense here, for the reason given.
+//
+// A behaviour without a claim fails the run: nothing is left unsaid, and a
+// behaviour that is added later is answered by every mechanism. At the end the
+// run logs the table.
+//
+// # The subject
+//
+// A [Subject] is a mechanism on a store that no other test touches. It starts
+// "processes" (lockers that share the store and nothing else), it may pass their
+// connections through a [Line] that the suite cuts, freezes or lets lose a reply,
+// and it opens the [Store] for the suite to look in and to disturb. Package
+// redisstore builds the subject of a Redis mechanism; a mechanism elsewhere fills
+// in the struct.
+//
+// # Time
+//
+// Leases are short and real, since most stores have a clock of their own. What
+// must happen within a limit is measured against a generous [Tolerance]; where
+// the point is to be quick, the best of several attempts counts, so that a busy
+// machine does not decide. A check that a thing does not happen waits for a
+// stated time; nothing sleeps in the hope that something has happened.
+package locktest

@@ -1,0 +1,32 @@
+package none
+
+import (
+	"context"
+
+	"seckill/internal/lock"
+)
+
+// Locker grants every acquisition at once. It never waits, has no leases to run
+// out and nothing to lose.
+type Locker struct {
+	owners *lock.Owners
+}
+
+var _ lock.Locker = (*Locker)(nil)
+
+// New returns a Locker.
+func New() *Locker { return &Locker{owners: lock.NewOwners()} }
+
+// Acquire implements [lock.Locker]. It fails on invalid arguments, a context that
+// has ended and injected faults only.
+func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
+	if err := lock.Check(key, opts); err != nil {
+		return nil, err
+	}
+	lease := lock.NewHeld(ctx, lock.Grant{
+		Key:     key,
+		Owner:   l.owners.From(ctx),
+		Release: func(context.Context) error { return nil },
+	})
+	return lock.Deliver(ctx, lease, opts.Faults)
+}

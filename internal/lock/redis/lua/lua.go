@@ -1,0 +1,104 @@
+package lua
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/lock"
+	"seckill/internal/lock/redis/redisio"
+)
+
+//go:embed release.lua
+var releaseLua string
+
+// Client is what the mechanism needs of go-redis.
+type Client interface {
+	redis.Scripter
+	SetArgs(ctx context.Context, key string, value any, args redis.SetArgs) *redis.StatusCmd
+}
+
+// Config says where keys go and how waiters poll.
+type Config struct {
+	Prefix string
+	Poll   lock.Polling
+}
+
+// Locker is SET NX PX, and a script that compares and deletes.
+type Locker struct {
+	client  Client
+	config  Config
+	owners  *lock.Owners
+	release *redis.Script
+}
+
+var _ lock.Locker = (*Locker)(nil)
+
+// New returns a Locker on client, which may not be nil ([lock.ErrInvalid]).
+func New(client Client, config Config) (*Locker, error) {
+	if client == nil {
+		return nil, fmt.Errorf("%w: lua needs a Redis client", lock.ErrInvalid)
+	}
+	return &Locker{client: client, config: config, owners: lock.NewOwners(), release: redis.NewScript(releaseLua)}, nil
+}
+
+// Acquire implements [lock.Locker]. Without a lease (opts.TTL) it is
+// [lock.DefaultTTL]; either is fixed.
+func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
+	if err := lock.Check(key, opts); err != nil {
+		return nil, err
+	}
+	if opts.TTL == 0 {
+		opts.TTL = lock.DefaultTTL
+	}
+	owner := l.owners.From(ctx)
+	value := string(l.owners.New()) + "#" + string(owner)
+	return l.config.Poll.Acquire(ctx, opts.Wait, func(ctx context.Context) (lock.Lease, error) {
+		return l.try(ctx, key, owner, value, opts)
+	})
+}
+
+func (l *Locker) try(ctx context.Context, key string, owner lock.Owner, value string, opts lock.Options) (lock.Lease, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	name := redisio.Key(l.config.Prefix, "lua", key, "")
+	began := time.Now()
+	found, err := l.client.SetArgs(ctx, name, value, redis.SetArgs{Mode: "NX", Get: true, TTL: opts.TTL}).Result()
+	grant := lock.Grant{
+		Key: key, Owner: owner, Until: began.Add(opts.TTL), Release: l.releaser(name, value),
+	}
+	switch {
+	case errors.Is(err, redis.Nil), err == nil && found == value:
+		return lock.Deliver(ctx, lock.NewHeld(ctx, grant), opts.Faults)
+	case err != nil:
+		_ = lock.Release(ctx, lock.NewHeld(ctx, grant)) // the server may have granted it
+		return nil, redisio.Error(ctx, err)
+	}
+	_, holder, _ := strings.Cut(found, "#")
+	return nil, &lock.NotAcquiredError{Key: key, Holder: lock.Owner(holder)}
+}
+
+// releaser remembers a release whose outcome is unknown: when the next one finds
+// the key gone, it was that one that got through.
+func (l *Locker) releaser(name, value string) func(context.Context) error {
+	unknown := false
+	return func(ctx context.Context) error {
+		reply, err := l.release.Run(ctx, l.client, []string{name}, value).Int()
+		switch {
+		case err != nil:
+			unknown = true
+			return redisio.Error(ctx, err)
+		case reply == 0 && !unknown:
+			return lock.ErrExpired
+		case reply < 0:
+			return lock.ErrLost
+		}
+		return nil
+	}
+}

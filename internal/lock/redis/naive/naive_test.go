@@ -1,0 +1,71 @@
+package naive_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/lock"
+	"seckill/internal/lock/locktest"
+	"seckill/internal/lock/locktest/redisstore"
+	"seckill/internal/lock/redis/naive"
+	"seckill/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+func TestConformance(t *testing.T) {
+	open := func(client *redis.Client, prefix string) (lock.Locker, error) {
+		return naive.New(client, naive.Config{Prefix: prefix})
+	}
+	locktest.Run(t, redisstore.Factory("naive", open), locktest.Promises{
+		locktest.ExcludesGoroutines:       locktest.Holds(),
+		locktest.ExcludesProcesses:        locktest.Holds(),
+		locktest.KeepsKeysApart:           locktest.Holds(),
+		locktest.ServesInOrder:            locktest.Breaks("whoever asks at the right moment gets in"),
+		locktest.OwnerFromContext:         locktest.Holds(),
+		locktest.NamesHolder:              locktest.Breaks("SET NX says only that the key is taken"),
+		locktest.Reenters:                 locktest.Breaks("an owner waits for itself"),
+		locktest.ReentryKeepsLease:        locktest.NotApplicable("no re-entry"),
+		locktest.TokensGrow:               locktest.Breaks("no tokens"),
+		locktest.TriesOnce:                locktest.Holds(),
+		locktest.WaitsAsLongAsAsked:       locktest.Holds(),
+		locktest.ReleaseLetsWaiterIn:      locktest.Holds(),
+		locktest.WakesByMessage:           locktest.Breaks("waiters poll"),
+		locktest.ExpiryLetsWaiterIn:       locktest.Holds(),
+		locktest.TellsCancelledFromTaken:  locktest.Holds(),
+		locktest.CancelLeavesNothing:      locktest.Breaks("a grant whose reply never came is not given back: a blind DEL might be of somebody else's lock"),
+		locktest.CancelledWaitersAreGone:  locktest.Holds(),
+		locktest.SurvivesLostGrantReply:   locktest.Breaks("the repeated command is refused by the first"),
+		locktest.FailedGrantIsGivenBack:   locktest.Holds(),
+		locktest.AbandonedGrantStays:      locktest.Holds(),
+		locktest.KeepsGivenLease:          locktest.Holds(),
+		locktest.LeaseRunsOut:             locktest.Holds(),
+		locktest.SurvivesLongHold:         locktest.Breaks("the lease is fixed"),
+		locktest.FreedAfterDeath:          locktest.Holds(),
+		locktest.RenewalIsRetried:         locktest.NotApplicable("no watchdog"),
+		locktest.RenewalEndsWithRelease:   locktest.NotApplicable("no watchdog"),
+		locktest.ToldWhenDeleted:          locktest.Breaks("nobody tells the holder"),
+		locktest.ToldWhenStolen:           locktest.Breaks("nobody tells the holder"),
+		locktest.ToldWhenExpired:          locktest.Breaks("nobody tells the holder"),
+		locktest.ToldBeforeOthersGetIn:    locktest.NotApplicable("no watchdog"),
+		locktest.ReleasesOnce:             locktest.Holds(),
+		locktest.ReleasesOnlyOwn:          locktest.Breaks("DEL without looking"),
+		locktest.ReleasesAtomically:       locktest.NotApplicable("nothing is compared"),
+		locktest.TellsExpiredFromLost:     locktest.Breaks("DEL without looking"),
+		locktest.LeavesNothing:            locktest.Holds(),
+		locktest.EndsContextOnRelease:     locktest.Holds(),
+		locktest.SurvivesLostReleaseReply: locktest.Holds(),
+		locktest.ReleasesAgainAfterOutage: locktest.Holds(),
+		locktest.UnavailableIsQuick:       locktest.Holds(),
+		locktest.RefusesInvalid:           locktest.Holds(),
+		locktest.RefusesWrongKind:         locktest.Breaks("SET NX says only that the key is taken"),
+	})
+}
+
+func TestNewNeedsClient(t *testing.T) {
+	if _, err := naive.New(nil, naive.Config{}); !errors.Is(err, lock.ErrInvalid) {
+		t.Errorf("New(nil) = %v, want ErrInvalid", err)
+	}
+}

@@ -1,0 +1,99 @@
+package uuid
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/lock"
+	"seckill/internal/lock/redis/redisio"
+)
+
+// Client is what the mechanism needs of go-redis.
+type Client interface {
+	SetArgs(ctx context.Context, key string, value any, args redis.SetArgs) *redis.StatusCmd
+	Get(ctx context.Context, key string) *redis.StringCmd
+	Del(ctx context.Context, keys ...string) *redis.IntCmd
+}
+
+// Config says where keys go and how waiters poll.
+type Config struct {
+	Prefix string
+	Poll   lock.Polling
+}
+
+// Locker is SET NX PX, and GET, compare, DEL.
+type Locker struct {
+	client Client
+	config Config
+	owners *lock.Owners
+}
+
+var _ lock.Locker = (*Locker)(nil)
+
+// New returns a Locker on client, which may not be nil ([lock.ErrInvalid]).
+func New(client Client, config Config) (*Locker, error) {
+	if client == nil {
+		return nil, fmt.Errorf("%w: uuid needs a Redis client", lock.ErrInvalid)
+	}
+	return &Locker{client: client, config: config, owners: lock.NewOwners()}, nil
+}
+
+// Acquire implements [lock.Locker]. Without a lease (opts.TTL) it is
+// [lock.DefaultTTL]; either is fixed.
+func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
+	if err := lock.Check(key, opts); err != nil {
+		return nil, err
+	}
+	if opts.TTL == 0 {
+		opts.TTL = lock.DefaultTTL
+	}
+	owner := l.owners.From(ctx)
+	value := string(l.owners.New()) + "#" + string(owner)
+	return l.config.Poll.Acquire(ctx, opts.Wait, func(ctx context.Context) (lock.Lease, error) {
+		return l.try(ctx, key, owner, value, opts)
+	})
+}
+
+func (l *Locker) try(ctx context.Context, key string, owner lock.Owner, value string, opts lock.Options) (lock.Lease, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	name := redisio.Key(l.config.Prefix, "uuid", key, "")
+	began := time.Now()
+	found, err := l.client.SetArgs(ctx, name, value, redis.SetArgs{Mode: "NX", Get: true, TTL: opts.TTL}).Result()
+	grant := lock.Grant{
+		Key: key, Owner: owner, Until: began.Add(opts.TTL),
+		Release: func(ctx context.Context) error { return l.release(ctx, name, value, opts.Faults) },
+	}
+	switch {
+	case errors.Is(err, redis.Nil), err == nil && found == value:
+		return lock.Deliver(ctx, lock.NewHeld(ctx, grant), opts.Faults)
+	case err != nil:
+		_ = lock.Release(ctx, lock.NewHeld(ctx, grant)) // the server may have granted it
+		return nil, redisio.Error(ctx, err)
+	}
+	_, holder, _ := strings.Cut(found, "#")
+	return nil, &lock.NotAcquiredError{Key: key, Holder: lock.Owner(holder)}
+}
+
+// release looks before it deletes, and then deletes without looking.
+func (l *Locker) release(ctx context.Context, name, value string, faults *lock.Faults) error {
+	found, err := l.client.Get(ctx, name).Result()
+	switch {
+	case errors.Is(err, redis.Nil):
+		return lock.ErrExpired
+	case err != nil:
+		return redisio.Error(ctx, err)
+	case found != value:
+		return lock.ErrLost
+	}
+	if err := faults.Pass(ctx, lock.BetweenCompareAndDelete); err != nil {
+		return err
+	}
+	return redisio.Error(ctx, l.client.Del(ctx, name).Err())
+}

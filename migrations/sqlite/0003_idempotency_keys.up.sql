@@ -1,0 +1,18 @@
+-- What a client was answered to a key of its own choice. Keys are bytes: "a" and
+-- "A" are two. Without a status the request is still being carried out.
+CREATE TABLE idempotency_keys (
+    user_id      INTEGER  NOT NULL,
+    idem_key     BLOB     NOT NULL,
+    fingerprint  BLOB     NOT NULL,
+    resource_id  INTEGER  NOT NULL,
+    -- how often the request was begun; who takes over compares and sets it
+    attempt      INTEGER  NOT NULL,
+    started_at   DATETIME NOT NULL,
+    status       INTEGER  NULL,
+    content_type TEXT     NULL,
+    location     TEXT     NULL,
+    body         BLOB     NULL,
+    PRIMARY KEY (user_id, idem_key)
+);
+
+CREATE INDEX idempotency_keys_by_start ON idempotency_keys (started_at);
