@@ -1,0 +1,85 @@
+package testkit
+
+import (
+	"database/sql"
+	"fmt"
+	"path/filepath"
+	"testing"
+)
+
+// Database is an empty database of one test.
+type Database struct {
+	Engine string // "sqlite", "mariadb" or "mysql"
+	DSN    string // as go-sql-driver/mysql takes it, such as "root@tcp(127.0.0.1:15306)/test_7"; for sqlite a file's path
+}
+
+// SQLEngines runs fn once per engine, as subtests "sqlite", "mariadb" and "mysql", each with an empty database.
+func SQLEngines(t *testing.T, fn func(t *testing.T, db Database)) {
+	t.Helper()
+	for _, engine := range []struct {
+		name string
+		open func(testing.TB) Database
+	}{
+		{"sqlite", SQLite},
+		{"mariadb", MariaDB},
+		{"mysql", MySQL},
+	} {
+		t.Run(engine.name, func(t *testing.T) { fn(t, engine.open(t)) })
+	}
+}
+
+// SQLite returns the path of a database file that does not exist yet, in the test's temporary folder.
+func SQLite(t testing.TB) Database {
+	return Database{Engine: "sqlite", DSN: filepath.Join(t.TempDir(), "seckill.db")}
+}
+
+// MariaDB returns an empty database on the MariaDB server that all tests of this binary share. It is dropped when the
+// test ends.
+func MariaDB(t testing.TB) Database {
+	t.Helper()
+	return sharedDatabase(t, &binary.mariadb, mariaDB{})
+}
+
+// MySQL returns an empty database on the MySQL server that all tests of this binary share. It is dropped when the test
+// ends.
+func MySQL(t testing.TB) Database {
+	t.Helper()
+	return sharedDatabase(t, &binary.mysql, mySQL{})
+}
+
+func sharedDatabase(t testing.TB, server *shared[*sqlProcess], engine sqlEngine) Database {
+	t.Helper()
+	s, err := server.get(func() (*sqlProcess, error) { return startSQL(engine, relaxed) })
+	check(t, err)
+	db, name := s.database(t)
+	t.Cleanup(func() {
+		if err := s.exec("DROP DATABASE " + name); err != nil {
+			t.Errorf("testkit: drop the database of the test: %v", err)
+		}
+	})
+	return db
+}
+
+// relaxed makes a server that nobody kills commit without waiting for the disk: a test binary makes thousands of commits,
+// and the disk is not what it tests. A server of one's own keeps the full durability.
+var relaxed = []string{"--innodb-flush-log-at-trx-commit=2"}
+
+// database creates an empty database.
+func (s *sqlProcess) database(t testing.TB) (db Database, name string) {
+	t.Helper()
+	name = fmt.Sprintf("test_%d", binary.next())
+	if err := s.exec("CREATE DATABASE " + name); err != nil {
+		t.Fatalf("testkit: create a database on %s: %v", s.engine.name(), err)
+	}
+	return Database{Engine: s.engine.name(), DSN: s.dsn(name)}, name
+}
+
+func (s *sqlProcess) exec(query string) error {
+	db, err := sql.Open("mysql", s.dsn(""))
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	_, err = db.Exec(query)
+	return err
+}

@@ -1,0 +1,33 @@
+package testkit
+
+import (
+	"fmt"
+	"os/exec"
+)
+
+type mariaDB struct{}
+
+func (mariaDB) name() string { return "mariadb" }
+
+const mariaDBHow = "apt-get install mariadb-server, brew install mariadb, or make infra"
+
+func (mariaDB) locate() (sqlProgram, error) {
+	path, err := lookUp("mariadbd", mariaDBHow)
+	return sqlProgram{path: path}, err
+}
+
+func (mariaDB) initialize(_ sqlProgram, dir string) error {
+	install, err := lookUp("mariadb-install-db", mariaDBHow)
+	if err != nil {
+		return err
+	}
+	args := append([]string{"--no-defaults", "--datadir=" + dir, "--skip-test-db",
+		"--auth-root-authentication-method=normal", "--innodb-log-file-size=32M"}, asRoot()...)
+	out, err := exec.Command(install, args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("mariadb-install-db: %w; it printed:\n%s", err, out)
+	}
+	return nil
+}
+
+func (mariaDB) flags(string) []string { return []string{"--innodb-log-file-size=32M"} }

@@ -1,0 +1,83 @@
+package testkit
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+type mySQL struct{}
+
+func (mySQL) name() string { return "mysql" }
+
+const (
+	mySQLHow = "where apt only has MariaDB, sudo scripts/mysql-root.sh provides it in a folder; else install MySQL 8 or newer"
+
+	// rootMySQLd and rootTemplate are where scripts/mysql-root.sh puts the program and an initialized data folder.
+	rootMySQLd   = "/usr/sbin/mysqld"
+	rootTemplate = "/var/lib/seckill-template"
+)
+
+// locate prefers a mysqld on the PATH that is MySQL: with MariaDB installed that name belongs to MariaDB. Else it looks
+// into the folder that scripts/mysql-root.sh makes.
+func (mySQL) locate() (sqlProgram, error) {
+	if path, err := lookUp("mysqld", mySQLHow); err == nil {
+		version, err := exec.Command(path, "--no-defaults", "--version").Output()
+		if err == nil && !bytes.Contains(version, []byte("MariaDB")) {
+			return sqlProgram{path: path}, nil
+		}
+	}
+	root := os.Getenv("SECKILL_TEST_MYSQL_ROOT")
+	if root == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			return sqlProgram{}, &missingError{server: "mysqld (MySQL, not MariaDB)", how: mySQLHow}
+		}
+		root = filepath.Join(cache, "seckill", "mysql-root")
+	}
+	if _, err := os.Stat(filepath.Join(root, rootMySQLd)); err != nil {
+		return sqlProgram{}, &missingError{server: "mysqld (MySQL, not MariaDB)", how: mySQLHow}
+	}
+	if os.Geteuid() != 0 {
+		return sqlProgram{}, &missingError{server: "mysqld (MySQL, not MariaDB)", how: "the one in " + root + " needs root, for chroot"}
+	}
+	return sqlProgram{path: rootMySQLd, root: root}, nil
+}
+
+// rootOverTCP is run by the server before it listens: a fresh MySQL lets root in from "localhost" only, and without name
+// lookups the tests come from 127.0.0.1.
+const rootOverTCP = `CREATE USER IF NOT EXISTS root@'127.0.0.1';
+GRANT ALL ON *.* TO root@'127.0.0.1' WITH GRANT OPTION;
+`
+
+// initFile is where rootOverTCP lies, beside the data folder.
+func initFile(dir string) string { return filepath.Join(filepath.Dir(dir), "init.sql") }
+
+// initialize copies the template where there is one: a tenth of the time.
+func (mySQL) initialize(program sqlProgram, dir string) error {
+	if err := os.WriteFile(initFile(dir), []byte(rootOverTCP), 0o600); err != nil {
+		return err
+	}
+	if program.root != "" {
+		err := os.CopyFS(dir, os.DirFS(filepath.Join(program.root, rootTemplate)))
+		if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	args := append([]string{"--no-defaults", "--initialize-insecure", "--datadir=" + program.inside(dir)}, asRoot()...)
+	cmd := exec.Command(program.path, args...)
+	cmd.Dir = "/"
+	cmd.SysProcAttr = childAttributes(program.root)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("mysqld --initialize-insecure: %w; it printed:\n%s", err, out)
+	}
+	return nil
+}
+
+func (mySQL) flags(dir string) []string {
+	return []string{"--mysqlx=OFF", "--secure-file-priv=NULL", "--innodb-redo-log-capacity=32M", "--init-file=" + initFile(dir)}
+}

@@ -1,0 +1,65 @@
+package testkit
+
+import (
+	"bytes"
+	"regexp"
+	"strings"
+	"sync"
+)
+
+// output keeps the newest part of what a process prints, stdout and stderr in one, and wakes those who wait for more.
+type output struct {
+	mu   sync.Mutex
+	text []byte
+	more chan struct{} // closed and replaced at each write
+}
+
+// outputLimit bounds what is kept; a server that logs for minutes must not fill the memory.
+const outputLimit = 1 << 20
+
+func newOutput() *output { return &output{more: make(chan struct{})} }
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.text = append(o.text, p...)
+	if over := len(o.text) - outputLimit; over > 0 {
+		// Cut at the end of a line and by a good piece, so as not to move a megabyte at each further line.
+		cut := over + outputLimit/4
+		if end := bytes.IndexByte(o.text[cut:], '\n'); end >= 0 {
+			cut += end + 1
+		}
+		o.text = bytes.Clone(o.text[cut:])
+	}
+	close(o.more)
+	o.more = make(chan struct{})
+	return len(p), nil
+}
+
+// read returns what is kept and a channel that closes when there is more.
+func (o *output) read() (string, <-chan struct{}) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return string(o.text), o.more
+}
+
+// match looks for the first complete line that matches, and returns its submatches.
+func (o *output) match(pattern *regexp.Regexp) (found []string, more <-chan struct{}) {
+	text, more := o.read()
+	for line := range strings.Lines(text) {
+		if !strings.HasSuffix(line, "\n") {
+			break
+		}
+		if found := pattern.FindStringSubmatch(strings.TrimRight(line, "\r\n")); found != nil {
+			return found, more
+		}
+	}
+	return nil, more
+}
+
+// tail returns the last n lines.
+func (o *output) tail(n int) string {
+	text, _ := o.read()
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}

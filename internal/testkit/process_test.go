@@ -1,0 +1,155 @@
+//go:build unix
+
+package testkit_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	osexec "os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"seckill/internal/testkit"
+)
+
+// shell starts a shell script.
+func shell(t *testing.T, script string) *testkit.Process {
+	t.Helper()
+	return testkit.Start(t, testkit.Command{Path: "/bin/sh", Args: []string{"-c", script}, Env: []string{"GREETING=hello"}})
+}
+
+func TestWaitLineReturnsSubmatches(t *testing.T) {
+	p := shell(t, `echo "$GREETING, listening on port 123"; exec sleep 1000`)
+	if got := p.WaitLine(t, `listening on port (\d+)`); got[1] != "123" {
+		t.Errorf("submatches %q, want port 123", got)
+	}
+	if !strings.HasPrefix(p.Output(), "hello, ") {
+		t.Errorf("output %q, want the greeting from the environment", p.Output())
+	}
+}
+
+func TestWaitHTTPWaitsForOK(t *testing.T) {
+	asked := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if asked++; asked < 3 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	defer server.Close()
+	shell(t, "exec sleep 1000").WaitHTTP(t, server.URL)
+	if asked != 3 {
+		t.Errorf("asked %d times, want 3: until the first 200", asked)
+	}
+}
+
+func TestStopReturnsTheExitCode(t *testing.T) {
+	for _, code := range []int{0, 3} {
+		t.Run(strconv.Itoa(code), func(t *testing.T) {
+			p := shell(t, fmt.Sprintf(`trap 'exit %d' TERM; echo ready; while :; do sleep 0.01; done`, code))
+			p.WaitLine(t, "ready")
+			err := p.Stop()
+			if exit, ok := errors.AsType[*osexec.ExitError](err); ok && exit.ExitCode() != code || !ok && (err != nil || code != 0) {
+				t.Errorf("Stop returned %v, want exit code %d", err, code)
+			}
+		})
+	}
+}
+
+func TestKillTakesTheWholeGroup(t *testing.T) {
+	p := shell(t, `sleep 1000 & echo "child $!"; wait`)
+	child := p.WaitLine(t, `child (\d+)`)[1]
+	p.Kill()
+	select {
+	case <-p.Done():
+	default:
+		t.Error("Kill returned before the process was gone")
+	}
+	waitGone(t, child)
+}
+
+func TestPausedProcessStandsStill(t *testing.T) {
+	p := shell(t, `while :; do echo tick; sleep 0.01; done`)
+	p.WaitLine(t, "tick")
+	p.Pause()
+	before := p.Output()
+	time.Sleep(100 * time.Millisecond)
+	// One line may have been on its way through the pipe.
+	if after := p.Output(); len(after) > len(before)+len("tick\n") {
+		t.Errorf("a paused process printed %q", after[len(before):])
+	}
+	p.Resume()
+	for deadline := time.Now().Add(10 * time.Second); len(p.Output()) <= len(before)+len("tick\n"); {
+		if time.Now().After(deadline) {
+			t.Fatal("nothing printed within 10 s of Resume")
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// TestNothingIsLeftOfADeadTestBinary lets a child start servers and come to a bad end, and looks for what it left.
+func TestNothingIsLeftOfADeadTestBinary(t *testing.T) {
+	for _, end := range []string{"panic", "kill", "exit"} {
+		t.Run(end, func(t *testing.T) {
+			out, err := runChild("TestBadEnd", childScenario+"="+end)
+			if err == nil {
+				t.Error("the child ended well, want a bad end")
+			}
+			left := regexp.MustCompile(`(?m)^left process (\d+) in (.+)$`).FindAllStringSubmatch(out, -1)
+			if len(left) != 2 {
+				t.Fatalf("the child started %d servers, want 2; it printed:\n%s", len(left), out)
+			}
+			for _, server := range left {
+				waitGone(t, server[1])
+				waitRemoved(t, server[2])
+			}
+		})
+	}
+}
+
+// TestBadEnd runs as a child of TestNothingIsLeftOfADeadTestBinary; by itself it does nothing.
+func TestBadEnd(t *testing.T) {
+	end := os.Getenv(childScenario)
+	if end == "" {
+		return
+	}
+	for _, server := range []*testkit.RedisServer{testkit.Redis(t), testkit.NewRedis(t)} {
+		info := server.Client(t).InfoMap(t.Context(), "server")
+		fmt.Printf("left process %s in %s\n", info.Item("Server", "process_id"), server.Dir())
+	}
+	switch end {
+	case "panic":
+		panic("as asked")
+	case "kill":
+		if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		select {}
+	case "exit":
+		os.Exit(7)
+	}
+}
+
+func waitGone(t *testing.T, pid string) {
+	t.Helper()
+	wait(t, "process "+pid+" to end", func() bool {
+		// In a container whose first process reaps no orphans, a dead process stays as a zombie (Z).
+		state, err := osexec.Command("ps", "-o", "state=", "-p", pid).Output()
+		return err != nil || strings.HasPrefix(string(state), "Z")
+	})
+}
+
+func waitRemoved(t *testing.T, dir string) {
+	t.Helper()
+	wait(t, dir+" to be removed", func() bool {
+		_, err := os.Stat(dir)
+		return errors.Is(err, fs.ErrNotExist)
+	})
+}

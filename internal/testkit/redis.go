@@ -1,0 +1,199 @@
+package testkit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// RedisServer is a redis-server process as one test sees it. Its methods fail that test, so call those that can fail
+// (Restart, Client) from the test's own goroutine.
+type RedisServer struct {
+	t       testing.TB
+	process *redisProcess
+	shared  bool
+}
+
+// Redis returns the redis-server that all tests of this binary share. It keeps nothing on disk. Use keys under
+// [KeyPrefix], and never FLUSHALL.
+func Redis(t testing.TB) *RedisServer {
+	t.Helper()
+	process, err := binary.redis.get(func() (*redisProcess, error) { return startRedis(redisOptions{}) })
+	check(t, err)
+	return &RedisServer{t: t, process: process, shared: true}
+}
+
+// NewRedis starts a redis-server for this test alone and stops it when the test ends. It keeps nothing on disk unless the
+// extra arguments say otherwise: NewRedis(t, "--appendonly", "yes").
+func NewRedis(t testing.TB, args ...string) *RedisServer {
+	t.Helper()
+	process, err := startRedis(redisOptions{extra: args})
+	check(t, err)
+	t.Cleanup(func() {
+		if err := process.close(); err != nil {
+			t.Errorf("testkit: stop redis-server: %v", err)
+		}
+	})
+	return &RedisServer{t: t, process: process}
+}
+
+// Addr returns the server's address, host:port. It stays the same over Restart.
+func (s *RedisServer) Addr() string { return s.process.addr() }
+
+// Dir returns the server's data folder.
+func (s *RedisServer) Dir() string { return s.process.dir }
+
+// Client returns a client of the server, closed when t ends.
+func (s *RedisServer) Client(t testing.TB) *redis.Client {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: s.Addr()})
+	t.Cleanup(func() {
+		// The test may have closed it already, and has every right to.
+		if err := client.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
+			t.Errorf("testkit: close redis client: %v", err)
+		}
+	})
+	return client
+}
+
+// Kill kills the server with SIGKILL and waits until it is gone.
+func (s *RedisServer) Kill() { s.own("Kill").Kill() }
+
+// Stop stops the server with SIGTERM, as an operator would, and waits until it is gone.
+func (s *RedisServer) Stop() {
+	s.t.Helper()
+	if err := s.own("Stop").Stop(); err != nil {
+		s.t.Fatalf("testkit: stop redis-server: %v", err)
+	}
+}
+
+// Pause stops the server where it stands (SIGSTOP): connections stay open and nothing answers.
+func (s *RedisServer) Pause() { s.own("Pause").Pause() }
+
+// Resume lets a paused server go on.
+func (s *RedisServer) Resume() { s.own("Resume").Resume() }
+
+// Restart starts the server again on the same port and in the same folder, and waits until it answers. A server that is
+// still running is killed first.
+func (s *RedisServer) Restart() {
+	s.t.Helper()
+	s.own("Restart").Kill()
+	if err := s.process.restart(); err != nil {
+		s.t.Fatalf("testkit: restart redis-server: %v", err)
+	}
+}
+
+// own refuses to harm a server that other tests use.
+func (s *RedisServer) own(method string) *Process {
+	s.t.Helper()
+	if s.shared {
+		s.t.Fatalf("testkit: %s of the shared redis-server would break other tests; use NewRedis", method)
+	}
+	return s.process.Process
+}
+
+// redisProcess is a redis-server (or a sentinel) with its port and folder.
+type redisProcess struct {
+	*Process
+	options redisOptions
+	path    string
+	port    int
+	dir     string
+	remove  func() error // removes dir
+}
+
+type redisOptions struct {
+	sentinel bool
+	extra    []string // further flags
+}
+
+const redisHow = "apt-get install redis-server, brew install redis, or make infra"
+
+func startRedis(options redisOptions) (*redisProcess, error) {
+	path, err := lookUp("redis-server", redisHow)
+	if err != nil {
+		return nil, err
+	}
+	dir, remove, err := binary.folder("")
+	if err != nil {
+		return nil, err
+	}
+	s := &redisProcess{path: path, dir: dir, remove: remove, options: options}
+	err = withFreePort(func(port int) error {
+		s.port = port
+		return s.restart()
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start redis-server: %w", err), remove())
+	}
+	return s, nil
+}
+
+func (s *redisProcess) restart() error {
+	args := []string{"--save", "", "--appendonly", "no"}
+	if s.options.sentinel {
+		config, err := s.sentinelConfig()
+		if err != nil {
+			return err
+		}
+		args = []string{config, "--sentinel"}
+	}
+	args = append(args, "--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.dir)
+	p, err := start(Command{Path: s.path, Args: append(args, s.options.extra...), Dir: s.dir})
+	if err != nil {
+		return err
+	}
+	if err := p.waitReady(s.ready(p)); err != nil {
+		p.Kill()
+		return err
+	}
+	s.Process = p
+	return nil
+}
+
+// ready asks the server for its process id: an answer alone could come from a stranger on the same port. A server that
+// still loads its data answers with an error.
+func (s *redisProcess) ready(p *Process) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if err := listening(ctx, s.addr()); err != nil {
+			return err
+		}
+		client := redis.NewClient(&redis.Options{Addr: s.addr(), MaxRetries: -1, PoolSize: 1})
+		defer client.Close()
+		if err := client.Ping(ctx).Err(); err != nil {
+			return err
+		}
+		info := client.InfoMap(ctx, "server")
+		if err := info.Err(); err != nil {
+			return err
+		}
+		if pid := info.Item("Server", "process_id"); pid != strconv.Itoa(p.PID()) {
+			return fmt.Errorf("process %s answers at %s, not process %d", pid, s.addr(), p.PID())
+		}
+		return nil
+	}
+}
+
+func (s *redisProcess) addr() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
+
+func (s *redisProcess) close() error {
+	s.Kill()
+	return s.remove()
+}
+
+// sentinelConfig returns the path of the file in which a sentinel keeps what it knows. It is empty at first and must be
+// writable; the sentinel is told over its connection what to watch.
+func (s *redisProcess) sentinelConfig() (string, error) {
+	path := filepath.Join(s.dir, "sentinel.conf")
+	file, err := os.OpenFile(path, os.O_CREATE, 0o600)
+	if err != nil {
+		return "", err
+	}
+	return path, file.Close()
+}

@@ -1,0 +1,147 @@
+package testkit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// RedisCluster starts a cluster of three primaries for this test alone, without replicas, and returns their addresses
+// once each of them says that the cluster is complete. It is stopped when the test ends.
+func RedisCluster(t testing.TB) []string {
+	t.Helper()
+	const nodes, slots = 3, 16384
+	servers := make([]*RedisServer, nodes)
+	addrs := make([]string, nodes)
+	for i := range servers {
+		servers[i] = NewRedis(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000")
+		addrs[i] = servers[i].Addr()
+	}
+	for i, server := range servers {
+		check(t, joinCluster(t.Context(), server, servers[0], i*slots/nodes, (i+1)*slots/nodes-1))
+	}
+	for _, server := range servers {
+		check(t, server.process.waitReady(func(ctx context.Context) error { return clusterComplete(ctx, server, nodes) }))
+	}
+	return addrs
+}
+
+// joinCluster gives a server its slots and introduces it to the first one.
+func joinCluster(ctx context.Context, server, first *RedisServer, firstSlot, lastSlot int) error {
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer client.Close()
+	if err := client.ClusterAddSlotsRange(ctx, firstSlot, lastSlot).Err(); err != nil {
+		return fmt.Errorf("assign the slots of a cluster node: %w", err)
+	}
+	if server == first {
+		return nil
+	}
+	if err := client.ClusterMeet(ctx, "127.0.0.1", strconv.Itoa(first.process.port)).Err(); err != nil {
+		return fmt.Errorf("introduce a cluster node: %w", err)
+	}
+	return nil
+}
+
+// clusterComplete asks for the state and for the nodes: a node that knows itself alone may call that a cluster too.
+func clusterComplete(ctx context.Context, server *RedisServer, nodes int) error {
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1})
+	defer client.Close()
+	shards, err := client.ClusterShards(ctx).Result()
+	if err != nil {
+		return err
+	}
+	if err := client.Set(ctx, "probe", 1, time.Second).Err(); err != nil && !redis.HasErrorPrefix(err, "MOVED") {
+		return err // CLUSTERDOWN until all slots are served
+	}
+	if len(shards) != nodes {
+		return fmt.Errorf("%d of %d nodes known", len(shards), nodes)
+	}
+	return nil
+}
+
+// Sentinel is a primary with one replica, watched by three sentinels, for one test.
+type Sentinel struct {
+	Addrs      []string // of the sentinels
+	MasterName string   // the name under which they watch the primary
+
+	t                testing.TB
+	primary, replica *RedisServer
+	sentinels        []*redisProcess
+}
+
+// RedisSentinel starts a primary, its replica and three sentinels for this test alone, and returns once all sentinels
+// know the replica and each other, so that a failover can begin. They are stopped when the test ends.
+func RedisSentinel(t testing.TB) *Sentinel {
+	t.Helper()
+	const sentinels, quorum = 3, 2
+	s := &Sentinel{MasterName: "seckill", t: t}
+	s.primary = NewRedis(t, "--repl-diskless-sync-delay", "0")
+	s.replica = NewRedis(t, "--replicaof", "127.0.0.1 "+strconv.Itoa(s.primary.process.port))
+	for range sentinels {
+		process, err := startRedis(redisOptions{sentinel: true})
+		check(t, err)
+		t.Cleanup(func() {
+			if err := process.close(); err != nil {
+				t.Errorf("testkit: stop a sentinel: %v", err)
+			}
+		})
+		s.sentinels = append(s.sentinels, process)
+		s.Addrs = append(s.Addrs, process.addr())
+		check(t, s.monitor(t.Context(), process, quorum))
+	}
+	for _, process := range s.sentinels {
+		check(t, process.waitReady(func(ctx context.Context) error { return s.complete(ctx, process) }))
+	}
+	return s
+}
+
+// Primary returns the address of the primary as the first sentinel knows it now.
+func (s *Sentinel) Primary() string {
+	s.t.Helper()
+	client := redis.NewSentinelClient(&redis.Options{Addr: s.Addrs[0]})
+	defer client.Close()
+	addr, err := client.GetMasterAddrByName(s.t.Context(), s.MasterName).Result()
+	if err != nil || len(addr) != 2 {
+		s.t.Fatalf("testkit: ask a sentinel for the primary: %v %v", addr, err)
+	}
+	return addr[0] + ":" + addr[1]
+}
+
+// KillPrimary kills the first primary with SIGKILL. It does not wait: the sentinels notice within a second and promote
+// the replica within a few more.
+func (s *Sentinel) KillPrimary() { s.primary.Kill() }
+
+// monitor tells a sentinel what to watch, with timeouts for a test instead of the half minute that is the default.
+func (s *Sentinel) monitor(ctx context.Context, process *redisProcess, quorum int) error {
+	client := redis.NewSentinelClient(&redis.Options{Addr: process.addr()})
+	defer client.Close()
+	port := strconv.Itoa(s.primary.process.port)
+	err := errors.Join(
+		client.Monitor(ctx, s.MasterName, "127.0.0.1", port, strconv.Itoa(quorum)).Err(),
+		client.Set(ctx, s.MasterName, "down-after-milliseconds", "1000").Err(),
+		client.Set(ctx, s.MasterName, "failover-timeout", "3000").Err(),
+	)
+	if err != nil {
+		return fmt.Errorf("configure a sentinel: %w", err)
+	}
+	return nil
+}
+
+// complete asks whether a sentinel sees a replica that is in step, and the other sentinels.
+func (s *Sentinel) complete(ctx context.Context, process *redisProcess) error {
+	client := redis.NewSentinelClient(&redis.Options{Addr: process.addr(), MaxRetries: -1})
+	defer client.Close()
+	replicas, err := client.Replicas(ctx, s.MasterName).Result()
+	if err != nil {
+		return err
+	}
+	if len(replicas) != 1 || replicas[0]["master-link-status"] != "ok" {
+		return fmt.Errorf("the replica is not in step yet: %v", replicas)
+	}
+	return client.CkQuorum(ctx, s.MasterName).Err()
+}

@@ -1,0 +1,220 @@
+package testkit
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	_ "github.com/go-sql-driver/mysql" // database/sql's driver for both engines
+)
+
+// SQLServer is a mariadbd or mysqld process of one test. Its methods fail that test, so call those that can fail (Stop,
+// Restart, Database) from the test's own goroutine.
+type SQLServer struct {
+	t       testing.TB
+	process *sqlProcess
+}
+
+// NewMariaDB starts a MariaDB server for this test alone and stops it when the test ends. args are further flags of
+// mariadbd, such as "--innodb-lock-wait-timeout=1".
+func NewMariaDB(t testing.TB, args ...string) *SQLServer {
+	t.Helper()
+	return newSQL(t, mariaDB{}, args)
+}
+
+// NewMySQL starts a MySQL server for this test alone and stops it when the test ends. args are further flags of mysqld.
+func NewMySQL(t testing.TB, args ...string) *SQLServer {
+	t.Helper()
+	return newSQL(t, mySQL{}, args)
+}
+
+func newSQL(t testing.TB, engine sqlEngine, args []string) *SQLServer {
+	t.Helper()
+	process, err := startSQL(engine, args)
+	check(t, err)
+	t.Cleanup(func() {
+		if err := process.close(); err != nil {
+			t.Errorf("testkit: stop %s: %v", engine.name(), err)
+		}
+	})
+	return &SQLServer{t: t, process: process}
+}
+
+// Addr returns the server's address, host:port. It stays the same over Restart.
+func (s *SQLServer) Addr() string { return s.process.addr() }
+
+// Database creates an empty database on the server; it goes with the server.
+func (s *SQLServer) Database(t testing.TB) Database {
+	t.Helper()
+	db, _ := s.process.database(t)
+	return db
+}
+
+// Kill kills the server with SIGKILL and waits until it is gone.
+func (s *SQLServer) Kill() { s.process.Kill() }
+
+// Stop stops the server with SIGTERM, as an operator would, and waits until it is gone.
+func (s *SQLServer) Stop() {
+	s.t.Helper()
+	if err := s.process.Stop(); err != nil {
+		s.t.Fatalf("testkit: stop %s: %v", s.process.engine.name(), err)
+	}
+}
+
+// Pause stops the server where it stands (SIGSTOP): connections stay open and nothing answers.
+func (s *SQLServer) Pause() { s.process.Pause() }
+
+// Resume lets a paused server go on.
+func (s *SQLServer) Resume() { s.process.Resume() }
+
+// Restart starts the server again on the same port and in the same folder, and waits until it has recovered and answers.
+// A server that is still running is killed first.
+func (s *SQLServer) Restart() {
+	s.t.Helper()
+	s.process.Kill()
+	if err := s.process.restart(); err != nil {
+		s.t.Fatalf("testkit: restart %s: %v", s.process.engine.name(), err)
+	}
+}
+
+// sqlEngine is what differs between MariaDB and MySQL.
+type sqlEngine interface {
+	name() string
+	// locate finds the program.
+	locate() (sqlProgram, error)
+	// initialize fills an empty data folder.
+	initialize(program sqlProgram, dir string) error
+	// flags are the engine's own server flags; dir is the data folder as the program sees it.
+	flags(dir string) []string
+}
+
+// sqlProgram is a server's program: a path, inside root where that is not "".
+type sqlProgram struct {
+	path string
+	root string
+}
+
+// inside turns a path of this system into the one that the program sees.
+func (p sqlProgram) inside(path string) string { return strings.TrimPrefix(path, p.root) }
+
+// temp is the folder under which the program's data folders must lie; "" is the system's for temporary files.
+func (p sqlProgram) temp() string {
+	if p.root == "" {
+		return ""
+	}
+	return filepath.Join(p.root, "tmp")
+}
+
+// sqlProcess is a server process with its port and data folder.
+type sqlProcess struct {
+	*Process
+	engine  sqlEngine
+	program sqlProgram
+	port    int
+	dir     string
+	remove  func() error // removes dir
+	extra   []string
+}
+
+func startSQL(engine sqlEngine, extra []string) (*sqlProcess, error) {
+	program, err := engine.locate()
+	if err != nil {
+		return nil, err
+	}
+	dir, remove, err := binary.folder(program.temp())
+	if err != nil {
+		return nil, err
+	}
+	s := &sqlProcess{engine: engine, program: program, dir: dir, remove: remove, extra: extra}
+	err = engine.initialize(program, s.data())
+	if err == nil {
+		err = withFreePort(func(port int) error {
+			s.port = port
+			return s.restart()
+		})
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start %s: %w", engine.name(), err), remove())
+	}
+	return s, nil
+}
+
+func (s *sqlProcess) restart() error {
+	p, err := start(Command{Path: s.program.path, Args: s.args(), Dir: s.program.inside(s.dir), Root: s.program.root})
+	if err != nil {
+		return err
+	}
+	if err := p.waitReady(s.ready); err != nil {
+		p.Kill()
+		return err
+	}
+	s.Process = p
+	return nil
+}
+
+// asRoot makes a server run as root where the test does: it asks for being told so, and one that changes its user loses
+// its death signal.
+func asRoot() []string {
+	if os.Geteuid() == 0 {
+		return []string{"--user=root"}
+	}
+	return nil
+}
+
+// args makes a small server that starts fast. No flag here changes what a statement or a lock does.
+func (s *sqlProcess) args() []string {
+	dir := s.program.inside(s.dir)
+	return slices.Concat([]string{
+		"--no-defaults", // must be the first
+		"--datadir=" + s.program.inside(s.data()),
+		"--socket=" + filepath.Join(dir, "sock"),
+		"--pid-file=" + filepath.Join(dir, "pid"),
+		"--tmpdir=" + dir,
+		"--bind-address=127.0.0.1",
+		fmt.Sprintf("--port=%d", s.port),
+		"--skip-name-resolve",
+		"--max-connections=300",
+		"--innodb-buffer-pool-size=64M",
+		"--performance-schema=OFF",
+		"--skip-log-bin",
+	}, asRoot(), s.engine.flags(s.program.inside(s.data())), s.extra)
+}
+
+// ready asks for the data folder: an answer alone could come from a stranger on the same port.
+func (s *sqlProcess) ready(ctx context.Context) error {
+	if err := listening(ctx, s.addr()); err != nil {
+		return err
+	}
+	db, err := sql.Open("mysql", s.dsn(""))
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	var dir string
+	if err := db.QueryRowContext(ctx, "SELECT @@datadir").Scan(&dir); err != nil {
+		return err
+	}
+	if filepath.Clean(dir) != s.program.inside(s.data()) {
+		return fmt.Errorf("a server over %s answers at %s, not the one over %s", dir, s.addr(), s.data())
+	}
+	return nil
+}
+
+func (s *sqlProcess) data() string { return filepath.Join(s.dir, "data") }
+
+func (s *sqlProcess) addr() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
+
+func (s *sqlProcess) dsn(database string) string {
+	return fmt.Sprintf("root@tcp(%s)/%s", s.addr(), database)
+}
+
+func (s *sqlProcess) close() error {
+	s.Kill()
+	return s.remove()
+}

@@ -1,0 +1,96 @@
+package testkit_test
+
+import (
+	"database/sql"
+	"strings"
+	"testing"
+
+	"seckill/internal/testkit"
+)
+
+// open opens a MariaDB or MySQL database, closed when the test ends.
+func open(t *testing.T, database testkit.Database) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("mysql", database.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+func query(t *testing.T, db *sql.DB, query string) (answer string) {
+	t.Helper()
+	if err := db.QueryRow(query).Scan(&answer); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return answer
+}
+
+func exec(t *testing.T, db *sql.DB, statement string) {
+	t.Helper()
+	if _, err := db.Exec(statement); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+func TestSQLEnginesGivesEachEngineAnEmptyDatabase(t *testing.T) {
+	var engines []string
+	testkit.SQLEngines(t, func(t *testing.T, database testkit.Database) {
+		engines = append(engines, database.Engine)
+		if database.Engine == "sqlite" {
+			return // a path; the driver is the caller's choice
+		}
+		db := open(t, database)
+		if got := query(t, db, "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE()"); got != "0" {
+			t.Errorf("%s tables in a fresh database, want 0", got)
+		}
+		isMariaDB := strings.Contains(query(t, db, "SELECT VERSION()"), "MariaDB")
+		if wants := database.Engine == "mariadb"; isMariaDB != wants {
+			t.Errorf("server behind %q is MariaDB: %v, want %v", database.Engine, isMariaDB, wants)
+		}
+	})
+	if len(engines) != 3 && !t.Failed() {
+		t.Logf("only %v ran", engines)
+	}
+}
+
+func TestDatabaseIsDroppedWithItsTest(t *testing.T) {
+	for name, database := range map[string]func(testing.TB) testkit.Database{"mariadb": testkit.MariaDB, "mysql": testkit.MySQL} {
+		t.Run(name, func(t *testing.T) {
+			var dropped string
+			t.Run("database", func(t *testing.T) {
+				dropped = query(t, open(t, database(t)), "SELECT DATABASE()")
+			})
+			db := open(t, database(t))
+			if got := query(t, db, "SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = '"+dropped+"'"); got != "0" {
+				t.Errorf("database %s is still there", dropped)
+			}
+		})
+	}
+}
+
+func TestSQLServerKeepsWhatWasCommittedOverAKill(t *testing.T) {
+	for name, start := range map[string]func(testing.TB, ...string) *testkit.SQLServer{
+		"mariadb": testkit.NewMariaDB, "mysql": testkit.NewMySQL,
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := start(t, "--innodb-lock-wait-timeout=1")
+			db := open(t, server.Database(t))
+			if got := query(t, db, "SELECT @@innodb_lock_wait_timeout"); got != "1" {
+				t.Errorf("innodb_lock_wait_timeout is %s, want the 1 of the flag", got)
+			}
+			exec(t, db, "CREATE TABLE kept (id INT PRIMARY KEY)")
+			exec(t, db, "INSERT INTO kept VALUES (42)")
+
+			server.Kill()
+			if err := db.Ping(); err == nil {
+				t.Error("a killed server answers")
+			}
+			server.Restart()
+			if got := query(t, db, "SELECT id FROM kept"); got != "42" {
+				t.Errorf("got %s back, want 42", got)
+			}
+		})
+	}
+}

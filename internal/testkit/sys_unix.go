@@ -1,0 +1,20 @@
+//go:build unix
+
+package testkit
+
+import "syscall"
+
+const (
+	sigKill = syscall.SIGKILL
+	sigTerm = syscall.SIGTERM
+	sigStop = syscall.SIGSTOP
+	sigCont = syscall.SIGCONT
+)
+
+// signalGroup sends a signal to every process of a group. A group that is gone is no error.
+func signalGroup(pid int, sig syscall.Signal) error {
+	if err := syscall.Kill(-pid, sig); err != syscall.ESRCH {
+		return err
+	}
+	return nil
+}

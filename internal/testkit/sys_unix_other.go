@@ -1,0 +1,15 @@
+//go:build unix && !linux
+
+package testkit
+
+import "syscall"
+
+// ownGroup puts a child into a process group of its own.
+func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+// childAttributes: only Linux has a death signal; elsewhere the janitor kills what is left.
+func childAttributes(root string) *syscall.SysProcAttr {
+	a := ownGroup()
+	a.Chroot = root
+	return a
+}
