@@ -1,0 +1,118 @@
+// Command lab is the laboratory's bench: tools around a service under load.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// command is one thing that lab can do. Its run returns errHelp when help was
+// asked for, and a [usageError] when it was called wrongly.
+type command struct {
+	name, summary string
+	help          func(w io.Writer)
+	run           func(ctx context.Context, args []string, stdout, stderr io.Writer) error
+}
+
+func commands() []command {
+	return []command{
+		{name: "tokens", summary: "make the buyers' tokens and targets for k6, vegeta and wrk", help: tokensHelp, run: tokens},
+	}
+}
+
+// run finds the command, runs it, and turns its error into an exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if len(args) == 0 {
+		help(stderr)
+		return exitUsage
+	}
+	name, rest := args[0], args[1:]
+	if name == "help" || name == "-h" || name == "-help" || name == "--help" {
+		return helpAbout(rest, stdout, stderr)
+	}
+	c, ok := find(name)
+	if !ok {
+		return unknown(name, stderr)
+	}
+	err := c.run(ctx, rest, stdout, stderr)
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errHelp):
+		c.help(stdout)
+		return exitOK
+	}
+	fmt.Fprintf(stderr, "lab %s: %v\n", c.name, err)
+	if _, wrong := errors.AsType[usageError](err); wrong {
+		fmt.Fprintf(stderr, "Run 'lab help %s' for how to call it.\n", c.name)
+		return exitUsage
+	}
+	return exitFailed
+}
+
+func help(w io.Writer) {
+	fmt.Fprint(w, "lab has the tools around a flash sale under load.\n\nusage: lab COMMAND [flags]\n\n")
+	for _, c := range commands() {
+		fmt.Fprintf(w, "  %-8s %s\n", c.name, c.summary)
+	}
+	fmt.Fprint(w, "  help     say more about a command\n")
+}
+
+func helpAbout(args []string, stdout, stderr io.Writer) int {
+	if len(args) == 0 {
+		help(stdout)
+		return exitOK
+	}
+	c, ok := find(args[0])
+	if !ok {
+		return unknown(args[0], stderr)
+	}
+	c.help(stdout)
+	return exitOK
+}
+
+func unknown(name string, stderr io.Writer) int {
+	fmt.Fprintf(stderr, "lab: there is no command %q\n\n", name)
+	help(stderr)
+	return exitUsage
+}
+
+func find(name string) (command, bool) {
+	for _, c := range commands() {
+		if c.name == name {
+			return c, true
+		}
+	}
+	return command{}, false
+}
+
+// errHelp: help was asked for, which is no mistake.
+var errHelp = errors.New("help")
+
+// usageError is a call that cannot mean anything.
+type usageError struct{ reason string }
+
+func (e usageError) Error() string { return e.reason }
+
+func usagef(format string, args ...any) error {
+	return usageError{reason: fmt.Sprintf(format, args...)}
+}

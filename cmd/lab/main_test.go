@@ -1,0 +1,88 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// call runs lab as a shell would, without a secret unless the test set one.
+func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = run(t.Context(), args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func TestHelp(t *testing.T) {
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"help"}, "usage: lab COMMAND"},
+		{[]string{"--help"}, "usage: lab COMMAND"},
+		{[]string{"-h"}, "usage: lab COMMAND"},
+		{[]string{"help", "tokens"}, "usage: lab tokens"},
+		{[]string{"tokens", "--help"}, "usage: lab tokens"},
+		{[]string{"tokens", "-h"}, "usage: lab tokens"},
+	} {
+		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {
+			code, stdout, stderr := call(t, tc.args...)
+			if code != exitOK || stderr != "" || !strings.Contains(stdout, tc.want) {
+				t.Errorf("exit code %d, stderr %q, stdout %q; want 0, nothing, and %q in it", code, stderr, stdout, tc.want)
+			}
+		})
+	}
+}
+
+func TestHelpNamesEveryCommand(t *testing.T) {
+	_, stdout, _ := call(t, "help")
+	for _, c := range commands() {
+		if !strings.Contains(stdout, "\n  "+c.name+" ") {
+			t.Errorf("help does not name %s:\n%s", c.name, stdout)
+		}
+	}
+}
+
+func TestWrongUsage(t *testing.T) {
+	vegeta := []string{"tokens", "--users", "1", "--format", "vegeta"}
+	for name, tc := range map[string]struct {
+		args []string
+		want string // in the message
+	}{
+		"nothing":            {nil, "usage: lab COMMAND"},
+		"unknown command":    {[]string{"sell"}, `no command "sell"`},
+		"help about nothing": {[]string{"help", "sell"}, `no command "sell"`},
+		"no users":           {[]string{"tokens"}, "--users is 0"},
+		"negative users":     {[]string{"tokens", "--users", "-1"}, "--users is -1"},
+		"users in words":     {[]string{"tokens", "--users", "many"}, "many"},
+		"unknown flag":       {[]string{"tokens", "--buyers", "1"}, "-buyers"},
+		"stray argument":     {[]string{"tokens", "--users", "1", "jwt"}, `"jwt"`},
+		"unknown format":     {[]string{"tokens", "--users", "1", "--format", "wrk"}, "jwt, k6 or vegeta"},
+		"no first user":      {[]string{"tokens", "--users", "1", "--first-user", "0"}, "--first-user is 0"},
+		"too many users":     {[]string{"tokens", "--users", "2", "--first-user", "9223372036854775807"}, "beyond the largest"},
+		"ttl too short":      {[]string{"tokens", "--users", "1", "--ttl", "1ms"}, "--ttl is 1ms"},
+		"ttl too long":       {[]string{"tokens", "--users", "1", "--ttl", "10000h"}, "--ttl is"},
+		"vegeta, no voucher": {vegeta, "needs --voucher"},
+		"voucher zero":       {append(vegeta, "--voucher", "0"), `--voucher is "0"`},
+		"voucher in words":   {append(vegeta, "--voucher", "it"), `--voucher is "it"`},
+		"no scheme":          {append(vegeta, "--voucher", "1", "--base-url", "127.0.0.1:8080"), "-base-url"},
+		"query in base url":  {append(vegeta, "--voucher", "1", "--base-url", "http://h?a=b"), "want http://host:port"},
+		"voucher for jwt":    {[]string{"tokens", "--users", "1", "--voucher", "1"}, "go with --format vegeta"},
+		"jwt, no secret":     {[]string{"tokens", "--users", "1"}, secretEnv + " is not set"},
+		"k6, no secret":      {[]string{"tokens", "--users", "1", "--format", "k6"}, secretEnv + " is not set"},
+		"output is a folder": {append(vegeta, "--voucher", "1", "-o", t.TempDir()), "is not a file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(secretEnv, "")
+			code, stdout, stderr := call(t, tc.args...)
+			if code != exitUsage || stdout != "" || !strings.Contains(stderr, tc.want) {
+				t.Errorf("exit code %d, stdout %q, stderr %q; want 2, nothing, and %q in it", code, stdout, stderr, tc.want)
+			}
+		})
+	}
+}

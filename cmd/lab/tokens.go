@@ -1,0 +1,233 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"seckill/internal/auth"
+)
+
+// secretEnv holds the secret that the service verifies tokens with. It is not a
+// flag: a command line can be read by every user of the machine.
+const secretEnv = "SECKILL_JWT_SECRET"
+
+func tokensHelp(w io.Writer) {
+	fmt.Fprintf(w, `lab tokens makes the identities of many buyers, one after the other.
+
+usage: lab tokens --users N [flags]
+
+  --users N         how many buyers
+  --first-user ID   the first one's user id; the others follow (default 1)
+  --format FORMAT   jwt     one token per line (default)
+                    k6      one JSON array, for the TOKENS of loadtest/seckill.js
+                    vegeta  one JSON target per line, each an order of --voucher
+  --voucher ID      the voucher to order (vegeta)
+  --base-url URL    where the service is (vegeta; default http://127.0.0.1:8080);
+                    several, repeated or separated by commas, are used in turn
+  --ttl DURATION    how long a token is good for, at most %s (default 1h)
+  --output FILE     write there, readable by you alone, and not to standard output; short: -o
+
+The secret is the service's own and comes from the environment: %s, at
+least %d bytes. Without it vegeta targets carry X-User-ID, which a service in lab
+mode believes; the other formats need it.
+
+With vegeta:
+
+  lab tokens --users 2000 --format vegeta --voucher ID -o targets.jsonl
+  vegeta attack -format=json -targets=targets.jsonl -rate=2000/1s -duration=1s | vegeta report
+
+Every target is sent once when rate times duration is the number of buyers.
+`, hours(auth.MaxTTL), secretEnv, auth.MinSecret)
+}
+
+// request is what lab tokens was asked for.
+type request struct {
+	users, first int64
+	format       string
+	voucher      int64
+	baseURLs     []string
+	ttl          time.Duration
+	output       string
+}
+
+func tokens(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	req, err := parseTokens(args)
+	if err != nil {
+		return err
+	}
+	identify, err := identities(req, os.Getenv(secretEnv), stderr)
+	if err != nil {
+		return err
+	}
+	write := func(w io.Writer) error { return writeBuyers(ctx, w, req, identify) }
+	if req.output == "" {
+		return write(stdout)
+	}
+	return writeFile(req.output, write)
+}
+
+func parseTokens(args []string) (request, error) {
+	req := request{first: 1, format: "jwt", ttl: time.Hour}
+	var voucher string
+	flags := flag.NewFlagSet("tokens", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.Int64Var(&req.users, "users", 0, "")
+	flags.Int64Var(&req.first, "first-user", req.first, "")
+	flags.StringVar(&req.format, "format", req.format, "")
+	flags.StringVar(&voucher, "voucher", "", "")
+	flags.DurationVar(&req.ttl, "ttl", req.ttl, "")
+	flags.StringVar(&req.output, "output", "", "")
+	flags.StringVar(&req.output, "o", "", "")
+	flags.Func("base-url", "", func(v string) error {
+		for part := range strings.SplitSeq(v, ",") {
+			base, err := checkBaseURL(part)
+			if err != nil {
+				return err
+			}
+			req.baseURLs = append(req.baseURLs, base)
+		}
+		return nil
+	})
+	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return req, errHelp
+	} else if err != nil {
+		return req, usagef("%v", err)
+	}
+	if flags.NArg() > 0 {
+		return req, usagef("unexpected argument %q", flags.Arg(0))
+	}
+	return req, req.complete(voucher)
+}
+
+// complete checks the flags together and fills in what follows from them.
+func (r *request) complete(voucher string) error {
+	switch {
+	case r.users < 1:
+		return usagef("--users is %d; at least 1", r.users)
+	case r.first < 1:
+		return usagef("--first-user is %d; at least 1", r.first)
+	case r.first > math.MaxInt64-r.users+1:
+		return usagef("--first-user %d and --users %d go beyond the largest user id, %d", r.first, r.users, int64(math.MaxInt64))
+	case r.ttl < time.Second || r.ttl > auth.MaxTTL:
+		return usagef("--ttl is %v; 1s to %s", r.ttl, hours(auth.MaxTTL))
+	}
+	switch r.format {
+	case "jwt", "k6":
+		if voucher != "" || len(r.baseURLs) > 0 {
+			return usagef("--voucher and --base-url go with --format vegeta, not %s", r.format)
+		}
+		return nil
+	case "vegeta":
+	default:
+		return usagef("--format is %q; jwt, k6 or vegeta", r.format)
+	}
+	id, err := strconv.ParseInt(voucher, 10, 64)
+	if voucher == "" {
+		return usagef("--format vegeta needs --voucher")
+	} else if err != nil || id < 1 {
+		return usagef("--voucher is %q; a positive number", voucher)
+	}
+	r.voucher = id
+	if len(r.baseURLs) == 0 {
+		r.baseURLs = []string{"http://127.0.0.1:8080"}
+	}
+	return nil
+}
+
+func checkBaseURL(s string) (string, error) {
+	u, err := url.Parse(strings.TrimSpace(s))
+	if err != nil {
+		return "", err
+	}
+	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
+		return "", errors.New("want http://host:port")
+	}
+	return strings.TrimRight(u.String(), "/"), nil
+}
+
+// identity is the header by which the service knows a buyer.
+type identity struct{ header, value string }
+
+// identities returns how buyers are told apart: by tokens where there is a
+// secret, and else, where the format allows it, by bare user ids.
+func identities(req request, secret string, stderr io.Writer) (func(user int64) (identity, error), error) {
+	if secret == "" {
+		if req.format != "vegeta" {
+			return nil, usagef("%s is not set, and --format %s is made of tokens; a service in lab mode needs none, it takes X-User-ID", secretEnv, req.format)
+		}
+		fmt.Fprintf(stderr, "lab tokens: %s is not set: the targets carry X-User-ID, which only a service in lab mode believes\n", secretEnv)
+		return func(user int64) (identity, error) {
+			return identity{"X-User-ID", strconv.FormatInt(user, 10)}, nil
+		}, nil
+	}
+	minter, err := auth.NewTokens([]byte(secret), time.Now)
+	if err != nil {
+		return nil, usagef("%s: %v", secretEnv, err)
+	}
+	return func(user int64) (identity, error) {
+		token, err := minter.Mint(user, req.ttl)
+		return identity{"Authorization", "Bearer " + token}, err
+	}, nil
+}
+
+// writeBuyers writes one buyer at a time, so that a million take no memory.
+func writeBuyers(ctx context.Context, w io.Writer, req request, identify func(int64) (identity, error)) error {
+	out := bufio.NewWriterSize(w, 1<<16)
+	f := newFormat(req)
+	_, _ = out.WriteString(f.open) // bufio keeps the first error for Flush
+	for i := range req.users {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("stopped after %d of %d buyers: %w", i, req.users, err)
+		}
+		who, err := identify(req.first + i)
+		if err != nil {
+			return err
+		}
+		line, err := f.line(i, who)
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			_, _ = out.WriteString(f.between)
+		}
+		if _, err := out.Write(line); err != nil {
+			return err
+		}
+	}
+	_, _ = out.WriteString(f.close)
+	return out.Flush()
+}
+
+// writeFile leaves either the whole file or what was there before. Tokens are
+// credentials: the file is for its owner only.
+func writeFile(path string, write func(io.Writer) error) (err error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return usagef("--output %s is not a file", path)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".lab-tokens-*") // 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name())
+		}
+	}()
+	if err := errors.Join(write(f), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+func hours(d time.Duration) string { return fmt.Sprintf("%dh", d/time.Hour) }

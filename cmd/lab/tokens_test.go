@@ -1,0 +1,274 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"seckill/internal/auth"
+)
+
+const secret = "a secret that is long enough for HS256"
+
+func TestTokensOnePerLine(t *testing.T) {
+	t.Setenv(secretEnv, secret)
+	code, stdout, stderr := call(t, "tokens", "--users", "3", "--first-user", "40")
+	if code != exitOK || stderr != "" {
+		t.Fatalf("exit code %d, stderr %q", code, stderr)
+	}
+	if users := verify(t, strings.Split(strings.TrimSuffix(stdout, "\n"), "\n")); !slices.Equal(users, []int64{40, 41, 42}) {
+		t.Errorf("tokens of %v, want 40, 41, 42", users)
+	}
+}
+
+func TestTokensForK6AreOneJSONArray(t *testing.T) {
+	t.Setenv(secretEnv, secret)
+	for _, n := range []int64{1, 3} {
+		_, stdout, _ := call(t, "tokens", "--users", strconv.FormatInt(n, 10), "--format", "k6")
+		var list []string
+		if err := json.Unmarshal([]byte(stdout), &list); err != nil {
+			t.Fatalf("%v in %q", err, stdout)
+		}
+		if users := verify(t, list); int64(len(users)) != n || users[0] != 1 || users[n-1] != n {
+			t.Errorf("tokens of %v, want 1 to %d", users, n)
+		}
+	}
+}
+
+func TestTokensEndAfterTheirTTL(t *testing.T) {
+	t.Setenv(secretEnv, secret)
+	_, stdout, _ := call(t, "tokens", "--users", "1", "--ttl", "10m")
+	token := strings.TrimSpace(stdout)
+	for after, good := range map[time.Duration]bool{9 * time.Minute: true, 11 * time.Minute: false} {
+		later, err := auth.NewTokens([]byte(secret), func() time.Time { return time.Now().Add(after) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := later.Verify(token); (err == nil) != good {
+			t.Errorf("after %v: %v", after, err)
+		}
+	}
+}
+
+func TestVegetaTargetsCarryTokens(t *testing.T) {
+	t.Setenv(secretEnv, secret)
+	code, stdout, stderr := call(t, "tokens", "--users", "5", "--format", "vegeta", "--voucher", "9007199254740993",
+		"--base-url", "http://127.0.0.1:8080/,http://127.0.0.1:8081", "--base-url", "https://shop.example")
+	if code != exitOK || stderr != "" {
+		t.Fatalf("exit code %d, stderr %q", code, stderr)
+	}
+	const path = "/api/v1/vouchers/9007199254740993/orders"
+	wantURLs := []string{
+		"http://127.0.0.1:8080" + path, "http://127.0.0.1:8081" + path, "https://shop.example" + path,
+		"http://127.0.0.1:8080" + path, "http://127.0.0.1:8081" + path,
+	}
+	var urls, list []string
+	for _, r := range decodeVegeta(t, stdout) {
+		urls = append(urls, r.URL.String())
+		list = append(list, strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
+	}
+	if !slices.Equal(urls, wantURLs) {
+		t.Errorf("urls\n%v, want\n%v", urls, wantURLs)
+	}
+	if users := verify(t, list); !slices.Equal(users, []int64{1, 2, 3, 4, 5}) {
+		t.Errorf("tokens of %v, want 1 to 5", users)
+	}
+}
+
+func TestVegetaTargetsWithoutSecretCarryUserIDs(t *testing.T) {
+	t.Setenv(secretEnv, "")
+	code, stdout, stderr := call(t, "tokens", "--users", "2", "--first-user", "7", "--format", "vegeta", "--voucher", "1")
+	if code != exitOK || !strings.Contains(stderr, "X-User-ID") {
+		t.Fatalf("exit code %d, stderr %q: it must say that these are no tokens", code, stderr)
+	}
+	for i, r := range decodeVegeta(t, stdout) {
+		if got, want := r.Header.Get("X-User-ID"), strconv.Itoa(7+i); got != want {
+			t.Errorf("target %d is of user %q, want %s", i, got, want)
+		}
+	}
+}
+
+// What the targets say is what a server hears.
+func TestVegetaTargetsAreOrders(t *testing.T) {
+	t.Setenv(secretEnv, "")
+	var heard []string
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /api/v1/vouchers/{id}/orders", func(w http.ResponseWriter, r *http.Request) {
+		heard = append(heard, r.PathValue("id")+" by "+r.Header.Get("X-User-ID"))
+	})
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	client := server.Client()
+	defer client.CloseIdleConnections()
+
+	_, stdout, _ := call(t, "tokens", "--users", "2", "--format", "vegeta", "--voucher", "12", "--base-url", server.URL)
+	for _, r := range decodeVegeta(t, stdout) {
+		resp, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			t.Errorf("%s %s: %s", r.Method, r.URL, resp.Status)
+		}
+	}
+	if want := []string{"12 by 1", "12 by 2"}; !slices.Equal(heard, want) {
+		t.Errorf("heard %v, want %v", heard, want)
+	}
+}
+
+func TestShortSecretIsRefusedAndNotShown(t *testing.T) {
+	const short = "hunter2-hunter2"
+	t.Setenv(secretEnv, short)
+	code, stdout, stderr := call(t, "tokens", "--users", "1")
+	if code != exitUsage || stdout != "" || !strings.Contains(stderr, secretEnv) || strings.Contains(stderr, short) {
+		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+	}
+}
+
+func TestOutputFile(t *testing.T) {
+	t.Setenv(secretEnv, secret)
+	path := filepath.Join(t.TempDir(), "tokens.txt")
+	if err := os.WriteFile(path, []byte("from before\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if code, stdout, stderr := call(t, "tokens", "--users", "2", "-o", path); code != exitOK || stdout != "" || stderr != "" {
+		t.Fatalf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+	}
+	body, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if users := verify(t, strings.Fields(string(body))); !slices.Equal(users, []int64{1, 2}) {
+		t.Errorf("tokens of %v, want 1 and 2", users)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if mode := info.Mode().Perm(); mode != 0o600 {
+		t.Errorf("the file's mode is %o, want 600", mode)
+	}
+}
+
+func TestInterruptedOutputLeavesTheFileAsItWas(t *testing.T) {
+	t.Setenv(secretEnv, secret)
+	path := filepath.Join(t.TempDir(), "tokens.txt")
+	if err := os.WriteFile(path, []byte("from before\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var stdout, stderr bytes.Buffer
+	if code := run(ctx, []string{"tokens", "--users", "2", "-o", path}, &stdout, &stderr); code != exitFailed {
+		t.Errorf("exit code %d, want 1; stderr %q", code, stderr.String())
+	}
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := os.ReadFile(path)
+	if err != nil || string(body) != "from before\n" || len(entries) != 1 {
+		t.Errorf("%q, %v, %d files", body, err, len(entries))
+	}
+}
+
+func TestOutputThatCannotBeWritten(t *testing.T) {
+	t.Setenv(secretEnv, secret)
+	var stderr bytes.Buffer
+	code := run(t.Context(), []string{"tokens", "--users", "5000"}, fullDisk{}, &stderr)
+	if code != exitFailed || !strings.Contains(stderr.String(), errFull.Error()) {
+		t.Errorf("exit code %d, stderr %q", code, stderr.String())
+	}
+}
+
+var errFull = errors.New("no space left")
+
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, errFull }
+
+// verify returns the users that tokens are of.
+func verify(t *testing.T, list []string) []int64 {
+	t.Helper()
+	verifier, err := auth.NewTokens([]byte(secret), time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var users []int64
+	for _, token := range list {
+		user, err := verifier.Verify(token)
+		if err != nil {
+			t.Fatalf("%q: %v", token, err)
+		}
+		users = append(users, user)
+	}
+	return users
+}
+
+// decodeVegeta reads targets as vegeta documents them in its target.schema.json:
+// one JSON object per line; method and url are required, header is a map of
+// lists, body is base64, and nothing else may stand there.
+func decodeVegeta(t *testing.T, targets string) []*http.Request {
+	t.Helper()
+	var requests []*http.Request
+	lines := bufio.NewScanner(strings.NewReader(targets))
+	for lines.Scan() {
+		r, err := decodeTarget(lines.Bytes())
+		if err != nil {
+			t.Fatalf("%v in %s", err, lines.Text())
+		}
+		requests = append(requests, r)
+	}
+	if len(requests) == 0 {
+		t.Fatal("no targets")
+	}
+	return requests
+}
+
+func decodeTarget(line []byte) (*http.Request, error) {
+	var target struct {
+		Method *string             `json:"method"`
+		URL    *string             `json:"url"`
+		Header map[string][]string `json:"header"`
+		Body   *string             `json:"body"`
+	}
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&target); err != nil {
+		return nil, err
+	}
+	if target.Method == nil || target.URL == nil {
+		return nil, errors.New("method and url are required")
+	}
+	var body []byte
+	if target.Body != nil {
+		var err error
+		if body, err = base64.StdEncoding.DecodeString(*target.Body); err != nil {
+			return nil, fmt.Errorf("body: %w", err)
+		}
+	}
+	r, err := http.NewRequest(*target.Method, *target.URL, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range target.Header {
+		for _, v := range values {
+			r.Header.Add(name, v)
+		}
+	}
+	return r, nil
+}

@@ -1,0 +1,198 @@
+package auth_test
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"seckill/internal/auth"
+)
+
+const secret = "0123456789abcdef0123456789abcdef"
+
+func newTokens(t testing.TB, now func() time.Time) *auth.Tokens {
+	t.Helper()
+	tokens, err := auth.NewTokens([]byte(secret), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tokens
+}
+
+func TestRoundTrip(t *testing.T) {
+	tokens := newTokens(t, nil)
+	for _, id := range []int64{1, 42, math.MaxInt64} {
+		token, err := tokens.Mint(id, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := tokens.Verify(token); err != nil || got != id {
+			t.Errorf("Verify = %d, %v; want %d", got, err, id)
+		}
+	}
+}
+
+func TestExpiry(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	tokens := newTokens(t, func() time.Time { return now })
+	token, err := tokens.Mint(42, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(time.Minute + auth.Leeway - time.Second)
+	if _, err := tokens.Verify(token); err != nil {
+		t.Errorf("within the leeway: %v", err)
+	}
+	now = now.Add(2 * time.Second)
+	if _, err := tokens.Verify(token); !errors.Is(err, auth.ErrToken) {
+		t.Errorf("after the leeway: %v; want ErrToken", err)
+	}
+}
+
+func TestVerifyRefuses(t *testing.T) {
+	tokens := newTokens(t, nil)
+	in := func(d time.Duration) *jwt.NumericDate { return jwt.NewNumericDate(time.Now().Add(d)) }
+	good := jwt.RegisteredClaims{Subject: "42", ExpiresAt: in(time.Hour)}
+	sign := func(m jwt.SigningMethod, key any, c jwt.Claims) string {
+		s, err := jwt.NewWithClaims(m, c).SignedString(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	hs256 := func(c jwt.RegisteredClaims) string { return sign(jwt.SigningMethodHS256, []byte(secret), c) }
+	subject := func(s string) string { return hs256(jwt.RegisteredClaims{Subject: s, ExpiresAt: in(time.Hour)}) }
+
+	if _, err := tokens.Verify(hs256(good)); err != nil {
+		t.Fatalf("the good token that the others differ from: %v", err)
+	}
+	for name, token := range map[string]string{
+		"empty":             "",
+		"not a token":       "hello",
+		"two parts":         strings.Join(strings.Split(hs256(good), ".")[:2], "."),
+		"no signature":      strings.TrimRight(hs256(good), "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"),
+		"alg none":          sign(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, good),
+		"HS384":             sign(jwt.SigningMethodHS384, []byte(secret), good),
+		"HS512":             sign(jwt.SigningMethodHS512, []byte(secret), good),
+		"another secret":    sign(jwt.SigningMethodHS256, []byte(strings.Repeat("x", 32)), good),
+		"no expiry":         hs256(jwt.RegisteredClaims{Subject: "42"}),
+		"expired":           hs256(jwt.RegisteredClaims{Subject: "42", ExpiresAt: in(-time.Minute)}),
+		"not yet valid":     hs256(jwt.RegisteredClaims{Subject: "42", ExpiresAt: in(time.Hour), NotBefore: in(time.Minute)}),
+		"no subject":        subject(""),
+		"subject a name":    subject("alice"),
+		"subject zero":      subject("0"),
+		"subject negative":  subject("-1"),
+		"subject signed":    subject("+42"),
+		"subject padded":    subject("042"),
+		"subject spaced":    subject(" 42"),
+		"subject past 2^63": subject("9223372036854775808"),
+		"subject a float":   subject("4.2e1"),
+		"subject a number":  sign(jwt.SigningMethodHS256, []byte(secret), jwt.MapClaims{"sub": 42, "exp": time.Now().Add(time.Hour).Unix()}),
+		"expiry a string":   sign(jwt.SigningMethodHS256, []byte(secret), jwt.MapClaims{"sub": "42", "exp": "never"}),
+	} {
+		if id, err := tokens.Verify(token); !errors.Is(err, auth.ErrToken) || id != 0 {
+			t.Errorf("%s: Verify = %d, %v; want ErrToken", name, id, err)
+		}
+	}
+}
+
+func TestLimits(t *testing.T) {
+	if _, err := auth.NewTokens([]byte(secret[1:]), nil); !errors.Is(err, auth.ErrSecret) {
+		t.Errorf("a secret of 31 bytes: %v; want ErrSecret", err)
+	}
+	tokens := newTokens(t, nil)
+	for _, c := range []struct {
+		user int64
+		ttl  time.Duration
+	}{{0, time.Minute}, {-1, time.Minute}, {1, 0}, {1, -time.Second}, {1, auth.MaxTTL + 1}} {
+		if _, err := tokens.Mint(c.user, c.ttl); !errors.Is(err, auth.ErrMint) {
+			t.Errorf("Mint(%d, %v): %v; want ErrMint", c.user, c.ttl, err)
+		}
+	}
+}
+
+// A token that was verified before is as good, and as bad, as it would be anew.
+func TestVerifyAgain(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	tokens := newTokens(t, func() time.Time { return now })
+	token, err := tokens.Mint(42, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if id, err := tokens.Verify(token); id != 42 || err != nil {
+			t.Fatalf("Verify = %d, %v", id, err)
+		}
+	}
+	forged := token[:len(token)-2] + "AA"
+	if _, err := tokens.Verify(forged); !errors.Is(err, auth.ErrToken) {
+		t.Errorf("forged after the real one: %v; want ErrToken", err)
+	}
+	now = now.Add(time.Minute + auth.Leeway + time.Second)
+	if _, err := tokens.Verify(token); !errors.Is(err, auth.ErrToken) {
+		t.Errorf("expired after it was seen: %v; want ErrToken", err)
+	}
+}
+
+func TestVerifyConcurrently(t *testing.T) {
+	tokens := newTokens(t, nil)
+	start := make(chan struct{})
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			<-start
+			for i := range 50 {
+				user := int64(1 + (g+i)%20)
+				token, err := tokens.Mint(user, time.Hour)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if id, err := tokens.Verify(token); id != user || err != nil {
+					t.Errorf("Verify = %d, %v; want %d", id, err, user)
+				}
+			}
+		})
+	}
+	close(start)
+	wg.Wait()
+}
+
+func BenchmarkVerify(b *testing.B) {
+	b.Run("first", func(b *testing.B) {
+		tokens := newTokens(b, nil)
+		minted := make([]string, 0, b.N)
+		for i := range b.N {
+			token, err := tokens.Mint(int64(i+1), time.Hour)
+			if err != nil {
+				b.Fatal(err)
+			}
+			minted = append(minted, token)
+		}
+		b.ReportAllocs()
+		b.ResetTimer()
+		for _, token := range minted {
+			if _, err := tokens.Verify(token); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("again", func(b *testing.B) {
+		tokens := newTokens(b, nil)
+		token, err := tokens.Mint(42, time.Hour)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := tokens.Verify(token); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

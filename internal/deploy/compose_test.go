@@ -1,0 +1,328 @@
+package deploy_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/compose-spec/compose-go/v2/loader"
+	"github.com/compose-spec/compose-go/v2/types"
+)
+
+const root = "../.."
+
+// Stand-ins for the secrets, so that each can be found where it ended up.
+func secrets() map[string]string {
+	return map[string]string{
+		"MYSQL_PASSWORD":      "stand-in-for-the-mysql-password",
+		"SECKILL_JWT_SECRET":  "stand-in-for-the-jwt-secret-of-32-bytes",
+		"SECKILL_ADMIN_TOKEN": "stand-in-for-the-admin-token",
+	}
+}
+
+var everyProfile = []string{"locks", "zookeeper", "load", "observe"}
+
+func TestServices(t *testing.T) {
+	base := []string{"api-1", "api-2", "mysql", "redis"}
+	for profile, more := range map[string][]string{
+		"":          nil,
+		"locks":     {"redis-lock-1", "redis-lock-2", "redis-lock-3", "redis-lock-4", "redis-lock-5"},
+		"zookeeper": {"zookeeper"},
+		"load":      {"k6"},
+		"observe":   {"prometheus"},
+	} {
+		t.Run("profile "+profile, func(t *testing.T) {
+			want := slices.Sorted(slices.Values(append(slices.Clone(base), more...)))
+			got := slices.Sorted(maps.Keys(mustLoad(t, secrets(), profile).Services))
+			if !slices.Equal(got, want) {
+				t.Errorf("services %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+func TestRefusesToStartWithoutSecrets(t *testing.T) {
+	for name := range secrets() {
+		for what, value := range map[string]*string{"missing": nil, "empty": new("")} {
+			t.Run(name+" "+what, func(t *testing.T) {
+				env := secrets()
+				delete(env, name)
+				if value != nil {
+					env[name] = *value
+				}
+				_, err := load(t, env)
+				if err == nil || !strings.Contains(err.Error(), "set "+name) {
+					t.Errorf("got %v, want an error that says to set %s", err, name)
+				}
+			})
+		}
+	}
+}
+
+// Whatever is called a secret comes from the caller's environment.
+func TestNoSecretIsWrittenDown(t *testing.T) {
+	secretive := regexp.MustCompile(`PASSWORD|SECRET|TOKEN|DSN`)
+	var checked int
+	for name, service := range everyService(t) {
+		for key, value := range service.Environment {
+			if !secretive.MatchString(key) || key == "MYSQL_RANDOM_ROOT_PASSWORD" {
+				continue
+			}
+			checked++
+			if value == nil || !strings.Contains(*value, "stand-in-for-the-") {
+				t.Errorf("%s: %s does not come from the caller", name, key)
+			}
+		}
+		if service.Build != nil && len(service.Build.Args) > 0 {
+			t.Errorf("%s: build arguments stay readable in the image", name)
+		}
+	}
+	if checked == 0 {
+		t.Error("no secret found at all")
+	}
+}
+
+func TestPublishesOnLoopbackOnly(t *testing.T) {
+	published := map[string]string{}
+	for name, service := range everyService(t) {
+		for _, port := range service.Ports {
+			if port.HostIP != "127.0.0.1" {
+				t.Errorf("%s: port %s is published on %q", name, port.Published, port.HostIP)
+			}
+			if other, taken := published[port.Published]; taken {
+				t.Errorf("%s and %s both publish port %s", name, other, port.Published)
+			}
+			published[port.Published] = name
+		}
+	}
+	want := map[string]string{"8080": "api-1", "8081": "api-2", "9090": "prometheus"}
+	if !maps.Equal(published, want) {
+		t.Errorf("published %v, want %v", published, want)
+	}
+}
+
+func TestEveryServerIsHealthCheckedRestartedAndLimited(t *testing.T) {
+	for name, service := range everyService(t) {
+		if service.Deploy == nil || service.Deploy.Resources.Limits == nil || service.Deploy.Resources.Limits.MemoryBytes == 0 {
+			t.Errorf("%s: no limit of memory", name)
+		}
+		if name == "k6" { // runs once
+			continue
+		}
+		h := service.HealthCheck
+		if h == nil || len(h.Test) < 2 || h.Interval == nil || h.Timeout == nil || h.Retries == nil || h.StartPeriod == nil {
+			t.Errorf("%s: health check is missing or incomplete: %+v", name, h)
+		}
+		if service.Restart != "unless-stopped" {
+			t.Errorf("%s: restart is %q", name, service.Restart)
+		}
+	}
+}
+
+func TestDependsOnWhatIsHealthy(t *testing.T) {
+	services := everyService(t)
+	for name, service := range services {
+		for on, dependency := range service.DependsOn {
+			if dependency.Condition != types.ServiceConditionHealthy {
+				t.Errorf("%s depends on %s with condition %s", name, on, dependency.Condition)
+			}
+			if services[on].HealthCheck == nil {
+				t.Errorf("%s waits for the health of %s, which is not checked", name, on)
+			}
+		}
+	}
+	for _, api := range []string{"api-1", "api-2"} {
+		for on, dependency := range services[api].DependsOn {
+			base := len(services[on].Profiles) == 0
+			if dependency.Required != base {
+				t.Errorf("%s: required is %v for %s, whose profiles are %v", api, dependency.Required, on, services[on].Profiles)
+			}
+		}
+		for _, on := range []string{"mysql", "redis"} {
+			if _, ok := services[api].DependsOn[on]; !ok {
+				t.Errorf("%s does not wait for %s", api, on)
+			}
+		}
+	}
+}
+
+func TestDataSurvivesInNamedVolumes(t *testing.T) {
+	project := mustLoad(t, secrets(), everyProfile...)
+	usedBy := map[string]string{}
+	for name, service := range project.Services {
+		for _, v := range service.Volumes {
+			if v.Type != types.VolumeTypeVolume {
+				continue
+			}
+			if other, taken := usedBy[v.Source]; taken {
+				t.Errorf("%s and %s share volume %s", name, other, v.Source)
+			}
+			usedBy[v.Source] = name
+		}
+	}
+	if declared, used := slices.Sorted(maps.Keys(project.Volumes)), slices.Sorted(maps.Keys(usedBy)); !slices.Equal(declared, used) {
+		t.Errorf("volumes declared %v, used %v", declared, used)
+	}
+	for name, service := range project.Services {
+		stores := name == "mysql" || name == "zookeeper" || strings.HasPrefix(name, "redis")
+		if stores && !slices.Contains(slices.Collect(maps.Values(usedBy)), name) {
+			t.Errorf("%s keeps its data nowhere", name)
+		}
+		if strings.HasPrefix(name, "redis") && !slices.Contains(service.Command, "--appendonly") {
+			t.Errorf("%s does not keep an append-only file: %v", name, service.Command)
+		}
+	}
+}
+
+func TestSettingsOfTheService(t *testing.T) {
+	known := []string{
+		"SECKILL_ADDR", "SECKILL_DEBUG_ADDR", "SECKILL_MYSQL_DSN", "SECKILL_REDIS_ADDRS", "SECKILL_REDIS_MASTER",
+		"SECKILL_LOCK_REDIS_ADDRS", "SECKILL_ZOOKEEPER_ADDRS", "SECKILL_LAB", "SECKILL_LAB_ALLOW_REMOTE",
+		"SECKILL_JWT_SECRET", "SECKILL_ADMIN_TOKEN", "SECKILL_LOG_LEVEL",
+	}
+	services := everyService(t)
+	for _, name := range []string{"api-1", "api-2"} {
+		for key := range services[name].Environment {
+			if !slices.Contains(known, key) {
+				t.Errorf("%s: the service knows no %s", name, key)
+			}
+		}
+		want := "seckill:" + secrets()["MYSQL_PASSWORD"] + "@tcp(mysql:3306)/seckill"
+		if got := setting(services[name], "SECKILL_MYSQL_DSN"); got != want {
+			t.Errorf("%s: DSN is %q, want %q", name, got, want)
+		}
+		if !services[name].ReadOnly || !slices.Equal(services[name].CapDrop, []string{"ALL"}) {
+			t.Errorf("%s: may write to its image, or has capabilities", name)
+		}
+	}
+	if !maps.EqualFunc(services["api-1"].Environment, services["api-2"].Environment, func(a, b *string) bool { return *a == *b }) {
+		t.Error("the two instances are not configured alike")
+	}
+}
+
+func TestLabModeIsOffUnlessAskedFor(t *testing.T) {
+	for _, on := range []bool{false, true} {
+		env, want := secrets(), "0"
+		if on {
+			env["SECKILL_LAB"], env["SECKILL_LAB_ALLOW_REMOTE"], want = "1", "1", "1"
+		}
+		api := mustLoad(t, env).Services["api-1"]
+		for _, name := range []string{"SECKILL_LAB", "SECKILL_LAB_ALLOW_REMOTE"} {
+			if got := setting(api, name); got != want {
+				t.Errorf("asked for: %v; %s is %q, want %q", on, name, got, want)
+			}
+		}
+	}
+}
+
+func TestLoadIsToldWhatTheScriptKnows(t *testing.T) {
+	script := read(t, "loadtest/seckill.js")
+	k6 := everyService(t)["k6"]
+	for name := range k6.Environment {
+		if !regexp.MustCompile(`(?m)^//.*\b` + name + `\b`).MatchString(script) {
+			t.Errorf("loadtest/seckill.js does not document %s", name)
+		}
+	}
+	if got, want := setting(k6, "BASE_URL"), "http://api-1:8080,http://api-2:8080"; got != want {
+		t.Errorf("BASE_URL is %q, want %q", got, want)
+	}
+	for _, v := range k6.Volumes {
+		if v.Source != abs(t, "loadtest") || !v.ReadOnly {
+			t.Errorf("mounts %s, read-only %v; want loadtest, read-only", v.Source, v.ReadOnly)
+		}
+	}
+}
+
+func TestPrometheusScrapesEveryInstance(t *testing.T) {
+	project := mustLoad(t, secrets(), everyProfile...)
+	content := project.Configs["prometheus"].Content
+	for _, name := range []string{"api-1", "api-2"} {
+		_, port, _ := strings.Cut(setting(project.Services[name], "SECKILL_DEBUG_ADDR"), ":")
+		if target := name + ":" + port; !strings.Contains(content, target) {
+			t.Errorf("%s is not scraped:\n%s", target, content)
+		}
+	}
+}
+
+// The example names each secret, gives none, and offers nothing that is not read.
+func TestEnvExample(t *testing.T) {
+	example, compose := read(t, ".env.example"), read(t, "docker-compose.yml")
+	lines := regexp.MustCompile(`(?m)^(#?)([A-Z][A-Z0-9_]*)=(.*)$`).FindAllStringSubmatch(example, -1)
+	needed := map[string]bool{}
+	for _, line := range lines {
+		commented, name, value := line[1] == "#", line[2], line[3]
+		if !strings.Contains(compose, "${"+name+":") {
+			t.Errorf("%s is not read by docker-compose.yml", name)
+		}
+		if !commented {
+			needed[name] = true
+			if value != "" {
+				t.Errorf("%s has a value", name)
+			}
+		}
+	}
+	if got, want := slices.Sorted(maps.Keys(needed)), slices.Sorted(maps.Keys(secrets())); !slices.Equal(got, want) {
+		t.Errorf("asks for %v, want %v", got, want)
+	}
+}
+
+func everyService(t *testing.T) types.Services {
+	t.Helper()
+	return mustLoad(t, secrets(), everyProfile...).Services
+}
+
+func mustLoad(t *testing.T, env map[string]string, profiles ...string) *types.Project {
+	t.Helper()
+	project, err := load(t, env, profiles...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return project
+}
+
+// load reads the file as docker compose does: interpolation, schema, consistency.
+func load(t *testing.T, env map[string]string, profiles ...string) (*types.Project, error) {
+	t.Helper()
+	details := types.ConfigDetails{
+		WorkingDir:  abs(t, "."),
+		ConfigFiles: []types.ConfigFile{{Filename: abs(t, "docker-compose.yml")}},
+		Environment: env,
+	}
+	project, err := loader.LoadWithContext(t.Context(), details, loader.WithProfiles(profiles), func(o *loader.Options) {
+		o.ResolvePaths = true
+	})
+	if err != nil {
+		return nil, fmt.Errorf("load docker-compose.yml: %w", err)
+	}
+	return project, nil
+}
+
+func setting(service types.ServiceConfig, name string) string {
+	if v := service.Environment[name]; v != nil {
+		return *v
+	}
+	return ""
+}
+
+func abs(t *testing.T, path string) string {
+	t.Helper()
+	p, err := filepath.Abs(filepath.Join(root, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(root, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
