@@ -2,6 +2,7 @@ package voucher
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -28,9 +29,10 @@ type Service struct {
 	Now func() time.Time
 }
 
-// Create puts a voucher on sale. Of v it takes everything but the ID, the stock
-// that is left, and the times of its own. It returns [ErrInvalid], [ErrLabOnly]
-// or what the store says.
+// Create puts a voucher on sale. The stock that is left, the version and the time
+// of creation are its own to set; so is the ID, unless v has one that was reserved
+// for it: then a voucher that an earlier attempt created under it is returned. It
+// returns [ErrInvalid], [ErrLabOnly] or what the store says.
 func (s *Service) Create(ctx context.Context, v Voucher) (*Voucher, error) {
 	if err := v.Validate(); err != nil {
 		return nil, err
@@ -46,11 +48,18 @@ func (s *Service) Create(ctx context.Context, v Voucher) (*Voucher, error) {
 	if _, err := s.Lockers.Locker(v.Policy.Lock); err != nil {
 		return nil, invalid("policy.lock: %v", err)
 	}
-	id, err := s.IDs.NextID(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("mint a voucher id: %w", err)
+	if v.ID != 0 {
+		if created, err := s.Store.Voucher(ctx, v.ID); !errors.Is(err, ErrNotFound) {
+			return created, err
+		}
+	} else {
+		id, err := s.IDs.NextID(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("mint a voucher id: %w", err)
+		}
+		v.ID = id
 	}
-	v.ID, v.Stock, v.Version = id, v.InitialStock, 0
+	v.Stock, v.Version = v.InitialStock, 0
 	// The store keeps microseconds, in UTC: so does what is returned.
 	v.CreatedAt = s.Now().UTC().Truncate(time.Microsecond)
 	v.BeginAt = v.BeginAt.UTC().Truncate(time.Microsecond)

@@ -1,0 +1,277 @@
+package main
+
+import (
+	"crypto/rand"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// config is everything the service can be told.
+type config struct {
+	Addr           string
+	DebugAddr      string
+	MySQLDSN       string
+	RedisAddrs     []string
+	RedisMaster    string
+	RedisPassword  string
+	LockRedisAddrs []string
+	ZooKeeperAddrs []string
+	Lab            bool
+	LabAllowRemote bool
+	JWTSecret      string
+	AdminToken     string
+	LogLevel       slog.Level
+
+	// Embedded: neither a database nor Redis was given.
+	Embedded bool
+	// Unknown are the SECKILL_ variables in the environment that mean nothing.
+	Unknown []string
+}
+
+// Shortest secrets that are accepted. HS256 wants a key as long as its hash.
+const (
+	minJWTSecret  = 32
+	minAdminToken = 16
+)
+
+// setting is one flag and the environment variable of the same name.
+type setting struct {
+	name, arg, usage string
+	secret           bool
+	set              func(c *config, value string) error
+}
+
+// env is the variable's name: SECKILL_ADDR for -addr.
+func (s setting) env() string {
+	return "SECKILL_" + strings.ToUpper(strings.ReplaceAll(s.name, "-", "_"))
+}
+
+func settings() []setting {
+	return []setting{
+		{name: "addr", arg: "host:port", usage: "where to serve (default 127.0.0.1:8080)",
+			set: func(c *config, v string) error { c.Addr = v; return checkAddr(v) }},
+		{name: "debug-addr", arg: "host:port", usage: "where to serve /livez, /readyz, /metrics and /debug/pprof; without it the first three are served with the API",
+			set: func(c *config, v string) error { c.DebugAddr = v; return checkAddr(v) }},
+		{name: "mysql-dsn", arg: "DSN", usage: "MySQL or MariaDB DSN, user:password@tcp(host:port)/database", secret: true,
+			set: func(c *config, v string) error { c.MySQLDSN = v; return nil }},
+		{name: "redis-addrs", arg: "host:port,…", usage: "Redis: one address is a single node, several are a cluster, with -redis-master they are sentinels",
+			set: func(c *config, v string) (err error) { c.RedisAddrs, err = addrList(v); return err }},
+		{name: "redis-master", arg: "name", usage: "name of the primary that the sentinels watch",
+			set: func(c *config, v string) error { c.RedisMaster = v; return nil }},
+		{name: "redis-password", arg: "password", usage: "password of Redis", secret: true,
+			set: func(c *config, v string) error { c.RedisPassword = v; return nil }},
+		{name: "lock-redis-addrs", arg: "host:port,…", usage: "independent Redis nodes for the locks multi and red",
+			set: func(c *config, v string) (err error) { c.LockRedisAddrs, err = addrList(v); return err }},
+		{name: "zookeeper-addrs", arg: "host:port,…", usage: "ZooKeeper servers for the locks zk-node and zk-queue",
+			set: func(c *config, v string) (err error) { c.ZooKeeperAddrs, err = addrList(v); return err }},
+		{name: "lab", arg: "", usage: "lab mode: unsafe policies, faults, X-User-ID and admin calls without a token (default: only when embedded)",
+			set: func(c *config, v string) (err error) { c.Lab, err = parseBool(v); return err }},
+		{name: "lab-allow-remote", arg: "", usage: "let lab mode listen beyond loopback",
+			set: func(c *config, v string) (err error) { c.LabAllowRemote, err = parseBool(v); return err }},
+		{name: "jwt-secret", arg: "secret", usage: fmt.Sprintf("HS256 secret of the buyers' tokens, %d bytes or more", minJWTSecret), secret: true,
+			set: func(c *config, v string) error { c.JWTSecret = v; return atLeast(v, minJWTSecret) }},
+		{name: "admin-token", arg: "token", usage: fmt.Sprintf("bearer token of admin calls, %d bytes or more", minAdminToken), secret: true,
+			set: func(c *config, v string) error { c.AdminToken = v; return atLeast(v, minAdminToken) }},
+		{name: "log-level", arg: "level", usage: "debug, info, warn or error (default info; embedded: warn)",
+			set: func(c *config, v string) error { return c.LogLevel.UnmarshalText([]byte(v)) }},
+	}
+}
+
+// parseConfig reads the flags and, for those not given, the environment. Every
+// error names the setting as its user wrote it, and none shows a secret.
+func parseConfig(args, environ []string, help io.Writer) (config, error) {
+	c := config{Addr: "127.0.0.1:8080"}
+	all := settings()
+	flags := flag.NewFlagSet("api", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.Usage = func() { usage(help, all) }
+	given := map[string]string{}
+	for _, s := range all {
+		note := func(v string) error { given[s.name] = v; return nil }
+		if s.arg == "" { // a switch: -lab alone means on
+			flags.BoolFunc(s.name, s.usage, note)
+		} else {
+			flags.Func(s.name, s.usage, note)
+		}
+	}
+	if err := flags.Parse(args); err != nil {
+		return c, err
+	}
+	if flags.NArg() > 0 {
+		return c, fmt.Errorf("unexpected argument %q; try -help", flags.Arg(0))
+	}
+
+	env := environment(environ)
+	was := map[string]bool{}
+	for _, s := range all {
+		value, asFlag := given[s.name]
+		source := "-" + s.name
+		if !asFlag {
+			value, source = env[s.env()], s.env()
+		}
+		delete(env, s.env())
+		if value == "" {
+			if asFlag {
+				return c, fmt.Errorf("%s is empty", source)
+			}
+			continue
+		}
+		if err := s.set(&c, value); err != nil {
+			if s.secret {
+				return c, fmt.Errorf("%s: %w", source, err)
+			}
+			return c, fmt.Errorf("%s is %q: %w", source, value, err)
+		}
+		was[s.name] = true
+	}
+	for name := range env {
+		c.Unknown = append(c.Unknown, name)
+	}
+	slices.Sort(c.Unknown)
+
+	c.Embedded = c.MySQLDSN == "" && len(c.RedisAddrs) == 0
+	if c.Embedded && !was["lab"] {
+		c.Lab = true
+	}
+	if c.Embedded && !was["log-level"] {
+		c.LogLevel = slog.LevelWarn
+	}
+	return c, c.validate()
+}
+
+// validate checks what concerns several settings at once.
+func (c *config) validate() error {
+	switch {
+	case c.MySQLDSN == "" && len(c.RedisAddrs) > 0:
+		return errors.New("SECKILL_MYSQL_DSN is missing: SECKILL_REDIS_ADDRS is set, and the service needs both, or neither to run embedded")
+	case c.MySQLDSN != "" && len(c.RedisAddrs) == 0:
+		return errors.New("SECKILL_REDIS_ADDRS is missing: SECKILL_MYSQL_DSN is set, and the service needs both, or neither to run embedded")
+	case c.RedisMaster != "" && c.Embedded:
+		return errors.New("SECKILL_REDIS_MASTER is set, but SECKILL_REDIS_ADDRS names no sentinels")
+	case c.DebugAddr != "" && c.DebugAddr == c.Addr:
+		return fmt.Errorf("SECKILL_DEBUG_ADDR is the same as SECKILL_ADDR, %s: choose another port", c.Addr)
+	case !c.Embedded && c.JWTSecret == "":
+		return fmt.Errorf("SECKILL_JWT_SECRET is missing: with real stores buyers need tokens signed with a secret of %d bytes or more", minJWTSecret)
+	case !c.Embedded && !c.Lab && c.AdminToken == "":
+		return fmt.Errorf("SECKILL_ADMIN_TOKEN is missing: outside lab mode vouchers are created with a token of %d bytes or more", minAdminToken)
+	case c.Embedded && !c.Lab && (c.JWTSecret == "" || c.AdminToken == ""):
+		return errors.New("SECKILL_LAB is off: then SECKILL_JWT_SECRET and SECKILL_ADMIN_TOKEN are needed, embedded too")
+	case c.Lab && !c.LabAllowRemote && !loopback(c.Addr):
+		return fmt.Errorf("lab mode is on and SECKILL_ADDR is %s, beyond loopback: anybody could sell and order; "+
+			"listen on 127.0.0.1, switch SECKILL_LAB off, or set SECKILL_LAB_ALLOW_REMOTE=1", c.Addr)
+	}
+	return nil
+}
+
+// warn says what was set to no effect.
+func (c *config) warn(log *slog.Logger) {
+	for _, name := range c.Unknown {
+		log.Warn("no such setting", "variable", name)
+	}
+	if len(c.LockRedisAddrs) > 0 {
+		log.Warn("no mechanism here uses it", "variable", "SECKILL_LOCK_REDIS_ADDRS")
+	}
+	if len(c.ZooKeeperAddrs) > 0 {
+		log.Warn("no mechanism here uses it", "variable", "SECKILL_ZOOKEEPER_ADDRS")
+	}
+}
+
+// secret is what tokens are signed with: one of this process's own, good until it
+// stops, where none was given.
+func (c *config) secret() []byte {
+	if c.JWTSecret != "" {
+		return []byte(c.JWTSecret)
+	}
+	return []byte(rand.Text() + rand.Text())
+}
+
+func usage(w io.Writer, all []setting) {
+	fmt.Fprint(w, `api serves the flash sale.
+
+usage: api [flags]               serve until interrupted
+       api healthcheck [flags]   ask a running server whether it is ready; exit code 0 or 1
+
+Each flag can be given as an environment variable instead. With neither a
+database nor Redis the service runs embedded, with SQLite and an in-process
+Redis, in lab mode, on loopback.
+
+`)
+	for _, s := range all {
+		fmt.Fprintf(w, "  %s\n        %s\n        %s\n", strings.TrimSpace("-"+s.name+" "+s.arg), s.env(), s.usage)
+	}
+}
+
+// environment picks this program's variables. Those of the tests are not its.
+func environment(environ []string) map[string]string {
+	env := map[string]string{}
+	for _, kv := range environ {
+		name, value, _ := strings.Cut(kv, "=")
+		if strings.HasPrefix(name, "SECKILL_") && !strings.HasPrefix(name, "SECKILL_TEST_") {
+			env[name] = value
+		}
+	}
+	return env
+}
+
+func checkAddr(addr string) error {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return errors.New("want host:port")
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return fmt.Errorf("port %q is not a number from 0 to 65535", port)
+	} else if strconv.FormatUint(n, 10) != port {
+		return fmt.Errorf("port %q has leading zeros", port)
+	}
+	return nil
+}
+
+func addrList(v string) ([]string, error) {
+	var addrs []string
+	for a := range strings.SplitSeq(v, ",") {
+		a = strings.TrimSpace(a)
+		if err := checkAddr(a); err != nil {
+			return nil, fmt.Errorf("%q: %w", a, err)
+		}
+		if slices.Contains(addrs, a) {
+			return nil, fmt.Errorf("%q stands there twice", a)
+		}
+		addrs = append(addrs, a)
+	}
+	return addrs, nil
+}
+
+func parseBool(v string) (bool, error) {
+	b, err := strconv.ParseBool(v)
+	if err != nil {
+		return false, errors.New("want 1 or 0, true or false")
+	}
+	return b, nil
+}
+
+func atLeast(secret string, n int) error {
+	if len(secret) < n {
+		return fmt.Errorf("too short: %d bytes, at least %d", len(secret), n)
+	}
+	return nil
+}
+
+func loopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	if host == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsLoopback()
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+)
+
+const (
+	secret = "a secret that is long enough to be one"
+	token  = "an administrator"
+	dsn    = "seckill:hush-hush@tcp(127.0.0.1:3306)/seckill"
+)
+
+// production is a complete configuration with real stores.
+func production(change ...string) []string {
+	return append([]string{
+		"PATH=/bin", "SECKILL_TEST_MYSQL_ROOT=/somewhere",
+		"SECKILL_MYSQL_DSN=" + dsn, "SECKILL_REDIS_ADDRS=127.0.0.1:6379",
+		"SECKILL_JWT_SECRET=" + secret, "SECKILL_ADMIN_TOKEN=" + token,
+	}, change...)
+}
+
+func TestConfigDefaults(t *testing.T) {
+	c, err := parseConfig(nil, []string{"PATH=/bin"}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !c.Embedded || !c.Lab || c.Addr != "127.0.0.1:8080" || c.LogLevel != slog.LevelWarn {
+		t.Errorf("embedded: %+v", c)
+	}
+	if a, b := c.secret(), c.secret(); len(a) < minJWTSecret || bytes.Equal(a, b) {
+		t.Error("the secret of an embedded service is not drawn anew")
+	}
+	c, err = parseConfig(nil, production(), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Embedded || c.Lab || c.LogLevel != slog.LevelInfo || len(c.Unknown) != 0 {
+		t.Errorf("with real stores: %+v", c)
+	}
+}
+
+func TestConfigFlagBeatsEnvironment(t *testing.T) {
+	env := production("SECKILL_ADDR=127.0.0.1:1111", "SECKILL_LAB=1", "SECKILL_REDIS_ADDRS=a:1, b:2,c:3", "SECKILL_JWT_SECERT=typo")
+	c, err := parseConfig([]string{"-addr", "127.0.0.1:2222", "-lab=false", "-redis-master", "main"}, env, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Addr != "127.0.0.1:2222" || c.Lab || strings.Join(c.RedisAddrs, " ") != "a:1 b:2 c:3" || c.RedisMaster != "main" {
+		t.Errorf("%+v", c)
+	}
+	if strings.Join(c.Unknown, " ") != "SECKILL_JWT_SECERT" {
+		t.Errorf("unknown variables %q", c.Unknown)
+	}
+	if c, err := parseConfig([]string{"-lab"}, production(), io.Discard); err != nil || !c.Lab {
+		t.Errorf("-lab alone: %+v, %v", c, err)
+	}
+}
+
+// Each wrong setting ends the start with a sentence that names it, and says
+// nothing of a secret.
+func TestConfigErrorsNameTheSetting(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		args []string
+		env  []string
+		want []string
+	}{
+		{"unknown flag", []string{"-adr", "x"}, nil, []string{"-adr"}},
+		{"stray argument", []string{"serve"}, nil, []string{"serve", "-help"}},
+		{"empty flag", []string{"-addr", ""}, nil, []string{"-addr", "empty"}},
+		{"address without port", []string{"-addr", "localhost"}, nil, []string{"-addr", "host:port"}},
+		{"port out of range", nil, []string{"SECKILL_ADDR=localhost:70000"}, []string{"SECKILL_ADDR", "70000"}},
+		{"port not a number", nil, []string{"SECKILL_DEBUG_ADDR=localhost:http"}, []string{"SECKILL_DEBUG_ADDR", "http"}},
+		{"one address for both", []string{"-debug-addr", "127.0.0.1:8080"}, nil, []string{"SECKILL_DEBUG_ADDR", "SECKILL_ADDR"}},
+		{"redis twice", nil, production("SECKILL_REDIS_ADDRS=a:1,a:1"), []string{"SECKILL_REDIS_ADDRS", "twice"}},
+		{"redis list with a hole", nil, production("SECKILL_REDIS_ADDRS=a:1,,b:2"), []string{"SECKILL_REDIS_ADDRS", "host:port"}},
+		{"redis alone", nil, []string{"SECKILL_REDIS_ADDRS=a:1"}, []string{"SECKILL_MYSQL_DSN is missing"}},
+		{"database alone", nil, []string{"SECKILL_MYSQL_DSN=" + dsn}, []string{"SECKILL_REDIS_ADDRS is missing"}},
+		{"master without sentinels", nil, []string{"SECKILL_REDIS_MASTER=main"}, []string{"SECKILL_REDIS_MASTER", "SECKILL_REDIS_ADDRS"}},
+		{"lab neither on nor off", nil, []string{"SECKILL_LAB=perhaps"}, []string{"SECKILL_LAB", "perhaps"}},
+		{"lab for everybody", []string{"-addr", ":8080"}, nil, []string{"lab mode", "SECKILL_LAB_ALLOW_REMOTE"}},
+		{"lab for everybody, real stores", []string{"-addr", "0.0.0.0:8080", "-lab"}, production(), []string{"lab mode", "loopback"}},
+		{"no secret", nil, []string{"SECKILL_MYSQL_DSN=" + dsn, "SECKILL_REDIS_ADDRS=a:1", "SECKILL_LAB=1"}, []string{"SECKILL_JWT_SECRET is missing"}},
+		{"short secret", nil, production("SECKILL_JWT_SECRET=hunter2"), []string{"SECKILL_JWT_SECRET", "too short", "7 bytes"}},
+		{"no admin token", nil, []string{"SECKILL_MYSQL_DSN=" + dsn, "SECKILL_REDIS_ADDRS=a:1", "SECKILL_JWT_SECRET=" + secret}, []string{"SECKILL_ADMIN_TOKEN is missing"}},
+		{"short admin token", nil, production("SECKILL_ADMIN_TOKEN=hunter2"), []string{"SECKILL_ADMIN_TOKEN", "too short"}},
+		{"embedded without lab and secrets", []string{"-lab=0"}, nil, []string{"SECKILL_LAB", "SECKILL_JWT_SECRET"}},
+		{"log level", nil, []string{"SECKILL_LOG_LEVEL=loud"}, []string{"SECKILL_LOG_LEVEL", "loud"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := parseConfig(tc.args, tc.env, io.Discard)
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q does not say %q", err, want)
+				}
+			}
+			for _, hidden := range []string{"hunter2", "hush-hush", secret} {
+				if strings.Contains(err.Error(), hidden) {
+					t.Errorf("%q shows a secret", err)
+				}
+			}
+		})
+	}
+}
+
+func TestLoopback(t *testing.T) {
+	for addr, want := range map[string]bool{
+		"127.0.0.1:1": true, "127.8.9.1:1": true, "[::1]:1": true, "localhost:1": true,
+		"0.0.0.0:1": false, ":1": false, "[::]:1": false, "192.168.0.1:1": false, "example.org:1": false,
+	} {
+		if got := loopback(addr); got != want {
+			t.Errorf("loopback(%q) = %v", addr, got)
+		}
+	}
+}
+
+func TestHelpShowsEverySetting(t *testing.T) {
+	var help strings.Builder
+	if _, err := parseConfig([]string{"-help"}, nil, &help); !errors.Is(err, flag.ErrHelp) {
+		t.Fatalf("err = %v", err)
+	}
+	for _, s := range settings() {
+		if !strings.Contains(help.String(), "-"+s.name) || !strings.Contains(help.String(), s.env()) {
+			t.Errorf("the help does not show %s", s.name)
+		}
+	}
+}

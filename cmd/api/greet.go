@@ -1,0 +1,41 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"seckill/internal/voucher"
+)
+
+// greet says where the service is. Embedded, it also puts a voucher on sale and
+// says how to buy it.
+func greet(ctx context.Context, out io.Writer, cfg config, vouchers *voucher.Service, url string) error {
+	mode := ""
+	if cfg.Lab {
+		mode = ", lab mode"
+	}
+	if !cfg.Embedded {
+		_, err := fmt.Fprintf(out, "seckill: serving on %s%s\n", url, mode)
+		return err
+	}
+	now := time.Now()
+	v, err := vouchers.Create(ctx, voucher.Voucher{
+		Title: "100 for 80", PriceCents: 8000, ValueCents: 10000, InitialStock: 100,
+		BeginAt: now, EndAt: now.Add(24 * time.Hour), Policy: voucher.DefaultPolicy(),
+	})
+	if ctx.Err() != nil {
+		return nil // stopped before it was on sale
+	}
+	if err != nil {
+		return fmt.Errorf("put a first voucher on sale: %w", err)
+	}
+	auth := "-H 'X-User-ID: 42'"
+	if !cfg.Lab {
+		auth = `-H "Authorization: Bearer $TOKEN"`
+	}
+	_, err = fmt.Fprintf(out, "seckill: serving on %s, embedded (SQLite file, in-process Redis; nothing is kept)%s\n"+
+		"curl -i -X POST %s %s/api/v1/vouchers/%d/orders\n", url, mode, auth, url, v.ID)
+	return err
+}

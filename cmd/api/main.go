@@ -1,0 +1,42 @@
+// Command api serves the flash sale: see -help, or README.md.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// After the first signal the second one has its usual effect: an impatient
+	// Ctrl-C Ctrl-C ends a stop that hangs.
+	context.AfterFunc(ctx, stop)
+	os.Exit(command(ctx, os.Args[1:], os.Environ()))
+}
+
+// command runs the program and returns its exit code: 2 for a wrong setting, 1 for
+// a failure, 0 for a clean stop.
+func command(ctx context.Context, args, environ []string) int {
+	do := run
+	if len(args) > 0 && args[0] == "healthcheck" {
+		do, args = healthcheck, args[1:]
+	}
+	cfg, err := parseConfig(args, environ, os.Stdout)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "api: "+err.Error())
+		return 2
+	}
+	if err := do(ctx, cfg, os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "api: "+err.Error())
+		return 1
+	}
+	return 0
+}

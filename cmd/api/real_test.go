@@ -1,0 +1,287 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"seckill/internal/auth"
+	"seckill/internal/testkit"
+)
+
+// sharedServers are the test binary's own MariaDB and Redis, with a new database.
+func sharedServers(t *testing.T) servers {
+	t.Helper()
+	return servers{db: testkit.MariaDB(t), redis: []string{testkit.Redis(t).Addr()}}
+}
+
+func TestProductionMode(t *testing.T) {
+	for _, engine := range []struct {
+		name string
+		open func(testing.TB) testkit.Database
+	}{{"mariadb", testkit.MariaDB}, {"mysql", testkit.MySQL}} {
+		t.Run(engine.name, func(t *testing.T) {
+			s := servers{db: engine.open(t), redis: []string{testkit.Redis(t).Addr()}}
+			p := startProcess(t, s.with("SECKILL_LAB=0"))
+			tokens, err := auth.NewTokens([]byte(secret), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			jwt, err := tokens.Mint(42, time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			admin := http.Header{"Authorization": {"Bearer " + token}}
+			buyer := http.Header{"Authorization": {"Bearer " + jwt}}
+			voucher := func(policy string) string {
+				return fmt.Sprintf(`{"title":"t","stock":2,"begin_at":"2020-01-01T00:00:00Z","end_at":"2120-01-01T00:00:00Z","policy":%s}`, policy)
+			}
+			expect := func(wantStatus int, wantBody, method, path string, who http.Header, body string) string {
+				t.Helper()
+				status, got := call(t, method, p.url+path, who, body)
+				if status != wantStatus || !strings.Contains(got, wantBody) {
+					t.Errorf("%s %s: %d %s, want %d with %s", method, path, status, got, wantStatus, wantBody)
+				}
+				return got
+			}
+			expect(401, `"unauthenticated"`, "POST", "/api/v1/vouchers", nil, voucher(`{}`))
+			expect(403, `"forbidden"`, "POST", "/api/v1/vouchers", buyer, voucher(`{}`))
+			for _, weak := range []string{`{"lock":"naive"}`, `{"stock":"unguarded"}`, `{"unique":false}`, `{"placement":"inside-tx"}`,
+				`{"faults":[{"point":"critical-section","pause_ms":5}]}`} {
+				expect(403, `"lab_only"`, "POST", "/api/v1/vouchers", admin, voucher(weak))
+			}
+			expect(400, `admission`, "POST", "/api/v1/vouchers", admin, voucher(`{"flow":"admission"}`))
+			created := expect(201, `"id":"`, "POST", "/api/v1/vouchers", admin, voucher(`{}`))
+			id := strings.Split(strings.Split(created, `"id":"`)[1], `"`)[0]
+			orders := "/api/v1/vouchers/" + id + "/orders"
+			expect(401, `"unauthenticated"`, "POST", orders, http.Header{"X-User-Id": {"42"}}, "")
+			expect(201, `"confirmed"`, "POST", orders, buyer, "")
+			expect(409, `"already_ordered"`, "POST", orders, buyer, "")
+			expect(403, `"forbidden"`, "GET", "/api/v1/vouchers/"+id+"/audit", buyer, "")
+			expect(200, `"balanced":true`, "GET", "/api/v1/vouchers/"+id+"/audit", admin, "")
+			expect(403, `"lab_only"`, "POST", "/api/v1/tokens", nil, `{"user_id":"1"}`)
+
+			if err := p.Stop(); err != nil {
+				t.Errorf("SIGTERM: %v", err)
+			}
+			for _, hidden := range []string{secret, token, jwt} {
+				if strings.Contains(p.Output(), hidden) {
+					t.Errorf("the output shows a secret:\n%s", p.Output())
+				}
+			}
+		})
+	}
+}
+
+// What the weak ones are there for, and what the strong one is there for: two
+// processes, one voucher, its stock read and written back.
+func TestLocksOverTwoProcesses(t *testing.T) {
+	s := sharedServers(t)
+	a, b := startProcess(t, s), startProcess(t, s)
+	const users, stock = 300, 20
+	const unguarded = `{"scope":"voucher","stock":"unguarded","lock_wait_ms":20000,"lock":%q,"lock_ttl_ms":%d,
+		"faults":[{"point":"critical-section","pause_ms":%d,"probability":%v}]}`
+	for _, tc := range []struct {
+		lock           string
+		ttlMS, pauseMS int
+		probability    float64
+		oversells      bool
+	}{
+		{"none", 0, 5, 1, true},
+		{"local", 0, 5, 1, true},
+		{"naive", 20, 100, 0.2, true},
+		{"lua", 0, 1, 1, false},
+		{"reentrant", 0, 100, 0.2, false},
+	} {
+		t.Run(tc.lock, func(t *testing.T) {
+			shop := openShop(t, stock, fmt.Sprintf(unguarded, tc.lock, tc.ttlMS, tc.pauseMS, tc.probability), a, b)
+			codes, orders := shop.rush(users, 1, nil)
+			got := shop.audit(0)
+			t.Logf("%v; %+v", codes, got)
+			if tc.oversells {
+				if got.Oversold == 0 {
+					t.Errorf("%s did not oversell: %+v", tc.lock, got)
+				}
+				return
+			}
+			if got.Orders != stock || got.Oversold != 0 || !got.Balanced || len(orders) != stock {
+				t.Errorf("%s sold %d of %d: %+v", tc.lock, got.Orders, stock, got)
+			}
+		})
+	}
+	for lock, duplicates := range map[string]bool{"none": true, "reentrant": false} {
+		t.Run("one per user, "+lock, func(t *testing.T) {
+			shop := openShop(t, 1000, fmt.Sprintf(`{"lock":%q,"unique":false,"faults":[{"point":"critical-section","pause_ms":10}]}`, lock), a, b)
+			shop.rush(40, 4, nil)
+			if got := shop.audit(1); got.DuplicateOrders > 0 != duplicates {
+				t.Errorf("%s: %+v", lock, got)
+			}
+		})
+	}
+}
+
+// A sale under the default policy, in the middle of which something dies.
+func TestSaleSurvives(t *testing.T) {
+	const users, stock = 600, 400
+	for _, tc := range []struct {
+		name string
+		back bool // the victim comes back
+		kill func(t *testing.T, mariadb *testkit.SQLServer, redis *testkit.RedisServer, a process)
+	}{
+		{"SIGKILL of an API process", false, func(_ *testing.T, _ *testkit.SQLServer, _ *testkit.RedisServer, a process) { a.Kill() }},
+		{"SIGKILL of Redis", true, func(_ *testing.T, _ *testkit.SQLServer, redis *testkit.RedisServer, _ process) {
+			redis.Kill()
+			redis.Restart()
+		}},
+		{"SIGKILL of MariaDB", true, func(_ *testing.T, mariadb *testkit.SQLServer, _ *testkit.RedisServer, _ process) {
+			mariadb.Kill()
+			mariadb.Restart()
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			mariadb, redis := testkit.NewMariaDB(t, "--innodb-flush-log-at-trx-commit=1"), testkit.NewRedis(t)
+			s := servers{db: mariadb.Database(t), redis: []string{redis.Addr()}}
+			a, b := startProcess(t, s), startProcess(t, s)
+			shop := openShop(t, stock, `{}`, a, b)
+			// The test's own goroutine does the killing, once a third was answered.
+			now := make(chan struct{})
+			once := sync.OnceFunc(func() { close(now) })
+			var codes map[string]int
+			var orders map[string]bool
+			var load sync.WaitGroup
+			load.Go(func() {
+				codes, orders = shop.rush(users, 1, func(answered int) {
+					if answered >= users/3 {
+						once()
+					}
+				})
+			})
+			<-now
+			tc.kill(t, mariadb, redis, a)
+			load.Wait()
+			shop.mustBeRight(1, codes, orders)
+			if codes["internal"] > 0 || codes[""] > 0 {
+				t.Errorf("answers that explain nothing: %v", codes)
+			}
+			if !tc.back {
+				return
+			}
+			// Afterwards the sale goes on until all is sold.
+			waitReady(t, a, b)
+			more, moreOrders := shop.rush(2*users, 1, nil)
+			for id := range moreOrders {
+				orders[id] = true
+			}
+			if got := shop.audit(0); got.Orders != stock {
+				t.Errorf("%d of %d sold in the end: %v", got.Orders, stock, more)
+			}
+			shop.mustBeRight(0, more, orders)
+		})
+	}
+}
+
+func waitReady(t *testing.T, processes ...process) {
+	t.Helper()
+	for _, p := range processes {
+		p.WaitHTTP(t, p.url+"/readyz")
+	}
+}
+
+// The process dies after the commit and before the reply. The repetition, to
+// another process, is told of the one order there is.
+func TestRepetitionAfterADeathGetsTheOneAnswer(t *testing.T) {
+	s := sharedServers(t)
+	a, b := startProcess(t, s), startProcess(t, s)
+	shop := openShop(t, 10, `{"faults":[{"point":"after-commit","effect":"kill"}]}`, a, b)
+	if got := shop.buy(0, 42, "once-only"); got.code != "network" {
+		t.Fatalf("the process that was to die answered %+v", got)
+	}
+	<-a.Done()
+	var got outcome
+	deadline := time.Now().Add(time.Minute)
+	for got = shop.buy(1, 42, "once-only"); got.code == "busy" && time.Now().Before(deadline); got = shop.buy(1, 42, "once-only") {
+		time.Sleep(100 * time.Millisecond) // the reservation is still the dead process's
+	}
+	if got.code != "created" {
+		t.Fatalf("the repetition was told %+v", got)
+	}
+	if again := shop.buy(1, 42, "once-only"); again != got {
+		t.Errorf("told %+v, then %+v", got, again)
+	}
+	if a := shop.audit(1); a.Orders != 1 || !a.Balanced {
+		t.Errorf("%+v", a)
+	}
+}
+
+// SIGTERM in the middle of orders: those under way are finished and answered.
+func TestGracefulStopFinishesOrders(t *testing.T) {
+	s := sharedServers(t)
+	a, b := startProcess(t, s), startProcess(t, s)
+	shop := openShop(t, 100, `{"faults":[{"point":"critical-section","pause_ms":1500}]}`, a)
+	answers := make(chan outcome)
+	for user := range 20 {
+		go func() { answers <- shop.buy(0, user+1, "") }()
+	}
+	b.WaitHTTP(t, b.url+"/readyz")
+	waitInFlight(t, a, 20)
+	a.Terminate()
+	for range 20 {
+		if got := <-answers; got.code != "created" {
+			t.Errorf("an order under way was told %+v", got)
+		}
+	}
+	<-a.Done()
+	if err := a.Wait(); err != nil {
+		t.Errorf("the process ended with %v", err)
+	}
+	shop.urls = []string{b.url}
+	if got := shop.audit(0); got.Orders != 20 || !got.Balanced {
+		t.Errorf("%+v", got)
+	}
+}
+
+// waitInFlight waits until a process has that many requests under way, beside the
+// one that asks.
+func waitInFlight(t *testing.T, p process, n int) {
+	t.Helper()
+	want := fmt.Sprintf("seckill_http_requests_in_flight %d\n", n)
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		_, body := call(t, http.MethodGet, p.url+"/metrics", nil, "")
+		if strings.Contains(body, want) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("never %q in\n%s", want, body)
+		}
+	}
+}
+
+func TestRedisTopologies(t *testing.T) {
+	sell := func(t *testing.T, s servers) (*shop, process) {
+		t.Helper()
+		p := startProcess(t, s)
+		shop := openShop(t, 30, `{"lock_wait_ms":5000}`, p)
+		codes, orders := shop.rush(60, 1, nil)
+		shop.mustBeRight(0, codes, orders)
+		if len(orders) != 30 {
+			t.Errorf("%d of 30 sold: %v", len(orders), codes)
+		}
+		return shop, p
+	}
+	t.Run("cluster", func(t *testing.T) {
+		sell(t, servers{db: testkit.MariaDB(t), redis: testkit.RedisCluster(t)})
+	})
+	t.Run("sentinel, primary killed", func(t *testing.T) {
+		sentinel := testkit.RedisSentinel(t)
+		_, p := sell(t, servers{db: testkit.MariaDB(t), redis: sentinel.Addrs}.with("SECKILL_REDIS_MASTER="+sentinel.MasterName))
+		sentinel.KillPrimary()
+		p.WaitHTTP(t, p.url+"/readyz")
+		shop := openShop(t, 10, `{"lock_wait_ms":5000}`, p)
+		codes, orders := shop.rush(20, 1, nil)
+		shop.mustBeRight(0, codes, orders)
+	})
+}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// openRedis connects to a single node, a cluster, or the primary that sentinels
+// name, whichever the addresses say.
+func openRedis(ctx context.Context, addrs []string, master, password string) (redis.UniversalClient, error) {
+	client := redis.NewUniversalClient(&redis.UniversalOptions{
+		Addrs: addrs, MasterName: master, Password: password, ClientName: "seckill",
+		// A command ends with its context. Without this only the socket timeouts
+		// count, and a caller with 50 ms left waits for seconds.
+		ContextTimeoutEnabled: true,
+		DialTimeout:           2 * time.Second,
+		ReadTimeout:           2 * time.Second,
+		WriteTimeout:          2 * time.Second,
+		PoolTimeout:           2 * time.Second,
+		// A repetition by the client can carry out a command twice whose first
+		// reply was lost. Whoever sends a command that must not be repeated blindly
+		// carries an id of its own; see the mechanisms.
+		MaxRetries: 2,
+		// A server that is down is to be noticed now; each retry here would be
+		// multiplied by those above.
+		DialerRetries: 1,
+		PoolSize:      64,
+	})
+	ping, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if err := client.Ping(ping).Err(); err != nil {
+		_ = client.Close()
+		return nil, fmt.Errorf("SECKILL_REDIS_ADDRS: no answer from %s: %w", strings.Join(addrs, ","), err)
+	}
+	return client, nil
+}

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"seckill/internal/auth"
+	"seckill/internal/database"
+	"seckill/internal/httpapi"
+	"seckill/internal/idworker"
+	"seckill/internal/order"
+	"seckill/internal/voucher"
+)
+
+// How long the parts of a stop may take.
+const (
+	// finishTimeout is for the requests that are under way.
+	finishTimeout = 20 * time.Second
+	// closeTimeout is for giving machine ids back.
+	closeTimeout = 3 * time.Second
+	// leaseTimeout is for getting a machine id at the start.
+	leaseTimeout = 15 * time.Second
+)
+
+// run is the service from start to stop, and the picture of how it is put
+// together. It returns when ctx has ended and everything is closed, or with the
+// error that kept it from starting or serving. What a person wants to read goes to
+// out, the log to logs.
+func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
+	lines := httpapi.NewLogWriter(logs)
+	log := slog.New(slog.NewJSONHandler(lines, &slog.HandlerOptions{Level: cfg.LogLevel}))
+	cfg.warn(log)
+
+	// What everything else stands on ends last: deferred calls run from the bottom
+	// up.
+	base, endBase := context.WithCancel(context.WithoutCancel(ctx))
+	var bases errgroup.Group
+	defer func() {
+		endBase()
+		err = errors.Join(err, bases.Wait())
+	}()
+	bases.Go(func() error { return lines.Run(base) })
+
+	redisClient, db, closeStores, err := openStores(ctx, cfg, log, func(clock func(context.Context)) {
+		bases.Go(func() error { clock(base); return nil })
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeStores()) }()
+
+	leasing, cancel := context.WithTimeout(ctx, leaseTimeout)
+	ids, err := idworker.NewSonyflake(leasing, redisClient, idworker.Config{KeyPrefix: keyPrefix, Logger: log})
+	cancel()
+	if err != nil {
+		return fmt.Errorf("lease a machine id from Redis: %w", err)
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		defer cancel()
+		err = errors.Join(err, ids.Close(closing))
+	}()
+
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	for name, pool := range db.Pools() {
+		registry.MustRegister(collectors.NewDBStatsCollector(pool, name))
+	}
+
+	lockers, closeLockers, err := openLockers(redisClient, registry)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeLockers()) }()
+	tokens, err := auth.NewTokens(cfg.secret(), time.Now)
+	if err != nil {
+		return fmt.Errorf("SECKILL_JWT_SECRET: %w", err)
+	}
+	vouchers := &voucher.Service{Store: db.Vouchers(), IDs: ids, Lockers: lockers, Lab: cfg.Lab, Now: time.Now}
+	orders, err := order.NewService(order.Config{
+		Store: db.Orders(), Vouchers: voucher.NewCache(db.Vouchers(), 0, time.Now),
+		IDs: ids, Lockers: lockers, Now: time.Now, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	api, err := httpapi.New(
+		httpapi.Config{Lab: cfg.Lab, AdminToken: cfg.AdminToken, DebugListener: cfg.DebugAddr != ""},
+		httpapi.Deps{
+			Orders: orders, Vouchers: vouchers, Idempotency: db.Idempotency(), IDs: ids, Tokens: tokens,
+			Ready: []httpapi.Check{
+				{Name: "database", Ask: db.Ping},
+				{Name: "redis", Ask: func(ctx context.Context) error { return redisClient.Ping(ctx).Err() }},
+				{Name: "ids", Ask: ids.Ready},
+			},
+			Log: log, Registerer: registry, Gatherer: registry, Now: time.Now,
+		})
+	if err != nil {
+		return err
+	}
+	return serve(ctx, cfg, api, log,
+		func(ctx context.Context, url string) error { return greet(ctx, out, cfg, vouchers, url) },
+		func(ctx context.Context, _ string) error { return sweep(ctx, db.Idempotency(), log) })
+}
+
+// serve listens and serves until ctx ends; then it stops taking requests and
+// finishes those it has. Beside the serving it runs the work given, which is told
+// the service's URL and ends with its context.
+func serve(ctx context.Context, cfg config, api *httpapi.API, log *slog.Logger, beside ...func(ctx context.Context, url string) error) error {
+	public, err := listen(ctx, "SECKILL_ADDR", cfg.Addr)
+	if err != nil {
+		return err
+	}
+	servers := []*http.Server{httpapi.NewServer(api.Public(), log)}
+	listeners := []net.Listener{public}
+	if cfg.DebugAddr != "" {
+		debug, err := listen(ctx, "SECKILL_DEBUG_ADDR", cfg.DebugAddr)
+		if err != nil {
+			return errors.Join(err, public.Close())
+		}
+		servers, listeners = append(servers, httpapi.NewServer(api.Debug(), log)), append(listeners, debug)
+	}
+
+	serving, ctx := errgroup.WithContext(ctx)
+	for i, server := range servers {
+		serving.Go(func() error {
+			if err := server.Serve(listeners[i]); !errors.Is(err, http.ErrServerClosed) {
+				return fmt.Errorf("serve %s: %w", listeners[i].Addr(), err)
+			}
+			return nil
+		})
+	}
+	serving.Go(func() error {
+		<-ctx.Done()
+		api.Drain()
+		log.Info("stopping", "finish_within", finishTimeout.String())
+		finishing, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
+		defer cancel()
+		var failed []error
+		for _, server := range servers {
+			if err := server.Shutdown(finishing); err != nil {
+				failed = append(failed, fmt.Errorf("requests were cut off after %v: %w", finishTimeout, err), server.Close())
+			}
+		}
+		return errors.Join(failed...)
+	})
+	for _, work := range beside {
+		serving.Go(func() error { return work(ctx, "http://"+public.Addr().String()) })
+	}
+	return serving.Wait()
+}
+
+func listen(ctx context.Context, setting, addr string) (net.Listener, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("%s: cannot listen on %s: %w", setting, addr, err)
+	}
+	return l, nil
+}
+
+// openStores connects to the database and to Redis, the embedded ones where none
+// are given, and brings the schema up to date. A clock that is to be kept moving
+// goes to keep.
+func openStores(ctx context.Context, cfg config, log *slog.Logger, keep func(clock func(context.Context))) (_ redis.UniversalClient, _ *database.DB, closeAll func() error, err error) {
+	var closers []func() error
+	closeAll = func() error {
+		var failed []error
+		for i := len(closers) - 1; i >= 0; i-- {
+			failed = append(failed, closers[i]())
+		}
+		return errors.Join(failed...)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, closeAll())
+		}
+	}()
+
+	stores := database.Config{MySQL: cfg.MySQLDSN, Logger: log}
+	if cfg.Embedded {
+		e, err := openEmbedded()
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		closers = append(closers, e.close)
+		keep(e.run)
+		stores.SQLite = e.sqlite()
+		cfg.RedisAddrs = []string{e.redis.Addr()}
+	}
+	client, err := openRedis(ctx, cfg.RedisAddrs, cfg.RedisMaster, cfg.RedisPassword)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	closers = append(closers, client.Close)
+	db, err := database.Open(ctx, stores)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("SECKILL_MYSQL_DSN: %w", err)
+	}
+	closers = append(closers, db.Close)
+	migrated, err := db.Migrate(ctx)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	log.Info("schema is up to date", "database", db.Engine(), "version", migrated.To, "was", migrated.From)
+	return client, db, closeAll, nil
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"seckill/internal/testkit"
+)
+
+func TestMain(m *testing.M) {
+	// A test that needs several processes starts this binary again, as the service.
+	if os.Getenv("SECKILL_TEST_AS_SERVICE") == "1" {
+		main()
+	}
+	testkit.Main(m)
+}
+
+// running is a service in this process.
+type running struct {
+	banner, curl string
+	stop         context.CancelFunc
+	ended        chan error
+	logs         *strings.Builder // to be read after the end
+}
+
+// start runs the service on a free port and waits for what it prints.
+func start(t *testing.T, args, environ []string) *running {
+	t.Helper()
+	cfg, err := parseConfig(append([]string{"-addr", "127.0.0.1:0"}, args...), environ, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	r := &running{stop: stop, ended: make(chan error, 1), logs: &strings.Builder{}}
+	out, in := io.Pipe()
+	go func() {
+		err := run(ctx, cfg, in, r.logs)
+		r.ended <- err
+		_ = in.CloseWithError(errors.Join(err, io.EOF))
+	}()
+	t.Cleanup(func() {
+		stop()
+		if err, first := <-r.ended; first && err != nil {
+			t.Errorf("the service ended with %v\n%s", err, r.logs)
+		}
+	})
+	lines := bufio.NewReader(out)
+	if r.banner, err = lines.ReadString('\n'); err != nil {
+		t.Fatalf("no banner: %v", err)
+	}
+	if cfg.Embedded {
+		if r.curl, err = lines.ReadString('\n'); err != nil {
+			t.Fatalf("no curl line: %v", err)
+		}
+	}
+	return r
+}
+
+// end stops the service and says how it ended.
+func (r *running) end() error {
+	r.stop()
+	err := <-r.ended
+	close(r.ended)
+	return err
+}
+
+var curlLine = regexp.MustCompile(`^curl -i -X POST -H '(\S+): (\S+)' (http://\S+)\n$`)
+
+// buy does what the printed curl line would.
+func (r *running) buy(t *testing.T) (status int, body string) {
+	t.Helper()
+	found := curlLine.FindStringSubmatch(r.curl)
+	if found == nil {
+		t.Fatalf("the curl line is %q", r.curl)
+	}
+	return call(t, http.MethodPost, found[3], http.Header{found[1]: {found[2]}}, "")
+}
+
+func call(t *testing.T, method, url string, header http.Header, body string) (status int, answer string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header = header.Clone()
+	if req.Header == nil {
+		req.Header = http.Header{}
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	transport := &http.Transport{DisableKeepAlives: true}
+	resp, err := (&http.Client{Transport: transport, Timeout: time.Minute}).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	got, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(got)
+}
+
+// The first minute: nothing but Go, one command, one curl line.
+func TestEmbeddedService(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	s := start(t, nil, nil)
+	if !strings.Contains(s.banner, "embedded") || !strings.Contains(s.banner, "lab mode") {
+		t.Errorf("the banner is %q", s.banner)
+	}
+	if status, body := s.buy(t); status != http.StatusCreated || !strings.Contains(body, `"status":"confirmed"`) {
+		t.Errorf("the first order: %d %s", status, body)
+	}
+	if status, body := s.buy(t); status != http.StatusConflict || !strings.Contains(body, `"already_ordered"`) {
+		t.Errorf("the second order: %d %s", status, body)
+	}
+	audit := strings.TrimSuffix(curlLine.FindStringSubmatch(s.curl)[3], "/orders") + "/audit"
+	if status, body := call(t, http.MethodGet, audit, nil, ""); status != http.StatusOK || !strings.Contains(body, `"balanced":true`) {
+		t.Errorf("the audit: %d %s", status, body)
+	}
+	if err := s.end(); err != nil {
+		t.Errorf("a stop on request is an error: %v", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "seckill-*")); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	if logs := s.logs.String(); logs != "" {
+		t.Errorf("a quiet run logged:\n%s", logs)
+	}
+}
+
+func TestTwoServicesCannotShareAnAddress(t *testing.T) {
+	s := start(t, nil, nil)
+	addr := regexp.MustCompile(`http://(\S+),`).FindStringSubmatch(s.banner)[1]
+	cfg, err := parseConfig([]string{"-addr", addr}, nil, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := run(t.Context(), cfg, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), "SECKILL_ADDR") {
+		t.Errorf("err = %v, want one that names the setting", err)
+	}
+}
+
+func TestHealthcheck(t *testing.T) {
+	debug := freeAddr(t)
+	s := start(t, []string{"-debug-addr", debug}, nil)
+	check := func() error {
+		return healthcheck(t.Context(), config{Addr: "127.0.0.1:1", DebugAddr: debug}, io.Discard, io.Discard)
+	}
+	if err := check(); err != nil {
+		t.Errorf("a ready service is not healthy: %v", err)
+	}
+	// What is served beside the API is not served with it.
+	addr := regexp.MustCompile(`http://(\S+),`).FindStringSubmatch(s.banner)[1]
+	for _, path := range []string{"/metrics", "/readyz", "/debug/pprof/"} {
+		if status, _ := call(t, http.MethodGet, "http://"+addr+path, nil, ""); status != http.StatusNotFound {
+			t.Errorf("%s is public: %d", path, status)
+		}
+		if status, _ := call(t, http.MethodGet, "http://"+debug+path, nil, ""); status != http.StatusOK {
+			t.Errorf("%s on the debug listener: %d", path, status)
+		}
+	}
+	if err := s.end(); err != nil {
+		t.Error(err)
+	}
+	if err := check(); err == nil {
+		t.Error("a service that has stopped is healthy")
+	}
+}
+
+// freeAddr is an address on loopback that was free a moment ago.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}

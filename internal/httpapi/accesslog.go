@@ -1,0 +1,47 @@
+package httpapi
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+)
+
+// logAccess writes at most one line about a request. What went wrong on our side
+// is an error or a warning, what changed something or was refused is information,
+// and what happens ten thousand times a second in a rush (a voucher looked at, an
+// order turned away) is for debugging: the metrics count it.
+func (a *API) logAccess(r *request, out reply, took time.Duration) {
+	ctx, level := r.Context(), levelOf(r.Method, out)
+	if !a.deps.Log.Enabled(ctx, level) {
+		return
+	}
+	attrs := make([]slog.Attr, 0, 9)
+	attrs = append(attrs,
+		slog.String("method", r.Method), slog.String("path", clip(r.URL.Path)),
+		slog.Int("status", out.status), slog.String("outcome", out.outcome),
+		slog.Duration("took", took), slog.String("request_id", r.id))
+	if r.user != 0 {
+		attrs = append(attrs, slog.Int64("user", r.user))
+	}
+	if out.err != nil {
+		attrs = append(attrs, slog.String("error", out.err.Error()))
+	}
+	if p, died := errors.AsType[*panicError](out.err); died {
+		attrs = append(attrs, slog.String("stack", string(p.stack)))
+	}
+	a.deps.Log.LogAttrs(ctx, level, "request", attrs...)
+}
+
+func levelOf(method string, out reply) slog.Level {
+	switch {
+	case out.status == http.StatusInternalServerError:
+		return slog.LevelError
+	case out.status > http.StatusInternalServerError:
+		return slog.LevelWarn
+	case out.problem == nil && method != http.MethodPost,
+		out.problem != nil && out.problem.traits&everyday != 0:
+		return slog.LevelDebug
+	}
+	return slog.LevelInfo
+}

@@ -1,0 +1,161 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"seckill/internal/httpapi"
+	"seckill/internal/order"
+)
+
+// signed makes a token for user 42 that differs from a good one as edit says.
+func signed(t *testing.T, method jwt.SigningMethod, key any, edit func(jwt.MapClaims)) string {
+	t.Helper()
+	claims := jwt.MapClaims{"sub": "42", "exp": start().Add(time.Hour).Unix()}
+	if edit != nil {
+		edit(claims)
+	}
+	s, err := jwt.NewWithClaims(method, claims).SignedString(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "Authorization: Bearer " + s
+}
+
+func TestUserAuthentication(t *testing.T) {
+	key := []byte(jwtSecret)
+	good := signed(t, jwt.SigningMethodHS256, key, nil)
+	claim := func(name string, value any) string {
+		return signed(t, jwt.SigningMethodHS256, key, func(c jwt.MapClaims) {
+			if c[name] = value; value == nil {
+				delete(c, name)
+			}
+		})
+	}
+	const in, out, bad = http.StatusCreated, http.StatusUnauthorized, http.StatusBadRequest
+	for _, c := range []struct {
+		name    string
+		headers []string
+		sale    int // the status outside lab mode
+		lab     int // and in it
+	}{
+		{"a good token", []string{good}, in, in},
+		{"a good token, small letters", []string{strings.Replace(good, "Bearer", "bearer", 1)}, in, in},
+		{"nothing", nil, out, out},
+		{"user id", []string{"X-User-ID: 42"}, out, in},
+		{"user id that is none", []string{"X-User-ID: 4x2"}, out, bad},
+		{"both, the same", []string{good, "X-User-ID: 42"}, in, in},
+		{"both, different", []string{good, "X-User-ID: 43"}, in, bad},
+		{"a bad token and a user id", []string{good + "x", "X-User-ID: 42"}, out, out},
+		{"two tokens", []string{good, good}, out, out},
+		{"no scheme", []string{strings.Replace(good, "Bearer ", "", 1)}, out, out},
+		{"no token", []string{"Authorization: Bearer"}, out, out},
+		{"alg none", []string{signed(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, nil)}, out, out},
+		{"HS512", []string{signed(t, jwt.SigningMethodHS512, key, nil)}, out, out},
+		{"another secret", []string{signed(t, jwt.SigningMethodHS256, []byte(strings.Repeat("x", 32)), nil)}, out, out},
+		{"expired", []string{claim("exp", start().Add(-time.Minute).Unix())}, out, out},
+		{"no expiry", []string{claim("exp", nil)}, out, out},
+		{"no subject", []string{claim("sub", nil)}, out, out},
+		{"subject 0", []string{claim("sub", "0")}, out, out},
+		{"subject past 2^63", []string{claim("sub", "9223372036854775808")}, out, out},
+		{"subject a number", []string{claim("sub", 42)}, out, out},
+		{"the admin token", []string{"Authorization: Bearer " + adminToken}, out, out},
+	} {
+		for _, mode := range []struct {
+			name    string
+			want    int
+			options []option
+		}{{"sale", c.sale, nil}, {"lab", c.lab, []option{lab}}} {
+			t.Run(c.name+"/"+mode.name, func(t *testing.T) {
+				r := newRig(t, mode.options...)
+				rec := r.do(t, call{"POST", "/api/v1/vouchers/1/orders", "", c.headers})
+				if rec.Code != mode.want {
+					t.Fatalf("%d %s; want %d", rec.Code, rec.Body, mode.want)
+				}
+				switch mode.want {
+				case in:
+					if got := r.orders.requests(); len(got) != 1 || got[0] != (order.Request{VoucherID: 1, UserID: 42}) {
+						t.Errorf("placed %+v; want one order of voucher 1 for user 42", got)
+					}
+				case out:
+					wantProblem(t, rec, out, "unauthenticated")
+					if got := rec.Header().Get("WWW-Authenticate"); !strings.HasPrefix(got, "Bearer") {
+						t.Errorf("WWW-Authenticate %q; want a Bearer challenge", got)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestAdminAuthentication(t *testing.T) {
+	noAdmin := func(c *httpapi.Config, _ *rig) { c.AdminToken = "" }
+	for _, c := range []struct {
+		name    string
+		token   string // "user": a good user token
+		status  int
+		code    string
+		options []option
+	}{
+		{"nothing", "", http.StatusUnauthorized, "unauthenticated", nil},
+		{"the token", adminToken, http.StatusOK, "", nil},
+		{"a beginning of it", adminToken[:10], http.StatusUnauthorized, "unauthenticated", nil},
+		{"a user", "user", http.StatusForbidden, "forbidden", nil},
+		{"nothing, in the lab", "", http.StatusOK, "", []option{lab}},
+		{"nonsense, in the lab", "nonsense", http.StatusOK, "", []option{lab}},
+		{"no admin token set, none sent", "", http.StatusUnauthorized, "unauthenticated", []option{noAdmin}},
+		{"no admin token set, one sent", adminToken, http.StatusUnauthorized, "unauthenticated", []option{noAdmin}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, c.options...)
+			var headers []string
+			switch c.token {
+			case "":
+			case "user":
+				headers = []string{"Authorization: " + r.bearer(t, 42)}
+			default:
+				headers = []string{"Authorization: Bearer " + c.token}
+			}
+			rec := r.do(t, call{"GET", "/api/v1/vouchers/1/audit", "", headers})
+			if c.code != "" {
+				wantProblem(t, rec, c.status, c.code)
+			} else if rec.Code != c.status {
+				t.Errorf("%d %s; want %d", rec.Code, rec.Body, c.status)
+			}
+		})
+	}
+}
+
+// An empty bearer token is not the administrator whose token is empty.
+func TestEmptyTokenIsNobody(t *testing.T) {
+	r := newRig(t, func(c *httpapi.Config, _ *rig) { c.AdminToken = "" })
+	rec := r.do(t, call{"GET", "/api/v1/vouchers/1/audit", "", []string{"Authorization: Bearer "}})
+	wantProblem(t, rec, http.StatusUnauthorized, "unauthenticated")
+}
+
+func TestMintedTokenWorks(t *testing.T) {
+	r := newRig(t, lab)
+	rec := r.do(t, call{"POST", "/api/v1/tokens", `{"user_id": "42"}`, nil})
+	var got struct {
+		Token     string
+		ExpiresAt time.Time `json:"expires_at"`
+	}
+	if err := json.Unmarshal(rec.Body.Bytes(), &got); err != nil || rec.Code != http.StatusCreated {
+		t.Fatalf("%d %s: %v", rec.Code, rec.Body, err)
+	}
+	if id, err := r.tokens.Verify(got.Token); id != 42 || err != nil {
+		t.Errorf("the token is for %d, %v; want 42", id, err)
+	}
+	r.clock.Advance(got.ExpiresAt.Sub(start()) + time.Minute)
+	if _, err := r.tokens.Verify(got.Token); err == nil {
+		t.Error("the token is good for longer than was said")
+	}
+
+	sale := newRig(t)
+	wantProblem(t, sale.do(t, call{"POST", "/api/v1/tokens", `{"user_id": "42"}`, nil}), http.StatusForbidden, "lab_only")
+}

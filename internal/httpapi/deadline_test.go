@@ -1,0 +1,95 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+type testKey struct{}
+
+// Whatever of the context is used first, and in whatever order, it is what
+// context.WithDeadline would be.
+func TestDeadlineIsAContext(t *testing.T) {
+	bare := func(context.Context) {}
+	waited := func(ctx context.Context) { _ = ctx.Done() }
+	derived := func(ctx context.Context) {
+		_, cancel := context.WithCancel(ctx)
+		cancel()
+	}
+	for name, use := range map[string]func(context.Context){"unused": bare, "waited for": waited, "derived from": derived} {
+		for how, c := range map[string]struct {
+			end  func(cancelParent context.CancelFunc, d *deadline)
+			want error
+		}{
+			"not":        {func(context.CancelFunc, *deadline) {}, nil},
+			"by parent":  {func(cancel context.CancelFunc, _ *deadline) { cancel() }, context.Canceled},
+			"by the end": {func(_ context.CancelFunc, d *deadline) { d.end() }, context.Canceled},
+			"by time":    {func(context.CancelFunc, *deadline) { time.Sleep(time.Minute) }, context.DeadlineExceeded},
+		} {
+			t.Run(name+", ended "+how, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					parent, cancel := context.WithCancel(context.WithValue(t.Context(), testKey{}, "v"))
+					defer cancel()
+					d := newDeadline(parent, time.Now().Add(time.Minute))
+					defer d.end()
+					use(d)
+					if err := d.Err(); err != nil {
+						t.Fatalf("ended before its time: %v", err)
+					}
+					c.end(cancel, d)
+					synctest.Wait()
+					if err := d.Err(); !errors.Is(err, c.want) {
+						t.Errorf("Err = %v, want %v", err, c.want)
+					}
+					if cause := context.Cause(d); !errors.Is(cause, c.want) {
+						t.Errorf("Cause = %v, want %v", cause, c.want)
+					}
+					select {
+					case <-d.Done():
+						if c.want == nil {
+							t.Error("Done is closed")
+						}
+					default:
+						if c.want != nil {
+							t.Error("Done is open")
+						}
+					}
+					if d.Value(testKey{}) != "v" {
+						t.Error("the parent's value is gone")
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestDeadlineWakesWhoWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		d := newDeadline(t.Context(), start.Add(time.Minute))
+		defer d.end()
+		child, cancel := context.WithTimeout(d, time.Hour)
+		defer cancel()
+		<-child.Done()
+		if took := time.Since(start); took != time.Minute || !errors.Is(child.Err(), context.DeadlineExceeded) {
+			t.Errorf("woken after %v: %v", took, child.Err())
+		}
+	})
+}
+
+// The parent's own deadline counts where it is earlier.
+func TestDeadlineOfTheParent(t *testing.T) {
+	now := time.Now()
+	parent, cancel := context.WithDeadline(t.Context(), now.Add(time.Minute))
+	defer cancel()
+	for at, want := range map[time.Duration]time.Duration{time.Second: time.Second, time.Hour: time.Minute} {
+		d := newDeadline(parent, now.Add(at))
+		if got, ok := d.Deadline(); !ok || !got.Equal(now.Add(want)) {
+			t.Errorf("at %v: %v, %t", at, got.Sub(now), ok)
+		}
+		d.end()
+	}
+}

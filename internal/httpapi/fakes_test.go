@@ -1,0 +1,379 @@
+package httpapi_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"seckill/internal/auth"
+	"seckill/internal/httpapi"
+	"seckill/internal/idempotency"
+	"seckill/internal/lock"
+	"seckill/internal/order"
+	"seckill/internal/voucher"
+)
+
+const (
+	jwtSecret  = "0123456789abcdef0123456789abcdef"
+	adminToken = "the-administrator-s-own-token"
+)
+
+// start is when the tests' clock begins.
+func start() time.Time { return time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC) }
+
+// rig is an API over fakes.
+type rig struct {
+	api      *httpapi.API
+	handler  http.Handler
+	orders   *fakeOrders
+	vouchers *fakeVouchers
+	idem     *memoryStore
+	ids      *sequence
+	clock    *clock
+	tokens   *auth.Tokens
+	registry *prometheus.Registry
+	log      *lockedBuffer
+	checks   []httpapi.Check
+}
+
+type option func(*httpapi.Config, *rig)
+
+func lab(c *httpapi.Config, _ *rig) { c.Lab = true }
+
+func newRig(t testing.TB, options ...option) *rig {
+	t.Helper()
+	r := &rig{
+		orders: &fakeOrders{}, idem: &memoryStore{}, ids: &sequence{}, clock: &clock{now: start()},
+		registry: prometheus.NewRegistry(), log: &lockedBuffer{},
+	}
+	r.vouchers = newFakeVouchers(t, r.ids, r.clock.Now)
+	var err error
+	if r.tokens, err = auth.NewTokens([]byte(jwtSecret), r.clock.Now); err != nil {
+		t.Fatal(err)
+	}
+	cfg := httpapi.Config{AdminToken: adminToken}
+	for _, o := range options {
+		o(&cfg, r)
+	}
+	r.vouchers.Lab = cfg.Lab
+	r.api, err = httpapi.New(cfg, httpapi.Deps{
+		Orders: r.orders, Vouchers: r.vouchers, Idempotency: r.idem, IDs: r.ids, Tokens: r.tokens,
+		Ready:      r.checks,
+		Log:        slog.New(slog.NewJSONHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Registerer: r.registry, Gatherer: r.registry, Now: r.clock.Now,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.handler = r.api.Public()
+	return r
+}
+
+func (r *rig) bearer(t testing.TB, userID int64) string {
+	t.Helper()
+	token, err := r.tokens.Mint(userID, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "Bearer " + token
+}
+
+// call is a request in a test. Headers are "Name: value".
+type call struct {
+	method, path, body string
+	headers            []string
+}
+
+func (r *rig) do(t testing.TB, c call) *httptest.ResponseRecorder {
+	t.Helper()
+	var body io.Reader
+	if c.body != "" {
+		body = strings.NewReader(c.body)
+	}
+	req := httptest.NewRequestWithContext(t.Context(), c.method, c.path, body)
+	if c.body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for _, h := range c.headers {
+		name, value, _ := strings.Cut(h, ": ")
+		if strings.HasPrefix(name, "-") {
+			req.Header.Del(name[1:])
+			continue
+		}
+		if name == "Content-Type" {
+			req.Header.Set(name, value)
+			continue
+		}
+		req.Header.Add(name, value)
+	}
+	rec := httptest.NewRecorder()
+	r.handler.ServeHTTP(rec, req)
+	return rec
+}
+
+// problemJSON is a problem as a client reads it.
+type problemJSON struct {
+	Type, Title, Code, Detail string
+	Status                    int
+	RequestID                 string `json:"request_id"`
+}
+
+// wantProblem checks the answer's form and code, and returns it.
+func wantProblem(t testing.TB, rec *httptest.ResponseRecorder, status int, code string) problemJSON {
+	t.Helper()
+	if rec.Code != status {
+		t.Errorf("status %d, want %d; body %s", rec.Code, status, rec.Body)
+	}
+	if got := rec.Header().Get("Content-Type"); got != "application/problem+json" {
+		t.Errorf("Content-Type %q, want application/problem+json", got)
+	}
+	var p problemJSON
+	if err := json.Unmarshal(rec.Body.Bytes(), &p); err != nil {
+		t.Fatalf("the problem is not JSON: %v: %s", err, rec.Body)
+	}
+	if p.Code != code || p.Status != status || p.Title == "" || p.Type != "urn:seckill:problem:"+code {
+		t.Errorf("problem %+v, want code %q and status %d", p, code, status)
+	}
+	if id := rec.Header().Get("X-Request-ID"); id == "" || p.RequestID == "" {
+		t.Errorf("request id %q in the header, %q in the problem", id, p.RequestID)
+	}
+	return p
+}
+
+// fakeOrders answers as it is told.
+type fakeOrders struct {
+	place  func(ctx context.Context, req order.Request) (order.Order, error)
+	orders []order.Order
+	audit  order.Audit
+	err    error // of everything but Place
+
+	mu     sync.Mutex
+	placed []order.Request
+}
+
+func (f *fakeOrders) Place(ctx context.Context, req order.Request) (order.Order, error) {
+	f.mu.Lock()
+	f.placed = append(f.placed, req)
+	f.mu.Unlock()
+	if f.place != nil {
+		return f.place(ctx, req)
+	}
+	id := cmp.Or(req.ID, 7)
+	return order.Order{ID: id, VoucherID: req.VoucherID, UserID: req.UserID, Status: order.Confirmed, CreatedAt: start()}, nil
+}
+
+func (f *fakeOrders) requests() []order.Request {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.placed)
+}
+
+func (f *fakeOrders) Order(_ context.Context, userID, id int64) (order.Order, error) {
+	for _, o := range f.orders {
+		if o.ID == id && o.UserID == userID {
+			return o, f.err
+		}
+	}
+	return order.Order{}, cmp.Or(f.err, order.ErrNotFound)
+}
+
+func (f *fakeOrders) OrdersOf(_ context.Context, userID, before int64, limit int) ([]order.Order, error) {
+	var found []order.Order
+	for _, o := range f.orders {
+		if o.UserID == userID && o.ID < before && len(found) < limit {
+			found = append(found, o)
+		}
+	}
+	return found, f.err
+}
+
+func (f *fakeOrders) Audit(_ context.Context, voucherID int64) (order.Audit, error) {
+	if voucherID != 1 {
+		return order.Audit{}, voucher.ErrNotFound
+	}
+	return f.audit, f.err
+}
+
+// fakeVouchers is the real service over a store in memory.
+type fakeVouchers struct {
+	voucher.Service
+	store *voucherStore
+}
+
+func newFakeVouchers(t testing.TB, ids voucher.IDs, now func() time.Time) *fakeVouchers {
+	t.Helper()
+	reg, err := lock.NewRegistry(map[string]lock.Locker{"reentrant": noLocker{}, "naive": noLocker{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := &voucherStore{}
+	return &fakeVouchers{Service: voucher.Service{Store: store, IDs: ids, Lockers: reg, Now: now}, store: store}
+}
+
+type noLocker struct{}
+
+func (noLocker) Acquire(context.Context, string, lock.Options) (lock.Lease, error) {
+	return nil, lock.ErrNotAcquired
+}
+
+type voucherStore struct {
+	mu   sync.Mutex
+	list []*voucher.Voucher
+	// lose makes the next creation succeed without saying so.
+	lose error
+}
+
+func (s *voucherStore) CreateVoucher(_ context.Context, v *voucher.Voucher) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kept := *v
+	s.list = append(s.list, &kept)
+	err := s.lose
+	s.lose = nil
+	return err
+}
+
+func (s *voucherStore) Voucher(_ context.Context, id int64) (*voucher.Voucher, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, v := range s.list {
+		if v.ID == id {
+			return v, nil
+		}
+	}
+	return nil, voucher.ErrNotFound
+}
+
+func (s *voucherStore) Vouchers(_ context.Context, after int64, limit int) ([]*voucher.Voucher, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var found []*voucher.Voucher
+	for _, v := range s.list {
+		if v.ID > after && len(found) < limit {
+			found = append(found, v)
+		}
+	}
+	return found, nil
+}
+
+// memoryStore is an idempotency store in memory.
+type memoryStore struct {
+	mu       sync.Mutex
+	records  map[idempotency.Key]*idempotency.Record
+	begin    error // what Begin fails with
+	complete error // what Complete fails with
+}
+
+func (s *memoryStore) Begin(_ context.Context, key idempotency.Key, fp idempotency.Fingerprint, resourceID int64, now, staleBefore time.Time) (idempotency.Record, bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.begin != nil {
+		return idempotency.Record{}, false, s.begin
+	}
+	rec := s.records[key]
+	switch {
+	case rec == nil:
+		if s.records == nil {
+			s.records = make(map[idempotency.Key]*idempotency.Record)
+		}
+		rec = &idempotency.Record{Fingerprint: fp, ResourceID: resourceID, StartedAt: now}
+		s.records[key] = rec
+		return *rec, true, nil
+	case rec.Answer == nil && rec.Fingerprint == fp && rec.StartedAt.Before(staleBefore):
+		rec.StartedAt = now
+		return *rec, true, nil
+	}
+	return *rec, false, nil
+}
+
+func (s *memoryStore) Complete(ctx context.Context, key idempotency.Key, a idempotency.Answer) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := cmp.Or(s.complete, ctx.Err()); err != nil {
+		return err
+	}
+	if rec := s.records[key]; rec != nil && rec.Answer == nil {
+		rec.Answer = &a
+	}
+	return nil
+}
+
+func (s *memoryStore) Cancel(ctx context.Context, key idempotency.Key) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if rec := s.records[key]; rec != nil && rec.Answer == nil {
+		delete(s.records, key)
+	}
+	return nil
+}
+
+func (s *memoryStore) Sweep(context.Context, time.Time, int) (int64, error) { return 0, nil }
+
+func (s *memoryStore) record(key idempotency.Key) (idempotency.Record, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rec := s.records[key]
+	if rec == nil {
+		return idempotency.Record{}, false
+	}
+	return *rec, true
+}
+
+// sequence mints 1001, 1002, …
+type sequence struct {
+	n   atomic.Int64
+	err error
+}
+
+func (s *sequence) NextID(context.Context) (int64, error) { return 1000 + s.n.Add(1), s.err }
+
+// clock stands still until it is moved.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) Advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// lockedBuffer is a log to look into.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}

@@ -1,0 +1,264 @@
+package httpapi_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"seckill/internal/idempotency"
+	"seckill/internal/lock"
+	"seckill/internal/order"
+	"seckill/internal/voucher"
+)
+
+// keyed is an order of user 42 under a key.
+func keyed(key string) call {
+	return call{"POST", "/api/v1/vouchers/1/orders", "", []string{"X-User-ID: 42", "Idempotency-Key: " + key}}
+}
+
+func failing(err error) func(context.Context, order.Request) (order.Order, error) {
+	return func(context.Context, order.Request) (order.Order, error) { return order.Order{}, err }
+}
+
+// sameAnswer checks that the second answer is a replay of the first.
+func sameAnswer(t *testing.T, first, second *httptest.ResponseRecorder) {
+	t.Helper()
+	if first.Code != second.Code || first.Body.String() != second.Body.String() {
+		t.Errorf("first %d %s, then %d %s", first.Code, first.Body, second.Code, second.Body)
+	}
+	for _, h := range []string{"Content-Type", "Location"} {
+		if first.Header().Get(h) != second.Header().Get(h) {
+			t.Errorf("%s was %q, then %q", h, first.Header().Get(h), second.Header().Get(h))
+		}
+	}
+	if first.Header().Get("Idempotency-Replayed") != "" || second.Header().Get("Idempotency-Replayed") != "true" {
+		t.Errorf("Idempotency-Replayed was %q, then %q", first.Header().Get("Idempotency-Replayed"), second.Header().Get("Idempotency-Replayed"))
+	}
+}
+
+func TestLastingAnswersAreReplayed(t *testing.T) {
+	for name, err := range map[string]error{
+		"placed": nil, "sold out": voucher.ErrSoldOut, "ended": voucher.ErrEnded,
+		"ordered": order.ErrAlreadyOrdered, "no such voucher": voucher.ErrNotFound,
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, lab)
+			if err != nil {
+				r.orders.place = failing(err)
+			}
+			first := r.do(t, keyed("k"))
+			r.orders.place = failing(errors.New("this must not be asked"))
+			sameAnswer(t, first, r.do(t, keyed("k")))
+			if got := len(r.orders.requests()); got != 1 {
+				t.Errorf("carried out %d times", got)
+			}
+		})
+	}
+}
+
+// A refusal that may be different the next time leaves the key free, with
+// another id for the next try.
+func TestPassingAnswersAreNot(t *testing.T) {
+	for name, err := range map[string]error{
+		"busy": order.ErrBusy, "conflict": order.ErrConflict, "too early": voucher.ErrNotStarted,
+		"invalid": voucher.ErrInvalid,
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, lab)
+			r.orders.place = failing(err)
+			if rec := r.do(t, keyed("k")); rec.Code < 400 {
+				t.Fatalf("%d %s", rec.Code, rec.Body)
+			}
+			r.orders.place = nil
+			if rec := r.do(t, keyed("k")); rec.Code != http.StatusCreated || rec.Header().Get("Idempotency-Replayed") != "" {
+				t.Errorf("again: %d %s; want a fresh 201", rec.Code, rec.Body)
+			}
+			got := r.orders.requests()
+			if got[0].ID == got[1].ID || got[1].Resumed {
+				t.Errorf("attempts %+v; want two that know nothing of each other", got)
+			}
+		})
+	}
+}
+
+// After an unknown outcome the key waits until the attempt is stale; the next one
+// then goes on with the same id.
+func TestUnknownOutcomeIsTakenOver(t *testing.T) {
+	for name, err := range map[string]error{
+		"unavailable": order.ErrUnavailable, "lock server gone": lock.ErrUnavailable, "deadline": context.DeadlineExceeded,
+		"injected": lock.ErrInjected, "unheard of": errors.New("?"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, lab)
+			r.orders.place = failing(err)
+			if rec := r.do(t, keyed("k")); rec.Code < 500 {
+				t.Fatalf("%d %s", rec.Code, rec.Body)
+			}
+			r.orders.place = nil
+			rec := r.do(t, keyed("k"))
+			wantProblem(t, rec, http.StatusConflict, "busy")
+			if rec.Header().Get("Retry-After") == "" {
+				t.Error("no Retry-After")
+			}
+			r.clock.Advance(11 * time.Second)
+			third := r.do(t, keyed("k"))
+			if third.Code != http.StatusCreated {
+				t.Fatalf("when stale: %d %s", third.Code, third.Body)
+			}
+			got := r.orders.requests()
+			if len(got) != 2 || got[0].ID == 0 || got[0].ID != got[1].ID || got[0].Resumed || !got[1].Resumed {
+				t.Errorf("attempts %+v; want two with one id, the second resumed", got)
+			}
+			sameAnswer(t, third, r.do(t, keyed("k")))
+		})
+	}
+}
+
+// An attempt that is not the only one does not judge for the others: neither one
+// that took over nor one that took so long that it may have been taken over.
+func TestLateRefusalsKeepTheReservation(t *testing.T) {
+	key := idempotency.Key{UserID: 42, Value: "k"}
+	for name, err := range map[string]error{"busy": order.ErrBusy, "sold out": voucher.ErrSoldOut} {
+		t.Run(name+", slow", func(t *testing.T) {
+			r := newRig(t, lab)
+			r.orders.place = func(context.Context, order.Request) (order.Order, error) {
+				r.clock.Advance(6 * time.Second)
+				return order.Order{}, err
+			}
+			r.do(t, keyed("k"))
+			if rec, ok := r.idem.record(key); !ok || rec.Answer != nil {
+				t.Errorf("record %+v, %t; want a reservation", rec, ok)
+			}
+		})
+		t.Run(name+", resumed", func(t *testing.T) {
+			r := newRig(t, lab)
+			r.orders.place = failing(order.ErrUnavailable)
+			r.do(t, keyed("k"))
+			first, _ := r.idem.record(key)
+			r.clock.Advance(11 * time.Second)
+			r.orders.place = failing(err)
+			r.do(t, keyed("k"))
+			if rec, ok := r.idem.record(key); !ok || rec.Answer != nil || rec.ResourceID != first.ResourceID {
+				t.Errorf("record %+v, %t; want the reservation of %d", rec, ok, first.ResourceID)
+			}
+		})
+	}
+}
+
+func TestAnotherRequestUnderTheSameKey(t *testing.T) {
+	r := newRig(t, lab)
+	r.do(t, keyed("k"))
+	other := keyed("k")
+	other.path = "/api/v1/vouchers/2/orders"
+	wantProblem(t, r.do(t, other), http.StatusUnprocessableEntity, "idempotency_key_reused")
+
+	create := call{"POST", "/api/v1/vouchers", voucherBody("", ""), []string{"Idempotency-Key: v"}}
+	first := r.do(t, create)
+	sameAnswer(t, first, r.do(t, create))
+	create.body = voucherBody("stock", "101")
+	wantProblem(t, r.do(t, create), http.StatusUnprocessableEntity, "idempotency_key_reused")
+	if n := len(r.vouchers.store.list); n != 1 {
+		t.Errorf("%d vouchers, want 1", n)
+	}
+
+	// The same key of somebody else is another key; an empty body is one spelling.
+	theirs := keyed("k")
+	theirs.headers[0] = "X-User-ID: 43"
+	theirs.body = "{}"
+	if rec := r.do(t, theirs); rec.Code != http.StatusCreated || rec.Header().Get("Idempotency-Replayed") != "" {
+		t.Errorf("another user: %d %s", rec.Code, rec.Body)
+	}
+	theirs.body = ""
+	if rec := r.do(t, theirs); rec.Header().Get("Idempotency-Replayed") != "true" {
+		t.Errorf("{} and nothing are two requests: %d %s", rec.Code, rec.Body)
+	}
+}
+
+// A voucher whose creation had no answer is found, not created twice.
+func TestVoucherIsCreatedOnce(t *testing.T) {
+	r := newRig(t, lab)
+	create := call{"POST", "/api/v1/vouchers", voucherBody("", ""), []string{"Idempotency-Key: v"}}
+	r.vouchers.store.lose = order.ErrUnavailable
+	wantProblem(t, r.do(t, create), http.StatusServiceUnavailable, "unavailable")
+	r.clock.Advance(11 * time.Second)
+	if rec := r.do(t, create); rec.Code != http.StatusCreated {
+		t.Errorf("%d %s", rec.Code, rec.Body)
+	}
+	if n := len(r.vouchers.store.list); n != 1 {
+		t.Errorf("%d vouchers, want 1", n)
+	}
+}
+
+func TestStoreFailures(t *testing.T) {
+	t.Run("begin", func(t *testing.T) {
+		r := newRig(t, lab)
+		r.idem.begin = errors.New("no route to host")
+		wantProblem(t, r.do(t, keyed("k")), http.StatusServiceUnavailable, "unavailable")
+		if n := len(r.orders.requests()); n != 0 {
+			t.Error("the work began without a reservation")
+		}
+	})
+	t.Run("ids", func(t *testing.T) {
+		r := newRig(t, lab)
+		r.ids.err = errors.New("no machine id")
+		wantProblem(t, r.do(t, keyed("k")), http.StatusServiceUnavailable, "unavailable")
+	})
+	t.Run("complete", func(t *testing.T) {
+		r := newRig(t, lab)
+		r.idem.complete = errors.New("no route to host")
+		if rec := r.do(t, keyed("k")); rec.Code != http.StatusCreated {
+			t.Errorf("an accepted order was answered %d %s", rec.Code, rec.Body)
+		}
+	})
+}
+
+// The answer is written down although the client hung up.
+func TestAnswerIsKeptForAClientThatLeft(t *testing.T) {
+	r := newRig(t, lab)
+	ctx, cancel := context.WithCancel(t.Context())
+	r.orders.place = func(_ context.Context, req order.Request) (order.Order, error) {
+		cancel()
+		return order.Order{ID: req.ID, VoucherID: 1, UserID: 42, Status: order.Confirmed}, nil
+	}
+	r.serve(ctx, "POST", "/api/v1/vouchers/1/orders", "X-User-ID", "42", "Idempotency-Key", "k")
+	if rec := r.do(t, keyed("k")); rec.Code != http.StatusCreated || rec.Header().Get("Idempotency-Replayed") != "true" {
+		t.Errorf("%d %s; want the answer that nobody waited for", rec.Code, rec.Body)
+	}
+}
+
+func TestSameKeyAtOnce(t *testing.T) {
+	const clients = 20
+	r := newRig(t, lab)
+	begun, finish := make(chan struct{}), make(chan struct{})
+	r.orders.place = func(_ context.Context, req order.Request) (order.Order, error) {
+		close(begun) // a second time would panic, and fail the test with a 500
+		<-finish
+		return order.Order{ID: req.ID, VoucherID: 1, UserID: 42, Status: order.Confirmed}, nil
+	}
+	answers := make(chan *httptest.ResponseRecorder, clients)
+	ready := make(chan struct{})
+	var wg sync.WaitGroup
+	for range clients {
+		wg.Go(func() {
+			<-ready
+			answers <- r.do(t, keyed("k"))
+		})
+	}
+	close(ready)
+	<-begun
+	// All the others are told to wait while the one works.
+	for range clients - 1 {
+		wantProblem(t, <-answers, http.StatusConflict, "busy")
+	}
+	close(finish)
+	wg.Wait()
+	first := <-answers
+	if first.Code != http.StatusCreated {
+		t.Errorf("%d %s", first.Code, first.Body)
+	}
+	sameAnswer(t, first, r.do(t, keyed("k")))
+}

@@ -1,0 +1,265 @@
+package httpapi_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"seckill/internal/order"
+	"seckill/internal/voucher"
+)
+
+// voucherBody is a voucher that is accepted, with one member replaced: by raw JSON,
+// or by nothing where that is empty.
+func voucherBody(name, raw string) string {
+	members := []string{"title", "stock", "begin_at", "end_at"}
+	values := map[string]string{
+		"title": `"Two coffees"`, "stock": `100`,
+		"begin_at": `"2030-01-01T00:00:00Z"`, "end_at": `"2031-01-01T00:00:00+08:00"`,
+	}
+	if _, known := values[name]; !known && name != "" {
+		members = append(members, name)
+	}
+	if name != "" {
+		values[name] = raw
+	}
+	var parts []string
+	for _, m := range members {
+		if values[m] != "" {
+			parts = append(parts, fmt.Sprintf("%q: %s", m, values[m]))
+		}
+	}
+	return "{" + strings.Join(parts, ", ") + "}"
+}
+
+func TestMalformedRequests(t *testing.T) {
+	const (
+		vouchers = "/api/v1/vouchers"
+		orders   = "/api/v1/vouchers/1/orders"
+		bad      = http.StatusBadRequest
+		invalid  = "invalid_request"
+	)
+	user := "X-User-ID: 42"
+	create := func(body string, headers ...string) call { return call{"POST", vouchers, body, headers} }
+	with := func(name, raw string) call { return create(voucherBody(name, raw)) }
+	policy := func(raw string) call { return with("policy", raw) }
+	place := func(headers ...string) call { return call{"POST", orders, "", headers} }
+	get := func(path string) call { return call{"GET", path, "", []string{user}} }
+
+	for _, c := range []struct {
+		name   string
+		call   call
+		status int
+		code   string
+		detail string // what the detail must have in it
+	}{
+		{"no body", create(""), bad, invalid, "empty"},
+		{"not JSON", create("title=Coffee"), bad, invalid, "not valid JSON"},
+		{"cut off", create(`{"title": "Cof`), bad, invalid, "not valid JSON"},
+		{"a form", create(voucherBody("", ""), "Content-Type: application/x-www-form-urlencoded"), bad, invalid, "Content-Type"},
+		{"no content type", create(voucherBody("", ""), "-Content-Type: "), bad, invalid, "Content-Type"},
+		{"a content type that is none", create(voucherBody("", ""), "Content-Type: ;;"), bad, invalid, "Content-Type"},
+		{"an array", create(`[]`), bad, invalid, "the body is an array"},
+		{"a string", create(`"voucher"`), bad, invalid, "the body is a string"},
+		{"null", create(`null`), bad, invalid, "the body is null"},
+		{"two objects", create(voucherBody("", "") + `{}`), bad, invalid, "not valid JSON"},
+		{"trailing comma", create(`{"title": "Coffee",}`), bad, invalid, "not valid JSON"},
+		{"not UTF-8", with("title", "\"\xff\xfe\""), bad, invalid, "UTF-8"},
+		{"unknown field", with("colour", `"red"`), bad, invalid, `"colour"`},
+		{"field in capitals", with("Title", `"Coffee"`), bad, invalid, `"Title"`},
+		{"field twice", create(`{"stock": 1, "stock": 2}`), bad, invalid, "stock is given twice"},
+		{"field twice inside", policy(`{"unique": true, "unique": false}`), bad, invalid, "policy.unique is given twice"},
+		{"nested too deep", with("title", strings.Repeat("[", 20_000)+strings.Repeat("]", 20_000)), bad, invalid, ""},
+		{"too large", with("title", `"`+strings.Repeat("x", 65<<10)+`"`), http.StatusRequestEntityTooLarge, "payload_too_large", "65536"},
+
+		{"no title", with("title", ""), bad, invalid, "title"},
+		{"title null", with("title", `null`), bad, invalid, "title is null; a string"},
+		{"title a number", with("title", `5`), bad, invalid, "title is a number; a string"},
+		{"title blank", with("title", `"  "`), bad, invalid, "title"},
+		{"title too long", with("title", `"`+strings.Repeat("x", 201)+`"`), bad, invalid, "title"},
+		{"title with a zero", with("title", `"a\u0000b"`), bad, invalid, "title"},
+		{"no stock", with("stock", ""), bad, invalid, "stock"},
+		{"stock zero", with("stock", `0`), bad, invalid, "stock is 0"},
+		{"stock negative", with("stock", `-1`), bad, invalid, "stock is -1"},
+		{"stock a string", with("stock", `"100"`), bad, invalid, "stock is a string; a number"},
+		{"stock a fraction", with("stock", `1.5`), bad, invalid, "stock is 1.5; a whole number"},
+		{"stock with an exponent", with("stock", `1e2`), bad, invalid, "stock is 1e2; a whole number"},
+		{"stock past 2^63", with("stock", `9223372036854775808`), bad, invalid, "stock is 9223372036854775808; out of range"},
+		{"stock an object", with("stock", `{}`), bad, invalid, "stock is an object"},
+		{"price negative", with("price_cents", `-1`), bad, invalid, "price_cents"},
+		{"value null", with("value_cents", `null`), bad, invalid, "value_cents is null"},
+		{"no begin", with("begin_at", ""), bad, invalid, "begin_at"},
+		{"begin not a time", with("begin_at", `"tomorrow"`), bad, invalid, "begin_at is \"tomorrow\""},
+		{"begin without a zone", with("begin_at", `"2030-01-01T00:00:00"`), bad, invalid, "begin_at"},
+		{"begin a number", with("begin_at", `1700000000`), bad, invalid, "begin_at is a number"},
+		{"begin on the 30th of February", with("begin_at", `"2030-02-30T00:00:00Z"`), bad, invalid, "begin_at"},
+		{"end before begin", with("end_at", `"2029-01-01T00:00:00Z"`), bad, invalid, "end_at"},
+		{"an id of its own", with("id", `"5"`), bad, invalid, `"id"`},
+
+		{"policy null", policy(`null`), bad, invalid, "policy is null"},
+		{"policy a string", policy(`"safe"`), bad, invalid, "policy is a string"},
+		{"policy with an unknown field", policy(`{"speed": 9}`), bad, invalid, `"policy.speed"`},
+		{"unknown flow", policy(`{"flow": "fast"}`), bad, invalid, "policy.flow"},
+		{"flow not there yet", policy(`{"flow": "admission"}`), bad, invalid, "admission"},
+		{"unknown lock", policy(`{"lock": "hope"}`), bad, invalid, "policy.lock"},
+		{"lock not configured", policy(`{"lock": "zk-queue"}`), bad, invalid, "policy.lock"},
+		{"unknown scope", policy(`{"scope": "galaxy"}`), bad, invalid, "policy.scope"},
+		{"unknown stock strategy", policy(`{"stock": ""}`), bad, invalid, "policy.stock"},
+		{"unique not a boolean", policy(`{"unique": "yes"}`), bad, invalid, "policy.unique is a string; true or false"},
+		{"ttl negative", policy(`{"lock_ttl_ms": -5}`), bad, invalid, "policy.lock_ttl_ms"},
+		{"wait too long", policy(`{"lock_wait_ms": 60001}`), bad, invalid, "policy.lock_wait_ms"},
+		{"wait a fraction", policy(`{"lock_wait_ms": 0.5}`), bad, invalid, "policy.lock_wait_ms is 0.5"},
+		{"faults an object", policy(`{"faults": {}}`), bad, invalid, "policy.faults is an object; an array"},
+		{"a fault that is none", policy(`{"faults": [1]}`), bad, invalid, "policy.faults[0] is a number"},
+		{"a fault nowhere", policy(`{"faults": [{"pause_ms": 5}]}`), bad, invalid, "policy.faults[0]"},
+		{"a fault with an unknown field", policy(`{"faults": [{"point": "before-commit", "pause": 5}]}`), bad, invalid, `"policy.faults[0].pause"`},
+		{"a fault too probable", policy(`{"faults": [{"point": "before-commit", "pause_ms": 5, "probability": 2}]}`), bad, invalid, "probability"},
+		{"a fault beyond numbers", policy(`{"faults": [{"point": "before-commit", "probability": 1e999}]}`), bad, invalid, "probability is 1e999"},
+
+		{"order with a body", call{"POST", orders, `{"quantity": 2}`, []string{user}}, bad, invalid, `"quantity"`},
+		{"order with an array", call{"POST", orders, `[]`, []string{user}}, bad, invalid, "an array"},
+		{"order with a large body", call{"POST", orders, strings.Repeat(" ", 65<<10) + "{}", []string{user}}, http.StatusRequestEntityTooLarge, "payload_too_large", ""},
+		{"order of voucher 0", call{"POST", "/api/v1/vouchers/0/orders", "", []string{user}}, bad, invalid, `"0"`},
+		{"order of voucher -1", call{"POST", "/api/v1/vouchers/-1/orders", "", []string{user}}, bad, invalid, `"-1"`},
+		{"order of voucher +1", call{"POST", "/api/v1/vouchers/+1/orders", "", []string{user}}, bad, invalid, `"+1"`},
+		{"order of voucher 01", call{"POST", "/api/v1/vouchers/01/orders", "", []string{user}}, bad, invalid, `"01"`},
+		{"order of voucher 1 and a space", call{"POST", "/api/v1/vouchers/1%20/orders", "", []string{user}}, bad, invalid, ""},
+		{"order of voucher abc", call{"POST", "/api/v1/vouchers/abc/orders", "", []string{user}}, bad, invalid, `"abc"`},
+		{"order of voucher 0x1", call{"POST", "/api/v1/vouchers/0x1/orders", "", []string{user}}, bad, invalid, ""},
+		{"order of voucher 1_0", call{"POST", "/api/v1/vouchers/1_0/orders", "", []string{user}}, bad, invalid, ""},
+		{"order of voucher 2^63", call{"POST", "/api/v1/vouchers/9223372036854775808/orders", "", []string{user}}, bad, invalid, ""},
+		{"order of a very long voucher", call{"POST", "/api/v1/vouchers/" + strings.Repeat("9", 5000) + "/orders", "", []string{user}}, bad, invalid, "…"},
+		{"user id not a number", place("X-User-ID: alice"), bad, invalid, "X-User-ID"},
+		{"user id 0", place("X-User-ID: 0"), bad, invalid, "X-User-ID"},
+		{"user id negative", place("X-User-ID: -42"), bad, invalid, "X-User-ID"},
+		{"user id empty", place("X-User-ID: "), bad, invalid, "X-User-ID"},
+		{"user id twice", place(user, user), bad, invalid, "X-User-ID"},
+		{"nobody", place(), http.StatusUnauthorized, "unauthenticated", "X-User-ID"},
+		{"basic authentication", place("Authorization: Basic NDI6"), http.StatusUnauthorized, "unauthenticated", "Bearer"},
+		{"a token that is none", place("Authorization: Bearer nonsense"), http.StatusUnauthorized, "unauthenticated", ""},
+		{"idempotency key empty", place(user, "Idempotency-Key: "), bad, invalid, "Idempotency-Key"},
+		{"idempotency key too long", place(user, "Idempotency-Key: "+strings.Repeat("k", 129)), bad, invalid, "Idempotency-Key"},
+		{"idempotency key in Chinese", place(user, "Idempotency-Key: 键"), bad, invalid, "Idempotency-Key"},
+		{"idempotency key twice", place(user, "Idempotency-Key: a", "Idempotency-Key: b"), bad, invalid, "Idempotency-Key"},
+
+		{"order id not a number", get("/api/v1/orders/latest"), bad, invalid, `"latest"`},
+		{"wait without a unit", get("/api/v1/orders/7?wait=2"), bad, invalid, "wait"},
+		{"wait negative", get("/api/v1/orders/7?wait=-1s"), bad, invalid, "wait"},
+		{"wait too long to wait", get("/api/v1/orders/7?wait=31s"), bad, invalid, "wait"},
+		{"wait empty", get("/api/v1/orders/7?wait="), bad, invalid, "wait"},
+		{"limit 0", get("/api/v1/orders?limit=0"), bad, invalid, "limit"},
+		{"limit 101", get("/api/v1/orders?limit=101"), bad, invalid, "limit"},
+		{"limit a word", get("/api/v1/vouchers?limit=all"), bad, invalid, "limit"},
+		{"before not an id", get("/api/v1/orders?before=-5"), bad, invalid, "before"},
+		{"after not an id", get("/api/v1/vouchers?after=x"), bad, invalid, "after"},
+		{"audit of nothing", get("/api/v1/vouchers/x/audit"), bad, invalid, `"x"`},
+
+		{"token for nobody", call{"POST", "/api/v1/tokens", `{}`, nil}, bad, invalid, "user_id is missing"},
+		{"token for a number", call{"POST", "/api/v1/tokens", `{"user_id": 42}`, nil}, bad, invalid, "user_id is a number; a string"},
+		{"token for user 0", call{"POST", "/api/v1/tokens", `{"user_id": "0"}`, nil}, bad, invalid, "user_id"},
+		{"token without a body", call{"POST", "/api/v1/tokens", "", nil}, bad, invalid, "empty"},
+
+		{"no such voucher", get("/api/v1/vouchers/99"), http.StatusNotFound, "voucher_not_found", ""},
+		{"no such order", get("/api/v1/orders/99"), http.StatusNotFound, "order_not_found", ""},
+		{"no such address", get("/api/v2/vouchers"), http.StatusNotFound, "not_found", ""},
+		{"a slash too many", get("/api/v1/vouchers/"), http.StatusNotFound, "not_found", ""},
+		{"a slash inside", get("/api/v1/vouchers/1%2F2"), http.StatusNotFound, "not_found", ""},
+		{"up and away", get("/api/v1/../../etc/passwd"), http.StatusNotFound, "not_found", ""},
+		{"pprof", get("/debug/pprof/"), http.StatusNotFound, "not_found", ""},
+		{"a method too many", call{"DELETE", "/api/v1/vouchers/1", "", nil}, http.StatusMethodNotAllowed, "method_not_allowed", ""},
+		{"a method of no protocol", call{"BREW", vouchers, "", nil}, http.StatusMethodNotAllowed, "method_not_allowed", ""},
+		{"order by GET", get(orders), http.StatusMethodNotAllowed, "method_not_allowed", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, lab)
+			p := wantProblem(t, r.do(t, c.call), c.status, c.code)
+			if !strings.Contains(p.Detail, c.detail) {
+				t.Errorf("detail %q; want it to say %q", p.Detail, c.detail)
+			}
+			if len(r.orders.requests()) > 0 || len(r.vouchers.store.list) > 0 {
+				t.Error("the request had an effect")
+			}
+		})
+	}
+}
+
+// What the table's bodies differ from.
+func TestWellFormedRequests(t *testing.T) {
+	r := newRig(t, lab)
+	for name, c := range map[string]call{
+		"voucher":                 {"POST", "/api/v1/vouchers", voucherBody("", ""), nil},
+		"voucher, charset":        {"POST", "/api/v1/vouchers", voucherBody("", ""), []string{"Content-Type: application/json; charset=utf-8"}},
+		"order":                   {"POST", "/api/v1/vouchers/1/orders", "", []string{"X-User-ID: 42"}},
+		"order, {}":               {"POST", "/api/v1/vouchers/1/orders", " {} ", []string{"X-User-ID: 42"}},
+		"order, the largest user": {"POST", "/api/v1/vouchers/9223372036854775807/orders", "", []string{"X-User-ID: 9223372036854775807"}},
+		"token":                   {"POST", "/api/v1/tokens", `{"user_id": "42"}`, nil},
+	} {
+		if rec := r.do(t, c); rec.Code != http.StatusCreated {
+			t.Errorf("%s: %d %s", name, rec.Code, rec.Body)
+		}
+	}
+	r.orders.orders = []order.Order{{ID: 7, VoucherID: 1, UserID: 42, Status: order.Confirmed}}
+	for _, path := range []string{
+		"/api/v1/vouchers", "/api/v1/vouchers?limit=1&after=1&colour=red", "/api/v1/orders", "/api/v1/orders?before=9223372036854775807&limit=100",
+		"/api/v1/orders/7", "/api/v1/orders/7?wait=2s", "/api/v1/vouchers/1/audit",
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodHead} {
+			if rec := r.do(t, call{method, path, "", []string{"X-User-ID: 42"}}); rec.Code != http.StatusOK {
+				t.Errorf("%s %s: %d %s", method, path, rec.Code, rec.Body)
+			}
+		}
+	}
+}
+
+func TestAllow(t *testing.T) {
+	rec := newRig(t).do(t, call{"PUT", "/api/v1/vouchers", "", nil})
+	wantProblem(t, rec, http.StatusMethodNotAllowed, "method_not_allowed")
+	for _, method := range []string{"GET", "HEAD", "POST"} {
+		if allow := rec.Header().Get("Allow"); !strings.Contains(allow, method) {
+			t.Errorf("Allow is %q; want %s in it", allow, method)
+		}
+	}
+}
+
+// FuzzCreateVoucher: whatever is sent, the answer is a voucher or the client's
+// fault, never ours.
+func FuzzCreateVoucher(f *testing.F) {
+	f.Add([]byte(voucherBody("", "")))
+	f.Add([]byte(voucherBody("policy", `{"lock": "naive", "faults": [{"point": "critical-section", "pause_ms": 400, "probability": 0.05}]}`)))
+	f.Add([]byte(`{"title": "\ud800", "stock": -0, "begin_at": "0000-01-01T00:00:00Z"}`))
+	f.Add([]byte(`{"": {"": [null]}}`))
+	f.Add([]byte("\xff"))
+	r := newRig(f, lab)
+	f.Fuzz(func(t *testing.T, body []byte) {
+		rec := r.do(t, call{"POST", "/api/v1/vouchers", string(body), []string{"Content-Type: application/json"}})
+		switch rec.Code {
+		case http.StatusCreated, http.StatusBadRequest, http.StatusRequestEntityTooLarge:
+		default:
+			t.Errorf("%d %s", rec.Code, rec.Body)
+		}
+		r.vouchers.store.list = nil
+	})
+}
+
+// The numbers that a policy may have are the domain's; here only that they arrive.
+func TestPolicyArrives(t *testing.T) {
+	r := newRig(t, lab)
+	body := voucherBody("policy", `{"lock": "naive", "scope": "voucher", "placement": "inside-tx", "stock": "unguarded", "unique": false,
+		"lock_ttl_ms": 200, "lock_wait_ms": 1000, "faults": [{"point": "critical-section", "effect": "error", "pause_ms": 400, "probability": 0.05}]}`)
+	if rec := r.do(t, call{"POST", "/api/v1/vouchers", body, nil}); rec.Code != http.StatusCreated {
+		t.Fatalf("%d %s", rec.Code, rec.Body)
+	}
+	got := r.vouchers.store.list[0].Policy
+	if len(got.Faults) != 1 {
+		t.Fatalf("policy %+v; want one fault", got)
+	}
+	fault := got.Faults[0]
+	got.Faults = nil
+	if fmt.Sprint(got) != fmt.Sprint(voucher.Policy{
+		Flow: "locked", Lock: "naive", Scope: "voucher", Placement: "inside-tx", Stock: "unguarded",
+		LockTTLMS: 200, LockWaitMS: 1000,
+	}) || fault.Point != "critical-section" || fault.Effect != "error" || fault.PauseMS != 400 || fault.Probability != 0.05 {
+		t.Errorf("policy %+v, fault %+v", got, fault)
+	}
+}

@@ -1,0 +1,136 @@
+package httpapi_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"seckill/internal/order"
+	"seckill/internal/voucher"
+)
+
+// metric sums a metric over the series that have all of the label values.
+func (r *rig) metric(t testing.TB, name string, labels ...string) float64 {
+	t.Helper()
+	families, err := r.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := 0.0
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+	series:
+		for _, m := range f.GetMetric() {
+			var values []string
+			for _, l := range m.GetLabel() {
+				values = append(values, l.GetValue())
+			}
+			for _, want := range labels {
+				if !strings.Contains("\n"+strings.Join(values, "\n")+"\n", "\n"+want+"\n") {
+					continue series
+				}
+			}
+			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return sum
+}
+
+// serve sends one request with headers, given as names and values, under a context.
+func (r *rig) serve(ctx context.Context, method, path string, headers ...string) *httptest.ResponseRecorder {
+	req := httptest.NewRequestWithContext(ctx, method, path, nil)
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	rec := httptest.NewRecorder()
+	r.handler.ServeHTTP(rec, req)
+	return rec
+}
+
+func TestMetrics(t *testing.T) {
+	r := newRig(t, lab)
+	place := call{"POST", "/api/v1/vouchers/1/orders", "", []string{"X-User-ID: 42"}}
+	r.do(t, place)
+	keyed := place
+	keyed.headers = append([]string{"Idempotency-Key: k"}, place.headers...)
+	r.do(t, keyed)
+	r.do(t, keyed)
+	r.orders.place = func(context.Context, order.Request) (order.Order, error) { return order.Order{}, voucher.ErrSoldOut }
+	r.do(t, place)
+	r.do(t, place)
+	r.do(t, call{"GET", "/api/v1/vouchers/99", "", nil})
+	r.do(t, call{"TRACE", "/some/where/else", "", nil})
+
+	for _, c := range []struct {
+		name   string
+		labels []string
+		want   float64
+	}{
+		{"seckill_orders_total", []string{"confirmed"}, 2},
+		{"seckill_orders_total", []string{"replayed"}, 1},
+		{"seckill_orders_total", []string{"sold_out"}, 2},
+		{"seckill_orders_total", nil, 5},
+		{"seckill_http_problems_total", []string{"sold_out"}, 2},
+		{"seckill_http_problems_total", []string{"voucher_not_found"}, 1},
+		{"seckill_http_problems_total", nil, 4},
+		{"seckill_http_requests_total", []string{"POST", "/api/v1/vouchers/:id/orders", "2xx"}, 3},
+		{"seckill_http_requests_total", []string{"POST", "/api/v1/vouchers/:id/orders", "4xx"}, 2},
+		{"seckill_http_requests_total", []string{"GET", "/api/v1/vouchers/:id", "4xx"}, 1},
+		{"seckill_http_requests_total", []string{"any", "none", "4xx"}, 1},
+		{"seckill_http_requests_total", nil, 7},
+		{"seckill_http_request_duration_seconds", nil, 7},
+		{"seckill_http_requests_in_flight", nil, 0},
+	} {
+		if got := r.metric(t, c.name, c.labels...); got != c.want {
+			t.Errorf("%s%q is %v, want %v", c.name, c.labels, got, c.want)
+		}
+	}
+	if r.metric(t, "go_goroutines") == 0 {
+		t.Error("the runtime's own metrics are missing")
+	}
+}
+
+func TestAccessLog(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		err  error
+		call call
+		want string // the level
+	}{
+		{"a sale", nil, call{"POST", "/api/v1/vouchers/1/orders", "", []string{"X-User-ID: 42"}}, "INFO"},
+		{"sold out", voucher.ErrSoldOut, call{"POST", "/api/v1/vouchers/1/orders", "", []string{"X-User-ID: 42"}}, "DEBUG"},
+		{"unavailable", order.ErrUnavailable, call{"POST", "/api/v1/vouchers/1/orders", "", []string{"X-User-ID: 42"}}, "WARN"},
+		{"internal", http.ErrBodyNotAllowed, call{"POST", "/api/v1/vouchers/1/orders", "", []string{"X-User-ID: 42"}}, "ERROR"},
+		{"a look", nil, call{"GET", "/api/v1/vouchers", "", nil}, "DEBUG"},
+		{"a refusal", nil, call{"GET", "/api/v1/orders", "", nil}, "INFO"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, lab)
+			if c.err != nil {
+				r.orders.place = func(context.Context, order.Request) (order.Order, error) { return order.Order{}, c.err }
+			}
+			id := r.do(t, c.call).Header().Get("X-Request-ID")
+			line := r.log.String()
+			if strings.Count(line, "\n") != 1 || !strings.Contains(line, `"level":"`+c.want+`"`) || !strings.Contains(line, `"request_id":"`+id+`"`) {
+				t.Errorf("want one line at %s with id %s: %s", c.want, id, line)
+			}
+		})
+	}
+}
+
+// Every request's work has a deadline.
+func TestDeadline(t *testing.T) {
+	r := newRig(t, lab)
+	r.orders.place = func(ctx context.Context, _ order.Request) (order.Order, error) {
+		if until, ok := ctx.Deadline(); !ok || time.Until(until) < voucher.MaxLockWait {
+			t.Errorf("the deadline is in %v, %t; want one, later than the longest wait for a lock", time.Until(until), ok)
+		}
+		return order.Order{}, voucher.ErrSoldOut
+	}
+	r.do(t, call{"POST", "/api/v1/vouchers/1/orders", "", []string{"X-User-ID: 42"}})
+}

@@ -1,0 +1,133 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"seckill/internal/order"
+)
+
+// orderJSON is an order as a client sees it.
+type orderJSON struct {
+	OrderID   string       `json:"order_id"`
+	VoucherID string       `json:"voucher_id"`
+	Status    order.Status `json:"status"`
+	CreatedAt time.Time    `json:"created_at"`
+}
+
+func newOrderJSON(o order.Order) orderJSON {
+	return orderJSON{
+		OrderID: formatID(o.ID), VoucherID: formatID(o.VoucherID),
+		Status: o.Status, CreatedAt: o.CreatedAt.UTC(),
+	}
+}
+
+// placedJSON is the answer to an order.
+type placedJSON struct {
+	OrderID string       `json:"order_id"`
+	Status  order.Status `json:"status"`
+}
+
+// placeOrder is POST /api/v1/vouchers/{id}/orders.
+func (a *API) placeOrder(ctx context.Context, r *request) (reply, error) {
+	voucherID, err := r.pathID()
+	if err != nil {
+		return reply{}, err
+	}
+	if err := r.readNothing(); err != nil {
+		return reply{}, err
+	}
+	return a.once(ctx, r, nil, func(ctx context.Context, at attempt) (reply, error) {
+		o, err := a.deps.Orders.Place(ctx, order.Request{
+			VoucherID: voucherID, UserID: r.user, ID: at.id, Resumed: at.resumed,
+		})
+		if err != nil {
+			return reply{}, err
+		}
+		out, err := a.render(http.StatusCreated, placedJSON{OrderID: formatID(o.ID), Status: o.Status})
+		if o.Status == order.Pending {
+			out.status = http.StatusAccepted
+		}
+		out.location = "/api/v1/orders/" + formatID(o.ID)
+		out.outcome = string(o.Status)
+		return out, err
+	})
+}
+
+// showOrder is GET /api/v1/orders/{id}. It waits, where the client asks it to, for
+// a state that is final; an order is in one from the moment it is placed, so
+// there is nothing to wait for yet.
+func (a *API) showOrder(ctx context.Context, r *request) (reply, error) {
+	id, err := r.pathID()
+	if err != nil {
+		return reply{}, err
+	}
+	if _, err := r.queryWait(); err != nil {
+		return reply{}, err
+	}
+	o, err := a.deps.Orders.Order(ctx, r.user, id)
+	if err != nil {
+		return reply{}, err
+	}
+	return a.render(http.StatusOK, newOrderJSON(o))
+}
+
+// ordersJSON is a page of orders, newest first.
+type ordersJSON struct {
+	Orders []orderJSON `json:"orders"`
+	// NextBefore is what to pass as ?before= for the next page; absent on the last.
+	NextBefore string `json:"next_before,omitempty"`
+}
+
+// listOrders is GET /api/v1/orders.
+func (a *API) listOrders(ctx context.Context, r *request) (reply, error) {
+	page, err := r.queryPage("before", newest)
+	if err != nil {
+		return reply{}, err
+	}
+	// One more than the page holds tells whether there is another page.
+	orders, err := a.deps.Orders.OrdersOf(ctx, r.user, page.from, page.limit+1)
+	if err != nil {
+		return reply{}, err
+	}
+	out := ordersJSON{Orders: []orderJSON{}}
+	if len(orders) > page.limit {
+		orders = orders[:page.limit]
+		out.NextBefore = formatID(orders[page.limit-1].ID)
+	}
+	for _, o := range orders {
+		out.Orders = append(out.Orders, newOrderJSON(o))
+	}
+	return a.render(http.StatusOK, out)
+}
+
+// auditJSON says whether a sale was right.
+type auditJSON struct {
+	InitialStock    int64 `json:"initial_stock"`
+	Stock           int64 `json:"stock"`
+	Orders          int64 `json:"orders"`
+	DistinctUsers   int64 `json:"distinct_users"`
+	Oversold        int64 `json:"oversold"`
+	DuplicateOrders int64 `json:"duplicate_orders"`
+	Unaccounted     int64 `json:"unaccounted"`
+	Pending         int64 `json:"pending"`
+	Balanced        bool  `json:"balanced"`
+}
+
+// audit is GET /api/v1/vouchers/{id}/audit.
+func (a *API) audit(ctx context.Context, r *request) (reply, error) {
+	id, err := r.pathID()
+	if err != nil {
+		return reply{}, err
+	}
+	au, err := a.deps.Orders.Audit(ctx, id)
+	if err != nil {
+		return reply{}, err
+	}
+	return a.render(http.StatusOK, auditJSON{
+		InitialStock: au.InitialStock, Stock: au.Stock, Orders: au.Orders, DistinctUsers: au.DistinctUsers,
+		Oversold: au.Oversold(), DuplicateOrders: au.DuplicateOrders(), Unaccounted: au.Unaccounted(),
+		Pending: au.Pending, Balanced: au.Balanced(),
+	})
+}

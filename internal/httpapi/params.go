@@ -1,0 +1,88 @@
+package httpapi
+
+import (
+	"math"
+	"strconv"
+	"time"
+)
+
+// Bounds of query parameters.
+const (
+	defaultLimit = 20
+	maxLimit     = 100
+	maxWait      = 30 * time.Second
+)
+
+// Where a list begins when the client does not say.
+const (
+	oldest = 0
+	newest = math.MaxInt64
+)
+
+// parseID reads an id as this API writes it: a positive 63-bit integer, in decimal,
+// in one spelling only.
+func parseID(name, s string) (int64, error) {
+	if s == "" {
+		return 0, invalid("%s is missing", name)
+	}
+	id, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || id <= 0 || s[0] == '0' || s[0] == '+' {
+		return 0, invalid("%s is %q; an id is a positive decimal integer below 2^63", name, clip(s))
+	}
+	return id, nil
+}
+
+func formatID(id int64) string { return strconv.FormatInt(id, 10) }
+
+// pathID is the id in the address.
+func (r *request) pathID() (int64, error) { return parseID("the id in the address", r.gin.Param("id")) }
+
+// page is which part of a list is wanted.
+type page struct {
+	from  int64 // exclusive
+	limit int
+}
+
+// queryPage reads ?limit= and the parameter that says where to go on.
+func (r *request) queryPage(fromName string, start int64) (page, error) {
+	p := page{from: start, limit: defaultLimit}
+	query := r.URL.Query()
+	if query.Has(fromName) {
+		from, err := parseID(fromName, query.Get(fromName))
+		if err != nil {
+			return page{}, err
+		}
+		p.from = from
+	}
+	if query.Has("limit") {
+		given := query.Get("limit")
+		limit, err := strconv.Atoi(given)
+		if err != nil || limit < 1 || limit > maxLimit {
+			return page{}, invalid("limit is %q; 1 to %d", clip(given), maxLimit)
+		}
+		p.limit = limit
+	}
+	return p, nil
+}
+
+// queryWait reads ?wait=, a duration such as 2s or 500ms; 0 where it is not given.
+func (r *request) queryWait() (time.Duration, error) {
+	query := r.URL.Query()
+	if !query.Has("wait") {
+		return 0, nil
+	}
+	given := query.Get("wait")
+	wait, err := time.ParseDuration(given)
+	if err != nil || wait < 0 || wait > maxWait {
+		return 0, invalid("wait is %q; a duration from 0s to %v, such as 2s", clip(given), maxWait)
+	}
+	return wait, nil
+}
+
+// clip keeps what a client sent from filling the answer with it.
+func clip(s string) string {
+	if len(s) > 64 {
+		return s[:64] + "…"
+	}
+	return s
+}

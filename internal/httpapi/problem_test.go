@@ -1,0 +1,209 @@
+package httpapi_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"seckill/internal/lock"
+	"seckill/internal/order"
+	"seckill/internal/voucher"
+)
+
+// answered is what a client is to see of an error.
+type answered struct {
+	err    error
+	status int
+	code   string
+}
+
+// domainErrors has every exported sentinel of the domain. A new one fails
+// TestEveryErrorHasAnAnswer until somebody decides what a client is told.
+func domainErrors() map[string]answered {
+	const conflict, unavailable, internal = http.StatusConflict, http.StatusServiceUnavailable, http.StatusInternalServerError
+	return map[string]answered{
+		"voucher.ErrNotFound":   {voucher.ErrNotFound, http.StatusNotFound, "voucher_not_found"},
+		"voucher.ErrNotStarted": {voucher.ErrNotStarted, conflict, "sale_not_started"},
+		"voucher.ErrEnded":      {voucher.ErrEnded, conflict, "sale_ended"},
+		"voucher.ErrSoldOut":    {voucher.ErrSoldOut, conflict, "sold_out"},
+		"voucher.ErrInvalid":    {voucher.ErrInvalid, http.StatusBadRequest, "invalid_request"},
+		"voucher.ErrLabOnly":    {voucher.ErrLabOnly, http.StatusForbidden, "lab_only"},
+
+		"order.ErrNotFound":       {order.ErrNotFound, http.StatusNotFound, "order_not_found"},
+		"order.ErrAlreadyOrdered": {order.ErrAlreadyOrdered, conflict, "already_ordered"},
+		"order.ErrBusy":           {order.ErrBusy, conflict, "busy"},
+		"order.ErrConflict":       {order.ErrConflict, conflict, "busy"},
+		"order.ErrStale":          {order.ErrStale, conflict, "busy"},
+		"order.ErrUnavailable":    {order.ErrUnavailable, unavailable, "unavailable"},
+
+		"lock.ErrNotAcquired":   {lock.ErrNotAcquired, conflict, "busy"},
+		"lock.ErrNotHeld":       {lock.ErrNotHeld, unavailable, "unavailable"},
+		"lock.ErrExpired":       {lock.ErrExpired, unavailable, "unavailable"},
+		"lock.ErrLost":          {lock.ErrLost, unavailable, "unavailable"},
+		"lock.ErrUnavailable":   {lock.ErrUnavailable, unavailable, "unavailable"},
+		"lock.ErrUnknown":       {lock.ErrUnknown, unavailable, "unavailable"},
+		"lock.ErrNotConfigured": {lock.ErrNotConfigured, unavailable, "unavailable"},
+		"lock.ErrReleased":      {lock.ErrReleased, unavailable, "unavailable"},
+		"lock.ErrInjected":      {lock.ErrInjected, unavailable, "unavailable"},
+		"lock.ErrAbandoned":     {lock.ErrAbandoned, unavailable, "unavailable"},
+		"lock.ErrInvalid":       {lock.ErrInvalid, internal, "internal"},
+		"lock.ErrWrongKind":     {lock.ErrWrongKind, internal, "internal"},
+	}
+}
+
+func TestErrorsAreAnswered(t *testing.T) {
+	cases := domainErrors()
+	cases["a deadline"] = answered{context.DeadlineExceeded, http.StatusServiceUnavailable, "unavailable"}
+	cases["a cancellation, with the client still there"] = answered{context.Canceled, http.StatusServiceUnavailable, "unavailable"}
+	cases["something else"] = answered{errors.New("dial tcp: secret-host: refused"), http.StatusInternalServerError, "internal"}
+	cases["busy, with the holder"] = answered{fmt.Errorf("%w: %w", order.ErrBusy, &lock.NotAcquiredError{Key: "k"}), http.StatusConflict, "busy"}
+	cases["unavailable and busy"] = answered{errors.Join(lock.ErrNotAcquired, lock.ErrUnavailable), http.StatusServiceUnavailable, "unavailable"}
+	for name, want := range cases {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, lab)
+			r.orders.place = func(context.Context, order.Request) (order.Order, error) {
+				return order.Order{}, fmt.Errorf("while placing: %w", want.err)
+			}
+			rec := r.do(t, call{"POST", "/api/v1/vouchers/1/orders", "", []string{"X-User-ID: 42"}})
+			p := wantProblem(t, rec, want.status, want.code)
+			if strings.Contains(rec.Body.String(), "secret-host") {
+				t.Errorf("the answer shows the inside: %s", rec.Body)
+			}
+			retry := want.code == "busy" || want.code == "unavailable"
+			if got := rec.Header().Get("Retry-After"); (got != "") != retry || retry && got != "1" {
+				t.Errorf("Retry-After is %q", got)
+			}
+			if want.status >= 500 {
+				if n := strings.Count(r.log.String(), p.RequestID); n != 1 {
+					t.Errorf("logged %d times, want once: %s", n, r.log)
+				}
+				if !strings.Contains(r.log.String(), "while placing") {
+					t.Errorf("the log does not say why: %s", r.log)
+				}
+			}
+		})
+	}
+}
+
+func TestEveryErrorHasAnAnswer(t *testing.T) {
+	known := domainErrors()
+	found := 0
+	for _, pkg := range []string{"voucher", "order", "lock"} {
+		for _, name := range sentinels(t, filepath.Join("..", pkg)) {
+			found++
+			if _, ok := known[pkg+"."+name]; !ok {
+				t.Errorf("%s.%s: what is a client told?", pkg, name)
+			}
+		}
+	}
+	if found < len(known) {
+		t.Errorf("found %d sentinels, the test knows %d", found, len(known))
+	}
+}
+
+// sentinels lists the exported Err… variables of a package.
+func sentinels(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, decl := range parsed.Decls {
+			vars, ok := decl.(*ast.GenDecl)
+			if !ok || vars.Tok != token.VAR {
+				continue
+			}
+			for _, spec := range vars.Specs {
+				for _, name := range spec.(*ast.ValueSpec).Names {
+					if strings.HasPrefix(name.Name, "Err") {
+						names = append(names, name.Name)
+					}
+				}
+			}
+		}
+	}
+	return names
+}
+
+func TestDetailOfThePolicy(t *testing.T) {
+	r := newRig(t)
+	rec := r.do(t, call{"POST", "/api/v1/vouchers", voucherBody("policy", `{"lock": "naive"}`),
+		[]string{"Authorization: Bearer " + adminToken}})
+	if p := wantProblem(t, rec, http.StatusForbidden, "lab_only"); p.Detail != `lock "naive"` {
+		t.Errorf("detail %q", p.Detail)
+	}
+}
+
+func TestPanic(t *testing.T) {
+	r := newRig(t, lab)
+	r.orders.place = func(context.Context, order.Request) (order.Order, error) { panic(voucher.ErrSoldOut) }
+	place := call{"POST", "/api/v1/vouchers/1/orders", "", []string{"X-User-ID: 42", "Idempotency-Key: k"}}
+	wantProblem(t, r.do(t, place), http.StatusInternalServerError, "internal")
+	if log := r.log.String(); !strings.Contains(log, "fakeOrders") || strings.Count(log, "\n") != 1 {
+		t.Errorf("want one line with the stack: %s", log)
+	}
+	if got := r.metric(t, "seckill_http_panics_total"); got != 1 {
+		t.Errorf("%v panics counted, want 1", got)
+	}
+	if got := r.metric(t, "seckill_http_requests_in_flight"); got != 0 {
+		t.Errorf("%v requests in flight, want 0", got)
+	}
+	r.orders.place = nil
+	place.headers = place.headers[:1]
+	if rec := r.do(t, place); rec.Code != http.StatusCreated {
+		t.Errorf("after the panic: %d %s", rec.Code, rec.Body)
+	}
+}
+
+func TestClientGone(t *testing.T) {
+	r := newRig(t, lab)
+	ctx, cancel := context.WithCancel(t.Context())
+	r.orders.place = func(ctx context.Context, _ order.Request) (order.Order, error) {
+		cancel()
+		<-ctx.Done()
+		return order.Order{}, ctx.Err()
+	}
+	r.serve(ctx, "POST", "/api/v1/vouchers/1/orders", "X-User-ID", "42")
+	if got := r.metric(t, "seckill_http_problems_total", "client_gone"); got != 1 {
+		t.Errorf("%v clients counted as gone, want 1", got)
+	}
+	if strings.Contains(r.log.String(), `"WARN"`) {
+		t.Errorf("a client that goes is no warning: %s", r.log)
+	}
+}
+
+func TestRequestID(t *testing.T) {
+	r := newRig(t)
+	seen := map[string]bool{}
+	for given, kept := range map[string]bool{
+		"": false, "abc-1.2_3:/+=": true, strings.Repeat("a", 64): true, strings.Repeat("a", 65): false,
+		"a b": false, "<x>": false, `a"b`: false, "a\tb": false, "日本": false,
+	} {
+		rec := r.do(t, call{"GET", "/nowhere", "", []string{"X-Request-ID: " + given}})
+		p := wantProblem(t, rec, http.StatusNotFound, "not_found")
+		got := rec.Header().Get("X-Request-ID")
+		if (got == given) != kept || p.RequestID != got || seen[got] {
+			t.Errorf("sent %q, got %q back and %q in the problem; kept %t", given, got, p.RequestID, kept)
+		}
+		seen[got] = true
+	}
+	rec := r.do(t, call{"GET", "/nowhere", "", []string{"X-Request-ID: a", "X-Request-ID: b"}})
+	if got := rec.Header().Values("X-Request-ID"); len(got) != 1 || got[0] == "a" || got[0] == "b" {
+		t.Errorf("two ids were sent, got %q back", got)
+	}
+}

@@ -1,0 +1,131 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"seckill/internal/lock"
+	"seckill/internal/voucher"
+)
+
+// voucherJSON is a voucher as everybody sees it.
+type voucherJSON struct {
+	ID           string         `json:"id"`
+	Title        string         `json:"title"`
+	PriceCents   int64          `json:"price_cents"`
+	ValueCents   int64          `json:"value_cents"`
+	Stock        int64          `json:"stock"`
+	InitialStock int64          `json:"initial_stock"`
+	BeginAt      time.Time      `json:"begin_at"`
+	EndAt        time.Time      `json:"end_at"`
+	Policy       voucher.Policy `json:"policy"`
+	CreatedAt    time.Time      `json:"created_at"`
+}
+
+func newVoucherJSON(v *voucher.Voucher) voucherJSON {
+	return voucherJSON{
+		ID: formatID(v.ID), Title: v.Title, PriceCents: v.PriceCents, ValueCents: v.ValueCents,
+		Stock: v.Stock, InitialStock: v.InitialStock, BeginAt: v.BeginAt.UTC(), EndAt: v.EndAt.UTC(),
+		Policy: v.Policy, CreatedAt: v.CreatedAt.UTC(),
+	}
+}
+
+// createVoucher is POST /api/v1/vouchers.
+func (a *API) createVoucher(ctx context.Context, r *request) (reply, error) {
+	body, err := r.readJSON()
+	if err != nil {
+		return reply{}, err
+	}
+	v, err := decodeVoucher(body)
+	if err != nil {
+		return reply{}, err
+	}
+	return a.once(ctx, r, body, func(ctx context.Context, at attempt) (reply, error) {
+		v.ID = at.id // Create itself finds what an earlier attempt made
+		created, err := a.deps.Vouchers.Create(ctx, v)
+		if err != nil {
+			return reply{}, err
+		}
+		out, err := a.render(http.StatusCreated, newVoucherJSON(created))
+		out.location = "/api/v1/vouchers/" + formatID(created.ID)
+		return out, err
+	})
+}
+
+// showVoucher is GET /api/v1/vouchers/{id}.
+func (a *API) showVoucher(ctx context.Context, r *request) (reply, error) {
+	id, err := r.pathID()
+	if err != nil {
+		return reply{}, err
+	}
+	v, err := a.deps.Vouchers.Voucher(ctx, id)
+	if err != nil {
+		return reply{}, err
+	}
+	return a.render(http.StatusOK, newVoucherJSON(v))
+}
+
+// vouchersJSON is a page of vouchers, oldest first.
+type vouchersJSON struct {
+	Vouchers []voucherJSON `json:"vouchers"`
+	// NextAfter is what to pass as ?after= for the next page; absent on the last.
+	NextAfter string `json:"next_after,omitempty"`
+}
+
+// listVouchers is GET /api/v1/vouchers.
+func (a *API) listVouchers(ctx context.Context, r *request) (reply, error) {
+	page, err := r.queryPage("after", oldest)
+	if err != nil {
+		return reply{}, err
+	}
+	// One more than the page holds tells whether there is another page.
+	vouchers, err := a.deps.Vouchers.Vouchers(ctx, page.from, page.limit+1)
+	if err != nil {
+		return reply{}, err
+	}
+	out := vouchersJSON{Vouchers: []voucherJSON{}}
+	if len(vouchers) > page.limit {
+		vouchers = vouchers[:page.limit]
+		out.NextAfter = formatID(vouchers[page.limit-1].ID)
+	}
+	for _, v := range vouchers {
+		out.Vouchers = append(out.Vouchers, newVoucherJSON(v))
+	}
+	return a.render(http.StatusOK, out)
+}
+
+// decodeVoucher reads a voucher to be created. What is not given has its default;
+// whether the values make sense is the domain's to say.
+func decodeVoucher(body []byte) (voucher.Voucher, error) {
+	v := voucher.Voucher{Policy: voucher.DefaultPolicy()}
+	err := decodeObject(body, func(o *object) {
+		o.text("title", &v.Title)
+		o.integer("price_cents", &v.PriceCents)
+		o.integer("value_cents", &v.ValueCents)
+		o.integer("stock", &v.InitialStock)
+		o.time("begin_at", &v.BeginAt)
+		o.time("end_at", &v.EndAt)
+		o.object("policy", func(o *object) { decodePolicy(o, &v.Policy) })
+	})
+	return v, err
+}
+
+func decodePolicy(o *object, p *voucher.Policy) {
+	o.text("flow", (*string)(&p.Flow))
+	o.text("lock", &p.Lock)
+	o.text("scope", (*string)(&p.Scope))
+	o.text("placement", (*string)(&p.Placement))
+	o.text("stock", (*string)(&p.Stock))
+	o.boolean("unique", &p.Unique)
+	o.integer("lock_ttl_ms", &p.LockTTLMS)
+	o.integer("lock_wait_ms", &p.LockWaitMS)
+	o.array("faults", func(o *object) {
+		var f lock.Fault
+		o.text("point", (*string)(&f.Point))
+		o.text("effect", (*string)(&f.Effect))
+		o.integer("pause_ms", &f.PauseMS)
+		o.number("probability", &f.Probability)
+		p.Faults = append(p.Faults, f)
+	})
+}

@@ -1,0 +1,111 @@
+package reentrant
+
+import (
+	"fmt"
+	"time"
+
+	"seckill/internal/lock"
+)
+
+// Config says how a [Locker] works. The zero value takes every default.
+type Config struct {
+	// Prefix comes before every key and channel, so that several installations
+	// can share one Redis.
+	Prefix string
+	// WatchdogTimeout is the lease of an acquisition that asks for none. It is
+	// renewed until the release, so it bounds only how long the lock of a dead
+	// process stays. Default 30 s.
+	WatchdogTimeout time.Duration
+	// RenewEvery is how often such a lease is renewed. Default a third of
+	// WatchdogTimeout.
+	RenewEvery time.Duration
+	// RetryEvery is how long one attempt to renew may take, and how soon after
+	// its start a failed one is repeated. It is also how often a waiter looks at
+	// a lock that has no expiry. Default a fifth of RenewEvery, at most 1 s.
+	RetryEvery time.Duration
+	// CommandTimeout bounds one round trip; an operation whose outcome is unknown
+	// after it is repeated once. Default 1 s.
+	CommandTimeout time.Duration
+	// Pipelines is how many batches of commands may be under way at a time.
+	// Default 4.
+	Pipelines int
+	// Observer is told what happens. Its functions are called on the caller's
+	// way and must not block; any may be nil.
+	Observer Observer
+}
+
+// Observer receives what metrics are made of.
+type Observer struct {
+	// Acquired: a lease was granted after waited.
+	Acquired func(waited time.Duration)
+	// Refused: an acquisition failed with err after waited.
+	Refused func(waited time.Duration, err error)
+	// Released: a release ended with err (nil: given back) after held.
+	Released func(held time.Duration, err error)
+	// Lost: a holder was told that its lease is over, and why.
+	Lost func(cause error)
+}
+
+// WithDefaults returns c with every zero replaced.
+func (c Config) WithDefaults() Config {
+	if c.WatchdogTimeout == 0 {
+		c.WatchdogTimeout = 30 * time.Second
+	}
+	if c.RenewEvery == 0 {
+		c.RenewEvery = c.WatchdogTimeout / 3
+	}
+	if c.RetryEvery == 0 {
+		c.RetryEvery = min(c.RenewEvery/5, time.Second)
+	}
+	if c.CommandTimeout == 0 {
+		c.CommandTimeout = time.Second
+	}
+	if c.Pipelines == 0 {
+		c.Pipelines = 4
+	}
+	return c
+}
+
+// Validate says with [lock.ErrInvalid] what cannot work: a lease must outlast its
+// renewals, and a renewal must leave time to be tried again.
+func (c Config) Validate() error {
+	switch {
+	case c.WatchdogTimeout < lock.MinTTL || c.WatchdogTimeout > lock.MaxTTL:
+		return fmt.Errorf("%w: WatchdogTimeout is %v; %v to %v", lock.ErrInvalid, c.WatchdogTimeout, lock.MinTTL, lock.MaxTTL)
+	case c.RenewEvery >= c.WatchdogTimeout:
+		return fmt.Errorf("%w: RenewEvery is %v, not shorter than WatchdogTimeout, %v", lock.ErrInvalid, c.RenewEvery, c.WatchdogTimeout)
+	case c.RetryEvery >= c.RenewEvery:
+		return fmt.Errorf("%w: RetryEvery is %v, not shorter than RenewEvery, %v", lock.ErrInvalid, c.RetryEvery, c.RenewEvery)
+	case c.RetryEvery <= 0:
+		return fmt.Errorf("%w: RetryEvery is %v, not positive", lock.ErrInvalid, c.RetryEvery)
+	case c.CommandTimeout <= 0:
+		return fmt.Errorf("%w: CommandTimeout is %v, not positive", lock.ErrInvalid, c.CommandTimeout)
+	case c.Pipelines < 0:
+		return fmt.Errorf("%w: Pipelines is %d, not positive", lock.ErrInvalid, c.Pipelines)
+	}
+	return nil
+}
+
+func (o Observer) acquired(waited time.Duration) {
+	if o.Acquired != nil {
+		o.Acquired(waited)
+	}
+}
+
+func (o Observer) refused(waited time.Duration, err error) {
+	if o.Refused != nil {
+		o.Refused(waited, err)
+	}
+}
+
+func (o Observer) released(held time.Duration, err error) {
+	if o.Released != nil {
+		o.Released(held, err)
+	}
+}
+
+func (o Observer) lost(cause error) {
+	if o.Lost != nil {
+		o.Lost(cause)
+	}
+}

@@ -1,0 +1,118 @@
+package reentrant
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// healthEvery is how often a silent connection is asked whether it is alive; by
+// the next time it must have said something. It also bounds one write.
+const healthEvery = 3 * time.Second
+
+var errSilent = errors.New("the pub/sub connection is silent")
+
+// connection is a pub/sub connection and what it is subscribed to. Only the
+// listener's goroutine uses it, but for receive.
+type connection struct {
+	listener *listener
+	pubsub   *redis.PubSub
+	channels map[string]subscription // absent: not subscribed
+	silent   bool                    // nothing came since the last check
+}
+
+// subscription is the state of one channel on one connection.
+type subscription uint8
+
+const (
+	subscribing subscription = iota
+	subscribed
+	unsubscribing
+)
+
+// receive passes on what comes in, until the connection fails or is closed.
+// go-redis would reconnect by itself and keep silent about it; the first error
+// ends this connection instead, so that the listener knows what it missed.
+func (c *connection) receive(events chan<- any, stop <-chan struct{}) {
+	defer close(events)
+	for {
+		event, err := c.pubsub.Receive(c.listener.closing)
+		if err != nil {
+			return
+		}
+		select {
+		case events <- event:
+		case <-stop:
+			return
+		}
+	}
+}
+
+// apply brings channels whose state may be other than wanted a step closer, all
+// of them by one command of each kind.
+func (c *connection) apply(channels []string) error {
+	var join, part []string
+	for _, channel := range channels {
+		bell := c.listener.bell(channel)
+		state, known := c.channels[channel]
+		switch {
+		case !known && bell != nil:
+			c.channels[channel] = subscribing
+			join = append(join, channel)
+		case known && state == subscribed && bell == nil:
+			c.channels[channel] = unsubscribing
+			part = append(part, channel)
+		case known && state == subscribed:
+			bell.ready.Store(true)
+			bell.ring()
+		}
+		// One that awaits a confirmation is looked at again when it comes.
+	}
+	ctx, cancel := context.WithTimeout(c.listener.closing, healthEvery)
+	defer cancel()
+	if len(join) > 0 {
+		if err := c.pubsub.Subscribe(ctx, join...); err != nil {
+			return err
+		}
+	}
+	if len(part) > 0 {
+		return c.pubsub.Unsubscribe(ctx, part...)
+	}
+	return nil
+}
+
+// handle deals with one thing that came in.
+func (c *connection) handle(event any) error {
+	c.silent = false
+	switch event := event.(type) {
+	case *redis.Message:
+		if bell := c.listener.bell(event.Channel); bell != nil {
+			bell.ring()
+		}
+	case *redis.Subscription:
+		if event.Kind == "subscribe" {
+			c.channels[event.Channel] = subscribed
+		} else {
+			delete(c.channels, event.Channel)
+		}
+		return c.apply([]string{event.Channel})
+	}
+	return nil
+}
+
+// check finds a connection whose other end is gone without a word.
+func (c *connection) check() error {
+	if len(c.channels) == 0 {
+		c.silent = false
+		return nil
+	}
+	if c.silent {
+		return errSilent
+	}
+	c.silent = true
+	ctx, cancel := context.WithTimeout(c.listener.closing, healthEvery)
+	defer cancel()
+	return c.pubsub.Ping(ctx)
+}

@@ -1,0 +1,104 @@
+package reentrant_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/lock"
+	"seckill/internal/lock/locktest"
+	"seckill/internal/lock/locktest/redisstore"
+	"seckill/internal/lock/redis/reentrant"
+	"seckill/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// renewed is the watchdog's lease in the suite: long enough for a busy machine.
+const renewed = 1500 * time.Millisecond
+
+const key = "seat"
+
+func TestConformance(t *testing.T) {
+	factory := redisstore.Factory("reentrant", func(client *redis.Client, prefix string) (lock.Locker, error) {
+		return reentrant.New(client, reentrant.Config{Prefix: prefix, WatchdogTimeout: renewed})
+	})
+	subject := func(tb testing.TB) locktest.Subject {
+		s := factory(tb)
+		s.Renewed = renewed
+		return s
+	}
+	locktest.Run(t, subject, promises())
+}
+
+func promises() locktest.Promises {
+	p := make(locktest.Promises)
+	for _, b := range locktest.Behaviours() {
+		p[b] = locktest.Holds()
+	}
+	p[locktest.TokensGrow] = locktest.Breaks("no tokens")
+	p[locktest.ServesInOrder] = locktest.Breaks("in order within a process only")
+	return p
+}
+
+// start makes a locker on a server with a client of its own, as a process has it.
+func start(t *testing.T, server *testkit.RedisServer, config reentrant.Config) *reentrant.Locker {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true, DialerRetries: 1})
+	return startOn(t, client, config)
+}
+
+func startOn(t *testing.T, client redis.UniversalClient, config reentrant.Config) *reentrant.Locker {
+	t.Helper()
+	t.Cleanup(func() { _ = client.Close() })
+	l, err := reentrant.New(client, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// acquire fails the test where the lock cannot be had.
+func acquire(t *testing.T, l *reentrant.Locker, ctx context.Context, opts lock.Options) lock.Lease {
+	t.Helper()
+	lease, err := l.Acquire(ctx, key, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease
+}
+
+// until polls a condition that something else is about to make true.
+func until(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !condition(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("10 s passed without %s", what)
+		}
+	}
+}
+
+func inspect(t *testing.T, l *reentrant.Locker) reentrant.State {
+	t.Helper()
+	state, err := l.Inspect(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state
+}
+
+func told(t *testing.T, lease lock.Lease, within time.Duration, want error) {
+	t.Helper()
+	select {
+	case <-lease.Lost():
+	case <-time.After(within):
+		t.Fatalf("the holder was not told within %v", within)
+	}
+	if cause := context.Cause(lease.Context()); !errors.Is(cause, want) {
+		t.Errorf("the holder was told %v, want %v", cause, want)
+	}
+}

@@ -1,0 +1,224 @@
+package reentrant_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/lock"
+	"seckill/internal/lock/redis/redisio"
+	"seckill/internal/lock/redis/reentrant"
+	"seckill/internal/testkit"
+)
+
+// Two thousand waiters on fifty keys share one connection, and nothing of them is
+// left when they are gone.
+func TestWaitersShareOneConnection(t *testing.T) {
+	const keys, perKey = 50, 40
+	server := testkit.NewRedis(t)
+	client := server.Client(t)
+	holder, l := start(t, server, reentrant.Config{}), start(t, server, reentrant.Config{})
+	for k := range keys {
+		if _, err := holder.Acquire(t.Context(), fmt.Sprint("seat-", k), lock.Options{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var waiters sync.WaitGroup
+	for i := range keys * perKey {
+		waiters.Go(func() {
+			_, err := l.Acquire(ctx, fmt.Sprint("seat-", i%keys), lock.Options{Wait: time.Minute})
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("a cancelled wait gave %v", err)
+			}
+		})
+	}
+	channels := func() int { return len(client.PubSubChannels(t.Context(), "*").Val()) }
+	until(t, "a channel for each key", func() bool { return channels() == keys })
+	for k := range keys {
+		until(t, "all waiters of a key", func() bool {
+			state, err := l.Inspect(t.Context(), fmt.Sprint("seat-", k))
+			return err == nil && state.Waiting == perKey
+		})
+	}
+	clients := client.Do(t.Context(), "CLIENT", "LIST", "TYPE", "pubsub").Val().(string)
+	if n := strings.Count(clients, "id="); n != 1 {
+		t.Errorf("%d pub/sub connections for one process, want 1", n)
+	}
+	cancel()
+	waiters.Wait()
+	until(t, "an empty PUBSUB CHANNELS", func() bool { return channels() == 0 })
+}
+
+// However many goroutines wait for a key, Redis is asked by one.
+func TestLineCostsOneWaiter(t *testing.T) {
+	server := testkit.NewRedis(t)
+	client := server.Client(t)
+	holder, l := start(t, server, reentrant.Config{}), start(t, server, reentrant.Config{})
+	held := acquire(t, holder, t.Context(), lock.Options{})
+	var order []int
+	var waiters sync.WaitGroup
+	wait := func(i int) {
+		waiters.Go(func() {
+			lease, err := l.Acquire(t.Context(), key, lock.Options{Wait: time.Minute})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			order = append(order, i) // guarded by the lock itself
+			if err := lease.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+		until(t, "the waiter in line", func() bool { return inspect(t, l).Waiting == i+1 })
+	}
+	wait(0)
+	until(t, "the head to settle", func() bool { return len(client.PubSubChannels(t.Context(), "*").Val()) == 1 })
+	const more = 30
+	before := acquisitions(t, client)
+	for i := range more {
+		wait(i + 1)
+	}
+	if asked := acquisitions(t, client) - before; asked > 2 {
+		t.Errorf("%d more waiters asked Redis for the lock %d times", more, asked)
+	}
+	if err := held.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	waiters.Wait()
+	for i, who := range order {
+		if i != who {
+			t.Fatalf("served in the order %v, want that of arrival", order)
+		}
+	}
+}
+
+// acquisitions counts what only acquire.lua and renew.lua do.
+func acquisitions(t *testing.T, client *redis.Client) (calls int) {
+	t.Helper()
+	stats := client.InfoMap(t.Context(), "commandstats").Val()["Commandstats"]
+	if line, ok := stats["cmdstat_hget"]; ok {
+		if _, err := fmt.Sscanf(line, "calls=%d", &calls); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return calls
+}
+
+// A pub/sub connection that breaks costs a reconnection, not a lease.
+func TestSubscriptionIsRestored(t *testing.T) {
+	server := testkit.NewRedis(t)
+	client := server.Client(t)
+	holder := start(t, server, reentrant.Config{})
+	l := start(t, server, reentrant.Config{WatchdogTimeout: 30 * time.Second, RetryEvery: 20 * time.Millisecond})
+	subscribers := func() int64 {
+		channel := redisio.Key("", "reentrant", key, "free")
+		return client.PubSubNumSub(t.Context(), channel).Val()[channel]
+	}
+	held := acquire(t, holder, t.Context(), lock.Options{})
+	got := make(chan error, 1)
+	go func() {
+		lease, err := l.Acquire(t.Context(), key, lock.Options{Wait: time.Minute})
+		if err == nil {
+			err = lease.Release(t.Context())
+		}
+		got <- err
+	}()
+	until(t, "a subscription", func() bool { return subscribers() == 1 })
+	for range 3 {
+		killed := client.Do(t.Context(), "CLIENT", "KILL", "TYPE", "pubsub")
+		if killed.Err() != nil {
+			t.Fatal(killed.Err())
+		}
+		until(t, "a new subscription", func() bool { return subscribers() == 1 })
+	}
+	if err := held.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-got:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the waiter missed the release")
+	}
+}
+
+// A holder's key without an expiry, which somebody else made so, is looked at again
+// and again.
+func TestHolderWithoutExpiry(t *testing.T) {
+	server, prefix := testkit.Redis(t), testkit.KeyPrefix(t)
+	client := server.Client(t)
+	l := start(t, server, reentrant.Config{Prefix: prefix, RetryEvery: 50 * time.Millisecond})
+	name := redisio.Key(prefix, "reentrant", key, "")
+	acquire(t, l, t.Context(), lock.Options{TTL: time.Minute}).Abandon()
+	if err := client.Persist(t.Context(), name).Err(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := l.Acquire(t.Context(), key, lock.Options{})
+	if refused, ok := errors.AsType[*lock.NotAcquiredError](err); !ok || refused.TTL != lock.NoExpiry {
+		t.Errorf("Acquire = %v, want a holder without an end", err)
+	}
+	time.AfterFunc(100*time.Millisecond, func() { client.Del(context.Background(), name) })
+	began := time.Now()
+	lease := acquire(t, l, t.Context(), lock.Options{Wait: 10 * time.Second})
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("the waiter needed %v", took)
+	}
+	if err := lease.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A refusal that its wait limit ends names the holder, also far back in the line.
+func TestRefusalInLineNamesHolder(t *testing.T) {
+	l := start(t, testkit.Redis(t), reentrant.Config{Prefix: testkit.KeyPrefix(t)})
+	held := acquire(t, l, lock.WithOwner(t.Context(), "holder"), lock.Options{TTL: time.Minute})
+	var waiters sync.WaitGroup
+	for range 5 {
+		waiters.Go(func() {
+			_, err := l.Acquire(t.Context(), key, lock.Options{Wait: 300 * time.Millisecond})
+			refused, ok := errors.AsType[*lock.NotAcquiredError](err)
+			if !ok || refused.Holder != "holder" || refused.TTL < 50*time.Second || refused.TTL > time.Minute {
+				t.Errorf("Acquire = %v, want one that names the holder", err)
+			}
+		})
+	}
+	waiters.Wait()
+	if err := held.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// An owner that re-enters does not stand in line behind those who wait for it.
+func TestReentryPassesTheLine(t *testing.T) {
+	l := start(t, testkit.Redis(t), reentrant.Config{Prefix: testkit.KeyPrefix(t)})
+	ctx := lock.WithOwner(t.Context(), "me")
+	outer := acquire(t, l, ctx, lock.Options{})
+	got := make(chan error, 1)
+	go func() {
+		lease, err := l.Acquire(t.Context(), key, lock.Options{Wait: time.Minute})
+		if err == nil {
+			err = lease.Release(t.Context())
+		}
+		got <- err
+	}()
+	until(t, "a waiter", func() bool { return inspect(t, l).Waiting == 1 })
+	inner := acquire(t, l, ctx, lock.Options{Wait: time.Minute})
+	for _, lease := range []lock.Lease{inner, outer} {
+		if err := lease.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,256 @@
+// Package loadtest measures the service as load sees it: over HTTP, on real
+// servers, as ratios within one run. See README.md.
+package loadtest
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	_ "github.com/go-sql-driver/mysql"
+
+	"seckill/internal/testkit"
+)
+
+const (
+	connections = 64
+	// Both sides of a ratio are measured in turn, this often and this long each.
+	rounds = 5
+	window = 3 * time.Second
+	secret = "for measuring on this machine only"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// BenchmarkLockedFlow sells to distinct users over HTTP, under the default policy,
+// and compares with what the database can do at the very most: the one statement
+// that every order needs, on the one row that every order needs.
+func BenchmarkLockedFlow(b *testing.B) {
+	needWrk(b)
+	database := testkit.NewMariaDB(b, "--innodb-flush-log-at-trx-commit=1", "--innodb-buffer-pool-size=256M").Database(b)
+	api := startAPI(b, database.DSN, testkit.NewRedis(b).Addr())
+	voucher := api.sell(b, 10_000_000, time.Now())
+	pool := open(b, database.DSN)
+	firstUser := 1
+	compare(b, "orders/s", "updates/s", func() float64 {
+		before := ordersOf(b, pool, voucher)
+		start := time.Now()
+		firstUser += wrk(b, api.url+"/api/v1/vouchers/"+voucher+"/orders", firstUser).requests
+		return float64(ordersOf(b, pool, voucher)-before) / time.Since(start).Seconds()
+	}, func() float64 { return updates(b, pool) })
+}
+
+// BenchmarkRefusals compares how fast buyers are told that they are too late with
+// a gin handler that answers the same number of bytes and does nothing else.
+func BenchmarkRefusals(b *testing.B) {
+	needWrk(b)
+	api := startAPI(b, testkit.NewMariaDB(b).Database(b).DSN, testkit.NewRedis(b).Addr())
+	over := api.sell(b, 1, time.Now().Add(-2*time.Hour))
+	soldOut := api.sell(b, 1, time.Now())
+	wrk(b, api.url+"/api/v1/vouchers/"+soldOut+"/orders", 1)
+	for _, refusal := range []struct{ name, voucher, code string }{
+		{"sold-out", soldOut, "sold_out"}, {"sale-ended", over, "sale_ended"},
+	} {
+		b.Run(refusal.name, func(b *testing.B) {
+			url := api.url + "/api/v1/vouchers/" + refusal.voucher + "/orders"
+			bare := serveBare(b, api.refusal(b, url, refusal.code))
+			compare(b, "refusals/s", "bare/s",
+				func() float64 { return wrk(b, url, 1).perSecond },
+				func() float64 { return wrk(b, bare, 1).perSecond })
+		})
+	}
+}
+
+// compare measures both in turn and reports the medians and their ratio.
+func compare(b *testing.B, mine, theirs string, measureMine, measureTheirs func() float64) {
+	b.Helper()
+	for b.Loop() {
+		var m, t, ratios []float64
+		for range rounds {
+			m, t = append(m, measureMine()), append(t, measureTheirs())
+			ratios = append(ratios, m[len(m)-1]/t[len(t)-1])
+		}
+		b.ReportMetric(median(m), mine)
+		b.ReportMetric(median(t), theirs)
+		b.ReportMetric(median(ratios), "ratio")
+		b.ReportMetric(slices.Min(ratios), "ratio-min")
+		b.ReportMetric(slices.Max(ratios), "ratio-max")
+	}
+	b.ReportMetric(0, "ns/op") // a round has a fixed length
+}
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[len(sorted)/2]
+}
+
+// updates is how many conditional decrements of one row the database commits in a
+// second, over as many connections as the load has.
+func updates(b *testing.B, pool *sql.DB) float64 {
+	ctx, cancel := context.WithTimeout(b.Context(), window)
+	defer cancel()
+	var done atomic.Int64
+	var wg sync.WaitGroup
+	start := time.Now()
+	for range connections {
+		wg.Go(func() {
+			conn, err := pool.Conn(b.Context())
+			if err != nil {
+				b.Error(err)
+				return
+			}
+			defer conn.Close()
+			for ctx.Err() == nil {
+				if _, err := conn.ExecContext(b.Context(), "UPDATE ceiling SET stock = stock - 1 WHERE id = 1 AND stock > 0"); err != nil {
+					b.Error(err)
+					return
+				}
+				done.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	return float64(done.Load()) / time.Since(start).Seconds()
+}
+
+func open(b *testing.B, dsn string) *sql.DB {
+	b.Helper()
+	pool, err := sql.Open("mysql", dsn)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = pool.Close() })
+	pool.SetMaxOpenConns(connections)
+	pool.SetMaxIdleConns(connections)
+	for _, statement := range []string{
+		"CREATE TABLE ceiling (id BIGINT PRIMARY KEY, stock BIGINT UNSIGNED NOT NULL)",
+		"INSERT INTO ceiling VALUES (1, 1000000000)",
+	} {
+		if _, err := pool.Exec(statement); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return pool
+}
+
+func ordersOf(b *testing.B, pool *sql.DB, voucher string) (n int64) {
+	b.Helper()
+	if err := pool.QueryRow("SELECT COUNT(*) FROM orders WHERE voucher_id = ?", voucher).Scan(&n); err != nil {
+		b.Fatal(err)
+	}
+	return n
+}
+
+// service is a running API process.
+type service struct{ url string }
+
+func startAPI(b *testing.B, dsn, redis string) service {
+	b.Helper()
+	binary := filepath.Join(b.TempDir(), "api")
+	if out, err := exec.Command("go", "build", "-o", binary, "seckill/cmd/api").CombinedOutput(); err != nil {
+		b.Fatalf("go build: %v\n%s", err, out)
+	}
+	process := testkit.Start(b, testkit.Command{Path: binary, Env: []string{
+		"SECKILL_ADDR=127.0.0.1:0", "SECKILL_DEBUG_ADDR=" + os.Getenv("SECKILL_DEBUG_ADDR"),
+		"SECKILL_MYSQL_DSN=" + dsn, "SECKILL_REDIS_ADDRS=" + redis, "SECKILL_LAB=1", "SECKILL_JWT_SECRET=" + secret,
+	}})
+	return service{process.WaitLine(b, `serving on (http://\S+?)[,\s]`)[1]}
+}
+
+// sell puts a voucher on sale for an hour and returns its id.
+func (s service) sell(b *testing.B, stock int, begin time.Time) string {
+	b.Helper()
+	body, _ := json.Marshal(map[string]any{
+		"title": "bench", "stock": stock, "begin_at": begin.Format(time.RFC3339Nano), "end_at": begin.Add(time.Hour).Format(time.RFC3339Nano),
+	})
+	resp, err := http.Post(s.url+"/api/v1/vouchers", "application/json", bytes.NewReader(body))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var created struct{ ID string }
+	if err := json.NewDecoder(resp.Body).Decode(&created); err != nil || resp.StatusCode != http.StatusCreated {
+		b.Fatalf("create voucher: %s, %v", resp.Status, err)
+	}
+	return created.ID
+}
+
+// refusal checks that an order is refused with a code, and returns the body.
+func (s service) refusal(b *testing.B, url, code string) string {
+	b.Helper()
+	req, _ := http.NewRequestWithContext(b.Context(), http.MethodPost, url, nil)
+	req.Header.Set("X-User-ID", "4711")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var body bytes.Buffer
+	_, _ = body.ReadFrom(resp.Body)
+	if resp.StatusCode != http.StatusConflict || !bytes.Contains(body.Bytes(), []byte(code)) {
+		b.Fatalf("want %s, got %s %s", code, resp.Status, body.String())
+	}
+	return body.String()
+}
+
+// serveBare serves a gin handler that only answers.
+func serveBare(b *testing.B, body string) (url string) {
+	b.Helper()
+	gin.SetMode(gin.ReleaseMode)
+	engine := gin.New()
+	engine.POST("/api/v1/vouchers/:id/orders", func(c *gin.Context) {
+		c.Data(http.StatusConflict, "application/problem+json", []byte(body))
+	})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	server := &http.Server{Handler: engine}
+	go func() { _ = server.Serve(listener) }()
+	b.Cleanup(func() { _ = server.Close() })
+	return fmt.Sprintf("http://%s/api/v1/vouchers/1/orders", listener.Addr())
+}
+
+type load struct {
+	requests  int
+	perSecond float64
+}
+
+var wrkTotals = regexp.MustCompile(`(\d+) requests in [\d.]+ s, (\d+) requests/s`)
+
+// wrk sends orders of distinct users for the length of a window.
+func wrk(b *testing.B, url string, firstUser int) load {
+	b.Helper()
+	cmd := exec.CommandContext(b.Context(), "wrk", "-t1", "-c"+strconv.Itoa(connections), "-d"+window.String(), "-s", "wrk-orders.lua", url)
+	cmd.Env = append(os.Environ(), "COUNT=none", "FIRST_USER="+strconv.Itoa(firstUser))
+	out, err := cmd.CombinedOutput()
+	found := wrkTotals.FindSubmatch(out)
+	if err != nil || found == nil {
+		b.Fatalf("wrk: %v\n%s", err, out)
+	}
+	requests, _ := strconv.Atoi(string(found[1]))
+	perSecond, _ := strconv.ParseFloat(string(found[2]), 64)
+	return load{requests, perSecond}
+}
+
+func needWrk(b *testing.B) {
+	b.Helper()
+	if _, err := exec.LookPath("wrk"); err != nil {
+		b.Skip("wrk not found on PATH: apt-get install wrk, or brew install wrk")
+	}
+}

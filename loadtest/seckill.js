@@ -1,0 +1,169 @@
+// A flash sale under load, for k6.
+//
+//   k6 run -e BASE_URL=http://127.0.0.1:8080,http://127.0.0.1:8081 -e LOCK=naive loadtest/seckill.js
+//
+// It puts a voucher on sale under the policy asked for, sends the buyers, counts
+// what they were told by code, and in the end compares that with what the
+// database holds. The exit code says whether the sale was right: 0 when it was,
+// 99 when it was not (k6's code for failed thresholds).
+//
+// Load
+//   BASE_URL           instances, separated by commas, used in turn  (http://127.0.0.1:8080)
+//   SCENARIO           rush: every user orders once, all at once  (rush)
+//                      duplicates: every user sends several requests at the same moment
+//                      tail: the voucher is sold out first, then come the late buyers
+//                      all: a rush, and when it is over its tail
+//   USERS              buyers in the rush  (2000)
+//   STOCK              vouchers on sale  (100; for duplicates USERS x REQUESTS_PER_USER)
+//   VUS                requests (duplicates: users) at once  (200; for duplicates 50)
+//   REQUESTS_PER_USER  for duplicates  (4)
+//   LATE_BUYERS        buyers in the tail  (as USERS)
+//   FIRST_USER         the first user id  (1)
+//   DURATION           longest time for a phase, such as 90s or 2m  (60s)
+//   REQUEST_TIMEOUT    a buyer gives up after  (30s)
+//   READY_TIMEOUT      wait for the instances at most  (30s)
+//   TAIL_P95_MS        fail when the tail's 95th percentile is above  (no limit)
+//
+// Policy, as in the voucher's JSON; what is not given is the server's default
+//   LOCK, SCOPE, PLACEMENT, STOCK_MODE (policy.stock), UNIQUE, LOCK_TTL_MS, LOCK_WAIT_MS
+//   FAULTS             JSON: [{"point":"critical-section","pause_ms":400,"probability":0.05}]
+//   PAUSE_MS           short for one such fault, with PAUSE_POINT (critical-section)
+//                      and PAUSE_PROBABILITY (1)
+//
+// Identity; with none of these, X-User-ID and no admin token, as in lab mode
+//   ADMIN_TOKEN        the server's admin token
+//   JWT_SECRET         sign the buyers' tokens here
+//   TOKENS             or read them from a file that `lab tokens --format k6` wrote
+//
+// Result
+//   OUT                also write the result as JSON to this file
+
+import http from 'k6/http';
+import exec from 'k6/execution';
+import { sleep } from 'k6';
+import { Counter } from 'k6/metrics';
+import { config } from './seckill/config.js';
+import { headers } from './seckill/buyers.js';
+import { record, rush as rushPhase, tail as tailPhase } from './seckill/outcomes.js';
+import { audit, create, ordersURL, sellOut, waitUntilReady } from './seckill/sale.js';
+import { summarize } from './seckill/summary.js';
+
+const wrongInTail = new Counter('tail_wrong_answers');
+
+export const options = {
+  scenarios: scenarios(),
+  thresholds: thresholds(),
+  summaryTrendStats: ['min', 'med', 'p(95)', 'p(99)', 'max', 'count'],
+  batch: config.requestsPerUser,
+  batchPerHost: config.requestsPerUser,
+  setupTimeout: `${config.readySeconds * config.instances.length + config.maxSeconds + 30}s`,
+  teardownTimeout: '2m',
+};
+
+// Being turned away is an expected answer, not a failed request.
+http.setResponseCallback(http.expectedStatuses({ min: 200, max: 202 }, 409));
+
+export function setup() {
+  waitUntilReady();
+  const voucher = create();
+  if (config.scenario === 'tail') sellOut(voucher);
+  return voucher;
+}
+
+export function teardown(voucher) {
+  audit(voucher);
+}
+
+// rush: each iteration is another buyer.
+export function rush(voucher) {
+  const buyer = exec.scenario.iterationInTest;
+  send(rushPhase, [order(voucher, buyer, buyer)]);
+}
+
+// duplicates: each iteration is another buyer, whose requests go to the instances
+// in turn and at the same moment.
+export function duplicates(voucher) {
+  const buyer = exec.scenario.iterationInTest;
+  const requests = [];
+  for (let i = 0; i < config.requestsPerUser; i++) requests.push(order(voucher, buyer, buyer + i));
+  send(rushPhase, requests);
+}
+
+// tail: each iteration is another buyer who comes too late. After a rush that
+// left something over, such a buyer may still get one, or meet somebody who does.
+export function tail(voucher) {
+  if (config.scenario === 'all') waitForTheRushToEnd();
+  const late = exec.scenario.iterationInTest;
+  const [code] = send(tailPhase, [order(voucher, config.users + late, late)]);
+  const right = config.scenario === 'all' ? ['sold_out', 'busy', 'created', 'pending'] : ['sold_out'];
+  if (!right.includes(code)) wrongInTail.add(1);
+}
+
+export function handleSummary(data) {
+  const { text, result } = summarize(data);
+  const files = { stdout: text };
+  if (config.out) files[config.out] = `${JSON.stringify(result, null, 2)}\n`;
+  return files;
+}
+
+function order(voucher, buyer, turn) {
+  const base = config.instances[turn % config.instances.length];
+  return ['POST', ordersURL(base, voucher.id), null, {
+    headers: headers(buyer),
+    timeout: config.requestTimeout,
+    tags: { name: 'order' },
+  }];
+}
+
+function send(phase, requests) {
+  phase.clock.add(Date.now());
+  const responses = requests.length === 1 ? [http.request(...requests[0])] : http.batch(requests);
+  phase.clock.add(Date.now());
+  return responses.map((response) => record(phase, response));
+}
+
+// Tail iterations do not finish before the rush is over, so that until then only
+// the rush's iterations count.
+function waitForTheRushToEnd() {
+  const atLatest = exec.scenario.startTime + config.maxSeconds * 1000;
+  while (exec.instance.iterationsCompleted + exec.instance.iterationsInterrupted < config.users) {
+    if (Date.now() > atLatest) return;
+    sleep(0.01);
+  }
+}
+
+function scenarios() {
+  const phase = (fn, iterations, times) => ({
+    executor: 'shared-iterations',
+    exec: fn,
+    iterations,
+    vus: Math.min(config.vus, iterations),
+    maxDuration: `${config.maxSeconds * times}s`,
+    gracefulStop: '10s',
+  });
+  switch (config.scenario) {
+    case 'duplicates': return { duplicates: phase('duplicates', config.users, 1) };
+    case 'tail': return { tail: phase('tail', config.lateBuyers, 1) };
+    case 'all': return { rush: phase('rush', config.users, 1), tail: phase('tail', config.lateBuyers, 2) };
+  }
+  return { rush: phase('rush', config.users, 1) };
+}
+
+function thresholds() {
+  const t = {
+    audit_read: ['count==1'],
+    audit_balanced: ['value==1'],
+    audit_oversold: ['value==0'],
+    audit_duplicate_orders: ['value==0'],
+    audit_unaccounted: ['value==0'],
+    audit_lost_orders: ['count<=0'],
+    order_outcome_unauthenticated: ['count==0'],
+    tail_outcome_unauthenticated: ['count==0'],
+    tail_wrong_answers: ['count==0'],
+  };
+  // Where errors are injected on purpose, 500s are what was asked for.
+  const injected = (config.policy.faults || []).some((f) => f.effect && f.effect !== 'pause');
+  if (!injected) t.order_outcome_other = ['count==0'];
+  if (config.tailP95) t.tail_duration = [`p(95)<=${config.tailP95}`];
+  return t;
+}

@@ -1,0 +1,111 @@
+// What the script was told through its environment, checked before anything runs.
+// seckill.js lists the parameters.
+
+const SCENARIOS = ['rush', 'duplicates', 'tail', 'all'];
+
+// Answers that a caller may mean as "yes" and "no" in UNIQUE.
+const YES = ['true', '1', 'yes', 'on'];
+const NO = ['false', '0', 'no', 'off'];
+
+export const config = read(__ENV);
+
+function read(env) {
+  const scenario = env.SCENARIO || 'rush';
+  if (!SCENARIOS.includes(scenario)) {
+    throw new Error(`SCENARIO is "${scenario}"; one of ${SCENARIOS.join(', ')}`);
+  }
+  const users = integer(env, 'USERS', 2000, 1);
+  const requestsPerUser = integer(env, 'REQUESTS_PER_USER', 4, 1);
+  // Duplicates need enough stock: a sold-out voucher would hide them.
+  const stock = integer(env, 'STOCK', scenario === 'duplicates' ? users * requestsPerUser : 100, 1);
+  if (scenario === 'tail' && users < stock) {
+    throw new Error(`SCENARIO=tail sells out first, which needs USERS (${users}) to be at least STOCK (${stock})`);
+  }
+  return {
+    scenario,
+    instances: addresses(env.BASE_URL || 'http://127.0.0.1:8080'),
+    users,
+    lateBuyers: integer(env, 'LATE_BUYERS', users, 1),
+    firstUser: integer(env, 'FIRST_USER', 1, 1),
+    requestsPerUser,
+    stock,
+    vus: Math.min(users, integer(env, 'VUS', scenario === 'duplicates' ? 50 : 200, 1)),
+    maxSeconds: seconds(env, 'DURATION', 60),
+    requestTimeout: `${seconds(env, 'REQUEST_TIMEOUT', 30)}s`,
+    readySeconds: seconds(env, 'READY_TIMEOUT', 30),
+    tailP95: env.TAIL_P95_MS ? integer(env, 'TAIL_P95_MS', 0, 1) : null,
+    adminToken: env.ADMIN_TOKEN || '',
+    jwtSecret: env.JWT_SECRET || '',
+    tokensFile: env.TOKENS || '',
+    out: env.OUT || '',
+    policy: policy(env),
+  };
+}
+
+// Only what was given: the server's own defaults stand for the rest.
+function policy(env) {
+  const p = {};
+  if (env.LOCK) p.lock = env.LOCK;
+  if (env.SCOPE) p.scope = env.SCOPE;
+  if (env.PLACEMENT) p.placement = env.PLACEMENT;
+  if (env.STOCK_MODE) p.stock = env.STOCK_MODE;
+  if (env.UNIQUE) p.unique = yesOrNo('UNIQUE', env.UNIQUE);
+  if (env.LOCK_TTL_MS) p.lock_ttl_ms = integer(env, 'LOCK_TTL_MS', 0, 0);
+  if (env.LOCK_WAIT_MS) p.lock_wait_ms = integer(env, 'LOCK_WAIT_MS', 0, 0);
+  const f = faults(env);
+  if (f.length > 0) p.faults = f;
+  return p;
+}
+
+function faults(env) {
+  if (env.FAULTS && env.PAUSE_MS) {
+    throw new Error('give FAULTS or PAUSE_MS, not both');
+  }
+  if (env.PAUSE_MS) {
+    const pause = { point: env.PAUSE_POINT || 'critical-section', pause_ms: integer(env, 'PAUSE_MS', 0, 1) };
+    if (env.PAUSE_PROBABILITY) pause.probability = Number(env.PAUSE_PROBABILITY);
+    return [pause];
+  }
+  if (!env.FAULTS) return [];
+  let parsed;
+  try {
+    parsed = JSON.parse(env.FAULTS);
+  } catch (e) {
+    throw new Error(`FAULTS is not JSON: ${e.message}`);
+  }
+  if (!Array.isArray(parsed)) throw new Error('FAULTS is not a JSON array');
+  return parsed;
+}
+
+function addresses(list) {
+  return list.split(',').map((s) => {
+    const url = s.trim().replace(/\/+$/, '');
+    if (!/^https?:\/\/[^/]+/.test(url)) {
+      throw new Error(`BASE_URL has "${s}"; http://host:port, several separated by commas`);
+    }
+    return url;
+  });
+}
+
+function integer(env, name, fallback, least) {
+  if (!env[name]) return fallback;
+  const n = Number(env[name]);
+  if (!Number.isSafeInteger(n) || n < least) {
+    throw new Error(`${name} is "${env[name]}"; a whole number from ${least}`);
+  }
+  return n;
+}
+
+// "90", "90s" or "2m".
+function seconds(env, name, fallback) {
+  if (!env[name]) return fallback;
+  const m = /^(\d+)(s|m)?$/.exec(env[name]);
+  if (!m || Number(m[1]) === 0) throw new Error(`${name} is "${env[name]}"; such as 30s or 2m`);
+  return Number(m[1]) * (m[2] === 'm' ? 60 : 1);
+}
+
+function yesOrNo(name, text) {
+  if (YES.includes(text.toLowerCase())) return true;
+  if (NO.includes(text.toLowerCase())) return false;
+  throw new Error(`${name} is "${text}"; true or false`);
+}

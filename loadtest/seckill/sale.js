@@ -1,0 +1,133 @@
+// The sale around the load: is every instance there, put a voucher on sale, sell
+// it out, count what was sold.
+
+import http from 'k6/http';
+import exec from 'k6/execution';
+import { sleep } from 'k6';
+import { Counter, Gauge } from 'k6/metrics';
+import { config } from './config.js';
+import { headers } from './buyers.js';
+import { describe, lostOrders, outcome } from './outcomes.js';
+
+const SETTLE_SECONDS = 15;
+
+const auditRead = new Counter('audit_read');
+const gauges = {};
+for (const field of ['orders', 'stock', 'oversold', 'duplicate_orders', 'unaccounted', 'pending']) {
+  gauges[field] = new Gauge(`audit_${field}`);
+}
+const balanced = new Gauge('audit_balanced');
+
+// waitUntilReady returns when every instance says that it is. An instance with a
+// debug listener of its own has no /readyz here: then a list of vouchers will do.
+export function waitUntilReady() {
+  for (const base of config.instances) {
+    const deadline = Date.now() + config.readySeconds * 1000;
+    for (;;) {
+      let response = http.get(`${base}/readyz`, { responseCallback: http.expectedStatuses(200, 404, 503) });
+      if (response.status === 404) response = http.get(`${base}/api/v1/vouchers`);
+      if (response.status === 200) break;
+      if (Date.now() > deadline) {
+        stop(`${base} is not ready after ${config.readySeconds} s: ${describe(response)}`);
+      }
+      sleep(0.25);
+    }
+  }
+}
+
+// create puts a voucher on sale from a minute ago for a day, so that clocks which
+// disagree a little do not matter, and makes sure that every instance sells it.
+export function create() {
+  const now = Date.now();
+  const wanted = {
+    title: `load test ${config.scenario} ${config.policy.lock || ''}`.trim(),
+    stock: config.stock,
+    begin_at: new Date(now - 60 * 1000).toISOString(),
+    end_at: new Date(now + 24 * 3600 * 1000).toISOString(),
+    policy: config.policy,
+  };
+  const first = config.instances[0];
+  const response = http.post(`${first}/api/v1/vouchers`, JSON.stringify(wanted), {
+    headers: Object.assign({ 'Content-Type': 'application/json' }, adminHeaders()),
+  });
+  if (response.status !== 201) stop(`${first} refuses the voucher: ${describe(response)}${hint(response)}`);
+
+  const voucher = response.json();
+  for (const base of config.instances) {
+    const seen = http.get(`${base}/api/v1/vouchers/${voucher.id}`);
+    if (seen.status !== 200) {
+      stop(`${base} does not know voucher ${voucher.id} (${describe(seen)}): do the instances share one database?`);
+    }
+  }
+  return { id: voucher.id, policy: voucher.policy || config.policy };
+}
+
+// sellOut lets buyers from the front of the queue buy until every instance has
+// said that there is nothing left.
+export function sellOut(voucher) {
+  const deadline = Date.now() + config.maxSeconds * 1000;
+  for (const base of config.instances) {
+    let buyer = 0;
+    for (;;) {
+      const code = outcome(http.post(ordersURL(base, voucher.id), null, { headers: headers(buyer) }));
+      if (code === 'sold_out') break;
+      if (code === 'created') lostOrders.add(1);
+      if (code === 'created' || code === 'pending' || code === 'already_ordered') buyer = (buyer + 1) % config.users;
+      if (Date.now() > deadline) {
+        stop(`voucher ${voucher.id} is not sold out after ${config.maxSeconds} s; the last answer was ${code}`);
+      }
+    }
+  }
+}
+
+// audit turns what the database holds into metrics, which the thresholds judge.
+// It waits until nothing moves any more: requests that were cut off may still be
+// at work. Without an answer audit_read stays 0, and the run has failed.
+export function audit(voucher) {
+  const deadline = Date.now() + SETTLE_SECONDS * 1000;
+  let counted = readAudit(voucher.id);
+  for (;;) {
+    sleep(0.3);
+    const again = readAudit(voucher.id);
+    const still = counted && again && counted.orders === again.orders && again.pending === 0;
+    counted = again || counted;
+    if (still || Date.now() > deadline) break;
+  }
+  if (!counted) {
+    console.error(`no instance answers GET /api/v1/vouchers/${voucher.id}/audit: whether the sale was right is not known`);
+    return;
+  }
+  auditRead.add(1);
+  for (const field of Object.keys(gauges)) gauges[field].add(counted[field]);
+  balanced.add(counted.balanced ? 1 : 0);
+  lostOrders.add(-counted.orders);
+}
+
+// Any instance will do: one of them may have been killed on purpose.
+function readAudit(id) {
+  for (const base of config.instances) {
+    const response = http.get(`${base}/api/v1/vouchers/${id}/audit`, { headers: adminHeaders() });
+    if (response.status === 200) return response.json();
+  }
+  return null;
+}
+
+export function ordersURL(base, id) {
+  return `${base}/api/v1/vouchers/${id}/orders`;
+}
+
+function adminHeaders() {
+  return config.adminToken ? { Authorization: `Bearer ${config.adminToken}` } : {};
+}
+
+function hint(response) {
+  switch (response.status) {
+    case 401: return ' (give the SECKILL_ADMIN_TOKEN of the server as ADMIN_TOKEN)';
+    case 403: return ' (weak policies and faults need a server in lab mode: SECKILL_LAB=1)';
+  }
+  return '';
+}
+
+function stop(why) {
+  exec.test.abort(why);
+}

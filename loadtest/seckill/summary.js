@@ -1,0 +1,168 @@
+// What happened, in words and as an object.
+
+import { config } from './config.js';
+import { CODES } from './outcomes.js';
+
+// summarize reads the metrics of a finished run. Where the run stopped before
+// there was an audit, it says so.
+export function summarize(data) {
+  const result = collect(data);
+  return { text: words(result), result };
+}
+
+function collect(data) {
+  const metrics = data.metrics;
+  const value = (name, stat) => (metrics[name] ? metrics[name].values[stat] : undefined);
+  const result = {
+    scenario: config.scenario,
+    instances: config.instances,
+    voucher_id: (data.setup_data || {}).id,
+    policy: (data.setup_data || {}).policy || config.policy,
+    users: config.users,
+    initial_stock: config.stock,
+    audit: null,
+    phases: {},
+    failed_thresholds: failedThresholds(metrics),
+  };
+  if (value('audit_read', 'count') > 0) {
+    result.audit = { lost_orders: value('audit_lost_orders', 'count') || 0 };
+    for (const field of ['orders', 'stock', 'oversold', 'duplicate_orders', 'unaccounted', 'pending']) {
+      result.audit[field] = value(`audit_${field}`, 'value');
+    }
+    result.audit.balanced = value('audit_balanced', 'value') === 1;
+  }
+  result.right = result.audit !== null && result.failed_thresholds.length === 0;
+  for (const name of ['order', 'tail']) {
+    const phase = collectPhase(name, value);
+    if (phase.requests > 0) result.phases[name] = phase;
+  }
+  return result;
+}
+
+function collectPhase(name, value) {
+  const phase = { requests: 0, outcomes: {} };
+  for (const code of CODES) {
+    const n = value(`${name}_outcome_${code}`, 'count') || 0;
+    if (n > 0) phase.outcomes[code] = n;
+    phase.requests += n;
+  }
+  phase.seconds = ((value(`${name}_clock`, 'max') || 0) - (value(`${name}_clock`, 'min') || 0)) / 1000;
+  phase.requests_per_second = phase.seconds > 0 ? phase.requests / phase.seconds : 0;
+  phase.latency_ms = {
+    p50: value(`${name}_duration`, 'med'),
+    p95: value(`${name}_duration`, 'p(95)'),
+    p99: value(`${name}_duration`, 'p(99)'),
+    max: value(`${name}_duration`, 'max'),
+  };
+  return phase;
+}
+
+function failedThresholds(metrics) {
+  const failed = [];
+  for (const [name, metric] of Object.entries(metrics)) {
+    for (const [condition, state] of Object.entries(metric.thresholds || {})) {
+      if (!state.ok) failed.push(`${name} ${condition}`);
+    }
+  }
+  return failed;
+}
+
+function words(r) {
+  const lines = ['', `  ${headline(r)}`];
+  for (const finding of findings(r)) lines.push(`  - ${finding}`);
+  for (const [name, phase] of Object.entries(r.phases)) {
+    lines.push('', `  ${title(r, name)}: ${phaseLine(phase)}`, ...outcomeTable(phase));
+  }
+  lines.push('', `  policy     ${policyLine(r.policy)}`, `  instances  ${r.instances.join(' ')}`);
+  if (r.voucher_id) lines.push(`  voucher    ${r.voucher_id}`);
+  if (r.failed_thresholds.length > 0) lines.push(`  failed     ${r.failed_thresholds.join(', ')}`);
+  return `${lines.join('\n')}\n\n`;
+}
+
+function headline(r) {
+  const lock = r.policy.lock || "the server's default lock";
+  const sale = `${lock}: ${r.users} buyers, ${r.initial_stock} vouchers`;
+  if (!r.audit) return `${sale}: NOT KNOWN whether the sale was right, there is no audit`;
+  return `${sale}, ${r.audit.orders} orders: ${verdict(r)}`;
+}
+
+function verdict(r) {
+  const a = r.audit;
+  const wrong = [];
+  if (a.oversold > 0) wrong.push(`OVERSOLD by ${a.oversold}`);
+  if (a.duplicate_orders > 0) wrong.push(`${a.duplicate_orders} DUPLICATE ${plural(a.duplicate_orders, 'ORDER')}`);
+  if (a.lost_orders > 0) wrong.push(`${a.lost_orders} accepted ${plural(a.lost_orders, 'order')} LOST`);
+  if (wrong.length === 0 && a.unaccounted !== 0) wrong.push('THE BOOKS DO NOT BALANCE');
+  if (wrong.length > 0) return wrong.join(', ');
+  if (!r.right) return 'sold right, but the run FAILED';
+  return a.stock > 0 ? `sold right, ${a.stock} left` : 'sold right';
+}
+
+function findings(r) {
+  const a = r.audit;
+  if (!a) return [];
+  const list = [];
+  const rush = r.phases.order || { requests: 0, outcomes: {} };
+  if (r.scenario !== 'tail' && rush.requests < r.users) {
+    list.push(`Cut short: only ${rush.requests} requests were answered.`);
+  }
+  if (rush.outcomes.unauthenticated) {
+    list.push('Buyers were not recognized: give JWT_SECRET or TOKENS, or run the server in lab mode.');
+  }
+  if (a.oversold > 0 || a.unaccounted < 0) list.push(notGuarded(r));
+  if (a.unaccounted < 0) {
+    list.push(`${-a.unaccounted} ${plural(-a.unaccounted, 'order')} took nothing from the stock: one buyer's write was lost under another's.`);
+  }
+  if (a.unaccounted > 0) {
+    list.push(`${a.unaccounted} of the stock ${a.unaccounted === 1 ? 'is' : 'are'} gone without an order.`);
+  }
+  if (a.duplicate_orders > 0) {
+    list.push("Two requests of one user both found that the user had no order yet, and nothing behind them refused the second.");
+  }
+  if (a.lost_orders > 0) {
+    list.push(`${a.lost_orders} ${plural(a.lost_orders, 'buyer')} got a 201 for an order that the database does not have.`);
+  }
+  if (a.lost_orders < 0) {
+    list.push(`${-a.lost_orders} ${plural(-a.lost_orders, 'order')} stand in the database whose buyers never saw the answer; they can still ask for it.`);
+  }
+  if (a.pending > 0) list.push(`${a.pending} ${plural(a.pending, 'order')} are still pending.`);
+  if (a.orders === 0) list.push('Nothing was sold at all.');
+  return list;
+}
+
+function notGuarded(r) {
+  if (r.policy.lock === 'none') return 'Nothing kept the buyers apart at the stock.';
+  if (r.policy.scope === 'voucher') {
+    return `The lock let more than one buyer at a time at the stock, and "${r.policy.stock || 'conditional'}" does not stop them.`;
+  }
+  return 'The stock was not guarded: a lock of scope "user" keeps apart the requests of one user only.';
+}
+
+function title(r, name) {
+  if (name === 'tail') return 'tail';
+  return r.scenario === 'duplicates' ? 'duplicates' : 'rush';
+}
+
+function phaseLine(p) {
+  const ms = (n) => (n === undefined ? '-' : n >= 100 ? n.toFixed(0) : n.toFixed(1));
+  const l = p.latency_ms;
+  return `${p.requests} requests in ${p.seconds.toFixed(2)} s, ${p.requests_per_second.toFixed(0)} requests/s; ` +
+    `latency p50 ${ms(l.p50)} ms, p95 ${ms(l.p95)} ms, p99 ${ms(l.p99)} ms, max ${ms(l.max)} ms`;
+}
+
+// k6 hands objects over in no particular order.
+function policyLine(policy) {
+  const fields = Object.keys(policy).sort().map((k) => `${k}=${JSON.stringify(policy[k])}`);
+  return fields.join(' ') || "the server's default";
+}
+
+function outcomeTable(p) {
+  return Object.entries(p.outcomes)
+    .sort((x, y) => y[1] - x[1])
+    .map(([code, n]) => `    ${code.padEnd(17)}${String(n).padStart(9)}  ${((100 * n) / p.requests).toFixed(1).padStart(5)} %`);
+}
+
+function plural(n, word) {
+  if (n === 1) return word;
+  return word === word.toUpperCase() ? `${word}S` : `${word}s`;
+}
