@@ -1,11 +1,9 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/alicebob/miniredis/v2"
 )
@@ -24,6 +22,7 @@ func openEmbedded() (*embedded, error) {
 		return nil, fmt.Errorf("make a folder for the embedded database: %w", err)
 	}
 	mini := miniredis.NewMiniRedis()
+	mini.ClockTTL(true) // else a key's time to live runs down only when told to
 	if err := mini.StartAddr("127.0.0.1:0"); err != nil {
 		_ = os.RemoveAll(dir)
 		return nil, fmt.Errorf("start the embedded Redis: %w", err)
@@ -33,26 +32,6 @@ func openEmbedded() (*embedded, error) {
 
 // sqlite is the path of the database file.
 func (e *embedded) sqlite() string { return filepath.Join(e.dir, "seckill.db") }
-
-// tick is how finely the embedded Redis's keys expire.
-const tick = 5 * time.Millisecond
-
-// run moves the embedded Redis's clock until ctx ends: there, time to live runs
-// down only when it is told to.
-func (e *embedded) run(ctx context.Context) {
-	ticker := time.NewTicker(tick)
-	defer ticker.Stop()
-	last := time.Now()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-ticker.C:
-			e.redis.FastForward(now.Sub(last))
-			last = now
-		}
-	}
-}
 
 func (e *embedded) close() error {
 	e.redis.Close()

@@ -42,19 +42,17 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 	log := slog.New(slog.NewJSONHandler(lines, &slog.HandlerOptions{Level: cfg.LogLevel}))
 	cfg.warn(log)
 
-	// What everything else stands on ends last: deferred calls run from the bottom
-	// up.
-	base, endBase := context.WithCancel(context.WithoutCancel(ctx))
-	var bases errgroup.Group
+	// The log is buffered until everything else has ended: deferred calls run from
+	// the bottom up.
+	logging, endLogging := context.WithCancel(context.WithoutCancel(ctx))
+	var buffering errgroup.Group
+	buffering.Go(func() error { return lines.Run(logging) })
 	defer func() {
-		endBase()
-		err = errors.Join(err, bases.Wait())
+		endLogging()
+		err = errors.Join(err, buffering.Wait())
 	}()
-	bases.Go(func() error { return lines.Run(base) })
 
-	redisClient, db, closeStores, err := openStores(ctx, cfg, log, func(clock func(context.Context)) {
-		bases.Go(func() error { clock(base); return nil })
-	})
+	redisClient, db, closeStores, err := openStores(ctx, cfg, log)
 	if err != nil {
 		return err
 	}
@@ -170,9 +168,8 @@ func listen(ctx context.Context, setting, addr string) (net.Listener, error) {
 }
 
 // openStores connects to the database and to Redis, the embedded ones where none
-// are given, and brings the schema up to date. A clock that is to be kept moving
-// goes to keep.
-func openStores(ctx context.Context, cfg config, log *slog.Logger, keep func(clock func(context.Context))) (_ redis.UniversalClient, _ *database.DB, closeAll func() error, err error) {
+// are given, and brings the schema up to date.
+func openStores(ctx context.Context, cfg config, log *slog.Logger) (_ redis.UniversalClient, _ *database.DB, closeAll func() error, err error) {
 	var closers []func() error
 	closeAll = func() error {
 		var failed []error
@@ -194,7 +191,6 @@ func openStores(ctx context.Context, cfg config, log *slog.Logger, keep func(clo
 			return nil, nil, nil, err
 		}
 		closers = append(closers, e.close)
-		keep(e.run)
 		stores.SQLite = e.sqlite()
 		cfg.RedisAddrs = []string{e.redis.Addr()}
 	}

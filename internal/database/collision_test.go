@@ -34,7 +34,7 @@ func TestDeadlockIsRepeated(t *testing.T) {
 			first, second := int64(i+1), int64(2-i)
 			return within(t, d, func(ctx context.Context, tx order.Tx) error {
 				attempts.Add(1)
-				if err := tx.Decrement(ctx, first); err != nil {
+				if err := sent(ctx, tx, tx.Decrement(ctx, first)); err != nil {
 					return err
 				}
 				if err := bothHoldOne.wait(ctx); err != nil {
@@ -67,7 +67,7 @@ func TestLockWaitIsRepeatedAsAWhole(t *testing.T) {
 		errs := rush(2, func(i int) error {
 			if i == 0 {
 				return within(t, d, func(ctx context.Context, tx order.Tx) error {
-					err := tx.Decrement(ctx, 1)
+					err := sent(ctx, tx, tx.Decrement(ctx, 1))
 					close(holding)
 					<-release
 					return err
@@ -80,7 +80,7 @@ func TestLockWaitIsRepeatedAsAWhole(t *testing.T) {
 				if err := tx.Insert(ctx, newOrder(1, 1, 42), true); err != nil {
 					return err
 				}
-				err := tx.Decrement(ctx, 1)
+				err := sent(ctx, tx, tx.Decrement(ctx, 1))
 				if attempt == 1 {
 					if n, ok := errors.AsType[*mysql.MySQLError](err); !ok || n.Number != 1205 {
 						t.Errorf("first attempt: %v, want 1205", err)
@@ -114,7 +114,7 @@ func TestBusyFileIsRepeated(t *testing.T) {
 	errs := rush(2, func(i int) error {
 		if i == 0 {
 			return within(t, other, func(ctx context.Context, tx order.Tx) error {
-				err := tx.Decrement(ctx, 1)
+				err := sent(ctx, tx, tx.Decrement(ctx, 1))
 				close(holding)
 				<-tried
 				return err

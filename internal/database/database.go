@@ -29,6 +29,8 @@ type engine struct {
 	singles *sql.DB
 	// begin opens a transaction; empty where the session is always in one.
 	begin string
+	// batches: a writer takes several statements in one round trip.
+	batches bool
 	// dialector maps rows over a pool.
 	dialector func(pool *sql.DB) gorm.Dialector
 	// sweep deletes the oldest idempotency keys: a time, a limit.

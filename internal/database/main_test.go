@@ -90,10 +90,7 @@ func buy(ctx context.Context, d *DB, o order.Order, unique bool) error {
 		if has && unique {
 			return order.ErrAlreadyOrdered
 		}
-		if err := tx.Insert(ctx, o, unique); err != nil {
-			return err
-		}
-		return tx.Decrement(ctx, o.VoucherID)
+		return errors.Join(tx.Decrement(ctx, o.VoucherID), tx.Insert(ctx, o, unique))
 	})
 }
 
@@ -187,4 +184,9 @@ func (b *barrier) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("barrier: %w", ctx.Err())
 	}
+}
+
+// sent makes sure that a write was sent, and gives the error of either.
+func sent(ctx context.Context, tx order.Tx, err error) error {
+	return errors.Join(err, tx.Flush(ctx))
 }

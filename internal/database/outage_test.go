@@ -2,6 +2,7 @@ package database
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -77,24 +78,31 @@ func TestCommitWithoutAReply(t *testing.T) {
 		var deaf atomic.Bool
 		c := configOf(where)
 		c.MySQL = throughDeafConns(t, c.MySQL, &deaf)
-		c.EndTimeout = 200 * time.Millisecond
+		c.EndTimeout, c.LockWait = 200*time.Millisecond, time.Second
 		d := openMigrated(t, c)
 		onSale(t, d, 1, 5)
 
 		wantErr(t, within(t, d, func(ctx context.Context, tx order.Tx) error {
-			if err := tx.Insert(ctx, newOrder(1, 1, 42), true); err != nil {
-				return err
-			}
-			err := tx.Decrement(ctx, 1)
+			err := sent(ctx, tx, errors.Join(tx.Decrement(ctx, 1), tx.Insert(ctx, newOrder(1, 1, 42), true)))
+			deaf.Store(true)
+			return err
+		}), order.ErrUnavailable)
+		deaf.Store(false)
+		wantErr(t, buy(t.Context(), d, newOrder(3, 1, 44), true)) // leaves a connection in the pool
+		wantErr(t, within(t, d, func(ctx context.Context, tx order.Tx) error {
+			// Both go out with the commit, in one round trip.
+			err := errors.Join(tx.Decrement(ctx, 1), tx.Insert(ctx, newOrder(2, 1, 43), true))
 			deaf.Store(true)
 			return err
 		}), order.ErrUnavailable)
 		deaf.Store(false)
 
 		noneAtWork(t, d)
-		_, err := d.Orders().Order(t.Context(), 1)
-		wantErr(t, err)
-		wantAudit(t, d, order.Audit{InitialStock: 5, Stock: 4, Orders: 1, DistinctUsers: 1})
+		for id := range int64(3) {
+			_, err := d.Orders().Order(t.Context(), id+1)
+			wantErr(t, err)
+		}
+		wantAudit(t, d, order.Audit{InitialStock: 5, Stock: 2, Orders: 3, DistinctUsers: 3})
 	})
 }
 

@@ -16,10 +16,10 @@ import (
 // able to start over: a deadlock, a lock wait that ran out or a busy file rolls
 // back all of it and repeats it, whatever fn made of the error.
 //
-// The transaction begins with fn's first write. Until then its reads run by
-// themselves and no connection is held, so fn may wait for a lock. From the first
-// write on, reads see the transaction's own writes. tx is for one goroutine, and
-// ends with fn.
+// Writes are put off until something needs them done: a read, a Flush, the commit.
+// The transaction begins with the first that is sent. Until then reads run by
+// themselves and no connection is held, so fn may wait for a lock; from then on they
+// see the transaction's own writes. tx is for one goroutine, and ends with fn.
 //
 // When fn fails or panics the transaction is rolled back, on a context that
 // outlives ctx. A ctx that has ended by the time fn returns rolls back too; once
@@ -41,10 +41,13 @@ func (o *Orders) Transact(ctx context.Context, fn func(ctx context.Context, tx o
 	})
 }
 
-// tx is an [order.Tx] at work; its statements are in tx.go.
+// tx is an [order.Tx] at work; its statements are in tx.go, how they are sent in
+// write.go.
 type tx struct {
 	db   *DB
-	conn *sql.Conn // nil before the first write
+	conn *sql.Conn // nil before the first write is sent
+	// pending are the writes that were put off.
+	pending []write
 	// collided is the collision that ended the transaction early.
 	collided error
 	ended    bool
@@ -69,17 +72,6 @@ func (t *tx) begin(ctx context.Context) error {
 	return err
 }
 
-// write runs a statement and says how many rows it found.
-func (t *tx) write(ctx context.Context, query string, args ...any) (int64, error) {
-	if err := t.usable(); err != nil {
-		return 0, err
-	}
-	if err := t.begin(ctx); err != nil {
-		return 0, err
-	}
-	return t.run(ctx, query, args...)
-}
-
 func (t *tx) run(ctx context.Context, query string, args ...any) (int64, error) {
 	defer t.db.slow(ctx, query, time.Now())
 	result, err := t.conn.ExecContext(ctx, query, args...)
@@ -91,7 +83,7 @@ func (t *tx) run(ctx context.Context, query string, args ...any) (int64, error) 
 
 // read reads one row, or returns [sql.ErrNoRows].
 func (t *tx) read(ctx context.Context, query string, arg []any, dest ...any) error {
-	if err := t.usable(); err != nil {
+	if err := t.Flush(ctx); err != nil {
 		return err
 	}
 	defer t.db.slow(ctx, query, time.Now())
@@ -115,25 +107,35 @@ func (t *tx) usable() error {
 	return t.collided
 }
 
-// noted passes a statement's error on and remembers a collision, after which the
-// transaction takes no more statements.
+// noted passes a statement's error on, in the words of an order, and remembers a
+// collision, after which the transaction takes no more statements.
 func (t *tx) noted(err error) error {
-	if failureOf(err) == collision {
+	switch {
+	case failureOf(err) == collision:
 		t.collided = err
+	case errors.Is(err, errDuplicate): // only orders are inserted here
+		return fmt.Errorf("%w: %w", order.ErrAlreadyOrdered, err)
 	}
 	return err
 }
 
 // commit ends the transaction. Nothing was written: there is nothing to commit.
 func (t *tx) commit(ctx context.Context) error {
-	switch {
-	case t.collided != nil:
-		return t.collided
-	case t.conn == nil:
+	if err := ctx.Err(); err != nil {
+		return err // rolled back by Transact
+	}
+	if t.wholeInOneTrip() {
+		return t.sendWhole(ctx)
+	}
+	if err := t.Flush(ctx); err != nil {
+		return err
+	}
+	if t.conn == nil {
 		t.ended = true
 		return nil
-	case ctx.Err() != nil:
-		return ctx.Err() // rolled back by Transact
+	}
+	if err := ctx.Err(); err != nil {
+		return err
 	}
 	err := t.end(ctx, "COMMIT")
 	switch {
@@ -145,6 +147,11 @@ func (t *tx) commit(ctx context.Context) error {
 		t.collided = fmt.Errorf("%w: commit: %w", order.ErrUnavailable, err)
 		return t.collided
 	}
+	return outcomeUnknown(err)
+}
+
+// outcomeUnknown is the error of a COMMIT without a clear answer.
+func outcomeUnknown(err error) error {
 	return fmt.Errorf("%w: the outcome of a commit is not known: %w", order.ErrUnavailable, err)
 }
 

@@ -65,7 +65,7 @@ func TestPanicRollsBack(t *testing.T) {
 				}
 			}()
 			_ = within(t, d, func(ctx context.Context, tx order.Tx) error {
-				wantErr(t, tx.Decrement(ctx, 1))
+				wantErr(t, sent(ctx, tx, tx.Decrement(ctx, 1)))
 				panic("boom")
 			})
 		}()
@@ -87,7 +87,7 @@ func TestCancelledInTheMiddle(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				wantErr(t, d.Orders().Transact(ctx, func(ctx context.Context, tx order.Tx) error {
-					if err := tx.Decrement(ctx, 1); err != nil {
+					if err := sent(ctx, tx, tx.Decrement(ctx, 1)); err != nil {
 						return err
 					}
 					cancel()
@@ -104,7 +104,7 @@ func TestDeadlineWhileWaitingForARow(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		onSale(t, d, 1, 5)
 		wantErr(t, within(t, d, func(ctx context.Context, tx order.Tx) error {
-			if err := tx.Decrement(ctx, 1); err != nil {
+			if err := sent(ctx, tx, tx.Decrement(ctx, 1)); err != nil {
 				return err
 			}
 			short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
@@ -158,7 +158,7 @@ func TestPoolOfOneServesMany(t *testing.T) {
 
 		t.Run("and who waits too long is told by the context", func(t *testing.T) {
 			wantErr(t, within(t, d, func(ctx context.Context, tx order.Tx) error {
-				if err := tx.SetStock(ctx, 1, 1); err != nil {
+				if err := sent(ctx, tx, tx.SetStock(ctx, 1, 1)); err != nil {
 					return err
 				}
 				short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
@@ -201,14 +201,37 @@ func TestTransactionIsOverWithItsFunction(t *testing.T) {
 	})
 }
 
+// Of two writes that go out with the commit, none happens unless both do.
+func TestWholeTransactionInOneTrip(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		onSale(t, d, 1, 1)
+		sell := func(o order.Order) error {
+			return within(t, d, func(ctx context.Context, tx order.Tx) error {
+				return errors.Join(tx.Decrement(ctx, o.VoucherID), tx.Insert(ctx, o, true))
+			})
+		}
+		wantErr(t, sell(newOrder(1, 1, 42)))
+		wantErr(t, sell(newOrder(2, 1, 43)), voucher.ErrSoldOut)
+		wantErr(t, sell(newOrder(3, 7, 43)), voucher.ErrNotFound)
+		wantAudit(t, d, order.Audit{InitialStock: 1, Orders: 1, DistinctUsers: 1})
+
+		onSale(t, d, 2, 5)
+		wantErr(t, sell(newOrder(4, 2, 42)))
+		wantErr(t, sell(newOrder(5, 2, 42)), order.ErrAlreadyOrdered)
+		wantErr(t, sell(newOrder(4, 2, 43)), order.ErrAlreadyOrdered) // the id
+		wantStock(t, d, 2, 4, 1)
+		noneAtWork(t, d)
+	})
+}
+
 // What the database refused does not undo what came before it, unless fn says so.
 func TestRefusedStatementLeavesTheRest(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		onSale(t, d, 1, 1)
 		wantErr(t, within(t, d, func(ctx context.Context, tx order.Tx) error {
-			wantErr(t, tx.Insert(ctx, newOrder(1, 1, 42), true))
-			wantErr(t, tx.Insert(ctx, newOrder(2, 1, 42), true), order.ErrAlreadyOrdered)
-			wantErr(t, tx.SetStock(ctx, 1, -1), voucher.ErrSoldOut)
+			wantErr(t, sent(ctx, tx, tx.Insert(ctx, newOrder(1, 1, 42), true)))
+			wantErr(t, sent(ctx, tx, tx.Insert(ctx, newOrder(2, 1, 42), true)), order.ErrAlreadyOrdered)
+			wantErr(t, sent(ctx, tx, tx.SetStock(ctx, 1, -1)), voucher.ErrSoldOut)
 			return tx.Decrement(ctx, 1)
 		}))
 		wantAudit(t, d, order.Audit{InitialStock: 1, Orders: 1, DistinctUsers: 1})

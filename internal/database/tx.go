@@ -29,78 +29,96 @@ func (t *tx) StockOf(ctx context.Context, voucherID int64) (stock, version int64
 	return stock, version, err
 }
 
-// Decrement implements [order.Tx], or returns [voucher.ErrNotFound].
-func (t *tx) Decrement(ctx context.Context, voucherID int64) error {
-	const query = "UPDATE vouchers SET stock = stock - 1, version = version + 1 WHERE id = ? AND stock > 0"
-	found, err := t.write(ctx, query, voucherID)
-	if err != nil || found == 1 {
-		return err
-	}
-	if _, _, err := t.StockOf(ctx, voucherID); err != nil {
-		return err
-	}
-	return voucher.ErrSoldOut
+// Decrement implements [order.Tx].
+func (t *tx) Decrement(_ context.Context, voucherID int64) error {
+	return t.put(write{
+		query: "UPDATE vouchers SET stock = stock - 1, version = version + 1 WHERE id = ? AND stock > 0",
+		args:  []any{voucherID},
+		check: func(ctx context.Context, found int64) error {
+			if found == 1 {
+				return nil
+			}
+			if _, _, err := t.StockOf(ctx, voucherID); err != nil {
+				return err
+			}
+			return voucher.ErrSoldOut
+		},
+	})
 }
 
-// SetStock implements [order.Tx], or returns [voucher.ErrNotFound]. The database
-// itself refuses a stock below 0: [voucher.ErrSoldOut].
-func (t *tx) SetStock(ctx context.Context, voucherID, stock int64) error {
-	const query = "UPDATE vouchers SET stock = ?, version = version + 1 WHERE id = ?"
-	found, err := t.write(ctx, query, stock, voucherID)
-	if err != nil || found == 1 {
-		return err
-	}
-	return voucher.ErrNotFound
+// SetStock implements [order.Tx]. The database itself refuses a stock below 0:
+// [voucher.ErrSoldOut].
+func (t *tx) SetStock(_ context.Context, voucherID, stock int64) error {
+	return t.put(write{
+		query: "UPDATE vouchers SET stock = ?, version = version + 1 WHERE id = ?",
+		args:  []any{stock, voucherID},
+		check: func(_ context.Context, found int64) error {
+			if found == 1 {
+				return nil
+			}
+			return voucher.ErrNotFound
+		},
+	})
 }
 
-// DecrementVersion implements [order.Tx], or returns [voucher.ErrNotFound].
-func (t *tx) DecrementVersion(ctx context.Context, voucherID, version int64) error {
-	const query = `UPDATE vouchers SET stock = stock - 1, version = version + 1
-		WHERE id = ? AND version = ? AND stock > 0`
-	found, err := t.write(ctx, query, voucherID, version)
-	if err != nil || found == 1 {
-		return err
-	}
-	switch stock, _, err := t.StockOf(ctx, voucherID); {
-	case err != nil:
-		return err
-	case stock == 0:
-		return voucher.ErrSoldOut
-	}
-	return order.ErrConflict
+// DecrementVersion implements [order.Tx].
+func (t *tx) DecrementVersion(_ context.Context, voucherID, version int64) error {
+	return t.put(write{
+		query: `UPDATE vouchers SET stock = stock - 1, version = version + 1
+			WHERE id = ? AND version = ? AND stock > 0`,
+		args: []any{voucherID, version},
+		check: func(ctx context.Context, found int64) error {
+			if found == 1 {
+				return nil
+			}
+			switch stock, _, err := t.StockOf(ctx, voucherID); {
+			case err != nil:
+				return err
+			case stock == 0:
+				return voucher.ErrSoldOut
+			}
+			return order.ErrConflict
+		},
+	})
 }
 
-// DecrementFenced implements [order.Tx], or returns [voucher.ErrNotFound]. That a
-// token is out of date is said even where nothing is left.
-func (t *tx) DecrementFenced(ctx context.Context, voucherID int64, token uint64) error {
-	const query = `UPDATE vouchers SET stock = stock - 1, version = version + 1, fence_token = ?
-		WHERE id = ? AND stock > 0 AND fence_token <= ?`
-	found, err := t.write(ctx, query, token, voucherID, token)
-	if err != nil || found == 1 {
-		return err
-	}
-	var newest uint64
-	err = t.readVoucher(ctx, "SELECT fence_token FROM vouchers WHERE id = ?", voucherID, &newest)
-	switch {
-	case err != nil:
-		return err
-	case newest > token:
-		return fmt.Errorf("%w: token %d, newest seen %d", order.ErrStale, token, newest)
-	}
-	return voucher.ErrSoldOut
+// DecrementFenced implements [order.Tx]. That a token is out of date is said even
+// where nothing is left.
+func (t *tx) DecrementFenced(_ context.Context, voucherID int64, token uint64) error {
+	return t.put(write{
+		query: `UPDATE vouchers SET stock = stock - 1, version = version + 1, fence_token = ?
+			WHERE id = ? AND stock > 0 AND fence_token <= ?`,
+		args: []any{token, voucherID, token},
+		check: func(ctx context.Context, found int64) error {
+			if found == 1 {
+				return nil
+			}
+			var newest uint64
+			err := t.readVoucher(ctx, "SELECT fence_token FROM vouchers WHERE id = ?", voucherID, &newest)
+			switch {
+			case err != nil:
+				return err
+			case newest > token:
+				return fmt.Errorf("%w: token %d, newest seen %d", order.ErrStale, token, newest)
+			}
+			return voucher.ErrSoldOut
+		},
+	})
 }
 
 // Insert implements [order.Tx]. An order id that is there already is an
 // [order.ErrAlreadyOrdered] too. A rejected order is never unique.
-func (t *tx) Insert(ctx context.Context, o order.Order, unique bool) error {
-	const query = `INSERT INTO orders (id, voucher_id, user_id, unique_user_id, status, created_at)
-		VALUES (?, ?, ?, ?, ?, ?)`
-	only := sql.NullInt64{Int64: o.UserID, Valid: unique && o.Status != order.Rejected}
-	_, err := t.write(ctx, query, o.ID, o.VoucherID, o.UserID, only, string(o.Status), stamp(o.CreatedAt))
-	if errors.Is(err, errDuplicate) {
-		return fmt.Errorf("%w: %w", order.ErrAlreadyOrdered, err)
+func (t *tx) Insert(_ context.Context, o order.Order, unique bool) error {
+	const columns = "INSERT INTO orders (id, voucher_id, user_id, unique_user_id, status, created_at) "
+	var only any // NULL is equal to nothing
+	if unique && o.Status != order.Rejected {
+		only = o.UserID
 	}
-	return err
+	return t.put(write{
+		query: columns + "VALUES (?, ?, ?, ?, ?, ?)",
+		after: columns + "SELECT ?, ?, ?, ?, ?, ? FROM DUAL WHERE ROW_COUNT() = 1",
+		args:  []any{o.ID, o.VoucherID, o.UserID, only, string(o.Status), stamp(o.CreatedAt)},
+	})
 }
 
 func (t *tx) readVoucher(ctx context.Context, query string, voucherID int64, dest ...any) error {

@@ -99,8 +99,8 @@ func (h *Held) Lose(cause error) {
 		return
 	}
 	h.state = lost
+	h.cancel(cause) // first: who sees Lost closed finds the cause
 	close(h.lost)
-	h.cancel(cause)
 }
 
 // Release implements [Lease].

@@ -100,6 +100,8 @@ func (t *memoryTx) write(name string, fn func()) {
 	t.writes = append(t.writes, fn)
 }
 
+func (t *memoryTx) Flush(context.Context) error { t.m.add("flush"); return nil }
+
 func (t *memoryTx) Ordered(_ context.Context, voucherID, userID int64) (bool, error) {
 	t.m.mu.Lock()
 	defer t.m.mu.Unlock()
@@ -157,8 +159,10 @@ func (t *memoryTx) DecrementFenced(_ context.Context, _ int64, token uint64) err
 func (t *memoryTx) Insert(_ context.Context, o order.Order, unique bool) error {
 	t.m.mu.Lock()
 	defer t.m.mu.Unlock()
-	if _, taken := t.m.orders[o.ID]; taken {
-		return order.ErrAlreadyOrdered
+	for _, other := range t.m.orders {
+		if other.ID == o.ID || unique && other.UserID == o.UserID {
+			return order.ErrAlreadyOrdered
+		}
 	}
 	t.write("insert", func() { t.m.orders[o.ID] = o })
 	return nil

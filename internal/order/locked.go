@@ -94,17 +94,9 @@ func (s *sale) locked(ctx context.Context, work func(context.Context, lock.Lease
 
 // sell does the work that the lock is there for: has this user one already? one
 // less in the stock, one more order.
-//
-// The order is written before the stock: the insert meets nobody else's row,
-// while the voucher's row is what every buyer queues for, and it stays locked
-// from its update to the commit.
 func (s *sale) sell(ctx context.Context, tx Tx, lease lock.Lease) error {
-	ordered, err := tx.Ordered(ctx, s.voucher.ID, s.order.UserID)
-	if err != nil {
+	if err := s.onePerUser(ctx, tx); err != nil {
 		return err
-	}
-	if ordered {
-		return ErrAlreadyOrdered
 	}
 	take, err := s.look(ctx, tx, lease)
 	if err != nil {
@@ -113,10 +105,33 @@ func (s *sale) sell(ctx context.Context, tx Tx, lease lock.Lease) error {
 	if err := s.faults.PassDeaf(ctx, lock.CriticalSection); err != nil {
 		return err
 	}
+	if err := take(ctx); err != nil {
+		return err
+	}
 	if err := tx.Insert(ctx, s.order, s.voucher.Policy.Unique); err != nil {
 		return err
 	}
-	return take(ctx)
+	if s.faults == nil {
+		return nil // with the commit, in one round trip where the store can
+	}
+	return tx.Flush(ctx) // a fault from here on finds the writes done
+}
+
+// onePerUser asks whether the user has an order already. Where the database
+// enforces it, writing the order asks just that, and a question beforehand would
+// be a round trip for nothing.
+func (s *sale) onePerUser(ctx context.Context, tx Tx) error {
+	if s.voucher.Policy.Unique {
+		return nil
+	}
+	ordered, err := tx.Ordered(ctx, s.voucher.ID, s.order.UserID)
+	if err != nil {
+		return err
+	}
+	if ordered {
+		return ErrAlreadyOrdered
+	}
+	return nil
 }
 
 // look makes the checks that the policy's stock strategy makes before it writes,

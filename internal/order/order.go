@@ -85,12 +85,20 @@ type Store interface {
 	Audit(ctx context.Context, voucherID int64) (Audit, error)
 }
 
-// Tx is a transaction at work.
+// Tx is a transaction at work. A write may be put off until the next read, Flush or
+// the commit, and its error is then theirs: so that the row which all buyers wait
+// for is locked as late and as shortly as can be.
 type Tx interface {
 	// Ordered says whether the user has an order of the voucher.
 	Ordered(ctx context.Context, voucherID, userID int64) (bool, error)
 	// StockOf reads the stock and its version as they are now.
 	StockOf(ctx context.Context, voucherID int64) (stock, version int64, err error)
+
+	// Flush sends the writes that were put off.
+	Flush(ctx context.Context) error
+
+	// The four ways to take one from the stock. Where there is no such voucher they
+	// give [voucher.ErrNotFound].
 
 	// Decrement takes one if the stock is above 0: else [voucher.ErrSoldOut].
 	Decrement(ctx context.Context, voucherID int64) error

@@ -21,15 +21,19 @@ func TestPlacePassesTheStepsInOrder(t *testing.T) {
 		want   []string
 	}{
 		{"default", nil,
-			[]string{"acquire", "begin", "ordered?", "insert", "decrement", "commit", "stop", "release"}},
+			[]string{"acquire", "begin", "decrement", "insert", "commit", "stop", "release"}},
+		{"not unique", func(p *voucher.Policy) { p.Unique = false },
+			[]string{"acquire", "begin", "ordered?", "decrement", "insert", "commit", "stop", "release"}},
+		{"with faults", func(p *voucher.Policy) { p.Faults = []lock.Fault{{Point: lock.CriticalSection, PauseMS: 1}} },
+			[]string{"acquire", "begin", "decrement", "insert", "flush", "commit", "stop", "release"}},
 		{"unguarded", func(p *voucher.Policy) { p.Stock = voucher.StockUnguarded },
-			[]string{"acquire", "begin", "ordered?", "stock?", "insert", "set stock 9", "commit", "stop", "release"}},
+			[]string{"acquire", "begin", "stock?", "set stock 9", "insert", "commit", "stop", "release"}},
 		{"version", func(p *voucher.Policy) { p.Stock = voucher.StockVersion },
-			[]string{"acquire", "begin", "ordered?", "stock?", "insert", "decrement version", "commit", "stop", "release"}},
+			[]string{"acquire", "begin", "stock?", "decrement version", "insert", "commit", "stop", "release"}},
 		{"fenced", func(p *voucher.Policy) { p.Stock = voucher.StockFenced },
-			[]string{"acquire", "begin", "ordered?", "insert", "decrement fenced 33", "commit", "stop", "release"}},
+			[]string{"acquire", "begin", "decrement fenced 33", "insert", "commit", "stop", "release"}},
 		{"inside the transaction: released before the commit", func(p *voucher.Policy) { p.Placement = voucher.InsideTx },
-			[]string{"begin", "acquire", "ordered?", "insert", "decrement", "stop", "release", "commit"}},
+			[]string{"begin", "acquire", "decrement", "insert", "stop", "release", "commit"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newShop(t, tc.policy)

@@ -12,6 +12,5 @@ CREATE TABLE orders (
     status         VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
     created_at     DATETIME(6) NOT NULL,
     UNIQUE KEY orders_one_per_user (voucher_id, unique_user_id),
-    KEY orders_by_voucher_and_user (voucher_id, user_id),
-    KEY orders_by_user (user_id, id)
+    KEY orders_by_user (user_id, voucher_id)
 ) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;

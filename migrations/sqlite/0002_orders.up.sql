@@ -11,6 +11,4 @@ CREATE TABLE orders (
     UNIQUE (voucher_id, unique_user_id)
 );
 
-CREATE INDEX orders_by_voucher_and_user ON orders (voucher_id, user_id);
-
-CREATE INDEX orders_by_user ON orders (user_id, id);
+CREATE INDEX orders_by_user ON orders (user_id, voucher_id);

@@ -30,10 +30,11 @@
 //
 //   - An acquire that is repeated finds its own lease and counts it once.
 //   - An acquire that is given up, by its caller or for want of a server, is
-//     followed by a release of its id on time of its own. While a reply is missing,
-//     "not there" is not believed: the release is repeated for
-//     [lock.ReleaseTimeout]. A command that the network delays longer than that
-//     leaves a lock for the length of its lease.
+//     followed by releases of its id on time of their own. While a reply is missing,
+//     "not there" is not believed: the release is repeated until the server has
+//     answered for [lock.ReleaseTimeout]. A command that the network delays longer
+//     than that, or a server that hangs for more than a minute, leaves a lock for
+//     the length of its lease.
 //   - A release that is repeated and finds nothing has succeeded, as long as the
 //     lease could not have run out by itself. No trace of it is kept in Redis.
 //

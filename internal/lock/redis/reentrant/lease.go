@@ -40,9 +40,13 @@ func (l *Locker) lease(ctx context.Context, r *request, start time.Time) *lease 
 // timer that is late. 2 %, at most 200 ms.
 func margin(ttl time.Duration) time.Duration { return min(ttl/50, 200*time.Millisecond) }
 
-// release gives a lease back in one round trip.
+// release gives a lease back in one round trip, and makes sure of it where an
+// attempt to acquire is still unaccounted for and might be carried out only now.
 func (l *Locker) release(ctx context.Context, g *lease) error {
 	err := l.sendRelease(ctx, g)
+	if err == nil && g.repeated {
+		l.giveBack(g.request, nil, true)
+	}
 	l.config.Observer.released(time.Since(g.start), err)
 	return err
 }

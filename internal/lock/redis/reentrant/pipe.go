@@ -43,6 +43,7 @@ type call struct {
 	pipe *pipe
 	ctx  context.Context
 	cmd  once
+	born time.Time
 	done chan struct{} // closed once val and err are there
 
 	val any
@@ -69,7 +70,7 @@ func (p *pipe) close() {
 
 // send puts a command on its way. It ends at once where ctx or the pipe has ended.
 func (p *pipe) send(ctx context.Context, cmd once) *call {
-	c := &call{pipe: p, ctx: ctx, cmd: cmd, done: make(chan struct{})}
+	c := &call{pipe: p, ctx: ctx, cmd: cmd, born: time.Now(), done: make(chan struct{})}
 	select {
 	case p.queue <- c:
 	case <-ctx.Done():
@@ -138,9 +139,14 @@ func (p *pipe) exec(batch []*call) {
 	defer cancel()
 	line := p.client.Pipeline()
 	sent := batch[:0]
+	oldest := time.Now().Add(-p.timeout)
 	for _, c := range batch {
 		if err := c.ctx.Err(); err != nil {
 			c.end(nil, fmt.Errorf("%w: %w", errNotSent, err))
+			continue
+		}
+		if c.born.Before(oldest) { // the server hangs: nobody waits for more than one turn
+			c.end(nil, fmt.Errorf("%w: no connection was free for %v", errNotSent, p.timeout))
 			continue
 		}
 		_ = line.Process(ctx, c.cmd) // queues; its error comes with the command

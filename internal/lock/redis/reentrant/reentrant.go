@@ -27,10 +27,13 @@ type Locker struct {
 	listener *listener
 	room     *room
 
-	clean   sync.WaitGroup // clean-ups under way
 	closing context.Context
 	close   context.CancelFunc
-	once    sync.Once
+
+	once   sync.Once // for Close
+	mu     sync.Mutex
+	closed bool           // guarded by mu: no clean-up begins any more
+	clean  sync.WaitGroup // clean-ups under way
 }
 
 var _ lock.Locker = (*Locker)(nil)
@@ -38,6 +41,9 @@ var _ lock.Locker = (*Locker)(nil)
 // New checks the configuration ([lock.ErrInvalid]) and starts what works in the
 // background. It does not talk to Redis yet. Close stops it all.
 func New(client Client, config Config) (*Locker, error) {
+	if client == nil {
+		return nil, fmt.Errorf("%w: there is no client", lock.ErrInvalid)
+	}
 	config = config.WithDefaults()
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -60,6 +66,9 @@ func New(client Client, config Config) (*Locker, error) {
 // nothing back: release first. It returns when nothing of the locker runs any more.
 func (l *Locker) Close() error {
 	l.once.Do(func() {
+		l.mu.Lock()
+		l.closed = true
+		l.mu.Unlock()
 		l.close()
 		l.watchdog.close()
 		l.listener.close()
@@ -80,6 +89,8 @@ type request struct {
 	renewed bool
 	begun   time.Time
 	faults  *lock.Faults
+
+	repeated bool // an attempt before the one that was granted had no answer
 }
 
 func (l *Locker) request(ctx context.Context, key string, opts lock.Options) *request {
@@ -161,13 +172,14 @@ func (l *Locker) ask(ctx, limit context.Context, r *request, awaited bool) (any,
 			l.giveBack(r, c, unknown)
 			return nil, l.ended(ctx, r)
 		case c.err == nil:
+			r.repeated = unknown
 			return c.val, nil
 		case !unknown && answered(c.err):
 			return nil, redisio.Error(ctx, c.err)
 		case !unknown && never(c.err):
 			return nil, l.unavailable(ctx, limit, r, c.err)
 		case unknown:
-			l.giveBack(r, nil, true)
+			l.giveBack(r, c, true)
 			return nil, l.unavailable(ctx, limit, r, c.err)
 		}
 	}

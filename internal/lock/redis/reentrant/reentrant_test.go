@@ -47,7 +47,10 @@ func promises() locktest.Promises {
 // start makes a locker on a server with a client of its own, as a process has it.
 func start(t *testing.T, server *testkit.RedisServer, config reentrant.Config) *reentrant.Locker {
 	t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true, DialerRetries: 1})
+	client := redis.NewClient(&redis.Options{
+		Addr: server.Addr(), ContextTimeoutEnabled: true, DialerRetries: 1,
+		PoolSize: 1000, // after as many failures go-redis dials in the background, also when it is closed
+	})
 	return startOn(t, client, config)
 }
 

@@ -16,12 +16,26 @@ const promptly = 250 * time.Millisecond
 // brief is how long a clean-up waits for the reply to the attempt itself.
 const brief = 50 * time.Millisecond
 
+// A clean-up goes on while the server does not answer, at most for hanging, and
+// then for lock.ReleaseTimeout: what the server still has to read, it has read by
+// then. It asks at once and ever less often, up to every pause.
+const (
+	hanging = time.Minute
+	pause   = 500 * time.Millisecond
+)
+
 // giveBack takes away what the server may have granted to r. pending is an attempt
-// that may still end, or nil; unknown says that one before it had no answer. The
+// that may still end, or nil; earlier says that one before it had no answer. The
 // work goes on in the background, on time of its own, where it is not done promptly.
-func (l *Locker) giveBack(r *request, pending *call, unknown bool) {
+func (l *Locker) giveBack(r *request, pending *call, earlier bool) {
 	done := make(chan struct{})
-	l.clean.Go(func() { l.settle(r, pending, unknown, sync.OnceFunc(func() { close(done) })) })
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return // nothing can be sent any more
+	}
+	l.clean.Go(func() { l.settle(r, pending, earlier, sync.OnceFunc(func() { close(done) })) })
+	l.mu.Unlock()
 	timer := time.NewTimer(promptly)
 	defer timer.Stop()
 	select {
@@ -32,34 +46,43 @@ func (l *Locker) giveBack(r *request, pending *call, unknown bool) {
 
 // settle first gives the pending attempt a moment, since a release that overtakes
 // it would find nothing and leave everything. Where an attempt had no answer, its
-// command may still be on the way: "not there" then settles nothing, and the
-// release is repeated for a while. done is called at the first answer.
-func (l *Locker) settle(r *request, pending *call, unknown bool, done func()) {
+// command may still be on the way: "not there" then settles nothing. Where there
+// were two, neither does "given back", which may have been the first alone. The
+// release is repeated until the time is over. done is called at the first answer.
+func (l *Locker) settle(r *request, pending *call, earlier bool, done func()) {
 	defer done()
-	ctx, cancel := context.WithTimeout(l.closing, lock.ReleaseTimeout)
-	defer cancel()
-	if pending != nil && !unknown {
-		moment, cancel := context.WithTimeout(ctx, brief)
+	late := pending != nil
+	if late && !earlier {
+		moment, cancel := context.WithTimeout(l.closing, brief)
 		ended := pending.wait(moment)
 		cancel()
 		if ended && (never(pending.err) || refused(pending)) {
 			return
 		}
-		unknown = !ended || !answered(pending.err)
+		late = !ended || !answered(pending.err)
 	}
-	for pause := 10 * time.Millisecond; ; pause *= 2 {
+	ctx, cancel := context.WithCancel(l.closing)
+	defer cancel()
+	end := time.AfterFunc(hanging, cancel)
+	defer end.Stop()
+	heard := false
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, pause) {
 		c := l.pipe.run(ctx, l.scripts.release, r.lock, r.channel, string(r.owner), r.lease)
 		if !c.wait(ctx) {
 			return
 		}
-		if c.err == nil {
+		if answered(c.err) {
 			done()
-			if !unknown || c.val == int64(1) {
+			if !earlier && (!late || c.val == int64(1)) {
 				return
+			}
+			if !heard {
+				heard = true
+				end.Reset(lock.ReleaseTimeout)
 			}
 		}
 		select {
-		case <-time.After(pause):
+		case <-time.After(wait):
 		case <-ctx.Done():
 			return
 		}

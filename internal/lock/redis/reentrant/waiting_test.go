@@ -100,7 +100,7 @@ func TestLineCostsOneWaiter(t *testing.T) {
 	}
 }
 
-// acquisitions counts what only acquire.lua and renew.lua do.
+// acquisitions counts a command that only acquire.lua gives, once each time.
 func acquisitions(t *testing.T, client *redis.Client) (calls int) {
 	t.Helper()
 	stats := client.InfoMap(t.Context(), "commandstats").Val()["Commandstats"]

@@ -65,13 +65,25 @@ func (w *watchdog) close() {
 		w.drop(g)
 	}
 	w.mu.Unlock()
-	w.tell(orphans, fmt.Errorf("%w: %w", lock.ErrUnavailable, errClosed))
+	w.tell(orphans, unwatched())
 }
+
+func unwatched() error { return fmt.Errorf("%w: %w", lock.ErrUnavailable, errClosed) }
 
 // watch begins with a lease that ends at until.
 func (w *watchdog) watch(g *lease, until time.Time) {
+	if !w.add(g, until) {
+		w.tell([]*lease{g}, unwatched())
+	}
+}
+
+// add reports false where the watchdog is closed.
+func (w *watchdog) add(g *lease, until time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.closing.Err() != nil {
+		return false
+	}
 	g.watch = watch{watched: true, until: until, next: until}
 	if g.renewed {
 		g.watch.next = earlier(g.start.Add(w.config.RenewEvery), until)
@@ -80,6 +92,7 @@ func (w *watchdog) watch(g *lease, until time.Time) {
 	if w.wakeAt.IsZero() || g.watch.next.Before(w.wakeAt) {
 		w.nudge()
 	}
+	return true
 }
 
 // forget ends the watch: from here on nothing of it has any effect on the lease.

@@ -1,0 +1,121 @@
+package database
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// write is a change that was asked for and not sent yet.
+type write struct {
+	query string
+	// after is the same change as the statement after another one: it happens only
+	// if that one found its row. Empty where there is no such form.
+	after string
+	args  []any
+	// check makes an error of how many rows were found. nil: any number is right.
+	check func(ctx context.Context, found int64) error
+}
+
+// put takes a write on.
+func (t *tx) put(w write) error {
+	if err := t.usable(); err != nil {
+		return err
+	}
+	t.pending = append(t.pending, w)
+	return nil
+}
+
+// Flush implements [order.Tx].
+func (t *tx) Flush(ctx context.Context) error {
+	if err := t.usable(); err != nil {
+		return err
+	}
+	for len(t.pending) > 0 {
+		w := t.pending[0]
+		t.pending = t.pending[1:]
+		if err := t.send(ctx, w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *tx) send(ctx context.Context, w write) error {
+	if err := t.begin(ctx); err != nil {
+		return err
+	}
+	found, err := t.run(ctx, w.query, w.args...)
+	if err != nil || w.check == nil {
+		return err
+	}
+	return w.check(ctx, found)
+}
+
+// wholeInOneTrip says whether nothing was sent yet and all there is to send can go
+// at once.
+func (t *tx) wholeInOneTrip() bool {
+	return t.db.batches && t.conn == nil && len(t.pending) == 2 && t.pending[1].after != ""
+}
+
+// sendWhole sends two writes and COMMIT in one round trip. What the first one
+// locks, which is the row that all buyers of a voucher wait for, is then locked
+// while the server works and never while a network or a busy client does.
+//
+// If the first finds nothing, the second does nothing and an empty transaction is
+// committed. If either fails, the server carries out nothing after it.
+func (t *tx) sendWhole(ctx context.Context) error {
+	if err := t.begin(ctx); err != nil {
+		return err
+	}
+	first, second := t.pending[0], t.pending[1]
+	t.pending = nil
+	found, err := t.execAll(ctx, first.query+"; "+second.after+"; COMMIT", slices.Concat(first.args, second.args))
+	if err != nil {
+		switch failureOf(err) {
+		case duplicate, depleted, collision: // of a write, so before the commit
+			return t.noted(translate(ctx, err))
+		}
+		return outcomeUnknown(err)
+	}
+	if err := first.check(ctx, found[0]); err != nil {
+		return err // its transaction was empty; Transact ends the one that looked why
+	}
+	t.ended = true
+	_ = t.conn.Close() // gives it back to its pool
+	return nil
+}
+
+// execAll runs several statements and says how many rows each one found, which is
+// more than database/sql can tell. Once they are on their way ctx does not
+// interrupt them, as it does not interrupt a COMMIT.
+func (t *tx) execAll(ctx context.Context, queries string, args []any) (found []int64, err error) {
+	defer t.db.slow(ctx, queries, time.Now())
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.db.config.LockWait+t.db.config.EndTimeout)
+	defer cancel()
+	named := make([]driver.NamedValue, len(args))
+	for i, arg := range args {
+		named[i] = driver.NamedValue{Ordinal: i + 1, Value: arg}
+	}
+	err = t.conn.Raw(func(conn any) error {
+		execer, ok := conn.(driver.ExecerContext)
+		if !ok {
+			return errors.New("database: the driver cannot run several statements")
+		}
+		result, err := execer.ExecContext(ctx, queries, named)
+		if err != nil {
+			return err
+		}
+		all, ok := result.(mysql.Result)
+		if !ok {
+			return errors.New("database: the driver does not count each statement's rows")
+		}
+		found = all.AllRowsAffected()
+		return nil
+	})
+	return found, err
+}

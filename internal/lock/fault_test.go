@@ -1,0 +1,184 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"seckill/internal/lock"
+)
+
+func plan(t *testing.T, random func() float64, faults ...lock.Fault) *lock.Faults {
+	t.Helper()
+	p, err := lock.NewFaults(faults, random)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestNoFaults(t *testing.T) {
+	none := plan(t, nil)
+	if none != nil {
+		t.Error("a plan of nothing is not nil")
+	}
+	for _, point := range lock.Points() {
+		if err := none.Pass(t.Context(), point); err != nil {
+			t.Errorf("%s: %v", point, err)
+		}
+	}
+}
+
+func TestFaultsStrikeWhereTheyAreSet(t *testing.T) {
+	p := plan(t, nil,
+		lock.Fault{Point: lock.BeforeCommit, Effect: lock.EffectError},
+		lock.Fault{Point: lock.HolderCrash, Effect: lock.EffectAbandon},
+		lock.Fault{Point: lock.CriticalSection, Effect: lock.EffectPanic})
+	if err := p.Pass(t.Context(), lock.AfterCommit); err != nil {
+		t.Errorf("a point without a fault gave %v", err)
+	}
+	if err := p.Pass(t.Context(), lock.BeforeCommit); !errors.Is(err, lock.ErrInjected) {
+		t.Errorf("an error gave %v", err)
+	}
+	if err := p.Pass(t.Context(), lock.HolderCrash); !errors.Is(err, lock.ErrAbandoned) {
+		t.Errorf("an abandoned lock gave %v", err)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("a panic did not panic")
+		}
+	}()
+	_ = p.Pass(t.Context(), lock.CriticalSection)
+}
+
+func TestFaultPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := plan(t, nil,
+			lock.Fault{Point: lock.CriticalSection, PauseMS: 300},
+			lock.Fault{Point: lock.CriticalSection, PauseMS: 200, Effect: lock.EffectError})
+		began := time.Now()
+		if err := p.Pass(t.Context(), lock.CriticalSection); !errors.Is(err, lock.ErrInjected) {
+			t.Errorf("Pass = %v, want the second fault's error", err)
+		}
+		if took := time.Since(began); took != 500*time.Millisecond {
+			t.Errorf("paused for %v, want both pauses", took)
+		}
+
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		began = time.Now()
+		if err := p.Pass(ctx, lock.CriticalSection); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Pass = %v, want the context's error", err)
+		}
+		if took := time.Since(began); took != 100*time.Millisecond {
+			t.Errorf("a pause was cut short after %v, want 100 ms", took)
+		}
+
+		began = time.Now()
+		if err := p.PassDeaf(ctx, lock.CriticalSection); !errors.Is(err, lock.ErrInjected) {
+			t.Errorf("PassDeaf = %v, want the fault's error", err)
+		}
+		if took := time.Since(began); took != 500*time.Millisecond {
+			t.Errorf("PassDeaf paused for %v, whatever the context", took)
+		}
+	})
+}
+
+func TestFaultProbability(t *testing.T) {
+	draw := 0.0
+	p := plan(t, func() float64 { return draw }, lock.Fault{Point: lock.BeforeRelease, Effect: lock.EffectError, Probability: 0.25})
+	for next, strikes := range map[float64]bool{0: true, 0.2499: true, 0.25: false, 0.999: false} {
+		draw = next
+		if err := p.Pass(t.Context(), lock.BeforeRelease); (err != nil) != strikes {
+			t.Errorf("drawing %v of 0.25: %v", next, err)
+		}
+	}
+}
+
+func TestFaultKills(t *testing.T) {
+	const child = "SECKILL_TEST_FAULT_KILLS"
+	if os.Getenv(child) != "" {
+		_ = plan(t, nil, lock.Fault{Point: lock.AfterCommit, Effect: lock.EffectKill}).Pass(t.Context(), lock.AfterCommit)
+		t.Fatal("still alive")
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestFaultKills$")
+	cmd.Env = append(os.Environ(), child+"=1")
+	exit, ok := errors.AsType[*exec.ExitError](cmd.Run())
+	if !ok {
+		t.Fatal("the child ended as if nothing had happened")
+	}
+	if status, ok := exit.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
+		t.Errorf("the child ended with %v, want SIGKILL", exit)
+	}
+}
+
+func TestFaultValidate(t *testing.T) {
+	right := []lock.Fault{
+		{Point: lock.CriticalSection, PauseMS: 1},
+		{Point: lock.CriticalSection, PauseMS: lock.MaxFaultPause.Milliseconds(), Probability: 1},
+		{Point: lock.HolderCrash, Effect: lock.EffectAbandon},
+	}
+	for _, f := range right {
+		if err := f.Validate(); err != nil {
+			t.Errorf("%+v: %v", f, err)
+		}
+	}
+	wrong := map[string]lock.Fault{
+		"an unknown point":          {Point: "lunch", PauseMS: 1},
+		"an unknown effect":         {Point: lock.CriticalSection, Effect: "explode"},
+		"a pause without a length":  {Point: lock.CriticalSection},
+		"a negative pause":          {Point: lock.CriticalSection, PauseMS: -1},
+		"a pause that is too long":  {Point: lock.CriticalSection, PauseMS: lock.MaxFaultPause.Milliseconds() + 1},
+		"a negative probability":    {Point: lock.CriticalSection, PauseMS: 1, Probability: -0.1},
+		"a probability above one":   {Point: lock.CriticalSection, PauseMS: 1, Probability: 1.1},
+		"no number for probability": {Point: lock.CriticalSection, PauseMS: 1, Probability: math.NaN()},
+	}
+	for what, f := range wrong {
+		if err := f.Validate(); !errors.Is(err, lock.ErrInvalid) {
+			t.Errorf("%s: Validate = %v, want ErrInvalid", what, err)
+		}
+		if _, err := lock.NewFaults([]lock.Fault{f}, nil); !errors.Is(err, lock.ErrInvalid) {
+			t.Errorf("%s: NewFaults = %v, want ErrInvalid", what, err)
+		}
+	}
+}
+
+func TestDeliver(t *testing.T) {
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	cases := map[string]struct {
+		ctx      context.Context
+		effect   lock.Effect
+		want     error
+		released int64
+	}{
+		"undisturbed": {t.Context(), "", nil, 0},
+		"cancelled":   {cancelled, "", context.Canceled, 1},
+		"failed":      {t.Context(), lock.EffectError, lock.ErrInjected, 1},
+		"dead":        {t.Context(), lock.EffectAbandon, lock.ErrAbandoned, 0},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			var g grant
+			var faults *lock.Faults
+			if c.effect != "" {
+				faults = plan(t, nil, lock.Fault{Point: lock.AfterAcquireBeforeReply, Effect: c.effect})
+			}
+			lease, err := lock.Deliver(c.ctx, g.hold(t.Context(), time.Time{}), faults)
+			if !errors.Is(err, c.want) || (lease == nil) != (c.want != nil) {
+				t.Errorf("Deliver = %v, %v; want the error %v", lease, err, c.want)
+			}
+			stopped := int64(0)
+			if c.want != nil {
+				stopped = 1
+			}
+			g.mustHave(t, c.released, stopped)
+		})
+	}
+}

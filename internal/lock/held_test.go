@@ -1,0 +1,191 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"seckill/internal/lock"
+)
+
+// grant is one that counts what is done with it.
+type grant struct {
+	released, stopped atomic.Int64
+	err               error // of the release
+}
+
+func (g *grant) hold(ctx context.Context, until time.Time) *lock.Held {
+	return lock.NewHeld(ctx, lock.Grant{
+		Key: "seat", Owner: "me", Token: 7, Until: until,
+		Release: func(context.Context) error { g.released.Add(1); return g.err },
+		Stop:    func() { g.stopped.Add(1) },
+	})
+}
+
+func (g *grant) mustHave(t *testing.T, released, stopped int64) {
+	t.Helper()
+	if r, s := g.released.Load(), g.stopped.Load(); r != released || s != stopped {
+		t.Errorf("released %d times and stopped %d; want %d and %d", r, s, released, stopped)
+	}
+}
+
+func isLost(h *lock.Held) bool {
+	select {
+	case <-h.Lost():
+		return true
+	default:
+		return false
+	}
+}
+
+func TestHeldSaysWhatWasGranted(t *testing.T) {
+	h := new(grant).hold(t.Context(), time.Time{})
+	if h.Key() != "seat" || h.Owner() != "me" || h.Token() != 7 || h.Remaining() != lock.NoExpiry {
+		t.Errorf("key %q, owner %q, token %d, remaining %v", h.Key(), h.Owner(), h.Token(), h.Remaining())
+	}
+	if isLost(h) || h.Context().Err() != nil {
+		t.Error("a lease that was just granted is over")
+	}
+}
+
+func TestHeldCountsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := new(grant).hold(t.Context(), time.Now().Add(time.Minute))
+		time.Sleep(50 * time.Second)
+		if left := h.Remaining(); left != 10*time.Second {
+			t.Errorf("%v remain, want 10 s", left)
+		}
+		h.Renewed(time.Now().Add(time.Minute))
+		time.Sleep(61 * time.Second)
+		if left := h.Remaining(); left != -time.Second {
+			t.Errorf("%v remain, want -1 s", left)
+		}
+	})
+}
+
+func TestHeldIsReleasedOnce(t *testing.T) {
+	var g grant
+	h := g.hold(t.Context(), time.Time{})
+	var given, refused atomic.Int64
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			switch err := h.Release(t.Context()); {
+			case err == nil:
+				given.Add(1)
+			case errors.Is(err, lock.ErrNotHeld):
+				refused.Add(1)
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if given.Load() != 1 || refused.Load() != 19 {
+		t.Errorf("%d releases succeeded and %d were refused, want 1 and 19", given.Load(), refused.Load())
+	}
+	g.mustHave(t, 1, 1)
+	if isLost(h) {
+		t.Error("a release signalled a loss")
+	}
+	if cause := context.Cause(h.Context()); !errors.Is(cause, lock.ErrReleased) {
+		t.Errorf("the context ended with %v, want ErrReleased", cause)
+	}
+}
+
+// A release of unknown outcome may be made again, and stops the background once.
+func TestHeldIsReleasedAgainWhenOutcomeIsUnknown(t *testing.T) {
+	g := grant{err: lock.ErrUnavailable}
+	h := g.hold(t.Context(), time.Time{})
+	for range 2 {
+		if err := h.Release(t.Context()); !errors.Is(err, lock.ErrUnavailable) {
+			t.Fatalf("Release = %v, want ErrUnavailable", err)
+		}
+	}
+	g.err = nil
+	if err := h.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Release(t.Context()); !errors.Is(err, lock.ErrNotHeld) {
+		t.Errorf("Release = %v, want ErrNotHeld", err)
+	}
+	g.mustHave(t, 3, 1)
+}
+
+func TestHeldTellsLossOnce(t *testing.T) {
+	var g grant
+	h := g.hold(t.Context(), time.Time{})
+	seen := make(chan error)
+	go func() {
+		<-h.Lost()
+		seen <- context.Cause(h.Context())
+	}()
+	h.Lose(lock.ErrExpired)
+	h.Lose(lock.ErrLost)
+	if cause := <-seen; !errors.Is(cause, lock.ErrExpired) {
+		t.Errorf("who saw the loss found the cause %v, want ErrExpired", cause)
+	}
+	g.err = lock.ErrLost // the store's own word decides
+	if err := h.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
+		t.Errorf("Release = %v, want what the store says", err)
+	}
+	g.mustHave(t, 1, 1)
+}
+
+func TestHeldIsNotLostAfterRelease(t *testing.T) {
+	h := new(grant).hold(t.Context(), time.Time{})
+	if err := h.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.Lose(lock.ErrExpired)
+	if isLost(h) {
+		t.Error("a released lease was lost")
+	}
+}
+
+func TestHeldIsAbandoned(t *testing.T) {
+	var g grant
+	h := g.hold(t.Context(), time.Time{})
+	h.Abandon()
+	h.Abandon()
+	g.mustHave(t, 0, 1)
+	if err := h.Release(t.Context()); !errors.Is(err, lock.ErrNotHeld) {
+		t.Errorf("Release = %v, want ErrNotHeld", err)
+	}
+}
+
+func TestHeldEndsWithItsAcquisition(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	h := new(grant).hold(ctx, time.Time{})
+	gone := errors.New("the buyer left")
+	cancel(gone)
+	if cause := context.Cause(h.Context()); !errors.Is(cause, gone) || isLost(h) {
+		t.Errorf("cause %v, lost %v; want the caller's cause and no loss", cause, isLost(h))
+	}
+}
+
+// Release works on a context of its own, and no longer than ReleaseTimeout.
+func TestReleaseOutlivesItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		h := lock.NewHeld(t.Context(), lock.Grant{Release: func(ctx context.Context) error {
+			if ctx.Err() != nil {
+				t.Error("the release began on a context that had ended")
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		}})
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := lock.Release(ctx, h); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Release = %v", err)
+		}
+		if took := time.Since(began); took != lock.ReleaseTimeout {
+			t.Errorf("it was cut short after %v, want %v", took, lock.ReleaseTimeout)
+		}
+	})
+}

@@ -1,0 +1,235 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"seckill/internal/lock"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestCheck(t *testing.T) {
+	right := []struct {
+		key  string
+		opts lock.Options
+	}{
+		{"seat", lock.Options{}},
+		{strings.Repeat("k", lock.MaxKey), lock.Options{TTL: lock.MinTTL, Wait: time.Hour}},
+		{"座位:1", lock.Options{TTL: lock.MaxTTL}},
+	}
+	for _, c := range right {
+		if err := lock.Check(c.key, c.opts); err != nil {
+			t.Errorf("%q, %+v: %v", c.key, c.opts, err)
+		}
+	}
+	wrong := map[string]struct {
+		key  string
+		opts lock.Options
+	}{
+		"an empty key":       {"", lock.Options{}},
+		"an overlong key":    {strings.Repeat("k", lock.MaxKey+1), lock.Options{}},
+		"an opening brace":   {"a{b", lock.Options{}},
+		"a closing brace":    {"a}b", lock.Options{}},
+		"a negative wait":    {"seat", lock.Options{Wait: -1}},
+		"a negative lease":   {"seat", lock.Options{TTL: -time.Second}},
+		"a lease below a ms": {"seat", lock.Options{TTL: lock.MinTTL - 1}},
+		"a lease too long":   {"seat", lock.Options{TTL: lock.MaxTTL + 1}},
+	}
+	for what, c := range wrong {
+		if err := lock.Check(c.key, c.opts); !errors.Is(err, lock.ErrInvalid) {
+			t.Errorf("%s: Check = %v, want ErrInvalid", what, err)
+		}
+	}
+}
+
+func TestNotAcquiredError(t *testing.T) {
+	var err error = &lock.NotAcquiredError{Key: "seat", Holder: "them", TTL: 3 * time.Second}
+	if !errors.Is(err, lock.ErrNotAcquired) || errors.Is(err, lock.ErrUnavailable) {
+		t.Errorf("%v is not what it is", err)
+	}
+	for _, part := range []string{"seat", "them", "3s"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q does not mention %q", err, part)
+		}
+	}
+	if text := (&lock.NotAcquiredError{Key: "seat"}).Error(); strings.Contains(text, "held by") {
+		t.Errorf("%q names a holder that is not known", text)
+	}
+}
+
+func TestOwners(t *testing.T) {
+	const goroutines, each = 8, 500
+	one, other := lock.NewOwners(), lock.NewOwners()
+	var mu sync.Mutex
+	seen := make(map[lock.Owner]bool)
+	var all sync.WaitGroup
+	for range goroutines {
+		all.Go(func() {
+			for range each {
+				a, b := one.New(), other.New()
+				mu.Lock()
+				seen[a], seen[b] = true, true
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	if len(seen) != 2*goroutines*each || seen[""] {
+		t.Errorf("%d different owners, want %d and none empty", len(seen), 2*goroutines*each)
+	}
+}
+
+func TestOwnerInContext(t *testing.T) {
+	owners := lock.NewOwners()
+	if owner, ok := lock.OwnerFrom(t.Context()); ok {
+		t.Errorf("a bare context has the owner %q", owner)
+	}
+	if owners.From(t.Context()) == owners.From(t.Context()) {
+		t.Error("two acquisitions without an owner have the same")
+	}
+	mine := lock.WithOwner(t.Context(), "me")
+	if owners.From(mine) != "me" {
+		t.Error("the owner in the context is not the one that is used")
+	}
+	if inner := lock.WithOwner(mine, "somebody else"); owners.From(inner) != "somebody else" {
+		t.Error("the inner owner does not hide the outer one")
+	}
+	if _, ok := lock.OwnerFrom(lock.WithOwner(t.Context(), "")); ok {
+		t.Error("an empty owner counts as one")
+	}
+}
+
+func TestPollingTriesOnceWithoutWait(t *testing.T) {
+	tries := 0
+	_, err := lock.Polling{}.Acquire(t.Context(), 0, func(context.Context) (lock.Lease, error) {
+		tries++
+		return nil, &lock.NotAcquiredError{Key: "seat"}
+	})
+	if !errors.Is(err, lock.ErrNotAcquired) || tries != 1 {
+		t.Errorf("%d tries and %v, want one and ErrNotAcquired", tries, err)
+	}
+}
+
+func TestPollingUntilFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, free := time.Now(), time.Now().Add(time.Second)
+		tries := 0
+		var g grant
+		lease, err := lock.Polling{Every: 10 * time.Millisecond}.Acquire(t.Context(), 3*time.Second, func(ctx context.Context) (lock.Lease, error) {
+			if tries++; time.Now().Before(free) {
+				return nil, lock.ErrNotAcquired
+			}
+			return g.hold(ctx, time.Time{}), nil
+		})
+		if err != nil || lease == nil {
+			t.Fatalf("Acquire = %v, %v", lease, err)
+		}
+		if late := time.Since(began) - time.Second; late < 0 || late > 15*time.Millisecond {
+			t.Errorf("it got in %v late, want 15 ms at most", late)
+		}
+		if tries < 67 || tries > 200 {
+			t.Errorf("%d tries in a second, want about 100", tries)
+		}
+	})
+}
+
+func TestPollingEnds(t *testing.T) {
+	broken := errors.New("broken")
+	cases := map[string]struct {
+		wait, timeout time.Duration
+		then          error // what a try gives after 100 ms
+		want          error
+		after         time.Duration
+	}{
+		"at its limit":      {wait: 300 * time.Millisecond, timeout: time.Hour, want: lock.ErrNotAcquired, after: 300 * time.Millisecond},
+		"with its context":  {wait: time.Hour, timeout: 300 * time.Millisecond, want: context.DeadlineExceeded, after: 300 * time.Millisecond},
+		"at the first fail": {wait: time.Hour, timeout: time.Hour, then: broken, want: broken, after: 100 * time.Millisecond},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), c.timeout)
+				defer cancel()
+				began := time.Now()
+				_, err := lock.Polling{}.Acquire(ctx, c.wait, func(context.Context) (lock.Lease, error) {
+					if c.then != nil && time.Since(began) >= 100*time.Millisecond {
+						return nil, c.then
+					}
+					return nil, lock.ErrNotAcquired
+				})
+				if !errors.Is(err, c.want) {
+					t.Errorf("Acquire = %v, want %v", err, c.want)
+				}
+				if took := time.Since(began); took < c.after || took > c.after+15*time.Millisecond {
+					t.Errorf("it ended after %v, want %v", took, c.after)
+				}
+			})
+		})
+	}
+}
+
+func TestCatalogue(t *testing.T) {
+	seen := make(map[string]bool)
+	for _, m := range lock.Catalogue() {
+		if seen[m.Name] {
+			t.Errorf("%q is there twice", m.Name)
+		}
+		seen[m.Name] = true
+		if found, err := lock.Lookup(m.Name); err != nil || found != m {
+			t.Errorf("Lookup(%q) = %+v, %v", m.Name, found, err)
+		}
+	}
+	for _, weak := range []string{"none", "local", "setnx", "setnx-expire", "naive", "thread-id", "uuid"} {
+		if m, err := lock.Lookup(weak); err != nil || m.Safe {
+			t.Errorf("%q is sold as safe: %+v, %v", weak, m, err)
+		}
+	}
+	if m, err := lock.Lookup("reentrant"); err != nil || !m.Safe {
+		t.Errorf("Lookup(reentrant) = %+v, %v", m, err)
+	}
+	_, err := lock.Lookup("padlock")
+	if !errors.Is(err, lock.ErrUnknown) || !strings.Contains(err.Error(), "reentrant") {
+		t.Errorf("Lookup(padlock) = %v, want ErrUnknown and the names there are", err)
+	}
+}
+
+// nothing is a mechanism for the registry to hold.
+type nothing struct{ name string }
+
+func (nothing) Acquire(context.Context, string, lock.Options) (lock.Lease, error) {
+	return nil, lock.ErrNotAcquired
+}
+
+func TestRegistry(t *testing.T) {
+	r, err := lock.NewRegistry(map[string]lock.Locker{"lua": nothing{"lua"}, "none": nothing{"none"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if names := r.Names(); !slices.Equal(names, []string{"none", "lua"}) {
+		t.Errorf("Names = %v, want the catalogue's order", names)
+	}
+	if l, err := r.Locker("lua"); err != nil || l != (nothing{"lua"}) {
+		t.Errorf("Locker(lua) = %v, %v", l, err)
+	}
+	if _, err := r.Locker("fair"); !errors.Is(err, lock.ErrNotConfigured) || !strings.Contains(err.Error(), "none, lua") {
+		t.Errorf("Locker(fair) = %v, want ErrNotConfigured and what there is", err)
+	}
+	if _, err := r.Locker("padlock"); !errors.Is(err, lock.ErrUnknown) {
+		t.Errorf("Locker(padlock) = %v, want ErrUnknown", err)
+	}
+	if _, err := lock.NewRegistry(map[string]lock.Locker{"padlock": nothing{}}); !errors.Is(err, lock.ErrUnknown) {
+		t.Errorf("NewRegistry with a padlock = %v, want ErrUnknown", err)
+	}
+	if _, err := lock.NewRegistry(map[string]lock.Locker{"lua": nil}); !errors.Is(err, lock.ErrInvalid) {
+		t.Errorf("NewRegistry with nothing = %v, want ErrInvalid", err)
+	}
+}
