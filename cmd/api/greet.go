@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -25,7 +26,7 @@ func greet(ctx context.Context, out io.Writer, cfg config, vouchers *voucher.Ser
 		Title: "100 for 80", PriceCents: 8000, ValueCents: 10000, InitialStock: 100,
 		BeginAt: now, EndAt: now.Add(24 * time.Hour), Policy: voucher.DefaultPolicy(),
 	})
-	if ctx.Err() != nil {
+	if errors.Is(err, context.Canceled) {
 		return nil // stopped before it was on sale
 	}
 	if err != nil {

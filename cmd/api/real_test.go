@@ -55,7 +55,8 @@ func TestProductionMode(t *testing.T) {
 			}
 			expect(400, `admission`, "POST", "/api/v1/vouchers", admin, voucher(`{"flow":"admission"}`))
 			created := expect(201, `"id":"`, "POST", "/api/v1/vouchers", admin, voucher(`{}`))
-			id := strings.Split(strings.Split(created, `"id":"`)[1], `"`)[0]
+			_, id, _ := strings.Cut(created, `"id":"`)
+			id, _, _ = strings.Cut(id, `"`)
 			orders := "/api/v1/vouchers/" + id + "/orders"
 			expect(401, `"unauthenticated"`, "POST", orders, http.Header{"X-User-Id": {"42"}}, "")
 			expect(201, `"confirmed"`, "POST", orders, buyer, "")

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -173,8 +174,8 @@ func openStores(ctx context.Context, cfg config, log *slog.Logger) (_ redis.Univ
 	var closers []func() error
 	closeAll = func() error {
 		var failed []error
-		for i := len(closers) - 1; i >= 0; i-- {
-			failed = append(failed, closers[i]())
+		for _, closeOne := range slices.Backward(closers) {
+			failed = append(failed, closeOne())
 		}
 		return errors.Join(failed...)
 	}

@@ -231,8 +231,9 @@ func (noLocker) Acquire(context.Context, string, lock.Options) (lock.Lease, erro
 type voucherStore struct {
 	mu   sync.Mutex
 	list []*voucher.Voucher
-	// lose makes the next creation succeed without saying so.
-	lose error
+	// lose makes the next creation succeed without saying so, and the look for it
+	// fail as well.
+	lose, lost error
 }
 
 func (s *voucherStore) CreateVoucher(_ context.Context, v *voucher.Voucher) error {
@@ -240,14 +241,17 @@ func (s *voucherStore) CreateVoucher(_ context.Context, v *voucher.Voucher) erro
 	defer s.mu.Unlock()
 	kept := *v
 	s.list = append(s.list, &kept)
-	err := s.lose
-	s.lose = nil
-	return err
+	s.lost, s.lose = s.lose, nil
+	return s.lost
 }
 
 func (s *voucherStore) Voucher(_ context.Context, id int64) (*voucher.Voucher, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := s.lost; err != nil {
+		s.lost = nil
+		return nil, err
+	}
 	for _, v := range s.list {
 		if v.ID == id {
 			return v, nil

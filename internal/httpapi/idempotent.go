@@ -9,18 +9,23 @@ import (
 	"seckill/internal/idempotency"
 )
 
-// staleAfter is when a repetition may take over from an attempt that has not
-// answered. It is short, so that a client whose attempt died does not wait long,
-// and shorter than an attempt can live; two attempts can therefore be at work at
-// once. They do no harm to each other: both create under the one reserved id,
-// which the database takes only once, and the later one, told that it resumes,
-// looks for what the earlier one created. But neither may then judge for the
-// other; see settle.
-const staleAfter = 10 * time.Second
-
-// recordTimeout bounds the writing down of an answer, which goes on when the
-// client has hung up.
-const recordTimeout = 3 * time.Second
+const (
+	// staleAfter is when a repetition may take over from an attempt that has not
+	// answered. It is short, so that a client whose attempt died does not wait
+	// long, and shorter than an attempt can live; two attempts can therefore be at
+	// work at once. They do no harm to each other: both create under the one
+	// reserved id, which the database takes only once, and the later one, told that
+	// it resumes, looks for what the earlier one created. But neither may then
+	// judge for the other; see settle.
+	staleAfter = 10 * time.Second
+	// judgeWithin is how long after its start the first attempt may still decide
+	// that the request is refused. It and recordTimeout together stay two seconds
+	// short of staleAfter: by that much the clocks of two instances may differ.
+	judgeWithin = 5 * time.Second
+	// recordTimeout bounds the writing down of an answer, which goes on when the
+	// client has hung up.
+	recordTimeout = 3 * time.Second
+)
 
 // attempt is one go at a request.
 type attempt struct {
@@ -85,9 +90,16 @@ func (a *API) repeat(rec idempotency.Record, fp idempotency.Fingerprint) (reply,
 //
 // A success is final. A refusal is final, or leaves the key free for another try,
 // only as far as this attempt can know that it was the only one: it is the first,
-// and so young that by no clock a few seconds off another can have taken over.
-// Otherwise, and where the outcome is unknown, the reservation stays: the next
-// repetition takes it over with the same id once it is stale, and finds out.
+// and too young to have been taken over. Otherwise, and where the outcome is
+// unknown, the reservation stays: the next repetition takes it over with the same
+// id once it is stale, and finds out.
+//
+// The store does not know whose write it is, so age is all there is to go by. A
+// process that is stopped for seconds between the look at the clock and the write
+// ends the reservation of the attempt that took over: a repetition then begins
+// under another id. An order is still placed once, by the unique index of every
+// safe policy, but that repetition is told already_ordered; a voucher may be
+// created twice.
 //
 // A failure to write is not the client's business, who has the answer: it leaves
 // the reservation too.
@@ -95,7 +107,7 @@ func (a *API) settle(ctx context.Context, r *request, key idempotency.Key, at at
 	fate := settled
 	if out.problem != nil {
 		fate = out.problem.fate
-		if at.resumed || a.deps.Now().Sub(started) >= staleAfter/2 {
+		if at.resumed || a.deps.Now().Sub(started) >= judgeWithin {
 			fate = unknown
 		}
 	}

@@ -48,7 +48,8 @@ func (l *LogWriter) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return l.setBuffering(false)
+			l.setBuffering(false)
+			return l.flush()
 		case <-tick.C:
 			// A writer that fails keeps failing, and there is nowhere to say so.
 			_ = l.flush()
@@ -56,11 +57,10 @@ func (l *LogWriter) Run(ctx context.Context) error {
 	}
 }
 
-func (l *LogWriter) setBuffering(on bool) error {
+func (l *LogWriter) setBuffering(on bool) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.buffering = on
-	l.mu.Unlock()
-	return l.flush()
 }
 
 func (l *LogWriter) flush() error {

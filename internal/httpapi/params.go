@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"math"
+	"net/url"
 	"strconv"
 	"time"
 )
@@ -46,7 +47,10 @@ type page struct {
 // queryPage reads ?limit= and the parameter that says where to go on.
 func (r *request) queryPage(fromName string, start int64) (page, error) {
 	p := page{from: start, limit: defaultLimit}
-	query := r.URL.Query()
+	query, err := r.query()
+	if err != nil {
+		return page{}, err
+	}
 	if query.Has(fromName) {
 		from, err := parseID(fromName, query.Get(fromName))
 		if err != nil {
@@ -67,9 +71,9 @@ func (r *request) queryPage(fromName string, start int64) (page, error) {
 
 // queryWait reads ?wait=, a duration such as 2s or 500ms; 0 where it is not given.
 func (r *request) queryWait() (time.Duration, error) {
-	query := r.URL.Query()
-	if !query.Has("wait") {
-		return 0, nil
+	query, err := r.query()
+	if err != nil || !query.Has("wait") {
+		return 0, err
 	}
 	given := query.Get("wait")
 	wait, err := time.ParseDuration(given)
@@ -77,6 +81,16 @@ func (r *request) queryWait() (time.Duration, error) {
 		return 0, invalid("wait is %q; a duration from 0s to %v, such as 2s", clip(given), maxWait)
 	}
 	return wait, nil
+}
+
+// query is what stands behind the question mark. A part that cannot be read is not
+// skipped: a list would begin again at its beginning.
+func (r *request) query() (url.Values, error) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, invalid("the query %q cannot be read", clip(r.URL.RawQuery))
+	}
+	return query, nil
 }
 
 // clip keeps what a client sent from filling the answer with it.

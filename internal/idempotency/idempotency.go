@@ -54,10 +54,13 @@ type Store interface {
 	//
 	// A stale record with another fingerprint is returned, not taken over.
 	Begin(ctx context.Context, key Key, fp Fingerprint, resourceID int64, now, staleBefore time.Time) (Record, bool, error)
-	// Complete stores the answer to a reserved key.
+	// Complete stores the answer to a reserved key; the first answer stays. Whose
+	// attempt calls is not asked: a success may be stored by any, since all attempts
+	// create under one id, a refusal only by one that was not taken over.
 	Complete(ctx context.Context, key Key, a Answer) error
 	// Cancel forgets a reservation without an answer: the request had no lasting
-	// outcome and may be tried again under the same key.
+	// outcome and may be tried again under the same key. It is for an attempt that
+	// was not taken over: it would forget the successor's reservation too.
 	Cancel(ctx context.Context, key Key) error
 	// Sweep forgets records whose attempt started before a time, at most limit of
 	// them, and returns how many it forgot.

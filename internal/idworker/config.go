@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// ErrInvalid: the configuration is not acceptable. Compare with errors.Is.
+// ErrInvalid says that the configuration is not acceptable. Compare with errors.Is.
 var ErrInvalid = errors.New("idworker: invalid configuration")
 
 // Config says how [Sonyflake] leases its machine ids. The zero value is ready to

@@ -12,8 +12,8 @@ import (
 	"seckill/internal/order"
 )
 
-// ErrExhausted: the count of a day or the seconds since the epoch have outgrown
-// their bits. Compare with errors.Is.
+// ErrExhausted says that the count of a day or the seconds since the epoch have
+// outgrown their bits. Compare with errors.Is.
 var ErrExhausted = errors.New("idworker: id space used up")
 
 const (

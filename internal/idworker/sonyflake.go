@@ -13,8 +13,8 @@ import (
 	"seckill/internal/order"
 )
 
-// ErrNoLease: no machine id is leased, so no id can be minted. A new lease is
-// sought in the background. Compare with errors.Is.
+// ErrNoLease says that no machine id is leased, so no id can be minted. A new lease
+// is sought in the background. Compare with errors.Is.
 var ErrNoLease = errors.New("idworker: no machine id leased")
 
 // NoLeaseError is an [ErrNoLease] that says why. To the order flow it is an

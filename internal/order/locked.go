@@ -58,7 +58,7 @@ func (s *sale) lockAroundTx(ctx context.Context) error {
 // sees nothing.
 func (s *sale) lockInsideTx(ctx context.Context) error {
 	err := s.store.Transact(ctx, func(ctx context.Context, tx Tx) error {
-		err := s.locked(ctx, func(locked context.Context, lease lock.Lease) error {
+		err := s.locked(ctx, func(_ context.Context, lease lock.Lease) error {
 			// The transaction outlives the lock, so its work cannot run under the
 			// lease's context.
 			return s.sell(ctx, tx, lease)

@@ -1,8 +1,9 @@
 package voucher
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"seckill/internal/lock"
@@ -88,7 +89,7 @@ func (p *Policy) Validate() error {
 	if _, err := lock.Lookup(p.Lock); err != nil {
 		return invalid("policy.lock: %v", err)
 	}
-	if err := errors.Join(
+	if err := cmp.Or(
 		oneOf("flow", p.Flow, FlowLocked, FlowAdmission),
 		oneOf("scope", p.Scope, ScopeUser, ScopeVoucher),
 		oneOf("placement", p.Placement, AroundTx, InsideTx),
@@ -136,10 +137,8 @@ func (p *Policy) Safe() error {
 }
 
 func oneOf[T ~string](field string, got T, allowed ...T) error {
-	for _, a := range allowed {
-		if got == a {
-			return nil
-		}
+	if slices.Contains(allowed, got) {
+		return nil
 	}
 	return invalid("policy.%s is %q; one of %q", field, got, allowed)
 }

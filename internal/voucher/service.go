@@ -31,9 +31,13 @@ type Service struct {
 
 // Create puts a voucher on sale. The stock that is left, the version and the time
 // of creation are its own to set; so is the ID, unless v has one that was reserved
-// for it: then a voucher that an earlier attempt created under it is returned. It
+// for it: then a voucher that another attempt created under it is returned. It
 // returns [ErrInvalid], [ErrLabOnly] or what the store says.
 func (s *Service) Create(ctx context.Context, v Voucher) (*Voucher, error) {
+	// The store keeps microseconds, in UTC: so does what is judged and returned.
+	v.BeginAt = v.BeginAt.UTC().Truncate(time.Microsecond)
+	v.EndAt = v.EndAt.UTC().Truncate(time.Microsecond)
+	v.CreatedAt = s.Now().UTC().Truncate(time.Microsecond)
 	if err := v.Validate(); err != nil {
 		return nil, err
 	}
@@ -60,11 +64,12 @@ func (s *Service) Create(ctx context.Context, v Voucher) (*Voucher, error) {
 		v.ID = id
 	}
 	v.Stock, v.Version = v.InitialStock, 0
-	// The store keeps microseconds, in UTC: so does what is returned.
-	v.CreatedAt = s.Now().UTC().Truncate(time.Microsecond)
-	v.BeginAt = v.BeginAt.UTC().Truncate(time.Microsecond)
-	v.EndAt = v.EndAt.UTC().Truncate(time.Microsecond)
 	if err := s.Store.CreateVoucher(ctx, &v); err != nil {
+		// It may be there all the same: the reply was lost, or an earlier attempt
+		// under the same ID was still at work.
+		if created, absent := s.Store.Voucher(ctx, v.ID); absent == nil {
+			return created, nil
+		}
 		return nil, err
 	}
 	return &v, nil

@@ -63,8 +63,8 @@ func (v *Voucher) Validate() error {
 		return invalid("begin_at is missing")
 	case v.EndAt.IsZero():
 		return invalid("end_at is missing")
-	case v.BeginAt.Year() < 1970 || v.EndAt.Year() > 9999:
-		return invalid("begin_at and end_at lie in the years 1970 to 9999")
+	case v.BeginAt.UTC().Year() < 1970 || v.EndAt.UTC().Year() > 9999: // beyond, RFC 3339 cannot write them
+		return invalid("begin_at and end_at lie in the years 1970 to 9999, in UTC")
 	case !v.BeginAt.Before(v.EndAt):
 		return invalid("end_at must be after begin_at")
 	}

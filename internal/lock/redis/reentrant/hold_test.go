@@ -24,9 +24,9 @@ func TestHoldCount(t *testing.T) {
 		}
 	}
 	count(0)
-	outer := acquire(t, l, ctx, lock.Options{})
+	outer := acquire(ctx, t, l, lock.Options{})
 	count(1)
-	inner := acquire(t, l, ctx, lock.Options{})
+	inner := acquire(ctx, t, l, lock.Options{})
 	count(2)
 	if err := inner.Release(t.Context()); err != nil {
 		t.Fatal(err)
@@ -53,10 +53,10 @@ func TestLeasesDoNotAddUp(t *testing.T) {
 			t.Fatalf("the lease in Redis is %v, want %v to %v", ttl, low, high)
 		}
 	}
-	minute := acquire(t, l, ctx, lock.Options{TTL: time.Minute})
-	short := acquire(t, l, ctx, lock.Options{TTL: 10 * time.Second})
+	minute := acquire(ctx, t, l, lock.Options{TTL: time.Minute})
+	short := acquire(ctx, t, l, lock.Options{TTL: 10 * time.Second})
 	between(50*time.Second, time.Minute)
-	long := acquire(t, l, ctx, lock.Options{TTL: 10 * time.Minute})
+	long := acquire(ctx, t, l, lock.Options{TTL: 10 * time.Minute})
 	between(9*time.Minute, 10*time.Minute)
 	for _, lease := range []lock.Lease{long, short} {
 		if err := lease.Release(t.Context()); err != nil {
@@ -73,8 +73,8 @@ func TestLeasesDoNotAddUp(t *testing.T) {
 func TestAbandonedInnerLease(t *testing.T) {
 	l := start(t, testkit.Redis(t), reentrant.Config{Prefix: testkit.KeyPrefix(t), WatchdogTimeout: renewed})
 	ctx := lock.WithOwner(t.Context(), "me")
-	outer := acquire(t, l, ctx, lock.Options{})
-	acquire(t, l, ctx, lock.Options{TTL: 100 * time.Millisecond}).Abandon()
+	outer := acquire(ctx, t, l, lock.Options{})
+	acquire(ctx, t, l, lock.Options{TTL: 100 * time.Millisecond}).Abandon()
 	until(t, "the end of the inner lease", func() bool { return inspect(t, l).Count == 1 })
 	if err := outer.Release(t.Context()); err != nil {
 		t.Fatal(err)
@@ -89,8 +89,8 @@ func TestLossOfKeyIsLossOfAll(t *testing.T) {
 	server, prefix := testkit.Redis(t), testkit.KeyPrefix(t)
 	l := start(t, server, reentrant.Config{Prefix: prefix, WatchdogTimeout: renewed})
 	ctx := lock.WithOwner(t.Context(), "me")
-	watched := acquire(t, l, ctx, lock.Options{})
-	fixed := acquire(t, l, ctx, lock.Options{TTL: time.Hour})
+	watched := acquire(ctx, t, l, lock.Options{})
+	fixed := acquire(ctx, t, l, lock.Options{TTL: time.Hour})
 	if err := server.Client(t).Del(t.Context(), redisio.Key(prefix, "reentrant", key, "")).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestScriptsAreLoadedAgain(t *testing.T) {
 	server := testkit.NewRedis(t)
 	l := start(t, server, reentrant.Config{WatchdogTimeout: renewed})
 	client := server.Client(t)
-	lease := acquire(t, l, t.Context(), lock.Options{})
+	lease := acquire(t.Context(), t, l, lock.Options{})
 	for end := time.Now().Add(renewed + renewed/3); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if err := client.ScriptFlush(t.Context()).Err(); err != nil {
 			t.Fatal(err)
@@ -121,7 +121,7 @@ func TestPairsDoNotDisturbRenewal(t *testing.T) {
 	const pairs = 500
 	l := start(t, testkit.Redis(t), reentrant.Config{Prefix: testkit.KeyPrefix(t), WatchdogTimeout: renewed})
 	ctx := lock.WithOwner(t.Context(), "me")
-	lease := acquire(t, l, ctx, lock.Options{})
+	lease := acquire(ctx, t, l, lock.Options{})
 	var all sync.WaitGroup
 	for range 16 {
 		all.Go(func() {
@@ -156,7 +156,7 @@ func TestPairsDoNotDisturbRenewal(t *testing.T) {
 func TestCloseTellsEverybody(t *testing.T) {
 	server, prefix := testkit.Redis(t), testkit.KeyPrefix(t)
 	l := start(t, server, reentrant.Config{Prefix: prefix})
-	lease := acquire(t, l, t.Context(), lock.Options{})
+	lease := acquire(t.Context(), t, l, lock.Options{})
 	waiting := make(chan error, 1)
 	go func() {
 		_, err := l.Acquire(t.Context(), key, lock.Options{Wait: time.Minute})
@@ -186,7 +186,7 @@ func TestObserver(t *testing.T) {
 		Released: func(time.Duration, error) { released++ },
 		Lost:     func(error) { lost++ },
 	}})
-	lease := acquire(t, l, t.Context(), lock.Options{TTL: 200 * time.Millisecond})
+	lease := acquire(t.Context(), t, l, lock.Options{TTL: 200 * time.Millisecond})
 	if _, err := l.Acquire(t.Context(), key, lock.Options{}); !errors.Is(err, lock.ErrNotAcquired) {
 		t.Fatalf("Acquire of a taken key = %v", err)
 	}

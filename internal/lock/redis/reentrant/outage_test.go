@@ -21,7 +21,7 @@ func TestServerThatHangs(t *testing.T) {
 	server := testkit.NewRedis(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	l := startOn(t, client, reentrant.Config{CommandTimeout: 200 * time.Millisecond})
-	if err := acquire(t, l, t.Context(), lock.Options{}).Release(t.Context()); err != nil {
+	if err := acquire(t.Context(), t, l, lock.Options{}).Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	server.Pause()
@@ -48,7 +48,7 @@ func TestServerThatHangs(t *testing.T) {
 func TestServerThatDies(t *testing.T) {
 	server := testkit.NewRedis(t)
 	l := start(t, server, reentrant.Config{WatchdogTimeout: renewed})
-	lease := acquire(t, l, t.Context(), lock.Options{})
+	lease := acquire(t.Context(), t, l, lock.Options{})
 	server.Kill()
 	told(t, lease, 2*renewed, lock.ErrUnavailable)
 	began := time.Now()
@@ -110,7 +110,7 @@ func TestMiniredis(t *testing.T) {
 	mini := miniredis.RunT(t)
 	l := startOn(t, redis.NewClient(&redis.Options{Addr: mini.Addr()}), reentrant.Config{})
 	ctx := lock.WithOwner(t.Context(), "me")
-	outer, inner := acquire(t, l, ctx, lock.Options{}), acquire(t, l, ctx, lock.Options{TTL: time.Minute})
+	outer, inner := acquire(ctx, t, l, lock.Options{}), acquire(ctx, t, l, lock.Options{TTL: time.Minute})
 	if state := inspect(t, l); state.Owner != "me" || state.Count != 2 {
 		t.Errorf("Inspect = %+v, want me twice", state)
 	}

@@ -66,7 +66,7 @@ func startOn(t *testing.T, client redis.UniversalClient, config reentrant.Config
 }
 
 // acquire fails the test where the lock cannot be had.
-func acquire(t *testing.T, l *reentrant.Locker, ctx context.Context, opts lock.Options) lock.Lease {
+func acquire(ctx context.Context, t *testing.T, l *reentrant.Locker, opts lock.Options) lock.Lease {
 	t.Helper()
 	lease, err := l.Acquire(ctx, key, opts)
 	if err != nil {

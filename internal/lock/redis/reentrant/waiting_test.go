@@ -62,7 +62,7 @@ func TestLineCostsOneWaiter(t *testing.T) {
 	server := testkit.NewRedis(t)
 	client := server.Client(t)
 	holder, l := start(t, server, reentrant.Config{}), start(t, server, reentrant.Config{})
-	held := acquire(t, holder, t.Context(), lock.Options{})
+	held := acquire(t.Context(), t, holder, lock.Options{})
 	var order []int
 	var waiters sync.WaitGroup
 	wait := func(i int) {
@@ -122,7 +122,7 @@ func TestSubscriptionIsRestored(t *testing.T) {
 		channel := redisio.Key("", "reentrant", key, "free")
 		return client.PubSubNumSub(t.Context(), channel).Val()[channel]
 	}
-	held := acquire(t, holder, t.Context(), lock.Options{})
+	held := acquire(t.Context(), t, holder, lock.Options{})
 	got := make(chan error, 1)
 	go func() {
 		lease, err := l.Acquire(t.Context(), key, lock.Options{Wait: time.Minute})
@@ -159,7 +159,7 @@ func TestHolderWithoutExpiry(t *testing.T) {
 	client := server.Client(t)
 	l := start(t, server, reentrant.Config{Prefix: prefix, RetryEvery: 50 * time.Millisecond})
 	name := redisio.Key(prefix, "reentrant", key, "")
-	acquire(t, l, t.Context(), lock.Options{TTL: time.Minute}).Abandon()
+	acquire(t.Context(), t, l, lock.Options{TTL: time.Minute}).Abandon()
 	if err := client.Persist(t.Context(), name).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func TestHolderWithoutExpiry(t *testing.T) {
 	}
 	time.AfterFunc(100*time.Millisecond, func() { client.Del(context.Background(), name) })
 	began := time.Now()
-	lease := acquire(t, l, t.Context(), lock.Options{Wait: 10 * time.Second})
+	lease := acquire(t.Context(), t, l, lock.Options{Wait: 10 * time.Second})
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("the waiter needed %v", took)
 	}
@@ -181,7 +181,7 @@ func TestHolderWithoutExpiry(t *testing.T) {
 // A refusal that its wait limit ends names the holder, also far back in the line.
 func TestRefusalInLineNamesHolder(t *testing.T) {
 	l := start(t, testkit.Redis(t), reentrant.Config{Prefix: testkit.KeyPrefix(t)})
-	held := acquire(t, l, lock.WithOwner(t.Context(), "holder"), lock.Options{TTL: time.Minute})
+	held := acquire(lock.WithOwner(t.Context(), "holder"), t, l, lock.Options{TTL: time.Minute})
 	var waiters sync.WaitGroup
 	for range 5 {
 		waiters.Go(func() {
@@ -202,7 +202,7 @@ func TestRefusalInLineNamesHolder(t *testing.T) {
 func TestReentryPassesTheLine(t *testing.T) {
 	l := start(t, testkit.Redis(t), reentrant.Config{Prefix: testkit.KeyPrefix(t)})
 	ctx := lock.WithOwner(t.Context(), "me")
-	outer := acquire(t, l, ctx, lock.Options{})
+	outer := acquire(ctx, t, l, lock.Options{})
 	got := make(chan error, 1)
 	go func() {
 		lease, err := l.Acquire(t.Context(), key, lock.Options{Wait: time.Minute})
@@ -212,7 +212,7 @@ func TestReentryPassesTheLine(t *testing.T) {
 		got <- err
 	}()
 	until(t, "a waiter", func() bool { return inspect(t, l).Waiting == 1 })
-	inner := acquire(t, l, ctx, lock.Options{Wait: time.Minute})
+	inner := acquire(ctx, t, l, lock.Options{Wait: time.Minute})
 	for _, lease := range []lock.Lease{inner, outer} {
 		if err := lease.Release(t.Context()); err != nil {
 			t.Error(err)

@@ -66,11 +66,18 @@ func bubble(t *testing.T, test func(t *testing.T, w *watchdog, s *server)) {
 
 // grant puts a lease under watch; a ttl of 0 has it renewed.
 func grant(t *testing.T, w *watchdog, name string, ttl time.Duration) *lease {
+	t.Helper()
+	return grantAfter(t, w, name, ttl, time.Now())
+}
+
+// grantAfter is grant for an attempt that began earlier.
+func grantAfter(t *testing.T, w *watchdog, name string, ttl time.Duration, start time.Time) *lease {
+	t.Helper()
 	r := &request{key: name, lock: name, owner: "me", lease: "lease:" + name, ttl: ttl}
 	if ttl == 0 {
 		r.ttl, r.renewed = w.config.WatchdogTimeout, true
 	}
-	g := &lease{request: r, start: time.Now()}
+	g := &lease{request: r, start: start}
 	until := g.start.Add(r.ttl - margin(r.ttl))
 	g.held = lock.NewHeld(t.Context(), lock.Grant{
 		Key: name, Owner: "me", Until: until,
@@ -208,6 +215,21 @@ func TestWatchdogSparesLaterLease(t *testing.T) {
 		s.answers(renewal{err: lock.ErrExpired, whole: true}, 500*time.Millisecond)
 		time.Sleep(10*time.Second + 100*time.Millisecond)
 		later := grant(t, w, "seat", time.Hour)
+		toldAfter(t, g, 10*time.Second, 11*time.Second, lock.ErrExpired)
+		mustHold(t, later)
+	})
+}
+
+// An attempt that was already on its way when that renewal was sent may have been
+// granted after it: what counts is when the grant was known.
+func TestWatchdogSparesLeaseOfEarlierAttempt(t *testing.T) {
+	bubble(t, func(t *testing.T, w *watchdog, s *server) {
+		g := grant(t, w, "seat", 0)
+		s.answers(renewal{err: lock.ErrExpired, whole: true}, 500*time.Millisecond)
+		time.Sleep(9 * time.Second)
+		attempt := time.Now()
+		time.Sleep(time.Second + 100*time.Millisecond) // the renewal is under way
+		later := grantAfter(t, w, "seat", time.Hour, attempt)
 		toldAfter(t, g, 10*time.Second, 11*time.Second, lock.ErrExpired)
 		mustHold(t, later)
 	})

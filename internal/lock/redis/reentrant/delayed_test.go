@@ -1,0 +1,131 @@
+package reentrant_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/lock"
+	"seckill/internal/lock/redis/reentrant"
+	"seckill/internal/testkit"
+)
+
+// delayer is a network that breaks a connection and delivers what was written to
+// it all the same, later. As a hook it keeps the next batch back; the client sees a
+// connection that ended.
+type delayer struct {
+	mu    sync.Mutex
+	delay bool
+	kept  [][]any
+}
+
+var _ redis.Hook = (*delayer)(nil)
+
+func (d *delayer) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (d *delayer) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (d *delayer) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if !d.delay {
+			return next(ctx, cmds)
+		}
+		d.delay = false
+		for _, cmd := range cmds {
+			d.kept = append(d.kept, cmd.Args())
+			cmd.SetErr(io.EOF)
+		}
+		return io.EOF
+	}
+}
+
+func (d *delayer) keepNext() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.delay = true
+}
+
+// deliver lets the server carry out what was kept back.
+func (d *delayer) deliver(t *testing.T, client *redis.Client) {
+	t.Helper()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.kept) == 0 {
+		t.Fatal("nothing was kept back: the test shows nothing")
+	}
+	for _, args := range d.kept {
+		if err := client.Do(t.Context(), args...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// An attempt whose connection broke may reach the server after the attempt that
+// was made in its place, and even after the release. Whatever the acquisition came
+// to, nothing of it stays.
+func TestAttemptThatArrivesLate(t *testing.T) {
+	fails, err := lock.NewFaults([]lock.Fault{{Point: lock.AfterAcquireBeforeReply, Effect: lock.EffectError}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const minute = time.Minute // longer than the test waits for the key to be free
+	cases := map[string]struct {
+		held bool // by somebody else at first
+		opts lock.Options
+		want error
+	}{
+		"granted":                   {false, lock.Options{TTL: minute}, nil},
+		"granted and not delivered": {false, lock.Options{TTL: minute, Faults: fails}, lock.ErrInjected},
+		"refused":                   {true, lock.Options{TTL: minute}, lock.ErrNotAcquired},
+		"refused after a wait":      {true, lock.Options{TTL: minute, Wait: 100 * time.Millisecond}, lock.ErrNotAcquired},
+		"granted after a wait":      {true, lock.Options{TTL: minute, Wait: minute}, nil},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			server, prefix, network := testkit.Redis(t), testkit.KeyPrefix(t), &delayer{}
+			holder := start(t, server, reentrant.Config{Prefix: prefix})
+			client := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
+			client.AddHook(network)
+			l := startOn(t, client, reentrant.Config{Prefix: prefix})
+			if err := acquire(t.Context(), t, l, lock.Options{}).Release(t.Context()); err != nil { // loads the scripts
+				t.Fatal(err)
+			}
+			var held lock.Lease
+			if c.held {
+				held = acquire(t.Context(), t, holder, lock.Options{})
+			}
+			network.keepNext()
+			got := make(chan error, 1)
+			go func() {
+				lease, err := l.Acquire(t.Context(), key, c.opts)
+				if err == nil {
+					err = lease.Release(t.Context())
+				}
+				got <- err
+			}()
+			if c.held && c.want == nil {
+				until(t, "a waiter", func() bool { return inspect(t, l).Waiting == 1 })
+			} else if err := <-got; !errors.Is(err, c.want) {
+				t.Fatalf("Acquire and Release = %v, want %v", err, c.want)
+			}
+			if c.held {
+				if err := held.Release(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if c.held && c.want == nil {
+				if err := <-got; err != nil {
+					t.Fatalf("Acquire and Release after a wait = %v", err)
+				}
+			}
+			network.deliver(t, server.Client(t))
+			until(t, "a free lock", func() bool { return inspect(t, holder).Owner == "" })
+		})
+	}
+}

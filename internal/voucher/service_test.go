@@ -1,0 +1,158 @@
+package voucher_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"seckill/internal/lock"
+	"seckill/internal/voucher"
+)
+
+// shelf is a store in memory.
+type shelf struct {
+	vouchers map[int64]*voucher.Voucher
+	// before runs when a voucher is about to be stored, after when it has been; the
+	// error is what the caller is told.
+	before, after func(v *voucher.Voucher) error
+}
+
+func (s *shelf) CreateVoucher(_ context.Context, v *voucher.Voucher) error {
+	if s.before != nil {
+		if err := s.before(v); err != nil {
+			return err
+		}
+	}
+	s.put(*v)
+	if s.after != nil {
+		return s.after(v)
+	}
+	return nil
+}
+
+func (s *shelf) put(v voucher.Voucher) {
+	if s.vouchers == nil {
+		s.vouchers = map[int64]*voucher.Voucher{}
+	}
+	s.vouchers[v.ID] = &v
+}
+
+func (s *shelf) Voucher(_ context.Context, id int64) (*voucher.Voucher, error) {
+	if v := s.vouchers[id]; v != nil {
+		return v, nil
+	}
+	return nil, voucher.ErrNotFound
+}
+
+func (s *shelf) Vouchers(context.Context, int64, int) ([]*voucher.Voucher, error) { return nil, nil }
+
+func (s *shelf) NextID(context.Context) (int64, error) { return 7, nil }
+
+func (s *shelf) Locker(name string) (lock.Locker, error) {
+	if name == "red" {
+		return nil, lock.ErrNotConfigured
+	}
+	return nil, nil
+}
+
+func newService(s *shelf) *voucher.Service {
+	return &voucher.Service{Store: s, IDs: s, Lockers: s, Now: func() time.Time { return begin }}
+}
+
+var errStore = errors.New("store")
+
+func TestCreateSetsWhatIsItsOwn(t *testing.T) {
+	v := sound()
+	v.Stock, v.Version, v.CreatedAt = 5, 9, begin.Add(time.Hour)
+	v.BeginAt = begin.Add(1500 * time.Nanosecond).In(time.FixedZone("UTC+8", 8*3600))
+	s := &shelf{}
+	got, err := newService(s).Create(t.Context(), v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.ID != 7 || got.Stock != v.InitialStock || got.Version != 0 || got.CreatedAt != begin || got.BeginAt != begin.Add(time.Microsecond) {
+		t.Errorf("created %+v", got)
+	}
+	if s.vouchers[7].BeginAt != got.BeginAt {
+		t.Errorf("stored %+v, returned %+v", s.vouchers[7], got)
+	}
+}
+
+func TestCreateRefuses(t *testing.T) {
+	for name, tc := range map[string]struct {
+		spoil func(*voucher.Voucher)
+		want  error
+	}{
+		"a weak policy":             {func(v *voucher.Voucher) { v.Policy.Lock = "naive" }, voucher.ErrLabOnly},
+		"a lock without servers":    {func(v *voucher.Voucher) { v.Policy.Lock = "red" }, voucher.ErrInvalid},
+		"admission":                 {func(v *voucher.Voucher) { v.Policy.Flow = voucher.FlowAdmission }, voucher.ErrInvalid},
+		"less than a microsecond":   {func(v *voucher.Voucher) { v.EndAt = v.BeginAt.Add(999 * time.Nanosecond) }, voucher.ErrInvalid},
+		"an end in the year 10,000": {func(v *voucher.Voucher) { v.EndAt = newYearsEve9999(-14) }, voucher.ErrInvalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v, s := sound(), &shelf{}
+			tc.spoil(&v)
+			if got, err := newService(s).Create(t.Context(), v); !errors.Is(err, tc.want) {
+				t.Errorf("Create = %+v, %v; want %v", got, err, tc.want)
+			}
+			if len(s.vouchers) > 0 {
+				t.Error("it was stored")
+			}
+		})
+	}
+}
+
+// newYearsEve9999 is its last second, hours from UTC: in the west of it the next
+// year has begun in UTC.
+func newYearsEve9999(hours int) time.Time {
+	return time.Date(9999, 12, 31, 23, 59, 59, 0, time.FixedZone("", hours*3600))
+}
+
+// Under a reserved id there is one voucher, whichever attempt stored it.
+func TestCreateFindsWhatAnotherAttemptMade(t *testing.T) {
+	earlier := sound()
+	earlier.ID, earlier.Title = 42, "the earlier one"
+	for name, s := range map[string]*shelf{
+		"before this one began": {vouchers: map[int64]*voucher.Voucher{42: &earlier}},
+		"while this one worked": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			if s == nil {
+				s = &shelf{}
+				s.before = func(*voucher.Voucher) error {
+					s.put(earlier)
+					return errStore // the id is taken
+				}
+			}
+			v := sound()
+			v.ID = 42
+			got, err := newService(s).Create(t.Context(), v)
+			if err != nil || got.Title != earlier.Title {
+				t.Errorf("Create = %+v, %v; want the earlier one", got, err)
+			}
+		})
+	}
+}
+
+func TestCreateWhoseReplyWasLost(t *testing.T) {
+	s := &shelf{after: func(*voucher.Voucher) error { return errStore }}
+	if got, err := newService(s).Create(t.Context(), sound()); err != nil || got.ID != 7 {
+		t.Errorf("stored: Create = %+v, %v; want the voucher", got, err)
+	}
+	s = &shelf{before: s.after}
+	if got, err := newService(s).Create(t.Context(), sound()); !errors.Is(err, errStore) {
+		t.Errorf("not stored: Create = %+v, %v; want what the store said", got, err)
+	}
+}
+
+// A client is told of one field at a time, in one sentence.
+func TestPolicyErrorIsOneSentence(t *testing.T) {
+	v := sound()
+	v.Policy.Flow, v.Policy.Scope, v.Policy.Stock = "?", "?", "?"
+	err := v.Validate()
+	if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "policy.flow") {
+		t.Errorf("Validate = %q", err)
+	}
+}

@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+#
+# Two API processes in lab mode on a MariaDB and a Redis of their own, until Ctrl-C: what the load tests that need two
+# processes run against. Everything lives in a temporary folder and is gone afterwards; no server that was there before
+# is touched.
+#
+# usage: scripts/two-instances.sh [COMMAND [ARG ...]]
+#   With a command: runs it with BASE_URL set, then stops and exits with its exit code.
+#
+# Ports, from the environment: API_PORT (8081, and the next one), MYSQL_PORT (13306), REDIS_PORT (16379).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# The servers' programs may lie outside a user's PATH.
+PATH=$PATH:/usr/sbin:/usr/local/sbin
+
+api=${API_PORT:-8081} mysql=${MYSQL_PORT:-13306} redis=${REDIS_PORT:-16379}
+
+for program in go redis-server mariadbd mariadb-install-db mariadb-admin; do
+  command -v "$program" >/dev/null || { echo "$program not found on PATH; make infra installs the servers" >&2; exit 1; }
+done
+for port in "$api" $((api + 1)) "$mysql" "$redis"; do
+  if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
+    echo "port $port is taken: set API_PORT, MYSQL_PORT or REDIS_PORT" >&2
+    exit 1
+  fi
+done
+
+dir=$(mktemp -d)
+pids=()
+stop() {
+  trap - EXIT
+  # The services first, then what they stand on.
+  for ((i = ${#pids[@]} - 1; i >= 0; i--)); do
+    kill "${pids[i]}" 2>/dev/null || true
+    wait "${pids[i]}" 2>/dev/null || true
+  done
+  rm -rf "$dir"
+}
+trap stop EXIT
+trap 'exit 130' INT TERM
+
+# await NAME COMMAND ...: until the command succeeds, half a minute at most.
+await() {
+  local name=$1
+  shift
+  for _ in {1..150}; do
+    "$@" >/dev/null 2>&1 && return
+    sleep 0.2
+  done
+  echo "$name did not start; its log:" >&2
+  tail -n 20 "$dir/$name.log" >&2
+  exit 1
+}
+
+mkdir "$dir/redis"
+redis-server --bind 127.0.0.1 --port "$redis" --dir "$dir/redis" --save '' --appendonly no >"$dir/redis.log" 2>&1 &
+pids+=($!)
+
+mariadb-install-db --no-defaults --user="$(id -un)" --datadir="$dir/mysql" --skip-test-db \
+  --auth-root-authentication-method=normal >"$dir/mariadb.log" 2>&1
+mariadbd --no-defaults --user="$(id -un)" --datadir="$dir/mysql" --socket="$dir/mysql.sock" --pid-file="$dir/mysql.pid" \
+  --bind-address=127.0.0.1 --port="$mysql" --skip-name-resolve >"$dir/mariadb.log" 2>&1 &
+pids+=($!)
+await mariadb mariadb-admin --no-defaults --socket="$dir/mysql.sock" --user=root create seckill
+
+go build -o "$dir/api" ./cmd/api
+export SECKILL_MYSQL_DSN="root@tcp(127.0.0.1:$mysql)/seckill" SECKILL_REDIS_ADDRS="127.0.0.1:$redis" SECKILL_LAB=1
+SECKILL_JWT_SECRET=$(head -c 32 /dev/urandom | base64)
+export SECKILL_JWT_SECRET
+for port in "$api" $((api + 1)); do
+  "$dir/api" -addr "127.0.0.1:$port" >"$dir/api-$port.log" 2>&1 &
+  pids+=($!)
+  await "api-$port" "$dir/api" healthcheck -addr "127.0.0.1:$port"
+done
+
+export BASE_URL="http://127.0.0.1:$api,http://127.0.0.1:$((api + 1))"
+if (($# > 0)); then
+  "$@"
+else
+  echo "two instances, lab mode: BASE_URL=$BASE_URL (processes ${pids[*]:2}); Ctrl-C stops them"
+  wait -n
+  echo "a process ended; its log is the last to say why:" >&2
+  tail -n 3 "$dir"/*.log >&2
+  exit 1
+fi
