@@ -29,6 +29,7 @@ type config struct {
 	JWTSecret      string
 	AdminToken     string
 	LogLevel       slog.Level
+	IDs            string
 
 	// Embedded: neither a database nor Redis was given.
 	Embedded bool
@@ -80,6 +81,8 @@ func settings() []setting {
 			set: func(c *config, v string) error { c.JWTSecret = v; return atLeast(v, minJWTSecret) }},
 		{name: "admin-token", arg: "token", usage: fmt.Sprintf("bearer token of admin calls, %d bytes or more", minAdminToken), secret: true,
 			set: func(c *config, v string) error { c.AdminToken = v; return atLeast(v, minAdminToken) }},
+		{name: "ids", arg: "kind", usage: "what mints ids: sonyflake, or redis-counter, which asks Redis for each (default sonyflake)",
+			set: func(c *config, v string) error { c.IDs = v; return oneOf(v, idsSonyflake, idsRedisCounter) }},
 		{name: "log-level", arg: "level", usage: "debug, info, warn or error (default info; embedded: warn)",
 			set: func(c *config, v string) error { return c.LogLevel.UnmarshalText([]byte(v)) }},
 	}
@@ -88,7 +91,7 @@ func settings() []setting {
 // parseConfig reads the flags and, for those not given, the environment. Every
 // error names the setting as its user wrote it, and none shows a secret.
 func parseConfig(args, environ []string, help io.Writer) (config, error) {
-	c := config{Addr: "127.0.0.1:8080"}
+	c := config{Addr: "127.0.0.1:8080", IDs: idsSonyflake}
 	all := settings()
 	flags := flag.NewFlagSet("api", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
@@ -255,6 +258,13 @@ func parseBool(v string) (bool, error) {
 		return false, errors.New("want 1 or 0, true or false")
 	}
 	return b, nil
+}
+
+func oneOf(v string, allowed ...string) error {
+	if !slices.Contains(allowed, v) {
+		return fmt.Errorf("want %s", strings.Join(allowed, " or "))
+	}
+	return nil
 }
 
 func atLeast(secret string, n int) error {

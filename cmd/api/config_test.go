@@ -91,6 +91,7 @@ func TestConfigErrorsNameTheSetting(t *testing.T) {
 		{"no admin token", nil, []string{"SECKILL_MYSQL_DSN=" + dsn, "SECKILL_REDIS_ADDRS=a:1", "SECKILL_JWT_SECRET=" + secret}, []string{"SECKILL_ADMIN_TOKEN is missing"}},
 		{"short admin token", nil, production("SECKILL_ADMIN_TOKEN=hunter2"), []string{"SECKILL_ADMIN_TOKEN", "too short"}},
 		{"embedded without lab and secrets", []string{"-lab=0"}, nil, []string{"SECKILL_LAB", "SECKILL_JWT_SECRET"}},
+		{"ids", []string{"-ids", "uuid"}, nil, []string{"-ids", "uuid", "redis-counter"}},
 		{"log level", nil, []string{"SECKILL_LOG_LEVEL=loud"}, []string{"SECKILL_LOG_LEVEL", "loud"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -34,9 +34,14 @@ func command(ctx context.Context, args, environ []string) int {
 		fmt.Fprintln(os.Stderr, "api: "+err.Error())
 		return 2
 	}
-	if err := do(ctx, cfg, os.Stdout, os.Stderr); err != nil {
+	if err := do(ctx, cfg, os.Stdout, os.Stderr); err != nil && !stopped(ctx, err) {
 		fmt.Fprintln(os.Stderr, "api: "+err.Error())
 		return 1
 	}
 	return 0
+}
+
+// stopped says whether an error is only that of being told to stop while starting.
+func stopped(ctx context.Context, err error) bool {
+	return ctx.Err() != nil && errors.Is(err, context.Canceled)
 }

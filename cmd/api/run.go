@@ -19,20 +19,12 @@ import (
 	"seckill/internal/auth"
 	"seckill/internal/database"
 	"seckill/internal/httpapi"
-	"seckill/internal/idworker"
 	"seckill/internal/order"
 	"seckill/internal/voucher"
 )
 
-// How long the parts of a stop may take.
-const (
-	// finishTimeout is for the requests that are under way.
-	finishTimeout = 20 * time.Second
-	// closeTimeout is for giving machine ids back.
-	closeTimeout = 3 * time.Second
-	// leaseTimeout is for getting a machine id at the start.
-	leaseTimeout = 15 * time.Second
-)
+// finishTimeout is how long a stop waits for the requests that are under way.
+const finishTimeout = 20 * time.Second
 
 // run is the service from start to stop, and the picture of how it is put
 // together. It returns when ctx has ended and everything is closed, or with the
@@ -59,17 +51,11 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, closeStores()) }()
 
-	leasing, cancel := context.WithTimeout(ctx, leaseTimeout)
-	ids, err := idworker.NewSonyflake(leasing, redisClient, idworker.Config{KeyPrefix: keyPrefix, Logger: log})
-	cancel()
+	ids, err := openIDs(ctx, cfg.IDs, redisClient, log)
 	if err != nil {
-		return fmt.Errorf("lease a machine id from Redis: %w", err)
+		return err
 	}
-	defer func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-		defer cancel()
-		err = errors.Join(err, ids.Close(closing))
-	}()
+	defer func() { err = errors.Join(err, ids.close()) }()
 
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -82,6 +68,7 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeLockers()) }()
+
 	tokens, err := auth.NewTokens(cfg.secret(), time.Now)
 	if err != nil {
 		return fmt.Errorf("SECKILL_JWT_SECRET: %w", err)
@@ -101,7 +88,7 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 			Ready: []httpapi.Check{
 				{Name: "database", Ask: db.Ping},
 				{Name: "redis", Ask: func(ctx context.Context) error { return redisClient.Ping(ctx).Err() }},
-				{Name: "ids", Ask: ids.Ready},
+				{Name: "ids", Ask: ids.ready},
 			},
 			Log: log, Registerer: registry, Gatherer: registry, Now: time.Now,
 		})

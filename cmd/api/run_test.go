@@ -140,6 +140,13 @@ func TestEmbeddedService(t *testing.T) {
 	}
 }
 
+func TestRedisCounterMintsTheIDs(t *testing.T) {
+	s := start(t, []string{"-ids", "redis-counter"}, nil)
+	if status, body := s.buy(t); status != http.StatusCreated {
+		t.Errorf("%d %s", status, body)
+	}
+}
+
 func TestTwoServicesCannotShareAnAddress(t *testing.T) {
 	s := start(t, nil, nil)
 	addr := regexp.MustCompile(`http://(\S+),`).FindStringSubmatch(s.banner)[1]
