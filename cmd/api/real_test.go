@@ -65,6 +65,10 @@ func TestProductionMode(t *testing.T) {
 			expect(200, `"balanced":true`, "GET", "/api/v1/vouchers/"+id+"/audit", admin, "")
 			expect(403, `"lab_only"`, "POST", "/api/v1/tokens", nil, `{"user_id":"1"}`)
 
+			// A weak voucher that a server in lab mode put on sale in the same database.
+			weak := openShop(t, 5, `{"lock":"none","stock":"unguarded"}`, startProcess(t, s))
+			expect(403, `"lab_only"`, "POST", "/api/v1/vouchers/"+weak.voucher+"/orders", buyer, "")
+
 			if err := p.Stop(); err != nil {
 				t.Errorf("SIGTERM: %v", err)
 			}

@@ -76,7 +76,7 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 	vouchers := &voucher.Service{Store: db.Vouchers(), IDs: ids, Lockers: lockers, Lab: cfg.Lab, Now: time.Now}
 	orders, err := order.NewService(order.Config{
 		Store: db.Orders(), Vouchers: voucher.NewCache(db.Vouchers(), 0, time.Now),
-		IDs: ids, Lockers: lockers, Now: time.Now, Log: log,
+		IDs: ids, Lockers: lockers, Now: time.Now, Log: log, Lab: cfg.Lab,
 	})
 	if err != nil {
 		return err

@@ -86,9 +86,8 @@ func (s *Idempotency) begin(ctx context.Context, fresh keyRow, staleBefore time.
 
 	seen := row.Attempt
 	row.Attempt, row.StartedAt = seen+1, fresh.StartedAt
-	found, err := s.write(ctx, `UPDATE idempotency_keys SET attempt = ?, started_at = ?
-		WHERE user_id = ? AND idem_key = ? AND attempt = ? AND status IS NULL`,
-		row.Attempt, row.StartedAt, row.UserID, row.IdemKey, seen)
+	found, err := s.write(ctx, "UPDATE idempotency_keys SET attempt = ?, started_at = ?"+held,
+		row.Attempt, row.StartedAt, row.UserID, row.IdemKey, row.ResourceID, seen)
 	if err == nil && found == 0 {
 		err = errChanged
 	}
@@ -104,20 +103,22 @@ func (s *Idempotency) find(ctx context.Context, fresh keyRow) (keyRow, error) {
 	return row, translate(ctx, err)
 }
 
-// Complete implements [idempotency.Store]. The first answer stays: an attempt
-// that was taken over changes nothing any more. A key that was swept meanwhile
-// stays forgotten.
-func (s *Idempotency) Complete(ctx context.Context, key idempotency.Key, a idempotency.Answer) error {
-	_, err := s.write(ctx, `UPDATE idempotency_keys SET status = ?, content_type = ?, location = ?, body = ?
-		WHERE user_id = ? AND idem_key = ? AND status IS NULL`,
-		a.Status, a.ContentType, a.Location, a.Body, key.UserID, []byte(key.Value))
+// held is the reservation of one attempt, as long as it has neither been taken over
+// nor answered.
+const held = " WHERE user_id = ? AND idem_key = ? AND resource_id = ? AND attempt = ? AND status IS NULL"
+
+// Complete implements [idempotency.Store]. A key that was swept meanwhile stays
+// forgotten.
+func (s *Idempotency) Complete(ctx context.Context, key idempotency.Key, mine idempotency.Record, a idempotency.Answer) error {
+	_, err := s.write(ctx, "UPDATE idempotency_keys SET status = ?, content_type = ?, location = ?, body = ?"+held,
+		a.Status, a.ContentType, a.Location, a.Body, key.UserID, []byte(key.Value), mine.ResourceID, mine.Attempt)
 	return err
 }
 
 // Cancel implements [idempotency.Store].
-func (s *Idempotency) Cancel(ctx context.Context, key idempotency.Key) error {
-	_, err := s.write(ctx, "DELETE FROM idempotency_keys WHERE user_id = ? AND idem_key = ? AND status IS NULL",
-		key.UserID, []byte(key.Value))
+func (s *Idempotency) Cancel(ctx context.Context, key idempotency.Key, mine idempotency.Record) error {
+	_, err := s.write(ctx, "DELETE FROM idempotency_keys"+held,
+		key.UserID, []byte(key.Value), mine.ResourceID, mine.Attempt)
 	return err
 }
 
@@ -137,7 +138,7 @@ func (s *Idempotency) write(ctx context.Context, query string, args ...any) (fou
 }
 
 func (r *keyRow) record() (idempotency.Record, error) {
-	record := idempotency.Record{ResourceID: r.ResourceID, StartedAt: r.StartedAt.UTC()}
+	record := idempotency.Record{ResourceID: r.ResourceID, Attempt: r.Attempt, StartedAt: r.StartedAt.UTC()}
 	if copy(record.Fingerprint[:], r.Fingerprint) != len(record.Fingerprint) {
 		return record, fmt.Errorf("database: fingerprint of %d bytes", len(r.Fingerprint))
 	}

@@ -21,7 +21,7 @@ func TestReserveAnswerReplay(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		s, ctx := d.Idempotency(), t.Context()
 		key := idempotency.Key{UserID: 42, Value: "k"}
-		want := idempotency.Record{Fingerprint: sumA, ResourceID: 7, StartedAt: noon}
+		want := idempotency.Record{Fingerprint: sumA, ResourceID: 7, Attempt: 1, StartedAt: noon}
 
 		got, mine, err := s.Begin(ctx, key, sumA, 7, noon, never)
 		wantErr(t, err)
@@ -35,9 +35,9 @@ func TestReserveAnswerReplay(t *testing.T) {
 		}
 
 		answer := idempotency.Answer{Status: 201, ContentType: "application/json", Location: "/orders/7", Body: []byte("{\"a\":\"\x00ü\"}")}
-		wantErr(t, s.Complete(ctx, key, answer))
-		wantErr(t, s.Complete(ctx, key, idempotency.Answer{Status: 500})) // too late
-		wantErr(t, s.Cancel(ctx, key))                                    // no longer a mere reservation
+		wantErr(t, s.Complete(ctx, key, want, answer))
+		wantErr(t, s.Complete(ctx, key, want, idempotency.Answer{Status: 500})) // too late
+		wantErr(t, s.Cancel(ctx, key, want))                                    // no longer a mere reservation
 		want.Answer = &answer
 		got, mine, err = s.Begin(ctx, key, sumA, 9, noon.Add(time.Hour), noon.Add(time.Hour))
 		wantErr(t, err)
@@ -65,8 +65,9 @@ func TestTakeover(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		s, ctx := d.Idempotency(), t.Context()
 		key := idempotency.Key{UserID: 42, Value: "k"}
-		_, _, err := s.Begin(ctx, key, sumA, 7, noon, never)
+		first, _, err := s.Begin(ctx, key, sumA, 7, noon, never)
 		wantErr(t, err)
+		var second idempotency.Record
 		later := noon.Add(time.Minute)
 
 		for _, step := range []struct {
@@ -74,26 +75,40 @@ func TestTakeover(t *testing.T) {
 			fp          idempotency.Fingerprint
 			staleBefore time.Time
 			mine        bool
+			attempt     int
 			started     time.Time
 		}{
-			{"not stale yet", sumA, noon, false, noon},
-			{"stale, but another request", sumB, later, false, noon},
-			{"stale", sumA, noon.Add(time.Microsecond), true, later},
-			{"taken over just now", sumA, later, false, later},
+			{"not stale yet", sumA, noon, false, 1, noon},
+			{"stale, but another request", sumB, later, false, 1, noon},
+			{"stale", sumA, noon.Add(time.Microsecond), true, 2, later},
+			{"taken over just now", sumA, later, false, 2, later},
 		} {
 			got, mine, err := s.Begin(ctx, key, step.fp, 8, later, step.staleBefore)
 			wantErr(t, err)
-			want := idempotency.Record{Fingerprint: sumA, ResourceID: 7, StartedAt: step.started}
-			if mine != step.mine || !reflect.DeepEqual(got, want) {
+			second = idempotency.Record{Fingerprint: sumA, ResourceID: 7, Attempt: step.attempt, StartedAt: step.started}
+			if mine != step.mine || !reflect.DeepEqual(got, second) {
 				t.Errorf("%s: %+v, %v", step.name, got, mine)
 			}
 		}
 
-		wantErr(t, s.Cancel(ctx, key))
-		got, mine, err := s.Begin(ctx, key, sumB, 8, later, never)
+		// Who was taken over has nothing to say any more.
+		wantErr(t, s.Cancel(ctx, key, first))
+		wantErr(t, s.Complete(ctx, key, first, idempotency.Answer{Status: 409}))
+		got, mine, err := s.Begin(ctx, key, sumA, 8, later, never)
+		wantErr(t, err)
+		if mine || !reflect.DeepEqual(got, second) {
+			t.Errorf("after the late words of the first attempt: %+v, %v; want %+v", got, mine, second)
+		}
+
+		wantErr(t, s.Cancel(ctx, key, second))
+		got, mine, err = s.Begin(ctx, key, sumB, 8, later, never)
 		wantErr(t, err)
 		if !mine || got.ResourceID != 8 {
 			t.Errorf("after a cancel: %+v, %v", got, mine)
+		}
+		wantErr(t, s.Cancel(ctx, key, idempotency.Record{ResourceID: 7, Attempt: 1})) // the same attempt of another reservation
+		if _, mine, err := s.Begin(ctx, key, sumB, 9, later, never); mine || err != nil {
+			t.Errorf("a new reservation fell to an old attempt: %v, %v", mine, err)
 		}
 	})
 }
@@ -136,12 +151,12 @@ func TestBeginAgainstCancel(t *testing.T) {
 		key := idempotency.Key{UserID: 42, Value: "k"}
 		for _, err := range rush(4, func(int) error {
 			for range 25 {
-				_, mine, err := d.Idempotency().Begin(t.Context(), key, sumA, 7, noon, never)
+				got, mine, err := d.Idempotency().Begin(t.Context(), key, sumA, 7, noon, never)
 				if err != nil {
 					return err
 				}
 				if mine {
-					if err := d.Idempotency().Cancel(t.Context(), key); err != nil {
+					if err := d.Idempotency().Cancel(t.Context(), key, got); err != nil {
 						return err
 					}
 				}
@@ -185,6 +200,6 @@ func TestIdempotencyHearsTheContext(t *testing.T) {
 		if mine {
 			t.Error("reserved without having written")
 		}
-		wantErr(t, d.Idempotency().Cancel(ctx, key), context.Canceled)
+		wantErr(t, d.Idempotency().Cancel(ctx, key, idempotency.Record{ResourceID: 1, Attempt: 1}), context.Canceled)
 	})
 }

@@ -87,6 +87,27 @@ func TestNoSecretIsWrittenDown(t *testing.T) {
 	}
 }
 
+// Compose builds all there is to build at the same time. On a machine that has not
+// built before, the second image of one name is refused: "already exists".
+func TestEveryImageIsBuiltOnce(t *testing.T) {
+	builder := map[string]string{}
+	services := everyService(t)
+	for name, service := range services {
+		if service.Build == nil {
+			continue
+		}
+		if other, taken := builder[service.Image]; taken {
+			t.Errorf("%s and %s both build %s", name, other, service.Image)
+		}
+		builder[service.Image] = name
+	}
+	for _, name := range []string{"api-1", "api-2"} {
+		if image := services[name].Image; builder[image] == "" {
+			t.Errorf("%s runs %s, which nobody builds", name, image)
+		}
+	}
+}
+
 func TestPublishesOnLoopbackOnly(t *testing.T) {
 	published := map[string]string{}
 	for name, service := range everyService(t) {

@@ -27,14 +27,13 @@
 // Another request under the key is told idempotency_key_reused.
 //
 // What is kept is what became of the request: an order or a voucher, sold_out,
-// already_ordered, sale_ended, not_found. Kept free are the keys of requests that
-// came to nothing and may end otherwise the next time: busy, sale_not_started, and
-// whatever was refused before it was carried out. So a buyer whose button was
-// pressed a second too early may press it again. An answer that means "I do not
-// know" (unavailable, internal) is not kept either. Its key is busy for ten seconds;
-// then a repetition finds out what became of the first attempt. So does one after
-// an attempt whose process died, or that took longer than five seconds to be
-// refused.
+// already_ordered, sale_ended, voucher_not_found. Kept free are the keys of
+// requests that came to nothing and may end otherwise the next time: busy,
+// sale_not_started, and whatever was refused before it was carried out. So a
+// buyer whose button was pressed a second too early may press it again. An answer
+// that means "I do not know" (unavailable, internal) is not kept either. Its key
+// is busy for ten seconds; then a repetition finds out what became of the first
+// attempt. So does one after an attempt whose process died.
 //
 // # What it costs
 //

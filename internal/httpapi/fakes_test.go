@@ -276,8 +276,9 @@ func (s *voucherStore) Vouchers(_ context.Context, after int64, limit int) ([]*v
 type memoryStore struct {
 	mu       sync.Mutex
 	records  map[idempotency.Key]*idempotency.Record
-	begin    error // what Begin fails with
-	complete error // what Complete fails with
+	begin    error  // what Begin fails with
+	complete error  // what Complete fails with
+	settling func() // runs before a reservation is settled
 }
 
 func (s *memoryStore) Begin(_ context.Context, key idempotency.Key, fp idempotency.Fingerprint, resourceID int64, now, staleBefore time.Time) (idempotency.Record, bool, error) {
@@ -292,38 +293,54 @@ func (s *memoryStore) Begin(_ context.Context, key idempotency.Key, fp idempoten
 		if s.records == nil {
 			s.records = make(map[idempotency.Key]*idempotency.Record)
 		}
-		rec = &idempotency.Record{Fingerprint: fp, ResourceID: resourceID, StartedAt: now}
+		rec = &idempotency.Record{Fingerprint: fp, ResourceID: resourceID, Attempt: 1, StartedAt: now}
 		s.records[key] = rec
 		return *rec, true, nil
 	case rec.Answer == nil && rec.Fingerprint == fp && rec.StartedAt.Before(staleBefore):
 		rec.StartedAt = now
+		rec.Attempt++
 		return *rec, true, nil
 	}
 	return *rec, false, nil
 }
 
-func (s *memoryStore) Complete(ctx context.Context, key idempotency.Key, a idempotency.Answer) error {
+func (s *memoryStore) Complete(ctx context.Context, key idempotency.Key, mine idempotency.Record, a idempotency.Answer) error {
+	if s.settling != nil {
+		s.settling()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := cmp.Or(s.complete, ctx.Err()); err != nil {
 		return err
 	}
-	if rec := s.records[key]; rec != nil && rec.Answer == nil {
+	if rec := s.held(key, mine); rec != nil {
 		rec.Answer = &a
 	}
 	return nil
 }
 
-func (s *memoryStore) Cancel(ctx context.Context, key idempotency.Key) error {
+func (s *memoryStore) Cancel(ctx context.Context, key idempotency.Key, mine idempotency.Record) error {
+	if s.settling != nil {
+		s.settling()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if rec := s.records[key]; rec != nil && rec.Answer == nil {
+	if s.held(key, mine) != nil {
 		delete(s.records, key)
 	}
 	return nil
+}
+
+// held is the reservation, if it is still that attempt's.
+func (s *memoryStore) held(key idempotency.Key, mine idempotency.Record) *idempotency.Record {
+	rec := s.records[key]
+	if rec == nil || rec.Answer != nil || rec.ResourceID != mine.ResourceID || rec.Attempt != mine.Attempt {
+		return nil
+	}
+	return rec
 }
 
 func (s *memoryStore) Sweep(context.Context, time.Time, int) (int64, error) { return 0, nil }

@@ -18,10 +18,6 @@ const (
 	// it resumes, looks for what the earlier one created. But neither may then
 	// judge for the other; see settle.
 	staleAfter = 10 * time.Second
-	// judgeWithin is how long after its start the first attempt may still decide
-	// that the request is refused. It and recordTimeout together stay two seconds
-	// short of staleAfter: by that much the clocks of two instances may differ.
-	judgeWithin = 5 * time.Second
 	// recordTimeout bounds the writing down of an answer, which goes on when the
 	// client has hung up.
 	recordTimeout = 3 * time.Second
@@ -67,7 +63,7 @@ func (a *API) once(ctx context.Context, r *request, payload []byte, work func(co
 	if err != nil {
 		out = a.refuse(r, err)
 	}
-	a.settle(ctx, r, key, at, started, out)
+	a.settle(ctx, r, key, rec, at, out)
 	return out, nil
 }
 
@@ -88,26 +84,20 @@ func (a *API) repeat(rec idempotency.Record, fp idempotency.Fingerprint) (reply,
 
 // settle writes down what the repetitions of a request are to be told.
 //
-// A success is final. A refusal is final, or leaves the key free for another try,
-// only as far as this attempt can know that it was the only one: it is the first,
-// and too young to have been taken over. Otherwise, and where the outcome is
+// The first attempt judges for all: its answer is final or, where it was refused in
+// passing, leaves the key free. If it was taken over meanwhile, the store takes no
+// word from it. One that resumed stores what it found or created, but no refusal:
+// the attempt before it may still be at work. Then, and where the outcome is
 // unknown, the reservation stays: the next repetition takes it over with the same
 // id once it is stale, and finds out.
 //
-// The store does not know whose write it is, so age is all there is to go by. A
-// process that is stopped for seconds between the look at the clock and the write
-// ends the reservation of the attempt that took over: a repetition then begins
-// under another id. An order is still placed once, by the unique index of every
-// safe policy, but that repetition is told already_ordered; a voucher may be
-// created twice.
-//
 // A failure to write is not the client's business, who has the answer: it leaves
 // the reservation too.
-func (a *API) settle(ctx context.Context, r *request, key idempotency.Key, at attempt, started time.Time, out reply) {
+func (a *API) settle(ctx context.Context, r *request, key idempotency.Key, mine idempotency.Record, at attempt, out reply) {
 	fate := settled
 	if out.problem != nil {
 		fate = out.problem.fate
-		if at.resumed || a.deps.Now().Sub(started) >= judgeWithin {
+		if at.resumed {
 			fate = unknown
 		}
 	}
@@ -116,11 +106,11 @@ func (a *API) settle(ctx context.Context, r *request, key idempotency.Key, at at
 	var err error
 	switch fate {
 	case settled:
-		err = a.deps.Idempotency.Complete(ctx, key, idempotency.Answer{
+		err = a.deps.Idempotency.Complete(ctx, key, mine, idempotency.Answer{
 			Status: out.status, ContentType: out.contentType[0], Location: out.location, Body: out.body,
 		})
 	case undone:
-		err = a.deps.Idempotency.Cancel(ctx, key)
+		err = a.deps.Idempotency.Cancel(ctx, key, mine)
 	}
 	if err != nil {
 		a.deps.Log.LogAttrs(ctx, slog.LevelWarn, "idempotency record not settled",

@@ -118,23 +118,11 @@ func TestUnknownOutcomeIsTakenOver(t *testing.T) {
 	}
 }
 
-// An attempt that is not the only one does not judge for the others: neither one
-// that took over nor one that took so long that it may have been taken over.
-func TestLateRefusalsKeepTheReservation(t *testing.T) {
+// An attempt that took over does not judge for the one before it.
+func TestResumedRefusalsKeepTheReservation(t *testing.T) {
 	key := idempotency.Key{UserID: 42, Value: "k"}
 	for name, err := range map[string]error{"busy": order.ErrBusy, "sold out": voucher.ErrSoldOut} {
-		t.Run(name+", slow", func(t *testing.T) {
-			r := newRig(t, lab)
-			r.orders.place = func(context.Context, order.Request) (order.Order, error) {
-				r.clock.Advance(6 * time.Second)
-				return order.Order{}, err
-			}
-			r.do(t, keyed("k"))
-			if rec, ok := r.idem.record(key); !ok || rec.Answer != nil {
-				t.Errorf("record %+v, %t; want a reservation", rec, ok)
-			}
-		})
-		t.Run(name+", resumed", func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			r := newRig(t, lab)
 			r.orders.place = failing(order.ErrUnavailable)
 			r.do(t, keyed("k"))
@@ -144,6 +132,43 @@ func TestLateRefusalsKeepTheReservation(t *testing.T) {
 			r.do(t, keyed("k"))
 			if rec, ok := r.idem.record(key); !ok || rec.Answer != nil || rec.ResourceID != first.ResourceID {
 				t.Errorf("record %+v, %t; want the reservation of %d", rec, ok, first.ResourceID)
+			}
+		})
+	}
+}
+
+// An attempt that is stopped, just before it writes down its refusal, for so long
+// that another takes over has nothing to say when it wakes: the key is the other's,
+// and so is the answer.
+func TestLateRefusalsChangeNothing(t *testing.T) {
+	for name, err := range map[string]error{"busy": order.ErrBusy, "sold out": voucher.ErrSoldOut} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, lab)
+			working, finish := make(chan struct{}), make(chan struct{})
+			r.orders.place = func(_ context.Context, req order.Request) (order.Order, error) {
+				if !req.Resumed {
+					return order.Order{}, err
+				}
+				close(working)
+				<-finish
+				return order.Order{ID: req.ID, VoucherID: 1, UserID: 42, Status: order.Confirmed}, nil
+			}
+			second := make(chan *httptest.ResponseRecorder, 1)
+			r.idem.settling = sync.OnceFunc(func() {
+				r.clock.Advance(11 * time.Second)
+				go func() { second <- r.do(t, keyed("k")) }()
+				<-working
+			})
+			r.do(t, keyed("k"))
+			wantProblem(t, r.do(t, keyed("k")), http.StatusConflict, "busy") // the second is still at it
+			close(finish)
+			placed := <-second
+			if placed.Code != http.StatusCreated {
+				t.Fatalf("%d %s", placed.Code, placed.Body)
+			}
+			sameAnswer(t, placed, r.do(t, keyed("k")))
+			if got := r.orders.requests(); len(got) != 2 || got[0].ID != got[1].ID {
+				t.Errorf("attempts %+v; want two under one id", got)
 			}
 		})
 	}

@@ -39,7 +39,10 @@ type Record struct {
 	Fingerprint Fingerprint
 	// ResourceID is the id reserved for what the request creates.
 	ResourceID int64
-	StartedAt  time.Time
+	// Attempt counts, from 1, who has reserved the key for that resource: each
+	// takeover adds one.
+	Attempt   int
+	StartedAt time.Time
 	// Answer is nil while the request is being carried out.
 	Answer *Answer
 }
@@ -54,14 +57,14 @@ type Store interface {
 	//
 	// A stale record with another fingerprint is returned, not taken over.
 	Begin(ctx context.Context, key Key, fp Fingerprint, resourceID int64, now, staleBefore time.Time) (Record, bool, error)
-	// Complete stores the answer to a reserved key; the first answer stays. Whose
-	// attempt calls is not asked: a success may be stored by any, since all attempts
-	// create under one id, a refusal only by one that was not taken over.
-	Complete(ctx context.Context, key Key, a Answer) error
-	// Cancel forgets a reservation without an answer: the request had no lasting
-	// outcome and may be tried again under the same key. It is for an attempt that
-	// was not taken over: it would forget the successor's reservation too.
-	Cancel(ctx context.Context, key Key) error
+	// Complete stores the answer to a reserved key. mine is what Begin returned: it
+	// names the attempt, and does what a fencing token does for a lock. An attempt
+	// that was taken over, or comes after another answer, changes nothing.
+	Complete(ctx context.Context, key Key, mine Record, a Answer) error
+	// Cancel forgets the reservation of the attempt that mine names: the request
+	// had no lasting outcome and may be tried again under the same key. After a
+	// takeover or an answer it changes nothing.
+	Cancel(ctx context.Context, key Key, mine Record) error
 	// Sweep forgets records whose attempt started before a time, at most limit of
 	// them, and returns how many it forgot.
 	Sweep(ctx context.Context, before time.Time, limit int) (int64, error)

@@ -256,7 +256,7 @@ func newShop(t *testing.T, change func(*voucher.Policy)) *shop {
 	}
 	svc, err := order.NewService(order.Config{
 		Store: s.store, Vouchers: s.vouchers, IDs: &counter{}, Lockers: shelf{s.lock},
-		Now: func() time.Time { return s.now }, Log: slog.New(slog.DiscardHandler),
+		Now: func() time.Time { return s.now }, Log: slog.New(slog.DiscardHandler), Lab: true,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -18,9 +18,10 @@ type Service struct {
 	lockers  Lockers
 	now      func() time.Time
 	log      *slog.Logger
+	lab      bool
 }
 
-// Config is what a [Service] needs. All of it.
+// Config is what a [Service] needs. All of it, Lab aside.
 type Config struct {
 	Store    Store
 	Vouchers Vouchers
@@ -28,6 +29,9 @@ type Config struct {
 	Lockers  Lockers
 	Now      func() time.Time
 	Log      *slog.Logger
+	// Lab sells under policies that are not safe. Without it a voucher that was
+	// created in lab mode, on the same database, is not sold.
+	Lab bool
 }
 
 // NewService returns an error where something is missing.
@@ -36,7 +40,7 @@ func NewService(c Config) (*Service, error) {
 		return nil, errors.New("order: incomplete configuration")
 	}
 	return &Service{
-		store: c.Store, vouchers: c.Vouchers, ids: c.IDs, lockers: c.Lockers, now: c.Now, log: c.Log,
+		store: c.Store, vouchers: c.Vouchers, ids: c.IDs, lockers: c.Lockers, now: c.Now, log: c.Log, lab: c.Lab,
 	}, nil
 }
 
@@ -71,6 +75,11 @@ func (s *Service) Place(ctx context.Context, req Request) (Order, error) {
 	}
 	if v.Stock <= 0 {
 		return Order{}, voucher.ErrSoldOut
+	}
+	if !s.lab {
+		if err := v.Policy.Safe(); err != nil {
+			return Order{}, err
+		}
 	}
 	o := Order{ID: req.ID, VoucherID: v.ID, UserID: req.UserID, Status: Confirmed}
 	if o.ID == 0 {
