@@ -91,16 +91,17 @@ func (h *Held) Remaining() time.Duration {
 func (h *Held) Renewed(until time.Time) { h.until.Store(&until) }
 
 // Lose tells the holder, once, that it no longer holds the key and why. After a
-// release it does nothing.
-func (h *Held) Lose(cause error) {
+// release it does nothing. It reports whether the holder was told by this call.
+func (h *Held) Lose(cause error) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.state != held {
-		return
+		return false
 	}
 	h.state = lost
 	h.cancel(cause) // first: who sees Lost closed finds the cause
 	close(h.lost)
+	return true
 }
 
 // Release implements [Lease].

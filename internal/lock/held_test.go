@@ -124,8 +124,9 @@ func TestHeldTellsLossOnce(t *testing.T) {
 		<-h.Lost()
 		seen <- context.Cause(h.Context())
 	}()
-	h.Lose(lock.ErrExpired)
-	h.Lose(lock.ErrLost)
+	if !h.Lose(lock.ErrExpired) || h.Lose(lock.ErrLost) {
+		t.Error("of two losses not the first, and it alone, told the holder")
+	}
 	if cause := <-seen; !errors.Is(cause, lock.ErrExpired) {
 		t.Errorf("who saw the loss found the cause %v, want ErrExpired", cause)
 	}
@@ -141,8 +142,7 @@ func TestHeldIsNotLostAfterRelease(t *testing.T) {
 	if err := h.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	h.Lose(lock.ErrExpired)
-	if isLost(h) {
+	if h.Lose(lock.ErrExpired) || isLost(h) {
 		t.Error("a released lease was lost")
 	}
 }

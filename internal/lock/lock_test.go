@@ -93,7 +93,7 @@ func TestOwnerInContext(t *testing.T) {
 	if owner, ok := lock.OwnerFrom(t.Context()); ok {
 		t.Errorf("a bare context has the owner %q", owner)
 	}
-	if owners.From(t.Context()) == owners.From(t.Context()) {
+	if one, other := owners.From(t.Context()), owners.From(t.Context()); one == other {
 		t.Error("two acquisitions without an owner have the same")
 	}
 	mine := lock.WithOwner(t.Context(), "me")

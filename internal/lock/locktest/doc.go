@@ -25,7 +25,7 @@
 // # Time
 //
 // Leases are short and real, since most stores have a clock of their own. What
-// must happen within a limit is measured against a generous [Tolerance]; where
+// must happen within a limit is measured against a generous [tolerance]; where
 // the point is to be quick, the best of several attempts counts, so that a busy
 // machine does not decide. A check that a thing does not happen waits for a
 // stated time; nothing sleeps in the hope that something has happened.

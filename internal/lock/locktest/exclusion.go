@@ -74,14 +74,14 @@ func keepsKeysApart(t *trial) {
 func servesInOrder(t *trial) {
 	holder, late := t.process(), t.process()
 	waiter, freeze, thaw := holder, func() {}, func() {}
-	queued := func() bool { return false }
+	var queued func() bool
 	if t.Remote {
 		p, line := t.wired()
 		line.Watch(nil)
 		waiter, thaw = p, line.Thaw
 		freeze = func() {
 			line.Freeze() // and whatever is on its way is to arrive before the release
-			for limit := time.Now().Add(Tolerance); !line.Idle() && time.Now().Before(limit); {
+			for limit := time.Now().Add(tolerance); !line.Idle() && time.Now().Before(limit); {
 				time.Sleep(time.Millisecond)
 			}
 		}

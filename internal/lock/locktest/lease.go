@@ -29,9 +29,9 @@ func leaseRunsOut(t *trial) {
 
 // getsIn lets a stranger wait for the end of a lease.
 func (t *trial) getsIn(p lock.Locker, lease time.Duration, which string) {
-	got := <-t.start(t.ctx, p, lock.Options{TTL: longLease, Wait: lease + Tolerance})
+	got := <-t.start(t.ctx, p, lock.Options{TTL: longLease, Wait: lease + tolerance})
 	if got.err != nil {
-		t.violated("%v after the end of the lease of %v %s the lock was not free: %v", Tolerance, lease, which, got.err)
+		t.violated("%v after the end of the lease of %v %s the lock was not free: %v", tolerance, lease, which, got.err)
 	}
 	t.release(got.lease)
 }
@@ -122,7 +122,7 @@ func toldWhenExpired(t *trial) {
 func (t *trial) mustBeTold(l lock.Lease, what string, causes ...error) {
 	limit := notTold + t.Renewed
 	if t.Renewed > 0 {
-		limit += Tolerance
+		limit += tolerance
 	}
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -152,7 +152,7 @@ func toldBeforeOthersGetIn(t *trial) {
 	for range attempts {
 		lease := t.hold(p, lock.Options{})
 		line.Cut()
-		next := t.start(t.ctx, q, lock.Options{TTL: longLease, Wait: t.Renewed + Tolerance})
+		next := t.start(t.ctx, q, lock.Options{TTL: longLease, Wait: t.Renewed + tolerance})
 		var told time.Time
 		select {
 		case <-lease.Lost():

@@ -41,8 +41,8 @@ type loss struct {
 	notice func()
 }
 
-// ErrCut is what a process gets on a line that was cut.
-var ErrCut = errors.New("locktest: the line is cut")
+// errCut is what a process gets on a line that was cut.
+var errCut = errors.New("locktest: the line is cut")
 
 // NewLine returns a line that works.
 func NewLine() *Line { return &Line{conns: make(map[*wire]struct{})} }
@@ -50,7 +50,7 @@ func NewLine() *Line { return &Line{conns: make(map[*wire]struct{})} }
 // Dial connects through the line. Its signature is that of net.Dialer.DialContext.
 func (l *Line) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	if l.isCut() {
-		return nil, &net.OpError{Op: "dial", Net: network, Err: ErrCut}
+		return nil, &net.OpError{Op: "dial", Net: network, Err: errCut}
 	}
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 	if err != nil {

@@ -85,6 +85,14 @@ func tellsExpiredFromLost(t *trial) {
 	t.remove()
 	t.release(t.hold(q, opts))
 	t.releaseGives(lease, lock.ErrExpired, "of a lock that others had in between")
+
+	cutOff, line := t.wired()
+	lease = t.hold(cutOff, lock.Options{TTL: shortLease})
+	line.Cut()
+	t.releaseGives(lease, lock.ErrUnavailable, "without a server")
+	line.Mend()
+	t.pass(shortLease)
+	t.releaseGives(lease, lock.ErrExpired, "made again after the lease ran out")
 }
 
 func (t *trial) releaseGives(l lock.Lease, want error, which string) {

@@ -123,10 +123,10 @@ func (p Promises) complete() error {
 	return errors.Join(wrong...)
 }
 
-// judge compares a claim with what a trial showed. Only a [*Violation] breaks a
+// judge compares a claim with what a trial showed. Only a [*violationError] breaks a
 // behaviour: a trial that could not be held proves nothing either way.
 func (c Claim) judge(seen error) error {
-	violation, violated := errors.AsType[*Violation](seen)
+	violation, violated := errors.AsType[*violationError](seen)
 	switch {
 	case seen != nil && !violated:
 		return fmt.Errorf("the trial failed: %w", seen)

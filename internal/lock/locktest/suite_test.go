@@ -3,6 +3,7 @@ package locktest
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -128,7 +129,7 @@ func TestWrongLockersAreCaught(t *testing.T) {
 		},
 		"it always waits a little": {
 			func(next lock.Locker, ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
-				opts.Wait += 2 * Tolerance
+				opts.Wait += 2 * tolerance
 				return next.Acquire(ctx, key, opts)
 			}, []Behaviour{TriesOnce, WaitsAsLongAsAsked},
 		},
@@ -149,7 +150,7 @@ func TestWrongLockersAreCaught(t *testing.T) {
 				err := find(t, caught).try(t, subject(func() lock.Locker {
 					return wrong{Locker: local.New(), acquire: test.acquire}
 				}))
-				if _, ok := errors.AsType[*Violation](err); !ok {
+				if _, ok := errors.AsType[*violationError](err); !ok {
 					t.Errorf("the trial gave %v, want a violation", err)
 				}
 				if Holds().judge(err) == nil {
@@ -181,7 +182,7 @@ func TestSoundLockerFailsDeclaredBreakage(t *testing.T) {
 // breakage.
 func TestFailedTrialProvesNothing(t *testing.T) {
 	found := find(t, ToldWhenDeleted).try(t, subject(func() lock.Locker { return local.New() }))
-	if _, ok := errors.AsType[*Violation](found); found == nil || ok {
+	if _, ok := errors.AsType[*violationError](found); found == nil || ok {
 		t.Fatalf("a trial without a store gave %v, want an error that is no violation", found)
 	}
 	if Holds().judge(found) == nil || Breaks("so it is said").judge(found) == nil {
@@ -204,10 +205,7 @@ func TestPromisesAreComplete(t *testing.T) {
 		"a waiver is unsaid":     func(p Promises) { p[TriesOnce] = NotApplicable("") },
 		"a behaviour is unknown": func(p Promises) { p["is-nice"] = Holds() },
 	} {
-		spoilt := Promises{}
-		for b, c := range all {
-			spoilt[b] = c
-		}
+		spoilt := maps.Clone(all)
 		if spoil(spoilt); spoilt.complete() == nil {
 			t.Errorf("%s: accepted", name)
 		}

@@ -12,8 +12,8 @@ import (
 	"seckill/internal/lock"
 )
 
-// Tolerance is how late a thing may be that must happen in time.
-const Tolerance = 350 * time.Millisecond
+// tolerance is how late a thing may be that must happen in time.
+const tolerance = 350 * time.Millisecond
 
 const (
 	// longLease outlasts every trial.
@@ -27,14 +27,13 @@ const (
 	trialLimit = 30 * time.Second
 )
 
-// Violation is a behaviour that was seen not to hold.
-type Violation struct{ What string }
+// violationError is a behaviour that was seen not to hold.
+type violationError struct{ what string }
 
-// Error says what was seen.
-func (v *Violation) Error() string { return v.What }
+func (v *violationError) Error() string { return v.what }
 
 // trial is one check at work. Its methods end the check, as testing.T's FailNow
-// does, when what they ask for does not come about: by a [*Violation] where that
+// does, when what they ask for does not come about: by a [*violationError] where that
 // is the mechanism's fault.
 type trial struct {
 	Subject
@@ -47,7 +46,7 @@ type trial struct {
 	leases []lock.Lease
 }
 
-// try holds one trial. It returns nil when the behaviour held, a [*Violation]
+// try holds one trial. It returns nil when the behaviour held, a [*violationError]
 // when it did not, and another error when that could not be found out.
 func (b behaviour) try(tb testing.TB, subject Subject) error {
 	ctx, cancel := context.WithTimeout(context.Background(), trialLimit)
@@ -74,7 +73,7 @@ func (t *trial) abandonAll() {
 
 // violated ends the trial: the behaviour does not hold.
 func (t *trial) violated(format string, args ...any) {
-	t.err = &Violation{What: fmt.Sprintf(format, args...)}
+	t.err = &violationError{what: fmt.Sprintf(format, args...)}
 	runtime.Goexit()
 }
 

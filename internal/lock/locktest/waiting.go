@@ -16,7 +16,7 @@ func triesOnce(t *trial) {
 	held := t.hold(p, lock.Options{TTL: longLease})
 	began := time.Now()
 	_, err := t.take(t.ctx, p, lock.Options{TTL: longLease})
-	if took := time.Since(began); took > Tolerance {
+	if took := time.Since(began); took > tolerance {
 		t.violated("a single try took %v", took)
 	}
 	taken, ok := errors.AsType[*lock.NotAcquiredError](err)
@@ -36,7 +36,7 @@ func waitsAsLongAsAsked(t *trial) {
 	if !errors.Is(err, lock.ErrNotAcquired) {
 		t.violated("waiting in vain gave %v", err)
 	}
-	if took < limit || took > limit+Tolerance {
+	if took < limit || took > limit+tolerance {
 		t.violated("asked to wait %v, it waited %v", limit, took)
 	}
 	t.release(held)
@@ -97,9 +97,9 @@ func expiryLetsWaiterIn(t *trial) {
 	for range attempts {
 		t.hold(p, lock.Options{TTL: shortLease}).Abandon()
 		end := time.Now().Add(shortLease)
-		got := <-t.start(t.ctx, q, lock.Options{TTL: longLease, Wait: shortLease + Tolerance})
+		got := <-t.start(t.ctx, q, lock.Options{TTL: longLease, Wait: shortLease + tolerance})
 		if got.err != nil {
-			t.violated("%v after a lease of %v had ended the waiter was still out: %v", Tolerance, shortLease, got.err)
+			t.violated("%v after a lease of %v had ended the waiter was still out: %v", tolerance, shortLease, got.err)
 		}
 		t.release(got.lease)
 		if best = min(best, got.at.Sub(end)); best <= limit {
@@ -123,7 +123,7 @@ func tellsCancelledFromTaken(t *trial) {
 	began := time.Now()
 	got := <-waiter
 	t.expectContextError(got.err, context.Canceled)
-	if late := got.at.Sub(began); late > Tolerance {
+	if late := got.at.Sub(began); late > tolerance {
 		t.violated("a cancelled wait went on for %v", late)
 	}
 

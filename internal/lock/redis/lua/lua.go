@@ -71,7 +71,7 @@ func (l *Locker) try(ctx context.Context, key string, owner lock.Owner, value st
 	began := time.Now()
 	found, err := l.client.SetArgs(ctx, name, value, redis.SetArgs{Mode: "NX", Get: true, TTL: opts.TTL}).Result()
 	grant := lock.Grant{
-		Key: key, Owner: owner, Until: began.Add(opts.TTL), Release: l.releaser(name, value),
+		Key: key, Owner: owner, Until: began.Add(opts.TTL), Release: l.releaser(name, value, began.Add(opts.TTL)),
 	}
 	switch {
 	case errors.Is(err, redis.Nil), err == nil && found == value:
@@ -85,8 +85,8 @@ func (l *Locker) try(ctx context.Context, key string, owner lock.Owner, value st
 }
 
 // releaser remembers a release whose outcome is unknown: when the next one finds
-// the key gone, it was that one that got through.
-func (l *Locker) releaser(name, value string) func(context.Context) error {
+// the key gone before the lease could have run out, it was that one that got through.
+func (l *Locker) releaser(name, value string, until time.Time) func(context.Context) error {
 	unknown := false
 	return func(ctx context.Context) error {
 		reply, err := l.release.Run(ctx, l.client, []string{name}, value).Int()
@@ -94,11 +94,11 @@ func (l *Locker) releaser(name, value string) func(context.Context) error {
 		case err != nil:
 			unknown = true
 			return redisio.Error(ctx, err)
-		case reply == 0 && !unknown:
+		case reply == 1, unknown && time.Now().Before(until):
+			return nil
+		case reply == 0:
 			return lock.ErrExpired
-		case reply < 0:
-			return lock.ErrLost
 		}
-		return nil
+		return lock.ErrLost
 	}
 }

@@ -24,8 +24,8 @@ func Key(prefix, mechanism, key, part string) string {
 	return k
 }
 
-// Error translates an error of go-redis: the context's own error where it is the
-// caller's context that ended, [lock.ErrWrongKind] where the key holds something
+// Error translates an error of go-redis: ctx's error where it is the caller's
+// context that ended, [lock.ErrWrongKind] where the key holds something
 // else, and otherwise [lock.ErrUnavailable], since whether the command was
 // carried out is then unknown. nil and redis.Nil stay as they are.
 func Error(ctx context.Context, err error) error {
@@ -33,7 +33,7 @@ func Error(ctx context.Context, err error) error {
 	case err == nil || errors.Is(err, redis.Nil):
 		return err
 	case ctx.Err() != nil:
-		return context.Cause(ctx)
+		return ctx.Err()
 	case redis.HasErrorPrefix(err, "WRONGTYPE"):
 		return fmt.Errorf("%w: %w", lock.ErrWrongKind, err)
 	}

@@ -29,12 +29,13 @@
 // reply is missing: it then knows that the first may have been carried out.
 //
 //   - An acquire that is repeated finds its own lease and counts it once.
-//   - An acquire that is given up, by its caller or for want of a server, is
-//     followed by releases of its id on time of their own. While a reply is missing,
-//     "not there" is not believed: the release is repeated until the server has
-//     answered for [lock.ReleaseTimeout]. A command that the network delays longer
-//     than that, or a server that hangs for more than a minute, leaves a lock for
-//     the length of its lease.
+//   - An acquire that fails, or that its caller gives up, while the reply to one of
+//     its attempts is missing is followed by releases of its id on time of their own;
+//     so is the release of a lease that took more than one attempt. "Not there" is
+//     not believed then: the release is repeated until the server has answered for
+//     [lock.ReleaseTimeout]. A command that the network delays longer than that, or
+//     a server that hangs for more than a minute, leaves a lock for the length of
+//     its lease.
 //   - A release that is repeated and finds nothing has succeeded, as long as the
 //     lease could not have run out by itself. No trace of it is kept in Redis.
 //
@@ -73,10 +74,19 @@
 // before it had the lock gives it out a second time. A machine that sleeps stops
 // the clock that leases are counted by. None of it can be mended on this side of
 // the store: what is written has to be guarded by a fencing token that the store
-// checks, or by a conditional write. The laboratory shows the first with a pause in
-// the critical section that is longer than a fixed lease: a policy with this lock,
-// lock_ttl_ms 200, the fault critical-section with pause_ms 400 and an unguarded
-// stock sells too much; with a conditional stock it does not.
+// checks, or by a conditional write.
+//
+// # How to see it break
+//
+// Not by a pause in the work alone. Under {"lock":"reentrant","scope":"voucher",
+// "stock":"unguarded","lock_ttl_ms":100,"faults":[{"point":"critical-section",
+// "pause_ms":400,"probability":0.05}]}, which oversells with naive and lua in its
+// place, the holder is told before its lease can have ended, and the transaction,
+// which runs under the lease's context, is rolled back. Add "placement":"inside-tx":
+// now the work does not run under that context, and the lock is given back before
+// the commit. On a database where two transactions can be open on one row (MySQL,
+// MariaDB, but not the embedded SQLite) it oversells. In the conformance suite
+// tokens-grow shows what a store would need to refuse a holder that is late.
 //
 // # Sources
 //

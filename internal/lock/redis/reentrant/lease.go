@@ -44,8 +44,8 @@ func margin(ttl time.Duration) time.Duration { return min(ttl/50, 200*time.Milli
 // attempt to acquire is still unaccounted for and might be carried out only now.
 func (l *Locker) release(ctx context.Context, g *lease) error {
 	err := l.sendRelease(ctx, g)
-	if err == nil && g.repeated {
-		l.giveBack(g.request, nil, true)
+	if g.unanswered && !errors.Is(err, lock.ErrUnavailable) { // that one may be made again
+		l.giveBack(g.request)
 	}
 	l.config.Observer.released(time.Since(g.start), err)
 	return err
@@ -54,7 +54,7 @@ func (l *Locker) release(ctx context.Context, g *lease) error {
 func (l *Locker) sendRelease(ctx context.Context, g *lease) error {
 	var err error
 	for range 2 {
-		c := l.pipe.run(ctx, l.scripts.release, g.lock, g.channel, string(g.owner), g.request.lease)
+		c := l.pipe.run(ctx, l.scripts.release, g.lock, g.channel, string(g.owner), g.lease)
 		if !c.wait(ctx) {
 			g.uncertain.Store(true)
 			return fmt.Errorf("%w: %w", lock.ErrUnavailable, errors.Join(ctx.Err(), l.closing.Err()))
@@ -109,7 +109,7 @@ func (l *Locker) renew(ctx context.Context, batch []*lease) []renewal {
 }
 
 func (l *Locker) renewal(g *lease, verb, program string) once {
-	return newOnce(verb, program, l.scripts.renew.keys, []any{g.lock, string(g.owner), g.request.lease, g.ttl.Milliseconds()})
+	return newOnce(verb, program, l.scripts.renew.keys, []any{g.lock, string(g.owner), g.lease, g.ttl.Milliseconds()})
 }
 
 func (l *Locker) renewed(ctx context.Context, c *call) renewal {

@@ -90,7 +90,10 @@ type request struct {
 	begun   time.Time
 	faults  *lock.Faults
 
-	repeated bool // an attempt before the one that was granted had no answer
+	// What the server may do, or have done, for an acquisition that fails.
+	granted    bool  // it granted the lease, which was not delivered
+	unanswered bool  // an attempt had no answer, and may be carried out yet
+	pending    *call // the last attempt, if it was given up before it ended
 }
 
 func (l *Locker) request(ctx context.Context, key string, opts lock.Options) *request {
@@ -116,7 +119,14 @@ func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lo
 		return nil, err
 	}
 	r := l.request(ctx, key, opts)
+	delivered := false
+	defer func() { // also when a fault panics
+		if !delivered && (r.granted || r.unanswered || r.pending != nil) {
+			l.giveBack(r)
+		}
+	}()
 	held, err := l.acquire(ctx, r, opts.Wait)
+	delivered = err == nil
 	if err != nil {
 		l.config.Observer.refused(time.Since(r.begun), err)
 		return nil, err
@@ -158,38 +168,31 @@ func (l *Locker) try(ctx, limit context.Context, r *request, awaited bool) (*loc
 }
 
 // ask runs acquire.lua, a second time where the outcome of the first is unknown.
-// When it gives an error although the server may have granted, it gives back.
 func (l *Locker) ask(ctx, limit context.Context, r *request, awaited bool) (any, error) {
 	flag := "0"
 	if awaited {
 		flag = "1"
 	}
 	ttl := strconv.FormatInt(r.ttl.Milliseconds(), 10)
-	for unknown := false; ; unknown = true {
+	for again := false; ; again = true {
 		c := l.pipe.run(limit, l.scripts.acquire, r.lock, string(r.owner), r.lease, ttl, flag)
-		switch {
-		case !c.wait(limit):
-			l.giveBack(r, c, unknown)
+		if !c.wait(limit) {
+			r.pending = c
 			return nil, l.ended(ctx, r)
-		case c.err == nil:
-			r.repeated = unknown
-			return c.val, nil
-		case !unknown && answered(c.err):
-			return nil, redisio.Error(ctx, c.err)
-		case !unknown && never(c.err):
-			return nil, l.unavailable(ctx, limit, r, c.err)
-		case unknown:
-			l.giveBack(r, c, true)
-			return nil, l.unavailable(ctx, limit, r, c.err)
 		}
+		if c.err == nil {
+			return c.val, nil
+		}
+		known := answered(c.err) || never(c.err)
+		r.unanswered = r.unanswered || !known
+		switch {
+		case !known && !again:
+			continue
+		case limit.Err() != nil:
+			return nil, l.ended(ctx, r)
+		}
+		return nil, redisio.Error(ctx, c.err)
 	}
-}
-
-func (l *Locker) unavailable(ctx, limit context.Context, r *request, err error) error {
-	if limit.Err() != nil {
-		return l.ended(ctx, r)
-	}
-	return fmt.Errorf("%w: %w", lock.ErrUnavailable, err)
 }
 
 // ended says why a wait is over: ctx, the locker, or else its limit.
@@ -203,23 +206,19 @@ func (l *Locker) ended(ctx context.Context, r *request) error {
 	return &lock.NotAcquiredError{Key: r.key}
 }
 
-// deliver turns a grant into a lease. What it does not deliver, it gives back,
-// also when a fault panics; only a lock that was abandoned stays as it is.
+// deliver turns a grant into a lease. What is not delivered is given back; only a
+// lock that was abandoned stays as it is.
 func (l *Locker) deliver(ctx context.Context, r *request, start time.Time) (*lock.Held, error) {
-	settled := false
-	defer func() {
-		if !settled {
-			l.giveBack(r, nil, false)
-		}
-	}()
+	r.granted = true
 	if err := r.faults.Pass(ctx, lock.AfterAcquireBeforeReply); err != nil {
-		settled = errors.Is(err, lock.ErrAbandoned)
+		if errors.Is(err, lock.ErrAbandoned) {
+			r.granted, r.unanswered = false, false
+		}
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err // too late to be of use to anybody
 	}
-	settled = true
 	return l.lease(ctx, r, start).held, nil
 }
 

@@ -24,17 +24,17 @@ const (
 	pause   = 500 * time.Millisecond
 )
 
-// giveBack takes away what the server may have granted to r. pending is an attempt
-// that may still end, or nil; earlier says that one before it had no answer. The
-// work goes on in the background, on time of its own, where it is not done promptly.
-func (l *Locker) giveBack(r *request, pending *call, earlier bool) {
+// giveBack takes away what the server granted to r, or may yet grant. r is over:
+// it does not try again. The work goes on in the background, on time of its own,
+// where it is not done promptly.
+func (l *Locker) giveBack(r *request) {
 	done := make(chan struct{})
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
 		return // nothing can be sent any more
 	}
-	l.clean.Go(func() { l.settle(r, pending, earlier, sync.OnceFunc(func() { close(done) })) })
+	l.clean.Go(func() { l.settle(r, sync.OnceFunc(func() { close(done) })) })
 	l.mu.Unlock()
 	timer := time.NewTimer(promptly)
 	defer timer.Stop()
@@ -47,19 +47,19 @@ func (l *Locker) giveBack(r *request, pending *call, earlier bool) {
 // settle first gives the pending attempt a moment, since a release that overtakes
 // it would find nothing and leave everything. Where an attempt had no answer, its
 // command may still be on the way: "not there" then settles nothing. Where there
-// were two, neither does "given back", which may have been the first alone. The
+// were two, neither does "given back", which may have been one of them alone. The
 // release is repeated until the time is over. done is called at the first answer.
-func (l *Locker) settle(r *request, pending *call, earlier bool, done func()) {
+func (l *Locker) settle(r *request, done func()) {
 	defer done()
-	late := pending != nil
-	if late && !earlier {
+	late := r.pending != nil
+	if late && !r.unanswered {
 		moment, cancel := context.WithTimeout(l.closing, brief)
-		ended := pending.wait(moment)
+		ended := r.pending.wait(moment)
 		cancel()
-		if ended && (never(pending.err) || refused(pending)) {
+		if ended && (never(r.pending.err) || refused(r.pending)) {
 			return
 		}
-		late = !ended || !answered(pending.err)
+		late = !ended || !answered(r.pending.err)
 	}
 	ctx, cancel := context.WithCancel(l.closing)
 	defer cancel()
@@ -73,7 +73,7 @@ func (l *Locker) settle(r *request, pending *call, earlier bool, done func()) {
 		}
 		if answered(c.err) {
 			done()
-			if !earlier && (!late || c.val == int64(1)) {
+			if !r.unanswered && (!late || c.val == int64(1)) {
 				return
 			}
 			if !heard {

@@ -34,6 +34,7 @@ type watchdog struct {
 // watch is the watchdog's part of a lease, guarded by the watchdog's mutex.
 type watch struct {
 	index   int       // in the heap
+	since   time.Time // when the grant was known
 	watched bool      // from the grant to the release or the loss
 	next    time.Time // when there is something to do: renew, or tell
 	until   time.Time // when the holder has to stop
@@ -84,7 +85,7 @@ func (w *watchdog) add(g *lease, until time.Time) bool {
 	if w.closing.Err() != nil {
 		return false
 	}
-	g.watch = watch{watched: true, until: until, next: until}
+	g.watch = watch{since: time.Now(), watched: true, until: until, next: until}
 	if g.renewed {
 		g.watch.next = earlier(g.start.Add(w.config.RenewEvery), until)
 	}
@@ -224,12 +225,13 @@ func (w *watchdog) update(g *lease, r renewal, start time.Time) (over []*lease) 
 }
 
 // takeHold takes out g and, where the whole hold is over, what the same owner had
-// of the same key before the renewal that found out was sent.
+// of the same key before the renewal that found out was sent. An attempt that was
+// under way then may have been granted after it.
 func (w *watchdog) takeHold(g *lease, whole bool, start time.Time) []*lease {
 	over := []*lease{g}
 	if whole {
 		for _, other := range w.due {
-			if other != g && other.lock == g.lock && other.owner == g.owner && other.start.Before(start) {
+			if other != g && other.lock == g.lock && other.owner == g.owner && other.watch.since.Before(start) {
 				over = append(over, other)
 			}
 		}
@@ -244,8 +246,9 @@ func isOver(err error) bool { return errors.Is(err, lock.ErrExpired) || errors.I
 
 func (w *watchdog) tell(over []*lease, cause error) {
 	for _, g := range over {
-		g.held.Lose(cause)
-		w.config.Observer.lost(cause)
+		if g.held.Lose(cause) {
+			w.config.Observer.lost(cause)
+		}
 	}
 }
 

@@ -68,7 +68,7 @@ func (l *Locker) try(ctx context.Context, key string, owner lock.Owner, value st
 	found, err := l.client.SetArgs(ctx, name, value, redis.SetArgs{Mode: "NX", Get: true, TTL: opts.TTL}).Result()
 	grant := lock.Grant{
 		Key: key, Owner: owner, Until: began.Add(opts.TTL),
-		Release: func(ctx context.Context) error { return l.release(ctx, name, value, opts.Faults) },
+		Release: l.releaser(name, value, began.Add(opts.TTL), opts.Faults),
 	}
 	switch {
 	case errors.Is(err, redis.Nil), err == nil && found == value:
@@ -81,19 +81,29 @@ func (l *Locker) try(ctx context.Context, key string, owner lock.Owner, value st
 	return nil, &lock.NotAcquiredError{Key: key, Holder: lock.Owner(holder)}
 }
 
-// release looks before it deletes, and then deletes without looking.
-func (l *Locker) release(ctx context.Context, name, value string, faults *lock.Faults) error {
-	found, err := l.client.Get(ctx, name).Result()
-	switch {
-	case errors.Is(err, redis.Nil):
-		return lock.ErrExpired
-	case err != nil:
+// releaser makes a release that looks before it deletes, and then deletes without
+// looking. It remembers a DEL whose outcome is unknown: when the next release finds
+// the key gone before the lease could have run out, that DEL got through.
+func (l *Locker) releaser(name, value string, until time.Time, faults *lock.Faults) func(context.Context) error {
+	unknown := false
+	return func(ctx context.Context) error {
+		found, err := l.client.Get(ctx, name).Result()
+		free := errors.Is(err, redis.Nil)
+		switch {
+		case err != nil && !free:
+			return redisio.Error(ctx, err)
+		case found != value && unknown && time.Now().Before(until):
+			return nil
+		case free:
+			return lock.ErrExpired
+		case found != value:
+			return lock.ErrLost
+		}
+		if err := faults.Pass(ctx, lock.BetweenCompareAndDelete); err != nil {
+			return err
+		}
+		err = l.client.Del(ctx, name).Err()
+		unknown = err != nil
 		return redisio.Error(ctx, err)
-	case found != value:
-		return lock.ErrLost
 	}
-	if err := faults.Pass(ctx, lock.BetweenCompareAndDelete); err != nil {
-		return err
-	}
-	return redisio.Error(ctx, l.client.Del(ctx, name).Err())
 }

@@ -70,6 +70,43 @@ func TestNewNeedsClient(t *testing.T) {
 	}
 }
 
+// A DEL that got through although its reply was lost is not mistaken for an expiry,
+// nor for a loss, when the caller makes the release again.
+func TestReleaseAfterUnknownOutcome(t *testing.T) {
+	line := locktest.NewLine()
+	client := redis.NewClient(&redis.Options{
+		Addr: testkit.Redis(t).Addr(), Dialer: line.Dial,
+		MaxRetries: -1, // so that the lost reply is seen here
+	})
+	t.Cleanup(func() { _ = client.Close() })
+	l, err := uuid.New(client, uuid.Config{Prefix: testkit.KeyPrefix(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	acquire := func() lock.Lease {
+		t.Helper()
+		lease, err := l.Acquire(t.Context(), "seat", lock.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lease
+	}
+	for _, taken := range []bool{false, true} {
+		lease := acquire()
+		const del = 2 // after GET
+		line.LoseReply(del, locktest.Reset, nil)
+		if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrUnavailable) {
+			t.Fatalf("Release without a reply = %v, want ErrUnavailable", err)
+		}
+		if taken {
+			acquire()
+		}
+		if err := lease.Release(t.Context()); err != nil {
+			t.Errorf("Release again, taken by another: %v, gave %v, want nil: the first got through", taken, err)
+		}
+	}
+}
+
 // The gap between comparison and deletion is a named point: what strikes there
 // finds the key compared and not deleted.
 func TestPassesPointBetweenCompareAndDelete(t *testing.T) {
