@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -60,6 +61,14 @@ func clusterComplete(ctx context.Context, server *RedisServer, nodes int) error 
 	}
 	if len(shards) != nodes {
 		return fmt.Errorf("%d of %d nodes known", len(shards), nodes)
+	}
+	// A node without a link to another one yet serves its slots, but drops what is published to the other's clients.
+	links, err := client.ClusterNodes(ctx).Result()
+	if err != nil {
+		return err
+	}
+	if n := strings.Count(links, " connected"); n != nodes || strings.Contains(links, "handshake") {
+		return fmt.Errorf("%d of %d nodes connected", n, nodes)
 	}
 	return nil
 }
