@@ -109,6 +109,10 @@ function findings(r) {
   if (rush.outcomes.unauthenticated) {
     list.push('Buyers were not recognized: give JWT_SECRET or TOKENS, or run the server in lab mode.');
   }
+  if (r.scenario === 'rush' && a.stock > 0 && rush.outcomes.busy > 0) {
+    list.push(`${rush.outcomes.busy} ${plural(rush.outcomes.busy, 'buyer')} went home as busy, with ${a.stock} left: ` +
+      'somebody holds the lock and does not come back, or LOCK_WAIT_MS is too short for the queue.');
+  }
   if (a.oversold > 0 || a.unaccounted < 0) list.push(notGuarded(r));
   if (a.unaccounted < 0) {
     list.push(`${-a.unaccounted} ${plural(-a.unaccounted, 'order')} took nothing from the stock: one buyer's write was lost under another's.`);
