@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
@@ -13,6 +14,8 @@ import (
 	"seckill/internal/lock/redis/naive"
 	"seckill/internal/lock/redis/reentrant"
 	"seckill/internal/lock/redis/setnx"
+	"seckill/internal/lock/redis/setnxexpire"
+	"seckill/internal/lock/redis/threadid"
 	"seckill/internal/lock/redis/uuid"
 )
 
@@ -26,21 +29,42 @@ func openLockers(client redis.UniversalClient, registry prometheus.Registerer) (
 	if err != nil {
 		return nil, nil, err
 	}
+	lockers, err := pollingLockers(client)
+	if err != nil {
+		return nil, nil, err
+	}
 	strong, err := reentrant.New(client, reentrant.Config{Prefix: keyPrefix, Observer: observer.of("reentrant")})
 	if err != nil {
 		return nil, nil, err
 	}
-	weak1, err1 := setnx.New(client, setnx.Config{Prefix: keyPrefix})
-	weak2, err2 := naive.New(client, naive.Config{Prefix: keyPrefix})
-	weak3, err3 := uuid.New(client, uuid.Config{Prefix: keyPrefix})
-	sound, err4 := lua.New(client, lua.Config{Prefix: keyPrefix})
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
+	lockers["none"], lockers["local"], lockers["reentrant"] = none.New(), local.New(), strong
+	all, err := lock.NewRegistry(lockers)
+	if err != nil {
 		return nil, nil, errors.Join(err, strong.Close())
 	}
-	lockers, err := lock.NewRegistry(map[string]lock.Locker{
-		"none": none.New(), "local": local.New(),
-		"setnx": weak1, "naive": weak2, "uuid": weak3,
-		"lua": sound, "reentrant": strong,
-	})
-	return lockers, strong.Close, err
+	return all, strong.Close, nil
+}
+
+// pollingLockers makes the mechanisms that need Redis and nothing in the background:
+// who waits there asks again and again.
+func pollingLockers(client redis.UniversalClient) (map[string]lock.Locker, error) {
+	lockers := make(map[string]lock.Locker)
+	for name, open := range map[string]func() (lock.Locker, error){
+		"setnx":        func() (lock.Locker, error) { return setnx.New(client, setnx.Config{Prefix: keyPrefix}) },
+		"setnx-expire": func() (lock.Locker, error) { return setnxexpire.New(client, setnxexpire.Config{Prefix: keyPrefix}) },
+		"naive":        func() (lock.Locker, error) { return naive.New(client, naive.Config{Prefix: keyPrefix}) },
+		"thread-id":    func() (lock.Locker, error) { return threadid.New(client, threadid.Config{Prefix: keyPrefix}) },
+		"uuid":         func() (lock.Locker, error) { return uuid.New(client, uuid.Config{Prefix: keyPrefix}) },
+		"uuid-wrong-key": func() (lock.Locker, error) {
+			return uuid.New(client, uuid.Config{Prefix: keyPrefix, ReadsWrongKey: true})
+		},
+		"lua": func() (lock.Locker, error) { return lua.New(client, lua.Config{Prefix: keyPrefix}) },
+	} {
+		l, err := open()
+		if err != nil {
+			return nil, fmt.Errorf("opening lock %s: %w", name, err)
+		}
+		lockers[name] = l
+	}
+	return lockers, nil
 }

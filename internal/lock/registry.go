@@ -20,7 +20,8 @@ type Mechanism struct {
 func Catalogue() []Mechanism {
 	return []Mechanism{
 		{Name: "none"}, {Name: "local"},
-		{Name: "setnx"}, {Name: "setnx-expire"}, {Name: "naive"}, {Name: "thread-id"}, {Name: "uuid"},
+		{Name: "setnx"}, {Name: "setnx-expire"}, {Name: "naive"}, {Name: "thread-id"},
+		{Name: "uuid"}, {Name: "uuid-wrong-key"},
 		{Name: "lua", Safe: true}, {Name: "reentrant", Safe: true}, {Name: "fair", Safe: true},
 		{Name: "multi", Safe: true}, {Name: "red", Safe: true}, {Name: "fenced", Safe: true},
 		{Name: "mysql-row"}, {Name: "mysql-get-lock", Safe: true}, {Name: "mysql-for-update", Safe: true},

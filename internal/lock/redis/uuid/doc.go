@@ -28,10 +28,21 @@
 //     not told of its end.
 //   - Re-entry: an owner that acquires again waits for itself.
 //
+// # The slip
+//
+// One of the documents has the unlock GET the value's name and not the key's. It compiles, it runs, it never fails a test that takes the lock once,
+// and it never releases: every comparison is of nothing with the value. Whoever
+// comes next waits for the lease to run out, and a buyer who was served is locked
+// out for as long. [Config.ReadsWrongKey] makes that slip, as a mechanism of its
+// own, uuid-wrong-key. Here it shows as [lock.ErrExpired] from every release; in
+// the document nobody is told.
+//
 // # How to see it break
 //
 // Sell a voucher under {"lock":"uuid","scope":"voucher","stock":"unguarded",
 // "lock_ttl_ms":100,"faults":[{"point":"between-compare-and-delete",
 // "pause_ms":300,"probability":0.05}]}. In the conformance suite it is
-// releases-atomically that shows it.
+// releases-atomically that shows it. Under {"lock":"uuid-wrong-key",
+// "scope":"voucher"} one order is sold per lease, and of the suite everything
+// breaks that releases.
 package uuid

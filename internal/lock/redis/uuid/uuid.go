@@ -24,6 +24,19 @@ type Client interface {
 type Config struct {
 	Prefix string
 	Poll   lock.Polling
+	// ReadsWrongKey makes the slip of one of the documents' listings: the unlock
+	// asks for GET of its own value, where it meant GET of the lock's key.
+	// There is nothing under that name, so that a holder never recognises its own
+	// lock and never deletes it: the key stays until its lease ends. Keys then
+	// have a namespace of their own, uuid-wrong-key.
+	ReadsWrongKey bool
+}
+
+func (c *Config) mechanism() string {
+	if c.ReadsWrongKey {
+		return "uuid-wrong-key"
+	}
+	return "uuid"
 }
 
 // Locker is SET NX PX, and GET, compare, DEL.
@@ -63,7 +76,7 @@ func (l *Locker) try(ctx context.Context, key string, owner lock.Owner, value st
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	name := redisio.Key(l.config.Prefix, "uuid", key, "")
+	name := redisio.Key(l.config.Prefix, l.config.mechanism(), key, "")
 	began := time.Now()
 	found, err := l.client.SetArgs(ctx, name, value, redis.SetArgs{Mode: "NX", Get: true, TTL: opts.TTL}).Result()
 	grant := lock.Grant{
@@ -85,9 +98,12 @@ func (l *Locker) try(ctx context.Context, key string, owner lock.Owner, value st
 // looking. It remembers a DEL whose outcome is unknown: when the next release finds
 // the key gone before the lease could have run out, that DEL got through.
 func (l *Locker) releaser(name, value string, until time.Time, faults *lock.Faults) func(context.Context) error {
-	unknown := false
+	looksAt, unknown := name, false
+	if l.config.ReadsWrongKey {
+		looksAt = value
+	}
 	return func(ctx context.Context) error {
-		found, err := l.client.Get(ctx, name).Result()
+		found, err := l.client.Get(ctx, looksAt).Result()
 		free := errors.Is(err, redis.Nil)
 		switch {
 		case err != nil && !free:

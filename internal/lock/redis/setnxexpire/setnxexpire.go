@@ -1,0 +1,99 @@
+package setnxexpire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/lock"
+	"seckill/internal/lock/redis/redisio"
+)
+
+// Client is what the mechanism needs of go-redis.
+type Client interface {
+	SetNX(ctx context.Context, key string, value any, expiration time.Duration) *redis.BoolCmd
+	PExpire(ctx context.Context, key string, expiration time.Duration) *redis.BoolCmd
+	Del(ctx context.Context, keys ...string) *redis.IntCmd
+}
+
+// Config says where keys go and how waiters poll.
+type Config struct {
+	Prefix string
+	Poll   lock.Polling
+}
+
+// Locker is SETNX, then PEXPIRE, and a blind DEL.
+type Locker struct {
+	client Client
+	config Config
+	owners *lock.Owners
+}
+
+var _ lock.Locker = (*Locker)(nil)
+
+// New returns a Locker on client, which may not be nil ([lock.ErrInvalid]).
+func New(client Client, config Config) (*Locker, error) {
+	if client == nil {
+		return nil, fmt.Errorf("%w: setnx-expire needs a Redis client", lock.ErrInvalid)
+	}
+	return &Locker{client: client, config: config, owners: lock.NewOwners()}, nil
+}
+
+// Acquire implements [lock.Locker]. Without a lease (opts.TTL) it is
+// [lock.DefaultTTL]; either is fixed.
+func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
+	if err := lock.Check(key, opts); err != nil {
+		return nil, err
+	}
+	if opts.TTL == 0 {
+		opts.TTL = lock.DefaultTTL
+	}
+	owner := l.owners.From(ctx)
+	return l.config.Poll.Acquire(ctx, opts.Wait, func(ctx context.Context) (lock.Lease, error) {
+		return l.try(ctx, key, owner, opts)
+	})
+}
+
+func (l *Locker) try(ctx context.Context, key string, owner lock.Owner, opts lock.Options) (lock.Lease, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	name := redisio.Key(l.config.Prefix, "setnx-expire", key, "")
+	// The value is never looked at again; it shows a human who holds the key.
+	won, err := l.client.SetNX(ctx, name, string(owner), 0).Result()
+	if err != nil {
+		return nil, redisio.Error(ctx, err)
+	}
+	if !won {
+		return nil, &lock.NotAcquiredError{Key: key}
+	}
+	until, err := l.expire(ctx, name, opts)
+	lease := lock.NewHeld(ctx, lock.Grant{
+		Key: key, Owner: owner, Until: until,
+		Release: func(ctx context.Context) error {
+			return redisio.Error(ctx, l.client.Del(ctx, name).Err())
+		},
+	})
+	switch {
+	case err == nil:
+		return lock.Deliver(ctx, lease, opts.Faults)
+	case errors.Is(err, lock.ErrAbandoned):
+		lease.Abandon() // and the key has no end
+	default:
+		_ = lock.Release(ctx, lease) // what failed first is what the caller has to know
+	}
+	return nil, err
+}
+
+// expire gives a key that was just won its end, and returns when that is. Until it
+// has, the key has none.
+func (l *Locker) expire(ctx context.Context, name string, opts lock.Options) (until time.Time, err error) {
+	if err := opts.Faults.Pass(ctx, lock.BetweenSetNXAndExpire); err != nil {
+		return time.Time{}, err
+	}
+	until = time.Now().Add(opts.TTL)
+	return until, redisio.Error(ctx, l.client.PExpire(ctx, name, opts.TTL).Err())
+}
