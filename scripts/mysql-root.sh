@@ -45,8 +45,10 @@ ready() { [[ -x $root/usr/sbin/mysqld && -d $root$template ]]; }
 build() {
   local log=$root.log partial=$root.partial mirror
   mirror=$(debian_mirror)
+  # What is there and was not made here is somebody's: an empty folder may go, nothing else.
+  [[ ! -e $root ]] || rmdir "$root" 2>/dev/null || die "$root is there and is no MySQL folder: delete it, or set SECKILL_TEST_MYSQL_ROOT"
   say "debootstrap of Debian sid with mysql-server-core from $mirror into $root (about a minute)"
-  rm -rf --one-file-system "$partial" "$root"
+  rm -rf --one-file-system "$partial"
 
   if ! debootstrap --variant=minbase --include=mysql-server-core sid "$partial" "$mirror" >"$log" 2>&1 9>&-; then
     tail -n 20 "$log" >&2

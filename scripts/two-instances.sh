@@ -30,6 +30,7 @@ dir=$(mktemp -d)
 pids=()
 stop() {
   trap - EXIT
+  trap '' INT TERM # an impatient second Ctrl-C must not leave the rest running
   # The services first, then what they stand on.
   for ((i = ${#pids[@]} - 1; i >= 0; i--)); do
     kill "${pids[i]}" 2>/dev/null || true

@@ -157,9 +157,9 @@ func listen(ctx context.Context, setting, addr string) (net.Listener, error) {
 
 // openStores connects to the database and to Redis, the embedded ones where none
 // are given, and brings the schema up to date.
-func openStores(ctx context.Context, cfg config, log *slog.Logger) (_ redis.UniversalClient, _ *database.DB, closeAll func() error, err error) {
+func openStores(ctx context.Context, cfg config, log *slog.Logger) (_ redis.UniversalClient, _ *database.DB, _ func() error, err error) {
 	var closers []func() error
-	closeAll = func() error {
+	closeAll := func() error {
 		var failed []error
 		for _, closeOne := range slices.Backward(closers) {
 			failed = append(failed, closeOne())

@@ -47,6 +47,7 @@ var mysqlFailures = map[uint16]failure{
 	1021: unreachable, // ER_DISK_FULL
 	1040: unreachable, // ER_CON_COUNT_ERROR: too many connections
 	1041: unreachable, // ER_OUT_OF_RESOURCES
+	1047: unreachable, // ER_UNKNOWN_COM_ERROR: what a Galera node says that is not ready
 	1053: unreachable, // ER_SERVER_SHUTDOWN
 	1158: unreachable, // ER_NET_READ_ERROR
 	1159: unreachable, // ER_NET_READ_INTERRUPTED

@@ -52,8 +52,7 @@ func openMySQL(c Config) (engine, error) {
 // says: UTC on both sides, strict SQL, utf8mb4, parameters put into the statement
 // by the driver (a prepared statement costs two round trips more), affected rows
 // that count what was found (as SQLite counts), one statement per query (but see
-// openMySQL), no files
-// read at the server's wish.
+// openMySQL), no files read at the server's wish.
 func mysqlConfig(c Config) (*mysql.Config, error) {
 	config, err := mysql.ParseDSN(c.MySQL)
 	if err != nil {

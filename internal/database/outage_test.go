@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
-
 	"seckill/internal/order"
 	"seckill/internal/testkit"
 )
@@ -77,7 +75,7 @@ func TestCommitWithoutAReply(t *testing.T) {
 	servers(t, func(t *testing.T, where testkit.Database) {
 		var deaf atomic.Bool
 		c := configOf(where)
-		c.MySQL = throughDeafConns(t, c.MySQL, &deaf)
+		c.MySQL = through(t, c.MySQL, func(conn net.Conn) net.Conn { return &deafConn{conn, &deaf} })
 		c.EndTimeout, c.LockWait = 200*time.Millisecond, time.Second
 		d := openMigrated(t, c)
 		onSale(t, d, 1, 5)
@@ -106,22 +104,7 @@ func TestCommitWithoutAReply(t *testing.T) {
 	})
 }
 
-// throughDeafConns changes a DSN so that its connections lose what the server
-// says while deaf is set.
-func throughDeafConns(t *testing.T, dsn string, deaf *atomic.Bool) string {
-	t.Helper()
-	config, err := mysql.ParseDSN(dsn)
-	wantErr(t, err)
-	network := "deaf-" + config.DBName
-	mysql.RegisterDialContext(network, func(ctx context.Context, addr string) (net.Conn, error) {
-		conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
-		return &deafConn{conn, deaf}, err
-	})
-	t.Cleanup(func() { mysql.DeregisterDialContext(network) })
-	config.Net = network
-	return config.FormatDSN()
-}
-
+// deafConn loses what the server says while deaf is set.
 type deafConn struct {
 	net.Conn
 	deaf *atomic.Bool

@@ -3,6 +3,7 @@ package database
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -220,6 +221,44 @@ func TestWholeTransactionInOneTrip(t *testing.T) {
 		wantErr(t, sell(newOrder(5, 2, 42)), order.ErrAlreadyOrdered)
 		wantErr(t, sell(newOrder(4, 2, 43)), order.ErrAlreadyOrdered) // the id
 		wantStock(t, d, 2, 4, 1)
+		noneAtWork(t, d)
+	})
+}
+
+// Two writes in one trip need not be the flow's.
+func TestOneTripOfOtherWrites(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		onSale(t, d, 1, 5)
+		wantErr(t, within(t, d, func(ctx context.Context, tx order.Tx) error {
+			return errors.Join(tx.Insert(ctx, newOrder(1, 1, 42), true), tx.Insert(ctx, newOrder(2, 1, 43), true))
+		}))
+		wantAudit(t, d, order.Audit{InitialStock: 5, Stock: 5, Orders: 2, DistinctUsers: 2})
+		wantErr(t, within(t, d, func(ctx context.Context, tx order.Tx) error {
+			return errors.Join(tx.SetStock(ctx, 1, -1), tx.Insert(ctx, newOrder(3, 1, 44), true))
+		}), voucher.ErrSoldOut)
+		wantErr(t, within(t, d, func(ctx context.Context, tx order.Tx) error {
+			return errors.Join(tx.DecrementFenced(ctx, 1, 7), tx.Insert(ctx, newOrder(3, 1, 44), true))
+		}))
+		wantErr(t, within(t, d, func(ctx context.Context, tx order.Tx) error {
+			return errors.Join(tx.DecrementFenced(ctx, 1, 6), tx.Insert(ctx, newOrder(4, 1, 45), true))
+		}), order.ErrStale)
+		wantAudit(t, d, order.Audit{InitialStock: 5, Stock: 4, Orders: 3, DistinctUsers: 3})
+		noneAtWork(t, d)
+	})
+}
+
+// A server that counts otherwise, as if none was found before, gets no order
+// confirmed.
+func TestDecrementWithoutItsOrderIsNoSuccess(t *testing.T) {
+	servers(t, func(t *testing.T, where testkit.Database) {
+		d := openMigrated(t, configOf(where))
+		onSale(t, d, 1, 5)
+		wantErr(t, within(t, d, func(ctx context.Context, x order.Tx) error {
+			err := errors.Join(x.Decrement(ctx, 1), x.Insert(ctx, newOrder(1, 1, 42), true))
+			insert := &x.(*tx).pending[1]
+			insert.after = strings.ReplaceAll(insert.after, "ROW_COUNT() = 1", "ROW_COUNT() = 7")
+			return err
+		}), errHalf)
 		noneAtWork(t, d)
 	})
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -57,9 +59,10 @@ func (t *tx) send(ctx context.Context, w write) error {
 }
 
 // wholeInOneTrip says whether nothing was sent yet and all there is to send can go
-// at once.
+// at once: a write that must find its row, and one that depends on it.
 func (t *tx) wholeInOneTrip() bool {
-	return t.db.batches && t.conn == nil && len(t.pending) == 2 && t.pending[1].after != ""
+	return t.db.batches && t.conn == nil && len(t.pending) == 2 &&
+		t.pending[0].check != nil && t.pending[1].after != ""
 }
 
 // sendWhole sends two writes and COMMIT in one round trip. What the first one
@@ -87,8 +90,16 @@ func (t *tx) sendWhole(ctx context.Context) error {
 	}
 	t.ended = true
 	_ = t.conn.Close() // gives it back to its pool
+	if found[1] != 1 {
+		return errHalf
+	}
 	return nil
 }
+
+// errHalf: the first write was committed, the second found nothing to do. No server
+// that counts rows as MySQL does gets here; one that does not must not have an order
+// confirmed that is not there.
+var errHalf = errors.New("database: the server does not count the rows of the statement before: it took from the stock and wrote no order")
 
 // execAll runs several statements and says how many rows each one found, which is
 // more than database/sql can tell. Once they are on their way ctx does not
@@ -114,7 +125,9 @@ func (t *tx) execAll(ctx context.Context, queries string, args []any) (found []i
 		if !ok {
 			return errors.New("database: the driver does not count each statement's rows")
 		}
-		found = all.AllRowsAffected()
+		if found = all.AllRowsAffected(); len(found) != strings.Count(queries, ";")+1 {
+			return fmt.Errorf("database: %d statements were answered of %q", len(found), queries)
+		}
 		return nil
 	})
 	return found, err

@@ -41,12 +41,16 @@ type memory struct {
 	version  int64
 	fence    uint64
 	orders   map[int64]order.Order
-	commit   error // what a commit answers, after it was carried out
-	lookup   error // what looking for an order answers
-	repeated int   // how many times Transact still repeats its closure first
+	commit   error  // what a commit answers, after it was carried out
+	lookup   error  // what looking for an order answers
+	before   func() // what happens before a transaction begins
+	repeated int    // how many times Transact still repeats its closure first
 }
 
 func (m *memory) Transact(ctx context.Context, fn func(context.Context, order.Tx) error) error {
+	if m.before != nil {
+		m.before()
+	}
 	m.add("begin")
 	tx := &memoryTx{m: m}
 	for m.repeated > 0 {

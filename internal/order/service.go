@@ -66,20 +66,9 @@ func (s *Service) Place(ctx context.Context, req Request) (Order, error) {
 			return o, err
 		}
 	}
-	v, err := s.vouchers.Voucher(ctx, req.VoucherID)
+	v, err := s.onSale(ctx, req.VoucherID)
 	if err != nil {
 		return Order{}, err
-	}
-	if err := v.OnSale(s.now()); err != nil {
-		return Order{}, err
-	}
-	if v.Stock <= 0 {
-		return Order{}, voucher.ErrSoldOut
-	}
-	if !s.lab {
-		if err := v.Policy.Safe(); err != nil {
-			return Order{}, err
-		}
 	}
 	o := Order{ID: req.ID, VoucherID: v.ID, UserID: req.UserID, Status: Confirmed}
 	if o.ID == 0 {
@@ -94,20 +83,36 @@ func (s *Service) Place(ctx context.Context, req Request) (Order, error) {
 	return o, nil
 }
 
+// onSale returns a voucher that can be bought now, as far as memory tells.
+func (s *Service) onSale(ctx context.Context, id int64) (*voucher.Voucher, error) {
+	v, err := s.vouchers.Voucher(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.OnSale(s.now()); err != nil {
+		return nil, err
+	}
+	if v.Stock <= 0 {
+		return nil, voucher.ErrSoldOut
+	}
+	if !s.lab {
+		return v, v.Policy.Safe()
+	}
+	return v, nil
+}
+
 // settleTimeout bounds the look for an order whose commit had no answer.
 const settleTimeout = 2 * time.Second
 
 // settle finds out what became of an order whose placing failed. Most failures
-// speak for themselves. A commit without an answer, or a collision with an
-// earlier attempt under the same ID, is decided by whether the order is there.
+// speak for themselves. A commit without an answer is decided by whether the order
+// is there. So is whatever a resumed attempt meets: the earlier one may have been
+// committed since the first look, and taken the last one or the user's only one.
 func (s *Service) settle(ctx context.Context, o Order, req Request, failed error) (Order, error) {
-	switch {
-	case errors.Is(failed, voucher.ErrSoldOut):
+	if errors.Is(failed, voucher.ErrSoldOut) {
 		s.vouchers.SoldOut(o.VoucherID)
-		return Order{}, failed
-	case errors.Is(failed, ErrUnavailable):
-	case errors.Is(failed, ErrAlreadyOrdered) && req.Resumed:
-	default:
+	}
+	if !req.Resumed && !errors.Is(failed, ErrUnavailable) {
 		return Order{}, failed
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)

@@ -260,6 +260,20 @@ func TestResumedOrderGetsTheOneAnswer(t *testing.T) {
 	}
 }
 
+// The earlier attempt's commit arrives between the look for its order and the
+// writes of the one that resumes it.
+func TestResumedOrderMeetsTheEarlierAttempt(t *testing.T) {
+	for _, left := range []int64{0, 3} {
+		s := newShop(t, nil)
+		earlier := order.Order{ID: 99, VoucherID: 7, UserID: 42, Status: order.Confirmed}
+		s.store.before = func() { s.store.orders[99], s.store.stock = earlier, left }
+		o, err := s.Place(t.Context(), order.Request{VoucherID: 7, UserID: 42, ID: 99, Resumed: true})
+		if err != nil || o != earlier || s.store.stock != left {
+			t.Errorf("%d left: Place = %+v, %v, stock %d; want the earlier attempt's order", left, o, err, s.store.stock)
+		}
+	}
+}
+
 func TestOrderIsItsUsersOnly(t *testing.T) {
 	s := newShop(t, nil)
 	o, err := s.buy(t)
