@@ -15,10 +15,11 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
+func open(client *redis.Client, prefix string) (lock.Locker, error) {
+	return lua.New(client, lua.Config{Prefix: prefix})
+}
+
 func TestConformance(t *testing.T) {
-	open := func(client *redis.Client, prefix string) (lock.Locker, error) {
-		return lua.New(client, lua.Config{Prefix: prefix})
-	}
 	locktest.Run(t, redisstore.Factory("lua", open), locktest.Promises{
 		locktest.ExcludesGoroutines:       locktest.Holds(),
 		locktest.ExcludesProcesses:        locktest.Holds(),
@@ -70,37 +71,6 @@ func TestNewNeedsClient(t *testing.T) {
 	}
 }
 
-// A release that got through although its reply was lost is not mistaken for an
-// expiry when the caller makes it again.
-func TestReleaseAfterUnknownOutcome(t *testing.T) {
-	line := locktest.NewLine()
-	client := redis.NewClient(&redis.Options{
-		Addr: testkit.Redis(t).Addr(), Dialer: line.Dial,
-		MaxRetries: -1, // so that the lost reply is seen here
-	})
-	t.Cleanup(func() { _ = client.Close() })
-	l, err := lua.New(client, lua.Config{Prefix: testkit.KeyPrefix(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	acquire := func() lock.Lease {
-		t.Helper()
-		lease, err := l.Acquire(t.Context(), "seat", lock.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return lease
-	}
-	if err := acquire().Release(t.Context()); err != nil { // loads the script
-		t.Fatal(err)
-	}
-
-	lease := acquire()
-	line.LoseReply(1, locktest.Reset, nil)
-	if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrUnavailable) {
-		t.Fatalf("Release without a reply = %v, want ErrUnavailable", err)
-	}
-	if err := lease.Release(t.Context()); err != nil {
-		t.Errorf("Release again = %v, want nil: the first got through", err)
-	}
+func TestReleaseAfterLostReply(t *testing.T) {
+	redisstore.ReleaseAfterLostReply(t, open, 1) // the script
 }

@@ -15,10 +15,11 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
+func open(client *redis.Client, prefix string) (lock.Locker, error) {
+	return uuid.New(client, uuid.Config{Prefix: prefix})
+}
+
 func TestConformance(t *testing.T) {
-	open := func(client *redis.Client, prefix string) (lock.Locker, error) {
-		return uuid.New(client, uuid.Config{Prefix: prefix})
-	}
 	locktest.Run(t, redisstore.Factory("uuid", open), locktest.Promises{
 		locktest.ExcludesGoroutines:       locktest.Holds(),
 		locktest.ExcludesProcesses:        locktest.Holds(),
@@ -70,63 +71,10 @@ func TestNewNeedsClient(t *testing.T) {
 	}
 }
 
-// A DEL that got through although its reply was lost is not mistaken for an expiry,
-// nor for a loss, when the caller makes the release again.
-func TestReleaseAfterUnknownOutcome(t *testing.T) {
-	line := locktest.NewLine()
-	client := redis.NewClient(&redis.Options{
-		Addr: testkit.Redis(t).Addr(), Dialer: line.Dial,
-		MaxRetries: -1, // so that the lost reply is seen here
-	})
-	t.Cleanup(func() { _ = client.Close() })
-	l, err := uuid.New(client, uuid.Config{Prefix: testkit.KeyPrefix(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	acquire := func() lock.Lease {
-		t.Helper()
-		lease, err := l.Acquire(t.Context(), "seat", lock.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return lease
-	}
-	for _, taken := range []bool{false, true} {
-		lease := acquire()
-		const del = 2 // after GET
-		line.LoseReply(del, locktest.Reset, nil)
-		if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrUnavailable) {
-			t.Fatalf("Release without a reply = %v, want ErrUnavailable", err)
-		}
-		if taken {
-			acquire()
-		}
-		if err := lease.Release(t.Context()); err != nil {
-			t.Errorf("Release again, taken by another: %v, gave %v, want nil: the first got through", taken, err)
-		}
-	}
+func TestReleaseAfterLostReply(t *testing.T) {
+	redisstore.ReleaseAfterLostReply(t, open, 2) // GET and DEL
 }
 
-// The gap between comparison and deletion is a named point: what strikes there
-// finds the key compared and not deleted.
-func TestPassesPointBetweenCompareAndDelete(t *testing.T) {
-	client := testkit.Redis(t).Client(t)
-	l, err := uuid.New(client, uuid.Config{Prefix: testkit.KeyPrefix(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	faults, err := lock.NewFaults([]lock.Fault{{Point: lock.BetweenCompareAndDelete, Effect: lock.EffectError}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lease, err := l.Acquire(t.Context(), "seat", lock.Options{Faults: faults})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrInjected) {
-		t.Errorf("Release = %v, want ErrInjected", err)
-	}
-	if _, err := l.Acquire(t.Context(), "seat", lock.Options{}); !errors.Is(err, lock.ErrNotAcquired) {
-		t.Errorf("Acquire = %v, want ErrNotAcquired: nothing was deleted", err)
-	}
+func TestPassesBetweenCompareAndDelete(t *testing.T) {
+	redisstore.PassesBetweenCompareAndDelete(t, open)
 }
