@@ -33,11 +33,14 @@ func openLockers(client redis.UniversalClient, registry prometheus.Registerer) (
 	if err != nil {
 		return nil, nil, err
 	}
-	strong, err := reentrant.New(client, reentrant.Config{Prefix: keyPrefix, Observer: observer.of("reentrant")})
+	strong, err := reentrant.New(client, reentrant.Config{Prefix: keyPrefix})
 	if err != nil {
 		return nil, nil, err
 	}
 	lockers["none"], lockers["local"], lockers["reentrant"] = none.New(), local.New(), strong
+	for name, l := range lockers {
+		lockers[name] = lock.Observe(l, observer.of(name))
+	}
 	all, err := lock.NewRegistry(lockers)
 	if err != nil {
 		return nil, nil, errors.Join(err, strong.Close())

@@ -7,7 +7,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"seckill/internal/lock"
-	"seckill/internal/lock/redis/reentrant"
 )
 
 // lockMetrics are what the locks report of themselves.
@@ -40,9 +39,9 @@ func observeLocks(registry prometheus.Registerer) (*lockMetrics, error) {
 }
 
 // of is the observer of one mechanism, its label values resolved beforehand.
-func (m *lockMetrics) of(mechanism string) reentrant.Observer {
+func (m *lockMetrics) of(mechanism string) lock.Observer {
 	wait, hold := m.wait.WithLabelValues(mechanism), m.hold.WithLabelValues(mechanism)
-	return reentrant.Observer{
+	return lock.Observer{
 		Acquired: func(waited time.Duration) { wait.Observe(waited.Seconds()) },
 		Released: func(held time.Duration, _ error) { hold.Observe(held.Seconds()) },
 		Refused: func(_ time.Duration, err error) {

@@ -45,6 +45,13 @@ type Grant struct {
 	// ErrUnavailable it may be called again, and then must not be fooled by its
 	// own first call having got through.
 	Release func(ctx context.Context) error
+	// Extend asks the store for ttl from now and returns when the lease then ends
+	// by this process's clock, counted from before the attempt. nil: the mechanism
+	// cannot, see [Lease.Extend].
+	Extend func(ctx context.Context, ttl time.Duration) (until time.Time, err error)
+	// TTL is the lease that was asked for, for an Extend without one. 0: a watchdog
+	// renews it, or it has no end.
+	TTL time.Duration
 	// Stop ends whatever works for this lease in the background. It is called
 	// exactly once, before Release or on Abandon, and must not wait for Release.
 	// May be nil.
@@ -89,6 +96,49 @@ func (h *Held) Remaining() time.Duration {
 
 // Renewed records that the lease now ends at until.
 func (h *Held) Renewed(until time.Time) { h.until.Store(&until) }
+
+// Extend implements [Lease].
+func (h *Held) Extend(ctx context.Context, ttl time.Duration) error {
+	switch {
+	case h.grant.Extend == nil:
+		return fmt.Errorf("lock: this mechanism cannot extend a lease: %w", errors.ErrUnsupported)
+	case ttl != 0 && h.grant.TTL == 0:
+		return invalid("the lease on %q is not a fixed one; there is nothing to extend", h.grant.Key)
+	case ttl != 0 && (ttl < MinTTL || ttl > MaxTTL):
+		return invalid("the lease is %v; %v to %v", ttl, MinTTL, MaxTTL)
+	}
+	if err := h.stillHeld(); err != nil {
+		return err
+	}
+	if ttl == 0 {
+		ttl = h.grant.TTL
+	}
+	until, err := h.grant.Extend(ctx, ttl)
+	switch {
+	case errors.Is(err, ErrExpired) || errors.Is(err, ErrLost):
+		h.Lose(err)
+		return err
+	case err != nil:
+		return err
+	}
+	if !until.IsZero() {
+		h.Renewed(until)
+	}
+	return h.stillHeld() // a release or a loss may have come between
+}
+
+// stillHeld is nil for a lease that was neither lost nor released.
+func (h *Held) stillHeld() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch h.state {
+	case held:
+		return nil
+	case lost:
+		return context.Cause(h.ctx)
+	}
+	return ErrNotHeld
+}
 
 // Lose tells the holder, once, that it no longer holds the key and why. After a
 // release it does nothing. It reports whether the holder was told by this call.

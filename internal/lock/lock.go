@@ -51,6 +51,14 @@ type Lease interface {
 	// counted from before the attempt that won or renewed it. 0 or less: it ran
 	// out. [NoExpiry] where it has no end.
 	Remaining() time.Duration
+	// Extend lets a fixed lease run ttl from now, whatever was left of it; ttl 0 is
+	// the lease as it was given, and the one choice where a watchdog renews it
+	// anyway: the store is then asked at once whether the holder still is one.
+	// [ErrInvalid] for a lease that makes no sense, [ErrNotHeld], [ErrExpired] and
+	// [ErrLost] when there is nothing to extend, [ErrUnavailable] when the outcome
+	// is unknown (the lease then counts as it did before), and
+	// [errors.ErrUnsupported] where the mechanism cannot.
+	Extend(ctx context.Context, ttl time.Duration) error
 	// Release gives the key back: [ErrNotHeld], [ErrExpired] or [ErrLost] when
 	// there was nothing to give, [ErrUnavailable] when the outcome is unknown.
 	// It is cut short by ctx; pass one that outlives the work (see [Release]).

@@ -23,8 +23,8 @@ func Catalogue() []Mechanism {
 		{Name: "setnx"}, {Name: "setnx-expire"}, {Name: "naive"}, {Name: "thread-id"},
 		{Name: "uuid"}, {Name: "uuid-wrong-key"},
 		{Name: "lua", Safe: true}, {Name: "reentrant", Safe: true}, {Name: "fair", Safe: true},
-		{Name: "multi", Safe: true}, {Name: "red", Safe: true}, {Name: "fenced", Safe: true},
-		{Name: "mysql-row"}, {Name: "mysql-get-lock", Safe: true}, {Name: "mysql-for-update", Safe: true},
+		{Name: "rw", Safe: true}, {Name: "multi", Safe: true}, {Name: "red", Safe: true}, {Name: "fenced", Safe: true},
+		{Name: "mysql-row"}, {Name: "mysql-row-expiry"}, {Name: "mysql-get-lock", Safe: true}, {Name: "mysql-for-update", Safe: true},
 		{Name: "zk-node", Safe: true}, {Name: "zk-queue", Safe: true},
 	}
 }

@@ -29,21 +29,6 @@ type Config struct {
 	// Pipelines is how many batches of commands may be under way at a time.
 	// Default 4.
 	Pipelines int
-	// Observer is told what happens. Its functions are called on the caller's
-	// way and must not block; any may be nil.
-	Observer Observer
-}
-
-// Observer receives what metrics are made of.
-type Observer struct {
-	// Acquired: a lease was granted after waited.
-	Acquired func(waited time.Duration)
-	// Refused: an acquisition failed with err after waited.
-	Refused func(waited time.Duration, err error)
-	// Released: a release ended with err (nil: given back) after held.
-	Released func(held time.Duration, err error)
-	// Lost: a holder was told that its lease is over, and why.
-	Lost func(cause error)
 }
 
 // WithDefaults returns c with every zero replaced.
@@ -84,28 +69,4 @@ func (c Config) Validate() error {
 		return fmt.Errorf("%w: Pipelines is %d, not positive", lock.ErrInvalid, c.Pipelines)
 	}
 	return nil
-}
-
-func (o Observer) acquired(waited time.Duration) {
-	if o.Acquired != nil {
-		o.Acquired(waited)
-	}
-}
-
-func (o Observer) refused(waited time.Duration, err error) {
-	if o.Refused != nil {
-		o.Refused(waited, err)
-	}
-}
-
-func (o Observer) released(held time.Duration, err error) {
-	if o.Released != nil {
-		o.Released(held, err)
-	}
-}
-
-func (o Observer) lost(cause error) {
-	if o.Lost != nil {
-		o.Lost(cause)
-	}
 }

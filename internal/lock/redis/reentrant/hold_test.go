@@ -177,23 +177,3 @@ func TestCloseTellsEverybody(t *testing.T) {
 		t.Errorf("Release after Close = %v, want ErrUnavailable", err)
 	}
 }
-
-func TestObserver(t *testing.T) {
-	var acquired, refused, released, lost int
-	l := start(t, testkit.Redis(t), reentrant.Config{Prefix: testkit.KeyPrefix(t), Observer: reentrant.Observer{
-		Acquired: func(time.Duration) { acquired++ },
-		Refused:  func(time.Duration, error) { refused++ },
-		Released: func(time.Duration, error) { released++ },
-		Lost:     func(error) { lost++ },
-	}})
-	lease := acquire(t.Context(), t, l, lock.Options{TTL: 200 * time.Millisecond})
-	if _, err := l.Acquire(t.Context(), key, lock.Options{}); !errors.Is(err, lock.ErrNotAcquired) {
-		t.Fatalf("Acquire of a taken key = %v", err)
-	}
-	told(t, lease, time.Second, lock.ErrExpired)
-	_ = lease.Release(t.Context()) // too late, and counted all the same
-	_ = l.Close()
-	if acquired != 1 || refused != 1 || released != 1 || lost != 1 {
-		t.Errorf("acquired %d, refused %d, released %d, lost %d; want 1 each", acquired, refused, released, lost)
-	}
-}

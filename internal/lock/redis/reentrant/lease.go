@@ -9,36 +9,34 @@ import (
 
 	"seckill/internal/lock"
 	"seckill/internal/lock/redis/redisio"
+	"seckill/internal/lock/watchdog"
 )
 
 // lease is what this process knows of one lease it was granted.
 type lease struct {
 	*request
-	held  *lock.Held
-	start time.Time // of the attempt that was granted
-	watch watch     // the watchdog's
+	dog watchdog.Lease[*lease] // what the watchdog knows of it
 
 	uncertain atomic.Bool // a release was sent and its outcome is unknown
 }
 
 // lease makes a lease of a grant and puts it under watch.
 func (l *Locker) lease(ctx context.Context, r *request, start time.Time) *lease {
-	g := &lease{request: r, start: start}
-	until := start.Add(r.ttl - margin(r.ttl))
-	g.held = lock.NewHeld(ctx, lock.Grant{
-		Key: r.key, Owner: r.owner, Until: until,
-		Release: func(ctx context.Context) error { return l.release(ctx, g) },
-		Stop:    func() { l.watchdog.forget(g) },
-	})
-	l.watchdog.watch(g, until)
+	g := &lease{request: r}
+	g.dog = watchdog.Lease[*lease]{
+		Held: lock.NewHeld(ctx, lock.Grant{
+			Key: r.key, Owner: r.owner, Until: watchdog.Until(start, r.ttl),
+			Release: func(ctx context.Context) error { return l.release(ctx, g) },
+			Stop:    func() { l.watchdog.Forget(&g.dog) },
+		}),
+		Start: start, TTL: r.ttl, Renewed: r.renewed, Of: g,
+	}
+	l.watchdog.Watch(&g.dog)
 	return g
 }
 
-// margin is by how much a lease ends earlier for its holder than for the server:
-// the server counts from when the command arrives, which is later than the start
-// of the attempt, and the margin covers clocks that do not run at one speed and a
-// timer that is late. 2 %, at most 200 ms.
-func margin(ttl time.Duration) time.Duration { return min(ttl/50, 200*time.Millisecond) }
+// sameHold reports whether two leases end together when the lock is gone.
+func sameHold(a, b *lease) bool { return a.lock == b.lock && a.owner == b.owner }
 
 // release gives a lease back in one round trip, and makes sure of it where an
 // attempt to acquire is still unaccounted for and might be carried out only now.
@@ -47,7 +45,6 @@ func (l *Locker) release(ctx context.Context, g *lease) error {
 	if g.unanswered && !errors.Is(err, lock.ErrUnavailable) { // that one may be made again
 		l.giveBack(g.request)
 	}
-	l.config.Observer.released(time.Since(g.start), err)
 	return err
 }
 
@@ -78,7 +75,7 @@ func (l *Locker) sendRelease(ctx context.Context, g *lease) error {
 // could not have run out by itself.
 func (g *lease) verdict(reply any) error {
 	code, ok := reply.(int64)
-	mine := g.uncertain.Load() && g.held.Remaining() > 0
+	mine := g.uncertain.Load() && g.dog.Held.Remaining() > 0
 	switch {
 	case !ok || code < -1 || code > 1:
 		return strange(reply)
@@ -92,16 +89,16 @@ func (g *lease) verdict(reply any) error {
 
 // renew asks for a whole lease again, for all of batch at once. It is how the
 // watchdog reaches Redis.
-func (l *Locker) renew(ctx context.Context, batch []*lease) []renewal {
+func (l *Locker) renew(ctx context.Context, batch []*watchdog.Lease[*lease]) []watchdog.Outcome {
 	calls := make([]*call, len(batch))
 	for i, g := range batch {
-		calls[i] = l.pipe.send(ctx, l.renewal(g, "evalsha", l.scripts.renew.digest))
+		calls[i] = l.pipe.send(ctx, l.renewal(g.Of, "evalsha", l.scripts.renew.digest))
 	}
-	outcome := make([]renewal, len(batch))
+	outcome := make([]watchdog.Outcome, len(batch))
 	for i, g := range batch {
 		c := calls[i]
 		if c.wait(ctx) && unknownScript(c.err) {
-			c = l.pipe.send(ctx, l.renewal(g, "eval", l.scripts.renew.source))
+			c = l.pipe.send(ctx, l.renewal(g.Of, "eval", l.scripts.renew.source))
 		}
 		outcome[i] = l.renewed(ctx, c)
 	}
@@ -112,22 +109,22 @@ func (l *Locker) renewal(g *lease, verb, program string) once {
 	return newOnce(verb, program, l.scripts.renew.keys, []any{g.lock, string(g.owner), g.lease, g.ttl.Milliseconds()})
 }
 
-func (l *Locker) renewed(ctx context.Context, c *call) renewal {
+func (l *Locker) renewed(ctx context.Context, c *call) watchdog.Outcome {
 	if !c.wait(ctx) {
-		return renewal{err: fmt.Errorf("%w: %w", lock.ErrUnavailable, errNoReply)}
+		return watchdog.Outcome{Err: fmt.Errorf("%w: %w", lock.ErrUnavailable, errNoReply)}
 	}
 	if c.err != nil {
-		return renewal{err: redisio.Error(context.Background(), c.err)}
+		return watchdog.Outcome{Err: redisio.Error(context.Background(), c.err)}
 	}
 	switch c.val {
 	case int64(1):
-		return renewal{}
+		return watchdog.Outcome{}
 	case int64(0):
-		return renewal{err: lock.ErrExpired, whole: true}
+		return watchdog.Outcome{Err: lock.ErrExpired, Whole: true}
 	case int64(-1):
-		return renewal{err: lock.ErrLost, whole: true}
+		return watchdog.Outcome{Err: lock.ErrLost, Whole: true}
 	case int64(-2):
-		return renewal{err: lock.ErrExpired}
+		return watchdog.Outcome{Err: lock.ErrExpired}
 	}
-	return renewal{err: strange(c.val)}
+	return watchdog.Outcome{Err: strange(c.val)}
 }

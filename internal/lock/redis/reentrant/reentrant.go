@@ -10,6 +10,7 @@ import (
 
 	"seckill/internal/lock"
 	"seckill/internal/lock/redis/redisio"
+	"seckill/internal/lock/watchdog"
 )
 
 // mechanism is the namespace of this lock's keys.
@@ -23,7 +24,7 @@ type Locker struct {
 	owners   *lock.Owners
 	ids      *lock.Owners // of leases
 	pipe     *pipe
-	watchdog *watchdog
+	watchdog *watchdog.Watchdog[*lease]
 	listener *listener
 	room     *room
 
@@ -56,7 +57,7 @@ func New(client Client, config Config) (*Locker, error) {
 		pipe:    newPipe(client, config.CommandTimeout, config.Pipelines),
 	}
 	l.closing, l.close = context.WithCancel(context.Background())
-	l.watchdog = newWatchdog(config, l.renew)
+	l.watchdog = watchdog.New(watchdog.Config{RenewEvery: config.RenewEvery, RetryEvery: config.RetryEvery}, l.renew, sameHold)
 	l.listener = newListener(client, config.RetryEvery)
 	l.room = newRoom(l.listener)
 	return l, nil
@@ -70,7 +71,7 @@ func (l *Locker) Close() error {
 		l.closed = true
 		l.mu.Unlock()
 		l.close()
-		l.watchdog.close()
+		l.watchdog.Close()
 		l.listener.close()
 		l.pipe.close()
 		l.clean.Wait()
@@ -128,10 +129,8 @@ func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lo
 	held, err := l.acquire(ctx, r, opts.Wait)
 	delivered = err == nil
 	if err != nil {
-		l.config.Observer.refused(time.Since(r.begun), err)
 		return nil, err
 	}
-	l.config.Observer.acquired(time.Since(r.begun))
 	return held, nil
 }
 
@@ -219,7 +218,7 @@ func (l *Locker) deliver(ctx context.Context, r *request, start time.Time) (*loc
 	if err := ctx.Err(); err != nil {
 		return nil, err // too late to be of use to anybody
 	}
-	return l.lease(ctx, r, start).held, nil
+	return l.lease(ctx, r, start).dog.Held, nil
 }
 
 // refusal makes sense of {owner, ttl}.

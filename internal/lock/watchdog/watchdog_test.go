@@ -1,4 +1,4 @@
-package reentrant
+package watchdog
 
 import (
 	"context"
@@ -17,14 +17,14 @@ import (
 // that of the synctest bubble.
 type server struct {
 	mu      sync.Mutex
-	answer  renewal
+	answer  Outcome
 	latency time.Duration
-	batches [][]*lease
+	batches [][]*Lease[string]
 	at      []time.Duration // since the start
 	start   time.Time
 }
 
-func (s *server) renew(ctx context.Context, batch []*lease) []renewal {
+func (s *server) renew(ctx context.Context, batch []*Lease[string]) []Outcome {
 	s.mu.Lock()
 	answer, latency := s.answer, s.latency
 	s.batches, s.at = append(s.batches, batch), append(s.at, time.Since(s.start))
@@ -32,12 +32,12 @@ func (s *server) renew(ctx context.Context, batch []*lease) []renewal {
 	select {
 	case <-time.After(latency):
 	case <-ctx.Done():
-		answer = renewal{err: lock.ErrUnavailable}
+		answer = Outcome{Err: lock.ErrUnavailable}
 	}
-	return slices.Repeat([]renewal{answer}, len(batch))
+	return slices.Repeat([]Outcome{answer}, len(batch))
 }
 
-func (s *server) answers(r renewal, latency time.Duration) {
+func (s *server) answers(r Outcome, latency time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answer, s.latency = r, latency
@@ -52,70 +52,71 @@ func (s *server) renewals() (at []time.Duration, sizes []int) {
 	return slices.Clone(s.at), sizes
 }
 
+// config renews leases of 30 s.
+var config = Config{RenewEvery: 10 * time.Second, RetryEvery: time.Second}
+
 // bubble runs a test of a watchdog with leases of 30 s, renewals every 10 s and
 // retries every second.
-func bubble(t *testing.T, test func(t *testing.T, w *watchdog, s *server)) {
+func bubble(t *testing.T, test func(t *testing.T, w *Watchdog[string], s *server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{start: time.Now()}
-		w := newWatchdog(Config{}.WithDefaults(), s.renew)
-		defer w.close()
+		w := New(config, s.renew, func(a, b string) bool { return a == b })
+		defer w.Close()
 		test(t, w, s)
 	})
 }
 
 // grant puts a lease under watch; a ttl of 0 has it renewed.
-func grant(t *testing.T, w *watchdog, name string, ttl time.Duration) *lease {
+func grant(t *testing.T, w *Watchdog[string], name string, ttl time.Duration) *Lease[string] {
 	t.Helper()
 	return grantAfter(t, w, name, ttl, time.Now())
 }
 
 // grantAfter is grant for an attempt that began earlier.
-func grantAfter(t *testing.T, w *watchdog, name string, ttl time.Duration, start time.Time) *lease {
+func grantAfter(t *testing.T, w *Watchdog[string], name string, ttl time.Duration, start time.Time) *Lease[string] {
 	t.Helper()
-	r := &request{key: name, lock: name, owner: "me", lease: "lease:" + name, ttl: ttl}
+	g := &Lease[string]{Start: start, TTL: ttl, Of: name}
 	if ttl == 0 {
-		r.ttl, r.renewed = w.config.WatchdogTimeout, true
+		g.TTL, g.Renewed = 30*time.Second, true
 	}
-	g := &lease{request: r, start: start}
-	until := g.start.Add(r.ttl - margin(r.ttl))
-	g.held = lock.NewHeld(t.Context(), lock.Grant{
-		Key: name, Owner: "me", Until: until,
+	g.Held = lock.NewHeld(t.Context(), lock.Grant{
+		Key: name, Owner: "me", Until: Until(g.Start, g.TTL),
 		Release: func(context.Context) error { return nil },
-		Stop:    func() { w.forget(g) },
+		Stop:    func() { w.Forget(g) },
 	})
-	w.watch(g, until)
+	w.Watch(g)
 	return g
 }
 
 // toldAfter waits for the signal and checks when it came and why.
-func toldAfter(t *testing.T, g *lease, low, high time.Duration, want error) {
+func toldAfter(t *testing.T, g *Lease[string], low, high time.Duration, want error) {
 	t.Helper()
 	select {
-	case <-g.held.Lost():
+	case <-g.Held.Lost():
 	case <-time.After(time.Hour):
 		t.Fatal("the holder was never told")
 	}
-	if after := time.Since(g.start); after < low || after > high {
+	if after := time.Since(g.Start); after < low || after > high {
 		t.Errorf("told after %v, want %v to %v", after, low, high)
 	}
-	if cause := context.Cause(g.held.Context()); !errors.Is(cause, want) {
+	if cause := context.Cause(g.Held.Context()); !errors.Is(cause, want) {
 		t.Errorf("told %v, want %v", cause, want)
 	}
 }
 
-func mustHold(t *testing.T, g *lease) {
+func mustHold(t *testing.T, g *Lease[string]) {
 	t.Helper()
 	synctest.Wait()
 	select {
-	case <-g.held.Lost():
-		t.Fatalf("after %v the holder was told %v", time.Since(g.start), context.Cause(g.held.Context()))
+	case <-g.Held.Lost():
+		t.Fatalf("after %v the holder was told %v", time.Since(g.Start), context.Cause(g.Held.Context()))
 	default:
 	}
 }
 
-func TestWatchdogRenewsAtThirds(t *testing.T) {
-	bubble(t, func(t *testing.T, w *watchdog, s *server) {
+func TestRenewsAtThirds(t *testing.T) {
+	bubble(t, func(t *testing.T, w *Watchdog[string], s *server) {
 		g := grant(t, w, "seat", 0)
 		time.Sleep(5*time.Minute + time.Second)
 		mustHold(t, g)
@@ -123,7 +124,7 @@ func TestWatchdogRenewsAtThirds(t *testing.T) {
 		if len(at) != 30 || at[0] != 10*time.Second || at[29] != 300*time.Second {
 			t.Errorf("renewed at %v, want every 10 s", at)
 		}
-		if err := g.held.Release(t.Context()); err != nil {
+		if err := g.Held.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
@@ -133,8 +134,8 @@ func TestWatchdogRenewsAtThirds(t *testing.T) {
 	})
 }
 
-func TestWatchdogRenewsTogether(t *testing.T) {
-	bubble(t, func(t *testing.T, w *watchdog, s *server) {
+func TestRenewsTogether(t *testing.T) {
+	bubble(t, func(t *testing.T, w *Watchdog[string], s *server) {
 		for i := range 100 {
 			grant(t, w, fmt.Sprint("seat-", i), 0)
 			time.Sleep(5 * time.Millisecond) // all within the slack of a second
@@ -146,12 +147,12 @@ func TestWatchdogRenewsTogether(t *testing.T) {
 	})
 }
 
-func TestWatchdogRetriesWhileTimeIsLeft(t *testing.T) {
-	bubble(t, func(t *testing.T, w *watchdog, s *server) {
+func TestRetriesWhileTimeIsLeft(t *testing.T) {
+	bubble(t, func(t *testing.T, w *Watchdog[string], s *server) {
 		g := grant(t, w, "seat", 0)
-		s.answers(renewal{err: lock.ErrUnavailable}, 0)
+		s.answers(Outcome{Err: lock.ErrUnavailable}, 0)
 		time.Sleep(25 * time.Second)
-		s.answers(renewal{}, 0)
+		s.answers(Outcome{}, 0)
 		time.Sleep(20 * time.Second)
 		mustHold(t, g)
 		at, _ := s.renewals()
@@ -161,12 +162,12 @@ func TestWatchdogRetriesWhileTimeIsLeft(t *testing.T) {
 	})
 }
 
-func TestWatchdogTellsBeforeTheEnd(t *testing.T) {
+func TestTellsBeforeTheEnd(t *testing.T) {
 	for name, latency := range map[string]time.Duration{"refused": 0, "hangs": time.Hour} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *watchdog, s *server) {
+			bubble(t, func(t *testing.T, w *Watchdog[string], s *server) {
 				g := grant(t, w, "seat", 0)
-				s.answers(renewal{err: lock.ErrUnavailable}, latency)
+				s.answers(Outcome{Err: lock.ErrUnavailable}, latency)
 				toldAfter(t, g, 29*time.Second, 30*time.Second-1, lock.ErrUnavailable)
 			})
 		})
@@ -175,21 +176,21 @@ func TestWatchdogTellsBeforeTheEnd(t *testing.T) {
 
 // A renewal counts from when it was sent: one that took long to be answered gives
 // less time, not more.
-func TestWatchdogCountsFromTheAttempt(t *testing.T) {
-	bubble(t, func(t *testing.T, w *watchdog, s *server) {
+func TestCountsFromTheAttempt(t *testing.T) {
+	bubble(t, func(t *testing.T, w *Watchdog[string], s *server) {
 		g := grant(t, w, "seat", 0)
-		s.answers(renewal{}, 900*time.Millisecond)
+		s.answers(Outcome{}, 900*time.Millisecond)
 		time.Sleep(11 * time.Second)
-		if left := g.held.Remaining(); left > 29*time.Second || left < 28*time.Second {
+		if left := g.Held.Remaining(); left > 29*time.Second || left < 28*time.Second {
 			t.Errorf("%v remain a second after a renewal was sent, want a little less than 29 s", left)
 		}
-		s.answers(renewal{err: lock.ErrUnavailable}, 0)
+		s.answers(Outcome{Err: lock.ErrUnavailable}, 0)
 		toldAfter(t, g, 39*time.Second, 40*time.Second, lock.ErrUnavailable)
 	})
 }
 
-func TestWatchdogTellsEndOfFixedLease(t *testing.T) {
-	bubble(t, func(t *testing.T, w *watchdog, s *server) {
+func TestTellsEndOfFixedLease(t *testing.T) {
+	bubble(t, func(t *testing.T, w *Watchdog[string], s *server) {
 		toldAfter(t, grant(t, w, "seat", time.Second), 980*time.Millisecond, time.Second-1, lock.ErrExpired)
 		if at, _ := s.renewals(); len(at) > 0 {
 			t.Errorf("a fixed lease was renewed at %v", at)
@@ -197,10 +198,10 @@ func TestWatchdogTellsEndOfFixedLease(t *testing.T) {
 	})
 }
 
-func TestWatchdogTellsLoss(t *testing.T) {
-	bubble(t, func(t *testing.T, w *watchdog, s *server) {
+func TestTellsLoss(t *testing.T) {
+	bubble(t, func(t *testing.T, w *Watchdog[string], s *server) {
 		g, sibling, other := grant(t, w, "seat", 0), grant(t, w, "seat", time.Hour), grant(t, w, "table", time.Hour)
-		s.answers(renewal{err: lock.ErrLost, whole: true}, 0)
+		s.answers(Outcome{Err: lock.ErrLost, Whole: true}, 0)
 		toldAfter(t, g, 10*time.Second, 10*time.Second, lock.ErrLost)
 		toldAfter(t, sibling, 10*time.Second, 10*time.Second, lock.ErrLost)
 		mustHold(t, other)
@@ -209,10 +210,10 @@ func TestWatchdogTellsLoss(t *testing.T) {
 
 // What was granted while the renewal that found the loss was under way is a lock
 // of its own.
-func TestWatchdogSparesLaterLease(t *testing.T) {
-	bubble(t, func(t *testing.T, w *watchdog, s *server) {
+func TestSparesLaterLease(t *testing.T) {
+	bubble(t, func(t *testing.T, w *Watchdog[string], s *server) {
 		g := grant(t, w, "seat", 0)
-		s.answers(renewal{err: lock.ErrExpired, whole: true}, 500*time.Millisecond)
+		s.answers(Outcome{Err: lock.ErrExpired, Whole: true}, 500*time.Millisecond)
 		time.Sleep(10*time.Second + 100*time.Millisecond)
 		later := grant(t, w, "seat", time.Hour)
 		toldAfter(t, g, 10*time.Second, 11*time.Second, lock.ErrExpired)
@@ -222,10 +223,10 @@ func TestWatchdogSparesLaterLease(t *testing.T) {
 
 // An attempt that was already on its way when that renewal was sent may have been
 // granted after it: what counts is when the grant was known.
-func TestWatchdogSparesLeaseOfEarlierAttempt(t *testing.T) {
-	bubble(t, func(t *testing.T, w *watchdog, s *server) {
+func TestSparesLeaseOfEarlierAttempt(t *testing.T) {
+	bubble(t, func(t *testing.T, w *Watchdog[string], s *server) {
 		g := grant(t, w, "seat", 0)
-		s.answers(renewal{err: lock.ErrExpired, whole: true}, 500*time.Millisecond)
+		s.answers(Outcome{Err: lock.ErrExpired, Whole: true}, 500*time.Millisecond)
 		time.Sleep(9 * time.Second)
 		attempt := time.Now()
 		time.Sleep(time.Second + 100*time.Millisecond) // the renewal is under way
@@ -236,22 +237,22 @@ func TestWatchdogSparesLeaseOfEarlierAttempt(t *testing.T) {
 }
 
 // A process that did not run when its lease ended is told before it renews.
-func TestWatchdogLooksAtTheDeadlineFirst(t *testing.T) {
-	w := &watchdog{config: Config{}.WithDefaults(), wake: make(chan struct{}, 1), closing: t.Context()}
+func TestLooksAtTheDeadlineFirst(t *testing.T) {
+	w := &Watchdog[string]{config: config, wake: make(chan struct{}, 1), closing: t.Context()}
 	g := grant(t, w, "seat", 0)
-	over, batch, _ := w.look(g.start.Add(time.Minute))
+	over, batch, _ := w.look(g.Start.Add(time.Minute))
 	if len(over) != 1 || len(batch) != 0 {
 		t.Errorf("after a pause: %d over, %d to renew; want the lease to be over", len(over), len(batch))
 	}
 }
 
 // An answer that comes after the release changes nothing.
-func TestWatchdogForgets(t *testing.T) {
-	bubble(t, func(t *testing.T, w *watchdog, s *server) {
+func TestForgets(t *testing.T) {
+	bubble(t, func(t *testing.T, w *Watchdog[string], s *server) {
 		g := grant(t, w, "seat", 0)
-		s.answers(renewal{err: lock.ErrExpired, whole: true}, 500*time.Millisecond)
+		s.answers(Outcome{Err: lock.ErrExpired, Whole: true}, 500*time.Millisecond)
 		time.Sleep(10*time.Second + 100*time.Millisecond)
-		if err := g.held.Release(t.Context()); err != nil {
+		if err := g.Held.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
@@ -263,9 +264,9 @@ func TestWatchdogForgets(t *testing.T) {
 }
 
 // A lease that is granted while the locker closes is nobody's to renew.
-func TestWatchdogRefusesWhenClosed(t *testing.T) {
-	bubble(t, func(t *testing.T, w *watchdog, s *server) {
-		w.close()
+func TestRefusesWhenClosed(t *testing.T) {
+	bubble(t, func(t *testing.T, w *Watchdog[string], s *server) {
+		w.Close()
 		toldAfter(t, grant(t, w, "seat", 0), 0, 0, lock.ErrUnavailable)
 	})
 }

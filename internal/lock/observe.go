@@ -1,0 +1,117 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// Observer receives what metrics are made of. Its functions are called on the
+// caller's way and must not block; any may be nil.
+type Observer struct {
+	// Acquired: a lease was granted after waited.
+	Acquired func(waited time.Duration)
+	// Refused: an acquisition failed with err after waited.
+	Refused func(waited time.Duration, err error)
+	// Released: a release ended with err (nil: given back) after held.
+	Released func(held time.Duration, err error)
+	// Lost: a lease was over before its release, because of cause. It is told once
+	// for a lease: when the holder is, or at the release where nobody was told.
+	Lost func(cause error)
+}
+
+// Observe returns l, which tells o of what happens. The Locker returned is an
+// [Inspector] and a [Breaker]; asked for what l is not, it gives
+// [errors.ErrUnsupported].
+func Observe(l Locker, o Observer) Locker { return &observed{locker: l, to: o} }
+
+type observed struct {
+	locker Locker
+	to     Observer
+}
+
+var (
+	_ Inspector = (*observed)(nil)
+	_ Breaker   = (*observed)(nil)
+)
+
+// Acquire implements [Locker].
+func (l *observed) Acquire(ctx context.Context, key string, opts Options) (Lease, error) {
+	asked := time.Now()
+	lease, err := l.locker.Acquire(ctx, key, opts)
+	waited := time.Since(asked)
+	if err != nil {
+		if l.to.Refused != nil {
+			l.to.Refused(waited, err)
+		}
+		return nil, err
+	}
+	if l.to.Acquired != nil {
+		l.to.Acquired(waited)
+	}
+	o := &observedLease{Lease: lease, to: l.to, since: asked.Add(waited)}
+	o.unwatch = context.AfterFunc(lease.Context(), func() {
+		if ctx.Err() == nil { // else the request ended, and the lease goes on
+			o.lose(context.Cause(lease.Context()))
+		}
+	})
+	return o, nil
+}
+
+// Inspect implements [Inspector].
+func (l *observed) Inspect(ctx context.Context, key string) (State, error) {
+	if i, ok := l.locker.(Inspector); ok {
+		return i.Inspect(ctx, key)
+	}
+	return State{}, errors.ErrUnsupported
+}
+
+// ForceRelease implements [Breaker].
+func (l *observed) ForceRelease(ctx context.Context, key string) (bool, error) {
+	if b, ok := l.locker.(Breaker); ok {
+		return b.ForceRelease(ctx, key)
+	}
+	return false, errors.ErrUnsupported
+}
+
+type observedLease struct {
+	Lease
+	to      Observer
+	since   time.Time
+	unwatch func() bool
+	lost    sync.Once
+	release sync.Once
+}
+
+func (l *observedLease) lose(cause error) {
+	l.lost.Do(func() {
+		if l.to.Lost != nil {
+			l.to.Lost(cause)
+		}
+	})
+}
+
+// Release implements [Lease].
+func (l *observedLease) Release(ctx context.Context) error {
+	l.unwatch()
+	err := l.Lease.Release(ctx)
+	switch {
+	case errors.Is(err, ErrNotHeld):
+		return err // told before
+	case errors.Is(err, ErrExpired) || errors.Is(err, ErrLost):
+		l.lose(err)
+	}
+	l.release.Do(func() {
+		if l.to.Released != nil {
+			l.to.Released(time.Since(l.since), err)
+		}
+	})
+	return err
+}
+
+// Abandon implements [Lease].
+func (l *observedLease) Abandon() {
+	l.unwatch()
+	l.Lease.Abandon()
+}

@@ -1,0 +1,227 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"seckill/internal/lock"
+)
+
+// granting is a locker that grants whatever is asked for after a second, with what
+// a test gives it as the outcome of the release.
+type granting struct {
+	err, release error
+	leases       []*lock.Held
+}
+
+func (g *granting) Acquire(ctx context.Context, key string, _ lock.Options) (lock.Lease, error) {
+	time.Sleep(time.Second)
+	if g.err != nil {
+		return nil, g.err
+	}
+	held := lock.NewHeld(ctx, lock.Grant{
+		Key: key, TTL: time.Second,
+		Release: func(context.Context) error { return g.release },
+		Extend: func(_ context.Context, ttl time.Duration) (time.Time, error) {
+			return time.Now().Add(ttl), g.err
+		},
+	})
+	g.leases = append(g.leases, held)
+	return held, nil
+}
+
+// heard is what an observer was told.
+type heard struct {
+	acquired, refused, released []time.Duration
+	errs, lost                  []error
+}
+
+func (h *heard) observer() lock.Observer {
+	return lock.Observer{
+		Acquired: func(d time.Duration) { h.acquired = append(h.acquired, d) },
+		Refused:  func(d time.Duration, err error) { h.refused, h.errs = append(h.refused, d), append(h.errs, err) },
+		Released: func(d time.Duration, err error) { h.released, h.errs = append(h.released, d), append(h.errs, err) },
+		Lost:     func(cause error) { h.lost = append(h.lost, cause) },
+	}
+}
+
+func TestObserve(t *testing.T) {
+	acquire := func(t *testing.T, ctx context.Context, l lock.Locker) lock.Lease {
+		t.Helper()
+		lease, err := l.Acquire(ctx, "seat", lock.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lease
+	}
+	tests := map[string]func(t *testing.T, g *granting, h *heard, l lock.Locker){
+		"a life without events": func(t *testing.T, _ *granting, h *heard, l lock.Locker) {
+			lease := acquire(t, t.Context(), l)
+			time.Sleep(2 * time.Second)
+			if err := lease.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrNotHeld) {
+				t.Errorf("a second release gave %v", err)
+			}
+			if len(h.acquired) != 1 || h.acquired[0] != time.Second || len(h.released) != 1 || h.released[0] != 2*time.Second || len(h.lost) != 0 {
+				t.Errorf("heard %+v", h)
+			}
+		},
+		"refused": func(t *testing.T, g *granting, h *heard, l lock.Locker) {
+			g.err = lock.ErrUnavailable
+			if _, err := l.Acquire(t.Context(), "seat", lock.Options{}); !errors.Is(err, g.err) {
+				t.Error(err)
+			}
+			if len(h.refused) != 1 || !errors.Is(h.errs[0], g.err) {
+				t.Errorf("heard %+v", h)
+			}
+		},
+		"the holder is told, and then releases": func(t *testing.T, g *granting, h *heard, l lock.Locker) {
+			lease := acquire(t, t.Context(), l)
+			g.leases[0].Lose(lock.ErrLost)
+			synctest.Wait()
+			g.release = lock.ErrLost
+			if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
+				t.Error(err)
+			}
+			if len(h.lost) != 1 || !errors.Is(h.lost[0], lock.ErrLost) {
+				t.Errorf("a loss was told %v", h.lost)
+			}
+		},
+		"nobody told, and the release finds out": func(t *testing.T, g *granting, h *heard, l lock.Locker) {
+			lease := acquire(t, t.Context(), l)
+			g.release = lock.ErrExpired
+			_ = lease.Release(t.Context())
+			if len(h.lost) != 1 || !errors.Is(h.lost[0], lock.ErrExpired) {
+				t.Errorf("a loss was told %v", h.lost)
+			}
+		},
+		"the request ends and the lease goes on": func(t *testing.T, _ *granting, h *heard, l lock.Locker) {
+			ctx, cancel := context.WithCancel(t.Context())
+			lease := acquire(t, ctx, l)
+			cancel()
+			synctest.Wait()
+			if err := lock.Release(ctx, lease); err != nil {
+				t.Error(err)
+			}
+			if len(h.lost) != 0 {
+				t.Errorf("a loss was told: %v", h.lost)
+			}
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, h := &granting{}, &heard{}
+				test(t, g, h, lock.Observe(g, h.observer()))
+			})
+		})
+	}
+	t.Run("what is not there is not invented", func(t *testing.T) {
+		l := lock.Observe(&granting{}, lock.Observer{})
+		if _, err := l.(lock.Inspector).Inspect(t.Context(), "seat"); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("Inspect gave %v", err)
+		}
+		if _, err := l.(lock.Breaker).ForceRelease(t.Context(), "seat"); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("ForceRelease gave %v", err)
+		}
+	})
+}
+
+func TestAsync(t *testing.T) {
+	tests := map[string]func(t *testing.T, g *granting){
+		"a lease": func(t *testing.T, g *granting) {
+			r := <-lock.Async(t.Context(), g, "seat", lock.Options{})
+			if r.Err != nil || r.Lease == nil {
+				t.Fatalf("%+v", r)
+			}
+			if err := r.Lease.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		},
+		"an error": func(t *testing.T, g *granting) {
+			g.err = lock.ErrNotAcquired
+			if r := <-lock.Async(t.Context(), g, "seat", lock.Options{}); !errors.Is(r.Err, lock.ErrNotAcquired) || r.Lease != nil {
+				t.Errorf("%+v", r)
+			}
+		},
+		"nobody waits any more": func(t *testing.T, g *granting) {
+			ctx, cancel := context.WithCancel(t.Context())
+			results := lock.Async(ctx, g, "seat", lock.Options{})
+			time.Sleep(2 * time.Second)
+			cancel()
+			synctest.Wait()
+			if err := g.leases[0].Release(t.Context()); !errors.Is(err, lock.ErrNotHeld) {
+				t.Errorf("the lease that nobody received was not given back: %v", err)
+			}
+			if r := <-results; !errors.Is(r.Err, context.Canceled) || r.Lease != nil {
+				t.Errorf("%+v", r)
+			}
+		},
+		"cancelled after it was received": func(t *testing.T, g *granting) {
+			ctx, cancel := context.WithCancel(t.Context())
+			r := <-lock.Async(ctx, g, "seat", lock.Options{})
+			cancel()
+			synctest.Wait()
+			if err := r.Lease.Release(t.Context()); err != nil {
+				t.Errorf("the receiver's lease was taken away: %v", err)
+			}
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(t, &granting{}) })
+		})
+	}
+}
+
+func TestExtend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &granting{}
+		acquire := func() *lock.Held {
+			t.Helper()
+			g.err = nil
+			if _, err := g.Acquire(t.Context(), "seat", lock.Options{}); err != nil {
+				t.Fatal(err)
+			}
+			return g.leases[len(g.leases)-1]
+		}
+		h := acquire()
+		for ttl, want := range map[time.Duration]time.Duration{time.Minute: time.Minute, 0: time.Second} {
+			if err := h.Extend(t.Context(), ttl); err != nil || h.Remaining() != want {
+				t.Errorf("Extend(%v) = %v, and %v remain; want %v", ttl, err, h.Remaining(), want)
+			}
+		}
+		for _, ttl := range []time.Duration{-1, 1, 2 * time.Hour} {
+			if err := h.Extend(t.Context(), ttl); !errors.Is(err, lock.ErrInvalid) {
+				t.Errorf("Extend(%v) = %v, want ErrInvalid", ttl, err)
+			}
+		}
+		g.err = lock.ErrUnavailable
+		if err := h.Extend(t.Context(), time.Hour); !errors.Is(err, lock.ErrUnavailable) || h.Remaining() > time.Minute {
+			t.Errorf("Extend without a server = %v, and %v remain", err, h.Remaining())
+		}
+		g.err = lock.ErrLost
+		if err := h.Extend(t.Context(), 0); !errors.Is(err, lock.ErrLost) {
+			t.Errorf("Extend of a lost lease = %v", err)
+		}
+		select {
+		case <-h.Lost():
+		default:
+			t.Error("an Extend that found the lease lost did not tell")
+		}
+		released := acquire()
+		_ = released.Release(t.Context())
+		if err := released.Extend(t.Context(), 0); !errors.Is(err, lock.ErrNotHeld) {
+			t.Errorf("Extend after the release = %v", err)
+		}
+		fixed := lock.NewHeld(t.Context(), lock.Grant{Key: "seat"})
+		if err := fixed.Extend(t.Context(), 0); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("Extend where there is none = %v", err)
+		}
+	})
+}
