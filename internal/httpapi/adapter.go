@@ -28,6 +28,8 @@ type request struct {
 	id string
 	// user is who asks; 0 where that does not matter.
 	user int64
+	// body is what was read of the body; nil: nothing was yet.
+	body []byte
 }
 
 // reply is what is to be sent.
@@ -35,6 +37,7 @@ type reply struct {
 	status      int
 	contentType []string
 	location    string
+	retryAfter  []string // header value; nil for none
 	body        []byte
 	// replayed: an earlier answer to the same idempotency key.
 	replayed bool
@@ -99,13 +102,11 @@ func (a *API) send(w gin.ResponseWriter, r *request, out reply) {
 	if out.replayed {
 		h["Idempotency-Replayed"] = []string{"true"}
 	}
-	if p := out.problem; p != nil {
-		if p.retryAfter != nil {
-			h["Retry-After"] = p.retryAfter
-		}
-		if p.status == http.StatusUnauthorized {
-			h["Www-Authenticate"] = a.problems.challenge
-		}
+	if out.retryAfter != nil {
+		h["Retry-After"] = out.retryAfter
+	}
+	if out.status == http.StatusUnauthorized {
+		h["Www-Authenticate"] = a.problems.challenge
 	}
 	w.WriteHeader(out.status)
 	// A client that has gone away does not read what could be said about it.

@@ -39,7 +39,12 @@ func (r *request) readNothing() error {
 	return decodeObject(body, func(*object) {})
 }
 
+// readBody reads the body once and keeps it: the key of a [Guard] may need it before
+// the handler does.
 func (r *request) readBody() ([]byte, error) {
+	if r.body != nil {
+		return r.body, nil
+	}
 	if r.ContentLength > maxBody {
 		return nil, tooLarge()
 	}
@@ -50,6 +55,7 @@ func (r *request) readBody() ([]byte, error) {
 	if err != nil {
 		return nil, invalid("the body could not be read to its end")
 	}
+	r.body = body
 	return body, nil
 }
 

@@ -1,6 +1,6 @@
 // Package httpapi is the service as HTTP shows it.
 //
-// To read it: [New] and the table of routes; then serve, the one adapter through
+// To read it: [New] and the table of routes; then adapt, the one adapter through
 // which every request goes; then problems, the one table from an error to what a
 // client sees of it. A handler binds, calls, and returns either a reply or an
 // error; it never writes a response and, except for success, never chooses a
@@ -34,6 +34,15 @@
 // that means "I do not know" (unavailable, internal) is not kept either. Its key
 // is busy for ten seconds; then a repetition finds out what became of the first
 // attempt. So does one after an attempt whose process died.
+//
+// # What a lock around a handler promises
+//
+// A route may declare a [Guard]: requests with the same key are then carried out one
+// after the other, across processes. Who does not get its turn in time is told busy,
+// with Retry-After: when the holder's lease is over, where that is known, and 1 to 30
+// seconds. A request whose lock was lost while it was carried out is told
+// unavailable, even if it succeeded, unless the lock was there to spare work only:
+// see guard.around and [Guard].BestEffort.
 //
 // # What it costs
 //

@@ -46,6 +46,7 @@ type rig struct {
 	registry *prometheus.Registry
 	log      *lockedBuffer
 	checks   []httpapi.Check
+	locks    fakeLocks
 }
 
 type option func(*httpapi.Config, *rig)
@@ -56,7 +57,8 @@ func newRig(t testing.TB, options ...option) *rig {
 	t.Helper()
 	r := &rig{
 		orders: &fakeOrders{}, idem: &memoryStore{}, ids: &sequence{}, clock: &clock{now: start()},
-		registry: prometheus.NewRegistry(), log: &lockedBuffer{},
+		log:   &lockedBuffer{},
+		locks: fakeLocks{"reentrant": newFakeLocker()},
 	}
 	r.vouchers = newFakeVouchers(t, r.ids, r.clock.Now)
 	var err error
@@ -68,17 +70,27 @@ func newRig(t testing.TB, options ...option) *rig {
 		o(&cfg, r)
 	}
 	r.vouchers.Lab = cfg.Lab
-	r.api, err = httpapi.New(cfg, httpapi.Deps{
-		Orders: r.orders, Vouchers: r.vouchers, Idempotency: r.idem, IDs: r.ids, Tokens: r.tokens,
-		Ready:      r.checks,
-		Log:        slog.New(slog.NewJSONHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Registerer: r.registry, Gatherer: r.registry, Now: r.clock.Now,
-	})
+	r.api, err = httpapi.New(cfg, r.deps(r.locks))
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.handler = r.api.Public()
 	return r
+}
+
+// deps is what an API of r works with. Each has metrics of its own.
+func (r *rig) deps(locks fakeLocks) httpapi.Deps {
+	r.registry = prometheus.NewRegistry()
+	d := httpapi.Deps{
+		Orders: r.orders, Vouchers: r.vouchers, Idempotency: r.idem, IDs: r.ids, Tokens: r.tokens,
+		Ready:      r.checks,
+		Log:        slog.New(slog.NewJSONHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Registerer: r.registry, Gatherer: r.registry, Now: r.clock.Now,
+	}
+	if locks != nil {
+		d.Lockers = locks
+	}
+	return d
 }
 
 func (r *rig) bearer(t testing.TB, userID int64) string {

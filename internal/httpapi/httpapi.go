@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -12,6 +13,7 @@ import (
 
 	"seckill/internal/auth"
 	"seckill/internal/idempotency"
+	"seckill/internal/lock"
 	"seckill/internal/order"
 	"seckill/internal/voucher"
 )
@@ -30,7 +32,7 @@ type Config struct {
 }
 
 // Deps is what the handlers work with. All of it is needed, except that there
-// may be no checks.
+// may be no checks and no lockers.
 type Deps struct {
 	Orders      Orders
 	Vouchers    Vouchers
@@ -38,6 +40,9 @@ type Deps struct {
 	// IDs mints the ids that are reserved under an idempotency key.
 	IDs    IDs
 	Tokens *auth.Tokens
+	// Lockers has the mechanisms that the guards name, or New fails. nil: nothing is
+	// guarded, and there are no /api/v1/locks.
+	Lockers Locks
 	// Ready is what has to answer for the service to be ready.
 	Ready      []Check
 	Log        *slog.Logger
@@ -80,6 +85,7 @@ type API struct {
 	problems *problems
 	metrics  *metrics
 	ids      *requestIDs
+	owners   *lock.Owners
 	health   *health
 	adminKey []byte // digest of the admin token; nil where there is none
 
@@ -97,6 +103,7 @@ func New(cfg Config, deps Deps) (*API, error) {
 		cfg: cfg, deps: deps,
 		problems: newProblems(),
 		ids:      newRequestIDs(),
+		owners:   lock.NewOwners(),
 		health:   newHealth(deps.Ready, deps.Log),
 		adminKey: digestOf(cfg.AdminToken),
 	}
@@ -105,7 +112,9 @@ func New(cfg Config, deps Deps) (*API, error) {
 		return nil, err
 	}
 	a.debug = a.newDebug()
-	a.public = a.newPublic()
+	if a.public, err = a.newPublic(); err != nil {
+		return nil, err
+	}
 	return a, nil
 }
 
@@ -120,8 +129,51 @@ func (a *API) Debug() http.Handler { return a.debug }
 // requests before the server stops taking them.
 func (a *API) Drain() { a.health.draining.Store(true) }
 
-// newPublic is the table of routes.
-func (a *API) newPublic() *gin.Engine {
+// route is a row of the table of routes.
+type route struct {
+	method, path string
+	who          access
+	handler      handler
+	guards       []Guard // taken in this order
+}
+
+// routes is the table of routes.
+func (a *API) routes() []route {
+	const get, post, del = http.MethodGet, http.MethodPost, http.MethodDelete
+	table := []route{
+		{post, "/api/v1/vouchers", admin, a.createVoucher, nil},
+		{get, "/api/v1/vouchers", anyone, a.listVouchers, nil},
+		{get, "/api/v1/vouchers/:id", anyone, a.showVoucher, nil},
+		// It counts every order of a voucher on sale: one at a time. It is also what is
+		// asked after an outage, so it does not depend on the lock's server.
+		{get, "/api/v1/vouchers/:id/audit", admin, a.audit, []Guard{
+			{Key: "audit:{path.id}", Lock: "reentrant", Wait: 2 * time.Second, BestEffort: true},
+		}},
+		{post, placeOrderRoute, user, a.placeOrder, nil},
+		{get, "/api/v1/orders/:id", user, a.showOrder, nil},
+		{get, "/api/v1/orders", user, a.listOrders, nil},
+		{post, "/api/v1/tokens", anyone, a.mintToken, nil},
+	}
+	if a.deps.Lockers != nil {
+		table = append(table,
+			route{get, "/api/v1/locks/*key", admin, a.showLock, nil},
+			route{del, "/api/v1/locks/*key", admin, a.breakLock, nil})
+	}
+	return table
+}
+
+// params are the names of the parts of the address that vary.
+func (rt route) params() (names []string) {
+	for part := range strings.SplitSeq(rt.path, "/") {
+		if strings.HasPrefix(part, ":") || strings.HasPrefix(part, "*") {
+			names = append(names, part[1:])
+		}
+	}
+	return names
+}
+
+// newPublic serves the table of routes.
+func (a *API) newPublic() (*gin.Engine, error) {
 	// The only way to keep gin from printing its routes is this process-wide
 	// switch. It is atomic, and nothing in this process wants the printing.
 	gin.SetMode(gin.ReleaseMode)
@@ -130,15 +182,11 @@ func (a *API) newPublic() *gin.Engine {
 	e.RedirectTrailingSlash = false
 	e.ForwardedByClientIP = false // no proxy is trusted with a client's address
 
-	a.handle(e, http.MethodPost, "/api/v1/vouchers", admin, a.createVoucher)
-	a.handle(e, http.MethodGet, "/api/v1/vouchers", anyone, a.listVouchers)
-	a.handle(e, http.MethodGet, "/api/v1/vouchers/:id", anyone, a.showVoucher)
-	a.handle(e, http.MethodGet, "/api/v1/vouchers/:id/audit", admin, a.audit)
-	a.handle(e, http.MethodPost, "/api/v1/vouchers/:id/orders", user, a.placeOrder)
-	a.handle(e, http.MethodGet, "/api/v1/orders/:id", user, a.showOrder)
-	a.handle(e, http.MethodGet, "/api/v1/orders", user, a.listOrders)
-	a.handle(e, http.MethodPost, "/api/v1/tokens", anyone, a.mintToken)
-
+	for _, rt := range a.routes() {
+		if err := a.handle(e, rt); err != nil {
+			return nil, err
+		}
+	}
 	if !a.cfg.DebugListener {
 		for _, path := range []string{"/livez", "/readyz", "/metrics"} {
 			e.GET(path, gin.WrapH(a.debug))
@@ -151,14 +199,19 @@ func (a *API) newPublic() *gin.Engine {
 	e.NoMethod(a.adapt(a.metrics.route("any", "none"), anyone, func(context.Context, *request) (reply, error) {
 		return reply{}, errMethod // gin has set Allow
 	}))
-	return e
+	return e, nil
 }
 
 // handle adds a route. What can be got can be asked for with HEAD too (RFC 9110
 // §9.1); net/http leaves out the body.
-func (a *API) handle(e *gin.Engine, method, path string, who access, h handler) {
-	e.Handle(method, path, a.adapt(a.metrics.route(method, path), who, h))
-	if method == http.MethodGet {
-		e.HEAD(path, a.adapt(a.metrics.route(http.MethodHead, path), who, h))
+func (a *API) handle(e *gin.Engine, rt route) error {
+	h, err := a.guarded(rt)
+	if err != nil {
+		return err
 	}
+	e.Handle(rt.method, rt.path, a.adapt(a.metrics.route(rt.method, rt.path), rt.who, h))
+	if rt.method == http.MethodGet {
+		e.HEAD(rt.path, a.adapt(a.metrics.route(http.MethodHead, rt.path), rt.who, h))
+	}
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"seckill/internal/lock"
 	"seckill/internal/order"
@@ -37,8 +38,7 @@ type problem struct {
 	fate   fate
 	traits traits
 
-	prefix     []byte   // the body up to its first changing member
-	retryAfter []string // header value; nil for none
+	prefix []byte // the body up to its first changing member
 }
 
 // fate is what a refusal says about the request's effect.
@@ -59,7 +59,7 @@ type traits uint8
 const (
 	// tell: the error's text, past that of the sentinel, is for the client.
 	tell traits = 1 << iota
-	// retry: the client is told to come again in a second.
+	// retry: the client is told when to come again, see retryIn.
 	retry
 	// everyday: a sale's ordinary business, which nobody wants in the log.
 	everyday
@@ -78,35 +78,35 @@ func table() []*problem {
 		conflict     = http.StatusConflict
 	)
 	return []*problem{
-		{conflict, "sold_out", "The voucher is sold out", is(voucher.ErrSoldOut), settled, everyday, nil, nil},
-		{conflict, "already_ordered", "You have ordered this voucher already", is(order.ErrAlreadyOrdered), settled, everyday, nil, nil},
-		{conflict, "sale_ended", "The sale has ended", is(voucher.ErrEnded), settled, everyday, nil, nil},
+		{conflict, "sold_out", "The voucher is sold out", is(voucher.ErrSoldOut), settled, everyday, nil},
+		{conflict, "already_ordered", "You have ordered this voucher already", is(order.ErrAlreadyOrdered), settled, everyday, nil},
+		{conflict, "sale_ended", "The sale has ended", is(voucher.ErrEnded), settled, everyday, nil},
 		// Not settled: a button that is pressed too early, and again in time, may
 		// well send the same key.
-		{conflict, "sale_not_started", "The sale has not started yet", is(voucher.ErrNotStarted), undone, everyday, nil, nil},
+		{conflict, "sale_not_started", "The sale has not started yet", is(voucher.ErrNotStarted), undone, everyday, nil},
 		{http.StatusServiceUnavailable, "unavailable", "The service cannot answer at the moment", is(
 			order.ErrUnavailable, lock.ErrUnavailable, lock.ErrNotConfigured, lock.ErrUnknown,
 			lock.ErrLost, lock.ErrExpired, lock.ErrNotHeld, lock.ErrReleased,
 			lock.ErrInjected, lock.ErrAbandoned,
 			context.DeadlineExceeded, context.Canceled,
-		), unknown, retry, nil, nil},
+		), unknown, retry, nil},
 		{conflict, "busy", "Another request is in the way; try again", is(
 			order.ErrBusy, order.ErrConflict, order.ErrStale, lock.ErrNotAcquired, errInProgress,
-		), undone, retry | everyday, nil, nil},
-		{notFound, "voucher_not_found", "There is no such voucher", is(voucher.ErrNotFound), settled, 0, nil, nil},
-		{notFound, "order_not_found", "There is no such order of yours", is(order.ErrNotFound), settled, 0, nil, nil},
-		{bad, "invalid_request", "The request is not valid", is(errInvalid, voucher.ErrInvalid), undone, tell, nil, nil},
-		{unauthorized, "unauthenticated", "Who are you?", is(errUnauthenticated), undone, tell, nil, nil},
-		{forbidden, "forbidden", "This is for the administrator", is(errForbidden), undone, 0, nil, nil},
-		{forbidden, "lab_only", "This needs a server in lab mode", is(errLabOnly, voucher.ErrLabOnly), undone, tell, nil, nil},
-		{notFound, "not_found", "There is nothing at this address", is(errNoRoute), undone, 0, nil, nil},
-		{http.StatusMethodNotAllowed, "method_not_allowed", "This address does not take that method", is(errMethod), undone, 0, nil, nil},
-		{http.StatusRequestEntityTooLarge, "payload_too_large", "The body is too large", is(errTooLarge), undone, tell, nil, nil},
-		{http.StatusUnprocessableEntity, "idempotency_key_reused", "This idempotency key belongs to another request", is(errKeyReused), undone, 0, nil, nil},
+		), undone, retry | everyday, nil},
+		{notFound, "voucher_not_found", "There is no such voucher", is(voucher.ErrNotFound), settled, 0, nil},
+		{notFound, "order_not_found", "There is no such order of yours", is(order.ErrNotFound), settled, 0, nil},
+		{bad, "invalid_request", "The request is not valid", is(errInvalid, voucher.ErrInvalid), undone, tell, nil},
+		{unauthorized, "unauthenticated", "Who are you?", is(errUnauthenticated), undone, tell, nil},
+		{forbidden, "forbidden", "This is for the administrator", is(errForbidden), undone, 0, nil},
+		{forbidden, "lab_only", "This needs a server in lab mode", is(errLabOnly, voucher.ErrLabOnly), undone, tell, nil},
+		{notFound, "not_found", "There is nothing at this address", is(errNoRoute), undone, 0, nil},
+		{http.StatusMethodNotAllowed, "method_not_allowed", "This address does not take that method", is(errMethod), undone, 0, nil},
+		{http.StatusRequestEntityTooLarge, "payload_too_large", "The body is too large", is(errTooLarge), undone, tell, nil},
+		{http.StatusUnprocessableEntity, "idempotency_key_reused", "This idempotency key belongs to another request", is(errKeyReused), undone, 0, nil},
 		// Nobody reads this one: the log and the metrics do.
-		{statusClientGone, "client_gone", "The client went away", nil, unknown, everyday, nil, nil},
+		{statusClientGone, "client_gone", "The client went away", nil, unknown, everyday, nil},
 		{http.StatusInternalServerError, "internal", "Something went wrong on our side",
-			is(lock.ErrInvalid, lock.ErrWrongKind, errPanic), unknown, 0, nil, nil},
+			is(lock.ErrInvalid, lock.ErrWrongKind, errPanic), unknown, 0, nil},
 	}
 }
 
@@ -122,7 +122,12 @@ type problems struct {
 
 	contentType, json  []string
 	noStore, challenge []string
+	seconds            [maxRetryAfter + 1][]string
 }
+
+// maxRetryAfter is the longest that a client is told to stay away, in seconds: a
+// holder may well be done before its lease is over.
+const maxRetryAfter = 30
 
 func newProblems() *problems {
 	ps := &problems{
@@ -135,9 +140,9 @@ func newProblems() *problems {
 	for _, p := range ps.rows {
 		p.prefix = fmt.Appendf(nil, `{"type":"urn:seckill:problem:%s","title":%q,"status":%d,"code":%q`,
 			p.code, p.title, p.status, p.code)
-		if p.traits&retry != 0 {
-			p.retryAfter = []string{"1"}
-		}
+	}
+	for i := range ps.seconds {
+		ps.seconds[i] = []string{strconv.Itoa(i)}
 	}
 	ps.internal = ps.rows[len(ps.rows)-1]
 	ps.gone = ps.rows[len(ps.rows)-2]
@@ -172,10 +177,25 @@ func (a *API) refuse(r *request, err error) reply {
 	}
 	// The id's alphabet needs no escaping.
 	body = append(append(append(body, `,"request_id":"`...), r.id...), `"}`...)
-	return reply{
+	out := reply{
 		status: p.status, contentType: a.problems.contentType, body: body,
 		outcome: p.code, problem: p, err: err,
 	}
+	if p.traits&retry != 0 {
+		out.retryAfter = a.problems.seconds[retryIn(err)]
+	}
+	return out
+}
+
+// retryIn is after how many seconds another try may go better: when the lease of
+// whoever holds the lock is over, where that is known.
+func retryIn(err error) int {
+	busy, ok := errors.AsType[*lock.NotAcquiredError](err)
+	if !ok {
+		return 1
+	}
+	ttl := min(busy.TTL, maxRetryAfter*time.Second) // also of lock.NoExpiry
+	return max(1, int((ttl+time.Second-1)/time.Second))
 }
 
 // detailOf is what an error says beyond the sentinel that it wraps.

@@ -1,0 +1,125 @@
+package httpapi_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"seckill/internal/httpapi"
+	"seckill/internal/lock"
+	"seckill/internal/lock/local"
+)
+
+// fakeLocks is a registry whose names are what a test likes.
+type fakeLocks map[string]lock.Locker
+
+var _ httpapi.Locks = fakeLocks{}
+
+func (f fakeLocks) Locker(name string) (lock.Locker, error) {
+	if l, ok := f[name]; ok {
+		return l, nil
+	}
+	return nil, lock.ErrUnknown
+}
+
+func (f fakeLocks) Names() []string { return slices.Sorted(maps.Keys(f)) }
+
+// fakeLocker locks in this process, writes down what it is asked, and fails as it is
+// told.
+type fakeLocker struct {
+	local     *local.Locker
+	ttl       time.Duration // what a refusal says of the holder's lease
+	until     time.Time     // when leases end; the zero time: never
+	refuse    error         // what Acquire fails with
+	releasing error         // what a release returns after it took place
+
+	mu     sync.Mutex
+	keys   []string
+	opts   []lock.Options
+	leases []*lock.Held
+	free   int // releases
+}
+
+func newFakeLocker() *fakeLocker { return &fakeLocker{local: local.New()} }
+
+func (f *fakeLocker) Acquire(ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
+	if f.refuse != nil {
+		return nil, f.refuse
+	}
+	inner, err := f.local.Acquire(ctx, key, opts)
+	if busy, ok := errors.AsType[*lock.NotAcquiredError](err); ok {
+		busy.TTL = f.ttl
+	}
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	held := lock.NewHeld(ctx, lock.Grant{Key: key, Owner: inner.Owner(), Until: f.until, Release: func(ctx context.Context) error {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.free++
+		return cmp.Or(ctx.Err(), inner.Release(ctx), f.releasing)
+	}})
+	f.keys, f.opts, f.leases = append(f.keys, key), append(f.opts, opts), append(f.leases, held)
+	return held, nil
+}
+
+// locked lists the keys that were granted.
+func (f *fakeLocker) locked() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.keys)
+}
+
+func (f *fakeLocker) forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.keys, f.opts, f.leases = nil, nil, nil
+}
+
+// last is the newest lease.
+func (f *fakeLocker) last() *lock.Held {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.leases[len(f.leases)-1]
+}
+
+// held is how many leases were not given back.
+func (f *fakeLocker) held() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.keys) - f.free
+}
+
+// operable is a locker that operators can ask, which answers as it is told.
+type operable struct {
+	*fakeLocker
+	state  lock.State
+	broke  bool
+	err    error
+	broken []string
+	hangs  bool
+}
+
+var (
+	_ lock.Inspector = (*operable)(nil)
+	_ lock.Breaker   = (*operable)(nil)
+)
+
+func (o *operable) Inspect(ctx context.Context, _ string) (lock.State, error) {
+	if o.hangs {
+		<-ctx.Done()
+		return lock.State{}, ctx.Err()
+	}
+	return o.state, o.err
+}
+
+func (o *operable) ForceRelease(_ context.Context, key string) (bool, error) {
+	o.broken = append(o.broken, key)
+	return o.broke, o.err
+}
