@@ -5,16 +5,21 @@ type Behaviour string
 
 // The behaviours. What each asks for stands in the table below.
 const (
-	ExcludesGoroutines Behaviour = "excludes-goroutines"
-	ExcludesProcesses  Behaviour = "excludes-processes"
-	KeepsKeysApart     Behaviour = "keeps-keys-apart"
-	ServesInOrder      Behaviour = "serves-in-order"
+	ExcludesGoroutines           Behaviour = "excludes-goroutines"
+	ExcludesProcesses            Behaviour = "excludes-processes"
+	KeepsKeysApart               Behaviour = "keeps-keys-apart"
+	ServesInOrder                Behaviour = "serves-in-order"
+	ServesInOrderAcrossProcesses Behaviour = "serves-in-order-across-processes"
+	EvictsDeadWaiters            Behaviour = "evicts-dead-waiters"
+	QueueSurvivesPause           Behaviour = "queue-survives-pause"
 
-	OwnerFromContext  Behaviour = "owner-from-context"
-	NamesHolder       Behaviour = "names-holder"
-	Reenters          Behaviour = "reenters"
-	ReentryKeepsLease Behaviour = "reentry-keeps-lease"
-	TokensGrow        Behaviour = "tokens-grow"
+	OwnerFromContext    Behaviour = "owner-from-context"
+	NamesHolder         Behaviour = "names-holder"
+	Reenters            Behaviour = "reenters"
+	ReentryKeepsLease   Behaviour = "reentry-keeps-lease"
+	TokensGrow          Behaviour = "tokens-grow"
+	TokenStaysOnReentry Behaviour = "token-stays-on-reentry"
+	TokensOutliveLock   Behaviour = "tokens-outlive-lock"
 
 	TriesOnce               Behaviour = "tries-once"
 	WaitsAsLongAsAsked      Behaviour = "waits-as-long-as-asked"
@@ -51,12 +56,41 @@ const (
 	UnavailableIsQuick Behaviour = "unavailable-is-quick"
 	RefusesInvalid     Behaviour = "refuses-invalid"
 	RefusesWrongKind   Behaviour = "refuses-wrong-kind"
+
+	ExtendsLease  Behaviour = "extends-lease"
+	SaysWhoHolds  Behaviour = "says-who-holds"
+	CanBeForced   Behaviour = "can-be-forced"
+	AsyncDelivers Behaviour = "async-delivers"
+
+	LinearizableMutex        Behaviour = "linearizable-mutex"
+	LinearizableReentrant    Behaviour = "linearizable-reentrant"
+	LinearizableFenced       Behaviour = "linearizable-fenced"
+	FollowsModel             Behaviour = "follows-model"
+	EnduresManyPairs         Behaviour = "endures-many-pairs"
+	ThousandCancelledWaiters Behaviour = "thousand-cancelled-waiters"
 )
 
-// Behaviours lists all there are, in the order of a lock's life.
-func Behaviours() []Behaviour {
+// The behaviours of a read-write lock, see [RunShared].
+const (
+	ReadersShare             Behaviour = "readers-share"
+	WritersExclude           Behaviour = "writers-exclude"
+	ReleaseAdmitsAllReaders  Behaviour = "release-admits-all-readers"
+	ReaderLeasesAreApart     Behaviour = "reader-leases-are-apart"
+	DeadReaderBlocksOneLease Behaviour = "dead-reader-blocks-one-lease"
+	UpgradeIsRefused         Behaviour = "upgrade-is-refused"
+	DowngradeWorks           Behaviour = "downgrade-works"
+	WriterGetsInAmongReaders Behaviour = "writer-gets-in-among-readers"
+)
+
+// Behaviours lists all that [Run] asks about, in the order of a lock's life.
+func Behaviours() []Behaviour { return names(behaviours()) }
+
+// SharedBehaviours lists all that [RunShared] asks about.
+func SharedBehaviours() []Behaviour { return names(sharedBehaviours()) }
+
+func names(table []behaviour) []Behaviour {
 	var names []Behaviour
-	for _, b := range behaviours() {
+	for _, b := range table {
 		names = append(names, b.name)
 	}
 	return names
@@ -75,12 +109,17 @@ func behaviours() []behaviour {
 		{ExcludesProcesses, "of many processes one gets the key, and all in turn", excludesProcesses},
 		{KeepsKeysApart, "the holder of one key is nothing to another key", keepsKeysApart},
 		{ServesInOrder, "who comes later does not get in before who waits", servesInOrder},
+		{ServesInOrderAcrossProcesses, "eight waiters in as many processes are served in order, also when a holder dies", servesInOrderAcrossProcesses},
+		{EvictsDeadWaiters, "a waiter that gives up or dies, wherever it stands, does not stall the others", evictsDeadWaiters},
+		{QueueSurvivesPause, "a server that stands still for a moment changes nothing about the order", queueSurvivesPause},
 
 		{OwnerFromContext, "the holder is the owner in the context, else a new one each time", ownerFromContext},
 		{NamesHolder, "who does not get the key learns who holds it", namesHolder},
 		{Reenters, "an owner that holds the key gets it again, from any process, and gives it back as often", reenters},
 		{ReentryKeepsLease, "re-entry and partial release leave the lease as it was given", reentryKeepsLease},
 		{TokensGrow, "every holder has a greater fencing token than the one before", tokensGrow},
+		{TokenStaysOnReentry, "re-entry, from any process, keeps the holder's fencing token", tokenStaysOnReentry},
+		{TokensOutliveLock, "the next token is greater also after an expiry, a death and a deletion", tokensOutliveLock},
 
 		{TriesOnce, "without a wait limit an acquisition tries once and says whose fault it is", triesOnce},
 		{WaitsAsLongAsAsked, "a wait ends at its limit, whatever the lease", waitsAsLongAsAsked},
@@ -117,5 +156,31 @@ func behaviours() []behaviour {
 		{UnavailableIsQuick, "without a server an acquisition is ErrUnavailable, at once", unavailableIsQuick},
 		{RefusesInvalid, "keys and options that make no sense are refused", refusesInvalid},
 		{RefusesWrongKind, "a key that holds something else is refused by name", refusesWrongKind},
+
+		{ExtendsLease, "a fixed lease that is extended runs the new length from then on", extendsLease},
+		{SaysWhoHolds, "the mechanism can be asked who holds a key, how often, how long, and who waits", saysWhoHolds},
+		{CanBeForced, "an operator can take a lock away, and the next one gets in at once", canBeForced},
+		{AsyncDelivers, "an acquisition in the background delivers, or leaves nothing when cancelled", asyncDelivers},
+
+		{LinearizableMutex, "its history is that of a mutex", linearizableMutex},
+		{LinearizableReentrant, "its history is that of a reentrant mutex", linearizableReentrant},
+		{LinearizableFenced, "the history of its guarded writes is that of a fenced mutex", linearizableFenced},
+		{FollowsModel, "whatever is done to it in whatever order, it does what a small model does", followsModel},
+		{EnduresManyPairs, "ten thousand acquisitions and releases cost nobody else a lock", enduresManyPairs},
+		{ThousandCancelledWaiters, "a thousand cancelled waiters leave no trace and shared one connection", thousandCancelledWaiters},
+	}
+}
+
+// sharedBehaviours is the suite of read-write locks.
+func sharedBehaviours() []behaviour {
+	return []behaviour{
+		{ReadersShare, "readers of many processes hold the key together", readersShare},
+		{WritersExclude, "a writer is alone", writersExclude},
+		{ReleaseAdmitsAllReaders, "a writer's release lets every waiting reader in at once", releaseAdmitsAllReaders},
+		{ReaderLeasesAreApart, "a reader's lease neither shortens nor lengthens another's", readerLeasesAreApart},
+		{DeadReaderBlocksOneLease, "a dead reader keeps writers out for one lease and no longer", deadReaderBlocksOneLease},
+		{UpgradeIsRefused, "a reader that asks to write is refused at once, whatever its wait limit", upgradeIsRefused},
+		{DowngradeWorks, "a writer may read, and goes on reading when it has stopped writing", downgradeWorks},
+		{WriterGetsInAmongReaders, "readers that overlap endlessly do not keep a writer out", writerGetsInAmongReaders},
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -27,6 +28,31 @@ type Subject struct {
 	Renewed time.Duration
 	// Store is how to look into the store and disturb it.
 	Store Store
+
+	// Name is the mechanism's name in reports; the name of the folder where empty.
+	Name string
+	// Place is how long a waiter that has died keeps its place in a queue. 0 is
+	// taken as a second.
+	Place time.Duration
+	// Votes says that a try may fail because others tried at the same time,
+	// although none of them won: as when each has a part of the votes.
+	Votes bool
+	// Alone makes another subject, on a server that nobody else uses, for
+	// behaviours that disturb a whole server. Its Process and Store take the place
+	// of this subject's. May be nil.
+	Alone Factory
+	// Shared starts a further process of a read-write lock for [RunShared]; where
+	// it is nil, what Process starts must be a [ReadWriter].
+	Shared func(tb testing.TB, line *Line) ReadWriter
+
+	promises Promises // what was claimed; of use where one promise is a part of another
+}
+
+// ReadWriter is one process's read-write lock: two lockers on the same keys. An
+// owner (see [lock.WithOwner]) is the same one to both.
+type ReadWriter interface {
+	Reader() lock.Locker
+	Writer() lock.Locker
 }
 
 // Store looks into what a mechanism keeps, and disturbs it. What a store does not
@@ -46,6 +72,11 @@ type Store struct {
 	Waiting func(ctx context.Context, key string) (int, error)
 	// Left lists everything that the store still has of the mechanism.
 	Left func(ctx context.Context) ([]string, error)
+	// Connections counts the connections on which this subject's processes listen
+	// for messages.
+	Connections func(ctx context.Context) (int, error)
+	// Pause lets the server answer nobody for d, and returns at once.
+	Pause func(ctx context.Context, d time.Duration) error
 }
 
 // Factory makes a subject on a store, or a part of one, that nobody else uses. It
@@ -79,22 +110,43 @@ func Breaks(why string) Claim { return Claim{kind: breaks, reason: why} }
 func NotApplicable(why string) Claim { return Claim{kind: notApplicable, reason: why} }
 
 // Run proves every claim of a mechanism, and logs what was seen of each behaviour.
+// Where the environment has LOCKTEST_REPORT, the name of a file, a line is added to
+// it that the command locktest/report makes a table of.
 func Run(t *testing.T, factory Factory, promises Promises) {
 	t.Helper()
-	if err := promises.complete(); err != nil {
+	run(t, factory, promises, behaviours())
+}
+
+// RunShared is Run for what a read-write lock does beyond being a lock: promises
+// are about [SharedBehaviours].
+func RunShared(t *testing.T, factory Factory, promises Promises) {
+	t.Helper()
+	run(t, factory, promises, sharedBehaviours())
+}
+
+func run(t *testing.T, factory Factory, promises Promises, table []behaviour) {
+	t.Helper()
+	if err := promises.complete(table); err != nil {
 		t.Fatal(err)
 	}
-	seen := &findings{promises: promises, seen: make(map[Behaviour]error)}
-	t.Cleanup(func() { t.Log(seen.table()) }) // the trials run in parallel; this is after the last
-	for _, b := range behaviours() {
+	seen := &findings{behaviours: table, promises: promises, seen: make(map[Behaviour]error)}
+	t.Cleanup(func() { // the trials run in parallel; this is after the last
+		t.Log(seen.table() + "\n" + seen.count().String())
+		if err := seen.count().report(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, b := range table {
 		claim := promises[b.name]
 		if claim.kind == notApplicable {
 			continue
 		}
 		t.Run(string(b.name), func(t *testing.T) {
 			t.Parallel()
-			found := b.try(t, factory(t))
-			seen.add(b.name, found)
+			subject := factory(t)
+			subject.promises = promises
+			found := b.try(t, subject)
+			seen.add(b.name, subject.Name, found)
 			if err := claim.judge(found); err != nil {
 				t.Errorf("%s: %v", b.says, err)
 			}
@@ -102,11 +154,23 @@ func Run(t *testing.T, factory Factory, promises Promises) {
 	}
 }
 
+// Only returns promises about the behaviours named alone: nothing else is asked.
+func Only(promises Promises, asked ...Behaviour) Promises {
+	only := make(Promises, len(promises))
+	for name, claim := range promises {
+		if claim.kind != notApplicable && !slices.Contains(asked, name) {
+			claim = NotApplicable("not asked here")
+		}
+		only[name] = claim
+	}
+	return only
+}
+
 // complete says which behaviours have no claim, and which claims have no reason.
-func (p Promises) complete() error {
+func (p Promises) complete(table []behaviour) error {
 	var wrong []error
 	known := make(map[Behaviour]bool)
-	for _, b := range behaviours() {
+	for _, b := range table {
 		known[b.name] = true
 		switch claim := p[b.name]; {
 		case claim.kind == "":
@@ -140,15 +204,18 @@ func (c Claim) judge(seen error) error {
 
 // findings collects what the trials showed.
 type findings struct {
-	promises Promises
+	behaviours []behaviour
+	promises   Promises
 
-	mu   sync.Mutex
-	seen map[Behaviour]error
+	mu        sync.Mutex
+	mechanism string
+	seen      map[Behaviour]error
 }
 
-func (f *findings) add(name Behaviour, found error) {
+func (f *findings) add(name Behaviour, mechanism string, found error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.mechanism = mechanism
 	f.seen[name] = found
 }
 
@@ -157,9 +224,9 @@ func (f *findings) table() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var s strings.Builder
-	for _, b := range behaviours() {
+	for _, b := range f.behaviours {
 		claim := f.promises[b.name]
-		fmt.Fprintf(&s, "\n%-28s %-6s", b.name, claim.kind)
+		fmt.Fprintf(&s, "\n%-32s %-6s", b.name, claim.kind)
 		found, tried := f.seen[b.name]
 		s.WriteString("  " + cmp.Or(claim.reason, b.says))
 		switch {

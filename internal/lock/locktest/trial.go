@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"sync"
 	"testing"
@@ -25,6 +26,8 @@ const (
 	notTold = 200 * time.Millisecond
 	// trialLimit ends a trial in which a locker hangs.
 	trialLimit = 30 * time.Second
+	// longLimit is the same where a trial was asked to take its full length.
+	longLimit = 10 * time.Minute
 )
 
 // violationError is a behaviour that was seen not to hold.
@@ -49,7 +52,11 @@ type trial struct {
 // try holds one trial. It returns nil when the behaviour held, a [*violationError]
 // when it did not, and another error when that could not be found out.
 func (b behaviour) try(tb testing.TB, subject Subject) error {
-	ctx, cancel := context.WithTimeout(context.Background(), trialLimit)
+	limit := trialLimit
+	if os.Getenv(Long) != "" {
+		limit = longLimit
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	t := &trial{Subject: subject, tb: tb, ctx: ctx, key: "seat"}
 	done := make(chan struct{})
@@ -122,11 +129,16 @@ func (t *trial) take(ctx context.Context, p lock.Locker, opts lock.Options) (loc
 func (t *trial) takeKey(ctx context.Context, p lock.Locker, key string, opts lock.Options) (lock.Lease, error) {
 	lease, err := p.Acquire(ctx, key, opts)
 	if err == nil {
-		t.mu.Lock()
-		t.leases = append(t.leases, lease)
-		t.mu.Unlock()
+		t.keep(lease)
 	}
 	return lease, err
+}
+
+// keep remembers a lease for the end of the trial.
+func (t *trial) keep(l lock.Lease) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.leases = append(t.leases, l)
 }
 
 // hold must acquire.

@@ -11,6 +11,9 @@ import (
 // anyWait is a limit that no check means to reach.
 const anyWait = 4 * time.Second
 
+// promptWait is a limit for who is let in within a second or not at all.
+const promptWait = 2 * time.Second
+
 func triesOnce(t *trial) {
 	p := t.process()
 	held := t.hold(p, lock.Options{TTL: longLease})

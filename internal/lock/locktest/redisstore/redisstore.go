@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,36 +28,77 @@ type Open func(client *redis.Client, prefix string) (lock.Locker, error)
 // [redisio.Key] gives for mechanism without a part.
 func Factory(mechanism string, open Open) locktest.Factory {
 	return func(tb testing.TB) locktest.Subject {
-		server := testkit.Redis(tb)
-		v := &view{
-			client: server.Client(tb), addr: server.Addr(),
-			mechanism: mechanism, prefix: testkit.KeyPrefix(tb),
+		subject := on(testkit.Redis(tb), tb, mechanism, open)
+		subject.Alone = func(tb testing.TB) locktest.Subject {
+			return on(testkit.NewRedis(tb), tb, mechanism, open)
 		}
+		return subject
+	}
+}
+
+// SharedFactory is Factory for a read-write lock (see [locktest.RunShared]).
+func SharedFactory(mechanism string, open func(client *redis.Client, prefix string) (locktest.ReadWriter, error)) locktest.Factory {
+	return func(tb testing.TB) locktest.Subject {
+		v := newView(testkit.Redis(tb), tb, mechanism)
 		return locktest.Subject{
-			Remote: true,
-			Process: func(tb testing.TB, line *locktest.Line) lock.Locker {
-				return v.process(tb, line, open)
+			Name: mechanism, Remote: true, Store: v.store(),
+			Shared: func(tb testing.TB, line *locktest.Line) locktest.ReadWriter {
+				tb.Helper()
+				locks, err := open(v.dial(tb, line), v.prefix)
+				closeLater(tb, mechanism, locks, err)
+				return locks
 			},
-			Store: locktest.Store{TTL: v.ttl, Shorten: v.shorten, Remove: v.remove, Spoil: v.spoil, Left: v.left},
 		}
+	}
+}
+
+// on is the subject on one server.
+func on(server *testkit.RedisServer, tb testing.TB, mechanism string, open Open) locktest.Subject {
+	v := newView(server, tb, mechanism)
+	return locktest.Subject{
+		Name: mechanism, Remote: true, Store: v.store(),
+		Process: func(tb testing.TB, line *locktest.Line) lock.Locker {
+			tb.Helper()
+			locker, err := open(v.dial(tb, line), v.prefix)
+			closeLater(tb, mechanism, locker, err)
+			return locker
+		},
+	}
+}
+
+func newView(server *testkit.RedisServer, tb testing.TB, mechanism string) *view {
+	return &view{client: server.Client(tb), addr: server.Addr(), mechanism: mechanism, prefix: testkit.KeyPrefix(tb)}
+}
+
+// closeLater ends what a locker runs in the background, before its client is closed.
+func closeLater(tb testing.TB, mechanism string, locker any, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatalf("opening %s: %v", mechanism, err)
+	}
+	if c, ok := locker.(io.Closer); ok {
+		tb.Cleanup(func() {
+			if err := c.Close(); err != nil {
+				tb.Errorf("closing %s: %v", mechanism, err)
+			}
+		})
 	}
 }
 
 // view looks at the keys under one prefix.
 type view struct {
-	client            *redis.Client
+	client            redis.UniversalClient
 	addr              string
 	mechanism, prefix string
 }
 
-// process opens a client of its own. Its commands end with their context, and it
+// dial opens a process's client. Its commands end with their context, and it
 // repeats lost ones as go-redis does unless told otherwise: a mechanism has to
 // live with that. Only its dialling is not repeated, so that a cut line is
 // noticed at once.
-func (v *view) process(tb testing.TB, line *locktest.Line, open Open) lock.Locker {
-	tb.Helper()
+func (v *view) dial(tb testing.TB, line *locktest.Line) *redis.Client {
 	opts := &redis.Options{
-		Addr: v.addr, ContextTimeoutEnabled: true, DialerRetries: 1,
+		Addr: v.addr, ContextTimeoutEnabled: true, DialerRetries: 1, ClientName: v.prefix,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 	if line != nil {
@@ -64,18 +106,14 @@ func (v *view) process(tb testing.TB, line *locktest.Line, open Open) lock.Locke
 	}
 	client := redis.NewClient(opts)
 	tb.Cleanup(func() { _ = client.Close() })
-	locker, err := open(client, v.prefix)
-	if err != nil {
-		tb.Fatalf("opening %s: %v", v.mechanism, err)
+	return client
+}
+
+func (v *view) store() locktest.Store {
+	return locktest.Store{
+		TTL: v.ttl, Shorten: v.shorten, Remove: v.remove, Spoil: v.spoil, Left: v.left,
+		Connections: v.connections, Pause: v.pause,
 	}
-	if c, ok := locker.(io.Closer); ok {
-		tb.Cleanup(func() {
-			if err := c.Close(); err != nil {
-				tb.Errorf("closing %s: %v", v.mechanism, err)
-			}
-		})
-	}
-	return locker
 }
 
 func (v *view) name(key string) string { return redisio.Key(v.prefix, v.mechanism, key, "") }
@@ -120,4 +158,18 @@ func (v *view) left(ctx context.Context) ([]string, error) {
 		return nil, fmt.Errorf("listing channels: %w", err)
 	}
 	return append(found, channels...), nil
+}
+
+// connections counts the subscribers among the clients that bear the prefix as
+// their name.
+func (v *view) connections(ctx context.Context) (int, error) {
+	list, err := v.client.Do(ctx, "CLIENT", "LIST", "TYPE", "pubsub").Text()
+	if err != nil {
+		return 0, fmt.Errorf("listing clients: %w", err)
+	}
+	return strings.Count(list, " name="+v.prefix+" "), nil
+}
+
+func (v *view) pause(ctx context.Context, d time.Duration) error {
+	return v.client.Do(ctx, "CLIENT", "PAUSE", d.Milliseconds(), "ALL").Err()
 }

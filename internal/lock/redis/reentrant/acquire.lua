@@ -1,33 +1,86 @@
--- Take the lock for one lease, or say who holds it.
+-- Take the lock for one lease, or say who holds it and wait in the queue.
 --
--- KEYS[1]  the lock: a hash with the fields
+-- KEYS[1]  the lock. A string while it has one lease: "<lease> <owner>", or
+--          "for:<process>" in the moment after a release in which it is kept for
+--          who was told. A hash once its owner has several:
 --            owner       who holds it
 --            lease:<id>  when that lease ends, in ms of this server's clock
---            awaited     there if somebody waits for a message
+-- KEYS[2]  the queue: the processes that wait, by their tickets
 -- ARGV[1]  the owner
--- ARGV[2]  the lease's field, lease:<id>
+-- ARGV[2]  the lease, lease:<id>
 -- ARGV[3]  the lease given, in ms
--- ARGV[4]  1 to be woken by a message when the lock is refused, else 0
+-- ARGV[4]  the name of the caller's process if it waits, else ''
+-- ARGV[5]  the ticket it has, or 0
+-- ARGV[6]  how long a place in the queue lasts unattended, in ms
+-- ARGV[7]  1 if others of the process go on waiting
 --
--- Replies  1            granted; also when this lease had it already, so that
---                       repeating the script after a lost reply changes nothing
---          {owner, ttl} refused: who holds it, and PTTL (-1: it has no expiry)
-local holder = redis.call('HGET', KEYS[1], 'owner')
-if holder and holder ~= ARGV[1] then
-  if ARGV[4] == '1' then
-    redis.call('HSETNX', KEYS[1], 'awaited', 1)
+-- Replies  0                    granted; also when this lease had it already, so
+--                               that repeating the script after a lost reply
+--                               changes nothing
+--          {owner, ttl, ticket} refused: who holds it, PTTL (-1: it has no
+--                               expiry) and the place in the queue
+local lock, queue, owner, lease, given, process = KEYS[1], KEYS[2], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+
+local function granted()
+  if process ~= '' then
+    redis.call('ZREM', queue, process)
+    if ARGV[7] == '1' then
+      queued(queue, process, '0', ARGV[6])
+    end
   end
-  return {holder, redis.call('PTTL', KEYS[1])}
+  return 0
 end
 
-local given = tonumber(ARGV[3])
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-redis.call('HSET', KEYS[1], 'owner', ARGV[1], ARGV[2], now + given)
-
--- The key lives as long as the lease that ends last. A re-entry with a shorter
--- lease must not cut the first one, and no lease adds to another.
-if not holder or redis.call('PTTL', KEYS[1]) < given then
-  redis.call('PEXPIRE', KEYS[1], given)
+local function refused(holder)
+  return {holder, redis.call('PTTL', lock), queued(queue, process, ARGV[5], ARGV[6])}
 end
-return 1
+
+-- Takes one more lease for an owner who has some already.
+local function reenter()
+  redis.call('HSET', lock, lease, now() + given)
+  lasts(lock, farthest(lock))
+  return granted()
+end
+
+local value = redis.pcall('GET', lock)
+if type(value) == 'table' then -- not a string
+  local holder = redis.call('HGET', lock, 'owner')
+  if holder ~= owner then
+    return refused(holder)
+  end
+  return reenter()
+end
+
+if not value and process ~= '' then
+  -- The last lease ran out and everybody noticed. Who waits longest goes first.
+  local first = redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES')
+  local mine = tonumber(ARGV[5])
+  if first[1] and first[1] ~= process and (mine == 0 or mine > tonumber(first[2])) then
+    if offer(lock, queue) ~= process then
+      return refused('')
+    end
+  end
+end
+if not value or value == 'for:' .. process then
+  redis.call('SET', lock, lease .. ' ' .. owner, 'PX', given)
+  return granted()
+end
+if string.sub(value, 1, 4) == 'for:' then
+  return refused('')
+end
+local held, holder = string.match(value, '^(lease:%S+) (.*)$')
+if not held then
+  return redis.error_reply('WRONGTYPE the key holds a string that is no lock')
+end
+if holder ~= owner then
+  return refused(holder)
+end
+if held == lease then
+  return granted()
+end
+
+-- The owner again: from here on each lease has an end of its own.
+local left = redis.call('PTTL', lock)
+redis.call('DEL', lock)
+redis.call('HSET', lock, 'owner', owner, held, left >= 0 and now() + left or never)
+return reenter()

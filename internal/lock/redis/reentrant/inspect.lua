@@ -1,22 +1,30 @@
--- Say who holds the lock, by how many leases, and for how long.
+-- Say who holds the lock, by how many leases, for how long, and how long the queue is.
 --
 -- KEYS[1]  the lock (see acquire.lua)
+-- KEYS[2]  the queue
 --
--- Replies  {}                  nobody
---          {owner, count, ttl} the holder, its leases that have not run out,
---                              and PTTL
-local fields = redis.call('HGETALL', KEYS[1])
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local owner, count = false, 0
+-- Replies  {owner, count, ttl, 0, 0, queue}  the holder ('' for nobody), its leases
+--                                            that have not run out, PTTL, and how
+--                                            many processes are in the queue
+local lock, waiting = KEYS[1], redis.call('ZCARD', KEYS[2])
+local value = redis.pcall('GET', lock)
+if not value then
+  return {'', 0, 0, 0, 0, waiting}
+end
+if type(value) == 'string' then
+  local holder = string.match(value, '^lease:%S+ (.*)$')
+  if not holder then -- kept for a process that was told
+    return {'', 0, 0, 0, 0, waiting}
+  end
+  return {holder, 1, redis.call('PTTL', lock), 0, 0, waiting}
+end
+local fields = redis.call('HGETALL', lock)
+local time, owner, count = now(), '', 0
 for i = 1, #fields, 2 do
   if fields[i] == 'owner' then
     owner = fields[i + 1]
-  elseif string.sub(fields[i], 1, 6) == 'lease:' and tonumber(fields[i + 1]) > now then
+  elseif tonumber(fields[i + 1]) > time then
     count = count + 1
   end
 end
-if not owner then
-  return {}
-end
-return {owner, count, redis.call('PTTL', KEYS[1])}
+return {owner, count, redis.call('PTTL', lock), 0, 0, waiting}

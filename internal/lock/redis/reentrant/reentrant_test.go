@@ -39,8 +39,11 @@ func promises() locktest.Promises {
 	for _, b := range locktest.Behaviours() {
 		p[b] = locktest.Holds()
 	}
-	p[locktest.TokensGrow] = locktest.Breaks("no tokens")
-	p[locktest.ServesInOrder] = locktest.Breaks("in order within a process only")
+	for _, b := range []locktest.Behaviour{
+		locktest.TokensGrow, locktest.TokenStaysOnReentry, locktest.TokensOutliveLock, locktest.LinearizableFenced,
+	} {
+		p[b] = locktest.Breaks("no tokens")
+	}
 	return p
 }
 
@@ -85,7 +88,7 @@ func until(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-func inspect(t *testing.T, l *reentrant.Locker) reentrant.State {
+func inspect(t *testing.T, l *reentrant.Locker) lock.State {
 	t.Helper()
 	state, err := l.Inspect(t.Context(), key)
 	if err != nil {

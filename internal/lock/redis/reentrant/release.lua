@@ -1,53 +1,65 @@
--- Give one lease back; the lock is free once its owner has no other.
+-- Give one lease back. The lock is free once its owner has no other, and goes to
+-- the next waiter of the same process, or to who waits longest in the queue.
 --
 -- KEYS[1]  the lock (see acquire.lua)
--- KEYS[2]  the channel on which a free lock is announced to those who wait
+-- KEYS[2]  the queue
 -- ARGV[1]  the owner
--- ARGV[2]  the lease's field, lease:<id>
+-- ARGV[2]  the lease, lease:<id>
+-- ARGV[3]  the owner who is next in this process, or ''
+-- ARGV[4]  its lease
+-- ARGV[5]  the lease to be given to it, in ms
+-- ARGV[6]  1 to hand the lock over even though other processes wait
 --
--- Replies  1  given back
---          0  the lease is not there: it ran out, or the key was deleted
---         -1  another owner holds the lock; it is left alone
-local held = redis.call('HMGET', KEYS[1], 'owner', ARGV[2], 'awaited')
-local holder, deadline, awaited = held[1], held[2] and tonumber(held[2]), held[3]
-if not holder then
+-- Replies  1   given back
+--          2   given back; the owner has other leases
+--          {0} given back, and handed over
+--          0   the lease is not there: it ran out, or the key was deleted
+--         -1   another owner holds the lock; it is left alone
+local lock, queue, owner, lease = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
+local successor = ARGV[4] .. ' ' .. ARGV[3]
+
+local function free()
+  if ARGV[3] ~= '' and (ARGV[6] == '1' or redis.call('EXISTS', queue) == 0) then
+    redis.call('SET', lock, successor, 'PX', ARGV[5])
+    return {0}
+  end
+  redis.call('DEL', lock)
+  offer(lock, queue)
+  return 1
+end
+
+local value = redis.pcall('GET', lock)
+if type(value) == 'string' then
+  if value == lease .. ' ' .. owner then
+    return free()
+  elseif ARGV[3] ~= '' and value == successor then
+    return {0} -- by this very release, whose first reply was lost
+  end
+  local held, holder = string.match(value, '^(lease:%S+) (.*)$')
+  return holder == owner and 0 or -1
+end
+if not value then
   return 0
 end
-if holder ~= ARGV[1] then
+
+local held = redis.call('HMGET', lock, 'owner', lease)
+local holder, deadline = held[1], held[2] and tonumber(held[2])
+if holder ~= owner then
   return -1
 end
 if not deadline then
   return 0
 end
-
--- The fields are the owner, the mark of those who wait, and the leases.
-if redis.call('HLEN', KEYS[1]) == (awaited and 3 or 2) then
-  -- The only lease. The key would be gone if it had run out.
-  redis.call('DEL', KEYS[1])
-  if awaited then
-    redis.call('PUBLISH', KEYS[2], 1)
-  end
-  return 1
+-- The lock falls back to the lease that ends last among the others. What ran out
+-- unreleased counts for nothing.
+redis.call('HDEL', lock, lease)
+local time, latest = now(), farthest(lock)
+if latest > time then
+  lasts(lock, latest)
+  return deadline > time and 2 or 0
 end
-
--- Others of the same owner: the lock falls back to the lease among them that
--- ends last. What ran out unreleased counts for nothing.
-redis.call('HDEL', KEYS[1], ARGV[2])
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local latest = now
-local fields = redis.call('HGETALL', KEYS[1])
-for i = 1, #fields, 2 do
-  if string.sub(fields[i], 1, 6) == 'lease:' then
-    latest = math.max(latest, tonumber(fields[i + 1]))
-  end
+local reply = free()
+if deadline <= time and reply == 1 then
+  return 0
 end
-if latest > now then
-  redis.call('PEXPIREAT', KEYS[1], latest)
-else
-  redis.call('DEL', KEYS[1])
-  if awaited then
-    redis.call('PUBLISH', KEYS[2], 1)
-  end
-end
-return deadline > now and 1 or 0
+return reply

@@ -2,29 +2,33 @@
 --
 -- KEYS[1]  the lock (see acquire.lua)
 -- ARGV[1]  the owner
--- ARGV[2]  the lease's field, lease:<id>
+-- ARGV[2]  the lease, lease:<id>
 -- ARGV[3]  the lease given, in ms
 --
 -- Replies  1  renewed
 --          0  nobody holds the lock: it ran out, or the key was deleted
 --         -1  another owner holds it
 --         -2  the owner holds it, but not by this lease
-local held = redis.call('HMGET', KEYS[1], 'owner', ARGV[2])
-if not held[1] then
+local lock, owner, lease, given = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
+local value = redis.pcall('GET', lock)
+if not value then
   return 0
 end
-if held[1] ~= ARGV[1] then
+if type(value) == 'string' then
+  if value == lease .. ' ' .. owner then
+    return redis.call('PEXPIRE', lock, given)
+  end
+  local _, holder = string.match(value, '^(lease:%S+) (.*)$')
+  return holder == owner and -2 or -1
+end
+
+local held = redis.call('HMGET', lock, 'owner', lease)
+if held[1] ~= owner then
   return -1
 end
 if not held[2] then
   return -2
 end
-
-local given = tonumber(ARGV[3])
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-redis.call('HSET', KEYS[1], ARGV[2], now + given)
-if redis.call('PTTL', KEYS[1]) < given then
-  redis.call('PEXPIRE', KEYS[1], given)
-end
+redis.call('HSET', lock, lease, now() + given)
+lasts(lock, farthest(lock))
 return 1

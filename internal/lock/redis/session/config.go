@@ -1,4 +1,4 @@
-package reentrant
+package session
 
 import (
 	"fmt"
@@ -26,6 +26,14 @@ type Config struct {
 	// CommandTimeout bounds one round trip; an operation whose outcome is unknown
 	// after it is repeated once. Default 1 s.
 	CommandTimeout time.Duration
+	// PlaceTimeout is how long a place in a lock's queue lasts when nobody looks
+	// after it: the longest that a waiter that died can keep others waiting. A
+	// waiter that lives asks again three times as often, which also bounds what a
+	// message that is missed can cost. Default 3 s.
+	PlaceTimeout time.Duration
+	// Passes is how often in a row a lock is handed on from a holder to the next
+	// waiter of the same process while other processes wait. Default 16.
+	Passes int
 	// Pipelines is how many batches of commands may be under way at a time.
 	// Default 4.
 	Pipelines int
@@ -44,6 +52,12 @@ func (c Config) WithDefaults() Config {
 	}
 	if c.CommandTimeout == 0 {
 		c.CommandTimeout = time.Second
+	}
+	if c.PlaceTimeout == 0 {
+		c.PlaceTimeout = 3 * time.Second
+	}
+	if c.Passes == 0 {
+		c.Passes = 16
 	}
 	if c.Pipelines == 0 {
 		c.Pipelines = 4
@@ -65,8 +79,15 @@ func (c Config) Validate() error {
 		return fmt.Errorf("%w: RetryEvery is %v, not positive", lock.ErrInvalid, c.RetryEvery)
 	case c.CommandTimeout <= 0:
 		return fmt.Errorf("%w: CommandTimeout is %v, not positive", lock.ErrInvalid, c.CommandTimeout)
+	case c.PlaceTimeout < 3*time.Millisecond:
+		return fmt.Errorf("%w: PlaceTimeout is %v, less than 3ms", lock.ErrInvalid, c.PlaceTimeout)
+	case c.Passes < 0:
+		return fmt.Errorf("%w: Passes is %d, not positive", lock.ErrInvalid, c.Passes)
 	case c.Pipelines < 0:
 		return fmt.Errorf("%w: Pipelines is %d, not positive", lock.ErrInvalid, c.Pipelines)
 	}
 	return nil
 }
+
+// askAgain is how often a waiter whose turn it is asks without having been told.
+func (c Config) askAgain() time.Duration { return c.PlaceTimeout / 3 }

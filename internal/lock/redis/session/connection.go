@@ -1,8 +1,9 @@
-package reentrant
+package session
 
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -20,7 +21,7 @@ type connection struct {
 	listener *listener
 	pubsub   *redis.PubSub
 	channels map[string]subscription // absent: not subscribed
-	silent   bool                    // nothing came since the last check
+	silent   atomic.Bool             // nothing came since the last check
 }
 
 // subscription is the state of one channel on one connection.
@@ -42,6 +43,13 @@ func (c *connection) receive(events chan<- any, stop <-chan struct{}) {
 		if err != nil {
 			return
 		}
+		c.silent.Store(false)
+		if said, ok := event.(*redis.Message); ok { // the one that is in a hurry
+			if who := c.listener.line(said.Channel); who != nil {
+				who.announced(said.Payload)
+			}
+			continue
+		}
 		select {
 		case events <- event:
 		case <-stop:
@@ -55,18 +63,17 @@ func (c *connection) receive(events chan<- any, stop <-chan struct{}) {
 func (c *connection) apply(channels []string) error {
 	var join, part []string
 	for _, channel := range channels {
-		bell := c.listener.bell(channel)
+		who := c.listener.line(channel)
 		state, known := c.channels[channel]
 		switch {
-		case !known && bell != nil:
+		case !known && who != nil:
 			c.channels[channel] = subscribing
 			join = append(join, channel)
-		case known && state == subscribed && bell == nil:
+		case known && state == subscribed && who == nil:
 			c.channels[channel] = unsubscribing
 			part = append(part, channel)
 		case known && state == subscribed:
-			bell.ready.Store(true)
-			bell.ring()
+			who.confirmed()
 		}
 		// One that awaits a confirmation is looked at again when it comes.
 	}
@@ -85,33 +92,28 @@ func (c *connection) apply(channels []string) error {
 
 // handle deals with one thing that came in.
 func (c *connection) handle(event any) error {
-	c.silent = false
-	switch event := event.(type) {
-	case *redis.Message:
-		if bell := c.listener.bell(event.Channel); bell != nil {
-			bell.ring()
-		}
-	case *redis.Subscription:
-		if event.Kind == "subscribe" {
-			c.channels[event.Channel] = subscribed
-		} else {
-			delete(c.channels, event.Channel)
-		}
-		return c.apply([]string{event.Channel})
+	change, ok := event.(*redis.Subscription)
+	if !ok {
+		return nil
 	}
-	return nil
+	if change.Kind == "subscribe" {
+		c.channels[change.Channel] = subscribed
+	} else {
+		delete(c.channels, change.Channel)
+	}
+	return c.apply([]string{change.Channel})
 }
 
 // check finds a connection whose other end is gone without a word.
 func (c *connection) check() error {
 	if len(c.channels) == 0 {
-		c.silent = false
+		c.silent.Store(false)
 		return nil
 	}
-	if c.silent {
+	if c.silent.Load() {
 		return errSilent
 	}
-	c.silent = true
+	c.silent.Store(true)
 	ctx, cancel := context.WithTimeout(c.listener.closing, healthEvery)
 	defer cancel()
 	return c.pubsub.Ping(ctx)

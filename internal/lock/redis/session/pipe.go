@@ -1,13 +1,12 @@
-package reentrant
+package session
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // Errors of the pipe itself.
@@ -29,13 +28,15 @@ const maxBatch = 64
 //
 // It also gives every command what go-redis cannot promise for every client: an
 // end. The caller leaves with its context and the batch with its timeout, even if
-// the connection hangs.
+// the connection hangs; another worker then takes the place of the one that does.
 type pipe struct {
 	client  Client
 	timeout time.Duration
 	queue   chan *call
 	closed  chan struct{}
 	workers sync.WaitGroup
+	closing context.Context // of what is under way
+	cancel  context.CancelFunc
 }
 
 // call is a command on its way.
@@ -56,6 +57,7 @@ func newPipe(client Client, timeout time.Duration, workers int) *pipe {
 		queue:  make(chan *call, workers*maxBatch),
 		closed: make(chan struct{}),
 	}
+	p.closing, p.cancel = context.WithCancel(context.Background())
 	for range workers {
 		p.workers.Go(p.work)
 	}
@@ -65,12 +67,18 @@ func newPipe(client Client, timeout time.Duration, workers int) *pipe {
 // close ends the workers and what they have under way, and waits for them.
 func (p *pipe) close() {
 	close(p.closed)
+	p.cancel()
 	p.workers.Wait()
 }
 
 // send puts a command on its way. It ends at once where ctx or the pipe has ended.
 func (p *pipe) send(ctx context.Context, cmd once) *call {
 	c := &call{pipe: p, ctx: ctx, cmd: cmd, born: time.Now(), done: make(chan struct{})}
+	select {
+	case p.queue <- c:
+		return c
+	default: // full
+	}
 	select {
 	case p.queue <- c:
 	case <-ctx.Done():
@@ -86,6 +94,11 @@ func (c *call) wait(ctx context.Context) bool {
 	select {
 	case <-c.done:
 		return true
+	default:
+	}
+	select {
+	case <-c.done:
+		return true
 	case <-ctx.Done():
 		return false
 	case <-c.pipe.closed:
@@ -98,14 +111,15 @@ func (c *call) end(val any, err error) {
 	close(c.done)
 }
 
+// work is a worker. It ends with the pipe, or when a batch of its hung for so long
+// that another worker was put in its place.
 func (p *pipe) work() {
-	batch := make([]*call, 0, maxBatch)
 	for {
 		select {
 		case c := <-p.queue:
-			batch = p.fill(append(batch[:0], c))
-			p.exec(batch)
-			clear(batch)
+			if !p.exec(p.fill(append(make([]*call, 0, 8), c))) {
+				return
+			}
 		case <-p.closed:
 			p.refuse()
 			return
@@ -133,13 +147,12 @@ func (p *pipe) refuse() {
 	}
 }
 
-// exec sends a batch and ends each of its calls.
-func (p *pipe) exec(batch []*call) {
-	ctx, cancel := context.WithTimeout(context.Background(), p.timeout)
-	defer cancel()
-	line := p.client.Pipeline()
+// exec sends a batch and ends each of its calls. It reports false where the batch
+// was given up before: its calls have ended then, and so has the worker.
+func (p *pipe) exec(batch []*call) bool {
 	sent := batch[:0]
 	oldest := time.Now().Add(-p.timeout)
+	line := p.client.Pipeline()
 	for _, c := range batch {
 		if err := c.ctx.Err(); err != nil {
 			c.end(nil, fmt.Errorf("%w: %w", errNotSent, err))
@@ -149,39 +162,42 @@ func (p *pipe) exec(batch []*call) {
 			c.end(nil, fmt.Errorf("%w: no connection was free for %v", errNotSent, p.timeout))
 			continue
 		}
-		_ = line.Process(ctx, c.cmd) // queues; its error comes with the command
+		_ = line.Process(p.closing, c.cmd) // queues; its error comes with the command
 		sent = append(sent, c)
 	}
 	if len(sent) == 0 {
-		return
+		return true
 	}
-	finished := make(chan struct{})
-	p.workers.Go(func() {
-		defer close(finished)
-		_, _ = line.Exec(ctx) // each command has its own error
-	})
-	err := errNoReply
-	select {
-	case <-finished:
-		for _, c := range sent {
-			c.end(c.cmd.Val(), c.cmd.Err())
+	var over atomic.Bool
+	giveUp := time.AfterFunc(p.timeout, func() {
+		if !over.CompareAndSwap(false, true) {
+			return
 		}
-		return
-	case <-ctx.Done():
-	case <-p.closed:
-		err = fmt.Errorf("%w: %w", errNoReply, errClosed)
+		// The commands still belong to the pipeline: leave them alone.
+		for _, c := range sent {
+			c.end(nil, errNoReply)
+		}
+		p.replace()
+	})
+	ctx, cancel := context.WithTimeout(p.closing, p.timeout)
+	_, _ = line.Exec(ctx) // each command has its own error
+	cancel()
+	giveUp.Stop()
+	if !over.CompareAndSwap(false, true) {
+		return false
 	}
-	// The commands still belong to the pipeline: leave them alone.
 	for _, c := range sent {
-		c.end(nil, err)
+		c.end(c.cmd.Val(), c.cmd.Err())
 	}
+	return true
 }
 
-// Client is what a locker needs of go-redis. [redis.UniversalClient] has it: a
-// single node, a sentinel's primary or a cluster.
-type Client interface {
-	// Pipeline sends commands together; in a cluster, to each node its own.
-	Pipeline() redis.Pipeliner
-	// Subscribe opens the shared pub/sub connection.
-	Subscribe(ctx context.Context, channels ...string) *redis.PubSub
+// replace starts a worker instead of one that hangs. That one still counts, so that
+// workers cannot all have ended before the pipe is closed.
+func (p *pipe) replace() {
+	select {
+	case <-p.closed:
+	default:
+		p.workers.Go(p.work)
+	}
 }

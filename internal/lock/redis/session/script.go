@@ -1,9 +1,8 @@
-package reentrant
+package session
 
 import (
 	"context"
 	"crypto/sha1" // the digest by which EVALSHA names a script; no secret
-	_ "embed"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -14,41 +13,15 @@ import (
 	"seckill/internal/lock"
 )
 
-var (
-	//go:embed acquire.lua
-	acquireSource string
-	//go:embed release.lua
-	releaseSource string
-	//go:embed renew.lua
-	renewSource string
-	//go:embed inspect.lua
-	inspectSource string
-)
-
 // script is one operation: its source and the digest that stands for it.
 type script struct {
 	source string
 	digest string
-	keys   int
 }
 
-func newScript(source string, keys int) script {
+func newScript(source string) script {
 	digest := sha1.Sum([]byte(source))
-	return script{source: source, digest: hex.EncodeToString(digest[:]), keys: keys}
-}
-
-// scripts are the operations on a lock.
-type scripts struct {
-	acquire, release, renew, inspect script
-}
-
-func newScripts() scripts {
-	return scripts{
-		acquire: newScript(acquireSource, 1),
-		release: newScript(releaseSource, 2),
-		renew:   newScript(renewSource, 1),
-		inspect: newScript(inspectSource, 1),
-	}
+	return script{source: source, digest: hex.EncodeToString(digest[:])}
 }
 
 // once is a command that go-redis must not repeat by itself. By default it sends
@@ -59,20 +32,30 @@ type once struct{ *redis.Cmd }
 // NoRetry implements [redis.Cmder].
 func (once) NoRetry() bool { return true }
 
-func newOnce(verb, program string, keys int, args []any) once {
-	all := make([]any, 0, 3+len(args))
-	all = append(append(all, verb, program, keys), args...)
-	cmd := redis.NewCmd(context.Background(), all...)
-	cmd.SetFirstKeyPos(3) // the key decides on the cluster's node
+// newOnce makes a command. firstKey says which argument is a key: it decides on a
+// cluster's node.
+func newOnce(firstKey int8, args ...any) once {
+	cmd := redis.NewCmd(context.Background(), args...)
+	cmd.SetFirstKeyPos(firstKey)
 	return once{cmd}
+}
+
+// command makes EVALSHA or EVAL.
+func command(verb, program string, keys []string, argv []any) once {
+	args := make([]any, 0, 3+len(keys)+len(argv))
+	args = append(args, verb, program, len(keys))
+	for _, k := range keys {
+		args = append(args, k)
+	}
+	return newOnce(3, append(args, argv...)...)
 }
 
 // run executes a script: by its digest, and by its source where the server does
 // not know the digest yet, which is the one case of a second round trip.
-func (p *pipe) run(ctx context.Context, s script, args ...any) *call {
-	c := p.send(ctx, newOnce("evalsha", s.digest, s.keys, args))
+func (p *pipe) run(ctx context.Context, s script, keys []string, argv ...any) *call {
+	c := p.send(ctx, command("evalsha", s.digest, keys, argv))
 	if c.wait(ctx) && unknownScript(c.err) {
-		c = p.send(ctx, newOnce("eval", s.source, s.keys, args))
+		c = p.send(ctx, command("eval", s.source, keys, argv))
 		c.wait(ctx)
 	}
 	return c
@@ -95,7 +78,7 @@ func answered(err error) bool {
 	return err == nil || isReply
 }
 
-// strange is for a reply that no script of ours gives.
+// strange is for a reply that no script gives.
 func strange(reply any) error {
 	return fmt.Errorf("%w: unexpected reply %v", lock.ErrWrongKind, reply)
 }

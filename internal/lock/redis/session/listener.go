@@ -1,9 +1,8 @@
-package reentrant
+package session
 
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -17,7 +16,7 @@ type listener struct {
 	retry  time.Duration
 
 	mu      sync.Mutex
-	wanted  map[string]*bell
+	wanted  map[string]*line
 	changed []string // channels that were wanted or unwanted since the last look
 
 	look    chan struct{}
@@ -26,35 +25,8 @@ type listener struct {
 	running sync.WaitGroup
 }
 
-// bell rings when there is a reason to try: a message, or a subscription that was
-// just confirmed, before which messages may have been missed.
-type bell struct {
-	ready atomic.Bool // the channel is subscribed to
-	rung  chan struct{}
-}
-
-// wait reports whether there is reason to try again, by the bell or by the time
-// that passed, before ctx ended.
-func (b *bell) wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-b.rung:
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return ctx.Err() == nil
-}
-
-func (b *bell) ring() {
-	select {
-	case b.rung <- struct{}{}:
-	default:
-	}
-}
-
 func newListener(client Client, retry time.Duration) *listener {
-	l := &listener{client: client, retry: retry, wanted: make(map[string]*bell), look: make(chan struct{}, 1)}
+	l := &listener{client: client, retry: retry, wanted: make(map[string]*line), look: make(chan struct{}, 1)}
 	l.closing, l.cancel = context.WithCancel(context.Background())
 	l.running.Go(l.run)
 	return l
@@ -65,22 +37,20 @@ func (l *listener) close() {
 	l.running.Wait()
 }
 
-// want has a channel subscribed to. It must not be wanted already.
-func (l *listener) want(channel string) *bell {
-	b := &bell{rung: make(chan struct{}, 1)}
+// want has a line's channel subscribed to. It must not be wanted already.
+func (l *listener) want(who *line) {
 	l.mu.Lock()
-	l.wanted[channel] = b
+	l.wanted[who.channel] = who
 	l.mu.Unlock()
-	l.change(channel)
-	return b
+	l.change(who.channel)
 }
 
 // unwant has it unsubscribed from.
-func (l *listener) unwant(channel string) {
+func (l *listener) unwant(who *line) {
 	l.mu.Lock()
-	delete(l.wanted, channel)
+	delete(l.wanted, who.channel)
 	l.mu.Unlock()
-	l.change(channel)
+	l.change(who.channel)
 }
 
 func (l *listener) change(channel string) {
@@ -125,8 +95,8 @@ func (l *listener) begin() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.changed = l.changed[:0]
-	for channel, b := range l.wanted {
-		b.ready.Store(false)
+	for channel, who := range l.wanted {
+		who.ready.Store(false)
 		l.changed = append(l.changed, channel)
 	}
 }
@@ -140,8 +110,8 @@ func (l *listener) changes() []string {
 	return changed
 }
 
-// bell is the bell of a channel, nil where the channel is not wanted.
-func (l *listener) bell(channel string) *bell {
+// line is who wants a channel, nil where nobody does.
+func (l *listener) line(channel string) *line {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.wanted[channel]

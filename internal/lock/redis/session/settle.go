@@ -1,9 +1,12 @@
-package reentrant
+package session
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/lock"
 )
@@ -27,15 +30,11 @@ const (
 // giveBack takes away what the server granted to r, or may yet grant. r is over:
 // it does not try again. The work goes on in the background, on time of its own,
 // where it is not done promptly.
-func (l *Locker) giveBack(r *request) {
+func (s *Session) giveBack(r *request) {
 	done := make(chan struct{})
-	l.mu.Lock()
-	if l.closed {
-		l.mu.Unlock()
+	if !s.background(func() { s.settle(r, sync.OnceFunc(func() { close(done) })) }) {
 		return // nothing can be sent any more
 	}
-	l.clean.Go(func() { l.settle(r, sync.OnceFunc(func() { close(done) })) })
-	l.mu.Unlock()
 	timer := time.NewTimer(promptly)
 	defer timer.Stop()
 	select {
@@ -49,11 +48,11 @@ func (l *Locker) giveBack(r *request) {
 // command may still be on the way: "not there" then settles nothing. Where there
 // were two, neither does "given back", which may have been one of them alone. The
 // release is repeated until the time is over. done is called at the first answer.
-func (l *Locker) settle(r *request, done func()) {
+func (s *Session) settle(r *request, done func()) {
 	defer done()
 	late := r.pending != nil
 	if late && !r.unanswered {
-		moment, cancel := context.WithTimeout(l.closing, brief)
+		moment, cancel := context.WithTimeout(s.closing, brief)
 		ended := r.pending.wait(moment)
 		cancel()
 		if ended && (never(r.pending.err) || refused(r.pending)) {
@@ -61,19 +60,19 @@ func (l *Locker) settle(r *request, done func()) {
 		}
 		late = !ended || !answered(r.pending.err)
 	}
-	ctx, cancel := context.WithCancel(l.closing)
+	ctx, cancel := context.WithCancel(s.closing)
 	defer cancel()
 	end := time.AfterFunc(hanging, cancel)
 	defer end.Stop()
 	heard := false
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, pause) {
-		c := l.pipe.run(ctx, l.scripts.release, r.lock, r.channel, string(r.owner), r.lease)
+		c := s.pipe.run(ctx, s.scripts.release, r.keys, string(r.owner), r.lease, "", "", 0, 0, s.config.PlaceTimeout.Milliseconds())
 		if !c.wait(ctx) {
 			return
 		}
 		if answered(c.err) {
 			done()
-			if !r.unanswered && (!late || c.val == int64(1)) {
+			if !r.unanswered && (!late || c.val == int64(givenBack) || c.val == int64(stillHeld)) {
 				return
 			}
 			if !heard {
@@ -91,6 +90,12 @@ func (l *Locker) settle(r *request, done func()) {
 
 // refused reports that an attempt to acquire was answered with a no.
 func refused(c *call) bool {
-	_, taken := c.val.([]any)
-	return answered(c.err) && (c.err != nil || taken)
+	switch {
+	case errors.Is(c.err, redis.Nil): // SET NX found nothing, and set it
+		return false
+	case c.err != nil:
+		return answered(c.err)
+	}
+	_, granted := c.val.(int64)
+	return !granted
 }

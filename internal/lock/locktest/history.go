@@ -1,0 +1,328 @@
+package locktest
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"seckill/internal/lock"
+)
+
+// A history ends after so much time or so many rounds of each of its clients. The
+// latter keeps it well below ten thousand operations.
+const (
+	historyTime   = 500 * time.Millisecond
+	historyRounds = 60
+	// judgeLimit is how long a history may be pondered.
+	judgeLimit = 10 * time.Second
+)
+
+// recorder keeps a history. Its clock is this process's: all clients live here,
+// whatever process their locker plays.
+type recorder struct {
+	began time.Time
+
+	mu  sync.Mutex
+	ops []porcupine.Operation
+}
+
+func newRecorder() *recorder { return &recorder{began: time.Now()} }
+
+// do records one operation: its input before, its output after.
+func (r *recorder) do(client int, in input, run func() output) output {
+	call := time.Since(r.began)
+	out := run()
+	back := time.Since(r.began)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ops = append(r.ops, porcupine.Operation{
+		ClientId: client, Input: in, Call: int64(call), Output: out, Return: int64(back),
+	})
+	return out
+}
+
+// client is one goroutine of a history, with an owner of its own.
+type client struct {
+	*trial
+	*recorder
+	id     int
+	owner  lock.Owner
+	locker lock.Locker
+	random *rand.Rand
+	err    error
+}
+
+// clients makes n of them, spread over three processes.
+func (t *trial) clients(n int) []*client {
+	ps := []lock.Locker{t.process(), t.process(), t.process()}
+	r := newRecorder()
+	owners := lock.NewOwners()
+	all := make([]*client, n)
+	for i := range all {
+		all[i] = &client{
+			trial: t, recorder: r, id: i, owner: owners.New(), locker: ps[i%len(ps)],
+			random: rand.New(rand.NewPCG(uint64(i), 1)),
+		}
+	}
+	return all
+}
+
+// acquire asks for lease number depth of this client: by a try, or a wait that
+// does not end before the trial does.
+func (c *client) acquire(depth int, waits bool) (lock.Lease, bool) {
+	opts := lock.Options{TTL: longLease}
+	in := input{kind: try, client: c.id, lease: 2*c.id + depth}
+	if waits {
+		in.kind, opts.Wait = wait, promptWait
+	}
+	var lease lock.Lease
+	out := c.do(c.id, in, func() output {
+		var err error
+		lease, err = c.take(lock.WithOwner(c.ctx, c.owner), c.locker, opts)
+		switch {
+		case err == nil:
+			return output{result: done, token: lease.Token()}
+		case errors.Is(err, lock.ErrNotAcquired):
+			return output{result: refused}
+		}
+		c.err = fmt.Errorf("acquiring: %w", err)
+		return output{result: failed}
+	})
+	return lease, out.result == done
+}
+
+func (c *client) release(depth int, l lock.Lease) {
+	c.do(c.id, input{kind: release, client: c.id, lease: 2*c.id + depth}, func() output {
+		err := l.Release(c.ctx)
+		switch {
+		case err == nil:
+			return output{result: done}
+		case errors.Is(err, lock.ErrExpired):
+			return output{result: expired}
+		case errors.Is(err, lock.ErrLost):
+			return output{result: lostTo}
+		}
+		c.err = fmt.Errorf("releasing: %w", err)
+		return output{result: failed}
+	})
+}
+
+// work takes up to a fifth of a millisecond.
+func (c *client) work() { time.Sleep(time.Duration(c.random.IntN(200)) * time.Microsecond) }
+
+// runRounds lets every client do rounds until the time is over.
+func runRounds(clients []*client, round func(c *client)) {
+	end := time.Now().Add(historyTime)
+	contend(len(clients), func(i int) {
+		c := clients[i]
+		for n := 0; n < historyRounds && c.err == nil && time.Now().Before(end); n++ {
+			round(c)
+		}
+	})
+}
+
+// overture has the first client hold the lock until every other one has tried:
+// whatever the machine does, a lock that excludes nobody is seen not to.
+func overture(clients []*client, then func(first *client)) {
+	first := clients[0]
+	lease, ok := first.acquire(0, false)
+	for _, c := range clients[1:] {
+		if other, ok := c.acquire(0, false); ok {
+			c.release(0, other)
+		}
+	}
+	if then != nil {
+		then(first)
+	}
+	if ok {
+		first.release(0, lease)
+	}
+}
+
+// reenter acquires and releases once more what c holds.
+func reenter(c *client) {
+	if lease, ok := c.acquire(1, false); ok {
+		c.release(1, lease)
+	}
+}
+
+func linearizableMutex(t *trial) {
+	clients, r := t.clients(12), rules{votes: t.Votes}
+	overture(clients, nil)
+	t.judge(clients, r)
+	runRounds(clients, func(c *client) {
+		lease, ok := c.acquire(0, c.random.IntN(2) == 0)
+		c.work()
+		if ok {
+			c.release(0, lease)
+		}
+	})
+	t.judge(clients, r)
+}
+
+func linearizableReentrant(t *trial) {
+	clients, r := t.clients(9), rules{votes: t.Votes, reenters: true}
+	overture(clients, reenter)
+	t.judge(clients, r)
+	runRounds(clients, func(c *client) {
+		lease, ok := c.acquire(0, c.random.IntN(2) == 0)
+		if !ok {
+			c.work()
+			return
+		}
+		inner, twice := lock.Lease(nil), false
+		if c.random.IntN(2) == 0 {
+			inner, twice = c.acquire(1, c.random.IntN(2) == 0)
+		}
+		c.work()
+		outerFirst := c.random.IntN(2) == 0 // the order of releases is free
+		if outerFirst {
+			c.release(0, lease)
+		}
+		if twice {
+			c.release(1, inner)
+		}
+		if !outerFirst {
+			c.release(0, lease)
+		}
+	})
+	t.judge(clients, r)
+}
+
+// linearizableFenced guards a register with tokens while somebody takes the lock
+// away from its holders now and then, where the store lets them.
+func linearizableFenced(t *trial) {
+	clients := t.clients(9)
+	guarded := &register{}
+	write := func(c *client, l lock.Lease) {
+		c.do(c.id, input{kind: write, client: c.id, lease: 2 * c.id, token: l.Token()}, func() output {
+			if guarded.write(l.Token()) {
+				return output{result: done}
+			}
+			return output{result: refused}
+		})
+	}
+	var again func(c *client)
+	r := rules{votes: t.Votes, tokens: true, reenters: t.promises[Reenters].kind == holds}
+	if r.reenters {
+		again = reenter
+	}
+	overture(clients, again)
+	t.judge(clients, r)
+	runRounds(clients, func(c *client) {
+		if c.id == len(clients)-1 && t.Store.Remove != nil {
+			time.Sleep(5 * time.Millisecond)
+			c.do(c.id, input{kind: takeAway, client: c.id}, func() output {
+				c.err = t.Store.Remove(c.ctx, c.key)
+				return output{result: done}
+			})
+			return
+		}
+		lease, ok := c.acquire(0, false) // nobody wakes who waits for a lock that was taken away
+		c.work()
+		if !ok {
+			return
+		}
+		write(c, lease)
+		c.work()
+		write(c, lease)
+		c.release(0, lease)
+	})
+	t.judge(clients, r)
+}
+
+// register accepts a write with the newest token it has seen or a newer one.
+type register struct {
+	mu     sync.Mutex
+	newest uint64
+}
+
+func (r *register) write(token uint64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if token < r.newest {
+		return false
+	}
+	r.newest = token
+	return true
+}
+
+// judge asks whether the history could have been that of the model. A history
+// that takes too long to judge, or in which a server failed, proves nothing.
+func (t *trial) judge(clients []*client, r rules) {
+	model := r.model()
+	for _, c := range clients {
+		if errors.Is(c.err, lock.ErrNotHeld) {
+			t.violated("%v", c.err)
+		}
+		t.check(c.err)
+	}
+	ops := clients[0].ops
+	markContended(ops)
+	result, info := porcupine.CheckOperationsVerbose(model, ops, judgeLimit)
+	switch result {
+	case porcupine.Ok:
+	case porcupine.Unknown:
+		t.check(fmt.Errorf("a history of %d operations was not judged within %v", len(ops), judgeLimit))
+	case porcupine.Illegal:
+		picture := filepath.Join(t.tb.ArtifactDir(), "history.html") // go test -artifacts keeps it
+		if err := porcupine.VisualizePath(model, info, picture); err != nil {
+			t.tb.Logf("drawing the history: %v", err)
+		}
+		t.violated("%s", blame(model, ops, info))
+	}
+}
+
+// markContended notes of every acquisition whether another one was under way at
+// some moment of it.
+func markContended(ops []porcupine.Operation) {
+	for i := range ops {
+		in := ops[i].Input.(input)
+		if in.kind != try && in.kind != wait {
+			continue
+		}
+		in.contended = slices.ContainsFunc(ops, func(o porcupine.Operation) bool {
+			other := o.Input.(input)
+			return other.client != in.client && (other.kind == try || other.kind == wait) &&
+				o.Call < ops[i].Return && ops[i].Call < o.Return
+		})
+		ops[i].Input = in
+	}
+}
+
+// blame names the operation at which the longest explanation of a history ends,
+// and what came before it.
+func blame(model porcupine.Model, ops []porcupine.Operation, info porcupine.LinearizationInfo) string {
+	var longest []porcupine.Operation
+	for _, partition := range info.PartialLinearizationsOperations() {
+		for _, explained := range partition {
+			if len(explained) > len(longest) {
+				longest = explained
+			}
+		}
+	}
+	state := model.Init()
+	var before []string
+	explained := make(map[string]bool)
+	name := func(o porcupine.Operation) string { return fmt.Sprint(o.ClientId, o.Call, o.Return) }
+	for _, o := range longest {
+		_, state = model.Step(state, o.Input, o.Output)
+		before = append(before, model.DescribeOperation(o.Input, o.Output))
+		explained[name(o)] = true
+	}
+	rest := slices.DeleteFunc(slices.Clone(ops), func(o porcupine.Operation) bool { return explained[name(o)] })
+	slices.SortFunc(rest, func(a, b porcupine.Operation) int { return int(a.Return - b.Return) })
+	what := "nothing"
+	if len(rest) > 0 {
+		what = model.DescribeOperation(rest[0].Input, rest[0].Output)
+	}
+	return fmt.Sprintf("no order explains its %d operations: after %d, the last being %s, the state is %s, and %q cannot follow",
+		len(ops), len(longest), strings.Join(before[max(0, len(before)-3):], ", "), model.DescribeState(state), what)
+}

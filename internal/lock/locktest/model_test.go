@@ -1,0 +1,107 @@
+package locktest
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// op is one operation of a history written by hand.
+func op(client int, k kind, from, to int64, r result, token uint64) porcupine.Operation {
+	in, out := input{kind: k, client: client, lease: 2 * client}, output{result: r}
+	if out.token = token; k == write {
+		in.token, out.token = token, 0
+	}
+	return porcupine.Operation{ClientId: client, Input: in, Call: from, Output: out, Return: to}
+}
+
+func TestModels(t *testing.T) {
+	mutex, reentrant, fenced := rules{}, rules{reenters: true}, rules{tokens: true}
+	tests := map[string]struct {
+		rules rules
+		ops   []porcupine.Operation
+		legal bool
+	}{
+		"one after the other": {mutex, []porcupine.Operation{
+			op(0, try, 0, 1, done, 0), op(0, release, 2, 3, done, 0), op(1, try, 4, 5, done, 0),
+		}, true},
+		"two at once": {mutex, []porcupine.Operation{op(0, try, 0, 1, done, 0), op(1, try, 2, 3, done, 0)}, false},
+		"refused while somebody held": {mutex, []porcupine.Operation{
+			op(0, try, 0, 1, done, 0), op(1, try, 2, 3, refused, 0),
+		}, true},
+		"refused while somebody released": {mutex, []porcupine.Operation{
+			op(0, try, 0, 1, done, 0), op(0, release, 2, 5, done, 0), op(1, try, 3, 4, refused, 0),
+		}, true},
+		"refused although it was free":   {mutex, []porcupine.Operation{op(0, try, 0, 1, refused, 0)}, false},
+		"refused by one that failed too": {mutex, []porcupine.Operation{op(0, try, 0, 2, refused, 0), op(1, try, 1, 3, refused, 0)}, false},
+		"a vote that was split": {rules{votes: true}, []porcupine.Operation{
+			op(0, try, 0, 2, refused, 0), op(1, try, 1, 3, refused, 0),
+		}, true},
+		"a vote without a rival": {rules{votes: true}, []porcupine.Operation{
+			op(0, try, 0, 1, refused, 0), op(1, try, 2, 3, refused, 0),
+		}, false},
+		"re-entry, and none":   {mutex, []porcupine.Operation{op(0, try, 0, 1, done, 0), op(0, try, 2, 3, done, 0)}, false},
+		"re-entry":             {reentrant, []porcupine.Operation{op(0, try, 0, 1, done, 0), op(0, try, 2, 3, done, 0)}, true},
+		"refused by oneself":   {reentrant, []porcupine.Operation{op(0, try, 0, 1, done, 0), op(0, try, 2, 3, refused, 0)}, false},
+		"a release of nothing": {mutex, []porcupine.Operation{op(0, release, 0, 1, done, 0)}, false},
+		"a late release": {mutex, []porcupine.Operation{
+			op(0, try, 0, 1, done, 0), op(1, takeAway, 2, 3, done, 0), op(1, try, 4, 5, done, 0), op(0, release, 6, 7, lostTo, 0),
+		}, true},
+		"a late release that frees": {mutex, []porcupine.Operation{
+			op(0, try, 0, 1, done, 0), op(1, takeAway, 2, 3, done, 0), op(1, try, 4, 5, done, 0), op(0, release, 6, 7, done, 0),
+		}, false},
+		"tokens grow": {fenced, []porcupine.Operation{
+			op(0, try, 0, 1, done, 1), op(0, release, 2, 3, done, 0), op(1, try, 4, 5, done, 2),
+		}, true},
+		"a token again": {fenced, []porcupine.Operation{
+			op(0, try, 0, 1, done, 1), op(0, release, 2, 3, done, 0), op(1, try, 4, 5, done, 1),
+		}, false},
+		"an old write is accepted": {fenced, []porcupine.Operation{op(0, write, 0, 1, done, 2), op(1, write, 2, 3, done, 1)}, false},
+		"an old write is refused":  {fenced, []porcupine.Operation{op(0, write, 0, 1, done, 2), op(1, write, 2, 3, refused, 1)}, true},
+	}
+	for name, test := range tests {
+		markContended(test.ops)
+		if legal := porcupine.CheckOperations(test.rules.model(), test.ops); legal != test.legal {
+			t.Errorf("%s: legal = %t, want %t", name, legal, test.legal)
+		}
+	}
+}
+
+func TestReport(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "report.jsonl")
+	t.Setenv(ReportFile, path)
+	f := &findings{
+		behaviours: behaviours(), seen: map[Behaviour]error{},
+		promises: Only(Promises{TriesOnce: Holds(), ReleasesOnce: Holds(), Reenters: Breaks("so"), TokensGrow: Holds()}, TriesOnce, ReleasesOnce, Reenters),
+	}
+	f.add(TriesOnce, "mine", nil)
+	f.add(ReleasesOnce, "mine", &violationError{"it did not"})
+	f.add(Reenters, "mine", &violationError{"it cannot"})
+	if err := errors.Join(f.count().report(), f.count().report()); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(content)), "\n")
+	if len(lines) != 2 {
+		t.Fatalf("two reports made %d lines", len(lines))
+	}
+	var got Report
+	if err := json.Unmarshal([]byte(lines[1]), &got); err != nil {
+		t.Fatal(err)
+	}
+	const want = "mine: 4 behaviours: 1 hold, 1 break (proven), 1 not applicable, 1 DISPROVEN"
+	if got.String() != want {
+		t.Errorf("report = %q, want %q", got, want)
+	}
+	if v := got.Claims[Reenters]; v != (Verdict{Claim: "breaks", Reason: "so", Seen: "it cannot"}) {
+		t.Errorf("verdict = %+v", v)
+	}
+}

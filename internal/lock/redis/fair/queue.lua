@@ -1,0 +1,58 @@
+-- A waiter's place in the queue is called "<channel> <lease> <owner>": where to tell
+-- it, what to say, and who it is. The queue has the places by their tickets, and a
+-- second set, KEYS[3], when each of them ends if it is not looked after.
+
+-- parts takes a place's name apart. A channel begins with the lock's name.
+local function parts(lock, member)
+  local rest, lease, owner = string.match(string.sub(member, #lock + 1), '^(:%S*) (lease:%S+) (.*)$')
+  return lock .. rest, lease, owner
+end
+
+-- tell tells a waiter that it is its turn.
+local function tell(lock, member)
+  local channel, lease = parts(lock, member)
+  redis.call('PUBLISH', channel, lease)
+end
+
+-- out takes a place away.
+local function out(queue, places, member)
+  redis.call('ZREM', queue, member)
+  redis.call('ZREM', places, member)
+  if redis.call('EXISTS', queue) == 0 then
+    redis.call('DEL', places)
+  end
+end
+
+-- seen notes that the queue was looked after, and keeps it for long enough.
+local function seen(queue, places, place)
+  redis.call('ZADD', places, now(), '')
+  redis.call('PEXPIRE', queue, 10 * place)
+  redis.call('PEXPIRE', places, 10 * place)
+end
+
+-- head is the first place in the queue, after those that ended were taken away.
+-- Waiters look after their places three times in the time that one lasts. Where
+-- nobody did for half of it, it is the server that stood still, and nobody loses a
+-- place for that.
+local function head(queue, places, place)
+  local time = now()
+  local before = redis.call('ZSCORE', places, '')
+  if before and time - before > place / 2 then
+    for _, member in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
+      redis.call('ZADD', places, time + place, member)
+    end
+  end
+  while true do
+    local first = redis.call('ZRANGE', queue, 0, 0)[1]
+    if not first then
+      return nil
+    end
+    local ends = redis.call('ZSCORE', places, first)
+    if ends and tonumber(ends) > time then
+      seen(queue, places, place)
+      return first
+    end
+    out(queue, places, first)
+  end
+end
+

@@ -1,0 +1,58 @@
+package fenced_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/lock"
+	"seckill/internal/lock/locktest"
+	"seckill/internal/lock/locktest/redisstore"
+	"seckill/internal/lock/redis/fenced"
+	"seckill/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// renewed is the watchdog's lease in the suite: long enough for a busy machine.
+const renewed = 1500 * time.Millisecond
+
+func TestConformance(t *testing.T) {
+	factory := redisstore.Factory("fenced", func(client *redis.Client, prefix string) (lock.Locker, error) {
+		return fenced.New(client, fenced.Config{Prefix: prefix, WatchdogTimeout: renewed})
+	})
+	subject := func(tb testing.TB) locktest.Subject {
+		s := factory(tb)
+		s.Renewed = renewed
+		s.Store.Left = withoutCounters(s.Store.Left)
+		alone := s.Alone
+		s.Alone = func(tb testing.TB) locktest.Subject {
+			s := alone(tb)
+			s.Store.Left = withoutCounters(s.Store.Left)
+			return s
+		}
+		return s
+	}
+	locktest.Run(t, subject, promises())
+}
+
+func promises() locktest.Promises {
+	p := make(locktest.Promises)
+	for _, b := range locktest.Behaviours() {
+		p[b] = locktest.Holds()
+	}
+	return p
+}
+
+// withoutCounters leaves the tokens' counters out of what is left: they outlive
+// their locks on purpose, for an hour.
+func withoutCounters(left func(context.Context) ([]string, error)) func(context.Context) ([]string, error) {
+	return func(ctx context.Context) ([]string, error) {
+		found, err := left(ctx)
+		return slices.DeleteFunc(found, func(key string) bool { return strings.HasSuffix(key, ":token") }), err
+	}
+}

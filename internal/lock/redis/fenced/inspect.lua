@@ -1,0 +1,27 @@
+-- Say who holds the lock, by how many leases, for how long, with which token, and
+-- how long the queue is.
+--
+-- KEYS[1]  the lock (see acquire.lua)
+-- KEYS[2]  the queue
+-- KEYS[3]  the newest token
+--
+-- Replies  {owner, count, ttl, token, 0, queue}  the holder ('' for nobody), its
+--                                                leases that have not run out, PTTL,
+--                                                the newest token that is known, and
+--                                                how many processes are in the queue
+local lock, waiting = KEYS[1], redis.call('ZCARD', KEYS[2])
+local newest = tonumber(redis.call('GET', KEYS[3]) or 0)
+local value = redis.pcall('GET', lock)
+if type(value) ~= 'table' then
+  return {'', 0, 0, newest, 0, waiting}
+end
+local fields = redis.call('HGETALL', lock)
+local time, owner, count = now(), '', 0
+for i = 1, #fields, 2 do
+  if fields[i] == 'owner' then
+    owner = fields[i + 1]
+  elseif string.sub(fields[i], 1, 6) == 'lease:' and tonumber(fields[i + 1]) > time then
+    count = count + 1
+  end
+end
+return {owner, count, redis.call('PTTL', lock), newest, 0, waiting}

@@ -1,0 +1,170 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/lock"
+	"seckill/internal/lock/redis/redisio"
+)
+
+// acquire tries once, and then waits as long as it may.
+func (s *Session) acquire(ctx context.Context, r *request, wait time.Duration) (*lock.Held, error) {
+	// Whoever would only stand behind others of this process need not ask Redis.
+	// An owner that was given may be re-entering: it must not stand in line
+	// behind those who wait for itself.
+	_, given := lock.OwnerFrom(ctx)
+	if wait > 0 && !given && s.room.busy(r) {
+		return s.wait(ctx, r, wait)
+	}
+	held, err := s.try(ctx, ctx, r, nil)
+	if wait > 0 && errors.Is(err, lock.ErrNotAcquired) {
+		return s.wait(ctx, r, wait)
+	}
+	return held, err
+}
+
+// try asks once. limit ends at the same time as ctx or before, when the wait is
+// over; w is the caller's place in line, nil where it has none.
+func (s *Session) try(ctx, limit context.Context, r *request, w *waiter) (*lock.Held, error) {
+	if s.protocol.Plain && w == nil {
+		held, err := s.tryPlain(ctx, r)
+		if !errors.Is(err, errNotPlain) {
+			return held, err
+		}
+	}
+	start := time.Now()
+	member, ticket, stay := s.room.place(w)
+	reply, err := s.ask(ctx, limit, r, func() *call {
+		return s.pipe.run(limit, r.side.acquire, r.keys, string(r.owner), r.lease, r.ttl.Milliseconds(),
+			member, ticket, s.config.PlaceTimeout.Milliseconds(), stay)
+	})
+	if err != nil {
+		return nil, err
+	}
+	switch reply := reply.(type) {
+	case int64:
+		return s.deliver(ctx, r, start, uint64(reply))
+	case []any:
+		refused, ticket, err := refusal(r.key, reply)
+		if err != nil {
+			return nil, err
+		}
+		s.room.refused(w, refused, ticket)
+		return nil, refused
+	}
+	return nil, strange(reply)
+}
+
+// errNotPlain: the key holds more than one lease, or one of the same owner.
+var errNotPlain = errors.New("not a plain lock")
+
+// tryPlain takes a free lock with SET NX, and learns from the same command who has
+// it where it is taken.
+func (s *Session) tryPlain(ctx context.Context, r *request) (*lock.Held, error) {
+	start := time.Now()
+	value := r.lease + " " + string(r.owner)
+	reply, err := s.ask(ctx, ctx, r, func() *call {
+		c := s.pipe.send(ctx, newOnce(1, "set", r.lock(), value, "nx", "get", "px", r.ttl.Milliseconds()))
+		c.wait(ctx)
+		return c
+	})
+	switch {
+	case errors.Is(err, lock.ErrWrongKind):
+		return nil, errNotPlain // a script finds out what it is
+	case err != nil:
+		return nil, err
+	case reply == nil: // there was nothing before
+		return s.deliver(ctx, r, start, 0)
+	}
+	found, isString := reply.(string)
+	_, holder, plain := strings.Cut(found, " ")
+	switch {
+	case !isString:
+		return nil, strange(reply)
+	case found == value: // this very request: the reply to its first attempt was lost
+		return s.deliver(ctx, r, start, 0)
+	case !plain || !strings.HasPrefix(found, leasePrefix) || lock.Owner(holder) == r.owner:
+		return nil, errNotPlain
+	}
+	return nil, &lock.NotAcquiredError{Key: r.key, Holder: lock.Owner(holder)}
+}
+
+// ask sends an attempt, a second time where the outcome of the first is unknown.
+func (s *Session) ask(ctx, limit context.Context, r *request, send func() *call) (any, error) {
+	for again := false; ; again = true {
+		c := send()
+		if !c.wait(limit) {
+			r.pending = c
+			return nil, s.ended(ctx, r)
+		}
+		if c.err == nil || errors.Is(c.err, redis.Nil) { // nil is an answer too
+			return c.val, nil
+		}
+		known := answered(c.err) || never(c.err)
+		r.unanswered = r.unanswered || !known
+		switch {
+		case !known && !again:
+			continue
+		case limit.Err() != nil:
+			return nil, s.ended(ctx, r)
+		case redis.HasErrorPrefix(c.err, "INVALID"): // a script's own refusal, with a sentence
+			return nil, fmt.Errorf("%w: %s", lock.ErrInvalid, strings.TrimPrefix(c.err.Error(), "INVALID "))
+		}
+		return nil, redisio.Error(ctx, c.err)
+	}
+}
+
+// ended says why a wait is over: ctx, the session, or else its limit.
+func (s *Session) ended(ctx context.Context, r *request) error {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case s.closing.Err() != nil:
+		return fmt.Errorf("%w: %w", lock.ErrUnavailable, errClosed)
+	}
+	return &lock.NotAcquiredError{Key: r.key}
+}
+
+// deliver turns a grant into a lease. What is not delivered is given back; only a
+// lock that was abandoned stays as it is.
+func (s *Session) deliver(ctx context.Context, r *request, start time.Time, token uint64) (*lock.Held, error) {
+	r.granted = true
+	if err := r.faults.Pass(ctx, lock.AfterAcquireBeforeReply); err != nil {
+		if errors.Is(err, lock.ErrAbandoned) {
+			r.granted, r.unanswered = false, false
+		}
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err // too late to be of use to anybody
+	}
+	return s.lease(ctx, r, start, token), nil
+}
+
+// refusal makes sense of {owner, ttl, ticket}.
+func refusal(key string, reply []any) (refused *lock.NotAcquiredError, ticket string, err error) {
+	if len(reply) != 3 {
+		return nil, "", strange(reply)
+	}
+	holder, okHolder := reply[0].(string)
+	ms, okTTL := reply[1].(int64)
+	ticket, okTicket := reply[2].(string)
+	if !okHolder || !okTTL || !okTicket {
+		return nil, "", strange(reply)
+	}
+	return &lock.NotAcquiredError{Key: key, Holder: lock.Owner(holder), TTL: fromTTL(ms)}, ticket, nil
+}
+
+// fromTTL is what PTTL replies, as a duration.
+func fromTTL(ms int64) time.Duration {
+	if ms == -1 {
+		return lock.NoExpiry
+	}
+	return max(time.Duration(ms)*time.Millisecond, 0)
+}

@@ -1,0 +1,392 @@
+package session
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"seckill/internal/lock"
+)
+
+// room is where acquisitions of this process wait: one line for each lock and side,
+// in order of arrival. Only the head of a line talks to Redis, so a process costs
+// Redis one waiter for each lock, however many of its goroutines want it; only
+// where a protocol needs every waiter's place to be known does each of them ask.
+type room struct {
+	listener *listener
+	askAgain time.Duration
+
+	mu    sync.Mutex
+	lines map[lineKey]*line
+}
+
+type lineKey struct {
+	lock string
+	side *side
+}
+
+type line struct {
+	room    *room
+	key     lineKey
+	channel string
+	waiters list.List // of *waiter; the front is the head
+	ready   atomic.Bool
+	passes  int // hand-overs in a row
+
+	// The place in Redis of a line whose head alone asks.
+	place place
+	// What was last heard, for those whose wait ends.
+	holder lock.Owner
+	until  time.Time // zero: no expiry
+}
+
+// place is a place in a lock's queue in Redis.
+type place struct {
+	listed bool   // it may be there
+	ticket string // by which it is found again; "0" before it was drawn
+}
+
+// waiter is a place in a line. All of it is guarded by the room's mutex, but for
+// the bell.
+type waiter struct {
+	line *line
+	at   *list.Element
+	r    *request
+	bell chan struct{} // there is a reason to look
+
+	place place     // its own, where each waiter asks
+	due   bool      // it shall ask at once
+	askAt time.Time // it shall ask then; zero: it is not its turn
+
+	handing chan struct{} // closed when an attempt to hand it the lock has ended
+	handed  *handOver
+	gone    bool // it left while the lock was being handed to it
+}
+
+// handOver is what came of one.
+type handOver struct {
+	granted bool
+	unknown bool // the release had no answer
+	kept    bool // the holder has other leases
+	start   time.Time
+	token   uint64
+}
+
+func newRoom(listener *listener, askAgain time.Duration) *room {
+	return &room{listener: listener, askAgain: askAgain, lines: make(map[lineKey]*line)}
+}
+
+// busy reports whether anybody here waits for the same.
+func (m *room) busy(r *request) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.lines[lineKey{r.lock(), r.side}] != nil
+}
+
+// waiting is how many wait for a lock, and whether they have a place in Redis
+// that counts as one.
+func (m *room) waiting(name string) (n, listed int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for key, l := range m.lines {
+		if key.lock != name {
+			continue
+		}
+		n += l.waiters.Len()
+		if l.place.listed {
+			listed++
+		}
+		for e := l.waiters.Front(); e != nil; e = e.Next() {
+			if e.Value.(*waiter).place.listed {
+				listed++
+			}
+		}
+	}
+	return n, listed
+}
+
+// join takes the last place; the first to come has the channel subscribed to.
+func (m *room) join(r *request, channel func() string) *waiter {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := lineKey{r.lock(), r.side}
+	l := m.lines[key]
+	if l == nil {
+		l = &line{room: m, key: key, channel: channel(), place: place{ticket: "0"}}
+		m.lines[key] = l
+		m.listener.want(l)
+	}
+	w := &waiter{line: l, r: r, bell: make(chan struct{}, 1), place: place{ticket: "0"}}
+	w.at = l.waiters.PushBack(w)
+	// At once, for the sake of the order of arrival; and again when the subscription
+	// is there, since what was announced before that was missed.
+	w.due = r.side.EachAsks || l.waiters.Len() == 1
+	return w
+}
+
+// leave gives the place up, wherever it is, and returns the place in Redis that is
+// to be given up too. The last to go has the channel unsubscribed from.
+func (m *room) leave(w *waiter, granted bool) (gone place, member string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l := w.line
+	wasHead := l.waiters.Front() == w.at
+	l.waiters.Remove(w.at)
+	w.at = nil
+	if w.handing != nil && !granted {
+		w.gone = true
+	}
+	next := l.waiters.Front()
+	if next == nil {
+		delete(m.lines, l.key)
+		m.listener.unwant(l)
+	}
+	switch {
+	case l.key.side.EachAsks:
+		if !granted && w.place.listed {
+			gone = w.place
+		}
+	case next == nil:
+		gone = l.place
+	case !wasHead:
+	case granted:
+		// The lock will be handed on; if its holder dies instead, its lease ends.
+		head := next.Value.(*waiter)
+		head.askAt = m.when(w.r.ttl)
+	default:
+		// What this head heard and did not use is not lost.
+		next.Value.(*waiter).ring()
+	}
+	return gone, w.member()
+}
+
+// when is the time to ask again where the lock is taken for ttl.
+func (m *room) when(ttl time.Duration) time.Time {
+	// PTTL rounds to whole milliseconds, and a key is there until the last one is over.
+	return time.Now().Add(min(ttl+time.Millisecond, m.askAgain))
+}
+
+// member is the place's name in Redis: the channel to be told by, and what to say.
+func (w *waiter) member() string {
+	if w.line.key.side.EachAsks {
+		return w.line.channel + " " + w.r.lease + " " + string(w.r.owner)
+	}
+	return w.line.channel
+}
+
+// place is what an attempt says of the caller's place: its name, its ticket, and
+// whether others of its line stay when it is granted.
+func (m *room) place(w *waiter) (member, ticket string, stay int) {
+	if w == nil {
+		return "", "0", 0
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := w.at1()
+	p.listed = true // as soon as the attempt is sent it may be
+	if !w.line.key.side.EachAsks && w.line.waiters.Len() > 1 {
+		stay = 1
+	}
+	return w.member(), p.ticket, stay
+}
+
+// at1 is the place in Redis that w asks for.
+func (w *waiter) at1() *place {
+	if w.line.key.side.EachAsks {
+		return &w.place
+	}
+	return &w.line.place
+}
+
+// refused records what an attempt was told.
+func (m *room) refused(w *waiter, e *lock.NotAcquiredError, ticket string) {
+	if w == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	l := w.line
+	w.at1().ticket = ticket
+	l.holder, l.until = e.Holder, time.Time{}
+	if e.TTL != lock.NoExpiry {
+		l.until = time.Now().Add(e.TTL)
+	}
+	w.askAt = m.when(min(e.TTL, m.askAgain))
+}
+
+// lastHeard is the refusal for one whose wait has ended.
+func (m *room) lastHeard(key string, w *waiter) *lock.NotAcquiredError {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := &lock.NotAcquiredError{Key: key, Holder: w.line.holder, TTL: lock.NoExpiry}
+	switch {
+	case e.Holder == "":
+		e.TTL = 0
+	case !w.line.until.IsZero():
+		e.TTL = max(time.Until(w.line.until), 0)
+	}
+	return e
+}
+
+// ring has w ask.
+func (w *waiter) ring() {
+	w.due = true
+	w.look()
+}
+
+func (w *waiter) look() {
+	select {
+	case w.bell <- struct{}{}:
+	default:
+	}
+}
+
+// confirmed is called when the line's channel is subscribed to: what was announced
+// before that was missed.
+func (l *line) confirmed() {
+	l.room.mu.Lock()
+	defer l.room.mu.Unlock()
+	l.ready.Store(true)
+	l.each(func(w *waiter) { w.ring() })
+}
+
+// announced is called with what was said on the line's channel: nothing to the
+// head, a lease to its waiter, everyone to all.
+func (l *line) announced(payload string) {
+	l.room.mu.Lock()
+	defer l.room.mu.Unlock()
+	l.each(func(w *waiter) {
+		if payload == "" || payload == everyone || payload == w.r.lease {
+			w.ring()
+		}
+	})
+}
+
+const everyone = "*"
+
+// each calls f for those whose turn it is to ask.
+func (l *line) each(f func(*waiter)) {
+	for e := l.waiters.Front(); e != nil; e = e.Next() {
+		f(e.Value.(*waiter))
+		if !l.key.side.EachAsks {
+			return
+		}
+	}
+}
+
+// turn says what w is to do: take what it was handed, ask, or sleep until wake.
+func (m *room) turn(w *waiter) (handed *handOver, ask bool, wake time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case w.handed != nil:
+		return w.handed, false, time.Time{}
+	case w.handing != nil:
+		return nil, false, time.Time{}
+	case w.due || !w.askAt.IsZero() && !time.Now().Before(w.askAt):
+		w.due = false
+		return nil, true, time.Time{}
+	}
+	return nil, false, w.askAt
+}
+
+// wait stands in line until the lock is handed over, an attempt succeeds or fails,
+// or time is up. The order is what makes it safe: subscribe, try, and only then
+// sleep, never longer than the holder's lease; a message that is missed costs no
+// more than that.
+func (s *Session) wait(ctx context.Context, r *request, wait time.Duration) (held *lock.Held, err error) {
+	limit, cancel := context.WithDeadline(ctx, r.begun.Add(wait))
+	defer cancel()
+	defer context.AfterFunc(s.closing, cancel)()
+	w := s.room.join(r, func() string { return s.channel(r) })
+	defer func() { s.leave(w, held != nil) }()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		handed, ask, wake := s.room.turn(w)
+		switch {
+		case handed != nil:
+			return s.deliver(ctx, r, handed.start, handed.token)
+		case ask:
+			held, err := s.try(ctx, limit, r, w)
+			if !errors.Is(err, lock.ErrNotAcquired) {
+				return held, err
+			}
+			if limit.Err() != nil {
+				return nil, s.outOfTime(ctx, r, w)
+			}
+			continue
+		}
+		timer.Stop()
+		if !wake.IsZero() {
+			timer.Reset(time.Until(wake))
+		}
+		select {
+		case <-w.bell:
+		case <-timer.C:
+		case <-limit.Done():
+			if handed := s.room.lastChance(w); handed != nil {
+				return s.deliver(ctx, r, handed.start, handed.token)
+			}
+			return nil, s.outOfTime(ctx, r, w)
+		}
+	}
+}
+
+func (s *Session) outOfTime(ctx context.Context, r *request, w *waiter) error {
+	err := s.ended(ctx, r)
+	if errors.Is(err, lock.ErrNotAcquired) {
+		return s.room.lastHeard(r.key, w)
+	}
+	return err
+}
+
+// lastChance waits for a hand-over that is under way, if only for a moment: what
+// was handed over at the last minute is there to be used, or to be given back.
+func (m *room) lastChance(w *waiter) *handOver {
+	m.mu.Lock()
+	handing := w.handing
+	m.mu.Unlock()
+	if handing != nil {
+		timer := time.NewTimer(promptly)
+		defer timer.Stop()
+		select {
+		case <-handing:
+		case <-timer.C:
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return w.handed
+}
+
+// leave leaves the line and gives the place in Redis up, in the background where
+// that takes long.
+func (s *Session) leave(w *waiter, granted bool) {
+	gone, member := s.room.leave(w, granted)
+	if !gone.listed {
+		return
+	}
+	done := make(chan struct{})
+	ok := s.background(func() {
+		defer close(done)
+		ctx, cancel := context.WithTimeout(s.closing, lock.ReleaseTimeout)
+		defer cancel()
+		if pending := w.r.pending; pending != nil {
+			pending.wait(ctx) // an attempt that came after this would take the place again
+		}
+		s.pipe.run(ctx, s.scripts.leave, w.r.keys, member, s.config.PlaceTimeout.Milliseconds()) // a place that stays ends by itself
+	})
+	if !ok || granted {
+		return
+	}
+	timer := time.NewTimer(promptly)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+}
