@@ -11,8 +11,8 @@ COUNT ?= 20
 ARGS ?=
 K6_VERSION ?= v1.8.1
 
-# The load tests may be a module of their own.
-MODULES := . $(patsubst %/go.mod,%,$(wildcard loadtest/go.mod))
+# Some load tests are modules of their own, so that what they compare with stays out of the project's go.mod.
+MODULES := . $(patsubst %/go.mod,%,$(wildcard loadtest/go.mod loadtest/*/go.mod))
 
 # The race detector links with C. Asked when a test runs, after infra may have installed the compiler.
 RACE = $$(command -v "$${CC:-gcc}" >/dev/null && echo -race || echo "no C compiler: the race detector is off" >&2)
@@ -42,7 +42,7 @@ bin/k6: Makefile
 	@touch $@
 
 .PHONY: infra
-infra: ## Make sure that redis-server, MariaDB and MySQL are installed; starts none of them
+infra: ## Make sure that redis-server, MariaDB, MySQL and ZooKeeper are installed; starts none of them
 	scripts/infra.sh
 
 .PHONY: test
@@ -62,6 +62,10 @@ soak: ## Repeat the concurrency tests COUNT times under the race detector
 .PHONY: bench
 bench: ## Run the benchmarks
 	@set -e; for module in $(MODULES); do (cd "$$module" && go test -run '^$$' -bench '$(RUN)' -benchmem $(PKG)); done
+
+.PHONY: bench-locks
+bench-locks: ## Measure the Redis locks beside other libraries: make bench-locks ARGS="-only one-key" (all: 20 minutes)
+	cd loadtest/locks && go run . $(ARGS)
 
 .PHONY: lint
 lint: bin/golangci-lint ## Check the code, the import rule included

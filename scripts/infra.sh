@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 #
-# Makes sure that the real servers that the tests start are installed: redis-server, MariaDB and MySQL. On Debian and
-# Ubuntu it installs what is missing, as root or with a sudo that asks nothing; elsewhere it says what to install. It
-# starts and stops no server, and it never removes a package.
+# Makes sure that the real servers that the tests start are installed: redis-server, MariaDB, MySQL and ZooKeeper with
+# the Java that it runs on. On Debian and Ubuntu it installs what is missing, as root or with a sudo that asks nothing;
+# elsewhere it says what to install. It starts and stops no server, and it never removes a package.
 #
 # usage: scripts/infra.sh
 #
@@ -20,6 +20,10 @@ main() {
   local packages=()
   command -v redis-server >/dev/null || packages+=(redis-server)
   command -v mariadbd >/dev/null && command -v mariadb-install-db >/dev/null || packages+=(mariadb-server-core mariadb-client-core)
+  zookeeper_jar >/dev/null || packages+=(zookeeper)
+  command -v java >/dev/null || packages+=(default-jre-headless)
+  # Tests about clocks move the one of a redis-server.
+  [[ $(uname -s) != Linux ]] || compgen -G '/usr/lib/*/faketime/libfaketimeMT.so.1' >/dev/null || packages+=(faketime)
   needs_mysql_root && ! command -v debootstrap >/dev/null && packages+=(debootstrap debian-archive-keyring)
   # go test -race links with C on Linux; the programs themselves do not.
   [[ $(uname -s) == Linux ]] && ! command -v "${CC:-gcc}" >/dev/null && packages+=(gcc libc6-dev)
@@ -37,6 +41,23 @@ main() {
 needs_mysql_root() { [[ $(uname -s) == Linux ]] && ! mysql_on_path; }
 
 mysql_on_path() { command -v mysqld >/dev/null && ! mysqld --no-defaults --version 2>/dev/null | grep -q MariaDB; }
+
+# zookeeper_jar says where ZooKeeper lies, looking where internal/testkit looks.
+zookeeper_jar() {
+  local home jar homes=(/opt/zookeeper /opt/homebrew/opt/zookeeper/libexec /usr/local/opt/zookeeper/libexec)
+  if [[ -n ${SECKILL_TEST_ZOOKEEPER:-} ]]; then
+    homes=("$SECKILL_TEST_ZOOKEEPER")
+  elif [[ -e /usr/share/java/zookeeper.jar ]]; then
+    readlink -f /usr/share/java/zookeeper.jar
+    return
+  fi
+  for home in "${homes[@]}"; do
+    for jar in "$home"/lib/zookeeper*.jar "$home"/zookeeper*.jar; do
+      [[ -e $jar ]] && { printf '%s\n' "$jar"; return; }
+    done
+  done
+  return 1
+}
 
 # as_root runs a command as root, and the MySQL folder stays the caller's: without this, sudo's HOME would move it.
 as_root() {
@@ -62,7 +83,7 @@ install() {
 
 # report says what the tests will find.
 report() {
-  local missing=0 mysql
+  local missing=0 mysql zookeeper
   mysql=$(scripts/mysql-root.sh --path)/usr/sbin/mysqld
   for server in redis-server mariadbd; do
     if command -v "$server" >/dev/null; then
@@ -82,6 +103,15 @@ report() {
   else
     say "missing: MySQL's own mysqld"
     missing=1
+  fi
+  if ! zookeeper=$(zookeeper_jar); then
+    say "missing: ZooKeeper"
+    missing=1
+  elif ! command -v java >/dev/null; then
+    say "missing: java, for ZooKeeper in $zookeeper"
+    missing=1
+  else
+    say "ZooKeeper in $zookeeper, on $(java -version 2>&1 | head -n 1)"
   fi
   if ((missing)) && [[ ${REQUIRE_INFRA:-} == 1 ]]; then
     say "REQUIRE_INFRA=1: all of them are needed"

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"seckill/internal/lock/redis/red"
 )
 
 // config is everything the service can be told.
@@ -179,11 +181,8 @@ func (c *config) warn(log *slog.Logger) {
 	for _, name := range c.Unknown {
 		log.Warn("no such setting", "variable", name)
 	}
-	if len(c.LockRedisAddrs) > 0 {
-		log.Warn("no mechanism here uses it", "variable", "SECKILL_LOCK_REDIS_ADDRS")
-	}
-	if len(c.ZooKeeperAddrs) > 0 {
-		log.Warn("no mechanism here uses it", "variable", "SECKILL_ZOOKEEPER_ADDRS")
+	if n := len(c.LockRedisAddrs); n > 0 && n < red.MinNodes {
+		log.Warn("too few nodes for the lock red", "variable", "SECKILL_LOCK_REDIS_ADDRS", "nodes", n, "needed", red.MinNodes)
 	}
 }
 

@@ -38,3 +38,17 @@ func openRedis(ctx context.Context, addrs []string, master, password string) (re
 	}
 	return client, nil
 }
+
+// openNode makes a client of one of several independent nodes. It does not connect
+// yet: a node that is down is what these locks are made for.
+func openNode(addr, password string) *redis.Client {
+	return redis.NewClient(&redis.Options{
+		Addr: addr, Password: password, ClientName: "seckill",
+		ContextTimeoutEnabled: true,
+		DialTimeout:           2 * time.Second,
+		ReadTimeout:           2 * time.Second,
+		WriteTimeout:          2 * time.Second,
+		DialerRetries:         1,
+		PoolSize:              64,
+	})
+}

@@ -8,16 +8,13 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
 	"seckill/internal/auth"
-	"seckill/internal/database"
 	"seckill/internal/httpapi"
 	"seckill/internal/order"
 	"seckill/internal/voucher"
@@ -45,13 +42,14 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 		err = errors.Join(err, buffering.Wait())
 	}()
 
-	redisClient, db, closeStores, err := openStores(ctx, cfg, log)
+	stores, err := openStores(ctx, cfg, log)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closeStores()) }()
+	defer func() { err = errors.Join(err, stores.close()) }()
+	db := stores.db
 
-	ids, err := openIDs(ctx, cfg.IDs, redisClient, log)
+	ids, err := openIDs(ctx, cfg.IDs, stores.redis, log)
 	if err != nil {
 		return err
 	}
@@ -63,7 +61,7 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 		registry.MustRegister(collectors.NewDBStatsCollector(pool, name))
 	}
 
-	lockers, closeLockers, err := openLockers(redisClient, registry)
+	lockers, closeLockers, err := openLockers(stores.locks(cfg.ZooKeeperAddrs), registry, log)
 	if err != nil {
 		return err
 	}
@@ -84,10 +82,10 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 	api, err := httpapi.New(
 		httpapi.Config{Lab: cfg.Lab, AdminToken: cfg.AdminToken, DebugListener: cfg.DebugAddr != ""},
 		httpapi.Deps{
-			Orders: orders, Vouchers: vouchers, Idempotency: db.Idempotency(), IDs: ids, Tokens: tokens,
+			Orders: orders, Vouchers: vouchers, Idempotency: db.Idempotency(), IDs: ids, Tokens: tokens, Lockers: lockers,
 			Ready: []httpapi.Check{
 				{Name: "database", Ask: db.Ping},
-				{Name: "redis", Ask: func(ctx context.Context) error { return redisClient.Ping(ctx).Err() }},
+				{Name: "redis", Ask: func(ctx context.Context) error { return stores.redis.Ping(ctx).Err() }},
 				{Name: "ids", Ask: ids.ready},
 			},
 			Log: log, Registerer: registry, Gatherer: registry, Now: time.Now,
@@ -153,49 +151,4 @@ func listen(ctx context.Context, setting, addr string) (net.Listener, error) {
 		return nil, fmt.Errorf("%s: cannot listen on %s: %w", setting, addr, err)
 	}
 	return l, nil
-}
-
-// openStores connects to the database and to Redis, the embedded ones where none
-// are given, and brings the schema up to date.
-func openStores(ctx context.Context, cfg config, log *slog.Logger) (_ redis.UniversalClient, _ *database.DB, _ func() error, err error) {
-	var closers []func() error
-	closeAll := func() error {
-		var failed []error
-		for _, closeOne := range slices.Backward(closers) {
-			failed = append(failed, closeOne())
-		}
-		return errors.Join(failed...)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, closeAll())
-		}
-	}()
-
-	stores := database.Config{MySQL: cfg.MySQLDSN, Logger: log}
-	if cfg.Embedded {
-		e, err := openEmbedded()
-		if err != nil {
-			return nil, nil, nil, err
-		}
-		closers = append(closers, e.close)
-		stores.SQLite = e.sqlite()
-		cfg.RedisAddrs = []string{e.redis.Addr()}
-	}
-	client, err := openRedis(ctx, cfg.RedisAddrs, cfg.RedisMaster, cfg.RedisPassword)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	closers = append(closers, client.Close)
-	db, err := database.Open(ctx, stores)
-	if err != nil {
-		return nil, nil, nil, fmt.Errorf("SECKILL_MYSQL_DSN: %w", err)
-	}
-	closers = append(closers, db.Close)
-	migrated, err := db.Migrate(ctx)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	log.Info("schema is up to date", "database", db.Engine(), "version", migrated.To, "was", migrated.From)
-	return client, db, closeAll, nil
 }

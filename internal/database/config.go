@@ -24,6 +24,9 @@ type Config struct {
 	// MaxWriters is how many transactions run at once; more wait for their turn
 	// in this process. Default 16. SQLite always has one.
 	MaxWriters int
+	// MaxLocks is how many connections locks may have that are kept in the
+	// database. Default 64. Not with SQLite.
+	MaxLocks int
 	// ConnMaxLifetime is when a connection is replaced. Default 30 min.
 	ConnMaxLifetime time.Duration
 	// ConnMaxIdleTime is when an unused connection is closed. Default 5 min.
@@ -58,9 +61,9 @@ func (c Config) Validate() error {
 		return errors.New("database: neither a MySQL DSN nor an SQLite file is given")
 	case c.MySQL != "" && c.SQLite != "":
 		return errors.New("database: both a MySQL DSN and an SQLite file are given")
-	case c.MaxReaders < 1 || c.MaxWriters < 1 || c.MaxAttempts < 1:
-		return fmt.Errorf("database: %d readers, %d writers, %d attempts: each must be at least 1",
-			c.MaxReaders, c.MaxWriters, c.MaxAttempts)
+	case min(c.MaxReaders, c.MaxWriters, c.MaxLocks, c.MaxAttempts) < 1:
+		return fmt.Errorf("database: %d readers, %d writers, %d locks, %d attempts: each must be at least 1",
+			c.MaxReaders, c.MaxWriters, c.MaxLocks, c.MaxAttempts)
 	case min(c.ConnMaxLifetime, c.ConnMaxIdleTime, c.DialTimeout, c.ReadTimeout, c.WriteTimeout, c.LockWait, c.EndTimeout) < 0:
 		return errors.New("database: a timeout is negative")
 	}
@@ -78,6 +81,7 @@ func (c Config) withDefaults() Config {
 	}
 	c.MaxReaders = cmp.Or(c.MaxReaders, readers)
 	c.MaxWriters = cmp.Or(c.MaxWriters, 16)
+	c.MaxLocks = cmp.Or(c.MaxLocks, 64)
 	c.ConnMaxLifetime = cmp.Or(c.ConnMaxLifetime, 30*time.Minute)
 	c.ConnMaxIdleTime = cmp.Or(c.ConnMaxIdleTime, 5*time.Minute)
 	c.DialTimeout = cmp.Or(c.DialTimeout, 5*time.Second)

@@ -27,6 +27,9 @@ type engine struct {
 	// singles serves writes of one statement, committed by themselves: the
 	// readers on MySQL, the writer on SQLite.
 	singles *sql.DB
+	// locks serves locks that are kept in the database, on connections of their own;
+	// nil where there are none.
+	locks *sql.DB
 	// begin opens a transaction; empty where the session is always in one.
 	begin string
 	// batches: a writer takes several statements in one round trip.
@@ -103,12 +106,25 @@ func (d *DB) Engine() string { return d.name }
 
 // Pools returns the connection pools by name, for metrics.
 func (d *DB) Pools() map[string]*sql.DB {
-	return map[string]*sql.DB{"readers": d.readers, "writers": d.writers}
+	pools := map[string]*sql.DB{"readers": d.readers, "writers": d.writers}
+	if d.locks != nil {
+		pools["locks"] = d.locks
+	}
+	return pools
 }
+
+// LockPool is for locks that are kept in the database: each that is held, and each
+// that is waited for, may occupy a connection, so they get none of the others'. nil
+// for SQLite.
+func (d *DB) LockPool() *sql.DB { return d.locks }
 
 // Close closes every connection. A transaction at work ends first.
 func (d *DB) Close() error {
-	return errors.Join(d.writers.Close(), d.readers.Close())
+	var failed []error
+	for _, pool := range d.Pools() {
+		failed = append(failed, pool.Close())
+	}
+	return errors.Join(failed...)
 }
 
 // Vouchers is the store of vouchers.

@@ -37,8 +37,12 @@ func openMySQL(c Config) (engine, error) {
 	if err != nil {
 		return engine{}, errors.Join(err, readers.Close())
 	}
+	locks, err := mysqlPool(forLocks(config), c.MaxLocks)
+	if err != nil {
+		return engine{}, errors.Join(err, readers.Close(), writers.Close())
+	}
 	return engine{
-		name: "mysql", readers: readers, writers: writers, singles: readers, batches: true,
+		name: "mysql", readers: readers, writers: writers, singles: readers, locks: locks, batches: true,
 		dialector: func(pool *sql.DB) gorm.Dialector {
 			// The version is of interest to gorm's own migrations only.
 			return mysqlgorm.New(mysqlgorm.Config{Conn: pool, SkipInitializeWithVersion: true})
@@ -96,6 +100,19 @@ func mysqlConfig(c Config) (*mysql.Config, error) {
 	})
 	return config, nil
 }
+
+// forLocks is the configuration of connections on which the server itself lets a
+// caller wait for a lock: longer than any statement may take, and no longer than the
+// lock mechanisms ask it to at a time.
+func forLocks(config *mysql.Config) *mysql.Config {
+	locks := config.Clone()
+	locks.ReadTimeout = lockWaitSlice + 10*time.Second
+	locks.Params["innodb_lock_wait_timeout"] = strconv.Itoa(int(lockWaitSlice / time.Second))
+	return locks
+}
+
+// lockWaitSlice is how long the server lets a caller wait at a time.
+const lockWaitSlice = 5 * time.Second
 
 func orSet(value *time.Duration, standard time.Duration) {
 	if *value == 0 {

@@ -78,14 +78,12 @@ func (a *API) guarded(rt route) (handler, error) {
 		if err != nil {
 			return nil, fmt.Errorf("httpapi: guard of %s %s: %w", rt.method, rt.path, err)
 		}
-		if g != nil {
-			h = g.around(h)
-		}
+		h = g.around(h)
 	}
 	return h, nil
 }
 
-// newGuard returns nil where the service was given no mechanisms at all.
+// newGuard compiles what a route declares.
 func (a *API) newGuard(declared Guard, rt route) (*guard, error) {
 	key, err := compileKey(declared.Key, rt)
 	if err != nil {
@@ -96,9 +94,6 @@ func (a *API) newGuard(declared Guard, rt route) (*guard, error) {
 	}
 	if declared.Wait > voucher.MaxLockWait {
 		return nil, fmt.Errorf("the wait limit is %v; at most %v", declared.Wait, voucher.MaxLockWait)
-	}
-	if a.deps.Lockers == nil {
-		return nil, nil //nolint:nilnil // no guard is what there is to have
 	}
 	locker, err := a.deps.Lockers.Locker(declared.Lock)
 	if err != nil {

@@ -40,8 +40,7 @@ type Deps struct {
 	// IDs mints the ids that are reserved under an idempotency key.
 	IDs    IDs
 	Tokens *auth.Tokens
-	// Lockers has the mechanisms that the guards name, or New fails. nil: nothing is
-	// guarded, and there are no /api/v1/locks.
+	// Lockers has the mechanisms that the guards name, or New fails.
 	Lockers Locks
 	// Ready is what has to answer for the service to be ready.
 	Ready      []Check
@@ -96,7 +95,7 @@ type API struct {
 // New wires the handlers and registers their metrics.
 func New(cfg Config, deps Deps) (*API, error) {
 	if deps.Orders == nil || deps.Vouchers == nil || deps.Idempotency == nil || deps.IDs == nil || deps.Tokens == nil ||
-		deps.Log == nil || deps.Registerer == nil || deps.Gatherer == nil || deps.Now == nil {
+		deps.Lockers == nil || deps.Log == nil || deps.Registerer == nil || deps.Gatherer == nil || deps.Now == nil {
 		return nil, errors.New("httpapi: a dependency is missing")
 	}
 	a := &API{
@@ -140,7 +139,7 @@ type route struct {
 // routes is the table of routes.
 func (a *API) routes() []route {
 	const get, post, del = http.MethodGet, http.MethodPost, http.MethodDelete
-	table := []route{
+	return []route{
 		{post, "/api/v1/vouchers", admin, a.createVoucher, nil},
 		{get, "/api/v1/vouchers", anyone, a.listVouchers, nil},
 		{get, "/api/v1/vouchers/:id", anyone, a.showVoucher, nil},
@@ -153,13 +152,9 @@ func (a *API) routes() []route {
 		{get, "/api/v1/orders/:id", user, a.showOrder, nil},
 		{get, "/api/v1/orders", user, a.listOrders, nil},
 		{post, "/api/v1/tokens", anyone, a.mintToken, nil},
+		{get, "/api/v1/locks/*key", admin, a.showLock, nil},
+		{del, "/api/v1/locks/*key", admin, a.breakLock, nil},
 	}
-	if a.deps.Lockers != nil {
-		table = append(table,
-			route{get, "/api/v1/locks/*key", admin, a.showLock, nil},
-			route{del, "/api/v1/locks/*key", admin, a.breakLock, nil})
-	}
-	return table
 }
 
 // params are the names of the parts of the address that vary.

@@ -126,8 +126,9 @@ type problems struct {
 }
 
 // maxRetryAfter is the longest that a client is told to stay away, in seconds: a
-// holder may well be done before its lease is over.
-const maxRetryAfter = 30
+// holder may well be done before its lease is over, and one whose lease is renewed
+// always has most of it before it.
+const maxRetryAfter = 5
 
 func newProblems() *problems {
 	ps := &problems{

@@ -41,9 +41,10 @@ func KeyPrefix(t testing.TB) string {
 var binary testBinary
 
 type testBinary struct {
-	redis   shared[*redisProcess]
-	mariadb shared[*sqlProcess]
-	mysql   shared[*sqlProcess]
+	redis     shared[*redisProcess]
+	mariadb   shared[*sqlProcess]
+	mysql     shared[*sqlProcess]
+	zookeeper shared[*zooKeeperProcess]
 
 	mu      sync.Mutex
 	janitor *janitor
@@ -85,7 +86,7 @@ func (b *testBinary) watch() (*janitor, error) {
 }
 
 func (b *testBinary) close() error {
-	err := errors.Join(b.redis.close(), b.mariadb.close(), b.mysql.close())
+	err := errors.Join(b.redis.close(), b.mariadb.close(), b.mysql.close(), b.zookeeper.close())
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.janitor != nil {

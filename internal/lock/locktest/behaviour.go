@@ -96,6 +96,16 @@ func names(table []behaviour) []Behaviour {
 	return names
 }
 
+// heavy says that a trial keeps the machine busy. Such a trial is held by itself,
+// ahead of the others, so that they find the time they measure.
+func (b Behaviour) heavy() bool {
+	switch b {
+	case LinearizableMutex, LinearizableReentrant, LinearizableFenced, FollowsModel, EnduresManyPairs, ThousandCancelledWaiters:
+		return true
+	}
+	return false
+}
+
 type behaviour struct {
 	name  Behaviour
 	says  string

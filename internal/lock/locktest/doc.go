@@ -28,5 +28,23 @@
 // must happen within a limit is measured against a generous [tolerance]; where
 // the point is to be quick, the best of several attempts counts, so that a busy
 // machine does not decide. A check that a thing does not happen waits for a
-// stated time; nothing sleeps in the hope that something has happened.
+// stated time; nothing sleeps in the hope that something has happened. Trials run
+// in parallel, but for those that keep the machine busy: they come first, one by one.
+//
+// # Histories and scripts
+//
+// Some behaviours are not a story but a law. What several processes do at random is
+// recorded, call and return, and porcupine looks for an order in which a mutex, a
+// reentrant mutex or a fenced mutex would have done the same; where there is none,
+// the operation that nothing explains is named, and go test -artifacts keeps a
+// picture. A refusal is legal only if somebody held the lock at some moment of the
+// attempt. Scripts that rapid draws are run step by step against the lock and a
+// model of it, and the shortest one on which they differ is named with its seed.
+//
+// # Read-write locks, clusters, reports
+//
+// [RunShared] asks what a read-write lock does beyond being a lock. Package
+// redisstore runs a Redis mechanism on a cluster as well. With LOCKTEST_REPORT set,
+// runs add their verdicts to a file, and locktest/report prints the table of all
+// mechanisms. LOCKTEST_LONG=1 lets endures-many-pairs take its full length.
 package locktest

@@ -73,44 +73,31 @@ func keepsKeysApart(t *trial) {
 // who cannot move for the moment.
 func servesInOrder(t *trial) {
 	holder, late := t.process(), t.process()
-	waiter, freeze, thaw := holder, func() {}, func() {}
-	var queued func() bool
-	if t.Remote {
-		p, line := t.wired()
-		line.Watch(nil)
-		waiter, thaw = p, line.Thaw
-		freeze = func() {
-			line.Freeze() // and whatever is on its way is to arrive before the release
-			for limit := time.Now().Add(tolerance); !line.Idle() && time.Now().Before(limit); {
-				time.Sleep(time.Millisecond)
-			}
-		}
-		queued = func() bool { return line.Received() > 0 }
-	} else {
+	if !t.Remote {
 		t.need(t.Store.Waiting != nil, "way to count who waits")
 		late = holder // processes that share no server share no queue
-		queued = func() bool {
-			n, err := t.Store.Waiting(t.ctx, t.key)
-			return err == nil && n == 1
-		}
 	}
-
 	held := t.hold(holder, lock.Options{TTL: longLease})
-	first := t.start(t.ctx, waiter, lock.Options{TTL: longLease, Wait: anyWait})
-	t.until("the waiter to be in the queue", queued)
-	freeze()
+	var first queued
+	if t.Remote {
+		first = t.enqueue(1, nil)[0]
+	} else {
+		first.got = t.start(t.ctx, holder, lock.Options{TTL: longLease, Wait: anyWait})
+		t.inLine(holder, first, 1)
+	}
+	first.freeze()
 	err := held.Release(t.ctx)
 	overtook, tried := t.take(t.ctx, late, lock.Options{TTL: longLease})
-	thaw()
+	first.thaw()
 	if err != nil {
 		t.violated("the release failed: %v", err)
 	}
 	if tried == nil {
 		_ = overtook.Release(t.ctx)
-		<-first
+		<-first.got
 		t.violated("who came last got in first")
 	}
-	got := <-first
+	got := <-first.got
 	if got.err != nil {
 		t.violated("the first in the queue did not get in: %v", got.err)
 	}

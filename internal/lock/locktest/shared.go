@@ -185,7 +185,7 @@ func upgradeIsRefused(t *trial) {
 				if !errors.Is(err, lock.ErrNotAcquired) && !errors.Is(err, lock.ErrInvalid) {
 					t.violated("a reader that asked to write was told %v", err)
 				}
-				if took := time.Since(began); took > tolerance {
+				if took := time.Since(began); took > promptWait/2 {
 					t.violated("a reader that asked to write, with a wait limit of %v, was refused after %v", wait, took)
 				}
 			}

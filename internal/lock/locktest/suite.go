@@ -142,7 +142,9 @@ func run(t *testing.T, factory Factory, promises Promises, table []behaviour) {
 			continue
 		}
 		t.Run(string(b.name), func(t *testing.T) {
-			t.Parallel()
+			if !b.name.heavy() {
+				t.Parallel()
+			}
 			subject := factory(t)
 			subject.promises = promises
 			found := b.try(t, subject)

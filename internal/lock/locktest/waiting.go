@@ -29,20 +29,28 @@ func triesOnce(t *trial) {
 	t.release(held)
 }
 
+// waitsAsLongAsAsked takes the best of some attempts, as a busy machine may be late.
 func waitsAsLongAsAsked(t *trial) {
+	const limit, attempts = 300 * time.Millisecond, 3
 	p := t.process()
-	const limit = 300 * time.Millisecond
 	held := t.hold(p, lock.Options{TTL: longLease})
-	began := time.Now()
-	_, err := t.take(t.ctx, p, lock.Options{TTL: longLease, Wait: limit})
-	took := time.Since(began)
-	if !errors.Is(err, lock.ErrNotAcquired) {
-		t.violated("waiting in vain gave %v", err)
+	best := time.Hour
+	for range attempts {
+		began := time.Now()
+		_, err := t.take(t.ctx, p, lock.Options{TTL: longLease, Wait: limit})
+		took := time.Since(began)
+		if !errors.Is(err, lock.ErrNotAcquired) {
+			t.violated("waiting in vain gave %v", err)
+		}
+		if took < limit {
+			t.violated("asked to wait %v, it waited %v", limit, took)
+		}
+		if best = min(best, took); best <= limit+tolerance {
+			t.release(held)
+			return
+		}
 	}
-	if took < limit || took > limit+tolerance {
-		t.violated("asked to wait %v, it waited %v", limit, took)
-	}
-	t.release(held)
+	t.violated("asked to wait %v, it waited %v at best", limit, best)
 }
 
 func releaseLetsWaiterIn(t *trial) {

@@ -1,6 +1,7 @@
 package watchdog
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
 	"errors"
@@ -50,6 +51,9 @@ type Lease[T any] struct {
 	// TTL is the lease; Renewed says that it is to be renewed by that length.
 	TTL     time.Duration
 	Renewed bool
+	// First is how long the lease runs before its first renewal, where that is less
+	// than TTL. 0: TTL.
+	First time.Duration
 	// Of is the mechanism's own.
 	Of T
 
@@ -110,7 +114,7 @@ func Margin(ttl time.Duration) time.Duration { return min(ttl/50, 200*time.Milli
 
 // Watch begins with a lease that was just granted.
 func (w *Watchdog[T]) Watch(g *Lease[T]) {
-	if !w.add(g, Until(g.Start, g.TTL)) {
+	if !w.add(g, Until(g.Start, cmp.Or(g.First, g.TTL))) {
 		w.tell([]*Lease[T]{g}, unwatched())
 	}
 }
@@ -125,6 +129,9 @@ func (w *Watchdog[T]) add(g *Lease[T], until time.Time) bool {
 	g.since, g.watched, g.until, g.next = time.Now(), true, until, until
 	if g.Renewed {
 		g.next = earlier(g.Start.Add(w.config.RenewEvery), until)
+		if g.First != 0 {
+			g.next = earlier(g.next, g.since.Add(until.Sub(g.since)/3))
+		}
 	}
 	heap.Push(&w.due, g)
 	if w.wakeAt.IsZero() || g.next.Before(w.wakeAt) {

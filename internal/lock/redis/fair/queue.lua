@@ -1,12 +1,5 @@
--- A waiter's place in the queue is called "<channel> <lease> <owner>": where to tell
--- it, what to say, and who it is. The queue has the places by their tickets, and a
--- second set, KEYS[3], when each of them ends if it is not looked after.
-
--- parts takes a place's name apart. A channel begins with the lock's name.
-local function parts(lock, member)
-  local rest, lease, owner = string.match(string.sub(member, #lock + 1), '^(:%S*) (lease:%S+) (.*)$')
-  return lock .. rest, lease, owner
-end
+-- The queue has the places of all waiters by their tickets, and a second set, KEYS[3],
+-- when each of them ends if it is not looked after.
 
 -- tell tells a waiter that it is its turn.
 local function tell(lock, member)

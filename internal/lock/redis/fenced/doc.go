@@ -42,6 +42,6 @@
 //
 // # How to see it hold
 //
-// The tests of package fencing stop a holder with SIGSTOP for longer than its lease:
+// internal/lock/failures stops a holder with SIGSTOP for longer than its lease:
 // under reentrant the late write lands, under fenced it is refused.
 package fenced

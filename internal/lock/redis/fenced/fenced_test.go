@@ -27,7 +27,7 @@ func TestConformance(t *testing.T) {
 	})
 	subject := func(tb testing.TB) locktest.Subject {
 		s := factory(tb)
-		s.Renewed = renewed
+		s.Renewed, s.Place = renewed, 3*time.Second
 		s.Store.Left = withoutCounters(s.Store.Left)
 		alone := s.Alone
 		s.Alone = func(tb testing.TB) locktest.Subject {

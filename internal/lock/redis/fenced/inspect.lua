@@ -11,10 +11,6 @@
 --                                                how many processes are in the queue
 local lock, waiting = KEYS[1], redis.call('ZCARD', KEYS[2])
 local newest = tonumber(redis.call('GET', KEYS[3]) or 0)
-local value = redis.pcall('GET', lock)
-if type(value) ~= 'table' then
-  return {'', 0, 0, newest, 0, waiting}
-end
 local fields = redis.call('HGETALL', lock)
 local time, owner, count = now(), '', 0
 for i = 1, #fields, 2 do
@@ -24,4 +20,4 @@ for i = 1, #fields, 2 do
     count = count + 1
   end
 end
-return {owner, count, redis.call('PTTL', lock), newest, 0, waiting}
+return {owner, count, owner == '' and 0 or redis.call('PTTL', lock), newest, 0, waiting}

@@ -10,6 +10,8 @@
 -- ARGV[4]  its lease
 -- ARGV[5]  the lease to be given to it, in ms
 -- ARGV[6]  1 to hand the lock over even though other processes wait
+-- ARGV[7]  how long a place in the queue lasts unattended, in ms
+-- ARGV[8]  the place in the queue that the next one has, or ''
 --
 -- Replies  1        given back
 --          2        given back; the owner has other leases
@@ -17,14 +19,10 @@
 --          0        the lease is not there: it ran out, or the key was deleted
 --         -1        another owner holds the lock; it is left alone
 local lock, queue, owner, lease = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
-local value = redis.pcall('GET', lock)
-if not value then
-  return 0
-elseif type(value) == 'string' then
-  return -1 -- kept for somebody
-end
 local held = redis.call('HMGET', lock, 'owner', lease, 'token', ARGV[4])
-if ARGV[3] ~= '' and held[1] == ARGV[3] and held[4] then
+if not held[1] then
+  return 0
+elseif ARGV[3] ~= '' and held[1] == ARGV[3] and held[4] then
   return {tonumber(held[3])} -- by this very release, whose first reply was lost
 elseif held[1] ~= owner then
   return -1
@@ -45,7 +43,10 @@ if ARGV[3] ~= '' and (ARGV[6] == '1' or redis.call('EXISTS', queue) == 0) then
   local token = next_token(KEYS[3])
   redis.call('HSET', lock, 'owner', ARGV[3], 'token', token, ARGV[4], time + ARGV[5])
   redis.call('PEXPIRE', lock, ARGV[5])
+  if ARGV[8] ~= '' then
+    redis.call('ZREM', queue, ARGV[8])
+  end
   return {tonumber(token)}
 end
-offer(lock, queue)
+pass(lock, queue, KEYS[3], tonumber(ARGV[7]))
 return deadline > time and 1 or 0

@@ -10,14 +10,10 @@
 --         -1  another owner holds it
 --         -2  the owner holds it, but not by this lease
 local lock, owner, lease, given = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
-local value = redis.pcall('GET', lock)
-if not value then
-  return 0
-elseif type(value) == 'string' then
-  return -1
-end
 local held = redis.call('HMGET', lock, 'owner', lease)
-if held[1] ~= owner then
+if not held[1] then
+  return 0
+elseif held[1] ~= owner then
   return -1
 elseif not held[2] then
   return -2

@@ -10,3 +10,24 @@ local function next_token(counter)
   return token
 end
 
+-- pass makes the waiter that waits longest the holder of a lock that is free, with a
+-- new token, and tells it. Until it was heard of, it has the lock for half as long as a
+-- place in the queue lasts. Returns the new owner, or nil.
+local function pass(lock, queue, counter, place)
+  if redis.call('EXISTS', queue) == 0 then
+    return nil
+  end
+  local token = next_token(counter)
+  local member = first_out(lock, queue, function(lease)
+    return 'granted:' .. token .. ' ' .. lease
+  end)
+  if not member then
+    return nil
+  end
+  local _, lease, ttl, owner = parts(lock, member)
+  local given = math.min(ttl, math.floor(place / 2))
+  redis.call('HSET', lock, 'owner', owner, 'token', token, lease, now() + given)
+  redis.call('PEXPIRE', lock, given)
+  return owner
+end
+

@@ -1,15 +1,13 @@
--- Free the lock whoever holds it, and tell who waits.
+-- Free the lock whoever holds it, and pass it on to who waits.
 --
 -- KEYS[1]  the lock (see acquire.lua)
 -- KEYS[2]  the queue
+-- ARGV[1]  how long a place in the queue lasts unattended, in ms
 --
 -- Replies  1  it was held
 --          0  nobody held it
-local lock = KEYS[1]
-local value = redis.pcall('GET', lock)
-if not value or (type(value) == 'string' and string.sub(value, 1, 4) == 'for:') then
-  return 0
+local held = redis.call('DEL', KEYS[1])
+if held == 1 then
+  pass(KEYS[1], KEYS[2], tonumber(ARGV[1]))
 end
-redis.call('DEL', lock)
-offer(lock, KEYS[2])
-return 1
+return held

@@ -65,5 +65,5 @@
 // place, the work ends with its lease and nothing is written late; without
 // lock_ttl_ms the lease is renewed and the sale is right. What breaks it is a pause of
 // the whole process: SIGSTOP for longer than the lease between the check and the
-// write. The tests of package fencing do that, with this lock and with fenced.
+// write. internal/lock/failures does that, with this lock and with fenced.
 package reentrant

@@ -13,9 +13,6 @@ if not value then
 end
 if type(value) == 'string' then
   local holder = string.match(value, '^lease:%S+ (.*)$')
-  if not holder then -- kept for a process that was told
-    return {'', 0, 0, 0, 0, waiting}
-  end
   return {holder, 1, redis.call('PTTL', lock), 0, 0, waiting}
 end
 local fields = redis.call('HGETALL', lock)

@@ -1,15 +1,15 @@
--- Give up a place in the queue. What its process was told meanwhile, it passes on.
+-- Give up a place in the queue, and the lock if it was passed on to it.
 --
 -- KEYS[1]  the lock (see acquire.lua)
 -- KEYS[2]  the queue
--- ARGV[1]  the name of the process
+-- ARGV[1]  the place
+-- ARGV[2]  how long a place in the queue lasts unattended, in ms
 --
 -- Replies  1
-local lock, queue, process = KEYS[1], KEYS[2], ARGV[1]
-local left = redis.call('ZREM', queue, process)
-local value = redis.pcall('GET', lock)
-if value == 'for:' .. process or (left == 0 and not value) then
+local lock, queue, member = KEYS[1], KEYS[2], ARGV[1]
+redis.call('ZREM', queue, member)
+local _, lease, _, owner = parts(lock, member)
+if redis.pcall('GET', lock) == lease .. ' ' .. owner and not pass(lock, queue, tonumber(ARGV[2])) then
   redis.call('DEL', lock)
-  offer(lock, queue)
 end
 return 1

@@ -8,6 +8,8 @@ import (
 )
 
 var (
+	//go:embed pass.lua
+	passLua string
 	//go:embed acquire.lua
 	acquireLua string
 	//go:embed release.lua
@@ -40,6 +42,7 @@ var (
 func New(client session.Client, config Config) (*Locker, error) {
 	s, err := session.New(client, session.Protocol{
 		Name:    "reentrant",
+		Library: passLua,
 		Sides:   []session.Side{{Acquire: acquireLua, HandsOver: true}},
 		Release: releaseLua, Renew: renewLua, Leave: leaveLua, Inspect: inspectLua, Break: breakLua,
 		Plain: true,

@@ -28,7 +28,7 @@ func TestConformance(t *testing.T) {
 	})
 	subject := func(tb testing.TB) locktest.Subject {
 		s := factory(tb)
-		s.Renewed = renewed
+		s.Renewed, s.Place = renewed, 3*time.Second
 		return s
 	}
 	locktest.Run(t, subject, promises())

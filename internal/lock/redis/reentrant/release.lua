@@ -9,6 +9,8 @@
 -- ARGV[4]  its lease
 -- ARGV[5]  the lease to be given to it, in ms
 -- ARGV[6]  1 to hand the lock over even though other processes wait
+-- ARGV[7]  how long a place in the queue lasts unattended, in ms
+-- ARGV[8]  the place in the queue that the next one has, or ''
 --
 -- Replies  1   given back
 --          2   given back; the owner has other leases
@@ -21,10 +23,14 @@ local successor = ARGV[4] .. ' ' .. ARGV[3]
 local function free()
   if ARGV[3] ~= '' and (ARGV[6] == '1' or redis.call('EXISTS', queue) == 0) then
     redis.call('SET', lock, successor, 'PX', ARGV[5])
+    if ARGV[8] ~= '' then
+      redis.call('ZREM', queue, ARGV[8])
+    end
     return {0}
   end
-  redis.call('DEL', lock)
-  offer(lock, queue)
+  if not pass(lock, queue, tonumber(ARGV[7])) then
+    redis.call('DEL', lock)
+  end
   return 1
 end
 

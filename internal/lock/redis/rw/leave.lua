@@ -3,7 +3,7 @@
 -- KEYS[1]  the lock (see state.lua)
 -- KEYS[2]  the queue of writers
 -- KEYS[3]  the readers that wait
--- ARGV[1]  the place: a process of writers, or a reader
+-- ARGV[1]  the place: a writer's, or a reader's
 --
 -- Replies  1
 local lock, queue, readers, member = KEYS[1], KEYS[2], KEYS[3], ARGV[1]

@@ -10,6 +10,8 @@
 -- ARGV[4]  its lease
 -- ARGV[5]  the lease to be given to it, in ms
 -- ARGV[6]  1 to hand the lock over even though other processes wait
+-- ARGV[7]  -
+-- ARGV[8]  the place in the queue that the next one has, or ''
 --
 -- Replies  1   given back
 --          2   given back; the owner has other leases to write by
@@ -48,6 +50,9 @@ end
 if ARGV[3] ~= '' and (ARGV[6] == '1' or redis.call('EXISTS', queue) == 0) then
   redis.call('HSET', lock, 'owner', ARGV[3], ARGV[4], s.time + ARGV[5])
   redis.call('PEXPIRE', lock, ARGV[5])
+  if ARGV[8] ~= '' then
+    redis.call('ZREM', queue, ARGV[8])
+  end
   return {0}
 end
 if not admit_writer(lock, queue) then

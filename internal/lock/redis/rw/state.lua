@@ -4,7 +4,7 @@
 --   read lease:<id> OWNER  when that lease of a reader ends
 --   wanted                 until when a waiting writer keeps new readers out
 --   turn                   until when readers go before writers, after a writer
---   for                    the process of the writer that the free lock is kept for
+--   for                    the place of the writer that the free lock is kept for
 -- with times in ms of this server's clock. Writers wait in KEYS[2], readers in
 -- KEYS[3], under their tickets.
 
@@ -58,10 +58,10 @@ local function admit_readers(lock, readers)
   end
   local told = {}
   for _, member in ipairs(members) do
-    local rest = string.match(string.sub(member, #lock + 1), '^(:%S*) ')
-    if not told[rest] then
-      told[rest] = true
-      redis.call('PUBLISH', lock .. rest, '*')
+    local channel = parts(lock, member)
+    if not told[channel] then
+      told[channel] = true
+      redis.call('PUBLISH', channel, '*')
     end
   end
   return true
@@ -69,7 +69,9 @@ end
 
 -- admit_writer keeps a free lock for the writer that waits longest, and tells it.
 local function admit_writer(lock, queue)
-  local told = announce(queue)
+  local told = first_out(lock, queue, function()
+    return ''
+  end)
   if told then
     redis.call('HSET', lock, 'for', told)
     redis.call('PEXPIRE', lock, kept)

@@ -39,26 +39,35 @@ func (s *Session) try(ctx, limit context.Context, r *request, w *waiter) (*lock.
 		}
 	}
 	start := time.Now()
-	member, ticket, stay := s.room.place(w)
+	member, ticket := s.room.place(w)
 	reply, err := s.ask(ctx, limit, r, func() *call {
 		return s.pipe.run(limit, r.side.acquire, r.keys, string(r.owner), r.lease, r.ttl.Milliseconds(),
-			member, ticket, s.config.PlaceTimeout.Milliseconds(), stay)
+			member, ticket, s.config.PlaceTimeout.Milliseconds())
 	})
 	if err != nil {
 		return nil, err
 	}
 	switch reply := reply.(type) {
 	case int64:
-		return s.deliver(ctx, r, start, uint64(reply))
+		return s.deliver(ctx, r, grant{start: start, token: uint64(reply)})
 	case []any:
 		refused, ticket, err := refusal(r.key, reply)
 		if err != nil {
 			return nil, err
 		}
-		s.room.refused(w, refused, ticket)
+		s.room.refused(w, start, refused, ticket)
 		return nil, refused
 	}
 	return nil, strange(reply)
+}
+
+// grant is what the server granted.
+type grant struct {
+	start time.Time // from when the lease counts
+	token uint64
+	// first is how long the lease runs before the first renewal, where that is
+	// less than it would be: a lock that was passed on is granted for a moment.
+	first time.Duration
 }
 
 // errNotPlain: the key holds more than one lease, or one of the same owner.
@@ -80,7 +89,7 @@ func (s *Session) tryPlain(ctx context.Context, r *request) (*lock.Held, error) 
 	case err != nil:
 		return nil, err
 	case reply == nil: // there was nothing before
-		return s.deliver(ctx, r, start, 0)
+		return s.deliver(ctx, r, grant{start: start})
 	}
 	found, isString := reply.(string)
 	_, holder, plain := strings.Cut(found, " ")
@@ -88,7 +97,7 @@ func (s *Session) tryPlain(ctx context.Context, r *request) (*lock.Held, error) 
 	case !isString:
 		return nil, strange(reply)
 	case found == value: // this very request: the reply to its first attempt was lost
-		return s.deliver(ctx, r, start, 0)
+		return s.deliver(ctx, r, grant{start: start})
 	case !plain || !strings.HasPrefix(found, leasePrefix) || lock.Owner(holder) == r.owner:
 		return nil, errNotPlain
 	}
@@ -133,7 +142,7 @@ func (s *Session) ended(ctx context.Context, r *request) error {
 
 // deliver turns a grant into a lease. What is not delivered is given back; only a
 // lock that was abandoned stays as it is.
-func (s *Session) deliver(ctx context.Context, r *request, start time.Time, token uint64) (*lock.Held, error) {
+func (s *Session) deliver(ctx context.Context, r *request, g grant) (*lock.Held, error) {
 	r.granted = true
 	if err := r.faults.Pass(ctx, lock.AfterAcquireBeforeReply); err != nil {
 		if errors.Is(err, lock.ErrAbandoned) {
@@ -144,7 +153,7 @@ func (s *Session) deliver(ctx context.Context, r *request, start time.Time, toke
 	if err := ctx.Err(); err != nil {
 		return nil, err // too late to be of use to anybody
 	}
-	return s.lease(ctx, r, start, token), nil
+	return s.lease(ctx, r, g), nil
 }
 
 // refusal makes sense of {owner, ttl, ticket}.

@@ -1,4 +1,5 @@
--- Functions that every script of a session may use. They go before its source.
+-- Functions that every script of a session may use. They go before its source, after
+-- a line that says whether the server is part of a cluster.
 
 -- now is this server's clock, in ms.
 local function now()
@@ -36,6 +37,13 @@ local function ticket()
   return string.format('%d%06d', time[1], time[2])
 end
 
+-- A place in a queue is called "<channel> <lease> <ttl> <owner>": where to tell the
+-- waiter, and what it asks for. A channel begins with the lock's name.
+local function parts(lock, member)
+  local rest, lease, ttl, owner = string.match(string.sub(member, #lock + 1), '^(:%S*) (lease:%S+) (%d+) (.*)$')
+  return lock .. rest, lease, tonumber(ttl), owner
+end
+
 -- queued takes the caller's place in a queue, with the ticket it has or, if that is
 -- '0', with a new one, and returns the ticket. A queue that nobody looks after ends
 -- by itself after place ms.
@@ -52,31 +60,19 @@ local function queued(queue, member, has, place)
   return at
 end
 
--- announce tells the process that waits longest that a lock is free, and returns
--- its name for the lock to be kept for it, or nil. A process that has gone does not
--- listen, so the next is told as well; on a cluster nobody may seem to listen,
--- since only this node's subscribers count.
-local function announce(queue)
-  local first
-  for _ = 1, 8 do
+-- first_out takes the first place that somebody listens at out of a queue, says to it
+-- what say(lease) returns, and returns its name, or nil. Whoever does not listen has
+-- gone; but on a cluster only this node's subscribers count, and the first is taken
+-- at its word.
+local function first_out(lock, queue, say)
+  while true do
     local member = redis.call('ZPOPMIN', queue)[1]
     if not member then
-      break
+      return nil
     end
-    if redis.call('PUBLISH', member, '') > 0 then
+    local channel, lease = parts(lock, member)
+    if redis.call('PUBLISH', channel, say(lease)) > 0 or cluster then
       return member
     end
-    first = first or member
   end
-  return first
-end
-
--- offer gives a lock that is free to the process that waits longest: it is told,
--- and for a moment nobody else gets in. Returns its name, or nil.
-local function offer(lock, queue)
-  local told = announce(queue)
-  if told then
-    redis.call('SET', lock, 'for:' .. told, 'PX', 250)
-  end
-  return told
 end

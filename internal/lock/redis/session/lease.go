@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,10 +22,11 @@ type lease struct {
 }
 
 // lease makes a lease of a grant and puts it under watch.
-func (s *Session) lease(ctx context.Context, r *request, start time.Time, token uint64) *lock.Held {
+func (s *Session) lease(ctx context.Context, r *request, granted grant) *lock.Held {
 	g := &lease{request: r}
 	grant := lock.Grant{
-		Key: r.key, Owner: r.owner, Token: token, Until: watchdog.Until(start, r.ttl),
+		Key: r.key, Owner: r.owner, Token: granted.token,
+		Until:   watchdog.Until(granted.start, cmp.Or(granted.first, r.ttl)),
 		Release: func(ctx context.Context) error { return s.release(ctx, g) },
 		Extend:  func(ctx context.Context, ttl time.Duration) (time.Time, error) { return s.extend(ctx, g, ttl) },
 		Stop:    func() { s.watchdog.Forget(&g.dog) },
@@ -33,7 +35,7 @@ func (s *Session) lease(ctx context.Context, r *request, start time.Time, token 
 		grant.TTL = r.ttl
 	}
 	g.dog = watchdog.Lease[*lease]{
-		Held: lock.NewHeld(ctx, grant), Start: start, TTL: r.ttl, Renewed: r.renewed, Of: g,
+		Held: lock.NewHeld(ctx, grant), Start: granted.start, First: granted.first, TTL: r.ttl, Renewed: r.renewed, Of: g,
 	}
 	s.watchdog.Watch(&g.dog)
 	return g.dog.Held
@@ -61,9 +63,9 @@ func (s *Session) release(ctx context.Context, g *lease) error {
 
 func (s *Session) sendRelease(ctx context.Context, g *lease, next *successor) (any, error) {
 	var err error
-	owner, id, ttl, passes := next.args()
+	owner, id, ttl, passes, place := next.args()
 	for range 2 {
-		c := s.pipe.run(ctx, s.scripts.release, g.keys, string(g.owner), g.lease, owner, id, ttl, passes, s.config.PlaceTimeout.Milliseconds())
+		c := s.pipe.run(ctx, s.scripts.release, g.keys, string(g.owner), g.lease, owner, id, ttl, passes, s.config.PlaceTimeout.Milliseconds(), place)
 		if !c.wait(ctx) {
 			g.uncertain.Store(true)
 			return nil, fmt.Errorf("%w: %w", lock.ErrUnavailable, errors.Join(ctx.Err(), s.closing.Err()))
@@ -89,7 +91,7 @@ func (s *Session) settleSuccessor(next *successor, sent time.Time, reply any, er
 	}
 	handed, isHanded := reply.([]any)
 	code, _ := reply.(int64)
-	out := handOver{start: sent, kept: code == stillHeld}
+	out := handOver{grant: grant{start: sent}, kept: code == stillHeld}
 	switch {
 	case err != nil:
 		out.unknown = true

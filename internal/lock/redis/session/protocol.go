@@ -2,6 +2,7 @@ package session
 
 import (
 	_ "embed"
+	"fmt"
 )
 
 // Protocol is what a mechanism does in Redis: scripts that keep to the conventions
@@ -46,18 +47,19 @@ type scripts struct {
 	release, renew, leave, inspect, breaks script
 }
 
-func (p Protocol) scripts() scripts {
+func (p Protocol) scripts(cluster bool) scripts {
 	return scripts{
-		release: p.script(p.Release),
-		renew:   p.script(p.Renew),
-		leave:   p.script(p.Leave),
-		inspect: p.script(p.Inspect),
-		breaks:  p.script(p.Break),
+		release: p.script(cluster, p.Release),
+		renew:   p.script(cluster, p.Renew),
+		leave:   p.script(cluster, p.Leave),
+		inspect: p.script(cluster, p.Inspect),
+		breaks:  p.script(cluster, p.Break),
 	}
 }
 
-func (p Protocol) script(source string) script {
-	return newScript(commonSource + p.Library + source)
+// script puts a source together. On a cluster PUBLISH cannot tell who listens.
+func (p Protocol) script(cluster bool, source string) script {
+	return newScript(fmt.Sprintf("local cluster = %t\n", cluster) + commonSource + p.Library + source)
 }
 
 // side is a Side with its script.
@@ -66,10 +68,10 @@ type side struct {
 	acquire script
 }
 
-func (p Protocol) sides() []*side {
+func (p Protocol) sides(cluster bool) []*side {
 	var all []*side
 	for _, s := range p.Sides {
-		all = append(all, &side{Side: s, acquire: p.script(s.Acquire)})
+		all = append(all, &side{Side: s, acquire: p.script(cluster, s.Acquire)})
 	}
 	return all
 }

@@ -4,6 +4,9 @@ import (
 	"container/list"
 	"context"
 	"errors"
+	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +21,7 @@ import (
 type room struct {
 	listener *listener
 	askAgain time.Duration
+	grace    time.Duration // how long a lock that is passed on is held before it is renewed
 
 	mu    sync.Mutex
 	lines map[lineKey]*line
@@ -36,17 +40,11 @@ type line struct {
 	ready   atomic.Bool
 	passes  int // hand-overs in a row
 
-	// The place in Redis of a line whose head alone asks.
-	place place
+	ticket string // of the head, where it alone asks
+
 	// What was last heard, for those whose wait ends.
 	holder lock.Owner
 	until  time.Time // zero: no expiry
-}
-
-// place is a place in a lock's queue in Redis.
-type place struct {
-	listed bool   // it may be there
-	ticket string // by which it is found again; "0" before it was drawn
 }
 
 // waiter is a place in a line. All of it is guarded by the room's mutex, but for
@@ -57,9 +55,11 @@ type waiter struct {
 	r    *request
 	bell chan struct{} // there is a reason to look
 
-	place place     // its own, where each waiter asks
-	due   bool      // it shall ask at once
-	askAt time.Time // it shall ask then; zero: it is not its turn
+	listed  bool      // it may have a place in the lock's queue in Redis
+	ticket  string    // by which that is found again; "0" before it was drawn
+	due     bool      // it shall ask at once
+	askAt   time.Time // it shall ask then; zero: it is not its turn
+	refused time.Time // when the last attempt began that was refused
 
 	handing chan struct{} // closed when an attempt to hand it the lock has ended
 	handed  *handOver
@@ -68,15 +68,17 @@ type waiter struct {
 
 // handOver is what came of one.
 type handOver struct {
+	grant
 	granted bool
 	unknown bool // the release had no answer
 	kept    bool // the holder has other leases
-	start   time.Time
-	token   uint64
 }
 
-func newRoom(listener *listener, askAgain time.Duration) *room {
-	return &room{listener: listener, askAgain: askAgain, lines: make(map[lineKey]*line)}
+func newRoom(listener *listener, config Config) *room {
+	return &room{
+		listener: listener, askAgain: config.askAgain(), grace: config.PlaceTimeout / 2,
+		lines: make(map[lineKey]*line),
+	}
 }
 
 // busy reports whether anybody here waits for the same.
@@ -96,11 +98,8 @@ func (m *room) waiting(name string) (n, listed int) {
 			continue
 		}
 		n += l.waiters.Len()
-		if l.place.listed {
-			listed++
-		}
 		for e := l.waiters.Front(); e != nil; e = e.Next() {
-			if e.Value.(*waiter).place.listed {
+			if e.Value.(*waiter).listed {
 				listed++
 			}
 		}
@@ -115,27 +114,38 @@ func (m *room) join(r *request, channel func() string) *waiter {
 	key := lineKey{r.lock(), r.side}
 	l := m.lines[key]
 	if l == nil {
-		l = &line{room: m, key: key, channel: channel(), place: place{ticket: "0"}}
+		l = &line{room: m, key: key, channel: channel(), ticket: "0"}
 		m.lines[key] = l
 		m.listener.want(l)
 	}
-	w := &waiter{line: l, r: r, bell: make(chan struct{}, 1), place: place{ticket: "0"}}
+	w := &waiter{line: l, r: r, bell: make(chan struct{}, 1), ticket: "0"}
 	w.at = l.waiters.PushBack(w)
-	// At once, for the sake of the order of arrival; and again when the subscription
-	// is there, since what was announced before that was missed.
-	w.due = r.side.EachAsks || l.waiters.Len() == 1
+	switch {
+	case r.side.EachAsks:
+		// For the sake of the order of arrival; and again when the subscription is
+		// there, since what was said before that was missed.
+		w.due = true
+	case l.waiters.Len() == 1:
+		w.askNow()
+	}
 	return w
 }
 
+// askNow is for who has become the head of a line: it asks as soon as it would hear
+// of the lock, or in a moment where it cannot be heard of.
+func (w *waiter) askNow() {
+	w.due, w.askAt = w.line.ready.Load(), time.Now().Add(w.line.room.askAgain)
+	w.look()
+}
+
 // leave gives the place up, wherever it is, and returns the place in Redis that is
-// to be given up too. The last to go has the channel unsubscribed from.
-func (m *room) leave(w *waiter, granted bool) (gone place, member string) {
+// to be given up too, or "". The last to go has the channel unsubscribed from.
+func (m *room) leave(w *waiter, granted bool) (member string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	l := w.line
 	wasHead := l.waiters.Front() == w.at
 	l.waiters.Remove(w.at)
-	w.at = nil
 	if w.handing != nil && !granted {
 		w.gone = true
 	}
@@ -144,23 +154,21 @@ func (m *room) leave(w *waiter, granted bool) (gone place, member string) {
 		delete(m.lines, l.key)
 		m.listener.unwant(l)
 	}
-	switch {
-	case l.key.side.EachAsks:
-		if !granted && w.place.listed {
-			gone = w.place
-		}
-	case next == nil:
-		gone = l.place
-	case !wasHead:
-	case granted:
-		// The lock will be handed on; if its holder dies instead, its lease ends.
+	if wasHead && next != nil && !l.key.side.EachAsks {
 		head := next.Value.(*waiter)
-		head.askAt = m.when(w.r.ttl)
-	default:
-		// What this head heard and did not use is not lost.
-		next.Value.(*waiter).ring()
+		if granted {
+			// The lock will be handed on; if its holder dies instead, its lease ends.
+			l.ticket = "0"
+			head.askAt = m.when(w.r.ttl)
+			head.look()
+		} else {
+			head.askNow() // with the ticket that its predecessor had
+		}
 	}
-	return gone, w.member()
+	if granted || !w.listed {
+		return ""
+	}
+	return w.member()
 }
 
 // when is the time to ask again where the lock is taken for ttl.
@@ -169,47 +177,41 @@ func (m *room) when(ttl time.Duration) time.Time {
 	return time.Now().Add(min(ttl+time.Millisecond, m.askAgain))
 }
 
-// member is the place's name in Redis: the channel to be told by, and what to say.
+// member is the place's name in Redis: where to tell the waiter, and what it asks for.
 func (w *waiter) member() string {
-	if w.line.key.side.EachAsks {
-		return w.line.channel + " " + w.r.lease + " " + string(w.r.owner)
-	}
-	return w.line.channel
+	r := w.r
+	return fmt.Sprintf("%s %s %d %s", w.line.channel, r.lease, r.ttl.Milliseconds(), r.owner)
 }
 
-// place is what an attempt says of the caller's place: its name, its ticket, and
-// whether others of its line stay when it is granted.
-func (m *room) place(w *waiter) (member, ticket string, stay int) {
+// place is what an attempt says of the caller's place: its name and its ticket.
+func (m *room) place(w *waiter) (member, ticket string) {
 	if w == nil {
-		return "", "0", 0
+		return "", "0"
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	p := w.at1()
-	p.listed = true // as soon as the attempt is sent it may be
-	if !w.line.key.side.EachAsks && w.line.waiters.Len() > 1 {
-		stay = 1
-	}
-	return w.member(), p.ticket, stay
+	w.listed = true // as soon as the attempt is sent it may be
+	return w.member(), *w.ticketOf()
 }
 
-// at1 is the place in Redis that w asks for.
-func (w *waiter) at1() *place {
+// ticketOf is the ticket that w asks with: its own, or that of the heads of its line.
+func (w *waiter) ticketOf() *string {
 	if w.line.key.side.EachAsks {
-		return &w.place
+		return &w.ticket
 	}
-	return &w.line.place
+	return &w.line.ticket
 }
 
-// refused records what an attempt was told.
-func (m *room) refused(w *waiter, e *lock.NotAcquiredError, ticket string) {
+// refused records what an attempt was told that began at start.
+func (m *room) refused(w *waiter, start time.Time, e *lock.NotAcquiredError, ticket string) {
 	if w == nil {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	l := w.line
-	w.at1().ticket = ticket
+	*w.ticketOf() = ticket
+	w.refused = start
 	l.holder, l.until = e.Holder, time.Time{}
 	if e.TTL != lock.NoExpiry {
 		l.until = time.Now().Add(e.TTL)
@@ -254,10 +256,20 @@ func (l *line) confirmed() {
 }
 
 // announced is called with what was said on the line's channel: nothing to the
-// head, a lease to its waiter, everyone to all.
+// head, everyone to all, a lease to its waiter, or that a lease was granted.
 func (l *line) announced(payload string) {
+	lease, token, granted := parseGranted(payload)
 	l.room.mu.Lock()
 	defer l.room.mu.Unlock()
+	if granted {
+		for e := l.waiters.Front(); e != nil; e = e.Next() {
+			if w := e.Value.(*waiter); w.r.lease == lease {
+				w.passedOn(token)
+				return
+			}
+		}
+		return // whoever left gives it back
+	}
 	l.each(func(w *waiter) {
 		if payload == "" || payload == everyone || payload == w.r.lease {
 			w.ring()
@@ -266,6 +278,32 @@ func (l *line) announced(payload string) {
 }
 
 const everyone = "*"
+
+// parseGranted takes "granted:<token> <lease>" apart.
+func parseGranted(payload string) (lease string, token uint64, ok bool) {
+	rest, ok := strings.CutPrefix(payload, "granted:")
+	if !ok {
+		return "", 0, false
+	}
+	number, lease, _ := strings.Cut(rest, " ")
+	token, err := strconv.ParseUint(number, 10, 64)
+	return lease, token, err == nil
+}
+
+// passedOn is called when the lock was passed on to w, for a moment that is counted
+// from an attempt that was refused and so came before it. That is enough to begin
+// with where a watchdog makes more of it; else, or if most of the moment is over, w
+// asks, finds that the lock is its own, and has it for as long as it wanted.
+func (w *waiter) passedOn(token uint64) {
+	first := min(w.r.ttl, w.line.room.grace)
+	left := time.Until(w.refused.Add(first))
+	if w.handing != nil || w.handed != nil || !w.r.renewed || left < first/2 {
+		w.ring()
+		return
+	}
+	w.handed = &handOver{granted: true, grant: grant{start: w.refused, token: token, first: first}}
+	w.look()
+}
 
 // each calls f for those whose turn it is to ask.
 func (l *line) each(f func(*waiter)) {
@@ -309,7 +347,7 @@ func (s *Session) wait(ctx context.Context, r *request, wait time.Duration) (hel
 		handed, ask, wake := s.room.turn(w)
 		switch {
 		case handed != nil:
-			return s.deliver(ctx, r, handed.start, handed.token)
+			return s.deliver(ctx, r, handed.grant)
 		case ask:
 			held, err := s.try(ctx, limit, r, w)
 			if !errors.Is(err, lock.ErrNotAcquired) {
@@ -329,7 +367,7 @@ func (s *Session) wait(ctx context.Context, r *request, wait time.Duration) (hel
 		case <-timer.C:
 		case <-limit.Done():
 			if handed := s.room.lastChance(w); handed != nil {
-				return s.deliver(ctx, r, handed.start, handed.token)
+				return s.deliver(ctx, r, handed.grant)
 			}
 			return nil, s.outOfTime(ctx, r, w)
 		}
@@ -366,8 +404,8 @@ func (m *room) lastChance(w *waiter) *handOver {
 // leave leaves the line and gives the place in Redis up, in the background where
 // that takes long.
 func (s *Session) leave(w *waiter, granted bool) {
-	gone, member := s.room.leave(w, granted)
-	if !gone.listed {
+	member := s.room.leave(w, granted)
+	if member == "" {
 		return
 	}
 	done := make(chan struct{})
@@ -380,7 +418,7 @@ func (s *Session) leave(w *waiter, granted bool) {
 		}
 		s.pipe.run(ctx, s.scripts.leave, w.r.keys, member, s.config.PlaceTimeout.Milliseconds()) // a place that stays ends by itself
 	})
-	if !ok || granted {
+	if !ok {
 		return
 	}
 	timer := time.NewTimer(promptly)

@@ -64,16 +64,17 @@ func New(client Client, protocol Protocol, config Config) (*Session, error) {
 		return nil, err
 	}
 	owners := lock.NewOwners()
+	_, cluster := client.(*redis.ClusterClient)
 	s := &Session{
 		config: config, protocol: protocol,
-		scripts: protocol.scripts(), sides: protocol.sides(),
+		scripts: protocol.scripts(cluster), sides: protocol.sides(cluster),
 		process: string(owners.New()), owners: owners,
 		pipe: newPipe(client, config.CommandTimeout, config.Pipelines),
 	}
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.watchdog = watchdog.New(watchdog.Config{RenewEvery: config.RenewEvery, RetryEvery: config.RetryEvery}, s.renew, sameHold)
 	s.listener = newListener(client, config.RetryEvery)
-	s.room = newRoom(s.listener, config.askAgain())
+	s.room = newRoom(s.listener, config)
 	return s, nil
 }
 

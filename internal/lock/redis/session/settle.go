@@ -66,7 +66,7 @@ func (s *Session) settle(r *request, done func()) {
 	defer end.Stop()
 	heard := false
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, pause) {
-		c := s.pipe.run(ctx, s.scripts.release, r.keys, string(r.owner), r.lease, "", "", 0, 0, s.config.PlaceTimeout.Milliseconds())
+		c := s.pipe.run(ctx, s.scripts.release, r.keys, string(r.owner), r.lease, "", "", 0, 0, s.config.PlaceTimeout.Milliseconds(), "")
 		if !c.wait(ctx) {
 			return
 		}

@@ -3,7 +3,8 @@ package session
 // successor is who is next in this process when a lease is released.
 type successor struct {
 	waiter *waiter
-	passes int // 1: though others wait in Redis
+	passes int    // 1: though others wait in Redis
+	place  string // the one it has in Redis, or ""
 }
 
 // successor picks the head of the line for r's lock and keeps it from asking by
@@ -25,6 +26,9 @@ func (m *room) successor(r *request, limit int) *successor {
 	}
 	w.handing = make(chan struct{})
 	next := &successor{waiter: w}
+	if w.listed {
+		next.place = w.member()
+	}
 	if l.passes < limit {
 		next.passes = 1
 	}
@@ -32,12 +36,12 @@ func (m *room) successor(r *request, limit int) *successor {
 }
 
 // args are what the release says of the successor.
-func (n *successor) args() (owner, lease string, ttl int64, passes int) {
+func (n *successor) args() (owner, lease string, ttl int64, passes int, place string) {
 	if n == nil {
-		return "", "", 0, 0
+		return "", "", 0, 0, ""
 	}
 	r := n.waiter.r
-	return string(r.owner), r.lease, r.ttl.Milliseconds(), n.passes
+	return string(r.owner), r.lease, r.ttl.Milliseconds(), n.passes, n.place
 }
 
 // settle tells the successor what came of it. It reports whether the successor

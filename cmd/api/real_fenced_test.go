@@ -1,0 +1,109 @@
+package main
+
+import (
+	"maps"
+	"sync"
+	"testing"
+	"time"
+)
+
+// crowd is buyers who go on until nothing is left, each order from a new user.
+type crowd struct {
+	shop *shop
+	all  sync.WaitGroup
+
+	mu     sync.Mutex
+	users  int
+	codes  map[string]int
+	orders map[string]bool
+	sold   []int // by each process
+}
+
+// come lets n buyers for each process begin.
+func (c *crowd) come(n int) {
+	c.codes, c.orders, c.sold = map[string]int{}, map[string]bool{}, make([]int, len(c.shop.urls))
+	for i := range c.shop.urls {
+		for range n {
+			c.all.Go(func() {
+				for c.next(i).code != "sold_out" {
+				}
+			})
+		}
+	}
+}
+
+func (c *crowd) next(i int) outcome {
+	c.mu.Lock()
+	c.users++
+	user := c.users
+	c.mu.Unlock()
+	got := c.shop.buy(i, user, "")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.codes[got.code]++
+	if got.order != "" {
+		c.orders[got.order] = true
+		c.sold[i]++
+	}
+	return got
+}
+
+// await waits until the i-th process has sold n more.
+func (c *crowd) await(t *testing.T, i, n int) {
+	t.Helper()
+	sold := func() int {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.sold[i]
+	}
+	before := sold()
+	for end := time.Now().Add(30 * time.Second); sold() < before+n; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("process %d sold %d and not %d", i, sold()-before, n)
+		}
+	}
+}
+
+// A sale by two processes, one of which is stopped (SIGSTOP) in the middle of it
+// until its lease is over and the other one goes on: three times while it has the
+// lock. Whatever it still writes when it wakes carries an old token.
+func TestFencedSaleWithAStoppedProcess(t *testing.T) {
+	const (
+		stock  = 2000
+		lease  = 400 * time.Millisecond
+		policy = `{"lock":"fenced","scope":"voucher","stock":"fenced","lock_ttl_ms":400,"lock_wait_ms":20000}`
+		buyers = 8 // for each process
+	)
+	s := sharedServers(t)
+	a, b := startProcess(t, s), startProcess(t, s)
+	shop := openShop(t, stock, policy, a, b)
+	c := &crowd{shop: shop}
+	c.come(buyers)
+	stops := 0
+	for holding := 0; holding < 3; stops++ {
+		c.await(t, 0, 5)
+		a.Pause()
+		stopped := time.Now()
+		c.await(t, 1, buyers+1) // those may have been answered already; that one was not
+		if time.Since(stopped) > lease*3/4 {
+			holding++ // nobody got in before its lease was over
+		}
+		a.Resume()
+	}
+	c.all.Wait()
+
+	shop.mustBeRight(0, c.codes, c.orders)
+	if got := shop.audit(1); got.Orders != stock || got.Stock != 0 {
+		t.Errorf("%+v, want all %d sold", got, stock)
+	}
+	// A holder that was stopped is refused, or told to ask again; all the others get
+	// a sale's ordinary answers.
+	other := maps.Clone(c.codes)
+	for _, code := range []string{"created", "sold_out", "busy", "unavailable"} {
+		delete(other, code)
+	}
+	if len(other) > 0 {
+		t.Errorf("answers that explain nothing: %v", other)
+	}
+	t.Logf("stopped %d times, three of them with the lock; sold by each process: %v", stops, c.sold)
+}

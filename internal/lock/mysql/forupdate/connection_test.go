@@ -1,0 +1,147 @@
+package forupdate_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"seckill/internal/lock"
+	"seckill/internal/lock/locktest/mysqlstore"
+	"seckill/internal/lock/mysql/forupdate"
+	"seckill/internal/lock/mysql/mysqlio"
+	"seckill/internal/testkit"
+)
+
+func start(t *testing.T, db *sql.DB, check time.Duration) *forupdate.Locker {
+	t.Helper()
+	l, err := forupdate.New(db, forupdate.Config{Config: mysqlio.Config{CheckEvery: check, Timeout: 300 * time.Millisecond}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// Every holder keeps a connection: the pool's last one is the last lock.
+func TestHoldersExhaustThePool(t *testing.T) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testing.TB) testkit.Database) {
+		db := mysqlstore.Pool(t, engine(t), nil)
+		mysqlstore.Migrate(t, db, migration)
+		const holders = 3
+		db.SetMaxOpenConns(holders)
+		l := start(t, db, time.Second)
+		var leases []lock.Lease
+		for i := range holders {
+			lease, err := l.Acquire(t.Context(), fmt.Sprint("seat-", i), lock.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			leases = append(leases, lease)
+		}
+		for _, wait := range []time.Duration{0, 200 * time.Millisecond} {
+			began := time.Now()
+			_, err := l.Acquire(t.Context(), "a free seat", lock.Options{Wait: wait})
+			if !errors.Is(err, lock.ErrUnavailable) {
+				t.Errorf("Acquire without a connection = %v, want ErrUnavailable", err)
+			}
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("with a wait limit of %v it took %v", wait, took)
+			}
+		}
+		for _, lease := range leases {
+			if err := lease.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		lease, err := l.Acquire(t.Context(), "a free seat", lock.Options{})
+		if err != nil {
+			t.Fatalf("after the releases: %v", err)
+		}
+		if err := lease.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The connection breaks: the server rolls back and lets the next one in, while the
+// holder works on until its next check.
+func TestConnectionLossIsSeenByTheServerFirst(t *testing.T) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testing.TB) testkit.Database) {
+		where := engine(t)
+		db := mysqlstore.Pool(t, where, nil)
+		mysqlstore.Migrate(t, db, migration)
+		const check = 2 * time.Second
+		p, q := start(t, db, check), start(t, mysqlstore.Pool(t, where, nil), check)
+		held, err := p.Acquire(t.Context(), "seat", lock.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, err := holder(t.Context(), db, "seat")
+		if err != nil || id == 0 {
+			t.Fatalf("held by connection %d, %v", id, err)
+		}
+		if err := mysqlstore.Kill(t.Context(), db, id); err != nil {
+			t.Fatal(err)
+		}
+		next, err := q.Acquire(t.Context(), "seat", lock.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-held.Lost():
+			t.Error("the holder knew before the next one got in")
+		default:
+		}
+		select {
+		case <-held.Lost():
+		case <-time.After(2 * check):
+			t.Fatal("the holder was never told")
+		}
+		if cause := context.Cause(held.Context()); !errors.Is(cause, lock.ErrLost) {
+			t.Errorf("the holder was told %v, want ErrLost", cause)
+		}
+		if err := next.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A holder of one row is not in the way of other keys, whatever the isolation level
+// of the pool: no gap is locked, and nothing is left in the connection.
+func TestConnectionsGoBackClean(t *testing.T) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testing.TB) testkit.Database) {
+		db := mysqlstore.Pool(t, engine(t), nil)
+		mysqlstore.Migrate(t, db, migration)
+		l := start(t, db, time.Second)
+		one, err := l.Acquire(t.Context(), "b", lock.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range []string{"a", "bb", "c"} {
+			lease, err := l.Acquire(t.Context(), key, lock.Options{})
+			if err != nil {
+				t.Fatalf("%q while %q is held: %v", key, "b", err)
+			}
+			if err := lease.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := one.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		open, err := mysqlstore.Column(t.Context(), db, "SELECT trx_id FROM information_schema.innodb_trx"+
+			" JOIN information_schema.processlist ON id = trx_mysql_thread_id WHERE db = DATABASE() AND id <> CONNECTION_ID()")
+		if err != nil || len(open) != 0 {
+			t.Errorf("transactions left open: %v, %v", open, err)
+		}
+	})
+}
+
+func TestNewNeedsDatabase(t *testing.T) {
+	if _, err := forupdate.New(nil, forupdate.Config{}); !errors.Is(err, lock.ErrInvalid) {
+		t.Errorf("New(nil) = %v, want ErrInvalid", err)
+	}
+}

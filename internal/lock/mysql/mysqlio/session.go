@@ -1,0 +1,147 @@
+package mysqlio
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"time"
+
+	"seckill/internal/lock"
+)
+
+// Session is a connection of one's own, and the number by which the server knows
+// it. It serves one statement at a time.
+type Session struct {
+	db     *sql.DB
+	conn   *sql.Conn
+	id     uint64
+	opened time.Time
+	broken bool
+}
+
+// maxStale is how many dead connections of a pool are thrown away in a row.
+const maxStale = 10
+
+// open takes a connection out of the pool that answers.
+func open(ctx context.Context, db *sql.DB) (*Session, error) {
+	var failure error
+	for range maxStale {
+		opened := time.Now()
+		conn, err := db.Conn(ctx)
+		if err != nil {
+			return nil, errors.Join(err, failure)
+		}
+		s := &Session{db: db, conn: conn, opened: opened}
+		failure = s.Scan(ctx, []any{&s.id}, "SELECT CONNECTION_ID()")
+		if failure == nil {
+			return s, nil
+		}
+		s.discard()
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, failure
+}
+
+// ID is the server's number of the connection.
+func (s *Session) ID() uint64 { return s.id }
+
+// Conn is the connection itself.
+func (s *Session) Conn() *sql.Conn { return s.conn }
+
+// Exec runs a statement.
+func (s *Session) Exec(ctx context.Context, query string, args ...any) error {
+	_, err := s.conn.ExecContext(ctx, query, args...)
+	return s.saw(err)
+}
+
+// Scan runs a query of one row: [sql.ErrNoRows] when there is none.
+func (s *Session) Scan(ctx context.Context, dest []any, query string, args ...any) error {
+	return s.saw(s.conn.QueryRowContext(ctx, query, args...).Scan(dest...))
+}
+
+// saw notes whether the connection can be used after an error.
+func (s *Session) saw(err error) error {
+	if err != nil && !Answered(err) && !errors.Is(err, sql.ErrNoRows) {
+		s.broken = true
+	}
+	return err
+}
+
+// dead reports that the server has closed the connection, without asking it.
+func (s *Session) dead(ctx context.Context) bool {
+	if s.broken {
+		return true
+	}
+	err := s.conn.Raw(func(c any) error {
+		if r, ok := c.(driver.SessionResetter); ok && r.ResetSession(ctx) != nil {
+			return driver.ErrBadConn
+		}
+		return nil
+	})
+	s.broken = err != nil
+	return s.broken
+}
+
+// giveBack returns a clean connection to the pool, and ends one that is broken.
+func (s *Session) giveBack(ctx context.Context) {
+	if s.broken {
+		_ = s.end(ctx) // the server will find out by itself
+		return
+	}
+	_ = s.conn.Close()
+}
+
+// discard closes the connection for good.
+func (s *Session) discard() {
+	s.broken = true
+	_ = s.conn.Raw(func(any) error { return driver.ErrBadConn })
+	_ = s.conn.Close()
+}
+
+// end closes the connection and sees to it that the server has, too. An error means
+// that this is not known.
+func (s *Session) end(ctx context.Context) error {
+	s.discard()
+	return s.kill(ctx)
+}
+
+// kill ends the connection from another one, and returns nil when it is gone.
+func (s *Session) kill(ctx context.Context) error {
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("%w: %w", lock.ErrUnavailable, err)
+	}
+	defer conn.Close()
+	var name string
+	var uptime int64
+	if err := conn.QueryRowContext(ctx, "SHOW GLOBAL STATUS LIKE 'Uptime'").Scan(&name, &uptime); err != nil {
+		return fmt.Errorf("%w: %w", lock.ErrUnavailable, err)
+	}
+	if time.Since(s.opened) > time.Duration(uptime+1)*time.Second {
+		return nil // the server is younger than the connection: by now the number is somebody else's
+	}
+	return killThread(ctx, conn, s.id)
+}
+
+// killThread ends a connection by its number and returns nil when it is gone. KILL
+// only asks for it, so it is repeated until there is nobody to be asked.
+func killThread(ctx context.Context, conn *sql.Conn, id uint64) error {
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		_, err := conn.ExecContext(ctx, fmt.Sprintf("KILL %d", id))
+		switch {
+		case number(err) == noSuchThread:
+			return nil
+		case err != nil:
+			return fmt.Errorf("%w: %w", lock.ErrUnavailable, err)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", lock.ErrUnavailable, ctx.Err())
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package row_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"seckill/internal/lock"
+	"seckill/internal/lock/locktest"
+	"seckill/internal/lock/locktest/mysqlstore"
+	"seckill/internal/lock/mysql/row"
+	"seckill/internal/testkit"
+)
+
+// poolOf opens a pool as a DSN alone makes it: with prepared statements, and with
+// either way to count affected rows.
+func poolOf(t *testing.T, where testkit.Database, foundRows bool) *sql.DB {
+	t.Helper()
+	config, err := mysql.ParseDSN(where.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.ClientFoundRows = foundRows
+	db, err := sql.Open("mysql", config.FormatDSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+func start(t *testing.T, db *sql.DB, config row.Config) *row.Locker {
+	t.Helper()
+	l, err := row.New(db, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// Of many who find an expired row one takes it over, however the connection counts
+// what an UPDATE affects.
+func TestOneTakesOverWhatExpired(t *testing.T) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testing.TB) testkit.Database) {
+		where := engine(t)
+		mysqlstore.Migrate(t, poolOf(t, where, false), "0004_lock_rows")
+		for _, foundRows := range []bool{false, true} {
+			db := poolOf(t, where, foundRows)
+			l := start(t, db, row.Config{Expiry: true})
+			dead, err := l.Acquire(t.Context(), "seat", lock.Options{TTL: 20 * time.Millisecond})
+			if err != nil {
+				t.Fatal(err)
+			}
+			dead.Abandon()
+			for expired := false; !expired; {
+				if err := db.QueryRowContext(t.Context(), "SELECT expires_at <= UTC_TIMESTAMP(6) FROM lock_rows").Scan(&expired); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var winners atomic.Int32
+			var winner atomic.Pointer[lock.Lease]
+			var all sync.WaitGroup
+			begin := make(chan struct{})
+			for range 8 {
+				all.Go(func() {
+					<-begin
+					lease, err := l.Acquire(t.Context(), "seat", lock.Options{TTL: time.Minute})
+					switch {
+					case err == nil:
+						winners.Add(1)
+						winner.Store(&lease)
+					case !errors.Is(err, lock.ErrNotAcquired):
+						t.Errorf("Acquire = %v", err)
+					}
+				})
+			}
+			close(begin)
+			all.Wait()
+			if winners.Load() != 1 {
+				t.Fatalf("counting found rows %t: %d took the lock over", foundRows, winners.Load())
+			}
+			if err := (*winner.Load()).Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// An INSERT whose reply was lost is sent again and finds its own row.
+func TestRecognisesItsOwnRow(t *testing.T) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testing.TB) testkit.Database) {
+		where := engine(t)
+		line := locktest.NewLine()
+		db := mysqlstore.Pool(t, where, line)
+		mysqlstore.Migrate(t, db, "0004_lock_rows")
+		for _, expiry := range []bool{false, true} {
+			l := start(t, db, row.Config{Expiry: expiry})
+			line.LoseReply(1, locktest.Reset, nil)
+			lease, err := l.Acquire(t.Context(), "seat", lock.Options{})
+			if err != nil {
+				t.Fatalf("with expiry %t: %v", expiry, err)
+			}
+			if err := lease.Release(t.Context()); err != nil {
+				t.Errorf("with expiry %t: %v", expiry, err)
+			}
+		}
+	})
+}
+
+// Many leases are renewed by one statement; the one that is gone is told, and the
+// others are not.
+func TestRenewsInOneStatement(t *testing.T) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testing.TB) testkit.Database) {
+		db := mysqlstore.Pool(t, engine(t), nil)
+		mysqlstore.Migrate(t, db, "0004_lock_rows")
+		l := start(t, db, row.Config{Expiry: true, WatchdogTimeout: 1500 * time.Millisecond})
+		leases := make(map[string]lock.Lease)
+		for _, key := range []string{"a", "b", "c"} {
+			lease, err := l.Acquire(t.Context(), key, lock.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			leases[key] = lease
+		}
+		if freed, err := l.ForceRelease(t.Context(), "b"); err != nil || !freed {
+			t.Fatalf("ForceRelease = %t, %v", freed, err)
+		}
+		select {
+		case <-leases["b"].Lost():
+		case <-time.After(3 * time.Second):
+			t.Fatal("the holder was never told")
+		}
+		if cause := context.Cause(leases["b"].Context()); !errors.Is(cause, lock.ErrExpired) {
+			t.Errorf("the holder was told %v, want ErrExpired", cause)
+		}
+		for _, key := range []string{"a", "c"} {
+			if err := leases[key].Release(t.Context()); err != nil {
+				t.Errorf("%s: %v", key, err)
+			}
+		}
+	})
+}
+
+func TestNewRefusesNonsense(t *testing.T) {
+	if _, err := row.New(nil, row.Config{}); !errors.Is(err, lock.ErrInvalid) {
+		t.Errorf("New(nil) = %v, want ErrInvalid", err)
+	}
+	for _, config := range []row.Config{
+		{WatchdogTimeout: -time.Second},
+		{WatchdogTimeout: time.Second, RenewEvery: time.Second},
+		{WatchdogTimeout: time.Second, RetryEvery: time.Second},
+	} {
+		if _, err := row.New(&sql.DB{}, config); !errors.Is(err, lock.ErrInvalid) {
+			t.Errorf("New with %+v = %v, want ErrInvalid", config, err)
+		}
+	}
+}

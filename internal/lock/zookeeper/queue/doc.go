@@ -1,0 +1,63 @@
+// Package queue is a lock as a queue of ephemeral sequential znodes, zk-queue in a
+// policy: the first is the holder's, and everybody else watches only the one before.
+//
+// # Algorithm
+//
+//	create <prefix>/zk-queue/<key>/<id>-   ephemeral; the server adds a number that grows
+//	watch  the own node                    its zxid is the fencing token
+//	list   the queue                       first: acquired
+//	watch  the node before the own         when it goes: list again
+//	delete the own node                    and the parent, unless somebody is in it
+//
+// It is the recipe of ZooKeeper's documentation, with the id in the name ("protected")
+// since a create whose reply is lost leaves its maker without the number: it finds its
+// node by the id. The id makes the delete safe too: no other node ever has the name.
+//
+// That the node before has gone does not mean that the lock is free. Its owner may
+// have given up or died in the middle of the queue. So the list decides, each time.
+//
+// The token is the zxid with which the server created the node. The queue is in the
+// order of creation, so that every holder has a greater one than the holder before.
+//
+// The parent is a container: where nobody could delete it, because the last one died,
+// the server does so within a minute or so.
+//
+// To acquire is three requests, to be woken is one (and another to write down when
+// a fixed lease ends), to release is two, however many wait.
+//
+// # States
+//
+// A place in the queue is waiting, then first, which is to hold, then gone. It goes by
+// the release, by the end of a fixed lease, by giving up, and with the session.
+// Package zkio says what becomes of a session, of a reply that is lost, and of the
+// lease. A waiter whose session ended, or whose node somebody deleted, stands in line
+// again, at the end.
+//
+// # What is not guaranteed
+//
+//   - That there is one holder. A process that is paused for longer than its session
+//     timeout is told when it wakes (by [lock.ErrExpired]), and not while the next
+//     one is at work already. What it writes in the first moment must carry the token,
+//     to a store that refuses one that is older than the newest it has seen.
+//   - Speed: a waiter that is paused or cut off when its turn comes holds up all others
+//     until its session ends. That is the price of the order.
+//   - A try without a wait limit that succeeds whenever the lock is free: it fails
+//     also when somebody else tries at the same moment and stands before it, even if
+//     that one does not get the lock in the end.
+//   - A fixed lease (opts.TTL) after its holder's death: the holder's process enforces
+//     it. If it is dead or paused, its node goes with the session, if that is later.
+//   - The end of a lease in the record, for others to read, is by the clock of the
+//     holder's machine.
+//   - Re-entry: an owner that acquires again stands in line behind itself.
+//
+// # How to see it break
+//
+// Stop a process that holds the lock (kill -STOP) for longer than the session
+// timeout, let another one acquire, and let the first go on: for a moment both are at
+// work. TestTellsPausedProcess does it, and shows that the token of the first is the
+// smaller one. In a shop it takes {"lock":"zk-queue","scope":"voucher",
+// "stock":"unguarded","placement":"inside-tx"}, a sale under way, and the same
+// signal to one of two instances; with "stock":"fenced" in place of "unguarded" the
+// database refuses what the first one writes. TestReleaseWakesOne counts who wakes,
+// which is one, where it is everybody with zk-node.
+package queue

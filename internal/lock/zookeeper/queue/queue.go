@@ -1,0 +1,156 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"seckill/internal/lock"
+	"seckill/internal/lock/zookeeper/zkio"
+)
+
+// Config says where nodes go.
+type Config struct {
+	// Prefix is the path of a node below which the locks lie. Default /seckill/locks.
+	Prefix string
+}
+
+// Locker is a queue of ephemeral sequential nodes for each lock. The first is the
+// holder's, and everybody else watches the one before.
+type Locker struct {
+	client *zkio.Client
+	base   string
+	owners *lock.Owners
+}
+
+var (
+	_ lock.Locker    = (*Locker)(nil)
+	_ lock.Inspector = (*Locker)(nil)
+	_ lock.Breaker   = (*Locker)(nil)
+)
+
+// New returns a Locker on client, which may not be nil ([lock.ErrInvalid]) and
+// stays its caller's to close.
+func New(client *zkio.Client, config Config) (*Locker, error) {
+	if client == nil {
+		return nil, fmt.Errorf("%w: zk-queue needs a ZooKeeper client", lock.ErrInvalid)
+	}
+	return &Locker{client: client, base: zkio.Path(config.Prefix, "zk-queue"), owners: lock.NewOwners()}, nil
+}
+
+// Acquire implements [lock.Locker].
+func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
+	if err := lock.Check(key, opts); err != nil {
+		return nil, err
+	}
+	limit := time.NewTimer(opts.Wait)
+	defer limit.Stop()
+	owner := l.owners.From(ctx)
+	for {
+		s, err := l.client.Session(ctx)
+		if err != nil {
+			return nil, err
+		}
+		p := l.join(s, key, owner, opts)
+		lease, err := p.acquire(ctx, limit.C)
+		if lease != nil {
+			return lease, err
+		}
+		if !errors.Is(err, errOut) {
+			return nil, err
+		}
+		// Its place is lost, with the session or by hand: once more, from the end.
+	}
+}
+
+// Inspect implements [lock.Inspector]. It reads every node of the queue.
+func (l *Locker) Inspect(ctx context.Context, key string) (lock.State, error) {
+	s, err := l.client.Session(ctx)
+	if err != nil {
+		return lock.State{}, err
+	}
+	state, _, err := zkio.Do(ctx, s, func(c *zk.Conn) (lock.State, error) {
+		var state lock.State
+		nodes, err := list(c, l.queue(key))
+		if err != nil {
+			return state, err
+		}
+		for _, name := range nodes {
+			data, stat, err := c.Get(l.queue(key) + "/" + name)
+			if errors.Is(err, zk.ErrNoNode) {
+				continue // it went since
+			}
+			if err != nil {
+				return state, err
+			}
+			record, err := zkio.ParseRecord(data)
+			if err != nil {
+				return state, err
+			}
+			if state.Count == 0 {
+				state.Owner, state.Count, state.Token, state.TTL = record.Owner, 1, uint64(stat.Czxid), record.TTL()
+				continue
+			}
+			state.Queue = append(state.Queue, record.Owner)
+		}
+		state.Waiting = len(state.Queue)
+		return state, nil
+	})
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		return lock.State{}, nil
+	case errors.Is(err, lock.ErrWrongKind):
+		return lock.State{}, err
+	}
+	return state, zkio.Error(err)
+}
+
+// ForceRelease implements [lock.Breaker]: it deletes the first node of the queue,
+// and so lets the second in.
+func (l *Locker) ForceRelease(ctx context.Context, key string) (bool, error) {
+	s, err := l.client.Session(ctx)
+	if err != nil {
+		return false, err
+	}
+	var first string // not another one when the request is repeated
+	_, unsure, err := zkio.Do(ctx, s, func(c *zk.Conn) (struct{}, error) {
+		if first == "" {
+			nodes, err := list(c, l.queue(key))
+			if err != nil {
+				return struct{}{}, err
+			}
+			if len(nodes) == 0 {
+				return struct{}{}, zk.ErrNoNode
+			}
+			first = nodes[0]
+		}
+		return struct{}{}, leave(c, l.queue(key), first)
+	})
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, zk.ErrNoNode):
+		return unsure && first != "", nil
+	case errors.Is(err, lock.ErrWrongKind):
+		return false, err
+	}
+	return false, zkio.Error(err)
+}
+
+func (l *Locker) queue(key string) string { return l.base + "/" + zkio.Name(key) }
+
+// join makes a place in the queue that has no node yet.
+func (l *Locker) join(s *zkio.Session, key string, owner lock.Owner, opts lock.Options) *place {
+	id := string(l.owners.New())
+	p := &place{session: s, base: l.base, queue: l.queue(key), opts: opts}
+	p.claim = zkio.Claim{
+		Key: key, Record: zkio.NewRecord(id, owner, opts.TTL),
+		TTL: opts.TTL, Faults: opts.Faults, Delete: p.delete, Holder: p.successor,
+	}
+	return p
+}
+
+var errOut = fmt.Errorf("%w: the place in the queue is lost", lock.ErrUnavailable)

@@ -1,0 +1,42 @@
+// Package zkio is what the ZooKeeper mechanisms have in common: a session, what
+// became of a request whose reply was lost, how nodes are named, and the lease.
+//
+// # Session
+//
+// All lockers of a process share one [Client], which has one [Session] at a time.
+// ZooKeeper ends a session after a timeout without a word from the client, and
+// deletes its ephemeral nodes in the same step. The client's heartbeat is thereby the
+// renewal of every lock of the process.
+//
+//	connecting → up ⇄ down → over
+//
+// A session is over when the server says that it has expired, or as soon as this
+// process cannot prove any more that the server has not ended it: one timeout, less
+// a margin of 2 %, after the newest request was sent that has been answered. Who
+// holds a lock is told at that moment, and so before anybody else can get in:
+// [lock.ErrUnavailable] when there was no word from the server, [lock.ErrExpired]
+// when the session expired or this process did not run. It is the rule that
+// Kubernetes' leader election has for its renew deadline and that etcd's concurrency
+// package leaves to its users. A session that is over stays so, even if the server
+// would have it back; the next request opens a new one.
+//
+// The driver says neither which timeout the server granted nor when it last heard
+// from it, so wire reads along.
+//
+// # Requests
+//
+// The server carries out the requests of a session in the order in which they were
+// sent, also over a reconnection. A request that got no reply for
+// Config.CommandTimeout makes the connection be given up; it is then repeated on the
+// next one ([Do]), and whoever made it has to recognise its own doing: by an id that
+// is new with every acquisition. What cannot be given back at once because the server
+// is away is given back in the background, until the session is over and takes it
+// along ([Session.GiveBack]).
+//
+// # Lease
+//
+// A fixed lease (opts.TTL) has no counterpart in ZooKeeper. It is enforced from the
+// holder's side: when it ends, the holder is told, and then its process deletes the
+// node. That of a process that is dead or paused goes with its session instead,
+// which may be later.
+package zkio

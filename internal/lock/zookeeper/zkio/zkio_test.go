@@ -1,0 +1,287 @@
+package zkio_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"seckill/internal/lock"
+	"seckill/internal/lock/locktest"
+	"seckill/internal/lock/zookeeper/zkio"
+	"seckill/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+const timeout = time.Second
+
+func TestNameIsReversible(t *testing.T) {
+	for _, key := range []string{
+		"seat", "voucher:7", "a/b", "/", ".", "..", "...", "a.b", "座位 1", "100%", "%2F", "a!b", "a*b", "\x00\n", strings.Repeat("ü", 128),
+	} {
+		name := zkio.Name(key)
+		if strings.ContainsAny(name, "/!*") || name == "." || name == ".." {
+			t.Errorf("Name(%q) = %q, not the name of one node", key, name)
+		}
+		if got, err := zkio.Key(name); got != key || err != nil {
+			t.Errorf("Key(%q) = %q, %v, want %q", name, got, err, key)
+		}
+	}
+}
+
+func TestRecordIsReadBack(t *testing.T) {
+	want := zkio.NewRecord("id", "owner", time.Minute)
+	got, err := zkio.ParseRecord(want.Bytes())
+	if got != want || err != nil {
+		t.Errorf("ParseRecord = %+v, %v, want %+v", got, err, want)
+	}
+	if ttl := got.TTL(); ttl <= 0 || ttl > time.Minute {
+		t.Errorf("TTL = %v, want up to a minute", ttl)
+	}
+	if ttl := zkio.NewRecord("id", "owner", 0).TTL(); ttl != lock.NoExpiry {
+		t.Errorf("TTL without a lease = %v, want NoExpiry", ttl)
+	}
+	for _, data := range []string{"", "{}", "not a lock", `{"owner":"o"}`} {
+		if _, err := zkio.ParseRecord([]byte(data)); !errors.Is(err, lock.ErrWrongKind) {
+			t.Errorf("ParseRecord(%q) = %v, want ErrWrongKind", data, err)
+		}
+	}
+}
+
+func TestConfigIsValidated(t *testing.T) {
+	servers := []string{"127.0.0.1:1"}
+	for name, c := range map[string]zkio.Config{
+		"no server":                      {},
+		"a session that is too short":    {Servers: servers, SessionTimeout: time.Millisecond},
+		"a session of a day":             {Servers: servers, SessionTimeout: 24 * time.Hour},
+		"a negative command timeout":     {Servers: servers, CommandTimeout: -1},
+		"a command as long as a session": {Servers: servers, SessionTimeout: time.Second, CommandTimeout: time.Second},
+	} {
+		if _, err := zkio.Open(c); !errors.Is(err, lock.ErrInvalid) {
+			t.Errorf("%s: Open = %v, want ErrInvalid", name, err)
+		}
+	}
+	if _, err := zkio.Open(zkio.Config{Servers: servers}); err != nil {
+		t.Errorf("Open with the defaults = %v", err)
+	}
+}
+
+// open returns a client of a server, through line where that is not nil.
+func open(t *testing.T, addr string, line *locktest.Line) *zkio.Client {
+	t.Helper()
+	config := zkio.Config{Servers: []string{addr}, SessionTimeout: timeout}
+	if line != nil {
+		config.Dial = line.Dial
+	}
+	client, err := zkio.Open(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func session(t *testing.T, client *zkio.Client) *zkio.Session {
+	t.Helper()
+	s, err := client.Session(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// hold creates a node and makes a lease of it.
+func hold(t *testing.T, s *zkio.Session, path string) lock.Lease {
+	t.Helper()
+	_, _, err := zkio.Do(t.Context(), s, func(c *zk.Conn) (string, error) {
+		return c.Create(path, nil, zk.FlagEphemeral, zkio.ACL())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, err := s.Hold(t.Context(), zkio.Claim{
+		Key: "seat", Node: path, Proof: path,
+		Delete: func(c *zk.Conn) error { return c.Delete(path, -1) },
+		Holder: func(*zk.Conn) (zkio.Record, error) { return zkio.Record{}, zk.ErrNoNode },
+	}, 1, s.Gone(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease
+}
+
+func told(t *testing.T, lease lock.Lease, want error) {
+	t.Helper()
+	select {
+	case <-lease.Lost():
+	case <-time.After(10 * time.Second):
+		t.Fatal("the holder was not told within 10 s")
+	}
+	if cause := context.Cause(lease.Context()); !errors.Is(cause, want) {
+		t.Errorf("the holder was told %v, want %v", cause, want)
+	}
+}
+
+func TestSessionOutlivesAReconnection(t *testing.T) {
+	line := locktest.NewLine()
+	s := session(t, open(t, testkit.ZooKeeper(t).Addr(), line))
+	lease := hold(t, s, "/"+testkit.KeyPrefix(t))
+	line.Cut()
+	line.Mend()
+	select { // longer than it would live without the new connection
+	case <-lease.Lost():
+		t.Errorf("the holder was told %v", context.Cause(lease.Context()))
+	case <-time.After(2 * timeout):
+	}
+	if left := lease.Remaining(); left <= 0 || left > timeout {
+		t.Errorf("Remaining = %v, want up to %v", left, timeout)
+	}
+	if err := lease.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSilentServerIsNoProof(t *testing.T) {
+	server := testkit.NewZooKeeper(t)
+	client := open(t, server.Addr(), nil)
+	s := session(t, client)
+	lease := hold(t, s, "/seat")
+	began := time.Now()
+	server.Pause()
+	told(t, lease, lock.ErrUnavailable)
+	if took := time.Since(began); took > timeout+100*time.Millisecond {
+		t.Errorf("the holder was told after %v, which is later than %v", took, timeout)
+	}
+	if !s.Over() {
+		t.Error("the session is not over")
+	}
+	if _, err := client.Session(t.Context()); !errors.Is(err, lock.ErrUnavailable) {
+		t.Errorf("Session = %v, want ErrUnavailable", err)
+	}
+	server.Resume()
+	if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrExpired) && err != nil {
+		t.Errorf("Release = %v, want nil or ErrExpired", err)
+	}
+	if again := session(t, client); again == s {
+		t.Error("the session that was over is back")
+	}
+}
+
+func TestServerThatRestartsKeepsTheSession(t *testing.T) {
+	server := testkit.NewZooKeeper(t)
+	config := zkio.Config{Servers: []string{server.Addr()}, SessionTimeout: 20 * time.Second}
+	client, err := zkio.Open(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	lease := hold(t, session(t, client), "/seat")
+	server.Restart()
+	err = lease.Extend(t.Context(), 0)
+	for limit := time.Now().Add(10 * time.Second); errors.Is(err, lock.ErrUnavailable) && time.Now().Before(limit); {
+		err = lease.Extend(t.Context(), 0)
+	}
+	if err != nil {
+		t.Errorf("Extend = %v, want the server's word that the lease is still held", err)
+	}
+	if err := lease.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCloseTellsHoldersAndEndsTheSession(t *testing.T) {
+	addr, path := testkit.ZooKeeper(t).Addr(), "/"+testkit.KeyPrefix(t)
+	client := open(t, addr, nil)
+	lease := hold(t, session(t, client), path)
+	if err := client.Close(); err != nil {
+		t.Error(err)
+	}
+	told(t, lease, lock.ErrUnavailable)
+	found, _, err := zkio.Do(t.Context(), session(t, open(t, addr, nil)), func(c *zk.Conn) (bool, error) {
+		found, _, err := c.Exists(path)
+		return found, err
+	})
+	if found || err != nil {
+		t.Errorf("Exists = %v, %v, want no node: it goes with the session", found, err)
+	}
+	if _, err := client.Session(t.Context()); !errors.Is(err, lock.ErrUnavailable) {
+		t.Errorf("Session of a closed client = %v, want ErrUnavailable", err)
+	}
+}
+
+func TestWatchIsShared(t *testing.T) {
+	line := locktest.NewLine()
+	s := session(t, open(t, testkit.ZooKeeper(t).Addr(), line))
+	path := "/" + testkit.KeyPrefix(t)
+	if _, err := s.Watch(t.Context(), path); !errors.Is(err, zk.ErrNoNode) {
+		t.Errorf("Watch of nothing = %v, want ErrNoNode", err)
+	}
+	lease := hold(t, s, path)
+	first, err := s.Watch(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for range 100 {
+		all.Go(func() {
+			w, err := s.Watch(t.Context(), path)
+			if err != nil || w.Gone != first.Gone {
+				t.Errorf("Watch = %v, want to join the one that is there", err)
+			}
+		})
+	}
+	all.Wait()
+	if err := lease.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-first.Gone:
+	case <-time.After(10 * time.Second):
+		t.Error("the watch did not fire")
+	}
+}
+
+func TestDriverTalksToTheLogger(t *testing.T) {
+	line := locktest.NewLine()
+	var text text
+	client, err := zkio.Open(zkio.Config{
+		Servers: []string{testkit.ZooKeeper(t).Addr()}, SessionTimeout: timeout, Dial: line.Dial,
+		Logger: slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	session(t, client)
+	line.Cut()
+	for limit := time.Now().Add(10 * time.Second); !text.has("zookeeper: failed to connect"); time.Sleep(time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatal("nothing was logged within 10 s")
+		}
+	}
+	if err := client.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+type text struct {
+	mu sync.Mutex
+	s  strings.Builder
+}
+
+func (t *text) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.s.Write(p)
+}
+
+func (t *text) has(what string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.Contains(t.s.String(), what)
+}

@@ -1,0 +1,251 @@
+package testkit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// What every server here is configured for. The tick is the step in which a server looks for sessions that have timed
+// out, so a session lives for up to one tick longer than its timeout.
+const (
+	zooKeeperTick       = 100 * time.Millisecond
+	zooKeeperMinSession = 400 * time.Millisecond
+	zooKeeperMaxSession = time.Minute
+)
+
+// zooKeeperAnswer is how long one attempt to hear from a server that starts may take.
+const zooKeeperAnswer = time.Second
+
+// ZooKeeperServer is a ZooKeeper server in standalone mode as one test sees it. It accepts session timeouts from 400 ms
+// to a minute. Its methods fail that test, so call those that can fail (Restart, Conn) from the test's own goroutine.
+type ZooKeeperServer struct {
+	t       testing.TB
+	process *zooKeeperProcess
+	shared  bool
+}
+
+// ZooKeeper returns the ZooKeeper server that all tests of this binary share. Use nodes below a path of your own
+// ([KeyPrefix] names one).
+func ZooKeeper(t testing.TB) *ZooKeeperServer {
+	t.Helper()
+	process, err := binary.zookeeper.get(startZooKeeper)
+	check(t, err)
+	return &ZooKeeperServer{t: t, process: process, shared: true}
+}
+
+// NewZooKeeper starts a ZooKeeper server for this test alone and stops it when the test ends.
+func NewZooKeeper(t testing.TB) *ZooKeeperServer {
+	t.Helper()
+	process, err := startZooKeeper()
+	check(t, err)
+	t.Cleanup(func() {
+		if err := process.close(); err != nil {
+			t.Errorf("testkit: stop ZooKeeper: %v", err)
+		}
+	})
+	return &ZooKeeperServer{t: t, process: process}
+}
+
+// Addr returns the server's address, host:port. It stays the same over Restart.
+func (s *ZooKeeperServer) Addr() string { return s.process.addr() }
+
+// Dir returns the folder that holds the server's configuration and its data.
+func (s *ZooKeeperServer) Dir() string { return s.process.dir }
+
+// Conn returns a client of the server that has a session with the given timeout. It is closed when t ends.
+func (s *ZooKeeperServer) Conn(t testing.TB, session time.Duration) *zk.Conn {
+	t.Helper()
+	conn, events, err := zk.Connect([]string{s.Addr()}, session, zk.WithLogger(silent{}))
+	if err != nil {
+		t.Fatalf("testkit: connect to ZooKeeper: %v", err)
+	}
+	t.Cleanup(func() {
+		conn.Close()
+		for range events { // the driver closes it when its goroutines are done
+		}
+	})
+	deadline := time.After(patience)
+	for conn.State() != zk.StateHasSession {
+		select {
+		case <-events:
+		case <-deadline:
+			t.Fatalf("testkit: no ZooKeeper session at %s within %v", s.Addr(), patience)
+		}
+	}
+	return conn
+}
+
+// silent keeps the driver from writing to the standard logger.
+type silent struct{}
+
+func (silent) Printf(string, ...any) {}
+
+// Kill kills the server with SIGKILL and waits until it is gone.
+func (s *ZooKeeperServer) Kill() { s.own("Kill").Kill() }
+
+// Pause stops the server where it stands (SIGSTOP): connections stay open and nothing answers.
+func (s *ZooKeeperServer) Pause() { s.own("Pause").Pause() }
+
+// Resume lets a paused server go on. A session whose timeout passed meanwhile may be over; only a restart gives every
+// session a whole timeout again.
+func (s *ZooKeeperServer) Resume() { s.own("Resume").Resume() }
+
+// Restart starts the server again on the same port and with its data, and waits until it answers. A server that is still
+// running is killed first.
+func (s *ZooKeeperServer) Restart() {
+	s.t.Helper()
+	s.own("Restart").Kill()
+	if err := s.process.restart(); err != nil {
+		s.t.Fatalf("testkit: restart ZooKeeper: %v", err)
+	}
+}
+
+// own refuses to harm a server that other tests use.
+func (s *ZooKeeperServer) own(method string) *Process {
+	s.t.Helper()
+	if s.shared {
+		s.t.Fatalf("testkit: %s of the shared ZooKeeper would break other tests; use NewZooKeeper", method)
+	}
+	return s.process.Process
+}
+
+// zooKeeperProcess is a Java process that runs a ZooKeeper server.
+type zooKeeperProcess struct {
+	*Process
+	java      string
+	classPath string
+	port      int
+	dir       string
+	remove    func() error // removes dir
+}
+
+const (
+	zooKeeperHow = "apt-get install zookeeper default-jre-headless, SECKILL_TEST_ZOOKEEPER=<folder of a ZooKeeper release>, or make infra"
+	zooKeeperVar = "SECKILL_TEST_ZOOKEEPER"
+)
+
+func startZooKeeper() (*zooKeeperProcess, error) {
+	java, err := lookUp("java", zooKeeperHow)
+	if err != nil {
+		return nil, err
+	}
+	classPath, err := zooKeeperClassPath()
+	if err != nil {
+		return nil, err
+	}
+	dir, remove, err := binary.folder("")
+	if err != nil {
+		return nil, err
+	}
+	s := &zooKeeperProcess{java: java, classPath: classPath, dir: dir, remove: remove}
+	err = withFreePort(func(port int) error {
+		s.port = port
+		return s.restart()
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start ZooKeeper: %w", err), remove())
+	}
+	return s, nil
+}
+
+// zooKeeperClassPath finds the jars: those of the release that SECKILL_TEST_ZOOKEEPER names, else Debian's, whose main
+// jar names the others in its manifest, else those of a release in one of the usual folders.
+func zooKeeperClassPath() (string, error) {
+	homes := []string{"/opt/zookeeper", "/opt/homebrew/opt/zookeeper/libexec", "/usr/local/opt/zookeeper/libexec"}
+	if home := os.Getenv(zooKeeperVar); home != "" {
+		homes = []string{home}
+	} else if jars, _ := filepath.Glob("/usr/share/java/zookeeper.jar"); len(jars) > 0 {
+		return jars[0], nil
+	}
+	for _, home := range homes {
+		inLib, _ := filepath.Glob(filepath.Join(home, "lib", "*.jar")) // the one possible error is a bad pattern
+		above, _ := filepath.Glob(filepath.Join(home, "*.jar"))
+		if jars := append(inLib, above...); len(jars) > 0 {
+			return strings.Join(jars, string(os.PathListSeparator)), nil
+		}
+	}
+	return "", &missingError{server: "ZooKeeper's jar", how: zooKeeperHow}
+}
+
+func (s *zooKeeperProcess) restart() error {
+	config := filepath.Join(s.dir, "zoo.cfg")
+	if err := os.WriteFile(config, []byte(s.config()), 0o600); err != nil {
+		return err
+	}
+	p, err := start(Command{Path: s.java, Dir: s.dir, Args: []string{
+		"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", // small, and quick to start
+		"-Dzookeeper.forceSync=no", // what is written survives SIGKILL; no test cuts the power
+		"-Dzookeeper.preAllocSize=1024",
+		"-Dznode.container.checkIntervalMs=1000", // else containers without children stay for a minute
+		"-cp", s.classPath, "org.apache.zookeeper.server.ZooKeeperServerMain", config,
+	}})
+	if err != nil {
+		return err
+	}
+	if err := p.waitReady(s.ready); err != nil {
+		p.Kill()
+		return err
+	}
+	s.Process = p
+	return nil
+}
+
+func (s *zooKeeperProcess) config() string {
+	return strings.Join([]string{
+		"dataDir=" + s.data(),
+		"clientPort=" + strconv.Itoa(s.port),
+		"clientPortAddress=127.0.0.1",
+		"maxClientCnxns=0",
+		"tickTime=" + strconv.FormatInt(zooKeeperTick.Milliseconds(), 10),
+		"minSessionTimeout=" + strconv.FormatInt(zooKeeperMinSession.Milliseconds(), 10),
+		"maxSessionTimeout=" + strconv.FormatInt(zooKeeperMaxSession.Milliseconds(), 10),
+		"admin.enableServer=false",
+		"4lw.commands.whitelist=conf",
+		"",
+	}, "\n")
+}
+
+func (s *zooKeeperProcess) data() string { return filepath.Join(s.dir, "data") }
+
+// ready asks the server where its data lies: an answer alone could come from a stranger on the same port, and a server
+// that still loads its data says that it is not serving.
+func (s *zooKeeperProcess) ready(ctx context.Context) error {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.addr())
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	// A server that was just starting when it accepted may never answer on that connection.
+	if err := conn.SetDeadline(time.Now().Add(zooKeeperAnswer)); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(conn, "conf"); err != nil {
+		return err
+	}
+	answer, err := io.ReadAll(conn)
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(string(answer), "dataDir="+s.data()) {
+		return fmt.Errorf("not the server that was started: %q", answer)
+	}
+	return nil
+}
+
+func (s *zooKeeperProcess) addr() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
+
+func (s *zooKeeperProcess) close() error {
+	s.Kill()
+	return s.remove()
+}

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// bench measures on one server.
+type bench struct {
+	addr    string
+	version string
+	stats   *redis.Client // asks the server what it did; no subject uses it
+	run     string        // distinguishes the keys of this run from those of others
+	count   int           // of measurements; distinguishes the keys of each
+}
+
+func newBench(ctx context.Context, addr string) (*bench, error) {
+	b := &bench{
+		addr:  addr,
+		stats: redis.NewClient(&redis.Options{Addr: addr}),
+		run:   strconv.FormatUint(rand.Uint64(), 36),
+	}
+	info := b.stats.InfoMap(ctx, "server")
+	if err := info.Err(); err != nil {
+		return nil, errors.Join(fmt.Errorf("ask the server at %s: %w", addr, err), b.stats.Close())
+	}
+	b.version = "redis-server " + info.Item("Server", "redis_version")
+	return b, nil
+}
+
+func (b *bench) close() { _ = b.stats.Close() }
+
+// measure lets the workers of a scenario use a subject. What happens during the
+// warm-up is not counted; a wait that began in it is, from where it began. Counting
+// commands costs a little speed, so that it has measurements of its own.
+func (b *bench) measure(ctx context.Context, s scenario, sub subject, warmUp, duration time.Duration, counting bool) (*measurement, error) {
+	var sent counter
+	to := target{addr: b.addr}
+	if counting {
+		to.dial = sent.dial
+	}
+	lockers, err := openLockers(s, sub, to)
+	defer func() {
+		for _, l := range lockers {
+			_ = l.close() // the measurement is over, and the keys are never used again
+		}
+	}()
+	if err != nil {
+		return nil, err
+	}
+	b.count++
+	names := s.names(fmt.Sprintf("bench-%s-%d", b.run, b.count))
+	runtime.GC() // what the one before has left is not to be swept during this one
+
+	ctx, stop := context.WithCancel(ctx) // without a deadline: some libraries shorten their leases to fit one
+	defer stop()
+	opens := time.Now().Add(warmUp)
+	r := &running{scenario: s, names: names, inside: make([]atomic.Int32, len(names)), opens: opens, closes: opens.Add(duration)}
+	ended := r.start(ctx, lockers)
+
+	before, after, err := b.window(ctx, r, &sent)
+	stop()
+	select {
+	case <-ended:
+	case <-time.After(waitLimit):
+		return nil, fmt.Errorf("workers are still there %v after their context ended", waitLimit)
+	}
+	if err != nil {
+		return nil, err
+	}
+	m := &measurement{}
+	m.fill(r.tallies, duration)
+	if err := r.firstError(m.Grants == 0); err != nil {
+		return nil, err
+	}
+	if counting {
+		m.Sent = float64(after.sent-before.sent) / float64(m.Grants)
+		m.Executed = float64(after.executed-before.executed) / float64(m.Grants)
+	}
+	return m, nil
+}
+
+// openLockers returns one locker, or one for each worker. On an error it returns
+// those that are open.
+func openLockers(s scenario, sub subject, to target) ([]*locker, error) {
+	n := 1
+	if s.separate {
+		n = s.workers
+	}
+	var lockers []*locker
+	for range n {
+		l, err := sub.open(to)
+		if err != nil {
+			return lockers, err
+		}
+		lockers = append(lockers, l)
+	}
+	return lockers, nil
+}
+
+// snapshot is how many commands there were until a moment.
+type snapshot struct{ sent, executed int64 }
+
+// window waits for the time that counts to pass, and counts commands at both its ends.
+func (b *bench) window(ctx context.Context, r *running, sent *counter) (before, after snapshot, err error) {
+	if before, err = b.snapshot(ctx, sent, r.opens); err != nil {
+		return before, after, err
+	}
+	after, err = b.snapshot(ctx, sent, r.closes)
+	return before, after, err
+}
+
+// snapshot waits until then and counts.
+func (b *bench) snapshot(ctx context.Context, sent *counter, then time.Time) (snapshot, error) {
+	select {
+	case <-ctx.Done():
+		return snapshot{}, ctx.Err()
+	case <-time.After(time.Until(then)):
+	}
+	s := snapshot{sent: sent.commands.Load()}
+	stats, err := b.stats.Info(ctx, "commandstats").Result()
+	s.executed = executed(stats)
+	return s, err
+}
+
+// executed adds up the calls in INFO commandstats, but for those of INFO itself. The
+// server counts what scripts call as well as the scripts.
+func executed(stats string) int64 {
+	var sum int64
+	for line := range strings.Lines(stats) {
+		name, rest, found := strings.Cut(line, ":calls=")
+		if !found || name == "cmdstat_info" {
+			continue
+		}
+		calls, _, _ := strings.Cut(rest, ",")
+		n, err := strconv.ParseInt(calls, 10, 64)
+		if err == nil {
+			sum += n
+		}
+	}
+	return sum
+}
+
+// running is one measurement under way.
+type running struct {
+	scenario      scenario
+	names         []string
+	inside        []atomic.Int32 // how many hold each key
+	opens, closes time.Time      // the time that counts
+	tallies       []tally        // of each worker, valid when all have ended
+}
+
+// tally is what one worker saw.
+type tally struct {
+	waits        []time.Duration // of the acquisitions that were granted in the time that counts
+	unfinished   time.Duration   // the wait that the end cut short
+	gaveUp       int             // the library's own limit was over
+	violations   int             // somebody else was inside
+	acquireError error           // the first
+	releaseError error           // the first
+}
+
+// start lets all workers begin at once. The channel is closed when all have ended.
+func (r *running) start(ctx context.Context, lockers []*locker) <-chan struct{} {
+	var all sync.WaitGroup
+	r.tallies = make([]tally, r.scenario.workers)
+	begin, ended := make(chan struct{}), make(chan struct{})
+	for id := range r.scenario.workers {
+		all.Go(func() {
+			<-begin
+			r.work(ctx, lockers[id%len(lockers)], id)
+		})
+	}
+	go func() {
+		all.Wait()
+		close(ended)
+	}()
+	close(begin)
+	return ended
+}
+
+// work is the life of a worker.
+func (r *running) work(ctx context.Context, l *locker, id int) {
+	var t tally
+	defer func() { r.tallies[id] = t }() // once: neighbours in memory would slow each other down
+	random := rand.New(rand.NewPCG(uint64(id), 0))
+	for ctx.Err() == nil {
+		key := r.scenario.pick(id, random)
+		asked := time.Now()
+		release := r.acquire(ctx, l, r.names[key], &t)
+		if release == nil {
+			t.unfinished = max(r.closes.Sub(asked), 0)
+			return
+		}
+		if now := time.Now(); !now.Before(r.opens) && now.Before(r.closes) {
+			t.waits = append(t.waits, now.Sub(asked))
+		}
+		// A lock may end with the context it was acquired under, so that what is
+		// seen after that proves nothing.
+		if r.inside[key].Add(1) != 1 && ctx.Err() == nil {
+			t.violations++
+		}
+		if r.scenario.hold > 0 {
+			time.Sleep(r.scenario.hold)
+		}
+		r.inside[key].Add(-1)
+		if err := release(); err != nil && ctx.Err() == nil && t.releaseError == nil {
+			t.releaseError = err
+		}
+		if r.scenario.think > 0 {
+			time.Sleep(r.scenario.think)
+		}
+	}
+}
+
+// acquire asks until there is a grant. It returns nil when ctx ended.
+func (r *running) acquire(ctx context.Context, l *locker, key string, t *tally) func() error {
+	for {
+		release, err := l.acquire(ctx, key)
+		switch {
+		case err == nil:
+			return release
+		case ctx.Err() != nil:
+			return nil
+		case t.acquireError == nil:
+			t.acquireError = err
+		}
+		t.gaveUp++
+		time.Sleep(time.Millisecond) // a server that is down would be asked in a busy loop
+	}
+}
+
+// firstError says what went wrong with a release, and with acquisitions where none
+// was granted. Otherwise one that fails is a wait that the library gave up.
+func (r *running) firstError(noGrant bool) error {
+	for _, t := range r.tallies {
+		switch {
+		case t.releaseError != nil:
+			return fmt.Errorf("release: %w", t.releaseError)
+		case noGrant && t.acquireError != nil:
+			return fmt.Errorf("acquire: %w", t.acquireError)
+		}
+	}
+	if noGrant {
+		return errNoGrant
+	}
+	return nil
+}
+
+var errNoGrant = errors.New("nobody got the lock")

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"seckill/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// Every subject in every scenario, briefly: it works, and no key has two holders.
+func TestEverySubject(t *testing.T) {
+	b, err := newBench(t.Context(), testkit.Redis(t).Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.close)
+	for _, s := range scenarios() {
+		s.workers = min(s.workers, 8)
+		for _, sub := range subjects() {
+			t.Run(s.name+"/"+sub.name, func(t *testing.T) {
+				m, err := b.measure(t.Context(), s, sub, 20*ms, 100*ms, true)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if m.Violations > 0 {
+					t.Errorf("two holders %d times", m.Violations)
+				}
+				if m.Sent < 1 || m.Executed < m.Sent {
+					t.Errorf("%.1f commands sent and %.1f executed per grant", m.Sent, m.Executed)
+				}
+			})
+		}
+	}
+}
+
+// broken is a lock that is none, or one that cannot be had.
+func broken(acquire func() (func() error, error)) subject {
+	return subject{name: "broken", open: func(target) (*locker, error) {
+		return &locker{
+			acquire: func(context.Context, string) (func() error, error) { return acquire() },
+			close:   func() error { return nil },
+		}, nil
+	}}
+}
+
+func TestWhatIsBrokenIsReported(t *testing.T) {
+	b, err := newBench(t.Context(), testkit.Redis(t).Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.close)
+	s := scenario{name: "one-key", workers: 4, keys: 1, hold: ms}
+	refused, lost := errors.New("refused"), errors.New("lost")
+	released := func() error { return nil }
+
+	m, err := b.measure(t.Context(), s, broken(func() (func() error, error) { return released, nil }), 0, 50*ms, false)
+	if err != nil || m.Violations == 0 {
+		t.Errorf("a lock for everybody: %+v, %v; want violations", m, err)
+	}
+	_, err = b.measure(t.Context(), s, broken(func() (func() error, error) { return nil, refused }), 0, 50*ms, false)
+	if !errors.Is(err, refused) {
+		t.Errorf("a lock for nobody: %v, want %v", err, refused)
+	}
+	_, err = b.measure(t.Context(), s, broken(func() (func() error, error) { return func() error { return lost }, nil }), 0, 50*ms, false)
+	if !errors.Is(err, lost) {
+		t.Errorf("a release that fails: %v, want %v", err, lost)
+	}
+	// Once in a while it is refused: the wait goes on, and counts as one.
+	var mu sync.Mutex
+	asked := 0
+	m, err = b.measure(t.Context(), scenario{workers: 1, keys: 1}, broken(func() (func() error, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if asked++; asked%10 == 0 {
+			return nil, refused
+		}
+		return released, nil
+	}), 0, 50*ms, false)
+	if err != nil || m.GaveUp == 0 || m.Grants == 0 {
+		t.Errorf("refused every tenth time: %+v, %v", m, err)
+	}
+}
+
+func TestServerLeavesNothing(t *testing.T) {
+	testkit.Redis(t) // skips where there is no redis-server
+	s, err := startServer(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(s.dir); err != nil {
+		t.Error(err)
+	}
+	s.stop()
+	if _, err := os.Stat(s.dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("folder %s is still there (%v)", s.dir, err)
+	}
+}
+
+func TestCommandLine(t *testing.T) {
+	testkit.Redis(t) // skips where there is no redis-server
+	call := func(ctx context.Context, args ...string) (code int, out, progress string) {
+		var o, p bytes.Buffer
+		code = run(ctx, args, &o, &p)
+		return code, o.String(), p.String()
+	}
+	brief := []string{"-duration", "20ms", "-rounds", "2", "-only", "^alone/(lua|redislock)"}
+
+	code, out, progress := call(t.Context(), brief...)
+	if code != 0 || strings.Count(out, "| alone |") != 2 || strings.Count(progress, "round 2/2") != 2 {
+		t.Errorf("a brief run: exit code %d, output:\n%s\nprogress:\n%s", code, out, progress)
+	}
+	code, out, _ = call(t.Context(), append(brief, "-json")...)
+	var got struct {
+		Rows []struct {
+			Subject string
+			Rounds  []measurement
+			Counted *measurement
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &got); err != nil || code != 0 {
+		t.Fatalf("-json: exit code %d, %v:\n%s", code, err, out)
+	}
+	if len(got.Rows) != 2 || len(got.Rows[0].Rounds) != 2 || got.Rows[0].Rounds[0].Grants == 0 || got.Rows[0].Counted == nil {
+		t.Errorf("-json: %+v", got)
+	}
+	if code, _, help := call(t.Context(), "-h"); code != 0 || !strings.Contains(help, "one-key-clients") || !strings.Contains(help, "reentrant") {
+		t.Errorf("-h: exit code %d:\n%s", code, help)
+	}
+	for _, wrong := range [][]string{{"-only", "("}, {"-duration", "0"}, {"-rounds", "0"}, {"-nope"}, {"left over"}} {
+		if code, _, said := call(t.Context(), wrong...); code != exitUsage || said == "" {
+			t.Errorf("%q: exit code %d, %q", wrong, code, said)
+		}
+	}
+	if code, _, _ := call(t.Context(), "-only", "no such subject"); code != exitFailed {
+		t.Errorf("nothing to measure: exit code %d", code)
+	}
+	if code, _, _ := call(t.Context(), "-redis", "127.0.0.1:1"); code != exitFailed {
+		t.Errorf("no server: exit code %d", code)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	begin := time.Now()
+	if code, _, _ := call(ctx, "-duration", "1m", "-only", "^one-key"); code != exitInterrupted || time.Since(begin) > 10*time.Second {
+		t.Errorf("interrupted: exit code %d after %v", code, time.Since(begin))
+	}
+}

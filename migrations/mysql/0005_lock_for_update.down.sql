@@ -1,0 +1,1 @@
+DROP TABLE lock_for_update;
