@@ -56,8 +56,8 @@ func TestWrongPasswordIsNotTold(t *testing.T) {
 	})
 }
 
-// The code relies on these, so the DSN cannot say otherwise; and both pools have
-// them, and the writers no autocommit.
+// The code relies on these, so the DSN cannot say otherwise; all pools have them, the
+// writers no autocommit, and the locks a wait of their own.
 func TestSessionsAreAsTheCodeNeedsThem(t *testing.T) {
 	servers(t, func(t *testing.T, where testkit.Database) {
 		c := Config{MySQL: where.DSN + "?parseTime=false&loc=Asia%2FShanghai&charset=latin1&time_zone=%27%2B08:00%27&sql_mode=%27%27" +
@@ -69,13 +69,14 @@ func TestSessionsAreAsTheCodeNeedsThem(t *testing.T) {
 			isolation = "SELECT @@tx_isolation"
 		}
 		for name, pool := range d.Pools() {
-			autocommit := map[string]string{"readers": "1", "writers": "0"}[name]
+			autocommit := map[string]string{"readers": "1", "writers": "0", "locks": "1"}[name]
+			wait := map[string]string{"readers": "2", "writers": "2", "locks": "5"}[name]
 			for query, want := range map[string]string{
 				isolation:                           "READ-COMMITTED",
 				"SELECT @@time_zone":                "+00:00",
 				"SELECT @@character_set_connection": "utf8mb4",
 				"SELECT @@autocommit":               autocommit,
-				"SELECT @@innodb_lock_wait_timeout": "2",
+				"SELECT @@innodb_lock_wait_timeout": wait,
 			} {
 				var got string
 				wantErr(t, pool.QueryRowContext(t.Context(), query).Scan(&got))
