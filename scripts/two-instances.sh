@@ -5,9 +5,14 @@
 # is touched.
 #
 # usage: scripts/two-instances.sh [COMMAND [ARG ...]]
-#   With a command: runs it with BASE_URL set, then stops and exits with its exit code.
+#   With a command: runs it with BASE_URL and the ports below set, then stops and exits with its exit code.
 #
-# Ports, from the environment: API_PORT (8081, and the next one), MYSQL_PORT (13306), REDIS_PORT (16379).
+# From the environment:
+#   API_PORT (8081, and the next one), MYSQL_PORT (13306), REDIS_PORT (16379)
+#   LOCK_NODES (0)   so many redis-servers more, independent of each other, for the locks multi and red; on the ports
+#                    that follow REDIS_PORT
+#   ZOOKEEPER_PORT   start a ZooKeeper there, for zk-node and zk-queue; unset: none. SECKILL_TEST_ZOOKEEPER is the
+#                    folder of a release, where it is not Debian's package that is to be run
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,13 +20,33 @@ cd "$(dirname "$0")/.."
 PATH=$PATH:/usr/sbin:/usr/local/sbin
 
 api=${API_PORT:-8081} mysql=${MYSQL_PORT:-13306} redis=${REDIS_PORT:-16379}
+nodes=${LOCK_NODES:-0} zookeeper=${ZOOKEEPER_PORT:-}
+if [[ ! $nodes =~ ^[0-9]$ ]]; then
+  echo "LOCK_NODES is \"$nodes\"; 0 to 9" >&2
+  exit 1
+fi
 
-for program in go redis-server mariadbd mariadb-install-db mariadb-admin; do
+programs=(go redis-server mariadbd mariadb-install-db mariadb-admin)
+ports=("$api" $((api + 1)) "$mysql")
+for ((port = redis; port <= redis + nodes; port++)); do
+  ports+=("$port")
+done
+if [[ $zookeeper ]]; then
+  programs+=(java)
+  ports+=("$zookeeper")
+  if [[ ${SECKILL_TEST_ZOOKEEPER:-} ]]; then
+    jars="$SECKILL_TEST_ZOOKEEPER/lib/*:$SECKILL_TEST_ZOOKEEPER/*"
+  else
+    jars=/usr/share/java/zookeeper.jar
+    [[ -e $jars ]] || { echo "$jars not found; make infra installs ZooKeeper" >&2; exit 1; }
+  fi
+fi
+for program in "${programs[@]}"; do
   command -v "$program" >/dev/null || { echo "$program not found on PATH; make infra installs the servers" >&2; exit 1; }
 done
-for port in "$api" $((api + 1)) "$mysql" "$redis"; do
+for port in "${ports[@]}"; do
   if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
-    echo "port $port is taken: set API_PORT, MYSQL_PORT or REDIS_PORT" >&2
+    echo "port $port is taken: set API_PORT, MYSQL_PORT, REDIS_PORT or ZOOKEEPER_PORT" >&2
     exit 1
   fi
 done
@@ -54,9 +79,22 @@ await() {
   exit 1
 }
 
-mkdir "$dir/redis"
-redis-server --bind 127.0.0.1 --port "$redis" --dir "$dir/redis" --save '' --appendonly no >"$dir/redis.log" 2>&1 &
-pids+=($!)
+# The first is for everything, the others are the nodes.
+lock_addrs=
+for ((port = redis; port <= redis + nodes; port++)); do
+  mkdir "$dir/redis-$port"
+  redis-server --bind 127.0.0.1 --port "$port" --dir "$dir/redis-$port" --save '' --appendonly no >"$dir/redis-$port.log" 2>&1 &
+  pids+=($!)
+  ((port == redis)) || lock_addrs+=${lock_addrs:+,}127.0.0.1:$port
+done
+
+if [[ $zookeeper ]]; then
+  printf '%s\n' "dataDir=$dir/zookeeper" "clientPort=$zookeeper" clientPortAddress=127.0.0.1 maxClientCnxns=0 \
+    admin.enableServer=false 4lw.commands.whitelist=srvr >"$dir/zoo.cfg"
+  java -Xmx128m -XX:+UseSerialGC -Dzookeeper.forceSync=no -cp "$jars" \
+    org.apache.zookeeper.server.ZooKeeperServerMain "$dir/zoo.cfg" >"$dir/zookeeper.log" 2>&1 &
+  pids+=($!)
+fi
 
 mariadb-install-db --no-defaults --user="$(id -un)" --datadir="$dir/mysql" --skip-test-db \
   --auth-root-authentication-method=normal >"$dir/mariadb.log" 2>&1
@@ -65,7 +103,12 @@ mariadbd --no-defaults --user="$(id -un)" --datadir="$dir/mysql" --socket="$dir/
 pids+=($!)
 await mariadb mariadb-admin --no-defaults --socket="$dir/mysql.sock" --user=root create seckill
 
+if [[ $zookeeper ]]; then
+  await zookeeper bash -c "exec 3<>/dev/tcp/127.0.0.1/$zookeeper"
+fi
 go build -o "$dir/api" ./cmd/api
+servers=${#pids[@]}
+export SECKILL_LOCK_REDIS_ADDRS=$lock_addrs SECKILL_ZOOKEEPER_ADDRS=${zookeeper:+127.0.0.1:$zookeeper}
 export SECKILL_MYSQL_DSN="root@tcp(127.0.0.1:$mysql)/seckill" SECKILL_REDIS_ADDRS="127.0.0.1:$redis" SECKILL_LAB=1
 SECKILL_JWT_SECRET=$(head -c 32 /dev/urandom | base64)
 export SECKILL_JWT_SECRET
@@ -75,11 +118,12 @@ for port in "$api" $((api + 1)); do
   await "api-$port" "$dir/api" healthcheck -addr "127.0.0.1:$port"
 done
 
+export REDIS_PORT=$redis MYSQL_PORT=$mysql LOCK_NODES=$nodes ZOOKEEPER_PORT=$zookeeper
 export BASE_URL="http://127.0.0.1:$api,http://127.0.0.1:$((api + 1))"
 if (($# > 0)); then
   "$@"
 else
-  echo "two instances, lab mode: BASE_URL=$BASE_URL (processes ${pids[*]:2}); Ctrl-C stops them"
+  echo "two instances, lab mode: BASE_URL=$BASE_URL (processes ${pids[*]:servers}); Ctrl-C stops them"
   wait -n
   echo "a process ended; its log is the last to say why:" >&2
   tail -n 3 "$dir"/*.log >&2

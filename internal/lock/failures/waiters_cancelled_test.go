@@ -51,14 +51,29 @@ func cancelWaiters(t *testing.T, r *report, mechanism string) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	errs := make([]error, waiters)
+	told := make(chan error, waiters)
 	var all sync.WaitGroup
 	for i := range waiters {
-		all.Go(func() { _, errs[i] = sides[i%len(sides)].Acquire(ctx, key, lock.Options{Wait: time.Minute}) })
+		all.Go(func() {
+			_, err := sides[i%len(sides)].Acquire(ctx, key, lock.Options{Wait: time.Minute})
+			told <- err
+		})
 	}
+	seen := 0
+	defer func() {
+		if t.Failed() {
+			t.Logf("%d were last seen to wait", seen)
+		}
+	}()
 	until(t, "all to wait", func() bool {
+		select {
+		case err := <-told:
+			t.Fatalf("a waiter that was to wait was told %v", err)
+		default:
+		}
 		state, err := l.(lock.Inspector).Inspect(t.Context(), key)
-		return err == nil && state.Waiting == waiters
+		seen = state.Waiting
+		return err == nil && seen == waiters
 	})
 	hearing, talking := connections(t, admin, "waiters")
 	if hearing != 1 || talking > config.WithDefaults().Pipelines+1 {
@@ -67,7 +82,8 @@ func cancelWaiters(t *testing.T, r *report, mechanism string) {
 	began := time.Now()
 	cancel()
 	all.Wait()
-	for _, err := range errs {
+	close(told)
+	for err := range told {
 		if !errors.Is(err, context.Canceled) {
 			t.Fatalf("a cancelled waiter was told %v", err)
 		}

@@ -192,11 +192,19 @@ func (t *trial) mustBeEmpty(when string) {
 	if t.Store.Left == nil {
 		return
 	}
-	left, err := t.Store.Left(t.ctx)
-	t.check(err)
-	if len(left) > 0 {
-		t.violated("%s there is still %q", when, left)
+	var left []string
+	for limit := time.Now().Add(tolerance); ; time.Sleep(5 * time.Millisecond) {
+		var err error
+		left, err = t.Store.Left(t.ctx)
+		t.check(err)
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(limit) {
+			break
+		}
 	}
+	t.violated("%s there is still %q", when, left)
 }
 
 // remove takes the key from its holder.

@@ -18,7 +18,7 @@ local function pass(lock, queue, counter, place)
     return nil
   end
   local token = next_token(counter)
-  local member = first_out(lock, queue, function(lease)
+  local member = first_out('ZPOPMIN', lock, queue, function(lease)
     return 'granted:' .. token .. ' ' .. lease
   end)
   if not member then

@@ -4,30 +4,41 @@
 --          its owner has several:
 --            owner       who holds it
 --            lease:<id>  when that lease ends, in ms of this server's clock
--- KEYS[2]  the queue: one waiter of each process, by their tickets
+-- KEYS[2]  the queue: a list of one waiter of each process
 -- ARGV[1]  the owner
 -- ARGV[2]  the lease, lease:<id>
 -- ARGV[3]  the lease given, in ms
 -- ARGV[4]  the caller's place if it waits, else ''
--- ARGV[5]  the ticket it has, or 0
+-- ARGV[5]  1 if it was in the queue before, else 0
 -- ARGV[6]  how long a place in the queue lasts unattended, in ms
 --
 -- Replies  0                    granted; also when this lease has it already: by an
 --                               earlier attempt whose reply was lost, or because it
 --                               was passed on to it
---          {owner, ttl, ticket} refused: who holds it, PTTL (-1: it has no
---                               expiry) and the place in the queue
+--          {owner, ttl, '1'}    refused, and in the queue: who holds it, and PTTL
+--                               (-1: it has no expiry)
 local lock, queue, owner, lease, given, member = KEYS[1], KEYS[2], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 
 local function granted()
   if member ~= '' then
-    redis.call('ZREM', queue, member)
+    redis.call('LREM', queue, 1, member)
   end
   return 0
 end
 
+-- A place that is not there any more was told of the lock and did not come in time,
+-- or was lost with the queue: it is the first again.
 local function refused(holder)
-  return {holder, redis.call('PTTL', lock), queued(queue, member, ARGV[5], ARGV[6])}
+  local ttl = redis.call('PTTL', lock)
+  if member ~= '' then
+    if ARGV[5] == '0' then
+      redis.call('RPUSH', queue, member)
+    elseif not redis.call('LPOS', queue, member) then
+      redis.call('LPUSH', queue, member)
+    end
+    redis.call('PEXPIRE', queue, ARGV[6])
+  end
+  return {holder, ttl, '1'}
 end
 
 -- Takes one more lease for an owner who has some already.
@@ -49,9 +60,8 @@ end
 if not value then
   if member ~= '' then
     -- The last lease ran out and everybody noticed. Who waits longest goes first.
-    local first = redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES')
-    local mine = tonumber(ARGV[5])
-    if first[1] and first[1] ~= member and (mine == 0 or mine > tonumber(first[2])) then
+    local first = redis.call('LINDEX', queue, 0)
+    if first and first ~= member and (ARGV[5] == '0' or redis.call('LPOS', queue, member)) then
       local holder = pass(lock, queue, tonumber(ARGV[6]))
       if holder and holder ~= owner then
         return refused(holder)

@@ -24,23 +24,23 @@
 // away: re-entry never adds one lease to another, a release falls back to exactly
 // what is left, and an inner lease that was abandoned stops to count when it ends.
 //
-// Processes that wait are in a sorted set by the time of their arrival. The release
-// that frees the lock hands it to the next waiter of the holder's own process, or
-// tells the first in the set and keeps the lock for it for 250 ms.
+// Of each process that waits, one waiter is in a list. The release that frees the lock
+// makes the next waiter of its own process the holder, or the first of the list, in the
+// same script.
 //
 // # States
 //
-// free → held once → free; held once → held 2 … n times → free; free after a release
-// that told somebody → kept for that process → held or, after 250 ms, free. From held
-// to free lead the release of the last lease, the end of the last lease, and whoever
-// deletes the key.
+// free → held once → free; held once → held 2 … n times → free; held → passed on to a
+// waiter → held. From held to free lead the release of the last lease, the end of the
+// last lease, and whoever deletes the key.
 //
 // # Cost
 //
-// Uncontended, one round trip to acquire and one to release. Contended within a
-// process, one round trip a grant. Between processes, about seven commands a grant:
-// two refusals, SUBSCRIBE, a look after it, the grant, the release, UNSUBSCRIBE.
-// Held and renewed, one command in ten seconds, all locks of a process together.
+// Uncontended, one round trip to acquire and one to release: SET, and a script of two
+// commands. Contended within a process, one round trip a grant. Between processes that
+// keep coming back, two: one to take a place, one to release; the first time, a refused
+// attempt and SUBSCRIBE come before that. Held and renewed, one script in ten seconds
+// for each lock, all those of a process in one batch.
 //
 // # What is not guaranteed
 //
@@ -51,11 +51,10 @@
 //     the clock that leases are counted by. None of it can be mended on this side of
 //     the store: what is written has to be guarded by a fencing token that the store
 //     checks (package fenced), or by a conditional write.
-//   - Strict order. A process whose turn it is and that does not come within 250 ms,
-//     or that does not listen, is passed over and keeps its ticket. Within a process up
-//     to Config.Passes waiters go before those of others. Package fair is stricter.
-//   - Prompt wake-up after a process that was told and then stopped: the others ask
-//     again after at most a third of Config.PlaceTimeout.
+//   - Strict order. Within a process up to Config.Passes waiters go before those of
+//     others, and of each process only the first of its waiters has a place.
+//   - Prompt wake-up behind a process that stopped while it waited: the lock may be
+//     passed on to it, and is then free after half of Config.PlaceTimeout.
 //
 // # How to see it break
 //

@@ -6,7 +6,7 @@
 -- Replies  {owner, count, ttl, 0, 0, queue}  the holder ('' for nobody), its leases
 --                                            that have not run out, PTTL, and how
 --                                            many processes are in the queue
-local lock, waiting = KEYS[1], redis.call('ZCARD', KEYS[2])
+local lock, waiting = KEYS[1], redis.call('LLEN', KEYS[2])
 local value = redis.pcall('GET', lock)
 if not value then
   return {'', 0, 0, 0, 0, waiting}

@@ -7,7 +7,7 @@
 --
 -- Replies  1
 local lock, queue, member = KEYS[1], KEYS[2], ARGV[1]
-redis.call('ZREM', queue, member)
+redis.call('LREM', queue, 1, member)
 local _, lease, _, owner = parts(lock, member)
 if redis.pcall('GET', lock) == lease .. ' ' .. owner and not pass(lock, queue, tonumber(ARGV[2])) then
   redis.call('DEL', lock)

@@ -2,7 +2,7 @@
 -- tells it. Until it was heard of, it has the lock for half as long as a place in the
 -- queue lasts. Returns the new owner, or nil.
 local function pass(lock, queue, place)
-  local member = first_out(lock, queue, function(lease)
+  local member = first_out('LPOP', lock, queue, function(lease)
     return 'granted:0 ' .. lease
   end)
   if not member then

@@ -24,7 +24,7 @@ local function free()
   if ARGV[3] ~= '' and (ARGV[6] == '1' or redis.call('EXISTS', queue) == 0) then
     redis.call('SET', lock, successor, 'PX', ARGV[5])
     if ARGV[8] ~= '' then
-      redis.call('ZREM', queue, ARGV[8])
+      redis.call('LREM', queue, 1, ARGV[8])
     end
     return {0}
   end

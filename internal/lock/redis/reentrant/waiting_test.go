@@ -23,7 +23,7 @@ func TestWaitersShareOneConnection(t *testing.T) {
 	const keys, perKey = 50, 40
 	server := testkit.NewRedis(t)
 	client := server.Client(t)
-	holder, l := start(t, server, reentrant.Config{}), start(t, server, reentrant.Config{})
+	holder, l := start(t, server, reentrant.Config{}), start(t, server, reentrant.Config{CommandTimeout: 10 * time.Second})
 	for k := range keys {
 		if _, err := holder.Acquire(t.Context(), fmt.Sprint("seat-", k), lock.Options{}); err != nil {
 			t.Fatal(err)

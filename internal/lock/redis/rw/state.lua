@@ -69,7 +69,7 @@ end
 
 -- admit_writer keeps a free lock for the writer that waits longest, and tells it.
 local function admit_writer(lock, queue)
-  local told = first_out(lock, queue, function()
+  local told = first_out('ZPOPMIN', lock, queue, function()
     return ''
   end)
   if told then

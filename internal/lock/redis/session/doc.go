@@ -10,12 +10,12 @@
 // the lock's key as their hash tag, so that every script runs on a cluster. The
 // functions of common.lua, and of the protocol's Library, go before each source.
 //
-//	acquire  ARGV owner, lease, ttl, place or '', ticket or 0, how long a place
-//	         lasts, 1 if others of the place's process go on waiting
+//	acquire  ARGV owner, lease, ttl, place or '', ticket or 0, how long a place lasts
 //	         → token (granted; 0 where there are none), {holder, ttl, ticket}
 //	         (refused), or the error INVALID with a sentence
 //	release  ARGV owner, lease, successor's owner or '', its lease, its ttl, 1 to
-//	         hand over although other processes wait, how long a place lasts
+//	         hand over although other processes wait, how long a place lasts, the
+//	         successor's place or ''
 //	         → 1 given back, 2 given back and the owner has other leases,
 //	         {token} given back and handed over, 0 not there, -1 another's
 //	renew    ARGV owner, lease, ttl → 1, 0 gone, -1 another's, -2 not by this lease
@@ -48,20 +48,26 @@
 // # Waiting
 //
 // Waiters of one process stand in line, in order of arrival, and only the head talks
-// to Redis: it takes a place in the queue for its process, subscribes, asks again,
-// and sleeps until it is told, until the holder's lease ends, or until a third of
-// Config.PlaceTimeout has passed, whichever is first. So a message that is missed
-// costs no more than that. A release tells the process that waits longest and keeps
-// the lock for it for a moment (a quarter of a second), so that one release wakes
-// one process and nobody overtakes it.
+// to Redis: it subscribes, takes a place in the lock's queue, and sleeps until it is
+// told, until the holder's lease ends, or until a third of Config.PlaceTimeout has
+// passed, whichever is first. So a message that is missed costs no more than that.
 //
-// Where the next in line is of the holder's own process, the release itself makes
-// that one the holder: one round trip a grant, and no message. While other processes
-// wait, that happens at most Config.Passes times in a row.
+// What is said on a process's channel decides what happens: nothing has the head of
+// the line ask, "*" all waiters, a lease that waiter; and "granted:<token> <lease>" says
+// that the lock was passed on: the release itself made that lease the holder, so that
+// one release wakes one process, nobody overtakes it, and it need not ask again. The
+// lock is passed on for half of Config.PlaceTimeout, which the holder counts from its
+// last attempt that was refused, and so from before the grant; its watchdog then makes
+// a whole lease of it. A waiter that died is in the way for no longer than that.
+//
+// Where the next in line is of the holder's own process, the release makes that one
+// the holder and its reply says so: one round trip a grant, and no message. While other
+// processes wait, that happens at most Config.Passes times in a row.
 //
 // All waiters of a process share one pub/sub connection, which subscribes to a
-// channel for the first waiter of a lock and unsubscribes after the last. The
-// message is a plain PUBLISH, which a cluster carries to every node, so that one
+// channel for the first waiter of a lock and unsubscribes a tenth of a second after
+// the last; who comes back within that time is spared the first attempt and the
+// subscription. The message is a plain PUBLISH, which a cluster carries to every node, so that one
 // connection hears all keys. Sharded pub/sub (Redis 7) would spare the other nodes
 // the message, but needs a connection to each primary; with messages for locks that
 // are awaited only, the simpler way won.

@@ -38,7 +38,8 @@ type line struct {
 	channel string
 	waiters list.List // of *waiter; the front is the head
 	ready   atomic.Bool
-	passes  int // hand-overs in a row
+	passes  int         // hand-overs in a row
+	idle    *time.Timer // it ends the line, while nobody waits
 
 	ticket string // of the head, where it alone asks
 
@@ -81,7 +82,7 @@ func newRoom(listener *listener, config Config) *room {
 	}
 }
 
-// busy reports whether anybody here waits for the same.
+// busy reports whether anybody here waits for the same, or did a moment ago.
 func (m *room) busy(r *request) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -107,6 +108,20 @@ func (m *room) waiting(name string) (n, listed int) {
 	return n, listed
 }
 
+// linger is how long a line stays subscribed to its channel when nobody waits in it.
+// Who comes back within that time need not try first, subscribe and unsubscribe.
+const linger = 100 * time.Millisecond
+
+// disband ends a line in which nobody waits.
+func (m *room) disband(l *line) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if l.waiters.Len() == 0 && m.lines[l.key] == l {
+		delete(m.lines, l.key)
+		m.listener.unwant(l)
+	}
+}
+
 // join takes the last place; the first to come has the channel subscribed to.
 func (m *room) join(r *request, channel func() string) *waiter {
 	m.mu.Lock()
@@ -115,9 +130,11 @@ func (m *room) join(r *request, channel func() string) *waiter {
 	l := m.lines[key]
 	if l == nil {
 		l = &line{room: m, key: key, channel: channel(), ticket: "0"}
+		l.idle = time.AfterFunc(time.Hour, func() { m.disband(l) })
 		m.lines[key] = l
 		m.listener.want(l)
 	}
+	l.idle.Stop()
 	w := &waiter{line: l, r: r, bell: make(chan struct{}, 1), ticket: "0"}
 	w.at = l.waiters.PushBack(w)
 	switch {
@@ -139,7 +156,7 @@ func (w *waiter) askNow() {
 }
 
 // leave gives the place up, wherever it is, and returns the place in Redis that is
-// to be given up too, or "". The last to go has the channel unsubscribed from.
+// to be given up too, or "".
 func (m *room) leave(w *waiter, granted bool) (member string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -151,18 +168,19 @@ func (m *room) leave(w *waiter, granted bool) (member string) {
 	}
 	next := l.waiters.Front()
 	if next == nil {
-		delete(m.lines, l.key)
-		m.listener.unwant(l)
+		l.idle.Reset(linger)
+	}
+	if wasHead {
+		l.ticket = "0"
 	}
 	if wasHead && next != nil && !l.key.side.EachAsks {
 		head := next.Value.(*waiter)
 		if granted {
 			// The lock will be handed on; if its holder dies instead, its lease ends.
-			l.ticket = "0"
 			head.askAt = m.when(w.r.ttl)
 			head.look()
 		} else {
-			head.askNow() // with the ticket that its predecessor had
+			head.askNow()
 		}
 	}
 	if granted || !w.listed {

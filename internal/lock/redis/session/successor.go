@@ -17,7 +17,7 @@ func (m *room) successor(r *request, limit int) *successor {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	l := m.lines[lineKey{r.lock(), r.side}]
-	if l == nil {
+	if l == nil || l.waiters.Len() == 0 {
 		return nil
 	}
 	w := l.waiters.Front().Value.(*waiter)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -21,17 +22,17 @@ type Session struct {
 	client *Client
 	ctx    context.Context // ends with the session
 	cancel context.CancelFunc
+	zxid   atomic.Uint64 // the newest that the server has told
 
 	mu      sync.Mutex
 	conn    *zk.Conn
 	wire    *wire         // the connection, while there is one
 	up      chan struct{} // closed while requests can be made
 	isUp    bool
-	opened  bool          // the server has granted the session
 	timeout time.Duration // as the server negotiated it
 	contact time.Time     // when the newest request was sent that has been answered
-	lapse   *time.Timer
-	cause   error // why it is over
+	lapse   *time.Timer   // not nil once the server has granted the session
+	cause   error         // why it is over
 	leases  map[*lease]struct{}
 	watches map[string]*watch
 }
@@ -42,11 +43,6 @@ var (
 	errNoWord  = fmt.Errorf("%w: no word from the server for a session timeout", lock.ErrUnavailable)
 	errNoConn  = errors.New("no connection to ZooKeeper")
 )
-
-// reconnected is how long requests wait after a reconnection. The driver registers
-// its watches anew then, and reads the newest zxid for it without a lock; a reply
-// that arrives in that moment would race with it.
-const reconnected = 20 * time.Millisecond
 
 func newSession(c *Client) (*Session, error) {
 	s := &Session{
@@ -128,23 +124,9 @@ func (s *Session) connected() {
 	}
 	asked, timeout := w.handshake()
 	s.timeout, s.contact = timeout, asked
-	if !s.opened {
-		s.opened = true
+	if s.lapse == nil {
 		s.lapse = time.AfterFunc(time.Until(s.provenUntil()), s.lapsed)
-		s.open()
-		return
 	}
-	time.AfterFunc(reconnected, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.wire == w && s.cause == nil {
-			s.open()
-		}
-	})
-}
-
-// open lets requests pass. The caller has locked mu.
-func (s *Session) open() {
 	if !s.isUp {
 		s.isUp = true
 		close(s.up)
@@ -154,7 +136,10 @@ func (s *Session) open() {
 func (s *Session) disconnected() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.wire = nil
+	if s.wire != nil {
+		_ = s.wire.Close() // the driver forgets to where the session has expired
+		s.wire = nil
+	}
 	if s.isUp {
 		s.isUp = false
 		s.up = make(chan struct{})

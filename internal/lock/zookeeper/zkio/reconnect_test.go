@@ -1,0 +1,173 @@
+package zkio_test
+
+import (
+	"context"
+	"encoding/binary"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"seckill/internal/lock/locktest"
+	"seckill/internal/lock/zookeeper/zkio"
+	"seckill/internal/testkit"
+)
+
+func exists(s *zkio.Session, path string) func() error {
+	return func() error {
+		_, _, err := zkio.Do(context.Background(), s, func(c *zk.Conn) (bool, error) {
+			found, _, err := c.Exists(path)
+			return found, err
+		})
+		return err
+	}
+}
+
+// The race detector is the judge: the driver alone has a race between the replies
+// to requests that do not wait and the watches that it sets anew.
+func TestReconnectsUnderLoad(t *testing.T) {
+	const reconnections, clients = 60, 4
+	line := locktest.NewLine()
+	s := session(t, open(t, testkit.ZooKeeper(t).Addr(), line))
+	path := "/" + testkit.KeyPrefix(t)
+	lease := hold(t, s, path)
+	watched, err := s.Watch(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	var all sync.WaitGroup
+	for range clients {
+		all.Go(func() {
+			for ask := exists(s, path); ; {
+				select {
+				case <-stop:
+					return
+				default:
+					_ = ask() // may find no connection
+				}
+			}
+		})
+	}
+	for range reconnections {
+		line.Cut()
+		line.Mend()
+		if err := exists(s, path)(); err != nil {
+			t.Errorf("after a reconnection: %v", err)
+		}
+	}
+	close(stop)
+	all.Wait()
+	select {
+	case <-watched.Gone:
+		t.Error("the watch fired, though the node is there")
+	default:
+	}
+	if err := lease.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-watched.Gone:
+	case <-time.After(10 * time.Second):
+		t.Error("the watch did not survive the reconnections")
+	}
+}
+
+// A watch is set anew from what was seen last: what happened since fires it, and
+// nothing else does.
+func TestWatchIsSetAnewFromTheNewestZxid(t *testing.T) {
+	server, line := testkit.ZooKeeper(t), locktest.NewLine()
+	said := &frames{}
+	client, err := zkio.Open(zkio.Config{
+		Servers: []string{server.Addr()}, SessionTimeout: 10 * time.Second,
+		Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := line.Dial(ctx, network, addr)
+			return &recorded{Conn: conn, to: said}, err
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	s, other := session(t, client), server.Conn(t, timeout)
+	stays, goes := "/"+testkit.KeyPrefix(t), "/"+testkit.KeyPrefix(t)+"-goes"
+	var watched []zkio.Watch
+	for _, path := range []string{stays, goes} {
+		if _, err := other.Create(path, nil, zk.FlagPersistent, zkio.ACL()); err != nil {
+			t.Fatal(err)
+		}
+		w, err := s.Watch(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		watched = append(watched, w)
+	}
+	seen := uint64(watched[1].Stat.Czxid)
+	line.Cut()
+	if err := other.Delete(goes, -1); err != nil {
+		t.Fatal(err)
+	}
+	said.clear()
+	line.Mend()
+	select {
+	case <-watched[1].Gone:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the watch of a node that was deleted during an outage did not fire")
+	}
+	if err := exists(s, stays)(); err != nil {
+		t.Error(err)
+	}
+	greeting, set, got := said.zxids()
+	if greeting < seen || set < seen {
+		t.Errorf("the server was told of zxid %d in the greeting, and of %d for the watches, want %d or more", greeting, set, seen)
+	}
+	if got > 0 {
+		t.Errorf("%d watches were set by hand: one that should not have fired did", got)
+	}
+}
+
+// frames are those that were sent, on all connections.
+type frames struct {
+	mu  sync.Mutex
+	all [][]byte
+}
+
+func (f *frames) clear() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.all = nil
+}
+
+// zxids finds the greeting, which is the first, and the request that sets watches;
+// got counts those that get a node's data.
+func (f *frames) zxids() (greeting, set uint64, got int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i, frame := range f.all {
+		opcode := binary.BigEndian.Uint32(frame[8:])
+		switch {
+		case i == 0:
+			greeting = binary.BigEndian.Uint64(frame[8:])
+		case opcode == 101:
+			set = binary.BigEndian.Uint64(frame[12:])
+		case opcode == 4:
+			got++
+		}
+	}
+	return greeting, set, got
+}
+
+type recorded struct {
+	net.Conn
+	to *frames
+}
+
+func (r *recorded) Write(p []byte) (int, error) {
+	r.to.mu.Lock()
+	r.to.all = append(r.to.all, slices.Clone(p))
+	r.to.mu.Unlock()
+	return r.Conn.Write(p)
+}

@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+#
+# What each lock asks of its servers for one order, on servers of its own: a Markdown table on stdout, in about five
+# minutes. Redis: MONITOR, lines that name a lock's key (sent by a client; inside scripts). MySQL: Questions, less what
+# the order itself takes, which is seen under the lock none. ZooKeeper: packets received, heartbeats included.
+#
+# usage: scripts/lock-commands.sh [LOCK ...]
+#
+# From the environment: ORDERS (100) for each measurement, and the ports of scripts/two-instances.sh.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+if [[ ! ${LOCK_COMMANDS_STARTED:-} ]]; then
+  [[ -x bin/k6 ]] || { echo "bin/k6 not found: make k6 builds it" >&2; exit 1; }
+  export LOCK_COMMANDS_STARTED=1 LOCK_NODES=${LOCK_NODES:-3} ZOOKEEPER_PORT=${ZOOKEEPER_PORT:-12181}
+  exec scripts/two-instances.sh "$PWD/scripts/lock-commands.sh" "$@"
+fi
+
+orders=${ORDERS:-100}
+locks=("$@")
+((${#locks[@]} > 0)) || locks=(setnx setnx-expire naive thread-id uuid lua reentrant fair rw fenced multi red
+  mysql-row mysql-row-expiry mysql-get-lock mysql-for-update zk-node zk-queue)
+
+dir=$(mktemp -d)
+monitors=()
+stop() {
+  ((${#monitors[@]} == 0)) || kill "${monitors[@]}" 2>/dev/null || true
+  monitors=()
+}
+trap 'stop; rm -rf "$dir"' EXIT
+
+questions() {
+  mariadb-admin --no-defaults --protocol=tcp --host=127.0.0.1 --port="$MYSQL_PORT" --user=root extended-status |
+    awk '$2 == "Questions" { print $4 }'
+}
+
+packets() {
+  exec 3<>"/dev/tcp/127.0.0.1/$ZOOKEEPER_PORT"
+  printf srvr >&3
+  awk '$1 == "Received:" { print $2 }' <&3
+  exec 3>&-
+}
+
+# measure LOCK SCOPE VUS: sets sent, inside, asked and got, each over all orders.
+measure() {
+  local port
+  for ((port = REDIS_PORT; port <= REDIS_PORT + LOCK_NODES; port++)); do
+    redis-cli -p "$port" MONITOR >"$dir/monitor-$port" &
+    monitors+=($!)
+  done
+  sleep 0.3
+  asked=$(questions) got=$(packets)
+  bin/k6 run --quiet -e "LOCK=$1" -e "SCOPE=$2" -e "VUS=$3" -e "USERS=$orders" -e "STOCK=$orders" \
+    -e LOCK_WAIT_MS=30000 -e DURATION=60s loadtest/seckill.js >&2 || true
+  asked=$(($(questions) - asked)) got=$(($(packets) - got))
+  sleep 0.3
+  stop
+  sent=$(cat "$dir"/monitor-* | grep 'seckill:lock:' | grep -vc ' lua\] ' || true)
+  inside=$(cat "$dir"/monitor-* | grep 'seckill:lock:' | grep -c ' lua\] ' || true)
+}
+
+each() { awk -v n="$1" -v of="$orders" 'BEGIN { printf "%.1f", n / of }'; }
+
+echo "| lock | buyers | Redis: sent | inside scripts | MySQL: statements | ZooKeeper: requests |"
+echo "|---|---|---:|---:|---:|---:|"
+for kind in "user 1 one_after_the_other" "voucher 32 32_at_once"; do
+  read -r scope vus said <<<"$kind"
+  measure none "$scope" "$vus"
+  own_asked=$asked own_got=$got
+  for lock in "${locks[@]}"; do
+    measure "$lock" "$scope" "$vus"
+    echo "| \`$lock\` | ${said//_/ } | $(each "$sent") | $(each "$inside") | $(each $((asked - own_asked))) | $(each $((got - own_got))) |"
+  done
+done
