@@ -18,21 +18,34 @@ import (
 func TestMain(m *testing.M) { testkit.Main(m) }
 
 // renewed is the watchdog's lease in the suite: long enough for a busy machine.
-const renewed = 1500 * time.Millisecond
+const renewed = 2 * time.Second
 
 const key = "seat"
 
-func TestConformance(t *testing.T) {
-	factory := redisstore.Factory("reentrant", func(client *redis.Client, prefix string) (lock.Locker, error) {
-		return reentrant.New(client, reentrant.Config{Prefix: prefix, WatchdogTimeout: renewed})
-	})
-	subject := func(tb testing.TB) locktest.Subject {
-		s := factory(tb)
+// open makes a locker, on one server or on a cluster.
+func open[C redis.UniversalClient](client C, prefix string) (lock.Locker, error) {
+	return reentrant.New(client, reentrant.Config{Prefix: prefix, WatchdogTimeout: renewed})
+}
+
+func factory(tb testing.TB) locktest.Subject {
+	s := redisstore.Factory("reentrant", open[*redis.Client])(tb)
+	s.Renewed, s.Place = renewed, 3*time.Second
+	return s
+}
+
+func TestConformance(t *testing.T) { locktest.Run(t, factory, promises()) }
+
+// On a cluster the lock is what it is on one server.
+func TestConformanceOnCluster(t *testing.T) {
+	onCluster := redisstore.ClusterFactory(t, "reentrant", open[redis.UniversalClient])
+	locktest.Run(t, func(tb testing.TB) locktest.Subject {
+		s := onCluster(tb)
 		s.Renewed, s.Place = renewed, 3*time.Second
 		return s
-	}
-	locktest.Run(t, subject, promises())
+	}, locktest.Only(promises(), redisstore.ClusterBehaviours()...))
 }
+
+func TestDeclaresKeys(t *testing.T) { redisstore.DeclaresKeys(t, open[*redis.Client], nil) }
 
 func promises() locktest.Promises {
 	p := make(locktest.Promises)

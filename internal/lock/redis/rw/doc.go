@@ -30,7 +30,7 @@
 //   - That there is no reader beside the writer, where a process was paused past its
 //     lease or Redis was failed over: see package reentrant. There are no tokens.
 //   - Order among readers, and strict order among writers.
-//   - That a reader who is told within a turn of 250 ms gets in: one that is slower
+//   - That a reader who is told within a turn of a second gets in: one that is slower
 //     than that, behind a writer, asks again.
 //   - Cheap reading. Every reader is a write to Redis; a lock saves what it guards, not
 //     its own cost.

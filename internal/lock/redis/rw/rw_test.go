@@ -16,16 +16,15 @@ import (
 func TestMain(m *testing.M) { testkit.Main(m) }
 
 // renewed is the watchdog's lease in the suite: long enough for a busy machine.
-const renewed = 1500 * time.Millisecond
+const renewed = 2 * time.Second
 
-func open(client redis.UniversalClient, prefix string) (*rw.Locker, error) {
+// open makes a locker, on one server or on a cluster.
+func open[C redis.UniversalClient](client C, prefix string) (lock.Locker, error) {
 	return rw.New(client, rw.Config{Prefix: prefix, WatchdogTimeout: renewed})
 }
 
 func factory(tb testing.TB) locktest.Subject {
-	s := redisstore.Factory("rw", func(client *redis.Client, prefix string) (lock.Locker, error) {
-		return open(client, prefix)
-	})(tb)
+	s := redisstore.Factory("rw", open[*redis.Client])(tb)
 	s.Renewed, s.Place = renewed, 3*time.Second
 	return s
 }
@@ -40,6 +39,18 @@ func TestShared(t *testing.T) {
 	}
 	locktest.RunShared(t, factory, p)
 }
+
+// On a cluster the lock is what it is on one server.
+func TestConformanceOnCluster(t *testing.T) {
+	onCluster := redisstore.ClusterFactory(t, "rw", open[redis.UniversalClient])
+	locktest.Run(t, func(tb testing.TB) locktest.Subject {
+		s := onCluster(tb)
+		s.Renewed, s.Place = renewed, 3*time.Second
+		return s
+	}, locktest.Only(promises(), redisstore.ClusterBehaviours()...))
+}
+
+func TestDeclaresKeys(t *testing.T) { redisstore.DeclaresKeys(t, open[*redis.Client], nil) }
 
 func promises() locktest.Promises {
 	p := make(locktest.Promises)

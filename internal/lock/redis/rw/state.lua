@@ -8,8 +8,9 @@
 -- with times in ms of this server's clock. Writers wait in KEYS[2], readers in
 -- KEYS[3], under their tickets.
 
--- how long a turn, or a free lock, is kept for who was told, in ms
-local kept = 250
+-- how long a turn, or a free lock, is kept for who was told, in ms: longer than anybody
+-- who lives needs to come
+local kept = 1000
 
 -- state reads a lock and takes out what ran out.
 local function state(lock)

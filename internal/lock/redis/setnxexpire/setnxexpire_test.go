@@ -17,11 +17,24 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
+func open(client *redis.Client, prefix string) (lock.Locker, error) {
+	return setnxexpire.New(client, setnxexpire.Config{Prefix: prefix})
+}
+
 func TestConformance(t *testing.T) {
-	open := func(client *redis.Client, prefix string) (lock.Locker, error) {
+	locktest.Run(t, redisstore.Factory("setnx-expire", open), promises())
+}
+
+// On a cluster the lock is what it is on one server.
+func TestCluster(t *testing.T) {
+	onCluster := redisstore.ClusterFactory(t, "setnx-expire", func(client redis.UniversalClient, prefix string) (lock.Locker, error) {
 		return setnxexpire.New(client, setnxexpire.Config{Prefix: prefix})
-	}
-	locktest.Run(t, redisstore.Factory("setnx-expire", open), locktest.Promises{
+	})
+	locktest.Run(t, onCluster, locktest.Only(promises(), redisstore.ClusterBehaviours()...))
+}
+
+func promises() locktest.Promises {
+	return locktest.Promises{
 		locktest.ExcludesGoroutines:           locktest.Holds(),
 		locktest.ExcludesProcesses:            locktest.Holds(),
 		locktest.KeepsKeysApart:               locktest.Holds(),
@@ -78,7 +91,7 @@ func TestConformance(t *testing.T) {
 		locktest.FollowsModel:                 locktest.Breaks("DEL without looking"),
 		locktest.EnduresManyPairs:             locktest.Holds(),
 		locktest.ThousandCancelledWaiters:     locktest.Holds(),
-	})
+	}
 }
 
 func TestNewNeedsClient(t *testing.T) {

@@ -21,7 +21,19 @@ func open(client *redis.Client, prefix string) (lock.Locker, error) {
 }
 
 func TestConformance(t *testing.T) {
-	locktest.Run(t, redisstore.Factory("thread-id", open), locktest.Promises{
+	locktest.Run(t, redisstore.Factory("thread-id", open), promises())
+}
+
+// On a cluster the lock is what it is on one server.
+func TestCluster(t *testing.T) {
+	onCluster := redisstore.ClusterFactory(t, "thread-id", func(client redis.UniversalClient, prefix string) (lock.Locker, error) {
+		return threadid.New(client, threadid.Config{Prefix: prefix})
+	})
+	locktest.Run(t, onCluster, locktest.Only(promises(), redisstore.ClusterBehaviours()...))
+}
+
+func promises() locktest.Promises {
+	return locktest.Promises{
 		locktest.ExcludesGoroutines:           locktest.Holds(),
 		locktest.ExcludesProcesses:            locktest.Holds(),
 		locktest.KeepsKeysApart:               locktest.Holds(),
@@ -79,7 +91,7 @@ func TestConformance(t *testing.T) {
 		locktest.FollowsModel:             locktest.Breaks("two processes have the same number"),
 		locktest.EnduresManyPairs:         locktest.Holds(),
 		locktest.ThousandCancelledWaiters: locktest.Holds(),
-	})
+	}
 }
 
 func TestNewNeedsClient(t *testing.T) {
