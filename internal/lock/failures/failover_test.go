@@ -109,7 +109,7 @@ func replicaPromotedUnreplicated(t *testing.T, r *report) {
 	for _, m := range strong {
 		losses[m].wait(t, m, lock.ErrLost)
 		took := losses[m].at.Sub(promoted)
-		between(t, m+"'s first holder was told", took, 0, renewEvery+slack)
+		between(t, m+"'s first holder was told", took, 0, renewEvery+2*slack)
 		r.saw(fault, m, took, "the first is told at its next renewal (every %v): %v", renewEvery, losses[m].cause)
 	}
 	losses["multi"].wait(t, "multi", lock.ErrExpired)
@@ -185,7 +185,9 @@ func replicaPromotedBySentinel(t *testing.T, r *report) {
 		}
 		waiting[m].got(t)
 		took := waiting[m].at.Sub(released)
-		between(t, m+"'s waiter got in", took, 0, place+slack)
+		// An attempt that was cut off by the failover may have left a place in the queue
+		// of the fair one, in front of the waiter's.
+		between(t, m+"'s waiter got in", took, 0, 2*place+2*slack)
 		asked := "who slept through it"
 		if waiting[m].outages > 0 {
 			asked = "who was told that the server is unavailable and asked again,"

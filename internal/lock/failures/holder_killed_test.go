@@ -70,16 +70,19 @@ func killHolderForEver(t *testing.T, r *report) {
 // waitersKilled: SIGKILL of a process that stands first in the queue, three
 // goroutines of it. Those behind get in within the time that a place lasts.
 func waitersKilled(t *testing.T, r *report) {
-	for mechanism, places := range map[string]int64{"reentrant": 1, "fair": 3} { // of the process, in Redis
+	for mechanism, places := range map[string]int{"reentrant": 1, "fair": 3} { // of the process, in Redis
 		t.Run(mechanism, func(t *testing.T) {
 			t.Parallel()
 			server, prefix := testkit.Redis(t), testkit.KeyPrefix(t)
 			j := job{Do: "queue", Mechanism: mechanism, Addr: server.Addr(), Prefix: prefix, Waiters: 3}
 			client := nodestore.Dial(t, server.Addr(), nil)
-			held := acquire(t, process(t, mechanism, client, j.config()), key)
-			queue := name(prefix, mechanism, key) + ":queue"
-			queued := func(n int64) func() bool {
-				return func() bool { return client.ZCard(t.Context(), queue).Val() == n }
+			l := process(t, mechanism, client, j.config())
+			held := acquire(t, l, key)
+			queued := func(n int) func() bool {
+				return func() bool {
+					state, err := l.(lock.Inspector).Inspect(t.Context(), key)
+					return err == nil && state.Waiting == n
+				}
 			}
 			dead := startChild(t, j)
 			until(t, "the child to stand in the queue", queued(places))

@@ -14,6 +14,7 @@ import (
 
 	"seckill/internal/lock"
 	"seckill/internal/lock/redis/rw"
+	"seckill/internal/lock/redis/session"
 	"seckill/internal/testkit"
 )
 
@@ -29,7 +30,9 @@ func waitersCancelled(t *testing.T, r *report) {
 func cancelWaiters(t *testing.T, r *report, mechanism string) {
 	const waiters = 1000
 	server, prefix := testkit.Redis(t), testkit.KeyPrefix(t)
-	config := job{Prefix: prefix}.config()
+	// A thousand commands at once may take a busy machine longer than the defaults
+	// allow, and then waiters are told that the server is unavailable.
+	config := session.Config{Prefix: prefix, WatchdogTimeout: long, CommandTimeout: long}
 	admin := server.Client(t)
 	dial := func(name string) *redis.Client {
 		c := redis.NewClient(&redis.Options{Addr: server.Addr(), ClientName: name, ContextTimeoutEnabled: true})

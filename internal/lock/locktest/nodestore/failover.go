@@ -24,7 +24,7 @@ type Pair struct {
 // written from then on it does not get.
 func NewPair(t *testing.T) *Pair {
 	t.Helper()
-	p := &Pair{primary: testkit.NewRedis(t)}
+	p := &Pair{primary: testkit.NewRedis(t, "--repl-diskless-sync-delay", "0")}
 	p.address.Store(p.primary.Addr())
 	host, port, err := net.SplitHostPort(p.primary.Addr())
 	if err != nil {

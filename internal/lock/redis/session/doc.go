@@ -64,6 +64,9 @@
 // the holder and its reply says so: one round trip a grant, and no message. While other
 // processes wait, that happens at most Config.Passes times in a row.
 //
+// A wait does not outlast an outage: the head of the line that gets no answer twice
+// ends with lock.ErrUnavailable, and its caller has to ask again.
+//
 // All waiters of a process share one pub/sub connection, which subscribes to a
 // channel for the first waiter of a lock and unsubscribes a tenth of a second after
 // the last; who comes back within that time is spared the first attempt and the
