@@ -25,7 +25,8 @@ type Config struct {
 	// in this process. Default 16. SQLite always has one.
 	MaxWriters int
 	// MaxLocks is how many connections locks may have that are kept in the
-	// database. Default 64. Not with SQLite.
+	// database. Default 24: two processes then stay below the 151 connections that a
+	// server allows by default. Not with SQLite.
 	MaxLocks int
 	// ConnMaxLifetime is when a connection is replaced. Default 30 min.
 	ConnMaxLifetime time.Duration
@@ -81,7 +82,7 @@ func (c Config) withDefaults() Config {
 	}
 	c.MaxReaders = cmp.Or(c.MaxReaders, readers)
 	c.MaxWriters = cmp.Or(c.MaxWriters, 16)
-	c.MaxLocks = cmp.Or(c.MaxLocks, 64)
+	c.MaxLocks = cmp.Or(c.MaxLocks, 24)
 	c.ConnMaxLifetime = cmp.Or(c.ConnMaxLifetime, 30*time.Minute)
 	c.ConnMaxIdleTime = cmp.Or(c.ConnMaxIdleTime, 5*time.Minute)
 	c.DialTimeout = cmp.Or(c.DialTimeout, 5*time.Second)

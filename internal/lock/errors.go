@@ -35,17 +35,18 @@ type NotAcquiredError struct {
 	Key string
 	// Holder is who holds the key; empty where the mechanism does not know.
 	Holder Owner
-	// TTL is how long the holder's lease still runs; 0 where unknown.
+	// TTL is how long the holder's lease still runs; 0 where unknown, [NoExpiry]
+	// where it has no end.
 	TTL time.Duration
 }
 
-// Error names the key and, where they are known, the holder and how long it still holds.
+// Error names the key and, where they are known, the holder and when its lease ends.
 func (e *NotAcquiredError) Error() string {
 	text := fmt.Sprintf("%v: %q", ErrNotAcquired, e.Key)
 	if e.Holder != "" {
 		text += " is held by " + string(e.Holder)
 	}
-	if e.TTL > 0 {
+	if e.TTL > 0 && e.TTL != NoExpiry {
 		text += fmt.Sprintf(", for another %v", e.TTL)
 	}
 	return text

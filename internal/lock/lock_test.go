@@ -64,6 +64,9 @@ func TestNotAcquiredError(t *testing.T) {
 	if text := (&lock.NotAcquiredError{Key: "seat"}).Error(); strings.Contains(text, "held by") {
 		t.Errorf("%q names a holder that is not known", text)
 	}
+	if text := (&lock.NotAcquiredError{Key: "seat", TTL: lock.NoExpiry}).Error(); strings.Contains(text, "for another") {
+		t.Errorf("%q gives an end to what has none", text)
+	}
 }
 
 func TestOwners(t *testing.T) {

@@ -140,6 +140,53 @@ func TestConnectionsGoBackClean(t *testing.T) {
 	})
 }
 
+// A row that somebody is making, or sweeping away, is locked and has no holder: a try
+// that meets it neither takes that for one nor gives up, however long its INSERT waits.
+func TestRowInTheMakingIsNotHeld(t *testing.T) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testing.TB) testkit.Database) {
+		db := mysqlstore.Pool(t, engine(t), nil)
+		mysqlstore.Migrate(t, db, migration)
+		l, err := forupdate.New(db, forupdate.Config{Config: mysqlio.Config{Timeout: 5 * time.Second}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		maker, err := db.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer maker.Rollback() //nolint:errcheck // it is committed, or the test has failed
+		if _, err := maker.ExecContext(t.Context(), "INSERT INTO lock_for_update (name) VALUES ('seat')"); err != nil {
+			t.Fatal(err)
+		}
+		got := make(chan error, 1)
+		go func() {
+			lease, err := l.Acquire(t.Context(), "seat", lock.Options{})
+			if err == nil {
+				err = lease.Release(t.Context())
+			}
+			got <- err
+		}()
+		seen := make(map[string]bool) // INSERTs that wait: the first is cut short, another one follows
+		for end := time.Now().Add(10 * time.Second); len(seen) < 2; time.Sleep(time.Millisecond) {
+			waits, err := mysqlstore.Column(t.Context(), db, "SELECT id FROM information_schema.processlist"+
+				" WHERE db = DATABASE() AND id <> CONNECTION_ID() AND info LIKE 'INSERT IGNORE%'")
+			if err != nil || time.Now().After(end) {
+				t.Fatalf("the INSERTs of %d connections waited, %v", len(seen), err)
+			}
+			for _, id := range waits {
+				seen[id] = true
+			}
+		}
+		if err := maker.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-got; err != nil {
+			t.Errorf("acquiring and releasing = %v", err)
+		}
+	})
+}
+
 func TestNewNeedsDatabase(t *testing.T) {
 	if _, err := forupdate.New(nil, forupdate.Config{}); !errors.Is(err, lock.ErrInvalid) {
 		t.Errorf("New(nil) = %v, want ErrInvalid", err)

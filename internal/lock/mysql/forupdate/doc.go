@@ -20,6 +20,17 @@
 // start over in a herd. It is deleted after the rollback, unless a waiter has it
 // (FOR UPDATE SKIP LOCKED); who then finds no row starts over.
 //
+// That two transactions never have the lock follows from one thing: who was given the
+// row by SELECT … FOR UPDATE has an exclusive lock on a row that exists, until its
+// transaction ends. The DELETE needs that lock, too, so that it never takes away the
+// row of a holder. A waiter may be woken by a DELETE; its SELECT then gives no row,
+// it has nothing, and it rolls back and starts over.
+//
+// Rows are locked for a moment by those who make or delete them. A try that meets a
+// locked row therefore looks for the holder's signature, and is refused only if there
+// is one; else it tries again. An INSERT cannot be told not to wait. A try cuts it short
+// after 200 ms, which costs the connection, and goes on with another one.
+//
 // The server waits as long as the connection's innodb_lock_wait_timeout (whole
 // seconds; the DSN sets it, and its readTimeout has to be longer), and is asked again
 // until the wait is over. A wait that ends by its limit or its context is ended by
@@ -51,6 +62,7 @@
 //
 // Sell vouchers under {"lock":"mysql-for-update","scope":"user","faults":[{"point":
 // "critical-section","pause_ms":1000}]} with more buyers at once than the pool has
-// connections: those beyond get no connection, and no lock. TestHoldersExhaustThePool
-// in this package does that.
+// connections, or all processes together than the server takes (max_connections):
+// those beyond get no connection, and no lock, and are told that the service is
+// unavailable. TestHoldersExhaustThePool in this package does that.
 package forupdate

@@ -91,7 +91,7 @@ var _ mysqlio.Claim = (*claim)(nil)
 // Try takes the row if nobody has it. A row that is locked and not signed is so for
 // a moment only, by an INSERT or a sweep, which nobody shall take for a holder.
 func (c *claim) Try(ctx context.Context, s *mysqlio.Session) error {
-	for range attempts {
+	for {
 		err := c.tryOnce(ctx, s)
 		if !errors.Is(err, mysqlio.ErrTaken) {
 			return err
@@ -102,17 +102,18 @@ func (c *claim) Try(ctx context.Context, s *mysqlio.Session) error {
 		select {
 		case <-time.After(time.Millisecond):
 		case <-ctx.Done():
-			return ctx.Err()
+			return mysqlio.ErrTaken
 		}
 	}
-	return mysqlio.ErrTaken
 }
 
+// tryOnce cuts the INSERT short when it waits: there is a row by now, and somebody
+// has it. The session is spent then, and the Keeper tries again on another one.
 func (c *claim) tryOnce(ctx context.Context, s *mysqlio.Session) error {
 	short, cancel := context.WithTimeout(ctx, insertTimeout)
 	defer cancel()
 	err := c.take(ctx, short, s, " NOWAIT")
-	if err != nil && ctx.Err() == nil && short.Err() != nil {
+	if err != nil && !mysqlio.Answered(err) && short.Err() != nil && ctx.Err() == nil {
 		return mysqlio.ErrTaken
 	}
 	return err

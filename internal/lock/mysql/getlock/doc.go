@@ -47,7 +47,9 @@
 // # How to see it break
 //
 // Sell a voucher under {"lock":"mysql-get-lock","scope":"voucher","stock":"unguarded",
-// "faults":[{"point":"critical-section","pause_ms":2000}]} and end the holder's
-// connection with KILL meanwhile: the next one is let in while the first one works.
+// "lock_wait_ms":8000,"faults":[{"point":"critical-section","pause_ms":500}]} and end
+// the holder's connection with KILL meanwhile, again and again (SELECT
+// IS_USED_LOCK('lock:seckill:stock:<voucher>') tells its number): the next one is let in
+// while the first one works, and both write the stock that they read.
 // TestConnectionLossIsSeenByTheServerFirst in this package does that.
 package getlock

@@ -14,6 +14,11 @@
 // server no longer knows it. Closing a connection is not enough: the thread behind
 // it waits on, and the lock that it gets some time later is nobody's.
 //
+// A session on which a statement had no answer serves no other one: its transaction,
+// and with it the lock, may be gone, or may be won on a connection that is about to be
+// closed. For the same reason a grant that arrives after its wait has ended is given
+// back, and not delivered.
+//
 // Waiters of one process stand in line here, in order of arrival, and only the first
 // of them has a connection.
 //

@@ -20,8 +20,9 @@ var errClosed = errors.New("the locker is closed")
 // Claim is one acquisition of one key: a mechanism's statements. Errors other than
 // [ErrTaken] are those of the statements.
 type Claim interface {
-	// Try asks for the key once: nil when the session has it, [ErrTaken], and
-	// then the session is as it was.
+	// Try asks for the key once: nil when the session has it, and [ErrTaken] when
+	// somebody else does; the session is then as it was. ErrTaken after a statement
+	// that Try cut short lets the Keeper try again on another session.
 	Try(ctx context.Context, s *Session) error
 	// Wait lets the server wait for a bounded time, and is else like Try.
 	Wait(ctx context.Context, s *Session) error
@@ -138,15 +139,9 @@ func (k *Keeper) Acquire(ctx context.Context, key string, owner lock.Owner, opts
 // win returns a session that has the key.
 func (k *Keeper) win(ctx context.Context, key string, wait bool, claim Claim) (*Session, error) {
 	if !wait || k.queue.len(key) == 0 { // else it would only stand behind the others
-		s, err := open(ctx, k.db)
-		if err != nil {
-			return nil, err
-		}
-		if err = claim.Try(ctx, s); err == nil {
-			return s, nil
-		}
-		if err = k.lose(ctx, key, s, claim, err); !wait || !errors.Is(err, lock.ErrNotAcquired) {
-			return nil, err
+		s, err := k.try(ctx, key, claim)
+		if err == nil || !wait || !errors.Is(err, lock.ErrNotAcquired) {
+			return s, err
 		}
 	}
 	leave, err := k.queue.enter(ctx, key)
@@ -155,16 +150,19 @@ func (k *Keeper) win(ctx context.Context, key string, wait bool, claim Claim) (*
 	}
 	defer leave()
 	s, err := open(ctx, k.db)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil: // as in line: the wait is over, and the key was taken
+		return nil, ErrTaken
+	case err != nil:
 		return nil, err
 	}
 	for {
 		err := claim.Wait(ctx, s)
 		switch {
+		case ctx.Err() != nil: // also when it was granted: the driver may have closed the connection
+			err = ErrTaken
 		case err == nil:
 			return s, nil
-		case ctx.Err() != nil:
-			err = ErrTaken
 		case errors.Is(err, ErrTaken) && !s.broken:
 			continue
 		}
@@ -173,18 +171,31 @@ func (k *Keeper) win(ctx context.Context, key string, wait bool, claim Claim) (*
 	}
 }
 
-// lose ends a try that failed. Where the key is taken it asks by whom.
-func (k *Keeper) lose(ctx context.Context, key string, s *Session, claim Claim, err error) error {
-	if !errors.Is(err, ErrTaken) || s.broken {
-		k.clean(s, claim)
-		if errors.Is(err, ErrTaken) {
-			return &lock.NotAcquiredError{Key: key}
+// try asks once, and where the key is taken by whom. A try that was cut short by the
+// mechanism itself, to learn what is in its way, is made again on another session.
+func (k *Keeper) try(ctx context.Context, key string, claim Claim) (*Session, error) {
+	for {
+		s, err := open(ctx, k.db)
+		if err != nil {
+			return nil, err
 		}
-		return err
+		err = claim.Try(ctx, s)
+		switch {
+		case err == nil && ctx.Err() == nil:
+			return s, nil
+		case errors.Is(err, ErrTaken) && !s.broken:
+			holder, _ := k.ask(ctx, s, claim) // a name is welcome, not needed
+			k.back(s)
+			return nil, &lock.NotAcquiredError{Key: key, Holder: holder.Owner}
+		}
+		k.clean(s, claim)
+		switch {
+		case err == nil: // granted too late: the driver may have closed the connection
+			return nil, ctx.Err()
+		case !errors.Is(err, ErrTaken):
+			return nil, err
+		}
 	}
-	holder, _ := k.ask(ctx, s, claim) // a name is welcome, not needed
-	k.back(s)
-	return &lock.NotAcquiredError{Key: key, Holder: holder.Owner}
 }
 
 // refusal is why an acquisition failed: ctx, or the locker that was closed, or the

@@ -12,7 +12,9 @@ import (
 )
 
 // Session is a connection of one's own, and the number by which the server knows
-// it. It serves one statement at a time.
+// it. It serves one statement at a time, and none after one that had no answer: a
+// statement that its context kept from being sent leaves the connection as it was,
+// and a lock won on it afterwards would be a lock of a session that is given up.
 type Session struct {
 	db     *sql.DB
 	conn   *sql.Conn
@@ -49,17 +51,21 @@ func open(ctx context.Context, db *sql.DB) (*Session, error) {
 // ID is the server's number of the connection.
 func (s *Session) ID() uint64 { return s.id }
 
-// Conn is the connection itself.
-func (s *Session) Conn() *sql.Conn { return s.conn }
-
-// Exec runs a statement.
+// Exec runs a statement: [driver.ErrBadConn] after one that had no answer.
 func (s *Session) Exec(ctx context.Context, query string, args ...any) error {
+	if s.broken {
+		return driver.ErrBadConn
+	}
 	_, err := s.conn.ExecContext(ctx, query, args...)
 	return s.saw(err)
 }
 
-// Scan runs a query of one row: [sql.ErrNoRows] when there is none.
+// Scan runs a query of one row: [sql.ErrNoRows] when there is none, and
+// [driver.ErrBadConn] after a statement that had no answer.
 func (s *Session) Scan(ctx context.Context, dest []any, query string, args ...any) error {
+	if s.broken {
+		return driver.ErrBadConn
+	}
 	return s.saw(s.conn.QueryRowContext(ctx, query, args...).Scan(dest...))
 }
 
