@@ -1,4 +1,5 @@
-// Package testkit gives tests and experiments real servers: redis-server (single, cluster, sentinel), MariaDB and MySQL.
+// Package testkit gives tests and experiments real servers: redis-server (single, cluster, sentinel), MariaDB, MySQL and
+// ZooKeeper.
 //
 // Every server is a child process on a free port of 127.0.0.1, in a process group of its own, with a temporary folder of
 // its own. A server that this package did not start is never touched. Nothing stays behind, however the test binary ends:
@@ -13,9 +14,9 @@
 //
 //	func TestMain(m *testing.M) { testkit.Main(m) }
 //
-// Shared servers ([Redis], [MariaDB], [MySQL]) start with the first test that asks and serve the whole binary, so tests
+// Shared servers ([Redis], [MariaDB], [MySQL], [ZooKeeper]) start with the first test that asks and serve the whole binary, so tests
 // keep apart by key prefix ([KeyPrefix]) or by database (a fresh one per call). A test that kills or pauses a server
-// starts one of its own ([NewRedis], [NewMariaDB], [NewMySQL]).
+// starts one of its own ([NewRedis], [NewMariaDB], [NewMySQL], [NewZooKeeper]).
 //
 // A server that is not installed skips the test by name and says how to get it. With REQUIRE_INFRA=1 it fails instead:
 // a build that is meant to prove something must not pass by skipping.

@@ -3,6 +3,7 @@ package zkstore
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -33,6 +34,11 @@ func Main(m *testing.M, open Open) {
 			os.Exit(1)
 		}
 		os.Exit(0)
+	}
+	// What these tests do most of the time is to wait for the end of a session.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		fmt.Println("failed:", err)
+		os.Exit(1)
 	}
 	testkit.Main(m)
 }
@@ -116,6 +122,7 @@ func waits(t *testing.T, l lock.Locker) <-chan lock.Lease {
 // when its session ends, and that of one that ends in good order at once.
 func FreesLockOfDeadProcess(t *testing.T, m Mechanism) {
 	t.Helper()
+	t.Parallel()
 	p := somewhere(t, m)
 	next := Process(t, m.Open, p.addr, p.prefix, nil)
 	for _, tc := range []struct {
@@ -155,6 +162,7 @@ func FreesLockOfDeadProcess(t *testing.T, m Mechanism) {
 // wakes, also by its release.
 func TellsPausedProcess(t *testing.T, m Mechanism) {
 	t.Helper()
+	t.Parallel()
 	p := somewhere(t, m)
 	process, token := p.holder(t)
 	got := waits(t, Process(t, m.Open, p.addr, p.prefix, nil))
@@ -178,6 +186,7 @@ func TellsPausedProcess(t *testing.T, m Mechanism) {
 // acquisition in turn, in place of it: the outcome is a lock, or an error and no node.
 func LeavesNothingAfterLostReply(t *testing.T, m Mechanism) {
 	t.Helper()
+	t.Parallel()
 	p := somewhere(t, m)
 	line := locktest.NewLine()
 	locker := Process(t, m.Open, p.addr, p.prefix, line)
@@ -212,8 +221,7 @@ func LeavesNothingAfterLostReply(t *testing.T, m Mechanism) {
 }
 
 // Herd says how many of n waiting processes talk to the server when the lock is
-// released to one of them, and how many
-// requests they make.
+// released to one of them, and how many requests they make.
 func Herd(t *testing.T, m Mechanism, n int) (awake, requests int) {
 	t.Helper()
 	p := somewhere(t, m)
@@ -281,6 +289,7 @@ func Herd(t *testing.T, m Mechanism, n int) (awake, requests int) {
 // from when it got in, for itself and for who asks the store.
 func CountsLeaseFromGrant(t *testing.T, m Mechanism) {
 	t.Helper()
+	t.Parallel()
 	const ttl, wait = 2 * time.Second, 1500 * time.Millisecond
 	p := somewhere(t, m)
 	locker := Process(t, m.Open, p.addr, p.prefix, nil)

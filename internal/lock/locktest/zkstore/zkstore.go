@@ -18,7 +18,7 @@ import (
 
 // Session is the session timeout of every process here: what a watchdog's lease is
 // to other mechanisms. The server looks for the end of a session every 100 ms.
-const Session = 2 * time.Second
+const Session = 1500 * time.Millisecond
 
 // Locker is what a mechanism here can do.
 type Locker interface {
@@ -34,8 +34,6 @@ type Open func(client *zkio.Client, prefix string) (Locker, error)
 type Mechanism struct {
 	Name string
 	Open Open
-	// Votes is that of [locktest.Subject].
-	Votes bool
 	// Remove takes a lock from its holder, by hand: node is the one that is the
 	// lock's below the mechanism's path.
 	Remove func(conn *zk.Conn, node string) error
@@ -72,7 +70,7 @@ func subject(tb testing.TB, m Mechanism, server *testkit.ZooKeeperServer) lockte
 	v := &view{Mechanism: m, conn: server.Conn(tb, Session), prefix: "/" + testkit.KeyPrefix(tb)}
 	looks := Process(tb, m.Open, server.Addr(), v.prefix, nil)
 	return locktest.Subject{
-		Name: m.Name, Remote: true, Renewed: Session, Place: Place, Votes: m.Votes,
+		Name: m.Name, Remote: true, Renewed: Session, Place: Place,
 		Process: func(tb testing.TB, line *locktest.Line) lock.Locker {
 			return Process(tb, m.Open, server.Addr(), v.prefix, line)
 		},
@@ -89,7 +87,7 @@ func subject(tb testing.TB, m Mechanism, server *testkit.ZooKeeperServer) lockte
 // Process opens a client and a locker, as a process has them. line may be nil.
 func Process(tb testing.TB, open Open, addr, prefix string, line *locktest.Line) Locker {
 	tb.Helper()
-	config := zkio.Config{Servers: []string{addr}, SessionTimeout: Session}
+	config := zkio.Config{Servers: []string{addr}, SessionTimeout: Session, CommandTimeout: Session / 3}
 	if line != nil {
 		config.Dial = line.Dial
 	}

@@ -54,8 +54,10 @@
 // Stop a process that holds the lock (kill -STOP) for longer than the session
 // timeout, let another one acquire, and let the first go on: for a moment both are at
 // work. TestTellsPausedProcess does it, and shows that the token of the first is the
-// smaller one. In a shop it takes {"lock":"zk-node","scope":"voucher",
-// "stock":"unguarded","placement":"inside-tx"}, a sale under way, and the same
-// signal to one of two instances: with "inside-tx" the transaction does not end with
-// the lock. TestReleaseWakesTheHerd counts the herd.
+// smaller one. In a shop it takes two instances, {"lock":"zk-node",
+// "scope":"voucher","stock":"unguarded","placement":"inside-tx","faults":
+// [{"point":"critical-section","pause_ms":1500}]}, an order to the first, the signal
+// to it within that pause, an order to the second, and patience: both orders are
+// confirmed, and the stock went down by one (with "inside-tx" the transaction does
+// not end with the lock). TestReleaseWakesTheHerd counts the herd.
 package node

@@ -54,6 +54,9 @@ func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lo
 			return nil, err
 		}
 		lease, other, err := l.try(ctx, s, key, owner, opts)
+		if errors.Is(err, lock.ErrUnavailable) && ctx.Err() != nil {
+			err = ctx.Err() // what was not cut short could not be done either
+		}
 		if err != nil || lease != nil {
 			return lease, err
 		}
@@ -121,6 +124,10 @@ func (l *Locker) try(ctx context.Context, s *zkio.Session, key string, owner loc
 // it was not. Where that cannot be found out the claim is given back.
 func (l *Locker) recognise(ctx context.Context, s *zkio.Session, c zkio.Claim) (token int64, err error) {
 	token, _, err = zkio.Do(ctx, s, func(conn *zk.Conn) (int64, error) {
+		// The server may be another one by now, and has to catch up first.
+		if _, err := conn.Sync(c.Proof); err != nil {
+			return 0, err
+		}
 		found, stat, err := conn.Exists(c.Proof)
 		if err != nil || !found {
 			return 0, err
@@ -231,8 +238,6 @@ func (l *Locker) ForceRelease(ctx context.Context, key string) (bool, error) {
 		return true, nil
 	case errors.Is(err, zk.ErrNoNode): // or its holder released it as it was looked at
 		return unsure, nil
-	case errors.Is(err, lock.ErrWrongKind):
-		return false, err
 	}
 	return false, zkio.Error(err)
 }

@@ -54,7 +54,7 @@ func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lo
 		if err != nil {
 			return nil, err
 		}
-		p := l.join(s, key, owner, opts)
+		p := l.place(s, key, owner, opts)
 		lease, err := p.acquire(ctx, limit.C)
 		if lease != nil {
 			return lease, err
@@ -99,11 +99,8 @@ func (l *Locker) Inspect(ctx context.Context, key string) (lock.State, error) {
 		state.Waiting = len(state.Queue)
 		return state, nil
 	})
-	switch {
-	case errors.Is(err, zk.ErrNoNode):
+	if errors.Is(err, zk.ErrNoNode) {
 		return lock.State{}, nil
-	case errors.Is(err, lock.ErrWrongKind):
-		return lock.State{}, err
 	}
 	return state, zkio.Error(err)
 }
@@ -134,21 +131,19 @@ func (l *Locker) ForceRelease(ctx context.Context, key string) (bool, error) {
 		return true, nil
 	case errors.Is(err, zk.ErrNoNode):
 		return unsure && first != "", nil
-	case errors.Is(err, lock.ErrWrongKind):
-		return false, err
 	}
 	return false, zkio.Error(err)
 }
 
 func (l *Locker) queue(key string) string { return l.base + "/" + zkio.Name(key) }
 
-// join makes a place in the queue that has no node yet.
-func (l *Locker) join(s *zkio.Session, key string, owner lock.Owner, opts lock.Options) *place {
+// place makes a place in the queue that has no node yet.
+func (l *Locker) place(s *zkio.Session, key string, owner lock.Owner, opts lock.Options) *place {
 	id := string(l.owners.New())
 	p := &place{session: s, base: l.base, queue: l.queue(key), opts: opts}
 	p.claim = zkio.Claim{
 		Key: key, Record: zkio.NewRecord(id, owner, opts.TTL),
-		TTL: opts.TTL, Faults: opts.Faults, Delete: p.delete, Holder: p.successor,
+		TTL: opts.TTL, Faults: opts.Faults, Delete: p.delete, Holder: p.holder,
 	}
 	return p
 }

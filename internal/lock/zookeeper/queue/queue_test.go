@@ -25,10 +25,7 @@ func open(client *zkio.Client, prefix string) (zkstore.Locker, error) {
 }
 
 func mechanism() zkstore.Mechanism {
-	return zkstore.Mechanism{
-		Name: "zk-queue", Open: open, Remove: remove, Spoil: spoil,
-		Votes: true, // a node that is about to leave is in the way of who tries meanwhile
-	}
+	return zkstore.Mechanism{Name: "zk-queue", Open: open, Remove: remove, Spoil: spoil}
 }
 
 func TestConformance(t *testing.T) {
@@ -85,8 +82,38 @@ func TestReleaseWakesOne(t *testing.T) {
 	}
 }
 
+// A node that stands in the queue for a moment would be in the way of another try.
+func TestRefusedTryNeverStandsInTheQueue(t *testing.T) {
+	t.Parallel()
+	server, prefix := testkit.ZooKeeper(t), "/"+testkit.KeyPrefix(t)
+	conn := server.Conn(t, zkstore.Session)
+	held, err := zkstore.Process(t, open, server.Addr(), prefix, nil).Acquire(t.Context(), "seat", lock.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before *zk.Stat
+	for range 2 {
+		_, now, err := conn.Exists(zkio.Path(prefix, "zk-queue") + "/seat")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if before != nil && (now.Cversion != before.Cversion || now.Pzxid != before.Pzxid) {
+			t.Errorf("a try that was refused changed the queue: %+v became %+v", before, now)
+		}
+		before = now
+		_, err = zkstore.Process(t, open, server.Addr(), prefix, nil).Acquire(t.Context(), "seat", lock.Options{})
+		if taken, ok := errors.AsType[*lock.NotAcquiredError](err); !ok || taken.Holder != held.Owner() {
+			t.Errorf("a try gave %v, want that %s holds it", err, held.Owner())
+		}
+	}
+	if err := held.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 // The one who waits behind it is woken, and must not take it for a release.
 func TestDeathOfWaiterAdmitsNobody(t *testing.T) {
+	t.Parallel()
 	server, prefix := testkit.ZooKeeper(t), "/"+testkit.KeyPrefix(t)
 	process := func(line *locktest.Line) zkstore.Locker {
 		return zkstore.Process(t, open, server.Addr(), prefix, line)

@@ -23,9 +23,9 @@ type Config struct {
 	// long one that is cut off may still count on its locks. The server may
 	// negotiate it up or down. Default 10 s.
 	SessionTimeout time.Duration
-	// CommandTimeout bounds one request. When it passes without a reply the
-	// connection is given up and made anew, in the same session. Default a quarter
-	// of SessionTimeout, at most 1 s.
+	// CommandTimeout is how long a request waits without anything arriving. The
+	// connection is then given up and made anew, in the same session. Default a
+	// quarter of SessionTimeout, at most 1 s.
 	CommandTimeout time.Duration
 	// Dial makes connections. Default: that of net.Dialer.
 	Dial DialFunc

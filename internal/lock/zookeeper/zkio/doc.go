@@ -21,13 +21,14 @@
 // would have it back; the next request opens a new one.
 //
 // The driver says neither which timeout the server granted nor when it last heard
-// from it, so wire reads along.
+// from it, so wire reads along. It also keeps the newest zxid in the driver's place,
+// whose own bookkeeping has a data race when it connects again.
 //
 // # Requests
 //
 // The server carries out the requests of a session in the order in which they were
-// sent, also over a reconnection. A request that got no reply for
-// Config.CommandTimeout makes the connection be given up; it is then repeated on the
+// sent, also over a reconnection. A connection on which a request waits and nothing
+// arrives for Config.CommandTimeout is given up; the request is then repeated on the
 // next one ([Do]), and whoever made it has to recognise its own doing: by an id that
 // is new with every acquisition. What cannot be given back at once because the server
 // is away is given back in the background, until the session is over and takes it

@@ -201,21 +201,23 @@ func (s *Session) GiveBack(remove func(*zk.Conn) error) {
 		s.mu.Unlock()
 		return
 	}
-	done := make(chan struct{})
+	tried := make(chan struct{}) // once: whether that was to any avail or not
 	s.client.running.Go(func() {
-		defer close(done)
+		first := sync.OnceFunc(func() { close(tried) })
+		defer first()
 		for !s.Over() {
 			_, _, err := Do(s.ctx, s, func(c *zk.Conn) (struct{}, error) { return struct{}{}, remove(c) })
 			if err == nil || answered(err) {
 				return
 			}
+			first()
 		}
 	})
 	s.mu.Unlock()
 	timer := time.NewTimer(2 * s.client.config.CommandTimeout)
 	defer timer.Stop()
 	select {
-	case <-done:
+	case <-tried:
 	case <-timer.C:
 	}
 }

@@ -63,7 +63,9 @@ func Do[T any](ctx context.Context, s *Session, request func(*zk.Conn) (T, error
 	return result, unsure, fmt.Errorf("%w: %w", lock.ErrUnavailable, err)
 }
 
-// send makes one attempt. A connection that gives no reply is given up.
+// send makes one attempt. A connection on which nothing arrives for
+// Config.CommandTimeout is given up. As replies come in the order of the requests,
+// one that is late behind others is none.
 func send[T any](ctx context.Context, s *Session, request func(*zk.Conn) (T, error)) (T, error) {
 	type reply struct {
 		result T
@@ -74,7 +76,8 @@ func send[T any](ctx context.Context, s *Session, request func(*zk.Conn) (T, err
 		result, err := request(s.conn)
 		replies <- reply{result, err}
 	}()
-	timer := time.NewTimer(s.client.config.CommandTimeout)
+	patience := s.client.config.CommandTimeout
+	sent, timer := time.Now(), time.NewTimer(patience)
 	defer timer.Stop()
 	var none T
 	for {
@@ -82,7 +85,11 @@ func send[T any](ctx context.Context, s *Session, request func(*zk.Conn) (T, err
 		case r := <-replies:
 			return r.result, r.err
 		case <-timer.C:
-			s.kick() // and the driver fails the request
+			if left := patience - time.Since(s.heardSince(sent)); left > 0 {
+				timer.Reset(left)
+			} else {
+				s.kick() // and the driver fails the request
+			}
 		case <-s.ctx.Done():
 			return none, s.because()
 		case <-ctx.Done():
@@ -97,6 +104,7 @@ func answered(err error) bool {
 	for _, word := range []error{
 		zk.ErrNoNode, zk.ErrNodeExists, zk.ErrNotEmpty, zk.ErrBadVersion, zk.ErrNoChildrenForEphemerals,
 		zk.ErrNoAuth, zk.ErrInvalidACL, zk.ErrAPIError, zk.ErrBadArguments, zk.ErrInvalidPath,
+		lock.ErrWrongKind, // what was made of an answer
 	} {
 		if errors.Is(err, word) {
 			return true
@@ -109,7 +117,9 @@ func answered(err error) bool {
 // [lock.ErrWrongKind] is a node in the way that no mechanism put there.
 func Error(err error) error {
 	switch {
-	case err == nil || errors.Is(err, lock.ErrUnavailable) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
+	case err == nil || errors.Is(err, lock.ErrUnavailable) || errors.Is(err, lock.ErrWrongKind):
+		return err
+	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
 		return err
 	case errors.Is(err, zk.ErrNoChildrenForEphemerals):
 		return fmt.Errorf("%w: %w", lock.ErrWrongKind, err)

@@ -31,10 +31,12 @@ type Session struct {
 	isUp    bool
 	timeout time.Duration // as the server negotiated it
 	contact time.Time     // when the newest request was sent that has been answered
+	heard   time.Time     // when the newest frame arrived
 	lapse   *time.Timer   // not nil once the server has granted the session
 	cause   error         // why it is over
 	leases  map[*lease]struct{}
 	watches map[string]*watch
+	lookers map[string]*looker
 }
 
 var (
@@ -46,7 +48,8 @@ var (
 
 func newSession(c *Client) (*Session, error) {
 	s := &Session{
-		client: c, up: make(chan struct{}), leases: make(map[*lease]struct{}), watches: make(map[string]*watch),
+		client: c, up: make(chan struct{}), leases: make(map[*lease]struct{}),
+		watches: make(map[string]*watch), lookers: make(map[string]*looker),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.mu.Lock() // the driver calls back before it returns
@@ -146,11 +149,22 @@ func (s *Session) disconnected() {
 	}
 }
 
+// heardSince is when something was heard last, and no earlier than at.
+func (s *Session) heardSince(at time.Time) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.heard.After(at) {
+		return s.heard
+	}
+	return at
+}
+
 // contacted notes that a request sent at that time was answered. The server began
 // to count the session timeout anew no earlier than that.
 func (s *Session) contacted(at time.Time, ping bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.heard = time.Now()
 	if !at.After(s.contact) {
 		return
 	}

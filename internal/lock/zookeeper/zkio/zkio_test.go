@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -252,6 +254,37 @@ func TestWatchIsShared(t *testing.T) {
 	case <-first.Gone:
 	case <-time.After(10 * time.Second):
 		t.Error("the watch did not fire")
+	}
+}
+
+func TestLookIsSharedAndNeverOlderThanTheQuestion(t *testing.T) {
+	const clients, rounds = 20, 10
+	s := session(t, open(t, testkit.ZooKeeper(t).Addr(), nil))
+	var begun atomic.Int64
+	look := func(c *zk.Conn) ([]string, error) {
+		n := begun.Add(1)
+		_, _, err := c.Exists("/")
+		return []string{strconv.FormatInt(n, 10)}, err
+	}
+	var all sync.WaitGroup
+	for range clients {
+		all.Go(func() {
+			for range rounds {
+				before := begun.Load()
+				got, err := s.Look(t.Context(), "/", look)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if n, err := strconv.ParseInt(got[0], 10, 64); err != nil || n <= before {
+					t.Errorf("after %d looks had begun the answer was of number %s (%v)", before, got[0], err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if made := begun.Load(); made >= clients*rounds {
+		t.Errorf("%d requests for %d looks, want them to be shared", made, clients*rounds)
 	}
 }
 
