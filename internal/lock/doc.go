@@ -28,6 +28,13 @@
 // before), [ErrExpired] (nobody holds the key) and [ErrLost] (somebody else
 // does).
 //
+// # Beside acquire and release
+//
+// [Lease.Extend] lets a fixed lease run on. [Async] acquires in the background. Who
+// holds a key, and taking it away from a dead holder, are [Inspector] and [Breaker],
+// for mechanisms whose store can tell; [Observe] gives what metrics are made of. The
+// examples show each of them, and docs/locks.md has all mechanisms side by side.
+//
 // # Faults
 //
 // Mechanisms and the order flow pass named [Point]s. A [*Faults] plan makes a

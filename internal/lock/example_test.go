@@ -1,0 +1,161 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"seckill/internal/lock"
+	"seckill/internal/lock/local"
+)
+
+// A wait limit says how long to wait for a key that is taken. The errors tell a limit
+// that passed from a context that ended, and the context of a lease says why it ended.
+func Example() {
+	ctx := context.Background()
+	locks := local.New()
+
+	first, err := locks.Acquire(ctx, "voucher:7", lock.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	_, err = locks.Acquire(ctx, "voucher:7", lock.Options{Wait: 20 * time.Millisecond})
+	fmt.Println("the limit passed:", errors.Is(err, lock.ErrNotAcquired))
+	if taken, ok := errors.AsType[*lock.NotAcquiredError](err); ok {
+		fmt.Println("by the first:", taken.Holder == first.Owner())
+	}
+
+	impatient, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+	defer cancel()
+	_, err = locks.Acquire(impatient, "voucher:7", lock.Options{Wait: time.Minute})
+	fmt.Println("the context ended:", errors.Is(err, context.DeadlineExceeded), errors.Is(err, lock.ErrNotAcquired))
+
+	// Release gives back also what the request's own context has no time left for.
+	fmt.Println("given back:", lock.Release(ctx, first))
+	fmt.Println("why the work ends:", context.Cause(first.Context()))
+	fmt.Println("once more:", lock.Release(ctx, first))
+	// Output:
+	// the limit passed: true
+	// by the first: true
+	// the context ended: true false
+	// given back: <nil>
+	// why the work ends: lock: released
+	// once more: lock: not held
+}
+
+// Who holds a key is an owner in the context, and not a goroutine: it may go from one
+// to another, or to another process. Acquiring again as the same owner is re-entry,
+// where the mechanism has it; reentrant, fair, rw and fenced do. This one has not, and
+// its refusal names the owner itself.
+func ExampleWithOwner() {
+	ctx := lock.WithOwner(context.Background(), "order-42")
+	locks := local.New()
+
+	outer, err := locks.Acquire(ctx, "voucher:7", lock.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("held by", outer.Owner())
+
+	_, err = locks.Acquire(ctx, "voucher:7", lock.Options{})
+	fmt.Println(err)
+	fmt.Println(lock.Release(ctx, outer))
+	// Output:
+	// held by order-42
+	// lock: not acquired: "voucher:7" is held by order-42
+	// <nil>
+}
+
+// Async acquires in the background. Whoever no longer wants the lock cancels the
+// context: what was granted and not received by then is given back.
+func ExampleAsync() {
+	ctx := context.Background()
+	locks := local.New()
+	first, err := locks.Acquire(ctx, "report", lock.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	second := lock.Async(ctx, locks, "report", lock.Options{Wait: time.Minute})
+	select {
+	case <-second:
+		fmt.Println("two holders")
+	default:
+		fmt.Println("something else can be done meanwhile")
+	}
+	fmt.Println(lock.Release(ctx, first))
+
+	result := <-second
+	fmt.Println(result.Lease.Key(), result.Err)
+	fmt.Println(lock.Release(ctx, result.Lease))
+	// Output:
+	// something else can be done meanwhile
+	// <nil>
+	// report <nil>
+	// <nil>
+}
+
+// Observe tells what metrics are made of. The service counts with it how long locks
+// are waited for and held, and why they are refused and lost.
+func ExampleObserve() {
+	ctx := context.Background()
+	locks := lock.Observe(local.New(), lock.Observer{
+		Acquired: func(time.Duration) { fmt.Println("acquired") },
+		Refused:  func(_ time.Duration, err error) { fmt.Println("refused:", errors.Is(err, lock.ErrNotAcquired)) },
+		Released: func(_ time.Duration, err error) { fmt.Println("released:", err) },
+	})
+
+	lease, err := locks.Acquire(ctx, "voucher:7", lock.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = locks.Acquire(ctx, "voucher:7", lock.Options{})
+	fmt.Println("held:", errors.Is(err, lock.ErrNotAcquired))
+	if err := lock.Release(ctx, lease); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// acquired
+	// refused: true
+	// held: true
+	// released: <nil>
+}
+
+// A lease that was given for a time runs on from now for as long as Extend says. What
+// the store does is a mechanism's own; here one stands in that always agrees.
+func ExampleLease_extend() {
+	ctx := context.Background()
+	begun := time.Now()
+	var lease lock.Lease = lock.NewHeld(ctx, lock.Grant{
+		Key: "report", TTL: time.Second, Until: begun.Add(time.Second),
+		Extend:  func(_ context.Context, ttl time.Duration) (time.Time, error) { return time.Now().Add(ttl), nil },
+		Release: func(context.Context) error { return nil },
+	})
+
+	fmt.Println(lease.Extend(ctx, time.Minute), lease.Remaining() > 50*time.Second)
+	fmt.Println(errors.Is(lease.Extend(ctx, 2*time.Hour), lock.ErrInvalid))
+	fmt.Println(lock.Release(ctx, lease))
+	fmt.Println(lease.Extend(ctx, time.Minute))
+
+	// A mutex in this process has no leases to extend.
+	mutex, err := local.New().Acquire(ctx, "report", lock.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(errors.Is(mutex.Extend(ctx, 0), errors.ErrUnsupported))
+	fmt.Println(lock.Release(ctx, mutex))
+	// Output:
+	// <nil> true
+	// true
+	// <nil>
+	// lock: not held
+	// true
+	// <nil>
+}
