@@ -19,12 +19,17 @@ func Async(ctx context.Context, l Locker, key string, opts Options) <-chan Resul
 		if err != nil {
 			return
 		}
-		context.AfterFunc(ctx, func() {
+		stop := context.AfterFunc(ctx, func() {
 			select {
 			case r := <-results:
 				_ = Release(ctx, r.Lease) // nobody is left to be told
 				results <- Result{Err: ctx.Err()}
 			default: // received: the lease is the receiver's
+			}
+		})
+		context.AfterFunc(lease.Context(), func() {
+			if ctx.Err() == nil {
+				stop() // released: there is nothing to look after any more
 			}
 		})
 	}()

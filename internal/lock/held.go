@@ -19,6 +19,8 @@ type Held struct {
 	lost   chan struct{}
 	until  atomic.Pointer[time.Time] // nil: no expiry
 
+	extending sync.Mutex
+
 	mu    sync.Mutex
 	state heldState
 }
@@ -113,8 +115,16 @@ func (h *Held) Extend(ctx context.Context, ttl time.Duration) error {
 	if ttl == 0 {
 		ttl = h.grant.TTL
 	}
+	h.extending.Lock() // what is believed last is to be what the store did last
+	defer h.extending.Unlock()
+	start := time.Now()
 	until, err := h.grant.Extend(ctx, ttl)
 	switch {
+	case errors.Is(err, ErrUnavailable):
+		if ttl != 0 && h.Remaining() > time.Until(start.Add(ttl)) {
+			h.Renewed(start.Add(ttl)) // it may have been carried out
+		}
+		return err
 	case errors.Is(err, ErrExpired) || errors.Is(err, ErrLost):
 		h.Lose(err)
 		return err
@@ -161,7 +171,7 @@ func (h *Held) Release(ctx context.Context) error {
 	}
 	h.cancel(ErrReleased)
 	err := h.grant.Release(ctx)
-	if err != nil && ctx.Err() != nil && !errors.Is(err, ErrUnavailable) {
+	if err != nil && ctx.Err() != nil && !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrExpired) && !errors.Is(err, ErrLost) {
 		// Cut short: the command may have got through all the same.
 		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}

@@ -56,7 +56,7 @@ type Lease interface {
 	// anyway: the store is then asked at once whether the holder still is one.
 	// [ErrInvalid] for a lease that makes no sense, [ErrNotHeld], [ErrExpired] and
 	// [ErrLost] when there is nothing to extend, [ErrUnavailable] when the outcome
-	// is unknown (the lease then counts as it did before), and
+	// is unknown (the lease then counts to the earlier of the two ends), and
 	// [errors.ErrUnsupported] where the mechanism cannot.
 	Extend(ctx context.Context, ttl time.Duration) error
 	// Release gives the key back: [ErrNotHeld], [ErrExpired] or [ErrLost] when

@@ -310,10 +310,10 @@ func (p *play) expect(what string, err error, l *modelLease) error {
 		fine = errors.Is(err, lock.ErrNotHeld)
 	case l.valid:
 		fine = err == nil
-	case owner == 0:
-		fine = errors.Is(err, lock.ErrExpired)
 	case what == "extending": // a holder that was told earlier is told the same again
 		fine = errors.Is(err, lock.ErrLost) || errors.Is(err, lock.ErrExpired)
+	case owner == 0:
+		fine = errors.Is(err, lock.ErrExpired)
 	case owner == l.owner+1: // it holds the key anew, by another lease
 		fine = errors.Is(err, lock.ErrLost) || errors.Is(err, lock.ErrExpired)
 	default:

@@ -166,6 +166,20 @@ func (w *Watchdog[T]) Extended(g *Lease[T], until time.Time) {
 	}
 }
 
+// AtMost says that the lease may end at until already.
+func (w *Watchdog[T]) AtMost(g *Lease[T], until time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !g.watched || !until.Before(g.until) {
+		return
+	}
+	g.until, g.next = until, earlier(g.next, until)
+	heap.Fix(&w.due, g.index)
+	if g.next.Before(w.wakeAt) {
+		w.nudge()
+	}
+}
+
 // Len is how many leases are under watch.
 func (w *Watchdog[T]) Len() int {
 	w.mu.Lock()

@@ -21,11 +21,12 @@
 local lock, queue, places = KEYS[1], KEYS[2], KEYS[3]
 local owner, lease, given, member, place = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[6])
 
-local holder = redis.call('HGET', lock, 'owner')
+local held = redis.call('HMGET', lock, 'owner', lease)
+local holder = held[1]
 local first = head(queue, places, place)
 if holder == owner or not holder and (not first or first == member) then
-  redis.call('HSET', lock, 'owner', owner, lease, now() + given)
-  lasts(lock, farthest(lock))
+  redis.call('HSET', lock, 'owner', owner)
+  lengthened(lock, lease, held[2], now() + given)
   if member ~= '' then
     out(queue, places, member)
   end
@@ -42,7 +43,7 @@ else
 end
 local at = queued(queue, member, ARGV[5], place)
 if member ~= '' then
-  redis.call('ZADD', places, now() + place, member)
-  seen(queue, places, place)
+  redis.call('ZADD', places, now() + place, member, now(), '')
+  kept(queue, places, place)
 end
 return {holder or '', ttl, at}

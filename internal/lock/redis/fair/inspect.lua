@@ -17,7 +17,7 @@ for i = 1, #fields, 2 do
 end
 local waiting = {}
 for i, member in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
-  local _, _, who = parts(lock, member)
+  local _, _, _, who = parts(lock, member)
   waiting[i] = who
 end
 return {owner, count, owner == '' and 0 or redis.call('PTTL', lock), 0, 0, waiting}

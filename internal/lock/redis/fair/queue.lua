@@ -16,9 +16,8 @@ local function out(queue, places, member)
   end
 end
 
--- seen notes that the queue was looked after, and keeps it for long enough.
-local function seen(queue, places, place)
-  redis.call('ZADD', places, now(), '')
+-- kept keeps the queue for long enough.
+local function kept(queue, places, place)
   redis.call('PEXPIRE', queue, 10 * place)
   redis.call('PEXPIRE', places, 10 * place)
 end
@@ -26,7 +25,7 @@ end
 -- head is the first place in the queue, after those that ended were taken away.
 -- Waiters look after their places three times in the time that one lasts. Where
 -- nobody did for half of it, it is the server that stood still, and nobody loses a
--- place for that.
+-- place for that; not a second time, though, before somebody did again.
 local function head(queue, places, place)
   local time = now()
   local before = redis.call('ZSCORE', places, '')
@@ -34,6 +33,7 @@ local function head(queue, places, place)
     for _, member in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
       redis.call('ZADD', places, time + place, member)
     end
+    redis.call('ZREM', places, '')
   end
   while true do
     local first = redis.call('ZRANGE', queue, 0, 0)[1]
@@ -42,7 +42,7 @@ local function head(queue, places, place)
     end
     local ends = redis.call('ZSCORE', places, first)
     if ends and tonumber(ends) > time then
-      seen(queue, places, place)
+      kept(queue, places, place)
       return first
     end
     out(queue, places, first)

@@ -15,6 +15,8 @@
 -- Replies  1   given back
 --          2   given back; the owner has other leases
 --          {0} given back, and handed over
+--          {0, 1} the next one has it already: by this very release, whose first
+--              reply was lost, or because its turn had come
 --          0   the lease is not there: it ran out, or the key was deleted
 --         -1   another owner holds the lock; it is left alone
 local lock, queue, places, owner, lease = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2]
@@ -22,7 +24,8 @@ local held = redis.call('HMGET', lock, 'owner', lease, ARGV[4])
 if not held[1] then
   return 0
 elseif ARGV[3] ~= '' and held[1] == ARGV[3] and held[3] then
-  return {0} -- by this very release, whose first reply was lost
+  lengthened(lock, ARGV[4], held[3], now() + ARGV[5])
+  return {0, 1}
 elseif held[1] ~= owner then
   return -1
 elseif not held[2] then

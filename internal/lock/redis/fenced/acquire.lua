@@ -25,7 +25,7 @@ local function refused(holder)
   return {holder, redis.call('PTTL', lock), queued(queue, member, ARGV[5], ARGV[6])}
 end
 
-local held = redis.call('HMGET', lock, 'owner', 'token')
+local held = redis.call('HMGET', lock, 'owner', 'token', lease)
 local holder, token = held[1], held[2]
 if holder and holder ~= owner then
   return refused(holder)
@@ -46,8 +46,7 @@ if not holder then
   redis.call('HSET', lock, 'owner', owner, 'token', token)
 end
 
-redis.call('HSET', lock, lease, now() + given)
-lasts(lock, farthest(lock))
+lengthened(lock, lease, held[3], now() + given)
 if member ~= '' then
   redis.call('ZREM', queue, member)
 end

@@ -16,6 +16,8 @@
 -- Replies  1        given back
 --          2        given back; the owner has other leases
 --          {token}  given back, and handed over with this token
+--          {token, 1} the next one has it already: by this very release, whose
+--                   first reply was lost, or because it was passed on to it
 --          0        the lease is not there: it ran out, or the key was deleted
 --         -1        another owner holds the lock; it is left alone
 local lock, queue, owner, lease = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
@@ -23,7 +25,8 @@ local held = redis.call('HMGET', lock, 'owner', lease, 'token', ARGV[4])
 if not held[1] then
   return 0
 elseif ARGV[3] ~= '' and held[1] == ARGV[3] and held[4] then
-  return {tonumber(held[3])} -- by this very release, whose first reply was lost
+  lengthened(lock, ARGV[4], held[4], now() + ARGV[5])
+  return {tonumber(held[3]), 1}
 elseif held[1] ~= owner then
   return -1
 elseif not held[2] then

@@ -11,6 +11,7 @@
 -- ARGV[4]  the caller's place if it waits, else ''
 -- ARGV[5]  1 if it was in the queue before, else 0
 -- ARGV[6]  how long a place in the queue lasts unattended, in ms
+-- ARGV[7]  1 if this attempt is a repetition, else 0
 --
 -- Replies  0                    granted; also when this lease has it already: by an
 --                               earlier attempt whose reply was lost, or because it
@@ -31,10 +32,10 @@ end
 local function refused(holder)
   local ttl = redis.call('PTTL', lock)
   if member ~= '' then
-    if ARGV[5] == '0' then
+    if ARGV[5] == '0' and ARGV[7] == '0' then
       redis.call('RPUSH', queue, member)
     elseif not redis.call('LPOS', queue, member) then
-      redis.call('LPUSH', queue, member)
+      redis.call(ARGV[5] == '0' and 'RPUSH' or 'LPUSH', queue, member)
     end
     redis.call('PEXPIRE', queue, ARGV[6])
   end
@@ -43,8 +44,7 @@ end
 
 -- Takes one more lease for an owner who has some already.
 local function reenter()
-  redis.call('HSET', lock, lease, now() + given)
-  lasts(lock, farthest(lock))
+  lengthened(lock, lease, redis.call('HGET', lock, lease), now() + given)
   return granted()
 end
 
@@ -62,14 +62,15 @@ if not value then
     -- The last lease ran out and everybody noticed. Who waits longest goes first.
     local first = redis.call('LINDEX', queue, 0)
     if first and first ~= member and (ARGV[5] == '0' or redis.call('LPOS', queue, member)) then
-      local holder = pass(lock, queue, tonumber(ARGV[6]))
-      if holder and holder ~= owner then
-        return refused(holder)
+      if pass(lock, queue, tonumber(ARGV[6])) then
+        value = redis.call('GET', lock)
       end
     end
   end
-  redis.call('SET', lock, lease .. ' ' .. owner, 'PX', given)
-  return granted()
+  if not value then
+    redis.call('SET', lock, lease .. ' ' .. owner, 'PX', given)
+    return granted()
+  end
 end
 
 local held, holder = string.match(value, '^(lease:%S+) (.*)$')
@@ -78,7 +79,10 @@ if not held then
 elseif holder ~= owner then
   return refused(holder)
 elseif held == lease then
-  redis.call('PEXPIRE', lock, given)
+  local left = redis.call('PTTL', lock)
+  if left >= 0 and left < given then
+    redis.call('PEXPIRE', lock, given)
+  end
   return granted()
 end
 

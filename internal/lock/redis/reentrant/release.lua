@@ -15,6 +15,8 @@
 -- Replies  1   given back
 --          2   given back; the owner has other leases
 --          {0} given back, and handed over
+--          {0, 1} the next one has it already: by this very release, whose first
+--              reply was lost, or because it was passed on to it
 --          0   the lease is not there: it ran out, or the key was deleted
 --         -1   another owner holds the lock; it is left alone
 local lock, queue, owner, lease = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
@@ -39,7 +41,10 @@ if type(value) == 'string' then
   if value == lease .. ' ' .. owner then
     return free()
   elseif ARGV[3] ~= '' and value == successor then
-    return {0} -- by this very release, whose first reply was lost
+    if redis.call('PTTL', lock) < tonumber(ARGV[5]) then
+      redis.call('PEXPIRE', lock, ARGV[5])
+    end
+    return {0, 1}
   end
   local held, holder = string.match(value, '^(lease:%S+) (.*)$')
   return holder == owner and 0 or -1

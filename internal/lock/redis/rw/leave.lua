@@ -13,7 +13,15 @@ end
 local left = redis.call('ZREM', queue, member)
 local s = state(lock)
 local free = s.writers == 0 and s.readers == 0
-if free and (s['for'] == member or left == 0 and not s['for'] and s.turn == 0) then
+if string.find(member, ':r@', #lock + 1, true) == #lock + 1 then
+  -- A reader that was told, and gives up.
+  if s.turn > s.time and came(lock) and free then
+    redis.call('DEL', lock)
+    if not admit_writer(lock, queue) then
+      admit_readers(lock, readers)
+    end
+  end
+elseif free and (s['for'] == member or left == 0 and not s['for'] and s.turn == 0) then
   redis.call('DEL', lock)
   if not admit_writer(lock, queue) then
     admit_readers(lock, readers)

@@ -37,6 +37,9 @@ end
 redis.call('HDEL', lock, 'for')
 redis.call('HSET', lock, 'read ' .. lease .. ' ' .. owner, s.time + given)
 lasts(lock, math.max(s.latest, s.time + given))
+if s.turn > s.time and ARGV[5] ~= '0' then
+  came(lock) -- it waited, and was told
+end
 if member ~= '' then
   redis.call('ZREM', readers, member)
 end

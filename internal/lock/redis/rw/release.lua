@@ -16,13 +16,16 @@
 -- Replies  1   given back
 --          2   given back; the owner has other leases to write by
 --          {0} given back, and handed over
+--          {0, 1} the next one has it already: by this very release, whose first
+--              reply was lost, or because its turn had come
 --          0   the lease is not there: it ran out, or the key was deleted
 --         -1   another owner writes; its lock is left alone
 local lock, queue, readers, owner, lease = KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2]
 local read = 'read ' .. lease .. ' ' .. owner
 local held = redis.call('HMGET', lock, 'owner', lease, read, ARGV[4])
 if ARGV[3] ~= '' and held[1] == ARGV[3] and held[4] then
-  return {0} -- by this very release, whose first reply was lost
+  lengthened(lock, ARGV[4], held[4], now() + ARGV[5])
+  return {0, 1}
 end
 local deadline = tonumber(held[3] or held[1] == owner and held[2] or 0)
 if deadline == 0 then
@@ -41,6 +44,10 @@ if s.readers > 0 then
   if not held[3] then
     admit_readers(lock, readers) -- the writer reads on, and others may too
   end
+  return reply
+end
+if s.turn > s.time then
+  redis.call('PEXPIREAT', lock, s.turn) -- others were told with this one
   return reply
 end
 redis.call('DEL', lock)

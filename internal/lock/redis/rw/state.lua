@@ -4,6 +4,7 @@
 --   read lease:<id> OWNER  when that lease of a reader ends
 --   wanted                 until when a waiting writer keeps new readers out
 --   turn                   until when readers go before writers, after a writer
+--   told                   how many of them are still to come
 --   for                    the place of the writer that the free lock is kept for
 -- with times in ms of this server's clock. Writers wait in KEYS[2], readers in
 -- KEYS[3], under their tickets.
@@ -22,7 +23,7 @@ local function state(lock)
     local reader = string.match(field, '^read lease:%S+ (.*)$')
     if field == 'owner' or field == 'for' then
       s[field] = value
-    elseif field == 'wanted' or field == 'turn' then
+    elseif field == 'wanted' or field == 'turn' or field == 'told' then
       s[field] = tonumber(value)
     elseif tonumber(value) <= time then
       redis.call('HDEL', lock, field)
@@ -45,27 +46,40 @@ local function state(lock)
 end
 
 -- admit_readers tells every reader that waits, in all processes, and lets no writer
--- in before they had the time to come. Returns false where there is none.
+-- in before they have come, or had the time to. Returns false where nobody listens.
 local function admit_readers(lock, readers)
   local members = redis.call('ZRANGE', readers, 0, -1)
   if #members == 0 then
     return false
   end
   redis.call('DEL', readers)
+  local heard, told = {}, 0
+  for _, member in ipairs(members) do
+    local channel = parts(lock, member)
+    if heard[channel] == nil then
+      heard[channel] = redis.call('PUBLISH', channel, '*') > 0 or cluster
+    end
+    told = told + (heard[channel] and 1 or 0)
+  end
+  if told == 0 then
+    return false
+  end
   local left = redis.call('PTTL', lock)
-  redis.call('HSET', lock, 'turn', now() + kept)
+  redis.call('HSET', lock, 'turn', now() + kept, 'told', told)
   if left < kept then
     redis.call('PEXPIRE', lock, kept)
   end
-  local told = {}
-  for _, member in ipairs(members) do
-    local channel = parts(lock, member)
-    if not told[channel] then
-      told[channel] = true
-      redis.call('PUBLISH', channel, '*')
-    end
-  end
   return true
+end
+
+-- came notes that a reader that was told has come, or will not. The turn is over with
+-- the last of them.
+local function came(lock)
+  if redis.call('HINCRBY', lock, 'told', -1) <= 0 then
+    redis.call('HDEL', lock, 'turn', 'told')
+    return true
+  end
+  return false
 end
 
 -- admit_writer keeps a free lock for the writer that waits longest, and tells it.

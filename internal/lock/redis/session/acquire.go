@@ -18,31 +18,38 @@ func (s *Session) acquire(ctx context.Context, r *request, wait time.Duration) (
 	// Whoever would only stand behind others of this process need not ask Redis.
 	// An owner that was given may be re-entering: it must not stand in line
 	// behind those who wait for itself.
-	_, given := lock.OwnerFrom(ctx)
-	if wait > 0 && !given && s.room.busy(r) {
-		return s.wait(ctx, r, wait)
+	if wait == 0 {
+		return s.try(ctx, ctx, r, nil)
 	}
-	held, err := s.try(ctx, ctx, r, nil)
-	if wait > 0 && errors.Is(err, lock.ErrNotAcquired) {
-		return s.wait(ctx, r, wait)
+	limit, cancel := context.WithDeadline(ctx, r.begun.Add(wait))
+	defer cancel()
+	if _, given := lock.OwnerFrom(ctx); given || !s.room.busy(r) {
+		held, err := s.try(ctx, limit, r, nil)
+		if !errors.Is(err, lock.ErrNotAcquired) || limit.Err() != nil {
+			return held, err
+		}
 	}
-	return held, err
+	return s.wait(ctx, limit, r)
 }
 
 // try asks once. limit ends at the same time as ctx or before, when the wait is
 // over; w is the caller's place in line, nil where it has none.
 func (s *Session) try(ctx, limit context.Context, r *request, w *waiter) (*lock.Held, error) {
 	if s.protocol.Plain && w == nil {
-		held, err := s.tryPlain(ctx, r)
+		held, err := s.tryPlain(ctx, limit, r)
 		if !errors.Is(err, errNotPlain) {
 			return held, err
 		}
 	}
 	start := time.Now()
 	member, ticket := s.room.place(w)
-	reply, err := s.ask(ctx, limit, r, func() *call {
+	reply, err := s.ask(ctx, limit, r, func(again bool) *call {
+		repetition := 0
+		if again {
+			repetition = 1
+		}
 		return s.pipe.run(limit, r.side.acquire, r.keys, string(r.owner), r.lease, r.ttl.Milliseconds(),
-			member, ticket, s.config.PlaceTimeout.Milliseconds())
+			member, ticket, s.config.PlaceTimeout.Milliseconds(), repetition)
 	})
 	if err != nil {
 		return nil, err
@@ -75,12 +82,12 @@ var errNotPlain = errors.New("not a plain lock")
 
 // tryPlain takes a free lock with SET NX, and learns from the same command who has
 // it where it is taken.
-func (s *Session) tryPlain(ctx context.Context, r *request) (*lock.Held, error) {
+func (s *Session) tryPlain(ctx, limit context.Context, r *request) (*lock.Held, error) {
 	start := time.Now()
 	value := r.lease + " " + string(r.owner)
-	reply, err := s.ask(ctx, ctx, r, func() *call {
-		c := s.pipe.send(ctx, newOnce(1, "set", r.lock(), value, "nx", "get", "px", r.ttl.Milliseconds()))
-		c.wait(ctx)
+	reply, err := s.ask(ctx, limit, r, func(bool) *call {
+		c := s.pipe.send(limit, newOnce(1, "set", r.lock(), value, "nx", "get", "px", r.ttl.Milliseconds()))
+		c.wait(limit)
 		return c
 	})
 	switch {
@@ -105,9 +112,9 @@ func (s *Session) tryPlain(ctx context.Context, r *request) (*lock.Held, error) 
 }
 
 // ask sends an attempt, a second time where the outcome of the first is unknown.
-func (s *Session) ask(ctx, limit context.Context, r *request, send func() *call) (any, error) {
+func (s *Session) ask(ctx, limit context.Context, r *request, send func(again bool) *call) (any, error) {
 	for again := false; ; again = true {
-		c := send()
+		c := send(again)
 		if !c.wait(limit) {
 			r.pending = c
 			return nil, s.ended(ctx, r)
@@ -116,7 +123,9 @@ func (s *Session) ask(ctx, limit context.Context, r *request, send func() *call)
 			return c.val, nil
 		}
 		known := answered(c.err) || never(c.err)
-		r.unanswered = r.unanswered || !known
+		if !known {
+			r.unanswered.Store(true)
+		}
 		switch {
 		case !known && !again:
 			continue
@@ -143,10 +152,11 @@ func (s *Session) ended(ctx context.Context, r *request) error {
 // deliver turns a grant into a lease. What is not delivered is given back; only a
 // lock that was abandoned stays as it is.
 func (s *Session) deliver(ctx context.Context, r *request, g grant) (*lock.Held, error) {
-	r.granted = true
+	r.granted.Store(true)
 	if err := r.faults.Pass(ctx, lock.AfterAcquireBeforeReply); err != nil {
 		if errors.Is(err, lock.ErrAbandoned) {
-			r.granted, r.unanswered = false, false
+			r.granted.Store(false)
+			r.unanswered.Store(false)
 		}
 		return nil, err
 	}

@@ -31,6 +31,15 @@ local function lasts(lock, latest)
   end
 end
 
+-- lengthened lets a lease of a lock that is a hash end at ends, if that is later than
+-- it does: a command that arrives late, or a second time, must not take from it.
+local function lengthened(lock, lease, had, ends)
+  if not had or tonumber(had) < ends then
+    redis.call('HSET', lock, lease, ends)
+  end
+  lasts(lock, farthest(lock))
+end
+
 -- ticket is a place in a queue: this server's clock, in us, as a string.
 local function ticket()
   local time = redis.call('TIME')

@@ -34,6 +34,9 @@ type Config struct {
 	// Passes is how often in a row a lock is handed on from a holder to the next
 	// waiter of the same process while other processes wait. Default 16.
 	Passes int
+	// Cluster says that the client reaches a Redis Cluster although it is no
+	// *redis.ClusterClient: one that wraps it, or a proxy's.
+	Cluster bool
 	// Pipelines is how many batches of commands may be under way at a time.
 	// Default 4.
 	Pipelines int
@@ -56,6 +59,7 @@ func (c Config) WithDefaults() Config {
 	if c.PlaceTimeout == 0 {
 		c.PlaceTimeout = 3 * time.Second
 	}
+	c.PlaceTimeout = c.PlaceTimeout.Truncate(time.Millisecond)
 	if c.Passes == 0 {
 		c.Passes = 16
 	}

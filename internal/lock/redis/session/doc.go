@@ -10,14 +10,16 @@
 // the lock's key as their hash tag, so that every script runs on a cluster. The
 // functions of common.lua, and of the protocol's Library, go before each source.
 //
-//	acquire  ARGV owner, lease, ttl, place or '', ticket or 0, how long a place lasts
+//	acquire  ARGV owner, lease, ttl, place or '', ticket or 0, how long a place lasts,
+//	         1 if this attempt is a repetition
 //	         → token (granted; 0 where there are none), {holder, ttl, ticket}
 //	         (refused), or the error INVALID with a sentence
 //	release  ARGV owner, lease, successor's owner or '', its lease, its ttl, 1 to
 //	         hand over although other processes wait, how long a place lasts, the
 //	         successor's place or ''
 //	         → 1 given back, 2 given back and the owner has other leases,
-//	         {token} given back and handed over, 0 not there, -1 another's
+//	         {token} given back and handed over, {token, 1} the successor has it
+//	         already, 0 not there, -1 another's
 //	renew    ARGV owner, lease, ttl → 1, 0 gone, -1 another's, -2 not by this lease
 //	leave    ARGV place, how long a place lasts → anything
 //	inspect  → {owner, count, ttl, token, 1 if shared, length of the queue or owners}

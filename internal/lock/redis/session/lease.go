@@ -55,7 +55,7 @@ func (s *Session) release(ctx context.Context, g *lease) error {
 	if err == nil {
 		err = g.verdict(reply)
 	}
-	if g.unanswered && !errors.Is(err, lock.ErrUnavailable) { // that one may be made again
+	if g.unanswered.Load() && !errors.Is(err, lock.ErrUnavailable) { // that one may be made again
 		s.giveBack(g.request)
 	}
 	return err
@@ -95,7 +95,7 @@ func (s *Session) settleSuccessor(next *successor, sent time.Time, reply any, er
 	switch {
 	case err != nil:
 		out.unknown = true
-	case isHanded && len(handed) == 1:
+	case isHanded && len(handed) > 0:
 		token, ok := handed[0].(int64)
 		out.granted, out.token = ok, uint64(token)
 	}
@@ -116,12 +116,14 @@ const (
 // earlier attempt may have been the one that took it away, as long as the lease
 // could not have run out by itself.
 func (g *lease) verdict(reply any) error {
-	if _, handedOver := reply.([]any); handedOver {
-		return nil
-	}
-	code, ok := reply.(int64)
 	mine := g.uncertain.Load() && g.dog.Held.Remaining() > 0
+	handed, isHanded := reply.([]any)
+	code, ok := reply.(int64)
 	switch {
+	case isHanded && (len(handed) == 1 || mine):
+		return nil
+	case isHanded: // somebody else's already, and not by this release
+		return fmt.Errorf("%w: %q", lock.ErrLost, g.key)
 	case !ok || code < notMine || code > stillHeld:
 		return strange(reply)
 	case code == givenBack || code == stillHeld || mine:
@@ -142,8 +144,10 @@ func (s *Session) extend(ctx context.Context, g *lease, ttl time.Duration) (time
 	c := s.pipe.run(ctx, s.scripts.renew, g.keys, string(g.owner), g.lease, ttl.Milliseconds())
 	out := s.renewed(ctx, c)
 	switch {
-	case out.Err != nil && ctx.Err() != nil && errors.Is(out.Err, lock.ErrUnavailable):
-		return time.Time{}, fmt.Errorf("%w: %w", lock.ErrUnavailable, ctx.Err())
+	case errors.Is(out.Err, lock.ErrUnavailable):
+		// It may have been carried out, and have made the lease shorter.
+		s.watchdog.AtMost(&g.dog, watchdog.Until(start, ttl))
+		return time.Time{}, errors.Join(out.Err, ctx.Err())
 	case out.Err != nil:
 		return time.Time{}, fmt.Errorf("%w: %q", out.Err, g.key)
 	}

@@ -44,7 +44,10 @@ func parseState(val any) (state lock.State, queue int, err error) {
 	}
 	if names, isList := reply[5].([]any); isList {
 		for _, name := range names {
-			owner, _ := name.(string)
+			owner, isString := name.(string)
+			if !isString {
+				return lock.State{}, 0, strange(val)
+			}
 			state.Queue = append(state.Queue, lock.Owner(owner))
 		}
 		reply[5] = int64(len(names))

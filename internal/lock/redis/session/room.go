@@ -77,7 +77,7 @@ type handOver struct {
 
 func newRoom(listener *listener, config Config) *room {
 	return &room{
-		listener: listener, askAgain: config.askAgain(), grace: config.PlaceTimeout / 2,
+		listener: listener, askAgain: config.askAgain(), grace: time.Duration(config.PlaceTimeout.Milliseconds()/2) * time.Millisecond,
 		lines: make(map[lineKey]*line),
 	}
 }
@@ -163,8 +163,12 @@ func (m *room) leave(w *waiter, granted bool) (member string) {
 	l := w.line
 	wasHead := l.waiters.Front() == w.at
 	l.waiters.Remove(w.at)
-	if w.handing != nil && !granted {
-		w.gone = true
+	switch {
+	case granted:
+	case w.handing != nil:
+		w.gone = true // settle gives it back
+	case w.handed != nil:
+		w.r.granted.Store(true) // too late to be of use: it is given back
 	}
 	next := l.waiters.Front()
 	if next == nil {
@@ -208,7 +212,6 @@ func (m *room) place(w *waiter) (member, ticket string) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	w.listed = true // as soon as the attempt is sent it may be
 	return w.member(), *w.ticketOf()
 }
 
@@ -286,7 +289,7 @@ func (l *line) announced(payload string) {
 				return
 			}
 		}
-		return // whoever left gives it back
+		return // it left: with the lock, or giving it back
 	}
 	l.each(func(w *waiter) {
 		if payload == "" || payload == everyone || payload == w.r.lease {
@@ -344,6 +347,7 @@ func (m *room) turn(w *waiter) (handed *handOver, ask bool, wake time.Time) {
 		return nil, false, time.Time{}
 	case w.due || !w.askAt.IsZero() && !time.Now().Before(w.askAt):
 		w.due = false
+		w.listed = true // as soon as the attempt is sent it may be
 		return nil, true, time.Time{}
 	}
 	return nil, false, w.askAt
@@ -353,12 +357,12 @@ func (m *room) turn(w *waiter) (handed *handOver, ask bool, wake time.Time) {
 // or time is up. The order is what makes it safe: subscribe, try, and only then
 // sleep, never longer than the holder's lease; a message that is missed costs no
 // more than that.
-func (s *Session) wait(ctx context.Context, r *request, wait time.Duration) (held *lock.Held, err error) {
-	limit, cancel := context.WithDeadline(ctx, r.begun.Add(wait))
+func (s *Session) wait(ctx, limit context.Context, r *request) (held *lock.Held, err error) {
+	limit, cancel := context.WithCancel(limit)
 	defer cancel()
 	defer context.AfterFunc(s.closing, cancel)()
 	w := s.room.join(r, func() string { return s.channel(r) })
-	defer func() { s.leave(w, held != nil) }()
+	defer func() { s.leave(w, held != nil || errors.Is(err, lock.ErrAbandoned)) }()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -407,7 +411,7 @@ func (m *room) lastChance(w *waiter) *handOver {
 	handing := w.handing
 	m.mu.Unlock()
 	if handing != nil {
-		timer := time.NewTimer(promptly)
+		timer := time.NewTimer(w.r.promptly())
 		defer timer.Stop()
 		select {
 		case <-handing:
@@ -439,7 +443,7 @@ func (s *Session) leave(w *waiter, granted bool) {
 	if !ok {
 		return
 	}
-	timer := time.NewTimer(promptly)
+	timer := time.NewTimer(w.r.promptly())
 	defer timer.Stop()
 	select {
 	case <-done:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -59,12 +60,16 @@ func New(client Client, protocol Protocol, config Config) (*Session, error) {
 	if client == nil {
 		return nil, fmt.Errorf("%w: %s needs a Redis client", lock.ErrInvalid, protocol.Name)
 	}
+	if _, ring := client.(*redis.Ring); ring {
+		return nil, fmt.Errorf("%w: %s cannot be kept on a redis.Ring, whose nodes share no channels", lock.ErrInvalid, protocol.Name)
+	}
 	config = config.WithDefaults()
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
 	owners := lock.NewOwners()
 	_, cluster := client.(*redis.ClusterClient)
+	cluster = cluster || config.Cluster
 	s := &Session{
 		config: config, protocol: protocol,
 		scripts: protocol.scripts(cluster), sides: protocol.sides(cluster),
@@ -131,7 +136,7 @@ func (s *Session) acquireSide(ctx context.Context, i int, key string, opts lock.
 	r := s.request(ctx, s.sides[i], key, opts)
 	delivered := false
 	defer func() { // also when a fault panics
-		if !delivered && (r.granted || r.unanswered || r.pending != nil) {
+		if !delivered && (r.granted.Load() || r.unanswered.Load() || r.pending != nil) {
 			s.giveBack(r)
 		}
 	}()
@@ -156,9 +161,11 @@ type request struct {
 	faults  *lock.Faults
 
 	// What the server may do, or have done, for an acquisition that fails.
-	granted    bool  // it granted the lease, which was not delivered
-	unanswered bool  // an attempt had no answer, and may be carried out yet
-	pending    *call // the last attempt, if it was given up before it ended
+	granted    atomic.Bool // it granted the lease, which was not delivered
+	unanswered atomic.Bool // a command had no answer, and may be carried out yet
+	pending    *call       // the last attempt, if it was given up before it ended
+
+	prompt time.Time // until when the caller waits for its own clean-up; zero: not begun
 }
 
 func (s *Session) request(ctx context.Context, side *side, key string, opts lock.Options) *request {
@@ -187,7 +194,10 @@ func (r *request) lock() string { return r.keys[0] }
 
 // keys are those of one lock, all with the lock's key as their hash tag.
 func (s *Session) keys(key string) []string {
-	name := redisio.Key(s.config.Prefix, s.protocol.Name, key, "")
+	return s.keysOf(redisio.Key(s.config.Prefix, s.protocol.Name, key, ""))
+}
+
+func (s *Session) keysOf(name string) []string {
 	keys := make([]string, 2, 2+len(s.protocol.Parts))
 	keys[0], keys[1] = name, name+":queue"
 	for _, part := range s.protocol.Parts {

@@ -16,6 +16,15 @@ import (
 // Acquire returns; one that is not must not hold up a caller who has given up.
 const promptly = 250 * time.Millisecond
 
+// promptly is what is left of the time that the caller of r waits for its clean-up,
+// all parts of it together.
+func (r *request) promptly() time.Duration {
+	if r.prompt.IsZero() {
+		r.prompt = time.Now().Add(promptly)
+	}
+	return time.Until(r.prompt)
+}
+
 // brief is how long a clean-up waits for the reply to the attempt itself.
 const brief = 50 * time.Millisecond
 
@@ -35,7 +44,7 @@ func (s *Session) giveBack(r *request) {
 	if !s.background(func() { s.settle(r, sync.OnceFunc(func() { close(done) })) }) {
 		return // nothing can be sent any more
 	}
-	timer := time.NewTimer(promptly)
+	timer := time.NewTimer(r.promptly())
 	defer timer.Stop()
 	select {
 	case <-done:
@@ -51,7 +60,7 @@ func (s *Session) giveBack(r *request) {
 func (s *Session) settle(r *request, done func()) {
 	defer done()
 	late := r.pending != nil
-	if late && !r.unanswered {
+	if late && !r.unanswered.Load() {
 		moment, cancel := context.WithTimeout(s.closing, brief)
 		ended := r.pending.wait(moment)
 		cancel()
@@ -72,7 +81,7 @@ func (s *Session) settle(r *request, done func()) {
 		}
 		if answered(c.err) {
 			done()
-			if !r.unanswered && (!late || c.val == int64(givenBack) || c.val == int64(stillHeld)) {
+			if c.err == nil && !r.unanswered.Load() && (!late || c.val == int64(givenBack) || c.val == int64(stillHeld)) {
 				return
 			}
 			if !heard {

@@ -52,10 +52,10 @@ func (m *room) settle(w *waiter, out handOver) (abandoned bool) {
 	close(w.handing)
 	w.handing = nil
 	if out.unknown {
-		w.r.unanswered = true
+		w.r.unanswered.Store(true)
 	}
 	if w.gone {
-		w.r.granted = out.granted
+		w.r.granted.Store(out.granted)
 		return out.granted || out.unknown
 	}
 	if out.granted {
