@@ -21,6 +21,8 @@ import (
 
 // Mechanism is what there is to know of one.
 type Mechanism struct {
+	// Name is its name in policies.
+	Name string
 	// Migrations are the files under migrations/mysql that make its tables.
 	Migrations []string
 	// Open makes a locker on a pool, with names under prefix where the mechanism
@@ -49,7 +51,7 @@ func (m Mechanism) Factory(engine func(testing.TB) testkit.Database) locktest.Fa
 		Migrate(tb, db, m.Migrations...)
 		prefix := testkit.KeyPrefix(tb)
 		return locktest.Subject{
-			Remote: true, Renewed: m.Renewed,
+			Name: m.Name + " on " + where.Engine, Remote: true, Renewed: m.Renewed,
 			Process: func(tb testing.TB, line *locktest.Line) lock.Locker { return m.process(tb, where, line, prefix) },
 			Store:   m.Store(db, prefix),
 		}

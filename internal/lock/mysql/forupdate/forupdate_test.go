@@ -20,6 +20,7 @@ const migration = "0005_lock_for_update"
 
 func mechanism() mysqlstore.Mechanism {
 	return mysqlstore.Mechanism{
+		Name:       "mysql-for-update",
 		Migrations: []string{migration},
 		Open: func(db *sql.DB, _ string) (lock.Locker, error) {
 			return forupdate.New(db, forupdate.Config{Config: mysqlio.Config{CheckEvery: 20 * time.Millisecond}})

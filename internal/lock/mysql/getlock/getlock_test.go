@@ -18,6 +18,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 func mechanism() mysqlstore.Mechanism {
 	return mysqlstore.Mechanism{
+		Name: "mysql-get-lock",
 		Open: func(db *sql.DB, prefix string) (lock.Locker, error) {
 			return getlock.New(db, getlock.Config{Prefix: prefix, Config: mysqlio.Config{CheckEvery: 20 * time.Millisecond}})
 		},

@@ -19,6 +19,7 @@ const renewed = 1500 * time.Millisecond
 
 func bare() mysqlstore.Mechanism {
 	return mysqlstore.Mechanism{
+		Name:       "mysql-row",
 		Migrations: []string{"0004_lock_rows"},
 		Open:       func(db *sql.DB, _ string) (lock.Locker, error) { return row.New(db, row.Config{}) },
 		Store:      mysqlstore.Rows("row"),
@@ -27,6 +28,7 @@ func bare() mysqlstore.Mechanism {
 
 func expiring() mysqlstore.Mechanism {
 	return mysqlstore.Mechanism{
+		Name:       "mysql-row-expiry",
 		Migrations: []string{"0004_lock_rows"}, Renewed: renewed,
 		Open: func(db *sql.DB, _ string) (lock.Locker, error) {
 			return row.New(db, row.Config{Expiry: true, WatchdogTimeout: renewed})
