@@ -191,7 +191,7 @@ func TestCatalogue(t *testing.T) {
 			t.Errorf("Lookup(%q) = %+v, %v", m.Name, found, err)
 		}
 	}
-	for _, weak := range []string{"none", "local", "setnx", "setnx-expire", "naive", "thread-id", "uuid", "uuid-wrong-key"} {
+	for _, weak := range []string{"none", "local", "setnx", "setnx-expire", "naive", "thread-id", "uuid", "uuid-wrong-key", "mysql-row"} {
 		if m, err := lock.Lookup(weak); err != nil || m.Safe {
 			t.Errorf("%q is sold as safe: %+v, %v", weak, m, err)
 		}

@@ -24,7 +24,7 @@ func Catalogue() []Mechanism {
 		{Name: "uuid"}, {Name: "uuid-wrong-key"},
 		{Name: "lua", Safe: true}, {Name: "reentrant", Safe: true}, {Name: "fair", Safe: true},
 		{Name: "rw", Safe: true}, {Name: "multi", Safe: true}, {Name: "red", Safe: true}, {Name: "fenced", Safe: true},
-		{Name: "mysql-row"}, {Name: "mysql-row-expiry"}, {Name: "mysql-get-lock", Safe: true}, {Name: "mysql-for-update", Safe: true},
+		{Name: "mysql-row"}, {Name: "mysql-row-expiry", Safe: true}, {Name: "mysql-get-lock", Safe: true}, {Name: "mysql-for-update", Safe: true},
 		{Name: "zk-node", Safe: true}, {Name: "zk-queue", Safe: true},
 	}
 }

@@ -36,22 +36,6 @@ func Factory(mechanism string, open Open) locktest.Factory {
 	}
 }
 
-// SharedFactory is Factory for a read-write lock (see [locktest.RunShared]).
-func SharedFactory(mechanism string, open func(client *redis.Client, prefix string) (locktest.ReadWriter, error)) locktest.Factory {
-	return func(tb testing.TB) locktest.Subject {
-		v := newView(testkit.Redis(tb), tb, mechanism)
-		return locktest.Subject{
-			Name: mechanism, Remote: true, Store: v.store(),
-			Shared: func(tb testing.TB, line *locktest.Line) locktest.ReadWriter {
-				tb.Helper()
-				locks, err := open(v.dial(tb, line), v.prefix)
-				closeLater(tb, mechanism, locks, err)
-				return locks
-			},
-		}
-	}
-}
-
 // on is the subject on one server.
 func on(server *testkit.RedisServer, tb testing.TB, mechanism string, open Open) locktest.Subject {
 	v := newView(server, tb, mechanism)

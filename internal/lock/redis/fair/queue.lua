@@ -25,13 +25,16 @@ end
 -- head is the first place in the queue, after those that ended were taken away.
 -- Waiters look after their places three times in the time that one lasts. Where
 -- nobody did for half of it, it is the server that stood still, and nobody loses a
--- place for that; not a second time, though, before somebody did again.
+-- place for that; not a second time, though, before its own waiter did again.
 local function head(queue, places, place)
   local time = now()
   local before = redis.call('ZSCORE', places, '')
   if before and time - before > place / 2 then
     for _, member in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
-      redis.call('ZADD', places, time + place, member)
+      -- Once, until its waiter looks after it again, which makes the end a whole number.
+      if (redis.call('ZSCORE', places, member) or 0) % 1 == 0 then
+        redis.call('ZADD', places, time + place + 0.5, member)
+      end
     end
     redis.call('ZREM', places, '')
   end

@@ -70,9 +70,9 @@ local function queued(queue, member, has, place)
 end
 
 -- first_out takes the first place that somebody listens at out of a queue (by the
--- command pop), says to it what say(lease) returns, and returns its name, or nil. Whoever does not listen has
--- gone; but on a cluster only this node's subscribers count, and the first is taken
--- at its word.
+-- command pop), says to it what say(lease) returns, and returns its name, or nil.
+-- Whoever does not listen has gone; but on a cluster only this node's subscribers
+-- count, and the first is taken at its word.
 local function first_out(pop, lock, queue, say)
   while true do
     local member = redis.call(pop, queue)

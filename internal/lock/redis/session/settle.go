@@ -64,7 +64,8 @@ func (s *Session) settle(r *request, done func()) {
 		moment, cancel := context.WithTimeout(s.closing, brief)
 		ended := r.pending.wait(moment)
 		cancel()
-		if ended && (never(r.pending.err) || refused(r.pending)) {
+		// What a hand-over granted is there whatever the attempt was told.
+		if ended && !r.granted.Load() && (never(r.pending.err) || refused(r.pending)) {
 			return
 		}
 		late = !ended || !answered(r.pending.err)

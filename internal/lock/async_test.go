@@ -1,0 +1,87 @@
+package lock_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"seckill/internal/lock"
+)
+
+// countingContext is a context that never ends and knows how many functions wait for
+// its end. Package context calls AfterFunc of a context that has it.
+type countingContext struct {
+	context.Context
+	done chan struct{}
+
+	mu      sync.Mutex
+	waiting map[int]func()
+	next    int
+}
+
+func newCountingContext(ctx context.Context) *countingContext {
+	return &countingContext{Context: ctx, done: make(chan struct{}), waiting: make(map[int]func())}
+}
+
+// Done is not the parent's, or package context would go around AfterFunc.
+func (c *countingContext) Done() <-chan struct{} { return c.done }
+
+// AfterFunc registers f.
+func (c *countingContext) AfterFunc(f func()) (stop func() bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	id := c.next
+	c.next++
+	c.waiting[id] = f
+	return func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		_, was := c.waiting[id]
+		delete(c.waiting, id)
+		return was
+	}
+}
+
+func (c *countingContext) count() (registered, left int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.next, len(c.waiting)
+}
+
+// A lease that was received and released leaves nothing on the context it was asked
+// for with, which may be that of a whole process.
+func TestAsyncLeavesNothingOnItsContext(t *testing.T) {
+	ctx := newCountingContext(t.Context())
+	for range 10 {
+		r := <-lock.Async(ctx, heldAtOnce{}, "seat", lock.Options{})
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+		if err := r.Lease.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end := time.Now().Add(5 * time.Second)
+	for {
+		registered, left := ctx.count()
+		if registered < 10 && time.Now().Before(end) {
+			continue // Async registers after it has delivered the result
+		}
+		if left == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d of %d functions still wait for the end of the context", left, registered)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// heldAtOnce grants everything.
+type heldAtOnce struct{}
+
+// Acquire implements [lock.Locker].
+func (heldAtOnce) Acquire(ctx context.Context, key string, _ lock.Options) (lock.Lease, error) {
+	return lock.NewHeld(ctx, lock.Grant{Key: key, Release: func(context.Context) error { return nil }}), nil
+}

@@ -1,0 +1,246 @@
+package session_test
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"seckill/internal/lock"
+	"seckill/internal/lock/redis/rw"
+	"seckill/internal/lock/redis/session"
+	"seckill/internal/testkit"
+)
+
+// A waiter that died has a place at the head of the queue and does not come for it.
+// Whoever comes and goes meanwhile, with a wait or without, does not keep the dead one
+// in its place.
+func TestDeadWaiterKeepsFreeLockBriefly(t *testing.T) {
+	const place = 600 * time.Millisecond
+	visits := map[string]struct {
+		waits []time.Duration // of the callers, in turn
+		pause time.Duration   // between them
+	}{
+		"long pauses, every second waits":         {[]time.Duration{0, 200 * time.Millisecond}, 500 * time.Millisecond},
+		"long pauses, every second waits briefly": {[]time.Duration{0, 20 * time.Millisecond}, 500 * time.Millisecond},
+		"all wait briefly":                        {[]time.Duration{20 * time.Millisecond}, 350 * time.Millisecond},
+		"none waits":                              {[]time.Duration{0}, 50 * time.Millisecond},
+	}
+	for name, visit := range visits {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, config := testkit.Redis(t), session.Config{Prefix: testkit.KeyPrefix(t), PlaceTimeout: place}
+			p, q := start(t, server, newFair, config), start(t, server, newFair, config)
+			h := acquire(t.Context(), t, q, lock.Options{})
+			waiting := lock.Async(t.Context(), p, key, lock.Options{Wait: time.Minute})
+			queued(t, q, 1)
+			if err := p.Close(); err != nil { // gives nothing back, as a process that dies
+				t.Fatal(err)
+			}
+			<-waiting
+			release(t, h)
+			free := time.Now()
+			for i := 0; ; i++ {
+				lease, err := q.Acquire(t.Context(), key, lock.Options{Wait: visit.waits[i%len(visit.waits)]})
+				if err == nil {
+					release(t, lease)
+					break
+				}
+				if time.Since(free) > 2*place+visit.pause+slack {
+					t.Fatalf("a dead waiter has kept the free lock for %v, its place lasts %v", time.Since(free), place)
+				}
+				time.Sleep(visit.pause)
+			}
+		})
+	}
+}
+
+// The queue of a fair lock names who waits, in order and over all processes.
+func TestFairQueueNamesOwners(t *testing.T) {
+	server, config := testkit.Redis(t), session.Config{Prefix: testkit.KeyPrefix(t)}
+	p, q := start(t, server, newFair, config), start(t, server, newFair, config)
+	observer := start(t, server, newFair, config)
+	h := acquire(t.Context(), t, p, lock.Options{})
+	want := []lock.Owner{"first", "second with a blank", "third", "fourth"}
+	var waiters sync.WaitGroup
+	for i, owner := range want {
+		waiters.Go(func() {
+			l := []lock.Locker{p, q}[i%2]
+			lease, err := l.Acquire(lock.WithOwner(t.Context(), owner), key, lock.Options{Wait: time.Minute})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			release(t, lease)
+		})
+		queued(t, observer, i+1)
+	}
+	for _, l := range []lock.Inspector{p, q, observer} {
+		if state := inspect(t, l); !slices.Equal(state.Queue, want) || state.Waiting != len(want) {
+			t.Errorf("Inspect = %+v, want the queue %q", state, want)
+		}
+	}
+	release(t, h)
+	waiters.Wait()
+}
+
+// startRW is start for the two sides of a lock for readers and writers.
+func startRW(t *testing.T, server *testkit.RedisServer, config session.Config) (*rw.Locker, *network) {
+	t.Helper()
+	m, n := process(t, server, newRW, config)
+	return m.(*rw.Locker), n
+}
+
+// When a writer releases, all who waited to read get in before the next writer: also
+// those of a process that hears of it late, after the readers of another have come
+// and gone.
+func TestReadersGoBeforeNextWriter(t *testing.T) {
+	server, config := testkit.Redis(t), session.Config{Prefix: testkit.KeyPrefix(t)}
+	a, _ := startRW(t, server, config)
+	b, late := startRW(t, server, config)
+	c, _ := startRW(t, server, config)
+	observer, _ := startRW(t, server, config)
+	const readers = 4
+	for range 5 {
+		h := acquire(t.Context(), t, a, lock.Options{})
+		var mu sync.Mutex
+		var order []string
+		var done [2]sync.WaitGroup
+		for i, l := range []*rw.Locker{a, b} {
+			for range readers {
+				done[i].Go(func() {
+					lease, err := l.Reader().Acquire(t.Context(), key, lock.Options{Wait: time.Minute})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					order = append(order, "r")
+					mu.Unlock()
+					release(t, lease)
+				})
+			}
+		}
+		queued(t, observer, 2*readers)
+		writer := lock.Async(t.Context(), c, key, lock.Options{Wait: time.Minute})
+		queued(t, observer, 2*readers+1)
+		letGo := hold(t, &late.messagesHeld)
+		release(t, h)
+		done[0].Wait()
+		letGo()
+		w := leaseOf(t, writer)
+		mu.Lock()
+		if n := len(order); n != 2*readers {
+			t.Errorf("the next writer got in after %d of %d readers", n, 2*readers)
+		}
+		mu.Unlock()
+		release(t, w)
+		done[1].Wait()
+	}
+}
+
+// A reader whose process has died listens no more, and no writer waits for it.
+func TestDeadReaderCostsNoTime(t *testing.T) {
+	for _, living := range []int{0, 2} {
+		t.Run(fmt.Sprint(living, " readers live"), func(t *testing.T) {
+			server, config := testkit.Redis(t), session.Config{Prefix: testkit.KeyPrefix(t)}
+			a, _ := startRW(t, server, config)
+			dead, _ := startRW(t, server, config)
+			client := server.Client(t)
+			h := acquire(t.Context(), t, a, lock.Options{})
+			waiting := lock.Async(t.Context(), dead.Reader(), key, lock.Options{Wait: time.Minute})
+			queued(t, a, 1)
+			_ = dead.Close()
+			<-waiting
+			until(t, "the end of its connection", 5*time.Second, func() bool {
+				return len(client.PubSubChannels(t.Context(), config.Prefix+"*").Val()) == 0
+			})
+			var readers sync.WaitGroup
+			for i := range living {
+				readers.Go(func() {
+					lease, err := a.Reader().Acquire(t.Context(), key, lock.Options{Wait: time.Minute})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					release(t, lease)
+				})
+				// The dead reader's place counts, and so do the living.
+				until(t, "a reader in line", 5*time.Second, func() bool { return inspect(t, a).Waiting >= i+2 })
+			}
+			writer := lock.Async(t.Context(), a, key, lock.Options{Wait: time.Minute})
+			until(t, "a writer in line", 5*time.Second, func() bool { return inspect(t, a).Waiting >= living+2 })
+			began := time.Now()
+			release(t, h)
+			w := leaseOf(t, writer)
+			if took := time.Since(began); took > 500*time.Millisecond {
+				t.Errorf("the writer waited %v for a reader that is dead", took)
+			}
+			release(t, w)
+			readers.Wait()
+		})
+	}
+}
+
+// A server that stands still while a lock is handed over lets both sides run out of
+// time: the release has no reply, and the limit of the one who was to be next ends.
+// Run with -race: both look at the same acquisition. Nothing stays of it.
+func TestLimitEndsDuringHandOver(t *testing.T) {
+	for name, create := range all() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := testkit.NewRedis(t)
+			client := server.Client(t)
+			p := start(t, server, create, session.Config{CommandTimeout: 200 * time.Millisecond})
+			observer := start(t, server, create, session.Config{})
+			// Where the release is lost too, its lease ends by itself; the waiter's would not.
+			h := acquire(t.Context(), t, p, lock.Options{TTL: 2 * time.Second})
+			waiting := lock.Async(t.Context(), p, key, lock.Options{Wait: 350 * time.Millisecond})
+			queued(t, observer, 1)
+			if err := client.Do(t.Context(), "CLIENT", "PAUSE", "900").Err(); err != nil {
+				t.Fatal(err)
+			}
+			_ = h.Release(t.Context()) // its outcome is unknown
+			if r := result(t, waiting); r.Err == nil {
+				t.Fatal("the waiter has the lock of a server that stands still")
+			}
+			until(t, "a free lock", 6*time.Second, func() bool {
+				state, err := observer.Inspect(t.Context(), key)
+				return err == nil && state.Owner == ""
+			})
+		})
+	}
+}
+
+// A wait limit ends in time, whatever the server does: 250 ms at most go into the
+// clean-up that follows.
+func TestWaitLimitOnServerThatHangs(t *testing.T) {
+	for name, create := range all() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := testkit.NewRedis(t)
+			p, fresh := start(t, server, create, session.Config{}), start(t, server, create, session.Config{})
+			observer := start(t, server, create, session.Config{})
+			acquire(t.Context(), t, observer, lock.Options{TTL: time.Minute}).Abandon()
+			var callers sync.WaitGroup
+			try := func(what string, l lock.Locker, key string, wait time.Duration) {
+				callers.Go(func() {
+					began := time.Now()
+					_, err := l.Acquire(t.Context(), key, lock.Options{Wait: wait})
+					if took := time.Since(began); err == nil || took > wait+350*time.Millisecond {
+						t.Errorf("%s: a wait of %v ended after %v with %v", what, wait, took, err)
+					}
+				})
+			}
+			try("in line", p, key, 1200*time.Millisecond)
+			queued(t, observer, 1)
+			server.Pause()
+			try("the very first attempt", fresh, "other", 100*time.Millisecond)
+			try("the very first attempt", fresh, "third", 1200*time.Millisecond)
+			try("an attempt of a process that has worked", p, "fourth", 100*time.Millisecond)
+			callers.Wait()
+			server.Resume()
+		})
+	}
+}
