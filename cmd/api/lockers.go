@@ -41,7 +41,8 @@ const keyPrefix = "seckill:"
 type lockServers struct {
 	redis     redis.UniversalClient
 	nodes     []red.Client // independent of each other; may be empty
-	mysql     *sql.DB      // nil where the database is embedded
+	mysql     *sql.DB      // each lock keeps a connection; nil where the database is embedded
+	rows      *sql.DB      // for locks that keep none; nil likewise
 	zookeeper []string     // may be empty
 }
 
@@ -97,7 +98,7 @@ func openLockers(servers lockServers, registry prometheus.Registerer, log *slog.
 	l := &lockers{byName: map[string]lock.Locker{"none": none.New(), "local": local.New()}}
 	l.openRedis(servers.redis)
 	l.openNodes(servers.nodes)
-	l.openMySQL(servers.mysql)
+	l.openMySQL(servers.mysql, servers.rows)
 	l.openZooKeeper(servers.zookeeper, log)
 	for name, locker := range l.byName {
 		l.byName[name] = lock.Observe(locker, observer.of(name))
@@ -135,13 +136,15 @@ func (l *lockers) openNodes(nodes []red.Client) {
 	}
 }
 
-func (l *lockers) openMySQL(pool *sql.DB) {
+// openMySQL keeps the locks that are rows off the connections of the others: their
+// renewals and releases must not wait for somebody else's lock.
+func (l *lockers) openMySQL(pool, rows *sql.DB) {
 	if pool == nil {
 		return
 	}
 	l.add(map[string]opened{
-		"mysql-row":        open(row.New(pool, row.Config{})),
-		"mysql-row-expiry": open(row.New(pool, row.Config{Expiry: true})),
+		"mysql-row":        open(row.New(rows, row.Config{})),
+		"mysql-row-expiry": open(row.New(rows, row.Config{Expiry: true})),
 		"mysql-get-lock":   open(getlock.New(pool, getlock.Config{Prefix: keyPrefix})),
 		"mysql-for-update": open(forupdate.New(pool, forupdate.Config{})),
 	})

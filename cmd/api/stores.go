@@ -70,7 +70,9 @@ func openStores(ctx context.Context, cfg config, log *slog.Logger) (_ *stores, e
 
 // locks are those of the servers that locks can be kept in.
 func (s *stores) locks(zookeeper []string) lockServers {
-	return lockServers{redis: s.redis, nodes: s.nodes, mysql: s.db.LockPool(), zookeeper: zookeeper}
+	return lockServers{
+		redis: s.redis, nodes: s.nodes, mysql: s.db.LockPool(), rows: s.db.RowPool(), zookeeper: zookeeper,
+	}
 }
 
 // close closes what was opened, last first.

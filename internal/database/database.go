@@ -118,6 +118,15 @@ func (d *DB) Pools() map[string]*sql.DB {
 // for SQLite.
 func (d *DB) LockPool() *sql.DB { return d.locks }
 
+// RowPool is for locks that are rows: short statements, and no connection kept in
+// between. nil for SQLite.
+func (d *DB) RowPool() *sql.DB {
+	if d.locks == nil {
+		return nil
+	}
+	return d.readers
+}
+
 // Close closes every connection. A transaction at work ends first.
 func (d *DB) Close() error {
 	var failed []error

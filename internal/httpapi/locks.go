@@ -19,6 +19,9 @@ import (
 // keep the others' answers back.
 const inspectTimeout = 2 * time.Second
 
+// breakTimeout bounds taking a lock away.
+const breakTimeout = 5 * time.Second
+
 // locksJSON is what is known of a key.
 type locksJSON struct {
 	Key   string     `json:"key"`
@@ -79,6 +82,8 @@ func (a *API) showLock(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, inspectTimeout)
+	defer cancel()
 	state, err := inspect(ctx, locker, key)
 	if err != nil {
 		return reply{}, cannot("be asked who holds a key", mechanism, err)
@@ -146,6 +151,8 @@ func (a *API) breakLock(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, breakTimeout)
+	defer cancel()
 	breaker, ok := locker.(lock.Breaker)
 	if !ok {
 		return reply{}, cannot("take a lock away", mechanism, errors.ErrUnsupported)
