@@ -156,6 +156,13 @@ func replicaPromotedBySentinel(t *testing.T, r *report) {
 		others[m] = process(t, m, dial(), config)
 		waiting[m] = begin(t.Context(), others[m], key, lock.Options{Wait: time.Minute})
 	}
+	for _, m := range simple {
+		lease, err := process(t, m, dial(), config).Acquire(t.Context(), key, lock.Options{TTL: time.Minute})
+		if err != nil {
+			t.Fatalf("%s: %v", m, err)
+		}
+		held[m], others[m] = lease, process(t, m, dial(), config)
+	}
 	client := dial()
 	replicated(t, client)
 	sentinel.KillPrimary()
@@ -193,6 +200,19 @@ func replicaPromotedBySentinel(t *testing.T, r *report) {
 			asked = "who was told that the server is unavailable and asked again,"
 		}
 		r.saw(fault, m, took, "a replicated lock is renewed on; its waiter, %s gets in at the release", asked)
+	}
+	for _, m := range simple {
+		taken := begin(t.Context(), others[m], key, lock.Options{})
+		<-taken.ended
+		if !errors.Is(taken.err, lock.ErrNotAcquired) {
+			t.Errorf("%s: a replicated lock after the failover gave %v, want ErrNotAcquired", m, taken.err)
+		}
+		if err := held[m].Release(t.Context()); err != nil {
+			t.Errorf("%s: release on the new primary: %v", m, err)
+		}
+		next := begin(t.Context(), others[m], key, lock.Options{})
+		next.got(t)
+		r.saw(fault, m, 0, "a replicated lock stays taken, and is given back on the new primary")
 	}
 }
 

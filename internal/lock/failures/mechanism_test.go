@@ -12,17 +12,24 @@ import (
 	"seckill/internal/lock/redis/fenced"
 	"seckill/internal/lock/redis/lua"
 	"seckill/internal/lock/redis/multi"
+	"seckill/internal/lock/redis/naive"
 	"seckill/internal/lock/redis/red"
 	"seckill/internal/lock/redis/redisio"
 	"seckill/internal/lock/redis/reentrant"
 	"seckill/internal/lock/redis/rw"
 	"seckill/internal/lock/redis/session"
 	"seckill/internal/lock/redis/setnx"
+	"seckill/internal/lock/redis/setnxexpire"
+	"seckill/internal/lock/redis/threadid"
+	"seckill/internal/lock/redis/uuid"
 )
 
 // strong are the mechanisms on one Redis that renew, wait and tell. That of rw is
 // its writer.
 var strong = []string{"reentrant", "fair", "fenced", "rw"}
+
+// simple are those that take a key for a fixed time, or for ever, and poll.
+var simple = []string{"setnx", "setnx-expire", "naive", "thread-id", "uuid", "lua"}
 
 // open makes the locker of a process. Of the configuration the simple ones take
 // the prefix only.
@@ -38,6 +45,14 @@ func open(mechanism string, client redis.UniversalClient, config session.Config)
 		return rw.New(client, config)
 	case "setnx":
 		return setnx.New(client, setnx.Config{Prefix: config.Prefix})
+	case "setnx-expire":
+		return setnxexpire.New(client, setnxexpire.Config{Prefix: config.Prefix})
+	case "naive":
+		return naive.New(client, naive.Config{Prefix: config.Prefix})
+	case "thread-id":
+		return threadid.New(client, threadid.Config{Prefix: config.Prefix})
+	case "uuid":
+		return uuid.New(client, uuid.Config{Prefix: config.Prefix})
 	case "lua":
 		return lua.New(client, lua.Config{Prefix: config.Prefix})
 	}
