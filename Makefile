@@ -1,5 +1,6 @@
 # make help tells what there is. Everything works from a clean checkout with Go alone; what else a target needs, it
-# installs (test, on Debian and Ubuntu) or builds from a Go module (lint, k6).
+# installs (test, on Debian and Ubuntu) or builds from a Go module (lint, k6). (bench and bench-locks
+# want servers, and bench wants wrk; make infra installs the servers.)
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -12,7 +13,9 @@ ARGS ?=
 K6_VERSION ?= v1.8.1
 
 # Some load tests are modules of their own, so that what they compare with stays out of the project's go.mod.
-MODULES := . $(patsubst %/go.mod,%,$(wildcard loadtest/go.mod loadtest/*/go.mod))
+MODULES := . $(patsubst %/go.mod,%,$(wildcard loadtest/*/go.mod))
+# A PKG that names packages names those of the main module.
+TESTED = $(if $(filter-out ./...,$(PKG)),.,$(MODULES))
 
 # The race detector links with C. Asked when a test runs, after infra may have installed the compiler.
 RACE = $$(command -v "$${CC:-gcc}" >/dev/null && echo -race || echo "no C compiler: the race detector is off" >&2)
@@ -20,7 +23,7 @@ RACE = $$(command -v "$${CC:-gcc}" >/dev/null && echo -race || echo "no C compil
 .PHONY: help
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@printf '\nVariables: PKG=%s RUN=%s COUNT=%s ARGS="flags of run and lab"\n' '$(PKG)' '$(RUN)' '$(COUNT)'
+	@printf '\nVariables: PKG=%s RUN=%s COUNT=%s ARGS="flags of run, lab and bench-locks"\n' '$(PKG)' '$(RUN)' '$(COUNT)'
 
 .PHONY: run
 run: ## Start the service with everything embedded, on loopback
@@ -48,7 +51,7 @@ infra: ## Make sure that redis-server, MariaDB, MySQL and ZooKeeper are installe
 .PHONY: test
 test: infra ## Run every test, with real servers on free ports
 	@# -count=1: what a server did the last time proves nothing about now.
-	@set -e; for module in $(MODULES); do (set -x; cd "$$module" && go test $(RACE) -count=1 -timeout 10m -run '$(RUN)' $(PKG)); done
+	@set -e; for module in $(TESTED); do (set -x; cd "$$module" && go test $(RACE) -count=1 -timeout 10m -run '$(RUN)' $(PKG)); done
 
 .PHONY: test-short
 test-short: ## Run what is quick, with whatever servers are there
@@ -61,10 +64,10 @@ soak: ## Repeat the concurrency tests COUNT times under the race detector
 
 .PHONY: bench
 bench: ## Run the benchmarks
-	@set -e; for module in $(MODULES); do (cd "$$module" && go test -run '^$$' -bench '$(RUN)' -benchmem $(PKG)); done
+	@set -e; for module in $(TESTED); do (cd "$$module" && go test -run '^$$' -bench '$(RUN)' -benchmem $(PKG)); done
 
 .PHONY: bench-locks
-bench-locks: ## Measure the Redis locks beside other libraries: make bench-locks ARGS="-only one-key" (all: 20 minutes)
+bench-locks: ## Measure reentrant, fair, fenced and lua beside other libraries: make bench-locks ARGS="-only one-key" (all: 20 minutes)
 	cd loadtest/locks && go run . $(ARGS)
 
 .PHONY: lint
@@ -73,8 +76,9 @@ lint: bin/golangci-lint ## Check the code, the import rule included
 
 .PHONY: lint-fix
 lint-fix: bin/golangci-lint ## Format the code and fix what can be fixed by itself
-	bin/golangci-lint fmt
-	bin/golangci-lint run --fix
+	@set -e; for module in $(MODULES); do (set -x; cd "$$module"; \
+		"$(CURDIR)/bin/golangci-lint" fmt --config "$(CURDIR)/.golangci.yml"; \
+		"$(CURDIR)/bin/golangci-lint" run --config "$(CURDIR)/.golangci.yml" --fix ./...); done
 
 # The linter is a module of its own: its two hundred dependencies stay out of the project's. Its first build takes minutes.
 bin/golangci-lint: tools/golangci-lint/go.mod tools/golangci-lint/go.sum

@@ -27,8 +27,8 @@ const (
 //go:embed counter.lua
 var counterLua string
 
-// RedisCounter mints the ids of the documents: a second, and the count of its day
-// in Redis. It is safe for use by several goroutines.
+// RedisCounter mints ids of the usual scheme: a second, and the count of its day in
+// Redis. It is safe for use by several goroutines.
 type RedisCounter struct {
 	client redis.Scripter
 	prefix string

@@ -3,8 +3,8 @@
 //
 // [Sonyflake] needs no server for an id: it mints from the clock, a sequence and
 // a machine id, and asks Redis only for the right to use that machine id.
-// [RedisCounter] is the scheme of the documents: a second and a counter in Redis,
-// one round trip for each id. Choose one for a table and stay with it: the two
+// [RedisCounter] is the usual scheme of a second and a counter in Redis, with one
+// round trip for each id. Choose one for a table and stay with it: the two
 // lay out their bits differently and could meet in one number.
 //
 // # Sonyflake
@@ -74,9 +74,9 @@
 //	31 bits  seconds since 2022-01-01 UTC (68 years)
 //	32 bits  the count of the day, from 1
 //
-// The count lives under a key per UTC day, icr:order:2026:11:21. The documents
-// leave these keys for ever, one more each day; here a key expires two days after
-// its first count. Second and day come from one reading of the clock, so that a
+// The count lives under a key per UTC day, icr:order:2026:11:21. Often these
+// keys are left for ever, one more each day; here a key expires two days after its
+// first count. Second and day come from one reading of the clock, so that a
 // second always belongs to one counter. While that counter lives no count is
 // given twice, hence a clock that differs or steps back repeats no id.
 //
@@ -86,8 +86,8 @@
 //     AOF that is synced once a second) starts the count again: every id minted in
 //     the same second as one before, and with its count, is a duplicate.
 //   - A clock that is off by more than a day may find its counter expired.
-//   - More than 2^32 ids a day: [ErrExhausted]. The documents' version overflows
-//     into the seconds.
+//   - More than 2^32 ids a day: [ErrExhausted]. Where the count is not checked, it
+//     overflows into the seconds.
 //   - An id costs a round trip, and there is none while Redis does not answer. A
 //     count whose reply was lost is skipped.
 package idworker

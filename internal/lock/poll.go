@@ -13,8 +13,7 @@ type Polling struct {
 	Every time.Duration
 }
 
-// DefaultPollEvery is a compromise that the lab measures: shorter costs
-// commands, longer costs waiting.
+// DefaultPollEvery is a compromise: shorter costs commands, longer costs waiting.
 const DefaultPollEvery = 10 * time.Millisecond
 
 // Acquire calls try until it succeeds, fails with something other than

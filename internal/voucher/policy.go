@@ -31,8 +31,10 @@ type Flow string
 
 // The flows.
 const (
-	FlowLocked    Flow = "locked"    // a lock and a transaction for each order
-	FlowAdmission Flow = "admission" // decided in Redis, persisted behind
+	FlowLocked Flow = "locked" // a lock and a transaction for each order
+	// FlowAdmission is decided in Redis and persisted behind. [Policy.Validate] knows
+	// its name; [Service.Create] refuses it with [ErrInvalid] until the flow exists.
+	FlowAdmission Flow = "admission"
 )
 
 // Scope is what the lock's key names.

@@ -31,7 +31,20 @@ func failedGrantIsGivenBack(t *trial) {
 	_, err = t.take(ctx, p, lock.Options{TTL: longLease, Faults: stalls})
 	t.expectContextError(err, context.DeadlineExceeded)
 	t.mustBeFree(p, "after a context that ended between grant and reply")
-	t.mustBeEmpty("after two grants that were given back")
+
+	panics := t.fault(lock.Fault{Point: lock.AfterAcquireBeforeReply, Effect: lock.EffectPanic})
+	if !t.panics(func() { _, _ = t.take(t.ctx, p, lock.Options{TTL: longLease, Faults: panics}) }) {
+		t.violated("a panic between grant and reply did not reach the caller")
+	}
+	t.mustBeFree(p, "after a panic between grant and reply")
+	t.mustBeEmpty("after three grants that were given back")
+}
+
+// panics reports that f did. A trial that f ends is ended.
+func (t *trial) panics(f func()) (did bool) {
+	defer func() { did = recover() != nil }()
+	f()
+	return false
 }
 
 func abandonedGrantStays(t *trial) {

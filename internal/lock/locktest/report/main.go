@@ -1,7 +1,8 @@
 // Command report prints what the conformance suite found: a Markdown table of
 // behaviours and mechanisms, and the counts of each mechanism.
 //
-//	LOCKTEST_REPORT=/tmp/report.jsonl go test -count=1 ./internal/lock/...
+//	export LOCKTEST_REPORT=/tmp/report.jsonl
+//	go test -count=1 -p 1 -run 'Conformance|Shared' ./internal/lock/none ./internal/lock/local ./internal/lock/redis/... ./internal/lock/mysql/... ./internal/lock/zookeeper/...
 //	go run ./internal/lock/locktest/report /tmp/report.jsonl
 //
 // Where a mechanism was run more than once, the last run of a behaviour counts.

@@ -31,6 +31,8 @@
 //
 //   - Throughput. Every grant goes to one particular waiter, and if that one is slow to
 //     come, everybody waits for it; if it is dead, for as long as its place lasts.
+//   - Cheap waiting: every waiter, not every process, has a place in Redis; that is what
+//     order over all processes costs.
 //   - One holder: what is said of package reentrant holds here.
 //   - The order between those who arrive while Redis is failed over, or after it was
 //     restarted empty: tickets that were lost are drawn anew, or brought back by those
@@ -38,6 +40,8 @@
 //
 // # How to see it
 //
-// go run ./loadtest/locks (from its folder: go run .) prints grants per goroutine, and
-// the longest wait, beside locks without an order.
+// make bench-locks ARGS="-only one-key" prints grants per goroutine, and the longest
+// wait, beside locks without an order. What a dead waiter and a promoted replica do:
+//
+//	go test -run 'TestFaults/(waiters-killed|replica)' -v ./internal/lock/failures
 package fair

@@ -19,14 +19,19 @@
 // INCR would have to be kept for every key for ever, and after a failover would give
 // out tokens a second time.
 //
-// The store has the other half: under the policy {"lock":"fenced","stock":"fenced"}
-// the stock is written by
+// The store has the other half: under the policy {"lock":"fenced","scope":"voucher",
+// "stock":"fenced"} the stock is written by
 //
 //	UPDATE vouchers SET stock = stock - 1, fence_token = ?
 //	WHERE id = ? AND stock > 0 AND fence_token <= ?
 //
 // A holder that was paused past its lease carries an old token by then, changes no
 // row, and its order is refused.
+//
+// # States
+//
+// As package reentrant: free → held 1 … n times → free, or passed on; and for an hour
+// after the last grant, free with a counter.
 //
 // # What is not guaranteed
 //
@@ -43,5 +48,8 @@
 // # How to see it hold
 //
 // internal/lock/failures stops a holder with SIGSTOP for longer than its lease:
-// under reentrant the late write lands, under fenced it is refused.
+// under reentrant the late write lands, under fenced it is refused. It also moves the
+// server's clock, deletes the counter, and does both at once:
+//
+//	go test -run 'TestFaults/(holder-stopped|clock-moved)' -v ./internal/lock/failures
 package fenced

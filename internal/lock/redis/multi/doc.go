@@ -3,8 +3,8 @@
 // # Algorithm
 //
 //	SET key value NX GET PX lease     to all nodes at once: all of them, or none
-//	extend.lua                        to all, at a third of the lease: all of them
-//	release.lua                       to all
+//	quorum/extend.lua                 to all, at a third of the lease: all of them
+//	quorum/release.lua                to all
 //
 // The value is new with every try, followed by the owner. The lease counts from
 // before the first command, less the drift (1 % and 2 ms) and a margin of at most
@@ -45,6 +45,7 @@
 // # How to see it break
 //
 // Stop one node: every sale under {"lock":"multi"} fails with ErrUnavailable until it
-// is back. The tests of this package show that, a stuck clock, and what a promoted
-// replica does to one node and not to three.
+// is back. Of the tests of this package TestOneNodeDownAndNobodyGetsIt shows that,
+// TestStuckClock the clock that stands still, and TestPromotedReplica what a promoted
+// replica does to one node and not to three. TestForgetfulNode shows what holds.
 package multi

@@ -24,7 +24,7 @@ func TestConformance(t *testing.T) {
 }
 
 // On a cluster the lock is what it is on one server.
-func TestCluster(t *testing.T) {
+func TestConformanceOnCluster(t *testing.T) {
 	onCluster := redisstore.ClusterFactory(t, "naive", func(client redis.UniversalClient, prefix string) (lock.Locker, error) {
 		return naive.New(client, naive.Config{Prefix: prefix})
 	})

@@ -5,8 +5,8 @@
 //
 //	SET key value NX GET PX lease     to all nodes at once; a majority wins
 //	validity = lease - elapsed - drift, and 1 ms at least
-//	extend.lua                        to all, at a third of the lease: a majority
-//	release.lua                       to all
+//	quorum/extend.lua                 to all, at a third of the lease: a majority
+//	quorum/release.lua                to all
 //
 // It is the algorithm of the Redis documentation ("Distributed locks with Redis"),
 // with all nodes asked at once. The value is new with every try, followed by the

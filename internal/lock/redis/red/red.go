@@ -13,7 +13,7 @@ type Client = quorum.Client
 // Config says how a [Locker] works. The zero value takes every default.
 type Config = quorum.Config
 
-// MinNodes is the MinNodes nodes of which one may fail.
+// MinNodes is the fewest nodes of which one may fail.
 const MinNodes = 3
 
 // Locker holds a key while a majority of the nodes grants it.

@@ -36,7 +36,7 @@
 //
 // # Cost
 //
-// Uncontended, one round trip to acquire and one to release: SET, and a script of two
+// Uncontended, one round trip to acquire and one to release: SET, and a script of three
 // commands. Contended within a process, one round trip a grant. Between processes that
 // keep coming back, two: one to take a place, one to release; the first time, a refused
 // attempt and SUBSCRIBE come before that. Held and renewed, one script in ten seconds

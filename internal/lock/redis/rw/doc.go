@@ -39,4 +39,10 @@
 //
 // locktest.RunShared proves the promises: readers share, a dead reader blocks one
 // lease and no more, an upgrade is refused, writers get in among endless readers.
+//
+// # How to see it break
+//
+// A primary dies before its replica had the lock, and there are two writers:
+//
+//	go test -run TestFaults/replica-promoted-unreplicated -v ./internal/lock/failures
 package rw

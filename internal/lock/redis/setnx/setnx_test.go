@@ -24,7 +24,7 @@ func TestConformance(t *testing.T) {
 }
 
 // On a cluster the lock is what it is on one server.
-func TestCluster(t *testing.T) {
+func TestConformanceOnCluster(t *testing.T) {
 	onCluster := redisstore.ClusterFactory(t, "setnx", func(client redis.UniversalClient, prefix string) (lock.Locker, error) {
 		return setnx.New(client, setnx.Config{Prefix: prefix})
 	})

@@ -26,7 +26,7 @@ func TestConformance(t *testing.T) {
 }
 
 // On a cluster the lock is what it is on one server.
-func TestCluster(t *testing.T) {
+func TestConformanceOnCluster(t *testing.T) {
 	onCluster := redisstore.ClusterFactory(t, "setnx-expire", func(client redis.UniversalClient, prefix string) (lock.Locker, error) {
 		return setnxexpire.New(client, setnxexpire.Config{Prefix: prefix})
 	})

@@ -25,7 +25,7 @@ func TestConformance(t *testing.T) {
 }
 
 // On a cluster the lock is what it is on one server.
-func TestCluster(t *testing.T) {
+func TestConformanceOnCluster(t *testing.T) {
 	onCluster := redisstore.ClusterFactory(t, "thread-id", func(client redis.UniversalClient, prefix string) (lock.Locker, error) {
 		return threadid.New(client, threadid.Config{Prefix: prefix})
 	})

@@ -30,12 +30,13 @@
 //
 // # The slip
 //
-// One of the documents has the unlock GET the value's name and not the key's. It compiles, it runs, it never fails a test that takes the lock once,
-// and it never releases: every comparison is of nothing with the value. Whoever
-// comes next waits for the lease to run out, and a buyer who was served is locked
+// A listing that is often copied has the unlock GET the value's name and not the
+// key's. It compiles, it runs, it never fails a test that takes the lock once, and
+// it never releases: every comparison is of nothing with the value. Whoever comes
+// next waits for the lease to run out, and a buyer who was served is locked
 // out for as long. [Config.ReadsWrongKey] makes that slip, as a mechanism of its
 // own, uuid-wrong-key. Here it shows as [lock.ErrExpired] from every release; in
-// the document nobody is told.
+// the listing nobody is told.
 //
 // # How to see it break
 //

@@ -24,7 +24,7 @@ type Client interface {
 type Config struct {
 	Prefix string
 	Poll   lock.Polling
-	// ReadsWrongKey makes the slip of one of the documents' listings: the unlock
+	// ReadsWrongKey makes the slip of a listing that is often copied: the unlock
 	// asks for GET of its own value, where it meant GET of the lock's key.
 	// There is nothing under that name, so that a holder never recognises its own
 	// lock and never deletes it: the key stays until its lease ends. Keys then

@@ -24,7 +24,7 @@ func TestConformance(t *testing.T) {
 }
 
 // On a cluster a lock is what it is on one server.
-func TestCluster(t *testing.T) {
+func TestConformanceOnCluster(t *testing.T) {
 	open := func(client redis.UniversalClient, prefix string) (lock.Locker, error) {
 		return uuid.New(client, uuid.Config{Prefix: prefix})
 	}

@@ -34,12 +34,17 @@
 //     timeout is told when it wakes (by [lock.ErrExpired]), and not while the next
 //     one is at work already. What it writes in the first moment must carry the token,
 //     to a store that refuses one that is older than the newest it has seen.
+//   - The same in an ensemble whose servers lose each other: one that is cut off still
+//     answers pings while the leader ends the session. If the session timeout is less
+//     than (syncLimit+1)*tickTime, or the process is cut off together with its server,
+//     there may be two holders for a moment, and only the token tells them apart (see
+//     package zkio).
 //   - Order: of all who wake the quickest gets in, and who just comes along may be
 //     quicker still.
-//   - Few requests: a release wakes everybody who waits, and all of them but one ask
-//     twice to no avail, for the node and for the watch. With N waiting processes that
-//     is 2N requests for each release, and so about N² until all had their turn: the
-//     herd. That is what the queue next door is for.
+//   - Few requests: a release wakes everybody who waits. Each waiter asks once more for
+//     the node, each process once more for the watch. With N waiters in P processes
+//     that is up to N + P requests for each release, and so about N² until all had
+//     their turn: the herd. That is what the queue next door is for.
 //   - A fixed lease (opts.TTL) after its holder's death: the holder's process enforces
 //     it. If it is dead or paused, its node goes with the session, if that is later.
 //   - The end of a lease in the record, for others to read, is by the clock of the

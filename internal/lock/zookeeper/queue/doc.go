@@ -54,6 +54,11 @@
 //     timeout is told when it wakes (by [lock.ErrExpired]), and not while the next
 //     one is at work already. What it writes in the first moment must carry the token,
 //     to a store that refuses one that is older than the newest it has seen.
+//   - The same in an ensemble whose servers lose each other: one that is cut off still
+//     answers pings while the leader ends the session. If the session timeout is less
+//     than (syncLimit+1)*tickTime, or the process is cut off together with its server,
+//     there may be two holders for a moment, and only the token tells them apart (see
+//     package zkio).
 //   - Speed: a waiter that is paused or cut off when its turn comes holds up all others
 //     until its session ends. That is the price of the order.
 //   - That somebody works who is said to hold the lock: when the first in the queue is

@@ -24,6 +24,18 @@
 // from it, so wire reads along. It also keeps the newest zxid in the driver's place,
 // whose own bookkeeping has a data race when it connects again.
 //
+// In an ensemble that rule has a gap. A ping is answered by the server that the client
+// is connected to, but sessions are ended by the leader, who hears of the ping from
+// that server with the next tick. A server that is cut off from the leader goes on
+// answering until it notices, up to syncLimit ticks later, while the leader counts
+// from the last word that reached it. So SessionTimeout must be at least
+// (syncLimit+1)*tickTime, as the servers are configured, or else there may be two
+// holders for a moment, and only the token tells them apart. This package cannot
+// check it: no server tells its clients its syncLimit. The rule gives a client the
+// time to go on with another server. One that is cut off from the leader together with
+// its server finds none, and may count on its locks for those syncLimit+1 ticks too
+// long whatever its timeout is.
+//
 // # Requests
 //
 // The server carries out the requests of a session in the order in which they were

@@ -38,16 +38,22 @@ func (s *Session) ready(ctx context.Context) error {
 	}
 }
 
-// attempts is how often a request is sent whose reply gets lost.
-const attempts = 5
+// attempts is how often a request is sent whose reply gets lost. It rests after each
+// of them, for twice as long as the time before: 310 ms in all.
+const (
+	attempts  = 5
+	firstRest = 10 * time.Millisecond
+)
 
-// Do makes a request, and repeats it where the connection broke before the reply:
+// Do makes a request, and repeats it where the connection broke before the reply, or
+// the server's reply does not say what became of it (it is overloaded, or failed):
 // unsure then says that an earlier attempt may have been carried out, so that a
-// node that "exists" or is "not there" may be this request's own doing. A request
+// node that "exists" or is "not there" may be this request's own doing. Who calls it
+// again after [lock.ErrUnavailable] need not rest in between: Do has. A request
 // that ctx cuts short may be carried out later. The error is the server's, ctx's, or
 // [lock.ErrUnavailable].
 func Do[T any](ctx context.Context, s *Session, request func(*zk.Conn) (T, error)) (result T, unsure bool, err error) {
-	for range attempts {
+	for n := range attempts {
 		if err := s.ready(ctx); err != nil {
 			return result, unsure, err
 		}
@@ -59,8 +65,25 @@ func Do[T any](ctx context.Context, s *Session, request func(*zk.Conn) (T, error
 			return result, true, ctx.Err()
 		}
 		unsure = true
+		if err := s.rest(ctx, firstRest<<n); err != nil {
+			return result, unsure, err
+		}
 	}
 	return result, unsure, fmt.Errorf("%w: %w", lock.ErrUnavailable, err)
+}
+
+// rest waits for d, no longer than the session lives. The error is that of ctx.
+func (s *Session) rest(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-s.ctx.Done():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // send makes one attempt. A connection on which nothing arrives for
@@ -98,8 +121,10 @@ func send[T any](ctx context.Context, s *Session, request func(*zk.Conn) (T, err
 	}
 }
 
-// answered reports whether err is the server's word, and not that of a connection
-// or a session that broke.
+// answered reports whether err says what became of a request. That of a connection or
+// a session that broke does not, nor does an error of the server that is not about the
+// request: after some of those it may have been carried out all the same, and what is
+// to be given back still has to be.
 func answered(err error) bool {
 	for _, word := range []error{
 		zk.ErrNoNode, zk.ErrNodeExists, zk.ErrNotEmpty, zk.ErrBadVersion, zk.ErrNoChildrenForEphemerals,

@@ -127,6 +127,7 @@ func (s *Session) connected() {
 	}
 	asked, timeout := w.handshake()
 	s.timeout, s.contact = timeout, asked
+	s.renew()
 	if s.lapse == nil {
 		s.lapse = time.AfterFunc(time.Until(s.provenUntil()), s.lapsed)
 	}
@@ -172,6 +173,12 @@ func (s *Session) contacted(at time.Time, ping bool) {
 	if !ping {
 		return // leases are told how long they run only now and then
 	}
+	s.renew()
+}
+
+// renew tells the leases that run as long as the session how long that is proven to
+// be. The caller has locked mu.
+func (s *Session) renew() {
 	for l := range s.leases {
 		if l.TTL == 0 {
 			l.held.Renewed(s.provenUntil())
@@ -204,7 +211,8 @@ func (s *Session) lapsed() {
 	}
 }
 
-// end makes the session over, once, and tells every holder.
+// end makes the session over, once, and tells every holder. The server hears of it
+// after them: as soon as it does, somebody else can get in.
 func (s *Session) end(cause error) {
 	s.mu.Lock()
 	if s.cause != nil {
@@ -218,13 +226,13 @@ func (s *Session) end(cause error) {
 	}
 	leases := s.leases
 	s.leases = nil
-	// The counter is not zero here: the goroutine of newSession runs until the
-	// driver has come to rest, which it does only after shutdown.
-	s.client.running.Go(s.shutdown)
 	s.mu.Unlock()
 	for l := range leases {
 		l.held.Lose(cause)
 	}
+	// The counter is not zero here, although mu is free: the goroutine of newSession
+	// runs until the driver has come to rest, which it does only after shutdown.
+	s.client.running.Go(s.shutdown)
 }
 
 // shutdown tells the server that the session is over, so that its nodes go at

@@ -1,0 +1,163 @@
+package zkio_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"seckill/internal/lock"
+	"seckill/internal/lock/locktest"
+	"seckill/internal/lock/zookeeper/zkio"
+	"seckill/internal/testkit"
+)
+
+func TestReconnectionRenewsLeases(t *testing.T) {
+	line := locktest.NewLine()
+	client, err := zkio.Open(zkio.Config{
+		Servers: []string{testkit.ZooKeeper(t).Addr()}, SessionTimeout: 6 * time.Second, Dial: line.Dial,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	s := session(t, client)
+	lease := hold(t, s, "/"+testkit.KeyPrefix(t))
+	line.Cut()
+	for began := lease.Remaining(); lease.Remaining() > began-time.Second; {
+		time.Sleep(time.Millisecond)
+	}
+	before := lease.Remaining()
+	line.Mend()
+	if err := exists(s, "/")(); err != nil { // long before the first ping
+		t.Fatal(err)
+	}
+	if after := lease.Remaining(); after <= before {
+		t.Errorf("Remaining = %v after the reconnection, want more than the %v before", after, before)
+	}
+}
+
+// closing calls back before the request to end the session is sent.
+type closing struct {
+	net.Conn
+	call func()
+}
+
+func (c closing) Write(p []byte) (int, error) {
+	const opClose = -11
+	if len(p) >= 12 && int32(binary.BigEndian.Uint32(p[8:])) == opClose {
+		c.call()
+	}
+	return c.Conn.Write(p)
+}
+
+func TestHolderIsToldBeforeTheServer(t *testing.T) {
+	const children = 100_000 // contexts that end with the lease's: telling takes a while
+	var lease lock.Lease
+	var closed, untold atomic.Int64
+	check := func() {
+		closed.Add(1)
+		select {
+		case <-lease.Lost():
+		default:
+			untold.Add(1)
+		}
+	}
+	client, err := zkio.Open(zkio.Config{
+		Servers: []string{testkit.ZooKeeper(t).Addr()}, SessionTimeout: 10 * time.Second,
+		Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+			return closing{conn, check}, err
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	s := session(t, client)
+	lease, err = s.Hold(t.Context(), zkio.Claim{Key: "seat"}, 1, s.Done())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range children {
+		_, cancel := context.WithCancel(lease.Context())
+		defer cancel()
+	}
+	if err := client.Close(); err != nil {
+		t.Error(err)
+	}
+	if closed.Load() != 1 || untold.Load() != 0 {
+		t.Errorf("the server was told %d times, %d of them before the holder; want once and after", closed.Load(), untold.Load())
+	}
+}
+
+// errThrottled is what the driver makes of an error that it has no name for.
+var errThrottled = errors.New("unknown error: -127")
+
+func TestRestsBetweenRepetitions(t *testing.T) {
+	client := open(t, testkit.ZooKeeper(t).Addr(), nil)
+	s := session(t, client)
+	var calls atomic.Int64
+	refused := func(*zk.Conn) (struct{}, error) { calls.Add(1); return struct{}{}, errThrottled }
+
+	began := time.Now()
+	_, unsure, err := zkio.Do(t.Context(), s, refused)
+	if took := time.Since(began); !unsure || !errors.Is(err, lock.ErrUnavailable) || took < 300*time.Millisecond {
+		t.Errorf("Do = %v, %v after %v, want ErrUnavailable after 310 ms", unsure, err, took)
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	calls.Store(0)
+	_, _, err = zkio.Do(ctx, s, func(c *zk.Conn) (struct{}, error) { defer cancel(); return refused(c) })
+	if !errors.Is(err, context.Canceled) || calls.Load() != 1 {
+		t.Errorf("Do = %v after %d requests, want it to end with its context", err, calls.Load())
+	}
+
+	calls.Store(0)
+	began = time.Now()
+	s.GiveBack(func(c *zk.Conn) error { _, err := refused(c); return err })
+	for time.Since(began) < timeout/2 { // it goes on in the background
+		time.Sleep(time.Millisecond)
+	}
+	if n := calls.Load(); n < 2 || n > 20 {
+		t.Errorf("GiveBack made %d requests in %v, want it to go on, with rests", n, time.Since(began))
+	}
+}
+
+func TestGivesBackOnPanic(t *testing.T) {
+	s := session(t, open(t, testkit.ZooKeeper(t).Addr(), nil))
+	path := "/" + testkit.KeyPrefix(t)
+	faults, err := lock.NewFaults([]lock.Fault{{Point: lock.AfterAcquireBeforeReply, Effect: lock.EffectPanic}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = zkio.Do(t.Context(), s, func(c *zk.Conn) (string, error) {
+		return c.Create(path, nil, zk.FlagEphemeral, zkio.ACL())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the fault did not strike")
+			}
+		}()
+		_, _ = s.Hold(t.Context(), zkio.Claim{
+			Key: "seat", Node: path, Proof: path, Faults: faults,
+			Delete: func(c *zk.Conn) error { return c.Delete(path, -1) },
+		}, 1, s.Gone(path))
+	}()
+	found, _, err := zkio.Do(t.Context(), s, func(c *zk.Conn) (bool, error) {
+		found, _, err := c.Exists(path)
+		return found, err
+	})
+	if found || err != nil {
+		t.Errorf("Exists = %v, %v, want nothing left", found, err)
+	}
+}
