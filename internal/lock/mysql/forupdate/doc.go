@@ -56,6 +56,9 @@
 //   - Re-entry: an owner waits for itself.
 //   - Order. MariaDB serves those who wait in order of arrival; MySQL weighs them.
 //   - A dead holder leaves its row, which is free, until the key is used again.
+//   - That ForceRelease ends a holder: it asks for the holder's connection and then
+//     sends KILL. A holder that releases in between has its connection ended all the
+//     same, whatever it is used for by then.
 //   - The holder's name at every moment: between grant and signature it is unknown.
 //
 // # How to see it break

@@ -35,13 +35,16 @@
 //     (a network device forgets it, an administrator ends it, the server restarts)
 //     the server frees the lock at once, and the holder learns of it at the next
 //     check (Config.CheckEvery) and goes on until then.
-//   - A lease that outlives nothing: a process that is paused keeps its lock, fixed
-//     lease or not, for its connection stands.
+//   - An end of the lease while the process is paused: its connection stands, and so
+//     does the lock, fixed lease or not.
 //   - Re-entry. The server lets a connection in again, but each lease has its own.
-//   - Order beyond a slice, and among waiters of one process and others' only as
-//     far as each process sends its first.
+//   - Order beyond one slice: whoever asks anew stands at the end. Of each process
+//     only the first waiter stands in the server's queue.
 //   - Holders' names: the server knows a connection's number. Of this process the
 //     owners are known, others are called "connection <number>".
+//   - That ForceRelease ends a holder: it asks for the holder's connection and then
+//     sends KILL. A holder that releases in between has its connection ended all the
+//     same, whatever it is used for by then.
 //   - Replication: a replica that is promoted knows no lock.
 //
 // # How to see it break

@@ -125,15 +125,7 @@ func (k *Keeper) Acquire(ctx context.Context, key string, owner lock.Owner, opts
 	if err != nil {
 		return nil, err
 	}
-	delivered := false
-	defer func() {
-		if !delivered { // a fault panics: nobody is left to hold it
-			l.Abandon()
-		}
-	}()
-	lease, err := lock.Deliver(ctx, l, opts.Faults)
-	delivered = true
-	return lease, err
+	return lock.Deliver(ctx, l, opts.Faults)
 }
 
 // win returns a session that has the key.
@@ -284,7 +276,8 @@ func (k *Keeper) Inspect(ctx context.Context, key string, claim Claim) (lock.Sta
 	return state, nil
 }
 
-// ForceRelease ends the connection of whoever has the key.
+// ForceRelease ends the connection of whoever has the key. The number is asked for
+// immediately before; what the connection does in between, nobody can hold up.
 func (k *Keeper) ForceRelease(ctx context.Context, claim Claim) (bool, error) {
 	s, err := open(ctx, k.db)
 	if err != nil {

@@ -2,8 +2,10 @@ package mysqlio
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"seckill/internal/lock"
@@ -19,9 +21,13 @@ type lease struct {
 	done    chan struct{} // closed when nobody watches any more
 	changed chan struct{} // there is another end
 
+	// unattended: a release did not wait for the watcher, which then gives back.
+	unattended atomic.Bool
+
 	mu        sync.Mutex
 	session   *Session
 	over      bool      // the session is gone
+	freed     bool      // by a release
 	uncertain bool      // it was given up by a release that could not make sure
 	until     time.Time // the end of a fixed lease
 }
@@ -75,7 +81,14 @@ func (l *lease) Abandon() {
 
 // watch looks after the connection and ends a fixed lease.
 func (l *lease) watch() {
-	defer close(l.done)
+	defer func() {
+		close(l.done)
+		if l.unattended.Load() {
+			ctx, cancel := l.keeper.aside()
+			defer cancel()
+			_ = l.free(ctx) // the release has said that it does not know
+		}
+	}()
 	tick := time.NewTicker(l.keeper.config.CheckEvery)
 	defer tick.Stop()
 	end := time.NewTimer(0)
@@ -155,11 +168,32 @@ func (l *lease) check() bool {
 	if l.claim.Check(ctx, l.session) == nil {
 		return true
 	}
-	l.Lose(l.lost())
+	l.tell(ctx)
+	_ = l.lost() // a release asks again
 	return false
 }
 
-// lost ends a session that no longer has the key, and says why. l.mu is held.
+// stillThere is how long the server may take to forget a connection that it has
+// closed, before that counts as one that does not answer.
+const stillThere = 100 * time.Millisecond
+
+var errNoAnswer = errors.New("the holder's connection does not answer")
+
+// tell says to the holder why its connection no longer has the key, as far as that
+// is known. It comes before the end of the session, which may let the next one in.
+// l.mu is held.
+func (l *lease) tell(ctx context.Context) {
+	began := time.Now()
+	cause := l.verdict(ctx)
+	for errors.Is(cause, errNoAnswer) && time.Since(began) < stillThere && ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
+		cause = l.verdict(ctx)
+	}
+	l.Lose(cause)
+}
+
+// lost ends a session that no longer has the key, and says why. The holder has been
+// told, or is releasing. l.mu is held.
 func (l *lease) lost() error {
 	l.finish()
 	ctx, cancel := l.keeper.aside()
@@ -179,6 +213,8 @@ func (l *lease) verdict(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", lock.ErrUnavailable, err)
 	case holder.Connection == 0:
 		return fmt.Errorf("%w: %q", lock.ErrExpired, l.Key())
+	case holder.Connection == l.session.id:
+		return fmt.Errorf("%w: %w", lock.ErrUnavailable, errNoAnswer)
 	}
 	return fmt.Errorf("%w: %q", lock.ErrLost, l.Key())
 }
@@ -191,6 +227,9 @@ func (l *lease) extend(ctx context.Context, ttl time.Duration) (time.Time, error
 		return time.Time{}, l.verdict(ctx)
 	}
 	if err := l.claim.Check(ctx, l.session); err != nil {
+		ask, cancel := context.WithTimeout(ctx, l.keeper.config.Timeout)
+		defer cancel()
+		l.tell(ask)
 		return time.Time{}, l.lost()
 	}
 	if ttl == 0 {
@@ -204,17 +243,31 @@ func (l *lease) extend(ctx context.Context, ttl time.Duration) (time.Time, error
 	return l.until, nil
 }
 
-// release gives the key back. Where the connection broke meanwhile it makes sure
-// that the server has noticed.
+// release gives the key back when nobody watches the session any more. If ctx does
+// not last until then, the watcher does so.
 func (l *lease) release(ctx context.Context) error {
 	select {
 	case <-l.done:
+		return l.free(ctx)
 	case <-ctx.Done():
+	}
+	l.unattended.Store(true)
+	select {
+	case <-l.done: // perhaps before it could see that
+		return l.free(ctx)
+	default:
 		return fmt.Errorf("%w: %w", lock.ErrUnavailable, ctx.Err())
 	}
+}
+
+// free gives the key back, once. Where the connection broke meanwhile it makes sure
+// that the server has noticed.
+func (l *lease) free(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
+	case l.freed:
+		return nil
 	case l.uncertain:
 		return l.settle(ctx, l.session.kill(ctx))
 	case l.over:
@@ -226,6 +279,7 @@ func (l *lease) release(ctx context.Context) error {
 	l.finish()
 	switch {
 	case err == nil:
+		l.freed = true
 		l.session.giveBack(ctx)
 		return nil
 	case !l.session.broken: // it lives, and does not have the key
@@ -244,6 +298,7 @@ func (l *lease) settle(ctx context.Context, err error) error {
 	case !l.until.IsZero() && !time.Now().Before(l.until):
 		return l.verdict(ctx)
 	}
+	l.freed = true
 	l.keeper.clear(ctx, l.claim)
 	return nil
 }

@@ -105,9 +105,17 @@ func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lo
 	default:
 		h.ttl = opts.TTL
 	}
-	return l.config.Poll.Acquire(ctx, opts.Wait, func(ctx context.Context) (lock.Lease, error) {
+	lease, err := l.config.Poll.Acquire(ctx, opts.Wait, func(ctx context.Context) (lock.Lease, error) {
+		if h.sent { // what an earlier try may yet win is not this one's
+			l.undo(ctx, h)
+			h = &hold{key: h.key, id: string(l.ids.New()), owner: h.owner, ttl: h.ttl, renewed: h.renewed, faults: h.faults}
+		}
 		return l.try(ctx, h)
 	})
+	if err != nil {
+		l.undo(ctx, h)
+	}
+	return lease, err
 }
 
 func (l *Locker) try(ctx context.Context, h *hold) (lock.Lease, error) {
@@ -118,11 +126,11 @@ func (l *Locker) try(ctx context.Context, h *hold) (lock.Lease, error) {
 	won, err := l.ask(ctx, h)
 	switch {
 	case won:
+		h.sent = false // the row is the lease's
 		return lock.Deliver(ctx, l.lease(ctx, h, began), h.faults)
 	case errors.Is(err, lock.ErrNotAcquired):
 		return nil, err
 	}
-	l.undo(ctx, h)
 	return nil, mysqlio.Error(ctx, err)
 }
 

@@ -1,0 +1,138 @@
+package mysqlio_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"seckill/internal/lock"
+	"seckill/internal/lock/locktest/mysqlstore"
+	"seckill/internal/lock/mysql/mysqlio"
+	"seckill/internal/testkit"
+)
+
+// watched is a key that is free, with a check and a clean-up of the test's own.
+type watched struct {
+	claim
+	check func(ctx context.Context) error
+	clear func()
+	freed atomic.Int32
+}
+
+func (w *watched) Check(ctx context.Context, _ *mysqlio.Session) error { return w.check(ctx) }
+
+func (w *watched) Clear(context.Context, *mysqlio.Session) {
+	if w.clear != nil {
+		w.clear()
+	}
+}
+
+func (w *watched) Free(ctx context.Context, s *mysqlio.Session) error {
+	w.freed.Add(1)
+	return w.claim.Free(ctx, s)
+}
+
+func free(ctx context.Context, s *mysqlio.Session) error { return s.Exec(ctx, "DO 1") }
+
+func often(t *testing.T, where testkit.Database) *mysqlio.Keeper {
+	t.Helper()
+	config := mysqlio.Config{CheckEvery: 50 * time.Millisecond, Timeout: 500 * time.Millisecond}
+	k, err := mysqlio.NewKeeper(mysqlstore.Pool(t, where, nil), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = k.Close() })
+	return k
+}
+
+// What ends a holder's session lets the next one in: the holder knows by then, and
+// also what is known of the reason.
+func TestHolderIsToldBeforeItsSessionEnds(t *testing.T) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testing.TB) testkit.Database) {
+		k := often(t, engine(t))
+		for _, tc := range []struct {
+			name  string
+			check func(ctx context.Context) error
+			want  error
+		}{
+			{"denied", func(context.Context) error { return lock.ErrExpired }, lock.ErrExpired},
+			{"without an answer", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, lock.ErrUnavailable},
+		} {
+			start := make(chan lock.Lease, 1)
+			var lease lock.Lease
+			var told atomic.Bool
+			w := &watched{claim: free}
+			w.check = func(ctx context.Context) error {
+				if lease == nil {
+					lease = <-start
+				}
+				return tc.check(ctx)
+			}
+			w.clear = func() { // the session has just ended
+				select {
+				case <-lease.Lost():
+					told.Store(true)
+				default:
+					t.Errorf("%s: the session ended before the holder was told", tc.name)
+				}
+			}
+			held, err := k.Acquire(t.Context(), "seat", "me", lock.Options{}, w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			start <- held
+			select {
+			case <-held.Lost():
+			case <-time.After(10 * time.Second):
+				t.Fatalf("%s: the holder was never told", tc.name)
+			}
+			if cause := context.Cause(held.Context()); !errors.Is(cause, tc.want) {
+				t.Errorf("%s: the holder was told %v, want %v", tc.name, cause, tc.want)
+			}
+			if err := held.Release(t.Context()); !errors.Is(err, lock.ErrExpired) {
+				t.Errorf("%s: Release = %v, want ErrExpired", tc.name, err)
+			}
+			if !told.Load() {
+				t.Errorf("%s: the session did not end", tc.name)
+			}
+		}
+	})
+}
+
+// A release that cannot wait for the end of a check leaves nothing behind.
+func TestReleaseDuringCheckIsFinished(t *testing.T) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testing.TB) testkit.Database) {
+		k := often(t, engine(t))
+		checking, goOn := make(chan struct{}), make(chan struct{})
+		w := &watched{claim: free}
+		w.check = func(context.Context) error {
+			close(checking)
+			<-goOn
+			return nil
+		}
+		held, err := k.Acquire(t.Context(), "seat", "me", lock.Options{}, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-checking
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := held.Release(ended); !errors.Is(err, lock.ErrUnavailable) {
+			t.Errorf("a release that did not wait gave %v, want ErrUnavailable", err)
+		}
+		close(goOn)
+		for limit := time.Now().Add(10 * time.Second); w.freed.Load() == 0; time.Sleep(time.Millisecond) {
+			if time.Now().After(limit) {
+				t.Fatal("the key was never given back")
+			}
+		}
+		if err := held.Release(t.Context()); err != nil {
+			t.Errorf("the release made again = %v", err)
+		}
+		if n := w.freed.Load(); n != 1 {
+			t.Errorf("the key was given back %d times", n)
+		}
+	})
+}
