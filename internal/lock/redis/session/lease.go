@@ -100,7 +100,9 @@ func (s *Session) settleSuccessor(next *successor, sent time.Time, reply any, er
 		out.granted, out.token = ok, uint64(token)
 	}
 	if abandoned := s.room.settle(next.waiter, out); abandoned {
-		s.giveBack(next.waiter.r)
+		// In the background: the waiter is not here any more, and whoever releases
+		// need not wait for its clean-up.
+		s.background(func() { s.settle(next.waiter.r, func() {}) })
 	}
 }
 
