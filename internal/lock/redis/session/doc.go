@@ -88,6 +88,6 @@
 //
 // # In which order to read
 //
-// protocol.go, acquire.go, lease.go, room.go and successor.go, settle.go; then
+// protocol.go, acquire.go, lease.go, room.go, wait.go and successor.go, settle.go; then
 // pipe.go, listener.go and connection.go for how it reaches Redis.
 package session
