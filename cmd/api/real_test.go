@@ -21,7 +21,7 @@ func sharedServers(t *testing.T) servers {
 func TestProductionMode(t *testing.T) {
 	for _, engine := range []struct {
 		name string
-		open func(testing.TB) testkit.Database
+		open func(testkit.TB) testkit.Database
 	}{{"mariadb", testkit.MariaDB}, {"mysql", testkit.MySQL}} {
 		t.Run(engine.name, func(t *testing.T) {
 			s := servers{db: engine.open(t), redis: []string{testkit.Redis(t).Addr()}}

@@ -4,7 +4,6 @@ import (
 	"database/sql"
 	"fmt"
 	"path/filepath"
-	"testing"
 )
 
 // Database is an empty database of one test.
@@ -14,40 +13,43 @@ type Database struct {
 }
 
 // SQLEngines runs fn once per engine, as subtests "sqlite", "mariadb" and "mysql", each with an empty database.
-func SQLEngines(t *testing.T, fn func(t *testing.T, db Database)) {
+func SQLEngines[T interface {
+	TB
+	Run(name string, fn func(t T)) bool
+}](t T, fn func(t T, db Database)) {
 	t.Helper()
 	for _, engine := range []struct {
 		name string
-		open func(testing.TB) Database
+		open func(TB) Database
 	}{
 		{"sqlite", SQLite},
 		{"mariadb", MariaDB},
 		{"mysql", MySQL},
 	} {
-		t.Run(engine.name, func(t *testing.T) { fn(t, engine.open(t)) })
+		t.Run(engine.name, func(t T) { fn(t, engine.open(t)) })
 	}
 }
 
 // SQLite returns the path of a database file that does not exist yet, in the test's temporary folder.
-func SQLite(t testing.TB) Database {
+func SQLite(t TB) Database {
 	return Database{Engine: "sqlite", DSN: filepath.Join(t.TempDir(), "seckill.db")}
 }
 
 // MariaDB returns an empty database on the MariaDB server that all tests of this binary share. It is dropped when the
 // test ends.
-func MariaDB(t testing.TB) Database {
+func MariaDB(t TB) Database {
 	t.Helper()
 	return sharedDatabase(t, &binary.mariadb, mariaDB{})
 }
 
 // MySQL returns an empty database on the MySQL server that all tests of this binary share. It is dropped when the test
 // ends.
-func MySQL(t testing.TB) Database {
+func MySQL(t TB) Database {
 	t.Helper()
 	return sharedDatabase(t, &binary.mysql, mySQL{})
 }
 
-func sharedDatabase(t testing.TB, server *shared[*sqlProcess], engine sqlEngine) Database {
+func sharedDatabase(t TB, server *shared[*sqlProcess], engine sqlEngine) Database {
 	t.Helper()
 	s, err := server.get(func() (*sqlProcess, error) { return startSQL(engine, relaxed) })
 	check(t, err)
@@ -65,7 +67,7 @@ func sharedDatabase(t testing.TB, server *shared[*sqlProcess], engine sqlEngine)
 var relaxed = []string{"--innodb-flush-log-at-trx-commit=2"}
 
 // database creates an empty database.
-func (s *sqlProcess) database(t testing.TB) (db Database, name string) {
+func (s *sqlProcess) database(t TB) (db Database, name string) {
 	t.Helper()
 	name = fmt.Sprintf("test_%d", binary.next())
 	if err := s.exec("CREATE DATABASE " + name); err != nil {

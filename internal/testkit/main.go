@@ -8,16 +8,16 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"testing"
 
 	"go.uber.org/goleak"
 )
 
-// Main runs the tests of a package, stops the shared servers, and fails if a goroutine is left over. It does not return.
-func Main(m *testing.M) {
+// Main runs the tests of a package (m is the *[testing.M]), stops the shared servers, and fails if a goroutine is left
+// over. It does not return.
+func Main(m interface{ Run() int }) {
 	code := m.Run()
 
-	if err := binary.close(); err != nil {
+	if err := Close(); err != nil {
 		fmt.Fprintln(os.Stderr, "testkit:", err)
 		code = max(code, 1)
 	}
@@ -31,13 +31,21 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
+// Close stops the shared servers, and then the janitor, who kills and removes what is still there. A test binary has [Main]
+// call it; an experiment calls it when those who started something of their own have cleaned up, and nobody starts
+// anything more. A second call finds nothing to do.
+func Close() error { return binary.close() }
+
+// Folder returns a new temporary folder and the function that removes it. If the program dies before, the janitor does.
+func Folder() (path string, remove func() error, err error) { return binary.folder("") }
+
 // KeyPrefix returns a prefix for keys on a shared server, such as "t-TestRelease-7:", that no other test uses.
-func KeyPrefix(t testing.TB) string {
+func KeyPrefix(t TB) string {
 	return fmt.Sprintf("t-%s-%d:", strings.NewReplacer("/", "-", " ", "_").Replace(t.Name()), binary.next())
 }
 
-// binary holds what belongs to the test binary as a whole. It is a package variable because [testing.M] offers no place
-// to hand anything from TestMain to a test.
+// binary holds what belongs to the program as a whole, most often a test binary. It is a package variable because
+// [testing.M] offers no place to hand anything from TestMain to a test.
 var binary testBinary
 
 type testBinary struct {

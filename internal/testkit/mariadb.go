@@ -13,6 +13,10 @@ const mariaDBHow = "apt-get install mariadb-server, brew install mariadb, or mak
 
 func (mariaDB) locate() (sqlProgram, error) {
 	path, err := lookUp("mariadbd", mariaDBHow)
+	if err != nil {
+		return sqlProgram{}, err
+	}
+	_, err = lookUp("mariadb-install-db", mariaDBHow) // initialize runs it
 	return sqlProgram{path: path}, err
 }
 

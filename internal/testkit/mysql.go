@@ -35,15 +35,15 @@ func (mySQL) locate() (sqlProgram, error) {
 	if root == "" {
 		cache, err := os.UserCacheDir()
 		if err != nil {
-			return sqlProgram{}, &missingError{server: "mysqld (MySQL, not MariaDB)", how: mySQLHow}
+			return sqlProgram{}, &MissingError{Server: "mysqld (MySQL, not MariaDB)", How: mySQLHow}
 		}
 		root = filepath.Join(cache, "seckill", "mysql-root")
 	}
 	if _, err := os.Stat(filepath.Join(root, rootMySQLd)); err != nil {
-		return sqlProgram{}, &missingError{server: "mysqld (MySQL, not MariaDB)", how: mySQLHow}
+		return sqlProgram{}, &MissingError{Server: "mysqld (MySQL, not MariaDB)", How: mySQLHow}
 	}
 	if os.Geteuid() != 0 {
-		return sqlProgram{}, &missingError{server: "mysqld (MySQL, not MariaDB)", how: "the one in " + root + " needs root, for chroot"}
+		return sqlProgram{}, &MissingError{Server: "mysqld (MySQL, not MariaDB)", How: "the one in " + root + " needs root, for chroot"}
 	}
 	return sqlProgram{path: rootMySQLd, root: root}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"syscall"
 )
 
 // Ports are taken from below the range from which the kernel picks ports for outgoing connections (32768 and up on Linux,
@@ -32,8 +33,8 @@ func freePort() (int, error) {
 	return 0, fmt.Errorf("find a free port: %w", errors.Join(errors.New("100 tries failed"), last))
 }
 
-// withFreePort calls start with a free port, and again with another one when the server ended at once, which is what a
-// server does that cannot bind.
+// withFreePort calls start with a free port, and again with another one when somebody else has taken it: a server that
+// cannot bind ends at once.
 func withFreePort(start func(port int) error) error {
 	const tries = 3
 	for try := 1; ; try++ {
@@ -42,7 +43,8 @@ func withFreePort(start func(port int) error) error {
 			return err
 		}
 		err = start(port)
-		if err == nil || !errors.Is(err, errEnded) || try == tries {
+		taken := errors.Is(err, errEnded) || errors.Is(err, syscall.EADDRINUSE)
+		if !taken || try == tries {
 			return err
 		}
 	}

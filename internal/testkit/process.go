@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"regexp"
 	"syscall"
-	"testing"
 	"time"
 )
 
@@ -42,7 +41,7 @@ const (
 
 // Start starts a process. It is killed when the test ends, if it is still there then; what it printed is shown if the
 // test failed.
-func Start(t testing.TB, c Command) *Process {
+func Start(t TB, c Command) *Process {
 	t.Helper()
 	p, err := start(c)
 	if err != nil {
@@ -145,7 +144,7 @@ func (p *Process) signal(sig syscall.Signal) {
 // WaitLine waits until the process has printed a line that matches the regular expression, and returns the line's
 // submatches as [regexp.Regexp.FindStringSubmatch] does. The test fails when the process ends without it, or after a
 // minute.
-func (p *Process) WaitLine(t testing.TB, pattern string) []string {
+func (p *Process) WaitLine(t TB, pattern string) []string {
 	t.Helper()
 	re := regexp.MustCompile(pattern)
 	timeout := time.After(patience)
@@ -169,7 +168,7 @@ func (p *Process) WaitLine(t testing.TB, pattern string) []string {
 
 // WaitHTTP waits until a GET of the url is answered with 200. The test fails when the process ends before, or after a
 // minute.
-func (p *Process) WaitHTTP(t testing.TB, url string) {
+func (p *Process) WaitHTTP(t TB, url string) {
 	t.Helper()
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	err := p.waitReady(func(ctx context.Context) error {

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
-	"testing"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -15,14 +15,14 @@ import (
 // RedisServer is a redis-server process as one test sees it. Its methods fail that test, so call those that can fail
 // (Restart, Client) from the test's own goroutine.
 type RedisServer struct {
-	t       testing.TB
+	t       TB
 	process *redisProcess
 	shared  bool
 }
 
 // Redis returns the redis-server that all tests of this binary share. It keeps nothing on disk. Use keys under
 // [KeyPrefix], and never FLUSHALL.
-func Redis(t testing.TB) *RedisServer {
+func Redis(t TB) *RedisServer {
 	t.Helper()
 	process, err := binary.redis.get(func() (*redisProcess, error) { return startRedis(redisOptions{}) })
 	check(t, err)
@@ -31,7 +31,7 @@ func Redis(t testing.TB) *RedisServer {
 
 // NewRedis starts a redis-server for this test alone and stops it when the test ends. It keeps nothing on disk unless the
 // extra arguments say otherwise: NewRedis(t, "--appendonly", "yes").
-func NewRedis(t testing.TB, args ...string) *RedisServer {
+func NewRedis(t TB, args ...string) *RedisServer {
 	t.Helper()
 	process, err := startRedis(redisOptions{extra: args})
 	check(t, err)
@@ -43,6 +43,14 @@ func NewRedis(t testing.TB, args ...string) *RedisServer {
 	return &RedisServer{t: t, process: process}
 }
 
+// NewRedisReplica starts a redis-server that follows the primary, for this test alone, and returns once it is in step.
+func NewRedisReplica(t TB, primary *RedisServer, args ...string) *RedisServer {
+	t.Helper()
+	replica := NewRedis(t, args...)
+	replica.ReplicaOf(primary.Addr())
+	return replica
+}
+
 // Addr returns the server's address, host:port. It stays the same over Restart.
 func (s *RedisServer) Addr() string { return s.process.addr() }
 
@@ -50,7 +58,7 @@ func (s *RedisServer) Addr() string { return s.process.addr() }
 func (s *RedisServer) Dir() string { return s.process.dir }
 
 // Client returns a client of the server, closed when t ends.
-func (s *RedisServer) Client(t testing.TB) *redis.Client {
+func (s *RedisServer) Client(t TB) *redis.Client {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: s.Addr()})
 	t.Cleanup(func() {
@@ -86,6 +94,33 @@ func (s *RedisServer) Restart() {
 	s.own("Restart").Kill()
 	if err := s.process.restart(); err != nil {
 		s.t.Fatalf("testkit: restart redis-server: %v", err)
+	}
+}
+
+// ReplicaOf makes the server a replica of the one at the address, and waits until it is in step. Through a [Proxy] that is
+// cut later it stays behind. It is a plain server again after Restart.
+func (s *RedisServer) ReplicaOf(addr string) {
+	s.t.Helper()
+	process := s.own("ReplicaOf")
+	host, port, err := net.SplitHostPort(addr)
+	check(s.t, err)
+	s.follow(host, port)
+	check(s.t, process.waitReady(s.process.inStep))
+}
+
+// Promote makes a replica a primary (REPLICAOF NO ONE), with what it has got so far.
+func (s *RedisServer) Promote() {
+	s.t.Helper()
+	s.own("Promote")
+	s.follow("NO", "ONE")
+}
+
+func (s *RedisServer) follow(host, port string) {
+	s.t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: s.Addr()})
+	defer client.Close()
+	if err := client.ReplicaOf(s.t.Context(), host, port).Err(); err != nil {
+		s.t.Fatalf("testkit: REPLICAOF %s %s: %v", host, port, err)
 	}
 }
 
@@ -136,7 +171,8 @@ func startRedis(options redisOptions) (*redisProcess, error) {
 }
 
 func (s *redisProcess) restart() error {
-	args := []string{"--save", "", "--appendonly", "no"}
+	// A primary need not wait for further replicas before it sends its data to the first one.
+	args := []string{"--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0"}
 	if s.options.sentinel {
 		config, err := s.sentinelConfig()
 		if err != nil {
@@ -178,6 +214,20 @@ func (s *redisProcess) ready(p *Process) func(context.Context) error {
 		}
 		return nil
 	}
+}
+
+// inStep asks a replica whether it has its primary's data and its link.
+func (s *redisProcess) inStep(ctx context.Context) error {
+	client := redis.NewClient(&redis.Options{Addr: s.addr()})
+	defer client.Close()
+	info := client.InfoMap(ctx, "replication")
+	if err := info.Err(); err != nil {
+		return err
+	}
+	if state := info.Item("Replication", "master_link_status"); state != "up" {
+		return fmt.Errorf("the replica's link is %q", state)
+	}
+	return nil
 }
 
 func (s *redisProcess) addr() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }

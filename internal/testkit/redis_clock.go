@@ -5,14 +5,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"testing"
 	"time"
 )
 
 // Clock is the wall clock of one redis-server, which a test may set wrong. The clock by which the server measures how
 // long things take is left alone, as it is when an operator or NTP sets a machine's time.
 type Clock struct {
-	t    testing.TB
+	t    TB
 	file string // what libfaketime reads at every look at the clock
 }
 
@@ -20,7 +19,7 @@ const faketimeHow = "apt-get install faketime, or make infra"
 
 // NewRedisWithClock starts a redis-server for this test alone, as NewRedis does, whose clock is right until the test
 // changes it. It skips the test where libfaketime is not installed.
-func NewRedisWithClock(t testing.TB, args ...string) (*RedisServer, *Clock) {
+func NewRedisWithClock(t TB, args ...string) (*RedisServer, *Clock) {
 	t.Helper()
 	library, err := faketime()
 	check(t, err)
@@ -79,5 +78,5 @@ func faketime() (string, error) {
 			return found[0], nil
 		}
 	}
-	return "", &missingError{server: "libfaketime", how: faketimeHow}
+	return "", &MissingError{Server: "libfaketime", How: faketimeHow}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -14,7 +13,7 @@ import (
 
 // RedisCluster starts a cluster of three primaries for this test alone, without replicas, and returns their addresses
 // once each of them says that the cluster is complete. It is stopped when the test ends.
-func RedisCluster(t testing.TB) []string {
+func RedisCluster(t TB) []string {
 	t.Helper()
 	const nodes, slots = 3, 16384
 	servers := make([]*RedisServer, nodes)
@@ -78,18 +77,18 @@ type Sentinel struct {
 	Addrs      []string // of the sentinels
 	MasterName string   // the name under which they watch the primary
 
-	t                testing.TB
+	t                TB
 	primary, replica *RedisServer
 	sentinels        []*redisProcess
 }
 
 // RedisSentinel starts a primary, its replica and three sentinels for this test alone, and returns once all sentinels
 // know the replica and each other, so that a failover can begin. They are stopped when the test ends.
-func RedisSentinel(t testing.TB) *Sentinel {
+func RedisSentinel(t TB) *Sentinel {
 	t.Helper()
 	const sentinels, quorum = 3, 2
 	s := &Sentinel{MasterName: "seckill", t: t}
-	s.primary = NewRedis(t, "--repl-diskless-sync-delay", "0")
+	s.primary = NewRedis(t)
 	s.replica = NewRedis(t, "--replicaof", "127.0.0.1 "+strconv.Itoa(s.primary.process.port))
 	for range sentinels {
 		process, err := startRedis(redisOptions{sentinel: true})

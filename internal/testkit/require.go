@@ -6,30 +6,50 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"testing"
 )
 
-// missingError says that a server is not installed here.
-type missingError struct {
-	server string
-	how    string // how to get it
+// MissingError says that something is not installed here, and how to get it.
+type MissingError struct {
+	Server string
+	How    string
 }
 
-func (e *missingError) Error() string {
-	return fmt.Sprintf("%s not found on PATH: %s", e.server, e.how)
+func (e *MissingError) Error() string {
+	return fmt.Sprintf("%s not found on PATH: %s", e.Server, e.How)
+}
+
+// Installed asks whether a test that needs this server would run here. It is nil or a *[MissingError]. It starts no
+// server. The names are "redis-server", "mariadbd", "mysqld" (MySQL's own), "zookeeper" and "libfaketime".
+func Installed(server string) error {
+	var err error
+	switch server {
+	case "redis-server":
+		_, err = lookUp("redis-server", redisHow)
+	case "mariadbd":
+		_, err = mariaDB{}.locate()
+	case "mysqld":
+		_, err = mySQL{}.locate()
+	case "zookeeper":
+		_, _, err = locateZooKeeper()
+	case "libfaketime":
+		_, err = faketime()
+	default:
+		err = fmt.Errorf("testkit: no server is called %q", server)
+	}
+	return err
 }
 
 // check fails the test on an error. A server that is not installed skips it, unless REQUIRE_INFRA=1.
-func check(t testing.TB, err error) {
+func check(t TB, err error) {
 	t.Helper()
 	if err == nil {
 		return
 	}
-	if _, missing := errors.AsType[*missingError](err); missing {
+	if _, missing := errors.AsType[*MissingError](err); missing {
 		if os.Getenv("REQUIRE_INFRA") == "1" {
 			t.Fatalf("%v (REQUIRE_INFRA=1 forbids to skip)", err)
 		}
-		t.Skip(err)
+		t.Skipf("%v", err)
 	}
 	t.Fatalf("testkit: %v", err)
 }
@@ -44,5 +64,5 @@ func lookUp(name, how string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", &missingError{server: name, how: how}
+	return "", &MissingError{Server: name, How: how}
 }

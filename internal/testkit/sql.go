@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"testing"
 
 	_ "github.com/go-sql-driver/mysql" // database/sql's driver for both engines
 )
@@ -17,24 +16,24 @@ import (
 // SQLServer is a mariadbd or mysqld process of one test. Its methods fail that test, so call those that can fail (Stop,
 // Restart, Database) from the test's own goroutine.
 type SQLServer struct {
-	t       testing.TB
+	t       TB
 	process *sqlProcess
 }
 
 // NewMariaDB starts a MariaDB server for this test alone and stops it when the test ends. args are further flags of
 // mariadbd, such as "--innodb-lock-wait-timeout=1".
-func NewMariaDB(t testing.TB, args ...string) *SQLServer {
+func NewMariaDB(t TB, args ...string) *SQLServer {
 	t.Helper()
 	return newSQL(t, mariaDB{}, args)
 }
 
 // NewMySQL starts a MySQL server for this test alone and stops it when the test ends. args are further flags of mysqld.
-func NewMySQL(t testing.TB, args ...string) *SQLServer {
+func NewMySQL(t TB, args ...string) *SQLServer {
 	t.Helper()
 	return newSQL(t, mySQL{}, args)
 }
 
-func newSQL(t testing.TB, engine sqlEngine, args []string) *SQLServer {
+func newSQL(t TB, engine sqlEngine, args []string) *SQLServer {
 	t.Helper()
 	process, err := startSQL(engine, args)
 	check(t, err)
@@ -50,7 +49,7 @@ func newSQL(t testing.TB, engine sqlEngine, args []string) *SQLServer {
 func (s *SQLServer) Addr() string { return s.process.addr() }
 
 // Database creates an empty database on the server; it goes with the server.
-func (s *SQLServer) Database(t testing.TB) Database {
+func (s *SQLServer) Database(t TB) Database {
 	t.Helper()
 	db, _ := s.process.database(t)
 	return db

@@ -56,7 +56,7 @@ func TestSQLEnginesGivesEachEngineAnEmptyDatabase(t *testing.T) {
 }
 
 func TestDatabaseIsDroppedWithItsTest(t *testing.T) {
-	for name, database := range map[string]func(testing.TB) testkit.Database{"mariadb": testkit.MariaDB, "mysql": testkit.MySQL} {
+	for name, database := range map[string]func(testkit.TB) testkit.Database{"mariadb": testkit.MariaDB, "mysql": testkit.MySQL} {
 		t.Run(name, func(t *testing.T) {
 			var dropped string
 			t.Run("database", func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestDatabaseIsDroppedWithItsTest(t *testing.T) {
 }
 
 func TestSQLServerKeepsWhatWasCommittedOverAKill(t *testing.T) {
-	for name, start := range map[string]func(testing.TB, ...string) *testkit.SQLServer{
+	for name, start := range map[string]func(testkit.TB, ...string) *testkit.SQLServer{
 		"mariadb": testkit.NewMariaDB, "mysql": testkit.NewMySQL,
 	} {
 		t.Run(name, func(t *testing.T) {

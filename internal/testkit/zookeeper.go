@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -30,14 +29,14 @@ const zooKeeperAnswer = time.Second
 // ZooKeeperServer is a ZooKeeper server in standalone mode as one test sees it. It accepts session timeouts from 400 ms
 // to a minute. Its methods fail that test, so call those that can fail (Restart, Conn) from the test's own goroutine.
 type ZooKeeperServer struct {
-	t       testing.TB
+	t       TB
 	process *zooKeeperProcess
 	shared  bool
 }
 
 // ZooKeeper returns the ZooKeeper server that all tests of this binary share. Use nodes below a path of your own
 // ([KeyPrefix] names one).
-func ZooKeeper(t testing.TB) *ZooKeeperServer {
+func ZooKeeper(t TB) *ZooKeeperServer {
 	t.Helper()
 	process, err := binary.zookeeper.get(startZooKeeper)
 	check(t, err)
@@ -45,7 +44,7 @@ func ZooKeeper(t testing.TB) *ZooKeeperServer {
 }
 
 // NewZooKeeper starts a ZooKeeper server for this test alone and stops it when the test ends.
-func NewZooKeeper(t testing.TB) *ZooKeeperServer {
+func NewZooKeeper(t TB) *ZooKeeperServer {
 	t.Helper()
 	process, err := startZooKeeper()
 	check(t, err)
@@ -64,7 +63,7 @@ func (s *ZooKeeperServer) Addr() string { return s.process.addr() }
 func (s *ZooKeeperServer) Dir() string { return s.process.dir }
 
 // Conn returns a client of the server that has a session with the given timeout. It is closed when t ends.
-func (s *ZooKeeperServer) Conn(t testing.TB, session time.Duration) *zk.Conn {
+func (s *ZooKeeperServer) Conn(t TB, session time.Duration) *zk.Conn {
 	t.Helper()
 	conn, events, err := zk.Connect([]string{s.Addr()}, session, zk.WithLogger(silent{}))
 	if err != nil {
@@ -136,11 +135,7 @@ const (
 )
 
 func startZooKeeper() (*zooKeeperProcess, error) {
-	java, err := lookUp("java", zooKeeperHow)
-	if err != nil {
-		return nil, err
-	}
-	classPath, err := zooKeeperClassPath()
+	java, classPath, err := locateZooKeeper()
 	if err != nil {
 		return nil, err
 	}
@@ -159,6 +154,15 @@ func startZooKeeper() (*zooKeeperProcess, error) {
 	return s, nil
 }
 
+// locateZooKeeper finds the two things that a server needs.
+func locateZooKeeper() (java, classPath string, err error) {
+	if java, err = lookUp("java", zooKeeperHow); err != nil {
+		return "", "", err
+	}
+	classPath, err = zooKeeperClassPath()
+	return java, classPath, err
+}
+
 // zooKeeperClassPath finds the jars: those of the release that SECKILL_TEST_ZOOKEEPER names, else Debian's, whose main
 // jar names the others in its manifest, else those of a release in one of the usual folders.
 func zooKeeperClassPath() (string, error) {
@@ -175,7 +179,7 @@ func zooKeeperClassPath() (string, error) {
 			return strings.Join(jars, string(os.PathListSeparator)), nil
 		}
 	}
-	return "", &missingError{server: "ZooKeeper's jar", how: zooKeeperHow}
+	return "", &MissingError{Server: "ZooKeeper's jar", How: zooKeeperHow}
 }
 
 func (s *zooKeeperProcess) restart() error {

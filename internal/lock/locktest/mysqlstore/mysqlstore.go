@@ -36,7 +36,7 @@ type Mechanism struct {
 }
 
 // Engines runs fn over MariaDB and over MySQL.
-func Engines(t *testing.T, fn func(t *testing.T, engine func(testing.TB) testkit.Database)) {
+func Engines(t *testing.T, fn func(t *testing.T, engine func(testkit.TB) testkit.Database)) {
 	t.Helper()
 	t.Run("mariadb", func(t *testing.T) { fn(t, testkit.MariaDB) })
 	t.Run("mysql", func(t *testing.T) { fn(t, testkit.MySQL) })
@@ -44,7 +44,7 @@ func Engines(t *testing.T, fn func(t *testing.T, engine func(testing.TB) testkit
 
 // Factory makes subjects on the test binary's shared server of an engine, each in a
 // database of its own.
-func (m Mechanism) Factory(engine func(testing.TB) testkit.Database) locktest.Factory {
+func (m Mechanism) Factory(engine func(testkit.TB) testkit.Database) locktest.Factory {
 	return func(tb testing.TB) locktest.Subject {
 		where := engine(tb)
 		db := Pool(tb, where, nil)

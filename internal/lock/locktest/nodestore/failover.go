@@ -3,10 +3,8 @@ package nodestore
 import (
 	"context"
 	"net"
-	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -24,37 +22,12 @@ type Pair struct {
 // written from then on it does not get.
 func NewPair(t *testing.T) *Pair {
 	t.Helper()
-	p := &Pair{primary: testkit.NewRedis(t, "--repl-diskless-sync-delay", "0")}
+	p := &Pair{primary: testkit.NewRedis(t), replica: testkit.NewRedis(t)}
 	p.address.Store(p.primary.Addr())
-	host, port, err := net.SplitHostPort(p.primary.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.replica = testkit.NewRedis(t, "--replicaof", host+" "+port)
-	replica := p.replica.Client(t)
-	p.awaitLink(t, replica, "up")
-	for _, setting := range []string{"masteruser", "masterauth"} { // that open nothing
-		if err := replica.ConfigSet(t.Context(), setting, "nobody").Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := p.primary.Client(t).Do(t.Context(), "CLIENT", "KILL", "TYPE", "replica").Err(); err != nil {
-		t.Fatal(err)
-	}
-	p.awaitLink(t, replica, "down")
+	link := testkit.NewProxy(t, p.primary.Addr())
+	p.replica.ReplicaOf(link.Addr())
+	link.Cut()
 	return p
-}
-
-func (p *Pair) awaitLink(t *testing.T, replica *redis.Client, state string) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if strings.Contains(replica.Info(t.Context(), "replication").Val(), "master_link_status:"+state) {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain for the replica's link to be %s", state)
-		}
-	}
 }
 
 // Dial opens a client of the pair for a process.
@@ -69,8 +42,6 @@ func (p *Pair) Dial(t *testing.T) *redis.Client {
 func (p *Pair) FailOver(t *testing.T) {
 	t.Helper()
 	p.primary.Kill()
-	if err := p.replica.Client(t).Do(t.Context(), "REPLICAOF", "NO", "ONE").Err(); err != nil {
-		t.Fatal(err)
-	}
+	p.replica.Promote()
 	p.address.Store(p.replica.Addr())
 }

@@ -27,7 +27,7 @@ func start(t *testing.T, db *sql.DB, check time.Duration) *forupdate.Locker {
 
 // Every holder keeps a connection: the pool's last one is the last lock.
 func TestHoldersExhaustThePool(t *testing.T) {
-	mysqlstore.Engines(t, func(t *testing.T, engine func(testing.TB) testkit.Database) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		db := mysqlstore.Pool(t, engine(t), nil)
 		mysqlstore.Migrate(t, db, migration)
 		const holders = 3
@@ -69,7 +69,7 @@ func TestHoldersExhaustThePool(t *testing.T) {
 // The connection breaks: the server rolls back and lets the next one in, while the
 // holder works on until its next check.
 func TestConnectionLossIsSeenByTheServerFirst(t *testing.T) {
-	mysqlstore.Engines(t, func(t *testing.T, engine func(testing.TB) testkit.Database) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		where := engine(t)
 		db := mysqlstore.Pool(t, where, nil)
 		mysqlstore.Migrate(t, db, migration)
@@ -112,7 +112,7 @@ func TestConnectionLossIsSeenByTheServerFirst(t *testing.T) {
 // A holder of one row is not in the way of other keys, whatever the isolation level
 // of the pool: no gap is locked, and nothing is left in the connection.
 func TestConnectionsGoBackClean(t *testing.T) {
-	mysqlstore.Engines(t, func(t *testing.T, engine func(testing.TB) testkit.Database) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		db := mysqlstore.Pool(t, engine(t), nil)
 		mysqlstore.Migrate(t, db, migration)
 		l := start(t, db, time.Second)
@@ -143,7 +143,7 @@ func TestConnectionsGoBackClean(t *testing.T) {
 // A row that somebody is making, or sweeping away, is locked and has no holder: a try
 // that meets it neither takes that for one nor gives up, however long its INSERT waits.
 func TestRowInTheMakingIsNotHeld(t *testing.T) {
-	mysqlstore.Engines(t, func(t *testing.T, engine func(testing.TB) testkit.Database) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		db := mysqlstore.Pool(t, engine(t), nil)
 		mysqlstore.Migrate(t, db, migration)
 		l, err := forupdate.New(db, forupdate.Config{Config: mysqlio.Config{Timeout: 5 * time.Second}})

@@ -49,7 +49,7 @@ func until(t *testing.T, what string, condition func() bool) {
 // The connection breaks: the server lets the next one in at once, while the holder
 // works on until its next check.
 func TestConnectionLossIsSeenByTheServerFirst(t *testing.T) {
-	mysqlstore.Engines(t, func(t *testing.T, engine func(testing.TB) testkit.Database) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		where, prefix := engine(t), testkit.KeyPrefix(t)
 		const check = 2 * time.Second
 		p, _ := start(t, where, prefix, check)
@@ -87,7 +87,7 @@ func TestConnectionLossIsSeenByTheServerFirst(t *testing.T) {
 
 // A waiter that gives up leaves no thread on the server that gets the lock later.
 func TestCancelledWaiterIsGoneFromTheServer(t *testing.T) {
-	mysqlstore.Engines(t, func(t *testing.T, engine func(testing.TB) testkit.Database) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		where, prefix := engine(t), testkit.KeyPrefix(t)
 		p, _ := start(t, where, prefix, time.Second)
 		q, db := start(t, where, prefix, time.Second)
@@ -125,7 +125,7 @@ func TestCancelledWaiterIsGoneFromTheServer(t *testing.T) {
 // A wait of less than a second ends at its limit on both servers, whatever they
 // make of fractions.
 func TestWaitsForFractionsOfASecond(t *testing.T) {
-	mysqlstore.Engines(t, func(t *testing.T, engine func(testing.TB) testkit.Database) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		where, prefix := engine(t), testkit.KeyPrefix(t)
 		p, _ := start(t, where, prefix, time.Second)
 		held := acquire(t, p, lock.Options{})
@@ -148,7 +148,7 @@ func TestWaitsForFractionsOfASecond(t *testing.T) {
 
 // Connections go back to the pool without a lock, and a closed locker keeps none.
 func TestConnectionsGoBackClean(t *testing.T) {
-	mysqlstore.Engines(t, func(t *testing.T, engine func(testing.TB) testkit.Database) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		where, prefix := engine(t), testkit.KeyPrefix(t)
 		p, db := start(t, where, prefix, time.Second)
 		db.SetMaxOpenConns(1)

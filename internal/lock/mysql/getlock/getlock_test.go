@@ -50,7 +50,7 @@ func holder(ctx context.Context, db *sql.DB, prefix, key string) (uint64, error)
 }
 
 func TestConformance(t *testing.T) {
-	mysqlstore.Engines(t, func(t *testing.T, engine func(testing.TB) testkit.Database) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		locktest.Run(t, mechanism().Factory(engine), promises())
 	})
 }

@@ -43,7 +43,7 @@ func keeper(t *testing.T, db *sql.DB) *mysqlio.Keeper {
 // so that the next one would succeed, and with it a lock be won on a session that is
 // given up already. The try is made again on another one.
 func TestNothingIsWonAfterStatementWithoutAnswer(t *testing.T) {
-	mysqlstore.Engines(t, func(t *testing.T, engine func(testing.TB) testkit.Database) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		k := keeper(t, mysqlstore.Pool(t, engine(t), nil))
 		var sessions []uint64
 		try := claim(func(ctx context.Context, s *mysqlio.Session) error {
@@ -81,7 +81,7 @@ func TestNothingIsWonAfterStatementWithoutAnswer(t *testing.T) {
 // A grant that comes after the end of the wait is none: the driver may have closed the
 // connection as the answer came.
 func TestGrantAfterTheLimitIsGivenBack(t *testing.T) {
-	mysqlstore.Engines(t, func(t *testing.T, engine func(testing.TB) testkit.Database) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		db := mysqlstore.Pool(t, engine(t), nil)
 		k := keeper(t, db)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -122,7 +122,7 @@ func (c *crowded) Wait(ctx context.Context, _ *mysqlio.Session) error {
 
 // However many wait for a key, one of them has a connection for it.
 func TestOneWaitsOnTheServer(t *testing.T) {
-	mysqlstore.Engines(t, func(t *testing.T, engine func(testing.TB) testkit.Database) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		k := keeper(t, mysqlstore.Pool(t, engine(t), nil))
 		c := &crowded{claim: func(context.Context, *mysqlio.Session) error { return mysqlio.ErrTaken }}
 		var all sync.WaitGroup

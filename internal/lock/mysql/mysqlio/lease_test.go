@@ -50,7 +50,7 @@ func often(t *testing.T, where testkit.Database) *mysqlio.Keeper {
 // What ends a holder's session lets the next one in: the holder knows by then, and
 // also what is known of the reason.
 func TestHolderIsToldBeforeItsSessionEnds(t *testing.T) {
-	mysqlstore.Engines(t, func(t *testing.T, engine func(testing.TB) testkit.Database) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		k := often(t, engine(t))
 		for _, tc := range []struct {
 			name  string
@@ -103,7 +103,7 @@ func TestHolderIsToldBeforeItsSessionEnds(t *testing.T) {
 
 // A release that cannot wait for the end of a check leaves nothing behind.
 func TestReleaseDuringCheckIsFinished(t *testing.T) {
-	mysqlstore.Engines(t, func(t *testing.T, engine func(testing.TB) testkit.Database) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		k := often(t, engine(t))
 		checking, goOn := make(chan struct{}), make(chan struct{})
 		w := &watched{claim: free}

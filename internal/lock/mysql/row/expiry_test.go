@@ -48,7 +48,7 @@ func start(t *testing.T, db *sql.DB, config row.Config) *row.Locker {
 // Of many who find an expired row one takes it over, however the connection counts
 // what an UPDATE affects.
 func TestOneTakesOverWhatExpired(t *testing.T) {
-	mysqlstore.Engines(t, func(t *testing.T, engine func(testing.TB) testkit.Database) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		where := engine(t)
 		mysqlstore.Migrate(t, poolOf(t, where, false), "0004_lock_rows")
 		for _, foundRows := range []bool{false, true} {
@@ -95,7 +95,7 @@ func TestOneTakesOverWhatExpired(t *testing.T) {
 
 // An INSERT whose reply was lost is sent again and finds its own row.
 func TestRecognisesItsOwnRow(t *testing.T) {
-	mysqlstore.Engines(t, func(t *testing.T, engine func(testing.TB) testkit.Database) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		where := engine(t)
 		line := locktest.NewLine()
 		db := mysqlstore.Pool(t, where, line)
@@ -117,7 +117,7 @@ func TestRecognisesItsOwnRow(t *testing.T) {
 // Many leases are renewed by one statement; the one that is gone is told, and the
 // others are not.
 func TestRenewsInOneStatement(t *testing.T) {
-	mysqlstore.Engines(t, func(t *testing.T, engine func(testing.TB) testkit.Database) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		db := mysqlstore.Pool(t, engine(t), nil)
 		mysqlstore.Migrate(t, db, "0004_lock_rows")
 		l := start(t, db, row.Config{Expiry: true, WatchdogTimeout: 1500 * time.Millisecond})

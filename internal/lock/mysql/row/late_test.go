@@ -89,7 +89,7 @@ func (a *late) holder() (holder string) {
 // A row that comes from an earlier try is no grant: who recognised it as one would
 // count its lease from too late.
 func TestLateInsertIsNoGrant(t *testing.T) {
-	mysqlstore.Engines(t, func(t *testing.T, engine func(testing.TB) testkit.Database) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		a := lateInsert(t, engine(t))
 		a.exec("UPDATE lock_rows SET holder = ?", a.id) // as if it came now
 		if err := <-a.done; err != nil {
@@ -106,7 +106,7 @@ func TestLateInsertIsNoGrant(t *testing.T) {
 
 // An acquisition that ends between two tries leaves nothing behind either.
 func TestLateInsertIsUndone(t *testing.T) {
-	mysqlstore.Engines(t, func(t *testing.T, engine func(testing.TB) testkit.Database) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		a := lateInsert(t, engine(t))
 		a.cancel()
 		a.exec("UPDATE lock_rows SET holder = ?", a.id)

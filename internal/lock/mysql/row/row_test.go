@@ -38,13 +38,13 @@ func expiring() mysqlstore.Mechanism {
 }
 
 func TestConformance(t *testing.T) {
-	mysqlstore.Engines(t, func(t *testing.T, engine func(testing.TB) testkit.Database) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		locktest.Run(t, bare().Factory(engine), barePromises())
 	})
 }
 
 func TestConformanceWithExpiry(t *testing.T) {
-	mysqlstore.Engines(t, func(t *testing.T, engine func(testing.TB) testkit.Database) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		locktest.Run(t, expiring().Factory(engine), promises())
 	})
 }

@@ -1,0 +1,46 @@
+package testkit_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/testkit"
+)
+
+func TestReplicaFollowsUntilItIsPromoted(t *testing.T) {
+	primary := testkit.NewRedis(t)
+	if err := primary.Client(t).Set(t.Context(), "k", "old", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	replica := testkit.NewRedisReplica(t, primary)
+	client := replica.Client(t)
+	if got, err := client.Get(t.Context(), "k").Result(); got != "old" || err != nil {
+		t.Errorf("a replica in step has %q, %v", got, err)
+	}
+	if err := client.Set(t.Context(), "k", "new", 0).Err(); !redis.HasErrorPrefix(err, "READONLY") {
+		t.Errorf("write to a replica: %v, want READONLY", err)
+	}
+	primary.Kill()
+	replica.Promote()
+	if err := client.Set(t.Context(), "k", "new", 0).Err(); err != nil {
+		t.Errorf("write to the new primary: %v", err)
+	}
+}
+
+// TestReplicaBehindACutLinkMissesWhatIsWritten is how a primary dies before it has replicated.
+func TestReplicaBehindACutLinkMissesWhatIsWritten(t *testing.T) {
+	primary, replica := testkit.NewRedis(t), testkit.NewRedis(t)
+	link := testkit.NewProxy(t, primary.Addr())
+	replica.ReplicaOf(link.Addr())
+	link.Cut()
+	if err := primary.Client(t).Set(t.Context(), "k", 1, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	primary.Kill()
+	replica.Promote()
+	if err := replica.Client(t).Get(t.Context(), "k").Err(); !errors.Is(err, redis.Nil) {
+		t.Errorf("the replica got what was written after the cut (%v)", err)
+	}
+}

@@ -1,0 +1,165 @@
+//go:build unix
+
+package testkit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"seckill/internal/testkit"
+)
+
+var _ testkit.TB = testing.TB(nil)
+
+// experiment is a [testkit.TB] that is no test.
+type experiment struct {
+	context  context.Context
+	folder   string
+	cleanups []func()
+	failed   bool
+}
+
+// ending is what an experiment panics with where a test would end its goroutine.
+type ending struct {
+	skipped bool
+	text    string
+}
+
+func (e *experiment) Helper()                  {}
+func (e *experiment) Name() string             { return "experiment" }
+func (e *experiment) Failed() bool             { return e.failed }
+func (e *experiment) Cleanup(f func())         { e.cleanups = append(e.cleanups, f) }
+func (e *experiment) Context() context.Context { return e.context }
+func (e *experiment) TempDir() string          { return e.folder }
+func (e *experiment) Logf(string, ...any)      {}
+func (e *experiment) Errorf(string, ...any)    { e.failed = true }
+func (e *experiment) Fatalf(format string, args ...any) {
+	panic(ending{text: fmt.Sprintf(format, args...)})
+}
+func (e *experiment) Skipf(format string, args ...any) {
+	panic(ending{skipped: true, text: fmt.Sprintf(format, args...)})
+}
+
+// play runs an experiment and returns how it ended, if not by itself.
+func play(t *testing.T, script func(testkit.TB)) (end ending) {
+	t.Helper()
+	e := &experiment{context: t.Context(), folder: t.TempDir()}
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case ending:
+			end = r
+		default:
+			panic(r)
+		}
+		for _, f := range slices.Backward(e.cleanups) {
+			f()
+		}
+		if e.failed {
+			t.Error("the experiment failed")
+		}
+	}()
+	script(e)
+	return end
+}
+
+func TestExperimentUsesTheServersThatTestsUse(t *testing.T) {
+	if err := testkit.Installed("redis-server"); err != nil {
+		t.Skip(err)
+	}
+	var own string
+	end := play(t, func(tb testkit.TB) {
+		server := testkit.NewRedis(tb)
+		own = server.Dir()
+		for _, s := range []*testkit.RedisServer{testkit.Redis(tb), server} {
+			if err := s.Client(tb).Ping(tb.Context()).Err(); err != nil {
+				tb.Errorf("%v", err)
+			}
+		}
+		tb.Fatalf("enough")
+	})
+	if end != (ending{text: "enough"}) {
+		t.Errorf("the experiment ended with %+v", end)
+	}
+	waitRemoved(t, own)
+}
+
+func TestExperimentIsToldWhatIsMissing(t *testing.T) {
+	t.Setenv("PATH", "/nowhere")
+	for _, require := range []string{"", "1"} {
+		t.Setenv("REQUIRE_INFRA", require)
+		end := play(t, func(tb testkit.TB) { testkit.NewRedis(tb) })
+		if end.skipped != (require == "") || !strings.Contains(end.text, "redis-server not found on PATH: apt-get install") {
+			t.Errorf("REQUIRE_INFRA=%q: the experiment ended with %+v", require, end)
+		}
+	}
+}
+
+func TestInstalledSaysHowToGetWhatIsMissing(t *testing.T) {
+	for _, server := range []string{"redis-server", "mariadbd", "mysqld", "zookeeper", "libfaketime"} {
+		err := testkit.Installed(server)
+		if _, missing := errors.AsType[*testkit.MissingError](err); err != nil && !missing {
+			t.Errorf("%s: %v, want nil or a MissingError", server, err)
+		}
+	}
+	t.Setenv("PATH", "/nowhere")
+	t.Setenv("SECKILL_TEST_ZOOKEEPER", "/nowhere")
+	for _, server := range []string{"redis-server", "zookeeper"} {
+		missing, ok := errors.AsType[*testkit.MissingError](testkit.Installed(server))
+		if !ok || missing.Server == "" || !strings.Contains(missing.How, "make infra") {
+			t.Errorf("%s without a PATH: %v", server, missing)
+		}
+	}
+	if _, missing := errors.AsType[*testkit.MissingError](testkit.Installed("redis")); missing {
+		t.Error("an unknown name passes for a server that is missing")
+	}
+}
+
+func TestFolderGoesWhenItIsRemoved(t *testing.T) {
+	path, remove, err := testkit.Folder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path); err != nil || !info.IsDir() {
+		t.Errorf("%s: %v", path, err)
+	}
+	if err := remove(); err != nil {
+		t.Error(err)
+	}
+	waitRemoved(t, path)
+}
+
+func TestCloseLeavesNothing(t *testing.T) {
+	out, err := runChild("TestClosedTwice", childScenario+"=close")
+	if err != nil || !strings.Contains(out, "--- PASS: TestClosedTwice") {
+		t.Errorf("the child ended with %v; it printed:\n%s", err, out)
+	}
+}
+
+// TestClosedTwice runs as a child of TestCloseLeavesNothing; by itself it does nothing.
+func TestClosedTwice(t *testing.T) {
+	if os.Getenv(childScenario) != "close" {
+		return
+	}
+	folder, _, err := testkit.Folder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		shared := testkit.Redis(t)
+		pid := shared.Client(t).InfoMap(t.Context(), "server").Item("Server", "process_id")
+		for range 2 {
+			if err := testkit.Close(); err != nil {
+				t.Errorf("Close = %v", err)
+			}
+		}
+		waitGone(t, pid)
+		waitRemoved(t, shared.Dir())
+	}
+	waitRemoved(t, folder) // nobody removed it: the janitor did
+}
