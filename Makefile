@@ -45,7 +45,7 @@ bin/k6: Makefile
 	@touch $@
 
 .PHONY: infra
-infra: ## Make sure that redis-server, MariaDB, MySQL and ZooKeeper are installed; starts none of them
+infra: ## Make sure that redis-server, MariaDB, MySQL, ZooKeeper and Chromium are installed; starts none of them
 	scripts/infra.sh
 
 .PHONY: test

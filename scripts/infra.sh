@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 #
 # Makes sure that the real servers that the tests start are installed: redis-server, MariaDB, MySQL and ZooKeeper with
-# the Java that it runs on. On Debian and Ubuntu it installs what is missing, as root or with a sudo that asks nothing;
-# elsewhere it says what to install. It starts and stops no server, and it never removes a package.
+# the Java that it runs on; and Chromium, in which the laboratory's report is looked at. On Debian and Ubuntu it installs
+# what is missing, as root or with a sudo that asks nothing; elsewhere it says what to install. It starts and stops no
+# server, and it never removes a package.
 #
 # usage: scripts/infra.sh
 #
@@ -24,6 +25,7 @@ main() {
   command -v java >/dev/null || packages+=(default-jre-headless)
   # Tests about clocks move the one of a redis-server.
   [[ $(uname -s) != Linux ]] || compgen -G '/usr/lib/*/faketime/libfaketimeMT.so.1' >/dev/null || packages+=(faketime)
+  browser >/dev/null || packages+=(chromium)
   needs_mysql_root && ! command -v debootstrap >/dev/null && packages+=(debootstrap debian-archive-keyring)
   # go test -race links with C on Linux; the programs themselves do not.
   [[ $(uname -s) == Linux ]] && ! command -v "${CC:-gcc}" >/dev/null && packages+=(gcc libc6-dev)
@@ -58,6 +60,9 @@ zookeeper_jar() {
   done
   return 1
 }
+
+# browser says which one there is, looking for what internal/lab/report looks for.
+browser() { command -v chromium || command -v chromium-browser || command -v google-chrome; }
 
 # as_root runs a command as root, and the MySQL folder stays the caller's: without this, sudo's HOME would move it.
 as_root() {
@@ -112,6 +117,12 @@ report() {
     missing=1
   else
     say "ZooKeeper in $zookeeper, on $(java -version 2>&1 | head -n 1)"
+  fi
+  if ! browser >/dev/null; then
+    say "missing: chromium"
+    missing=1
+  else
+    say "$("$(browser)" --version 2>/dev/null)"
   fi
   if ((missing)) && [[ ${REQUIRE_INFRA:-} == 1 ]]; then
     say "REQUIRE_INFRA=1: all of them are needed"

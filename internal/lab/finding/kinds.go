@@ -1,0 +1,76 @@
+// Package finding is what the laboratory finds: kinds of anomaly, verdicts,
+// witnesses, and the result of an experiment, as it is printed and drawn.
+package finding
+
+// Verdict is what an experiment comes to.
+type Verdict string
+
+// The verdicts.
+const (
+	Breaks Verdict = "breaks" // at least one anomaly of the kind that the experiment is about
+	Holds  Verdict = "holds"  // none of any kind that the experiment is about
+)
+
+// Opposite is the other verdict.
+func (v Verdict) Opposite() Verdict {
+	if v == Breaks {
+		return Holds
+	}
+	return Breaks
+}
+
+// Kind is a kind of anomaly. [Kinds] says what each one means.
+type Kind string
+
+// The kinds.
+const (
+	Oversold        Kind = "oversold"
+	DuplicateOrders Kind = "duplicate_orders"
+	LostUpdates     Kind = "lost_updates"
+	LostOrders      Kind = "lost_orders"
+	StaleWrites     Kind = "stale_writes"
+	Overlaps        Kind = "overlaps"
+	WrongReleases   Kind = "wrong_releases"
+	StuckKeys       Kind = "stuck_keys"
+	LockedOut       Kind = "locked_out"
+	TurnedAway      Kind = "turned_away"
+	Deadlocks       Kind = "deadlocks"
+	FalseAlarms     Kind = "false_alarms"
+	Unavailable     Kind = "unavailable"
+	Herds           Kind = "herds"
+	ExcessCommands  Kind = "excess_commands"
+	Inversions      Kind = "inversions"
+	Starved         Kind = "starved"
+	NeedlessWaits   Kind = "needless_waits"
+)
+
+// Info says what a kind of anomaly is.
+type Info struct {
+	Kind  Kind
+	Title string // as a column of the report is headed
+	Means string // what is counted
+}
+
+// Kinds lists every kind of anomaly, the gravest first.
+func Kinds() []Info {
+	return []Info{
+		{Oversold, "oversold", "orders in the database beyond the initial stock"},
+		{DuplicateOrders, "duplicates", "orders in the database beyond one per user"},
+		{LostUpdates, "lost updates", "committed writes of the stock, computed from a value that another commit had replaced"},
+		{LostOrders, "lost orders", "orders that a buyer was told are placed and that the database does not have"},
+		{StaleWrites, "stale writes", "writes committed by a holder after the lock had been granted to the next one"},
+		{Overlaps, "two holders", "grants of a key while an earlier holder still believed to hold it"},
+		{WrongReleases, "wrong releases", "holders whose lock was deleted by somebody else's release before their lease was over"},
+		{StuckKeys, "stuck keys", "keys that stay taken in the store though nobody alive holds them"},
+		{LockedOut, "locked out", "buyers turned away by the lock of a holder that had released it"},
+		{TurnedAway, "turned away", "buyers told to come again who would have got a voucher, had they waited"},
+		{Deadlocks, "deadlocks", "owners that waited for themselves"},
+		{FalseAlarms, "false alarms", "holders that lost the lock though they were alive and renewed it"},
+		{Unavailable, "unavailable", "acquisitions that failed because a server was down"},
+		{Herds, "herds", "releases that woke more than one waiter"},
+		{ExcessCommands, "excess commands", "commands that the store was sent beyond ten for each grant"},
+		{Inversions, "inversions", "pairs of waiters served in the wrong order"},
+		{Starved, "starved", "waiters that were not served while later ones were"},
+		{NeedlessWaits, "needless waits", "readers that had to wait for another reader"},
+	}
+}

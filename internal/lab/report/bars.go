@@ -1,0 +1,260 @@
+package report
+
+import (
+	"cmp"
+	"slices"
+
+	"seckill/internal/lab/finding"
+)
+
+// stack gives every span a row such that those of one row do not cover each other.
+// What an actor does comes first, what happens to it below.
+func stack(spans []finding.Span, covers func(a, b finding.Span) bool) (rows [][]finding.Span) {
+	sorted := slices.Clone(spans)
+	slices.SortStableFunc(sorted, func(a, b finding.Span) int {
+		return cmp.Or(cmp.Compare(suffers(a), suffers(b)), cmp.Compare(a.From, b.From))
+	})
+	for _, s := range sorted {
+		i := slices.IndexFunc(rows, func(row []finding.Span) bool {
+			return !slices.ContainsFunc(row, func(o finding.Span) bool { return covers(o, s) })
+		})
+		if i < 0 {
+			i, rows = len(rows), append(rows, nil)
+		}
+		rows[i] = append(rows[i], s)
+	}
+	return rows
+}
+
+func suffers(s finding.Span) int {
+	if s.Kind == finding.Paused || s.Kind == finding.Down {
+		return 1
+	}
+	return 0
+}
+
+// bars lays out a lane's spans, and returns with them the texts that have no room
+// inside and where they end.
+func (d *drawing) bars(lane finding.Lane, y float64) (bars []pictureBar, flags []*railFlag, bottom float64) {
+	rows := stack(lane.Spans, func(a, b finding.Span) bool {
+		aFrom, aTo := d.extent(a)
+		bFrom, bTo := d.extent(b)
+		return aFrom < bTo-0.5 && bFrom < aTo-0.5
+	})
+	for _, row := range rows {
+		for _, s := range row {
+			bar, beside := d.bar(lane, s, y)
+			bars = append(bars, bar)
+			if beside != "" {
+				if name := letter(bar.Owner); name != "" && lane.Role != finding.Actor {
+					beside = name + ": " + beside
+				}
+				x := float64(bar.X + bar.W/2)
+				flags = append(flags, &railFlag{
+					flag: d.flag(x, beside, s.Wrong, false),
+					from: y + barHeight,
+					mark: pictureMark{Owner: bar.Owner, Wrong: s.Wrong, Full: bar.Full},
+				})
+			}
+		}
+		y += barHeight + barGap
+	}
+	return bars, flags, y - barGap
+}
+
+// extent is where a span is drawn; the shortest is still seen.
+func (d *drawing) extent(s finding.Span) (from, to float64) {
+	from, to = d.x(s.From), d.x(s.To)
+	if s.Open {
+		to = max(to, d.right) + 10
+	}
+	return from, max(to, from+4)
+}
+
+// bar lays out a span. A text that has to be told and has no room is to stand beside it.
+func (d *drawing) bar(lane finding.Lane, s finding.Span, y float64) (bar pictureBar, beside string) {
+	from, to := d.extent(s)
+	text, must := spanText(s, lane.Role)
+	owner := d.cast.owner(lane, s.Who)
+	bar = pictureBar{
+		X: px(from), Y: px(y), W: px(to - from), H: barHeight,
+		Kind: s.Kind, Owner: owner, Wrong: s.Wrong, Open: s.Open,
+		Full: text + ": " + num(s.From) + " to " + num(s.To) + " ms",
+	}
+	if s.Open {
+		bar.Full = text + ": from " + num(s.From) + " ms on"
+	}
+	size, inner := labelSize, to-from-14
+	if s.Wrong {
+		size *= bolder
+	}
+	if s.Open {
+		inner -= 8
+	}
+	textX := from + 8
+	if lane.Role != finding.Actor && owner > 0 && inner >= 18 {
+		bar.Letter, bar.LetterX = letter(owner), px(from+8+7)
+		textX += 22
+		inner -= 22
+	}
+	if w := textWidth(text, size); w <= inner {
+		bar.Text, bar.TextX, bar.TextY = text, px(textX), px(y+barHeight/2+5)
+		return bar, ""
+	}
+	if !must || bar.Letter != "" && s.Label == "" {
+		return bar, ""
+	}
+	return bar, text
+}
+
+// wrongs shades the time at which most of what should not be is at once, and rules
+// the moments of what should not have happened.
+func (d *drawing) wrongs(bottom float64) {
+	var edges []float64
+	var spans []finding.Span
+	for _, lane := range d.lanes {
+		for _, s := range lane.Spans {
+			if s.Wrong {
+				spans = append(spans, s)
+				edges = append(edges, s.From, s.To)
+			}
+		}
+		for _, m := range lane.Marks {
+			if m.Wrong {
+				d.pic.Rules = append(d.pic.Rules, px(d.x(m.At)))
+			}
+		}
+	}
+	slices.Sort(edges)
+	edges = slices.Compact(edges)
+	depth := func(from, to float64) (n int) {
+		for _, s := range spans {
+			if s.From <= from && to <= s.To {
+				n++
+			}
+		}
+		return n
+	}
+	most := 0
+	for i := 1; i < len(edges); i++ {
+		most = max(most, depth(edges[i-1], edges[i]))
+	}
+	for i := 1; i < len(edges); i++ {
+		if n := depth(edges[i-1], edges[i]); n == most && n > 0 {
+			from, to := d.x(edges[i-1]), d.x(edges[i])
+			d.pic.Bands = append(d.pic.Bands, pictureBar{X: px(from), Y: axisHeight, W: px(max(to-from, 2)), H: px(bottom - axisHeight)})
+		}
+	}
+}
+
+// legendItem explains a way of drawing: of a span or a mark.
+type legendItem struct {
+	X, Y  px // of its sample
+	TextX px
+	TextY px
+	Span  finding.SpanKind
+	Mark  finding.MarkKind
+	Wrong bool
+	Text  string
+}
+
+// legend explains what is used, from y on, and returns where it ends.
+func (d *drawing) legend(y float64) float64 {
+	spans, marks, wrong := d.used()
+	var items []legendItem
+	for _, kind := range []finding.SpanKind{finding.Waits, finding.Believes, finding.Reads, finding.Stored, finding.Paused, finding.Down} {
+		if spans[kind] {
+			items = append(items, legendItem{Span: kind, Text: spanMeaning(kind)})
+			if kind == finding.Waits || kind == finding.Paused {
+				d.hatches()
+			}
+		}
+	}
+	for _, k := range markKinds() {
+		if marks[k.kind] {
+			items = append(items, legendItem{Mark: k.kind, Text: k.means})
+		}
+	}
+	if wrong {
+		items = append(items, legendItem{Wrong: true, Text: "should not be"})
+	}
+	x := edge
+	for i := range items {
+		item := &items[i]
+		sample := 22.0
+		if item.Mark != "" {
+			sample = symbolSize
+		}
+		w := sample + 6 + textWidth(item.Text, smallSize)
+		if x > edge && x+w > pictureWidth-edge {
+			x, y = edge, y+22
+		}
+		item.X, item.Y, item.TextX, item.TextY = px(x), px(y), px(x+sample+6), px(y+14)
+		x += w + 18
+	}
+	d.pic.Legend = items
+	return y + 20
+}
+
+func (d *drawing) used() (spans map[finding.SpanKind]bool, marks map[finding.MarkKind]bool, wrong bool) {
+	spans, marks = map[finding.SpanKind]bool{}, map[finding.MarkKind]bool{}
+	for _, lane := range d.lanes {
+		for _, s := range lane.Spans {
+			spans[s.Kind] = true
+			wrong = wrong || s.Wrong
+		}
+		for _, m := range lane.Marks {
+			marks[m.Kind] = true
+			wrong = wrong || m.Wrong
+		}
+	}
+	return spans, marks, wrong
+}
+
+// hatches asks for a hatch in every owner's colour; 0 is the one of nobody.
+func (d *drawing) hatches() {
+	d.pic.Owners = d.pic.Owners[:0]
+	for i := range min(len(d.cast), ownerColours) + 1 {
+		d.pic.Owners = append(d.pic.Owners, i)
+	}
+}
+
+func spanMeaning(k finding.SpanKind) string {
+	switch k {
+	case finding.Waits:
+		return "waits for the lock"
+	case finding.Believes:
+		return "believes to hold it"
+	case finding.Reads:
+		return "holds it as a reader"
+	case finding.Stored:
+		return "the store has the key"
+	case finding.Paused:
+		return "stands still"
+	case finding.Down:
+		return "dead or cut off"
+	}
+	return string(k)
+}
+
+// markKind is a kind of mark with its sign in a terminal and what it means.
+type markKind struct {
+	kind  finding.MarkKind
+	sign  rune
+	means string
+}
+
+func markKinds() []markKind {
+	return []markKind{
+		{finding.ReadsStock, '○', "reads"},
+		{finding.WritesStock, '●', "writes"},
+		{finding.Refuses, '⊘', "is refused"},
+		{finding.Releases, '▽', "releases"},
+		{finding.Expires, '◔', "lease runs out"},
+		{finding.Deletes, '×', "key deleted"},
+		{finding.Killed, '†', "killed"},
+		{finding.Told, '!', "learns that it holds no longer"},
+		{finding.Wakes, '△', "is woken"},
+		{finding.Notes, '◆', "note"},
+	}
+}

@@ -1,0 +1,246 @@
+package report_test
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"seckill/internal/lab/report"
+)
+
+//go:embed testdata/inspect.js
+var inspect string
+
+// chromium finds a browser. Without one the test is skipped, unless REQUIRE_INFRA=1.
+func chromium(t *testing.T) string {
+	t.Helper()
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	const missing = "chromium not found on PATH: apt-get install chromium"
+	if os.Getenv("REQUIRE_INFRA") == "1" {
+		t.Fatal(missing, "(REQUIRE_INFRA=1 forbids to skip)")
+	}
+	t.Skip(missing)
+	return ""
+}
+
+// browse starts a browser that ends with the test, and notes what it asks of the
+// network and what it complains of.
+func browse(t *testing.T) (ctx context.Context, notes *noted) {
+	t.Helper()
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(chromium(t)), chromedp.UserDataDir(t.TempDir()), chromedp.WSURLReadTimeout(time.Minute),
+		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun,
+		chromedp.Flag("headless", "new"), chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
+		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true), chromedp.Flag("hide-scrollbars", false),
+	)
+	// Not the test's own context: the browser is closed after that has ended.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 4*time.Minute)
+	t.Cleanup(cancel)
+	ctx, stop := chromedp.NewExecAllocator(ctx, options...)
+	t.Cleanup(stop)
+	ctx, closeTab := chromedp.NewContext(ctx)
+	t.Cleanup(closeTab)
+	t.Cleanup(func() {
+		if err := chromedp.Cancel(ctx); err != nil {
+			t.Errorf("closing the browser: %v", err)
+		}
+	})
+	notes = &noted{}
+	if err := chromedp.Do(ctx); err != nil {
+		t.Fatalf("starting the browser: %v", err)
+	}
+	if err := chromedp.Listen(ctx, notes.event); err != nil {
+		t.Fatal(err)
+	}
+	_, err := chromedp.Call(ctx, network.Enable, network.EnableParams{})
+	if err == nil {
+		_, err = chromedp.Call(ctx, log.Enable, cdp.Empty{})
+	}
+	if err != nil {
+		t.Fatalf("listening to the browser: %v", err)
+	}
+	return ctx, notes
+}
+
+// noted is what a page asks of the network, and what the browser complains of.
+type noted struct {
+	mu       sync.Mutex
+	requests []string
+	trouble  []string
+}
+
+func (n *noted) event(ev any) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch ev := ev.(type) {
+	case *network.EventRequestWillBeSent:
+		n.requests = append(n.requests, ev.Request.URL)
+	case *runtime.EventExceptionThrown:
+		n.trouble = append(n.trouble, ev.ExceptionDetails.Text)
+	case *runtime.EventConsoleAPICalled:
+		n.trouble = append(n.trouble, fmt.Sprintf("console.%s", ev.Type))
+	case *log.EventEntryAdded:
+		n.trouble = append(n.trouble, fmt.Sprintf("%s: %s", ev.Entry.Level, ev.Entry.Text))
+	}
+}
+
+// take returns what was noted, and forgets it.
+func (n *noted) take() (requests, trouble []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	requests, trouble = n.requests, n.trouble
+	n.requests, n.trouble = nil, nil
+	return requests, trouble
+}
+
+// seen is what testdata/inspect.js tells of the page.
+type seen struct {
+	Problems                             []string
+	Rows, Articles, Pictures, Histograms int
+	Width                                int64
+	Smallest                             float64 // text of a picture, in pixels
+	Least                                float64 // contrast
+	Beside                               bool    // an experiment stands beside its partner
+	Ground                               float64 // how light the page is, from 0 to 1
+}
+
+func TestPageInABrowser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a browser takes a while")
+	}
+	ctx, notes := browse(t)
+	dir := t.TempDir()
+	r := sample()
+	if err := report.WriteDir(dir, r); err != nil {
+		t.Fatal(err)
+	}
+	address := "file://" + filepath.Join(dir, report.File)
+	for _, size := range [][2]int64{{1920, 1080}, {1280, 720}, {390, 844}, {320, 568}} {
+		for _, scheme := range []string{"light", "dark"} {
+			t.Run(fmt.Sprintf("%dx%d %s", size[0], size[1], scheme), func(t *testing.T) {
+				text, err := look(ctx, address, size[0], size[1], scheme)
+				if err != nil {
+					t.Fatal(err)
+				}
+				requests, trouble := notes.take()
+				check(t, text, size[0], scheme, r)
+				if len(trouble) > 0 {
+					t.Errorf("the browser complains: %q", trouble)
+				}
+				for _, u := range requests {
+					if u != address && !strings.HasPrefix(u, "data:") {
+						t.Errorf("asked the network for %s", u)
+					}
+				}
+				shoot(ctx, t, fmt.Sprintf("%d-%s", size[0], scheme))
+			})
+		}
+	}
+}
+
+// look opens the page in a window of that size and returns what testdata/inspect.js
+// tells of it.
+func look(ctx context.Context, address string, width, height int64, scheme string) (string, error) {
+	var screen []chromedp.EmulateViewportOption
+	if width < 700 {
+		screen = append(screen, chromedp.EmulateMobile)
+	}
+	_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+	})
+	if err == nil {
+		err = chromedp.Do(ctx, chromedp.EmulateViewport(width, height, screen...), chromedp.Navigate(address))
+	}
+	if err != nil {
+		return "", err
+	}
+	return chromedp.Run(ctx, chromedp.Evaluate[string](inspect))
+}
+
+// check holds what the page is seen to be against what it is to be.
+func check(t *testing.T, text string, width int64, scheme string, r report.Report) {
+	t.Helper()
+	var got seen
+	if err := json.Unmarshal([]byte(text), &got); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("smallest text of a picture %.1f px, least contrast %.1f", got.Smallest, got.Least)
+	for _, p := range got.Problems {
+		t.Error(p)
+	}
+	if got.Width > width {
+		t.Errorf("the page is %d wide in a window of %d", got.Width, width)
+	}
+	pictures, histograms := 0, 0
+	for _, e := range r.Entries {
+		pictures += len(e.Result.More)
+		if e.Result.Witness != nil {
+			pictures++
+		}
+		if e.Result.Latency != nil {
+			histograms++
+		}
+	}
+	if got.Rows != len(r.Entries) || got.Articles != len(r.Entries) {
+		t.Errorf("%d rows and %d experiments of %d", got.Rows, got.Articles, len(r.Entries))
+	}
+	if got.Pictures != pictures || got.Histograms != histograms {
+		t.Errorf("%d of %d pictures, %d of %d histograms", got.Pictures, pictures, got.Histograms, histograms)
+	}
+	smallest := 11.5 // on a phone, where the picture scrolls
+	if width == 1280 {
+		smallest = 13 // what a projector shows
+	}
+	if got.Smallest < smallest {
+		t.Errorf("the smallest text of a picture has %.1f px", got.Smallest)
+	}
+	if want := width >= 1700; got.Beside != want {
+		t.Errorf("an experiment stands beside its partner: %v", got.Beside)
+	}
+	if light := got.Ground > 0.5; light != (scheme == "light") {
+		t.Errorf("the page's ground is %.2f in the %s scheme", got.Ground, scheme)
+	}
+}
+
+// shoot keeps what the browser shows in the folder that REPORT_SHOTS names.
+func shoot(ctx context.Context, t *testing.T, name string) {
+	dir := os.Getenv("REPORT_SHOTS")
+	if dir == "" {
+		return
+	}
+	for part, selector := range map[string]string{"": "", "-matrix": "#matrix", "-first": "#experiment-00", "-second": "#experiment-02", "-numbers": "#experiment-02 .numbers", "-crowd": "#experiment-04", "-killed": "#experiment-06"} {
+		scroll := "scrollTo(0, 0)"
+		if selector != "" {
+			scroll = fmt.Sprintf("document.querySelector(%q).scrollIntoView()", selector)
+		}
+		if _, err := chromedp.Run(ctx, chromedp.Evaluate[any](scroll+", 1")); err != nil {
+			t.Fatal(err)
+		}
+		png, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name+part+".png"), png, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

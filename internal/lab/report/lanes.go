@@ -1,0 +1,342 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+
+	"seckill/internal/lab/finding"
+)
+
+// narrowest is the least width that [Lanes] lays out for.
+const narrowest = 60
+
+// ColourWanted says whether a terminal is to be written to in colour. NO_COLOR and
+// a dumb terminal forbid it.
+func ColourWanted(getenv func(string) string, terminal bool) bool {
+	return terminal && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"
+}
+
+// Lanes writes a witness as text, so many columns wide: one row of bars for each
+// lane, its marks below. What has no room is numbered, in the order of time, and
+// told in footnotes. Colour adds nothing that is not there without it.
+func Lanes(w io.Writer, wit finding.Witness, width int, colour bool) error {
+	t := text{cast: newCast(wit.Lanes), lanes: arranged(wit.Lanes), width: max(width, narrowest)}
+	t.from, t.to = period(t.lanes)
+	t.layOut()
+	var out strings.Builder
+	for _, line := range wrap(wit.Summary, t.width) {
+		out.WriteString(line + "\n")
+	}
+	out.WriteString("\n")
+	for _, row := range t.rows {
+		out.WriteString(row.render(colour))
+	}
+	if len(t.notes) > 0 {
+		out.WriteString("\n")
+	}
+	for _, line := range t.footnotes() {
+		out.WriteString(line + "\n")
+	}
+	out.WriteString("\n")
+	for _, line := range wrap(t.legend(), t.width) {
+		out.WriteString(line + "\n")
+	}
+	if _, err := io.WriteString(w, out.String()); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	return nil
+}
+
+// text is a witness in a terminal, in the making.
+type text struct {
+	cast     cast
+	lanes    []finding.Lane
+	width    int
+	gutter   int // columns of the names
+	from, to float64
+	rows     []*row
+	notes    []*note
+}
+
+// note is a text with a moment. It stands beside its sign, or has a number and is
+// told below.
+type note struct {
+	at     float64
+	col    int
+	sign   rune
+	text   string
+	who    string // told in the footnote
+	owner  int
+	wrong  bool
+	where  where
+	number int // of the footnote
+}
+
+// col is the column of a moment.
+func (t *text) col(ms float64) int {
+	plot := t.width - t.gutter - 1
+	c := int(math.Round((ms - t.from) / (t.to - t.from) * float64(plot-1)))
+	return t.gutter + min(max(c, 0), plot-1)
+}
+
+func (t *text) layOut() {
+	for _, lane := range t.lanes {
+		t.gutter = max(t.gutter, length(t.name(lane))+2)
+	}
+	t.gutter = min(t.gutter, t.width/4)
+	t.axis()
+	var rails []rail
+	for _, lane := range t.lanes {
+		rails = append(rails, t.lane(lane))
+	}
+	t.number(rails)
+	for _, r := range rails {
+		t.write(r)
+	}
+}
+
+// name is what a lane is called: an actor's letter stands before it.
+func (t *text) name(lane finding.Lane) string {
+	if lane.Role == finding.Actor {
+		return letter(t.cast[lane.Name]) + " " + lane.Name
+	}
+	return lane.Name
+}
+
+func (t *text) row() *row {
+	r := newRow(t.width)
+	t.rows = append(t.rows, r)
+	return r
+}
+
+func (t *text) axis() {
+	labels, line := t.row(), t.row()
+	for c := t.gutter; c < t.width-1; c++ {
+		line.set(c, '─', 0, false)
+	}
+	last := -1
+	for i, ms := range ticks(t.from, t.to, (t.width-t.gutter)/9) {
+		label := num(ms)
+		if i == 0 {
+			label += " ms"
+		}
+		c := t.col(ms)
+		line.set(c, '┴', 0, false)
+		at := min(max(c-length(label)/2, t.gutter), t.width-length(label))
+		if at > last+1 {
+			labels.put(at, label, 0, false)
+			last = at + length(label)
+		}
+	}
+}
+
+// rail is the marks of a lane, below its bars.
+type rail struct {
+	row   *row
+	notes []*note
+}
+
+// lane lays a lane's bars out, and leaves a row for its marks.
+func (t *text) lane(lane finding.Lane) rail {
+	var notes []*note
+	end := func(s finding.Span) float64 {
+		if s.Open {
+			return math.Inf(1)
+		}
+		return s.To
+	}
+	spans := stack(lane.Spans, func(a, b finding.Span) bool {
+		return a.From < end(b) && b.From < end(a) || a.From == b.From
+	})
+	first := len(t.rows)
+	for _, s := range spans {
+		bars := t.row()
+		for _, span := range s {
+			if beside := t.bar(bars, lane, span); beside != nil {
+				notes = append(notes, beside)
+			}
+		}
+	}
+	for _, m := range lane.Marks {
+		n := &note{
+			at: m.At, col: t.col(m.At), sign: sign(m.Kind), text: markText(m),
+			owner: t.cast.owner(lane, m.Who), wrong: m.Wrong,
+		}
+		if lane.Role != finding.Actor && n.owner > 0 {
+			n.text = letter(n.owner) + ": " + n.text
+		}
+		notes = append(notes, n)
+	}
+	slices.SortStableFunc(notes, func(a, b *note) int { return cmp.Compare(a.at, b.at) })
+	for _, n := range notes {
+		n.who = lane.Name
+	}
+	r := rail{notes: notes}
+	if len(notes) > 0 || len(spans) == 0 {
+		r.row = t.row()
+	}
+	t.rows[first].put(0, fit(t.name(lane), t.gutter-1), t.cast.owner(lane, ""), false)
+	return r
+}
+
+func (t *text) extent(s finding.Span) (from, to int) {
+	from, to = t.col(s.From), t.col(s.To)
+	if s.Open {
+		to = t.width - 1
+	}
+	return from, max(from, to)
+}
+
+// bar draws a span. A text that has to be told and has no room inside is returned.
+func (t *text) bar(r *row, lane finding.Lane, s finding.Span) *note {
+	from, to := t.extent(s)
+	owner := t.cast.owner(lane, s.Who)
+	b := barStyle(s)
+	for c := from; c <= to; c++ {
+		r.set(c, b.fill, owner, s.Wrong)
+	}
+	r.set(to, b.right, owner, s.Wrong)
+	r.set(from, b.left, owner, s.Wrong) // last: of the shortest bars, this end is seen
+	inside, must := spanText(s, lane.Role)
+	name := letter(owner)
+	if s.Label != "" || lane.Role == finding.Actor || owner == 0 {
+		if lane.Role != finding.Actor && owner > 0 {
+			inside = name + " " + inside
+		}
+	} else {
+		inside = name + " " + inside
+		must = to-from-1 < length(name) // the letter tells it
+	}
+	for _, try := range []string{" " + inside + " ", inside} {
+		if length(try) <= to-from-1 {
+			r.put(from+1+min(1, to-from-1-length(try)), try, owner, s.Wrong)
+			return nil
+		}
+	}
+	if s.Label == "" && lane.Role != finding.Actor && owner > 0 && !must {
+		r.put(from+1+(to-from-1-length(name))/2, name, owner, s.Wrong)
+		return nil
+	}
+	if !must {
+		return nil
+	}
+	return &note{at: s.From, col: (from + to) / 2, sign: '╵', text: inside, owner: owner, wrong: s.Wrong}
+}
+
+// number decides where texts stand, and numbers in the order of time those for
+// which there is no room.
+func (t *text) number(rails []rail) {
+	for _, r := range rails {
+		t.decide(r)
+		for _, n := range r.notes {
+			if n.where == below {
+				t.notes = append(t.notes, n)
+			}
+		}
+	}
+	slices.SortStableFunc(t.notes, func(a, b *note) int { return cmp.Compare(a.at, b.at) })
+	for i, n := range t.notes {
+		n.number = i + 1
+	}
+}
+
+// decide says where the texts of a rail stand: right of their signs, left of them,
+// or below.
+func (t *text) decide(r rail) {
+	end := t.gutter - 1 // of what is to the left
+	for i, n := range r.notes {
+		next := t.width + 1
+		if i+1 < len(r.notes) {
+			next = r.notes[i+1].col
+		}
+		room := 3 + length(n.text) // with a sign of two columns
+		switch {
+		case n.col+room < next:
+			n.where, end = right, n.col+room
+		case n.col-length(n.text)-1 > end+2:
+			n.where, end = left, n.col+2
+		default:
+			n.where, end = below, n.col+3
+		}
+	}
+	// Signs that stand close push each other away. Where that moves one far from its
+	// moment, the longest text makes room.
+	for {
+		far := 0
+		for i, col := range t.columns(r) {
+			far = max(far, col-r.notes[i].start(), r.notes[i].start()-col)
+		}
+		var longest *note
+		for _, n := range r.notes {
+			if n.where != below && (longest == nil || length(n.text) > length(longest.text)) {
+				longest = n
+			}
+		}
+		if far <= 2 || longest == nil {
+			return
+		}
+		longest.where = below
+	}
+}
+
+// columns are where the notes of a rail begin.
+func (t *text) columns(r rail) []int {
+	cols := make([]int, len(r.notes))
+	next := 0
+	for i, n := range r.notes {
+		cols[i] = max(n.start(), next)
+		next = cols[i] + length(n.shown()) + 1
+	}
+	limit := t.width + 1
+	for i, n := range slices.Backward(r.notes) {
+		cols[i] = min(cols[i], limit-1-length(n.shown()))
+		limit = cols[i]
+	}
+	return cols
+}
+
+// write puts a rail's signs, and the texts beside them, into its row.
+func (t *text) write(r rail) {
+	cols := t.columns(r)
+	for i, n := range r.notes {
+		r.row.put(cols[i], n.shown(), n.owner, n.wrong)
+	}
+}
+
+// where a note's text stands.
+type where int
+
+const (
+	right where = iota
+	left
+	below
+)
+
+// start is the column at which a note is to begin.
+func (n *note) start() int {
+	if n.where == left {
+		return n.col - length(n.text) - 1
+	}
+	return n.col
+}
+
+// shown is what stands in the rail.
+func (n *note) shown() string {
+	s := string(n.sign)
+	if n.wrong {
+		s = "✗" + s
+	}
+	switch {
+	case n.where == left:
+		return n.text + " " + s
+	case n.where == right:
+		return s + " " + n.text
+	case n.number > 0:
+		return s + fmt.Sprint(n.number)
+	}
+	return s + "0" // is to have a number
+}

@@ -1,0 +1,115 @@
+package report_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"seckill/internal/lab/finding"
+	"seckill/internal/lab/report"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func witnesses() map[string]finding.Witness {
+	return map[string]finding.Witness{
+		"wrong-release": wrongRelease(), "paused": paused(false), "fenced": paused(true), "crowd": crowd(), "killed": killed(),
+	}
+}
+
+func TestLanesAreAsDrawn(t *testing.T) {
+	for name, wit := range witnesses() {
+		for _, width := range []int{80, 120} {
+			file := filepath.Join("testdata", name+"-"+strconv.Itoa(width)+".txt")
+			t.Run(filepath.Base(file), func(t *testing.T) {
+				var out strings.Builder
+				if err := report.Lanes(&out, wit, width, false); err != nil {
+					t.Fatal(err)
+				}
+				if *update {
+					if err := os.MkdirAll("testdata", 0o755); err != nil {
+						t.Fatal(err)
+					}
+					if err := os.WriteFile(file, []byte(out.String()), 0o644); err != nil {
+						t.Fatal(err)
+					}
+				}
+				want, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if out.String() != string(want) {
+					t.Errorf("not as in %s (go test -update writes it anew):\n%s", file, out.String())
+				}
+				for line := range strings.Lines(out.String()) {
+					if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
+						t.Errorf("a line of %d columns: %s", n, line)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestLanesSayTheSameInColour(t *testing.T) {
+	codes := regexp.MustCompile("\x1b\\[[0-9;]*m")
+	for name, wit := range witnesses() {
+		var plain, coloured strings.Builder
+		if err := report.Lanes(&plain, wit, 100, false); err != nil {
+			t.Fatal(err)
+		}
+		if err := report.Lanes(&coloured, wit, 100, true); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(plain.String(), "\x1b") {
+			t.Errorf("%s: colour that nobody asked for", name)
+		}
+		if !strings.Contains(coloured.String(), "\x1b") {
+			t.Errorf("%s: no colour", name)
+		}
+		if got := codes.ReplaceAllString(coloured.String(), ""); got != plain.String() {
+			t.Errorf("%s: colour changes the text:\n%s", name, got)
+		}
+	}
+}
+
+func TestColourWanted(t *testing.T) {
+	for _, c := range []struct {
+		env      map[string]string
+		terminal bool
+		want     bool
+	}{
+		{nil, true, true},
+		{nil, false, false},
+		{map[string]string{"NO_COLOR": "1"}, true, false},
+		{map[string]string{"TERM": "dumb"}, true, false},
+	} {
+		if got := report.ColourWanted(func(k string) string { return c.env[k] }, c.terminal); got != c.want {
+			t.Errorf("%v, terminal %v: %v", c.env, c.terminal, got)
+		}
+	}
+}
+
+func TestLanesOfAlmostNothing(t *testing.T) {
+	for name, wit := range map[string]finding.Witness{
+		"nothing":       {},
+		"an empty lane": {Lanes: []finding.Lane{{Name: "a", Role: finding.Actor}}},
+		"one moment":    {Lanes: []finding.Lane{{Role: finding.Database, Marks: []finding.Mark{{Kind: finding.Notes}}}}},
+		"unknown kinds": {Lanes: []finding.Lane{{Name: "x", Role: "?", Spans: []finding.Span{{Kind: "?", To: 1}}, Marks: []finding.Mark{{Kind: "?"}}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out strings.Builder
+			if err := report.Lanes(&out, wit, 10, true); err != nil {
+				t.Error(err)
+			}
+			if _, err := report.SVG(wit, "x"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,210 @@
+package report
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"seckill/internal/lab/finding"
+)
+
+//go:embed page.html.tmpl
+var pageHTML string
+
+//go:embed page.css
+var pageCSS string
+
+func pageTemplate() (*template.Template, error) {
+	t, err := template.New("page").Funcs(template.FuncMap{
+		"svg":       SVG,
+		"histogram": newHistogram,
+		"num":       num,
+		"took":      took,
+		"seconds":   func(ms int64) string { return took(time.Duration(ms) * time.Millisecond) },
+	}).Parse(pageHTML)
+	if err != nil {
+		return nil, fmt.Errorf("report: %w", err)
+	}
+	return t, nil
+}
+
+// took tells a duration as one would say it.
+func took(d time.Duration) string {
+	switch {
+	case d >= time.Minute:
+		return d.Round(time.Second).String()
+	case d >= 10*time.Second:
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(10 * time.Millisecond).String()
+}
+
+// page is a report as its template wants it.
+type page struct {
+	Report
+	CSS    template.CSS
+	Counts map[string]int // by outcome
+	Total  int
+	Odd    []entry // what is not as expected
+	Groups []group
+	Go     string
+}
+
+// group is the experiments about one failure.
+type group struct {
+	ID, Title string
+	Entries   []entry
+}
+
+// entry is an experiment with what is derived from its result.
+type entry struct {
+	Entry
+	Outcome  outcome
+	Cells    []cell
+	Counts   []count
+	Pictures []sight
+	Answers  []answer
+	Other    *Entry // its partner
+	Pretty   string // the setup
+}
+
+// outcome is what an experiment came to, next to what was expected.
+type outcome struct {
+	Class, Sign, Text string
+}
+
+// cell is a field of the matrix.
+type cell struct {
+	N     int
+	About bool
+	Title string
+}
+
+// count is a kind of anomaly that was seen, or that was looked for.
+type count struct {
+	finding.Info
+	N     int
+	About bool
+}
+
+// sight is a witness with the id of its picture.
+type sight struct {
+	finding.Witness
+	ID    string
+	Title string
+}
+
+type answer struct {
+	Code  string
+	N     int
+	Share float64 // of all, in percent
+}
+
+func newPage(r Report) page {
+	if len(r.Kinds) == 0 {
+		r.Kinds = finding.Kinds()
+	}
+	p := page{
+		Report: r, CSS: PictureCSS() + template.CSS(pageCSS), Counts: map[string]int{}, Total: len(r.Entries),
+		Go: runtime.Version(),
+	}
+	for _, e := range r.Entries {
+		v := r.entry(e)
+		p.Counts[v.Outcome.Class]++
+		if v.Outcome.Class == "odd" || v.Outcome.Class == "failed" {
+			p.Odd = append(p.Odd, v)
+		}
+		at := slices.IndexFunc(p.Groups, func(g group) bool { return g.Title == e.Result.Group })
+		if at < 0 {
+			at = len(p.Groups)
+			p.Groups = append(p.Groups, group{ID: fmt.Sprintf("group-%d", at+1), Title: e.Result.Group})
+		}
+		p.Groups[at].Entries = append(p.Groups[at].Entries, v)
+	}
+	return p
+}
+
+// Tried is how many came to a verdict, or should have.
+func (p page) Tried() int { return p.Total - p.Counts["skipped"] }
+
+// Columns is how many columns the matrix has beside the experiments.
+func (p page) Columns() int { return len(p.Kinds) + 1 }
+
+func (r Report) entry(e Entry) entry {
+	res := e.Result
+	v := entry{Entry: e, Outcome: outcomeOf(res), Answers: answers(res.Answers), Pretty: pretty(e.Setup)}
+	about := func(k finding.Kind) bool { return len(res.About) == 0 || slices.Contains(res.About, k) }
+	for _, info := range r.Kinds {
+		n := res.Anomalies[info.Kind]
+		decides := about(info.Kind) && res.Skipped == ""
+		v.Cells = append(v.Cells, cell{N: n, About: decides, Title: fmt.Sprintf("%s: %d", info.Title, n)})
+		if n > 0 || decides && len(res.About) > 0 {
+			v.Counts = append(v.Counts, count{Info: info, N: n, About: decides})
+		}
+	}
+	wits := slices.Clone(res.More)
+	if res.Witness != nil {
+		wits = slices.Insert(wits, 0, *res.Witness)
+	}
+	for i, wit := range wits {
+		v.Pictures = append(v.Pictures, sight{Witness: wit, ID: fmt.Sprintf("%s-w%d", res.ID, i), Title: titleOf(wit)})
+	}
+	for i := range r.Entries {
+		if id := r.Entries[i].Result.ID; id == e.Partner && id != "" {
+			v.Other = &r.Entries[i]
+		}
+	}
+	return v
+}
+
+func outcomeOf(res finding.Result) outcome {
+	switch {
+	case res.Failed != "":
+		return outcome{"failed", "✗", "no verdict"}
+	case res.Skipped != "":
+		return outcome{"skipped", "–", "skipped"}
+	case res.AsExpected:
+		return outcome{"fine", "✓", "as expected"}
+	}
+	return outcome{"odd", "✗", "not as expected"}
+}
+
+// answers lists the codes, the most frequent first.
+func answers(byCode map[string]int) []answer {
+	total := 0
+	for _, n := range byCode {
+		total += n
+	}
+	var list []answer
+	for _, code := range slices.Sorted(maps.Keys(byCode)) {
+		list = append(list, answer{code, byCode[code], 100 * float64(byCode[code]) / float64(max(total, 1))})
+	}
+	slices.SortStableFunc(list, func(a, b answer) int { return b.N - a.N })
+	return list
+}
+
+func pretty(data json.RawMessage) string {
+	var out bytes.Buffer
+	if err := json.Indent(&out, data, "", "  "); err != nil {
+		return strings.TrimSpace(string(data)) // shown as it is
+	}
+	return out.String()
+}
+
+// Engines names what it ran on.
+func (p page) Engines() []string {
+	var used []string
+	for _, e := range []string{p.Engine.Redis, p.Engine.Database, p.Engine.ZooKeeper} {
+		if e != "" {
+			used = append(used, e)
+		}
+	}
+	return used
+}

@@ -1,0 +1,97 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"seckill/internal/lab/finding"
+)
+
+// Report is all that a run of the laboratory found.
+type Report struct {
+	Entries []Entry // in the order of the catalogue; those of one Group stand together
+	Started time.Time
+	Took    time.Duration
+	Machine string // such as "linux/amd64, 2 cores"
+	Engine  finding.Engine
+	Seed    int64
+	Command string // the line that repeats the run
+	// Kinds are the columns of the matrix; none: [finding.Kinds].
+	Kinds []finding.Info
+}
+
+// Entry is an experiment: what came of it, and what it has to say.
+type Entry struct {
+	Result      finding.Result
+	Hypothesis  string
+	Arrangement string
+	Why         string
+	Cure        string
+	Partner     string // the id of the experiment that comes to the other verdict
+	Sources     []Source
+	// Setup is what the hypothesis is about, as JSON; shown on demand.
+	Setup json.RawMessage
+	// K6 is the command that shows the same from outside; "" where it cannot be seen
+	// from there.
+	K6 string
+}
+
+// Source is where a failure is described.
+type Source struct {
+	Document, Section string
+}
+
+// File is the page that [WriteDir] writes.
+const File = "index.html"
+
+// WriteDir writes the report into a folder, which it creates where there is none.
+// The page is replaced at once: a reader finds the old one or the new one.
+func WriteDir(dir string, r Report) (err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	temp, err := os.CreateTemp(dir, "."+File+".*")
+	if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = temp.Close() // it may be closed already, and the first error counts
+			_ = os.Remove(temp.Name())
+		}
+	}()
+	if err := HTML(temp, r); err != nil {
+		return err
+	}
+	return finish(temp, filepath.Join(dir, File))
+}
+
+// finish makes a written temporary file the one that others read.
+func finish(temp *os.File, path string) error {
+	if err := temp.Chmod(0o644); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	if err := temp.Close(); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	if err := os.Rename(temp.Name(), path); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	return nil
+}
+
+// HTML writes the report as one page that asks nothing of the network.
+func HTML(w io.Writer, r Report) error {
+	t, err := pageTemplate()
+	if err != nil {
+		return err
+	}
+	if err := t.Execute(w, newPage(r)); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	return nil
+}

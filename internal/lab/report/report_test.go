@@ -1,0 +1,103 @@
+package report_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"seckill/internal/lab/finding"
+	"seckill/internal/lab/report"
+)
+
+func html(t *testing.T, r report.Report) string {
+	t.Helper()
+	var out strings.Builder
+	if err := report.HTML(&out, r); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func TestPageTellsTheOutcome(t *testing.T) {
+	r := sample()
+	page := html(t, r)
+	for _, want := range []string{
+		"42 of 44 as expected", "1 was skipped", "no verdict, api-2 did not start: exit status 1", "expected breaks, observed holds",
+		"ZooKeeper is not installed", "redis-server 7.0.15", "go run ./cmd/lab run experiment-07 --seed 7", "BASE_URL=http://127.0.0.1:8080",
+		"document 002, “Deleting somebody else&#39;s lock”",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+	fine := sample()
+	fine.Entries = fine.Entries[:4]
+	if page := html(t, fine); !strings.Contains(page, "All 4</h1>") && !strings.Contains(page, "All 4 as expected") {
+		t.Error("four of four are not all")
+	}
+}
+
+func TestPageOfNothing(t *testing.T) {
+	html(t, report.Report{})
+	html(t, report.Report{Entries: []report.Entry{{}}})
+}
+
+// What an experiment says may hold anything, and is never markup.
+func TestPageEscapes(t *testing.T) {
+	const bad = `<script>alert("x")</script>`
+	r := report.Report{Command: bad, Entries: []report.Entry{{
+		Hypothesis: bad, Why: bad, K6: bad, Setup: []byte(bad),
+		Result: finding.Result{ID: "x", Title: bad, Group: bad, Failed: bad, Answers: map[string]int{bad: 1}, Witness: &finding.Witness{
+			Summary: bad, Key: bad, Lanes: []finding.Lane{{
+				Name: bad, Role: finding.Actor, Spans: []finding.Span{{Kind: finding.Believes, To: 9, Label: bad}}, Marks: []finding.Mark{{Label: bad, Who: bad}},
+			}},
+		}},
+	}}}
+	if page := html(t, r); strings.Contains(page, "<script") {
+		t.Error("what an experiment says became markup")
+	}
+}
+
+// The page is whole by itself: it names no other file, and runs nothing.
+func TestPageIsSelfContained(t *testing.T) {
+	page := html(t, sample())
+	outside := regexp.MustCompile(`(?i)<(script|link rel="stylesheet|iframe|img)|@import|url\(["']?[^#"']|(src|href)="[^#d]`)
+	if found := outside.FindString(page); found != "" {
+		t.Errorf("the page refers to something else: %s", found)
+	}
+}
+
+func TestWriteDirReplacesThePage(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "out", "deep")
+	for _, r := range []report.Report{sample(), {}} {
+		if err := report.WriteDir(dir, r); err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(filepath.Join(dir, report.File))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(got) != html(t, r) {
+			t.Error("the file is not the page")
+		}
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) != 1 {
+		t.Errorf("left behind: %v %v", files, err)
+	}
+}
+
+func TestWriteDirWhereItCannot(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := report.WriteDir(filepath.Join(file, "out"), report.Report{})
+	if _, is := errors.AsType[*fs.PathError](err); !is {
+		t.Errorf("a folder below a file: %v", err)
+	}
+}

@@ -1,0 +1,81 @@
+package report
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"strings"
+
+	"seckill/internal/lab/finding"
+)
+
+//go:embed picture.svg.tmpl
+var pictureTemplate string
+
+//go:embed picture.css
+var pictureCSS string
+
+// ownerColours is how many colours there are; then they begin again, and the
+// letters go on.
+const ownerColours = 6
+
+// SVG draws a witness, to stand in a page that has the stylesheet [PictureCSS]. The
+// id must be the picture's own within the page.
+func SVG(wit finding.Witness, id string) (template.HTML, error) {
+	t, err := template.New("picture").Funcs(pictureFuncs()).Parse(pictureTemplate)
+	if err != nil {
+		return "", fmt.Errorf("report: %w", err)
+	}
+	var out strings.Builder
+	if err := t.Execute(&out, draw(wit, id)); err != nil {
+		return "", fmt.Errorf("report: drawing %s: %w", id, err)
+	}
+	// The template has escaped what the witness says.
+	return template.HTML(out.String()), nil //nolint:gosec // see above
+}
+
+// PictureCSS is the stylesheet of the pictures: light and dark, as the reader's
+// system is.
+func PictureCSS() template.CSS { return template.CSS(pictureCSS) }
+
+func pictureFuncs() template.FuncMap {
+	return template.FuncMap{
+		"colour": colour,
+		"hatch": func(id string, owner int) string {
+			return fmt.Sprintf("url(#%s-hatch%d)", id, colourNumber(owner))
+		},
+		"crosses": func(m pictureMark) bool { return m.Moment != m.X },
+	}
+}
+
+func colourNumber(owner int) int {
+	if owner <= 0 {
+		return 0
+	}
+	return (owner-1)%ownerColours + 1
+}
+
+// colour is the class of an owner's colour.
+func colour(owner int) string { return fmt.Sprintf("o%d", colourNumber(owner)) }
+
+// Path is the bar's outline: one that lasts beyond the picture ends in a point.
+func (b pictureBar) Path() string {
+	if b.Open {
+		const point = 8
+		return fmt.Sprintf("M%s %sh%sl%d %sl-%d %sh-%sz", b.X, b.Y, b.W-point, point, b.H/2, point, b.H/2, b.W-point)
+	}
+	r := min(5, b.W/2)
+	return fmt.Sprintf("M%[1]s %[2]sh%[3]sa%[5]s %[5]s 0 0 1 %[5]s %[5]sv%[4]sa%[5]s %[5]s 0 0 1 -%[5]s %[5]sh-%[3]sa%[5]s %[5]s 0 0 1 -%[5]s -%[5]sv-%[4]sa%[5]s %[5]s 0 0 1 %[5]s -%[5]sz",
+		b.X+r, b.Y, b.W-2*r, b.H-2*r, r)
+}
+
+// Hatched bars are those in which nothing is done.
+func (b pictureBar) Hatched() bool { return b.Kind == finding.Waits || b.Kind == finding.Paused }
+
+// HatchOwner is whose colour the hatch has: standing still is grey, whoever does it.
+func (b pictureBar) HatchOwner() int {
+	if b.Kind == finding.Paused {
+		return 0
+	}
+	return b.Owner
+}
