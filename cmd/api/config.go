@@ -12,7 +12,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	"seckill/internal/lock"
 	"seckill/internal/lock/redis/red"
 )
 
@@ -26,8 +28,11 @@ type config struct {
 	RedisPassword  string
 	LockRedisAddrs []string
 	ZooKeeperAddrs []string
+	LockWatchdog   time.Duration // 0: each mechanism's own
 	Lab            bool
 	LabAllowRemote bool
+	LabTrace       string // a file, "" for none
+	LabName        string
 	JWTSecret      string
 	AdminToken     string
 	LogLevel       slog.Level
@@ -44,6 +49,9 @@ const (
 	minJWTSecret  = 32
 	minAdminToken = 16
 )
+
+// minLockWatchdog leaves a renewal time to fail and to be repeated.
+const minLockWatchdog = 100 * time.Millisecond
 
 // setting is one flag and the environment variable of the same name.
 type setting struct {
@@ -75,10 +83,16 @@ func settings() []setting {
 			set: func(c *config, v string) (err error) { c.LockRedisAddrs, err = addrList(v); return err }},
 		{name: "zookeeper-addrs", arg: "host:port,…", usage: "ZooKeeper servers for the locks zk-node and zk-queue",
 			set: func(c *config, v string) (err error) { c.ZooKeeperAddrs, err = addrList(v); return err }},
+		{name: "lock-watchdog", arg: "duration", usage: fmt.Sprintf("lease of the locks that are renewed while they are held, %v to %v (default: each mechanism's own, 30s)", minLockWatchdog, lock.MaxTTL),
+			set: func(c *config, v string) (err error) { c.LockWatchdog, err = parseWatchdog(v); return err }},
 		{name: "lab", arg: "", usage: "lab mode: unsafe policies, faults, X-User-ID and admin calls without a token (default: only when embedded)",
 			set: func(c *config, v string) (err error) { c.Lab, err = parseBool(v); return err }},
 		{name: "lab-allow-remote", arg: "", usage: "let lab mode listen beyond loopback",
 			set: func(c *config, v string) (err error) { c.LabAllowRemote, err = parseBool(v); return err }},
+		{name: "lab-trace", arg: "file", usage: "append to this file what happens to locks and stock, one JSON object per line; in lab mode only",
+			set: func(c *config, v string) error { c.LabTrace = v; return nil }},
+		{name: "lab-name", arg: "name", usage: "what this process is called in -lab-trace (default api-PID)",
+			set: func(c *config, v string) error { c.LabName = v; return nil }},
 		{name: "jwt-secret", arg: "secret", usage: fmt.Sprintf("HS256 secret of the buyers' tokens, %d bytes or more", minJWTSecret), secret: true,
 			set: func(c *config, v string) error { c.JWTSecret = v; return atLeast(v, minJWTSecret) }},
 		{name: "admin-token", arg: "token", usage: fmt.Sprintf("bearer token of admin calls, %d bytes or more", minAdminToken), secret: true,
@@ -172,6 +186,8 @@ func (c *config) validate() error {
 	case c.Lab && !c.LabAllowRemote && !loopback(c.Addr):
 		return fmt.Errorf("lab mode is on and SECKILL_ADDR is %s, beyond loopback: anybody could sell and order; "+
 			"listen on 127.0.0.1, switch SECKILL_LAB off, or set SECKILL_LAB_ALLOW_REMOTE=1", c.Addr)
+	case c.LabTrace != "" && !c.Lab:
+		return errors.New("SECKILL_LAB_TRACE is set and SECKILL_LAB is off: orders are recorded in lab mode only")
 	}
 	return nil
 }
@@ -257,6 +273,17 @@ func parseBool(v string) (bool, error) {
 		return false, errors.New("want 1 or 0, true or false")
 	}
 	return b, nil
+}
+
+func parseWatchdog(v string) (time.Duration, error) {
+	d, err := time.ParseDuration(v)
+	if err != nil {
+		return 0, errors.New("want a duration, such as 500ms or 30s")
+	}
+	if d < minLockWatchdog || d > lock.MaxTTL {
+		return 0, fmt.Errorf("want %v to %v", minLockWatchdog, lock.MaxTTL)
+	}
+	return d, nil
 }
 
 func oneOf(v string, allowed ...string) error {

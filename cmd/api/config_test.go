@@ -92,6 +92,10 @@ func TestConfigErrorsNameTheSetting(t *testing.T) {
 		{"short admin token", nil, production("SECKILL_ADMIN_TOKEN=hunter2"), []string{"SECKILL_ADMIN_TOKEN", "too short"}},
 		{"embedded without lab and secrets", []string{"-lab=0"}, nil, []string{"SECKILL_LAB", "SECKILL_JWT_SECRET"}},
 		{"ids", []string{"-ids", "uuid"}, nil, []string{"-ids", "uuid", "redis-counter"}},
+		{"watchdog without a unit", []string{"-lock-watchdog", "500"}, nil, []string{"-lock-watchdog", "500ms"}},
+		{"watchdog too short", nil, []string{"SECKILL_LOCK_WATCHDOG=99ms"}, []string{"SECKILL_LOCK_WATCHDOG", "100ms to 1h"}},
+		{"watchdog too long", nil, []string{"SECKILL_LOCK_WATCHDOG=61m"}, []string{"SECKILL_LOCK_WATCHDOG", "100ms to 1h"}},
+		{"trace outside the lab", []string{"-lab-trace", "events"}, production(), []string{"SECKILL_LAB_TRACE", "SECKILL_LAB is off"}},
 		{"log level", nil, []string{"SECKILL_LOG_LEVEL=loud"}, []string{"SECKILL_LOG_LEVEL", "loud"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

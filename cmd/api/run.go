@@ -61,11 +61,17 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 		registry.MustRegister(collectors.NewDBStatsCollector(pool, name))
 	}
 
-	lockers, closeLockers, err := openLockers(stores.locks(cfg.ZooKeeperAddrs), registry, log)
+	rec, err := openTrace(cfg)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closeLockers()) }()
+	defer func() { err = errors.Join(err, rec.close()) }()
+
+	lockers, err := openLockers(stores.locks(cfg.ZooKeeperAddrs), cfg, registry, rec.Recorder, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lockers.Close()) }()
 
 	tokens, err := auth.NewTokens(cfg.secret(), time.Now)
 	if err != nil {
@@ -73,7 +79,7 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 	}
 	vouchers := &voucher.Service{Store: db.Vouchers(), IDs: ids, Lockers: lockers, Lab: cfg.Lab, Now: time.Now}
 	orders, err := order.NewService(order.Config{
-		Store: db.Orders(), Vouchers: voucher.NewCache(db.Vouchers(), 0, time.Now),
+		Store: rec.store(db.Orders()), Vouchers: voucher.NewCache(db.Vouchers(), 0, time.Now),
 		IDs: ids, Lockers: lockers, Now: time.Now, Log: log, Lab: cfg.Lab,
 	})
 	if err != nil {
@@ -82,7 +88,7 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 	api, err := httpapi.New(
 		httpapi.Config{Lab: cfg.Lab, AdminToken: cfg.AdminToken, DebugListener: cfg.DebugAddr != ""},
 		httpapi.Deps{
-			Orders: orders, Vouchers: vouchers, Idempotency: db.Idempotency(), IDs: ids, Tokens: tokens, Lockers: lockers,
+			Orders: rec.orders(orders), Vouchers: vouchers, Idempotency: db.Idempotency(), IDs: ids, Tokens: tokens, Lockers: lockers,
 			Ready: []httpapi.Check{
 				{Name: "database", Ask: db.Ping},
 				{Name: "redis", Ask: func(ctx context.Context) error { return stores.redis.Ping(ctx).Err() }},

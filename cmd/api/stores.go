@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/database"
+	"seckill/internal/lock/lockers"
 	"seckill/internal/lock/redis/red"
 )
 
@@ -69,9 +70,9 @@ func openStores(ctx context.Context, cfg config, log *slog.Logger) (_ *stores, e
 }
 
 // locks are those of the servers that locks can be kept in.
-func (s *stores) locks(zookeeper []string) lockServers {
-	return lockServers{
-		redis: s.redis, nodes: s.nodes, mysql: s.db.LockPool(), rows: s.db.RowPool(), zookeeper: zookeeper,
+func (s *stores) locks(zookeeper []string) lockers.Servers {
+	return lockers.Servers{
+		Redis: s.redis, Nodes: s.nodes, MySQL: s.db.LockPool(), Rows: s.db.RowPool(), ZooKeeper: zookeeper,
 	}
 }
 

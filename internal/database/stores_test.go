@@ -22,7 +22,7 @@ func TestVoucherComesBackAsItWent(t *testing.T) {
 		v.CreatedAt = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) // no fraction at all
 		v.Policy = voucher.Policy{
 			Flow: voucher.FlowLocked, Lock: "naive", Scope: voucher.ScopeVoucher, Placement: voucher.InsideTx,
-			Stock: voucher.StockUnguarded, LockTTLMS: 1, LockWaitMS: 2,
+			Stock: voucher.StockUnguarded, LockTTLMS: 1, LockWaitMS: 2, FaultSeed: 7,
 			Faults: []lock.Fault{{Point: lock.CriticalSection, PauseMS: 400, Probability: 0.05}},
 		}
 		wantErr(t, d.Vouchers().CreateVoucher(t.Context(), v))

@@ -271,7 +271,7 @@ func FuzzCreateVoucher(f *testing.F) {
 func TestPolicyArrives(t *testing.T) {
 	r := newRig(t, lab)
 	body := voucherBody("policy", `{"lock": "naive", "scope": "voucher", "placement": "inside-tx", "stock": "unguarded", "unique": false,
-		"lock_ttl_ms": 200, "lock_wait_ms": 1000, "faults": [{"point": "critical-section", "effect": "error", "pause_ms": 400, "probability": 0.05}]}`)
+		"lock_ttl_ms": 200, "lock_wait_ms": 1000, "fault_seed": 7, "faults": [{"point": "critical-section", "effect": "error", "pause_ms": 400, "probability": 0.05}]}`)
 	if rec := r.do(t, call{"POST", "/api/v1/vouchers", body, nil}); rec.Code != http.StatusCreated {
 		t.Fatalf("%d %s", rec.Code, rec.Body)
 	}
@@ -283,7 +283,7 @@ func TestPolicyArrives(t *testing.T) {
 	got.Faults = nil
 	if fmt.Sprint(got) != fmt.Sprint(voucher.Policy{
 		Flow: "locked", Lock: "naive", Scope: "voucher", Placement: "inside-tx", Stock: "unguarded",
-		LockTTLMS: 200, LockWaitMS: 1000,
+		LockTTLMS: 200, LockWaitMS: 1000, FaultSeed: 7,
 	}) || fault.Point != "critical-section" || fault.Effect != "error" || fault.PauseMS != 400 || fault.Probability != 0.05 {
 		t.Errorf("policy %+v, fault %+v", got, fault)
 	}

@@ -120,6 +120,7 @@ func decodePolicy(o *object, p *voucher.Policy) {
 	o.boolean("unique", &p.Unique)
 	o.integer("lock_ttl_ms", &p.LockTTLMS)
 	o.integer("lock_wait_ms", &p.LockWaitMS)
+	o.integer("fault_seed", &p.FaultSeed)
 	o.array("faults", func(o *object) {
 		var f lock.Fault
 		o.text("point", (*string)(&f.Point))

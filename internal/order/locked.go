@@ -25,7 +25,7 @@ func (s *Service) placeLocked(ctx context.Context, v *voucher.Voucher, o Order) 
 	if err != nil {
 		return err
 	}
-	faults, err := lock.NewFaults(v.Policy.Faults, nil)
+	faults, err := lock.NewFaults(v.Policy.FaultsFor(o.UserID), nil)
 	if err != nil {
 		return err
 	}

@@ -308,3 +308,28 @@ func TestAuditArithmetic(t *testing.T) {
 		}
 	}
 }
+
+// The buyers whom a seeded fault hits are the same in every process and on every run.
+func TestSeededFaultHitsTheSameBuyers(t *testing.T) {
+	hit := func() []int64 {
+		var users []int64
+		s := newShop(t, func(p *voucher.Policy) {
+			p.Faults = []lock.Fault{{Point: lock.CriticalSection, Effect: lock.EffectError, Probability: 0.3}}
+			p.FaultSeed = 11
+		})
+		s.store.stock = 100
+		for user := range int64(50) {
+			switch _, err := s.Place(t.Context(), order.Request{VoucherID: 7, UserID: user + 1}); {
+			case errors.Is(err, lock.ErrInjected):
+				users = append(users, user)
+			case err != nil:
+				t.Fatal(err)
+			}
+		}
+		return users
+	}
+	first := hit()
+	if again := hit(); !slices.Equal(first, again) || len(first) == 0 || len(first) == 50 {
+		t.Errorf("hit %v, then %v", first, again)
+	}
+}

@@ -3,6 +3,7 @@ package voucher
 import (
 	"cmp"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -24,6 +25,9 @@ type Policy struct {
 	// LockWaitMS is how long to wait for the lock, in ms; 0 tries once.
 	LockWaitMS int64        `json:"lock_wait_ms"`
 	Faults     []lock.Fault `json:"faults,omitempty"`
+	// FaultSeed makes faults with a probability strike the same users whenever the
+	// seed is the same, see [Policy.FaultsFor]; 0 leaves each time to chance.
+	FaultSeed int64 `json:"fault_seed,omitempty"`
 }
 
 // Flow is how an order finds its way into the database.
@@ -85,6 +89,26 @@ func (p *Policy) TTL() time.Duration { return time.Duration(p.LockTTLMS) * time.
 
 // Wait is how long to wait for the lock, 0 to try once.
 func (p *Policy) Wait() time.Duration { return time.Duration(p.LockWaitMS) * time.Millisecond }
+
+// FaultsFor returns the faults that a user's orders meet. With a seed it is decided
+// here which of those with a probability strike: by the seed, the user and the
+// fault's place in the list alone, whatever the order of arrival and in whichever
+// process.
+func (p *Policy) FaultsFor(userID int64) []lock.Fault {
+	if p.FaultSeed == 0 || len(p.Faults) == 0 {
+		return p.Faults
+	}
+	draws := rand.New(rand.NewPCG(uint64(p.FaultSeed), uint64(userID)))
+	struck := make([]lock.Fault, 0, len(p.Faults))
+	for _, f := range p.Faults {
+		draw := draws.Float64() // one for each, so that none depends on the others
+		if f.Probability == 0 || draw < f.Probability {
+			f.Probability = 0 // always
+			struck = append(struck, f)
+		}
+	}
+	return struck
+}
 
 // Validate says with [ErrInvalid] which field is unacceptable, and why.
 func (p *Policy) Validate() error {

@@ -93,6 +93,7 @@ func TestSafePolicies(t *testing.T) {
 		{"optimistic", true, func(p *voucher.Policy) { p.Stock = voucher.StockVersion }},
 		{"lua", true, func(p *voucher.Policy) { p.Lock = "lua" }},
 		{"short lease", true, func(p *voucher.Policy) { p.LockTTLMS = 1 }},
+		{"seed without faults", true, func(p *voucher.Policy) { p.FaultSeed = -1 }},
 		{"no lock", false, func(p *voucher.Policy) { p.Lock = "none" }},
 		{"naive", false, func(p *voucher.Policy) { p.Lock = "naive" }},
 		{"unguarded", false, func(p *voucher.Policy) { p.Stock = voucher.StockUnguarded }},

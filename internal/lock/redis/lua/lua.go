@@ -20,6 +20,7 @@ var releaseLua string
 // Client is what the mechanism needs of go-redis.
 type Client interface {
 	redis.Scripter
+	redisio.Pipeliner // to inspect
 	SetArgs(ctx context.Context, key string, value any, args redis.SetArgs) *redis.StatusCmd
 }
 
@@ -37,7 +38,10 @@ type Locker struct {
 	release *redis.Script
 }
 
-var _ lock.Locker = (*Locker)(nil)
+var (
+	_ lock.Locker    = (*Locker)(nil)
+	_ lock.Inspector = (*Locker)(nil)
+)
 
 // New returns a Locker on client, which may not be nil ([lock.ErrInvalid]).
 func New(client Client, config Config) (*Locker, error) {
@@ -101,4 +105,16 @@ func (l *Locker) releaser(name, value string, until time.Time) func(context.Cont
 		}
 		return lock.ErrLost
 	}
+}
+
+// Inspect implements [lock.Inspector].
+func (l *Locker) Inspect(ctx context.Context, key string) (lock.State, error) {
+	if err := lock.Check(key, lock.Options{}); err != nil {
+		return lock.State{}, err
+	}
+	state, err := redisio.Inspect(ctx, l.client, redisio.Key(l.config.Prefix, "lua", key, ""))
+	if _, holder, ours := strings.Cut(string(state.Owner), "#"); ours {
+		state.Owner = lock.Owner(holder)
+	}
+	return state, err
 }

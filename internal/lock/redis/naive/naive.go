@@ -13,6 +13,7 @@ import (
 
 // Client is what the mechanism needs of go-redis.
 type Client interface {
+	redisio.Pipeliner // to inspect
 	SetNX(ctx context.Context, key string, value any, expiration time.Duration) *redis.BoolCmd
 	Del(ctx context.Context, keys ...string) *redis.IntCmd
 }
@@ -30,7 +31,10 @@ type Locker struct {
 	owners *lock.Owners
 }
 
-var _ lock.Locker = (*Locker)(nil)
+var (
+	_ lock.Locker    = (*Locker)(nil)
+	_ lock.Inspector = (*Locker)(nil)
+)
 
 // New returns a Locker on client, which may not be nil ([lock.ErrInvalid]).
 func New(client Client, config Config) (*Locker, error) {
@@ -60,7 +64,7 @@ func (l *Locker) try(ctx context.Context, key string, owner lock.Owner, opts loc
 		return nil, err
 	}
 	name := redisio.Key(l.config.Prefix, "naive", key, "")
-	// The value is never looked at again; it shows a human who holds the key.
+	// No release looks at the value; it shows who holds the key.
 	began := time.Now()
 	won, err := l.client.SetNX(ctx, name, string(owner), opts.TTL).Result()
 	if err != nil {
@@ -76,4 +80,12 @@ func (l *Locker) try(ctx context.Context, key string, owner lock.Owner, opts loc
 		},
 	})
 	return lock.Deliver(ctx, lease, opts.Faults)
+}
+
+// Inspect implements [lock.Inspector].
+func (l *Locker) Inspect(ctx context.Context, key string) (lock.State, error) {
+	if err := lock.Check(key, lock.Options{}); err != nil {
+		return lock.State{}, err
+	}
+	return redisio.Inspect(ctx, l.client, redisio.Key(l.config.Prefix, "naive", key, ""))
 }

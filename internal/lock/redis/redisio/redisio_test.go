@@ -4,13 +4,18 @@ import (
 	"context"
 	"errors"
 	"io"
+	"reflect"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/lock"
 	"seckill/internal/lock/redis/redisio"
+	"seckill/internal/testkit"
 )
+
+func TestMain(m *testing.M) { testkit.Main(m) }
 
 func TestKey(t *testing.T) {
 	if got, want := redisio.Key("shop:", "fair", "seat:1", ""), "shop:lock:fair:{seat:1}"; got != want {
@@ -51,5 +56,44 @@ func TestError(t *testing.T) {
 	got := redisio.Error(ended, io.EOF)
 	if !errors.Is(got, context.Canceled) || errors.Is(got, context.Cause(ended)) || errors.Is(got, lock.ErrUnavailable) {
 		t.Errorf("after the context ended Error = %v, want %v", got, context.Canceled)
+	}
+}
+
+func TestInspect(t *testing.T) {
+	client := testkit.Redis(t).Client(t)
+	prefix := testkit.KeyPrefix(t)
+	set := func(name, value string, ttl time.Duration) string {
+		if err := client.Set(t.Context(), prefix+name, value, ttl).Err(); err != nil {
+			t.Fatal(err)
+		}
+		return prefix + name
+	}
+	for name, c := range map[string]struct {
+		key  string
+		want lock.State
+	}{
+		"free":        {prefix + "free", lock.State{}},
+		"without end": {set("endless", "p:1", 0), lock.State{Owner: "p:1", Count: 1, TTL: lock.NoExpiry}},
+		"with an end": {set("lease", "p:2", time.Minute), lock.State{Owner: "p:2", Count: 1, TTL: time.Minute}},
+	} {
+		got, err := redisio.Inspect(t.Context(), client, c.key)
+		if got.TTL > 50*time.Second && got.TTL <= time.Minute {
+			got.TTL = time.Minute
+		}
+		if c.want.Waiting = lock.WaitingUnknown; err != nil || !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %+v, %v; want %+v", name, got, err, c.want)
+		}
+	}
+	list := prefix + "list"
+	if err := client.LPush(t.Context(), list, "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := redisio.Inspect(t.Context(), client, list); !errors.Is(err, lock.ErrWrongKind) {
+		t.Errorf("a list: %v", err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if _, err := redisio.Inspect(ended, client, list); !errors.Is(err, context.Canceled) {
+		t.Errorf("after the context ended: %v", err)
 	}
 }

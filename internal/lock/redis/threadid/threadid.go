@@ -16,6 +16,7 @@ import (
 
 // Client is what the mechanism needs of go-redis.
 type Client interface {
+	redisio.Pipeliner // to inspect
 	SetNX(ctx context.Context, key string, value any, expiration time.Duration) *redis.BoolCmd
 	Get(ctx context.Context, key string) *redis.StringCmd
 	Del(ctx context.Context, keys ...string) *redis.IntCmd
@@ -35,7 +36,10 @@ type Locker struct {
 	numbers atomic.Uint64 // the last one given out; every Locker starts at 1
 }
 
-var _ lock.Locker = (*Locker)(nil)
+var (
+	_ lock.Locker    = (*Locker)(nil)
+	_ lock.Inspector = (*Locker)(nil)
+)
 
 // New returns a Locker on client, which may not be nil ([lock.ErrInvalid]).
 func New(client Client, config Config) (*Locker, error) {
@@ -107,4 +111,13 @@ func (l *Locker) releaser(name, number string, until time.Time, faults *lock.Fau
 		unknown = err != nil
 		return redisio.Error(ctx, err)
 	}
+}
+
+// Inspect implements [lock.Inspector]. The number is all that is stored, so it is what
+// stands for the owner: it names nobody, and in two processes two holders may have it.
+func (l *Locker) Inspect(ctx context.Context, key string) (lock.State, error) {
+	if err := lock.Check(key, lock.Options{}); err != nil {
+		return lock.State{}, err
+	}
+	return redisio.Inspect(ctx, l.client, redisio.Key(l.config.Prefix, "thread-id", key, ""))
 }

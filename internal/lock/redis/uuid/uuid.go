@@ -15,6 +15,7 @@ import (
 
 // Client is what the mechanism needs of go-redis.
 type Client interface {
+	redisio.Pipeliner // to inspect
 	SetArgs(ctx context.Context, key string, value any, args redis.SetArgs) *redis.StatusCmd
 	Get(ctx context.Context, key string) *redis.StringCmd
 	Del(ctx context.Context, keys ...string) *redis.IntCmd
@@ -46,7 +47,10 @@ type Locker struct {
 	owners *lock.Owners
 }
 
-var _ lock.Locker = (*Locker)(nil)
+var (
+	_ lock.Locker    = (*Locker)(nil)
+	_ lock.Inspector = (*Locker)(nil)
+)
 
 // New returns a Locker on client, which may not be nil ([lock.ErrInvalid]).
 func New(client Client, config Config) (*Locker, error) {
@@ -122,4 +126,16 @@ func (l *Locker) releaser(name, value string, until time.Time, faults *lock.Faul
 		unknown = err != nil
 		return redisio.Error(ctx, err)
 	}
+}
+
+// Inspect implements [lock.Inspector].
+func (l *Locker) Inspect(ctx context.Context, key string) (lock.State, error) {
+	if err := lock.Check(key, lock.Options{}); err != nil {
+		return lock.State{}, err
+	}
+	state, err := redisio.Inspect(ctx, l.client, redisio.Key(l.config.Prefix, l.config.mechanism(), key, ""))
+	if _, holder, ours := strings.Cut(string(state.Owner), "#"); ours {
+		state.Owner = lock.Owner(holder)
+	}
+	return state, err
 }

@@ -1,0 +1,97 @@
+package voucher_test
+
+import (
+	"encoding/json"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+
+	"seckill/internal/lock"
+	"seckill/internal/voucher"
+)
+
+func TestPolicyRoundTrip(t *testing.T) {
+	for _, seed := range []int64{0, 1, -1, math.MaxInt64} {
+		p := voucher.DefaultPolicy()
+		p.FaultSeed = seed
+		p.Faults = []lock.Fault{{Point: lock.CriticalSection, PauseMS: 5, Probability: 0.5}}
+		data, err := json.Marshal(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got voucher.Policy
+		if err := json.Unmarshal(data, &got); err != nil || !reflect.DeepEqual(got, p) {
+			t.Errorf("%s became %+v, %v", data, got, err)
+		}
+		if strings.Contains(string(data), "fault_seed") != (seed != 0) {
+			t.Errorf("seed %d: %s", seed, data)
+		}
+		if err := p.Validate(); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+// Whom a fault hits follows from the seed, the user and its place in the list.
+func TestSeededFaultsStrikeTheSameUsers(t *testing.T) {
+	const users = 2000
+	policy := func(seed int64) *voucher.Policy {
+		return &voucher.Policy{FaultSeed: seed, Faults: []lock.Fault{
+			{Point: lock.CriticalSection, PauseMS: 1, Probability: 0.25},
+			{Point: lock.BeforeCommit, PauseMS: 2},
+			{Point: lock.BeforeRelease, PauseMS: 3, Probability: 1},
+			{Point: lock.CriticalSection, PauseMS: 4, Probability: 0.25},
+		}}
+	}
+	struck := func(p *voucher.Policy, user int64) [5]bool {
+		var by [5]bool
+		for _, f := range p.FaultsFor(user) {
+			if f.Probability != 0 {
+				t.Fatalf("left to chance: %+v", f)
+			}
+			by[f.PauseMS] = true
+		}
+		return by
+	}
+	counts := map[string]int{}
+	first, again, other := policy(5), policy(5), policy(6)
+	for user := int64(users); user > 0; user-- { // in another order than below
+		struck(first, user)
+	}
+	for user := int64(1); user <= users; user++ {
+		got := struck(first, user)
+		if got != struck(again, user) {
+			t.Fatalf("user %d is hit by chance", user)
+		}
+		if !got[2] || !got[3] {
+			t.Fatalf("user %d is spared what strikes always: %v", user, got)
+		}
+		for what, is := range map[string]bool{
+			"first": got[1], "second": got[4], "both": got[1] && got[4], "under both seeds": got[1] && struck(other, user)[1],
+		} {
+			if is {
+				counts[what]++
+			}
+		}
+	}
+	for what, want := range map[string]int{"first": users / 4, "second": users / 4, "both": users / 16, "under both seeds": users / 16} {
+		if n := counts[what]; n < want/2 || n > want*3/2 {
+			t.Errorf("%d users of %d are hit by %s, want about %d", n, users, what, want)
+		}
+	}
+	if first.Faults[0].Probability != 0.25 {
+		t.Error("the policy itself was changed")
+	}
+}
+
+func TestFaultsWithoutSeedAreLeftToChance(t *testing.T) {
+	p := voucher.Policy{Faults: []lock.Fault{{Point: lock.CriticalSection, PauseMS: 1, Probability: 0.5}}}
+	if got := p.FaultsFor(17); !reflect.DeepEqual(got, p.Faults) {
+		t.Errorf("%+v", got)
+	}
+	p = voucher.Policy{FaultSeed: 5}
+	if got := p.FaultsFor(17); len(got) != 0 {
+		t.Errorf("%+v", got)
+	}
+}
