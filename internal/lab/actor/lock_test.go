@@ -1,0 +1,258 @@
+package actor_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"seckill/internal/lab/actor"
+	"seckill/internal/lock"
+	"seckill/internal/testkit"
+	"seckill/internal/trace"
+)
+
+func TestTwoActorsShareALock(t *testing.T) {
+	prefix := testkit.KeyPrefix(t)
+	a, b := play(t, "first", prefix), play(t, "second", prefix)
+	ctx := soon(t)
+
+	g := must[actor.Grant](t)(a.Acquire(ctx, actor.Acquire{Lock: "reentrant", Key: "k", Who: "buyer 1"}))
+	if g.Owner == "" || g.Lease == "" || g.Asked == 0 || g.At < g.Asked {
+		t.Errorf("the grant is %+v", g)
+	}
+	refused, err := b.Acquire(ctx, actor.Acquire{Lock: "reentrant", Key: "k", Wait: 20 * time.Millisecond})
+	if !errors.Is(err, lock.ErrNotAcquired) || actor.KindOf(err) != actor.NotAcquired {
+		t.Fatalf("the other one gets %v; want %v", err, lock.ErrNotAcquired)
+	}
+	if refusal, is := errors.AsType[*lock.NotAcquiredError](err); !is || refusal.Holder != g.Owner {
+		t.Errorf("the refusal is %#v; want one that names %s", refusal, g.Owner)
+	}
+	if refused.Waited() < 20*time.Millisecond || refused.Lease != "" {
+		t.Errorf("the refusal's times are %+v; want a wait of 20 ms, and no lease", refused)
+	}
+	if state := must[lock.State](t)(b.Inspect(ctx, "reentrant", "k")); state.Owner != g.Owner || state.Count != 1 {
+		t.Errorf("the store has %+v; want %s once", state, g.Owner)
+	}
+
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := b.Acquire(ctx, actor.Acquire{Lock: "reentrant", Key: "k", Wait: patience})
+		waiting <- err
+	}()
+	ok(t, a.Release(ctx, g.Lease))
+	ok(t, <-waiting)
+	if err := a.Release(ctx, g.Lease); !errors.Is(err, lock.ErrNotHeld) {
+		t.Errorf("a second release: %v; want %v", err, lock.ErrNotHeld)
+	}
+
+	var kinds []trace.Kind
+	for _, e := range a.Events() {
+		if e.Process != "first" || e.Who != "buyer 1" || e.Key != "k" {
+			t.Errorf("event %+v; want one of first, by buyer 1, about k", e)
+		}
+		kinds = append(kinds, e.Kind)
+	}
+	if want := []trace.Kind{trace.Asked, trace.Acquired, trace.Releasing, trace.Released}; !slices.Equal(kinds[:min(4, len(kinds))], want) {
+		t.Errorf("the trace begins with %v; want %v", kinds, want)
+	}
+}
+
+func TestReentry(t *testing.T) {
+	a := play(t, "nested", testkit.KeyPrefix(t))
+	ctx := soon(t)
+	first := must[actor.Grant](t)(a.Acquire(ctx, actor.Acquire{Lock: "reentrant", Key: "k", Owner: "thread 1"}))
+	again := must[actor.Grant](t)(a.Acquire(ctx, actor.Acquire{Lock: "reentrant", Key: "k", Owner: "thread 1"}))
+	if first.Owner != again.Owner || first.Lease == again.Lease {
+		t.Errorf("%+v, then %+v; want two leases of one owner", first, again)
+	}
+	if _, err := a.Acquire(ctx, actor.Acquire{Lock: "reentrant", Key: "k", Owner: "thread 2"}); !errors.Is(err, lock.ErrNotAcquired) {
+		t.Errorf("another owner gets %v; want %v", err, lock.ErrNotAcquired)
+	}
+	ok(t, a.Release(ctx, again.Lease))
+	if state := must[lock.State](t)(a.Inspect(ctx, "reentrant", "k")); state.Owner != first.Owner {
+		t.Errorf("after the inner release the store has %+v; want the owner still", state)
+	}
+	ok(t, a.Release(ctx, first.Lease))
+}
+
+func TestNestedAcquisition(t *testing.T) {
+	a := play(t, "nested", testkit.KeyPrefix(t))
+	for name, refused := range map[string]actor.Kind{"lua": actor.NotAcquired, "reentrant": ""} {
+		t.Run(name, func(t *testing.T) {
+			ctx := soon(t)
+			n := must[actor.Nested](t)(a.Nest(ctx, actor.Nest{
+				Acquire: actor.Acquire{Lock: name, Key: "nested " + name, TTL: patience}, InnerWait: 60 * time.Millisecond,
+			}))
+			switch {
+			case refused == "" && n.Refused != nil:
+				t.Errorf("the inner acquisition: %v; want re-entry", n.Refused)
+			case refused != "" && (n.Refused == nil || n.Refused.Kind != refused):
+				t.Errorf("the inner acquisition: %v; want %s: it waits for itself", n.Refused, refused)
+			case refused != "" && n.Inner.Waited() < 60*time.Millisecond:
+				t.Errorf("the inner acquisition waited %v; want its whole limit", n.Inner.Waited())
+			}
+			if n.Released != [2]*actor.Error{} {
+				t.Errorf("the releases: %v", n.Released)
+			}
+			g := must[actor.Grant](t)(a.Acquire(ctx, actor.Acquire{Lock: name, Key: "nested " + name}))
+			ok(t, a.Release(ctx, g.Lease))
+		})
+	}
+}
+
+func TestPanicInTheWork(t *testing.T) {
+	a := play(t, "careless", testkit.KeyPrefix(t))
+	for name, deferred := range map[string]bool{"with a deferred release": true, "without": false} {
+		t.Run(name, func(t *testing.T) {
+			ctx := soon(t)
+			p := must[actor.Panicked](t)(a.Panic(ctx, actor.Panic{
+				Acquire: actor.Acquire{Lock: "lua", Key: name, TTL: patience}, Deferred: deferred,
+			}))
+			if p.Panic == "" {
+				t.Error("no panic was caught")
+			}
+			state := must[lock.State](t)(a.Inspect(ctx, "lua", name))
+			if (state.Owner == "") != deferred {
+				t.Errorf("after the panic the store has %+v; free: %t", state, deferred)
+			}
+		})
+	}
+	t.Run("a watchdog renews what is never released", func(t *testing.T) {
+		ctx := soon(t)
+		p := must[actor.Panicked](t)(a.Panic(ctx, actor.Panic{Acquire: actor.Acquire{Lock: "reentrant", Key: "renewed"}}))
+		if s := must[actor.Status](t)(a.Status(ctx, p.Lease)); !s.Held {
+			t.Errorf("the lease is %+v; want it held for ever", s)
+		}
+	})
+}
+
+func TestLeaseRunsOut(t *testing.T) {
+	a := play(t, "slow", testkit.KeyPrefix(t))
+	ctx := soon(t)
+	g := must[actor.Grant](t)(a.Acquire(ctx, actor.Acquire{Lock: "reentrant", Key: "k", TTL: 300 * time.Millisecond}))
+	ok(t, a.Extend(ctx, g.Lease, 400*time.Millisecond))
+	if s := must[actor.Status](t)(a.Status(ctx, g.Lease)); !s.Held || s.Remaining <= 0 || s.Cause != nil || s.ToldAt != 0 {
+		t.Errorf("the status is %+v; want held, with something left", s)
+	}
+	s := must[actor.Status](t)(a.AwaitLoss(ctx, g.Lease))
+	if s.Held || s.Cause == nil || !errors.Is(s.Cause, lock.ErrExpired) || s.ToldAt < g.At {
+		t.Errorf("the status is %+v; want the lease expired, and told so", s)
+	}
+	until(t, "the key free", func() bool { // the holder is told a little before
+		return must[lock.State](t)(a.Inspect(ctx, "reentrant", "k")).Owner == ""
+	})
+	if err := a.Release(ctx, g.Lease); actor.KindOf(err) != actor.Expired {
+		t.Errorf("the release: %v; want %s", err, actor.Expired)
+	}
+}
+
+func TestAbandon(t *testing.T) {
+	a := play(t, "gone", testkit.KeyPrefix(t))
+	ctx := soon(t)
+	g := must[actor.Grant](t)(a.Acquire(ctx, actor.Acquire{Lock: "setnx", Key: "k"}))
+	ok(t, a.Abandon(ctx, g.Lease))
+	if s := must[actor.Status](t)(a.Status(ctx, g.Lease)); s.Held {
+		t.Errorf("the status is %+v; want it not held", s)
+	}
+	if _, err := a.Acquire(ctx, actor.Acquire{Lock: "setnx", Key: "k"}); !errors.Is(err, lock.ErrNotAcquired) {
+		t.Errorf("the next one gets %v; want %v", err, lock.ErrNotAcquired)
+	}
+}
+
+func TestReaders(t *testing.T) {
+	a := play(t, "library", testkit.KeyPrefix(t))
+	ctx := soon(t)
+	for range 2 {
+		must[actor.Grant](t)(a.Acquire(ctx, actor.Acquire{Lock: "rw", Key: "k", Shared: true}))
+	}
+	if _, err := a.Acquire(ctx, actor.Acquire{Lock: "rw", Key: "k"}); !errors.Is(err, lock.ErrNotAcquired) {
+		t.Errorf("a writer beside readers gets %v; want %v", err, lock.ErrNotAcquired)
+	}
+	if _, err := a.Acquire(ctx, actor.Acquire{Lock: "lua", Key: "k", Shared: true}); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("a reader where there are none gets %v; want %v", err, errors.ErrUnsupported)
+	}
+}
+
+func TestTimeoutIsTheAcquisitions(t *testing.T) {
+	a := play(t, "hasty", testkit.KeyPrefix(t))
+	ctx := soon(t)
+	g := must[actor.Grant](t)(a.Acquire(ctx, actor.Acquire{Lock: "reentrant", Key: "k"}))
+	_, err := a.Acquire(ctx, actor.Acquire{Lock: "reentrant", Key: "k", Wait: patience, Timeout: 50 * time.Millisecond})
+	if !errors.Is(err, context.DeadlineExceeded) || actor.KindOf(err) != actor.Deadline {
+		t.Errorf("a wait beyond the context's end: %v; want %v", err, context.DeadlineExceeded)
+	}
+	ok(t, a.Release(ctx, g.Lease))
+}
+
+func TestRequestThatIsTakenBack(t *testing.T) {
+	prefix := testkit.KeyPrefix(t)
+	a := play(t, "patient", prefix)
+	ctx := soon(t)
+	g := must[actor.Grant](t)(a.Acquire(ctx, actor.Acquire{Lock: "reentrant", Key: "k"}))
+
+	given, giveUp := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer giveUp()
+	if _, err := a.Acquire(given, actor.Acquire{Lock: "reentrant", Key: "k", Wait: patience}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("given up: %v; want %v", err, context.DeadlineExceeded)
+	}
+	ok(t, a.Release(ctx, g.Lease))
+	until(t, "the key free, and nobody waiting for it", func() bool {
+		state := must[lock.State](t)(a.Inspect(ctx, "reentrant", "k"))
+		return state.Owner == "" && state.Waiting == 0
+	})
+
+	// Granted, and nobody listened any more: the process stood still when it was asked.
+	a.Pause()
+	given, giveUp = context.WithTimeout(ctx, 20*time.Millisecond)
+	defer giveUp()
+	if _, err := a.Acquire(given, actor.Acquire{Lock: "reentrant", Key: "k"}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("given up: %v; want %v", err, context.DeadlineExceeded)
+	}
+	a.Resume()
+	b := play(t, "next", prefix)
+	g = must[actor.Grant](t)(b.Acquire(ctx, actor.Acquire{Lock: "reentrant", Key: "k", Wait: patience}))
+	ok(t, b.Release(ctx, g.Lease))
+}
+
+func TestLoop(t *testing.T) {
+	prefix := testkit.KeyPrefix(t)
+	a, b := play(t, "left", prefix), play(t, "right", prefix)
+	ctx := soon(t)
+	contend := actor.Loop{
+		Acquire: actor.Acquire{Lock: "reentrant", Key: "k", Wait: patience}, Workers: 3, Times: 5, Hold: time.Millisecond,
+	}
+	results := make(chan actor.Looped, 2)
+	for _, one := range []*actor.Actor{a, b} {
+		go func() {
+			l, err := one.Loop(ctx, contend)
+			if err != nil {
+				t.Error(err)
+			}
+			results <- l
+		}()
+	}
+	var turns []actor.Turn
+	for range 2 {
+		l := <-results
+		if len(l.Turns) != 15 || len(l.Refused) != 0 || len(l.Unreleased) != 0 {
+			t.Errorf("%d turns, refused %v, unreleased %v; want 15, none and none", len(l.Turns), l.Refused, l.Unreleased)
+		}
+		turns = append(turns, l.Turns...)
+	}
+	slices.SortFunc(turns, func(a, b actor.Turn) int { return int(a.At - b.At) })
+	for i := 1; i < len(turns); i++ {
+		if turns[i].At < turns[i-1].Releasing {
+			t.Errorf("%+v was granted while %+v held", turns[i], turns[i-1])
+		}
+	}
+	if l := must[actor.Looped](t)(a.Loop(ctx, actor.Loop{
+		Acquire: actor.Acquire{Lock: "lua", Key: "short"}, For: 30 * time.Millisecond, Think: time.Millisecond,
+	})); len(l.Turns) == 0 {
+		t.Error("a loop for a time had no turn")
+	}
+	if _, err := a.Loop(ctx, actor.Loop{Acquire: actor.Acquire{Lock: "lua", Key: "k"}}); actor.KindOf(err) != actor.Invalid {
+		t.Errorf("a loop without an end: %v; want %s", err, actor.Invalid)
+	}
+}

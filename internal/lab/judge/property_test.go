@@ -1,0 +1,189 @@
+package judge_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"pgregory.net/rapid"
+
+	"seckill/internal/lab/finding"
+	"seckill/internal/lab/judge"
+	"seckill/internal/order"
+	"seckill/internal/trace"
+)
+
+// Counting overlaps and asking porcupine are two ways to one answer.
+func TestOverlapsAgreeWithPorcupine(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		ev := randomHistory(rt)
+		overlaps := judge.Judge(ev).Anomalies[finding.Overlaps]
+		verdict, _ := judge.Mutex(ev)
+		if verdict == porcupine.Unknown {
+			rt.Fatal("not judged")
+		}
+		if (overlaps == 0) != (verdict == porcupine.Ok) {
+			rt.Fatalf("%d overlaps, and porcupine says %s", overlaps, verdict)
+		}
+	})
+}
+
+// randomHistory is of a lock that mostly works: each holder asks at some time
+// before, and is granted the lock at some time around the end of the one before.
+func randomHistory(rt *rapid.T) judge.Evidence {
+	ev := judge.Evidence{Shared: rapid.Bool().Draw(rt, "shared")}
+	slip := rapid.IntRange(0, 3).Draw(rt, "slip")
+	at := origin
+	holders := rapid.IntRange(0, 12)
+	if rapid.IntRange(0, 9).Draw(rt, "long") == 0 {
+		holders = rapid.IntRange(100, 200)
+	}
+	for i := range holders.Draw(rt, "holders") {
+		e := trace.Event{
+			Process: fmt.Sprint("api-", rapid.IntRange(1, 3).Draw(rt, "process")), Who: fmt.Sprint("buyer ", i), Key: "k",
+			Owner:  fmt.Sprint("o", rapid.IntRange(0, 50).Draw(rt, "owner")),
+			Shared: rapid.Bool().Draw(rt, "reader"),
+		}
+		granted := at + rapid.Int64Range(int64(-slip), 5).Draw(rt, "granted")
+		asked := granted - rapid.Int64Range(0, 10).Draw(rt, "asked")
+		end := granted + rapid.Int64Range(1, 10).Draw(rt, "held")
+		add := func(kind trace.Kind, asked, at int64) {
+			e.Kind, e.Asked, e.At = kind, asked, at
+			ev.Events = append(ev.Events, e)
+		}
+		add(trace.Acquired, asked, granted)
+		switch rapid.IntRange(0, 9).Draw(rt, "end") {
+		case 0:
+			ev.Deaths = append(ev.Deaths, judge.Death{Process: e.Process, At: end})
+		case 1:
+			add(trace.Abandoned, 0, end)
+		case 2:
+			add(trace.Lost, 0, end+int64(10*time.Millisecond)) // noted late
+		default:
+			add(trace.Releasing, 0, end)
+			add(trace.Released, end, end+rapid.Int64Range(0, 5).Draw(rt, "reply"))
+		}
+		at = max(at, end)
+	}
+	return ev
+}
+
+// Whatever is missing from a history, something is said and nothing breaks.
+func TestTruncatedHistories(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, tt := range histories {
+		whole := script(t, tt.history)
+		if tt.change != nil {
+			tt.change(&whole)
+		}
+		for range 50 {
+			ev := whole
+			ev.Events = some(random, whole.Events)
+			ev.Samples = some(random, whole.Samples)
+			ev.Deaths = some(random, whole.Deaths)
+			ev.End = whole.End * random.Int64N(2)
+			j := judge.Judge(ev)
+			for _, w := range j.Witnesses {
+				check(t, w)
+			}
+			if w, ok := judge.Picture(ev, judge.Focus{}); ok {
+				check(t, w)
+			}
+			if t.Failed() {
+				t.Fatalf("%s: %+v", tt.name, ev)
+			}
+		}
+	}
+}
+
+// some leaves out a few, and shuffles the others: the order of events is that of
+// their times.
+func some[T any](random *rand.Rand, all []T) []T {
+	var left []T
+	for _, one := range all {
+		if random.IntN(5) > 0 {
+			left = append(left, one)
+		}
+	}
+	random.Shuffle(len(left), func(i, j int) { left[i], left[j] = left[j], left[i] })
+	return left
+}
+
+func FuzzJudge(f *testing.F) {
+	f.Add(`{"at":1,"kind":"acquired","key":"k","owner":"a"}`+"\n"+`{"at":2,"kind":"releasing","key":"k","owner":"a","left_ms":1e300}`+"\n", int64(5))
+	f.Add(`{"at":9,"kind":"released","key":"k"}`+"\n"+`{"at":-9,"kind":"committed","tx":1}`+"\n", int64(0))
+	f.Fuzz(func(_ *testing.T, lines string, end int64) {
+		events, err := trace.Parse([]byte(lines))
+		if err != nil {
+			return
+		}
+		ev := judge.Evidence{Events: events, End: end, Audit: &order.Audit{Orders: 1}, Rows: []order.Order{}, Acks: []judge.Ack{{Order: 1}}}
+		for _, e := range events {
+			if e.Stored != nil {
+				ev.Samples = append(ev.Samples, judge.Sample{At: e.At, Key: e.Key, Stored: *e.Stored})
+			}
+		}
+		judge.Judge(ev)
+		judge.Picture(ev, judge.Focus{})
+	})
+}
+
+// A long history is judged in less time than it takes to look at the result.
+func TestManyEvents(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		hold int64 // ms, with a grant every 2
+	}{{"one after the other", 1}, {"a chain of two", 3}, {"everybody at once", 400}} {
+		t.Run(tt.name, func(t *testing.T) {
+			ev := crowd(6_000, tt.hold)
+			began := time.Now()
+			j := judge.Judge(ev)
+			if took := time.Since(began); took > 20*time.Second { // far from it, on any machine
+				t.Errorf("%d events took %v", len(ev.Events), took)
+			} else {
+				t.Logf("%d events: %v, %v, %v", len(ev.Events), took, j.Anomalies, j.Measures)
+			}
+		})
+	}
+}
+
+func crowd(buyers int, hold int64) judge.Evidence {
+	const ms = int64(time.Millisecond)
+	var ev judge.Evidence
+	for i := range int64(buyers) {
+		at := origin + 2*ms*i
+		e := trace.Event{Process: fmt.Sprint("api-", i%2), Who: fmt.Sprint("buyer ", i), User: i}
+		add := func(kind trace.Kind, asked, at int64, with func(*trace.Event)) {
+			e := e
+			e.Kind, e.Asked, e.At = kind, asked, at
+			if with != nil {
+				with(&e)
+			}
+			ev.Events = append(ev.Events, e)
+		}
+		left := 100.0
+		locks := func(e *trace.Event) {
+			e.Key, e.Owner, e.LeftMS = "k", fmt.Sprint("o", i), &left
+			e.Stored = &trace.Stored{Owner: fmt.Sprint("o", max(0, i-i%2))}
+		}
+		sells := func(e *trace.Event) {
+			e.Tx, e.Voucher, e.Stock, e.Mode, e.Order = i+1, 1, int64(buyers)-i, trace.ModeUnguarded, i
+		}
+		end := at + hold*ms
+		add(trace.Asked, 0, at-200*ms, locks)
+		add(trace.Acquired, at-200*ms, at, locks)
+		add(trace.Begun, 0, at+1, sells)
+		add(trace.Read, at+1, at+2, sells)
+		add(trace.Write, 0, end-6, sells)
+		add(trace.Insert, 0, end-5, sells)
+		add(trace.Committed, end-4, end-3, sells)
+		add(trace.Releasing, end-2, end-1, locks)
+		add(trace.Released, end-1, end+ms/10, locks)
+		ev.Samples = append(ev.Samples,
+			judge.Sample{At: at, Key: "k", Stored: trace.Stored{Owner: fmt.Sprint("o", i), TTLMS: &left}},
+			judge.Sample{At: at + ms, Key: "k"})
+	}
+	return ev
+}

@@ -1,0 +1,282 @@
+package judge_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"seckill/internal/lab/finding"
+	"seckill/internal/lab/judge"
+	"seckill/internal/order"
+)
+
+// check says what no picture may have.
+func check(t *testing.T, w finding.Witness) {
+	t.Helper()
+	if w.Summary == "" || len(w.Lanes) == 0 {
+		t.Errorf("%s: summary %q, %d lanes", w.Kind, w.Summary, len(w.Lanes))
+	}
+	lanes := map[string]bool{}
+	wrong := false
+	for _, l := range w.Lanes {
+		if lanes[l.Name] {
+			t.Errorf("%s: two lanes are called %q", w.Kind, l.Name)
+		}
+		lanes[l.Name] = true
+	}
+	for _, l := range w.Lanes {
+		for _, s := range l.Spans {
+			if s.From < 0 || s.To < s.From {
+				t.Errorf("%s: %s: a span from %v to %v", w.Kind, l.Name, s.From, s.To)
+			}
+			if s.Who != "" && !lanes[s.Who] {
+				t.Errorf("%s: %s: a span of %q, who has no lane", w.Kind, l.Name, s.Who)
+			}
+			wrong = wrong || s.Wrong
+		}
+		for _, m := range l.Marks {
+			if m.At < 0 || m.Who != "" && !lanes[m.Who] {
+				t.Errorf("%s: %s: a mark %+v", w.Kind, l.Name, m)
+			}
+			wrong = wrong || m.Wrong
+		}
+	}
+	if wrong != (w.Kind != "") {
+		t.Errorf("kind %q, and something is wrong in it: %v", w.Kind, wrong)
+	}
+	if strings.Contains(w.Summary, "%!") {
+		t.Error(w.Summary)
+	}
+}
+
+// 17's process stands still past its lease; it wakes, and writes over what 18 sold.
+const paused = `
+	0   17 asked
+	1   17 acquired asked=0 left=100 token=33
+	1.5 store 17 ttl=99
+	2   17 read stock=4 tx=1
+	10  api-1 paused to=410
+	20  18@2 asked
+	101 store free
+	102 18@2 acquired asked=20 left=100 token=34
+	102.5 store 18 ttl=99
+	103 18@2 read stock=4 tx=1
+	105 18@2 write stock=3 tx=1
+	107 18@2 committed asked=106 tx=1
+	108 18@2 releasing asked=107.5 left=94 stored=18
+	109 18@2 released asked=108
+	109.5 store free
+	411 17 write stock=3 tx=1
+	413 17 committed asked=412 tx=1
+	414 17 releasing asked=413.5 left=-313 stored=free
+	415 17 released asked=414 err=expired`
+
+// The same, and the late write is refused.
+const fenced = `
+	0   17 asked
+	1   17 acquired asked=0 left=100 token=33
+	1.5 store 17 ttl=99
+	10  api-1 paused to=410
+	20  18@2 asked
+	101 store free
+	102 18@2 acquired asked=20 left=100 token=34
+	102.5 store 18 ttl=99
+	105 18@2 write mode=fenced token=34 tx=1
+	107 18@2 committed asked=106 tx=1
+	108 18@2 releasing asked=107.5 left=94 stored=18
+	109 18@2 released asked=108
+	109.5 store free
+	411 17 write mode=fenced token=33 tx=1
+	413 17 undone asked=412 tx=1 err=stale
+	414 17 releasing asked=413.5 left=-313 stored=free
+	415 17 released asked=414 err=expired`
+
+// drawn is a witness as lines of text: what is wrong in it has an exclamation mark.
+func drawn(w finding.Witness) []string {
+	bang := map[bool]string{true: "!"}
+	var lines []string
+	for _, l := range w.Lanes {
+		var words []string
+		for _, s := range l.Spans {
+			words = append(words, fmt.Sprintf("%s%s(%.0f-%.0f %s)", bang[s.Wrong], s.Kind, s.From, s.To, or(s.Label, s.Who)))
+		}
+		for _, m := range l.Marks {
+			words = append(words, fmt.Sprintf("%s%s@%.0f(%s)", bang[m.Wrong], m.Kind, m.At, m.Label))
+		}
+		lines = append(lines, l.Name+": "+strings.Join(words, " "))
+	}
+	return lines
+}
+
+func show(t *testing.T, w finding.Witness, summary string, want ...string) {
+	t.Helper()
+	check(t, w)
+	if w.Summary != summary {
+		t.Errorf("summary:\n%s\nwant:\n%s", w.Summary, summary)
+	}
+	if got := drawn(w); !slices.Equal(got, want) {
+		t.Errorf("drawn:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// proof is the witness of a kind.
+func proof(t *testing.T, ev judge.Evidence, kind finding.Kind) finding.Witness {
+	t.Helper()
+	for _, w := range judge.Judge(ev).Witnesses {
+		if w.Kind == kind {
+			return w
+		}
+	}
+	t.Fatalf("no witness of %s", kind)
+	return finding.Witness{}
+}
+
+func TestWrongReleaseIsDrawn(t *testing.T) {
+	show(t, proof(t, script(t, naiveChain), finding.WrongReleases),
+		"buyer 17 gets the lock at 10 ms with a lease of 100 ms; at 111 ms buyer 18 is granted it; at 129 ms buyer 17 releases, which deletes the lock of buyer 18 and lets buyer 19 in at 131 ms; at 149 ms buyer 18 releases, which deletes the lock of buyer 19 and lets buyer 20 in at 151 ms.",
+		"buyer 17 (api-1): waits(9-10 buyer 17 (api-1)) believes(10-128 buyer 17 (api-1)) !release@129(releases)",
+		"buyer 18 (api-2): waits(59-111 buyer 18 (api-2)) believes(111-148 buyer 18 (api-2)) !release@149(releases)",
+		"buyer 19 (api-1): waits(69-131 buyer 19 (api-1)) believes(131-168 buyer 19 (api-1)) release@169(releases)",
+		"buyer 20 (api-2): waits(79-151 buyer 20 (api-2)) believes(151-188 buyer 20 (api-2)) release@189(releases)",
+		"lock store: stored(11-110 buyer 17) stored(112-131 buyer 18) stored(132-151 buyer 19) stored(152-191 buyer 20) expired@110(expired) !deleted@131(deleted by buyer 17) !deleted@151(deleted by buyer 18) deleted@191(deleted)")
+}
+
+func TestStaleWriteIsDrawn(t *testing.T) {
+	show(t, proof(t, script(t, paused), finding.StaleWrites),
+		"buyer 17 gets the lock at 22 ms with a lease of 100 ms, and its process stands still for 400 ms; at 123 ms buyer 18 is granted it; at 434 ms buyer 17 commits a stock of 3 over 3 all the same.",
+		"buyer 17 (api-1): waits(21-22 buyer 17 (api-1)) believes(22-434 buyer 17 (api-1)) paused(31-431 buyer 17 (api-1)) read@23(reads 4) wakes@431(wakes) !write@432(writes 3) release@435(releases)",
+		"buyer 18 (api-2): waits(41-123 buyer 18 (api-2)) believes(123-128 buyer 18 (api-2)) read@124(reads 4) write@126(writes 3) release@129(releases)",
+		"lock store: stored(22-122 buyer 17) stored(123-130 buyer 18) expired@122(expired) deleted@130(deleted)",
+		"database: write@128(stock 4→3) !write@434(stock 4→3)",
+		"faults: paused(31-431 api-1 stands still)")
+}
+
+func TestDuplicatesAreDrawn(t *testing.T) {
+	ev := script(t, `
+		1 17 checked tx=1 attempt=1
+		2 17 checked tx=2 attempt=2
+		3 17 insert order=71 tx=1 attempt=1
+		4 17 insert order=72 tx=2 attempt=2
+		5 17 committed asked=4 tx=1 attempt=1
+		6 17 committed asked=5 tx=2 attempt=2`)
+	ev.Audit = &order.Audit{InitialStock: 9, Stock: 7, Orders: 2, DistinctUsers: 1}
+	show(t, proof(t, ev, finding.DuplicateOrders),
+		"User 17 has two orders: both look for an earlier one, at 0.2 ms and at 1.2 ms, and find none; the first is committed at 4.2 ms, the second at 5.2 ms.",
+		"buyer 17 (api-1): note@0(finds no order) note@2(orders)",
+		"buyer 17 (api-1), again: note@1(finds no order) !note@3(orders)",
+		"database: note@4(order) !note@5(order)")
+}
+
+func TestOversoldIsDrawn(t *testing.T) {
+	ev := script(t, paused)
+	ev.Audit = &order.Audit{InitialStock: 1, Orders: 2, DistinctUsers: 2}
+	w := proof(t, ev, finding.Oversold)
+	check(t, w)
+	if !strings.HasSuffix(w.Summary, "one of the two is lost. Of 1 vouchers 2 were sold.") {
+		t.Error(w.Summary)
+	}
+}
+
+func TestLostOrderIsDrawn(t *testing.T) {
+	ev := script(t, `
+		3 17 insert order=71 tx=1
+		5 17 committed asked=4 tx=1`)
+	ev.Acks, ev.Rows = []judge.Ack{{Order: 71, User: 17}}, []order.Order{}
+	show(t, proof(t, ev, finding.LostOrders),
+		"buyer 17 is told that its order 71 is placed; at the end the database does not have it.",
+		"buyer 17 (api-1): !note@0(orders)",
+		"database: !note@2(order)")
+}
+
+// What is done to servers is in the picture, as far as it happens in its time.
+func TestFaultsAreDrawn(t *testing.T) {
+	ev := script(t, paused+`
+		20  slow-network fault to=60
+		90  restarted fault to=90.2
+		300 primary-down fault
+		950 unplugged fault`)
+	w := proof(t, ev, finding.StaleWrites)
+	want := "faults: paused(31-431 api-1 stands still) down(41-81 slow-network) down(321-456 primary-down) note@111(restarted)"
+	if got := drawn(w); got[len(got)-1] != want {
+		t.Errorf("drawn:\n%s\nwant:\n%s", got[len(got)-1], want)
+	}
+}
+
+// A scene tells a story of its own where it alone knows what is wrong.
+func TestStoryIsDrawn(t *testing.T) {
+	ev := script(t, `
+		1  17 acquired asked=0
+		9  17 refused asked=3 owner=17 err=taken
+		20 17 releasing
+		30 18 acquired asked=25`)
+	w := judge.Tell(ev, judge.Story{
+		Kind: finding.Deadlocks, Key: "k", Who: []string{"buyer 17"}, From: origin + 1e6, To: origin + 20e6,
+		Summary: func(when func(int64) string) string { return "refused at " + when(origin+9e6) },
+		Wrong:   []judge.Wrong{{Who: "buyer 17", Span: finding.Waits, Mark: finding.Refuses}},
+	})
+	show(t, w, "refused at 10 ms",
+		"buyer 17 (api-1): waits(1-2 buyer 17 (api-1)) believes(2-21 buyer 17 (api-1)) !waits(4-10 buyer 17 (api-1)) !refused@10(refused) release@21(releases)")
+}
+
+func TestPictureOfPrevention(t *testing.T) {
+	for _, tt := range []struct {
+		name, history string
+		focus         judge.Focus
+		summary       string
+	}{
+		{name: "a late write is refused", history: fenced, summary: "buyer 17 gets the lock at 22 ms with a lease of 100 ms, and its process stands still for 400 ms; at 123 ms buyer 18 is granted it; the late write of buyer 17 is refused at 434 ms."},
+		{name: "a holder is told", summary: "buyer 17 gets the lock at 8.5 ms with a lease of 100 ms; at 98 ms it is told that it holds it no longer; buyer 18 is granted it at 108 ms.", history: `
+			1   17 acquired asked=0 left=100
+			90  17 lost err=expired
+			101 18@2 acquired asked=5
+			150 18@2 releasing stored=18`},
+		{name: "a dead holder's lock goes to the next one", summary: "buyer 17 gets the lock at 8.5 ms with a lease of 100 ms and is killed at 12 ms; 96 ms later, at 108 ms, buyer 18 is granted it.", history: `
+			1   17 acquired asked=0 left=100
+			2   store 17 ttl=99
+			5   api-1 killed
+			101 store free
+			101 18@2 acquired asked=5
+			150 18@2 releasing stored=18`},
+		{name: "one waits for another", summary: "buyer 17 gets the lock at 2.5 ms; buyer 19 asks for it and waits; buyer 17 gives it back at 22 ms, and buyer 19 is granted it at 24 ms.", history: `
+			1  17 acquired asked=0
+			5  18 acquired asked=0 key=other
+			20 17 releasing stored=17
+			21 17 released asked=20
+			22 19 acquired asked=3
+			30 19 releasing stored=19`},
+		{name: "one is refused", summary: "buyer 17 gets the lock at 2.0 ms; while it holds it, buyer 18 is refused, at 10 ms.", history: `
+			1  17 acquired asked=0
+			9  18 refused asked=8 err=taken
+			20 17 releasing stored=17`},
+		{name: "two write, and one is refused", summary: "buyer 17 commits at 3.2 ms, buyer 18 is refused at 5.2 ms.", history: `
+			1  17 read stock=1 version=4 tx=1
+			2  18 read stock=1 version=4 tx=2
+			3  17 write mode=version version=4 tx=1
+			4  17 committed asked=3 tx=1
+			5  18 write mode=version version=4 tx=2
+			6  18 undone asked=5 tx=2 err=conflict`},
+		{name: "one alone", summary: "buyer 17 gets the lock at 1.4 ms and has it until 9.4 ms.", history: `
+			1  17 acquired asked=0
+			9  17 releasing`},
+		{name: "in focus", summary: "just so", focus: judge.Focus{Key: "other", Summary: "just so"}, history: `
+			1  17 acquired asked=0
+			9  18 refused asked=8 err=taken
+			10 18 acquired key=other
+			12 18 releasing key=other`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w, ok := judge.Picture(script(t, tt.history), tt.focus)
+			if !ok {
+				t.Fatal("nothing is shown")
+			}
+			check(t, w)
+			if w.Summary != tt.summary {
+				t.Errorf("summary:\n%s\nwant:\n%s", w.Summary, tt.summary)
+			}
+		})
+	}
+	if _, ok := judge.Picture(judge.Evidence{}, judge.Focus{}); ok {
+		t.Error("a picture of nothing")
+	}
+}
