@@ -1,4 +1,5 @@
-// Command lab is the laboratory's bench: tools around a service under load.
+// Command lab is the laboratory: it brings about the failures of locks, on real
+// servers and under load, and has the tools around a service under load.
 package main
 
 import (
@@ -9,6 +10,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"seckill/internal/lab/actor"
 )
 
 // Exit codes.
@@ -19,6 +22,7 @@ const (
 )
 
 func main() {
+	actor.MainIfChild() // this program again, as a process that uses locks in an experiment
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
@@ -35,6 +39,9 @@ type command struct {
 
 func commands() []command {
 	return []command{
+		{name: "list", summary: "name the experiments", help: listHelp, run: list},
+		{name: "run", summary: "play experiments, and say whether they came out as expected", help: runHelp, run: runExperiments},
+		{name: "catalogue", summary: "print the failure catalogue, made from the experiments", help: catalogueHelp, run: writeCatalogue},
 		{name: "tokens", summary: "make the buyers' tokens and targets for k6, vegeta and wrk", help: tokensHelp, run: tokens},
 	}
 }
@@ -70,11 +77,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 func help(w io.Writer) {
-	fmt.Fprint(w, "lab has the tools around a flash sale under load.\n\nusage: lab COMMAND [flags]\n\n")
+	fmt.Fprint(w, "lab brings about the failures of locks around a flash sale, and shows why.\n\nusage: lab COMMAND [flags]\n\n")
 	for _, c := range commands() {
-		fmt.Fprintf(w, "  %-8s %s\n", c.name, c.summary)
+		fmt.Fprintf(w, "  %-10s %s\n", c.name, c.summary)
 	}
-	fmt.Fprint(w, "  help     say more about a command\n")
+	fmt.Fprint(w, "  help       say more about a command\n")
 }
 
 func helpAbout(args []string, stdout, stderr io.Writer) int {

@@ -5,10 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
+	"seckill/internal/testkit"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testkit.Main(m) }
 
 // call runs lab as a shell would, without a secret unless the test set one.
 func call(t *testing.T, args ...string) (code int, stdout, stderr string) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -19,6 +20,11 @@ type Command struct {
 	Env  []string // added to the environment of the test, as NAME=value
 	Dir  string   // where it runs; "" is where the test runs
 	Root string   // run by chroot in this folder; Path and Dir are then seen from inside it. Linux only, needs root
+
+	// Stdin is what it reads; nil is nothing. Stdout is where its standard output goes, all of it before the process counts
+	// as ended; nil is [Process.Output], beside stderr.
+	Stdin  *os.File
+	Stdout io.Writer
 }
 
 // Process is a running child process in a group of its own. Signals go to the whole group.
@@ -67,6 +73,12 @@ func start(c Command) (*Process, error) {
 	p.cmd.Dir = c.Dir
 	p.cmd.SysProcAttr = childAttributes(c.Root)
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
+	if c.Stdin != nil { // a nil *os.File in the interface would not be nil
+		p.cmd.Stdin = c.Stdin
+	}
+	if c.Stdout != nil {
+		p.cmd.Stdout = c.Stdout
+	}
 	p.cmd.WaitDelay = time.Second // a grandchild that holds the pipe open must not hold up Wait
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.Path, err)

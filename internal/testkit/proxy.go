@@ -99,6 +99,16 @@ func (p *Proxy) Reset() {
 	check(p.t, p.open())
 }
 
+// Lead makes the address lead to another server from now on, as one does that belongs to whoever is the primary. It closes
+// the open connections, and heals as Reset does.
+func (p *Proxy) Lead(upstream string) {
+	p.t.Helper()
+	p.mu.Lock()
+	p.upstream = upstream
+	p.mu.Unlock()
+	p.Reset()
+}
+
 // open begins anew, with a proxy of the library that knows of no fault. Taking the faults out of the old one would mean
 // rebuilding connections that are just ending.
 func (p *Proxy) open() error {

@@ -215,7 +215,7 @@ func (s *zooKeeperProcess) config() string {
 		"minSessionTimeout=" + strconv.FormatInt(zooKeeperMinSession.Milliseconds(), 10),
 		"maxSessionTimeout=" + strconv.FormatInt(zooKeeperMaxSession.Milliseconds(), 10),
 		"admin.enableServer=false",
-		"4lw.commands.whitelist=conf",
+		"4lw.commands.whitelist=conf,srvr",
 		"",
 	}, "\n")
 }

@@ -1,13 +1,15 @@
 // What the script was told through its environment, checked before anything runs.
 // seckill.js lists the parameters.
 
+import { optionsFor } from './experiment.js';
+
 const SCENARIOS = ['rush', 'duplicates', 'tail', 'all'];
 
 // Answers that a caller may mean as "yes" and "no" in UNIQUE.
 const YES = ['true', '1', 'yes', 'on'];
 const NO = ['false', '0', 'no', 'off'];
 
-export const config = read(__ENV);
+export const config = read(optionsFor(__ENV));
 
 function read(env) {
   const scenario = env.SCENARIO || 'rush';
@@ -23,7 +25,7 @@ function read(env) {
   }
   return {
     scenario,
-    instances: addresses(env.BASE_URL || 'http://127.0.0.1:8080'),
+    instances: instances(env),
     users,
     lateBuyers: integer(env, 'LATE_BUYERS', users, 1),
     firstUser: integer(env, 'FIRST_USER', 1, 1),
@@ -75,6 +77,14 @@ function faults(env) {
   }
   if (!Array.isArray(parsed)) throw new Error('FAULTS is not a JSON array');
   return parsed;
+}
+
+// INSTANCES is for what is right with one of them and wrong with two.
+function instances(env) {
+  const all = addresses(env.BASE_URL || 'http://127.0.0.1:8080');
+  const wanted = integer(env, 'INSTANCES', all.length, 1);
+  if (wanted > all.length) throw new Error(`INSTANCES is ${wanted}, and BASE_URL has ${all.length}`);
+  return all.slice(0, wanted);
 }
 
 function addresses(list) {

@@ -116,7 +116,7 @@ export function ordersURL(base, id) {
   return `${base}/api/v1/vouchers/${id}/orders`;
 }
 
-function adminHeaders() {
+export function adminHeaders() {
   return config.adminToken ? { Authorization: `Bearer ${config.adminToken}` } : {};
 }
 

@@ -1,6 +1,8 @@
 // What happened, in words and as an object.
 
 import { config } from './config.js';
+import { anomalies, conclusion, experiment } from './experiment.js';
+import { path } from './locks.js';
 import { CODES } from './outcomes.js';
 
 // summarize reads the metrics of a finished run. Where the run stopped before
@@ -21,6 +23,7 @@ function collect(data) {
     users: config.users,
     initial_stock: config.stock,
     audit: null,
+    lock: null, // null where it was not asked
     phases: {},
     failed_thresholds: failedThresholds(metrics),
   };
@@ -31,12 +34,31 @@ function collect(data) {
     }
     result.audit.balanced = value('audit_balanced', 'value') === 1;
   }
-  result.right = result.audit !== null && result.failed_thresholds.length === 0;
+  if (value('lock_asked', 'count') > 0) {
+    result.lock = { taken: value('lock_taken', 'value') === 1, stuck: value('lock_stuck', 'value') === 1 };
+    if (result.lock.taken && !result.lock.stuck) result.lock.freed_after_s = value('lock_freed_after', 'value');
+  }
   for (const name of ['order', 'tail']) {
     const phase = collectPhase(name, value);
     if (phase.requests > 0) result.phases[name] = phase;
   }
-  return result;
+  return experiment ? judged(result) : Object.assign(result, { right: passed(result) });
+}
+
+function passed(result) {
+  return result.audit !== null && result.failed_thresholds.length === 0;
+}
+
+// An experiment's thresholds are about what was expected, not about the sale.
+function judged(result) {
+  const a = result.audit;
+  return Object.assign(result, {
+    right: a !== null && a.balanced && a.lost_orders <= 0 && !(result.lock && result.lock.stuck),
+    experiment: experiment.id,
+    expect: experiment.expect,
+    as_expected: passed(result),
+    anomalies: anomalies(result),
+  });
 }
 
 function collectPhase(name, value) {
@@ -68,7 +90,8 @@ function failedThresholds(metrics) {
 }
 
 function words(r) {
-  const lines = ['', `  ${headline(r)}`];
+  const lines = experiment ? ['', `  ${conclusion(r)}`] : [];
+  lines.push('', `  ${headline(r)}`);
   for (const finding of findings(r)) lines.push(`  - ${finding}`);
   for (const [name, phase] of Object.entries(r.phases)) {
     lines.push('', `  ${title(r, name)}: ${phaseLine(phase)}`, ...outcomeTable(phase));
@@ -93,8 +116,9 @@ function verdict(r) {
   if (a.duplicate_orders > 0) wrong.push(`${a.duplicate_orders} DUPLICATE ${plural(a.duplicate_orders, 'ORDER')}`);
   if (a.lost_orders > 0) wrong.push(`${a.lost_orders} accepted ${plural(a.lost_orders, 'order')} LOST`);
   if (wrong.length === 0 && a.unaccounted !== 0) wrong.push('THE BOOKS DO NOT BALANCE');
+  if (r.lock && r.lock.stuck) wrong.push('THE LOCK IS STUCK');
   if (wrong.length > 0) return wrong.join(', ');
-  if (!r.right) return 'sold right, but the run FAILED';
+  if (!r.right && !experiment) return 'sold right, but the run FAILED';
   return a.stock > 0 ? `sold right, ${a.stock} left` : 'sold right';
 }
 
@@ -113,6 +137,7 @@ function findings(r) {
     list.push(`${rush.outcomes.busy} ${plural(rush.outcomes.busy, 'buyer')} went home as busy, with ${a.stock} left: ` +
       'somebody holds the lock and does not come back, or LOCK_WAIT_MS is too short for the queue.');
   }
+  if (r.lock && r.lock.taken) list.push(stillTaken(r));
   if (a.oversold > 0 || a.unaccounted < 0) list.push(notGuarded(r));
   if (a.unaccounted < 0) {
     list.push(`${-a.unaccounted} ${plural(-a.unaccounted, 'order')} took nothing from the stock: one buyer's write was lost under another's.`);
@@ -132,6 +157,15 @@ function findings(r) {
   if (a.pending > 0) list.push(`${a.pending} ${plural(a.pending, 'order')} are still pending.`);
   if (a.orders === 0) list.push('Nothing was sold at all.');
   return list;
+}
+
+function stillTaken(r) {
+  const left = 'Everybody has had an answer, and the lock was still taken';
+  if (!r.lock.stuck) {
+    return r.lock.freed_after_s === undefined ? `${left}; its lease is too long to wait for.`
+      : `${left}; it was free ${r.lock.freed_after_s.toFixed(1)} s later.`;
+  }
+  return `${left}: nobody gives it back. GET ${path(r.voucher_id, r.policy.lock)} says whose it is, DELETE takes it away.`;
 }
 
 function notGuarded(r) {

@@ -72,7 +72,8 @@ func open(ctx context.Context, config []byte, logs io.Writer) (_ *child, err err
 		return nil, err
 	}
 	c.lockers, err = lockers.Open(servers, lockers.Config{
-		Prefix: c.config.Prefix, Watchdog: c.config.Watchdog, ZooKeeperSession: c.config.ZKSession, Log: c.log,
+		Prefix: c.config.Prefix, Watchdog: c.config.Watchdog, NodeTimeout: c.config.NodeTimeout,
+		ZooKeeperSession: c.config.ZKSession, Log: c.log,
 		Wrap: func(name string, l lock.Locker) lock.Locker {
 			if rec == nil {
 				return l

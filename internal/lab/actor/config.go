@@ -21,6 +21,8 @@ type Config struct {
 	RedisTimeout time.Duration
 	// NodeAddrs are independent Redis servers, for multi and red.
 	NodeAddrs []string
+	// NodeTimeout bounds a round trip to one of them. Default: the mechanism's own.
+	NodeTimeout time.Duration
 	// MySQLDSN or SQLite is the database, migrated already; SQLite is a file's path.
 	MySQLDSN, SQLite string
 	ZooKeeperAddrs   []string
@@ -46,7 +48,7 @@ func (c Config) Validate() error {
 		return errors.New("actor: both a MySQL DSN and an SQLite file are given")
 	case c.RedisMaster != "" && len(c.RedisAddrs) == 0:
 		return errors.New("actor: a Redis master is named, and no sentinel")
-	case min(c.RedisTimeout, c.Watchdog, c.ZKSession) < 0:
+	case min(c.RedisTimeout, c.NodeTimeout, c.Watchdog, c.ZKSession) < 0:
 		return errors.New("actor: a duration is negative")
 	}
 	return nil

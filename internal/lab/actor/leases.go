@@ -87,10 +87,13 @@ func (c *child) keep(l lock.Lease, g Grant, cancel context.CancelFunc) Grant {
 	g.Lease = Lease(c.name())
 	h := &held{Lease: l, forget: cancel}
 	context.AfterFunc(l.Context(), func() {
-		select {
+		if errors.Is(context.Cause(l.Context()), lock.ErrReleased) {
+			return
+		}
+		select { // the context ends a moment before, or with that of the acquisition
 		case <-l.Lost():
 			h.toldAt.CompareAndSwap(0, now())
-		default: // released, or the context of the acquisition ended: no loss
+		case <-c.life.Done():
 		}
 	})
 	c.mu.Lock()
@@ -162,13 +165,12 @@ func (c *child) status(_ context.Context, on onLease) (Status, error) {
 
 func (h *held) status() Status {
 	s := Status{Remaining: h.Remaining()}
-	cause := context.Cause(h.Context())
 	select {
 	case <-h.Lost():
 		h.toldAt.CompareAndSwap(0, now()) // it was told this very moment
-		s.ToldAt, s.Cause = h.toldAt.Load(), report(cause)
+		s.ToldAt, s.Cause = h.toldAt.Load(), report(context.Cause(h.Context()))
 	default:
-		s.Held = !errors.Is(cause, lock.ErrReleased)
+		s.Held = !errors.Is(context.Cause(h.Context()), lock.ErrReleased)
 	}
 	return s
 }

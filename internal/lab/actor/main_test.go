@@ -2,6 +2,7 @@ package actor_test
 
 import (
 	"context"
+	"os"
 	"testing"
 	"time"
 
@@ -10,6 +11,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv("GORACE") == "" { // else an actor that was built with -race rests for a second before it ends
+		if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
+			panic(err)
+		}
+	}
 	actor.MainIfChild()
 	testkit.Main(m)
 }

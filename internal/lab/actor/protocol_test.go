@@ -120,7 +120,11 @@ func TestContextEndsIt(t *testing.T) {
 	defer feed.Close()
 	answers, out := io.Pipe()
 	ended := make(chan error, 1)
-	go func() { ended <- Main(ctx, in, out, io.Discard) }()
+	go func() {
+		err := Main(ctx, in, out, io.Discard)
+		out.Close()
+		ended <- err
+	}()
 	if _, err := fmt.Fprintln(feed, `{"Name":"a"}`); err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +137,8 @@ func TestContextEndsIt(t *testing.T) {
 	}
 	from.Scan() // one of them holds, the other one waits
 	cancel()
-	from.Scan()
+	for from.Scan() { // what is still said
+	}
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("it ended with %v; want %v", err, context.Canceled)
 	}
@@ -158,7 +163,7 @@ func TestConfigurationThatIsNotUnderstood(t *testing.T) {
 	for config, want := range map[string]string{
 		"":                           "before the configuration",
 		"Name: a\n":                  "not understood",
-		`{"Nmae":"a"}` + "\n":        "Nmae",
+		`{"Nom":"a"}` + "\n":         "Nom",
 		`{"Watchdog":-1,"Name":"a"}`: "negative",
 	} {
 		var out strings.Builder

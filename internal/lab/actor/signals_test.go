@@ -16,7 +16,7 @@ func TestPausedHolderIsRobbedAndToldWhenItGoesOn(t *testing.T) {
 	prefix := testkit.KeyPrefix(t)
 	a, b := play(t, "paused", prefix), play(t, "next", prefix)
 	ctx := soon(t)
-	g := must[actor.Grant](t)(a.Acquire(ctx, actor.Acquire{Lock: "reentrant", Key: "k", TTL: 200 * time.Millisecond}))
+	g := must[actor.Grant](t)(a.Acquire(ctx, actor.Acquire{Lock: "reentrant", Key: "k", TTL: 500 * time.Millisecond}))
 	a.Pause()
 
 	asked, giveUp := context.WithTimeout(ctx, 50*time.Millisecond)

@@ -244,16 +244,15 @@ func pause(request context.Context, d time.Duration) {
 	}
 }
 
-// lostFirst names the loss of the lock as the reason where it is one: work under a
-// lease's context that ends sees only that the context was canceled.
+// lostFirst names why the lock's context ended, the loss of it most often: work under
+// a context that ends sees only that it was canceled.
 func lostFirst(h *held, err error) error {
 	if h == nil || !errors.Is(err, context.Canceled) {
 		return err
 	}
-	select {
-	case <-h.Lost():
-		return fmt.Errorf("%w: %w", context.Cause(h.Context()), err)
-	default:
-		return err
+	// Not asked of Lost: a holder's context ends a moment before that is closed.
+	if cause := context.Cause(h.Context()); cause != nil && !errors.Is(err, cause) {
+		return fmt.Errorf("%w: %w", cause, err)
 	}
+	return err
 }

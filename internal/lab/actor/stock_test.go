@@ -136,7 +136,7 @@ func TestLossEndsWorkThatLooks(t *testing.T) {
 		for name, deaf := range map[string]bool{"looks": false, "is deaf": true} {
 			t.Run(name, func(t *testing.T) {
 				ctx := soon(t)
-				g := must[actor.Grant](t)(a.Acquire(ctx, actor.Acquire{Lock: "reentrant", Key: name, TTL: 150 * time.Millisecond}))
+				g := must[actor.Grant](t)(a.Acquire(ctx, actor.Acquire{Lock: "reentrant", Key: name, TTL: 400 * time.Millisecond}))
 				r := must[actor.Reading](t)(a.Read(ctx, actor.Read{Voucher: onSale, Lease: g.Lease, Deaf: deaf}))
 				must[actor.Status](t)(a.AwaitLoss(ctx, g.Lease))
 				err := a.Write(ctx, actor.Write{Tx: r.Tx, Mode: voucher.StockUnguarded, Stock: 2, Order: 7, User: 7})

@@ -26,20 +26,22 @@ type drawing struct {
 
 // part is what an actor does in it.
 type part struct {
-	by    actor
-	name  string // of its lane
-	short string // in a sentence
-	holds []*hold
-	sales []*sale
-	fails []*trace.Event
-	asks  []*trace.Event
+	by      actor
+	name    string // of its lane
+	short   string // in a sentence
+	holds   []*hold
+	sales   []*sale
+	fails   []*trace.Event
+	asks    []*trace.Event
+	unheard []unheard
 }
 
 // involved is what a drawing is about: of these the actors are the parts.
 type involved struct {
-	holds []*hold
-	sales []*sale
-	fails []*trace.Event
+	holds   []*hold
+	sales   []*sale
+	fails   []*trace.Event
+	unheard []unheard
 }
 
 // draw begins a drawing of a kind that is about what happened from begun to done.
@@ -68,6 +70,9 @@ func (h *history) draw(kind finding.Kind, key string, begun, done int64, in invo
 	for _, e := range in.fails {
 		add(by(e), cmp.Or(e.Asked, e.At))
 		d.to = max(d.to, e.At)
+	}
+	for _, u := range in.unheard {
+		add(by(u.asked), u.asked.At)
 	}
 	d.window()
 	d.fill(of)
@@ -106,6 +111,11 @@ func (d *drawing) fill(of map[actor]*part) {
 	}
 	within(d.fails, func(p *part, e *trace.Event) { p.fails = append(p.fails, e) })
 	within(d.asks, func(p *part, e *trace.Event) { p.asks = append(p.asks, e) })
+	for _, u := range d.unheard {
+		if p := of[by(u.asked)]; p != nil && u.asked.Key == d.key && u.died > d.from && u.asked.At < d.to {
+			p.unheard = append(p.unheard, u)
+		}
+	}
 	slices.SortStableFunc(d.parts, func(a, b *part) int { return cmp.Compare(a.first(), b.first()) })
 	names, shorts := map[string]int{}, map[string]int{}
 	for _, p := range d.parts {
@@ -125,17 +135,24 @@ func (d *drawing) fill(of map[actor]*part) {
 	}
 }
 
-// first is when a part appears.
+// first is when a part gets the lock, or appears, where it does not: holders that come
+// one after the other are then steps of a staircase, however long they have waited.
 func (p *part) first() int64 {
 	at := int64(never)
 	for _, h := range p.holds {
-		at = min(at, h.asked)
+		at = min(at, h.at)
+	}
+	if at != never {
+		return at
 	}
 	for _, s := range p.sales {
 		at = min(at, s.began)
 	}
 	for _, e := range slices.Concat(p.fails, p.asks) {
 		at = min(at, cmp.Or(e.Asked, e.At))
+	}
+	for _, u := range p.unheard {
+		at = min(at, u.asked.At)
 	}
 	return at
 }
@@ -194,7 +211,7 @@ func (d *drawing) witness(summary string) finding.Witness {
 	for _, p := range d.parts {
 		w.Lanes = append(w.Lanes, d.actorLane(p))
 	}
-	for _, lane := range []finding.Lane{d.storeLane(), d.databaseLane(), d.faultLane()} {
+	for _, lane := range append(d.storeLanes(), d.databaseLane(), d.faultLane()) {
 		if len(lane.Spans)+len(lane.Marks) > 0 {
 			w.Lanes = append(w.Lanes, lane)
 		}

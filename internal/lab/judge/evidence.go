@@ -49,6 +49,9 @@ type Evidence struct {
 type Sample struct {
 	At  int64 // when the answer was there
 	Key string
+	// Server names one of several that the lock is kept on, for a lane of its own:
+	// what a single one holds says nothing about the lock. "": the store as a whole.
+	Server string
 	// Stored is what was held: an Owner of "" says that the key was free.
 	Stored trace.Stored
 	// Err is why the store could not be asked. Nothing is known then until the next

@@ -11,14 +11,16 @@ import (
 // history is the evidence in an order in which it can be asked.
 type history struct {
 	Evidence
-	begin int64
-	holds []*hold            // by grant
-	of    map[string][]*hold // of each key
-	sales []*sale            // by end
-	store map[string]*shelf  // of each key that was observed
-	knows map[string]bool    // owners that occur in events
-	fails []*trace.Event     // refused acquisitions
-	asks  []*trace.Event     // acquisitions without an answer
+	begin   int64
+	holds   []*hold            // by grant
+	of      map[string][]*hold // of each key
+	sales   []*sale            // by end
+	store   map[string]*shelf  // of each key that was observed
+	knows   map[string]bool    // owners that occur in events
+	fails   []*trace.Event     // refused acquisitions
+	asks    []*trace.Event     // acquisitions without an answer
+	unheard []unheard          // and those that never get one
+	servers []server           // those that were observed one by one
 	// wrongs are here and not with the other anomalies because pictures of any kind
 	// show whose release took what.
 	wrongs []wrongRelease
@@ -47,12 +49,39 @@ func newHistory(ev Evidence) *history {
 	}
 	h.sales = salesOf(h.Events, h.holds)
 	h.readAsks()
-	h.store = shelves(h.Samples, h.End)
-	for key, s := range h.store {
-		s.attribute(h.of[key], h.knows)
-	}
+	h.readStores()
 	h.wrongs = h.wrongReleases()
 	return h
+}
+
+// server is one of several that a lock is kept on.
+type server struct {
+	name string
+	kept map[string]*shelf // of each key
+}
+
+// readStores reads what was observed: the store, and servers in the order in which
+// they were first seen.
+func (h *history) readStores() {
+	of := map[string][]Sample{}
+	var names []string
+	for _, s := range h.Samples {
+		if _, known := of[s.Server]; !known && s.Server != "" {
+			names = append(names, s.Server)
+		}
+		of[s.Server] = append(of[s.Server], s)
+	}
+	read := func(samples []Sample) map[string]*shelf {
+		all := shelves(samples, h.End)
+		for key, s := range all {
+			s.attribute(h.of[key], h.knows)
+		}
+		return all
+	}
+	h.store = read(of[""])
+	for _, name := range names {
+		h.servers = append(h.servers, server{name, read(of[name])})
+	}
 }
 
 // readAsks notes who was refused, and who waits for an answer.
@@ -83,11 +112,32 @@ func (h *history) readAsks() {
 	}
 	for _, w := range waiting {
 		for _, e := range w {
-			if !slices.ContainsFunc(h.Deaths, func(d Death) bool { return d.Process == e.Process && d.At >= e.At }) {
+			death := slices.IndexFunc(h.Deaths, func(d Death) bool { return d.Process == e.Process && d.At >= e.At })
+			if death < 0 {
 				h.asks = append(h.asks, e)
+			} else {
+				h.unheard = append(h.unheard, unheard{e, h.Deaths[death].At})
 			}
 		}
 	}
+}
+
+// unheard is an acquisition whose process died before it had an answer.
+type unheard struct {
+	asked *trace.Event
+	died  int64
+}
+
+// taker is whose unheard acquisition put a value into the store, as far as the value
+// says that.
+func (h *history) taker(key, value string) (unheard, bool) {
+	i := slices.IndexFunc(h.unheard, func(u unheard) bool {
+		return u.asked.Key == key && u.asked.Owner != "" && named(value, map[string]bool{u.asked.Owner: true}) != ""
+	})
+	if i < 0 {
+		return unheard{}, false
+	}
+	return h.unheard[i], true
 }
 
 // keys are the keys of locks, sorted.

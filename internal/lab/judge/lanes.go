@@ -52,6 +52,10 @@ func (d *drawing) actorLane(p *part) finding.Lane {
 	for _, e := range p.asks {
 		span(finding.Waits, e.At, max(d.End, d.to+1), false)
 	}
+	for _, u := range p.unheard {
+		span(finding.Waits, u.asked.At, u.died, false)
+		mark(finding.Killed, u.died, "killed", false)
+	}
 	for _, s := range p.sales {
 		d.saleMarks(s, mark)
 	}
@@ -124,10 +128,18 @@ func (d *drawing) databaseLane() finding.Lane {
 	return lane
 }
 
-// storeLane is what the lock's store held, as far as it was observed.
-func (d *drawing) storeLane() finding.Lane {
-	lane := finding.Lane{Name: d.LockStore, Role: finding.LockStore}
-	sh := d.store[d.key]
+// storeLanes are what the lock's store held, as far as it was observed, and what
+// single servers did.
+func (d *drawing) storeLanes() []finding.Lane {
+	lanes := []finding.Lane{d.storeLane(d.LockStore, d.store[d.key])}
+	for _, s := range d.servers {
+		lanes = append(lanes, d.storeLane(s.name, s.kept[d.key]))
+	}
+	return lanes
+}
+
+func (d *drawing) storeLane(name string, sh *shelf) finding.Lane {
+	lane := finding.Lane{Name: name, Role: finding.LockStore}
 	if sh == nil {
 		return lane
 	}
@@ -154,6 +166,10 @@ func (d *drawing) storeLane() finding.Lane {
 			if k.certain {
 				s.Label = d.who(k.by.by)
 			}
+		} else if u, known := d.taker(d.key, k.value); known {
+			s.Who, s.Label = d.lane(by(u.asked)), d.who(by(u.asked))
+		} else if refused, known := d.giver(k.value); known {
+			s.Who, s.Label = d.lane(refused), d.who(refused)
 		}
 		lane.Spans = append(lane.Spans, s)
 		if i+1 < len(sh.kept) && !sh.kept[i+1].blind && d.inside(k.to) {
@@ -163,10 +179,15 @@ func (d *drawing) storeLane() finding.Lane {
 	return lane
 }
 
-// went says how a value went from the store: by a release that was under way when
-// the observer last saw it, by its time to live, or otherwise.
+// went says how a value went from the store: by its time to live, by a release that was
+// under way when the observer last saw it, or otherwise. A release may take longer than
+// the lease has left, so that the time to live is asked first.
 func (d *drawing) went(k *kept) finding.Mark {
 	m := finding.Mark{Kind: finding.Notes, At: d.ms(k.to), Label: "gone"}
+	if k.ttl != never && k.to >= k.ttl-2*ttlSlack {
+		m.Kind, m.Label = finding.Expires, "expired"
+		return m
+	}
 	if k.by != nil && k.by.gaveBackBy(k.to) {
 		m.Kind, m.Label, m.Who = finding.Deletes, "deleted", d.lane(k.by.by)
 		return m
@@ -177,9 +198,6 @@ func (d *drawing) went(k *kept) finding.Mark {
 			m.Wrong = d.wrong[w.culprit.releasing]
 			return m
 		}
-	}
-	if k.ttl != never && k.to >= k.ttl-2*ttlSlack {
-		m.Kind, m.Label = finding.Expires, "expired"
 	}
 	return m
 }

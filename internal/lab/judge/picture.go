@@ -2,6 +2,7 @@ package judge
 
 import (
 	"fmt"
+	"slices"
 
 	"seckill/internal/lab/finding"
 	"seckill/internal/trace"
@@ -19,13 +20,13 @@ type Focus struct {
 }
 
 // Picture shows how an anomaly was prevented, in an experiment that holds: a late
-// write that was refused, a holder that was told, a dead holder's lock that went to
-// the next one, or, where nothing of that happened, one who waits for another. It
+// write that was refused, a holder that was told, a late release that left the next
+// one's lock alone, a dead holder's lock that went to the next one, or, where nothing of that happened, one who waits for another. It
 // reports false where there is nothing to show.
 func Picture(ev Evidence, focus Focus) (finding.Witness, bool) {
 	h := newHistory(ev)
 	for _, show := range []func(Focus) (*drawing, string){
-		h.refusedWrite, h.toldHolder, h.inherited, h.handover, h.turnedAway, h.alone,
+		h.refusedWrite, h.toldHolder, h.lateRelease, h.inherited, h.handover, h.turnedAway, h.alone,
 	} {
 		d, summary := show(focus)
 		if d == nil {
@@ -114,6 +115,34 @@ func (h *history) toldHolder(f Focus) (*drawing, string) {
 		summary += fmt.Sprintf("; %s is granted it at %s", d.who(next.by), d.when(next.at))
 	}
 	return d, summary + "."
+}
+
+// lateRelease shows a holder whose release comes when another has the lock, finds that
+// out, and leaves it.
+func (h *history) lateRelease(f Focus) (*drawing, string) {
+	type late struct{ holder, next *hold }
+	var found []late
+	for _, one := range h.holds {
+		if one.how != gaveBack || one.released == nil || one.released.Error == "" || !f.on(one) {
+			continue
+		}
+		next := h.next(one)
+		if next == nil || next.at > one.releasing.At || next.end <= one.released.At {
+			continue
+		}
+		if !slices.ContainsFunc(h.wrongs, func(w wrongRelease) bool { return w.victim == next }) {
+			found = append(found, late{one, next})
+		}
+	}
+	l, ok := best(found, func(l late) int64 { return min(l.next.end, h.End) - l.holder.released.At })
+	if !ok {
+		return nil, ""
+	}
+	done := min(l.next.end, h.End)
+	d := h.draw("", l.holder.key, l.holder.at, done, involved{holds: []*hold{l.holder, l.next}})
+	return d, fmt.Sprintf("%s; at %s %s is granted it; at %s %s releases, finds that the lock is not its own, and leaves it; %s has it until %s.",
+		d.tellHold(l.holder, l.next.at), d.when(l.next.at), d.who(l.next.by), d.when(l.holder.end), d.who(l.holder.by),
+		d.who(l.next.by), d.when(done))
 }
 
 // inherited shows a dead holder's lock going to the next one.

@@ -138,7 +138,7 @@ func event(t *testing.T, at int64, actor string, kind trace.Kind, with map[strin
 	switch kind {
 	case trace.Asked, trace.Acquired, trace.Refused, trace.Lost, trace.Releasing, trace.Released, trace.Abandoned:
 		e.Key, e.Owner = or(with["key"], "k"), "o"+or(with["owner"], buyer)
-		if kind == trace.Asked {
+		if kind == trace.Asked && with["owner"] == "" {
 			e.Owner = ""
 		}
 		if stored, known := with["stored"]; known {

@@ -20,6 +20,17 @@ type Story struct {
 	Summary func(when func(at int64) string) string
 	// Wrong is what should not be, of that which happens between From and To.
 	Wrong []Wrong
+	// Moments are marks that no event tells of.
+	Moments []Moment
+}
+
+// Moment is a mark in the lane of an actor.
+type Moment struct {
+	Who   string
+	At    int64
+	Kind  finding.MarkKind
+	Label string
+	Wrong bool
 }
 
 // Wrong names spans and marks of an actor by their kinds; "" is none.
@@ -45,6 +56,9 @@ func Tell(ev Evidence, s Story) finding.Witness {
 	}
 	d := h.draw(s.Kind, s.Key, s.From, s.To, in)
 	w := d.witness(s.Summary(d.when))
+	for _, m := range s.Moments {
+		d.note(&w, m)
+	}
 	for _, wrong := range s.Wrong {
 		for _, p := range d.parts {
 			if p.by.who == wrong.Who {
@@ -55,21 +69,45 @@ func Tell(ev Evidence, s Story) finding.Witness {
 	return w
 }
 
-// accuse marks what is wrong in the lane of a part.
+// note puts a moment into the lane of its actor, where both are in the picture.
+func (d *drawing) note(w *finding.Witness, m Moment) {
+	for _, p := range d.parts {
+		i := slices.IndexFunc(w.Lanes, func(l finding.Lane) bool { return l.Role == finding.Actor && l.Name == p.name })
+		if p.by.who != m.Who || i < 0 || !d.inside(m.At) {
+			continue
+		}
+		lane := &w.Lanes[i]
+		lane.Marks = append(lane.Marks, finding.Mark{Kind: m.Kind, At: d.ms(m.At), Label: m.Label, Who: p.name, Wrong: m.Wrong})
+		slices.SortStableFunc(lane.Marks, func(a, b finding.Mark) int { return cmp.Compare(a.At, b.At) })
+	}
+}
+
+// giver is who gave up an acquisition that put a value into the store all the same, as
+// far as the value says that.
+func (d *drawing) giver(value string) (actor, bool) {
+	for _, e := range d.fails {
+		if e.Key == d.key && e.Owner != "" && named(value, map[string]bool{e.Owner: true}) != "" {
+			return by(e), true
+		}
+	}
+	return actor{}, false
+}
+
+// accuse marks what is wrong in the lane of a part, and in that of the store.
 func (d *drawing) accuse(w *finding.Witness, p *part, s Story, wrong Wrong) {
 	from, to := d.ms(s.From), d.ms(s.To)
 	for i := range w.Lanes {
 		lane := &w.Lanes[i]
-		if lane.Role != finding.Actor || lane.Name != p.name {
+		if lane.Name != p.name && lane.Role != finding.LockStore {
 			continue
 		}
 		for j := range lane.Spans {
-			if span := &lane.Spans[j]; span.Kind == wrong.Span && span.From < to && span.To > from {
+			if span := &lane.Spans[j]; span.Kind == wrong.Span && span.Who == p.name && span.From < to && span.To > from {
 				span.Wrong = true
 			}
 		}
 		for j := range lane.Marks {
-			if mark := &lane.Marks[j]; mark.Kind == wrong.Mark && mark.At >= from && mark.At <= to {
+			if mark := &lane.Marks[j]; mark.Kind == wrong.Mark && mark.Who == p.name && mark.At >= from && mark.At <= to {
 				mark.Wrong = true
 			}
 		}

@@ -203,6 +203,10 @@ func (h *history) showStuck(found []stuck) (finding.Witness, bool) {
 	if s.holder != nil {
 		in.holds, begun = []*hold{s.holder}, s.holder.at
 	}
+	taker, taken := h.taker(s.key, s.kept.value)
+	if s.holder == nil && taken {
+		in.unheard, begun = []unheard{taker}, taker.asked.At
+	}
 	var turned *trace.Event // whoever is refused because of it
 	for _, e := range h.fails {
 		if e.Key == s.key && e.At > s.kept.from && (s.holder == nil || e.At > s.holder.end) {
@@ -219,7 +223,12 @@ func (h *history) showStuck(found []stuck) (finding.Witness, bool) {
 	d.wrong[s.kept] = true
 	var b strings.Builder
 	b.WriteString("Nobody was ever told that the lock is theirs")
-	if s.holder != nil {
+	switch {
+	case s.holder == nil && taken:
+		b.Reset()
+		fmt.Fprintf(&b, "%s asks for the lock at %s; at %s %s is killed, before it was told that the lock is its own",
+			d.who(by(taker.asked)), d.when(taker.asked.At), d.when(taker.died), taker.asked.Process)
+	case s.holder != nil:
 		b.Reset()
 		b.WriteString(d.tellHold(s.holder, s.holder.end))
 		switch s.holder.how {
@@ -250,7 +259,7 @@ func (s stuck) since() int64 {
 }
 
 func (h *history) showLockedOut(found []lockedOut) (finding.Witness, bool) {
-	l, ok := best(found, func(l lockedOut) int64 { return l.holder.released.At - l.refused.At }) // the soonest
+	l, ok := best(found, func(l lockedOut) int64 { return l.refused.At - l.holder.released.At }) // the longest
 	if !ok {
 		return finding.Witness{}, false
 	}

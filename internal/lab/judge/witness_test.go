@@ -152,6 +152,22 @@ func TestStaleWriteIsDrawn(t *testing.T) {
 		"faults: paused(31-431 api-1 stands still)")
 }
 
+// Who dies before the answer to its acquisition is there is in the picture of what it
+// left.
+func TestStuckKeyOfTheUnheardIsDrawn(t *testing.T) {
+	show(t, proof(t, script(t, `
+		1   17 asked owner=17
+		2   store 17
+		5   api-1 killed
+		900 18@2 refused asked=20 err=taken
+		1000 end`), finding.StuckKeys),
+		"buyer 17 asks for the lock at 45 ms; at 49 ms api-1 is killed, before it was told that the lock is its own; 998 ms later the store still has the key, without an end; buyer 18 is refused.",
+		"buyer 17 (api-1): waits(45-49 buyer 17 (api-1)) killed@49(killed)",
+		"buyer 18 (api-2): waits(64-944 buyer 18 (api-2)) refused@944(refused)",
+		"lock store: !stored(46-989 buyer 17)",
+		"faults: down(49-989 api-1 is dead) killed@49(api-1 killed)")
+}
+
 func TestDuplicatesAreDrawn(t *testing.T) {
 	ev := script(t, `
 		1 17 checked tx=1 attempt=1

@@ -44,7 +44,10 @@ func (s *Stage) build(path string) {
 		s.Fatalf("the service has no binary here, and cannot be built: %w; give the binary's path (lab run --api)", err)
 	}
 	h.options.Progress("building the service")
-	p := testkit.Start(h.root, testkit.Command{Path: compiler, Args: []string{"build", "-o", path, "seckill/cmd/api"}})
+	p := testkit.Start(h.root, testkit.Command{
+		Path: compiler, Args: []string{"build", "-o", path, "seckill/cmd/api"},
+		Env: []string{"GOTMPDIR=" + h.folder}, // what a build that is killed leaves goes with the house
+	})
 	select {
 	case <-p.Done():
 	case <-h.root.ctx.Done():

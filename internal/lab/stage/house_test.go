@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"seckill/internal/lab/stage"
 )
@@ -26,7 +27,8 @@ func TestHowAnExperimentEnds(t *testing.T) {
 		"Fatalf in a cleanup":   {func(s *stage.Stage) { s.Cleanup(func() { s.Fatalf("late") }) }, "", "clean up: late"},
 		"panic in a cleanup":    {func(s *stage.Stage) { s.Cleanup(func() { panic("oh") }) }, "", "panic: oh"},
 		"Fatalf beside, waited": {func(s *stage.Stage) { s.Go(func() { s.Fatalf("beside") })() }, "", "beside"},
-		"panic beside":          {func(s *stage.Stage) { wait := s.Go(func() { panic("oh") }); s.Cleanup(wait) }, "", "panic: oh"},
+		"panic beside":          {func(s *stage.Stage) { s.Go(func() { panic("oh") }) }, "", "panic: oh"},
+		"cut off beside":        {func(s *stage.Stage) { s.Go(func() { s.Pause(time.Hour) }) }, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var order []string

@@ -14,7 +14,7 @@ import (
 	"seckill/internal/trace"
 )
 
-// Untraced, as an extra setting of an API process, keeps it from recording what it
+// Untraced is an extra setting of an API process that keeps it from recording what it
 // does: for experiments that count commands.
 const Untraced = "SECKILL_LAB_TRACE="
 
@@ -109,11 +109,13 @@ func (s *Stage) checkOut(binary, name string, env []string) *Instance {
 	kind := strings.Join(append([]string{name}, env...), "\x00")
 	pool := &s.house.pool
 	pool.mu.Lock()
-	at := slices.IndexFunc(pool.idle, func(i *Instance) bool { return i.kind == kind && i.Alive() })
 	var i *Instance
-	if at >= 0 {
-		i = pool.idle[at]
-		pool.idle = slices.Delete(pool.idle, at, at+1)
+	for at, idle := range slices.Backward(pool.idle) { // the last one used is the warmest
+		if idle.kind == kind && idle.Alive() {
+			i = idle
+			pool.idle = slices.Delete(pool.idle, at, at+1)
+			break
+		}
 	}
 	pool.mu.Unlock()
 	if i == nil {

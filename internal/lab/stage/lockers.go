@@ -47,6 +47,10 @@ func familyOf(mechanism string) family {
 // process itself.
 func LockStore(mechanism string) string { return string(familyOf(mechanism)) }
 
+// KeyPrefix is what the API processes put before every key in Redis and every name of
+// GET_LOCK. Whoever is to meet them uses the same.
+const KeyPrefix = "seckill:"
+
 // Lockers opens mechanisms in this process, for this experiment, such as one that is to
 // be observed on servers of its own.
 func (s *Stage) Lockers(servers lockers.Servers, config lockers.Config) *lockers.Set {
@@ -88,7 +92,7 @@ func (s *Stage) openShared(f family) *lockers.Set {
 	case inZooKeeper:
 		servers.ZooKeeper = []string{s.ZooKeeper().Addr()}
 	}
-	return root.Lockers(servers, lockers.Config{Log: s.house.options.Log})
+	return root.Lockers(servers, lockers.Config{Prefix: KeyPrefix, Log: s.house.options.Log})
 }
 
 // remote asks an embedded API process, whose store nobody else can reach.

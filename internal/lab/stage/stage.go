@@ -172,8 +172,8 @@ func (s *Stage) Seed() int64 { return s.house.options.Seed }
 func (s *Stage) Duration() time.Duration { return s.house.options.Duration }
 
 // Go runs f beside the scene. The function returned waits for it and ends the
-// experiment where f did. At the end of the experiment f is waited for: it has to end
-// with [Stage.Context].
+// experiment where f did. At the end of the experiment f is waited for, and has to end
+// with [Stage.Context]; what it failed with by itself counts then, too.
 func (s *Stage) Go(f func()) (wait func()) {
 	done := make(chan struct{})
 	var err error
@@ -185,7 +185,7 @@ func (s *Stage) Go(f func()) (wait func()) {
 	s.Cleanup(func() {
 		<-done
 		asked.Do(func() {
-			if err != nil && s.ctx.Err() == nil {
+			if err != nil && !errors.Is(err, context.Canceled) {
 				s.Errorf("%w", err)
 			}
 		})

@@ -60,6 +60,9 @@ type Config struct {
 	// Watchdog is the lease of the acquisitions that ask for none and are renewed.
 	// Default: each mechanism's own.
 	Watchdog time.Duration
+	// NodeTimeout bounds a round trip to one of several nodes. Default: the
+	// mechanism's own.
+	NodeTimeout time.Duration
 	// ZooKeeperSession is how long the locks of a process that died stay in
 	// ZooKeeper. Its servers may raise it. Default: zkio's.
 	ZooKeeperSession time.Duration
@@ -181,12 +184,13 @@ func (o *opening) redis(client redis.UniversalClient) {
 }
 
 func (o *opening) nodes(nodes []red.Client) {
-	prefix, watchdog := o.config.Prefix, o.config.Watchdog
+	// The two have one kind of configuration.
+	config := red.Config{Prefix: o.config.Prefix, WatchdogTimeout: o.config.Watchdog, NodeTimeout: o.config.NodeTimeout}
 	if len(nodes) > 0 {
-		o.add(map[string]mechanism{"multi": made(multi.New(nodes, multi.Config{Prefix: prefix, WatchdogTimeout: watchdog}))})
+		o.add(map[string]mechanism{"multi": made(multi.New(nodes, config))})
 	}
 	if len(nodes) >= red.MinNodes {
-		o.add(map[string]mechanism{"red": made(red.New(nodes, red.Config{Prefix: prefix, WatchdogTimeout: watchdog}))})
+		o.add(map[string]mechanism{"red": made(red.New(nodes, config))})
 	}
 }
 

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"seckill/internal/lab"
+	"seckill/internal/lab/experiments"
+	"seckill/internal/lab/finding"
+	"seckill/internal/lab/stage"
+)
+
+func listHelp(w io.Writer) {
+	fmt.Fprint(w, `lab list names the experiments.
+
+usage: lab list [--json]
+
+  --json   one object per experiment, with its hypothesis, arrangement and sources
+`)
+}
+
+func list(_ context.Context, args []string, stdout, _ io.Writer) error {
+	var asJSON bool
+	flags := newFlags("list")
+	flags.BoolVar(&asJSON, "json", false, "")
+	rest, err := parseAnywhere(flags, args)
+	if err != nil {
+		return err
+	}
+	if len(rest) > 0 {
+		return usagef("unexpected argument %q", rest[0])
+	}
+	all := experiments.All()
+	if asJSON {
+		return listJSON(stdout, all)
+	}
+	table := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "EXPERIMENT\tEXPECTED\tLOCK\tWHAT")
+	for i := range all {
+		e := &all[i]
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", e.ID, e.Expect, e.Lock(), e.Title)
+	}
+	return table.Flush()
+}
+
+// listed is an experiment in lab list --json.
+type listed struct {
+	ID          string          `json:"id"`
+	Group       string          `json:"group"`
+	Title       string          `json:"title"`
+	Lock        string          `json:"lock"`
+	Expect      finding.Verdict `json:"expect"`
+	About       []finding.Kind  `json:"about"`
+	Partner     string          `json:"partner"`
+	Hypothesis  string          `json:"hypothesis"`
+	Arrangement string          `json:"arrangement"`
+	Sources     []lab.Source    `json:"sources"`
+	Needs       []stage.Server  `json:"needs"`
+	Setup       lab.Setup       `json:"setup"`
+	K6          []string        `json:"k6"`
+	Command     string          `json:"command"`
+}
+
+func listJSON(w io.Writer, all lab.Set) error {
+	out := json.NewEncoder(w)
+	for i := range all {
+		e := &all[i]
+		if err := out.Encode(listed{
+			ID: e.ID, Group: e.Group, Title: e.Title, Lock: e.Lock(), Expect: e.Expect, About: orEmpty(e.About), Partner: e.Partner,
+			Hypothesis: e.Hypothesis, Arrangement: e.Arrangement, Sources: orEmpty(e.Sources), Needs: orEmpty(e.Needs),
+			Setup: e.Setup, K6: orEmpty(e.K6), Command: e.Command(),
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// orEmpty keeps null out of the JSON.
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+func runHelp(w io.Writer) {
+	fmt.Fprint(w, `lab run plays experiments and says whether they came out as expected.
+
+usage: lab run ID... | all [flags]
+
+  --json           one object per experiment on standard output, and nothing else there
+  --report DIR     write DIR/index.html, one file that needs no other
+  --instances N    API processes behind the load, 1 to 8 (default 2)
+  --duration D     longest time in which new buyers come, 100ms to 1m (default 3s)
+  --seed N         the same seed gives the same load and the same faults (default 1)
+  --swap           give each experiment its partner's mechanism: the verdict must turn,
+                   so that nothing is as expected and the exit code is 1
+  --embedded       leave the real servers alone: SQLite and an in-process Redis, and
+                   only what is honest on them
+  --api PATH       the service's binary (default: api beside this program, else built
+                   from source with the go command)
+
+It starts servers of its own on free ports (redis-server, mariadbd, ZooKeeper, as far
+as they are installed), and nothing of it stays, also after Ctrl-C. What is not
+installed is named, and the experiments that need it are skipped.
+
+Progress goes to standard error. Exit code: 0 when all that ran came out as expected,
+1 when not, 2 for wrong usage.
+`)
+}
+
+// runRequest is what lab run was asked for.
+type runRequest struct {
+	chosen  []*lab.Experiment
+	json    bool
+	report  string
+	swap    bool
+	options stage.Options
+	lanes   bool // few enough to show each picture
+	args    []string
+}
+
+// Bounds of the flags of lab run.
+const (
+	maxInstances = 8
+	minDuration  = 100 * time.Millisecond
+	maxDuration  = time.Minute
+	// fewEnough experiments are shown with their pictures in the terminal.
+	fewEnough = 4
+)
+
+func parseRun(all lab.Set, args []string) (runRequest, error) {
+	req := runRequest{options: stage.Options{Instances: 2, Duration: 3 * time.Second, Seed: 1}}
+	flags := newFlags("run")
+	flags.BoolVar(&req.json, "json", false, "")
+	flags.StringVar(&req.report, "report", "", "")
+	flags.BoolVar(&req.swap, "swap", false, "")
+	flags.BoolVar(&req.options.Embedded, "embedded", false, "")
+	flags.IntVar(&req.options.Instances, "instances", req.options.Instances, "")
+	flags.DurationVar(&req.options.Duration, "duration", req.options.Duration, "")
+	flags.Int64Var(&req.options.Seed, "seed", req.options.Seed, "")
+	flags.StringVar(&req.options.APIBinary, "api", "", "")
+	ids, err := parseAnywhere(flags, args)
+	if err != nil {
+		return req, err
+	}
+	switch o := req.options; {
+	case len(ids) == 0:
+		return req, usagef("which experiment? its id, several, or all; lab list names them")
+	case o.Instances < 1 || o.Instances > maxInstances:
+		return req, usagef("--instances is %d; 1 to %d", o.Instances, maxInstances)
+	case o.Duration < minDuration || o.Duration > maxDuration:
+		return req, usagef("--duration is %v; %v to %v", o.Duration, minDuration, maxDuration)
+	case o.Seed < 1 || o.Seed == math.MaxInt64:
+		return req, usagef("--seed is %d; a number from 1", o.Seed)
+	}
+	req.chosen, err = all.Choose(ids)
+	if errors.Is(err, lab.ErrNoExperiment) {
+		return req, usageError{reason: err.Error()}
+	}
+	req.lanes = len(req.chosen) <= fewEnough
+	req.args = args
+	return req, err
+}
+
+// newFlags is a set of flags that leaves its errors to us.
+func newFlags(name string) *flag.FlagSet {
+	flags := flag.NewFlagSet(name, flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	return flags
+}
+
+// parseAnywhere takes flags before, between and after the other arguments, and
+// returns the latter.
+func parseAnywhere(flags *flag.FlagSet, args []string) (rest []string, err error) {
+	for {
+		if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+			return nil, errHelp
+		} else if err != nil {
+			return nil, usagef("%v", err)
+		}
+		if flags.NArg() == 0 {
+			return rest, nil
+		}
+		rest, args = append(rest, flags.Arg(0)), flags.Args()[1:]
+	}
+}
+
+// interactive says whether a person looks at the file.
+func interactive(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"seckill/internal/lab/finding"
+	"seckill/internal/lab/report"
+)
+
+// progress tells a person who waits what goes on: one line for each experiment that
+// is done, and on a terminal what happens now, in a line that is overwritten.
+type progress struct {
+	w           io.Writer
+	total       int
+	interactive bool
+
+	mu       sync.Mutex
+	finished int
+}
+
+// note says what happens now.
+func (p *progress) note(what string) {
+	if !p.interactive {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fmt.Fprintf(p.w, "\r\x1b[K%s…", what)
+}
+
+// clear takes the line away that says what happens now.
+func (p *progress) clear() {
+	if !p.interactive {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fmt.Fprint(p.w, "\r\x1b[K")
+}
+
+// done says what an experiment came to.
+func (p *progress) done(r finding.Result) {
+	p.clear()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.finished++
+	digits := len(strconv.Itoa(p.total))
+	fmt.Fprintf(p.w, "[%*d/%d] %-34s %-8s %-15s %5.1f s\n", digits, p.finished, p.total, r.ID, observed(&r), tick(&r), float64(r.DurationMS)/1000)
+}
+
+// defaultWidth is for output that is no terminal, or one that does not say.
+const defaultWidth = 100
+
+// width is how many columns there are to write in.
+func width(w io.Writer) int {
+	if !interactive(w) {
+		return defaultWidth
+	}
+	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n >= 60 {
+		return min(n, 160)
+	}
+	return defaultWidth
+}
+
+// colour says whether colours help.
+func colour(w io.Writer) bool { return report.ColourWanted(os.Getenv, interactive(w)) }
+
+// wrap breaks a text into lines of at most so many columns.
+func wrap(text string, columns int) string {
+	var b strings.Builder
+	column := 0
+	for word := range strings.FieldsSeq(text) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case column == 0:
+		case column+1+n > columns:
+			b.WriteByte('\n')
+			column = 0
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += n
+	}
+	return b.String()
+}
+
+// number is short: whole numbers without decimals, others with up to two.
+func number(v float64) string {
+	return strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(v, 'f', 2, 64), "0"), ".")
+}

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"seckill/internal/lab"
+	"seckill/internal/lab/experiments"
+	"seckill/internal/lab/finding"
+	"seckill/internal/lab/report"
+	"seckill/internal/lab/stage"
+)
+
+// errUnexpected: not everything came out as expected.
+var errUnexpected = errors.New("not as expected")
+
+func runExperiments(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
+	all := experiments.All()
+	req, err := parseRun(all, args)
+	if err != nil {
+		return err
+	}
+	if req.report != "" { // rather now than after minutes
+		if err := os.MkdirAll(req.report, 0o755); err != nil {
+			return usageError{reason: fmt.Sprintf("--report: %v", err)}
+		}
+	}
+	began := time.Now()
+	progress := &progress{w: stderr, total: len(req.chosen), interactive: interactive(stderr)}
+	req.options.Progress = progress.note
+	house, err := stage.Open(ctx, req.options)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		progress.note("stopping the servers")
+		err = errors.Join(err, house.Close())
+		progress.clear()
+	}()
+	bench, err := lab.New(house, all, req.options.Seed)
+	if err != nil {
+		return err
+	}
+	run := bench.Run
+	if req.swap {
+		run = bench.Swap
+	}
+	out := json.NewEncoder(stdout)
+	results, stopped := bench.RunAll(ctx, req.chosen, run, func(r finding.Result) {
+		progress.done(r)
+		if req.json {
+			err = errors.Join(err, out.Encode(r))
+		}
+	})
+	progress.clear()
+	if err != nil {
+		return err
+	}
+	if !req.json {
+		err = print(stdout, results, req, time.Since(began))
+	}
+	if req.report != "" && len(results) > 0 {
+		err = errors.Join(err, writeReport(req, all, results, began))
+		fmt.Fprintf(stderr, "report: %s\n", reportPath(req.report))
+	}
+	return errors.Join(err, judgement(req, results, stopped))
+}
+
+// judgement is the exit code's reason.
+func judgement(req runRequest, results []finding.Result, stopped error) error {
+	if stopped != nil {
+		return fmt.Errorf("stopped after %d of %d experiments: %w", len(results), len(req.chosen), stopped)
+	}
+	var wrong []string
+	ran := 0
+	for _, r := range results {
+		if r.Skipped != "" {
+			continue
+		}
+		ran++
+		if !r.AsExpected {
+			wrong = append(wrong, r.ID)
+		}
+	}
+	switch {
+	case len(wrong) > 0:
+		return fmt.Errorf("%w: %s", errUnexpected, strings.Join(wrong, ", "))
+	case ran == 0:
+		return fmt.Errorf("%w: every experiment was skipped", errUnexpected)
+	}
+	return nil
+}
+
+// print writes the table, and the pictures where they are few.
+func print(w io.Writer, results []finding.Result, req runRequest, took time.Duration) error {
+	if req.lanes {
+		for i := range results {
+			if err := printOne(w, req.chosen, &results[i]); err != nil {
+				return err
+			}
+		}
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "EXPERIMENT\tLOCK\tEXPECTED\tOBSERVED\t\tANOMALIES\tORDERS\tTIME")
+	expected, skipped := 0, 0
+	for i := range results {
+		r := &results[i]
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%.1f s\n",
+			r.ID, r.Lock, r.Expect, observed(r), tick(r), anomalies(r), r.Orders, float64(r.DurationMS)/1000)
+		switch {
+		case r.Skipped != "":
+			skipped++
+		case r.AsExpected:
+			expected++
+		}
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "\n%d of %d as expected", expected, len(results)-skipped)
+	if skipped > 0 {
+		fmt.Fprintf(w, ", %d skipped", skipped)
+	}
+	_, err := fmt.Fprintf(w, ", in %.0f s\n", took.Seconds())
+	for i := range results {
+		if r := &results[i]; r.Skipped != "" || r.Failed != "" {
+			reason, more, _ := strings.Cut(r.Skipped+r.Failed, "\n")
+			if more != "" {
+				reason += " (the rest of it: --json)"
+			}
+			fmt.Fprintf(w, "  %s: %s\n", r.ID, reason)
+		}
+	}
+	return err
+}
+
+// printOne shows an experiment as a person reads it.
+func printOne(w io.Writer, chosen []*lab.Experiment, r *finding.Result) error {
+	for _, e := range chosen {
+		if e.ID != r.ID {
+			continue
+		}
+		fmt.Fprintf(w, "%s: %s\n\n", e.ID, e.Title)
+		for _, paragraph := range []string{"Hypothesis: " + e.Hypothesis, "Arrangement: " + e.Arrangement} {
+			fmt.Fprintf(w, "%s\n", wrap(paragraph, width(w)))
+		}
+		if r.Witness != nil {
+			fmt.Fprintln(w)
+			if err := report.Lanes(w, *r.Witness, width(w), colour(w)); err != nil {
+				return err
+			}
+		}
+		fmt.Fprintf(w, "\n%s\n\n", wrap("Why: "+e.Why, width(w)))
+		for _, m := range r.Measures {
+			fmt.Fprintf(w, "  %s: %s\n", m.Name, strings.TrimSpace(number(m.Value)+" "+m.Unit))
+		}
+		fmt.Fprintln(w)
+	}
+	return nil
+}
+
+func observed(r *finding.Result) string {
+	switch {
+	case r.Skipped != "":
+		return "skipped"
+	case r.Failed != "":
+		return "failed"
+	}
+	return string(r.Observed)
+}
+
+func tick(r *finding.Result) string {
+	switch {
+	case r.Skipped != "":
+		return "-"
+	case r.AsExpected:
+		return "ok"
+	}
+	return "NOT AS EXPECTED"
+}
+
+// anomalies names what was found, the gravest first.
+func anomalies(r *finding.Result) string {
+	var found []string
+	for _, info := range finding.Kinds() {
+		if n := r.Anomalies[info.Kind]; n > 0 {
+			found = append(found, fmt.Sprintf("%s %d", info.Title, n))
+		}
+	}
+	if len(found) == 0 {
+		return "none"
+	}
+	return strings.Join(found, ", ")
+}

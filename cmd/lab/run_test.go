@@ -1,0 +1,254 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"seckill/internal/lab/experiments"
+	"seckill/internal/lab/finding"
+	"seckill/internal/testkit"
+)
+
+// bench is the laboratory's and the service's binaries, side by side, and a folder for
+// temporary files that must be empty in the end.
+type bench struct {
+	t    *testing.T
+	lab  string
+	temp string
+}
+
+func newBench(t *testing.T) bench {
+	t.Helper()
+	dir := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", dir, "seckill/cmd/lab", "seckill/cmd/api")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return bench{t, filepath.Join(dir, "lab"), t.TempDir()}
+}
+
+// command is lab as a child in a group of its own, whose temporary files are in temp.
+func (b bench) command(env []string, args ...string) testkit.Command {
+	return testkit.Command{Path: b.lab, Args: args, Env: append([]string{"TMPDIR=" + b.temp}, env...)}
+}
+
+// run runs lab to its end.
+func (b bench) run(env []string, args ...string) (code int, stdout, stderr string) {
+	b.t.Helper()
+	c := b.command(env, args...)
+	cmd := exec.CommandContext(b.t.Context(), c.Path, c.Args...)
+	cmd.Env = append(os.Environ(), c.Env...)
+	var out, errs strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); cmd.ProcessState == nil {
+		b.t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
+}
+
+// nothingLeft waits until no process and no folder of a run is left.
+func (b bench) nothingLeft() {
+	b.t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		folders, err := os.ReadDir(b.temp)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		processes := b.processes()
+		if len(folders) == 0 && len(processes) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			b.t.Fatalf("left behind: folders %v, processes %q", folders, processes)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// processes are those that carry the bench's folder in their environment: everything
+// that lab started inherits it.
+func (b bench) processes() (found []string) {
+	b.t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, path := range all {
+		environ, err := os.ReadFile(path)
+		if err != nil || !strings.Contains(string(environ), "TMPDIR="+b.temp+"\x00") {
+			continue // gone meanwhile, or not ours
+		}
+		line, err := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
+		if err == nil && len(line) > 0 { // else it is dead, and its parent has not noticed
+			found = append(found, strings.ReplaceAll(string(line), "\x00", " "))
+		}
+	}
+	return found
+}
+
+func results(t *testing.T, stdout string) (all []finding.Result) {
+	t.Helper()
+	for line := range strings.Lines(stdout) {
+		var r finding.Result
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatalf("not one object on each line: %v\n%s", err, stdout)
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+func requireServers(t *testing.T) {
+	t.Helper()
+	for _, server := range []string{"redis-server", "mariadbd"} {
+		if err := testkit.Installed(server); err != nil && os.Getenv("REQUIRE_INFRA") == "1" {
+			t.Fatal(err)
+		} else if err != nil {
+			t.Skip(err)
+		}
+	}
+}
+
+func TestRunOnRealServers(t *testing.T) {
+	requireServers(t)
+	b := newBench(t)
+	dir := filepath.Join(t.TempDir(), "report")
+
+	code, stdout, stderr := b.run(nil, "run", "no-lock", "--json", "conditional-stock-no-lock", "--report", dir)
+	all := results(t, stdout)
+	if code != exitOK || len(all) != 2 {
+		t.Fatalf("exit code %d, %d results; stderr:\n%s", code, len(all), stderr)
+	}
+	weak := all[0]
+	if weak.ID != "no-lock" || weak.Observed != finding.Breaks || !weak.AsExpected || weak.Anomalies[finding.Oversold] == 0 ||
+		weak.Witness == nil || weak.Orders == 0 || weak.Requests == 0 || weak.Latency == nil || weak.DurationMS == 0 {
+		t.Errorf("%+v", weak)
+	}
+	if !strings.HasPrefix(weak.Engine.Redis, "redis-server ") || !strings.HasPrefix(weak.Engine.Database, "MariaDB ") {
+		t.Errorf("engine %+v", weak.Engine)
+	}
+	page, err := os.ReadFile(filepath.Join(dir, "index.html"))
+	if err != nil || !strings.Contains(string(page), `id="no-lock"`) || !strings.Contains(string(page), "<svg") {
+		t.Errorf("the report: %v, %d bytes", err, len(page))
+	}
+	b.nothingLeft()
+
+	// With the partner's mechanism the verdict turns, and the exit code says so.
+	code, stdout, stderr = b.run(nil, "run", "no-lock", "--swap", "--json")
+	all = results(t, stdout)
+	if code != exitFailed || len(all) != 1 || all[0].Observed != finding.Holds || all[0].AsExpected {
+		t.Errorf("swapped: exit code %d, %+v; stderr:\n%s", code, all, stderr)
+	}
+
+	// A person reads a table, and the picture.
+	code, stdout, _ = b.run(nil, "run", "no-lock")
+	for _, want := range []string{"Hypothesis:", "Why:", "buyer ", "EXPERIMENT", "1 of 1 as expected"} {
+		if code != exitOK || !strings.Contains(stdout, want) {
+			t.Errorf("exit code %d, want %q in\n%s", code, want, stdout)
+		}
+	}
+	b.nothingLeft()
+}
+
+// Nothing is on the PATH: what is honest on the embedded stores runs and says on what,
+// and the rest is skipped by name.
+func TestRunWithoutServers(t *testing.T) {
+	b := newBench(t)
+	path := t.TempDir() // what every system has, and no server
+	for _, name := range []string{"sh", "rm", "grep", "sleep"} {
+		program, err := exec.LookPath(name)
+		if err == nil {
+			err = os.Symlink(program, filepath.Join(path, name))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	code, stdout, stderr := b.run([]string{"PATH=" + path, "SECKILL_TEST_ZOOKEEPER=/nowhere", "SECKILL_TEST_MYSQL_ROOT=/nowhere"},
+		"run", "no-lock", "zk-holder-killed", "red-paused-holder", "--json")
+	all := results(t, stdout)
+	if code != exitOK || len(all) != 3 {
+		t.Fatalf("exit code %d, %d results; stderr:\n%s", code, len(all), stderr)
+	}
+	for _, r := range all {
+		if r.ID == "no-lock" {
+			if !r.AsExpected || !strings.Contains(r.Engine.Redis, "embedded") || !strings.Contains(r.Engine.Database, "SQLite") {
+				t.Errorf("%+v", r)
+			}
+			continue
+		}
+		if r.Skipped == "" || r.Observed != "" || !strings.Contains(stderr, r.ID) {
+			t.Errorf("%s: %+v", r.ID, r)
+		}
+	}
+	b.nothingLeft()
+}
+
+// However it ends in the middle, nothing stays: not a process, not a folder.
+func TestNothingStaysBehind(t *testing.T) {
+	requireServers(t)
+	b := newBench(t)
+	for name, end := range map[string]func(*testkit.Process){
+		"Ctrl-C": func(p *testkit.Process) {
+			self, err := os.FindProcess(p.PID())
+			if err == nil {
+				err = self.Signal(os.Interrupt)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		},
+		"SIGKILL": func(p *testkit.Process) { p.Kill() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := testkit.Start(t, b.command(nil, "run", "all"))
+			p.WaitLine(t, `^\[ ?\d+/\d+\] `) // servers and processes are at work
+			end(p)
+			<-p.Done()
+			if name == "Ctrl-C" && !strings.Contains(p.Output(), "stopped after") {
+				t.Errorf("it does not say that it was stopped:\n%s", p.Output())
+			}
+			b.nothingLeft()
+		})
+	}
+}
+
+func TestList(t *testing.T) {
+	code, stdout, _ := call(t, "list")
+	_, asJSON, _ := call(t, "list", "--json")
+	if code != exitOK || strings.Count(asJSON, "\n") != len(experiments.All()) {
+		t.Errorf("exit code %d, %d objects for %d experiments", code, strings.Count(asJSON, "\n"), len(experiments.All()))
+	}
+	for _, e := range experiments.All() {
+		if !strings.Contains(stdout, "\n"+e.ID+" ") || !strings.Contains(asJSON, `"id":"`+e.ID+`"`) {
+			t.Errorf("%s is not in the list", e.ID)
+		}
+	}
+}
+
+func TestWrongRun(t *testing.T) {
+	for want, args := range map[string][]string{
+		"which experiment":             {"run"},
+		"perhaps naive-wrong-release":  {"run", "naive-wrong-relaese"},
+		"see lab list":                 {"run", "xyzzy"},
+		"--instances is 0":             {"run", "all", "--instances", "0"},
+		"--instances is 99":            {"run", "--instances", "99", "all"},
+		"--duration is 1ns":            {"run", "all", "--duration", "1ns"},
+		"--seed is -1":                 {"run", "all", "--seed", "-1"},
+		"-nonsense":                    {"run", "all", "--nonsense"},
+		"--report: ":                   {"run", "all", "--report", "/dev/null/report"},
+		`unexpected argument "all"`:    {"list", "all"},
+		`unexpected argument "nought"`: {"catalogue", "nought"},
+	} {
+		code, stdout, stderr := call(t, args...)
+		if code != exitUsage || stdout != "" || !strings.Contains(stderr, want) {
+			t.Errorf("%v: exit code %d, stdout %q, stderr %q; want 2 and %q", args, code, stdout, stderr, want)
+		}
+	}
+}

@@ -1,0 +1,145 @@
+// Package catalogue writes what the experiments are about for people to read
+// (docs/failure-catalogue.md) and for k6 to run (loadtest/experiments.json).
+package catalogue
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"text/template"
+
+	"seckill/internal/lab"
+	"seckill/internal/lab/finding"
+)
+
+// Where the two files belong, from the module's root.
+const (
+	MarkdownPath = "docs/failure-catalogue.md"
+	K6Path       = "loadtest/experiments.json"
+)
+
+//go:embed catalogue.md.tmpl
+var page string
+
+// Markdown is the catalogue.
+func Markdown(set lab.Set) ([]byte, error) {
+	t, err := template.New("catalogue").Funcs(template.FuncMap{
+		"cell": cell, "anchor": anchor, "about": about, "sources": sources, "k6": K6Command,
+	}).Parse(page)
+	if err != nil {
+		return nil, fmt.Errorf("catalogue: %w", err)
+	}
+	var out bytes.Buffer
+	if err := t.Execute(&out, struct {
+		Set       lab.Set
+		Groups    []group
+		Documents []lab.Document
+		Kinds     []finding.Info
+	}{set, groups(set), lab.Documents(), finding.Kinds()}); err != nil {
+		return nil, fmt.Errorf("catalogue: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// group is a failure, and the experiments about it.
+type group struct {
+	Name        string
+	Experiments lab.Set
+}
+
+func groups(set lab.Set) []group {
+	var all []group
+	at := map[string]int{}
+	for _, e := range set {
+		i, ok := at[e.Group]
+		if !ok {
+			i = len(all)
+			at[e.Group] = i
+			all = append(all, group{Name: e.Group})
+		}
+		all[i].Experiments = append(all[i].Experiments, e)
+	}
+	return all
+}
+
+// k6Experiment is an experiment as loadtest/seckill.js reads it.
+type k6Experiment struct {
+	Title   string            `json:"title"`
+	Expect  finding.Verdict   `json:"expect"`
+	About   []finding.Kind    `json:"about"`
+	Options map[string]string `json:"options"`
+}
+
+// K6 lists the experiments that show from outside, by id.
+func K6(set lab.Set) ([]byte, error) {
+	all := map[string]k6Experiment{}
+	for _, e := range set {
+		if len(e.K6) == 0 {
+			continue
+		}
+		x := k6Experiment{Title: e.Title, Expect: e.Expect, About: e.About, Options: map[string]string{}}
+		for _, option := range e.K6 {
+			name, value, ok := strings.Cut(option, "=")
+			if !ok {
+				return nil, fmt.Errorf("catalogue: experiment %q: the k6 option %q is not NAME=value", e.ID, option)
+			}
+			x.Options[name] = value
+		}
+		all[e.ID] = x
+	}
+	out, err := json.MarshalIndent(all, "", "  ")
+	return append(out, '\n'), err
+}
+
+// K6Command shows the same from outside; "" where it cannot be seen from there.
+func K6Command(e lab.Experiment) string {
+	if len(e.K6) == 0 {
+		return ""
+	}
+	return "bin/k6 run -e BASE_URL=$two -e EXPERIMENT=" + e.ID + " loadtest/seckill.js"
+}
+
+// cell makes a text fit into a cell of a table.
+func cell(text string) string {
+	return strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "|", `\|`)
+}
+
+// anchor is the name that a heading gets from those who render Markdown.
+func anchor(heading string) string {
+	var b strings.Builder
+	for _, r := range strings.ToLower(heading) {
+		switch {
+		case r == ' ':
+			b.WriteByte('-')
+		case r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z':
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// about names the kinds of anomaly that decide.
+func about(e lab.Experiment) string {
+	var names []string
+	for _, info := range finding.Kinds() {
+		for _, kind := range e.About {
+			if kind == info.Kind {
+				names = append(names, info.Title)
+			}
+		}
+	}
+	if len(names) == 0 {
+		return "anomalies of every kind"
+	}
+	return strings.Join(names, ", ")
+}
+
+func sources(e lab.Experiment) string {
+	var all []string
+	for _, s := range e.Sources {
+		all = append(all, fmt.Sprintf("%s, “%s”", s.Document, s.Section))
+	}
+	return strings.Join(all, "; ")
+}

@@ -1,0 +1,32 @@
+package catalogue_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"seckill/internal/lab"
+	"seckill/internal/lab/catalogue"
+	"seckill/internal/lab/experiments"
+)
+
+// The files are what the experiments say.
+func TestFilesAreUpToDate(t *testing.T) {
+	for path, make := range map[string]func(lab.Set) ([]byte, error){
+		catalogue.MarkdownPath: catalogue.Markdown,
+		catalogue.K6Path:       catalogue.K6,
+	} {
+		want, err := make(experiments.All())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(filepath.Join("..", "..", "..", path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s is not what the experiments say: run go run ./cmd/lab catalogue --write", path)
+		}
+	}
+}

@@ -1,0 +1,5 @@
+package experiments
+
+import "testing"
+
+func TestConnections(t *testing.T) { prove(t, connections()) }

@@ -1,0 +1,5 @@
+package experiments
+
+import "testing"
+
+func TestDeaths(t *testing.T) { prove(t, deaths()) }

@@ -1,0 +1,5 @@
+package experiments
+
+import "testing"
+
+func TestFailovers(t *testing.T) { prove(t, failovers()) }

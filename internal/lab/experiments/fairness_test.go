@@ -1,0 +1,5 @@
+package experiments
+
+import "testing"
+
+func TestFairness(t *testing.T) { prove(t, fairness()) }

@@ -1,0 +1,5 @@
+package experiments
+
+import "testing"
+
+func TestLeases(t *testing.T) { prove(t, leases()) }

@@ -1,0 +1,5 @@
+package experiments
+
+import "testing"
+
+func TestNetworks(t *testing.T) { prove(t, networks()) }

@@ -1,0 +1,5 @@
+package experiments
+
+import "testing"
+
+func TestPanics(t *testing.T) { prove(t, panics()) }

@@ -1,0 +1,5 @@
+package experiments
+
+import "testing"
+
+func TestPauses(t *testing.T) { prove(t, pauses()) }

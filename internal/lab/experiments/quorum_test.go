@@ -1,0 +1,5 @@
+package experiments
+
+import "testing"
+
+func TestQuorums(t *testing.T) { prove(t, quorums()) }

@@ -1,0 +1,5 @@
+package experiments
+
+import "testing"
+
+func TestReentry(t *testing.T) { prove(t, reentry()) }

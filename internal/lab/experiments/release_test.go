@@ -1,0 +1,5 @@
+package experiments
+
+import "testing"
+
+func TestReleases(t *testing.T) { prove(t, releases()) }

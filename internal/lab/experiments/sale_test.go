@@ -1,0 +1,5 @@
+package experiments
+
+import "testing"
+
+func TestSales(t *testing.T) { prove(t, sales()) }

@@ -1,0 +1,5 @@
+package experiments
+
+import "testing"
+
+func TestTransactions(t *testing.T) { prove(t, transactions()) }

@@ -1,0 +1,57 @@
+// Whether the lock is free again when everybody has had an answer. Only a server
+// in lab mode says so, and only of one key for all: under SCOPE=user each buyer
+// has another, and shuts out nobody else.
+
+import http from 'k6/http';
+import { sleep } from 'k6';
+import { Counter, Gauge } from 'k6/metrics';
+import { config } from './config.js';
+import { adminHeaders } from './sale.js';
+
+// A key that is taken is given until its lease is over, and this much more; one
+// whose lease is very long is not waited for.
+const GRACE_SECONDS = 3;
+const MOST_SECONDS = 45;
+
+const asked = new Counter('lock_asked');
+const taken = new Gauge('lock_taken');
+const stuck = new Gauge('lock_stuck');
+const freedAfter = new Gauge('lock_freed_after');
+
+// awaitFree looks whether the voucher's lock is taken, and if so waits for it to
+// be free. A lock that outlives its own lease is stuck, and so is one without any
+// that nobody gives back.
+export function awaitFree(voucher) {
+  if (voucher.policy.scope !== 'voucher') return;
+  const began = Date.now();
+  let state = inspect(voucher);
+  if (!state) return;
+  asked.add(1);
+  taken.add(state.held ? 1 : 0);
+  const lease = (state.ttl_ms || 0) / 1000;
+  const seconds = Math.min(lease + GRACE_SECONDS, MOST_SECONDS);
+  while (state.held && Date.now() < began + seconds * 1000) {
+    sleep(0.25);
+    state = inspect(voucher) || state;
+  }
+  if (!state.held) freedAfter.add((Date.now() - began) / 1000);
+  stuck.add(state.held && lease <= MOST_SECONDS ? 1 : 0);
+}
+
+// path is where to ask about the lock, and to take it away.
+export function path(voucherID, lock) {
+  return `/api/v1/locks/stock:${voucherID}?lock=${lock}`;
+}
+
+// inspect is null where no instance knows: not in lab mode, or a mechanism that
+// cannot be asked.
+function inspect(voucher) {
+  for (const base of config.instances) {
+    const response = http.get(base + path(voucher.id, voucher.policy.lock), {
+      headers: adminHeaders(),
+      responseCallback: http.expectedStatuses(200, 400, 403),
+    });
+    if (response.status === 200) return response.json().locks[0];
+  }
+  return null;
+}
