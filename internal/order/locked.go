@@ -192,10 +192,13 @@ func lostFirst(lease lock.Lease, err error) error {
 	if !errors.Is(err, context.Canceled) {
 		return err
 	}
-	select {
-	case <-lease.Lost():
-		return fmt.Errorf("%w: %w", context.Cause(lease.Context()), err)
-	default:
-		return err
+	// The context ends before Lost is closed, so it is the one to ask. Its cause may be
+	// the request's own.
+	cause := context.Cause(lease.Context())
+	for _, loss := range []error{lock.ErrExpired, lock.ErrLost, lock.ErrUnavailable} {
+		if errors.Is(cause, loss) {
+			return fmt.Errorf("%w: %w", cause, err)
+		}
 	}
+	return err
 }
