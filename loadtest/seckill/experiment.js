@@ -51,7 +51,7 @@ const KINDS = {
     name: 'locked out',
     seen: { lock_asked: 'count==1', lock_taken: 'value==1', order_outcome_busy: 'count>0' },
     none: { lock_asked: 'count==1', lock_taken: 'value==0' },
-    count: (r) => (r.lock && r.lock.taken ? told(r, 'busy') : 0),
+    count: (r) => (r.lock && r.lock.taken && !r.lock.stuck ? told(r, 'busy') : 0),
   },
   unavailable: {
     name: 'unavailable',

@@ -106,7 +106,7 @@ function headline(r) {
   const lock = r.policy.lock || "the server's default lock";
   const sale = `${lock}: ${r.users} buyers, ${r.initial_stock} vouchers`;
   if (!r.audit) return `${sale}: NOT KNOWN whether the sale was right, there is no audit`;
-  return `${sale}, ${r.audit.orders} orders: ${verdict(r)}`;
+  return `${sale}, ${r.audit.orders} ${plural(r.audit.orders, 'order')}: ${verdict(r)}`;
 }
 
 function verdict(r) {

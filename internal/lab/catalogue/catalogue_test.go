@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	"seckill/internal/lab"
@@ -27,6 +29,22 @@ func TestFilesAreUpToDate(t *testing.T) {
 		}
 		if !bytes.Equal(got, want) {
 			t.Errorf("%s is not what the experiments say: run go run ./cmd/lab catalogue --write", path)
+		}
+	}
+}
+
+// k6 gets only options that its script knows.
+func TestK6OptionsAreDocumented(t *testing.T) {
+	script, err := os.ReadFile(filepath.Join("..", "..", "..", "loadtest", "seckill.js"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range experiments.All() {
+		for _, option := range e.K6 {
+			name, _, _ := strings.Cut(option, "=")
+			if !regexp.MustCompile(`(?m)^//.*\b` + regexp.QuoteMeta(name) + `\b`).Match(script) {
+				t.Errorf("experiment %q: loadtest/seckill.js does not document the option %q", e.ID, name)
+			}
 		}
 	}
 }

@@ -263,14 +263,14 @@ func holderKilled(p *lab.Play, with lab.Setup) {
 	asks := c.ask(first)
 	asks.Owner = first // so that it is known whose key it is, though its caller never is
 	asks.Faults = with.Policy.Faults
-	switch _, err := dying.Acquire(p.Context(), asks); {
+	switch _, err := c.enter(dying, asks); {
 	case err == nil:
 		p.Pause(deadWork)
 		dying.Kill()
 	case !errors.Is(err, actor.ErrDead):
 		c.must(err)
 	}
-	g, err := other.Acquire(p.Context(), c.ask(next))
+	g, err := c.enter(other, c.ask(next))
 	switch {
 	case err == nil:
 		p.Pause(deadWork)

@@ -114,6 +114,14 @@ func (e *ensemble) hire(name string) *actor.Actor {
 	})
 }
 
+// ask names the owner, so that what a refused acquisition left on some of the nodes is
+// known by name.
+func (e *ensemble) ask(who string) actor.Acquire {
+	asks := e.company.ask(who)
+	asks.Owner = who
+	return asks
+}
+
 // evidence is all that is known now.
 func (e *ensemble) evidence() judge.Evidence {
 	ev := e.whole()
@@ -168,7 +176,7 @@ func (e *ensemble) intrude(first *actor.Actor, has actor.Grant, other *actor.Act
 		e.Witness(judge.Tell(evidence, judge.Story{
 			Key: e.key, Who: []string{firstBuyer, next}, From: has.Asked, To: g.At,
 			Summary: func(when func(int64) string) string {
-				return fmt.Sprintf("buyer 1 gets the lock at %s; buyer 2 is refused at %s, comes again when buyer 1 is done, and gets it at %s.",
+				return fmt.Sprintf("Buyer 1 gets the lock at %s; buyer 2 is refused at %s, comes again when buyer 1 is done, and gets it at %s.",
 					when(has.At), when(tried.At), when(g.At))
 			},
 		}))

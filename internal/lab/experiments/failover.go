@@ -78,10 +78,9 @@ func primaryDies(p *lab.Play, with lab.Setup) {
 	g := e.begin(first)
 	e.kill("primary", primary)
 	cut()
-	over := p.Fault("the primary is dead")
+	p.Fault("the primary is dead")
 	replica.Promote()
 	address.Lead(replica.Addr())
-	over()
 	p.Fault("the replica takes its place")()
 	e.intrude(first, g, other)
 }

@@ -3,3 +3,43 @@ package experiments
 import "testing"
 
 func TestFairness(t *testing.T) { prove(t, fairness()) }
+
+func TestOvertakings(t *testing.T) {
+	for name, test := range map[string]struct {
+		visits []visit
+		want   int
+	}{
+		"in order":                      {[]visit{{asked: 1, at: 50, served: true}, {asked: 2, at: 60, served: true}, {asked: 3, at: 99}}, 0},
+		"the last one first":            {[]visit{{asked: 1, at: 50, served: true}, {asked: 2, at: 60, served: true}, {asked: 3, at: 40, served: true}}, 2},
+		"one left while another was in": {[]visit{{asked: 1, at: 99}, {asked: 2, at: 60, served: true}}, 1},
+		"one left before another came":  {[]visit{{asked: 1, at: 30}, {asked: 2, at: 60, served: true}}, 0},
+		"nobody is served":              {[]visit{{asked: 1, at: 99}, {asked: 2, at: 99}}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if found := overtakings(test.visits); len(found) != test.want {
+				t.Errorf("found %d, want %d", len(found), test.want)
+			}
+		})
+	}
+}
+
+func TestReadersBehindReaders(t *testing.T) {
+	for name, test := range map[string]struct {
+		reads         []reading
+		behind, level int
+	}{
+		"together":       {[]reading{{asked: 1, at: 2, left: 90}, {asked: 1, at: 3, left: 90}, {asked: 2, at: 4, left: 80}}, 0, 3},
+		"in turns":       {[]reading{{asked: 1, at: 2, left: 30}, {asked: 1, at: 31, left: 60}, {asked: 1, at: 61, left: 90}}, 2, 1},
+		"at other times": {[]reading{{asked: 1, at: 2, left: 30}, {asked: 40, at: 41, left: 60}}, 0, 1},
+		"to the end":     {[]reading{{asked: 1, at: 2}, {asked: 1, at: 3}}, 0, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if found := behindReaders(test.reads); len(found) != test.behind {
+				t.Errorf("%d waited, want %d: %v", len(found), test.behind, found)
+			}
+			if n := atOnce(test.reads); n != test.level {
+				t.Errorf("%d at once, want %d", n, test.level)
+			}
+		})
+	}
+}

@@ -130,7 +130,7 @@ func longHolder(p *lab.Play, with lab.Setup) {
 	s.observe()
 
 	const first, next = "buyer 1", "buyer 2"
-	g, err := slow.Acquire(p.Context(), s.ask(first))
+	g, err := s.enter(slow, s.ask(first))
 	s.must(err)
 	var sold actor.Sold
 	works := p.Go(func() {

@@ -42,9 +42,9 @@ func slowNetwork() lab.Set {
 			Hypothesis: "With a watchdog timeout of 100 ms over a network that takes 80 ms for a round trip, a holder that is alive and renews loses its lock in the middle of its work.",
 			Arrangement: "The way between the holder and Redis is made to take 80 ms for a round trip. The holder works for 1.2 s under a lock that is renewed, lease 100 ms; " +
 				"a second process, close to Redis, waits for the lock.",
-			Why: "The lease is counted from before the attempt, so 80 of its 100 ms are gone when the answer arrives. The renewal starts at once and needs another 80 ms: by then the key has " +
-				"expired in Redis and belongs to the next one. Nobody died and nobody was paused; the watchdog was simply set shorter than the network can carry it. Because " +
-				"the holder counts its lease from the safe end, it is told in time and there are no two holders, but its work is cut off, every time. " +
+			Why: "The lease is counted from before the attempt, so 80 of its 100 ms are gone when the answer arrives. A renewal that starts at that moment has its answer 80 ms later, and long before that " +
+				"the holder can no longer prove that the lock is its own. It is told, and the next one gets in. Nobody died and nobody was paused; the watchdog was simply set shorter than the network " +
+				"can serve. Because the holder counts from the safe end, it stops in time and there are no two holders, but its work is cut off, every time. " +
 				"A lease has to leave room for several attempts to renew it.",
 			Seen:    "a healthy holder is told in the middle of its work that its lock is lost",
 			Cure:    "A watchdog timeout of many round trips: some seconds at least, 30 s by default (watchdog-fits-network).",
@@ -177,7 +177,7 @@ func holderFarAway(p *lab.Play, with lab.Setup) {
 		story.To = max(next.At, told.ToldAt)
 		story.Wrong = []judge.Wrong{{Who: holder, Mark: finding.Told}}
 		story.Summary = func(when func(int64) string) string {
-			return fmt.Sprintf("Buyer 1 asks at %s and has its answer at %s, when %d of the %d ms of its lease are gone. The renewal is under way when the lease ends: at %s it is told, and at %s buyer 2 has the lock.",
+			return fmt.Sprintf("Buyer 1 asks at %s and has its answer at %s, when %d of the %d ms of its lease are gone. No renewal can be answered in what is left: at %s it is told, and at %s buyer 2 has the lock.",
 				when(g.Asked), when(g.At), g.Waited().Milliseconds(), with.Watchdog.Milliseconds(), when(told.ToldAt), when(next.At))
 		}
 	}

@@ -175,7 +175,7 @@ func pausedHolder(p *lab.Play, with lab.Setup) {
 	s.observe()
 
 	const first, next, last = "buyer 1", "buyer 2", "buyer 3"
-	g, err := pausing.Acquire(p.Context(), s.ask(first))
+	g, err := s.enter(pausing, s.ask(first))
 	s.must(err)
 	looked, err := pausing.Read(p.Context(), actor.Read{Voucher: s.sale.Voucher, Lease: g.Lease, Deaf: true})
 	s.must(err)

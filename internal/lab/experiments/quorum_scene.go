@@ -3,6 +3,7 @@ package experiments
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"seckill/internal/lab"
@@ -29,36 +30,34 @@ func oneNodeDies(p *lab.Play, with lab.Setup) {
 	e.kill("node 3", nodes[2])
 	p.Fault("node 3 is down")
 	p.Pause(besides / 3)
-	served := 0
 	late := []string{nextBuyer, "buyer 3"}
+	var refused []string
 	var last actor.Grant
 	for i, who := range late {
-		last, granted = e.visit(shops[(i+1)%len(shops)], who)
-		if granted {
-			served++
+		if last, granted = e.visit(shops[(i+1)%len(shops)], who); !granted {
+			refused = append(refused, who)
 		}
 		p.Pause(besides / 3)
 	}
 
-	turnedAway := len(late) - served
-	p.Found(finding.Unavailable, turnedAway)
-	p.Measure("served with a node down", float64(served), fmt.Sprintf("of %d", len(late)))
+	p.Found(finding.Unavailable, len(refused))
+	p.Measure("served with a node down", float64(len(late)-len(refused)), fmt.Sprintf("of %d", len(late)))
 	p.Measure("an answer took", millis(last.Waited()), "ms")
 	evidence := e.evidence()
 	story := judge.Story{
 		Key: e.key, Who: append([]string{firstBuyer}, late...), From: before.Asked, To: last.At,
 		Summary: func(when func(int64) string) string {
-			return fmt.Sprintf("buyer 1 gets the lock at %s. Then node 3 is killed: the two others grant the lock to buyer 2 and buyer 3 all the same, the last time at %s.",
+			return fmt.Sprintf("Buyer 1 gets the lock at %s. Then node 3 is killed. The two others grant the lock to buyer 2 and buyer 3 all the same, the last time at %s.",
 				when(before.At), when(last.At))
 		},
 	}
-	if turnedAway > 0 {
+	if len(refused) > 0 {
 		story.Kind = finding.Unavailable
 		story.Summary = func(when func(int64) string) string {
-			return fmt.Sprintf("buyer 1 gets the lock at %s. Then node 3 is killed: %d of %d who come later are told that the lock is unavailable, the last one at %s, though nobody holds it.",
-				when(before.At), turnedAway, len(late), when(last.At))
+			return fmt.Sprintf("Buyer 1 gets the lock at %s. Then node 3 is killed, and the lock is unavailable to %s, though nobody holds it and two nodes are well.",
+				when(before.At), strings.Join(refused, " and to "))
 		}
-		for _, who := range late {
+		for _, who := range refused {
 			story.Wrong = append(story.Wrong, judge.Wrong{Who: who, Mark: finding.Refuses})
 		}
 	}
@@ -126,7 +125,7 @@ func twoClocksJump(p *lab.Play, with lab.Setup) {
 	for _, clock := range clocks {
 		clock.Jump(clockJump)
 	}
-	p.Fault(fmt.Sprintf("clocks 2 and 3 jump by %v", clockJump))()
+	p.Fault(fmt.Sprintf("clocks 2 and 3: %.0f s ahead", clockJump.Seconds()))()
 	p.Pause(besides / 3)
 	e.intrude(first, g, other)
 }

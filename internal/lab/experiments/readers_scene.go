@@ -82,7 +82,7 @@ func readTogether(p *lab.Play, with lab.Setup) {
 			story.Wrong = append(story.Wrong, judge.Wrong{Who: r.who, Span: finding.Waits})
 		}
 	}
-	p.Witness(judge.Tell(evidence, story))
+	p.Witness(judge.Tell(together(evidence), story))
 	p.Judge(evidence)
 }
 
@@ -217,7 +217,25 @@ func (c *company) showTurns(evidence judge.Evidence, all []reading, writer actor
 		return fmt.Sprintf("The writer comes at %s, and the door is closed to new readers; it is alone from %s to %s, and then the %d readers that have gathered come in together.",
 			when(writer.Asked), when(writer.At), when(left), waiting)
 	}
-	c.Witness(judge.Tell(evidence, story))
+	c.Witness(judge.Tell(together(evidence), story))
+}
+
+// together is the evidence for a picture in which the store has "readers", whichever of
+// several that share it the store named.
+func together(evidence judge.Evidence) judge.Evidence {
+	shared := map[string]bool{}
+	for _, e := range evidence.Events {
+		if e.Kind == trace.Acquired && e.Shared {
+			shared[e.Owner] = true
+		}
+	}
+	evidence.Samples = slices.Clone(evidence.Samples)
+	for i := range evidence.Samples {
+		if stored := &evidence.Samples[i].Stored; shared[stored.Owner] {
+			stored.Owner = "readers"
+		}
+	}
+	return evidence
 }
 
 // awaitReaders waits until a process has let so many readers in.

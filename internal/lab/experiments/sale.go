@@ -162,7 +162,7 @@ func oneProcess() lab.Set {
 			Needs:   realServers(),
 			Setup:   lab.Setup{Policy: openPolicy("local", pauseAt(lock.CriticalSection, looking)), Instances: 2},
 			Scene:   rush,
-			K6:      []string{"LOCK=local", "SCOPE=voucher", "STOCK_MODE=unguarded", "LOCK_WAIT_MS=30000", "PAUSE_MS=50", "STOCK=20", "USERS=400"},
+			K6:      []string{"LOCK=local", "SCOPE=voucher", "STOCK_MODE=unguarded", "LOCK_WAIT_MS=30000", "PAUSE_MS=50", "STOCK=20", "USERS=400", "INSTANCES=2"},
 		},
 		{
 			ID: "local-one-process", Group: group, Title: "A mutex in the only process: one at a time",

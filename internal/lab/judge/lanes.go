@@ -173,7 +173,7 @@ func (d *drawing) storeLane(name string, sh *shelf) finding.Lane {
 		}
 		lane.Spans = append(lane.Spans, s)
 		if i+1 < len(sh.kept) && !sh.kept[i+1].blind && d.inside(k.to) {
-			lane.Marks = append(lane.Marks, d.went(k))
+			lane.Marks = append(lane.Marks, d.went(k, name != d.LockStore))
 		}
 	}
 	return lane
@@ -181,19 +181,20 @@ func (d *drawing) storeLane(name string, sh *shelf) finding.Lane {
 
 // went says how a value went from the store: by its time to live, by a release that was
 // under way when the observer last saw it, or otherwise. A release may take longer than
-// the lease has left, so that the time to live is asked first.
-func (d *drawing) went(k *kept) finding.Mark {
+// the lease has left, so that the time to live is asked first. A single server deletes
+// what it has also where the release fails, because others had it no more.
+func (d *drawing) went(k *kept, single bool) finding.Mark {
 	m := finding.Mark{Kind: finding.Notes, At: d.ms(k.to), Label: "gone"}
 	if k.ttl != never && k.to >= k.ttl-2*ttlSlack {
 		m.Kind, m.Label = finding.Expires, "expired"
 		return m
 	}
-	if k.by != nil && k.by.gaveBackBy(k.to) {
+	if k.by != nil && k.by.releasesAround(k.to) && (single || mayHaveDeleted(k.by)) {
 		m.Kind, m.Label, m.Who = finding.Deletes, "deleted", d.lane(k.by.by)
 		return m
 	}
 	for _, w := range d.wrongs {
-		if w.victim == k.by && w.culprit.gaveBackBy(k.to) {
+		if w.victim == k.by && w.culprit.releasesAround(k.to) && mayHaveDeleted(w.culprit) {
 			m.Kind, m.Label, m.Who = finding.Deletes, "deleted by "+d.who(w.culprit.by), d.lane(w.culprit.by)
 			m.Wrong = d.wrong[w.culprit.releasing]
 			return m
@@ -202,11 +203,11 @@ func (d *drawing) went(k *kept) finding.Mark {
 	return m
 }
 
-// gaveBackBy says whether a release was under way when the observer saw a change, or
-// just before.
-func (h *hold) gaveBackBy(seen int64) bool {
+// releasesAround says whether a release was under way when the observer saw a change,
+// or just before.
+func (h *hold) releasesAround(seen int64) bool {
 	from, to, ok := h.releaseSpan()
-	return ok && from <= seen && to >= seen-seenLate && mayHaveDeleted(h)
+	return ok && from <= seen && to >= seen-seenLate
 }
 
 // brief is the beginning of a value that names nobody.

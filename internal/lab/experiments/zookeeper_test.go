@@ -1,0 +1,5 @@
+package experiments
+
+import "testing"
+
+func TestHerds(t *testing.T) { prove(t, herds()) }
