@@ -137,3 +137,18 @@ func TestProxyOutlivesTheServer(t *testing.T) {
 		return client.Ping(t.Context()).Err() == nil
 	})
 }
+
+func TestProxyLeadsToAnotherServer(t *testing.T) {
+	one, other := testkit.NewRedis(t), testkit.NewRedis(t)
+	proxy := testkit.NewProxy(t, one.Addr())
+	client := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
+	defer client.Close()
+	if err := client.Set(t.Context(), "k", "one", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Client(t).Set(t.Context(), "k", "other", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Lead(other.Addr())
+	wait(t, "the other server's value", func() bool { return client.Get(t.Context(), "k").Val() == "other" })
+}

@@ -97,7 +97,7 @@ func nodeRestarts() lab.Set {
 			},
 			Hypothesis:  "When the nodes write to disk before they answer, a node that restarts still knows whom it granted the lock, and nobody else gets in.",
 			Arrangement: "The same nodes, with appendonly yes and appendfsync always; the same cut, restart and buyers. Refused, buyer 2 comes again when buyer 1 is done.",
-			Why: "The node reads its file when it starts and has buyer 1's key again, with what is left of its lease, since Redis writes the moment at which a key ends and not for how long it lives. So nodes 1 and 2 say no, and the one vote of node 3 is given back. " +
+			Why: "The node reads its file when it starts and has buyer 1's key again, with what is left of its lease, since Redis writes the moment at which a key ends and not for how long it lives. So nodes 1 and 2 say no. " +
 				"The price is a write to disk for every lock that is taken, before the answer. With the usual appendfsync everysec the process may be killed without loss, while a machine that loses its power may forget the last second: " +
 				"a lock that was granted in it can then be granted twice. A delayed restart needs no disk, and costs a node for the length of a lease.",
 			Expect:  finding.Holds,
@@ -146,7 +146,7 @@ func clocksJump() lab.Set {
 			Arrangement: "The same nodes, lease, jump and buyers. Refused, buyer 2 comes again when buyer 1 is done.",
 			Why: "The two nodes with the wrong time have dropped the key and would grant it again. Node 1 has it still and says no, and as every node has a veto, that is enough. Only a jump of all three clocks within one lease would let " +
 				"the second buyer in: when they are set by the same faulty source, that is not out of the question. Buyer 1 has lost something, though: with its lock on one node of three it is told so at its next renewal, or when it releases, " +
-				"and has to stop. And the veto has its price: one node that is down keeps everybody out. Safe against more, and available less: between the two one has to choose.",
+				"and has to stop. And the veto has its price: one node that is down keeps everybody out.",
 			Expect:  finding.Holds,
 			About:   []finding.Kind{finding.Overlaps},
 			Partner: "red-clock-jump",

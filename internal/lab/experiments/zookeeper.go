@@ -36,7 +36,7 @@ func herds() lab.Set {
 			Arrangement: "Buyer 1 creates the ephemeral node; four more buyers, each in a process of its own, find it taken and watch it. Each holds the lock for 100 ms. A relay between each process and ZooKeeper " +
 				"counts what the server tells it and what it asks for.",
 			Why: "A watch is a subscription to a change, and here all have subscribed to the same one. When the node goes, the server tells everybody; everybody tries to create the node; one succeeds, and the others have to be told no and to set " +
-				"their watch again, which fires only once. Of N who wait, N-1 wake in vain, at every release: about N² messages until all had their turn, all in the moment in which the server has to answer the next holder. " +
+				"their watch again, which fires only once. Of N who wait, N-1 wake in vain, at every release: about N² messages until all had their turn. " +
 				"With four nobody notices. With a thousand buyers in a flash sale it is what the server is busy with. The order is lost, too: " +
 				"whoever wakes quickest gets in. Nobody needs to hear of a release but the one whose turn it is.",
 			Seen:    "each release wakes everybody who waits, and all but one of them in vain",
@@ -59,7 +59,7 @@ func herds() lab.Set {
 			Arrangement: "The same buyers, processes and relays; each buyer creates an ephemeral sequential node below the lock's.",
 			Why: "The server numbers the nodes as they come, so the queue is there without anybody's keeping it, and the first in it holds the lock. Whoever waits needs to know one thing only: that the one before has gone. " +
 				"A release therefore is told to one process, which looks at the list once, since the one before may also have given up in the middle of the queue. N waiters cost N wake-ups in all and not about N²/2, " +
-				"they are served in the order in which they came, and the server has next to nothing to do in the moment of a release. " +
+				"and they are served in the order in which they came. " +
 				"The price: a waiter that is cut off when its turn comes holds up everybody behind it until its session ends.",
 			Expect:  finding.Holds,
 			About:   []finding.Kind{finding.Herds},

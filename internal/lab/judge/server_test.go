@@ -21,7 +21,7 @@ func servers(t *testing.T) judge.Evidence {
 		91  17 released asked=90 err=lost
 		120 18@2 releasing asked=119 left=8900 stored=18
 		121 18@2 released asked=120
-		end 130`)
+		130 end`)
 	for _, seen := range []struct{ server, at, what string }{
 		{"node 1", "0", "free"}, {"node 1", "1", "17"}, {"node 1", "91", "free"},
 		{"node 2", "0.1", "free"}, {"node 2", "1", "17"}, {"node 2", "30", "down"}, {"node 2", "40", "free"}, {"node 2", "51", "18"}, {"node 2", "121", "free"},
@@ -66,7 +66,7 @@ func TestSingleServerIsNotTheStore(t *testing.T) {
 		0   17 asked
 		1   17 acquired asked=0
 		50  17 abandoned
-		end 900`)
+		900 end`)
 	s := sample(t, nanos(t, "1"), "17", nil)
 	s.Server = "node 1"
 	ev.Samples = []judge.Sample{s}

@@ -254,6 +254,13 @@ func TestPictureOfPrevention(t *testing.T) {
 			101 store free
 			101 18@2 acquired asked=5
 			150 18@2 releasing stored=18`},
+		{name: "a late release leaves the next one's lock", summary: "buyer 17 gets the lock at 10 ms with a lease of 100 ms; at 110 ms buyer 18 is granted it; at 149 ms buyer 17 releases, finds that the lock is not its own, and leaves it; buyer 18 has it until 189 ms.", history: `
+			1   17 acquired asked=0 left=100
+			101 18@2 acquired asked=5
+			140 17 releasing left=-40 stored=x:18
+			141 17 released asked=140 err=lost
+			180 18@2 releasing left=20 stored=x:18
+			181 18@2 released asked=180`},
 		{name: "one waits for another", summary: "buyer 17 gets the lock at 2.5 ms; buyer 19 asks for it and waits; buyer 17 gives it back at 22 ms, and buyer 19 is granted it at 24 ms.", history: `
 			1  17 acquired asked=0
 			5  18 acquired asked=0 key=other

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -128,8 +129,15 @@ func TestPageInABrowser(t *testing.T) {
 		t.Skip("a browser takes a while")
 	}
 	ctx, notes := browse(t)
+	for name, r := range map[string]report.Report{"made up": sample(), "recorded": recorded(t)} {
+		t.Run(name, func(t *testing.T) { inspectPage(ctx, t, notes, r, strings.ReplaceAll(name, " ", "-")) })
+	}
+}
+
+// inspectPage looks at a report in windows of every size, in both schemes.
+func inspectPage(ctx context.Context, t *testing.T, notes *noted, r report.Report, name string) {
+	t.Helper()
 	dir := t.TempDir()
-	r := sample()
 	if err := report.WriteDir(dir, r); err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +159,7 @@ func TestPageInABrowser(t *testing.T) {
 						t.Errorf("asked the network for %s", u)
 					}
 				}
-				shoot(ctx, t, fmt.Sprintf("%d-%s", size[0], scheme))
+				shoot(ctx, t, fmt.Sprintf("%s-%d-%s", name, size[0], scheme))
 			})
 		}
 	}
@@ -227,7 +235,13 @@ func shoot(ctx context.Context, t *testing.T, name string) {
 	if dir == "" {
 		return
 	}
-	for part, selector := range map[string]string{"": "", "-matrix": "#matrix", "-first": "#experiment-00", "-second": "#experiment-02", "-numbers": "#experiment-02 .numbers", "-crowd": "#experiment-04", "-killed": "#experiment-06"} {
+	parts := map[string]string{"": "", "-matrix": "#matrix"}
+	if strings.HasPrefix(name, "made-up") {
+		maps.Copy(parts, map[string]string{"-first": "#experiment-00", "-second": "#experiment-02", "-numbers": "#experiment-02 .numbers", "-crowd": "#experiment-04", "-killed": "#experiment-06"})
+	} else {
+		maps.Copy(parts, map[string]string{"-naive": "#naive-wrong-release", "-paused": "#paused-holder", "-fenced": "#paused-holder-fenced"})
+	}
+	for part, selector := range parts {
 		scroll := "scrollTo(0, 0)"
 		if selector != "" {
 			scroll = fmt.Sprintf("document.querySelector(%q).scrollIntoView()", selector)

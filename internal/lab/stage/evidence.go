@@ -106,8 +106,10 @@ func (sale *Sale) askEmbedded(at *Instance, answers []load.Answer) (*order.Audit
 		}
 	}
 	s.Logf("the embedded database was asked for the orders of %d users", len(asked))
-	audit := order.Audit(told)
-	return &audit, orders
+	return &order.Audit{
+		InitialStock: told.InitialStock, Stock: told.Stock,
+		Orders: told.Orders, DistinctUsers: told.DistinctUsers, Pending: told.Pending,
+	}, orders
 }
 
 // pageSize is more than one user has.
