@@ -170,7 +170,7 @@ func TestRunWithoutServers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	code, stdout, stderr := b.run([]string{"PATH=" + path, "SECKILL_TEST_ZOOKEEPER=/nowhere", "SECKILL_TEST_MYSQL_ROOT=/nowhere"},
+	code, stdout, stderr := b.run([]string{"PATH=" + path, "REQUIRE_INFRA=", "SECKILL_TEST_ZOOKEEPER=/nowhere", "SECKILL_TEST_MYSQL_ROOT=/nowhere"},
 		"run", "no-lock", "zk-holder-killed", "red-paused-holder", "--json")
 	all := results(t, stdout)
 	if code != exitOK || len(all) != 3 {
