@@ -55,6 +55,7 @@ func prove(t *testing.T, group lab.Set) {
 	for i := range group {
 		e := &group[i]
 		t.Run(e.ID, func(t *testing.T) {
+			beside(t, e)
 			r := bench.Run(t.Context(), e)
 			check(t, r)
 			if !r.AsExpected {
@@ -66,6 +67,7 @@ func prove(t *testing.T, group lab.Set) {
 			show(t, r)
 		})
 		t.Run(e.ID+" with the setup of "+e.Partner, func(t *testing.T) {
+			beside(t, e)
 			r := bench.Swap(t.Context(), e)
 			check(t, r)
 			if r.AsExpected || r.Observed != e.Expect.Opposite() {
@@ -73,6 +75,13 @@ func prove(t *testing.T, group lab.Set) {
 			}
 			show(t, r)
 		})
+	}
+}
+
+// beside lets quiet experiments run beside each other, as [lab.Lab.RunAll] does.
+func beside(t *testing.T, e *lab.Experiment) {
+	if e.Quiet {
+		t.Parallel()
 	}
 }
 

@@ -130,7 +130,7 @@ func sameNumber() lab.Set {
 			Setup:   lab.Setup{Policy: lateReleasePolicy("thread-id"), Instances: 2},
 			Scene:   lateReleaseElsewhere,
 			K6: []string{
-				"LOCK=thread-id", "SCOPE=voucher", "STOCK_MODE=unguarded", "LOCK_WAIT_MS=30000", "LOCK_TTL_MS=700", "VUS=4", "USERS=100", "STOCK=40", "INSTANCES=2",
+				"LOCK=thread-id", "SCOPE=voucher", "STOCK_MODE=unguarded", "LOCK_WAIT_MS=30000", "LOCK_TTL_MS=700", "VUS=4", "USERS=40", "STOCK=40", "INSTANCES=2",
 				`FAULTS=[{"point":"critical-section","pause_ms":250},{"point":"before-release","pause_ms":600}]`,
 			},
 		},
@@ -150,7 +150,7 @@ func sameNumber() lab.Set {
 			Setup:   lab.Setup{Policy: lateReleasePolicy("uuid"), Instances: 2},
 			Scene:   lateReleaseElsewhere,
 			K6: []string{
-				"LOCK=uuid", "SCOPE=voucher", "STOCK_MODE=unguarded", "LOCK_WAIT_MS=30000", "LOCK_TTL_MS=700", "VUS=4", "USERS=100", "STOCK=40", "INSTANCES=2",
+				"LOCK=uuid", "SCOPE=voucher", "STOCK_MODE=unguarded", "LOCK_WAIT_MS=30000", "LOCK_TTL_MS=700", "VUS=4", "USERS=40", "STOCK=40", "INSTANCES=2",
 				`FAULTS=[{"point":"critical-section","pause_ms":250},{"point":"before-release","pause_ms":600}]`,
 			},
 		},
