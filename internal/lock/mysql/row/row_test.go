@@ -67,6 +67,7 @@ func promises() locktest.Promises {
 		p[b] = locktest.Breaks("no tokens: a counter would not outlive its row")
 	}
 	p[locktest.QueueSurvivesPause] = locktest.NotApplicable("there is no queue")
+	p[locktest.EvictsDeadWaiters] = locktest.NotApplicable("a waiter that dies with its INSERT under way may get the row with it")
 	p[locktest.ReentryKeepsLease] = locktest.NotApplicable("no re-entry")
 	p[locktest.WakesByMessage] = locktest.Breaks("waiters poll")
 	p[locktest.RefusesWrongKind] = locktest.NotApplicable("each mechanism has its part of the table, and nothing else fits in")
