@@ -57,7 +57,8 @@ func (p *Play) Load(o *load.Outcome) {
 }
 
 // Judge has the evidence judged, and counts what was found. Where that is nothing
-// that decides, it has the lock's history drawn as it went.
+// that decides, and the scene has drawn nothing, it has the lock's history drawn as it
+// went.
 func (p *Play) Judge(evidence judge.Evidence) judge.Judgement {
 	j := judge.Judge(evidence)
 	for kind, n := range j.Anomalies {
@@ -66,7 +67,7 @@ func (p *Play) Judge(evidence judge.Evidence) judge.Judgement {
 	for _, w := range j.Witnesses {
 		p.Witness(w)
 	}
-	if !slices.ContainsFunc(j.Witnesses, func(w finding.Witness) bool { return p.experiment.decides(w.Kind) }) {
+	if !p.pictured() {
 		if w, ok := judge.Picture(evidence, judge.Focus{}); ok {
 			p.Witness(w)
 		}
@@ -78,6 +79,14 @@ func (p *Play) Judge(evidence judge.Evidence) judge.Judgement {
 	}
 	p.result.Measures = append(p.result.Measures, j.Measures...)
 	return j
+}
+
+// pictured says whether there is a witness already of something that decides, or the
+// scene's own picture of how it was prevented.
+func (p *Play) pictured() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(p.proofs, func(w finding.Witness) bool { return w.Kind == "" || p.experiment.decides(w.Kind) })
 }
 
 // verdict fills in what follows from the counts.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/Shopify/toxiproxy/v2"
@@ -35,6 +36,9 @@ const (
 	requests = "upstream"
 	replies  = "downstream"
 )
+
+// portPatience is how long a port may stay taken that a proxy has just given up.
+const portPatience = 5 * time.Second
 
 // NewProxy puts a proxy in front of the server at an address, for this test alone.
 func NewProxy(t TB, upstream string) *Proxy {
@@ -96,7 +100,17 @@ func (p *Proxy) Reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.proxy.Stop()
-	check(p.t, p.open())
+	check(p.t, p.reopen())
+}
+
+// reopen opens at the address that the proxy had until now. A child process that is being started at this moment has a
+// copy of the old listener until it executes its program, so the port can be taken for a little longer.
+func (p *Proxy) reopen() error {
+	for end := time.Now().Add(portPatience); ; time.Sleep(pollEvery) {
+		if err := p.open(); !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
+			return err
+		}
+	}
 }
 
 // Lead makes the address lead to another server from now on, as one does that belongs to whoever is the primary. It closes

@@ -122,6 +122,19 @@ func TestProxyIsCutUntilItIsReset(t *testing.T) {
 	wait(t, "an answer after Reset", func() bool { return client.Ping(t.Context()).Err() == nil })
 }
 
+// As while a child process is being started that has a copy of the listener.
+func TestProxyIsResetThoughItsPortIsTakenForAMoment(t *testing.T) {
+	_, proxy, client := proxied(t)
+	proxy.Cut()
+	other, err := net.Listen("tcp", proxy.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(50*time.Millisecond, func() { other.Close() })
+	proxy.Reset()
+	wait(t, "an answer after Reset", func() bool { return client.Ping(t.Context()).Err() == nil })
+}
+
 func TestProxyOutlivesTheServer(t *testing.T) {
 	server := testkit.NewRedis(t)
 	proxy := testkit.NewProxy(t, server.Addr())
