@@ -90,7 +90,7 @@ func (c *cutConn) Write(b []byte) (int, error) {
 		return c.Conn.Write(b)
 	}
 	n, err := c.Conn.Write(b[:left])
-	return n, errors.Join(err, c.Close(), io.ErrClosedPipe)
+	return n, errors.Join(err, c.Close(), net.ErrClosed)
 }
 
 func (c *cutConn) Read(b []byte) (int, error) {

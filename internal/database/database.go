@@ -142,5 +142,8 @@ func (d *DB) Vouchers() *Vouchers { return &Vouchers{d} }
 // Orders is the store of orders.
 func (d *DB) Orders() *Orders { return &Orders{d} }
 
+// Shelf is where accepted orders are persisted.
+func (d *DB) Shelf() *Shelf { return &Shelf{d} }
+
 // Idempotency is the store of idempotency keys.
 func (d *DB) Idempotency() *Idempotency { return &Idempotency{d} }

@@ -1,8 +1,8 @@
 // Package database keeps vouchers, orders and idempotency keys in MySQL, MariaDB
 // or SQLite. It is the only package that knows gorm and SQL.
 //
-// [Open] gives a [DB]; its [DB.Vouchers], [DB.Orders] and [DB.Idempotency] are
-// the stores that the domain packages ask for. gorm maps rows where there is
+// [Open] gives a [DB]; its [DB.Vouchers], [DB.Orders], [DB.Shelf] and
+// [DB.Idempotency] are the stores that the domain packages ask for. gorm maps rows where there is
 // something to map; the statements of an order, which are what this project is
 // about, stand as plain SQL in tx.go.
 //

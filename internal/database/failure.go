@@ -20,6 +20,10 @@ import (
 // errDuplicate: a unique index or a primary key refused a row.
 var errDuplicate = errors.New("database: duplicate row")
 
+// errNotConnected: no connection came about, for another reason than that the server
+// refused it. The driver has errors for this that only their text tells.
+var errNotConnected = errors.New("database: not connected")
+
 // failure is what an error means, whichever database it came from.
 type failure int
 
@@ -90,7 +94,7 @@ func failureOf(err error) failure {
 		return sqliteFailure(e.Code())
 	}
 	if _, ok := errors.AsType[net.Error](err); ok || slices.ContainsFunc([]error{
-		driver.ErrBadConn, mysql.ErrInvalidConn, mysql.ErrMalformPkt, mysql.ErrPktSync,
+		errNotConnected, driver.ErrBadConn, mysql.ErrInvalidConn, mysql.ErrMalformPkt, mysql.ErrPktSync,
 		io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, os.ErrDeadlineExceeded,
 	}, func(gone error) bool { return errors.Is(err, gone) }) {
 		return unreachable

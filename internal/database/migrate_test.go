@@ -7,7 +7,7 @@ import (
 )
 
 // newest is the number of the newest migration.
-const newest = 5
+const newest = 6
 
 // tables are what the migrations make. The locks have no tables in SQLite.
 func tables(where testkit.Database) []string {

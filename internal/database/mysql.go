@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"strconv"
@@ -140,13 +141,20 @@ type session struct{ driver.Connector }
 func (s session) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := s.Connector.Connect(ctx)
 	if err != nil {
-		return nil, err
+		return nil, notConnected(err)
 	}
 	const isolation = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
 	if _, err := conn.(driver.ExecerContext).ExecContext(ctx, isolation, nil); err != nil {
-		return nil, errors.Join(err, conn.Close())
+		return nil, notConnected(errors.Join(err, conn.Close()))
 	}
 	return conn, nil
+}
+
+func notConnected(err error) error {
+	if _, refused := errors.AsType[*mysql.MySQLError](err); refused {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errNotConnected, err)
 }
 
 // driverLog sends what the driver would print to standard error to the log. It

@@ -2,6 +2,7 @@ package database
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"time"
 
@@ -68,21 +69,23 @@ func (o *Orders) OrdersOf(ctx context.Context, userID, before int64, limit int) 
 func (o *Orders) Audit(ctx context.Context, voucherID int64) (order.Audit, error) {
 	const query = `
 		SELECT v.initial_stock, v.stock,
-		       COUNT(CASE WHEN o.status = 'confirmed' THEN 1 END)                  AS orders,
-		       COUNT(DISTINCT CASE WHEN o.status = 'confirmed' THEN o.user_id END) AS distinct_users,
-		       COUNT(CASE WHEN o.status = 'pending' THEN 1 END)                    AS pending
+		       COUNT(CASE WHEN o.status = 'confirmed' THEN 1 END),
+		       COUNT(DISTINCT CASE WHEN o.status = 'confirmed' THEN o.user_id END),
+		       COUNT(CASE WHEN o.status = 'pending' THEN 1 END)
 		FROM vouchers v LEFT JOIN orders o ON o.voucher_id = v.id
 		WHERE v.id = ?
 		GROUP BY v.id, v.initial_stock, v.stock`
-	var audit order.Audit
-	found := o.db.rows.WithContext(ctx).Raw(query, voucherID).Scan(&audit)
+	var a order.Audit
+	defer o.db.slow(ctx, query, time.Now())
+	err := o.db.readers.QueryRowContext(ctx, query, voucherID).
+		Scan(&a.InitialStock, &a.Stock, &a.Orders, &a.DistinctUsers, &a.Pending)
 	switch {
-	case found.Error != nil:
-		return order.Audit{}, translate(ctx, found.Error)
-	case found.RowsAffected == 0:
+	case errors.Is(err, sql.ErrNoRows):
 		return order.Audit{}, voucher.ErrNotFound
+	case err != nil:
+		return order.Audit{}, translate(ctx, err)
 	}
-	return audit, nil
+	return a, nil
 }
 
 // stamp is a time as the database keeps it: UTC, in whole microseconds.

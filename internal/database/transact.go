@@ -25,8 +25,12 @@ import (
 // outlives ctx. A ctx that has ended by the time fn returns rolls back too; once
 // COMMIT is on its way ctx does not interrupt it.
 func (o *Orders) Transact(ctx context.Context, fn func(ctx context.Context, tx order.Tx) error) error {
-	return o.db.repeatWhile(ctx, func() (collided bool, err error) {
-		t := &tx{db: o.db}
+	return o.db.transact(ctx, func(ctx context.Context, t *tx) error { return fn(ctx, t) })
+}
+
+func (d *DB) transact(ctx context.Context, fn func(ctx context.Context, t *tx) error) error {
+	return d.repeatWhile(ctx, func() (collided bool, err error) {
+		t := &tx{db: d}
 		defer t.rollback(ctx) // does nothing after a commit; runs when fn panics
 		if err = fn(ctx, t); err == nil {
 			err = t.commit(ctx)

@@ -17,8 +17,8 @@ type Vouchers struct{ db *DB }
 
 var _ voucher.Store = (*Vouchers)(nil)
 
-// voucherRow is a voucher as it is kept. The column fence_token is missing here:
-// only transactions speak of it.
+// voucherRow is a voucher as it is kept. The columns fence_token and admission_seq
+// are missing here: only transactions speak of them.
 type voucherRow struct {
 	ID                     int64 `gorm:"primaryKey;autoIncrement:false"`
 	Title                  string
@@ -28,6 +28,7 @@ type voucherRow struct {
 	BeginAt, EndAt         time.Time
 	Policy                 string
 	CreatedAt              time.Time `gorm:"autoCreateTime:false"`
+	AdmissionEpoch         int64     // see [order.Standing]
 }
 
 // TableName implements gorm's Tabler.
@@ -43,6 +44,9 @@ func (s *Vouchers) CreateVoucher(ctx context.Context, v *voucher.Voucher) error 
 		ID: v.ID, Title: v.Title, PriceCents: v.PriceCents, ValueCents: v.ValueCents,
 		InitialStock: v.InitialStock, Stock: v.Stock, Version: v.Version,
 		BeginAt: stamp(v.BeginAt), EndAt: stamp(v.EndAt), Policy: string(policy), CreatedAt: stamp(v.CreatedAt),
+	}
+	if v.Policy.Flow == voucher.FlowAdmission {
+		row.AdmissionEpoch = firstEpoch
 	}
 	return s.db.repeat(ctx, func() error {
 		return wrote(ctx, s.db.single.WithContext(ctx).Create(&row).Error)

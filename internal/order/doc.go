@@ -6,6 +6,12 @@
 // only then release. The voucher's policy can put the steps in a worse order or
 // leave some out; the names in the policy say so.
 //
-// It knows neither gorm, Redis nor gin: [Store], [IDs] and [Lockers] are what it
-// needs of them.
+// The admission flow has one step, [Gate.Admit]: decided in one place for all
+// processes, and persisted behind it by whoever reads what the gate accepted and
+// gives it to the [Shelf]. Until then the order is [Pending]; in the end it is
+// [Confirmed] or, where the database has a reason that the gate did not know,
+// [Rejected].
+//
+// It knows neither gorm, Redis nor gin: [Store], [Shelf], [Gate], [IDs] and [Lockers]
+// are what it needs of them.
 package order

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -41,6 +43,7 @@ type memory struct {
 	version  int64
 	fence    uint64
 	orders   map[int64]order.Order
+	audit    order.Audit
 	commit   error  // what a commit answers, after it was carried out
 	lookup   error  // what looking for an order answers
 	before   func() // what happens before a transaction begins
@@ -89,10 +92,18 @@ func (m *memory) Order(_ context.Context, id int64) (order.Order, error) {
 	return order.Order{}, order.ErrNotFound
 }
 
-func (m *memory) OrdersOf(context.Context, int64, int64, int) ([]order.Order, error) { return nil, nil }
-func (m *memory) Audit(context.Context, int64) (order.Audit, error) {
-	return order.Audit{}, nil
+func (m *memory) OrdersOf(_ context.Context, userID, before int64, limit int) (found []order.Order, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, id := range slices.Backward(slices.Sorted(maps.Keys(m.orders))) {
+		if o := m.orders[id]; o.UserID == userID && id < before && len(found) < limit {
+			found = append(found, o)
+		}
+	}
+	return found, nil
 }
+
+func (m *memory) Audit(context.Context, int64) (order.Audit, error) { return m.audit, nil }
 
 type memoryTx struct {
 	m      *memory

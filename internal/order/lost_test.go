@@ -33,7 +33,7 @@ func TestLossIsNamedAsTheReason(t *testing.T) {
 		ctx, end := context.WithCancelCause(t.Context())
 		end(c.cause)
 		got := lostFirst(endedLease{ctx: ctx}, c.err)
-		if !errors.Is(got, c.want) || !errors.Is(got, c.err) || c.cause == gaveUp && errors.Is(got, gaveUp) {
+		if !errors.Is(got, c.want) || !errors.Is(got, c.err) || errors.Is(c.cause, gaveUp) && errors.Is(got, gaveUp) {
 			t.Errorf("a lease that ended with %v, work with %v: %v, want %v", c.cause, c.err, got, c.want)
 		}
 	}

@@ -42,12 +42,34 @@ type Order struct {
 	CreatedAt             time.Time
 }
 
-// Audit is what the database holds of a voucher, counted in one transaction.
+// Audit is what is known of a voucher's sale: what the database holds, counted in one
+// transaction, and under the flow admission what the gate does.
 type Audit struct {
 	InitialStock, Stock int64
 	// Orders counts the live orders, DistinctUsers those who placed them.
 	Orders, DistinctUsers int64
 	Pending               int64
+	// Gate is the gate's part; nil where the voucher is sold without one. It and the
+	// database cannot be read at one moment, so the sums are exact at rest: an order
+	// that is persisted in between is seen twice or not at all.
+	Gate *GateAudit
+}
+
+// Left is what can still be sold: the gate's stock where there is one, since the
+// database's follows it when the orders are persisted.
+func (a Audit) Left() int64 {
+	if a.Gate != nil {
+		return a.Gate.Stock
+	}
+	return a.Stock
+}
+
+// OnTheirWay is how many orders are accepted and not confirmed.
+func (a Audit) OnTheirWay() int64 {
+	if a.Gate != nil {
+		return a.Pending + a.Gate.Pending
+	}
+	return a.Pending
 }
 
 // Oversold is how many orders there are beyond the initial stock.
@@ -58,11 +80,17 @@ func (a Audit) DuplicateOrders() int64 { return a.Orders - a.DistinctUsers }
 
 // Unaccounted is the stock that is neither left, ordered nor pending. Below 0:
 // more was ordered than was taken from the stock.
-func (a Audit) Unaccounted() int64 { return a.InitialStock - a.Stock - a.Orders - a.Pending }
+func (a Audit) Unaccounted() int64 {
+	return a.InitialStock - a.Left() - a.Orders - a.OnTheirWay()
+}
+
+// Drift is by how much the database's own stock disagrees with its own orders, which
+// it changes together: anything but 0 is wrong at any moment.
+func (a Audit) Drift() int64 { return a.InitialStock - a.Stock - a.Orders - a.Pending }
 
 // Balanced says whether the sale was right.
 func (a Audit) Balanced() bool {
-	return a.Oversold() == 0 && a.DuplicateOrders() == 0 && a.Unaccounted() == 0
+	return a.Oversold() == 0 && a.DuplicateOrders() == 0 && a.Unaccounted() == 0 && a.Drift() == 0
 }
 
 // Store keeps orders. Its errors are those of this package and of voucher;

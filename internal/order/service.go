@@ -16,12 +16,13 @@ type Service struct {
 	vouchers Vouchers
 	ids      IDs
 	lockers  Lockers
+	gate     Gate // nil: nothing is sold by admission
 	now      func() time.Time
 	log      *slog.Logger
 	lab      bool
 }
 
-// Config is what a [Service] needs. All of it, Lab aside.
+// Config is what a [Service] needs. All of it, Gate and Lab aside.
 type Config struct {
 	Store    Store
 	Vouchers Vouchers
@@ -29,6 +30,8 @@ type Config struct {
 	Lockers  Lockers
 	Now      func() time.Time
 	Log      *slog.Logger
+	// Gate decides about vouchers under the flow admission. Without it none is sold.
+	Gate Gate
 	// Lab sells under policies that are not safe. Without it a voucher that was
 	// created in lab mode, on the same database, is not sold.
 	Lab bool
@@ -40,7 +43,7 @@ func NewService(c Config) (*Service, error) {
 		return nil, errors.New("order: incomplete configuration")
 	}
 	return &Service{
-		store: c.Store, vouchers: c.Vouchers, ids: c.IDs, lockers: c.Lockers, now: c.Now, log: c.Log, lab: c.Lab,
+		store: c.Store, vouchers: c.Vouchers, ids: c.IDs, lockers: c.Lockers, gate: c.Gate, now: c.Now, log: c.Log, lab: c.Lab,
 	}, nil
 }
 
@@ -54,9 +57,11 @@ type Request struct {
 	Resumed bool
 }
 
-// Place orders one voucher for one user under the voucher's policy. Beside the
-// errors of voucher, of this package and of the context it returns the lock's:
-// one that says that the lock was lost means that nothing was sold.
+// Place orders one voucher for one user under the voucher's policy. The order is
+// Confirmed, or Pending where the flow is admission; a resumed one is in whichever
+// state it has reached. Beside the errors of voucher, of this package and of the
+// context it returns the lock's: one that says that the lock was lost means that
+// nothing was sold.
 //
 // An error with [ErrUnavailable] means that the outcome could not be found out. A
 // repetition with the same ID, Resumed, gets the one true answer.
@@ -66,39 +71,50 @@ func (s *Service) Place(ctx context.Context, req Request) (Order, error) {
 			return o, err
 		}
 	}
-	v, err := s.onSale(ctx, req.VoucherID)
+	v, err := s.vouchers.Voucher(ctx, req.VoucherID)
 	if err != nil {
 		return Order{}, err
 	}
-	o := Order{ID: req.ID, VoucherID: v.ID, UserID: req.UserID, Status: Confirmed}
-	if o.ID == 0 {
-		if o.ID, err = s.ids.NextID(ctx); err != nil {
-			return Order{}, fmt.Errorf("mint an order id: %w", err)
-		}
+	if v.Policy.Flow == voucher.FlowAdmission {
+		return s.placeAdmitted(ctx, v, req)
 	}
-	o.CreatedAt = s.now().UTC().Truncate(time.Microsecond)
+	if err := s.onSale(v); err != nil {
+		return Order{}, err
+	}
+	o, err := s.newOrder(ctx, v, req, Confirmed)
+	if err != nil {
+		return Order{}, err
+	}
 	if err := s.placeLocked(ctx, v, o); err != nil {
 		return s.settle(ctx, o, req, err)
 	}
 	return o, nil
 }
 
-// onSale returns a voucher that can be bought now, as far as memory tells.
-func (s *Service) onSale(ctx context.Context, id int64) (*voucher.Voucher, error) {
-	v, err := s.vouchers.Voucher(ctx, id)
-	if err != nil {
-		return nil, err
-	}
+// onSale says whether a voucher can be bought now, as far as memory tells.
+func (s *Service) onSale(v *voucher.Voucher) error {
 	if err := v.OnSale(s.now()); err != nil {
-		return nil, err
+		return err
 	}
 	if v.Stock <= 0 {
-		return nil, voucher.ErrSoldOut
+		return voucher.ErrSoldOut
 	}
 	if !s.lab {
-		return v, v.Policy.Safe()
+		return v.Policy.Safe()
 	}
-	return v, nil
+	return nil
+}
+
+// newOrder is the order that a request asks for, under the id it brings or a new one.
+func (s *Service) newOrder(ctx context.Context, v *voucher.Voucher, req Request, status Status) (o Order, err error) {
+	o = Order{ID: req.ID, VoucherID: v.ID, UserID: req.UserID, Status: status}
+	if o.ID == 0 {
+		if o.ID, err = s.ids.NextID(ctx); err != nil {
+			return Order{}, fmt.Errorf("mint an order id: %w", err)
+		}
+	}
+	o.CreatedAt = s.now().UTC().Truncate(time.Microsecond)
+	return o, nil
 }
 
 // settleTimeout bounds the look for an order whose commit had no answer.
@@ -127,7 +143,7 @@ func (s *Service) settle(ctx context.Context, o Order, req Request, failed error
 // Order returns a user's order: [ErrNotFound] also where it is somebody else's,
 // so that nobody learns which ids exist.
 func (s *Service) Order(ctx context.Context, userID, id int64) (Order, error) {
-	o, err := s.store.Order(ctx, id)
+	o, err := s.find(ctx, userID, id)
 	if err != nil {
 		return Order{}, err
 	}
@@ -140,11 +156,32 @@ func (s *Service) Order(ctx context.Context, userID, id int64) (Order, error) {
 // OrdersOf lists up to limit of a user's orders with an ID below before, newest
 // first.
 func (s *Service) OrdersOf(ctx context.Context, userID, before int64, limit int) ([]Order, error) {
-	return s.store.OrdersOf(ctx, userID, before, limit)
+	if s.gate == nil {
+		return s.store.OrdersOf(ctx, userID, before, limit)
+	}
+	accepted, err := s.gate.OrdersOf(ctx, userID) // first: what is stored meanwhile is then seen twice
+	if err != nil {
+		return nil, err
+	}
+	stored, err := s.store.OrdersOf(ctx, userID, before, limit)
+	if err != nil {
+		return nil, err
+	}
+	return withAccepted(stored, accepted, before, limit), nil
 }
 
-// Audit counts what the database holds of a voucher, or returns
-// [voucher.ErrNotFound].
+// Audit counts what the database holds of a voucher, and the gate where it is sold
+// by admission; or returns [voucher.ErrNotFound].
 func (s *Service) Audit(ctx context.Context, voucherID int64) (Audit, error) {
-	return s.store.Audit(ctx, voucherID)
+	if s.gate == nil {
+		return s.store.Audit(ctx, voucherID)
+	}
+	v, err := s.vouchers.Voucher(ctx, voucherID)
+	if err != nil {
+		return Audit{}, err
+	}
+	if v.Policy.Flow != voucher.FlowAdmission {
+		return s.store.Audit(ctx, voucherID)
+	}
+	return s.auditAdmitted(ctx, voucherID)
 }

@@ -14,6 +14,9 @@ const (
 	// policy never change; only the stock does, and what is sold is decided by
 	// the store. So the worst a stale entry can do is to send a buyer on to the
 	// store in vain, or to keep one away for this long after stock came back.
+	//
+	// While the store is down an entry stays as it was: what then needs the store
+	// fails by itself, and admission, which does not, goes on.
 	DefaultCacheTTL = 100 * time.Millisecond
 	maxCached       = 4096
 	loadTimeout     = 3 * time.Second
@@ -55,8 +58,8 @@ func NewCache(store Store, ttl time.Duration, now func() time.Time) *Cache {
 }
 
 // Voucher returns a voucher whose stock is at most the cache's TTL behind, plus
-// the time of one load while that is under way; or [ErrNotFound]. The caller must
-// not change it.
+// the time of one load while that is under way, or as it was when the store last
+// answered; or [ErrNotFound]. The caller must not change it.
 func (c *Cache) Voucher(ctx context.Context, id int64) (*Voucher, error) {
 	e := c.entry(id)
 	seen := e.seen.Load()
@@ -105,6 +108,10 @@ func (c *Cache) load(ctx context.Context, id int64, e *entry, done chan struct{}
 	case errors.Is(err, ErrNotFound):
 		e.seen.Store(&snapshot{at: at})
 	default:
+		if seen := e.seen.Load(); seen != nil && seen.voucher != nil {
+			e.seen.Store(&snapshot{voucher: seen.voucher, at: c.now()})
+			return
+		}
 		e.seen.Store(&snapshot{err: err}) // at is zero: the next caller loads again
 	}
 }

@@ -151,6 +151,38 @@ func TestCacheRemembersWhatIsNotThereButNoFailure(t *testing.T) {
 	})
 }
 
+// While the store is down the last answer is served, and the store asked again after
+// each TTL.
+func TestCacheOutlivesItsStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &slowStore{}
+		store.stock.Store(5)
+		cache := newCache(t, store)
+		if _, err := cache.Voucher(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		down := errors.New("down")
+		store.fail.Store(&down)
+		store.stock.Store(4)
+		for range 3 {
+			time.Sleep(150 * time.Millisecond)
+			for range 2 {
+				if v, err := cache.Voucher(t.Context(), 1); err != nil || v.Stock != 5 {
+					t.Errorf("Voucher = %v, %v; want what it was", v, err)
+				}
+			}
+		}
+		if n := store.asked.Load(); n != 4 {
+			t.Errorf("asked %d times, want 4", n)
+		}
+		store.fail.Store(nil)
+		time.Sleep(150 * time.Millisecond)
+		if v, err := cache.Voucher(t.Context(), 1); err != nil || v.Stock != 4 {
+			t.Errorf("Voucher = %v, %v; want what it is", v, err)
+		}
+	})
+}
+
 func TestCacheSoldOutMarkLiftsWhenStockReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &slowStore{}

@@ -36,8 +36,8 @@ type Flow string
 // The flows.
 const (
 	FlowLocked Flow = "locked" // a lock and a transaction for each order
-	// FlowAdmission is decided in Redis and persisted behind. [Policy.Validate] knows
-	// its name; [Service.Create] refuses it with [ErrInvalid] until the flow exists.
+	// FlowAdmission is decided in Redis and persisted behind it, in batches. There is
+	// no lock in it, so [Policy.Validate] accepts the defaults of all other fields only.
 	FlowAdmission Flow = "admission"
 )
 
@@ -135,6 +135,37 @@ func (p *Policy) Validate() error {
 		if err := f.Validate(); err != nil {
 			return invalid("policy.faults[%d]: %v", i, err)
 		}
+	}
+	if p.Flow == FlowAdmission {
+		return p.validateAdmission()
+	}
+	return nil
+}
+
+// validateAdmission refuses what the flow would not heed: whoever asks for it expects
+// something else.
+func (p *Policy) validateAdmission() error {
+	d := DefaultPolicy()
+	for _, f := range []struct {
+		name  string
+		given any
+		only  any
+	}{
+		{"lock", p.Lock, d.Lock},
+		{"scope", p.Scope, d.Scope},
+		{"placement", p.Placement, d.Placement},
+		{"stock", p.Stock, d.Stock},
+		{"unique", p.Unique, d.Unique},
+		{"lock_ttl_ms", p.LockTTLMS, d.LockTTLMS},
+		{"lock_wait_ms", p.LockWaitMS, d.LockWaitMS},
+		{"fault_seed", p.FaultSeed, d.FaultSeed},
+	} {
+		if f.given != f.only {
+			return invalid("policy.%s is %v; under the flow %q only %v", f.name, f.given, FlowAdmission, f.only)
+		}
+	}
+	if len(p.Faults) > 0 {
+		return invalid("policy.faults: under the flow %q there are none", FlowAdmission)
 	}
 	return nil
 }

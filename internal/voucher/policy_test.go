@@ -2,6 +2,7 @@ package voucher_test
 
 import (
 	"encoding/json"
+	"errors"
 	"math"
 	"reflect"
 	"strings"
@@ -93,5 +94,37 @@ func TestFaultsWithoutSeedAreLeftToChance(t *testing.T) {
 	p = voucher.Policy{FaultSeed: 5}
 	if got := p.FaultsFor(17); len(got) != 0 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// What the flow would not heed is refused by its name.
+func TestAdmissionTakesTheDefaultsOnly(t *testing.T) {
+	for field, spoil := range map[string]func(*voucher.Policy){
+		"":             func(*voucher.Policy) {},
+		"lock":         func(p *voucher.Policy) { p.Lock = "fair" },
+		"scope":        func(p *voucher.Policy) { p.Scope = voucher.ScopeVoucher },
+		"placement":    func(p *voucher.Policy) { p.Placement = voucher.InsideTx },
+		"stock":        func(p *voucher.Policy) { p.Stock = voucher.StockVersion },
+		"unique":       func(p *voucher.Policy) { p.Unique = false },
+		"lock_ttl_ms":  func(p *voucher.Policy) { p.LockTTLMS = 1 },
+		"lock_wait_ms": func(p *voucher.Policy) { p.LockWaitMS = 1 },
+		"fault_seed":   func(p *voucher.Policy) { p.FaultSeed = 1 },
+		"faults":       func(p *voucher.Policy) { p.Faults = []lock.Fault{{Point: lock.CriticalSection, PauseMS: 1}} },
+	} {
+		t.Run(field, func(t *testing.T) {
+			p := voucher.DefaultPolicy()
+			p.Flow = voucher.FlowAdmission
+			spoil(&p)
+			err := p.Validate()
+			if field == "" {
+				if safe := p.Safe(); err != nil || safe != nil {
+					t.Errorf("Validate = %v, Safe = %v", err, safe)
+				}
+				return
+			}
+			if !errors.Is(err, voucher.ErrInvalid) || !strings.Contains(err.Error(), "policy."+field+" ") && !strings.Contains(err.Error(), "policy."+field+":") {
+				t.Errorf("Validate = %v, want one that names %s", err, field)
+			}
+		})
 	}
 }

@@ -87,7 +87,7 @@ func TestCreateRefuses(t *testing.T) {
 	}{
 		"a weak policy":             {func(v *voucher.Voucher) { v.Policy.Lock = "naive" }, voucher.ErrLabOnly},
 		"a lock without servers":    {func(v *voucher.Voucher) { v.Policy.Lock = "red" }, voucher.ErrInvalid},
-		"admission":                 {func(v *voucher.Voucher) { v.Policy.Flow = voucher.FlowAdmission }, voucher.ErrInvalid},
+		"admission without a gate":  {func(v *voucher.Voucher) { v.Policy.Flow = voucher.FlowAdmission }, voucher.ErrInvalid},
 		"less than a microsecond":   {func(v *voucher.Voucher) { v.EndAt = v.BeginAt.Add(999 * time.Nanosecond) }, voucher.ErrInvalid},
 		"an end in the year 10,000": {func(v *voucher.Voucher) { v.EndAt = newYearsEve9999(-14) }, voucher.ErrInvalid},
 	} {
@@ -144,6 +144,16 @@ func TestCreateWhoseReplyWasLost(t *testing.T) {
 	s = &shelf{before: s.after}
 	if got, err := newService(s).Create(t.Context(), sound()); !errors.Is(err, errStore) {
 		t.Errorf("not stored: Create = %+v, %v; want what the store said", got, err)
+	}
+}
+
+func TestCreateUnderAdmission(t *testing.T) {
+	service := newService(&shelf{})
+	service.Admission = true
+	v := sound()
+	v.Policy.Flow = voucher.FlowAdmission
+	if got, err := service.Create(t.Context(), v); err != nil || got.Policy.Flow != voucher.FlowAdmission {
+		t.Errorf("Create = %+v, %v", got, err)
 	}
 }
 

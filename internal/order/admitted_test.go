@@ -1,0 +1,310 @@
+package order_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"seckill/internal/order"
+	"seckill/internal/voucher"
+)
+
+// gate is an order.Gate that holds one voucher's orders.
+type gate struct {
+	*trace
+	orders   map[int64]order.Order
+	refuse   error
+	lookup   error
+	looked   func()            // what happens when somebody looks
+	audits   []order.GateAudit // one for each question, the last one for all further ones
+	asked    int
+	awaiting time.Duration
+}
+
+func (g *gate) Admit(_ context.Context, v *voucher.Voucher, o order.Order) error {
+	g.add("admit %d to %d as %s", o.UserID, v.ID, o.Status)
+	if g.refuse == nil {
+		g.orders[o.ID] = o
+	}
+	return g.refuse
+}
+
+func (g *gate) Lookup(_ context.Context, userID, orderID int64) (order.Order, error) {
+	g.add("look up")
+	if g.looked != nil {
+		g.looked()
+	}
+	if o, ok := g.orders[orderID]; ok && o.UserID == userID {
+		return o, nil
+	}
+	if g.lookup != nil {
+		return order.Order{}, g.lookup
+	}
+	return order.Order{}, order.ErrNotFound
+}
+
+func (g *gate) OrdersOf(_ context.Context, userID int64) (found []order.Order, err error) {
+	for _, o := range g.orders {
+		if o.UserID == userID {
+			found = append(found, o)
+		}
+	}
+	return found, g.lookup
+}
+
+func (g *gate) Await(_ context.Context, _ order.Order, limit time.Duration) error {
+	g.awaiting = limit
+	return nil
+}
+
+func (g *gate) Audit(context.Context, int64) (order.GateAudit, error) {
+	if g.lookup != nil {
+		return order.GateAudit{}, g.lookup
+	}
+	at := min(g.asked, len(g.audits)-1)
+	g.asked++
+	return g.audits[at], nil
+}
+
+// gatedShop is a shop that sells by admission, through a gate of its own.
+type gatedShop struct {
+	*shop
+	gate *gate
+}
+
+func newGatedShop(t *testing.T) *gatedShop {
+	t.Helper()
+	s := newShop(t, func(p *voucher.Policy) { p.Flow = voucher.FlowAdmission })
+	g := &gate{trace: s.trace, orders: map[int64]order.Order{}}
+	svc, err := order.NewService(order.Config{
+		Store: s.store, Vouchers: s.vouchers, IDs: &counter{}, Lockers: shelf{s.lock}, Gate: g,
+		Now: func() time.Time { return s.now }, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Service = svc
+	return &gatedShop{s, g}
+}
+
+func TestAdmissionIsTheGatesDecision(t *testing.T) {
+	s := newGatedShop(t)
+	o, err := s.buy(t)
+	want := order.Order{ID: 1, VoucherID: 7, UserID: 42, Status: order.Pending, CreatedAt: begin}
+	if err != nil || o != want {
+		t.Fatalf("Place = %+v, %v, want %+v", o, err, want)
+	}
+	for _, refused := range []error{
+		voucher.ErrSoldOut, voucher.ErrNotStarted, voucher.ErrEnded, order.ErrAlreadyOrdered,
+		order.ErrOverloaded, order.ErrUnavailable, context.Canceled,
+	} {
+		s.gate.refuse = refused
+		if o, err := s.buy(t); !errors.Is(err, refused) || o != (order.Order{}) {
+			t.Errorf("Place = %+v, %v, want %v", o, err, refused)
+		}
+	}
+	for _, step := range s.trace.all() {
+		if step != "admit 42 to 7 as pending" {
+			t.Errorf("and also: %s", step)
+		}
+	}
+}
+
+// What memory knows needs no gate. Close to the ends of the window the gate's clock
+// decides.
+func TestAdmissionTurnsAwayFromMemory(t *testing.T) {
+	const slack = time.Second
+	for _, tc := range []struct {
+		name string
+		set  func(*shop)
+		want error // nil: the gate is asked
+	}{
+		{"long before the sale", func(s *shop) { s.now = begin.Add(-slack - 1) }, voucher.ErrNotStarted},
+		{"just before the sale", func(s *shop) { s.now = begin.Add(-slack) }, nil},
+		{"just after the sale", func(s *shop) { s.now = begin.Add(time.Hour + slack - 1) }, nil},
+		{"long after the sale", func(s *shop) { s.now = begin.Add(time.Hour + slack) }, voucher.ErrEnded},
+		{"nothing left, not even behind the gate", func(s *shop) { s.vouchers.v.Stock = 0 }, voucher.ErrSoldOut},
+		{"no such voucher", func(s *shop) { s.vouchers.v.ID = 8 }, voucher.ErrNotFound},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newGatedShop(t)
+			tc.set(s.shop)
+			_, err := s.buy(t)
+			if !errors.Is(err, tc.want) || (len(s.trace.all()) == 0) != (tc.want != nil) {
+				t.Errorf("err = %v, steps %q; want %v", err, s.trace.all(), tc.want)
+			}
+		})
+	}
+}
+
+func TestAdmissionWithoutAGate(t *testing.T) {
+	s := newShop(t, func(p *voucher.Policy) { p.Flow = voucher.FlowAdmission })
+	if _, err := s.buy(t); !errors.Is(err, order.ErrUnavailable) || len(s.trace.all()) != 0 {
+		t.Errorf("err = %v, steps %q", err, s.trace.all())
+	}
+	if err := s.Await(t.Context(), order.Order{Status: order.Pending}, time.Hour); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestResumedAdmissionGetsTheOneAnswer(t *testing.T) {
+	req := order.Request{VoucherID: 7, UserID: 42, ID: 99, Resumed: true}
+	earlier := order.Order{ID: 99, VoucherID: 7, UserID: 42, Status: order.Pending, CreatedAt: begin}
+	rejected := earlier
+	rejected.Status = order.Rejected
+	for _, tc := range []struct {
+		name string
+		set  func(*gatedShop)
+		want order.Order
+		err  error
+	}{
+		{"placed now", func(*gatedShop) {}, earlier, nil},
+		{"accepted before", func(s *gatedShop) { s.gate.orders[99] = earlier; s.gate.refuse = voucher.ErrEnded }, earlier, nil},
+		{"accepted before, and the sale is over", func(s *gatedShop) { s.gate.orders[99] = earlier; s.now = begin.Add(2 * time.Hour) }, earlier, nil},
+		{"rejected before", func(s *gatedShop) { s.store.orders[99] = rejected }, rejected, nil},
+		{"rejected between the looks", func(s *gatedShop) { s.gate.looked = func() { s.store.orders[99] = rejected } }, rejected, nil},
+		{"accepted while this one was refused", func(s *gatedShop) {
+			s.gate.refuse = voucher.ErrEnded
+			looks := 0
+			s.gate.looked = func() {
+				if looks++; looks == 2 {
+					s.gate.orders[99] = earlier
+				}
+			}
+		}, earlier, nil},
+		{"refused now", func(s *gatedShop) { s.gate.refuse = voucher.ErrSoldOut }, order.Order{}, voucher.ErrSoldOut},
+		{"nobody can say", func(s *gatedShop) { s.gate.lookup = order.ErrUnavailable }, order.Order{}, order.ErrUnavailable},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newGatedShop(t)
+			tc.set(s)
+			if o, err := s.Place(t.Context(), req); !errors.Is(err, tc.err) || o != tc.want {
+				t.Errorf("Place = %+v, %v; want %+v, %v", o, err, tc.want, tc.err)
+			}
+		})
+	}
+}
+
+func TestPendingOrderIsItsUsersAtOnce(t *testing.T) {
+	s := newGatedShop(t)
+	o, err := s.buy(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Order(t.Context(), 42, o.ID); err != nil || got != o {
+		t.Errorf("Order = %+v, %v", got, err)
+	}
+	if _, err := s.Order(t.Context(), 43, o.ID); !errors.Is(err, order.ErrNotFound) {
+		t.Errorf("a stranger got %v", err)
+	}
+	if err := s.Await(t.Context(), o, time.Minute); err != nil || s.gate.awaiting != time.Minute {
+		t.Errorf("awaited %v, %v", s.gate.awaiting, err)
+	}
+	final := o
+	final.Status = order.Confirmed
+	s.store.orders[o.ID], s.gate.awaiting = final, 0 // the gate keeps its own
+	if got, err := s.Order(t.Context(), 42, o.ID); err != nil || got != final {
+		t.Errorf("Order = %+v, %v", got, err)
+	}
+	if err := s.Await(t.Context(), final, time.Minute); err != nil || s.gate.awaiting != 0 {
+		t.Errorf("awaited %v for what is final, %v", s.gate.awaiting, err)
+	}
+	s.gate.lookup = order.ErrUnavailable
+	if _, err := s.Order(t.Context(), 42, 5); !errors.Is(err, order.ErrUnavailable) {
+		t.Errorf("nobody could look, and it was %v", err)
+	}
+}
+
+// The gate knows 9, 7, 5 and 3, of which 7 and 3 are in the database with 8 and 6.
+func TestPendingOrdersStandAmongTheStored(t *testing.T) {
+	s := newGatedShop(t)
+	pending := func(id int64) order.Order { return order.Order{ID: id, UserID: 42, Status: order.Pending} }
+	stored := func(id int64) order.Order { return order.Order{ID: id, UserID: 42, Status: order.Confirmed} }
+	for _, id := range []int64{9, 7, 5, 3} {
+		s.gate.orders[id] = pending(id)
+	}
+	for _, id := range []int64{8, 7, 6, 3} {
+		s.store.orders[id] = stored(id)
+	}
+	for _, tc := range []struct {
+		before int64
+		limit  int
+		want   []order.Order
+	}{
+		{100, 10, []order.Order{pending(9), stored(8), stored(7), stored(6), pending(5), stored(3)}},
+		{100, 2, []order.Order{pending(9), stored(8)}},
+		{8, 2, []order.Order{stored(7), stored(6)}},
+		{6, 2, []order.Order{pending(5), stored(3)}},
+		{3, 2, []order.Order{}},
+	} {
+		got, err := s.OrdersOf(t.Context(), 42, tc.before, tc.limit)
+		if err != nil || !slices.Equal(got, tc.want) {
+			t.Errorf("before %d, %d: %+v, %v\nwant %+v", tc.before, tc.limit, got, err, tc.want)
+		}
+	}
+	s.gate.lookup = order.ErrUnavailable
+	if _, err := s.OrdersOf(t.Context(), 42, 100, 10); !errors.Is(err, order.ErrUnavailable) {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestAuditOfAdmission(t *testing.T) {
+	quiet := order.GateAudit{Stock: 15, Pending: 25, Epoch: 2, Seq: 85}
+	busy := quiet
+	busy.Stock, busy.Seq = 16, 84
+	for _, tc := range []struct {
+		name   string
+		audits []order.GateAudit
+		asked  int
+	}{
+		{"at rest", []order.GateAudit{quiet}, 2},
+		{"at work for a moment", []order.GateAudit{busy, quiet}, 3},
+		{"at work all the time", []order.GateAudit{busy, quiet, busy, quiet}, 4},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newGatedShop(t)
+			s.store.audit = order.Audit{InitialStock: 100, Stock: 40, Orders: 60, DistinctUsers: 60}
+			s.gate.audits = tc.audits
+			want := s.store.audit
+			want.Gate = &quiet
+			got, err := s.Audit(t.Context(), 7)
+			if err != nil || !reflect.DeepEqual(got, want) || s.gate.asked != tc.asked || !got.Balanced() {
+				t.Errorf("Audit = %+v with %+v, %v, after %d questions", got, got.Gate, err, s.gate.asked)
+			}
+		})
+	}
+	s := newGatedShop(t)
+	s.gate.lookup = order.ErrUnavailable
+	if _, err := s.Audit(t.Context(), 7); !errors.Is(err, order.ErrUnavailable) {
+		t.Errorf("err = %v", err)
+	}
+	s.vouchers.v.Policy = voucher.DefaultPolicy() // under a lock there is no gate to ask
+	if _, err := s.Audit(t.Context(), 7); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAuditArithmeticOfAdmission(t *testing.T) {
+	for _, tc := range []struct {
+		name               string
+		a                  order.Audit
+		gate               order.GateAudit
+		unaccounted, drift int64
+		balanced           bool
+	}{
+		{"untouched", order.Audit{InitialStock: 100, Stock: 100}, order.GateAudit{Stock: 100}, 0, 0, true},
+		{"on their way", order.Audit{InitialStock: 100, Stock: 40, Orders: 60, DistinctUsers: 60}, order.GateAudit{Stock: 15, Pending: 25}, 0, 0, true},
+		{"at the gate", order.Audit{InitialStock: 100, Stock: 40, Orders: 60, DistinctUsers: 60}, order.GateAudit{Stock: 20, Pending: 25}, -5, 0, false},
+		{"lost at the gate", order.Audit{InitialStock: 100, Stock: 40, Orders: 60, DistinctUsers: 60}, order.GateAudit{Stock: 15, Pending: 20}, 5, 0, false},
+		{"in the database", order.Audit{InitialStock: 100, Stock: 50, Orders: 60, DistinctUsers: 60}, order.GateAudit{Stock: 40}, 0, -10, false},
+	} {
+		tc.a.Gate = &tc.gate
+		if u, d, b := tc.a.Unaccounted(), tc.a.Drift(), tc.a.Balanced(); u != tc.unaccounted || d != tc.drift || b != tc.balanced {
+			t.Errorf("%s: unaccounted %d, drift %d, balanced %v", tc.name, u, d, b)
+		}
+	}
+}

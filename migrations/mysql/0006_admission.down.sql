@@ -1,0 +1,1 @@
+ALTER TABLE vouchers DROP COLUMN admission_epoch, DROP COLUMN admission_seq;
