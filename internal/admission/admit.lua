@@ -1,0 +1,93 @@
+-- Decide about a batch of orders of one voucher, in the order given. Everything is
+-- checked before anything is written. The same call again changes nothing more and
+-- answers the same for what it accepted.
+--
+-- KEYS[1]  the voucher: a hash, see package admkey
+-- KEYS[2]  its users: a hash, user -> order
+-- KEYS[3]  its accepted orders: a stream
+-- ARGV[1]  the epoch under which the caller believes it to be open
+-- ARGV[2]  the greatest seq that the caller has seen in that epoch
+-- ARGV[3]  the back that it saw with it
+-- ARGV[4]  the user of the last order that the caller saw accepted, or ''
+-- ARGV[5]  that order
+-- ARGV[6]  how many orders may be on their way at a time
+-- ARGV[7]  when the call is too old to act, in ms of this server's clock
+-- ARGV[8]  user, order, user, order ...
+--
+-- Replies  {verdict, now, seq, stock, back, states}
+--            verdict  0 decided
+--                     1 closed: not open under that epoch
+--                     2 forgotten: the caller has seen more than there is
+--                     3 late: the call took too long to come here
+--            now      in ms of this server's clock
+--            states   one letter for each pair: a accepted; r repeated, the order was
+--                     accepted before; o the user has another order; b before the
+--                     sale; e after it; s sold out; w wait, too many are on their way
+--          Nothing was done unless the verdict is 0; then seq, stock and back may be
+--          missing and states is.
+local voucher, users, orders = KEYS[1], KEYS[2], KEYS[3]
+local epoch, lastUser, lastOrder = ARGV[1], ARGV[4], ARGV[5]
+
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local known = redis.call('HMGET', voucher, 'epoch', 'seq', 'stock', 'back', 'begin', 'end')
+if known[1] ~= epoch or not known[3] then
+  return {1, now}
+end
+local seq, stock, back = tonumber(known[2]), tonumber(known[3]), tonumber(known[4])
+local seenBack = tonumber(ARGV[3])
+if seq < tonumber(ARGV[2]) or back < seenBack then
+  return {2, now}
+end
+if now > tonumber(ARGV[7]) then
+  return {3, now}
+end
+
+local asked = {lastUser}
+for i = 8, #ARGV, 2 do
+  asked[#asked + 1] = ARGV[i]
+end
+local held = redis.call('HMGET', users, unpack(asked))
+if lastUser ~= '' and back == seenBack and held[1] ~= lastOrder then
+  return {2, now}
+end
+local room = tonumber(ARGV[6]) - redis.call('XLEN', orders)
+
+local refusal -- for who has no order yet
+if now < tonumber(known[5]) then
+  refusal = 'b'
+elseif now >= tonumber(known[6]) then
+  refusal = 'e'
+end
+
+local states, accepted, taken = {}, {}, {}
+for i = 2, #asked do
+  local user, order = asked[i], ARGV[5 + 2 * i]
+  local has = held[i] or taken[user]
+  if has then
+    states[i - 1] = has == order and 'r' or 'o'
+  elseif refusal then
+    states[i - 1] = refusal
+  elseif stock <= 0 then
+    states[i - 1] = 's'
+  elseif room <= 0 then
+    states[i - 1] = 'w'
+  else
+    stock, room = stock - 1, room - 1
+    taken[user] = order
+    accepted[#accepted + 1] = user
+    accepted[#accepted + 1] = order
+    states[i - 1] = 'a'
+  end
+end
+
+if #accepted > 0 then
+  redis.call('HSET', users, unpack(accepted))
+  local at = string.format('%.0f', now)
+  for i = 1, #accepted, 2 do
+    seq = seq + 1
+    redis.call('XADD', orders, '*', 'o', accepted[i + 1], 'u', accepted[i], 't', at, 'e', epoch, 's', string.format('%.0f', seq))
+  end
+  redis.call('HSET', voucher, 'seq', string.format('%.0f', seq), 'stock', string.format('%.0f', stock))
+end
+return {0, now, seq, stock, back, table.concat(states)}

@@ -1,0 +1,67 @@
+// Package admkey names what the flow admission keeps in Redis: the gate writes it,
+// the consumers read it.
+//
+// All keys of one voucher have its id as their hash tag and so lie in one slot of a
+// Redis Cluster.
+package admkey
+
+import "strconv"
+
+// Keys names the keys of one voucher.
+type Keys struct {
+	// Meta is a hash with the fields Epoch to End below.
+	Meta string
+	// Users is a hash: user id -> id of the user's accepted order. It is the memory of
+	// one order per user, and stays.
+	Users string
+	// Orders is the stream of accepted orders. An entry that is done with is
+	// acknowledged and deleted, so the stream holds what is on its way and no more.
+	Orders string
+	// Dead is the stream of orders that were accepted and could not be carried out.
+	Dead string
+}
+
+// Of names the keys of a voucher. The prefix is the installation's, as of the locks.
+func Of(prefix string, voucherID int64) Keys {
+	base := prefix + "adm:{" + strconv.FormatInt(voucherID, 10) + "}"
+	return Keys{Meta: base, Users: base + ":users", Orders: base + ":orders", Dead: base + ":dead"}
+}
+
+// Fresh names the hash in which Users is prepared for an epoch.
+func (k Keys) Fresh(epoch int64) string { return k.Users + ":" + strconv.FormatInt(epoch, 10) }
+
+// Group is the consumer group on Orders.
+const Group = "orders"
+
+// The fields of Meta.
+const (
+	// Epoch is that of the database: even while orders are accepted, odd while none are.
+	Epoch = "epoch"
+	// Seq counts the decisions that changed something. Within an epoch it only grows.
+	Seq = "seq"
+	// Stock is what can still be accepted.
+	Stock = "stock"
+	// Back counts the reservations that were given back within the epoch. Whoever takes
+	// an order out of Users adds one to Back, Seq and Stock in the same script: the gate
+	// takes an order that it saw accepted and that is gone without Back having grown for
+	// a sign that Redis has forgotten something, and closes the voucher.
+	Back = "back"
+	// Begin and End are the sale's window, in ms of Redis' clock.
+	Begin = "begin"
+	End   = "end"
+)
+
+// The fields of an entry of Orders.
+const (
+	EntryOrder = "o" // the order's id
+	EntryUser  = "u" // the user's id
+	EntryTime  = "t" // when it was accepted, in ms of Redis' clock
+	EntryEpoch = "e" // the epoch it was accepted under
+	EntrySeq   = "s" // the number of its decision
+)
+
+// The further fields of an entry of Dead.
+const (
+	DeadReason = "reason"
+	DeadFrom   = "from" // the id of the entry of Orders
+)

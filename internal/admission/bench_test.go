@@ -1,0 +1,104 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/order"
+	"seckill/internal/testkit"
+	"seckill/internal/voucher"
+)
+
+// BenchmarkAdmit has so many buyers ask at the same time, each of them for a new user:
+// by the gate, and with a call of the same script for each order.
+func BenchmarkAdmit(b *testing.B) {
+	for _, buyers := range []int{1, 64, 512} {
+		b.Run("gate/"+strconv.Itoa(buyers), func(b *testing.B) {
+			s, g := benchStage(b)
+			benchBuyers(b, buyers, func(n int64) error { return s.buy(g, n, n+1e18) })
+		})
+		b.Run("one by one/"+strconv.Itoa(buyers), func(b *testing.B) {
+			s, g := benchStage(b)
+			known, err := g.line(&s.shelf.voucher).opened(b.Context(), g.config.OpenWait)
+			if err != nil {
+				b.Fatal(err)
+			}
+			server := newServer(dial(b, s.addr))
+			benchBuyers(b, buyers, func(n int64) error {
+				a, err := server.decide(context.Background(), &call{
+					keys: s.keys, seen: seen{epoch: known.epoch}, bound: 1 << 40, expiry: 1 << 50,
+					batch: []*ride{newRide(order.Order{ID: n + 1e18, UserID: n})},
+				})
+				if err == nil && a.states != "a" {
+					err = errors.New(a.states)
+				}
+				return err
+			})
+		})
+	}
+}
+
+func BenchmarkSoldOut(b *testing.B) {
+	s, g := benchStage(b)
+	if err := s.client.HSet(b.Context(), s.keys.Meta, "stock", 0).Err(); err != nil {
+		b.Fatal(err)
+	}
+	var next atomic.Int64
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			n := next.Add(1)
+			if err := s.buy(g, n, n); !errors.Is(err, voucher.ErrSoldOut) {
+				b.Error(err)
+				return
+			}
+		}
+	})
+}
+
+func benchStage(b *testing.B) (*stage, *Gate) {
+	b.Helper()
+	s := newStage(b, testkit.NewRedis(b).Addr(), 1<<40)
+	g := s.gate(func(c *Config) {
+		c.MaxPending = 1 << 40
+		c.Client = redis.NewClient(&redis.Options{Addr: s.addr, ContextTimeoutEnabled: true, MaxRetries: -1, PoolSize: 64})
+	})
+	if err := g.Open(b.Context(), &s.shelf.voucher); err != nil {
+		b.Fatal(err)
+	}
+	return s, g
+}
+
+func benchBuyers(b *testing.B, buyers int, buy func(n int64) error) {
+	b.Helper()
+	b.ReportAllocs()
+	done := make(chan error, buyers)
+	var next atomic.Int64
+	b.ResetTimer()
+	for range buyers {
+		go func() {
+			for {
+				n := next.Add(1)
+				if n > int64(b.N) {
+					done <- nil
+					return
+				}
+				if err := buy(n); err != nil {
+					done <- err
+					return
+				}
+			}
+		}()
+	}
+	for range buyers {
+		if err := <-done; err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "orders/s")
+}

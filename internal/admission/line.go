@@ -1,0 +1,137 @@
+package admission
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"seckill/internal/admission/admkey"
+	"seckill/internal/order"
+	"seckill/internal/voucher"
+)
+
+// line is where the orders of one voucher wait for the next round trip.
+type line struct {
+	gate *Gate
+	id   int64
+	keys admkey.Keys
+	sale window
+	marks
+
+	mu      sync.Mutex
+	queue   []*ride
+	spare   []*ride // what queue was before the batch under way
+	working bool    // a goroutine sees to the queue
+	door    door
+}
+
+func newLine(g *Gate, v *voucher.Voucher) *line {
+	return &line{
+		gate: g, id: v.ID, keys: admkey.Of(g.config.Prefix, v.ID),
+		sale:  window{from: v.BeginAt, to: v.EndAt},
+		marks: marks{end: v.EndAt.UnixMilli()},
+	}
+}
+
+// ride is one order on its way.
+type ride struct {
+	userID, orderID int64
+	user, order     any // the same, as the client's library takes them
+	state           atomic.Int32
+	done            chan error // has room for the answer
+}
+
+// The states of a ride: waiting, and then either sent or gone.
+const (
+	waiting int32 = iota
+	sent
+	gone
+)
+
+func newRide(o order.Order) *ride {
+	return &ride{userID: o.UserID, orderID: o.ID, user: o.UserID, order: o.ID, done: make(chan error, 1)}
+}
+
+// leave takes the ride out while it waits, and says whether it did.
+func (r *ride) leave() bool { return r.state.CompareAndSwap(waiting, gone) }
+
+// board has the ride sent, unless it has left.
+func (r *ride) board() bool {
+	return r.state.CompareAndSwap(waiting, sent) || r.state.Load() == sent
+}
+
+// join puts a ride in the line. If nobody is at work there, it goes at once.
+func (l *line) join(r *ride) {
+	l.mu.Lock()
+	l.queue = append(l.queue, r)
+	idle := !l.working
+	l.working = true
+	l.mu.Unlock()
+	if idle && !l.gate.spawn(l.work) {
+		l.refuse(unavailable(errClosed))
+	}
+}
+
+// work decides about one batch after the other, until nobody waits.
+func (l *line) work() {
+	for batch := l.take(); batch != nil; batch = l.take() {
+		if err := l.decide(batch); err != nil {
+			// Who waits behind them has waited as long, for the same.
+			l.answerQueued(err)
+		}
+		clear(batch)
+		l.mu.Lock()
+		l.spare = batch[:0]
+		l.mu.Unlock()
+	}
+}
+
+// take returns the next batch, or nil and ends the work.
+func (l *line) take() []*ride {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.queue) == 0 {
+		l.working = false
+		return nil
+	}
+	batch := l.queue
+	l.queue, l.spare = l.spare, nil
+	if len(batch) > MaxBatch {
+		l.queue = append(l.queue, batch[MaxBatch:]...)
+		clear(batch[MaxBatch:])
+		batch = batch[:MaxBatch]
+	}
+	return batch
+}
+
+// answerQueued gives all who wait the same answer.
+func (l *line) answerQueued(err error) {
+	l.mu.Lock()
+	waiting := slices.Clone(l.queue)
+	clear(l.queue)
+	l.queue = l.queue[:0]
+	l.mu.Unlock()
+	answerAll(waiting, err)
+}
+
+// refuse ends the work before it has begun.
+func (l *line) refuse(err error) {
+	for {
+		l.answerQueued(err)
+		l.mu.Lock()
+		if len(l.queue) == 0 {
+			l.working = false
+			l.mu.Unlock()
+			return
+		}
+		l.mu.Unlock()
+	}
+}
+
+func answerAll(batch []*ride, err error) {
+	for _, r := range batch {
+		if r.board() {
+			r.done <- err
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/admission/admkey"
+	"seckill/internal/order"
+)
+
+// listFresh is how old the list of vouchers may be. Where an order is not found among
+// them, the list is read again, in case its voucher is younger.
+const listFresh = time.Second
+
+// Lookup implements the method of [order.Gate].
+func (g *Gate) Lookup(ctx context.Context, userID, orderID int64) (order.Order, error) {
+	asked := time.Now()
+	for _, since := range []time.Time{asked.Add(-listFresh), asked} {
+		ids, err := g.vouchers.list(ctx, since)
+		if err != nil {
+			return order.Order{}, err
+		}
+		found, err := g.ordersOf(ctx, ids, userID)
+		for _, o := range found {
+			if o.ID == orderID {
+				return o, nil
+			}
+		}
+		if err != nil {
+			return order.Order{}, err
+		}
+	}
+	return order.Order{}, order.ErrNotFound
+}
+
+// OrdersOf implements the method of [order.Gate].
+func (g *Gate) OrdersOf(ctx context.Context, userID int64) ([]order.Order, error) {
+	ids, err := g.vouchers.list(ctx, time.Now().Add(-listFresh))
+	if err != nil {
+		return nil, err
+	}
+	found, err := g.ordersOf(ctx, ids, userID)
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+// ordersOf returns what Redis has of a user. With an error there may be more.
+func (g *Gate) ordersOf(ctx context.Context, ids []int64, userID int64) ([]order.Order, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	user := strconv.FormatInt(userID, 10)
+	line := g.config.Client.Pipeline()
+	orders, epochs := make([]*redis.StringCmd, len(ids)), make([]*redis.StringCmd, len(ids))
+	for i, id := range ids {
+		keys := admkey.Of(g.config.Prefix, id)
+		orders[i], epochs[i] = line.HGet(ctx, keys.Users, user), line.HGet(ctx, keys.Meta, admkey.Epoch)
+	}
+	_, _ = line.Exec(ctx) // each command has its own error
+	var found []order.Order
+	var unknown []error
+	for i, id := range ids {
+		orderID, err := orders[i].Int64()
+		switch {
+		case err == nil:
+			found = append(found, order.Order{ID: orderID, VoucherID: id, UserID: userID, Status: order.Pending})
+		case errors.Is(err, redis.Nil):
+			unknown = append(unknown, g.complete(ctx, id, epochs[i]))
+		case ctx.Err() != nil:
+			return found, ctx.Err()
+		default:
+			unknown = append(unknown, unavailable(err))
+		}
+	}
+	return found, errors.Join(unknown...)
+}
+
+// complete says whether Redis has all users of a voucher: it is open, or never was.
+func (g *Gate) complete(ctx context.Context, id int64, epoch *redis.StringCmd) error {
+	n, err := epoch.Int64()
+	switch {
+	case err == nil && n%2 == 0:
+		return nil
+	case err != nil && !errors.Is(err, redis.Nil):
+		return unavailable(err)
+	}
+	st, err := g.config.Shelf.Standing(ctx, id)
+	if err != nil || neverOpened(st) {
+		return err
+	}
+	return unavailable(errOpening)
+}
+
+// neverOpened: the first even epoch, and with it the first order, is still to come.
+func neverOpened(st order.Standing) bool { return st.Epoch <= 1 }
+
+// Audit implements the method of [order.Gate].
+func (g *Gate) Audit(ctx context.Context, voucherID int64) (order.GateAudit, error) {
+	now, err := g.server.state(ctx, admkey.Of(g.config.Prefix, voucherID))
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return order.GateAudit{}, ctx.Err()
+	case err != nil:
+		return order.GateAudit{}, unavailable(err)
+	case now.open():
+		return order.GateAudit{Stock: now.stock, Pending: now.pending, Epoch: now.epoch, Seq: now.seq}, nil
+	}
+	st, err := g.config.Shelf.Standing(ctx, voucherID)
+	switch {
+	case err != nil:
+		return order.GateAudit{}, err
+	case neverOpened(st):
+		return order.GateAudit{Stock: st.Stock, Epoch: st.Epoch}, nil
+	}
+	return order.GateAudit{}, unavailable(errOpening)
+}
+
+func unavailable(cause error) error { return fmt.Errorf("%w: %w", order.ErrUnavailable, cause) }
+
+// vouchers is the list of those whose orders are looked for.
+type vouchers struct {
+	shelf      Shelf
+	remembered time.Duration
+
+	mu  sync.Mutex
+	ids []int64
+	at  time.Time // when it was asked for
+}
+
+// list returns the list as it was at a time or later. One caller at a time asks the
+// database, and those who wait for it are mostly served with what it got.
+func (v *vouchers) list(ctx context.Context, since time.Time) ([]int64, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.at.Before(since) && !v.at.IsZero() {
+		return v.ids, nil
+	}
+	at := time.Now()
+	ids, err := v.shelf.AdmissionVouchers(ctx, at.Add(-v.remembered))
+	if err != nil {
+		return nil, err
+	}
+	v.ids, v.at = slices.Clip(ids), at
+	return v.ids, nil
+}

@@ -1,0 +1,29 @@
+-- Open a voucher that was closed, with users that were prepared.
+--
+-- KEYS[1]  the voucher: a hash, see package admkey
+-- KEYS[2]  its users: a hash, user -> order
+-- KEYS[3]  the users to begin with; missing where there are none
+-- ARGV[1]  the epoch, even
+-- ARGV[2]  the closed one before it
+-- ARGV[3]  the seq to begin with, unless there is a greater one
+-- ARGV[4]  the stock to begin with
+-- ARGV[5]  begin and ARGV[6] end of the sale, in ms of this server's clock
+--
+-- Replies  1 opened
+--          0 not: it is not closed under that epoch any more
+local voucher, users, fresh = KEYS[1], KEYS[2], KEYS[3]
+local known = redis.call('HMGET', voucher, 'epoch', 'seq')
+if known[1] ~= ARGV[2] then
+  return 0
+end
+local seq = ARGV[3]
+if known[2] and tonumber(known[2]) > tonumber(seq) then
+  seq = known[2]
+end
+redis.call('UNLINK', users) -- a rename would free the old ones here and now
+if redis.call('EXISTS', fresh) == 1 then
+  redis.call('RENAME', fresh, users)
+  redis.call('PERSIST', users)
+end
+redis.call('HSET', voucher, 'epoch', ARGV[1], 'seq', seq, 'stock', ARGV[4], 'back', '0', 'begin', ARGV[5], 'end', ARGV[6])
+return 1

@@ -1,0 +1,197 @@
+package admission
+
+import (
+	"context"
+	"flag"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"seckill/internal/admission/admkey"
+	"seckill/internal/order"
+	"seckill/internal/testkit"
+)
+
+// model is what the scripts are to do, in Go.
+type model struct {
+	epoch, seq, stock, back int64
+	from, to                time.Time
+	users                   map[int64]int64
+	pending                 []order.Order
+}
+
+func (m *model) state(now time.Time, o order.Order, bound int64) byte {
+	has, ordered := m.users[o.UserID]
+	switch {
+	case ordered && has == o.ID:
+		return repeated
+	case ordered:
+		return 'o'
+	case now.Before(m.from):
+		return 'b'
+	case !now.Before(m.to):
+		return 'e'
+	case m.stock <= 0:
+		return 's'
+	case int64(len(m.pending)) >= bound:
+		return overloaded
+	}
+	m.seq++
+	m.stock--
+	m.users[o.UserID] = o.ID
+	m.pending = append(m.pending, o)
+	return accepted
+}
+
+func TestScriptsFollowTheModel(t *testing.T) {
+	if err := flag.Set("rapid.nofailfile", "true"); err != nil {
+		t.Fatal(err)
+	}
+	s := newStage(t, testkit.Redis(t).Addr(), 0)
+	server := newServer(s.client)
+	id := int64(0)
+	rapid.Check(t, func(rt *rapid.T) {
+		id++ // a voucher of its own
+		scriptMachine(t, rt, s, server, admkey.Of(s.prefix, id))
+	})
+}
+
+func scriptMachine(t *testing.T, rt *rapid.T, s *stage, server *server, keys admkey.Keys) {
+	ctx, now := t.Context(), time.Now()
+	m := &model{users: map[int64]int64{}}
+	open := func(rt *rapid.T) {
+		m.epoch += 2
+		m.seq = max(m.seq, rapid.Int64Range(0, 50).Draw(rt, "seq"))
+		st := order.Standing{Epoch: m.epoch, Seq: m.seq, Stock: rapid.Int64Range(0, 8).Draw(rt, "stock")}
+		m.from = now.Add(30*time.Minute + time.Duration(rapid.IntRange(-9, 1).Draw(rt, "begins"))*time.Hour)
+		m.to = m.from.Add(time.Duration(rapid.IntRange(1, 20).Draw(rt, "lasts")) * time.Hour)
+		if epoch, err := server.shut(ctx, keys, m.epoch-1); err != nil || epoch != m.epoch-1 {
+			rt.Fatalf("shut = %d, %v; want %d", epoch, err, m.epoch-1)
+		}
+		if ok, err := server.begin(ctx, keys, order.Standing{Epoch: m.epoch - 2}, m.from, m.to); ok || err != nil {
+			rt.Fatalf("opened under an epoch that is over: %v", err)
+		}
+		m.users = map[int64]int64{}
+		var live []order.Order
+		for user := range rapid.Int64Range(0, 3).Draw(rt, "live") {
+			live = append(live, order.Order{ID: 900 + user, UserID: 1 + user})
+			m.users[1+user] = 900 + user
+		}
+		if len(live) > 0 {
+			if err := server.fill(ctx, keys.Fresh(m.epoch), live); err != nil {
+				rt.Fatal(err)
+			}
+		}
+		if ok, err := server.begin(ctx, keys, st, m.from, m.to); !ok || err != nil {
+			rt.Fatalf("begin = %v, %v", ok, err)
+		}
+		m.stock, m.back = st.Stock, 0
+	}
+	open(rt)
+	ask := func(known seen, bound, expiry int64, batch []order.Order) answer {
+		c := &call{keys: keys, seen: known, bound: bound, expiry: expiry}
+		for _, o := range batch {
+			c.batch = append(c.batch, newRide(o))
+		}
+		a, err := server.decide(ctx, c)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		return a
+	}
+	someOrders := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) order.Order {
+		user := rapid.Int64Range(1, 9).Draw(rt, "user")
+		return order.Order{UserID: user, ID: user*10 + rapid.Int64Range(0, 1).Draw(rt, "which")}
+	}), 1, 6)
+	later := now.Add(time.Hour).UnixMilli()
+
+	rt.Repeat(map[string]func(*rapid.T){
+		"admit": func(rt *rapid.T) {
+			batch, bound := someOrders.Draw(rt, "batch"), rapid.Int64Range(1, 6).Draw(rt, "bound")
+			a := ask(seen{epoch: m.epoch, seq: m.seq, back: m.back}, bound, later, batch)
+			var want strings.Builder
+			for _, o := range batch {
+				want.WriteByte(m.state(time.UnixMilli(a.now), o, bound))
+			}
+			if a.verdict != decided || a.states != want.String() {
+				rt.Fatalf("%v: %+v, want %s", batch, a, want.String())
+			}
+		},
+		"admit under another epoch, after a loss, or late": func(rt *rapid.T) {
+			batch := someOrders.Draw(rt, "batch")
+			for _, c := range []struct {
+				known  seen
+				expiry int64
+				want   verdict
+			}{
+				{seen{epoch: m.epoch - 2}, later, closed},
+				{seen{epoch: m.epoch + 2}, later, closed},
+				{seen{epoch: m.epoch, seq: m.seq + 1}, later, forgotten},
+				{seen{epoch: m.epoch, back: m.back + 1}, later, forgotten},
+				{seen{epoch: m.epoch, back: m.back, user: 9999, order: 1}, later, forgotten},
+				{seen{epoch: m.epoch}, now.Add(-time.Minute).UnixMilli(), late},
+			} {
+				if a := ask(c.known, 100, c.expiry, batch); a.verdict != c.want {
+					rt.Fatalf("%+v: verdict %d, want %d", c.known, a.verdict, c.want)
+				}
+			}
+		},
+		"give back": func(rt *rapid.T) {
+			if len(m.pending) == 0 {
+				rt.Skip("nothing is on its way")
+			}
+			o := m.pending[0]
+			m.pending = m.pending[1:]
+			entry, err := s.client.XRangeN(ctx, keys.Orders, "-", "+", 1).Result()
+			if err != nil || len(entry) != 1 {
+				rt.Fatalf("%v %v", entry, err)
+			}
+			if err := giveBack.Run(ctx, s.client, []string{keys.Meta, keys.Users, keys.Orders}, o.UserID, o.ID, entry[0].ID).Err(); err != nil {
+				rt.Fatal(err)
+			}
+			if m.users[o.UserID] == o.ID {
+				delete(m.users, o.UserID)
+				m.stock, m.back, m.seq = m.stock+1, m.back+1, m.seq+1
+			}
+		},
+		"open anew": open,
+		"":          func(rt *rapid.T) { scriptInvariant(ctx, rt, s, server, keys, m) },
+	})
+}
+
+func scriptInvariant(ctx context.Context, rt *rapid.T, s *stage, server *server, keys admkey.Keys, m *model) {
+	got, err := server.state(ctx, keys)
+	if err != nil {
+		rt.Fatal(err)
+	}
+	want := state{now: got.now, pending: int64(len(m.pending)), epoch: m.epoch, seq: m.seq, stock: m.stock, back: m.back}
+	if got != want {
+		rt.Fatalf("Redis has %+v, want %+v", got, want)
+	}
+	if n := s.client.HLen(ctx, keys.Users).Val(); n != int64(len(m.users)) {
+		rt.Fatalf("%d users, want %d", n, len(m.users))
+	}
+}
+
+func TestScriptWritesNothingOverAForeignKey(t *testing.T) {
+	s := newStage(t, testkit.Redis(t).Addr(), 5)
+	g := s.gate(nil)
+	if err := s.buy(g, 1, 11); err != nil {
+		t.Fatal(err)
+	}
+	before := s.client.HGetAll(t.Context(), s.keys.Meta).Val()
+	if err := s.client.Set(t.Context(), s.keys.Orders, "not a stream", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	c := &call{keys: s.keys, seen: seen{epoch: 2}, bound: 10, expiry: time.Now().Add(time.Hour).UnixMilli(),
+		batch: []*ride{newRide(order.Order{ID: 22, UserID: 2})}}
+	if _, err := newServer(s.client).decide(t.Context(), c); !harmless(err) {
+		t.Errorf("a key of another kind: %v", err)
+	}
+	after := s.client.HGetAll(t.Context(), s.keys.Meta).Val()
+	if s.client.HLen(t.Context(), s.keys.Users).Val() != 1 || before["stock"] != after["stock"] {
+		t.Errorf("the script wrote before it had checked: %v, then %v", before, after)
+	}
+}

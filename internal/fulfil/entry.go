@@ -1,0 +1,112 @@
+package fulfil
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"seckill/internal/admission/admkey"
+	"seckill/internal/order"
+)
+
+// stream is where the accepted orders of one voucher are.
+type stream struct {
+	voucher int64
+	keys    admkey.Keys
+	// tries counts, by entry, what was tried alone. done is the channel on which the
+	// orders are announced that are final.
+	tries, done string
+}
+
+func newStream(prefix string, voucherID int64) *stream {
+	keys := admkey.Of(prefix, voucherID)
+	return &stream{voucher: voucherID, keys: keys, tries: keys.Orders + ":tries", done: keys.Meta + ":done"}
+}
+
+// entry is one delivery.
+type entry struct {
+	*stream
+	id string
+	// order is what the entry says. Where malformed is set, what could be read of it.
+	order     order.Accepted
+	malformed error
+	// gone: the entry was deleted after it was delivered; there is nothing left to do.
+	gone bool
+	// deliveries is how often it was delivered, where that is known.
+	deliveries int64
+}
+
+// parse reads an entry. Its time and its place in the sequence are of no consequence
+// to the order, so an entry without them is an order still.
+func parse(s *stream, id string, fields map[string]any) entry {
+	e := entry{stream: s, id: id, order: order.Accepted{VoucherID: s.voucher}}
+	if fields == nil {
+		e.gone = true
+		return e
+	}
+	var failed [3]error
+	e.order.OrderID, failed[0] = number(fields, admkey.EntryOrder)
+	e.order.UserID, failed[1] = number(fields, admkey.EntryUser)
+	e.order.Epoch, failed[2] = number(fields, admkey.EntryEpoch)
+	e.malformed = errors.Join(failed[:]...)
+	if seq, err := number(fields, admkey.EntrySeq); err == nil {
+		e.order.Seq = seq
+	}
+	ms, err := number(fields, admkey.EntryTime)
+	if err != nil {
+		ms = idTime(id)
+	}
+	e.order.At = time.UnixMilli(ms).UTC()
+	return e
+}
+
+// number reads a field that is a positive number.
+func number(fields map[string]any, name string) (int64, error) {
+	text, _ := fields[name].(string)
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("field %s: %w", name, err)
+	}
+	if n < 1 {
+		return 0, fmt.Errorf("field %s is %d", name, n)
+	}
+	return n, nil
+}
+
+// idTime is when an entry was added, in ms of the server's clock, which an entry's id
+// begins with.
+func idTime(id string) int64 {
+	ms, _, _ := strings.Cut(id, "-")
+	n, err := strconv.ParseInt(ms, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// byStream calls fn for each stream with its entries, for all of them whatever fn makes
+// of one. The error is the first.
+func byStream(entries []entry, fn func(*stream, []entry) error) (failed error) {
+	for len(entries) > 0 {
+		s := entries[0].stream
+		end := slices.IndexFunc(entries, func(e entry) bool { return e.stream != s })
+		if end < 0 {
+			end = len(entries)
+		}
+		failed = cmp.Or(failed, fn(s, entries[:end]))
+		entries = entries[end:]
+	}
+	return failed
+}
+
+func accepted(entries []entry) []order.Accepted {
+	orders := make([]order.Accepted, len(entries))
+	for i := range entries {
+		orders[i] = entries[i].order
+	}
+	return orders
+}

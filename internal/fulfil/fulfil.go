@@ -1,0 +1,175 @@
+package fulfil
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Fulfiller writes accepted orders into the database while [Fulfiller.Run] runs. It is
+// safe for use by several goroutines.
+type Fulfiller struct {
+	config Config
+	inbox  inbox
+	bell   *bell
+
+	// watched are the streams that are read. It is replaced as a whole, under mu.
+	mu      sync.Mutex
+	watched atomic.Pointer[[]*stream]
+}
+
+// New returns an error where something is missing or cannot work. It does not talk to
+// Redis yet.
+func New(c Config) (*Fulfiller, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	c = c.withDefaults()
+	return newFulfiller(c, newStreams(c.Client)), nil
+}
+
+func newFulfiller(c Config, in inbox) *Fulfiller {
+	f := &Fulfiller{config: c, inbox: in, bell: newBell(c.Client)}
+	f.watched.Store(&[]*stream{})
+	return f
+}
+
+// Run works until ctx ends. Then it reads no more, finishes the batches that were begun,
+// acknowledges them, leaves the consumer group and returns.
+func (f *Fulfiller) Run(ctx context.Context) {
+	// What was begun outlives ctx, by FinishTimeout at most.
+	work, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
+	unhook := context.AfterFunc(ctx, func() {
+		timer := time.AfterFunc(f.config.FinishTimeout, giveUp)
+		context.AfterFunc(work, func() { timer.Stop() })
+	})
+	defer unhook()
+
+	// Whoever waits for an order hears of the last batch too.
+	listening, deafen := context.WithCancel(context.WithoutCancel(ctx))
+	var ears sync.WaitGroup
+	defer ears.Wait()
+	defer deafen()
+	ears.Go(func() { f.bell.listen(listening) })
+
+	f.discover(ctx, true)
+	var workers sync.WaitGroup
+	defer workers.Wait()
+	workers.Go(func() { f.keepDiscovering(ctx) })
+	for n := range f.config.Workers {
+		w := newWorker(f, n)
+		workers.Go(func() { w.run(ctx, work) })
+	}
+}
+
+// Watch has a voucher's stream read from now on, which without it begins when the next
+// look at the database finds the voucher.
+func (f *Fulfiller) Watch(ctx context.Context, voucherID int64) error {
+	if f.watches(voucherID) {
+		return nil
+	}
+	s := newStream(f.config.Prefix, voucherID)
+	if err := f.inbox.prepare(ctx, s); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.watches(voucherID) {
+		f.watch(append(slices.Clone(*f.watched.Load()), s))
+	}
+	return nil
+}
+
+func (f *Fulfiller) watch(all []*stream) { f.watched.Store(&all) }
+
+func (f *Fulfiller) watches(voucherID int64) bool {
+	return slices.ContainsFunc(*f.watched.Load(), func(s *stream) bool { return s.voucher == voucherID })
+}
+
+// fullEvery is every how many looks all vouchers are looked at, also those whose sale
+// was over long ago: what is in their streams would be noticed by nobody else.
+const fullEvery = 600
+
+func (f *Fulfiller) keepDiscovering(ctx context.Context) {
+	tick := time.NewTicker(f.config.DiscoverEvery)
+	defer tick.Stop()
+	for n := 1; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			f.discover(ctx, n%fullEvery == 0)
+		}
+	}
+}
+
+// discover finds out which streams are to be read: those of the vouchers on sale, and
+// those that still hold something.
+func (f *Fulfiller) discover(ctx context.Context, all bool) {
+	lengths, oldest, err := f.inbox.lengths(ctx, *f.watched.Load())
+	if err != nil {
+		f.complain(ctx, "the length of the streams is not known", err)
+	} else {
+		var entries int64
+		for _, n := range lengths {
+			entries += n
+		}
+		f.config.Observer.backlog(entries, oldest)
+	}
+
+	ids, err := f.config.Shelf.AdmissionVouchers(ctx, time.Now().Add(-f.config.KeepFor))
+	if err != nil {
+		f.complain(ctx, "the vouchers on sale are not known", err)
+		return
+	}
+	if all {
+		ids = append(ids, f.leftBehind(ctx)...)
+	}
+	for _, id := range ids {
+		if err := f.Watch(ctx, id); err != nil {
+			f.complain(ctx, "a stream cannot be read", err)
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.watch(slices.DeleteFunc(slices.Clone(*f.watched.Load()), func(s *stream) bool {
+		n, counted := lengths[s]
+		return counted && n == 0 && !slices.Contains(ids, s.voucher)
+	}))
+}
+
+// leftBehind lists the vouchers, of all there ever were, whose streams are not empty.
+func (f *Fulfiller) leftBehind(ctx context.Context) []int64 {
+	ids, err := f.config.Shelf.AdmissionVouchers(ctx, time.Unix(0, 0)) // no sale is older
+	if err != nil {
+		f.complain(ctx, "the vouchers that were on sale are not known", err)
+		return nil
+	}
+	var left []int64
+	for ids := range slices.Chunk(ids, 1000) {
+		asked := make([]*stream, len(ids))
+		for i, id := range ids {
+			asked[i] = newStream(f.config.Prefix, id)
+		}
+		lengths, _, err := f.inbox.lengths(ctx, asked)
+		if err != nil {
+			f.complain(ctx, "the length of the streams is not known", err)
+		}
+		for s, n := range lengths {
+			if n > 0 {
+				left = append(left, s.voucher)
+			}
+		}
+	}
+	return left
+}
+
+func (f *Fulfiller) complain(ctx context.Context, what string, err error) {
+	if ctx.Err() == nil {
+		f.config.Log.LogAttrs(ctx, slog.LevelWarn, "fulfil: "+what, slog.Any("error", err))
+	}
+}

@@ -1,0 +1,293 @@
+package fulfil
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/admission/admkey"
+	"seckill/internal/database"
+	"seckill/internal/order"
+	"seckill/internal/testkit"
+	"seckill/internal/voucher"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childRedis) != "" {
+		os.Exit(child())
+	}
+	testkit.Main(m)
+}
+
+// shop is vouchers on sale by admission, in Redis and in a database.
+type shop struct {
+	t        *testing.T
+	client   redis.UniversalClient
+	db       *database.DB
+	prefix   string
+	vouchers []int64
+	stock    int64
+
+	mu       sync.Mutex
+	accepted map[int64]order.Accepted
+	ids      atomic.Int64
+}
+
+// places runs fn in front of what a service is run with: real servers, and embedded.
+func places(t *testing.T, fn func(t *testing.T, s *shop)) {
+	t.Run("real", func(t *testing.T) { fn(t, newShop(t, 1, 1000)) })
+	t.Run("embedded", func(t *testing.T) {
+		server := miniredis.RunT(t)
+		where := testkit.SQLite(t)
+		fn(t, openShop(t, clientOf(t, server.Addr()), where, 1, 1000))
+	})
+}
+
+// newShop is a shop on the servers that the tests share.
+func newShop(t *testing.T, vouchers int, stock int64) *shop {
+	return openShop(t, clientOf(t, testkit.Redis(t).Addr()), testkit.MariaDB(t), vouchers, stock)
+}
+
+// clientOf is a client as the service has one for this.
+func clientOf(t testing.TB, addr string) *redis.Client {
+	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func openDB(t testing.TB, where testkit.Database) *database.DB {
+	t.Helper()
+	c := database.Config{MySQL: where.DSN}
+	if where.Engine == "sqlite" {
+		c = database.Config{SQLite: where.DSN}
+	}
+	db, err := database.Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	if _, err := db.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+func openShop(t *testing.T, client redis.UniversalClient, where testkit.Database, vouchers int, stock int64) *shop {
+	t.Helper()
+	s := &shop{t: t, client: client, db: openDB(t, where), prefix: testkit.KeyPrefix(t), stock: stock, accepted: map[int64]order.Accepted{}}
+	for n := range vouchers {
+		s.vouchers = append(s.vouchers, int64(n+1))
+		s.open(int64(n + 1))
+	}
+	return s
+}
+
+// open puts a voucher on sale, under the epoch 2.
+func (s *shop) open(id int64) {
+	s.t.Helper()
+	s.openUntil(id, time.Now().Add(time.Hour))
+}
+
+func (s *shop) openUntil(id int64, end time.Time) {
+	s.t.Helper()
+	now := time.Now()
+	v := &voucher.Voucher{
+		ID: id, Title: "a voucher", Stock: s.stock, InitialStock: s.stock,
+		BeginAt: end.Add(-24 * time.Hour), EndAt: end, Policy: voucher.DefaultPolicy(), CreatedAt: now,
+	}
+	v.Policy.Flow = voucher.FlowAdmission
+	s.must(s.db.Vouchers().CreateVoucher(s.t.Context(), v))
+	now2, err := s.db.Shelf().Open(s.t.Context(), id, 1)
+	s.must(err)
+	s.must(s.client.HSet(s.t.Context(), s.keys(id).Meta, admkey.Epoch, now2.Epoch, admkey.Seq, 0, admkey.Stock, now2.Stock, admkey.Back, 0).Err())
+}
+
+func (s *shop) keys(voucherID int64) admkey.Keys { return admkey.Of(s.prefix, voucherID) }
+
+func (s *shop) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// accept does what the gate does for n new users of a voucher.
+func (s *shop) accept(voucherID int64, n int) []order.Accepted {
+	s.t.Helper()
+	var all []order.Accepted
+	for range n {
+		a := accept(voucherID, s.ids.Add(1))
+		s.must(s.admit(a))
+		all = append(all, a)
+	}
+	return all
+}
+
+func accept(voucherID, n int64) order.Accepted {
+	return order.Accepted{OrderID: 1000 + n, VoucherID: voucherID, UserID: n, At: time.Now(), Epoch: 2, Seq: n}
+}
+
+func (s *shop) admit(a order.Accepted) error {
+	keys, ctx := s.keys(a.VoucherID), context.Background()
+	both := s.client.TxPipeline()
+	both.HSet(ctx, keys.Users, a.UserID, a.OrderID)
+	both.HIncrBy(ctx, keys.Meta, admkey.Stock, -1)
+	both.HIncrBy(ctx, keys.Meta, admkey.Seq, 1)
+	both.XAdd(ctx, &redis.XAddArgs{Stream: keys.Orders, Values: fields(a)})
+	if _, err := both.Exec(ctx); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.accepted[a.OrderID] = a
+	return nil
+}
+
+func fields(a order.Accepted) []any {
+	return []any{
+		admkey.EntryOrder, a.OrderID, admkey.EntryUser, a.UserID, admkey.EntryTime, a.At.UnixMilli(),
+		admkey.EntryEpoch, a.Epoch, admkey.EntrySeq, a.Seq,
+	}
+}
+
+// config is that of a process that persists, in a hurry.
+func (s *shop) config(change func(*Config)) Config {
+	c := Config{
+		Client: s.client, Shelf: s.db.Shelf(), Orders: s.db.Orders(), Log: slog.New(slog.NewTextHandler(s.t.Output(), nil)),
+		Prefix: s.prefix, Workers: 2, Block: 20 * time.Millisecond, DiscoverEvery: 50 * time.Millisecond,
+		FirstPause: 5 * time.Millisecond, MaxPause: 100 * time.Millisecond,
+	}
+	if change != nil {
+		change(&c)
+	}
+	return c
+}
+
+// run has a process persist until stop is called, at the latest when the test ends.
+func (s *shop) run(change func(*Config)) (f *Fulfiller, stop func()) {
+	s.t.Helper()
+	f, err := New(s.config(change))
+	s.must(err)
+	return f, background(s.t, f)
+}
+
+func background(t testing.TB, f *Fulfiller) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { f.Run(ctx) })
+	stop = sync.OnceFunc(func() { cancel(); running.Wait() })
+	t.Cleanup(stop)
+	return stop
+}
+
+// drained waits until nothing is on its way.
+func (s *shop) drained() {
+	s.t.Helper()
+	eventually(s.t, "the streams are empty", func() bool {
+		for _, id := range s.vouchers {
+			if n, err := s.client.XLen(context.Background(), s.keys(id).Orders).Result(); err != nil || n > 0 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// atRest checks what must be true when nothing is on its way: each accepted order is
+// confirmed or rejected, stock and reservations are those of the confirmed ones, and
+// so in the database. It returns how many were rejected.
+func (s *shop) atRest() (rejected int) {
+	s.t.Helper()
+	s.drained()
+	ctx := context.Background()
+	confirmed := map[int64]map[string]string{}
+	for id, a := range s.accepted {
+		o, err := s.db.Orders().Order(ctx, id)
+		switch {
+		case err != nil || o.UserID != a.UserID || o.VoucherID != a.VoucherID:
+			s.t.Errorf("order %d was accepted and is %+v, %v", id, o, err)
+		case o.Status == order.Rejected:
+			rejected++
+		case o.Status == order.Confirmed:
+			if confirmed[a.VoucherID] == nil {
+				confirmed[a.VoucherID] = map[string]string{}
+			}
+			confirmed[a.VoucherID][text(a.UserID)] = text(id)
+		default:
+			s.t.Errorf("order %d is %s", id, o.Status)
+		}
+	}
+	for _, id := range s.vouchers {
+		n := int64(len(confirmed[id]))
+		audit, err := s.db.Orders().Audit(ctx, id)
+		if err != nil || audit != (order.Audit{InitialStock: s.stock, Stock: s.stock - n, Orders: n, DistinctUsers: n}) {
+			s.t.Errorf("voucher %d: the database holds %+v, %v; %d are confirmed", id, audit, err, n)
+		}
+		left, err := s.client.HGet(ctx, s.keys(id).Meta, admkey.Stock).Int64()
+		if err != nil || left != s.stock-n {
+			s.t.Errorf("voucher %d: Redis has %d left, %v; %d are confirmed", id, left, err, n)
+		}
+		users, err := s.client.HGetAll(ctx, s.keys(id).Users).Result()
+		if err != nil || fmt.Sprint(users) != fmt.Sprint(confirmed[id]) && len(users)+len(confirmed[id]) > 0 {
+			s.t.Errorf("voucher %d: users %v, %v; confirmed %v", id, users, err, confirmed[id])
+		}
+		pending, err := s.client.XPending(ctx, s.keys(id).Orders, admkey.Group).Result()
+		if err != nil || pending.Count != 0 {
+			s.t.Errorf("voucher %d: pending %+v, %v", id, pending, err)
+		}
+		eventually(s.t, "no attempts are counted any more", func() bool { // a worker may be late
+			return s.client.Exists(ctx, newStream(s.prefix, id).tries).Val() == 0
+		})
+	}
+	return rejected
+}
+
+func text(n int64) string { return strconv.FormatInt(n, 10) }
+
+// letters are the dead letters of a voucher.
+func (s *shop) letters(voucherID int64) []redis.XMessage {
+	s.t.Helper()
+	letters, err := s.client.XRange(s.t.Context(), s.keys(voucherID).Dead, "-", "+").Result()
+	s.must(err)
+	return letters
+}
+
+// eventually waits for a condition, at most twenty seconds.
+func eventually(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !condition(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+// shelf is an [order.Shelf] of which a test looks at what is written, or prevents it.
+type shelf struct {
+	order.Shelf
+	persist func(ctx context.Context, batch []order.Accepted) ([]order.Status, error)
+	reject  func(ctx context.Context, a order.Accepted) (order.Status, error)
+}
+
+func (s *shelf) Persist(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
+	if s.persist == nil {
+		return s.Shelf.Persist(ctx, batch)
+	}
+	return s.persist(ctx, batch)
+}
+
+func (s *shelf) Reject(ctx context.Context, a order.Accepted) (order.Status, error) {
+	if s.reject == nil {
+		return s.Shelf.Reject(ctx, a)
+	}
+	return s.reject(ctx, a)
+}
