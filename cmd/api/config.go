@@ -35,6 +35,7 @@ type config struct {
 	LabName        string
 	JWTSecret      string
 	AdminToken     string
+	UserRate       float64 // orders asked for per second; 0: any number
 	LogLevel       slog.Level
 	IDs            string
 
@@ -97,6 +98,8 @@ func settings() []setting {
 			set: func(c *config, v string) error { c.JWTSecret = v; return atLeast(v, minJWTSecret) }},
 		{name: "admin-token", arg: "token", usage: fmt.Sprintf("bearer token of admin calls, %d bytes or more", minAdminToken), secret: true,
 			set: func(c *config, v string) error { c.AdminToken = v; return atLeast(v, minAdminToken) }},
+		{name: "user-rate", arg: "number", usage: "orders that each user may ask this process for per second, and twice as many at once (default: any number)",
+			set: func(c *config, v string) (err error) { c.UserRate, err = parseRate(v); return err }},
 		{name: "ids", arg: "kind", usage: "what mints ids: sonyflake, or redis-counter, which asks Redis for each (default sonyflake)",
 			set: func(c *config, v string) error { c.IDs = v; return oneOf(v, idsSonyflake, idsRedisCounter) }},
 		{name: "log-level", arg: "level", usage: "debug, info, warn or error (default info; embedded: warn)",
@@ -284,6 +287,17 @@ func parseWatchdog(v string) (time.Duration, error) {
 		return 0, fmt.Errorf("want %v to %v", minLockWatchdog, lock.MaxTTL)
 	}
 	return d, nil
+}
+
+// maxUserRate is beyond what a user can do, and far from what cannot be counted.
+const maxUserRate = 1e6
+
+func parseRate(v string) (float64, error) {
+	rate, err := strconv.ParseFloat(v, 64)
+	if err != nil || !(rate >= 0.001 && rate <= maxUserRate) {
+		return 0, fmt.Errorf("want a number from 0.001 to %.0f", maxUserRate)
+	}
+	return rate, nil
 }
 
 func oneOf(v string, allowed ...string) error {

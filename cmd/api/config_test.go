@@ -94,6 +94,8 @@ func TestConfigErrorsNameTheSetting(t *testing.T) {
 		{"ids", []string{"-ids", "uuid"}, nil, []string{"-ids", "uuid", "redis-counter"}},
 		{"watchdog without a unit", []string{"-lock-watchdog", "500"}, nil, []string{"-lock-watchdog", "500ms"}},
 		{"watchdog too short", nil, []string{"SECKILL_LOCK_WATCHDOG=99ms"}, []string{"SECKILL_LOCK_WATCHDOG", "100ms to 1h"}},
+		{"rate that is none", []string{"-user-rate", "NaN"}, nil, []string{"-user-rate", "0.001"}},
+		{"rate of nothing", nil, []string{"SECKILL_USER_RATE=0"}, []string{"SECKILL_USER_RATE", "0.001"}},
 		{"watchdog too long", nil, []string{"SECKILL_LOCK_WATCHDOG=61m"}, []string{"SECKILL_LOCK_WATCHDOG", "100ms to 1h"}},
 		{"trace outside the lab", []string{"-lab-trace", "events"}, production(), []string{"SECKILL_LAB_TRACE", "SECKILL_LAB is off"}},
 		{"log level", nil, []string{"SECKILL_LOG_LEVEL=loud"}, []string{"SECKILL_LOG_LEVEL", "loud"}},

@@ -15,13 +15,13 @@ type crowd struct {
 	mu     sync.Mutex
 	users  int
 	codes  map[string]int
-	orders map[string]bool
+	orders map[string]int
 	sold   []int // by each process
 }
 
 // come lets n buyers for each process begin.
 func (c *crowd) come(n int) {
-	c.codes, c.orders, c.sold = map[string]int{}, map[string]bool{}, make([]int, len(c.shop.urls))
+	c.codes, c.orders, c.sold = map[string]int{}, map[string]int{}, make([]int, len(c.shop.urls))
 	for i := range c.shop.urls {
 		for range n {
 			c.all.Go(func() {
@@ -42,7 +42,7 @@ func (c *crowd) next(i int) outcome {
 	defer c.mu.Unlock()
 	c.codes[got.code]++
 	if got.order != "" {
-		c.orders[got.order] = true
+		c.orders[got.order]++
 		c.sold[i]++
 	}
 	return got

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -53,7 +54,7 @@ func TestProductionMode(t *testing.T) {
 				`{"faults":[{"point":"critical-section","pause_ms":5}]}`} {
 				expect(403, `"lab_only"`, "POST", "/api/v1/vouchers", admin, voucher(weak))
 			}
-			expect(400, `admission`, "POST", "/api/v1/vouchers", admin, voucher(`{"flow":"admission"}`))
+			expect(400, `policy.scope`, "POST", "/api/v1/vouchers", admin, voucher(`{"flow":"admission","scope":"voucher"}`))
 			created := expect(201, `"id":"`, "POST", "/api/v1/vouchers", admin, voucher(`{}`))
 			_, id, _ := strings.Cut(created, `"id":"`)
 			id, _, _ = strings.Cut(id, `"`)
@@ -154,8 +155,7 @@ func TestSaleSurvives(t *testing.T) {
 			// The test's own goroutine does the killing, once a third was answered.
 			now := make(chan struct{})
 			once := sync.OnceFunc(func() { close(now) })
-			var codes map[string]int
-			var orders map[string]bool
+			var codes, orders map[string]int
 			var load sync.WaitGroup
 			load.Go(func() {
 				codes, orders = shop.rush(users, 1, func(answered int) {
@@ -177,9 +177,7 @@ func TestSaleSurvives(t *testing.T) {
 			// Afterwards the sale goes on until all is sold.
 			waitReady(t, a, b)
 			more, moreOrders := shop.rush(2*users, 1, nil)
-			for id := range moreOrders {
-				orders[id] = true
-			}
+			maps.Copy(orders, moreOrders)
 			if got := shop.audit(0); got.Orders != stock {
 				t.Errorf("%d of %d sold in the end: %v", got.Orders, stock, more)
 			}

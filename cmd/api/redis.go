@@ -9,9 +9,20 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// How often a client repeats a command that failed.
+const (
+	// A repetition by the client can carry out a command twice whose first reply was
+	// lost. Whoever sends a command that must not be repeated blindly carries an id of
+	// its own; see the mechanisms.
+	repeating = 2
+	// The gate and those who persist count their repetitions themselves: each knows
+	// when it may act again, and finds out what became of the call before.
+	notRepeating = -1
+)
+
 // openRedis connects to a single node, a cluster, or the primary that sentinels
 // name, whichever the addresses say.
-func openRedis(ctx context.Context, addrs []string, master, password string) (redis.UniversalClient, error) {
+func openRedis(ctx context.Context, addrs []string, master, password string, retries int) (redis.UniversalClient, error) {
 	client := redis.NewUniversalClient(&redis.UniversalOptions{
 		Addrs: addrs, MasterName: master, Password: password, ClientName: "seckill",
 		// A command ends with its context. Without this only the socket timeouts
@@ -21,10 +32,7 @@ func openRedis(ctx context.Context, addrs []string, master, password string) (re
 		ReadTimeout:           2 * time.Second,
 		WriteTimeout:          2 * time.Second,
 		PoolTimeout:           2 * time.Second,
-		// A repetition by the client can carry out a command twice whose first
-		// reply was lost. Whoever sends a command that must not be repeated blindly
-		// carries an id of its own; see the mechanisms.
-		MaxRetries: 2,
+		MaxRetries:            retries,
 		// A server that is down is to be noticed now; each retry here would be
 		// multiplied by those above.
 		DialerRetries: 1,

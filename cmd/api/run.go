@@ -73,14 +73,23 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, lockers.Close()) }()
 
+	// Closed before the locks and the stores, after the last request was answered.
+	gate, err := openAdmission(ctx, cfg, stores, lockers, registry, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, gate.close()) }()
+
 	tokens, err := auth.NewTokens(cfg.secret(), time.Now)
 	if err != nil {
 		return fmt.Errorf("SECKILL_JWT_SECRET: %w", err)
 	}
-	vouchers := &voucher.Service{Store: db.Vouchers(), IDs: ids, Lockers: lockers, Lab: cfg.Lab, Now: time.Now}
+	vouchers := preparing{admitting: gate, Service: &voucher.Service{
+		Store: db.Vouchers(), IDs: ids, Lockers: lockers, Admission: true, Lab: cfg.Lab, Now: time.Now,
+	}}
 	orders, err := order.NewService(order.Config{
 		Store: rec.store(db.Orders()), Vouchers: voucher.NewCache(db.Vouchers(), 0, time.Now),
-		IDs: ids, Lockers: lockers, Now: time.Now, Log: log, Lab: cfg.Lab,
+		IDs: ids, Lockers: lockers, Gate: gate, Now: time.Now, Log: log, Lab: cfg.Lab,
 	})
 	if err != nil {
 		return err
@@ -94,13 +103,13 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 				{Name: "redis", Ask: func(ctx context.Context) error { return stores.redis.Ping(ctx).Err() }},
 				{Name: "ids", Ask: ids.ready},
 			},
-			Log: log, Registerer: registry, Gatherer: registry, Now: time.Now,
+			Limit: gate.limit, Log: log, Registerer: registry, Gatherer: registry, Now: time.Now,
 		})
 	if err != nil {
 		return err
 	}
 	return serve(ctx, cfg, api, log,
-		func(ctx context.Context, url string) error { return greet(ctx, out, cfg, vouchers, url) },
+		func(ctx context.Context, url string) error { return greet(ctx, out, cfg, vouchers.Service, url) },
 		func(ctx context.Context, _ string) error { return sweep(ctx, db.Idempotency(), log) })
 }
 

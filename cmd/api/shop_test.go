@@ -84,7 +84,7 @@ func openShop(t *testing.T, stock int, policy string, processes ...process) *sho
 
 // outcome is what one buyer was told.
 type outcome struct {
-	code  string // "created", a problem's code, or "network"
+	code  string // "created", "accepted", a problem's code, or "network"
 	order string
 }
 
@@ -116,28 +116,35 @@ func (s *shop) buy(i, user int, key string) outcome {
 	if err := json.Unmarshal(body, &answer); err != nil {
 		s.t.Errorf("%d with a body that is not JSON: %s", resp.StatusCode, bytes.TrimSpace(body))
 	}
-	if resp.StatusCode == http.StatusCreated {
+	switch resp.StatusCode {
+	case http.StatusCreated:
 		return outcome{"created", answer.OrderID}
+	case http.StatusAccepted:
+		return outcome{"accepted", answer.OrderID}
 	}
 	return outcome{code: answer.Code}
 }
 
+// connections is how many buyers are served at a time.
+const connections = 32
+
 // rush sends each user's requests, all users at once over a bounded number of
-// connections, and counts what they were told. during is told of every answer.
-func (s *shop) rush(users, each int, during func(answered int)) (codes map[string]int, orders map[string]bool) {
+// connections, and counts what they were told. The orders are by their ids, and say
+// whose they are. during is told of every answer.
+func (s *shop) rush(users, each int, during func(answered int)) (codes, orders map[string]int) {
 	var mu sync.Mutex
-	codes, orders = map[string]int{}, map[string]bool{}
+	codes, orders = map[string]int{}, map[string]int{}
 	type ask struct{ user, i int }
 	asks := make(chan ask)
 	var wg sync.WaitGroup
-	for range 32 {
+	for range connections {
 		wg.Go(func() {
 			for a := range asks {
 				got := s.buy(a.i, a.user, "")
 				mu.Lock()
 				codes[got.code]++
 				if got.order != "" {
-					orders[got.order] = true
+					orders[got.order] = a.user
 				}
 				answered := 0
 				for n := range maps.Values(codes) {
@@ -170,6 +177,7 @@ type audit struct {
 	Oversold        int
 	DuplicateOrders int `json:"duplicate_orders"`
 	Unaccounted     int
+	Pending         int
 	Balanced        bool
 }
 
@@ -183,7 +191,7 @@ func (s *shop) audit(i int) (a audit) {
 }
 
 // mustBeRight is what every safe sale comes to, whatever died in it.
-func (s *shop) mustBeRight(i int, codes map[string]int, orders map[string]bool) {
+func (s *shop) mustBeRight(i int, codes, orders map[string]int) {
 	s.t.Helper()
 	a := s.audit(i)
 	if !a.Balanced || a.Oversold != 0 || a.DuplicateOrders != 0 {

@@ -18,6 +18,8 @@ import (
 type stores struct {
 	db    *database.DB
 	redis redis.UniversalClient
+	// orders is the same Redis, for the orders in it: a client that repeats nothing.
+	orders redis.UniversalClient
 	// nodes are independent Redis servers, for the locks that ask several.
 	nodes   []red.Client
 	closers []func() error
@@ -46,11 +48,16 @@ func openStores(ctx context.Context, cfg config, log *slog.Logger) (_ *stores, e
 			cfg.LockRedisAddrs = e.nodeAddrs()
 		}
 	}
-	s.redis, err = openRedis(ctx, cfg.RedisAddrs, cfg.RedisMaster, cfg.RedisPassword)
+	s.redis, err = openRedis(ctx, cfg.RedisAddrs, cfg.RedisMaster, cfg.RedisPassword, repeating)
 	if err != nil {
 		return nil, err
 	}
 	s.closers = append(s.closers, s.redis.Close)
+	s.orders, err = openRedis(ctx, cfg.RedisAddrs, cfg.RedisMaster, cfg.RedisPassword, notRepeating)
+	if err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, s.orders.Close)
 	for _, addr := range cfg.LockRedisAddrs {
 		node := openNode(addr, cfg.RedisPassword)
 		s.nodes = append(s.nodes, node)

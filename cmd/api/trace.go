@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"os"
 
@@ -36,7 +37,18 @@ func (t tracing) orders(s *order.Service) httpapi.Orders {
 	if t.Recorder == nil {
 		return s
 	}
-	return trace.Orders(s, t.Recorder)
+	return tracedOrders{s, trace.Orders(s, t.Recorder)}
+}
+
+// tracedOrders is the service, whose orders are recorded.
+type tracedOrders struct {
+	*order.Service
+	recorded trace.OrderService
+}
+
+// Place implements [httpapi.Orders].
+func (t tracedOrders) Place(ctx context.Context, req order.Request) (order.Order, error) {
+	return t.recorded.Place(ctx, req)
 }
 
 func (t tracing) close() error {

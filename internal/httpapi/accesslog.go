@@ -35,13 +35,13 @@ func (a *API) logAccess(r *request, out reply, took time.Duration) {
 
 func levelOf(method string, out reply) slog.Level {
 	switch {
+	case out.problem != nil && out.problem.traits&everyday != 0,
+		out.problem == nil && method != http.MethodPost:
+		return slog.LevelDebug
 	case out.status == http.StatusInternalServerError:
 		return slog.LevelError
 	case out.status > http.StatusInternalServerError:
 		return slog.LevelWarn
-	case out.problem == nil && method != http.MethodPost,
-		out.problem != nil && out.problem.traits&everyday != 0:
-		return slog.LevelDebug
 	}
 	return slog.LevelInfo
 }

@@ -47,6 +47,7 @@ type rig struct {
 	log      *lockedBuffer
 	checks   []httpapi.Check
 	locks    fakeLocks
+	limit    func(userID int64) (time.Duration, bool)
 }
 
 type option func(*httpapi.Config, *rig)
@@ -83,7 +84,7 @@ func (r *rig) deps(locks fakeLocks) httpapi.Deps {
 	r.registry = prometheus.NewRegistry()
 	d := httpapi.Deps{
 		Orders: r.orders, Vouchers: r.vouchers, Idempotency: r.idem, IDs: r.ids, Tokens: r.tokens,
-		Ready:      r.checks,
+		Ready: r.checks, Limit: r.limit,
 		Log:        slog.New(slog.NewJSONHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Registerer: r.registry, Gatherer: r.registry, Now: r.clock.Now,
 	}
@@ -170,6 +171,7 @@ type fakeOrders struct {
 	orders []order.Order
 	audit  order.Audit
 	err    error // of everything but Place
+	await  func(ctx context.Context, o order.Order, limit time.Duration) error
 
 	mu     sync.Mutex
 	placed []order.Request
@@ -209,6 +211,10 @@ func (f *fakeOrders) OrdersOf(_ context.Context, userID, before int64, limit int
 		}
 	}
 	return found, f.err
+}
+
+func (f *fakeOrders) Await(ctx context.Context, o order.Order, limit time.Duration) error {
+	return f.await(ctx, o, limit)
 }
 
 func (f *fakeOrders) Audit(_ context.Context, voucherID int64) (order.Audit, error) {

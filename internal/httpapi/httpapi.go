@@ -32,7 +32,7 @@ type Config struct {
 }
 
 // Deps is what the handlers work with. All of it is needed, except that there
-// may be no checks and no lockers.
+// may be no checks, no lockers and no limit.
 type Deps struct {
 	Orders      Orders
 	Vouchers    Vouchers
@@ -42,6 +42,9 @@ type Deps struct {
 	Tokens *auth.Tokens
 	// Lockers has the mechanisms that the guards name, or New fails.
 	Lockers Locks
+	// Limit says whether a user may ask for an order now, and if not, in how long. nil:
+	// there is no limit.
+	Limit func(userID int64) (wait time.Duration, ok bool)
 	// Ready is what has to answer for the service to be ready.
 	Ready      []Check
 	Log        *slog.Logger
@@ -55,6 +58,9 @@ type Orders interface {
 	Place(ctx context.Context, req order.Request) (order.Order, error)
 	Order(ctx context.Context, userID, id int64) (order.Order, error)
 	OrdersOf(ctx context.Context, userID, before int64, limit int) ([]order.Order, error)
+	// Await waits until a pending order is not so any more, at most until the limit.
+	// Its error is the context's.
+	Await(ctx context.Context, o order.Order, limit time.Duration) error
 	Audit(ctx context.Context, voucherID int64) (order.Audit, error)
 }
 
@@ -87,6 +93,9 @@ type API struct {
 	owners   *lock.Owners
 	health   *health
 	adminKey []byte // digest of the admin token; nil where there is none
+	// waits ends, with endWaits, the waits for orders: a stop has begun.
+	waits    context.Context
+	endWaits context.CancelFunc
 
 	public *gin.Engine
 	debug  http.Handler
@@ -106,6 +115,7 @@ func New(cfg Config, deps Deps) (*API, error) {
 		health:   newHealth(deps.Ready, deps.Log),
 		adminKey: digestOf(cfg.AdminToken),
 	}
+	a.waits, a.endWaits = context.WithCancel(context.Background())
 	var err error
 	if a.metrics, err = newMetrics(deps.Registerer, a.problems); err != nil {
 		return nil, err
@@ -125,8 +135,11 @@ func (a *API) Public() http.Handler { return a.public }
 func (a *API) Debug() http.Handler { return a.debug }
 
 // Drain makes /readyz say no from here on, so that a load balancer stops sending
-// requests before the server stops taking them.
-func (a *API) Drain() { a.health.draining.Store(true) }
+// requests before the server stops taking them. Who waits for an order is answered.
+func (a *API) Drain() {
+	a.health.draining.Store(true)
+	a.endWaits()
+}
 
 // route is a row of the table of routes.
 type route struct {

@@ -104,7 +104,7 @@ func TestMalformedRequests(t *testing.T) {
 		{"policy a string", policy(`"safe"`), bad, invalid, "policy is a string"},
 		{"policy with an unknown field", policy(`{"speed": 9}`), bad, invalid, `"policy.speed"`},
 		{"unknown flow", policy(`{"flow": "fast"}`), bad, invalid, "policy.flow"},
-		{"flow not there yet", policy(`{"flow": "admission"}`), bad, invalid, "admission"},
+		{"flow that this server does not have", policy(`{"flow": "admission"}`), bad, invalid, "admission"},
 		{"unknown lock", policy(`{"lock": "hope"}`), bad, invalid, "policy.lock"},
 		{"lock not configured", policy(`{"lock": "zk-queue"}`), bad, invalid, "policy.lock"},
 		{"unknown scope", policy(`{"scope": "galaxy"}`), bad, invalid, "policy.scope"},

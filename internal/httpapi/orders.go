@@ -13,7 +13,8 @@ type orderJSON struct {
 	OrderID   string       `json:"order_id"`
 	VoucherID string       `json:"voucher_id"`
 	Status    order.Status `json:"status"`
-	CreatedAt time.Time    `json:"created_at"`
+	// CreatedAt is left out of a pending order whose time is not known yet.
+	CreatedAt time.Time `json:"created_at,omitzero"`
 }
 
 func newOrderJSON(o order.Order) orderJSON {
@@ -31,6 +32,11 @@ type placedJSON struct {
 
 // placeOrder is POST /api/v1/vouchers/{id}/orders.
 func (a *API) placeOrder(ctx context.Context, r *request) (reply, error) {
+	if a.deps.Limit != nil {
+		if wait, ok := a.deps.Limit(r.user); !ok {
+			return reply{}, &rateLimitedError{wait}
+		}
+	}
 	voucherID, err := r.pathID()
 	if err != nil {
 		return reply{}, err
@@ -45,10 +51,11 @@ func (a *API) placeOrder(ctx context.Context, r *request) (reply, error) {
 		if err != nil {
 			return reply{}, err
 		}
-		out, err := a.render(http.StatusCreated, placedJSON{OrderID: formatID(o.ID), Status: o.Status})
-		if o.Status == order.Pending {
-			out.status = http.StatusAccepted
+		status := http.StatusCreated
+		if o.Status != order.Confirmed {
+			status = http.StatusAccepted // also of one that a resumed request finds rejected by now
 		}
+		out, err := a.render(status, placedJSON{OrderID: formatID(o.ID), Status: o.Status})
 		out.location = "/api/v1/orders/" + formatID(o.ID)
 		out.outcome = string(o.Status)
 		return out, err
@@ -56,21 +63,36 @@ func (a *API) placeOrder(ctx context.Context, r *request) (reply, error) {
 }
 
 // showOrder is GET /api/v1/orders/{id}. It waits, where the client asks it to, for
-// a state that is final; an order is in one from the moment it is placed, so
-// there is nothing to wait for yet.
+// a state that is final.
 func (a *API) showOrder(ctx context.Context, r *request) (reply, error) {
 	id, err := r.pathID()
 	if err != nil {
 		return reply{}, err
 	}
-	if _, err := r.queryWait(); err != nil {
+	wait, err := r.queryWait()
+	if err != nil {
 		return reply{}, err
 	}
 	o, err := a.deps.Orders.Order(ctx, r.user, id)
+	if err == nil && wait > 0 && o.Status == order.Pending {
+		o, err = a.finalOrder(ctx, o, wait)
+	}
 	if err != nil {
 		return reply{}, err
 	}
 	return a.render(http.StatusOK, newOrderJSON(o))
+}
+
+// finalOrder waits for a pending order and returns it as it is then. A stop of the
+// service ends the wait: the client may ask another process.
+func (a *API) finalOrder(ctx context.Context, o order.Order, wait time.Duration) (order.Order, error) {
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(a.waits, cancel)()
+	if err := a.deps.Orders.Await(waiting, o, wait); err != nil && a.waits.Err() == nil {
+		return order.Order{}, err
+	}
+	return a.deps.Orders.Order(ctx, o.UserID, o.ID)
 }
 
 // ordersJSON is a page of orders, newest first.
@@ -102,7 +124,9 @@ func (a *API) listOrders(ctx context.Context, r *request) (reply, error) {
 	return a.render(http.StatusOK, out)
 }
 
-// auditJSON says whether a sale was right.
+// auditJSON says whether a sale was right. Stock is what can still be sold; where that
+// is not the database's to say, DatabaseStock is what it has, and InitialStock less
+// that must be Orders.
 type auditJSON struct {
 	InitialStock    int64 `json:"initial_stock"`
 	Stock           int64 `json:"stock"`
@@ -113,6 +137,8 @@ type auditJSON struct {
 	Unaccounted     int64 `json:"unaccounted"`
 	Pending         int64 `json:"pending"`
 	Balanced        bool  `json:"balanced"`
+
+	DatabaseStock *int64 `json:"database_stock,omitempty"`
 }
 
 // audit is GET /api/v1/vouchers/{id}/audit.
@@ -125,9 +151,13 @@ func (a *API) audit(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	return a.render(http.StatusOK, auditJSON{
-		InitialStock: au.InitialStock, Stock: au.Stock, Orders: au.Orders, DistinctUsers: au.DistinctUsers,
+	out := auditJSON{
+		InitialStock: au.InitialStock, Stock: au.Left(), Orders: au.Orders, DistinctUsers: au.DistinctUsers,
 		Oversold: au.Oversold(), DuplicateOrders: au.DuplicateOrders(), Unaccounted: au.Unaccounted(),
-		Pending: au.Pending, Balanced: au.Balanced(),
-	})
+		Pending: au.OnTheirWay(), Balanced: au.Balanced(),
+	}
+	if au.Gate != nil {
+		out.DatabaseStock = &au.Stock
+	}
+	return a.render(http.StatusOK, out)
 }

@@ -26,8 +26,16 @@ var (
 	errMethod          = errors.New("httpapi: method not allowed")
 	errKeyReused       = errors.New("httpapi: idempotency key reused")
 	errInProgress      = errors.New("httpapi: request with this idempotency key in progress")
+	errRateLimited     = errors.New("httpapi: rate limited")
 	errPanic           = errors.New("httpapi: panic")
 )
+
+// rateLimitedError is an [errRateLimited] that says for how long.
+type rateLimitedError struct{ wait time.Duration }
+
+func (e *rateLimitedError) Error() string { return fmt.Sprintf("%v for %v", errRateLimited, e.wait) }
+
+func (e *rateLimitedError) Unwrap() error { return errRateLimited }
 
 // problem is a row of the table: what a client is told of some errors.
 type problem struct {
@@ -93,6 +101,10 @@ func table() []*problem {
 		{conflict, "busy", "Another request is in the way; try again", is(
 			order.ErrBusy, order.ErrConflict, order.ErrStale, lock.ErrNotAcquired, errInProgress,
 		), undone, retry | everyday, nil},
+		// As above, but here it is certain that nothing was done; and there is no log line
+		// for each of those who are turned away because there are too many.
+		{http.StatusServiceUnavailable, "unavailable", "Too many orders are on their way; try again", is(order.ErrOverloaded), undone, retry | everyday, nil},
+		{http.StatusTooManyRequests, "rate_limited", "You are asking too often", is(errRateLimited), undone, retry | everyday, nil},
 		{notFound, "voucher_not_found", "There is no such voucher", is(voucher.ErrNotFound), settled, 0, nil},
 		{notFound, "order_not_found", "There is no such order of yours", is(order.ErrNotFound), settled, 0, nil},
 		{bad, "invalid_request", "The request is not valid", is(errInvalid, voucher.ErrInvalid), undone, tell, nil},
@@ -106,7 +118,7 @@ func table() []*problem {
 		// Nobody reads this one: the log and the metrics do.
 		{statusClientGone, "client_gone", "The client went away", nil, unknown, everyday, nil},
 		{http.StatusInternalServerError, "internal", "Something went wrong on our side",
-			is(lock.ErrInvalid, lock.ErrWrongKind, errPanic), unknown, 0, nil},
+			is(order.ErrStaleEpoch, order.ErrIDTaken, lock.ErrInvalid, lock.ErrWrongKind, errPanic), unknown, 0, nil},
 	}
 }
 
@@ -189,14 +201,16 @@ func (a *API) refuse(r *request, err error) reply {
 }
 
 // retryIn is after how many seconds another try may go better: when the lease of
-// whoever holds the lock is over, where that is known.
+// whoever holds the lock is over, or the user may ask again, where that is known.
 func retryIn(err error) int {
-	busy, ok := errors.AsType[*lock.NotAcquiredError](err)
-	if !ok {
-		return 1
+	var wait time.Duration
+	if busy, ok := errors.AsType[*lock.NotAcquiredError](err); ok {
+		wait = busy.TTL // also of lock.NoExpiry
+	} else if limited, ok := errors.AsType[*rateLimitedError](err); ok {
+		wait = limited.wait
 	}
-	ttl := min(busy.TTL, maxRetryAfter*time.Second) // also of lock.NoExpiry
-	return max(1, int((ttl+time.Second-1)/time.Second))
+	wait = min(wait, maxRetryAfter*time.Second)
+	return max(1, int((wait+time.Second-1)/time.Second))
 }
 
 // detailOf is what an error says beyond the sentinel that it wraps.

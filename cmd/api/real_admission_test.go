@@ -1,0 +1,246 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"seckill/internal/testkit"
+)
+
+// atRest waits until nothing is on its way any more, and returns the audit then. What
+// a process died with is taken over by another one after 30 s.
+func (s *shop) atRest(i int) audit {
+	s.t.Helper()
+	deadline := time.Now().Add(90 * time.Second)
+	for {
+		a := s.audit(i)
+		if a.Pending == 0 {
+			return a
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatalf("never at rest: %+v", a)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// status asks, as its user, what became of an order.
+func (s *shop) status(i int, order string, user int, wait string) string {
+	s.t.Helper()
+	_, body := call(s.t, http.MethodGet, s.urls[i]+"/api/v1/orders/"+order+wait, http.Header{"X-User-Id": {strconv.Itoa(user)}}, "")
+	_, status, _ := strings.Cut(body, `"status":"`)
+	status, _, _ = strings.Cut(status, `"`)
+	return status
+}
+
+// soldRight is what a sale by admission comes to: all stock sold, nothing twice. It
+// returns how many of the orders that were accepted are not confirmed.
+func (s *shop) soldRight(i, stock int, orders map[string]int) (lost int) {
+	s.t.Helper()
+	a := s.atRest(i)
+	if a.Orders != stock || a.Stock != 0 || !a.Balanced {
+		s.t.Errorf("not sold right: %+v", a)
+	}
+	confirmed := map[string]int{}
+	for id, user := range orders {
+		confirmed[s.status(i, id, user, "")]++
+	}
+	s.t.Logf("%d accepted: %v; %+v", len(orders), confirmed, a)
+	return len(orders) - confirmed["confirmed"]
+}
+
+// allConfirmed is soldRight where no accepted order may be lost.
+func (s *shop) allConfirmed(stock int, orders map[string]int) {
+	s.t.Helper()
+	if lost := s.soldRight(0, stock, orders); lost > 0 {
+		s.t.Errorf("%d accepted orders were lost", lost)
+	}
+}
+
+const admissionPolicy = `{"flow":"admission"}`
+
+func TestAdmissionOverTwoProcesses(t *testing.T) {
+	const users, stock = 2000, 500
+	s := sharedServers(t)
+	a, b := startProcess(t, s), startProcess(t, s)
+	shop := openShop(t, stock, admissionPolicy, a, b)
+	codes, orders := shop.rush(users, 2, nil) // each of them twice
+	if len(orders) != stock || codes["accepted"] != stock || codes["sold_out"]+codes["already_ordered"] != 2*users-stock {
+		t.Errorf("%v", codes)
+	}
+	shop.allConfirmed(stock, orders)
+
+	t.Run("who waits is told by whichever process", func(t *testing.T) {
+		shop := openShop(t, 10, admissionPolicy, a, b)
+		for user := 1; user <= 10; user++ {
+			got := shop.buy(user, user, "once")
+			if got.code != "accepted" {
+				t.Fatalf("told %+v", got)
+			}
+			begun := time.Now()
+			if status := shop.status((user+1)%2, got.order, user, "?wait=20s"); status != "confirmed" {
+				t.Errorf("order %s is %q", got.order, status)
+			}
+			if took := time.Since(begun); took > 5*time.Second {
+				t.Errorf("waited %v", took)
+			}
+			if again := shop.buy(user+1, user, "once"); again != got {
+				t.Errorf("told %+v, then %+v", got, again)
+			}
+		}
+	})
+}
+
+// A sale by admission, in the middle of which something dies.
+func TestAdmissionSurvives(t *testing.T) {
+	const users, stock, pace = 3000, 1000, 40 * time.Millisecond
+	for _, tc := range []struct {
+		name string
+		lost bool // orders that were accepted may be forgotten
+		kill func(t *testing.T, mariadb *testkit.SQLServer, server *testkit.RedisServer, a process)
+	}{
+		{"SIGKILL of an API process", false, func(_ *testing.T, _ *testkit.SQLServer, _ *testkit.RedisServer, a process) { a.Kill() }},
+		{"SIGTERM of an API process", false, func(_ *testing.T, _ *testkit.SQLServer, _ *testkit.RedisServer, a process) { a.Terminate() }},
+		{"SIGKILL of MariaDB", false, func(_ *testing.T, mariadb *testkit.SQLServer, _ *testkit.RedisServer, _ process) {
+			mariadb.Kill()
+			mariadb.Restart()
+		}},
+		{"SIGKILL of Redis", false, func(_ *testing.T, _ *testkit.SQLServer, server *testkit.RedisServer, _ process) {
+			server.Kill()
+			server.Restart()
+		}},
+		{"Redis emptied", true, func(t *testing.T, _ *testkit.SQLServer, server *testkit.RedisServer, _ process) {
+			if err := server.Client(t).FlushAll(t.Context()).Err(); err != nil {
+				t.Error(err)
+			}
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			mariadb, server := testkit.NewMariaDB(t, "--innodb-flush-log-at-trx-commit=1"), testkit.NewRedis(t, "--appendonly", "yes", "--appendfsync", "always")
+			s := servers{db: mariadb.Database(t), redis: []string{server.Addr()}}
+			a, b := startProcess(t, s), startProcess(t, s)
+			shop := openShop(t, stock, admissionPolicy, b, a)
+			// The buyers come at a pace at which orders are accepted and persisted at the
+			// same time, and the kill falls into that: some are in the database, some on
+			// their way, some still to be sold.
+			var codes, orders map[string]int
+			var answered atomic.Int64
+			var load sync.WaitGroup
+			load.Go(func() {
+				codes, orders = shop.rush(users, 1, func(n int) {
+					answered.Store(int64(n))
+					time.Sleep(pace)
+				})
+			})
+			before := shop.audit(0)
+			for ; before.Orders < stock/10; before = shop.audit(0) {
+				time.Sleep(time.Millisecond)
+			}
+			tc.kill(t, mariadb, server, a)
+			after := int(answered.Load())
+			load.Wait()
+			t.Logf("killed with %+v; %d answered when it was done", before, after)
+			if before.Stock == 0 {
+				t.Error("all was sold before the kill: it proves nothing")
+			}
+			t.Log(codes)
+			if codes["internal"] > 0 || codes[""] > 0 {
+				t.Errorf("answers that explain nothing: %v", codes)
+			}
+			// The sale goes on until all is sold.
+			shop.urls = shop.urls[:1]
+			waitReady(t, b)
+			deadline := time.Now().Add(90 * time.Second)
+			for shop.atRest(0).Stock > 0 && time.Now().Before(deadline) {
+				_, more := shop.rush(2*users, 1, nil)
+				maps.Copy(orders, more)
+			}
+			lost := shop.soldRight(0, stock, orders)
+			switch {
+			case !tc.lost && lost > 0:
+				t.Errorf("%d accepted orders were lost", lost)
+			case lost > after-before.Orders+connections:
+				t.Errorf("%d accepted orders were lost, more than were on their way", lost)
+			}
+		})
+	}
+}
+
+// The only process is stopped while orders are on their way; the next start finds them.
+func TestAdmissionOutlivesItsProcesses(t *testing.T) {
+	const stock = 300
+	s := sharedServers(t)
+	a := startProcess(t, s)
+	shop := openShop(t, stock, admissionPolicy, a)
+	_, orders := shop.rush(stock, 1, nil)
+	a.Terminate()
+	<-a.Done()
+	if err := a.Wait(); err != nil {
+		t.Errorf("the process ended with %v", err)
+	}
+	shop.urls = []string{startProcess(t, s).url}
+	shop.allConfirmed(stock, orders)
+}
+
+func TestAdmissionOnARedisCluster(t *testing.T) {
+	s := servers{db: testkit.MariaDB(t), redis: testkit.RedisCluster(t)}
+	a, b := startProcess(t, s), startProcess(t, s)
+	for range 4 { // in as many slots
+		shop := openShop(t, 50, admissionPolicy, a, b)
+		codes, orders := shop.rush(100, 1, nil)
+		if codes["accepted"] != 50 || codes["sold_out"] != 50 {
+			t.Errorf("%v", codes)
+		}
+		shop.allConfirmed(50, orders)
+	}
+}
+
+// Without any server: SQLite and a Redis in the process.
+func TestAdmissionEmbedded(t *testing.T) {
+	r := start(t, nil, nil)
+	url := curlLine.FindStringSubmatch(r.curl)[3]
+	url, _, _ = strings.Cut(url, "/api/")
+	shop := openShop(t, 50, admissionPolicy, process{url: url})
+	codes, orders := shop.rush(100, 1, nil)
+	if codes["accepted"] != 50 || codes["sold_out"] != 50 {
+		t.Errorf("%v", codes)
+	}
+	for id, user := range orders {
+		if status := shop.status(0, id, user, "?wait=20s"); status != "confirmed" {
+			t.Fatalf("an order is %q", status)
+		}
+	}
+	shop.allConfirmed(50, orders)
+	_, metrics := call(t, http.MethodGet, url+"/metrics", nil, "")
+	for _, want := range []string{
+		`seckill_admission_decisions_total{outcome="accepted"} 50`, `seckill_fulfil_delay_seconds_count 50`,
+		`seckill_fulfil_backlog_orders`, `seckill_orders_total{outcome="pending"} 50`,
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("no %s in the metrics", want)
+		}
+	}
+	if err := r.end(); err != nil {
+		t.Errorf("a stop on request is an error: %v", err)
+	}
+	if logs := fmt.Sprint(r.logs); logs != "" {
+		t.Errorf("a quiet run logged:\n%s", logs)
+	}
+}
+
+func TestUserRate(t *testing.T) {
+	r := start(t, []string{"-user-rate", "0.1"}, nil)
+	if status, body := r.buy(t); status != http.StatusCreated {
+		t.Errorf("%d %s", status, body)
+	}
+	if status, body := r.buy(t); status != http.StatusTooManyRequests || !strings.Contains(body, `"rate_limited"`) {
+		t.Errorf("%d %s", status, body)
+	}
+}

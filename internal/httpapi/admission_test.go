@@ -1,0 +1,164 @@
+package httpapi_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"seckill/internal/httpapi"
+	"seckill/internal/order"
+)
+
+// pendingOrder is order 7 of user 42.
+func pendingOrder() order.Order {
+	return order.Order{ID: 7, VoucherID: 1, UserID: 42, Status: order.Pending}
+}
+
+func TestAcceptedOrder(t *testing.T) {
+	for status, want := range map[order.Status]int{
+		order.Pending: http.StatusAccepted, order.Confirmed: http.StatusCreated, order.Rejected: http.StatusAccepted,
+	} {
+		r := newRig(t, lab)
+		r.orders.place = func(context.Context, order.Request) (order.Order, error) {
+			o := pendingOrder()
+			o.Status = status
+			return o, nil
+		}
+		place := call{"POST", "/api/v1/vouchers/1/orders", "", []string{"X-User-ID: 42", "Idempotency-Key: k"}}
+		rec := r.do(t, place)
+		body := `{"order_id":"7","status":"` + string(status) + `"}`
+		if rec.Code != want || rec.Body.String() != body || rec.Header().Get("Location") != "/api/v1/orders/7" {
+			t.Errorf("%s: %d %q %s", status, rec.Code, rec.Header().Get("Location"), rec.Body)
+		}
+		again := r.do(t, place)
+		if again.Code != want || again.Body.String() != body || again.Header().Get("Idempotency-Replayed") != "true" {
+			t.Errorf("%s, repeated: %d %s", status, again.Code, again.Body)
+		}
+		if got := r.metric(t, "seckill_orders_total", string(status)); got != 1 {
+			t.Errorf("%s counted %v times", status, got)
+		}
+	}
+}
+
+// Nothing was decided, so the key is free for another try.
+func TestOverloadLeavesTheKeyFree(t *testing.T) {
+	r := newRig(t, lab)
+	r.orders.place = func(context.Context, order.Request) (order.Order, error) { return order.Order{}, order.ErrOverloaded }
+	place := call{"POST", "/api/v1/vouchers/1/orders", "", []string{"X-User-ID: 42", "Idempotency-Key: k"}}
+	rec := r.do(t, place)
+	wantProblem(t, rec, http.StatusServiceUnavailable, "unavailable")
+	if rec.Header().Get("Retry-After") != "1" {
+		t.Errorf("Retry-After is %q", rec.Header().Get("Retry-After"))
+	}
+	r.orders.place = nil
+	if rec := r.do(t, place); rec.Code != http.StatusCreated {
+		t.Errorf("the next try: %d %s", rec.Code, rec.Body)
+	}
+}
+
+func TestWaitForAnOrder(t *testing.T) {
+	const path = "/api/v1/orders/7?wait=2s"
+	user := []string{"X-User-ID: 42"}
+	t.Run("until it is final", func(t *testing.T) {
+		r := newRig(t, lab)
+		r.orders.orders = []order.Order{pendingOrder()}
+		r.orders.await = func(_ context.Context, o order.Order, limit time.Duration) error {
+			if o != pendingOrder() || limit != 2*time.Second {
+				t.Errorf("waits %v for %+v", limit, o)
+			}
+			r.orders.orders[0].Status, r.orders.orders[0].CreatedAt = order.Confirmed, start()
+			return nil
+		}
+		const want = `{"order_id":"7","voucher_id":"1","status":"confirmed","created_at":"2030-01-02T03:04:05Z"}`
+		if rec := r.do(t, call{"GET", path, "", user}); rec.Code != http.StatusOK || rec.Body.String() != want {
+			t.Errorf("%d %s", rec.Code, rec.Body)
+		}
+	})
+	t.Run("not without being asked, nor for a final one", func(t *testing.T) {
+		r := newRig(t, lab)
+		r.orders.orders = []order.Order{pendingOrder()}
+		r.orders.await = func(context.Context, order.Order, time.Duration) error { panic("waited") }
+		const want = `{"order_id":"7","voucher_id":"1","status":"pending"}`
+		for _, path := range []string{"/api/v1/orders/7", "/api/v1/orders/7?wait=0s"} {
+			if rec := r.do(t, call{"GET", path, "", user}); rec.Code != http.StatusOK || rec.Body.String() != want {
+				t.Errorf("%s: %d %s", path, rec.Code, rec.Body)
+			}
+		}
+		r.orders.orders[0].Status = order.Rejected
+		if rec := r.do(t, call{"GET", path, "", user}); !strings.Contains(rec.Body.String(), `"rejected"`) {
+			t.Errorf("%d %s", rec.Code, rec.Body)
+		}
+		wantProblem(t, r.do(t, call{"GET", path, "", []string{"X-User-ID: 43"}}), http.StatusNotFound, "order_not_found")
+	})
+	t.Run("and a failure is one", func(t *testing.T) {
+		r := newRig(t, lab)
+		r.orders.orders = []order.Order{pendingOrder()}
+		r.orders.await = func(context.Context, order.Order, time.Duration) error { return context.DeadlineExceeded }
+		wantProblem(t, r.do(t, call{"GET", path, "", user}), http.StatusServiceUnavailable, "unavailable")
+	})
+	for name, end := range map[string]func(r *rig, cancel context.CancelFunc){
+		"the client goes":  func(_ *rig, cancel context.CancelFunc) { cancel() },
+		"the service does": func(r *rig, _ context.CancelFunc) { r.api.Drain() },
+	} {
+		t.Run("until "+name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, lab)
+				r.orders.orders = []order.Order{pendingOrder()}
+				r.orders.await = func(ctx context.Context, _ order.Order, _ time.Duration) error {
+					<-ctx.Done()
+					return ctx.Err()
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				answer := make(chan *httptest.ResponseRecorder)
+				go func() { answer <- r.serve(ctx, "GET", path, "X-User-ID", "42") }()
+				synctest.Wait()
+				end(r, cancel)
+				rec := <-answer
+				if gone := ctx.Err() != nil; gone == strings.Contains(rec.Body.String(), `"status":"pending"`) {
+					t.Errorf("%d %s", rec.Code, rec.Body)
+				}
+			})
+		})
+	}
+}
+
+func TestAuditOfAdmission(t *testing.T) {
+	r := newRig(t, lab)
+	// 60 persisted, 25 on their way, 15 left; and the database agrees with itself.
+	r.orders.audit = order.Audit{InitialStock: 100, Stock: 40, Orders: 60, DistinctUsers: 60, Gate: &order.GateAudit{Stock: 15, Pending: 25}}
+	const want = `{"initial_stock":100,"stock":15,"orders":60,"distinct_users":60,"oversold":0,"duplicate_orders":0,` +
+		`"unaccounted":0,"pending":25,"balanced":true,"database_stock":40}`
+	if rec := r.do(t, call{"GET", "/api/v1/vouchers/1/audit", "", nil}); rec.Code != http.StatusOK || rec.Body.String() != want {
+		t.Errorf("%d %s", rec.Code, rec.Body)
+	}
+	r.orders.err = errors.Join(order.ErrUnavailable)
+	wantProblem(t, r.do(t, call{"GET", "/api/v1/vouchers/1/audit", "", nil}), http.StatusServiceUnavailable, "unavailable")
+}
+
+func TestRateLimit(t *testing.T) {
+	waits := map[int64]time.Duration{42: 1500 * time.Millisecond, 43: time.Hour}
+	r := newRig(t, lab, func(_ *httpapi.Config, r *rig) {
+		r.limit = func(user int64) (time.Duration, bool) { return waits[user], waits[user] == 0 }
+	})
+	for user, retryAfter := range map[string]string{"42": "2", "43": "5"} {
+		place := call{"POST", "/api/v1/vouchers/1/orders", "", []string{"X-User-ID: " + user, "Idempotency-Key: k"}}
+		rec := r.do(t, place)
+		wantProblem(t, rec, http.StatusTooManyRequests, "rate_limited")
+		if got := rec.Header().Get("Retry-After"); got != retryAfter {
+			t.Errorf("Retry-After is %q, want %q", got, retryAfter)
+		}
+	}
+	if n := len(r.orders.requests()); n != 0 {
+		t.Errorf("%d orders were placed", n)
+	}
+	clear(waits)
+	if rec := r.do(t, call{"POST", "/api/v1/vouchers/1/orders", "", []string{"X-User-ID: 42", "Idempotency-Key: k"}}); rec.Code != http.StatusCreated {
+		t.Errorf("then: %d %s", rec.Code, rec.Body)
+	}
+}
