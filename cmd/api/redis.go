@@ -37,6 +37,9 @@ func openRedis(ctx context.Context, addrs []string, master, password string, ret
 		// multiplied by those above.
 		DialerRetries: 1,
 		PoolSize:      64,
+		// Pipelines have a pool of their own, of 10 by default, which gives up for a
+		// second when dialling failed as often as it has places.
+		PipelinePoolSize: 64,
 	})
 	ping, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

@@ -32,7 +32,7 @@ func BenchmarkAdmit(b *testing.B) {
 			benchBuyers(b, buyers, func(n int64) error {
 				a, err := server.decide(context.Background(), &call{
 					keys: s.keys, seen: seen{epoch: known.epoch}, bound: 1 << 40, expiry: 1 << 50,
-					batch: []*ride{newRide(order.Order{ID: n + 1e18, UserID: n})},
+					batch: []*ride{new(rides).get(b.Context(), order.Order{ID: n + 1e18, UserID: n})},
 				})
 				if err == nil && a.states != "a" {
 					err = errors.New(a.states)

@@ -20,6 +20,7 @@ type Gate struct {
 	inFlight *InFlight
 	vouchers vouchers
 	started  time.Time
+	rides    rides
 
 	mu    sync.RWMutex
 	lines map[int64]*line
@@ -88,38 +89,30 @@ func (g *Gate) spawn(work func()) bool {
 // accepted is known as such where Redis is asked; who repeats one has to call
 // [Gate.Lookup] first, since a voucher that is sold out, or over, is known without.
 //
-// Once its batch has been sent, the outcome is waited for though ctx may end: it is
-// bounded by [Config.Patience], and nothing a buyer is told before would be true.
+// If ctx ends before its batch is sent, the order is taken out when that would be. Once
+// it has been sent, the outcome is waited for though ctx may end: it is bounded by
+// [Config.Patience], and nothing a buyer is told before would be true.
 func (g *Gate) Admit(ctx context.Context, v *voucher.Voucher, o order.Order) error {
-	asked := time.Now()
-	err := g.admit(ctx, v, o)
-	g.config.Observer.decided(time.Since(asked), err)
+	asked := g.now()
+	err := g.admit(ctx, v, o, asked)
+	g.config.Observer.decided(g.now()-asked, err)
 	return err
 }
 
-func (g *Gate) admit(ctx context.Context, v *voucher.Voucher, o order.Order) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
+func (g *Gate) admit(ctx context.Context, v *voucher.Voucher, o order.Order, now time.Duration) error {
 	if !g.inFlight.Enter() {
 		return fmt.Errorf("%w: %d wait for an answer", order.ErrOverloaded, g.config.MaxInFlight)
 	}
 	defer g.inFlight.Leave()
 	l := g.line(v)
-	if err := l.marked(g.now()); err != nil {
+	if err := l.marked(now); err != nil {
 		return err
 	}
-	r := newRide(o)
+	r := g.rides.get(ctx, o)
 	l.join(r)
-	select {
-	case err := <-r.done:
-		return err
-	case <-ctx.Done():
-		if r.leave() {
-			return ctx.Err()
-		}
-		return <-r.done
-	}
+	err := <-r.done
+	g.rides.put(r)
+	return err
 }
 
 // Open makes a voucher ready before the first buyer comes, and waits until it is. The

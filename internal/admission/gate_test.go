@@ -158,21 +158,22 @@ func TestLostReplies(t *testing.T) {
 // Connections are cut again and again. Whoever is told that nothing is known does as the
 // service does: looks, and asks again with the same id.
 func TestCutConnections(t *testing.T) {
-	const stock, buyers, each = 500, 40, 20
+	const stock, buyers, each = 3000, 20, 200
 	s := newStage(t, testkit.Redis(t).Addr(), stock)
 	proxy := testkit.NewProxy(t, s.addr)
 	g := s.gate(func(c *Config) {
-		c.Client, c.AttemptTimeout, c.Patience = dial(t, proxy.Addr()), 10*time.Millisecond, 20*time.Millisecond
+		c.Client, c.AttemptTimeout, c.Patience = dial(t, proxy.Addr()), 100*time.Millisecond, 100*time.Millisecond
 	})
+	if err := g.Open(t.Context(), &s.shelf.voucher); err != nil {
+		t.Fatal(err)
+	}
 	finish := s.run()
 	ctx, cancel := context.WithCancel(t.Context())
 	var cutting sync.WaitGroup
 	cutting.Go(func() {
 		for ctx.Err() == nil {
-			proxy.Cut()
+			proxy.Reset() // cuts what is open
 			time.Sleep(30 * time.Millisecond)
-			proxy.Reset()
-			time.Sleep(10 * time.Millisecond)
 		}
 	})
 	var sold, repeats atomic.Int64
@@ -212,8 +213,9 @@ func TestCluster(t *testing.T) {
 	addrs := testkit.RedisCluster(t)
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, ContextTimeoutEnabled: true})
 	t.Cleanup(func() { _ = client.Close() })
-	for range 5 { // vouchers in different slots
+	for id := range int64(5) { // in different slots
 		sh := newShelf(100)
+		sh.voucher.ID += id
 		s := &stage{t: t, consumer: &consumer{tb: t, client: client, shelf: sh, keys: admkey.Of("c:", sh.voucher.ID)}}
 		s.config = Config{Client: client, Shelf: sh, Locker: local.New(), Log: slog.New(slog.DiscardHandler), Prefix: "c:"}
 		g := s.gate(nil)

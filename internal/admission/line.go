@@ -1,9 +1,9 @@
 package admission
 
 import (
+	"context"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"seckill/internal/admission/admkey"
 	"seckill/internal/order"
@@ -33,31 +33,47 @@ func newLine(g *Gate, v *voucher.Voucher) *line {
 	}
 }
 
-// ride is one order on its way.
+// ride is one order on its way. But for done it is the line's from join until it is
+// answered, and nobody's after that.
 type ride struct {
+	ctx             context.Context
 	userID, orderID int64
-	user, order     any // the same, as the client's library takes them
-	state           atomic.Int32
+	sent            bool
 	done            chan error // has room for the answer
 }
 
-// The states of a ride: waiting, and then either sent or gone.
-const (
-	waiting int32 = iota
-	sent
-	gone
-)
+// rides are those that may be used again.
+type rides struct{ pool sync.Pool }
 
-func newRide(o order.Order) *ride {
-	return &ride{userID: o.UserID, orderID: o.ID, user: o.UserID, order: o.ID, done: make(chan error, 1)}
+func (p *rides) get(ctx context.Context, o order.Order) *ride {
+	r, used := p.pool.Get().(*ride)
+	if !used {
+		r = &ride{done: make(chan error, 1)}
+	}
+	r.ctx, r.userID, r.orderID, r.sent = ctx, o.UserID, o.ID, false
+	return r
 }
 
-// leave takes the ride out while it waits, and says whether it did.
-func (r *ride) leave() bool { return r.state.CompareAndSwap(waiting, gone) }
+// put takes a ride back that was answered, and whose answer was received.
+func (p *rides) put(r *ride) {
+	r.ctx = nil
+	p.pool.Put(r)
+}
 
-// board has the ride sent, unless it has left.
+// board has the ride sent, unless its buyer has gone, who is then answered.
+//
+// Who goes while he waits is noticed here, and not when it happens: to be told would
+// cost each buyer more than all of the waiting does, and a batch that others wait for
+// ends within [Config.Patience].
 func (r *ride) board() bool {
-	return r.state.CompareAndSwap(waiting, sent) || r.state.Load() == sent
+	if !r.sent {
+		if err := r.ctx.Err(); err != nil {
+			r.done <- err
+			return false
+		}
+		r.sent = true
+	}
+	return true
 }
 
 // join puts a ride in the line. If nobody is at work there, it goes at once.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"seckill/internal/admission/admkey"
 	"seckill/internal/lock/local"
@@ -33,20 +34,12 @@ type shelf struct {
 	onOpen   func() // after an epoch was opened here, and before it is in Redis
 }
 
-var nextVoucher struct { // ids differ, so that tests on one server could share a prefix
-	sync.Mutex
-	id int64
-}
-
 // newShelf returns a database with one voucher, on sale now.
 func newShelf(stock int64) *shelf {
-	nextVoucher.Lock()
-	defer nextVoucher.Unlock()
-	nextVoucher.id++
 	now := time.Now()
 	return &shelf{
 		voucher: voucher.Voucher{
-			ID: 7000 + nextVoucher.id, Stock: stock, InitialStock: stock,
+			ID: 7001, Stock: stock, InitialStock: stock,
 			BeginAt: now.Add(-time.Hour), EndAt: now.Add(time.Hour),
 		},
 		standing: order.Standing{Epoch: 1, Stock: stock},
@@ -245,7 +238,8 @@ func newStage(t testing.TB, addr string, stock int64) *stage {
 func dial(t testing.TB, addr string) *redis.Client {
 	client := redis.NewClient(&redis.Options{
 		Addr: addr, ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1,
-		PoolSize: 10_000, // after as many failures to dial, go-redis does not try for a second
+		PoolSize: 10_000, PipelinePoolSize: 10_000, // after as many failures to dial, go-redis does not try for a second
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	t.Cleanup(func() { _ = client.Close() })
 	return client

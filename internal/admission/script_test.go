@@ -93,7 +93,7 @@ func scriptMachine(t *testing.T, rt *rapid.T, s *stage, server *server, keys adm
 	ask := func(known seen, bound, expiry int64, batch []order.Order) answer {
 		c := &call{keys: keys, seen: known, bound: bound, expiry: expiry}
 		for _, o := range batch {
-			c.batch = append(c.batch, newRide(o))
+			c.batch = append(c.batch, new(rides).get(ctx, o))
 		}
 		a, err := server.decide(ctx, c)
 		if err != nil {
@@ -186,7 +186,7 @@ func TestScriptWritesNothingOverAForeignKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &call{keys: s.keys, seen: seen{epoch: 2}, bound: 10, expiry: time.Now().Add(time.Hour).UnixMilli(),
-		batch: []*ride{newRide(order.Order{ID: 22, UserID: 2})}}
+		batch: []*ride{new(rides).get(t.Context(), order.Order{ID: 22, UserID: 2})}}
 	if _, err := newServer(s.client).decide(t.Context(), c); !harmless(err) {
 		t.Errorf("a key of another kind: %v", err)
 	}

@@ -138,7 +138,7 @@ func (s *server) decide(ctx context.Context, c *call) (answer, error) {
 	args := make([]any, firstPair, firstPair+2*len(c.batch))
 	copy(args[2:], []any{3, c.keys.Meta, c.keys.Users, c.keys.Orders, c.seen.epoch, c.seen.seq, c.seen.back, user, last, c.bound, c.expiry})
 	for _, r := range c.batch {
-		args = append(args, r.user, r.order)
+		args = append(args, &r.userID, &r.orderID) // a pointer fits into an any as it is
 	}
 	reply, err := s.run(ctx, s.admit, args)
 	if err != nil {

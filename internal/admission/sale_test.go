@@ -1,0 +1,120 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"seckill/internal/admission/admkey"
+	"seckill/internal/database"
+	"seckill/internal/fulfil"
+	"seckill/internal/lock/redis/reentrant"
+	"seckill/internal/order"
+	"seckill/internal/testkit"
+	"seckill/internal/voucher"
+)
+
+// A whole sale on real servers, with the database and the consumers that there are:
+// Redis is emptied in its middle, twice, and at rest every invariant holds.
+func TestSaleOnRealServers(t *testing.T) {
+	const stock, buyers = 3000, 5000
+	ctx, log := t.Context(), slog.New(slog.DiscardHandler)
+	server := testkit.NewRedis(t)
+	client := dial(t, server.Addr())
+	db, err := database.Open(ctx, database.Config{MySQL: testkit.MariaDB(t).DSN, Logger: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	if _, err := db.Migrate(ctx); err != nil {
+		t.Fatal(err)
+	}
+	v := &voucher.Voucher{
+		ID: 77, Title: "100 off", Stock: stock, InitialStock: stock, Policy: voucher.DefaultPolicy(),
+		BeginAt: time.Now().Add(-time.Minute).UTC(), EndAt: time.Now().Add(time.Hour).UTC(), CreatedAt: time.Now().UTC(),
+	}
+	v.Policy.Flow = voucher.FlowAdmission
+	if err := db.Vouchers().CreateVoucher(ctx, v); err != nil {
+		t.Fatal(err)
+	}
+	locker, err := reentrant.New(client, reentrant.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = locker.Close() })
+
+	var gates [2]*Gate
+	var working sync.WaitGroup
+	stopping, stop := context.WithCancel(ctx)
+	for i := range gates {
+		if gates[i], err = New(Config{Client: client, Shelf: db.Shelf(), Locker: locker, Log: log}); err != nil {
+			t.Fatal(err)
+		}
+		f, err := fulfil.New(fulfil.Config{Client: client, Shelf: db.Shelf(), Orders: db.Orders(), Log: log})
+		if err != nil {
+			t.Fatal(err)
+		}
+		working.Go(func() { f.Run(stopping) })
+	}
+
+	var told atomic.Int64
+	buy := func(user int64) {
+		o := order.Order{ID: 1_000_000 + user, UserID: user, VoucherID: v.ID}
+		gate := gates[user%2]
+		err := gate.Admit(ctx, v, o)
+		for errors.Is(err, order.ErrUnavailable) {
+			time.Sleep(time.Millisecond)
+			err = gate.Admit(ctx, v, o)
+		}
+		switch {
+		case err == nil:
+			if n := told.Add(1); n == stock/3 || n == stock*2/3 {
+				if err := client.FlushAll(ctx).Err(); err != nil {
+					t.Error(err)
+				}
+			}
+		case !errors.Is(err, voucher.ErrSoldOut):
+			t.Errorf("user %d: %v", user, err)
+		}
+	}
+	// Everybody comes twice: some lost what they had, as this Redis keeps nothing on disk,
+	// and the others are told the same again.
+	for range 2 {
+		var rush sync.WaitGroup
+		for w := range int64(50) {
+			rush.Go(func() {
+				for n := range int64(buyers / 50) {
+					buy(w*buyers/50 + n + 1)
+				}
+			})
+		}
+		rush.Wait()
+	}
+	var gate order.GateAudit
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if gate, err = gates[0].Audit(ctx, v.ID); err == nil && gate.Pending == 0 || time.Now().After(deadline) {
+			break
+		}
+	}
+	stop()
+	working.Wait()
+	audit, err := db.Orders().Audit(ctx, v.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	audit.Gate = &gate
+	t.Logf("accepted %d times, epoch %d, %+v", told.Load(), gate.Epoch, audit)
+	users := client.HLen(ctx, admkey.Of("", v.ID).Users).Val()
+	if !audit.Balanced() || audit.Orders != stock || gate.Stock != 0 || gate.Epoch <= 4 || users != stock {
+		t.Errorf("%+v, gate %+v, %d users in Redis; want %d orders, nothing left, two rebuilds", audit, gate, users, stock)
+	}
+	for _, g := range gates {
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
