@@ -20,8 +20,8 @@ type inbox interface {
 	// prepare makes sure that the stream has its group.
 	prepare(ctx context.Context, s *stream) error
 	// fresh delivers entries to a consumer that nobody has had yet, up to count of each
-	// stream, and waits for the first one as long as block. With a [readError] it
-	// may have entries of the other streams.
+	// stream, and waits for the first one as long as block. With an error it may have
+	// delivered more than it returns; with a [readError] the other streams are well.
 	fresh(ctx context.Context, consumer string, streams []*stream, count int, block time.Duration) ([]entry, error)
 	// held delivers again what a consumer has, from after an entry on.
 	held(ctx context.Context, consumer string, s *stream, after string, count int) ([]entry, error)

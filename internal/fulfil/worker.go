@@ -99,6 +99,9 @@ func (w *worker) read(stop, work context.Context) {
 		if some, ok := errors.AsType[*readError](err); ok {
 			failed = some.of
 		}
+		for _, s := range ready { // of any of them something may have been delivered
+			w.views[s].behind, w.views[s].after = true, "0"
+		}
 		w.fail(work, err, failed...)
 	}
 	w.flowing = len(entries) > 0 && len(entries) < w.config.BatchSize
