@@ -139,7 +139,7 @@ const (
 )
 
 func parseRun(all lab.Set, args []string) (runRequest, error) {
-	req := runRequest{options: stage.Options{Instances: 2, Duration: 3 * time.Second, Seed: 1}}
+	req := runRequest{options: stage.Defaults()}
 	flags := newFlags("run")
 	flags.BoolVar(&req.json, "json", false, "")
 	flags.StringVar(&req.report, "report", "", "")
@@ -163,6 +163,9 @@ func parseRun(all lab.Set, args []string) (runRequest, error) {
 	case o.Seed < 1 || o.Seed == math.MaxInt64:
 		return req, usagef("--seed is %d; a number from 1", o.Seed)
 	}
+	if err := checkBinary(req.options.APIBinary); err != nil {
+		return req, usagef("--api: %v", err)
+	}
 	req.chosen, err = all.Choose(ids)
 	if errors.Is(err, lab.ErrNoExperiment) {
 		return req, usageError{reason: err.Error()}
@@ -170,6 +173,18 @@ func parseRun(all lab.Set, args []string) (runRequest, error) {
 	req.lanes = len(req.chosen) <= fewEnough
 	req.args = args
 	return req, err
+}
+
+// checkBinary says what is wrong with the path of a program; "" leaves it open.
+func checkBinary(path string) error {
+	if path == "" {
+		return nil
+	}
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a file", path)
+	}
+	return err
 }
 
 // newFlags is a set of flags that leaves its errors to us.

@@ -44,14 +44,26 @@ func (p *progress) clear() {
 	fmt.Fprint(p.w, "\r\x1b[K")
 }
 
-// done says what an experiment came to.
+// say tells something that is to stay.
+func (p *progress) say(what string) {
+	p.clear()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fmt.Fprintln(p.w, what)
+}
+
+// done says what an experiment came to, and why to nothing.
 func (p *progress) done(r finding.Result) {
 	p.clear()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.finished++
 	digits := len(strconv.Itoa(p.total))
-	fmt.Fprintf(p.w, "[%*d/%d] %-34s %-8s %-15s %5.1f s\n", digits, p.finished, p.total, r.ID, observed(&r), tick(&r), float64(r.DurationMS)/1000)
+	fmt.Fprintf(p.w, "[%*d/%d] %-34s %-10s %-15s %5.1f s\n", digits, p.finished, p.total, r.ID, observed(&r), tick(&r), float64(r.DurationMS)/1000)
+	if r.Failed != "" {
+		reason, _, _ := strings.Cut(r.Failed, "\n")
+		fmt.Fprintf(p.w, "%*s %s\n", 2*digits+3, "", reason)
+	}
 }
 
 // defaultWidth is for output that is no terminal, or one that does not say.

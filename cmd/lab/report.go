@@ -3,7 +3,10 @@ package main
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -18,6 +21,27 @@ import (
 // reportPath is the page of a report.
 func reportPath(dir string) string { return filepath.Join(dir, report.File) }
 
+// writable makes sure that there is a folder that files can be written into.
+func writable(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, ".lab-report-*")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// saveReport writes the report and says where it is.
+func saveReport(stderr io.Writer, req runRequest, all lab.Set, results []finding.Result, began time.Time) error {
+	if err := writeReport(req, all, results, began); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(stderr, "report: %s\n", reportPath(req.report))
+	return err
+}
+
 // writeReport puts what the experiments say beside what they came to.
 func writeReport(req runRequest, all lab.Set, results []finding.Result, began time.Time) error {
 	page := report.Report{
@@ -30,12 +54,16 @@ func writeReport(req runRequest, all lab.Set, results []finding.Result, began ti
 		if err != nil {
 			return err
 		}
-		setup, err := json.Marshal(e.Setup)
+		played, err := all.Find(cmp.Or(r.SetupOf, r.ID))
+		if err != nil {
+			return err
+		}
+		setup, err := json.Marshal(played.Setup)
 		if err != nil {
 			return err
 		}
 		entry := report.Entry{
-			Result: r, Hypothesis: e.Hypothesis, Arrangement: e.Arrangement, Why: e.Why, Cure: e.Cure,
+			Result: r, Hypothesis: e.Hypothesis, Arrangement: arrangement(e, &r), Why: e.Why, Cure: e.Cure,
 			Partner: e.Partner, Setup: setup, K6: catalogue.K6Command(*e),
 		}
 		for _, s := range e.Sources {

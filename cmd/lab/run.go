@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -28,13 +27,15 @@ func runExperiments(ctx context.Context, args []string, stdout, stderr io.Writer
 		return err
 	}
 	if req.report != "" { // rather now than after minutes
-		if err := os.MkdirAll(req.report, 0o755); err != nil {
-			return usageError{reason: fmt.Sprintf("--report: %v", err)}
+		if err := writable(req.report); err != nil {
+			return usagef("--report: %v", err)
 		}
 	}
 	began := time.Now()
 	progress := &progress{w: stderr, total: len(req.chosen), interactive: interactive(stderr)}
 	req.options.Progress = progress.note
+	calm := context.AfterFunc(ctx, func() { progress.say("stopping: experiments end, and servers and processes with them") })
+	defer calm()
 	house, err := stage.Open(ctx, req.options)
 	if err != nil {
 		return err
@@ -44,7 +45,7 @@ func runExperiments(ctx context.Context, args []string, stdout, stderr io.Writer
 		err = errors.Join(err, house.Close())
 		progress.clear()
 	}()
-	bench, err := lab.New(house, all, req.options.Seed)
+	bench, err := lab.New(house, all)
 	if err != nil {
 		return err
 	}
@@ -67,8 +68,7 @@ func runExperiments(ctx context.Context, args []string, stdout, stderr io.Writer
 		err = print(stdout, results, req, time.Since(began))
 	}
 	if req.report != "" && len(results) > 0 {
-		err = errors.Join(err, writeReport(req, all, results, began))
-		fmt.Fprintf(stderr, "report: %s\n", reportPath(req.report))
+		err = errors.Join(err, saveReport(stderr, req, all, results, began))
 	}
 	return errors.Join(err, judgement(req, results, stopped))
 }
@@ -148,7 +148,7 @@ func printOne(w io.Writer, chosen []*lab.Experiment, r *finding.Result) error {
 			continue
 		}
 		fmt.Fprintf(w, "%s: %s\n\n", e.ID, e.Title)
-		for _, paragraph := range []string{"Hypothesis: " + e.Hypothesis, "Arrangement: " + e.Arrangement} {
+		for _, paragraph := range []string{"Hypothesis: " + e.Hypothesis, "Arrangement: " + arrangement(e, r)} {
 			fmt.Fprintf(w, "%s\n", wrap(paragraph, width(w)))
 		}
 		if r.Witness != nil {
@@ -166,12 +166,20 @@ func printOne(w io.Writer, chosen []*lab.Experiment, r *finding.Result) error {
 	return nil
 }
 
+// arrangement is what was done, also where it was with another setup than it says.
+func arrangement(e *lab.Experiment, r *finding.Result) string {
+	if r.SetupOf == "" {
+		return e.Arrangement
+	}
+	return fmt.Sprintf("%s This run was with the setup of %s.", e.Arrangement, r.SetupOf)
+}
+
 func observed(r *finding.Result) string {
 	switch {
 	case r.Skipped != "":
 		return "skipped"
 	case r.Failed != "":
-		return "failed"
+		return "no verdict"
 	}
 	return string(r.Observed)
 }

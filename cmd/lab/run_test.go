@@ -11,6 +11,7 @@ import (
 
 	"seckill/internal/lab/experiments"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/stage"
 	"seckill/internal/testkit"
 )
 
@@ -211,8 +212,8 @@ func TestNothingStaysBehind(t *testing.T) {
 			p.WaitLine(t, `^\[ ?\d+/\d+\] `) // servers and processes are at work
 			end(p)
 			<-p.Done()
-			if name == "Ctrl-C" && !strings.Contains(p.Output(), "stopped after") {
-				t.Errorf("it does not say that it was stopped:\n%s", p.Output())
+			if name == "Ctrl-C" && (!strings.Contains(p.Output(), "\nstopping: ") || !strings.Contains(p.Output(), "stopped after")) {
+				t.Errorf("it does not say that it stops, and was stopped:\n%s", p.Output())
 			}
 			b.nothingLeft()
 		})
@@ -243,6 +244,9 @@ func TestWrongRun(t *testing.T) {
 		"--seed is -1":                 {"run", "all", "--seed", "-1"},
 		"-nonsense":                    {"run", "all", "--nonsense"},
 		"--report: ":                   {"run", "all", "--report", "/dev/null/report"},
+		"--report: open /proc/self":    {"run", "all", "--report", "/proc/self"},
+		"--api: stat /nonexistent":     {"run", "all", "--api", "/nonexistent"},
+		"--api: /tmp is not a file":    {"run", "all", "--api", "/tmp"},
 		`unexpected argument "all"`:    {"list", "all"},
 		`unexpected argument "nought"`: {"catalogue", "nought"},
 	} {
@@ -250,5 +254,53 @@ func TestWrongRun(t *testing.T) {
 		if code != exitUsage || stdout != "" || !strings.Contains(stderr, want) {
 			t.Errorf("%v: exit code %d, stdout %q, stderr %q; want 2 and %q", args, code, stdout, stderr, want)
 		}
+	}
+}
+
+// Why there is no verdict is said where somebody looks whose output is JSON.
+func TestProgressSaysWhyThereIsNoVerdict(t *testing.T) {
+	var out strings.Builder
+	p := &progress{w: &out, total: 12}
+	p.done(finding.Result{ID: "no-lock", Observed: finding.Breaks, AsExpected: true})
+	p.done(finding.Result{ID: "paused-holder", Failed: "waited 20s for this: a reader\nand a stack"})
+	const want = "[ 1/12] no-lock                            breaks     ok                0.0 s\n" +
+		"[ 2/12] paused-holder                      no verdict NOT AS EXPECTED   0.0 s\n" +
+		"        waited 20s for this: a reader\n"
+	if out.String() != want {
+		t.Errorf("got\n%swant\n%s", out.String(), want)
+	}
+}
+
+// The report has the setup that was played, and says whose it is.
+func TestReportOfASwap(t *testing.T) {
+	req := runRequest{report: t.TempDir(), options: stage.Defaults()}
+	var stderr strings.Builder
+	results := []finding.Result{{ID: "no-lock", Title: "swapped", Group: "g", SetupOf: "reentrant-lock", Observed: finding.Holds}}
+	if err := saveReport(&stderr, req, experiments.All(), results, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(reportPath(req.report))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"with the setup of reentrant-lock", "&#34;lock&#34;: &#34;reentrant&#34;"} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("the report does not say %s", want)
+		}
+	}
+	if want := "report: " + reportPath(req.report) + "\n"; stderr.String() != want {
+		t.Errorf("it says %q, want %q", stderr.String(), want)
+	}
+}
+
+// Where no report could be written, nobody is told where it is.
+func TestReportThatCannotBeWritten(t *testing.T) {
+	req := runRequest{report: t.TempDir(), options: stage.Defaults()}
+	if err := os.MkdirAll(filepath.Join(reportPath(req.report), "in the way"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var stderr strings.Builder
+	if err := saveReport(&stderr, req, experiments.All(), []finding.Result{{ID: "no-lock"}}, time.Now()); err == nil || stderr.Len() > 0 {
+		t.Errorf("%v, and it says %q", err, stderr.String())
 	}
 }

@@ -94,8 +94,9 @@ type Experiment struct {
 	// verdict.
 	Partner string
 
-	// Needs are the servers without which it says nothing; none: the embedded
-	// stand-ins are honest enough.
+	// Needs are the servers without which its setup says nothing; none: the embedded
+	// stand-ins are honest enough. A scene that is played with another's setup has the
+	// needs of that one.
 	Needs []stage.Server
 	// Quiet experiments leave the machine idle most of the time, and may run beside
 	// each other.

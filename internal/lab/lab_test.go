@@ -5,8 +5,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/stage"
 	"seckill/internal/voucher"
 )
 
@@ -36,13 +38,103 @@ func TestVerdict(t *testing.T) {
 		"breaks in any way":                 {finding.Holds, nil, map[finding.Kind]int{finding.NeedlessWaits: 1}, finding.Breaks, false},
 	} {
 		e := experiment("a", "b", c.expect, c.about...)
-		p := &Play{experiment: &e, result: finding.Result{Anomalies: none()}}
+		p := newPlay(&e, finding.Result{})
+		for kind := range kinds() {
+			p.Found(kind, 0)
+		}
 		for kind, n := range c.found {
 			p.Found(kind, n)
 		}
 		if r := p.verdict(); r.Observed != c.observed || r.AsExpected != c.expected {
 			t.Errorf("%s: %s, as expected %v; want %s, %v", name, r.Observed, r.AsExpected, c.observed, c.expected)
 		}
+	}
+}
+
+// That something is not there can be said only by who has looked for it.
+func TestWhatNobodyLookedForDoesNotHold(t *testing.T) {
+	for name, c := range map[string]struct {
+		about, none, some []finding.Kind
+		observed          finding.Verdict
+		missing           string
+	}{
+		"all were looked for":   {[]finding.Kind{finding.Oversold, finding.StuckKeys}, []finding.Kind{finding.Oversold, finding.StuckKeys}, nil, finding.Holds, ""},
+		"one was not":           {[]finding.Kind{finding.Oversold, finding.StuckKeys}, []finding.Kind{finding.Oversold}, nil, "", "stuck_keys"},
+		"it breaks anyway":      {[]finding.Kind{finding.Oversold, finding.StuckKeys}, nil, []finding.Kind{finding.Oversold}, finding.Breaks, ""},
+		"every kind, and a few": {nil, []finding.Kind{finding.Oversold}, nil, "", "overlaps"},
+	} {
+		e := experiment("a", "b", finding.Holds, c.about...)
+		p := newPlay(&e, finding.Result{})
+		for _, kind := range c.none {
+			p.Found(kind, 0)
+		}
+		for _, kind := range c.some {
+			p.Found(kind, 1)
+		}
+		r := p.verdict()
+		if r.Observed != c.observed || (r.Failed != "") != (c.missing != "") || !strings.Contains(r.Failed, c.missing) || r.Failed != "" && r.AsExpected {
+			t.Errorf("%s: %q, failed %q, as expected %v", name, r.Observed, r.Failed, r.AsExpected)
+		}
+	}
+}
+
+func TestShownAreOneOfEachKind(t *testing.T) {
+	proofs := []finding.Witness{{Summary: "how"}, {Kind: finding.StuckKeys, Summary: "the scene's"}, {Summary: "how, again"}, {Kind: finding.StuckKeys}, {Kind: finding.Overlaps}}
+	for observed, want := range map[finding.Verdict][]string{
+		finding.Breaks: {"the scene's", ""},
+		finding.Holds:  {"how", "the scene's", ""},
+	} {
+		var got []string
+		for _, w := range shown(proofs, observed) {
+			got = append(got, w.Summary)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", observed, got, want)
+		}
+	}
+}
+
+func TestCommandRepeatsTheRun(t *testing.T) {
+	usual := stage.Defaults()
+	other := stage.Options{Seed: 7, Instances: 3, Duration: 1500 * time.Millisecond, Embedded: true}
+	for want, o := range map[string]stage.Options{
+		"": usual, "--seed 7 --instances 3 --duration 1.5s --embedded": other,
+	} {
+		if got := strings.Join(flags(o), " "); got != want {
+			t.Errorf("flags of %+v are %q, want %q", o, got, want)
+		}
+	}
+}
+
+// A swap is played with the partner's setup on the partner's servers, and says so.
+func TestSwapSaysWithWhat(t *testing.T) {
+	house, err := stage.Open(t.Context(), stage.Options{Embedded: true, Seed: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := house.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	set := Set{
+		experiment("weak", "sound", finding.Breaks, finding.Oversold),
+		experiment("sound", "weak", finding.Holds, finding.Oversold),
+	}
+	set[0].Needs = []stage.Server{stage.ZooKeeper} // which an embedded house has not
+	set[1].Setup.Policy.Lock = "local"
+	set[0].Scene = func(p *Play, with Setup) { p.Found(finding.Oversold, len(with.Policy.Lock)-len("local")) }
+	bench, err := New(house, set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := bench.Run(t.Context(), &set[0]); r.Skipped == "" || r.SetupOf != "" {
+		t.Errorf("%+v", r)
+	}
+	r := bench.Swap(t.Context(), &set[0])
+	const command = "go run ./cmd/lab run weak --seed 3 --embedded --swap"
+	if r.Observed != finding.Holds || r.SetupOf != "sound" || r.Lock != "local" || r.Command != command {
+		t.Errorf("%+v", r)
 	}
 }
 

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"slices"
+	"strings"
 	"sync"
 
 	"seckill/internal/lab/finding"
@@ -18,13 +19,21 @@ type Play struct {
 
 	mu     sync.Mutex
 	result finding.Result
+	looked map[finding.Kind]bool // for what
 	proofs []finding.Witness
 }
 
-// Found counts anomalies of a kind.
+func newPlay(e *Experiment, r finding.Result) *Play {
+	r.Anomalies = none()
+	return &Play{experiment: e, result: r, looked: map[finding.Kind]bool{}}
+}
+
+// Found counts anomalies of a kind. With 0 it says that somebody has looked for them:
+// a kind that nobody looked for is not one that was not there.
 func (p *Play) Found(kind finding.Kind, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.looked[kind] = true
 	p.result.Anomalies[kind] += n
 }
 
@@ -89,7 +98,8 @@ func (p *Play) pictured() bool {
 	return slices.ContainsFunc(p.proofs, func(w finding.Witness) bool { return w.Kind == "" || p.experiment.decides(w.Kind) })
 }
 
-// verdict fills in what follows from the counts.
+// verdict fills in what follows from the counts. What breaks is proved by what was
+// found; that it holds is a verdict only where all that decides was looked for.
 func (p *Play) verdict() finding.Result {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,12 +110,45 @@ func (p *Play) verdict() finding.Result {
 			r.Observed = finding.Breaks
 		}
 	}
+	if missing := p.overlooked(); r.Observed == finding.Holds && missing != "" {
+		r.Observed, r.Failed = "", "nobody looked for "+missing
+		return r
+	}
 	r.AsExpected = r.Observed == e.Expect
 	if e.Expect == finding.Breaks && r.Anomalies[e.About[0]] == 0 {
 		r.AsExpected = false // broken, and not in the way that was to be shown
 	}
-	r.Witness, r.More = pick(p.proofs, e.About)
+	r.Witness, r.More = pick(shown(p.proofs, r.Observed), e.About)
 	return r
+}
+
+// overlooked names the kinds that decide and that nobody looked for. The mutex is held.
+func (p *Play) overlooked() string {
+	about := p.experiment.About
+	if len(about) == 0 {
+		about = slices.Collect(kinds())
+	}
+	var names []string
+	for _, kind := range about {
+		if !p.looked[kind] {
+			names = append(names, string(kind))
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// shown are the first proof of each kind: a scene's own comes before the judge's. Where
+// it breaks there is no picture of how that was prevented.
+func shown(proofs []finding.Witness, observed finding.Verdict) []finding.Witness {
+	var some []finding.Witness
+	for _, w := range proofs {
+		same := func(other finding.Witness) bool { return other.Kind == w.Kind }
+		if w.Kind == "" && observed == finding.Breaks || slices.ContainsFunc(some, same) {
+			continue
+		}
+		some = append(some, w)
+	}
+	return some
 }
 
 // pick takes the witness that the experiment is about: of its kinds in their order,

@@ -19,22 +19,20 @@ import (
 type Lab struct {
 	house *stage.House
 	set   Set
-	// Seed gives the same load and the same faults.
-	seed int64
 }
 
 // New returns a lab for the experiments of a set.
-func New(house *stage.House, set Set, seed int64) (*Lab, error) {
+func New(house *stage.House, set Set) (*Lab, error) {
 	if err := set.Validate(); err != nil {
 		return nil, err
 	}
-	return &Lab{house: house, set: set, seed: seed}, nil
+	return &Lab{house: house, set: set}, nil
 }
 
 // Run plays an experiment. What went wrong with the run itself, or keeps it from
 // being one, stands in the result.
 func (l *Lab) Run(ctx context.Context, e *Experiment) finding.Result {
-	return l.play(ctx, e, e.Setup)
+	return l.play(ctx, e, e)
 }
 
 // Swap plays an experiment with its partner's setup, and judges it by the
@@ -44,28 +42,33 @@ func (l *Lab) Swap(ctx context.Context, e *Experiment) finding.Result {
 	if err != nil {
 		return finding.Result{ID: e.ID, Failed: err.Error()}
 	}
-	r := l.play(ctx, e, partner.Setup)
-	r.Command += " --swap"
-	return r
+	return l.play(ctx, e, partner)
 }
 
 // limit is how long an experiment may take, most of which is for servers that start.
 const limit = 2 * time.Minute
 
-func (l *Lab) play(ctx context.Context, e *Experiment, with Setup) finding.Result {
+// play plays an experiment with the setup of another, or its own, on the servers that
+// the other needs.
+func (l *Lab) play(ctx context.Context, e, of *Experiment) finding.Result {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	p := &Play{experiment: e, result: finding.Result{
-		ID: e.ID, Title: e.Title, Group: e.Group, Lock: with.Policy.Lock, Expect: e.Expect,
-		About: e.About, Anomalies: none(), Seed: l.seed, Command: e.Command(),
-	}}
+	options := l.house.Options()
+	p := newPlay(e, finding.Result{
+		ID: e.ID, Title: e.Title, Group: e.Group, Lock: of.Lock(), Expect: e.Expect,
+		About: e.About, Seed: options.Seed, Command: strings.Join(append([]string{e.Command()}, flags(options)...), " "),
+	})
+	if of != e {
+		p.result.SetupOf = of.ID
+		p.result.Command += " --swap"
+	}
 	if p.result.About == nil {
 		p.result.About = slices.Collect(kinds())
 	}
-	skipped, err := l.house.Play(ctx, e.ID, e.Needs, func(s *stage.Stage) {
+	skipped, err := l.house.Play(ctx, e.ID, of.Needs, func(s *stage.Stage) {
 		p.Stage = s
-		e.Scene(p, with)
+		e.Scene(p, of.Setup)
 	})
 	switch {
 	case err != nil:
@@ -80,6 +83,24 @@ func (l *Lab) play(ctx context.Context, e *Experiment, with Setup) finding.Resul
 	}
 	p.result.DurationMS = time.Since(began).Milliseconds()
 	return p.result
+}
+
+// flags are those of lab run that say what is not the default.
+func flags(o stage.Options) (given []string) {
+	usual := stage.Defaults()
+	if o.Seed != usual.Seed {
+		given = append(given, fmt.Sprintf("--seed %d", o.Seed))
+	}
+	if o.Instances != usual.Instances {
+		given = append(given, fmt.Sprintf("--instances %d", o.Instances))
+	}
+	if o.Duration != usual.Duration {
+		given = append(given, fmt.Sprintf("--duration %v", o.Duration))
+	}
+	if o.Embedded {
+		given = append(given, "--embedded")
+	}
+	return given
 }
 
 func none() map[finding.Kind]int {

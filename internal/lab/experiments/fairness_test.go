@@ -9,6 +9,7 @@ func TestOvertakings(t *testing.T) {
 		visits []visit
 		want   int
 	}{
+		"served while the doors close":  {[]visit{{asked: 1, at: 99}, {asked: 2, at: 97, served: true}}, 0},
 		"in order":                      {[]visit{{asked: 1, at: 50, served: true}, {asked: 2, at: 60, served: true}, {asked: 3, at: 99}}, 0},
 		"the last one first":            {[]visit{{asked: 1, at: 50, served: true}, {asked: 2, at: 60, served: true}, {asked: 3, at: 40, served: true}}, 2},
 		"one left while another was in": {[]visit{{asked: 1, at: 99}, {asked: 2, at: 60, served: true}}, 1},
@@ -16,7 +17,7 @@ func TestOvertakings(t *testing.T) {
 		"nobody is served":              {[]visit{{asked: 1, at: 99}, {asked: 2, at: 99}}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if found := overtakings(test.visits); len(found) != test.want {
+			if found := overtakings(test.visits, 95); len(found) != test.want {
 				t.Errorf("found %d, want %d", len(found), test.want)
 			}
 		})
@@ -41,5 +42,23 @@ func TestReadersBehindReaders(t *testing.T) {
 				t.Errorf("%d at once, want %d", n, test.level)
 			}
 		})
+	}
+}
+
+// One round of the readers may come in between; a second one has taken the writer's turn.
+func TestWriterIsStarvedByASecondRound(t *testing.T) {
+	const asked = 100
+	rounds := func(n int) (all []reading) {
+		all = append(all, reading{asked: 90, at: 95, left: 140}) // was there before
+		for i := range int64(n) {
+			all = append(all, reading{asked: 101 + i, at: 110 + i, left: 120 + i})
+		}
+		return append(all, reading{asked: 105, at: 900, left: 950}) // waits behind the writer
+	}
+	for n, want := range map[int]int{0: 0, laterReaders: 0, laterReaders + 1: 1, 5 * laterReaders: 1} {
+		before := letInBefore(rounds(n), asked, 800)
+		if got := starvedWriters(before); before != n || got != want {
+			t.Errorf("%d later readers: counted %d, starved %d; want %d", n, before, got, want)
+		}
 	}
 }

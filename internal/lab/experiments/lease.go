@@ -7,7 +7,6 @@ import (
 	"seckill/internal/lab"
 	"seckill/internal/lab/actor"
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/judge"
 	"seckill/internal/lab/stage"
 	"seckill/internal/trace"
 	"seckill/internal/voucher"
@@ -152,7 +151,4 @@ func longHolder(p *lab.Play, with lab.Setup) {
 	p.Judge(evidence)
 	p.Measure("buyer 1's order was written after its grant", millis(time.Duration(sold.At-g.At)), "ms")
 	p.Measure("buyer 2 was let in after buyer 1's grant", millis(time.Duration(later.At-g.At)), "ms")
-	if w, ok := judge.Picture(evidence, judge.Focus{Key: s.key}); ok {
-		p.Witness(w)
-	}
 }

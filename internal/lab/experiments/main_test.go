@@ -48,7 +48,7 @@ func (h inHouse) Run() int {
 // verdict must be as expected, and must then turn.
 func prove(t *testing.T, group lab.Set) {
 	t.Helper()
-	bench, err := lab.New(house, All(), 1)
+	bench, err := lab.New(house, All())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,11 @@ const (
 	// renewalStep is by how much later a key ends that was renewed: less is the
 	// inaccuracy of looking.
 	renewalStep = 50 * time.Millisecond
+	// stillThere is how long after the panic a key is looked for that was to be renewed
+	// for ever: no lease lasts so long by itself. almostAtOnce is how long a key may be there
+	// that was to be free before anybody heard of the panic.
+	stillThere   = 2 * aliveWatchdog
+	almostAtOnce = 100 * time.Millisecond
 )
 
 // panics are the experiments about work that does not come to its end.
@@ -50,7 +55,7 @@ func panics() lab.Set {
 			Needs:   []stage.Server{stage.Redis},
 			Quiet:   true,
 			Setup:   lab.Setup{Policy: asking("reentrant", 0, aliveWait), Watchdog: aliveWatchdog},
-			Scene:   panicAtWork,
+			Scene:   panicAtWork(stillThere),
 		},
 		{
 			ID: "panic-deferred-release", Group: group, Title: "A deferred release is not skipped",
@@ -70,7 +75,7 @@ func panics() lab.Set {
 			Needs:   []stage.Server{stage.Redis},
 			Quiet:   true,
 			Setup:   lab.Setup{Policy: asking("reentrant", 0, aliveWait), Watchdog: aliveWatchdog, Deferred: true},
-			Scene:   panicAtWork,
+			Scene:   panicAtWork(almostAtOnce),
 			K6: []string{
 				"LOCK=reentrant", "SCOPE=voucher", "STOCK_MODE=unguarded", "LOCK_WAIT_MS=30000", "USERS=400",
 				`FAULTS=[{"point":"critical-section","effect":"panic","probability":0.1}]`,
@@ -80,8 +85,12 @@ func panics() lab.Set {
 }
 
 // panicAtWork has a request panic while it holds the lock, and another one come after
-// it.
-func panicAtWork(p *lab.Play, with lab.Setup) {
+// it. A key that is there for longer than the grace is stuck.
+func panicAtWork(grace time.Duration) lab.Scene {
+	return func(p *lab.Play, with lab.Setup) { panicking(p, with, grace) }
+}
+
+func panicking(p *lab.Play, with lab.Setup, grace time.Duration) {
 	c := gather(p, with)
 	shop, other := c.hire("shop-1"), c.hire("shop-2")
 	c.observe()
@@ -96,7 +105,9 @@ func panicAtWork(p *lab.Play, with lab.Setup) {
 		At: time.Now().UnixNano(), Process: shop.Name(), Who: first, Kind: trace.Abandoned,
 		Mechanism: with.Policy.Lock, Key: c.key, Owner: string(work.Owner),
 	}
-	g, err := other.Acquire(p.Context(), c.ask(next))
+	asks := c.ask(next)
+	asks.Owner = next // so that what is there while it waits is not taken for its own
+	g, err := other.Acquire(p.Context(), asks)
 	switch {
 	case err == nil:
 		p.Pause(panickingWork)
@@ -107,7 +118,7 @@ func panicAtWork(p *lab.Play, with lab.Setup) {
 
 	evidence := c.evidence()
 	evidence.Events = append(evidence.Events, gone)
-	evidence.Grace = 2 * with.Watchdog
+	evidence.Grace = grace
 	p.Measure("the next request waited", millis(g.Waited()), "ms")
 	p.Measure("renewed for nobody", float64(renewals(evidence.Samples, gone)), "times")
 	if err == nil {
@@ -119,7 +130,7 @@ func panicAtWork(p *lab.Play, with lab.Setup) {
 			},
 		}))
 	}
-	p.Judge(evidence)
+	p.Judge(overdue(evidence, gone.At+int64(grace+almostAtOnce)))
 }
 
 // renewals counts how often the store was seen to give a holder's lock more time after

@@ -1,5 +1,28 @@
 package experiments
 
-import "testing"
+import (
+	"testing"
+	"time"
+
+	"seckill/internal/lab"
+	"seckill/internal/lab/finding"
+)
 
 func TestPanics(t *testing.T) { prove(t, panics()) }
+
+// A key that goes with its lease is neither free at once nor there for ever.
+func TestPanicUnderALeaseIsNeither(t *testing.T) {
+	leased := func(s *lab.Setup) {
+		s.Policy.Lock, s.Policy.LockTTLMS, s.Deferred = "lua", (600 * time.Millisecond).Milliseconds(), false
+	}
+	t.Run("not at once", func(t *testing.T) {
+		t.Parallel()
+		breaksWith(t, "panic-deferred-release", leased)
+	})
+	t.Run("not for ever", func(t *testing.T) {
+		t.Parallel()
+		if r := playedWith(t, "panic-skips-release", leased); r.Observed != finding.Holds {
+			t.Errorf("observed %s: %v", r.Observed, r.Anomalies)
+		}
+	})
+}

@@ -12,12 +12,16 @@ import (
 	"seckill/internal/lab/actor"
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/judge"
+	"seckill/internal/lock"
 	"seckill/internal/trace"
 )
 
-// shares says whether a mechanism knows readers. Under one that does not they come as
+// shares says whether the mechanism knows readers. Under one that does not they come as
 // everybody does.
-func shares(mechanism string) bool { return mechanism == "rw" }
+func (c *company) shares() bool {
+	_, sides := c.Inspector(c.with.Policy.Lock).(interface{ Reader() lock.Locker })
+	return sides
+}
 
 // readTogether has readers ask at the same moment. Each stays until all are in, so that
 // nobody who is let in has to wait for another to go.
@@ -48,7 +52,7 @@ func readTogether(p *lab.Play, with lab.Setup) {
 	for i := range readers {
 		left = append(left, p.Go(func() {
 			asks := c.ask(fmt.Sprintf("reader %d", i+1))
-			asks.Shared = shares(with.Policy.Lock)
+			asks.Shared = c.shares()
 			g, err := shops[i%len(shops)].Acquire(p.Context(), asks)
 			c.must(err)
 			read()
@@ -154,7 +158,7 @@ func writerAmongReaders(p *lab.Play, with lab.Setup) {
 	over := make([]func(), len(shops))
 	for i, shop := range shops {
 		loop := actor.Loop{Acquire: c.ask("reader"), Workers: readersEach, Hold: reads, Think: rests, For: readersFor}
-		loop.Shared = shares(with.Policy.Lock)
+		loop.Shared = c.shares()
 		over[i] = p.Go(func() {
 			if _, err := shop.Loop(open, loop); open.Err() == nil {
 				c.must(err)
@@ -182,15 +186,8 @@ func writerAmongReaders(p *lab.Play, with lab.Setup) {
 		evidence.Events[i].Shared = strings.HasPrefix(evidence.Events[i].Who, "reader")
 	}
 	all := readings(evidence.Events)
-	before := 0
-	for _, r := range all {
-		if r.asked > g.Asked && r.at < g.At {
-			before++
-		}
-	}
-	if before > laterReaders {
-		p.Found(finding.Starved, 1)
-	}
+	before := letInBefore(all, g.Asked, g.At)
+	p.Found(finding.Starved, starvedWriters(before))
 	p.Measure("readers at once", float64(atOnce(all)), "")
 	p.Measure("the writer waited", millis(g.Waited()), "ms")
 	p.Measure("readers let in that came after the writer", float64(before), "")
@@ -198,6 +195,26 @@ func writerAmongReaders(p *lab.Play, with lab.Setup) {
 		c.showTurns(evidence, all, g)
 	}
 	p.Judge(evidence)
+}
+
+// letInBefore counts the readers that asked after somebody and got in before.
+func letInBefore(all []reading, asked, at int64) int {
+	n := 0
+	for _, r := range all {
+		if r.asked > asked && r.at < at {
+			n++
+		}
+	}
+	return n
+}
+
+// starvedWriters is 1 where so many later readers were let in before the writer that it
+// was not its turn.
+func starvedWriters(before int) int {
+	if before > laterReaders {
+		return 1
+	}
+	return 0
 }
 
 // showTurns draws the readers before the writer, the writer, and those after it.

@@ -8,6 +8,7 @@ import (
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/load"
 	"seckill/internal/lock"
+	"seckill/internal/order"
 	"seckill/internal/voucher"
 )
 
@@ -132,7 +133,7 @@ func lookingAgain() lab.Set {
 			About:   []finding.Kind{finding.Oversold},
 			Partner: "no-lock",
 			Setup:   lab.Setup{Policy: stockedBy(voucher.StockVersion, openPolicy("none", pauseAt(lock.CriticalSection, looking)))},
-			Scene:   rush,
+			Scene:   refusingRush,
 			K6:      []string{"LOCK=none", "SCOPE=voucher", "STOCK_MODE=version", "PAUSE_MS=50"},
 		},
 	}
@@ -187,15 +188,28 @@ func oneProcess() lab.Set {
 
 // rushFor is a rush of buyers, all at once, for a stock.
 func rushFor(stock int64, buyers int) lab.Scene {
-	return func(p *lab.Play, with lab.Setup) {
-		sale := p.Sale(with.Policy, stock, p.API(with.Instances))
-		outcome := sale.Rush(load.Load{Buyers: buyers, AtOnce: buyers})
-		p.Load(outcome)
-		evidence := sale.Evidence()
-		p.Judge(evidence)
-		if with.Policy.Stock == voucher.StockVersion {
-			p.Measure("told busy", float64(outcome.Answers[load.Busy]), "buyers")
-			p.Measure("left in stock", float64(evidence.Audit.Stock), "vouchers")
-		}
+	return func(p *lab.Play, with lab.Setup) { rushOf(p, with, stock, buyers) }
+}
+
+func rushOf(p *lab.Play, with lab.Setup, stock int64, buyers int) (*load.Outcome, *order.Audit) {
+	sale := p.Sale(with.Policy, stock, p.API(with.Instances))
+	sale.Observe()
+	outcome := sale.Rush(load.Load{Buyers: buyers, AtOnce: buyers})
+	p.Load(outcome)
+	evidence := sale.Evidence()
+	p.Judge(evidence)
+	return outcome, evidence.Audit
+}
+
+// refusingRush is a rush in which a sale that does not oversell is to refuse buyers
+// while there is stock left. Where it does neither, the hypothesis was not put to the
+// test.
+func refusingRush(p *lab.Play, with lab.Setup) {
+	outcome, audit := rushOf(p, with, 10, 60)
+	busy := outcome.Answers[load.Busy]
+	p.Measure("told busy", float64(busy), "buyers")
+	p.Measure("left in stock", float64(audit.Stock), "vouchers")
+	if audit.Oversold() == 0 && (busy == 0 || audit.Stock == 0) {
+		p.Fatalf("the crowd did not meet at the stock: %d buyers were told busy, and %d vouchers are left", busy, audit.Stock)
 	}
 }

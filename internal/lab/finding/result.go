@@ -7,6 +7,7 @@ type Result struct {
 	Title      string       `json:"title"`
 	Group      string       `json:"group"`
 	Lock       string       `json:"lock"`
+	SetupOf    string       `json:"setup_of,omitempty"` // the experiment whose setup it was played with; "": its own
 	Expect     Verdict      `json:"expect"`
 	Observed   Verdict      `json:"observed,omitempty"` // "" when it was skipped or failed
 	AsExpected bool         `json:"as_expected"`

@@ -40,7 +40,7 @@ func newHistory(ev Evidence) *history {
 	if n := len(h.Samples); n > 0 {
 		h.End = max(h.End, h.Samples[n-1].At)
 	}
-	h.holds = holdsOf(h.Events, h.Deaths)
+	h.holds = holdsOf(h.Events, h.Deaths, h.Pauses)
 	for _, one := range h.holds {
 		if !ev.Shared {
 			one.shared = false

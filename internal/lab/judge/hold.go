@@ -18,6 +18,9 @@ const never = math.MaxInt64
 // goroutine does that. Until then it counts as knowing.
 const toldLate = int64(10 * time.Millisecond)
 
+// unlocked is the mechanism that is none.
+const unlocked = "none"
+
 // ending is how a hold ended.
 type ending int
 
@@ -38,6 +41,7 @@ type hold struct {
 	owner  string
 	token  uint64
 	shared bool
+	open   bool     // nothing keeps anybody out: its owner is inside, and believes nothing of it
 	left   *float64 // of the lease when it was granted, in ms; nil: no end, or not known
 
 	asked, at, end int64
@@ -143,10 +147,13 @@ func nameless(e *trace.Event) identity {
 }
 
 // holdsOf reads the holds out of events that are sorted, in the order of the grants.
-func holdsOf(events []trace.Event, deaths []Death) []*hold {
+func holdsOf(events []trace.Event, deaths []Death, pauses []Pause) []*hold {
 	r := holding{now: map[identity]*hold{}}
 	for i := range events {
 		r.read(&events[i])
+	}
+	for _, h := range r.all {
+		h.wake(pauses)
 	}
 	fell := map[string][]int64{}
 	for _, d := range deaths {
@@ -165,6 +172,19 @@ func holdsOf(events []trace.Event, deaths []Death) []*hold {
 	return r.all
 }
 
+// wake makes a holder that was told late know of it no earlier than its process could:
+// one that stands still is told nothing.
+func (h *hold) wake(pauses []Pause) {
+	if h.how != wasTold {
+		return
+	}
+	for _, stop := range pauses {
+		if to := cmp.Or(stop.To, never); stop.Process == h.by.process && stop.From <= h.end && h.end < to {
+			h.end = max(h.end, min(to, h.lost.At))
+		}
+	}
+}
+
 func (r *holding) read(e *trace.Event) {
 	id := identify(e)
 	h := r.now[id]
@@ -179,7 +199,8 @@ func (r *holding) read(e *trace.Event) {
 			asked = e.At
 		}
 		h = &hold{
-			key: e.Key, by: by(e), owner: id.owner, token: e.Token, shared: e.Shared, left: e.LeftMS,
+			key: e.Key, by: by(e), owner: id.owner, token: e.Token, shared: e.Shared, open: e.Mechanism == unlocked,
+			left:  e.LeftMS,
 			asked: asked, at: e.At, end: never, depth: 1,
 		}
 		r.now[id] = h

@@ -24,14 +24,17 @@ func (d *drawing) actorLane(p *part) finding.Lane {
 		}
 	}
 	for _, one := range p.holds {
-		if one.asked < one.at && one.at > d.from {
+		if one.asked < one.at && one.at > d.from && !one.open {
 			span(finding.Waits, one.asked, one.at, false)
 		}
 		kind := finding.Believes
-		if one.shared {
+		if one.shared && !one.open {
 			kind = finding.Reads
 		}
 		span(kind, one.at, min(one.end, max(d.End, d.to+1)), d.wrong[one])
+		if one.open {
+			lane.Spans[len(lane.Spans)-1].Label = "is inside"
+		}
 		if one.how == wasTold {
 			mark(finding.Told, one.lost.At, "told", false)
 		}
@@ -41,13 +44,17 @@ func (d *drawing) actorLane(p *part) finding.Lane {
 		if one.how == walkedOff {
 			mark(finding.Killed, one.end, "gone", false)
 		}
-		if one.releasing != nil {
+		switch {
+		case one.releasing == nil:
+		case one.open:
+			mark(finding.Notes, one.releasing.At, "leaves", false)
+		default:
 			mark(finding.Releases, one.releasing.At, "releases", d.wrong[one.releasing])
 		}
 	}
 	for _, e := range p.fails {
 		span(finding.Waits, cmp.Or(e.Asked, e.At), e.At, false)
-		mark(finding.Refuses, e.At, "refused", d.wrong[e])
+		mark(finding.Refuses, e.At, strings.TrimPrefix(refusal(e), "is "), d.wrong[e])
 	}
 	for _, e := range p.asks {
 		span(finding.Waits, e.At, max(d.End, d.to+1), false)
@@ -163,7 +170,7 @@ func (d *drawing) storeLane(name string, sh *shelf) finding.Lane {
 		s.Label, s.Wrong = brief(k.value), d.wrong[k]
 		if k.by != nil {
 			s.Who = d.lane(k.by.by)
-			if k.certain {
+			if k.certain || describes(k.value) {
 				s.Label = d.who(k.by.by)
 			}
 		} else if u, known := d.taker(d.key, k.value); known {
@@ -209,6 +216,11 @@ func (h *hold) releasesAround(seen int64) bool {
 	from, to, ok := h.releaseSpan()
 	return ok && from <= seen && to >= seen-seenLate
 }
+
+// describes says whether a value is a description, such as "connection 12": whose it is
+// says more. A single word is told as it is: that two holders have the same number is
+// what some stories are about.
+func describes(value string) bool { return strings.Contains(value, " ") }
 
 // brief is the beginning of a value that names nobody.
 func brief(value string) string {

@@ -21,8 +21,9 @@ type Focus struct {
 
 // Picture shows how an anomaly was prevented, in an experiment that holds: a late
 // write that was refused, a holder that was told, a late release that left the next
-// one's lock alone, a dead holder's lock that went to the next one, or, where nothing of that happened, one who waits for another. It
-// reports false where there is nothing to show.
+// one's lock alone, a dead holder's lock that went to the next one, or, where nothing
+// of that happened, one who waits for another. It reports false where there is nothing
+// to show.
 func Picture(ev Evidence, focus Focus) (finding.Witness, bool) {
 	h := newHistory(ev)
 	for _, show := range []func(Focus) (*drawing, string){
@@ -83,8 +84,8 @@ func (h *history) refusedWrite(f Focus) (*drawing, string) {
 	}
 	mine := l.sale.under
 	d := h.draw("", mine.key, mine.at, l.sale.ended.At, involved{holds: []*hold{mine, l.next}, sales: []*sale{l.sale}})
-	return d, fmt.Sprintf("%s; at %s %s is granted it; the late write of %s is refused at %s.",
-		d.tellHold(mine, l.next.at), d.when(l.next.at), d.who(l.next.by), d.who(mine.by), d.when(l.sale.ended.At))
+	return d, fmt.Sprintf("%s; at %s %s %s; the late write of %s is refused at %s.",
+		d.tellHold(mine, l.next.at), d.when(l.next.at), d.who(l.next.by), l.next.granted(), d.who(mine.by), d.when(l.sale.ended.At))
 }
 
 // toldHolder shows a holder that is told that it is none any more.
@@ -198,7 +199,7 @@ func (h *history) turnedAway(f Focus) (*drawing, string) {
 		all := h.of[e.Key]
 		if i := after(all, e.At) - 1; i >= 0 && all[i].end >= e.At {
 			d := h.draw("", e.Key, all[i].at, min(all[i].end, h.End), involved{holds: []*hold{all[i]}, fails: []*trace.Event{e}})
-			return d, fmt.Sprintf("%s; while it holds it, %s is refused, at %s.", d.tellHold(all[i], e.At), d.who(by(e)), d.when(e.At))
+			return d, fmt.Sprintf("%s; while it holds it, %s %s, at %s.", d.tellHold(all[i], e.At), d.who(by(e)), refusal(e), d.when(e.At))
 		}
 	}
 	return nil, ""
@@ -230,7 +231,11 @@ func (h *history) alone(f Focus) (*drawing, string) {
 	for _, one := range h.holds {
 		if f.on(one) {
 			d := h.draw("", one.key, one.at, min(one.end, h.End), involved{holds: []*hold{one}})
-			return d, fmt.Sprintf("%s and has it until %s.", d.tellHold(one, one.end), d.when(min(one.end, h.End)))
+			has := "has it"
+			if one.open {
+				has = "is inside"
+			}
+			return d, fmt.Sprintf("%s and %s until %s.", d.tellHold(one, one.end), has, d.when(min(one.end, h.End)))
 		}
 	}
 	return nil, ""

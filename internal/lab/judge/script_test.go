@@ -15,7 +15,7 @@ import (
 // "store" lines are samples: "store 17 ttl=100", "store free", "store down".
 //
 // The keys: asked, left, ttl and to in ms; stored as in samples; tx, stock, mode,
-// order, token, user, version, attempt; key; err; shared.
+// order, token, user, version, attempt; key; err; shared; mech.
 func script(t *testing.T, lines string) judge.Evidence {
 	t.Helper()
 	var ev judge.Evidence
@@ -135,6 +135,7 @@ func event(t *testing.T, at int64, actor string, kind trace.Kind, with map[strin
 		Attempt: number(t, with["attempt"]), Tx: number(t, with["tx"]),
 	}
 	_, e.Shared = with["shared"]
+	e.Mechanism = with["mech"]
 	switch kind {
 	case trace.Asked, trace.Acquired, trace.Refused, trace.Lost, trace.Releasing, trace.Released, trace.Abandoned:
 		e.Key, e.Owner = or(with["key"], "k"), "o"+or(with["owner"], buyer)

@@ -2,11 +2,13 @@ package judge
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 
 	"seckill/internal/lab/finding"
+	"seckill/internal/lock"
 	"seckill/internal/trace"
 )
 
@@ -41,24 +43,34 @@ func (h *history) drawOverlap(kind finding.Kind, o overlap) *drawing {
 }
 
 func (d *drawing) tellOverlap(o overlap) string {
-	until := "both believe to hold it to the end"
-	if o.earlier.end < d.End || o.later.end < d.End {
-		until = fmt.Sprintf("for %s both believe to hold it", length(o.lasted(d.End)))
+	both := "both believe to hold it"
+	if o.earlier.open && o.later.open {
+		both = "both are inside"
 	}
-	return fmt.Sprintf("%s; at %s %s is granted it, too: %s.",
-		d.tellHold(o.earlier, o.later.at), d.when(o.later.at), d.who(o.later.by), until)
+	until := both + " to the end"
+	if o.earlier.end < d.End || o.later.end < d.End {
+		until = fmt.Sprintf("for %s %s", length(o.lasted(d.End)), both)
+	}
+	return fmt.Sprintf("%s; at %s %s %s, too: %s.",
+		d.tellHold(o.earlier, o.later.at), d.when(o.later.at), d.who(o.later.by), o.later.granted(), until)
 }
 
 // tellHold says of a holder since when it is one, and what was done to it before at.
 func (d *drawing) tellHold(one *hold, at int64) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s gets the lock at %s", d.who(one.by), d.when(one.at))
-	if one.at < d.from {
-		b.Reset()
-		fmt.Fprintf(&b, "%s has got the lock %s earlier", d.who(one.by), length(d.from-one.at))
+	b.WriteString(d.who(one.by))
+	switch before := d.from - one.at; {
+	case one.open && before > 0:
+		fmt.Fprintf(&b, " has come in %s earlier", length(before))
+	case one.open:
+		fmt.Fprintf(&b, " comes in at %s", d.when(one.at))
+	case before > 0:
+		fmt.Fprintf(&b, " has got the lock %s earlier", length(before))
+	default:
+		fmt.Fprintf(&b, " gets the lock at %s", d.when(one.at))
 	}
-	if lease, known := one.leaseTime(); known {
-		fmt.Fprintf(&b, " with a lease of %s", length(lease))
+	if left, known := one.leaseLeft(); known {
+		fmt.Fprintf(&b, " with %s of its lease left", length(left))
 	}
 	for _, stop := range d.Pauses {
 		to := cmp.Or(stop.To, d.End)
@@ -70,8 +82,17 @@ func (d *drawing) tellHold(one *hold, at int64) string {
 	return b.String()
 }
 
-// leaseTime is the length of a lease that has an end, as far as it is known.
-func (h *hold) leaseTime() (int64, bool) {
+// granted says of a holder that it becomes one.
+func (h *hold) granted() string {
+	if h.open {
+		return "comes in"
+	}
+	return "is granted it"
+}
+
+// leaseLeft is what is left of a lease that has an end when it is granted, as far as it
+// is known. The way there and back has taken its part of what was asked for.
+func (h *hold) leaseLeft() (int64, bool) {
 	if h.left != nil {
 		return nanos(*h.left), true
 	}
@@ -97,8 +118,8 @@ func (h *history) showStale(found []stale) (finding.Witness, bool) {
 	if before := h.lastSold(s.late); before != nil && before.unguarded() && before.under != mine {
 		what += fmt.Sprintf(" over %d", before.write.Stock)
 	}
-	return d.witness(fmt.Sprintf("%s; at %s %s is granted it; at %s %s %s all the same.",
-		d.tellHold(mine, s.next.at), d.when(s.next.at), d.who(s.next.by), d.when(end), d.who(mine.by), what)), true
+	return d.witness(fmt.Sprintf("%s; at %s %s %s; at %s %s %s all the same.",
+		d.tellHold(mine, s.next.at), d.when(s.next.at), d.who(s.next.by), s.next.granted(), d.when(end), d.who(mine.by), what)), true
 }
 
 // lastSold is the transaction that changed the stock before one did.
@@ -245,7 +266,7 @@ func (h *history) showStuck(found []stuck) (finding.Witness, bool) {
 		b.WriteString(", without an end")
 	}
 	if turned != nil {
-		fmt.Fprintf(&b, "; %s is refused", d.who(by(turned)))
+		fmt.Fprintf(&b, "; %s %s", d.who(by(turned)), refusal(turned))
 	}
 	return d.witness(b.String() + "."), true
 }
@@ -271,6 +292,18 @@ func (h *history) showLockedOut(found []lockedOut) (finding.Witness, bool) {
 			d.wrong[k] = true
 		}
 	}
-	return d.witness(fmt.Sprintf("%s and gives it back at %s; the store keeps it, and %s after the release %s is refused because of it.",
-		d.tellHold(l.holder, l.holder.end), d.when(l.holder.end), length(l.refused.At-l.holder.released.At), d.who(by(l.refused)))), true
+	return d.witness(fmt.Sprintf("%s and gives it back at %s; the store keeps it, and %s after the release %s %s because of it.",
+		d.tellHold(l.holder, l.holder.end), d.when(l.holder.end), length(l.refused.At-l.holder.released.At),
+		d.who(by(l.refused)), refusal(l.refused))), true
+}
+
+// refusal says how an acquisition ended without the lock. Who had no answer was not
+// refused: it gave up. The text of the error is all that an event keeps of it.
+func refusal(e *trace.Event) string {
+	for _, unanswered := range []error{context.DeadlineExceeded, context.Canceled, lock.ErrUnavailable} {
+		if strings.Contains(e.Error, unanswered.Error()) && !strings.Contains(e.Error, lock.ErrNotAcquired.Error()) {
+			return "gives up"
+		}
+	}
+	return "is refused"
 }

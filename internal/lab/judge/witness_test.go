@@ -1,6 +1,7 @@
 package judge_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/judge"
+	"seckill/internal/lock"
 	"seckill/internal/order"
 )
 
@@ -134,7 +136,7 @@ func proof(t *testing.T, ev judge.Evidence, kind finding.Kind) finding.Witness {
 
 func TestWrongReleaseIsDrawn(t *testing.T) {
 	show(t, proof(t, script(t, naiveChain), finding.WrongReleases),
-		"buyer 17 gets the lock at 10 ms with a lease of 100 ms; at 111 ms buyer 18 is granted it; at 129 ms buyer 17 releases, which deletes the lock of buyer 18 and lets buyer 19 in at 131 ms; at 149 ms buyer 18 releases, which deletes the lock of buyer 19 and lets buyer 20 in at 151 ms.",
+		"buyer 17 gets the lock at 10 ms with 100 ms of its lease left; at 111 ms buyer 18 is granted it; at 129 ms buyer 17 releases, which deletes the lock of buyer 18 and lets buyer 19 in at 131 ms; at 149 ms buyer 18 releases, which deletes the lock of buyer 19 and lets buyer 20 in at 151 ms.",
 		"buyer 17 (api-1): waits(9-10 buyer 17 (api-1)) believes(10-128 buyer 17 (api-1)) !release@129(releases)",
 		"buyer 18 (api-2): waits(59-111 buyer 18 (api-2)) believes(111-148 buyer 18 (api-2)) !release@149(releases)",
 		"buyer 19 (api-1): waits(69-131 buyer 19 (api-1)) believes(131-168 buyer 19 (api-1)) release@169(releases)",
@@ -144,7 +146,7 @@ func TestWrongReleaseIsDrawn(t *testing.T) {
 
 func TestStaleWriteIsDrawn(t *testing.T) {
 	show(t, proof(t, script(t, paused), finding.StaleWrites),
-		"buyer 17 gets the lock at 22 ms with a lease of 100 ms, and its process stands still for 400 ms; at 123 ms buyer 18 is granted it; at 434 ms buyer 17 commits a stock of 3 over 3 all the same.",
+		"buyer 17 gets the lock at 22 ms with 100 ms of its lease left, and its process stands still for 400 ms; at 123 ms buyer 18 is granted it; at 434 ms buyer 17 commits a stock of 3 over 3 all the same.",
 		"buyer 17 (api-1): waits(21-22 buyer 17 (api-1)) believes(22-434 buyer 17 (api-1)) paused(31-431 buyer 17 (api-1)) read@23(reads 4) wakes@431(wakes) !write@432(writes 3) release@435(releases)",
 		"buyer 18 (api-2): waits(41-123 buyer 18 (api-2)) believes(123-128 buyer 18 (api-2)) read@124(reads 4) write@126(writes 3) release@129(releases)",
 		"lock store: stored(22-122 buyer 17) stored(123-130 buyer 18) expired@122(expired) deleted@130(deleted)",
@@ -166,6 +168,83 @@ func TestStuckKeyOfTheUnheardIsDrawn(t *testing.T) {
 		"buyer 18 (api-2): waits(64-944 buyer 18 (api-2)) refused@944(refused)",
 		"lock store: !stored(46-989 buyer 17)",
 		"faults: down(49-989 api-1 is dead) killed@49(api-1 killed)")
+}
+
+// A process that stands still is told nothing: its holder believes until it wakes.
+func TestHolderThatIsToldWhenItWakes(t *testing.T) {
+	w := proof(t, script(t, strings.Replace(paused, "411 17 write", "410.5 17 lost err=expired\n\t411 17 write", 1)), finding.Overlaps)
+	believes, stands := spanOf(t, w.Lanes[0], finding.Believes), spanOf(t, w.Lanes[0], finding.Paused)
+	if believes.To != stands.To {
+		t.Errorf("believes until %v, and stands still until %v", believes.To, stands.To)
+	}
+}
+
+func spanOf(t *testing.T, lane finding.Lane, kind finding.SpanKind) finding.Span {
+	t.Helper()
+	i := slices.IndexFunc(lane.Spans, func(s finding.Span) bool { return s.Kind == kind })
+	if i < 0 {
+		t.Fatalf("%s: nothing that %s: %+v", lane.Name, kind, lane.Spans)
+	}
+	return lane.Spans[i]
+}
+
+// Where nothing keeps anybody out nobody gets, holds or releases a lock.
+func TestNoLockIsDrawnAsNone(t *testing.T) {
+	show(t, proof(t, script(t, `
+		1  17 acquired asked=0.5 mech=none
+		2  17 read stock=4 tx=1
+		3  18@2 acquired asked=2.5 mech=none
+		9  17 releasing mech=none
+		9  17 released asked=9 mech=none
+		11 18@2 releasing mech=none
+		11 18@2 released asked=11 mech=none`), finding.Overlaps),
+		"buyer 17 comes in at 1.0 ms; at 3.0 ms buyer 18 comes in, too: for 6.0 ms both are inside.",
+		"buyer 17 (api-1): believes(1-9 is inside) read@2(reads 4) note@9(leaves)",
+		"buyer 18 (api-2): !believes(3-11 is inside) note@11(leaves)")
+}
+
+// Who had no answer was not refused.
+func TestGivingUpIsNoRefusal(t *testing.T) {
+	ev := script(t, `
+		1  17 acquired asked=0
+		9  18 refused asked=8 err=lock
+		20 17 releasing stored=17`)
+	for text, want := range map[string]string{
+		fmt.Sprintf("acquire: %v", context.DeadlineExceeded):                  "gives up",
+		fmt.Sprintf("%v: no route", lock.ErrUnavailable):                      "gives up",
+		lock.ErrNotAcquired.Error() + ": \"k\"":                               "is refused",
+		fmt.Sprintf("%v (%v)", lock.ErrNotAcquired, context.DeadlineExceeded): "is refused",
+	} {
+		ev.Events[1].Error = text
+		w, ok := judge.Picture(ev, judge.Focus{})
+		if !ok {
+			t.Fatal("nothing is shown")
+		}
+		if !strings.HasSuffix(w.Summary, "while it holds it, buyer 18 "+want+", at 10 ms.") {
+			t.Errorf("%s: %s", text, w.Summary)
+		}
+		if lane := drawn(w)[1]; !strings.HasSuffix(lane, "("+strings.TrimPrefix(want, "is ")+")") {
+			t.Errorf("%s: %s", text, lane)
+		}
+	}
+}
+
+// A description is told by whoever had just been let in, a single word as it is.
+func TestStoredValueNamesItsHolder(t *testing.T) {
+	for value, want := range map[string]string{"connection 7": "buyer 17", "4711": "4711", "readers": "readers"} {
+		ev := script(t, `
+			1  17 acquired asked=0
+			2  store #v
+			9  17 releasing`)
+		ev.Samples[0].Stored.Owner = value
+		w, ok := judge.Picture(ev, judge.Focus{})
+		if !ok {
+			t.Fatal("nothing is shown")
+		}
+		if got := w.Lanes[1].Spans[0].Label; got != want {
+			t.Errorf("%s is told as %q", value, got)
+		}
+	}
 }
 
 func TestDuplicatesAreDrawn(t *testing.T) {
@@ -241,20 +320,20 @@ func TestPictureOfPrevention(t *testing.T) {
 		focus         judge.Focus
 		summary       string
 	}{
-		{name: "a late write is refused", history: fenced, summary: "buyer 17 gets the lock at 22 ms with a lease of 100 ms, and its process stands still for 400 ms; at 123 ms buyer 18 is granted it; the late write of buyer 17 is refused at 434 ms."},
-		{name: "a holder is told", summary: "buyer 17 gets the lock at 8.5 ms with a lease of 100 ms; at 98 ms it is told that it holds it no longer; buyer 18 is granted it at 108 ms.", history: `
+		{name: "a late write is refused", history: fenced, summary: "buyer 17 gets the lock at 22 ms with 100 ms of its lease left, and its process stands still for 400 ms; at 123 ms buyer 18 is granted it; the late write of buyer 17 is refused at 434 ms."},
+		{name: "a holder is told", summary: "buyer 17 gets the lock at 8.5 ms with 100 ms of its lease left; at 98 ms it is told that it holds it no longer; buyer 18 is granted it at 108 ms.", history: `
 			1   17 acquired asked=0 left=100
 			90  17 lost err=expired
 			101 18@2 acquired asked=5
 			150 18@2 releasing stored=18`},
-		{name: "a dead holder's lock goes to the next one", summary: "buyer 17 gets the lock at 8.5 ms with a lease of 100 ms and is killed at 12 ms; 96 ms later, at 108 ms, buyer 18 is granted it.", history: `
+		{name: "a dead holder's lock goes to the next one", summary: "buyer 17 gets the lock at 8.5 ms with 100 ms of its lease left and is killed at 12 ms; 96 ms later, at 108 ms, buyer 18 is granted it.", history: `
 			1   17 acquired asked=0 left=100
 			2   store 17 ttl=99
 			5   api-1 killed
 			101 store free
 			101 18@2 acquired asked=5
 			150 18@2 releasing stored=18`},
-		{name: "a late release leaves the next one's lock", summary: "buyer 17 gets the lock at 10 ms with a lease of 100 ms; at 110 ms buyer 18 is granted it; at 149 ms buyer 17 releases, finds that the lock is not its own, and leaves it; buyer 18 has it until 189 ms.", history: `
+		{name: "a late release leaves the next one's lock", summary: "buyer 17 gets the lock at 10 ms with 100 ms of its lease left; at 110 ms buyer 18 is granted it; at 149 ms buyer 17 releases, finds that the lock is not its own, and leaves it; buyer 18 has it until 189 ms.", history: `
 			1   17 acquired asked=0 left=100
 			101 18@2 acquired asked=5
 			140 17 releasing left=-40 stored=x:18

@@ -200,7 +200,8 @@ func (d *drawing) used() (spans map[finding.SpanKind]bool, marks map[finding.Mar
 	spans, marks = map[finding.SpanKind]bool{}, map[finding.MarkKind]bool{}
 	for _, lane := range d.lanes {
 		for _, s := range lane.Spans {
-			spans[s.Kind] = true
+			// A holder's bar that has a text of its own is not what the kind means otherwise.
+			spans[s.Kind] = spans[s.Kind] || s.Kind != finding.Believes || s.Label == ""
 			wrong = wrong || s.Wrong
 		}
 		for _, m := range lane.Marks {
@@ -248,7 +249,7 @@ func markKinds() []markKind {
 	return []markKind{
 		{finding.ReadsStock, '○', "reads"},
 		{finding.WritesStock, '●', "writes"},
-		{finding.Refuses, '⊘', "is refused"},
+		{finding.Refuses, '⊘', "is refused or gives up"},
 		{finding.Releases, '▽', "releases"},
 		{finding.Expires, '◔', "lease runs out"},
 		{finding.Deletes, '×', "key deleted"},

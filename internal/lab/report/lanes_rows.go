@@ -61,7 +61,7 @@ func code(owner int, wrong bool) string {
 	if owner == 0 {
 		return ""
 	}
-	colours := [ownerColours]int{33, 214, 36, 175, 117, 185}
+	colours := [ownerColours]int{33, 214, 36, 175, 117, 185, 99}
 	return fmt.Sprintf("\x1b[38;5;%dm", colours[colourNumber(owner)-1])
 }
 

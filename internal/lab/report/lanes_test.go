@@ -113,3 +113,50 @@ func TestLanesOfAlmostNothing(t *testing.T) {
 		})
 	}
 }
+
+// A crowd of seven is told apart, on light paper and on dark.
+func TestEveryOwnerHasAColour(t *testing.T) {
+	wit := finding.Witness{Summary: "seven wait"}
+	for i := range 7 {
+		wit.Lanes = append(wit.Lanes, finding.Lane{
+			Name: "buyer " + strconv.Itoa(i+1), Role: finding.Actor, Spans: []finding.Span{{Kind: finding.Waits, To: 10}},
+		})
+	}
+	svg, err := report.SVG(wit, "seven")
+	if err != nil {
+		t.Fatal(err)
+	}
+	css := string(report.PictureCSS())
+	for i := range 7 {
+		name := "o" + strconv.Itoa(i+1)
+		if n := strings.Count(string(svg), `class="bar waits `+name+`"`); n != 1 {
+			t.Errorf("%d bars of colour %s", n, name)
+		}
+		if n := strings.Count(css, "--"+name+": #"); n != 2 || !strings.Contains(css, "."+name+" {") {
+			t.Errorf("colour %s is defined %d times", name, n)
+		}
+	}
+}
+
+// What a bar says of itself the legend does not say otherwise.
+func TestLegendLeavesOutWhatBarsSay(t *testing.T) {
+	const means = "believes to hold it"
+	wit := finding.Witness{Summary: "in", Lanes: []finding.Lane{{
+		Name: "buyer 1", Role: finding.Actor, Spans: []finding.Span{{Kind: finding.Believes, To: 10, Label: "is inside"}},
+	}}}
+	for label, want := range map[string]bool{"is inside": false, "": true} {
+		wit.Lanes[0].Spans[0].Label = label
+		var out strings.Builder
+		if err := report.Lanes(&out, wit, 100, false); err != nil {
+			t.Fatal(err)
+		}
+		svg, err := report.SVG(wit, "in")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := strings.ReplaceAll(out.String(), "\u00a0", " ")
+		if strings.Contains(text, means) != want || strings.Contains(string(svg), means) != want {
+			t.Errorf("labelled %q:\n%s\n%s", label, text, svg)
+		}
+	}
+}

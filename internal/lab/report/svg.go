@@ -17,7 +17,7 @@ var pictureCSS string
 
 // ownerColours is how many colours there are; then they begin again, and the
 // letters go on.
-const ownerColours = 6
+const ownerColours = 7
 
 // SVG draws a witness, to stand in a page that has the stylesheet [PictureCSS]. The
 // id must be the picture's own within the page.

@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -39,6 +40,9 @@ type Options struct {
 	Progress func(what string)
 }
 
+// Defaults are the options that nobody has to say.
+func Defaults() Options { return Options{Instances: 2, Duration: 3 * time.Second, Seed: 1} }
+
 // House has what experiments share. It is safe for use by several of them at once.
 type House struct {
 	options Options
@@ -63,15 +67,10 @@ func Open(ctx context.Context, o Options) (*House, error) {
 	if o.Instances < 0 || o.Duration < 0 {
 		return nil, fmt.Errorf("stage: %d instances, a duration of %v", o.Instances, o.Duration)
 	}
-	if o.Instances == 0 {
-		o.Instances = 2
-	}
-	if o.Duration == 0 {
-		o.Duration = 3 * time.Second
-	}
-	if o.Seed == 0 {
-		o.Seed = 1
-	}
+	usual := Defaults()
+	o.Instances = cmp.Or(o.Instances, usual.Instances)
+	o.Duration = cmp.Or(o.Duration, usual.Duration)
+	o.Seed = cmp.Or(o.Seed, usual.Seed)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -94,6 +93,9 @@ func Open(ctx context.Context, o Options) (*House, error) {
 	}
 	return h, nil
 }
+
+// Options are those that it was opened with, and the defaults where they said nothing.
+func (h *House) Options() Options { return h.options }
 
 // Close stops every server and process and removes their folders. Experiments must
 // have ended. It ends what testkit shares, too: a program has one house at a time.

@@ -182,12 +182,6 @@ func (i *Instance) isDead() {
 	}
 }
 
-// AwaitDeath waits until the process has ended by itself, as one does that a fault
-// kills.
-func (i *Instance) AwaitDeath(s *Stage) {
-	s.Until("the death of "+i.Name, func() bool { return !i.Alive() })
-}
-
 // Alive says whether it has not ended.
 func (i *Instance) Alive() bool {
 	i.mu.Lock()

@@ -184,7 +184,7 @@ func TestProcessThatKillsItself(t *testing.T) {
 		if a := sale.Buy(s.Context(), api[0], 1); a.Code != load.Network {
 			t.Errorf("answer: %+v", a)
 		}
-		api[0].AwaitDeath(s)
+		s.Until("the death of "+api[0].Name, func() bool { return !api[0].Alive() })
 		store.Await("the key stays", func(x judge.Sample) bool { return x.Stored.Owner != "" })
 		ev := sale.Evidence()
 		ev.Grace = time.Millisecond

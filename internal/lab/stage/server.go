@@ -183,13 +183,6 @@ func (s *Stage) ZooKeeper() *testkit.ZooKeeperServer {
 	return server
 }
 
-// OwnZooKeeper starts a ZooKeeper server for this experiment alone.
-func (s *Stage) OwnZooKeeper() *testkit.ZooKeeperServer {
-	server := testkit.NewZooKeeper(s)
-	s.noteZooKeeper(server)
-	return server
-}
-
 // noteZooKeeper reads the version where the server answers that question.
 func (s *Stage) noteZooKeeper(server *testkit.ZooKeeperServer) {
 	s.runsOn(ZooKeeper, func(context.Context) (string, error) {
