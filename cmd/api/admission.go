@@ -14,6 +14,7 @@ import (
 	"seckill/internal/fulfil"
 	"seckill/internal/lock/lockers"
 	"seckill/internal/order"
+	"seckill/internal/telemetry"
 	"seckill/internal/voucher"
 )
 
@@ -34,7 +35,7 @@ var _ order.Gate = (*admitting)(nil)
 
 // openAdmission starts the flow. It goes on when ctx ends, until close: the orders that
 // are being placed then are persisted too.
-func openAdmission(ctx context.Context, cfg config, stores *stores, set *lockers.Set, registry prometheus.Registerer, log *slog.Logger) (*admitting, error) {
+func openAdmission(ctx context.Context, cfg config, stores *stores, set *lockers.Set, registry prometheus.Registerer, tracing *telemetry.Tracing, log *slog.Logger) (*admitting, error) {
 	locker, err := set.Locker("reentrant")
 	if err != nil {
 		return nil, fmt.Errorf("the lock under which vouchers are opened: %w", err)
@@ -47,14 +48,18 @@ func openAdmission(ctx context.Context, cfg config, stores *stores, set *lockers
 	if err != nil {
 		return nil, err
 	}
+	watch, err := newReconcileWatch(newReconciler(stores.redis, stores.db), registry, log)
+	if err != nil {
+		return nil, err
+	}
 	gate, err := admission.New(admission.Config{
-		Client: stores.orders, Shelf: stores.db.Shelf(), Locker: locker, Log: log, Prefix: keyPrefix, Observer: metrics.gate(),
+		Client: stores.orders, Shelf: stores.db.Shelf(), Locker: locker, Log: log, Prefix: keyPrefix, Observer: tracing.Calls(metrics.gate()),
 	})
 	if err != nil {
 		return nil, err
 	}
 	fulfiller, err := fulfil.New(fulfil.Config{
-		Client: stores.orders, Shelf: stores.db.Shelf(), Orders: stores.db.Orders(), Log: log, Prefix: keyPrefix, Observer: metrics.fulfiller(),
+		Client: stores.orders, Shelf: tracing.Shelf(stores.db.Shelf()), Orders: stores.db.Orders(), Log: log, Prefix: keyPrefix, Observer: metrics.fulfiller(),
 	})
 	if err != nil {
 		return nil, errors.Join(err, gate.Close())
@@ -63,6 +68,7 @@ func openAdmission(ctx context.Context, cfg config, stores *stores, set *lockers
 	ctx, a.stop = context.WithCancel(context.WithoutCancel(ctx))
 	a.working.Go(func() { fulfiller.Run(ctx) })
 	a.working.Go(func() { _ = gate.Run(ctx) }) // the error is that ctx has ended
+	a.working.Go(func() { watch.run(ctx) })
 	return a, nil
 }
 

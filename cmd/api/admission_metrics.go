@@ -66,6 +66,13 @@ func observeAdmission(registry prometheus.Registerer) (*admissionMetrics, error)
 	} {
 		m.decisions = append(m.decisions, decision{d.err, decisions.WithLabelValues(d.outcome)})
 	}
+	// All reasons are there from the start: an increase from nothing is none to Prometheus.
+	for _, reason := range []fulfil.Reason{
+		fulfil.Malformed, fulfil.AlreadyOrdered, fulfil.SoldOut, fulfil.StaleEpoch, fulfil.IDTaken,
+		fulfil.NoVoucher, fulfil.Failed, fulfil.Deadly, fulfil.Before,
+	} {
+		m.dead.WithLabelValues(string(reason))
+	}
 	return m, errors.Join(r.errs...)
 }
 
@@ -141,6 +148,12 @@ func (r *registering) counters(name, help, label string) *prometheus.CounterVec 
 
 func (r *registering) gauge(name, help string) prometheus.Gauge {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	r.add(g)
+	return g
+}
+
+func (r *registering) gauges(name, help, label string) *prometheus.GaugeVec {
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{label})
 	r.add(g)
 	return g
 }

@@ -39,6 +39,9 @@ type config struct {
 	LogLevel       slog.Level
 	IDs            string
 
+	// TracesEndpoint is the base URL of the collector that traces are sent to, "" for none.
+	TracesEndpoint string
+
 	// Embedded: neither a database nor Redis was given.
 	Embedded bool
 	// Unknown are the SECKILL_ variables in the environment that mean nothing.
@@ -107,12 +110,21 @@ func settings() []setting {
 	}
 }
 
-// parseConfig reads the flags and, for those not given, the environment. Every
-// error names the setting as its user wrote it, and none shows a secret.
+// parseConfig reads the settings of the service and checks them as a whole.
 func parseConfig(args, environ []string, help io.Writer) (config, error) {
+	c, err := parseSettings(flag.NewFlagSet("api", flag.ContinueOnError), args, environ, help)
+	if err != nil {
+		return c, err
+	}
+	return c, c.validate()
+}
+
+// parseSettings reads the flags, among them those that a command has put there
+// already, and, for those not given, the environment. Every error names the setting
+// as its user wrote it, and none shows a secret.
+func parseSettings(flags *flag.FlagSet, args, environ []string, help io.Writer) (config, error) {
 	c := config{Addr: "127.0.0.1:8080", IDs: idsSonyflake}
 	all := settings()
-	flags := flag.NewFlagSet("api", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.Usage = func() { usage(help, all) }
 	given := map[string]string{}
@@ -154,6 +166,8 @@ func parseConfig(args, environ []string, help io.Writer) (config, error) {
 		}
 		was[s.name] = true
 	}
+	c.TracesEndpoint = env[tracesEndpoint]
+	delete(env, tracesEndpoint)
 	for name := range env {
 		c.Unknown = append(c.Unknown, name)
 	}
@@ -166,7 +180,7 @@ func parseConfig(args, environ []string, help io.Writer) (config, error) {
 	if c.Embedded && !was["log-level"] {
 		c.LogLevel = slog.LevelWarn
 	}
-	return c, c.validate()
+	return c, nil
 }
 
 // validate checks what concerns several settings at once.
@@ -219,10 +233,15 @@ func usage(w io.Writer, all []setting) {
 
 usage: api [flags]               serve until interrupted
        api healthcheck [flags]   ask a running server whether it is ready; exit code 0 or 1
+       api reconcile [-json] [-voucher ID] [flags]
+                                 compare what Redis and the database have of each voucher that is sold by
+                                 admission; exit code 0 when all balance, 1 when not or when it is not known
 
 Each flag can be given as an environment variable instead. With neither a
 database nor Redis the service runs embedded, with SQLite and an in-process
 Redis, in lab mode, on loopback.
+
+OTEL_EXPORTER_OTLP_ENDPOINT, http://host:4318 for instance, has traces sent there.
 
 `)
 	for _, s := range all {
@@ -230,12 +249,15 @@ Redis, in lab mode, on loopback.
 	}
 }
 
+// tracesEndpoint switches traces on. It has the name that OpenTelemetry gives it.
+const tracesEndpoint = "OTEL_EXPORTER_OTLP_ENDPOINT"
+
 // environment picks this program's variables. Those of the tests are not its.
 func environment(environ []string) map[string]string {
 	env := map[string]string{}
 	for _, kv := range environ {
 		name, value, _ := strings.Cut(kv, "=")
-		if strings.HasPrefix(name, "SECKILL_") && !strings.HasPrefix(name, "SECKILL_TEST_") {
+		if strings.HasPrefix(name, "SECKILL_") && !strings.HasPrefix(name, "SECKILL_TEST_") || name == tracesEndpoint {
 			env[name] = value
 		}
 	}

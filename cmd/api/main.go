@@ -23,10 +23,15 @@ func main() {
 // a failure, 0 for a clean stop.
 func command(ctx context.Context, args, environ []string) int {
 	do := run
-	if len(args) > 0 && args[0] == "healthcheck" {
+	parse := parseConfig
+	switch {
+	case len(args) > 0 && args[0] == "healthcheck":
 		do, args = healthcheck, args[1:]
+	case len(args) > 0 && args[0] == "reconcile":
+		var asked reconciliation
+		do, parse, args = asked.run, asked.parse, args[1:]
 	}
-	cfg, err := parseConfig(args, environ, os.Stdout)
+	cfg, err := parse(args, environ, os.Stdout)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
@@ -34,7 +39,12 @@ func command(ctx context.Context, args, environ []string) int {
 		fmt.Fprintln(os.Stderr, "api: "+err.Error())
 		return 2
 	}
-	if err := do(ctx, cfg, os.Stdout, os.Stderr); err != nil && !stopped(ctx, err) {
+	err = do(ctx, cfg, os.Stdout, os.Stderr)
+	switch {
+	case errors.Is(err, errUsage):
+		fmt.Fprintln(os.Stderr, "api: "+err.Error())
+		return 2
+	case err != nil && !stopped(ctx, err):
 		fmt.Fprintln(os.Stderr, "api: "+err.Error())
 		return 1
 	}

@@ -17,6 +17,7 @@ import (
 	"seckill/internal/auth"
 	"seckill/internal/httpapi"
 	"seckill/internal/order"
+	"seckill/internal/telemetry"
 	"seckill/internal/voucher"
 )
 
@@ -28,19 +29,15 @@ const finishTimeout = 20 * time.Second
 // error that kept it from starting or serving. What a person wants to read goes to
 // out, the log to logs.
 func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
-	lines := httpapi.NewLogWriter(logs)
-	log := slog.New(slog.NewJSONHandler(lines, &slog.HandlerOptions{Level: cfg.LogLevel}))
-	cfg.warn(log)
+	// The log ends when everything else has: deferred calls run from the bottom up.
+	log, endLog := startLog(ctx, cfg, logs)
+	defer func() { err = errors.Join(err, endLog()) }()
 
-	// The log is buffered until everything else has ended: deferred calls run from
-	// the bottom up.
-	logging, endLogging := context.WithCancel(context.WithoutCancel(ctx))
-	var buffering errgroup.Group
-	buffering.Go(func() error { return lines.Run(logging) })
-	defer func() {
-		endLogging()
-		err = errors.Join(err, buffering.Wait())
-	}()
+	tracing, err := telemetry.Start(ctx, cfg.TracesEndpoint, log)
+	if err != nil {
+		return fmt.Errorf("%s: %w", tracesEndpoint, err)
+	}
+	defer closeTracing(ctx, tracing)
 
 	stores, err := openStores(ctx, cfg, log)
 	if err != nil {
@@ -74,7 +71,7 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 	defer func() { err = errors.Join(err, lockers.Close()) }()
 
 	// Closed before the locks and the stores, after the last request was answered.
-	gate, err := openAdmission(ctx, cfg, stores, lockers, registry, log)
+	gate, err := openAdmission(ctx, cfg, stores, lockers, registry, tracing, log)
 	if err != nil {
 		return err
 	}
@@ -89,7 +86,7 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 	}}
 	orders, err := order.NewService(order.Config{
 		Store: rec.store(db.Orders()), Vouchers: voucher.NewCache(db.Vouchers(), 0, time.Now),
-		IDs: ids, Lockers: lockers, Gate: gate, Now: time.Now, Log: log, Lab: cfg.Lab,
+		IDs: ids, Lockers: lockers, Gate: tracing.Gate(gate), Now: time.Now, Log: log, Lab: cfg.Lab,
 	})
 	if err != nil {
 		return err
@@ -108,20 +105,43 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	return serve(ctx, cfg, api, log,
+	return serve(ctx, cfg, api, tracing.Handler(api.Public()), log,
 		func(ctx context.Context, url string) error { return greet(ctx, out, cfg, vouchers.Service, url) },
 		func(ctx context.Context, _ string) error { return sweep(ctx, db.Idempotency(), log) })
 }
 
-// serve listens and serves until ctx ends; then it stops taking requests and
+// startLog begins the log, which is buffered. What it returns writes the rest of it.
+func startLog(ctx context.Context, cfg config, logs io.Writer) (*slog.Logger, func() error) {
+	lines := httpapi.NewLogWriter(logs)
+	log := slog.New(slog.NewJSONHandler(lines, &slog.HandlerOptions{Level: cfg.LogLevel}))
+	cfg.warn(log)
+	logging, end := context.WithCancel(context.WithoutCancel(ctx))
+	var buffering errgroup.Group
+	buffering.Go(func() error { return lines.Run(logging) })
+	return log, func() error {
+		end()
+		return buffering.Wait()
+	}
+}
+
+// lastTraces bounds how long a stop waits for the last spans to be sent.
+const lastTraces = 3 * time.Second
+
+func closeTracing(ctx context.Context, tracing *telemetry.Tracing) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTraces)
+	defer cancel()
+	tracing.Close(ctx)
+}
+
+// serve listens and serves the API by its handler until ctx ends; then it stops taking requests and
 // finishes those it has. Beside the serving it runs the work given, which is told
 // the service's URL and ends with its context.
-func serve(ctx context.Context, cfg config, api *httpapi.API, log *slog.Logger, beside ...func(ctx context.Context, url string) error) error {
+func serve(ctx context.Context, cfg config, api *httpapi.API, handler http.Handler, log *slog.Logger, beside ...func(ctx context.Context, url string) error) error {
 	public, err := listen(ctx, "SECKILL_ADDR", cfg.Addr)
 	if err != nil {
 		return err
 	}
-	servers := []*http.Server{httpapi.NewServer(api.Public(), log)}
+	servers := []*http.Server{httpapi.NewServer(handler, log)}
 	listeners := []net.Listener{public}
 	if cfg.DebugAddr != "" {
 		debug, err := listen(ctx, "SECKILL_DEBUG_ADDR", cfg.DebugAddr)

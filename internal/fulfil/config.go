@@ -38,7 +38,7 @@ type Config struct {
 	// process go on at once with what it held. Default: host, process id and a random
 	// part.
 	Name string
-	// Workers is how many transactions may run at once. Default 2.
+	// Workers is how many transactions may run at once. Default 1.
 	Workers int
 	// BatchSize is how many orders a transaction takes. Default 500.
 	BatchSize int

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"seckill/internal/database"
+	"seckill/internal/voucher"
+)
+
+// reconciliation is the command: what it was asked for.
+type reconciliation struct {
+	json    bool
+	voucher int64 // 0: all
+}
+
+var (
+	// errUsage: what was asked for cannot be.
+	errUsage = errors.New("wrong usage")
+	// errUnbalanced: the command's finding, which its exit code tells.
+	errUnbalanced = errors.New("not all vouchers balance")
+)
+
+// parse reads the command's own flags and, of the service's settings, where the stores
+// are. The rest does not matter here: nobody is served, so no secret is needed.
+func (r *reconciliation) parse(args, environ []string, help io.Writer) (config, error) {
+	flags := flag.NewFlagSet("api reconcile", flag.ContinueOnError)
+	flags.BoolVar(&r.json, "json", false, "print JSON")
+	flags.Func("voucher", "look at this voucher alone", func(v string) (err error) {
+		if r.voucher, err = strconv.ParseInt(v, 10, 64); err != nil || r.voucher < 1 {
+			return errors.New("want the id of a voucher")
+		}
+		return nil
+	})
+	c, err := parseSettings(flags, args, environ, help)
+	switch {
+	case err != nil:
+		return c, err
+	case c.MySQLDSN == "" || len(c.RedisAddrs) == 0:
+		return c, errors.New("reconcile needs SECKILL_MYSQL_DSN and SECKILL_REDIS_ADDRS: what an embedded service has, only itself can see")
+	}
+	return c, nil
+}
+
+// run prints the stock equation of each voucher. It changes nothing, the schema
+// included, and can be run beside the service at any time.
+func (r *reconciliation) run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
+	client, err := openRedis(ctx, cfg.RedisAddrs, cfg.RedisMaster, cfg.RedisPassword, repeating)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+	log := slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelError}))
+	db, err := database.Open(ctx, database.Config{MySQL: cfg.MySQLDSN, Logger: log})
+	if err != nil {
+		return fmt.Errorf("SECKILL_MYSQL_DSN: %w", err)
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+
+	rec := newReconciler(client, db)
+	ids := []int64{r.voucher}
+	if r.voucher == 0 {
+		if ids, err = rec.shelf.AdmissionVouchers(ctx, time.Unix(0, 0)); err != nil { // no sale is older
+			return err
+		}
+	}
+	found := rec.settle(ctx, ids, func(int64, standingInRedis) bool { return true })
+	balanced := true
+	for _, f := range found {
+		switch {
+		case errors.Is(f.err, voucher.ErrNotFound) && r.voucher != 0:
+			return fmt.Errorf("%w: there is no voucher %d that is sold by admission", errUsage, r.voucher)
+		case f.err != nil:
+			return fmt.Errorf("voucher %d: %w", f.voucher, f.err)
+		}
+		balanced = balanced && f.balanced()
+	}
+	if err := r.print(out, found, balanced); err != nil {
+		return err
+	}
+	if !balanced {
+		return errUnbalanced
+	}
+	return nil
+}
+
+func (r *reconciliation) print(out io.Writer, found []finding, balanced bool) error {
+	report := reportJSON{Balanced: balanced, Vouchers: make([]equationJSON, len(found))}
+	for i, f := range found {
+		report.Vouchers[i] = newEquationJSON(f.look)
+	}
+	if r.json {
+		e := json.NewEncoder(out)
+		e.SetIndent("", "  ")
+		return e.Encode(report)
+	}
+	return report.table(out)
+}
+
+// reportJSON is what the command prints.
+type reportJSON struct {
+	Balanced bool           `json:"balanced"`
+	Vouchers []equationJSON `json:"vouchers"`
+}
+
+// equationJSON is the stock equation of one voucher:
+//
+//	initial_stock = redis_stock + pending - unacknowledged + confirmed + drift
+//	initial_stock = database_stock + confirmed + database_drift
+//
+// While it is not open, Redis has no part in it, and the first line is left out of
+// account. Where the state is moving, the readings are not of one moment, and drift is
+// what cannot be explained by that.
+type equationJSON struct {
+	VoucherID string `json:"voucher_id"`
+	State     state  `json:"state"`
+	Balanced  bool   `json:"balanced"`
+
+	InitialStock int64 `json:"initial_stock"`
+	// RedisStock is null where Redis does not have the voucher.
+	RedisStock *int64 `json:"redis_stock"`
+	Pending    int64  `json:"pending"`
+	// Unacknowledged of the pending are confirmed already.
+	Unacknowledged int64 `json:"unacknowledged"`
+	Confirmed      int64 `json:"confirmed"`
+	DatabaseStock  int64 `json:"database_stock"`
+	DeadLetters    int64 `json:"dead_letters"`
+
+	Drift           int64 `json:"drift"`
+	DatabaseDrift   int64 `json:"database_drift"`
+	Oversold        int64 `json:"oversold"`
+	DuplicateOrders int64 `json:"duplicate_orders"`
+
+	Redis    standingJSON `json:"redis"`
+	Database standingJSON `json:"database"`
+}
+
+// standingJSON is how far a side has come; 0 where it does not know.
+type standingJSON struct {
+	Epoch int64 `json:"epoch"`
+	Seq   int64 `json:"seq"`
+}
+
+func newEquationJSON(l look) equationJSON {
+	e := equationJSON{
+		VoucherID: strconv.FormatInt(l.voucher, 10), State: l.state(), Balanced: l.balanced(),
+		Pending: l.after.pending, Unacknowledged: l.unacknowledged, DeadLetters: l.after.dead,
+		InitialStock: l.audit.InitialStock, Confirmed: l.audit.Orders, DatabaseStock: l.audit.Stock,
+		Drift: l.drift(), DatabaseDrift: l.audit.Drift(),
+		Oversold: l.audit.Oversold(), DuplicateOrders: l.audit.DuplicateOrders(),
+		Redis:    standingJSON{max(0, l.after.epoch), max(0, l.after.seq)},
+		Database: standingJSON{l.database.Epoch, l.database.Seq},
+	}
+	if l.after.stock >= 0 {
+		e.RedisStock = &l.after.stock
+	}
+	return e
+}
+
+func (r reportJSON) table(out io.Writer) error {
+	wrong := 0
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "voucher\tstate\tinitial\t= redis\t+ pending\t- unacked\t+ confirmed\t+ drift\tdatabase\tits drift\tdead\tepoch\tseq\t")
+	for _, e := range r.Vouchers {
+		redisStock, verdict := "-", ""
+		if e.RedisStock != nil {
+			redisStock = strconv.FormatInt(*e.RedisStock, 10)
+		}
+		if !e.Balanced {
+			verdict = "does not balance"
+			wrong++
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n",
+			e.VoucherID, e.State, e.InitialStock, redisStock, e.Pending, e.Unacknowledged, e.Confirmed, e.Drift,
+			e.DatabaseStock, e.DatabaseDrift, e.DeadLetters,
+			both(e.Redis.Epoch, e.Database.Epoch), both(e.Redis.Seq, e.Database.Seq), verdict)
+	}
+	fmt.Fprintf(w, "%d of %d vouchers balance\n", len(r.Vouchers)-wrong, len(r.Vouchers))
+	return w.Flush()
+}
+
+// both shows what Redis and the database have, once where it is the same.
+func both(redis, database int64) string {
+	if redis == database {
+		return strconv.FormatInt(redis, 10)
+	}
+	return fmt.Sprintf("%d/%d", redis, database)
+}

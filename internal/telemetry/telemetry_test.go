@@ -1,0 +1,305 @@
+package telemetry_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
+
+	"seckill/internal/admission"
+	"seckill/internal/order"
+	"seckill/internal/telemetry"
+	"seckill/internal/voucher"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// receiver is a collector of OTLP over HTTP.
+type receiver struct {
+	url string
+
+	mu       sync.Mutex
+	spans    []*otlp.Span
+	services map[string]bool
+}
+
+func newReceiver(t *testing.T) *receiver {
+	r := &receiver{services: map[string]bool{}}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, err := io.ReadAll(req.Body)
+		var got collector.ExportTraceServiceRequest
+		if err = errors.Join(err, proto.Unmarshal(body, &got)); err != nil || req.URL.Path != "/v1/traces" {
+			t.Errorf("%s: %v", req.URL, err)
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, resource := range got.GetResourceSpans() {
+			for _, a := range resource.GetResource().GetAttributes() {
+				if a.GetKey() == "service.name" {
+					r.services[a.GetValue().GetStringValue()] = true
+				}
+			}
+			for _, scope := range resource.GetScopeSpans() {
+				r.spans = append(r.spans, scope.GetSpans()...)
+			}
+		}
+	}))
+	t.Cleanup(server.Close)
+	r.url = server.URL
+	return r
+}
+
+// begin starts tracing; what it returns ends it, so that all spans were received.
+func begin(t *testing.T, endpoint string, logs io.Writer) (*telemetry.Tracing, func()) {
+	t.Helper()
+	tracing, err := telemetry.Start(t.Context(), endpoint, slog.New(slog.NewTextHandler(logs, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tracing, func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Second)
+		defer cancel()
+		tracing.Close(ctx)
+	}
+}
+
+// told is a span on one line.
+func told(s *otlp.Span) string {
+	line := fmt.Sprintf("%s %s %d", s.GetName(), strings.TrimPrefix(s.GetKind().String(), "SPAN_KIND_"), s.GetStatus().GetCode())
+	for _, a := range s.GetAttributes() {
+		value := a.GetValue()
+		text := value.GetStringValue()
+		for _, one := range value.GetArrayValue().GetValues() {
+			text += fmt.Sprintf("[%d]", one.GetIntValue())
+		}
+		if text == "" {
+			text = fmt.Sprint(value.GetIntValue())
+		}
+		line += fmt.Sprintf(" %s=%s", a.GetKey(), text)
+	}
+	return line
+}
+
+// decides is a gate of which only the decision is there.
+type decides struct {
+	order.Gate
+	err error
+}
+
+func (d decides) Admit(context.Context, *voucher.Voucher, order.Order) error { return d.err }
+
+type persists struct {
+	order.Shelf
+	err error
+}
+
+func (p persists) Persist(context.Context, []order.Accepted) ([]order.Status, error) {
+	return nil, p.err
+}
+
+func (p persists) Reject(context.Context, order.Accepted) (order.Status, error) {
+	return order.Rejected, p.err
+}
+
+func TestSpans(t *testing.T) {
+	r := newReceiver(t)
+	var logs strings.Builder
+	tracing, end := begin(t, r.url, &logs)
+
+	var decided error
+	handler := tracing.Handler(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set("X-Request-Id", "r1")
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			t.Errorf("the connection is out of reach: %v", err)
+		}
+		err := tracing.Gate(decides{err: decided}).Admit(req.Context(), nil, order.Order{ID: 5, VoucherID: 7})
+		if !errors.Is(err, decided) {
+			t.Errorf("%v became %v", decided, err)
+		}
+	}))
+	ask := func(method, path string, err error) {
+		decided = err
+		req := httptest.NewRequestWithContext(t.Context(), method, path, nil)
+		req.Header.Set("Traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+		handler.ServeHTTP(httptest.NewRecorder(), req)
+	}
+	ask(http.MethodPost, "/api/v1/vouchers/7/orders", nil)
+	ask(http.MethodPost, "/api/v1/vouchers/7/orders", fmt.Errorf("wrapped: %w", voucher.ErrSoldOut))
+	ask(http.MethodPost, "/api/v1/vouchers/7/orders", order.ErrUnavailable)
+
+	batches := 0
+	calls := tracing.Calls(admission.Observer{Batch: func(int, time.Duration, error) { batches++ }})
+	calls.Batch(3, time.Second, nil)
+	calls.Batch(4, time.Second, errors.New("cut"))
+	if batches != 2 {
+		t.Errorf("%d calls were passed on", batches)
+	}
+	batch := []order.Accepted{{OrderID: 5}, {OrderID: 6}}
+	broken := errors.New("broken")
+	for _, err := range []error{nil, broken} {
+		if _, got := tracing.Shelf(persists{err: err}).Persist(t.Context(), batch); !errors.Is(got, err) {
+			t.Error(got)
+		}
+		if state, got := tracing.Shelf(persists{err: err}).Reject(t.Context(), batch[1]); !errors.Is(got, err) || state != order.Rejected {
+			t.Error(state, got)
+		}
+	}
+	end()
+
+	const request = "POST /api/v1/vouchers/:id/orders SERVER 0 http.request.method=POST http.route=/api/v1/vouchers/:id/orders http.response.status_code=200 seckill.request_id=r1"
+	const decision = "admission.decide INTERNAL %d seckill.voucher_id=7 seckill.order_id=5 seckill.outcome=%s"
+	want := []string{
+		fmt.Sprintf(decision, 0, "accepted"), request, fmt.Sprintf(decision, 0, "sold_out"), request, fmt.Sprintf(decision, 2, "unavailable"), request,
+		"admission.call CLIENT 0 db.system.name=redis seckill.orders=3", "admission.call CLIENT 2 db.system.name=redis seckill.orders=4",
+		"fulfil.persist CONSUMER 0 seckill.orders=2 seckill.order_ids=[5][6]", "fulfil.reject CONSUMER 0 seckill.order_ids=[6]",
+		"fulfil.persist CONSUMER 2 seckill.orders=2 seckill.order_ids=[5][6]", "fulfil.reject CONSUMER 2 seckill.order_ids=[6]",
+	}
+	if len(r.spans) != len(want) {
+		t.Fatalf("%d spans, want %d", len(r.spans), len(want))
+	}
+	for i, s := range r.spans {
+		if got := told(s); got != want[i] {
+			t.Errorf("span %d:\n got %s\nwant %s", i, got, want[i])
+		}
+	}
+	decision0, request0 := r.spans[0], r.spans[1]
+	if fmt.Sprintf("%x", request0.GetTraceId()) != "0af7651916cd43dd8448eb211c80319c" || fmt.Sprintf("%x", request0.GetParentSpanId()) != "b7ad6b7169203331" ||
+		string(decision0.GetTraceId()) != string(request0.GetTraceId()) || string(decision0.GetParentSpanId()) != string(request0.GetSpanId()) {
+		t.Errorf("not one trace: %v, %v", request0, decision0)
+	}
+	if took := time.Duration(r.spans[6].GetEndTimeUnixNano() - r.spans[6].GetStartTimeUnixNano()); took != time.Second {
+		t.Errorf("the call took %v", took)
+	}
+	if !r.services["seckill"] || len(r.services) != 1 || logs.String() != "" {
+		t.Errorf("sent as %v, logged %s", r.services, logs.String())
+	}
+}
+
+func TestServersOwnErrors(t *testing.T) {
+	r := newReceiver(t)
+	tracing, end := begin(t, r.url, io.Discard)
+	handler := tracing.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusEarlyHints)
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	for _, path := range []string{"/livez", "/metrics", "/api/v1/nothing/of/ours", "/api/v1/vouchers/1/more", "/api/v1/orders/12", "/api/v1/locks/order:1:2"} {
+		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), "BREW", path, nil))
+	}
+	end()
+	var names []string
+	for _, s := range r.spans {
+		names = append(names, s.GetName())
+		if s.GetStatus().GetCode() != otlp.Status_STATUS_CODE_ERROR {
+			t.Errorf("%s: %v", s.GetName(), s.GetStatus())
+		}
+	}
+	if got := strings.Join(names, ", "); got != "_OTHER, _OTHER, _OTHER /api/v1/orders/:id, _OTHER /api/v1/locks/*key" {
+		t.Errorf("%s", got)
+	}
+}
+
+// A collector that is away costs its spans; the log says so once.
+func TestCollectorIsAway(t *testing.T) {
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "5")
+	var status = http.StatusBadRequest // one that is not repeated
+	var mu sync.Mutex
+	arrived := make(chan struct{}, 100)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		w.WriteHeader(status)
+		arrived <- struct{}{}
+	}))
+	t.Cleanup(server.Close)
+	var logs strings.Builder
+	tracing, end := begin(t, server.URL, &logs)
+	calls := tracing.Calls(admission.Observer{})
+	for range 2 {
+		calls.Batch(1, 0, nil)
+		<-arrived
+	}
+	mu.Lock()
+	status = http.StatusOK
+	mu.Unlock()
+	calls.Batch(1, 0, nil)
+	<-arrived
+	end()
+	if got := logs.String(); strings.Count(got, "\n") != 2 || !strings.Contains(got, "traces cannot be sent") || !strings.Contains(got, "traces are sent again") {
+		t.Errorf("logged:\n%s", got)
+	}
+}
+
+func TestEndpointsThatAreNone(t *testing.T) {
+	for _, endpoint := range []string{"collector:4318", "ftp://collector", "http://", "http://a b"} {
+		if tracing, err := telemetry.Start(t.Context(), endpoint, slog.New(slog.DiscardHandler)); err == nil || tracing != nil {
+			t.Errorf("%s: %v", endpoint, err)
+		}
+	}
+}
+
+// nothing is a handler without an allocation of its own.
+type nothing struct{ gate order.Gate }
+
+func (n *nothing) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	_ = n.gate.Admit(r.Context(), nil, order.Order{ID: 1})
+}
+
+// Without an endpoint everything stays what it is, so it costs nothing.
+func TestWithoutAnEndpoint(t *testing.T) {
+	tracing, end := begin(t, "", io.Discard)
+	defer end()
+	if tracing != nil {
+		t.Fatal("tracing without an endpoint")
+	}
+	gate, shelf, handler := &decides{}, &persists{}, &nothing{gate: decides{}}
+	if tracing.Gate(gate) != order.Gate(gate) || tracing.Shelf(shelf) != order.Shelf(shelf) || tracing.Handler(handler) != http.Handler(handler) {
+		t.Error("something was wrapped")
+	}
+	if tracing.Calls(admission.Observer{}).Batch != nil {
+		t.Error("calls are observed")
+	}
+	bare, unconfigured := allocations(t, handler), allocations(t, traced(tracing))
+	if bare != unconfigured {
+		t.Errorf("%v allocations, %v without tracing", unconfigured, bare)
+	}
+}
+
+func traced(tracing *telemetry.Tracing) http.Handler {
+	return tracing.Handler(&nothing{gate: tracing.Gate(decides{})})
+}
+
+func allocations(t *testing.T, h http.Handler) float64 {
+	w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/vouchers/7/orders", nil)
+	return testing.AllocsPerRun(100, func() { h.ServeHTTP(w, r) })
+}
+
+func BenchmarkOrder(b *testing.B) {
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	b.Cleanup(server.Close)
+	for _, bench := range []struct{ name, endpoint string }{{"unconfigured", ""}, {"traced", server.URL}} {
+		b.Run(bench.name, func(b *testing.B) {
+			tracing, err := telemetry.Start(b.Context(), bench.endpoint, slog.New(slog.DiscardHandler))
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer tracing.Close(context.WithoutCancel(b.Context()))
+			h, w, r := traced(tracing), httptest.NewRecorder(), httptest.NewRequestWithContext(b.Context(), http.MethodPost, "/api/v1/vouchers/7/orders", nil)
+			b.ReportAllocs()
+			for b.Loop() {
+				h.ServeHTTP(w, r)
+			}
+		})
+	}
+}
