@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"seckill/internal/testkit"
+)
+
+// disk is where a Redis keeps its append-only file, with the knowledge of what of it
+// would be there still if the machine lost its power. SIGKILL alone loses nothing that
+// was written: the system has it, and brings it to the disk later.
+type disk struct {
+	t      *testing.T
+	synced string // the file in which testdata/synced.c writes down the size
+	redis  *testkit.RedisServer
+}
+
+// newDisk starts a Redis for this test alone.
+func newDisk(t *testing.T, args ...string) *disk {
+	t.Helper()
+	cc := os.Getenv("CC")
+	if cc == "" {
+		cc = "gcc"
+	}
+	server, err := exec.LookPath("redis-server")
+	if err == nil {
+		cc, err = exec.LookPath(cc)
+	}
+	if err != nil && os.Getenv("REQUIRE_INFRA") != "1" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	d := &disk{t: t, synced: filepath.Join(dir, "synced")}
+	library := filepath.Join(dir, "synced.so")
+	if out, err := exec.CommandContext(t.Context(), cc, "-shared", "-fPIC", "-O2", "-o", library, "testdata/synced.c", "-ldl").CombinedOutput(); err != nil {
+		t.Fatalf("compile synced.c: %v\n%s", err, out)
+	}
+	// A script in the server's place sets the environment for it alone.
+	script := fmt.Sprintf("#!/bin/sh\nSYNCED='%s' LD_PRELOAD='%s' exec '%s' \"$@\"\n", d.synced, library, server)
+	if err := os.WriteFile(filepath.Join(dir, "redis-server"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	path := os.Getenv("PATH")
+	t.Setenv("PATH", dir+string(os.PathListSeparator)+path)
+	d.redis = testkit.NewRedis(t, args...)
+	t.Setenv("PATH", path)
+	return d
+}
+
+// file is the append-only file's path; "" where there is none.
+func (d *disk) file() string {
+	d.t.Helper()
+	found, err := filepath.Glob(filepath.Join(d.redis.Dir(), "appendonlydir", "*.incr.aof"))
+	if err != nil || len(found) > 1 {
+		d.t.Fatalf("append-only files %v, %v", found, err)
+	}
+	if len(found) == 0 {
+		return ""
+	}
+	return found[0]
+}
+
+// sizes are how much was written, and how much of it is safe.
+func (d *disk) sizes() (written, safe int64) {
+	d.t.Helper()
+	info, err := os.Stat(d.file())
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	text, err := os.ReadFile(d.synced)
+	if os.IsNotExist(err) { // nothing was ever brought to the disk
+		return info.Size(), 0
+	}
+	if err == nil {
+		safe, err = strconv.ParseInt(string(text), 10, 64)
+	}
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return info.Size(), safe
+}
+
+// slow makes the disk slow from now on, or as it was.
+func (d *disk) slow(is bool) {
+	d.t.Helper()
+	name := d.synced + ".slow"
+	err := os.Remove(name)
+	if is {
+		err = os.WriteFile(name, nil, 0o600)
+	}
+	if err != nil && !os.IsNotExist(err) {
+		d.t.Fatal(err)
+	}
+}
+
+// crash kills the server, and with it the machine if that is what is to die: what had
+// not reached the disk is gone then. It returns how many bytes that were.
+func (d *disk) crash(machine bool) (gone int64) {
+	d.t.Helper()
+	d.redis.Kill()
+	if !machine {
+		return 0
+	}
+	written, safe := d.sizes()
+	if err := os.Truncate(d.file(), safe); err != nil {
+		d.t.Fatal(err)
+	}
+	return written - safe
+}
