@@ -1,5 +1,5 @@
 # make help tells what there is. Everything works from a clean checkout with Go alone; what else a target needs, it
-# installs (test, on Debian and Ubuntu) or builds from a Go module (lint, k6). (bench and bench-locks
+# installs (test, on Debian and Ubuntu) or builds from a Go module (lint, k6). (The benchmarks
 # want servers, and bench wants wrk; make infra installs the servers.)
 
 SHELL := bash
@@ -10,6 +10,7 @@ PKG ?= ./...
 RUN ?= .
 COUNT ?= 20
 ARGS ?=
+BENCH ?=
 K6_VERSION ?= v1.8.1
 
 # Some load tests are modules of their own, so that what they compare with stays out of the project's go.mod.
@@ -63,7 +64,11 @@ soak: ## Repeat the concurrency tests COUNT times under the race detector
 	go test $(RACE) -count $(COUNT) -timeout 60m -run '$(RUN)' $(PKG)
 
 .PHONY: bench
-bench: ## Run the benchmarks
+bench: ## Measure the flow admission beside a bare gin handler: one table, 4 minutes; a part of it with BENCH=/sold-out
+	go test -run '^$$' -bench 'FastPath$(BENCH)' -benchtime 1x -timeout 30m ./loadtest
+
+.PHONY: bench-go
+bench-go: ## Run the Go benchmarks: make bench-go PKG=./internal/admission
 	@set -e; for module in $(TESTED); do (cd "$$module" && go test -run '^$$' -bench '$(RUN)' -benchmem $(PKG)); done
 
 .PHONY: bench-locks

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"sync"
 
@@ -90,7 +91,14 @@ func (l *line) join(r *ride) {
 
 // work decides about one batch after the other, until nobody waits.
 func (l *line) work() {
-	for batch := l.take(); batch != nil; batch = l.take() {
+	for {
+		// Whoever is about to join joins this batch: a round trip costs the same for one
+		// as for many. Where nothing else is to be run, this returns at once.
+		runtime.Gosched()
+		batch := l.take()
+		if batch == nil {
+			return
+		}
 		if err := l.decide(batch); err != nil {
 			// Who waits behind them has waited as long, for the same.
 			l.answerQueued(err)

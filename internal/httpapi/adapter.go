@@ -92,12 +92,13 @@ func (a *API) answer(ctx context.Context, r *request, who access, h handler) (ou
 func (a *API) send(w gin.ResponseWriter, r *request, out reply) {
 	h := w.Header()
 	h["Content-Type"] = out.contentType
-	h["X-Request-Id"] = []string{r.id}
+	values := [...]string{r.id, out.location} // in one allocation
+	h["X-Request-Id"] = values[0:1:1]
 	if r.Method != http.MethodPost { // whose answers nobody keeps anyway
 		h["Cache-Control"] = a.problems.noStore
 	}
 	if out.location != "" {
-		h["Location"] = []string{out.location}
+		h["Location"] = values[1:2:2]
 	}
 	if out.replayed {
 		h["Idempotency-Replayed"] = []string{"true"}

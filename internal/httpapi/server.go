@@ -9,9 +9,9 @@ import (
 // Limits of a server. What a client may take to say what it wants is short; what
 // the service may take to answer is as long as its longest request.
 const (
-	readHeaderTimeout = 5 * time.Second
 	// readTimeout bounds header and body together. net/http lifts it once the body
-	// was read, so that it does not cut the work short.
+	// was read, so that it does not cut the work short. A shorter one for the header
+	// alone would be one more timer for every request.
 	readTimeout = 10 * time.Second
 	// writeTimeout counts from the end of the header.
 	writeTimeout   = readTimeout + requestTimeout + 10*time.Second
@@ -24,7 +24,7 @@ const (
 func NewServer(h http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           h,
-		ReadHeaderTimeout: readHeaderTimeout,
+		ReadHeaderTimeout: readTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,

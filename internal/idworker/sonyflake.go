@@ -104,9 +104,6 @@ func (s *Sonyflake) first(ctx context.Context) error {
 // machine id is leased.
 func (s *Sonyflake) NextID(ctx context.Context) (int64, error) {
 	for {
-		if err := ctx.Err(); err != nil {
-			return 0, err
-		}
 		id, wait, err := s.mint()
 		if err != nil {
 			return 0, err

@@ -1,0 +1,71 @@
+package loadtest
+
+import (
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"testing"
+)
+
+// cpu is how long processors were busy with something, in seconds: those that answer,
+// and wrk that asks.
+type cpu struct{ service, redis, bare, wrk float64 }
+
+func (c cpu) plus(o cpu) cpu {
+	return cpu{c.service + o.service, c.redis + o.redis, c.bare + o.bare, c.wrk + o.wrk}
+}
+
+func (c cpu) minus(o cpu) cpu {
+	return cpu{c.service - o.service, c.redis - o.redis, c.bare - o.bare, c.wrk - o.wrk}
+}
+
+// each is what each of n requests took, in µs.
+func (c cpu) each(n float64) cpu {
+	return cpu{c.service / n * 1e6, c.redis / n * 1e6, c.bare / n * 1e6, c.wrk / n * 1e6}
+}
+
+func (c cpu) sum() float64 { return c.service + c.redis + c.bare + c.wrk }
+
+// busy is how long everybody but wrk has been busy so far. The bare handler is in this
+// process, which does nothing else while the load runs.
+func (s *shop) busy(b *testing.B) cpu {
+	b.Helper()
+	resp, err := http.Get(s.api.debug + "/metrics")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer resp.Body.Close()
+	metrics, err := io.ReadAll(resp.Body)
+	if err != nil {
+		b.Fatal(err)
+	}
+	own, err := s.own.Gather()
+	if err != nil {
+		b.Fatal(err)
+	}
+	c := cpu{
+		service: find(b, string(metrics), `(?m)^process_cpu_seconds_total (\S+)`),
+		redis:   s.info(b, "cpu", `(?m)^used_cpu_user:(\S+)`) + s.info(b, "cpu", `(?m)^used_cpu_sys:(\S+)`),
+	}
+	for _, family := range own {
+		if family.GetName() == "process_cpu_seconds_total" {
+			c.bare = family.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	return c
+}
+
+// find reads the number in a text that a pattern finds.
+func find(b *testing.B, text, pattern string) float64 {
+	b.Helper()
+	found := regexp.MustCompile(pattern).FindStringSubmatch(text)
+	if found == nil {
+		b.Fatalf("%s is not in\n%s", pattern, text)
+	}
+	n, err := strconv.ParseFloat(found[1], 64)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return n
+}

@@ -1,0 +1,148 @@
+package loadtest
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// accepted is the admission alone.
+func (s *shop) accepted(b *testing.B) row {
+	v := s.sell(b, plenty)
+	var t turns
+	s.withoutPersisting(b, v, func() {
+		t = s.besideBare(b, func() load { return v.rush(b) }, s.bareRush(b, s.bare))
+	})
+	s.acceptedRate = median(t.mine)
+	return against("accepted, admission alone", 0.60, t, "Redis refuses the consumers XREADGROUP, what is accepted is trimmed.")
+}
+
+// persisted counts an order when it is in the database, acknowledged, and out of Redis'
+// stream: the clock runs until the last one is.
+func (s *shop) persisted(b *testing.B) row {
+	v := s.sell(b, plenty)
+	t := s.besideBare(b, func() load {
+		begun := time.Now()
+		sold := v.rush(b)
+		v.drained(b)
+		sold.perSecond = float64(sold.requests) / time.Since(begun).Seconds()
+		return sold
+	}, s.bareRush(b, s.bare))
+	s.persistedRate = median(t.mine)
+	return against("accepted and persisted", 0.30, t, "The clock runs until the last one is in MariaDB and acknowledged.")
+}
+
+// soldOut is what all buyers but the first few are told.
+func (s *shop) soldOut(b *testing.B) row {
+	v := s.sell(b, 1)
+	s.api.answer(b, v.url, s.user, http.StatusAccepted, "pending")
+	s.user++
+	body := s.api.answer(b, v.url, s.user, http.StatusConflict, "sold_out")
+	bare := serveBare(b, http.StatusConflict, body)
+	t := s.besideBare(b, s.bareRush(b, v.url), s.bareRush(b, bare))
+	return against("sold_out", 0.90, t, "")
+}
+
+// bareRush counts answers, whatever they are.
+func (s *shop) bareRush(b *testing.B, url string) func() load {
+	return func() load { return wrk(b, url, 1) }
+}
+
+// rush counts the orders that were accepted.
+func (s *sale) rush(b *testing.B) load {
+	b.Helper()
+	begun, before := time.Now(), s.sold(b)
+	sent := s.shop.rush(b, s.url)
+	sold := s.sold(b) - before
+	return load{requests: int(sold), perSecond: float64(sold) / time.Since(begun).Seconds(), cpu: sent.cpu}
+}
+
+// latencyAccepted and latencyPersisted ask in an open loop, at half of what the service
+// was just seen to take.
+func (s *shop) latencyAccepted(b *testing.B) row {
+	if s.acceptedRate == 0 {
+		s.accepted(b)
+	}
+	v := s.sell(b, plenty)
+	var l latencies
+	s.withoutPersisting(b, v, func() { l = s.pacedBesideBare(b, v, s.acceptedRate/2) })
+	return l.row("p99 at half of that rate, admission alone")
+}
+
+func (s *shop) latencyPersisted(b *testing.B) row {
+	if s.persistedRate == 0 {
+		s.persisted(b)
+	}
+	v := s.sell(b, plenty)
+	l := s.pacedBesideBare(b, v, s.persistedRate/2)
+	v.drained(b)
+	return l.row("p99 at half of that rate, persisting")
+}
+
+// latencies are those of the service and of a bare gin handler at one rate, measured in
+// turn, in ms.
+type latencies struct {
+	rate                float64
+	median, p99, bare99 []float64
+}
+
+func (s *shop) pacedBesideBare(b *testing.B, v *sale, rate float64) (l latencies) {
+	b.Helper()
+	l.rate = rate
+	s.paced(b, v.url, rate) // connections and buffers have been made before it counts
+	for range rounds {
+		mine, bare := s.paced(b, v.url, rate), s.paced(b, s.bare, rate)
+		l.median = append(l.median, quantile(mine, 50))
+		l.p99, l.bare99 = append(l.p99, quantile(mine, 99)), append(l.bare99, quantile(bare, 99))
+	}
+	return l
+}
+
+func quantile(h *hdrhistogram.Histogram, q float64) float64 {
+	return float64(h.ValueAtQuantile(q)) / 1e3
+}
+
+func (l latencies) row(what string) row {
+	return row{
+		what: what, want: "< 5 ms", met: median(l.p99) < 5,
+		got: fmt.Sprintf("%.2f ms (%.2f to %.2f), p50 %.2f ms; bare gin's p99 %.2f ms (%.2f to %.2f)", median(l.p99), slices.Min(l.p99), slices.Max(l.p99),
+			median(l.median), median(l.bare99), slices.Min(l.bare99), slices.Max(l.bare99)),
+		note: fmt.Sprintf("Open loop, %.0f/s over %d connections, from when a request was due.", l.rate, connections),
+	}
+}
+
+// memory is what Redis keeps of each order once it is persisted.
+func (s *shop) memory(b *testing.B) row {
+	const orders = 200_000
+	v := s.sell(b, plenty)
+	before := s.used(b)
+	for v.sold(b) < orders {
+		v.rush(b)
+		v.drained(b)
+	}
+	n := v.sold(b)
+	perOrder := (s.used(b) - before) / float64(n)
+	return row{
+		what: "Redis memory per accepted order", want: "< 200 bytes", met: perOrder < 200, got: fmt.Sprintf("%.0f bytes", perOrder),
+		note: fmt.Sprintf("Growth of used_memory by %d orders, all persisted.", n),
+	}
+}
+
+func (s *shop) used(b *testing.B) float64 {
+	b.Helper()
+	return s.info(b, "memory", `(?m)^used_memory:(\d+)`)
+}
+
+// info is a number that the server tells about itself.
+func (s *shop) info(b *testing.B, section, pattern string) float64 {
+	b.Helper()
+	text, err := s.redis.Info(b.Context(), section).Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return find(b, text, pattern)
+}

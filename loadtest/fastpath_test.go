@@ -1,0 +1,267 @@
+package loadtest
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/admission/admkey"
+	"seckill/internal/testkit"
+	"seckill/internal/voucher"
+)
+
+// The prefix of cmd/api's keys in Redis.
+const keyPrefix = "seckill:"
+
+// BenchmarkFastPath measures the flow admission and prints one table in the end. It is
+// what make bench runs.
+func BenchmarkFastPath(b *testing.B) {
+	needWrk(b)
+	s := newShop(b)
+	t := &table{}
+	measure := func(name string, run func(*testing.B) row) {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				t.add(run(b))
+			}
+			b.ReportMetric(0, "ns/op") // a measurement has a fixed length
+		})
+	}
+	measure("accepted", s.accepted)
+	measure("persisted", s.persisted)
+	measure("sold-out", s.soldOut)
+	measure("latency/accepted", s.latencyAccepted)
+	measure("latency/persisted", s.latencyPersisted)
+	measure("memory", s.memory)
+	measure("users", s.users)
+	t.print(b)
+}
+
+// shop is the service with its servers, and what was found out about it so far.
+type shop struct {
+	api   service
+	redis *redis.Client
+	pool  *sql.DB
+	bare  string               // URL of the yardstick of accepted orders
+	user  int                  // the next user: nobody orders twice
+	own   *prometheus.Registry // this process's own metrics
+
+	// The greatest rates, in orders/s, once they were measured.
+	acceptedRate, persistedRate float64
+}
+
+func newShop(b *testing.B) *shop {
+	b.Helper()
+	database := testkit.NewMariaDB(b, "--innodb-flush-log-at-trx-commit=1", "--innodb-buffer-pool-size=256M").Database(b)
+	server := testkit.NewRedis(b)
+	s := &shop{api: startAPI(b, database.DSN, server.Addr(), "SECKILL_LOG_LEVEL=warn"), redis: server.Client(b), user: 1, own: prometheus.NewRegistry()}
+	s.own.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	pool, err := sql.Open("mysql", database.DSN)
+	if err != nil {
+		b.Fatal(err)
+	}
+	s.pool = pool
+	b.Cleanup(func() { _ = pool.Close() })
+	s.bare = serveBare(b, http.StatusAccepted, s.acceptance(b))
+	return s
+}
+
+// sale is a voucher on sale by admission.
+type sale struct {
+	*shop
+	id   string
+	url  string
+	keys admkey.Keys
+
+	stock int64
+}
+
+func (s *shop) sell(b *testing.B, stock int64) *sale {
+	b.Helper()
+	id := s.api.sell(b, stock, time.Now(), map[string]any{"flow": "admission"})
+	number, err := strconv.ParseInt(id, 10, 64)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return &sale{shop: s, id: id, url: s.api.url + "/api/v1/vouchers/" + id + "/orders", keys: admkey.Of(keyPrefix, number), stock: stock}
+}
+
+const plenty = voucher.MaxStock
+
+// acceptance is the body of the answer to an order that is accepted.
+func (s *shop) acceptance(b *testing.B) string {
+	b.Helper()
+	return s.api.answer(b, s.sell(b, plenty).url, s.user, http.StatusAccepted, "pending")
+}
+
+// rush sends orders of new users for the length of a window.
+func (s *shop) rush(b *testing.B, url string) load {
+	b.Helper()
+	sent := wrk(b, url, s.user)
+	s.user += sent.requests + connections // a request may have had no answer yet
+	return sent
+}
+
+// sold is how many orders were accepted.
+func (s *sale) sold(b *testing.B) int64 {
+	b.Helper()
+	left, err := s.redis.HGet(b.Context(), s.keys.Meta, admkey.Stock).Int64()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return s.stock - left
+}
+
+// onTheirWay is how many orders are accepted and not persisted.
+func (s *sale) onTheirWay(b *testing.B) int64 {
+	b.Helper()
+	n, err := s.redis.XLen(b.Context(), s.keys.Orders).Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return n
+}
+
+// drained waits until everything that was accepted is persisted.
+func (s *sale) drained(b *testing.B) {
+	b.Helper()
+	for s.onTheirWay(b) > 0 {
+		pause(b, time.Millisecond)
+	}
+	if accepted, orders := s.sold(b), ordersOf(b, s.pool, s.id); accepted != orders {
+		b.Fatalf("accepted %d orders, the database has %d", accepted, orders)
+	}
+}
+
+// withoutPersisting has fn run while the service may not read its streams: the server
+// refuses it, so what fn measures is the admission alone. What is accepted meanwhile is
+// thrown away, as no backlog may grow beyond the bound.
+func (s *shop) withoutPersisting(b *testing.B, v *sale, fn func()) {
+	b.Helper()
+	s.allow(b, "-xreadgroup", "-xautoclaim")
+	defer s.allow(b, "+xreadgroup", "+xautoclaim")
+	ctx, cancel := context.WithCancel(b.Context())
+	ended := make(chan error, 1)
+	go func() {
+		every := time.NewTicker(100 * time.Millisecond)
+		defer every.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				ended <- nil
+				return
+			case <-every.C:
+				if err := s.redis.XTrimMaxLen(context.WithoutCancel(ctx), v.keys.Orders, 0).Err(); err != nil {
+					ended <- err
+					return
+				}
+			}
+		}
+	}()
+	fn()
+	cancel()
+	if err := <-ended; err != nil {
+		b.Fatal(err)
+	}
+	if err := s.redis.XTrimMaxLen(b.Context(), v.keys.Orders, 0).Err(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (s *shop) allow(b *testing.B, rules ...string) {
+	b.Helper()
+	if err := s.redis.ACLSetUser(b.Context(), "default", rules...).Err(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func pause(b *testing.B, d time.Duration) {
+	b.Helper()
+	select {
+	case <-time.After(d):
+	case <-b.Context().Done():
+		b.Fatal(b.Context().Err())
+	}
+}
+
+// row is a line of the table.
+type row struct {
+	what, want, got string
+	met             bool
+	note            string
+}
+
+type table struct{ rows []row }
+
+func (t *table) add(r row) { t.rows = append(t.rows, r) }
+
+func (t *table) print(b *testing.B) {
+	b.Helper()
+	var text strings.Builder
+	fmt.Fprintf(&text, "\n| what | target | measured | met | how |\n|---|---|---|---|---|\n")
+	for _, r := range t.rows {
+		fmt.Fprintf(&text, "| %s | %s | %s | %s | %s |\n", r.what, r.want, r.got, yes(r.met), r.note)
+	}
+	fmt.Fprintln(os.Stdout, text.String())
+}
+
+func yes(met bool) string {
+	if met {
+		return "yes"
+	}
+	return "**no**"
+}
+
+// turns are the rounds in which something and a bare gin handler were measured in turn.
+type turns struct {
+	ratios
+	spent, spentBare cpu // of one request, in µs
+}
+
+// besideBare measures the answers/s of both and what they cost.
+func (s *shop) besideBare(b *testing.B, mine, bare func() load) (t turns) {
+	b.Helper()
+	var n, nBare float64
+	s.timed(b, mine) // both have run before the first round counts
+	s.timed(b, bare)
+	for range rounds {
+		a, spent := s.timed(b, mine)
+		z, spentBare := s.timed(b, bare)
+		t.add(a.perSecond, z.perSecond)
+		t.spent, n = t.spent.plus(spent), n+float64(a.requests)
+		t.spentBare, nBare = t.spentBare.plus(spentBare), nBare+float64(z.requests)
+	}
+	t.spent, t.spentBare = t.spent.each(n), t.spentBare.each(nBare)
+	return t
+}
+
+func (s *shop) timed(b *testing.B, measure func() load) (load, cpu) {
+	b.Helper()
+	before := s.busy(b)
+	done := measure()
+	spent := s.busy(b).minus(before)
+	spent.wrk = done.cpu
+	return done, spent
+}
+
+// against says how a rate compares with a bare gin handler's.
+func against(what string, target float64, t turns, note string) row {
+	bare := t.spentBare.bare
+	return row{
+		what: what, want: fmt.Sprintf("≥ %.2f of bare gin", target), met: median(t.each) >= target,
+		got: fmt.Sprintf("%.2f (%.2f to %.2f): %.0f/s, bare %.0f/s", median(t.each), slices.Min(t.each), slices.Max(t.each), median(t.mine), median(t.theirs)),
+		note: fmt.Sprintf("%s CPU of each: service %.1f µs, Redis %.1f, wrk %.1f; bare %.1f, wrk %.1f: %.2f",
+			note, t.spent.service, t.spent.redis, t.spent.wrk, bare, t.spentBare.wrk, (bare+t.spentBare.wrk)/t.spent.sum()),
+	}
+}
