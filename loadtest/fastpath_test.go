@@ -94,7 +94,7 @@ func (s *shop) sell(b *testing.B, stock int64) *sale {
 	if err != nil {
 		b.Fatal(err)
 	}
-	return &sale{shop: s, id: id, url: s.api.url + "/api/v1/vouchers/" + id + "/orders", keys: admkey.Of(keyPrefix, number), stock: stock}
+	return &sale{shop: s, id: id, url: s.api.url + "/api/v1/vouchers/" + id + "/orders", keys: admkey.Of(keyPrefix, number, 0), stock: stock}
 }
 
 const plenty = voucher.MaxStock

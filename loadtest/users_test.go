@@ -53,7 +53,7 @@ type crowd struct {
 }
 
 func newCrowd(s *shop, size int) *crowd {
-	return &crowd{shop: s, keys: admkey.Of("bench:", int64(size)), size: size, next: 1 << 40}
+	return &crowd{shop: s, keys: admkey.Of("bench:", int64(size), 0), size: size, next: 1 << 40}
 }
 
 // gather makes the voucher anew, with the users that have ordered.

@@ -109,7 +109,7 @@ const prepareTimeout = 2 * time.Second
 func (a *admitting) prepare(ctx context.Context, v *voucher.Voucher) {
 	ctx, cancel := context.WithTimeout(ctx, prepareTimeout)
 	defer cancel()
-	if err := errors.Join(a.fulfiller.Watch(ctx, v.ID), a.Open(ctx, v)); err != nil {
+	if err := errors.Join(a.fulfiller.Watch(ctx, order.Sale{VoucherID: v.ID, Buckets: v.Policy.Parts()}), a.Open(ctx, v)); err != nil {
 		a.log.Warn("a new voucher is not ready yet", "voucher", v.ID, "error", err)
 	}
 }

@@ -62,7 +62,7 @@ func (s *shop) keys() admkey.Keys {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return admkey.Of(keyPrefix, id)
+	return admkey.Of(keyPrefix, id, 0)
 }
 
 // right is what must be so of each round at rest.

@@ -68,9 +68,11 @@ func (r *reconciliation) run(ctx context.Context, cfg config, out, logs io.Write
 	rec := newReconciler(client, db)
 	ids := []int64{r.voucher}
 	if r.voucher == 0 {
-		if ids, err = rec.shelf.AdmissionVouchers(ctx, time.Unix(0, 0)); err != nil { // no sale is older
+		sales, err := rec.shelf.AdmissionSales(ctx, time.Unix(0, 0)) // no sale is older
+		if err != nil {
 			return err
 		}
+		ids = idsOf(sales)
 	}
 	found := rec.settle(ctx, ids, func(int64, standingInRedis) bool { return true })
 	balanced := true
@@ -157,7 +159,7 @@ func newEquationJSON(l look) equationJSON {
 		Drift: l.drift(), DatabaseDrift: l.audit.Drift(),
 		Oversold: l.audit.Oversold(), DuplicateOrders: l.audit.DuplicateOrders(),
 		Redis:    standingJSON{max(0, l.after.epoch), max(0, l.after.seq)},
-		Database: standingJSON{l.database.Epoch, l.database.Seq},
+		Database: standingJSON{l.database.Epoch, l.database.Seq[0]},
 	}
 	if l.after.stock >= 0 {
 		e.RedisStock = &l.after.stock

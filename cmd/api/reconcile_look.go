@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -32,6 +33,14 @@ const (
 
 func newReconciler(client redis.UniversalClient, db *database.DB) *reconciler {
 	return &reconciler{client: client, shelf: db.Shelf(), orders: db.Orders(), pause: lookPause}
+}
+
+func idsOf(sales []order.Sale) []int64 {
+	ids := make([]int64, len(sales))
+	for i, sale := range sales {
+		ids[i] = sale.VoucherID
+	}
+	return ids
 }
 
 // finding is what the last look at a voucher found, or why there is none.
@@ -117,7 +126,7 @@ func (r *reconciler) look(ctx context.Context, id int64, count func(id int64, no
 
 // inRedis reads in one transaction, which the keys' common slot allows.
 func (r *reconciler) inRedis(ctx context.Context, id int64) (standingInRedis, error) {
-	keys := admkey.Of(keyPrefix, id)
+	keys := admkey.Of(keyPrefix, id, 0)
 	var meta *redis.SliceCmd
 	var pending, dead *redis.IntCmd
 	if _, err := r.client.TxPipelined(ctx, func(p redis.Pipeliner) error {
@@ -148,7 +157,7 @@ const confirmedAtMost = 2000
 // confirmed counts the entries of the stream that the database has already: written,
 // and not acknowledged yet.
 func (r *reconciler) confirmed(ctx context.Context, id int64) (n int64, err error) {
-	entries, err := r.client.XRangeN(ctx, admkey.Of(keyPrefix, id).Orders, "-", "+", confirmedAtMost).Result()
+	entries, err := r.client.XRangeN(ctx, admkey.Of(keyPrefix, id, 0).Orders, "-", "+", confirmedAtMost).Result()
 	if err != nil {
 		return 0, fmt.Errorf("%w: ask Redis: %w", order.ErrUnavailable, err)
 	}
@@ -220,7 +229,7 @@ func (l look) drift() int64 {
 // behind: the database has seen more than Redis, which was read later.
 func (l look) behind() bool {
 	s := l.state()
-	return (s == moving || s == atRest) && l.after.seq < l.database.Seq
+	return (s == moving || s == atRest) && l.after.seq < l.database.Seq[0]
 }
 
 func (l look) balanced() bool {
@@ -242,5 +251,5 @@ func (l look) missing() int64 {
 
 // same: nothing at all happened between two looks.
 func (l look) same(other look) bool {
-	return l.before == other.before && l.after == other.after && l.database == other.database && l.unacknowledged == other.unacknowledged
+	return l.before == other.before && l.after == other.after && l.database.Epoch == other.database.Epoch && l.database.Stock == other.database.Stock && slices.Equal(l.database.Seq, other.database.Seq) && l.unacknowledged == other.unacknowledged
 }

@@ -24,7 +24,7 @@ import (
 )
 
 func TestLooks(t *testing.T) {
-	open := order.Standing{Epoch: 2, Seq: 40, Stock: 60}
+	open := order.Standing{Epoch: 2, Seq: []int64{40}, Stock: 60}
 	in := func(seq, stock, pending int64) standingInRedis {
 		return standingInRedis{epoch: 2, seq: seq, stock: stock, pending: pending}
 	}
@@ -51,9 +51,9 @@ func TestLooks(t *testing.T) {
 		{name: "stock that is not there", before: in(40, 63, 0), after: in(40, 63, 0), database: open, state: atRest, drift: -3},
 		{name: "Redis is behind", before: in(39, 60, 0), after: in(39, 60, 0), database: open, state: atRest},
 		{name: "Redis is empty", before: standingInRedis{-1, -1, -1, 0, 0}, after: standingInRedis{-1, -1, -1, 0, 0}, database: open, state: closed, balanced: true},
-		{name: "closed in the database", before: in(40, 99, 0), after: in(40, 99, 0), database: order.Standing{Epoch: 3, Stock: 60}, state: closed, balanced: true},
+		{name: "closed in the database", before: in(40, 99, 0), after: in(40, 99, 0), database: order.Standing{Epoch: 3, Seq: []int64{0}, Stock: 60}, state: closed, balanced: true},
 		{name: "opened meanwhile", before: standingInRedis{epoch: 1, stock: -1}, after: in(40, 60, 0), database: open, state: closed, balanced: true},
-		{name: "new", before: standingInRedis{-1, -1, -1, 0, 0}, after: standingInRedis{-1, -1, -1, 0, 0}, database: order.Standing{Epoch: 1, Stock: 60}, state: neverOpened, balanced: true},
+		{name: "new", before: standingInRedis{-1, -1, -1, 0, 0}, after: standingInRedis{-1, -1, -1, 0, 0}, database: order.Standing{Epoch: 1, Seq: []int64{0}, Stock: 60}, state: neverOpened, balanced: true},
 		{name: "an order without stock", before: in(40, 60, 0), after: in(40, 60, 0), database: open,
 			audit: &order.Audit{InitialStock: 100, Stock: 60, Orders: 41, DistinctUsers: 41}, state: atRest},
 		{name: "two orders of one user", before: in(40, 60, 0), after: in(40, 60, 0), database: open,
@@ -196,7 +196,7 @@ func brokenStock(t *testing.T, s servers, shop *shop) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys := admkey.Of(keyPrefix, id)
+	keys := admkey.Of(keyPrefix, id, 0)
 	do := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -290,7 +290,7 @@ func TestReconcileWatch(t *testing.T) {
 		}
 	}
 	id, _ := strconv.ParseInt(shop.voucher, 10, 64)
-	meta := admkey.Of(keyPrefix, id).Meta
+	meta := admkey.Of(keyPrefix, id, 0).Meta
 	expect("right", 1, 0, 0, "")
 	for _, by := range []int64{2, 3} {
 		if err := stores.redis.HIncrBy(t.Context(), meta, admkey.Stock, by).Err(); err != nil {
@@ -350,7 +350,7 @@ func TestReconcileWatchEmbedded(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(1, closed)
-	meta := admkey.Of(keyPrefix, 7).Meta
+	meta := admkey.Of(keyPrefix, 7, 0).Meta
 	for stock, balanced := range map[string]float64{"5": 1, "4": 0} {
 		if err := stores.redis.HSet(t.Context(), meta, admkey.Epoch, closedStanding.Epoch+1, admkey.Seq, 0, admkey.Stock, stock).Err(); err != nil {
 			t.Fatal(err)

@@ -75,7 +75,7 @@ func (w *reconcileWatch) run(ctx context.Context) {
 
 // check reconciles once.
 func (w *reconcileWatch) check(ctx context.Context) {
-	ids, err := w.shelf.AdmissionVouchers(ctx, time.Now().Add(-reconciledFor))
+	sales, err := w.shelf.AdmissionSales(ctx, time.Now().Add(-reconciledFor))
 	if err != nil {
 		if !w.failing && ctx.Err() == nil {
 			w.log.Warn("vouchers cannot be reconciled", "error", err)
@@ -84,7 +84,7 @@ func (w *reconcileWatch) check(ctx context.Context) {
 		return
 	}
 	w.failing = false
-	found := w.settle(ctx, ids, func(id int64, now standingInRedis) bool {
+	found := w.settle(ctx, idsOf(sales), func(id int64, now standingInRedis) bool {
 		seq, counted := w.counted[id]
 		_, wrong := w.missing[id]
 		return wrong || now.pending == 0 && (!counted || seq != now.seq)

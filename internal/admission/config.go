@@ -21,7 +21,7 @@ type Shelf interface {
 	Close(ctx context.Context, voucherID int64) (order.Standing, error)
 	Open(ctx context.Context, voucherID, closed int64) (order.Standing, error)
 	LiveOrders(ctx context.Context, voucherID, afterUser int64, limit int) ([]order.Order, error)
-	AdmissionVouchers(ctx context.Context, endsAfter time.Time) ([]int64, error)
+	AdmissionSales(ctx context.Context, endsAfter time.Time) ([]order.Sale, error)
 }
 
 // Config is what a [Gate] needs. Client, Shelf, Locker and Log are required; a zero in

@@ -216,7 +216,7 @@ func TestCluster(t *testing.T) {
 	for id := range int64(5) { // in different slots
 		sh := newShelf(100)
 		sh.voucher.ID += id
-		s := &stage{t: t, consumer: &consumer{tb: t, client: client, shelf: sh, keys: admkey.Of("c:", sh.voucher.ID)}}
+		s := &stage{t: t, consumer: &consumer{tb: t, client: client, shelf: sh, keys: admkey.Of("c:", sh.voucher.ID, 0)}}
 		s.config = Config{Client: client, Shelf: sh, Locker: local.New(), Log: slog.New(slog.DiscardHandler), Prefix: "c:"}
 		g := s.gate(nil)
 		if sold := rush(t, s, []*Gate{g, s.gate(nil)}, 300, voucher.ErrSoldOut); sold != 100 {
@@ -253,7 +253,7 @@ func TestScriptsDeclareTheirKeys(t *testing.T) {
 	var s *stage
 	redisstore.DeclaresKeys(t, func(client *redis.Client, prefix string) (lock.Locker, error) {
 		sh := newShelf(3)
-		s = &stage{t: t, consumer: &consumer{tb: t, client: client, shelf: sh, keys: admkey.Of(prefix, sh.voucher.ID)}}
+		s = &stage{t: t, consumer: &consumer{tb: t, client: client, shelf: sh, keys: admkey.Of(prefix, sh.voucher.ID, 0)}}
 		s.config = Config{Client: client, Shelf: sh, Locker: local.New(), Log: slog.New(slog.DiscardHandler), Prefix: prefix}
 		return local.New(), nil
 	}, func(ctx context.Context, _ lock.Locker) {

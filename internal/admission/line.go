@@ -28,7 +28,7 @@ type line struct {
 
 func newLine(g *Gate, v *voucher.Voucher) *line {
 	return &line{
-		gate: g, id: v.ID, keys: admkey.Of(g.config.Prefix, v.ID),
+		gate: g, id: v.ID, keys: admkey.Of(g.config.Prefix, v.ID, 0),
 		sale:  window{from: v.BeginAt, to: v.EndAt},
 		marks: marks{end: v.EndAt.UnixMilli()},
 	}

@@ -23,11 +23,11 @@ const listFresh = time.Second
 func (g *Gate) Lookup(ctx context.Context, userID, orderID int64) (order.Order, error) {
 	asked := time.Now()
 	for _, since := range []time.Time{asked.Add(-listFresh), asked} {
-		ids, err := g.vouchers.list(ctx, since)
+		sales, err := g.vouchers.list(ctx, since)
 		if err != nil {
 			return order.Order{}, err
 		}
-		found, err := g.ordersOf(ctx, ids, userID)
+		found, err := g.ordersOf(ctx, sales, userID)
 		for _, o := range found {
 			if o.ID == orderID {
 				return o, nil
@@ -42,11 +42,11 @@ func (g *Gate) Lookup(ctx context.Context, userID, orderID int64) (order.Order, 
 
 // OrdersOf implements the method of [order.Gate].
 func (g *Gate) OrdersOf(ctx context.Context, userID int64) ([]order.Order, error) {
-	ids, err := g.vouchers.list(ctx, time.Now().Add(-listFresh))
+	sales, err := g.vouchers.list(ctx, time.Now().Add(-listFresh))
 	if err != nil {
 		return nil, err
 	}
-	found, err := g.ordersOf(ctx, ids, userID)
+	found, err := g.ordersOf(ctx, sales, userID)
 	if err != nil {
 		return nil, err
 	}
@@ -54,27 +54,27 @@ func (g *Gate) OrdersOf(ctx context.Context, userID int64) ([]order.Order, error
 }
 
 // ordersOf returns what Redis has of a user. With an error there may be more.
-func (g *Gate) ordersOf(ctx context.Context, ids []int64, userID int64) ([]order.Order, error) {
-	if len(ids) == 0 {
+func (g *Gate) ordersOf(ctx context.Context, sales []order.Sale, userID int64) ([]order.Order, error) {
+	if len(sales) == 0 {
 		return nil, nil
 	}
 	user := strconv.FormatInt(userID, 10)
 	line := g.config.Client.Pipeline()
-	orders, epochs := make([]*redis.StringCmd, len(ids)), make([]*redis.StringCmd, len(ids))
-	for i, id := range ids {
-		keys := admkey.Of(g.config.Prefix, id)
+	orders, epochs := make([]*redis.StringCmd, len(sales)), make([]*redis.StringCmd, len(sales))
+	for i, s := range sales {
+		keys := admkey.Of(g.config.Prefix, s.VoucherID, admkey.Bucket(userID, s.Buckets))
 		orders[i], epochs[i] = line.HGet(ctx, keys.Users, user), line.HGet(ctx, keys.Meta, admkey.Epoch)
 	}
 	_, _ = line.Exec(ctx) // each command has its own error
 	var found []order.Order
 	var unknown []error
-	for i, id := range ids {
+	for i, s := range sales {
 		orderID, err := orders[i].Int64()
 		switch {
 		case err == nil:
-			found = append(found, order.Order{ID: orderID, VoucherID: id, UserID: userID, Status: order.Pending})
+			found = append(found, order.Order{ID: orderID, VoucherID: s.VoucherID, UserID: userID, Status: order.Pending})
 		case errors.Is(err, redis.Nil):
-			unknown = append(unknown, g.complete(ctx, id, epochs[i]))
+			unknown = append(unknown, g.complete(ctx, s.VoucherID, epochs[i]))
 		case ctx.Err() != nil:
 			return found, ctx.Err()
 		default:
@@ -105,7 +105,7 @@ func neverOpened(st order.Standing) bool { return st.Epoch <= 1 }
 
 // Audit implements the method of [order.Gate].
 func (g *Gate) Audit(ctx context.Context, voucherID int64) (order.GateAudit, error) {
-	now, err := g.server.state(ctx, admkey.Of(g.config.Prefix, voucherID))
+	now, err := g.server.state(ctx, admkey.Of(g.config.Prefix, voucherID, 0))
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return order.GateAudit{}, ctx.Err()
@@ -131,24 +131,24 @@ type vouchers struct {
 	shelf      Shelf
 	remembered time.Duration
 
-	mu  sync.Mutex
-	ids []int64
-	at  time.Time // when it was asked for
+	mu    sync.Mutex
+	sales []order.Sale
+	at    time.Time // when it was asked for
 }
 
 // list returns the list as it was at a time or later. One caller at a time asks the
 // database, and those who wait for it are mostly served with what it got.
-func (v *vouchers) list(ctx context.Context, since time.Time) ([]int64, error) {
+func (v *vouchers) list(ctx context.Context, since time.Time) ([]order.Sale, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if !v.at.Before(since) && !v.at.IsZero() {
-		return v.ids, nil
+		return v.sales, nil
 	}
 	at := time.Now()
-	ids, err := v.shelf.AdmissionVouchers(ctx, at.Add(-v.remembered))
+	sales, err := v.shelf.AdmissionSales(ctx, at.Add(-v.remembered))
 	if err != nil {
 		return nil, err
 	}
-	v.ids, v.at = slices.Clip(ids), at
-	return v.ids, nil
+	v.sales, v.at = slices.Clip(sales), at
+	return v.sales, nil
 }

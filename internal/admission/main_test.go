@@ -42,7 +42,7 @@ func newShelf(stock int64) *shelf {
 			ID: 7001, Stock: stock, InitialStock: stock,
 			BeginAt: now.Add(-time.Hour), EndAt: now.Add(time.Hour),
 		},
-		standing: order.Standing{Epoch: 1, Stock: stock},
+		standing: order.Standing{Epoch: 1, Seq: make([]int64, 1), Stock: stock},
 		orders:   make(map[int64]order.Order), rejected: make(map[int64]order.Order),
 	}
 }
@@ -57,7 +57,9 @@ func (s *shelf) do(id int64, fn func() error) (order.Standing, error) {
 		return order.Standing{}, voucher.ErrNotFound
 	}
 	err := fn()
-	return s.standing, err
+	now := s.standing
+	now.Seq = slices.Clone(now.Seq) // it goes on
+	return now, err
 }
 
 func (s *shelf) Standing(_ context.Context, id int64) (order.Standing, error) {
@@ -94,11 +96,11 @@ func (s *shelf) LiveOrders(_ context.Context, _, after int64, limit int) ([]orde
 	return page, s.down
 }
 
-func (s *shelf) AdmissionVouchers(_ context.Context, endsAfter time.Time) ([]int64, error) {
+func (s *shelf) AdmissionSales(_ context.Context, endsAfter time.Time) ([]order.Sale, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.voucher.EndAt.After(endsAfter) {
-		return []int64{s.voucher.ID}, s.down
+		return []order.Sale{{VoucherID: s.voucher.ID, Buckets: len(s.standing.Seq)}}, s.down
 	}
 	return nil, s.down
 }
@@ -126,7 +128,7 @@ func (s *shelf) persist(a order.Accepted) error {
 		return voucher.ErrSoldOut
 	}
 	s.standing.Stock--
-	s.standing.Seq = max(s.standing.Seq, a.Seq)
+	s.standing.Seq[a.Bucket] = max(s.standing.Seq[a.Bucket], a.Seq)
 	s.orders[a.UserID] = order.Order{ID: a.OrderID, UserID: a.UserID, VoucherID: a.VoucherID, Status: order.Confirmed}
 	return nil
 }
@@ -228,7 +230,7 @@ func newStage(t testing.TB, addr string, stock int64) *stage {
 	s := &stage{t: t, addr: addr, prefix: testkit.KeyPrefix(t)}
 	sh := newShelf(stock)
 	client := dial(t, addr)
-	s.consumer = &consumer{tb: t, client: client, shelf: sh, keys: admkey.Of(s.prefix, sh.voucher.ID)}
+	s.consumer = &consumer{tb: t, client: client, shelf: sh, keys: admkey.Of(s.prefix, sh.voucher.ID, 0)}
 	s.config = Config{
 		Client: client, Shelf: sh, Locker: local.New(), Log: slog.New(slog.DiscardHandler), Prefix: s.prefix,
 	}

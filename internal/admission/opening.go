@@ -189,14 +189,14 @@ func (l *line) adopt(ctx context.Context) (seen, error) {
 	distrusted := l.door.distrusted
 	l.mu.Unlock()
 	if behind(now, st) || now.epoch <= distrusted {
-		return seen{}, fmt.Errorf("%w: epoch %d and seq %d, not %d and %d", errBehind, now.epoch, now.seq, st.Epoch, st.Seq)
+		return seen{}, fmt.Errorf("%w: epoch %d and seq %d, not %d and %d", errBehind, now.epoch, now.seq, st.Epoch, st.Seq[0])
 	}
 	return seen{epoch: now.epoch, seq: now.seq, back: now.back}, nil
 }
 
 // behind says that Redis does not have what the database had before.
 func behind(now state, st order.Standing) bool {
-	return !now.open() || !st.Open() || now.epoch != st.Epoch || now.seq < st.Seq
+	return !now.open() || !st.Open() || now.epoch != st.Epoch || now.seq < st.Seq[0]
 }
 
 // rebuild closes the voucher and opens it with what the database has. Wherever it is

@@ -108,7 +108,7 @@ func TestSaleOnRealServers(t *testing.T) {
 	}
 	audit.Gate = &gate
 	t.Logf("accepted %d times, epoch %d, %+v", told.Load(), gate.Epoch, audit)
-	users := client.HLen(ctx, admkey.Of("", v.ID).Users).Val()
+	users := client.HLen(ctx, admkey.Of("", v.ID, 0).Users).Val()
 	if !audit.Balanced() || audit.Orders != stock || gate.Stock != 0 || gate.Epoch <= 4 || users != stock {
 		t.Errorf("%+v, gate %+v, %d users in Redis; want %d orders, nothing left, two rebuilds", audit, gate, users, stock)
 	}

@@ -54,7 +54,7 @@ func TestScriptsFollowTheModel(t *testing.T) {
 	id := int64(0)
 	rapid.Check(t, func(rt *rapid.T) {
 		id++ // a voucher of its own
-		scriptMachine(t, rt, s, server, admkey.Of(s.prefix, id))
+		scriptMachine(t, rt, s, server, admkey.Of(s.prefix, id, 0))
 	})
 }
 
@@ -64,13 +64,13 @@ func scriptMachine(t *testing.T, rt *rapid.T, s *stage, server *server, keys adm
 	open := func(rt *rapid.T) {
 		m.epoch += 2
 		m.seq = max(m.seq, rapid.Int64Range(0, 50).Draw(rt, "seq"))
-		st := order.Standing{Epoch: m.epoch, Seq: m.seq, Stock: rapid.Int64Range(0, 8).Draw(rt, "stock")}
+		st := order.Standing{Epoch: m.epoch, Seq: []int64{m.seq}, Stock: rapid.Int64Range(0, 8).Draw(rt, "stock")}
 		m.from = now.Add(30*time.Minute + time.Duration(rapid.IntRange(-9, 1).Draw(rt, "begins"))*time.Hour)
 		m.to = m.from.Add(time.Duration(rapid.IntRange(1, 20).Draw(rt, "lasts")) * time.Hour)
 		if epoch, err := server.shut(ctx, keys, m.epoch-1); err != nil || epoch != m.epoch-1 {
 			rt.Fatalf("shut = %d, %v; want %d", epoch, err, m.epoch-1)
 		}
-		if ok, err := server.begin(ctx, keys, order.Standing{Epoch: m.epoch - 2}, m.from, m.to); ok || err != nil {
+		if ok, err := server.begin(ctx, keys, order.Standing{Epoch: m.epoch - 2, Seq: []int64{0}}, m.from, m.to); ok || err != nil {
 			rt.Fatalf("opened under an epoch that is over: %v", err)
 		}
 		m.users = map[int64]int64{}

@@ -227,7 +227,7 @@ func (s *server) fill(ctx context.Context, key string, orders []order.Order) err
 func (s *server) begin(ctx context.Context, keys admkey.Keys, st order.Standing, from, to time.Time) (bool, error) {
 	n, err := s.number(ctx, s.open, []any{
 		"", "", 3, keys.Meta, keys.Users, keys.Fresh(st.Epoch),
-		st.Epoch, st.Epoch - 1, st.Seq, st.Stock,
+		st.Epoch, st.Epoch - 1, st.Seq[0], st.Stock,
 		// The script counts in ms: neither too early nor too late by a part of one.
 		from.Add(time.Millisecond - 1).UnixMilli(), to.UnixMilli(),
 	})

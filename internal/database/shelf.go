@@ -200,13 +200,17 @@ func (s *Shelf) LiveOrders(ctx context.Context, voucherID, afterUser int64, limi
 	return orders, nil
 }
 
-// AdmissionVouchers implements [order.Shelf].
-func (s *Shelf) AdmissionVouchers(ctx context.Context, endsAfter time.Time) ([]int64, error) {
-	ids := []int64{}
+// AdmissionSales implements [order.Shelf].
+func (s *Shelf) AdmissionSales(ctx context.Context, endsAfter time.Time) ([]order.Sale, error) {
+	var ids []int64
 	err := s.db.rows.WithContext(ctx).Model(&voucherRow{}).
 		Where("admission_epoch > 0 AND end_at > ?", stamp(endsAfter)).Order("id").Pluck("id", &ids).Error
 	if err != nil {
 		return nil, translate(ctx, err)
 	}
-	return ids, nil
+	sales := make([]order.Sale, len(ids))
+	for i, id := range ids {
+		sales[i] = order.Sale{VoucherID: id, Buckets: 1}
+	}
+	return sales, nil
 }

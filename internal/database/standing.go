@@ -60,6 +60,7 @@ func (s *Shelf) turn(ctx context.Context, voucherID int64, change write) (now or
 
 func (t *tx) standing(ctx context.Context, voucherID int64) (s order.Standing, err error) {
 	const query = "SELECT admission_epoch, admission_seq, stock FROM vouchers WHERE id = ? AND admission_epoch > 0"
-	err = t.readVoucher(ctx, query, voucherID, &s.Epoch, &s.Seq, &s.Stock)
+	s.Seq = make([]int64, 1)
+	err = t.readVoucher(ctx, query, voucherID, &s.Epoch, &s.Seq[0], &s.Stock)
 	return s, err
 }

@@ -24,7 +24,7 @@ func (f *Fulfiller) Await(ctx context.Context, o order.Order, limit time.Duratio
 	}
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
-	w := f.bell.wait(newStream(f.config.Prefix, o.VoucherID).done, o.ID)
+	w := f.bell.wait(doneChannel(f.config.Prefix, o.VoucherID), o.ID)
 	defer f.bell.leave(w)
 	for {
 		select {

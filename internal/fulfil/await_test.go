@@ -104,8 +104,8 @@ func TestAwaitOverALostConnection(t *testing.T) {
 	var waiting sync.WaitGroup
 	waiting.Go(func() { awaited(t, waits, a) })
 	eventually(t, "the channel is heard", func() bool {
-		n, err := s.client.PubSubNumSub(t.Context(), newStream(s.prefix, 1).done).Result()
-		return err == nil && n[newStream(s.prefix, 1).done] == 1
+		n, err := s.client.PubSubNumSub(t.Context(), newStream(s.prefix, 1, 0).done).Result()
+		return err == nil && n[newStream(s.prefix, 1, 0).done] == 1
 	})
 	// Nothing is announced of this: it could have been while the connection was gone.
 	_, err = s.db.Shelf().Persist(t.Context(), []order.Accepted{a})

@@ -35,7 +35,7 @@ func BenchmarkBacklog(b *testing.B) {
 				if _, err := db.Shelf().Open(b.Context(), 1, 1); err != nil {
 					b.Fatal(err)
 				}
-				keys := admkey.Of(prefix, 1)
+				keys := admkey.Of(prefix, 1, 0)
 				for n := 0; n < b.N; {
 					pipe := client.Pipeline()
 					for range min(1000, b.N-n) {

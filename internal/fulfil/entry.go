@@ -13,18 +13,34 @@ import (
 	"seckill/internal/order"
 )
 
-// stream is where the accepted orders of one voucher are.
+// stream is where the accepted orders of one bucket of a voucher are.
 type stream struct {
 	voucher int64
+	bucket  int
 	keys    admkey.Keys
 	// tries counts, by entry, what was tried alone. done is the channel on which the
-	// orders are announced that are final.
+	// orders of the voucher are announced that are final, whatever the bucket.
 	tries, done string
 }
 
-func newStream(prefix string, voucherID int64) *stream {
-	keys := admkey.Of(prefix, voucherID)
-	return &stream{voucher: voucherID, keys: keys, tries: keys.Orders + ":tries", done: keys.Meta + ":done"}
+func newStream(prefix string, voucherID int64, bucket int) *stream {
+	keys := admkey.Of(prefix, voucherID, bucket)
+	return &stream{voucher: voucherID, bucket: bucket, keys: keys, tries: keys.Orders + ":tries", done: doneChannel(prefix, voucherID)}
+}
+
+// doneChannel is where the orders of a voucher are announced that are final. A channel
+// is of no slot, so that of all buckets is one.
+func doneChannel(prefix string, voucherID int64) string {
+	return admkey.Of(prefix, voucherID, 0).Meta + ":done"
+}
+
+// streamsOf are those of all buckets.
+func streamsOf(prefix string, sale order.Sale) []*stream {
+	all := make([]*stream, sale.Buckets)
+	for bucket := range all {
+		all[bucket] = newStream(prefix, sale.VoucherID, bucket)
+	}
+	return all
 }
 
 // entry is one delivery.
@@ -43,7 +59,7 @@ type entry struct {
 // parse reads an entry. Its time and its place in the sequence are of no consequence
 // to the order, so an entry without them is an order still.
 func parse(s *stream, id string, fields map[string]any) entry {
-	e := entry{stream: s, id: id, order: order.Accepted{VoucherID: s.voucher}}
+	e := entry{stream: s, id: id, order: order.Accepted{VoucherID: s.voucher, Bucket: s.bucket}}
 	if fields == nil {
 		e.gone = true
 		return e

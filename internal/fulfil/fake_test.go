@@ -39,7 +39,7 @@ type held struct {
 
 func newMemory(orders int) *memory {
 	m := &memory{
-		stream: newStream("", 1), buried: map[int64]Reason{}, attempts: map[string]int64{}, page: 10,
+		stream: newStream("", 1, 0), buried: map[int64]Reason{}, attempts: map[string]int64{}, page: 10,
 		persisted: map[int64]time.Time{},
 	}
 	for n := range orders {
@@ -227,8 +227,8 @@ func (persister) Open(context.Context, int64, int64) (order.Standing, error) {
 func (persister) LiveOrders(context.Context, int64, int64, int) ([]order.Order, error) {
 	return nil, errors.ErrUnsupported
 }
-func (persister) AdmissionVouchers(context.Context, time.Time) ([]int64, error) {
-	return []int64{1}, nil
+func (persister) AdmissionSales(context.Context, time.Time) ([]order.Sale, error) {
+	return []order.Sale{{VoucherID: 1, Buckets: 1}}, nil
 }
 
 // A day without the database: asked again and again, ever less often and not less than

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"seckill/internal/order"
 )
 
 // Fulfiller writes accepted orders into the database while [Fulfiller.Run] runs. It is
@@ -66,19 +68,27 @@ func (f *Fulfiller) Run(ctx context.Context) {
 	}
 }
 
-// Watch has a voucher's stream read from now on, which without it begins when the next
+// Watch has a voucher's streams read from now on, which without it begins when the next
 // look at the database finds the voucher.
-func (f *Fulfiller) Watch(ctx context.Context, voucherID int64) error {
-	if f.watches(voucherID) {
+func (f *Fulfiller) Watch(ctx context.Context, sale order.Sale) error {
+	for _, s := range streamsOf(f.config.Prefix, sale) {
+		if err := f.read(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *Fulfiller) read(ctx context.Context, s *stream) error {
+	if f.reads(s) {
 		return nil
 	}
-	s := newStream(f.config.Prefix, voucherID)
 	if err := f.inbox.prepare(ctx, s); err != nil {
 		return err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.watches(voucherID) {
+	if !f.reads(s) {
 		f.watch(append(slices.Clone(*f.watched.Load()), s))
 	}
 	return nil
@@ -86,8 +96,10 @@ func (f *Fulfiller) Watch(ctx context.Context, voucherID int64) error {
 
 func (f *Fulfiller) watch(all []*stream) { f.watched.Store(&all) }
 
-func (f *Fulfiller) watches(voucherID int64) bool {
-	return slices.ContainsFunc(*f.watched.Load(), func(s *stream) bool { return s.voucher == voucherID })
+func (f *Fulfiller) reads(s *stream) bool {
+	return slices.ContainsFunc(*f.watched.Load(), func(other *stream) bool {
+		return other.voucher == s.voucher && other.bucket == s.bucket
+	})
 }
 
 // fullEvery is every how many looks all vouchers are looked at, also those whose sale
@@ -121,16 +133,18 @@ func (f *Fulfiller) discover(ctx context.Context, all bool) {
 		f.config.Observer.backlog(entries, oldest)
 	}
 
-	ids, err := f.config.Shelf.AdmissionVouchers(ctx, time.Now().Add(-f.config.KeepFor))
+	sales, err := f.config.Shelf.AdmissionSales(ctx, time.Now().Add(-f.config.KeepFor))
 	if err != nil {
 		f.complain(ctx, "the vouchers on sale are not known", err)
 		return
 	}
 	if all {
-		ids = append(ids, f.leftBehind(ctx)...)
+		sales = append(sales, f.leftBehind(ctx)...)
 	}
-	for _, id := range ids {
-		if err := f.Watch(ctx, id); err != nil {
+	wanted := make(map[int64]bool, len(sales))
+	for _, sale := range sales {
+		wanted[sale.VoucherID] = true
+		if err := f.Watch(ctx, sale); err != nil {
 			f.complain(ctx, "a stream cannot be read", err)
 		}
 	}
@@ -138,32 +152,34 @@ func (f *Fulfiller) discover(ctx context.Context, all bool) {
 	defer f.mu.Unlock()
 	f.watch(slices.DeleteFunc(slices.Clone(*f.watched.Load()), func(s *stream) bool {
 		n, counted := lengths[s]
-		return counted && n == 0 && !slices.Contains(ids, s.voucher)
+		return counted && n == 0 && !wanted[s.voucher]
 	}))
 }
 
 // leftBehind lists the vouchers, of all there ever were, whose streams are not empty.
-func (f *Fulfiller) leftBehind(ctx context.Context) []int64 {
-	ids, err := f.config.Shelf.AdmissionVouchers(ctx, time.Unix(0, 0)) // no sale is older
+func (f *Fulfiller) leftBehind(ctx context.Context) []order.Sale {
+	sales, err := f.config.Shelf.AdmissionSales(ctx, time.Unix(0, 0)) // no sale is older
 	if err != nil {
 		f.complain(ctx, "the vouchers that were on sale are not known", err)
 		return nil
 	}
-	var left []int64
-	for ids := range slices.Chunk(ids, 1000) {
-		asked := make([]*stream, len(ids))
-		for i, id := range ids {
-			asked[i] = newStream(f.config.Prefix, id)
+	var left []order.Sale
+	for sales := range slices.Chunk(sales, 1000) {
+		var asked []*stream
+		for _, sale := range sales {
+			asked = append(asked, streamsOf(f.config.Prefix, sale)...)
 		}
 		lengths, _, err := f.inbox.lengths(ctx, asked)
 		if err != nil {
 			f.complain(ctx, "the length of the streams is not known", err)
 		}
+		holds := make(map[int64]bool)
 		for s, n := range lengths {
 			if n > 0 {
-				left = append(left, s.voucher)
+				holds[s.voucher] = true
 			}
 		}
+		left = append(left, slices.DeleteFunc(slices.Clone(sales), func(sale order.Sale) bool { return !holds[sale.VoucherID] })...)
 	}
 	return left
 }

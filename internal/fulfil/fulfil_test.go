@@ -48,7 +48,7 @@ func TestProcessesShareVouchers(t *testing.T) {
 			c.Observer.Persisted = func(time.Duration) { persisted[n].Add(1) }
 		})
 		if n == 0 {
-			s.must(f.Watch(t.Context(), 1))
+			s.must(f.Watch(t.Context(), order.Sale{VoucherID: 1, Buckets: 1}))
 		}
 	}
 	for range 40 {
@@ -83,10 +83,10 @@ func TestVouchersComeAndGo(t *testing.T) {
 	s.accept(2, 2)
 	s.atRest()
 
-	f.config.Shelf = &listing{Shelf: s.db.Shelf(), now: []int64{2}, ever: []int64{1, 2, 3}}
+	f.config.Shelf = &listing{Shelf: s.db.Shelf(), now: unsplit(2), ever: unsplit(1, 2, 3)}
 	eventually(t, "the voucher is not watched any more", func() bool {
 		f.discover(t.Context(), false)
-		return !f.watches(1) && f.watches(2)
+		return !f.reads(newStream(s.prefix, 1, 0)) && f.reads(newStream(s.prefix, 2, 0))
 	})
 	s.open(3)
 	s.accept(1, 1)
@@ -136,10 +136,17 @@ func TestBrokenStream(t *testing.T) {
 // listing is a shelf that says itself which vouchers there are.
 type listing struct {
 	order.Shelf
-	now, ever []int64
+	now, ever []order.Sale
 }
 
-func (l *listing) AdmissionVouchers(_ context.Context, endsAfter time.Time) ([]int64, error) {
+func unsplit(ids ...int64) (sales []order.Sale) {
+	for _, id := range ids {
+		sales = append(sales, order.Sale{VoucherID: id, Buckets: 1})
+	}
+	return sales
+}
+
+func (l *listing) AdmissionSales(_ context.Context, endsAfter time.Time) ([]order.Sale, error) {
 	if endsAfter.Unix() == 0 {
 		return l.ever, nil
 	}
@@ -171,7 +178,7 @@ func TestDeliveredTwice(t *testing.T) {
 func TestDeadConsumersEntriesAreClaimed(t *testing.T) {
 	places(t, func(t *testing.T, s *shop) {
 		s.accept(1, 25)
-		s.must(newStreams(s.client).prepare(t.Context(), newStream(s.prefix, 1)))
+		s.must(newStreams(s.client).prepare(t.Context(), newStream(s.prefix, 1, 0)))
 		s.must(s.client.XReadGroup(t.Context(), &redis.XReadGroupArgs{
 			Group: admkey.Group, Consumer: "dead", Count: 20, Streams: []string{s.keys(1).Orders, ">"}, Block: -1,
 		}).Err())
@@ -198,7 +205,7 @@ func TestDeadConsumersEntriesAreClaimed(t *testing.T) {
 func TestOwnEntriesFirst(t *testing.T) {
 	s := newShop(t, 1, 100)
 	s.accept(1, 20)
-	s.must(newStreams(s.client).prepare(t.Context(), newStream(s.prefix, 1)))
+	s.must(newStreams(s.client).prepare(t.Context(), newStream(s.prefix, 1, 0)))
 	s.must(s.client.XReadGroup(t.Context(), &redis.XReadGroupArgs{
 		Group: admkey.Group, Consumer: "me-1", Streams: []string{s.keys(1).Orders, ">"}, Block: -1,
 	}).Err())
@@ -206,7 +213,7 @@ func TestOwnEntriesFirst(t *testing.T) {
 	first, err := s.client.XRangeN(t.Context(), s.keys(1).Orders, "-", "+", 1).Result()
 	s.must(err)
 	s.must(s.client.XDel(t.Context(), s.keys(1).Orders, first[0].ID).Err())
-	gone := parse(newStream("", 1), first[0].ID, first[0].Values).order
+	gone := parse(newStream("", 1, 0), first[0].ID, first[0].Values).order
 	s.must(s.client.HDel(t.Context(), s.keys(1).Users, first[0].Values[admkey.EntryUser].(string)).Err())
 	s.must(s.client.HIncrBy(t.Context(), s.keys(1).Meta, admkey.Stock, 1).Err())
 	delete(s.accepted, gone.OrderID)

@@ -111,7 +111,7 @@ func (s *shop) openUntil(id int64, end time.Time) {
 	s.must(s.client.HSet(s.t.Context(), s.keys(id).Meta, admkey.Epoch, now2.Epoch, admkey.Seq, 0, admkey.Stock, now2.Stock, admkey.Back, 0).Err())
 }
 
-func (s *shop) keys(voucherID int64) admkey.Keys { return admkey.Of(s.prefix, voucherID) }
+func (s *shop) keys(voucherID int64) admkey.Keys { return admkey.Of(s.prefix, voucherID, 0) }
 
 func (s *shop) must(err error) {
 	s.t.Helper()
@@ -245,7 +245,7 @@ func (s *shop) atRest() (rejected int) {
 			s.t.Errorf("voucher %d: pending %+v, %v", id, pending, err)
 		}
 		eventually(s.t, "no attempts are counted any more", func() bool { // a worker may be late
-			return s.client.Exists(ctx, newStream(s.prefix, id).tries).Val() == 0
+			return s.client.Exists(ctx, newStream(s.prefix, id, 0).tries).Val() == 0
 		})
 	}
 	return rejected

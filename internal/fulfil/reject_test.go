@@ -256,7 +256,7 @@ func TestDeadlyEntry(t *testing.T) {
 	s := newShop(t, 1, 100)
 	all := s.accept(1, 6)
 	deadly, in := all[2].OrderID, newStreams(s.client)
-	st := newStream(s.prefix, 1)
+	st := newStream(s.prefix, 1, 0)
 	s.must(in.prepare(t.Context(), st))
 	// Five processes had all of them, and died.
 	for n := range 5 {
@@ -319,7 +319,7 @@ func TestRejectionComesTooLate(t *testing.T) {
 // While Redis is being rebuilt there is nothing to give back to.
 func TestBuriedWhileRebuilt(t *testing.T) {
 	client := clientOf(t, testkit.Redis(t).Addr())
-	in, st := newStreams(client), newStream(testkit.KeyPrefix(t), 1)
+	in, st := newStreams(client), newStream(testkit.KeyPrefix(t), 1, 0)
 	if err := in.prepare(t.Context(), st); err != nil {
 		t.Fatal(err)
 	}

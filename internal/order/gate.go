@@ -60,16 +60,19 @@ type Accepted struct {
 	OrderID, VoucherID, UserID int64
 	// At is when it was accepted, by the gate's clock.
 	At time.Time
-	// Epoch is the one it was accepted under, Seq the number of its decision.
+	// Epoch is the one it was accepted under, Seq the number of its decision among
+	// those of its bucket.
 	Epoch, Seq int64
+	// Bucket is the one of the voucher's that it was taken from, 0 where there is one.
+	Bucket int
 }
 
 // Standing is the database's side of a voucher's admission.
 type Standing struct {
 	// Epoch is odd while admission is closed and even while it is open. It only grows.
 	Epoch int64
-	// Seq is the greatest of the persisted orders'.
-	Seq int64
+	// Seq has, for each bucket, the greatest of the persisted orders'.
+	Seq []int64
 	// Stock is what the database has left.
 	Stock int64
 }
@@ -111,7 +114,14 @@ type Shelf interface {
 	// LiveOrders lists up to limit confirmed orders of the voucher whose user's ID is
 	// above afterUser, by user: what an index holds, so CreatedAt is left zero.
 	LiveOrders(ctx context.Context, voucherID, afterUser int64, limit int) ([]Order, error)
-	// AdmissionVouchers lists the IDs of the vouchers that are sold by admission and
-	// whose sale ends after a time.
-	AdmissionVouchers(ctx context.Context, endsAfter time.Time) ([]int64, error)
+	// AdmissionSales lists the vouchers that are sold by admission and whose sale ends
+	// after a time, by ID.
+	AdmissionSales(ctx context.Context, endsAfter time.Time) ([]Sale, error)
+}
+
+// Sale is a voucher that is sold by admission.
+type Sale struct {
+	VoucherID int64
+	// Buckets is how many its stock is split into, at least 1.
+	Buckets int
 }

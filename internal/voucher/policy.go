@@ -28,6 +28,10 @@ type Policy struct {
 	// FaultSeed makes faults with a probability strike the same users whenever the
 	// seed is the same, see [Policy.FaultsFor]; 0 leaves each time to chance.
 	FaultSeed int64 `json:"fault_seed,omitempty"`
+	// Buckets splits the stock, under the flow admission, over so many parts that can be
+	// on servers of their own; 0 is 1. A user belongs to one of them, and an empty one
+	// draws from the others.
+	Buckets int `json:"buckets,omitempty"`
 }
 
 // Flow is how an order finds its way into the database.
@@ -74,6 +78,7 @@ const (
 const (
 	MaxLockWait = time.Minute
 	MaxFaults   = 16
+	MaxBuckets  = 1
 )
 
 // DefaultPolicy is the safe way to sell with a lock around each order.
@@ -89,6 +94,9 @@ func (p *Policy) TTL() time.Duration { return time.Duration(p.LockTTLMS) * time.
 
 // Wait is how long to wait for the lock, 0 to try once.
 func (p *Policy) Wait() time.Duration { return time.Duration(p.LockWaitMS) * time.Millisecond }
+
+// Parts is how many buckets the stock is split into, at least 1.
+func (p *Policy) Parts() int { return max(1, p.Buckets) }
 
 // FaultsFor returns the faults that a user's orders meet. With a seed it is decided
 // here which of those with a probability strike: by the seed, the user and the
@@ -128,6 +136,10 @@ func (p *Policy) Validate() error {
 		return invalid("policy.lock_ttl_ms is %d; 0 to %d", p.LockTTLMS, lock.MaxTTL.Milliseconds())
 	case p.LockWaitMS < 0 || p.LockWaitMS > MaxLockWait.Milliseconds():
 		return invalid("policy.lock_wait_ms is %d; 0 to %d", p.LockWaitMS, MaxLockWait.Milliseconds())
+	case p.Buckets < 0 || p.Buckets > MaxBuckets:
+		return invalid("policy.buckets is %d; 0 to %d", p.Buckets, MaxBuckets)
+	case p.Buckets > 0 && p.Flow != FlowAdmission:
+		return invalid("policy.buckets is %d; under the flow %q there are none", p.Buckets, p.Flow)
 	case len(p.Faults) > MaxFaults:
 		return invalid("policy.faults has %d entries; at most %d", len(p.Faults), MaxFaults)
 	}

@@ -1,13 +1,15 @@
 // Package admkey names what the flow admission keeps in Redis: the gate writes it,
 // the consumers read it.
 //
-// All keys of one voucher have its id as their hash tag and so lie in one slot of a
-// Redis Cluster.
+// A voucher's stock is in one bucket or, where one server is not enough for it, in
+// several. All keys of a bucket have the same hash tag and so lie in one slot of a
+// Redis Cluster; those of different buckets mostly do not. Each user belongs to one
+// bucket, so what one bucket knows of a user is all there is.
 package admkey
 
 import "strconv"
 
-// Keys names the keys of one voucher.
+// Keys names the keys of one bucket of a voucher.
 type Keys struct {
 	// Meta is a hash with the fields Epoch to End below.
 	Meta string
@@ -21,9 +23,24 @@ type Keys struct {
 	Dead string
 }
 
-// Of names the keys of a voucher. The prefix is the installation's, as of the locks.
-func Of(prefix string, voucherID int64) Keys {
-	base := prefix + "adm:{" + strconv.FormatInt(voucherID, 10) + "}"
+// Bucket is the one of a voucher's buckets that a user belongs to, from 0.
+func Bucket(userID int64, buckets int) int {
+	if buckets <= 1 {
+		return 0
+	}
+	// Users' ids often follow each other; Fibonacci hashing (Knuth, TAOCP 3, 6.4) spreads
+	// them, also where every n-th of them buys.
+	return int(uint64(userID) * 0x9e3779b97f4a7c15 >> 32 % uint64(buckets))
+}
+
+// Of names the keys of a bucket of a voucher. The prefix is the installation's, as of
+// the locks.
+func Of(prefix string, voucherID int64, bucket int) Keys {
+	tag := strconv.FormatInt(voucherID, 10)
+	if bucket > 0 {
+		tag += "." + strconv.Itoa(bucket)
+	}
+	base := prefix + "adm:{" + tag + "}"
 	return Keys{Meta: base, Users: base + ":users", Orders: base + ":orders", Dead: base + ":dead"}
 }
 
