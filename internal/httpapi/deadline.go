@@ -10,7 +10,8 @@ import (
 // for it. A request that is turned away from memory never waits, and the timer
 // would be the most expensive thing about it.
 //
-// Once set, everything is the standard context's; before, the parent's, except
+// It ends at a time, or before it with its parent or when end is called, which it must
+// be. Once set, everything is the standard context's; before, the parent's, except
 // that Err also looks at the clock.
 type deadline struct {
 	parent context.Context
@@ -23,12 +24,6 @@ type deadline struct {
 }
 
 var _ context.Context = (*deadline)(nil)
-
-// newDeadline returns a context that ends at a time, or before it with parent or
-// when end is called, which it must be.
-func newDeadline(parent context.Context, at time.Time) *deadline {
-	return &deadline{parent: parent, at: at}
-}
 
 // end ends the context: the work is over.
 func (d *deadline) end() {

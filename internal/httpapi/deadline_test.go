@@ -33,7 +33,7 @@ func TestDeadlineIsAContext(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					parent, cancel := context.WithCancel(context.WithValue(t.Context(), testKey{}, "v"))
 					defer cancel()
-					d := newDeadline(parent, time.Now().Add(time.Minute))
+					d := &deadline{parent: parent, at: time.Now().Add(time.Minute)}
 					defer d.end()
 					use(d)
 					if err := d.Err(); err != nil {
@@ -69,7 +69,7 @@ func TestDeadlineIsAContext(t *testing.T) {
 func TestDeadlineWakesWhoWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		d := newDeadline(t.Context(), start.Add(time.Minute))
+		d := &deadline{parent: t.Context(), at: start.Add(time.Minute)}
 		defer d.end()
 		child, cancel := context.WithTimeout(d, time.Hour)
 		defer cancel()
@@ -86,7 +86,7 @@ func TestDeadlineOfTheParent(t *testing.T) {
 	parent, cancel := context.WithDeadline(t.Context(), now.Add(time.Minute))
 	defer cancel()
 	for at, want := range map[time.Duration]time.Duration{time.Second: time.Second, time.Hour: time.Minute} {
-		d := newDeadline(parent, now.Add(at))
+		d := &deadline{parent: parent, at: now.Add(at)}
 		if got, ok := d.Deadline(); !ok || !got.Equal(now.Add(want)) {
 			t.Errorf("at %v: %v, %t", at, got.Sub(now), ok)
 		}

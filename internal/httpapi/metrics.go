@@ -15,7 +15,7 @@ import (
 // metrics counts. Every label's values come from a closed list: the routes of the
 // table, the methods they take, classes of status, the codes of [table].
 type metrics struct {
-	inFlight prometheus.Gauge
+	inFlight atomic.Int64
 	panics   prometheus.Counter
 	requests *prometheus.CounterVec   // method, route, class
 	duration *prometheus.HistogramVec // method, route
@@ -30,9 +30,6 @@ const placeOrderRoute = "/api/v1/vouchers/:id/orders"
 
 func newMetrics(reg prometheus.Registerer, ps *problems) (*metrics, error) {
 	m := &metrics{
-		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "seckill_http_requests_in_flight", Help: "Requests being answered now.",
-		}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "seckill_http_panics_total", Help: "Requests whose handler panicked.",
 		}),
@@ -59,7 +56,10 @@ func newMetrics(reg prometheus.Registerer, ps *problems) (*metrics, error) {
 	for _, outcome := range []string{string(order.Confirmed), string(order.Pending), string(order.Rejected), "replayed"} {
 		m.orders[outcome] = orders.WithLabelValues(outcome)
 	}
-	return m, register(reg, m.inFlight, m.panics, m.requests, m.duration, problems, orders)
+	inFlight := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "seckill_http_requests_in_flight", Help: "Requests being answered now.",
+	}, func() float64 { return float64(m.inFlight.Load()) })
+	return m, register(reg, inFlight, m.panics, m.requests, m.duration, problems, orders)
 }
 
 func register(reg prometheus.Registerer, ours ...prometheus.Collector) error {

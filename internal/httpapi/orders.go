@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"time"
 
 	"seckill/internal/order"
@@ -49,17 +50,16 @@ func (a *API) placeOrder(ctx context.Context, r *request) (reply, error) {
 		if o.Status != order.Confirmed {
 			status = http.StatusAccepted // also of one that a resumed request finds rejected by now
 		}
-		return a.placed(status, o), nil
+		return a.placed(r, status, o), nil
 	})
 }
 
 // placed is the answer to an order. It is written by hand, as the one that is sent
 // most; there is nothing in it to escape.
-func (a *API) placed(status int, o order.Order) reply {
+func (a *API) placed(r *request, status int, o order.Order) reply {
 	const path = "/api/v1/orders/"
-	location := path + formatID(o.ID)
-	body := make([]byte, 0, 64)
-	body = append(body, `{"order_id":"`...)
+	location := string(strconv.AppendInt(append(r.scratch[:0], path...), o.ID, 10))
+	body := append(r.scratch[:0], `{"order_id":"`...)
 	body = append(body, location[len(path):]...)
 	body = append(body, `","status":"`...)
 	body = append(body, o.Status...)

@@ -180,8 +180,7 @@ func (a *API) refuse(r *request, err error) reply {
 	if p.fate == unknown && r.Context().Err() != nil {
 		p = a.problems.gone
 	}
-	body := make([]byte, 0, len(p.prefix)+len(`,"request_id":""}`)+len(r.id)+96)
-	body = append(body, p.prefix...)
+	body := append(r.scratch[:0], p.prefix...)
 	if p.traits&tell != 0 {
 		if detail := detailOf(err, matched); detail != "" {
 			quoted, _ := json.Marshal(detail) // a string always marshals
