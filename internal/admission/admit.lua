@@ -83,11 +83,10 @@ end
 
 if #accepted > 0 then
   redis.call('HSET', users, unpack(accepted))
-  local at = string.format('%.0f', now)
   for i = 1, #accepted, 2 do
     seq = seq + 1
-    redis.call('XADD', orders, '*', 'o', accepted[i + 1], 'u', accepted[i], 't', at, 'e', epoch, 's', string.format('%.0f', seq))
+    redis.call('XADD', orders, '*', 'o', accepted[i + 1], 'u', accepted[i], 'e', epoch, 's', seq)
   end
-  redis.call('HSET', voucher, 'seq', string.format('%.0f', seq), 'stock', string.format('%.0f', stock))
+  redis.call('HSET', voucher, 'seq', seq, 'stock', stock) -- whole numbers are sent as such
 end
 return {0, now, seq, stock, back, table.concat(states)}

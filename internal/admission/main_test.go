@@ -166,7 +166,7 @@ func (c *consumer) take(ctx context.Context, reject bool) (int, error) {
 			}
 			return v
 		}
-		a := order.Accepted{VoucherID: c.shelf.voucher.ID, OrderID: n("o"), UserID: n("u"), Epoch: n("e"), Seq: n("s"), At: time.UnixMilli(n("t"))}
+		a := order.Accepted{VoucherID: c.shelf.voucher.ID, OrderID: n("o"), UserID: n("u"), Epoch: n("e"), Seq: n("s")}
 		if !reject && c.shelf.persist(a) == nil {
 			if err := c.client.XDel(ctx, c.keys.Orders, e.ID).Err(); err != nil {
 				return 0, err

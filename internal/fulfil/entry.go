@@ -56,8 +56,8 @@ type entry struct {
 	deliveries int64
 }
 
-// parse reads an entry. Its time and its place in the sequence are of no consequence
-// to the order, so an entry without them is an order still.
+// parse reads an entry. Its place in the sequence is of no consequence to the order, so
+// an entry without it is an order still.
 func parse(s *stream, id string, fields map[string]any) entry {
 	e := entry{stream: s, id: id, order: order.Accepted{VoucherID: s.voucher, Bucket: s.bucket}}
 	if fields == nil {
@@ -72,11 +72,7 @@ func parse(s *stream, id string, fields map[string]any) entry {
 	if seq, err := number(fields, admkey.EntrySeq); err == nil {
 		e.order.Seq = seq
 	}
-	ms, err := number(fields, admkey.EntryTime)
-	if err != nil {
-		ms = idTime(id)
-	}
-	e.order.At = time.UnixMilli(ms).UTC()
+	e.order.At = time.UnixMilli(idTime(id)).UTC()
 	return e
 }
 

@@ -154,7 +154,7 @@ func (s *shop) admit(a order.Accepted) error {
 
 func fields(a order.Accepted) []any {
 	return []any{
-		admkey.EntryOrder, a.OrderID, admkey.EntryUser, a.UserID, admkey.EntryTime, a.At.UnixMilli(),
+		admkey.EntryOrder, a.OrderID, admkey.EntryUser, a.UserID,
 		admkey.EntryEpoch, a.Epoch, admkey.EntrySeq, a.Seq,
 	}
 }

@@ -11,7 +11,8 @@ import "strconv"
 
 // Keys names the keys of one bucket of a voucher.
 type Keys struct {
-	// Meta is a hash with the fields Epoch to End below.
+	// Meta is a hash with the fields Epoch to End below and, where there are several
+	// buckets, To and From.
 	Meta string
 	// Users is a hash: user id -> id of the user's accepted order. It is the memory of
 	// one order per user, and stays.
@@ -68,11 +69,22 @@ const (
 	End   = "end"
 )
 
-// The fields of an entry of Orders.
+// The ledger of what buckets gave each other, in Meta too: the fields are these and the
+// number of the other bucket. Within an epoch the numbers only grow, and a voucher that
+// is opened begins with none.
+const (
+	// To is how much this bucket has given to the other one, ever.
+	To = "to:"
+	// From is how much of that which the other one has given has come here. What is in
+	// the other's To and not in here is in transit: it can still be sold.
+	From = "from:"
+)
+
+// The fields of an entry of Orders. When it was accepted its id says, which begins with
+// the time in ms of Redis' clock.
 const (
 	EntryOrder = "o" // the order's id
 	EntryUser  = "u" // the user's id
-	EntryTime  = "t" // when it was accepted, in ms of Redis' clock
 	EntryEpoch = "e" // the epoch it was accepted under
 	EntrySeq   = "s" // the number of its decision
 )
