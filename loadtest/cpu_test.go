@@ -3,29 +3,33 @@ package loadtest
 import (
 	"io"
 	"net/http"
+	"os"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
+
+	"github.com/prometheus/procfs"
 )
 
 // cpu is how long processors were busy with something, in seconds: those that answer,
 // and wrk that asks.
-type cpu struct{ service, redis, bare, wrk float64 }
+type cpu struct{ service, redis, mariadb, bare, wrk float64 }
 
 func (c cpu) plus(o cpu) cpu {
-	return cpu{c.service + o.service, c.redis + o.redis, c.bare + o.bare, c.wrk + o.wrk}
+	return cpu{c.service + o.service, c.redis + o.redis, c.mariadb + o.mariadb, c.bare + o.bare, c.wrk + o.wrk}
 }
 
 func (c cpu) minus(o cpu) cpu {
-	return cpu{c.service - o.service, c.redis - o.redis, c.bare - o.bare, c.wrk - o.wrk}
+	return cpu{c.service - o.service, c.redis - o.redis, c.mariadb - o.mariadb, c.bare - o.bare, c.wrk - o.wrk}
 }
 
 // each is what each of n requests took, in µs.
 func (c cpu) each(n float64) cpu {
-	return cpu{c.service / n * 1e6, c.redis / n * 1e6, c.bare / n * 1e6, c.wrk / n * 1e6}
+	return cpu{c.service / n * 1e6, c.redis / n * 1e6, c.mariadb / n * 1e6, c.bare / n * 1e6, c.wrk / n * 1e6}
 }
 
-func (c cpu) sum() float64 { return c.service + c.redis + c.bare + c.wrk }
+func (c cpu) sum() float64 { return c.service + c.redis + c.mariadb + c.bare + c.wrk }
 
 // busy is how long everybody but wrk has been busy so far. The bare handler is in this
 // process, which does nothing else while the load runs.
@@ -45,6 +49,7 @@ func (s *shop) busy(b *testing.B) cpu {
 		b.Fatal(err)
 	}
 	c := cpu{
+		mariadb: s.mariadbBusy(b),
 		service: find(b, string(metrics), `(?m)^process_cpu_seconds_total (\S+)`),
 		redis:   s.info(b, "cpu", `(?m)^used_cpu_user:(\S+)`) + s.info(b, "cpu", `(?m)^used_cpu_sys:(\S+)`),
 	}
@@ -54,6 +59,32 @@ func (s *shop) busy(b *testing.B) cpu {
 		}
 	}
 	return c
+}
+
+// mariadbBusy is 0 where there is no /proc.
+func (s *shop) mariadbBusy(b *testing.B) float64 {
+	b.Helper()
+	var file string
+	if err := s.pool.QueryRow("SELECT @@pid_file").Scan(&file); err != nil {
+		b.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		b.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		b.Fatal(err)
+	}
+	process, err := procfs.NewProc(pid)
+	if err != nil {
+		return 0
+	}
+	stat, err := process.Stat()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return stat.CPUTime()
 }
 
 // find reads the number in a text that a pattern finds.

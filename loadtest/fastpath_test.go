@@ -261,7 +261,7 @@ func against(what string, target float64, t turns, note string) row {
 	return row{
 		what: what, want: fmt.Sprintf("≥ %.2f of bare gin", target), met: median(t.each) >= target,
 		got: fmt.Sprintf("%.2f (%.2f to %.2f): %.0f/s, bare %.0f/s", median(t.each), slices.Min(t.each), slices.Max(t.each), median(t.mine), median(t.theirs)),
-		note: fmt.Sprintf("%s CPU of each: service %.1f µs, Redis %.1f, wrk %.1f; bare %.1f, wrk %.1f: %.2f",
-			note, t.spent.service, t.spent.redis, t.spent.wrk, bare, t.spentBare.wrk, (bare+t.spentBare.wrk)/t.spent.sum()),
+		note: fmt.Sprintf("%s CPU of each: service %.1f µs, Redis %.1f, MariaDB %.1f, wrk %.1f; bare %.1f, wrk %.1f: %.2f",
+			note, t.spent.service, t.spent.redis, t.spent.mariadb, t.spent.wrk, bare, t.spentBare.wrk, (bare+t.spentBare.wrk)/t.spent.sum()),
 	}
 }

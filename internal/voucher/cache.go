@@ -30,12 +30,16 @@ type Cache struct {
 	ttl   time.Duration
 	now   func() time.Time
 
+	// hot is the entry that was asked for last: a rush is about one voucher, and finds it
+	// without a lock.
+	hot     atomic.Pointer[entry]
 	mu      sync.RWMutex
 	entries map[int64]*entry
 }
 
-// entry is one voucher's slot. The zero entry has never been loaded.
+// entry is one voucher's slot. A new one has never been loaded.
 type entry struct {
+	id   int64
 	seen atomic.Pointer[snapshot]
 
 	mu      sync.Mutex
@@ -120,12 +124,20 @@ func (c *Cache) load(ctx context.Context, id int64, e *entry, done chan struct{}
 // goes: under a flood of ids that do not exist the hot voucher may be loaded a
 // few times more, and memory stays bounded.
 func (c *Cache) entry(id int64) *entry {
+	if e := c.hot.Load(); e != nil && e.id == id {
+		return e
+	}
 	c.mu.RLock()
 	e := c.entries[id]
 	c.mu.RUnlock()
-	if e != nil {
-		return e
+	if e == nil {
+		e = c.add(id)
 	}
+	c.hot.Store(e)
+	return e
+}
+
+func (c *Cache) add(id int64) *entry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e := c.entries[id]; e != nil {
@@ -137,7 +149,7 @@ func (c *Cache) entry(id int64) *entry {
 			break
 		}
 	}
-	e = &entry{}
+	e := &entry{id: id}
 	c.entries[id] = e
 	return e
 }
