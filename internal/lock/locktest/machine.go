@@ -69,22 +69,6 @@ func (s script) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// classic is the story that most wrong locks get wrong. It is always told first.
-// Whoever gets the lock in the second process does so by its first attempt there,
-// as the one before did in the first process: numbers that count attempts are equal.
-func classic() script {
-	return script{
-		{do: stepTry, owner: 0, process: 0},
-		{do: stepTry, owner: 1, process: 0},
-		{do: stepExpire},
-		{do: stepTry, owner: 1, process: 1},
-		{do: stepRelease, lease: 1},
-		{do: stepTry, owner: 2, process: 0},
-		{do: stepRelease},
-		{do: stepRelease},
-	}
-}
-
 func drawStep() *rapid.Generator[step] {
 	return rapid.Custom(func(t *rapid.T) step {
 		return step{
@@ -104,8 +88,10 @@ func drawStep() *rapid.Generator[step] {
 func followsModel(t *trial) {
 	t.quietRapid()
 	stage := t.stage()
-	if err := stage.play(classic()); err != nil {
-		t.blameScript(err, classic(), "")
+	for _, story := range stories() {
+		if err := stage.play(story); err != nil {
+			t.blameScript(err, story, "")
+		}
 	}
 	var failing script
 	known := make(map[string]error)

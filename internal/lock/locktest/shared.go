@@ -49,6 +49,10 @@ func writersExclude(t *trial) {
 	t.mustBeTaken(otherReader, "while somebody wrote")
 	t.mustBeTaken(reader, "while somebody wrote in the same process")
 	t.release(held)
+	held = t.hold(reader, lock.Options{TTL: longLease})
+	t.mustBeTaken(otherWriter, "to write, while somebody read")
+	t.mustBeTaken(writer, "to write, while somebody read in the same process")
+	t.release(held)
 
 	var inside, writing, met atomic.Int32
 	contend(16, func(i int) {

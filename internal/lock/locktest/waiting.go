@@ -29,7 +29,8 @@ func triesOnce(t *trial) {
 	t.release(held)
 }
 
-// waitsAsLongAsAsked takes the best of some attempts, as a busy machine may be late.
+// waitsAsLongAsAsked makes some attempts. On a busy machine the best of them may be late,
+// and one that ended early need not look so each time.
 func waitsAsLongAsAsked(t *trial) {
 	const limit, attempts = 300 * time.Millisecond, 3
 	p := t.process()
@@ -45,12 +46,12 @@ func waitsAsLongAsAsked(t *trial) {
 		if took < limit {
 			t.violated("asked to wait %v, it waited %v", limit, took)
 		}
-		if best = min(best, took); best <= limit+tolerance {
-			t.release(held)
-			return
-		}
+		best = min(best, took)
 	}
-	t.violated("asked to wait %v, it waited %v at best", limit, best)
+	if best > limit+tolerance {
+		t.violated("asked to wait %v, it waited %v at best", limit, best)
+	}
+	t.release(held)
 }
 
 func releaseLetsWaiterIn(t *trial) {
