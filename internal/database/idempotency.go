@@ -104,8 +104,25 @@ func (s *Idempotency) find(ctx context.Context, fresh keyRow) (keyRow, error) {
 }
 
 // held is the reservation of one attempt, as long as it has neither been taken over
-// nor answered.
-const held = " WHERE user_id = ? AND idem_key = ? AND resource_id = ? AND attempt = ? AND status IS NULL"
+// nor answered; answered is the one that it was, until that is taken back.
+const (
+	attempted = " WHERE user_id = ? AND idem_key = ? AND resource_id = ? AND attempt = ?"
+	held      = attempted + " AND status IS NULL"
+	answered  = attempted + " AND status IS NOT NULL"
+)
+
+// Reopen implements [idempotency.Store].
+func (s *Idempotency) Reopen(ctx context.Context, key idempotency.Key, seen idempotency.Record, now time.Time) (idempotency.Record, bool, error) {
+	again := seen
+	again.Attempt, again.StartedAt, again.Answer = seen.Attempt+1, stamp(now), nil
+	found, err := s.write(ctx, "UPDATE idempotency_keys SET attempt = ?, started_at = ?,"+
+		" status = NULL, content_type = NULL, location = NULL, body = NULL"+answered,
+		again.Attempt, again.StartedAt, key.UserID, []byte(key.Value), seen.ResourceID, seen.Attempt)
+	if err != nil || found == 0 {
+		return idempotency.Record{}, false, err
+	}
+	return again, true, nil
+}
 
 // Complete implements [idempotency.Store]. A key that was swept meanwhile stays
 // forgotten.

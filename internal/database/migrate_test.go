@@ -7,11 +7,11 @@ import (
 )
 
 // newest is the number of the newest migration.
-const newest = 6
+const newest = 7
 
 // tables are what the migrations make. The locks have no tables in SQLite.
 func tables(where testkit.Database) []string {
-	made := []string{"vouchers", "orders", "idempotency_keys"}
+	made := []string{"vouchers", "orders", "idempotency_keys", "admission_seqs"}
 	if where.Engine != "sqlite" {
 		made = append(made, "lock_rows", "lock_for_update")
 	}

@@ -127,6 +127,9 @@ func sameOrder(a order.Accepted, voucherID, userID int64) bool {
 }
 
 // shelve inserts orders that were not there and takes them from the stock.
+//
+// All transactions lock in one order: orders by id, sequences by voucher and bucket, vouchers
+// by id. The vouchers come last, since every other batch waits for those.
 func (t *tx) shelve(orders []order.Accepted) error {
 	const columns = "INSERT INTO orders (id, voucher_id, user_id, unique_user_id, status, created_at) VALUES "
 	const row = "(?, ?, ?, ?, ?, ?)"
@@ -139,13 +142,18 @@ func (t *tx) shelve(orders []order.Accepted) error {
 			s = &shelved{voucher: a.VoucherID, epoch: a.Epoch}
 			taken[a.VoucherID] = s
 		}
-		s.orders++
-		s.epoch, s.seq = min(s.epoch, a.Epoch), max(s.seq, a.Seq)
+		s.add(a)
 	}
 	if err := t.put(write{query: columns + strings.Repeat(row+", ", len(orders)-1) + row, args: args}); err != nil {
 		return err
 	}
-	for _, id := range slices.Sorted(maps.Keys(taken)) { // again in one order for all
+	vouchers := slices.Sorted(maps.Keys(taken))
+	for _, id := range vouchers {
+		if err := t.raise(taken[id]); err != nil {
+			return err
+		}
+	}
+	for _, id := range vouchers {
 		if err := t.take(taken[id]); err != nil {
 			return err
 		}
@@ -156,8 +164,42 @@ func (t *tx) shelve(orders []order.Accepted) error {
 // shelved is what a batch takes from one voucher.
 type shelved struct {
 	voucher, orders int64
-	epoch           int64 // the earliest of its orders'
-	seq             int64 // the greatest of its orders'
+	epoch           int64         // the earliest of its orders'
+	seq             int64         // the greatest of its orders', of the first bucket
+	split           map[int]int64 // and of each other bucket
+}
+
+func (s *shelved) add(a order.Accepted) {
+	s.orders++
+	s.epoch = min(s.epoch, a.Epoch)
+	if a.Bucket == 0 {
+		s.seq = max(s.seq, a.Seq)
+		return
+	}
+	if s.split == nil {
+		s.split = make(map[int]int64)
+	}
+	s.split[a.Bucket] = max(s.split[a.Bucket], a.Seq)
+}
+
+// raise raises the sequences of all buckets but the first, which is raised together with
+// the stock.
+func (t *tx) raise(s *shelved) error {
+	if len(s.split) == 0 {
+		return nil
+	}
+	buckets := slices.Sorted(maps.Keys(s.split))
+	cases := make([]any, 0, 3*len(buckets))
+	which := make([]any, 0, len(buckets))
+	for _, b := range buckets {
+		cases = append(cases, b, s.split[b], s.split[b])
+		which = append(which, b)
+	}
+	return t.put(write{
+		query: "UPDATE admission_seqs SET seq = CASE" + strings.Repeat(" WHEN bucket = ? AND seq < ? THEN ?", len(buckets)) +
+			" ELSE seq END WHERE voucher_id = ? AND bucket IN (?" + strings.Repeat(", ?", len(buckets)-1) + ")",
+		args: slices.Concat(cases, []any{s.voucher}, which),
+	})
 }
 
 func (t *tx) take(s *shelved) error {
@@ -202,15 +244,14 @@ func (s *Shelf) LiveOrders(ctx context.Context, voucherID, afterUser int64, limi
 
 // AdmissionSales implements [order.Shelf].
 func (s *Shelf) AdmissionSales(ctx context.Context, endsAfter time.Time) ([]order.Sale, error) {
-	var ids []int64
-	err := s.db.rows.WithContext(ctx).Model(&voucherRow{}).
-		Where("admission_epoch > 0 AND end_at > ?", stamp(endsAfter)).Order("id").Pluck("id", &ids).Error
+	var sales []order.Sale
+	err := s.db.rows.WithContext(ctx).Table("vouchers v").
+		Select("v.id AS voucher_id, 1 + COUNT(s.bucket) AS buckets").
+		Joins("LEFT JOIN admission_seqs s ON s.voucher_id = v.id").
+		Where("v.admission_epoch > 0 AND v.end_at > ?", stamp(endsAfter)).
+		Group("v.id").Order("v.id").Scan(&sales).Error
 	if err != nil {
 		return nil, translate(ctx, err)
-	}
-	sales := make([]order.Sale, len(ids))
-	for i, id := range ids {
-		sales[i] = order.Sale{VoucherID: id, Buckets: 1}
 	}
 	return sales, nil
 }

@@ -18,8 +18,14 @@ import (
 // admitting puts a voucher on sale by admission, open under the epoch 2.
 func admitting(t testing.TB, d *DB, id, stock int64) {
 	t.Helper()
+	admittingSplit(t, d, id, stock, 0)
+}
+
+// admittingSplit is admitting for a voucher with so many buckets.
+func admittingSplit(t testing.TB, d *DB, id, stock int64, buckets int) {
+	t.Helper()
 	v := newVoucher(id, stock)
-	v.Policy.Flow = voucher.FlowAdmission
+	v.Policy.Flow, v.Policy.Buckets = voucher.FlowAdmission, buckets
 	if err := d.Vouchers().CreateVoucher(t.Context(), v); err != nil {
 		t.Fatal(err)
 	}
@@ -135,14 +141,17 @@ func TestPersistAllOrNothing(t *testing.T) {
 }
 
 // Several consumers have the same entries, in other batches and another order, of the
-// same three vouchers.
+// same three vouchers, one of them with one bucket and two with several.
 func TestPersistByManyAtOnce(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		const orders, consumers = 240, 8
 		var all []order.Accepted
 		for v := int64(1); v <= 3; v++ {
-			admitting(t, d, v, orders)
+			admittingSplit(t, d, v, orders, int(v))
 			all = append(all, acceptedRange(v*1000, v*1000+orders, v)...)
+		}
+		for i, a := range all {
+			all[i].Bucket = int(a.OrderID % a.VoucherID)
 		}
 		for _, err := range rush(consumers, func(int) error {
 			mine := slices.Clone(all)
@@ -169,6 +178,13 @@ func TestPersistByManyAtOnce(t *testing.T) {
 			if want := (order.Audit{InitialStock: orders, Orders: orders, DistinctUsers: orders}); !reflect.DeepEqual(got, want) {
 				t.Errorf("voucher %d: %+v, want %+v", v, got, want)
 			}
+			seq := make([]int64, v)
+			for _, a := range all {
+				if a.VoucherID == v {
+					seq[a.Bucket] = max(seq[a.Bucket], a.Seq)
+				}
+			}
+			wantStanding(t, d, v, order.Standing{Epoch: 2, Seq: seq})
 		}
 		noneAtWork(t, d)
 	})
@@ -225,11 +241,12 @@ func TestPersistWhoseReplyWasLost(t *testing.T) {
 		c := configOf(where)
 		c.MySQL, c.MaxWriters, c.MaxReaders = through(t, c.MySQL, w.wrap), 1, 1
 		d := openMigrated(t, c)
-		admitting(t, d, 1, 10_000)
+		admittingSplit(t, d, 1, 10_000, 2)
 		cuts, first := 0, int64(1)
 		for _, budget := range []*atomic.Int64{&w.up, &w.down} {
 			for bytes := int64(0); bytes < 1200; bytes += 17 {
 				batch := acceptedRange(first, first+3, 1)
+				batch[1].Bucket = 1
 				first += 3
 				budget.Store(bytes)
 				_, err := d.Shelf().Persist(t.Context(), batch)
@@ -248,6 +265,7 @@ func TestPersistWhoseReplyWasLost(t *testing.T) {
 		if cuts < 20 {
 			t.Errorf("only %d cuts", cuts)
 		}
+		wantStanding(t, d, 1, order.Standing{Epoch: 2, Seq: []int64{first - 1, first - 2}, Stock: 10_001 - first})
 		wantAudit(t, d, order.Audit{InitialStock: 10_000, Stock: 10_001 - first, Orders: first - 1, DistinctUsers: first - 1})
 		noneAtWork(t, d)
 	})

@@ -2,9 +2,11 @@ package database
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 
 	"seckill/internal/order"
+	"seckill/internal/voucher"
 )
 
 // firstEpoch is that of a voucher under the flow admission from its creation on:
@@ -59,8 +61,29 @@ func (s *Shelf) turn(ctx context.Context, voucherID int64, change write) (now or
 }
 
 func (t *tx) standing(ctx context.Context, voucherID int64) (s order.Standing, err error) {
-	const query = "SELECT admission_epoch, admission_seq, stock FROM vouchers WHERE id = ? AND admission_epoch > 0"
-	s.Seq = make([]int64, 1)
-	err = t.readVoucher(ctx, query, voucherID, &s.Epoch, &s.Seq[0], &s.Stock)
+	// One statement, so that all of it is of one moment. The first bucket's sequence is
+	// in the voucher's row, so that one that is not split is read as it always was.
+	const query = `
+		SELECT v.admission_epoch, v.stock, v.admission_seq, s.seq
+		FROM vouchers v LEFT JOIN admission_seqs s ON s.voucher_id = v.id
+		WHERE v.id = ? AND v.admission_epoch > 0
+		ORDER BY s.bucket`
+	err = t.readAll(ctx, query, []any{voucherID}, func(rows *sql.Rows) error {
+		var first int64
+		var other *int64
+		if err := rows.Scan(&s.Epoch, &s.Stock, &first, &other); err != nil {
+			return err
+		}
+		if s.Seq == nil {
+			s.Seq = []int64{first}
+		}
+		if other != nil {
+			s.Seq = append(s.Seq, *other)
+		}
+		return nil
+	})
+	if err == nil && s.Seq == nil {
+		err = voucher.ErrNotFound
+	}
 	return s, err
 }

@@ -1,6 +1,7 @@
 package database
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -91,17 +92,39 @@ func (t *tx) read(ctx context.Context, query string, arg []any, dest ...any) err
 		return err
 	}
 	defer t.db.slow(ctx, query, time.Now())
-	var row *sql.Row
-	if t.conn != nil {
-		row = t.conn.QueryRowContext(ctx, query, arg...)
-	} else {
-		row = t.db.readers.QueryRowContext(ctx, query, arg...)
-	}
-	err := row.Scan(dest...)
+	err := t.reader().QueryRowContext(ctx, query, arg...).Scan(dest...)
 	if err == nil || errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
 	return t.noted(translate(ctx, err))
+}
+
+// readAll has each read every row, one after the other.
+func (t *tx) readAll(ctx context.Context, query string, arg []any, each func(*sql.Rows) error) error {
+	if err := t.Flush(ctx); err != nil {
+		return err
+	}
+	defer t.db.slow(ctx, query, time.Now())
+	rows, err := t.reader().QueryContext(ctx, query, arg...)
+	if err != nil {
+		return t.noted(translate(ctx, err))
+	}
+	defer rows.Close()
+	for err == nil && rows.Next() {
+		err = each(rows)
+	}
+	return t.noted(translate(ctx, cmp.Or(err, rows.Err())))
+}
+
+// reader is the transaction's connection, or any where it has not begun.
+func (t *tx) reader() interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+} {
+	if t.conn != nil {
+		return t.conn
+	}
+	return t.db.readers
 }
 
 func (t *tx) usable() error {

@@ -45,13 +45,40 @@ func (s *Vouchers) CreateVoucher(ctx context.Context, v *voucher.Voucher) error 
 		InitialStock: v.InitialStock, Stock: v.Stock, Version: v.Version,
 		BeginAt: stamp(v.BeginAt), EndAt: stamp(v.EndAt), Policy: string(policy), CreatedAt: stamp(v.CreatedAt),
 	}
+	var split []seqRow // beside the first bucket, which is the voucher's own
 	if v.Policy.Flow == voucher.FlowAdmission {
 		row.AdmissionEpoch = firstEpoch
+		for bucket := 1; bucket < v.Policy.Parts(); bucket++ {
+			split = append(split, seqRow{VoucherID: v.ID, Bucket: bucket})
+		}
 	}
 	return s.db.repeat(ctx, func() error {
-		return wrote(ctx, s.db.single.WithContext(ctx).Create(&row).Error)
+		return wrote(ctx, create(s.db.single.WithContext(ctx), &row, split))
 	})
 }
+
+// create writes a voucher and its buckets; both or neither.
+func create(db *gorm.DB, row *voucherRow, split []seqRow) error {
+	if len(split) == 0 {
+		return db.Create(row).Error
+	}
+	return db.Transaction(func(tx *gorm.DB) error {
+		if err := tx.Create(row).Error; err != nil {
+			return err
+		}
+		return tx.Create(split).Error
+	})
+}
+
+// seqRow is the sequence of a bucket but the first; see [order.Standing].
+type seqRow struct {
+	VoucherID int64 `gorm:"primaryKey;autoIncrement:false"`
+	Bucket    int   `gorm:"primaryKey;autoIncrement:false"`
+	Seq       int64
+}
+
+// TableName implements gorm's Tabler.
+func (seqRow) TableName() string { return "admission_seqs" }
 
 // Voucher implements [voucher.Store].
 func (s *Vouchers) Voucher(ctx context.Context, id int64) (*voucher.Voucher, error) {

@@ -38,24 +38,62 @@ func (t *tx) Flush(ctx context.Context) error {
 		return err
 	}
 	for len(t.pending) > 0 {
-		w := t.pending[0]
-		t.pending = t.pending[1:]
-		if err := t.send(ctx, w); err != nil {
+		n := t.oneTrip()
+		group := t.pending[:n]
+		t.pending = t.pending[n:]
+		if err := t.send(ctx, group); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (t *tx) send(ctx context.Context, w write) error {
+// oneTrip is how many of the writes can go together: up to the first whose rows are to be
+// looked at before anything else is done.
+func (t *tx) oneTrip() int {
+	if !t.db.batches {
+		return 1
+	}
+	for i, w := range t.pending {
+		if w.check != nil {
+			return i + 1
+		}
+	}
+	return len(t.pending)
+}
+
+// send sends writes of which only the last may have a check.
+func (t *tx) send(ctx context.Context, group []write) error {
 	if err := t.begin(ctx); err != nil {
 		return err
 	}
-	found, err := t.run(ctx, w.query, w.args...)
-	if err != nil || w.check == nil {
+	last := group[len(group)-1]
+	var found int64
+	var err error
+	if len(group) == 1 {
+		found, err = t.run(ctx, last.query, last.args...)
+	} else {
+		found, err = t.runAll(ctx, group)
+	}
+	if err != nil || last.check == nil {
 		return err
 	}
-	return w.check(ctx, found)
+	return last.check(ctx, found)
+}
+
+// runAll runs several writes in one round trip and says how many rows the last one
+// found. If one fails, the server carries out nothing after it.
+func (t *tx) runAll(ctx context.Context, group []write) (int64, error) {
+	var queries []string
+	var args []any
+	for _, w := range group {
+		queries, args = append(queries, w.query), append(args, w.args...)
+	}
+	found, err := t.execAll(ctx, strings.Join(queries, "; "), args)
+	if err = t.noted(wrote(ctx, err)); err != nil {
+		return 0, err
+	}
+	return found[len(found)-1], nil
 }
 
 // wholeInOneTrip says whether nothing was sent yet and all there is to send can go
@@ -77,7 +115,10 @@ func (t *tx) sendWhole(ctx context.Context) error {
 	}
 	first, second := t.pending[0], t.pending[1]
 	t.pending = nil
-	found, err := t.execAll(ctx, first.query+"; "+second.after+"; COMMIT", slices.Concat(first.args, second.args))
+	// Once it is on its way ctx does not interrupt it, as it does not interrupt a COMMIT.
+	sending, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.db.config.LockWait+t.db.config.EndTimeout)
+	defer cancel()
+	found, err := t.execAll(sending, first.query+"; "+second.after+"; COMMIT", slices.Concat(first.args, second.args))
 	if err != nil {
 		switch failureOf(err) {
 		case duplicate, depleted, collision: // of a write, so before the commit
@@ -102,15 +143,16 @@ func (t *tx) sendWhole(ctx context.Context) error {
 var errHalf = errors.New("database: the server does not count the rows of the statement before: it took from the stock and wrote no order")
 
 // execAll runs several statements and says how many rows each one found, which is
-// more than database/sql can tell. Once they are on their way ctx does not
-// interrupt them, as it does not interrupt a COMMIT.
+// more than database/sql can tell.
 func (t *tx) execAll(ctx context.Context, queries string, args []any) (found []int64, err error) {
 	defer t.db.slow(ctx, queries, time.Now())
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.db.config.LockWait+t.db.config.EndTimeout)
-	defer cancel()
 	named := make([]driver.NamedValue, len(args))
 	for i, arg := range args {
-		named[i] = driver.NamedValue{Ordinal: i + 1, Value: arg}
+		value, err := driver.DefaultParameterConverter.ConvertValue(arg)
+		if err != nil {
+			return nil, fmt.Errorf("database: parameter %d: %w", i+1, err)
+		}
+		named[i] = driver.NamedValue{Ordinal: i + 1, Value: value}
 	}
 	err = t.conn.Raw(func(conn any) error {
 		execer, ok := conn.(driver.ExecerContext)

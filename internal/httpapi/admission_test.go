@@ -24,15 +24,15 @@ func TestAcceptedOrder(t *testing.T) {
 		order.Pending: http.StatusAccepted, order.Confirmed: http.StatusCreated, order.Rejected: http.StatusAccepted,
 	} {
 		r := newRig(t, lab)
-		r.orders.place = func(context.Context, order.Request) (order.Order, error) {
-			o := pendingOrder()
-			o.Status = status
+		r.orders.place = func(_ context.Context, req order.Request) (order.Order, error) {
+			o := order.Order{ID: req.ID, VoucherID: 1, UserID: 42, Status: status}
+			r.orders.orders = []order.Order{o}
 			return o, nil
 		}
 		place := call{"POST", "/api/v1/vouchers/1/orders", "", []string{"X-User-ID: 42", "Idempotency-Key: k"}}
 		rec := r.do(t, place)
-		body := `{"order_id":"7","status":"` + string(status) + `"}`
-		if rec.Code != want || rec.Body.String() != body || rec.Header().Get("Location") != "/api/v1/orders/7" {
+		body := `{"order_id":"1001","status":"` + string(status) + `"}`
+		if rec.Code != want || rec.Body.String() != body || rec.Header().Get("Location") != "/api/v1/orders/1001" {
 			t.Errorf("%s: %d %q %s", status, rec.Code, rec.Header().Get("Location"), rec.Body)
 		}
 		again := r.do(t, place)

@@ -26,6 +26,12 @@
 // Idempotency-Replayed: true, and is carried out once. Answers are kept for a day.
 // Another request under the key is told idempotency_key_reused.
 //
+// An accepted order (202) is looked up before its answer is repeated. If it was lost,
+// with a server that had forgotten it before it was in the database, the request is
+// carried out again under the same id, and its new answer kept instead; if nobody can
+// tell, the client is told unavailable. An order that is there is answered as it was, so
+// as pending, also when it is confirmed by now: its state is what its address tells.
+//
 // What is kept is what became of the request: an order or a voucher, sold_out,
 // already_ordered, sale_ended, voucher_not_found. Kept free are the keys of
 // requests that came to nothing and may end otherwise the next time: busy,

@@ -294,9 +294,10 @@ func (s *voucherStore) Vouchers(_ context.Context, after int64, limit int) ([]*v
 type memoryStore struct {
 	mu       sync.Mutex
 	records  map[idempotency.Key]*idempotency.Record
-	begin    error  // what Begin fails with
-	complete error  // what Complete fails with
-	settling func() // runs before a reservation is settled
+	begin    error        // what Begin fails with
+	complete error        // what Complete fails with
+	settling func()       // runs before a reservation is settled
+	reopened func() error // runs before Reopen, which fails with it
 }
 
 func (s *memoryStore) Begin(_ context.Context, key idempotency.Key, fp idempotency.Fingerprint, resourceID int64, now, staleBefore time.Time) (idempotency.Record, bool, error) {

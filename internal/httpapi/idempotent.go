@@ -3,10 +3,13 @@ package httpapi
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"seckill/internal/idempotency"
+	"seckill/internal/order"
 )
 
 const (
@@ -29,19 +32,31 @@ type attempt struct {
 	id int64
 	// resumed: an earlier attempt may have created it already.
 	resumed bool
+	// alone: no other attempt is at work, nor will one be before this has answered or is
+	// stale. So a refusal is the request's.
+	alone bool
+}
+
+// errand is what a request asks for, to be carried out once.
+type errand struct {
+	work func(context.Context, attempt) (reply, error)
+	// kept says whether what a 202 promised is still there, under the id that was reserved:
+	// nil, or [order.ErrNotFound] where it is certainly not. It may be nil where no
+	// answer is a 202.
+	kept func(ctx context.Context, id int64) error
 }
 
 // once carries out work unless the request's Idempotency-Key was answered before,
 // and then gives that answer. Without a key it just does the work.
 //
 // The payload is the part of the request that is not in its address.
-func (a *API) once(ctx context.Context, r *request, payload []byte, work func(context.Context, attempt) (reply, error)) (reply, error) {
+func (a *API) once(ctx context.Context, r *request, payload []byte, do errand) (reply, error) {
 	value, given, err := r.idempotencyKey()
 	if err != nil {
 		return reply{}, err
 	}
 	if !given {
-		return work(ctx, attempt{})
+		return do.work(ctx, attempt{})
 	}
 	minted, err := a.deps.IDs.NextID(ctx)
 	if err != nil {
@@ -51,15 +66,22 @@ func (a *API) once(ctx context.Context, r *request, payload []byte, work func(co
 	fp := fingerprint(r, payload)
 	started := a.deps.Now()
 	rec, mine, err := a.deps.Idempotency.Begin(ctx, key, fp, minted, started, started.Add(-staleAfter))
-	switch {
-	case err != nil:
+	if err != nil {
 		return reply{}, unavailable("reserve the idempotency key", err)
-	case !mine:
-		return a.repeat(rec, fp)
 	}
-
 	at := attempt{id: rec.ResourceID, resumed: rec.ResourceID != minted}
-	out, err := work(ctx, at)
+	at.alone = !at.resumed
+	if !mine {
+		out, err := a.repeat(ctx, rec, fp, do)
+		if !errors.Is(err, errLost) {
+			return out, err
+		}
+		at.alone = rec.Attempt == 1 // the one that has answered is the only one there was
+		if rec, err = a.reopen(ctx, r, key, rec, started); err != nil {
+			return reply{}, err
+		}
+	}
+	out, err := do.work(ctx, at)
 	if err != nil {
 		out = a.refuse(r, err)
 	}
@@ -67,13 +89,24 @@ func (a *API) once(ctx context.Context, r *request, payload []byte, work func(co
 	return out, nil
 }
 
-// repeat answers a request whose key somebody has already.
-func (a *API) repeat(rec idempotency.Record, fp idempotency.Fingerprint) (reply, error) {
+// errLost: what an answer promised is not there any more.
+var errLost = errors.New("httpapi: what was accepted is lost")
+
+// repeat answers a request whose key somebody has already, or returns [errLost].
+func (a *API) repeat(ctx context.Context, rec idempotency.Record, fp idempotency.Fingerprint, do errand) (reply, error) {
 	switch {
 	case rec.Fingerprint != fp:
 		return reply{}, errKeyReused
 	case rec.Answer == nil:
 		return reply{}, errInProgress
+	}
+	if rec.Answer.Status == http.StatusAccepted && do.kept != nil {
+		switch err := do.kept(ctx, rec.ResourceID); {
+		case errors.Is(err, order.ErrNotFound):
+			return reply{}, errLost
+		case err != nil:
+			return reply{}, unavailable("look for what was accepted", err)
+		}
 	}
 	return reply{
 		status: rec.Answer.Status, contentType: []string{rec.Answer.ContentType},
@@ -82,14 +115,30 @@ func (a *API) repeat(rec idempotency.Record, fp idempotency.Fingerprint) (reply,
 	}, nil
 }
 
+// reopen takes a key over whose answer is not true any more: what was accepted is lost.
+// It is asked for again under the same id, so should it turn up after all, it is still
+// one.
+func (a *API) reopen(ctx context.Context, r *request, key idempotency.Key, seen idempotency.Record, now time.Time) (idempotency.Record, error) {
+	rec, mine, err := a.deps.Idempotency.Reopen(ctx, key, seen, now)
+	switch {
+	case err != nil:
+		return rec, unavailable("reserve the idempotency key again", err)
+	case !mine: // another repetition has, just now
+		return rec, errInProgress
+	}
+	a.deps.Log.LogAttrs(ctx, slog.LevelWarn, "what was accepted is not there any more, asking for it again",
+		slog.String("request_id", r.id), slog.Int64("id", rec.ResourceID))
+	return rec, nil
+}
+
 // settle writes down what the repetitions of a request are to be told.
 //
 // The first attempt judges for all: its answer is final or, where it was refused in
 // passing, leaves the key free. If it was taken over meanwhile, the store takes no
-// word from it. One that resumed stores what it found or created, but no refusal:
-// the attempt before it may still be at work. Then, and where the outcome is
-// unknown, the reservation stays: the next repetition takes it over with the same
-// id once it is stale, and finds out.
+// word from it. One that resumed stores what it found or created, but no refusal,
+// unless it is alone: the attempt before it may still be at work. Then, and where the
+// outcome is unknown, the reservation stays: the next repetition takes it over with the
+// same id once it is stale, and finds out.
 //
 // A failure to write is not the client's business, who has the answer: it leaves
 // the reservation too.
@@ -97,7 +146,7 @@ func (a *API) settle(ctx context.Context, r *request, key idempotency.Key, mine 
 	fate := settled
 	if out.problem != nil {
 		fate = out.problem.fate
-		if at.resumed {
+		if !at.alone {
 			fate = unknown
 		}
 	}

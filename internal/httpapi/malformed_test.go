@@ -114,6 +114,16 @@ func TestMalformedRequests(t *testing.T) {
 		{"ttl negative", policy(`{"lock_ttl_ms": -5}`), bad, invalid, "policy.lock_ttl_ms"},
 		{"wait too long", policy(`{"lock_wait_ms": 60001}`), bad, invalid, "policy.lock_wait_ms"},
 		{"wait a fraction", policy(`{"lock_wait_ms": 0.5}`), bad, invalid, "policy.lock_wait_ms is 0.5"},
+		{"buckets a string", policy(`{"flow": "admission", "buckets": "2"}`), bad, invalid, "policy.buckets is a string; a number"},
+		{"buckets null", policy(`{"flow": "admission", "buckets": null}`), bad, invalid, "policy.buckets is null"},
+		{"buckets an array", policy(`{"flow": "admission", "buckets": [1, 2]}`), bad, invalid, "policy.buckets is an array"},
+		{"buckets a fraction", policy(`{"flow": "admission", "buckets": 1.5}`), bad, invalid, "policy.buckets is 1.5; a whole number"},
+		{"buckets with an exponent", policy(`{"flow": "admission", "buckets": 1e0}`), bad, invalid, "policy.buckets is 1e0; a whole number"},
+		{"buckets past 2^63", policy(`{"flow": "admission", "buckets": 9223372036854775808}`), bad, invalid, "policy.buckets is 9223372036854775808; out of range"},
+		{"buckets negative", policy(`{"flow": "admission", "buckets": -1}`), bad, invalid, "policy.buckets is -1; 0 to"},
+		{"too many buckets", policy(fmt.Sprintf(`{"flow": "admission", "buckets": %d}`, voucher.MaxBuckets+1)), bad, invalid, fmt.Sprintf("policy.buckets is %d; 0 to %d", voucher.MaxBuckets+1, voucher.MaxBuckets)},
+		{"buckets twice", policy(`{"flow": "admission", "buckets": 1, "buckets": 1}`), bad, invalid, "policy.buckets is given twice"},
+		{"buckets under a lock", policy(`{"buckets": 1}`), bad, invalid, `policy.buckets is 1; under the flow "locked" there are none`},
 		{"faults an object", policy(`{"faults": {}}`), bad, invalid, "policy.faults is an object; an array"},
 		{"a fault that is none", policy(`{"faults": [1]}`), bad, invalid, "policy.faults[0] is a number"},
 		{"a fault nowhere", policy(`{"faults": [{"pause_ms": 5}]}`), bad, invalid, "policy.faults[0]"},
@@ -286,5 +296,32 @@ func TestPolicyArrives(t *testing.T) {
 		LockTTLMS: 200, LockWaitMS: 1000, FaultSeed: 7,
 	}) || fault.Point != "critical-section" || fault.Effect != "error" || fault.PauseMS != 400 || fault.Probability != 0.05 {
 		t.Errorf("policy %+v, fault %+v", got, fault)
+	}
+}
+
+// What is not split says nothing about buckets.
+func TestBucketsArriveAndAreShown(t *testing.T) {
+	r := newRig(t, lab)
+	r.vouchers.Admission = true
+	for given, want := range map[string]struct {
+		buckets int
+		shown   string
+	}{
+		`{"flow": "admission"}`:               {0, ""},
+		`{"flow": "admission", "buckets": 0}`: {0, ""},
+		`{"buckets": 0}`:                      {0, ""},
+		fmt.Sprintf(`{"flow": "admission", "buckets": %d}`, voucher.MaxBuckets): {voucher.MaxBuckets, fmt.Sprintf(`"buckets":%d`, voucher.MaxBuckets)},
+	} {
+		r.vouchers.store.list = nil
+		created := r.do(t, call{"POST", "/api/v1/vouchers", voucherBody("policy", given), nil})
+		if created.Code != http.StatusCreated || r.vouchers.store.list[0].Policy.Buckets != want.buckets {
+			t.Fatalf("%s: %d %s", given, created.Code, created.Body)
+		}
+		shown := r.do(t, call{"GET", created.Header().Get("Location"), "", nil})
+		for _, body := range []string{created.Body.String(), shown.Body.String()} {
+			if want.shown == "" && strings.Contains(body, "buckets") || !strings.Contains(body, want.shown) {
+				t.Errorf("%s is shown as %s", given, body)
+			}
+		}
 	}
 }

@@ -131,6 +131,13 @@ func (o *object) integer(name string, to *int64) {
 	}
 }
 
+// count reads a number of things: an integer for an int.
+func (o *object) count(name string, to *int) {
+	n := int64(*to)
+	o.integer(name, &n)
+	*to = int(n)
+}
+
 func (o *object) number(name string, to *float64) {
 	raw := o.take(name, "a number")
 	if raw == nil {

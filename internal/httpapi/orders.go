@@ -39,18 +39,24 @@ func (a *API) placeOrder(ctx context.Context, r *request) (reply, error) {
 	if err := r.readNothing(); err != nil {
 		return reply{}, err
 	}
-	return a.once(ctx, r, nil, func(ctx context.Context, at attempt) (reply, error) {
-		o, err := a.deps.Orders.Place(ctx, order.Request{
-			VoucherID: voucherID, UserID: r.user, ID: at.id, Resumed: at.resumed,
-		})
-		if err != nil {
-			return reply{}, err
-		}
-		status := http.StatusCreated
-		if o.Status != order.Confirmed {
-			status = http.StatusAccepted // also of one that a resumed request finds rejected by now
-		}
-		return a.placed(r, status, o), nil
+	return a.once(ctx, r, nil, errand{
+		work: func(ctx context.Context, at attempt) (reply, error) {
+			o, err := a.deps.Orders.Place(ctx, order.Request{
+				VoucherID: voucherID, UserID: r.user, ID: at.id, Resumed: at.resumed,
+			})
+			if err != nil {
+				return reply{}, err
+			}
+			status := http.StatusCreated
+			if o.Status != order.Confirmed {
+				status = http.StatusAccepted // also of one that a resumed request finds rejected by now
+			}
+			return a.placed(r, status, o), nil
+		},
+		kept: func(ctx context.Context, id int64) error {
+			_, err := a.deps.Orders.Order(ctx, r.user, id)
+			return err
+		},
 	})
 }
 

@@ -41,7 +41,7 @@ func (a *API) createVoucher(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	return a.once(ctx, r, body, func(ctx context.Context, at attempt) (reply, error) {
+	return a.once(ctx, r, body, errand{work: func(ctx context.Context, at attempt) (reply, error) {
 		v.ID = at.id // Create itself finds what an earlier attempt made
 		created, err := a.deps.Vouchers.Create(ctx, v)
 		if err != nil {
@@ -50,7 +50,7 @@ func (a *API) createVoucher(ctx context.Context, r *request) (reply, error) {
 		out, err := a.render(http.StatusCreated, newVoucherJSON(created))
 		out.location = "/api/v1/vouchers/" + formatID(created.ID)
 		return out, err
-	})
+	}})
 }
 
 // showVoucher is GET /api/v1/vouchers/{id}.
@@ -121,6 +121,7 @@ func decodePolicy(o *object, p *voucher.Policy) {
 	o.integer("lock_ttl_ms", &p.LockTTLMS)
 	o.integer("lock_wait_ms", &p.LockWaitMS)
 	o.integer("fault_seed", &p.FaultSeed)
+	o.count("buckets", &p.Buckets)
 	o.array("faults", func(o *object) {
 		var f lock.Fault
 		o.text("point", (*string)(&f.Point))

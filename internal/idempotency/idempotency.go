@@ -7,6 +7,9 @@
 // is stale the next repetition takes it over and does the work again *with the
 // same id*, so that whatever the first attempt managed to create is found rather
 // than created twice.
+//
+// Where what was created has been lost since, the answer is taken back and the work is
+// done again, with the same id as well.
 package idempotency
 
 import (
@@ -40,7 +43,7 @@ type Record struct {
 	// ResourceID is the id reserved for what the request creates.
 	ResourceID int64
 	// Attempt counts, from 1, who has reserved the key for that resource: each
-	// takeover adds one.
+	// takeover adds one, and each answer that is taken back.
 	Attempt   int
 	StartedAt time.Time
 	// Answer is nil while the request is being carried out.
@@ -57,6 +60,11 @@ type Store interface {
 	//
 	// A stale record with another fingerprint is returned, not taken over.
 	Begin(ctx context.Context, key Key, fp Fingerprint, resourceID int64, now, staleBefore time.Time) (Record, bool, error)
+	// Reopen takes back the answer that seen has, since what it says is not so any more,
+	// and reserves the key for one more attempt: the record returned then. Of several
+	// callers at once exactly one is told true. false: the record has changed since it
+	// was seen, or is gone.
+	Reopen(ctx context.Context, key Key, seen Record, now time.Time) (Record, bool, error)
 	// Complete stores the answer to a reserved key. mine is what Begin returned: it
 	// names the attempt, and does what a fencing token does for a lock. An attempt
 	// that was taken over, or comes after another answer, changes nothing.

@@ -97,6 +97,45 @@ func TestFaultsWithoutSeedAreLeftToChance(t *testing.T) {
 	}
 }
 
+func TestBuckets(t *testing.T) {
+	for _, tc := range []struct {
+		flow         voucher.Flow
+		given, parts int
+		ok           bool
+	}{
+		{voucher.FlowAdmission, 0, 1, true},
+		{voucher.FlowAdmission, 1, 1, true},
+		{voucher.FlowAdmission, voucher.MaxBuckets, voucher.MaxBuckets, true},
+		{voucher.FlowAdmission, voucher.MaxBuckets + 1, voucher.MaxBuckets + 1, false},
+		{voucher.FlowAdmission, math.MaxInt, math.MaxInt, false},
+		{voucher.FlowAdmission, -1, 1, false},
+		{voucher.FlowAdmission, math.MinInt, 1, false},
+		{voucher.FlowLocked, 0, 1, true},
+		{voucher.FlowLocked, 1, 1, false}, // even so: it would not be heeded
+	} {
+		p := voucher.DefaultPolicy()
+		p.Flow, p.Buckets = tc.flow, tc.given
+		err := p.Validate()
+		switch {
+		case tc.ok && (err != nil || p.Safe() != nil):
+			t.Errorf("%s with %d: Validate = %v, Safe = %v", tc.flow, tc.given, err, p.Safe())
+		case !tc.ok && (!errors.Is(err, voucher.ErrInvalid) || !strings.Contains(err.Error(), "policy.buckets ")):
+			t.Errorf("%s with %d: Validate = %v, want one that names them", tc.flow, tc.given, err)
+		}
+		if got := p.Parts(); got != tc.parts {
+			t.Errorf("%d buckets are %d parts, want %d", tc.given, got, tc.parts)
+		}
+		data, err := json.Marshal(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got voucher.Policy
+		if err := json.Unmarshal(data, &got); err != nil || !reflect.DeepEqual(got, p) || strings.Contains(string(data), "buckets") != (tc.given != 0) {
+			t.Errorf("%s became %+v, %v", data, got, err)
+		}
+	}
+}
+
 // What the flow would not heed is refused by its name.
 func TestAdmissionTakesTheDefaultsOnly(t *testing.T) {
 	for field, spoil := range map[string]func(*voucher.Policy){
