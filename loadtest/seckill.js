@@ -2,6 +2,7 @@
 //
 //   k6 run -e BASE_URL=http://127.0.0.1:8080,http://127.0.0.1:8081 -e LOCK=naive loadtest/seckill.js
 //   k6 run -e BASE_URL=http://127.0.0.1:8080,http://127.0.0.1:8081 -e EXPERIMENT=no-lock loadtest/seckill.js
+//   k6 run -e BASE_URL=http://127.0.0.1:8080,http://127.0.0.1:8081 -e FLOW=admission loadtest/seckill.js
 //
 // It puts a voucher on sale under the policy asked for, sends the buyers, counts
 // what they were told by code, and in the end compares that with what the
@@ -29,9 +30,14 @@
 //   DURATION           longest time for a phase, such as 90s or 2m  (60s)
 //   REQUEST_TIMEOUT    a buyer gives up after  (30s)
 //   READY_TIMEOUT      wait for the instances at most  (30s)
+//   WAIT               under admission, whoever was told 202 asks another instance for the
+//                      order and waits so long for what became of it; 0: nobody does  (10s)
 //   TAIL_P95_MS        fail when the tail's 95th percentile is above  (no limit)
 //
 // Policy, as in the voucher's JSON; what is not given is the server's default
+//   FLOW               locked: a lock and a transaction for each order
+//                      admission: decided in Redis, which answers 202, and persisted behind it
+//   BUCKETS            under admission, split the stock over so many
 //   LOCK, SCOPE, PLACEMENT, STOCK_MODE (policy.stock), UNIQUE, LOCK_TTL_MS, LOCK_WAIT_MS
 //   FAULTS             JSON: [{"point":"critical-section","pause_ms":400,"probability":0.05}]
 //   PAUSE_MS           short for one such fault, with PAUSE_POINT (critical-section)
@@ -49,6 +55,7 @@ import http from 'k6/http';
 import exec from 'k6/execution';
 import { sleep } from 'k6';
 import { Counter } from 'k6/metrics';
+import { follow } from './seckill/accepted.js';
 import { config } from './seckill/config.js';
 import { headers } from './seckill/buyers.js';
 import { experiment, expectation } from './seckill/experiment.js';
@@ -87,16 +94,14 @@ export function teardown(voucher) {
 // rush: each iteration is another buyer.
 export function rush(voucher) {
   const buyer = exec.scenario.iterationInTest;
-  send(rushPhase, [order(voucher, buyer, buyer)]);
+  send(rushPhase, voucher, [buyer], buyer);
 }
 
 // duplicates: each iteration is another buyer, whose requests go to the instances
 // in turn and at the same moment.
 export function duplicates(voucher) {
   const buyer = exec.scenario.iterationInTest;
-  const requests = [];
-  for (let i = 0; i < config.requestsPerUser; i++) requests.push(order(voucher, buyer, buyer + i));
-  send(rushPhase, requests);
+  send(rushPhase, voucher, Array(config.requestsPerUser).fill(buyer), buyer);
 }
 
 // tail: each iteration is another buyer who comes too late. After a rush that
@@ -104,7 +109,7 @@ export function duplicates(voucher) {
 export function tail(voucher) {
   if (config.scenario === 'all') waitForTheRushToEnd();
   const late = exec.scenario.iterationInTest;
-  const [code] = send(tailPhase, [order(voucher, config.users + late, late)]);
+  const [code] = send(tailPhase, voucher, [config.users + late], late);
   const right = config.scenario === 'all' ? ['sold_out', 'busy', 'created', 'pending'] : ['sold_out'];
   if (!right.includes(code)) wrongInTail.add(1);
 }
@@ -125,11 +130,19 @@ function order(voucher, buyer, turn) {
   }];
 }
 
-function send(phase, requests) {
-  phase.clock.add(Date.now());
+// send has buyers order at the same moment, at the instances in turn, and returns what
+// each was told. Who was told that his order is accepted asks what became of it.
+function send(phase, voucher, buyers, turn) {
+  const requests = buyers.map((buyer, i) => order(voucher, buyer, turn + i));
+  const asked = Date.now();
+  phase.clock.add(asked);
   const responses = requests.length === 1 ? [http.request(...requests[0])] : http.batch(requests);
   phase.clock.add(Date.now());
-  return responses.map((response) => record(phase, response));
+  return responses.map((response, i) => {
+    const code = record(phase, response);
+    if (code === 'pending' && config.waitSeconds > 0) follow(turn + i, response, headers(buyers[i]), asked);
+    return code;
+  });
 }
 
 // Tail iterations do not finish before the rush is over, so that until then only
@@ -180,6 +193,9 @@ function soldRight() {
     audit_duplicate_orders: ['value==0'],
     audit_unaccounted: ['value==0'],
     audit_lost_orders: ['count<=0'],
+    audit_pending: ['value==0'],
+    accepted_rejected: ['count==0'],
+    accepted_unknown: ['count==0'],
     lock_stuck: ['value==0'],
     tail_wrong_answers: ['count==0'],
   };

@@ -1,12 +1,13 @@
 -- Orders by distinct users, for wrk.
 --
---   wrk -t2 -c64 -d10s -s loadtest/wrk-orders.lua http://127.0.0.1:8080/api/v1/vouchers/ID/orders
+--   THREADS=2 wrk -t2 -c64 -d10s -s loadtest/wrk-orders.lua http://127.0.0.1:8080/api/v1/vouchers/ID/orders
 --
 -- Every request is a POST by another user, to whatever the URL names: an order, or
 -- a bare handler to compare it with. In the end the answers are counted by code.
 --
 -- Environment
 --   FIRST_USER   the first user id  (1)
+--   THREADS      as many as wrk was told by -t  (1)
 --   TOKENS       a file of tokens, one per line, as `lab tokens` writes it; without
 --                it users are named by X-User-ID, which a server in lab mode takes.
 --                When the tokens run out they are used again.
@@ -15,6 +16,7 @@
 --                none: not at all; wrk's own summary then has the only numbers
 
 local first = tonumber(os.getenv("FIRST_USER") or "1")
+local stride = tonumber(os.getenv("THREADS") or "1")
 local count = os.getenv("COUNT") or "code"
 if count ~= "code" and count ~= "status" and count ~= "none" then
   error('COUNT is "' .. count .. '"; code, status or none')
@@ -24,11 +26,14 @@ end
 
 local threads = {}
 
+-- A thread begins to send before the next one is set up, so nobody can count them
+-- here and tell those that are on their way already.
 function setup(thread)
+  if #threads == stride then
+    error("wrk has more than " .. stride .. " threads; say how many with THREADS")
+  end
   thread:set("index", #threads)
   threads[#threads + 1] = thread
-  -- Each thread has to know how many there are, and only the last call does.
-  for _, t in ipairs(threads) do t:set("stride", #threads) end
 end
 
 function done(summary, latency, _)

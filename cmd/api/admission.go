@@ -52,14 +52,17 @@ func openAdmission(ctx context.Context, cfg config, stores *stores, set *lockers
 	if err != nil {
 		return nil, err
 	}
+	warnReplicas(ctx, stores.orders, cfg.WaitReplicas, log)
 	gate, err := admission.New(admission.Config{
 		Client: stores.orders, Shelf: stores.db.Shelf(), Locker: locker, Log: log, Prefix: keyPrefix, Observer: tracing.Calls(metrics.gate()),
+		MaxPending: cfg.Admission.MaxPending, MaxInFlight: cfg.Admission.MaxInFlight, WaitReplicas: cfg.WaitReplicas,
 	})
 	if err != nil {
 		return nil, err
 	}
 	fulfiller, err := fulfil.New(fulfil.Config{
 		Client: stores.orders, Shelf: tracing.Shelf(stores.db.Shelf()), Orders: stores.db.Orders(), Log: log, Prefix: keyPrefix, Observer: metrics.fulfiller(),
+		Name: cfg.Admission.Instance, ClaimIdle: cfg.Admission.ClaimIdle,
 	})
 	if err != nil {
 		return nil, errors.Join(err, gate.Close())

@@ -16,10 +16,11 @@ import (
 // admissionMetrics are what the flow admission reports of itself.
 type admissionMetrics struct {
 	decisions []decision
-	wait      prometheus.Histogram
+	queue     prometheus.Histogram
 
 	callOrders, call           prometheus.Histogram
 	callFailed, opened, closed prometheus.Counter
+	draws, drawn               prometheus.Counter
 
 	batchOrders, batch, delay prometheus.Histogram
 	batchFailed, claimed      prometheus.Counter
@@ -38,12 +39,14 @@ func observeAdmission(registry prometheus.Registerer) (*admissionMetrics, error)
 	durations := prometheus.ExponentialBuckets(0.0001, 2, 18) // 0.1 ms to 13 s
 	sizes := prometheus.ExponentialBuckets(1, 2, 12)          // 1 to 2048
 	m := &admissionMetrics{
-		wait:       r.histogram("seckill_admission_wait_seconds", "Time from asking the gate to its answer.", durations),
+		queue:      r.histogram("seckill_admission_queue_seconds", "Time that the oldest order of a batch had waited when the batch was taken up.", durations),
 		callOrders: r.histogram("seckill_admission_call_orders", "Orders that one call of Redis decided about.", sizes),
 		call:       r.histogram("seckill_admission_call_seconds", "Time of one call of Redis.", durations),
 		callFailed: r.counter("seckill_admission_calls_failed_total", "Calls of Redis that ended with an error."),
 		opened:     r.counter("seckill_admission_opened_total", "Vouchers that this process found or made open."),
 		closed:     r.counter("seckill_admission_closed_total", "Vouchers that this process found closed, or Redis behind."),
+		draws:      r.counter("seckill_admission_draws_total", "Times that an empty bucket of a voucher drew stock from another one."),
+		drawn:      r.counter("seckill_admission_drawn_orders_total", "The stock that was drawn so."),
 
 		batchOrders: r.histogram("seckill_fulfil_batch_orders", "Orders offered to the database in one transaction.", sizes),
 		batch:       r.histogram("seckill_fulfil_batch_seconds", "Time of one such transaction.", durations),
@@ -79,8 +82,7 @@ func observeAdmission(registry prometheus.Registerer) (*admissionMetrics, error)
 // gate is the gate's observer.
 func (m *admissionMetrics) gate() admission.Observer {
 	return admission.Observer{
-		Decided: func(waited time.Duration, err error) {
-			m.wait.Observe(waited.Seconds())
+		Decided: func(err error) {
 			for _, d := range m.decisions {
 				if errors.Is(err, d.err) {
 					d.count.Inc()
@@ -94,6 +96,11 @@ func (m *admissionMetrics) gate() admission.Observer {
 			if err != nil {
 				m.callFailed.Inc()
 			}
+		},
+		Queued: func(waited time.Duration) { m.queue.Observe(waited.Seconds()) },
+		Drawn: func(stock int64) {
+			m.draws.Inc()
+			m.drawn.Add(float64(stock))
 		},
 		Opened: func(time.Duration, int64) { m.opened.Inc() },
 		Closed: func(error) { m.closed.Inc() },

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -16,27 +17,18 @@ import (
 // abandoned is after what time the entries that a consumer died with are taken over.
 const abandoned = 30 * time.Second
 
-// settle waits until nothing is on its way in any round.
-func (c *chaos) settle() {
-	c.t.Helper()
-	waitReady(c.t, c.apis[:]...)
-	client := c.redis.Client(c.t)
-	for _, s := range c.sales {
-		s.drained(client)
-	}
-}
-
 // drained waits until no order is on its way. It does not sit out the half minute after
 // which a dead consumer's entries are another one's: it has Redis count them as that old.
 func (s *shop) drained(client *redis.Client) {
 	s.t.Helper()
-	stream := s.keys().Orders
-	for deadline := time.Now().Add(90 * time.Second); client.XLen(s.t.Context(), stream).Val() > 0; {
-		if time.Now().After(deadline) {
-			s.t.Fatalf("voucher %s is never at rest: %+v", s.voucher, client.XPending(s.t.Context(), stream, admkey.Group).Val())
+	for _, keys := range s.allKeys() {
+		for deadline := time.Now().Add(90 * time.Second); client.XLen(s.t.Context(), keys.Orders).Val() > 0; {
+			if time.Now().After(deadline) {
+				s.t.Fatalf("voucher %s is never at rest: %+v", s.voucher, client.XPending(s.t.Context(), keys.Orders, admkey.Group).Val())
+			}
+			s.age(client, keys.Orders)
+			time.Sleep(100 * time.Millisecond)
 		}
-		s.age(client, stream)
-		time.Sleep(100 * time.Millisecond)
 	}
 }
 
@@ -56,38 +48,65 @@ func (s *shop) age(client *redis.Client, stream string) {
 	}
 }
 
+// keys are those of a voucher that is not split.
 func (s *shop) keys() admkey.Keys {
+	s.t.Helper()
+	return s.allKeys()[0]
+}
+
+// allKeys are those of all buckets.
+func (s *shop) allKeys() []admkey.Keys {
 	s.t.Helper()
 	id, err := strconv.ParseInt(s.voucher, 10, 64)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return admkey.Of(keyPrefix, id, 0)
+	all := make([]admkey.Keys, max(1, s.buckets))
+	for b := range all {
+		all[b] = admkey.Of(keyPrefix, id, b)
+	}
+	return all
 }
 
-// right is what must be so of each round at rest.
-func (c *chaos) right(n int, s *sale) {
+// balanced waits until a round is at rest, and looks at its sums.
+func (c *chaos) balanced(n int, s *sale) {
 	c.t.Helper()
-	s.urls = []string{c.apis[0].url, c.apis[1].url}
+	waitReady(c.t, c.apis[:]...)
+	s.drained(c.redis.Client(c.t))
+	now := *s.shop // some of its buyers may still be at it
+	now.urls = []string{c.apis[0].url, c.apis[1].url}
 	want := audit{InitialStock: s.stock, Orders: s.stock, Balanced: true}
-	for i := range s.urls {
-		if got := s.audit(i); got != want {
+	for i := range now.urls {
+		if got := now.audit(i); got != want {
 			c.t.Errorf("round %d, process %d: %+v", n, i, got)
 		}
 	}
+}
+
+// right is what must be so of each round in the end.
+func (c *chaos) right(n int, s *sale) {
+	c.t.Helper()
+	c.balanced(n, s)
+	s.urls = []string{c.apis[0].url, c.apis[1].url}
 	// As many orders as there are, each of another user, and all of them confirmed:
 	// so there is none that its buyer was not told of.
 	if len(s.orders) != s.stock {
 		c.t.Errorf("round %d: %d buyers were told of an order, of %d", n, len(s.orders), s.stock)
 	}
 	client := c.redis.Client(c.t)
-	keys := s.keys()
-	if dead := client.XLen(c.t.Context(), keys.Dead).Val(); dead != 0 {
-		c.t.Errorf("round %d: %d dead letters", n, dead)
+	there := map[string]string{}
+	for b, keys := range s.allKeys() {
+		if dead := client.XLen(c.t.Context(), keys.Dead).Val(); dead != 0 {
+			c.t.Errorf("round %d: %d dead letters in bucket %d", n, dead, b)
+		}
+		users, err := client.HGetAll(c.t.Context(), keys.Users).Result()
+		if err != nil {
+			c.t.Errorf("round %d: %v", n, err)
+		}
+		maps.Copy(there, users)
 	}
-	there, err := client.HGetAll(c.t.Context(), keys.Users).Result()
-	if err != nil || len(there) != s.stock {
-		c.t.Errorf("round %d: Redis has %d users, %v", n, len(there), err)
+	if len(there) != s.stock {
+		c.t.Errorf("round %d: Redis has %d users", n, len(there))
 	}
 	var readers sync.WaitGroup
 	users := make(chan int)

@@ -26,6 +26,7 @@ type config struct {
 	RedisAddrs     []string
 	RedisMaster    string
 	RedisPassword  string
+	WaitReplicas   int // that must have an order before its buyer is told
 	LockRedisAddrs []string
 	ZooKeeperAddrs []string
 	LockWatchdog   time.Duration // 0: each mechanism's own
@@ -36,6 +37,7 @@ type config struct {
 	JWTSecret      string
 	AdminToken     string
 	UserRate       float64 // orders asked for per second; 0: any number
+	Admission      admissionConfig
 	LogLevel       slog.Level
 	IDs            string
 
@@ -70,7 +72,7 @@ func (s setting) env() string {
 }
 
 func settings() []setting {
-	return []setting{
+	return slices.Concat([]setting{
 		{name: "addr", arg: "host:port", usage: "where to serve (default 127.0.0.1:8080)",
 			set: func(c *config, v string) error { c.Addr = v; return checkAddr(v) }},
 		{name: "debug-addr", arg: "host:port", usage: "where to serve /livez, /readyz, /metrics and /debug/pprof; without it the first three are served with the API",
@@ -83,6 +85,11 @@ func settings() []setting {
 			set: func(c *config, v string) error { c.RedisMaster = v; return nil }},
 		{name: "redis-password", arg: "password", usage: "password of Redis", secret: true,
 			set: func(c *config, v string) error { c.RedisPassword = v; return nil }},
+		{name: "redis-wait-replicas", arg: "number", usage: fmt.Sprintf("how many replicas of Redis must have an order that was admitted before its buyer is told, 0 to %d (default 0: the primary's word is enough)", maxWaitReplicas),
+			set: func(c *config, v string) (err error) {
+				c.WaitReplicas, err = parseCount(v, maxWaitReplicas)
+				return err
+			}},
 		{name: "lock-redis-addrs", arg: "host:port,…", usage: "independent Redis nodes for the locks multi and red",
 			set: func(c *config, v string) (err error) { c.LockRedisAddrs, err = addrList(v); return err }},
 		{name: "zookeeper-addrs", arg: "host:port,…", usage: "ZooKeeper servers for the locks zk-node and zk-queue",
@@ -107,7 +114,7 @@ func settings() []setting {
 			set: func(c *config, v string) error { c.IDs = v; return oneOf(v, idsSonyflake, idsRedisCounter) }},
 		{name: "log-level", arg: "level", usage: "debug, info, warn or error (default info; embedded: warn)",
 			set: func(c *config, v string) error { return c.LogLevel.UnmarshalText([]byte(v)) }},
-	}
+	}, admissionSettings())
 }
 
 // parseConfig reads the settings of the service and checks them as a whole.
@@ -192,6 +199,8 @@ func (c *config) validate() error {
 		return errors.New("SECKILL_REDIS_ADDRS is missing: SECKILL_MYSQL_DSN is set, and the service needs both, or neither to run embedded")
 	case c.RedisMaster != "" && c.Embedded:
 		return errors.New("SECKILL_REDIS_MASTER is set, but SECKILL_REDIS_ADDRS names no sentinels")
+	case c.WaitReplicas > 0 && c.Embedded:
+		return errors.New("SECKILL_REDIS_WAIT_REPLICAS is set, and the embedded Redis has no replicas: set SECKILL_REDIS_ADDRS and SECKILL_MYSQL_DSN too")
 	case c.DebugAddr != "" && c.DebugAddr == c.Addr:
 		return fmt.Errorf("SECKILL_DEBUG_ADDR is the same as SECKILL_ADDR, %s: choose another port", c.Addr)
 	case !c.Embedded && c.JWTSecret == "":
@@ -233,9 +242,10 @@ func usage(w io.Writer, all []setting) {
 
 usage: api [flags]               serve until interrupted
        api healthcheck [flags]   ask a running server whether it is ready; exit code 0 or 1
-       api reconcile [-json] [-voucher ID] [flags]
+       api reconcile [-json] [-dead] [-voucher ID] [flags]
                                  compare what Redis and the database have of each voucher that is sold by
-                                 admission; exit code 0 when all balance, 1 when not or when it is not known
+                                 admission, and with -dead list the orders that were accepted and rejected;
+                                 exit code 0 when all balance, 1 when not or when it is not known
 
 Each flag can be given as an environment variable instead. With neither a
 database nor Redis the service runs embedded, with SQLite and an in-process
@@ -309,6 +319,17 @@ func parseWatchdog(v string) (time.Duration, error) {
 		return 0, fmt.Errorf("want %v to %v", minLockWatchdog, lock.MaxTTL)
 	}
 	return d, nil
+}
+
+// maxWaitReplicas is more than anybody waits for.
+const maxWaitReplicas = 16
+
+func parseCount(v string, most int) (int, error) {
+	n, err := strconv.Atoi(v)
+	if err != nil || n < 0 || n > most {
+		return 0, fmt.Errorf("want a number from 0 to %d", most)
+	}
+	return n, nil
 }
 
 // maxUserRate is beyond what a user can do, and far from what cannot be counted.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 )
 
 const (
@@ -62,6 +63,14 @@ func TestConfigFlagBeatsEnvironment(t *testing.T) {
 	}
 }
 
+func TestConfigOfAdmission(t *testing.T) {
+	c, err := parseConfig([]string{"-claim-idle", "2s"},
+		production("SECKILL_INSTANCE=api-1.eu_west", "SECKILL_MAX_PENDING=500", "SECKILL_MAX_IN_FLIGHT=64", "SECKILL_CLAIM_IDLE=1m"), io.Discard)
+	if want := (admissionConfig{MaxPending: 500, MaxInFlight: 64, Instance: "api-1.eu_west", ClaimIdle: 2 * time.Second}); err != nil || c.Admission != want {
+		t.Errorf("%+v, %v", c.Admission, err)
+	}
+}
+
 // Each wrong setting ends the start with a sentence that names it, and says
 // nothing of a secret.
 func TestConfigErrorsNameTheSetting(t *testing.T) {
@@ -83,6 +92,21 @@ func TestConfigErrorsNameTheSetting(t *testing.T) {
 		{"redis alone", nil, []string{"SECKILL_REDIS_ADDRS=a:1"}, []string{"SECKILL_MYSQL_DSN is missing"}},
 		{"database alone", nil, []string{"SECKILL_MYSQL_DSN=" + dsn}, []string{"SECKILL_REDIS_ADDRS is missing"}},
 		{"master without sentinels", nil, []string{"SECKILL_REDIS_MASTER=main"}, []string{"SECKILL_REDIS_MASTER", "SECKILL_REDIS_ADDRS"}},
+		{"replicas that are no number", nil, production("SECKILL_REDIS_WAIT_REPLICAS=one"), []string{"SECKILL_REDIS_WAIT_REPLICAS", "one", "0 to 16"}},
+		{"too many replicas", []string{"-redis-wait-replicas", "17"}, production(), []string{"-redis-wait-replicas", "0 to 16"}},
+		{"fewer replicas than none", []string{"-redis-wait-replicas", "-1"}, production(), []string{"-redis-wait-replicas", "0 to 16"}},
+		{"replicas of the embedded Redis", nil, []string{"SECKILL_REDIS_WAIT_REPLICAS=1"}, []string{"SECKILL_REDIS_WAIT_REPLICAS", "embedded", "SECKILL_REDIS_ADDRS"}},
+		{"no room for an order", []string{"-max-pending", "0"}, nil, []string{"-max-pending", "1 to 10000000"}},
+		{"room for too many", nil, []string{"SECKILL_MAX_PENDING=10000001"}, []string{"SECKILL_MAX_PENDING", "1 to 10000000"}},
+		{"room for half an order", nil, []string{"SECKILL_MAX_PENDING=1.5"}, []string{"SECKILL_MAX_PENDING", "1.5", "1 to 10000000"}},
+		{"nobody may wait", nil, []string{"SECKILL_MAX_IN_FLIGHT=0"}, []string{"SECKILL_MAX_IN_FLIGHT", "1 to 1000000"}},
+		{"too many may wait", []string{"-max-in-flight", "1000001"}, nil, []string{"-max-in-flight", "1 to 1000000"}},
+		{"claim without a unit", []string{"-claim-idle", "30"}, nil, []string{"-claim-idle", "5s"}},
+		{"claim too soon", nil, []string{"SECKILL_CLAIM_IDLE=999ms"}, []string{"SECKILL_CLAIM_IDLE", "1s to 1h"}},
+		{"claim too late", nil, []string{"SECKILL_CLAIM_IDLE=61m"}, []string{"SECKILL_CLAIM_IDLE", "1s to 1h"}},
+		{"instance of two words", nil, []string{"SECKILL_INSTANCE=api 1"}, []string{"SECKILL_INSTANCE", "letters"}},
+		{"instance too long", nil, []string{"SECKILL_INSTANCE=" + strings.Repeat("a", 65)}, []string{"SECKILL_INSTANCE", "1 to 64"}},
+		{"instance of two lines", []string{"-instance", "api\n"}, nil, []string{"-instance", "letters"}},
 		{"lab neither on nor off", nil, []string{"SECKILL_LAB=perhaps"}, []string{"SECKILL_LAB", "perhaps"}},
 		{"lab for everybody", []string{"-addr", ":8080"}, nil, []string{"lab mode", "SECKILL_LAB_ALLOW_REMOTE"}},
 		{"lab for everybody, real stores", []string{"-addr", "0.0.0.0:8080", "-lab"}, production(), []string{"lab mode", "loopback"}},

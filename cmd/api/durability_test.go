@@ -5,10 +5,13 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/admission/admkey"
 	"seckill/internal/testkit"
@@ -22,8 +25,9 @@ type redisSetting struct {
 	// machine: the machine dies, and what was not on the disk yet is gone. together: so
 	// do the API processes. slow: the disk is, just then.
 	machine, together, slow bool
-	// replica: another server takes over, which lags.
-	replica bool
+	// replica: another server takes over, which lags. wait: buyers are told of their
+	// orders when it has them, and not before.
+	replica, wait bool
 	// loses: accepted orders are lost. forgets: also those that were accepted long before.
 	loses, forgets bool
 }
@@ -31,6 +35,10 @@ type redisSetting struct {
 var appendOnly = []string{"--appendonly", "yes", "--appendfsync"}
 
 func fsync(when string) []string { return append(slices.Clone(appendOnly), when) }
+
+// found: the service finds out that something is not there any more. With WAIT that is
+// what nobody was told of.
+func (s redisSetting) found() bool { return s.loses && !s.together || s.wait }
 
 func redisSettings() []redisSetting {
 	return []redisSetting{
@@ -45,6 +53,7 @@ func redisSettings() []redisSetting {
 		{name: "always, machine dies", args: fsync("always"), machine: true},
 		{name: "always, machine dies, API on it", args: fsync("always"), machine: true, together: true},
 		{name: "replica that lags, promoted", replica: true, loses: true},
+		{name: "replica that lags, promoted, WAIT", replica: true, wait: true},
 	}
 }
 
@@ -79,7 +88,7 @@ func TestDurability(t *testing.T) {
 			t.Logf("%s: %s; epoch %d, then %d; on sale again after %v; %d bytes of the file gone",
 				setting.name, got, before, d.epoch(), took.Round(10*time.Millisecond), d.gone)
 			got.judge(t, setting)
-			if found := d.epoch() > before; found != (setting.loses && !setting.together) {
+			if found := d.epoch() > before; found != setting.found() {
 				t.Errorf("found that something was lost: %v", found)
 			}
 		})
@@ -112,6 +121,14 @@ func openDying(t *testing.T, mariadb *testkit.SQLServer, setting redisSetting) *
 		d.replica = testkit.NewRedis(t)
 		d.replica.ReplicaOf(d.link.Addr())
 		d.where.redis = []string{d.door.Addr()}
+		if setting.wait {
+			d.where = d.where.with("SECKILL_REDIS_WAIT_REPLICAS=1")
+			client := d.primary.Client(t)
+			if err := client.Set(t.Context(), "probe", 1, time.Second).Err(); err != nil { // something to acknowledge
+				t.Fatal(err)
+			}
+			acknowledges(t, client, 1)
+		}
 	} else {
 		d.disk = newDisk(t, setting.args...)
 		d.primary = d.disk.redis
@@ -120,6 +137,23 @@ func openDying(t *testing.T, mariadb *testkit.SQLServer, setting redisSetting) *
 	d.startAPIs()
 	d.shop = openShop(t, dyingStock, admissionPolicy, d.apis...)
 	return d
+}
+
+// acknowledges waits until a primary hears from so many replicas: for up to a second
+// after one is in step it does not.
+func acknowledges(t *testing.T, primary *redis.Client, replicas int) {
+	t.Helper()
+	for n := range replicas {
+		heard := func() bool {
+			replica := primary.InfoMap(t.Context(), "replication").Item("Replication", "slave"+strconv.Itoa(n))
+			return strings.Contains(replica, "state=online") && !strings.Contains(replica, "offset=0,")
+		}
+		for deadline := time.Now().Add(30 * time.Second); !heard(); time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("the replicas never acknowledge")
+			}
+		}
+	}
 }
 
 func (d *dying) startAPIs() {
@@ -226,9 +260,6 @@ func (d *dying) inStep() bool {
 // to the end of after.
 func (d *dying) sellAndDie(after func()) (orders map[string]int, took time.Duration) {
 	d.t.Helper()
-	if d.setting.replica {
-		d.link.Cut()
-	}
 	if d.setting.slow {
 		d.disk.slow(true)
 	}
@@ -244,11 +275,19 @@ func (d *dying) sellAndDie(after func()) (orders map[string]int, took time.Durat
 		})
 	})
 	// The first 200 have an order each.
-	for deadline := time.Now().Add(30 * time.Second); answered.Load() < 300 || !d.now(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			d.t.Fatal("never anything to lose")
+	until := func(users int64) {
+		d.t.Helper()
+		for deadline := time.Now().Add(30 * time.Second); answered.Load() < users || !d.now(); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				d.t.Fatal("never anything to lose")
+			}
 		}
 	}
+	if d.setting.replica {
+		until(250)
+		d.link.Cut()
+	}
+	until(300)
 	death := time.Now()
 	d.die()
 	after()
@@ -293,6 +332,9 @@ func (d *dying) die() {
 		d.replica.Promote()
 		d.door.Lead(d.replica.Addr())
 		d.primary = d.replica
+		if d.setting.wait { // else nobody is told of anything any more
+			testkit.NewRedisReplica(d.t, d.primary)
+		}
 		return
 	}
 	if d.setting.together {
@@ -327,7 +369,7 @@ func (d *dying) goesOn(before int) {
 	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		meta := d.primary.Client(d.t).HGetAll(d.t.Context(), d.shop.keys().Meta).Val()
 		epoch, err := strconv.Atoi(meta[admkey.Epoch]) // it has none where it was emptied
-		if err == nil && epoch%2 == 0 && meta[admkey.Stock] != "" && (epoch > before || !d.setting.loses || d.setting.together) {
+		if err == nil && epoch%2 == 0 && meta[admkey.Stock] != "" && (epoch > before || !d.setting.found()) {
 			return
 		}
 		if time.Now().After(deadline) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"seckill/internal/testkit"
@@ -71,36 +72,64 @@ func (f *fates) judge(t *testing.T, setting redisSetting) {
 	}
 }
 
-// A buyer whose order is lost and who repeats his request under its Idempotency-Key is
-// told of the order that he was told of, which is not there any more. Without the key, or
-// under another one, he buys.
+// A buyer whose order is lost and who repeats his request under its Idempotency-Key gets
+// it again, under the same id, however often and through whichever process he repeats. If
+// he has bought under another key in between, that is what he is told.
 func TestLostOrderUnderItsKey(t *testing.T) {
 	d := openDying(t, testkit.NewMariaDB(t), redisSetting{name: "no AOF", loses: true, forgets: true})
+	const buyers = 10
+	key := func(user int) string { return "key-" + strconv.Itoa(user) }
 	release := d.holdRow()
 	d.fillHands(101)
 	first := map[int]outcome{}
-	for user := 1; user <= 10; user++ {
-		first[user] = d.shop.buy(user, user, "key-"+strconv.Itoa(user))
+	for user := 1; user <= buyers; user++ {
+		if first[user] = d.shop.buy(user, user, key(user)); first[user].code != "accepted" {
+			t.Fatalf("told %+v", first[user])
+		}
 	}
 	before := d.epoch()
 	d.die()
 	release()
-	d.shop.rush(20, 1, nil) // somebody has to ask for it to be found out
+	for user := 201; user <= 220; user++ {
+		d.shop.buy(user, user, "") // somebody has to ask for it to be found out
+	}
 	d.goesOn(before)
 	d.shop.drained(d.primary.Client(t))
 	for user, told := range first {
-		if told.code != "accepted" {
-			t.Fatalf("told %+v", told)
-		}
-		if again := d.shop.buy(user, user, "key-"+strconv.Itoa(user)); again != told {
-			t.Errorf("told %+v, then %+v", told, again)
-		}
 		if status := d.shop.statusOf(user, told.order, user); !strings.HasPrefix(status, "404") {
 			t.Errorf("the lost order is %q", status)
 		}
-		other := d.shop.buy(user, user, "another-"+strconv.Itoa(user))
-		if other.code != "accepted" && other.code != "already_ordered" { // the latter in the rush
-			t.Errorf("under another key: %+v", other)
+	}
+
+	impatient := buyers
+	if other := d.shop.buy(1, impatient, "another"); other.code != "accepted" {
+		t.Errorf("under another key: %+v", other)
+	}
+	first[impatient] = outcome{code: "already_ordered"}
+	for user, told := range first {
+		var wg sync.WaitGroup
+		for i := range 6 { // at once, through both processes
+			wg.Go(func() {
+				if again := d.shop.buy(i, user, key(user)); again != told && again.code != "busy" {
+					t.Errorf("user %d was told %+v, then %+v", user, told, again)
+				}
+			})
 		}
+		wg.Wait()
+		if again := d.shop.buy(user, user, key(user)); again != told {
+			t.Errorf("user %d was told %+v, and in the end %+v", user, told, again)
+		}
+	}
+	d.shop.drained(d.primary.Client(t))
+	for user, told := range first {
+		if user == impatient {
+			continue
+		}
+		if status := d.shop.statusOf(user, told.order, user); status != "confirmed" {
+			t.Errorf("the order of user %d is %q", user, status)
+		}
+	}
+	if a := d.shop.atRest(0); !a.Balanced {
+		t.Errorf("audit %+v", a)
 	}
 }

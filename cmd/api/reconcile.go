@@ -10,15 +10,16 @@ import (
 	"log/slog"
 	"strconv"
 	"text/tabwriter"
-	"time"
 
 	"seckill/internal/database"
+	"seckill/internal/order"
 	"seckill/internal/voucher"
 )
 
 // reconciliation is the command: what it was asked for.
 type reconciliation struct {
 	json    bool
+	dead    bool  // list the dead letters
 	voucher int64 // 0: all
 }
 
@@ -34,6 +35,7 @@ var (
 func (r *reconciliation) parse(args, environ []string, help io.Writer) (config, error) {
 	flags := flag.NewFlagSet("api reconcile", flag.ContinueOnError)
 	flags.BoolVar(&r.json, "json", false, "print JSON")
+	flags.BoolVar(&r.dead, "dead", false, "list the dead letters")
 	flags.Func("voucher", "look at this voucher alone", func(v string) (err error) {
 		if r.voucher, err = strconv.ParseInt(v, 10, 64); err != nil || r.voucher < 1 {
 			return errors.New("want the id of a voucher")
@@ -66,45 +68,55 @@ func (r *reconciliation) run(ctx context.Context, cfg config, out, logs io.Write
 	defer func() { err = errors.Join(err, db.Close()) }()
 
 	rec := newReconciler(client, db)
-	ids := []int64{r.voucher}
-	if r.voucher == 0 {
-		sales, err := rec.shelf.AdmissionSales(ctx, time.Unix(0, 0)) // no sale is older
-		if err != nil {
-			return err
-		}
-		ids = idsOf(sales)
-	}
-	found := rec.settle(ctx, ids, func(int64, standingInRedis) bool { return true })
-	balanced := true
-	for _, f := range found {
-		switch {
-		case errors.Is(f.err, voucher.ErrNotFound) && r.voucher != 0:
-			return fmt.Errorf("%w: there is no voucher %d that is sold by admission", errUsage, r.voucher)
-		case f.err != nil:
-			return fmt.Errorf("voucher %d: %w", f.voucher, f.err)
-		}
-		balanced = balanced && f.balanced()
-	}
-	if err := r.print(out, found, balanced); err != nil {
+	sales, err := rec.sales(ctx, r.voucher)
+	switch {
+	case errors.Is(err, voucher.ErrNotFound):
+		return fmt.Errorf("%w: there is no voucher %d that is sold by admission", errUsage, r.voucher)
+	case err != nil:
 		return err
 	}
-	if !balanced {
+	report, err := r.report(ctx, rec, sales)
+	if err != nil {
+		return err
+	}
+	if err := r.print(out, report); err != nil {
+		return err
+	}
+	if !report.Balanced {
 		return errUnbalanced
 	}
 	return nil
 }
 
-func (r *reconciliation) print(out io.Writer, found []finding, balanced bool) error {
-	report := reportJSON{Balanced: balanced, Vouchers: make([]equationJSON, len(found))}
+func (r *reconciliation) report(ctx context.Context, rec *reconciler, sales []order.Sale) (reportJSON, error) {
+	found := rec.settle(ctx, sales, func(int64, standingInRedis) bool { return true })
+	report := reportJSON{Balanced: true, Vouchers: make([]equationJSON, len(found))}
 	for i, f := range found {
+		if f.err != nil {
+			return report, fmt.Errorf("voucher %d: %w", f.voucher, f.err)
+		}
 		report.Vouchers[i] = newEquationJSON(f.look)
+		report.Balanced = report.Balanced && f.balanced()
+		if r.dead {
+			var err error
+			if report.Vouchers[i].Dead, err = rec.dead(ctx, sales[i], f.after.dead()); err != nil {
+				return report, fmt.Errorf("voucher %d: %w", f.voucher, err)
+			}
+		}
 	}
+	return report, nil
+}
+
+func (r *reconciliation) print(out io.Writer, report reportJSON) error {
 	if r.json {
 		e := json.NewEncoder(out)
 		e.SetIndent("", "  ")
 		return e.Encode(report)
 	}
-	return report.table(out)
+	if err := report.table(out); err != nil || !r.dead {
+		return err
+	}
+	return report.letters(out)
 }
 
 // reportJSON is what the command prints.
@@ -143,6 +155,23 @@ type equationJSON struct {
 
 	Redis    standingJSON `json:"redis"`
 	Database standingJSON `json:"database"`
+
+	// Buckets are those of a voucher that has several. Their stock and what is in transit
+	// between them is redis_stock; every seq above is a sum.
+	Buckets   []bucketJSON `json:"buckets,omitempty"`
+	InTransit int64        `json:"in_transit,omitempty"`
+
+	// Dead is there where it was asked for.
+	Dead *deadLettersJSON `json:"dead,omitempty"`
+}
+
+// bucketJSON is one bucket in Redis. The stock is null where it is not there.
+type bucketJSON struct {
+	Stock       *int64 `json:"stock"`
+	Pending     int64  `json:"pending"`
+	Seq         int64  `json:"seq"`
+	DatabaseSeq int64  `json:"database_seq"`
+	DeadLetters int64  `json:"dead_letters"`
 }
 
 // standingJSON is how far a side has come; 0 where it does not know.
@@ -154,17 +183,37 @@ type standingJSON struct {
 func newEquationJSON(l look) equationJSON {
 	e := equationJSON{
 		VoucherID: strconv.FormatInt(l.voucher, 10), State: l.state(), Balanced: l.balanced(),
-		Pending: l.after.pending, Unacknowledged: l.unacknowledged, DeadLetters: l.after.dead,
+		Pending: l.after.pending(), Unacknowledged: l.unacknowledged, DeadLetters: l.after.dead(),
 		InitialStock: l.audit.InitialStock, Confirmed: l.audit.Orders, DatabaseStock: l.audit.Stock,
 		Drift: l.drift(), DatabaseDrift: l.audit.Drift(),
 		Oversold: l.audit.Oversold(), DuplicateOrders: l.audit.DuplicateOrders(),
-		Redis:    standingJSON{max(0, l.after.epoch), max(0, l.after.seq)},
-		Database: standingJSON{l.database.Epoch, l.database.Seq[0]},
+		Redis:    standingJSON{Epoch: max(0, l.after.epoch()), Seq: l.after.seq()},
+		Database: standingJSON{Epoch: l.database.Epoch},
 	}
-	if l.after.stock >= 0 {
-		e.RedisStock = &l.after.stock
+	for _, seq := range l.database.Seq {
+		e.Database.Seq += seq
+	}
+	if l.after.there() {
+		e.RedisStock = new(l.after.stock())
+	}
+	if len(l.after) > 1 {
+		e.Buckets, e.InTransit = bucketsJSON(l), l.after.transit()
 	}
 	return e
+}
+
+func bucketsJSON(l look) []bucketJSON {
+	all := make([]bucketJSON, len(l.after))
+	for i, b := range l.after {
+		all[i] = bucketJSON{Pending: b.pending, Seq: max(0, b.seq), DeadLetters: b.dead}
+		if b.stock >= 0 {
+			all[i].Stock = new(b.stock)
+		}
+		if i < len(l.database.Seq) {
+			all[i].DatabaseSeq = l.database.Seq[i]
+		}
+	}
+	return all
 }
 
 func (r reportJSON) table(out io.Writer) error {

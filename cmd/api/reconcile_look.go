@@ -35,13 +35,20 @@ func newReconciler(client redis.UniversalClient, db *database.DB) *reconciler {
 	return &reconciler{client: client, shelf: db.Shelf(), orders: db.Orders(), pause: lookPause}
 }
 
-func idsOf(sales []order.Sale) []int64 {
-	ids := make([]int64, len(sales))
-	for i, sale := range sales {
-		ids[i] = sale.VoucherID
+// sales lists the vouchers that were ever sold by admission, or the one that is given.
+func (r *reconciler) sales(ctx context.Context, voucherID int64) ([]order.Sale, error) {
+	if voucherID == 0 {
+		return r.shelf.AdmissionSales(ctx, time.Unix(0, 0)) // no sale is older
 	}
-	return ids
+	st, err := r.shelf.Standing(ctx, voucherID)
+	if err != nil {
+		return nil, err
+	}
+	return []order.Sale{{VoucherID: voucherID, Buckets: len(st.Seq)}}, nil
 }
+
+// counting says whether a voucher's orders are to be counted, as it stands now.
+type counting func(id int64, now standingInRedis) bool
 
 // finding is what the last look at a voucher found, or why there is none.
 type finding struct {
@@ -51,11 +58,11 @@ type finding struct {
 
 // settle looks at vouchers, and again at those that do not balance until that stands.
 // It asks for each whether its orders are to be counted.
-func (r *reconciler) settle(ctx context.Context, ids []int64, count func(id int64, now standingInRedis) bool) []finding {
-	found := make([]finding, len(ids))
-	left := make([]int, 0, len(ids))
-	for i, id := range ids {
-		found[i] = r.find(ctx, id, count)
+func (r *reconciler) settle(ctx context.Context, sales []order.Sale, count counting) []finding {
+	found := make([]finding, len(sales))
+	left := make([]int, 0, len(sales))
+	for i, sale := range sales {
+		found[i] = r.find(ctx, sale, count)
 		if found[i].err == nil && !found[i].balanced() {
 			left = append(left, i)
 		}
@@ -68,7 +75,7 @@ func (r *reconciler) settle(ctx context.Context, ids []int64, count func(id int6
 		moving := left[:0]
 		for _, i := range left {
 			before := found[i].look
-			found[i] = r.find(ctx, ids[i], func(id int64, now standingInRedis) bool { return before.audit != nil || count(id, now) })
+			found[i] = r.find(ctx, sales[i], func(id int64, now standingInRedis) bool { return before.audit != nil || count(id, now) })
 			if found[i].err == nil && !found[i].balanced() && !found[i].same(before) {
 				moving = append(moving, i)
 			}
@@ -78,15 +85,10 @@ func (r *reconciler) settle(ctx context.Context, ids []int64, count func(id int6
 	return found
 }
 
-func (r *reconciler) find(ctx context.Context, id int64, count func(id int64, now standingInRedis) bool) finding {
-	l, err := r.look(ctx, id, count)
-	l.voucher = id
+func (r *reconciler) find(ctx context.Context, sale order.Sale, count counting) finding {
+	l, err := r.look(ctx, sale, count)
+	l.voucher = sale.VoucherID
 	return finding{l, err}
-}
-
-// standingInRedis is how a voucher stands there, at one moment; -1 for what is not there.
-type standingInRedis struct {
-	epoch, seq, stock, pending, dead int64
 }
 
 // look is one look at a voucher: at Redis, at the database, and at Redis again.
@@ -101,8 +103,9 @@ type look struct {
 	unacknowledged int64
 }
 
-func (r *reconciler) look(ctx context.Context, id int64, count func(id int64, now standingInRedis) bool) (l look, err error) {
-	if l.before, err = r.inRedis(ctx, id); err != nil {
+func (r *reconciler) look(ctx context.Context, sale order.Sale, count counting) (l look, err error) {
+	id := sale.VoucherID
+	if l.before, err = r.inRedis(ctx, sale); err != nil {
 		return l, err
 	}
 	if l.database, err = r.shelf.Standing(ctx, id); err != nil {
@@ -115,63 +118,39 @@ func (r *reconciler) look(ctx context.Context, id int64, count func(id int64, no
 		}
 		l.audit, l.database.Stock = &a, a.Stock // of one moment with the orders
 	}
-	if l.after, err = r.inRedis(ctx, id); err != nil {
+	if l.after, err = r.inRedis(ctx, sale); err != nil {
 		return l, err
 	}
-	if l.drift() < 0 && l.after.pending > 0 {
-		l.unacknowledged, err = r.confirmed(ctx, id)
+	if l.drift() < 0 && l.after.pending() > 0 {
+		l.unacknowledged, err = r.confirmed(ctx, sale)
 	}
 	return l, err
 }
 
-// inRedis reads in one transaction, which the keys' common slot allows.
-func (r *reconciler) inRedis(ctx context.Context, id int64) (standingInRedis, error) {
-	keys := admkey.Of(keyPrefix, id, 0)
-	var meta *redis.SliceCmd
-	var pending, dead *redis.IntCmd
-	if _, err := r.client.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		meta = p.HMGet(ctx, keys.Meta, admkey.Epoch, admkey.Seq, admkey.Stock)
-		pending, dead = p.XLen(ctx, keys.Orders), p.XLen(ctx, keys.Dead)
-		return nil
-	}); err != nil {
-		return standingInRedis{}, fmt.Errorf("%w: ask Redis: %w", order.ErrUnavailable, err)
-	}
-	s := standingInRedis{pending: pending.Val(), dead: dead.Val()}
-	for i, field := range []*int64{&s.epoch, &s.seq, &s.stock} {
-		*field = -1
-		if text, there := meta.Val()[i].(string); there {
-			n, err := strconv.ParseInt(text, 10, 64)
-			if err != nil {
-				return s, fmt.Errorf("what Redis has of voucher %d: %w", id, err)
-			}
-			*field = n
-		}
-	}
-	return s, nil
-}
-
-// confirmedAtMost is how many entries are looked up. Those that a process died with
-// after it had written them are the oldest, and a batch or two.
+// confirmedAtMost is how many entries of a bucket are looked up. Those that a process
+// died with after it had written them are the oldest, and a batch or two.
 const confirmedAtMost = 2000
 
-// confirmed counts the entries of the stream that the database has already: written,
+// confirmed counts the entries of the streams that the database has already: written,
 // and not acknowledged yet.
-func (r *reconciler) confirmed(ctx context.Context, id int64) (n int64, err error) {
-	entries, err := r.client.XRangeN(ctx, admkey.Of(keyPrefix, id, 0).Orders, "-", "+", confirmedAtMost).Result()
-	if err != nil {
-		return 0, fmt.Errorf("%w: ask Redis: %w", order.ErrUnavailable, err)
-	}
-	for _, e := range entries {
-		text, _ := e.Values[admkey.EntryOrder].(string)
-		orderID, err := strconv.ParseInt(text, 10, 64)
+func (r *reconciler) confirmed(ctx context.Context, sale order.Sale) (n int64, err error) {
+	for b := range sale.Buckets {
+		entries, err := r.client.XRangeN(ctx, admkey.Of(keyPrefix, sale.VoucherID, b).Orders, "-", "+", confirmedAtMost).Result()
 		if err != nil {
-			continue // no order: the consumers put it among the dead letters
+			return 0, fmt.Errorf("%w: ask Redis: %w", order.ErrUnavailable, err)
 		}
-		switch o, err := r.orders.Order(ctx, orderID); {
-		case err == nil && o.Status == order.Confirmed && o.VoucherID == id:
-			n++
-		case err != nil && !errors.Is(err, order.ErrNotFound):
-			return 0, err
+		for _, e := range entries {
+			text, _ := e.Values[admkey.EntryOrder].(string)
+			orderID, err := strconv.ParseInt(text, 10, 64)
+			if err != nil {
+				continue // no order: the consumers put it among the dead letters
+			}
+			switch o, err := r.orders.Order(ctx, orderID); {
+			case err == nil && o.Status == order.Confirmed && o.VoucherID == sale.VoucherID:
+				n++
+			case err != nil && !errors.Is(err, order.ErrNotFound):
+				return 0, err
+			}
 		}
 	}
 	return n, nil
@@ -196,9 +175,9 @@ func (l look) state() state {
 	switch {
 	case l.database.Epoch <= 1:
 		return neverOpened
-	case !l.database.Open() || l.after.epoch != l.database.Epoch || l.before.epoch != l.after.epoch || l.after.stock < 0:
+	case !l.database.Open() || !l.before.at(l.database.Epoch) || !l.after.open(l.database.Epoch):
 		return closed
-	case l.before != l.after:
+	case !slices.Equal(l.before, l.after):
 		return moving
 	}
 	return atRest
@@ -210,13 +189,15 @@ func (l look) state() state {
 // An accepted order leaves stock plus pending as it was, a confirmed one leaves the
 // database first and the pending later. So within an epoch stock plus pending only
 // falls, what the database has lies between its readings before and after, and what is
-// confirmed and not acknowledged is all that may be missing there.
+// confirmed and not acknowledged is all that may be missing there. All of that is so of
+// each bucket by itself, in which what it lent counts as its own: so it is of their sums
+// too, though they are read one after the other and draw from each other meanwhile.
 func (l look) drift() int64 {
 	if s := l.state(); s == neverOpened || s == closed {
 		return 0
 	}
-	least := l.database.Stock - l.before.stock - l.before.pending
-	most := l.database.Stock - l.after.stock - l.after.pending
+	least := l.database.Stock - l.before.stock() - l.before.pending()
+	most := l.database.Stock - l.after.stock() - l.after.pending()
 	switch {
 	case least > 0:
 		return least
@@ -226,10 +207,17 @@ func (l look) drift() int64 {
 	return 0
 }
 
-// behind: the database has seen more than Redis, which was read later.
+// behind: of a bucket the database has seen more than Redis, which was read later.
 func (l look) behind() bool {
-	s := l.state()
-	return (s == moving || s == atRest) && l.after.seq < l.database.Seq[0]
+	if s := l.state(); s != moving && s != atRest {
+		return false
+	}
+	for b, seq := range l.database.Seq {
+		if b < len(l.after) && l.after[b].seq < seq {
+			return true
+		}
+	}
+	return false
 }
 
 func (l look) balanced() bool {
@@ -251,5 +239,5 @@ func (l look) missing() int64 {
 
 // same: nothing at all happened between two looks.
 func (l look) same(other look) bool {
-	return l.before == other.before && l.after == other.after && l.database.Epoch == other.database.Epoch && l.database.Stock == other.database.Stock && slices.Equal(l.database.Seq, other.database.Seq) && l.unacknowledged == other.unacknowledged
+	return slices.Equal(l.before, other.before) && slices.Equal(l.after, other.after) && l.database.Epoch == other.database.Epoch && l.database.Stock == other.database.Stock && slices.Equal(l.database.Seq, other.database.Seq) && l.unacknowledged == other.unacknowledged
 }

@@ -26,8 +26,14 @@ import (
 func TestLooks(t *testing.T) {
 	open := order.Standing{Epoch: 2, Seq: []int64{40}, Stock: 60}
 	in := func(seq, stock, pending int64) standingInRedis {
-		return standingInRedis{epoch: 2, seq: seq, stock: stock, pending: pending}
+		return standingInRedis{{epoch: 2, seq: seq, stock: stock, pending: pending}}
 	}
+	halves := order.Standing{Epoch: 2, Seq: []int64{20, 20}, Stock: 60}
+	part := func(seq, stock, lent int64) bucketInRedis {
+		return bucketInRedis{epoch: 2, seq: seq, stock: stock, lent: lent}
+	}
+	drawn := standingInRedis{part(21, 20, 10), part(21, 40, -10)}
+	missing := bucketInRedis{epoch: -1, seq: -1, stock: -1}
 	right := &order.Audit{InitialStock: 100, Stock: 60, Orders: 40, DistinctUsers: 40}
 	for _, tc := range []struct {
 		name           string
@@ -50,14 +56,27 @@ func TestLooks(t *testing.T) {
 		{name: "the same in the middle of a sale", before: in(50, 47, 10), after: in(55, 42, 15), database: open, state: moving, drift: 3},
 		{name: "stock that is not there", before: in(40, 63, 0), after: in(40, 63, 0), database: open, state: atRest, drift: -3},
 		{name: "Redis is behind", before: in(39, 60, 0), after: in(39, 60, 0), database: open, state: atRest},
-		{name: "Redis is empty", before: standingInRedis{-1, -1, -1, 0, 0}, after: standingInRedis{-1, -1, -1, 0, 0}, database: open, state: closed, balanced: true},
+		{name: "Redis is empty", before: standingInRedis{missing}, after: standingInRedis{missing}, database: open, state: closed, balanced: true},
 		{name: "closed in the database", before: in(40, 99, 0), after: in(40, 99, 0), database: order.Standing{Epoch: 3, Seq: []int64{0}, Stock: 60}, state: closed, balanced: true},
-		{name: "opened meanwhile", before: standingInRedis{epoch: 1, stock: -1}, after: in(40, 60, 0), database: open, state: closed, balanced: true},
-		{name: "new", before: standingInRedis{-1, -1, -1, 0, 0}, after: standingInRedis{-1, -1, -1, 0, 0}, database: order.Standing{Epoch: 1, Seq: []int64{0}, Stock: 60}, state: neverOpened, balanced: true},
+		{name: "opened meanwhile", before: standingInRedis{{epoch: 1, stock: -1}}, after: in(40, 60, 0), database: open, state: closed, balanced: true},
+		{name: "new", before: standingInRedis{missing}, after: standingInRedis{missing}, database: order.Standing{Epoch: 1, Seq: []int64{0}, Stock: 60}, state: neverOpened, balanced: true},
 		{name: "an order without stock", before: in(40, 60, 0), after: in(40, 60, 0), database: open,
 			audit: &order.Audit{InitialStock: 100, Stock: 60, Orders: 41, DistinctUsers: 41}, state: atRest},
 		{name: "two orders of one user", before: in(40, 60, 0), after: in(40, 60, 0), database: open,
 			audit: &order.Audit{InitialStock: 100, Stock: 60, Orders: 40, DistinctUsers: 39}, state: atRest},
+		{name: "split, drawn", before: drawn, after: drawn, database: halves, state: atRest, balanced: true},
+		{name: "split, in transit", before: standingInRedis{part(21, 20, 10), part(20, 30, 0)}, after: standingInRedis{part(21, 20, 10), part(20, 30, 0)},
+			database: halves, state: atRest, balanced: true},
+		// The giver was read before it gave, the taker after it had taken.
+		{name: "split, drawn between the readings", before: standingInRedis{part(20, 30, 0), part(21, 40, -10)}, after: drawn,
+			database: halves, state: moving, balanced: true},
+		{name: "split, stock that is not there", before: standingInRedis{part(21, 23, 7), part(21, 40, -7)}, after: standingInRedis{part(21, 23, 7), part(21, 40, -7)},
+			database: halves, state: atRest, drift: -3},
+		{name: "split, one bucket is behind", before: drawn, after: drawn, database: order.Standing{Epoch: 2, Seq: []int64{20, 22}, Stock: 60}, state: atRest},
+		{name: "split, one bucket is empty", before: standingInRedis{part(20, 30, 0), missing}, after: standingInRedis{part(20, 30, 0), missing},
+			database: halves, state: closed, balanced: true},
+		{name: "split, one bucket is not open yet", before: standingInRedis{part(20, 30, 0), {epoch: 1, seq: 20, stock: 9}}, after: standingInRedis{part(20, 30, 0), {epoch: 1, seq: 20, stock: 9}},
+			database: halves, state: closed, balanced: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			l := look{before: tc.before, after: tc.after, database: tc.database, audit: tc.audit, unacknowledged: tc.unacknowledged}
@@ -130,7 +149,7 @@ func TestReconcile(t *testing.T) {
 	}
 	seen := map[state]int{}
 	for selling.Err() == nil {
-		f := rec.settle(t.Context(), []int64{id}, func(int64, standingInRedis) bool { return true })[0]
+		f := rec.settle(t.Context(), []order.Sale{{VoucherID: id, Buckets: 1}}, func(int64, standingInRedis) bool { return true })[0]
 		if f.err != nil || !f.balanced() {
 			t.Errorf("during the sale: %+v", f)
 		}
@@ -337,7 +356,7 @@ func TestReconcileWatchEmbedded(t *testing.T) {
 		if got := gathered(t, registry, "seckill_reconcile_vouchers", "state=balanced"); got != balanced {
 			t.Errorf("%v balanced, want %v", got, balanced)
 		}
-		if l, err := w.look(t.Context(), 7, func(int64, standingInRedis) bool { return false }); err != nil || l.state() != want {
+		if l, err := w.look(t.Context(), order.Sale{VoucherID: 7, Buckets: 1}, func(int64, standingInRedis) bool { return false }); err != nil || l.state() != want {
 			t.Errorf("%s, %v; want %s", l.state(), err, want)
 		}
 	}

@@ -84,10 +84,10 @@ func (w *reconcileWatch) check(ctx context.Context) {
 		return
 	}
 	w.failing = false
-	found := w.settle(ctx, idsOf(sales), func(id int64, now standingInRedis) bool {
+	found := w.settle(ctx, sales, func(id int64, now standingInRedis) bool {
 		seq, counted := w.counted[id]
 		_, wrong := w.missing[id]
-		return wrong || now.pending == 0 && (!counted || seq != now.seq)
+		return wrong || now.pending() == 0 && (!counted || seq != now.seq())
 	})
 	if ctx.Err() != nil {
 		return // what was cut short says nothing
@@ -100,14 +100,14 @@ func (w *reconcileWatch) check(ctx context.Context) {
 			states[countedUnknown]++
 			continue
 		}
-		dead += f.after.dead
+		dead += f.after.dead()
 		if f.balanced() {
 			states[countedBalanced]++
 			if seq, was := w.counted[f.voucher]; was {
 				counted[f.voucher] = seq
 			}
 			if f.audit != nil {
-				counted[f.voucher] = f.before.seq
+				counted[f.voucher] = f.before.seq()
 			}
 		} else {
 			states[countedUnbalanced]++
@@ -131,7 +131,7 @@ func (w *reconcileWatch) tell(l look) {
 	switch {
 	case !l.balanced() && (!was || before != l.missing()):
 		log := w.log.With("voucher", l.voucher, "drift", l.drift(), "redis_behind", l.behind(),
-			"redis_stock", l.after.stock, "pending", l.after.pending, "database_stock", l.database.Stock)
+			"redis_stock", l.after.stock(), "pending", l.after.pending(), "database_stock", l.database.Stock)
 		if l.audit != nil {
 			log = log.With("confirmed", l.audit.Orders, "database_drift", l.audit.Drift())
 		}

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"strconv"
 	"strings"
 	"time"
 
@@ -48,6 +50,37 @@ func openRedis(ctx context.Context, addrs []string, master, password string, ret
 		return nil, fmt.Errorf("SECKILL_REDIS_ADDRS: no answer from %s: %w", strings.Join(addrs, ","), err)
 	}
 	return client, nil
+}
+
+// warnReplicas says where orders are to wait for more replicas than there are: until
+// they come, every buyer is told that the service is unavailable.
+func warnReplicas(ctx context.Context, client redis.UniversalClient, wanted int, log *slog.Logger) {
+	if wanted == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	ask := func(ctx context.Context, node *redis.Client) error {
+		info := node.InfoMap(ctx, "replication")
+		if err := info.Err(); err != nil {
+			return fmt.Errorf("%s: %w", node.Options().Addr, err)
+		}
+		if has, err := strconv.Atoi(info.Item("Replication", "connected_slaves")); err != nil || has < wanted {
+			log.Warn("Redis has fewer replicas than orders wait for: none is accepted until it has more",
+				"variable", "SECKILL_REDIS_WAIT_REPLICAS", "wanted", wanted, "connected", has, "node", node.Options().Addr)
+		}
+		return nil
+	}
+	var err error
+	switch c := client.(type) {
+	case *redis.ClusterClient:
+		err = c.ForEachMaster(ctx, ask)
+	case *redis.Client:
+		err = ask(ctx, c)
+	}
+	if err != nil {
+		log.Warn("it is not known how many replicas Redis has", "variable", "SECKILL_REDIS_WAIT_REPLICAS", "error", err)
+	}
 }
 
 // openNode makes a client of one of several independent nodes. It does not connect

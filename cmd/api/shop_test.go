@@ -59,6 +59,7 @@ type shop struct {
 	t       *testing.T
 	urls    []string
 	voucher string
+	buckets int // 0 is 1
 	client  *http.Client
 }
 

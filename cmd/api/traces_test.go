@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net/http"
@@ -16,29 +17,69 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// The way of an order, from its request into the database, is to be found in what a
-// collector is sent.
-func TestTracesOfAnOrder(t *testing.T) {
-	var mu sync.Mutex
-	spans := map[string][]*otlp.Span{}
+// collected are the spans that a collector was sent.
+type collected struct {
+	mu    sync.Mutex
+	spans []*otlp.Span
+}
+
+// collect starts a collector of OTLP over HTTP.
+func collect(t *testing.T) (c *collected, url string) {
+	c = &collected{}
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 		body, err := io.ReadAll(req.Body)
 		var got collector.ExportTraceServiceRequest
 		if err = errors.Join(err, proto.Unmarshal(body, &got)); err != nil {
 			t.Error(err)
 		}
-		mu.Lock()
-		defer mu.Unlock()
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		for _, resource := range got.GetResourceSpans() {
 			for _, scope := range resource.GetScopeSpans() {
-				for _, s := range scope.GetSpans() {
-					spans[s.GetName()] = append(spans[s.GetName()], s)
-				}
+				c.spans = append(c.spans, scope.GetSpans()...)
 			}
 		}
 	}))
 	t.Cleanup(server.Close)
-	r := start(t, nil, []string{tracesEndpoint + "=" + server.URL})
+	return c, server.URL
+}
+
+// one is the only span of a name of which that is true.
+func (c *collected) one(t *testing.T, name string, which func(*otlp.Span) bool) *otlp.Span {
+	t.Helper()
+	var found []*otlp.Span
+	for _, s := range c.spans {
+		if s.GetName() == name && which(s) {
+			found = append(found, s)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("of %s there are %d in %v", name, len(found), c.spans)
+	}
+	return found[0]
+}
+
+// within are the spans that have a span for their parent, linked those that a span is
+// linked with.
+func within(parent *otlp.Span) func(*otlp.Span) bool {
+	return func(s *otlp.Span) bool {
+		return bytes.Equal(s.GetTraceId(), parent.GetTraceId()) && bytes.Equal(s.GetParentSpanId(), parent.GetSpanId())
+	}
+}
+
+func linked(from *otlp.Span) func(*otlp.Span) bool {
+	return func(s *otlp.Span) bool {
+		return slices.ContainsFunc(from.GetLinks(), func(l *otlp.Span_Link) bool {
+			return bytes.Equal(l.GetTraceId(), s.GetTraceId()) && bytes.Equal(l.GetSpanId(), s.GetSpanId())
+		})
+	}
+}
+
+// The way of an order, from its request into the database, is to be found in what a
+// collector is sent, and the way back.
+func TestTracesOfAnOrder(t *testing.T) {
+	c, collector := collect(t)
+	r := start(t, nil, []string{tracesEndpoint + "=" + collector})
 	url, _, _ := strings.Cut(curlLine.FindStringSubmatch(r.curl)[3], "/api/")
 	shop := openShop(t, 3, admissionPolicy, process{url: url})
 	got := shop.buy(0, 1, "")
@@ -50,12 +91,13 @@ func TestTracesOfAnOrder(t *testing.T) {
 		t.Error(err)
 	}
 
-	request, decision := spans["POST /api/v1/vouchers/:id/orders"], spans["admission.decide"]
-	if len(request) != 1 || len(decision) != 1 {
-		t.Fatalf("%v", spans)
-	}
-	if string(decision[0].GetTraceId()) != string(request[0].GetTraceId()) || string(decision[0].GetParentSpanId()) != string(request[0].GetSpanId()) {
-		t.Errorf("not one trace: %v, %v", request, decision)
+	request := c.one(t, "POST /api/v1/vouchers/:id/orders", func(*otlp.Span) bool { return true })
+	decision := c.one(t, "admission.decide", within(request))
+	call := c.one(t, "admission.call", linked(decision))
+	entries := c.one(t, "fulfil.entries", within(call))
+	transaction := c.one(t, "fulfil.persist", linked(entries))
+	if !linked(transaction)(call) || !linked(call)(decision) {
+		t.Errorf("there is no way back from %v by %v to %v", transaction, call, decision)
 	}
 	id, err := strconv.ParseInt(got.order, 10, 64)
 	if err != nil {
@@ -70,8 +112,8 @@ func TestTracesOfAnOrder(t *testing.T) {
 		}
 		return false
 	}
-	if !has(decision[0]) || !slices.ContainsFunc(spans["fulfil.persist"], has) || len(spans["admission.call"]) == 0 {
-		t.Errorf("order %d is not in %v", id, spans)
+	if !has(decision) || !has(transaction) {
+		t.Errorf("order %d is not in %v and %v", id, decision, transaction)
 	}
 	if logs := r.logs.String(); logs != "" {
 		t.Errorf("a quiet run logged:\n%s", logs)

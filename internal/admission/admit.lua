@@ -12,7 +12,8 @@
 -- ARGV[5]  that order
 -- ARGV[6]  how many orders may be on their way at a time
 -- ARGV[7]  when the call is too old to act, in ms of this server's clock
--- ARGV[8]  user, order, user, order ...
+-- ARGV[8]  the traceparent of this call, which goes into each entry; '' for none
+-- ARGV[9]  user, order, user, order ...
 --
 -- Replies  {verdict, now, seq, stock, back, states}
 --            verdict  0 decided
@@ -27,6 +28,7 @@
 --          missing and states is.
 local voucher, users, orders = KEYS[1], KEYS[2], KEYS[3]
 local epoch, lastUser, lastOrder = ARGV[1], ARGV[4], ARGV[5]
+local traced = ARGV[8] ~= '' and {'p', ARGV[8]} or {}
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
@@ -44,7 +46,7 @@ if now > tonumber(ARGV[7]) then
 end
 
 local asked = {lastUser}
-for i = 8, #ARGV, 2 do
+for i = 9, #ARGV, 2 do
   asked[#asked + 1] = ARGV[i]
 end
 local held = redis.call('HMGET', users, unpack(asked))
@@ -60,12 +62,13 @@ elseif now >= tonumber(known[6]) then
   refusal = 'e'
 end
 
-local states, accepted, taken = {}, {}, {}
+local states, accepted, taken, repeated = {}, {}, {}, false
 for i = 2, #asked do
-  local user, order = asked[i], ARGV[5 + 2 * i]
+  local user, order = asked[i], ARGV[6 + 2 * i]
   local has = held[i] or taken[user]
   if has then
     states[i - 1] = has == order and 'r' or 'o'
+    repeated = repeated or has == order
   elseif refusal then
     states[i - 1] = refusal
   elseif stock <= 0 then
@@ -85,8 +88,12 @@ if #accepted > 0 then
   redis.call('HSET', users, unpack(accepted))
   for i = 1, #accepted, 2 do
     seq = seq + 1
-    redis.call('XADD', orders, '*', 'o', accepted[i + 1], 'u', accepted[i], 'e', epoch, 's', seq)
+    redis.call('XADD', orders, '*', 'o', accepted[i + 1], 'u', accepted[i], 'e', epoch, 's', seq, unpack(traced))
   end
   redis.call('HSET', voucher, 'seq', seq, 'stock', stock) -- whole numbers are sent as such
+elseif repeated then
+  -- Nothing changes by it; but whoever waits for replicas on this connection then waits
+  -- for what another connection wrote about these orders, too.
+  redis.call('HSET', voucher, 'seq', seq)
 end
 return {0, now, seq, stock, back, table.concat(states)}

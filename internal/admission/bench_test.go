@@ -24,7 +24,7 @@ func BenchmarkAdmit(b *testing.B) {
 		})
 		b.Run("one by one/"+strconv.Itoa(buyers), func(b *testing.B) {
 			s, g := benchStage(b)
-			known, err := g.line(&s.shelf.voucher).opened(b.Context(), g.config.OpenWait)
+			known, err := g.pool(&s.shelf.voucher).lines[0].opened(b.Context(), g.config.OpenWait)
 			if err != nil {
 				b.Fatal(err)
 			}

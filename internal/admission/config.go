@@ -56,6 +56,12 @@ type Config struct {
 	// MaxInFlight is how many calls of Admit may be waiting at a time; more are refused
 	// with [order.ErrOverloaded] before any work is done. Default 20,000.
 	MaxInFlight int64
+	// WaitReplicas is how many replicas must have an order before its buyer is told of it
+	// (WAIT). Where fewer do within WaitTimeout the batch is asked for again, and ends with
+	// [order.ErrUnavailable] after Patience. Default 0: the primary's word is enough.
+	WaitReplicas int
+	// WaitTimeout bounds that wait, in each attempt. Default half of AttemptTimeout.
+	WaitTimeout time.Duration
 
 	Observer Observer
 }
@@ -77,6 +83,9 @@ func (c Config) WithDefaults() Config {
 			*d.value = d.other
 		}
 	}
+	if c.WaitTimeout == 0 {
+		c.WaitTimeout = c.AttemptTimeout / 2
+	}
 	if c.MaxPending == 0 {
 		c.MaxPending = 100_000
 	}
@@ -95,6 +104,10 @@ func (c Config) Validate() error {
 		return fmt.Errorf("admission: AttemptTimeout is %v, less than 1ms", c.AttemptTimeout)
 	case c.Patience < c.AttemptTimeout:
 		return fmt.Errorf("admission: Patience is %v, less than one attempt, %v", c.Patience, c.AttemptTimeout)
+	case c.WaitReplicas < 0:
+		return fmt.Errorf("admission: WaitReplicas is %d, less than 0", c.WaitReplicas)
+	case c.WaitReplicas > 0 && (c.WaitTimeout < time.Millisecond || c.WaitTimeout >= c.AttemptTimeout): // 0 ms would be for ever
+		return fmt.Errorf("admission: WaitTimeout is %v, not from 1ms to less than AttemptTimeout, %v", c.WaitTimeout, c.AttemptTimeout)
 	case c.OpenWait < 0 || c.Recheck < 0 || c.CheckEvery < 0 || c.Remembered < 0:
 		return errors.New("admission: OpenWait, Recheck, CheckEvery and Remembered are not negative")
 	case c.MaxPending < 0 || c.MaxInFlight < 0:

@@ -2,9 +2,13 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
+
+	"seckill/internal/order"
+	"seckill/internal/voucher"
 )
 
 // The pauses between the attempts at one batch.
@@ -21,6 +25,8 @@ func (l *line) decide(batch []*ride) error {
 	ctx, cancel := context.WithTimeout(context.Background(), l.gate.config.Patience)
 	defer cancel()
 	left := slices.Clone(batch)
+	var drawing turn
+	defer drawing.end()
 	var doubt int64 // until when an earlier attempt may still act, on Redis' clock
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		wait := l.gate.config.OpenWait
@@ -35,16 +41,32 @@ func (l *line) decide(batch []*ride) error {
 			return nil
 		}
 		a, expiry, err := l.attempt(ctx, known, left)
+		drawing.end()
 		switch {
 		case err != nil:
 			if !harmless(err) {
 				doubt = max(doubt, expiry)
 			}
 		case a.verdict == decided:
-			if left = l.settle(left, a, known.epoch, doubt); len(left) == 0 {
+			var short bool
+			if left, short = l.settle(left, a, known.epoch, doubt); len(left) == 0 {
 				return nil
 			}
-			err, pause = errDoubt, max(firstPause, time.Duration(doubt-a.now)*time.Millisecond)
+			if short {
+				err = l.pool.draw(ctx, l, known.epoch, &drawing)
+			}
+			switch {
+			case short && err == nil:
+				pause = firstPause
+				continue // and decide at once
+			case short && !errors.Is(err, voucher.ErrSoldOut):
+				// Whether anything is left is not known.
+			case a.now > doubt:
+				answerAll(left, voucher.ErrSoldOut)
+				return nil
+			default:
+				err, pause = errDoubt, max(firstPause, time.Duration(doubt-a.now)*time.Millisecond)
+			}
 		case a.verdict == late:
 			err = errLate
 		default:
@@ -71,7 +93,7 @@ func (l *line) attempt(ctx context.Context, known seen, batch []*ride) (answer, 
 	defer cancel()
 	asked := g.now()
 	expiry := l.clock.Load().at(asked) + g.config.AttemptTimeout.Milliseconds()
-	a, err := g.server.decide(ctx, &call{keys: l.keys, seen: known, bound: g.config.MaxPending, expiry: expiry, batch: batch})
+	a, err := g.server.decide(ctx, &call{keys: l.keys, seen: known, bound: l.pool.bound(), expiry: expiry, batch: batch})
 	heard := g.now()
 	g.config.Observer.batch(len(batch), heard-asked, err)
 	if err == nil {
@@ -81,9 +103,10 @@ func (l *line) attempt(ctx context.Context, known seen, batch []*ride) (answer, 
 }
 
 // settle answers those about whom nothing can change any more, and returns the rest:
-// who is refused while an earlier attempt may still have him accepted.
-func (l *line) settle(batch []*ride, a answer, epoch, doubt int64) (left []*ride) {
-	l.learn(l.gate.now(), a.stock, strings.IndexByte(a.states, overloaded) >= 0, l.gate.config.Recheck)
+// who is refused while an earlier attempt may still have him accepted; and who found
+// his bucket empty where there are others, of which short says that there is one.
+func (l *line) settle(batch []*ride, a answer, epoch, doubt int64) (left []*ride, short bool) {
+	l.learn(a)
 	saw := seen{epoch: epoch, seq: a.seq, back: a.back}
 	last := strings.LastIndexByte(a.states, accepted)
 	if last < 0 && doubt > 0 { // what an earlier attempt accepted is repeated now
@@ -94,12 +117,32 @@ func (l *line) settle(batch []*ride, a answer, epoch, doubt int64) (left []*ride
 	}
 	l.saw(saw)
 	for i, r := range batch {
-		err := refusal(a.states[i])
-		if err != nil && a.now <= doubt {
-			left = append(left, r)
+		err, empty := refusal(a.states[i]), a.states[i] == soldOut && l.pool.split()
+		if empty || err != nil && a.now <= doubt {
+			left, short = append(left, r), short || empty
 			continue
 		}
 		r.done <- err
 	}
-	return left
+	return left, short
+}
+
+// learn takes what an answer says of the bucket as a whole. That one of several is empty
+// says nothing of the voucher.
+func (l *line) learn(a answer) {
+	now, every := l.gate.now(), l.gate.config.Recheck
+	full := strings.IndexByte(a.states, overloaded) >= 0
+	switch {
+	case full:
+		l.mark(now, order.ErrOverloaded, overloadRecheck)
+	case a.stock <= 0 && !l.pool.split():
+		l.mark(now, voucher.ErrSoldOut, every)
+	case a.stock <= 0:
+		l.unmark(order.ErrOverloaded)
+	case l.refusal.Load() != nil:
+		l.refusal.Store(nil)
+	}
+	if l.pool.split() && (a.stock > 0 || strings.IndexByte(a.states, accepted) >= 0) {
+		l.pool.lift() // where this came from there may be more
+	}
 }

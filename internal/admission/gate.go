@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,21 +25,24 @@ type Gate struct {
 	rides    rides
 
 	mu    sync.RWMutex
-	lines map[int64]*line
+	pools map[int64]*pool // by voucher
 
-	// working are the goroutines of lines. Once closing, no more are started.
-	working sync.WaitGroup
-	closing context.Context
-	cancel  context.CancelFunc
+	// working are the goroutines of pools and lines. Once closing, no more are started.
+	starting sync.RWMutex
+	working  sync.WaitGroup
+	closing  context.Context
+	cancel   context.CancelFunc
 }
 
 // decider is what a line needs of Redis; [server] is the one there is.
 type decider interface {
 	decide(ctx context.Context, c *call) (answer, error)
-	state(ctx context.Context, keys admkey.Keys) (state, error)
+	states(ctx context.Context, buckets []admkey.Keys) []state
+	give(ctx context.Context, keys admkey.Keys, epoch int64, to int, more bool) (entry, error)
+	take(ctx context.Context, keys admkey.Keys, epoch int64, from int, total int64) (entry, error)
 	shut(ctx context.Context, keys admkey.Keys, epoch int64) (int64, error)
-	fill(ctx context.Context, key string, orders []order.Order) error
-	begin(ctx context.Context, keys admkey.Keys, st order.Standing, from, to time.Time) (bool, error)
+	fill(ctx context.Context, parts []users) error
+	begin(ctx context.Context, keys admkey.Keys, p part) (bool, error)
 }
 
 var _ decider = (*server)(nil)
@@ -51,14 +56,14 @@ func New(c Config) (*Gate, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	return newGate(c, newServer(c.Client)), nil
+	return newGate(c, newServer(c.Client).waiting(c).observed(c.Observer)), nil
 }
 
 func newGate(c Config, s decider) *Gate {
 	g := &Gate{
 		config: c, server: s, inFlight: NewInFlight(c.MaxInFlight),
 		vouchers: vouchers{shelf: c.Shelf, remembered: c.Remembered},
-		started:  time.Now(), lines: make(map[int64]*line),
+		started:  time.Now(), pools: make(map[int64]*pool),
 	}
 	g.closing, g.cancel = context.WithCancel(context.Background())
 	return g
@@ -67,17 +72,17 @@ func newGate(c Config, s decider) *Gate {
 // Close lets batches that are under way come to their end, which takes no longer than
 // [Config.Patience], refuses all others, and waits.
 func (g *Gate) Close() error {
-	g.mu.Lock()
+	g.starting.Lock()
 	g.cancel()
-	g.mu.Unlock()
+	g.starting.Unlock()
 	g.working.Wait()
 	return nil
 }
 
 // spawn runs work in a goroutine that Close waits for, and says whether it did.
 func (g *Gate) spawn(work func()) bool {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
+	g.starting.RLock()
+	defer g.starting.RUnlock()
 	if g.closing.Err() != nil {
 		return false
 	}
@@ -89,28 +94,28 @@ func (g *Gate) spawn(work func()) bool {
 // accepted is known as such where Redis is asked; who repeats one has to call
 // [Gate.Lookup] first, since a voucher that is sold out, or over, is known without.
 //
-// If ctx ends before its batch is sent, the order is taken out when that would be. Once
-// it has been sent, the outcome is waited for though ctx may end: it is bounded by
-// [Config.Patience], and nothing a buyer is told before would be true.
+// If ctx ends while the order waits in its line, it is taken out: at once where it has
+// waited for longer than a moment, else when its batch would be sent. Once it has been
+// sent, the outcome is waited for though ctx may end: it is bounded by [Config.Patience],
+// and nothing a buyer is told before would be true.
 func (g *Gate) Admit(ctx context.Context, v *voucher.Voucher, o order.Order) error {
-	asked := g.now()
-	err := g.admit(ctx, v, o, asked)
-	g.config.Observer.decided(g.now()-asked, err)
+	err := g.admit(ctx, v, o)
+	g.config.Observer.decided(err)
 	return err
 }
 
-func (g *Gate) admit(ctx context.Context, v *voucher.Voucher, o order.Order, now time.Duration) error {
+func (g *Gate) admit(ctx context.Context, v *voucher.Voucher, o order.Order) error {
 	if !g.inFlight.Enter() {
 		return fmt.Errorf("%w: %d wait for an answer", order.ErrOverloaded, g.config.MaxInFlight)
 	}
 	defer g.inFlight.Leave()
-	l := g.line(v)
+	l, now := g.pool(v).line(o.UserID), g.now()
 	if err := l.marked(now); err != nil {
 		return err
 	}
 	r := g.rides.get(ctx, o)
-	l.join(r)
-	err := <-r.done
+	r.asked = now
+	err := l.take(r)
 	g.rides.put(r)
 	return err
 }
@@ -118,7 +123,16 @@ func (g *Gate) admit(ctx context.Context, v *voucher.Voucher, o order.Order, now
 // Open makes a voucher ready before the first buyer comes, and waits until it is. The
 // error is ctx's, [voucher.ErrNotFound], or [order.ErrUnavailable] once the gate closes.
 func (g *Gate) Open(ctx context.Context, v *voucher.Voucher) error {
-	l := g.line(v)
+	for _, l := range g.pool(v).lines {
+		if err := l.ready(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ready waits until the line's bucket is open.
+func (l *line) ready(ctx context.Context) error {
 	for {
 		switch _, err := l.opened(ctx, untilItIs); {
 		case err == nil || errors.Is(err, voucher.ErrNotFound):
@@ -134,33 +148,33 @@ func (g *Gate) Open(ctx context.Context, v *voucher.Voucher) error {
 // untilItIs is longer than anybody waits.
 const untilItIs = 1000 * time.Hour
 
-// line finds or makes the line of a voucher.
-func (g *Gate) line(v *voucher.Voucher) *line {
-	g.mu.RLock()
-	l := g.lines[v.ID]
-	g.mu.RUnlock()
-	if l != nil {
-		return l
+// pool finds or makes the pool of a voucher.
+func (g *Gate) pool(v *voucher.Voucher) *pool {
+	if p := g.known(v.ID); p != nil {
+		return p
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if l := g.lines[v.ID]; l != nil {
-		return l
+	p := g.pools[v.ID]
+	if p == nil {
+		p = newPool(g, v)
+		g.pools[v.ID] = p
 	}
-	l = newLine(g, v)
-	g.lines[v.ID] = l
-	return l
+	return p
 }
 
-// all lists the lines there are.
-func (g *Gate) all() []*line {
+// known is the pool of a voucher that was asked for before, or nil.
+func (g *Gate) known(voucherID int64) *pool {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	lines := make([]*line, 0, len(g.lines))
-	for _, l := range g.lines {
-		lines = append(lines, l)
-	}
-	return lines
+	return g.pools[voucherID]
+}
+
+// all lists the pools there are.
+func (g *Gate) all() []*pool {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return slices.Collect(maps.Values(g.pools))
 }
 
 // now is a clock that never steps back, for what is measured against Redis' clock.

@@ -255,12 +255,13 @@ func TestScriptsDeclareTheirKeys(t *testing.T) {
 		sh := newShelf(3)
 		s = &stage{t: t, consumer: &consumer{tb: t, client: client, shelf: sh, keys: admkey.Of(prefix, sh.voucher.ID, 0)}}
 		s.config = Config{Client: client, Shelf: sh, Locker: local.New(), Log: slog.New(slog.DiscardHandler), Prefix: prefix}
+		s.split(2)
 		return local.New(), nil
 	}, func(ctx context.Context, _ lock.Locker) {
 		for range 2 { // the second time by EVALSHA, and with users to copy
 			g := s.gate(nil)
-			for user := range int64(5) {
-				_ = s.buy(g, user+1, user+100)
+			for _, user := range usersOf(5, 2, func(b int) bool { return b == 1 }) { // with draws
+				_ = s.buy(g, user, user+100)
 			}
 			_, _ = s.take(ctx, false)
 			_, _ = g.Audit(ctx, s.shelf.voucher.ID)
@@ -270,8 +271,15 @@ func TestScriptsDeclareTheirKeys(t *testing.T) {
 }
 
 func TestEmbeddedRedis(t *testing.T) {
+	for _, buckets := range []int{1, 3} {
+		t.Run(strconv.Itoa(buckets), func(t *testing.T) { embeddedRedis(t, buckets) })
+	}
+}
+
+func embeddedRedis(t *testing.T, buckets int) {
 	server := miniredis.RunT(t)
 	s := newStage(t, server.Addr(), 20)
+	s.split(buckets)
 	g := s.gate(nil)
 	if sold := rush(t, s, []*Gate{g}, 50, voucher.ErrSoldOut); sold != 20 {
 		t.Errorf("%d sold, want 20", sold)

@@ -6,90 +6,16 @@ import (
 	"io"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"seckill/internal/admission/admkey"
 	"seckill/internal/lock/local"
 	"seckill/internal/order"
 	"seckill/internal/voucher"
 )
-
-// fakeServer is Redis in a synctest bubble: an open voucher and a round trip that
-// takes a while.
-type fakeServer struct {
-	shelf *shelf
-	trip  time.Duration
-
-	mu      sync.Mutex
-	batches [][]int64 // user ids
-	stock   int64
-	users   map[int64]int64
-	calls   atomic.Int64
-	// spoil says what becomes of a call: done is whether it is carried out.
-	spoil func(n int64) (done bool, err error)
-	under atomic.Int64
-}
-
-func (f *fakeServer) decide(ctx context.Context, c *call) (answer, error) {
-	if f.under.Add(1) != 1 {
-		panic("two round trips at once")
-	}
-	defer f.under.Add(-1)
-	select {
-	case <-time.After(f.trip):
-	case <-ctx.Done():
-		return answer{}, ctx.Err()
-	}
-	n, done := f.calls.Add(1), true
-	var err error
-	if f.spoil != nil {
-		done, err = f.spoil(n)
-	}
-	if !done {
-		return answer{}, err
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	a := answer{now: time.Now().UnixMilli(), seq: f.calls.Load()}
-	var users []int64
-	states := make([]byte, len(c.batch))
-	for i, r := range c.batch {
-		users = append(users, r.userID)
-		switch {
-		case f.users[r.userID] == r.orderID:
-			states[i] = repeated
-		case f.stock > 0:
-			f.stock--
-			f.users[r.userID] = r.orderID
-			states[i] = accepted
-		default:
-			states[i] = 's'
-		}
-	}
-	f.batches = append(f.batches, users)
-	a.stock, a.states = f.stock, string(states)
-	return a, err
-}
-
-func (f *fakeServer) state(context.Context, admkey.Keys) (state, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	st, _ := f.shelf.Standing(context.Background(), f.shelf.voucher.ID)
-	return state{now: time.Now().UnixMilli(), epoch: st.Epoch, stock: f.stock}, nil
-}
-
-func (f *fakeServer) shut(_ context.Context, _ admkey.Keys, epoch int64) (int64, error) {
-	return epoch, nil
-}
-func (f *fakeServer) fill(context.Context, string, []order.Order) error { return nil }
-func (f *fakeServer) begin(context.Context, admkey.Keys, order.Standing, time.Time, time.Time) (bool, error) {
-	return true, nil
-}
 
 type bubble struct {
 	*Gate
@@ -99,8 +25,15 @@ type bubble struct {
 
 func newBubble(t *testing.T, stock int64, change func(*Config)) *bubble {
 	t.Helper()
+	return newSplitBubble(t, 1, stock, change)
+}
+
+// newSplitBubble has all of the stock in bucket 0.
+func newSplitBubble(t *testing.T, buckets int, stock int64, change func(*Config)) *bubble {
+	t.Helper()
 	sh := newShelf(stock)
-	fake := &fakeServer{shelf: sh, trip: time.Millisecond, stock: stock, users: map[int64]int64{}}
+	sh.split(buckets)
+	fake := newFakeServer(sh, stock)
 	c := Config{Shelf: sh, Locker: local.New(), Log: slog.New(slog.DiscardHandler)}.WithDefaults()
 	if change != nil {
 		change(&c)
@@ -181,8 +114,8 @@ func TestContextEnds(t *testing.T) {
 			t.Errorf("who waited got %v, want the context's error", queued)
 		}
 		time.Sleep(time.Second)
-		if len(b.fake.batches) != 1 || b.fake.stock != 4 {
-			t.Errorf("batches %v, stock %d: who left was sent", b.fake.batches, b.fake.stock)
+		if len(b.fake.batches) != 1 || *b.fake.stock() != 4 {
+			t.Errorf("batches %v, stock %d: who left was sent", b.fake.batches, *b.fake.stock())
 		}
 		_ = b.Close()
 	})
@@ -209,8 +142,8 @@ func TestOutcomeIsFoundOut(t *testing.T) {
 				if err := b.buy(t.Context(), 1); err != nil {
 					t.Error(err)
 				}
-				if b.fake.users[1] != 10 || b.fake.stock != 0 {
-					t.Errorf("users %v, stock %d", b.fake.users, b.fake.stock)
+				if b.fake.users[1] != 10 || *b.fake.stock() != 0 {
+					t.Errorf("users %v, stock %d", b.fake.users, *b.fake.stock())
 				}
 				_ = b.Close()
 			})
@@ -285,7 +218,7 @@ func TestSoldOutIsRemembered(t *testing.T) {
 			t.Errorf("Redis was asked %d times, want once", n)
 		}
 		b.fake.mu.Lock()
-		b.fake.stock = 1 // one was given back
+		*b.fake.stock() = 1 // one was given back
 		b.fake.mu.Unlock()
 		if err := b.buy(t.Context(), 5000); !errors.Is(err, voucher.ErrSoldOut) {
 			t.Errorf("within the recheck: %v", err)

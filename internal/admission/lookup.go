@@ -13,6 +13,7 @@ import (
 
 	"seckill/internal/admission/admkey"
 	"seckill/internal/order"
+	"seckill/internal/voucher"
 )
 
 // listFresh is how old the list of vouchers may be. Where an order is not found among
@@ -103,16 +104,37 @@ func (g *Gate) complete(ctx context.Context, id int64, epoch *redis.StringCmd) e
 // neverOpened: the first even epoch, and with it the first order, is still to come.
 func neverOpened(st order.Standing) bool { return st.Epoch <= 1 }
 
-// Audit implements the method of [order.Gate].
+// Audit implements the method of [order.Gate]. Of a voucher that is split all numbers
+// are sums. Its buckets are not read in the same moment, but each of them is the same
+// while Seq and Pending are; and what is moved between them in the meantime is counted
+// once.
 func (g *Gate) Audit(ctx context.Context, voucherID int64) (order.GateAudit, error) {
-	now, err := g.server.state(ctx, admkey.Of(g.config.Prefix, voucherID, 0))
-	switch {
+	p := g.known(voucherID)
+	if p == nil {
+		st, err := g.config.Shelf.Standing(ctx, voucherID)
+		if err != nil {
+			return order.GateAudit{}, err
+		}
+		v := &voucher.Voucher{ID: voucherID}
+		v.Policy.Buckets = len(st.Seq)
+		p = newPool(g, v) // to look at, not to keep: it knows nothing of the sale
+	}
+	all := p.look(ctx, storeTimeout)
+	switch err := unknown(all); {
 	case err != nil && ctx.Err() != nil:
 		return order.GateAudit{}, ctx.Err()
 	case err != nil:
 		return order.GateAudit{}, unavailable(err)
-	case now.open():
-		return order.GateAudit{Stock: now.stock, Pending: now.pending, Epoch: now.epoch, Seq: now.seq}, nil
+	}
+	sum, open := order.GateAudit{Epoch: all[0].epoch}, true
+	for i := range all {
+		open = open && all[i].open() && all[i].epoch == sum.Epoch
+		sum.Stock += all[i].share()
+		sum.Pending += all[i].pending
+		sum.Seq += all[i].seq
+	}
+	if open {
+		return sum, nil
 	}
 	st, err := g.config.Shelf.Standing(ctx, voucherID)
 	switch {

@@ -47,6 +47,10 @@ func newShelf(stock int64) *shelf {
 	}
 }
 
+func (s *shelf) split(buckets int) {
+	s.voucher.Policy.Buckets, s.standing.Seq = buckets, make([]int64, buckets)
+}
+
 func (s *shelf) do(id int64, fn func() error) (order.Standing, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,6 +143,7 @@ type consumer struct {
 	client redis.UniversalClient
 	shelf  *shelf
 	keys   admkey.Keys
+	others []admkey.Keys // those of the buckets from 1 on
 }
 
 // giveBack is what a consumer does with an order it cannot carry out.
@@ -151,10 +156,23 @@ if redis.call('HGET', KEYS[2], ARGV[1]) == ARGV[2] then
 end
 return redis.call('XDEL', KEYS[3], ARGV[3])`)
 
-// take persists what is in the stream and returns how many entries there were. With
+// buckets are the keys of all of them.
+func (c *consumer) buckets() []admkey.Keys { return append([]admkey.Keys{c.keys}, c.others...) }
+
+// take persists what is in the streams and returns how many entries there were. With
 // reject, it rejects them.
-func (c *consumer) take(ctx context.Context, reject bool) (int, error) {
-	entries, err := c.client.XRangeN(ctx, c.keys.Orders, "-", "+", 1000).Result()
+func (c *consumer) take(ctx context.Context, reject bool) (sum int, err error) {
+	for bucket, keys := range c.buckets() {
+		n, err := c.takeFrom(ctx, bucket, keys, reject)
+		if sum += n; err != nil {
+			return sum, err
+		}
+	}
+	return sum, nil
+}
+
+func (c *consumer) takeFrom(ctx context.Context, bucket int, of admkey.Keys, reject bool) (int, error) {
+	entries, err := c.client.XRangeN(ctx, of.Orders, "-", "+", 1000).Result()
 	if err != nil {
 		return 0, err
 	}
@@ -166,9 +184,9 @@ func (c *consumer) take(ctx context.Context, reject bool) (int, error) {
 			}
 			return v
 		}
-		a := order.Accepted{VoucherID: c.shelf.voucher.ID, OrderID: n("o"), UserID: n("u"), Epoch: n("e"), Seq: n("s")}
+		a := order.Accepted{VoucherID: c.shelf.voucher.ID, Bucket: bucket, OrderID: n("o"), UserID: n("u"), Epoch: n("e"), Seq: n("s")}
 		if !reject && c.shelf.persist(a) == nil {
-			if err := c.client.XDel(ctx, c.keys.Orders, e.ID).Err(); err != nil {
+			if err := c.client.XDel(ctx, of.Orders, e.ID).Err(); err != nil {
 				return 0, err
 			}
 			continue
@@ -176,7 +194,7 @@ func (c *consumer) take(ctx context.Context, reject bool) (int, error) {
 		c.shelf.mu.Lock()
 		c.shelf.rejected[a.OrderID] = order.Order{ID: a.OrderID, UserID: a.UserID, Status: order.Rejected}
 		c.shelf.mu.Unlock()
-		keys := []string{c.keys.Meta, c.keys.Users, c.keys.Orders}
+		keys := []string{of.Meta, of.Users, of.Orders}
 		if err := giveBack.Run(ctx, c.client, keys, a.UserID, a.OrderID, e.ID).Err(); err != nil {
 			return 0, err
 		}
@@ -235,6 +253,14 @@ func newStage(t testing.TB, addr string, stock int64) *stage {
 		Client: client, Shelf: sh, Locker: local.New(), Log: slog.New(slog.DiscardHandler), Prefix: s.prefix,
 	}
 	return s
+}
+
+// split has the voucher in so many buckets. To be called before there is a gate.
+func (s *stage) split(buckets int) {
+	s.shelf.split(buckets)
+	for bucket := 1; bucket < buckets; bucket++ {
+		s.others = append(s.others, admkey.Of(s.config.Prefix, s.shelf.voucher.ID, bucket))
+	}
 }
 
 func dial(t testing.TB, addr string) *redis.Client {

@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"seckill/internal/order"
 	"seckill/internal/voucher"
 )
 
@@ -48,26 +47,20 @@ func (m *marks) marked(now time.Duration) error {
 	return r.err
 }
 
-// learn takes what an answer says of the voucher as a whole.
-func (m *marks) learn(now time.Duration, stock int64, full bool, recheck time.Duration) {
-	var err error
-	switch {
-	case stock <= 0:
-		err = voucher.ErrSoldOut
-	case full:
-		err, recheck = order.ErrOverloaded, overloadRecheck
+// mark has whoever comes refused with err.
+func (m *marks) mark(now time.Duration, err error, every time.Duration) {
+	r := m.refusal.Load()
+	if r == nil || !errors.Is(r.err, err) {
+		r = &mark{err: err, every: every}
+		defer m.refusal.Store(r)
 	}
-	old := m.refusal.Load()
-	switch {
-	case err == nil && old == nil:
-	case err == nil:
-		m.refusal.Store(nil)
-	case old != nil && errors.Is(old.err, err):
-		old.next.Store(int64(now + recheck))
-	default:
-		r := &mark{err: err, every: recheck}
-		r.next.Store(int64(now + recheck))
-		m.refusal.Store(r)
+	r.next.Store(int64(now + every))
+}
+
+// unmark takes the mark away, where it is one of err.
+func (m *marks) unmark(err error) {
+	if r := m.refusal.Load(); r != nil && errors.Is(r.err, err) {
+		m.refusal.CompareAndSwap(r, nil)
 	}
 }
 

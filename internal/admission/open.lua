@@ -1,4 +1,5 @@
--- Open a voucher that was closed, with users that were prepared.
+-- Open a bucket of a voucher that was closed, with users that were prepared and without
+-- a ledger.
 --
 -- KEYS[1]  the voucher: a hash, see package admkey
 -- KEYS[2]  its users: a hash, user -> order
@@ -25,5 +26,6 @@ if redis.call('EXISTS', fresh) == 1 then
   redis.call('RENAME', fresh, users)
   redis.call('PERSIST', users)
 end
+redis.call('DEL', voucher) -- with its ledger, and whatever is no business of this epoch
 redis.call('HSET', voucher, 'epoch', ARGV[1], 'seq', seq, 'stock', ARGV[4], 'back', '0', 'begin', ARGV[5], 'end', ARGV[6])
 return 1

@@ -1,11 +1,15 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"seckill/internal/lock"
 	"seckill/internal/order"
@@ -21,6 +25,7 @@ var (
 	errMoved     = errors.New("the epoch was changed by another process")
 	errLate      = errors.New("the call took too long to reach Redis")
 	errDoubt     = errors.New("an earlier call may still act")
+	errBuckets   = errors.New("the voucher was split otherwise")
 )
 
 // The pauses of opening a voucher.
@@ -34,212 +39,321 @@ const (
 	// storeTimeout bounds one question to a server while a voucher is opened.
 	storeTimeout = 5 * time.Second
 	fillPage     = 1000
+	// bucketsAtOnce is how many buckets are closed or opened at a time.
+	bucketsAtOnce = 8
 )
 
-// door says whether orders can be decided about, and under which epoch.
+// door is the way into a voucher: which of its buckets are open is known by the lines.
 type door struct {
-	known seen // the epoch is 0 while shut
 	// distrusted is the last epoch that Redis has forgotten something of.
 	distrusted int64
+	// told: it was said that the voucher is shut.
+	told bool
 	// opening is closed when the opening that is under way ends; nil where none is.
 	opening chan struct{}
 	since   time.Time // when it began
 	failed  error     // what it met last
 }
 
-// opened returns what is known of the open voucher. Where it is shut it is opened, and
-// waited for until the opening has taken so long, or ctx ends.
-func (l *line) opened(ctx context.Context, wait time.Duration) (seen, error) {
-	l.mu.Lock()
-	if l.door.known.epoch != 0 {
-		defer l.mu.Unlock()
-		return l.door.known, nil
-	}
-	if l.door.opening == nil {
-		l.door.opening, l.door.since, l.door.failed = make(chan struct{}), time.Now(), nil
-		if !l.gate.spawn(l.open) {
-			close(l.door.opening)
-			l.door.opening, l.door.failed = nil, errClosed
-			defer l.mu.Unlock()
-			return seen{}, errClosed
-		}
-	}
-	opening, limit := l.door.opening, time.NewTimer(time.Until(l.door.since.Add(wait)))
-	l.mu.Unlock()
-	defer limit.Stop()
-	select {
-	case <-opening:
-	case <-limit.C:
-	case <-ctx.Done():
-	}
+// knows is what is known of the line's bucket; the epoch is 0 while it is shut.
+func (l *line) knows() seen {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case l.door.known.epoch != 0:
-		return l.door.known, nil
-	case l.door.failed == nil:
-		return seen{}, errOpening
-	case l.door.opening == nil: // it has given up
-		return seen{}, l.door.failed
+	return l.known
+}
+
+// opened returns what is known of the open bucket. Where it is shut the voucher is
+// opened, and waited for until the opening has taken so long, or ctx ends.
+func (l *line) opened(ctx context.Context, wait time.Duration) (seen, error) {
+	if known := l.knows(); known.epoch != 0 {
+		return known, nil
 	}
-	return seen{}, fmt.Errorf("%w: %w", errOpening, l.door.failed)
+	return l.pool.opened(ctx, l, wait)
+}
+
+func (p *pool) opened(ctx context.Context, l *line, wait time.Duration) (seen, error) {
+	p.mu.Lock()
+	known := l.knows()
+	if known.epoch == 0 {
+		p.begin()
+	}
+	opening, limit := p.door.opening, time.NewTimer(time.Until(p.door.since.Add(wait)))
+	p.mu.Unlock()
+	defer limit.Stop()
+	if known.epoch != 0 {
+		return known, nil
+	}
+	if opening != nil {
+		select {
+		case <-opening:
+		case <-limit.C:
+		case <-ctx.Done():
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	known = l.knows()
+	switch {
+	case known.epoch != 0:
+		return known, nil
+	case p.door.failed == nil:
+		return seen{}, errOpening
+	case p.door.opening == nil: // it has given up
+		return seen{}, p.door.failed
+	}
+	return seen{}, fmt.Errorf("%w: %w", errOpening, p.door.failed)
+}
+
+// reopen begins to open a voucher of which something is shut.
+func (p *pool) reopen() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.begin()
+}
+
+// begin has the voucher opened, unless that is under way. p.mu is held.
+func (p *pool) begin() {
+	if p.door.opening != nil {
+		return
+	}
+	p.door.opening, p.door.since, p.door.failed = make(chan struct{}), time.Now(), nil
+	if !p.gate.spawn(p.open) {
+		p.door.opening, p.door.failed = nil, errClosed
+	}
 }
 
 // saw adds to what is known of an epoch.
 func (l *line) saw(s seen) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.door.known.epoch != s.epoch {
+	if l.known.epoch != s.epoch {
 		return
 	}
-	if s.order == 0 && s.back == l.door.known.back { // else it may be what was given back
-		s.user, s.order = l.door.known.user, l.door.known.order
+	if s.order == 0 && s.back == l.known.back { // else it may be what was given back
+		s.user, s.order = l.known.user, l.known.order
 	}
-	l.door.known = s
+	s.seq = max(s.seq, l.known.seq)
+	l.known = s
 }
 
-// shut takes note that the voucher is not open under an epoch, and returns why.
+// sawSeq adds what a draw has shown of an epoch.
+func (l *line) sawSeq(epoch, seq int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.known.epoch == epoch {
+		l.known.seq = max(l.known.seq, seq)
+	}
+}
+
+// shut takes note that the bucket is not open under an epoch, and returns why. Whoever
+// needs it next opens the voucher.
 func (l *line) shut(epoch int64, why verdict) error {
 	cause := errNotOpen
 	if why == forgotten {
 		cause = errForgotten
 	}
+	p := l.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.door.known.epoch != epoch {
+	was := l.known.epoch
+	if was == epoch {
+		l.known = seen{}
+	}
+	l.mu.Unlock()
+	if was != epoch {
 		return cause
 	}
-	l.door.known = seen{}
 	if why == forgotten {
-		l.door.distrusted = epoch
+		p.door.distrusted = max(p.door.distrusted, epoch)
 	}
-	l.gate.config.Log.Warn("admission closed", "voucher", l.id, "epoch", epoch, "error", cause)
-	l.gate.config.Observer.closed(cause)
+	if !p.door.told { // by another bucket's line
+		p.door.told = true
+		p.gate.config.Log.Warn("admission closed", "voucher", p.id, "epoch", epoch, "error", cause)
+		p.gate.config.Observer.closed(cause)
+	}
 	return cause
 }
 
 // open opens the voucher, however long that takes: until it is done, the voucher is
 // gone, or the gate closes.
-func (l *line) open() {
-	g := l.gate
+func (p *pool) open() {
+	g := p.gate
 	begun := time.Now()
-	var known seen
+	var known []seen
 	var err error
 	for pause := firstRetry; ; pause = min(2*pause, maxRetry) {
-		known, err = l.tryOpen(g.closing)
+		known, err = p.tryOpen(g.closing)
 		if err == nil || g.closing.Err() != nil || errors.Is(err, voucher.ErrNotFound) {
 			break
 		}
-		l.mu.Lock()
-		l.door.failed = err
-		l.mu.Unlock()
+		p.mu.Lock()
+		p.door.failed = err
+		p.mu.Unlock()
 		if pause >= maxRetry/4 { // what is gone in a moment needs nobody's attention
-			g.config.Log.Warn("admission cannot be opened yet", "voucher", l.id, "error", err)
+			g.config.Log.Warn("admission cannot be opened yet", "voucher", p.id, "error", err)
 		}
 		select {
 		case <-time.After(pause):
 		case <-g.closing.Done():
 		}
 	}
-	l.mu.Lock()
-	l.door.known, l.door.failed = known, err
-	close(l.door.opening)
-	l.door.opening = nil
-	l.mu.Unlock()
+	p.mu.Lock()
+	for i, s := range known {
+		p.lines[i].adopt(s)
+	}
+	p.door.failed = err
+	close(p.door.opening)
+	p.door.opening = nil
+	p.door.told = p.door.told && err != nil
+	p.mu.Unlock()
 	if err == nil {
-		g.config.Log.Info("admission open", "voucher", l.id, "epoch", known.epoch, "took", time.Since(begun).String())
-		g.config.Observer.opened(time.Since(begun), known.epoch)
+		p.lift() // it may have come back with stock
+		g.config.Log.Info("admission open", "voucher", p.id, "epoch", known[0].epoch, "took", time.Since(begun).String())
+		g.config.Observer.opened(time.Since(begun), known[0].epoch)
+	}
+}
+
+// adopt takes what was found of an open bucket, unless more is known of that epoch.
+func (l *line) adopt(s seen) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.known.epoch != s.epoch {
+		l.known = s
 	}
 }
 
 // tryOpen finds the voucher open, or rebuilds it if nobody else is at it.
-func (l *line) tryOpen(ctx context.Context) (seen, error) {
-	if known, err := l.adopt(ctx); !errors.Is(err, errBehind) {
+func (p *pool) tryOpen(ctx context.Context) ([]seen, error) {
+	if known, err := p.adopt(ctx); !errors.Is(err, errBehind) {
 		return known, err
 	}
-	lease, err := l.gate.config.Locker.Acquire(ctx, "admission:"+strconv.FormatInt(l.id, 10), lock.Options{Wait: lockWait})
+	lease, err := p.gate.config.Locker.Acquire(ctx, "admission:"+strconv.FormatInt(p.id, 10), lock.Options{Wait: lockWait})
 	if err != nil {
-		return seen{}, err
+		return nil, err
 	}
 	defer func() { _ = lock.Release(ctx, lease) }() // what is lost is nobody's loss: see the epochs
 	ctx = lease.Context()
-	if known, err := l.adopt(ctx); !errors.Is(err, errBehind) {
+	if known, err := p.adopt(ctx); !errors.Is(err, errBehind) {
 		return known, err
 	}
-	if err := l.rebuild(ctx); err != nil {
-		return seen{}, err
+	if err := p.rebuild(ctx); err != nil {
+		return nil, err
 	}
-	return l.adopt(ctx)
+	return p.adopt(ctx)
 }
 
-// adopt finds the voucher open: in the database, and in Redis under the same epoch,
-// with all that the database has. Else the error is errBehind.
-func (l *line) adopt(ctx context.Context) (seen, error) {
+// adopt finds the voucher open: in the database, and all of it in Redis under the same
+// epoch, with all that the database has. Else the error is errBehind.
+func (p *pool) adopt(ctx context.Context) ([]seen, error) {
 	// The database is read first, so that orders persisted in between are no reason to
 	// distrust Redis.
-	st, err := l.standing(ctx)
+	st, err := p.standing(ctx)
 	if err != nil {
-		return seen{}, err
+		return nil, err
 	}
-	now, err := l.look(ctx)
-	if err != nil {
-		return seen{}, err
+	if len(st.Seq) != len(p.lines) {
+		return nil, fmt.Errorf("%w: %d, the database has %d", errBuckets, len(p.lines), len(st.Seq))
 	}
-	l.mu.Lock()
-	distrusted := l.door.distrusted
-	l.mu.Unlock()
-	if behind(now, st) || now.epoch <= distrusted {
-		return seen{}, fmt.Errorf("%w: epoch %d and seq %d, not %d and %d", errBehind, now.epoch, now.seq, st.Epoch, st.Seq[0])
+	all := p.look(ctx, storeTimeout)
+	gone, err := p.forgot(ctx, all, storeTimeout)
+	if err := cmp.Or(unknown(all), err); err != nil {
+		return nil, err
 	}
-	return seen{epoch: now.epoch, seq: now.seq, back: now.back}, nil
+	p.mu.Lock()
+	distrusted := p.door.distrusted
+	p.mu.Unlock()
+	known := make([]seen, len(all))
+	for i := range all {
+		now := &all[i]
+		if gone || behind(now, st, i) || now.epoch <= distrusted {
+			return nil, fmt.Errorf("%w: bucket %d has epoch %d and seq %d, not %d and %d", errBehind, i, now.epoch, now.seq, st.Epoch, st.Seq[i])
+		}
+		known[i] = seen{epoch: now.epoch, seq: now.seq, back: now.back}
+	}
+	return known, nil
 }
 
-// behind says that Redis does not have what the database had before.
-func behind(now state, st order.Standing) bool {
-	return !now.open() || !st.Open() || now.epoch != st.Epoch || now.seq < st.Seq[0]
+// behind says that a bucket in Redis does not have what the database had before.
+func behind(now *state, st order.Standing, bucket int) bool {
+	return !now.open() || !st.Open() || now.epoch != st.Epoch || now.seq < st.Seq[bucket]
 }
 
-// rebuild closes the voucher and opens it with what the database has. Wherever it is
-// given up, the voucher stays closed and the next attempt begins anew.
-func (l *line) rebuild(ctx context.Context) error {
-	g := l.gate
-	st, err := l.asked(ctx, func(ctx context.Context) (order.Standing, error) { return g.config.Shelf.Close(ctx, l.id) })
+// rebuild closes the voucher, all of its buckets, and opens it with what the database
+// has. Wherever it is given up, something stays closed, and the next attempt begins anew:
+// a bucket that was opened already is closed and drained again.
+func (p *pool) rebuild(ctx context.Context) error {
+	g := p.gate
+	st, err := p.asked(ctx, func(ctx context.Context) (order.Standing, error) { return g.config.Shelf.Close(ctx, p.id) })
 	if err != nil {
 		return err
 	}
-	if epoch, err := g.server.shut(ctx, l.keys, st.Epoch); err != nil {
+	err = p.each(ctx, func(ctx context.Context, l *line) error {
+		epoch, err := g.server.shut(ctx, l.keys, st.Epoch)
+		if err == nil && epoch != st.Epoch {
+			err = fmt.Errorf("%w: Redis has %d, the database %d", errMoved, epoch, st.Epoch)
+		}
 		return err
-	} else if epoch != st.Epoch {
-		return fmt.Errorf("%w: Redis has %d, the database %d", errMoved, epoch, st.Epoch)
-	}
-	if err := l.drain(ctx); err != nil {
-		return err
-	}
-	st, err = l.asked(ctx, func(ctx context.Context) (order.Standing, error) { return g.config.Shelf.Open(ctx, l.id, st.Epoch) })
+	})
 	if err != nil {
 		return err
 	}
-	if err := l.fill(ctx, st); err != nil {
+	if err := p.drain(ctx); err != nil {
 		return err
 	}
-	switch opened, err := g.server.begin(ctx, l.keys, st, l.sale.from, l.sale.to); {
-	case err != nil:
+	st, err = p.asked(ctx, func(ctx context.Context) (order.Standing, error) { return g.config.Shelf.Open(ctx, p.id, st.Epoch) })
+	if err != nil {
 		return err
-	case !opened:
-		return fmt.Errorf("%w: %d is over", errMoved, st.Epoch)
 	}
-	return nil
+	if err := p.fill(ctx, st.Epoch); err != nil {
+		return err
+	}
+	return p.each(ctx, func(ctx context.Context, l *line) error {
+		opened, err := g.server.begin(ctx, l.keys, p.part(st, l.bucket))
+		if err == nil && !opened {
+			err = fmt.Errorf("%w: %d is over", errMoved, st.Epoch)
+		}
+		return err
+	})
+}
+
+// part is what a bucket is opened with: an equal share of the stock, and of what cannot
+// be shared equally one piece.
+func (p *pool) part(st order.Standing, bucket int) part {
+	buckets := int64(len(p.lines))
+	stock := st.Stock / buckets
+	if int64(bucket) < st.Stock%buckets {
+		stock++
+	}
+	return part{epoch: st.Epoch, seq: st.Seq[bucket], stock: stock, sale: p.sale}
+}
+
+// each does something to all buckets, some at a time.
+func (p *pool) each(ctx context.Context, do func(context.Context, *line) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(bucketsAtOnce)
+	for _, l := range p.lines {
+		group.Go(func() error { return do(ctx, l) })
+	}
+	return group.Wait()
 }
 
 // drain waits until no order is on its way any more. Consumers see to that.
-func (l *line) drain(ctx context.Context) error {
+func (p *pool) drain(ctx context.Context) error {
 	for told := false; ; {
-		now, err := l.look(ctx)
-		if err != nil || now.pending == 0 {
+		all := p.look(ctx, storeTimeout)
+		if err := unknown(all); err != nil {
 			return err
 		}
+		var pending int64
+		for i := range all {
+			pending += all[i].pending
+		}
+		if pending == 0 {
+			return nil
+		}
 		if !told {
-			l.gate.config.Log.Info("admission waits for orders on their way", "voucher", l.id, "orders", now.pending)
+			p.gate.config.Log.Info("admission waits for orders on their way", "voucher", p.id, "orders", pending)
 			told = true
 		}
 		select {
@@ -250,43 +364,35 @@ func (l *line) drain(ctx context.Context) error {
 	}
 }
 
-// fill prepares the users of an epoch: all who have an order.
-func (l *line) fill(ctx context.Context, st order.Standing) error {
+// fill prepares the users of an epoch: all who have an order, each for his bucket.
+func (p *pool) fill(ctx context.Context, epoch int64) error {
 	for after := int64(0); ; {
-		page, err := l.page(ctx, after)
+		page, err := p.page(ctx, after)
 		if err != nil || len(page) == 0 {
 			return err
 		}
-		if err := l.gate.server.fill(ctx, l.keys.Fresh(st.Epoch), page); err != nil {
-			return fmt.Errorf("copy the users of voucher %d: %w", l.id, err)
+		if err := p.gate.server.fill(ctx, p.sorted(page, epoch)); err != nil {
+			return fmt.Errorf("copy the users of voucher %d: %w", p.id, err)
 		}
 		after = page[len(page)-1].UserID
 	}
 }
 
-func (l *line) page(ctx context.Context, after int64) ([]order.Order, error) {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
-	return l.gate.config.Shelf.LiveOrders(ctx, l.id, after, fillPage)
-}
-
-func (l *line) standing(ctx context.Context) (order.Standing, error) {
-	return l.asked(ctx, func(ctx context.Context) (order.Standing, error) { return l.gate.config.Shelf.Standing(ctx, l.id) })
-}
-
-func (l *line) asked(ctx context.Context, ask func(context.Context) (order.Standing, error)) (order.Standing, error) {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
-	return ask(ctx)
-}
-
-// look asks Redis how the voucher stands, and what time it is there.
-func (l *line) look(ctx context.Context) (state, error) {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
-	now, err := l.gate.server.state(ctx, l.keys)
-	if err == nil {
-		l.tick(l.gate.now(), now.now)
+// sorted puts orders to the users of their buckets.
+func (p *pool) sorted(page []order.Order, epoch int64) []users {
+	byBucket := make([]users, len(p.lines))
+	for _, o := range page {
+		to := &byBucket[p.line(o.UserID).bucket]
+		to.orders = append(to.orders, o)
 	}
-	return now, err
+	for i, l := range p.lines {
+		byBucket[i].key = l.keys.Fresh(epoch)
+	}
+	return slices.DeleteFunc(byBucket, func(u users) bool { return len(u.orders) == 0 })
+}
+
+func (p *pool) page(ctx context.Context, after int64) ([]order.Order, error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	return p.gate.config.Shelf.LiveOrders(ctx, p.id, after, fillPage)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,6 +22,12 @@ import (
 // A whole sale on real servers, with the database and the consumers that there are:
 // Redis is emptied in its middle, twice, and at rest every invariant holds.
 func TestSaleOnRealServers(t *testing.T) {
+	for _, buckets := range []int{1, 4} {
+		t.Run(strconv.Itoa(buckets), func(t *testing.T) { saleOnRealServers(t, buckets) })
+	}
+}
+
+func saleOnRealServers(t *testing.T, buckets int) {
 	const stock, buyers = 3000, 5000
 	ctx, log := t.Context(), slog.New(slog.DiscardHandler)
 	server := testkit.NewRedis(t)
@@ -37,7 +44,7 @@ func TestSaleOnRealServers(t *testing.T) {
 		ID: 77, Title: "100 off", Stock: stock, InitialStock: stock, Policy: voucher.DefaultPolicy(),
 		BeginAt: time.Now().Add(-time.Minute).UTC(), EndAt: time.Now().Add(time.Hour).UTC(), CreatedAt: time.Now().UTC(),
 	}
-	v.Policy.Flow = voucher.FlowAdmission
+	v.Policy.Flow, v.Policy.Buckets = voucher.FlowAdmission, buckets
 	if err := db.Vouchers().CreateVoucher(ctx, v); err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +115,10 @@ func TestSaleOnRealServers(t *testing.T) {
 	}
 	audit.Gate = &gate
 	t.Logf("accepted %d times, epoch %d, %+v", told.Load(), gate.Epoch, audit)
-	users := client.HLen(ctx, admkey.Of("", v.ID, 0).Users).Val()
+	users := int64(0)
+	for bucket := range buckets {
+		users += client.HLen(ctx, admkey.Of("", v.ID, bucket).Users).Val()
+	}
 	if !audit.Balanced() || audit.Orders != stock || gate.Stock != 0 || gate.Epoch <= 4 || users != stock {
 		t.Errorf("%+v, gate %+v, %d users in Redis; want %d orders, nothing left, two rebuilds", audit, gate, users, stock)
 	}

@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"flag"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -64,13 +65,14 @@ func scriptMachine(t *testing.T, rt *rapid.T, s *stage, server *server, keys adm
 	open := func(rt *rapid.T) {
 		m.epoch += 2
 		m.seq = max(m.seq, rapid.Int64Range(0, 50).Draw(rt, "seq"))
-		st := order.Standing{Epoch: m.epoch, Seq: []int64{m.seq}, Stock: rapid.Int64Range(0, 8).Draw(rt, "stock")}
+		p := part{epoch: m.epoch, seq: m.seq, stock: rapid.Int64Range(0, 8).Draw(rt, "stock")}
 		m.from = now.Add(30*time.Minute + time.Duration(rapid.IntRange(-9, 1).Draw(rt, "begins"))*time.Hour)
 		m.to = m.from.Add(time.Duration(rapid.IntRange(1, 20).Draw(rt, "lasts")) * time.Hour)
+		p.sale = window{m.from, m.to}
 		if epoch, err := server.shut(ctx, keys, m.epoch-1); err != nil || epoch != m.epoch-1 {
 			rt.Fatalf("shut = %d, %v; want %d", epoch, err, m.epoch-1)
 		}
-		if ok, err := server.begin(ctx, keys, order.Standing{Epoch: m.epoch - 2, Seq: []int64{0}}, m.from, m.to); ok || err != nil {
+		if ok, err := server.begin(ctx, keys, part{epoch: m.epoch - 2, sale: window{m.from, m.to}}); ok || err != nil {
 			rt.Fatalf("opened under an epoch that is over: %v", err)
 		}
 		m.users = map[int64]int64{}
@@ -80,14 +82,14 @@ func scriptMachine(t *testing.T, rt *rapid.T, s *stage, server *server, keys adm
 			m.users[1+user] = 900 + user
 		}
 		if len(live) > 0 {
-			if err := server.fill(ctx, keys.Fresh(m.epoch), live); err != nil {
+			if err := server.fill(ctx, []users{{key: keys.Fresh(m.epoch), orders: live}}); err != nil {
 				rt.Fatal(err)
 			}
 		}
-		if ok, err := server.begin(ctx, keys, st, m.from, m.to); !ok || err != nil {
+		if ok, err := server.begin(ctx, keys, p); !ok || err != nil {
 			rt.Fatalf("begin = %v, %v", ok, err)
 		}
-		m.stock, m.back = st.Stock, 0
+		m.stock, m.back = p.stock, 0
 	}
 	open(rt)
 	ask := func(known seen, bound, expiry int64, batch []order.Order) answer {
@@ -162,12 +164,9 @@ func scriptMachine(t *testing.T, rt *rapid.T, s *stage, server *server, keys adm
 }
 
 func scriptInvariant(ctx context.Context, rt *rapid.T, s *stage, server *server, keys admkey.Keys, m *model) {
-	got, err := server.state(ctx, keys)
-	if err != nil {
-		rt.Fatal(err)
-	}
+	got := server.state(ctx, keys)
 	want := state{now: got.now, pending: int64(len(m.pending)), epoch: m.epoch, seq: m.seq, stock: m.stock, back: m.back}
-	if got != want {
+	if !reflect.DeepEqual(got, want) {
 		rt.Fatalf("Redis has %+v, want %+v", got, want)
 	}
 	if n := s.client.HLen(ctx, keys.Users).Val(); n != int64(len(m.users)) {

@@ -21,8 +21,6 @@ import (
 var (
 	//go:embed admit.lua
 	admitSource string
-	//go:embed look.lua
-	lookSource string
 	//go:embed close.lua
 	closeSource string
 	//go:embed open.lua
@@ -48,6 +46,9 @@ func newScript(source string) script {
 type server struct {
 	client                   Client
 	admit, look, close, open script
+	giving, taking           script
+	replicas                 replicas
+	observer                 Observer
 }
 
 func newServer(client Client) *server {
@@ -55,7 +56,14 @@ func newServer(client Client) *server {
 		client: client,
 		admit:  newScript(admitSource), look: newScript(lookSource),
 		close: newScript(closeSource), open: newScript(openSource),
+		giving: newScript(giveSource), taking: newScript(takeSource),
 	}
+}
+
+// observed has the server tell o of the calls of admit.lua that it makes.
+func (s *server) observed(o Observer) *server {
+	s.observer = o
+	return s
 }
 
 // once is a command that go-redis must not repeat by itself. To decide twice about an
@@ -69,26 +77,34 @@ func (once) NoRetry() bool { return true }
 // run executes a script: by its digest, and by its source where the server does not
 // know the digest, which it then did nothing about.
 func (s *server) run(ctx context.Context, sc script, args []any) ([]any, error) {
+	return runBy(sc, args, func(args []any) (any, error) { return s.do(ctx, args) })
+}
+
+func runBy(sc script, args []any, do func(args []any) (any, error)) ([]any, error) {
 	args[0], args[1] = "evalsha", sc.digest
-	reply, err := s.do(ctx, args)
+	reply, err := do(args)
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		args[0], args[1] = "eval", sc.source
-		reply, err = s.do(ctx, args)
+		reply, err = do(args)
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, errUnacknowledged) {
 		return nil, err
 	}
 	list, isList := reply.([]any)
 	if !isList {
 		list = []any{reply}
 	}
-	return list, nil
+	return list, err
 }
+
+// firstKey is the index of KEYS[1] in the whole command.
+const firstKey = 3
 
 func (s *server) do(ctx context.Context, args []any) (any, error) {
 	cmd := once{redis.NewCmd(ctx, args...)}
-	cmd.SetFirstKeyPos(3) // decides on a cluster's node
+	cmd.SetFirstKeyPos(firstKey) // decides on a cluster's node
 	_ = s.client.Process(ctx, cmd)
+	s.failed(ctx, cmd.Err())
 	return cmd.Result()
 }
 
@@ -127,21 +143,25 @@ type answer struct {
 	states                string
 }
 
-// firstPair is the index of ARGV[8] in the whole command.
-const firstPair = 6 + 7
+// firstPair is the index of ARGV[9] in the whole command.
+const firstPair = 6 + 8
 
 func (s *server) decide(ctx context.Context, c *call) (answer, error) {
 	user, last := "", ""
 	if c.seen.order != 0 {
 		user, last = strconv.FormatInt(c.seen.user, 10), strconv.FormatInt(c.seen.order, 10)
 	}
+	traceparent, ended := s.observer.call(c.batch)
 	args := make([]any, firstPair, firstPair+2*len(c.batch))
-	copy(args[2:], []any{3, c.keys.Meta, c.keys.Users, c.keys.Orders, c.seen.epoch, c.seen.seq, c.seen.back, user, last, c.bound, c.expiry})
+	copy(args[2:], []any{3, c.keys.Meta, c.keys.Users, c.keys.Orders, c.seen.epoch, c.seen.seq, c.seen.back, user, last, c.bound, c.expiry, traceparent})
 	for _, r := range c.batch {
 		args = append(args, &r.userID, &r.orderID) // a pointer fits into an any as it is
 	}
-	reply, err := s.run(ctx, s.admit, args)
-	if err != nil {
+	reply, err := s.runAcknowledged(ctx, s.admit, args)
+	if ended != nil {
+		ended(err)
+	}
+	if err != nil && !errors.Is(err, errUnacknowledged) {
 		return answer{}, err
 	}
 	n := numbers(reply)
@@ -151,7 +171,11 @@ func (s *server) decide(ctx context.Context, c *call) (answer, error) {
 	case len(n) == 5 && len(reply) == 6 && verdict(n[0]) == decided:
 		states, _ := reply[5].(string)
 		if len(states) == len(c.batch) {
-			return answer{now: n[1], seq: n[2], stock: n[3], back: n[4], states: states}, nil
+			a := answer{now: n[1], seq: n[2], stock: n[3], back: n[4], states: states}
+			if !promised(a) {
+				err = nil
+			}
+			return a, err
 		}
 	}
 	return answer{}, strange(reply)
@@ -168,7 +192,7 @@ func refusal(state byte) error {
 		return voucher.ErrNotStarted
 	case 'e':
 		return voucher.ErrEnded
-	case 's':
+	case soldOut:
 		return voucher.ErrSoldOut
 	case overloaded:
 		return order.ErrOverloaded
@@ -179,30 +203,11 @@ func refusal(state byte) error {
 const (
 	accepted   = 'a'
 	repeated   = 'r'
+	soldOut    = 's'
 	overloaded = 'w'
 )
 
-// state is how a voucher stands in Redis.
-type state struct {
-	now, pending, epoch, seq, stock, back int64
-}
-
-// open says whether orders are accepted.
-func (s state) open() bool { return s.epoch > 0 && s.epoch%2 == 0 && s.stock >= 0 }
-
-func (s *server) state(ctx context.Context, keys admkey.Keys) (state, error) {
-	reply, err := s.run(ctx, s.look, []any{"", "", 2, keys.Meta, keys.Orders})
-	if err != nil {
-		return state{}, err
-	}
-	n := numbers(reply)
-	if len(n) != 6 {
-		return state{}, strange(reply)
-	}
-	return state{now: n[0], pending: n[1], epoch: n[2], seq: n[3], stock: n[4], back: n[5]}, nil
-}
-
-// shut closes a voucher and returns the epoch that it then has.
+// shut closes a bucket and returns the epoch that it then has.
 func (s *server) shut(ctx context.Context, keys admkey.Keys, epoch int64) (int64, error) {
 	return s.number(ctx, s.close, []any{"", "", 1, keys.Meta, epoch})
 }
@@ -210,28 +215,25 @@ func (s *server) shut(ctx context.Context, keys admkey.Keys, epoch int64) (int64
 // freshFor is how long users that were prepared and never taken are kept.
 const freshFor = time.Hour
 
-// fill puts orders into the users that are prepared under key.
-func (s *server) fill(ctx context.Context, key string, orders []order.Order) error {
-	pairs := make([]any, 0, 2*len(orders))
-	for _, o := range orders {
-		pairs = append(pairs, o.UserID, o.ID)
-	}
-	both := s.client.Pipeline()
-	both.HSet(ctx, key, pairs...)
-	both.Expire(ctx, key, freshFor)
-	_, err := both.Exec(ctx)
-	return err
+// users are orders that are to be prepared under a key.
+type users struct {
+	key    string
+	orders []order.Order
 }
 
-// begin opens a voucher, and says whether it did.
-func (s *server) begin(ctx context.Context, keys admkey.Keys, st order.Standing, from, to time.Time) (bool, error) {
-	n, err := s.number(ctx, s.open, []any{
-		"", "", 3, keys.Meta, keys.Users, keys.Fresh(st.Epoch),
-		st.Epoch, st.Epoch - 1, st.Seq[0], st.Stock,
-		// The script counts in ms: neither too early nor too late by a part of one.
-		from.Add(time.Millisecond - 1).UnixMilli(), to.UnixMilli(),
-	})
-	return n == 1, err
+// fill puts orders into the users that are prepared, those of all buckets at once.
+func (s *server) fill(ctx context.Context, parts []users) error {
+	line := s.client.Pipeline()
+	for _, p := range parts {
+		pairs := make([]any, 0, 2*len(p.orders))
+		for _, o := range p.orders {
+			pairs = append(pairs, o.UserID, o.ID)
+		}
+		line.HSet(ctx, p.key, pairs...)
+		line.Expire(ctx, p.key, freshFor)
+	}
+	_, err := line.Exec(ctx)
+	return err
 }
 
 func (s *server) number(ctx context.Context, sc script, args []any) (int64, error) {
@@ -261,6 +263,9 @@ func numbers(reply []any) []int64 {
 // harmless says that a call that failed with err changed nothing, and never will: it
 // did not reach the server, or the server refused it as a whole.
 func harmless(err error) bool {
+	if errors.Is(err, errUnacknowledged) {
+		return false
+	}
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		return true
 	}

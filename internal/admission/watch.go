@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"time"
 )
@@ -23,50 +24,66 @@ func (g *Gate) Run(ctx context.Context) error {
 
 // Check does once what Run does.
 func (g *Gate) Check(ctx context.Context) {
-	for _, l := range g.all() {
-		if time.Since(l.sale.to) > g.config.Remembered {
-			g.forget(l)
+	for _, p := range g.all() {
+		if time.Since(p.sale.to) > g.config.Remembered {
+			g.forget(p)
 			continue
 		}
-		l.check(ctx)
+		p.check(ctx)
 	}
 }
 
-func (g *Gate) forget(l *line) {
+func (g *Gate) forget(p *pool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.working && l.door.opening == nil {
-		delete(g.lines, l.id)
+	if p.idle() {
+		delete(g.pools, p.id)
 	}
 }
 
 // check closes the voucher where Redis is behind the database or behind what this
-// process has seen, and opens it again.
-func (l *line) check(ctx context.Context) {
-	l.mu.Lock()
-	before := l.door.known
-	l.mu.Unlock()
-	if before.epoch == 0 {
-		return // shut: whoever comes first opens it
+// process has seen, and opens it again. It also finishes draws that nobody did.
+func (p *pool) check(ctx context.Context) {
+	before := p.known()
+	var epoch int64
+	for _, b := range before {
+		epoch = max(epoch, b.epoch)
 	}
-	st, err := l.standing(ctx)
+	if epoch == 0 {
+		// Shut: whoever comes first opens it. That is nobody while Redis' clock, when it
+		// was last looked at, showed that the sale is over; and it may have been wrong.
+		_ = p.look(ctx, storeTimeout)
+		return
+	}
+	st, err := p.standing(ctx)
 	if err != nil {
-		l.gate.config.Log.Warn("admission cannot be compared with the database", "voucher", l.id, "error", err)
+		p.gate.config.Log.Warn("admission cannot be compared with the database", "voucher", p.id, "error", err)
 		return
 	}
-	now, err := l.look(ctx)
-	switch {
-	case err != nil:
-		l.gate.config.Log.Warn("admission cannot be compared with Redis", "voucher", l.id, "error", err)
-		return
-	case now.epoch != before.epoch || st.Epoch != before.epoch:
-		_ = l.shut(before.epoch, closed)
-	case behind(now, st) || now.seq < before.seq || now.back < before.back:
-		_ = l.shut(before.epoch, forgotten)
-	default:
+	all := p.look(ctx, storeTimeout)
+	gone, err := p.forgot(ctx, all, storeTimeout)
+	if err := cmp.Or(unknown(all), err); err != nil {
+		p.gate.config.Log.Warn("admission cannot be compared with Redis", "voucher", p.id, "error", err)
 		return
 	}
-	_, _ = l.opened(ctx, 0) // begins it
+	whole := true
+	for i, l := range p.lines {
+		was, now := before[i], &all[i]
+		switch {
+		case was.epoch == 0: // on its way to be opened
+		case now.epoch != was.epoch || st.Epoch != was.epoch:
+			whole = false
+			_ = l.shut(was.epoch, closed)
+		case gone || behind(now, st, i) || now.seq < was.seq || now.back < was.back:
+			whole = false
+			_ = l.shut(was.epoch, forgotten)
+		}
+	}
+	if !whole {
+		p.reopen()
+		return
+	}
+	if _, err := p.settleTransit(ctx, all, epoch); err != nil {
+		p.gate.config.Log.Warn("admission has stock in transit", "voucher", p.id, "error", err)
+	}
 }

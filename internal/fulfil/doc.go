@@ -8,9 +8,10 @@
 //	                                          └─ refused for good ─▶ row "rejected" ─▶ dead letter, reservation given back
 //
 // Each process runs one worker or several, and each is a consumer of the group
-// "orders" on the streams of all vouchers that are sold by admission. It reads what
-// is there, up to a batch, has [order.Shelf] write the batch in one transaction, and
-// only then takes the entries out of the stream. Whatever dies in between, the entry
+// "orders" on the streams of all vouchers that are sold by admission; one that is
+// split has a stream for each bucket. A worker reads what is there, up to a batch of
+// all streams that flow, has [order.Shelf] write the batch in one transaction, and
+// only then takes the entries out of the streams. Whatever dies in between, the entry
 // is delivered again, to the same worker or, after a while, to another one that
 // claims it; the order's id is the primary key, so writing it again changes nothing.
 // For the same reason a worker that was stopped for an hour and wakes with a batch in

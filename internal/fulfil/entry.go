@@ -1,7 +1,6 @@
 package fulfil
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -56,8 +55,8 @@ type entry struct {
 	deliveries int64
 }
 
-// parse reads an entry. Its place in the sequence is of no consequence to the order, so
-// an entry without it is an order still.
+// parse reads an entry. Its place in the sequence and its trace are of no consequence to
+// the order, so an entry without them is an order still.
 func parse(s *stream, id string, fields map[string]any) entry {
 	e := entry{stream: s, id: id, order: order.Accepted{VoucherID: s.voucher, Bucket: s.bucket}}
 	if fields == nil {
@@ -72,6 +71,7 @@ func parse(s *stream, id string, fields map[string]any) entry {
 	if seq, err := number(fields, admkey.EntrySeq); err == nil {
 		e.order.Seq = seq
 	}
+	e.order.Trace, _ = fields[admkey.EntryTrace].(string)
 	e.order.At = time.UnixMilli(idTime(id)).UTC()
 	return e
 }
@@ -100,19 +100,17 @@ func idTime(id string) int64 {
 	return n
 }
 
-// byStream calls fn for each stream with its entries, for all of them whatever fn makes
-// of one. The error is the first.
-func byStream(entries []entry, fn func(*stream, []entry) error) (failed error) {
+// byStream parts entries, which are sorted by their streams.
+func byStream(entries []entry) (parts [][]entry) {
 	for len(entries) > 0 {
 		s := entries[0].stream
 		end := slices.IndexFunc(entries, func(e entry) bool { return e.stream != s })
 		if end < 0 {
 			end = len(entries)
 		}
-		failed = cmp.Or(failed, fn(s, entries[:end]))
-		entries = entries[end:]
+		parts, entries = append(parts, entries[:end]), entries[end:]
 	}
-	return failed
+	return parts
 }
 
 func accepted(entries []entry) []order.Accepted {

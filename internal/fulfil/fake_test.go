@@ -123,12 +123,16 @@ func (m *memory) claim(_ context.Context, consumer string, _ *stream, idle time.
 	return found, next, err
 }
 
-func (m *memory) done(_ context.Context, _ *stream, entries []entry) error {
-	return m.locked(func() {
-		for _, e := range entries {
-			m.end(e.id)
-		}
-	})
+func (m *memory) done(_ context.Context, parts [][]entry) []error {
+	errs := make([]error, len(parts))
+	for i, part := range parts {
+		errs[i] = m.locked(func() {
+			for _, e := range part {
+				m.end(e.id)
+			}
+		})
+	}
+	return errs
 }
 
 func (m *memory) end(id string) (ended bool) {

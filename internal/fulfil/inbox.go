@@ -28,8 +28,9 @@ type inbox interface {
 	// claim takes entries over that whoever has them has had for idle. It goes on from a
 	// cursor, and returns the next one: "0-0" where it is through.
 	claim(ctx context.Context, consumer string, s *stream, idle time.Duration, cursor string, count int) (entries []entry, next string, err error)
-	// done takes entries of one stream out of it, and tells who waits for their orders.
-	done(ctx context.Context, s *stream, entries []entry) error
+	// done takes entries out of their streams, and tells who waits for their orders. Each
+	// part is of one stream, and has its own error.
+	done(ctx context.Context, parts [][]entry) []error
 	// bury moves an entry to the dead letters, and with give returns what e.order
 	// reserved. It reports whether it was the one to do so.
 	bury(ctx context.Context, e entry, give bool, reason Reason, detail string) (bool, error)
@@ -205,8 +206,33 @@ func (r *streams) countDeliveries(ctx context.Context, consumer string, entries 
 	return nil
 }
 
-func (r *streams) done(ctx context.Context, s *stream, entries []entry) error {
-	args := make([]any, 3, 3+len(entries))
+func (r *streams) done(ctx context.Context, parts [][]entry) []error {
+	errs := make([]error, len(parts))
+	asked := make([]*redis.Cmd, len(parts))
+	if len(parts) > 1 { // all in one round trip to each node
+		pipe := r.client.Pipeline()
+		for i, part := range parts {
+			keys, args := doneArgs(part)
+			asked[i] = r.doneScript.EvalSha(ctx, pipe, keys, args...)
+		}
+		_, _ = pipe.Exec(ctx) // each command has its own error
+	}
+	for i, part := range parts {
+		if asked[i] == nil || redis.HasErrorPrefix(asked[i].Err(), "NOSCRIPT") {
+			keys, args := doneArgs(part)
+			asked[i] = r.doneScript.Run(ctx, r.client, keys, args...)
+		}
+		if err := asked[i].Err(); err != nil {
+			errs[i] = fmt.Errorf("acknowledge: %w", err)
+		}
+	}
+	return errs
+}
+
+// doneArgs are the script's for entries of one stream.
+func doneArgs(entries []entry) (keys []string, args []any) {
+	s := entries[0].stream
+	args = make([]any, 3, 3+len(entries))
 	var orders strings.Builder
 	for _, e := range entries {
 		if e.order.OrderID != 0 {
@@ -216,10 +242,7 @@ func (r *streams) done(ctx context.Context, s *stream, entries []entry) error {
 		args = append(args, e.id)
 	}
 	args[0], args[1], args[2] = admkey.Group, s.done, strings.TrimSuffix(orders.String(), " ")
-	if err := r.doneScript.Run(ctx, r.client, []string{s.keys.Orders, s.tries}, args...).Err(); err != nil {
-		return fmt.Errorf("acknowledge: %w", err)
-	}
-	return nil
+	return []string{s.keys.Orders, s.tries}, args
 }
 
 func (r *streams) bury(ctx context.Context, e entry, give bool, reason Reason, detail string) (bool, error) {

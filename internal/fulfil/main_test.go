@@ -137,7 +137,7 @@ func accept(voucherID, n int64) order.Accepted {
 }
 
 func (s *shop) admit(a order.Accepted) error {
-	keys, ctx := s.keys(a.VoucherID), context.Background()
+	keys, ctx := admkey.Of(s.prefix, a.VoucherID, a.Bucket), context.Background()
 	both := s.client.TxPipeline()
 	both.HSet(ctx, keys.Users, a.UserID, a.OrderID)
 	both.HIncrBy(ctx, keys.Meta, admkey.Stock, -1)

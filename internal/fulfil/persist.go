@@ -96,19 +96,21 @@ func (w *worker) settle(ctx context.Context, batch []entry, states []order.Statu
 
 // finish takes entries out of the streams, and tells who waits for them.
 func (w *worker) finish(ctx context.Context, entries []entry) error {
-	return byStream(entries, func(s *stream, entries []entry) error {
-		if err := w.inbox.done(ctx, s, entries); err != nil {
-			return err
+	parts := byStream(entries)
+	errs := w.inbox.done(ctx, parts)
+	now := time.Now()
+	for i, part := range parts {
+		if errs[i] != nil {
+			continue
 		}
-		now := time.Now()
-		for _, e := range entries {
+		for _, e := range part {
 			if !e.gone {
 				w.bell.ring(e.order.OrderID)
 				w.config.Observer.persisted(now.Sub(e.order.At))
 			}
 		}
-		return nil
-	})
+	}
+	return cmp.Or(errs...)
 }
 
 // refused deals with an entry that, by itself, the database did not take.

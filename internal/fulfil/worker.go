@@ -26,10 +26,12 @@ type worker struct {
 	claimAt time.Time
 	// views are what it knows of the streams that are watched, seen the same in order.
 	views  map[*stream]*view
-	seen   []*stream
+	seen   *[]*stream
 	parked []parked
 	// flowing: the last batch was not full, and more is to be expected.
 	flowing bool
+	// hot is of how many streams the last batch was.
+	hot int
 }
 
 // view is what a worker knows of a stream.
@@ -51,7 +53,7 @@ type parked struct {
 
 func newWorker(f *Fulfiller, n int) *worker {
 	return &worker{
-		Fulfiller: f, name: fmt.Sprintf("%s-%d", f.config.Name, n+1), claims: n == 0, views: map[*stream]*view{},
+		Fulfiller: f, name: fmt.Sprintf("%s-%d", f.config.Name, n+1), claims: n == 0, views: map[*stream]*view{}, seen: &[]*stream{},
 		// Processes that start together do not claim together.
 		claimAt: time.Now().Add(mathrand.N(f.config.ClaimEvery)),
 	}
@@ -63,7 +65,7 @@ func (w *worker) run(stop, work context.Context) {
 		w.turn(stop, work)
 	}
 	var failed error
-	for _, s := range w.seen {
+	for _, s := range *w.seen {
 		failed = cmp.Or(failed, w.inbox.leave(work, w.name, s))
 	}
 	if failed != nil { // those who stay tidy up
@@ -93,7 +95,11 @@ func (w *worker) read(stop, work context.Context) {
 		sleep(stop, min(w.config.Block, w.config.FirstPause))
 		return
 	}
-	entries, err := w.inbox.fresh(work, w.name, ready, w.config.BatchSize, w.config.Block)
+	// A read takes so much of each stream. Where many of them flow, as those of a voucher in
+	// many buckets do, their shares make up a batch together: to have more in hand would
+	// keep it from other processes.
+	share := max(1, w.config.BatchSize/max(1, w.hot))
+	entries, err := w.inbox.fresh(work, w.name, ready, share, w.config.Block)
 	if err != nil {
 		failed := ready
 		if some, ok := errors.AsType[*readError](err); ok {
@@ -104,21 +110,27 @@ func (w *worker) read(stop, work context.Context) {
 		}
 		w.fail(work, err, failed...)
 	}
-	w.flowing = len(entries) > 0 && len(entries) < w.config.BatchSize
+	parts := byStream(entries)
+	full := slices.ContainsFunc(parts, func(part []entry) bool { return len(part) >= share })
+	w.hot, w.flowing = len(parts), len(entries) > 0 && len(entries) < w.config.BatchSize && !full
 	w.take(work, entries)
 }
 
 // look takes note of the streams that came and went. From one that is new, what this
 // worker's name holds comes first: it may be that of a process that was killed.
 func (w *worker) look() {
-	w.seen = *w.watched.Load()
-	for _, s := range w.seen {
+	now := w.watched.Load()
+	if now == w.seen {
+		return
+	}
+	w.seen = now
+	for _, s := range *now {
 		if w.views[s] == nil {
 			w.views[s] = &view{behind: true, after: "0"}
 		}
 	}
 	for s := range w.views {
-		if !slices.Contains(w.seen, s) {
+		if !slices.Contains(*now, s) {
 			delete(w.views, s)
 		}
 	}
@@ -127,7 +139,7 @@ func (w *worker) look() {
 // fit lists the streams that are not left alone for now.
 func (w *worker) fit() []*stream {
 	now := time.Now()
-	return slices.DeleteFunc(slices.Clone(w.seen), func(s *stream) bool { return w.views[s].due.After(now) })
+	return slices.DeleteFunc(slices.Clone(*w.seen), func(s *stream) bool { return w.views[s].due.After(now) })
 }
 
 // fail leaves streams alone for a while. Then everything that the worker holds of them
@@ -207,13 +219,19 @@ func (w *worker) tidy(ctx context.Context, s *stream) error {
 		return err
 	}
 	for _, name := range names {
-		if !strings.HasPrefix(name, w.config.Name) {
+		if !w.ofThisProcess(name) {
 			if err := w.inbox.leave(ctx, name, s); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// ofThisProcess says whether a consumer is one of this process's workers.
+func (w *worker) ofThisProcess(consumer string) bool {
+	n := strings.LastIndexByte(consumer, '-')
+	return n >= 0 && consumer[:n] == w.config.Name
 }
 
 // take carries out what was delivered. What fails on the way is delivered again.

@@ -22,15 +22,16 @@ func (s *Service) placeAdmitted(ctx context.Context, v *voucher.Voucher, req Req
 	if s.gate == nil {
 		return Order{}, fmt.Errorf("%w: this server does not sell by admission", ErrUnavailable)
 	}
+	now := s.now()
 	if req.Resumed {
 		// Whatever the time is now, the earlier attempt may have been in time.
 		if o, err := s.find(ctx, req.UserID, req.ID); !errors.Is(err, ErrNotFound) {
 			return o, err
 		}
-	} else if err := s.hopeless(v); err != nil {
+	} else if err := s.hopeless(v, req.UserID, now); err != nil {
 		return Order{}, err
 	}
-	o, err := s.newOrder(ctx, v, req, Pending)
+	o, err := s.newOrder(ctx, v, req, Pending, now)
 	if err != nil {
 		return Order{}, err
 	}
@@ -50,18 +51,18 @@ func (s *Service) placeAdmitted(ctx context.Context, v *voucher.Voucher, req Req
 	return Order{}, refused
 }
 
-// hopeless says what the gate would say, where memory is enough to know. The stock
-// in the database follows the gate's: at 0 there is nothing left behind the gate
-// either, above 0 it says nothing.
-func (s *Service) hopeless(v *voucher.Voucher) error {
-	now := s.now()
+// hopeless says what the gate would say, where memory is enough to know: in a rush that
+// is what nearly all are told, so it comes before an id is minted. The stock in the
+// database follows the gate's: at 0 there is nothing left behind the gate either, above
+// 0 it says nothing.
+func (s *Service) hopeless(v *voucher.Voucher, userID int64, now time.Time) error {
 	if err := v.OnSale(now); err != nil && v.OnSale(now.Add(clockSlack)) != nil && v.OnSale(now.Add(-clockSlack)) != nil {
 		return err
 	}
 	if v.Stock <= 0 {
 		return voucher.ErrSoldOut
 	}
-	return nil
+	return s.gate.Refusal(v, userID)
 }
 
 // find looks for an order in the database and then at the gate. An order that is

@@ -18,11 +18,19 @@ type gate struct {
 	*trace
 	orders   map[int64]order.Order
 	refuse   error
+	foretold error // a refusal without being asked
 	lookup   error
 	looked   func()            // what happens when somebody looks
 	audits   []order.GateAudit // one for each question, the last one for all further ones
 	asked    int
 	awaiting time.Duration
+}
+
+func (g *gate) Refusal(v *voucher.Voucher, userID int64) error {
+	if v.ID != 7 || userID != 42 {
+		g.add("foretell %d of %d", userID, v.ID) // somebody else's
+	}
+	return g.foretold
 }
 
 func (g *gate) Admit(_ context.Context, v *voucher.Voucher, o order.Order) error {
@@ -74,21 +82,22 @@ func (g *gate) Audit(context.Context, int64) (order.GateAudit, error) {
 type gatedShop struct {
 	*shop
 	gate *gate
+	ids  *counter
 }
 
 func newGatedShop(t *testing.T) *gatedShop {
 	t.Helper()
 	s := newShop(t, func(p *voucher.Policy) { p.Flow = voucher.FlowAdmission })
-	g := &gate{trace: s.trace, orders: map[int64]order.Order{}}
+	g, ids := &gate{trace: s.trace, orders: map[int64]order.Order{}}, &counter{}
 	svc, err := order.NewService(order.Config{
-		Store: s.store, Vouchers: s.vouchers, IDs: &counter{}, Lockers: shelf{s.lock}, Gate: g,
+		Store: s.store, Vouchers: s.vouchers, IDs: ids, Lockers: shelf{s.lock}, Gate: g,
 		Now: func() time.Time { return s.now }, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.Service = svc
-	return &gatedShop{s, g}
+	return &gatedShop{s, g, ids}
 }
 
 func TestAdmissionIsTheGatesDecision(t *testing.T) {
@@ -120,22 +129,26 @@ func TestAdmissionTurnsAwayFromMemory(t *testing.T) {
 	const slack = time.Second
 	for _, tc := range []struct {
 		name string
-		set  func(*shop)
+		set  func(*gatedShop)
 		want error // nil: the gate is asked
 	}{
-		{"long before the sale", func(s *shop) { s.now = begin.Add(-slack - 1) }, voucher.ErrNotStarted},
-		{"just before the sale", func(s *shop) { s.now = begin.Add(-slack) }, nil},
-		{"just after the sale", func(s *shop) { s.now = begin.Add(time.Hour + slack - 1) }, nil},
-		{"long after the sale", func(s *shop) { s.now = begin.Add(time.Hour + slack) }, voucher.ErrEnded},
-		{"nothing left, not even behind the gate", func(s *shop) { s.vouchers.v.Stock = 0 }, voucher.ErrSoldOut},
-		{"no such voucher", func(s *shop) { s.vouchers.v.ID = 8 }, voucher.ErrNotFound},
+		{"long before the sale", func(s *gatedShop) { s.now = begin.Add(-slack - 1) }, voucher.ErrNotStarted},
+		{"just before the sale", func(s *gatedShop) { s.now = begin.Add(-slack) }, nil},
+		{"just after the sale", func(s *gatedShop) { s.now = begin.Add(time.Hour + slack - 1) }, nil},
+		{"long after the sale", func(s *gatedShop) { s.now = begin.Add(time.Hour + slack) }, voucher.ErrEnded},
+		{"nothing left, not even behind the gate", func(s *gatedShop) { s.vouchers.v.Stock = 0 }, voucher.ErrSoldOut},
+		{"no such voucher", func(s *gatedShop) { s.vouchers.v.ID = 8 }, voucher.ErrNotFound},
+		{"the gate knows without being asked", func(s *gatedShop) { s.gate.foretold = voucher.ErrSoldOut }, voucher.ErrSoldOut},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newGatedShop(t)
-			tc.set(s.shop)
+			tc.set(s)
 			_, err := s.buy(t)
 			if !errors.Is(err, tc.want) || (len(s.trace.all()) == 0) != (tc.want != nil) {
 				t.Errorf("err = %v, steps %q; want %v", err, s.trace.all(), tc.want)
+			}
+			if minted := s.ids.n.Load(); minted != 0 && tc.want != nil {
+				t.Errorf("%d ids were minted for a refusal", minted)
 			}
 		})
 	}
@@ -176,6 +189,7 @@ func TestResumedAdmissionGetsTheOneAnswer(t *testing.T) {
 				}
 			}
 		}, earlier, nil},
+		{"known to be sold out, and accepted before that", func(s *gatedShop) { s.gate.orders[99] = earlier; s.gate.foretold = voucher.ErrSoldOut }, earlier, nil},
 		{"refused now", func(s *gatedShop) { s.gate.refuse = voucher.ErrSoldOut }, order.Order{}, voucher.ErrSoldOut},
 		{"nobody can say", func(s *gatedShop) { s.gate.lookup = order.ErrUnavailable }, order.Order{}, order.ErrUnavailable},
 	} {

@@ -25,6 +25,10 @@ var (
 // Gate decides about orders in front of the database, under the flow admission. What
 // it has accepted is not lost and reaches the database later, once.
 type Gate interface {
+	// Refusal says what Admit would refuse the user with, where that is known without
+	// asking anybody; nil where it is not. It needs no id, so whoever is turned away costs
+	// none, and no order may be of the request yet: it does not look for one.
+	Refusal(v *voucher.Voucher, userID int64) error
 	// Admit decides about o, whose ID is the request's: nil where it is accepted, also
 	// when it was before. Otherwise [voucher.ErrNotStarted], [voucher.ErrEnded],
 	// [voucher.ErrSoldOut], [ErrAlreadyOrdered], [ErrOverloaded], the context's error if
@@ -45,13 +49,16 @@ type Gate interface {
 	Audit(ctx context.Context, voucherID int64) (GateAudit, error)
 }
 
-// GateAudit is what the gate holds of a voucher, read at one moment.
+// GateAudit is what the gate holds of a voucher: of one that is split, in all buckets
+// together, which are read one after the other.
 type GateAudit struct {
-	// Stock is what can still be accepted, Pending what was and is not persisted and
-	// acknowledged yet.
+	// Stock is what can still be accepted, what is in transit between buckets included;
+	// Pending what was and is not persisted and acknowledged yet.
 	Stock, Pending int64
 	// Epoch and Seq name the moment: while they and Pending stay the same, nothing was
-	// decided and nothing acknowledged.
+	// decided, moved or acknowledged. Seq is the sum of the buckets'; each only grows
+	// within an epoch, so the same sum means that each is the same, and of two readings
+	// in a row with the same numbers the first was true when it ended.
 	Epoch, Seq int64
 }
 
@@ -65,6 +72,8 @@ type Accepted struct {
 	Epoch, Seq int64
 	// Bucket is the one of the voucher's that it was taken from, 0 where there is one.
 	Bucket int
+	// Trace is the W3C traceparent of the call that accepted it, "" where nobody traces.
+	Trace string
 }
 
 // Standing is the database's side of a voucher's admission.

@@ -81,7 +81,7 @@ func (s *Service) Place(ctx context.Context, req Request) (Order, error) {
 	if err := s.onSale(v); err != nil {
 		return Order{}, err
 	}
-	o, err := s.newOrder(ctx, v, req, Confirmed)
+	o, err := s.newOrder(ctx, v, req, Confirmed, s.now())
 	if err != nil {
 		return Order{}, err
 	}
@@ -105,15 +105,15 @@ func (s *Service) onSale(v *voucher.Voucher) error {
 	return nil
 }
 
-// newOrder is the order that a request asks for, under the id it brings or a new one.
-func (s *Service) newOrder(ctx context.Context, v *voucher.Voucher, req Request, status Status) (o Order, err error) {
+// newOrder is the order that a request asks for now, under the id it brings or a new one.
+func (s *Service) newOrder(ctx context.Context, v *voucher.Voucher, req Request, status Status, now time.Time) (o Order, err error) {
 	o = Order{ID: req.ID, VoucherID: v.ID, UserID: req.UserID, Status: status}
 	if o.ID == 0 {
 		if o.ID, err = s.ids.NextID(ctx); err != nil {
 			return Order{}, fmt.Errorf("mint an order id: %w", err)
 		}
 	}
-	o.CreatedAt = s.now().UTC().Truncate(time.Microsecond)
+	o.CreatedAt = now.UTC().Truncate(time.Microsecond)
 	return o, nil
 }
 

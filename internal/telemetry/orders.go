@@ -3,13 +3,11 @@ package telemetry
 import (
 	"context"
 	"errors"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
-	"seckill/internal/admission"
 	"seckill/internal/order"
 	"seckill/internal/voucher"
 )
@@ -60,68 +58,40 @@ func outcomeOf(err error) (outcome string, isAnswer bool) {
 	return "other", false
 }
 
-// Calls puts a span beside each call of Redis, and passes on what o observes.
-func (t *Tracing) Calls(o admission.Observer) admission.Observer {
-	if t == nil {
-		return o
-	}
-	next := o.Batch
-	o.Batch = func(orders int, took time.Duration, err error) {
-		if next != nil {
-			next(orders, took, err)
-		}
-		ended := time.Now()
-		_, span := t.tracer.Start(context.Background(), "admission.call", trace.WithSpanKind(trace.SpanKindClient),
-			trace.WithTimestamp(ended.Add(-took)),
-			trace.WithAttributes(attribute.String("db.system.name", "redis"), attribute.Int("seckill.orders", orders)))
-		if err != nil {
-			failed(span, err)
-		}
-		span.End(trace.WithTimestamp(ended))
-	}
-	return o
-}
-
 // Shelf puts a span around each transaction that persists or rejects orders.
 func (t *Tracing) Shelf(s order.Shelf) order.Shelf {
 	if t == nil {
 		return s
 	}
-	return &shelf{Shelf: s, tracer: t.tracer}
+	return &shelf{Shelf: s, tracing: t}
 }
 
 type shelf struct {
 	order.Shelf
-	tracer trace.Tracer
+	tracing *Tracing
 }
 
 // Persist implements [order.Shelf].
 func (s *shelf) Persist(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
-	ctx, span := s.tracer.Start(ctx, "fulfil.persist", trace.WithSpanKind(trace.SpanKindConsumer))
-	defer span.End()
-	if span.IsRecording() {
+	t := s.tracing.transaction("fulfil.persist", batch)
+	if t.IsRecording() {
 		ids := make([]int64, len(batch))
 		for i, a := range batch {
 			ids[i] = a.OrderID
 		}
-		span.SetAttributes(attribute.Int("seckill.orders", len(batch)), attribute.Int64Slice("seckill.order_ids", ids))
+		t.SetAttributes(attribute.Int("seckill.orders", len(batch)), attribute.Int64Slice("seckill.order_ids", ids))
 	}
-	states, err := s.Shelf.Persist(ctx, batch)
-	if err != nil {
-		failed(span, err)
-	}
+	states, err := s.Shelf.Persist(trace.ContextWithSpan(ctx, t.Span), batch)
+	t.end(err)
 	return states, err
 }
 
 // Reject implements [order.Shelf].
 func (s *shelf) Reject(ctx context.Context, a order.Accepted) (order.Status, error) {
-	ctx, span := s.tracer.Start(ctx, "fulfil.reject", trace.WithSpanKind(trace.SpanKindConsumer),
-		trace.WithAttributes(attribute.Int64Slice("seckill.order_ids", []int64{a.OrderID})))
-	defer span.End()
-	state, err := s.Shelf.Reject(ctx, a)
-	if err != nil {
-		failed(span, err)
-	}
+	t := s.tracing.transaction("fulfil.reject", []order.Accepted{a})
+	t.SetAttributes(attribute.Int64Slice("seckill.order_ids", []int64{a.OrderID}))
+	state, err := s.Shelf.Reject(trace.ContextWithSpan(ctx, t.Span), a)
+	t.end(err)
 	return state, err
 }
 

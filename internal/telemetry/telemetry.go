@@ -6,11 +6,19 @@
 //	POST /api/v1/vouchers/:id/orders   a request; its traceparent is followed
 //	└─ admission.decide                the gate's decision about its order
 //	admission.call                     one call of Redis, for a whole batch of buyers
+//	└─ fulfil.entries                  those of its orders that one transaction is about
 //	fulfil.persist, fulfil.reject      one transaction of those who persist
 //
 // A call and a transaction serve many requests at once, which are children of many
-// traces or of none, so each is a trace of its own. What connects them is the order's
-// id: seckill.order_id on a decision, seckill.order_ids on a transaction.
+// traces or of none, so each begins a trace of its own. Links lead from one to the next
+// and back: from a decision to its call and from the call to its decisions (128 of them
+// at most); from a call, by its fulfil.entries, to the transactions that its orders came
+// to, and from a transaction to the calls. Between the processes the call's traceparent
+// travels in the stream, in each entry. The order's id is on both ends besides:
+// seckill.order_id on a decision, seckill.order_ids on a transaction.
+//
+// A call is kept where one of its decisions is, and a transaction where one of its calls
+// is, so that no chain breaks where only some of the traces are kept.
 //
 // Which traces are kept (OTEL_TRACES_SAMPLER), the service's name (OTEL_SERVICE_NAME),
 // headers, timeouts and batches are set with the variables of OpenTelemetry.
@@ -33,12 +41,16 @@ import (
 
 // Tracing sends spans. A nil one sends none, and wraps nothing.
 type Tracing struct {
-	provider *sdk.TracerProvider
-	tracer   trace.Tracer
+	providers []*sdk.TracerProvider
+	tracer    trace.Tracer
+	keeping   trace.Tracer // keeps every span, whatever is configured
 }
 
 // tracesPath is where below its endpoint a collector takes traces (OTLP/HTTP).
 const tracesPath = "/v1/traces"
+
+// scope is who makes the spans.
+const scope = "seckill"
 
 // Start returns what sends spans to a collector, nil if the endpoint is "". It does not
 // connect yet: a collector that is away costs spans, and nothing else.
@@ -60,14 +72,22 @@ func Start(ctx context.Context, endpoint string, log *slog.Logger) (*Tracing, er
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("telemetry: %w", err), exporter.Shutdown(ctx))
 	}
-	provider := sdk.NewTracerProvider(sdk.WithBatcher(&telling{SpanExporter: exporter, log: log}), sdk.WithResource(about))
-	return &Tracing{provider: provider, tracer: provider.Tracer("seckill")}, nil
+	sending := sdk.WithSpanProcessor(sdk.NewBatchSpanProcessor(&telling{SpanExporter: exporter, log: log}))
+	configured := sdk.NewTracerProvider(sending, sdk.WithResource(about))
+	keeping := sdk.NewTracerProvider(sending, sdk.WithResource(about), sdk.WithSampler(sdk.AlwaysSample()))
+	return &Tracing{
+		providers: []*sdk.TracerProvider{configured, keeping},
+		tracer:    configured.Tracer(scope), keeping: keeping.Tracer(scope),
+	}, nil
 }
 
 // Close sends what was not sent yet, until ctx ends. What fails then is in the log.
 func (t *Tracing) Close(ctx context.Context) {
-	if t != nil {
-		_ = t.provider.Shutdown(ctx)
+	if t == nil {
+		return
+	}
+	for _, p := range t.providers {
+		_ = p.Shutdown(ctx)
 	}
 }
 

@@ -78,7 +78,7 @@ const (
 const (
 	MaxLockWait = time.Minute
 	MaxFaults   = 16
-	MaxBuckets  = 1
+	MaxBuckets  = 64
 )
 
 // DefaultPolicy is the safe way to sell with a lock around each order.

@@ -4,6 +4,10 @@
 import { optionsFor } from './experiment.js';
 
 const SCENARIOS = ['rush', 'duplicates', 'tail', 'all'];
+const FLOWS = ['locked', 'admission'];
+
+// The longest that the service lets a buyer wait for an order.
+const MOST_WAIT_SECONDS = 30;
 
 // Answers that a caller may mean as "yes" and "no" in UNIQUE.
 const YES = ['true', '1', 'yes', 'on'];
@@ -40,6 +44,8 @@ function read(env) {
     jwtSecret: env.JWT_SECRET || '',
     tokensFile: env.TOKENS || '',
     out: env.OUT || '',
+    admission: env.FLOW === 'admission',
+    waitSeconds: wait(env),
     policy: policy(env),
   };
 }
@@ -47,6 +53,8 @@ function read(env) {
 // Only what was given: the server's own defaults stand for the rest.
 function policy(env) {
   const p = {};
+  if (env.FLOW) p.flow = flow(env);
+  if (env.BUCKETS) p.buckets = buckets(env);
   if (env.LOCK) p.lock = env.LOCK;
   if (env.SCOPE) p.scope = env.SCOPE;
   if (env.PLACEMENT) p.placement = env.PLACEMENT;
@@ -57,6 +65,25 @@ function policy(env) {
   const f = faults(env);
   if (f.length > 0) p.faults = f;
   return p;
+}
+
+function flow(env) {
+  if (FLOWS.includes(env.FLOW)) return env.FLOW;
+  throw new Error(`FLOW is "${env.FLOW}"; one of ${FLOWS.join(', ')}`);
+}
+
+function buckets(env) {
+  if (env.FLOW === 'admission') return integer(env, 'BUCKETS', 1, 1);
+  throw new Error('BUCKETS needs FLOW=admission');
+}
+
+// wait is 0 where buyers do not ask what became of their accepted orders.
+function wait(env) {
+  if (env.WAIT && env.FLOW !== 'admission') throw new Error('WAIT needs FLOW=admission');
+  if (env.FLOW !== 'admission' || /^0s?$/.test(env.WAIT || '')) return 0;
+  const n = seconds(env, 'WAIT', 10);
+  if (n > MOST_WAIT_SECONDS) throw new Error(`WAIT is "${env.WAIT}"; ${MOST_WAIT_SECONDS}s at most`);
+  return n;
 }
 
 function faults(env) {

@@ -16,8 +16,8 @@ export const rush = phase('order');
 export const tail = phase('tail');
 
 // Orders that a client was promised and the database does not have: one up for
-// each 201, and down by the audit's orders at the end. Below zero is legal: an
-// order whose reply was lost on the way.
+// each 201 or 202, and down by the audit's orders at the end. Below zero is legal:
+// an order whose reply was lost on the way.
 export const lostOrders = new Counter('audit_lost_orders');
 
 function phase(name) {
@@ -38,13 +38,18 @@ let complained = false;
 export function record(phase, response) {
   const code = outcome(response);
   phase.counters[code].add(1);
-  if (code === 'created') lostOrders.add(1);
+  if (promised(code)) lostOrders.add(1);
   if (code !== 'network') phase.duration.add(response.timings.duration);
   if (code === 'other' && !complained) {
     complained = true; // once per virtual user is enough to see what is wrong
     console.error(`unexpected answer: ${describe(response)}`);
   }
   return code;
+}
+
+// promised says whether the buyer has been told that the order is his.
+export function promised(code) {
+  return code === 'created' || code === 'pending';
 }
 
 export function outcome(response) {

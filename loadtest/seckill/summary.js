@@ -1,5 +1,6 @@
 // What happened, in words and as an object.
 
+import { FATES } from './accepted.js';
 import { config } from './config.js';
 import { anomalies, conclusion, experiment } from './experiment.js';
 import { path } from './locks.js';
@@ -25,6 +26,7 @@ function collect(data) {
     audit: null,
     lock: null, // null where it was not asked
     phases: {},
+    accepted: collectAccepted(value), // null where nobody asked
     failed_thresholds: failedThresholds(metrics),
   };
   if (value('audit_read', 'count') > 0) {
@@ -70,13 +72,24 @@ function collectPhase(name, value) {
   }
   phase.seconds = ((value(`${name}_clock`, 'max') || 0) - (value(`${name}_clock`, 'min') || 0)) / 1000;
   phase.requests_per_second = phase.seconds > 0 ? phase.requests / phase.seconds : 0;
-  phase.latency_ms = {
-    p50: value(`${name}_duration`, 'med'),
-    p95: value(`${name}_duration`, 'p(95)'),
-    p99: value(`${name}_duration`, 'p(99)'),
-    max: value(`${name}_duration`, 'max'),
-  };
+  phase.latency_ms = spread(`${name}_duration`, value);
   return phase;
+}
+
+function collectAccepted(value) {
+  const accepted = { orders: 0, fates: {} };
+  for (const fate of FATES) {
+    const n = value(`accepted_${fate}`, 'count') || 0;
+    if (n > 0) accepted.fates[fate] = n;
+    accepted.orders += n;
+  }
+  if (accepted.orders === 0) return null;
+  accepted.confirmed_after_ms = spread('accepted_confirmed_after', value);
+  return accepted;
+}
+
+function spread(trend, value) {
+  return { p50: value(trend, 'med'), p95: value(trend, 'p(95)'), p99: value(trend, 'p(99)'), max: value(trend, 'max') };
 }
 
 function failedThresholds(metrics) {
@@ -96,6 +109,7 @@ function words(r) {
   for (const [name, phase] of Object.entries(r.phases)) {
     lines.push('', `  ${title(r, name)}: ${phaseLine(phase)}`, ...outcomeTable(phase));
   }
+  if (r.accepted) lines.push('', `  ${acceptedLine(r.accepted)}`);
   lines.push('', `  policy     ${policyLine(r.policy)}`, `  instances  ${r.instances.join(' ')}`);
   if (r.voucher_id) lines.push(`  voucher    ${r.voucher_id}`);
   if (r.failed_thresholds.length > 0) lines.push(`  failed     ${r.failed_thresholds.join(', ')}`);
@@ -103,10 +117,14 @@ function words(r) {
 }
 
 function headline(r) {
-  const lock = r.policy.lock || "the server's default lock";
-  const sale = `${lock}: ${r.users} buyers, ${r.initial_stock} vouchers`;
+  const sale = `${how(r.policy)}: ${r.users} buyers, ${r.initial_stock} vouchers`;
   if (!r.audit) return `${sale}: NOT KNOWN whether the sale was right, there is no audit`;
   return `${sale}, ${r.audit.orders} ${plural(r.audit.orders, 'order')}: ${verdict(r)}`;
+}
+
+function how(policy) {
+  if (policy.flow !== 'admission') return policy.lock || "the server's default lock";
+  return policy.buckets > 1 ? `admission, ${policy.buckets} buckets` : 'admission';
 }
 
 function verdict(r) {
@@ -115,7 +133,8 @@ function verdict(r) {
   if (a.oversold > 0) wrong.push(`OVERSOLD by ${a.oversold}`);
   if (a.duplicate_orders > 0) wrong.push(`${a.duplicate_orders} DUPLICATE ${plural(a.duplicate_orders, 'ORDER')}`);
   if (a.lost_orders > 0) wrong.push(`${a.lost_orders} accepted ${plural(a.lost_orders, 'order')} LOST`);
-  if (wrong.length === 0 && a.unaccounted !== 0) wrong.push('THE BOOKS DO NOT BALANCE');
+  if (a.pending > 0) wrong.push(`${a.pending} accepted ${plural(a.pending, 'order')} STILL PENDING`);
+  if (wrong.length === 0 && !a.balanced) wrong.push('THE BOOKS DO NOT BALANCE');
   if (r.lock && r.lock.stuck) wrong.push('THE LOCK IS STUCK');
   if (wrong.length > 0) return wrong.join(', ');
   if (!r.right && !experiment) return 'sold right, but the run FAILED';
@@ -149,12 +168,11 @@ function findings(r) {
     list.push("Two requests of one user both found that the user had no order yet, and nothing behind them refused the second.");
   }
   if (a.lost_orders > 0) {
-    list.push(`${a.lost_orders} ${plural(a.lost_orders, 'buyer')} got a 201 for an order that the database does not have.`);
+    list.push(`${a.lost_orders} ${plural(a.lost_orders, 'buyer')} got a ${config.admission ? 202 : 201} for an order that the database does not have.`);
   }
   if (a.lost_orders < 0) {
     list.push(`${-a.lost_orders} ${plural(-a.lost_orders, 'order')} stand in the database whose buyers never saw the answer; they can still ask for it.`);
   }
-  if (a.pending > 0) list.push(`${a.pending} ${plural(a.pending, 'order')} are still pending.`);
   if (a.orders === 0) list.push('Nothing was sold at all.');
   return list;
 }
@@ -182,15 +200,28 @@ function title(r, name) {
 }
 
 function phaseLine(p) {
-  const ms = (n) => (n === undefined ? '-' : n >= 100 ? n.toFixed(0) : n.toFixed(1));
-  const l = p.latency_ms;
   return `${p.requests} requests in ${p.seconds.toFixed(2)} s, ${p.requests_per_second.toFixed(0)} requests/s; ` +
-    `latency p50 ${ms(l.p50)} ms, p95 ${ms(l.p95)} ms, p99 ${ms(l.p99)} ms, max ${ms(l.max)} ms`;
+    `latency ${spreadLine(p.latency_ms)}`;
 }
+
+function acceptedLine(accepted) {
+  const fates = Object.entries(accepted.fates).map(([fate, n]) => `${n} ${fate}`).join(', ');
+  return `accepted: ${accepted.orders} asked for with ?wait=${config.waitSeconds}s, ${fates}; ` +
+    `confirmed after ${spreadLine(accepted.confirmed_after_ms)}`;
+}
+
+function spreadLine(l) {
+  const ms = (n) => (n === undefined ? '-' : n >= 100 ? n.toFixed(0) : n.toFixed(1));
+  return `p50 ${ms(l.p50)} ms, p95 ${ms(l.p95)} ms, p99 ${ms(l.p99)} ms, max ${ms(l.max)} ms`;
+}
+
+// What a policy says about locks; under the flow admission there are none.
+const OF_LOCKS = ['lock', 'lock_ttl_ms', 'lock_wait_ms', 'placement', 'scope', 'stock'];
 
 // k6 hands objects over in no particular order.
 function policyLine(policy) {
-  const fields = Object.keys(policy).sort().map((k) => `${k}=${JSON.stringify(policy[k])}`);
+  const shown = Object.keys(policy).filter((k) => policy.flow !== 'admission' || !OF_LOCKS.includes(k));
+  const fields = shown.sort().map((k) => `${k}=${JSON.stringify(policy[k])}`);
   return fields.join(' ') || "the server's default";
 }
 

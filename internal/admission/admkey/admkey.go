@@ -87,10 +87,12 @@ const (
 	EntryUser  = "u" // the user's id
 	EntryEpoch = "e" // the epoch it was accepted under
 	EntrySeq   = "s" // the number of its decision
+	EntryTrace = "p" // the traceparent of the call that accepted it; absent where nobody traces
 )
 
 // The further fields of an entry of Dead.
 const (
 	DeadReason = "reason"
-	DeadFrom   = "from" // the id of the entry of Orders
+	DeadDetail = "detail" // the same in a sentence
+	DeadFrom   = "from"   // the id of the entry of Orders
 )

@@ -1,0 +1,160 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"seckill/internal/admission/admkey"
+	"seckill/internal/order"
+	"seckill/internal/testkit"
+	"seckill/internal/voucher"
+)
+
+// Redis' clock is set wrong in the middle of a sale, as by an operator, or as where
+// another server takes over. The first call after it is too late by the clock it goes by,
+// and the next one is not.
+func TestRedisClockJumps(t *testing.T) {
+	server, clock := testkit.NewRedisWithClock(t)
+	s := newStage(t, server.Addr(), 100) // on sale from an hour ago for two
+	g := s.gate(nil)
+	user := int64(0)
+	buy := func(when string, want error) {
+		t.Helper()
+		user++
+		begun := time.Now()
+		if err := s.buy(g, user, user+1000); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", when, err, want)
+		}
+		if took := time.Since(begun); took > g.config.AttemptTimeout {
+			t.Errorf("%s: it took %v", when, took)
+		}
+	}
+	buy("before", nil)
+	clock.Jump(30 * time.Minute)
+	buy("half an hour ahead", nil)
+	clock.Jump(-30 * time.Minute)
+	buy("an hour back from there", nil)
+	clock.Jump(-2 * time.Hour)
+	buy("before the sale", voucher.ErrNotStarted)
+	clock.Jump(0)
+	buy("right again", nil)
+	clock.Jump(2 * time.Hour)
+	buy("after the sale", voucher.ErrEnded)
+	clock.Jump(0)
+	buy("right again, which nobody has noticed", voucher.ErrEnded)
+	g.Check(t.Context())
+	buy("right again", nil)
+	finish := s.run()
+	finish()
+	s.balanced(g, 5)
+	if st := s.shelf.standing; st.Epoch != 2 {
+		t.Errorf("epoch %d: it was closed for a clock", st.Epoch)
+	}
+}
+
+// The voucher is shut while Redis' clock shows a time after the sale. Nobody asks any
+// more, so the check has to find out that the clock is right again.
+func TestClockOfAShutVoucherIsLookedAt(t *testing.T) {
+	server, clock := testkit.NewRedisWithClock(t)
+	s := newStage(t, server.Addr(), 100)
+	g := s.gate(nil)
+	if err := s.buy(g, 1, 11); err != nil {
+		t.Fatal(err)
+	}
+	finish := s.run()
+	finish()
+	clock.Jump(2 * time.Hour)
+	if err := s.buy(g, 2, 21); !errors.Is(err, voucher.ErrEnded) {
+		t.Fatalf("after the sale: %v", err)
+	}
+	p := g.pool(&s.shelf.voucher)
+	_ = p.lines[0].shut(s.shelf.standing.Epoch, closed)
+	clock.Jump(0)
+	g.Check(t.Context())
+	if err := s.buy(g, 2, 21); err != nil {
+		t.Errorf("right again: %v", err)
+	}
+}
+
+// The reply to a call is lost, and Redis' clock goes back before the call is repeated.
+// What it accepted is told at once. What is refused cannot be final while the first call
+// might still act by that clock; the buyer is told after his patience that it is not
+// known, and not when the clock has caught up.
+func TestClockGoesBackWhileAnOutcomeIsUnknown(t *testing.T) {
+	server, clock := testkit.NewRedisWithClock(t)
+	proxy := testkit.NewProxy(t, server.Addr())
+	for _, tc := range []struct {
+		name  string
+		stock int64
+		want  error
+	}{{"accepted", 1, nil}, {"sold out", 0, order.ErrUnavailable}} {
+		t.Run(tc.name, func(t *testing.T) {
+			clock.Jump(0)
+			s := newStage(t, server.Addr(), tc.stock)
+			g := s.gate(func(c *Config) {
+				c.Client = dial(t, proxy.Addr())
+				c.AttemptTimeout, c.Patience = 200*time.Millisecond, time.Second
+			})
+			if err := g.Open(t.Context(), &s.shelf.voucher); err != nil {
+				t.Fatal(err)
+			}
+			proxy.BlackholeReplies()
+			answer := make(chan error, 1)
+			begun := time.Now()
+			go func() { answer <- s.buy(g, 1, 11) }()
+			eventually(t, "a call that Redis carried out", func() bool {
+				calls := s.client.InfoMap(t.Context(), "commandstats").Item("Commandstats", "cmdstat_evalsha")
+				return calls != "" && time.Since(begun) > 100*time.Millisecond
+			})
+			clock.Jump(-30 * time.Minute)
+			proxy.Reset()
+			if err := <-answer; !errors.Is(err, tc.want) {
+				t.Errorf("told %v, want %v", err, tc.want)
+			}
+			if took := time.Since(begun); took > g.config.Patience+time.Second {
+				t.Errorf("it took %v", took)
+			}
+		})
+	}
+}
+
+// jumpy is Redis, whose clock jumps for a moment when a voucher is about to be opened.
+type jumpy struct {
+	decider
+	clock *testkit.Clock
+	once  sync.Once
+}
+
+func (l *jumpy) begin(ctx context.Context, keys admkey.Keys, p part) (bool, error) {
+	l.once.Do(func() { l.clock.Jump(freshFor + time.Minute) })
+	ok, err := l.decider.begin(ctx, keys, p)
+	l.clock.Jump(0)
+	return ok, err
+}
+
+// The users that were prepared for a voucher expire before it is opened with them. It must
+// not be opened without.
+func TestNotOpenedWithoutItsUsers(t *testing.T) {
+	server, clock := testkit.NewRedisWithClock(t)
+	s := newStage(t, server.Addr(), 10)
+	if err := s.buy(s.gate(nil), 1, 11); err != nil {
+		t.Fatal(err)
+	}
+	s.takeAll()
+	if err := s.client.Del(t.Context(), s.keys.Meta, s.keys.Users).Err(); err != nil {
+		t.Fatal(err)
+	}
+	c := s.config.WithDefaults()
+	g := newGate(c, &jumpy{decider: newServer(c.Client), clock: clock})
+	t.Cleanup(func() { _ = g.Close() })
+	if err := g.Open(t.Context(), &s.shelf.voucher); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.buy(g, 1, 12); !errors.Is(err, order.ErrAlreadyOrdered) {
+		t.Errorf("a second order: %v", err)
+	}
+	s.balanced(g, 1)
+}

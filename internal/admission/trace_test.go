@@ -1,0 +1,68 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"testing"
+
+	"seckill/internal/admission/admkey"
+	"seckill/internal/order"
+	"seckill/internal/testkit"
+)
+
+// buyer is who has a context.
+type buyer struct{}
+
+// tracer names each call, and keeps who was in it and what came of it.
+type tracer struct {
+	name   string
+	orders []any
+	ended  []error
+}
+
+func (c *tracer) call(orders iter.Seq[context.Context]) (string, func(error)) {
+	for ctx := range orders {
+		c.orders = append(c.orders, ctx.Value(buyer{}))
+	}
+	return c.name, func(err error) { c.ended = append(c.ended, err) }
+}
+
+// What an observer names a call is in the entries of what the call accepted. Where it has
+// no name, and where nobody observes, nothing is.
+func TestEntriesNameTheirCall(t *testing.T) {
+	const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	s := newStage(t, testkit.Redis(t).Addr(), 5)
+	named, nameless := &tracer{name: traceparent}, &tracer{}
+	gates := []*Gate{s.gate(nil)}
+	for _, c := range []*tracer{named, nameless} {
+		gates = append(gates, s.gate(func(config *Config) { config.Observer.Call = c.call }))
+	}
+	for i, g := range gates {
+		user := int64(i + 1)
+		ctx := context.WithValue(t.Context(), buyer{}, user)
+		for _, want := range []error{nil, nil, order.ErrAlreadyOrdered} { // the second is a repetition
+			o := order.Order{ID: 100 + user, UserID: user, VoucherID: s.shelf.voucher.ID}
+			if want != nil {
+				o.ID = 200
+			}
+			if err := g.Admit(ctx, &s.shelf.voucher, o); !errors.Is(err, want) {
+				t.Fatalf("user %d: %v, want %v", user, err, want)
+			}
+		}
+	}
+	entries, err := s.client.XRange(t.Context(), s.keys.Orders, "-", "+").Result()
+	if err != nil || len(entries) != len(gates) {
+		t.Fatalf("%v, %v", entries, err)
+	}
+	for i, want := range []any{nil, traceparent, nil} {
+		if got := entries[i].Values[admkey.EntryTrace]; got != want {
+			t.Errorf("entry %d names %v, want %v", i, got, want)
+		}
+	}
+	for user, c := range map[int64]*tracer{2: named, 3: nameless} {
+		if len(c.orders) != 3 || c.orders[0] != user || len(c.ended) != 3 || errors.Join(c.ended...) != nil {
+			t.Errorf("the tracer of user %d was told %+v", user, c)
+		}
+	}
+}

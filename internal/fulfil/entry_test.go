@@ -1,0 +1,38 @@
+package fulfil
+
+import (
+	"testing"
+	"time"
+
+	"seckill/internal/order"
+)
+
+// What an entry must have, and what it may have besides.
+func TestParse(t *testing.T) {
+	s := newStream("", 7, 2)
+	type fields = map[string]any
+	whole := order.Accepted{OrderID: 5, VoucherID: 7, UserID: 6, At: time.UnixMilli(1234).UTC(), Epoch: 2, Seq: 9, Bucket: 2, Trace: "00-a"}
+	bare := whole
+	bare.Seq, bare.Trace = 0, ""
+	for name, test := range map[string]struct {
+		fields fields
+		want   order.Accepted
+		bad    bool
+	}{
+		"everything":             {fields{"o": "5", "u": "6", "e": "2", "s": "9", "p": "00-a"}, whole, false},
+		"nobody traces":          {fields{"o": "5", "u": "6", "e": "2"}, bare, false},
+		"a number is a trace":    {fields{"o": "5", "u": "6", "e": "2", "p": 3}, bare, false},
+		"no user":                {fields{"o": "5", "e": "2"}, order.Accepted{}, true},
+		"an order that is none":  {fields{"o": "x", "u": "6", "e": "2"}, order.Accepted{}, true},
+		"an epoch before all":    {fields{"o": "5", "u": "6", "e": "0"}, order.Accepted{}, true},
+		"a place that is no one": {fields{"o": "5", "u": "6", "e": "2", "s": "-"}, bare, false},
+	} {
+		e := parse(s, "1234-0", test.fields)
+		if (e.malformed != nil) != test.bad || e.gone || !test.bad && e.order != test.want {
+			t.Errorf("%s: %+v, %v", name, e.order, e.malformed)
+		}
+	}
+	if e := parse(s, "1234-0", nil); !e.gone {
+		t.Errorf("an entry that was deleted: %+v", e)
+	}
+}
