@@ -47,6 +47,9 @@ func (l *line) decide(batch []*ride) error {
 			if !harmless(err) {
 				doubt = max(doubt, expiry)
 			}
+			if errors.Is(err, errUnacknowledged) {
+				l.note(left, a, known.epoch, doubt)
+			}
 		case a.verdict == decided:
 			var short bool
 			if left, short = l.settle(left, a, known.epoch, doubt); len(left) == 0 {
@@ -107,15 +110,7 @@ func (l *line) attempt(ctx context.Context, known seen, batch []*ride) (answer, 
 // his bucket empty where there are others, of which short says that there is one.
 func (l *line) settle(batch []*ride, a answer, epoch, doubt int64) (left []*ride, short bool) {
 	l.learn(a)
-	saw := seen{epoch: epoch, seq: a.seq, back: a.back}
-	last := strings.LastIndexByte(a.states, accepted)
-	if last < 0 && doubt > 0 { // what an earlier attempt accepted is repeated now
-		last = strings.LastIndexByte(a.states, repeated)
-	}
-	if last >= 0 {
-		saw.user, saw.order = batch[last].userID, batch[last].orderID
-	}
-	l.saw(saw)
+	l.note(batch, a, epoch, doubt)
 	for i, r := range batch {
 		err, empty := refusal(a.states[i]), a.states[i] == soldOut && l.pool.split()
 		if empty || err != nil && a.now <= doubt {
@@ -125,6 +120,21 @@ func (l *line) settle(batch []*ride, a answer, epoch, doubt int64) (left []*ride
 		r.done <- err
 	}
 	return left, short
+}
+
+// note keeps in mind what Redis has by an answer, so that it is noticed when it has not
+// any more: also what no replica acknowledged, since whoever persists orders may have had
+// it from there.
+func (l *line) note(batch []*ride, a answer, epoch, doubt int64) {
+	saw := seen{epoch: epoch, seq: a.seq, back: a.back}
+	last := strings.LastIndexByte(a.states, accepted)
+	if last < 0 && doubt > 0 { // what an earlier attempt accepted is repeated now
+		last = strings.LastIndexByte(a.states, repeated)
+	}
+	if last >= 0 {
+		saw.user, saw.order = batch[last].userID, batch[last].orderID
+	}
+	l.saw(saw)
 }
 
 // learn takes what an answer says of the bucket as a whole. That one of several is empty

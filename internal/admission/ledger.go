@@ -149,6 +149,7 @@ func parseEntry(reply []any, err error) (entry, error) {
 // part is what a bucket is opened with.
 type part struct {
 	epoch, seq, stock int64
+	users             int64 // who were prepared
 	sale              window
 }
 
@@ -158,7 +159,7 @@ func (s *server) begin(ctx context.Context, keys admkey.Keys, p part) (bool, err
 		"", "", 3, keys.Meta, keys.Users, keys.Fresh(p.epoch),
 		p.epoch, p.epoch - 1, p.seq, p.stock,
 		// The script counts in ms: neither too early nor too late by a part of one.
-		p.sale.from.Add(time.Millisecond - 1).UnixMilli(), p.sale.to.UnixMilli(),
+		p.sale.from.Add(time.Millisecond - 1).UnixMilli(), p.sale.to.UnixMilli(), p.users,
 	})
 	return n == 1, err
 }

@@ -31,7 +31,7 @@ func (g *Gate) Lookup(ctx context.Context, userID, orderID int64) (order.Order, 
 		found, err := g.ordersOf(ctx, sales, userID)
 		for _, o := range found {
 			if o.ID == orderID {
-				return o, nil
+				return o, g.kept(ctx, sales, o)
 			}
 		}
 		if err != nil {

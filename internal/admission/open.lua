@@ -9,12 +9,14 @@
 -- ARGV[3]  the seq to begin with, unless there is a greater one
 -- ARGV[4]  the stock to begin with
 -- ARGV[5]  begin and ARGV[6] end of the sale, in ms of this server's clock
+-- ARGV[7]  how many users were prepared
 --
 -- Replies  1 opened
---          0 not: it is not closed under that epoch any more
+--          0 not: it is not closed under that epoch any more, or some of the users are
+--            gone, as where a replica took over meanwhile or the clock has jumped
 local voucher, users, fresh = KEYS[1], KEYS[2], KEYS[3]
 local known = redis.call('HMGET', voucher, 'epoch', 'seq')
-if known[1] ~= ARGV[2] then
+if known[1] ~= ARGV[2] or redis.call('HLEN', fresh) ~= tonumber(ARGV[7]) then
   return 0
 end
 local seq = ARGV[3]

@@ -305,11 +305,14 @@ func (p *pool) rebuild(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := p.fill(ctx, st.Epoch); err != nil {
+	filled, err := p.fill(ctx, st.Epoch)
+	if err != nil {
 		return err
 	}
 	return p.each(ctx, func(ctx context.Context, l *line) error {
-		opened, err := g.server.begin(ctx, l.keys, p.part(st, l.bucket))
+		part := p.part(st, l.bucket)
+		part.users = filled[l.bucket]
+		opened, err := g.server.begin(ctx, l.keys, part)
 		if err == nil && !opened {
 			err = fmt.Errorf("%w: %d is over", errMoved, st.Epoch)
 		}
@@ -364,15 +367,20 @@ func (p *pool) drain(ctx context.Context) error {
 	}
 }
 
-// fill prepares the users of an epoch: all who have an order, each for his bucket.
-func (p *pool) fill(ctx context.Context, epoch int64) error {
+// fill prepares the users of an epoch: all who have an order, each for his bucket. It
+// returns how many they are in each.
+func (p *pool) fill(ctx context.Context, epoch int64) ([]int64, error) {
+	filled := make([]int64, len(p.lines))
 	for after := int64(0); ; {
 		page, err := p.page(ctx, after)
 		if err != nil || len(page) == 0 {
-			return err
+			return filled, err
 		}
 		if err := p.gate.server.fill(ctx, p.sorted(page, epoch)); err != nil {
-			return fmt.Errorf("copy the users of voucher %d: %w", p.id, err)
+			return nil, fmt.Errorf("copy the users of voucher %d: %w", p.id, err)
+		}
+		for _, o := range page {
+			filled[p.line(o.UserID).bucket]++
 		}
 		after = page[len(page)-1].UserID
 	}

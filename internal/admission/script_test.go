@@ -86,6 +86,7 @@ func scriptMachine(t *testing.T, rt *rapid.T, s *stage, server *server, keys adm
 				rt.Fatal(err)
 			}
 		}
+		p.users = int64(len(live))
 		if ok, err := server.begin(ctx, keys, p); !ok || err != nil {
 			rt.Fatalf("begin = %v, %v", ok, err)
 		}
