@@ -14,9 +14,9 @@ import (
 func (s *shop) accepted(b *testing.B) row {
 	v := s.sell(b, plenty)
 	var t turns
-	s.withoutPersisting(b, v, func() {
+	s.withoutPersisting(b, func() {
 		t = s.besideBare(b, func() load { return v.rush(b) }, s.bareRush(b, s.bare))
-	})
+	}, v)
 	s.acceptedRate = median(t.mine)
 	return against("accepted, admission alone", 0.60, t, "Redis refuses the consumers XREADGROUP, what is accepted is trimmed.")
 }
@@ -69,7 +69,7 @@ func (s *shop) latencyAccepted(b *testing.B) row {
 	}
 	v := s.sell(b, plenty)
 	var l latencies
-	s.withoutPersisting(b, v, func() { l = s.pacedBesideBare(b, v, s.acceptedRate/2) })
+	s.withoutPersisting(b, func() { l = s.pacedBesideBare(b, v, s.acceptedRate/2) }, v)
 	return l.row("p99 at half of that rate, admission alone")
 }
 
@@ -112,6 +112,31 @@ func (l latencies) row(what string) row {
 		got: fmt.Sprintf("%.2f ms (%.2f to %.2f), p50 %.2f ms; bare gin's p99 %.2f ms (%.2f to %.2f)", median(l.p99), slices.Min(l.p99), slices.Max(l.p99),
 			median(l.median), median(l.bare99), slices.Min(l.bare99), slices.Max(l.bare99)),
 		note: fmt.Sprintf("Open loop, %.0f/s over %d connections, from when a request was due.", l.rate, connections),
+	}
+}
+
+// buckets is what it costs to split a voucher, on one server, where it gains nothing:
+// calls are more and decide about fewer orders each.
+func (s *shop) buckets(b *testing.B) row {
+	const buckets = 4
+	whole, split := s.sell(b, plenty), s.sellFrom(b, buckets, plenty)
+	var r ratios
+	var spent, spentWhole cpu
+	var n, nWhole float64
+	s.withoutPersisting(b, func() {
+		for range rounds {
+			mine, cost := s.timed(b, func() load { return split.rush(b) })
+			theirs, costWhole := s.timed(b, func() load { return whole.rush(b) })
+			r.add(mine.perSecond, theirs.perSecond)
+			spent, n = spent.plus(cost), n+float64(mine.requests)
+			spentWhole, nWhole = spentWhole.plus(costWhole), nWhole+float64(theirs.requests)
+		}
+	}, whole, split)
+	spent, spentWhole = spent.each(n), spentWhole.each(nWhole)
+	return row{
+		what: fmt.Sprintf("accepted from %d buckets of one Redis", buckets),
+		got:  fmt.Sprintf("%.2f of an unsplit voucher's (%.2f to %.2f): %.0f/s, %.0f/s", median(r.each), slices.Min(r.each), slices.Max(r.each), median(r.mine), median(r.theirs)),
+		note: fmt.Sprintf("CPU of each: service %.1f µs, Redis %.1f; unsplit %.1f, %.1f.", spent.service, spent.redis, spentWhole.service, spentWhole.redis),
 	}
 }
 

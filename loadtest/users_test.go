@@ -21,11 +21,7 @@ const (
 // users compares what an order costs Redis where few and where many have ordered. The
 // script is called directly, as a rush over HTTP would not leave them few.
 func (s *shop) users(b *testing.B) row {
-	source, err := os.ReadFile("../internal/admission/admit.lua")
-	if err != nil {
-		b.Fatal(err)
-	}
-	script := redis.NewScript(string(source))
+	script := admitScript(b)
 	few, many := newCrowd(s, 1_000), newCrowd(s, 1_000_000)
 	many.gather(b)
 	var r ratios
@@ -42,6 +38,36 @@ func (s *shop) users(b *testing.B) row {
 		note: fmt.Sprintf("Time in EVALSHA by INFO commandstats, in batches of %d; medians of %d times %d orders, least %.2f µs and %.2f µs.",
 			decidedBatch, len(r.each), decided, slices.Min(r.mine), slices.Min(r.theirs)),
 	}
+}
+
+// calls is what an order costs Redis by how many share a call: the script, and what is
+// around it.
+func (s *shop) calls(b *testing.B) row {
+	const orders = 40 * 512
+	script, crowd := admitScript(b), newCrowd(s, 1_000)
+	var costs []string
+	for _, batch := range []int{1, 8, 64, 512} {
+		crowd.gather(b)
+		before := s.busy(b).redis
+		for range orders / batch {
+			crowd.call(b, script, batch)
+		}
+		costs = append(costs, fmt.Sprintf("%d: %.1f µs", batch, (s.busy(b).redis-before)/orders*1e6))
+	}
+	crowd.leave(b)
+	return row{
+		what: "Redis for an order, by orders in a call", got: strings.Join(costs, ", "),
+		note: fmt.Sprintf("CPU by INFO cpu, over %d orders each.", orders),
+	}
+}
+
+func admitScript(b *testing.B) *redis.Script {
+	b.Helper()
+	source, err := os.ReadFile("../internal/admission/admit.lua")
+	if err != nil {
+		b.Fatal(err)
+	}
+	return redis.NewScript(string(source))
 }
 
 // crowd are the users of a voucher that only this measurement has.
@@ -92,17 +118,22 @@ func (c *crowd) order(b *testing.B, script *redis.Script) float64 {
 	if err := c.redis.ConfigResetStat(b.Context()).Err(); err != nil {
 		b.Fatal(err)
 	}
-	keys := []string{c.keys.Meta, c.keys.Users, c.keys.Orders}
 	for range decided / decidedBatch {
-		args := []any{2, 0, 0, "", "", int64(1) << 40, int64(1) << 50}
-		for range decidedBatch {
-			c.next++
-			args = append(args, c.next, orderID(c.next))
-		}
-		reply, err := script.EvalSha(b.Context(), c.redis, keys, args...).Slice()
-		if err != nil || len(reply) != 6 || reply[5] != strings.Repeat("a", decidedBatch) {
-			b.Fatalf("orders were answered with %v, %v", reply, err)
-		}
+		c.call(b, script, decidedBatch)
 	}
 	return c.info(b, "commandstats", `(?m)^cmdstat_evalsha:calls=\d+,usec=(\d+)`) / decided
+}
+
+// call has so many new users order in one call.
+func (c *crowd) call(b *testing.B, script *redis.Script, batch int) {
+	b.Helper()
+	args := []any{2, 0, 0, "", "", int64(1) << 40, int64(1) << 50, ""}
+	for range batch {
+		c.next++
+		args = append(args, c.next, orderID(c.next))
+	}
+	reply, err := script.Run(b.Context(), c.redis, []string{c.keys.Meta, c.keys.Users, c.keys.Orders}, args...).Slice()
+	if err != nil || len(reply) != 6 || reply[5] != strings.Repeat("a", batch) {
+		b.Fatalf("orders were answered with %v, %v", reply, err)
+	}
 }
