@@ -64,7 +64,7 @@ soak: ## Repeat the concurrency tests COUNT times under the race detector
 	go test $(RACE) -count $(COUNT) -timeout 60m -run '$(RUN)' $(PKG)
 
 .PHONY: bench
-bench: ## Measure the flow admission beside a bare gin handler: one table, 4 minutes; a part of it with BENCH=/sold-out
+bench: ## Measure the flow admission beside a bare gin handler: one table, 3 minutes; a part of it with BENCH=/sold-out
 	go test -run '^$$' -bench 'FastPath$(BENCH)' -benchtime 1x -timeout 30m ./loadtest
 
 .PHONY: bench-go

@@ -2,6 +2,7 @@ package testkit
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 )
 
@@ -27,8 +28,9 @@ func (mariaDB) initialize(_ sqlProgram, dir string) error {
 	}
 	args := append([]string{"--no-defaults", "--datadir=" + dir, "--skip-test-db",
 		"--auth-root-authentication-method=normal", "--innodb-log-file-size=32M"}, asRoot()...)
-	out, err := exec.Command(install, args...).CombinedOutput()
-	if err != nil {
+	cmd := exec.Command(install, args...)
+	cmd.Env = append(os.Environ(), ownTemp(dir))
+	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("mariadb-install-db: %w; it printed:\n%s", err, out)
 	}
 	return nil

@@ -71,6 +71,7 @@ func (mySQL) initialize(program sqlProgram, dir string) error {
 	args := append([]string{"--no-defaults", "--initialize-insecure", "--datadir=" + program.inside(dir)}, asRoot()...)
 	cmd := exec.Command(program.path, args...)
 	cmd.Dir = "/"
+	cmd.Env = append(os.Environ(), ownTemp(program.inside(dir)))
 	cmd.SysProcAttr = childAttributes(program.root)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("mysqld --initialize-insecure: %w; it printed:\n%s", err, out)

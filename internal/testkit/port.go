@@ -11,43 +11,68 @@ import (
 
 // Ports are taken from below the range from which the kernel picks ports for outgoing connections (32768 and up on Linux,
 // 49152 elsewhere). So no client can land on the port of a server that is down for a moment, and no client that redials
-// it can connect to itself.
+// it can connect to itself. It holds for every port of a server: the bus of a cluster's node lies well above its port.
 const (
 	firstPort = 15000
 	lastPort  = 31999
 )
 
-// freePort returns a port of 127.0.0.1 that nobody listens on. Somebody may take it before the server does: the caller
-// starts again with another one.
-func freePort() (int, error) {
-	var last error
-	for range 100 {
-		port := firstPort + rand.IntN(lastPort-firstPort+1)
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err != nil {
-			last = err
-			continue
-		}
-		return port, l.Close()
+// freePort returns a port of 127.0.0.1 that nobody listens on, and neither on those that lie the given distances above it;
+// all of them are within the range. Somebody may take one before the server does: see [withFreePort].
+func freePort(above ...int) (int, error) {
+	last := lastPort
+	for _, distance := range above {
+		last = min(last, lastPort-distance)
 	}
-	return 0, fmt.Errorf("find a free port: %w", errors.Join(errors.New("100 tries failed"), last))
+	var err error
+	for range 100 {
+		port := firstPort + rand.IntN(last-firstPort+1)
+		if err = free(port, above...); err == nil {
+			return port, nil
+		}
+	}
+	return 0, fmt.Errorf("find a free port: 100 tries failed: %w", err)
 }
 
-// withFreePort calls start with a free port, and again with another one when somebody else has taken it: a server that
-// cannot bind ends at once.
-func withFreePort(start func(port int) error) error {
-	const tries = 3
+// free is nil when nobody listens on the port, and neither on those that lie the given distances above it.
+func free(port int, above ...int) error {
+	for _, distance := range append([]int{0}, above...) {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port+distance))
+		if err != nil {
+			return err
+		}
+		if err := l.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// portTries is how many ports a server is started on before it is given up.
+const portTries = 5
+
+// withFreePort calls start with a free port, and again with another one when somebody else has taken it meanwhile. A start
+// that fails for any other reason is not repeated. above says at which distances from its port the server listens too.
+func withFreePort(start func(port int) error, above ...int) error {
 	for try := 1; ; try++ {
-		port, err := freePort()
+		port, err := freePort(above...)
 		if err != nil {
 			return err
 		}
 		err = start(port)
-		taken := errors.Is(err, errEnded) || errors.Is(err, syscall.EADDRINUSE)
-		if !taken || try == tries {
+		if err == nil || try == portTries || !taken(err, port, above...) {
 			return err
 		}
 	}
+}
+
+// taken says whether a start failed because the server could not bind. Not every server says why it ends (ZooKeeper
+// without a logger is silent), so the ports are asked too.
+func taken(err error, port int, above ...int) bool {
+	if errors.Is(err, errEnded) {
+		err = errors.Join(err, free(port, above...))
+	}
+	return errors.Is(err, syscall.EADDRINUSE)
 }
 
 // listening says whether somebody listens. It is asked before a driver is, which would spend its own retries.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -206,24 +207,48 @@ func (p *Process) WaitHTTP(t TB, url string) {
 // errEnded says that a process ended before it was ready.
 var errEnded = errors.New("the process ended before it was ready")
 
-// waitReady polls until ready returns nil. It gives up when the process ends (errEnded) or after patience; the error
-// then carries the end of what the process printed.
+// waitReady polls until ready returns nil. It gives up when the process ends (errEnded, and [syscall.EADDRINUSE] where it
+// said so) or after patience; the error then carries the end of what the process printed.
 func (p *Process) waitReady(ready func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+	alive, ended := p.whileAlive(ctx)
+	defer ended()
 	for {
-		err := ready(ctx)
+		err := ready(alive)
 		if err == nil {
 			return nil
 		}
 		select {
 		case <-p.done:
-			return fmt.Errorf("%w (%v); it printed:\n%s", errEnded, p.cmd.ProcessState, p.output.tail(50))
+			return fmt.Errorf("%w (%v); it printed:\n%s", p.whyEnded(), p.cmd.ProcessState, p.output.tail(50))
 		case <-ctx.Done():
 			return fmt.Errorf("not ready within %v: %w; the process printed:\n%s", patience, err, p.output.tail(50))
 		case <-time.After(pollEvery):
 		}
 	}
+}
+
+// whileAlive returns a context that ends with the process: whoever answers on its port then, or keeps silent, is a stranger.
+func (p *Process) whileAlive(ctx context.Context) (alive context.Context, cancel context.CancelFunc) {
+	alive, cancel = context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-p.done:
+			cancel()
+		case <-alive.Done():
+		}
+	}()
+	return alive, cancel
+}
+
+// whyEnded reads what the process printed: that is all it leaves behind when it could not bind. Every server here prints
+// the system's words for it, some with a capital letter.
+func (p *Process) whyEnded() error {
+	if strings.Contains(strings.ToLower(p.Output()), syscall.EADDRINUSE.Error()) {
+		return fmt.Errorf("%w: %w", errEnded, syscall.EADDRINUSE)
+	}
+	return errEnded
 }
 
 func (p *Process) ended() bool {

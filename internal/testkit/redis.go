@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/redis/go-redis/v9"
@@ -73,7 +74,8 @@ func (s *RedisServer) Client(t TB) *redis.Client {
 // Kill kills the server with SIGKILL and waits until it is gone.
 func (s *RedisServer) Kill() { s.own("Kill").Kill() }
 
-// Stop stops the server with SIGTERM, as an operator would, and waits until it is gone.
+// Stop stops the server with SIGTERM, as an operator would, and waits until it is gone. A primary does not wait for
+// replicas that are behind (by default it would, for ten seconds), unless NewRedis was given another --shutdown-timeout.
 func (s *RedisServer) Stop() {
 	s.t.Helper()
 	if err := s.own("Stop").Stop(); err != nil {
@@ -148,6 +150,17 @@ type redisOptions struct {
 	extra    []string // further flags
 }
 
+// clusterBus is how far above its port a cluster's node listens for the other nodes.
+const clusterBus = 10000
+
+// above returns the distances from its port at which the server listens too.
+func (o redisOptions) above() []int {
+	if slices.Contains(o.extra, "--cluster-enabled") {
+		return []int{clusterBus}
+	}
+	return nil
+}
+
 const redisHow = "apt-get install redis-server, brew install redis, or make infra"
 
 func startRedis(options redisOptions) (*redisProcess, error) {
@@ -163,7 +176,7 @@ func startRedis(options redisOptions) (*redisProcess, error) {
 	err = withFreePort(func(port int) error {
 		s.port = port
 		return s.restart()
-	})
+	}, options.above()...)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start redis-server: %w", err), remove())
 	}
@@ -171,8 +184,8 @@ func startRedis(options redisOptions) (*redisProcess, error) {
 }
 
 func (s *redisProcess) restart() error {
-	// A primary need not wait for further replicas before it sends its data to the first one.
-	args := []string{"--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0"}
+	// A primary need not wait for further replicas before it sends its data to the first one, nor for any when it is stopped.
+	args := []string{"--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0", "--shutdown-timeout", "0"}
 	if s.options.sentinel {
 		config, err := s.sentinelConfig()
 		if err != nil {
@@ -202,6 +215,7 @@ func (s *redisProcess) ready(p *Process) func(context.Context) error {
 		}
 		client := redis.NewClient(&redis.Options{Addr: s.addr(), MaxRetries: -1, PoolSize: 1})
 		defer client.Close()
+		defer context.AfterFunc(ctx, func() { client.Close() })() // the driver does not look at ctx while it waits for an answer
 		if err := client.Ping(ctx).Err(); err != nil {
 			return err
 		}

@@ -40,7 +40,7 @@ func NewRedisWithClock(t TB, args ...string) (*RedisServer, *Clock) {
 	err = withFreePort(func(port int) error {
 		s.port = port
 		return s.restart()
-	})
+	}, s.options.above()...)
 	if err != nil {
 		check(t, errors.Join(fmt.Errorf("start redis-server with a clock: %w", err), remove()))
 	}

@@ -166,6 +166,11 @@ func asRoot() []string {
 	return nil
 }
 
+// ownTemp sets, in the environment of a program that fills a data folder, the folder for temporary files to the one that
+// the data folder lies in. A server that starts removes every "#sql*" file from the folder that it uses for them: those of
+// another one too that is just being set up.
+func ownTemp(dir string) string { return "TMPDIR=" + filepath.Dir(dir) }
+
 // args makes a small server that starts fast. No flag here changes what a statement or a lock does.
 func (s *sqlProcess) args() []string {
 	dir := s.program.inside(s.dir)
@@ -174,7 +179,7 @@ func (s *sqlProcess) args() []string {
 		"--datadir=" + s.program.inside(s.data()),
 		"--socket=" + filepath.Join(dir, "sock"),
 		"--pid-file=" + filepath.Join(dir, "pid"),
-		"--tmpdir=" + dir,
+		"--tmpdir=" + dir, // see ownTemp
 		"--bind-address=127.0.0.1",
 		fmt.Sprintf("--port=%d", s.port),
 		"--skip-name-resolve",

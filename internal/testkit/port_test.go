@@ -1,0 +1,176 @@
+package testkit
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// occupy listens on a port until the test ends, and never answers.
+func occupy(t *testing.T, port int) {
+	t.Helper()
+	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+}
+
+// TestServerWhosePortIsTakenGetsAnother takes the port of every kind of server between its choice and the start.
+func TestServerWhosePortIsTakenGetsAnother(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		taken int // so far above the port
+		start func(t *testing.T, withPort place) (*Process, error)
+	}{
+		{"redis", 0, placeRedis(redisOptions{})},
+		{"sentinel", 0, placeRedis(redisOptions{sentinel: true})},
+		{"cluster node", 0, placeRedis(redisOptions{extra: []string{"--cluster-enabled", "yes"}})},
+		{"cluster node's bus", clusterBus, placeRedis(redisOptions{extra: []string{"--cluster-enabled", "yes"}})},
+		{"mariadb", 0, placeSQL(mariaDB{})},
+		{"mysql", 0, placeSQL(mySQL{})},
+		{"zookeeper", 0, placeZooKeeper},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var ports []int
+			process, err := tc.start(t, func(start func(port int) error, above ...int) error {
+				return withFreePort(func(port int) error {
+					if ports = append(ports, port); len(ports) == 1 {
+						occupy(t, port+tc.taken)
+					}
+					return start(port)
+				}, above...)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer process.Kill()
+			if len(ports) != 2 || ports[0] == ports[1] {
+				t.Errorf("started on %d, want the taken port and one other", ports)
+			}
+		})
+	}
+}
+
+// place is what withFreePort is.
+type place = func(start func(port int) error, above ...int) error
+
+func placeRedis(options redisOptions) func(*testing.T, place) (*Process, error) {
+	return func(t *testing.T, withPort place) (*Process, error) {
+		path, err := lookUp("redis-server", redisHow)
+		check(t, err)
+		s := &redisProcess{path: path, dir: t.TempDir(), options: options}
+		err = withPort(func(port int) error { s.port = port; return s.restart() }, options.above()...)
+		return s.Process, err
+	}
+}
+
+func placeSQL(engine sqlEngine) func(*testing.T, place) (*Process, error) {
+	return func(t *testing.T, withPort place) (*Process, error) {
+		program, err := engine.locate()
+		check(t, err)
+		dir, remove, err := binary.folder(program.temp())
+		check(t, err)
+		t.Cleanup(func() { check(t, remove()) })
+		s := &sqlProcess{engine: engine, program: program, dir: dir}
+		check(t, engine.initialize(program, s.data()))
+		err = withPort(func(port int) error { s.port = port; return s.restart() })
+		return s.Process, err
+	}
+}
+
+func placeZooKeeper(t *testing.T, withPort place) (*Process, error) {
+	java, classPath, err := locateZooKeeper()
+	check(t, err)
+	s := &zooKeeperProcess{java: java, classPath: classPath, dir: t.TempDir()}
+	err = withPort(func(port int) error { s.port = port; return s.restart() })
+	return s.Process, err
+}
+
+func TestStartIsGivenUpWhenEveryPortIsTaken(t *testing.T) {
+	tries := 0
+	_, err := placeRedis(redisOptions{})(t, func(start func(port int) error, _ ...int) error {
+		return withFreePort(func(port int) error {
+			tries++
+			occupy(t, port)
+			return start(port)
+		})
+	})
+	if tries != portTries || !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("%d tries, then %v; want %d and that the address is in use", tries, err, portTries)
+	}
+}
+
+func TestStartThatFailsForAnotherReasonIsNotRepeated(t *testing.T) {
+	tries := 0
+	_, err := placeRedis(redisOptions{extra: []string{"--no-such-flag", "1"}})(t, func(start func(port int) error, _ ...int) error {
+		return withFreePort(func(port int) error {
+			tries++
+			return start(port)
+		})
+	})
+	if tries != 1 || !errors.Is(err, errEnded) || errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), "no-such-flag") {
+		t.Errorf("%d tries, then %v; want one, and what the server printed", tries, err)
+	}
+}
+
+func TestFreePortsLieBelowThoseOfClients(t *testing.T) {
+	for range 1000 {
+		port, err := freePort(clusterBus)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if port < firstPort || port+clusterBus > lastPort {
+			t.Fatalf("port %d with %d, want both within %d to %d", port, port+clusterBus, firstPort, lastPort)
+		}
+	}
+}
+
+func TestFreeLooksAtEveryPort(t *testing.T) {
+	port, err := freePort(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := free(port, 1); err != nil {
+		t.Errorf("ports %d and %d: %v, want them free", port, port+1, err)
+	}
+	occupy(t, port+1)
+	if err := free(port, 1); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("with port %d taken: %v", port+1, err)
+	}
+}
+
+// TestSetUpLeavesTheFilesOfAnotherAlone has a file in the folder for temporary files that belongs to a server which is being
+// set up at the same time.
+func TestSetUpLeavesTheFilesOfAnotherAlone(t *testing.T) {
+	shared := t.TempDir()
+	t.Setenv("TMPDIR", shared)
+	other := filepath.Join(shared, "#sql-temptable-1-1-1.MAD")
+	if err := os.WriteFile(other, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	NewMariaDB(t)
+	if _, err := os.Stat(other); err != nil {
+		t.Errorf("the other server's file: %v", err)
+	}
+}
+
+// TestStoppedPrimaryDoesNotWaitForAReplica pauses the replica, so that it stays behind.
+func TestStoppedPrimaryDoesNotWaitForAReplica(t *testing.T) {
+	primary := NewRedis(t)
+	NewRedisReplica(t, primary).Pause()
+	if err := primary.Client(t).Set(t.Context(), "k", 1, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	asked := time.Now()
+	primary.Stop()
+	if took := time.Since(asked); took > 8*time.Second {
+		t.Errorf("Stop took %v, as if it had waited out the default of 10 s", took)
+	}
+}
