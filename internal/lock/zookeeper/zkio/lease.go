@@ -118,17 +118,31 @@ func (l *lease) stop() {
 	}
 }
 
-// release deletes the claim. After the end of its session it asks in a new one:
-// the server may not have ended the old one yet.
+// release deletes the claim. After the end of its session, which may come while it asks,
+// it asks in a new one: the server may not have ended the old one yet.
 func (l *lease) release(ctx context.Context) error {
 	s := l.session
-	if s.Over() {
-		var err error
-		if s, err = s.client.Session(ctx); err != nil {
-			return err
+	if !s.Over() {
+		unsure, err := l.remove(ctx, s)
+		if err == nil || answered(err) || !s.Over() {
+			return l.released(ctx, s, unsure, err)
 		}
 	}
-	_, unsure, err := Do(ctx, s, func(c *zk.Conn) (struct{}, error) { return struct{}{}, l.Delete(c) })
+	s, err := s.client.Session(ctx)
+	if err != nil {
+		return err
+	}
+	unsure, err := l.remove(ctx, s)
+	return l.released(ctx, s, unsure, err)
+}
+
+func (l *lease) remove(ctx context.Context, s *Session) (unsure bool, err error) {
+	_, unsure, err = Do(ctx, s, func(c *zk.Conn) (struct{}, error) { return struct{}{}, l.Delete(c) })
+	return unsure, err
+}
+
+// released says what came of a release that ended with err.
+func (l *lease) released(ctx context.Context, s *Session, unsure bool, err error) error {
 	l.mu.Lock()
 	l.unsure = l.unsure || unsure
 	over := l.TTL > 0 && !time.Now().Before(l.until)
