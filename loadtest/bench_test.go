@@ -251,10 +251,10 @@ type load struct {
 var wrkTotals = regexp.MustCompile(`(\d+) requests in [\d.]+ s, (\d+) requests/s`)
 
 // wrk sends orders of distinct users for the length of a window.
-func wrk(b *testing.B, url string, firstUser int) load {
+func wrk(b *testing.B, url string, firstUser int, env ...string) load {
 	b.Helper()
 	cmd := exec.CommandContext(b.Context(), "wrk", "-t1", "-c"+strconv.Itoa(connections), "-d"+window.String(), "-s", "wrk-orders.lua", url)
-	cmd.Env = append(os.Environ(), "COUNT=none", "FIRST_USER="+strconv.Itoa(firstUser))
+	cmd.Env = append(append(os.Environ(), "COUNT=none", "FIRST_USER="+strconv.Itoa(firstUser)), env...)
 	out, err := cmd.CombinedOutput()
 	found := wrkTotals.FindSubmatch(out)
 	if err != nil || found == nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -53,10 +54,10 @@ func (s *shop) bareRush(b *testing.B, url string) func() load {
 }
 
 // rush counts the orders that were accepted.
-func (s *sale) rush(b *testing.B) load {
+func (s *sale) rush(b *testing.B, env ...string) load {
 	b.Helper()
 	begun, before := time.Now(), s.sold(b)
-	sent := s.shop.rush(b, s.url)
+	sent := s.shop.rush(b, s.url, env...)
 	sold := s.sold(b) - before
 	return load{requests: int(sold), perSecond: float64(sold) / time.Since(begun).Seconds(), cpu: sent.cpu}
 }
@@ -137,6 +138,24 @@ func (s *shop) buckets(b *testing.B) row {
 		what: fmt.Sprintf("accepted from %d buckets of one Redis", buckets),
 		got:  fmt.Sprintf("%.2f of an unsplit voucher's (%.2f to %.2f): %.0f/s, %.0f/s", median(r.each), slices.Min(r.each), slices.Max(r.each), median(r.mine), median(r.theirs)),
 		note: fmt.Sprintf("CPU of each: service %.1f µs, Redis %.1f; unsplit %.1f, %.1f.", spent.service, spent.redis, spentWhole.service, spentWhole.redis),
+	}
+}
+
+// keys is what an Idempotency-Key costs: its reservation is written to the database before
+// the order is decided about.
+func (s *shop) keys(b *testing.B) row {
+	v := s.sell(b, plenty)
+	var r ratios
+	s.withoutPersisting(b, func() {
+		for range rounds {
+			keyed := v.rush(b, "KEYS="+strconv.Itoa(s.user)+"-")
+			r.add(keyed.perSecond, v.rush(b).perSecond)
+		}
+	}, v)
+	return row{
+		what: "accepted under an Idempotency-Key",
+		got:  fmt.Sprintf("%.2f of those without (%.2f to %.2f): %.0f/s, %.0f/s", median(r.each), slices.Min(r.each), slices.Max(r.each), median(r.mine), median(r.theirs)),
+		note: "Admission alone, with the database's answer before it.",
 	}
 }
 

@@ -48,6 +48,7 @@ func BenchmarkFastPath(b *testing.B) {
 	measure("users", s.users)
 	measure("calls", s.calls)
 	measure("buckets", s.buckets)
+	measure("keys", s.keys)
 	t.print(b)
 }
 
@@ -116,9 +117,9 @@ func (s *shop) acceptance(b *testing.B) string {
 }
 
 // rush sends orders of new users for the length of a window.
-func (s *shop) rush(b *testing.B, url string) load {
+func (s *shop) rush(b *testing.B, url string, env ...string) load {
 	b.Helper()
-	sent := wrk(b, url, s.user)
+	sent := wrk(b, url, s.user, env...)
 	s.user += sent.requests + connections // a request may have had no answer yet
 	return sent
 }
@@ -240,6 +241,9 @@ func (t *table) add(r row) { t.rows = append(t.rows, r) }
 
 func (t *table) print(b *testing.B) {
 	b.Helper()
+	if len(t.rows) == 0 {
+		b.Fatal("nothing was measured: no row has that name")
+	}
 	var text strings.Builder
 	fmt.Fprintf(&text, "\n| what | target | measured | met | how |\n|---|---|---|---|---|\n")
 	for _, r := range t.rows {

@@ -11,12 +11,14 @@
 --   TOKENS       a file of tokens, one per line, as `lab tokens` writes it; without
 --                it users are named by X-User-ID, which a server in lab mode takes.
 --                When the tokens run out they are used again.
+--   KEYS         a word with which every request's Idempotency-Key begins; none without it
 --   COUNT        code: by the code in the answer's body  (default)
 --                status: by the status alone, which costs wrk less
 --                none: not at all; wrk's own summary then has the only numbers
 
 local first = tonumber(os.getenv("FIRST_USER") or "1")
 local stride = tonumber(os.getenv("THREADS") or "1")
+local keys = os.getenv("KEYS") or ""
 local count = os.getenv("COUNT") or "code"
 if count ~= "code" and count ~= "status" and count ~= "none" then
   error('COUNT is "' .. count .. '"; code, status or none')
@@ -85,6 +87,9 @@ function request()
     wrk.headers["Authorization"] = "Bearer " .. tokens[buyer % #tokens + 1]
   else
     wrk.headers["X-User-ID"] = string.format("%d", first + buyer)
+  end
+  if keys ~= "" then
+    wrk.headers["Idempotency-Key"] = keys .. buyer
   end
   return wrk.format()
 end

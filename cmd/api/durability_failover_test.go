@@ -153,7 +153,7 @@ func follow(t *testing.T, node *redis.Client, all []string) {
 		t.Fatal(err)
 	}
 	host, port, _ := strings.Cut(node.Options().Addr, ":")
-	replica := testkit.NewRedis(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000").Client(t)
+	replica := testkit.NewRedis(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-allow-replica-migration", "no").Client(t)
 	if err := replica.ClusterMeet(t.Context(), host, port).Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -150,7 +150,7 @@ func acknowledges(t *testing.T, primary *redis.Client, replicas int) {
 		}
 		for deadline := time.Now().Add(30 * time.Second); !heard(); time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(deadline) {
-				t.Fatal("the replicas never acknowledge")
+				t.Fatalf("the replicas never acknowledge:\n%s", primary.Info(t.Context(), "replication").Val())
 			}
 		}
 	}
