@@ -159,6 +159,39 @@ func (s *shop) keys(b *testing.B) row {
 	}
 }
 
+// aof is what it costs that Redis answers when what it accepted is on the disk, as
+// docs/durability.md recommends.
+func (s *shop) aof(b *testing.B) row {
+	v := s.sell(b, plenty)
+	var without, with []float64
+	s.withoutPersisting(b, func() {
+		for range rounds {
+			without = append(without, v.rush(b).perSecond)
+		}
+		s.set(b, "appendfsync", "always")
+		s.set(b, "appendonly", "yes")
+		defer s.set(b, "appendonly", "no")
+		for s.info(b, "persistence", `(?m)^aof_rewrite_in_progress:(\d)`) != 0 {
+			pause(b, 10*time.Millisecond)
+		}
+		for range rounds {
+			with = append(with, v.rush(b).perSecond)
+		}
+	}, v)
+	return row{
+		what: "accepted with appendfsync always",
+		got:  fmt.Sprintf("%.2f of those without AOF: %.0f/s, %.0f/s", median(with)/median(without), median(with), median(without)),
+		note: "Admission alone. Each turn of Redis' loop waits for this machine's disk once.",
+	}
+}
+
+func (s *shop) set(b *testing.B, setting, value string) {
+	b.Helper()
+	if err := s.redis.ConfigSet(b.Context(), setting, value).Err(); err != nil {
+		b.Fatal(err)
+	}
+}
+
 // memory is what Redis keeps of each order once it is persisted.
 func (s *shop) memory(b *testing.B) row {
 	const orders = 200_000

@@ -49,6 +49,7 @@ func BenchmarkFastPath(b *testing.B) {
 	measure("calls", s.calls)
 	measure("buckets", s.buckets)
 	measure("keys", s.keys)
+	measure("aof", s.aof)
 	t.print(b)
 }
 
