@@ -54,7 +54,7 @@ type Config struct {
 	// are refused with [order.ErrOverloaded]. Default 100,000.
 	MaxPending int64
 	// MaxInFlight is how many calls of Admit may be waiting at a time; more are refused
-	// with [order.ErrOverloaded] before any work is done. Default 20,000.
+	// with [order.ErrOverloaded] at once. Default 20,000.
 	MaxInFlight int64
 	// WaitReplicas is how many replicas must have an order before its buyer is told of it
 	// (WAIT). Where fewer do within WaitTimeout the batch is asked for again, and ends with

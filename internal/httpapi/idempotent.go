@@ -76,7 +76,11 @@ func (a *API) once(ctx context.Context, r *request, payload []byte, do errand) (
 		if !errors.Is(err, errLost) {
 			return out, err
 		}
-		at.alone = rec.Attempt == 1 // the one that has answered is the only one there was
+		// The one that has answered is the only one there was. The number does not tell a
+		// takeover, after which an earlier one may still be at work, from a loss before this
+		// one: so who loses his order a second time has no refusal stored, and is told by
+		// each repetition anew.
+		at.alone = rec.Attempt == 1
 		if rec, err = a.reopen(ctx, r, key, rec, started); err != nil {
 			return reply{}, err
 		}
@@ -140,13 +144,17 @@ func (a *API) reopen(ctx context.Context, r *request, key idempotency.Key, seen 
 // outcome is unknown, the reservation stays: the next repetition takes it over with the
 // same id once it is stale, and finds out.
 //
+// One that asks again for what was lost is alone and can store a refusal. But it does not
+// leave the key free: that would give the next repetition another id, and what was lost
+// may still turn up under this one.
+//
 // A failure to write is not the client's business, who has the answer: it leaves
 // the reservation too.
 func (a *API) settle(ctx context.Context, r *request, key idempotency.Key, mine idempotency.Record, at attempt, out reply) {
 	fate := settled
 	if out.problem != nil {
 		fate = out.problem.fate
-		if !at.alone {
+		if !at.alone || at.resumed && fate == undone {
 			fate = unknown
 		}
 	}

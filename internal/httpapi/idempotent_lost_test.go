@@ -158,20 +158,25 @@ func TestLostOrderRepeatedByManyAtOnce(t *testing.T) {
 func TestRefusalOfALostOrder(t *testing.T) {
 	const (
 		answered = "answered"
-		reserved = "reserved" // and without an answer
+		reserved = "reserved" // under the id it had, and without an answer
 		free     = "free"
 	)
 	for name, tc := range map[string]struct {
 		taken bool  // there was an attempt before the one that was answered
+		twice bool  // and what it was asked again for is lost as well
 		err   error // what the next one is told
 		key   string
 	}{
-		"alone, final":        {false, voucher.ErrSoldOut, answered},
-		"alone, in passing":   {false, order.ErrOverloaded, free},
-		"alone, unknown":      {false, order.ErrUnavailable, reserved},
-		"not alone, final":    {true, voucher.ErrSoldOut, reserved},
-		"not alone, passing":  {true, order.ErrOverloaded, reserved},
-		"not alone, accepted": {true, nil, answered},
+		"alone, final":         {false, false, voucher.ErrSoldOut, answered},
+		"alone, in passing":    {false, false, order.ErrOverloaded, reserved},
+		"alone, too early":     {false, false, voucher.ErrNotStarted, reserved},
+		"alone, unknown":       {false, false, order.ErrUnavailable, reserved},
+		"not alone, final":     {true, false, voucher.ErrSoldOut, reserved},
+		"not alone, passing":   {true, false, order.ErrOverloaded, reserved},
+		"not alone, accepted":  {true, false, nil, answered},
+		"lost twice, final":    {false, true, voucher.ErrSoldOut, reserved},
+		"lost twice, passing":  {false, true, order.ErrOverloaded, reserved},
+		"lost twice, accepted": {false, true, nil, answered},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, lab)
@@ -181,16 +186,25 @@ func TestRefusalOfALostOrder(t *testing.T) {
 				r.clock.Advance(11 * time.Second)
 			}
 			r.orders.place = r.accepting
-			if rec := r.do(t, keyed("k")); rec.Code != http.StatusAccepted {
-				t.Fatalf("%d %s", rec.Code, rec.Body)
+			accepted := 1
+			if tc.twice {
+				accepted = 2
 			}
-			r.orders.orders = nil
+			for range accepted {
+				if rec := r.do(t, keyed("k")); rec.Code != http.StatusAccepted || rec.Header().Get("Idempotency-Replayed") != "" {
+					t.Fatalf("%d %s", rec.Code, rec.Body)
+				}
+				r.orders.orders = nil
+			}
+			lost := r.orders.requests()[0].ID
 			if tc.err != nil {
 				r.orders.place = failing(tc.err)
 			}
 			r.do(t, keyed("k"))
 			got := free
 			switch rec, there := r.idem.record(idempotency.Key{UserID: 42, Value: "k"}); {
+			case there && rec.ResourceID != lost:
+				t.Errorf("the id was %d and is %d", lost, rec.ResourceID)
 			case there && rec.Answer == nil:
 				got = reserved
 			case there:
@@ -200,5 +214,26 @@ func TestRefusalOfALostOrder(t *testing.T) {
 				t.Errorf("the key is %s, want %s", got, tc.key)
 			}
 		})
+	}
+}
+
+// What was lost turns up after the request for it was refused in passing: it is the answer
+// to the next repetition, which asks under the same id.
+func TestLostOrderTurnsUpAfterARefusal(t *testing.T) {
+	r := newLoss(t)
+	r.orders.place = failing(order.ErrOverloaded)
+	wantProblem(t, r.do(t, keyed("k")), http.StatusServiceUnavailable, "unavailable")
+	wantProblem(t, r.do(t, keyed("k")), http.StatusConflict, "busy")
+	r.clock.Advance(11 * time.Second)
+	r.orders.place = func(ctx context.Context, req order.Request) (order.Order, error) {
+		if !req.Resumed {
+			return order.Order{}, order.ErrAlreadyOrdered // by the one that turned up
+		}
+		return r.accepting(ctx, req)
+	}
+	last := r.do(t, keyed("k"))
+	got := r.orders.requests()
+	if last.Code != http.StatusAccepted || len(got) != 3 || got[2].ID != got[0].ID {
+		t.Errorf("%d %s, attempts %+v; want 202 under the first one's id", last.Code, last.Body, got)
 	}
 }

@@ -26,7 +26,7 @@ func (s *Service) placeAdmitted(ctx context.Context, v *voucher.Voucher, req Req
 	if req.Resumed {
 		// Whatever the time is now, the earlier attempt may have been in time.
 		if o, err := s.find(ctx, req.UserID, req.ID); !errors.Is(err, ErrNotFound) {
-			return o, err
+			return req.own(o, err)
 		}
 	} else if err := s.hopeless(v, req.UserID, now); err != nil {
 		return Order{}, err
@@ -45,7 +45,7 @@ func (s *Service) placeAdmitted(ctx context.Context, v *voucher.Voucher, req Req
 	// The earlier attempt may have been carried out since the look for it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
-	if o, err := s.find(ctx, req.UserID, req.ID); err == nil {
+	if o, err := s.find(ctx, req.UserID, req.ID); err == nil && req.asksFor(o) {
 		return o, nil
 	}
 	return Order{}, refused

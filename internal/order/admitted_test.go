@@ -167,8 +167,8 @@ func TestAdmissionWithoutAGate(t *testing.T) {
 func TestResumedAdmissionGetsTheOneAnswer(t *testing.T) {
 	req := order.Request{VoucherID: 7, UserID: 42, ID: 99, Resumed: true}
 	earlier := order.Order{ID: 99, VoucherID: 7, UserID: 42, Status: order.Pending, CreatedAt: begin}
-	rejected := earlier
-	rejected.Status = order.Rejected
+	rejected, theirs, another := earlier, earlier, earlier
+	rejected.Status, theirs.UserID, another.VoucherID = order.Rejected, 43, 8
 	for _, tc := range []struct {
 		name string
 		set  func(*gatedShop)
@@ -192,6 +192,21 @@ func TestResumedAdmissionGetsTheOneAnswer(t *testing.T) {
 		{"known to be sold out, and accepted before that", func(s *gatedShop) { s.gate.orders[99] = earlier; s.gate.foretold = voucher.ErrSoldOut }, earlier, nil},
 		{"refused now", func(s *gatedShop) { s.gate.refuse = voucher.ErrSoldOut }, order.Order{}, voucher.ErrSoldOut},
 		{"nobody can say", func(s *gatedShop) { s.gate.lookup = order.ErrUnavailable }, order.Order{}, order.ErrUnavailable},
+		{"the id is another user's", func(s *gatedShop) { s.store.orders[99] = theirs }, order.Order{}, order.ErrUnavailable},
+		{"the id is another voucher's", func(s *gatedShop) { s.store.orders[99] = another }, order.Order{}, order.ErrUnavailable},
+		{"the id is another voucher's, at the gate", func(s *gatedShop) { s.gate.orders[99] = another }, order.Order{}, order.ErrUnavailable},
+		{"the id is another user's by the second look", func(s *gatedShop) {
+			s.gate.looked = func() { s.store.orders[99] = theirs }
+		}, order.Order{}, order.ErrUnavailable},
+		{"the id became another voucher's while this one was refused", func(s *gatedShop) {
+			s.gate.refuse = voucher.ErrEnded
+			looks := 0
+			s.gate.looked = func() {
+				if looks++; looks == 2 {
+					s.gate.orders[99] = another
+				}
+			}
+		}, order.Order{}, voucher.ErrEnded},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newGatedShop(t)

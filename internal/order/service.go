@@ -68,7 +68,7 @@ type Request struct {
 func (s *Service) Place(ctx context.Context, req Request) (Order, error) {
 	if req.Resumed {
 		if o, err := s.store.Order(ctx, req.ID); !errors.Is(err, ErrNotFound) {
-			return o, err
+			return req.own(o, err)
 		}
 	}
 	v, err := s.vouchers.Voucher(ctx, req.VoucherID)
@@ -89,6 +89,19 @@ func (s *Service) Place(ctx context.Context, req Request) (Order, error) {
 		return s.settle(ctx, o, req, err)
 	}
 	return o, nil
+}
+
+// asksFor says whether an order is what the request asks for, whoever placed it.
+func (r Request) asksFor(o Order) bool { return o.UserID == r.UserID && o.VoucherID == r.VoucherID }
+
+// own is the answer to a resumed request for whose ID a look found this. An ID is minted
+// once, and reserved for one request; were the order another's all the same, it is not
+// shown, and what became of the request nobody can say.
+func (r Request) own(found Order, err error) (Order, error) {
+	if err == nil && !r.asksFor(found) {
+		return Order{}, fmt.Errorf("%w: %w: %d", ErrUnavailable, ErrIDTaken, r.ID)
+	}
+	return found, err
 }
 
 // onSale says whether a voucher can be bought now, as far as memory tells.
@@ -134,7 +147,7 @@ func (s *Service) settle(ctx context.Context, o Order, req Request, failed error
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
 	placed, err := s.store.Order(ctx, o.ID)
-	if err != nil || placed.UserID != o.UserID || placed.VoucherID != o.VoucherID {
+	if err != nil || !req.asksFor(placed) {
 		return Order{}, failed
 	}
 	return placed, nil

@@ -260,6 +260,26 @@ func TestResumedOrderGetsTheOneAnswer(t *testing.T) {
 	}
 }
 
+// An order under the request's id that is not what it asks for is not shown to it.
+func TestResumedOrderUnderAnIDThatIsAnothers(t *testing.T) {
+	for name, there := range map[string]order.Order{
+		"user":    {ID: 99, VoucherID: 7, UserID: 43, Status: order.Confirmed},
+		"voucher": {ID: 99, VoucherID: 8, UserID: 42, Status: order.Confirmed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newShop(t, nil)
+			s.store.orders[99] = there
+			o, err := s.Place(t.Context(), order.Request{VoucherID: 7, UserID: 42, ID: 99, Resumed: true})
+			if !errors.Is(err, order.ErrUnavailable) || !errors.Is(err, order.ErrIDTaken) || o != (order.Order{}) {
+				t.Errorf("Place = %+v, %v; want that it is unavailable", o, err)
+			}
+			if s.store.stock != 10 || len(s.store.orders) != 1 {
+				t.Errorf("stock %d, orders %v", s.store.stock, s.store.orders)
+			}
+		})
+	}
+}
+
 // The earlier attempt's commit arrives between the look for its order and the
 // writes of the one that resumes it.
 func TestResumedOrderMeetsTheEarlierAttempt(t *testing.T) {
