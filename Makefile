@@ -64,8 +64,9 @@ soak: ## Repeat the concurrency tests COUNT times under the race detector
 	go test $(RACE) -count $(COUNT) -timeout 60m -run '$(RUN)' $(PKG)
 
 .PHONY: bench
-bench: ## Measure the flow admission beside a bare gin handler: one table, 3 minutes; a part of it with BENCH=/sold-out
-	go test -run '^$$' -bench 'FastPath$(BENCH)' -benchtime 1x -timeout 30m ./loadtest
+bench: ## Measure the flow admission beside a bare gin handler: one table, 3 minutes; a part of it with BENCH=sold-out
+	@command -v wrk >/dev/null || { echo "make bench needs wrk: apt-get install wrk" >&2; exit 1; }
+	go test -run '^$$' -bench '^BenchmarkFastPath$$/$(patsubst /%,%,$(BENCH))' -benchtime 1x -timeout 30m ./loadtest
 
 .PHONY: bench-go
 bench-go: ## Run the Go benchmarks: make bench-go PKG=./internal/admission

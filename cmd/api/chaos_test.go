@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"seckill/internal/testkit"
-	"seckill/internal/voucher"
 )
 
 // Rounds of a sale by admission over two processes, in each of which processes and
@@ -137,7 +136,7 @@ func (c *chaos) round() {
 	s := &sale{stock: 200 + c.rng.IntN(800), orders: map[int]string{}, codes: map[string]int{}}
 	buckets := 1
 	if len(c.sales)%2 == 1 {
-		buckets = min(4, voucher.MaxBuckets)
+		buckets = 4
 	}
 	s.shop = openShop(c.t, s.stock, fmt.Sprintf(`{"flow":"admission","buckets":%d}`, buckets), c.apis[:]...)
 	s.client, s.buckets = c.client, buckets

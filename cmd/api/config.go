@@ -244,8 +244,10 @@ usage: api [flags]               serve until interrupted
        api healthcheck [flags]   ask a running server whether it is ready; exit code 0 or 1
        api reconcile [-json] [-dead] [-voucher ID] [flags]
                                  compare what Redis and the database have of each voucher that is sold by
-                                 admission, and with -dead list the orders that were accepted and rejected;
-                                 exit code 0 when all balance, 1 when not or when it is not known
+                                 admission; exit code 0 when all balance, 1 when not or when it is not known.
+                                 With -dead also the orders that were accepted and rejected: how many the
+                                 database has, which is the record, and why, the latest of each voucher, as
+                                 far as Redis still has it
 
 Each flag can be given as an environment variable instead. With neither a
 database nor Redis the service runs embedded, with SQLite and an in-process

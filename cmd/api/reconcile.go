@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strconv"
 	"text/tabwriter"
 
@@ -235,6 +236,9 @@ func (r reportJSON) table(out io.Writer) error {
 			both(e.Redis.Epoch, e.Database.Epoch), both(e.Redis.Seq, e.Database.Seq), verdict)
 	}
 	fmt.Fprintf(w, "%d of %d vouchers balance\n", len(r.Vouchers)-wrong, len(r.Vouchers))
+	if slices.ContainsFunc(r.Vouchers, func(e equationJSON) bool { return e.State == moving }) {
+		fmt.Fprintln(w, "moving: read at several moments; drift is what that cannot explain")
+	}
 	return w.Flush()
 }
 

@@ -20,10 +20,14 @@ import (
 // deadListed is how many dead letters of a voucher are listed: the latest.
 const deadListed = 100
 
-// deadLettersJSON are the dead letters of a voucher, in the order of their coming.
+// deadLettersJSON are the dead letters of a voucher that Redis still has, in the order of
+// their coming. They say why; the record of what was rejected is the database.
 type deadLettersJSON struct {
-	Letters []deadJSON `json:"letters"`
-	// Omitted is how many earlier ones are not listed.
+	// Rejected is how many orders of the voucher are rejected in the database. There can be
+	// fewer letters, when Redis forgot them, and more: an entry that is no order is never one.
+	Rejected int64      `json:"rejected"`
+	Letters  []deadJSON `json:"letters"`
+	// Omitted is how many earlier ones Redis has too.
 	Omitted int64 `json:"omitted"`
 }
 
@@ -41,6 +45,10 @@ type deadJSON struct {
 // dead lists the dead letters of a voucher, of which there are so many.
 func (r *reconciler) dead(ctx context.Context, sale order.Sale, there int64) (*deadLettersJSON, error) {
 	list := &deadLettersJSON{Letters: []deadJSON{}}
+	var err error
+	if list.Rejected, err = r.orders.Rejected(ctx, sale.VoucherID); err != nil {
+		return nil, err
+	}
 	for b := range sale.Buckets {
 		letters, err := r.client.XRevRangeN(ctx, admkey.Of(keyPrefix, sale.VoucherID, b).Dead, "+", "-", deadListed).Result()
 		if err != nil {
@@ -75,12 +83,22 @@ func newDeadJSON(bucket int, l redis.XMessage) deadJSON {
 	return d
 }
 
-// letters prints the dead letters of all vouchers.
+// letters prints of all vouchers how many orders are rejected, and the dead letters.
 func (r reportJSON) letters(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	listed, omitted := 0, int64(0)
-	for _, e := range r.Vouchers {
+	concerned := slices.DeleteFunc(slices.Clone(r.Vouchers), func(e equationJSON) bool { return e.Dead.Rejected == 0 && e.DeadLetters == 0 })
+	if len(concerned) == 0 {
+		fmt.Fprintln(w, "no order is rejected in the database, and Redis has no dead letters")
+		return w.Flush()
+	}
+	fmt.Fprintln(w, "\nvoucher\trejected in the database\tdead letters in Redis")
+	omitted := int64(0)
+	for _, e := range concerned {
+		fmt.Fprintf(w, "%s\t%d\t%d\n", e.VoucherID, e.Dead.Rejected, e.DeadLetters)
 		omitted += e.Dead.Omitted
+	}
+	listed := 0
+	for _, e := range concerned {
 		for _, d := range e.Dead.Letters {
 			if listed++; listed == 1 {
 				fmt.Fprintln(w, "\ndead letter of voucher\torder\tuser\treason\tat\tdetail")
@@ -89,10 +107,7 @@ func (r reportJSON) letters(out io.Writer) error {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%q\n", e.VoucherID, plain(d.OrderID), plain(d.UserID), d.Reason, d.At.Format(time.RFC3339Nano), d.Detail)
 		}
 	}
-	switch {
-	case listed == 0:
-		fmt.Fprintln(w, "no dead letters")
-	case omitted > 0:
+	if omitted > 0 {
 		fmt.Fprintf(w, "and %d earlier ones: the latest %d of each voucher are listed\n", omitted, deadListed)
 	}
 	return w.Flush()

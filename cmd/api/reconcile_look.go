@@ -20,7 +20,7 @@ import (
 type reconciler struct {
 	client redis.UniversalClient
 	shelf  order.Shelf
-	orders order.Store
+	orders *database.Orders
 	pause  time.Duration // between two looks at a voucher
 }
 

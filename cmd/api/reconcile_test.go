@@ -87,6 +87,17 @@ func TestLooks(t *testing.T) {
 	}
 }
 
+// A table with a voucher that was read while it moved says what that means.
+func TestReconcileTableOfWhatMoves(t *testing.T) {
+	for s, noted := range map[state]bool{atRest: false, moving: true} {
+		var out strings.Builder
+		report := reportJSON{Vouchers: []equationJSON{{VoucherID: "7", State: s, Balanced: true}}}
+		if err := report.table(&out); err != nil || strings.Contains(out.String(), "\nmoving: read at several moments") != noted {
+			t.Errorf("%s, %v:\n%s", s, err, out.String())
+		}
+	}
+}
+
 // reconcile runs the command in a process of its own.
 func reconcile(t *testing.T, s servers, args ...string) (exit int, output string, r reportJSON) {
 	t.Helper()

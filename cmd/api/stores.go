@@ -18,7 +18,10 @@ import (
 type stores struct {
 	db    *database.DB
 	redis redis.UniversalClient
-	// orders is the same Redis, for the orders in it: a client that repeats nothing.
+	// orders is the same Redis, for the orders in it: a client that repeats nothing by
+	// itself, but for a cluster's, which follows its slots and goes on to another node after
+	// a failure, whatever it was told of repetitions. There the gate keeps it from repeating
+	// what must not be decided twice, and what fulfil sends may be repeated.
 	orders redis.UniversalClient
 	// nodes are independent Redis servers, for the locks that ask several.
 	nodes   []red.Client

@@ -88,5 +88,18 @@ func (o *Orders) Audit(ctx context.Context, voucherID int64) (order.Audit, error
 	return a, nil
 }
 
+// Rejected counts the orders of a voucher that were accepted and could not be carried out.
+func (o *Orders) Rejected(ctx context.Context, voucherID int64) (int64, error) {
+	var n int64
+	// The index on (voucher_id, unique_user_id) leaves out whoever has an order that counts.
+	err := o.db.rows.WithContext(ctx).Model(&orderRow{}).
+		Where("voucher_id = ? AND unique_user_id IS NULL AND status = ?", voucherID, string(order.Rejected)).
+		Count(&n).Error
+	if err != nil {
+		return 0, translate(ctx, err)
+	}
+	return n, nil
+}
+
 // stamp is a time as the database keeps it: UTC, in whole microseconds.
 func stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }

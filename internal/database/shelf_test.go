@@ -289,6 +289,11 @@ func TestRejectIsDecidedOnce(t *testing.T) {
 		state, err = d.Shelf().Reject(t.Context(), accepted(3, 404, 41)) // of a voucher that is not there
 		allStates(t, []order.Status{state}, err, 1, order.Rejected)
 		wantAudit(t, d, order.Audit{InitialStock: 10, Stock: 9, Orders: 1, DistinctUsers: 1})
+		for id, want := range map[int64]int64{1: 1, 404: 1, 2: 0} {
+			if n, err := d.Orders().Rejected(t.Context(), id); err != nil || n != want {
+				t.Errorf("voucher %d has %d rejected orders, %v; want %d", id, n, err, want)
+			}
+		}
 	})
 }
 
