@@ -26,7 +26,8 @@ type Orders interface {
 type Config struct {
 	// Client is best one that does not repeat commands by itself (MaxRetries: -1): what
 	// a lost reply had delivered is then asked for at once. With repetitions it waits
-	// for ClaimIdle.
+	// for ClaimIdle. Its commands are to end with their context (ContextTimeoutEnabled):
+	// else a node that hangs holds up the others for as long as its sockets wait.
 	Client redis.UniversalClient
 	Shelf  order.Shelf
 	Orders Orders

@@ -21,6 +21,8 @@
 //
 //   - The database does not answer, or not clearly: the same batch again, with
 //     growing pauses, for ever. That is nobody's fault and costs nobody an order.
+//   - A node of a Redis cluster hangs: it gets half a second for an answer, and is then
+//     left alone for two. The streams on the other nodes go on.
 //   - The batch is refused: it is split in halves until the entry that spoils it is
 //     alone. If it is refused for good (the user has another order, nothing is left,
 //     ...) it is rejected.

@@ -22,6 +22,14 @@ type stream struct {
 	tries, done string
 }
 
+// place tells a stream from all others.
+type place struct {
+	voucher int64
+	bucket  int
+}
+
+func (s *stream) place() place { return place{voucher: s.voucher, bucket: s.bucket} }
+
 func newStream(prefix string, voucherID int64, bucket int) *stream {
 	keys := admkey.Of(prefix, voucherID, bucket)
 	return &stream{voucher: voucherID, bucket: bucket, keys: keys, tries: keys.Orders + ":tries", done: doneChannel(prefix, voucherID)}

@@ -1,6 +1,7 @@
 package fulfil
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -21,6 +22,8 @@ type Fulfiller struct {
 	// watched are the streams that are read. It is replaced as a whole, under mu.
 	mu      sync.Mutex
 	watched atomic.Pointer[[]*stream]
+	// places are theirs, under mu.
+	places map[place]bool
 }
 
 // New returns an error where something is missing or cannot work. It does not talk to
@@ -34,7 +37,7 @@ func New(c Config) (*Fulfiller, error) {
 }
 
 func newFulfiller(c Config, in inbox) *Fulfiller {
-	f := &Fulfiller{config: c, inbox: in, bell: newBell(c.Client)}
+	f := &Fulfiller{config: c, inbox: in, bell: newBell(c.Client), places: map[place]bool{}}
 	f.watched.Store(&[]*stream{})
 	return f
 }
@@ -71,12 +74,11 @@ func (f *Fulfiller) Run(ctx context.Context) {
 // Watch has a voucher's streams read from now on, which without it begins when the next
 // look at the database finds the voucher.
 func (f *Fulfiller) Watch(ctx context.Context, sale order.Sale) error {
-	for _, s := range streamsOf(f.config.Prefix, sale) {
-		if err := f.read(ctx, s); err != nil {
-			return err
-		}
+	var failed error
+	for _, s := range streamsOf(f.config.Prefix, sale) { // one that fails does not keep back the others
+		failed = cmp.Or(failed, f.read(ctx, s))
 	}
-	return nil
+	return failed
 }
 
 func (f *Fulfiller) read(ctx context.Context, s *stream) error {
@@ -88,7 +90,8 @@ func (f *Fulfiller) read(ctx context.Context, s *stream) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.reads(s) {
+	if !f.places[s.place()] {
+		f.places[s.place()] = true
 		f.watch(append(slices.Clone(*f.watched.Load()), s))
 	}
 	return nil
@@ -97,9 +100,9 @@ func (f *Fulfiller) read(ctx context.Context, s *stream) error {
 func (f *Fulfiller) watch(all []*stream) { f.watched.Store(&all) }
 
 func (f *Fulfiller) reads(s *stream) bool {
-	return slices.ContainsFunc(*f.watched.Load(), func(other *stream) bool {
-		return other.voucher == s.voucher && other.bucket == s.bucket
-	})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.places[s.place()]
 }
 
 // fullEvery is every how many looks all vouchers are looked at, also those whose sale
@@ -152,7 +155,11 @@ func (f *Fulfiller) discover(ctx context.Context, all bool) {
 	defer f.mu.Unlock()
 	f.watch(slices.DeleteFunc(slices.Clone(*f.watched.Load()), func(s *stream) bool {
 		n, counted := lengths[s]
-		return counted && n == 0 && !wanted[s.voucher]
+		over := counted && n == 0 && !wanted[s.voucher]
+		if over {
+			delete(f.places, s.place())
+		}
+		return over
 	}))
 }
 

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -51,9 +52,10 @@ type inbox interface {
 // streams is the [inbox] in Redis.
 type streams struct {
 	client redis.UniversalClient
-	// apart: one command cannot read the streams of several vouchers, which lie in
-	// different slots of a cluster.
-	apart bool
+	// cluster is the client where it is a cluster's. There one command cannot read several
+	// streams, which lie in different slots.
+	cluster *redis.ClusterClient
+	hung    hung
 
 	doneScript, buryScript, leaveScript *redis.Script
 }
@@ -61,9 +63,9 @@ type streams struct {
 var _ inbox = (*streams)(nil)
 
 func newStreams(client redis.UniversalClient) *streams {
-	_, cluster := client.(*redis.ClusterClient)
+	cluster, _ := client.(*redis.ClusterClient)
 	return &streams{
-		client: client, apart: cluster, doneScript: redis.NewScript(doneText),
+		client: client, cluster: cluster, hung: hung{until: map[string]time.Time{}}, doneScript: redis.NewScript(doneText),
 		buryScript: redis.NewScript(buryText), leaveScript: redis.NewScript(leaveText),
 	}
 }
@@ -78,7 +80,9 @@ var buryText string
 var leaveText string
 
 func (r *streams) prepare(ctx context.Context, s *stream) error {
-	err := r.client.XGroupCreateMkStream(ctx, s.keys.Orders, admkey.Group, "0").Err()
+	_, err := ask(ctx, r, s, patience, func(ctx context.Context) (string, error) {
+		return r.client.XGroupCreateMkStream(ctx, s.keys.Orders, admkey.Group, "0").Result()
+	})
 	if err == nil || redis.HasErrorPrefix(err, "BUSYGROUP") {
 		return nil
 	}
@@ -86,7 +90,7 @@ func (r *streams) prepare(ctx context.Context, s *stream) error {
 }
 
 func (r *streams) fresh(ctx context.Context, consumer string, all []*stream, count int, block time.Duration) ([]entry, error) {
-	if r.apart && len(all) > 1 {
+	if r.cluster != nil && len(all) > 1 {
 		return r.poll(ctx, consumer, all, count, block)
 	}
 	args := &redis.XReadGroupArgs{Group: admkey.Group, Consumer: consumer, Count: int64(count), Block: block}
@@ -94,7 +98,9 @@ func (r *streams) fresh(ctx context.Context, consumer string, all []*stream, cou
 	for i, s := range all {
 		args.Streams[i], args.Streams[len(all)+i] = s.keys.Orders, ">"
 	}
-	found, err := r.client.XReadGroup(ctx, args).Result()
+	found, err := ask(ctx, r, all[0], block+patience, func(ctx context.Context) ([]redis.XStream, error) {
+		return r.client.XReadGroup(ctx, args).Result()
+	})
 	_, refused := errors.AsType[redis.Error](err)
 	switch {
 	case errors.Is(err, redis.Nil):
@@ -123,23 +129,27 @@ func (e *readError) Error() string { return e.err.Error() }
 // Unwrap is for [errors.Is].
 func (e *readError) Unwrap() error { return e.err }
 
-// poll reads streams one by one, all of them in one round trip to each node.
-// Nothing can wait in several slots at once, so what waits here is a timer.
+// poll reads streams one by one, all of them in one round trip to each node, none of
+// which waits for another one. Nothing can wait in several slots at once, so what waits here is a timer.
 func (r *streams) poll(ctx context.Context, consumer string, all []*stream, count int, block time.Duration) ([]entry, error) {
 	end := time.Now().Add(block)
 	for rest := firstPoll; ; rest *= 2 {
-		pipe := r.client.Pipeline()
 		replies := make([]*redis.XStreamSliceCmd, len(all))
-		for i, s := range all {
-			replies[i] = pipe.XReadGroup(ctx, &redis.XReadGroupArgs{
-				Group: admkey.Group, Consumer: consumer, Count: int64(count), Block: -1, Streams: []string{s.keys.Orders, ">"},
-			})
-		}
-		_, _ = pipe.Exec(ctx) // each command has its own error
+		errs := r.eachNode(ctx, all, func(ctx context.Context, pipe redis.Pipeliner, part []int) {
+			for _, i := range part {
+				replies[i] = pipe.XReadGroup(ctx, &redis.XReadGroupArgs{
+					Group: admkey.Group, Consumer: consumer, Count: int64(count), Block: -1, Streams: []string{all[i].keys.Orders, ">"},
+				})
+			}
+		})
 		var entries []entry
 		var failed *readError
 		for i, reply := range replies {
-			switch err := reply.Err(); {
+			err := errs[i]
+			if err == nil {
+				err = reply.Err()
+			}
+			switch {
 			case err == nil:
 				entries = append(entries, entriesOf(all[i:i+1], reply.Val())...)
 			case !errors.Is(err, redis.Nil):
@@ -159,9 +169,11 @@ func (r *streams) poll(ctx context.Context, consumer string, all []*stream, coun
 }
 
 func (r *streams) held(ctx context.Context, consumer string, s *stream, after string, count int) ([]entry, error) {
-	found, err := r.client.XReadGroup(ctx, &redis.XReadGroupArgs{
-		Group: admkey.Group, Consumer: consumer, Count: int64(count), Block: -1, Streams: []string{s.keys.Orders, after},
-	}).Result()
+	found, err := ask(ctx, r, s, patience, func(ctx context.Context) ([]redis.XStream, error) {
+		return r.client.XReadGroup(ctx, &redis.XReadGroupArgs{
+			Group: admkey.Group, Consumer: consumer, Count: int64(count), Block: -1, Streams: []string{s.keys.Orders, after},
+		}).Result()
+	})
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return nil, fmt.Errorf("read what is held: %w", err)
 	}
@@ -170,9 +182,13 @@ func (r *streams) held(ctx context.Context, consumer string, s *stream, after st
 }
 
 func (r *streams) claim(ctx context.Context, consumer string, s *stream, idle time.Duration, cursor string, count int) ([]entry, string, error) {
-	found, next, err := r.client.XAutoClaim(ctx, &redis.XAutoClaimArgs{
-		Stream: s.keys.Orders, Group: admkey.Group, Consumer: consumer, MinIdle: idle, Start: cursor, Count: int64(count),
-	}).Result()
+	var next string
+	found, err := ask(ctx, r, s, patience, func(ctx context.Context) (found []redis.XMessage, err error) {
+		found, next, err = r.client.XAutoClaim(ctx, &redis.XAutoClaimArgs{
+			Stream: s.keys.Orders, Group: admkey.Group, Consumer: consumer, MinIdle: idle, Start: cursor, Count: int64(count),
+		}).Result()
+		return found, err
+	})
 	if err != nil {
 		return nil, "", fmt.Errorf("claim: %w", err)
 	}
@@ -189,10 +205,12 @@ func (r *streams) countDeliveries(ctx context.Context, consumer string, entries 
 	if len(entries) == 0 {
 		return nil
 	}
-	pending, err := r.client.XPendingExt(ctx, &redis.XPendingExtArgs{
-		Stream: entries[0].keys.Orders, Group: admkey.Group, Consumer: consumer,
-		Start: entries[0].id, End: entries[len(entries)-1].id, Count: int64(len(entries)),
-	}).Result()
+	pending, err := ask(ctx, r, entries[0].stream, patience, func(ctx context.Context) ([]redis.XPendingExt, error) {
+		return r.client.XPendingExt(ctx, &redis.XPendingExtArgs{
+			Stream: entries[0].keys.Orders, Group: admkey.Group, Consumer: consumer,
+			Start: entries[0].id, End: entries[len(entries)-1].id, Count: int64(len(entries)),
+		}).Result()
+	})
 	if err != nil {
 		return fmt.Errorf("count deliveries: %w", err)
 	}
@@ -207,22 +225,31 @@ func (r *streams) countDeliveries(ctx context.Context, consumer string, entries 
 }
 
 func (r *streams) done(ctx context.Context, parts [][]entry) []error {
-	errs := make([]error, len(parts))
-	asked := make([]*redis.Cmd, len(parts))
+	asked, errs := make([]*redis.Cmd, len(parts)), make([]error, len(parts))
 	if len(parts) > 1 { // all in one round trip to each node
-		pipe := r.client.Pipeline()
+		all := make([]*stream, len(parts))
 		for i, part := range parts {
-			keys, args := doneArgs(part)
-			asked[i] = r.doneScript.EvalSha(ctx, pipe, keys, args...)
+			all[i] = part[0].stream
 		}
-		_, _ = pipe.Exec(ctx) // each command has its own error
+		errs = r.eachNode(ctx, all, func(ctx context.Context, pipe redis.Pipeliner, some []int) {
+			for _, i := range some {
+				keys, args := doneArgs(parts[i])
+				asked[i] = r.doneScript.EvalSha(ctx, pipe, keys, args...)
+			}
+		})
 	}
 	for i, part := range parts {
-		if asked[i] == nil || redis.HasErrorPrefix(asked[i].Err(), "NOSCRIPT") {
-			keys, args := doneArgs(part)
-			asked[i] = r.doneScript.Run(ctx, r.client, keys, args...)
+		err := errs[i]
+		if err == nil && asked[i] != nil {
+			err = asked[i].Err()
 		}
-		if err := asked[i].Err(); err != nil {
+		if asked[i] == nil && err == nil || redis.HasErrorPrefix(err, "NOSCRIPT") {
+			keys, args := doneArgs(part)
+			_, err = ask(ctx, r, part[0].stream, patience, func(ctx context.Context) (any, error) {
+				return r.doneScript.Run(ctx, r.client, keys, args...).Result()
+			})
+		}
+		if err != nil {
 			errs[i] = fmt.Errorf("acknowledge: %w", err)
 		}
 	}
@@ -250,9 +277,11 @@ func (r *streams) bury(ctx context.Context, e entry, give bool, reason Reason, d
 	if give {
 		user, reserved = strconv.FormatInt(e.order.UserID, 10), strconv.FormatInt(e.order.OrderID, 10)
 	}
-	buried, err := r.buryScript.Run(ctx, r.client,
-		[]string{e.keys.Orders, e.keys.Meta, e.keys.Users, e.keys.Dead, e.tries},
-		admkey.Group, e.id, user, reserved, string(reason), detail, e.done).Int64()
+	buried, err := ask(ctx, r, e.stream, patience, func(ctx context.Context) (int64, error) {
+		return r.buryScript.Run(ctx, r.client,
+			[]string{e.keys.Orders, e.keys.Meta, e.keys.Users, e.keys.Dead, e.tries},
+			admkey.Group, e.id, user, reserved, string(reason), detail, e.done).Int64()
+	})
 	if err != nil {
 		return false, fmt.Errorf("bury entry %s: %w", e.id, err)
 	}
@@ -264,13 +293,17 @@ func (r *streams) bury(ctx context.Context, e entry, give bool, reason Reason, d
 const triedFor = 24 * time.Hour
 
 func (r *streams) attempt(ctx context.Context, e entry, by int64) (int64, error) {
-	both := r.client.Pipeline()
-	n := both.HIncrBy(ctx, e.tries, e.id, by)
-	both.Expire(ctx, e.tries, triedFor)
-	if _, err := both.Exec(ctx); err != nil {
+	n, err := ask(ctx, r, e.stream, patience, func(ctx context.Context) (int64, error) {
+		both := r.client.Pipeline()
+		n := both.HIncrBy(ctx, e.tries, e.id, by)
+		both.Expire(ctx, e.tries, triedFor)
+		_, err := both.Exec(ctx)
+		return n.Val(), err
+	})
+	if err != nil {
 		return 0, fmt.Errorf("count the attempts of entry %s: %w", e.id, err)
 	}
-	return n.Val(), nil
+	return n, nil
 }
 
 // scanCount is how many reservations are looked at in one step.
@@ -280,7 +313,9 @@ func (r *streams) reservation(ctx context.Context, e entry) (order.Accepted, boo
 	a := e.order
 	switch {
 	case a.UserID > 0:
-		id, err := r.client.HGet(ctx, e.keys.Users, strconv.FormatInt(a.UserID, 10)).Int64()
+		id, err := ask(ctx, r, e.stream, patience, func(ctx context.Context) (int64, error) {
+			return r.client.HGet(ctx, e.keys.Users, strconv.FormatInt(a.UserID, 10)).Int64()
+		})
 		if errors.Is(err, redis.Nil) {
 			return a, false, nil
 		}
@@ -291,67 +326,43 @@ func (r *streams) reservation(ctx context.Context, e entry) (order.Accepted, boo
 		a.OrderID = id
 		return a, known, nil
 	case a.OrderID > 0:
-		wanted := strconv.FormatInt(a.OrderID, 10)
-		users := r.client.HScan(ctx, e.keys.Users, 0, "", scanCount).Iterator()
-		for users.Next(ctx) {
-			user := users.Val()
-			if users.Next(ctx) && users.Val() == wanted {
-				id, err := strconv.ParseInt(user, 10, 64)
-				a.UserID = id
-				return a, err == nil, nil
-			}
-		}
-		if err := users.Err(); err != nil {
+		user, known, err := r.userOf(ctx, e)
+		if err != nil {
 			return a, false, fmt.Errorf("look for the reservation of entry %s: %w", e.id, err)
 		}
+		a.UserID = user
+		return a, known, nil
 	}
 	return a, false, nil
 }
 
-func (r *streams) lengths(ctx context.Context, all []*stream) (map[*stream]int64, time.Duration, error) {
-	if len(all) == 0 {
-		return nil, 0, nil
-	}
-	pipe := r.client.Pipeline()
-	now := pipe.Time(ctx)
-	counts, firsts := make([]*redis.IntCmd, len(all)), make([]*redis.XMessageSliceCmd, len(all))
-	for i, s := range all {
-		counts[i] = pipe.XLen(ctx, s.keys.Orders)
-		firsts[i] = pipe.XRangeN(ctx, s.keys.Orders, "-", "+", 1)
-	}
-	_, failed := pipe.Exec(ctx) // the first of the commands' errors
-	entries := make(map[*stream]int64, len(all))
-	var oldest time.Duration
-	for i, s := range all {
-		if counts[i].Err() == nil {
-			entries[s] = counts[i].Val()
+// userOf finds the user for whose order a piece was taken.
+func (r *streams) userOf(ctx context.Context, e entry) (int64, bool, error) {
+	wanted := strconv.FormatInt(e.order.OrderID, 10)
+	for cursor := uint64(0); ; {
+		users, err := ask(ctx, r, e.stream, patience, func(ctx context.Context) (users []string, err error) {
+			users, cursor, err = r.client.HScan(ctx, e.keys.Users, cursor, "", scanCount).Result()
+			return users, err
+		})
+		if err != nil {
+			return 0, false, err
 		}
-		for _, first := range firsts[i].Val() {
-			oldest = max(oldest, now.Val().Sub(time.UnixMilli(idTime(first.ID))))
+		for pair := range slices.Chunk(users, 2) {
+			if len(pair) == 2 && pair[1] == wanted {
+				id, err := strconv.ParseInt(pair[0], 10, 64)
+				return id, err == nil, nil
+			}
 		}
-	}
-	if failed != nil {
-		return entries, 0, fmt.Errorf("measure the streams: %w", failed)
-	}
-	return entries, oldest, nil
-}
-
-func (r *streams) idlers(ctx context.Context, s *stream, idle time.Duration) ([]string, error) {
-	consumers, err := r.client.XInfoConsumers(ctx, s.keys.Orders, admkey.Group).Result()
-	if err != nil {
-		return nil, fmt.Errorf("list consumers: %w", err)
-	}
-	var names []string
-	for _, c := range consumers {
-		if c.Pending == 0 && c.Idle >= idle {
-			names = append(names, c.Name)
+		if cursor == 0 {
+			return 0, false, nil
 		}
 	}
-	return names, nil
 }
 
 func (r *streams) leave(ctx context.Context, consumer string, s *stream) error {
-	err := r.leaveScript.Run(ctx, r.client, []string{s.keys.Orders}, admkey.Group, consumer).Err()
+	_, err := ask(ctx, r, s, patience, func(ctx context.Context) (any, error) {
+		return r.leaveScript.Run(ctx, r.client, []string{s.keys.Orders}, admkey.Group, consumer).Result()
+	})
 	if err != nil && !redis.HasErrorPrefix(err, "NOGROUP") {
 		return fmt.Errorf("leave the consumer group: %w", err)
 	}

@@ -30,7 +30,7 @@ type worker struct {
 	parked []parked
 	// flowing: the last batch was not full, and more is to be expected.
 	flowing bool
-	// hot is of how many streams the last batch was.
+	// hot is of how many streams the last batch was; at first 0.
 	hot int
 }
 
@@ -74,7 +74,8 @@ func (w *worker) run(stop, work context.Context) {
 }
 
 // turn is one round: what is left from before, what others have left, what is new. A
-// stream that fails, as one of a cluster may, does not hold up the others.
+// stream that fails, as one of a cluster may, does not hold up the others; a node that
+// hangs does so for [patience], once in [hungFor].
 func (w *worker) turn(stop, work context.Context) {
 	w.look()
 	w.retry(work)
@@ -112,7 +113,10 @@ func (w *worker) read(stop, work context.Context) {
 	}
 	parts := byStream(entries)
 	full := slices.ContainsFunc(parts, func(part []entry) bool { return len(part) >= share })
-	w.hot, w.flowing = len(parts), len(entries) > 0 && len(entries) < w.config.BatchSize && !full
+	if len(parts) > 0 { // a moment without entries says nothing about the next ones
+		w.hot = len(parts)
+	}
+	w.flowing = len(entries) > 0 && len(entries) < w.config.BatchSize && !full
 	w.take(work, entries)
 }
 
