@@ -28,12 +28,9 @@ func (l *line) decide(batch []*ride) error {
 	var drawing turn
 	defer drawing.end()
 	var doubt int64 // until when an earlier attempt may still act, on Redis' clock
+	var tried bool  // an earlier attempt may have acted
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
-		wait := l.gate.config.OpenWait
-		if doubt > 0 {
-			wait = l.gate.config.Patience
-		}
-		known, err := l.opened(ctx, wait)
+		known, err := l.opened(ctx, l.gate.config.openWait(tried))
 		if err != nil {
 			return giveUp(left, err)
 		}
@@ -43,16 +40,20 @@ func (l *line) decide(batch []*ride) error {
 		a, expiry, err := l.attempt(ctx, known, left)
 		drawing.end()
 		switch {
+		case errors.Is(err, errUnacknowledged): // it has acted, and will not again
+			l.note(left, a, known.epoch, tried)
+			tried = true
+			if left, _ = l.settle(left, a, doubt, false); len(left) == 0 {
+				return nil
+			}
 		case err != nil:
 			if !harmless(err) {
-				doubt = max(doubt, expiry)
-			}
-			if errors.Is(err, errUnacknowledged) {
-				l.note(left, a, known.epoch, doubt)
+				doubt, tried = max(doubt, expiry), true
 			}
 		case a.verdict == decided:
+			l.note(left, a, known.epoch, tried)
 			var short bool
-			if left, short = l.settle(left, a, known.epoch, doubt); len(left) == 0 {
+			if left, short = l.settle(left, a, doubt, true); len(left) == 0 {
 				return nil
 			}
 			if short {
@@ -75,11 +76,30 @@ func (l *line) decide(batch []*ride) error {
 		default:
 			err = l.shut(known.epoch, a.verdict)
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if !tried { // nothing has come of it yet: who has gone may leave
+			recall(left)
+		}
+		if !sleep(ctx, pause) {
 			return giveUp(left, err)
 		}
+	}
+}
+
+// openWait is how long those wait for a shut voucher of whom an attempt was made or not.
+func (c *Config) openWait(tried bool) time.Duration {
+	if tried {
+		return c.Patience
+	}
+	return c.OpenWait
+}
+
+// sleep says whether ctx did not end before.
+func sleep(ctx context.Context, pause time.Duration) bool {
+	select {
+	case <-time.After(pause):
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
@@ -106,14 +126,14 @@ func (l *line) attempt(ctx context.Context, known seen, batch []*ride) (answer, 
 }
 
 // settle answers those about whom nothing can change any more, and returns the rest:
-// who is refused while an earlier attempt may still have him accepted; and who found
-// his bucket empty where there are others, of which short says that there is one.
-func (l *line) settle(batch []*ride, a answer, epoch, doubt int64) (left []*ride, short bool) {
+// who is refused while an earlier attempt may still have him accepted; who has an order
+// that is not known to be kept; and who found his bucket empty where there are others, of
+// which short says that there is one.
+func (l *line) settle(batch []*ride, a answer, doubt int64, kept bool) (left []*ride, short bool) {
 	l.learn(a)
-	l.note(batch, a, epoch, doubt)
 	for i, r := range batch {
 		err, empty := refusal(a.states[i]), a.states[i] == soldOut && l.pool.split()
-		if empty || err != nil && a.now <= doubt {
+		if empty || err == nil && !kept || err != nil && a.now <= doubt {
 			left, short = append(left, r), short || empty
 			continue
 		}
@@ -125,10 +145,10 @@ func (l *line) settle(batch []*ride, a answer, epoch, doubt int64) (left []*ride
 // note keeps in mind what Redis has by an answer, so that it is noticed when it has not
 // any more: also what no replica acknowledged, since whoever persists orders may have had
 // it from there.
-func (l *line) note(batch []*ride, a answer, epoch, doubt int64) {
+func (l *line) note(batch []*ride, a answer, epoch int64, tried bool) {
 	saw := seen{epoch: epoch, seq: a.seq, back: a.back}
 	last := strings.LastIndexByte(a.states, accepted)
-	if last < 0 && doubt > 0 { // what an earlier attempt accepted is repeated now
+	if last < 0 && tried { // what an earlier attempt accepted is repeated now
 		last = strings.LastIndexByte(a.states, repeated)
 	}
 	if last >= 0 {

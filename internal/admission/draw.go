@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"seckill/internal/voucher"
@@ -13,6 +14,25 @@ import (
 // late or be lost with the process that was at it: whoever looks sees what is in transit,
 // and may finish it. Halving keeps the draws few: a bucket with all the buyers has all
 // of another's stock n after log n of them.
+
+// errSilent: the bucket did not answer when it was last looked at.
+var errSilent = errors.New("the bucket did not answer a moment ago")
+
+// maxSilent is for how long draws do not ask a bucket that did not answer. It is at most
+// half of [Config.Patience], so that whoever waits sees it asked again.
+const maxSilent = time.Second
+
+// glance is look for a draw, during which nobody else draws: it does not wait for long,
+// and not again and again for a bucket whose node hangs.
+func (p *pool) glance(ctx context.Context, mine *line) []state {
+	now, some := int64(p.gate.now()), make([]*line, 0, len(p.lines))
+	for _, l := range p.lines {
+		if l == mine || l.silent.Load() <= now {
+			some = append(some, l)
+		}
+	}
+	return p.lookAt(ctx, p.gate.config.AttemptTimeout/4, some)
+}
 
 // turn is a line's at drawing. In one process one line of a voucher draws at a time and
 // keeps the turn until it has sold of what it drew, so that lines do not draw the last
@@ -67,11 +87,11 @@ func (p *pool) draw(ctx context.Context, l *line, epoch int64, t *turn) error {
 // drawOnce looks once and does the next best thing. It has not found anything, and met
 // no error, where there is reason to look again.
 func (p *pool) drawOnce(ctx context.Context, l *line, epoch int64) (found bool, err error) {
-	timeout, looked := p.gate.config.AttemptTimeout, p.gate.now()
+	looked := p.gate.now()
 	if int64(looked) < p.dry.Load() {
 		return false, voucher.ErrSoldOut // as another line has seen
 	}
-	all := p.look(ctx, timeout)
+	all := p.glance(ctx, l)
 	mine := &all[l.bucket]
 	if mine.err != nil {
 		return false, mine.err
@@ -81,7 +101,7 @@ func (p *pool) drawOnce(ctx context.Context, l *line, epoch int64) (found bool, 
 			return false, l.shut(epoch, closed)
 		}
 	}
-	switch gone, err := p.forgot(ctx, all, timeout); {
+	switch gone, err := forgot(all, func() []state { return p.glance(ctx, l) }); {
 	case err != nil:
 		return false, err
 	case gone:
@@ -194,13 +214,26 @@ func (p *pool) settleTransit(ctx context.Context, all []state, epoch int64) (set
 // does: it has forgotten something.
 //
 // The buckets are not looked at in the same moment. Where it seems so, the givers are
-// looked at again, after the takers then.
-func (p *pool) forgot(ctx context.Context, all []state, timeout time.Duration) (bool, error) {
+// looked at again, after the takers then. There is an error where one that it seems of
+// does not answer any more.
+func forgot(all []state, again func() []state) (bool, error) {
 	if !lessGiven(all, all) {
 		return false, nil
 	}
-	later := p.look(ctx, timeout)
-	return lessGiven(later, all), unknown(later)
+	later := again()
+	if lessGiven(later, all) {
+		return true, nil
+	}
+	err := unknown(later)
+	for i := range later {
+		if later[i].err != nil {
+			later[i] = all[i]
+		}
+	}
+	if lessGiven(later, all) {
+		return false, err
+	}
+	return false, nil
 }
 
 func lessGiven(givers, takers []state) bool {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"seckill/internal/admission/admkey"
+	"seckill/internal/order"
 )
 
 // fakeServer is Redis in a synctest bubble: an open voucher and round trips that take a
@@ -35,6 +36,7 @@ type fakeBucket struct {
 	keys  admkey.Keys
 	state state // with the reason why it cannot be had
 	under bool  // a round trip is
+	hangs bool  // looks have no answer
 }
 
 func newFakeServer(sh *shelf, stock int64) *fakeServer {
@@ -113,7 +115,15 @@ func (f *fakeServer) decide(ctx context.Context, c *call) (answer, error) {
 
 func (f *fakeServer) states(ctx context.Context, buckets []admkey.Keys) []state {
 	all := make([]state, len(buckets))
-	if len(buckets) > 1 {
+	defer func() {
+		for i, keys := range buckets {
+			if f.bucket(keys).hangs {
+				<-ctx.Done()
+				all[i] = state{err: ctx.Err(), heard: time.Now()}
+			}
+		}
+	}()
+	if len(f.buckets) > 1 {
 		f.looks.Add(1)
 		if _, err := f.step(ctx, "look"); err != nil {
 			for i := range all {
@@ -127,10 +137,10 @@ func (f *fakeServer) states(ctx context.Context, buckets []admkey.Keys) []state 
 	st, _ := f.shelf.Standing(context.Background(), f.shelf.voucher.ID)
 	for i, keys := range buckets {
 		if all[i] = f.bucket(keys).state; all[i].err != nil {
-			all[i] = state{err: all[i].err}
+			all[i] = state{err: all[i].err, heard: time.Now()}
 			continue
 		}
-		all[i].now, all[i].epoch = time.Now().UnixMilli(), st.Epoch
+		all[i].now, all[i].epoch, all[i].heard = time.Now().UnixMilli(), st.Epoch, time.Now()
 		all[i].to, all[i].from = maps.Clone(all[i].to), maps.Clone(all[i].from)
 	}
 	return all
@@ -179,6 +189,9 @@ func (f *fakeServer) shut(_ context.Context, _ admkey.Keys, epoch int64) (int64,
 }
 func (f *fakeServer) fill(context.Context, []users) error                    { return nil }
 func (f *fakeServer) begin(context.Context, admkey.Keys, part) (bool, error) { return true, nil }
+func (f *fakeServer) kept(context.Context, admkey.Keys, order.Order) (bool, error) {
+	return true, nil
+}
 
 // dying is a process that dies at a draw, after it has been given something and before
 // it takes it in.

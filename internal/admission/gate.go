@@ -43,6 +43,7 @@ type decider interface {
 	shut(ctx context.Context, keys admkey.Keys, epoch int64) (int64, error)
 	fill(ctx context.Context, parts []users) error
 	begin(ctx context.Context, keys admkey.Keys, p part) (bool, error)
+	kept(ctx context.Context, keys admkey.Keys, o order.Order) (bool, error)
 }
 
 var _ decider = (*server)(nil)

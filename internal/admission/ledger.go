@@ -3,9 +3,8 @@ package admission
 import (
 	"context"
 	_ "embed" // the scripts
+	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/admission/admkey"
 )
@@ -25,6 +24,8 @@ type state struct {
 	// to and from are its side of the ledger: how much it gave to each bucket, and how
 	// much of what each gave has come here. nil where there is none.
 	to, from map[int]int64
+	// heard is when the answer was here, or that there is none.
+	heard time.Time
 	// err is why all of this is not known.
 	err error
 }
@@ -47,43 +48,32 @@ func (s *state) share() int64 {
 	return sum
 }
 
-// states asks for all buckets at once. Each state has its own error.
+// states asks for all buckets at once. Each state has its own error: of a pipeline, a
+// cluster's client has the error of a node that hangs or is gone for what all the others
+// answered, too.
 func (s *server) states(ctx context.Context, buckets []admkey.Keys) []state {
 	all := make([]state, len(buckets))
 	if len(buckets) == 1 {
 		all[0] = s.state(ctx, buckets[0])
 		return all
 	}
-	line, asked := s.client.Pipeline(), make([]*redis.Cmd, len(buckets))
+	var asked sync.WaitGroup
 	for i, keys := range buckets {
-		args := lookAt(keys)
-		args[0], args[1] = "evalsha", s.look.digest
-		asked[i] = redis.NewCmd(ctx, args...)
-		asked[i].SetFirstKeyPos(3)
-		_ = line.Process(ctx, asked[i])
+		asked.Go(func() { all[i] = s.state(ctx, keys) })
 	}
-	_, _ = line.Exec(ctx) // each command has its own error
-	for i, cmd := range asked {
-		if reply, err := cmd.Slice(); err == nil {
-			all[i] = parseState(reply)
-		} else if redis.HasErrorPrefix(err, "NOSCRIPT") {
-			all[i] = s.state(ctx, buckets[i])
-		} else {
-			all[i].err = err
-		}
-	}
+	asked.Wait()
 	return all
 }
 
 func (s *server) state(ctx context.Context, keys admkey.Keys) state {
-	reply, err := s.run(ctx, s.look, lookAt(keys))
-	if err != nil {
-		return state{err: err}
+	reply, err := s.run(ctx, s.look, []any{"", "", 2, keys.Meta, keys.Orders})
+	st := state{err: err}
+	if err == nil {
+		st = parseState(reply)
 	}
-	return parseState(reply)
+	st.heard = time.Now()
+	return st
 }
-
-func lookAt(keys admkey.Keys) []any { return []any{"", "", 2, keys.Meta, keys.Orders} }
 
 func parseState(reply []any) state {
 	n := numbers(reply)

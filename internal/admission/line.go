@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"seckill/internal/admission/admkey"
@@ -24,6 +25,9 @@ type line struct {
 	bucket int
 	keys   admkey.Keys
 	marks
+	// silent is until when draws do not ask the bucket, on the gate's clock, as it did
+	// not answer; 0 after it did.
+	silent atomic.Int64
 
 	mu      sync.Mutex
 	queue   []*ride // nil in the place of one who left
@@ -243,6 +247,13 @@ func (r *ride) board() bool {
 		r.sent = true
 	}
 	return true
+}
+
+// recall is the opposite of board, where nothing was done about any of a batch.
+func recall(batch []*ride) {
+	for _, r := range batch {
+		r.sent = false
+	}
 }
 
 func answerAll(batch []*ride, err error) {

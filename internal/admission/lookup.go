@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
 
 	"seckill/internal/admission/admkey"
 	"seckill/internal/order"
@@ -28,13 +30,15 @@ func (g *Gate) Lookup(ctx context.Context, userID, orderID int64) (order.Order, 
 		if err != nil {
 			return order.Order{}, err
 		}
-		found, err := g.ordersOf(ctx, sales, userID)
-		for _, o := range found {
-			if o.ID == orderID {
-				return o, g.kept(ctx, sales, o)
+		var seen []sighting
+		for s := range g.search(ctx, sales, userID) {
+			if id, err := s.order.Int64(); err == nil && id == orderID {
+				o := s.found(userID, id)
+				return o, g.kept(ctx, s.keys, o) // whoever else is asked has no say in it
 			}
+			seen = append(seen, s)
 		}
-		if err != nil {
+		if err := g.complete(ctx, seen); err != nil {
 			return order.Order{}, err
 		}
 	}
@@ -47,54 +51,109 @@ func (g *Gate) OrdersOf(ctx context.Context, userID int64) ([]order.Order, error
 	if err != nil {
 		return nil, err
 	}
-	found, err := g.ordersOf(ctx, sales, userID)
-	if err != nil {
+	seen := slices.Collect(g.search(ctx, sales, userID))
+	if err := g.complete(ctx, seen); err != nil {
+		return nil, err
+	}
+	var found []order.Order
+	keeping, kept := errgroup.WithContext(ctx)
+	for _, s := range seen {
+		if id, err := s.order.Int64(); err == nil {
+			o := s.found(userID, id)
+			found = append(found, o)
+			keeping.Go(func() error { return g.kept(kept, s.keys, o) })
+		}
+	}
+	if err := keeping.Wait(); err != nil {
 		return nil, err
 	}
 	return found, nil
 }
 
-// ordersOf returns what Redis has of a user. With an error there may be more.
-func (g *Gate) ordersOf(ctx context.Context, sales []order.Sale, userID int64) ([]order.Order, error) {
-	if len(sales) == 0 {
-		return nil, nil
+// sighting is what Redis has of a user in one voucher.
+type sighting struct {
+	voucherID    int64
+	keys         admkey.Keys
+	order, epoch *redis.StringCmd
+}
+
+func (s *sighting) found(userID, orderID int64) order.Order {
+	return order.Order{ID: orderID, VoucherID: s.voucherID, UserID: userID, Status: order.Pending}
+}
+
+// search looks for a user's orders: in all vouchers of one node at once, and in all nodes
+// side by side. A node that hangs is waited for last, for as long as an attempt may take,
+// and spoils nothing that the others say.
+func (g *Gate) search(ctx context.Context, sales []order.Sale, userID int64) iter.Seq[sighting] {
+	return func(yield func(sighting) bool) {
+		ctx, cancel := context.WithTimeout(ctx, g.config.AttemptTimeout)
+		defer cancel()
+		nodes := g.byNode(ctx, sales, userID)
+		answers := make(chan []sighting, len(nodes)) // nobody may be left to take them
+		for _, some := range nodes {
+			go func() {
+				line, user := g.config.Client.Pipeline(), strconv.FormatInt(userID, 10)
+				for i := range some {
+					s := &some[i]
+					s.order, s.epoch = line.HGet(ctx, s.keys.Users, user), line.HGet(ctx, s.keys.Meta, admkey.Epoch)
+				}
+				_, _ = line.Exec(ctx) // each command has its own error
+				answers <- some
+			}()
+		}
+		for range nodes {
+			for _, s := range <-answers {
+				if !yield(s) {
+					return
+				}
+			}
+		}
 	}
-	user := strconv.FormatInt(userID, 10)
-	line := g.config.Client.Pipeline()
-	orders, epochs := make([]*redis.StringCmd, len(sales)), make([]*redis.StringCmd, len(sales))
-	for i, s := range sales {
+}
+
+// byNode sorts the vouchers by the nodes of a cluster that have the user's buckets. This
+// is only who is asked with whom: the client knows, or learns, where each of them is now.
+func (g *Gate) byNode(ctx context.Context, sales []order.Sale, userID int64) map[*redis.Client][]sighting {
+	nodes := make(map[*redis.Client][]sighting)
+	c, many := g.config.Client.(cluster)
+	for _, s := range sales {
 		keys := admkey.Of(g.config.Prefix, s.VoucherID, admkey.Bucket(userID, s.Buckets))
-		orders[i], epochs[i] = line.HGet(ctx, keys.Users, user), line.HGet(ctx, keys.Meta, admkey.Epoch)
+		var node *redis.Client
+		if many {
+			node, _ = c.MasterForKey(ctx, keys.Meta) // those that have none are asked together
+		}
+		nodes[node] = append(nodes[node], sighting{voucherID: s.VoucherID, keys: keys})
 	}
-	_, _ = line.Exec(ctx) // each command has its own error
-	var found []order.Order
+	return nodes
+}
+
+// complete says whether all that there is was seen: wherever there is no order, Redis
+// has all users of the voucher, as it is open or never was.
+func (g *Gate) complete(ctx context.Context, seen []sighting) error {
 	var unknown []error
-	for i, s := range sales {
-		orderID, err := orders[i].Int64()
-		switch {
-		case err == nil:
-			found = append(found, order.Order{ID: orderID, VoucherID: s.VoucherID, UserID: userID, Status: order.Pending})
+	for _, s := range seen {
+		switch _, err := s.order.Int64(); {
 		case errors.Is(err, redis.Nil):
-			unknown = append(unknown, g.complete(ctx, s.VoucherID, epochs[i]))
-		case ctx.Err() != nil:
-			return found, ctx.Err()
-		default:
+			unknown = append(unknown, g.hasUsers(ctx, s))
+		case err != nil:
 			unknown = append(unknown, unavailable(err))
 		}
 	}
-	return found, errors.Join(unknown...)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return errors.Join(unknown...)
 }
 
-// complete says whether Redis has all users of a voucher: it is open, or never was.
-func (g *Gate) complete(ctx context.Context, id int64, epoch *redis.StringCmd) error {
-	n, err := epoch.Int64()
+func (g *Gate) hasUsers(ctx context.Context, s sighting) error {
+	n, err := s.epoch.Int64()
 	switch {
 	case err == nil && n%2 == 0:
 		return nil
 	case err != nil && !errors.Is(err, redis.Nil):
 		return unavailable(err)
 	}
-	st, err := g.config.Shelf.Standing(ctx, id)
+	st, err := g.config.Shelf.Standing(ctx, s.voucherID)
 	if err != nil || neverOpened(st) {
 		return err
 	}
@@ -119,7 +178,7 @@ func (g *Gate) Audit(ctx context.Context, voucherID int64) (order.GateAudit, err
 		v.Policy.Buckets = len(st.Seq)
 		p = newPool(g, v) // to look at, not to keep: it knows nothing of the sale
 	}
-	all := p.look(ctx, storeTimeout)
+	all := p.look(ctx)
 	switch err := unknown(all); {
 	case err != nil && ctx.Err() != nil:
 		return order.GateAudit{}, ctx.Err()

@@ -31,6 +31,7 @@ type shelf struct {
 	orders   map[int64]order.Order // by user
 	rejected map[int64]order.Order // by id
 	down     error
+	others   []order.Sale
 	onOpen   func() // after an epoch was opened here, and before it is in Redis
 }
 
@@ -104,9 +105,9 @@ func (s *shelf) AdmissionSales(_ context.Context, endsAfter time.Time) ([]order.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.voucher.EndAt.After(endsAfter) {
-		return []order.Sale{{VoucherID: s.voucher.ID, Buckets: len(s.standing.Seq)}}, s.down
+		return append([]order.Sale{{VoucherID: s.voucher.ID, Buckets: len(s.standing.Seq)}}, s.others...), s.down
 	}
-	return nil, s.down
+	return s.others, s.down
 }
 
 func (s *shelf) fail(err error) {

@@ -5,11 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"seckill/internal/lock"
 	"seckill/internal/order"
@@ -34,13 +31,9 @@ const (
 	maxRetry   = time.Second
 	// lockWait is how long to wait for another process's opening before looking
 	// whether it is done: one that died leaves its lock behind.
-	lockWait  = 500 * time.Millisecond
-	drainPoll = 10 * time.Millisecond
-	// storeTimeout bounds one question to a server while a voucher is opened.
+	lockWait = 500 * time.Millisecond
+	// storeTimeout bounds one question to a server that no buyer's answer waits for.
 	storeTimeout = 5 * time.Second
-	fillPage     = 1000
-	// bucketsAtOnce is how many buckets are closed or opened at a time.
-	bucketsAtOnce = 8
 )
 
 // door is the way into a voucher: which of its buckets are open is known by the lines.
@@ -161,11 +154,11 @@ func (l *line) shut(epoch int64, why verdict) error {
 		l.known = seen{}
 	}
 	l.mu.Unlock()
+	if why == forgotten { // also where the bucket was shut before, for another reason
+		p.door.distrusted = max(p.door.distrusted, epoch)
+	}
 	if was != epoch {
 		return cause
-	}
-	if why == forgotten {
-		p.door.distrusted = max(p.door.distrusted, epoch)
 	}
 	if !p.door.told { // by another bucket's line
 		p.door.told = true
@@ -180,16 +173,16 @@ func (l *line) shut(epoch int64, why verdict) error {
 func (p *pool) open() {
 	g := p.gate
 	begun := time.Now()
-	var known []seen
-	var err error
 	for pause := firstRetry; ; pause = min(2*pause, maxRetry) {
-		known, err = p.tryOpen(g.closing)
-		if err == nil || g.closing.Err() != nil || errors.Is(err, voucher.ErrNotFound) {
-			break
+		known, err := p.tryOpen(g.closing)
+		last, err := p.enter(known, err)
+		if last && err == nil {
+			g.config.Log.Info("admission open", "voucher", p.id, "epoch", known[0].epoch, "took", time.Since(begun).String())
+			g.config.Observer.opened(time.Since(begun), known[0].epoch)
 		}
-		p.mu.Lock()
-		p.door.failed = err
-		p.mu.Unlock()
+		if last {
+			return
+		}
 		if pause >= maxRetry/4 { // what is gone in a moment needs nobody's attention
 			g.config.Log.Warn("admission cannot be opened yet", "voucher", p.id, "error", err)
 		}
@@ -198,20 +191,33 @@ func (p *pool) open() {
 		case <-g.closing.Done():
 		}
 	}
+}
+
+// enter takes what an attempt at opening has come to, and says whether it was the last.
+// Of an epoch that Redis was seen to have forgotten something of in the meantime it
+// takes nothing.
+func (p *pool) enter(known []seen, err error) (last bool, _ error) {
 	p.mu.Lock()
-	for i, s := range known {
-		p.lines[i].adopt(s)
+	defer p.mu.Unlock()
+	for bucket, s := range known {
+		if s.epoch <= p.door.distrusted {
+			err = fmt.Errorf("%w: bucket %d, epoch %d", errForgotten, bucket, s.epoch)
+		}
 	}
 	p.door.failed = err
-	close(p.door.opening)
-	p.door.opening = nil
-	p.door.told = p.door.told && err != nil
-	p.mu.Unlock()
+	if err != nil && p.gate.closing.Err() == nil && !errors.Is(err, voucher.ErrNotFound) {
+		return false, err
+	}
 	if err == nil {
 		p.lift() // it may have come back with stock
-		g.config.Log.Info("admission open", "voucher", p.id, "epoch", known[0].epoch, "took", time.Since(begun).String())
-		g.config.Observer.opened(time.Since(begun), known[0].epoch)
+		for bucket, s := range known {
+			p.lines[bucket].adopt(s)
+		}
+		p.door.told = false
 	}
+	close(p.door.opening)
+	p.door.opening = nil
+	return true, err
 }
 
 // adopt takes what was found of an open bucket, unless more is known of that epoch.
@@ -255,8 +261,8 @@ func (p *pool) adopt(ctx context.Context) ([]seen, error) {
 	if len(st.Seq) != len(p.lines) {
 		return nil, fmt.Errorf("%w: %d, the database has %d", errBuckets, len(p.lines), len(st.Seq))
 	}
-	all := p.look(ctx, storeTimeout)
-	gone, err := p.forgot(ctx, all, storeTimeout)
+	all := p.look(ctx)
+	gone, err := forgot(all, func() []state { return p.look(ctx) })
 	if err := cmp.Or(unknown(all), err); err != nil {
 		return nil, err
 	}
@@ -277,130 +283,4 @@ func (p *pool) adopt(ctx context.Context) ([]seen, error) {
 // behind says that a bucket in Redis does not have what the database had before.
 func behind(now *state, st order.Standing, bucket int) bool {
 	return !now.open() || !st.Open() || now.epoch != st.Epoch || now.seq < st.Seq[bucket]
-}
-
-// rebuild closes the voucher, all of its buckets, and opens it with what the database
-// has. Wherever it is given up, something stays closed, and the next attempt begins anew:
-// a bucket that was opened already is closed and drained again.
-func (p *pool) rebuild(ctx context.Context) error {
-	g := p.gate
-	st, err := p.asked(ctx, func(ctx context.Context) (order.Standing, error) { return g.config.Shelf.Close(ctx, p.id) })
-	if err != nil {
-		return err
-	}
-	err = p.each(ctx, func(ctx context.Context, l *line) error {
-		epoch, err := g.server.shut(ctx, l.keys, st.Epoch)
-		if err == nil && epoch != st.Epoch {
-			err = fmt.Errorf("%w: Redis has %d, the database %d", errMoved, epoch, st.Epoch)
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if err := p.drain(ctx); err != nil {
-		return err
-	}
-	st, err = p.asked(ctx, func(ctx context.Context) (order.Standing, error) { return g.config.Shelf.Open(ctx, p.id, st.Epoch) })
-	if err != nil {
-		return err
-	}
-	filled, err := p.fill(ctx, st.Epoch)
-	if err != nil {
-		return err
-	}
-	return p.each(ctx, func(ctx context.Context, l *line) error {
-		part := p.part(st, l.bucket)
-		part.users = filled[l.bucket]
-		opened, err := g.server.begin(ctx, l.keys, part)
-		if err == nil && !opened {
-			err = fmt.Errorf("%w: %d is over", errMoved, st.Epoch)
-		}
-		return err
-	})
-}
-
-// part is what a bucket is opened with: an equal share of the stock, and of what cannot
-// be shared equally one piece.
-func (p *pool) part(st order.Standing, bucket int) part {
-	buckets := int64(len(p.lines))
-	stock := st.Stock / buckets
-	if int64(bucket) < st.Stock%buckets {
-		stock++
-	}
-	return part{epoch: st.Epoch, seq: st.Seq[bucket], stock: stock, sale: p.sale}
-}
-
-// each does something to all buckets, some at a time.
-func (p *pool) each(ctx context.Context, do func(context.Context, *line) error) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(bucketsAtOnce)
-	for _, l := range p.lines {
-		group.Go(func() error { return do(ctx, l) })
-	}
-	return group.Wait()
-}
-
-// drain waits until no order is on its way any more. Consumers see to that.
-func (p *pool) drain(ctx context.Context) error {
-	for told := false; ; {
-		all := p.look(ctx, storeTimeout)
-		if err := unknown(all); err != nil {
-			return err
-		}
-		var pending int64
-		for i := range all {
-			pending += all[i].pending
-		}
-		if pending == 0 {
-			return nil
-		}
-		if !told {
-			p.gate.config.Log.Info("admission waits for orders on their way", "voucher", p.id, "orders", pending)
-			told = true
-		}
-		select {
-		case <-time.After(drainPoll):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// fill prepares the users of an epoch: all who have an order, each for his bucket. It
-// returns how many they are in each.
-func (p *pool) fill(ctx context.Context, epoch int64) ([]int64, error) {
-	filled := make([]int64, len(p.lines))
-	for after := int64(0); ; {
-		page, err := p.page(ctx, after)
-		if err != nil || len(page) == 0 {
-			return filled, err
-		}
-		if err := p.gate.server.fill(ctx, p.sorted(page, epoch)); err != nil {
-			return nil, fmt.Errorf("copy the users of voucher %d: %w", p.id, err)
-		}
-		for _, o := range page {
-			filled[p.line(o.UserID).bucket]++
-		}
-		after = page[len(page)-1].UserID
-	}
-}
-
-// sorted puts orders to the users of their buckets.
-func (p *pool) sorted(page []order.Order, epoch int64) []users {
-	byBucket := make([]users, len(p.lines))
-	for _, o := range page {
-		to := &byBucket[p.line(o.UserID).bucket]
-		to.orders = append(to.orders, o)
-	}
-	for i, l := range p.lines {
-		byBucket[i].key = l.keys.Fresh(epoch)
-	}
-	return slices.DeleteFunc(byBucket, func(u users) bool { return len(u.orders) == 0 })
-}
-
-func (p *pool) page(ctx context.Context, after int64) ([]order.Order, error) {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
-	return p.gate.config.Shelf.LiveOrders(ctx, p.id, after, fillPage)
 }

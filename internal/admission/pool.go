@@ -55,17 +55,34 @@ func (p *pool) bound() int64 {
 }
 
 // look asks Redis how all buckets stand, and what time it is there.
-func (p *pool) look(ctx context.Context, timeout time.Duration) []state {
+func (p *pool) look(ctx context.Context) []state {
+	return p.lookAt(ctx, storeTimeout, p.lines)
+}
+
+// lookAt is look for some of the buckets. What it returns has all of them, the others
+// with errSilent.
+func (p *pool) lookAt(ctx context.Context, timeout time.Duration, some []*line) []state {
+	asked := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	buckets := make([]admkey.Keys, len(p.lines))
-	for i, l := range p.lines {
+	buckets := make([]admkey.Keys, len(some))
+	for i, l := range some {
 		buckets[i] = l.keys
 	}
-	all := p.gate.server.states(ctx, buckets)
-	for i, l := range p.lines {
-		if all[i].err == nil {
-			l.tick(p.gate.now(), all[i].now)
+	all := make([]state, len(p.lines))
+	for i := range all {
+		all[i].err = errSilent
+	}
+	for i, s := range p.gate.server.states(ctx, buckets) {
+		l := some[i]
+		all[l.bucket] = s
+		heard := s.heard.Sub(p.gate.started)
+		switch {
+		case s.err == nil:
+			l.tick(heard, s.now)
+			l.silent.Store(0)
+		case s.heard.Sub(asked) >= timeout: // to be refused at once costs nobody time
+			l.silent.Store(int64(heard + min(maxSilent, p.gate.config.Patience/2)))
 		}
 	}
 	return all
@@ -92,8 +109,12 @@ func (p *pool) dried(looked time.Duration) {
 	p.dry.Store(until)
 }
 
-// lift takes that mark away: there is stock.
+// lift takes the marks of being sold out away: there is stock.
 func (p *pool) lift() {
+	if !p.split() {
+		p.lines[0].unmark(voucher.ErrSoldOut)
+		return
+	}
 	if p.dry.Load() == 0 {
 		return
 	}

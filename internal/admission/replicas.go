@@ -5,7 +5,6 @@ import (
 	_ "embed" // the script
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -111,27 +110,29 @@ func promised(a answer) bool {
 	return strings.IndexByte(a.states, accepted) >= 0 || strings.IndexByte(a.states, repeated) >= 0
 }
 
-// kept waits until enough replicas have an order that was found in Redis, among the
-// sales that it was looked for in. [order.ErrUnavailable]: they do not, or the order has
-// gone since.
-func (g *Gate) kept(ctx context.Context, sales []order.Sale, o order.Order) error {
+// kept waits until enough replicas have an order that was found in Redis.
+// [order.ErrUnavailable]: they do not, or the order has gone since.
+func (g *Gate) kept(ctx context.Context, keys admkey.Keys, o order.Order) error {
 	if g.config.WaitReplicas == 0 {
 		return nil
 	}
-	bucket := 0
-	if i := slices.IndexFunc(sales, func(s order.Sale) bool { return s.VoucherID == o.VoucherID }); i >= 0 {
-		bucket = admkey.Bucket(o.UserID, sales[i].Buckets)
-	}
-	keys := admkey.Of(g.config.Prefix, o.VoucherID, bucket)
 	ctx, cancel := context.WithTimeout(ctx, g.config.AttemptTimeout)
 	defer cancel()
-	s := newServer(g.config.Client).waiting(g.config)
-	reply, err := s.runAcknowledged(ctx, newScript(keptSource), []any{"", "", 2, keys.Meta, keys.Users, o.UserID, o.ID})
-	switch n := numbers(reply); {
+	switch there, err := g.server.kept(ctx, keys, o); {
 	case err != nil:
 		return unavailable(err)
-	case len(n) != 1 || n[0] != 1:
+	case !there:
 		return unavailable(errForgotten)
 	}
 	return nil
+}
+
+// kept says whether a user has an order, and waits for replicas to have it.
+func (s *server) kept(ctx context.Context, keys admkey.Keys, o order.Order) (bool, error) {
+	reply, err := s.runAcknowledged(ctx, s.keeping, []any{"", "", 2, keys.Meta, keys.Users, o.UserID, o.ID})
+	if err != nil {
+		return false, err
+	}
+	n := numbers(reply)
+	return len(n) == 1 && n[0] == 1, nil
 }

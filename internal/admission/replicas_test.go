@@ -10,6 +10,7 @@ import (
 
 	"seckill/internal/order"
 	"seckill/internal/testkit"
+	"seckill/internal/voucher"
 )
 
 // replicated is a voucher on a primary with one replica, which can be stopped.
@@ -127,16 +128,15 @@ func TestOrderWithoutReplicaIsNotPromised(t *testing.T) {
 		t.Errorf("it took %v to give up", took)
 	}
 	there := order.Order{ID: 21, UserID: 2, VoucherID: r.shelf.voucher.ID}
-	sales := []order.Sale{{VoucherID: there.VoucherID, Buckets: 1}}
-	if err := g.kept(t.Context(), sales, there); !errors.Is(err, order.ErrUnavailable) {
+	if err := g.kept(t.Context(), r.keys, there); !errors.Is(err, order.ErrUnavailable) {
 		t.Errorf("an order that no replica has: %v", err)
 	}
 	r.replica.Resume()
-	if err := g.kept(t.Context(), sales, there); err != nil {
+	if err := g.kept(t.Context(), r.keys, there); err != nil {
 		t.Errorf("an order that the replica has: %v", err)
 	}
 	there.ID = 22
-	if err := g.kept(t.Context(), sales, there); !errors.Is(err, order.ErrUnavailable) {
+	if err := g.kept(t.Context(), r.keys, there); !errors.Is(err, order.ErrUnavailable) {
 		t.Errorf("an order that is not there: %v", err)
 	}
 	if err := r.buy(r.process(), 2, 21); err != nil {
@@ -145,6 +145,46 @@ func TestOrderWithoutReplicaIsNotPromised(t *testing.T) {
 	finish := r.run()
 	finish()
 	r.balanced(g, 2)
+}
+
+// Who is refused does not wait for the replica because somebody in his batch does; and who
+// asks what he has is told of nothing that the replica does not have.
+func TestOnlyOrdersWaitForReplicas(t *testing.T) {
+	r := newReplicated(t, 2)
+	g := r.process()
+	if err := r.buy(g, 1, 11); err != nil {
+		t.Fatal(err)
+	}
+	if o, err := g.OrdersOf(t.Context(), 1); err != nil || len(o) != 1 || o[0].ID != 11 {
+		t.Errorf("with a replica: %v, %v", o, err)
+	}
+	r.replica.Pause()
+	riding := func(user, id int64) *ride { return g.rides.get(t.Context(), order.Order{ID: id, UserID: user}) }
+	begun, done := time.Now(), make(chan error, 1)
+	last, again, none := riding(2, 21), riding(1, 12), riding(3, 31)
+	go func() { done <- g.pool(&r.shelf.voucher).line(1).decide([]*ride{last, again, none}) }()
+	if err := <-again.done; !errors.Is(err, order.ErrAlreadyOrdered) {
+		t.Errorf("a second order: %v", err)
+	}
+	if err := <-none.done; !errors.Is(err, voucher.ErrSoldOut) {
+		t.Errorf("after the last one: %v", err)
+	}
+	if took := time.Since(begun); took >= g.config.Patience {
+		t.Errorf("refused after %v", took)
+	}
+	if o, err := g.OrdersOf(t.Context(), 2); !errors.Is(err, order.ErrUnavailable) {
+		t.Errorf("who has an order that the replica does not have: %v, %v", o, err)
+	}
+	if err := <-last.done; !errors.Is(err, order.ErrUnavailable) {
+		t.Errorf("whose order it is: %v", err)
+	}
+	if err := <-done; !errors.Is(err, order.ErrUnavailable) {
+		t.Errorf("the batch: %v", err)
+	}
+	r.replica.Resume()
+	if o, err := g.OrdersOf(t.Context(), 2); err != nil || len(o) != 1 {
+		t.Errorf("with the replica again: %v, %v", o, err)
+	}
 }
 
 // The replica that is promoted has everything that was promised.

@@ -166,7 +166,7 @@ func scriptMachine(t *testing.T, rt *rapid.T, s *stage, server *server, keys adm
 
 func scriptInvariant(ctx context.Context, rt *rapid.T, s *stage, server *server, keys admkey.Keys, m *model) {
 	got := server.state(ctx, keys)
-	want := state{now: got.now, pending: int64(len(m.pending)), epoch: m.epoch, seq: m.seq, stock: m.stock, back: m.back}
+	want := state{now: got.now, heard: got.heard, pending: int64(len(m.pending)), epoch: m.epoch, seq: m.seq, stock: m.stock, back: m.back}
 	if !reflect.DeepEqual(got, want) {
 		rt.Fatalf("Redis has %+v, want %+v", got, want)
 	}

@@ -46,7 +46,7 @@ func newScript(source string) script {
 type server struct {
 	client                   Client
 	admit, look, close, open script
-	giving, taking           script
+	giving, taking, keeping  script
 	replicas                 replicas
 	observer                 Observer
 }
@@ -57,6 +57,7 @@ func newServer(client Client) *server {
 		admit:  newScript(admitSource), look: newScript(lookSource),
 		close: newScript(closeSource), open: newScript(openSource),
 		giving: newScript(giveSource), taking: newScript(takeSource),
+		keeping: newScript(keptSource),
 	}
 }
 

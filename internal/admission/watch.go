@@ -52,7 +52,7 @@ func (p *pool) check(ctx context.Context) {
 	if epoch == 0 {
 		// Shut: whoever comes first opens it. That is nobody while Redis' clock, when it
 		// was last looked at, showed that the sale is over; and it may have been wrong.
-		_ = p.look(ctx, storeTimeout)
+		_ = p.look(ctx)
 		return
 	}
 	st, err := p.standing(ctx)
@@ -60,8 +60,8 @@ func (p *pool) check(ctx context.Context) {
 		p.gate.config.Log.Warn("admission cannot be compared with the database", "voucher", p.id, "error", err)
 		return
 	}
-	all := p.look(ctx, storeTimeout)
-	gone, err := p.forgot(ctx, all, storeTimeout)
+	all := p.look(ctx)
+	gone, err := forgot(all, func() []state { return p.look(ctx) })
 	if err := cmp.Or(unknown(all), err); err != nil {
 		p.gate.config.Log.Warn("admission cannot be compared with Redis", "voucher", p.id, "error", err)
 		return
@@ -70,7 +70,8 @@ func (p *pool) check(ctx context.Context) {
 	for i, l := range p.lines {
 		was, now := before[i], &all[i]
 		switch {
-		case was.epoch == 0: // on its way to be opened
+		case was.epoch == 0: // whoever found it so may have gone
+			whole = false
 		case now.epoch != was.epoch || st.Epoch != was.epoch:
 			whole = false
 			_ = l.shut(was.epoch, closed)

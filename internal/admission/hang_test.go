@@ -1,0 +1,161 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/admission/admkey"
+	"seckill/internal/lock/local"
+	"seckill/internal/order"
+	"seckill/internal/testkit"
+	"seckill/internal/voucher"
+)
+
+// A bucket whose node hangs is waited for once in a while, and not in each draw. That
+// nothing is left is not said before it answers.
+func TestDrawsDoNotWaitForABucketThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newSplitBubble(t, drawBuckets, 64, nil)
+		b.fake.buckets[3].hangs = true
+		begun, looks := time.Now(), b.fake.looks.Load()
+		for n := range 64 {
+			if err := b.buy(t.Context(), of(1+n%2, n)); err != nil {
+				t.Fatalf("order %d: %v", n, err)
+			}
+		}
+		if n := b.fake.looks.Load() - looks; n < 5 {
+			t.Errorf("%d draws: this shows nothing", n)
+		}
+		if took := time.Since(begun); took > b.config.AttemptTimeout/4+300*time.Millisecond {
+			t.Errorf("64 orders took %v", took)
+		}
+		if err := b.buy(t.Context(), of(1, 70)); !errors.Is(err, order.ErrUnavailable) {
+			t.Errorf("while nobody knows what the bucket has: %v", err)
+		}
+		b.fake.buckets[3].hangs = false
+		if err := b.buy(t.Context(), of(1, 70)); !errors.Is(err, voucher.ErrSoldOut) {
+			t.Errorf("when it answers again: %v", err)
+		}
+		_ = b.Close()
+	})
+}
+
+// hung is a sale on a cluster of which one node can be stopped.
+type hung struct {
+	*stage
+	cluster *redis.ClusterClient
+}
+
+func newHung(t *testing.T, stock int64, buckets int) *hung {
+	t.Helper()
+	addrs := testkit.RedisCluster(t)
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, ContextTimeoutEnabled: true})
+	t.Cleanup(func() { _ = client.Close() })
+	sh := newShelf(stock)
+	prefix := testkit.KeyPrefix(t)
+	s := &stage{t: t, consumer: &consumer{tb: t, client: client, shelf: sh, keys: admkey.Of(prefix, sh.voucher.ID, 0)}}
+	s.config = Config{Client: client, Shelf: sh, Locker: local.New(), Log: slog.New(slog.DiscardHandler), Prefix: prefix}
+	s.split(buckets)
+	for _, addr := range addrs {
+		if err := dial(t, addr).ConfigSet(t.Context(), "cluster-require-full-coverage", "no").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &hung{stage: s, cluster: client}
+}
+
+func (h *hung) node(keys admkey.Keys) *redis.Client {
+	h.t.Helper()
+	node, err := h.cluster.MasterForKey(context.Background(), keys.Meta)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return node
+}
+
+// stop has the node stand still that has a key, until the end of the test.
+func (h *hung) stop(keys admkey.Keys) {
+	h.t.Helper()
+	id := h.node(keys).InfoMap(context.Background(), "server").Item("Server", "process_id")
+	pid, err := strconv.Atoi(strings.TrimSpace(id))
+	if err != nil || pid < 2 {
+		h.t.Fatalf("process %q: %v", id, err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
+}
+
+// One node of a cluster hangs. Buyers of a bucket elsewhere get all that the other nodes
+// have.
+func TestDrawsWhileANodeHangs(t *testing.T) {
+	const buckets = 6
+	h := newHung(t, 60, buckets)
+	g := h.gate(func(c *Config) { c.AttemptTimeout = 2 * time.Second; c.Patience = 10 * time.Second })
+	if err := g.Open(t.Context(), &h.shelf.voucher); err != nil {
+		t.Fatal(err)
+	}
+	reachable, stopped := int64(0), ""
+	for _, keys := range h.buckets()[1:] {
+		if addr := h.node(keys).Options().Addr; addr != h.node(h.keys).Options().Addr {
+			stopped = addr
+			h.stop(keys)
+			break
+		}
+	}
+	for _, keys := range h.buckets() {
+		if h.node(keys).Options().Addr != stopped {
+			reachable += 10
+		}
+	}
+	if reachable <= 10 || reachable == 60 {
+		t.Fatalf("%d in reach: this shows nothing", reachable)
+	}
+	users := usersOf(int(reachable), buckets, func(b int) bool { return b == 0 })
+	begun := time.Now()
+	for _, user := range users {
+		if err := h.buy(g, user, 100+user); err != nil {
+			t.Fatalf("%v, when %d are in reach", err, reachable)
+		}
+	}
+	t.Logf("%d sold in %v", reachable, time.Since(begun))
+}
+
+// A lookup does not depend on a node that has another voucher.
+func TestLookupWhileANodeHangs(t *testing.T) {
+	h := newHung(t, 10, 1)
+	g := h.gate(nil)
+	if err := h.buy(g, 1, 11); err != nil {
+		t.Fatal(err)
+	}
+	other := h.shelf.voucher.ID + 1
+	for h.node(admkey.Of(h.config.Prefix, other, 0)) == h.node(h.keys) {
+		other++
+	}
+	h.shelf.others = []order.Sale{{VoucherID: other, Buckets: 1}}
+	h.stop(admkey.Of(h.config.Prefix, other, 0))
+	begun := time.Now()
+	if o, err := g.Lookup(t.Context(), 1, 11); err != nil || o.ID != 11 {
+		t.Errorf("an order elsewhere: %+v, %v", o, err)
+	}
+	if took := time.Since(begun); took > g.config.AttemptTimeout {
+		t.Errorf("it took %v", took)
+	}
+	begun = time.Now()
+	if _, err := g.Lookup(t.Context(), 1, 12); !errors.Is(err, order.ErrUnavailable) {
+		t.Errorf("an order that may be there: %v", err)
+	}
+	if took := time.Since(begun); took > 3*g.config.AttemptTimeout {
+		t.Errorf("it took %v", took)
+	}
+}
