@@ -118,13 +118,15 @@ func (l *lease) stop() {
 	}
 }
 
-// release deletes the claim. After the end of its session, which may come while it asks,
-// it asks in a new one: the server may not have ended the old one yet.
+// release deletes the claim. After the end of its session it asks in a new one: the
+// server may not have ended the old one yet. So it does where the session is found to have
+// ended while it asks; not where no word came from the server, which a new one would
+// wait for as well.
 func (l *lease) release(ctx context.Context) error {
 	s := l.session
 	if !s.Over() {
 		unsure, err := l.remove(ctx, s)
-		if err == nil || answered(err) || !s.Over() {
+		if !errors.Is(err, lock.ErrExpired) {
 			return l.released(ctx, s, unsure, err)
 		}
 	}
