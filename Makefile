@@ -1,6 +1,6 @@
-# make help tells what there is. Everything works from a clean checkout with Go alone; what else a target needs, it
-# installs (test, on Debian and Ubuntu) or builds from a Go module (lint, k6). (The benchmarks
-# want servers, and bench wants wrk; make infra installs the servers.)
+# make help lists the targets. Everything works from a clean checkout with only Go: a target installs what else it needs
+# (test, on Debian and Ubuntu) or builds it from a Go module (lint, k6). Exceptions are the benchmarks, which need
+# servers, and bench, which needs wrk; make infra installs the servers.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -9,22 +9,27 @@ SHELL := bash
 PKG ?= ./...
 RUN ?= .
 COUNT ?= 20
+LONG ?= ^TestSoak
 ARGS ?=
+# The number of packages, and of tests in each, that run in parallel: more than the cores, since most of them wait.
+SIDE ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 BENCH ?=
 K6_VERSION ?= v1.8.1
 
-# Some load tests are modules of their own, so that what they compare with stays out of the project's go.mod.
+# Some load tests are modules of their own, so that the libraries they compare with stay out of the project's go.mod.
 MODULES := . $(patsubst %/go.mod,%,$(wildcard loadtest/*/go.mod))
-# A PKG that names packages names those of the main module.
+# What make soak repeats.
+REPEATED ?= ./internal/lock/... ./internal/idworker ./internal/order ./internal/admission ./internal/fulfil
+# If PKG names packages, they are those of the main module.
 TESTED = $(if $(filter-out ./...,$(PKG)),.,$(MODULES))
 
-# The race detector links with C. Asked when a test runs, after infra may have installed the compiler.
+# The race detector needs a C compiler. Checked when a test runs, since infra may have installed one by then.
 RACE = $$(command -v "$${CC:-gcc}" >/dev/null && echo -race || echo "no C compiler: the race detector is off" >&2)
 
 .PHONY: help
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@printf '\nVariables: PKG=%s RUN=%s COUNT=%s ARGS="flags of run, lab and bench-locks"\n' '$(PKG)' '$(RUN)' '$(COUNT)'
+	@printf '\nVariables: PKG=%s RUN=%s COUNT=%s SIDE=%s (parallel tests) ARGS="flags of run, lab and bench-locks"\n' '$(PKG)' '$(RUN)' '$(COUNT)' '$(SIDE)'
 
 .PHONY: run
 run: ## Start the service with everything embedded, on loopback
@@ -46,25 +51,47 @@ bin/k6: Makefile
 	@touch $@
 
 .PHONY: infra
-infra: ## Make sure that redis-server, MariaDB, MySQL, ZooKeeper and Chromium are installed; starts none of them
-	scripts/infra.sh
+infra: mysql ## Install redis-server, MariaDB, MySQL, ZooKeeper and Chromium if they are missing; starts none of them
+	@scripts/infra.sh report
+
+.PHONY: packages mysql
+packages:
+	@scripts/infra.sh packages
+mysql: packages
+	@scripts/infra.sh mysql
+
+# On a new machine MySQL's installation mostly waits for the network. The tests' dependencies are compiled meanwhile.
+.PHONY: modules compiled
+modules:
+	@set -e; for module in $(TESTED); do (cd "$$module" && go mod download); done
+compiled: packages modules
+	@set -e; for module in $(TESTED); do (cd "$$module" && go list -deps -test -f '{{if and .GoFiles (not .ForTest) (ne .Name "main")}}{{.ImportPath}}{{end}}' $(PKG) | xargs go build $(RACE)); done
+
+.PHONY: ready
+ready:
+	@$(MAKE) --no-print-directory -j 3 infra compiled
+
+# -count=1: a cached result proves nothing about the servers of this run. -vet=off: make lint runs go vet's checks.
+# -ldflags=-w: linking a test without debugging information takes two thirds of the time.
+TEST = go test $(RACE) -vet=off -ldflags=-w -p $(SIDE) -parallel $(SIDE)
 
 .PHONY: test
-test: infra ## Run every test, with real servers on free ports
-	@# -count=1: what a server did the last time proves nothing about now.
-	@set -e; for module in $(TESTED); do (set -x; cd "$$module" && go test $(RACE) -count=1 -timeout 10m -run '$(RUN)' $(PKG)); done
+test: ready ## Run every test, with real servers on free ports
+	@set -e; for module in $(TESTED); do (set -x; cd "$$module" && $(TEST) -count=1 -timeout 40m -run '$(RUN)' $(PKG)); done
 
 .PHONY: test-short
-test-short: ## Run what is quick, with whatever servers are there
+test-short: ## Run the quick tests, with the servers that are installed
 	go test -short -timeout 5m -run '$(RUN)' $(PKG)
 
+# The long tests have names with TestSoak…; testkit.Soak skips them everywhere else.
 .PHONY: soak
-soak: PKG = ./internal/lock/... ./internal/idworker/... ./internal/order/...
-soak: ## Repeat the concurrency tests COUNT times under the race detector
-	go test $(RACE) -count $(COUNT) -timeout 60m -run '$(RUN)' $(PKG)
+soak: ready ## Run the long tests, and repeat the concurrency tests COUNT times
+	SECKILL_TEST_SOAK=1 go test $(RACE) -vet=off -ldflags=-w -p 1 -count=1 -timeout 60m -v -run '$(LONG)' \
+		$$(grep -rlF 'testkit.Soak(' --include='*_test.go' cmd internal | xargs -n 1 dirname | sort -u | sed 's|^|./|') | grep -vE '^=== '
+	$(TEST) -count=$(COUNT) -timeout 120m -run '$(RUN)' $(REPEATED)
 
 .PHONY: bench
-bench: ## Measure the flow admission beside a bare gin handler: one table, 3 minutes; a part of it with BENCH=sold-out
+bench: ## Compare the flow admission with a bare gin handler: one table, 3 minutes; a part of it with BENCH=sold-out
 	@command -v wrk >/dev/null || { echo "make bench needs wrk: apt-get install wrk" >&2; exit 1; }
 	go test -run '^$$' -bench '^BenchmarkFastPath$$/$(patsubst /%,%,$(BENCH))' -benchtime 1x -timeout 30m ./loadtest
 
@@ -73,20 +100,21 @@ bench-go: ## Run the Go benchmarks: make bench-go PKG=./internal/admission
 	@set -e; for module in $(TESTED); do (cd "$$module" && go test -run '^$$' -bench '$(RUN)' -benchmem $(PKG)); done
 
 .PHONY: bench-locks
-bench-locks: ## Measure reentrant, fair, fenced and lua beside other libraries: make bench-locks ARGS="-only one-key" (all: 20 minutes)
+bench-locks: ## Compare reentrant, fair, fenced and lua with other libraries: make bench-locks ARGS="-only one-key" (all: 20 minutes)
 	cd loadtest/locks && go run . $(ARGS)
 
 .PHONY: lint
-lint: bin/golangci-lint ## Check the code, the import rule included
+lint: bin/golangci-lint ## Check the code, including the import rule
 	@set -e; for module in $(MODULES); do (set -x; cd "$$module" && "$(CURDIR)/bin/golangci-lint" run --config "$(CURDIR)/.golangci.yml" ./...); done
 
 .PHONY: lint-fix
-lint-fix: bin/golangci-lint ## Format the code and fix what can be fixed by itself
+lint-fix: bin/golangci-lint ## Format the code and apply automatic fixes
 	@set -e; for module in $(MODULES); do (set -x; cd "$$module"; \
 		"$(CURDIR)/bin/golangci-lint" fmt --config "$(CURDIR)/.golangci.yml"; \
 		"$(CURDIR)/bin/golangci-lint" run --config "$(CURDIR)/.golangci.yml" --fix ./...); done
 
-# The linter is a module of its own: its two hundred dependencies stay out of the project's. Its first build takes minutes.
+# The linter is a module of its own, so that its two hundred dependencies stay out of the project's. Its first build takes
+# minutes.
 bin/golangci-lint: tools/golangci-lint/go.mod tools/golangci-lint/go.sum
 	go build -C tools/golangci-lint -o "$(CURDIR)/$@" github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 	@touch $@
@@ -96,5 +124,5 @@ tidy-check: ## Check that go.mod and go.sum are tidy
 	@set -e; for module in $(MODULES); do (set -x; cd "$$module" && go mod tidy -diff); done
 
 .PHONY: clean
-clean: ## Remove what make has built; MySQL's folder (scripts/mysql-root.sh --path) stays
+clean: ## Remove what make has built, except MySQL's folder (scripts/mysql-root.sh --path)
 	rm -rf bin loadtest/out

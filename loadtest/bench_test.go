@@ -1,5 +1,5 @@
-// Package loadtest measures the service as load sees it: over HTTP, on real
-// servers, as ratios within one run. See README.md.
+// Package loadtest measures the service from outside: over HTTP, on real servers, as ratios within
+// one run. See README.md.
 package loadtest
 
 import (
@@ -37,9 +37,8 @@ const (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// BenchmarkLockedFlow sells to distinct users over HTTP, under the default policy,
-// and compares with what the database can do at the very most: the one statement
-// that every order needs, on the one row that every order needs.
+// BenchmarkLockedFlow sells to distinct users over HTTP, under the default policy, and compares with the maximum
+// of the database: the one statement that every order needs, on the one row that every order needs.
 func BenchmarkLockedFlow(b *testing.B) {
 	needWrk(b)
 	database := testkit.NewMariaDB(b, "--innodb-flush-log-at-trx-commit=1", "--innodb-buffer-pool-size=256M").Database(b)
@@ -55,8 +54,8 @@ func BenchmarkLockedFlow(b *testing.B) {
 	}, func() float64 { return updates(b, pool) })
 }
 
-// BenchmarkRefusals compares how fast buyers are told that they are too late with
-// a gin handler that answers the same number of bytes and does nothing else.
+// BenchmarkRefusals compares the rate of sold_out answers with a gin handler that answers the same number of
+// bytes and does nothing else.
 func BenchmarkRefusals(b *testing.B) {
 	needWrk(b)
 	api := startAPI(b, testkit.NewMariaDB(b).Database(b).DSN, testkit.NewRedis(b).Addr())
@@ -94,7 +93,7 @@ func compare(b *testing.B, mine, theirs string, measureMine, measureTheirs func(
 	return r
 }
 
-// ratios are two things that were measured in turn.
+// ratios are the results of two subjects that were measured in turn.
 type ratios struct{ mine, theirs, each []float64 }
 
 func (r *ratios) add(mine, theirs float64) {
@@ -106,8 +105,8 @@ func median(values []float64) float64 {
 	return sorted[len(sorted)/2]
 }
 
-// updates is how many conditional decrements of one row the database commits in a
-// second, over as many connections as the load has.
+// updates is how many conditional decrements of one row the database commits per second, over as many
+// connections as the load has.
 func updates(b *testing.B, pool *sql.DB) float64 {
 	ctx, cancel := context.WithTimeout(b.Context(), window)
 	defer cancel()
@@ -174,7 +173,7 @@ func startAPI(b *testing.B, dsn, redis string, env ...string) service {
 	}
 	process := testkit.Start(b, testkit.Command{Path: binary, Env: append([]string{
 		"SECKILL_ADDR=127.0.0.1:0", "SECKILL_DEBUG_ADDR=" + os.Getenv("SECKILL_DEBUG_ADDR"),
-		"SECKILL_MYSQL_DSN=" + dsn, "SECKILL_REDIS_ADDRS=" + redis, "SECKILL_LAB=1", "SECKILL_JWT_SECRET=" + secret,
+		"SECKILL_MYSQL_DSN=" + dsn, "SECKILL_REDIS_ADDRS=" + redis, "SECKILL_LAB=1", "SECKILL_JWT_SECRET=" + secret, "SECKILL_SHUTDOWN_DELAY=0s",
 	}, env...)})
 	url := process.WaitLine(b, `serving on (http://\S+?)[,\s]`)[1]
 	if debug := os.Getenv("SECKILL_DEBUG_ADDR"); debug != "" {
@@ -183,8 +182,7 @@ func startAPI(b *testing.B, dsn, redis string, env ...string) service {
 	return service{url, url}
 }
 
-// sell puts a voucher on sale for an hour and returns its id. Without a policy it has
-// the default one.
+// sell creates a voucher that is on sale for an hour and returns its id. Without a policy it has the default one.
 func (s service) sell(b *testing.B, stock int64, begin time.Time, policy map[string]any) string {
 	b.Helper()
 	voucher := map[string]any{
@@ -206,7 +204,7 @@ func (s service) sell(b *testing.B, stock int64, begin time.Time, policy map[str
 	return created.ID
 }
 
-// answer checks that an order is answered with a status and a word, and returns the body.
+// answer checks the status of an order's answer and a word in it, and returns the body.
 func (s service) answer(b *testing.B, url string, user, status int, word string) string {
 	b.Helper()
 	req, _ := http.NewRequestWithContext(b.Context(), http.MethodPost, url, nil)
@@ -250,7 +248,7 @@ type load struct {
 
 var wrkTotals = regexp.MustCompile(`(\d+) requests in [\d.]+ s, (\d+) requests/s`)
 
-// wrk sends orders of distinct users for the length of a window.
+// wrk sends orders of distinct users for a window.
 func wrk(b *testing.B, url string, firstUser int, env ...string) load {
 	b.Helper()
 	cmd := exec.CommandContext(b.Context(), "wrk", "-t1", "-c"+strconv.Itoa(connections), "-d"+window.String(), "-s", "wrk-orders.lua", url)

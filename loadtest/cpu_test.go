@@ -12,8 +12,7 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// cpu is how long processors were busy with something, in seconds: those that answer,
-// and wrk that asks.
+// cpu is processor time in seconds: of the processes that answer, and of wrk.
 type cpu struct{ service, redis, mariadb, bare, wrk float64 }
 
 func (c cpu) plus(o cpu) cpu {
@@ -24,16 +23,16 @@ func (c cpu) minus(o cpu) cpu {
 	return cpu{c.service - o.service, c.redis - o.redis, c.mariadb - o.mariadb, c.bare - o.bare, c.wrk - o.wrk}
 }
 
-// each is what each of n requests took, in µs.
+// each is the processor time per request, in µs.
 func (c cpu) each(n float64) cpu {
 	return cpu{c.service / n * 1e6, c.redis / n * 1e6, c.mariadb / n * 1e6, c.bare / n * 1e6, c.wrk / n * 1e6}
 }
 
 func (c cpu) sum() float64 { return c.service + c.redis + c.mariadb + c.bare + c.wrk }
 
-// busy is how long everybody but wrk has been busy so far. The bare handler is in this
-// process, which does nothing else while the load runs.
-func (s *shop) busy(b *testing.B) cpu {
+// busy is the processor time so far of everything but wrk. The bare handler is in this process, which does
+// nothing else during the load.
+func (s *benchService) busy(b *testing.B) cpu {
 	b.Helper()
 	resp, err := http.Get(s.api.debug + "/metrics")
 	if err != nil {
@@ -61,8 +60,8 @@ func (s *shop) busy(b *testing.B) cpu {
 	return c
 }
 
-// mariadbBusy is 0 where there is no /proc.
-func (s *shop) mariadbBusy(b *testing.B) float64 {
+// mariadbBusy is the processor time of MariaDB; 0 without /proc.
+func (s *benchService) mariadbBusy(b *testing.B) float64 {
 	b.Helper()
 	var file string
 	if err := s.pool.QueryRow("SELECT @@pid_file").Scan(&file); err != nil {
@@ -87,7 +86,7 @@ func (s *shop) mariadbBusy(b *testing.B) float64 {
 	return stat.CPUTime()
 }
 
-// find reads the number in a text that a pattern finds.
+// find returns the number in a text that a pattern matches.
 func find(b *testing.B, text, pattern string) float64 {
 	b.Helper()
 	found := regexp.MustCompile(pattern).FindStringSubmatch(text)

@@ -11,8 +11,8 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// accepted is the admission alone.
-func (s *shop) accepted(b *testing.B) row {
+// accepted measures admission alone.
+func (s *benchService) accepted(b *testing.B) row {
 	v := s.sell(b, plenty)
 	var t turns
 	s.withoutPersisting(b, func() {
@@ -22,9 +22,9 @@ func (s *shop) accepted(b *testing.B) row {
 	return against("accepted, admission alone", 0.60, t, "Redis refuses the consumers XREADGROUP, what is accepted is trimmed.")
 }
 
-// persisted counts an order when it is in the database, acknowledged, and out of Redis'
-// stream: the clock runs until the last one is.
-func (s *shop) persisted(b *testing.B) row {
+// persisted counts an order when it is in the database, acknowledged, and deleted from Redis' stream. The clock
+// runs until the last one is.
+func (s *benchService) persisted(b *testing.B) row {
 	v := s.sell(b, plenty)
 	t := s.besideBare(b, func() load {
 		begun := time.Now()
@@ -37,8 +37,8 @@ func (s *shop) persisted(b *testing.B) row {
 	return against("accepted and persisted", 0.30, t, "The clock runs until the last one is in MariaDB and acknowledged.")
 }
 
-// soldOut is what all buyers but the first few are told.
-func (s *shop) soldOut(b *testing.B) row {
+// soldOut measures the answer of all buyers but the first few.
+func (s *benchService) soldOut(b *testing.B) row {
 	v := s.sell(b, 1)
 	s.api.answer(b, v.url, s.user, http.StatusAccepted, "pending")
 	s.user++
@@ -48,23 +48,23 @@ func (s *shop) soldOut(b *testing.B) row {
 	return against("sold_out", 0.90, t, "")
 }
 
-// bareRush counts answers, whatever they are.
-func (s *shop) bareRush(b *testing.B, url string) func() load {
+// bareRush counts answers of any kind.
+func (s *benchService) bareRush(b *testing.B, url string) func() load {
 	return func() load { return wrk(b, url, 1) }
 }
 
-// rush counts the orders that were accepted.
+// rush counts the accepted orders.
 func (s *sale) rush(b *testing.B, env ...string) load {
 	b.Helper()
 	begun, before := time.Now(), s.sold(b)
-	sent := s.shop.rush(b, s.url, env...)
+	sent := s.benchService.rush(b, s.url, env...)
 	sold := s.sold(b) - before
 	return load{requests: int(sold), perSecond: float64(sold) / time.Since(begun).Seconds(), cpu: sent.cpu}
 }
 
-// latencyAccepted and latencyPersisted ask in an open loop, at half of what the service
-// was just seen to take.
-func (s *shop) latencyAccepted(b *testing.B) row {
+// latencyAccepted and latencyPersisted measure in an open loop, at half of the rate that the service has just
+// reached.
+func (s *benchService) latencyAccepted(b *testing.B) row {
 	if s.acceptedRate == 0 {
 		s.accepted(b)
 	}
@@ -74,7 +74,7 @@ func (s *shop) latencyAccepted(b *testing.B) row {
 	return l.row("p99 at half of that rate, admission alone")
 }
 
-func (s *shop) latencyPersisted(b *testing.B) row {
+func (s *benchService) latencyPersisted(b *testing.B) row {
 	if s.persistedRate == 0 {
 		s.persisted(b)
 	}
@@ -84,14 +84,13 @@ func (s *shop) latencyPersisted(b *testing.B) row {
 	return l.row("p99 at half of that rate, persisting")
 }
 
-// latencies are those of the service and of a bare gin handler at one rate, measured in
-// turn, in ms.
+// latencies are those of the service and of a bare gin handler at the same rate, measured in turn, in ms.
 type latencies struct {
 	rate                float64
 	median, p99, bare99 []float64
 }
 
-func (s *shop) pacedBesideBare(b *testing.B, v *sale, rate float64) (l latencies) {
+func (s *benchService) pacedBesideBare(b *testing.B, v *sale, rate float64) (l latencies) {
 	b.Helper()
 	l.rate = rate
 	s.paced(b, v.url, rate) // connections and buffers have been made before it counts
@@ -116,9 +115,9 @@ func (l latencies) row(what string) row {
 	}
 }
 
-// buckets is what it costs to split a voucher, on one server, where it gains nothing:
-// calls are more and decide about fewer orders each.
-func (s *shop) buckets(b *testing.B) row {
+// buckets measures the cost of splitting a voucher on one server, where it gains nothing: there are more calls,
+// and each decides fewer orders.
+func (s *benchService) buckets(b *testing.B) row {
 	const buckets = 4
 	whole, split := s.sell(b, plenty), s.sellFrom(b, buckets, plenty)
 	var r ratios
@@ -141,9 +140,9 @@ func (s *shop) buckets(b *testing.B) row {
 	}
 }
 
-// keys is what an Idempotency-Key costs: its reservation is written to the database before
-// the order is decided about.
-func (s *shop) keys(b *testing.B) row {
+// keys measures the cost of an Idempotency-Key: its reservation is written to the database before the order is
+// decided.
+func (s *benchService) keys(b *testing.B) row {
 	v := s.sell(b, plenty)
 	var r ratios
 	s.withoutPersisting(b, func() {
@@ -159,9 +158,9 @@ func (s *shop) keys(b *testing.B) row {
 	}
 }
 
-// aof is what it costs that Redis answers when what it accepted is on the disk, as
-// docs/durability.md recommends.
-func (s *shop) aof(b *testing.B) row {
+// aof measures the cost of appendfsync always: Redis answers once the data is on disk, as docs/durability.md
+// recommends.
+func (s *benchService) aof(b *testing.B) row {
 	v := s.sell(b, plenty)
 	var without, with []float64
 	s.withoutPersisting(b, func() {
@@ -185,15 +184,15 @@ func (s *shop) aof(b *testing.B) row {
 	}
 }
 
-func (s *shop) set(b *testing.B, setting, value string) {
+func (s *benchService) set(b *testing.B, setting, value string) {
 	b.Helper()
 	if err := s.redis.ConfigSet(b.Context(), setting, value).Err(); err != nil {
 		b.Fatal(err)
 	}
 }
 
-// memory is what Redis keeps of each order once it is persisted.
-func (s *shop) memory(b *testing.B) row {
+// memory measures what Redis keeps of each order after it was persisted.
+func (s *benchService) memory(b *testing.B) row {
 	const orders = 200_000
 	v := s.sell(b, plenty)
 	before := s.used(b)
@@ -209,13 +208,13 @@ func (s *shop) memory(b *testing.B) row {
 	}
 }
 
-func (s *shop) used(b *testing.B) float64 {
+func (s *benchService) used(b *testing.B) float64 {
 	b.Helper()
 	return s.info(b, "memory", `(?m)^used_memory:(\d+)`)
 }
 
-// info is a number that the server tells about itself.
-func (s *shop) info(b *testing.B, section, pattern string) float64 {
+// info returns a number from the server's INFO.
+func (s *benchService) info(b *testing.B, section, pattern string) float64 {
 	b.Helper()
 	text, err := s.redis.Info(b.Context(), section).Result()
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/redis/go-redis/v9"
 
-	"seckill/internal/admission/admkey"
+	"seckill/internal/admission/ledger"
 	"seckill/internal/testkit"
 	"seckill/internal/voucher"
 )
@@ -25,8 +25,7 @@ import (
 // The prefix of cmd/api's keys in Redis.
 const keyPrefix = "seckill:"
 
-// BenchmarkFastPath measures the flow admission and prints one table in the end. It is
-// what make bench runs.
+// BenchmarkFastPath measures the flow admission and prints one table at the end. make bench runs it.
 func BenchmarkFastPath(b *testing.B) {
 	needWrk(b)
 	s := newShop(b)
@@ -53,24 +52,24 @@ func BenchmarkFastPath(b *testing.B) {
 	t.print(b)
 }
 
-// shop is the service with its servers, and what was found out about it so far.
-type shop struct {
+// benchService is the service with its servers, and the results so far.
+type benchService struct {
 	api   service
 	redis *redis.Client
 	pool  *sql.DB
 	bare  string               // URL of the yardstick of accepted orders
-	user  int                  // the next user: nobody orders twice
+	user  int                  // the next user: no user orders twice
 	own   *prometheus.Registry // this process's own metrics
 
 	// The greatest rates, in orders/s, once they were measured.
 	acceptedRate, persistedRate float64
 }
 
-func newShop(b *testing.B) *shop {
+func newShop(b *testing.B) *benchService {
 	b.Helper()
 	database := testkit.NewMariaDB(b, "--innodb-flush-log-at-trx-commit=1", "--innodb-buffer-pool-size=256M").Database(b)
 	server := testkit.NewRedis(b)
-	s := &shop{api: startAPI(b, database.DSN, server.Addr(), "SECKILL_LOG_LEVEL=warn"), redis: server.Client(b), user: 1, own: prometheus.NewRegistry()}
+	s := &benchService{api: startAPI(b, database.DSN, server.Addr(), "SECKILL_LOG_LEVEL=warn"), redis: server.Client(b), user: 1, own: prometheus.NewRegistry()}
 	s.own.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	pool, err := sql.Open("mysql", database.DSN)
 	if err != nil {
@@ -84,53 +83,53 @@ func newShop(b *testing.B) *shop {
 
 // sale is a voucher on sale by admission.
 type sale struct {
-	*shop
+	*benchService
 	id   string
 	url  string
-	keys []admkey.Keys // of each bucket
+	keys []ledger.Keys // of each bucket
 
 	stock int64
 }
 
-func (s *shop) sell(b *testing.B, stock int64) *sale { return s.sellFrom(b, 1, stock) }
+func (s *benchService) sell(b *testing.B, stock int64) *sale { return s.sellFrom(b, 1, stock) }
 
-// sellFrom sells from so many buckets.
-func (s *shop) sellFrom(b *testing.B, buckets int, stock int64) *sale {
+// sellFrom creates a voucher with a number of buckets.
+func (s *benchService) sellFrom(b *testing.B, buckets int, stock int64) *sale {
 	b.Helper()
 	id := s.api.sell(b, stock, time.Now(), map[string]any{"flow": "admission", "buckets": buckets})
 	number, err := strconv.ParseInt(id, 10, 64)
 	if err != nil {
 		b.Fatal(err)
 	}
-	v := &sale{shop: s, id: id, url: s.api.url + "/api/v1/vouchers/" + id + "/orders", stock: stock}
+	v := &sale{benchService: s, id: id, url: s.api.url + "/api/v1/vouchers/" + id + "/orders", stock: stock}
 	for bucket := range buckets {
-		v.keys = append(v.keys, admkey.Of(keyPrefix, number, bucket))
+		v.keys = append(v.keys, ledger.KeysOf(keyPrefix, number, bucket))
 	}
 	return v
 }
 
 const plenty = voucher.MaxStock
 
-// acceptance is the body of the answer to an order that is accepted.
-func (s *shop) acceptance(b *testing.B) string {
+// acceptance is the body of the answer to an accepted order.
+func (s *benchService) acceptance(b *testing.B) string {
 	b.Helper()
 	return s.api.answer(b, s.sell(b, plenty).url, s.user, http.StatusAccepted, "pending")
 }
 
 // rush sends orders of new users for the length of a window.
-func (s *shop) rush(b *testing.B, url string, env ...string) load {
+func (s *benchService) rush(b *testing.B, url string, env ...string) load {
 	b.Helper()
 	sent := wrk(b, url, s.user, env...)
 	s.user += sent.requests + connections // a request may have had no answer yet
 	return sent
 }
 
-// sold is how many orders were accepted.
+// sold counts the accepted orders.
 func (s *sale) sold(b *testing.B) int64 {
 	b.Helper()
 	sold := s.stock
 	for _, keys := range s.keys {
-		left, err := s.redis.HGet(b.Context(), keys.Meta, admkey.Stock).Int64()
+		left, err := s.redis.HGet(b.Context(), keys.Meta, ledger.FieldStock).Int64()
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -139,8 +138,8 @@ func (s *sale) sold(b *testing.B) int64 {
 	return sold
 }
 
-// onTheirWay is how many orders are accepted and not persisted.
-func (s *sale) onTheirWay(b *testing.B) (n int64) {
+// inFlight counts the orders that are accepted and not persisted.
+func (s *sale) inFlight(b *testing.B) (n int64) {
 	b.Helper()
 	for _, keys := range s.keys {
 		there, err := s.redis.XLen(b.Context(), keys.Orders).Result()
@@ -152,7 +151,7 @@ func (s *sale) onTheirWay(b *testing.B) (n int64) {
 	return n
 }
 
-// discard throws away what is on its way.
+// discard deletes the orders in flight.
 func (s *sale) discard(ctx context.Context) error {
 	for _, keys := range s.keys {
 		if err := s.redis.XTrimMaxLen(ctx, keys.Orders, 0).Err(); err != nil {
@@ -162,10 +161,10 @@ func (s *sale) discard(ctx context.Context) error {
 	return nil
 }
 
-// drained waits until everything that was accepted is persisted.
+// drained waits until every accepted order is persisted.
 func (s *sale) drained(b *testing.B) {
 	b.Helper()
-	for s.onTheirWay(b) > 0 {
+	for s.inFlight(b) > 0 {
 		pause(b, time.Millisecond)
 	}
 	if accepted, orders := s.sold(b), ordersOf(b, s.pool, s.id); accepted != orders {
@@ -173,10 +172,9 @@ func (s *sale) drained(b *testing.B) {
 	}
 }
 
-// withoutPersisting has fn run while the service may not read its streams: the server
-// refuses it, so what fn measures is the admission alone. What is accepted meanwhile is
-// thrown away, as no backlog may grow beyond the bound.
-func (s *shop) withoutPersisting(b *testing.B, fn func(), sales ...*sale) {
+// withoutPersisting calls fn while the service may not read its streams: the server denies it, so fn measures
+// admission alone. The orders accepted meanwhile are deleted, so that the backlog stays below its limit.
+func (s *benchService) withoutPersisting(b *testing.B, fn func(), sales ...*sale) {
 	b.Helper()
 	s.allow(b, "-xreadgroup", "-xautoclaim")
 	defer s.allow(b, "+xreadgroup", "+xautoclaim")
@@ -212,7 +210,7 @@ func (s *shop) withoutPersisting(b *testing.B, fn func(), sales ...*sale) {
 	}
 }
 
-func (s *shop) allow(b *testing.B, rules ...string) {
+func (s *benchService) allow(b *testing.B, rules ...string) {
 	b.Helper()
 	if err := s.redis.ACLSetUser(b.Context(), "default", rules...).Err(); err != nil {
 		b.Fatal(err)
@@ -228,8 +226,8 @@ func pause(b *testing.B, d time.Duration) {
 	}
 }
 
-// row is a line of the table. Without want it is told for what follows from it, as in
-// docs/scale.md, and there is nothing to meet.
+// row is a line of the table. A row without want has no target: it is shown for its consequences, as in
+// docs/scale.md.
 type row struct {
 	what, want, got string
 	met             bool
@@ -263,14 +261,14 @@ func (r row) verdict() string {
 	return "**no**"
 }
 
-// turns are the rounds in which something and a bare gin handler were measured in turn.
+// turns are the rounds in which a subject and a bare gin handler were measured in turn.
 type turns struct {
 	ratios
 	spent, spentBare cpu // of one request, in µs
 }
 
-// besideBare measures the answers/s of both and what they cost.
-func (s *shop) besideBare(b *testing.B, mine, bare func() load) (t turns) {
+// besideBare measures the answers per second of both, and their cost.
+func (s *benchService) besideBare(b *testing.B, mine, bare func() load) (t turns) {
 	b.Helper()
 	var n, nBare float64
 	s.timed(b, mine) // both have run before the first round counts
@@ -286,7 +284,7 @@ func (s *shop) besideBare(b *testing.B, mine, bare func() load) (t turns) {
 	return t
 }
 
-func (s *shop) timed(b *testing.B, measure func() load) (load, cpu) {
+func (s *benchService) timed(b *testing.B, measure func() load) (load, cpu) {
 	b.Helper()
 	before := s.busy(b)
 	done := measure()
@@ -295,7 +293,7 @@ func (s *shop) timed(b *testing.B, measure func() load) (load, cpu) {
 	return done, spent
 }
 
-// against says how a rate compares with a bare gin handler's.
+// against compares a rate with that of a bare gin handler.
 func against(what string, target float64, t turns, note string) row {
 	bare := t.spentBare.bare
 	return row{

@@ -17,10 +17,10 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// paced orders at a fixed rate for a window, whatever the answers take. A request that
-// could not be sent in time, as the one before it was not answered, has waited since it
-// was due. Latencies are in µs.
-func (s *shop) paced(b *testing.B, url string, rate float64) *hdrhistogram.Histogram {
+// paced sends orders at a fixed rate for a window, however long the answers take. The latency of a request that
+// was sent late, because the one before it was not answered yet, counts from when it was due. Latencies are in
+// µs.
+func (s *benchService) paced(b *testing.B, url string, rate float64) *hdrhistogram.Histogram {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), window)
 	defer cancel()
@@ -59,8 +59,8 @@ type pacer struct {
 	latency *hdrhistogram.Histogram
 }
 
-// run sends a request whenever one is due. It reads and writes by itself: net/http's
-// client would take more of the machine than the service.
+// run sends a request whenever one is due. It does its own reading and writing: net/http's client would use more
+// of the machine than the service.
 func (p *pacer) run(ctx context.Context, to string) error {
 	where, err := url.Parse(to)
 	if err != nil {
@@ -88,7 +88,7 @@ func (p *pacer) run(ctx context.Context, to string) error {
 	return nil
 }
 
-// accepted reads an answer, which has to be 202.
+// accepted reads an answer, which must be 202.
 func accepted(r *bufio.Reader) error {
 	status, err := r.ReadString('\n')
 	if err != nil {

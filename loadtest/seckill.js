@@ -4,19 +4,19 @@
 //   k6 run -e BASE_URL=http://127.0.0.1:8080,http://127.0.0.1:8081 -e EXPERIMENT=no-lock loadtest/seckill.js
 //   k6 run -e BASE_URL=http://127.0.0.1:8080,http://127.0.0.1:8081 -e FLOW=admission loadtest/seckill.js
 //
-// It puts a voucher on sale under the policy asked for, sends the buyers, counts
-// what they were told by code, and in the end compares that with what the
-// database holds. The exit code says whether the sale was right: 0 when it was,
-// 99 when it was not (k6's code for failed thresholds).
+// It creates a voucher with the given policy, sends the orders of the buyers, counts
+// the answers by code, and finally compares them with what the database holds. The
+// exit code is 0 if the sale was correct, and 99 if it was not (k6's code for failed
+// thresholds).
 //
 // Experiment
-//   EXPERIMENT         the id of one in experiments.json: its options are used, except
-//                      for those that are given, and the exit code says whether it came
-//                      out as expected, 0, or not, 99; a wrong id lists them
+//   EXPERIMENT         the id of an experiment in experiments.json: its options apply, except
+//                      for those that are given; the exit code is 0 if the result is as
+//                      expected, else 99; an unknown id lists them
 //
 // Load
 //   BASE_URL           instances, separated by commas, used in turn  (http://127.0.0.1:8080)
-//   INSTANCES          use only so many of them, from the first  (all)
+//   INSTANCES          use only the first n of them  (all)
 //   SCENARIO           rush: every user orders once, all at once  (rush)
 //                      duplicates: every user sends several requests at the same moment
 //                      tail: the voucher is sold out first, then come the late buyers
@@ -30,14 +30,14 @@
 //   DURATION           longest time for a phase, such as 90s or 2m  (60s)
 //   REQUEST_TIMEOUT    a buyer gives up after  (30s)
 //   READY_TIMEOUT      wait for the instances at most  (30s)
-//   WAIT               under admission, whoever was told 202 asks another instance for the
-//                      order and waits so long for what became of it; 0: nobody does  (10s)
+//   WAIT               under admission, a buyer with a 202 polls the order at another
+//                      instance for at most this long; 0: no polling  (10s)
 //   TAIL_P95_MS        fail when the tail's 95th percentile is above  (no limit)
 //
-// Policy, as in the voucher's JSON; what is not given is the server's default
+// Policy, as in the voucher's JSON; the server's defaults apply to the rest
 //   FLOW               locked: a lock and a transaction for each order
-//                      admission: decided in Redis, which answers 202, and persisted behind it
-//   BUCKETS            under admission, split the stock over so many
+//                      admission: decided in Redis, answered with 202, persisted afterwards
+//   BUCKETS            under admission, split the stock into this many buckets
 //   LOCK, SCOPE, PLACEMENT, STOCK_MODE (policy.stock), UNIQUE, LOCK_TTL_MS, LOCK_WAIT_MS
 //   FAULTS             JSON: [{"point":"critical-section","pause_ms":400,"probability":0.05}]
 //   PAUSE_MS           short for one such fault, with PAUSE_POINT (critical-section)
@@ -76,7 +76,7 @@ export const options = {
   teardownTimeout: '2m',
 };
 
-// Being turned away is an expected answer, not a failed request.
+// A refusal is an expected answer, not a failed request.
 http.setResponseCallback(http.expectedStatuses({ min: 200, max: 202 }, 409));
 
 export function setup() {
@@ -97,15 +97,15 @@ export function rush(voucher) {
   send(rushPhase, voucher, [buyer], buyer);
 }
 
-// duplicates: each iteration is another buyer, whose requests go to the instances
-// in turn and at the same moment.
+// duplicates: each iteration is another buyer, who sends several requests to the instances in turn at the same
+// moment.
 export function duplicates(voucher) {
   const buyer = exec.scenario.iterationInTest;
   send(rushPhase, voucher, Array(config.requestsPerUser).fill(buyer), buyer);
 }
 
-// tail: each iteration is another buyer who comes too late. After a rush that
-// left something over, such a buyer may still get one, or meet somebody who does.
+// tail: each iteration is another buyer who comes too late. After a rush that left something over, such a buyer
+// may still get one.
 export function tail(voucher) {
   if (config.scenario === 'all') waitForTheRushToEnd();
   const late = exec.scenario.iterationInTest;
@@ -130,8 +130,8 @@ function order(voucher, buyer, turn) {
   }];
 }
 
-// send has buyers order at the same moment, at the instances in turn, and returns what
-// each was told. Who was told that his order is accepted asks what became of it.
+// send sends the orders of buyers at the same moment, to the instances in turn, and returns the code of each
+// answer. A buyer whose order is accepted polls it.
 function send(phase, voucher, buyers, turn) {
   const requests = buyers.map((buyer, i) => order(voucher, buyer, turn + i));
   const asked = Date.now();
@@ -145,8 +145,7 @@ function send(phase, voucher, buyers, turn) {
   });
 }
 
-// Tail iterations do not finish before the rush is over, so that until then only
-// the rush's iterations count.
+// Tail iterations finish only after the rush is over, so until then only the rush's iterations count.
 function waitForTheRushToEnd() {
   const atLatest = exec.scenario.startTime + config.maxSeconds * 1000;
   while (exec.instance.iterationsCompleted + exec.instance.iterationsInterrupted < config.users) {
@@ -179,7 +178,7 @@ function thresholds() {
     tail_outcome_unauthenticated: ['count==0'],
     ...(experiment ? expectation() : soldRight()),
   };
-  // Where errors are injected on purpose, 500s are what was asked for.
+  // Where errors are injected on purpose, 500s are expected.
   const injected = (config.policy.faults || []).some((f) => f.effect && f.effect !== 'pause');
   if (!injected) t.order_outcome_other = ['count==0'];
   if (config.tailP95) t.tail_duration = [`p(95)<=${config.tailP95}`];

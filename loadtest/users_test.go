@@ -9,18 +9,18 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"seckill/internal/admission/admkey"
+	"seckill/internal/admission/ledger"
 )
 
-// A decision's cost is measured over so many orders, in batches as large as a rush has.
+// The cost of a decision is measured over this many orders, in batches as large as in a rush.
 const (
 	decided      = 1_000
 	decidedBatch = 50
 )
 
-// users compares what an order costs Redis where few and where many have ordered. The
-// script is called directly, as a rush over HTTP would not leave them few.
-func (s *shop) users(b *testing.B) row {
+// users compares the cost of an order in Redis with few and with many users who have ordered. It calls the
+// script directly: a rush over HTTP would not keep their number low.
+func (s *benchService) users(b *testing.B) row {
 	script := admitScript(b)
 	few, many := newCrowd(s, 1_000), newCrowd(s, 1_000_000)
 	many.gather(b)
@@ -29,7 +29,7 @@ func (s *shop) users(b *testing.B) row {
 		few.gather(b)
 		r.add(many.order(b, script), few.order(b, script))
 	}
-	for _, c := range []*crowd{few, many} {
+	for _, c := range []*userSet{few, many} {
 		c.leave(b)
 	}
 	return row{
@@ -40,21 +40,20 @@ func (s *shop) users(b *testing.B) row {
 	}
 }
 
-// calls is what an order costs Redis by how many share a call: the script, and what is
-// around it.
-func (s *shop) calls(b *testing.B) row {
+// calls measures the cost of an order in Redis by the number of orders per call: the script, and the work around it.
+func (s *benchService) calls(b *testing.B) row {
 	const orders = 40 * 512
-	script, crowd := admitScript(b), newCrowd(s, 1_000)
+	script, userSet := admitScript(b), newCrowd(s, 1_000)
 	var costs []string
 	for _, batch := range []int{1, 8, 64, 512} {
-		crowd.gather(b)
+		userSet.gather(b)
 		before := s.busy(b).redis
 		for range orders / batch {
-			crowd.call(b, script, batch)
+			userSet.call(b, script, batch)
 		}
 		costs = append(costs, fmt.Sprintf("%d: %.1f µs", batch, (s.busy(b).redis-before)/orders*1e6))
 	}
-	crowd.leave(b)
+	userSet.leave(b)
 	return row{
 		what: "Redis for an order, by orders in a call", got: strings.Join(costs, ", "),
 		note: fmt.Sprintf("CPU by INFO cpu, over %d orders each.", orders),
@@ -63,32 +62,32 @@ func (s *shop) calls(b *testing.B) row {
 
 func admitScript(b *testing.B) *redis.Script {
 	b.Helper()
-	source, err := os.ReadFile("../internal/admission/admit.lua")
+	source, err := os.ReadFile("../internal/admission/ledger/admit.lua")
 	if err != nil {
 		b.Fatal(err)
 	}
 	return redis.NewScript(string(source))
 }
 
-// crowd are the users of a voucher that only this measurement has.
-type crowd struct {
-	*shop
-	keys admkey.Keys
+// userSet is the users of a voucher that only this measurement has.
+type userSet struct {
+	*benchService
+	keys ledger.Keys
 	size int
 	next int64
 }
 
-func newCrowd(s *shop, size int) *crowd {
-	return &crowd{shop: s, keys: admkey.Of("bench:", int64(size), 0), size: size, next: 1 << 40}
+func newCrowd(s *benchService, size int) *userSet {
+	return &userSet{benchService: s, keys: ledger.KeysOf("bench:", int64(size), 0), size: size, next: 1 << 40}
 }
 
-// gather makes the voucher anew, with the users that have ordered.
-func (c *crowd) gather(b *testing.B) {
+// gather creates the voucher again, with the users that have ordered.
+func (c *userSet) gather(b *testing.B) {
 	b.Helper()
 	c.leave(b)
 	pipe := c.redis.Pipeline()
-	pipe.HSet(b.Context(), c.keys.Meta, admkey.Epoch, 2, admkey.Seq, c.size, admkey.Stock, plenty, admkey.Back, 0,
-		admkey.Begin, 0, admkey.End, int64(1)<<50)
+	pipe.HSet(b.Context(), c.keys.Meta, ledger.FieldEpoch, 2, ledger.FieldSeq, c.size, ledger.FieldStock, plenty, ledger.FieldReturned, 0,
+		ledger.FieldBegin, 0, ledger.FieldEnd, int64(1)<<50)
 	for n := range c.size {
 		pipe.HSet(b.Context(), c.keys.Users, n+1, orderID(int64(n+1)))
 		if pipe.Len() == 1000 || n == c.size-1 {
@@ -99,18 +98,18 @@ func (c *crowd) gather(b *testing.B) {
 	}
 }
 
-func (c *crowd) leave(b *testing.B) {
+func (c *userSet) leave(b *testing.B) {
 	b.Helper()
 	if err := c.redis.Del(b.Context(), c.keys.Meta, c.keys.Users, c.keys.Orders).Err(); err != nil {
 		b.Fatal(err)
 	}
 }
 
-// orderID is as long as an order's id is.
+// orderID has the length of a real order id.
 func orderID(user int64) int64 { return 1<<59 + user }
 
-// order has new users order and returns how long Redis was in the script for each, in µs.
-func (c *crowd) order(b *testing.B, script *redis.Script) float64 {
+// order places the orders of new users and returns the time in the script per order, in µs.
+func (c *userSet) order(b *testing.B, script *redis.Script) float64 {
 	b.Helper()
 	if err := script.Load(b.Context(), c.redis).Err(); err != nil {
 		b.Fatal(err)
@@ -124,8 +123,8 @@ func (c *crowd) order(b *testing.B, script *redis.Script) float64 {
 	return c.info(b, "commandstats", `(?m)^cmdstat_evalsha:calls=\d+,usec=(\d+)`) / decided
 }
 
-// call has so many new users order in one call.
-func (c *crowd) call(b *testing.B, script *redis.Script, batch int) {
+// call places the orders of n new users in one call.
+func (c *userSet) call(b *testing.B, script *redis.Script, batch int) {
 	b.Helper()
 	args := []any{2, 0, 0, "", "", int64(1) << 40, int64(1) << 50, ""}
 	for range batch {

@@ -2,19 +2,19 @@
 --
 --   THREADS=2 wrk -t2 -c64 -d10s -s loadtest/wrk-orders.lua http://127.0.0.1:8080/api/v1/vouchers/ID/orders
 --
--- Every request is a POST by another user, to whatever the URL names: an order, or
--- a bare handler to compare it with. In the end the answers are counted by code.
+-- Every request is a POST by another user to the URL: an order, or a bare handler to
+-- compare it with. The answers are counted by code.
 --
 -- Environment
 --   FIRST_USER   the first user id  (1)
---   THREADS      as many as wrk was told by -t  (1)
+--   THREADS      the number of threads that wrk has by -t  (1)
 --   TOKENS       a file of tokens, one per line, as `lab tokens` writes it; without
---                it users are named by X-User-ID, which a server in lab mode takes.
+--                it users are named by X-User-ID, which a server in lab mode accepts.
 --                When the tokens run out they are used again.
---   KEYS         a word with which every request's Idempotency-Key begins; none without it
+--   KEYS         the prefix of every request's Idempotency-Key; without it there is none
 --   COUNT        code: by the code in the answer's body  (default)
---                status: by the status alone, which costs wrk less
---                none: not at all; wrk's own summary then has the only numbers
+--                status: by the status only, which costs wrk less
+--                none: not at all; only wrk's own summary has numbers
 
 local first = tonumber(os.getenv("FIRST_USER") or "1")
 local stride = tonumber(os.getenv("THREADS") or "1")
@@ -28,8 +28,8 @@ end
 
 local threads = {}
 
--- A thread begins to send before the next one is set up, so nobody can count them
--- here and tell those that are on their way already.
+-- A thread begins to send before the next one is set up, so the threads cannot be counted
+-- here in time for those that send already.
 function setup(thread)
   if #threads == stride then
     error("wrk has more than " .. stride .. " threads; say how many with THREADS")
@@ -79,7 +79,7 @@ function init()
   if #tokens == 0 then error(path .. " has no tokens") end
 end
 
--- Threads take turns: of four, the second has users 2, 6, 10 and so on.
+-- The users are interleaved: of four threads, the second has users 2, 6, 10 and so on.
 function request()
   local buyer = index + sent * stride
   sent = sent + 1
@@ -96,7 +96,7 @@ end
 
 local function tally(code) outcomes[code] = (outcomes[code] or 0) + 1 end
 
--- wrk parses bodies and headers only where there is a response function.
+-- wrk parses bodies and headers only if there is a response function.
 if count == "status" then
   function response(status) tally(tostring(status)) end
 elseif count == "code" then

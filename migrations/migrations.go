@@ -1,14 +1,14 @@
-// Package migrations is the schema: numbered SQL, forward and back, one folder
-// per database engine, embedded in the program.
+// Package migrations embeds the schema: numbered SQL files, up and down, in one folder per
+// database engine.
 //
-// MySQL commits each DDL statement by itself, so a file with two of them could
-// stop half way and could not be repeated: in the mysql folder every file holds
-// one. SQLite's DDL is transactional, and there a file may hold several.
+// MySQL commits each DDL statement by itself. A file with two of them could stop half way and could
+// not be repeated, so every file in the folder mysql has one. SQLite's DDL is transactional, and
+// its files may have several.
 package migrations
 
 import "embed"
 
-// Files holds the folders mysql (which MariaDB shares) and sqlite.
+// Files has the folders mysql (for MariaDB too) and sqlite.
 //
 //go:embed mysql/*.sql sqlite/*.sql
 var Files embed.FS

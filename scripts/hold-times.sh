@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 #
-# How long locks are held while vouchers are sold, on servers of its own, and what a lease of three to five times the
-# mean would have done: a Markdown table on stdout. About three minutes; a sale that takes longer than a minute is cut off.
+# Measures how long locks are held during sales, on servers of its own, and how many holders would outlive a lease of three
+# to five times the mean. Prints a Markdown table on stdout. Takes about three minutes; a sale is cut off after one minute.
 #
 # usage: scripts/hold-times.sh
 #
-# From the environment: BUYERS (400) for each sale, LOCKS, SCOPES, LOADS (buyers at once), and the ports of
+# From the environment: BUYERS (400) for each sale, LOCKS, SCOPES, LOADS (concurrent buyers), and the ports of
 # scripts/two-instances.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -20,7 +20,7 @@ read -ra locks <<<"${LOCKS:-reentrant lua}"
 read -ra scopes <<<"${SCOPES:-voucher user}"
 read -ra loads <<<"${LOADS:-8 100}"
 
-# holds LOCK SIGN: the histogram of all instances, one "SIGN bound count" per bucket, and sum and count.
+# holds LOCK SIGN: prints the histogram of all instances, one "SIGN bound count" per bucket, and sum and count.
 holds() {
   local url
   for url in ${BASE_URL//,/ }; do
@@ -34,8 +34,8 @@ holds() {
     }'
 }
 
-# row: from the histograms before (-1) and after (1) to a row of the table. Buckets end at 0.5 ms times powers of two, so
-# that what outlived a lease is known as "at least, at most".
+# row: turns the histograms before (-1) and after (1) into a row of the table. Buckets end at 0.5 ms times powers of two, so
+# the number that outlived a lease is known as "at least, at most".
 row() {
   awk -v head="$1" '
     function ms(s) { return s == "+Inf" ? "over 16384" : sprintf("%.4g", s * 1000) }
@@ -69,7 +69,7 @@ for lock in "${locks[@]}"; do
         pause=(-e PAUSE_MS=400 -e PAUSE_PROBABILITY=0.02) said="400 ms, 2 %" vus=${loads[-1]}
       fi
       holds "$lock" -1 >"$out"
-      # Its exit code says whether the sale was right, which is not the question here.
+      # Its exit code says whether the sale was correct, which does not matter here.
       bin/k6 run --quiet -e "LOCK=$lock" -e "SCOPE=$scope" -e "VUS=$vus" -e "USERS=$buyers" -e "STOCK=$buyers" \
         -e LOCK_WAIT_MS=30000 -e DURATION=60s "${pause[@]}" loadtest/seckill.js >&2 || true
       holds "$lock" 1 >>"$out"

@@ -1,31 +1,44 @@
 #!/usr/bin/env bash
 #
-# Makes sure that the real servers that the tests start are installed: redis-server, MariaDB, MySQL and ZooKeeper with
-# the Java that it runs on; and Chromium, in which the laboratory's report is looked at. On Debian and Ubuntu it installs
-# what is missing, as root or with a sudo that asks nothing; elsewhere it says what to install. It starts and stops no
-# server, and it never removes a package.
+# Makes sure that the real servers that the tests start are installed: redis-server, MariaDB with Galera, MySQL and
+# ZooKeeper with Java; Chromium, which tests open the laboratory's report in; and promtool, which tests the alerts. On
+# Debian and Ubuntu it installs what is missing, as root or with passwordless sudo; on other systems it prints what to
+# install. It starts and stops no server, and it never removes a package.
 #
-# usage: scripts/infra.sh
+# usage: scripts/infra.sh             all of the following
+#        scripts/infra.sh packages    install packages, the C compiler among them
+#        scripts/infra.sh mysql       provide MySQL's own mysqld where the packages have MariaDB's
+#        scripts/infra.sh report      print what the tests will find
 #
-# REQUIRE_INFRA=1   a server that is still missing at the end is an error; else the tests that need it skip by name
+# REQUIRE_INFRA=1   a server that is still missing is an error; otherwise the tests that need it are skipped by name
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
 
-# MariaDB's server programs may lie outside a user's PATH.
+# MariaDB's server programs may be outside a user's PATH.
 PATH=$PATH:/usr/sbin:/usr/local/sbin
 
 say() { printf 'infra: %s\n' "$*" >&2; }
 
 main() {
+  case ${1:-all} in
+    all) packages && mysql && report ;;
+    packages | mysql | report) "$1" ;;
+    *) say "what is $1?"; return 2 ;;
+  esac
+}
+
+packages() {
   local packages=()
   command -v redis-server >/dev/null || packages+=(redis-server)
   command -v mariadbd >/dev/null && command -v mariadb-install-db >/dev/null || packages+=(mariadb-server-core mariadb-client-core)
+  [[ $(uname -s) != Linux ]] || galera >/dev/null || packages+=(galera-4)
   zookeeper_jar >/dev/null || packages+=(zookeeper)
   command -v java >/dev/null || packages+=(default-jre-headless)
-  # Tests about clocks move the one of a redis-server.
+  # Tests change the clock of a redis-server.
   [[ $(uname -s) != Linux ]] || compgen -G '/usr/lib/*/faketime/libfaketimeMT.so.1' >/dev/null || packages+=(faketime)
   browser >/dev/null || packages+=(chromium)
+  command -v promtool >/dev/null || packages+=(prometheus) # it tests the alerts; the server is not started
   needs_mysql_root && ! command -v debootstrap >/dev/null && packages+=(debootstrap debian-archive-keyring)
   # go test -race links with C on Linux; the programs themselves do not.
   [[ $(uname -s) == Linux ]] && ! command -v "${CC:-gcc}" >/dev/null && packages+=(gcc libc6-dev)
@@ -33,18 +46,20 @@ main() {
   if ((${#packages[@]})); then
     install "${packages[@]}" || say "going on without; install by hand: ${packages[*]}"
   fi
+}
+
+mysql() {
   if needs_mysql_root; then
     as_root scripts/mysql-root.sh || say "going on without real MySQL"
   fi
-  report
 }
 
-# needs_mysql_root: on Linux, where the mysqld on the PATH is absent or MariaDB's.
+# needs_mysql_root: true on Linux if the mysqld on the PATH is missing or MariaDB's.
 needs_mysql_root() { [[ $(uname -s) == Linux ]] && ! mysql_on_path; }
 
 mysql_on_path() { command -v mysqld >/dev/null && ! mysqld --no-defaults --version 2>/dev/null | grep -q MariaDB; }
 
-# zookeeper_jar says where ZooKeeper lies, looking where internal/testkit looks.
+# zookeeper_jar prints the path of ZooKeeper, from the places where internal/testkit looks.
 zookeeper_jar() {
   local home jar homes=(/opt/zookeeper /opt/homebrew/opt/zookeeper/libexec /usr/local/opt/zookeeper/libexec)
   if [[ -n ${SECKILL_TEST_ZOOKEEPER:-} ]]; then
@@ -61,10 +76,19 @@ zookeeper_jar() {
   return 1
 }
 
-# browser says which one there is, looking for what internal/lab/report looks for.
+# galera prints the path of the library that replicates between MariaDB servers, from the places where internal/testkit looks.
+galera() {
+  local path
+  for path in /usr/lib/galera/libgalera_smm.so /usr/lib64/galera-4/libgalera_smm.so /usr/lib/libgalera_smm.so; do
+    [[ -e $path ]] && { printf '%s\n' "$path"; return; }
+  done
+  return 1
+}
+
+# browser prints the browser, from the list that internal/lab/report uses.
 browser() { command -v chromium || command -v chromium-browser || command -v google-chrome; }
 
-# as_root runs a command as root, and the MySQL folder stays the caller's: without this, sudo's HOME would move it.
+# as_root runs a command as root with the caller's MySQL folder: otherwise sudo's HOME would change it.
 as_root() {
   if [[ $EUID -eq 0 ]]; then
     "$@"
@@ -80,13 +104,13 @@ install() {
   command -v apt-get >/dev/null || { say "no apt-get here"; return 1; }
   say "apt-get install $*"
   export DEBIAN_FRONTEND=noninteractive
-  # One unreachable source of many is no reason to stop: the packages may be known already.
+  # An unreachable package source is no reason to stop: the packages may be known already.
   as_root apt-get -qq update || say "apt-get update failed; trying anyway"
   as_root scripts/without-services.sh apt-get -qq install -y --no-install-recommends --no-remove \
     -o Dpkg::Use-Pty=0 "$@" </dev/null >/dev/null
 }
 
-# report says what the tests will find.
+# report prints what the tests will find.
 report() {
   local missing=0 mysql zookeeper
   mysql=$(scripts/mysql-root.sh --path)/usr/sbin/mysqld
@@ -98,6 +122,12 @@ report() {
       missing=1
     fi
   done
+  if galera >/dev/null; then
+    say "Galera in $(galera)"
+  else
+    say "missing: Galera"
+    missing=1
+  fi
   if mysql_on_path; then
     say "$(mysqld --no-defaults --version)"
   elif [[ -x $mysql && $EUID -eq 0 ]]; then
@@ -124,10 +154,16 @@ report() {
   else
     say "$("$(browser)" --version 2>/dev/null)"
   fi
+  if ! command -v promtool >/dev/null; then
+    say "missing: promtool"
+    missing=1
+  else
+    say "$(promtool --version 2>&1 | head -n 1)"
+  fi
   if ((missing)) && [[ ${REQUIRE_INFRA:-} == 1 ]]; then
     say "REQUIRE_INFRA=1: all of them are needed"
     return 1
   fi
 }
 
-main
+main "$@"

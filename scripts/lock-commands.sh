@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 #
-# What each lock asks of its servers for one order, on servers of its own: a Markdown table on stdout, in about two
-# minutes. Redis: MONITOR, lines that name a lock's key, (un)subscribe, or come from a script. MySQL: Questions, less what
-# the order itself takes, which is seen under the lock none. ZooKeeper: packets received, heartbeats included.
+# Counts the commands that each lock sends to its servers for one order, on servers of its own. Prints a Markdown table on
+# stdout, in about two minutes. Redis: the lines of MONITOR that name a lock's key, (un)subscribe, or come from a script.
+# MySQL: Questions, less those of the order itself, measured under the lock none. ZooKeeper: packets received, including
+# heartbeats.
 #
 # usage: scripts/lock-commands.sh [LOCK ...]
 #
@@ -30,8 +31,8 @@ stop() {
 trap 'stop; rm -rf "$dir"' EXIT
 
 questions() {
-  mariadb-admin --no-defaults --protocol=tcp --host=127.0.0.1 --port="$MYSQL_PORT" --user=root extended-status |
-    awk '$2 == "Questions" { print $4 }'
+  mariadb --no-defaults --protocol=tcp --host=127.0.0.1 --port="$MYSQL_PORT" --user=root --batch --skip-column-names \
+    --execute="SHOW GLOBAL STATUS LIKE 'Questions'" | awk '{ print $2 }'
 }
 
 packets() {
@@ -55,7 +56,7 @@ measure() {
   asked=$(($(questions) - asked)) got=$(($(packets) - got))
   sleep 0.3
   stop
-  # The audit in the end has a lock of its own, which is not the order's.
+  # The final audit has a lock of its own, which is not the order's.
   cat "$dir"/monitor-* | grep -Ei 'seckill:lock:| lua\] |"s?(un)?subscribe"' | grep -v '{audit:' >"$dir/commands" || true
   sent=$(grep -vc ' lua\] ' "$dir/commands" || true)
   inside=$(grep -c ' lua\] ' "$dir/commands" || true)
@@ -65,7 +66,7 @@ each() { awk -v n="$1" -v of="$orders" 'BEGIN { printf "%.1f", n / of }'; }
 
 echo "| lock | buyers | Redis: sent | inside scripts | MySQL: statements | ZooKeeper: requests |"
 echo "|---|---|---:|---:|---:|---:|"
-# What the order itself asks, without buyers who are in each other's way.
+# The commands of the order itself, without contention.
 measure none user 1
 own_asked=$asked own_got=$got
 for kind in "user 1 one_after_the_other" "voucher 32 32_at_once"; do

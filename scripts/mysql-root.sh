@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 #
 # Provides a real MySQL server for the tests where apt only has MariaDB: a small Debian sid tree, made by debootstrap,
-# that internal/testkit runs mysqld from by chroot. Nothing outside that folder is changed.
+# from which internal/testkit runs mysqld with chroot. Nothing outside that folder is changed.
 #
-# usage: scripts/mysql-root.sh            make the folder, or find that it is there
-#        scripts/mysql-root.sh --path     print where it is or would be
+# usage: scripts/mysql-root.sh            create the folder unless it exists
+#        scripts/mysql-root.sh --path     print its path
 #
 # SECKILL_TEST_MYSQL_ROOT   the folder (default: ${XDG_CACHE_HOME:-$HOME/.cache}/seckill/mysql-root)
 #
-# Needs root and debootstrap. Doing it again costs nothing; to start over, delete the folder.
+# Needs root and debootstrap. A second run does nothing; to start over, delete the folder.
 set -euo pipefail
 
 root=${SECKILL_TEST_MYSQL_ROOT:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/seckill/mysql-root}
@@ -41,11 +41,11 @@ template=/var/lib/seckill-template
 
 ready() { [[ -x $root/usr/sbin/mysqld && -d $root$template ]]; }
 
-# build works beside the final folder and renames it at the end: a run that was cut off leaves nothing half made.
+# build works beside the final folder and renames it at the end, so an interrupted run leaves no incomplete folder.
 build() {
   local log=$root.log partial=$root.partial mirror
   mirror=$(debian_mirror)
-  # What is there and was not made here is somebody's: an empty folder may go, nothing else.
+  # A folder that was not created here belongs to someone else: only an empty one is removed.
   [[ ! -e $root ]] || rmdir "$root" 2>/dev/null || die "$root is there and is no MySQL folder: delete it, or set SECKILL_TEST_MYSQL_ROOT"
   say "debootstrap of Debian sid with mysql-server-core from $mirror into $root (about a minute)"
   rm -rf --one-file-system "$partial"
@@ -64,7 +64,7 @@ build() {
   rm -f "$log"
 }
 
-# debian_mirror is the mirror that apt itself uses, so that a machine behind a proxy or a local mirror stays behind it.
+# debian_mirror prints the mirror that apt uses, which may be a local one or one behind a proxy.
 debian_mirror() {
   local uri=""
   if command -v apt-get >/dev/null; then

@@ -1,22 +1,21 @@
 #!/usr/bin/env bash
 #
-# Two API processes in lab mode on a MariaDB and a Redis of their own, until Ctrl-C: what the load tests that need two
-# processes run against. Everything lives in a temporary folder and is gone afterwards; no server that was there before
-# is touched.
+# Runs two API processes in lab mode on a MariaDB and a Redis of their own, until Ctrl-C, for the load tests that need two
+# processes. Everything is in a temporary folder, which is removed at the end. No other server is touched.
 #
 # usage: scripts/two-instances.sh [COMMAND [ARG ...]]
 #   With a command: runs it with BASE_URL and the ports below set, then stops and exits with its exit code.
 #
 # From the environment:
 #   API_PORT (8081, and the next one), MYSQL_PORT (13306), REDIS_PORT (16379)
-#   LOCK_NODES (0)   so many redis-servers more, independent of each other, for the locks multi and red; on the ports
-#                    that follow REDIS_PORT
-#   ZOOKEEPER_PORT   start a ZooKeeper there, for zk-node and zk-queue; unset: none. SECKILL_TEST_ZOOKEEPER is the
-#                    folder of a release, where it is not Debian's package that is to be run
+#   LOCK_NODES (0)   the number of additional independent redis-servers, for the locks multi and red, on the ports after
+#                    REDIS_PORT
+#   ZOOKEEPER_PORT   start a ZooKeeper on this port, for zk-node and zk-queue; unset: none. SECKILL_TEST_ZOOKEEPER is the
+#                    folder of a ZooKeeper release to run instead of Debian's package
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# The servers' programs may lie outside a user's PATH.
+# The servers' programs may be outside a user's PATH.
 PATH=$PATH:/usr/sbin:/usr/local/sbin
 
 api=${API_PORT:-8081} mysql=${MYSQL_PORT:-13306} redis=${REDIS_PORT:-16379}
@@ -26,7 +25,7 @@ if [[ ! $nodes =~ ^[0-9]$ ]]; then
   exit 1
 fi
 
-programs=(go redis-server mariadbd mariadb-install-db mariadb-admin)
+programs=(go redis-server mariadbd mariadb-install-db mariadb)
 ports=("$api" $((api + 1)) "$mysql")
 for ((port = redis; port <= redis + nodes; port++)); do
   ports+=("$port")
@@ -56,7 +55,7 @@ pids=()
 stop() {
   trap - EXIT
   trap '' INT TERM # an impatient second Ctrl-C must not leave the rest running
-  # The services first, then what they stand on.
+  # The services first, then the servers that they use.
   for ((i = ${#pids[@]} - 1; i >= 0; i--)); do
     kill "${pids[i]}" 2>/dev/null || true
     wait "${pids[i]}" 2>/dev/null || true
@@ -66,7 +65,7 @@ stop() {
 trap stop EXIT
 trap 'exit 130' INT TERM
 
-# await NAME COMMAND ...: until the command succeeds, half a minute at most.
+# await NAME COMMAND ...: waits until the command succeeds, at most half a minute.
 await() {
   local name=$1
   shift
@@ -79,7 +78,7 @@ await() {
   exit 1
 }
 
-# The first is for everything, the others are the nodes.
+# The first server is for orders and locks, the others are the independent nodes.
 lock_addrs=
 for ((port = redis; port <= redis + nodes; port++)); do
   mkdir "$dir/redis-$port"
@@ -101,7 +100,7 @@ mariadb-install-db --no-defaults --user="$(id -un)" --datadir="$dir/mysql" --ski
 mariadbd --no-defaults --user="$(id -un)" --datadir="$dir/mysql" --socket="$dir/mysql.sock" --pid-file="$dir/mysql.pid" \
   --bind-address=127.0.0.1 --port="$mysql" --skip-name-resolve >"$dir/mariadb.log" 2>&1 &
 pids+=($!)
-await mariadb mariadb-admin --no-defaults --socket="$dir/mysql.sock" --user=root create seckill
+await mariadb mariadb --no-defaults --socket="$dir/mysql.sock" --user=root --execute='CREATE DATABASE IF NOT EXISTS seckill'
 
 if [[ $zookeeper ]]; then
   await zookeeper bash -c "exec 3<>/dev/tcp/127.0.0.1/$zookeeper"
@@ -109,7 +108,7 @@ fi
 go build -o "$dir/api" ./cmd/api
 servers=${#pids[@]}
 export SECKILL_LOCK_REDIS_ADDRS=$lock_addrs SECKILL_ZOOKEEPER_ADDRS=${zookeeper:+127.0.0.1:$zookeeper}
-export SECKILL_MYSQL_DSN="root@tcp(127.0.0.1:$mysql)/seckill" SECKILL_REDIS_ADDRS="127.0.0.1:$redis" SECKILL_LAB=1
+export SECKILL_MYSQL_DSN="root@tcp(127.0.0.1:$mysql)/seckill" SECKILL_REDIS_ADDRS="127.0.0.1:$redis" SECKILL_LAB=1 SECKILL_SHUTDOWN_DELAY=0s
 SECKILL_JWT_SECRET=$(head -c 32 /dev/urandom | base64)
 export SECKILL_JWT_SECRET
 for port in "$api" $((api + 1)); do
@@ -125,7 +124,7 @@ if (($# > 0)); then
 else
   echo "two instances, lab mode: BASE_URL=$BASE_URL (processes ${pids[*]:servers}); Ctrl-C stops them"
   wait -n
-  echo "a process ended; its log is the last to say why:" >&2
+  echo "a process ended; the logs end with:" >&2
   tail -n 3 "$dir"/*.log >&2
   exit 1
 fi

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 #
-# Runs a command, apt-get for one, during which Debian starts no service of the packages that it installs.
+# Runs a command, for example apt-get, and keeps Debian from starting the services of the packages that it installs.
 #
 # usage: scripts/without-services.sh COMMAND ARGUMENT...
 set -euo pipefail
 
-# What the package scripts ask before they start a service; 101 means no. A policy that is already there stays.
+# The package scripts call this before they start a service; 101 means no. An existing policy stays.
 policy=/usr/sbin/policy-rc.d
 if [[ ! -e $policy ]]; then
   trap 'rm -f "$policy"' EXIT

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,122 +13,113 @@ import (
 
 	"seckill/internal/admission"
 	"seckill/internal/fulfil"
-	"seckill/internal/lock/lockers"
+	"seckill/internal/lock/redis/reentrant"
+	"seckill/internal/metrics"
 	"seckill/internal/order"
+	"seckill/internal/reconcile"
 	"seckill/internal/telemetry"
 	"seckill/internal/voucher"
 )
 
-// admitting is the flow admission: the gate that decides, and those who carry what it
-// accepted into the database.
-type admitting struct {
-	*admission.Gate
+// admissionFlow is the flow admission: the gate that decides, and the workers that persist what it accepted.
+type admissionFlow struct {
+	gate      *admission.Gate
+	opening   *reentrant.Locker
 	fulfiller *fulfil.Fulfiller
-	// limit is the limit on what each user may ask for; nil where none is set.
-	limit func(userID int64) (wait time.Duration, ok bool)
-	log   *slog.Logger
+	log       *slog.Logger
 
 	working sync.WaitGroup
 	stop    context.CancelFunc
 }
 
-var _ order.Gate = (*admitting)(nil)
+// openingLease is the lease of the lock under which a voucher is opened. The lock is renewed, so the lease only bounds
+// how long the lock of a dead process delays the other processes. The epoch, not the lock, makes sure that only one
+// of two processes opens the voucher.
+const openingLease = 1500 * time.Millisecond
 
-// openAdmission starts the flow. It goes on when ctx ends, until close: the orders that
-// are being placed then are persisted too.
-func openAdmission(ctx context.Context, cfg config, stores *stores, set *lockers.Set, registry prometheus.Registerer, tracing *telemetry.Tracing, log *slog.Logger) (*admitting, error) {
-	locker, err := set.Locker("reentrant")
-	if err != nil {
-		return nil, fmt.Errorf("the lock under which vouchers are opened: %w", err)
-	}
-	limit, err := userLimit(cfg)
+// openAdmission starts the flow. It continues after the end of ctx, until close, so that the orders in flight are
+// persisted too.
+func openAdmission(ctx context.Context, cfg config, stores *stores, registry prometheus.Registerer, tracing *telemetry.Tracing, log *slog.Logger) (*admissionFlow, error) {
+	observers, err := metrics.NewAdmission(registry)
 	if err != nil {
 		return nil, err
 	}
-	metrics, err := observeAdmission(registry)
-	if err != nil {
-		return nil, err
-	}
-	watch, err := newReconcileWatch(newReconciler(stores.redis, stores.db), registry, log)
+	reconciler := newReconciler(stores.redis, stores.db)
+	watch, err := reconcile.NewWatch(reconciler, registry, log)
 	if err != nil {
 		return nil, err
 	}
 	warnReplicas(ctx, stores.orders, cfg.WaitReplicas, log)
+	opening, err := reentrant.New(stores.redis, reentrant.Config{Prefix: keyPrefix, WatchdogTimeout: openingLease})
+	if err != nil {
+		return nil, fmt.Errorf("the lock under which vouchers are opened: %w", err)
+	}
+	fulfiller, err := fulfil.New(fulfil.Config{
+		Client: stores.orders, Store: tracing.AdmissionStore(stores.db.AdmissionStore()), Orders: stores.db.Orders(), Log: log, Prefix: keyPrefix, Observer: observers.Fulfiller(),
+		Name: cfg.Admission.Instance, ClaimIdle: cfg.Admission.ClaimIdle, FinishTimeout: finishBatches,
+	})
+	if err != nil {
+		return nil, errors.Join(err, opening.Close())
+	}
 	gate, err := admission.New(admission.Config{
-		Client: stores.orders, Shelf: stores.db.Shelf(), Locker: locker, Log: log, Prefix: keyPrefix, Observer: tracing.Calls(metrics.gate()),
+		Client: stores.orders, Store: stores.db.AdmissionStore(), Awaiter: fulfiller, Locker: opening, Log: log, Prefix: keyPrefix, Observer: tracing.Calls(observers.Gate()),
 		MaxPending: cfg.Admission.MaxPending, MaxInFlight: cfg.Admission.MaxInFlight, WaitReplicas: cfg.WaitReplicas,
 	})
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, opening.Close())
 	}
-	fulfiller, err := fulfil.New(fulfil.Config{
-		Client: stores.orders, Shelf: tracing.Shelf(stores.db.Shelf()), Orders: stores.db.Orders(), Log: log, Prefix: keyPrefix, Observer: metrics.fulfiller(),
-		Name: cfg.Admission.Instance, ClaimIdle: cfg.Admission.ClaimIdle,
-	})
+	forgetter, err := gate.Forgetter(observers.Forgetting(admission.ForgetConfig{
+		After: cmp.Or(cfg.Admission.ForgetAfter, defaultForgetAfter), Balances: reconciler.Balances, Log: log,
+	}))
 	if err != nil {
-		return nil, errors.Join(err, gate.Close())
+		return nil, errors.Join(err, gate.Close(), opening.Close())
 	}
-	a := &admitting{Gate: gate, fulfiller: fulfiller, limit: limit, log: log}
+	a := &admissionFlow{gate: gate, opening: opening, fulfiller: fulfiller, log: log}
 	ctx, a.stop = context.WithCancel(context.WithoutCancel(ctx))
 	a.working.Go(func() { fulfiller.Run(ctx) })
 	a.working.Go(func() { _ = gate.Run(ctx) }) // the error is that ctx has ended
-	a.working.Go(func() { watch.run(ctx) })
+	a.working.Go(func() { watch.Run(ctx) })
+	a.working.Go(func() { forgetter.Run(ctx) })
 	return a, nil
 }
 
-// Await implements [order.Gate].
-func (a *admitting) Await(ctx context.Context, o order.Order, limit time.Duration) error {
-	return a.fulfiller.Await(ctx, o, limit)
-}
+// finishBatches bounds how long a stop waits for running batches. Another process or the next start persists the
+// entries of those that are not finished by then: no order is lost.
+const finishBatches = 5 * time.Second
 
-// close decides about no more orders, finishes and acknowledges the batches that were
-// begun, and leaves the rest to other processes or to the next start.
-func (a *admitting) close() error {
-	err := a.Close()
+// close stops deciding orders, finishes and acknowledges the running batches, and leaves the rest to other processes or
+// to the next start.
+func (a *admissionFlow) close() error {
+	err := a.gate.Close()
 	a.stop()
 	a.working.Wait()
-	return err
+	return errors.Join(err, a.opening.Close())
 }
 
-// limitedUsers is how many users' rates are kept in mind, at 40 bytes each.
-const limitedUsers = 1_000_000
-
-// userLimit makes the limit that is configured; nil where none is.
-func userLimit(cfg config) (func(userID int64) (time.Duration, bool), error) {
-	if cfg.UserRate == 0 {
-		return nil, nil
-	}
-	limiter, err := admission.NewLimiter(cfg.UserRate, max(1, int(2*cfg.UserRate)), limitedUsers)
-	if err != nil {
-		return nil, fmt.Errorf("SECKILL_USER_RATE: %w", err)
-	}
-	return limiter.Allow, nil
-}
-
-// prepareTimeout bounds the opening of a new voucher. What is not done by then is done
-// when the first buyer comes.
+// prepareTimeout bounds the opening of a new voucher. If it is not open by then, the first order opens it.
 const prepareTimeout = 2 * time.Second
 
-// prepare makes a new voucher ready, so that the first buyer does not wait for it.
-func (a *admitting) prepare(ctx context.Context, v *voucher.Voucher) {
+// prepare opens a new voucher, so that the first order does not wait for it.
+func (a *admissionFlow) prepare(ctx context.Context, v *voucher.Voucher) {
 	ctx, cancel := context.WithTimeout(ctx, prepareTimeout)
 	defer cancel()
-	if err := errors.Join(a.fulfiller.Watch(ctx, order.Sale{VoucherID: v.ID, Buckets: v.Policy.Parts()}), a.Open(ctx, v)); err != nil {
+	watched := order.AdmissionVoucher{VoucherID: v.ID, Buckets: v.Policy.BucketCount()}
+	if err := errors.Join(a.gate.Open(ctx, v), a.fulfiller.Watch(ctx, watched)); err != nil {
 		a.log.Warn("a new voucher is not ready yet", "voucher", v.ID, "error", err)
 	}
 }
 
-// preparing is the service's vouchers, made ready when they are created.
-type preparing struct {
+// preparedVouchers is the voucher service, with a Create that opens new vouchers.
+type preparedVouchers struct {
 	*voucher.Service
-	admitting *admitting
+	admission *admissionFlow
 }
 
 // Create implements [httpapi.Vouchers].
-func (s preparing) Create(ctx context.Context, v voucher.Voucher) (*voucher.Voucher, error) {
+func (s preparedVouchers) Create(ctx context.Context, v voucher.Voucher) (*voucher.Voucher, error) {
 	created, err := s.Service.Create(ctx, v)
 	if err == nil && created.Policy.Flow == voucher.FlowAdmission {
-		s.admitting.prepare(ctx, created)
+		s.admission.prepare(ctx, created)
 	}
 	return created, err
 }

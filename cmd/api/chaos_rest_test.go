@@ -11,36 +11,37 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"seckill/internal/admission/admkey"
+	"seckill/internal/admission/ledger"
+	"seckill/internal/testkit"
 )
 
-// abandoned is after what time the entries that a consumer died with are taken over.
+// abandoned is the idle time after which the entries of a dead consumer are claimed.
 const abandoned = 30 * time.Second
 
-// drained waits until no order is on its way. It does not sit out the half minute after
-// which a dead consumer's entries are another one's: it has Redis count them as that old.
-func (s *shop) drained(client *redis.Client) {
+// drained waits until no order is in flight. To avoid waiting half a minute until the entries of a dead consumer can
+// be claimed, it makes Redis count them as that old.
+func (s *testSale) drained(client *redis.Client) {
 	s.t.Helper()
 	for _, keys := range s.allKeys() {
-		for deadline := time.Now().Add(90 * time.Second); client.XLen(s.t.Context(), keys.Orders).Val() > 0; {
-			if time.Now().After(deadline) {
-				s.t.Fatalf("voucher %s is never at rest: %+v", s.voucher, client.XPending(s.t.Context(), keys.Orders, admkey.Group).Val())
-			}
+		testkit.Until(s.t, "no order of voucher "+s.voucher+" is in flight", func() bool {
 			s.age(client, keys.Orders)
-			time.Sleep(100 * time.Millisecond)
-		}
+			return client.XLen(s.t.Context(), keys.Orders).Val() == 0
+		})
 	}
 }
 
-// age makes what was not heard of for two seconds count as abandoned.
-func (s *shop) age(client *redis.Client, stream string) {
+// age makes entries that were idle for two seconds count as abandoned.
+func (s *testSale) age(client *redis.Client, stream string) {
 	s.t.Helper()
 	held, err := client.XPendingExt(s.t.Context(), &redis.XPendingExtArgs{
-		Stream: stream, Group: admkey.Group, Start: "-", End: "+", Count: 1000, Idle: 2 * time.Second,
+		Stream: stream, Group: ledger.Group, Start: "-", End: "+", Count: 1000, Idle: 2 * time.Second,
 	}).Result()
+	if redis.HasErrorPrefix(err, "NOGROUP") {
+		return // the stream is new after a rebuild, and no worker has created its group yet
+	}
 	for _, e := range held {
 		if err == nil && e.Idle < abandoned {
-			err = client.Do(s.t.Context(), "XCLAIM", stream, admkey.Group, e.Consumer, 2000, e.ID, "IDLE", abandoned.Milliseconds(), "JUSTID").Err()
+			err = client.Do(s.t.Context(), "XCLAIM", stream, ledger.Group, e.Consumer, 2000, e.ID, "IDLE", abandoned.Milliseconds(), "JUSTID").Err()
 		}
 	}
 	if err != nil {
@@ -48,32 +49,32 @@ func (s *shop) age(client *redis.Client, stream string) {
 	}
 }
 
-// keys are those of a voucher that is not split.
-func (s *shop) keys() admkey.Keys {
+// keys returns the keys of a voucher that is not split.
+func (s *testSale) keys() ledger.Keys {
 	s.t.Helper()
 	return s.allKeys()[0]
 }
 
-// allKeys are those of all buckets.
-func (s *shop) allKeys() []admkey.Keys {
+// allKeys returns the keys of all buckets.
+func (s *testSale) allKeys() []ledger.Keys {
 	s.t.Helper()
 	id, err := strconv.ParseInt(s.voucher, 10, 64)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	all := make([]admkey.Keys, max(1, s.buckets))
+	all := make([]ledger.Keys, max(1, s.buckets))
 	for b := range all {
-		all[b] = admkey.Of(keyPrefix, id, b)
+		all[b] = ledger.KeysOf(keyPrefix, id, b)
 	}
 	return all
 }
 
-// balanced waits until a round is at rest, and looks at its sums.
-func (c *chaos) balanced(n int, s *sale) {
+// balanced waits until no order of a round is in flight, and checks its audit.
+func (c *chaos) balanced(n int, s *chaosRound) {
 	c.t.Helper()
 	waitReady(c.t, c.apis[:]...)
-	s.drained(c.redis.Client(c.t))
-	now := *s.shop // some of its buyers may still be at it
+	s.drained(c.redis.primary.Client(c.t))
+	now := *s.testSale // some of its buyers may still be at it
 	now.urls = []string{c.apis[0].url, c.apis[1].url}
 	want := audit{InitialStock: s.stock, Orders: s.stock, Balanced: true}
 	for i := range now.urls {
@@ -83,17 +84,17 @@ func (c *chaos) balanced(n int, s *sale) {
 	}
 }
 
-// right is what must be so of each round in the end.
-func (c *chaos) right(n int, s *sale) {
+// checkRound checks the outcome of a round.
+func (c *chaos) checkRound(n int, s *chaosRound) {
 	c.t.Helper()
 	c.balanced(n, s)
 	s.urls = []string{c.apis[0].url, c.apis[1].url}
-	// As many orders as there are, each of another user, and all of them confirmed:
-	// so there is none that its buyer was not told of.
+	// There are as many orders as stock, each of another user, and all are confirmed. So no order exists without a
+	// buyer who was told of it.
 	if len(s.orders) != s.stock {
 		c.t.Errorf("round %d: %d buyers were told of an order, of %d", n, len(s.orders), s.stock)
 	}
-	client := c.redis.Client(c.t)
+	client := c.redis.primary.Client(c.t)
 	there := map[string]string{}
 	for b, keys := range s.allKeys() {
 		if dead := client.XLen(c.t.Context(), keys.Dead).Val(); dead != 0 {
@@ -127,8 +128,8 @@ func (c *chaos) right(n int, s *sale) {
 	readers.Wait()
 }
 
-// readable looks at an order as its user. One in twenty repeats the request.
-func (c *chaos) readable(n int, s *sale, user int) {
+// readable queries an order as its user. One in twenty users repeats the request.
+func (c *chaos) readable(n int, s *chaosRound, user int) {
 	want := s.orders[user]
 	if got := s.statusOf(user%2, want, user); got != "confirmed" {
 		c.t.Errorf("round %d: order %s of user %d is %q", n, want, user, got)
@@ -140,9 +141,9 @@ func (c *chaos) readable(n int, s *sale, user int) {
 	}
 }
 
-// statusOf asks, as its user, what became of an order: its status, or the code of the
-// refusal. Unlike status it may be called from any goroutine.
-func (s *shop) statusOf(i int, order string, user int) string {
+// statusOf returns the status of an order, as its user sees it, or the code of the problem. Unlike status it may be
+// called from any goroutine.
+func (s *testSale) statusOf(i int, order string, user int) string {
 	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.urls[i%len(s.urls)]+"/api/v1/orders/"+order, nil)
 	if err != nil {
 		return err.Error()
@@ -161,6 +162,15 @@ func (s *shop) statusOf(i int, order string, user int) string {
 		return strings.TrimSpace(resp.Status + " " + asText(got.Code))
 	}
 	return asText(got.Status)
+}
+
+// statusUntilAnswered repeats the query until the answer is not unavailable.
+func (s *testSale) statusUntilAnswered(i int, order string, user int) (told string) {
+	testkit.Until(s.t, "the status of order "+order, func() bool {
+		told = s.statusOf(i, order, user)
+		return !strings.HasPrefix(told, "503")
+	})
+	return told
 }
 
 func asText(v any) string {

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -16,26 +15,45 @@ import (
 	"seckill/internal/testkit"
 )
 
-// Rounds of a sale by admission over two processes, in each of which processes and
-// servers are killed or stopped at random while buyers come. Every buyer repeats his
-// request, under one Idempotency-Key, until he has an answer. In the end nothing is
-// lost, nothing is there twice, nothing is oversold. Every second voucher is split into
-// buckets.
+// TestChaos runs rounds of a sale by admission over two processes. In each round, processes and servers are
+// killed or paused at random while buyers come. Every buyer repeats the request, with one Idempotency-Key, until
+// it is answered. Beside that, the database refuses for reasons of its own, the replica of Redis is promoted
+// although the primary is healthy, and the memory of Redis is full or may be evicted. Afterwards nothing is
+// lost, duplicated, oversold or rejected. Every second voucher is split into buckets.
 //
-// A round does not wait until the one before is at rest: what a process left behind in
-// it is taken over while others die. By the end of the round after it, it has to come to
-// rest, and its sums to be right; in the end all rounds are looked at order by order.
-// SECKILL_TEST_ROUNDS is how many (default 3),
-// SECKILL_TEST_SEED chooses the victims; when they die, in terms of what the service is
-// doing, is chance.
+// A round does not wait until the orders of the one before are processed: entries that a process left behind are
+// claimed while others die. By the end of the next round all of them are processed and the audit is balanced. At
+// the end every order of every round is checked.
+//
+// SECKILL_TEST_ROUNDS is the number of rounds (default 3). SECKILL_TEST_SEED determines the targets of the
+// faults, but not the state of the service when they happen.
 func TestChaos(t *testing.T) {
-	rounds := number(t, "SECKILL_TEST_ROUNDS", 3)
+	t.Parallel()
 	if testing.Short() {
-		rounds = 1
+		runChaos(t, 1, openChaosMariaDB)
+		return
 	}
+	runChaos(t, number(t, "SECKILL_TEST_ROUNDS", 3), openChaosMariaDB)
+}
+
+// TestSoakChaos is TestChaos for some minutes.
+func TestSoakChaos(t *testing.T) {
+	testkit.Soak(t)
+	runChaos(t, number(t, "SECKILL_TEST_ROUNDS", 30), openChaosMariaDB)
+}
+
+// TestSoakChaosGalera is TestChaos with a Galera cluster: each process writes to a node of its own, and nodes
+// are killed and paused.
+func TestSoakChaosGalera(t *testing.T) {
+	testkit.Soak(t)
+	runChaos(t, number(t, "SECKILL_TEST_ROUNDS", 10), openChaosGalera)
+}
+
+func runChaos(t *testing.T, rounds int, database func(*testing.T) chaosDatabase) {
+	t.Helper()
 	seed := number(t, "SECKILL_TEST_SEED", int(time.Now().UnixNano()%1_000_000))
 	t.Logf("SECKILL_TEST_ROUNDS=%d SECKILL_TEST_SEED=%d", rounds, seed)
-	c := openChaos(t, uint64(seed))
+	c := openChaos(t, uint64(seed), database(t))
 	begun := time.Now()
 	for n := range rounds {
 		c.round()
@@ -43,17 +61,17 @@ func TestChaos(t *testing.T) {
 			c.balanced(n, c.sales[n-1])
 		}
 		if (n+1)%10 == 0 {
-			t.Logf("%d rounds, %v, %v", n+1, c.tally(), time.Since(begun).Round(time.Second))
+			t.Logf("%d rounds, %v, %v", n+1, c.summary(), time.Since(begun).Round(time.Second))
 		}
 	}
 	c.stragglers.Wait()
 	orders := 0
 	for n, s := range c.sales {
-		c.right(n+1, s)
+		c.checkRound(n+1, s)
 		orders += len(s.orders)
 	}
 	t.Logf("%d rounds in %v: %v, of these %d before all was sold; %d orders, %d buyers, answers %v",
-		rounds, time.Since(begun).Round(time.Second), c.tally(), c.during, orders, c.users.Load(), c.answers())
+		rounds, time.Since(begun).Round(time.Second), c.summary(), c.during, orders, c.users.Load(), c.answers())
 	for i, p := range c.apis {
 		if err := p.Stop(); err != nil {
 			t.Errorf("process %d: %v", i, err)
@@ -61,7 +79,7 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// number reads a setting of a test.
+// number reads a number from the environment.
 func number(t *testing.T, name string, otherwise int) int {
 	t.Helper()
 	n, err := strconv.Atoi(cmp.Or(os.Getenv(name), strconv.Itoa(otherwise)))
@@ -71,37 +89,32 @@ func number(t *testing.T, name string, otherwise int) int {
 	return n
 }
 
-// chaos is a service, and who makes it suffer.
+// chaos is a service and the faults that are injected into it.
 type chaos struct {
-	t       *testing.T
-	rng     *rand.Rand
-	mariadb *testkit.SQLServer
-	redis   *testkit.RedisServer
-	where   servers
-	apis    [2]process
-	urls    [2]atomic.Pointer[string] // of apis, for the buyers
-	client  *http.Client
+	t      *testing.T
+	rng    *rand.Rand
+	db     chaosDatabase
+	redis  *chaosRedis
+	apis   [2]process
+	urls   [2]atomic.Pointer[string] // of apis, for the buyers
+	client *http.Client
 
-	sales      []*sale
+	sales      []*chaosRound
 	users      atomic.Int64
 	stragglers sync.WaitGroup
 	struck     map[string]int
 	during     int // strikes before all was sold
 }
 
-func openChaos(t *testing.T, seed uint64) *chaos {
+func openChaos(t *testing.T, seed uint64, db chaosDatabase) *chaos {
 	t.Helper()
 	transport := &http.Transport{MaxIdleConnsPerHost: 2 * connections}
 	t.Cleanup(transport.CloseIdleConnections)
 	c := &chaos{
-		t: t, rng: rand.New(rand.NewPCG(seed, 0)), struck: map[string]int{},
-		mariadb: testkit.NewMariaDB(t, "--innodb-flush-log-at-trx-commit=1"),
-		redis:   testkit.NewRedis(t, "--appendonly", "yes", "--appendfsync", "always"),
-		// A buyer whose process stands still tries the other one.
+		t: t, rng: rand.New(rand.NewPCG(seed, 0)), struck: map[string]int{}, db: db, redis: openChaosRedis(t),
+		// A buyer whose process is paused tries the other one.
 		client: &http.Client{Transport: transport, Timeout: 2 * time.Second},
 	}
-	// Who is stopped is sometimes stopped for longer than the others wait.
-	c.where = servers{db: c.mariadb.Database(t), redis: []string{c.redis.Addr()}}.with("SECKILL_CLAIM_IDLE=2s")
 	t.Cleanup(c.stragglers.Wait)
 	for i := range c.apis {
 		c.start(i)
@@ -111,47 +124,49 @@ func openChaos(t *testing.T, seed uint64) *chaos {
 
 func (c *chaos) start(i int) {
 	c.t.Helper()
-	p := startProcess(c.t, c.where)
+	// A process is sometimes paused for longer than the others wait.
+	where := servers{db: c.db.of[i], redis: []string{c.redis.door.Addr()}}
+	p := startProcess(c.t, where.with("SECKILL_CLAIM_IDLE=2s", "SECKILL_REDIS_WAIT_REPLICAS=1"))
 	c.apis[i] = p
 	c.urls[i].Store(&p.url)
 }
 
-// sale is one round's voucher.
-type sale struct {
-	*shop
+// chaosRound is the voucher of one round.
+type chaosRound struct {
+	*testSale
 	stock int
-	over  atomic.Bool // somebody was told that it is sold out
+	over  atomic.Bool // a buyer was told that it is sold out
 
 	mu     sync.Mutex
 	orders map[int]string // by user
 	codes  map[string]int
 }
 
-// strikes is how many there are in a round.
+// strikes is the number of faults in a round.
 const strikes = 3
 
 func (c *chaos) round() {
 	c.t.Helper()
 	waitReady(c.t, c.apis[:]...)
-	s := &sale{stock: 200 + c.rng.IntN(800), orders: map[int]string{}, codes: map[string]int{}}
+	s := &chaosRound{stock: 200 + c.rng.IntN(800), orders: map[int]string{}, codes: map[string]int{}}
 	buckets := 1
 	if len(c.sales)%2 == 1 {
 		buckets = 4
 	}
-	s.shop = openShop(c.t, s.stock, fmt.Sprintf(`{"flow":"admission","buckets":%d}`, buckets), c.apis[:]...)
+	s.testSale = openSale(c.t, s.stock, fmt.Sprintf(`{"flow":"admission","buckets":%d}`, buckets), c.apis[:]...)
 	s.client, s.buckets = c.client, buckets
 	c.sales = append(c.sales, s)
 	var buyers sync.WaitGroup
 	calm := make(chan struct{})
 	for range connections {
-		buyers.Go(func() { c.rush(s, calm) })
+		buyers.Go(func() { c.buyers(s, calm) })
 	}
 	for range strikes {
 		time.Sleep(time.Duration(20+c.rng.IntN(400)) * time.Millisecond) // at a random moment of the load
 		if !s.over.Load() {
 			c.during++
 		}
-		c.strike()
+		c.injectFault()
 	}
 	close(calm)
 	buyers.Wait()
@@ -164,75 +179,8 @@ func (c *chaos) round() {
 	}
 }
 
-// The victims.
-const (
-	victimRedis = iota
-	victimMariaDB
-	victimA
-	victimB
-	victims
-)
-
-// names are for the tally.
-var names = [victims]string{"Redis", "MariaDB", "API", "API"}
-
-// strike kills one or two, or stops one for a while.
-func (c *chaos) strike() {
-	c.t.Helper()
-	hit := c.rng.Perm(victims)[:1]
-	switch c.rng.IntN(10) {
-	case 0, 1: // two at once
-		hit = c.rng.Perm(victims)[:2]
-	case 2, 3:
-		c.struck["SIGSTOP "+names[hit[0]]]++
-		v := c.stoppable(hit[0])
-		v.Pause()
-		time.Sleep(time.Duration(50+c.rng.IntN(2500)) * time.Millisecond) // up to longer than anybody's patience
-		v.Resume()
-		return
-	}
-	slices.Sort(hit) // a process needs its servers to start
-	if len(hit) > 1 {
-		c.struck["two at once"]++
-	}
-	for _, v := range hit {
-		c.struck["SIGKILL "+names[v]]++
-		switch v {
-		case victimRedis:
-			c.redis.Kill()
-		case victimMariaDB:
-			c.mariadb.Kill()
-		default:
-			c.apis[v-victimA].Kill()
-		}
-	}
-	for _, v := range hit {
-		switch v {
-		case victimRedis:
-			c.redis.Restart()
-		case victimMariaDB:
-			c.mariadb.Restart()
-		default:
-			c.start(v - victimA)
-		}
-	}
-}
-
-func (c *chaos) stoppable(victim int) interface {
-	Pause()
-	Resume()
-} {
-	switch victim {
-	case victimRedis:
-		return c.redis
-	case victimMariaDB:
-		return c.mariadb
-	}
-	return c.apis[victim-victimA]
-}
-
-// tally says who was struck how often.
-func (c *chaos) tally() string {
+// summary lists how often each target was hit.
+func (c *chaos) summary() string {
 	return fmt.Sprintf("%d strikes %v", strikes*len(c.sales), c.struck)
 }
 
@@ -246,14 +194,14 @@ func (c *chaos) answers() map[string]int {
 	return all
 }
 
-// rush is one connection: a buyer after the other, until it is calm and all is sold.
-func (c *chaos) rush(s *sale, calm <-chan struct{}) {
+// buyers is one connection: it sends one buyer's request after the other, until the faults are over and all is sold.
+func (c *chaos) buyers(s *chaosRound, calm <-chan struct{}) {
 	for c.t.Context().Err() == nil {
 		user := int(c.users.Add(1))
-		if answered, _ := c.insist(s, user, time.Second); !answered {
-			// The next one need not wait for him.
+		if answered, _ := c.buyUntilAnswered(s, user, time.Second); !answered {
+			// The next buyer does not wait for this one.
 			c.stragglers.Go(func() {
-				if answered, last := c.insist(s, user, 2*time.Minute); !answered {
+				if answered, last := c.buyUntilAnswered(s, user, 2*time.Minute); !answered {
 					c.t.Errorf("user %d never had an answer, but %q", user, last)
 				}
 			})
@@ -269,8 +217,8 @@ func (c *chaos) rush(s *sale, calm <-chan struct{}) {
 	}
 }
 
-// insist asks until there is an answer, or for so long.
-func (c *chaos) insist(s *sale, user int, patience time.Duration) (answered bool, last string) {
+// buyUntilAnswered repeats a request until it is answered, or until patience has passed.
+func (c *chaos) buyUntilAnswered(s *chaosRound, user int, patience time.Duration) (answered bool, last string) {
 	for begun, n := time.Now(), user; ; n++ {
 		got := c.ask(s, n, user)
 		s.mu.Lock()
@@ -300,9 +248,9 @@ func (c *chaos) insist(s *sale, user int, patience time.Duration) (answered bool
 	}
 }
 
-// ask sends a buyer's one request, to the n-th process.
-func (c *chaos) ask(s *sale, n, user int) outcome {
-	there := *s.shop
+// ask sends the one request of a buyer, to the n-th process.
+func (c *chaos) ask(s *chaosRound, n, user int) outcome {
+	there := *s.testSale
 	there.urls = []string{*c.urls[n%len(c.urls)].Load()}
 	return there.buy(0, user, "key-"+strconv.Itoa(user))
 }

@@ -14,11 +14,12 @@ import (
 	"strings"
 	"time"
 
+	"seckill/internal/httpapi"
 	"seckill/internal/lock"
 	"seckill/internal/lock/redis/red"
 )
 
-// config is everything the service can be told.
+// config is the configuration of the service.
 type config struct {
 	Addr           string
 	DebugAddr      string
@@ -26,37 +27,46 @@ type config struct {
 	RedisAddrs     []string
 	RedisMaster    string
 	RedisPassword  string
-	WaitReplicas   int // that must have an order before its buyer is told
+	WaitReplicas   int // number of replicas that must have an order before it is confirmed to the buyer
 	LockRedisAddrs []string
+	AllowEviction  bool // start even if Redis may evict accepted orders and locks
 	ZooKeeperAddrs []string
-	LockWatchdog   time.Duration // 0: each mechanism's own
+	LockWatchdog   time.Duration // 0: each mechanism's default
 	Lab            bool
 	LabAllowRemote bool
-	LabTrace       string // a file, "" for none
+	LabHosts       []string // host names of this server in lab mode, besides those of loopback
+	LabTrace       string   // a file, "" for none
 	LabName        string
 	JWTSecret      string
 	AdminToken     string
-	UserRate       float64 // orders asked for per second; 0: any number
+	UserRate       float64 // orders per user and second; 0: no limit
+	Bounds         httpapi.Limits
+	UserLookups    float64 // look-ups of orders and idempotency keys, per user and second
+	UserKeys       int64   // new idempotency keys, per user and hour
 	Admission      admissionConfig
 	LogLevel       slog.Level
-	IDs            string
+	// ShutdownDelay is how long the service continues to serve after it was told to stop, ShutdownTimeout how
+	// long its last requests may take after that.
+	ShutdownDelay, ShutdownTimeout time.Duration
+
+	IDs string
 
 	// TracesEndpoint is the base URL of the collector that traces are sent to, "" for none.
 	TracesEndpoint string
 
-	// Embedded: neither a database nor Redis was given.
+	// Embedded says that neither a database nor Redis is configured.
 	Embedded bool
-	// Unknown are the SECKILL_ variables in the environment that mean nothing.
+	// Unknown are the SECKILL_ variables in the environment that are not settings.
 	Unknown []string
 }
 
-// Shortest secrets that are accepted. HS256 wants a key as long as its hash.
+// The minimum lengths of secrets. HS256 needs a key as long as its hash.
 const (
 	minJWTSecret  = 32
 	minAdminToken = 16
 )
 
-// minLockWatchdog leaves a renewal time to fail and to be repeated.
+// minLockWatchdog leaves enough time to repeat a failed renewal.
 const minLockWatchdog = 100 * time.Millisecond
 
 // setting is one flag and the environment variable of the same name.
@@ -66,7 +76,7 @@ type setting struct {
 	set              func(c *config, value string) error
 }
 
-// env is the variable's name: SECKILL_ADDR for -addr.
+// env returns the name of the environment variable: SECKILL_ADDR for -addr.
 func (s setting) env() string {
 	return "SECKILL_" + strings.ToUpper(strings.ReplaceAll(s.name, "-", "_"))
 }
@@ -92,6 +102,8 @@ func settings() []setting {
 			}},
 		{name: "lock-redis-addrs", arg: "host:port,…", usage: "independent Redis nodes for the locks multi and red",
 			set: func(c *config, v string) (err error) { c.LockRedisAddrs, err = addrList(v); return err }},
+		{name: "allow-eviction", arg: "", usage: "serve although Redis has a maxmemory-policy other than noeviction: accepted orders and locks can be lost",
+			set: func(c *config, v string) (err error) { c.AllowEviction, err = parseBool(v); return err }},
 		{name: "zookeeper-addrs", arg: "host:port,…", usage: "ZooKeeper servers for the locks zk-node and zk-queue",
 			set: func(c *config, v string) (err error) { c.ZooKeeperAddrs, err = addrList(v); return err }},
 		{name: "lock-watchdog", arg: "duration", usage: fmt.Sprintf("lease of the locks that are renewed while they are held, %v to %v (default: each mechanism's own, 30s)", minLockWatchdog, lock.MaxTTL),
@@ -105,19 +117,17 @@ func settings() []setting {
 		{name: "lab-name", arg: "name", usage: "what this process is called in -lab-trace (default api-PID)",
 			set: func(c *config, v string) error { c.LabName = v; return nil }},
 		{name: "jwt-secret", arg: "secret", usage: fmt.Sprintf("HS256 secret of the buyers' tokens, %d bytes or more", minJWTSecret), secret: true,
-			set: func(c *config, v string) error { c.JWTSecret = v; return atLeast(v, minJWTSecret) }},
+			set: func(c *config, v string) error { c.JWTSecret = v; return checkSecret(v, minJWTSecret) }},
 		{name: "admin-token", arg: "token", usage: fmt.Sprintf("bearer token of admin calls, %d bytes or more", minAdminToken), secret: true,
-			set: func(c *config, v string) error { c.AdminToken = v; return atLeast(v, minAdminToken) }},
-		{name: "user-rate", arg: "number", usage: "orders that each user may ask this process for per second, and twice as many at once (default: any number)",
-			set: func(c *config, v string) (err error) { c.UserRate, err = parseRate(v); return err }},
+			set: func(c *config, v string) error { c.AdminToken = v; return checkSecret(v, minAdminToken) }},
 		{name: "ids", arg: "kind", usage: "what mints ids: sonyflake, or redis-counter, which asks Redis for each (default sonyflake)",
 			set: func(c *config, v string) error { c.IDs = v; return oneOf(v, idsSonyflake, idsRedisCounter) }},
 		{name: "log-level", arg: "level", usage: "debug, info, warn or error (default info; embedded: warn)",
 			set: func(c *config, v string) error { return c.LogLevel.UnmarshalText([]byte(v)) }},
-	}, admissionSettings())
+	}, limitSettings(), boundSettings(), labSettings(), admissionSettings(), stopSettings())
 }
 
-// parseConfig reads the settings of the service and checks them as a whole.
+// parseConfig parses the settings of the service and checks that they fit together.
 func parseConfig(args, environ []string, help io.Writer) (config, error) {
 	c, err := parseSettings(flag.NewFlagSet("api", flag.ContinueOnError), args, environ, help)
 	if err != nil {
@@ -126,21 +136,27 @@ func parseConfig(args, environ []string, help io.Writer) (config, error) {
 	return c, c.validate()
 }
 
-// parseSettings reads the flags, among them those that a command has put there
-// already, and, for those not given, the environment. Every error names the setting
-// as its user wrote it, and none shows a secret.
+// parseSettings parses the flags, including those that a command has defined already, and reads the
+// environment for the settings without a flag. Every error names the setting as its user wrote it, and none
+// shows a secret.
 func parseSettings(flags *flag.FlagSet, args, environ []string, help io.Writer) (config, error) {
-	c := config{Addr: "127.0.0.1:8080", IDs: idsSonyflake}
+	c := config{Bounds: defaultBounds(),
+		Addr: "127.0.0.1:8080", IDs: idsSonyflake, ShutdownTimeout: defaultShutdownTimeout,
+		UserLookups: defaultUserLookups, UserKeys: defaultUserKeys,
+	}
 	all := settings()
 	flags.SetOutput(io.Discard)
 	flags.Usage = func() { usage(help, all) }
 	given := map[string]string{}
 	for _, s := range all {
 		note := func(v string) error { given[s.name] = v; return nil }
-		if s.arg == "" { // a switch: -lab alone means on
+		if s.arg == "" { // a boolean flag: -lab alone means on
 			flags.BoolFunc(s.name, s.usage, note)
 		} else {
 			flags.Func(s.name, s.usage, note)
+		}
+		if s.secret {
+			flags.Func(s.name+fileSuffix, s.usage, func(v string) error { given[s.name+fileSuffix] = v; return nil })
 		}
 	}
 	if err := flags.Parse(args); err != nil {
@@ -151,27 +167,22 @@ func parseSettings(flags *flag.FlagSet, args, environ []string, help io.Writer) 
 	}
 
 	env := environment(environ)
-	was := map[string]bool{}
+	isSet := map[string]bool{}
 	for _, s := range all {
-		value, asFlag := given[s.name]
-		source := "-" + s.name
-		if !asFlag {
-			value, source = env[s.env()], s.env()
+		value, source, err := s.find(given, env)
+		if err != nil {
+			return c, err
 		}
-		delete(env, s.env())
 		if value == "" {
-			if asFlag {
-				return c, fmt.Errorf("%s is empty", source)
-			}
 			continue
 		}
 		if err := s.set(&c, value); err != nil {
-			if s.secret {
+			if s.secret || withCredentials(value) {
 				return c, fmt.Errorf("%s: %w", source, err)
 			}
 			return c, fmt.Errorf("%s is %q: %w", source, value, err)
 		}
-		was[s.name] = true
+		isSet[s.name] = true
 	}
 	c.TracesEndpoint = env[tracesEndpoint]
 	delete(env, tracesEndpoint)
@@ -181,16 +192,50 @@ func parseSettings(flags *flag.FlagSet, args, environ []string, help io.Writer) 
 	slices.Sort(c.Unknown)
 
 	c.Embedded = c.MySQLDSN == "" && len(c.RedisAddrs) == 0
-	if c.Embedded && !was["lab"] {
+	if c.Embedded && !isSet["lab"] {
 		c.Lab = true
 	}
-	if c.Embedded && !was["log-level"] {
+	if !c.Embedded && !isSet["shutdown-delay"] {
+		c.ShutdownDelay = defaultShutdownDelay
+	}
+	if c.Embedded && !isSet["log-level"] {
 		c.LogLevel = slog.LevelWarn
 	}
 	return c, nil
 }
 
-// validate checks what concerns several settings at once.
+// find returns the value of a setting, "" if it is not set, and its name as the user wrote it. It removes the
+// setting's variables from env.
+func (s setting) find(given, env map[string]string) (value, source string, err error) {
+	of := func(name, variable string) (value, source string, err error) {
+		defer delete(env, variable)
+		value, asFlag := given[name]
+		if asFlag && value == "" {
+			return "", "", fmt.Errorf("-%s is empty", name)
+		}
+		if asFlag {
+			return value, "-" + name, nil
+		}
+		return env[variable], variable, nil
+	}
+	value, source, err = of(s.name, s.env())
+	if err != nil || !s.secret {
+		return value, source, err
+	}
+	path, file, err := of(s.name+fileSuffix, s.env()+"_FILE")
+	switch {
+	case err != nil || path == "":
+		return value, source, err
+	case value != "":
+		return "", "", fmt.Errorf("%s and %s are both given: want one of them", source, file)
+	}
+	if value, err = readSecret(path); err != nil {
+		return "", "", fmt.Errorf("%s: %w", file, err)
+	}
+	return value, file, nil
+}
+
+// validate checks the settings that depend on each other.
 func (c *config) validate() error {
 	switch {
 	case c.MySQLDSN == "" && len(c.RedisAddrs) > 0:
@@ -215,21 +260,21 @@ func (c *config) validate() error {
 	case c.LabTrace != "" && !c.Lab:
 		return errors.New("SECKILL_LAB_TRACE is set and SECKILL_LAB is off: orders are recorded in lab mode only")
 	}
-	return nil
+	return c.checkDistinct()
 }
 
-// warn says what was set to no effect.
+// warn logs the settings that have no effect.
 func (c *config) warn(log *slog.Logger) {
 	for _, name := range c.Unknown {
-		log.Warn("no such setting", "variable", name)
+		log.Warn("unknown setting", "variable", name)
 	}
 	if n := len(c.LockRedisAddrs); n > 0 && n < red.MinNodes {
 		log.Warn("too few nodes for the lock red", "variable", "SECKILL_LOCK_REDIS_ADDRS", "nodes", n, "needed", red.MinNodes)
 	}
 }
 
-// secret is what tokens are signed with: one of this process's own, good until it
-// stops, where none was given.
+// secret returns the secret for signing tokens. If none is configured, it is random and valid until the
+// process stops.
 func (c *config) secret() []byte {
 	if c.JWTSecret != "" {
 		return []byte(c.JWTSecret)
@@ -253,6 +298,9 @@ Each flag can be given as an environment variable instead. With neither a
 database nor Redis the service runs embedded, with SQLite and an in-process
 Redis, in lab mode, on loopback.
 
+Each secret can be read from a file instead: -jwt-secret-file, SECKILL_JWT_SECRET_FILE.
+A secret that is given as a flag can be seen by everybody who sees the process (ps).
+
 OTEL_EXPORTER_OTLP_ENDPOINT, http://host:4318 for instance, has traces sent there.
 
 `)
@@ -261,10 +309,10 @@ OTEL_EXPORTER_OTLP_ENDPOINT, http://host:4318 for instance, has traces sent ther
 	}
 }
 
-// tracesEndpoint switches traces on. It has the name that OpenTelemetry gives it.
+// tracesEndpoint is the variable that enables traces. OpenTelemetry defines its name.
 const tracesEndpoint = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
-// environment picks this program's variables. Those of the tests are not its.
+// environment returns the variables of this program, without those of its tests.
 func environment(environ []string) map[string]string {
 	env := map[string]string{}
 	for _, kv := range environ {
@@ -277,6 +325,9 @@ func environment(environ []string) map[string]string {
 }
 
 func checkAddr(addr string) error {
+	if withCredentials(addr) {
+		return errURL
+	}
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return errors.New("want host:port")
@@ -290,6 +341,9 @@ func checkAddr(addr string) error {
 }
 
 func addrList(v string) ([]string, error) {
+	if withCredentials(v) { // checked before splitting, since a password may contain a comma
+		return nil, errURL
+	}
 	var addrs []string
 	for a := range strings.SplitSeq(v, ",") {
 		a = strings.TrimSpace(a)
@@ -297,7 +351,7 @@ func addrList(v string) ([]string, error) {
 			return nil, fmt.Errorf("%q: %w", a, err)
 		}
 		if slices.Contains(addrs, a) {
-			return nil, fmt.Errorf("%q stands there twice", a)
+			return nil, fmt.Errorf("%q is given twice", a)
 		}
 		addrs = append(addrs, a)
 	}
@@ -323,7 +377,7 @@ func parseWatchdog(v string) (time.Duration, error) {
 	return d, nil
 }
 
-// maxWaitReplicas is more than anybody waits for.
+// maxWaitReplicas is more replicas than any installation waits for.
 const maxWaitReplicas = 16
 
 func parseCount(v string, most int) (int, error) {
@@ -334,27 +388,9 @@ func parseCount(v string, most int) (int, error) {
 	return n, nil
 }
 
-// maxUserRate is beyond what a user can do, and far from what cannot be counted.
-const maxUserRate = 1e6
-
-func parseRate(v string) (float64, error) {
-	rate, err := strconv.ParseFloat(v, 64)
-	if err != nil || !(rate >= 0.001 && rate <= maxUserRate) {
-		return 0, fmt.Errorf("want a number from 0.001 to %.0f", maxUserRate)
-	}
-	return rate, nil
-}
-
 func oneOf(v string, allowed ...string) error {
 	if !slices.Contains(allowed, v) {
 		return fmt.Errorf("want %s", strings.Join(allowed, " or "))
-	}
-	return nil
-}
-
-func atLeast(secret string, n int) error {
-	if len(secret) < n {
-		return fmt.Errorf("too short: %d bytes, at least %d", len(secret), n)
 	}
 	return nil
 }

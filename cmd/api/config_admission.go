@@ -8,24 +8,29 @@ import (
 	"time"
 )
 
-// admissionConfig is what the flow admission can be told. A zero takes the default of the
-// package that it is for.
+// admissionConfig is the configuration of the flow admission. A zero takes the default of the package that
+// uses it.
 type admissionConfig struct {
-	MaxPending  int64 // of a voucher, accepted and not persisted
-	MaxInFlight int64 // that wait for the gate's answer, in this process
-	// Instance names this process among those who persist, ClaimIdle is after what time
-	// they take over what another one had in its hands.
+	MaxPending  int64 // orders of a voucher that are accepted and not persisted
+	MaxInFlight int64 // orders that wait for the gate's decision in this process
+	// Instance is the name of this process as a consumer. After ClaimIdle a consumer takes over the entries
+	// that another one has not acknowledged.
 	Instance  string
 	ClaimIdle time.Duration
+	// ForgetAfter is how long after the end of its sale a voucher is removed from Redis.
+	ForgetAfter time.Duration
 }
 
 // The bounds of these settings.
 const (
-	mostPending  = 10_000_000 // some 2 GB of Redis' memory
+	mostPending  = 10_000_000 // about 2 GB of Redis' memory
 	mostInFlight = 1_000_000
-	// A claim that is shorter than a transaction has two processes write the same orders,
-	// which is right in the end and slow until then.
+	// If ClaimIdle is shorter than a transaction, two processes write the same orders. That is correct, but
+	// slow.
 	minClaimIdle, maxClaimIdle = time.Second, time.Hour
+	// Until a voucher is forgotten, a repeated order is answered from Redis, after that from the database.
+	// So the bounds do not affect correctness.
+	minForgetAfter, maxForgetAfter, defaultForgetAfter = time.Second, 366 * 24 * time.Hour, 24 * time.Hour
 )
 
 func admissionSettings() []setting {
@@ -42,6 +47,8 @@ func admissionSettings() []setting {
 			}},
 		{name: "claim-idle", arg: "duration", usage: fmt.Sprintf("after what time accepted orders that a process has in its hands are taken over by another one, %v to %v (default 30s)", minClaimIdle, maxClaimIdle),
 			set: func(c *config, v string) (err error) { c.Admission.ClaimIdle, err = parseClaimIdle(v); return err }},
+		{name: "forget-after", arg: "duration", usage: fmt.Sprintf("how long after the end of its sale a voucher that was sold by admission is removed from Redis, once all of its orders are in the database and its stock balances, %v to %v (default %v)", minForgetAfter, maxForgetAfter, defaultForgetAfter),
+			set: func(c *config, v string) (err error) { c.Admission.ForgetAfter, err = parseForgetAfter(v); return err }},
 		{name: "instance", arg: "name", usage: "what this process is called where accepted orders are persisted: another name than that of any other process, and after a restart the same, so that it goes on at once with what it had in its hands (default: host, process id and a random part)",
 			set: func(c *config, v string) error { c.Admission.Instance = v; return checkInstance(v) }},
 	}
@@ -66,8 +73,19 @@ func parseClaimIdle(v string) (time.Duration, error) {
 	return d, nil
 }
 
-// checkInstance allows what is easily read and typed in redis-cli: the name is part of a
-// consumer's.
+func parseForgetAfter(v string) (time.Duration, error) {
+	d, err := time.ParseDuration(v)
+	if err != nil {
+		return 0, errors.New("want a duration, such as 90m or 24h")
+	}
+	if d < minForgetAfter || d > maxForgetAfter {
+		return 0, fmt.Errorf("want %v to %v", minForgetAfter, maxForgetAfter)
+	}
+	return d, nil
+}
+
+// checkInstance accepts names that are easy to read and to type in redis-cli, where they are part of the
+// consumer's name.
 func checkInstance(v string) error {
 	if !regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`).MatchString(v) {
 		return errors.New("want 1 to 64 letters, digits, dots, hyphens and underscores")

@@ -31,7 +31,7 @@ func TestConfigDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !c.Embedded || !c.Lab || c.Addr != "127.0.0.1:8080" || c.LogLevel != slog.LevelWarn {
+	if !c.Embedded || !c.Lab || c.Addr != "127.0.0.1:8080" || c.LogLevel != slog.LevelWarn || c.ShutdownDelay != 0 {
 		t.Errorf("embedded: %+v", c)
 	}
 	if a, b := c.secret(), c.secret(); len(a) < minJWTSecret || bytes.Equal(a, b) {
@@ -41,7 +41,7 @@ func TestConfigDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Embedded || c.Lab || c.LogLevel != slog.LevelInfo || len(c.Unknown) != 0 {
+	if c.Embedded || c.Lab || c.LogLevel != slog.LevelInfo || len(c.Unknown) != 0 || c.ShutdownDelay != 5*time.Second {
 		t.Errorf("with real stores: %+v", c)
 	}
 }
@@ -64,15 +64,14 @@ func TestConfigFlagBeatsEnvironment(t *testing.T) {
 }
 
 func TestConfigOfAdmission(t *testing.T) {
-	c, err := parseConfig([]string{"-claim-idle", "2s"},
+	c, err := parseConfig([]string{"-claim-idle", "2s", "-forget-after", "90m"},
 		production("SECKILL_INSTANCE=api-1.eu_west", "SECKILL_MAX_PENDING=500", "SECKILL_MAX_IN_FLIGHT=64", "SECKILL_CLAIM_IDLE=1m"), io.Discard)
-	if want := (admissionConfig{MaxPending: 500, MaxInFlight: 64, Instance: "api-1.eu_west", ClaimIdle: 2 * time.Second}); err != nil || c.Admission != want {
+	if want := (admissionConfig{MaxPending: 500, MaxInFlight: 64, Instance: "api-1.eu_west", ClaimIdle: 2 * time.Second, ForgetAfter: 90 * time.Minute}); err != nil || c.Admission != want {
 		t.Errorf("%+v, %v", c.Admission, err)
 	}
 }
 
-// Each wrong setting ends the start with a sentence that names it, and says
-// nothing of a secret.
+// Each invalid setting prevents the start with an error that names it and shows no secret.
 func TestConfigErrorsNameTheSetting(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -104,6 +103,8 @@ func TestConfigErrorsNameTheSetting(t *testing.T) {
 		{"claim without a unit", []string{"-claim-idle", "30"}, nil, []string{"-claim-idle", "5s"}},
 		{"claim too soon", nil, []string{"SECKILL_CLAIM_IDLE=999ms"}, []string{"SECKILL_CLAIM_IDLE", "1s to 1h"}},
 		{"claim too late", nil, []string{"SECKILL_CLAIM_IDLE=61m"}, []string{"SECKILL_CLAIM_IDLE", "1s to 1h"}},
+		{"forgotten at once", nil, []string{"SECKILL_FORGET_AFTER=10ms"}, []string{"SECKILL_FORGET_AFTER", "1s to 8784h"}},
+		{"forgotten without a unit", []string{"-forget-after", "24"}, nil, []string{"-forget-after", "24h"}},
 		{"instance of two words", nil, []string{"SECKILL_INSTANCE=api 1"}, []string{"SECKILL_INSTANCE", "letters"}},
 		{"instance too long", nil, []string{"SECKILL_INSTANCE=" + strings.Repeat("a", 65)}, []string{"SECKILL_INSTANCE", "1 to 64"}},
 		{"instance of two lines", []string{"-instance", "api\n"}, nil, []string{"-instance", "letters"}},
@@ -121,7 +122,13 @@ func TestConfigErrorsNameTheSetting(t *testing.T) {
 		{"rate that is none", []string{"-user-rate", "NaN"}, nil, []string{"-user-rate", "0.001"}},
 		{"rate of nothing", nil, []string{"SECKILL_USER_RATE=0"}, []string{"SECKILL_USER_RATE", "0.001"}},
 		{"watchdog too long", nil, []string{"SECKILL_LOCK_WATCHDOG=61m"}, []string{"SECKILL_LOCK_WATCHDOG", "100ms to 1h"}},
+		{"lab host with a port", []string{"-lab-hosts", "api-1:8080"}, nil, []string{"-lab-hosts", "api-1:8080", "without a port"}},
+		{"lab hosts with a hole", nil, []string{"SECKILL_LAB_HOSTS=api-1,,api-2"}, []string{"SECKILL_LAB_HOSTS", "no host name"}},
 		{"trace outside the lab", []string{"-lab-trace", "events"}, production(), []string{"SECKILL_LAB_TRACE", "SECKILL_LAB is off"}},
+		{"delay without a unit", nil, []string{"SECKILL_SHUTDOWN_DELAY=5"}, []string{"SECKILL_SHUTDOWN_DELAY", "5s"}},
+		{"delay of an hour", []string{"-shutdown-delay", "1h"}, nil, []string{"-shutdown-delay", "0s to 10m"}},
+		{"no time for requests", nil, []string{"SECKILL_SHUTDOWN_TIMEOUT=0s"}, []string{"SECKILL_SHUTDOWN_TIMEOUT", "100ms"}},
+		{"eviction neither allowed nor not", nil, []string{"SECKILL_ALLOW_EVICTION=perhaps"}, []string{"SECKILL_ALLOW_EVICTION", "perhaps"}},
 		{"log level", nil, []string{"SECKILL_LOG_LEVEL=loud"}, []string{"SECKILL_LOG_LEVEL", "loud"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 
 const dashboardFile = "../../docs/grafana/admission.json"
 
-// dashboard is what of it can be wrong without anybody noticing.
+// dashboard is the part of the dashboard's JSON that the test checks.
 type dashboard struct {
 	UID        string
 	Templating struct {
@@ -32,8 +32,9 @@ var (
 	variable  = regexp.MustCompile(`\$\{?(\w+)`)
 )
 
-// Every metric that the dashboard asks for is there once an order was placed.
+// Every metric that the dashboard uses exists after an order was placed.
 func TestDashboard(t *testing.T) {
+	t.Parallel()
 	data, err := os.ReadFile(dashboardFile)
 	if err != nil {
 		t.Fatal(err)
@@ -54,11 +55,11 @@ func TestDashboard(t *testing.T) {
 
 	r := start(t, nil, nil)
 	url, _, _ := strings.Cut(curlLine.FindStringSubmatch(r.curl)[3], "/api/")
-	shop := openShop(t, 1, admissionPolicy, process{url: url})
-	if got := shop.buy(0, 1, ""); got.code != "accepted" {
+	sale := openSale(t, 1, admissionPolicy, process{url: url})
+	if got := sale.buy(0, 1, ""); got.code != "accepted" {
 		t.Fatalf("told %+v", got)
 	}
-	shop.atRest(0)
+	sale.atRest(0)
 	_, metrics := call(t, http.MethodGet, url+"/metrics", nil, "")
 
 	ids, asked := map[int]bool{}, map[string]bool{}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,9 +10,8 @@ import (
 	"seckill/internal/testkit"
 )
 
-// disk is where a Redis keeps its append-only file, with the knowledge of what of it
-// would be there still if the machine lost its power. SIGKILL alone loses nothing that
-// was written: the system has it, and brings it to the disk later.
+// disk holds the append-only file of a Redis. It knows which part of the file would survive a power failure. SIGKILL
+// alone loses nothing that was written: the operating system writes it to the disk later.
 type disk struct {
 	t      *testing.T
 	synced string // the file in which testdata/synced.c writes down the size
@@ -27,10 +25,7 @@ func newDisk(t *testing.T, args ...string) *disk {
 	if cc == "" {
 		cc = "gcc"
 	}
-	server, err := exec.LookPath("redis-server")
-	if err == nil {
-		cc, err = exec.LookPath(cc)
-	}
+	cc, err := exec.LookPath(cc)
 	if err != nil && os.Getenv("REQUIRE_INFRA") != "1" {
 		t.Skip(err)
 	}
@@ -43,19 +38,11 @@ func newDisk(t *testing.T, args ...string) *disk {
 	if out, err := exec.CommandContext(t.Context(), cc, "-shared", "-fPIC", "-O2", "-o", library, "testdata/synced.c", "-ldl").CombinedOutput(); err != nil {
 		t.Fatalf("compile synced.c: %v\n%s", err, out)
 	}
-	// A script in the server's place sets the environment for it alone.
-	script := fmt.Sprintf("#!/bin/sh\nSYNCED='%s' LD_PRELOAD='%s' exec '%s' \"$@\"\n", d.synced, library, server)
-	if err := os.WriteFile(filepath.Join(dir, "redis-server"), []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	path := os.Getenv("PATH")
-	t.Setenv("PATH", dir+string(os.PathListSeparator)+path)
-	d.redis = testkit.NewRedis(t, args...)
-	t.Setenv("PATH", path)
+	d.redis = testkit.NewRedisEnv(t, []string{"SYNCED=" + d.synced, "LD_PRELOAD=" + library}, args...)
 	return d
 }
 
-// file is the append-only file's path; "" where there is none.
+// file returns the path of the append-only file; "" if there is none.
 func (d *disk) file() string {
 	d.t.Helper()
 	found, err := filepath.Glob(filepath.Join(d.redis.Dir(), "appendonlydir", "*.incr.aof"))
@@ -68,7 +55,7 @@ func (d *disk) file() string {
 	return found[0]
 }
 
-// sizes are how much was written, and how much of it is safe.
+// sizes returns how many bytes were written, and how many of them would survive a power failure.
 func (d *disk) sizes() (written, safe int64) {
 	d.t.Helper()
 	info, err := os.Stat(d.file())
@@ -88,7 +75,7 @@ func (d *disk) sizes() (written, safe int64) {
 	return info.Size(), safe
 }
 
-// slow makes the disk slow from now on, or as it was.
+// slow makes the disk slow, or normal again.
 func (d *disk) slow(is bool) {
 	d.t.Helper()
 	name := d.synced + ".slow"
@@ -101,8 +88,8 @@ func (d *disk) slow(is bool) {
 	}
 }
 
-// crash kills the server, and with it the machine if that is what is to die: what had
-// not reached the disk is gone then. It returns how many bytes that were.
+// crash kills the server. If machine is set, it also removes what had not reached the disk, as a power failure
+// does. It returns the number of bytes removed.
 func (d *disk) crash(machine bool) (gone int64) {
 	d.t.Helper()
 	d.redis.Kill()

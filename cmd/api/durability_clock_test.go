@@ -11,16 +11,23 @@ import (
 	"seckill/internal/testkit"
 )
 
-// Redis' clock is moved forwards and backwards in the middle of a sale: within its window,
-// past its end, and to before its beginning. No order is lost and none sold twice; nobody
-// waits for the clock to catch up; and once it is right, the sale goes on.
+// answerAt is an answer and the time of its request.
+type answerAt struct {
+	code  string
+	asked time.Time
+}
+
+// The clock of Redis jumps in the middle of a sale: within the sale window, past its end, and before its
+// beginning. No order is lost or sold twice, no request waits for the clock, and the sale continues once the
+// clock is right.
 func TestDurabilityRedisClockJumps(t *testing.T) {
+	t.Parallel()
 	const stock = 3000
 	server, clock := testkit.NewRedisWithClock(t)
 	s := servers{db: testkit.MariaDB(t), redis: []string{server.Addr()}}
-	shop := openShop(t, stock, admissionPolicy, startProcess(t, s), startProcess(t, s))
+	sale := openSale(t, stock, admissionPolicy, startProcess(t, s), startProcess(t, s))
 	var slowest atomic.Int64
-	var last atomic.Pointer[string]
+	var last atomic.Pointer[answerAt]
 	var over atomic.Bool
 	orders, codes := map[string]int{}, map[string]int{}
 	var mu sync.Mutex
@@ -31,7 +38,7 @@ func TestDurabilityRedisClockJumps(t *testing.T) {
 			for !over.Load() {
 				user := int(next.Add(1))
 				begun := time.Now()
-				got := shop.buy(user, user, "key-"+strconv.Itoa(user))
+				got := sale.buy(user, user, "key-"+strconv.Itoa(user))
 				took := time.Since(begun)
 				mu.Lock()
 				slowest.Store(max(slowest.Load(), int64(took)))
@@ -40,33 +47,29 @@ func TestDurabilityRedisClockJumps(t *testing.T) {
 					orders[got.order] = user
 				}
 				mu.Unlock()
-				last.Store(&got.code)
+				last.Store(&answerAt{got.code, begun})
 				time.Sleep(80 * time.Millisecond) // some 400 a second
 			}
 		})
 	}
 	defer load.Wait()
 	defer over.Store(true)
-	// until waits until buyers are told a code.
+	// until waits until a request sent from now on is answered with a code, and some more follow.
 	until := func(when, code string) {
 		t.Helper()
 		begun := time.Now()
-		for deadline := begun.Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
-			if told := last.Load(); told != nil && *told == code {
-				t.Logf("%s: %q after %v", when, code, time.Since(begun).Round(time.Millisecond))
-				return
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: nobody is told %q, but %q", when, code, *last.Load())
-			}
-		}
+		testkit.Until(t, when+": "+code, func() bool {
+			told := last.Load()
+			return told != nil && told.asked.After(begun) && told.code == code
+		})
+		t.Logf("%s: %q after %v", when, code, time.Since(begun).Round(time.Millisecond))
+		enough := next.Load() + 100
+		testkit.Until(t, "some more buyers", func() bool { return next.Load() >= enough })
 	}
 	jump := func(when string, d time.Duration, code string) {
 		t.Helper()
 		clock.Jump(d)
-		time.Sleep(200 * time.Millisecond) // what was under way is answered
 		until(when, code)
-		time.Sleep(300 * time.Millisecond) // and some more come
 	}
 	until("at first", "accepted")
 	jump("half an hour ahead", 30*time.Minute, "accepted")
@@ -79,9 +82,9 @@ func TestDurabilityRedisClockJumps(t *testing.T) {
 	load.Wait()
 	t.Logf("%v; the slowest answer took %v", codes, time.Duration(slowest.Load()).Round(time.Millisecond))
 	if took := time.Duration(slowest.Load()); took > 5*time.Second {
-		t.Errorf("somebody waited %v", took)
+		t.Errorf("a request waited %v", took)
 	}
-	_, more := shop.rush(2*stock, 1, nil)
+	_, more := sale.orderAll(2*stock, 1, nil)
 	maps.Copy(orders, more)
-	shop.allConfirmed(stock, orders)
+	sale.checkAllConfirmed(stock, orders)
 }

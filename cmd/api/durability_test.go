@@ -2,6 +2,7 @@ package main
 
 import (
 	"database/sql"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -13,12 +14,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"seckill/internal/admission/admkey"
+	"seckill/internal/admission/ledger"
 	"seckill/internal/testkit"
 )
 
-// redisSetting is how Redis keeps what it has, and what happens to it: a row of
-// docs/durability.md.
+// redisSetting is a configuration of Redis and what happens to it: a row of docs/durability.md.
 type redisSetting struct {
 	name string
 	args []string
@@ -36,8 +36,7 @@ var appendOnly = []string{"--appendonly", "yes", "--appendfsync"}
 
 func fsync(when string) []string { return append(slices.Clone(appendOnly), when) }
 
-// found: the service finds out that something is not there any more. With WAIT that is
-// what nobody was told of.
+// found reports whether the service detects that data was lost. With WAIT, that is data of which no buyer was told.
 func (s redisSetting) found() bool { return s.loses && !s.together || s.wait }
 
 func redisSettings() []redisSetting {
@@ -57,37 +56,38 @@ func redisSettings() []redisSetting {
 	}
 }
 
-// Redis dies in the middle of a sale, under each setting. What it can lose is lost, and
-// nothing else is: the service finds out, closes the voucher, rebuilds it from the
-// database and sells on, exactly all of it.
+// TestDurability kills Redis in the middle of a sale, under each setting. What the setting can lose is lost, and
+// nothing else: the service detects the loss, closes the voucher, rebuilds it from the database and sells
+// exactly the rest.
 //
-// That some orders are on their way at that moment is arranged: the test holds the
-// voucher's row in the database, so that accepted orders stay in Redis, as they do when
-// the database is slow or away.
+// The test makes sure that some orders are in flight at that moment: it locks the voucher's row in the database,
+// so that accepted orders stay in Redis, as they do when the database is slow or away.
 func TestDurability(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("kills servers for most of a minute")
 	}
 	mariadb := testkit.NewMariaDB(t)
 	for _, setting := range redisSettings() {
 		t.Run(setting.name, func(t *testing.T) {
-			d := openDying(t, mariadb, setting)
+			t.Parallel()
+			d := openCrashTest(t, mariadb, setting)
 			persisted := d.sell(100)
-			d.shop.atRest(0)
+			d.sale.atRest(0)
 			release := d.holdRow()
-			held, waiting := d.fillHands(101)
+			held, waiting := d.fillBatches(101)
 			maps.Copy(waiting, d.sell(200))
 			d.kept()
 			before := d.epoch()
-			last, took := d.sellAndDie(func() {
+			last, took := d.sellAndCrash(func() {
 				release()
-				d.goesOn(before)
+				d.waitUntilOpen(before)
 			})
 			d.sellOut()
 			got := d.count(persisted, held, waiting, last)
 			t.Logf("%s: %s; epoch %d, then %d; on sale again after %v; %d bytes of the file gone",
 				setting.name, got, before, d.epoch(), took.Round(10*time.Millisecond), d.gone)
-			got.judge(t, setting)
+			got.check(t, setting)
 			if found := d.epoch() > before; found != setting.found() {
 				t.Errorf("found that something was lost: %v", found)
 			}
@@ -97,8 +97,8 @@ func TestDurability(t *testing.T) {
 
 const dyingStock = 1000
 
-// dying is a sale on a Redis that is to die.
-type dying struct {
+// crashTest is a sale on a Redis that will crash.
+type crashTest struct {
 	t       *testing.T
 	setting redisSetting
 	where   servers
@@ -108,13 +108,13 @@ type dying struct {
 	link    *testkit.Proxy // between the two
 	door    *testkit.Proxy // the address of whichever is the primary
 	apis    []process
-	shop    *shop
+	sale    *testSale
 	gone    int64
 }
 
-func openDying(t *testing.T, mariadb *testkit.SQLServer, setting redisSetting) *dying {
+func openCrashTest(t *testing.T, mariadb *testkit.SQLServer, setting redisSetting) *crashTest {
 	t.Helper()
-	d := &dying{t: t, setting: setting, where: servers{db: mariadb.Database(t)}}
+	d := &crashTest{t: t, setting: setting, where: servers{db: mariadb.Database(t)}}
 	if setting.replica {
 		d.primary = testkit.NewRedis(t)
 		d.link, d.door = testkit.NewProxy(t, d.primary.Addr()), testkit.NewProxy(t, d.primary.Addr())
@@ -135,12 +135,12 @@ func openDying(t *testing.T, mariadb *testkit.SQLServer, setting redisSetting) *
 		d.where.redis = []string{d.primary.Addr()}
 	}
 	d.startAPIs()
-	d.shop = openShop(t, dyingStock, admissionPolicy, d.apis...)
+	d.sale = openSale(t, dyingStock, admissionPolicy, d.apis...)
 	return d
 }
 
-// acknowledges waits until a primary hears from so many replicas: for up to a second
-// after one is in step it does not.
+// acknowledges waits until a primary has acknowledgements of that many replicas. A replica sends none for up to
+// a second after it is in sync.
 func acknowledges(t *testing.T, primary *redis.Client, replicas int) {
 	t.Helper()
 	for n := range replicas {
@@ -148,31 +148,27 @@ func acknowledges(t *testing.T, primary *redis.Client, replicas int) {
 			replica := primary.InfoMap(t.Context(), "replication").Item("Replication", "slave"+strconv.Itoa(n))
 			return strings.Contains(replica, "state=online") && !strings.Contains(replica, "offset=0,")
 		}
-		for deadline := time.Now().Add(30 * time.Second); !heard(); time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("the replicas never acknowledge:\n%s", primary.Info(t.Context(), "replication").Val())
-			}
-		}
+		testkit.Until(t, "replica "+strconv.Itoa(n)+" acknowledges", heard)
 	}
 }
 
-func (d *dying) startAPIs() {
+func (d *crashTest) startAPIs() {
 	d.t.Helper()
 	d.apis = []process{startProcess(d.t, d.where), startProcess(d.t, d.where)}
 }
 
-// sell sells to the users up to one, those who have none yet.
-func (d *dying) sell(users int) map[string]int {
+// sell sells to the users up to a number who have no order yet.
+func (d *crashTest) sell(users int) map[string]int {
 	d.t.Helper()
-	codes, orders := d.shop.rush(users, 1, nil)
+	codes, orders := d.sale.orderAll(users, 1, nil)
 	if codes["accepted"]+codes["already_ordered"] != users {
 		d.t.Fatalf("%v", codes)
 	}
 	return orders
 }
 
-// holdRow keeps orders from being persisted, until release.
-func (d *dying) holdRow() (release func()) {
+// holdRow locks the voucher's row, so that no order is persisted until release is called.
+func (d *crashTest) holdRow() (release func()) {
 	d.t.Helper()
 	db, err := sql.Open("mysql", d.where.db.DSN)
 	if err != nil {
@@ -183,7 +179,7 @@ func (d *dying) holdRow() (release func()) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	if _, err := tx.ExecContext(d.t.Context(), "SELECT id FROM vouchers WHERE id = ? FOR UPDATE", d.shop.voucher); err != nil {
+	if _, err := tx.ExecContext(d.t.Context(), "SELECT id FROM vouchers WHERE id = ? FOR UPDATE", d.sale.voucher); err != nil {
 		d.t.Fatal(err)
 	}
 	return func() {
@@ -193,26 +189,25 @@ func (d *dying) holdRow() (release func()) {
 	}
 }
 
-// untouched is how long an order is in the stream that all workers have had their chance
-// of: longer than they take to find a new voucher.
-const untouched = 1500 * time.Millisecond
+// untouched is how long an order must be in the stream until every worker has had a chance to read it: longer
+// than they take to find a new voucher.
+const untouched = 3 * time.Second
 
-// fillHands sells to further users, until every worker has a batch in its hands that it
-// cannot finish. What is sold after that, as the one order that is left, is in Redis
-// alone.
-func (d *dying) fillHands(user int) (held, left map[string]int) {
+// fillBatches sells to further users until every worker has read a batch that it cannot persist. Orders after
+// that are only in Redis, as the one order that is left over.
+func (d *crashTest) fillBatches(user int) (held, left map[string]int) {
 	d.t.Helper()
 	client := d.primary.Client(d.t)
 	held = map[string]int{}
 	delivered := func() bool {
-		p, err := client.XPending(d.t.Context(), d.shop.keys().Orders, admkey.Group).Result()
+		p, err := client.XPending(d.t.Context(), d.sale.keys().Orders, ledger.Group).Result()
 		if err != nil {
 			d.t.Fatal(err)
 		}
 		return int(p.Count) == len(held)
 	}
 	for ; ; user++ {
-		got := d.shop.buy(user, user, "")
+		got := d.sale.buyUntilAnswered(user, user, "")
 		if got.code != "accepted" {
 			d.t.Fatalf("told %+v", got)
 		}
@@ -226,8 +221,8 @@ func (d *dying) fillHands(user int) (held, left map[string]int) {
 	}
 }
 
-// kept waits until what was accepted so far is as safe as the setting makes it.
-func (d *dying) kept() {
+// kept waits until the accepted orders are as safe as the setting makes them.
+func (d *crashTest) kept() {
 	d.t.Helper()
 	safe := func() bool { return true }
 	switch {
@@ -239,26 +234,21 @@ func (d *dying) kept() {
 			return written == safe
 		}
 	}
-	for deadline := time.Now().Add(30 * time.Second); !safe(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			d.t.Fatal("what was accepted is never safe")
-		}
-	}
+	testkit.Until(d.t, "the accepted orders are safe", safe)
 }
 
-// inStep says whether the replica has all orders on their way.
-func (d *dying) inStep() bool {
+// inStep reports whether the replica has all orders in flight.
+func (d *crashTest) inStep() bool {
 	d.t.Helper()
 	ask := func(s *testkit.RedisServer) string {
-		return s.Client(d.t).HGet(d.t.Context(), d.shop.keys().Meta, admkey.Seq).Val()
+		return s.Client(d.t).HGet(d.t.Context(), d.sale.keys().Meta, ledger.FieldSeq).Val()
 	}
 	return ask(d.primary) == ask(d.replica)
 }
 
-// sellAndDie has further buyers come, and Redis die when there is something to lose. It
-// returns the orders that were accepted meanwhile, and how long it took from the death
-// to the end of after.
-func (d *dying) sellAndDie(after func()) (orders map[string]int, took time.Duration) {
+// sellAndCrash sells to further buyers and kills Redis once there is something to lose. It returns the orders
+// accepted meanwhile, and the time from the crash to the end of after.
+func (d *crashTest) sellAndCrash(after func()) (orders map[string]int, took time.Duration) {
 	d.t.Helper()
 	if d.setting.slow {
 		d.disk.slow(true)
@@ -267,7 +257,7 @@ func (d *dying) sellAndDie(after func()) (orders map[string]int, took time.Durat
 	var over atomic.Bool
 	var load sync.WaitGroup
 	load.Go(func() {
-		_, orders = d.shop.rush(dyingStock, 1, func(n int) {
+		_, orders = d.sale.orderAll(dyingStock, 1, func(n int) {
 			answered.Store(int64(n))
 			if !over.Load() {
 				time.Sleep(80 * time.Millisecond) // some 400 a second
@@ -277,11 +267,7 @@ func (d *dying) sellAndDie(after func()) (orders map[string]int, took time.Durat
 	// The first 200 have an order each.
 	until := func(users int64) {
 		d.t.Helper()
-		for deadline := time.Now().Add(30 * time.Second); answered.Load() < users || !d.now(); time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				d.t.Fatal("never anything to lose")
-			}
-		}
+		testkit.Until(d.t, "there is something to lose", func() bool { return answered.Load() >= users && d.now() })
 	}
 	if d.setting.replica {
 		until(250)
@@ -289,22 +275,22 @@ func (d *dying) sellAndDie(after func()) (orders map[string]int, took time.Durat
 	}
 	until(300)
 	death := time.Now()
-	d.die()
+	d.crash()
 	after()
 	took = time.Since(death)
 	over.Store(true)
 	load.Wait()
 	if d.setting.together {
-		d.shop.urls = []string{d.apis[0].url, d.apis[1].url}
+		d.sale.urls = []string{d.apis[0].url, d.apis[1].url}
 	}
 	return orders, took
 }
 
-// unsafe is how much has to be in danger for Redis to die: that of some 50 orders.
+// unsafe is how much must be at risk before Redis is killed: the data of about 50 orders.
 const unsafe = 10_000
 
-// now says whether it is the moment to die.
-func (d *dying) now() bool {
+// now reports whether it is time to kill Redis.
+func (d *crashTest) now() bool {
 	d.t.Helper()
 	switch {
 	case !slices.Contains(d.setting.args, "everysec"):
@@ -325,14 +311,14 @@ func (d *dying) now() bool {
 	return info.Item("Persistence", "aof_pending_bio_fsync") == "0"
 }
 
-func (d *dying) die() {
+func (d *crashTest) crash() {
 	d.t.Helper()
 	if d.setting.replica {
 		d.primary.Kill()
 		d.replica.Promote()
-		d.door.Lead(d.replica.Addr())
+		d.door.SetUpstream(d.replica.Addr())
 		d.primary = d.replica
-		if d.setting.wait { // else nobody is told of anything any more
+		if d.setting.wait { // otherwise no buyer gets an answer any more
 			testkit.NewRedisReplica(d.t, d.primary)
 		}
 		return
@@ -352,44 +338,36 @@ func (d *dying) die() {
 	}
 }
 
-func (d *dying) epoch() int {
+func (d *crashTest) epoch() int {
 	d.t.Helper()
-	n, err := d.primary.Client(d.t).HGet(d.t.Context(), d.shop.keys().Meta, admkey.Epoch).Int()
+	n, err := d.primary.Client(d.t).HGet(d.t.Context(), d.sale.keys().Meta, ledger.FieldEpoch).Int()
 	if err != nil {
 		d.t.Error(err)
 	}
 	return n
 }
 
-// goesOn waits until the voucher is on sale again, under a later epoch if something is
-// to be found.
-func (d *dying) goesOn(before int) {
+// waitUntilOpen waits until the voucher is on sale again, under a later epoch if a loss will be detected.
+func (d *crashTest) waitUntilOpen(before int) {
 	d.t.Helper()
 	waitReady(d.t, d.apis...)
-	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		meta := d.primary.Client(d.t).HGetAll(d.t.Context(), d.shop.keys().Meta).Val()
-		epoch, err := strconv.Atoi(meta[admkey.Epoch]) // it has none where it was emptied
-		if err == nil && epoch%2 == 0 && meta[admkey.Stock] != "" && (epoch > before || !d.setting.found()) {
-			return
-		}
-		if time.Now().After(deadline) {
-			d.t.Fatalf("never on sale again: %v, was %d", meta, before)
-		}
-	}
+	testkit.Until(d.t, fmt.Sprintf("on sale again after epoch %d", before), func() bool {
+		meta := d.primary.Client(d.t).HGetAll(d.t.Context(), d.sale.keys().Meta).Val()
+		epoch, err := strconv.Atoi(meta[ledger.FieldEpoch]) // it has none where it was emptied
+		return err == nil && epoch%2 == 0 && meta[ledger.FieldStock] != "" && (epoch > before || !d.setting.found())
+	})
 }
 
-// sellOut sells what is left, to the buyers who lost their orders first.
-func (d *dying) sellOut() {
+// sellOut sells the rest, first to the buyers who lost their orders.
+func (d *crashTest) sellOut() {
 	d.t.Helper()
-	d.shop.drained(d.primary.Client(d.t))
-	for deadline := time.Now().Add(90 * time.Second); d.shop.atRest(0).Stock > 0; {
-		if time.Now().After(deadline) {
-			d.t.Fatal("never sold out")
-		}
-		d.shop.rush(2*dyingStock, 1, nil)
-	}
+	d.sale.drained(d.primary.Client(d.t))
+	testkit.Until(d.t, "all is sold", func() bool {
+		d.sale.orderAll(2*dyingStock, 1, nil)
+		return d.sale.atRest(0).Stock == 0
+	})
 	want := audit{InitialStock: dyingStock, Orders: dyingStock, Balanced: true}
-	if got := d.shop.audit(1); got != want {
-		d.t.Errorf("not sold right: %+v", got)
+	if got := d.sale.audit(1); got != want {
+		d.t.Errorf("the sale is wrong: %+v", got)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"seckill/internal/voucher"
 )
 
-// greet says where the service is. Embedded, it also puts a voucher on sale and
-// says how to buy it.
+// greet prints the address of the service. An embedded service also creates a voucher and prints the command
+// that orders it.
 func greet(ctx context.Context, out io.Writer, cfg config, vouchers *voucher.Service, url string) error {
 	mode := ""
 	if cfg.Lab {
@@ -27,10 +27,10 @@ func greet(ctx context.Context, out io.Writer, cfg config, vouchers *voucher.Ser
 		BeginAt: now, EndAt: now.Add(24 * time.Hour), Policy: voucher.DefaultPolicy(),
 	})
 	if errors.Is(err, context.Canceled) {
-		return nil // stopped before it was on sale
+		return nil // stopped before the voucher was created
 	}
 	if err != nil {
-		return fmt.Errorf("put a first voucher on sale: %w", err)
+		return fmt.Errorf("create a first voucher: %w", err)
 	}
 	auth := "-H 'X-User-ID: 42'"
 	if !cfg.Lab {

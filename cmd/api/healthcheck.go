@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// healthcheck asks a running server for its readiness: what a container without a
-// shell is checked with. An unspecified listening address is asked on loopback.
+// healthcheck queries the readiness of a running server. It is the health check of a container without a
+// shell. An unspecified listen address is queried on loopback.
 func healthcheck(ctx context.Context, cfg config, _, _ io.Writer) error {
 	addr := cfg.Addr
 	if cfg.DebugAddr != "" {

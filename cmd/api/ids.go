@@ -12,32 +12,30 @@ import (
 	"seckill/internal/order"
 )
 
-// The ways to mint ids.
+// The kinds of id generators.
 const (
 	idsSonyflake    = "sonyflake"
 	idsRedisCounter = "redis-counter"
 )
 
-// How long getting a machine id may take at the start, and giving it back at the
-// end.
+// How long leasing the machine ids may take at the start, and returning them at the end.
 const (
 	leaseTimeout   = 15 * time.Second
 	unleaseTimeout = 3 * time.Second
 )
 
-// idSource is what mints ids, and how it is asked after and closed.
+// idSource is a generator of ids, with its readiness check and its close function.
 type idSource struct {
 	order.IDs
 	ready func(context.Context) error
 	close func() error
 }
 
-// machineIDs is how many machine ids a process leases, for 102,400 ids a second: twice
-// what it can accept. With ids for just that, buyers who come in a burst would wait for
-// the clock's next tick.
+// machineIDs is the number of machine ids that a process leases, for 102,400 ids a second: twice the number of
+// orders that it can accept. With fewer, the orders of a burst would wait for the next tick of the clock.
 const machineIDs = 4
 
-// openIDs makes the source of ids that the configuration names.
+// openIDs opens the id generator that the configuration names.
 func openIDs(ctx context.Context, kind string, client redis.UniversalClient, log *slog.Logger) (idSource, error) {
 	if kind == idsRedisCounter {
 		return idSource{
@@ -55,6 +53,10 @@ func openIDs(ctx context.Context, kind string, client redis.UniversalClient, log
 	return idSource{IDs: ids, ready: ids.Ready, close: func() error {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), unleaseTimeout)
 		defer cancel()
-		return ids.Close(closing)
+		if err := ids.Close(closing); err != nil {
+			// Nothing is lost: a machine id that is not returned becomes free when its lease expires.
+			log.Warn("machine ids were not returned", "error", err)
+		}
+		return nil
 	}}, nil
 }

@@ -5,18 +5,22 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"seckill/internal/eventlog"
 	"seckill/internal/lock"
 	"seckill/internal/lock/lockers"
-	"seckill/internal/trace"
+	"seckill/internal/metrics"
+	"seckill/internal/rediswatch"
 )
 
-// keyPrefix goes before every key in Redis, and before the names of GET_LOCK.
+// keyPrefix is the prefix of every key in Redis and of the names of GET_LOCK.
 const keyPrefix = "seckill:"
 
-// openLockers makes every mechanism whose servers are there, observed and, where rec
-// is not nil, recorded.
-func openLockers(servers lockers.Servers, cfg config, registry prometheus.Registerer, rec *trace.Recorder, log *slog.Logger) (*lockers.Set, error) {
-	observer, err := observeLocks(registry)
+// openLockers opens every mechanism whose servers are configured, with metrics, with the guard against eviction
+// and, if rec is not nil, with the event log.
+func openLockers(
+	servers lockers.Servers, cfg config, registry prometheus.Registerer, guard *rediswatch.Guard, rec *eventlog.Recorder, log *slog.Logger,
+) (*lockers.Set, error) {
+	observer, err := metrics.NewLocks(registry)
 	if err != nil {
 		return nil, err
 	}
@@ -24,9 +28,9 @@ func openLockers(servers lockers.Servers, cfg config, registry prometheus.Regist
 		Prefix: keyPrefix, Watchdog: cfg.LockWatchdog, Log: log,
 		Wrap: func(name string, l lock.Locker) lock.Locker {
 			if rec != nil {
-				l = trace.Locker(name, l, rec)
+				l = eventlog.Locker(name, l, rec)
 			}
-			return lock.Observe(l, observer.of(name))
+			return lock.Observe(guard.Locker(name, l), observer.Observer(name))
 		},
 	})
 }

@@ -8,32 +8,21 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
+
+	"seckill/internal/gctune"
 )
 
 func main() {
-	collectSeldom()
+	gctune.Apply()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// After the first signal the second one has its usual effect: an impatient
-	// Ctrl-C Ctrl-C ends a stop that hangs.
+	// After the first signal, a second one has its usual effect: Ctrl-C twice ends a stop that hangs.
 	context.AfterFunc(ctx, stop)
 	os.Exit(command(ctx, os.Args[1:], os.Environ()))
 }
 
-// gcPercent is how much the heap may grow, in per cent of what lives, before garbage is
-// collected. What lives are some ten MB; requests are garbage at once. Go's own 100 has
-// it collected many times a second in a rush.
-const gcPercent = 400
-
-func collectSeldom() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
-}
-
-// command runs the program and returns its exit code: 2 for a wrong setting, 1 for
-// a failure, 0 for a clean stop.
+// command runs the program and returns its exit code: 2 for an invalid setting, 1 for a failure, 0 for a clean
+// stop.
 func command(ctx context.Context, args, environ []string) int {
 	do := run
 	parse := parseConfig
@@ -41,7 +30,7 @@ func command(ctx context.Context, args, environ []string) int {
 	case len(args) > 0 && args[0] == "healthcheck":
 		do, args = healthcheck, args[1:]
 	case len(args) > 0 && args[0] == "reconcile":
-		var asked reconciliation
+		var asked reconcileCommand
 		do, parse, args = asked.run, asked.parse, args[1:]
 	}
 	cfg, err := parse(args, environ, os.Stdout)
@@ -64,7 +53,7 @@ func command(ctx context.Context, args, environ []string) int {
 	return 0
 }
 
-// stopped says whether an error is only that of being told to stop while starting.
+// stopped reports whether an error only means that the start was interrupted.
 func stopped(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && errors.Is(err, context.Canceled)
 }

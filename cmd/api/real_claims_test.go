@@ -2,21 +2,23 @@ package main
 
 import (
 	"database/sql"
+	"errors"
 	"maps"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"seckill/internal/admission/admkey"
+	"seckill/internal/admission/ledger"
 	"seckill/internal/testkit"
 )
 
-// holdRow keeps a voucher's orders from being persisted, until release.
-func (s *shop) holdRow(where testkit.Database) (release func()) {
+// holdRow locks the voucher's row, so that no order is persisted until release is called.
+func (s *testSale) holdRow(where testkit.Database) (release func()) {
 	s.t.Helper()
 	db, err := sql.Open("mysql", where.DSN)
 	if err != nil {
@@ -37,27 +39,17 @@ func (s *shop) holdRow(where testkit.Database) (release func()) {
 	}
 }
 
-// until waits for a condition, at most for so long.
-func until(t *testing.T, limit time.Duration, what string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(limit); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", limit, what)
-		}
-	}
-}
-
-// inHand is how many orders a process has read and not finished.
-func (s *shop) inHand(client *redis.Client, instance string) int64 {
+// unacknowledged counts the orders that a process has read and not acknowledged.
+func (s *testSale) unacknowledged(client *redis.Client, instance string) int64 {
 	s.t.Helper()
-	p, err := client.XPending(s.t.Context(), s.keys().Orders, admkey.Group).Result()
+	p, err := client.XPending(s.t.Context(), s.keys().Orders, ledger.Group).Result()
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	return p.Consumers[instance+"-1"]
 }
 
-// counter reads one of a process's metrics.
+// counter reads a metric of a process.
 func counter(t *testing.T, p process, name string) float64 {
 	t.Helper()
 	_, body := call(t, http.MethodGet, p.url+"/metrics", nil, "")
@@ -70,9 +62,9 @@ func counter(t *testing.T, p process, name string) float64 {
 	return n
 }
 
-// handful is a sale of which a process has orders in its hands that it cannot finish.
-type handful struct {
-	*shop
+// stuckSale is a sale in which a process has read orders that it cannot persist.
+type stuckSale struct {
+	*testSale
 	where   servers
 	client  *redis.Client
 	a       process
@@ -81,46 +73,58 @@ type handful struct {
 	release func()
 }
 
-func openHandful(t *testing.T, where servers) *handful {
+func openStuckSale(t *testing.T, where servers) *stuckSale {
 	t.Helper()
-	h := &handful{where: where, stock: 40, client: testkit.Redis(t).Client(t)}
+	h := &stuckSale{where: where, stock: 40, client: redisAt(t, where.redis[0])}
 	h.a = startProcess(t, where.with("SECKILL_INSTANCE=a"))
-	h.shop = openShop(t, h.stock, admissionPolicy, h.a)
+	h.testSale = openSale(t, h.stock, admissionPolicy, h.a)
 	h.release = h.holdRow(where.db)
 	var codes map[string]int
-	if codes, h.orders = h.rush(h.stock/2, 1, nil); codes["accepted"] != h.stock/2 {
+	if codes, h.orders = h.orderAll(h.stock/2, 1, nil); codes["accepted"] != h.stock/2 {
 		t.Fatalf("%v", codes)
 	}
-	until(t, 20*time.Second, "a has orders in its hands", func() bool { return h.inHand(h.client, "a") > 0 })
+	testkit.Until(t, "a has unacknowledged orders", func() bool { return h.unacknowledged(h.client, "a") > 0 })
 	return h
 }
 
-// goOn sells the rest at another process, and checks all of it there.
-func (h *handful) goOn(p process) {
+// readRest reads the remaining entries in the name of a paused process. Otherwise another process could read
+// them before it claims entries, and would be busy with them for as long as the row is locked.
+func (h *stuckSale) readRest(instance string) {
+	h.t.Helper()
+	err := h.client.XReadGroup(h.t.Context(), &redis.XReadGroupArgs{
+		Group: ledger.Group, Consumer: instance + "-1", Streams: []string{h.keys().Orders, ">"}, Count: 1000, Block: -1,
+	}).Err()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		h.t.Fatal(err)
+	}
+}
+
+// sellRest sells the rest through another process, and checks everything there.
+func (h *stuckSale) sellRest(p process) {
 	h.t.Helper()
 	h.urls = []string{p.url}
-	codes, more := h.rush(h.stock, 1, nil) // those who have one already among them
+	codes, more := h.orderAll(h.stock, 1, nil) // those who have one already among them
 	maps.Copy(h.orders, more)
 	if codes["accepted"] != h.stock/2 || codes["already_ordered"] != h.stock/2 {
 		h.t.Errorf("%v", codes)
 	}
-	h.allConfirmed(h.stock, h.orders)
+	h.checkAllConfirmed(h.stock, h.orders)
 	if dead := h.client.XLen(h.t.Context(), h.keys().Dead).Val(); dead != 0 {
 		h.t.Errorf("%d dead letters", dead)
 	}
 }
 
-// A process dies with orders in its hands and is never started again: another one takes
-// them over, after the time that is set.
+// A process dies with unacknowledged orders and is never started again. Another one claims them after ClaimIdle.
 func TestEntriesOfADeadProcessAreClaimed(t *testing.T) {
-	h := openHandful(t, sharedServers(t).with("SECKILL_CLAIM_IDLE=2s"))
+	t.Parallel()
+	h := openStuckSale(t, sharedServers(t).with("SECKILL_CLAIM_IDLE=2s"))
 	b := startProcess(t, h.where.with("SECKILL_INSTANCE=b"))
-	held := h.inHand(h.client, "a")
+	held := h.unacknowledged(h.client, "a")
 	h.a.Kill()
 	<-h.a.Done()
 	killed := time.Now()
 	h.release()
-	h.goOn(b)
+	h.sellRest(b)
 	took := time.Since(killed)
 	claimed := counter(t, b, "seckill_fulfil_claimed_total")
 	if claimed < float64(held) {
@@ -129,67 +133,132 @@ func TestEntriesOfADeadProcessAreClaimed(t *testing.T) {
 	if took > 20*time.Second { // less than the default
 		t.Errorf("it took %v", took)
 	}
-	t.Logf("%d in the hands of the dead process, %v claimed; confirmed %v after its death", held, claimed, took.Round(10*time.Millisecond))
+	t.Logf("%d unacknowledged by the dead process, %v claimed; confirmed %v after its death", held, claimed, took.Round(10*time.Millisecond))
 }
 
-// A process is stopped with orders in its hands, for longer than the time after which
-// another one takes them over, and wakes in the middle of what it did: nothing is there
-// twice, and it works on.
+// A process with unacknowledged orders is paused for longer than ClaimIdle, and resumed in the middle of its
+// work: no order is duplicated, and the process continues.
 func TestStoppedPastTheClaimAndWoken(t *testing.T) {
-	h := openHandful(t, sharedServers(t).with("SECKILL_CLAIM_IDLE=1s"))
-	held := h.inHand(h.client, "a")
+	t.Parallel()
+	h := openStuckSale(t, sharedServers(t).with("SECKILL_CLAIM_IDLE=1s"))
 	h.a.Pause()
+	h.readRest("a")
 	b := startProcess(t, h.where.with("SECKILL_INSTANCE=b"))
-	// While the sleeper's transaction holds what it needs, b has its orders in its hands
-	// too.
-	until(t, 20*time.Second, "b has taken them over", func() bool { return counter(t, b, "seckill_fulfil_claimed_total") >= float64(held) })
+	// While the sleeper's transaction holds what b needs, b has orders of the sleeper in its
+	// hands too: those of the first page that it claims, since it waits with them.
+	testkit.Until(t, "b has taken some of them over", func() bool { return counter(t, b, "seckill_fulfil_claimed_total") > 0 })
 	h.release()
 	h.a.Resume()
-	h.goOn(b)
-	if left := h.inHand(h.client, "a"); left != 0 {
-		t.Errorf("the sleeper still has %d in its hands", left)
+	h.sellRest(b)
+	if left := h.unacknowledged(h.client, "a"); left != 0 {
+		t.Errorf("the paused process still has %d unacknowledged", left)
 	}
 	// It has lost nothing but time.
-	after := openShop(t, 20, admissionPolicy, h.a)
-	_, orders := after.rush(20, 1, nil)
-	after.allConfirmed(20, orders)
+	after := openSale(t, 20, admissionPolicy, h.a)
+	_, orders := after.orderAll(20, 1, nil)
+	after.checkAllConfirmed(20, orders)
 }
 
-// A process that keeps its name over a restart goes on at once with what it had in its
-// hands, whatever time the others would have to wait.
+// A process that keeps its name over a restart continues at once with its unacknowledged orders, whatever
+// ClaimIdle is.
 func TestInstanceGoesOnAfterARestart(t *testing.T) {
-	h := openHandful(t, sharedServers(t).with("SECKILL_CLAIM_IDLE=1h"))
-	held := h.inHand(h.client, "a")
+	t.Parallel()
+	h := openStuckSale(t, sharedServers(t).with("SECKILL_CLAIM_IDLE=1h"))
+	held := h.unacknowledged(h.client, "a")
 	h.a.Kill()
 	<-h.a.Done()
 	h.release()
 	again := startProcess(t, h.where.with("SECKILL_INSTANCE=a"))
-	h.goOn(again)
+	h.sellRest(again)
 	if claimed := counter(t, again, "seckill_fulfil_claimed_total"); claimed != 0 {
 		t.Errorf("%v claimed", claimed)
 	}
-	t.Logf("%d in its hands", held)
+	t.Logf("%d unacknowledged", held)
 }
 
-// The process dies after Redis has accepted the order and before anybody hears of it: all
-// replies of Redis are lost, and then the process is. The buyer repeats at another
-// process, and is told of the one order there is, by the id that the dead one gave it.
+// The process that reopens a voucher dies while it waits for orders in flight, which a third process has read
+// that dies too. Another process opens the voucher soon, although ClaimIdle is its default of 30 s.
+func TestProcessThatReopensDies(t *testing.T) {
+	t.Parallel()
+	where := sharedServers(t)
+	client := redisAt(t, where.redis[0])
+	a, b := startProcess(t, where), startProcess(t, where)
+	sale := openSale(t, 100, admissionPolicy, a)
+	release := sale.holdRow(where.db)
+	_, orders := sale.orderAll(20, 1, nil)
+	alive := keyPrefix + "fulfil:alive:ghost-" + sale.voucher
+	if err := client.Set(t.Context(), alive, 1, time.Hour).Err(); err != nil {
+		t.Fatal(err)
+	}
+	// The workers are held up with what they have; the rest goes to the third process.
+	for user := 21; client.XPending(t.Context(), sale.keys().Orders, ledger.Group).Val().Consumers["ghost-"+sale.voucher+"-1"] == 0; user++ {
+		got := sale.buy(0, user, "")
+		if got.code != "accepted" {
+			t.Fatalf("told %+v", got)
+		}
+		orders[got.order] = user
+		_ = client.XReadGroup(t.Context(), &redis.XReadGroupArgs{ // it may find nothing
+			Group: ledger.Group, Consumer: "ghost-" + sale.voucher + "-1", Streams: []string{sale.keys().Orders, ">"}, Block: -1,
+		}).Err()
+	}
+	release()
+	if err := client.HSet(t.Context(), sale.keys().Meta, ledger.FieldEpoch, 1).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if got := sale.buy(0, 99, ""); got.code != "unavailable" {
+		t.Fatalf("told %+v", got)
+	}
+	a.WaitLine(t, "admission waits for pending orders")
+	a.Kill()
+	<-a.Done()
+	killed := time.Now()
+	client.Del(t.Context(), alive)
+	sale.urls = []string{b.url}
+	testkit.Until(t, "an order is accepted", func() bool {
+		got := sale.buy(0, 99, "")
+		if got.order != "" {
+			orders[got.order] = 99
+		}
+		return got.code == "accepted"
+	})
+	took := time.Since(killed)
+	if took > busyReopenLimit {
+		t.Errorf("on sale again %v after the death", took)
+	}
+	_, more := sale.orderAll(200, 1, nil)
+	maps.Copy(orders, more)
+	sale.checkAllConfirmed(100, orders)
+	t.Logf("on sale again %v after the death", took.Round(time.Millisecond))
+}
+
+// The process dies after Redis has accepted the order and before anybody is told: all replies of Redis are lost,
+// and then the process dies. The buyer repeats the request at another process and gets the one order, with the
+// id that the dead process gave it.
 func TestRepetitionAfterALostAdmission(t *testing.T) {
-	db, server := testkit.MariaDB(t), testkit.Redis(t)
+	t.Parallel()
+	db, server := testkit.MariaDB(t), testkit.NewRedis(t)
 	line := testkit.NewProxy(t, server.Addr())
 	a := startProcess(t, servers{db: db, redis: []string{line.Addr()}}.with("SECKILL_INSTANCE=a"))
 	b := startProcess(t, servers{db: db, redis: []string{server.Addr()}}.with("SECKILL_INSTANCE=b", "SECKILL_CLAIM_IDLE=1s"))
-	shop := openShop(t, 10, admissionPolicy, a, b)
-	if got := shop.buy(0, 1, "first"); got.code != "accepted" {
+	sale := openSale(t, 10, admissionPolicy, a, b)
+	if got := sale.buy(0, 1, "first"); got.code != "accepted" {
 		t.Fatalf("told %+v", got)
 	}
+	// Process a needs an idle connection for the order: a new one would wait for a reply first,
+	// and others use connections too.
+	var warm sync.WaitGroup
+	for range 8 {
+		other := openSale(t, 1, admissionPolicy, a)
+		warm.Go(func() { other.buy(0, 1, "") })
+	}
+	warm.Wait()
 	client := server.Client(t)
 	line.BlackholeReplies()
 	told := make(chan outcome)
-	go func() { told <- shop.buy(0, 42, "once-only") }()
+	go func() { told <- sale.buy(0, 42, "once-only") }()
 	var admitted string
-	until(t, 20*time.Second, "Redis has accepted the order", func() bool {
-		admitted = client.HGet(t.Context(), shop.keys().Users, "42").Val()
+	testkit.Until(t, "Redis has accepted the order", func() bool {
+		admitted = client.HGet(t.Context(), sale.keys().Users, "42").Val()
 		return admitted != ""
 	})
 	a.Kill()
@@ -198,8 +267,8 @@ func TestRepetitionAfterALostAdmission(t *testing.T) {
 		t.Fatalf("the process that died answered %+v", got)
 	}
 	var got outcome
-	until(t, time.Minute, "the repetition has an answer", func() bool { // the key is still the dead process's
-		got = shop.buy(1, 42, "once-only")
+	testkit.Until(t, "the repetition has an answer", func() bool { // the key is still the dead process's
+		got = sale.buy(1, 42, "once-only")
 		return got.code != "busy"
 	})
 	// The key's first attempt is not known to have had an answer: the second finds the
@@ -207,17 +276,17 @@ func TestRepetitionAfterALostAdmission(t *testing.T) {
 	if got.code != "accepted" && got.code != "created" || got.order != admitted {
 		t.Fatalf("the repetition was told %+v, Redis has %s", got, admitted)
 	}
-	if again := shop.buy(1, 42, "once-only"); again != got {
+	if again := sale.buy(1, 42, "once-only"); again != got {
 		t.Errorf("told %+v, then %+v", got, again)
 	}
-	shop.urls = []string{b.url}
-	if other := shop.buy(0, 42, ""); other.code != "already_ordered" {
+	sale.urls = []string{b.url}
+	if other := sale.buy(0, 42, ""); other.code != "already_ordered" {
 		t.Errorf("without the key: %+v", other)
 	}
-	if now := shop.atRest(0); now.Orders != 2 || !now.Balanced {
+	if now := sale.atRest(0); now.Orders != 2 || !now.Balanced {
 		t.Errorf("%+v", now)
 	}
-	if status := shop.status(0, admitted, 42, ""); status != "confirmed" {
+	if status := sale.status(0, admitted, 42, ""); status != "confirmed" {
 		t.Errorf("the order is %q", status)
 	}
 	t.Logf("order %s, repetition told %q", admitted, got.code)

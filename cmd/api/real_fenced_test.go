@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// crowd is buyers who go on until nothing is left, each order from a new user.
-type crowd struct {
-	shop *shop
+// buyerLoop sends orders, each of a new user, until the stock is gone.
+type buyerLoop struct {
+	sale *testSale
 	all  sync.WaitGroup
 
 	mu     sync.Mutex
@@ -19,10 +19,10 @@ type crowd struct {
 	sold   []int // by each process
 }
 
-// come lets n buyers for each process begin.
-func (c *crowd) come(n int) {
-	c.codes, c.orders, c.sold = map[string]int{}, map[string]int{}, make([]int, len(c.shop.urls))
-	for i := range c.shop.urls {
+// start starts n buyers for each process.
+func (c *buyerLoop) start(n int) {
+	c.codes, c.orders, c.sold = map[string]int{}, map[string]int{}, make([]int, len(c.sale.urls))
+	for i := range c.sale.urls {
 		for range n {
 			c.all.Go(func() {
 				for c.next(i).code != "sold_out" {
@@ -32,12 +32,12 @@ func (c *crowd) come(n int) {
 	}
 }
 
-func (c *crowd) next(i int) outcome {
+func (c *buyerLoop) next(i int) outcome {
 	c.mu.Lock()
 	c.users++
 	user := c.users
 	c.mu.Unlock()
-	got := c.shop.buy(i, user, "")
+	got := c.sale.buy(i, user, "")
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.codes[got.code]++
@@ -49,7 +49,7 @@ func (c *crowd) next(i int) outcome {
 }
 
 // await waits until the i-th process has sold n more.
-func (c *crowd) await(t *testing.T, i, n int) {
+func (c *buyerLoop) await(t *testing.T, i, n int) {
 	t.Helper()
 	sold := func() int {
 		c.mu.Lock()
@@ -57,17 +57,17 @@ func (c *crowd) await(t *testing.T, i, n int) {
 		return c.sold[i]
 	}
 	before := sold()
-	for end := time.Now().Add(30 * time.Second); sold() < before+n; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); sold() < before+n; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("process %d sold %d and not %d", i, sold()-before, n)
 		}
 	}
 }
 
-// A sale by two processes, one of which is stopped (SIGSTOP) in the middle of it
-// until its lease is over and the other one goes on: three times while it has the
-// lock. Whatever it still writes when it wakes carries an old token.
+// A sale by two processes. Three times, one of them is paused (SIGSTOP) while it holds the lock, until its lease
+// has expired and the other one continues. What it still writes when it resumes has an outdated fencing token.
 func TestFencedSaleWithAStoppedProcess(t *testing.T) {
+	t.Parallel()
 	const (
 		stock  = 2000
 		lease  = 400 * time.Millisecond
@@ -76,9 +76,9 @@ func TestFencedSaleWithAStoppedProcess(t *testing.T) {
 	)
 	s := sharedServers(t)
 	a, b := startProcess(t, s), startProcess(t, s)
-	shop := openShop(t, stock, policy, a, b)
-	c := &crowd{shop: shop}
-	c.come(buyers)
+	sale := openSale(t, stock, policy, a, b)
+	c := &buyerLoop{sale: sale}
+	c.start(buyers)
 	stops := 0
 	for holding := 0; holding < 3; stops++ {
 		c.await(t, 0, 5)
@@ -89,13 +89,13 @@ func TestFencedSaleWithAStoppedProcess(t *testing.T) {
 		a.Resume()
 		t.Logf("the other process went on %v after the stop", waited.Round(time.Millisecond))
 		if waited > lease*3/4 {
-			holding++ // nobody got in before its lease was over
+			holding++ // no other owner got the lock before its lease was over
 		}
 	}
 	c.all.Wait()
 
-	shop.mustBeRight(0, c.codes, c.orders)
-	if got := shop.audit(1); got.Orders != stock || got.Stock != 0 {
+	sale.checkBalanced(0, c.codes, c.orders)
+	if got := sale.audit(1); got.Orders != stock || got.Stock != 0 {
 		t.Errorf("%+v, want all %d sold", got, stock)
 	}
 	// A holder that was stopped is refused, or told to ask again; all the others get
@@ -105,7 +105,7 @@ func TestFencedSaleWithAStoppedProcess(t *testing.T) {
 		delete(other, code)
 	}
 	if len(other) > 0 {
-		t.Errorf("answers that explain nothing: %v", other)
+		t.Errorf("answers without a reason: %v", other)
 	}
 	t.Logf("stopped %d times, three of them with the lock; sold by each process: %v", stops, c.sold)
 }

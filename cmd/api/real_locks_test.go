@@ -9,11 +9,11 @@ import (
 	"seckill/internal/testkit"
 )
 
-// Every mechanism that the project knows by name is wired to its servers: a voucher
-// is sold under it by two processes, in lab mode and, where it is called safe, with
-// the lock taken for the whole voucher and waited for. A mechanism that is added to
-// the catalogue and wired nowhere fails here.
+// Every mechanism that the project knows by name is wired to its servers. Two processes sell a voucher under it
+// in lab mode; the safe ones lock the whole voucher and wait for the lock. A mechanism that is in the catalogue
+// and wired nowhere fails here.
 func TestEveryLockSells(t *testing.T) {
+	t.Parallel()
 	var nodes []string
 	for range 3 {
 		nodes = append(nodes, testkit.NewRedis(t).Addr())
@@ -29,14 +29,26 @@ func TestEveryLockSells(t *testing.T) {
 			if m.Safe {
 				policy = fmt.Sprintf(`{"lock":%q,"scope":"voucher","lock_wait_ms":20000}`, m.Name)
 			}
-			shop := openShop(t, 10, policy, a, b)
-			codes, orders := shop.rush(20, 1, nil)
-			shop.mustBeRight(0, codes, orders)
-			if m.Safe && (codes["created"] != 10 || codes["sold_out"] != 10) {
-				t.Errorf("20 buyers of 10 vouchers were told %v", codes)
-			}
+			sale := openSale(t, 10, policy, a, b)
+			codes, orders := sale.orderAll(20, 1, nil)
+			sale.checkBalanced(0, codes, orders)
 			if codes["created"] == 0 {
-				t.Errorf("nobody could buy: %v", codes)
+				t.Errorf("no order succeeded: %v", codes)
+			}
+			if !m.Safe {
+				return
+			}
+			// Where several nodes vote, a slow one can make the lock unavailable. Those buyers ask again.
+			testkit.Until(t, "an answer for all", func() bool {
+				if codes["unavailable"] == 0 {
+					return true
+				}
+				codes, _ = sale.orderAll(20, 1, nil)
+				return false
+			})
+			sold := sale.audit(0).Orders
+			if told := codes["created"] + codes["sold_out"] + codes["already_ordered"]; sold != 10 || told != 20 {
+				t.Errorf("%d of 10 vouchers were sold; 20 buyers were told %v", sold, codes)
 			}
 		})
 	}

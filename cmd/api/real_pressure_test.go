@@ -12,14 +12,14 @@ import (
 	"seckill/internal/testkit"
 )
 
-// refusal is how a buyer was turned away.
+// refusal is the answer to an order that was refused.
 type refusal struct {
 	code, retryAfter string
 	after            time.Duration
 }
 
-// try sends one order to the i-th process; accepted is its id.
-func (s *shop) try(i, user int) (accepted string, refused refusal) {
+// try sends one order to the i-th process. accepted is its id.
+func (s *testSale) try(i, user int) (accepted string, refused refusal) {
 	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.urls[i%len(s.urls)]+"/api/v1/vouchers/"+s.voucher+"/orders", nil)
 	if err != nil {
 		s.t.Error(err)
@@ -45,38 +45,40 @@ func (s *shop) try(i, user int) (accepted string, refused refusal) {
 	return "", refusal{answer.Code, resp.Header.Get("Retry-After"), time.Since(begun)}
 }
 
-// The database is away, or so slow that it is the same, while buyers go on: as many are
-// accepted as may wait in Redis, and all others are told to come again. When it is back
-// every order that was accepted is confirmed, and the sale goes on.
+// The database is away, or so slow that it might as well be, while buyers keep ordering. As many orders are
+// accepted as may be pending in Redis, and all others are answered with unavailable and Retry-After. When the
+// database is back, every accepted order is confirmed, and the sale continues.
 func TestBackpressure(t *testing.T) {
+	t.Parallel()
 	const stock, pending = 400, 60
 	for _, tc := range []struct {
 		name string
-		hold func(mariadb *testkit.SQLServer, s *shop, where servers) (release func())
+		hold func(mariadb *testkit.SQLServer, s *testSale, where servers) (release func())
 	}{
-		{"MariaDB stands still", func(mariadb *testkit.SQLServer, _ *shop, _ servers) func() {
+		{"MariaDB stands still", func(mariadb *testkit.SQLServer, _ *testSale, _ servers) func() {
 			mariadb.Pause()
 			return mariadb.Resume
 		}},
-		{"the voucher's row is locked", func(_ *testkit.SQLServer, s *shop, where servers) func() { return s.holdRow(where.db) }},
+		{"the voucher's row is locked", func(_ *testkit.SQLServer, s *testSale, where servers) func() { return s.holdRow(where.db) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
 			mariadb, server := testkit.NewMariaDB(t), testkit.NewRedis(t)
 			where := servers{db: mariadb.Database(t), redis: []string{server.Addr()}}.with("SECKILL_MAX_PENDING=" + strconv.Itoa(pending))
 			a, b := startProcess(t, where), startProcess(t, where)
-			shop := openShop(t, stock, admissionPolicy, a, b)
-			codes, orders := shop.rush(100, 1, nil)
+			sale := openSale(t, stock, admissionPolicy, a, b)
+			codes, orders := sale.orderAll(100, 1, nil)
 			if codes["accepted"]+codes["unavailable"] != 100 || codes["accepted"] < pending {
 				t.Fatalf("%v", codes)
 			}
-			shop.atRest(0)
+			sale.atRest(0)
 
-			release := tc.hold(mariadb, shop, where)
+			release := tc.hold(mariadb, sale, where)
 			before, client, most := len(orders), server.Client(t), int64(0)
 			for round := range 3 {
-				more := shop.pushAll(1000+1000*round, 300)
+				more := sale.pushAll(1000+1000*round, 300)
 				maps.Copy(orders, more)
-				most = max(most, client.XLen(t.Context(), shop.keys().Orders).Val())
+				most = max(most, client.XLen(t.Context(), sale.keys().Orders).Val())
 			}
 			if accepted := len(orders) - before; accepted != pending || most != pending {
 				t.Errorf("%d accepted while nothing could be persisted, %d on their way; want %d", accepted, most, pending)
@@ -84,20 +86,19 @@ func TestBackpressure(t *testing.T) {
 			release()
 
 			waitReady(t, a, b)
-			shop.atRest(0)
+			sale.atRest(0)
 			for user := 5000; len(orders) < stock && user < 20_000; user += 300 {
-				_, more := shop.rush(300, 1, nil) // some of them have an order already
+				_, more := sale.orderAll(300, 1, nil) // some of them have an order already
 				maps.Copy(orders, more)
-				maps.Copy(orders, shop.pushAll(user, 300))
+				maps.Copy(orders, sale.pushAll(user, 300))
 			}
-			shop.allConfirmed(stock, orders)
+			sale.checkAllConfirmed(stock, orders)
 		})
 	}
 }
 
-// pushAll has so many users, from one on, ask once. Whoever is turned away, while there is
-// stock, is told in a moment that he may come again, and when.
-func (s *shop) pushAll(user, n int) map[string]int {
+// pushAll sends one order for each of n users. While there is stock, a refused order has Retry-After.
+func (s *testSale) pushAll(user, n int) map[string]int {
 	s.t.Helper()
 	var mu sync.Mutex
 	orders := map[string]int{}
@@ -123,34 +124,33 @@ func (s *shop) pushAll(user, n int) map[string]int {
 	return orders
 }
 
-// So many buyers wait for a decision that nobody makes, as Redis stands still, and not one
-// more: whoever comes then is turned away at once. When Redis goes on, those who waited are
-// served, and so is everybody after them.
+// While Redis hangs, a limited number of buyers wait for a decision. Every further order is refused at once.
+// When Redis continues, the waiting orders and all later ones are served.
 func TestInFlightBound(t *testing.T) {
-	const bound, crowd = 8, 40
+	const bound, buyerLoop = 8, 40
 	server := testkit.NewRedis(t)
 	a := startProcess(t, servers{db: testkit.MariaDB(t), redis: []string{server.Addr()}}.with("SECKILL_MAX_IN_FLIGHT="+strconv.Itoa(bound)))
-	shop := openShop(t, 100, admissionPolicy, a)
-	if accepted, refused := shop.try(0, 1); accepted == "" {
+	sale := openSale(t, 100, admissionPolicy, a)
+	if accepted, refused := sale.try(0, 1); accepted == "" {
 		t.Fatalf("%+v", refused)
 	}
-	shop.atRest(0)
+	sale.atRest(0)
 
 	server.Pause()
 	type answer struct {
 		accepted string
 		refused  refusal
 	}
-	answers := make(chan answer, crowd)
-	for user := range crowd {
+	answers := make(chan answer, buyerLoop)
+	for user := range buyerLoop {
 		go func() {
-			accepted, refused := shop.try(0, 100+user)
+			accepted, refused := sale.try(0, 100+user)
 			answers <- answer{accepted, refused}
 		}()
 	}
 	// The first to be answered are those who may not wait; nobody else can be, before Redis
 	// goes on or patience ends, after 2 s.
-	for range crowd - bound {
+	for range buyerLoop - bound {
 		got := <-answers
 		if got.refused.code != "unavailable" || got.refused.retryAfter == "" || got.refused.after > 1500*time.Millisecond {
 			t.Errorf("beyond the bound: %+v", got)
@@ -167,12 +167,12 @@ func TestInFlightBound(t *testing.T) {
 			t.Errorf("within the bound: %+v", got.refused)
 		}
 	}
-	for user := range crowd {
-		if accepted, refused := shop.try(0, 1000+user); accepted == "" {
+	for user := range buyerLoop {
+		if accepted, refused := sale.try(0, 1000+user); accepted == "" {
 			t.Errorf("afterwards: %+v", refused)
 		}
 	}
-	if now := shop.atRest(0); now.Orders != 1+bound+crowd || !now.Balanced {
+	if now := sale.atRest(0); now.Orders != 1+bound+buyerLoop || !now.Balanced {
 		t.Errorf("%+v", now)
 	}
 }

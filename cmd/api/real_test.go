@@ -13,19 +13,22 @@ import (
 	"seckill/internal/testkit"
 )
 
-// sharedServers are the test binary's own MariaDB and Redis, with a new database.
+// sharedServers returns a new database on the test binary's MariaDB and a Redis for this test alone: the service
+// uses a whole Redis, and tests run in parallel.
 func sharedServers(t *testing.T) servers {
 	t.Helper()
-	return servers{db: testkit.MariaDB(t), redis: []string{testkit.Redis(t).Addr()}}
+	return servers{db: testkit.MariaDB(t), redis: []string{testkit.NewRedis(t).Addr()}}
 }
 
 func TestProductionMode(t *testing.T) {
+	t.Parallel()
 	for _, engine := range []struct {
 		name string
 		open func(testkit.TB) testkit.Database
 	}{{"mariadb", testkit.MariaDB}, {"mysql", testkit.MySQL}} {
 		t.Run(engine.name, func(t *testing.T) {
-			s := servers{db: engine.open(t), redis: []string{testkit.Redis(t).Addr()}}
+			t.Parallel()
+			s := servers{db: engine.open(t), redis: []string{testkit.NewRedis(t).Addr()}}
 			p := startProcess(t, s.with("SECKILL_LAB=0"))
 			tokens, err := auth.NewTokens([]byte(secret), nil)
 			if err != nil {
@@ -67,7 +70,7 @@ func TestProductionMode(t *testing.T) {
 			expect(403, `"lab_only"`, "POST", "/api/v1/tokens", nil, `{"user_id":"1"}`)
 
 			// A weak voucher that a server in lab mode put on sale in the same database.
-			weak := openShop(t, 5, `{"lock":"none","stock":"unguarded"}`, startProcess(t, s))
+			weak := openSale(t, 5, `{"lock":"none","stock":"unguarded"}`, startProcess(t, s))
 			expect(403, `"lab_only"`, "POST", "/api/v1/vouchers/"+weak.voucher+"/orders", buyer, "")
 
 			if err := p.Stop(); err != nil {
@@ -82,9 +85,9 @@ func TestProductionMode(t *testing.T) {
 	}
 }
 
-// What the weak ones are there for, and what the strong one is there for: two
-// processes, one voucher, its stock read and written back.
+// Two processes sell one voucher with an unguarded stock: the weak locks oversell, the strong ones do not.
 func TestLocksOverTwoProcesses(t *testing.T) {
+	t.Parallel()
 	s := sharedServers(t)
 	a, b := startProcess(t, s), startProcess(t, s)
 	const users, stock = 300, 20
@@ -103,9 +106,9 @@ func TestLocksOverTwoProcesses(t *testing.T) {
 		{"reentrant", 0, 100, 0.2, false},
 	} {
 		t.Run(tc.lock, func(t *testing.T) {
-			shop := openShop(t, stock, fmt.Sprintf(unguarded, tc.lock, tc.ttlMS, tc.pauseMS, tc.probability), a, b)
-			codes, orders := shop.rush(users, 1, nil)
-			got := shop.audit(0)
+			sale := openSale(t, stock, fmt.Sprintf(unguarded, tc.lock, tc.ttlMS, tc.pauseMS, tc.probability), a, b)
+			codes, orders := sale.orderAll(users, 1, nil)
+			got := sale.audit(0)
 			t.Logf("%v; %+v", codes, got)
 			if tc.oversells {
 				if got.Oversold == 0 {
@@ -120,17 +123,18 @@ func TestLocksOverTwoProcesses(t *testing.T) {
 	}
 	for lock, duplicates := range map[string]bool{"none": true, "reentrant": false} {
 		t.Run("one per user, "+lock, func(t *testing.T) {
-			shop := openShop(t, 1000, fmt.Sprintf(`{"lock":%q,"unique":false,"faults":[{"point":"critical-section","pause_ms":10}]}`, lock), a, b)
-			shop.rush(40, 4, nil)
-			if got := shop.audit(1); got.DuplicateOrders > 0 != duplicates {
+			sale := openSale(t, 1000, fmt.Sprintf(`{"lock":%q,"unique":false,"faults":[{"point":"critical-section","pause_ms":10}]}`, lock), a, b)
+			sale.orderAll(40, 4, nil)
+			if got := sale.audit(1); got.DuplicateOrders > 0 != duplicates {
 				t.Errorf("%s: %+v", lock, got)
 			}
 		})
 	}
 }
 
-// A sale under the default policy, in the middle of which something dies.
+// A sale under the default policy during which a process or a server dies.
 func TestSaleSurvives(t *testing.T) {
+	t.Parallel()
 	const users, stock = 600, 400
 	for _, tc := range []struct {
 		name string
@@ -148,17 +152,18 @@ func TestSaleSurvives(t *testing.T) {
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
 			mariadb, redis := testkit.NewMariaDB(t, "--innodb-flush-log-at-trx-commit=1"), testkit.NewRedis(t)
 			s := servers{db: mariadb.Database(t), redis: []string{redis.Addr()}}
 			a, b := startProcess(t, s), startProcess(t, s)
-			shop := openShop(t, stock, `{}`, a, b)
+			sale := openSale(t, stock, `{}`, a, b)
 			// The test's own goroutine does the killing, once a third was answered.
 			now := make(chan struct{})
 			once := sync.OnceFunc(func() { close(now) })
 			var codes, orders map[string]int
 			var load sync.WaitGroup
 			load.Go(func() {
-				codes, orders = shop.rush(users, 1, func(answered int) {
+				codes, orders = sale.orderAll(users, 1, func(answered int) {
 					if answered >= users/3 {
 						once()
 					}
@@ -167,21 +172,21 @@ func TestSaleSurvives(t *testing.T) {
 			<-now
 			tc.kill(t, mariadb, redis, a)
 			load.Wait()
-			shop.mustBeRight(1, codes, orders)
+			sale.checkBalanced(1, codes, orders)
 			if codes["internal"] > 0 || codes[""] > 0 {
-				t.Errorf("answers that explain nothing: %v", codes)
+				t.Errorf("answers without a reason: %v", codes)
 			}
 			if !tc.back {
 				return
 			}
 			// Afterwards the sale goes on until all is sold.
 			waitReady(t, a, b)
-			more, moreOrders := shop.rush(2*users, 1, nil)
+			more, moreOrders := sale.orderAll(2*users, 1, nil)
 			maps.Copy(orders, moreOrders)
-			if got := shop.audit(0); got.Orders != stock {
-				t.Errorf("%d of %d sold in the end: %v", got.Orders, stock, more)
+			if got := sale.audit(0); got.Orders != stock {
+				t.Errorf("%d of %d sold: %v", got.Orders, stock, more)
 			}
-			shop.mustBeRight(0, more, orders)
+			sale.checkBalanced(0, more, orders)
 		})
 	}
 }
@@ -189,46 +194,43 @@ func TestSaleSurvives(t *testing.T) {
 func waitReady(t *testing.T, processes ...process) {
 	t.Helper()
 	for _, p := range processes {
-		p.WaitHTTP(t, p.url+"/readyz")
+		p.WaitHTTP(t, p.url+"/readyz?strict=1")
 	}
 }
 
-// The process dies after the commit and before the reply. The repetition, to
-// another process, is told of the one order there is.
+// The process dies after the commit and before the reply. The repetition, to another process, returns the one order.
 func TestRepetitionAfterADeathGetsTheOneAnswer(t *testing.T) {
+	t.Parallel()
 	s := sharedServers(t)
 	a, b := startProcess(t, s), startProcess(t, s)
-	shop := openShop(t, 10, `{"faults":[{"point":"after-commit","effect":"kill"}]}`, a, b)
-	if got := shop.buy(0, 42, "once-only"); got.code != "network" {
-		t.Fatalf("the process that was to die answered %+v", got)
+	sale := openSale(t, 10, `{"faults":[{"point":"after-commit","effect":"kill"}]}`, a, b)
+	if got := sale.buy(0, 42, "once-only"); got.code != "network" {
+		t.Fatalf("the process that should have died answered %+v", got)
 	}
 	<-a.Done()
-	var got outcome
-	deadline := time.Now().Add(time.Minute)
-	for got = shop.buy(1, 42, "once-only"); got.code == "busy" && time.Now().Before(deadline); got = shop.buy(1, 42, "once-only") {
-		time.Sleep(100 * time.Millisecond) // the reservation is still the dead process's
-	}
+	got := sale.buyUntilAnswered(1, 42, "once-only") // until then the reservation is still the dead process's
 	if got.code != "created" {
 		t.Fatalf("the repetition was told %+v", got)
 	}
-	if again := shop.buy(1, 42, "once-only"); again != got {
+	if again := sale.buy(1, 42, "once-only"); again != got {
 		t.Errorf("told %+v, then %+v", got, again)
 	}
-	if a := shop.audit(1); a.Orders != 1 || !a.Balanced {
+	if a := sale.audit(1); a.Orders != 1 || !a.Balanced {
 		t.Errorf("%+v", a)
 	}
 }
 
-// SIGTERM in the middle of orders: those under way are finished and answered.
+// SIGTERM during orders: the running ones are finished and answered.
 func TestGracefulStopFinishesOrders(t *testing.T) {
+	t.Parallel()
 	s := sharedServers(t)
 	a, b := startProcess(t, s), startProcess(t, s)
-	shop := openShop(t, 100, `{"faults":[{"point":"critical-section","pause_ms":1500}]}`, a)
+	sale := openSale(t, 100, `{"faults":[{"point":"critical-section","pause_ms":1500}]}`, a)
 	answers := make(chan outcome)
 	for user := range 20 {
-		go func() { answers <- shop.buy(0, user+1, "") }()
+		go func() { answers <- sale.buy(0, user+1, "") }()
 	}
-	b.WaitHTTP(t, b.url+"/readyz")
+	b.WaitHTTP(t, b.url+"/readyz?strict=1")
 	waitInFlight(t, a, 20)
 	a.Terminate()
 	for range 20 {
@@ -240,18 +242,17 @@ func TestGracefulStopFinishesOrders(t *testing.T) {
 	if err := a.Wait(); err != nil {
 		t.Errorf("the process ended with %v", err)
 	}
-	shop.urls = []string{b.url}
-	if got := shop.audit(0); got.Orders != 20 || !got.Balanced {
+	sale.urls = []string{b.url}
+	if got := sale.audit(0); got.Orders != 20 || !got.Balanced {
 		t.Errorf("%+v", got)
 	}
 }
 
-// waitInFlight waits until a process has that many requests under way, beside the
-// one that asks.
+// waitInFlight waits until a process has that many running requests, besides the one that asks.
 func waitInFlight(t *testing.T, p process, n int) {
 	t.Helper()
 	want := fmt.Sprintf("seckill_http_requests_in_flight %d\n", n)
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(patience)
 	for {
 		_, body := call(t, http.MethodGet, p.url+"/metrics", nil, "")
 		if strings.Contains(body, want) {
@@ -264,27 +265,30 @@ func waitInFlight(t *testing.T, p process, n int) {
 }
 
 func TestRedisTopologies(t *testing.T) {
-	sell := func(t *testing.T, s servers) (*shop, process) {
+	t.Parallel()
+	sell := func(t *testing.T, s servers) (*testSale, process) {
 		t.Helper()
 		p := startProcess(t, s)
-		shop := openShop(t, 30, `{"lock_wait_ms":5000}`, p)
-		codes, orders := shop.rush(60, 1, nil)
-		shop.mustBeRight(0, codes, orders)
+		sale := openSale(t, 30, `{"lock_wait_ms":5000}`, p)
+		codes, orders := sale.orderAll(60, 1, nil)
+		sale.checkBalanced(0, codes, orders)
 		if len(orders) != 30 {
 			t.Errorf("%d of 30 sold: %v", len(orders), codes)
 		}
-		return shop, p
+		return sale, p
 	}
 	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
 		sell(t, servers{db: testkit.MariaDB(t), redis: testkit.RedisCluster(t)})
 	})
 	t.Run("sentinel, primary killed", func(t *testing.T) {
+		t.Parallel()
 		sentinel := testkit.RedisSentinel(t)
 		_, p := sell(t, servers{db: testkit.MariaDB(t), redis: sentinel.Addrs}.with("SECKILL_REDIS_MASTER="+sentinel.MasterName))
 		sentinel.KillPrimary()
-		p.WaitHTTP(t, p.url+"/readyz")
-		shop := openShop(t, 10, `{"lock_wait_ms":5000}`, p)
-		codes, orders := shop.rush(20, 1, nil)
-		shop.mustBeRight(0, codes, orders)
+		p.WaitHTTP(t, p.url+"/readyz?strict=1")
+		sale := openSale(t, 10, `{"lock_wait_ms":5000}`, p)
+		codes, orders := sale.orderAll(20, 1, nil)
+		sale.checkBalanced(0, codes, orders)
 	})
 }

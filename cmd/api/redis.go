@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -11,49 +12,61 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// How often a client repeats a command that failed.
+// How often a client retries a command that failed.
 const (
-	// A repetition by the client can carry out a command twice whose first reply was
-	// lost. Whoever sends a command that must not be repeated blindly carries an id of
-	// its own; see the mechanisms.
-	repeating = 2
-	// The gate and those who persist count their repetitions themselves: each knows
-	// when it may act again, and finds out what became of the call before.
-	notRepeating = -1
+	// With retries, a command whose first reply was lost can be carried out twice. Commands that must not
+	// be carried out twice have an id of their own; see the lock mechanisms.
+	retries = 2
+	// The gate and the workers retry themselves: each knows when it may send a command again, and finds out
+	// the outcome of the one before.
+	noRetries = -1
 )
 
-// openRedis connects to a single node, a cluster, or the primary that sentinels
-// name, whichever the addresses say.
-func openRedis(ctx context.Context, addrs []string, master, password string, retries int) (redis.UniversalClient, error) {
+// redisLog logs the messages of go-redis at debug level. They are about dials and failovers, which errors and
+// metrics report too.
+type redisLog struct{ log *slog.Logger }
+
+// Printf implements go-redis' logger.
+func (r redisLog) Printf(ctx context.Context, format string, args ...any) {
+	if r.log.Enabled(ctx, slog.LevelDebug) {
+		r.log.DebugContext(ctx, "go-redis", slog.String("says", fmt.Sprintf(format, args...)))
+	}
+}
+
+// dialer connects to a server. nil is go-redis' own, over TCP.
+type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// openRedis connects to a single node, a cluster, or the primary behind sentinels, depending on the
+// configuration.
+func openRedis(ctx context.Context, cfg config, dial dialer, maxRetries int) (redis.UniversalClient, error) {
 	client := redis.NewUniversalClient(&redis.UniversalOptions{
-		Addrs: addrs, MasterName: master, Password: password, ClientName: "seckill",
-		// A command ends with its context. Without this only the socket timeouts
-		// count, and a caller with 50 ms left waits for seconds.
+		Addrs: cfg.RedisAddrs, MasterName: cfg.RedisMaster, Password: cfg.RedisPassword, ClientName: "seckill", Dialer: dial,
+		// A command ends with its context. Without this only the socket timeouts apply, and a caller whose
+		// context ends in 50 ms waits for seconds.
 		ContextTimeoutEnabled: true,
 		DialTimeout:           2 * time.Second,
 		ReadTimeout:           2 * time.Second,
 		WriteTimeout:          2 * time.Second,
 		PoolTimeout:           2 * time.Second,
-		MaxRetries:            retries,
-		// A server that is down is to be noticed now; each retry here would be
-		// multiplied by those above.
+		MaxRetries:            maxRetries,
+		// A server that is down should be noticed at once. Retries of the dial would multiply those above.
 		DialerRetries: 1,
 		PoolSize:      64,
-		// Pipelines have a pool of their own, of 10 by default, which gives up for a
-		// second when dialling failed as often as it has places.
+		// Pipelines have a pool of their own, by default of 10 connections. After as many failed dials the
+		// pool gives up for a second.
 		PipelinePoolSize: 64,
 	})
 	ping, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if err := client.Ping(ping).Err(); err != nil {
 		_ = client.Close()
-		return nil, fmt.Errorf("SECKILL_REDIS_ADDRS: no answer from %s: %w", strings.Join(addrs, ","), err)
+		return nil, fmt.Errorf("SECKILL_REDIS_ADDRS: no answer from %s: %w", strings.Join(cfg.RedisAddrs, ","), err)
 	}
 	return client, nil
 }
 
-// warnReplicas says where orders are to wait for more replicas than there are: until
-// they come, every buyer is told that the service is unavailable.
+// warnReplicas logs a warning if orders have to wait for more replicas than Redis has. Until it has enough,
+// every order is answered with unavailable.
 func warnReplicas(ctx context.Context, client redis.UniversalClient, wanted int, log *slog.Logger) {
 	if wanted == 0 {
 		return
@@ -66,7 +79,7 @@ func warnReplicas(ctx context.Context, client redis.UniversalClient, wanted int,
 			return fmt.Errorf("%s: %w", node.Options().Addr, err)
 		}
 		if has, err := strconv.Atoi(info.Item("Replication", "connected_slaves")); err != nil || has < wanted {
-			log.Warn("Redis has fewer replicas than orders wait for: none is accepted until it has more",
+			log.Warn("Redis has fewer replicas than orders wait for: no order is accepted until it has more",
 				"variable", "SECKILL_REDIS_WAIT_REPLICAS", "wanted", wanted, "connected", has, "node", node.Options().Addr)
 		}
 		return nil
@@ -79,15 +92,15 @@ func warnReplicas(ctx context.Context, client redis.UniversalClient, wanted int,
 		err = ask(ctx, c)
 	}
 	if err != nil {
-		log.Warn("it is not known how many replicas Redis has", "variable", "SECKILL_REDIS_WAIT_REPLICAS", "error", err)
+		log.Warn("the number of Redis replicas is unknown", "variable", "SECKILL_REDIS_WAIT_REPLICAS", "error", err)
 	}
 }
 
-// openNode makes a client of one of several independent nodes. It does not connect
-// yet: a node that is down is what these locks are made for.
-func openNode(addr, password string) *redis.Client {
+// openNode returns a client for one of several independent nodes. It does not connect yet, since these locks
+// work while a minority of the nodes is down.
+func openNode(addr, password string, dial dialer) *redis.Client {
 	return redis.NewClient(&redis.Options{
-		Addr: addr, Password: password, ClientName: "seckill",
+		Addr: addr, Password: password, ClientName: "seckill", Dialer: dial,
 		ContextTimeoutEnabled: true,
 		DialTimeout:           2 * time.Second,
 		ReadTimeout:           2 * time.Second,

@@ -13,8 +13,9 @@ import (
 	"seckill/internal/testkit"
 )
 
-// Whoever gets a setting wrong reads one sentence that names it, and no secret.
+// An invalid setting is reported in one sentence that names it and shows no secret.
 func TestFailedStartNamesTheSetting(t *testing.T) {
+	t.Parallel()
 	const password = "not-for-the-log"
 	db := testkit.MariaDB(t)
 	dsn := func(change func(*mysql.Config)) string {
@@ -32,7 +33,7 @@ func TestFailedStartNamesTheSetting(t *testing.T) {
 		"no database there": {dsn(func(c *mysql.Config) { c.Addr = nobody }), redis, "SECKILL_MYSQL_DSN", "connection refused"},
 		"wrong password":    {dsn(func(*mysql.Config) {}), redis, "SECKILL_MYSQL_DSN", "Access denied"},
 		"wrong name":        {dsn(func(c *mysql.Config) { c.DBName, c.Passwd = "nosuch", "" }), redis, "SECKILL_MYSQL_DSN", "Unknown database"},
-		"not a DSN":         {"root:" + password + "/@nowhere", redis, "SECKILL_MYSQL_DSN", "cannot be read"},
+		"not a DSN":         {"root:" + password + "/@nowhere", redis, "SECKILL_MYSQL_DSN", "invalid MySQL DSN"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg, err := parseConfig([]string{"-addr", "127.0.0.1:0"}, []string{
@@ -68,6 +69,6 @@ func TestFailedStartLeavesNothingBehind(t *testing.T) {
 		t.Errorf("err = %v", err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "seckill-*")); len(left) != 0 {
-		t.Errorf("left behind: %v", left)
+		t.Errorf("files left: %v", left)
 	}
 }

@@ -10,26 +10,26 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/database"
+	"seckill/internal/embedded"
 	"seckill/internal/lock/lockers"
 	"seckill/internal/lock/redis/red"
 )
 
-// stores are the servers that the service keeps its data in.
+// stores are the servers with the service's data.
 type stores struct {
 	db    *database.DB
 	redis redis.UniversalClient
-	// orders is the same Redis, for the orders in it: a client that repeats nothing by
-	// itself, but for a cluster's, which follows its slots and goes on to another node after
-	// a failure, whatever it was told of repetitions. There the gate keeps it from repeating
-	// what must not be decided twice, and what fulfil sends may be repeated.
+	// orders is the same Redis, with a client for the flow admission that retries nothing by itself. A
+	// cluster client is an exception: it follows its slots and tries another node after a failure,
+	// whatever its number of retries. There the gate prevents the repetition of commands that must not be
+	// decided twice, and the commands of fulfil may be repeated.
 	orders redis.UniversalClient
-	// nodes are independent Redis servers, for the locks that ask several.
+	// nodes are independent Redis servers, for the locks that use several.
 	nodes   []red.Client
 	closers []func() error
 }
 
-// openStores connects to the database and to Redis, the embedded ones where none
-// are given, and brings the schema up to date.
+// openStores connects to the database and to Redis, or starts the embedded ones, and migrates the schema.
 func openStores(ctx context.Context, cfg config, log *slog.Logger) (_ *stores, err error) {
 	s := &stores{}
 	defer func() {
@@ -39,30 +39,36 @@ func openStores(ctx context.Context, cfg config, log *slog.Logger) (_ *stores, e
 	}()
 
 	config := database.Config{MySQL: cfg.MySQLDSN, Logger: log}
+	var dial dialer
+	var nodes []*redis.Client
 	if cfg.Embedded {
-		e, err := openEmbedded()
+		e, err := embedded.Open()
 		if err != nil {
 			return nil, err
 		}
-		s.closers = append(s.closers, e.close)
-		config.SQLite = e.sqlite()
-		cfg.RedisAddrs = []string{e.redis.Addr()}
+		s.closers = append(s.closers, e.Close)
+		config.SQLite = e.SQLite()
+		cfg.RedisAddrs, dial = []string{"embedded"}, e.Redis().Dial
 		if len(cfg.LockRedisAddrs) == 0 {
-			cfg.LockRedisAddrs = e.nodeAddrs()
+			for i, node := range e.Nodes() { // the address is only a name: Dial ignores it
+				nodes = append(nodes, openNode(fmt.Sprintf("embedded-%d", i+1), "", node.Dial))
+			}
 		}
 	}
-	s.redis, err = openRedis(ctx, cfg.RedisAddrs, cfg.RedisMaster, cfg.RedisPassword, repeating)
+	s.redis, err = openRedis(ctx, cfg, dial, retries)
 	if err != nil {
 		return nil, err
 	}
 	s.closers = append(s.closers, s.redis.Close)
-	s.orders, err = openRedis(ctx, cfg.RedisAddrs, cfg.RedisMaster, cfg.RedisPassword, notRepeating)
+	s.orders, err = openRedis(ctx, cfg, dial, noRetries)
 	if err != nil {
 		return nil, err
 	}
 	s.closers = append(s.closers, s.orders.Close)
 	for _, addr := range cfg.LockRedisAddrs {
-		node := openNode(addr, cfg.RedisPassword)
+		nodes = append(nodes, openNode(addr, cfg.RedisPassword, nil))
+	}
+	for _, node := range nodes {
 		s.nodes = append(s.nodes, node)
 		s.closers = append(s.closers, node.Close)
 	}
@@ -79,14 +85,14 @@ func openStores(ctx context.Context, cfg config, log *slog.Logger) (_ *stores, e
 	return s, nil
 }
 
-// locks are those of the servers that locks can be kept in.
+// locks returns the servers that can keep locks.
 func (s *stores) locks(zookeeper []string) lockers.Servers {
 	return lockers.Servers{
 		Redis: s.redis, Nodes: s.nodes, MySQL: s.db.LockPool(), Rows: s.db.RowPool(), ZooKeeper: zookeeper,
 	}
 }
 
-// close closes what was opened, last first.
+// close closes everything in reverse order.
 func (s *stores) close() error {
 	var failed []error
 	for _, closeOne := range slices.Backward(s.closers) {

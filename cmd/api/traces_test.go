@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// collected are the spans that a collector was sent.
+// collected are the spans that the collector received.
 type collected struct {
 	mu    sync.Mutex
 	spans []*otlp.Span
@@ -44,7 +44,7 @@ func collect(t *testing.T) (c *collected, url string) {
 	return c, server.URL
 }
 
-// one is the only span of a name of which that is true.
+// one returns the only span of a name that meets a condition.
 func (c *collected) one(t *testing.T, name string, which func(*otlp.Span) bool) *otlp.Span {
 	t.Helper()
 	var found []*otlp.Span
@@ -59,8 +59,7 @@ func (c *collected) one(t *testing.T, name string, which func(*otlp.Span) bool) 
 	return found[0]
 }
 
-// within are the spans that have a span for their parent, linked those that a span is
-// linked with.
+// within selects the spans with a given parent, linked the spans that a span links to.
 func within(parent *otlp.Span) func(*otlp.Span) bool {
 	return func(s *otlp.Span) bool {
 		return bytes.Equal(s.GetTraceId(), parent.GetTraceId()) && bytes.Equal(s.GetParentSpanId(), parent.GetSpanId())
@@ -75,18 +74,18 @@ func linked(from *otlp.Span) func(*otlp.Span) bool {
 	}
 }
 
-// The way of an order, from its request into the database, is to be found in what a
-// collector is sent, and the way back.
+// The spans at the collector show the way of an order from its request to the database, and back.
 func TestTracesOfAnOrder(t *testing.T) {
+	t.Parallel()
 	c, collector := collect(t)
 	r := start(t, nil, []string{tracesEndpoint + "=" + collector})
 	url, _, _ := strings.Cut(curlLine.FindStringSubmatch(r.curl)[3], "/api/")
-	shop := openShop(t, 3, admissionPolicy, process{url: url})
-	got := shop.buy(0, 1, "")
+	sale := openSale(t, 3, admissionPolicy, process{url: url})
+	got := sale.buy(0, 1, "")
 	if got.code != "accepted" {
 		t.Fatalf("told %+v", got)
 	}
-	shop.atRest(0)
+	sale.atRest(0)
 	if err := r.end(); err != nil {
 		t.Error(err)
 	}
@@ -97,7 +96,7 @@ func TestTracesOfAnOrder(t *testing.T) {
 	entries := c.one(t, "fulfil.entries", within(call))
 	transaction := c.one(t, "fulfil.persist", linked(entries))
 	if !linked(transaction)(call) || !linked(call)(decision) {
-		t.Errorf("there is no way back from %v by %v to %v", transaction, call, decision)
+		t.Errorf("no link leads back from %v by %v to %v", transaction, call, decision)
 	}
 	id, err := strconv.ParseInt(got.order, 10, 64)
 	if err != nil {
@@ -116,7 +115,7 @@ func TestTracesOfAnOrder(t *testing.T) {
 		t.Errorf("order %d is not in %v and %v", id, decision, transaction)
 	}
 	if logs := r.logs.String(); logs != "" {
-		t.Errorf("a quiet run logged:\n%s", logs)
+		t.Errorf("a normal run logged:\n%s", logs)
 	}
 }
 

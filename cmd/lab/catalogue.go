@@ -35,7 +35,11 @@ func writeCatalogue(_ context.Context, args []string, stdout, stderr io.Writer) 
 	if len(rest) > 0 {
 		return usagef("unexpected argument %q", rest[0])
 	}
-	page, err := catalogue.Markdown(experiments.All())
+	all, err := experiments.All()
+	if err != nil {
+		return err
+	}
+	page, err := catalogue.Markdown(all)
 	if err != nil {
 		return err
 	}
@@ -43,7 +47,7 @@ func writeCatalogue(_ context.Context, args []string, stdout, stderr io.Writer) 
 		_, err := stdout.Write(page)
 		return err
 	}
-	options, err := catalogue.K6(experiments.All())
+	options, err := catalogue.K6(all)
 	if err != nil {
 		return err
 	}
@@ -60,7 +64,7 @@ func writeCatalogue(_ context.Context, args []string, stdout, stderr io.Writer) 
 	return nil
 }
 
-// moduleRoot is the folder of this module that the current folder lies in.
+// moduleRoot returns the folder of this module that contains the current folder.
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"seckill/internal/lab"
 	"seckill/internal/lab/experiments"
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/stage"
+	"seckill/internal/lab/testbed"
 )
 
 func listHelp(w io.Writer) {
@@ -38,7 +38,10 @@ func list(_ context.Context, args []string, stdout, _ io.Writer) error {
 	if len(rest) > 0 {
 		return usagef("unexpected argument %q", rest[0])
 	}
-	all := experiments.All()
+	all, err := experiments.All()
+	if err != nil {
+		return err
+	}
 	if asJSON {
 		return listJSON(stdout, all)
 	}
@@ -51,22 +54,22 @@ func list(_ context.Context, args []string, stdout, _ io.Writer) error {
 	return table.Flush()
 }
 
-// listed is an experiment in lab list --json.
+// listed is an experiment in the output of lab list --json.
 type listed struct {
-	ID          string          `json:"id"`
-	Group       string          `json:"group"`
-	Title       string          `json:"title"`
-	Lock        string          `json:"lock"`
-	Expect      finding.Verdict `json:"expect"`
-	About       []finding.Kind  `json:"about"`
-	Partner     string          `json:"partner"`
-	Hypothesis  string          `json:"hypothesis"`
-	Arrangement string          `json:"arrangement"`
-	Sources     []lab.Source    `json:"sources"`
-	Needs       []stage.Server  `json:"needs"`
-	Setup       lab.Setup       `json:"setup"`
-	K6          []string        `json:"k6"`
-	Command     string          `json:"command"`
+	ID          string           `json:"id"`
+	Group       string           `json:"group"`
+	Title       string           `json:"title"`
+	Lock        string           `json:"lock"`
+	Expect      finding.Verdict  `json:"expect"`
+	About       []finding.Kind   `json:"about"`
+	Partner     string           `json:"partner"`
+	Hypothesis  string           `json:"hypothesis"`
+	Arrangement string           `json:"arrangement"`
+	Sources     []lab.Source     `json:"sources"`
+	Needs       []testbed.Server `json:"needs"`
+	Setup       lab.Setup        `json:"setup"`
+	K6          []string         `json:"k6"`
+	Command     string           `json:"command"`
 }
 
 func listJSON(w io.Writer, all lab.Set) error {
@@ -84,7 +87,7 @@ func listJSON(w io.Writer, all lab.Set) error {
 	return nil
 }
 
-// orEmpty keeps null out of the JSON.
+// orEmpty avoids null in the JSON.
 func orEmpty[T any](list []T) []T {
 	if list == nil {
 		return []T{}
@@ -118,28 +121,28 @@ Progress goes to standard error. Exit code: 0 when all that ran came out as expe
 `)
 }
 
-// runRequest is what lab run was asked for.
+// runRequest is a parsed call of lab run.
 type runRequest struct {
 	chosen  []*lab.Experiment
 	json    bool
 	report  string
 	swap    bool
-	options stage.Options
+	options testbed.Options
 	lanes   bool // few enough to show each picture
 	args    []string
 }
 
-// Bounds of the flags of lab run.
+// Limits of the flags of lab run.
 const (
 	maxInstances = 8
 	minDuration  = 100 * time.Millisecond
 	maxDuration  = time.Minute
-	// fewEnough experiments are shown with their pictures in the terminal.
+	// fewEnough is the number of experiments up to which the terminal shows pictures.
 	fewEnough = 4
 )
 
 func parseRun(all lab.Set, args []string) (runRequest, error) {
-	req := runRequest{options: stage.Defaults()}
+	req := runRequest{options: testbed.Defaults()}
 	flags := newFlags("run")
 	flags.BoolVar(&req.json, "json", false, "")
 	flags.StringVar(&req.report, "report", "", "")
@@ -166,8 +169,8 @@ func parseRun(all lab.Set, args []string) (runRequest, error) {
 	if err := checkBinary(req.options.APIBinary); err != nil {
 		return req, usagef("--api: %v", err)
 	}
-	req.chosen, err = all.Choose(ids)
-	if errors.Is(err, lab.ErrNoExperiment) {
+	req.chosen, err = all.Select(ids)
+	if errors.Is(err, lab.ErrUnknownExperiment) {
 		return req, usageError{reason: err.Error()}
 	}
 	req.lanes = len(req.chosen) <= fewEnough
@@ -175,7 +178,7 @@ func parseRun(all lab.Set, args []string) (runRequest, error) {
 	return req, err
 }
 
-// checkBinary says what is wrong with the path of a program; "" leaves it open.
+// checkBinary reports what is wrong with the path of a program; "" is allowed.
 func checkBinary(path string) error {
 	if path == "" {
 		return nil
@@ -187,15 +190,15 @@ func checkBinary(path string) error {
 	return err
 }
 
-// newFlags is a set of flags that leaves its errors to us.
+// newFlags returns a flag set that does not print errors itself.
 func newFlags(name string) *flag.FlagSet {
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	return flags
 }
 
-// parseAnywhere takes flags before, between and after the other arguments, and
-// returns the latter.
+// parseAnywhere accepts flags before, between and after the other arguments, and returns the
+// latter.
 func parseAnywhere(flags *flag.FlagSet, args []string) (rest []string, err error) {
 	for {
 		if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
@@ -210,7 +213,7 @@ func parseAnywhere(flags *flag.FlagSet, args []string) (rest []string, err error
 	}
 }
 
-// interactive says whether a person looks at the file.
+// interactive reports whether w is a terminal.
 func interactive(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// format is how buyers are written: what comes first, between two of them and
-// last, and one buyer.
+// format is an output format for buyers: what comes first, between two of them and last, and
+// one buyer.
 type format struct {
 	open, between, close string
 	line                 func(i int64, who identity) ([]byte, error)
@@ -31,9 +31,8 @@ func newFormat(req request) format {
 
 func (w identity) token() string { return strings.TrimPrefix(w.value, "Bearer ") }
 
-// target is one request of vegeta's JSON format, as its target.schema.json has
-// it: method and url are required, each header has a list of values, and a body
-// would be base64; an order has none.
+// target is one request in vegeta's JSON format (see its target.schema.json): method and url
+// are required, each header has a list of values. A body would be base64; an order has none.
 type target struct {
 	Method string              `json:"method"`
 	URL    string              `json:"url"`

@@ -1,5 +1,5 @@
-// Command lab is the laboratory: it brings about the failures of locks, on real
-// servers and under load, and has the tools around a service under load.
+// Command lab is the laboratory: it reproduces the failures of locks, on real servers and
+// under load, and has tools for load tests.
 package main
 
 import (
@@ -11,7 +11,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"seckill/internal/lab/actor"
+	"seckill/internal/lab/lockclient"
 )
 
 // Exit codes.
@@ -22,15 +22,15 @@ const (
 )
 
 func main() {
-	actor.MainIfChild() // this program again, as a process that uses locks in an experiment
+	lockclient.MainIfChild() // this program again, as a lock client of an experiment
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }
 
-// command is one thing that lab can do. Its run returns errHelp when help was
-// asked for, and a [usageError] when it was called wrongly.
+// command is a subcommand of lab. Its run returns errHelp if help was asked for, and a
+// [usageError] for a wrong call.
 type command struct {
 	name, summary string
 	help          func(w io.Writer)
@@ -46,7 +46,7 @@ func commands() []command {
 	}
 }
 
-// run finds the command, runs it, and turns its error into an exit code.
+// run runs the subcommand and turns its error into an exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
 		help(stderr)
@@ -112,10 +112,10 @@ func find(name string) (command, bool) {
 	return command{}, false
 }
 
-// errHelp: help was asked for, which is no mistake.
+// errHelp means that help was asked for, which is no failure.
 var errHelp = errors.New("help")
 
-// usageError is a call that cannot mean anything.
+// usageError is a call that makes no sense.
 type usageError struct{ reason string }
 
 func (e usageError) Error() string { return e.reason }

@@ -13,8 +13,8 @@ import (
 	"seckill/internal/lab/report"
 )
 
-// progress tells a person who waits what goes on: one line for each experiment that
-// is done, and on a terminal what happens now, in a line that is overwritten.
+// progress shows the progress of a run: one line for each finished experiment and, on a
+// terminal, a line that is overwritten with what happens now.
 type progress struct {
 	w           io.Writer
 	total       int
@@ -24,7 +24,7 @@ type progress struct {
 	finished int
 }
 
-// note says what happens now.
+// note shows what happens now.
 func (p *progress) note(what string) {
 	if !p.interactive {
 		return
@@ -34,7 +34,7 @@ func (p *progress) note(what string) {
 	fmt.Fprintf(p.w, "\r\x1b[K%s…", what)
 }
 
-// clear takes the line away that says what happens now.
+// clear removes the line of note.
 func (p *progress) clear() {
 	if !p.interactive {
 		return
@@ -44,7 +44,7 @@ func (p *progress) clear() {
 	fmt.Fprint(p.w, "\r\x1b[K")
 }
 
-// say tells something that is to stay.
+// say prints a line that stays.
 func (p *progress) say(what string) {
 	p.clear()
 	p.mu.Lock()
@@ -52,7 +52,7 @@ func (p *progress) say(what string) {
 	fmt.Fprintln(p.w, what)
 }
 
-// done says what an experiment came to, and why to nothing.
+// done prints the result of an experiment, and why there is none.
 func (p *progress) done(r finding.Result) {
 	p.clear()
 	p.mu.Lock()
@@ -66,10 +66,10 @@ func (p *progress) done(r finding.Result) {
 	}
 }
 
-// defaultWidth is for output that is no terminal, or one that does not say.
+// defaultWidth is for output that is not a terminal, or a terminal of unknown width.
 const defaultWidth = 100
 
-// width is how many columns there are to write in.
+// width is the number of columns.
 func width(w io.Writer) int {
 	if !interactive(w) {
 		return defaultWidth
@@ -80,10 +80,10 @@ func width(w io.Writer) int {
 	return defaultWidth
 }
 
-// colour says whether colours help.
+// colour reports whether to use colours.
 func colour(w io.Writer) bool { return report.ColourWanted(os.Getenv, interactive(w)) }
 
-// wrap breaks a text into lines of at most so many columns.
+// wrap breaks a text into lines of at most that many columns.
 func wrap(text string, columns int) string {
 	var b strings.Builder
 	column := 0
@@ -104,7 +104,7 @@ func wrap(text string, columns int) string {
 	return b.String()
 }
 
-// number is short: whole numbers without decimals, others with up to two.
+// number formats whole numbers without decimals, others with up to two.
 func number(v float64) string {
 	return strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(v, 'f', 2, 64), "0"), ".")
 }

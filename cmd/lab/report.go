@@ -21,7 +21,7 @@ import (
 // reportPath is the page of a report.
 func reportPath(dir string) string { return filepath.Join(dir, report.File) }
 
-// writable makes sure that there is a folder that files can be written into.
+// writable makes sure that files can be written into a folder, which it creates if necessary.
 func writable(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -33,7 +33,7 @@ func writable(dir string) error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// saveReport writes the report and says where it is.
+// saveReport writes the report and prints its path.
 func saveReport(stderr io.Writer, req runRequest, all lab.Set, results []finding.Result, began time.Time) error {
 	if err := writeReport(req, all, results, began); err != nil {
 		return err
@@ -42,7 +42,7 @@ func saveReport(stderr io.Writer, req runRequest, all lab.Set, results []finding
 	return err
 }
 
-// writeReport puts what the experiments say beside what they came to.
+// writeReport joins the texts of the experiments with their results.
 func writeReport(req runRequest, all lab.Set, results []finding.Result, began time.Time) error {
 	page := report.Report{
 		Started: began, Took: time.Since(began), Seed: req.options.Seed,

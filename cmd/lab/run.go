@@ -14,38 +14,41 @@ import (
 	"seckill/internal/lab/experiments"
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/report"
-	"seckill/internal/lab/stage"
+	"seckill/internal/lab/testbed"
 )
 
-// errUnexpected: not everything came out as expected.
+// errUnexpected means that not every result was as expected.
 var errUnexpected = errors.New("not as expected")
 
 func runExperiments(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
-	all := experiments.All()
+	all, err := experiments.All()
+	if err != nil {
+		return err
+	}
 	req, err := parseRun(all, args)
 	if err != nil {
 		return err
 	}
-	if req.report != "" { // rather now than after minutes
+	if req.report != "" { // fail now and not after minutes
 		if err := writable(req.report); err != nil {
 			return usagef("--report: %v", err)
 		}
 	}
 	began := time.Now()
 	progress := &progress{w: stderr, total: len(req.chosen), interactive: interactive(stderr)}
-	req.options.Progress = progress.note
+	req.options.Progress, req.options.Notice = progress.note, progress.say
 	calm := context.AfterFunc(ctx, func() { progress.say("stopping: experiments end, and servers and processes with them") })
 	defer calm()
-	house, err := stage.Open(ctx, req.options)
+	env, err := testbed.Open(ctx, req.options)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		progress.note("stopping the servers")
-		err = errors.Join(err, house.Close())
+		err = errors.Join(err, env.Close())
 		progress.clear()
 	}()
-	bench, err := lab.New(house, all)
+	bench, err := lab.New(env, all)
 	if err != nil {
 		return err
 	}
@@ -73,7 +76,7 @@ func runExperiments(ctx context.Context, args []string, stdout, stderr io.Writer
 	return errors.Join(err, judgement(req, results, stopped))
 }
 
-// judgement is the exit code's reason.
+// judgement returns the error that decides the exit code.
 func judgement(req runRequest, results []finding.Result, stopped error) error {
 	if stopped != nil {
 		return fmt.Errorf("stopped after %d of %d experiments: %w", len(results), len(req.chosen), stopped)
@@ -98,7 +101,7 @@ func judgement(req runRequest, results []finding.Result, stopped error) error {
 	return nil
 }
 
-// print writes the table, and the pictures where they are few.
+// print writes the table, and the pictures of a few experiments.
 func print(w io.Writer, results []finding.Result, req runRequest, took time.Duration) error {
 	if req.lanes {
 		for i := range results {
@@ -141,7 +144,7 @@ func print(w io.Writer, results []finding.Result, req runRequest, took time.Dura
 	return err
 }
 
-// printOne shows an experiment as a person reads it.
+// printOne prints one experiment for a reader.
 func printOne(w io.Writer, chosen []*lab.Experiment, r *finding.Result) error {
 	for _, e := range chosen {
 		if e.ID != r.ID {
@@ -166,7 +169,7 @@ func printOne(w io.Writer, chosen []*lab.Experiment, r *finding.Result) error {
 	return nil
 }
 
-// arrangement is what was done, also where it was with another setup than it says.
+// arrangement adds to the text which other setup was used, if any.
 func arrangement(e *lab.Experiment, r *finding.Result) string {
 	if r.SetupOf == "" {
 		return e.Arrangement
@@ -194,7 +197,7 @@ func tick(r *finding.Result) string {
 	return "NOT AS EXPECTED"
 }
 
-// anomalies names what was found, the gravest first.
+// anomalies names the anomalies that were found, the gravest first.
 func anomalies(r *finding.Result) string {
 	var found []string
 	for _, info := range finding.Kinds() {

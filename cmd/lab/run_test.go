@@ -9,13 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"seckill/internal/lab"
 	"seckill/internal/lab/experiments"
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/stage"
+	"seckill/internal/lab/testbed"
 	"seckill/internal/testkit"
 )
 
-// bench is the laboratory's and the service's binaries, side by side, and a folder for
+// bench is a folder with the binaries of the laboratory and the service, and a folder for
 // temporary files that must be empty in the end.
 type bench struct {
 	t    *testing.T
@@ -33,7 +34,7 @@ func newBench(t *testing.T) bench {
 	return bench{t, filepath.Join(dir, "lab"), t.TempDir()}
 }
 
-// command is lab as a child in a group of its own, whose temporary files are in temp.
+// command runs lab as a child in its own process group, with its temporary files in temp.
 func (b bench) command(env []string, args ...string) testkit.Command {
 	return testkit.Command{Path: b.lab, Args: args, Env: append([]string{"TMPDIR=" + b.temp}, env...)}
 }
@@ -55,7 +56,7 @@ func (b bench) run(env []string, args ...string) (code int, stdout, stderr strin
 // nothingLeft waits until no process and no folder of a run is left.
 func (b bench) nothingLeft() {
 	b.t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		folders, err := os.ReadDir(b.temp)
 		if err != nil {
@@ -72,8 +73,8 @@ func (b bench) nothingLeft() {
 	}
 }
 
-// processes are those that carry the bench's folder in their environment: everything
-// that lab started inherits it.
+// processes returns those that have the bench's folder in their environment: everything that
+// lab starts inherits it.
 func (b bench) processes() (found []string) {
 	b.t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/environ")
@@ -86,7 +87,7 @@ func (b bench) processes() (found []string) {
 			continue // gone meanwhile, or not ours
 		}
 		line, err := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
-		if err == nil && len(line) > 0 { // else it is dead, and its parent has not noticed
+		if err == nil && len(line) > 0 { // else it has ended, and its parent has not waited for it
 			found = append(found, strings.ReplaceAll(string(line), "\x00", " "))
 		}
 	}
@@ -140,14 +141,14 @@ func TestRunOnRealServers(t *testing.T) {
 	}
 	b.nothingLeft()
 
-	// With the partner's mechanism the verdict turns, and the exit code says so.
+	// With the partner's mechanism the verdict is the opposite, and the exit code says so.
 	code, stdout, stderr = b.run(nil, "run", "no-lock", "--swap", "--json")
 	all = results(t, stdout)
 	if code != exitFailed || len(all) != 1 || all[0].Observed != finding.Holds || all[0].AsExpected {
 		t.Errorf("swapped: exit code %d, %+v; stderr:\n%s", code, all, stderr)
 	}
 
-	// A person reads a table, and the picture.
+	// A person gets a table and the picture.
 	code, stdout, _ = b.run(nil, "run", "no-lock")
 	for _, want := range []string{"Hypothesis:", "Why:", "buyer ", "EXPERIMENT", "1 of 1 as expected"} {
 		if code != exitOK || !strings.Contains(stdout, want) {
@@ -157,8 +158,8 @@ func TestRunOnRealServers(t *testing.T) {
 	b.nothingLeft()
 }
 
-// Nothing is on the PATH: what is honest on the embedded stores runs and says on what,
-// and the rest is skipped by name.
+// Without servers on the PATH, experiments run on the embedded stores where that is
+// meaningful, and name them; the others are skipped by name.
 func TestRunWithoutServers(t *testing.T) {
 	b := newBench(t)
 	path := t.TempDir() // what every system has, and no server
@@ -191,7 +192,7 @@ func TestRunWithoutServers(t *testing.T) {
 	b.nothingLeft()
 }
 
-// However it ends in the middle, nothing stays: not a process, not a folder.
+// However lab is ended, no process and no folder is left.
 func TestNothingStaysBehind(t *testing.T) {
 	requireServers(t)
 	b := newBench(t)
@@ -220,13 +221,23 @@ func TestNothingStaysBehind(t *testing.T) {
 	}
 }
 
+func everyExperiment(t *testing.T) lab.Set {
+	t.Helper()
+	all, err := experiments.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
 func TestList(t *testing.T) {
+	all := everyExperiment(t)
 	code, stdout, _ := call(t, "list")
 	_, asJSON, _ := call(t, "list", "--json")
-	if code != exitOK || strings.Count(asJSON, "\n") != len(experiments.All()) {
-		t.Errorf("exit code %d, %d objects for %d experiments", code, strings.Count(asJSON, "\n"), len(experiments.All()))
+	if code != exitOK || strings.Count(asJSON, "\n") != len(all) {
+		t.Errorf("exit code %d, %d objects for %d experiments", code, strings.Count(asJSON, "\n"), len(all))
 	}
-	for _, e := range experiments.All() {
+	for _, e := range all {
 		if !strings.Contains(stdout, "\n"+e.ID+" ") || !strings.Contains(asJSON, `"id":"`+e.ID+`"`) {
 			t.Errorf("%s is not in the list", e.ID)
 		}
@@ -257,7 +268,7 @@ func TestWrongRun(t *testing.T) {
 	}
 }
 
-// Why there is no verdict is said where somebody looks whose output is JSON.
+// The reason for a missing verdict is printed even if the output is JSON.
 func TestProgressSaysWhyThereIsNoVerdict(t *testing.T) {
 	var out strings.Builder
 	p := &progress{w: &out, total: 12}
@@ -271,12 +282,12 @@ func TestProgressSaysWhyThereIsNoVerdict(t *testing.T) {
 	}
 }
 
-// The report has the setup that was played, and says whose it is.
+// The report contains the setup that was used, and says whose it is.
 func TestReportOfASwap(t *testing.T) {
-	req := runRequest{report: t.TempDir(), options: stage.Defaults()}
+	req := runRequest{report: t.TempDir(), options: testbed.Defaults()}
 	var stderr strings.Builder
 	results := []finding.Result{{ID: "no-lock", Title: "swapped", Group: "g", SetupOf: "reentrant-lock", Observed: finding.Holds}}
-	if err := saveReport(&stderr, req, experiments.All(), results, time.Now()); err != nil {
+	if err := saveReport(&stderr, req, everyExperiment(t), results, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	page, err := os.ReadFile(reportPath(req.report))
@@ -293,14 +304,14 @@ func TestReportOfASwap(t *testing.T) {
 	}
 }
 
-// Where no report could be written, nobody is told where it is.
+// If no report could be written, no path is printed.
 func TestReportThatCannotBeWritten(t *testing.T) {
-	req := runRequest{report: t.TempDir(), options: stage.Defaults()}
+	req := runRequest{report: t.TempDir(), options: testbed.Defaults()}
 	if err := os.MkdirAll(filepath.Join(reportPath(req.report), "in the way"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	var stderr strings.Builder
-	if err := saveReport(&stderr, req, experiments.All(), []finding.Result{{ID: "no-lock"}}, time.Now()); err == nil || stderr.Len() > 0 {
+	if err := saveReport(&stderr, req, everyExperiment(t), []finding.Result{{ID: "no-lock"}}, time.Now()); err == nil || stderr.Len() > 0 {
 		t.Errorf("%v, and it says %q", err, stderr.String())
 	}
 }

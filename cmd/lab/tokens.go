@@ -18,8 +18,8 @@ import (
 	"seckill/internal/auth"
 )
 
-// secretEnv holds the secret that the service verifies tokens with. It is not a
-// flag: a command line can be read by every user of the machine.
+// secretEnv is the secret with which the service verifies tokens. It is not a flag, because
+// every user of the machine can read command lines.
 const secretEnv = "SECKILL_JWT_SECRET"
 
 func tokensHelp(w io.Writer) {
@@ -44,14 +44,16 @@ mode believes; the other formats need it.
 
 With vegeta:
 
-  lab tokens --users 2000 --format vegeta --voucher ID -o targets.jsonl
-  vegeta attack -format=json -targets=targets.jsonl -rate=2000/1s -duration=1s | vegeta report
+  lab tokens --users 2000 --format vegeta --voucher ID -o loadtest/out/targets.jsonl
+  vegeta attack -format=json -targets=loadtest/out/targets.jsonl -rate=2000/1s -duration=1s | vegeta report
 
-Every target is sent once when rate times duration is the number of buyers.
+Let rate times duration be the number of buyers: vegeta sends about that many
+requests, and begins again at the first target when the file has ended. With -lazy
+it ends there.
 `, hours(auth.MaxTTL), secretEnv, auth.MinSecret)
 }
 
-// request is what lab tokens was asked for.
+// request is a parsed call of lab tokens.
 type request struct {
 	users, first int64
 	format       string
@@ -156,11 +158,11 @@ func checkBaseURL(s string) (string, error) {
 	return strings.TrimRight(u.String(), "/"), nil
 }
 
-// identity is the header by which the service knows a buyer.
+// identity is the header that identifies a buyer to the service.
 type identity struct{ header, value string }
 
-// identities returns how buyers are told apart: by tokens where there is a
-// secret, and else, where the format allows it, by bare user ids.
+// identities returns how to identify buyers: by tokens if there is a secret; otherwise, if the
+// format allows it, by user ids.
 func identities(req request, secret string, stderr io.Writer) (func(user int64) (identity, error), error) {
 	if secret == "" {
 		if req.format != "vegeta" {
@@ -181,7 +183,7 @@ func identities(req request, secret string, stderr io.Writer) (func(user int64) 
 	}, nil
 }
 
-// writeBuyers writes one buyer at a time, so that a million take no memory.
+// writeBuyers writes one buyer at a time, so that a million buyers need little memory.
 func writeBuyers(ctx context.Context, w io.Writer, req request, identify func(int64) (identity, error)) error {
 	out := bufio.NewWriterSize(w, 1<<16)
 	f := newFormat(req)
@@ -209,8 +211,8 @@ func writeBuyers(ctx context.Context, w io.Writer, req request, identify func(in
 	return out.Flush()
 }
 
-// writeFile leaves either the whole file or what was there before. Tokens are
-// credentials: the file is for its owner only.
+// writeFile writes the whole file or leaves the old one. Tokens are credentials: only the
+// owner can read the file.
 func writeFile(path string, write func(io.Writer) error) (err error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return usagef("--output %s is not a file", path)

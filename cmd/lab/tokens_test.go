@@ -101,7 +101,7 @@ func TestVegetaTargetsWithoutSecretCarryUserIDs(t *testing.T) {
 	}
 }
 
-// What the targets say is what a server hears.
+// A server receives the requests that the targets describe.
 func TestVegetaTargetsAreOrders(t *testing.T) {
 	t.Setenv(secretEnv, "")
 	var heard []string
@@ -201,7 +201,7 @@ type fullDisk struct{}
 
 func (fullDisk) Write([]byte) (int, error) { return 0, errFull }
 
-// verify returns the users that tokens are of.
+// verify returns the users of tokens.
 func verify(t *testing.T, list []string) []int64 {
 	t.Helper()
 	verifier, err := auth.NewTokens([]byte(secret), time.Now)
@@ -219,9 +219,9 @@ func verify(t *testing.T, list []string) []int64 {
 	return users
 }
 
-// decodeVegeta reads targets as vegeta documents them in its target.schema.json:
-// one JSON object per line; method and url are required, header is a map of
-// lists, body is base64, and nothing else may stand there.
+// decodeVegeta reads targets as documented in vegeta's target.schema.json: one JSON object per
+// line; method and url are required, header is a map of lists, body is base64, and other
+// fields are not allowed.
 func decodeVegeta(t *testing.T, targets string) []*http.Request {
 	t.Helper()
 	var requests []*http.Request

@@ -9,33 +9,33 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/testkit"
 	"seckill/internal/voucher"
 )
 
-// BenchmarkAdmit has so many buyers ask at the same time, each of them for a new user:
-// by the gate, and with a call of the same script for each order.
+// BenchmarkAdmit measures concurrent buyers, each order for a new user: through the gate, and with one
+// call of the same script for each order.
 func BenchmarkAdmit(b *testing.B) {
 	for _, buyers := range []int{1, 64, 512} {
 		b.Run("gate/"+strconv.Itoa(buyers), func(b *testing.B) {
-			s, g := benchStage(b)
+			s, g := benchFixture(b)
 			benchBuyers(b, buyers, func(n int64) error { return s.buy(g, n, n+1e18) })
 		})
 		b.Run("one by one/"+strconv.Itoa(buyers), func(b *testing.B) {
-			s, g := benchStage(b)
-			known, err := g.pool(&s.shelf.voucher).lines[0].opened(b.Context(), g.config.OpenWait)
+			s, g := benchFixture(b)
+			known, err := g.voucher(&s.store.voucher).awaitOpen(b.Context(), g.voucher(&s.store.voucher).buckets[0], g.config.OpenWait)
 			if err != nil {
 				b.Fatal(err)
 			}
-			server := newServer(dial(b, s.addr))
+			server := ledger.New(dial(b, s.addr), ledger.Options{})
 			benchBuyers(b, buyers, func(n int64) error {
-				a, err := server.decide(context.Background(), &call{
-					keys: s.keys, seen: seen{epoch: known.epoch}, bound: 1 << 40, expiry: 1 << 50,
-					batch: []*ride{new(rides).get(b.Context(), order.Order{ID: n + 1e18, UserID: n})},
-				})
-				if err == nil && a.states != "a" {
-					err = errors.New(a.states)
+				batch := batchOf(s.keys, ledger.Known{Epoch: known.Epoch}, order.Order{ID: n + 1e18, UserID: n})
+				batch.MaxPending, batch.Expiry = 1<<40, 1<<50
+				a, err := server.Admit(context.Background(), batch)
+				if err == nil && a.Outcomes != "a" {
+					err = errors.New(a.Outcomes)
 				}
 				return err
 			})
@@ -44,7 +44,7 @@ func BenchmarkAdmit(b *testing.B) {
 }
 
 func BenchmarkSoldOut(b *testing.B) {
-	s, g := benchStage(b)
+	s, g := benchFixture(b)
 	if err := s.client.HSet(b.Context(), s.keys.Meta, "stock", 0).Err(); err != nil {
 		b.Fatal(err)
 	}
@@ -61,14 +61,14 @@ func BenchmarkSoldOut(b *testing.B) {
 	})
 }
 
-func benchStage(b *testing.B) (*stage, *Gate) {
+func benchFixture(b *testing.B) (*fixture, *Gate) {
 	b.Helper()
-	s := newStage(b, testkit.NewRedis(b).Addr(), 1<<40)
+	s := newFixture(b, testkit.NewRedis(b).Addr(), 1<<40)
 	g := s.gate(func(c *Config) {
 		c.MaxPending = 1 << 40
 		c.Client = redis.NewClient(&redis.Options{Addr: s.addr, ContextTimeoutEnabled: true, MaxRetries: -1, PoolSize: 64})
 	})
-	if err := g.Open(b.Context(), &s.shelf.voucher); err != nil {
+	if err := g.Open(b.Context(), &s.store.voucher); err != nil {
 		b.Fatal(err)
 	}
 	return s, g

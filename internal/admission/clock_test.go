@@ -7,18 +7,17 @@ import (
 	"testing"
 	"time"
 
-	"seckill/internal/admission/admkey"
+	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/testkit"
 	"seckill/internal/voucher"
 )
 
-// Redis' clock is set wrong in the middle of a sale, as by an operator, or as where
-// another server takes over. The first call after it is too late by the clock it goes by,
-// and the next one is not.
+// Redis' clock jumps during a sale, because an operator sets it or another server takes over. The
+// first call after the jump has expired by the new clock, the next one has not.
 func TestRedisClockJumps(t *testing.T) {
 	server, clock := testkit.NewRedisWithClock(t)
-	s := newStage(t, server.Addr(), 100) // on sale from an hour ago for two
+	s := newFixture(t, server.Addr(), 100) // on sale from an hour ago for two
 	g := s.gate(nil)
 	user := int64(0)
 	buy := func(when string, want error) {
@@ -50,16 +49,16 @@ func TestRedisClockJumps(t *testing.T) {
 	finish := s.run()
 	finish()
 	s.balanced(g, 5)
-	if st := s.shelf.standing; st.Epoch != 2 {
+	if st := s.store.epochState; st.Epoch != 2 {
 		t.Errorf("epoch %d: it was closed for a clock", st.Epoch)
 	}
 }
 
-// The voucher is shut while Redis' clock shows a time after the sale. Nobody asks any
-// more, so the check has to find out that the clock is right again.
-func TestClockOfAShutVoucherIsLookedAt(t *testing.T) {
+// The voucher is closed while Redis' clock shows a time after the sale. No request asks Redis any more,
+// so the check must find out that the clock is right again.
+func TestCheckReadsTheClockOfAClosedVoucher(t *testing.T) {
 	server, clock := testkit.NewRedisWithClock(t)
-	s := newStage(t, server.Addr(), 100)
+	s := newFixture(t, server.Addr(), 100)
 	g := s.gate(nil)
 	if err := s.buy(g, 1, 11); err != nil {
 		t.Fatal(err)
@@ -70,8 +69,8 @@ func TestClockOfAShutVoucherIsLookedAt(t *testing.T) {
 	if err := s.buy(g, 2, 21); !errors.Is(err, voucher.ErrEnded) {
 		t.Fatalf("after the sale: %v", err)
 	}
-	p := g.pool(&s.shelf.voucher)
-	_ = p.lines[0].shut(s.shelf.standing.Epoch, closed)
+	p := g.voucher(&s.store.voucher)
+	_ = p.buckets[0].voucher.markClosed(p.buckets[0], s.store.epochState.Epoch, ledger.Closed)
 	clock.Jump(0)
 	g.Check(t.Context())
 	if err := s.buy(g, 2, 21); err != nil {
@@ -79,10 +78,9 @@ func TestClockOfAShutVoucherIsLookedAt(t *testing.T) {
 	}
 }
 
-// The reply to a call is lost, and Redis' clock goes back before the call is repeated.
-// What it accepted is told at once. What is refused cannot be final while the first call
-// might still act by that clock; the buyer is told after his patience that it is not
-// known, and not when the clock has caught up.
+// The reply to a call is lost, and Redis' clock goes back before the call is repeated. An accepted order
+// is reported at once. A refusal is not final while the first call might still act by that clock, so the
+// buyer is told after the DecisionTimeout that the outcome is unknown, not when the clock has caught up.
 func TestClockGoesBackWhileAnOutcomeIsUnknown(t *testing.T) {
 	server, clock := testkit.NewRedisWithClock(t)
 	proxy := testkit.NewProxy(t, server.Addr())
@@ -93,19 +91,19 @@ func TestClockGoesBackWhileAnOutcomeIsUnknown(t *testing.T) {
 	}{{"accepted", 1, nil}, {"sold out", 0, order.ErrUnavailable}} {
 		t.Run(tc.name, func(t *testing.T) {
 			clock.Jump(0)
-			s := newStage(t, server.Addr(), tc.stock)
+			s := newFixture(t, server.Addr(), tc.stock)
 			g := s.gate(func(c *Config) {
 				c.Client = dial(t, proxy.Addr())
-				c.AttemptTimeout, c.Patience = 200*time.Millisecond, time.Second
+				c.AttemptTimeout, c.DecisionTimeout = 200*time.Millisecond, time.Second
 			})
-			if err := g.Open(t.Context(), &s.shelf.voucher); err != nil {
+			if err := g.Open(t.Context(), &s.store.voucher); err != nil {
 				t.Fatal(err)
 			}
 			proxy.BlackholeReplies()
 			answer := make(chan error, 1)
 			begun := time.Now()
 			go func() { answer <- s.buy(g, 1, 11) }()
-			eventually(t, "a call that Redis carried out", func() bool {
+			testkit.Until(t, "a call that Redis carried out", func() bool {
 				calls := s.client.InfoMap(t.Context(), "commandstats").Item("Commandstats", "cmdstat_evalsha")
 				return calls != "" && time.Since(begun) > 100*time.Millisecond
 			})
@@ -114,32 +112,31 @@ func TestClockGoesBackWhileAnOutcomeIsUnknown(t *testing.T) {
 			if err := <-answer; !errors.Is(err, tc.want) {
 				t.Errorf("told %v, want %v", err, tc.want)
 			}
-			if took := time.Since(begun); took > g.config.Patience+time.Second {
+			if took := time.Since(begun); took > g.config.DecisionTimeout+time.Second {
 				t.Errorf("it took %v", took)
 			}
 		})
 	}
 }
 
-// jumpy is Redis, whose clock jumps for a moment when a voucher is about to be opened.
-type jumpy struct {
-	decider
+// jumpingClock is Redis with a clock that jumps for a moment when a voucher is about to be opened.
+type jumpingClock struct {
+	buckets
 	clock *testkit.Clock
 	once  sync.Once
 }
 
-func (l *jumpy) begin(ctx context.Context, keys admkey.Keys, p part) (bool, error) {
-	l.once.Do(func() { l.clock.Jump(freshFor + time.Minute) })
-	ok, err := l.decider.begin(ctx, keys, p)
+func (l *jumpingClock) Open(ctx context.Context, keys ledger.Keys, p ledger.Opening) (bool, error) {
+	l.once.Do(func() { l.clock.Jump(ledger.PreparedFor + time.Minute) })
+	ok, err := l.buckets.Open(ctx, keys, p)
 	l.clock.Jump(0)
 	return ok, err
 }
 
-// The users that were prepared for a voucher expire before it is opened with them. It must
-// not be opened without.
-func TestNotOpenedWithoutItsUsers(t *testing.T) {
+// The prepared users of a voucher expire before it is opened. It must not be opened without them.
+func TestVoucherIsNotOpenedWithoutItsUsers(t *testing.T) {
 	server, clock := testkit.NewRedisWithClock(t)
-	s := newStage(t, server.Addr(), 10)
+	s := newFixture(t, server.Addr(), 10)
 	if err := s.buy(s.gate(nil), 1, 11); err != nil {
 		t.Fatal(err)
 	}
@@ -148,9 +145,9 @@ func TestNotOpenedWithoutItsUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := s.config.WithDefaults()
-	g := newGate(c, &jumpy{decider: newServer(c.Client), clock: clock})
+	g := newGate(c, &jumpingClock{buckets: newLedger(c), clock: clock})
 	t.Cleanup(func() { _ = g.Close() })
-	if err := g.Open(t.Context(), &s.shelf.voucher); err != nil {
+	if err := g.Open(t.Context(), &s.store.voucher); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.buy(g, 1, 12); !errors.Is(err, order.ErrAlreadyOrdered) {

@@ -3,13 +3,35 @@ package admission
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"seckill/internal/admission/batch"
+	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/voucher"
 )
+
+var _ batch.Processor[pendingOrder] = (*bucket)(nil)
+
+// Ready implements [batch.Processor].
+func (b *bucket) Ready() bool { return b.knownState().Epoch != 0 }
+
+// AwaitReady implements [batch.Processor]: it opens the voucher.
+func (b *bucket) AwaitReady() error {
+	if _, err := b.voucher.awaitOpen(context.Background(), b, b.voucher.config.OpenWait); err != nil {
+		return notAdmitted(err)
+	}
+	return nil
+}
+
+// Process implements [batch.Processor].
+func (b *bucket) Process(requests []*request) error {
+	b.voucher.config.Observer.queued(b.voucher.now() - requests[0].Value.arrived)
+	return b.decide(requests)
+}
 
 // The pauses between the attempts at one batch.
 const (
@@ -17,162 +39,196 @@ const (
 	maxPause   = 200 * time.Millisecond
 )
 
-// decide finds out about every order of a batch. It returns an error where it could
-// not, which those concerned have been given.
-func (l *line) decide(batch []*ride) error {
-	// Neither the buyers' contexts nor the gate's end end it: what was sent is decided,
-	// and somebody has to hear of it.
-	ctx, cancel := context.WithTimeout(context.Background(), l.gate.config.Patience)
+// decide finds out about every order of a batch. If it cannot, it returns the error that it has
+// given to the requests.
+//
+// If the reply of an attempt is lost, the attempt may still act until its expiry. Until then the
+// requests of the batch are in doubt: nobody is refused, and the same batch is sent again.
+func (b *bucket) decide(requests []*request) error {
+	v := b.voucher
+	// Neither the requests' contexts nor the end of the gate end this one: what was sent is decided,
+	// and the requests must be told.
+	ctx, cancel := context.WithTimeout(context.Background(), v.config.DecisionTimeout)
 	defer cancel()
-	left := slices.Clone(batch)
-	var drawing turn
-	defer drawing.end()
-	var doubt int64 // until when an earlier attempt may still act, on Redis' clock
+	left := slices.Clone(requests)
+	var rebalancing turn
+	defer rebalancing.end()
+	var doubt int64 // until when an earlier attempt may act, by Redis' clock
 	var tried bool  // an earlier attempt may have acted
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
-		known, err := l.opened(ctx, l.gate.config.openWait(tried))
+		known, err := v.awaitOpen(ctx, b, v.config.openWait(tried))
 		if err != nil {
-			return giveUp(left, err)
+			return giveUp(left, err, tried)
 		}
-		if left = slices.DeleteFunc(left, func(r *ride) bool { return !r.board() }); len(left) == 0 {
+		if left = slices.DeleteFunc(left, func(r *request) bool { return !r.MarkSent() }); len(left) == 0 {
 			return nil
 		}
-		a, expiry, err := l.attempt(ctx, known, left)
-		drawing.end()
+		d, expiry, err := b.attempt(ctx, known, left)
+		rebalancing.end()
 		switch {
-		case errors.Is(err, errUnacknowledged): // it has acted, and will not again
-			l.note(left, a, known.epoch, tried)
+		case errors.Is(err, ledger.ErrUnacknowledged): // this attempt has acted
+			b.observeDecision(left, d, known.Epoch, tried)
 			tried = true
-			if left, _ = l.settle(left, a, doubt, false); len(left) == 0 {
+			if left, _ = b.answer(left, d, doubt, false); len(left) == 0 {
 				return nil
 			}
 		case err != nil:
-			if !harmless(err) {
+			if !ledger.Harmless(err) {
 				doubt, tried = max(doubt, expiry), true
 			}
-		case a.verdict == decided:
-			l.note(left, a, known.epoch, tried)
+		case d.Verdict == ledger.Decided:
+			b.observeDecision(left, d, known.Epoch, tried)
 			var short bool
-			if left, short = l.settle(left, a, doubt, true); len(left) == 0 {
+			if left, short = b.answer(left, d, doubt, true); len(left) == 0 {
 				return nil
 			}
 			if short {
-				err = l.pool.draw(ctx, l, known.epoch, &drawing)
+				err = v.rebalance(ctx, b, known.Epoch, &rebalancing)
 			}
 			switch {
 			case short && err == nil:
 				pause = firstPause
-				continue // and decide at once
+				continue // decide again at once
 			case short && !errors.Is(err, voucher.ErrSoldOut):
-				// Whether anything is left is not known.
-			case a.now > doubt:
-				answerAll(left, voucher.ErrSoldOut)
+				// It is not known whether there is stock.
+			case d.Now > doubt:
+				batch.AnswerAll(left, voucher.ErrSoldOut)
 				return nil
 			default:
-				err, pause = errDoubt, max(firstPause, time.Duration(doubt-a.now)*time.Millisecond)
+				err, pause = errInDoubt, max(firstPause, time.Duration(doubt-d.Now)*time.Millisecond)
 			}
-		case a.verdict == late:
+		case d.Verdict == ledger.Late:
 			err = errLate
 		default:
-			err = l.shut(known.epoch, a.verdict)
+			err = v.markClosed(b, known.Epoch, d.Verdict)
 		}
-		if !tried { // nothing has come of it yet: who has gone may leave
-			recall(left)
+		if !tried { // no attempt has acted: requests whose contexts end may leave
+			batch.UnmarkSent(left)
 		}
 		if !sleep(ctx, pause) {
-			return giveUp(left, err)
+			return giveUp(left, err, tried)
 		}
 	}
 }
 
-// openWait is how long those wait for a shut voucher of whom an attempt was made or not.
+// openWait is how long requests wait for a closed voucher, before or after an attempt was made.
 func (c *Config) openWait(tried bool) time.Duration {
 	if tried {
-		return c.Patience
+		return c.DecisionTimeout
 	}
 	return c.OpenWait
 }
 
-// sleep says whether ctx did not end before.
-func sleep(ctx context.Context, pause time.Duration) bool {
-	select {
-	case <-time.After(pause):
-		return true
-	case <-ctx.Done():
-		return false
+// giveUp answers the remaining requests. After an attempt that may have acted, their outcome is
+// unknown even if the voucher is forgotten.
+func giveUp(requests []*request, cause error, tried bool) error {
+	err := notAdmitted(cause)
+	if tried {
+		err = unavailable(cause)
 	}
-}
-
-func giveUp(batch []*ride, cause error) error {
-	err := unavailable(cause)
-	answerAll(batch, err)
+	batch.AnswerAll(requests, err)
 	return err
 }
 
-// attempt asks Redis once. It also returns until when the call may act.
-func (l *line) attempt(ctx context.Context, known seen, batch []*ride) (answer, int64, error) {
-	g := l.gate
-	ctx, cancel := context.WithTimeout(ctx, g.config.AttemptTimeout)
+// attempt asks Redis once. It also returns until when the call may act, by Redis' clock. The bucket
+// was open, so Redis' clock is known.
+func (b *bucket) attempt(ctx context.Context, known ledger.Known, requests []*request) (ledger.Decision, int64, error) {
+	v := b.voucher
+	ctx, cancel := context.WithTimeout(ctx, v.config.AttemptTimeout)
 	defer cancel()
-	asked := g.now()
-	expiry := l.clock.Load().at(asked) + g.config.AttemptTimeout.Milliseconds()
-	a, err := g.server.decide(ctx, &call{keys: l.keys, seen: known, bound: l.pool.bound(), expiry: expiry, batch: batch})
-	heard := g.now()
-	g.config.Observer.batch(len(batch), heard-asked, err)
-	if err == nil {
-		l.tick(heard, a.now)
+	asked := v.now()
+	expiry := b.clock.Load().at(asked) + v.config.AttemptTimeout.Milliseconds()
+	call := ledger.NewBatch(len(requests))
+	call.Keys, call.Known, call.MaxPending, call.Expiry = b.keys, known, v.maxPending(), expiry
+	for _, r := range requests {
+		call.Add(&r.Value.userID, &r.Value.orderID)
 	}
-	return a, expiry, err
+	traceparent, ended := v.config.Observer.call(requests)
+	call.Traceparent = traceparent
+	d, err := v.ledger.Admit(ctx, call)
+	if ended != nil {
+		ended(err)
+	}
+	if errors.Is(err, ledger.ErrUnacknowledged) && !d.HasOrder() {
+		err = nil // refusals do not wait for replicas
+	}
+	heard := v.now()
+	v.config.Observer.batch(len(requests), heard-asked, err)
+	if err == nil {
+		b.syncClock(heard, d.Now)
+	}
+	return d, expiry, err
 }
 
-// settle answers those about whom nothing can change any more, and returns the rest:
-// who is refused while an earlier attempt may still have him accepted; who has an order
-// that is not known to be kept; and who found his bucket empty where there are others, of
-// which short says that there is one.
-func (l *line) settle(batch []*ride, a answer, doubt int64, kept bool) (left []*ride, short bool) {
-	l.learn(a)
-	for i, r := range batch {
-		err, empty := refusal(a.states[i]), a.states[i] == soldOut && l.pool.split()
-		if empty || err == nil && !kept || err != nil && a.now <= doubt {
+// observeDecision remembers what Redis has, so that a loss is noticed. That includes what no replica
+// has acknowledged: a consumer may have persisted it already.
+func (b *bucket) observeDecision(requests []*request, d ledger.Decision, epoch int64, tried bool) {
+	k := ledger.Known{Epoch: epoch, Seq: d.Seq, Returned: d.Returned}
+	last := strings.LastIndexByte(d.Outcomes, ledger.Accepted)
+	if last < 0 && tried { // what an earlier attempt accepted is repeated now
+		last = strings.LastIndexByte(d.Outcomes, ledger.Repeated)
+	}
+	if last >= 0 {
+		k.User, k.Order = requests[last].Value.userID, requests[last].Value.orderID
+	}
+	b.observe(k)
+}
+
+// answer answers the requests whose outcome is final, and returns the others:
+//
+//	refused       while an earlier attempt may still accept the order
+//	accepted      while too few replicas have the order (acknowledged is false)
+//	sold out      in this bucket, while another bucket may have stock; short says that there is one
+func (b *bucket) answer(
+	requests []*request, d ledger.Decision, doubt int64, acknowledged bool,
+) (left []*request, short bool) {
+	b.updateCache(d)
+	for i, r := range requests {
+		err, empty := refusal(d.Outcomes[i]), d.Outcomes[i] == ledger.SoldOut && b.voucher.split()
+		if empty || err == nil && !acknowledged || err != nil && d.Now <= doubt {
 			left, short = append(left, r), short || empty
 			continue
 		}
-		r.done <- err
+		r.Answer(err)
 	}
 	return left, short
 }
 
-// note keeps in mind what Redis has by an answer, so that it is noticed when it has not
-// any more: also what no replica acknowledged, since whoever persists orders may have had
-// it from there.
-func (l *line) note(batch []*ride, a answer, epoch int64, tried bool) {
-	saw := seen{epoch: epoch, seq: a.seq, back: a.back}
-	last := strings.LastIndexByte(a.states, accepted)
-	if last < 0 && tried { // what an earlier attempt accepted is repeated now
-		last = strings.LastIndexByte(a.states, repeated)
+// updateCache stores what a decision says about the bucket as a whole. That one of several buckets is
+// empty says nothing about the voucher.
+func (b *bucket) updateCache(d ledger.Decision) {
+	v := b.voucher
+	now := v.now()
+	switch {
+	case strings.IndexByte(d.Outcomes, ledger.Overloaded) >= 0:
+		b.store(now, order.ErrOverloaded, overloadRecheckEvery)
+	case d.Stock <= 0 && !v.split():
+		b.store(now, voucher.ErrSoldOut, v.config.RecheckEvery)
+	case d.Stock <= 0:
+		b.clear(order.ErrOverloaded)
+	case b.refusal.Load() != nil:
+		b.refusal.Store(nil)
 	}
-	if last >= 0 {
-		saw.user, saw.order = batch[last].userID, batch[last].orderID
+	if v.split() && (d.Stock > 0 || strings.IndexByte(d.Outcomes, ledger.Accepted) >= 0) {
+		v.clearSoldOut() // where this stock came from there may be more
 	}
-	l.saw(saw)
 }
 
-// learn takes what an answer says of the bucket as a whole. That one of several is empty
-// says nothing of the voucher.
-func (l *line) learn(a answer) {
-	now, every := l.gate.now(), l.gate.config.Recheck
-	full := strings.IndexByte(a.states, overloaded) >= 0
-	switch {
-	case full:
-		l.mark(now, order.ErrOverloaded, overloadRecheck)
-	case a.stock <= 0 && !l.pool.split():
-		l.mark(now, voucher.ErrSoldOut, every)
-	case a.stock <= 0:
-		l.unmark(order.ErrOverloaded)
-	case l.refusal.Load() != nil:
-		l.refusal.Store(nil)
+// refusal returns the error for an outcome; nil if the user has the order.
+func refusal(o ledger.Outcome) error {
+	switch o {
+	case ledger.Accepted, ledger.Repeated:
+		return nil
+	case ledger.AlreadyOrdered:
+		return order.ErrAlreadyOrdered
+	case ledger.NotStarted:
+		return voucher.ErrNotStarted
+	case ledger.Ended:
+		return voucher.ErrEnded
+	case ledger.SoldOut:
+		return voucher.ErrSoldOut
+	case ledger.Overloaded:
+		return order.ErrOverloaded
 	}
-	if l.pool.split() && (a.stock > 0 || strings.IndexByte(a.states, accepted) >= 0) {
-		l.pool.lift() // where this came from there may be more
-	}
+	return fmt.Errorf("%w: unexpected outcome %q", order.ErrUnavailable, o)
 }

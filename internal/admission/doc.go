@@ -1,82 +1,101 @@
-// Package admission is the gate of the flow admission: one decision in Redis, by a
-// script that decides about a whole batch of buyers in one round trip.
+// Package admission is the gate of the flow admission. It decides about orders in Redis, with a
+// script that decides about a whole batch of orders in one round trip.
 //
-// # A buyer's way
+// # The way of an order
 //
-// [Gate.Admit] answers from memory where it can: the sale is over, or was sold out a
-// moment ago. Otherwise the order joins the line of its bucket, of which a voucher has
-// one unless it is split. One round trip for each line is under way at a time; who comes
-// meanwhile rides the next one together with all others, and who comes alone goes at
-// once. admit.lua looks at the window (by Redis' clock), at the user's earlier order, at
-// the stock and at how many orders are on their way, and appends what it accepts to the
-// bucket's stream. The order's id is the request's: a repetition is answered the same.
+//  1. [Gate.Admit] answers from memory if it can: the sale is over, or was sold out a moment ago.
+//  2. Otherwise the order joins the queue of its bucket. A voucher has one bucket unless it is
+//     split. One round trip for each queue is under way at a time. Orders that arrive meanwhile are
+//     batched into the next round trip; an order that arrives alone is sent at once (package batch).
+//  3. admit.lua looks at the sale's window by Redis' clock, at the user's earlier order, at the stock
+//     and at the number of pending orders. It appends the accepted orders to the bucket's stream, and
+//     package fulfil carries them into the database.
 //
-// Who hangs up leaves the line: at once where it has not moved for some milliseconds,
-// else when his batch is about to be sent, which is as soon.
+// The id of an order is the id of its request, so a repeated request gets the same answer.
 //
-// # An answer that is lost
+// # A reply that is lost
 //
-// The batch is asked for again until an answer comes, at most for [Config.Patience].
-// Every call says until when it may act, so that a call that was held up on its way
-// does not act when its buyers were told something else; a refusal is final once no
-// earlier call may act any more.
+// The gate sends a batch again until a reply arrives, for at most [Config.DecisionTimeout]. Each call
+// carries an expiry, after which the script refuses to act. So a call that was delayed on its way does
+// not act after its buyers were told something else. A refusal is final once no earlier call can act
+// any more.
 //
 // # States of a voucher
 //
-//	closed --Close, drain, Open, fill--> open --Redis forgot--> closed
+// The database has an epoch for each voucher, which is odd while the voucher is closed and even while
+// it is open. Redis has a copy. Every call carries the epoch that its process believes in, and is
+// refused under any other epoch. See the type lifecycle for how a process opens a voucher.
 //
-// The database has the epoch, odd while closed and even while open, Redis a copy; a
-// call carries the one it believes in and is refused under any other. To open means:
-// close the epoch in the database, then in Redis; wait until the orders on their way
-// are persisted; open the next epoch in the database, which makes whatever still turns
-// up from earlier ones stale; copy stock and users from the database; open in Redis.
-// A lock spares two processes the same work. What keeps them apart is the epoch.
+//	          Close, mark as forgotten         remove, step by step
+//	open ------------------------> forgotten ----------------------> cleared
+//	  ^                                |                                |
+//	  |                                | Close: the next odd epoch      |
+//	  +--- rebuild from the database --+--------------------------------+
+//
+// Some time after the end of its sale, when all orders are persisted and the stock balances, a process
+// closes a voucher and marks it in the database as forgotten under the closed epoch ([Forgetter]).
+// From then on only the database answers, and the data in Redis is removed. Each script that removes
+// keys checks that Redis has that very epoch. A process that opens the voucher again closes it first,
+// under the next odd epoch: that resets the mark, and no script that was meant for the old epoch acts
+// any more.
+//
+//	state      database                      Redis                    Admit            Lookup of an unknown order
+//	open       even epoch                    all keys                 decides there    not found
+//	closed     odd epoch                     odd or lower epoch       opens it         unavailable
+//	forgotten  odd epoch, marked forgotten   some keys                ended            not found
+//	cleared    the same, and marked cleared  nothing                  ended            not found
+//
+// If the end of a forgotten voucher is moved, Admit opens it again. The database decides about the
+// window: a voucher that is open in Redis with another window is rebuilt.
 //
 // # Buckets
 //
-// A voucher that one server is not enough for is split: each bucket has a share of the
-// stock, its own users, stream and sequence, in a slot of its own. A user belongs to one
-// bucket, by his id, so that one-per-user stays the business of one script. There is one
-// epoch for all: a voucher is closed, drained and opened as a whole, and it is open when
-// all of its buckets are, under the database's epoch.
+// A voucher that needs more than one server is split into buckets. Each bucket has a share of the
+// stock, its own users, stream and sequence numbers, in its own slot. A user belongs to one bucket, so
+// that one script can enforce one order per user. All buckets have one epoch: a voucher is closed,
+// drained and opened as a whole.
 //
-// A bucket that is empty draws from the richest, half of what that has, in two steps that
-// may be repeated: give.lua takes it out there and writes down how much that bucket has
-// given to this one in the epoch; take.lua puts in here what was not taken in yet, and
-// writes down the same number. The difference is in transit. Whoever looks sees it and
-// may finish it: a process that dies between the steps loses nothing.
+// A bucket without stock takes half of the stock of the richest bucket, in two steps that can be
+// repeated (rebalance.go). Stock that has left one bucket and not arrived in the other is in transit,
+// and any process can finish the transfer.
 //
-//	stock here 0 --look--> stock elsewhere   --give, take--> decide again
-//	                   --> in transit        --take--> look again, or decide
-//	                   --> neither, anywhere --> sold out, for all buckets
+//	the bucket has no stock; read all buckets:
+//	another bucket has stock        give, take, decide again
+//	stock is in transit             take, then decide or read again
+//	neither                         sold out, for all buckets
 //
-// Sold out is what a look at all buckets has found, never one bucket alone. Such a look
-// serves all lines of a process for [Config.Recheck]; then one buyer, of whatever bucket,
-// is let through to look again. What is given back to one bucket is so found by all.
+// One bucket alone never says that a voucher is sold out: only a reading of all buckets does. The
+// result serves all queues of a process for [Config.RecheckEvery]. Then one order, of any bucket, asks
+// again, so stock that is given back to one bucket is found by all.
 //
-// # Redis forgets
+// # When Redis loses data
 //
-// A server that was emptied, restored from older data, or replaced by a replica that
-// lagged, knows less than it did. Each call carries what its process has seen: the
-// greatest sequence number, and the last order of its own that was accepted. A process
-// that had orders in what was forgotten had its last one there; so the first call of
-// any such process finds out, even where others have sold on in between. [Gate.Run]
-// looks too, for vouchers nobody buys at the moment. Of two buckets, the one that took
-// something in is a witness against the one that does not know any more that it gave.
-// One bucket that has forgotten something closes the voucher.
+// A server that was emptied, restored from older data, or replaced by a replica that lagged has less
+// data than before. Each call carries what its process has seen: the greatest sequence number, and the
+// last of its own orders that was accepted. A process that had orders among the lost data had its last
+// one there. So the first call of any such process detects the loss, even if other processes have sold
+// more since. [Gate.Run] checks too, for vouchers that nobody buys at the moment. A bucket that has
+// received a transfer also proves that the other bucket must have given it. A bucket that has lost
+// data closes the whole voucher.
 //
 // # Not guaranteed
 //
-// What Redis forgot before it was persisted is lost: how much that can be is the
-// choice of Redis' durability. The database still refuses whatever was sold twice
-// because of it, and such an order ends as a recorded rejection.
+// Orders that Redis loses before they are persisted are lost; how many that can be is the choice of
+// Redis' durability. The database still refuses what was sold twice because of it, and such an order
+// ends as a recorded rejection.
 //
-// Of a voucher that is split:
-//   - Nothing says who is served first: a buyer whose bucket has stock is served at once,
-//     while others wait for a draw.
-//   - A bucket out of reach keeps its stock. The others are sold, and draw from each other;
-//     when they are empty, their buyers are told unavailable, and not sold out.
-//   - Each bucket may have its share of [Config.MaxPending] on its way, rounded up. One whose
-//     stream is full refuses its own users while others accept theirs.
-//   - The window is by the clock of each bucket's server.
+// For a voucher that is split:
+//   - Orders are not served in the order of arrival. A user whose bucket has stock is served at once,
+//     while others wait for a transfer.
+//   - A bucket that cannot be reached keeps its stock. The other buckets are sold, and rebalance among
+//     themselves. When they are empty, their users are told "unavailable", not "sold out".
+//   - Each bucket may have its share of [Config.MaxPending] pending, rounded up. A bucket whose stream
+//     is full refuses its own users while other buckets accept theirs.
+//   - The window is checked by the clock of each bucket's server.
+//
+// # Reading order
+//
+// gate.go, decide.go, rebalance.go, lifecycle.go and rebuild.go, then voucher.go, states.go and
+// cache.go, which they work on; lookup.go, pending.go and scan.go for lookups; audit.go, check.go and
+// forget.go. All that Redis holds is in package ledger, all scripts beside it.
 package admission

@@ -10,49 +10,48 @@ import (
 	"sync/atomic"
 	"time"
 
-	"seckill/internal/admission/admkey"
+	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 )
 
-// fakeServer is Redis in a synctest bubble: an open voucher and round trips that take a
-// while.
-type fakeServer struct {
-	shelf *shelf
+// fakeLedger is Redis in a synctest bubble: an open voucher, with round trips that take some time.
+type fakeLedger struct {
+	store *store
 	trip  time.Duration
 
-	mu      sync.Mutex
-	batches [][]int64 // user ids
-	buckets []fakeBucket
-	users   map[int64]int64
-	calls   atomic.Int64 // of decide
-	looks   atomic.Int64
-	// spoil says what becomes of a call: done is whether it is carried out.
+	mu       sync.Mutex
+	batches  [][]int64 // user ids
+	buckets  []fakeBucket
+	users    map[int64]int64
+	calls    atomic.Int64 // of decide
+	readings atomic.Int64
+	// spoil decides about a call: done says whether the call is executed.
 	spoil func(n int64) (done bool, err error)
-	// broken says what becomes of a draw's step, as spoil does.
+	// broken decides about a step of a transfer, as spoil does.
 	broken func(step string) (done bool, err error)
 }
 
 type fakeBucket struct {
-	keys  admkey.Keys
-	state state // with the reason why it cannot be had
-	under bool  // a round trip is
-	hangs bool  // looks have no answer
+	keys  ledger.Keys
+	state ledger.State // Err is set where the bucket cannot be read
+	under bool         // a round trip is under way
+	hangs bool         // readings get no answer
 }
 
-func newFakeServer(sh *shelf, stock int64) *fakeServer {
-	f := &fakeServer{shelf: sh, trip: time.Millisecond, users: map[int64]int64{}}
-	f.buckets = make([]fakeBucket, sh.voucher.Policy.Parts())
+func newFakeLedger(sh *store, stock int64) *fakeLedger {
+	f := &fakeLedger{store: sh, trip: time.Millisecond, users: map[int64]int64{}}
+	f.buckets = make([]fakeBucket, sh.voucher.Policy.BucketCount())
 	for i := range f.buckets {
 		f.buckets[i] = fakeBucket{
-			keys:  admkey.Of("", sh.voucher.ID, i),
-			state: state{to: map[int]int64{}, from: map[int]int64{}},
+			keys:  ledger.KeysOf("", sh.voucher.ID, i),
+			state: ledger.State{To: map[int]int64{}, From: map[int]int64{}},
 		}
 	}
-	f.buckets[0].state.stock = stock
+	f.buckets[0].state.Stock = stock
 	return f
 }
 
-func (f *fakeServer) bucket(keys admkey.Keys) *fakeBucket {
+func (f *fakeLedger) bucket(keys ledger.Keys) *fakeBucket {
 	for i := range f.buckets {
 		if f.buckets[i].keys == keys {
 			return &f.buckets[i]
@@ -61,10 +60,10 @@ func (f *fakeServer) bucket(keys admkey.Keys) *fakeBucket {
 	panic("unknown keys")
 }
 
-// stock is that of bucket 0.
-func (f *fakeServer) stock() *int64 { return &f.buckets[0].state.stock }
+// stock returns the stock of bucket 0.
+func (f *fakeLedger) stock() *int64 { return &f.buckets[0].state.Stock }
 
-func (f *fakeServer) enter(b *fakeBucket, under bool) {
+func (f *fakeLedger) enter(b *fakeBucket, under bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if b.under == under {
@@ -73,14 +72,14 @@ func (f *fakeServer) enter(b *fakeBucket, under bool) {
 	b.under = under
 }
 
-func (f *fakeServer) decide(ctx context.Context, c *call) (answer, error) {
-	b := f.bucket(c.keys)
+func (f *fakeLedger) Admit(ctx context.Context, c *ledger.Batch) (ledger.Decision, error) {
+	b := f.bucket(c.Keys)
 	f.enter(b, true)
 	defer f.enter(b, false)
 	select {
 	case <-time.After(f.trip):
 	case <-ctx.Done():
-		return answer{}, ctx.Err()
+		return ledger.Decision{}, ctx.Err()
 	}
 	n, done := f.calls.Add(1), true
 	var err error
@@ -88,66 +87,69 @@ func (f *fakeServer) decide(ctx context.Context, c *call) (answer, error) {
 		done, err = f.spoil(n)
 	}
 	if !done {
-		return answer{}, err
+		return ledger.Decision{}, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	a := answer{now: time.Now().UnixMilli(), seq: f.calls.Load()}
+	a := ledger.Decision{Now: time.Now().UnixMilli(), Seq: f.calls.Load()}
 	var users []int64
-	states := make([]byte, len(c.batch))
-	for i, r := range c.batch {
-		users = append(users, r.userID)
+	states := make([]byte, c.Len())
+	for i := range states {
+		user, order := c.Order(i)
+		users = append(users, user)
 		switch {
-		case f.users[r.userID] == r.orderID:
-			states[i] = repeated
-		case b.state.stock > 0:
-			b.state.stock--
-			f.users[r.userID] = r.orderID
-			states[i] = accepted
+		case f.users[user] == order:
+			states[i] = ledger.Repeated
+		case b.state.Stock > 0:
+			b.state.Stock--
+			f.users[user] = order
+			states[i] = ledger.Accepted
 		default:
-			states[i] = soldOut
+			states[i] = ledger.SoldOut
 		}
 	}
 	f.batches = append(f.batches, users)
-	a.stock, a.states = b.state.stock, string(states)
+	a.Stock, a.Outcomes = b.state.Stock, string(states)
 	return a, err
 }
 
-func (f *fakeServer) states(ctx context.Context, buckets []admkey.Keys) []state {
-	all := make([]state, len(buckets))
+func (f *fakeLedger) States(ctx context.Context, buckets []ledger.Keys) []ledger.State {
+	all := make([]ledger.State, len(buckets))
 	defer func() {
 		for i, keys := range buckets {
 			if f.bucket(keys).hangs {
 				<-ctx.Done()
-				all[i] = state{err: ctx.Err(), heard: time.Now()}
+				all[i] = ledger.State{Err: ctx.Err(), Heard: time.Now()}
 			}
 		}
 	}()
 	if len(f.buckets) > 1 {
-		f.looks.Add(1)
-		if _, err := f.step(ctx, "look"); err != nil {
+		f.readings.Add(1)
+		if _, err := f.step(ctx, "state"); err != nil {
 			for i := range all {
-				all[i].err = err
+				all[i].Err = err
 			}
 			return all
 		}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	st, _ := f.shelf.Standing(context.Background(), f.shelf.voucher.ID)
+	st, _ := f.store.EpochState(context.Background(), f.store.voucher.ID)
+	begin, end := window{from: st.BeginAt, to: st.EndAt}.ms()
 	for i, keys := range buckets {
-		if all[i] = f.bucket(keys).state; all[i].err != nil {
-			all[i] = state{err: all[i].err, heard: time.Now()}
+		if all[i] = f.bucket(keys).state; all[i].Err != nil {
+			all[i] = ledger.State{Err: all[i].Err, Heard: time.Now()}
 			continue
 		}
-		all[i].now, all[i].epoch, all[i].heard = time.Now().UnixMilli(), st.Epoch, time.Now()
-		all[i].to, all[i].from = maps.Clone(all[i].to), maps.Clone(all[i].from)
+		all[i].Now, all[i].Epoch, all[i].Heard = time.Now().UnixMilli(), st.Epoch, time.Now()
+		all[i].Begin, all[i].End = begin, end
+		all[i].To, all[i].From = maps.Clone(all[i].To), maps.Clone(all[i].From)
 	}
 	return all
 }
 
-// step is a round trip of a draw.
-func (f *fakeServer) step(ctx context.Context, name string) (done bool, err error) {
+// step is a round trip of a transfer.
+func (f *fakeLedger) step(ctx context.Context, name string) (done bool, err error) {
 	select {
 	case <-time.After(f.trip):
 	case <-ctx.Done():
@@ -159,73 +161,77 @@ func (f *fakeServer) step(ctx context.Context, name string) (done bool, err erro
 	return true, nil
 }
 
-func (f *fakeServer) give(ctx context.Context, keys admkey.Keys, _ int64, to int, more bool) (entry, error) {
+func (f *fakeLedger) Give(ctx context.Context, keys ledger.Keys, _ int64, to int, more bool) (ledger.Transfer, error) {
 	done, err := f.step(ctx, "give")
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := &f.bucket(keys).state
 	if done && more {
-		s.to[to] += (s.stock + 1) / 2
-		s.stock /= 2
+		s.To[to] += (s.Stock + 1) / 2
+		s.Stock /= 2
 	}
-	return entry{amount: s.to[to]}, err
+	return ledger.Transfer{Amount: s.To[to]}, err
 }
 
-func (f *fakeServer) take(ctx context.Context, keys admkey.Keys, _ int64, from int, total int64) (entry, error) {
+func (f *fakeLedger) Take(ctx context.Context, keys ledger.Keys, _ int64, from int, total int64) (ledger.Transfer, error) {
 	done, err := f.step(ctx, "take")
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := &f.bucket(keys).state
-	taken := max(0, total-s.from[from])
+	taken := max(0, total-s.From[from])
 	if done {
-		s.stock += taken
-		s.from[from] += taken
+		s.Stock += taken
+		s.From[from] += taken
 	}
-	return entry{amount: taken}, err
+	return ledger.Transfer{Amount: taken}, err
 }
 
-func (f *fakeServer) shut(_ context.Context, _ admkey.Keys, epoch int64) (int64, error) {
+func (f *fakeLedger) Close(_ context.Context, _ ledger.Keys, epoch int64) (int64, error) {
 	return epoch, nil
 }
-func (f *fakeServer) fill(context.Context, []users) error                    { return nil }
-func (f *fakeServer) begin(context.Context, admkey.Keys, part) (bool, error) { return true, nil }
-func (f *fakeServer) kept(context.Context, admkey.Keys, order.Order) (bool, error) {
+func (f *fakeLedger) Prepare(context.Context, []ledger.Users) error { return nil }
+func (f *fakeLedger) Open(context.Context, ledger.Keys, ledger.Opening) (bool, error) {
 	return true, nil
 }
+func (f *fakeLedger) Replicate(context.Context, ledger.Keys, order.Order) (bool, error) {
+	return true, nil
+}
+func (f *fakeLedger) Remove(context.Context, ledger.Keys, int64, bool) (ledger.Removal, error) {
+	return ledger.Removal{}, nil
+}
 
-// dying is a process that dies at a draw, after it has been given something and before
-// it takes it in.
-type dying struct {
-	decider
+// dying is a process that dies during a transfer, between the two steps.
+type dyingDuringTransfer struct {
+	buckets
 	dead atomic.Bool
 }
 
-func (d *dying) give(ctx context.Context, keys admkey.Keys, epoch int64, to int, more bool) (entry, error) {
-	_, err := d.decider.give(ctx, keys, epoch, to, more)
+func (d *dyingDuringTransfer) Give(ctx context.Context, keys ledger.Keys, epoch int64, to int, more bool) (ledger.Transfer, error) {
+	_, err := d.buckets.Give(ctx, keys, epoch, to, more)
 	d.dead.Store(true)
-	return entry{}, errors.Join(err, io.EOF)
+	return ledger.Transfer{}, errors.Join(err, io.EOF)
 }
 
-func (d *dying) decide(ctx context.Context, c *call) (answer, error) {
+func (d *dyingDuringTransfer) Admit(ctx context.Context, c *ledger.Batch) (ledger.Decision, error) {
 	if d.dead.Load() {
-		return answer{}, io.EOF
+		return ledger.Decision{}, io.EOF
 	}
-	return d.decider.decide(ctx, c)
+	return d.buckets.Admit(ctx, c)
 }
 
-func (d *dying) states(ctx context.Context, buckets []admkey.Keys) []state {
-	all := d.decider.states(ctx, buckets)
+func (d *dyingDuringTransfer) States(ctx context.Context, buckets []ledger.Keys) []ledger.State {
+	all := d.buckets.States(ctx, buckets)
 	for i := range all {
 		if d.dead.Load() {
-			all[i] = state{err: io.EOF}
+			all[i] = ledger.State{Err: io.EOF}
 		}
 	}
 	return all
 }
 
-// unsteady loses half of the replies of draws, and some of the calls.
+// unsteady loses half of the replies to transfers, and some of the calls.
 type unsteady struct {
-	decider
+	buckets
 	mu     sync.Mutex
 	chance *rand.Rand
 }
@@ -236,22 +242,22 @@ func (u *unsteady) fails() (before, after bool) {
 	return u.chance.IntN(4) == 0, u.chance.IntN(2) == 0
 }
 
-func (u *unsteady) give(ctx context.Context, keys admkey.Keys, epoch int64, to int, more bool) (entry, error) {
-	return u.spoil(func() (entry, error) { return u.decider.give(ctx, keys, epoch, to, more) })
+func (u *unsteady) Give(ctx context.Context, keys ledger.Keys, epoch int64, to int, more bool) (ledger.Transfer, error) {
+	return u.spoil(func() (ledger.Transfer, error) { return u.buckets.Give(ctx, keys, epoch, to, more) })
 }
 
-func (u *unsteady) take(ctx context.Context, keys admkey.Keys, epoch int64, from int, total int64) (entry, error) {
-	return u.spoil(func() (entry, error) { return u.decider.take(ctx, keys, epoch, from, total) })
+func (u *unsteady) Take(ctx context.Context, keys ledger.Keys, epoch int64, from int, total int64) (ledger.Transfer, error) {
+	return u.spoil(func() (ledger.Transfer, error) { return u.buckets.Take(ctx, keys, epoch, from, total) })
 }
 
-func (u *unsteady) spoil(step func() (entry, error)) (entry, error) {
+func (u *unsteady) spoil(step func() (ledger.Transfer, error)) (ledger.Transfer, error) {
 	before, after := u.fails()
 	if before {
-		return entry{}, io.EOF
+		return ledger.Transfer{}, io.EOF
 	}
 	e, err := step()
 	if err == nil && after {
-		return entry{}, io.EOF
+		return ledger.Transfer{}, io.EOF
 	}
 	return e, err
 }

@@ -2,103 +2,74 @@ package admission
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
-	"seckill/internal/admission/admkey"
 	"seckill/internal/order"
 	"seckill/internal/voucher"
 )
 
-// Gate decides about orders in Redis. All of [order.Gate] but Await, which is for who
-// persists the orders to say. Close it.
+// Gate decides about orders in Redis. Close it.
 type Gate struct {
-	config   Config
-	server   decider
+	*core
 	inFlight *InFlight
-	vouchers vouchers
-	started  time.Time
-	rides    rides
+	lookups  *lookups
 
-	mu    sync.RWMutex
-	pools map[int64]*pool // by voucher
-
-	// working are the goroutines of pools and lines. Once closing, no more are started.
-	starting sync.RWMutex
-	working  sync.WaitGroup
-	closing  context.Context
-	cancel   context.CancelFunc
+	mu       sync.RWMutex
+	vouchers map[int64]*voucherState
 }
 
-// decider is what a line needs of Redis; [server] is the one there is.
-type decider interface {
-	decide(ctx context.Context, c *call) (answer, error)
-	states(ctx context.Context, buckets []admkey.Keys) []state
-	give(ctx context.Context, keys admkey.Keys, epoch int64, to int, more bool) (entry, error)
-	take(ctx context.Context, keys admkey.Keys, epoch int64, from int, total int64) (entry, error)
-	shut(ctx context.Context, keys admkey.Keys, epoch int64) (int64, error)
-	fill(ctx context.Context, parts []users) error
-	begin(ctx context.Context, keys admkey.Keys, p part) (bool, error)
-	kept(ctx context.Context, keys admkey.Keys, o order.Order) (bool, error)
-}
+var _ order.Gate = (*Gate)(nil)
 
-var _ decider = (*server)(nil)
-
-// errClosed is the reason of an [order.ErrUnavailable] after [Gate.Close].
-var errClosed = errors.New("the gate is closed")
-
-// New returns a gate, or says what is wrong with c.
+// New returns a gate, or an error that says what is wrong with c.
 func New(c Config) (*Gate, error) {
 	c = c.WithDefaults()
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	return newGate(c, newServer(c.Client).waiting(c).observed(c.Observer)), nil
+	return newGate(c, newLedger(c)), nil
 }
 
-func newGate(c Config, s decider) *Gate {
-	g := &Gate{
-		config: c, server: s, inFlight: NewInFlight(c.MaxInFlight),
-		vouchers: vouchers{shelf: c.Shelf, remembered: c.Remembered},
-		started:  time.Now(), pools: make(map[int64]*pool),
+func newGate(c Config, b buckets) *Gate {
+	shared := newCore(c, b)
+	return &Gate{
+		core: shared, inFlight: NewInFlight(c.MaxInFlight),
+		lookups: newLookups(shared), vouchers: make(map[int64]*voucherState),
 	}
-	g.closing, g.cancel = context.WithCancel(context.Background())
-	return g
 }
 
-// Close lets batches that are under way come to their end, which takes no longer than
-// [Config.Patience], refuses all others, and waits.
+// Close ends the batches under way, which takes at most [Config.DecisionTimeout], refuses all
+// other requests, and waits.
 func (g *Gate) Close() error {
-	g.starting.Lock()
-	g.cancel()
-	g.starting.Unlock()
-	g.working.Wait()
+	g.close()
 	return nil
 }
 
-// spawn runs work in a goroutine that Close waits for, and says whether it did.
-func (g *Gate) spawn(work func()) bool {
-	g.starting.RLock()
-	defer g.starting.RUnlock()
-	if g.closing.Err() != nil {
-		return false
+// Refusal implements [order.Gate]. Once the pause of a cached refusal is over, one request may
+// ask Redis again; Refusal leaves that to [Gate.Admit], which the same buyer calls next.
+func (g *Gate) Refusal(v *voucher.Voucher, userID int64) error {
+	known := g.known(v.ID)
+	if known == nil {
+		return nil
 	}
-	g.working.Go(work)
-	return true
+	err := known.bucketOf(userID).peek(g.now)
+	if err != nil {
+		g.config.Observer.decided(err)
+	}
+	return err
 }
 
-// Admit implements the method of [order.Gate]. A repetition of an order that was
-// accepted is known as such where Redis is asked; who repeats one has to call
-// [Gate.Lookup] first, since a voucher that is sold out, or over, is known without.
+// Admit implements [order.Gate]. Where Redis is asked, it recognizes an order that was accepted
+// before. But a voucher that is sold out, or whose sale is over, is refused without asking
+// Redis, so a caller that repeats an order calls [Gate.Lookup] first.
 //
-// If ctx ends while the order waits in its line, it is taken out: at once where it has
-// waited for longer than a moment, else when its batch would be sent. Once it has been
-// sent, the outcome is waited for though ctx may end: it is bounded by [Config.Patience],
-// and nothing a buyer is told before would be true.
+// If ctx ends while the order waits in its queue, the order is taken out: at once if the queue
+// has not moved for a moment, otherwise when its batch would be sent. Once the order was sent,
+// Admit waits for the outcome even if ctx ends: it takes at most [Config.DecisionTimeout], and
+// any answer before would be a guess.
 func (g *Gate) Admit(ctx context.Context, v *voucher.Voucher, o order.Order) error {
 	err := g.admit(ctx, v, o)
 	g.config.Observer.decided(err)
@@ -110,73 +81,116 @@ func (g *Gate) admit(ctx context.Context, v *voucher.Voucher, o order.Order) err
 		return fmt.Errorf("%w: %d wait for an answer", order.ErrOverloaded, g.config.MaxInFlight)
 	}
 	defer g.inFlight.Leave()
-	l, now := g.pool(v).line(o.UserID), g.now()
-	if err := l.marked(now); err != nil {
+	b, now := g.voucher(v).bucketOf(o.UserID), g.now()
+	if err := b.cached(now); err != nil {
 		return err
 	}
-	r := g.rides.get(ctx, o)
-	r.asked = now
-	err := l.take(r)
-	g.rides.put(r)
-	return err
+	return b.queue.Do(ctx, pendingOrder{userID: o.UserID, orderID: o.ID, arrived: now})
 }
 
-// Open makes a voucher ready before the first buyer comes, and waits until it is. The
-// error is ctx's, [voucher.ErrNotFound], or [order.ErrUnavailable] once the gate closes.
+// Lookup implements [order.Gate].
+func (g *Gate) Lookup(ctx context.Context, userID, orderID int64) (order.Order, error) {
+	return g.lookups.lookup(ctx, userID, orderID)
+}
+
+// OrdersOf implements [order.Gate].
+func (g *Gate) OrdersOf(ctx context.Context, userID int64) ([]order.Order, error) {
+	return g.lookups.ordersOf(ctx, userID)
+}
+
+// Await implements [order.Gate].
+func (g *Gate) Await(ctx context.Context, o order.Order, limit time.Duration) error {
+	return g.config.Awaiter.Await(ctx, o, limit)
+}
+
+// Audit implements [order.Gate]. All numbers are sums over the buckets. The buckets are not read
+// at the same moment, but none of them has changed while Seq and Pending stay the same; and stock
+// that is transferred in the meantime is counted once.
+func (g *Gate) Audit(ctx context.Context, voucherID int64) (order.GateAudit, error) {
+	if v := g.known(voucherID); v != nil {
+		return v.audit(ctx)
+	}
+	st, err := g.config.Store.EpochState(ctx, voucherID)
+	if err != nil {
+		return order.GateAudit{}, err
+	}
+	return newVoucherState(g.core, voucherOf(voucherID, st)).audit(ctx) // not kept: it does not have the sale's window
+}
+
+// Open opens a voucher before the first buyer comes, and waits until it is open. The error is
+// ctx's, [voucher.ErrNotFound], [voucher.ErrEnded] for a voucher that is forgotten, or
+// [order.ErrUnavailable] once the gate closes.
 func (g *Gate) Open(ctx context.Context, v *voucher.Voucher) error {
-	for _, l := range g.pool(v).lines {
-		if err := l.ready(ctx); err != nil {
+	s := g.voucher(v)
+	for _, b := range s.buckets {
+		if err := s.openFully(ctx, b); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// ready waits until the line's bucket is open.
-func (l *line) ready(ctx context.Context) error {
+// Run compares Redis with the database at intervals, until ctx ends: without it, nobody would
+// notice that Redis is behind for a voucher that nobody buys. It also drops vouchers whose sale
+// is long over, or that were forgotten. Its only error is the context's cause.
+func (g *Gate) Run(ctx context.Context) error {
+	every := time.NewTicker(g.config.CheckEvery)
+	defer every.Stop()
 	for {
-		switch _, err := l.opened(ctx, untilItIs); {
-		case err == nil || errors.Is(err, voucher.ErrNotFound):
-			return err
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case !errors.Is(err, errOpening):
-			return unavailable(err)
+		select {
+		case <-every.C:
+			g.Check(ctx)
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
 }
 
-// untilItIs is longer than anybody waits.
-const untilItIs = 1000 * time.Hour
+// Check does once what Run does.
+func (g *Gate) Check(ctx context.Context) {
+	for _, v := range g.all() {
+		if time.Since(v.window.to) > g.config.LookupAfterSale || v.check(ctx) {
+			g.drop(v)
+		}
+	}
+}
 
-// pool finds or makes the pool of a voucher.
-func (g *Gate) pool(v *voucher.Voucher) *pool {
-	if p := g.known(v.ID); p != nil {
-		return p
+// voucher returns the state of a voucher, and creates it for the first request.
+func (g *Gate) voucher(v *voucher.Voucher) *voucherState {
+	if s := g.known(v.ID); s != nil && s.isOf(v) {
+		return s
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	p := g.pools[v.ID]
-	if p == nil {
-		p = newPool(g, v)
-		g.pools[v.ID] = p
+	s := g.vouchers[v.ID]
+	// If the sale's window was changed, requests that wait in the old state are still answered.
+	// The two states are to each other like two processes.
+	if s == nil || !s.isOf(v) {
+		s = newVoucherState(g.core, v)
+		g.vouchers[v.ID] = s
 	}
-	return p
+	return s
 }
 
-// known is the pool of a voucher that was asked for before, or nil.
-func (g *Gate) known(voucherID int64) *pool {
+// known returns the state of a voucher that was asked for before, or nil.
+func (g *Gate) known(voucherID int64) *voucherState {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	return g.pools[voucherID]
+	return g.vouchers[voucherID]
 }
 
-// all lists the pools there are.
-func (g *Gate) all() []*pool {
+// all lists the states of all vouchers.
+func (g *Gate) all() []*voucherState {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	return slices.Collect(maps.Values(g.pools))
+	return slices.Collect(maps.Values(g.vouchers))
 }
 
-// now is a clock that never steps back, for what is measured against Redis' clock.
-func (g *Gate) now() time.Duration { return time.Since(g.started) }
+// drop removes the state of a voucher that is idle.
+func (g *Gate) drop(v *voucherState) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.vouchers[v.id] == v && v.idle() {
+		delete(g.vouchers, v.id)
+	}
+}

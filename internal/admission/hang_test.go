@@ -13,33 +13,33 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"seckill/internal/admission/admkey"
+	"seckill/internal/admission/ledger"
 	"seckill/internal/lock/local"
 	"seckill/internal/order"
 	"seckill/internal/testkit"
 	"seckill/internal/voucher"
 )
 
-// A bucket whose node hangs is waited for once in a while, and not in each draw. That
-// nothing is left is not said before it answers.
-func TestDrawsDoNotWaitForABucketThatHangs(t *testing.T) {
+// Rebalancing waits for a bucket whose node hangs only at intervals, not each time. The voucher is not
+// reported as sold out before that bucket answers.
+func TestRebalancingSkipsABucketThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newSplitBubble(t, drawBuckets, 64, nil)
+		b := newSplitBubble(t, testBuckets, 64, nil)
 		b.fake.buckets[3].hangs = true
-		begun, looks := time.Now(), b.fake.looks.Load()
+		begun, readings := time.Now(), b.fake.readings.Load()
 		for n := range 64 {
 			if err := b.buy(t.Context(), of(1+n%2, n)); err != nil {
 				t.Fatalf("order %d: %v", n, err)
 			}
 		}
-		if n := b.fake.looks.Load() - looks; n < 5 {
-			t.Errorf("%d draws: this shows nothing", n)
+		if n := b.fake.readings.Load() - readings; n < 5 {
+			t.Errorf("%d transfers: this proves nothing", n)
 		}
 		if took := time.Since(begun); took > b.config.AttemptTimeout/4+300*time.Millisecond {
 			t.Errorf("64 orders took %v", took)
 		}
 		if err := b.buy(t.Context(), of(1, 70)); !errors.Is(err, order.ErrUnavailable) {
-			t.Errorf("while nobody knows what the bucket has: %v", err)
+			t.Errorf("while the stock of the bucket is unknown: %v", err)
 		}
 		b.fake.buckets[3].hangs = false
 		if err := b.buy(t.Context(), of(1, 70)); !errors.Is(err, voucher.ErrSoldOut) {
@@ -49,9 +49,9 @@ func TestDrawsDoNotWaitForABucketThatHangs(t *testing.T) {
 	})
 }
 
-// hung is a sale on a cluster of which one node can be stopped.
+// hung is a sale on a cluster in which one node can be stopped.
 type hung struct {
-	*stage
+	*fixture
 	cluster *redis.ClusterClient
 }
 
@@ -60,20 +60,20 @@ func newHung(t *testing.T, stock int64, buckets int) *hung {
 	addrs := testkit.RedisCluster(t)
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, ContextTimeoutEnabled: true})
 	t.Cleanup(func() { _ = client.Close() })
-	sh := newShelf(stock)
+	sh := newStore(stock)
 	prefix := testkit.KeyPrefix(t)
-	s := &stage{t: t, consumer: &consumer{tb: t, client: client, shelf: sh, keys: admkey.Of(prefix, sh.voucher.ID, 0)}}
-	s.config = Config{Client: client, Shelf: sh, Locker: local.New(), Log: slog.New(slog.DiscardHandler), Prefix: prefix}
+	s := &fixture{t: t, consumer: &consumer{tb: t, client: client, store: sh, keys: ledger.KeysOf(prefix, sh.voucher.ID, 0)}}
+	s.config = Config{Client: client, Store: sh, Locker: local.New(), Log: slog.New(slog.DiscardHandler), Prefix: prefix}
 	s.split(buckets)
 	for _, addr := range addrs {
 		if err := dial(t, addr).ConfigSet(t.Context(), "cluster-require-full-coverage", "no").Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return &hung{stage: s, cluster: client}
+	return &hung{fixture: s, cluster: client}
 }
 
-func (h *hung) node(keys admkey.Keys) *redis.Client {
+func (h *hung) node(keys ledger.Keys) *redis.Client {
 	h.t.Helper()
 	node, err := h.cluster.MasterForKey(context.Background(), keys.Meta)
 	if err != nil {
@@ -82,8 +82,8 @@ func (h *hung) node(keys admkey.Keys) *redis.Client {
 	return node
 }
 
-// stop has the node stand still that has a key, until the end of the test.
-func (h *hung) stop(keys admkey.Keys) {
+// stop stops the node that has a key, until the end of the test.
+func (h *hung) stop(keys ledger.Keys) {
 	h.t.Helper()
 	id := h.node(keys).InfoMap(context.Background(), "server").Item("Server", "process_id")
 	pid, err := strconv.Atoi(strings.TrimSpace(id))
@@ -96,13 +96,12 @@ func (h *hung) stop(keys admkey.Keys) {
 	h.t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
 }
 
-// One node of a cluster hangs. Buyers of a bucket elsewhere get all that the other nodes
-// have.
-func TestDrawsWhileANodeHangs(t *testing.T) {
+// One node of a cluster hangs. Buyers of buckets on other nodes get the whole stock of those nodes.
+func TestRebalancingWhileANodeHangs(t *testing.T) {
 	const buckets = 6
 	h := newHung(t, 60, buckets)
-	g := h.gate(func(c *Config) { c.AttemptTimeout = 2 * time.Second; c.Patience = 10 * time.Second })
-	if err := g.Open(t.Context(), &h.shelf.voucher); err != nil {
+	g := h.gate(func(c *Config) { c.AttemptTimeout = 2 * time.Second; c.DecisionTimeout = 10 * time.Second })
+	if err := g.Open(t.Context(), &h.store.voucher); err != nil {
 		t.Fatal(err)
 	}
 	reachable, stopped := int64(0), ""
@@ -119,7 +118,7 @@ func TestDrawsWhileANodeHangs(t *testing.T) {
 		}
 	}
 	if reachable <= 10 || reachable == 60 {
-		t.Fatalf("%d in reach: this shows nothing", reachable)
+		t.Fatalf("%d pieces in reach: this proves nothing", reachable)
 	}
 	users := usersOf(int(reachable), buckets, func(b int) bool { return b == 0 })
 	begun := time.Now()
@@ -131,29 +130,29 @@ func TestDrawsWhileANodeHangs(t *testing.T) {
 	t.Logf("%d sold in %v", reachable, time.Since(begun))
 }
 
-// A lookup does not depend on a node that has another voucher.
+// A lookup does not depend on a node that has only other vouchers.
 func TestLookupWhileANodeHangs(t *testing.T) {
 	h := newHung(t, 10, 1)
-	g := h.gate(nil)
+	g := h.gate(func(c *Config) { c.AttemptTimeout, c.DecisionTimeout = 2*time.Second, 10*time.Second })
 	if err := h.buy(g, 1, 11); err != nil {
 		t.Fatal(err)
 	}
-	other := h.shelf.voucher.ID + 1
-	for h.node(admkey.Of(h.config.Prefix, other, 0)) == h.node(h.keys) {
+	other := h.store.voucher.ID + 1
+	for h.node(ledger.KeysOf(h.config.Prefix, other, 0)) == h.node(h.keys) {
 		other++
 	}
-	h.shelf.others = []order.Sale{{VoucherID: other, Buckets: 1}}
-	h.stop(admkey.Of(h.config.Prefix, other, 0))
+	h.store.others = []order.AdmissionVoucher{{VoucherID: other, Buckets: 1, Epoch: 2}}
+	h.stop(ledger.KeysOf(h.config.Prefix, other, 0))
 	begun := time.Now()
 	if o, err := g.Lookup(t.Context(), 1, 11); err != nil || o.ID != 11 {
-		t.Errorf("an order elsewhere: %+v, %v", o, err)
+		t.Errorf("an order on another node: %+v, %v", o, err)
 	}
 	if took := time.Since(begun); took > g.config.AttemptTimeout {
 		t.Errorf("it took %v", took)
 	}
 	begun = time.Now()
 	if _, err := g.Lookup(t.Context(), 1, 12); !errors.Is(err, order.ErrUnavailable) {
-		t.Errorf("an order that may be there: %v", err)
+		t.Errorf("an order that the stopped node may have: %v", err)
 	}
 	if took := time.Since(begun); took > 3*g.config.AttemptTimeout {
 		t.Errorf("it took %v", took)

@@ -6,14 +6,13 @@ import (
 	"time"
 )
 
-// Limiter bounds how often each user may ask, by the generic cell rate algorithm (ITU-T
-// I.371): a user has one number, the time at which all that was asked for so far would
-// have been due at the steady rate. Asking moves it on by one interval; it may be ahead
-// of the clock by a burst.
+// Limiter bounds how often each user may send a request, by the generic cell rate algorithm (ITU-T
+// I.371). Each user has one number: the time at which all requests so far would have been due at the
+// steady rate. A request moves it on by one interval. It may be ahead of the clock by a burst.
 //
-// It is this process's alone. Its memory is bounded: of more users than it has room
-// for, those whose number has passed are forgotten, which changes nothing, and if that
-// is not enough any others, who may then ask a burst again.
+// A limiter counts the requests of this process only. Its memory is bounded: if there are more users
+// than it has room for, it drops users whose number has passed, which changes nothing. If that is not
+// enough it drops any others, who may then send a burst again.
 type Limiter struct {
 	interval, burst time.Duration
 	started         time.Time
@@ -29,8 +28,8 @@ type limiterShard struct {
 	_   [48]byte                // a cache line each
 }
 
-// NewLimiter allows each user perSecond requests in the long run and up to burst at
-// once, and keeps about users of them in mind, at 40 bytes each.
+// NewLimiter allows each user perSecond requests in the long run and up to burst at once. It
+// remembers about users of them, at 40 bytes each.
 func NewLimiter(perSecond float64, burst, users int) (*Limiter, error) {
 	interval := time.Duration(float64(time.Second) / perSecond)
 	if perSecond <= 0 || interval <= 0 || burst < 1 || users < 1 {
@@ -46,7 +45,7 @@ func NewLimiter(perSecond float64, burst, users int) (*Limiter, error) {
 	return l, nil
 }
 
-// Allow reports whether the user may ask now, and if not, in how long.
+// Allow reports whether the user may send a request now and, if not, after what wait.
 func (l *Limiter) Allow(userID int64) (wait time.Duration, ok bool) {
 	now := time.Since(l.started)
 	s := &l.shards[shardOf(userID)]
@@ -64,10 +63,20 @@ func (l *Limiter) Allow(userID int64) (wait time.Duration, ok bool) {
 	return 0, true
 }
 
-// shardOf spreads ids that follow each other.
+// Return takes back one request that [Limiter.Allow] has allowed and that turned out to cost nothing.
+func (l *Limiter) Return(userID int64) {
+	s := &l.shards[shardOf(userID)]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if due, there := s.due[userID]; there {
+		s.due[userID] = due - l.interval
+	}
+}
+
+// shardOf spreads consecutive ids over the shards.
 func shardOf(userID int64) uint64 { return uint64(userID) * 0x9e3779b97f4a7c15 >> 58 }
 
-// makeRoom forgets at least a quarter, so that it is seldom called.
+// makeRoom drops at least a quarter of the users, so that it is seldom called.
 func (s *limiterShard) makeRoom(now time.Duration) {
 	left := len(s.due) * 3 / 4
 	for user, due := range s.due {

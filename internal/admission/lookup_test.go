@@ -12,9 +12,9 @@ import (
 )
 
 func TestLookup(t *testing.T) {
-	s := newStage(t, testkit.Redis(t).Addr(), 10)
+	s := newFixture(t, testkit.Redis(t).Addr(), 10)
 	mine, other := s.gate(nil), s.gate(nil)
-	id := s.shelf.voucher.ID
+	id := s.store.voucher.ID
 	if _, err := other.Lookup(t.Context(), 1, 11); !errors.Is(err, order.ErrNotFound) {
 		t.Errorf("before the voucher was opened: %v", err)
 	}
@@ -46,7 +46,7 @@ func TestLookup(t *testing.T) {
 	if _, err := other.Lookup(t.Context(), 1, 11); !errors.Is(err, order.ErrNotFound) {
 		t.Errorf("a rejected order: %v", err)
 	}
-	// Once Redis was emptied, nobody can tell who had an order.
+	// Once Redis was emptied, it is unknown who had an order.
 	if err := s.client.Del(t.Context(), s.keys.Meta, s.keys.Users).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestLookup(t *testing.T) {
 }
 
 func TestLookupWithoutServers(t *testing.T) {
-	s := newStage(t, testkit.Redis(t).Addr(), 10)
+	s := newFixture(t, testkit.Redis(t).Addr(), 10)
 	proxy := testkit.NewProxy(t, s.addr)
 	g := s.gate(func(c *Config) { c.Client = dial(t, proxy.Addr()) })
 	if err := s.buy(g, 1, 11); err != nil {
@@ -69,33 +69,33 @@ func TestLookupWithoutServers(t *testing.T) {
 	if _, err := g.Lookup(t.Context(), 1, 11); !errors.Is(err, order.ErrUnavailable) {
 		t.Errorf("without Redis: %v", err)
 	}
-	if _, err := g.Audit(t.Context(), s.shelf.voucher.ID); !errors.Is(err, order.ErrUnavailable) {
+	if _, err := g.Audit(t.Context(), s.store.voucher.ID); !errors.Is(err, order.ErrUnavailable) {
 		t.Errorf("Audit without Redis: %v", err)
 	}
-	s.shelf.fail(errors.Join(order.ErrUnavailable, io.EOF))
+	s.store.fail(errors.Join(order.ErrUnavailable, io.EOF))
 	if _, err := s.gate(nil).Lookup(t.Context(), 1, 11); !errors.Is(err, order.ErrUnavailable) {
 		t.Errorf("without a database: %v", err)
 	}
-	s.shelf.fail(nil)
+	s.store.fail(nil)
 	ended, end := context.WithCancel(t.Context())
 	end()
 	if _, err := g.Lookup(ended, 1, 11); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the context ended: %v", err)
 	}
-	if err := g.Admit(ended, &s.shelf.voucher, order.Order{ID: 1, UserID: 1}); !errors.Is(err, context.Canceled) {
+	if err := g.Admit(ended, &s.store.voucher, order.Order{ID: 1, UserID: 1}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Admit after the context ended: %v", err)
 	}
 }
 
-// A voucher that is younger than the list is found nevertheless.
-func TestLookupOfAYoungVoucher(t *testing.T) {
-	s := newStage(t, testkit.Redis(t).Addr(), 10)
+// A voucher that was created after the last scan is found too.
+func TestLookupOfANewVoucher(t *testing.T) {
+	s := newFixture(t, testkit.Redis(t).Addr(), 10)
 	g := s.gate(nil)
-	s.shelf.voucher.EndAt = time.Now().Add(-2 * time.Hour) // not listed
+	s.store.voucher.EndAt = time.Now().Add(-2 * time.Hour) // not listed
 	if o, err := g.OrdersOf(t.Context(), 1); err != nil || len(o) != 0 {
 		t.Fatal(o, err)
 	}
-	s.shelf.voucher.EndAt = time.Now().Add(time.Hour)
+	s.store.voucher.EndAt = time.Now().Add(time.Hour)
 	if err := s.buy(s.gate(nil), 1, 11); err != nil {
 		t.Fatal(err)
 	}

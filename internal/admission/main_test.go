@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -14,73 +15,86 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"seckill/internal/admission/admkey"
+	"seckill/internal/admission/ledger"
 	"seckill/internal/lock/local"
 	"seckill/internal/order"
 	"seckill/internal/testkit"
 	"seckill/internal/voucher"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
-
-// shelf is the database, in memory: one voucher, orders by user.
-type shelf struct {
-	mu       sync.Mutex
-	voucher  voucher.Voucher
-	standing order.Standing
-	orders   map[int64]order.Order // by user
-	rejected map[int64]order.Order // by id
-	down     error
-	others   []order.Sale
-	onOpen   func() // after an epoch was opened here, and before it is in Redis
+func TestMain(m *testing.M) {
+	testkit.ExamplesNeed("redis-server")
+	testkit.Main(m)
 }
 
-// newShelf returns a database with one voucher, on sale now.
-func newShelf(stock int64) *shelf {
+// store is the database in memory: one voucher, orders by user.
+type store struct {
+	mu         sync.Mutex
+	voucher    voucher.Voucher
+	epochState order.EpochState
+	orders     map[int64]order.Order // by user
+	rejected   map[int64]order.Order // by id
+	down       error
+	others     []order.AdmissionVoucher
+	cleared    bool
+	onForget   func() // before a voucher is marked, with the lock held
+	onOpen     func() // after an epoch was opened here, and before it is in Redis
+}
+
+// newStore returns a database with one voucher, on sale now.
+func newStore(stock int64) *store {
 	now := time.Now()
-	return &shelf{
+	return &store{
 		voucher: voucher.Voucher{
 			ID: 7001, Stock: stock, InitialStock: stock,
 			BeginAt: now.Add(-time.Hour), EndAt: now.Add(time.Hour),
 		},
-		standing: order.Standing{Epoch: 1, Seq: make([]int64, 1), Stock: stock},
-		orders:   make(map[int64]order.Order), rejected: make(map[int64]order.Order),
+		epochState: order.EpochState{Epoch: 1, Seq: make([]int64, 1), Stock: stock},
+		orders:     make(map[int64]order.Order), rejected: make(map[int64]order.Order),
 	}
 }
 
-func (s *shelf) split(buckets int) {
-	s.voucher.Policy.Buckets, s.standing.Seq = buckets, make([]int64, buckets)
+func (s *store) split(buckets int) {
+	s.voucher.Policy.Buckets, s.epochState.Seq = buckets, make([]int64, buckets)
 }
 
-func (s *shelf) do(id int64, fn func() error) (order.Standing, error) {
+func (s *store) do(id int64, fn func() error) (order.EpochState, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.down != nil:
-		return order.Standing{}, s.down
+		return order.EpochState{}, s.down
 	case id != s.voucher.ID:
-		return order.Standing{}, voucher.ErrNotFound
+		return order.EpochState{}, voucher.ErrNotFound
 	}
 	err := fn()
-	now := s.standing
+	now := s.epochState
+	now.BeginAt, now.EndAt = s.voucher.BeginAt, s.voucher.EndAt
 	now.Seq = slices.Clone(now.Seq) // it goes on
 	return now, err
 }
 
-func (s *shelf) Standing(_ context.Context, id int64) (order.Standing, error) {
+func (s *store) EpochState(_ context.Context, id int64) (order.EpochState, error) {
 	return s.do(id, func() error { return nil })
 }
 
-func (s *shelf) Close(_ context.Context, id int64) (order.Standing, error) {
-	return s.do(id, func() error { s.standing.Epoch |= 1; return nil })
+func (s *store) Close(_ context.Context, id int64) (order.EpochState, error) {
+	return s.do(id, func() error {
+		if s.epochState.Forgotten {
+			s.epochState.Epoch += 2
+			s.epochState.Forgotten, s.cleared = false, false
+		}
+		s.epochState.Epoch |= 1
+		return nil
+	})
 }
 
-func (s *shelf) Open(_ context.Context, id, closed int64) (order.Standing, error) {
+func (s *store) Open(_ context.Context, id, closed int64) (order.EpochState, error) {
 	st, err := s.do(id, func() error {
-		if s.standing.Epoch != closed {
+		if s.epochState.Epoch != closed {
 			return order.ErrConflict
 		}
-		s.standing.Epoch++
+		s.epochState.Epoch++
 		return nil
 	})
 	if err == nil && s.onOpen != nil {
@@ -89,7 +103,7 @@ func (s *shelf) Open(_ context.Context, id, closed int64) (order.Standing, error
 	return st, err
 }
 
-func (s *shelf) LiveOrders(_ context.Context, _, after int64, limit int) ([]order.Order, error) {
+func (s *store) LiveOrders(_ context.Context, _, after int64, limit int) ([]order.Order, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var page []order.Order
@@ -101,23 +115,63 @@ func (s *shelf) LiveOrders(_ context.Context, _, after int64, limit int) ([]orde
 	return page, s.down
 }
 
-func (s *shelf) AdmissionSales(_ context.Context, endsAfter time.Time) ([]order.Sale, error) {
+func (s *store) AdmissionVouchers(_ context.Context, endsAfter time.Time) ([]order.AdmissionVoucher, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.voucher.EndAt.After(endsAfter) {
-		return append([]order.Sale{{VoucherID: s.voucher.ID, Buckets: len(s.standing.Seq)}}, s.others...), s.down
+	if s.voucher.EndAt.After(endsAfter) && !s.epochState.Forgotten {
+		return append([]order.AdmissionVoucher{{VoucherID: s.voucher.ID, Buckets: len(s.epochState.Seq), Epoch: s.epochState.Epoch}}, s.others...), s.down
 	}
 	return s.others, s.down
 }
 
-func (s *shelf) fail(err error) {
+func (s *store) Forget(_ context.Context, id, closed int64, endedBy time.Time) error {
+	_, err := s.do(id, func() error {
+		if s.onForget != nil {
+			s.onForget()
+		}
+		if s.epochState.Epoch != closed || closed%2 == 0 || s.voucher.EndAt.After(endedBy) {
+			return order.ErrConflict
+		}
+		s.epochState.Forgotten = true
+		return nil
+	})
+	return err
+}
+
+func (s *store) Cleared(_ context.Context, id, forgotten int64) error {
+	_, err := s.do(id, func() error {
+		if s.epochState.Epoch != forgotten || !s.epochState.Forgotten {
+			return order.ErrConflict
+		}
+		s.cleared = true
+		return nil
+	})
+	return err
+}
+
+func (s *store) UnclearedVouchers(_ context.Context, endedBy time.Time, after int64, _ int) ([]order.AdmissionVoucher, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cleared || s.voucher.EndAt.After(endedBy) || s.voucher.ID <= after {
+		return nil, s.down
+	}
+	return []order.AdmissionVoucher{{VoucherID: s.voucher.ID, Buckets: len(s.epochState.Seq)}}, s.down
+}
+
+func (s *store) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.down = err
 }
 
-// persist does what a consumer's transaction does, by the rules of [order.Shelf].
-func (s *shelf) persist(a order.Accepted) error {
+func (s *store) has(user, id int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.orders[user].ID == id
+}
+
+// persist does what a consumer's transaction does; see [order.AdmissionStore].
+func (s *store) persist(a order.Accepted) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch have, ordered := s.orders[a.UserID]; {
@@ -127,27 +181,27 @@ func (s *shelf) persist(a order.Accepted) error {
 		return order.ErrConflict
 	case ordered:
 		return order.ErrAlreadyOrdered
-	case s.standing.Epoch > a.Epoch|1:
+	case s.epochState.Epoch > a.Epoch|1:
 		return order.ErrStaleEpoch
-	case s.standing.Stock <= 0:
+	case s.epochState.Stock <= 0:
 		return voucher.ErrSoldOut
 	}
-	s.standing.Stock--
-	s.standing.Seq[a.Bucket] = max(s.standing.Seq[a.Bucket], a.Seq)
+	s.epochState.Stock--
+	s.epochState.Seq[a.Bucket] = max(s.epochState.Seq[a.Bucket], a.Seq)
 	s.orders[a.UserID] = order.Order{ID: a.OrderID, UserID: a.UserID, VoucherID: a.VoucherID, Status: order.Confirmed}
 	return nil
 }
 
-// consumer takes entries out of the stream.
+// consumer takes entries out of the streams.
 type consumer struct {
 	tb     testing.TB
 	client redis.UniversalClient
-	shelf  *shelf
-	keys   admkey.Keys
-	others []admkey.Keys // those of the buckets from 1 on
+	store  *store
+	keys   ledger.Keys
+	others []ledger.Keys // those of the buckets from 1 on
 }
 
-// giveBack is what a consumer does with an order it cannot carry out.
+// giveBack is what a consumer does with an order that it rejects.
 var giveBack = redis.NewScript(`
 if redis.call('HGET', KEYS[2], ARGV[1]) == ARGV[2] then
   redis.call('HDEL', KEYS[2], ARGV[1])
@@ -157,11 +211,10 @@ if redis.call('HGET', KEYS[2], ARGV[1]) == ARGV[2] then
 end
 return redis.call('XDEL', KEYS[3], ARGV[3])`)
 
-// buckets are the keys of all of them.
-func (c *consumer) buckets() []admkey.Keys { return append([]admkey.Keys{c.keys}, c.others...) }
+// buckets returns the keys of all buckets.
+func (c *consumer) buckets() []ledger.Keys { return append([]ledger.Keys{c.keys}, c.others...) }
 
-// take persists what is in the streams and returns how many entries there were. With
-// reject, it rejects them.
+// take persists or, with reject, rejects the orders in the streams, and returns how many there were.
 func (c *consumer) take(ctx context.Context, reject bool) (sum int, err error) {
 	for bucket, keys := range c.buckets() {
 		n, err := c.takeFrom(ctx, bucket, keys, reject)
@@ -172,7 +225,7 @@ func (c *consumer) take(ctx context.Context, reject bool) (sum int, err error) {
 	return sum, nil
 }
 
-func (c *consumer) takeFrom(ctx context.Context, bucket int, of admkey.Keys, reject bool) (int, error) {
+func (c *consumer) takeFrom(ctx context.Context, bucket int, of ledger.Keys, reject bool) (int, error) {
 	entries, err := c.client.XRangeN(ctx, of.Orders, "-", "+", 1000).Result()
 	if err != nil {
 		return 0, err
@@ -185,16 +238,16 @@ func (c *consumer) takeFrom(ctx context.Context, bucket int, of admkey.Keys, rej
 			}
 			return v
 		}
-		a := order.Accepted{VoucherID: c.shelf.voucher.ID, Bucket: bucket, OrderID: n("o"), UserID: n("u"), Epoch: n("e"), Seq: n("s")}
-		if !reject && c.shelf.persist(a) == nil {
+		a := order.Accepted{VoucherID: c.store.voucher.ID, Bucket: bucket, OrderID: n("o"), UserID: n("u"), Epoch: n("e"), Seq: n("s")}
+		if !reject && c.store.persist(a) == nil {
 			if err := c.client.XDel(ctx, of.Orders, e.ID).Err(); err != nil {
 				return 0, err
 			}
 			continue
 		}
-		c.shelf.mu.Lock()
-		c.shelf.rejected[a.OrderID] = order.Order{ID: a.OrderID, UserID: a.UserID, Status: order.Rejected}
-		c.shelf.mu.Unlock()
+		c.store.mu.Lock()
+		c.store.rejected[a.OrderID] = order.Order{ID: a.OrderID, UserID: a.UserID, Status: order.Rejected}
+		c.store.mu.Unlock()
 		keys := []string{of.Meta, of.Users, of.Orders}
 		if err := giveBack.Run(ctx, c.client, keys, a.UserID, a.OrderID, e.ID).Err(); err != nil {
 			return 0, err
@@ -203,7 +256,7 @@ func (c *consumer) takeFrom(ctx context.Context, bucket int, of admkey.Keys, rej
 	return len(entries), nil
 }
 
-// run goes on taking until the returned function is called, which takes what is left.
+// run takes entries until the returned function is called, which takes the rest.
 func (c *consumer) run() (finish func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -235,8 +288,8 @@ func (c *consumer) takeAll() {
 	}
 }
 
-// stage is a voucher, its database and Redis.
-type stage struct {
+// fixture is a voucher, its database and Redis.
+type fixture struct {
 	*consumer
 	t      testing.TB
 	addr   string
@@ -244,23 +297,25 @@ type stage struct {
 	config Config
 }
 
-func newStage(t testing.TB, addr string, stock int64) *stage {
+func newFixture(t testing.TB, addr string, stock int64) *fixture {
 	t.Helper()
-	s := &stage{t: t, addr: addr, prefix: testkit.KeyPrefix(t)}
-	sh := newShelf(stock)
+	s := &fixture{t: t, addr: addr, prefix: testkit.KeyPrefix(t)}
+	sh := newStore(stock)
 	client := dial(t, addr)
-	s.consumer = &consumer{tb: t, client: client, shelf: sh, keys: admkey.Of(s.prefix, sh.voucher.ID, 0)}
+	s.consumer = &consumer{tb: t, client: client, store: sh, keys: ledger.KeysOf(s.prefix, sh.voucher.ID, 0)}
 	s.config = Config{
-		Client: client, Shelf: sh, Locker: local.New(), Log: slog.New(slog.DiscardHandler), Prefix: s.prefix,
+		Client: client, Store: sh, Awaiter: awaiter{}, Locker: local.New(), Log: slog.New(slog.DiscardHandler), Prefix: s.prefix,
+		// A busy machine is no outage. A test in which a server hangs sets its own limits.
+		AttemptTimeout: 10 * time.Second, DecisionTimeout: 30 * time.Second,
 	}
 	return s
 }
 
-// split has the voucher in so many buckets. To be called before there is a gate.
-func (s *stage) split(buckets int) {
-	s.shelf.split(buckets)
+// split splits the voucher into buckets. Call it before the first gate is created.
+func (s *fixture) split(buckets int) {
+	s.store.split(buckets)
 	for bucket := 1; bucket < buckets; bucket++ {
-		s.others = append(s.others, admkey.Of(s.config.Prefix, s.shelf.voucher.ID, bucket))
+		s.others = append(s.others, ledger.KeysOf(s.config.Prefix, s.store.voucher.ID, bucket))
 	}
 }
 
@@ -274,12 +329,15 @@ func dial(t testing.TB, addr string) *redis.Client {
 	return client
 }
 
-// gate is one process. change may be nil.
-func (s *stage) gate(change func(*Config)) *Gate {
+// gate returns a gate, which stands for one process. change may be nil.
+func (s *fixture) gate(change func(*Config)) *Gate {
 	s.t.Helper()
 	c := s.config
 	if change != nil {
 		change(&c)
+	}
+	if c.Awaiter == nil {
+		c.Awaiter = awaiter{}
 	}
 	g, err := New(c)
 	if err != nil {
@@ -289,21 +347,44 @@ func (s *stage) gate(change func(*Config)) *Gate {
 	return g
 }
 
-// buy has a user order under an id.
-func (s *stage) buy(g *Gate, user, id int64) error {
-	return g.Admit(context.Background(), &s.shelf.voucher, order.Order{ID: id, UserID: user, VoucherID: s.shelf.voucher.ID})
+// buy sends an order of a user under an id.
+func (s *fixture) buy(g *Gate, user, id int64) error {
+	return g.Admit(context.Background(), &s.store.voucher, order.Order{ID: id, UserID: user, VoucherID: s.store.voucher.ID})
 }
 
-// balanced checks that nothing was lost, sold twice or oversold, when all entries are
-// taken.
-func (s *stage) balanced(g *Gate, sold int64) {
+// find looks for an order as [order.Service] does: at the gate, and then in the database.
+func (s *fixture) find(ctx context.Context, g *Gate, user, id int64) error {
+	_, err := g.Lookup(ctx, user, id)
+	if errors.Is(err, order.ErrNotFound) && s.store.has(user, id) {
+		return nil
+	}
+	return err
+}
+
+// balanced checks that nothing was lost, sold twice or oversold, once all entries are taken.
+func (s *fixture) balanced(g *Gate, sold int64) {
 	s.t.Helper()
-	a, err := g.Audit(context.Background(), s.shelf.voucher.ID)
+	a, err := g.Audit(context.Background(), s.store.voucher.ID)
 	if err != nil {
 		s.t.Fatalf("Audit: %v", err)
 	}
-	st, orders := s.shelf.standing, int64(len(s.shelf.orders))
-	if a.Pending != 0 || a.Stock != st.Stock || a.Stock+orders != s.shelf.voucher.InitialStock || orders != sold {
-		s.t.Errorf("gate %+v, database %+v with %d orders of %d, want %d sold", a, st, orders, s.shelf.voucher.InitialStock, sold)
+	st, orders := s.store.epochState, int64(len(s.store.orders))
+	if a.Pending != 0 || a.Stock != st.Stock || a.Stock+orders != s.store.voucher.InitialStock || orders != sold {
+		s.t.Errorf("gate %+v, database %+v with %d orders of %d, want %d sold", a, st, orders, s.store.voucher.InitialStock, sold)
 	}
 }
+
+// batchOf is a batch for admit.lua that does not expire.
+func batchOf(keys ledger.Keys, known ledger.Known, orders ...order.Order) *ledger.Batch {
+	b := ledger.NewBatch(len(orders))
+	b.Keys, b.Known, b.MaxPending, b.Expiry = keys, known, 1000, time.Now().Add(time.Hour).UnixMilli()
+	for _, o := range orders {
+		b.Add(&o.UserID, &o.ID)
+	}
+	return b
+}
+
+// awaiter stands for the consumers: every order is final at once, with an error.
+type awaiter struct{ err error }
+
+func (a awaiter) Await(context.Context, order.Order, time.Duration) error { return a.err }

@@ -6,28 +6,28 @@ import (
 	"time"
 )
 
-// Observer receives what metrics are made of. Its functions are called on a buyer's
-// or a voucher's way and must not block; any may be nil.
+// Observer receives what metrics and traces are made of. Its functions are called while requests
+// wait, and must not block. Any of them may be nil.
 type Observer struct {
-	// Decided: an Admit ended with err, or a Refusal was one. How long that took is not told,
-	// as a look at the clock is not cheap for something so quick: see Queued and Batch.
+	// Decided: an Admit ended with err, or a Refusal returned err. It does not say how long that
+	// took, because reading the clock is not cheap compared with an answer from memory; see Queued
+	// and Batch.
 	Decided func(err error)
-	// Call: a round trip begins, with the orders of those who have these contexts. The
-	// traceparent, "" for none, is kept with each order that it accepts and reaches whoever
-	// persists it ([order.Accepted.Trace]); ended is told what came of the round trip.
+	// Call: a round trip begins, with the orders of the requests that have these contexts. The
+	// traceparent, "" for none, is kept with each order that is accepted, and reaches the consumer
+	// that persists it ([order.Accepted.Trace]). ended is called with the result of the round trip.
 	Call func(orders iter.Seq[context.Context]) (traceparent string, ended func(err error))
-	// Batch: a round trip for so many orders took so long and ended with err.
+	// Batch: a round trip for this many orders took so long and ended with err.
 	Batch func(orders int, took time.Duration, err error)
-	// Queued: so long had the oldest order of a batch waited in its line when the batch
-	// was taken out of it, to be decided about. Called once for each batch: the wait is
-	// that of whoever waited longest, and the others' is shorter.
+	// Queued: a batch was taken out of its queue, and its oldest order had waited for so long. It is
+	// called once for each batch; the other orders of the batch have waited for less.
 	Queued func(waited time.Duration)
-	// Drawn: an empty bucket of a voucher drew so much from another one. 0 where somebody
-	// else was faster.
-	Drawn func(stock int64)
+	// Rebalanced: a bucket without stock received stock from another one; 0 if another process was
+	// faster.
+	Rebalanced func(stock int64)
 	// Opened: this process found or made a voucher open, after took.
 	Opened func(took time.Duration, epoch int64)
-	// Closed: this process found a voucher not open any more, because of cause.
+	// Closed: this process found that a voucher is not open any more.
 	Closed func(cause error)
 }
 
@@ -37,14 +37,14 @@ func (o Observer) decided(err error) {
 	}
 }
 
-// call is Call, where somebody wants to know; else ended is nil.
-func (o Observer) call(batch []*ride) (traceparent string, ended func(err error)) {
+// call is Call; without it, ended is nil.
+func (o Observer) call(requests []*request) (traceparent string, ended func(err error)) {
 	if o.Call == nil {
 		return "", nil
 	}
 	return o.Call(func(yield func(context.Context) bool) {
-		for _, r := range batch {
-			if !yield(r.ctx) {
+		for _, r := range requests {
+			if !yield(r.Context()) {
 				return
 			}
 		}
@@ -63,9 +63,9 @@ func (o Observer) queued(waited time.Duration) {
 	}
 }
 
-func (o Observer) drawn(stock int64) {
-	if o.Drawn != nil {
-		o.Drawn(stock)
+func (o Observer) rebalanced(stock int64) {
+	if o.Rebalanced != nil {
+		o.Rebalanced(stock)
 	}
 }
 

@@ -12,13 +12,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"seckill/internal/admission/batch"
+	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 )
 
 // slow is a gate whose round trips take a second.
-func slow(c *Config) { c.AttemptTimeout, c.Patience = 10*time.Second, 10*time.Second }
+func slow(c *Config) { c.AttemptTimeout, c.DecisionTimeout = 10*time.Second, 10*time.Second }
 
-// leaver is a buyer who hangs up after a while, and what he then learns.
+// leaver is a buyer who cancels after a while, and the answer that is expected.
 type leaver struct {
 	name         string
 	joins, leave time.Duration // since the beginning
@@ -39,7 +41,7 @@ func (l *leaver) run(t *testing.T, b *bubble, user int64) {
 	}
 }
 
-func TestWhoHangsUpInTheQueueLeavesAtOnce(t *testing.T) {
+func TestRequestLeavesAStalledQueueAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t, 100, slow)
 		b.fake.trip = time.Second
@@ -47,7 +49,7 @@ func TestWhoHangsUpInTheQueueLeavesAtOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		for i, l := range []leaver{
 			{"is sent", 0, 100 * ms, nil, 1000 * ms},
-			{"leaves before anybody was told", 1 * ms, 5 * ms, context.Canceled, 1*ms + overdueAfter},
+			{"leaves before anybody was told", 1 * ms, 5 * ms, context.Canceled, 1*ms + batch.StalledAfter},
 			{"leaves", 2 * ms, 300 * ms, context.Canceled, 300 * ms},
 			{"stays", 2 * ms, never, nil, 2000 * ms},
 			{"comes later and leaves", 400 * ms, 401 * ms, context.Canceled, 401 * ms},
@@ -63,19 +65,19 @@ func TestWhoHangsUpInTheQueueLeavesAtOnce(t *testing.T) {
 		}
 		wg.Wait()
 		if len(b.fake.batches) != 2 || len(b.fake.users) != 4 {
-			t.Errorf("batches of %v: who left was sent", b.fake.batches)
+			t.Errorf("batches of %v: a request that left was sent", b.fake.batches)
 		}
 		_ = b.Close()
 	})
 }
 
-// While a voucher is being opened nobody is sent, and everybody may leave.
-func TestWhoHangsUpWhileTheVoucherIsOpenedLeavesAtOnce(t *testing.T) {
+// While a voucher is being opened no request is sent, and all requests can leave.
+func TestRequestLeavesWhileTheVoucherIsOpened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t, 100, slow)
-		b.shelf.fail(errors.Join(order.ErrUnavailable, io.EOF))
-		l := b.pool(&b.shelf.voucher).lines[0]
-		_ = l.shut(l.knows().epoch, closed)
+		b.store.fail(errors.Join(order.ErrUnavailable, io.EOF))
+		l := b.voucher(&b.store.voucher).buckets[0]
+		_ = l.voucher.markClosed(l, l.knownState().Epoch, ledger.Closed)
 		const ms = time.Millisecond
 		var wg sync.WaitGroup
 		for i, l := range []leaver{
@@ -86,8 +88,8 @@ func TestWhoHangsUpWhileTheVoucherIsOpenedLeavesAtOnce(t *testing.T) {
 			wg.Go(func() { l.run(t, b, int64(i+1)) })
 		}
 		wg.Wait()
-		b.shelf.fail(nil)
-		if err := b.Open(t.Context(), &b.shelf.voucher); err != nil {
+		b.store.fail(nil)
+		if err := b.Open(t.Context(), &b.store.voucher); err != nil {
 			t.Error(err)
 		}
 		if err := b.buy(t.Context(), 9); err != nil || len(b.fake.users) != 1 {
@@ -97,27 +99,27 @@ func TestWhoHangsUpWhileTheVoucherIsOpenedLeavesAtOnce(t *testing.T) {
 	})
 }
 
-// shy is a context that counts who waits for it.
-type shy struct {
+// watchedContext is a context that counts how often it is watched.
+type watchedContext struct {
 	context.Context
 	waited *atomic.Int64
 }
 
-func (s shy) Done() <-chan struct{} {
+func (s watchedContext) Done() <-chan struct{} {
 	s.waited.Add(1)
 	return s.Context.Done()
 }
 
-func TestNobodyWaitsForAContextWhileTheQueueMoves(t *testing.T) {
+func TestNoRequestWatchesItsContextWhileTheQueueMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t, 100_000, nil)
-		b.fake.trip = overdueAfter - time.Millisecond
+		b.fake.trip = batch.StalledAfter - time.Millisecond
 		var waited atomic.Int64
 		var wg sync.WaitGroup
 		for buyer := range int64(1000) {
 			wg.Go(func() {
 				for n := range int64(20) {
-					if err := b.buy(shy{t.Context(), &waited}, buyer*20+n+1); err != nil {
+					if err := b.buy(watchedContext{t.Context(), &waited}, buyer*20+n+1); err != nil {
 						t.Error(err)
 					}
 				}
@@ -125,15 +127,15 @@ func TestNobodyWaitsForAContextWhileTheQueueMoves(t *testing.T) {
 		}
 		wg.Wait()
 		if n := waited.Load(); n > 0 {
-			t.Errorf("%d waited for their contexts", n)
+			t.Errorf("%d requests watched their contexts", n)
 		}
 		_ = b.Close()
 	})
 }
 
-// Many come and leave at any time, on a server that is fast and slow in turns: each is
-// answered once, whoever is told that he left was not sent, and all others have an order.
-func TestQueueUnderLeavers(t *testing.T) {
+// Many requests arrive and leave at any time, on a server that is fast and slow in turns. Each is answered
+// once, a request that has left was not sent, and all others have an order.
+func TestQueueWithManyCancellations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t, 1_000_000, slow)
 		chance := rand.New(rand.NewPCG(1, 2)) // its user is one round trip at a time

@@ -8,138 +8,160 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 )
 
-const (
-	drainPoll = 10 * time.Millisecond
-	fillPage  = 1000
-	// bucketsAtOnce is how many buckets are closed or opened at a time.
-	bucketsAtOnce = 8
-)
-
-// rebuild closes the voucher, all of its buckets, and opens it with what the database
-// has. Wherever it is given up, something stays closed, and the next attempt begins anew:
-// a bucket that was opened already is closed and drained again.
-func (p *pool) rebuild(ctx context.Context) error {
-	g := p.gate
-	st, err := p.asked(ctx, func(ctx context.Context) (order.Standing, error) { return g.config.Shelf.Close(ctx, p.id) })
+// rebuild closes all buckets of the voucher and opens them with what the database has:
+//
+//  1. close the epoch in the database, then in every bucket
+//  2. drain: wait until no order is pending
+//  3. open the next epoch in the database, which makes entries of earlier epochs stale
+//  4. copy the users from the database
+//  5. open every bucket with its share of the stock
+//
+// Wherever rebuild fails, something stays closed, and the next attempt begins at step 1: a bucket
+// that was opened already is closed and drained again.
+func (v *voucherState) rebuild(ctx context.Context) error {
+	st, err := v.closeEpoch(ctx)
 	if err != nil {
 		return err
 	}
-	err = p.each(ctx, func(ctx context.Context, l *line) error {
-		epoch, err := g.server.shut(ctx, l.keys, st.Epoch)
-		if err == nil && epoch != st.Epoch {
-			err = fmt.Errorf("%w: Redis has %d, the database %d", errMoved, epoch, st.Epoch)
-		}
+	if err := v.drain(ctx); err != nil {
 		return err
-	})
+	}
+	st, err = v.openEpoch(ctx, st.Epoch)
 	if err != nil {
 		return err
 	}
-	if err := p.drain(ctx); err != nil {
-		return err
-	}
-	st, err = p.asked(ctx, func(ctx context.Context) (order.Standing, error) { return g.config.Shelf.Open(ctx, p.id, st.Epoch) })
+	copied, err := v.copyUsers(ctx, st.Epoch)
 	if err != nil {
 		return err
 	}
-	filled, err := p.fill(ctx, st.Epoch)
-	if err != nil {
-		return err
-	}
-	return p.each(ctx, func(ctx context.Context, l *line) error {
-		part := p.part(st, l.bucket)
-		part.users = filled[l.bucket]
-		opened, err := g.server.begin(ctx, l.keys, part)
+	return v.eachBucket(ctx, func(ctx context.Context, b *bucket) error {
+		o := v.opening(st, b.number)
+		o.Users = copied[b.number]
+		opened, err := v.ledger.Open(ctx, b.keys, o)
 		if err == nil && !opened {
-			err = fmt.Errorf("%w: %d is over", errMoved, st.Epoch)
+			err = fmt.Errorf("%w: %d is over", errEpochChanged, st.Epoch)
 		}
 		return err
 	})
 }
 
-// part is what a bucket is opened with: an equal share of the stock, and of what cannot
-// be shared equally one piece.
-func (p *pool) part(st order.Standing, bucket int) part {
-	buckets := int64(len(p.lines))
-	stock := st.Stock / buckets
-	if int64(bucket) < st.Stock%buckets {
-		stock++
+// closeEpoch closes the voucher in the database, and then all buckets under the same epoch.
+func (v *voucherState) closeEpoch(ctx context.Context) (order.EpochState, error) {
+	inStore, cancel := context.WithTimeout(ctx, storeTimeout)
+	st, err := v.config.Store.Close(inStore, v.id)
+	cancel()
+	if err != nil {
+		return st, err
 	}
-	return part{epoch: st.Epoch, seq: st.Seq[bucket], stock: stock, sale: p.sale}
+	return st, v.eachBucket(ctx, func(ctx context.Context, b *bucket) error {
+		epoch, err := v.ledger.Close(ctx, b.keys, st.Epoch)
+		if err == nil && epoch != st.Epoch {
+			err = fmt.Errorf("%w: Redis has %d, the database %d", errEpochChanged, epoch, st.Epoch)
+		}
+		return err
+	})
 }
 
-// each does something to all buckets, some at a time.
-func (p *pool) each(ctx context.Context, do func(context.Context, *line) error) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(bucketsAtOnce)
-	for _, l := range p.lines {
-		group.Go(func() error { return do(ctx, l) })
-	}
-	return group.Wait()
+// openEpoch opens the epoch after a closed one in the database.
+func (v *voucherState) openEpoch(ctx context.Context, closed int64) (order.EpochState, error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	return v.config.Store.Open(ctx, v.id, closed)
 }
 
-// drain waits until no order is on its way any more. Consumers see to that.
-func (p *pool) drain(ctx context.Context) error {
-	for told := false; ; {
-		all := p.look(ctx)
-		if err := unknown(all); err != nil {
+// drainPoll is how often drain looks whether orders are pending.
+const drainPoll = 10 * time.Millisecond
+
+// drain waits until no order is pending. The consumers persist them.
+func (v *voucherState) drain(ctx context.Context) error {
+	for logged := false; ; {
+		all := v.states(ctx)
+		if err := firstError(all); err != nil {
 			return err
 		}
 		var pending int64
 		for i := range all {
-			pending += all[i].pending
+			pending += all[i].Pending
 		}
 		if pending == 0 {
 			return nil
 		}
-		if !told {
-			p.gate.config.Log.Info("admission waits for orders on their way", "voucher", p.id, "orders", pending)
-			told = true
+		if !logged {
+			v.config.Log.Info("admission waits for pending orders", "voucher", v.id, "orders", pending)
+			logged = true
 		}
-		select {
-		case <-time.After(drainPoll):
-		case <-ctx.Done():
+		if !sleep(ctx, drainPoll) {
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// fill prepares the users of an epoch: all who have an order, each for his bucket. It
-// returns how many they are in each.
-func (p *pool) fill(ctx context.Context, epoch int64) ([]int64, error) {
-	filled := make([]int64, len(p.lines))
+// opening is what a bucket is opened with. Each bucket gets an equal share of the stock, and the
+// first buckets one more each where the stock cannot be divided equally.
+func (v *voucherState) opening(st order.EpochState, number int) ledger.Opening {
+	n := int64(len(v.buckets))
+	stock := st.Stock / n
+	if int64(number) < st.Stock%n {
+		stock++
+	}
+	begin, end := windowOf(st).ms()
+	return ledger.Opening{Epoch: st.Epoch, Seq: st.Seq[number], Stock: stock, Begin: begin, End: end}
+}
+
+// pageSize is how many orders are copied at a time.
+const pageSize = 1000
+
+// copyUsers prepares the users of an epoch: every user who has an order, in the user's bucket. It
+// returns how many there are in each bucket.
+func (v *voucherState) copyUsers(ctx context.Context, epoch int64) ([]int64, error) {
+	copied := make([]int64, len(v.buckets))
 	for after := int64(0); ; {
-		page, err := p.page(ctx, after)
+		page, err := v.liveOrders(ctx, after)
 		if err != nil || len(page) == 0 {
-			return filled, err
+			return copied, err
 		}
-		if err := p.gate.server.fill(ctx, p.sorted(page, epoch)); err != nil {
-			return nil, fmt.Errorf("copy the users of voucher %d: %w", p.id, err)
+		if err := v.ledger.Prepare(ctx, v.usersByBucket(page, epoch)); err != nil {
+			return nil, fmt.Errorf("copy the users of voucher %d: %w", v.id, err)
 		}
 		for _, o := range page {
-			filled[p.line(o.UserID).bucket]++
+			copied[v.bucketOf(o.UserID).number]++
 		}
 		after = page[len(page)-1].UserID
 	}
 }
 
-// sorted puts orders to the users of their buckets.
-func (p *pool) sorted(page []order.Order, epoch int64) []users {
-	byBucket := make([]users, len(p.lines))
-	for _, o := range page {
-		to := &byBucket[p.line(o.UserID).bucket]
-		to.orders = append(to.orders, o)
-	}
-	for i, l := range p.lines {
-		byBucket[i].key = l.keys.Fresh(epoch)
-	}
-	return slices.DeleteFunc(byBucket, func(u users) bool { return len(u.orders) == 0 })
-}
-
-func (p *pool) page(ctx context.Context, after int64) ([]order.Order, error) {
+func (v *voucherState) liveOrders(ctx context.Context, afterUser int64) ([]order.Order, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	return p.gate.config.Shelf.LiveOrders(ctx, p.id, after, fillPage)
+	return v.config.Store.LiveOrders(ctx, v.id, afterUser, pageSize)
+}
+
+// usersByBucket sorts orders by the buckets of their users.
+func (v *voucherState) usersByBucket(page []order.Order, epoch int64) []ledger.Users {
+	users := make([]ledger.Users, len(v.buckets))
+	for _, o := range page {
+		to := &users[v.bucketOf(o.UserID).number]
+		to.Orders = append(to.Orders, o)
+	}
+	for i, b := range v.buckets {
+		users[i].Key = b.keys.PreparedUsers(epoch)
+	}
+	return slices.DeleteFunc(users, func(u ledger.Users) bool { return len(u.Orders) == 0 })
+}
+
+// bucketsAtOnce is how many buckets are closed or opened at a time.
+const bucketsAtOnce = 8
+
+// eachBucket calls do for all buckets, some at a time.
+func (v *voucherState) eachBucket(ctx context.Context, do func(context.Context, *bucket) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(bucketsAtOnce)
+	for _, b := range v.buckets {
+		group.Go(func() error { return do(ctx, b) })
+	}
+	return group.Wait()
 }

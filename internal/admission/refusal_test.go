@@ -9,9 +9,9 @@ import (
 	"seckill/internal/voucher"
 )
 
-// What is known is said without Redis and counted once, and takes nobody's turn to see
-// for the others.
-func TestRefusalIsForetold(t *testing.T) {
+// A cached refusal is returned without Redis and counted once. It does not use up the turn of the request
+// that may ask Redis again.
+func TestRefusalFromMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := 0
 		b := newBubble(t, 1, func(c *Config) {
@@ -22,7 +22,7 @@ func TestRefusalIsForetold(t *testing.T) {
 			}
 		})
 		defer b.Close()
-		foretold := func(user int64) error { return b.Refusal(&b.shelf.voucher, user) }
+		foretold := func(user int64) error { return b.Refusal(&b.store.voucher, user) }
 		if err := foretold(1); err != nil {
 			t.Fatalf("before anybody has bought: %v", err)
 		}
@@ -41,7 +41,7 @@ func TestRefusalIsForetold(t *testing.T) {
 		b.fake.mu.Lock()
 		*b.fake.stock() = 1 // one was given back
 		b.fake.mu.Unlock()
-		time.Sleep(b.config.Recheck)
+		time.Sleep(b.config.RecheckEvery)
 		for range 3 { // however many look, the turn stays
 			if err := foretold(5000); err != nil {
 				t.Errorf("when somebody is to look again: %v", err)
@@ -56,7 +56,7 @@ func TestRefusalIsForetold(t *testing.T) {
 		if err := foretold(5001); !errors.Is(err, voucher.ErrSoldOut) {
 			t.Errorf("sold out again: %v", err)
 		}
-		other := b.shelf.voucher
+		other := b.store.voucher
 		other.ID++
 		if err := b.Refusal(&other, 1); err != nil {
 			t.Errorf("of a voucher nobody has asked for: %v", err)

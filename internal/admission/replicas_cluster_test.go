@@ -12,13 +12,13 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"seckill/internal/admission/admkey"
+	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/testkit"
 )
 
-// withReplicas gives each primary of a cluster a replica, and waits until they are in
-// step. It returns them by their primary's address.
+// withReplicas gives each primary of a cluster a replica, and waits until the replicas have caught up. It
+// returns them by the address of their primary.
 func withReplicas(t *testing.T, addrs []string) map[string]*testkit.RedisServer {
 	t.Helper()
 	host, port, err := net.SplitHostPort(addrs[0])
@@ -33,15 +33,15 @@ func withReplicas(t *testing.T, addrs []string) map[string]*testkit.RedisServer 
 		if err := client.ClusterMeet(t.Context(), host, port).Err(); err != nil {
 			t.Fatal(err)
 		}
-		// It has to have heard of its primary before it can follow it.
-		eventually(t, "a replica that follows "+addr, func() bool { return client.ClusterReplicate(t.Context(), id).Err() == nil })
+		// A node must know its primary before it can follow it.
+		testkit.Until(t, "a replica that follows "+addr, func() bool { return client.ClusterReplicate(t.Context(), id).Err() == nil })
 		inStep(t, addr)
 		of[addr] = replica
 	}
-	// Whom the nodes do not know they do not elect.
+	// The nodes do not elect a node that they do not know.
 	for _, addr := range addrs {
 		client := dial(t, addr)
-		eventually(t, "a node that knows all replicas", func() bool {
+		testkit.Until(t, "a node that knows all replicas", func() bool {
 			known := client.ClusterNodes(t.Context()).Val()
 			return strings.Count(known, "slave ") == len(addrs) && strings.Count(known, " connected") == 2*len(addrs)
 		})
@@ -49,28 +49,19 @@ func withReplicas(t *testing.T, addrs []string) map[string]*testkit.RedisServer 
 	return of
 }
 
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never %s", what)
-		}
-	}
-}
-
-// In a cluster the replicas of the node that has the voucher's slot are asked, whichever
-// of them that is; and when that node dies, its replica has what was promised.
+// In a cluster the gate waits for the replicas of the node that has the voucher's slot. When that node
+// dies, its replica has every acknowledged order.
 func TestClusterWaitsAndFailsOver(t *testing.T) {
 	addrs := testkit.RedisCluster(t)
 	replicas := withReplicas(t, addrs)
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, ContextTimeoutEnabled: true})
 	t.Cleanup(func() { _ = client.Close() })
-	where := map[string]*stage{} // by the primary of its slot
+	where := map[string]*fixture{} // by the primary of its slot
 	gates := map[string]*Gate{}
 	for id := int64(7001); len(where) < len(addrs); id++ {
-		s := newStage(t, addrs[0], 100)
-		s.shelf.voucher.ID = id
-		s.client, s.keys = client, admkey.Of(s.prefix, id, 0)
+		s := newFixture(t, addrs[0], 100)
+		s.store.voucher.ID = id
+		s.client, s.keys = client, ledger.KeysOf(s.prefix, id, 0)
 		node, err := client.MasterForKey(t.Context(), s.keys.Meta)
 		if err != nil {
 			t.Fatal(err)
@@ -82,9 +73,9 @@ func TestClusterWaitsAndFailsOver(t *testing.T) {
 		where[addr] = s
 		c := s.config
 		c.Client, c.WaitReplicas = client, 1
-		c.AttemptTimeout, c.Patience = 300*time.Millisecond, time.Second
+		c.AttemptTimeout, c.DecisionTimeout = 300*time.Millisecond, time.Second
 		c = c.WithDefaults()
-		gates[addr] = newGate(c, newServer(client).waiting(c))
+		gates[addr] = newGate(c, newLedger(c))
 		t.Cleanup(func() { _ = gates[addr].Close() })
 	}
 	for addr, s := range where {
@@ -104,17 +95,18 @@ func TestClusterWaitsAndFailsOver(t *testing.T) {
 		t.Errorf("at another node: %v", err)
 	}
 	replicas[victim].Resume()
+	inStep(t, victim)
 	if err := s.buy(g, 20, 200); err != nil {
 		t.Errorf("with it again: %v", err)
 	}
 	killAt(t, victim)
 	killed := time.Now()
-	// What was its replica has none itself, so nobody can be promised anything that waits
-	// for one; a process that does not wait sells on.
+	// The promoted replica has no replica itself, so no order is acknowledged by a process that waits for
+	// one. A process that does not wait goes on selling.
 	other := s.gate(func(c *Config) { c.Client = client })
 	finish := s.run()
 	defer finish()
-	eventually(t, "a sale that goes on", func() bool { return s.buy(other, 30, 300) == nil })
+	testkit.Until(t, "a sale that goes on", func() bool { return s.buy(other, 30, 300) == nil })
 	t.Logf("on sale again %v after the primary's death", time.Since(killed).Round(time.Millisecond))
 	for _, user := range []int64{1, 2, 3, 4, 5} {
 		if err := s.buy(other, user, user+10); err != nil {
@@ -124,7 +116,7 @@ func TestClusterWaitsAndFailsOver(t *testing.T) {
 	if err := s.buy(g, 31, 310); !errors.Is(err, order.ErrUnavailable) {
 		t.Errorf("told without a replica: %v", err)
 	}
-	if st := s.shelf.standing; st.Epoch != 2 {
+	if st := s.store.epochState; st.Epoch != 2 {
 		t.Errorf("epoch %d: nothing was lost, and it was closed", st.Epoch)
 	}
 }

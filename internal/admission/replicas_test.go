@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"seckill/internal/admission/batch"
+	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/testkit"
 	"seckill/internal/voucher"
@@ -15,7 +17,7 @@ import (
 
 // replicated is a voucher on a primary with one replica, which can be stopped.
 type replicated struct {
-	*stage
+	*fixture
 	primary, replica *testkit.RedisServer
 }
 
@@ -24,28 +26,36 @@ func newReplicated(t *testing.T, stock int64) *replicated {
 	r := &replicated{primary: testkit.NewRedis(t)}
 	r.replica = testkit.NewRedisReplica(t, r.primary)
 	inStep(t, r.primary.Addr())
-	r.stage = newStage(t, r.primary.Addr(), stock)
+	r.fixture = newFixture(t, r.primary.Addr(), stock)
 	r.config.WaitReplicas = 1
-	r.config.AttemptTimeout, r.config.Patience = 200*time.Millisecond, time.Second
+	r.config.AttemptTimeout, r.config.DecisionTimeout = 200*time.Millisecond, time.Second
 	return r
 }
 
-// inStep waits until a primary has heard from its replica: for up to a second after the
-// replica is in step it has not.
-func inStep(t *testing.T, addr string) {
+// inStep waits until a replica acknowledges what its primary writes. After a start or a pause that takes a moment, which
+// is no concern of a test that measures an outage.
+func inStep(t testing.TB, addr string) {
 	t.Helper()
-	client := dial(t, addr)
-	// There has to be something to acknowledge. A node of a cluster takes what is its own.
-	for n := 0; client.Set(t.Context(), "probe"+strconv.Itoa(n), 1, time.Second).Err() != nil && n < 100; n++ {
-		continue
-	}
-	eventually(t, "a replica that acknowledges", func() bool {
-		replica := client.InfoMap(t.Context(), "replication").Item("Replication", "slave0")
-		return strings.Contains(replica, "state=online") && !strings.Contains(replica, "offset=0,")
+	conn := dial(t, addr).Conn()
+	defer conn.Close()
+	testkit.Until(t, "a replica that acknowledges", func() bool {
+		// There must be something to acknowledge. A cluster node accepts only keys of its own slots.
+		for n := 0; conn.Set(t.Context(), "probe"+strconv.Itoa(n), 1, time.Second).Err() != nil && n < 100; n++ {
+			continue
+		}
+		replicas, err := conn.Wait(t.Context(), 1, time.Second).Result()
+		return err == nil && replicas > 0
 	})
 }
 
-// process is a gate of its own, with connections of its own.
+// resume lets the replica run again and waits until it acknowledges.
+func (r *replicated) resume() {
+	r.t.Helper()
+	r.replica.Resume()
+	inStep(r.t, r.primary.Addr())
+}
+
+// process returns a gate with its own connections.
 func (r *replicated) process() *Gate {
 	r.t.Helper()
 	c := r.config
@@ -54,13 +64,12 @@ func (r *replicated) process() *Gate {
 	if err := c.Validate(); err != nil {
 		r.t.Fatal(err)
 	}
-	g := newGate(c, newServer(c.Client).waiting(c))
+	g := newGate(c, newLedger(c))
 	r.t.Cleanup(func() { _ = g.Close() })
 	return g
 }
 
-// writes is how much the primary has written. (WAIT itself moves the offset of what it
-// sends to replicas.)
+// writes returns how much the primary has written. (WAIT itself moves the replication offset.)
 func (r *replicated) writes() string {
 	r.t.Helper()
 	n := r.client.InfoMap(r.t.Context(), "persistence").Item("Persistence", "rdb_changes_since_last_save")
@@ -70,50 +79,49 @@ func (r *replicated) writes() string {
 	return n
 }
 
-// A call counts when the replica has what it wrote, and also what another connection
-// wrote about the same orders; refusals count at once.
+// A decision is acknowledged once the replica has what the call wrote, and what another connection wrote
+// about the same orders. Refusals need no acknowledgement.
 func TestCallWaitsForReplicas(t *testing.T) {
 	r := newReplicated(t, 2)
 	g := r.process()
-	if err := g.Open(t.Context(), &r.shelf.voucher); err != nil {
+	if err := g.Open(t.Context(), &r.store.voucher); err != nil {
 		t.Fatal(err)
 	}
-	epoch := r.shelf.standing.Epoch
-	ask := func(rides ...*ride) (answer, error) {
-		server := newServer(dial(t, r.addr)).waiting(g.config) // another connection
-		return server.decide(t.Context(), &call{
-			keys: r.keys, seen: seen{epoch: epoch}, bound: 100, expiry: time.Now().Add(time.Hour).UnixMilli(), batch: rides,
-		})
+	epoch := r.store.epochState.Epoch
+	ask := func(orders ...order.Order) (ledger.Decision, error) {
+		c := g.config
+		c.Client = dial(t, r.addr) // another connection
+		return newLedger(c).Admit(t.Context(), batchOf(r.keys, ledger.Known{Epoch: epoch}, orders...))
 	}
-	one, other := &ride{userID: 1, orderID: 11}, &ride{userID: 1, orderID: 12}
-	if a, err := ask(one); a.states != "a" || err != nil {
+	one, other := order.Order{UserID: 1, ID: 11}, order.Order{UserID: 1, ID: 12}
+	if a, err := ask(one); a.Outcomes != "a" || err != nil {
 		t.Fatalf("with a replica: %+v, %v", a, err)
 	}
 	r.replica.Pause()
-	two := &ride{userID: 2, orderID: 21}
+	two := order.Order{UserID: 2, ID: 21}
 	a, err := ask(two)
-	if a.states != "a" || !errors.Is(err, errUnacknowledged) || harmless(err) {
+	if a.Outcomes != "a" || !errors.Is(err, ledger.ErrUnacknowledged) || ledger.Harmless(err) {
 		t.Errorf("without one: %+v, %v", a, err)
 	}
 	before := r.writes()
-	if a, err = ask(two); a.states != "r" || a.seq != 2 || !errors.Is(err, errUnacknowledged) {
+	if a, err = ask(two); a.Outcomes != "r" || a.Seq != 2 || !errors.Is(err, ledger.ErrUnacknowledged) {
 		t.Errorf("the same again: %+v, %v", a, err)
 	}
 	if r.writes() == before {
 		t.Error("a repetition writes nothing that a replica could acknowledge")
 	}
-	if a, err = ask(other, &ride{userID: 3, orderID: 31}); a.states != "os" || err != nil {
+	if a, err = ask(other, order.Order{UserID: 3, ID: 31}); a.Outcomes != "os" || a.HasOrder() || !errors.Is(err, ledger.ErrUnacknowledged) {
 		t.Errorf("refusals: %+v, %v", a, err)
 	}
-	r.replica.Resume()
-	if a, err = ask(two); a.states != "r" || err != nil {
+	r.resume()
+	if a, err = ask(two); a.Outcomes != "r" || err != nil {
 		t.Errorf("with the replica again: %+v, %v", a, err)
 	}
 }
 
-// Who buys while the replica does not answer is told that the outcome is not known; and
-// is told of his order, the one there is, once it does.
-func TestOrderWithoutReplicaIsNotPromised(t *testing.T) {
+// A buyer is told that the outcome is unknown while the replica does not answer, and is told of the order
+// once it does.
+func TestOrderWithoutReplicaIsNotConfirmedToItsBuyer(t *testing.T) {
 	r := newReplicated(t, 10)
 	g := r.process()
 	if err := r.buy(g, 1, 11); err != nil {
@@ -124,19 +132,19 @@ func TestOrderWithoutReplicaIsNotPromised(t *testing.T) {
 	if err := r.buy(g, 2, 21); !errors.Is(err, order.ErrUnavailable) {
 		t.Errorf("without a replica: %v", err)
 	}
-	if took := time.Since(begun); took < g.config.Patience || took > 2*g.config.Patience {
+	if took := time.Since(begun); took < g.config.DecisionTimeout || took > 2*g.config.DecisionTimeout {
 		t.Errorf("it took %v to give up", took)
 	}
-	there := order.Order{ID: 21, UserID: 2, VoucherID: r.shelf.voucher.ID}
-	if err := g.kept(t.Context(), r.keys, there); !errors.Is(err, order.ErrUnavailable) {
+	there := order.Order{ID: 21, UserID: 2, VoucherID: r.store.voucher.ID}
+	if err := g.lookups.replicated(t.Context(), r.keys, there); !errors.Is(err, order.ErrUnavailable) {
 		t.Errorf("an order that no replica has: %v", err)
 	}
-	r.replica.Resume()
-	if err := g.kept(t.Context(), r.keys, there); err != nil {
+	r.resume()
+	if err := g.lookups.replicated(t.Context(), r.keys, there); err != nil {
 		t.Errorf("an order that the replica has: %v", err)
 	}
 	there.ID = 22
-	if err := g.kept(t.Context(), r.keys, there); !errors.Is(err, order.ErrUnavailable) {
+	if err := g.lookups.replicated(t.Context(), r.keys, there); !errors.Is(err, order.ErrUnavailable) {
 		t.Errorf("an order that is not there: %v", err)
 	}
 	if err := r.buy(r.process(), 2, 21); err != nil {
@@ -147,8 +155,8 @@ func TestOrderWithoutReplicaIsNotPromised(t *testing.T) {
 	r.balanced(g, 2)
 }
 
-// Who is refused does not wait for the replica because somebody in his batch does; and who
-// asks what he has is told of nothing that the replica does not have.
+// A refused request does not wait for the replica although another request of its batch does. A lookup
+// does not report an order that the replica does not have.
 func TestOnlyOrdersWaitForReplicas(t *testing.T) {
 	r := newReplicated(t, 2)
 	g := r.process()
@@ -159,48 +167,50 @@ func TestOnlyOrdersWaitForReplicas(t *testing.T) {
 		t.Errorf("with a replica: %v, %v", o, err)
 	}
 	r.replica.Pause()
-	riding := func(user, id int64) *ride { return g.rides.get(t.Context(), order.Order{ID: id, UserID: user}) }
+	waiting := func(user, id int64) *request {
+		return batch.NewRequest(t.Context(), pendingOrder{userID: user, orderID: id})
+	}
 	begun, done := time.Now(), make(chan error, 1)
-	last, again, none := riding(2, 21), riding(1, 12), riding(3, 31)
-	go func() { done <- g.pool(&r.shelf.voucher).line(1).decide([]*ride{last, again, none}) }()
-	if err := <-again.done; !errors.Is(err, order.ErrAlreadyOrdered) {
+	last, again, none := waiting(2, 21), waiting(1, 12), waiting(3, 31)
+	go func() { done <- g.voucher(&r.store.voucher).bucketOf(1).decide([]*request{last, again, none}) }()
+	if err := <-again.Answered(); !errors.Is(err, order.ErrAlreadyOrdered) {
 		t.Errorf("a second order: %v", err)
 	}
-	if err := <-none.done; !errors.Is(err, voucher.ErrSoldOut) {
+	if err := <-none.Answered(); !errors.Is(err, voucher.ErrSoldOut) {
 		t.Errorf("after the last one: %v", err)
 	}
-	if took := time.Since(begun); took >= g.config.Patience {
+	if took := time.Since(begun); took >= g.config.DecisionTimeout {
 		t.Errorf("refused after %v", took)
 	}
 	if o, err := g.OrdersOf(t.Context(), 2); !errors.Is(err, order.ErrUnavailable) {
 		t.Errorf("who has an order that the replica does not have: %v, %v", o, err)
 	}
-	if err := <-last.done; !errors.Is(err, order.ErrUnavailable) {
+	if err := <-last.Answered(); !errors.Is(err, order.ErrUnavailable) {
 		t.Errorf("whose order it is: %v", err)
 	}
 	if err := <-done; !errors.Is(err, order.ErrUnavailable) {
 		t.Errorf("the batch: %v", err)
 	}
-	r.replica.Resume()
+	r.resume()
 	if o, err := g.OrdersOf(t.Context(), 2); err != nil || len(o) != 1 {
 		t.Errorf("with the replica again: %v, %v", o, err)
 	}
 }
 
-// The replica that is promoted has everything that was promised.
-func TestPromotedReplicaHasWhatWasPromised(t *testing.T) {
+// A replica that is promoted has every acknowledged order.
+func TestPromotedReplicaHasEveryAcknowledgedOrder(t *testing.T) {
 	r := newReplicated(t, 1000)
 	g := r.process()
 	var promised []int64
-	stopped := make(chan struct{})
+	several, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
-		time.Sleep(20 * time.Millisecond)
+		<-several
 		r.replica.Pause()
 		close(stopped)
 	}()
 	for user := int64(1); ; user++ {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		err := g.Admit(ctx, &r.shelf.voucher, order.Order{ID: user, UserID: user, VoucherID: r.shelf.voucher.ID})
+		err := g.Admit(ctx, &r.store.voucher, order.Order{ID: user, UserID: user, VoucherID: r.store.voucher.ID})
 		cancel()
 		if err != nil {
 			if !errors.Is(err, order.ErrUnavailable) {
@@ -208,7 +218,12 @@ func TestPromotedReplicaHasWhatWasPromised(t *testing.T) {
 			}
 			break
 		}
-		promised = append(promised, user)
+		if promised = append(promised, user); len(promised) == 20 {
+			close(several)
+		}
+	}
+	if len(promised) < 20 {
+		close(several)
 	}
 	<-stopped
 	r.primary.Kill()
@@ -225,17 +240,17 @@ func TestPromotedReplicaHasWhatWasPromised(t *testing.T) {
 	}
 }
 
-// An order that no replica had is persisted all the same, and the replica is promoted that
-// does not have it. The process that had it accepted notices; else its buyer, who was told
-// nothing, would be sold another one that the database refuses.
-func TestWhatNobodyAcknowledgedIsMissed(t *testing.T) {
+// An order that no replica has is persisted, and then a replica without it is promoted. The process that
+// had the order accepted detects the loss. Otherwise its buyer, who got no answer, would be sold a second
+// order, which the database would refuse.
+func TestLossOfAnUnacknowledgedOrderIsDetected(t *testing.T) {
 	primary, replica := testkit.NewRedis(t), testkit.NewRedis(t)
 	link, door := testkit.NewProxy(t, primary.Addr()), testkit.NewProxy(t, primary.Addr())
 	replica.ReplicaOf(link.Addr())
 	inStep(t, primary.Addr())
-	r := &replicated{stage: newStage(t, door.Addr(), 10)}
+	r := &replicated{fixture: newFixture(t, door.Addr(), 10)}
 	r.config.WaitReplicas = 1
-	r.config.AttemptTimeout, r.config.Patience = 200*time.Millisecond, time.Second
+	r.config.AttemptTimeout, r.config.DecisionTimeout = 200*time.Millisecond, time.Second
 	g := r.process()
 	if err := r.buy(g, 1, 11); err != nil {
 		t.Fatal(err)
@@ -247,11 +262,11 @@ func TestWhatNobodyAcknowledgedIsMissed(t *testing.T) {
 	r.takeAll()
 	primary.Kill()
 	replica.Promote()
-	door.Lead(replica.Addr())
+	door.SetUpstream(replica.Addr())
 	testkit.NewRedisReplica(t, replica)
 	inStep(t, replica.Addr())
 	finish := r.run()
-	eventually(t, "an answer", func() bool {
+	testkit.Until(t, "an answer", func() bool {
 		err := r.buy(g, 2, 22)
 		if err != nil && !errors.Is(err, order.ErrUnavailable) && !errors.Is(err, order.ErrAlreadyOrdered) {
 			t.Errorf("told %v", err)
@@ -266,7 +281,7 @@ func TestWhatNobodyAcknowledgedIsMissed(t *testing.T) {
 }
 
 func TestConfigOfReplicas(t *testing.T) {
-	s := newStage(t, testkit.Redis(t).Addr(), 1)
+	s := newFixture(t, testkit.Redis(t).Addr(), 1)
 	for _, tc := range []struct {
 		name   string
 		change func(*Config)
@@ -274,7 +289,7 @@ func TestConfigOfReplicas(t *testing.T) {
 	}{
 		{"fewer than none", func(c *Config) { c.WaitReplicas = -1 }, "WaitReplicas"},
 		{"no time", func(c *Config) { c.WaitReplicas, c.WaitTimeout = 1, time.Microsecond }, "WaitTimeout"},
-		{"as long as an attempt", func(c *Config) { c.WaitReplicas, c.WaitTimeout = 1, time.Second }, "WaitTimeout"},
+		{"as long as an attempt", func(c *Config) { c.WaitReplicas, c.AttemptTimeout, c.WaitTimeout = 1, time.Second, time.Second }, "WaitTimeout"},
 		{"half of too little", func(c *Config) { c.WaitReplicas, c.AttemptTimeout = 1, time.Millisecond }, "WaitTimeout"},
 		{"not asked for", func(c *Config) { c.AttemptTimeout = time.Millisecond }, ""},
 		{"as it comes", func(c *Config) { c.WaitReplicas = 1 }, ""},

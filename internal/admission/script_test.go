@@ -10,12 +10,12 @@ import (
 
 	"pgregory.net/rapid"
 
-	"seckill/internal/admission/admkey"
+	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/testkit"
 )
 
-// model is what the scripts are to do, in Go.
+// model is what the scripts must do, in Go.
 type model struct {
 	epoch, seq, stock, back int64
 	from, to                time.Time
@@ -27,7 +27,7 @@ func (m *model) state(now time.Time, o order.Order, bound int64) byte {
 	has, ordered := m.users[o.UserID]
 	switch {
 	case ordered && has == o.ID:
-		return repeated
+		return ledger.Repeated
 	case ordered:
 		return 'o'
 	case now.Before(m.from):
@@ -37,42 +37,42 @@ func (m *model) state(now time.Time, o order.Order, bound int64) byte {
 	case m.stock <= 0:
 		return 's'
 	case int64(len(m.pending)) >= bound:
-		return overloaded
+		return ledger.Overloaded
 	}
 	m.seq++
 	m.stock--
 	m.users[o.UserID] = o.ID
 	m.pending = append(m.pending, o)
-	return accepted
+	return ledger.Accepted
 }
 
 func TestScriptsFollowTheModel(t *testing.T) {
 	if err := flag.Set("rapid.nofailfile", "true"); err != nil {
 		t.Fatal(err)
 	}
-	s := newStage(t, testkit.Redis(t).Addr(), 0)
-	server := newServer(s.client)
+	s := newFixture(t, testkit.Redis(t).Addr(), 0)
+	server := ledger.New(s.client, ledger.Options{})
 	id := int64(0)
 	rapid.Check(t, func(rt *rapid.T) {
 		id++ // a voucher of its own
-		scriptMachine(t, rt, s, server, admkey.Of(s.prefix, id, 0))
+		scriptMachine(t, rt, s, server, ledger.KeysOf(s.prefix, id, 0))
 	})
 }
 
-func scriptMachine(t *testing.T, rt *rapid.T, s *stage, server *server, keys admkey.Keys) {
+func scriptMachine(t *testing.T, rt *rapid.T, s *fixture, server *ledger.Ledger, keys ledger.Keys) {
 	ctx, now := t.Context(), time.Now()
 	m := &model{users: map[int64]int64{}}
 	open := func(rt *rapid.T) {
 		m.epoch += 2
 		m.seq = max(m.seq, rapid.Int64Range(0, 50).Draw(rt, "seq"))
-		p := part{epoch: m.epoch, seq: m.seq, stock: rapid.Int64Range(0, 8).Draw(rt, "stock")}
+		p := ledger.Opening{Epoch: m.epoch, Seq: m.seq, Stock: rapid.Int64Range(0, 8).Draw(rt, "stock")}
 		m.from = now.Add(30*time.Minute + time.Duration(rapid.IntRange(-9, 1).Draw(rt, "begins"))*time.Hour)
 		m.to = m.from.Add(time.Duration(rapid.IntRange(1, 20).Draw(rt, "lasts")) * time.Hour)
-		p.sale = window{m.from, m.to}
-		if epoch, err := server.shut(ctx, keys, m.epoch-1); err != nil || epoch != m.epoch-1 {
-			rt.Fatalf("shut = %d, %v; want %d", epoch, err, m.epoch-1)
+		p.Begin, p.End = window{m.from, m.to}.ms()
+		if epoch, err := server.Close(ctx, keys, m.epoch-1); err != nil || epoch != m.epoch-1 {
+			rt.Fatalf("Close = %d, %v; want %d", epoch, err, m.epoch-1)
 		}
-		if ok, err := server.begin(ctx, keys, part{epoch: m.epoch - 2, sale: window{m.from, m.to}}); ok || err != nil {
+		if ok, err := server.Open(ctx, keys, ledger.Opening{Epoch: m.epoch - 2, Begin: p.Begin, End: p.End}); ok || err != nil {
 			rt.Fatalf("opened under an epoch that is over: %v", err)
 		}
 		m.users = map[int64]int64{}
@@ -82,23 +82,25 @@ func scriptMachine(t *testing.T, rt *rapid.T, s *stage, server *server, keys adm
 			m.users[1+user] = 900 + user
 		}
 		if len(live) > 0 {
-			if err := server.fill(ctx, []users{{key: keys.Fresh(m.epoch), orders: live}}); err != nil {
+			if err := server.Prepare(ctx, []ledger.Users{{Key: keys.PreparedUsers(m.epoch), Orders: live}}); err != nil {
 				rt.Fatal(err)
 			}
+			// Users of an epoch that is never opened expire.
+			if ttl, err := s.client.TTL(ctx, keys.PreparedUsers(m.epoch)).Result(); err != nil || ttl <= 0 || ttl > ledger.PreparedFor {
+				rt.Fatalf("the prepared users expire in %v, %v", ttl, err)
+			}
 		}
-		p.users = int64(len(live))
-		if ok, err := server.begin(ctx, keys, p); !ok || err != nil {
-			rt.Fatalf("begin = %v, %v", ok, err)
+		p.Users = int64(len(live))
+		if ok, err := server.Open(ctx, keys, p); !ok || err != nil {
+			rt.Fatalf("Open = %v, %v", ok, err)
 		}
-		m.stock, m.back = p.stock, 0
+		m.stock, m.back = p.Stock, 0
 	}
 	open(rt)
-	ask := func(known seen, bound, expiry int64, batch []order.Order) answer {
-		c := &call{keys: keys, seen: known, bound: bound, expiry: expiry}
-		for _, o := range batch {
-			c.batch = append(c.batch, new(rides).get(ctx, o))
-		}
-		a, err := server.decide(ctx, c)
+	ask := func(known ledger.Known, bound, expiry int64, batch []order.Order) ledger.Decision {
+		c := batchOf(keys, known, batch...)
+		c.MaxPending, c.Expiry = bound, expiry
+		a, err := server.Admit(ctx, c)
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -113,37 +115,37 @@ func scriptMachine(t *testing.T, rt *rapid.T, s *stage, server *server, keys adm
 	rt.Repeat(map[string]func(*rapid.T){
 		"admit": func(rt *rapid.T) {
 			batch, bound := someOrders.Draw(rt, "batch"), rapid.Int64Range(1, 6).Draw(rt, "bound")
-			a := ask(seen{epoch: m.epoch, seq: m.seq, back: m.back}, bound, later, batch)
+			a := ask(ledger.Known{Epoch: m.epoch, Seq: m.seq, Returned: m.back}, bound, later, batch)
 			var want strings.Builder
 			for _, o := range batch {
-				want.WriteByte(m.state(time.UnixMilli(a.now), o, bound))
+				want.WriteByte(m.state(time.UnixMilli(a.Now), o, bound))
 			}
-			if a.verdict != decided || a.states != want.String() {
+			if a.Verdict != ledger.Decided || a.Outcomes != want.String() {
 				rt.Fatalf("%v: %+v, want %s", batch, a, want.String())
 			}
 		},
 		"admit under another epoch, after a loss, or late": func(rt *rapid.T) {
 			batch := someOrders.Draw(rt, "batch")
 			for _, c := range []struct {
-				known  seen
+				known  ledger.Known
 				expiry int64
-				want   verdict
+				want   ledger.Verdict
 			}{
-				{seen{epoch: m.epoch - 2}, later, closed},
-				{seen{epoch: m.epoch + 2}, later, closed},
-				{seen{epoch: m.epoch, seq: m.seq + 1}, later, forgotten},
-				{seen{epoch: m.epoch, back: m.back + 1}, later, forgotten},
-				{seen{epoch: m.epoch, back: m.back, user: 9999, order: 1}, later, forgotten},
-				{seen{epoch: m.epoch}, now.Add(-time.Minute).UnixMilli(), late},
+				{ledger.Known{Epoch: m.epoch - 2}, later, ledger.Closed},
+				{ledger.Known{Epoch: m.epoch + 2}, later, ledger.Closed},
+				{ledger.Known{Epoch: m.epoch, Seq: m.seq + 1}, later, ledger.DataLost},
+				{ledger.Known{Epoch: m.epoch, Returned: m.back + 1}, later, ledger.DataLost},
+				{ledger.Known{Epoch: m.epoch, Returned: m.back, User: 9999, Order: 1}, later, ledger.DataLost},
+				{ledger.Known{Epoch: m.epoch}, now.Add(-time.Minute).UnixMilli(), ledger.Late},
 			} {
-				if a := ask(c.known, 100, c.expiry, batch); a.verdict != c.want {
-					rt.Fatalf("%+v: verdict %d, want %d", c.known, a.verdict, c.want)
+				if a := ask(c.known, 100, c.expiry, batch); a.Verdict != c.want {
+					rt.Fatalf("%+v: verdict %d, want %d", c.known, a.Verdict, c.want)
 				}
 			}
 		},
 		"give back": func(rt *rapid.T) {
 			if len(m.pending) == 0 {
-				rt.Skip("nothing is on its way")
+				rt.Skip("no order is pending")
 			}
 			o := m.pending[0]
 			m.pending = m.pending[1:]
@@ -159,14 +161,15 @@ func scriptMachine(t *testing.T, rt *rapid.T, s *stage, server *server, keys adm
 				m.stock, m.back, m.seq = m.stock+1, m.back+1, m.seq+1
 			}
 		},
-		"open anew": open,
-		"":          func(rt *rapid.T) { scriptInvariant(ctx, rt, s, server, keys, m) },
+		"open again": open,
+		"":           func(rt *rapid.T) { scriptInvariant(ctx, rt, s, server, keys, m) },
 	})
 }
 
-func scriptInvariant(ctx context.Context, rt *rapid.T, s *stage, server *server, keys admkey.Keys, m *model) {
-	got := server.state(ctx, keys)
-	want := state{now: got.now, heard: got.heard, pending: int64(len(m.pending)), epoch: m.epoch, seq: m.seq, stock: m.stock, back: m.back}
+func scriptInvariant(ctx context.Context, rt *rapid.T, s *fixture, server *ledger.Ledger, keys ledger.Keys, m *model) {
+	got := server.State(ctx, keys)
+	want := ledger.State{Now: got.Now, Heard: got.Heard, Pending: int64(len(m.pending)), Epoch: m.epoch, Seq: m.seq, Stock: m.stock, Returned: m.back}
+	want.Begin, want.End = window{m.from, m.to}.ms()
 	if !reflect.DeepEqual(got, want) {
 		rt.Fatalf("Redis has %+v, want %+v", got, want)
 	}
@@ -175,8 +178,8 @@ func scriptInvariant(ctx context.Context, rt *rapid.T, s *stage, server *server,
 	}
 }
 
-func TestScriptWritesNothingOverAForeignKey(t *testing.T) {
-	s := newStage(t, testkit.Redis(t).Addr(), 5)
+func TestScriptChecksBeforeItWrites(t *testing.T) {
+	s := newFixture(t, testkit.Redis(t).Addr(), 5)
 	g := s.gate(nil)
 	if err := s.buy(g, 1, 11); err != nil {
 		t.Fatal(err)
@@ -185,13 +188,12 @@ func TestScriptWritesNothingOverAForeignKey(t *testing.T) {
 	if err := s.client.Set(t.Context(), s.keys.Orders, "not a stream", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	c := &call{keys: s.keys, seen: seen{epoch: 2}, bound: 10, expiry: time.Now().Add(time.Hour).UnixMilli(),
-		batch: []*ride{new(rides).get(t.Context(), order.Order{ID: 22, UserID: 2})}}
-	if _, err := newServer(s.client).decide(t.Context(), c); !harmless(err) {
-		t.Errorf("a key of another kind: %v", err)
+	c := batchOf(s.keys, ledger.Known{Epoch: 2}, order.Order{ID: 22, UserID: 2})
+	if _, err := ledger.New(s.client, ledger.Options{}).Admit(t.Context(), c); !ledger.Harmless(err) {
+		t.Errorf("a key of the wrong type: %v", err)
 	}
 	after := s.client.HGetAll(t.Context(), s.keys.Meta).Val()
 	if s.client.HLen(t.Context(), s.keys.Users).Val() != 1 || before["stock"] != after["stock"] {
-		t.Errorf("the script wrote before it had checked: %v, then %v", before, after)
+		t.Errorf("the script wrote before it checked everything: %v, then %v", before, after)
 	}
 }

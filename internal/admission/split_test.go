@@ -13,18 +13,18 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"seckill/internal/admission/admkey"
+	"seckill/internal/admission/ledger"
 	"seckill/internal/lock/local"
 	"seckill/internal/order"
 	"seckill/internal/testkit"
 	"seckill/internal/voucher"
 )
 
-// usersOf lists n users, from those whose bucket is wanted.
+// usersOf lists n users whose buckets are wanted.
 func usersOf(n, buckets int, wanted func(bucket int) bool) []int64 {
 	var users []int64
 	for user := int64(1); len(users) < n; user++ {
-		if wanted(admkey.Bucket(user, buckets)) {
+		if wanted(ledger.BucketOf(user, buckets)) {
 			users = append(users, user)
 		}
 	}
@@ -33,9 +33,9 @@ func usersOf(n, buckets int, wanted func(bucket int) bool) []int64 {
 
 func anyBucket(int) bool { return true }
 
-// crowd has each user buy twice, at the same time through two of the gates, and returns
-// how many were told that they have one.
-func crowd(t testing.TB, s *stage, gates []*Gate, users []int64) int64 {
+// crowd has each user buy twice, at the same time through two of the gates, and returns how many users were
+// told that they have an order.
+func crowd(t testing.TB, s *fixture, gates []*Gate, users []int64) int64 {
 	t.Helper()
 	var sold atomic.Int64
 	var wg sync.WaitGroup
@@ -80,31 +80,54 @@ func TestSplitVoucherSellsExactlyAll(t *testing.T) {
 		{"no stock", 4, 0, anyBucket},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newStage(t, addr, int64(c.stock))
+			s := newFixture(t, addr, int64(c.stock))
 			s.split(c.buckets)
 			var draws atomic.Int64
 			var gates []*Gate
 			for range 3 {
 				gates = append(gates, s.gate(func(c *Config) {
-					c.Patience = 20 * time.Second // as this machine may be busy
-					c.Observer.Drawn = func(int64) { draws.Add(1) }
+					c.DecisionTimeout = 20 * time.Second // as this machine may be busy
+					c.Observer.Rebalanced = func(int64) { draws.Add(1) }
 				}))
 			}
 			if sold := crowd(t, s, gates, usersOf(1000, c.buckets, c.wanted)); sold != int64(c.stock) {
 				t.Errorf("%d sold, want %d", sold, c.stock)
 			}
-			t.Logf("%d draws", draws.Load())
+			t.Logf("%d transfers", draws.Load())
 			if most := int64(3 * c.buckets * 10); draws.Load() > most {
-				t.Errorf("%d draws, want at most %d", draws.Load(), most)
+				t.Errorf("%d transfers, want at most %d", draws.Load(), most)
 			}
 			s.takeAll()
 			s.balanced(gates[0], int64(c.stock))
-			s.balanced(s.gate(nil), int64(c.stock)) // a process that knows nothing of it
-			if epoch := s.shelf.standing.Epoch; epoch != 2 {
-				t.Errorf("epoch %d: the voucher was closed for nothing", epoch)
+			s.balanced(s.gate(nil), int64(c.stock)) // a process that has seen nothing of it
+			if epoch := s.store.epochState.Epoch; epoch != 2 {
+				t.Errorf("epoch %d: the voucher was closed without a reason", epoch)
 			}
 		})
 	}
+}
+
+// ordersOf looks up all users at the same time, and returns the order of each.
+func ordersOf(t *testing.T, g *Gate, users []int64) map[int64]int64 {
+	t.Helper()
+	var mu sync.Mutex
+	var asking sync.WaitGroup
+	found := make(map[int64]int64)
+	for _, user := range users {
+		asking.Go(func() {
+			o, err := g.OrdersOf(t.Context(), user)
+			if err != nil || len(o) > 1 {
+				t.Errorf("OrdersOf(%d) = %v, %v", user, o, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for _, one := range o {
+				found[user] = one.ID
+			}
+		})
+	}
+	asking.Wait()
+	return found
 }
 
 func TestSplitVoucherOnACluster(t *testing.T) {
@@ -112,10 +135,12 @@ func TestSplitVoucherOnACluster(t *testing.T) {
 	t.Cleanup(func() { _ = client.Close() })
 	for id, wanted := range []func(int) bool{anyBucket, func(b int) bool { return b == 1 }} {
 		const buckets = 6
-		sh := newShelf(300)
+		sh := newStore(300)
 		sh.voucher.ID += int64(id)
-		s := &stage{t: t, consumer: &consumer{tb: t, client: client, shelf: sh, keys: admkey.Of("split:", sh.voucher.ID, 0)}}
-		s.config = Config{Client: client, Shelf: sh, Locker: local.New(), Log: slog.New(slog.DiscardHandler), Prefix: "split:", Patience: 20 * time.Second}
+		s := &fixture{t: t, consumer: &consumer{tb: t, client: client, store: sh, keys: ledger.KeysOf("split:", sh.voucher.ID, 0)}}
+		s.config = Config{Client: client, Store: sh, Locker: local.New(), Log: slog.New(slog.DiscardHandler), Prefix: "split:",
+			AttemptTimeout: 10 * time.Second, DecisionTimeout: 30 * time.Second, // a busy machine is no outage
+		}
 		s.split(buckets)
 		nodes := map[string]bool{}
 		for _, keys := range s.buckets() {
@@ -133,10 +158,11 @@ func TestSplitVoucherOnACluster(t *testing.T) {
 		if sold := crowd(t, s, gates, users); sold != 300 {
 			t.Errorf("%d sold, want 300", sold)
 		}
+		found := ordersOf(t, gates[1], users)
 		s.takeAll()
 		for user := range sh.orders {
-			if o, err := gates[1].OrdersOf(t.Context(), user); err != nil || len(o) != 1 || o[0].ID != 1_000_000+user {
-				t.Errorf("OrdersOf(%d) = %v, %v", user, o, err)
+			if found[user] != 1_000_000+user {
+				t.Errorf("OrdersOf(%d) = %d", user, found[user])
 			}
 		}
 		// Rebuilt on the cluster, too.
@@ -157,17 +183,17 @@ func TestSplitVoucherOnACluster(t *testing.T) {
 	}
 }
 
-func TestProcessDiesInTheMiddleOfADraw(t *testing.T) {
+func TestProcessDiesDuringATransfer(t *testing.T) {
 	for name, heal := range map[string]func(g *Gate){
 		"a buyer finds it":   func(*Gate) {},
 		"a check settles it": func(g *Gate) { g.Check(context.Background()) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStage(t, testkit.Redis(t).Addr(), 40)
+			s := newFixture(t, testkit.Redis(t).Addr(), 40)
 			s.split(4)
 			c := s.config
-			c.Patience = c.WithDefaults().AttemptTimeout
-			dies := newGate(c.WithDefaults(), &dying{decider: newServer(c.Client)})
+			c.AttemptTimeout, c.DecisionTimeout = 500*time.Millisecond, 500*time.Millisecond
+			dies := newGate(c.WithDefaults(), &dyingDuringTransfer{buckets: newLedger(c)})
 			defer func() { _ = dies.Close() }()
 			users := usersOf(60, 4, func(b int) bool { return b == 3 })
 			var sold int64
@@ -180,17 +206,17 @@ func TestProcessDiesInTheMiddleOfADraw(t *testing.T) {
 			}
 			other := s.gate(nil)
 			if sold != 10 {
-				t.Errorf("%d sold before the first draw, want 10", sold)
+				t.Errorf("%d sold before the first transfer, want 10", sold)
 			}
-			if a, err := other.Audit(t.Context(), s.shelf.voucher.ID); err != nil || a.Stock != 30 || a.Pending != 10 {
+			if a, err := other.Audit(t.Context(), s.store.voucher.ID); err != nil || a.Stock != 30 || a.Pending != 10 {
 				t.Errorf("with stock in transit: %+v, %v", a, err)
 			}
-			if err := other.Open(t.Context(), &s.shelf.voucher); err != nil {
+			if err := other.Open(t.Context(), &s.store.voucher); err != nil {
 				t.Fatal(err)
 			}
 			heal(other)
-			all := newServer(s.client).states(t.Context(), s.buckets())
-			transit := all[0].to[3] + all[1].to[3] + all[2].to[3] - all[3].from[0] - all[3].from[1] - all[3].from[2]
+			all := ledger.New(s.client, ledger.Options{}).States(t.Context(), s.buckets())
+			transit := all[0].To[3] + all[1].To[3] + all[2].To[3] - all[3].From[0] - all[3].From[1] - all[3].From[2]
 			if healed := transit == 0; healed != (name == "a check settles it") {
 				t.Errorf("%d in transit", transit)
 			}
@@ -203,15 +229,15 @@ func TestProcessDiesInTheMiddleOfADraw(t *testing.T) {
 	}
 }
 
-// Steps of draws fail and are carried out, or not, and more is lost than is answered.
-func TestDrawsWithUnknownOutcome(t *testing.T) {
-	s := newStage(t, testkit.Redis(t).Addr(), 400)
+// Steps of transfers fail, executed or not, and more calls fail than succeed.
+func TestTransfersWithUnknownOutcome(t *testing.T) {
+	s := newFixture(t, testkit.Redis(t).Addr(), 400)
 	s.split(5)
 	var gates []*Gate
 	for seed := range uint64(2) {
 		c := s.config
-		c.Patience = 20 * time.Second
-		g := newGate(c.WithDefaults(), &unsteady{decider: newServer(c.Client), chance: rand.New(rand.NewPCG(seed, 1))})
+		c.DecisionTimeout = 20 * time.Second
+		g := newGate(c.WithDefaults(), &unsteady{buckets: newLedger(c), chance: rand.New(rand.NewPCG(seed, 1))})
 		t.Cleanup(func() { _ = g.Close() })
 		gates = append(gates, g)
 	}
@@ -222,34 +248,36 @@ func TestDrawsWithUnknownOutcome(t *testing.T) {
 	s.balanced(s.gate(nil), 400)
 }
 
-// Redis forgets in the middle of a split sale: everything, or one bucket. The sale goes
-// on, and sells all of the stock to as many users.
-func TestSplitVoucherForgottenInTheMiddleOfASale(t *testing.T) {
+// Redis loses data during the sale of a split voucher: everything, or one bucket. The sale goes on, and
+// sells the whole stock to as many users.
+func TestSplitVoucherLosesDataDuringASale(t *testing.T) {
 	const buckets, stock = 4, 1200
-	for name, lose := range map[string]func(*stage, context.Context) error{
-		"everything": func(s *stage, ctx context.Context) error { return s.client.FlushAll(ctx).Err() },
-		"one bucket": func(s *stage, ctx context.Context) error {
+	for name, lose := range map[string]func(*fixture, context.Context) error{
+		"everything": func(s *fixture, ctx context.Context) error { return s.client.FlushAll(ctx).Err() },
+		"one bucket": func(s *fixture, ctx context.Context) error {
 			return s.client.Del(ctx, s.others[1].Meta, s.others[1].Users, s.others[1].Orders).Err()
 		},
-		"the hash of one bucket": func(s *stage, ctx context.Context) error { return s.client.Del(ctx, s.others[1].Meta).Err() },
-		"a gift": func(s *stage, ctx context.Context) error { // as a replica that lagged would
-			for _, keys := range s.buckets() {
-				for i := range buckets {
-					to := admkey.To + fmt.Sprint(i)
-					if n, err := s.client.HGet(ctx, keys.Meta, to).Int64(); err == nil && n > 0 {
-						return errors.Join(s.client.HIncrBy(ctx, keys.Meta, to, -n).Err(), s.client.HIncrBy(ctx, keys.Meta, admkey.Stock, n).Err())
+		"the hash of one bucket": func(s *fixture, ctx context.Context) error { return s.client.Del(ctx, s.others[1].Meta).Err() },
+		"a transfer": func(s *fixture, ctx context.Context) error { // as a replica that lagged would
+			for giver, keys := range s.buckets() {
+				for i, receiver := range s.buckets() {
+					to := ledger.FieldTo + fmt.Sprint(i)
+					n, err := s.client.HGet(ctx, keys.Meta, to).Int64()
+					// Without one that was received nothing would be lost: the stock would only go back.
+					if received, _ := s.client.HGet(ctx, receiver.Meta, ledger.FieldFrom+fmt.Sprint(giver)).Int64(); err == nil && n > 0 && received == n {
+						return errors.Join(s.client.HIncrBy(ctx, keys.Meta, to, -n).Err(), s.client.HIncrBy(ctx, keys.Meta, ledger.FieldStock, n).Err())
 					}
 				}
 			}
-			return errors.New("there was no draw yet")
+			return errors.New("there was no transfer yet")
 		},
 	} {
 		for _, excludes := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, lock %t", name, excludes), func(t *testing.T) {
-				s := newStage(t, testkit.NewRedis(t).Addr(), stock)
+				s := newFixture(t, testkit.NewRedis(t).Addr(), stock)
 				s.split(buckets)
 				if !excludes {
-					s.config.Locker = everybody{}
+					s.config.Locker = grantsEverybody{}
 				}
 				gates := []*Gate{s.gate(nil), s.gate(nil), s.gate(nil)}
 				finish := s.run()
@@ -279,16 +307,16 @@ func TestSplitVoucherForgottenInTheMiddleOfASale(t *testing.T) {
 				gates[0].Check(t.Context()) // where nobody bought any more
 				finish()
 				last := s.gate(nil)
-				if err := last.Open(t.Context(), &s.shelf.voucher); err != nil {
+				if err := last.Open(t.Context(), &s.store.voucher); err != nil {
 					t.Fatal(err)
 				}
-				// What was lost on its way is on sale again.
+				// Stock whose orders were lost while pending is on sale again.
 				finish = s.run()
 				crowd(t, s, []*Gate{last}, usersOf(4000, buckets, func(b int) bool { return b != 0 })[2000:])
 				finish()
-				t.Logf("%d told accepted, %d orders, %d rejected, epoch %d", accepted.Load(), len(s.shelf.orders), len(s.shelf.rejected), s.shelf.standing.Epoch)
-				if s.shelf.standing.Epoch <= 2 {
-					t.Errorf("epoch %d: the loss was not noticed", s.shelf.standing.Epoch)
+				t.Logf("%d told accepted, %d orders, %d rejected, epoch %d", accepted.Load(), len(s.store.orders), len(s.store.rejected), s.store.epochState.Epoch)
+				if s.store.epochState.Epoch <= 2 {
+					t.Errorf("epoch %d: the loss was not noticed", s.store.epochState.Epoch)
 				}
 				s.balanced(last, stock)
 			})
@@ -296,53 +324,53 @@ func TestSplitVoucherForgottenInTheMiddleOfASale(t *testing.T) {
 	}
 }
 
-// The first opener dies with some of the buckets open. The next one begins anew, and
-// what was accepted in between counts.
+// The first opener dies with some of the buckets open. The next one starts over, and orders that were
+// accepted in between count.
 func TestOpenerDiesBetweenTwoBuckets(t *testing.T) {
-	s := newStage(t, testkit.Redis(t).Addr(), 100)
+	s := newFixture(t, testkit.Redis(t).Addr(), 100)
 	s.split(4)
-	st, err := s.shelf.Open(t.Context(), s.shelf.voucher.ID, 1)
+	st, err := s.store.Open(t.Context(), s.store.voucher.ID, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := newServer(s.client)
-	first := s.gate(nil).pool(&s.shelf.voucher)
+	server := ledger.New(s.client, ledger.Options{})
+	first := s.gate(nil).voucher(&s.store.voucher)
 	for _, keys := range s.buckets() {
-		if _, err := server.shut(t.Context(), keys, 1); err != nil {
+		if _, err := server.Close(t.Context(), keys, 1); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if ok, err := server.begin(t.Context(), s.keys, first.part(st, 0)); !ok || err != nil {
+	if ok, err := server.Open(t.Context(), s.keys, first.opening(st, 0)); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	users := usersOf(5, 4, func(b int) bool { return b == 0 })
-	c := &call{keys: s.keys, seen: seen{epoch: 2}, bound: 100, expiry: time.Now().Add(time.Hour).UnixMilli()}
+	var orders []order.Order
 	for _, user := range users {
-		c.batch = append(c.batch, new(rides).get(t.Context(), order.Order{ID: 1_000_000 + user, UserID: user}))
+		orders = append(orders, order.Order{ID: 1_000_000 + user, UserID: user})
 	}
-	if a, err := server.decide(t.Context(), c); err != nil || a.states != "aaaaa" {
+	if a, err := server.Admit(t.Context(), batchOf(s.keys, ledger.Known{Epoch: 2}, orders...)); err != nil || a.Outcomes != "aaaaa" {
 		t.Fatal(a, err)
 	}
 	g := s.gate(nil)
-	if _, err := g.Audit(t.Context(), s.shelf.voucher.ID); !errors.Is(err, order.ErrUnavailable) {
+	if _, err := g.Audit(t.Context(), s.store.voucher.ID); !errors.Is(err, order.ErrUnavailable) {
 		t.Errorf("Audit of a voucher half open: %v", err)
 	}
 	finish := s.run()
-	if err := g.Open(t.Context(), &s.shelf.voucher); err != nil {
+	if err := g.Open(t.Context(), &s.store.voucher); err != nil {
 		t.Fatal(err)
 	}
 	if sold := crowd(t, s, []*Gate{g}, append(users, usersOf(300, 4, func(b int) bool { return b != 0 })...)); sold != 100 {
 		t.Errorf("%d sold, want 100 with the 5 before", sold)
 	}
 	finish()
-	if len(s.shelf.rejected) > 0 || s.shelf.standing.Epoch != 4 {
-		t.Errorf("%d rejected, epoch %d", len(s.shelf.rejected), s.shelf.standing.Epoch)
+	if len(s.store.rejected) > 0 || s.store.epochState.Epoch != 4 {
+		t.Errorf("%d rejected, epoch %d", len(s.store.rejected), s.store.epochState.Epoch)
 	}
 	s.balanced(g, 100)
 }
 
-func TestSplitVoucherIsBoundByBucket(t *testing.T) {
-	s := newStage(t, testkit.Redis(t).Addr(), 100)
+func TestPendingOrdersAreBoundedPerBucket(t *testing.T) {
+	s := newFixture(t, testkit.Redis(t).Addr(), 100)
 	s.split(4)
 	g := s.gate(func(c *Config) { c.MaxPending = 6 }) // 2 in each
 	users := usersOf(3, 4, func(b int) bool { return b == 1 })
@@ -355,13 +383,13 @@ func TestSplitVoucherIsBoundByBucket(t *testing.T) {
 		t.Errorf("the first of another bucket: %v", err)
 	}
 	// Another number of buckets than the database has is a mistake, not a reason to rebuild.
-	other := s.shelf.voucher
+	other := s.store.voucher
 	other.Policy.Buckets = 3
 	wrong := s.gate(func(c *Config) { c.OpenWait = 50 * time.Millisecond })
-	if err := wrong.Admit(t.Context(), &other, order.Order{ID: 9, UserID: 9}); !errors.Is(err, errBuckets) || !errors.Is(err, order.ErrUnavailable) {
+	if err := wrong.Admit(t.Context(), &other, order.Order{ID: 9, UserID: 9}); !errors.Is(err, errBucketCount) || !errors.Is(err, order.ErrUnavailable) {
 		t.Errorf("with another number of buckets: %v", err)
 	}
-	if s.shelf.standing.Epoch != 2 {
-		t.Errorf("epoch %d", s.shelf.standing.Epoch)
+	if s.store.epochState.Epoch != 2 {
+		t.Errorf("epoch %d", s.store.epochState.Epoch)
 	}
 }

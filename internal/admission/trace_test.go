@@ -6,15 +6,15 @@ import (
 	"iter"
 	"testing"
 
-	"seckill/internal/admission/admkey"
+	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/testkit"
 )
 
-// buyer is who has a context.
+// buyer is the key of a context value.
 type buyer struct{}
 
-// tracer names each call, and keeps who was in it and what came of it.
+// tracer names each call, and keeps the orders and the result of each.
 type tracer struct {
 	name   string
 	orders []any
@@ -28,11 +28,11 @@ func (c *tracer) call(orders iter.Seq[context.Context]) (string, func(error)) {
 	return c.name, func(err error) { c.ended = append(c.ended, err) }
 }
 
-// What an observer names a call is in the entries of what the call accepted. Where it has
-// no name, and where nobody observes, nothing is.
-func TestEntriesNameTheirCall(t *testing.T) {
+// The traceparent that an observer returns for a call is in the entries of the accepted orders. Without a
+// traceparent, or without an observer, the entries have none.
+func TestEntriesHaveTheTraceOfTheirCall(t *testing.T) {
 	const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-	s := newStage(t, testkit.Redis(t).Addr(), 5)
+	s := newFixture(t, testkit.Redis(t).Addr(), 5)
 	named, nameless := &tracer{name: traceparent}, &tracer{}
 	gates := []*Gate{s.gate(nil)}
 	for _, c := range []*tracer{named, nameless} {
@@ -42,11 +42,11 @@ func TestEntriesNameTheirCall(t *testing.T) {
 		user := int64(i + 1)
 		ctx := context.WithValue(t.Context(), buyer{}, user)
 		for _, want := range []error{nil, nil, order.ErrAlreadyOrdered} { // the second is a repetition
-			o := order.Order{ID: 100 + user, UserID: user, VoucherID: s.shelf.voucher.ID}
+			o := order.Order{ID: 100 + user, UserID: user, VoucherID: s.store.voucher.ID}
 			if want != nil {
 				o.ID = 200
 			}
-			if err := g.Admit(ctx, &s.shelf.voucher, o); !errors.Is(err, want) {
+			if err := g.Admit(ctx, &s.store.voucher, o); !errors.Is(err, want) {
 				t.Fatalf("user %d: %v, want %v", user, err, want)
 			}
 		}
@@ -56,7 +56,7 @@ func TestEntriesNameTheirCall(t *testing.T) {
 		t.Fatalf("%v, %v", entries, err)
 	}
 	for i, want := range []any{nil, traceparent, nil} {
-		if got := entries[i].Values[admkey.EntryTrace]; got != want {
+		if got := entries[i].Values[ledger.EntryTrace]; got != want {
 			t.Errorf("entry %d names %v, want %v", i, got, want)
 		}
 	}

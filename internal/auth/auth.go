@@ -1,9 +1,8 @@
-// Package auth mints and verifies the tokens by which a user is known: a JWT
-// (RFC 7519) signed with HMAC-SHA-256, whose subject is the user's id.
+// Package auth issues and verifies the tokens that identify a user: JWTs (RFC 7519)
+// signed with HMAC-SHA-256, whose subject is the user's id.
 //
-// The method is pinned and the expiry is required: a token that names another
-// algorithm, "none" among them, or that never ends is not one of ours, whatever
-// its signature says.
+// The algorithm is pinned and the expiry is required. A token that names another
+// algorithm (such as "none") or never expires is refused, whatever its signature.
 package auth
 
 import (
@@ -22,31 +21,33 @@ var (
 	ErrToken = errors.New("auth: token not accepted")
 	// ErrSecret: the secret is too short to sign with.
 	ErrSecret = errors.New("auth: secret too short")
-	// ErrMint: nothing can be minted for that user or that long.
+	// ErrMint: the user id or the lifetime of the requested token is not valid.
 	ErrMint = errors.New("auth: token cannot be minted")
 )
 
+var errCritical = errors.New("auth: the token's header has crit")
+
 const (
-	// MinSecret is the shortest secret, in bytes: what HMAC-SHA-256 puts out, as
-	// RFC 7518 §3.2 demands.
+	// MinSecret is the length of the shortest secret, in bytes: that of HMAC-SHA-256's
+	// output, as RFC 7518 §3.2 demands.
 	MinSecret = 32
-	// MaxTTL bounds how long a token is good for.
+	// MaxTTL is the longest lifetime of a token.
 	MaxTTL = 30 * 24 * time.Hour
-	// Leeway is by how much the clocks of two machines may differ.
+	// Leeway is the tolerated difference between the clocks of two machines.
 	Leeway = 5 * time.Second
 )
 
-// Tokens mints and verifies. It is safe for use by several goroutines.
+// Tokens mints and verifies tokens. It is safe for use by several goroutines.
 type Tokens struct {
-	secret []byte
-	now    func() time.Time
-	parser *jwt.Parser
-	key    jwt.Keyfunc
-	seen   seen
+	secret   []byte
+	now      func() time.Time
+	parser   *jwt.Parser
+	key      jwt.Keyfunc
+	verified cache
 }
 
-// NewTokens returns tokens signed with a secret of at least [MinSecret] bytes,
-// else [ErrSecret]. now is the clock; nil takes the system's.
+// NewTokens returns a Tokens with a secret of at least [MinSecret] bytes. A shorter one is
+// an [ErrSecret]. now is the clock; nil means the system's.
 func NewTokens(secret []byte, now func() time.Time) (*Tokens, error) {
 	if len(secret) < MinSecret {
 		return nil, fmt.Errorf("%w: %d bytes; at least %d", ErrSecret, len(secret), MinSecret)
@@ -62,18 +63,25 @@ func NewTokens(secret []byte, now func() time.Time) (*Tokens, error) {
 		jwt.WithTimeFunc(now),
 		jwt.WithStrictDecoding(),
 	)
-	t.key = func(*jwt.Token) (any, error) { return t.secret, nil }
+	t.key = func(token *jwt.Token) (any, error) {
+		// crit names extensions that the recipient must understand (RFC 7515 §4.1.11);
+		// this one understands none.
+		if _, critical := token.Header["crit"]; critical {
+			return nil, errCritical
+		}
+		return t.secret, nil
+	}
 	return t, nil
 }
 
-// Mint returns a token that says for ttl, at most [MaxTTL], who the user is; or
-// [ErrMint].
+// Mint returns a token for the user that is valid for ttl, from 1 s to [MaxTTL]. Its
+// error is [ErrMint].
 func (t *Tokens) Mint(userID int64, ttl time.Duration) (string, error) {
 	switch {
 	case userID <= 0:
 		return "", fmt.Errorf("%w: user id %d is not positive", ErrMint, userID)
 	case ttl < time.Second || ttl > MaxTTL:
-		return "", fmt.Errorf("%w: good for %v; 1s to %v", ErrMint, ttl, MaxTTL)
+		return "", fmt.Errorf("%w: valid for %v; 1s to %v", ErrMint, ttl, MaxTTL)
 	}
 	now := t.now()
 	return jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.RegisteredClaims{
@@ -83,11 +91,11 @@ func (t *Tokens) Mint(userID int64, ttl time.Duration) (string, error) {
 	}).SignedString(t.secret)
 }
 
-// Verify returns whose token it is, or [ErrToken]. The reason is for a log, not
-// for the client. Of a token that is refused nothing is remembered.
+// Verify returns the user of a token, or [ErrToken]. The reason in the error is for a
+// log, not for the client. Only accepted tokens are cached.
 func (t *Tokens) Verify(token string) (userID int64, err error) {
 	d := sha256.Sum256([]byte(token))
-	if id, ok := t.seen.find(d, t.now()); ok {
+	if id, ok := t.verified.find(d, t.now()); ok {
 		return id, nil
 	}
 	var claims jwt.RegisteredClaims
@@ -98,6 +106,6 @@ func (t *Tokens) Verify(token string) (userID int64, err error) {
 	if err != nil || id <= 0 || strconv.FormatInt(id, 10) != claims.Subject {
 		return 0, fmt.Errorf("%w: the subject %q is not a user id", ErrToken, claims.Subject)
 	}
-	t.seen.add(d, bearer{userID: id, until: claims.ExpiresAt.Time})
+	t.verified.add(d, user{id: id, expires: claims.ExpiresAt.Time})
 	return id, nil
 }

@@ -66,12 +66,29 @@ func TestVerifyRefuses(t *testing.T) {
 		return s
 	}
 	hs256 := func(c jwt.RegisteredClaims) string { return sign(jwt.SigningMethodHS256, []byte(secret), c) }
+	withHeader := func(name string, value any) string {
+		token := jwt.NewWithClaims(jwt.SigningMethodHS256, good)
+		token.Header[name] = value
+		s, err := token.SignedString([]byte(secret))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
 	subject := func(s string) string { return hs256(jwt.RegisteredClaims{Subject: s, ExpiresAt: in(time.Hour)}) }
 
 	if _, err := tokens.Verify(hs256(good)); err != nil {
-		t.Fatalf("the good token that the others differ from: %v", err)
+		t.Fatalf("the valid token that the others are derived from: %v", err)
+	}
+	if _, err := tokens.Verify(withHeader("kid", "1")); err != nil {
+		t.Fatalf("a token with a harmless header: %v", err)
 	}
 	for name, token := range map[string]string{
+		"crit":              withHeader("crit", []string{"exp"}),
+		"crit, unknown":     withHeader("crit", []string{"https://example.com/half-price"}),
+		"crit, empty":       withHeader("crit", []string{}),
+		"crit, null":        withHeader("crit", nil),
+		"crit, a string":    withHeader("crit", "exp"),
 		"empty":             "",
 		"not a token":       "hello",
 		"two parts":         strings.Join(strings.Split(hs256(good), ".")[:2], "."),
@@ -116,7 +133,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// A token that was verified before is as good, and as bad, as it would be anew.
+// A second verification of a token, from the cache, gives the same result as the first.
 func TestVerifyAgain(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	tokens := newTokens(t, func() time.Time { return now })
@@ -131,11 +148,11 @@ func TestVerifyAgain(t *testing.T) {
 	}
 	forged := token[:len(token)-2] + "AA"
 	if _, err := tokens.Verify(forged); !errors.Is(err, auth.ErrToken) {
-		t.Errorf("forged after the real one: %v; want ErrToken", err)
+		t.Errorf("a forged token after the real one was cached: %v; want ErrToken", err)
 	}
 	now = now.Add(time.Minute + auth.Leeway + time.Second)
 	if _, err := tokens.Verify(token); !errors.Is(err, auth.ErrToken) {
-		t.Errorf("expired after it was seen: %v; want ErrToken", err)
+		t.Errorf("a token that expired after it was cached: %v; want ErrToken", err)
 	}
 }
 

@@ -14,14 +14,12 @@ import (
 	"seckill/internal/testkit"
 )
 
-// The benchmarks compare selling with what the server can do at all to one row.
-// Their ratio is what to look at:
+// The benchmarks compare orders with the fastest possible updates of one row. Their ratio matters:
 //
 //	go test -run - -bench . ./internal/database
 const benchConns = 64
 
-// BenchmarkCeiling is the bare UPDATE of one row over 64 connections, each
-// committed by itself.
+// BenchmarkCeiling runs the bare UPDATE of one row over 64 connections. Each UPDATE commits by itself.
 func BenchmarkCeiling(b *testing.B) {
 	where, d := benchDatabase(b)
 	config, err := mysql.ParseDSN(where.DSN)
@@ -37,25 +35,25 @@ func BenchmarkCeiling(b *testing.B) {
 	pool.SetMaxOpenConns(benchConns)
 	pool.SetMaxIdleConns(benchConns)
 
-	spread(b, func(ctx context.Context, _ int64) error {
+	inParallel(b, func(ctx context.Context, _ int64) error {
 		_, err := pool.ExecContext(ctx, "UPDATE vouchers SET stock = stock - 1 WHERE id = ? AND stock > 0", 1)
 		return err
 	})
 	wantSold(b, d)
 }
 
-// BenchmarkSell is a whole order by 64 goroutines: has the user ordered, insert,
-// decrement, commit. The fewer writers, the shorter the queue at the hot row.
+// BenchmarkSell places whole orders from 64 goroutines: check the user, decrement, insert, commit. The
+// fewer writers, the shorter the queue for the hot row.
 func BenchmarkSell(b *testing.B) {
 	for _, writers := range []int{4, 8, 16, 64} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
 			where := testkit.NewMariaDB(b).Database(b)
-			c := configOf(where)
+			c := databaseConfig(where)
 			c.MaxWriters = writers
 			d := openMigrated(b, c)
-			onSale(b, d, 1, benchStock)
-			spread(b, func(ctx context.Context, n int64) error {
-				return buy(ctx, d, newOrder(n, 1, n), true)
+			createVoucher(b, d, 1, benchStock)
+			inParallel(b, func(ctx context.Context, n int64) error {
+				return placeOrder(ctx, d, newOrder(n, 1, n), true)
 			})
 			wantSold(b, d)
 			audit, err := d.Orders().Audit(context.Background(), 1)
@@ -66,13 +64,13 @@ func BenchmarkSell(b *testing.B) {
 	}
 }
 
-// BenchmarkSoldOut is what a sale is most of the time: nothing left.
+// BenchmarkSoldOut reads the stock of a voucher that is sold out, as most requests of a sale do.
 func BenchmarkSoldOut(b *testing.B) {
 	_, d := benchDatabase(b)
 	if _, err := d.singles.Exec("UPDATE vouchers SET stock = 0"); err != nil {
 		b.Fatal(err)
 	}
-	spread(b, func(ctx context.Context, n int64) error {
+	inParallel(b, func(ctx context.Context, n int64) error {
 		return d.Orders().Transact(ctx, func(ctx context.Context, tx order.Tx) error {
 			_, _, err := tx.StockOf(ctx, 1)
 			return err
@@ -85,13 +83,13 @@ const benchStock = 1_000_000_000
 func benchDatabase(b *testing.B) (testkit.Database, *DB) {
 	b.Helper()
 	where := testkit.NewMariaDB(b).Database(b)
-	d := openMigrated(b, configOf(where))
-	onSale(b, d, 1, benchStock)
+	d := openMigrated(b, databaseConfig(where))
+	createVoucher(b, d, 1, benchStock)
 	return where, d
 }
 
-// spread runs fn b.N times over 64 goroutines and reports the rate.
-func spread(b *testing.B, fn func(ctx context.Context, n int64) error) {
+// inParallel runs fn b.N times over 64 goroutines and reports the rate.
+func inParallel(b *testing.B, fn func(ctx context.Context, n int64) error) {
 	b.Helper()
 	var next atomic.Int64
 	var all sync.WaitGroup

@@ -12,13 +12,13 @@ import (
 	"seckill/internal/voucher"
 )
 
-func TestEachBucketHasASequence(t *testing.T) {
+func TestEachBucketHasASequenceNumber(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
-		shelf := d.Shelf()
-		admittingSplit(t, d, 1, 100, 4)
-		admittingSplit(t, d, 2, 100, 2)
-		admittingSplit(t, d, 3, 100, 1)
-		wantStanding(t, d, 1, order.Standing{Epoch: 2, Seq: make([]int64, 4), Stock: 100})
+		store := d.AdmissionStore()
+		openSplitVoucher(t, d, 1, 100, 4)
+		openSplitVoucher(t, d, 2, 100, 2)
+		openSplitVoucher(t, d, 3, 100, 1)
+		wantEpochState(t, d, 1, order.EpochState{Epoch: 2, Seq: make([]int64, 4), Stock: 100})
 
 		in := func(id, voucherID int64, bucket int, seq int64) order.Accepted {
 			a := accepted(id, voucherID, id)
@@ -28,48 +28,48 @@ func TestEachBucketHasASequence(t *testing.T) {
 		for _, batch := range [][]order.Accepted{
 			// Several of one bucket, in no order, and nothing of the last bucket.
 			{in(1, 1, 2, 7), in(2, 1, 0, 3), in(3, 2, 1, 9), in(4, 1, 2, 5), in(5, 1, 1, 2), in(6, 3, 0, 4)},
-			{in(7, 1, 2, 6), in(8, 1, 0, 1)},                  // late: what is greater stays
+			{in(7, 1, 2, 6), in(8, 1, 0, 1)},                  // late: the greater number stays
 			{in(9, 1, 1, 4)},                                  // one bucket, and not the first
 			{in(7, 1, 2, 6), in(7, 1, 2, 6), in(10, 1, 2, 8)}, // delivered again, with a new one
 		} {
-			_, err := shelf.Persist(t.Context(), batch)
+			_, err := store.Persist(t.Context(), batch)
 			wantErr(t, err)
 		}
-		wantStanding(t, d, 1, order.Standing{Epoch: 2, Seq: []int64{3, 4, 8, 0}, Stock: 92})
-		wantStanding(t, d, 2, order.Standing{Epoch: 2, Seq: []int64{0, 9}, Stock: 99})
-		wantStanding(t, d, 3, order.Standing{Epoch: 2, Seq: []int64{4}, Stock: 99})
+		wantEpochState(t, d, 1, order.EpochState{Epoch: 2, Seq: []int64{3, 4, 8, 0}, Stock: 92})
+		wantEpochState(t, d, 2, order.EpochState{Epoch: 2, Seq: []int64{0, 9}, Stock: 99})
+		wantEpochState(t, d, 3, order.EpochState{Epoch: 2, Seq: []int64{4}, Stock: 99})
 
-		// What is not persisted raises nothing.
-		_, err := shelf.Persist(t.Context(), []order.Accepted{in(11, 1, 3, 11), in(12, 4, 0, 1)})
+		// An order that is not persisted raises no sequence number.
+		_, err := store.Persist(t.Context(), []order.Accepted{in(11, 1, 3, 11), in(12, 4, 0, 1)})
 		wantErr(t, err, voucher.ErrNotFound)
-		_, err = shelf.Reject(t.Context(), in(13, 1, 3, 12))
+		_, err = store.Reject(t.Context(), in(13, 1, 3, 12))
 		wantErr(t, err)
-		want := order.Standing{Epoch: 3, Seq: []int64{3, 4, 8, 0}, Stock: 92}
-		now, err := shelf.Close(t.Context(), 1)
-		if wantErr(t, err); !reflect.DeepEqual(now, want) {
+		want := order.EpochState{Epoch: 3, Seq: []int64{3, 4, 8, 0}, Stock: 92}
+		now, err := store.Close(t.Context(), 1)
+		if wantErr(t, err); !sameEpochState(now, want) {
 			t.Errorf("closed as %+v, want %+v", now, want)
 		}
 		want.Epoch++
-		now, err = shelf.Open(t.Context(), 1, 3)
-		if wantErr(t, err); !reflect.DeepEqual(now, want) {
+		now, err = store.Open(t.Context(), 1, 3)
+		if wantErr(t, err); !sameEpochState(now, want) {
 			t.Errorf("opened as %+v, want %+v", now, want)
 		}
-		noneAtWork(t, d)
+		wantNoOpenTransaction(t, d)
 	})
 }
 
-func TestBucketsAreListedWithTheSales(t *testing.T) {
+func TestBucketsAreListedWithTheVouchers(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		for id, buckets := range map[int64]int{1: 0, 2: 1, 3: 2, 4: 64} {
-			admittingSplit(t, d, id, 100, buckets)
+			openSplitVoucher(t, d, id, 100, buckets)
 		}
-		onSale(t, d, 5, 100)
-		got, err := d.Shelf().AdmissionSales(t.Context(), newVoucher(1, 1).BeginAt)
-		want := []order.Sale{{VoucherID: 1, Buckets: 1}, {VoucherID: 2, Buckets: 1}, {VoucherID: 3, Buckets: 2}, {VoucherID: 4, Buckets: 64}}
+		createVoucher(t, d, 5, 100)
+		got, err := d.AdmissionStore().AdmissionVouchers(t.Context(), newVoucher(1, 1).BeginAt)
+		want := []order.AdmissionVoucher{{VoucherID: 1, Buckets: 1, Epoch: 2}, {VoucherID: 2, Buckets: 1, Epoch: 2}, {VoucherID: 3, Buckets: 2, Epoch: 2}, {VoucherID: 4, Buckets: 64, Epoch: 2}}
 		if wantErr(t, err); !reflect.DeepEqual(got, want) {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
-		wantStanding(t, d, 4, order.Standing{Epoch: 2, Seq: make([]int64, 64), Stock: 100})
+		wantEpochState(t, d, 4, order.EpochState{Epoch: 2, Seq: make([]int64, 64), Stock: 100})
 	})
 }
 
@@ -92,25 +92,24 @@ func TestSplitVoucherIsCreatedWhole(t *testing.T) {
 		wantErr(t, d.Vouchers().CreateVoucher(t.Context(), v), errDuplicate)
 		_, err = d.Vouchers().Voucher(t.Context(), 2)
 		wantErr(t, err, voucher.ErrNotFound)
-		_, err = d.Shelf().Standing(t.Context(), 2)
+		_, err = d.AdmissionStore().EpochState(t.Context(), 2)
 		wantErr(t, err, voucher.ErrNotFound)
-		wantStanding(t, d, 1, order.Standing{Epoch: 1, Seq: make([]int64, 3), Stock: 10})
-		noneAtWork(t, d)
+		wantEpochState(t, d, 1, order.EpochState{Epoch: 1, Seq: make([]int64, 3), Stock: 10})
+		wantNoOpenTransaction(t, d)
 	})
 }
 
-// Batches of different orders that meet at several vouchers and buckets wait for one
-// another, and never each for the other.
-func TestBatchesLockInOneOrder(t *testing.T) {
-	servers(t, func(t *testing.T, where testkit.Database) {
+// Concurrent batches that share vouchers and buckets wait for each other without a deadlock.
+func TestBatchesLockInTheSameOrder(t *testing.T) {
+	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
 		const vouchers, buckets, consumers, batches, size = 3, 4, 6, 25, 24
-		c := configOf(where)
+		c := databaseConfig(where)
 		c.MaxAttempts = 1 // a deadlock is an error
 		d := openMigrated(t, c)
 		for v := int64(1); v <= vouchers; v++ {
-			admittingSplit(t, d, v, consumers*batches*size, buckets)
+			openSplitVoucher(t, d, v, consumers*batches*size, buckets)
 		}
-		for _, err := range rush(consumers, func(i int) error {
+		for _, err := range runAtOnce(consumers, func(i int) error {
 			for n := range batches {
 				first := int64(1 + (n*consumers+i)*size)
 				batch := acceptedRange(first, first+size, 1)
@@ -118,7 +117,7 @@ func TestBatchesLockInOneOrder(t *testing.T) {
 					batch[j].VoucherID = 1 + rand.Int64N(vouchers)
 					batch[j].Bucket = rand.IntN(buckets)
 				}
-				if _, err := d.Shelf().Persist(t.Context(), batch); err != nil {
+				if _, err := d.AdmissionStore().Persist(t.Context(), batch); err != nil {
 					return err
 				}
 			}
@@ -126,25 +125,25 @@ func TestBatchesLockInOneOrder(t *testing.T) {
 		}) {
 			wantErr(t, err)
 		}
-		noneAtWork(t, d)
+		wantNoOpenTransaction(t, d)
 	})
 }
 
-// Look, write all of it, commit: however many orders and buckets there are.
+// Query, write, commit: three round trips for any number of orders and buckets.
 func TestPersistTakesThreeRoundTrips(t *testing.T) {
-	servers(t, func(t *testing.T, where testkit.Database) {
+	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
 		var trips atomic.Int64
-		c := configOf(where)
-		c.MySQL = through(t, c.MySQL, func(conn net.Conn) net.Conn { return &countingConn{conn, &trips} })
+		c := databaseConfig(where)
+		c.MySQL = dialThrough(t, c.MySQL, func(conn net.Conn) net.Conn { return &countingConn{conn, &trips} })
 		d := openMigrated(t, c)
 		for buckets := int64(1); buckets <= 3; buckets++ {
-			admittingSplit(t, d, buckets, 100, int(buckets))
+			openSplitVoucher(t, d, buckets, 100, int(buckets))
 			persist := func(first int64) {
 				batch := acceptedRange(1000*buckets+first, 1000*buckets+first+30, buckets)
 				for i := range batch {
 					batch[i].Bucket = i % int(buckets)
 				}
-				_, err := d.Shelf().Persist(t.Context(), batch)
+				_, err := d.AdmissionStore().Persist(t.Context(), batch)
 				wantErr(t, err)
 			}
 			persist(0) // connects
@@ -157,8 +156,8 @@ func TestPersistTakesThreeRoundTrips(t *testing.T) {
 	})
 }
 
-// countingConn counts what is sent: the driver sends a command at once, and waits for its
-// answer before the next one.
+// countingConn counts writes: the driver sends a command in one write and waits for its answer before the
+// next one.
 type countingConn struct {
 	net.Conn
 	sent *atomic.Int64

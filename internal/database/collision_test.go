@@ -14,27 +14,27 @@ import (
 	"seckill/internal/testkit"
 )
 
-// servers runs fn over the engines that lock rows.
-func servers(t *testing.T, fn func(t *testing.T, where testkit.Database)) {
+// rowLockingEngines runs fn over the engines that lock rows.
+func rowLockingEngines(t *testing.T, fn func(t *testing.T, where testkit.Database)) {
 	t.Helper()
 	t.Run("mariadb", func(t *testing.T) { fn(t, testkit.MariaDB(t)) })
 	t.Run("mysql", func(t *testing.T) { fn(t, testkit.MySQL(t)) })
 }
 
-// Two transactions take the same two rows in opposite order, and each holds its
-// first before either asks for its second: one must lose, and be repeated.
+// Two transactions lock the same two rows in opposite order. Each holds its first row before either asks
+// for its second one, so one of them must fail and be repeated.
 func TestDeadlockIsRepeated(t *testing.T) {
-	servers(t, func(t *testing.T, where testkit.Database) {
-		d := openMigrated(t, configOf(where))
-		onSale(t, d, 1, 10)
-		onSale(t, d, 2, 10)
+	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
+		d := openMigrated(t, databaseConfig(where))
+		createVoucher(t, d, 1, 10)
+		createVoucher(t, d, 2, 10)
 		bothHoldOne := newBarrier(2)
 		var attempts atomic.Int64
-		for _, err := range rush(2, func(i int) error {
+		for _, err := range runAtOnce(2, func(i int) error {
 			first, second := int64(i+1), int64(2-i)
-			return within(t, d, func(ctx context.Context, tx order.Tx) error {
+			return transact(t, d, func(ctx context.Context, tx order.Tx) error {
 				attempts.Add(1)
-				if err := sent(ctx, tx, tx.Decrement(ctx, first)); err != nil {
+				if err := flushed(ctx, tx, tx.Decrement(ctx, first)); err != nil {
 					return err
 				}
 				if err := bothHoldOne.wait(ctx); err != nil {
@@ -46,28 +46,28 @@ func TestDeadlockIsRepeated(t *testing.T) {
 			wantErr(t, err)
 		}
 		if n := attempts.Load(); n != 3 {
-			t.Errorf("%d attempts, want 3: two, and the loser's second", n)
+			t.Errorf("%d attempts, want 3: one each, and one repetition", n)
 		}
 		wantStock(t, d, 1, 8, 2)
 		wantStock(t, d, 2, 8, 2)
-		noneAtWork(t, d)
+		wantNoOpenTransaction(t, d)
 	})
 }
 
-// 1205 rolls back the statement only. Were the transaction not rolled back and
-// repeated as a whole, the order would be there twice or not at all.
-func TestLockWaitIsRepeatedAsAWhole(t *testing.T) {
-	servers(t, func(t *testing.T, where testkit.Database) {
-		c := configOf(where)
+// Error 1205 rolls back the statement only. If the whole transaction were not rolled back and repeated,
+// the order would exist twice or not at all.
+func TestLockWaitRepeatsTheWholeTransaction(t *testing.T) {
+	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
+		c := databaseConfig(where)
 		c.LockWait = time.Second
 		d := openMigrated(t, c)
-		onSale(t, d, 1, 10)
+		createVoucher(t, d, 1, 10)
 
 		holding, release := make(chan struct{}), make(chan struct{})
-		errs := rush(2, func(i int) error {
+		errs := runAtOnce(2, func(i int) error {
 			if i == 0 {
-				return within(t, d, func(ctx context.Context, tx order.Tx) error {
-					err := sent(ctx, tx, tx.Decrement(ctx, 1))
+				return transact(t, d, func(ctx context.Context, tx order.Tx) error {
+					err := flushed(ctx, tx, tx.Decrement(ctx, 1))
 					close(holding)
 					<-release
 					return err
@@ -75,18 +75,18 @@ func TestLockWaitIsRepeatedAsAWhole(t *testing.T) {
 			}
 			<-holding
 			attempt := 0
-			return within(t, d, func(ctx context.Context, tx order.Tx) error {
+			return transact(t, d, func(ctx context.Context, tx order.Tx) error {
 				attempt++
 				if err := tx.Insert(ctx, newOrder(1, 1, 42), true); err != nil {
 					return err
 				}
-				err := sent(ctx, tx, tx.Decrement(ctx, 1))
+				err := flushed(ctx, tx, tx.Decrement(ctx, 1))
 				if attempt == 1 {
 					if n, ok := errors.AsType[*mysql.MySQLError](err); !ok || n.Number != 1205 {
 						t.Errorf("first attempt: %v, want 1205", err)
 					}
 					close(release)
-					return nil // a collision counts even if fn forgets about it
+					return nil // a collision counts even if fn ignores it
 				}
 				return err
 			})
@@ -95,33 +95,33 @@ func TestLockWaitIsRepeatedAsAWhole(t *testing.T) {
 			wantErr(t, err)
 		}
 		wantAudit(t, d, order.Audit{InitialStock: 10, Stock: 8, Orders: 1, DistinctUsers: 1})
-		noneAtWork(t, d)
+		wantNoOpenTransaction(t, d)
 	})
 }
 
-// Two processes on one file: the busy timeout runs out, and the whole is repeated.
-func TestBusyFileIsRepeated(t *testing.T) {
+// Two processes use one file: the busy timeout runs out, and the transaction is repeated.
+func TestBusyFileRepeatsTheTransaction(t *testing.T) {
 	where := testkit.SQLite(t)
-	c := configOf(where)
+	c := databaseConfig(where)
 	c.LockWait = time.Millisecond
 	c.MaxAttempts = 1000
 	d, other := openMigrated(t, c), open(t, c)
-	onSale(t, d, 1, 10)
+	createVoucher(t, d, 1, 10)
 
 	attempts := 0
 	tried := make(chan struct{})
 	holding := make(chan struct{})
-	errs := rush(2, func(i int) error {
+	errs := runAtOnce(2, func(i int) error {
 		if i == 0 {
-			return within(t, other, func(ctx context.Context, tx order.Tx) error {
-				err := sent(ctx, tx, tx.Decrement(ctx, 1))
+			return transact(t, other, func(ctx context.Context, tx order.Tx) error {
+				err := flushed(ctx, tx, tx.Decrement(ctx, 1))
 				close(holding)
 				<-tried
 				return err
 			})
 		}
 		<-holding
-		return within(t, d, func(ctx context.Context, tx order.Tx) error {
+		return transact(t, d, func(ctx context.Context, tx order.Tx) error {
 			if attempts++; attempts == 3 {
 				close(tried)
 			}
@@ -139,11 +139,11 @@ func TestBusyFileIsRepeated(t *testing.T) {
 
 var errDeadlock = &mysql.MySQLError{Number: 1213, Message: "Deadlock found"}
 
-func TestRepeatIsBounded(t *testing.T) {
+func TestRetryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &DB{config: Config{MaxAttempts: 5}.withDefaults()}
 		began, attempts := time.Now(), 0
-		err := d.repeat(t.Context(), func() error { attempts++; return translate(t.Context(), errDeadlock) })
+		err := d.retry(t.Context(), func() error { attempts++; return translate(t.Context(), errDeadlock) })
 		wantErr(t, err, order.ErrUnavailable, errDeadlock)
 		if attempts != 5 {
 			t.Errorf("%d attempts", attempts)
@@ -154,12 +154,12 @@ func TestRepeatIsBounded(t *testing.T) {
 	})
 }
 
-func TestRepeatEndsWithTheContext(t *testing.T) {
+func TestRetryEndsWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &DB{config: Config{MaxAttempts: 1 << 30}.withDefaults()}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		err := d.repeat(ctx, func() error { return translate(ctx, errDeadlock) })
+		err := d.retry(ctx, func() error { return translate(ctx, errDeadlock) })
 		wantErr(t, err, context.DeadlineExceeded)
 	})
 }
@@ -167,13 +167,13 @@ func TestRepeatEndsWithTheContext(t *testing.T) {
 func TestOnlyOwnCollisionsAreRepeated(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		attempts := 0
-		err := within(t, d, func(context.Context, order.Tx) error {
+		err := transact(t, d, func(context.Context, order.Tx) error {
 			attempts++
-			return errDeadlock // as from a lock that is a table too
+			return errDeadlock // as from a lock that is kept in a table
 		})
 		wantErr(t, err, errDeadlock)
 		if attempts != 1 {
-			t.Errorf("%d attempts for somebody else's deadlock", attempts)
+			t.Errorf("%d attempts for the deadlock of another transaction", attempts)
 		}
 	})
 }

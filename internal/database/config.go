@@ -8,53 +8,52 @@ import (
 	"time"
 )
 
-// Config says which database to open, and how. Exactly one of MySQL and SQLite
-// is given; every other zero value takes the default named beside it.
+// Config says which database to open, and how. Exactly one of MySQL and SQLite must be set. Any other
+// field with a zero value takes the default named beside it.
 type Config struct {
-	// MySQL is the DSN of a MySQL or MariaDB server, as go-sql-driver has it:
-	// user:password@tcp(host:3306)/name. See mysqlConfig for what it cannot change.
+	// MySQL is the DSN of a MySQL or MariaDB server, in the form of go-sql-driver:
+	// user:password@tcp(host:3306)/name. See mysqlConfig for the settings that it cannot change.
 	MySQL string
-	// SQLite is the path of a file. A database in memory is refused: it has no
-	// write-ahead log, and each connection would see one of its own.
+	// SQLite is the path of a file. A database in memory is refused: it has no write-ahead log, and
+	// each connection would have a database of its own.
 	SQLite string
 
-	// MaxReaders is how many connections serve everything outside a transaction.
-	// Default 32 (SQLite: 4).
+	// MaxReaders is the number of connections for everything outside a transaction. Default 32
+	// (SQLite: 4).
 	MaxReaders int
-	// MaxWriters is how many transactions run at once; more wait for their turn
-	// in this process. Default 16. SQLite always has one.
+	// MaxWriters is the number of concurrent transactions; more of them queue in this process.
+	// Default 16. SQLite always has one.
 	MaxWriters int
-	// MaxLocks is how many connections locks may have that are kept in the
-	// database. Default 24: two processes then stay below the 151 connections that a
-	// server allows by default. Not with SQLite.
+	// MaxLocks is the number of connections for locks that are kept in the database. Default 24: two
+	// processes then stay below the 151 connections that a server allows by default. Unused with
+	// SQLite.
 	MaxLocks int
-	// ConnMaxLifetime is when a connection is replaced. Default 30 min.
+	// ConnMaxLifetime is the age at which a connection is replaced. Default 30 min.
 	ConnMaxLifetime time.Duration
-	// ConnMaxIdleTime is when an unused connection is closed. Default 5 min.
+	// ConnMaxIdleTime is how long an unused connection stays open. Default 5 min.
 	ConnMaxIdleTime time.Duration
 
-	// DialTimeout, ReadTimeout and WriteTimeout bound one step of talking to a
-	// MySQL server, unless the DSN says otherwise. Default 5 s, 10 s and 10 s.
+	// DialTimeout, ReadTimeout and WriteTimeout bound one network operation with a MySQL server,
+	// unless the DSN says otherwise. Default 5 s, 10 s and 10 s.
 	DialTimeout, ReadTimeout, WriteTimeout time.Duration
-	// LockWait is how long a statement waits for a row (SQLite: for the file)
-	// that somebody else has locked. MySQL counts in whole seconds, rounded up.
-	// Default 3 s.
+	// LockWait is how long a statement waits for a row (SQLite: for the file) that another transaction
+	// has locked. MySQL counts in whole seconds, rounded up. Default 3 s.
 	LockWait time.Duration
-	// EndTimeout bounds a COMMIT or a ROLLBACK, neither of which ends with the
-	// request that caused it. Default 5 s.
+	// EndTimeout bounds a COMMIT or a ROLLBACK. Neither of them ends with the request that caused it.
+	// Default 5 s.
 	EndTimeout time.Duration
-	// MaxAttempts is how often a transaction is tried that loses to a deadlock or
-	// a lock wait. Default 5.
+	// MaxAttempts bounds how often a transaction runs that fails with a deadlock or a lock wait
+	// timeout. On a Galera cluster it is multiplied by four. Default 5.
 	MaxAttempts int
 
-	// SlowQuery is from when on a statement is logged as slow. Default 200 ms;
-	// negative: never.
+	// SlowQuery is the duration from which a statement is logged as slow. Default 200 ms; negative:
+	// never.
 	SlowQuery time.Duration
-	// Logger receives slow statements and repeated transactions. Default: nobody.
+	// Logger receives slow statements and repeated transactions. Default: no log.
 	Logger *slog.Logger
 }
 
-// Validate says what is wrong with a configuration. Its errors name no secret.
+// Validate returns what is wrong with a configuration. Its errors show no secret.
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	switch {

@@ -28,7 +28,7 @@ func TestBadConfig(t *testing.T) {
 		"negative timeout":      {SQLite: "f", LockWait: -1},
 		"negative attempts":     {SQLite: "f", MaxAttempts: -1},
 		"no such folder":        {SQLite: "/nonexistent/folder/file.db", MaxAttempts: 1},
-		"nobody listens":        {MySQL: "u:" + secret + "@tcp(127.0.0.1:1)/db"},
+		"no server listens":     {MySQL: "u:" + secret + "@tcp(127.0.0.1:1)/db"},
 		"no such host":          {MySQL: "u:" + secret + "@tcp(host.invalid:1)/db", DialTimeout: time.Second},
 		"no such unix socket":   {MySQL: "u:" + secret + "@unix(/nonexistent/sock)/db"},
 		"password with an at":   {MySQL: "u:p@" + secret + "@tcp(127.0.0.1:1)/db"},
@@ -41,14 +41,14 @@ func TestBadConfig(t *testing.T) {
 				t.Fatal("opened")
 			}
 			if strings.Contains(err.Error(), secret) {
-				t.Errorf("tells the password: %v", err)
+				t.Errorf("shows the password: %v", err)
 			}
 		})
 	}
 }
 
-func TestWrongPasswordIsNotTold(t *testing.T) {
-	servers(t, func(t *testing.T, where testkit.Database) {
+func TestWrongPasswordIsNotShown(t *testing.T) {
+	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
 		_, err := Open(t.Context(), Config{MySQL: strings.Replace(where.DSN, "root@", "root:hunter2@", 1)})
 		if err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("error is %v", err)
@@ -56,10 +56,10 @@ func TestWrongPasswordIsNotTold(t *testing.T) {
 	})
 }
 
-// The code relies on these, so the DSN cannot say otherwise; all pools have them, the
-// writers no autocommit, and the locks a wait of their own.
-func TestSessionsAreAsTheCodeNeedsThem(t *testing.T) {
-	servers(t, func(t *testing.T, where testkit.Database) {
+// The code relies on these settings, so the DSN cannot override them. All pools have them; the writers
+// have no autocommit, and the locks a lock wait timeout of their own.
+func TestSessionSettings(t *testing.T) {
+	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
 		c := Config{MySQL: where.DSN + "?parseTime=false&loc=Asia%2FShanghai&charset=latin1&time_zone=%27%2B08:00%27&sql_mode=%27%27" +
 			"&autocommit=1&tx_isolation=%27SERIALIZABLE%27&transaction_isolation=%27SERIALIZABLE%27&interpolateParams=false&multiStatements=true"}
 		c.LockWait = 1500 * time.Millisecond
@@ -91,14 +91,14 @@ func TestSessionsAreAsTheCodeNeedsThem(t *testing.T) {
 			}
 			_, err := pool.ExecContext(t.Context(), "DO 1; DO 2")
 			if several := err == nil; several != (name == "writers") {
-				t.Errorf("%s: takes several statements at once: %v", name, several)
+				t.Errorf("%s: accepts several statements at once: %v", name, several)
 			}
 		}
 	})
 }
 
-func TestSQLiteConnectionsAreAsTheCodeNeedsThem(t *testing.T) {
-	d := open(t, configOf(testkit.SQLite(t)))
+func TestSQLiteConnectionSettings(t *testing.T) {
+	d := open(t, databaseConfig(testkit.SQLite(t)))
 	for name, pool := range d.Pools() {
 		for pragma, want := range map[string]string{
 			"journal_mode": "wal", "synchronous": "1", "foreign_keys": "1", "busy_timeout": "3000",

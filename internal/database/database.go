@@ -13,37 +13,39 @@ import (
 type DB struct {
 	engine
 	config Config
-	// rows reads and writes outside a transaction; on SQLite its writes go to
-	// the one writer: see single.
+	// rows maps rows for reads outside a transaction, single for writes of one statement; on SQLite
+	// only the writer may write.
 	rows   *gorm.DB
 	single *gorm.DB
 }
 
-// engine is what differs between the databases.
+// engine is what differs between MySQL and SQLite.
 type engine struct {
 	name string // "mysql" or "sqlite"
-	// readers serve reads, writers one transaction each.
+	// readers serves reads, writers transactions.
 	readers, writers *sql.DB
-	// singles serves writes of one statement, committed by themselves: the
-	// readers on MySQL, the writer on SQLite.
+	// singles serves writes of one statement, which commit by themselves: the readers' pool on MySQL,
+	// the writer on SQLite.
 	singles *sql.DB
-	// locks serves locks that are kept in the database, on connections of their own;
-	// nil where there are none.
+	// locks serves the locks that are kept in the database, on connections of their own; nil on SQLite.
 	locks *sql.DB
-	// begin opens a transaction; empty where the session is always in one.
+	// begin is the statement that begins a transaction; empty if the session is always in one.
 	begin string
-	// batches: a writer takes several statements in one round trip.
+	// batches says that a writer can run several statements in one round trip.
 	batches bool
+	// galera is what the connections know of a Galera cluster; nil on SQLite.
+	galera *cluster
 	// dialector maps rows over a pool.
 	dialector func(pool *sql.DB) gorm.Dialector
-	// sweep deletes the oldest idempotency keys: a time, a limit.
+	// sweep is the statement that deletes the oldest idempotency keys. Its parameters are a time and
+	// a limit.
 	sweep string
-	// migrator gives golang-migrate a connection that nobody else migrates over.
+	// migrator returns a connection for golang-migrate, with a lock against other migrations.
 	migrator func(ctx context.Context) (migrator, error)
 }
 
-// Open connects to the database of c and checks that it answers. It does not
-// touch the schema: see [DB.Migrate].
+// Open connects to the database of c and checks that it answers. It does not touch the schema; see
+// [DB.Migrate].
 func Open(ctx context.Context, c Config) (*DB, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -69,9 +71,9 @@ func (d *DB) start(ctx context.Context) error {
 		pool.SetConnMaxLifetime(d.config.ConnMaxLifetime)
 		pool.SetConnMaxIdleTime(d.config.ConnMaxIdleTime)
 	}
-	// Two processes that open a new SQLite file at once can collide while they
-	// switch it to its write-ahead log.
-	if err := d.repeat(ctx, func() error { return d.Ping(ctx) }); err != nil {
+	// Two processes that open a new SQLite file at once can collide while they switch it to its
+	// write-ahead log.
+	if err := d.retry(ctx, func() error { return d.Ping(ctx) }); err != nil {
 		return err
 	}
 	var err error
@@ -85,8 +87,8 @@ func (d *DB) start(ctx context.Context) error {
 	return err
 }
 
-// mapper is gorm over a pool, without what it does for nobody here: a transaction
-// around each single write, prepared statements, a ping of its own.
+// mapper returns gorm over a pool, without the features that are not needed here: a transaction around
+// each single write, prepared statements, a ping of its own.
 func (d *DB) mapper(pool *sql.DB) (*gorm.DB, error) {
 	return gorm.Open(d.dialector(pool), &gorm.Config{
 		SkipDefaultTransaction: true,
@@ -101,7 +103,7 @@ func (d *DB) Ping(ctx context.Context) error {
 	return translate(ctx, d.readers.QueryRowContext(ctx, "SELECT 1").Scan(&one))
 }
 
-// Engine is "mysql" (for MariaDB too) or "sqlite".
+// Engine returns "mysql" (for MariaDB too) or "sqlite".
 func (d *DB) Engine() string { return d.name }
 
 // Pools returns the connection pools by name, for metrics.
@@ -113,13 +115,12 @@ func (d *DB) Pools() map[string]*sql.DB {
 	return pools
 }
 
-// LockPool is for locks that are kept in the database: each that is held, and each
-// that is waited for, may occupy a connection, so they get none of the others'. nil
-// for SQLite.
+// LockPool is the pool for locks that are kept in the database. Each lock that is held or waited for may
+// occupy a connection, so they have a pool of their own. It is nil for SQLite.
 func (d *DB) LockPool() *sql.DB { return d.locks }
 
-// RowPool is for locks that are rows: short statements, and no connection kept in
-// between. nil for SQLite.
+// RowPool is the pool for locks that are rows. They run short statements and keep no connection in
+// between. It is nil for SQLite.
 func (d *DB) RowPool() *sql.DB {
 	if d.locks == nil {
 		return nil
@@ -127,7 +128,7 @@ func (d *DB) RowPool() *sql.DB {
 	return d.readers
 }
 
-// Close closes every connection. A transaction at work ends first.
+// Close closes every connection, after the running transactions.
 func (d *DB) Close() error {
 	var failed []error
 	for _, pool := range d.Pools() {
@@ -136,14 +137,14 @@ func (d *DB) Close() error {
 	return errors.Join(failed...)
 }
 
-// Vouchers is the store of vouchers.
+// Vouchers returns the store of vouchers.
 func (d *DB) Vouchers() *Vouchers { return &Vouchers{d} }
 
-// Orders is the store of orders.
+// Orders returns the store of orders.
 func (d *DB) Orders() *Orders { return &Orders{d} }
 
-// Shelf is where accepted orders are persisted.
-func (d *DB) Shelf() *Shelf { return &Shelf{d} }
+// AdmissionStore returns the store of accepted orders.
+func (d *DB) AdmissionStore() *AdmissionStore { return &AdmissionStore{d} }
 
-// Idempotency is the store of idempotency keys.
+// Idempotency returns the store of idempotency keys.
 func (d *DB) Idempotency() *Idempotency { return &Idempotency{d} }

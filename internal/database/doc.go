@@ -1,34 +1,32 @@
-// Package database keeps vouchers, orders and idempotency keys in MySQL, MariaDB
-// or SQLite. It is the only package that knows gorm and SQL.
+// Package database stores vouchers, orders and idempotency keys in MySQL, MariaDB or SQLite. It is the
+// only package that knows gorm and SQL.
 //
-// [Open] gives a [DB]; its [DB.Vouchers], [DB.Orders], [DB.Shelf] and
-// [DB.Idempotency] are the stores that the domain packages ask for. gorm maps rows where there is
-// something to map; the statements of an order, which are what this project is
-// about, stand as plain SQL in tx.go.
+// [Open] returns a [DB]. Its [DB.Vouchers], [DB.Orders], [DB.AdmissionStore] and [DB.Idempotency]
+// implement the stores that the domain packages declare. gorm maps rows to structs. The statements of
+// an order, the subject of this project, are plain SQL in tx.go and admission_store.go.
 //
 // # Two pools
 //
-// A transaction runs on a connection of the writers' pool, everything else on
-// the readers'. That serves both engines. SQLite has one writer at a time, so its
-// writers' pool has one connection and the queue for it stands in Go, where a
-// context can end the wait. MySQL's writers are sessions with autocommit off: a
-// transaction is begun by its first statement, without a round trip of its own.
+// A transaction runs on a connection of the writers' pool, everything else on the readers' pool. That
+// serves both engines:
 //
-// A small writers' pool is also a queue before the hot row. InnoDB gets slower
-// with every transaction that waits for a row's lock; a connection that waits in
-// Go costs it nothing.
+//	SQLite  has one writer at a time. The writers' pool has one connection, and transactions queue for
+//	        it in Go, where a context can end the wait.
+//	MySQL   The writers are sessions with autocommit off. The first statement begins the transaction,
+//	        without a round trip of its own.
+//
+// A small writers' pool is also a queue in front of the hot row: every transaction that waits for a
+// row lock slows InnoDB down, whereas a goroutine that waits for a connection costs it nothing.
 //
 // # What a transaction sees
 //
-// [Orders.Transact] begins at the first write. What is read before that sees what
-// is committed at that moment, and no connection is held while the caller waits
-// for a lock. On MySQL this is READ COMMITTED, spelled out; on SQLite it is what
-// makes two buyers able to read the same stock at all, so that a weak policy is
-// as weak there as it is on MySQL.
+// [Orders.Transact] begins the transaction at the first write. A read before that sees what is
+// committed at that moment, and no connection is held while the caller waits for a lock. On MySQL the
+// isolation level is READ COMMITTED, set explicitly. On SQLite the late begin is what lets two buyers
+// read the same stock at all, so a weak policy is as weak there as it is on MySQL.
 //
 // # Failures
 //
-// failure.go is the one place that reads error numbers. Whoever calls a store
-// sees the errors of order and voucher, or those of the context; the driver's own
-// error is always wrapped inside.
+// Only failure.go reads error numbers. The stores return the errors of packages order and voucher, or
+// the context's. They always wrap the driver's own error.
 package database

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,22 +37,57 @@ func TestTranslation(t *testing.T) {
 		"cut off":              {io.ErrUnexpectedEOF, order.ErrUnavailable},
 		"refused":              {&net.OpError{Op: "dial", Err: errors.New("refused")}, order.ErrUnavailable},
 		"the driver's dial":    {context.DeadlineExceeded, order.ErrUnavailable},
-		"a number it knows":    {number(1146), nil},
-		"anything else at all": {errors.New("Error 1062: Duplicate entry"), nil},
+		"too long":             {number(1406), errMisfit},
+		"anything else at all": {errors.New("Error 1062: Duplicate entry"), order.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := translate(t.Context(), test.err)
-			wantErr(t, got, test.err)
-			if test.want != nil {
-				wantErr(t, got, test.want)
-				return
+			wantErr(t, got, test.err, test.want)
+			if errors.Is(got, order.ErrRefused) {
+				t.Errorf("%v is reported as refused data", test.err)
 			}
-			for _, domain := range []error{errDuplicate, voucher.ErrSoldOut, order.ErrUnavailable} {
-				if errors.Is(got, domain) {
-					t.Errorf("%v is taken for %v", test.err, domain)
+			for _, domain := range []error{errDuplicate, voucher.ErrSoldOut, errMisfit, order.ErrUnavailable} {
+				if errors.Is(got, domain) != errors.Is(test.want, domain) {
+					t.Errorf("%v is translated to %v", test.err, domain)
 				}
 			}
 		})
+	}
+}
+
+// Every error number outside the closed list is a problem of the server.
+func TestOtherErrorNumbersMeanUnavailable(t *testing.T) {
+	others := 0
+	for n := uint16(1000); n <= 5000; n++ {
+		got := translate(t.Context(), &mysql.MySQLError{Number: n})
+		if kind, listed := mysqlFailures[n]; listed && kind != collision {
+			if errors.Is(got, order.ErrUnavailable) {
+				t.Errorf("%d is the row's fault, and became %v", n, got)
+			}
+			continue
+		}
+		others++
+		for _, domain := range []error{errDuplicate, voucher.ErrSoldOut, errMisfit, order.ErrAlreadyOrdered, voucher.ErrNotFound} {
+			if !errors.Is(got, order.ErrUnavailable) || errors.Is(got, domain) {
+				t.Errorf("%d became %v", n, got)
+			}
+		}
+	}
+	if others < 3980 {
+		t.Errorf("only %d numbers are the server's", others)
+	}
+}
+
+// An error that a trigger or a constraint raises may be about one row, and is reported as such.
+func TestRefusedForItsData(t *testing.T) {
+	for state, want := range map[string]bool{"22001": true, "23000": true, "45000": true, "HY000": false, "42S02": false, "28000": false} {
+		err := &mysql.MySQLError{Number: 1644}
+		copy(err.SQLState[:], state)
+		got := translate(t.Context(), err)
+		wantErr(t, got, order.ErrUnavailable)
+		if errors.Is(got, order.ErrRefused) != want {
+			t.Errorf("SQLSTATE %s became %v", state, got)
+		}
 	}
 }
 
@@ -63,20 +99,20 @@ func TestEndedContextIsTheContextsError(t *testing.T) {
 			t.Errorf("%v became %v", err, got)
 		}
 	}
-	// What the database did say stays said.
+	// An answer of the database counts even so.
 	wantErr(t, translate(ctx, &mysql.MySQLError{Number: 1062}), errDuplicate)
 }
 
 func TestSlowStatementsAreLoggedWithoutParameters(t *testing.T) {
 	var out bytes.Buffer
-	c := configOf(testkit.SQLite(t))
+	c := databaseConfig(testkit.SQLite(t))
 	c.SlowQuery = time.Nanosecond
 	c.Logger = slog.New(slog.NewTextHandler(&out, nil))
 	d := openMigrated(t, c)
 	v := newVoucher(1, 5)
 	v.Title = "a title of mine"
 	wantErr(t, d.Vouchers().CreateVoucher(t.Context(), v))
-	wantErr(t, buy(t.Context(), d, newOrder(778899, 1, 42), true))
+	wantErr(t, placeOrder(t.Context(), d, newOrder(778899, 1, 42), true))
 	for _, want := range []string{"INSERT INTO `vouchers`", "INSERT INTO orders", "UPDATE vouchers", "COMMIT"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("log lacks %q", want)
@@ -93,5 +129,39 @@ func TestSlowStatementsAreLoggedWithoutParameters(t *testing.T) {
 	openMigrated(t, c)
 	if strings.Contains(out.String(), "slow") {
 		t.Errorf("logged although switched off: %s", &out)
+	}
+}
+
+// Every error has a class, and every class is listed.
+func TestErrorClasses(t *testing.T) {
+	number := func(n uint16) error {
+		return translate(t.Context(), fmt.Errorf("wrapped: %w", &mysql.MySQLError{Number: n}))
+	}
+	for name, test := range map[string]struct {
+		err  error
+		want ErrorClass
+	}{
+		"none":              {nil, NoError},
+		"password":          {number(1045), Access},
+		"disk full":         {number(1114), DiskFull},
+		"table gone":        {number(1146), Schema},
+		"read-only session": {number(1792), ReadOnly},
+		"read-only server":  {number(1290), ReadOnly},
+		"offline":           {number(3032), Offline},
+		"connections":       {number(1040), TooManyConnections},
+		"deadlocks":         {number(1213), Collision},
+		"too long":          {number(1406), DataRejected},
+		"not listed":        {number(4999), OtherServerError},
+		"cut off":           {translate(t.Context(), io.ErrUnexpectedEOF), Unreachable},
+		"a panic":           {errors.New("panic"), InternalError},
+	} {
+		if got := ClassOf(test.err); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+	for n, class := range mysqlClasses {
+		if !slices.Contains(ErrorClasses(), class) {
+			t.Errorf("%d is %q, which is not listed", n, class)
+		}
 	}
 }

@@ -17,8 +17,8 @@ type Idempotency struct{ db *DB }
 
 var _ idempotency.Store = (*Idempotency)(nil)
 
-// keyRow is a record as it is kept. The key is bytes, so that neither a collation
-// nor an invalid character makes two keys one.
+// keyRow is a row of the table idempotency_keys. The key is bytes, so that neither a collation nor an
+// invalid character makes two keys equal.
 type keyRow struct {
 	UserID      int64  `gorm:"primaryKey;autoIncrement:false"`
 	IdemKey     []byte `gorm:"primaryKey"`
@@ -35,12 +35,11 @@ type keyRow struct {
 // TableName implements gorm's Tabler.
 func (keyRow) TableName() string { return "idempotency_keys" }
 
-// beginRounds bounds how often Begin finds the record changed under its hands.
-const beginRounds = 20
+// beginAttempts bounds how often Begin starts over because the record has changed meanwhile.
+const beginAttempts = 20
 
-// Begin implements [idempotency.Store]. The primary key decides between those who
-// reserve at once; the attempt counter, compared and set, between those who take
-// over at once.
+// Begin implements [idempotency.Store]. Among concurrent reservations the primary key decides; among
+// concurrent takeovers, a compare-and-set on the attempt counter.
 func (s *Idempotency) Begin(ctx context.Context, key idempotency.Key, fp idempotency.Fingerprint,
 	resourceID int64, now, staleBefore time.Time,
 ) (idempotency.Record, bool, error) {
@@ -56,27 +55,27 @@ func (s *Idempotency) Begin(ctx context.Context, key idempotency.Key, fp idempot
 			return record, mine, err
 		case !errors.Is(err, errChanged):
 			return idempotency.Record{}, false, err
-		case n == beginRounds:
+		case n == beginAttempts:
 			return idempotency.Record{}, false, fmt.Errorf("%w: %w", order.ErrUnavailable, err)
 		}
-		if err := pause(ctx, n); err != nil {
+		if err := backoff(ctx, n); err != nil {
 			return idempotency.Record{}, false, err
 		}
 	}
 }
 
-// errChanged: the record was changed or deleted between a look and a write.
+// errChanged says that the record was changed or deleted between a read and a write.
 var errChanged = errors.New("database: record changed meanwhile")
 
 func (s *Idempotency) begin(ctx context.Context, fresh keyRow, staleBefore time.Time) (keyRow, bool, error) {
-	err := s.db.repeat(ctx, func() error {
-		return wrote(ctx, s.db.single.WithContext(ctx).Create(&fresh).Error)
+	err := s.db.retry(ctx, func() error {
+		return translateWrite(ctx, s.db.single.WithContext(ctx).Create(&fresh).Error)
 	})
 	if !errors.Is(err, errDuplicate) {
 		return fresh, err == nil, err
 	}
 
-	row, err := s.find(ctx, fresh)
+	row, err := s.find(ctx, idempotency.Key{UserID: fresh.UserID, Value: string(fresh.IdemKey)})
 	if err != nil {
 		return row, false, err
 	}
@@ -86,7 +85,7 @@ func (s *Idempotency) begin(ctx context.Context, fresh keyRow, staleBefore time.
 
 	seen := row.Attempt
 	row.Attempt, row.StartedAt = seen+1, fresh.StartedAt
-	found, err := s.write(ctx, "UPDATE idempotency_keys SET attempt = ?, started_at = ?"+held,
+	found, err := s.write(ctx, "UPDATE idempotency_keys SET attempt = ?, started_at = ?"+whereReserved,
 		row.Attempt, row.StartedAt, row.UserID, row.IdemKey, row.ResourceID, seen)
 	if err == nil && found == 0 {
 		err = errChanged
@@ -94,21 +93,35 @@ func (s *Idempotency) begin(ctx context.Context, fresh keyRow, staleBefore time.
 	return row, err == nil, err
 }
 
-func (s *Idempotency) find(ctx context.Context, fresh keyRow) (keyRow, error) {
+// Find implements [idempotency.Store].
+func (s *Idempotency) Find(ctx context.Context, key idempotency.Key) (idempotency.Record, bool, error) {
+	row, err := s.find(ctx, key)
+	switch {
+	case errors.Is(err, errChanged):
+		return idempotency.Record{}, false, nil
+	case err != nil:
+		return idempotency.Record{}, false, err
+	}
+	record, err := row.record()
+	return record, err == nil, err
+}
+
+// find returns the row of a key, or errChanged if there is none.
+func (s *Idempotency) find(ctx context.Context, key idempotency.Key) (keyRow, error) {
 	var row keyRow
-	err := s.db.rows.WithContext(ctx).Take(&row, "user_id = ? AND idem_key = ?", fresh.UserID, fresh.IdemKey).Error
+	err := s.db.rows.WithContext(ctx).Take(&row, "user_id = ? AND idem_key = ?", key.UserID, []byte(key.Value)).Error
 	if errors.Is(err, gorm.ErrRecordNotFound) {
 		return row, errChanged
 	}
 	return row, translate(ctx, err)
 }
 
-// held is the reservation of one attempt, as long as it has neither been taken over
-// nor answered; answered is the one that it was, until that is taken back.
+// Conditions on the record of one attempt: whereReserved as long as the attempt has neither been taken
+// over nor answered, whereAnswered once it is answered and until that answer is reopened.
 const (
-	attempted = " WHERE user_id = ? AND idem_key = ? AND resource_id = ? AND attempt = ?"
-	held      = attempted + " AND status IS NULL"
-	answered  = attempted + " AND status IS NOT NULL"
+	whereAttempt  = " WHERE user_id = ? AND idem_key = ? AND resource_id = ? AND attempt = ?"
+	whereReserved = whereAttempt + " AND status IS NULL"
+	whereAnswered = whereAttempt + " AND status IS NOT NULL"
 )
 
 // Reopen implements [idempotency.Store].
@@ -116,7 +129,7 @@ func (s *Idempotency) Reopen(ctx context.Context, key idempotency.Key, seen idem
 	again := seen
 	again.Attempt, again.StartedAt, again.Answer = seen.Attempt+1, stamp(now), nil
 	found, err := s.write(ctx, "UPDATE idempotency_keys SET attempt = ?, started_at = ?,"+
-		" status = NULL, content_type = NULL, location = NULL, body = NULL"+answered,
+		" status = NULL, content_type = NULL, location = NULL, body = NULL"+whereAnswered,
 		again.Attempt, again.StartedAt, key.UserID, []byte(key.Value), seen.ResourceID, seen.Attempt)
 	if err != nil || found == 0 {
 		return idempotency.Record{}, false, err
@@ -124,32 +137,31 @@ func (s *Idempotency) Reopen(ctx context.Context, key idempotency.Key, seen idem
 	return again, true, nil
 }
 
-// Complete implements [idempotency.Store]. A key that was swept meanwhile stays
-// forgotten.
+// Complete implements [idempotency.Store]. A key that was swept meanwhile stays deleted.
 func (s *Idempotency) Complete(ctx context.Context, key idempotency.Key, mine idempotency.Record, a idempotency.Answer) error {
-	_, err := s.write(ctx, "UPDATE idempotency_keys SET status = ?, content_type = ?, location = ?, body = ?"+held,
+	_, err := s.write(ctx, "UPDATE idempotency_keys SET status = ?, content_type = ?, location = ?, body = ?"+whereReserved,
 		a.Status, a.ContentType, a.Location, a.Body, key.UserID, []byte(key.Value), mine.ResourceID, mine.Attempt)
 	return err
 }
 
 // Cancel implements [idempotency.Store].
 func (s *Idempotency) Cancel(ctx context.Context, key idempotency.Key, mine idempotency.Record) error {
-	_, err := s.write(ctx, "DELETE FROM idempotency_keys"+held,
+	_, err := s.write(ctx, "DELETE FROM idempotency_keys"+whereReserved,
 		key.UserID, []byte(key.Value), mine.ResourceID, mine.Attempt)
 	return err
 }
 
-// Sweep implements [idempotency.Store]. The oldest go first.
+// Sweep implements [idempotency.Store]. It deletes the oldest keys first.
 func (s *Idempotency) Sweep(ctx context.Context, before time.Time, limit int) (int64, error) {
 	return s.write(ctx, s.db.sweep, stamp(before), limit)
 }
 
-// write runs one statement, committed by itself, and says how many rows it found.
+// write runs one statement, which commits by itself, and returns how many rows it found.
 func (s *Idempotency) write(ctx context.Context, query string, args ...any) (found int64, err error) {
-	err = s.db.repeat(ctx, func() error {
+	err = s.db.retry(ctx, func() error {
 		result := s.db.single.WithContext(ctx).Exec(query, args...)
 		found = result.RowsAffected
-		return wrote(ctx, result.Error)
+		return translateWrite(ctx, result.Error)
 	})
 	return found, err
 }

@@ -92,7 +92,7 @@ func TestTakeover(t *testing.T) {
 			}
 		}
 
-		// Who was taken over has nothing to say any more.
+		// An attempt that was taken over cannot change the record any more.
 		wantErr(t, s.Cancel(ctx, key, first))
 		wantErr(t, s.Complete(ctx, key, first, idempotency.Answer{Status: 409}))
 		got, mine, err := s.Begin(ctx, key, sumA, 8, later, never)
@@ -140,7 +140,7 @@ func TestReopen(t *testing.T) {
 		if !reflect.DeepEqual(second, want) {
 			t.Errorf("reopened as %+v, want %+v", second, want)
 		}
-		reopen(first, false) // somebody was faster
+		reopen(first, false) // another attempt was faster
 		reopen(second, false)
 		got, mine, err := s.Begin(ctx, key, sumA, 9, noon, never)
 		if wantErr(t, err); mine || !reflect.DeepEqual(got, want) {
@@ -167,7 +167,7 @@ func TestTwentyReopenAtOnce(t *testing.T) {
 		wantErr(t, err)
 		wantErr(t, d.Idempotency().Complete(t.Context(), key, seen, idempotency.Answer{Status: 202, Body: []byte("{}")}))
 		var won atomic.Int64
-		for _, err := range rush(20, func(int) error {
+		for _, err := range runAtOnce(20, func(int) error {
 			_, mine, err := d.Idempotency().Reopen(t.Context(), key, seen, noon)
 			if mine {
 				won.Add(1)
@@ -188,7 +188,7 @@ func TestTwentyBeginAtOnce(t *testing.T) {
 		begin := func(now, staleBefore time.Time) (won int) {
 			t.Helper()
 			winners := make([]bool, 20)
-			for _, err := range rush(20, func(i int) error {
+			for _, err := range runAtOnce(20, func(i int) error {
 				record, mine, err := d.Idempotency().Begin(t.Context(), key, sumA, 7, now, staleBefore)
 				if err == nil && record.ResourceID != 7 {
 					t.Errorf("resource %d", record.ResourceID)
@@ -214,11 +214,11 @@ func TestTwentyBeginAtOnce(t *testing.T) {
 	})
 }
 
-// Reservations that come and go at once must not make Begin fail.
+// Concurrent reservations and cancellations must not make Begin fail.
 func TestBeginAgainstCancel(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		key := idempotency.Key{UserID: 42, Value: "k"}
-		for _, err := range rush(4, func(int) error {
+		for _, err := range runAtOnce(4, func(int) error {
 			for range 25 {
 				got, mine, err := d.Idempotency().Begin(t.Context(), key, sumA, 7, noon, never)
 				if err != nil {

@@ -9,17 +9,15 @@ import (
 	"gorm.io/gorm/logger"
 )
 
-// slow logs a statement that took too long. Its parameters are left out: they
-// are other people's data.
-func (d *DB) slow(ctx context.Context, query string, began time.Time) {
+// logSlow logs a statement that took too long. It leaves out the parameters, which are users' data.
+func (d *DB) logSlow(ctx context.Context, query string, began time.Time) {
 	if elapsed := time.Since(began); d.config.SlowQuery >= 0 && elapsed >= d.config.SlowQuery {
 		d.config.Logger.LogAttrs(ctx, slog.LevelWarn, "slow statement",
 			slog.String("sql", query), slog.Duration("elapsed", elapsed))
 	}
 }
 
-// statementLog does the same for what runs through gorm. Errors are not logged
-// here: whoever called gets them.
+// statementLog does the same for the statements of gorm. It does not log errors, which the caller gets.
 type statementLog struct {
 	log  *slog.Logger
 	slow time.Duration
@@ -32,7 +30,7 @@ var (
 	} = (*statementLog)(nil)
 )
 
-// LogMode implements gorm's logger: the level is slog's business.
+// LogMode implements gorm's logger. slog decides on the level.
 func (l *statementLog) LogMode(logger.LogLevel) logger.Interface { return l }
 
 // Info implements gorm's logger.
@@ -50,7 +48,7 @@ func (l *statementLog) Error(ctx context.Context, format string, args ...any) {
 	l.log.ErrorContext(ctx, fmt.Sprintf(format, args...))
 }
 
-// Trace implements gorm's logger. It is called after every statement.
+// Trace implements gorm's logger. gorm calls it after every statement.
 func (l *statementLog) Trace(ctx context.Context, began time.Time, statement func() (string, int64), _ error) {
 	elapsed := time.Since(began)
 	if l.slow < 0 || elapsed < l.slow {

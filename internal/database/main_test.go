@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// configOf is how the tests open a database of the testkit.
-func configOf(where testkit.Database) Config {
+// databaseConfig returns the configuration for a database of the testkit.
+func databaseConfig(where testkit.Database) Config {
 	if where.Engine == "sqlite" {
 		return Config{SQLite: where.DSN}
 	}
@@ -39,7 +39,7 @@ func open(t testing.TB, c Config) *DB {
 	return d
 }
 
-// openMigrated opens a database and brings its schema up.
+// openMigrated opens a database and migrates its schema.
 func openMigrated(t testing.TB, c Config) *DB {
 	t.Helper()
 	d := open(t, c)
@@ -49,16 +49,16 @@ func openMigrated(t testing.TB, c Config) *DB {
 	return d
 }
 
-// engines runs fn over every engine, with the schema in place.
+// engines runs fn for every engine, with the schema migrated.
 func engines(t *testing.T, fn func(t *testing.T, d *DB)) {
 	t.Helper()
 	testkit.SQLEngines(t, func(t *testing.T, where testkit.Database) {
-		fn(t, openMigrated(t, configOf(where)))
+		fn(t, openMigrated(t, databaseConfig(where)))
 	})
 }
 
-// onSale stores a voucher with a stock.
-func onSale(t testing.TB, d *DB, id, stock int64) {
+// createVoucher stores a voucher with a stock.
+func createVoucher(t testing.TB, d *DB, id, stock int64) {
 	t.Helper()
 	if err := d.Vouchers().CreateVoucher(t.Context(), newVoucher(id, stock)); err != nil {
 		t.Fatal(err)
@@ -80,8 +80,8 @@ func newOrder(id, voucherID, userID int64) order.Order {
 	}
 }
 
-// buy is an order as the locked flow places it with a conditional stock.
-func buy(ctx context.Context, d *DB, o order.Order, unique bool) error {
+// placeOrder places an order as the locked flow does, with a conditional decrement.
+func placeOrder(ctx context.Context, d *DB, o order.Order, unique bool) error {
 	return d.Orders().Transact(ctx, func(ctx context.Context, tx order.Tx) error {
 		has, err := tx.Ordered(ctx, o.VoucherID, o.UserID)
 		if err != nil {
@@ -118,8 +118,8 @@ func wantErr(t *testing.T, err error, want ...error) {
 	}
 }
 
-// rush calls fn n times at the same moment and returns what each said.
-func rush(n int, fn func(i int) error) []error {
+// runAtOnce calls fn n times at the same moment and returns the error of each call.
+func runAtOnce(n int, fn func(i int) error) []error {
 	errs := make([]error, n)
 	start := make(chan struct{})
 	var all sync.WaitGroup
@@ -134,8 +134,7 @@ func rush(n int, fn func(i int) error) []error {
 	return errs
 }
 
-// countErrs says how often each of the outcomes occurred; an outcome that is not
-// among them fails the test.
+// countErrs counts how often each of the outcomes occurred. Any other outcome fails the test.
 func countErrs(t *testing.T, errs []error, outcomes ...error) map[error]int {
 	t.Helper()
 	counts := make(map[error]int)
@@ -152,17 +151,7 @@ next:
 	return counts
 }
 
-// eventually waits for a condition, at most ten seconds.
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain until %s", what)
-		}
-	}
-}
-
-// barrier holds back whoever arrives until n have arrived, once.
+// barrier blocks callers until n of them have arrived, once.
 type barrier struct {
 	missing atomic.Int64
 	open    chan struct{}
@@ -186,7 +175,7 @@ func (b *barrier) wait(ctx context.Context) error {
 	}
 }
 
-// sent makes sure that a write was sent, and gives the error of either.
-func sent(ctx context.Context, tx order.Tx, err error) error {
+// flushed sends a deferred write and returns the error of the write or of the flush.
+func flushed(ctx context.Context, tx order.Tx, err error) error {
 	return errors.Join(err, tx.Flush(ctx))
 }

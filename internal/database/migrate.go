@@ -18,36 +18,34 @@ import (
 	"seckill/migrations"
 )
 
-// Migration is what became of the schema.
+// Migration is the result of a migration.
 type Migration struct {
-	// From and To are the numbers of the newest migration before and after. 0:
-	// none.
+	// From and To are the versions of the schema before and after; 0 is an empty database.
 	From, To uint
 }
 
-// migrator is one exclusive session of migrating.
+// migrator is an exclusive session for migrations.
 type migrator struct {
 	migratedb.Driver
-	// finish ends the session: keeps what was done, or undoes it where the
-	// engine can, and lets the next one in.
+	// finish ends the session and lets the next process in. It keeps what was done or, if done is
+	// false and the engine can, rolls it back.
 	finish func(ctx context.Context, done bool) error
 }
 
-// Migrate brings the schema up to date. Several processes may do so at once: one
-// does the work, the others wait, until ctx ends, and find it done. When ctx ends
-// the migration at work is still completed.
+// Migrate brings the schema up to date. Several processes may call it at once: one does the work, the
+// others wait until it is done or ctx ends. When ctx ends, the running migration is still completed.
 func (d *DB) Migrate(ctx context.Context) (Migration, error) {
 	return d.migrate(ctx, (*migrate.Migrate).Up)
 }
 
-// MigrateDown takes the whole schema back, and all data with it.
+// MigrateDown removes the whole schema, with all data.
 func (d *DB) MigrateDown(ctx context.Context) (Migration, error) {
 	return d.migrate(ctx, (*migrate.Migrate).Down)
 }
 
 func (d *DB) migrate(ctx context.Context, direction func(*migrate.Migrate) error) (m Migration, err error) {
 	var session migrator
-	if err := d.repeat(ctx, func() (err error) { session, err = d.migrator(ctx); return err }); err != nil {
+	if err := d.retry(ctx, func() (err error) { session, err = d.migrator(ctx); return err }); err != nil {
 		return Migration{}, fmt.Errorf("database: migrate: %w", err)
 	}
 	defer func() {
@@ -86,18 +84,18 @@ func version(runner *migrate.Migrate) (uint, error) {
 	case err != nil:
 		return 0, fmt.Errorf("database: version of the schema: %w", err)
 	case dirty:
-		return v, fmt.Errorf("database: migration %d was interrupted: see how far it came, finish it or take it back by hand, and correct the table schema_migrations", v)
+		return v, fmt.Errorf("database: migration %d was interrupted: check how far it got, complete it or revert it by hand, and correct the table schema_migrations", v)
 	}
 	return v, nil
 }
 
-// newMySQLMigrator opens a connection of its own: it takes several statements at
-// once, which those of the pools must not, and no statement is too long for it.
-func newMySQLMigrator(ctx context.Context, config *mysqldriver.Config) (migrator, error) {
+// newMySQLMigrator opens a connection of its own, which allows several statements in one query and has
+// no read timeout.
+func newMySQLMigrator(ctx context.Context, config *mysqldriver.Config, galera *cluster) (migrator, error) {
 	config = config.Clone()
 	config.MultiStatements = true
 	config.ReadTimeout = 0
-	pool, err := mysqlPool(config, 1)
+	pool, err := mysqlPool(config, galera, 1)
 	if err != nil {
 		return migrator{}, err
 	}
@@ -108,9 +106,9 @@ func newMySQLMigrator(ctx context.Context, config *mysqldriver.Config) (migrator
 	return session, nil
 }
 
-// lockedMySQLMigrator waits for its turn. golang-migrate's own lock is switched
-// off: it gives up after ten seconds, whatever the context says. The lock belongs
-// to the connection and so ends with it, also when the process dies.
+// lockedMySQLMigrator waits for a lock (GET_LOCK) that belongs to the connection, and so also ends when
+// the process dies. golang-migrate's own lock is switched off: it gives up after ten seconds, whatever
+// the context says.
 func lockedMySQLMigrator(ctx context.Context, pool *sql.DB, name string) (migrator, error) {
 	conn, err := pool.Conn(ctx)
 	if err != nil {
@@ -118,7 +116,7 @@ func lockedMySQLMigrator(ctx context.Context, pool *sql.DB, name string) (migrat
 	}
 	lock := fmt.Sprintf("seckill-migrate-%08x", crc32.ChecksumIEEE([]byte(name)))
 	for taken := false; !taken; {
-		// Scanning NULL, which stands for an error of the server's, fails.
+		// GET_LOCK returns NULL for an error of the server, and scanning NULL fails.
 		if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK(?, 1)", lock).Scan(&taken); err != nil {
 			return migrator{}, errors.Join(err, conn.Close())
 		}

@@ -10,10 +10,9 @@ import (
 	migratedb "github.com/golang-migrate/migrate/v4/database"
 )
 
-// sqliteMigrations is golang-migrate's driver for SQLite. The one that comes with
-// golang-migrate links a second copy of SQLite, which registers the same driver
-// name and panics. And this one is stricter: all that is done in a session is one
-// transaction, so that a process that dies in the middle has changed nothing.
+// sqliteMigrations is a driver of golang-migrate for SQLite. The one that comes with golang-migrate links
+// a second copy of SQLite, which registers the same driver name and panics. This one is also stricter: a
+// session is one transaction, so a process that dies in the middle has changed nothing.
 type sqliteMigrations struct {
 	ctx  context.Context
 	conn *sql.Conn
@@ -21,8 +20,8 @@ type sqliteMigrations struct {
 
 var _ migratedb.Driver = (*sqliteMigrations)(nil)
 
-// newSQLiteMigrator begins the transaction. It is the lock too: no other process
-// writes to the file meanwhile.
+// newSQLiteMigrator begins the transaction. The transaction is also the lock: no other process writes to
+// the file meanwhile.
 func newSQLiteMigrator(ctx context.Context, writer *sql.DB) (migrator, error) {
 	conn, err := writer.Conn(ctx)
 	if err != nil {
@@ -39,7 +38,7 @@ func newSQLiteMigrator(ctx context.Context, writer *sql.DB) (migrator, error) {
 	}
 	return migrator{&sqliteMigrations{session, conn}, func(ctx context.Context, done bool) error {
 		if !done {
-			return discard(conn) // undoes everything
+			return discard(conn) // rolls everything back
 		}
 		if _, err := conn.ExecContext(session, "COMMIT"); err != nil {
 			return errors.Join(translate(ctx, err), discard(conn))
@@ -80,13 +79,13 @@ func (s *sqliteMigrations) Lock() error { return nil }
 // Unlock implements golang-migrate's Driver.
 func (s *sqliteMigrations) Unlock() error { return nil }
 
-// Close implements golang-migrate's Driver: the session is ended by its finish.
+// Close implements golang-migrate's Driver. migrator.finish ends the session.
 func (s *sqliteMigrations) Close() error { return nil }
 
-// Open implements golang-migrate's Driver, and is not used.
+// Open implements golang-migrate's Driver. It is not used.
 func (s *sqliteMigrations) Open(string) (migratedb.Driver, error) { return nil, errors.ErrUnsupported }
 
-// Drop implements golang-migrate's Driver, and is not used.
+// Drop implements golang-migrate's Driver. It is not used.
 func (s *sqliteMigrations) Drop() error { return errors.ErrUnsupported }
 
 func (s *sqliteMigrations) exec(query string, args ...any) error {

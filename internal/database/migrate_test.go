@@ -6,10 +6,10 @@ import (
 	"seckill/internal/testkit"
 )
 
-// newest is the number of the newest migration.
-const newest = 7
+// newest is the version of the newest migration.
+const newest = 9
 
-// tables are what the migrations make. The locks have no tables in SQLite.
+// tables lists the tables that the migrations create. SQLite has none for locks.
 func tables(where testkit.Database) []string {
 	made := []string{"vouchers", "orders", "idempotency_keys", "admission_seqs"}
 	if where.Engine != "sqlite" {
@@ -20,7 +20,7 @@ func tables(where testkit.Database) []string {
 
 func TestMigrateForwardBackAndForward(t *testing.T) {
 	testkit.SQLEngines(t, func(t *testing.T, where testkit.Database) {
-		d := open(t, configOf(where))
+		d := open(t, databaseConfig(where))
 		steps := []struct {
 			name string
 			run  func() (Migration, error)
@@ -44,7 +44,7 @@ func TestMigrateForwardBackAndForward(t *testing.T) {
 				}
 			}
 		}
-		onSale(t, d, 1, 1)
+		createVoucher(t, d, 1, 1)
 	})
 }
 
@@ -53,8 +53,8 @@ func TestMigrateByManyStartersAtOnce(t *testing.T) {
 	testkit.SQLEngines(t, func(t *testing.T, where testkit.Database) {
 		const starters = 6
 		results := make([]Migration, starters)
-		errs := rush(starters, func(i int) error {
-			d, err := Open(t.Context(), configOf(where))
+		errs := runAtOnce(starters, func(i int) error {
+			d, err := Open(t.Context(), databaseConfig(where))
 			if err != nil {
 				return err
 			}

@@ -3,9 +3,7 @@ package database
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"strconv"
@@ -22,51 +20,54 @@ func openMySQL(c Config) (engine, error) {
 	if err != nil {
 		return engine{}, err
 	}
-	readers, err := mysqlPool(config, c.MaxReaders)
+	galera := &cluster{log: c.Logger}
+	readers, err := mysqlPool(config, galera, c.MaxReaders)
 	if err != nil {
 		return engine{}, err
 	}
-	// Without autocommit the first statement begins the transaction: START
-	// TRANSACTION, and the round trip it costs, are not needed.
+	// Without autocommit the first statement begins the transaction. That saves START TRANSACTION and
+	// its round trip.
 	transactional := config.Clone()
 	transactional.Params["autocommit"] = "0"
-	// A whole transaction can share a round trip; see sendWhole. The price is that a
-	// text that got into a statement could bring a second one along. These texts are
-	// constants, and the driver puts their parameters in.
+	// With several statements in one query, a whole transaction needs one round trip; see
+	// sendWithCommit. The price: SQL injected into a statement could add a second statement. The
+	// statements here are constants, and the driver escapes their parameters.
 	transactional.MultiStatements = true
-	writers, err := mysqlPool(transactional, c.MaxWriters)
+	writers, err := mysqlPool(transactional, galera, c.MaxWriters)
 	if err != nil {
 		return engine{}, errors.Join(err, readers.Close())
 	}
-	locks, err := mysqlPool(forLocks(config), c.MaxLocks)
+	locks, err := mysqlPool(forLocks(config), galera, c.MaxLocks)
 	if err != nil {
 		return engine{}, errors.Join(err, readers.Close(), writers.Close())
 	}
 	return engine{
-		name: "mysql", readers: readers, writers: writers, singles: readers, locks: locks, batches: true,
+		name: "mysql", readers: readers, writers: writers, singles: readers, locks: locks, batches: true, galera: galera,
 		dialector: func(pool *sql.DB) gorm.Dialector {
-			// The version is of interest to gorm's own migrations only.
+			// Only gorm's own migrations need the server's version.
 			return mysqlgorm.New(mysqlgorm.Config{Conn: pool, SkipInitializeWithVersion: true})
 		},
 		sweep:    "DELETE FROM idempotency_keys WHERE started_at < ? ORDER BY started_at LIMIT ?",
-		migrator: func(ctx context.Context) (migrator, error) { return newMySQLMigrator(ctx, config) },
+		migrator: func(ctx context.Context) (migrator, error) { return newMySQLMigrator(ctx, config, galera) },
 	}, nil
 }
 
-// mysqlConfig reads the DSN and sets what the code relies on, whatever the DSN
-// says: UTC on both sides, strict SQL, utf8mb4, parameters put into the statement
-// by the driver (a prepared statement costs two round trips more), affected rows
-// that count what was found (as SQLite counts), one statement per query (but see
-// openMySQL), no files read at the server's wish.
+// mysqlConfig parses the DSN and overrides what the code relies on:
+//
+//	UTC on both sides, strict SQL, utf8mb4
+//	the driver puts the parameters into the statement; a prepared statement costs two more round trips
+//	affected rows count the rows found, as SQLite counts them
+//	one statement per query, except where openMySQL says otherwise
+//	the server cannot ask for local files
 func mysqlConfig(c Config) (*mysql.Config, error) {
 	config, err := mysql.ParseDSN(c.MySQL)
 	if err != nil {
-		// The driver's error can quote a piece of the DSN, and with a misplaced
-		// character that piece is the password.
-		return nil, errors.New("database: the MySQL DSN cannot be read; it has the form user:password@tcp(host:3306)/name?option=value")
+		// The driver's error can quote a part of the DSN. After a misplaced character that part is the
+		// password.
+		return nil, errors.New("database: invalid MySQL DSN; the form is user:password@tcp(host:3306)/name?option=value")
 	}
 	if config.DBName == "" {
-		return nil, errors.New("database: the MySQL DSN names no database")
+		return nil, errors.New("database: the MySQL DSN does not name a database")
 	}
 	config.ParseTime, config.Loc = true, time.UTC
 	config.InterpolateParams = true
@@ -78,7 +79,7 @@ func mysqlConfig(c Config) (*mysql.Config, error) {
 	orSet(&config.ReadTimeout, c.ReadTimeout)
 	orSet(&config.WriteTimeout, c.WriteTimeout)
 	if config.ReadTimeout <= c.LockWait {
-		return nil, errors.New("database: the read timeout must be longer than the lock wait, or waiting for a row breaks the connection")
+		return nil, errors.New("database: the read timeout must be longer than the lock wait; otherwise waiting for a row breaks the connection")
 	}
 	if err := config.Apply(
 		mysql.Charset("utf8mb4", ""),
@@ -90,7 +91,7 @@ func mysqlConfig(c Config) (*mysql.Config, error) {
 	if config.Params == nil {
 		config.Params = make(map[string]string)
 	}
-	// The isolation level has another name in each server; see session.
+	// The variable for the isolation level has a different name in each server; see sessionConnector.
 	maps.DeleteFunc(config.Params, func(name, _ string) bool {
 		return strings.HasSuffix(name, "tx_isolation") || strings.HasSuffix(name, "transaction_isolation")
 	})
@@ -102,9 +103,9 @@ func mysqlConfig(c Config) (*mysql.Config, error) {
 	return config, nil
 }
 
-// forLocks is the configuration of connections on which the server itself lets a
-// caller wait for a lock: longer than any statement may take, and no longer than the
-// lock mechanisms ask it to at a time.
+// forLocks returns the configuration of the connections on which the server itself lets a caller wait for
+// a lock. The wait is longer than any other statement may take, and as long as the lock mechanisms ask
+// for at a time.
 func forLocks(config *mysql.Config) *mysql.Config {
 	locks := config.Clone()
 	locks.ReadTimeout = lockWaitSlice + 10*time.Second
@@ -112,7 +113,7 @@ func forLocks(config *mysql.Config) *mysql.Config {
 	return locks
 }
 
-// lockWaitSlice is how long the server lets a caller wait at a time.
+// lockWaitSlice is the longest wait for a lock in one statement.
 const lockWaitSlice = 5 * time.Second
 
 func orSet(value *time.Duration, standard time.Duration) {
@@ -121,44 +122,19 @@ func orSet(value *time.Duration, standard time.Duration) {
 	}
 }
 
-func mysqlPool(config *mysql.Config, size int) (*sql.DB, error) {
+func mysqlPool(config *mysql.Config, galera *cluster, size int) (*sql.DB, error) {
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
-		return nil, errors.New("database: the MySQL DSN asks for what the driver cannot do")
+		return nil, errors.New("database: the driver does not support an option of the MySQL DSN")
 	}
-	pool := sql.OpenDB(session{connector})
+	pool := sql.OpenDB(sessionConnector{connector, galera})
 	pool.SetMaxOpenConns(size)
 	pool.SetMaxIdleConns(size)
 	return pool, nil
 }
 
-// session makes every connection READ COMMITTED. That is done by statement
-// because the variable is called tx_isolation in one server and
-// transaction_isolation in another.
-type session struct{ driver.Connector }
-
-// Connect implements [driver.Connector].
-func (s session) Connect(ctx context.Context) (driver.Conn, error) {
-	conn, err := s.Connector.Connect(ctx)
-	if err != nil {
-		return nil, notConnected(err)
-	}
-	const isolation = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
-	if _, err := conn.(driver.ExecerContext).ExecContext(ctx, isolation, nil); err != nil {
-		return nil, notConnected(errors.Join(err, conn.Close()))
-	}
-	return conn, nil
-}
-
-func notConnected(err error) error {
-	if _, refused := errors.AsType[*mysql.MySQLError](err); refused {
-		return err
-	}
-	return fmt.Errorf("%w: %w", errNotConnected, err)
-}
-
-// driverLog sends what the driver would print to standard error to the log. It
-// speaks of connections that broke, which the failed statement reports as well.
+// driverLog sends to the log what the driver would print to standard error: broken connections, which
+// the failed statement reports too.
 type driverLog struct{ log *slog.Logger }
 
 // Print implements [mysql.Logger].

@@ -17,7 +17,7 @@ type Orders struct{ db *DB }
 
 var _ order.Store = (*Orders)(nil)
 
-// orderRow is an order as it is kept. Who writes one is [tx.Insert].
+// orderRow is a row of the table orders. [tx.Insert] writes it.
 type orderRow struct {
 	ID, VoucherID, UserID int64
 	Status                string
@@ -63,9 +63,9 @@ func (o *Orders) OrdersOf(ctx context.Context, userID, before int64, limit int) 
 	return orders, nil
 }
 
-// Audit implements [order.Store]. It is one statement, which sees one state of
-// both tables in every engine and at every isolation level. The live orders are
-// the confirmed ones; those pending are counted by themselves.
+// Audit implements [order.Store]. It is one statement, which sees one state of both tables in every
+// engine and at every isolation level. The live orders are the confirmed ones; pending orders are
+// counted separately.
 func (o *Orders) Audit(ctx context.Context, voucherID int64) (order.Audit, error) {
 	const query = `
 		SELECT v.initial_stock, v.stock,
@@ -76,7 +76,7 @@ func (o *Orders) Audit(ctx context.Context, voucherID int64) (order.Audit, error
 		WHERE v.id = ?
 		GROUP BY v.id, v.initial_stock, v.stock`
 	var a order.Audit
-	defer o.db.slow(ctx, query, time.Now())
+	defer o.db.logSlow(ctx, query, time.Now())
 	err := o.db.readers.QueryRowContext(ctx, query, voucherID).
 		Scan(&a.InitialStock, &a.Stock, &a.Orders, &a.DistinctUsers, &a.Pending)
 	switch {
@@ -88,10 +88,10 @@ func (o *Orders) Audit(ctx context.Context, voucherID int64) (order.Audit, error
 	return a, nil
 }
 
-// Rejected counts the orders of a voucher that were accepted and could not be carried out.
+// Rejected counts the orders of a voucher that were accepted and then rejected.
 func (o *Orders) Rejected(ctx context.Context, voucherID int64) (int64, error) {
 	var n int64
-	// The index on (voucher_id, unique_user_id) leaves out whoever has an order that counts.
+	// The index on (voucher_id, unique_user_id) skips the users with a confirmed order.
 	err := o.db.rows.WithContext(ctx).Model(&orderRow{}).
 		Where("voucher_id = ? AND unique_user_id IS NULL AND status = ?", voucherID, string(order.Rejected)).
 		Count(&n).Error
@@ -101,5 +101,5 @@ func (o *Orders) Rejected(ctx context.Context, voucherID int64) (int64, error) {
 	return n, nil
 }
 
-// stamp is a time as the database keeps it: UTC, in whole microseconds.
+// stamp returns a time as the database stores it: UTC, in whole microseconds.
 func stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }

@@ -12,22 +12,22 @@ import (
 	"seckill/internal/testkit"
 )
 
-// The server is killed while transactions are under way. Everyone is told soon,
-// the pools recover by themselves, and what was said to be committed is there.
+// The server is killed during transactions. Every caller gets an error soon, the pools recover by themselves,
+// and every confirmed order exists.
 func TestServerKilledUnderLoad(t *testing.T) {
 	server := testkit.NewMariaDB(t)
-	d := openMigrated(t, configOf(server.Database(t)))
-	onSale(t, d, 1, 1_000_000)
+	d := openMigrated(t, databaseConfig(server.Database(t)))
+	createVoucher(t, d, 1, 1_000_000)
 
 	const buyers = 8
 	confirmed := make([][]int64, buyers)
 	warm := newBarrier(buyers + 1)
 	done := make(chan []error)
 	go func() {
-		done <- rush(buyers, func(i int) error {
+		done <- runAtOnce(buyers, func(i int) error {
 			for n := int64(1); ; n++ {
 				id := int64(i)*1_000_000 + n
-				if err := buy(t.Context(), d, newOrder(id, 1, id), true); err != nil {
+				if err := placeOrder(t.Context(), d, newOrder(id, 1, id), true); err != nil {
 					return err
 				}
 				confirmed[i] = append(confirmed[i], id)
@@ -66,36 +66,35 @@ func TestServerKilledUnderLoad(t *testing.T) {
 	if !audit.Balanced() {
 		t.Errorf("after recovery: %+v", audit)
 	}
-	wantErr(t, buy(t.Context(), d, newOrder(99_000_000, 1, 99_000_000), true))
+	wantErr(t, placeOrder(t.Context(), d, newOrder(99_000_000, 1, 99_000_000), true))
 }
 
-// The COMMIT arrives and is carried out, and its reply gets lost. That nobody
-// here knows what became of it is what the caller must be told.
+// The COMMIT is carried out and its reply is lost. The caller must be told that the outcome is unknown.
 func TestCommitWithoutAReply(t *testing.T) {
-	servers(t, func(t *testing.T, where testkit.Database) {
-		var deaf atomic.Bool
-		c := configOf(where)
-		c.MySQL = through(t, c.MySQL, func(conn net.Conn) net.Conn { return &deafConn{conn, &deaf} })
+	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
+		var muted atomic.Bool
+		c := databaseConfig(where)
+		c.MySQL = dialThrough(t, c.MySQL, func(conn net.Conn) net.Conn { return &mutedConn{conn, &muted} })
 		c.EndTimeout, c.LockWait = 200*time.Millisecond, time.Second
 		d := openMigrated(t, c)
-		onSale(t, d, 1, 5)
+		createVoucher(t, d, 1, 5)
 
-		wantErr(t, within(t, d, func(ctx context.Context, tx order.Tx) error {
-			err := sent(ctx, tx, errors.Join(tx.Decrement(ctx, 1), tx.Insert(ctx, newOrder(1, 1, 42), true)))
-			deaf.Store(true)
+		wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
+			err := flushed(ctx, tx, errors.Join(tx.Decrement(ctx, 1), tx.Insert(ctx, newOrder(1, 1, 42), true)))
+			muted.Store(true)
 			return err
 		}), order.ErrUnavailable)
-		deaf.Store(false)
-		wantErr(t, buy(t.Context(), d, newOrder(3, 1, 44), true)) // leaves a connection in the pool
-		wantErr(t, within(t, d, func(ctx context.Context, tx order.Tx) error {
+		muted.Store(false)
+		wantErr(t, placeOrder(t.Context(), d, newOrder(3, 1, 44), true)) // leaves a connection in the pool
+		wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
 			// Both go out with the commit, in one round trip.
 			err := errors.Join(tx.Decrement(ctx, 1), tx.Insert(ctx, newOrder(2, 1, 43), true))
-			deaf.Store(true)
+			muted.Store(true)
 			return err
 		}), order.ErrUnavailable)
-		deaf.Store(false)
+		muted.Store(false)
 
-		noneAtWork(t, d)
+		wantNoOpenTransaction(t, d)
 		for id := range int64(3) {
 			_, err := d.Orders().Order(t.Context(), id+1)
 			wantErr(t, err)
@@ -104,16 +103,16 @@ func TestCommitWithoutAReply(t *testing.T) {
 	})
 }
 
-// deafConn loses what the server says while deaf is set.
-type deafConn struct {
+// mutedConn drops what the server sends while muted is set.
+type mutedConn struct {
 	net.Conn
-	deaf *atomic.Bool
+	muted *atomic.Bool
 }
 
-func (c *deafConn) Read(b []byte) (int, error) {
+func (c *mutedConn) Read(b []byte) (int, error) {
 	for {
 		n, err := c.Conn.Read(b)
-		if err != nil || !c.deaf.Load() {
+		if err != nil || !c.muted.Load() {
 			return n, err
 		}
 	}
@@ -122,7 +121,7 @@ func (c *deafConn) Read(b []byte) (int, error) {
 func TestTooManyConnections(t *testing.T) {
 	server := testkit.NewMariaDB(t, "--max-connections=10") // the least it accepts
 	where := server.Database(t)
-	c := configOf(where)
+	c := databaseConfig(where)
 	c.MaxReaders = 11 // and one more, which the server keeps for its administrator
 	d := open(t, c)
 	for range 11 {
@@ -133,6 +132,6 @@ func TestTooManyConnections(t *testing.T) {
 		}
 		defer conn.Close()
 	}
-	_, err := Open(t.Context(), configOf(where))
+	_, err := Open(t.Context(), databaseConfig(where))
 	wantErr(t, err, order.ErrUnavailable)
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	// This package wraps modernc.org/sqlite, SQLite in Go. go.mod requires a newer version of that than
+	// the package itself does.
 	"github.com/glebarez/sqlite"
 	"gorm.io/gorm"
 )
@@ -28,8 +30,8 @@ func openSQLite(c Config) (engine, error) {
 	}
 	return engine{
 		name: "sqlite", readers: readers, writers: writer, singles: writer,
-		// A deferred transaction that turns from reader to writer fails at once
-		// when somebody has written meanwhile, however long the busy timeout.
+		// A deferred transaction that reads first and then writes fails at once if another one has
+		// written meanwhile, however long the busy timeout is.
 		begin:     "BEGIN IMMEDIATE",
 		dialector: func(pool *sql.DB) gorm.Dialector { return sqlite.Dialector{Conn: pool} },
 		sweep: `DELETE FROM idempotency_keys WHERE rowid IN
@@ -43,15 +45,15 @@ func checkSQLitePath(path string) error {
 	case strings.Contains(path, ":memory:") || strings.HasPrefix(path, "file:"):
 		return fmt.Errorf("database: %q is not the path of an SQLite file", path)
 	case strings.ContainsAny(path, "?\x00"):
-		return fmt.Errorf("database: the SQLite path %q has a character that the driver takes for something else", path)
+		return fmt.Errorf("database: the SQLite path %q has a character with a meaning in a DSN", path)
 	}
 	return nil
 }
 
-// sqliteDSN names the file and what each connection sets. The busy timeout comes
-// first: switching to the write-ahead log may already have to wait. With a
-// write-ahead log, NORMAL never corrupts the file; after a power failure, though
-// not after the death of the process, the last transactions can be missing.
+// sqliteDSN names the file and the pragmas of each connection. The busy timeout comes first, since
+// switching to the write-ahead log may already have to wait. With a write-ahead log, synchronous=NORMAL
+// never corrupts the file. The last transactions can be missing after a power failure, but not after
+// the death of the process.
 func sqliteDSN(c Config) (string, error) {
 	path, err := filepath.Abs(c.SQLite)
 	if err != nil {

@@ -41,7 +41,7 @@ func TestVoucherComesBackAsItWent(t *testing.T) {
 func TestVouchersAreListedInOrder(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		for _, id := range []int64{30, 10, 20} {
-			onSale(t, d, id, 1)
+			createVoucher(t, d, id, 1)
 		}
 		for _, page := range []struct {
 			after int64
@@ -74,11 +74,11 @@ func TestNothingIsFoundInAnEmptyDatabase(t *testing.T) {
 
 func TestOrdersOfAUserNewestFirst(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
-		onSale(t, d, 1, 10)
+		createVoucher(t, d, 1, 10)
 		for id := int64(1); id <= 4; id++ {
-			wantErr(t, buy(t.Context(), d, newOrder(id, 1, 42), false))
+			wantErr(t, placeOrder(t.Context(), d, newOrder(id, 1, 42), false))
 		}
-		wantErr(t, buy(t.Context(), d, newOrder(5, 1, 43), false))
+		wantErr(t, placeOrder(t.Context(), d, newOrder(5, 1, 43), false))
 
 		got, err := d.Orders().OrdersOf(t.Context(), 42, 4, 2)
 		wantErr(t, err)
@@ -95,14 +95,14 @@ func TestOrdersOfAUserNewestFirst(t *testing.T) {
 
 func TestAuditCounts(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
-		onSale(t, d, 1, 10)
-		onSale(t, d, 2, 10)
+		createVoucher(t, d, 1, 10)
+		createVoucher(t, d, 2, 10)
 		wantAudit(t, d, order.Audit{InitialStock: 10, Stock: 10})
 
 		pending, rejected := newOrder(3, 1, 3), newOrder(4, 1, 4)
 		pending.Status, rejected.Status = order.Pending, order.Rejected
 		for _, o := range []order.Order{newOrder(1, 1, 1), newOrder(2, 1, 1), pending, rejected, newOrder(5, 2, 5)} {
-			wantErr(t, buy(t.Context(), d, o, false))
+			wantErr(t, placeOrder(t.Context(), d, o, false))
 		}
 		wantAudit(t, d, order.Audit{InitialStock: 10, Stock: 6, Orders: 2, DistinctUsers: 1, Pending: 1})
 	})

@@ -8,37 +8,38 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
+	"math/rand/v2"
 	"time"
 
 	"seckill/internal/order"
 )
 
-// Transact implements [order.Store]. fn may be called several times and must be
-// able to start over: a deadlock, a lock wait that ran out or a busy file rolls
-// back all of it and repeats it, whatever fn made of the error.
+// Transact implements [order.Store]. fn may be called several times and must be able to start over: a
+// deadlock, a lock wait timeout or a busy file rolls everything back and repeats fn, whatever fn made
+// of the error.
 //
-// Writes are put off until something needs them done: a read, a Flush, the commit.
-// The transaction begins with the first that is sent. Until then reads run by
-// themselves and no connection is held, so fn may wait for a lock; from then on they
-// see the transaction's own writes. tx is for one goroutine, and ends with fn.
+// Writes are deferred until a read, a Flush or the commit. The transaction begins with the first write
+// that is sent. Until then reads run outside of it and no connection is held, so fn may wait for a lock.
+// From then on reads see the transaction's own writes. tx is for one goroutine and ends with fn.
 //
-// When fn fails or panics the transaction is rolled back, on a context that
-// outlives ctx. A ctx that has ended by the time fn returns rolls back too; once
-// COMMIT is on its way ctx does not interrupt it.
+// If fn fails or panics, the transaction is rolled back on a context that outlives ctx. It is also
+// rolled back if ctx has ended by the time fn returns. The end of ctx does not interrupt a COMMIT that
+// was sent.
 func (o *Orders) Transact(ctx context.Context, fn func(ctx context.Context, tx order.Tx) error) error {
 	return o.db.transact(ctx, func(ctx context.Context, t *tx) error { return fn(ctx, t) })
 }
 
 func (d *DB) transact(ctx context.Context, fn func(ctx context.Context, t *tx) error) error {
-	return d.repeatWhile(ctx, func() (collided bool, err error) {
-		t := &tx{db: d}
-		defer t.rollback(ctx) // does nothing after a commit; runs when fn panics
+	return d.retryWhile(ctx, func() (collided bool, err error) {
+		t := &tx{db: d, number: 1 + rand.Int64N(math.MaxInt64)}
+		defer t.rollback(ctx) // does nothing after a commit; also runs when fn panics
 		if err = fn(ctx, t); err == nil {
 			err = t.commit(ctx)
 		}
-		// Only a collision of this transaction counts, not one that fn met
-		// elsewhere, say in a lock that is a table too. And it counts whatever fn
-		// returned: MySQL has already undone the work.
+		// Only a collision of this transaction counts, not one that fn got elsewhere, for instance from a
+		// lock that is kept in a table. And it counts whatever fn returned: MySQL has already rolled back
+		// the work.
 		if t.collided != nil {
 			return true, t.collided
 		}
@@ -46,28 +47,29 @@ func (d *DB) transact(ctx context.Context, fn func(ctx context.Context, t *tx) e
 	})
 }
 
-// tx is an [order.Tx] at work; its statements are in tx.go, how they are sent in
-// write.go.
+// tx is an [order.Tx]. Its statements are in tx.go; write.go sends them.
 type tx struct {
 	db   *DB
 	conn *sql.Conn // nil before the first write is sent
-	// pending are the writes that were put off.
+	// number identifies this attempt in vouchers.last_writer; see sendWithCommit.
+	number int64
+	// pending are the deferred writes.
 	pending []write
-	// collided is the collision that ended the transaction early.
+	// collided is the collision that ended the transaction early; nil if there was none.
 	collided error
 	ended    bool
 }
 
 var _ order.Tx = (*tx)(nil)
 
-// begin takes a writer's connection, once.
+// begin takes a connection from the writers' pool, once.
 func (t *tx) begin(ctx context.Context) error {
 	if t.conn != nil {
 		return nil
 	}
 	conn, err := t.db.writers.Conn(ctx)
 	if err != nil {
-		return t.noted(translate(ctx, err))
+		return t.recordError(translate(ctx, err))
 	}
 	t.conn = conn
 	if t.db.begin == "" {
@@ -78,9 +80,9 @@ func (t *tx) begin(ctx context.Context) error {
 }
 
 func (t *tx) run(ctx context.Context, query string, args ...any) (int64, error) {
-	defer t.db.slow(ctx, query, time.Now())
+	defer t.db.logSlow(ctx, query, time.Now())
 	result, err := t.conn.ExecContext(ctx, query, args...)
-	if err = t.noted(wrote(ctx, err)); err != nil {
+	if err = t.recordError(translateWrite(ctx, err)); err != nil {
 		return 0, err
 	}
 	return result.RowsAffected()
@@ -91,32 +93,32 @@ func (t *tx) read(ctx context.Context, query string, arg []any, dest ...any) err
 	if err := t.Flush(ctx); err != nil {
 		return err
 	}
-	defer t.db.slow(ctx, query, time.Now())
+	defer t.db.logSlow(ctx, query, time.Now())
 	err := t.reader().QueryRowContext(ctx, query, arg...).Scan(dest...)
 	if err == nil || errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
-	return t.noted(translate(ctx, err))
+	return t.recordError(translate(ctx, err))
 }
 
-// readAll has each read every row, one after the other.
-func (t *tx) readAll(ctx context.Context, query string, arg []any, each func(*sql.Rows) error) error {
+// readAll calls scan for every row.
+func (t *tx) readAll(ctx context.Context, query string, arg []any, scan func(*sql.Rows) error) error {
 	if err := t.Flush(ctx); err != nil {
 		return err
 	}
-	defer t.db.slow(ctx, query, time.Now())
+	defer t.db.logSlow(ctx, query, time.Now())
 	rows, err := t.reader().QueryContext(ctx, query, arg...)
 	if err != nil {
-		return t.noted(translate(ctx, err))
+		return t.recordError(translate(ctx, err))
 	}
 	defer rows.Close()
 	for err == nil && rows.Next() {
-		err = each(rows)
+		err = scan(rows)
 	}
-	return t.noted(translate(ctx, cmp.Or(err, rows.Err())))
+	return t.recordError(translate(ctx, cmp.Or(err, rows.Err())))
 }
 
-// reader is the transaction's connection, or any where it has not begun.
+// reader is the transaction's connection, or the readers' pool if the transaction has not begun.
 func (t *tx) reader() interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
@@ -127,6 +129,7 @@ func (t *tx) reader() interface {
 	return t.db.readers
 }
 
+// usable returns an error if the transaction has ended or collided.
 func (t *tx) usable() error {
 	if t.ended {
 		return fmt.Errorf("database: %w", sql.ErrTxDone)
@@ -134,9 +137,9 @@ func (t *tx) usable() error {
 	return t.collided
 }
 
-// noted passes a statement's error on, in the words of an order, and remembers a
-// collision, after which the transaction takes no more statements.
-func (t *tx) noted(err error) error {
+// recordError returns a statement's error as one of package order. It records a collision, after which
+// the transaction takes no more statements.
+func (t *tx) recordError(err error) error {
 	switch {
 	case failureOf(err) == collision:
 		t.collided = err
@@ -146,13 +149,13 @@ func (t *tx) noted(err error) error {
 	return err
 }
 
-// commit ends the transaction. Nothing was written: there is nothing to commit.
+// commit ends the transaction. It sends nothing if nothing was written.
 func (t *tx) commit(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err // rolled back by Transact
 	}
-	if t.wholeInOneTrip() {
-		return t.sendWhole(ctx)
+	if t.fitsOneRoundTrip() {
+		return t.sendWithCommit(ctx)
 	}
 	if err := t.Flush(ctx); err != nil {
 		return err
@@ -168,7 +171,7 @@ func (t *tx) commit(ctx context.Context) error {
 	switch {
 	case err == nil:
 		t.ended = true
-		_ = t.conn.Close() // gives it back to its pool
+		_ = t.conn.Close() // returns it to its pool
 		return nil
 	case failureOf(err) == collision:
 		t.collided = fmt.Errorf("%w: commit: %w", order.ErrUnavailable, err)
@@ -179,11 +182,11 @@ func (t *tx) commit(ctx context.Context) error {
 
 // outcomeUnknown is the error of a COMMIT without a clear answer.
 func outcomeUnknown(err error) error {
-	return fmt.Errorf("%w: the outcome of a commit is not known: %w", order.ErrUnavailable, err)
+	return fmt.Errorf("%w: the outcome of the commit is unknown: %w", order.ErrUnavailable, err)
 }
 
-// rollback undoes a transaction that was not committed. A connection that cannot
-// say that it did is closed, upon which the server undoes it.
+// rollback rolls back a transaction that was not committed. If the connection does not confirm it, the
+// connection is closed, and the server rolls back.
 func (t *tx) rollback(ctx context.Context) {
 	if t.ended {
 		return
@@ -200,7 +203,7 @@ func (t *tx) rollback(ctx context.Context) {
 	_ = t.conn.Close()
 }
 
-// discard closes a connection for good, in place of giving it back to its pool.
+// discard closes a connection instead of returning it to its pool.
 func discard(conn *sql.Conn) error {
 	err := conn.Raw(func(any) error { return driver.ErrBadConn })
 	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) {
@@ -210,11 +213,11 @@ func discard(conn *sql.Conn) error {
 }
 
 // end runs COMMIT or ROLLBACK on a context of its own.
-func (t *tx) end(ctx context.Context, how string) error {
-	defer t.db.slow(ctx, how, time.Now())
+func (t *tx) end(ctx context.Context, statement string) error {
+	defer t.db.logSlow(ctx, statement, time.Now())
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.db.config.EndTimeout)
 	defer cancel()
-	if _, err := t.conn.ExecContext(ctx, how); err != nil {
+	if _, err := t.conn.ExecContext(ctx, statement); err != nil {
 		return err
 	}
 	return ctx.Err()

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 
 	"seckill/internal/order"
 	"seckill/internal/voucher"
@@ -21,8 +22,7 @@ func (t *tx) Ordered(ctx context.Context, voucherID, userID int64) (bool, error)
 	return err == nil, err
 }
 
-// StockOf implements [order.Tx]. It returns [voucher.ErrNotFound] where there is
-// no such voucher.
+// StockOf implements [order.Tx]. It returns [voucher.ErrNotFound] if there is no such voucher.
 func (t *tx) StockOf(ctx context.Context, voucherID int64) (stock, version int64, err error) {
 	const query = "SELECT stock, version FROM vouchers WHERE id = ?"
 	err = t.readVoucher(ctx, query, voucherID, &stock, &version)
@@ -31,9 +31,9 @@ func (t *tx) StockOf(ctx context.Context, voucherID int64) (stock, version int64
 
 // Decrement implements [order.Tx].
 func (t *tx) Decrement(_ context.Context, voucherID int64) error {
-	return t.put(write{
-		query: "UPDATE vouchers SET stock = stock - 1, version = version + 1 WHERE id = ? AND stock > 0",
-		args:  []any{voucherID},
+	return t.enqueue(write{
+		query: "UPDATE vouchers SET stock = stock - 1, version = version + 1, last_writer = ? WHERE id = ? AND stock > 0",
+		args:  []any{t.number, voucherID},
 		check: func(ctx context.Context, found int64) error {
 			if found == 1 {
 				return nil
@@ -46,12 +46,12 @@ func (t *tx) Decrement(_ context.Context, voucherID int64) error {
 	})
 }
 
-// SetStock implements [order.Tx]. The database itself refuses a stock below 0:
+// SetStock implements [order.Tx]. The database itself refuses a stock below 0, with
 // [voucher.ErrSoldOut].
 func (t *tx) SetStock(_ context.Context, voucherID, stock int64) error {
-	return t.put(write{
-		query: "UPDATE vouchers SET stock = ?, version = version + 1 WHERE id = ?",
-		args:  []any{stock, voucherID},
+	return t.enqueue(write{
+		query: "UPDATE vouchers SET stock = ?, version = version + 1, last_writer = ? WHERE id = ?",
+		args:  []any{stock, t.number, voucherID},
 		check: func(_ context.Context, found int64) error {
 			if found == 1 {
 				return nil
@@ -63,10 +63,10 @@ func (t *tx) SetStock(_ context.Context, voucherID, stock int64) error {
 
 // DecrementVersion implements [order.Tx].
 func (t *tx) DecrementVersion(_ context.Context, voucherID, version int64) error {
-	return t.put(write{
-		query: `UPDATE vouchers SET stock = stock - 1, version = version + 1
+	return t.enqueue(write{
+		query: `UPDATE vouchers SET stock = stock - 1, version = version + 1, last_writer = ?
 			WHERE id = ? AND version = ? AND stock > 0`,
-		args: []any{voucherID, version},
+		args: []any{t.number, voucherID, version},
 		check: func(ctx context.Context, found int64) error {
 			if found == 1 {
 				return nil
@@ -82,13 +82,13 @@ func (t *tx) DecrementVersion(_ context.Context, voucherID, version int64) error
 	})
 }
 
-// DecrementFenced implements [order.Tx]. That a token is out of date is said even
-// where nothing is left.
+// DecrementFenced implements [order.Tx]. If the token is out of date and nothing is left either, it
+// returns [order.ErrStale].
 func (t *tx) DecrementFenced(_ context.Context, voucherID int64, token uint64) error {
-	return t.put(write{
-		query: `UPDATE vouchers SET stock = stock - 1, version = version + 1, fence_token = ?
+	return t.enqueue(write{
+		query: `UPDATE vouchers SET stock = stock - 1, version = version + 1, last_writer = ?, fence_token = ?
 			WHERE id = ? AND stock > 0 AND fence_token <= ?`,
-		args: []any{token, voucherID, token},
+		args: []any{t.number, token, voucherID, token},
 		check: func(ctx context.Context, found int64) error {
 			if found == 1 {
 				return nil
@@ -106,18 +106,19 @@ func (t *tx) DecrementFenced(_ context.Context, voucherID int64, token uint64) e
 	})
 }
 
-// Insert implements [order.Tx]. An order id that is there already is an
-// [order.ErrAlreadyOrdered] too. A rejected order is never unique.
+// Insert implements [order.Tx]. A duplicate order id is an [order.ErrAlreadyOrdered] too. A rejected
+// order has no unique user id.
 func (t *tx) Insert(_ context.Context, o order.Order, unique bool) error {
 	const columns = "INSERT INTO orders (id, voucher_id, user_id, unique_user_id, status, created_at) "
-	var only any // NULL is equal to nothing
+	var uniqueUser any // NULL does not collide in a unique index
 	if unique && o.Status != order.Rejected {
-		only = o.UserID
+		uniqueUser = o.UserID
 	}
-	return t.put(write{
-		query: columns + "VALUES (?, ?, ?, ?, ?, ?)",
-		after: columns + "SELECT ?, ?, ?, ?, ?, ? FROM DUAL WHERE ROW_COUNT() = 1",
-		args:  []any{o.ID, o.VoucherID, o.UserID, only, string(o.Status), stamp(o.CreatedAt)},
+	args := []any{o.ID, o.VoucherID, o.UserID, uniqueUser, string(o.Status), stamp(o.CreatedAt)}
+	return t.enqueue(write{
+		query: columns + "VALUES (?, ?, ?, ?, ?, ?)", args: args,
+		dependent:     columns + "SELECT ?, ?, ?, ?, ?, ? FROM vouchers WHERE id = ? AND last_writer = ?",
+		dependentArgs: slices.Concat(args, []any{o.VoucherID, t.number}),
 	})
 }
 

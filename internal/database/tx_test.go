@@ -9,8 +9,8 @@ import (
 	"seckill/internal/voucher"
 )
 
-// within runs fn in a transaction.
-func within(t *testing.T, d *DB, fn func(ctx context.Context, tx order.Tx) error) error {
+// transact runs fn in a transaction.
+func transact(t *testing.T, d *DB, fn func(ctx context.Context, tx order.Tx) error) error {
 	t.Helper()
 	return d.Orders().Transact(t.Context(), fn)
 }
@@ -70,9 +70,9 @@ func TestEachWayToTakeFromTheStock(t *testing.T) {
 		for _, test := range tests {
 			t.Run(test.name, func(t *testing.T) {
 				wipe(t, d)
-				onSale(t, d, 1, test.stock)
+				createVoucher(t, d, 1, test.stock)
 				for n, step := range test.steps {
-					if err := within(t, d, step.do); !errors.Is(err, step.want) {
+					if err := transact(t, d, step.do); !errors.Is(err, step.want) {
 						t.Errorf("step %d: %v, want %v", n+1, err, step.want)
 					}
 				}
@@ -99,7 +99,7 @@ func TestNoSuchVoucher(t *testing.T) {
 			"DecrementVersion": func(ctx context.Context, tx order.Tx) error { return tx.DecrementVersion(ctx, 1, 0) },
 			"DecrementFenced":  func(ctx context.Context, tx order.Tx) error { return tx.DecrementFenced(ctx, 1, 1) },
 		} {
-			t.Run(name, func(t *testing.T) { wantErr(t, within(t, d, do), voucher.ErrNotFound) })
+			t.Run(name, func(t *testing.T) { wantErr(t, transact(t, d, do), voucher.ErrNotFound) })
 		}
 	})
 }
@@ -107,7 +107,7 @@ func TestNoSuchVoucher(t *testing.T) {
 func TestUniqueIsThePolicysChoice(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		insert := func(o order.Order, unique bool) error {
-			return within(t, d, func(ctx context.Context, tx order.Tx) error { return tx.Insert(ctx, o, unique) })
+			return transact(t, d, func(ctx context.Context, tx order.Tx) error { return tx.Insert(ctx, o, unique) })
 		}
 		wantErr(t, insert(newOrder(1, 1, 42), true))
 		wantErr(t, insert(newOrder(2, 1, 42), true), order.ErrAlreadyOrdered)
@@ -120,7 +120,7 @@ func TestUniqueIsThePolicysChoice(t *testing.T) {
 		rejected.Status = order.Rejected
 		wantErr(t, insert(rejected, true))
 		for user, want := range map[int64]bool{42: true, 43: false, 44: false} {
-			wantErr(t, within(t, d, func(ctx context.Context, tx order.Tx) error {
+			wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
 				has, err := tx.Ordered(ctx, 1, user)
 				if has != want {
 					t.Errorf("user %d has ordered: %v, want %v", user, has, want)
@@ -128,14 +128,14 @@ func TestUniqueIsThePolicysChoice(t *testing.T) {
 				return err
 			}))
 		}
-		wantErr(t, insert(newOrder(7, 1, 44), true)) // a rejected order is in nobody's way
+		wantErr(t, insert(newOrder(7, 1, 44), true)) // a rejected order does not count
 	})
 }
 
 func TestTransactionSeesItsOwnWrites(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
-		onSale(t, d, 1, 5)
-		wantErr(t, within(t, d, func(ctx context.Context, tx order.Tx) error {
+		createVoucher(t, d, 1, 5)
+		wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
 			if err := tx.Insert(ctx, newOrder(1, 1, 42), true); err != nil {
 				return err
 			}
@@ -150,7 +150,7 @@ func TestTransactionSeesItsOwnWrites(t *testing.T) {
 			if err != nil || stock != 4 || version != 1 {
 				t.Errorf("own stock: %d, version %d, %v", stock, version, err)
 			}
-			wantStock(t, d, 1, 5, 0) // nobody else sees it yet
+			wantStock(t, d, 1, 5, 0) // not visible outside the transaction yet
 			return nil
 		}))
 		wantStock(t, d, 1, 4, 1)
@@ -159,9 +159,9 @@ func TestTransactionSeesItsOwnWrites(t *testing.T) {
 
 func TestTwentyForTheLastPiece(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
-		onSale(t, d, 1, 1)
-		got := countErrs(t, rush(20, func(i int) error {
-			return buy(t.Context(), d, newOrder(int64(i+1), 1, int64(i+1)), true)
+		createVoucher(t, d, 1, 1)
+		got := countErrs(t, runAtOnce(20, func(i int) error {
+			return placeOrder(t.Context(), d, newOrder(int64(i+1), 1, int64(i+1)), true)
 		}), nil, voucher.ErrSoldOut)
 		if got[nil] != 1 {
 			t.Errorf("%d got the last piece", got[nil])
@@ -172,9 +172,9 @@ func TestTwentyForTheLastPiece(t *testing.T) {
 
 func TestTwentyOrdersOfOneUserAtOnce(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
-		onSale(t, d, 1, 100)
-		got := countErrs(t, rush(20, func(i int) error {
-			return buy(t.Context(), d, newOrder(int64(i+1), 1, 42), true)
+		createVoucher(t, d, 1, 100)
+		got := countErrs(t, runAtOnce(20, func(i int) error {
+			return placeOrder(t.Context(), d, newOrder(int64(i+1), 1, 42), true)
 		}), nil, order.ErrAlreadyOrdered)
 		if got[nil] != 1 {
 			t.Errorf("%d orders of one user", got[nil])
@@ -183,15 +183,14 @@ func TestTwentyOrdersOfOneUserAtOnce(t *testing.T) {
 	})
 }
 
-// The weak way to sell must be weak on every engine: all read the same stock
-// before anyone writes.
+// The weak policy must be weak on every engine: all buyers read the same stock before any of them writes.
 func TestUnguardedLosesUpdates(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		const buyers = 8
-		onSale(t, d, 1, buyers)
+		createVoucher(t, d, 1, buyers)
 		allHaveRead := newBarrier(buyers)
-		for _, err := range rush(buyers, func(i int) error {
-			return within(t, d, func(ctx context.Context, tx order.Tx) error {
+		for _, err := range runAtOnce(buyers, func(i int) error {
+			return transact(t, d, func(ctx context.Context, tx order.Tx) error {
 				stock, _, err := tx.StockOf(ctx, 1)
 				if err != nil {
 					return err

@@ -17,8 +17,8 @@ type Vouchers struct{ db *DB }
 
 var _ voucher.Store = (*Vouchers)(nil)
 
-// voucherRow is a voucher as it is kept. The columns fence_token and admission_seq
-// are missing here: only transactions speak of them.
+// voucherRow is a row of the table vouchers. The columns fence_token, last_writer, admission_seq and
+// admission_forgotten are missing: only transactions use them.
 type voucherRow struct {
 	ID                     int64 `gorm:"primaryKey;autoIncrement:false"`
 	Title                  string
@@ -28,13 +28,15 @@ type voucherRow struct {
 	BeginAt, EndAt         time.Time
 	Policy                 string
 	CreatedAt              time.Time `gorm:"autoCreateTime:false"`
-	AdmissionEpoch         int64     // see [order.Standing]
+	AdmissionEpoch         int64     // see [order.EpochState]
+	// AdmissionCleared says that Redis has no data of the voucher.
+	AdmissionCleared bool
 }
 
 // TableName implements gorm's Tabler.
 func (voucherRow) TableName() string { return "vouchers" }
 
-// CreateVoucher implements [voucher.Store]. Times are kept in microseconds.
+// CreateVoucher implements [voucher.Store]. It stores times in microseconds.
 func (s *Vouchers) CreateVoucher(ctx context.Context, v *voucher.Voucher) error {
 	policy, err := json.Marshal(v.Policy)
 	if err != nil {
@@ -44,20 +46,21 @@ func (s *Vouchers) CreateVoucher(ctx context.Context, v *voucher.Voucher) error 
 		ID: v.ID, Title: v.Title, PriceCents: v.PriceCents, ValueCents: v.ValueCents,
 		InitialStock: v.InitialStock, Stock: v.Stock, Version: v.Version,
 		BeginAt: stamp(v.BeginAt), EndAt: stamp(v.EndAt), Policy: string(policy), CreatedAt: stamp(v.CreatedAt),
+		AdmissionCleared: true, // under another flow Redis never has any
 	}
-	var split []seqRow // beside the first bucket, which is the voucher's own
+	var split []seqRow // of every bucket but the first, whose number is in the voucher's row
 	if v.Policy.Flow == voucher.FlowAdmission {
-		row.AdmissionEpoch = firstEpoch
-		for bucket := 1; bucket < v.Policy.Parts(); bucket++ {
+		row.AdmissionEpoch, row.AdmissionCleared = firstEpoch, false
+		for bucket := 1; bucket < v.Policy.BucketCount(); bucket++ {
 			split = append(split, seqRow{VoucherID: v.ID, Bucket: bucket})
 		}
 	}
-	return s.db.repeat(ctx, func() error {
-		return wrote(ctx, create(s.db.single.WithContext(ctx), &row, split))
+	return s.db.retry(ctx, func() error {
+		return translateWrite(ctx, create(s.db.single.WithContext(ctx), &row, split))
 	})
 }
 
-// create writes a voucher and its buckets; both or neither.
+// create writes a voucher and its buckets, in one transaction.
 func create(db *gorm.DB, row *voucherRow, split []seqRow) error {
 	if len(split) == 0 {
 		return db.Create(row).Error
@@ -70,7 +73,7 @@ func create(db *gorm.DB, row *voucherRow, split []seqRow) error {
 	})
 }
 
-// seqRow is the sequence of a bucket but the first; see [order.Standing].
+// seqRow is the sequence number of a bucket other than the first; see [order.EpochState].
 type seqRow struct {
 	VoucherID int64 `gorm:"primaryKey;autoIncrement:false"`
 	Bucket    int   `gorm:"primaryKey;autoIncrement:false"`
@@ -110,7 +113,7 @@ func (s *Vouchers) Vouchers(ctx context.Context, after int64, limit int) ([]*vou
 }
 
 func (r *voucherRow) voucher() (*voucher.Voucher, error) {
-	policy := voucher.DefaultPolicy() // for a field that a later version added
+	policy := voucher.DefaultPolicy() // the default of a field that a later version added
 	if err := json.Unmarshal([]byte(r.Policy), &policy); err != nil {
 		return nil, fmt.Errorf("database: policy of voucher %d: %w", r.ID, err)
 	}

@@ -12,19 +12,20 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// write is a change that was asked for and not sent yet.
+// write is a deferred write.
 type write struct {
 	query string
-	// after is the same change as the statement after another one: it happens only
-	// if that one found its row. Empty where there is no such form.
-	after string
 	args  []any
-	// check makes an error of how many rows were found. nil: any number is right.
+	// dependent is the same write in the packet of the write before it: it takes effect only if that
+	// one did. Empty if there is no such form.
+	dependent     string
+	dependentArgs []any
+	// check returns an error if the number of rows found is wrong. nil accepts any number.
 	check func(ctx context.Context, found int64) error
 }
 
-// put takes a write on.
-func (t *tx) put(w write) error {
+// enqueue defers a write.
+func (t *tx) enqueue(w write) error {
 	if err := t.usable(); err != nil {
 		return err
 	}
@@ -38,7 +39,7 @@ func (t *tx) Flush(ctx context.Context) error {
 		return err
 	}
 	for len(t.pending) > 0 {
-		n := t.oneTrip()
+		n := t.nextGroup()
 		group := t.pending[:n]
 		t.pending = t.pending[n:]
 		if err := t.send(ctx, group); err != nil {
@@ -48,9 +49,9 @@ func (t *tx) Flush(ctx context.Context) error {
 	return nil
 }
 
-// oneTrip is how many of the writes can go together: up to the first whose rows are to be
-// looked at before anything else is done.
-func (t *tx) oneTrip() int {
+// nextGroup is how many of the pending writes can be sent in one round trip: up to and including the
+// first one with a check.
+func (t *tx) nextGroup() int {
 	if !t.db.batches {
 		return 1
 	}
@@ -62,7 +63,7 @@ func (t *tx) oneTrip() int {
 	return len(t.pending)
 }
 
-// send sends writes of which only the last may have a check.
+// send sends a group of writes. Only the last one may have a check.
 func (t *tx) send(ctx context.Context, group []write) error {
 	if err := t.begin(ctx); err != nil {
 		return err
@@ -81,8 +82,9 @@ func (t *tx) send(ctx context.Context, group []write) error {
 	return last.check(ctx, found)
 }
 
-// runAll runs several writes in one round trip and says how many rows the last one
-// found. If one fails, the server carries out nothing after it.
+// runAll runs several writes in one round trip and returns how many rows the last one found. If one
+// fails, nothing is committed: the packet has no COMMIT, and its error is read before one is sent. That
+// matters on a Galera node; see sendWithCommit.
 func (t *tx) runAll(ctx context.Context, group []write) (int64, error) {
 	var queries []string
 	var args []any
@@ -90,62 +92,64 @@ func (t *tx) runAll(ctx context.Context, group []write) (int64, error) {
 		queries, args = append(queries, w.query), append(args, w.args...)
 	}
 	found, err := t.execAll(ctx, strings.Join(queries, "; "), args)
-	if err = t.noted(wrote(ctx, err)); err != nil {
+	if err = t.recordError(translateWrite(ctx, err)); err != nil {
 		return 0, err
 	}
 	return found[len(found)-1], nil
 }
 
-// wholeInOneTrip says whether nothing was sent yet and all there is to send can go
-// at once: a write that must find its row, and one that depends on it.
-func (t *tx) wholeInOneTrip() bool {
+// fitsOneRoundTrip reports whether the whole transaction can be sent in one round trip: nothing was sent
+// yet, and there are two writes, one that must find its row and one that depends on it.
+func (t *tx) fitsOneRoundTrip() bool {
 	return t.db.batches && t.conn == nil && len(t.pending) == 2 &&
-		t.pending[0].check != nil && t.pending[1].after != ""
+		t.pending[0].check != nil && t.pending[1].dependent != ""
 }
 
-// sendWhole sends two writes and COMMIT in one round trip. What the first one
-// locks, which is the row that all buyers of a voucher wait for, is then locked
-// while the server works and never while a network or a busy client does.
+// sendWithCommit sends two writes and COMMIT in one round trip. The first write locks the row that all
+// buyers of a voucher wait for. The row is then locked only while the server works, and never during a
+// network round trip or while the client is busy.
 //
-// If the first finds nothing, the second does nothing and an empty transaction is
-// committed. If either fails, the server carries out nothing after it.
-func (t *tx) sendWhole(ctx context.Context) error {
+// A statement that fails ends the packet. That is not enough: a Galera node can roll back a transaction
+// between two statements, and it carries out the rest of the packet in a new transaction before it
+// reports the error. So each later part must be harmless by itself. The second write takes effect only
+// if the row still holds this attempt's number, which the first write stored there and a rollback
+// removes. Without it, because the first write found no row or was rolled back, COMMIT commits nothing.
+func (t *tx) sendWithCommit(ctx context.Context) error {
 	if err := t.begin(ctx); err != nil {
 		return err
 	}
 	first, second := t.pending[0], t.pending[1]
 	t.pending = nil
-	// Once it is on its way ctx does not interrupt it, as it does not interrupt a COMMIT.
+	// The end of ctx does not interrupt it once it is sent, as it does not interrupt a COMMIT.
 	sending, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.db.config.LockWait+t.db.config.EndTimeout)
 	defer cancel()
-	found, err := t.execAll(sending, first.query+"; "+second.after+"; COMMIT", slices.Concat(first.args, second.args))
+	found, err := t.execAll(sending, first.query+"; "+second.dependent+"; COMMIT", slices.Concat(first.args, second.dependentArgs))
 	if err != nil {
 		switch failureOf(err) {
-		case duplicate, depleted, collision: // of a write, so before the commit
-			return t.noted(translate(ctx, err))
+		case duplicate, depleted, collision: // an error of a write, so before the commit
+			return t.recordError(translate(ctx, err))
 		}
 		return outcomeUnknown(err)
 	}
 	if err := first.check(ctx, found[0]); err != nil {
-		return err // its transaction was empty; Transact ends the one that looked why
+		return err // that transaction was empty; Transact rolls back the one in which check has read
 	}
 	t.ended = true
-	_ = t.conn.Close() // gives it back to its pool
+	_ = t.conn.Close() // returns it to its pool
 	if found[1] != 1 {
-		return errHalf
+		return outcomeUnknown(errNoOrder)
 	}
 	return nil
 }
 
-// errHalf: the first write was committed, the second found nothing to do. No server
-// that counts rows as MySQL does gets here; one that does not must not have an order
-// confirmed that is not there.
-var errHalf = errors.New("database: the server does not count the rows of the statement before: it took from the stock and wrote no order")
+// errNoOrder says that the first write found its row, the second did not find the first one's number,
+// and the server reported no error. An order that does not exist must not be confirmed.
+var errNoOrder = errors.New("database: the server wrote no order in the transaction that took from the stock")
 
-// execAll runs several statements and says how many rows each one found, which is
-// more than database/sql can tell.
+// execAll runs several statements and returns how many rows each one found. database/sql reports that
+// for the last statement only.
 func (t *tx) execAll(ctx context.Context, queries string, args []any) (found []int64, err error) {
-	defer t.db.slow(ctx, queries, time.Now())
+	defer t.db.logSlow(ctx, queries, time.Now())
 	named := make([]driver.NamedValue, len(args))
 	for i, arg := range args {
 		value, err := driver.DefaultParameterConverter.ConvertValue(arg)
@@ -168,7 +172,7 @@ func (t *tx) execAll(ctx context.Context, queries string, args []any) (found []i
 			return errors.New("database: the driver does not count each statement's rows")
 		}
 		if found = all.AllRowsAffected(); len(found) != strings.Count(queries, ";")+1 {
-			return fmt.Errorf("database: %d statements were answered of %q", len(found), queries)
+			return fmt.Errorf("database: the server answered %d statements of %q", len(found), queries)
 		}
 		return nil
 	})

@@ -17,7 +17,7 @@ import (
 
 const root = "../.."
 
-// Stand-ins for the secrets, so that each can be found where it ended up.
+// Placeholder secrets, each different, so that the test can find where each one is used.
 func secrets() map[string]string {
 	return map[string]string{
 		"MYSQL_PASSWORD":      "stand-in-for-the-mysql-password",
@@ -65,7 +65,7 @@ func TestRefusesToStartWithoutSecrets(t *testing.T) {
 	}
 }
 
-// Whatever is called a secret comes from the caller's environment.
+// Every variable that is called a secret comes from the caller's environment.
 func TestNoSecretIsWrittenDown(t *testing.T) {
 	secretive := regexp.MustCompile(`PASSWORD|SECRET|TOKEN|DSN`)
 	var checked int
@@ -88,8 +88,8 @@ func TestNoSecretIsWrittenDown(t *testing.T) {
 	}
 }
 
-// Compose builds all there is to build at the same time. On a machine that has not
-// built before, the second image of one name is refused: "already exists".
+// Compose builds all images in parallel. On a machine without earlier builds, a second image with the same name fails with
+// "already exists".
 func TestEveryImageIsBuiltOnce(t *testing.T) {
 	builder := map[string]string{}
 	services := everyService(t)
@@ -203,11 +203,11 @@ func TestDataSurvivesInNamedVolumes(t *testing.T) {
 
 func TestSettingsOfTheService(t *testing.T) {
 	known := settingsOfTheService(t)
-	// What has no place in these containers: their Redis is one server without a password,
-	// and a name would be that of both instances.
+	// What has no place in these containers: their Redis is one server without a password
+	// that evicts nothing, and a name would be that of both instances.
 	left := []string{
 		"SECKILL_REDIS_MASTER", "SECKILL_REDIS_PASSWORD", "SECKILL_INSTANCE", "SECKILL_LOCK_WATCHDOG",
-		"SECKILL_IDS", "SECKILL_LAB_TRACE", "SECKILL_LAB_NAME",
+		"SECKILL_IDS", "SECKILL_LAB_TRACE", "SECKILL_LAB_NAME", "SECKILL_ALLOW_EVICTION",
 	}
 	services := everyService(t)
 	for _, name := range []string{"api-1", "api-2"} {
@@ -228,7 +228,7 @@ func TestSettingsOfTheService(t *testing.T) {
 	}
 }
 
-// settingsOfTheService are the variables that its help names.
+// settingsOfTheService returns the variables that the help of the service names.
 func settingsOfTheService(t *testing.T) []string {
 	t.Helper()
 	help := exec.CommandContext(t.Context(), "go", "run", "./cmd/api", "-help")
@@ -290,7 +290,7 @@ func TestPrometheusScrapesEveryInstance(t *testing.T) {
 	}
 }
 
-// The example names each secret, gives none, and offers nothing that is not read.
+// The example names every secret, contains none, and lists only settings that are used.
 func TestEnvExample(t *testing.T) {
 	example, compose := read(t, ".env.example"), read(t, "docker-compose.yml")
 	lines := regexp.MustCompile(`(?m)^(#?)([A-Z][A-Z0-9_]*)=(.*)$`).FindAllStringSubmatch(example, -1)
@@ -326,7 +326,7 @@ func mustLoad(t *testing.T, env map[string]string, profiles ...string) *types.Pr
 	return project
 }
 
-// load reads the file as docker compose does: interpolation, schema, consistency.
+// load parses the file as docker compose does, with interpolation, schema and consistency checks.
 func load(t *testing.T, env map[string]string, profiles ...string) (*types.Project, error) {
 	t.Helper()
 	details := types.ConfigDetails{

@@ -1,4 +1,3 @@
-// Package deploy has no code of its own: its tests read the Dockerfile and the
-// docker-compose.yml at the top of the project and check what a reader of those
-// files would otherwise have to believe.
+// Package deploy has no code of its own. Its tests check the files that a reader would otherwise have to believe: the
+// Dockerfile, docker-compose.yml, and the documents.
 package deploy

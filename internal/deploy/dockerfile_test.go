@@ -36,7 +36,7 @@ func TestDockerfile(t *testing.T) {
 	}
 }
 
-// The image's context must carry neither secrets nor the history.
+// The build context must contain neither secrets nor the git history.
 func TestDockerignore(t *testing.T) {
 	lines := strings.Split(read(t, ".dockerignore"), "\n")
 	for _, want := range []string{".git", ".env", ".env.*"} {

@@ -10,13 +10,13 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"seckill/internal/admission/admkey"
+	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/testkit"
 	"seckill/internal/voucher"
 )
 
-// BenchmarkBacklog is how fast a backlog reaches the database, per order.
+// BenchmarkBacklog measures how fast a backlog is written to the database, per order.
 func BenchmarkBacklog(b *testing.B) {
 	for _, size := range []int{100, 500, 2000} {
 		for _, workers := range []int{1, 2, 4} {
@@ -32,10 +32,10 @@ func BenchmarkBacklog(b *testing.B) {
 				if err := db.Vouchers().CreateVoucher(b.Context(), v); err != nil {
 					b.Fatal(err)
 				}
-				if _, err := db.Shelf().Open(b.Context(), 1, 1); err != nil {
+				if _, err := db.AdmissionStore().Open(b.Context(), 1, 1); err != nil {
 					b.Fatal(err)
 				}
-				keys := admkey.Of(prefix, 1, 0)
+				keys := ledger.KeysOf(prefix, 1, 0)
 				for n := 0; n < b.N; {
 					pipe := client.Pipeline()
 					for range min(1000, b.N-n) {
@@ -52,7 +52,7 @@ func BenchmarkBacklog(b *testing.B) {
 				var done atomic.Int64
 				ctx, cancel := context.WithCancel(b.Context())
 				f, err := New(Config{
-					Client: client, Shelf: db.Shelf(), Orders: db.Orders(), Log: slog.New(slog.DiscardHandler), Prefix: prefix,
+					Client: client, Store: db.AdmissionStore(), Orders: db.Orders(), Log: slog.New(slog.DiscardHandler), Prefix: prefix,
 					BatchSize: size, Workers: workers,
 					Observer: Observer{Persisted: func(time.Duration) {
 						if done.Add(1) == int64(b.N) {

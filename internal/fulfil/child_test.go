@@ -19,17 +19,18 @@ import (
 	"seckill/internal/testkit"
 )
 
-// The test binary is a process that persists, where these are set.
+// When these environment variables are set, the test binary runs as a process that fulfils
+// orders.
 const (
 	childRedis  = "FULFIL_CHILD_REDIS"
 	childDSN    = "FULFIL_CHILD_DSN"
 	childPrefix = "FULFIL_CHILD_PREFIX"
-	childName   = "FULFIL_CHILD_NAME"  // under which it goes on after a restart; may be empty
-	childPoint  = "FULFIL_CHILD_POINT" // where it kills itself; may be empty
-	childOdds   = "FULFIL_CHILD_ODDS"  // how likely each time
+	childName   = "FULFIL_CHILD_NAME"  // the Config.Name; may be empty
+	childPoint  = "FULFIL_CHILD_POINT" // the fault point at which it is killed; may be empty
+	childOdds   = "FULFIL_CHILD_ODDS"  // the probability at each pass
 )
 
-// child persists until SIGTERM, or until it kills itself.
+// child is the main function of a child process. It runs until SIGTERM, or until a fault kills it.
 func child() int {
 	if err := persistAsChild(); err != nil {
 		fmt.Println("failed:", err)
@@ -60,21 +61,21 @@ func persistAsChild() error {
 	if err != nil {
 		return err
 	}
-	said := &shelf{Shelf: db.Shelf()}
-	said.persist = func(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
+	printing := &fakeStore{AdmissionStore: db.AdmissionStore()}
+	printing.persist = func(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
 		fmt.Println("begins", len(batch))
-		if os.Getenv(childName) == sleeper {
-			time.Sleep(300 * time.Millisecond) // in which it is stopped
+		if os.Getenv(childName) == slowChild {
+			time.Sleep(300 * time.Millisecond) // time for the test to pause it
 		}
-		states, err := said.Shelf.Persist(ctx, batch)
-		fmt.Println("wrote", len(batch), states, err)
-		return states, err
+		statuses, err := printing.AdmissionStore.Persist(ctx, batch)
+		fmt.Println("wrote", len(batch), statuses, err)
+		return statuses, err
 	}
 	f, err := New(Config{
-		Client: client, Shelf: said, Orders: db.Orders(), Log: slog.New(slog.NewTextHandler(os.Stdout, nil)),
+		Client: client, Store: printing, Orders: db.Orders(), Log: slog.New(slog.NewTextHandler(os.Stdout, nil)),
 		Prefix: os.Getenv(childPrefix), Name: os.Getenv(childName), Faults: faults, BatchSize: 8,
 		Block: 20 * time.Millisecond, DiscoverEvery: 50 * time.Millisecond, ClaimIdle: 100 * time.Millisecond,
-		FirstPause: 5 * time.Millisecond, MaxPause: 100 * time.Millisecond, MaxAttempts: 1000,
+		MinBackoff: 5 * time.Millisecond, MaxBackoff: 100 * time.Millisecond, MaxAttempts: 1000,
 	})
 	if err != nil {
 		return err
@@ -83,10 +84,10 @@ func persistAsChild() error {
 	return nil
 }
 
-// sleeper is the name of a child that takes its time for each batch.
-const sleeper = "sleeper"
+// slowChild is the name of a child that takes 300 ms for each batch.
+const slowChild = "slowChild"
 
-func (s *shop) startChild(redisAddr, dsn, name string, point lock.Point, odds float64) *testkit.Process {
+func (s *env) startChild(redisAddr, dsn, name string, point lock.Point, odds float64) *testkit.Process {
 	s.t.Helper()
 	self, err := os.Executable()
 	s.must(err)
@@ -96,48 +97,48 @@ func (s *shop) startChild(redisAddr, dsn, name string, point lock.Point, odds fl
 	}})
 }
 
-// A process is stopped in the middle of a batch for longer than it takes others to claim
-// it, and wakes when everything is decided.
+// A process is paused in the middle of a batch until others have claimed and completed it, and
+// then goes on.
 func TestPausedPastTheClaim(t *testing.T) {
 	addr, where := testkit.Redis(t).Addr(), testkit.MariaDB(t)
-	s := openShop(t, clientOf(t, addr), where, 1, 100)
+	s := openEnv(t, clientOf(t, addr), where, 1, 100)
 	s.accept(1, 8)
-	p := s.startChild(addr, where.DSN, sleeper, "", 0)
+	p := s.startChild(addr, where.DSN, slowChild, "", 0)
 	p.WaitLine(t, `^begins`)
 	p.Pause()
 
 	_, stop := s.run(func(c *Config) { c.ClaimIdle = 50 * time.Millisecond })
-	s.drained()
+	s.waitUntilEmpty()
 	stop()
-	s.atRest()
+	s.checkFinalState()
 	p.Resume()
 	p.WaitLine(t, `^wrote \d+ \[.*\] <nil>$`)
 	if err := p.Stop(); err != nil {
 		t.Error(err, p.Output())
 	}
-	if n := s.atRest(); n != 0 {
+	if n := s.checkFinalState(); n != 0 {
 		t.Errorf("%d rejected", n)
 	}
 }
 
-// The same, where the others rejected what the sleeper holds: its late confirmation is
-// refused, and the reservation is given back once.
+// As above, but the others reject the orders. The late confirmation is refused, and the
+// reservation is returned exactly once.
 func TestPausedPastARejection(t *testing.T) {
 	addr, where := testkit.Redis(t).Addr(), testkit.MariaDB(t)
-	s := openShop(t, clientOf(t, addr), where, 1, 100)
+	s := openEnv(t, clientOf(t, addr), where, 1, 100)
 	s.accept(1, 4)
-	p := s.startChild(addr, where.DSN, sleeper, "", 0)
+	p := s.startChild(addr, where.DSN, slowChild, "", 0)
 	p.WaitLine(t, `^begins`)
 	p.Pause()
 
 	_, stop := s.run(func(c *Config) {
-		c.ClaimIdle, c.MaxAttempts = 50*time.Millisecond, 2
-		c.Shelf = &shelf{Shelf: s.db.Shelf(), persist: func(context.Context, []order.Accepted) ([]order.Status, error) {
-			return nil, fmt.Errorf("not today")
+		c.ClaimIdle = 50 * time.Millisecond
+		c.Store = &fakeStore{AdmissionStore: s.db.AdmissionStore(), persist: func(context.Context, []order.Accepted) ([]order.Status, error) {
+			return nil, order.ErrStaleEpoch
 		}}
 	})
-	if n := s.atRest(); n != 4 || len(s.letters(1)) != 4 {
-		t.Errorf("%d rejected, %d letters", n, len(s.letters(1)))
+	if n := s.checkFinalState(); n != 4 || len(s.deadLetters(1)) != 4 {
+		t.Errorf("%d rejected, %d dead letters", n, len(s.deadLetters(1)))
 	}
 	stop()
 	p.Resume()
@@ -145,30 +146,30 @@ func TestPausedPastARejection(t *testing.T) {
 	if err := p.Stop(); err != nil {
 		t.Error(err, p.Output())
 	}
-	if n := s.atRest(); n != 4 || len(s.letters(1)) != 4 {
-		t.Errorf("%d rejected, %d letters", n, len(s.letters(1)))
+	if n := s.checkFinalState(); n != 4 || len(s.deadLetters(1)) != 4 {
+		t.Errorf("%d rejected, %d dead letters", n, len(s.deadLetters(1)))
 	}
 }
 
-// Processes that kill themselves at every point of the way, and are started again.
+// Processes are killed at every fault point, again and again, and restarted.
 func TestKilledAtEveryPoint(t *testing.T) {
 	for _, point := range []lock.Point{lock.CriticalSection, lock.AfterCommit, lock.BeforeRelease} {
 		for _, name := range []string{"", "me"} {
 			t.Run(fmt.Sprintf("%s %s", point, name), func(t *testing.T) {
 				addr, where := testkit.Redis(t).Addr(), testkit.MariaDB(t)
-				s := openShop(t, clientOf(t, addr), where, 3, 100)
+				s := openEnv(t, clientOf(t, addr), where, 3, 100)
 				s.accept(1, 40)
 				s.accept(2, 40)
 				s.accept(3, 20)
-				s.outdate(3)
-				kills, odds := 0, 1.0 // the first one dies for certain
+				s.makeEpochStale(3)
+				kills, odds := 0, 1.0 // the first one is always killed
 				for deadline := time.Now().Add(60 * time.Second); s.left() > 0; kills++ {
 					if time.Now().After(deadline) {
-						t.Fatal("does not come to an end")
+						t.Fatal("the streams are not empty after 60 s")
 					}
 					p := s.startChild(addr, where.DSN, name, point, odds)
 					odds = 0.3
-					eventually(t, "the child ends, or nothing is left", func() bool {
+					testkit.Until(t, "the child has ended or the streams are empty", func() bool {
 						select {
 						case <-p.Done():
 							return true
@@ -182,25 +183,25 @@ func TestKilledAtEveryPoint(t *testing.T) {
 					t.Errorf("only %d processes were needed", kills)
 				}
 				t.Logf("%d processes", kills)
-				if n := s.atRest(); n != 20 || len(s.letters(3)) != 20 {
-					t.Errorf("%d rejected, %d letters; want 20", n, len(s.letters(3)))
+				if n := s.checkFinalState(); n != 20 || len(s.deadLetters(3)) != 20 {
+					t.Errorf("%d rejected, %d dead letters; want 20", n, len(s.deadLetters(3)))
 				}
 			})
 		}
 	}
 }
 
-// outdate makes what was accepted of a voucher be of an epoch that is over.
-func (s *shop) outdate(id int64) {
+// makeEpochStale starts a new epoch of a voucher, so that orders accepted before are refused.
+func (s *env) makeEpochStale(id int64) {
 	s.t.Helper()
-	closed, err := s.db.Shelf().Close(s.t.Context(), id)
+	closed, err := s.db.AdmissionStore().Close(s.t.Context(), id)
 	s.must(err)
-	_, err = s.db.Shelf().Open(s.t.Context(), id, closed.Epoch)
+	_, err = s.db.AdmissionStore().Open(s.t.Context(), id, closed.Epoch)
 	s.must(err)
 }
 
-// left is how much is on its way.
-func (s *shop) left() (n int64) {
+// left returns the number of entries in the streams.
+func (s *env) left() (n int64) {
 	s.t.Helper()
 	for _, id := range s.vouchers {
 		n += s.client.XLen(s.t.Context(), s.keys(id).Orders).Val()

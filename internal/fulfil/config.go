@@ -15,71 +15,75 @@ import (
 	"seckill/internal/order"
 )
 
-// Orders is what [Fulfiller.Await] asks of the database; [order.Store] has it.
+// Orders reads orders for [Fulfiller.Await]. [order.Store] implements it.
 type Orders interface {
 	// Order returns an order, or [order.ErrNotFound].
 	Order(ctx context.Context, id int64) (order.Order, error)
 }
 
-// Config says how a [Fulfiller] works. Client, Shelf, Orders and Log are needed; every
-// other zero value takes the default named beside it.
+// Config configures a [Fulfiller]. Client, Store, Orders and Log are required; every other
+// zero value means the default.
 type Config struct {
-	// Client is best one that does not repeat commands by itself (MaxRetries: -1): what
-	// a lost reply had delivered is then asked for at once. With repetitions it waits
-	// for ClaimIdle. Its commands are to end with their context (ContextTimeoutEnabled):
-	// else a node that hangs holds up the others for as long as its sockets wait.
+	// Client should not retry commands (MaxRetries: -1): then the entries whose delivery
+	// was lost with a reply are read again at once, instead of after ClaimIdle. Its
+	// commands must end with their context (ContextTimeoutEnabled): otherwise a node that
+	// hangs blocks the others until the socket times out.
 	Client redis.UniversalClient
-	Shelf  order.Shelf
+	Store  order.AdmissionStore
 	Orders Orders
 	Log    *slog.Logger
 
-	// Prefix is the installation's prefix of keys, as the gate has it.
+	// Prefix is the prefix of all keys in Redis, the same as the gate's.
 	Prefix string
-	// Name tells this process from the others. One that survives a restart lets the
-	// process go on at once with what it held. Default: host, process id and a random
-	// part.
+	// Name identifies this process among the others. With a name that survives a restart,
+	// the process continues at once with its pending entries. Default: host, process id
+	// and a random part.
 	Name string
-	// Workers is how many transactions may run at once. Default 1.
+	// Workers is the number of concurrent transactions. Default 1.
 	Workers int
-	// BatchSize is how many orders a transaction takes. Default 500.
+	// BatchSize is the largest number of orders in a transaction. Default 500.
 	BatchSize int
-	// Linger is how long a worker lets entries gather after a batch that was not full,
-	// so that a stream that flows is written in fewer transactions. An entry that
-	// finds the worker idle never waits for it. Default 5 ms; negative: none. At 10,000
-	// orders/s it halved the database's work.
+	// Linger is how long a worker waits for more entries after a batch that was not full,
+	// so that a busy stream is written in fewer transactions. An idle worker processes an
+	// entry at once. Default 5 ms; negative: no wait. At 10,000 orders/s it halved the
+	// database's work.
 	Linger time.Duration
-	// Block is how long a read waits for entries, and so how long it takes to notice
-	// a new voucher, or the stop. Default 250 ms.
+	// Block is how long a read waits for entries. A new voucher and a stop are noticed
+	// after at most this time. Default 250 ms.
 	Block time.Duration
-	// ClaimIdle is how long an entry must have been held without result before another
-	// worker takes it over. Default 30 s.
+	// ClaimIdle is how long an entry may be pending at a live worker before another one
+	// claims it. Default 30 s.
 	ClaimIdle time.Duration
-	// ClaimEvery is how often that is looked for. Default a third of ClaimIdle.
+	// ClaimEvery is the time between two searches for such entries. Default a third of
+	// ClaimIdle.
 	ClaimEvery time.Duration
-	// MaxDeliveries is how often an entry may be delivered in the company of others.
-	// After that it is tried alone, as it may be what ends its consumers. Default 3.
+	// HeartbeatEvery is the time between two heartbeats of the process, and between two
+	// searches for entries that nobody works on. A process without a heartbeat for three
+	// times as long counts as dead, and its entries are claimed. Default 500 ms.
+	HeartbeatEvery time.Duration
+	// MaxDeliveries is how often an entry is delivered as part of a batch. After that it
+	// is tried alone, because it may be the one that crashes its consumers. Default 3.
 	MaxDeliveries int64
-	// MaxAttempts is how often an entry is tried alone before it is rejected.
-	// Default 5.
+	// MaxAttempts is how often an entry must fail alone, or crash the process, with other
+	// orders written in between, before it is rejected. Default 5.
 	MaxAttempts int64
-	// FirstPause and MaxPause are how long to wait after the first failure and after
-	// many. Default 50 ms and 2 s.
-	FirstPause, MaxPause time.Duration
-	// DiscoverEvery is how often the database is asked which vouchers there are, and
-	// the streams how long they are. Default 1 s.
+	// MinBackoff and MaxBackoff are the pauses after the first failure and after many.
+	// Default 50 ms and 2 s.
+	MinBackoff, MaxBackoff time.Duration
+	// DiscoverEvery is how often the vouchers are read from the database, and the lengths
+	// of the streams from Redis. Default 1 s.
 	DiscoverEvery time.Duration
-	// KeepFor is how long after its sale a voucher's stream is read although it is
-	// empty. Default 1 h.
-	KeepFor time.Duration
-	// FinishTimeout bounds how long the stop waits for batches that were begun.
-	// Default 10 s.
+	// RetainFor is how long an empty stream is read after the end of its sale. Default 1 h.
+	RetainFor time.Duration
+	// FinishTimeout bounds how long the stop waits for batches in progress. Default 10 s.
 	FinishTimeout time.Duration
 
 	Observer Observer
-	// Faults are brought about for every batch at critical-section (it was read, and
-	// nothing was written), at after-commit (written, not acknowledged) and at
-	// before-release (rejected in the database, reservation not given back). Default
-	// none.
+	// Faults are injected into every batch. Default none.
+	//
+	//	critical-section  read, nothing written
+	//	after-commit      written, not acknowledged
+	//	before-release    rejected in the database, reservation not returned
 	Faults *lock.Faults
 }
 
@@ -87,7 +91,7 @@ func (c Config) withDefaults() Config {
 	if c.Name == "" {
 		host, err := os.Hostname()
 		if err != nil {
-			host = "unknown" // the rest makes it unique
+			host = "unknown" // the rest of the name is unique
 		}
 		c.Name = fmt.Sprintf("%s-%d-%s", host, os.Getpid(), randomName())
 	}
@@ -97,19 +101,20 @@ func (c Config) withDefaults() Config {
 	c.Block = cmp.Or(c.Block, 250*time.Millisecond)
 	c.ClaimIdle = cmp.Or(c.ClaimIdle, 30*time.Second)
 	c.ClaimEvery = cmp.Or(c.ClaimEvery, c.ClaimIdle/3)
+	c.HeartbeatEvery = cmp.Or(c.HeartbeatEvery, 500*time.Millisecond)
 	c.MaxDeliveries = cmp.Or(c.MaxDeliveries, 3)
 	c.MaxAttempts = cmp.Or(c.MaxAttempts, 5)
-	c.FirstPause = cmp.Or(c.FirstPause, 50*time.Millisecond)
-	c.MaxPause = cmp.Or(c.MaxPause, 2*time.Second)
+	c.MinBackoff = cmp.Or(c.MinBackoff, 50*time.Millisecond)
+	c.MaxBackoff = cmp.Or(c.MaxBackoff, 2*time.Second)
 	c.DiscoverEvery = cmp.Or(c.DiscoverEvery, time.Second)
-	c.KeepFor = cmp.Or(c.KeepFor, time.Hour)
+	c.RetainFor = cmp.Or(c.RetainFor, time.Hour)
 	c.FinishTimeout = cmp.Or(c.FinishTimeout, 10*time.Second)
 	return c
 }
 
-// Validate says what is missing or cannot work.
+// Validate returns an error if a required field is missing or a value is out of range.
 func (c Config) Validate() error {
-	if c.Client == nil || c.Shelf == nil || c.Orders == nil || c.Log == nil {
+	if c.Client == nil || c.Store == nil || c.Orders == nil || c.Log == nil {
 		return errors.New("fulfil: incomplete configuration")
 	}
 	c = c.withDefaults()
@@ -118,13 +123,13 @@ func (c Config) Validate() error {
 		return fmt.Errorf("fulfil: %d workers, batches of %d: at least 1 each, batches of at most %d", c.Workers, c.BatchSize, maxBatch)
 	case min(c.MaxDeliveries, c.MaxAttempts) < 1:
 		return fmt.Errorf("fulfil: %d deliveries, %d attempts: at least 1 each", c.MaxDeliveries, c.MaxAttempts)
-	case min(c.Block, c.ClaimIdle, c.ClaimEvery) < time.Millisecond: // what Redis counts in; 0 blocks for ever
-		return fmt.Errorf("fulfil: Block %v, ClaimIdle %v, ClaimEvery %v: at least 1 ms each", c.Block, c.ClaimIdle, c.ClaimEvery)
-	case min(c.FirstPause, c.MaxPause, c.DiscoverEvery, c.KeepFor, c.FinishTimeout) <= 0:
+	case min(c.Block, c.ClaimIdle, c.ClaimEvery, c.HeartbeatEvery) < time.Millisecond: // Redis counts in ms, and blocks for ever on 0
+		return fmt.Errorf("fulfil: Block %v, ClaimIdle %v, ClaimEvery %v, HeartbeatEvery %v: at least 1 ms each", c.Block, c.ClaimIdle, c.ClaimEvery, c.HeartbeatEvery)
+	case min(c.MinBackoff, c.MaxBackoff, c.DiscoverEvery, c.RetainFor, c.FinishTimeout) <= 0:
 		return errors.New("fulfil: a pause, interval or timeout is not positive")
 	}
 	return nil
 }
 
-// maxBatch is what the arguments of one script, and of one statement, comfortably hold.
+// maxBatch keeps the number of arguments of one script and of one SQL statement moderate.
 const maxBatch = 2000

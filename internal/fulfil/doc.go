@@ -1,45 +1,68 @@
-// Package fulfil carries accepted orders from their streams in Redis into the
-// database: at least once delivered, exactly once written.
+// Package fulfil writes accepted orders from their streams in Redis into the database.
+// Each entry of a stream is delivered at least once and written exactly once.
 //
-// # An entry's way
+// # The life of an entry
 //
-//	accepted ──▶ stream ──XREADGROUP──▶ held by a worker ──▶ transaction ──▶ acknowledged and deleted
+//	accepted ──▶ stream ──XREADGROUP──▶ pending at a worker ──▶ transaction ──▶ acknowledged and deleted
 //	                                          │
-//	                                          └─ refused for good ─▶ row "rejected" ─▶ dead letter, reservation given back
+//	                                          └─ rejected ─▶ row "rejected" ─▶ dead letter, reservation returned
 //
-// Each process runs one worker or several, and each is a consumer of the group
-// "orders" on the streams of all vouchers that are sold by admission; one that is
-// split has a stream for each bucket. A worker reads what is there, up to a batch of
-// all streams that flow, has [order.Shelf] write the batch in one transaction, and
-// only then takes the entries out of the streams. Whatever dies in between, the entry
-// is delivered again, to the same worker or, after a while, to another one that
-// claims it; the order's id is the primary key, so writing it again changes nothing.
-// For the same reason a worker that was stopped for an hour and wakes with a batch in
-// its hands does no harm.
+// Each process runs one or more workers. Each worker is a consumer of the group "orders"
+// on the streams of all vouchers that are sold by admission. A voucher that is split has
+// one stream per bucket. A worker reads up to a batch of entries from all streams, writes
+// them with [order.AdmissionStore] in one transaction, and only then deletes the entries.
 //
-// # When something fails
+// If anything fails in between, the entry is delivered again: to the same worker, or after
+// a while to another one that claims it. The order's id is the primary key, so a second
+// write changes nothing. For the same reason a worker does no harm that was paused for an
+// hour and then goes on with its batch.
 //
-//   - The database does not answer, or not clearly: the same batch again, with
-//     growing pauses, for ever. That is nobody's fault and costs nobody an order.
-//   - A node of a Redis cluster hangs: it gets half a second for an answer, and is then
-//     left alone for two. The streams on the other nodes go on.
-//   - The batch is refused: it is split in halves until the entry that spoils it is
-//     alone. If it is refused for good (the user has another order, nothing is left,
-//     ...) it is rejected.
-//   - An entry alone fails in a way that is not foreseen: it is put aside and tried
-//     again a bounded number of times, then rejected. If the database cannot even
-//     write down the rejection, the fault is not the entry's, and it stays.
-//   - An entry ends the process, again and again: Redis counts deliveries. After a few
-//     the entry is tried alone, and each such try is counted before it begins.
+// # Failures
 //
-// A rejection is two steps: first the order's row says "rejected", which decides it
-// against anybody who may still hold the entry, then one script gives the reservation
-// back, writes the dead letter and removes the entry. If the process dies between the
-// two, the next delivery finds the row and does the second step, which does nothing
-// the second time.
+// An order is rejected only if the failure is proven to be its own. Every other failure is
+// an outage, however long it lasts.
 //
-// # What is not promised
+//	failure                                reaction
+//	the database does not answer, or       retry the same batch for ever, with growing pauses
+//	refuses everything (disk full,
+//	password changed)
+//	a batch fails                          split it in halves down to the entry that fails; write
+//	                                       the others. Retry a single entry together with new
+//	                                       entries
+//	the database names the order's own     reject it
+//	fault (already ordered, sold out,
+//	...)
+//	the database objects to an order in    queue it for a retry. A failure counts if another order
+//	another way, or writing it panics      was written since the previous one. Reject it after
+//	                                       MaxAttempts counted failures. Without other orders it
+//	                                       waits
+//	an entry fails, and the error says     queue it for a retry, however often others are written
+//	nothing about it
+//	a rejection cannot be recorded         offer the order to the database again later
+//	an entry crashes the process, again    Redis counts deliveries. After MaxDeliveries try the
+//	and again                              entry alone. If others were written just before, count
+//	                                       the attempt before it begins and uncount it when it
+//	                                       ends: the attempts that remain crashed the process
+//	a failover promotes a replica that     twice a second, count what is pending under the workers'
+//	lacks the latest acknowledgements;     names. A worker that knows of fewer entries replays all
+//	no call fails                          of them
+//	a process dies                         its heartbeat key expires after 1.5 s, and others claim
+//	                                       its entries at once. If it was only slow, both write the
+//	                                       same rows
+//	a node of a Redis cluster hangs        a call times out after half a second, then the node is
+//	                                       not called for two seconds. The streams on other nodes
+//	                                       are not affected
 //
-// Orders are not written in the order of their acceptance. A dead letter can be
-// missing the reason where the process died between the two steps.
+// A rejection has two steps. First the order's row says "rejected"; that decides against
+// any other worker that still has the entry. Then one script returns the reservation,
+// writes the dead letter and deletes the entry. If the process dies between the two, the
+// next delivery finds the row and repeats the second step, which is idempotent.
+//
+// # Not guaranteed
+//
+//   - Orders are not written in the order of their acceptance.
+//   - The reason in a dead letter is unspecific ([Before]) if the process died between the
+//     two steps of the rejection.
+//   - An entry that crashes its process and is the only entry crashes every process that
+//     tries it.
 package fulfil

@@ -1,114 +1,94 @@
 package fulfil
 
 import (
-	"errors"
-	"fmt"
 	"slices"
-	"strconv"
-	"strings"
-	"time"
 
-	"seckill/internal/admission/admkey"
+	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 )
 
-// stream is where the accepted orders of one bucket of a voucher are.
+// stream is the stream of accepted orders of one bucket of a voucher.
 type stream struct {
 	voucher int64
 	bucket  int
-	keys    admkey.Keys
-	// tries counts, by entry, what was tried alone. done is the channel on which the
-	// orders of the voucher are announced that are final, whatever the bucket.
-	tries, done string
+	keys    ledger.Keys
+	// finalChannel announces the final orders of the voucher, of all its buckets.
+	finalChannel string
 }
 
-// place tells a stream from all others.
-type place struct {
+// streamID identifies a stream.
+type streamID struct {
 	voucher int64
 	bucket  int
 }
 
-func (s *stream) place() place { return place{voucher: s.voucher, bucket: s.bucket} }
+func (s *stream) id() streamID { return streamID{voucher: s.voucher, bucket: s.bucket} }
 
 func newStream(prefix string, voucherID int64, bucket int) *stream {
-	keys := admkey.Of(prefix, voucherID, bucket)
-	return &stream{voucher: voucherID, bucket: bucket, keys: keys, tries: keys.Orders + ":tries", done: doneChannel(prefix, voucherID)}
-}
-
-// doneChannel is where the orders of a voucher are announced that are final. A channel
-// is of no slot, so that of all buckets is one.
-func doneChannel(prefix string, voucherID int64) string {
-	return admkey.Of(prefix, voucherID, 0).Meta + ":done"
-}
-
-// streamsOf are those of all buckets.
-func streamsOf(prefix string, sale order.Sale) []*stream {
-	all := make([]*stream, sale.Buckets)
-	for bucket := range all {
-		all[bucket] = newStream(prefix, sale.VoucherID, bucket)
+	return &stream{
+		voucher: voucherID, bucket: bucket,
+		keys: ledger.KeysOf(prefix, voucherID, bucket), finalChannel: ledger.FinalChannel(prefix, voucherID),
 	}
-	return all
 }
 
-// entry is one delivery.
+// streamsOf returns the streams of all buckets of a voucher.
+func streamsOf(prefix string, v order.AdmissionVoucher) []*stream {
+	streams := make([]*stream, v.Buckets)
+	for bucket := range streams {
+		streams[bucket] = newStream(prefix, v.VoucherID, bucket)
+	}
+	return streams
+}
+
+// entry is one delivery of an entry.
 type entry struct {
 	*stream
 	id string
-	// order is what the entry says. Where malformed is set, what could be read of it.
+	// order is the content of the entry; if malformed is set, as much as could be read.
 	order     order.Accepted
 	malformed error
-	// gone: the entry was deleted after it was delivered; there is nothing left to do.
-	gone bool
-	// deliveries is how often it was delivered, where that is known.
+	// deleted: the entry was deleted after its delivery. It only needs an acknowledgement.
+	deleted bool
+	// deliveries is the number of deliveries; 0 if it was not counted.
 	deliveries int64
 }
 
-// parse reads an entry. Its place in the sequence and its trace are of no consequence to
-// the order, so an entry without them is an order still.
 func parse(s *stream, id string, fields map[string]any) entry {
-	e := entry{stream: s, id: id, order: order.Accepted{VoucherID: s.voucher, Bucket: s.bucket}}
+	e := entry{stream: s, id: id}
 	if fields == nil {
-		e.gone = true
-		return e
+		e.deleted = true
+	} else {
+		e.order, e.malformed = ledger.ParseEntry(id, fields)
 	}
-	var failed [3]error
-	e.order.OrderID, failed[0] = number(fields, admkey.EntryOrder)
-	e.order.UserID, failed[1] = number(fields, admkey.EntryUser)
-	e.order.Epoch, failed[2] = number(fields, admkey.EntryEpoch)
-	e.malformed = errors.Join(failed[:]...)
-	if seq, err := number(fields, admkey.EntrySeq); err == nil {
-		e.order.Seq = seq
-	}
-	e.order.Trace, _ = fields[admkey.EntryTrace].(string)
-	e.order.At = time.UnixMilli(idTime(id)).UTC()
+	e.order.VoucherID, e.order.Bucket = s.voucher, s.bucket
 	return e
 }
 
-// number reads a field that is a positive number.
-func number(fields map[string]any, name string) (int64, error) {
-	text, _ := fields[name].(string)
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("field %s: %w", name, err)
+// parseAll parses the messages of one stream.
+func parseAll(s *stream, messages []redis.XMessage) []entry {
+	entries := make([]entry, len(messages))
+	for i, m := range messages {
+		entries[i] = parse(s, m.ID, m.Values)
 	}
-	if n < 1 {
-		return 0, fmt.Errorf("field %s is %d", name, n)
-	}
-	return n, nil
+	return entries
 }
 
-// idTime is when an entry was added, in ms of the server's clock, which an entry's id
-// begins with.
-func idTime(id string) int64 {
-	ms, _, _ := strings.Cut(id, "-")
-	n, err := strconv.ParseInt(ms, 10, 64)
-	if err != nil {
-		return 0
+// entriesOf parses the reply of XREADGROUP for some streams.
+func entriesOf(streams []*stream, reply []redis.XStream) (entries []entry) {
+	byKey := make(map[string]*stream, len(streams))
+	for _, s := range streams {
+		byKey[s.keys.Orders] = s
 	}
-	return n
+	for _, found := range reply {
+		entries = append(entries, parseAll(byKey[found.Stream], found.Messages)...)
+	}
+	return entries
 }
 
-// byStream parts entries, which are sorted by their streams.
+// byStream splits entries into parts of one stream each. The entries of a stream must be
+// adjacent.
 func byStream(entries []entry) (parts [][]entry) {
 	for len(entries) > 0 {
 		s := entries[0].stream

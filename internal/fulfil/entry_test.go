@@ -7,7 +7,7 @@ import (
 	"seckill/internal/order"
 )
 
-// What an entry must have, and what it may have besides.
+// Order, user and epoch are required; sequence number and trace are optional.
 func TestParse(t *testing.T) {
 	s := newStream("", 7, 2)
 	type fields = map[string]any
@@ -19,20 +19,20 @@ func TestParse(t *testing.T) {
 		want   order.Accepted
 		bad    bool
 	}{
-		"everything":             {fields{"o": "5", "u": "6", "e": "2", "s": "9", "p": "00-a"}, whole, false},
-		"nobody traces":          {fields{"o": "5", "u": "6", "e": "2"}, bare, false},
-		"a number is a trace":    {fields{"o": "5", "u": "6", "e": "2", "p": 3}, bare, false},
-		"no user":                {fields{"o": "5", "e": "2"}, order.Accepted{}, true},
-		"an order that is none":  {fields{"o": "x", "u": "6", "e": "2"}, order.Accepted{}, true},
-		"an epoch before all":    {fields{"o": "5", "u": "6", "e": "0"}, order.Accepted{}, true},
-		"a place that is no one": {fields{"o": "5", "u": "6", "e": "2", "s": "-"}, bare, false},
+		"all fields":                      {fields{"o": "5", "u": "6", "e": "2", "s": "9", "p": "00-a"}, whole, false},
+		"no trace":                        {fields{"o": "5", "u": "6", "e": "2"}, bare, false},
+		"a trace that is a number":        {fields{"o": "5", "u": "6", "e": "2", "p": 3}, bare, false},
+		"no user":                         {fields{"o": "5", "e": "2"}, order.Accepted{}, true},
+		"an order that is not a number":   {fields{"o": "x", "u": "6", "e": "2"}, order.Accepted{}, true},
+		"epoch 0":                         {fields{"o": "5", "u": "6", "e": "0"}, order.Accepted{}, true},
+		"a sequence that is not a number": {fields{"o": "5", "u": "6", "e": "2", "s": "-"}, bare, false},
 	} {
 		e := parse(s, "1234-0", test.fields)
-		if (e.malformed != nil) != test.bad || e.gone || !test.bad && e.order != test.want {
+		if (e.malformed != nil) != test.bad || e.deleted || !test.bad && e.order != test.want {
 			t.Errorf("%s: %+v, %v", name, e.order, e.malformed)
 		}
 	}
-	if e := parse(s, "1234-0", nil); !e.gone {
-		t.Errorf("an entry that was deleted: %+v", e)
+	if e := parse(s, "1234-0", nil); !e.deleted {
+		t.Errorf("a deleted entry: %+v", e)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"seckill/internal/testkit"
 )
 
-// Rounds in which processes that persist, Redis (which keeps everything) and MariaDB are
-// killed at random while orders come in. At rest nothing is lost, nothing is there twice.
+// Processes, Redis (with all its data on disk) and MariaDB are killed at random while orders
+// arrive. After each round no order is lost and none is doubled.
 func TestRandomKills(t *testing.T) {
 	rounds := 6
 	if testing.Short() {
@@ -20,7 +20,7 @@ func TestRandomKills(t *testing.T) {
 	store := testkit.NewRedis(t, "--appendonly", "yes", "--appendfsync", "always")
 	server := testkit.NewMariaDB(t)
 	where := server.Database(t)
-	s := openShop(t, clientOf(t, store.Addr()), where, 3, 100_000)
+	s := openEnv(t, clientOf(t, store.Addr()), where, 3, 100_000)
 	names := []string{"a", "b", ""}
 	processes := make([]*testkit.Process, len(names))
 	for n, name := range names {
@@ -61,14 +61,14 @@ func TestRandomKills(t *testing.T) {
 		}
 		close(quit)
 		buyers.Wait()
-		for n, p := range processes { // one that could not start without its servers
+		for n, p := range processes { // a process may have failed to start without its servers
 			select {
 			case <-p.Done():
 				processes[n] = s.startChild(store.Addr(), where.DSN, names[n], "", 0)
 			default:
 			}
 		}
-		if n := s.atRest(); n != 0 {
+		if n := s.checkFinalState(); n != 0 {
 			t.Errorf("%d rejected", n)
 		}
 	}
@@ -80,15 +80,15 @@ func TestRandomKills(t *testing.T) {
 	}
 }
 
-// acceptIfThere accepts one order. One without an answer may have been accepted too: it
-// is then for the stream to say.
-func (s *shop) acceptIfThere(voucherID int64) {
+// acceptIfThere accepts one order. Without an answer from Redis it may have been accepted; then
+// the reservation tells.
+func (s *env) acceptIfThere(voucherID int64) {
 	id := s.ids.Add(1)
 	a := accept(voucherID, id)
 	if s.admit(a) == nil {
 		return
 	}
-	eventually(s.t, "Redis says what became of an order", func() bool {
+	testkit.Until(s.t, "Redis tells whether the order was accepted", func() bool {
 		there, err := s.client.HExists(s.t.Context(), s.keys(voucherID).Users, text(a.UserID)).Result()
 		if err == nil && there {
 			s.mu.Lock()

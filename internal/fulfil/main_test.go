@@ -14,7 +14,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
-	"seckill/internal/admission/admkey"
+	"seckill/internal/admission/ledger"
 	"seckill/internal/database"
 	"seckill/internal/order"
 	"seckill/internal/testkit"
@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 	testkit.Main(m)
 }
 
-// shop is vouchers on sale by admission, in Redis and in a database.
-type shop struct {
+// env has vouchers that are sold by admission, in Redis and in a database.
+type env struct {
 	t        *testing.T
 	client   redis.UniversalClient
 	db       *database.DB
@@ -42,22 +42,22 @@ type shop struct {
 	ids      atomic.Int64
 }
 
-// places runs fn in front of what a service is run with: real servers, and embedded.
-func places(t *testing.T, fn func(t *testing.T, s *shop)) {
-	t.Run("real", func(t *testing.T) { fn(t, newShop(t, 1, 1000)) })
+// withServers runs fn with real servers, and with miniredis and SQLite.
+func withServers(t *testing.T, fn func(t *testing.T, s *env)) {
+	t.Run("real", func(t *testing.T) { fn(t, newEnv(t, 1, 1000)) })
 	t.Run("embedded", func(t *testing.T) {
 		server := miniredis.RunT(t)
 		where := testkit.SQLite(t)
-		fn(t, openShop(t, clientOf(t, server.Addr()), where, 1, 1000))
+		fn(t, openEnv(t, clientOf(t, server.Addr()), where, 1, 1000))
 	})
 }
 
-// newShop is a shop on the servers that the tests share.
-func newShop(t *testing.T, vouchers int, stock int64) *shop {
-	return openShop(t, clientOf(t, testkit.Redis(t).Addr()), testkit.MariaDB(t), vouchers, stock)
+// newEnv returns an env on the servers that the tests share.
+func newEnv(t *testing.T, vouchers int, stock int64) *env {
+	return openEnv(t, clientOf(t, testkit.Redis(t).Addr()), testkit.MariaDB(t), vouchers, stock)
 }
 
-// clientOf is a client as the service has one for this.
+// clientOf returns a client with the service's options.
 func clientOf(t testing.TB, addr string) *redis.Client {
 	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
 	t.Cleanup(func() { _ = client.Close() })
@@ -81,9 +81,9 @@ func openDB(t testing.TB, where testkit.Database) *database.DB {
 	return db
 }
 
-func openShop(t *testing.T, client redis.UniversalClient, where testkit.Database, vouchers int, stock int64) *shop {
+func openEnv(t *testing.T, client redis.UniversalClient, where testkit.Database, vouchers int, stock int64) *env {
 	t.Helper()
-	s := &shop{t: t, client: client, db: openDB(t, where), prefix: testkit.KeyPrefix(t), stock: stock, accepted: map[int64]order.Accepted{}}
+	s := &env{t: t, client: client, db: openDB(t, where), prefix: testkit.KeyPrefix(t), stock: stock, accepted: map[int64]order.Accepted{}}
 	for n := range vouchers {
 		s.vouchers = append(s.vouchers, int64(n+1))
 		s.open(int64(n + 1))
@@ -91,13 +91,13 @@ func openShop(t *testing.T, client redis.UniversalClient, where testkit.Database
 	return s
 }
 
-// open puts a voucher on sale, under the epoch 2.
-func (s *shop) open(id int64) {
+// open creates a voucher on sale, in epoch 2.
+func (s *env) open(id int64) {
 	s.t.Helper()
 	s.openUntil(id, time.Now().Add(time.Hour))
 }
 
-func (s *shop) openUntil(id int64, end time.Time) {
+func (s *env) openUntil(id int64, end time.Time) {
 	s.t.Helper()
 	now := time.Now()
 	v := &voucher.Voucher{
@@ -106,22 +106,22 @@ func (s *shop) openUntil(id int64, end time.Time) {
 	}
 	v.Policy.Flow = voucher.FlowAdmission
 	s.must(s.db.Vouchers().CreateVoucher(s.t.Context(), v))
-	now2, err := s.db.Shelf().Open(s.t.Context(), id, 1)
+	now2, err := s.db.AdmissionStore().Open(s.t.Context(), id, 1)
 	s.must(err)
-	s.must(s.client.HSet(s.t.Context(), s.keys(id).Meta, admkey.Epoch, now2.Epoch, admkey.Seq, 0, admkey.Stock, now2.Stock, admkey.Back, 0).Err())
+	s.must(s.client.HSet(s.t.Context(), s.keys(id).Meta, ledger.FieldEpoch, now2.Epoch, ledger.FieldSeq, 0, ledger.FieldStock, now2.Stock, ledger.FieldReturned, 0).Err())
 }
 
-func (s *shop) keys(voucherID int64) admkey.Keys { return admkey.Of(s.prefix, voucherID, 0) }
+func (s *env) keys(voucherID int64) ledger.Keys { return ledger.KeysOf(s.prefix, voucherID, 0) }
 
-func (s *shop) must(err error) {
+func (s *env) must(err error) {
 	s.t.Helper()
 	if err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-// accept does what the gate does for n new users of a voucher.
-func (s *shop) accept(voucherID int64, n int) []order.Accepted {
+// accept accepts orders of n new users of a voucher, as the gate does.
+func (s *env) accept(voucherID int64, n int) []order.Accepted {
 	s.t.Helper()
 	var all []order.Accepted
 	for range n {
@@ -136,12 +136,12 @@ func accept(voucherID, n int64) order.Accepted {
 	return order.Accepted{OrderID: 1000 + n, VoucherID: voucherID, UserID: n, At: time.Now(), Epoch: 2, Seq: n}
 }
 
-func (s *shop) admit(a order.Accepted) error {
-	keys, ctx := admkey.Of(s.prefix, a.VoucherID, a.Bucket), context.Background()
+func (s *env) admit(a order.Accepted) error {
+	keys, ctx := ledger.KeysOf(s.prefix, a.VoucherID, a.Bucket), context.Background()
 	both := s.client.TxPipeline()
 	both.HSet(ctx, keys.Users, a.UserID, a.OrderID)
-	both.HIncrBy(ctx, keys.Meta, admkey.Stock, -1)
-	both.HIncrBy(ctx, keys.Meta, admkey.Seq, 1)
+	both.HIncrBy(ctx, keys.Meta, ledger.FieldStock, -1)
+	both.HIncrBy(ctx, keys.Meta, ledger.FieldSeq, 1)
 	both.XAdd(ctx, &redis.XAddArgs{Stream: keys.Orders, Values: fields(a)})
 	if _, err := both.Exec(ctx); err != nil {
 		return err
@@ -154,17 +154,17 @@ func (s *shop) admit(a order.Accepted) error {
 
 func fields(a order.Accepted) []any {
 	return []any{
-		admkey.EntryOrder, a.OrderID, admkey.EntryUser, a.UserID,
-		admkey.EntryEpoch, a.Epoch, admkey.EntrySeq, a.Seq,
+		ledger.EntryOrder, a.OrderID, ledger.EntryUser, a.UserID,
+		ledger.EntryEpoch, a.Epoch, ledger.EntrySeq, a.Seq,
 	}
 }
 
-// config is that of a process that persists, in a hurry.
-func (s *shop) config(change func(*Config)) Config {
+// config returns a configuration with short intervals.
+func (s *env) config(change func(*Config)) Config {
 	c := Config{
-		Client: s.client, Shelf: s.db.Shelf(), Orders: s.db.Orders(), Log: slog.New(slog.NewTextHandler(s.t.Output(), nil)),
+		Client: s.client, Store: s.db.AdmissionStore(), Orders: s.db.Orders(), Log: slog.New(slog.NewTextHandler(s.t.Output(), nil)),
 		Prefix: s.prefix, Workers: 2, Block: 20 * time.Millisecond, DiscoverEvery: 50 * time.Millisecond,
-		FirstPause: 5 * time.Millisecond, MaxPause: 100 * time.Millisecond,
+		MinBackoff: 5 * time.Millisecond, MaxBackoff: 100 * time.Millisecond,
 	}
 	if change != nil {
 		change(&c)
@@ -172,8 +172,8 @@ func (s *shop) config(change func(*Config)) Config {
 	return c
 }
 
-// run has a process persist until stop is called, at the latest when the test ends.
-func (s *shop) run(change func(*Config)) (f *Fulfiller, stop func()) {
+// run starts a Fulfiller. It stops when stop is called, or at the end of the test.
+func (s *env) run(change func(*Config)) (f *Fulfiller, stop func()) {
 	s.t.Helper()
 	f, err := New(s.config(change))
 	s.must(err)
@@ -189,10 +189,10 @@ func background(t testing.TB, f *Fulfiller) (stop func()) {
 	return stop
 }
 
-// drained waits until nothing is on its way.
-func (s *shop) drained() {
+// waitUntilEmpty waits until the streams are empty.
+func (s *env) waitUntilEmpty() {
 	s.t.Helper()
-	eventually(s.t, "the streams are empty", func() bool {
+	testkit.Until(s.t, "the streams are empty", func() bool {
 		for _, id := range s.vouchers {
 			if n, err := s.client.XLen(context.Background(), s.keys(id).Orders).Result(); err != nil || n > 0 {
 				return false
@@ -202,19 +202,19 @@ func (s *shop) drained() {
 	})
 }
 
-// atRest checks what must be true when nothing is on its way: each accepted order is
-// confirmed or rejected, stock and reservations are those of the confirmed ones, and
-// so in the database. It returns how many were rejected.
-func (s *shop) atRest() (rejected int) {
+// checkFinalState waits until the streams are empty and checks what must then be true: each
+// accepted order is confirmed or rejected, and stock and reservations match the confirmed
+// orders, in Redis and in the database. It returns the number of rejected orders.
+func (s *env) checkFinalState() (rejected int) {
 	s.t.Helper()
-	s.drained()
+	s.waitUntilEmpty()
 	ctx := context.Background()
 	confirmed := map[int64]map[string]string{}
 	for id, a := range s.accepted {
 		o, err := s.db.Orders().Order(ctx, id)
 		switch {
 		case err != nil || o.UserID != a.UserID || o.VoucherID != a.VoucherID:
-			s.t.Errorf("order %d was accepted and is %+v, %v", id, o, err)
+			s.t.Errorf("accepted order %d is %+v, %v", id, o, err)
 		case o.Status == order.Rejected:
 			rejected++
 		case o.Status == order.Confirmed:
@@ -232,7 +232,7 @@ func (s *shop) atRest() (rejected int) {
 		if err != nil || audit != (order.Audit{InitialStock: s.stock, Stock: s.stock - n, Orders: n, DistinctUsers: n}) {
 			s.t.Errorf("voucher %d: the database holds %+v, %v; %d are confirmed", id, audit, err, n)
 		}
-		left, err := s.client.HGet(ctx, s.keys(id).Meta, admkey.Stock).Int64()
+		left, err := s.client.HGet(ctx, s.keys(id).Meta, ledger.FieldStock).Int64()
 		if err != nil || left != s.stock-n {
 			s.t.Errorf("voucher %d: Redis has %d left, %v; %d are confirmed", id, left, err, n)
 		}
@@ -240,12 +240,12 @@ func (s *shop) atRest() (rejected int) {
 		if err != nil || fmt.Sprint(users) != fmt.Sprint(confirmed[id]) && len(users)+len(confirmed[id]) > 0 {
 			s.t.Errorf("voucher %d: users %v, %v; confirmed %v", id, users, err, confirmed[id])
 		}
-		pending, err := s.client.XPending(ctx, s.keys(id).Orders, admkey.Group).Result()
+		pending, err := s.client.XPending(ctx, s.keys(id).Orders, ledger.Group).Result()
 		if err != nil || pending.Count != 0 {
 			s.t.Errorf("voucher %d: pending %+v, %v", id, pending, err)
 		}
-		eventually(s.t, "no attempts are counted any more", func() bool { // a worker may be late
-			return s.client.Exists(ctx, newStream(s.prefix, id, 0).tries).Val() == 0
+		testkit.Until(s.t, "all attempts are deleted", func() bool { // a worker may be late
+			return s.client.Exists(ctx, newStream(s.prefix, id, 0).keys.Tries).Val() == 0
 		})
 	}
 	return rejected
@@ -253,41 +253,31 @@ func (s *shop) atRest() (rejected int) {
 
 func text(n int64) string { return strconv.FormatInt(n, 10) }
 
-// letters are the dead letters of a voucher.
-func (s *shop) letters(voucherID int64) []redis.XMessage {
+// deadLetters returns the dead letters of a voucher.
+func (s *env) deadLetters(voucherID int64) []redis.XMessage {
 	s.t.Helper()
-	letters, err := s.client.XRange(s.t.Context(), s.keys(voucherID).Dead, "-", "+").Result()
+	dead, err := s.client.XRange(s.t.Context(), s.keys(voucherID).Dead, "-", "+").Result()
 	s.must(err)
-	return letters
+	return dead
 }
 
-// eventually waits for a condition, at most twenty seconds.
-func eventually(t testing.TB, what string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain until %s", what)
-		}
-	}
-}
-
-// shelf is an [order.Shelf] of which a test looks at what is written, or prevents it.
-type shelf struct {
-	order.Shelf
+// fakeStore wraps a store and replaces Persist or Reject.
+type fakeStore struct {
+	order.AdmissionStore
 	persist func(ctx context.Context, batch []order.Accepted) ([]order.Status, error)
 	reject  func(ctx context.Context, a order.Accepted) (order.Status, error)
 }
 
-func (s *shelf) Persist(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
+func (s *fakeStore) Persist(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
 	if s.persist == nil {
-		return s.Shelf.Persist(ctx, batch)
+		return s.AdmissionStore.Persist(ctx, batch)
 	}
 	return s.persist(ctx, batch)
 }
 
-func (s *shelf) Reject(ctx context.Context, a order.Accepted) (order.Status, error) {
+func (s *fakeStore) Reject(ctx context.Context, a order.Accepted) (order.Status, error) {
 	if s.reject == nil {
-		return s.Shelf.Reject(ctx, a)
+		return s.AdmissionStore.Reject(ctx, a)
 	}
 	return s.reject(ctx, a)
 }

@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"seckill/internal/lock"
@@ -13,99 +13,152 @@ import (
 	"seckill/internal/voucher"
 )
 
-// persist writes a batch and takes it out of the streams. One that is refused is split
-// until what spoils it is alone.
+// persist writes a batch and takes it out of the streams, however long the database is
+// unavailable. Its error is one of Redis or of the context; the unfinished entries are
+// then delivered again.
+//
+// A batch that fails is split in halves. That finds a bad entry, and costs little if there
+// is none: in an outage each half is just one more attempt after the same pause.
 func (w *worker) persist(ctx context.Context, batch []entry) error {
-	states, err := w.offer(ctx, batch)
+	b := bisection{worker: w}
+	failed := b.write(ctx, batch)
+	for len(b.failed) > 0 && ctx.Err() == nil {
+		var waiting []entry
+		for _, e := range b.failed {
+			if w.health.writes() > e.writes {
+				w.retryLater(e, w.config.MinBackoff) // others were written since: it may be the entry's own fault
+			} else {
+				waiting = append(waiting, e.entry)
+			}
+		}
+		if b.failed = nil; len(waiting) == 0 {
+			break
+		}
+		// Nothing was written since: either an outage, or these entries are all bad. New
+		// entries show which it is. They are written with these, so they need not wait.
+		if !b.pause(ctx) {
+			break
+		}
+		waiting = append(waiting, w.readMore(ctx, w.config.BatchSize-len(waiting))...)
+		failed = cmp.Or(failed, b.write(ctx, waiting))
+	}
+	return cmp.Or(failed, ctx.Err())
+}
+
+// bisection writes one batch and finds the entries that fail.
+type bisection struct {
+	*worker
+	failures int          // since the latest success
+	failed   []retryEntry // entries that failed alone
+}
+
+func (b *bisection) write(ctx context.Context, batch []entry) error {
+	statuses, err := b.tryWrite(ctx, batch)
 	switch {
 	case err == nil:
-		return w.settle(ctx, batch, states)
+		b.failures = 0
+		return b.complete(ctx, batch, statuses)
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case len(batch) == 1:
-		return w.refused(ctx, batch[0], err)
+	}
+	reason, final := rejectionReason(err)
+	if len(batch) == 1 && final {
+		return b.reject(ctx, retryEntry{entry: batch[0]}, reason, err)
+	}
+	if len(batch) == 1 {
+		b.failed = append(b.failed, retryEntry{entry: batch[0], failures: 1, writes: b.health.writes()})
+	}
+	if transient(err) && !b.pause(ctx) {
+		return ctx.Err()
+	}
+	if len(batch) == 1 {
+		return nil
 	}
 	half := len(batch) / 2
-	return cmp.Or(w.persist(ctx, batch[:half]), w.persist(ctx, batch[half:]))
+	return cmp.Or(b.write(ctx, batch[:half]), b.write(ctx, batch[half:]))
 }
 
-// offer gives a batch to the database until there is an answer: a database that is not
-// there says nothing about the orders.
-func (w *worker) offer(ctx context.Context, batch []entry) ([]order.Status, error) {
-	orders := accepted(batch)
-	for failures := 1; ; failures++ {
-		begun := time.Now()
-		states, err := w.write(ctx, orders)
-		w.config.Observer.batch(len(batch), time.Since(begun), err)
-		if err == nil && failures > 1 {
-			w.config.Log.LogAttrs(ctx, slog.LevelInfo, "fulfil: the database is back", slog.Int("attempts", failures))
-		}
-		if err == nil || !passing(err) || ctx.Err() != nil {
-			return states, err
-		}
-		if failures == 1 {
-			w.complain(ctx, "the database does not answer, trying until it does", err)
-		}
-		if !sleep(ctx, pause(failures, w.config.FirstPause, w.config.MaxPause)) {
-			return nil, ctx.Err()
-		}
+// pause sleeps after a failure. It reports false if ctx ended.
+func (b *bisection) pause(ctx context.Context) bool {
+	b.failures++
+	return sleep(ctx, backoff(b.failures, b.config.MinBackoff, b.config.MaxBackoff))
+}
+
+// readMore reads up to n new entries without waiting for them, to be written together with
+// entries that fail.
+func (w *worker) readMore(ctx context.Context, n int) []entry {
+	ready := w.readyStreams()
+	if n < 1 || len(ready) == 0 || w.stopping() {
+		return nil
 	}
+	rand.Shuffle(len(ready), func(i, j int) { ready[i], ready[j] = ready[j], ready[i] })
+	ready = ready[:min(len(ready), n)]
+	return w.selectBatch(w.readNew(ctx, ready, n/len(ready), time.Millisecond))
 }
 
-// passing says whether an error is none of the order's making.
-func passing(err error) bool {
-	return errors.Is(err, order.ErrUnavailable) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+// tryWrite runs one transaction and records its result.
+func (w *worker) tryWrite(ctx context.Context, batch []entry) ([]order.Status, error) {
+	began := time.Now()
+	statuses, err := w.write(ctx, accepted(batch))
+	w.config.Observer.batch(len(batch), time.Since(began), err)
+	w.recordWrite(ctx, began, err)
+	return statuses, err
 }
 
-// errPanic: writing a batch panicked.
-var errPanic = errors.New("fulfil: panic")
+var (
+	// errPanic: writing a batch panicked.
+	errPanic = errors.New("fulfil: panic")
+	// errStatusCount: the store returned more or fewer statuses than it was given orders.
+	errStatusCount = errors.New("fulfil: the database did not answer for each order")
+)
 
-// write is one transaction. What panics on one batch must not end those beside it.
-func (w *worker) write(ctx context.Context, orders []order.Accepted) (states []order.Status, err error) {
+// write runs one transaction. A panic counts as an error of this batch, so that it does
+// not end the other workers.
+func (w *worker) write(ctx context.Context, orders []order.Accepted) (statuses []order.Status, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			states, err = nil, fmt.Errorf("%w: %v", errPanic, p)
+			statuses, err = nil, fmt.Errorf("%w: %v", errPanic, p)
 		}
 	}()
-	states, err = w.config.Shelf.Persist(ctx, orders)
-	if err == nil && len(states) != len(orders) {
-		return nil, errCount
+	statuses, err = w.config.Store.Persist(ctx, orders)
+	if err == nil && len(statuses) != len(orders) {
+		return nil, errStatusCount
 	}
-	return states, err
+	return statuses, err
 }
 
-// settle takes a batch out of the streams that the database has decided on.
-func (w *worker) settle(ctx context.Context, batch []entry, states []order.Status) error {
+// complete takes a batch out of the streams after the database has decided on it.
+func (w *worker) complete(ctx context.Context, batch []entry, statuses []order.Status) error {
 	if err := w.config.Faults.Pass(ctx, lock.AfterCommit); err != nil {
 		return err
 	}
 	confirmed := make([]entry, 0, len(batch))
 	for i, e := range batch {
-		if states[i] == order.Confirmed {
+		if statuses[i] == order.Confirmed {
 			confirmed = append(confirmed, e)
 		}
 	}
-	failed := w.finish(ctx, confirmed)
+	failed := w.acknowledge(ctx, confirmed)
 	for i, e := range batch {
-		if states[i] != order.Confirmed {
-			failed = cmp.Or(failed, w.bury(ctx, e, true, Before, "the order's row says so"))
+		if statuses[i] != order.Confirmed {
+			failed = cmp.Or(failed, w.deadLetter(ctx, e, true, Before, "the order's row says so"))
 		}
 	}
 	return failed
 }
 
-// finish takes entries out of the streams, and tells who waits for them.
-func (w *worker) finish(ctx context.Context, entries []entry) error {
+// acknowledge deletes entries from their streams and notifies the waiters of their orders.
+func (w *worker) acknowledge(ctx context.Context, entries []entry) error {
 	parts := byStream(entries)
-	errs := w.inbox.done(ctx, parts)
+	errs := w.reader.acknowledge(ctx, parts)
 	now := time.Now()
 	for i, part := range parts {
 		if errs[i] != nil {
 			continue
 		}
 		for _, e := range part {
-			if !e.gone {
-				w.bell.ring(e.order.OrderID)
+			if !e.deleted {
+				w.notifier.notify(e.order.OrderID)
 				w.config.Observer.persisted(now.Sub(e.order.At))
 			}
 		}
@@ -113,63 +166,18 @@ func (w *worker) finish(ctx context.Context, entries []entry) error {
 	return cmp.Or(errs...)
 }
 
-// refused deals with an entry that, by itself, the database did not take.
-func (w *worker) refused(ctx context.Context, e entry, err error) error {
-	if reason, final := reasonOf(err); final {
-		return w.reject(ctx, e, reason, err)
-	}
-	tried, countErr := w.inbox.attempt(ctx, e, 1)
-	if countErr != nil {
-		return countErr
-	}
-	return w.again(ctx, e, tried, Failed, err)
+// transient reports whether an error means that the database could not be reached or did
+// not answer in time.
+func transient(err error) bool {
+	return errors.Is(err, order.ErrUnavailable) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// alone tries an entry by itself: one that failed so before, or that was delivered
-// suspiciously often. The try is counted before it begins, as it may end the process.
-func (w *worker) alone(ctx context.Context, e entry) error {
-	if e.malformed != nil {
-		return w.reject(ctx, e, Malformed, e.malformed)
-	}
-	tried, err := w.inbox.attempt(ctx, e, 1)
-	if err != nil {
-		return err
-	}
-	if tried > w.config.MaxAttempts {
-		return w.reject(ctx, e, Deadly, errDeadly)
-	}
-	states, err := w.offer(ctx, []entry{e})
-	switch {
-	case err == nil:
-		return w.settle(ctx, []entry{e}, states)
-	case ctx.Err() != nil || passing(err):
-		// The stop came first, which is not held against the entry.
-		_, countErr := w.inbox.attempt(context.WithoutCancel(ctx), e, -1)
-		return errors.Join(err, countErr)
-	}
-	if reason, final := reasonOf(err); final {
-		return w.reject(ctx, e, reason, err)
-	}
-	return w.again(ctx, e, tried, Failed, err)
-}
+// mayBlameOrder reports whether an error may be the order's own fault: the database, or
+// this program, objected while it processed that order.
+func mayBlameOrder(err error) bool { return !transient(err) || errors.Is(err, order.ErrRefused) }
 
-// errDeadly is the detail of [Deadly].
-var errDeadly = errors.New("fulfil: every attempt ended the process")
-
-// again puts an entry aside that failed, unless it was tried often enough.
-func (w *worker) again(ctx context.Context, e entry, tried int64, reason Reason, err error) error {
-	if tried >= w.config.MaxAttempts {
-		return w.reject(ctx, e, reason, err)
-	}
-	w.config.Log.LogAttrs(ctx, slog.LevelWarn, "fulfil: an order failed and will be tried again",
-		slog.Int64("voucher", e.voucher), slog.String("entry", e.id), slog.Int64("order", e.order.OrderID),
-		slog.Int64("attempt", tried), slog.Any("error", err))
-	w.park(e, pause(int(tried), w.config.FirstPause, w.config.MaxPause))
-	return nil
-}
-
-// reasonOf says why the database refused an order for good.
-func reasonOf(err error) (Reason, bool) {
+// rejectionReason returns the reason if the database refused an order for good.
+func rejectionReason(err error) (Reason, bool) {
 	for _, final := range []struct {
 		err    error
 		reason Reason

@@ -4,24 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"seckill/internal/admission/admkey"
+	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/testkit"
 )
 
-// add puts an entry into the stream of a voucher as it is.
-func (s *shop) add(voucherID int64, values ...any) {
+// add adds an entry with any fields to the stream of a voucher.
+func (s *env) add(voucherID int64, values ...any) {
 	s.t.Helper()
 	s.must(s.client.XAdd(s.t.Context(), &redis.XAddArgs{Stream: s.keys(voucherID).Orders, Values: values}).Err())
 }
 
-// spoil accepts an order, and puts an entry in place of its own.
-func (s *shop) spoil(voucherID int64, entry func(a order.Accepted) []any) order.Accepted {
+// replaceEntry accepts an order and replaces its entry.
+func (s *env) replaceEntry(voucherID int64, entry func(a order.Accepted) []any) order.Accepted {
 	s.t.Helper()
 	a := s.accept(voucherID, 1)[0]
 	last, err := s.client.XRevRangeN(s.t.Context(), s.keys(voucherID).Orders, "+", "-", 1).Result()
@@ -31,66 +32,65 @@ func (s *shop) spoil(voucherID int64, entry func(a order.Accepted) []any) order.
 	return a
 }
 
-// Entries that are no orders, or not whole ones, go to the dead letters. What was
-// reserved for them is given back once; the others go on.
+// Malformed entries become dead letters, and their reservations are returned once. The other
+// entries are persisted.
 func TestMalformedEntries(t *testing.T) {
-	places(t, func(t *testing.T, s *shop) {
+	withServers(t, func(t *testing.T, s *env) {
 		s.accept(1, 5)
-		spoilt := []order.Accepted{
-			s.spoil(1, func(a order.Accepted) []any { return []any{admkey.EntryOrder, a.OrderID} }),
-			s.spoil(1, func(a order.Accepted) []any { return []any{admkey.EntryUser, a.UserID, admkey.EntryOrder, "x"} }),
-			s.spoil(1, func(a order.Accepted) []any {
-				return []any{admkey.EntryUser, a.UserID, admkey.EntryOrder, a.OrderID, admkey.EntryEpoch, "two"}
+		malformed := []order.Accepted{
+			s.replaceEntry(1, func(a order.Accepted) []any { return []any{ledger.EntryOrder, a.OrderID} }),
+			s.replaceEntry(1, func(a order.Accepted) []any { return []any{ledger.EntryUser, a.UserID, ledger.EntryOrder, "x"} }),
+			s.replaceEntry(1, func(a order.Accepted) []any {
+				return []any{ledger.EntryUser, a.UserID, ledger.EntryOrder, a.OrderID, ledger.EntryEpoch, "two"}
 			}),
 		}
-		// Nothing belongs to these.
+		// These have no reservation.
 		s.add(1, "garbage", "💥")
-		s.add(1, admkey.EntryUser, -1, admkey.EntryOrder, "99999999999999999999")
-		s.add(1, admkey.EntryUser, 777, admkey.EntryEpoch, 2)
-		s.add(1, admkey.EntryOrder, 777)
-		// This is a whole order, with less than usual.
-		s.spoil(1, func(a order.Accepted) []any {
-			return []any{admkey.EntryUser, a.UserID, admkey.EntryOrder, a.OrderID, admkey.EntryEpoch, 2}
+		s.add(1, ledger.EntryUser, -1, ledger.EntryOrder, "99999999999999999999")
+		s.add(1, ledger.EntryUser, 777, ledger.EntryEpoch, 2)
+		s.add(1, ledger.EntryOrder, 777)
+		// This one is complete, without the optional fields.
+		s.replaceEntry(1, func(a order.Accepted) []any {
+			return []any{ledger.EntryUser, a.UserID, ledger.EntryOrder, a.OrderID, ledger.EntryEpoch, 2}
 		})
 		s.accept(1, 5)
 		s.run(func(c *Config) { c.BatchSize = 3 })
-		if n := s.atRest(); n != len(spoilt) {
+		if n := s.checkFinalState(); n != len(malformed) {
 			t.Errorf("%d rejected", n)
 		}
-		for _, a := range spoilt {
+		for _, a := range malformed {
 			if o, err := s.db.Orders().Order(t.Context(), a.OrderID); err != nil || o.Status != order.Rejected {
 				t.Errorf("%+v, %v", o, err)
 			}
 		}
-		letters := s.letters(1)
-		if len(letters) != 7 {
-			t.Errorf("%d letters", len(letters))
+		dead := s.deadLetters(1)
+		if len(dead) != 7 {
+			t.Errorf("%d dead letters", len(dead))
 		}
-		for _, l := range letters {
-			if l.Values[admkey.DeadReason] != string(Malformed) || l.Values[admkey.DeadFrom] == "" || l.Values["detail"] == "" {
-				t.Errorf("letter %+v", l)
+		for _, l := range dead {
+			if l.Values[ledger.DeadReason] != string(Malformed) || l.Values[ledger.DeadFrom] == "" || l.Values["detail"] == "" {
+				t.Errorf("dead letter %+v", l)
 			}
 		}
 	})
 }
 
-// A spoilt copy of an entry whose order is confirmed takes nothing away from it.
-func TestSpoiltCopyOfAConfirmedOrder(t *testing.T) {
-	s := newShop(t, 1, 10)
+// A malformed copy of an entry whose order is confirmed does not change the order.
+func TestMalformedCopyOfAConfirmedOrder(t *testing.T) {
+	s := newEnv(t, 1, 10)
 	a := s.accept(1, 1)[0]
 	s.run(nil)
-	s.drained()
-	s.add(1, admkey.EntryUser, a.UserID)
-	s.add(1, admkey.EntryOrder, a.OrderID)
-	if n := s.atRest(); n != 0 || len(s.letters(1)) != 2 {
-		t.Errorf("%d rejected, letters %v", n, s.letters(1))
+	s.waitUntilEmpty()
+	s.add(1, ledger.EntryUser, a.UserID)
+	s.add(1, ledger.EntryOrder, a.OrderID)
+	if n := s.checkFinalState(); n != 0 || len(s.deadLetters(1)) != 2 {
+		t.Errorf("%d rejected, dead letters %v", n, s.deadLetters(1))
 	}
 }
 
-// What the database refuses is found in the middle of large batches, whatever else is
-// in them.
+// Orders that the database refuses are found in the middle of large batches.
 func TestRefusedOrders(t *testing.T) {
-	places(t, func(t *testing.T, s *shop) {
+	withServers(t, func(t *testing.T, s *env) {
 		s.vouchers = append(s.vouchers, 2)
 		s.open(2)
 		reasons := map[string]int{}
@@ -100,13 +100,13 @@ func TestRefusedOrders(t *testing.T) {
 				s.accept(2, 1)
 			}
 		}
-		s.outdate(2)
+		s.makeEpochStale(2)
 		s.run(func(c *Config) { c.BatchSize = 20 })
-		if n := s.atRest(); n != 3 {
+		if n := s.checkFinalState(); n != 3 {
 			t.Errorf("%d rejected", n)
 		}
-		for _, l := range s.letters(2) {
-			reasons[l.Values[admkey.DeadReason].(string)]++
+		for _, l := range s.deadLetters(2) {
+			reasons[l.Values[ledger.DeadReason].(string)]++
 		}
 		if fmt.Sprint(reasons) != fmt.Sprintf("map[%s:3]", StaleEpoch) {
 			t.Errorf("reasons %v", reasons)
@@ -114,85 +114,78 @@ func TestRefusedOrders(t *testing.T) {
 	})
 }
 
-// Redis has accepted more than the database has, as after an operator's mistake: as much
-// is confirmed as there is, and the rest is rejected.
-func TestMoreAcceptedThanThereIs(t *testing.T) {
-	s := newShop(t, 1, 10)
+// Redis has accepted more orders than the database has stock for, as after an operator's
+// mistake. The stock is used up, and the other orders are rejected.
+func TestMoreAcceptedThanStock(t *testing.T) {
+	s := newEnv(t, 1, 10)
 	s.accept(1, 25)
 	s.run(nil)
-	s.drained()
+	s.waitUntilEmpty()
 	audit, err := s.db.Orders().Audit(t.Context(), 1)
 	s.must(err)
 	if audit != (order.Audit{InitialStock: 10, Orders: 10, DistinctUsers: 10}) {
 		t.Errorf("audit %+v", audit)
 	}
-	if n := s.atRest(); n != 15 || len(s.letters(1)) != 15 {
+	if n := s.checkFinalState(); n != 15 || len(s.deadLetters(1)) != 15 {
 		t.Errorf("%d rejected", n)
 	}
 }
 
-// A user's second order, of which Redis should have known: the first one stays.
+// A user has a second order, which Redis should have refused. The first one stays.
 func TestSecondOrderOfAUser(t *testing.T) {
-	s := newShop(t, 1, 10)
+	s := newEnv(t, 1, 10)
 	first := s.accept(1, 1)[0]
 	second := first
 	second.OrderID = 5000
 	s.run(nil)
-	s.drained()
+	s.waitUntilEmpty()
 	s.must(s.admit(second)) // overwrites the reservation
-	s.drained()
+	s.waitUntilEmpty()
 	o, err := s.db.Orders().Order(t.Context(), 5000)
 	if err != nil || o.Status != order.Rejected {
 		t.Errorf("%+v, %v", o, err)
 	}
-	letters := s.letters(1)
-	if len(letters) != 1 || letters[0].Values[admkey.DeadReason] != string(AlreadyOrdered) {
-		t.Errorf("letters %v", letters)
+	dead := s.deadLetters(1)
+	if len(dead) != 1 || dead[0].Values[ledger.DeadReason] != string(AlreadyOrdered) {
+		t.Errorf("dead letters %v", dead)
 	}
-	if left := s.client.HGet(t.Context(), s.keys(1).Meta, admkey.Stock).Val(); left != "9" {
+	if left := s.client.HGet(t.Context(), s.keys(1).Meta, ledger.FieldStock).Val(); left != "9" {
 		t.Errorf("%s are left, after one confirmed of 10", left)
 	}
-	if back := s.client.HGet(t.Context(), s.keys(1).Meta, admkey.Back).Val(); back != "1" {
-		t.Errorf("given back %s times", back)
+	if back := s.client.HGet(t.Context(), s.keys(1).Meta, ledger.FieldReturned).Val(); back != "1" {
+		t.Errorf("returned %s times", back)
 	}
 }
 
-// The entry's order id is that of somebody else's order: nobody can write a row for it,
-// so it is only given back.
+// The order id belongs to another order. No row can be written for it, so only the reservation
+// is returned.
 func TestIDOfAnotherOrder(t *testing.T) {
-	s := newShop(t, 2, 10)
+	s := newEnv(t, 2, 10)
 	theirs := s.accept(1, 1)[0]
 	s.run(nil)
-	s.drained()
+	s.waitUntilEmpty()
 	mine := theirs
 	mine.VoucherID, mine.UserID = 2, 777
 	s.must(s.admit(mine))
-	s.drained()
+	s.waitUntilEmpty()
 	delete(s.accepted, theirs.OrderID)
-	if letters := s.letters(2); len(letters) != 1 || letters[0].Values[admkey.DeadReason] != string(IDTaken) {
-		t.Errorf("letters %v", letters)
+	if dead := s.deadLetters(2); len(dead) != 1 || dead[0].Values[ledger.DeadReason] != string(IDTaken) {
+		t.Errorf("dead letters %v", dead)
 	}
 	s.accepted[theirs.OrderID] = theirs
-	s.atRest()
+	s.checkFinalState()
 }
 
-// Something that is not foreseen hits one order, again and again: it alone is rejected,
-// after a bounded number of attempts.
+// One order fails repeatedly with an unforeseen error while others are written. Only that one
+// is rejected, after a bounded number of attempts.
 func TestUnforeseenFailure(t *testing.T) {
 	for _, how := range []string{"error", "panic", "a wrong answer"} {
 		t.Run(how, func(t *testing.T) {
-			s := newShop(t, 1, 100)
+			s := newEnv(t, 1, 10_000)
 			poison := s.accept(1, 10)[4].OrderID
-			bad := &shelf{Shelf: s.db.Shelf()}
-			alone := 0
+			bad := &fakeStore{AdmissionStore: s.db.AdmissionStore()}
 			bad.persist = func(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
-				for _, a := range batch {
-					if a.OrderID != poison {
-						continue
-					}
-					if len(batch) == 1 {
-						alone++
-					}
+				if slices.ContainsFunc(batch, func(a order.Accepted) bool { return a.OrderID == poison }) {
 					switch how {
 					case "error":
 						return nil, errors.New("never seen before")
@@ -201,139 +194,142 @@ func TestUnforeseenFailure(t *testing.T) {
 					}
 					return nil, nil
 				}
-				return bad.Shelf.Persist(ctx, batch)
+				return bad.AdmissionStore.Persist(ctx, batch)
 			}
-			s.run(func(c *Config) { c.Shelf, c.Workers, c.MaxAttempts = bad, 1, 3 })
-			s.accept(1, 10)
-			if n := s.atRest(); n != 1 || alone != 3 {
-				t.Errorf("%d rejected, %d attempts alone", n, alone)
+			s.run(func(c *Config) { c.Store, c.Workers, c.MaxAttempts = bad, 1, 3 })
+			testkit.Until(t, "it is rejected", func() bool {
+				s.accept(1, 1)
+				return len(s.deadLetters(1)) > 0
+			})
+			if n := s.checkFinalState(); n != 1 {
+				t.Errorf("%d rejected", n)
 			}
-			if l := s.letters(1); len(l) != 1 || l[0].Values[admkey.DeadReason] != string(Failed) {
-				t.Errorf("letters %v", l)
+			if l := s.deadLetters(1); len(l) != 1 || l[0].Values[ledger.DeadReason] != string(Failed) {
+				t.Errorf("dead letters %v", l)
 			}
 		})
 	}
 }
 
-// The database writes nothing at all, not even a rejection, and says nothing that is
-// understood. No order is to be lost over that.
+// The database writes nothing at all, not even a rejection, and its errors are unknown. No
+// order is rejected.
 func TestEverythingFails(t *testing.T) {
-	s := newShop(t, 1, 100)
+	s := newEnv(t, 1, 100)
 	s.accept(1, 5)
 	strange := errors.New("the table is gone")
 	broken := make(chan struct{})
-	bad := &shelf{Shelf: s.db.Shelf()}
-	rejections := make(chan struct{}, 100)
+	bad := &fakeStore{AdmissionStore: s.db.AdmissionStore()}
+	asked := make(chan struct{}, 100)
 	bad.persist = func(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
 		select {
 		case <-broken:
-			return bad.Shelf.Persist(ctx, batch)
-		default:
-			return nil, strange
-		}
-	}
-	bad.reject = func(ctx context.Context, a order.Accepted) (order.Status, error) {
-		select {
-		case <-broken:
-			return bad.Shelf.Reject(ctx, a)
-		case rejections <- struct{}{}:
+			return bad.AdmissionStore.Persist(ctx, batch)
+		case asked <- struct{}{}:
 		default:
 		}
-		return "", strange
+		return nil, strange
 	}
-	s.run(func(c *Config) { c.Shelf, c.MaxAttempts = bad, 2 })
-	for range 10 {
-		<-rejections
+	s.run(func(c *Config) { c.Store, c.MaxAttempts = bad, 2 })
+	for range 50 {
+		<-asked
 	}
 	close(broken)
-	s.drained()
-	// Attempts were used up meanwhile: what counts is that each has its answer.
-	t.Logf("%d rejected", s.atRest())
+	if n := s.checkFinalState(); n != 0 {
+		t.Errorf("%d rejected", n)
+	}
 }
 
-// An entry that ends every process that tries it is tried alone, and then not any more.
+// An entry that crashes every process is tried alone, and then not any more.
 func TestDeadlyEntry(t *testing.T) {
-	s := newShop(t, 1, 100)
+	s := newEnv(t, 1, 100)
 	all := s.accept(1, 6)
-	deadly, in := all[2].OrderID, newStreams(s.client)
+	deadly, in := all[2].OrderID, newRedisStreams(s.client)
 	st := newStream(s.prefix, 1, 0)
-	s.must(in.prepare(t.Context(), st))
-	// Five processes had all of them, and died.
+	s.must(in.ensureGroup(t.Context(), st))
+	// Five processes received all entries and crashed.
 	for n := range 5 {
-		args := &redis.XReadGroupArgs{Group: admkey.Group, Consumer: "me-1", Streams: []string{s.keys(1).Orders, "0"}, Block: -1}
+		args := &redis.XReadGroupArgs{Group: ledger.Group, Consumer: "me-1", Streams: []string{s.keys(1).Orders, "0"}, Block: -1}
 		if n == 0 {
 			args.Streams[1] = ">"
 		}
 		s.must(s.client.XReadGroup(t.Context(), args).Err())
 	}
-	entries, err := in.held(t.Context(), "me-1", st, "0", 10)
+	entries, err := in.readPending(t.Context(), "me-1", st, "0", 10)
 	s.must(err)
 	for _, e := range entries {
-		if e.order.OrderID == deadly { // and it was the only one tried, when two more died
+		if e.order.OrderID == deadly { // then it was tried alone, and two more processes crashed
 			for range 2 {
-				_, err := in.attempt(t.Context(), e, 1)
+				_, err := in.addAttempts(t.Context(), e, 1)
 				s.must(err)
+			}
+			// Attempts that a worker counts after the entry was deleted expire.
+			if ttl, err := s.client.TTL(t.Context(), e.keys.Tries).Result(); err != nil || ttl <= 0 || ttl > attemptsTTL {
+				t.Errorf("the attempts expire in %v, %v", ttl, err)
 			}
 		}
 	}
-	var together int
-	bad := &shelf{Shelf: s.db.Shelf()}
+	var together, written int
+	bad := &fakeStore{AdmissionStore: s.db.AdmissionStore()}
 	bad.persist = func(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
 		together = max(together, len(batch))
-		if batch[0].OrderID == deadly {
-			t.Error("it was tried once more")
+		if batch[0].OrderID == deadly && written == 0 {
+			return nil, order.ErrUnavailable // proves nothing until another order is written
 		}
-		return bad.Shelf.Persist(ctx, batch)
+		if batch[0].OrderID == deadly {
+			t.Error("the entry was tried again")
+		}
+		written++
+		return bad.AdmissionStore.Persist(ctx, batch)
 	}
-	s.run(func(c *Config) { c.Shelf, c.Name, c.Workers, c.MaxAttempts = bad, "me", 1, 2 })
-	if n := s.atRest(); n != 1 || together != 1 {
+	s.run(func(c *Config) { c.Store, c.Name, c.Workers, c.MaxAttempts = bad, "me", 1, 2 })
+	if n := s.checkFinalState(); n != 1 || together != 1 {
 		t.Errorf("%d rejected; %d were tried together", n, together)
 	}
-	if l := s.letters(1); len(l) != 1 || l[0].Values[admkey.DeadReason] != string(Deadly) {
-		t.Errorf("letters %v", l)
+	if l := s.deadLetters(1); len(l) != 1 || l[0].Values[ledger.DeadReason] != string(Deadly) {
+		t.Errorf("dead letters %v", l)
 	}
 }
 
-// The order was confirmed by somebody else before it could be rejected.
+// Another process confirms the order before it can be rejected.
 func TestRejectionComesTooLate(t *testing.T) {
-	s := newShop(t, 1, 100)
+	s := newEnv(t, 1, 100)
 	a := s.accept(1, 1)[0]
-	bad := &shelf{Shelf: s.db.Shelf(), persist: func(context.Context, []order.Accepted) ([]order.Status, error) {
-		return nil, errors.New("never seen before")
+	bad := &fakeStore{AdmissionStore: s.db.AdmissionStore(), persist: func(context.Context, []order.Accepted) ([]order.Status, error) {
+		return nil, order.ErrStaleEpoch
 	}}
 	bad.reject = func(ctx context.Context, a order.Accepted) (order.Status, error) {
-		if _, err := bad.Shelf.Persist(ctx, []order.Accepted{a}); err != nil {
+		if _, err := bad.AdmissionStore.Persist(ctx, []order.Accepted{a}); err != nil {
 			return "", err
 		}
-		return bad.Shelf.Reject(ctx, a)
+		return bad.AdmissionStore.Reject(ctx, a)
 	}
-	f, _ := s.run(func(c *Config) { c.Shelf, c.MaxAttempts = bad, 1 })
+	f, _ := s.run(func(c *Config) { c.Store = bad })
 	if err := f.Await(t.Context(), order.Order{ID: a.OrderID, VoucherID: 1}, 5*time.Second); err != nil {
 		t.Error(err)
 	}
-	if n := s.atRest(); n != 0 || len(s.letters(1)) != 0 {
-		t.Errorf("%d rejected, letters %v", n, s.letters(1))
+	if n := s.checkFinalState(); n != 0 || len(s.deadLetters(1)) != 0 {
+		t.Errorf("%d rejected, dead letters %v", n, s.deadLetters(1))
 	}
 }
 
-// While Redis is being rebuilt there is nothing to give back to.
-func TestBuriedWhileRebuilt(t *testing.T) {
+// While Redis is being rebuilt the reservation is not returned.
+func TestDeadLetterDuringARebuild(t *testing.T) {
 	client := clientOf(t, testkit.Redis(t).Addr())
-	in, st := newStreams(client), newStream(testkit.KeyPrefix(t), 1, 0)
-	if err := in.prepare(t.Context(), st); err != nil {
+	in, st := newRedisStreams(client), newStream(testkit.KeyPrefix(t), 1, 0)
+	client.HSet(t.Context(), st.keys.Meta, ledger.FieldEpoch, 3)
+	if err := in.ensureGroup(t.Context(), st); err != nil {
 		t.Fatal(err)
 	}
 	id := client.XAdd(t.Context(), &redis.XAddArgs{Stream: st.keys.Orders, Values: []any{"o", 1, "u", 2}}).Val()
 	client.HSet(t.Context(), st.keys.Users, 2, 1)
-	client.HSet(t.Context(), st.keys.Meta, admkey.Epoch, 3)
 	e := entry{stream: st, id: id, order: order.Accepted{OrderID: 1, UserID: 2, VoucherID: 1}}
 	for n := range 2 {
-		buried, err := in.bury(t.Context(), e, true, SoldOut, "")
-		if err != nil || buried != (n == 0) {
-			t.Errorf("%v, %v", buried, err)
+		moved, err := in.deadLetter(t.Context(), e, true, SoldOut, "")
+		if err != nil || moved != (n == 0) {
+			t.Errorf("%v, %v", moved, err)
 		}
 	}
-	if client.HExists(t.Context(), st.keys.Meta, admkey.Stock).Val() || client.XLen(t.Context(), st.keys.Dead).Val() != 1 {
-		t.Error("something was given back to a voucher that is not there, or buried twice")
+	if client.HExists(t.Context(), st.keys.Meta, ledger.FieldStock).Val() || client.XLen(t.Context(), st.keys.Dead).Val() != 1 {
+		t.Error("the reservation was returned, or there are two dead letters")
 	}
 }

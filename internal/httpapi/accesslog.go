@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// logAccess writes at most one line about a request. What went wrong on our side
-// is an error or a warning, what changed something or was refused is information,
-// and what happens ten thousand times a second in a rush (a voucher looked at, an
-// order turned away) is for debugging: the metrics count it.
+// logAccess writes at most one log line per request, at a level that depends on the outcome:
+//
+//	error, warn  the service failed
+//	info         the request changed something or was refused
+//	debug        what happens ten thousand times a second in a rush: reads, ordinary refusals
 func (a *API) logAccess(r *request, out reply, took time.Duration) {
 	ctx, level := r.Context(), levelOf(r.Method, out)
 	if !a.deps.Log.Enabled(ctx, level) {
@@ -18,7 +19,7 @@ func (a *API) logAccess(r *request, out reply, took time.Duration) {
 	}
 	attrs := make([]slog.Attr, 0, 9)
 	attrs = append(attrs,
-		slog.String("method", r.Method), slog.String("path", clip(r.URL.Path)),
+		slog.String("method", clip(r.Method)), slog.String("path", clip(r.URL.Path)),
 		slog.Int("status", out.status), slog.String("outcome", out.outcome),
 		slog.Duration("took", took), slog.String("request_id", r.id))
 	if r.user != 0 {
@@ -27,7 +28,7 @@ func (a *API) logAccess(r *request, out reply, took time.Duration) {
 	if out.err != nil {
 		attrs = append(attrs, slog.String("error", out.err.Error()))
 	}
-	if p, died := errors.AsType[*panicError](out.err); died {
+	if p, panicked := errors.AsType[*panicError](out.err); panicked {
 		attrs = append(attrs, slog.String("stack", string(p.stack)))
 	}
 	a.deps.Log.LogAttrs(ctx, level, "request", attrs...)
@@ -35,7 +36,7 @@ func (a *API) logAccess(r *request, out reply, took time.Duration) {
 
 func levelOf(method string, out reply) slog.Level {
 	switch {
-	case out.problem != nil && out.problem.traits&everyday != 0,
+	case out.problem != nil && out.problem.traits&routine != 0,
 		out.problem == nil && method != http.MethodPost:
 		return slog.LevelDebug
 	case out.status == http.StatusInternalServerError:

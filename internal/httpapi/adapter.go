@@ -12,50 +12,63 @@ import (
 	"seckill/internal/voucher"
 )
 
-// requestTimeout is the deadline of every request's work: the longest wait for a
-// lock that a policy may ask for, and time to do something with it.
-const requestTimeout = voucher.MaxLockWait + 10*time.Second
+// The deadlines of a request's work.
+const (
+	// readingTimeout is the deadline of a request that only reads. A wait that the client asks for is
+	// added to it.
+	readingTimeout = 10 * time.Second
+	// requestTimeout is the deadline of all others: the longest lock wait that a policy may ask for,
+	// plus time for the work.
+	requestTimeout = voucher.MaxLockWait + 10*time.Second
+)
 
-// handler answers one request: with a reply, or with an error that [problems]
-// turns into one.
+func timeoutOf(method string) time.Duration {
+	if method == http.MethodGet || method == http.MethodHead {
+		return readingTimeout
+	}
+	return requestTimeout
+}
+
+// handler answers one request with a reply, or with an error that [problems] turns into one.
 type handler func(ctx context.Context, r *request) (reply, error)
 
-// request is a request on its way.
+// request is a request that is being answered.
 type request struct {
 	*http.Request
 	gin *gin.Context
-	// id is the request's own, for logs and problems.
+	// id identifies the request in logs and problems.
 	id string
-	// user is who asks; 0 where that does not matter.
+	// user is the caller; 0 if the route needs no user.
 	user int64
-	// body is what was read of the body; nil: nothing was yet.
+	// body is the body once it was read; nil before that.
 	body []byte
+	// releaseSlot gives back the request's slot in the limits, see limited; nil if it has none.
+	releaseSlot func()
 
-	// What every request needs once lies here, which saves an allocation each.
+	// Embedded here, since every request needs them: that saves an allocation each.
 	deadline deadline
 	headers  [2]string
-	scratch  [192]byte // room for the reply's body
+	scratch  [192]byte // buffer for the reply's body
 }
 
-// reply is what is to be sent.
+// reply is an answer to be sent.
 type reply struct {
 	status      int
 	contentType []string
 	location    string
 	retryAfter  []string // header value; nil for none
 	body        []byte
-	// replayed: an earlier answer to the same idempotency key.
+	// replayed says that this is an earlier answer to the same idempotency key.
 	replayed bool
-	// outcome is the reply's name in the metrics, out of a closed list.
+	// outcome is the reply's label in the metrics, from a closed list.
 	outcome string
 
-	// problem is set where the reply is one, err is then its cause.
+	// problem is set if the reply is a problem. err is then its cause.
 	problem *problem
 	err     error
 }
 
-// adapt makes a gin handler of ours. Everything that is the same for every
-// request happens here, once.
+// adapt turns a handler into a gin handler. Everything that is the same for every request happens here.
 func (a *API) adapt(route *routeMetrics, who access, h handler) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		start := time.Now()
@@ -64,7 +77,7 @@ func (a *API) adapt(route *routeMetrics, who access, h handler) gin.HandlerFunc 
 
 		r := &request{
 			Request: c.Request, gin: c, id: a.ids.of(c.Request),
-			deadline: deadline{parent: c.Request.Context(), at: start.Add(requestTimeout)},
+			deadline: deadline{parent: c.Request.Context(), at: start.Add(timeoutOf(c.Request.Method))},
 		}
 		defer r.deadline.end()
 		out := a.answer(&r.deadline, r, who, h)
@@ -76,32 +89,37 @@ func (a *API) adapt(route *routeMetrics, who access, h handler) gin.HandlerFunc 
 	}
 }
 
-// answer runs the handler. Whatever happens in there, there is a reply.
+// answer runs the handler and always returns a reply, even if the handler panics.
 func (a *API) answer(ctx context.Context, r *request, who access, h handler) (out reply) {
 	defer func() {
 		if p := recover(); p != nil {
 			a.metrics.panics.Inc()
-			out = a.refuse(r, &panicError{value: p, stack: debug.Stack()})
+			out = a.renderError(r, &panicError{value: p, stack: debug.Stack()})
 		}
 	}()
+	if a.site != nil {
+		if err := a.site.check(r.Request); err != nil {
+			return a.renderError(r, err)
+		}
+	}
 	if err := a.authenticate(r, who); err != nil {
-		return a.refuse(r, err)
+		return a.renderError(r, err)
 	}
 	out, err := h(ctx, r)
 	if err != nil {
-		return a.refuse(r, err)
+		return a.renderError(r, err)
 	}
 	return out
 }
 
-// send writes the reply. The header's keys are in canonical form and most values
-// are shared, which saves an allocation each.
+// send writes the reply. The header keys are in canonical form and most values are shared, which saves an
+// allocation each.
 func (a *API) send(w gin.ResponseWriter, r *request, out reply) {
 	h := w.Header()
 	h["Content-Type"] = out.contentType
 	r.headers = [...]string{r.id, out.location}
 	h["X-Request-Id"] = r.headers[0:1:1]
-	if r.Method != http.MethodPost { // whose answers nobody keeps anyway
+	if r.Method != http.MethodPost { // answers to POST are not cached anyway
 		h["Cache-Control"] = a.problems.noStore
 	}
 	if out.location != "" {
@@ -110,6 +128,9 @@ func (a *API) send(w gin.ResponseWriter, r *request, out reply) {
 	if out.replayed {
 		h["Idempotency-Replayed"] = []string{"true"}
 	}
+	if out.problem != nil && out.problem.traits&closeConnection != 0 {
+		h["Connection"] = a.problems.closeConnection
+	}
 	if out.retryAfter != nil {
 		h["Retry-After"] = out.retryAfter
 	}
@@ -117,11 +138,11 @@ func (a *API) send(w gin.ResponseWriter, r *request, out reply) {
 		h["Www-Authenticate"] = a.problems.challenge
 	}
 	w.WriteHeader(out.status)
-	// A client that has gone away does not read what could be said about it.
+	// An error means that the client is gone.
 	_, _ = w.Write(out.body)
 }
 
-// panicError is what a handler died of.
+// panicError is the error of a handler that panicked.
 type panicError struct {
 	value any
 	stack []byte
@@ -129,6 +150,6 @@ type panicError struct {
 
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 
-// Unwrap never gives the value: whoever panics with a sentinel did not mean its row
-// of the table.
+// Unwrap does not return the value: a handler that panics with a sentinel error does not mean that
+// error's row of the table.
 func (e *panicError) Unwrap() error { return errPanic }

@@ -23,7 +23,7 @@ func TestAcceptedOrder(t *testing.T) {
 	for status, want := range map[order.Status]int{
 		order.Pending: http.StatusAccepted, order.Confirmed: http.StatusCreated, order.Rejected: http.StatusAccepted,
 	} {
-		r := newRig(t, lab)
+		r := newFixture(t, lab)
 		r.orders.place = func(_ context.Context, req order.Request) (order.Order, error) {
 			o := order.Order{ID: req.ID, VoucherID: 1, UserID: 42, Status: status}
 			r.orders.orders = []order.Order{o}
@@ -45,9 +45,9 @@ func TestAcceptedOrder(t *testing.T) {
 	}
 }
 
-// Nothing was decided, so the key is free for another try.
+// Nothing was decided, so the key is free for another attempt.
 func TestOverloadLeavesTheKeyFree(t *testing.T) {
-	r := newRig(t, lab)
+	r := newFixture(t, lab)
 	r.orders.place = func(context.Context, order.Request) (order.Order, error) { return order.Order{}, order.ErrOverloaded }
 	place := call{"POST", "/api/v1/vouchers/1/orders", "", []string{"X-User-ID: 42", "Idempotency-Key: k"}}
 	rec := r.do(t, place)
@@ -57,7 +57,7 @@ func TestOverloadLeavesTheKeyFree(t *testing.T) {
 	}
 	r.orders.place = nil
 	if rec := r.do(t, place); rec.Code != http.StatusCreated {
-		t.Errorf("the next try: %d %s", rec.Code, rec.Body)
+		t.Errorf("the next attempt: %d %s", rec.Code, rec.Body)
 	}
 }
 
@@ -65,7 +65,7 @@ func TestWaitForAnOrder(t *testing.T) {
 	const path = "/api/v1/orders/7?wait=2s"
 	user := []string{"X-User-ID: 42"}
 	t.Run("until it is final", func(t *testing.T) {
-		r := newRig(t, lab)
+		r := newFixture(t, lab)
 		r.orders.orders = []order.Order{pendingOrder()}
 		r.orders.await = func(_ context.Context, o order.Order, limit time.Duration) error {
 			if o != pendingOrder() || limit != 2*time.Second {
@@ -79,8 +79,8 @@ func TestWaitForAnOrder(t *testing.T) {
 			t.Errorf("%d %s", rec.Code, rec.Body)
 		}
 	})
-	t.Run("not without being asked, nor for a final one", func(t *testing.T) {
-		r := newRig(t, lab)
+	t.Run("not without ?wait=, nor for a final order", func(t *testing.T) {
+		r := newFixture(t, lab)
 		r.orders.orders = []order.Order{pendingOrder()}
 		r.orders.await = func(context.Context, order.Order, time.Duration) error { panic("waited") }
 		const want = `{"order_id":"7","voucher_id":"1","status":"pending"}`
@@ -95,19 +95,19 @@ func TestWaitForAnOrder(t *testing.T) {
 		}
 		wantProblem(t, r.do(t, call{"GET", path, "", []string{"X-User-ID: 43"}}), http.StatusNotFound, "order_not_found")
 	})
-	t.Run("and a failure is one", func(t *testing.T) {
-		r := newRig(t, lab)
+	t.Run("a failure to wait is an error", func(t *testing.T) {
+		r := newFixture(t, lab)
 		r.orders.orders = []order.Order{pendingOrder()}
 		r.orders.await = func(context.Context, order.Order, time.Duration) error { return context.DeadlineExceeded }
 		wantProblem(t, r.do(t, call{"GET", path, "", user}), http.StatusServiceUnavailable, "unavailable")
 	})
-	for name, end := range map[string]func(r *rig, cancel context.CancelFunc){
-		"the client goes":  func(_ *rig, cancel context.CancelFunc) { cancel() },
-		"the service does": func(r *rig, _ context.CancelFunc) { r.api.Drain() },
+	for name, end := range map[string]func(r *fixture, cancel context.CancelFunc){
+		"the client hangs up": func(_ *fixture, cancel context.CancelFunc) { cancel() },
+		"the service stops":   func(r *fixture, _ context.CancelFunc) { r.api.EndWaits() },
 	} {
 		t.Run("until "+name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, lab)
+				r := newFixture(t, lab)
 				r.orders.orders = []order.Order{pendingOrder()}
 				r.orders.await = func(ctx context.Context, _ order.Order, _ time.Duration) error {
 					<-ctx.Done()
@@ -129,8 +129,8 @@ func TestWaitForAnOrder(t *testing.T) {
 }
 
 func TestAuditOfAdmission(t *testing.T) {
-	r := newRig(t, lab)
-	// 60 persisted, 25 on their way, 15 left; and the database agrees with itself.
+	r := newFixture(t, lab)
+	// 60 persisted, 25 in flight, 15 remaining; the database's stock and orders agree.
 	r.orders.audit = order.Audit{InitialStock: 100, Stock: 40, Orders: 60, DistinctUsers: 60, Gate: &order.GateAudit{Stock: 15, Pending: 25}}
 	const want = `{"initial_stock":100,"stock":15,"orders":60,"distinct_users":60,"oversold":0,"duplicate_orders":0,` +
 		`"unaccounted":0,"pending":25,"balanced":true,"database_stock":40}`
@@ -143,7 +143,7 @@ func TestAuditOfAdmission(t *testing.T) {
 
 func TestRateLimit(t *testing.T) {
 	waits := map[int64]time.Duration{42: 1500 * time.Millisecond, 43: time.Hour}
-	r := newRig(t, lab, func(_ *httpapi.Config, r *rig) {
+	r := newFixture(t, lab, func(_ *httpapi.Config, r *fixture) {
 		r.limit = func(user int64) (time.Duration, bool) { return waits[user], waits[user] == 0 }
 	})
 	for user, retryAfter := range map[string]string{"42": "2", "43": "5"} {

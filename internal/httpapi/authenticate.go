@@ -16,7 +16,7 @@ const (
 	admin
 )
 
-// authenticate finds out who asks, and whether they may.
+// authenticate identifies the caller and checks that they may call the route.
 func (a *API) authenticate(r *request, who access) error {
 	switch who {
 	case user:
@@ -27,8 +27,8 @@ func (a *API) authenticate(r *request, who access) error {
 	return nil
 }
 
-// authenticateUser takes a bearer token or, in lab mode, X-User-ID. A token that
-// was sent has to be right even where it is not needed.
+// authenticateUser accepts a bearer token or, in lab mode, X-User-ID. A token that was sent must be valid
+// even if none is needed.
 func (a *API) authenticateUser(r *request) error {
 	token, sent, err := bearer(r)
 	if err != nil {
@@ -65,8 +65,8 @@ func (a *API) authenticateUser(r *request) error {
 	return nil
 }
 
-// authenticateAdmin takes the admin token, and nothing in lab mode. Who is a user
-// and no administrator is told so.
+// authenticateAdmin accepts the admin token; in lab mode it accepts every request. A valid user token gets
+// errForbidden.
 func (a *API) authenticateAdmin(r *request) error {
 	if a.cfg.Lab {
 		return nil
@@ -86,7 +86,7 @@ func (a *API) authenticateAdmin(r *request) error {
 	return unauthenticated("the token is not accepted")
 }
 
-// bearer is the token in the Authorization header (RFC 6750 §2.1).
+// bearer returns the token in the Authorization header (RFC 6750 §2.1).
 func bearer(r *request) (token string, sent bool, err error) {
 	values := r.Header["Authorization"]
 	if len(values) == 0 {
@@ -102,7 +102,7 @@ func bearer(r *request) (token string, sent bool, err error) {
 	return strings.TrimLeft(token, " "), true, nil
 }
 
-// digestOf makes tokens of any length comparable in constant time. nil for none.
+// digestOf hashes a token, so that tokens of any length are compared in constant time. It is nil for "".
 func digestOf(token string) []byte {
 	if token == "" {
 		return nil

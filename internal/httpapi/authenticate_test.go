@@ -13,7 +13,7 @@ import (
 	"seckill/internal/order"
 )
 
-// signed makes a token for user 42 that differs from a good one as edit says.
+// signed returns a token for user 42 whose claims edit has changed.
 func signed(t *testing.T, method jwt.SigningMethod, key any, edit func(jwt.MapClaims)) string {
 	t.Helper()
 	claims := jwt.MapClaims{"sub": "42", "exp": start().Add(time.Hour).Unix()}
@@ -72,7 +72,7 @@ func TestUserAuthentication(t *testing.T) {
 			options []option
 		}{{"sale", c.sale, nil}, {"lab", c.lab, []option{lab}}} {
 			t.Run(c.name+"/"+mode.name, func(t *testing.T) {
-				r := newRig(t, mode.options...)
+				r := newFixture(t, mode.options...)
 				rec := r.do(t, call{"POST", "/api/v1/vouchers/1/orders", "", c.headers})
 				if rec.Code != mode.want {
 					t.Fatalf("%d %s; want %d", rec.Code, rec.Body, mode.want)
@@ -94,7 +94,7 @@ func TestUserAuthentication(t *testing.T) {
 }
 
 func TestAdminAuthentication(t *testing.T) {
-	noAdmin := func(c *httpapi.Config, _ *rig) { c.AdminToken = "" }
+	noAdmin := func(c *httpapi.Config, _ *fixture) { c.AdminToken = "" }
 	for _, c := range []struct {
 		name    string
 		token   string // "user": a good user token
@@ -112,7 +112,7 @@ func TestAdminAuthentication(t *testing.T) {
 		{"no admin token set, one sent", adminToken, http.StatusUnauthorized, "unauthenticated", []option{noAdmin}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, c.options...)
+			r := newFixture(t, c.options...)
 			var headers []string
 			switch c.token {
 			case "":
@@ -133,13 +133,13 @@ func TestAdminAuthentication(t *testing.T) {
 
 // An empty bearer token is not the administrator whose token is empty.
 func TestEmptyTokenIsNobody(t *testing.T) {
-	r := newRig(t, func(c *httpapi.Config, _ *rig) { c.AdminToken = "" })
+	r := newFixture(t, func(c *httpapi.Config, _ *fixture) { c.AdminToken = "" })
 	rec := r.do(t, call{"GET", "/api/v1/vouchers/1/audit", "", []string{"Authorization: Bearer "}})
 	wantProblem(t, rec, http.StatusUnauthorized, "unauthenticated")
 }
 
 func TestMintedTokenWorks(t *testing.T) {
-	r := newRig(t, lab)
+	r := newFixture(t, lab)
 	rec := r.do(t, call{"POST", "/api/v1/tokens", `{"user_id": "42"}`, nil})
 	var got struct {
 		Token     string
@@ -156,6 +156,6 @@ func TestMintedTokenWorks(t *testing.T) {
 		t.Error("the token is good for longer than was said")
 	}
 
-	sale := newRig(t)
+	sale := newFixture(t)
 	wantProblem(t, sale.do(t, call{"POST", "/api/v1/tokens", `{"user_id": "42"}`, nil}), http.StatusForbidden, "lab_only")
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,12 +17,10 @@ import (
 	"seckill/internal/voucher"
 )
 
-// The measure is a gin handler that answers at once. These run the handlers
-// alone; over a socket both pay the same for net/http and the kernel on top,
-// several times what is seen here.
+// The benchmarks compare with a gin handler that answers at once. They run the handlers alone. Over a socket
+// both also pay for net/http and the kernel, several times the cost shown here.
 
-// sink is a response writer that costs nothing, so that the handler's own cost
-// shows.
+// sink is a response writer that costs nothing, so that only the handler is measured.
 type sink struct {
 	header http.Header
 	status int
@@ -31,9 +30,13 @@ func (s *sink) Header() http.Header         { return s.header }
 func (s *sink) WriteHeader(status int)      { s.status = status }
 func (s *sink) Write(p []byte) (int, error) { return len(p), nil }
 
-func drive(b *testing.B, h http.Handler, want int, headers ...string) {
+func benchOrders(b *testing.B, h http.Handler, want int, headers ...string) {
 	b.Helper()
-	req := httptest.NewRequest(http.MethodPost, "/api/v1/vouchers/1/orders", nil)
+	benchRequest(b, h, httptest.NewRequest(http.MethodPost, "/api/v1/vouchers/1/orders", nil), want, headers...)
+}
+
+func benchRequest(b *testing.B, h http.Handler, req *http.Request, want int, headers ...string) {
+	b.Helper()
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
@@ -48,14 +51,14 @@ func drive(b *testing.B, h http.Handler, want int, headers ...string) {
 	}
 }
 
-// soldOut is an API whose log goes where level and up are kept.
-func soldOut(b *testing.B, level slog.Level, out io.Writer, place error) (*rig, http.Handler) {
+// soldOut returns an API that refuses every order and logs to out, from a level on.
+func soldOut(b *testing.B, level slog.Level, out io.Writer, place error) (*fixture, http.Handler) {
 	b.Helper()
-	r := newRig(b, lab)
+	r := newFixture(b, lab)
 	r.orders = &fakeOrders{}
 	reg := prometheus.NewRegistry()
-	api, err := httpapi.New(httpapi.Config{Lab: true}, httpapi.Deps{
-		Orders: refusingOrders{r.orders, place}, Vouchers: r.vouchers, Idempotency: r.idem, IDs: r.ids, Tokens: r.tokens,
+	api, err := httpapi.New(httpapi.Config{Lab: true, LabHosts: []string{"example.com"}, Limits: benchLimits()}, httpapi.Deps{
+		Orders: refusingOrders{r.orders, place}, Vouchers: r.vouchers, Idempotency: r.idem, IDs: r.ids, Tokens: r.tokens, Lockers: r.locks,
 		Log:        slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: level})),
 		Registerer: reg, Gatherer: reg, Now: r.clock.Now,
 	})
@@ -65,7 +68,7 @@ func soldOut(b *testing.B, level slog.Level, out io.Writer, place error) (*rig, 
 	return r, api.Public()
 }
 
-// refusingOrders refuses without keeping count.
+// refusingOrders refuses every order and records nothing.
 type refusingOrders struct {
 	*fakeOrders
 	err error
@@ -79,25 +82,60 @@ func BenchmarkBareGin(b *testing.B) {
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
 	e.POST("/api/v1/vouchers/:id/orders", func(c *gin.Context) { c.JSON(http.StatusConflict, gin.H{"code": "sold_out"}) })
-	drive(b, e, http.StatusConflict)
+	benchOrders(b, e, http.StatusConflict)
 }
 
 func BenchmarkSoldOut(b *testing.B) {
 	_, h := soldOut(b, slog.LevelInfo, io.Discard, voucher.ErrSoldOut)
-	drive(b, h, http.StatusConflict, "X-User-ID", "42")
+	benchOrders(b, h, http.StatusConflict, "X-User-ID", "42")
 }
 
 func BenchmarkSoldOutJWT(b *testing.B) {
 	r, h := soldOut(b, slog.LevelInfo, io.Discard, voucher.ErrSoldOut)
-	drive(b, h, http.StatusConflict, "Authorization", r.bearer(b, 42))
+	benchOrders(b, h, http.StatusConflict, "Authorization", r.bearer(b, 42))
 }
 
 func BenchmarkSoldOutLogged(b *testing.B) {
 	_, h := soldOut(b, slog.LevelDebug, httpapi.NewLogWriter(io.Discard), voucher.ErrSoldOut)
-	drive(b, h, http.StatusConflict, "X-User-ID", "42")
+	benchOrders(b, h, http.StatusConflict, "X-User-ID", "42")
 }
 
 func BenchmarkPlaced(b *testing.B) {
 	_, h := soldOut(b, slog.LevelInfo, httpapi.NewLogWriter(io.Discard), nil)
-	drive(b, h, http.StatusCreated, "X-User-ID", "42")
+	benchOrders(b, h, http.StatusCreated, "X-User-ID", "42")
+}
+
+// BenchmarkLook compares reads of vouchers with bare gin, which sends the same bytes. The stock is refreshed
+// as often as in the service.
+func BenchmarkLook(b *testing.B) {
+	r := newFixture(b, lab)
+	r.vouchers.Now, r.vouchers.Cache = time.Now, voucher.NewCache(r.vouchers.store, 0, time.Now)
+	for range 100 {
+		if rec := r.do(b, call{"POST", "/api/v1/vouchers", voucherBody("", ""), nil}); rec.Code != http.StatusCreated {
+			b.Fatal(rec.Body)
+		}
+	}
+	reg := prometheus.NewRegistry()
+	deps := r.deps(r.locks)
+	deps.Log, deps.Registerer, deps.Gatherer = slog.New(slog.DiscardHandler), reg, reg
+	api, err := httpapi.New(httpapi.Config{Lab: true, LabHosts: []string{"example.com"}}, deps)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, path := range map[string]string{"voucher": "/api/v1/vouchers/1001", "list": "/api/v1/vouchers?limit=100"} {
+		body := r.do(b, call{"GET", path, "", nil}).Body.Bytes()
+		bare := gin.New()
+		bare.GET("/api/v1/vouchers/:id", func(c *gin.Context) { c.Data(http.StatusOK, "application/json", body) })
+		bare.GET("/api/v1/vouchers", func(c *gin.Context) { c.Data(http.StatusOK, "application/json", body) })
+		for who, h := range map[string]http.Handler{"bare gin": bare, "service": api.Public()} {
+			b.Run(name+"/"+who, func(b *testing.B) {
+				benchRequest(b, h, httptest.NewRequest(http.MethodGet, path, nil), http.StatusOK)
+			})
+		}
+	}
+}
+
+// benchLimits are the service's defaults.
+func benchLimits() httpapi.Limits {
+	return httpapi.Limits{Orders: 10_000, OrdersPerUser: 64, Requests: 2_000, RequestsPerUser: 64, RequestsPerAddress: 512}
 }

@@ -9,10 +9,10 @@ import (
 	"net/http"
 )
 
-// maxBody is the largest body, in bytes. The largest sensible voucher has a tenth.
+// maxBody is the largest body, in bytes: ten times the largest realistic voucher.
 const maxBody = 64 << 10
 
-// readJSON reads a body that says that it is JSON.
+// readJSON reads a body whose Content-Type is JSON.
 func (r *request) readJSON() ([]byte, error) {
 	body, err := r.readBody()
 	switch {
@@ -24,7 +24,7 @@ func (r *request) readJSON() ([]byte, error) {
 	return body, r.isJSON()
 }
 
-// readNothing accepts a body that says nothing: none, or an empty JSON object.
+// readNothing accepts no body or an empty JSON object.
 func (r *request) readNothing() error {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil
@@ -39,8 +39,7 @@ func (r *request) readNothing() error {
 	return decodeObject(body, func(*object) {})
 }
 
-// readBody reads the body once and keeps it: the key of a [Guard] may need it before
-// the handler does.
+// readBody reads the body once and keeps it, since the key of a [Guard] may need it before the handler.
 func (r *request) readBody() ([]byte, error) {
 	if r.body != nil {
 		return r.body, nil
@@ -69,7 +68,7 @@ func (r *request) isJSON() error {
 
 func tooLarge() error { return fmt.Errorf("%w: at most %d bytes", errTooLarge, maxBody) }
 
-// render makes a reply of something.
+// render returns a reply with v as JSON.
 func (a *API) render(status int, v any) (reply, error) {
 	body, err := json.Marshal(v)
 	if err != nil {

@@ -6,19 +6,18 @@ import (
 	"time"
 )
 
-// deadline is a context.WithTimeout that sets its timer when somebody first waits
-// for it. A request that is turned away from memory never waits, and the timer
-// would be the most expensive thing about it.
+// deadline is a context.WithDeadline that starts its timer on the first call of Done. A request that is
+// refused from memory never calls it, and the timer would be the most expensive part of that request.
 //
-// It ends at a time, or before it with its parent or when end is called, which it must
-// be. Once set, everything is the standard context's; before, the parent's, except
-// that Err also looks at the clock.
+// The context ends at a given time, with its parent, or when end is called. end must be called. Once the
+// timer runs, all methods are those of the standard context; before that they are the parent's, except
+// that Err also checks the clock.
 type deadline struct {
 	parent context.Context
 	at     time.Time
 
 	mu     sync.Mutex
-	set    context.Context // nil: not yet
+	set    context.Context // the standard context; nil until Done is called
 	cancel context.CancelFunc
 	ended  bool
 }
@@ -33,6 +32,13 @@ func (d *deadline) end() {
 	if d.set != nil {
 		d.cancel()
 	}
+}
+
+// extend postpones the end. It has no effect once the timer runs.
+func (d *deadline) extend(by time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.at = d.at.Add(by)
 }
 
 // Deadline implements [context.Context].

@@ -10,8 +10,7 @@ import (
 
 type testKey struct{}
 
-// Whatever of the context is used first, and in whatever order, it is what
-// context.WithDeadline would be.
+// Its methods behave as those of context.WithDeadline, in whatever order they are called.
 func TestDeadlineIsAContext(t *testing.T) {
 	bare := func(context.Context) {}
 	waited := func(ctx context.Context) { _ = ctx.Done() }
@@ -66,7 +65,7 @@ func TestDeadlineIsAContext(t *testing.T) {
 	}
 }
 
-func TestDeadlineWakesWhoWaits(t *testing.T) {
+func TestDeadlineWakesWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		d := &deadline{parent: t.Context(), at: start.Add(time.Minute)}
@@ -80,7 +79,7 @@ func TestDeadlineWakesWhoWaits(t *testing.T) {
 	})
 }
 
-// The parent's own deadline counts where it is earlier.
+// The parent's own deadline applies if it is earlier.
 func TestDeadlineOfTheParent(t *testing.T) {
 	now := time.Now()
 	parent, cancel := context.WithDeadline(t.Context(), now.Add(time.Minute))

@@ -1,60 +1,63 @@
-// Package httpapi is the service as HTTP shows it.
+// Package httpapi is the HTTP interface of the service.
 //
-// To read it: [New] and the table of routes; then adapt, the one adapter through
-// which every request goes; then problems, the one table from an error to what a
-// client sees of it. A handler binds, calls, and returns either a reply or an
-// error; it never writes a response and, except for success, never chooses a
+// Read it in this order: [New] and the table of routes; adapt, through which every request goes;
+// problems, the one table from errors to responses. A handler parses the request, calls the domain, and
+// returns a reply or an error. It never writes a response and, except for success, never chooses a
 // status.
 //
-// # What a request may count on
+// # What a client can rely on
 //
-// It ends: its context has a deadline. It is answered in application/problem+json
-// (RFC 9457) whenever the answer is not the one asked for; only a request that is
-// not HTTP at all, or whose header is too large, gets net/http's own line of text.
-// It has an id, the client's own X-Request-ID where that is sane, which is
-// echoed, logged, and named in the problem.
+// Every request ends, since its context has a deadline. Every answer other than success is
+// application/problem+json (RFC 9457). The exceptions are requests that are not HTTP and headers that
+// are too large: net/http answers those in plain text. Every request has an id, the client's own
+// X-Request-ID if it is well formed. The id is echoed, logged, and part of each problem.
 //
-// When the client hangs up, the context of its request ends and the work stops at
-// the next step that looks: nobody waits for the outcome, and others wait for the
-// lock. An order is then either placed or not, since it is one transaction; a
-// client that sent an Idempotency-Key finds out which by sending the request
-// again.
+// If the client closes the connection, the context of its request ends and the work stops at the next
+// step that checks it: no client waits for the outcome, and other requests may wait for the lock. The
+// order, one transaction, is then either placed or not. A client that sent an Idempotency-Key finds out
+// which by repeating the request.
 //
 // # What an Idempotency-Key promises
 //
-// The same request under the same key gets the same answer, with
-// Idempotency-Replayed: true, and is carried out once. Answers are kept for a day.
-// Another request under the key is told idempotency_key_reused.
+// The same request with the same key is carried out once and gets the same answer, the second time with
+// Idempotency-Replayed: true. Answers are kept for a day. A different request with the key gets
+// idempotency_key_reused.
 //
-// An accepted order (202) is looked up before its answer is repeated. If it was lost,
-// with a server that had forgotten it before it was in the database, the request is
-// carried out again under the same id, and its new answer kept instead; if nobody can
-// tell, the client is told unavailable. An order that is there is answered as it was, so
-// as pending, also when it is confirmed by now: its state is what its address tells.
+// What is stored depends on the outcome:
 //
-// What is kept is what became of the request: an order or a voucher, sold_out,
-// already_ordered, sale_ended, voucher_not_found. Kept free are the keys of
-// requests that came to nothing and may end otherwise the next time: busy,
-// sale_not_started, and whatever was refused before it was carried out. So a
-// buyer whose button was pressed a second too early may press it again. An answer
-// that means "I do not know" (unavailable, internal) is not kept either. Its key
-// is busy for ten seconds; then a repetition finds out what became of the first
-// attempt. So does one after an attempt whose process died.
+//	an order, a voucher                   the answer
+//	a refusal by the database or Redis    the answer, for example sold_out or already_ordered
+//	a refusal known from memory           nothing; the key is not even reserved, see checkBeforeReserve
+//	busy, sale_not_started, and requests  nothing; the key stays free, so a buyer who pressed the button
+//	refused before they were carried out  a second too early can press it again
+//	unavailable, internal: outcome        the reservation. Its key is busy for ten seconds; then a
+//	unknown, or the process died          repetition finds out what became of the first attempt
+//
+// An accepted order (202) is looked up before its answer is repeated. If the order was lost, because a
+// server forgot it before it was in the database, the request is carried out again under the same id,
+// and the new answer replaces the old one. If the lookup fails, the answer is unavailable. If the order
+// exists, the answer is repeated as it was: pending, even if the order is confirmed by now. The
+// order's own address returns its current state.
+//
+// The number of keys that a user may store is bounded.
 //
 // # What a lock around a handler promises
 //
-// A route may declare a [Guard]: requests with the same key are then carried out one
-// after the other, across processes. Who does not get its turn in time is told busy,
-// with Retry-After: when the holder's lease is over, where that is known, and 1 to 30
-// seconds. A request whose lock was lost while it was carried out is told
-// unavailable, even if it succeeded, unless the lock was there to spare work only:
-// see guard.around and [Guard].BestEffort.
+// A route may declare a [Guard]: requests with the same key are then carried out one after the other,
+// across processes. A request that does not get the lock in time is answered with busy and Retry-After:
+// the remaining lease of the holder if it is known, between 1 and 5 seconds. A request that loses its
+// lock while it is carried out is answered with unavailable, even if it succeeded, unless the lock only
+// saves work. See guard.wrap and [Guard].BestEffort.
 //
-// # What it costs
+// # What lab mode accepts
 //
-// In a rush nearly every request is told "sold out", so that path is kept lean:
-// problem bodies are rendered beforehand, metrics are resolved beforehand, tokens
-// that were verified before are remembered, and refusals that are a sale's
-// everyday business are counted but not logged. The benchmarks compare it with a
-// gin handler that does nothing else.
+// In lab mode a request needs no token, so a page of another site could make a browser send one. See
+// sameSite for the requests that are refused.
+//
+// # Performance
+//
+// In a rush nearly every request is answered with sold_out, so that path is kept short: problem bodies
+// are rendered beforehand, metrics are resolved beforehand, verified tokens are cached, and the ordinary
+// refusals of a sale are counted but not logged. The benchmarks compare it with a gin handler that does
+// nothing else.
 package httpapi

@@ -2,14 +2,31 @@ package httpapi
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 )
 
-// Work is a handler that a test puts a guard around. body reads the request's.
+// Operations returns the rows of the route table, as "GET /api/v1/orders/:id".
+func (a *API) Operations() (all []string) {
+	for _, rt := range a.routes() {
+		all = append(all, rt.method+" "+rt.path)
+	}
+	return all
+}
+
+// Problems returns the rows of the problem table, as "409 busy".
+func Problems() (all []string) {
+	for _, p := range table() {
+		all = append(all, fmt.Sprint(p.status, " ", p.code))
+	}
+	return all
+}
+
+// Work is a handler that a test guards. body reads the body of the request.
 type Work func(ctx context.Context, body func() ([]byte, error)) error
 
-// AddRoute adds a route to those of the table, for users or for anyone. It answers
-// with 200 and {} where work returns nil.
+// AddRoute adds a route to the route table, for users or for anyone. It answers with 200 and {} if work
+// returns nil.
 func (a *API) AddRoute(method, path string, forUser bool, work Work, guards ...Guard) error {
 	rt := route{method: method, path: path, guards: guards, handler: func(ctx context.Context, r *request) (reply, error) {
 		if err := work(ctx, r.readJSON); err != nil {
@@ -23,7 +40,7 @@ func (a *API) AddRoute(method, path string, forUser bool, work Work, guards ...G
 	return a.handle(a.public, rt)
 }
 
-// GuardOrders adds a second address under which orders are placed, behind guards.
+// GuardOrders adds a second address for placing orders, with guards.
 func (a *API) GuardOrders(path string, guards ...Guard) error {
 	return a.handle(a.public, route{http.MethodPost, path, user, a.placeOrder, guards})
 }

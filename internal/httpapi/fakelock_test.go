@@ -14,7 +14,7 @@ import (
 	"seckill/internal/lock/local"
 )
 
-// fakeLocks is a registry whose names are what a test likes.
+// fakeLocks is a registry with any names.
 type fakeLocks map[string]lock.Locker
 
 var _ httpapi.Locks = fakeLocks{}
@@ -28,14 +28,13 @@ func (f fakeLocks) Locker(name string) (lock.Locker, error) {
 
 func (f fakeLocks) Names() []string { return slices.Sorted(maps.Keys(f)) }
 
-// fakeLocker locks in this process, writes down what it is asked, and fails as it is
-// told.
+// fakeLocker locks in this process, records its calls, and returns the errors that a test sets.
 type fakeLocker struct {
 	local     *local.Locker
-	ttl       time.Duration // what a refusal says of the holder's lease
-	until     time.Time     // when leases end; the zero time: never
-	refuse    error         // what Acquire fails with
-	releasing error         // what a release returns after it took place
+	ttl       time.Duration // remaining lease of the holder in a refusal
+	until     time.Time     // end of the leases; the zero time: never
+	refuse    error         // of Acquire
+	releasing error         // of a release, which takes place all the same
 
 	mu     sync.Mutex
 	keys   []string
@@ -89,15 +88,15 @@ func (f *fakeLocker) last() *lock.Held {
 	return f.leases[len(f.leases)-1]
 }
 
-// held is how many leases were not given back.
+// held counts the leases that were not released.
 func (f *fakeLocker) held() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.keys) - f.free
 }
 
-// operable is a locker that operators can ask, which answers as it is told.
-type operable struct {
+// inspectable is a locker that operators can inspect. It returns what a test sets.
+type inspectable struct {
 	*fakeLocker
 	state  lock.State
 	broke  bool
@@ -107,11 +106,11 @@ type operable struct {
 }
 
 var (
-	_ lock.Inspector = (*operable)(nil)
-	_ lock.Breaker   = (*operable)(nil)
+	_ lock.Inspector     = (*inspectable)(nil)
+	_ lock.ForceReleaser = (*inspectable)(nil)
 )
 
-func (o *operable) Inspect(ctx context.Context, _ string) (lock.State, error) {
+func (o *inspectable) Inspect(ctx context.Context, _ string) (lock.State, error) {
 	if o.hangs {
 		<-ctx.Done()
 		return lock.State{}, ctx.Err()
@@ -119,7 +118,7 @@ func (o *operable) Inspect(ctx context.Context, _ string) (lock.State, error) {
 	return o.state, o.err
 }
 
-func (o *operable) ForceRelease(_ context.Context, key string) (bool, error) {
+func (o *inspectable) ForceRelease(_ context.Context, key string) (bool, error) {
 	o.broken = append(o.broken, key)
 	return o.broke, o.err
 }

@@ -30,11 +30,11 @@ const (
 	adminToken = "the-administrator-s-own-token"
 )
 
-// start is when the tests' clock begins.
+// start is the initial time of the tests' clock.
 func start() time.Time { return time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC) }
 
-// rig is an API over fakes.
-type rig struct {
+// fixture is an API over fakes.
+type fixture struct {
 	api      *httpapi.API
 	handler  http.Handler
 	orders   *fakeOrders
@@ -48,15 +48,20 @@ type rig struct {
 	checks   []httpapi.Check
 	locks    fakeLocks
 	limit    func(userID int64) (time.Duration, bool)
+	lookups  httpapi.Quota
+	keys     httpapi.Quota
+
+	undescribed bool // its answers are made up: they are not compared with docs/openapi.json
 }
 
-type option func(*httpapi.Config, *rig)
+type option func(*httpapi.Config, *fixture)
 
-func lab(c *httpapi.Config, _ *rig) { c.Lab = true }
+// lab switches on lab mode, with the host name of httptest's requests.
+func lab(c *httpapi.Config, _ *fixture) { c.Lab, c.LabHosts = true, []string{"example.com"} }
 
-func newRig(t testing.TB, options ...option) *rig {
+func newFixture(t testing.TB, options ...option) *fixture {
 	t.Helper()
-	r := &rig{
+	r := &fixture{
 		orders: &fakeOrders{}, idem: &memoryStore{}, ids: &sequence{}, clock: &clock{now: start()},
 		log:   &lockedBuffer{},
 		locks: fakeLocks{"reentrant": newFakeLocker()},
@@ -79,12 +84,12 @@ func newRig(t testing.TB, options ...option) *rig {
 	return r
 }
 
-// deps is what an API of r works with. Each has metrics of its own.
-func (r *rig) deps(locks fakeLocks) httpapi.Deps {
+// deps returns the dependencies of an API. Each API has metrics of its own.
+func (r *fixture) deps(locks fakeLocks) httpapi.Deps {
 	r.registry = prometheus.NewRegistry()
 	d := httpapi.Deps{
 		Orders: r.orders, Vouchers: r.vouchers, Idempotency: r.idem, IDs: r.ids, Tokens: r.tokens,
-		Ready: r.checks, Limit: r.limit,
+		Ready: r.checks, Limit: r.limit, Lookups: r.lookups, Keys: r.keys,
 		Log:        slog.New(slog.NewJSONHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Registerer: r.registry, Gatherer: r.registry, Now: r.clock.Now,
 	}
@@ -94,7 +99,7 @@ func (r *rig) deps(locks fakeLocks) httpapi.Deps {
 	return d
 }
 
-func (r *rig) bearer(t testing.TB, userID int64) string {
+func (r *fixture) bearer(t testing.TB, userID int64) string {
 	t.Helper()
 	token, err := r.tokens.Mint(userID, time.Hour)
 	if err != nil {
@@ -109,7 +114,7 @@ type call struct {
 	headers            []string
 }
 
-func (r *rig) do(t testing.TB, c call) *httptest.ResponseRecorder {
+func (r *fixture) do(t testing.TB, c call) *httptest.ResponseRecorder {
 	t.Helper()
 	var body io.Reader
 	if c.body != "" {
@@ -133,6 +138,9 @@ func (r *rig) do(t testing.TB, c call) *httptest.ResponseRecorder {
 	}
 	rec := httptest.NewRecorder()
 	r.handler.ServeHTTP(rec, req)
+	if !r.undescribed {
+		checkDescribed(t, req, c.body, rec)
+	}
 	return rec
 }
 
@@ -143,7 +151,7 @@ type problemJSON struct {
 	RequestID                 string `json:"request_id"`
 }
 
-// wantProblem checks the answer's form and code, and returns it.
+// wantProblem checks the form and the code of a problem, and returns it.
 func wantProblem(t testing.TB, rec *httptest.ResponseRecorder, status int, code string) problemJSON {
 	t.Helper()
 	if rec.Code != status {
@@ -165,13 +173,15 @@ func wantProblem(t testing.TB, rec *httptest.ResponseRecorder, status int, code 
 	return p
 }
 
-// fakeOrders answers as it is told.
+// fakeOrders returns what a test sets.
 type fakeOrders struct {
-	place  func(ctx context.Context, req order.Request) (order.Order, error)
-	orders []order.Order
-	audit  order.Audit
-	err    error // of everything but Place
-	await  func(ctx context.Context, o order.Order, limit time.Duration) error
+	place   func(ctx context.Context, req order.Request) (order.Order, error)
+	orders  []order.Order
+	audit   order.Audit
+	err     error // of everything but Place
+	refusal error // of Refusal
+	await   func(ctx context.Context, o order.Order, limit time.Duration) error
+	hold    func() // runs before a list is answered
 
 	mu     sync.Mutex
 	placed []order.Request
@@ -187,6 +197,8 @@ func (f *fakeOrders) Place(ctx context.Context, req order.Request) (order.Order,
 	id := cmp.Or(req.ID, 7)
 	return order.Order{ID: id, VoucherID: req.VoucherID, UserID: req.UserID, Status: order.Confirmed, CreatedAt: start()}, nil
 }
+
+func (f *fakeOrders) Refusal(context.Context, int64, int64) error { return f.refusal }
 
 func (f *fakeOrders) requests() []order.Request {
 	f.mu.Lock()
@@ -204,6 +216,9 @@ func (f *fakeOrders) Order(_ context.Context, userID, id int64) (order.Order, er
 }
 
 func (f *fakeOrders) OrdersOf(_ context.Context, userID, before int64, limit int) ([]order.Order, error) {
+	if f.hold != nil {
+		f.hold()
+	}
 	var found []order.Order
 	for _, o := range f.orders {
 		if o.UserID == userID && o.ID < before && len(found) < limit {
@@ -249,8 +264,7 @@ func (noLocker) Acquire(context.Context, string, lock.Options) (lock.Lease, erro
 type voucherStore struct {
 	mu   sync.Mutex
 	list []*voucher.Voucher
-	// lose makes the next creation succeed without saying so, and the look for it
-	// fail as well.
+	// lose makes the next creation succeed and return an error, and the query for it fail as well.
 	lose, lost error
 }
 
@@ -292,12 +306,13 @@ func (s *voucherStore) Vouchers(_ context.Context, after int64, limit int) ([]*v
 
 // memoryStore is an idempotency store in memory.
 type memoryStore struct {
-	mu       sync.Mutex
-	records  map[idempotency.Key]*idempotency.Record
-	begin    error        // what Begin fails with
-	complete error        // what Complete fails with
-	settling func()       // runs before a reservation is settled
-	reopened func() error // runs before Reopen, which fails with it
+	mu          sync.Mutex
+	records     map[idempotency.Key]*idempotency.Record
+	begin       error // of Begin
+	finds       atomic.Int64
+	complete    error        // of Complete
+	beforeStore func()       // runs before Complete and Cancel
+	reopened    func() error // runs before Reopen, which returns its error
 }
 
 func (s *memoryStore) Begin(_ context.Context, key idempotency.Key, fp idempotency.Fingerprint, resourceID int64, now, staleBefore time.Time) (idempotency.Record, bool, error) {
@@ -323,9 +338,15 @@ func (s *memoryStore) Begin(_ context.Context, key idempotency.Key, fp idempoten
 	return *rec, false, nil
 }
 
+func (s *memoryStore) Find(_ context.Context, key idempotency.Key) (idempotency.Record, bool, error) {
+	s.finds.Add(1)
+	rec, known := s.record(key)
+	return rec, known, nil
+}
+
 func (s *memoryStore) Complete(ctx context.Context, key idempotency.Key, mine idempotency.Record, a idempotency.Answer) error {
-	if s.settling != nil {
-		s.settling()
+	if s.beforeStore != nil {
+		s.beforeStore()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -339,8 +360,8 @@ func (s *memoryStore) Complete(ctx context.Context, key idempotency.Key, mine id
 }
 
 func (s *memoryStore) Cancel(ctx context.Context, key idempotency.Key, mine idempotency.Record) error {
-	if s.settling != nil {
-		s.settling()
+	if s.beforeStore != nil {
+		s.beforeStore()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -353,7 +374,7 @@ func (s *memoryStore) Cancel(ctx context.Context, key idempotency.Key, mine idem
 	return nil
 }
 
-// held is the reservation, if it is still that attempt's.
+// held returns the reservation if it still belongs to that attempt.
 func (s *memoryStore) held(key idempotency.Key, mine idempotency.Record) *idempotency.Record {
 	rec := s.records[key]
 	if rec == nil || rec.Answer != nil || rec.ResourceID != mine.ResourceID || rec.Attempt != mine.Attempt {
@@ -374,7 +395,7 @@ func (s *memoryStore) record(key idempotency.Key) (idempotency.Record, bool) {
 	return *rec, true
 }
 
-// sequence mints 1001, 1002, …
+// sequence generates the ids 1001, 1002, …
 type sequence struct {
 	n   atomic.Int64
 	err error
@@ -382,7 +403,7 @@ type sequence struct {
 
 func (s *sequence) NextID(context.Context) (int64, error) { return 1000 + s.n.Add(1), s.err }
 
-// clock stands still until it is moved.
+// clock is a clock that moves only when a test advances it.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -400,7 +421,7 @@ func (c *clock) Advance(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// lockedBuffer is a log to look into.
+// lockedBuffer is a buffer for the log.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  strings.Builder

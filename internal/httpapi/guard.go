@@ -12,47 +12,45 @@ import (
 	"seckill/internal/voucher"
 )
 
-// Guard declares a lock around a handler: a request that matches the route is carried
-// out while it holds the key, and under the context of the lease, so that work whose
-// lock is lost is told to stop.
+// Guard declares a lock around a handler. A request of the route is carried out while it holds the key, and
+// under the context of the lease, so that the work stops when the lock is lost.
 //
-// It is what an annotation such as @DistributedLock(key = "#{…}") is elsewhere,
-// written down in the table of routes and compiled when the service starts: a key
-// that names something the route does not have keeps it from starting.
+// It corresponds to an annotation such as @DistributedLock(key = "#{…}") in other frameworks. It is part of
+// the route table and compiled when the service starts: if the key names something that the route does not
+// have, the service does not start.
 type Guard struct {
-	// Key is literal text with expressions in braces, as in "order:{user}:{path.id}".
-	// An expression is one of github.com/expr-lang/expr over
+	// Key is literal text with expressions in braces, as in "order:{user}:{path.id}". An expression is
+	// one of github.com/expr-lang/expr over these names:
 	//
 	//	user        the user's id, on routes that need a user
-	//	path.id     the part of the address that the route calls :id
-	//	query.name  a query parameter, the first where it is sent several times
+	//	path.id     the path parameter :id of the route
+	//	query.name  a query parameter; the first one if it is sent several times
 	//	header("X") a header, likewise
-	//	json.name   a member of the body, which has to be a JSON object; not with GET
+	//	json.name   a member of the body, which must be a JSON object; not with GET
 	//
-	// Its result is a string, a whole number or a boolean. A request for which it is
-	// anything else, or missing (write {query.page ?? 1} for a default), is answered
-	// with invalid_request, and nothing is locked. Values are escaped as in a query,
-	// so that what a client sends cannot look like another part of the key.
+	// Its result must be a string, a whole number or a boolean. If it is anything else or missing (write
+	// {query.page ?? 1} for a default), the answer is invalid_request and nothing is locked. Values are
+	// escaped as in a URL query, so that a value cannot look like another part of the key.
 	//
-	// The key is that of the mechanism: whoever else locks the same one there, under
-	// whatever route or in the order flow, is excluded too.
+	// The key is the mechanism's: it also excludes other routes and the order flow, if they lock the
+	// same key with the same mechanism.
 	Key string
 	// Lock is the mechanism's name.
 	Lock string
-	// Wait is how long a request waits for the key before it is answered with busy,
-	// 0 to [voucher.MaxLockWait]. 0: not at all.
+	// Wait is how long a request waits for the key before it is answered with busy, 0 to
+	// [voucher.MaxLockWait]. 0 tries once.
 	Wait time.Duration
-	// Lease is a fixed lease, after which the key is free whatever the handler does.
-	// 0 leaves it to the mechanism, see [lock.Options].
+	// Lease is a fixed lease, after which the key is free whatever the handler does. 0 leaves it to the
+	// mechanism, see [lock.Options].
 	Lease time.Duration
-	// BestEffort says that the lock only spares work that would be done twice, and that
-	// nothing goes wrong without it. The request is then carried out unlocked where the
-	// mechanism's server is unavailable, and a lock that is lost at work changes
-	// neither the work nor the answer. Who waited in vain is told busy all the same.
+	// BestEffort says that the lock only avoids duplicate work and that nothing goes wrong without it.
+	// If the mechanism's server is unavailable or does not answer, the request is carried out without the
+	// lock. A lock that is lost meanwhile changes neither the work nor the answer. If another request
+	// holds the key for the whole wait, the answer is busy all the same.
 	BestEffort bool
 }
 
-// Locks are the mechanisms by name; [lock.Registry] has them.
+// Locks finds mechanisms by name. [lock.Registry] implements it.
 type Locks interface {
 	// Locker fails with [lock.ErrUnknown] or [lock.ErrNotConfigured].
 	Locker(name string) (lock.Locker, error)
@@ -61,7 +59,7 @@ type Locks interface {
 
 var _ Locks = (*lock.Registry)(nil)
 
-// guard is a Guard, ready for use.
+// guard is a compiled [Guard].
 type guard struct {
 	Guard
 	key    *keyTemplate
@@ -70,7 +68,7 @@ type guard struct {
 	log    *slog.Logger
 }
 
-// guarded puts the guards of a route around its handler, the first outermost.
+// guarded wraps the handler of a route in its guards, the first outermost.
 func (a *API) guarded(rt route) (handler, error) {
 	h := rt.handler
 	for _, declared := range slices.Backward(rt.guards) {
@@ -78,12 +76,12 @@ func (a *API) guarded(rt route) (handler, error) {
 		if err != nil {
 			return nil, fmt.Errorf("httpapi: guard of %s %s: %w", rt.method, rt.path, err)
 		}
-		h = g.around(h)
+		h = g.wrap(h)
 	}
 	return h, nil
 }
 
-// newGuard compiles what a route declares.
+// newGuard compiles the guard that a route declares.
 func (a *API) newGuard(declared Guard, rt route) (*guard, error) {
 	key, err := compileKey(declared.Key, rt)
 	if err != nil {
@@ -102,24 +100,23 @@ func (a *API) newGuard(declared Guard, rt route) (*guard, error) {
 	return &guard{Guard: declared, key: key, locker: locker, owners: a.owners, log: a.deps.Log}, nil
 }
 
-// around returns h, carried out under the lock.
+// wrap returns a handler that runs h while it holds the lock.
 //
-// The lock is given back before the answer is sent, so the answer can still say that
-// it was lost. It then says unavailable, whatever the handler returned: what was done
-// may have met what the next holder did, and neither success nor a refusal that was
-// decided meanwhile can be vouched for. A client with an Idempotency-Key repeats the
-// request and is told what became of it. A release without an outcome changes nothing:
-// the work was over while the lease still ran.
-func (g *guard) around(h handler) handler {
+// It releases the lock before the answer is sent, so the answer can still report that the lock was lost.
+// The answer is then unavailable, whatever h returned: the next holder may have worked at the same time,
+// so neither a success nor a refusal is certain. A client with an Idempotency-Key repeats the request and
+// gets the outcome. If the outcome of the release is unknown, the answer stays: the work ended while the
+// lease still ran.
+func (g *guard) wrap(h handler) handler {
 	return func(ctx context.Context, r *request) (out reply, err error) {
 		key, err := g.key.render(r)
 		if err != nil {
 			return reply{}, err
 		}
-		// One owner for the whole request: who locks the same key further in re-enters.
+		// One owner for the whole request: an inner lock on the same key is a re-entry.
 		ctx = lock.WithOwner(ctx, g.owners.From(ctx))
 		lease, err := g.locker.Acquire(ctx, key, lock.Options{Wait: g.Wait, TTL: g.Lease})
-		if g.BestEffort && errors.Is(err, lock.ErrUnavailable) && ctx.Err() == nil {
+		if g.BestEffort && g.serverUnavailable(ctx, key, err) && ctx.Err() == nil {
 			g.log.LogAttrs(ctx, slog.LevelWarn, "carried out without its lock",
 				slog.String("lock", g.Lock), slog.String("key", key), slog.String("request_id", r.id), slog.Any("error", err))
 			return h(ctx, r)
@@ -133,15 +130,34 @@ func (g *guard) around(h handler) handler {
 		}
 		defer func() { // also when the handler panics
 			if lost := g.release(ctx, lease); lost != nil && !g.BestEffort {
-				// The handler's own error is told as text: it must not choose the answer.
-				out, err = reply{}, unavailable(fmt.Sprintf("lost the lock on %q at work (%v)", key, err), lost)
+				// The handler's own error is added as text, so that it does not choose the answer.
+				out, err = reply{}, unavailable(fmt.Sprintf("lost the lock on %q during the work (%v)", key, err), lost)
 			}
 		}()
 		return h(work, r)
 	}
 }
 
-// release gives the lease back, and returns why it was over before that, if it was.
+// probeTimeout bounds the check whether the lock's server answers at all.
+const probeTimeout = 500 * time.Millisecond
+
+// serverUnavailable reports whether an acquisition failed because the mechanism's server does not answer. A
+// wait that timed out is ambiguous: the key may be held, or the server may hang. A server that answers an
+// inspection was not the reason.
+func (g *guard) serverUnavailable(ctx context.Context, key string, failed error) bool {
+	switch {
+	case errors.Is(failed, lock.ErrUnavailable):
+		return true
+	case !errors.Is(failed, lock.ErrNotAcquired):
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	_, err := inspect(ctx, g.locker, key)
+	return errors.Is(err, lock.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// release releases the lease. If the lease had ended before that, it returns the reason.
 func (g *guard) release(ctx context.Context, lease lock.Lease) (lost error) {
 	expired := lease.Remaining() <= 0
 	err := lock.Release(ctx, lease)

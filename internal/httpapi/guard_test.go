@@ -18,8 +18,8 @@ import (
 	"seckill/internal/order"
 )
 
-// guardRoute adds POST /guarded/:id for users and returns what it is guarded with.
-func guardRoute(t testing.TB, r *rig, g httpapi.Guard, work httpapi.Work) *fakeLocker {
+// guardRoute adds POST /guarded/:id for users and returns the locker of its guard.
+func guardRoute(t testing.TB, r *fixture, g httpapi.Guard, work httpapi.Work) *fakeLocker {
 	t.Helper()
 	g.Key, g.Lock = "g:{path.id}", "reentrant"
 	if err := r.api.AddRoute("POST", "/guarded/:id", true, work, g); err != nil {
@@ -28,7 +28,7 @@ func guardRoute(t testing.TB, r *rig, g httpapi.Guard, work httpapi.Work) *fakeL
 	return r.locks["reentrant"].(*fakeLocker)
 }
 
-func (r *rig) guarded(ctx context.Context) *httptest.ResponseRecorder {
+func (r *fixture) guarded(ctx context.Context) *httptest.ResponseRecorder {
 	return r.serve(ctx, "POST", "/guarded/7", "X-User-ID", "42")
 }
 
@@ -46,7 +46,7 @@ func TestGuardWaits(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, lab)
+				r := newFixture(t, lab)
 				var working, most int
 				var mu sync.Mutex
 				count := func(by int) {
@@ -96,10 +96,10 @@ func TestGuardWaits(t *testing.T) {
 	}
 }
 
-// A client that hangs up while it waits leaves nothing behind.
+// A client that hangs up while it waits leaves no lock behind.
 func TestGuardedClientHangsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, lab)
+		r := newFixture(t, lab)
 		worked := 0
 		l := guardRoute(t, r, httpapi.Guard{Wait: time.Minute}, func(context.Context, func() ([]byte, error)) error {
 			worked++
@@ -127,9 +127,9 @@ func TestGuardedClientHangsUp(t *testing.T) {
 	})
 }
 
-// The lease is given back although the request's own context is over.
+// The lease is released although the context of the request has ended.
 func TestGuardedClientHangsUpAtWork(t *testing.T) {
-	r := newRig(t, lab)
+	r := newFixture(t, lab)
 	ctx, hangUp := context.WithCancel(t.Context())
 	l := guardRoute(t, r, httpapi.Guard{}, func(ctx context.Context, _ func() ([]byte, error)) error {
 		hangUp()
@@ -143,7 +143,7 @@ func TestGuardedClientHangsUpAtWork(t *testing.T) {
 }
 
 func TestGuardReleasesAfterPanic(t *testing.T) {
-	r := newRig(t, lab)
+	r := newFixture(t, lab)
 	l := guardRoute(t, r, httpapi.Guard{}, func(context.Context, func() ([]byte, error)) error { panic("oops") })
 	wantProblem(t, r.guarded(t.Context()), http.StatusInternalServerError, "internal")
 	if len(l.locked()) != 1 || l.held() != 0 {
@@ -151,8 +151,7 @@ func TestGuardReleasesAfterPanic(t *testing.T) {
 	}
 }
 
-// Whatever the handler made of it, an answer that was found without the lock is not
-// given.
+// If the lock was lost, the handler's answer is not sent, whatever it is.
 func TestGuardLosesLock(t *testing.T) {
 	lose := func(l *fakeLocker) { l.last().Lose(lock.ErrLost) }
 	for _, c := range []struct {
@@ -165,7 +164,7 @@ func TestGuardLosesLock(t *testing.T) {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
-			case <-time.After(10 * time.Second):
+			case <-time.After(time.Minute):
 				t.Error("the work was not told")
 				return nil
 			}
@@ -182,7 +181,7 @@ func TestGuardLosesLock(t *testing.T) {
 		{"held", func(_ context.Context, l *fakeLocker) error { return order.ErrAlreadyOrdered }, "already_ordered"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, lab)
+			r := newFixture(t, lab)
 			var l *fakeLocker
 			l = guardRoute(t, r, httpapi.Guard{}, func(ctx context.Context, _ func() ([]byte, error)) error { return c.work(ctx, l) })
 			rec := r.guarded(t.Context())
@@ -206,7 +205,7 @@ func TestGuardLosesLock(t *testing.T) {
 	}
 }
 
-// A refusal of the mechanism is answered as anywhere, and the handler does not run.
+// An error of the mechanism is answered by the usual table, and the handler does not run.
 func TestGuardCannotLock(t *testing.T) {
 	for name, c := range map[string]struct {
 		err    error
@@ -218,7 +217,7 @@ func TestGuardCannotLock(t *testing.T) {
 		"broken":      {errors.New("dial secret-host"), http.StatusInternalServerError, "internal"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, lab)
+			r := newFixture(t, lab)
 			l := guardRoute(t, r, httpapi.Guard{}, func(context.Context, func() ([]byte, error)) error {
 				t.Error("the handler ran")
 				return nil
@@ -229,7 +228,7 @@ func TestGuardCannotLock(t *testing.T) {
 	}
 }
 
-// A lock that only spares work does not keep work from being done.
+// A lock that only saves work does not prevent work.
 func TestBestEffort(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -244,7 +243,7 @@ func TestBestEffort(t *testing.T) {
 		{"broken", func(l *fakeLocker) { l.refuse = lock.ErrWrongKind }, nil, "internal"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, lab)
+			r := newFixture(t, lab)
 			var l *fakeLocker
 			ran := false
 			l = guardRoute(t, r, httpapi.Guard{BestEffort: true}, func(ctx context.Context, _ func() ([]byte, error)) error {
@@ -271,9 +270,9 @@ func TestBestEffort(t *testing.T) {
 	}
 }
 
-// The whole request is one owner, and locks that are declared first are taken first.
+// The whole request has one owner, and the locks are acquired in the order of their declaration.
 func TestGuardsShareTheOwner(t *testing.T) {
-	r := newRig(t, lab)
+	r := newFixture(t, lab)
 	l := r.locks["reentrant"].(*fakeLocker)
 	var inside lock.Owner
 	err := r.api.AddRoute("POST", "/guarded/:id", true, func(ctx context.Context, _ func() ([]byte, error)) error {
@@ -302,9 +301,9 @@ func TestGuardsShareTheOwner(t *testing.T) {
 	}
 }
 
-// The handler reads the body that the key was made of.
+// The handler can read the body from which the key was made.
 func TestGuardLeavesTheBody(t *testing.T) {
-	r := newRig(t, lab)
+	r := newFixture(t, lab)
 	var read []string
 	err := r.api.AddRoute("POST", "/guarded/:id", true, func(_ context.Context, body func() ([]byte, error)) error {
 		b, err := body()
@@ -328,9 +327,9 @@ func TestGuardLeavesTheBody(t *testing.T) {
 	}
 }
 
-// Who may not come in locks nothing.
+// A request that fails authentication locks nothing.
 func TestGuardComesAfterAuthentication(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	l := r.locks["reentrant"].(*fakeLocker)
 	wantProblem(t, r.do(t, call{"GET", "/api/v1/vouchers/1/audit", "", nil}), http.StatusUnauthorized, "unauthenticated")
 	if len(l.locked()) != 0 {
@@ -339,7 +338,7 @@ func TestGuardComesAfterAuthentication(t *testing.T) {
 }
 
 func TestAuditIsGuarded(t *testing.T) {
-	r := newRig(t, lab)
+	r := newFixture(t, lab)
 	l := r.locks["reentrant"].(*fakeLocker)
 	for _, method := range []string{"GET", "HEAD"} {
 		if rec := r.do(t, call{method, "/api/v1/vouchers/1/audit", "", nil}); rec.Code != http.StatusOK {
@@ -366,22 +365,22 @@ func TestGuardsAreChecked(t *testing.T) {
 		"lease too short":   {Key: "k", Lock: "reentrant", Lease: time.Microsecond},
 		"lease too long":    {Key: "k", Lock: "reentrant", Lease: 2 * time.Hour},
 	} {
-		err := newRig(t).api.AddRoute("POST", "/x", false, func(context.Context, func() ([]byte, error)) error { return nil }, g)
+		err := newFixture(t).api.AddRoute("POST", "/x", false, func(context.Context, func() ([]byte, error)) error { return nil }, g)
 		if err == nil || !strings.Contains(err.Error(), "httpapi: guard of POST /x: ") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	r := newRig(t)
+	r := newFixture(t)
 	_, err := httpapi.New(httpapi.Config{}, r.deps(fakeLocks{"lua": newFakeLocker()}))
 	if err == nil || !strings.Contains(err.Error(), "guard of GET /api/v1/vouchers/:id/audit") {
 		t.Errorf("an API without the mechanism of a guard: %v", err)
 	}
 }
 
-// A lock that is lost after the work was carried out under an idempotency key: the
-// client does not know, repeats, and is told.
+// The lock is lost after the work was carried out under an idempotency key. The client repeats the request
+// and gets the outcome.
 func TestLostLockAndIdempotency(t *testing.T) {
-	r := newRig(t, lab)
+	r := newFixture(t, lab)
 	l := r.locks["reentrant"].(*fakeLocker)
 	if err := r.api.GuardOrders("/guarded-orders/:id", httpapi.Guard{Key: "o:{path.id}:{user}", Lock: "reentrant"}); err != nil {
 		t.Fatal(err)
@@ -406,7 +405,7 @@ func TestRetryAfter(t *testing.T) {
 		0: "1", -time.Second: "1", time.Millisecond: "1", time.Second: "1", time.Second + 1: "2",
 		4*time.Second + time.Millisecond: "5", 5 * time.Second: "5", 6 * time.Second: "5", time.Hour: "5", lock.NoExpiry: "5",
 	} {
-		r := newRig(t, lab)
+		r := newFixture(t, lab)
 		r.orders.place = func(context.Context, order.Request) (order.Order, error) {
 			return order.Order{}, fmt.Errorf("%w: %w", order.ErrBusy, &lock.NotAcquiredError{Key: "k", Holder: "h", TTL: ttl})
 		}

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -18,34 +19,42 @@ import (
 	"seckill/internal/voucher"
 )
 
-// Config says how the service presents itself.
+// Config configures the API.
 type Config struct {
-	// Lab accepts X-User-ID for a login, lets anyone do what an administrator
-	// does, and hands out tokens.
+	// Lab accepts X-User-ID as authentication, needs no admin token, and enables the route that issues
+	// tokens.
 	Lab bool
-	// AdminToken is the administrator's bearer token. Empty: outside lab mode
-	// nobody is an administrator.
+	// LabHosts are the host names of the service in lab mode, besides those of the loopback interface. A
+	// request with another Host header is refused.
+	LabHosts []string
+	// AdminToken is the administrator's bearer token. If it is empty, admin routes work in lab mode only.
 	AdminToken string
-	// DebugListener says that [API.Debug] is served on a listener of its own. The
-	// public handler then has neither health checks nor metrics.
+	// DebugListener says that [API.Debug] is served on a listener of its own. The public handler then has
+	// neither health checks nor metrics.
 	DebugListener bool
+	// Limits bound concurrent requests and connections.
+	Limits Limits
+	// CommandLine is what /debug/pprof/cmdline shows: the command line of the process, without secrets.
+	CommandLine []string
 }
 
-// Deps is what the handlers work with. All of it is needed, except that there
-// may be no checks, no lockers and no limit.
+// Deps are the dependencies of the handlers. All but Limit, Lookups, Keys and Ready are required.
 type Deps struct {
 	Orders      Orders
 	Vouchers    Vouchers
 	Idempotency idempotency.Store
-	// IDs mints the ids that are reserved under an idempotency key.
+	// IDs generates the ids that are reserved under an idempotency key.
 	IDs    IDs
 	Tokens *auth.Tokens
-	// Lockers has the mechanisms that the guards name, or New fails.
+	// Lockers must have the mechanisms that the guards name; otherwise New fails.
 	Lockers Locks
-	// Limit says whether a user may ask for an order now, and if not, in how long. nil:
-	// there is no limit.
+	// Limit reports whether a user may place an order now and, if not, after which wait. nil means no
+	// limit.
 	Limit func(userID int64) (wait time.Duration, ok bool)
-	// Ready is what has to answer for the service to be ready.
+	// Lookups bounds how often a user may look up orders and idempotency keys, Keys how many idempotency
+	// keys a user may store. nil means no limit.
+	Lookups, Keys Quota
+	// Ready are the readiness checks.
 	Ready      []Check
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
@@ -53,27 +62,38 @@ type Deps struct {
 	Now        func() time.Time
 }
 
-// Orders places and shows orders; [order.Service] does.
+// Orders places and returns orders. [order.Service] implements it.
 type Orders interface {
 	Place(ctx context.Context, req order.Request) (order.Order, error)
+	// Refusal returns the error with which Place would refuse a new request, if memory is enough to know
+	// it. nil means that only Place can tell.
+	Refusal(ctx context.Context, voucherID, userID int64) error
 	Order(ctx context.Context, userID, id int64) (order.Order, error)
 	OrdersOf(ctx context.Context, userID, before int64, limit int) ([]order.Order, error)
-	// Await waits until a pending order is not so any more, at most until the limit.
-	// Its error is the context's.
+	// Await waits until an order is no longer pending or the limit has passed. Its only error is the
+	// context's.
 	Await(ctx context.Context, o order.Order, limit time.Duration) error
 	Audit(ctx context.Context, voucherID int64) (order.Audit, error)
 }
 
-// Vouchers puts vouchers on sale and shows them; [voucher.Service] does.
+// Vouchers creates and returns vouchers. [voucher.Service] implements it.
 type Vouchers interface {
-	// Create is given the id that was reserved for the voucher, or 0. What an
-	// earlier attempt created under the id it returns.
+	// Create is given the id that was reserved for the voucher, or 0. If an earlier attempt has created
+	// a voucher with that id, it returns that one.
 	Create(ctx context.Context, v voucher.Voucher) (*voucher.Voucher, error)
 	Voucher(ctx context.Context, id int64) (*voucher.Voucher, error)
 	Vouchers(ctx context.Context, after int64, limit int) ([]*voucher.Voucher, error)
 }
 
-// IDs mints ids: positive, never the same twice.
+// Quota bounds how often each user may do something. admission.Limiter implements it.
+type Quota interface {
+	// Allow reports whether the user may do it now and, if not, after which wait.
+	Allow(userID int64) (wait time.Duration, ok bool)
+	// Return takes back one Allow whose action was not done.
+	Return(userID int64)
+}
+
+// IDs generates ids: positive, and never the same one twice.
 type IDs interface {
 	NextID(ctx context.Context) (int64, error)
 }
@@ -83,7 +103,7 @@ var (
 	_ Vouchers = (*voucher.Service)(nil)
 )
 
-// API is the service's HTTP side. It starts no goroutines.
+// API is the HTTP interface of the service. It starts no goroutines.
 type API struct {
 	cfg      Config
 	deps     Deps
@@ -92,10 +112,16 @@ type API struct {
 	ids      *requestIDs
 	owners   *lock.Owners
 	health   *health
-	adminKey []byte // digest of the admin token; nil where there is none
-	// waits ends, with endWaits, the waits for orders: a stop has begun.
+	adminKey []byte    // digest of the admin token; nil if there is none
+	site     *sameSite // nil outside lab mode
+	rendered *renderCache
+	limits   *limiter
+	// waits ends when the service stops, by endWaits. It ends the waits for orders.
 	waits    context.Context
 	endWaits context.CancelFunc
+	// work is the parent of all request contexts. cancelWork ends it with errStopping.
+	work       context.Context
+	cancelWork func()
 
 	public *gin.Engine
 	debug  http.Handler
@@ -111,53 +137,63 @@ func New(cfg Config, deps Deps) (*API, error) {
 		cfg: cfg, deps: deps,
 		problems: newProblems(),
 		ids:      newRequestIDs(),
+		rendered: newRenderCache(),
 		owners:   lock.NewOwners(),
 		health:   newHealth(deps.Ready, deps.Log),
 		adminKey: digestOf(cfg.AdminToken),
 	}
+	if cfg.Lab {
+		a.site = newSameSite(cfg.LabHosts)
+	}
 	a.waits, a.endWaits = context.WithCancel(context.Background())
+	work, cancelWork := context.WithCancelCause(context.Background())
+	a.work, a.cancelWork = work, func() { cancelWork(errStopping) }
 	var err error
 	if a.metrics, err = newMetrics(deps.Registerer, a.problems); err != nil {
 		return nil, err
 	}
-	a.debug = a.newDebug()
+	a.debug = a.requireSameSite(a.newDebug())
+	if a.limits, err = newLimiter(cfg.Limits, deps.Registerer); err != nil {
+		return nil, fmt.Errorf("httpapi: register metrics: %w", err)
+	}
 	if a.public, err = a.newPublic(); err != nil {
 		return nil, err
 	}
 	return a, nil
 }
 
-// Public is what everybody may reach.
+// Public returns the handler for clients.
 func (a *API) Public() http.Handler { return a.public }
 
-// Debug is for a listener that only operators reach: /livez, /readyz, /metrics
-// and /debug/pprof/.
+// Debug returns the handler for a listener that only operators reach: /livez, /readyz, /metrics and
+// /debug/pprof/.
 func (a *API) Debug() http.Handler { return a.debug }
 
-// Drain makes /readyz say no from here on, so that a load balancer stops sending
-// requests before the server stops taking them. Who waits for an order is answered.
-func (a *API) Drain() {
-	a.health.draining.Store(true)
-	a.endWaits()
-}
+// Drain makes /readyz fail, so that a load balancer stops sending requests before the server stops
+// accepting them. It also makes every [Server] close each connection after its next answer, so that no
+// connection is idle when the server stops.
+func (a *API) Drain() { a.health.draining.Store(true) }
 
-// route is a row of the table of routes.
+// EndWaits ends the wait of every request that waits for an order, now and from then on.
+func (a *API) EndWaits() { a.endWaits() }
+
+// route is a row of the route table.
 type route struct {
 	method, path string
 	who          access
 	handler      handler
-	guards       []Guard // taken in this order
+	guards       []Guard // acquired in this order
 }
 
-// routes is the table of routes.
+// routes returns the route table.
 func (a *API) routes() []route {
 	const get, post, del = http.MethodGet, http.MethodPost, http.MethodDelete
 	return []route{
 		{post, "/api/v1/vouchers", admin, a.createVoucher, nil},
 		{get, "/api/v1/vouchers", anyone, a.listVouchers, nil},
 		{get, "/api/v1/vouchers/:id", anyone, a.showVoucher, nil},
-		// It counts every order of a voucher on sale: one at a time. It is also what is
-		// asked after an outage, so it does not depend on the lock's server.
+		// The audit counts every order of a voucher, so only one runs at a time. It must also work after
+		// an outage, so it does not depend on the lock's server.
 		{get, "/api/v1/vouchers/:id/audit", admin, a.audit, []Guard{
 			{Key: "audit:{path.id}", Lock: "reentrant", Wait: 2 * time.Second, BestEffort: true},
 		}},
@@ -167,10 +203,11 @@ func (a *API) routes() []route {
 		{post, "/api/v1/tokens", anyone, a.mintToken, nil},
 		{get, "/api/v1/locks/*key", admin, a.showLock, nil},
 		{del, "/api/v1/locks/*key", admin, a.breakLock, nil},
+		{get, "/openapi.json", anyone, a.showOpenAPI, nil},
 	}
 }
 
-// params are the names of the parts of the address that vary.
+// params returns the names of the path parameters.
 func (rt route) params() (names []string) {
 	for part := range strings.SplitSeq(rt.path, "/") {
 		if strings.HasPrefix(part, ":") || strings.HasPrefix(part, "*") {
@@ -180,15 +217,15 @@ func (rt route) params() (names []string) {
 	return names
 }
 
-// newPublic serves the table of routes.
+// newPublic returns a handler for the route table.
 func (a *API) newPublic() (*gin.Engine, error) {
-	// The only way to keep gin from printing its routes is this process-wide
-	// switch. It is atomic, and nothing in this process wants the printing.
+	// This process-wide switch is the only way to keep gin from printing its routes. It is atomic, and
+	// nothing in this process needs that output.
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
 	e.HandleMethodNotAllowed = true
 	e.RedirectTrailingSlash = false
-	e.ForwardedByClientIP = false // no proxy is trusted with a client's address
+	e.ForwardedByClientIP = false // no proxy is trusted to report a client's address
 
 	for _, rt := range a.routes() {
 		if err := a.handle(e, rt); err != nil {
@@ -210,13 +247,13 @@ func (a *API) newPublic() (*gin.Engine, error) {
 	return e, nil
 }
 
-// handle adds a route. What can be got can be asked for with HEAD too (RFC 9110
-// §9.1); net/http leaves out the body.
+// handle adds a route. GET routes support HEAD too (RFC 9110 §9.1); net/http leaves out the body.
 func (a *API) handle(e *gin.Engine, rt route) error {
 	h, err := a.guarded(rt)
 	if err != nil {
 		return err
 	}
+	h = rt.inSegments(a.limited(rt, h))
 	e.Handle(rt.method, rt.path, a.adapt(a.metrics.route(rt.method, rt.path), rt.who, h))
 	if rt.method == http.MethodGet {
 		e.HEAD(rt.path, a.adapt(a.metrics.route(http.MethodHead, rt.path), rt.who, h))

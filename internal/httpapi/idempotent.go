@@ -13,103 +13,154 @@ import (
 )
 
 const (
-	// staleAfter is when a repetition may take over from an attempt that has not
-	// answered. It is short, so that a client whose attempt died does not wait
-	// long, and shorter than an attempt can live; two attempts can therefore be at
-	// work at once. They do no harm to each other: both create under the one
-	// reserved id, which the database takes only once, and the later one, told that
-	// it resumes, looks for what the earlier one created. But neither may then
-	// judge for the other; see settle.
+	// staleAfter is when a repetition may take over from an attempt that has not answered. It is short, so
+	// that a client does not wait long after its attempt died. An attempt can live longer than that, so two
+	// attempts can run at once. They do not harm each other: both create under the same reserved id, which
+	// the database accepts only once, and the later one knows that it resumes and looks for what the
+	// earlier one created. But neither may then store a refusal for the other; see storeOutcome.
 	staleAfter = 10 * time.Second
-	// recordTimeout bounds the writing down of an answer, which goes on when the
-	// client has hung up.
+	// recordTimeout bounds the storing of an answer, which continues after the client has hung up.
 	recordTimeout = 3 * time.Second
 )
 
-// attempt is one go at a request.
+// attempt is one attempt to carry out a request.
 type attempt struct {
-	// id is reserved for what the request creates; 0: nothing is.
+	// id is the id that is reserved for what the request creates; 0 without an idempotency key.
 	id int64
-	// resumed: an earlier attempt may have created it already.
+	// resumed says that an earlier attempt may have created it already.
 	resumed bool
-	// alone: no other attempt is at work, nor will one be before this has answered or is
-	// stale. So a refusal is the request's.
-	alone bool
+	// exclusive says that no other attempt runs, and none will start before this one has answered or is
+	// stale. Its refusal is then the outcome of the request.
+	exclusive bool
 }
 
-// errand is what a request asks for, to be carried out once.
-type errand struct {
-	work func(context.Context, attempt) (reply, error)
-	// kept says whether what a 202 promised is still there, under the id that was reserved:
-	// nil, or [order.ErrNotFound] where it is certainly not. It may be nil where no
-	// answer is a 202.
-	kept func(ctx context.Context, id int64) error
+// idempotentOperation is an operation that a request with an idempotency key carries out once.
+type idempotentOperation struct {
+	run func(context.Context, attempt) (reply, error)
+	// cachedRefusal returns the error with which run would refuse a first attempt, if it is known without
+	// writing anything; otherwise nil. The field may be nil.
+	cachedRefusal func(context.Context) error
+	// checkAccepted checks that what a 202 promised still exists under the reserved id. It returns
+	// [order.ErrNotFound] if it certainly does not. The field may be nil if no answer is a 202.
+	checkAccepted func(ctx context.Context, id int64) error
 }
 
-// once carries out work unless the request's Idempotency-Key was answered before,
-// and then gives that answer. Without a key it just does the work.
+// runOnce runs the operation, unless the request's Idempotency-Key has an answer already, which it then
+// returns. Without a key it only runs the operation.
 //
 // The payload is the part of the request that is not in its address.
-func (a *API) once(ctx context.Context, r *request, payload []byte, do errand) (reply, error) {
+func (a *API) runOnce(ctx context.Context, r *request, payload []byte, op idempotentOperation) (reply, error) {
 	value, given, err := r.idempotencyKey()
 	if err != nil {
 		return reply{}, err
 	}
 	if !given {
-		return do.work(ctx, attempt{})
-	}
-	minted, err := a.deps.IDs.NextID(ctx)
-	if err != nil {
-		return reply{}, unavailable("mint an id to reserve", err)
+		return op.run(ctx, attempt{})
 	}
 	key := idempotency.Key{UserID: r.user, Value: value}
+	charged, err := a.checkBeforeReserve(ctx, key, op)
+	if err != nil {
+		return reply{}, err
+	}
+	newID, err := a.deps.IDs.NextID(ctx)
+	if err != nil {
+		return reply{}, unavailable("generate an id to reserve", err)
+	}
 	fp := fingerprint(r, payload)
 	started := a.deps.Now()
-	rec, mine, err := a.deps.Idempotency.Begin(ctx, key, fp, minted, started, started.Add(-staleAfter))
+	rec, mine, err := a.deps.Idempotency.Begin(ctx, key, fp, newID, started, started.Add(-staleAfter))
 	if err != nil {
 		return reply{}, unavailable("reserve the idempotency key", err)
 	}
-	at := attempt{id: rec.ResourceID, resumed: rec.ResourceID != minted}
-	at.alone = !at.resumed
+	if charged && (!mine || rec.ResourceID != newID) {
+		a.deps.Keys.Return(r.user) // the key is stored already
+	}
+	at := attempt{id: rec.ResourceID, resumed: rec.ResourceID != newID}
+	at.exclusive = !at.resumed
 	if !mine {
-		out, err := a.repeat(ctx, rec, fp, do)
-		if !errors.Is(err, errLost) {
+		out, err := a.replay(ctx, rec, fp, op)
+		if !errors.Is(err, errAcceptedLost) {
 			return out, err
 		}
-		// The one that has answered is the only one there was. The number does not tell a
-		// takeover, after which an earlier one may still be at work, from a loss before this
-		// one: so who loses his order a second time has no refusal stored, and is told by
-		// each repetition anew.
-		at.alone = rec.Attempt == 1
+		// If this is the first loss and there was no takeover, the attempt that has answered was the only
+		// one. A higher number may mean a takeover, after which an earlier attempt may still run, or an
+		// earlier loss: then no refusal is stored, and each repetition decides again.
+		at.exclusive = rec.Attempt == 1
 		if rec, err = a.reopen(ctx, r, key, rec, started); err != nil {
 			return reply{}, err
 		}
 	}
-	out, err := do.work(ctx, at)
+	out, err := op.run(ctx, at)
 	if err != nil {
-		out = a.refuse(r, err)
+		out = a.renderError(r, err)
 	}
-	a.settle(ctx, r, key, rec, at, out)
+	if charged && !at.resumed && out.problem != nil && out.problem.effect == effectNone {
+		a.deps.Keys.Return(r.user) // the key is free again
+	}
+	a.storeOutcome(ctx, r, key, rec, at, out)
 	return out, nil
 }
 
-// errLost: what an answer promised is not there any more.
-var errLost = errors.New("httpapi: what was accepted is lost")
+// checkBeforeReserve decides, before anything is written, whether a key may be reserved. A request whose
+// refusal is known reserves none, and neither does one of a user who has stored too many keys. But if the
+// key is stored already, it returns no error, because an earlier attempt may have succeeded. charged says
+// that one key was charged to the user's quota.
+func (a *API) checkBeforeReserve(ctx context.Context, key idempotency.Key, op idempotentOperation) (charged bool, err error) {
+	var refused error
+	if op.cachedRefusal != nil {
+		refused = op.cachedRefusal(ctx)
+	}
+	if refused == nil {
+		if a.deps.Keys == nil || key.UserID == 0 {
+			return false, nil
+		}
+		wait, ok := a.deps.Keys.Allow(key.UserID)
+		if ok {
+			return true, nil
+		}
+		refused = &rateLimitedError{wait}
+	}
+	if err := a.allowLookup(key.UserID); err != nil {
+		return false, err
+	}
+	_, known, err := a.deps.Idempotency.Find(ctx, key)
+	switch {
+	case err != nil:
+		return false, unavailable("look up the idempotency key", err)
+	case !known:
+		return false, refused
+	}
+	return false, nil
+}
 
-// repeat answers a request whose key somebody has already, or returns [errLost].
-func (a *API) repeat(ctx context.Context, rec idempotency.Record, fp idempotency.Fingerprint, do errand) (reply, error) {
+// allowLookup charges one look-up to the user's quota, or returns [errRateLimited].
+func (a *API) allowLookup(userID int64) error {
+	if a.deps.Lookups == nil {
+		return nil
+	}
+	if wait, ok := a.deps.Lookups.Allow(userID); !ok {
+		return &rateLimitedError{wait}
+	}
+	return nil
+}
+
+// errAcceptedLost says that an accepted order no longer exists.
+var errAcceptedLost = errors.New("httpapi: accepted order is lost")
+
+// replay answers a request whose key is reserved already, or returns [errAcceptedLost].
+func (a *API) replay(ctx context.Context, rec idempotency.Record, fp idempotency.Fingerprint, op idempotentOperation) (reply, error) {
 	switch {
 	case rec.Fingerprint != fp:
 		return reply{}, errKeyReused
 	case rec.Answer == nil:
 		return reply{}, errInProgress
 	}
-	if rec.Answer.Status == http.StatusAccepted && do.kept != nil {
-		switch err := do.kept(ctx, rec.ResourceID); {
+	if rec.Answer.Status == http.StatusAccepted && op.checkAccepted != nil {
+		switch err := op.checkAccepted(ctx, rec.ResourceID); {
 		case errors.Is(err, order.ErrNotFound):
-			return reply{}, errLost
+			return reply{}, errAcceptedLost
 		case err != nil:
-			return reply{}, unavailable("look for what was accepted", err)
+			return reply{}, unavailable("look up the accepted order", err)
 		}
 	}
 	return reply{
@@ -119,58 +170,59 @@ func (a *API) repeat(ctx context.Context, rec idempotency.Record, fp idempotency
 	}, nil
 }
 
-// reopen takes a key over whose answer is not true any more: what was accepted is lost.
-// It is asked for again under the same id, so should it turn up after all, it is still
-// one.
+// reopen takes over a key whose accepted order is lost, so that it is placed again. It keeps the same id:
+// if the order turns up after all, there is still only one.
 func (a *API) reopen(ctx context.Context, r *request, key idempotency.Key, seen idempotency.Record, now time.Time) (idempotency.Record, error) {
 	rec, mine, err := a.deps.Idempotency.Reopen(ctx, key, seen, now)
 	switch {
 	case err != nil:
 		return rec, unavailable("reserve the idempotency key again", err)
-	case !mine: // another repetition has, just now
+	case !mine: // another repetition was faster
 		return rec, errInProgress
 	}
-	a.deps.Log.LogAttrs(ctx, slog.LevelWarn, "what was accepted is not there any more, asking for it again",
+	a.deps.Log.LogAttrs(ctx, slog.LevelWarn, "an accepted order is lost, placing it again",
 		slog.String("request_id", r.id), slog.Int64("id", rec.ResourceID))
 	return rec, nil
 }
 
-// settle writes down what the repetitions of a request are to be told.
+// storeOutcome stores what the repetitions of a request will be told:
 //
-// The first attempt judges for all: its answer is final or, where it was refused in
-// passing, leaves the key free. If it was taken over meanwhile, the store takes no
-// word from it. One that resumed stores what it found or created, but no refusal,
-// unless it is alone: the attempt before it may still be at work. Then, and where the
-// outcome is unknown, the reservation stays: the next repetition takes it over with the
-// same id once it is stale, and finds out.
+//	attempt    outcome               what is stored
+//	first      success, a refusal    the answer
+//	first      nothing was done      nothing: the key is free again
+//	resumed    success               the answer
+//	resumed    a refusal             nothing: the reservation stays, unless the attempt is exclusive,
+//	                                 because the earlier attempt may still run
+//	any        unknown               nothing: the reservation stays
 //
-// One that asks again for what was lost is alone and can store a refusal. But it does not
-// leave the key free: that would give the next repetition another id, and what was lost
-// may still turn up under this one.
+// If the reservation stays, the next repetition takes it over with the same id once it is stale, and finds
+// out the outcome. If the attempt was taken over meanwhile, the store ignores what it writes.
 //
-// A failure to write is not the client's business, who has the answer: it leaves
-// the reservation too.
-func (a *API) settle(ctx context.Context, r *request, key idempotency.Key, mine idempotency.Record, at attempt, out reply) {
-	fate := settled
+// An attempt that places a lost order again is exclusive, so its refusal is stored. But it does not free
+// the key: the next repetition would get another id, and the lost order may still turn up under this one.
+//
+// A failure to write is logged only: the client gets the answer, and the reservation stays.
+func (a *API) storeOutcome(ctx context.Context, r *request, key idempotency.Key, mine idempotency.Record, at attempt, out reply) {
+	effect := effectFinal
 	if out.problem != nil {
-		fate = out.problem.fate
-		if !at.alone || at.resumed && fate == undone {
-			fate = unknown
+		effect = out.problem.effect
+		if !at.exclusive || at.resumed && effect == effectNone {
+			effect = effectUnknown
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
 	var err error
-	switch fate {
-	case settled:
+	switch effect {
+	case effectFinal:
 		err = a.deps.Idempotency.Complete(ctx, key, mine, idempotency.Answer{
 			Status: out.status, ContentType: out.contentType[0], Location: out.location, Body: out.body,
 		})
-	case undone:
+	case effectNone:
 		err = a.deps.Idempotency.Cancel(ctx, key, mine)
 	}
 	if err != nil {
-		a.deps.Log.LogAttrs(ctx, slog.LevelWarn, "idempotency record not settled",
+		a.deps.Log.LogAttrs(ctx, slog.LevelWarn, "idempotency record not stored",
 			slog.String("request_id", r.id), slog.Int("status", out.status), slog.Any("error", err))
 	}
 }
@@ -196,8 +248,8 @@ func (r *request) idempotencyKey() (key string, given bool, err error) {
 	return key, true, nil
 }
 
-// fingerprint covers what was asked and where. Nothing else makes a request
-// another one: not its headers, and not who asks, which the key has.
+// fingerprint covers the method, the path and the payload of a request. Headers do not count, and the user
+// is part of the key.
 func fingerprint(r *request, payload []byte) idempotency.Fingerprint {
 	h := sha256.New()
 	h.Write([]byte(r.Method + " " + r.URL.Path + "\n"))

@@ -32,17 +32,17 @@ func (s *memoryStore) Reopen(_ context.Context, key idempotency.Key, seen idempo
 	return *rec, true, nil
 }
 
-// accepting places orders as they are accepted, which are there until they are lost.
-func (r *rig) accepting(_ context.Context, req order.Request) (order.Order, error) {
+// accepting accepts orders, which exist until a test loses them.
+func (r *fixture) accepting(_ context.Context, req order.Request) (order.Order, error) {
 	o := order.Order{ID: req.ID, VoucherID: req.VoucherID, UserID: req.UserID, Status: order.Pending}
 	r.orders.orders = []order.Order{o}
 	return o, nil
 }
 
-// newLoss is a rig in which the order under the key k was accepted and then lost.
-func newLoss(t *testing.T) *rig {
+// newLostOrder is a fixture in which the order under the key k was accepted and then lost.
+func newLostOrder(t *testing.T) *fixture {
 	t.Helper()
-	r := newRig(t, lab)
+	r := newFixture(t, lab)
 	r.orders.place = r.accepting
 	if rec := r.do(t, keyed("k")); rec.Code != http.StatusAccepted {
 		t.Fatalf("%d %s", rec.Code, rec.Body)
@@ -51,8 +51,7 @@ func newLoss(t *testing.T) *rig {
 	return r
 }
 
-// Who was told of an order that was lost since is told what becomes of it now, under the
-// same id.
+// A client whose accepted order was lost gets the outcome of placing it again, under the same id.
 func TestLostOrderIsPlacedAgain(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err    error
@@ -65,7 +64,7 @@ func TestLostOrderIsPlacedAgain(t *testing.T) {
 		"another was had": {order.ErrAlreadyOrdered, http.StatusConflict, "already_ordered"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newLoss(t)
+			r := newLostOrder(t)
 			if tc.err != nil {
 				r.orders.place = failing(tc.err)
 			}
@@ -83,10 +82,10 @@ func TestLostOrderIsPlacedAgain(t *testing.T) {
 	}
 }
 
-// Whatever became of an order that is there, the answer is the one that was kept.
-func TestAcceptedOrderIsReplayedAsItWasTold(t *testing.T) {
+// If the order exists, the stored answer is repeated, whatever its state is now.
+func TestStoredAnswerOfAnAcceptedOrderIsReplayed(t *testing.T) {
 	for _, status := range []order.Status{order.Pending, order.Confirmed, order.Rejected} {
-		r := newRig(t, lab)
+		r := newFixture(t, lab)
 		r.orders.place = r.accepting
 		first := r.do(t, keyed("k"))
 		r.orders.orders[0].Status = status
@@ -95,13 +94,13 @@ func TestAcceptedOrderIsReplayedAsItWasTold(t *testing.T) {
 	}
 }
 
-// As long as nobody can tell whether the order is there, nothing is changed.
-func TestAcceptedOrderThatNobodyCanLookFor(t *testing.T) {
+// As long as the lookup of the order fails, nothing changes.
+func TestAcceptedOrderWhoseLookupFails(t *testing.T) {
 	for name, err := range map[string]error{
 		"gate or database": order.ErrUnavailable, "deadline": context.DeadlineExceeded, "unheard of": errors.New("?"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, lab)
+			r := newFixture(t, lab)
 			r.orders.place = r.accepting
 			first := r.do(t, keyed("k"))
 			r.orders.err = err
@@ -114,8 +113,8 @@ func TestAcceptedOrderThatNobodyCanLookFor(t *testing.T) {
 			sameAnswer(t, first, r.do(t, keyed("k")))
 		})
 	}
-	t.Run("nor take the key over", func(t *testing.T) {
-		r := newLoss(t)
+	t.Run("nor can the key be taken over", func(t *testing.T) {
+		r := newLostOrder(t)
 		r.idem.reopened = func() error { return errors.New("no route to host") }
 		wantProblem(t, r.do(t, keyed("k")), http.StatusServiceUnavailable, "unavailable")
 		if n := len(r.orders.requests()); n != 1 {
@@ -124,10 +123,10 @@ func TestAcceptedOrderThatNobodyCanLookFor(t *testing.T) {
 	})
 }
 
-// All have looked and found nothing when the first one takes the key over.
+// All repetitions have looked up the order and found none before the first one takes over the key.
 func TestLostOrderRepeatedByManyAtOnce(t *testing.T) {
 	const clients = 20
-	r := newLoss(t)
+	r := newLostOrder(t)
 	var looked sync.WaitGroup
 	looked.Add(clients)
 	r.idem.reopened = func() error {
@@ -153,8 +152,8 @@ func TestLostOrderRepeatedByManyAtOnce(t *testing.T) {
 	}
 }
 
-// Who asks again for a lost order speaks for the request where the attempt that was told
-// of it was the only one; otherwise an earlier one may still be at work.
+// The refusal of a lost order is stored if the attempt that accepted it was the only one. Otherwise an
+// earlier attempt may still run.
 func TestRefusalOfALostOrder(t *testing.T) {
 	const (
 		answered = "answered"
@@ -179,7 +178,7 @@ func TestRefusalOfALostOrder(t *testing.T) {
 		"lost twice, accepted": {false, true, nil, answered},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, lab)
+			r := newFixture(t, lab)
 			if tc.taken {
 				r.orders.place = failing(order.ErrUnavailable)
 				r.do(t, keyed("k"))
@@ -217,10 +216,10 @@ func TestRefusalOfALostOrder(t *testing.T) {
 	}
 }
 
-// What was lost turns up after the request for it was refused in passing: it is the answer
-// to the next repetition, which asks under the same id.
+// The lost order turns up after a repetition was refused temporarily. The next repetition, which has the same
+// id, returns it.
 func TestLostOrderTurnsUpAfterARefusal(t *testing.T) {
-	r := newLoss(t)
+	r := newLostOrder(t)
 	r.orders.place = failing(order.ErrOverloaded)
 	wantProblem(t, r.do(t, keyed("k")), http.StatusServiceUnavailable, "unavailable")
 	wantProblem(t, r.do(t, keyed("k")), http.StatusConflict, "busy")

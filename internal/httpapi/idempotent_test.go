@@ -15,7 +15,7 @@ import (
 	"seckill/internal/voucher"
 )
 
-// keyed is an order of user 42 under a key.
+// keyed returns an order request of user 42 with a key.
 func keyed(key string) call {
 	return call{"POST", "/api/v1/vouchers/1/orders", "", []string{"X-User-ID: 42", "Idempotency-Key: " + key}}
 }
@@ -40,13 +40,13 @@ func sameAnswer(t *testing.T, first, second *httptest.ResponseRecorder) {
 	}
 }
 
-func TestLastingAnswersAreReplayed(t *testing.T) {
+func TestFinalAnswersAreReplayed(t *testing.T) {
 	for name, err := range map[string]error{
 		"placed": nil, "sold out": voucher.ErrSoldOut, "ended": voucher.ErrEnded,
 		"ordered": order.ErrAlreadyOrdered, "no such voucher": voucher.ErrNotFound,
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, lab)
+			r := newFixture(t, lab)
 			if err != nil {
 				r.orders.place = failing(err)
 			}
@@ -60,15 +60,14 @@ func TestLastingAnswersAreReplayed(t *testing.T) {
 	}
 }
 
-// A refusal that may be different the next time leaves the key free, with
-// another id for the next try.
-func TestPassingAnswersAreNot(t *testing.T) {
+// A refusal that may be different the next time leaves the key free. The next attempt has another id.
+func TestTemporaryAnswersAreNotReplayed(t *testing.T) {
 	for name, err := range map[string]error{
 		"busy": order.ErrBusy, "conflict": order.ErrConflict, "too early": voucher.ErrNotStarted,
 		"invalid": voucher.ErrInvalid,
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, lab)
+			r := newFixture(t, lab)
 			r.orders.place = failing(err)
 			if rec := r.do(t, keyed("k")); rec.Code < 400 {
 				t.Fatalf("%d %s", rec.Code, rec.Body)
@@ -85,15 +84,15 @@ func TestPassingAnswersAreNot(t *testing.T) {
 	}
 }
 
-// After an unknown outcome the key waits until the attempt is stale; the next one
-// then goes on with the same id.
+// After an unknown outcome the key stays reserved until the attempt is stale. The next attempt then continues
+// with the same id.
 func TestUnknownOutcomeIsTakenOver(t *testing.T) {
 	for name, err := range map[string]error{
 		"unavailable": order.ErrUnavailable, "lock server gone": lock.ErrUnavailable, "deadline": context.DeadlineExceeded,
 		"injected": lock.ErrInjected, "unheard of": errors.New("?"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, lab)
+			r := newFixture(t, lab)
 			r.orders.place = failing(err)
 			if rec := r.do(t, keyed("k")); rec.Code < 500 {
 				t.Fatalf("%d %s", rec.Code, rec.Body)
@@ -118,12 +117,12 @@ func TestUnknownOutcomeIsTakenOver(t *testing.T) {
 	}
 }
 
-// An attempt that took over does not judge for the one before it.
+// An attempt that took over stores no refusal, because the earlier one may still run.
 func TestResumedRefusalsKeepTheReservation(t *testing.T) {
 	key := idempotency.Key{UserID: 42, Value: "k"}
 	for name, err := range map[string]error{"busy": order.ErrBusy, "sold out": voucher.ErrSoldOut} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, lab)
+			r := newFixture(t, lab)
 			r.orders.place = failing(order.ErrUnavailable)
 			r.do(t, keyed("k"))
 			first, _ := r.idem.record(key)
@@ -137,13 +136,12 @@ func TestResumedRefusalsKeepTheReservation(t *testing.T) {
 	}
 }
 
-// An attempt that is stopped, just before it writes down its refusal, for so long
-// that another takes over has nothing to say when it wakes: the key is the other's,
-// and so is the answer.
+// An attempt is paused just before it stores its refusal, for so long that another one takes over. When it
+// continues, it changes nothing: the key and the answer belong to the other one.
 func TestLateRefusalsChangeNothing(t *testing.T) {
 	for name, err := range map[string]error{"busy": order.ErrBusy, "sold out": voucher.ErrSoldOut} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, lab)
+			r := newFixture(t, lab)
 			working, finish := make(chan struct{}), make(chan struct{})
 			r.orders.place = func(_ context.Context, req order.Request) (order.Order, error) {
 				if !req.Resumed {
@@ -154,7 +152,7 @@ func TestLateRefusalsChangeNothing(t *testing.T) {
 				return order.Order{ID: req.ID, VoucherID: 1, UserID: 42, Status: order.Confirmed}, nil
 			}
 			second := make(chan *httptest.ResponseRecorder, 1)
-			r.idem.settling = sync.OnceFunc(func() {
+			r.idem.beforeStore = sync.OnceFunc(func() {
 				r.clock.Advance(11 * time.Second)
 				go func() { second <- r.do(t, keyed("k")) }()
 				<-working
@@ -175,7 +173,7 @@ func TestLateRefusalsChangeNothing(t *testing.T) {
 }
 
 func TestAnotherRequestUnderTheSameKey(t *testing.T) {
-	r := newRig(t, lab)
+	r := newFixture(t, lab)
 	r.do(t, keyed("k"))
 	other := keyed("k")
 	other.path = "/api/v1/vouchers/2/orders"
@@ -190,7 +188,7 @@ func TestAnotherRequestUnderTheSameKey(t *testing.T) {
 		t.Errorf("%d vouchers, want 1", n)
 	}
 
-	// The same key of somebody else is another key; an empty body is one spelling.
+	// The same key of another user is another key; an empty object counts as no body.
 	theirs := keyed("k")
 	theirs.headers[0] = "X-User-ID: 43"
 	theirs.body = "{}"
@@ -203,9 +201,9 @@ func TestAnotherRequestUnderTheSameKey(t *testing.T) {
 	}
 }
 
-// A voucher whose creation had no answer is found, not created twice.
+// A voucher whose creation got no answer is found, not created twice.
 func TestVoucherIsCreatedOnce(t *testing.T) {
-	r := newRig(t, lab)
+	r := newFixture(t, lab)
 	create := call{"POST", "/api/v1/vouchers", voucherBody("", ""), []string{"Idempotency-Key: v"}}
 	r.vouchers.store.lose = order.ErrUnavailable
 	wantProblem(t, r.do(t, create), http.StatusServiceUnavailable, "unavailable")
@@ -220,7 +218,7 @@ func TestVoucherIsCreatedOnce(t *testing.T) {
 
 func TestStoreFailures(t *testing.T) {
 	t.Run("begin", func(t *testing.T) {
-		r := newRig(t, lab)
+		r := newFixture(t, lab)
 		r.idem.begin = errors.New("no route to host")
 		wantProblem(t, r.do(t, keyed("k")), http.StatusServiceUnavailable, "unavailable")
 		if n := len(r.orders.requests()); n != 0 {
@@ -228,12 +226,12 @@ func TestStoreFailures(t *testing.T) {
 		}
 	})
 	t.Run("ids", func(t *testing.T) {
-		r := newRig(t, lab)
+		r := newFixture(t, lab)
 		r.ids.err = errors.New("no machine id")
 		wantProblem(t, r.do(t, keyed("k")), http.StatusServiceUnavailable, "unavailable")
 	})
 	t.Run("complete", func(t *testing.T) {
-		r := newRig(t, lab)
+		r := newFixture(t, lab)
 		r.idem.complete = errors.New("no route to host")
 		if rec := r.do(t, keyed("k")); rec.Code != http.StatusCreated {
 			t.Errorf("an accepted order was answered %d %s", rec.Code, rec.Body)
@@ -241,9 +239,9 @@ func TestStoreFailures(t *testing.T) {
 	})
 }
 
-// The answer is written down although the client hung up.
+// The answer is stored although the client hung up.
 func TestAnswerIsKeptForAClientThatLeft(t *testing.T) {
-	r := newRig(t, lab)
+	r := newFixture(t, lab)
 	ctx, cancel := context.WithCancel(t.Context())
 	r.orders.place = func(_ context.Context, req order.Request) (order.Order, error) {
 		cancel()
@@ -257,7 +255,7 @@ func TestAnswerIsKeptForAClientThatLeft(t *testing.T) {
 
 func TestSameKeyAtOnce(t *testing.T) {
 	const clients = 20
-	r := newRig(t, lab)
+	r := newFixture(t, lab)
 	begun, finish := make(chan struct{}), make(chan struct{})
 	r.orders.place = func(_ context.Context, req order.Request) (order.Order, error) {
 		close(begun) // a second time would panic, and fail the test with a 500

@@ -21,28 +21,27 @@ import (
 	"seckill/internal/lock"
 )
 
-// keyTemplate is the key of a [Guard], ready for use.
+// keyTemplate is the compiled key of a [Guard].
 //
-// Two requests get the same key if and only if all its expressions give them the
-// same texts. A value is escaped as in a URL's query, which leaves only
-// [keptByEscape]; every other character that a key has is the template's own. Between
-// two expressions there has to be at least one of those, so that a key can be taken
-// apart in one way only: with {a}:{b}, "1:2" and "3" give 1%3A2:3, and "1" and "2:3"
-// give 1:2%3A3.
+// Two requests get the same key if and only if all expressions have the same values for both. Values are
+// escaped as in a URL query and then contain only the characters of [keptByEscape]. Every other character
+// of a key comes from the template. At least one such character must separate two expressions, so that a
+// key can be parsed in one way only: with {a}:{b}, "1:2" and "3" give 1%3A2:3, whereas "1" and "2:3" give
+// 1:2%3A3.
 type keyTemplate struct {
 	parts []keyPart
 	uses  map[string]bool // the names that the expressions read
 }
 
-// keyPart is a piece of a template.
+// keyPart is a part of a template.
 type keyPart struct {
-	text       string // literal, or an expression without its braces
-	at         int    // where it begins in the template, in bytes
+	text       string // a literal, or an expression without its braces
+	at         int    // its position in the template, in bytes
 	expression bool
 	program    *vm.Program // of an expression
 }
 
-// compileKey reads a template for a route. An error says where it is wrong.
+// compileKey compiles a template for a route. An error names the position.
 func compileKey(source string, rt route) (*keyTemplate, error) {
 	wrong := func(at int, format string, args ...any) error {
 		return fmt.Errorf("key %q, column %d: %w", source, utf8.RuneCountInString(source[:at])+1, fmt.Errorf(format, args...))
@@ -52,7 +51,7 @@ func compileKey(source string, rt route) (*keyTemplate, error) {
 		return nil, wrong(at, "%w", err)
 	}
 	t := &keyTemplate{parts: parts, uses: make(map[string]bool)}
-	open := false // an expression came, and nothing has marked its end yet
+	open := false // the last part was an expression, and no character separates it from the next yet
 	literal := 0
 	for i := range t.parts {
 		p := &t.parts[i]
@@ -65,7 +64,7 @@ func compileKey(source string, rt route) (*keyTemplate, error) {
 			continue
 		}
 		if open {
-			return nil, wrong(p.at, "nothing marks where the expression before {%s} ends; put a ':' between them", p.text)
+			return nil, wrong(p.at, "no character separates {%s} from the expression before it; put a ':' between them", p.text)
 		}
 		open = true
 		if at, err := t.compile(p, rt); err != nil {
@@ -78,9 +77,9 @@ func compileKey(source string, rt route) (*keyTemplate, error) {
 	return t, nil
 }
 
-// splitKey finds the expressions: what stands between braces, where braces inside an
-// expression's own quotes do not count and those of its maps come in pairs. at is
-// where an error is, in bytes.
+// splitKey splits a template into literals and the expressions between braces. Braces inside quotes do not
+// count, and braces of maps inside an expression must be balanced. at is the position of an error, in
+// bytes.
 func splitKey(source string) (parts []keyPart, at int, err error) {
 	begin, depth, quote := 0, 0, byte(0)
 	for i := 0; i < len(source); i++ {
@@ -101,7 +100,7 @@ func splitKey(source string) (parts []keyPart, at int, err error) {
 			}
 			depth++
 		case c == '}' && depth == 0:
-			return nil, i, errors.New("this brace closes nothing")
+			return nil, i, errors.New("this brace has no opening brace")
 		case c == '}':
 			if depth--; depth == 0 {
 				parts = append(parts, keyPart{text: source[begin:i], at: begin, expression: true})
@@ -122,12 +121,11 @@ func appendLiteral(parts []keyPart, text string, at int) []keyPart {
 	return append(parts, keyPart{text: text, at: at})
 }
 
-// compile makes a program of an expression. Where that fails, at says how many bytes
-// into it.
+// compile compiles an expression. at is the position of an error in it, in bytes.
 func (t *keyTemplate) compile(p *keyPart, rt route) (at int, err error) {
 	p.program, err = expr.Compile(p.text, expr.Env(rt.environment()),
-		// With the time in it, or with what depends on the order of a map, a key
-		// would be another one each time and exclude nobody.
+		// A key with the time in it, or one that depends on the order of a map, would be different each
+		// time and exclude no other request.
 		expr.DisableBuiltin("now"), expr.DisableBuiltin("keys"), expr.DisableBuiltin("values"), expr.DisableBuiltin("toPairs"))
 	if where, ok := errors.AsType[*file.Error](err); ok {
 		return len(string([]rune(p.text)[:min(where.From, utf8.RuneCountInString(p.text))])), errors.New(where.Message)
@@ -136,26 +134,26 @@ func (t *keyTemplate) compile(p *keyPart, rt route) (at int, err error) {
 		return 0, err
 	}
 	if kind := kindOfType(p.program.Node().Type()); kind != "" {
-		return 0, fmt.Errorf("%s cannot stand in a key", kind)
+		return 0, fmt.Errorf("a key cannot contain %s", kind)
 	}
 	node := p.program.Node()
 	ast.Walk(&node, t)
 	return 0, nil
 }
 
-// Visit implements [ast.Visitor]: it notes which names are read.
+// Visit implements [ast.Visitor]. It records which names the expression reads.
 func (t *keyTemplate) Visit(node *ast.Node) {
 	id, ok := (*node).(*ast.IdentifierNode)
 	switch {
-	case ok && id.Value == "$env": // all of them, as far as one can see
+	case ok && id.Value == "$env": // any of them
 		t.uses["query"], t.uses["json"] = true, true
 	case ok:
 		t.uses[id.Value] = true
 	}
 }
 
-// environment has the names that an expression may use, and their types. What the
-// route cannot have is not there, so that a declaration that asks for it is refused.
+// environment returns the names that an expression may use, with their types. Names that the route cannot
+// have are missing, so that an expression that uses them does not compile.
 func (rt route) environment() types.Map {
 	path := types.Map{}
 	for _, name := range rt.params() {
@@ -175,7 +173,7 @@ func (rt route) environment() types.Map {
 	return env
 }
 
-// environment has the values of what t uses.
+// environment returns the values of the names that t uses.
 func (t *keyTemplate) environment(r *request) (map[string]any, error) {
 	path := make(map[string]any, len(r.gin.Params))
 	for _, p := range r.gin.Params {
@@ -203,15 +201,14 @@ func (t *keyTemplate) environment(r *request) (map[string]any, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := decodeObject(body, func(o *object) { env["json"] = o.rest() }); err != nil {
+		if err := decodeObject(body, func(o *object) { env["json"] = o.remaining() }); err != nil {
 			return nil, err
 		}
 	}
 	return env, nil
 }
 
-// render is the key of a request, which every mechanism accepts; or what is wrong
-// with the request, as [errInvalid].
+// render returns the key for a request, which every mechanism accepts, or an [errInvalid].
 func (t *keyTemplate) render(r *request) (string, error) {
 	env, err := t.environment(r)
 	if err != nil {
@@ -242,9 +239,9 @@ func (t *keyTemplate) render(r *request) (string, error) {
 	return string(key), nil
 }
 
-// keyText is a value as text, or what is wrong with it. The text decides: 5 and "5"
-// are the same key, since they name the same thing. Therefore a number has to be a
-// whole one, which has one spelling, while 100, 1e2 and 100.0 would be three keys.
+// keyText returns a value as text, or what is wrong with it. Equal texts are equal keys: 5 and "5" name the
+// same thing. Therefore a number must be a whole number, which has one spelling; 100, 1e2 and 100.0 would
+// be three keys.
 func keyText(value any) (text, wrong string) {
 	switch v := value.(type) {
 	case nil:
@@ -265,11 +262,11 @@ func keyText(value any) (text, wrong string) {
 	return fmt.Sprint(value), ""
 }
 
-// fractional is what 1.5, 1e2 and every result of a division are.
+// fractional describes 1.5, 1e2 and the result of every division.
 const fractional = "a number with a fraction or an exponent"
 
-// kindOfType names the type of what cannot stand in a key. It is empty for a string, a
-// whole number or a boolean, and where only the value will tell.
+// kindOfType names a type that a key cannot have. It is "" for a string, a whole number or a boolean, and
+// for a type whose values decide.
 func kindOfType(t reflect.Type) string {
 	if t == nil {
 		return ""
@@ -291,7 +288,7 @@ func kindOfType(t reflect.Type) string {
 	return "not a text, a whole number or a boolean"
 }
 
-// keptByEscape says whether a character can come out of [url.QueryEscape].
+// keptByEscape reports whether the output of [url.QueryEscape] can contain a character.
 func keptByEscape(c rune) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("-_.~%+", c)
 }

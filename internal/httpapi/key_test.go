@@ -12,8 +12,8 @@ import (
 	"seckill/internal/lock"
 )
 
-// keyRoute adds POST /keyed/:id/:name, guarded by key, and returns what was locked.
-func keyRoute(t testing.TB, r *rig, key string) *fakeLocker {
+// keyRoute adds POST /keyed/:id/:name, guarded by key, and returns the locker of its guard.
+func keyRoute(t testing.TB, r *fixture, key string) *fakeLocker {
 	t.Helper()
 	err := r.api.AddRoute("POST", "/keyed/:id/:name", true,
 		func(context.Context, func() ([]byte, error)) error { return nil }, httpapi.Guard{Key: key, Lock: "reentrant"})
@@ -81,7 +81,7 @@ func TestKey(t *testing.T) {
 		{"far too long", "o:{path.name}", "/keyed/7/" + strings.Repeat("x", 5000), "", nil, "!{path.name}, which is 5000 bytes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, lab)
+			r := newFixture(t, lab)
 			l := keyRoute(t, r, c.key)
 			rec := r.do(t, call{"POST", c.path, c.body, append(c.headers, user)})
 			keys := l.locked()
@@ -101,7 +101,7 @@ func TestKey(t *testing.T) {
 	}
 }
 
-// A declaration that cannot be right keeps the service from starting, and says where.
+// An invalid declaration prevents the start of the service. The error names the position.
 func TestKeyDoesNotCompile(t *testing.T) {
 	for _, c := range []struct {
 		method, key string
@@ -117,23 +117,23 @@ func TestKeyDoesNotCompile(t *testing.T) {
 		{"POST", "o:{header(5)}", true, []string{"header"}},
 		{"POST", "o:{now().Unix()}", true, []string{"unknown name now"}},
 		{"POST", `o:{join(keys(query), ",")}`, true, []string{"unknown name keys"}},
-		{"POST", "o:{query}", true, []string{"column 4", "an object cannot stand in a key"}},
+		{"POST", "o:{query}", true, []string{"column 4", "a key cannot contain an object"}},
 		{"POST", "o:{[path.id]}", true, []string{"an array"}},
-		{"POST", "o:{json.n / 2}", true, []string{"column 4", "a number with a fraction or an exponent cannot stand in a key"}},
+		{"POST", "o:{json.n / 2}", true, []string{"column 4", "a key cannot contain a number with a fraction or an exponent"}},
 		{"POST", "o:{header}", true, []string{"a function"}},
 		{"POST", "o:{}", true, []string{"column 4", "unexpected token"}},
 		{"POST", "o:{path.id", true, []string{"column 3", "not closed"}},
-		{"POST", "o:path.id}", true, []string{"column 10", "closes nothing"}},
+		{"POST", "o:path.id}", true, []string{"column 10", "no opening brace"}},
 		{"POST", `o:{"}`, true, []string{"not closed"}},
-		{"POST", "{user}{path.id}", true, []string{"column 8", "nothing marks", "{path.id}"}},
-		{"POST", "{user}-x{path.id}", true, []string{"nothing marks"}},
+		{"POST", "{user}{path.id}", true, []string{"column 8", "no character separates", "{path.id}"}},
+		{"POST", "{user}-x{path.id}", true, []string{"no character separates"}},
 		{"POST", "o\n:{user}", true, []string{"control"}},
 		{"POST", "\xff:{user}", true, []string{"UTF-8"}},
 		{"POST", "", true, []string{"1 to 256"}},
 		{"POST", strings.Repeat("x", 257), true, []string{"1 to 256"}},
 	} {
 		t.Run(c.key, func(t *testing.T) {
-			r := newRig(t, lab)
+			r := newFixture(t, lab)
 			err := r.api.AddRoute(c.method, "/wrong/:id", c.forUser,
 				func(context.Context, func() ([]byte, error)) error { return nil }, httpapi.Guard{Key: c.key, Lock: "reentrant"})
 			if err == nil {
@@ -148,8 +148,8 @@ func TestKeyDoesNotCompile(t *testing.T) {
 	}
 }
 
-// send makes a request of parts that no URL or header could have been parsed from.
-func (r *rig) send(t testing.TB, path, query, tenant, body string) *httptest.ResponseRecorder {
+// send makes a request of parts that need not be valid in a URL or a header.
+func (r *fixture) send(t testing.TB, path, query, tenant, body string) *httptest.ResponseRecorder {
 	t.Helper()
 	req := httptest.NewRequestWithContext(t.Context(), "POST", "/", strings.NewReader(body))
 	req.URL.Path, req.URL.RawQuery = path, query
@@ -159,14 +159,14 @@ func (r *rig) send(t testing.TB, path, query, tenant, body string) *httptest.Res
 	return rec
 }
 
-// FuzzKey: whatever is sent, either it is the client's fault and nothing is locked, or
-// what is locked is a key that every mechanism takes.
+// FuzzKey checks that any request is either refused as invalid, and locks nothing, or locks a key that every
+// mechanism accepts.
 func FuzzKey(f *testing.F) {
 	f.Add("7", "page=1", "acme", `{"n": 1}`)
 	f.Add("{", "page=%7D", "\x00", `{"n": 9007199254740993, "a": ["\ud800"]}`)
 	f.Add("\xff:", "page=a&page=b", strings.Repeat("x", 300), `{"n": 1e400}`)
 	f.Add("..", "%zz", ":", `{"n": {"n": null}, "a": "x"}`)
-	r := newRig(f, lab)
+	r := newFixture(f, lab)
 	l := keyRoute(f, r, `o:{path.id}:{query.page ?? "-"}:{header("x-tenant")}:{json.n}:{(json.a ?? [0])[0]}:{user}`)
 	f.Fuzz(func(t *testing.T, id, query, tenant, body string) {
 		l.forget()
@@ -187,8 +187,7 @@ func FuzzKey(f *testing.F) {
 	})
 }
 
-// FuzzKeysDoNotCollide: two pairs of values have the same key only if they are the
-// same pair.
+// FuzzKeysDoNotCollide checks that two different pairs of values never have the same key.
 func FuzzKeysDoNotCollide(f *testing.F) {
 	f.Add("1:2", "3", "1", "2:3")
 	f.Add("1-x", "y", "1", "x-y")
@@ -196,7 +195,7 @@ func FuzzKeysDoNotCollide(f *testing.F) {
 	f.Add("a+b", "", "a b", "")
 	f.Add("a", "", "", "a")
 	f.Add("\xff", "\xfe", "\ufffd", "\ufffd")
-	r := newRig(f, lab)
+	r := newFixture(f, lab)
 	l := keyRoute(f, r, "x{query.a}-:x{query.b}y")
 	f.Fuzz(func(t *testing.T, a1, b1, a2, b2 string) {
 		l.forget()

@@ -15,38 +15,38 @@ import (
 	"seckill/internal/lock"
 )
 
-// inspectTimeout bounds the question to all mechanisms: a store that hangs must not
-// keep the others' answers back.
+// inspectTimeout bounds the query of all mechanisms: a store that hangs must not delay the answers of the
+// others.
 const inspectTimeout = 2 * time.Second
 
-// breakTimeout bounds taking a lock away.
+// breakTimeout bounds a forced release.
 const breakTimeout = 5 * time.Second
 
-// locksJSON is what is known of a key.
+// locksJSON is the state of a key in each mechanism.
 type locksJSON struct {
 	Key   string     `json:"key"`
 	Locks []lockJSON `json:"locks"`
-	// Unanswered names the mechanisms whose store could not be asked. Whether they
-	// hold the key is not known.
+	// Unanswered names the mechanisms whose store did not answer. It is unknown whether they hold the
+	// key.
 	Unanswered []string `json:"unanswered,omitempty"`
 }
 
-// lockJSON is what one mechanism knows of a key.
+// lockJSON is the state of a key in one mechanism.
 type lockJSON struct {
 	Mechanism string     `json:"mechanism"`
 	Held      bool       `json:"held"`
-	Owner     lock.Owner `json:"owner"` // "" when it is free
-	// Count is by how many leases: re-entries or readers.
+	Owner     lock.Owner `json:"owner"` // "" if the key is free
+	// Count is the number of leases: re-entries or readers.
 	Count int `json:"count"`
-	// Shared: the holders are readers, of whom Owner is one.
+	// Shared says that the holders are readers. Owner is one of them.
 	Shared bool `json:"shared"`
-	// Token is the newest fencing token; "0" where the mechanism has none.
+	// Token is the newest fencing token; "0" if the mechanism has none.
 	Token string `json:"token"`
-	// TTLMS is how long the key stays taken if nothing happens; null: without end.
+	// TTLMS is the remaining time of the lock in ms; null if it does not expire.
 	TTLMS *int64 `json:"ttl_ms"`
-	// Waiting is null where nobody knows.
+	// Waiting is the number of waiters; null if it is unknown.
 	Waiting *int `json:"waiting"`
-	// Queue is who waits, first first, where the store knows.
+	// Queue lists the waiters in order, if the store knows them.
 	Queue []lock.Owner `json:"queue"`
 }
 
@@ -66,10 +66,10 @@ func newLockJSON(mechanism string, s lock.State) lockJSON {
 
 func isHeld(s lock.State) bool { return s.Owner != "" || s.Count > 0 }
 
-// showLock is GET /api/v1/locks/{key}: what the mechanism that ?lock= names knows of a
-// key, or else every mechanism that knows it as held.
+// showLock is GET /api/v1/locks/{key}. It returns the state of the key in the mechanism that ?lock= names, or
+// without ?lock= in every mechanism in which it is held.
 func (a *API) showLock(ctx context.Context, r *request) (reply, error) {
-	key, mechanism, err := a.lockAsked(r)
+	key, mechanism, err := a.lockParams(r)
 	if err != nil {
 		return reply{}, err
 	}
@@ -86,14 +86,13 @@ func (a *API) showLock(ctx context.Context, r *request) (reply, error) {
 	defer cancel()
 	state, err := inspect(ctx, locker, key)
 	if err != nil {
-		return reply{}, cannot("be asked who holds a key", mechanism, err)
+		return reply{}, mechanismError("be asked who holds a key", mechanism, err)
 	}
 	out.Locks = []lockJSON{newLockJSON(mechanism, state)}
 	return a.render(http.StatusOK, out)
 }
 
-// inspectAll asks every mechanism at once. One that cannot say who holds a key is left
-// out.
+// inspectAll asks every mechanism at once. It leaves out those that do not support inspection.
 func (a *API) inspectAll(ctx context.Context, key string) (held []lockJSON, unanswered []string) {
 	ctx, cancel := context.WithTimeout(ctx, inspectTimeout)
 	defer cancel()
@@ -132,15 +131,14 @@ func inspect(ctx context.Context, locker lock.Locker, key string) (lock.State, e
 	return lock.State{}, errors.ErrUnsupported
 }
 
-// releasedJSON says whether there was a lock to take away.
+// releasedJSON says whether there was a lock to release.
 type releasedJSON struct {
 	Released bool `json:"released"`
 }
 
-// breakLock is DELETE /api/v1/locks/{key}?lock=…: it takes the lock away from whoever
-// holds it.
+// breakLock is DELETE /api/v1/locks/{key}?lock=…. It releases the lock, whoever holds it.
 func (a *API) breakLock(ctx context.Context, r *request) (reply, error) {
-	key, mechanism, err := a.lockAsked(r)
+	key, mechanism, err := a.lockParams(r)
 	if err != nil {
 		return reply{}, err
 	}
@@ -153,22 +151,22 @@ func (a *API) breakLock(ctx context.Context, r *request) (reply, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, breakTimeout)
 	defer cancel()
-	breaker, ok := locker.(lock.Breaker)
+	breaker, ok := locker.(lock.ForceReleaser)
 	if !ok {
-		return reply{}, cannot("take a lock away", mechanism, errors.ErrUnsupported)
+		return reply{}, mechanismError("take a lock away", mechanism, errors.ErrUnsupported)
 	}
 	released, err := breaker.ForceRelease(ctx, key)
 	if err == nil || !errors.Is(err, errors.ErrUnsupported) {
 		a.logBreak(ctx, r, mechanism, key, released, err)
 	}
 	if err != nil {
-		return reply{}, cannot("take a lock away", mechanism, err)
+		return reply{}, mechanismError("take a lock away", mechanism, err)
 	}
 	return a.render(http.StatusOK, releasedJSON{Released: released})
 }
 
-// logBreak writes down who took which lock away. In lab mode nobody has to say who
-// they are, so the address is what is always known.
+// logBreak logs who broke which lock. Lab mode needs no authentication, so the client's address is logged
+// too.
 func (a *API) logBreak(ctx context.Context, r *request, mechanism, key string, released bool, err error) {
 	attrs := []slog.Attr{
 		slog.String("lock", mechanism), slog.String("key", key), slog.Bool("released", released),
@@ -183,8 +181,8 @@ func (a *API) logBreak(ctx context.Context, r *request, mechanism, key string, r
 	a.deps.Log.LogAttrs(ctx, slog.LevelWarn, "lock taken away by an operator", attrs...)
 }
 
-// lockAsked reads which key and, where it is said, which mechanism a request is about.
-func (a *API) lockAsked(r *request) (key, mechanism string, err error) {
+// lockParams reads the key of a request and, if given, the mechanism.
+func (a *API) lockParams(r *request) (key, mechanism string, err error) {
 	if !a.cfg.Lab {
 		return "", "", errLabOnly
 	}
@@ -209,7 +207,7 @@ func (a *API) lockAsked(r *request) (key, mechanism string, err error) {
 	return key, query.Get("lock"), nil
 }
 
-// locker is a mechanism that a client named.
+// locker returns the mechanism that a client named.
 func (a *API) locker(name string) (lock.Locker, error) {
 	locker, err := a.deps.Lockers.Locker(name)
 	if errors.Is(err, lock.ErrUnknown) || errors.Is(err, lock.ErrNotConfigured) {
@@ -218,9 +216,9 @@ func (a *API) locker(name string) (lock.Locker, error) {
 	return locker, err
 }
 
-// cannot puts in words for the client what a mechanism is unable to do; other errors
-// are as they are.
-func cannot(do, mechanism string, err error) error {
+// mechanismError turns an error of a mechanism into one with a text for the client. Other errors stay as
+// they are.
+func mechanismError(do, mechanism string, err error) error {
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
 		return invalid("the lock %s cannot %s", mechanism, do)

@@ -13,17 +13,17 @@ import (
 	"seckill/internal/lock"
 )
 
-// operated is lab mode with mechanisms that can be asked about any key.
-func operated(c *httpapi.Config, r *rig) {
-	c.Lab = true
-	r.locks["fenced"] = &operable{broke: true, state: lock.State{
+// labWithInspectors is lab mode with mechanisms that support inspection.
+func labWithInspectors(c *httpapi.Config, r *fixture) {
+	c.Lab, c.LabHosts = true, []string{"example.com"}
+	r.locks["fenced"] = &inspectable{broke: true, state: lock.State{
 		Owner: "p:1", Count: 2, Token: 1<<63 + 1, TTL: 1500 * time.Millisecond, Waiting: 2, Queue: []lock.Owner{"p:2", "q:1"},
 	}}
-	r.locks["rw"] = &operable{state: lock.State{Owner: "p:3", Count: 3, Shared: true, TTL: lock.NoExpiry, Waiting: lock.WaitingUnknown}}
-	r.locks["lua"] = &operable{}
+	r.locks["rw"] = &inspectable{state: lock.State{Owner: "p:3", Count: 3, Shared: true, TTL: lock.NoExpiry, Waiting: lock.WaitingUnknown}}
+	r.locks["lua"] = &inspectable{}
 }
 
-func (r *rig) operable(name string) *operable { return r.locks[name].(*operable) }
+func (r *fixture) inspectable(name string) *inspectable { return r.locks[name].(*inspectable) }
 
 func TestLocks(t *testing.T) {
 	const (
@@ -42,24 +42,23 @@ func TestLocks(t *testing.T) {
 		{"DELETE", "k?lock=fenced", `{"released":true}`},
 		{"DELETE", "k?lock=lua", `{"released":false}`},
 	} {
-		rec := newRig(t, operated).do(t, call{c.method, "/api/v1/locks/" + c.path, "", nil})
+		rec := newFixture(t, labWithInspectors).do(t, call{c.method, "/api/v1/locks/" + c.path, "", nil})
 		if rec.Code != http.StatusOK || rec.Body.String() != c.want {
 			t.Errorf("%s %s\n got %d %s\nwant %s", c.method, c.path, rec.Code, rec.Body, c.want)
 		}
 	}
-	r := newRig(t, lab) // nobody there can be asked
+	r := newFixture(t, lab) // its mechanisms do not support inspection
 	if rec := r.do(t, call{"GET", "/api/v1/locks/k", "", nil}); rec.Body.String() != `{"key":"k","locks":[]}` {
 		t.Errorf("%d %s", rec.Code, rec.Body)
 	}
 }
 
-// A store that does not answer is not taken for a free lock, and does not keep what
-// the others know from an operator.
+// A store that does not answer is not reported as a free lock, and does not hide what the others report.
 func TestLockInspectionFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, operated)
-		r.operable("fenced").err = fmt.Errorf("%w: dial secret-host", lock.ErrUnavailable)
-		r.operable("lua").hangs = true
+		r := newFixture(t, labWithInspectors)
+		r.inspectable("fenced").err = fmt.Errorf("%w: dial secret-host", lock.ErrUnavailable)
+		r.inspectable("lua").hangs = true
 		rec := r.do(t, call{"GET", "/api/v1/locks/k", "", nil})
 		body := rec.Body.String()
 		if rec.Code != http.StatusOK || strings.Contains(body, "secret-host") ||
@@ -72,7 +71,7 @@ func TestLockInspectionFails(t *testing.T) {
 		for err, says := range map[error]string{
 			errors.ErrUnsupported: "fenced cannot", lock.ErrWrongKind: "no lock of fenced", lock.ErrInvalid: "none for fenced",
 		} {
-			r.operable("fenced").err = fmt.Errorf("inside: %w", err)
+			r.inspectable("fenced").err = fmt.Errorf("inside: %w", err)
 			for _, method := range []string{"GET", "DELETE"} {
 				p := wantProblem(t, r.do(t, call{method, "/api/v1/locks/k?lock=fenced", "", nil}), http.StatusBadRequest, "invalid_request")
 				if !strings.Contains(p.Detail, says) {
@@ -84,7 +83,7 @@ func TestLockInspectionFails(t *testing.T) {
 }
 
 func TestLocksAreForOperators(t *testing.T) {
-	r := newRig(t, operated, func(c *httpapi.Config, _ *rig) { c.Lab = false })
+	r := newFixture(t, labWithInspectors, func(c *httpapi.Config, _ *fixture) { c.Lab = false })
 	for _, c := range []struct {
 		auth   string
 		status int
@@ -99,20 +98,20 @@ func TestLocksAreForOperators(t *testing.T) {
 			wantProblem(t, r.do(t, call{method, "/api/v1/locks/k?lock=fenced", "", []string{c.auth}}), c.status, c.code)
 		}
 	}
-	if broken := r.operable("fenced").broken; len(broken) > 0 {
+	if broken := r.inspectable("fenced").broken; len(broken) > 0 {
 		t.Errorf("locks were taken away: %q", broken)
 	}
 }
 
-// Who took a lock away from whom is written down, also when it failed.
-func TestTakingALockAwayIsLogged(t *testing.T) {
+// A forced release is logged, with the caller, also if it fails.
+func TestForcedReleaseIsLogged(t *testing.T) {
 	for header, want := range map[string][]string{
 		"X-User-ID: 42": {`"released":true`, `"user":42`},
 		"X-Other: none": {`"released":true`},
 	} {
-		r := newRig(t, operated)
+		r := newFixture(t, labWithInspectors)
 		r.do(t, call{"DELETE", "/api/v1/locks/order:1:7?lock=fenced", "", []string{header}})
-		if got := r.operable("fenced").broken; len(got) != 1 || got[0] != "order:1:7" {
+		if got := r.inspectable("fenced").broken; len(got) != 1 || got[0] != "order:1:7" {
 			t.Errorf("took away %q", got)
 		}
 		line, _, _ := strings.Cut(r.log.String(), "\n")
@@ -122,8 +121,8 @@ func TestTakingALockAwayIsLogged(t *testing.T) {
 			}
 		}
 	}
-	r := newRig(t, operated)
-	r.operable("fenced").err = lock.ErrUnavailable
+	r := newFixture(t, labWithInspectors)
+	r.inspectable("fenced").err = lock.ErrUnavailable
 	r.do(t, call{"DELETE", "/api/v1/locks/k?lock=fenced", "", nil})
 	if !strings.Contains(r.log.String(), "taken away") || !strings.Contains(r.log.String(), lock.ErrUnavailable.Error()) {
 		t.Errorf("a failure is not written down: %s", r.log)

@@ -8,10 +8,9 @@ import (
 	"time"
 )
 
-// LogWriter gathers log lines, so that a request that logs does not pay for a
-// system call. It buffers only while [LogWriter.Run] runs: before and after, a line
-// goes straight through, and none is lost in an orderly stop. A process that is
-// killed loses at most the lines of the last interval.
+// LogWriter buffers log lines, so that a request that logs does not wait for a system call. It buffers only
+// while [LogWriter.Run] runs; before and after that it writes each line at once. An orderly stop loses no
+// line. A process that is killed loses at most the lines of the last interval.
 type LogWriter struct {
 	mu        sync.Mutex
 	buf       *bufio.Writer
@@ -39,8 +38,8 @@ func (l *LogWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Run buffers, and writes the buffer out every second and when it is full, until
-// ctx ends. It returns what the last writing out returned.
+// Run buffers until ctx ends. It flushes the buffer every second and when it is full, and returns the
+// error of the last flush.
 func (l *LogWriter) Run(ctx context.Context) error {
 	l.setBuffering(true)
 	tick := time.NewTicker(logInterval)
@@ -51,7 +50,7 @@ func (l *LogWriter) Run(ctx context.Context) error {
 			l.setBuffering(false)
 			return l.flush()
 		case <-tick.C:
-			// A writer that fails keeps failing, and there is nowhere to say so.
+			// There is nowhere to report an error; the last flush returns it if it persists.
 			_ = l.flush()
 		}
 	}

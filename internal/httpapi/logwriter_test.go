@@ -81,7 +81,7 @@ type brokenWriter struct{}
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("disk full") }
 
-func TestLogWriterSaysThatItFailed(t *testing.T) {
+func TestLogWriterReturnsItsError(t *testing.T) {
 	w := httpapi.NewLogWriter(brokenWriter{})
 	if _, err := w.Write([]byte("a")); err == nil {
 		t.Error("a line was lost in silence")

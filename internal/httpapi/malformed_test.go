@@ -10,8 +10,7 @@ import (
 	"seckill/internal/voucher"
 )
 
-// voucherBody is a voucher that is accepted, with one member replaced: by raw JSON,
-// or by nothing where that is empty.
+// voucherBody is a valid voucher with one member replaced by raw JSON, or removed if raw is empty.
 func voucherBody(name, raw string) string {
 	members := []string{"title", "stock", "begin_at", "end_at"}
 	values := map[string]string{
@@ -200,6 +199,23 @@ func TestMalformedRequests(t *testing.T) {
 		{"no such address", get("/api/v2/vouchers"), http.StatusNotFound, "not_found", ""},
 		{"a slash too many", get("/api/v1/vouchers/"), http.StatusNotFound, "not_found", ""},
 		{"a slash inside", get("/api/v1/vouchers/1%2F2"), http.StatusNotFound, "not_found", ""},
+		{"a slash inside a name", get("/api/v1%2Fvouchers"), http.StatusNotFound, "not_found", ""},
+		{"a slash for a separator", get("/api/v1/vouchers%2f1"), http.StatusNotFound, "not_found", ""},
+		{"a slash for a separator, order", call{"POST", "/api/v1/vouchers/1%2Forders", "", []string{user}}, http.StatusNotFound, "not_found", ""},
+		{"a slash before a lock's key", get("/api/v1%2flocks/k?lock=reentrant"), http.StatusNotFound, "not_found", ""},
+		{"a slash in a lock's key", get("/api/v1/locks/a%2Fb?lock=reentrant"), bad, invalid, "reentrant cannot be asked"},
+		{"a slash encoded twice", get("/api/v1/vouchers/1%252F2"), bad, invalid, `"1%2F2"`},
+		{"dots for an id", get("/api/v1/vouchers/%2e%2e"), bad, invalid, `".."`},
+		{"dots up to a route", call{"POST", "/api/v1/vouchers/%2e%2e/orders", "", []string{user}}, bad, invalid, `".."`},
+		{"two slashes", get("//api/v1/vouchers"), http.StatusNotFound, "not_found", ""},
+		{"two slashes inside", get("/api/v1//vouchers"), http.StatusNotFound, "not_found", ""},
+		{"a parameter in the path", get("/api/v1/vouchers;v=1"), http.StatusNotFound, "not_found", ""},
+		{"a parameter after an id", get("/api/v1/vouchers/1;v=1"), bad, invalid, `"1;v=1"`},
+		{"a zero after an id", get("/api/v1/vouchers/1%00"), bad, invalid, `1\x00`},
+		{"an overlong slash", get("/api/v1/vouchers%c0%af1"), http.StatusNotFound, "not_found", ""},
+		{"an overlong digit", get("/api/v1/vouchers/%c0%b1"), bad, invalid, `\xc0\xb1`},
+		{"a backslash", get(`/api/v1\vouchers`), http.StatusNotFound, "not_found", ""},
+		{"a backslash encoded", get("/api/v1%5cvouchers"), http.StatusNotFound, "not_found", ""},
 		{"up and away", get("/api/v1/../../etc/passwd"), http.StatusNotFound, "not_found", ""},
 		{"pprof", get("/debug/pprof/"), http.StatusNotFound, "not_found", ""},
 		{"a method too many", call{"DELETE", "/api/v1/vouchers/1", "", nil}, http.StatusMethodNotAllowed, "method_not_allowed", ""},
@@ -207,7 +223,7 @@ func TestMalformedRequests(t *testing.T) {
 		{"order by GET", get(orders), http.StatusMethodNotAllowed, "method_not_allowed", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, lab)
+			r := newFixture(t, lab)
 			p := wantProblem(t, r.do(t, c.call), c.status, c.code)
 			if !strings.Contains(p.Detail, c.detail) {
 				t.Errorf("detail %q; want it to say %q", p.Detail, c.detail)
@@ -219,15 +235,16 @@ func TestMalformedRequests(t *testing.T) {
 	}
 }
 
-// What the table's bodies differ from.
+// The valid bodies from which those of TestMalformedRequests differ.
 func TestWellFormedRequests(t *testing.T) {
-	r := newRig(t, lab)
+	r := newFixture(t, lab)
 	for name, c := range map[string]call{
 		"voucher":                 {"POST", "/api/v1/vouchers", voucherBody("", ""), nil},
 		"voucher, charset":        {"POST", "/api/v1/vouchers", voucherBody("", ""), []string{"Content-Type: application/json; charset=utf-8"}},
 		"order":                   {"POST", "/api/v1/vouchers/1/orders", "", []string{"X-User-ID: 42"}},
 		"order, {}":               {"POST", "/api/v1/vouchers/1/orders", " {} ", []string{"X-User-ID: 42"}},
 		"order, the largest user": {"POST", "/api/v1/vouchers/9223372036854775807/orders", "", []string{"X-User-ID: 9223372036854775807"}},
+		"order, letters encoded":  {"POST", "/api/v1/%76ouchers/%31/orders", "", []string{"X-User-ID: 42"}},
 		"token":                   {"POST", "/api/v1/tokens", `{"user_id": "42"}`, nil},
 	} {
 		if rec := r.do(t, c); rec.Code != http.StatusCreated {
@@ -248,7 +265,7 @@ func TestWellFormedRequests(t *testing.T) {
 }
 
 func TestAllow(t *testing.T) {
-	rec := newRig(t).do(t, call{"PUT", "/api/v1/vouchers", "", nil})
+	rec := newFixture(t).do(t, call{"PUT", "/api/v1/vouchers", "", nil})
 	wantProblem(t, rec, http.StatusMethodNotAllowed, "method_not_allowed")
 	for _, method := range []string{"GET", "HEAD", "POST"} {
 		if allow := rec.Header().Get("Allow"); !strings.Contains(allow, method) {
@@ -257,15 +274,15 @@ func TestAllow(t *testing.T) {
 	}
 }
 
-// FuzzCreateVoucher: whatever is sent, the answer is a voucher or the client's
-// fault, never ours.
+// FuzzCreateVoucher checks that any body is answered with a voucher or a client error, never with a server
+// error.
 func FuzzCreateVoucher(f *testing.F) {
 	f.Add([]byte(voucherBody("", "")))
 	f.Add([]byte(voucherBody("policy", `{"lock": "naive", "faults": [{"point": "critical-section", "pause_ms": 400, "probability": 0.05}]}`)))
 	f.Add([]byte(`{"title": "\ud800", "stock": -0, "begin_at": "0000-01-01T00:00:00Z"}`))
 	f.Add([]byte(`{"": {"": [null]}}`))
 	f.Add([]byte("\xff"))
-	r := newRig(f, lab)
+	r := newFixture(f, lab)
 	f.Fuzz(func(t *testing.T, body []byte) {
 		rec := r.do(t, call{"POST", "/api/v1/vouchers", string(body), []string{"Content-Type: application/json"}})
 		switch rec.Code {
@@ -277,9 +294,9 @@ func FuzzCreateVoucher(f *testing.F) {
 	})
 }
 
-// The numbers that a policy may have are the domain's; here only that they arrive.
-func TestPolicyArrives(t *testing.T) {
-	r := newRig(t, lab)
+// The domain tests the values of a policy. This test checks that they are decoded.
+func TestPolicyIsDecoded(t *testing.T) {
+	r := newFixture(t, lab)
 	body := voucherBody("policy", `{"lock": "naive", "scope": "voucher", "placement": "inside-tx", "stock": "unguarded", "unique": false,
 		"lock_ttl_ms": 200, "lock_wait_ms": 1000, "fault_seed": 7, "faults": [{"point": "critical-section", "effect": "error", "pause_ms": 400, "probability": 0.05}]}`)
 	if rec := r.do(t, call{"POST", "/api/v1/vouchers", body, nil}); rec.Code != http.StatusCreated {
@@ -299,9 +316,9 @@ func TestPolicyArrives(t *testing.T) {
 	}
 }
 
-// What is not split says nothing about buckets.
-func TestBucketsArriveAndAreShown(t *testing.T) {
-	r := newRig(t, lab)
+// A voucher that is not split has no member buckets.
+func TestBucketsAreDecodedAndShown(t *testing.T) {
+	r := newFixture(t, lab)
 	r.vouchers.Admission = true
 	for given, want := range map[string]struct {
 		buckets int

@@ -12,20 +12,20 @@ import (
 	"seckill/internal/order"
 )
 
-// metrics counts. Every label's values come from a closed list: the routes of the
-// table, the methods they take, classes of status, the codes of [table].
+// metrics are the metrics of HTTP. Label values come from closed lists: the routes of the table, their
+// methods, classes of status, the codes of [table].
 type metrics struct {
 	inFlight atomic.Int64
 	panics   prometheus.Counter
 	requests *prometheus.CounterVec   // method, route, class
 	duration *prometheus.HistogramVec // method, route
 
-	// Resolved beforehand; only read from then on.
+	// Resolved in newMetrics and only read after that.
 	problems map[string]prometheus.Counter // by code
 	orders   map[string]prometheus.Counter // by outcome
 }
 
-// placeOrderRoute is the route whose outcomes are also counted as orders.
+// placeOrderRoute is the route whose outcomes are counted as orders too.
 const placeOrderRoute = "/api/v1/vouchers/:id/orders"
 
 func newMetrics(reg prometheus.Registerer, ps *problems) (*metrics, error) {
@@ -62,13 +62,13 @@ func newMetrics(reg prometheus.Registerer, ps *problems) (*metrics, error) {
 	return m, register(reg, inFlight, m.panics, m.requests, m.duration, problems, orders)
 }
 
-func register(reg prometheus.Registerer, ours ...prometheus.Collector) error {
-	for _, c := range ours {
+func register(reg prometheus.Registerer, own ...prometheus.Collector) error {
+	for _, c := range own {
 		if err := reg.Register(c); err != nil {
 			return fmt.Errorf("httpapi: register metrics: %w", err)
 		}
 	}
-	// A registry that was not made for us alone may have the runtime's already.
+	// A shared registry may already have the runtime's metrics.
 	for _, c := range []prometheus.Collector{
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	} {

@@ -13,7 +13,7 @@ import (
 )
 
 // metric sums a metric over the series that have all of the label values.
-func (r *rig) metric(t testing.TB, name string, labels ...string) float64 {
+func (r *fixture) metric(t testing.TB, name string, labels ...string) float64 {
 	t.Helper()
 	families, err := r.registry.Gather()
 	if err != nil {
@@ -42,7 +42,7 @@ func (r *rig) metric(t testing.TB, name string, labels ...string) float64 {
 }
 
 // serve sends one request with headers, given as names and values, under a context.
-func (r *rig) serve(ctx context.Context, method, path string, headers ...string) *httptest.ResponseRecorder {
+func (r *fixture) serve(ctx context.Context, method, path string, headers ...string) *httptest.ResponseRecorder {
 	req := httptest.NewRequestWithContext(ctx, method, path, nil)
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
@@ -53,7 +53,7 @@ func (r *rig) serve(ctx context.Context, method, path string, headers ...string)
 }
 
 func TestMetrics(t *testing.T) {
-	r := newRig(t, lab)
+	r := newFixture(t, lab)
 	place := call{"POST", "/api/v1/vouchers/1/orders", "", []string{"X-User-ID: 42"}}
 	r.do(t, place)
 	keyed := place
@@ -110,7 +110,7 @@ func TestAccessLog(t *testing.T) {
 		{"a refusal", nil, call{"GET", "/api/v1/orders", "", nil}, "INFO"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, lab)
+			r := newFixture(t, lab)
 			if c.err != nil {
 				r.orders.place = func(context.Context, order.Request) (order.Order, error) { return order.Order{}, c.err }
 			}
@@ -125,7 +125,7 @@ func TestAccessLog(t *testing.T) {
 
 // Every request's work has a deadline.
 func TestDeadline(t *testing.T) {
-	r := newRig(t, lab)
+	r := newFixture(t, lab)
 	r.orders.place = func(ctx context.Context, _ order.Request) (order.Order, error) {
 		if until, ok := ctx.Deadline(); !ok || time.Until(until) < voucher.MaxLockWait {
 			t.Errorf("the deadline is in %v, %t; want one, later than the longest wait for a lock", time.Until(until), ok)

@@ -13,22 +13,22 @@ import (
 	"unicode/utf8"
 )
 
-// object reads the members of a JSON object, each by its name and type, and says
-// in words what is wrong with the first that does not fit. It is stricter than
-// decoding into a struct: a name counts only as it is spelled and only once,
-// null is not a value, and a member that nobody asked for is an error.
+// object reads the members of a JSON object by name and type, and reports the first error in words for the
+// client. It is stricter than decoding into a struct: names are case-sensitive, a duplicate name, null and
+// an unknown member are errors.
 type object struct {
 	*decoding
 	path    string // "policy." inside the policy
 	members map[string]json.RawMessage
 }
 
-// decoding is what the objects inside one body share.
+// decoding is the state that the objects of one body share.
 type decoding struct {
-	err error // the first
+	err error // the first error
 }
 
-// decodeObject has read take the members out of body, which must be an object.
+// decodeObject calls read with the members of body, which must be a JSON object. read takes the members
+// that it knows.
 func decodeObject(body []byte, read func(*object)) error {
 	d := &decoding{}
 	var syntax *json.SyntaxError
@@ -52,7 +52,7 @@ func (d *decoding) fail(format string, args ...any) {
 	}
 }
 
-// readObject reads raw, which is valid JSON, at a path.
+// readObject reads raw, which is valid JSON. path is its position in the body.
 func (d *decoding) readObject(path string, raw json.RawMessage, read func(*object)) {
 	o := &object{decoding: d, members: make(map[string]json.RawMessage)}
 	what := "the body"
@@ -78,7 +78,7 @@ func (d *decoding) readObject(path string, raw json.RawMessage, read func(*objec
 		}
 		o.members[key] = value
 	}
-	if err != nil { // the syntax was checked: too deep a nesting is what is left
+	if err != nil { // the syntax was checked, so it is nested too deeply
 		d.fail("%s is not valid JSON", what)
 		return
 	}
@@ -88,8 +88,8 @@ func (d *decoding) readObject(path string, raw json.RawMessage, read func(*objec
 	}
 }
 
-// take removes a member of the wanted kind. Where there is none, or another kind,
-// it returns nil.
+// take removes and returns a member of the wanted kind. It returns nil if there is none, or one of
+// another kind.
 func (o *object) take(name, want string) json.RawMessage {
 	raw, ok := o.members[name]
 	if !ok {
@@ -131,7 +131,7 @@ func (o *object) integer(name string, to *int64) {
 	}
 }
 
-// count reads a number of things: an integer for an int.
+// count reads an integer into an int.
 func (o *object) count(name string, to *int) {
 	n := int64(*to)
 	o.integer(name, &n)
@@ -190,9 +190,9 @@ func (o *object) array(name string, read func(*object)) {
 	}
 }
 
-// rest takes every member that is left, whatever it is. A whole number is an int where
-// it fits; every other number is a [json.Number], so that none loses a digit.
-func (o *object) rest() map[string]any {
+// remaining takes all remaining members. A whole number is an int if it fits; every other number is a
+// [json.Number], so that no digit is lost.
+func (o *object) remaining() map[string]any {
 	values := make(map[string]any, len(o.members))
 	for name, raw := range o.members {
 		var value any
@@ -225,7 +225,7 @@ func wholeNumbers(value any) any {
 	return value
 }
 
-// kindOf names the kind of a valid JSON value, by how it begins.
+// kindOf names the kind of a valid JSON value by its first character.
 func kindOf(raw json.RawMessage) string {
 	raw = bytes.TrimLeft(raw, " \t\r\n")
 	switch raw[0] {

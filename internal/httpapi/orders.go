@@ -14,7 +14,7 @@ type orderJSON struct {
 	OrderID   string       `json:"order_id"`
 	VoucherID string       `json:"voucher_id"`
 	Status    order.Status `json:"status"`
-	// CreatedAt is left out of a pending order whose time is not known yet.
+	// CreatedAt is omitted for a pending order whose time is not known yet.
 	CreatedAt time.Time `json:"created_at,omitzero"`
 }
 
@@ -39,8 +39,8 @@ func (a *API) placeOrder(ctx context.Context, r *request) (reply, error) {
 	if err := r.readNothing(); err != nil {
 		return reply{}, err
 	}
-	return a.once(ctx, r, nil, errand{
-		work: func(ctx context.Context, at attempt) (reply, error) {
+	return a.runOnce(ctx, r, nil, idempotentOperation{
+		run: func(ctx context.Context, at attempt) (reply, error) {
 			o, err := a.deps.Orders.Place(ctx, order.Request{
 				VoucherID: voucherID, UserID: r.user, ID: at.id, Resumed: at.resumed,
 			})
@@ -49,20 +49,21 @@ func (a *API) placeOrder(ctx context.Context, r *request) (reply, error) {
 			}
 			status := http.StatusCreated
 			if o.Status != order.Confirmed {
-				status = http.StatusAccepted // also of one that a resumed request finds rejected by now
+				status = http.StatusAccepted // also if a resumed request finds its order rejected by now
 			}
-			return a.placed(r, status, o), nil
+			return a.orderReply(r, status, o), nil
 		},
-		kept: func(ctx context.Context, id int64) error {
+		cachedRefusal: func(ctx context.Context) error { return a.deps.Orders.Refusal(ctx, voucherID, r.user) },
+		checkAccepted: func(ctx context.Context, id int64) error {
 			_, err := a.deps.Orders.Order(ctx, r.user, id)
 			return err
 		},
 	})
 }
 
-// placed is the answer to an order. It is written by hand, as the one that is sent
-// most; there is nothing in it to escape.
-func (a *API) placed(r *request, status int, o order.Order) reply {
+// orderReply returns the answer to an order. The JSON is written by hand, since it is the most frequent
+// answer and contains nothing to escape.
+func (a *API) orderReply(r *request, status int, o order.Order) reply {
 	const path = "/api/v1/orders/"
 	location := string(strconv.AppendInt(append(r.scratch[:0], path...), o.ID, 10))
 	body := append(r.scratch[:0], `{"order_id":"`...)
@@ -73,8 +74,7 @@ func (a *API) placed(r *request, status int, o order.Order) reply {
 	return reply{status: status, contentType: a.problems.json, location: location, body: body, outcome: string(o.Status)}
 }
 
-// showOrder is GET /api/v1/orders/{id}. It waits, where the client asks it to, for
-// a state that is final.
+// showOrder is GET /api/v1/orders/{id}. With ?wait= it waits for a final state.
 func (a *API) showOrder(ctx context.Context, r *request) (reply, error) {
 	id, err := r.pathID()
 	if err != nil {
@@ -84,9 +84,19 @@ func (a *API) showOrder(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	o, err := a.deps.Orders.Order(ctx, r.user, id)
+	if err := a.allowLookup(r.user); err != nil {
+		return reply{}, err
+	}
+	o, err := a.lookupOrder(ctx, r, id, wait)
 	if err == nil && wait > 0 && o.Status == order.Pending {
-		o, err = a.finalOrder(ctx, o, wait)
+		done, ok := a.enterWait(r)
+		if !ok { // too many waits: answer with the current state
+			out, err := a.render(http.StatusOK, newOrderJSON(o))
+			out.retryAfter = a.problems.seconds[1]
+			return out, err
+		}
+		defer done()
+		o, err = a.awaitOrder(ctx, o, wait)
 	}
 	if err != nil {
 		return reply{}, err
@@ -94,9 +104,20 @@ func (a *API) showOrder(ctx context.Context, r *request) (reply, error) {
 	return a.render(http.StatusOK, newOrderJSON(o))
 }
 
-// finalOrder waits for a pending order and returns it as it is then. A stop of the
-// service ends the wait: the client may ask another process.
-func (a *API) finalOrder(ctx context.Context, o order.Order, wait time.Duration) (order.Order, error) {
+// lookupOrder returns an order, within the deadline of a read. The wait is added to that deadline.
+func (a *API) lookupOrder(ctx context.Context, r *request, id int64, wait time.Duration) (order.Order, error) {
+	if wait > 0 {
+		var cancel context.CancelFunc
+		r.deadline.extend(wait)
+		ctx, cancel = context.WithTimeout(ctx, readingTimeout)
+		defer cancel()
+	}
+	return a.deps.Orders.Order(ctx, r.user, id)
+}
+
+// awaitOrder waits for a pending order and returns its state after that. A stop of the service ends the
+// wait: the client may ask another process.
+func (a *API) awaitOrder(ctx context.Context, o order.Order, wait time.Duration) (order.Order, error) {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(a.waits, cancel)()
@@ -109,7 +130,7 @@ func (a *API) finalOrder(ctx context.Context, o order.Order, wait time.Duration)
 // ordersJSON is a page of orders, newest first.
 type ordersJSON struct {
 	Orders []orderJSON `json:"orders"`
-	// NextBefore is what to pass as ?before= for the next page; absent on the last.
+	// NextBefore is the value of ?before= for the next page; absent on the last page.
 	NextBefore string `json:"next_before,omitempty"`
 }
 
@@ -119,7 +140,10 @@ func (a *API) listOrders(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	// One more than the page holds tells whether there is another page.
+	if err := a.allowLookup(r.user); err != nil {
+		return reply{}, err
+	}
+	// One more order than the page holds shows whether there is another page.
 	orders, err := a.deps.Orders.OrdersOf(ctx, r.user, page.from, page.limit+1)
 	if err != nil {
 		return reply{}, err
@@ -135,9 +159,8 @@ func (a *API) listOrders(ctx context.Context, r *request) (reply, error) {
 	return a.render(http.StatusOK, out)
 }
 
-// auditJSON says whether a sale was right. Stock is what can still be sold; where that
-// is not the database's to say, DatabaseStock is what it has, and InitialStock less
-// that must be Orders.
+// auditJSON is the audit of a sale. Stock is what can still be sold. Under the flow admission that is the
+// gate's stock, and DatabaseStock is the database's: InitialStock less DatabaseStock must be Orders.
 type auditJSON struct {
 	InitialStock    int64 `json:"initial_stock"`
 	Stock           int64 `json:"stock"`
@@ -163,9 +186,9 @@ func (a *API) audit(ctx context.Context, r *request) (reply, error) {
 		return reply{}, err
 	}
 	out := auditJSON{
-		InitialStock: au.InitialStock, Stock: au.Left(), Orders: au.Orders, DistinctUsers: au.DistinctUsers,
+		InitialStock: au.InitialStock, Stock: au.Remaining(), Orders: au.Orders, DistinctUsers: au.DistinctUsers,
 		Oversold: au.Oversold(), DuplicateOrders: au.DuplicateOrders(), Unaccounted: au.Unaccounted(),
-		Pending: au.OnTheirWay(), Balanced: au.Balanced(),
+		Pending: au.InFlight(), Balanced: au.Balanced(),
 	}
 	if au.Gate != nil {
 		out.DatabaseStock = &au.Stock

@@ -14,14 +14,14 @@ const (
 	maxWait      = 30 * time.Second
 )
 
-// Where a list begins when the client does not say.
+// The default start of a list.
 const (
 	oldest = 0
 	newest = math.MaxInt64
 )
 
-// parseID reads an id as this API writes it: a positive 63-bit integer, in decimal,
-// in one spelling only.
+// parseID parses an id as this API writes it: a positive 63-bit integer, in decimal, without sign or
+// leading zeros.
 func parseID(name, s string) (int64, error) {
 	if s == "" {
 		return 0, invalid("%s is missing", name)
@@ -35,16 +35,16 @@ func parseID(name, s string) (int64, error) {
 
 func formatID(id int64) string { return strconv.FormatInt(id, 10) }
 
-// pathID is the id in the address.
+// pathID returns the id in the address.
 func (r *request) pathID() (int64, error) { return parseID("the id in the address", r.gin.Param("id")) }
 
-// page is which part of a list is wanted.
+// page is the part of a list that a client asks for.
 type page struct {
 	from  int64 // exclusive
 	limit int
 }
 
-// queryPage reads ?limit= and the parameter that says where to go on.
+// queryPage reads ?limit= and the parameter with the start of the page.
 func (r *request) queryPage(fromName string, start int64) (page, error) {
 	p := page{from: start, limit: defaultLimit}
 	query, err := r.query()
@@ -69,7 +69,7 @@ func (r *request) queryPage(fromName string, start int64) (page, error) {
 	return p, nil
 }
 
-// queryWait reads ?wait=, a duration such as 2s or 500ms; 0 where it is not given.
+// queryWait reads ?wait=, a duration such as 2s or 500ms; 0 if it is not given.
 func (r *request) queryWait() (time.Duration, error) {
 	query, err := r.query()
 	if err != nil || !query.Has("wait") {
@@ -83,8 +83,8 @@ func (r *request) queryWait() (time.Duration, error) {
 	return wait, nil
 }
 
-// query is what stands behind the question mark. A part that cannot be read is not
-// skipped: a list would begin again at its beginning.
+// query parses the query of the URL. It does not skip an invalid part: a list would start again from its
+// beginning.
 func (r *request) query() (url.Values, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -93,7 +93,7 @@ func (r *request) query() (url.Values, error) {
 	return query, nil
 }
 
-// clip keeps what a client sent from filling the answer with it.
+// clip shortens a text from the client for use in an answer.
 func clip(s string) string {
 	if len(s) > 64 {
 		return s[:64] + "…"

@@ -15,7 +15,7 @@ import (
 	"seckill/internal/voucher"
 )
 
-// What this package itself has to say no to.
+// The errors of this package itself.
 var (
 	errInvalid         = errors.New("httpapi: invalid request")
 	errTooLarge        = errors.New("httpapi: payload too large")
@@ -28,55 +28,57 @@ var (
 	errInProgress      = errors.New("httpapi: request with this idempotency key in progress")
 	errRateLimited     = errors.New("httpapi: rate limited")
 	errPanic           = errors.New("httpapi: panic")
+	errStopping        = errors.New("httpapi: the service is stopping")
 )
 
-// rateLimitedError is an [errRateLimited] that says for how long.
+// rateLimitedError is an [errRateLimited] with the time to wait.
 type rateLimitedError struct{ wait time.Duration }
 
 func (e *rateLimitedError) Error() string { return fmt.Sprintf("%v for %v", errRateLimited, e.wait) }
 
 func (e *rateLimitedError) Unwrap() error { return errRateLimited }
 
-// problem is a row of the table: what a client is told of some errors.
+// problem is a row of the table: the answer for some errors.
 type problem struct {
 	status int
 	code   string
 	title  string
 	errs   []error
-	fate   fate
+	effect effect
 	traits traits
 
-	prefix []byte // the body up to its first changing member
+	prefix []byte // the body up to the first member that varies
 }
 
-// fate is what a refusal says about the request's effect.
-type fate uint8
+// effect is what an error says about the effect of the request.
+type effect uint8
 
 const (
-	// unknown: the request may have had its effect. A repetition under the same
-	// idempotency key has to find out.
-	unknown fate = iota
-	// settled: it is decided, and a repetition is told the same.
-	settled
-	// undone: nothing was done, and another try may go another way.
-	undone
+	// effectUnknown: the request may have taken effect. A repetition with the same idempotency key has to
+	// find out.
+	effectUnknown effect = iota
+	// effectFinal: the outcome is final, and a repetition is told the same.
+	effectFinal
+	// effectNone: nothing was done, and another attempt may end differently.
+	effectNone
 )
 
 type traits uint8
 
 const (
-	// tell: the error's text, past that of the sentinel, is for the client.
-	tell traits = 1 << iota
-	// retry: the client is told when to come again, see retryIn.
+	// showDetail: the client is shown the error's text after that of the sentinel.
+	showDetail traits = 1 << iota
+	// retry: the answer has a Retry-After header, see retryIn.
 	retry
-	// everyday: a sale's ordinary business, which nobody wants in the log.
-	everyday
+	// routine: an ordinary event of a sale, which is not logged.
+	routine
+	// closeConnection: the connection is closed, since an open one costs memory.
+	closeConnection
 )
 
-// table maps errors to answers. The first row that has an error anywhere in the
-// chain wins; what nothing matches is the last row. The rows of a rush come
-// first. "unavailable" stands before "busy": where an error says both, the order's
-// fate may be open.
+// table maps errors to answers. The first row with an error of the chain applies, the last row if there
+// is none. The rows that a rush needs come first. "unavailable" comes before "busy": if an error says
+// both, the outcome of the order may be unknown.
 func table() []*problem {
 	const (
 		bad          = http.StatusBadRequest
@@ -86,69 +88,72 @@ func table() []*problem {
 		conflict     = http.StatusConflict
 	)
 	return []*problem{
-		{conflict, "sold_out", "The voucher is sold out", is(voucher.ErrSoldOut), settled, everyday, nil},
-		{conflict, "already_ordered", "You have ordered this voucher already", is(order.ErrAlreadyOrdered), settled, everyday, nil},
-		{conflict, "sale_ended", "The sale has ended", is(voucher.ErrEnded), settled, everyday, nil},
-		// Not settled: a button that is pressed too early, and again in time, may
-		// well send the same key.
-		{conflict, "sale_not_started", "The sale has not started yet", is(voucher.ErrNotStarted), undone, everyday, nil},
+		{conflict, "sold_out", "The voucher is sold out", is(voucher.ErrSoldOut), effectFinal, routine, nil},
+		{conflict, "already_ordered", "You have ordered this voucher already", is(order.ErrAlreadyOrdered), effectFinal, routine, nil},
+		{conflict, "sale_ended", "The sale has ended", is(voucher.ErrEnded), effectFinal, routine, nil},
+		// Not final: a button that is pressed too early, and again in time, may send the same key.
+		{conflict, "sale_not_started", "The sale has not started yet", is(voucher.ErrNotStarted), effectNone, routine, nil},
 		{http.StatusServiceUnavailable, "unavailable", "The service cannot answer at the moment", is(
 			order.ErrUnavailable, lock.ErrUnavailable, lock.ErrNotConfigured, lock.ErrUnknown,
 			lock.ErrLost, lock.ErrExpired, lock.ErrNotHeld, lock.ErrReleased,
 			lock.ErrInjected, lock.ErrAbandoned,
 			context.DeadlineExceeded, context.Canceled,
-		), unknown, retry, nil},
+		), effectUnknown, retry, nil},
 		{conflict, "busy", "Another request is in the way; try again", is(
 			order.ErrBusy, order.ErrConflict, order.ErrStale, lock.ErrNotAcquired, errInProgress,
-		), undone, retry | everyday, nil},
-		// As above, but here it is certain that nothing was done; and there is no log line
-		// for each of those who are turned away because there are too many.
-		{http.StatusServiceUnavailable, "unavailable", "Too many orders are on their way; try again", is(order.ErrOverloaded), undone, retry | everyday, nil},
-		{http.StatusTooManyRequests, "rate_limited", "You are asking too often", is(errRateLimited), undone, retry | everyday, nil},
-		{notFound, "voucher_not_found", "There is no such voucher", is(voucher.ErrNotFound), settled, 0, nil},
-		{notFound, "order_not_found", "There is no such order of yours", is(order.ErrNotFound), settled, 0, nil},
-		{bad, "invalid_request", "The request is not valid", is(errInvalid, voucher.ErrInvalid), undone, tell, nil},
-		{unauthorized, "unauthenticated", "Who are you?", is(errUnauthenticated), undone, tell, nil},
-		{forbidden, "forbidden", "This is for the administrator", is(errForbidden), undone, 0, nil},
-		{forbidden, "lab_only", "This needs a server in lab mode", is(errLabOnly, voucher.ErrLabOnly), undone, tell, nil},
-		{notFound, "not_found", "There is nothing at this address", is(errNoRoute), undone, 0, nil},
-		{http.StatusMethodNotAllowed, "method_not_allowed", "This address does not take that method", is(errMethod), undone, 0, nil},
-		{http.StatusRequestEntityTooLarge, "payload_too_large", "The body is too large", is(errTooLarge), undone, tell, nil},
-		{http.StatusUnprocessableEntity, "idempotency_key_reused", "This idempotency key belongs to another request", is(errKeyReused), undone, 0, nil},
-		// Nobody reads this one: the log and the metrics do.
-		{statusClientGone, "client_gone", "The client went away", nil, unknown, everyday, nil},
+		), effectNone, retry | routine, nil},
+		// The same code, but nothing was done for certain, and overload must not fill the log.
+		{http.StatusServiceUnavailable, "unavailable", "Too many orders are on their way; try again", is(order.ErrOverloaded), effectNone, retry | routine, nil},
+		{http.StatusServiceUnavailable, "unavailable", "Too many requests are on their way; try again", is(voucher.ErrBusy), effectNone, retry | routine, nil},
+		{http.StatusServiceUnavailable, "unavailable", "Too many requests are on their way; try again", is(errTooManyRequests), effectNone, retry | routine | closeConnection, nil},
+		{http.StatusTooManyRequests, "rate_limited", "Too many of your requests are at work; wait for their answers", is(errTooManyOfClient), effectNone, retry | routine | closeConnection, nil},
+		{http.StatusTooManyRequests, "rate_limited", "You are asking too often", is(errRateLimited), effectNone, retry | routine, nil},
+		{notFound, "voucher_not_found", "There is no such voucher", is(voucher.ErrNotFound), effectFinal, 0, nil},
+		{notFound, "order_not_found", "There is no such order of yours", is(order.ErrNotFound), effectFinal, 0, nil},
+		{bad, "invalid_request", "The request is not valid", is(errInvalid, voucher.ErrInvalid), effectNone, showDetail, nil},
+		{unauthorized, "unauthenticated", "Who are you?", is(errUnauthenticated), effectNone, showDetail, nil},
+		{forbidden, "forbidden", "This is for the administrator", is(errForbidden), effectNone, 0, nil},
+		{forbidden, "forbidden", "This server does not take that request from there", is(errCrossSite), effectNone, showDetail, nil},
+		{forbidden, "lab_only", "This needs a server in lab mode", is(errLabOnly, voucher.ErrLabOnly), effectNone, showDetail, nil},
+		{notFound, "not_found", "There is nothing at this address", is(errNoRoute), effectNone, 0, nil},
+		{http.StatusMethodNotAllowed, "method_not_allowed", "This address does not take that method", is(errMethod), effectNone, 0, nil},
+		{http.StatusRequestEntityTooLarge, "payload_too_large", "The body is too large", is(errTooLarge), effectNone, showDetail, nil},
+		{http.StatusUnprocessableEntity, "idempotency_key_reused", "This idempotency key belongs to another request", is(errKeyReused), effectNone, 0, nil},
+		// No client reads this one. It is for the log and the metrics.
+		{statusClientGone, "client_gone", "The client went away", nil, effectUnknown, routine, nil},
 		{http.StatusInternalServerError, "internal", "Something went wrong on our side",
-			is(order.ErrStaleEpoch, order.ErrIDTaken, lock.ErrInvalid, lock.ErrWrongKind, errPanic), unknown, 0, nil},
+			is(order.ErrStaleEpoch, order.ErrIDTaken, lock.ErrInvalid, lock.ErrWrongKind, errPanic), effectUnknown, 0, nil},
 	}
 }
 
-// statusClientGone is what nginx logs for a client that did not wait.
+// statusClientGone is the status that nginx logs for a client that closed the connection.
 const statusClientGone = 499
 
 func is(errs ...error) []error { return errs }
 
-// problems is the table, ready for use, and what else the replies share.
+// problems is the table with its rendered bodies, and the header values that all replies share.
 type problems struct {
 	rows           []*problem
 	gone, internal *problem
 
 	contentType, json  []string
 	noStore, challenge []string
+	closeConnection    []string
 	seconds            [maxRetryAfter + 1][]string
 }
 
-// maxRetryAfter is the longest that a client is told to stay away, in seconds: a
-// holder may well be done before its lease is over, and one whose lease is renewed
-// always has most of it before it.
+// maxRetryAfter bounds Retry-After, in seconds. A holder may release its lock long before its lease ends,
+// and a lease that is renewed always has most of its time left.
 const maxRetryAfter = 5
 
 func newProblems() *problems {
 	ps := &problems{
-		rows:        table(),
-		contentType: []string{"application/problem+json"},
-		json:        []string{"application/json"},
-		noStore:     []string{"no-store"},
-		challenge:   []string{`Bearer realm="seckill"`},
+		rows:            table(),
+		contentType:     []string{"application/problem+json"},
+		json:            []string{"application/json"},
+		noStore:         []string{"no-store"},
+		closeConnection: []string{"close"},
+		challenge:       []string{`Bearer realm="seckill"`},
 	}
 	for _, p := range ps.rows {
 		p.prefix = fmt.Appendf(nil, `{"type":"urn:seckill:problem:%s","title":%q,"status":%d,"code":%q`,
@@ -162,7 +167,7 @@ func newProblems() *problems {
 	return ps
 }
 
-// find returns the row of an error, and which of the row's errors it is.
+// find returns the row of an error, and the sentinel of that row which it matches.
 func (ps *problems) find(err error) (p *problem, matched error) {
 	for _, p := range ps.rows {
 		for _, target := range p.errs {
@@ -174,14 +179,17 @@ func (ps *problems) find(err error) (p *problem, matched error) {
 	return ps.internal, nil
 }
 
-// refuse turns an error into the reply.
-func (a *API) refuse(r *request, err error) reply {
+// renderError turns an error into a reply.
+func (a *API) renderError(r *request, err error) reply {
 	p, matched := a.problems.find(err)
-	if p.fate == unknown && r.Context().Err() != nil {
+	if p.effect == effectUnknown && r.Context().Err() != nil {
 		p = a.problems.gone
+		if errors.Is(context.Cause(r.Context()), errStopping) { // the client is still there
+			p, _ = a.problems.find(order.ErrUnavailable)
+		}
 	}
 	body := append(r.scratch[:0], p.prefix...)
-	if p.traits&tell != 0 {
+	if p.traits&showDetail != 0 {
 		if detail := detailOf(err, matched); detail != "" {
 			quoted, _ := json.Marshal(detail) // a string always marshals
 			body = append(append(body, `,"detail":`...), quoted...)
@@ -199,8 +207,8 @@ func (a *API) refuse(r *request, err error) reply {
 	return out
 }
 
-// retryIn is after how many seconds another try may go better: when the lease of
-// whoever holds the lock is over, or the user may ask again, where that is known.
+// retryIn is the number of seconds for Retry-After: until the lease of the lock's holder ends, or until the
+// user's quota allows another request, if that is known.
 func retryIn(err error) int {
 	var wait time.Duration
 	if busy, ok := errors.AsType[*lock.NotAcquiredError](err); ok {
@@ -212,21 +220,21 @@ func retryIn(err error) int {
 	return max(1, int((wait+time.Second-1)/time.Second))
 }
 
-// detailOf is what an error says beyond the sentinel that it wraps.
+// detailOf is the text of an error after that of the sentinel that it wraps.
 func detailOf(err, sentinel error) string {
 	_, detail, _ := strings.Cut(err.Error(), sentinel.Error()+": ")
 	return detail
 }
 
-// invalid is an [errInvalid] with what is wrong, in words for the client.
+// invalid returns an [errInvalid] with a text for the client.
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{errInvalid}, args...)...)
 }
 
-// unavailable is an [order.ErrUnavailable]: what was being done, and why not.
+// unavailable returns an [order.ErrUnavailable] with the failed step and its cause.
 func unavailable(doing string, err error) error {
 	return fmt.Errorf("%w: %s: %w", order.ErrUnavailable, doing, err)
 }
 
-// statusClass is "2xx" for 201.
+// statusClass returns the class of a status: "2xx" for 201.
 func statusClass(status int) string { return strconv.Itoa(status/100) + "xx" }

@@ -7,11 +7,11 @@ import (
 	"sync/atomic"
 )
 
-// maxRequestID is the longest id taken from a client, in bytes.
+// maxRequestID is the longest id that is accepted from a client, in bytes.
 const maxRequestID = 64
 
-// requestIDs names requests: a random part drawn once and a counter, which is as
-// unique as a UUID and costs a tenth of it.
+// requestIDs generates request ids from a random prefix and a counter. They are as unique as UUIDs at a
+// tenth of the cost.
 type requestIDs struct {
 	prefix string
 	count  atomic.Uint64
@@ -21,8 +21,7 @@ func newRequestIDs() *requestIDs {
 	return &requestIDs{prefix: rand.Text()[:12] + "-"}
 }
 
-// of is the client's X-Request-ID where that can be logged and echoed as it is,
-// else an id of our own.
+// of returns the client's X-Request-ID if it can be logged and echoed as it is; otherwise a new id.
 func (ids *requestIDs) of(r *http.Request) string {
 	if given := r.Header["X-Request-Id"]; len(given) == 1 && saneRequestID(given[0]) {
 		return given[0]
@@ -33,7 +32,7 @@ func (ids *requestIDs) of(r *http.Request) string {
 	return string(id)
 }
 
-// saneRequestID allows what needs no escaping in a header, in JSON and in a log.
+// saneRequestID accepts ids that need no escaping in a header, in JSON and in a log.
 func saneRequestID(s string) bool {
 	if s == "" || len(s) > maxRequestID {
 		return false

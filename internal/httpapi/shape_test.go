@@ -15,9 +15,9 @@ import (
 	"seckill/internal/voucher"
 )
 
-// The bodies, as people script against them.
+// The bodies are fixed: people write scripts against them.
 func TestShapes(t *testing.T) {
-	r := newRig(t, lab)
+	r := newFixture(t, lab)
 	r.orders.orders = []order.Order{
 		{ID: 9007199254740993, VoucherID: 1, UserID: 42, Status: order.Confirmed, CreatedAt: start()},
 		{ID: 8, VoucherID: 2, UserID: 42, Status: order.Rejected, CreatedAt: start()},
@@ -62,7 +62,7 @@ func TestShapes(t *testing.T) {
 }
 
 func TestTokenAndProblemShape(t *testing.T) {
-	r := newRig(t, lab)
+	r := newFixture(t, lab)
 	var token, problem map[string]any
 	if err := json.Unmarshal(r.do(t, call{"POST", "/api/v1/tokens", `{"user_id":"42"}`, nil}).Body.Bytes(), &token); err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func TestTokenAndProblemShape(t *testing.T) {
 }
 
 func TestPendingOrderIsAccepted(t *testing.T) {
-	r := newRig(t, lab)
+	r := newFixture(t, lab)
 	r.orders.place = func(_ context.Context, req order.Request) (order.Order, error) {
 		return order.Order{ID: 7, VoucherID: req.VoucherID, UserID: req.UserID, Status: order.Pending}, nil
 	}
@@ -89,11 +89,13 @@ func TestPendingOrderIsAccepted(t *testing.T) {
 	}
 }
 
-// Pages follow one another without a gap or an overlap, and the last one says so.
+// Pages follow each other without a gap or an overlap, and the last one has no link to a next one.
 func TestPages(t *testing.T) {
-	r := newRig(t, lab)
+	r := newFixture(t, lab)
 	for i := range 7 {
-		r.vouchers.store.list = append(r.vouchers.store.list, &voucher.Voucher{ID: int64(i + 1), BeginAt: start(), EndAt: start().Add(time.Hour)})
+		r.vouchers.store.list = append(r.vouchers.store.list, &voucher.Voucher{
+			ID: int64(i + 1), BeginAt: start(), EndAt: start().Add(time.Hour), Policy: voucher.DefaultPolicy(),
+		})
 	}
 	var ids []string
 	path := "/api/v1/vouchers?limit=3"

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// labTokenTTL is how long a token from the lab is good for: a day's workshop.
+// labTokenTTL is the lifetime of a token in lab mode: long enough for a day's workshop.
 const labTokenTTL = 12 * time.Hour
 
 type tokenJSON struct {
@@ -14,7 +14,7 @@ type tokenJSON struct {
 	ExpiresAt time.Time `json:"expires_at"`
 }
 
-// mintToken is POST /api/v1/tokens: anybody's token to anybody, in lab mode.
+// mintToken is POST /api/v1/tokens. In lab mode it issues a token for any user to any caller.
 func (a *API) mintToken(_ context.Context, r *request) (reply, error) {
 	if !a.cfg.Lab {
 		return reply{}, errLabOnly

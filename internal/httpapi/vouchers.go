@@ -9,7 +9,7 @@ import (
 	"seckill/internal/voucher"
 )
 
-// voucherJSON is a voucher as everybody sees it.
+// voucherJSON is a voucher as clients see it.
 type voucherJSON struct {
 	ID           string         `json:"id"`
 	Title        string         `json:"title"`
@@ -41,8 +41,8 @@ func (a *API) createVoucher(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	return a.once(ctx, r, body, errand{work: func(ctx context.Context, at attempt) (reply, error) {
-		v.ID = at.id // Create itself finds what an earlier attempt made
+	return a.runOnce(ctx, r, body, idempotentOperation{run: func(ctx context.Context, at attempt) (reply, error) {
+		v.ID = at.id // Create itself finds the voucher of an earlier attempt
 		created, err := a.deps.Vouchers.Create(ctx, v)
 		if err != nil {
 			return reply{}, err
@@ -63,13 +63,13 @@ func (a *API) showVoucher(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	return a.render(http.StatusOK, newVoucherJSON(v))
+	return cachedReply(a, &a.rendered.vouchers, id, v, func() any { return newVoucherJSON(v) })
 }
 
 // vouchersJSON is a page of vouchers, oldest first.
 type vouchersJSON struct {
 	Vouchers []voucherJSON `json:"vouchers"`
-	// NextAfter is what to pass as ?after= for the next page; absent on the last.
+	// NextAfter is the value of ?after= for the next page; absent on the last page.
 	NextAfter string `json:"next_after,omitempty"`
 }
 
@@ -79,24 +79,30 @@ func (a *API) listVouchers(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	// One more than the page holds tells whether there is another page.
+	// One more voucher than the page holds shows whether there is another page.
 	vouchers, err := a.deps.Vouchers.Vouchers(ctx, page.from, page.limit+1)
 	if err != nil {
 		return reply{}, err
 	}
+	if len(vouchers) == 0 {
+		return a.render(http.StatusOK, newVouchersJSON(vouchers, page.limit))
+	}
+	return cachedReply(a, &a.rendered.lists, page, &vouchers[0], func() any { return newVouchersJSON(vouchers, page.limit) })
+}
+
+func newVouchersJSON(vouchers []*voucher.Voucher, limit int) vouchersJSON {
 	out := vouchersJSON{Vouchers: []voucherJSON{}}
-	if len(vouchers) > page.limit {
-		vouchers = vouchers[:page.limit]
-		out.NextAfter = formatID(vouchers[page.limit-1].ID)
+	if len(vouchers) > limit {
+		vouchers = vouchers[:limit]
+		out.NextAfter = formatID(vouchers[limit-1].ID)
 	}
 	for _, v := range vouchers {
 		out.Vouchers = append(out.Vouchers, newVoucherJSON(v))
 	}
-	return a.render(http.StatusOK, out)
+	return out
 }
 
-// decodeVoucher reads a voucher to be created. What is not given has its default;
-// whether the values make sense is the domain's to say.
+// decodeVoucher reads a new voucher. Missing members have their defaults. The domain validates the values.
 func decodeVoucher(body []byte) (voucher.Voucher, error) {
 	v := voucher.Voucher{Policy: voucher.DefaultPolicy()}
 	err := decodeObject(body, func(o *object) {

@@ -1,15 +1,19 @@
-// Package idempotency keeps what a client was answered, so that a repetition of
-// the same request gets the same answer and is not carried out again.
+// Package idempotency stores the responses to requests, so that a repeated request gets
+// the same response and is not executed again.
 //
-// A key is reserved before the work begins, together with the id that the thing
-// to be created will have. When the work is done the answer is stored beside it.
-// A process that dies in between leaves a reservation without an answer; once it
-// is stale the next repetition takes it over and does the work again *with the
-// same id*, so that whatever the first attempt managed to create is found rather
-// than created twice.
+// A key is reserved before the work begins, together with the id of the resource that
+// the request creates. When the work is done, the response is stored with the key.
 //
-// Where what was created has been lost since, the answer is taken back and the work is
-// done again, with the same id as well.
+//	no record ──Begin──▶ reserved ──Complete──▶ answered
+//	                      │    ▲                    │
+//	   no record ◀─Cancel─┘    └──────Reopen────────┘
+//
+// A process that dies after Begin leaves a reservation without a response. Once that is
+// stale, the next repetition takes it over (Begin again) and does the work *with the same
+// id*, so it finds what the first attempt created and does not create it twice.
+//
+// If the resource has been lost since the response was stored, Reopen withdraws the
+// response and the work is done again, also with the same id.
 package idempotency
 
 import (
@@ -21,59 +25,62 @@ import (
 // MaxKey is the longest key a client may send, in bytes.
 const MaxKey = 128
 
-// Key is a client's idempotency key. Different users' keys never meet.
+// Key is a client's idempotency key. Each user has a namespace of keys.
 type Key struct {
 	UserID int64 // 0 for an administrator
 	Value  string
 }
 
-// Fingerprint tells whether two requests under one key are the same request.
+// Fingerprint is a hash of a request. It tells whether a second request under the same
+// key is a repetition.
 type Fingerprint [sha256.Size]byte
 
-// Answer is what the client was told.
+// Answer is the response to the client.
 type Answer struct {
 	Status                int
 	ContentType, Location string
 	Body                  []byte
 }
 
-// Record is what is known of a key.
+// Record is the state of a key.
 type Record struct {
 	Fingerprint Fingerprint
 	// ResourceID is the id reserved for what the request creates.
 	ResourceID int64
-	// Attempt counts, from 1, who has reserved the key for that resource: each
-	// takeover adds one, and each answer that is taken back.
+	// Attempt numbers the reservations of the key for that resource, from 1. Each
+	// takeover and each Reopen adds one.
 	Attempt   int
 	StartedAt time.Time
-	// Answer is nil while the request is being carried out.
+	// Answer is nil while the request is being executed.
 	Answer *Answer
 }
 
 // Store keeps records.
 type Store interface {
-	// Begin reserves key, and reports true, when there is no record of it or when
-	// the record has no answer and its attempt started before staleBefore; the
-	// record returned then has the ResourceID to use: resourceID, or the one
-	// reserved by the attempt that was taken over. Of several callers at once
-	// exactly one is told true. Otherwise it returns the record there is.
+	// Begin reserves key and reports whether it did. Of several concurrent callers,
+	// exactly one gets true.
 	//
-	// A stale record with another fingerprint is returned, not taken over.
+	//	record of key                                     result
+	//	none                                              a new record with resourceID, true
+	//	no answer, StartedAt before staleBefore, same fp  taken over: the record with its own ResourceID, true
+	//	any other                                         that record, false
 	Begin(ctx context.Context, key Key, fp Fingerprint, resourceID int64, now, staleBefore time.Time) (Record, bool, error)
-	// Reopen takes back the answer that seen has, since what it says is not so any more,
-	// and reserves the key for one more attempt: the record returned then. Of several
-	// callers at once exactly one is told true. false: the record has changed since it
-	// was seen, or is gone.
+	// Find returns the record of key and whether it exists.
+	Find(ctx context.Context, key Key) (Record, bool, error)
+	// Reopen withdraws the answer of seen, which is no longer true, and reserves the key
+	// for one more attempt, whose record it returns. Of several concurrent callers,
+	// exactly one gets true. false means that the record has changed since it was read,
+	// or no longer exists.
 	Reopen(ctx context.Context, key Key, seen Record, now time.Time) (Record, bool, error)
-	// Complete stores the answer to a reserved key. mine is what Begin returned: it
-	// names the attempt, and does what a fencing token does for a lock. An attempt
-	// that was taken over, or comes after another answer, changes nothing.
+	// Complete stores the answer to a reserved key. mine is the record that Begin or
+	// Reopen returned; its Attempt works like a lock's fencing token: an attempt that was
+	// taken over, or whose key already has an answer, changes nothing.
 	Complete(ctx context.Context, key Key, mine Record, a Answer) error
-	// Cancel forgets the reservation of the attempt that mine names: the request
-	// had no lasting outcome and may be tried again under the same key. After a
-	// takeover or an answer it changes nothing.
+	// Cancel deletes the reservation of the attempt mine: the request had no lasting
+	// effect and may be tried again under the same key. After a takeover or an answer it
+	// changes nothing.
 	Cancel(ctx context.Context, key Key, mine Record) error
-	// Sweep forgets records whose attempt started before a time, at most limit of
-	// them, and returns how many it forgot.
+	// Sweep deletes records whose attempt started before a time, at most limit of them,
+	// and returns their number.
 	Sweep(ctx context.Context, before time.Time, limit int) (int64, error)
 }

@@ -1,32 +1,32 @@
 -- Leases a machine id to a process whose clock has passed its mark.
 --
 -- KEYS[1]  lease of the machine id: its holder's token, with an expiry
--- KEYS[2]  mark of the machine id: the last tick any holder may have minted in
--- KEYS[3]  birth of this key space: when it was first seen empty, in ms
--- ARGV[1]  the caller's token, never used for another acquisition
--- ARGV[2]  how long to lease, in ms
--- ARGV[3]  the tick it is by the caller's clock
--- ARGV[4]  the last tick the caller may mint in before it renews
+-- KEYS[2]  mark of the machine id: the last tick in which any holder may have minted
+-- KEYS[3]  when the key space was first found empty, in ms since 1970
+-- ARGV[1]  the caller's token, unique to this acquisition
+-- ARGV[2]  time to live of the lease, in ms
+-- ARGV[3]  the current tick by the caller's clock
+-- ARGV[4]  the last tick in which the caller may mint before it renews
 -- ARGV[5]  tick 0 in ms since 1970
--- ARGV[6]  how long a mark is kept once it has passed, in ms
--- ARGV[7]  how long nothing is leased in an empty key space, in ms; 0: no wait
+-- ARGV[6]  how long a mark is kept after it has passed, in ms
+-- ARGV[7]  grace period of an empty key space, in ms; 0: none
 --
 -- Replies  {"leased", 0}
---          {"held", ms}    somebody's lease, for another ms
+--          {"held", ms}    another holder's lease, which expires in ms; -1: never
 --          {"marked", t}   the mark is tick t, which the caller's clock has not passed
---          {"settling", ms}  the key space is younger than ARGV[7], for another ms
+--          {"grace", ms}     the key space is younger than ARGV[7], for another ms
 --
--- A repetition with the same token, as after a lost reply, is leased again.
+-- A repetition with the same token, as after a lost reply, gets the lease again.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
-local settle = tonumber(ARGV[7])
-if settle > 0 then
+local grace = tonumber(ARGV[7])
+if grace > 0 then
   redis.call('SETNX', KEYS[3], string.format('%.0f', now))
-  local left = redis.call('GET', KEYS[3]) + settle - now
+  local left = redis.call('GET', KEYS[3]) + grace - now
   if left > 0 then
-    return {'settling', left}
+    return {'grace', left}
   end
 end
 

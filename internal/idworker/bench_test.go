@@ -7,8 +7,8 @@ import (
 	"seckill/internal/testkit"
 )
 
-// BenchmarkNextID shows the cost of an id, not the rate: with enough machine ids
-// there is no wait for a tick.
+// BenchmarkNextID measures the cost of an id, not the rate: it has enough machine ids to
+// never wait for a tick.
 func BenchmarkNextID(b *testing.B) {
 	client := testkit.Redis(b).Client(b)
 	s, err := NewSonyflake(b.Context(), client, Config{KeyPrefix: testkit.KeyPrefix(b), Machines: MaxMachines})

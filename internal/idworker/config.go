@@ -1,52 +1,52 @@
 package idworker
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 )
 
-// ErrInvalid says that the configuration is not acceptable. Compare with errors.Is.
+// ErrInvalid means that a [Config] is not valid. Compare with errors.Is.
 var ErrInvalid = errors.New("idworker: invalid configuration")
 
-// Config says how [Sonyflake] leases its machine ids. The zero value is ready to
-// use. Processes that share a KeyPrefix should agree on all of it but Machines and
-// Logger.
+// Config configures how a [Sonyflake] leases its machine ids. The zero value is ready to
+// use. Processes that share a KeyPrefix should have the same Config, except for Machines
+// and Logger.
 type Config struct {
-	// KeyPrefix goes before every key in Redis.
+	// KeyPrefix is the prefix of every key in Redis.
 	KeyPrefix string
-	// Machines is how many machine ids to hold: 25,600 ids a second each.
+	// Machines is the number of machine ids to hold, each for 25,600 ids a second.
 	// Default 2.
 	Machines int
-	// FirstMachine and LastMachine bound the machine ids to lease. Deployments
-	// that do not share a Redis and write to one table need ranges that are
-	// apart. Default: all, 0 to 65,535; a LastMachine of 0 is 65,535.
+	// FirstMachine and LastMachine bound the machine ids to lease. Deployments that write
+	// to one table but do not share a Redis need separate ranges. Default: 0 to 65,535; a
+	// LastMachine of 0 means 65,535.
 	FirstMachine, LastMachine uint16
 
-	// TTL is how long a machine id is leased. A holder stops minting after nine
-	// tenths of it without a renewal; a killed one blocks its machine id for all
-	// of it. Default 10 s.
+	// TTL is the time to live of a lease. A holder stops minting after nine tenths of it
+	// without a renewal; a killed holder blocks its machine id for all of it. Default 10 s.
 	TTL time.Duration
-	// Renewal is how often a lease is renewed. Default a third of TTL.
+	// Renewal is the time between two renewals of a lease. Default a third of TTL.
 	Renewal time.Duration
-	// Retry is how long to wait after Redis did not answer, or had no machine id
-	// to give. Default a twentieth of TTL.
+	// Retry is the pause after Redis did not answer or had no free machine id. Default a
+	// twentieth of TTL.
 	Retry time.Duration
-	// Memory is how long it is remembered of a machine id up to when it was in
-	// use: the largest error of a clock that is noticed. Default 24 h.
-	Memory time.Duration
-	// Settle is how long no machine id is leased after Redis was first seen
-	// without any, as at the very first start and after it lost its data. At
-	// TTL or more, those who held one before have stopped by then. Default 0: no
-	// wait, see the package documentation for the risk.
-	Settle time.Duration
+	// MarkRetention is how long the mark of a machine id is kept after it has passed. It
+	// is the largest clock error that is detected. Default 24 h.
+	MarkRetention time.Duration
+	// GracePeriod is how long no machine id is leased after Redis was first found empty,
+	// as at the very first start and after a loss of data. With TTL or more, all previous
+	// holders have stopped by then. Default 0: no wait. See the package documentation for
+	// the risk.
+	GracePeriod time.Duration
 
-	// Logger hears of machine ids leased and lost. Default: nobody does.
+	// Logger logs leased and lost machine ids. Default: no log.
 	Logger *slog.Logger
 
-	// start is tick 0. Only tests have another one than epoch: sonyflake reads
-	// the clock by itself, so moving its start is how to move its clock.
+	// start returns tick 0. Only tests replace epoch: sonyflake reads the clock itself, so
+	// moving its start is the way to move its clock.
 	start func() time.Time
 }
 
@@ -57,30 +57,20 @@ const (
 	MaxTTL      = time.Hour
 )
 
-// usable is the part of a lease in which its holder mints: nine tenths. The rest
-// covers clocks that run at different rates.
+// usable is the part of a lease in which its holder may mint: nine tenths. The rest
+// allows for clocks that run at different rates.
 func usable(ttl time.Duration) time.Duration { return ttl / 10 * 9 }
 
-// epoch is tick 0 of a Sonyflake and second 0 of a RedisCounter. Moving it
-// repeats ids.
+// epoch is tick 0 of a Sonyflake and second 0 of a RedisCounter. Moving it would repeat ids.
 func epoch() time.Time { return time.Date(2022, time.January, 1, 0, 0, 0, 0, time.UTC) }
 
 func (c Config) withDefaults() Config {
-	orElse := func(d *time.Duration, otherwise time.Duration) {
-		if *d == 0 {
-			*d = otherwise
-		}
-	}
-	if c.Machines == 0 {
-		c.Machines = 2
-	}
-	if c.LastMachine == 0 {
-		c.LastMachine = 1<<16 - 1
-	}
-	orElse(&c.TTL, 10*time.Second)
-	orElse(&c.Renewal, c.TTL/3)
-	orElse(&c.Retry, c.TTL/20)
-	orElse(&c.Memory, 24*time.Hour)
+	c.Machines = cmp.Or(c.Machines, 2)
+	c.LastMachine = cmp.Or(c.LastMachine, 1<<16-1)
+	c.TTL = cmp.Or(c.TTL, 10*time.Second)
+	c.Renewal = cmp.Or(c.Renewal, c.TTL/3)
+	c.Retry = cmp.Or(c.Retry, c.TTL/20)
+	c.MarkRetention = cmp.Or(c.MarkRetention, 24*time.Hour)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -90,14 +80,14 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate says with [ErrInvalid] what is wrong, the defaults applied.
+// Validate returns an [ErrInvalid] for the first invalid field, after applying the defaults.
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	switch {
 	case c.FirstMachine > c.LastMachine:
 		return invalid("FirstMachine %d is above LastMachine %d", c.FirstMachine, c.LastMachine)
-	case c.Machines < 1 || c.Machines > min(MaxMachines, c.pool()):
-		return invalid("Machines is %d; 1 to %d", c.Machines, min(MaxMachines, c.pool()))
+	case c.Machines < 1 || c.Machines > min(MaxMachines, c.available()):
+		return invalid("Machines is %d; 1 to %d", c.Machines, min(MaxMachines, c.available()))
 	case c.TTL < MinTTL || c.TTL > MaxTTL:
 		return invalid("TTL is %v; %v to %v", c.TTL, MinTTL, MaxTTL)
 	case c.Renewal >= usable(c.TTL):
@@ -106,16 +96,16 @@ func (c Config) Validate() error {
 		return invalid("Retry %v must be below Renewal %v", c.Retry, c.Renewal)
 	case c.Retry < time.Millisecond:
 		return invalid("Retry is %v; at least a millisecond", c.Retry)
-	case c.Memory < c.TTL:
-		return invalid("Memory %v must not be below TTL %v", c.Memory, c.TTL)
-	case c.Settle < 0:
-		return invalid("Settle is negative: %v", c.Settle)
+	case c.MarkRetention < c.TTL:
+		return invalid("MarkRetention %v must not be below TTL %v", c.MarkRetention, c.TTL)
+	case c.GracePeriod < 0:
+		return invalid("GracePeriod is negative: %v", c.GracePeriod)
 	}
 	return nil
 }
 
-// pool is how many machine ids there are to lease.
-func (c Config) pool() int { return int(c.LastMachine) - int(c.FirstMachine) + 1 }
+// available is the number of machine ids from FirstMachine to LastMachine.
+func (c Config) available() int { return int(c.LastMachine) - int(c.FirstMachine) + 1 }
 
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)

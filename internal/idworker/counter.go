@@ -12,23 +12,23 @@ import (
 	"seckill/internal/order"
 )
 
-// ErrExhausted says that the count of a day or the seconds since the epoch have
-// outgrown their bits. Compare with errors.Is.
+// ErrExhausted means that the count of a day, or the seconds since the epoch, no longer
+// fit into their bits. Compare with errors.Is.
 var ErrExhausted = errors.New("idworker: id space used up")
 
 const (
 	countBits   = 32
 	secondsBits = 31
-	// counterLife is how long the counter of a day is kept: the day itself, and
-	// another for clocks that are behind.
-	counterLife = 48 * time.Hour
+	// counterTTL is how long the counter of a day is kept: that day, and another one for
+	// clocks that are behind.
+	counterTTL = 48 * time.Hour
 )
 
 //go:embed counter.lua
 var counterLua string
 
-// RedisCounter mints ids of the usual scheme: a second, and the count of its day in
-// Redis. It is safe for use by several goroutines.
+// RedisCounter mints ids from a second and the count of its day, which Redis keeps. It is
+// safe for use by several goroutines.
 type RedisCounter struct {
 	client redis.Scripter
 	prefix string
@@ -37,15 +37,15 @@ type RedisCounter struct {
 
 var _ order.IDs = (*RedisCounter)(nil)
 
-// CounterConfig says where a [RedisCounter] counts.
+// CounterConfig names the keys of a [RedisCounter].
 type CounterConfig struct {
-	// KeyPrefix goes before every key in Redis.
+	// KeyPrefix is the prefix of every key in Redis.
 	KeyPrefix string
-	// Name is what is counted; each name has ids of its own. Default "order".
+	// Name is what the ids are for. Each name has its own counters. Default "order".
 	Name string
 }
 
-// NewRedisCounter returns a counter. It does not ask Redis yet.
+// NewRedisCounter returns a counter. It does not connect to Redis yet.
 func NewRedisCounter(client redis.Scripter, cfg CounterConfig) *RedisCounter {
 	if cfg.Name == "" {
 		cfg.Name = "order"
@@ -57,14 +57,14 @@ func NewRedisCounter(client redis.Scripter, cfg CounterConfig) *RedisCounter {
 	}
 }
 
-// NextID counts one up. It gives [order.ErrUnavailable] where Redis does not answer
-// and [ErrExhausted] after 2^32 ids in a day or 68 years.
+// NextID increments the counter and returns an id. It returns [order.ErrUnavailable] if
+// Redis does not answer, and [ErrExhausted] after 2^32 ids in a day or after 68 years.
 func (c *RedisCounter) NextID(ctx context.Context) (int64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
 	now := time.Now().UTC()
-	count, err := c.script.Run(ctx, c.client, []string{c.key(now)}, counterLife.Milliseconds()).Int64()
+	count, err := c.script.Run(ctx, c.client, []string{c.key(now)}, counterTTL.Milliseconds()).Int64()
 	switch {
 	case err == nil:
 		return compose(now.Unix()-epoch().Unix(), count)
@@ -74,10 +74,10 @@ func (c *RedisCounter) NextID(ctx context.Context) (int64, error) {
 	return 0, fmt.Errorf("%w: idworker: count: %w", order.ErrUnavailable, err)
 }
 
-// key names the counter of the UTC day that t lies in.
+// key is the key of the counter of t's day, in UTC.
 func (c *RedisCounter) key(t time.Time) string { return c.prefix + t.Format("2006:01:02") }
 
-// compose lays out an id.
+// compose returns the id with a second and a count.
 func compose(seconds, count int64) (int64, error) {
 	switch {
 	case seconds < 0 || seconds >= 1<<secondsBits:

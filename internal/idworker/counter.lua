@@ -1,4 +1,4 @@
--- Counts one up in the counter of a day.
+-- Increments the counter of a day.
 --
 -- KEYS[1]  the counter
 -- ARGV[1]  how long the counter is kept after its first count, in ms

@@ -17,7 +17,7 @@ import (
 )
 
 func TestRedisCounter(t *testing.T) {
-	onRedises(t, func(t *testing.T, client *redis.Client) {
+	onBothRedis(t, func(t *testing.T, client *redis.Client) {
 		prefix := testkit.KeyPrefix(t)
 		const workers, each = 8, 100
 		ids := make([][]int64, workers)
@@ -47,7 +47,7 @@ func TestRedisCounter(t *testing.T) {
 			if !strings.HasPrefix(key, prefix+"icr:order:20") {
 				t.Errorf("key %q", key)
 			}
-			if ttl := client.PTTL(t.Context(), key).Val(); ttl <= 24*time.Hour || ttl > counterLife {
+			if ttl := client.PTTL(t.Context(), key).Val(); ttl <= 24*time.Hour || ttl > counterTTL {
 				t.Errorf("%s expires in %v", key, ttl)
 			}
 		}
@@ -83,8 +83,8 @@ func TestCounterErrors(t *testing.T) {
 			t.Errorf("%v; want context.Canceled", err)
 		}
 	})
-	t.Run("a day's count is used up", func(t *testing.T) {
-		onRedises(t, func(t *testing.T, client *redis.Client) {
+	t.Run("count of the day used up", func(t *testing.T) {
+		onBothRedis(t, func(t *testing.T, client *redis.Client) {
 			c := NewRedisCounter(client, CounterConfig{KeyPrefix: testkit.KeyPrefix(t)})
 			for _, day := range []time.Time{time.Now().UTC(), time.Now().UTC().Add(time.Hour)} {
 				if err := client.Set(t.Context(), c.key(day), int64(1)<<countBits-2, time.Minute).Err(); err != nil {

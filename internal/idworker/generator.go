@@ -9,62 +9,62 @@ import (
 	"github.com/sony/sonyflake"
 )
 
-// Why a generator does not mint.
+// The reasons why a generator does not mint.
 var (
 	errExpired     = errors.New("idworker: lease not renewed in time")
-	errBeyondMark  = errors.New("idworker: clock is ahead of what was reserved")
+	errBeyondMark  = errors.New("idworker: clock is ahead of the mark")
 	errSteppedBack = errors.New("idworker: clock stepped back")
-	errEnded       = errors.New("idworker: machine id given back")
+	errStopped     = errors.New("idworker: machine id released")
 )
 
 const (
 	// lastSequence is the last of the 256 ids of a tick.
 	lastSequence = 1<<sonyflake.BitLenSequence - 1
-	// tolerated is by how many ticks a clock may step back and be waited for.
-	tolerated = 10
+	// maxStepBack is the largest backward step of the clock, in ticks, that is waited out.
+	maxStepBack = 10
 )
 
 // generator mints the ids of one leased machine id. It never sleeps.
 type generator struct {
 	grant grant
 	ticks ticks
-	// poked tells the slot that minting stopped for a reason that it can do
-	// something about at once. It holds one message.
-	poked chan struct{}
+	// renewNow asks the slot to act before the next renewal is due: a renewal or another
+	// machine id would let minting go on. Its buffer holds one message.
+	renewNow chan struct{}
 
 	mu       sync.Mutex
-	ended    bool
+	stopped  bool
 	deadline time.Time // on the monotonic clock
-	ceiling  int64     // the last tick to mint in
-	// The last id: its tick and its sequence.
+	ceiling  int64     // the mark: the last tick to mint in
+	// The tick and the sequence of the last id.
 	last     int64
 	sequence uint64
-	// flake serves the ticks since it was made. See fresh.
+	// flake mints the ids of the current tick. See newFlake.
 	flake *sonyflake.Sonyflake
 }
 
-// newGenerator starts after the tick before now: the registry has seen to it that
-// nobody minted in now's tick or later.
+// newGenerator returns a generator for the ticks from r.tick on: the registry guarantees
+// that nobody has minted in that tick or later.
 func newGenerator(g grant, c ticks, r reservation) *generator {
 	return &generator{
-		grant: g, ticks: c, poked: make(chan struct{}, 1),
+		grant: g, ticks: c, renewNow: make(chan struct{}, 1),
 		deadline: r.deadline, ceiling: r.ceiling,
 		last: r.tick - 1, sequence: lastSequence,
 	}
 }
 
-// mint returns an id, or how long to wait for the next tick, or why there will be
-// none before the slot has acted.
+// mint returns an id, or the time until the next tick, or an error that lasts until the
+// slot has acted.
 func (g *generator) mint() (id int64, wait time.Duration, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
 	if err := g.check(now); err != nil {
-		g.poke()
+		g.requestRenewal()
 		return 0, 0, err
 	}
 	if g.ticks.at(now) > g.last {
-		if err := g.fresh(); err != nil {
+		if err := g.newFlake(); err != nil {
 			return 0, 0, err
 		}
 	} else if g.sequence == lastSequence {
@@ -73,27 +73,26 @@ func (g *generator) mint() (id int64, wait time.Duration, err error) {
 	return g.next(now)
 }
 
-// check says why not to mint at all.
+// check returns the reason not to mint, or nil.
 func (g *generator) check(now time.Time) error {
 	switch tick := g.ticks.at(now); {
-	case g.ended:
-		return errEnded
+	case g.stopped:
+		return errStopped
 	case !now.Before(g.deadline):
 		return errExpired
 	case tick > g.ceiling:
 		return errBeyondMark
-	case tick < g.last-tolerated:
+	case tick < g.last-maxStepBack:
 		return errSteppedBack
 	}
 	return nil
 }
 
-// fresh makes a new sonyflake for a new tick. When the sequence of a tick is used
-// up sonyflake sleeps, under its mutex, and after a clock stepped back it sleeps
-// for as long as the step. A new one has nothing to wait for: its first id is
-// always of the current tick. So with a new one for each new tick, and none asked
-// for more than 256 ids of a tick, there is no sleep that a context could not end.
-func (g *generator) fresh() error {
+// newFlake makes a new sonyflake for a new tick, so that sonyflake never sleeps. It would
+// sleep under its mutex, where no context can end it: when the sequence of a tick is used
+// up, and after a backward step of the clock for as long as the step. A new sonyflake
+// mints its first id in the current tick, and none is asked for more than 256 ids.
+func (g *generator) newFlake() error {
 	flake, err := sonyflake.New(sonyflake.Settings{
 		StartTime: g.ticks.start(),
 		MachineID: func() (uint16, error) { return g.grant.machine, nil },
@@ -105,8 +104,8 @@ func (g *generator) fresh() error {
 	return nil
 }
 
-// next takes an id from sonyflake and refuses one that is not after the last or
-// beyond the mark: the clock may have moved since it was looked at.
+// next takes an id from sonyflake. It refuses one that is not after the last id, or that
+// is beyond the mark: the clock may have changed since check.
 func (g *generator) next(now time.Time) (id int64, wait time.Duration, err error) {
 	raw, err := g.flake.NextID()
 	if err != nil {
@@ -115,10 +114,10 @@ func (g *generator) next(now time.Time) (id int64, wait time.Duration, err error
 	tick, sequence := split(raw)
 	switch {
 	case tick < g.last || tick == g.last && sequence <= g.sequence:
-		g.sequence = lastSequence // this tick has no more for us
+		g.sequence = lastSequence // the rest of this tick cannot be used
 		return 0, max(unit, g.ticks.until(g.last+1, now)), nil
 	case tick > g.ceiling:
-		g.poke()
+		g.requestRenewal()
 		return 0, 0, errBeyondMark
 	}
 	g.last, g.sequence = tick, sequence
@@ -130,28 +129,28 @@ func split(id uint64) (tick int64, sequence uint64) {
 	return int64(id >> (sonyflake.BitLenSequence + sonyflake.BitLenMachineID)), sonyflake.SequenceNumber(id)
 }
 
-func (g *generator) poke() {
+func (g *generator) requestRenewal() {
 	select {
-	case g.poked <- struct{}{}:
-	default: // the slot has not read the one before
+	case g.renewNow <- struct{}{}:
+	default: // the slot has not read the previous request
 	}
 }
 
-// state says why the generator does not mint now; nil if it does.
-func (g *generator) state() error {
+// ready returns the reason why the generator does not mint now, or nil.
+func (g *generator) ready() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.check(time.Now())
 }
 
-// left is how long the lease can be relied on.
-func (g *generator) left() time.Duration {
+// remaining is how long minting is still allowed.
+func (g *generator) remaining() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return time.Until(g.deadline)
 }
 
-// extend notes that the registry has acknowledged a renewal.
+// extend is called after the registry has acknowledged a renewal.
 func (g *generator) extend(r reservation) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -159,11 +158,11 @@ func (g *generator) extend(r reservation) {
 	g.ceiling = max(g.ceiling, r.ceiling)
 }
 
-// end stops the minting for good and returns the last tick minted in. When it
-// returns, no id is under way.
-func (g *generator) end() (last int64) {
+// stop ends the minting for good and returns the last tick with an id. After it returns,
+// no id is being minted.
+func (g *generator) stop() (last int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.ended = true
+	g.stopped = true
 	return g.last
 }

@@ -19,34 +19,35 @@ import (
 	"seckill/internal/testkit"
 )
 
-// The test binary runs itself as a process of its own when these are set.
+// When these environment variables are set, the test binary runs as a child process that
+// mints ids.
 const (
-	childMode   = "IDWORKER_CHILD" // flood or trickle
+	childMode   = "IDWORKER_CHILD" // burst or steady
 	childRedis  = "IDWORKER_CHILD_REDIS"
 	childPrefix = "IDWORKER_CHILD_PREFIX"
 	childFile   = "IDWORKER_CHILD_FILE"
 )
 
 const (
-	floodGoroutines = 32
-	floodIDs        = 20_000
+	burstGoroutines = 32
+	burstIDs        = 20_000
 )
 
-// trickleConfig has one machine id only, for all processes.
-func trickleConfig(prefix string) Config {
+// oneMachineConfig has a single machine id for all processes.
+func oneMachineConfig(prefix string) Config {
 	return Config{KeyPrefix: prefix, Machines: 1, FirstMachine: 7, LastMachine: 7, TTL: time.Second}
 }
 
-// child is what a child process does.
+// child is the main function of a child process.
 func child(mode string) int {
 	client := redis.NewClient(&redis.Options{Addr: os.Getenv(childRedis)})
 	defer client.Close()
 	var err error
 	switch prefix := os.Getenv(childPrefix); mode {
-	case "flood":
-		err = floodFile(client, Config{KeyPrefix: prefix}, os.Getenv(childFile))
-	case "trickle":
-		err = trickle(client, trickleConfig(prefix))
+	case "burst":
+		err = burstToFile(client, Config{KeyPrefix: prefix}, os.Getenv(childFile))
+	case "steady":
+		err = steady(client, oneMachineConfig(prefix))
 	}
 	if err != nil {
 		fmt.Println("failed:", err)
@@ -55,18 +56,18 @@ func child(mode string) int {
 	return 0
 }
 
-// flood mints floodIDs ids in many goroutines.
-func flood(ctx context.Context, client redis.Scripter, cfg Config) ([]int64, error) {
+// burst mints burstIDs ids as fast as possible, in many goroutines.
+func burst(ctx context.Context, client redis.Scripter, cfg Config) ([]int64, error) {
 	s, err := NewSonyflake(ctx, client, cfg)
 	if err != nil {
 		return nil, err
 	}
 	var wg sync.WaitGroup
-	ids := make([][]int64, floodGoroutines)
-	errs := make([]error, floodGoroutines)
-	for g := range floodGoroutines {
+	ids := make([][]int64, burstGoroutines)
+	errs := make([]error, burstGoroutines)
+	for g := range burstGoroutines {
 		wg.Go(func() {
-			for range floodIDs / floodGoroutines {
+			for range burstIDs / burstGoroutines {
 				id, err := s.NextID(ctx)
 				if err != nil {
 					errs[g] = err
@@ -80,8 +81,8 @@ func flood(ctx context.Context, client redis.Scripter, cfg Config) ([]int64, err
 	return slices.Concat(ids...), errors.Join(errors.Join(errs...), s.Close(ctx))
 }
 
-func floodFile(client redis.Scripter, cfg Config, path string) error {
-	ids, err := flood(context.Background(), client, cfg)
+func burstToFile(client redis.Scripter, cfg Config, path string) error {
+	ids, err := burst(context.Background(), client, cfg)
 	if err != nil {
 		return err
 	}
@@ -92,9 +93,8 @@ func floodFile(client redis.Scripter, cfg Config, path string) error {
 	return os.WriteFile(path, []byte(text.String()), 0o600)
 }
 
-// trickle mints an id every few milliseconds for ever and prints it, or that
-// there was none.
-func trickle(client redis.Scripter, cfg Config) error {
+// steady mints an id every 5 ms, for ever. It prints each id, or a refusal.
+func steady(client redis.Scripter, cfg Config) error {
 	ctx := context.Background()
 	s, err := NewSonyflake(ctx, client, cfg)
 	if err != nil {
@@ -124,7 +124,7 @@ func startChild(t *testing.T, mode, addr, prefix, file string) *testkit.Process 
 	}})
 }
 
-// unique collects ids and fails on a second one.
+// unique collects ids and fails the test on a duplicate.
 type unique map[int64]string
 
 func (u unique) add(t *testing.T, who string, ids ...int64) {
@@ -147,7 +147,7 @@ func TestProcessesOnOneHost(t *testing.T) {
 	children := make([]*testkit.Process, processes)
 	for i := range processes {
 		files[i] = filepath.Join(dir, strconv.Itoa(i))
-		children[i] = startChild(t, "flood", server.Addr(), prefix, files[i])
+		children[i] = startChild(t, "burst", server.Addr(), prefix, files[i])
 	}
 	seen := unique{}
 	for i, p := range children {
@@ -156,8 +156,8 @@ func TestProcessesOnOneHost(t *testing.T) {
 		}
 		seen.add(t, fmt.Sprintf("process %d", i), readIDs(t, files[i])...)
 	}
-	if len(seen) != processes*floodIDs {
-		t.Errorf("%d ids; want %d", len(seen), processes*floodIDs)
+	if len(seen) != processes*burstIDs {
+		t.Errorf("%d ids; want %d", len(seen), processes*burstIDs)
 	}
 }
 
@@ -178,11 +178,11 @@ func readIDs(t *testing.T, path string) (ids []int64) {
 	return ids
 }
 
-// printedIDs are the ids that a trickle has printed.
+// printedIDs returns the ids that a child in the mode steady has printed.
 func printedIDs(t *testing.T, p *testkit.Process) (ids []int64) {
 	t.Helper()
 	text := p.Output()
-	text = text[:strings.LastIndexByte(text, '\n')+1] // the last line may be half there
+	text = text[:strings.LastIndexByte(text, '\n')+1] // the last line may be incomplete
 	for line := range strings.Lines(text) {
 		if n, ok := strings.CutPrefix(strings.TrimSpace(line), "id "); ok {
 			id, err := strconv.ParseInt(n, 10, 64)
@@ -195,15 +195,15 @@ func printedIDs(t *testing.T, p *testkit.Process) (ids []int64) {
 	return ids
 }
 
-// A process is stopped for longer than its lease; another one leases its machine
-// id meanwhile. After it wakes it mints nothing with it until it has it again.
-func TestStoppedProcess(t *testing.T) {
+// A process is paused for longer than its lease, and another one leases its machine id.
+// After it resumes it mints nothing until it has leased the machine id again.
+func TestPausedProcess(t *testing.T) {
 	server, prefix := testkit.Redis(t), testkit.KeyPrefix(t)
-	p := startChild(t, "trickle", server.Addr(), prefix, "")
+	p := startChild(t, "steady", server.Addr(), prefix, "")
 	p.WaitLine(t, `^id \d+$`)
 	p.Pause()
 
-	s, err := NewSonyflake(t.Context(), server.Client(t), trickleConfig(prefix)) // waits for the lease to run out
+	s, err := NewSonyflake(t.Context(), server.Client(t), oneMachineConfig(prefix)) // waits for the lease to expire
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,9 +219,9 @@ func TestStoppedProcess(t *testing.T) {
 	p.WaitLine(t, `^refused \d+$`)
 	for _, id := range printedIDs(t, p) {
 		if id >= first {
-			t.Errorf("the stopped process minted %d after the next holder's %d", id, first)
+			t.Errorf("the paused process minted %d after the next holder's %d", id, first)
 		}
-		seen.add(t, "the stopped process", id)
+		seen.add(t, "the paused process", id)
 	}
 	for range 1000 {
 		id, err := s.NextID(t.Context())
@@ -235,31 +235,31 @@ func TestStoppedProcess(t *testing.T) {
 	if err := s.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the woken process mints again", func() bool { return len(printedIDs(t, p)) > before })
+	testkit.Until(t, "the resumed process mints again", func() bool { return len(printedIDs(t, p)) > before })
 	p.Kill()
 	for _, id := range printedIDs(t, p)[before:] {
-		seen.add(t, "the stopped process, with its second lease", id)
+		seen.add(t, "the paused process, with its second lease", id)
 	}
 }
 
-// The machine id of a killed process is out of use until its lease has run out.
+// The machine id of a killed process is unavailable until its lease has expired.
 func TestKilledProcess(t *testing.T) {
 	server, prefix := testkit.Redis(t), testkit.KeyPrefix(t)
-	cfg := trickleConfig(prefix)
-	p := startChild(t, "trickle", server.Addr(), prefix, "")
+	cfg := oneMachineConfig(prefix)
+	p := startChild(t, "steady", server.Addr(), prefix, "")
 	p.WaitLine(t, `^id \d+$`)
 	p.Kill()
 
 	client := server.Client(t)
 	ttl := client.PTTL(t.Context(), prefix+"idworker:{sonyflake}:lease:7").Val()
-	asked := time.Now()
+	began := time.Now()
 	s, err := NewSonyflake(t.Context(), client, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close(context.Background())
-	if waited := time.Since(asked); waited < ttl-2*time.Millisecond {
-		t.Errorf("leased after %v; the dead process's lease ran another %v", waited, ttl)
+	if waited := time.Since(began); waited < ttl-2*time.Millisecond {
+		t.Errorf("leased after %v; the lease of the killed process had %v left", waited, ttl)
 	}
 	seen := unique{}
 	seen.add(t, "the killed process", printedIDs(t, p)...)

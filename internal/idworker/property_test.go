@@ -13,17 +13,17 @@ import (
 	"pgregory.net/rapid"
 )
 
-// step is one thing that happens to one of the processes.
+// step is one action on one of the processes, or on the registry.
 type step struct {
 	kind    string
 	process int
-	n       int // ids, milliseconds, ticks or a machine id, as kind needs it
+	n       int // ids, milliseconds, ticks or a machine id, depending on kind
 }
 
 func drawStep(t *rapid.T) step {
 	s := step{
 		kind: rapid.SampledFrom([]string{
-			"mint", "mint", "mint", "sleep", "sleep", "clock", "start", "close", "freeze", "delete", "steal", "down", "up",
+			"mint", "mint", "mint", "sleep", "sleep", "clock", "start", "close", "freeze", "delete", "takeOver", "down", "up",
 		}).Draw(t, "kind"),
 		process: rapid.IntRange(0, 2).Draw(t, "process"),
 	}
@@ -34,30 +34,30 @@ func drawStep(t *rapid.T) step {
 		s.n = rapid.IntRange(1, 1500).Draw(t, "ms")
 	case "clock":
 		s.n = rapid.IntRange(-300, 300).Draw(t, "ticks")
-	case "delete", "steal":
+	case "delete", "takeOver":
 		s.n = rapid.IntRange(1, 4).Draw(t, "machine")
 	}
 	return s
 }
 
-// Three processes share four machine ids, their clocks disagree and jump, leases
-// are deleted and stolen, processes stop and freeze, the registry comes and goes:
-// no id is ever minted twice.
-func TestNeverTwice(t *testing.T) {
+// Three processes share four machine ids. Their clocks differ and jump, leases are deleted
+// and taken over, processes stop and freeze, the registry fails and recovers. No id is
+// ever minted twice.
+func TestIDsAreUnique(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		steps := rapid.SliceOfN(rapid.Custom(drawStep), 1, 60).Draw(rt, "steps")
 		var err error
-		synctest.Test(t, func(t *testing.T) { err = live(t, steps) })
+		synctest.Test(t, func(t *testing.T) { err = simulate(t, steps) })
 		if err != nil {
 			rt.Fatal(err)
 		}
 	})
 }
 
-// live lets the steps happen and returns what was wrong.
-func live(t *testing.T, steps []step) error {
+// simulate runs the steps and returns the first violation.
+func simulate(t *testing.T, steps []step) error {
 	cfg := Config{FirstMachine: 1, LastMachine: 4, TTL: time.Second}
-	registry := newMemory(cfg)
+	registry := newFakeRegistry(cfg)
 	var processes [3]process
 	for i := range processes {
 		processes[i].start(t, registry, cfg)
@@ -82,8 +82,8 @@ func live(t *testing.T, steps []step) error {
 			p.freeze()
 		case "delete":
 			registry.remove(uint16(s.n))
-		case "steal":
-			registry.steal(uint16(s.n))
+		case "takeOver":
+			registry.takeOver(uint16(s.n))
 		case "down", "up":
 			registry.setDown(s.kind == "down")
 		}
@@ -97,8 +97,8 @@ type process struct {
 	ahead atomic.Int64
 }
 
-// start starts the process again, where it gets a machine id soon.
-func (p *process) start(t *testing.T, registry *memory, cfg Config) {
+// start restarts the process, if it gets a machine id within 50 ms.
+func (p *process) start(t *testing.T, registry *fakeRegistry, cfg Config) {
 	p.freeze()
 	p.ids = nil
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -111,16 +111,16 @@ func (p *process) start(t *testing.T, registry *memory, cfg Config) {
 	}
 }
 
-// close gives the leases back, where the registry answers.
+// close releases the leases, if the registry answers.
 func (p *process) close(t *testing.T) {
 	if p.ids != nil {
 		_ = p.ids.Close(t.Context())
 	}
 }
 
-// freeze ends all that a process does in the background and leaves it minting
-// without a look at its lease's end, as one does that is stopped after that look,
-// between two instructions. The marks alone must be enough.
+// freeze ends the background work of a process and lets it mint without checking the end
+// of its lease. That is a process that is paused right after the check, between two
+// instructions. The marks alone must keep its ids unique.
 func (p *process) freeze() {
 	if p.ids == nil {
 		return
@@ -136,7 +136,7 @@ func (p *process) freeze() {
 	}
 }
 
-// mint mints up to n ids, for as long as there are any without a long wait.
+// mint mints up to n ids. It stops early after 30 ms, or when an id is refused.
 func (p *process) mint(t *testing.T, n int, seen map[int64]bool) error {
 	if p.ids == nil {
 		return nil

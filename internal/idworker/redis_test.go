@@ -16,17 +16,8 @@ import (
 	"seckill/internal/testkit"
 )
 
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("it did not come about that %s", what)
-		}
-	}
-}
-
-// onRedises runs fn on a redis-server and on miniredis.
-func onRedises(t *testing.T, fn func(t *testing.T, client *redis.Client)) {
+// onBothRedis runs fn with a redis-server and with miniredis.
+func onBothRedis(t *testing.T, fn func(t *testing.T, client *redis.Client)) {
 	t.Run("redis", func(t *testing.T) { fn(t, testkit.Redis(t).Client(t)) })
 	t.Run("miniredis", func(t *testing.T) {
 		server := miniredis.RunT(t)
@@ -37,12 +28,11 @@ func onRedises(t *testing.T, fn func(t *testing.T, client *redis.Client)) {
 	})
 }
 
-// TestRegistry holds the scripts, on both servers, and the registry in memory to
-// the same rules.
+// TestRegistry runs the same cases on the scripts, with both servers, and on the fake.
 func TestRegistry(t *testing.T) {
 	cfg := Config{Machines: 1, FirstMachine: 7, LastMachine: 7, TTL: time.Second}
-	t.Run("memory", func(t *testing.T) { testRegistry(t, newMemory(cfg)) })
-	onRedises(t, func(t *testing.T, client *redis.Client) {
+	t.Run("fake", func(t *testing.T) { testRegistry(t, newFakeRegistry(cfg)) })
+	onBothRedis(t, func(t *testing.T, client *redis.Client) {
 		cfg.KeyPrefix = testkit.KeyPrefix(t)
 		testRegistry(t, newRedisRegistry(client, cfg.withDefaults()))
 	})
@@ -70,12 +60,12 @@ func testRegistry(t *testing.T, r registry) {
 		t.Errorf("renew: %v", err)
 	}
 	if err := r.renew(ctx, grant{machine: 7, token: "other"}, now()); !errors.Is(err, errLost) {
-		t.Errorf("renew of somebody else's: %v", err)
+		t.Errorf("renew with another token: %v", err)
 	}
 	if err := r.release(ctx, grant{machine: 7, token: "other"}, 0); err != nil {
-		t.Errorf("release of somebody else's: %v", err)
+		t.Errorf("release with another token: %v", err)
 	}
-	busy("after a stranger's release", reservation{tick: res.ceiling + 1000, ceiling: res.ceiling + 1001})
+	busy("after a release with another token", reservation{tick: res.ceiling + 1000, ceiling: res.ceiling + 1001})
 
 	last := res.tick + 3
 	if err := r.release(ctx, g, last); err != nil {
@@ -92,47 +82,47 @@ func testRegistry(t *testing.T, r registry) {
 	if err != nil {
 		t.Fatalf("acquire with the clock past the mark: %v", err)
 	}
-	// Nobody renews: the lease ends, the mark stays.
-	eventually(t, "a dead holder's machine id is leased past its mark", func() bool {
+	// Without a renewal the lease expires, but the mark stays.
+	testkit.Until(t, "a dead holder's machine id is leased past its mark", func() bool {
 		busy("with the clock on a dead holder's mark", reservation{tick: last + 1000, ceiling: last + 1020})
 		_, err := r.acquire(ctx, reservation{tick: last + 1001, ceiling: last + 1020})
 		return err == nil
 	})
 	if err := r.renew(ctx, dead, now()); !errors.Is(err, errLost) {
-		t.Errorf("renew after the lease ran out: %v", err)
+		t.Errorf("renew after the lease expired: %v", err)
 	}
 }
 
-// A reply that was lost makes the client send the script again.
+// A client sends the script again after a lost reply.
 func TestAcquireRepeated(t *testing.T) {
-	onRedises(t, func(t *testing.T, client *redis.Client) {
+	onBothRedis(t, func(t *testing.T, client *redis.Client) {
 		cfg := Config{KeyPrefix: testkit.KeyPrefix(t)}.withDefaults()
 		r := newRedisRegistry(client, cfg)
 		g, res := grant{machine: 7, token: "mine"}, reserve(r.ticks, cfg.TTL)
 		for range 3 {
-			if status, _, err := r.try(t.Context(), g, res); status != "leased" || err != nil {
+			if status, _, err := r.tryAcquire(t.Context(), g, res); status != "leased" || err != nil {
 				t.Fatalf("try = %s, %v", status, err)
 			}
 		}
-		// A mark in the future is remembered until it has passed, and Memory longer.
+		// A mark in the future is kept until it has passed, and for MarkRetention after that.
 		if err := r.renew(t.Context(), g, reservation{ceiling: res.tick + int64(time.Hour/unit)}); err != nil {
 			t.Fatal(err)
 		}
 		kept := client.PTTL(t.Context(), r.markKey(7)).Val()
-		if want := time.Hour + cfg.Memory; kept < want-time.Minute || kept > want {
+		if want := time.Hour + cfg.MarkRetention; kept < want-time.Minute || kept > want {
 			t.Errorf("the mark is kept for %v; want %v", kept, want)
 		}
 	})
 }
 
 func TestWorkers(t *testing.T) {
-	onRedises(t, func(t *testing.T, client *redis.Client) {
+	onBothRedis(t, func(t *testing.T, client *redis.Client) {
 		const workers = 4
 		cfg := Config{KeyPrefix: testkit.KeyPrefix(t)}
 		ids, errs := make([][]int64, workers), make([]error, workers)
 		var wg sync.WaitGroup
 		for w := range workers {
-			wg.Go(func() { ids[w], errs[w] = flood(t.Context(), client, cfg) })
+			wg.Go(func() { ids[w], errs[w] = burst(t.Context(), client, cfg) })
 		}
 		wg.Wait()
 		seen := unique{}
@@ -142,8 +132,8 @@ func TestWorkers(t *testing.T) {
 			}
 			seen.add(t, fmt.Sprintf("worker %d", w), ids[w]...)
 		}
-		if len(seen) != workers*floodIDs {
-			t.Errorf("%d ids; want %d", len(seen), workers*floodIDs)
+		if len(seen) != workers*burstIDs {
+			t.Errorf("%d ids; want %d", len(seen), workers*burstIDs)
 		}
 		leases := client.Keys(t.Context(), cfg.KeyPrefix+"idworker:{sonyflake}:lease:*").Val()
 		if len(leases) != 0 {
@@ -152,11 +142,11 @@ func TestWorkers(t *testing.T) {
 	})
 }
 
-func TestLeaseTakenAwayInRedis(t *testing.T) {
-	onRedises(t, func(t *testing.T, client *redis.Client) {
+func TestLeaseLostInRedis(t *testing.T) {
+	onBothRedis(t, func(t *testing.T, client *redis.Client) {
 		for name, take := range map[string]func(key string) error{
-			"deleted": func(key string) error { return client.Del(t.Context(), key).Err() },
-			"stolen":  func(key string) error { return client.Set(t.Context(), key, "thief", time.Minute).Err() },
+			"deleted":    func(key string) error { return client.Del(t.Context(), key).Err() },
+			"taken over": func(key string) error { return client.Set(t.Context(), key, "other", time.Minute).Err() },
 		} {
 			t.Run(name, func(t *testing.T) {
 				cfg := Config{KeyPrefix: testkit.KeyPrefix(t), Machines: 1, FirstMachine: 7, LastMachine: 8, TTL: time.Second}
@@ -167,13 +157,13 @@ func TestLeaseTakenAwayInRedis(t *testing.T) {
 				if err := take(r.leaseKey(machine)); err != nil {
 					t.Fatal(err)
 				}
-				status, _, err := r.try(t.Context(), grant{machine: machine, token: "early"}, reserve(r.ticks, cfg.TTL))
+				status, _, err := r.tryAcquire(t.Context(), grant{machine: machine, token: "early"}, reserve(r.ticks, cfg.TTL))
 				if err != nil || status == "leased" {
-					t.Errorf("while the former holder may mint, it was %q (%v) to another", status, err)
+					t.Errorf("while the former holder may mint, another acquire got %q, %v", status, err)
 				}
 				seen := unique{}
 				seen.add(t, "before", before)
-				eventually(t, "the loss is noticed and another machine id leased", func() bool {
+				testkit.Until(t, "the loss is noticed and another machine id leased", func() bool {
 					id, err := s.NextID(t.Context())
 					if err != nil {
 						return false
@@ -200,7 +190,7 @@ func TestRedisKilled(t *testing.T) {
 	killed := time.Now()
 	server.Kill()
 	var last time.Time
-	eventually(t, "minting stops", func() bool {
+	testkit.Until(t, "minting stops", func() bool {
 		begun := time.Now()
 		id, err := s.NextID(t.Context())
 		if err == nil {
@@ -214,7 +204,7 @@ func TestRedisKilled(t *testing.T) {
 		return true
 	})
 	if late := last.Sub(killed); late > usable(cfg.TTL) {
-		t.Errorf("minted %v after Redis was killed; a lease is good for %v", late, usable(cfg.TTL))
+		t.Errorf("minted %v after Redis was killed; want at most %v", late, usable(cfg.TTL))
 	}
 	if err := s.Ready(t.Context()); !errors.Is(err, ErrNoLease) {
 		t.Errorf("Ready = %v", err)
@@ -223,16 +213,16 @@ func TestRedisKilled(t *testing.T) {
 		t.Errorf("NewSonyflake without Redis: %v", err)
 	}
 	server.Restart()
-	eventually(t, "minting goes on", func() bool { return s.Ready(t.Context()) == nil })
+	testkit.Until(t, "minting resumes", func() bool { return s.Ready(t.Context()) == nil })
 	seen.add(t, "after the restart", mustMint(t, s))
 }
 
-// With Settle nothing is leased from a Redis that lost its data before those who
-// held leases have stopped.
-func TestSettle(t *testing.T) {
-	onRedises(t, func(t *testing.T, client *redis.Client) {
+// With a GracePeriod, a Redis that lost its data leases nothing until all former holders
+// have stopped.
+func TestGracePeriod(t *testing.T) {
+	onBothRedis(t, func(t *testing.T, client *redis.Client) {
 		cfg := Config{KeyPrefix: testkit.KeyPrefix(t), Machines: 1, FirstMachine: 7, LastMachine: 8, TTL: 600 * time.Millisecond}
-		cfg.Settle = cfg.TTL
+		cfg.GracePeriod = cfg.TTL
 		former := open(t, client, cfg)
 		mustMint(t, former)
 		held := former.slots[0].generator.Load()
@@ -242,10 +232,10 @@ func TestSettle(t *testing.T) {
 			t.Fatal(err)
 		}
 		next := open(t, client, cfg)
-		if waited := time.Since(lost); waited < cfg.Settle-2*time.Millisecond {
-			t.Errorf("leased %v after the loss; want %v or more", waited, cfg.Settle)
+		if waited := time.Since(lost); waited < cfg.GracePeriod-2*time.Millisecond {
+			t.Errorf("leased %v after the loss; want %v or more", waited, cfg.GracePeriod)
 		}
-		if err := held.state(); err == nil {
+		if err := held.ready(); err == nil {
 			t.Error("the machine id leased before the loss is still minting")
 		}
 		mustMint(t, next)

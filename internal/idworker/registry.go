@@ -14,43 +14,44 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// registry is who leases the machine ids. A test has one in memory.
+// registry leases the machine ids. Tests have one in memory.
 type registry interface {
-	// acquire leases a machine id whose mark is before r.tick. *busyError: there
-	// is none at the moment.
+	// acquire leases a machine id whose mark is before r.tick. A *busyError means that
+	// none is available at the moment.
 	acquire(ctx context.Context, r reservation) (grant, error)
-	// renew keeps g up to r. errLost: it is no longer the caller's.
+	// renew extends g to r. errLost means that the caller no longer holds it.
 	renew(ctx context.Context, g grant, r reservation) error
-	// release gives g back; its holder minted up to last and mints no more.
-	// Giving back what was lost does nothing.
+	// release releases g, whose holder mints no more and whose last id is in the tick
+	// last. If the caller no longer holds g, nothing happens.
 	release(ctx context.Context, g grant, last int64) error
 }
 
 // grant is a leased machine id.
 type grant struct {
 	machine uint16
-	token   string // names this one acquisition
+	token   string // unique to this acquisition
 }
 
 // reservation is what an acquisition or a renewal asks for.
 type reservation struct {
-	tick     int64     // now
-	ceiling  int64     // the last tick to mint in
+	tick     int64     // the current tick
+	ceiling  int64     // the mark: the last tick to mint in
 	deadline time.Time // when to stop minting
 }
 
-// reserve must be called before the registry is asked: the lease begins, at the
-// earliest, after this.
+// reserve returns the reservation for an acquisition or a renewal that is sent from now
+// on. It must come before the call to the registry, so that the deadline counts from
+// before the beginning of the lease.
 func reserve(c ticks, ttl time.Duration) reservation {
 	now := time.Now()
 	tick := c.at(now)
 	return reservation{tick: tick, ceiling: tick + int64(ttl/unit), deadline: now.Add(usable(ttl))}
 }
 
-// errLost: the lease ran out, was deleted, or is somebody else's.
+// errLost: the lease has expired, was deleted, or belongs to another holder.
 var errLost = errors.New("idworker: machine id lost")
 
-// busyError says that no machine id could be had, and when to ask again.
+// busyError means that no machine id is available. wait is when to ask again.
 type busyError struct {
 	wait   time.Duration
 	reason string
@@ -60,9 +61,9 @@ func (e *busyError) Error() string {
 	return fmt.Sprintf("idworker: no machine id is free: %s", e.reason)
 }
 
-// tries bounds how many machine ids an acquisition asks for. Only a pool that is
-// nearly used up, or small, needs a second.
-const tries = 32
+// maxTries is the largest number of machine ids that one acquisition tries. More than one
+// is needed only when few are free.
+const maxTries = 32
 
 //go:embed acquire.lua
 var acquireLua string
@@ -73,14 +74,15 @@ var renewLua string
 //go:embed release.lua
 var releaseLua string
 
-// redisRegistry leases from Redis. All its keys share one hash tag.
+// redisRegistry is the registry in Redis. All its keys have the same hash tag.
 type redisRegistry struct {
 	client redis.Scripter
 	cfg    Config
 	ticks  ticks
-	// holder begins every token: an operator sees who has a machine id.
-	holder                      string
-	acquiring, renewing, ending *redis.Script
+	// holder is the prefix of every token. It shows an operator who holds a machine id.
+	holder string
+
+	acquireScript, renewScript, releaseScript *redis.Script
 }
 
 func newRedisRegistry(client redis.Scripter, cfg Config) *redisRegistry {
@@ -90,25 +92,25 @@ func newRedisRegistry(client redis.Scripter, cfg Config) *redisRegistry {
 	}
 	return &redisRegistry{
 		client: client, cfg: cfg, ticks: ticks{start: cfg.start},
-		holder:    fmt.Sprintf("%s/%d/", host, os.Getpid()),
-		acquiring: redis.NewScript(acquireLua),
-		renewing:  redis.NewScript(renewLua),
-		ending:    redis.NewScript(releaseLua),
+		holder:        fmt.Sprintf("%s/%d/", host, os.Getpid()),
+		acquireScript: redis.NewScript(acquireLua),
+		renewScript:   redis.NewScript(renewLua),
+		releaseScript: redis.NewScript(releaseLua),
 	}
 }
 
-// acquire asks for machine ids in a row that begins at a random one. An attempt
-// whose reply is lost may leave a lease behind, until it expires.
+// acquire tries successive machine ids, starting from a random one. A try whose reply is
+// lost may leave a lease, which expires.
 func (r *redisRegistry) acquire(ctx context.Context, res reservation) (grant, error) {
-	pool := r.cfg.pool()
-	first := mathrand.IntN(pool)
+	available := r.cfg.available()
+	first := mathrand.IntN(available)
 	busy := &busyError{wait: r.cfg.TTL}
-	for i := range min(tries, pool) {
+	for i := range min(maxTries, available) {
 		g := grant{
-			machine: r.cfg.FirstMachine + uint16((first+i)%pool),
+			machine: r.cfg.FirstMachine + uint16((first+i)%available),
 			token:   r.holder + rand.Text(),
 		}
-		status, n, err := r.try(ctx, g, res)
+		status, n, err := r.tryAcquire(ctx, g, res)
 		if err != nil {
 			return grant{}, err
 		}
@@ -116,11 +118,11 @@ func (r *redisRegistry) acquire(ctx context.Context, res reservation) (grant, er
 		switch {
 		case status == "leased":
 			return g, nil
-		case status == "settling":
-			return grant{}, &busyError{wait: wait, reason: "the key space is new"}
+		case status == "grace":
+			return grant{}, &busyError{wait: wait, reason: "Redis was empty, in the grace period"}
 		case status == "marked":
 			wait = max(0, r.ticks.until(n+1, time.Now()))
-		case n < 0: // somebody else wrote this key, without an expiry
+		case n < 0: // the key has no expiry, so it was not written by this package
 			wait = r.cfg.TTL
 		}
 		if i == 0 || wait < busy.wait {
@@ -130,11 +132,11 @@ func (r *redisRegistry) acquire(ctx context.Context, res reservation) (grant, er
 	return grant{}, busy
 }
 
-func (r *redisRegistry) try(ctx context.Context, g grant, res reservation) (status string, n int64, err error) {
+func (r *redisRegistry) tryAcquire(ctx context.Context, g grant, res reservation) (status string, n int64, err error) {
 	keys := []string{r.leaseKey(g.machine), r.markKey(g.machine), r.key("birth")}
-	reply, err := r.acquiring.Run(ctx, r.client, keys,
+	reply, err := r.acquireScript.Run(ctx, r.client, keys,
 		g.token, r.cfg.TTL.Milliseconds(), res.tick, res.ceiling,
-		r.cfg.start().UnixMilli(), r.cfg.Memory.Milliseconds(), r.cfg.Settle.Milliseconds()).Slice()
+		r.cfg.start().UnixMilli(), r.cfg.MarkRetention.Milliseconds(), r.cfg.GracePeriod.Milliseconds()).Slice()
 	if err != nil {
 		return "", 0, fmt.Errorf("idworker: lease machine id %d: %w", g.machine, err)
 	}
@@ -144,9 +146,9 @@ func (r *redisRegistry) try(ctx context.Context, g grant, res reservation) (stat
 }
 
 func (r *redisRegistry) renew(ctx context.Context, g grant, res reservation) error {
-	reply, err := r.renewing.Run(ctx, r.client, []string{r.leaseKey(g.machine), r.markKey(g.machine)},
+	reply, err := r.renewScript.Run(ctx, r.client, []string{r.leaseKey(g.machine), r.markKey(g.machine)},
 		g.token, r.cfg.TTL.Milliseconds(), res.ceiling,
-		r.cfg.start().UnixMilli(), r.cfg.Memory.Milliseconds()).StringSlice()
+		r.cfg.start().UnixMilli(), r.cfg.MarkRetention.Milliseconds()).StringSlice()
 	switch {
 	case err != nil:
 		return fmt.Errorf("idworker: renew machine id %d: %w", g.machine, err)
@@ -160,8 +162,8 @@ func (r *redisRegistry) renew(ctx context.Context, g grant, res reservation) err
 
 func (r *redisRegistry) release(ctx context.Context, g grant, last int64) error {
 	keys := []string{r.leaseKey(g.machine), r.markKey(g.machine)}
-	if err := r.ending.Run(ctx, r.client, keys, g.token, last).Err(); err != nil {
-		return fmt.Errorf("idworker: give back machine id %d: %w", g.machine, err)
+	if err := r.releaseScript.Run(ctx, r.client, keys, g.token, last).Err(); err != nil {
+		return fmt.Errorf("idworker: release machine id %d: %w", g.machine, err)
 	}
 	return nil
 }

@@ -1,12 +1,12 @@
--- Gives a machine id back and leaves the mark where its holder really stopped.
+-- Releases a machine id and moves its mark back to the last tick that was used.
 --
 -- KEYS[1]  lease of the machine id
 -- KEYS[2]  mark of the machine id
 -- ARGV[1]  the caller's token
--- ARGV[2]  the last tick the caller minted in; it mints no more
+-- ARGV[2]  the last tick in which the caller minted; it mints no more
 --
--- Replies  1  given back
---          0  it was not the caller's: nothing was done
+-- Replies  1  released
+--          0  the caller does not hold the lease: nothing was done
 
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 0

@@ -9,22 +9,21 @@ import (
 	"time"
 )
 
-// slot holds one machine id at a time. When it loses one it gets another.
+// slot keeps one machine id leased. When it loses one it leases another.
 type slot struct {
 	registry registry
 	cfg      Config
 	ticks    ticks
 
-	generator atomic.Pointer[generator] // nil: none leased
-	reason    atomic.Pointer[error]     // why, where there is none
+	generator atomic.Pointer[generator] // nil while no machine id is leased
+	reason    atomic.Pointer[error]     // why none is leased
 }
 
-// run keeps a machine id leased until ctx ends. It leaves the last one leased:
-// release gives it back.
+// run keeps a machine id leased until ctx ends. Then release releases the last one.
 func (s *slot) run(ctx context.Context) {
 	for s.obtain(ctx) {
 		g := s.generator.Load()
-		err := s.keep(ctx, g)
+		err := s.keepLeased(ctx, g)
 		if ctx.Err() != nil {
 			return
 		}
@@ -32,7 +31,7 @@ func (s *slot) run(ctx context.Context) {
 	}
 }
 
-// obtain asks for a machine id until it has one. It returns false when ctx ends.
+// obtain retries acquire until it succeeds. It returns false when ctx ends.
 func (s *slot) obtain(ctx context.Context) bool {
 	for s.generator.Load() == nil {
 		err := s.acquire(ctx)
@@ -47,7 +46,7 @@ func (s *slot) obtain(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// acquire asks for a machine id once.
+// acquire tries once to lease a machine id.
 func (s *slot) acquire(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, usable(s.cfg.TTL))
 	defer cancel()
@@ -64,7 +63,7 @@ func (s *slot) acquire(ctx context.Context) error {
 	return nil
 }
 
-// pause is how long to wait before asking again.
+// pause is the time until the next acquire after err.
 func (s *slot) pause(err error) time.Duration {
 	if busy, ok := errors.AsType[*busyError](err); ok {
 		return max(time.Millisecond, min(busy.wait, s.cfg.Retry))
@@ -72,40 +71,40 @@ func (s *slot) pause(err error) time.Duration {
 	return s.cfg.Retry
 }
 
-// keep renews until ctx ends, the lease is lost, or the clock no longer suits it,
-// and returns which.
-func (s *slot) keep(ctx context.Context, g *generator) error {
-	due, poked := s.cfg.Renewal, g.poked
+// keepLeased renews the lease until it is lost, the clock no longer fits the machine id,
+// or ctx ends, and returns the reason.
+func (s *slot) keepLeased(ctx context.Context, g *generator) error {
+	due, renewNow := s.cfg.Renewal, g.renewNow
 	for {
-		timer := time.NewTimer(min(due, g.left()))
+		timer := time.NewTimer(min(due, g.remaining()))
 		select {
 		case <-timer.C:
-		case <-poked:
+		case <-renewNow:
 		case <-ctx.Done():
 		}
 		timer.Stop()
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		// A clock that jumped ahead of the mark is what a renewal is good for.
-		if err := g.state(); err != nil && !errors.Is(err, errBeyondMark) {
+		// If the clock has jumped ahead of the mark, a renewal moves the mark.
+		if err := g.ready(); err != nil && !errors.Is(err, errBeyondMark) {
 			return err
 		}
 		switch err := s.renew(ctx, g); {
 		case err == nil:
-			due, poked = s.cfg.Renewal, g.poked
+			due, renewNow = s.cfg.Renewal, g.renewNow
 		case errors.Is(err, errLost):
 			return err
 		default:
-			// Every id asked for may poke; a Redis in trouble is asked at its own pace.
-			due, poked = s.cfg.Retry, nil
+			// Every NextID may request a renewal. While Redis fails, only Retry sets the pace.
+			due, renewNow = s.cfg.Retry, nil
 			s.cfg.Logger.Warn("machine id not renewed", slog.Int("machine", int(g.grant.machine)), slog.Any("error", err))
 		}
 	}
 }
 
 func (s *slot) renew(ctx context.Context, g *generator) error {
-	ctx, cancel := context.WithTimeout(ctx, g.left())
+	ctx, cancel := context.WithTimeout(ctx, g.remaining())
 	defer cancel()
 	res := reserve(s.ticks, s.cfg.TTL)
 	if err := s.registry.renew(ctx, g.grant, res); err != nil {
@@ -115,27 +114,27 @@ func (s *slot) renew(ctx context.Context, g *generator) error {
 	return nil
 }
 
-// drop parts with a machine id that cannot be used any more.
+// drop gives up a machine id that can no longer be used.
 func (s *slot) drop(ctx context.Context, g *generator, why error) {
-	last := g.end()
+	last := g.stop()
 	s.reason.Store(&why)
 	s.generator.Store(nil)
 	s.cfg.Logger.Warn("minting stopped", slog.Int("machine", int(g.grant.machine)), slog.Any("error", why))
 	if !errors.Is(why, errSteppedBack) {
-		return // lost already, or Redis does not answer; what is left expires
+		return // the lease is lost already, or Redis does not answer and it expires
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Retry)
 	defer cancel()
 	if err := s.registry.release(ctx, g.grant, last); err != nil {
-		s.cfg.Logger.Warn("machine id not given back", slog.Any("error", err))
+		s.cfg.Logger.Warn("machine id not released", slog.Any("error", err))
 	}
 }
 
-// mint returns an id, or how long to wait for the next tick, or why there is none.
+// mint returns an id, or the time until the next tick, or an error.
 func (s *slot) mint() (id int64, wait time.Duration, err error) {
 	g := s.generator.Load()
 	if g == nil {
-		return 0, 0, s.why()
+		return 0, 0, s.cause()
 	}
 	return g.mint()
 }
@@ -144,25 +143,26 @@ func (s *slot) mint() (id int64, wait time.Duration, err error) {
 func (s *slot) ready() error {
 	g := s.generator.Load()
 	if g == nil {
-		return s.why()
+		return s.cause()
 	}
-	return g.state()
+	return g.ready()
 }
 
-func (s *slot) why() error {
+func (s *slot) cause() error {
 	if err := s.reason.Load(); err != nil {
 		return *err
 	}
 	return errors.New("idworker: none leased yet")
 }
 
-// release gives the machine id back once run has returned. It may be repeated.
+// release releases the machine id. It must not be called before run has returned, and may
+// be repeated.
 func (s *slot) release(ctx context.Context) error {
 	g := s.generator.Load()
 	if g == nil {
 		return nil
 	}
-	if err := s.registry.release(ctx, g.grant, g.end()); err != nil {
+	if err := s.registry.release(ctx, g.grant, g.stop()); err != nil {
 		return err
 	}
 	s.generator.Store(nil)

@@ -13,19 +13,18 @@ import (
 	"seckill/internal/order"
 )
 
-// ErrNoLease says that no machine id is leased, so no id can be minted. A new lease
-// is sought in the background. Compare with errors.Is.
+// ErrNoLease means that no machine id is leased, so no id can be minted. A background
+// goroutine keeps trying to lease one. Compare with errors.Is.
 var ErrNoLease = errors.New("idworker: no machine id leased")
 
-// NoLeaseError is an [ErrNoLease] that says why. To the order flow it is an
-// [order.ErrUnavailable].
+// NoLeaseError is an [ErrNoLease] with its cause. It is an [order.ErrUnavailable], too.
 type NoLeaseError struct {
-	// Cause is what became of the lease. It is not unwrapped: a time-out in the
-	// background is not one of the caller's.
+	// Cause is why there is no lease. It is not unwrapped: a time-out in the background
+	// is not the caller's time-out.
 	Cause error
 }
 
-// Error says why.
+// Error implements error.
 func (e *NoLeaseError) Error() string { return fmt.Sprintf("%v: %v", ErrNoLease, e.Cause) }
 
 // Unwrap makes errors.Is(err, ErrNoLease) and errors.Is(err, order.ErrUnavailable)
@@ -36,21 +35,20 @@ func (e *NoLeaseError) Unwrap() []error { return []error{ErrNoLease, order.ErrUn
 // several goroutines.
 type Sonyflake struct {
 	slots []*slot
-	turn  atomic.Uint64 // round robin
+	next  atomic.Uint64 // round robin over the slots
 
 	stop    context.CancelFunc
-	stopped chan struct{} // closed when every slot's goroutine is gone
+	stopped chan struct{} // closed when the goroutines of all slots have ended
 }
 
 var _ order.IDs = (*Sonyflake)(nil)
 
-// NewSonyflake leases a first machine id, and the others in the background, and
-// keeps them leased until Close. While none is free it waits until ctx ends; a
-// Redis that does not answer is a [*NoLeaseError]. Config that is not acceptable is
-// an [ErrInvalid].
+// NewSonyflake leases one machine id, and the others in the background, and keeps them
+// leased until Close. While none is free it waits until ctx ends. Its errors are
+// [*NoLeaseError] if Redis does not answer, and [ErrInvalid] if cfg is not valid.
 //
-// client should have a PoolSize above Machines and short time-outs; a
-// [redis.UniversalClient] is one.
+// client, for example a [redis.UniversalClient], should have a PoolSize above
+// cfg.Machines and short time-outs.
 func NewSonyflake(ctx context.Context, client redis.Scripter, cfg Config) (*Sonyflake, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -64,10 +62,10 @@ func newSonyflake(ctx context.Context, r registry, cfg Config) (*Sonyflake, erro
 	for range cfg.Machines {
 		s.slots = append(s.slots, &slot{registry: r, cfg: cfg, ticks: ticks{start: cfg.start}})
 	}
-	if err := s.first(ctx); err != nil {
+	if err := s.leaseFirst(ctx); err != nil {
 		return nil, err
 	}
-	// The leases outlive the context of the construction; Close ends them.
+	// The leases outlive the context of the constructor; Close ends them.
 	var running context.Context
 	running, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	var group sync.WaitGroup
@@ -81,8 +79,8 @@ func newSonyflake(ctx context.Context, r registry, cfg Config) (*Sonyflake, erro
 	return s, nil
 }
 
-// first waits for the first machine id.
-func (s *Sonyflake) first(ctx context.Context) error {
+// leaseFirst waits for the first machine id.
+func (s *Sonyflake) leaseFirst(ctx context.Context) error {
 	slot := s.slots[0]
 	for {
 		err := slot.acquire(ctx)
@@ -98,10 +96,9 @@ func (s *Sonyflake) first(ctx context.Context) error {
 	}
 }
 
-// NextID mints an id: positive, never the same twice. It waits, no longer than ctx
-// lasts, for the next tick of 10 ms where this one's ids are used up, and for up to
-// 100 ms where the clock stepped back. It gives a [*NoLeaseError] as soon as no
-// machine id is leased.
+// NextID mints a positive, unique id. It waits for the next tick of 10 ms if the ids of
+// this one are used up, and for up to 100 ms if the clock stepped back, but no longer than
+// ctx lasts. While no machine id is leased it returns a [*NoLeaseError] at once.
 func (s *Sonyflake) NextID(ctx context.Context) (int64, error) {
 	for {
 		id, wait, err := s.mint()
@@ -117,15 +114,15 @@ func (s *Sonyflake) NextID(ctx context.Context) (int64, error) {
 	}
 }
 
-// mint asks each machine id once, in turn. It returns an id, or the shortest wait.
+// mint tries each slot once, round robin. It returns an id, or the shortest wait.
 func (s *Sonyflake) mint() (id int64, wait time.Duration, err error) {
-	turn := s.turn.Add(1)
-	var refused error
+	next := s.next.Add(1)
+	var cause error
 	for i := range uint64(len(s.slots)) {
-		id, w, err := s.slots[(turn+i)%uint64(len(s.slots))].mint()
+		id, w, err := s.slots[(next+i)%uint64(len(s.slots))].mint()
 		switch {
 		case err != nil:
-			refused = err
+			cause = err
 		case w == 0:
 			return id, 0, nil
 		case wait == 0 || w < wait:
@@ -135,25 +132,26 @@ func (s *Sonyflake) mint() (id int64, wait time.Duration, err error) {
 	if wait > 0 {
 		return 0, wait, nil
 	}
-	return 0, 0, &NoLeaseError{Cause: refused}
+	return 0, 0, &NoLeaseError{Cause: cause}
 }
 
-// Ready is nil while ids can be minted, else a [*NoLeaseError]. It asks nobody.
+// Ready returns nil while ids can be minted, else a [*NoLeaseError]. It makes no call to
+// Redis.
 func (s *Sonyflake) Ready(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	var refused error
+	var cause error
 	for _, slot := range s.slots {
-		if refused = slot.ready(); refused == nil {
+		if cause = slot.ready(); cause == nil {
 			return nil
 		}
 	}
-	return &NoLeaseError{Cause: refused}
+	return &NoLeaseError{Cause: cause}
 }
 
-// Close stops the minting and gives the machine ids back. A machine id that could
-// not be given back before ctx ended expires. Close may be repeated.
+// Close stops the minting and releases the machine ids. The lease of a machine id that
+// was not released before ctx ended expires. Close may be repeated.
 func (s *Sonyflake) Close(ctx context.Context) error {
 	s.stop()
 	select {

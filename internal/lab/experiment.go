@@ -1,20 +1,23 @@
-// Package lab is the laboratory: it brings about, on demand and on real servers,
-// every failure that a lock around a flash sale can have, counts it, and shows why.
+// Package lab is the laboratory: it reproduces, on demand and on real servers, every failure
+// that a lock around a flash sale can have, counts it, and shows why.
 //
-// An [Experiment] is data: a hypothesis, a [Setup] (the mechanism and how it is
-// used), a [Scene] (what is done to it) and the verdict that is expected. What is
-// observed is judged from what the stores hold and from the recorded history, never
-// from what a mechanism is supposed to do: the same scene with the setup of the
-// experiment's partner comes to the other verdict, which [Lab.Swap] shows.
+// An [Experiment] is data: a hypothesis, a [Setup] (the mechanism and how it is used), a
+// [Scenario] (what is done to it) and the expected verdict. The verdict is derived from what
+// the stores hold and from the recorded history, never from what a mechanism promises: the
+// same scenario with the setup of the experiment's partner comes to the other verdict, which
+// [Lab.Swap] shows.
 //
 // The parts:
 //
-//	finding     what is found: kinds of anomaly, witnesses, results
-//	stage       the servers, API processes and buyers that a scene plays with
-//	actor       child processes that use a lock step by step
-//	judge       from history and stores to anomalies and witnesses
-//	experiments all of them
-//	report      the witness in a terminal, the report in a browser, the catalogue
+//	finding      the results: kinds of anomaly, witnesses, verdicts
+//	testbed      the servers, API processes and buyers of a scenario
+//	lockclient   child processes that use a lock step by step
+//	load         the orders of many buyers
+//	judge        from recorded events and stores to anomalies
+//	witness      from anomalies to pictures
+//	experiments  all experiments
+//	report       the witness in a terminal, the report in a browser
+//	catalogue    docs/failure-catalogue.md
 package lab
 
 import (
@@ -24,16 +27,16 @@ import (
 	"time"
 
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/stage"
+	"seckill/internal/lab/testbed"
 	"seckill/internal/lock"
 	"seckill/internal/voucher"
 )
 
-// Document is one of those that the project grew from. They are Chinese and about
+// Document is one of the documents on which the project is based. They are Chinese and about
 // Java; the titles are translated.
 type Document struct{ Name, Title string }
 
-// Documents lists them.
+// Documents returns them.
 func Documents() []Document {
 	return []Document{
 		{"000", "Distributed locks: SETNX, wrong deletion, atomicity, Redisson"},
@@ -50,81 +53,75 @@ type Source struct {
 	Section  string `json:"section"`  // its heading, in English
 }
 
-// Setup is the part of an arrangement that the hypothesis is about: the mechanism,
-// and how it is used.
+// Setup is the part of an experiment that the hypothesis is about: the mechanism, and how it
+// is used.
 type Setup struct {
-	// Policy is how the voucher is sold. Policy.Lock is the mechanism also where
-	// nothing is sold, Policy.TTL and Policy.Wait are what an acquisition asks for.
+	// Policy is how the voucher is sold. Policy.Lock is the mechanism even if nothing is sold;
+	// Policy.TTL and Policy.Wait are the lease and wait limit of an acquisition.
 	Policy voucher.Policy `json:"policy"`
-	// Watchdog is the lease of an acquisition that asks for none, where the scene
-	// leaves it open.
+	// Watchdog is the lease of an acquisition that does not set one, unless the scenario does.
 	Watchdog time.Duration `json:"watchdog_ns,omitempty"`
-	// Instances is the number of API processes; 0 is what the command line says.
+	// Instances is the number of API processes; 0: as the command line says.
 	Instances int `json:"instances,omitempty"`
-	// Deferred releases stand in a deferred call, which a panic does not skip.
+	// Deferred puts the release in a deferred call, which a panic does not skip.
 	Deferred bool `json:"deferred,omitempty"`
-	// Durable Redis nodes keep on disk what they were told.
+	// Durable makes Redis nodes write to disk before they answer.
 	Durable bool `json:"durable,omitempty"`
 }
 
-// Experiment is one question to a mechanism.
+// Experiment puts one question to a mechanism.
 type Experiment struct {
 	ID    string
-	Group string // the failure that it and its partner are about, as a heading
+	Group string // the heading of its comparison
 	Title string
-	// Sources are the documents and sections that the failure is described in.
+	// Sources are the documents and sections that describe the failure.
 	Sources []Source
-	// Hypothesis is what is expected, in a sentence that can turn out wrong.
+	// Hypothesis is what is expected, in a sentence that can turn out to be wrong.
 	Hypothesis string
 	// Arrangement says in a sentence or two what is done.
 	Arrangement string
-	// Why explains what is seen: what happened, why, and what the next mechanism
-	// changes.
+	// Why explains the result: what happened, why, and what the next mechanism changes.
 	Why string
-	// Seen and Cure are the catalogue's, for an experiment that breaks: in a few
-	// words what one sees, and what helps.
+	// Seen and Cure are for the catalogue, if the experiment breaks: the symptoms in a few
+	// words, and what helps.
 	Seen, Cure string
 
 	Expect finding.Verdict
-	// About are the kinds of anomaly that decide; empty: all. Where the experiment is
-	// to break, the first one must be seen. The others are counted and shown, and
-	// decide nothing.
+	// About are the kinds of anomaly that decide; empty: all. If the experiment is expected to
+	// break, the first kind must be seen. Other kinds are counted and shown, but do not
+	// decide.
 	About []finding.Kind
-	// Partner is the experiment whose setup, in this scene, comes to the other
-	// verdict.
+	// Partner is the experiment whose setup comes to the other verdict in this scenario.
 	Partner string
 
-	// Needs are the servers without which its setup says nothing; none: the embedded
-	// stand-ins are honest enough. A scene that is played with another's setup has the
-	// needs of that one.
-	Needs []stage.Server
-	// Quiet experiments leave the machine idle most of the time, and may run beside
-	// each other.
+	// Needs are the servers that its setup requires; none: the embedded servers are good
+	// enough. A scenario that runs with another experiment's setup needs that one's servers.
+	Needs []testbed.Server
+	// Quiet experiments leave the machine idle most of the time, and may run in parallel.
 	Quiet bool
 
-	Setup Setup
-	Scene Scene
-	// K6 are the options of loadtest/seckill.js, as NAME=value, that show the same
-	// from outside, against a service that runs already. Empty where it cannot be
-	// seen from there.
+	Setup    Setup
+	Scenario Scenario
+	// K6 are the options of loadtest/seckill.js, as NAME=value, that show the same failure
+	// over HTTP, against a running service. Empty if it cannot be seen from outside.
 	K6 []string
 }
 
-// Scene is what is done in an experiment. It tells the play what it sees.
-type Scene func(p *Play, with Setup)
+// Scenario is what is done in an experiment. It reports what it observes to the trial.
+type Scenario func(t *Trial, setup Setup)
 
 // Lock is the name of the mechanism.
 func (e *Experiment) Lock() string { return e.Setup.Policy.Lock }
 
-// Command repeats the experiment.
+// Command is the command line that repeats the experiment.
 func (e *Experiment) Command() string { return "go run ./cmd/lab run " + e.ID }
 
-// decides says whether anomalies of a kind decide about the verdict.
+// decides reports whether anomalies of a kind decide about the verdict.
 func (e *Experiment) decides(kind finding.Kind) bool {
 	return len(e.About) == 0 || slices.Contains(e.About, kind)
 }
 
-// validate says what is wrong with an experiment as data.
+// validate reports what is wrong with an experiment.
 func (e *Experiment) validate() error {
 	var errs []error
 	for field, value := range map[string]string{
@@ -148,7 +145,7 @@ func (e *Experiment) validate() error {
 		errs = append(errs, errors.New("is to break, and does not say how"))
 	case e.Expect == finding.Breaks && (e.Seen == "" || e.Cure == ""):
 		errs = append(errs, errors.New("breaks, and does not say what is seen or what helps"))
-	case e.Scene == nil:
+	case e.Scenario == nil:
 		errs = append(errs, errors.New("has no scene"))
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -160,7 +157,7 @@ func (e *Experiment) validate() error {
 // Set is a list of experiments whose partners are in it.
 type Set []Experiment
 
-// Validate says what is wrong with the experiments as data.
+// Validate reports what is wrong with the experiments.
 func (s Set) Validate() error {
 	var errs []error
 	for i := range s {
@@ -182,15 +179,15 @@ func (s Set) Validate() error {
 	return errors.Join(errs...)
 }
 
-// ErrNoExperiment is asked for an experiment that there is not.
-var ErrNoExperiment = errors.New("lab: no such experiment")
+// ErrUnknownExperiment means that there is no experiment of that id.
+var ErrUnknownExperiment = errors.New("lab: no such experiment")
 
-// Find returns the experiment of that id, or [ErrNoExperiment].
+// Find returns the experiment of that id, or [ErrUnknownExperiment].
 func (s Set) Find(id string) (*Experiment, error) {
 	for i := range s {
 		if s[i].ID == id {
 			return &s[i], nil
 		}
 	}
-	return nil, fmt.Errorf("%w: %q", ErrNoExperiment, id)
+	return nil, fmt.Errorf("%w: %q", ErrUnknownExperiment, id)
 }

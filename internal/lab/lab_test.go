@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/stage"
+	"seckill/internal/lab/testbed"
 	"seckill/internal/voucher"
 )
 
@@ -16,7 +16,7 @@ func experiment(id, partner string, expect finding.Verdict, about ...finding.Kin
 	return Experiment{
 		ID: id, Partner: partner, Expect: expect, About: about,
 		Group: "g", Title: "t", Hypothesis: "h", Arrangement: "a", Why: "w", Seen: "s", Cure: "c",
-		Setup: Setup{Policy: voucher.DefaultPolicy()}, Scene: func(*Play, Setup) {},
+		Setup: Setup{Policy: voucher.DefaultPolicy()}, Scenario: func(*Trial, Setup) {},
 	}
 }
 
@@ -38,20 +38,20 @@ func TestVerdict(t *testing.T) {
 		"breaks in any way":                 {finding.Holds, nil, map[finding.Kind]int{finding.NeedlessWaits: 1}, finding.Breaks, false},
 	} {
 		e := experiment("a", "b", c.expect, c.about...)
-		p := newPlay(&e, finding.Result{})
-		for kind := range kinds() {
-			p.Found(kind, 0)
+		t := newTrial(&e, finding.Result{})
+		for kind := range everyKind() {
+			t.Found(kind, 0)
 		}
 		for kind, n := range c.found {
-			p.Found(kind, n)
+			t.Found(kind, n)
 		}
-		if r := p.verdict(); r.Observed != c.observed || r.AsExpected != c.expected {
+		if r := t.verdict(); r.Observed != c.observed || r.AsExpected != c.expected {
 			t.Errorf("%s: %s, as expected %v; want %s, %v", name, r.Observed, r.AsExpected, c.observed, c.expected)
 		}
 	}
 }
 
-// That something is not there can be said only by who has looked for it.
+// A verdict "holds" needs somebody to have looked for the anomaly.
 func TestWhatNobodyLookedForDoesNotHold(t *testing.T) {
 	for name, c := range map[string]struct {
 		about, none, some []finding.Kind
@@ -64,14 +64,14 @@ func TestWhatNobodyLookedForDoesNotHold(t *testing.T) {
 		"every kind, and a few": {nil, []finding.Kind{finding.Oversold}, nil, "", "overlaps"},
 	} {
 		e := experiment("a", "b", finding.Holds, c.about...)
-		p := newPlay(&e, finding.Result{})
+		t := newTrial(&e, finding.Result{})
 		for _, kind := range c.none {
-			p.Found(kind, 0)
+			t.Found(kind, 0)
 		}
 		for _, kind := range c.some {
-			p.Found(kind, 1)
+			t.Found(kind, 1)
 		}
-		r := p.verdict()
+		r := t.verdict()
 		if r.Observed != c.observed || (r.Failed != "") != (c.missing != "") || !strings.Contains(r.Failed, c.missing) || r.Failed != "" && r.AsExpected {
 			t.Errorf("%s: %q, failed %q, as expected %v", name, r.Observed, r.Failed, r.AsExpected)
 		}
@@ -85,7 +85,7 @@ func TestShownAreOneOfEachKind(t *testing.T) {
 		finding.Holds:  {"how", "the scene's", ""},
 	} {
 		var got []string
-		for _, w := range shown(proofs, observed) {
+		for _, w := range firstOfEachKind(proofs, observed) {
 			got = append(got, w.Summary)
 		}
 		if !slices.Equal(got, want) {
@@ -95,25 +95,25 @@ func TestShownAreOneOfEachKind(t *testing.T) {
 }
 
 func TestCommandRepeatsTheRun(t *testing.T) {
-	usual := stage.Defaults()
-	other := stage.Options{Seed: 7, Instances: 3, Duration: 1500 * time.Millisecond, Embedded: true}
-	for want, o := range map[string]stage.Options{
+	usual := testbed.Defaults()
+	other := testbed.Options{Seed: 7, Instances: 3, Duration: 1500 * time.Millisecond, Embedded: true}
+	for want, o := range map[string]testbed.Options{
 		"": usual, "--seed 7 --instances 3 --duration 1.5s --embedded": other,
 	} {
-		if got := strings.Join(flags(o), " "); got != want {
+		if got := strings.Join(nonDefaultFlags(o), " "); got != want {
 			t.Errorf("flags of %+v are %q, want %q", o, got, want)
 		}
 	}
 }
 
-// A swap is played with the partner's setup on the partner's servers, and says so.
+// A swap runs with the partner's setup on the partner's servers, and says so.
 func TestSwapSaysWithWhat(t *testing.T) {
-	house, err := stage.Open(t.Context(), stage.Options{Embedded: true, Seed: 3})
+	env, err := testbed.Open(t.Context(), testbed.Options{Embedded: true, Seed: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := house.Close(); err != nil {
+		if err := env.Close(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -121,10 +121,10 @@ func TestSwapSaysWithWhat(t *testing.T) {
 		experiment("weak", "sound", finding.Breaks, finding.Oversold),
 		experiment("sound", "weak", finding.Holds, finding.Oversold),
 	}
-	set[0].Needs = []stage.Server{stage.ZooKeeper} // which an embedded house has not
+	set[0].Needs = []testbed.Server{testbed.ZooKeeper} // which an embedded environment does not have
 	set[1].Setup.Policy.Lock = "local"
-	set[0].Scene = func(p *Play, with Setup) { p.Found(finding.Oversold, len(with.Policy.Lock)-len("local")) }
-	bench, err := New(house, set)
+	set[0].Scenario = func(t *Trial, setup Setup) { t.Found(finding.Oversold, len(setup.Policy.Lock)-len("local")) }
+	bench, err := New(env, set)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,15 +153,15 @@ func TestWitnessIsOfTheKindThatDecides(t *testing.T) {
 	}{
 		{of(finding.Oversold, finding.Overlaps, finding.WrongReleases), finding.WrongReleases, 2},
 		{of(finding.Oversold, finding.Overlaps), finding.Overlaps, 1},
-		{of(finding.Oversold, ""), "", 1}, // how it was prevented, before what does not matter
+		{of(finding.Oversold, ""), "", 1}, // prevention comes before kinds that do not decide
 		{of(finding.StuckKeys, finding.Oversold), finding.Oversold, 1},
 	} {
-		got, more := pick(c.proofs, about)
+		got, more := mainWitness(c.proofs, about)
 		if got == nil || got.Kind != c.want || len(more) != c.more {
 			t.Errorf("of %v: %v and %d more, want %q and %d", c.proofs, got, len(more), c.want, c.more)
 		}
 	}
-	if got, more := pick(nil, about); got != nil || more != nil {
+	if got, more := mainWitness(nil, about); got != nil || more != nil {
 		t.Errorf("of nothing: %v, %v", got, more)
 	}
 }
@@ -180,7 +180,7 @@ func TestChoose(t *testing.T) {
 		{[]string{"no-lock", "naive-release", "no-lock"}, []string{"naive-release", "no-lock"}},
 		{[]string{"no-lock", "all"}, []string{"naive-release", "uuid-release", "no-lock"}},
 	} {
-		chosen, err := set.Choose(c.ids)
+		chosen, err := set.Select(c.ids)
 		var got []string
 		for _, e := range chosen {
 			got = append(got, e.ID)
@@ -189,8 +189,8 @@ func TestChoose(t *testing.T) {
 			t.Errorf("Choose(%v) = %v, %v; want %v", c.ids, got, err, c.want)
 		}
 	}
-	_, err := set.Choose([]string{"naive-relaese", "all"})
-	if !errors.Is(err, ErrNoExperiment) || !strings.Contains(err.Error(), "perhaps naive-release") {
+	_, err := set.Select([]string{"naive-relaese", "all"})
+	if !errors.Is(err, ErrUnknownExperiment) || !strings.Contains(err.Error(), "perhaps naive-release") {
 		t.Errorf("Choose of a misspelt id: %v", err)
 	}
 }
@@ -211,7 +211,7 @@ func TestValidateNamesWhatIsWrong(t *testing.T) {
 		`is to come to the same verdict`:               func(s Set) Set { s[1].Expect = finding.Breaks; return s },
 		`two experiments are called "weak"`:            func(s Set) Set { return append(s, s[0]) },
 		`unknown`:                                      func(s Set) Set { s[0].Setup.Policy.Lock = "glue"; return s },
-		`has no scene`:                                 func(s Set) Set { s[0].Scene = nil; return s },
+		`has no scene`:                                 func(s Set) Set { s[0].Scenario = nil; return s },
 	} {
 		if err := spoil(good()).Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Validate = %v, want %q in it", err, want)

@@ -7,87 +7,79 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/stage"
+	"seckill/internal/lab/testbed"
 )
 
-// Lab runs experiments in a house of servers.
+// Lab runs experiments in an environment.
 type Lab struct {
-	house *stage.House
-	set   Set
+	env *testbed.Environment
+	set Set
 }
 
 // New returns a lab for the experiments of a set.
-func New(house *stage.House, set Set) (*Lab, error) {
+func New(env *testbed.Environment, set Set) (*Lab, error) {
 	if err := set.Validate(); err != nil {
 		return nil, err
 	}
-	return &Lab{house: house, set: set}, nil
+	return &Lab{env: env, set: set}, nil
 }
 
-// Run plays an experiment. What went wrong with the run itself, or keeps it from
-// being one, stands in the result.
+// Run runs an experiment. If the run fails or cannot be done, the result says so.
 func (l *Lab) Run(ctx context.Context, e *Experiment) finding.Result {
-	return l.play(ctx, e, e)
+	return l.runWith(ctx, e, e)
 }
 
-// Swap plays an experiment with its partner's setup, and judges it by the
-// experiment's own expectation: it must not come out as expected.
+// Swap runs an experiment with its partner's setup, and judges it by the experiment's own
+// expectation: the result must not be as expected.
 func (l *Lab) Swap(ctx context.Context, e *Experiment) finding.Result {
 	partner, err := l.set.Find(e.Partner)
 	if err != nil {
 		return finding.Result{ID: e.ID, Failed: err.Error()}
 	}
-	return l.play(ctx, e, partner)
+	return l.runWith(ctx, e, partner)
 }
 
-// limit is how long an experiment may take, most of which is for servers that start.
-const limit = 2 * time.Minute
-
-// play plays an experiment with the setup of another, or its own, on the servers that
-// the other needs.
-func (l *Lab) play(ctx context.Context, e, of *Experiment) finding.Result {
-	began := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	options := l.house.Options()
-	p := newPlay(e, finding.Result{
+// runWith runs an experiment with the setup of another one, or its own, on the servers that
+// this setup needs.
+func (l *Lab) runWith(ctx context.Context, e, of *Experiment) finding.Result {
+	options := l.env.Options()
+	t := newTrial(e, finding.Result{
 		ID: e.ID, Title: e.Title, Group: e.Group, Lock: of.Lock(), Expect: e.Expect,
-		About: e.About, Seed: options.Seed, Command: strings.Join(append([]string{e.Command()}, flags(options)...), " "),
+		About: e.About, Seed: options.Seed, Command: strings.Join(append([]string{e.Command()}, nonDefaultFlags(options)...), " "),
 	})
 	if of != e {
-		p.result.SetupOf = of.ID
-		p.result.Command += " --swap"
+		t.result.SetupOf = of.ID
+		t.result.Command += " --swap"
 	}
-	if p.result.About == nil {
-		p.result.About = slices.Collect(kinds())
+	if t.result.About == nil {
+		t.result.About = slices.Collect(everyKind())
 	}
-	skipped, err := l.house.Play(ctx, e.ID, of.Needs, func(s *stage.Stage) {
-		p.Stage = s
-		e.Scene(p, of.Setup)
+	skipped, err := l.env.Run(ctx, e.ID, of.Needs, func(r *testbed.Run) {
+		t.Run = r
+		e.Scenario(t, of.Setup)
 	})
 	switch {
 	case err != nil:
-		p.result.Failed = err.Error()
+		t.result.Failed = err.Error()
 	case skipped != "":
-		p.result.Skipped = skipped
+		t.result.Skipped = skipped
 	default:
-		p.result = p.verdict()
+		t.result = t.verdict()
 	}
-	if p.Stage != nil {
-		p.result.Engine = p.Engine()
+	if t.Run != nil {
+		t.result.Engine = t.Engine()
+		t.result.DurationMS = t.Elapsed().Milliseconds()
 	}
-	p.result.DurationMS = time.Since(began).Milliseconds()
-	return p.result
+	return t.result
 }
 
-// flags are those of lab run that say what is not the default.
-func flags(o stage.Options) (given []string) {
-	usual := stage.Defaults()
+// nonDefaultFlags returns the flags of lab run that differ from the defaults.
+func nonDefaultFlags(o testbed.Options) (given []string) {
+	usual := testbed.Defaults()
 	if o.Seed != usual.Seed {
 		given = append(given, fmt.Sprintf("--seed %d", o.Seed))
 	}
@@ -103,15 +95,15 @@ func flags(o stage.Options) (given []string) {
 	return given
 }
 
-func none() map[finding.Kind]int {
+func noAnomalies() map[finding.Kind]int {
 	anomalies := map[finding.Kind]int{}
-	for kind := range kinds() {
+	for kind := range everyKind() {
 		anomalies[kind] = 0
 	}
 	return anomalies
 }
 
-func kinds() func(func(finding.Kind) bool) {
+func everyKind() func(func(finding.Kind) bool) {
 	return func(yield func(finding.Kind) bool) {
 		for _, info := range finding.Kinds() {
 			if !yield(info.Kind) {
@@ -121,13 +113,13 @@ func kinds() func(func(finding.Kind) bool) {
 	}
 }
 
-// sideBySide is how many quiet experiments run at once: they mostly wait.
-const sideBySide = 4
+// maxParallel is how many quiet experiments run at once: they mostly wait.
+const maxParallel = 4
 
-// RunAll plays experiments, the quiet ones side by side and then the others one by
-// one, and tells each result as soon as it is there, from one goroutine at a time.
-// It returns them in the order in which they were asked for; those that ctx cut off
-// are left out, and its error is returned.
+// RunAll runs experiments, the quiet ones in parallel and then the others one by one. It
+// reports each result as soon as it is known, from one goroutine at a time. It returns the
+// results in the order of the request. Those that ctx cut off are left out, and its error is
+// returned.
 func (l *Lab) RunAll(ctx context.Context, asked []*Experiment, run func(context.Context, *Experiment) finding.Result, tell func(finding.Result)) ([]finding.Result, error) {
 	results := make([]*finding.Result, len(asked))
 	told := make(chan int)
@@ -142,7 +134,7 @@ func (l *Lab) RunAll(ctx context.Context, asked []*Experiment, run func(context.
 			}
 		}
 		var quiet errgroup.Group
-		quiet.SetLimit(sideBySide)
+		quiet.SetLimit(maxParallel)
 		for i, e := range asked {
 			if e.Quiet {
 				quiet.Go(func() error { one(i); return nil })
@@ -169,9 +161,9 @@ func (l *Lab) RunAll(ctx context.Context, asked []*Experiment, run func(context.
 	return done, err
 }
 
-// Choose finds experiments by their ids; "all" is all of them. An id that there is
-// not is [ErrNoExperiment], with those that come near.
-func (s Set) Choose(ids []string) ([]*Experiment, error) {
+// Select returns experiments by their ids; "all" is all of them. For an unknown id it returns
+// [ErrUnknownExperiment] with similar ids.
+func (s Set) Select(ids []string) ([]*Experiment, error) {
 	chosen := map[string]*Experiment{}
 	var errs []error
 	for _, id := range ids {
@@ -183,7 +175,7 @@ func (s Set) Choose(ids []string) ([]*Experiment, error) {
 		}
 		e, err := s.Find(id)
 		if err != nil {
-			errs = append(errs, s.hint(id, err))
+			errs = append(errs, s.suggest(id, err))
 			continue
 		}
 		chosen[id] = e
@@ -200,8 +192,8 @@ func (s Set) index(id string) int {
 	return slices.IndexFunc(s, func(e Experiment) bool { return e.ID == id })
 }
 
-// hint names the experiments that share a word with id.
-func (s Set) hint(id string, err error) error {
+// suggest names the experiments that share a word with id.
+func (s Set) suggest(id string, err error) error {
 	var near []string
 	for _, e := range s {
 		for word := range strings.SplitSeq(id, "-") {

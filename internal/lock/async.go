@@ -2,15 +2,15 @@ package lock
 
 import "context"
 
-// Result is what an acquisition in the background came to.
+// Result is the outcome of an acquisition in the background.
 type Result struct {
 	Lease Lease
 	Err   error
 }
 
-// Async acquires in the background and delivers the one result on the channel
-// returned. Whoever does not want it any more cancels ctx: a lease that has not
-// been received by then is given back, and the result becomes ctx's error.
+// Async acquires in the background and sends the single result on the channel that it
+// returns. To give up, cancel ctx: a lease that was not yet received from the channel is
+// then released, and the result becomes the error of ctx.
 func Async(ctx context.Context, l Locker, key string, opts Options) <-chan Result {
 	results := make(chan Result, 1)
 	go func() {
@@ -22,14 +22,14 @@ func Async(ctx context.Context, l Locker, key string, opts Options) <-chan Resul
 		stop := context.AfterFunc(ctx, func() {
 			select {
 			case r := <-results:
-				_ = Release(ctx, r.Lease) // nobody is left to be told
+				_ = Release(ctx, r.Lease) // nobody is left to report an error to
 				results <- Result{Err: ctx.Err()}
-			default: // received: the lease is the receiver's
+			default: // received: the receiver releases it
 			}
 		})
 		context.AfterFunc(lease.Context(), func() {
 			if ctx.Err() == nil {
-				stop() // released: there is nothing to look after any more
+				stop() // released
 			}
 		})
 	}()

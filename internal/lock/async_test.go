@@ -9,8 +9,8 @@ import (
 	"seckill/internal/lock"
 )
 
-// countingContext is a context that never ends and knows how many functions wait for
-// its end. Package context calls AfterFunc of a context that has it.
+// countingContext is a context that never ends and counts the functions that wait for its
+// end. Package context calls the AfterFunc of a context that has one.
 type countingContext struct {
 	context.Context
 	done chan struct{}
@@ -24,7 +24,7 @@ func newCountingContext(ctx context.Context) *countingContext {
 	return &countingContext{Context: ctx, done: make(chan struct{}), waiting: make(map[int]func())}
 }
 
-// Done is not the parent's, or package context would go around AfterFunc.
+// Done is not the parent's. Otherwise package context would bypass AfterFunc.
 func (c *countingContext) Done() <-chan struct{} { return c.done }
 
 // AfterFunc registers f.
@@ -49,8 +49,8 @@ func (c *countingContext) count() (registered, left int) {
 	return c.next, len(c.waiting)
 }
 
-// A lease that was received and released leaves nothing on the context it was asked
-// for with, which may be that of a whole process.
+// A lease that was received and released leaves no function on the context of its acquisition,
+// which may be that of the whole process.
 func TestAsyncLeavesNothingOnItsContext(t *testing.T) {
 	ctx := newCountingContext(t.Context())
 	for range 10 {
@@ -62,7 +62,7 @@ func TestAsyncLeavesNothingOnItsContext(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	end := time.Now().Add(5 * time.Second)
+	end := time.Now().Add(time.Minute)
 	for {
 		registered, left := ctx.count()
 		if registered < 10 && time.Now().Before(end) {
@@ -78,7 +78,7 @@ func TestAsyncLeavesNothingOnItsContext(t *testing.T) {
 	}
 }
 
-// heldAtOnce grants everything.
+// heldAtOnce grants every acquisition.
 type heldAtOnce struct{}
 
 // Acquire implements [lock.Locker].

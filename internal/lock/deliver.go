@@ -5,21 +5,23 @@ import (
 	"errors"
 )
 
-// Deliver is the last step of every Acquire: it hands a lease that was just won
-// to the caller, unless ctx has ended meanwhile or a fault at
-// [AfterAcquireBeforeReply] strikes. The lease is then given back, and the error
-// returned; a holder that dies there ([ErrAbandoned]) gives nothing back. A panic
-// there goes on once the lease is given back: the process may live on, and nobody in
-// it would have the lease.
-func Deliver(ctx context.Context, l Lease, faults *Faults) (Lease, error) {
-	passed := false
+// Deliver is the last step of every Acquire: it returns a lease that was just granted,
+// unless ctx has ended meanwhile. Then it releases the lease and returns the error of
+// ctx.
+//
+// It is also the point [AfterAcquireBeforeReply] of fault injection. A fault there has the
+// lease released too, except that a holder that dies there ([ErrAbandoned]) releases
+// nothing. A panic continues after the release: the process may survive it, and then
+// nobody in it would have the lease.
+func Deliver(ctx context.Context, l Lease) (Lease, error) {
+	panicked := true
 	defer func() {
-		if !passed {
+		if panicked {
 			_ = Release(ctx, l)
 		}
 	}()
-	err := faults.Pass(ctx, AfterAcquireBeforeReply)
-	passed = true
+	err := FaultsFrom(ctx).Pass(ctx, AfterAcquireBeforeReply)
+	panicked = false
 	if err == nil {
 		err = ctx.Err()
 	}
@@ -27,9 +29,9 @@ func Deliver(ctx context.Context, l Lease, faults *Faults) (Lease, error) {
 	case err == nil:
 		return l, nil
 	case errors.Is(err, ErrAbandoned):
-		l.Abandon()
+		Abandon(l)
 	default:
-		_ = Release(ctx, l) // what failed first is what the caller has to know
+		_ = Release(ctx, l) // the caller needs the first error
 	}
 	return nil, err
 }

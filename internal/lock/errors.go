@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// What can go wrong with a lock. Compare with errors.Is.
+// Errors of all mechanisms. Compare with errors.Is.
 var (
 	// ErrNotAcquired: somebody else holds the key and the wait limit passed.
 	ErrNotAcquired = errors.New("lock: not acquired")
 	// ErrNotHeld: this lease was already released.
 	ErrNotHeld = errors.New("lock: not held")
-	// ErrExpired: the lease ran out, or the key was deleted; nobody holds it.
+	// ErrExpired: the lease ran out or the key was deleted; nobody holds it.
 	ErrExpired = errors.New("lock: lease expired")
 	// ErrLost: somebody else holds the key now.
 	ErrLost = errors.New("lock: lost to another owner")
@@ -20,7 +20,7 @@ var (
 	ErrUnavailable = errors.New("lock: server unavailable")
 	// ErrInvalid: the key or the options are not acceptable.
 	ErrInvalid = errors.New("lock: invalid")
-	// ErrWrongKind: the key is in use by something that is not this mechanism.
+	// ErrWrongKind: the key holds a value that is not this mechanism's.
 	ErrWrongKind = errors.New("lock: key holds another kind of value")
 	// ErrUnknown: no mechanism of that name exists.
 	ErrUnknown = errors.New("lock: unknown mechanism")
@@ -33,14 +33,15 @@ var (
 // NotAcquiredError is an [ErrNotAcquired] that names the holder.
 type NotAcquiredError struct {
 	Key string
-	// Holder is who holds the key; empty where the mechanism does not know.
+	// Holder holds the key; empty where the mechanism does not know it.
 	Holder Owner
-	// TTL is how long the holder's lease still runs; 0 where unknown, [NoExpiry]
-	// where it has no end.
+	// TTL is how long the holder's lease still runs: 0 where unknown, [NoExpiry] where
+	// it has no end.
 	TTL time.Duration
 }
 
-// Error names the key and, where they are known, the holder and when its lease ends.
+// Error names the key and, where they are known, the holder and the time left of its
+// lease.
 func (e *NotAcquiredError) Error() string {
 	text := fmt.Sprintf("%v: %q", ErrNotAcquired, e.Key)
 	if e.Holder != "" {

@@ -10,8 +10,8 @@ import (
 	"seckill/internal/lock/local"
 )
 
-// A wait limit says how long to wait for a key that is taken. The errors tell a limit
-// that passed from a context that ended, and the context of a lease says why it ended.
+// Options.Wait limits the wait for a key that is taken. The errors tell whether the limit
+// passed or the context ended. The context of a lease says why it ended.
 func Example() {
 	ctx := context.Background()
 	locks := local.New()
@@ -25,7 +25,7 @@ func Example() {
 	_, err = locks.Acquire(ctx, "voucher:7", lock.Options{Wait: 20 * time.Millisecond})
 	fmt.Println("the limit passed:", errors.Is(err, lock.ErrNotAcquired))
 	if taken, ok := errors.AsType[*lock.NotAcquiredError](err); ok {
-		fmt.Println("by the first:", taken.Holder == first.Owner())
+		fmt.Println("the holder is the first:", taken.Holder == first.Owner())
 	}
 
 	impatient, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
@@ -33,23 +33,23 @@ func Example() {
 	_, err = locks.Acquire(impatient, "voucher:7", lock.Options{Wait: time.Minute})
 	fmt.Println("the context ended:", errors.Is(err, context.DeadlineExceeded), errors.Is(err, lock.ErrNotAcquired))
 
-	// Release gives back also what the request's own context has no time left for.
-	fmt.Println("given back:", lock.Release(ctx, first))
-	fmt.Println("why the work ends:", context.Cause(first.Context()))
-	fmt.Println("once more:", lock.Release(ctx, first))
+	// Release works even if the request's context has ended.
+	fmt.Println("released:", lock.Release(ctx, first))
+	fmt.Println("why the work has to stop:", context.Cause(first.Context()))
+	fmt.Println("released again:", lock.Release(ctx, first))
 	// Output:
 	// the limit passed: true
-	// by the first: true
+	// the holder is the first: true
 	// the context ended: true false
-	// given back: <nil>
-	// why the work ends: lock: released
-	// once more: lock: not held
+	// released: <nil>
+	// why the work has to stop: lock: released
+	// released again: lock: not held
 }
 
-// Who holds a key is an owner in the context, and not a goroutine: it may go from one
-// to another, or to another process. Acquiring again as the same owner is re-entry,
-// where the mechanism has it; reentrant, fair, rw and fenced do. This one has not, and
-// its refusal names the owner itself.
+// The holder of a key is an owner in the context and not a goroutine: it may move to another
+// goroutine or another process. Acquiring again as the same owner is re-entry with reentrant,
+// fair, rw and fenced. The mechanism here has no re-entry, and its refusal names the owner
+// itself.
 func ExampleWithOwner() {
 	ctx := lock.WithOwner(context.Background(), "order-42")
 	locks := local.New()
@@ -70,8 +70,8 @@ func ExampleWithOwner() {
 	// <nil>
 }
 
-// Async acquires in the background. Whoever no longer wants the lock cancels the
-// context: what was granted and not received by then is given back.
+// Async acquires in the background. To give up, cancel the context: a lease that was granted
+// and not received by then is released.
 func ExampleAsync() {
 	ctx := context.Background()
 	locks := local.New()
@@ -100,8 +100,8 @@ func ExampleAsync() {
 	// <nil>
 }
 
-// Observe tells what metrics are made of. The service counts with it how long locks
-// are waited for and held, and why they are refused and lost.
+// Observe reports the events that metrics are made of: how long acquisitions wait, how long
+// leases are held, and why they are refused or lost.
 func ExampleObserve() {
 	ctx := context.Background()
 	locks := lock.Observe(local.New(), lock.Observer{
@@ -127,8 +127,8 @@ func ExampleObserve() {
 	// released: <nil>
 }
 
-// A lease that was given for a time runs on from now for as long as Extend says. What
-// the store does is a mechanism's own; here one stands in that always agrees.
+// Extend makes a fixed lease end at another time, counted from now. In this example a
+// function stands in for the store.
 func ExampleLease_extend() {
 	ctx := context.Background()
 	begun := time.Now()

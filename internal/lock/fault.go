@@ -10,7 +10,52 @@ import (
 	"time"
 )
 
-// Point names a place in the code where a fault can be brought about.
+// This file is for the laboratory: it injects faults into mechanisms and into the order
+// flow. It is not part of the contract that a user of a lock, or the author of a new
+// mechanism, has to know.
+
+// WithFaults returns a context under which acquisitions, and the releases of their
+// leases, carry out plan at the points that they pass. A nil plan changes nothing.
+func WithFaults(ctx context.Context, plan *Faults) context.Context {
+	if plan == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, faultsKey{}, plan)
+}
+
+type faultsKey struct{}
+
+// FaultsFrom returns the plan that ctx carries, or nil.
+func FaultsFrom(ctx context.Context) *Faults {
+	plan, _ := ctx.Value(faultsKey{}).(*Faults)
+	return plan
+}
+
+// Abandoner is a [Lease] whose holder can be made to die in an experiment. Every lease
+// of this project is one.
+type Abandoner interface {
+	// Abandon leaves the lock as a holder that died does: from here on nothing is
+	// renewed, and nothing is released.
+	Abandon()
+}
+
+// Abandon abandons a lease. It reports false where the lease is no [Abandoner].
+func Abandon(l Lease) bool {
+	a, ok := l.(Abandoner)
+	if ok {
+		a.Abandon()
+	}
+	return ok
+}
+
+// Abandon implements [Abandoner].
+func (h *Held) Abandon() {
+	if h.end() {
+		h.cancel(ErrReleased)
+	}
+}
+
+// Point names a place in the code where a fault can be injected.
 type Point string
 
 // The points, in the order in which an order passes them.
@@ -25,7 +70,7 @@ const (
 	BetweenCompareAndDelete Point = "between-compare-and-delete"
 )
 
-// Points lists every point there is.
+// Points lists all points.
 func Points() []Point {
 	return []Point{
 		BetweenSetNXAndExpire, AfterAcquireBeforeReply, HolderCrash, CriticalSection,
@@ -36,16 +81,16 @@ func Points() []Point {
 // Effect is what happens at a point.
 type Effect string
 
-// The effects. Pause is always applied first, whatever the effect.
+// The effects. The pause of a fault comes first, whatever its effect.
 const (
-	EffectPause   Effect = "pause"   // wait, then go on
+	EffectPause   Effect = "pause"   // wait, then continue
 	EffectError   Effect = "error"   // fail with ErrInjected
 	EffectPanic   Effect = "panic"   // panic
-	EffectAbandon Effect = "abandon" // fail with ErrAbandoned: the holder never comes back and nothing is released
+	EffectAbandon Effect = "abandon" // fail with ErrAbandoned: the holder is dead and releases nothing
 	EffectKill    Effect = "kill"    // SIGKILL to this process
 )
 
-// Faults at work. Compare with errors.Is.
+// Errors that an injected fault causes. Compare with errors.Is.
 var (
 	ErrInjected  = errors.New("lock: injected fault")
 	ErrAbandoned = errors.New("lock: holder abandoned by an injected fault")
@@ -54,7 +99,7 @@ var (
 // MaxFaultPause bounds how long a fault may pause.
 const MaxFaultPause = time.Minute
 
-// Fault is one thing to go wrong.
+// Fault is one fault to inject.
 type Fault struct {
 	Point  Point  `json:"point"`
 	Effect Effect `json:"effect,omitempty"` // "" is pause
@@ -64,7 +109,7 @@ type Fault struct {
 	Probability float64 `json:"probability,omitempty"`
 }
 
-// Validate says with [ErrInvalid] what is wrong with a fault.
+// Validate returns [ErrInvalid] where a fault is malformed.
 func (f Fault) Validate() error {
 	switch {
 	case !slices.Contains(Points(), f.Point):
@@ -81,14 +126,14 @@ func (f Fault) Validate() error {
 	return nil
 }
 
-// Faults is a plan of what to do at which point. The nil plan does nothing.
+// Faults is a plan: which faults to inject at which point. The nil plan does nothing.
 type Faults struct {
 	at     map[Point][]Fault
 	random func() float64
 }
 
-// NewFaults makes a plan, or nil where there is nothing to do. random gives
-// numbers in [0, 1) and decides on probabilities; nil takes the runtime's own.
+// NewFaults returns a plan, or nil for no faults. random returns numbers in [0, 1) and
+// decides on probabilities; nil stands for the runtime's own generator.
 func NewFaults(faults []Fault, random func() float64) (*Faults, error) {
 	if len(faults) == 0 {
 		return nil, nil
@@ -107,7 +152,7 @@ func NewFaults(faults []Fault, random func() float64) (*Faults, error) {
 }
 
 // Pass is called where the code passes a point. It returns nil, [ErrInjected],
-// [ErrAbandoned] or, when a pause was cut short, the error of ctx.
+// [ErrAbandoned] or, where ctx ended during a pause, the error of ctx.
 func (p *Faults) Pass(ctx context.Context, at Point) error {
 	if p == nil {
 		return nil
@@ -116,23 +161,23 @@ func (p *Faults) Pass(ctx context.Context, at Point) error {
 		if f.Probability > 0 && p.random() >= f.Probability {
 			continue
 		}
-		if err := f.strike(ctx); err != nil {
+		if err := f.inject(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// PassDeaf is Pass for a point inside work that nothing can interrupt, as a
-// stopped process cannot be: a pause there lasts its whole time, whatever ctx does.
-func (p *Faults) PassDeaf(ctx context.Context, at Point) error {
+// PassUninterrupted is Pass for a fault that stands for a stopped process: a pause lasts
+// its whole length, whatever becomes of ctx.
+func (p *Faults) PassUninterrupted(ctx context.Context, at Point) error {
 	if p == nil {
 		return nil
 	}
 	return p.Pass(context.WithoutCancel(ctx), at)
 }
 
-func (f Fault) strike(ctx context.Context) error {
+func (f Fault) inject(ctx context.Context) error {
 	if f.PauseMS > 0 {
 		timer := time.NewTimer(time.Duration(f.PauseMS) * time.Millisecond)
 		defer timer.Stop()
@@ -150,8 +195,7 @@ func (f Fault) strike(ctx context.Context) error {
 	case EffectAbandon:
 		return fmt.Errorf("%w at %s", ErrAbandoned, f.Point)
 	case EffectKill:
-		// SIGKILL cannot be caught; the select only keeps this goroutine from
-		// getting any further before it arrives.
+		// SIGKILL cannot be caught. The select stops this goroutine until it arrives.
 		if self, err := os.FindProcess(os.Getpid()); err == nil {
 			_ = self.Kill()
 		}

@@ -35,7 +35,7 @@ func TestNoFaults(t *testing.T) {
 	}
 }
 
-func TestFaultsStrikeWhereTheyAreSet(t *testing.T) {
+func TestFaultsAreInjectedAtTheirPoints(t *testing.T) {
 	p := plan(t, nil,
 		lock.Fault{Point: lock.BeforeCommit, Effect: lock.EffectError},
 		lock.Fault{Point: lock.HolderCrash, Effect: lock.EffectAbandon},
@@ -47,7 +47,7 @@ func TestFaultsStrikeWhereTheyAreSet(t *testing.T) {
 		t.Errorf("an error gave %v", err)
 	}
 	if err := p.Pass(t.Context(), lock.HolderCrash); !errors.Is(err, lock.ErrAbandoned) {
-		t.Errorf("an abandoned lock gave %v", err)
+		t.Errorf("an abandoned holder gave %v", err)
 	}
 	defer func() {
 		if recover() == nil {
@@ -81,22 +81,23 @@ func TestFaultPauses(t *testing.T) {
 		}
 
 		began = time.Now()
-		if err := p.PassDeaf(ctx, lock.CriticalSection); !errors.Is(err, lock.ErrInjected) {
-			t.Errorf("PassDeaf = %v, want the fault's error", err)
+		if err := p.PassUninterrupted(ctx, lock.CriticalSection); !errors.Is(err, lock.ErrInjected) {
+			t.Errorf("PassUninterrupted = %v, want the fault's error", err)
 		}
 		if took := time.Since(began); took != 500*time.Millisecond {
-			t.Errorf("PassDeaf paused for %v, whatever the context", took)
+			t.Errorf("PassUninterrupted paused for %v, whatever the context", took)
 		}
 	})
 }
 
 func TestFaultProbability(t *testing.T) {
-	draw := 0.0
-	p := plan(t, func() float64 { return draw }, lock.Fault{Point: lock.BeforeRelease, Effect: lock.EffectError, Probability: 0.25})
-	for next, strikes := range map[float64]bool{0: true, 0.2499: true, 0.25: false, 0.999: false} {
-		draw = next
-		if err := p.Pass(t.Context(), lock.BeforeRelease); (err != nil) != strikes {
-			t.Errorf("drawing %v of 0.25: %v", next, err)
+	next := 0.0
+	fault := lock.Fault{Point: lock.BeforeRelease, Effect: lock.EffectError, Probability: 0.25}
+	p := plan(t, func() float64 { return next }, fault)
+	for random, injected := range map[float64]bool{0: true, 0.2499: true, 0.25: false, 0.999: false} {
+		next = random
+		if err := p.Pass(t.Context(), lock.BeforeRelease); (err != nil) != injected {
+			t.Errorf("random number %v, probability 0.25: %v", random, err)
 		}
 	}
 }
@@ -111,7 +112,7 @@ func TestFaultKills(t *testing.T) {
 	cmd.Env = append(os.Environ(), child+"=1")
 	exit, ok := errors.AsType[*exec.ExitError](cmd.Run())
 	if !ok {
-		t.Fatal("the child ended as if nothing had happened")
+		t.Fatal("the child ended without an error")
 	}
 	if status, ok := exit.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
 		t.Errorf("the child ended with %v, want SIGKILL", exit)
@@ -170,7 +171,7 @@ func TestDeliver(t *testing.T) {
 			if c.effect != "" {
 				faults = plan(t, nil, lock.Fault{Point: lock.AfterAcquireBeforeReply, Effect: c.effect})
 			}
-			lease, err := lock.Deliver(c.ctx, g.hold(t.Context(), time.Time{}), faults)
+			lease, err := lock.Deliver(lock.WithFaults(c.ctx, faults), g.hold(t.Context(), time.Time{}))
 			if !errors.Is(err, c.want) || (lease == nil) != (c.want != nil) {
 				t.Errorf("Deliver = %v, %v; want the error %v", lease, err, c.want)
 			}

@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// Held is the [Lease] that mechanisms return. It keeps the bookkeeping that is
-// the same for all of them: the context and its cause, the one-time release, the
-// time that is left.
+// Held is the [Lease] that mechanisms return. It does what is the same for all of
+// them: the context and its cause, the single release, the time that is left.
 type Held struct {
 	grant  Grant
 	ctx    context.Context
@@ -30,7 +29,7 @@ type heldState uint8
 const (
 	held heldState = iota
 	lost
-	unknown  // a release had no answer; it may be tried again
+	unknown  // the outcome of a release is unknown; it may be repeated
 	released // final
 )
 
@@ -39,28 +38,27 @@ type Grant struct {
 	Key   string
 	Owner Owner
 	Token uint64
-	// Until is when the lease ends if nothing renews it, counted from before
-	// the attempt that won it. The zero time: never.
+	// Until is when the lease ends if nothing renews it, counted from before the
+	// attempt that acquired it. The zero time: never.
 	Until time.Time
-	// Release gives the grant back. It runs also after a loss was signalled, so
-	// that the store's own word decides the error. After it returned an
-	// ErrUnavailable it may be called again, and then must not be fooled by its
-	// own first call having got through.
+	// Release gives the key back. It is also called after a loss was signalled, so
+	// that the store's answer decides the error. After it returned ErrUnavailable it
+	// may be called again; it then has to recognise that its first call succeeded.
 	Release func(ctx context.Context) error
-	// Extend asks the store for ttl from now and returns when the lease then ends
-	// by this process's clock, counted from before the attempt. nil: the mechanism
-	// cannot, see [Lease.Extend].
+	// Extend asks the store to end the lease ttl from now. It returns that end by this
+	// process's clock, counted from before the attempt. nil: the mechanism cannot
+	// extend, see [Lease.Extend].
 	Extend func(ctx context.Context, ttl time.Duration) (until time.Time, err error)
-	// TTL is the lease that was asked for, for an Extend without one. 0: a watchdog
-	// renews it, or it has no end.
+	// TTL is the length of a fixed lease, which an Extend without a ttl uses. 0: a
+	// watchdog renews the lease, or it has no end.
 	TTL time.Duration
-	// Stop ends whatever works for this lease in the background. It is called
-	// exactly once, before Release or on Abandon, and must not wait for Release.
-	// May be nil.
+	// Stop ends the background work for this lease. It is called exactly once, before
+	// Release or when the lease is abandoned, and must not wait for Release. May be
+	// nil.
 	Stop func()
 }
 
-// NewHeld returns a lease on what was granted. Its context derives from ctx.
+// NewHeld returns the lease of a grant. Its context derives from ctx.
 func NewHeld(ctx context.Context, g Grant) *Held {
 	h := &Held{grant: g, lost: make(chan struct{})}
 	h.ctx, h.cancel = context.WithCancelCause(ctx)
@@ -115,14 +113,14 @@ func (h *Held) Extend(ctx context.Context, ttl time.Duration) error {
 	if ttl == 0 {
 		ttl = h.grant.TTL
 	}
-	h.extending.Lock() // what is believed last is to be what the store did last
+	h.extending.Lock() // the last extension that is recorded must be the store's last
 	defer h.extending.Unlock()
 	start := time.Now()
 	until, err := h.grant.Extend(ctx, ttl)
 	switch {
 	case errors.Is(err, ErrUnavailable):
 		if ttl != 0 && h.Remaining() > time.Until(start.Add(ttl)) {
-			h.Renewed(start.Add(ttl)) // it may have been carried out
+			h.Renewed(start.Add(ttl)) // the store may have carried it out
 		}
 		return err
 	case errors.Is(err, ErrExpired) || errors.Is(err, ErrLost):
@@ -134,10 +132,10 @@ func (h *Held) Extend(ctx context.Context, ttl time.Duration) error {
 	if !until.IsZero() {
 		h.Renewed(until)
 	}
-	return h.stillHeld() // a release or a loss may have come between
+	return h.stillHeld() // it may have been released or lost meanwhile
 }
 
-// stillHeld is nil for a lease that was neither lost nor released.
+// stillHeld returns nil for a lease that was neither lost nor released.
 func (h *Held) stillHeld() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -150,8 +148,8 @@ func (h *Held) stillHeld() error {
 	return ErrNotHeld
 }
 
-// Lose tells the holder, once, that it no longer holds the key and why. After a
-// release it does nothing. It reports whether the holder was told by this call.
+// Lose signals once to the holder that it no longer holds the key, and why. After a
+// release it does nothing. It reports whether this call gave the signal.
 func (h *Held) Lose(cause error) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -159,7 +157,7 @@ func (h *Held) Lose(cause error) bool {
 		return false
 	}
 	h.state = lost
-	h.cancel(cause) // first: who sees Lost closed finds the cause
+	h.cancel(cause) // before close: a reader of Lost finds the cause
 	close(h.lost)
 	return true
 }
@@ -171,8 +169,9 @@ func (h *Held) Release(ctx context.Context) error {
 	}
 	h.cancel(ErrReleased)
 	err := h.grant.Release(ctx)
-	if err != nil && ctx.Err() != nil && !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrExpired) && !errors.Is(err, ErrLost) {
-		// Cut short: the command may have got through all the same.
+	decided := errors.Is(err, ErrUnavailable) || errors.Is(err, ErrExpired) || errors.Is(err, ErrLost)
+	if err != nil && ctx.Err() != nil && !decided {
+		// ctx ended; the server may have carried out the command all the same.
 		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	if errors.Is(err, ErrUnavailable) {
@@ -183,14 +182,8 @@ func (h *Held) Release(ctx context.Context) error {
 	return err
 }
 
-// Abandon implements [Lease].
-func (h *Held) Abandon() {
-	if h.end() {
-		h.cancel(ErrReleased)
-	}
-}
-
-// end makes the lease final. It reports whether this call did.
+// end makes the release final and stops the background work. It reports false where an
+// earlier call did so.
 func (h *Held) end() bool {
 	h.mu.Lock()
 	was := h.state

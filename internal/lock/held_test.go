@@ -12,7 +12,7 @@ import (
 	"seckill/internal/lock"
 )
 
-// grant is one that counts what is done with it.
+// grant counts how often it is released and stopped.
 type grant struct {
 	released, stopped atomic.Int64
 	err               error // of the release
@@ -42,13 +42,13 @@ func isLost(h *lock.Held) bool {
 	}
 }
 
-func TestHeldSaysWhatWasGranted(t *testing.T) {
+func TestHeldReturnsWhatWasGranted(t *testing.T) {
 	h := new(grant).hold(t.Context(), time.Time{})
 	if h.Key() != "seat" || h.Owner() != "me" || h.Token() != 7 || h.Remaining() != lock.NoExpiry {
 		t.Errorf("key %q, owner %q, token %d, remaining %v", h.Key(), h.Owner(), h.Token(), h.Remaining())
 	}
 	if isLost(h) || h.Context().Err() != nil {
-		t.Error("a lease that was just granted is over")
+		t.Error("a lease that was just granted has ended")
 	}
 }
 
@@ -97,7 +97,7 @@ func TestHeldIsReleasedOnce(t *testing.T) {
 	}
 }
 
-// A release of unknown outcome may be made again, and stops the background once.
+// A release with an unknown outcome may be repeated. It stops the background work once.
 func TestHeldIsReleasedAgainWhenOutcomeIsUnknown(t *testing.T) {
 	g := grant{err: lock.ErrUnavailable}
 	h := g.hold(t.Context(), time.Time{})
@@ -116,7 +116,7 @@ func TestHeldIsReleasedAgainWhenOutcomeIsUnknown(t *testing.T) {
 	g.mustHave(t, 3, 1)
 }
 
-func TestHeldTellsLossOnce(t *testing.T) {
+func TestHeldSignalsLossOnce(t *testing.T) {
 	var g grant
 	h := g.hold(t.Context(), time.Time{})
 	seen := make(chan error)
@@ -125,12 +125,12 @@ func TestHeldTellsLossOnce(t *testing.T) {
 		seen <- context.Cause(h.Context())
 	}()
 	if !h.Lose(lock.ErrExpired) || h.Lose(lock.ErrLost) {
-		t.Error("of two losses not the first, and it alone, told the holder")
+		t.Error("two losses: want the first one, and only that, to tell the holder")
 	}
 	if cause := <-seen; !errors.Is(cause, lock.ErrExpired) {
-		t.Errorf("who saw the loss found the cause %v, want ErrExpired", cause)
+		t.Errorf("a reader of Lost found the cause %v, want ErrExpired", cause)
 	}
-	g.err = lock.ErrLost // the store's own word decides
+	g.err = lock.ErrLost // the store's answer decides
 	if err := h.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
 		t.Errorf("Release = %v, want what the store says", err)
 	}
@@ -168,7 +168,7 @@ func TestHeldEndsWithItsAcquisition(t *testing.T) {
 	}
 }
 
-// Release works on a context of its own, and no longer than ReleaseTimeout.
+// Release works on a context of its own, for at most ReleaseTimeout.
 func TestReleaseOutlivesItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -8,12 +8,12 @@ import (
 
 // Locker is one mechanism.
 type Locker interface {
-	// Acquire takes key for the owner in ctx (see [WithOwner]) and returns a
-	// lease on it, or [ErrNotAcquired] once opts.Wait has passed, the error of
-	// ctx once that ends, [ErrUnavailable] or [ErrInvalid].
+	// Acquire takes key for the owner in ctx (see [WithOwner]) and returns a lease on
+	// it. The errors are [ErrNotAcquired] once opts.Wait has passed, the error of ctx
+	// once that ends, [ErrUnavailable], [ErrWrongKind] and [ErrInvalid].
 	//
-	// When it returns an error it leaves nothing behind: what the server may
-	// have granted is given back on a context of its own.
+	// With an error it leaves nothing behind: it releases, on a context of its own,
+	// what the server may have granted.
 	Acquire(ctx context.Context, key string, opts Options) (Lease, error)
 }
 
@@ -22,72 +22,68 @@ type Locker interface {
 type Options struct {
 	// Wait is how long to wait for a key that is taken. 0 tries once.
 	Wait time.Duration
-	// TTL is a fixed lease, at least [MinTTL], that nothing renews. 0 leaves it
-	// to the mechanism: a renewed lease where it has a watchdog, else
-	// [DefaultTTL], or no expiry where it has none.
+	// TTL is the length of a fixed lease that nothing renews, at least [MinTTL]. 0
+	// leaves it to the mechanism: a renewed lease where it has a watchdog, else
+	// [DefaultTTL], or no expiry where the mechanism has none.
 	TTL time.Duration
-	// Faults is what to do at the points this acquisition and its release pass.
-	// nil does nothing.
-	Faults *Faults
 }
 
 // Lease is a held lock. It is safe for use by several goroutines.
 type Lease interface {
-	// Key is the key as given to Acquire.
+	// Key is the key that was passed to Acquire.
 	Key() string
-	// Owner is who holds the key.
+	// Owner is the holder of the key.
 	Owner() Owner
 	// Token is the fencing token: it grows with every new holder of the key and
 	// stays the same on re-entry. 0 where the mechanism has none.
 	Token() uint64
-	// Lost is closed when ownership was lost or can no longer be proven, and
-	// never by a release.
+	// Lost is closed when ownership was lost or can no longer be proven. A release
+	// never closes it.
 	Lost() <-chan struct{}
-	// Context derives from the context of the acquisition. It ends with the
-	// cause of the loss, or with [ErrReleased] after the release: work done
-	// under it stops with the lock. Ask context.Cause for the reason.
+	// Context derives from the context of the acquisition. It ends with the cause of
+	// the loss, or with [ErrReleased] after the release, so work done under it stops
+	// with the lock. context.Cause returns the reason.
 	Context() context.Context
-	// Remaining is how long the lease still runs by this process's clock,
-	// counted from before the attempt that won or renewed it. 0 or less: it ran
-	// out. [NoExpiry] where it has no end.
+	// Remaining is how long the lease still runs by this process's clock, counted
+	// from before the attempt that acquired or renewed it. 0 or less: it has run out.
+	// [NoExpiry] where it has no end.
 	Remaining() time.Duration
-	// Extend lets a fixed lease run ttl from now, whatever was left of it; ttl 0 is
-	// the lease as it was given, and the one choice where a watchdog renews it
-	// anyway: the store is then asked at once whether the holder still is one.
-	// [ErrInvalid] for a lease that makes no sense, [ErrNotHeld], [ErrExpired] and
-	// [ErrLost] when there is nothing to extend, [ErrUnavailable] when the outcome
-	// is unknown (the lease then counts to the earlier of the two ends), and
-	// [errors.ErrUnsupported] where the mechanism cannot.
+	// Extend makes a fixed lease end ttl from now, whatever was left of it. ttl 0
+	// stands for the length it was acquired with; it is the only valid choice for a
+	// lease that a watchdog renews, and then asks the store at once whether the
+	// holder still holds the key.
+	//
+	// The errors are [ErrInvalid] for an unacceptable ttl; [ErrNotHeld], [ErrExpired]
+	// and [ErrLost] where there is nothing to extend; [ErrUnavailable] where the
+	// outcome is unknown (the lease then counts to the earlier of the two ends); and
+	// [errors.ErrUnsupported] where the mechanism cannot extend.
 	Extend(ctx context.Context, ttl time.Duration) error
-	// Release gives the key back: [ErrNotHeld], [ErrExpired] or [ErrLost] when
-	// there was nothing to give, [ErrUnavailable] when the outcome is unknown.
-	// It is cut short by ctx; pass one that outlives the work (see [Release]).
+	// Release gives the key back: [ErrNotHeld], [ErrExpired] or [ErrLost] where this
+	// lease no longer held it, [ErrUnavailable] where the outcome is unknown. It is
+	// cut short by ctx; pass one that outlives the work (see [Release]).
 	Release(ctx context.Context) error
-	// Abandon walks away as a holder that died does: nothing is released and
-	// nothing is renewed from here on. It exists for fault injection.
-	Abandon()
 }
 
 // Limits and defaults of every mechanism.
 const (
-	// DefaultTTL is the lease of mechanisms that have an expiry, no watchdog,
-	// and were given none.
+	// DefaultTTL is the lease of a mechanism that has an expiry but no watchdog, when
+	// Options.TTL is 0.
 	DefaultTTL = 10 * time.Second
-	// MinTTL is the shortest lease. Redis counts in milliseconds, and a zero in
+	// MinTTL is the shortest lease. Redis counts in milliseconds; a zero in
 	// SET … PX is an error in some versions and "no key" in others.
 	MinTTL = time.Millisecond
-	// MaxTTL bounds what a policy may ask for.
+	// MaxTTL is the longest lease that may be asked for.
 	MaxTTL = time.Hour
 	// MaxKey is the longest key, in bytes.
 	MaxKey = 256
-	// NoExpiry is what Remaining gives where a lease has no end.
+	// NoExpiry is what Remaining returns for a lease that has no end.
 	NoExpiry = time.Duration(1<<63 - 1)
 	// ReleaseTimeout bounds a release made with the [Release] helper, and every
 	// clean-up that a mechanism makes by itself.
 	ReleaseTimeout = 3 * time.Second
 )
 
-// Release gives a lease back on a context that outlives ctx, bounded by
+// Release releases a lease on a context that outlives ctx, bounded by
 // [ReleaseTimeout]: a request that was cancelled still frees its lock.
 func Release(ctx context.Context, l Lease) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ReleaseTimeout)
@@ -95,8 +91,8 @@ func Release(ctx context.Context, l Lease) error {
 	return l.Release(ctx)
 }
 
-// Check says with [ErrInvalid] what no mechanism accepts: an empty or overlong
-// key, one with a brace, a negative wait, a lease below [MinTTL] or above [MaxTTL].
+// Check returns [ErrInvalid] for what no mechanism accepts: an empty or overlong
+// key, a key with a brace, a negative wait, a lease below [MinTTL] or above [MaxTTL].
 func Check(key string, opts Options) error {
 	switch {
 	case key == "":

@@ -54,7 +54,7 @@ func TestCheck(t *testing.T) {
 func TestNotAcquiredError(t *testing.T) {
 	var err error = &lock.NotAcquiredError{Key: "seat", Holder: "them", TTL: 3 * time.Second}
 	if !errors.Is(err, lock.ErrNotAcquired) || errors.Is(err, lock.ErrUnavailable) {
-		t.Errorf("%v is not what it is", err)
+		t.Errorf("%v: want ErrNotAcquired and no other error", err)
 	}
 	for _, part := range []string{"seat", "them", "3s"} {
 		if !strings.Contains(err.Error(), part) {
@@ -62,10 +62,10 @@ func TestNotAcquiredError(t *testing.T) {
 		}
 	}
 	if text := (&lock.NotAcquiredError{Key: "seat"}).Error(); strings.Contains(text, "held by") {
-		t.Errorf("%q names a holder that is not known", text)
+		t.Errorf("%q names an unknown holder", text)
 	}
 	if text := (&lock.NotAcquiredError{Key: "seat", TTL: lock.NoExpiry}).Error(); strings.Contains(text, "for another") {
-		t.Errorf("%q gives an end to what has none", text)
+		t.Errorf("%q gives an end to a lease that has none", text)
 	}
 }
 
@@ -127,7 +127,8 @@ func TestPollingUntilFree(t *testing.T) {
 		began, free := time.Now(), time.Now().Add(time.Second)
 		tries := 0
 		var g grant
-		lease, err := lock.Polling{Every: 10 * time.Millisecond}.Acquire(t.Context(), 3*time.Second, func(ctx context.Context) (lock.Lease, error) {
+		polling := lock.Polling{Every: 10 * time.Millisecond}
+		lease, err := polling.Acquire(t.Context(), 3*time.Second, func(ctx context.Context) (lock.Lease, error) {
 			if tries++; time.Now().Before(free) {
 				return nil, lock.ErrNotAcquired
 			}
@@ -137,7 +138,7 @@ func TestPollingUntilFree(t *testing.T) {
 			t.Fatalf("Acquire = %v, %v", lease, err)
 		}
 		if late := time.Since(began) - time.Second; late < 0 || late > 15*time.Millisecond {
-			t.Errorf("it got in %v late, want 15 ms at most", late)
+			t.Errorf("it acquired %v late, want 15 ms at most", late)
 		}
 		if tries < 67 || tries > 200 {
 			t.Errorf("%d tries in a second, want about 100", tries)
@@ -147,14 +148,15 @@ func TestPollingUntilFree(t *testing.T) {
 
 func TestPollingEnds(t *testing.T) {
 	broken := errors.New("broken")
+	const soon = 300 * time.Millisecond
 	cases := map[string]struct {
 		wait, timeout time.Duration
 		then          error // what a try gives after 100 ms
 		want          error
 		after         time.Duration
 	}{
-		"at its limit":      {wait: 300 * time.Millisecond, timeout: time.Hour, want: lock.ErrNotAcquired, after: 300 * time.Millisecond},
-		"with its context":  {wait: time.Hour, timeout: 300 * time.Millisecond, want: context.DeadlineExceeded, after: 300 * time.Millisecond},
+		"at its limit":      {wait: soon, timeout: time.Hour, want: lock.ErrNotAcquired, after: soon},
+		"with its context":  {wait: time.Hour, timeout: soon, want: context.DeadlineExceeded, after: soon},
 		"at the first fail": {wait: time.Hour, timeout: time.Hour, then: broken, want: broken, after: 100 * time.Millisecond},
 	}
 	for name, c := range cases {
@@ -191,9 +193,11 @@ func TestCatalogue(t *testing.T) {
 			t.Errorf("Lookup(%q) = %+v, %v", m.Name, found, err)
 		}
 	}
-	for _, weak := range []string{"none", "local", "setnx", "setnx-expire", "naive", "thread-id", "uuid", "uuid-wrong-key", "mysql-row"} {
+	for _, weak := range []string{
+		"none", "local", "setnx", "setnx-expire", "naive", "thread-id", "uuid", "uuid-wrong-key", "mysql-row",
+	} {
 		if m, err := lock.Lookup(weak); err != nil || m.Safe {
-			t.Errorf("%q is sold as safe: %+v, %v", weak, m, err)
+			t.Errorf("%q counts as safe: %+v, %v", weak, m, err)
 		}
 	}
 	if m, err := lock.Lookup("reentrant"); err != nil || !m.Safe {
@@ -201,11 +205,11 @@ func TestCatalogue(t *testing.T) {
 	}
 	_, err := lock.Lookup("padlock")
 	if !errors.Is(err, lock.ErrUnknown) || !strings.Contains(err.Error(), "reentrant") {
-		t.Errorf("Lookup(padlock) = %v, want ErrUnknown and the names there are", err)
+		t.Errorf("Lookup(padlock) = %v, want ErrUnknown and the known names", err)
 	}
 }
 
-// nothing is a mechanism for the registry to hold.
+// nothing is a locker that grants nothing.
 type nothing struct{ name string }
 
 func (nothing) Acquire(context.Context, string, lock.Options) (lock.Lease, error) {
@@ -224,7 +228,7 @@ func TestRegistry(t *testing.T) {
 		t.Errorf("Locker(lua) = %v, %v", l, err)
 	}
 	if _, err := r.Locker("fair"); !errors.Is(err, lock.ErrNotConfigured) || !strings.Contains(err.Error(), "none, lua") {
-		t.Errorf("Locker(fair) = %v, want ErrNotConfigured and what there is", err)
+		t.Errorf("Locker(fair) = %v, want ErrNotConfigured and the configured names", err)
 	}
 	if _, err := r.Locker("padlock"); !errors.Is(err, lock.ErrUnknown) {
 		t.Errorf("Locker(padlock) = %v, want ErrUnknown", err)

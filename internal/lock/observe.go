@@ -7,23 +7,22 @@ import (
 	"time"
 )
 
-// Observer receives what metrics are made of. Its functions are called on the
-// caller's way and must not block; any may be nil.
+// Observer receives the events that metrics are made of. Its functions are called
+// by the goroutine that acquires or releases and must not block; any may be nil.
 type Observer struct {
 	// Acquired: a lease was granted after waited.
 	Acquired func(waited time.Duration)
 	// Refused: an acquisition failed with err after waited.
 	Refused func(waited time.Duration, err error)
-	// Released: a release ended with err (nil: given back) after held.
+	// Released: a release ended with err (nil: the key was given back) after held.
 	Released func(held time.Duration, err error)
-	// Lost: a lease was over before its release, because of cause. It is told once
-	// for a lease: when the holder is, or at the release where nobody was told.
+	// Lost: a lease ended before its release, because of cause. It is called once per
+	// lease: when the holder is told, else at the release that finds out.
 	Lost func(cause error)
 }
 
-// Observe returns l, which tells o of what happens. The Locker returned is an
-// [Inspector] and a [Breaker]; asked for what l is not, it gives
-// [errors.ErrUnsupported].
+// Observe returns a Locker that works as l and reports to o. It implements [Inspector]
+// and [ForceReleaser], and returns [errors.ErrUnsupported] where l does not.
 func Observe(l Locker, o Observer) Locker { return &observed{locker: l, to: o} }
 
 type observed struct {
@@ -32,15 +31,15 @@ type observed struct {
 }
 
 var (
-	_ Inspector = (*observed)(nil)
-	_ Breaker   = (*observed)(nil)
+	_ Inspector     = (*observed)(nil)
+	_ ForceReleaser = (*observed)(nil)
 )
 
 // Acquire implements [Locker].
 func (l *observed) Acquire(ctx context.Context, key string, opts Options) (Lease, error) {
-	asked := time.Now()
+	start := time.Now()
 	lease, err := l.locker.Acquire(ctx, key, opts)
-	waited := time.Since(asked)
+	waited := time.Since(start)
 	if err != nil {
 		if l.to.Refused != nil {
 			l.to.Refused(waited, err)
@@ -50,9 +49,9 @@ func (l *observed) Acquire(ctx context.Context, key string, opts Options) (Lease
 	if l.to.Acquired != nil {
 		l.to.Acquired(waited)
 	}
-	o := &observedLease{Lease: lease, to: l.to, since: asked.Add(waited)}
+	o := &observedLease{Lease: lease, to: l.to, since: start.Add(waited)}
 	o.unwatch = context.AfterFunc(lease.Context(), func() {
-		if ctx.Err() == nil { // else the request ended, and the lease goes on
+		if ctx.Err() == nil { // else it was the caller's context that ended, and the lease goes on
 			o.lose(context.Cause(lease.Context()))
 		}
 	})
@@ -67,10 +66,10 @@ func (l *observed) Inspect(ctx context.Context, key string) (State, error) {
 	return State{}, errors.ErrUnsupported
 }
 
-// ForceRelease implements [Breaker].
+// ForceRelease implements [ForceReleaser].
 func (l *observed) ForceRelease(ctx context.Context, key string) (bool, error) {
-	if b, ok := l.locker.(Breaker); ok {
-		return b.ForceRelease(ctx, key)
+	if r, ok := l.locker.(ForceReleaser); ok {
+		return r.ForceRelease(ctx, key)
 	}
 	return false, errors.ErrUnsupported
 }
@@ -98,7 +97,7 @@ func (l *observedLease) Release(ctx context.Context) error {
 	err := l.Lease.Release(ctx)
 	switch {
 	case errors.Is(err, ErrNotHeld):
-		return err // told before
+		return err // an earlier release was reported
 	case errors.Is(err, ErrExpired) || errors.Is(err, ErrLost):
 		l.lose(err)
 	}
@@ -110,8 +109,8 @@ func (l *observedLease) Release(ctx context.Context) error {
 	return err
 }
 
-// Abandon implements [Lease].
+// Abandon implements [Abandoner].
 func (l *observedLease) Abandon() {
 	l.unwatch()
-	l.Lease.Abandon()
+	Abandon(l.Lease)
 }

@@ -3,6 +3,7 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,8 +11,8 @@ import (
 	"seckill/internal/lock"
 )
 
-// granting is a locker that grants whatever is asked for after a second, with what
-// a test gives it as the outcome of the release.
+// granting is a locker that grants every acquisition after a second. A test sets the errors of
+// the acquisition and of the release.
 type granting struct {
 	err, release error
 	leases       []*lock.Held
@@ -33,7 +34,7 @@ func (g *granting) Acquire(ctx context.Context, key string, _ lock.Options) (loc
 	return held, nil
 }
 
-// heard is what an observer was told.
+// heard records the calls of an observer.
 type heard struct {
 	acquired, refused, released []time.Duration
 	errs, lost                  []error
@@ -58,7 +59,7 @@ func TestObserve(t *testing.T) {
 		return lease
 	}
 	tests := map[string]func(t *testing.T, g *granting, h *heard, l lock.Locker){
-		"a life without events": func(t *testing.T, _ *granting, h *heard, l lock.Locker) {
+		"acquired and released": func(t *testing.T, _ *granting, h *heard, l lock.Locker) {
 			lease := acquire(t, t.Context(), l)
 			time.Sleep(2 * time.Second)
 			if err := lease.Release(t.Context()); err != nil {
@@ -67,7 +68,8 @@ func TestObserve(t *testing.T) {
 			if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrNotHeld) {
 				t.Errorf("a second release gave %v", err)
 			}
-			if len(h.acquired) != 1 || h.acquired[0] != time.Second || len(h.released) != 1 || h.released[0] != 2*time.Second || len(h.lost) != 0 {
+			want := heard{acquired: []time.Duration{time.Second}, released: []time.Duration{2 * time.Second}}
+			if !slices.Equal(h.acquired, want.acquired) || !slices.Equal(h.released, want.released) || len(h.lost) != 0 {
 				t.Errorf("heard %+v", h)
 			}
 		},
@@ -89,18 +91,18 @@ func TestObserve(t *testing.T) {
 				t.Error(err)
 			}
 			if len(h.lost) != 1 || !errors.Is(h.lost[0], lock.ErrLost) {
-				t.Errorf("a loss was told %v", h.lost)
+				t.Errorf("losses = %v, want one", h.lost)
 			}
 		},
-		"nobody told, and the release finds out": func(t *testing.T, g *granting, h *heard, l lock.Locker) {
+		"the holder is not told, and the release finds out": func(t *testing.T, g *granting, h *heard, l lock.Locker) {
 			lease := acquire(t, t.Context(), l)
 			g.release = lock.ErrExpired
 			_ = lease.Release(t.Context())
 			if len(h.lost) != 1 || !errors.Is(h.lost[0], lock.ErrExpired) {
-				t.Errorf("a loss was told %v", h.lost)
+				t.Errorf("losses = %v, want one", h.lost)
 			}
 		},
-		"the request ends and the lease goes on": func(t *testing.T, _ *granting, h *heard, l lock.Locker) {
+		"the request ends and the lease continues": func(t *testing.T, _ *granting, h *heard, l lock.Locker) {
 			ctx, cancel := context.WithCancel(t.Context())
 			lease := acquire(t, ctx, l)
 			cancel()
@@ -109,7 +111,7 @@ func TestObserve(t *testing.T) {
 				t.Error(err)
 			}
 			if len(h.lost) != 0 {
-				t.Errorf("a loss was told: %v", h.lost)
+				t.Errorf("losses = %v, want none", h.lost)
 			}
 		},
 	}
@@ -121,12 +123,12 @@ func TestObserve(t *testing.T) {
 			})
 		})
 	}
-	t.Run("what is not there is not invented", func(t *testing.T) {
+	t.Run("unsupported operations", func(t *testing.T) {
 		l := lock.Observe(&granting{}, lock.Observer{})
 		if _, err := l.(lock.Inspector).Inspect(t.Context(), "seat"); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("Inspect gave %v", err)
 		}
-		if _, err := l.(lock.Breaker).ForceRelease(t.Context(), "seat"); !errors.Is(err, errors.ErrUnsupported) {
+		if _, err := l.(lock.ForceReleaser).ForceRelease(t.Context(), "seat"); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("ForceRelease gave %v", err)
 		}
 	})
@@ -145,18 +147,19 @@ func TestAsync(t *testing.T) {
 		},
 		"an error": func(t *testing.T, g *granting) {
 			g.err = lock.ErrNotAcquired
-			if r := <-lock.Async(t.Context(), g, "seat", lock.Options{}); !errors.Is(r.Err, lock.ErrNotAcquired) || r.Lease != nil {
+			r := <-lock.Async(t.Context(), g, "seat", lock.Options{})
+			if !errors.Is(r.Err, lock.ErrNotAcquired) || r.Lease != nil {
 				t.Errorf("%+v", r)
 			}
 		},
-		"nobody waits any more": func(t *testing.T, g *granting) {
+		"the caller gives up": func(t *testing.T, g *granting) {
 			ctx, cancel := context.WithCancel(t.Context())
 			results := lock.Async(ctx, g, "seat", lock.Options{})
 			time.Sleep(2 * time.Second)
 			cancel()
 			synctest.Wait()
 			if err := g.leases[0].Release(t.Context()); !errors.Is(err, lock.ErrNotHeld) {
-				t.Errorf("the lease that nobody received was not given back: %v", err)
+				t.Errorf("the lease that nobody received was not released: %v", err)
 			}
 			if r := <-results; !errors.Is(r.Err, context.Canceled) || r.Lease != nil {
 				t.Errorf("%+v", r)
@@ -168,7 +171,7 @@ func TestAsync(t *testing.T) {
 			cancel()
 			synctest.Wait()
 			if err := r.Lease.Release(t.Context()); err != nil {
-				t.Errorf("the receiver's lease was taken away: %v", err)
+				t.Errorf("the receiver's lease was released: %v", err)
 			}
 		},
 	}
@@ -212,7 +215,7 @@ func TestExtend(t *testing.T) {
 		select {
 		case <-h.Lost():
 		default:
-			t.Error("an Extend that found the lease lost did not tell")
+			t.Error("an Extend that found the lease lost did not signal it")
 		}
 		released := acquire()
 		_ = released.Release(t.Context())

@@ -11,23 +11,23 @@ import (
 // holder if and only if their owners are equal.
 type Owner string
 
-// Owners mints owners that are unique across processes: a random part drawn once
-// and a counter. It is the "UUID plus thread id" of the classic recipe with the
-// thread replaced by something that a goroutine cannot share by accident.
+// Owners creates owners that are unique across processes: a random prefix and a
+// counter. It is the "UUID plus thread id" of the classic recipe; the counter replaces
+// the thread id because goroutines have none.
 type Owners struct {
 	prefix string
 	count  atomic.Uint64
 }
 
-// NewOwners draws the random part.
+// NewOwners returns a source of owners with a new random prefix.
 func NewOwners() *Owners { return &Owners{prefix: rand.Text()} }
 
-// New returns an owner that was never given out before.
+// New returns an owner that no earlier call returned, in any process.
 func (o *Owners) New() Owner {
 	return Owner(o.prefix + ":" + strconv.FormatUint(o.count.Add(1), 10))
 }
 
-// From is the owner in ctx, or a new one where ctx carries none.
+// From returns the owner in ctx, or a new one where ctx carries none.
 func (o *Owners) From(ctx context.Context) Owner {
 	if owner, ok := OwnerFrom(ctx); ok {
 		return owner
@@ -37,8 +37,8 @@ func (o *Owners) From(ctx context.Context) Owner {
 
 type ownerKey struct{}
 
-// WithOwner returns a context in which every acquisition is owner's: a second
-// acquisition of the same key is then re-entry, where the mechanism has it.
+// WithOwner returns a context under which owner acquires. A second acquisition of the
+// same key is then re-entry, where the mechanism supports it.
 func WithOwner(ctx context.Context, owner Owner) context.Context {
 	return context.WithValue(ctx, ownerKey{}, owner)
 }

@@ -7,20 +7,23 @@ import (
 	"time"
 )
 
-// Polling is how a mechanism without a wake-up waits.
+// Polling is how waiters of a mechanism without a wake-up wait.
 type Polling struct {
-	// Every is the mean time between two tries; 0 is [DefaultPollEvery].
+	// Every is the mean time between two attempts; 0 stands for [DefaultPollEvery].
 	Every time.Duration
 }
 
-// DefaultPollEvery is a compromise: shorter costs commands, longer costs waiting.
+// DefaultPollEvery is a compromise: a shorter interval costs commands, a longer one
+// waiting time.
 const DefaultPollEvery = 10 * time.Millisecond
 
-// Acquire calls try until it succeeds, fails with something other than
-// [ErrNotAcquired], ctx ends, or wait has passed; with a wait of 0 once. Tries are
-// spread by up to half the interval to either side, so that waiters that came
-// together do not keep coming together.
-func (p Polling) Acquire(ctx context.Context, wait time.Duration, try func(context.Context) (Lease, error)) (Lease, error) {
+// Acquire calls try until it succeeds, fails with an error other than
+// [ErrNotAcquired], ctx ends, or wait has passed. With a wait of 0 it tries once. Random
+// jitter of up to half the interval to either side spreads the attempts of waiters that
+// started together.
+func (p Polling) Acquire(
+	ctx context.Context, wait time.Duration, try func(context.Context) (Lease, error),
+) (Lease, error) {
 	lease, err := try(ctx)
 	if wait <= 0 || !errors.Is(err, ErrNotAcquired) {
 		return lease, err

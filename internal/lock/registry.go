@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// Mechanism describes one way of locking. The catalogue of all of them is fixed;
-// which of them a process can use depends on the servers it was given.
+// Mechanism describes one way of locking. The catalogue of all mechanisms is fixed;
+// which of them a process can use depends on the servers it has.
 type Mechanism struct {
 	Name string
-	// Safe mechanisms free themselves after their holder's death and never
-	// release a lock that is somebody else's. The others are sold to the lab only.
+	// Safe mechanisms free the key after their holder's death and never release
+	// another holder's lock. The others are allowed in lab mode only.
 	Safe bool
 }
 
-// Catalogue returns every mechanism that the project knows by name, from the
-// weakest to the strongest of its kind.
+// Catalogue returns all mechanisms of the project: those of one store together, from
+// the weakest to the strongest.
 func Catalogue() []Mechanism {
 	return []Mechanism{
 		{Name: "none"}, {Name: "local"},
@@ -24,13 +24,14 @@ func Catalogue() []Mechanism {
 		{Name: "uuid"}, {Name: "uuid-wrong-key"},
 		{Name: "lua", Safe: true}, {Name: "reentrant", Safe: true}, {Name: "fair", Safe: true},
 		{Name: "rw", Safe: true}, {Name: "multi", Safe: true}, {Name: "red", Safe: true}, {Name: "fenced", Safe: true},
-		{Name: "mysql-row"}, {Name: "mysql-row-expiry", Safe: true}, {Name: "mysql-get-lock", Safe: true}, {Name: "mysql-for-update", Safe: true},
+		{Name: "mysql-row"}, {Name: "mysql-row-expiry", Safe: true},
+		{Name: "mysql-get-lock", Safe: true}, {Name: "mysql-for-update", Safe: true},
 		{Name: "zk-node", Safe: true}, {Name: "zk-queue", Safe: true},
 	}
 }
 
-// Lookup finds a mechanism in the catalogue: [ErrUnknown], with the names there
-// are, when it has none of that name.
+// Lookup finds a mechanism in the catalogue. For an unknown name it returns
+// [ErrUnknown] with a list of the known ones.
 func Lookup(name string) (Mechanism, error) {
 	all := Catalogue()
 	i := slices.IndexFunc(all, func(m Mechanism) bool { return m.Name == name })
@@ -44,13 +45,14 @@ func Lookup(name string) (Mechanism, error) {
 	return all[i], nil
 }
 
-// Registry holds the lockers that this process can use, by mechanism name. It is
-// built once and then only read.
+// Registry holds the lockers that this process can use, by mechanism name. It does not
+// change after [NewRegistry].
 type Registry struct {
 	lockers map[string]Locker
 }
 
-// NewRegistry checks every name against the catalogue.
+// NewRegistry returns a registry of lockers. A name that is not in the catalogue is
+// [ErrUnknown], a nil locker [ErrInvalid].
 func NewRegistry(lockers map[string]Locker) (*Registry, error) {
 	r := &Registry{lockers: make(map[string]Locker, len(lockers))}
 	for name, l := range lockers {
@@ -65,8 +67,8 @@ func NewRegistry(lockers map[string]Locker) (*Registry, error) {
 	return r, nil
 }
 
-// Locker returns the locker of a mechanism: [ErrUnknown] when the catalogue does
-// not have it, [ErrNotConfigured] when this process does not.
+// Locker returns the locker of a mechanism: [ErrUnknown] when the catalogue does not
+// have it, [ErrNotConfigured] when this process has no server for it.
 func (r *Registry) Locker(name string) (Locker, error) {
 	if l, ok := r.lockers[name]; ok {
 		return l, nil
@@ -77,7 +79,7 @@ func (r *Registry) Locker(name string) (Locker, error) {
 	return nil, fmt.Errorf("%w: %q; available here: %s", ErrNotConfigured, name, strings.Join(r.Names(), ", "))
 }
 
-// Names lists what is available here, in the catalogue's order.
+// Names lists the mechanisms of this registry in the catalogue's order.
 func (r *Registry) Names() []string {
 	var names []string
 	for _, m := range Catalogue() {

@@ -1,17 +1,20 @@
 // Package order places orders.
 //
-// The locked flow, step by step, is [Service.Place]: load the voucher, look at
-// the window and the stock, take the lock, ask whether the user has one already,
-// take one from the stock and write the order in one transaction, commit, and
-// only then release. The voucher's policy can put the steps in a worse order or
-// leave some out; the names in the policy say so.
+// A voucher is sold by one of two flows:
 //
-// The admission flow has one step, [Gate.Admit]: decided in one place for all
-// processes, and persisted behind it by whoever reads what the gate accepted and
-// gives it to the [Shelf]. Until then the order is [Pending]; in the end it is
-// [Confirmed] or, where the database has a reason that the gate did not know,
-// [Rejected].
+//	locked     [Service.Place] loads the voucher, checks the sale window and the stock, and acquires
+//	           the lock. One transaction then checks that the user has no order yet, decrements the
+//	           stock and inserts the order. The transaction commits before the lock is released.
+//	           The voucher's policy can reorder these steps or leave some out, so that a workshop
+//	           can watch what goes wrong.
+//	admission  [Gate.Admit] decides, in one place for all processes. A worker persists what the gate
+//	           accepted through the [AdmissionStore]. Until then the order is [Pending]; afterwards
+//	           it is [Confirmed] or, for a reason that only the database knew, [Rejected].
 //
-// It knows neither gorm, Redis nor gin: [Store], [Shelf], [Gate], [IDs] and [Lockers]
-// are what it needs of them.
+// The package knows neither gorm, Redis nor gin. [Store], [AdmissionStore], [Gate], [IDs] and
+// [Lockers] are the interfaces that it needs of them.
+//
+// To copy the locked flow, take locked.go and leave faults.go behind: that file lets the laboratory
+// fail an order at named points, by wrapping the store and the lock, and the flow does not refer to
+// a single one of those points.
 package order

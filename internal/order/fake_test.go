@@ -16,49 +16,49 @@ import (
 	"seckill/internal/voucher"
 )
 
-// trace is what happened, in order.
-type trace struct {
+// stepLog records what the service did, in order.
+type stepLog struct {
 	mu    sync.Mutex
 	steps []string
 }
 
-func (t *trace) add(format string, args ...any) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.steps = append(t.steps, fmt.Sprintf(format, args...))
+func (l *stepLog) add(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.steps = append(l.steps, fmt.Sprintf(format, args...))
 }
 
-func (t *trace) all() []string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return append([]string(nil), t.steps...)
+func (l *stepLog) all() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]string(nil), l.steps...)
 }
 
-// memory is an order.Store that holds one voucher's row, with READ COMMITTED
+// fakeStore is an order.Store that holds one voucher's row, with READ COMMITTED
 // reads and writes that become visible at the commit.
-type memory struct {
-	*trace
-	mu       sync.Mutex
-	stock    int64
-	version  int64
-	fence    uint64
-	orders   map[int64]order.Order
-	audit    order.Audit
-	commit   error  // what a commit answers, after it was carried out
-	lookup   error  // what looking for an order answers
-	before   func() // what happens before a transaction begins
-	repeated int    // how many times Transact still repeats its closure first
+type fakeStore struct {
+	*stepLog
+	mu         sync.Mutex
+	stock      int64
+	version    int64
+	fence      uint64
+	orders     map[int64]order.Order
+	audit      order.Audit
+	commit     error  // the error of a commit that was carried out
+	lookup     error  // the error of Order
+	before     func() // called before a transaction begins
+	collisions int    // how many times Transact still rolls back and repeats its closure
 }
 
-func (m *memory) Transact(ctx context.Context, fn func(context.Context, order.Tx) error) error {
+func (m *fakeStore) Transact(ctx context.Context, fn func(context.Context, order.Tx) error) error {
 	if m.before != nil {
 		m.before()
 	}
 	m.add("begin")
-	tx := &memoryTx{m: m}
-	for m.repeated > 0 {
-		m.repeated--
-		if err := fn(ctx, &memoryTx{m: m}); err != nil {
+	tx := &fakeTx{m: m}
+	for m.collisions > 0 {
+		m.collisions--
+		if err := fn(ctx, &fakeTx{m: m}); err != nil {
 			return err
 		}
 		m.add("rollback")
@@ -80,7 +80,7 @@ func (m *memory) Transact(ctx context.Context, fn func(context.Context, order.Tx
 	return m.commit
 }
 
-func (m *memory) Order(_ context.Context, id int64) (order.Order, error) {
+func (m *fakeStore) Order(_ context.Context, id int64) (order.Order, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.lookup != nil {
@@ -92,7 +92,7 @@ func (m *memory) Order(_ context.Context, id int64) (order.Order, error) {
 	return order.Order{}, order.ErrNotFound
 }
 
-func (m *memory) OrdersOf(_ context.Context, userID, before int64, limit int) (found []order.Order, err error) {
+func (m *fakeStore) OrdersOf(_ context.Context, userID, before int64, limit int) (found []order.Order, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, id := range slices.Backward(slices.Sorted(maps.Keys(m.orders))) {
@@ -103,21 +103,21 @@ func (m *memory) OrdersOf(_ context.Context, userID, before int64, limit int) (f
 	return found, nil
 }
 
-func (m *memory) Audit(context.Context, int64) (order.Audit, error) { return m.audit, nil }
+func (m *fakeStore) Audit(context.Context, int64) (order.Audit, error) { return m.audit, nil }
 
-type memoryTx struct {
-	m      *memory
+type fakeTx struct {
+	m      *fakeStore
 	writes []func()
 }
 
-func (t *memoryTx) write(name string, fn func()) {
+func (t *fakeTx) write(name string, fn func()) {
 	t.m.add("%s", name)
 	t.writes = append(t.writes, fn)
 }
 
-func (t *memoryTx) Flush(context.Context) error { t.m.add("flush"); return nil }
+func (t *fakeTx) Flush(context.Context) error { t.m.add("flush"); return nil }
 
-func (t *memoryTx) Ordered(_ context.Context, voucherID, userID int64) (bool, error) {
+func (t *fakeTx) Ordered(_ context.Context, voucherID, userID int64) (bool, error) {
 	t.m.mu.Lock()
 	defer t.m.mu.Unlock()
 	t.m.add("ordered?")
@@ -129,14 +129,14 @@ func (t *memoryTx) Ordered(_ context.Context, voucherID, userID int64) (bool, er
 	return false, nil
 }
 
-func (t *memoryTx) StockOf(context.Context, int64) (stock, version int64, err error) {
+func (t *fakeTx) StockOf(context.Context, int64) (stock, version int64, err error) {
 	t.m.mu.Lock()
 	defer t.m.mu.Unlock()
 	t.m.add("stock?")
 	return t.m.stock, t.m.version, nil
 }
 
-func (t *memoryTx) Decrement(context.Context, int64) error {
+func (t *fakeTx) Decrement(context.Context, int64) error {
 	t.m.mu.Lock()
 	defer t.m.mu.Unlock()
 	if t.m.stock <= 0 {
@@ -146,12 +146,12 @@ func (t *memoryTx) Decrement(context.Context, int64) error {
 	return nil
 }
 
-func (t *memoryTx) SetStock(_ context.Context, _, stock int64) error {
+func (t *fakeTx) SetStock(_ context.Context, _, stock int64) error {
 	t.write(fmt.Sprintf("set stock %d", stock), func() { t.m.stock = stock })
 	return nil
 }
 
-func (t *memoryTx) DecrementVersion(_ context.Context, _, version int64) error {
+func (t *fakeTx) DecrementVersion(_ context.Context, _, version int64) error {
 	t.m.mu.Lock()
 	defer t.m.mu.Unlock()
 	if t.m.version != version {
@@ -161,7 +161,7 @@ func (t *memoryTx) DecrementVersion(_ context.Context, _, version int64) error {
 	return nil
 }
 
-func (t *memoryTx) DecrementFenced(_ context.Context, _ int64, token uint64) error {
+func (t *fakeTx) DecrementFenced(_ context.Context, _ int64, token uint64) error {
 	t.m.mu.Lock()
 	defer t.m.mu.Unlock()
 	if token < t.m.fence {
@@ -171,7 +171,7 @@ func (t *memoryTx) DecrementFenced(_ context.Context, _ int64, token uint64) err
 	return nil
 }
 
-func (t *memoryTx) Insert(_ context.Context, o order.Order, unique bool) error {
+func (t *fakeTx) Insert(_ context.Context, o order.Order, unique bool) error {
 	t.m.mu.Lock()
 	defer t.m.mu.Unlock()
 	for _, other := range t.m.orders {
@@ -183,10 +183,9 @@ func (t *memoryTx) Insert(_ context.Context, o order.Order, unique bool) error {
 	return nil
 }
 
-// tracedLock is a lock.Locker that grants to one at a time and notes what it is
-// asked.
-type tracedLock struct {
-	*trace
+// fakeLocker is a lock.Locker with one lock. It records how it is called.
+type fakeLocker struct {
+	*stepLog
 	taken   atomic.Bool
 	token   uint64
 	release error
@@ -195,7 +194,7 @@ type tracedLock struct {
 	key     string
 }
 
-func (l *tracedLock) Acquire(ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
+func (l *fakeLocker) Acquire(ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
 	if !l.taken.CompareAndSwap(false, true) {
 		return nil, &lock.NotAcquiredError{Key: key, Holder: "other", TTL: time.Second}
 	}
@@ -205,7 +204,7 @@ func (l *tracedLock) Acquire(ctx context.Context, key string, opts lock.Options)
 		Key: key, Owner: "me", Token: l.token,
 		Release: func(ctx context.Context) error {
 			if ctx.Err() != nil {
-				l.add("release on a dead context")
+				l.add("release on an ended context")
 			}
 			l.add("release")
 			l.taken.Store(false)
@@ -216,51 +215,51 @@ func (l *tracedLock) Acquire(ctx context.Context, key string, opts lock.Options)
 	return l.last, nil
 }
 
-// shelf hands the same locker out under every name.
-type shelf struct{ locker lock.Locker }
+// lockers returns the same locker under every name.
+type lockers struct{ locker lock.Locker }
 
-func (s shelf) Locker(string) (lock.Locker, error) { return s.locker, nil }
+func (s lockers) Locker(string) (lock.Locker, error) { return s.locker, nil }
 
-// catalogue is an order.Vouchers with one voucher.
-type catalogue struct {
+// fakeVouchers is an order.Vouchers with one voucher.
+type fakeVouchers struct {
 	v       voucher.Voucher
 	soldOut atomic.Int64
 }
 
-func (c *catalogue) Voucher(_ context.Context, id int64) (*voucher.Voucher, error) {
+func (c *fakeVouchers) Voucher(_ context.Context, id int64) (*voucher.Voucher, error) {
 	if id != c.v.ID {
 		return nil, voucher.ErrNotFound
 	}
 	return &c.v, nil
 }
 
-func (c *catalogue) SoldOut(int64) { c.soldOut.Add(1) }
+func (c *fakeVouchers) SoldOut(int64) { c.soldOut.Add(1) }
 
-// counter mints 1, 2, 3 …
+// counter generates the ids 1, 2, 3 …
 type counter struct{ n atomic.Int64 }
 
 func (c *counter) NextID(context.Context) (int64, error) { return c.n.Add(1), nil }
 
-// shop is a service over fakes.
-type shop struct {
+// fixture is a service over fakes.
+type fixture struct {
 	*order.Service
-	trace    *trace
-	store    *memory
-	lock     *tracedLock
-	vouchers *catalogue
+	steps    *stepLog
+	store    *fakeStore
+	lock     *fakeLocker
+	vouchers *fakeVouchers
 	now      time.Time
 }
 
 var begin = time.Date(2026, 11, 11, 20, 0, 0, 0, time.UTC)
 
-func newShop(t *testing.T, change func(*voucher.Policy)) *shop {
+func newFixture(t *testing.T, change func(*voucher.Policy)) *fixture {
 	t.Helper()
-	tr := &trace{}
-	s := &shop{
-		trace: tr,
-		store: &memory{trace: tr, stock: 10, orders: map[int64]order.Order{}},
-		lock:  &tracedLock{trace: tr},
-		vouchers: &catalogue{v: voucher.Voucher{
+	steps := &stepLog{}
+	s := &fixture{
+		steps: steps,
+		store: &fakeStore{stepLog: steps, stock: 10, orders: map[int64]order.Order{}},
+		lock:  &fakeLocker{stepLog: steps},
+		vouchers: &fakeVouchers{v: voucher.Voucher{
 			ID: 7, Stock: 10, InitialStock: 10, BeginAt: begin, EndAt: begin.Add(time.Hour),
 			Policy: voucher.DefaultPolicy(),
 		}},
@@ -270,7 +269,7 @@ func newShop(t *testing.T, change func(*voucher.Policy)) *shop {
 		change(&s.vouchers.v.Policy)
 	}
 	svc, err := order.NewService(order.Config{
-		Store: s.store, Vouchers: s.vouchers, IDs: &counter{}, Lockers: shelf{s.lock},
+		Store: s.store, Vouchers: s.vouchers, IDs: &counter{}, Lockers: lockers{s.lock},
 		Now: func() time.Time { return s.now }, Log: slog.New(slog.DiscardHandler), Lab: true,
 	})
 	if err != nil {
@@ -280,7 +279,7 @@ func newShop(t *testing.T, change func(*voucher.Policy)) *shop {
 	return s
 }
 
-func (s *shop) buy(t *testing.T) (order.Order, error) {
+func (s *fixture) order(t *testing.T) (order.Order, error) {
 	t.Helper()
 	return s.Place(t.Context(), order.Request{VoucherID: 7, UserID: 42})
 }

@@ -8,129 +8,153 @@ import (
 	"seckill/internal/voucher"
 )
 
-// What can go wrong with an accepted order on its way into the database, besides
-// [ErrAlreadyOrdered], [voucher.ErrSoldOut] and [voucher.ErrNotFound]. All of these
-// are final: the same again ends the same.
+// Errors of an accepted order that cannot be persisted, besides [ErrAlreadyOrdered],
+// [voucher.ErrSoldOut] and [voucher.ErrNotFound]. All but ErrOverloaded and ErrRefused are final:
+// another attempt ends the same.
 var (
-	// ErrOverloaded: nothing was decided, because too much that was accepted is not
-	// persisted yet. The same request may well succeed in a moment.
-	ErrOverloaded = errors.New("order: too many orders are on their way")
-	// ErrStaleEpoch: the order was accepted under an epoch that was closed and
-	// drained since, so the stock it took is not counted any more.
+	// ErrOverloaded says that nothing was decided, because too many accepted orders are not persisted
+	// yet. The same request may succeed in a moment.
+	ErrOverloaded = errors.New("order: too many orders in flight")
+	// ErrStaleEpoch says that the order was accepted under an epoch that has since been closed and
+	// drained. The stock that it took no longer counts.
 	ErrStaleEpoch = errors.New("order: accepted under an epoch that is over")
-	// ErrIDTaken: the order's id is that of another order.
+	// ErrIDTaken says that another order has this order's id.
 	ErrIDTaken = errors.New("order: id belongs to another order")
+	// ErrRefused comes with [ErrUnavailable]: the database answered and refused the data it was given.
+	// It may refuse this order only, or every order.
+	ErrRefused = errors.New("order: the database refused the data")
 )
 
-// Gate decides about orders in front of the database, under the flow admission. What
-// it has accepted is not lost and reaches the database later, once.
+// Gate decides orders in front of the database, under the flow admission. An accepted order is not lost
+// and reaches the database later, exactly once.
 type Gate interface {
-	// Refusal says what Admit would refuse the user with, where that is known without
-	// asking anybody; nil where it is not. It needs no id, so whoever is turned away costs
-	// none, and no order may be of the request yet: it does not look for one.
+	// Refusal returns the error with which Admit would refuse the user, if the gate knows it without
+	// asking a server; otherwise nil. It needs no order id. It does not look for an earlier order of
+	// the same request.
 	Refusal(v *voucher.Voucher, userID int64) error
-	// Admit decides about o, whose ID is the request's: nil where it is accepted, also
-	// when it was before. Otherwise [voucher.ErrNotStarted], [voucher.ErrEnded],
-	// [voucher.ErrSoldOut], [ErrAlreadyOrdered], [ErrOverloaded], the context's error if
-	// nothing was decided, or [ErrUnavailable] where admission is closed or the outcome
-	// could not be found out.
+	// Admit decides about o, whose ID is the request's. It returns nil if the order is accepted, now or
+	// by an earlier call. Otherwise it returns [voucher.ErrNotStarted], [voucher.ErrEnded],
+	// [voucher.ErrSoldOut], [ErrAlreadyOrdered], [ErrOverloaded], the context's error if nothing was
+	// decided, or [ErrUnavailable] if admission is closed or the outcome is unknown.
 	Admit(ctx context.Context, v *voucher.Voucher, o Order) error
-	// Lookup finds an accepted order of the user, Pending: also one that the database
-	// has by now, but never one that was rejected. [ErrNotFound] where there is none;
-	// [ErrUnavailable] where that could not be found out. CreatedAt may be zero.
+	// Lookup returns, as Pending, an order of the user that was accepted before the call and is not in
+	// the database yet. The order may have reached the database meanwhile, but it was not rejected.
+	// [ErrNotFound] means that there is none: if the order was ever accepted, it is in the database by
+	// now. [ErrUnavailable] means that this is unknown. CreatedAt may be zero.
 	Lookup(ctx context.Context, userID, orderID int64) (Order, error)
-	// OrdersOf lists all that Lookup would find of a user, in any order.
+	// OrdersOf lists every order of a user that Lookup would find, in any order. Every other order that
+	// was accepted before the call is in the database when OrdersOf returns.
 	OrdersOf(ctx context.Context, userID int64) ([]Order, error)
-	// Await waits until the order is final, and returns nil; the caller then reads the
-	// database. At the limit, or where it cannot tell, it returns nil too. Its only
-	// error is the context's.
+	// Await returns nil once the order is final, when the limit has passed, or if it cannot tell. The
+	// caller then reads the database. Its only error is the context's.
 	Await(ctx context.Context, o Order, limit time.Duration) error
 	// Audit counts what the gate holds of a voucher, or returns [ErrUnavailable].
 	Audit(ctx context.Context, voucherID int64) (GateAudit, error)
 }
 
-// GateAudit is what the gate holds of a voucher: of one that is split, in all buckets
-// together, which are read one after the other.
+// GateAudit is what the gate holds of a voucher. It is the sum over the voucher's buckets, which are
+// read one after the other.
 type GateAudit struct {
-	// Stock is what can still be accepted, what is in transit between buckets included;
-	// Pending what was and is not persisted and acknowledged yet.
+	// Stock is what can still be accepted, including stock in transit between buckets. Pending counts
+	// the accepted orders that are not yet persisted and acknowledged.
 	Stock, Pending int64
-	// Epoch and Seq name the moment: while they and Pending stay the same, nothing was
-	// decided, moved or acknowledged. Seq is the sum of the buckets'; each only grows
-	// within an epoch, so the same sum means that each is the same, and of two readings
-	// in a row with the same numbers the first was true when it ended.
+	// Epoch and Seq identify the state: while Epoch, Seq and Pending stay the same, nothing was decided,
+	// moved or acknowledged. Seq is the sum of the buckets' sequence numbers. Each of them only grows
+	// within an epoch, so equal sums mean that no bucket changed. If two consecutive reads are equal,
+	// the first was a consistent snapshot when it ended.
 	Epoch, Seq int64
 }
 
-// Accepted is an order as the gate hands it on.
+// Accepted is an order that the gate has accepted.
 type Accepted struct {
 	OrderID, VoucherID, UserID int64
 	// At is when it was accepted, by the gate's clock.
 	At time.Time
-	// Epoch is the one it was accepted under, Seq the number of its decision among
-	// those of its bucket.
+	// Epoch is the epoch under which it was accepted, Seq its sequence number in its bucket.
 	Epoch, Seq int64
-	// Bucket is the one of the voucher's that it was taken from, 0 where there is one.
+	// Bucket is the voucher's bucket whose stock it took; 0 if the voucher is not split.
 	Bucket int
-	// Trace is the W3C traceparent of the call that accepted it, "" where nobody traces.
+	// Trace is the W3C traceparent of the call that accepted it; "" without tracing.
 	Trace string
 }
 
-// Standing is the database's side of a voucher's admission.
-type Standing struct {
+// EpochState is what the database knows of a voucher's admission.
+type EpochState struct {
 	// Epoch is odd while admission is closed and even while it is open. It only grows.
 	Epoch int64
-	// Seq has, for each bucket, the greatest of the persisted orders'.
+	// Seq is, for each bucket, the greatest sequence number of the persisted orders.
 	Seq []int64
-	// Stock is what the database has left.
+	// Stock is the database's remaining stock.
 	Stock int64
+	// BeginAt and EndAt are the sale's window.
+	BeginAt, EndAt time.Time
+	// Forgotten says that the gate's data of the voucher was removed under Epoch, which is closed,
+	// after every order had been persisted. Until the voucher is closed again, which resets the mark,
+	// only the database knows its orders.
+	Forgotten bool
 }
 
-// Open says whether orders may be accepted, under s.Epoch.
-func (s Standing) Open() bool { return s.Epoch > 0 && s.Epoch%2 == 0 }
+// Open reports whether orders may be accepted, under s.Epoch.
+func (s EpochState) Open() bool { return s.Epoch > 0 && s.Epoch%2 == 0 }
 
-// Shelf is the database's side of the flow admission. Its errors are those of
-// this package and of voucher; where the database could not answer, or whether it
-// did what it was asked to is not known, [ErrUnavailable]: the same again is right.
-type Shelf interface {
-	// Persist writes a batch of accepted orders as confirmed and takes them from the
-	// stock, all in one transaction or, with an error, nothing. An order that is there
-	// already, as the batch's order may be twice, changes nothing.
+// AdmissionStore is the database's side of the flow admission. Its errors are those of this package and
+// of package voucher. [ErrUnavailable] is every error that is not known to be the order's own: the
+// database did not answer, refused for a reason of its own, or left the outcome unknown. The caller
+// repeats the call.
+type AdmissionStore interface {
+	// Persist confirms a batch of accepted orders and takes them from the stock, in one transaction. If
+	// it returns an error, nothing was written. An order that is stored already, or is in the batch
+	// twice, changes nothing.
 	//
-	// It returns what each order's state is, in the order of the batch: Confirmed, or
-	// Rejected where it was rejected before. The error of a batch may come from one
-	// entry alone: [ErrAlreadyOrdered], [ErrStaleEpoch], [ErrIDTaken],
-	// [voucher.ErrSoldOut] (of n orders, fewer may fit) and [voucher.ErrNotFound]. Any
-	// other one, [ErrUnavailable] and the context's aside, is of a kind not foreseen.
+	// It returns the state of each order, in the order of the batch: Confirmed, or Rejected if it was
+	// rejected earlier. One order alone can fail the batch:
+	//
+	//	ErrAlreadyOrdered    the user has another order
+	//	ErrStaleEpoch        the order's epoch is over
+	//	ErrIDTaken           another order has its id
+	//	voucher.ErrSoldOut   the stock is smaller than the batch; fewer orders may fit
+	//	voucher.ErrNotFound  there is no such voucher
+	//
+	// The database itself has established each of these by reading the row or the stock. Any other
+	// error, except [ErrUnavailable] and the context's, is unforeseen.
 	Persist(ctx context.Context, batch []Accepted) ([]Status, error)
-	// Reject records that an accepted order will not be carried out, unless it was
-	// decided already. It returns the order's state from now on: Rejected, or Confirmed
-	// where it was persisted meanwhile. The error is [ErrIDTaken] where the id is that
-	// of another order.
+	// Reject records that an accepted order will not be carried out, unless its state is final already.
+	// It returns that state: Rejected, or Confirmed if the order was persisted meanwhile. The error is
+	// [ErrIDTaken] if another order has its id.
 	Reject(ctx context.Context, a Accepted) (Status, error)
 
-	// Standing returns the voucher's, or [voucher.ErrNotFound].
-	Standing(ctx context.Context, voucherID int64) (Standing, error)
-	// Close makes the epoch odd, unless it is: from the returned one on nothing may be
-	// accepted, and orders of the epoch just before are still persisted, so that what
-	// is under way can be drained.
-	Close(ctx context.Context, voucherID int64) (Standing, error)
-	// Open ends the closed epoch that Close returned, in one step with reading the stock
-	// and sequence to begin with: from here on orders of earlier epochs are
-	// [ErrStaleEpoch], whoever still holds one. [ErrConflict]: another process has
-	// opened the voucher, or closed it again, since.
-	Open(ctx context.Context, voucherID, closed int64) (Standing, error)
-	// LiveOrders lists up to limit confirmed orders of the voucher whose user's ID is
-	// above afterUser, by user: what an index holds, so CreatedAt is left zero.
+	// EpochState returns the voucher's epoch state, or [voucher.ErrNotFound].
+	EpochState(ctx context.Context, voucherID int64) (EpochState, error)
+	// Close makes the epoch odd, unless it is odd already. From then on nothing may be accepted. Orders
+	// of the epoch just before are still persisted, so that orders in flight can be drained. A
+	// forgotten voucher gets the next odd epoch and is no longer forgotten.
+	Close(ctx context.Context, voucherID int64) (EpochState, error)
+	// Open ends the closed epoch that Close returned and, in the same step, reads the stock and the
+	// sequence numbers to start from. From then on orders of earlier epochs fail with [ErrStaleEpoch].
+	// [ErrConflict] means that another process has opened the voucher, or closed it again, meanwhile.
+	Open(ctx context.Context, voucherID, closed int64) (EpochState, error)
+	// LiveOrders lists up to limit confirmed orders of the voucher whose user ID is above afterUser, by
+	// user. It reads only an index, so CreatedAt is zero.
 	LiveOrders(ctx context.Context, voucherID, afterUser int64, limit int) ([]Order, error)
-	// AdmissionSales lists the vouchers that are sold by admission and whose sale ends
-	// after a time, by ID.
-	AdmissionSales(ctx context.Context, endsAfter time.Time) ([]Sale, error)
+	// Forget marks a voucher as forgotten. It returns [ErrConflict] if the voucher is no longer closed
+	// under that epoch, or its sale ends after endedBy.
+	Forget(ctx context.Context, voucherID, closed int64, endedBy time.Time) error
+	// Cleared records that the gate's data of a forgotten voucher was deleted. It returns [ErrConflict]
+	// if the voucher is not forgotten under that epoch.
+	Cleared(ctx context.Context, voucherID, forgotten int64) error
+	// UnclearedVouchers lists up to limit vouchers with an ID above after whose sale ended by endedBy
+	// and of which the gate may still have data, by ID.
+	UnclearedVouchers(ctx context.Context, endedBy time.Time, after int64, limit int) ([]AdmissionVoucher, error)
+	// AdmissionVouchers lists the vouchers that are sold by admission, are not forgotten, and whose
+	// sale ends after endsAfter, by ID.
+	AdmissionVouchers(ctx context.Context, endsAfter time.Time) ([]AdmissionVoucher, error)
 }
 
-// Sale is a voucher that is sold by admission.
-type Sale struct {
+// AdmissionVoucher is a voucher that is sold by admission.
+type AdmissionVoucher struct {
 	VoucherID int64
-	// Buckets is how many its stock is split into, at least 1.
+	// Buckets is the number of buckets that its stock is split into, at least 1.
 	Buckets int
+	// Epoch is the database's; see [EpochState].
+	Epoch int64
 }

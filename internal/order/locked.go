@@ -11,13 +11,13 @@ import (
 	"seckill/internal/voucher"
 )
 
-// sale is one order on its way through the locked flow.
-type sale struct {
-	*Service
+// lockedOrder is one order on its way through the locked flow.
+type lockedOrder struct {
+	store   Store
+	locker  lock.Locker
 	voucher *voucher.Voucher
 	order   Order
-	locker  lock.Locker
-	faults  *lock.Faults
+	log     *slog.Logger
 }
 
 func (s *Service) placeLocked(ctx context.Context, v *voucher.Voucher, o Order) error {
@@ -25,59 +25,44 @@ func (s *Service) placeLocked(ctx context.Context, v *voucher.Voucher, o Order) 
 	if err != nil {
 		return err
 	}
-	faults, err := lock.NewFaults(v.Policy.FaultsFor(o.UserID), nil)
-	if err != nil {
-		return err
-	}
-	sl := &sale{Service: s, voucher: v, order: o, locker: locker, faults: faults}
-	if v.Policy.Placement == voucher.InsideTx {
-		return sl.lockInsideTx(ctx)
-	}
-	return sl.lockAroundTx(ctx)
-}
-
-// lockAroundTx is the right order: the transaction is committed before the lock
-// goes, so the next holder sees what this one did; and none is open while waiting.
-func (s *sale) lockAroundTx(ctx context.Context) error {
-	return s.locked(ctx, func(ctx context.Context, lease lock.Lease) error {
-		err := s.store.Transact(ctx, func(ctx context.Context, tx Tx) error {
-			if err := s.sell(ctx, tx, lease); err != nil {
-				return err
-			}
-			return s.faults.PassDeaf(ctx, lock.BeforeCommit)
-		})
-		if err != nil {
-			return lostFirst(lease, err)
-		}
-		return s.faults.PassDeaf(ctx, lock.AfterCommit)
-	})
-}
-
-// lockInsideTx is the wrong order, which a transactional method with the lock in
-// its body has: between the release and the commit the next holder looks, and
-// sees nothing.
-func (s *sale) lockInsideTx(ctx context.Context) error {
-	err := s.store.Transact(ctx, func(ctx context.Context, tx Tx) error {
-		err := s.locked(ctx, func(_ context.Context, lease lock.Lease) error {
-			// The transaction outlives the lock, so its work cannot run under the
-			// lease's context.
-			return s.sell(ctx, tx, lease)
-		})
-		if err != nil {
+	p := &lockedOrder{store: s.store, locker: locker, voucher: v, order: o, log: s.log}
+	if len(v.Policy.Faults) > 0 { // in the laboratory only
+		if err := p.injectFaults(); err != nil {
 			return err
 		}
-		return s.faults.PassDeaf(ctx, lock.BeforeCommit)
-	})
-	if err != nil {
-		return err
 	}
-	return s.faults.PassDeaf(ctx, lock.AfterCommit)
+	if v.Policy.Placement == voucher.InsideTx {
+		return p.lockInsideTx(ctx)
+	}
+	return p.lockAroundTx(ctx)
 }
 
-// locked runs work while holding the lock of this sale.
-func (s *sale) locked(ctx context.Context, work func(context.Context, lock.Lease) error) (err error) {
-	lease, err := s.locker.Acquire(ctx, s.key(), lock.Options{
-		Wait: s.voucher.Policy.Wait(), TTL: s.voucher.Policy.TTL(), Faults: s.faults,
+// lockAroundTx is the correct order. The transaction commits before the lock is released, so the
+// next holder reads what this one wrote. No transaction is open while the order waits for the lock.
+func (p *lockedOrder) lockAroundTx(ctx context.Context) error {
+	return p.withLock(ctx, func(ctx context.Context, lease lock.Lease) error {
+		err := p.store.Transact(ctx, func(ctx context.Context, tx Tx) error {
+			return p.decrementAndInsert(ctx, tx, lease)
+		})
+		return withCauseOfLoss(lease, err)
+	})
+}
+
+// lockInsideTx is the wrong order. It is what a transactional method does whose body takes the lock:
+// between the release and the commit the next holder reads the old state.
+func (p *lockedOrder) lockInsideTx(ctx context.Context) error {
+	return p.store.Transact(ctx, func(ctx context.Context, tx Tx) error {
+		return p.withLock(ctx, func(_ context.Context, lease lock.Lease) error {
+			// The transaction outlives the lock, so its work cannot use the lease's context.
+			return p.decrementAndInsert(ctx, tx, lease)
+		})
+	})
+}
+
+// withLock runs work while it holds the lock of this order.
+func (p *lockedOrder) withLock(ctx context.Context, work func(context.Context, lock.Lease) error) error {
+	lease, err := p.locker.Acquire(ctx, p.lockKey(), lock.Options{
+		Wait: p.voucher.Policy.Wait(), TTL: p.voucher.Policy.TTL(),
 	})
 	if errors.Is(err, lock.ErrNotAcquired) {
 		return fmt.Errorf("%w: %w", ErrBusy, err)
@@ -85,46 +70,43 @@ func (s *sale) locked(ctx context.Context, work func(context.Context, lock.Lease
 	if err != nil {
 		return err
 	}
-	defer func() { s.release(ctx, lease, err) }()
-	if err := s.faults.PassDeaf(ctx, lock.HolderCrash); err != nil {
-		return err
-	}
+	defer p.release(ctx, lease)
 	return work(lease.Context(), lease)
 }
 
-// sell does the work that the lock is there for: has this user one already? one
-// less in the stock, one more order.
-func (s *sale) sell(ctx context.Context, tx Tx, lease lock.Lease) error {
-	if err := s.onePerUser(ctx, tx); err != nil {
+// lockKey names what the lock guards: the user's order of the voucher, or the voucher's stock.
+func (p *lockedOrder) lockKey() string {
+	id := strconv.FormatInt(p.voucher.ID, 10)
+	if p.voucher.Policy.Scope == voucher.ScopeVoucher {
+		return "stock:" + id
+	}
+	return "order:" + id + ":" + strconv.FormatInt(p.order.UserID, 10)
+}
+
+// decrementAndInsert is the work that the lock guards: check that the user has no order yet,
+// decrement the stock, insert the order.
+func (p *lockedOrder) decrementAndInsert(ctx context.Context, tx Tx, lease lock.Lease) error {
+	if err := p.checkOnePerUser(ctx, tx); err != nil {
 		return err
 	}
-	take, err := s.look(ctx, tx, lease)
+	decrement, err := p.prepareDecrement(ctx, tx, lease)
 	if err != nil {
 		return err
 	}
-	if err := s.faults.PassDeaf(ctx, lock.CriticalSection); err != nil {
+	if err := decrement(ctx); err != nil {
 		return err
 	}
-	if err := take(ctx); err != nil {
-		return err
-	}
-	if err := tx.Insert(ctx, s.order, s.voucher.Policy.Unique); err != nil {
-		return err
-	}
-	if s.faults == nil {
-		return nil // with the commit, in one round trip where the store can
-	}
-	return tx.Flush(ctx) // a fault from here on finds the writes done
+	return tx.Insert(ctx, p.order, p.voucher.Policy.Unique)
 }
 
-// onePerUser asks whether the user has an order already. Where the database
-// enforces it, writing the order asks just that, and a question beforehand would
-// be a round trip for nothing.
-func (s *sale) onePerUser(ctx context.Context, tx Tx) error {
-	if s.voucher.Policy.Unique {
+// checkOnePerUser returns [ErrAlreadyOrdered] if the user has an order already. Where the database
+// enforces that with a unique index, the insert itself checks it, and a query beforehand would be a
+// wasted round trip.
+func (p *lockedOrder) checkOnePerUser(ctx context.Context, tx Tx) error {
+	if p.voucher.Policy.Unique {
 		return nil
 	}
-	ordered, err := tx.Ordered(ctx, s.voucher.ID, s.order.UserID)
+	ordered, err := tx.Ordered(ctx, p.voucher.ID, p.order.UserID)
 	if err != nil {
 		return err
 	}
@@ -134,11 +116,13 @@ func (s *sale) onePerUser(ctx context.Context, tx Tx) error {
 	return nil
 }
 
-// look makes the checks that the policy's stock strategy makes before it writes,
-// and returns the write.
-func (s *sale) look(ctx context.Context, tx Tx, lease lock.Lease) (take func(context.Context) error, err error) {
-	id := s.voucher.ID
-	switch strategy := s.voucher.Policy.Stock; strategy {
+// prepareDecrement does the reads that the policy's stock strategy does before it writes, and
+// returns the write.
+func (p *lockedOrder) prepareDecrement(ctx context.Context, tx Tx, lease lock.Lease) (
+	decrement func(context.Context) error, err error,
+) {
+	id := p.voucher.ID
+	switch strategy := p.voucher.Policy.Stock; strategy {
 	case voucher.StockConditional:
 		return func(ctx context.Context) error { return tx.Decrement(ctx, id) }, nil
 	case voucher.StockFenced:
@@ -160,40 +144,24 @@ func (s *sale) look(ctx context.Context, tx Tx, lease lock.Lease) (take func(con
 	}
 }
 
-// release gives the lock back, unless the work ended as a dead holder's does. What
-// the release says changes nothing about an order that is committed: it is logged.
-func (s *sale) release(ctx context.Context, lease lock.Lease, workErr error) {
-	if workErr == nil || !errors.Is(workErr, lock.ErrAbandoned) {
-		workErr = s.faults.PassDeaf(ctx, lock.BeforeRelease)
-	}
-	if errors.Is(workErr, lock.ErrAbandoned) {
-		lease.Abandon()
-		return
-	}
+// release releases the lock. A failed release changes nothing about an order that is committed, so
+// it is only logged.
+func (p *lockedOrder) release(ctx context.Context, lease lock.Lease) {
 	if err := lock.Release(ctx, lease); err != nil {
-		s.log.LogAttrs(ctx, slog.LevelWarn, "lock release failed",
-			slog.String("lock", s.voucher.Policy.Lock), slog.String("key", lease.Key()),
+		p.log.LogAttrs(ctx, slog.LevelWarn, "lock release failed",
+			slog.String("lock", p.voucher.Policy.Lock), slog.String("key", lease.Key()),
 			slog.String("owner", string(lease.Owner())), slog.Any("error", err))
 	}
 }
 
-// key names what the lock guards.
-func (s *sale) key() string {
-	id := strconv.FormatInt(s.voucher.ID, 10)
-	if s.voucher.Policy.Scope == voucher.ScopeVoucher {
-		return "stock:" + id
-	}
-	return "order:" + id + ":" + strconv.FormatInt(s.order.UserID, 10)
-}
-
-// lostFirst names the loss of the lock as the reason where it is one: work under
-// a lease's context that ends sees only that the context was cancelled.
-func lostFirst(lease lock.Lease, err error) error {
+// withCauseOfLoss adds the reason why the lock was lost to an error of work that the loss
+// cancelled: the work itself sees only [context.Canceled].
+func withCauseOfLoss(lease lock.Lease, err error) error {
 	if !errors.Is(err, context.Canceled) {
 		return err
 	}
-	// The context ends before Lost is closed, so it is the one to ask. Its cause may be
-	// the request's own.
+	// The lease's context ends before its channel Lost is closed, so the context is asked. Its cause
+	// may also be that the request itself was cancelled.
 	cause := context.Cause(lease.Context())
 	for _, loss := range []error{lock.ErrExpired, lock.ErrLost, lock.ErrUnavailable} {
 		if errors.Is(cause, loss) {

@@ -16,13 +16,13 @@ type Service struct {
 	vouchers Vouchers
 	ids      IDs
 	lockers  Lockers
-	gate     Gate // nil: nothing is sold by admission
+	gate     Gate // nil: the service does not sell by admission
 	now      func() time.Time
 	log      *slog.Logger
 	lab      bool
 }
 
-// Config is what a [Service] needs. All of it, Gate and Lab aside.
+// Config is what a [Service] needs. Everything but Gate and Lab is required.
 type Config struct {
 	Store    Store
 	Vouchers Vouchers
@@ -30,14 +30,14 @@ type Config struct {
 	Lockers  Lockers
 	Now      func() time.Time
 	Log      *slog.Logger
-	// Gate decides about vouchers under the flow admission. Without it none is sold.
+	// Gate decides orders under the flow admission. Without it such a voucher is not sold.
 	Gate Gate
-	// Lab sells under policies that are not safe. Without it a voucher that was
-	// created in lab mode, on the same database, is not sold.
+	// Lab allows policies that are not safe. Without it, a voucher that a server in lab mode created
+	// in the same database with such a policy is not sold.
 	Lab bool
 }
 
-// NewService returns an error where something is missing.
+// NewService returns a service, or an error if something is missing.
 func NewService(c Config) (*Service, error) {
 	if c.Store == nil || c.Vouchers == nil || c.IDs == nil || c.Lockers == nil || c.Now == nil || c.Log == nil {
 		return nil, errors.New("order: incomplete configuration")
@@ -50,25 +50,23 @@ func NewService(c Config) (*Service, error) {
 // Request asks for one voucher for one user.
 type Request struct {
 	VoucherID, UserID int64
-	// ID is the id the order is to have; 0 mints one.
+	// ID is the id for the order; 0 generates one.
 	ID int64
-	// Resumed says that an earlier attempt with the same ID may have placed the
-	// order already.
+	// Resumed says that an earlier attempt with the same ID may already have placed the order.
 	Resumed bool
 }
 
-// Place orders one voucher for one user under the voucher's policy. The order is
-// Confirmed, or Pending where the flow is admission; a resumed one is in whichever
-// state it has reached. Beside the errors of voucher, of this package and of the
-// context it returns the lock's: one that says that the lock was lost means that
+// Place orders one voucher for one user under the voucher's policy. The order is Confirmed, or
+// Pending under the flow admission. A resumed order has the state that it has reached. Place returns
+// the errors of voucher, of this package, of the context and of the lock. If the lock was lost,
 // nothing was sold.
 //
-// An error with [ErrUnavailable] means that the outcome could not be found out. A
-// repetition with the same ID, Resumed, gets the one true answer.
+// [ErrUnavailable] means that the outcome is unknown. Calling Place again with the same ID and Resumed
+// finds it out.
 func (s *Service) Place(ctx context.Context, req Request) (Order, error) {
 	if req.Resumed {
 		if o, err := s.store.Order(ctx, req.ID); !errors.Is(err, ErrNotFound) {
-			return req.own(o, err)
+			return req.checkFound(o, err)
 		}
 	}
 	v, err := s.vouchers.Voucher(ctx, req.VoucherID)
@@ -86,25 +84,46 @@ func (s *Service) Place(ctx context.Context, req Request) (Order, error) {
 		return Order{}, err
 	}
 	if err := s.placeLocked(ctx, v, o); err != nil {
-		return s.settle(ctx, o, req, err)
+		return s.resolveFailure(ctx, o, req, err)
 	}
 	return o, nil
 }
 
-// asksFor says whether an order is what the request asks for, whoever placed it.
-func (r Request) asksFor(o Order) bool { return o.UserID == r.UserID && o.VoucherID == r.VoucherID }
+// Refusal returns the error with which Place would refuse a new request, if memory is enough to know
+// it: [voucher.ErrNotFound], [voucher.ErrNotStarted], [voucher.ErrEnded], [voucher.ErrSoldOut] or an
+// unsafe policy. nil means that only Place can tell. Refusal reads the voucher from the database if it
+// is not cached, and writes nothing.
+//
+// Do not call it for a request whose earlier attempt may already have placed the order.
+func (s *Service) Refusal(ctx context.Context, voucherID, userID int64) error {
+	v, err := s.vouchers.Voucher(ctx, voucherID)
+	switch {
+	case errors.Is(err, voucher.ErrNotFound):
+		return err
+	case err != nil:
+		return nil //nolint:nilerr // memory does not know; Place returns the error if it persists
+	case v.Policy.Flow != voucher.FlowAdmission:
+		return s.onSale(v)
+	case s.gate == nil:
+		return nil
+	}
+	return s.refusalFromMemory(v, userID, s.now())
+}
 
-// own is the answer to a resumed request for whose ID a look found this. An ID is minted
-// once, and reserved for one request; were the order another's all the same, it is not
-// shown, and what became of the request nobody can say.
-func (r Request) own(found Order, err error) (Order, error) {
-	if err == nil && !r.asksFor(found) {
+// matches reports whether an order is the one that the request asks for.
+func (r Request) matches(o Order) bool { return o.UserID == r.UserID && o.VoucherID == r.VoucherID }
+
+// checkFound checks the order that was found under the ID of a resumed request. An ID is reserved for
+// one request, so the order should match it. If it does not, it is not shown, and the outcome of the
+// request is unknown.
+func (r Request) checkFound(found Order, err error) (Order, error) {
+	if err == nil && !r.matches(found) {
 		return Order{}, fmt.Errorf("%w: %w: %d", ErrUnavailable, ErrIDTaken, r.ID)
 	}
 	return found, err
 }
 
-// onSale says whether a voucher can be bought now, as far as memory tells.
+// onSale returns an error if the cached voucher cannot be bought now.
 func (s *Service) onSale(v *voucher.Voucher) error {
 	if err := v.OnSale(s.now()); err != nil {
 		return err
@@ -118,45 +137,47 @@ func (s *Service) onSale(v *voucher.Voucher) error {
 	return nil
 }
 
-// newOrder is the order that a request asks for now, under the id it brings or a new one.
+// newOrder returns the order for a request, with the request's id or a new one.
 func (s *Service) newOrder(ctx context.Context, v *voucher.Voucher, req Request, status Status, now time.Time) (o Order, err error) {
 	o = Order{ID: req.ID, VoucherID: v.ID, UserID: req.UserID, Status: status}
 	if o.ID == 0 {
 		if o.ID, err = s.ids.NextID(ctx); err != nil {
-			return Order{}, fmt.Errorf("mint an order id: %w", err)
+			return Order{}, fmt.Errorf("generate an order id: %w", err)
 		}
 	}
 	o.CreatedAt = now.UTC().Truncate(time.Microsecond)
 	return o, nil
 }
 
-// settleTimeout bounds the look for an order whose commit had no answer.
-const settleTimeout = 2 * time.Second
+// resolveTimeout bounds the query for an order whose commit got no answer.
+const resolveTimeout = 2 * time.Second
 
-// settle finds out what became of an order whose placing failed. Most failures
-// speak for themselves. A commit without an answer is decided by whether the order
-// is there. So is whatever a resumed attempt meets: the earlier one may have been
-// committed since the first look, and taken the last one or the user's only one.
-func (s *Service) settle(ctx context.Context, o Order, req Request, failed error) (Order, error) {
+// resolveFailure finds out what became of an order that failed. Most errors say that nothing was sold.
+// In two cases the database is asked whether the order exists:
+//
+//   - the commit got no answer;
+//   - the request is resumed: its earlier attempt may have committed since Place looked for it, and
+//     have bought the last piece or this user's only one.
+func (s *Service) resolveFailure(ctx context.Context, o Order, req Request, failed error) (Order, error) {
 	if errors.Is(failed, voucher.ErrSoldOut) {
 		s.vouchers.SoldOut(o.VoucherID)
 	}
 	if !req.Resumed && !errors.Is(failed, ErrUnavailable) {
 		return Order{}, failed
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resolveTimeout)
 	defer cancel()
 	placed, err := s.store.Order(ctx, o.ID)
-	if err != nil || !req.asksFor(placed) {
+	if err != nil || !req.matches(placed) {
 		return Order{}, failed
 	}
 	return placed, nil
 }
 
-// Order returns a user's order: [ErrNotFound] also where it is somebody else's,
-// so that nobody learns which ids exist.
+// Order returns a user's order. For another user's order it returns [ErrNotFound] too, so that nobody
+// learns which ids exist.
 func (s *Service) Order(ctx context.Context, userID, id int64) (Order, error) {
-	o, err := s.find(ctx, userID, id)
+	o, err := s.findOrder(ctx, userID, id)
 	if err != nil {
 		return Order{}, err
 	}
@@ -166,13 +187,13 @@ func (s *Service) Order(ctx context.Context, userID, id int64) (Order, error) {
 	return o, nil
 }
 
-// OrdersOf lists up to limit of a user's orders with an ID below before, newest
-// first.
+// OrdersOf lists up to limit of a user's orders with an ID below before, newest first.
 func (s *Service) OrdersOf(ctx context.Context, userID, before int64, limit int) ([]Order, error) {
 	if s.gate == nil {
 		return s.store.OrdersOf(ctx, userID, before, limit)
 	}
-	accepted, err := s.gate.OrdersOf(ctx, userID) // first: what is stored meanwhile is then seen twice
+	// The gate is read first: an accepted order that it no longer lists is in the database by then.
+	accepted, err := s.gate.OrdersOf(ctx, userID)
 	if err != nil {
 		return nil, err
 	}
@@ -180,11 +201,11 @@ func (s *Service) OrdersOf(ctx context.Context, userID, before int64, limit int)
 	if err != nil {
 		return nil, err
 	}
-	return withAccepted(stored, accepted, before, limit), nil
+	return mergeAccepted(stored, accepted, before, limit), nil
 }
 
-// Audit counts what the database holds of a voucher, and the gate where it is sold
-// by admission; or returns [voucher.ErrNotFound].
+// Audit counts what the database holds of a voucher and, under the flow admission, what the gate holds.
+// It returns [voucher.ErrNotFound] if there is no such voucher.
 func (s *Service) Audit(ctx context.Context, voucherID int64) (Audit, error) {
 	if s.gate == nil {
 		return s.store.Audit(ctx, voucherID)

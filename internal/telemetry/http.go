@@ -10,33 +10,33 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Handler puts a span around each request for the API, as part of the trace that the
-// request says it belongs to. Health checks and metrics have none.
+// Handler starts a span for each request to the API and continues the trace in the
+// request's traceparent header. Health checks and metrics get no span.
 func (t *Tracing) Handler(next http.Handler) http.Handler {
 	if t == nil {
 		return next
 	}
-	var incoming propagation.TraceContext
+	var traceContext propagation.TraceContext
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasPrefix(r.URL.Path, api) {
 			next.ServeHTTP(w, r)
 			return
 		}
-		name, about := method(r.Method), []attribute.KeyValue{attribute.String("http.request.method", method(r.Method))}
+		name, attrs := method(r.Method), []attribute.KeyValue{attribute.String("http.request.method", method(r.Method))}
 		if route := routeOf(r.URL.Path); route != "" {
 			name += " " + route
-			about = append(about, attribute.String("http.route", route))
+			attrs = append(attrs, attribute.String("http.route", route))
 		}
-		ctx := incoming.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
-		ctx, span := t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(about...))
+		ctx := traceContext.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
+		ctx, span := t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(attrs...))
 		defer span.End()
-		answer := &answer{ResponseWriter: w, status: http.StatusOK}
-		next.ServeHTTP(answer, r.WithContext(ctx))
+		response := &responseWriter{ResponseWriter: w, status: http.StatusOK}
+		next.ServeHTTP(response, r.WithContext(ctx))
 		span.SetAttributes(
-			attribute.Int("http.response.status_code", answer.status),
-			// Under which the access log has it.
+			attribute.Int("http.response.status_code", response.status),
+			// The id of the request in the access log.
 			attribute.String("seckill.request_id", w.Header().Get("X-Request-Id")))
-		if answer.status >= http.StatusInternalServerError {
+		if response.status >= http.StatusInternalServerError {
 			span.SetStatus(codes.Error, "")
 		}
 	})
@@ -44,8 +44,8 @@ func (t *Tracing) Handler(next http.Handler) http.Handler {
 
 const api = "/api/v1/"
 
-// routeOf is a path without what varies in it; "" for one that is none of ours, of
-// which there is no end.
+// routeOf returns the route of a path, with parameters in place of ids. It is "" for a
+// path that is not the API's, so that the set of span names stays finite.
 func routeOf(path string) string {
 	parts := strings.Split(strings.TrimPrefix(path, api), "/")
 	switch parts[0] {
@@ -67,7 +67,7 @@ func routeOf(path string) string {
 	return api + strings.Join(parts, "/")
 }
 
-// method is the request's, where it is a known one.
+// method returns m if it is a known HTTP method, else "_OTHER".
 func method(m string) string {
 	switch m {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
@@ -76,26 +76,27 @@ func method(m string) string {
 	return "_OTHER"
 }
 
-// answer remembers the status.
-type answer struct {
+// responseWriter remembers the status of the response.
+type responseWriter struct {
 	http.ResponseWriter
-	status int
-	told   bool
+	status      int
+	wroteHeader bool
 }
 
-// WriteHeader implements [http.ResponseWriter]. Informational ones come before the one.
-func (a *answer) WriteHeader(status int) {
-	if !a.told && status >= http.StatusOK {
-		a.status, a.told = status, true
+// WriteHeader implements [http.ResponseWriter]. Informational statuses (1xx) may precede
+// the final one and are not remembered.
+func (w *responseWriter) WriteHeader(status int) {
+	if !w.wroteHeader && status >= http.StatusOK {
+		w.status, w.wroteHeader = status, true
 	}
-	a.ResponseWriter.WriteHeader(status)
+	w.ResponseWriter.WriteHeader(status)
 }
 
 // Write implements [http.ResponseWriter].
-func (a *answer) Write(body []byte) (int, error) {
-	a.told = true
-	return a.ResponseWriter.Write(body)
+func (w *responseWriter) Write(body []byte) (int, error) {
+	w.wroteHeader = true
+	return w.ResponseWriter.Write(body)
 }
 
-// Unwrap is for [http.ResponseController].
-func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+// Unwrap gives [http.ResponseController] access to the underlying writer.
+func (w *responseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

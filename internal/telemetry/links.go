@@ -13,21 +13,22 @@ import (
 	"seckill/internal/order"
 )
 
-// maxLinks is how many others a span is linked with, as many as OpenTelemetry keeps.
+// maxLinks is the largest number of links of a span: OpenTelemetry's default limit.
 const maxLinks = 128
 
-// startLinked begins a trace of its own, which is kept where one is that it serves.
+// startLinked starts a span in a new trace. With links, which lead to sampled spans only,
+// it is always sampled; without, the configured sampler decides.
 func (t *Tracing) startLinked(name string, links []trace.Link, opts ...trace.SpanStartOption) trace.Span {
 	tracer := t.tracer
 	if len(links) > 0 {
-		tracer = t.keeping
+		tracer = t.alwaysSampled
 	}
 	_, span := tracer.Start(context.Background(), name, append(opts, trace.WithLinks(links...))...)
 	return span
 }
 
-// Calls puts a span around each call of Redis that decides about orders, and links it
-// with their decisions, both ways. The call takes its traceparent with it.
+// Calls starts a span for each call to Redis that decides on orders, and links it with
+// the spans of these decisions in both directions. The call passes its traceparent on.
 func (t *Tracing) Calls(o admission.Observer) admission.Observer {
 	if t == nil {
 		return o
@@ -50,9 +51,9 @@ func (t *Tracing) Calls(o admission.Observer) admission.Observer {
 		for _, decision := range decisions {
 			decision.AddLink(trace.Link{SpanContext: call.SpanContext()})
 		}
-		return written(call.SpanContext()), func(err error) {
+		return formatTraceparent(call.SpanContext()), func(err error) {
 			if err != nil {
-				failed(call, err)
+				setError(call, err)
 			}
 			call.End()
 		}
@@ -60,48 +61,50 @@ func (t *Tracing) Calls(o admission.Observer) admission.Observer {
 	return o
 }
 
-// transaction is a span, and one in the trace of each call whose orders it is about: from
-// the one the calls are found, from the others the transaction.
+// transaction is the span of a database transaction, linked to the calls that accepted its
+// orders. entries are child spans of these calls, each with a link to the transaction.
 type transaction struct {
 	trace.Span
 	entries []trace.Span
 }
 
-func (t *Tracing) transaction(name string, batch []order.Accepted) transaction {
+func (t *Tracing) startTransaction(name string, batch []order.Accepted) transaction {
 	calls := callsOf(batch)
 	links := make([]trace.Link, len(calls))
 	for i, c := range calls {
 		links[i] = trace.Link{SpanContext: c.SpanContext}
 	}
 	span := t.startLinked(name, links, trace.WithSpanKind(trace.SpanKindConsumer))
-	all := transaction{Span: span, entries: make([]trace.Span, len(calls))}
+	tx := transaction{Span: span, entries: make([]trace.Span, len(calls))}
 	for i, c := range calls {
-		_, all.entries[i] = t.keeping.Start(trace.ContextWithRemoteSpanContext(context.Background(), c.SpanContext), "fulfil.entries",
+		ctx := trace.ContextWithRemoteSpanContext(context.Background(), c.SpanContext)
+		_, tx.entries[i] = t.alwaysSampled.Start(ctx, "fulfil.entries",
 			trace.WithSpanKind(trace.SpanKindConsumer), trace.WithLinks(trace.Link{SpanContext: span.SpanContext()}),
 			trace.WithAttributes(attribute.Int("seckill.orders", c.orders)))
 	}
-	return all
+	return tx
 }
 
-// end says what became of the transaction. A commit without an answer is made again, with
-// spans of its own.
+// end ends the spans with the transaction's result. A transaction whose result is unknown
+// is repeated with spans of its own.
 func (t transaction) end(err error) {
 	for _, span := range append(t.entries, t.Span) {
 		if err != nil {
-			failed(span, err)
+			setError(span, err)
 		}
 		span.End()
 	}
 }
 
-// call is one that accepted so many orders of a batch.
+// call is a call to Redis that accepted some orders of a batch.
 type call struct {
 	trace.SpanContext
 	traceparent string
-	orders      int
+	orders      int // their number
 }
 
-// callsOf lists those that are known, in the order in which they appear.
+// callsOf lists the calls that accepted the orders of a batch, in order of appearance.
+// Orders without a traceparent are left out.
 func callsOf(batch []order.Accepted) []call {
 	var calls []call
 	for i := range batch {
@@ -112,7 +115,7 @@ func callsOf(batch []order.Accepted) []call {
 		if at := slices.IndexFunc(calls, func(c call) bool { return c.traceparent == traceparent }); at >= 0 {
 			calls[at].orders++
 		} else if len(calls) < maxLinks {
-			if span := read(traceparent); span.IsValid() {
+			if span := parseTraceparent(traceparent); span.IsValid() {
 				calls = append(calls, call{SpanContext: span, traceparent: traceparent, orders: 1})
 			}
 		}
@@ -120,21 +123,22 @@ func callsOf(batch []order.Accepted) []call {
 	return calls
 }
 
-// field is what W3C's Trace Context calls the form in which spans are handed on.
-const field = "traceparent"
+// traceparentKey is the key of the traceparent in a W3C Trace Context carrier.
+const traceparentKey = "traceparent"
 
-// written is "" where the span is not kept: nobody would find anything.
-func written(span trace.SpanContext) string {
+// formatTraceparent returns the traceparent of a span; "" if the span is not sampled, as a
+// link to it would lead nowhere.
+func formatTraceparent(span trace.SpanContext) string {
 	if !span.IsSampled() {
 		return ""
 	}
 	var w3c propagation.TraceContext
 	carrier := propagation.MapCarrier{}
 	w3c.Inject(trace.ContextWithSpanContext(context.Background(), span), carrier)
-	return carrier[field]
+	return carrier[traceparentKey]
 }
 
-func read(traceparent string) trace.SpanContext {
+func parseTraceparent(traceparent string) trace.SpanContext {
 	var w3c propagation.TraceContext
-	return trace.SpanContextFromContext(w3c.Extract(context.Background(), propagation.MapCarrier{field: traceparent}))
+	return trace.SpanContextFromContext(w3c.Extract(context.Background(), propagation.MapCarrier{traceparentKey: traceparent}))
 }

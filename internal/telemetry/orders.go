@@ -12,7 +12,7 @@ import (
 	"seckill/internal/voucher"
 )
 
-// Gate puts a span around each decision.
+// Gate starts a span for each decision on an order.
 func (t *Tracing) Gate(g order.Gate) order.Gate {
 	if t == nil {
 		return g
@@ -31,20 +31,20 @@ func (g *gate) Admit(ctx context.Context, v *voucher.Voucher, o order.Order) err
 		attribute.Int64("seckill.voucher_id", o.VoucherID), attribute.Int64("seckill.order_id", o.ID)))
 	defer span.End()
 	err := g.Gate.Admit(ctx, v, o)
-	outcome, isAnswer := outcomeOf(err)
+	outcome, decided := outcomeOf(err)
 	span.SetAttributes(attribute.String("seckill.outcome", outcome))
-	if !isAnswer {
-		failed(span, err)
+	if !decided {
+		setError(span, err)
 	}
 	return err
 }
 
-// outcomeOf names what became of an order, and says whether that is an answer.
-func outcomeOf(err error) (outcome string, isAnswer bool) {
+// outcomeOf names the outcome of an order. decided is false if the gate could not decide.
+func outcomeOf(err error) (outcome string, decided bool) {
 	for _, o := range []struct {
 		err     error
 		outcome string
-		answer  bool
+		decided bool
 	}{
 		{nil, "accepted", true}, {voucher.ErrSoldOut, "sold_out", true}, {order.ErrAlreadyOrdered, "already_ordered", true},
 		{voucher.ErrNotStarted, "sale_not_started", true}, {voucher.ErrEnded, "sale_ended", true},
@@ -52,50 +52,50 @@ func outcomeOf(err error) (outcome string, isAnswer bool) {
 		{context.Canceled, "gave_up", false}, {context.DeadlineExceeded, "gave_up", false},
 	} {
 		if errors.Is(err, o.err) {
-			return o.outcome, o.answer
+			return o.outcome, o.decided
 		}
 	}
 	return "other", false
 }
 
-// Shelf puts a span around each transaction that persists or rejects orders.
-func (t *Tracing) Shelf(s order.Shelf) order.Shelf {
+// AdmissionStore starts a span for each transaction that persists or rejects orders.
+func (t *Tracing) AdmissionStore(s order.AdmissionStore) order.AdmissionStore {
 	if t == nil {
 		return s
 	}
-	return &shelf{Shelf: s, tracing: t}
+	return &admissionStore{AdmissionStore: s, tracing: t}
 }
 
-type shelf struct {
-	order.Shelf
+type admissionStore struct {
+	order.AdmissionStore
 	tracing *Tracing
 }
 
-// Persist implements [order.Shelf].
-func (s *shelf) Persist(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
-	t := s.tracing.transaction("fulfil.persist", batch)
-	if t.IsRecording() {
+// Persist implements [order.AdmissionStore].
+func (s *admissionStore) Persist(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
+	tx := s.tracing.startTransaction("fulfil.persist", batch)
+	if tx.IsRecording() {
 		ids := make([]int64, len(batch))
 		for i, a := range batch {
 			ids[i] = a.OrderID
 		}
-		t.SetAttributes(attribute.Int("seckill.orders", len(batch)), attribute.Int64Slice("seckill.order_ids", ids))
+		tx.SetAttributes(attribute.Int("seckill.orders", len(batch)), attribute.Int64Slice("seckill.order_ids", ids))
 	}
-	states, err := s.Shelf.Persist(trace.ContextWithSpan(ctx, t.Span), batch)
-	t.end(err)
-	return states, err
+	statuses, err := s.AdmissionStore.Persist(trace.ContextWithSpan(ctx, tx.Span), batch)
+	tx.end(err)
+	return statuses, err
 }
 
-// Reject implements [order.Shelf].
-func (s *shelf) Reject(ctx context.Context, a order.Accepted) (order.Status, error) {
-	t := s.tracing.transaction("fulfil.reject", []order.Accepted{a})
-	t.SetAttributes(attribute.Int64Slice("seckill.order_ids", []int64{a.OrderID}))
-	state, err := s.Shelf.Reject(trace.ContextWithSpan(ctx, t.Span), a)
-	t.end(err)
-	return state, err
+// Reject implements [order.AdmissionStore].
+func (s *admissionStore) Reject(ctx context.Context, a order.Accepted) (order.Status, error) {
+	tx := s.tracing.startTransaction("fulfil.reject", []order.Accepted{a})
+	tx.SetAttributes(attribute.Int64Slice("seckill.order_ids", []int64{a.OrderID}))
+	status, err := s.AdmissionStore.Reject(trace.ContextWithSpan(ctx, tx.Span), a)
+	tx.end(err)
+	return status, err
 }
 
-func failed(span trace.Span, err error) {
+func setError(span trace.Span, err error) {
 	span.RecordError(err)
 	span.SetStatus(codes.Error, err.Error())
 }

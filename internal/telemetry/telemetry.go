@@ -1,27 +1,32 @@
-// Package telemetry traces a request's way with OpenTelemetry, where an endpoint is
-// configured, and is not there at all otherwise: what it would wrap stays as it is.
+// Package telemetry traces requests with OpenTelemetry if an endpoint is configured.
+// Otherwise it wraps nothing and costs nothing.
 //
 // # Spans
 //
-//	POST /api/v1/vouchers/:id/orders   a request; its traceparent is followed
-//	└─ admission.decide                the gate's decision about its order
-//	admission.call                     one call of Redis, for a whole batch of buyers
-//	└─ fulfil.entries                  those of its orders that one transaction is about
-//	fulfil.persist, fulfil.reject      one transaction of those who persist
+//	POST /api/v1/vouchers/:id/orders   a request; continues the trace of its traceparent
+//	└─ admission.decide                the gate's decision on its order
+//	admission.call                     one call to Redis, for a whole batch of orders
+//	└─ fulfil.entries                  the orders of the call that one transaction handles
+//	fulfil.persist, fulfil.reject      one transaction of a fulfil worker
 //
-// A call and a transaction serve many requests at once, which are children of many
-// traces or of none, so each begins a trace of its own. Links lead from one to the next
-// and back: from a decision to its call and from the call to its decisions (128 of them
-// at most); from a call, by its fulfil.entries, to the transactions that its orders came
-// to, and from a transaction to the calls. Between the processes the call's traceparent
-// travels in the stream, in each entry. The order's id is on both ends besides:
-// seckill.order_id on a decision, seckill.order_ids on a transaction.
+// A call and a transaction serve many requests, which belong to different traces or to
+// none. So each starts a trace of its own, and links connect them in both directions:
 //
-// A call is kept where one of its decisions is, and a transaction where one of its calls
-// is, so that no chain breaks where only some of the traces are kept.
+//	from                  to
+//	admission.decide      its admission.call
+//	admission.call        its decisions, at most 128
+//	fulfil.entries        the transaction; the parent is the call
+//	fulfil.persist        the calls that accepted its orders, at most 128
 //
-// Which traces are kept (OTEL_TRACES_SAMPLER), the service's name (OTEL_SERVICE_NAME),
-// headers, timeouts and batches are set with the variables of OpenTelemetry.
+// Between the processes, each entry of the stream carries the traceparent of its call.
+// Attributes name the orders, too: seckill.order_id on a decision, seckill.order_ids on a
+// transaction.
+//
+// A call is sampled if one of its decisions is, and a transaction if one of its calls is.
+// So no chain breaks when only some traces are sampled.
+//
+// OpenTelemetry's own environment variables set the sampler (OTEL_TRACES_SAMPLER), the
+// service's name (OTEL_SERVICE_NAME), headers, timeouts and batches.
 package telemetry
 
 import (
@@ -39,49 +44,50 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Tracing sends spans. A nil one sends none, and wraps nothing.
+// Tracing sends spans to a collector. A nil Tracing sends none and wraps nothing.
 type Tracing struct {
-	providers []*sdk.TracerProvider
-	tracer    trace.Tracer
-	keeping   trace.Tracer // keeps every span, whatever is configured
+	providers     []*sdk.TracerProvider
+	tracer        trace.Tracer
+	alwaysSampled trace.Tracer // samples every span, whatever sampler is configured
 }
 
-// tracesPath is where below its endpoint a collector takes traces (OTLP/HTTP).
+// tracesPath is the path, below the endpoint, at which a collector takes traces (OTLP/HTTP).
 const tracesPath = "/v1/traces"
 
-// scope is who makes the spans.
+// scope is the instrumentation scope of the spans.
 const scope = "seckill"
 
-// Start returns what sends spans to a collector, nil if the endpoint is "". It does not
-// connect yet: a collector that is away costs spans, and nothing else.
+// Start returns a Tracing that sends spans to the collector at endpoint; nil if endpoint
+// is "". It does not connect yet. While the collector is unreachable spans are lost;
+// nothing else is affected.
 func Start(ctx context.Context, endpoint string, log *slog.Logger) (*Tracing, error) {
 	if endpoint == "" {
 		return nil, nil
 	}
 	base, err := url.Parse(endpoint)
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		return nil, errors.New("telemetry: the endpoint is no URL with http:// or https://")
+		return nil, errors.New("telemetry: the endpoint is not an http:// or https:// URL")
 	}
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(base.JoinPath(tracesPath).String()))
 	if err != nil {
 		return nil, fmt.Errorf("telemetry: %w", err)
 	}
-	// The later ones win, so a name that is configured does.
-	about, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", "seckill")),
+	// Later options win, so a configured service name replaces the default.
+	attrs, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", "seckill")),
 		resource.WithTelemetrySDK(), resource.WithHost(), resource.WithFromEnv())
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("telemetry: %w", err), exporter.Shutdown(ctx))
 	}
-	sending := sdk.WithSpanProcessor(sdk.NewBatchSpanProcessor(&telling{SpanExporter: exporter, log: log}))
-	configured := sdk.NewTracerProvider(sending, sdk.WithResource(about))
-	keeping := sdk.NewTracerProvider(sending, sdk.WithResource(about), sdk.WithSampler(sdk.AlwaysSample()))
+	processor := sdk.WithSpanProcessor(sdk.NewBatchSpanProcessor(&loggingExporter{SpanExporter: exporter, log: log}))
+	configured := sdk.NewTracerProvider(processor, sdk.WithResource(attrs))
+	alwaysSampled := sdk.NewTracerProvider(processor, sdk.WithResource(attrs), sdk.WithSampler(sdk.AlwaysSample()))
 	return &Tracing{
-		providers: []*sdk.TracerProvider{configured, keeping},
-		tracer:    configured.Tracer(scope), keeping: keeping.Tracer(scope),
+		providers: []*sdk.TracerProvider{configured, alwaysSampled},
+		tracer:    configured.Tracer(scope), alwaysSampled: alwaysSampled.Tracer(scope),
 	}, nil
 }
 
-// Close sends what was not sent yet, until ctx ends. What fails then is in the log.
+// Close sends the remaining spans until ctx ends. Failures are logged.
 func (t *Tracing) Close(ctx context.Context) {
 	if t == nil {
 		return
@@ -91,21 +97,21 @@ func (t *Tracing) Close(ctx context.Context) {
 	}
 }
 
-// telling logs when the collector goes away and when it is back. The SDK would tell a
-// handler that the whole process shares.
-type telling struct {
+// loggingExporter logs when the collector becomes unreachable and when it is back. The SDK
+// would report errors to a handler that is global to the process.
+type loggingExporter struct {
 	sdk.SpanExporter
-	log  *slog.Logger
-	away atomic.Bool
+	log         *slog.Logger
+	unreachable atomic.Bool
 }
 
 // ExportSpans implements [sdk.SpanExporter]. Spans that cannot be sent are dropped.
-func (e *telling) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
+func (e *loggingExporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	err := e.SpanExporter.ExportSpans(ctx, spans)
 	switch {
-	case err != nil && !e.away.Swap(true):
+	case err != nil && !e.unreachable.Swap(true):
 		e.log.Warn("traces cannot be sent", "error", err)
-	case err == nil && e.away.Swap(false):
+	case err == nil && e.unreachable.Swap(false):
 		e.log.Info("traces are sent again")
 	}
 	return nil

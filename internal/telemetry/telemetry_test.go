@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// receiver is a collector of OTLP over HTTP.
+// receiver is a collector that takes OTLP over HTTP.
 type receiver struct {
 	url string
 
@@ -62,8 +62,9 @@ func newReceiver(t *testing.T) *receiver {
 	return r
 }
 
-// begin starts tracing; what it returns ends it, so that all spans were received.
-func begin(t *testing.T, endpoint string, logs io.Writer) (*telemetry.Tracing, func()) {
+// start starts tracing. The function that it returns ends it, after which the receiver has
+// all spans.
+func start(t *testing.T, endpoint string, logs io.Writer) (*telemetry.Tracing, func()) {
 	t.Helper()
 	tracing, err := telemetry.Start(t.Context(), endpoint, slog.New(slog.NewTextHandler(logs, nil)))
 	if err != nil {
@@ -76,8 +77,8 @@ func begin(t *testing.T, endpoint string, logs io.Writer) (*telemetry.Tracing, f
 	}
 }
 
-// told is a span on one line.
-func told(s *otlp.Span) string {
+// summary formats a span on one line.
+func summary(s *otlp.Span) string {
 	line := fmt.Sprintf("%s %s %d", s.GetName(), strings.TrimPrefix(s.GetKind().String(), "SPAN_KIND_"), s.GetStatus().GetCode())
 	for _, a := range s.GetAttributes() {
 		value := a.GetValue()
@@ -93,29 +94,30 @@ func told(s *otlp.Span) string {
 	return line
 }
 
-// decides is a gate of which only the decision is there.
-type decides struct {
+// fakeGate decides every order with err.
+type fakeGate struct {
 	order.Gate
 	err error
 }
 
-func (d decides) Admit(context.Context, *voucher.Voucher, order.Order) error { return d.err }
+func (g fakeGate) Admit(context.Context, *voucher.Voucher, order.Order) error { return g.err }
 
-type persists struct {
-	order.Shelf
+// fakeStore is a store whose transactions end with err.
+type fakeStore struct {
+	order.AdmissionStore
 	err error
 }
 
-func (p persists) Persist(context.Context, []order.Accepted) ([]order.Status, error) {
-	return nil, p.err
+func (s fakeStore) Persist(context.Context, []order.Accepted) ([]order.Status, error) {
+	return nil, s.err
 }
 
-func (p persists) Reject(context.Context, order.Accepted) (order.Status, error) {
-	return order.Rejected, p.err
+func (s fakeStore) Reject(context.Context, order.Accepted) (order.Status, error) {
+	return order.Rejected, s.err
 }
 
-// called has Redis called once with so many orders, whose buyers have ctx.
-func called(ctx context.Context, tracing *telemetry.Tracing, orders int, err error) (traceparent string) {
+// call observes one call to Redis for a number of orders whose requests have ctx.
+func call(ctx context.Context, tracing *telemetry.Tracing, orders int, err error) (traceparent string) {
 	traceparent, ended := tracing.Calls(admission.Observer{}).Call(slices.Values(slices.Repeat([]context.Context{ctx}, orders)))
 	ended(err)
 	return traceparent
@@ -124,39 +126,40 @@ func called(ctx context.Context, tracing *telemetry.Tracing, orders int, err err
 func TestSpans(t *testing.T) {
 	r := newReceiver(t)
 	var logs strings.Builder
-	tracing, end := begin(t, r.url, &logs)
+	tracing, end := start(t, r.url, &logs)
 
 	var decided error
 	handler := tracing.Handler(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("X-Request-Id", "r1")
 		if err := http.NewResponseController(w).Flush(); err != nil {
-			t.Errorf("the connection is out of reach: %v", err)
+			t.Errorf("Flush does not reach the connection: %v", err)
 		}
-		err := tracing.Gate(decides{err: decided}).Admit(req.Context(), nil, order.Order{ID: 5, VoucherID: 7})
+		err := tracing.Gate(fakeGate{err: decided}).Admit(req.Context(), nil, order.Order{ID: 5, VoucherID: 7})
 		if !errors.Is(err, decided) {
-			t.Errorf("%v became %v", decided, err)
+			t.Errorf("Admit = %v, want %v", err, decided)
 		}
 	}))
-	ask := func(method, path string, err error) {
+	send := func(method, path string, err error) {
 		decided = err
 		req := httptest.NewRequestWithContext(t.Context(), method, path, nil)
 		req.Header.Set("Traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 		handler.ServeHTTP(httptest.NewRecorder(), req)
 	}
-	ask(http.MethodPost, "/api/v1/vouchers/7/orders", nil)
-	ask(http.MethodPost, "/api/v1/vouchers/7/orders", fmt.Errorf("wrapped: %w", voucher.ErrSoldOut))
-	ask(http.MethodPost, "/api/v1/vouchers/7/orders", order.ErrUnavailable)
+	send(http.MethodPost, "/api/v1/vouchers/7/orders", nil)
+	send(http.MethodPost, "/api/v1/vouchers/7/orders", fmt.Errorf("wrapped: %w", voucher.ErrSoldOut))
+	send(http.MethodPost, "/api/v1/vouchers/7/orders", order.ErrUnavailable)
 
-	called(t.Context(), tracing, 3, nil)
-	called(t.Context(), tracing, 4, errors.New("cut"))
+	call(t.Context(), tracing, 3, nil)
+	call(t.Context(), tracing, 4, errors.New("connection lost"))
 	batch := []order.Accepted{{OrderID: 5}, {OrderID: 6}}
 	broken := errors.New("broken")
 	for _, err := range []error{nil, broken} {
-		if _, got := tracing.Shelf(persists{err: err}).Persist(t.Context(), batch); !errors.Is(got, err) {
+		store := tracing.AdmissionStore(fakeStore{err: err})
+		if _, got := store.Persist(t.Context(), batch); !errors.Is(got, err) {
 			t.Error(got)
 		}
-		if state, got := tracing.Shelf(persists{err: err}).Reject(t.Context(), batch[1]); !errors.Is(got, err) || state != order.Rejected {
-			t.Error(state, got)
+		if status, got := store.Reject(t.Context(), batch[1]); !errors.Is(got, err) || status != order.Rejected {
+			t.Error(status, got)
 		}
 	}
 	end()
@@ -173,23 +176,23 @@ func TestSpans(t *testing.T) {
 		t.Fatalf("%d spans, want %d", len(r.spans), len(want))
 	}
 	for i, s := range r.spans {
-		if got := told(s); got != want[i] {
+		if got := summary(s); got != want[i] {
 			t.Errorf("span %d:\n got %s\nwant %s", i, got, want[i])
 		}
 	}
 	decision0, request0 := r.spans[0], r.spans[1]
 	if fmt.Sprintf("%x", request0.GetTraceId()) != "0af7651916cd43dd8448eb211c80319c" || fmt.Sprintf("%x", request0.GetParentSpanId()) != "b7ad6b7169203331" ||
 		string(decision0.GetTraceId()) != string(request0.GetTraceId()) || string(decision0.GetParentSpanId()) != string(request0.GetSpanId()) {
-		t.Errorf("not one trace: %v, %v", request0, decision0)
+		t.Errorf("not in one trace: %v, %v", request0, decision0)
 	}
 	if !r.services["seckill"] || len(r.services) != 1 || logs.String() != "" {
-		t.Errorf("sent as %v, logged %s", r.services, logs.String())
+		t.Errorf("services %v, log %s", r.services, logs.String())
 	}
 }
 
-func TestServersOwnErrors(t *testing.T) {
+func TestServerErrors(t *testing.T) {
 	r := newReceiver(t)
-	tracing, end := begin(t, r.url, io.Discard)
+	tracing, end := start(t, r.url, io.Discard)
 	handler := tracing.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusEarlyHints)
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -210,10 +213,10 @@ func TestServersOwnErrors(t *testing.T) {
 	}
 }
 
-// A collector that is away costs its spans; the log says so once.
-func TestCollectorIsAway(t *testing.T) {
+// An unreachable collector is logged once, and so is its return.
+func TestUnreachableCollector(t *testing.T) {
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "5")
-	var status = http.StatusBadRequest // one that is not repeated
+	var status = http.StatusBadRequest // the exporter does not retry this one
 	var mu sync.Mutex
 	arrived := make(chan struct{}, 100)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -224,15 +227,15 @@ func TestCollectorIsAway(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	var logs strings.Builder
-	tracing, end := begin(t, server.URL, &logs)
+	tracing, end := start(t, server.URL, &logs)
 	for range 2 {
-		called(t.Context(), tracing, 1, nil)
+		call(t.Context(), tracing, 1, nil)
 		<-arrived
 	}
 	mu.Lock()
 	status = http.StatusOK
 	mu.Unlock()
-	called(t.Context(), tracing, 1, nil)
+	call(t.Context(), tracing, 1, nil)
 	<-arrived
 	end()
 	if got := logs.String(); strings.Count(got, "\n") != 2 || !strings.Contains(got, "traces cannot be sent") || !strings.Contains(got, "traces are sent again") {
@@ -240,7 +243,7 @@ func TestCollectorIsAway(t *testing.T) {
 	}
 }
 
-func TestEndpointsThatAreNone(t *testing.T) {
+func TestInvalidEndpoints(t *testing.T) {
 	for _, endpoint := range []string{"collector:4318", "ftp://collector", "http://", "http://a b"} {
 		if tracing, err := telemetry.Start(t.Context(), endpoint, slog.New(slog.DiscardHandler)); err == nil || tracing != nil {
 			t.Errorf("%s: %v", endpoint, err)
@@ -248,22 +251,23 @@ func TestEndpointsThatAreNone(t *testing.T) {
 	}
 }
 
-// nothing is a handler without an allocation of its own.
-type nothing struct{ gate order.Gate }
+// admitHandler is a handler that calls the gate and allocates nothing.
+type admitHandler struct{ gate order.Gate }
 
-func (n *nothing) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
-	_ = n.gate.Admit(r.Context(), nil, order.Order{ID: 1})
+func (h *admitHandler) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	_ = h.gate.Admit(r.Context(), nil, order.Order{ID: 1})
 }
 
-// Without an endpoint everything stays what it is, so it costs nothing.
+// Without an endpoint nothing is wrapped, so tracing costs nothing.
 func TestWithoutAnEndpoint(t *testing.T) {
-	tracing, end := begin(t, "", io.Discard)
+	tracing, end := start(t, "", io.Discard)
 	defer end()
 	if tracing != nil {
 		t.Fatal("tracing without an endpoint")
 	}
-	gate, shelf, handler := &decides{}, &persists{}, &nothing{gate: decides{}}
-	if tracing.Gate(gate) != order.Gate(gate) || tracing.Shelf(shelf) != order.Shelf(shelf) || tracing.Handler(handler) != http.Handler(handler) {
+	gate, store, handler := &fakeGate{}, &fakeStore{}, &admitHandler{gate: fakeGate{}}
+	if tracing.Gate(gate) != order.Gate(gate) || tracing.AdmissionStore(store) != order.AdmissionStore(store) ||
+		tracing.Handler(handler) != http.Handler(handler) {
 		t.Error("something was wrapped")
 	}
 	if tracing.Calls(admission.Observer{}).Call != nil {
@@ -271,12 +275,12 @@ func TestWithoutAnEndpoint(t *testing.T) {
 	}
 	bare, unconfigured := allocations(t, handler), allocations(t, traced(tracing))
 	if bare != unconfigured {
-		t.Errorf("%v allocations, %v without tracing", unconfigured, bare)
+		t.Errorf("%v allocations, want %v as without tracing", unconfigured, bare)
 	}
 }
 
 func traced(tracing *telemetry.Tracing) http.Handler {
-	return tracing.Handler(&nothing{gate: tracing.Gate(decides{})})
+	return tracing.Handler(&admitHandler{gate: tracing.Gate(fakeGate{})})
 }
 
 func allocations(t *testing.T, h http.Handler) float64 {

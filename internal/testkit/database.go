@@ -35,15 +35,15 @@ func SQLite(t TB) Database {
 	return Database{Engine: "sqlite", DSN: filepath.Join(t.TempDir(), "seckill.db")}
 }
 
-// MariaDB returns an empty database on the MariaDB server that all tests of this binary share. It is dropped when the
-// test ends.
+// MariaDB returns an empty database on the MariaDB server that all tests of this binary share. It is
+// dropped at the end of the test.
 func MariaDB(t TB) Database {
 	t.Helper()
 	return sharedDatabase(t, &binary.mariadb, mariaDB{})
 }
 
-// MySQL returns an empty database on the MySQL server that all tests of this binary share. It is dropped when the test
-// ends.
+// MySQL returns an empty database on the MySQL server that all tests of this binary share. It is
+// dropped at the end of the test.
 func MySQL(t TB) Database {
 	t.Helper()
 	return sharedDatabase(t, &binary.mysql, mySQL{})
@@ -51,7 +51,7 @@ func MySQL(t TB) Database {
 
 func sharedDatabase(t TB, server *shared[*sqlProcess], engine sqlEngine) Database {
 	t.Helper()
-	s, err := server.get(func() (*sqlProcess, error) { return startSQL(engine, relaxed) })
+	s, err := server.get(func() (*sqlProcess, error) { return startSQL(engine, withoutSync) })
 	check(t, err)
 	db, name := s.database(t)
 	t.Cleanup(func() {
@@ -62,9 +62,9 @@ func sharedDatabase(t TB, server *shared[*sqlProcess], engine sqlEngine) Databas
 	return db
 }
 
-// relaxed makes a server that nobody kills commit without waiting for the disk: a test binary makes thousands of commits,
-// and the disk is not what it tests. A server of one's own keeps the full durability.
-var relaxed = []string{"--innodb-flush-log-at-trx-commit=2"}
+// withoutSync makes a server commit without waiting for the disk: a test binary makes thousands of
+// commits, and does not test the disk. It is for shared servers only, which nobody kills.
+var withoutSync = []string{"--innodb-flush-log-at-trx-commit=2"}
 
 // database creates an empty database.
 func (s *sqlProcess) database(t TB) (db Database, name string) {

@@ -1,21 +1,27 @@
 package testkit_test
 
 import (
+	"context"
+	"errors"
+	"net"
 	"os"
 	osexec "os/exec"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/testkit"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// childScenario names the variable that tells a test that it runs in a child of this test binary, and as what.
+// childScenario is the environment variable that tells a test that it runs in a child of this test
+// binary, and in which role.
 const childScenario = "TESTKIT_CHILD"
 
-// runChild runs one test of this binary in a process of its own, for what would end this one. Returns what it printed.
+// runChild runs one test of this binary in a child process, because it would end this one. It returns
+// its output.
 func runChild(test string, env ...string) (string, error) {
 	cmd := osexec.Command(os.Args[0], "-test.run=^"+test+"$", "-test.v")
 	cmd.Env = append(os.Environ(), env...)
@@ -37,6 +43,33 @@ func TestLeak(*testing.T) {
 	}
 }
 
+// A pool whose dials fail sleeps between them, and notices a second later that it was closed.
+func TestMainWaitsForAClosedRedisPool(t *testing.T) {
+	out, err := runChild("TestFailingPool", childScenario+"=pool")
+	if err != nil || !strings.Contains(out, "PASS") {
+		t.Errorf("the child ended with %v; it printed:\n%s", err, out)
+	}
+}
+
+// TestFailingPool runs as a child of TestMainWaitsForAClosedRedisPool; by itself it does nothing.
+func TestFailingPool(t *testing.T) {
+	if os.Getenv(childScenario) != "pool" {
+		return
+	}
+	client := redis.NewClient(&redis.Options{
+		PoolSize: 1, MaxRetries: -1, DialerRetries: 1,
+		Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("nobody there") },
+	})
+	for range 3 { // as many failed dials as the pool has connections
+		if err := client.Ping(t.Context()).Err(); err == nil {
+			t.Error("Ping succeeded without a server")
+		}
+	}
+	if err := client.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestMissingServerSkipsUnlessInfrastructureIsRequired(t *testing.T) {
 	for _, tc := range []struct {
 		require string
@@ -49,16 +82,6 @@ func TestMissingServerSkipsUnlessInfrastructureIsRequired(t *testing.T) {
 		out, err := runChild("TestSharedRedisServesEveryTest", "PATH=/nowhere", "REQUIRE_INFRA="+tc.require)
 		if !strings.Contains(out, tc.want) || !strings.Contains(out, "redis-server not found on PATH") || (err != nil) != tc.fails {
 			t.Errorf("REQUIRE_INFRA=%q: the child ended with %v, want %q and the server's name; it printed:\n%s", tc.require, err, tc.want, out)
-		}
-	}
-}
-
-// wait polls until done, and fails the test after half a minute.
-func wait(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited 30 s in vain for %s", what)
 		}
 	}
 }

@@ -17,13 +17,14 @@ func (mySQL) name() string { return "mysql" }
 const (
 	mySQLHow = "where apt only has MariaDB, sudo scripts/mysql-root.sh provides it in a folder; else install MySQL 8 or newer"
 
-	// rootMySQLd and rootTemplate are where scripts/mysql-root.sh puts the program and an initialized data folder.
+	// rootMySQLd and rootTemplate are the paths of the program and of an initialized data folder,
+	// below the folder that scripts/mysql-root.sh makes.
 	rootMySQLd   = "/usr/sbin/mysqld"
 	rootTemplate = "/var/lib/seckill-template"
 )
 
-// locate prefers a mysqld on the PATH that is MySQL: with MariaDB installed that name belongs to MariaDB. Else it looks
-// into the folder that scripts/mysql-root.sh makes.
+// locate prefers a mysqld on the PATH that is MySQL's: if MariaDB is installed, its server has that
+// name. Otherwise it looks into the folder that scripts/mysql-root.sh makes.
 func (mySQL) locate() (sqlProgram, error) {
 	if path, err := lookUp("mysqld", mySQLHow); err == nil {
 		version, err := exec.Command(path, "--no-defaults", "--version").Output()
@@ -48,16 +49,16 @@ func (mySQL) locate() (sqlProgram, error) {
 	return sqlProgram{path: rootMySQLd, root: root}, nil
 }
 
-// rootOverTCP is run by the server before it listens: a fresh MySQL lets root in from "localhost" only, and without name
-// lookups the tests come from 127.0.0.1.
+// rootOverTCP is executed by the server before it listens: a new MySQL accepts root from "localhost"
+// only, and without name look-ups the tests come from 127.0.0.1.
 const rootOverTCP = `CREATE USER IF NOT EXISTS root@'127.0.0.1';
 GRANT ALL ON *.* TO root@'127.0.0.1' WITH GRANT OPTION;
 `
 
-// initFile is where rootOverTCP lies, beside the data folder.
+// initFile is the path of the file with rootOverTCP, beside the data folder.
 func initFile(dir string) string { return filepath.Join(filepath.Dir(dir), "init.sql") }
 
-// initialize copies the template where there is one: a tenth of the time.
+// initialize copies the template if there is one. That takes a tenth of the time.
 func (mySQL) initialize(program sqlProgram, dir string) error {
 	if err := os.WriteFile(initFile(dir), []byte(rootOverTCP), 0o600); err != nil {
 		return err

@@ -7,14 +7,15 @@ import (
 	"sync"
 )
 
-// output keeps the newest part of what a process prints, stdout and stderr in one, and wakes those who wait for more.
+// output keeps the latest output of a process, stdout and stderr together, and wakes those who wait
+// for more.
 type output struct {
 	mu   sync.Mutex
 	text []byte
 	more chan struct{} // closed and replaced at each write
 }
 
-// outputLimit bounds what is kept; a server that logs for minutes must not fill the memory.
+// outputLimit bounds the memory for a server that logs for minutes, in bytes.
 const outputLimit = 1 << 20
 
 func newOutput() *output { return &output{more: make(chan struct{})} }
@@ -24,7 +25,8 @@ func (o *output) Write(p []byte) (int, error) {
 	defer o.mu.Unlock()
 	o.text = append(o.text, p...)
 	if over := len(o.text) - outputLimit; over > 0 {
-		// Cut at the end of a line and by a good piece, so as not to move a megabyte at each further line.
+		// Cut at the end of a line, and a large part at once, so that not every further line moves a
+		// megabyte.
 		cut := over + outputLimit/4
 		if end := bytes.IndexByte(o.text[cut:], '\n'); end >= 0 {
 			cut += end + 1
@@ -36,14 +38,14 @@ func (o *output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// read returns what is kept and a channel that closes when there is more.
+// read returns the kept output and a channel that is closed when there is more.
 func (o *output) read() (string, <-chan struct{}) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return string(o.text), o.more
 }
 
-// match looks for the first complete line that matches, and returns its submatches.
+// match returns the submatches of the first complete line that matches.
 func (o *output) match(pattern *regexp.Regexp) (found []string, more <-chan struct{}) {
 	text, more := o.read()
 	for line := range strings.Lines(text) {

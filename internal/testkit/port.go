@@ -9,16 +9,18 @@ import (
 	"syscall"
 )
 
-// Ports are taken from below the range from which the kernel picks ports for outgoing connections (32768 and up on Linux,
-// 49152 elsewhere). So no client can land on the port of a server that is down for a moment, and no client that redials
-// it can connect to itself. It holds for every port of a server: the bus of a cluster's node lies well above its port.
+// Ports are chosen below the range from which the kernel chooses ports for outgoing connections (32768
+// and up on Linux, 49152 elsewhere). So no client gets the port of a server that is down for a moment,
+// and no client that redials it connects to itself. This holds for every port of a server: the bus of
+// a cluster node is far above its client port.
 const (
 	firstPort = 15000
 	lastPort  = 31999
 )
 
-// freePort returns a port of 127.0.0.1 that nobody listens on, and neither on those that lie the given distances above it;
-// all of them are within the range. Somebody may take one before the server does: see [withFreePort].
+// freePort returns a port of 127.0.0.1 on which nobody listens, nor on the ports at the given
+// distances above it; all of them are within the range. Another process may take one before the server
+// does: see [withFreePort].
 func freePort(above ...int) (int, error) {
 	last := lastPort
 	for _, distance := range above {
@@ -34,7 +36,7 @@ func freePort(above ...int) (int, error) {
 	return 0, fmt.Errorf("find a free port: 100 tries failed: %w", err)
 }
 
-// free is nil when nobody listens on the port, and neither on those that lie the given distances above it.
+// free returns nil if nobody listens on the port, nor on those at the given distances above it.
 func free(port int, above ...int) error {
 	for _, distance := range append([]int{0}, above...) {
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port+distance))
@@ -48,11 +50,12 @@ func free(port int, above ...int) error {
 	return nil
 }
 
-// portTries is how many ports a server is started on before it is given up.
+// portTries is the number of ports to try before a start fails.
 const portTries = 5
 
-// withFreePort calls start with a free port, and again with another one when somebody else has taken it meanwhile. A start
-// that fails for any other reason is not repeated. above says at which distances from its port the server listens too.
+// withFreePort calls start with a free port, and again with another one if the port was taken in the
+// meantime. A start that fails for any other reason is not repeated. above are the distances from its
+// port at which the server listens, too.
 func withFreePort(start func(port int) error, above ...int) error {
 	for try := 1; ; try++ {
 		port, err := freePort(above...)
@@ -66,8 +69,8 @@ func withFreePort(start func(port int) error, above ...int) error {
 	}
 }
 
-// taken says whether a start failed because the server could not bind. Not every server says why it ends (ZooKeeper
-// without a logger is silent), so the ports are asked too.
+// taken reports whether a start failed because the server could not bind. Not every server says why it
+// ended (ZooKeeper without a logger is silent), so the ports are checked, too.
 func taken(err error, port int, above ...int) bool {
 	if errors.Is(err, errEnded) {
 		err = errors.Join(err, free(port, above...))
@@ -75,7 +78,7 @@ func taken(err error, port int, above ...int) bool {
 	return errors.Is(err, syscall.EADDRINUSE)
 }
 
-// listening says whether somebody listens. It is asked before a driver is, which would spend its own retries.
+// listening returns nil if somebody listens at addr. It comes before a driver, which would retry.
 func listening(ctx context.Context, addr string) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// occupy listens on a port until the test ends, and never answers.
+// occupy listens on a port until the end of the test, and never answers.
 func occupy(t *testing.T, port int) {
 	t.Helper()
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
@@ -22,20 +22,20 @@ func occupy(t *testing.T, port int) {
 	t.Cleanup(func() { l.Close() })
 }
 
-// TestServerWhosePortIsTakenGetsAnother takes the port of every kind of server between its choice and the start.
-func TestServerWhosePortIsTakenGetsAnother(t *testing.T) {
+// For every kind of server, the port is taken between its choice and the start.
+func TestServerWithATakenPortGetsAnother(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
-		taken int // so far above the port
-		start func(t *testing.T, withPort place) (*Process, error)
+		taken int // distance above the port
+		start func(t *testing.T, withPort portFunc) (*Process, error)
 	}{
-		{"redis", 0, placeRedis(redisOptions{})},
-		{"sentinel", 0, placeRedis(redisOptions{sentinel: true})},
-		{"cluster node", 0, placeRedis(redisOptions{extra: []string{"--cluster-enabled", "yes"}})},
-		{"cluster node's bus", clusterBus, placeRedis(redisOptions{extra: []string{"--cluster-enabled", "yes"}})},
-		{"mariadb", 0, placeSQL(mariaDB{})},
-		{"mysql", 0, placeSQL(mySQL{})},
-		{"zookeeper", 0, placeZooKeeper},
+		{"redis", 0, startRedisOn(redisOptions{})},
+		{"sentinel", 0, startRedisOn(redisOptions{sentinel: true})},
+		{"cluster node", 0, startRedisOn(redisOptions{extra: []string{"--cluster-enabled", "yes"}})},
+		{"cluster node's bus", clusterBus, startRedisOn(redisOptions{extra: []string{"--cluster-enabled", "yes"}})},
+		{"mariadb", 0, startSQLOn(mariaDB{})},
+		{"mysql", 0, startSQLOn(mySQL{})},
+		{"zookeeper", 0, startZooKeeperOn},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var ports []int
@@ -58,11 +58,11 @@ func TestServerWhosePortIsTakenGetsAnother(t *testing.T) {
 	}
 }
 
-// place is what withFreePort is.
-type place = func(start func(port int) error, above ...int) error
+// portFunc is the type of withFreePort.
+type portFunc = func(start func(port int) error, above ...int) error
 
-func placeRedis(options redisOptions) func(*testing.T, place) (*Process, error) {
-	return func(t *testing.T, withPort place) (*Process, error) {
+func startRedisOn(options redisOptions) func(*testing.T, portFunc) (*Process, error) {
+	return func(t *testing.T, withPort portFunc) (*Process, error) {
 		path, err := lookUp("redis-server", redisHow)
 		check(t, err)
 		s := &redisProcess{path: path, dir: t.TempDir(), options: options}
@@ -71,8 +71,8 @@ func placeRedis(options redisOptions) func(*testing.T, place) (*Process, error) 
 	}
 }
 
-func placeSQL(engine sqlEngine) func(*testing.T, place) (*Process, error) {
-	return func(t *testing.T, withPort place) (*Process, error) {
+func startSQLOn(engine sqlEngine) func(*testing.T, portFunc) (*Process, error) {
+	return func(t *testing.T, withPort portFunc) (*Process, error) {
 		program, err := engine.locate()
 		check(t, err)
 		dir, remove, err := binary.folder(program.temp())
@@ -85,7 +85,7 @@ func placeSQL(engine sqlEngine) func(*testing.T, place) (*Process, error) {
 	}
 }
 
-func placeZooKeeper(t *testing.T, withPort place) (*Process, error) {
+func startZooKeeperOn(t *testing.T, withPort portFunc) (*Process, error) {
 	java, classPath, err := locateZooKeeper()
 	check(t, err)
 	s := &zooKeeperProcess{java: java, classPath: classPath, dir: t.TempDir()}
@@ -93,9 +93,9 @@ func placeZooKeeper(t *testing.T, withPort place) (*Process, error) {
 	return s.Process, err
 }
 
-func TestStartIsGivenUpWhenEveryPortIsTaken(t *testing.T) {
+func TestStartFailsWhenEveryPortIsTaken(t *testing.T) {
 	tries := 0
-	_, err := placeRedis(redisOptions{})(t, func(start func(port int) error, _ ...int) error {
+	_, err := startRedisOn(redisOptions{})(t, func(start func(port int) error, _ ...int) error {
 		return withFreePort(func(port int) error {
 			tries++
 			occupy(t, port)
@@ -107,9 +107,9 @@ func TestStartIsGivenUpWhenEveryPortIsTaken(t *testing.T) {
 	}
 }
 
-func TestStartThatFailsForAnotherReasonIsNotRepeated(t *testing.T) {
+func TestOtherErrorsOfAStartAreNotRetried(t *testing.T) {
 	tries := 0
-	_, err := placeRedis(redisOptions{extra: []string{"--no-such-flag", "1"}})(t, func(start func(port int) error, _ ...int) error {
+	_, err := startRedisOn(redisOptions{extra: []string{"--no-such-flag", "1"}})(t, func(start func(port int) error, _ ...int) error {
 		return withFreePort(func(port int) error {
 			tries++
 			return start(port)
@@ -120,7 +120,7 @@ func TestStartThatFailsForAnotherReasonIsNotRepeated(t *testing.T) {
 	}
 }
 
-func TestFreePortsLieBelowThoseOfClients(t *testing.T) {
+func TestFreePortsAreBelowThoseOfClients(t *testing.T) {
 	for range 1000 {
 		port, err := freePort(clusterBus)
 		if err != nil {
@@ -132,7 +132,7 @@ func TestFreePortsLieBelowThoseOfClients(t *testing.T) {
 	}
 }
 
-func TestFreeLooksAtEveryPort(t *testing.T) {
+func TestFreeChecksEveryPort(t *testing.T) {
 	port, err := freePort(1)
 	if err != nil {
 		t.Fatal(err)
@@ -146,9 +146,8 @@ func TestFreeLooksAtEveryPort(t *testing.T) {
 	}
 }
 
-// TestSetUpLeavesTheFilesOfAnotherAlone has a file in the folder for temporary files that belongs to a server which is being
-// set up at the same time.
-func TestSetUpLeavesTheFilesOfAnotherAlone(t *testing.T) {
+// A server that is being set up does not delete the temporary files of another one.
+func TestSetupKeepsTheFilesOfOtherServers(t *testing.T) {
 	shared := t.TempDir()
 	t.Setenv("TMPDIR", shared)
 	other := filepath.Join(shared, "#sql-temptable-1-1-1.MAD")
@@ -161,7 +160,7 @@ func TestSetUpLeavesTheFilesOfAnotherAlone(t *testing.T) {
 	}
 }
 
-// TestStoppedPrimaryDoesNotWaitForAReplica pauses the replica, so that it stays behind.
+// A primary that is stopped does not wait for a replica that lags behind.
 func TestStoppedPrimaryDoesNotWaitForAReplica(t *testing.T) {
 	primary := NewRedis(t)
 	NewRedisReplica(t, primary).Pause()
@@ -171,6 +170,6 @@ func TestStoppedPrimaryDoesNotWaitForAReplica(t *testing.T) {
 	asked := time.Now()
 	primary.Stop()
 	if took := time.Since(asked); took > 8*time.Second {
-		t.Errorf("Stop took %v, as if it had waited out the default of 10 s", took)
+		t.Errorf("Stop took %v, like the default of 10 s", took)
 	}
 }

@@ -14,16 +14,16 @@ import (
 	"time"
 )
 
-// Command says what to start. Only Path is needed.
+// Command describes a process to start. Only Path is required.
 type Command struct {
 	Path string
 	Args []string
 	Env  []string // added to the environment of the test, as NAME=value
 	Dir  string   // where it runs; "" is where the test runs
-	Root string   // run by chroot in this folder; Path and Dir are then seen from inside it. Linux only, needs root
+	Root string   // run with chroot in this folder; Path and Dir are relative to it. Linux only, needs root
 
-	// Stdin is what it reads; nil is nothing. Stdout is where its standard output goes, all of it before the process counts
-	// as ended; nil is [Process.Output], beside stderr.
+	// Stdin is its standard input; nil means none. Stdout receives all of its standard output before
+	// the process counts as ended; nil means [Process.Output], together with stderr.
 	Stdin  *os.File
 	Stdout io.Writer
 }
@@ -37,17 +37,17 @@ type Process struct {
 }
 
 const (
-	// patience is how long a process may take to become ready or to print an awaited line. Generous, because it is spent
-	// only when something is wrong, and a loaded machine is not wrong.
-	patience = 60 * time.Second
+	// readyTimeout is how long a process may take to become ready or to print an awaited line. It is
+	// generous: it is only reached when something is wrong, and a loaded machine is not wrong.
+	readyTimeout = 60 * time.Second
 	// stopGrace is how long Stop waits after SIGTERM.
 	stopGrace = 20 * time.Second
-	// pollEvery is the pause between two looks at something that does not announce itself.
+	// pollEvery is the pause between two polls.
 	pollEvery = 10 * time.Millisecond
 )
 
-// Start starts a process. It is killed when the test ends, if it is still there then; what it printed is shown if the
-// test failed.
+// Start starts a process. At the end of the test it is killed, if it is still running; if the test
+// failed, its output is logged.
 func Start(t TB, c Command) *Process {
 	t.Helper()
 	p, err := start(c)
@@ -64,7 +64,7 @@ func Start(t TB, c Command) *Process {
 }
 
 func start(c Command) (*Process, error) {
-	j, err := binary.watch()
+	j, err := binary.startedReaper()
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func start(c Command) (*Process, error) {
 	if c.Stdout != nil {
 		p.cmd.Stdout = c.Stdout
 	}
-	p.cmd.WaitDelay = time.Second // a grandchild that holds the pipe open must not hold up Wait
+	p.cmd.WaitDelay = time.Second // a grandchild that keeps the pipe open must not block Wait
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.Path, err)
 	}
@@ -89,7 +89,7 @@ func start(c Command) (*Process, error) {
 	}
 	go func() {
 		p.err = p.cmd.Wait()
-		// A failure here means that the janitor is gone, and with it the list that the process would be taken off.
+		// An error here means that the reaper has died, and its lists with it.
 		_ = signalGroup(p.PID(), sigKill)
 		_ = j.dropGroup(p.PID())
 		close(p.done)
@@ -103,7 +103,7 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Done returns a channel that is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Output returns the newest megabyte of what the process has printed so far, stdout and stderr in one.
+// Output returns the latest megabyte that the process has printed, stdout and stderr together.
 func (p *Process) Output() string {
 	text, _ := p.output.read()
 	return text
@@ -115,14 +115,14 @@ func (p *Process) Wait() error {
 	return p.err
 }
 
-// Kill sends SIGKILL and waits for the end: when Kill returns, the process and its group are gone.
+// Kill sends SIGKILL and waits until the process and its group have ended.
 func (p *Process) Kill() {
 	p.signal(sigKill)
 	<-p.done
 }
 
-// Stop asks politely (SIGTERM), waits, and returns what Wait returns: nil when the process ended with exit code 0. It
-// kills a process that does not end within 20 seconds and says so in the error.
+// Stop sends SIGTERM, waits, and returns the result of Wait: nil for exit code 0. A process that does
+// not end within 20 seconds is killed, which is an error.
 func (p *Process) Stop() error {
 	p.signal(sigTerm)
 	p.signal(sigCont) // a paused process takes no SIGTERM
@@ -138,31 +138,32 @@ func (p *Process) Stop() error {
 // Terminate sends SIGTERM and does not wait.
 func (p *Process) Terminate() { p.signal(sigTerm) }
 
-// Pause stops the process where it stands (SIGSTOP), as a long garbage collection or a suspended machine would.
+// Pause stops the process at any instruction (SIGSTOP), like a long garbage collection or a suspended
+// machine.
 func (p *Process) Pause() { p.signal(sigStop) }
 
-// Resume lets a paused process go on (SIGCONT).
+// Resume continues a paused process (SIGCONT).
 func (p *Process) Resume() { p.signal(sigCont) }
 
-// signal does nothing once the process has ended: its id may be somebody else's by then.
+// signal does nothing after the end of the process: its id may belong to another one by then.
 func (p *Process) signal(sig syscall.Signal) {
 	select {
 	case <-p.done:
 	default:
-		// The one possible error here is that the group has just gone.
+		// The only possible error is that the group has just ended.
 		_ = signalGroup(p.PID(), sig)
 	}
 }
 
-// WaitLine waits until the process has printed a line that matches the regular expression, and returns the line's
-// submatches as [regexp.Regexp.FindStringSubmatch] does. The test fails when the process ends without it, or after a
-// minute.
+// WaitLine waits until the process has printed a line that matches the regular expression, and returns
+// its submatches as [regexp.Regexp.FindStringSubmatch] does. The test fails if the process ends without
+// such a line, or after a minute.
 func (p *Process) WaitLine(t TB, pattern string) []string {
 	t.Helper()
 	re := regexp.MustCompile(pattern)
-	timeout := time.After(patience)
+	timeout := time.After(readyTimeout)
 	for {
-		ended := p.ended() // before the look: what is printed last is still seen
+		ended := p.ended() // before match, so that the last output is still seen
 		found, more := p.output.match(re)
 		if found != nil {
 			return found
@@ -174,13 +175,13 @@ func (p *Process) WaitLine(t TB, pattern string) []string {
 		case <-more:
 		case <-p.done:
 		case <-timeout:
-			t.Fatalf("testkit: no line that matches %q within %v; the process printed:\n%s", pattern, patience, p.output.tail(50))
+			t.Fatalf("testkit: no line that matches %q within %v; the process printed:\n%s", pattern, readyTimeout, p.output.tail(50))
 		}
 	}
 }
 
-// WaitHTTP waits until a GET of the url is answered with 200. The test fails when the process ends before, or after a
-// minute.
+// WaitHTTP waits until a GET of the url returns 200. The test fails if the process ends before that, or
+// after a minute.
 func (p *Process) WaitHTTP(t TB, url string) {
 	t.Helper()
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
@@ -204,13 +205,14 @@ func (p *Process) WaitHTTP(t TB, url string) {
 	}
 }
 
-// errEnded says that a process ended before it was ready.
+// errEnded: a process ended before it was ready.
 var errEnded = errors.New("the process ended before it was ready")
 
-// waitReady polls until ready returns nil. It gives up when the process ends (errEnded, and [syscall.EADDRINUSE] where it
-// said so) or after patience; the error then carries the end of what the process printed.
+// waitReady polls until ready returns nil. It fails when the process ends (errEnded, and
+// [syscall.EADDRINUSE] if its output says so) or after readyTimeout. The error includes the end of the
+// output.
 func (p *Process) waitReady(ready func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
 	defer cancel()
 	alive, ended := p.whileAlive(ctx)
 	defer ended()
@@ -223,13 +225,14 @@ func (p *Process) waitReady(ready func(context.Context) error) error {
 		case <-p.done:
 			return fmt.Errorf("%w (%v); it printed:\n%s", p.whyEnded(), p.cmd.ProcessState, p.output.tail(50))
 		case <-ctx.Done():
-			return fmt.Errorf("not ready within %v: %w; the process printed:\n%s", patience, err, p.output.tail(50))
+			return fmt.Errorf("not ready within %v: %w; the process printed:\n%s", readyTimeout, err, p.output.tail(50))
 		case <-time.After(pollEvery):
 		}
 	}
 }
 
-// whileAlive returns a context that ends with the process: whoever answers on its port then, or keeps silent, is a stranger.
+// whileAlive returns a context that ends with the process: after that, another process may answer on
+// its port.
 func (p *Process) whileAlive(ctx context.Context) (alive context.Context, cancel context.CancelFunc) {
 	alive, cancel = context.WithCancel(ctx)
 	go func() {
@@ -242,8 +245,8 @@ func (p *Process) whileAlive(ctx context.Context) (alive context.Context, cancel
 	return alive, cancel
 }
 
-// whyEnded reads what the process printed: that is all it leaves behind when it could not bind. Every server here prints
-// the system's words for it, some with a capital letter.
+// whyEnded derives the error from the output, which is all that remains of a server that could not
+// bind. Every server here prints the system's error text, some with a capital letter.
 func (p *Process) whyEnded() error {
 	if strings.Contains(strings.ToLower(p.Output()), syscall.EADDRINUSE.Error()) {
 		return fmt.Errorf("%w: %w", errEnded, syscall.EADDRINUSE)

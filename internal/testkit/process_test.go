@@ -46,7 +46,7 @@ func TestWaitHTTPWaitsForOK(t *testing.T) {
 	defer server.Close()
 	shell(t, "exec sleep 1000").WaitHTTP(t, server.URL)
 	if asked != 3 {
-		t.Errorf("asked %d times, want 3: until the first 200", asked)
+		t.Errorf("%d requests, want 3: until the first 200", asked)
 	}
 }
 
@@ -63,7 +63,7 @@ func TestStopReturnsTheExitCode(t *testing.T) {
 	}
 }
 
-func TestKillTakesTheWholeGroup(t *testing.T) {
+func TestKillKillsTheWholeGroup(t *testing.T) {
 	p := shell(t, `sleep 1000 & echo "child $!"; wait`)
 	child := p.WaitLine(t, `child (\d+)`)[1]
 	p.Kill()
@@ -75,32 +75,27 @@ func TestKillTakesTheWholeGroup(t *testing.T) {
 	waitGone(t, child)
 }
 
-func TestPausedProcessStandsStill(t *testing.T) {
+func TestPausedProcessDoesNotRun(t *testing.T) {
 	p := shell(t, `while :; do echo tick; sleep 0.01; done`)
 	p.WaitLine(t, "tick")
 	p.Pause()
 	before := p.Output()
 	time.Sleep(100 * time.Millisecond)
-	// One line may have been on its way through the pipe.
+	// One line may have been in the pipe.
 	if after := p.Output(); len(after) > len(before)+len("tick\n") {
 		t.Errorf("a paused process printed %q", after[len(before):])
 	}
 	p.Resume()
-	for deadline := time.Now().Add(10 * time.Second); len(p.Output()) <= len(before)+len("tick\n"); {
-		if time.Now().After(deadline) {
-			t.Fatal("nothing printed within 10 s of Resume")
-		}
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Until(t, "output after Resume", func() bool { return len(p.Output()) > len(before)+len("tick\n") })
 }
 
-// TestNothingIsLeftOfADeadTestBinary lets a child start servers and come to a bad end, and looks for what it left.
+// A child starts servers and dies. Nothing of them is left.
 func TestNothingIsLeftOfADeadTestBinary(t *testing.T) {
 	for _, end := range []string{"panic", "kill", "exit"} {
 		t.Run(end, func(t *testing.T) {
-			out, err := runChild("TestBadEnd", childScenario+"="+end)
+			out, err := runChild("TestAbnormalEnd", childScenario+"="+end)
 			if err == nil {
-				t.Error("the child ended well, want a bad end")
+				t.Error("the child ended normally, want an abnormal end")
 			}
 			left := regexp.MustCompile(`(?m)^left process (\d+) in (.+)$`).FindAllStringSubmatch(out, -1)
 			if len(left) != 2 {
@@ -114,8 +109,8 @@ func TestNothingIsLeftOfADeadTestBinary(t *testing.T) {
 	}
 }
 
-// TestBadEnd runs as a child of TestNothingIsLeftOfADeadTestBinary; by itself it does nothing.
-func TestBadEnd(t *testing.T) {
+// TestAbnormalEnd runs as a child of TestNothingIsLeftOfADeadTestBinary; by itself it does nothing.
+func TestAbnormalEnd(t *testing.T) {
 	end := os.Getenv(childScenario)
 	if end == "" {
 		return
@@ -139,8 +134,8 @@ func TestBadEnd(t *testing.T) {
 
 func waitGone(t *testing.T, pid string) {
 	t.Helper()
-	wait(t, "process "+pid+" to end", func() bool {
-		// In a container whose first process reaps no orphans, a dead process stays as a zombie (Z).
+	testkit.Until(t, "process "+pid+" to end", func() bool {
+		// In a container whose first process does not reap orphans, a dead process stays as a zombie (Z).
 		state, err := osexec.Command("ps", "-o", "state=", "-p", pid).Output()
 		return err != nil || strings.HasPrefix(string(state), "Z")
 	})
@@ -148,7 +143,7 @@ func waitGone(t *testing.T, pid string) {
 
 func waitRemoved(t *testing.T, dir string) {
 	t.Helper()
-	wait(t, dir+" to be removed", func() bool {
+	testkit.Until(t, dir+" to be removed", func() bool {
 		_, err := os.Stat(dir)
 		return errors.Is(err, fs.ErrNotExist)
 	})

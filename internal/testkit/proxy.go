@@ -12,15 +12,13 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Proxy passes TCP connections on to a server and spoils them when it is told to, in each direction: requests are what
-// the clients send, replies what the server does. What is set applies to the open connections and to new ones, until
-// [Proxy.Reset]. Its methods fail the test that it was made for.
-//
+// Proxy forwards TCP connections to a server and injects faults, in each direction: requests are what
+// the clients send, replies what the server sends. A fault applies to open and to new connections until
+// [Proxy.Reset]. The methods fail the test that the proxy was made for.
 // A connection to a server that is down is accepted and closed at once.
-//
-// Slow it and make it swallow before the load begins, or in a quiet moment: the library can hang when it rebuilds a
-// connection whose client hangs up at that moment with replies on their way. Cut and Reset rebuild none and are safe at
-// any time.
+// Set delays and black holes before the load begins, or in a quiet moment: the library can hang when it
+// rebuilds a connection whose client disconnects at that moment while replies are in transit. Cut and
+// Reset do not rebuild connections and are safe at any time.
 type Proxy struct {
 	t        TB
 	api      *toxiproxy.ApiServer // holds the library's settings; it serves nothing
@@ -37,10 +35,10 @@ const (
 	replies  = "downstream"
 )
 
-// portPatience is how long a port may stay taken that a proxy has just given up.
-const portPatience = 5 * time.Second
+// portReleaseTimeout is how long a port may stay in use after the proxy has closed it.
+const portReleaseTimeout = 5 * time.Second
 
-// NewProxy puts a proxy in front of the server at an address, for this test alone.
+// NewProxy starts a proxy in front of the server at an address, for this test alone.
 func NewProxy(t TB, upstream string) *Proxy {
 	t.Helper()
 	p := &Proxy{t: t, upstream: upstream,
@@ -56,15 +54,15 @@ func NewProxy(t TB, upstream string) *Proxy {
 // Addr returns the address under which clients reach the server, host:port. It stays the same over Cut and Reset.
 func (p *Proxy) Addr() string { return p.addr }
 
-// Latency makes a round trip take d longer, half of it on the way there and half on the way back. Whole milliseconds
-// count. It replaces what Latency and Slow said before; 0 takes the latency away and keeps the connections.
+// Latency adds d to each round trip, half of it in each direction, in whole milliseconds. It replaces
+// earlier calls of Latency and Slow; 0 removes the delay. Connections stay open.
 func (p *Proxy) Latency(d time.Duration) {
 	p.t.Helper()
 	there := (d / 2).Truncate(time.Millisecond)
 	p.Slow(there, d-there)
 }
 
-// Slow makes requests and replies arrive so much later each. Whole milliseconds count.
+// Slow delays requests and replies, in whole milliseconds.
 func (p *Proxy) Slow(request, reply time.Duration) {
 	p.t.Helper()
 	p.mu.Lock()
@@ -72,15 +70,15 @@ func (p *Proxy) Slow(request, reply time.Duration) {
 	check(p.t, errors.Join(p.delay(requests, request), p.delay(replies, reply)))
 }
 
-// BlackholeReplies lets requests through and swallows what the server replies: it does what it is asked to, and nobody
-// hears of it. Connections stay open and new ones are accepted.
+// BlackholeReplies forwards requests and drops the replies: the server executes them, and the clients
+// get no answer. Connections stay open and new ones are accepted.
 func (p *Proxy) BlackholeReplies() {
 	p.t.Helper()
 	p.blackhole(replies)
 }
 
-// BlackholeRequests swallows what clients send, and lets through what the server sends of its own accord. Connections
-// stay open and new ones are accepted.
+// BlackholeRequests drops requests and forwards what the server sends on its own. Connections stay open
+// and new ones are accepted.
 func (p *Proxy) BlackholeRequests() {
 	p.t.Helper()
 	p.blackhole(requests)
@@ -93,8 +91,8 @@ func (p *Proxy) Cut() {
 	p.proxy.Stop()
 }
 
-// Reset heals everything that was done. It closes the open connections, as a stream from which bytes were swallowed
-// cannot go on, and accepts new ones, which are good.
+// Reset removes all faults. It closes the open connections, because a stream with dropped bytes cannot
+// continue, and accepts new ones.
 func (p *Proxy) Reset() {
 	p.t.Helper()
 	p.mu.Lock()
@@ -103,19 +101,19 @@ func (p *Proxy) Reset() {
 	check(p.t, p.reopen())
 }
 
-// reopen opens at the address that the proxy had until now. A child process that is being started at this moment has a
-// copy of the old listener until it executes its program, so the port can be taken for a little longer.
+// reopen opens the proxy again at its address. A child process that is being started at this moment has a
+// copy of the old listener until it executes its program, so the port can be in use a little longer.
 func (p *Proxy) reopen() error {
-	for end := time.Now().Add(portPatience); ; time.Sleep(pollEvery) {
+	for end := time.Now().Add(portReleaseTimeout); ; time.Sleep(pollEvery) {
 		if err := p.open(); !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
 			return err
 		}
 	}
 }
 
-// Lead makes the address lead to another server from now on, as one does that belongs to whoever is the primary. It closes
-// the open connections, and heals as Reset does.
-func (p *Proxy) Lead(upstream string) {
+// SetUpstream forwards to another server from now on, like a virtual address that follows the primary.
+// It closes the open connections and removes all faults, as Reset does.
+func (p *Proxy) SetUpstream(upstream string) {
 	p.t.Helper()
 	p.mu.Lock()
 	p.upstream = upstream
@@ -123,8 +121,8 @@ func (p *Proxy) Lead(upstream string) {
 	p.Reset()
 }
 
-// open begins anew, with a proxy of the library that knows of no fault. Taking the faults out of the old one would mean
-// rebuilding connections that are just ending.
+// open creates a new proxy of the library, without faults. Removing the faults from the old one would
+// rebuild connections that are just ending.
 func (p *Proxy) open() error {
 	p.proxy = toxiproxy.NewProxy(p.api, "testkit", p.addr, p.upstream)
 	if err := p.proxy.Start(); err != nil {
@@ -152,7 +150,7 @@ func (p *Proxy) delay(direction string, d time.Duration) error {
 	return p.add(fmt.Sprintf(`{"type": "latency", "stream": %q, "attributes": {"latency": %d}}`, direction, d.Milliseconds()))
 }
 
-// add describes a fault the way the library's HTTP API takes it; it has no other door.
+// add adds a fault in the format of the library's HTTP API, the only one that it has.
 func (p *Proxy) add(toxic string) error {
 	_, err := p.proxy.Toxics.AddToxicJson(strings.NewReader(toxic))
 	if errors.Is(err, toxiproxy.ErrToxicAlreadyExists) {

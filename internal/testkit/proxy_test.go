@@ -12,11 +12,11 @@ import (
 	"seckill/internal/testkit"
 )
 
-// soon is long for an answer over loopback, and short for a test that waits for none.
+// soon is long for an answer over loopback, and short for a test that waits for a missing one.
 const soon = 300 * time.Millisecond
 
-// proxied returns a server, the proxy in front of it, and a client behind the proxy that has a connection and is quick
-// to give up.
+// proxied returns a server, a proxy in front of it, and a connected client behind the proxy with short
+// timeouts.
 func proxied(t *testing.T) (*testkit.RedisServer, *testkit.Proxy, *redis.Client) {
 	t.Helper()
 	server := testkit.Redis(t)
@@ -34,7 +34,7 @@ func answers(t *testing.T, client *redis.Client) {
 	}
 }
 
-// count returns what the server itself has under a key.
+// count returns the value of a key, read from the server directly.
 func count(t *testing.T, server *testkit.RedisServer, key string) int {
 	t.Helper()
 	n, err := server.Client(t).Get(t.Context(), key).Int()
@@ -58,7 +58,7 @@ func TestProxySlowsARoundTrip(t *testing.T) {
 	} {
 		set()
 		if got := took(); got < 100*time.Millisecond {
-			t.Errorf("%s: the round trip took %v, want 100 ms at least", name, got)
+			t.Errorf("%s: the round trip took %v, want at least 100 ms", name, got)
 		}
 	}
 	proxy.Latency(0)
@@ -67,11 +67,11 @@ func TestProxySlowsARoundTrip(t *testing.T) {
 		fastest = min(fastest, took())
 	}
 	if fastest >= 100*time.Millisecond {
-		t.Errorf("a round trip still takes %v after the latency was taken away", fastest)
+		t.Errorf("a round trip still takes %v after the latency was removed", fastest)
 	}
 }
 
-func TestProxySwallowsWhatItIsTold(t *testing.T) {
+func TestProxyBlackholes(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		set  func(*testkit.Proxy)
@@ -99,7 +99,7 @@ func TestProxySwallowsWhatItIsTold(t *testing.T) {
 	}
 }
 
-func TestProxyIsCutUntilItIsReset(t *testing.T) {
+func TestCutLastsUntilReset(t *testing.T) {
 	_, proxy, client := proxied(t)
 	open, err := net.Dial("tcp", proxy.Addr())
 	if err != nil {
@@ -111,19 +111,19 @@ func TestProxyIsCutUntilItIsReset(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := open.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("a connection that was cut: %v, want its end", err)
+		t.Errorf("read from a cut connection: %v, want io.EOF", err)
 	}
 	if err := client.Ping(t.Context()).Err(); err == nil {
-		t.Error("an answer over a new connection")
+		t.Error("a new connection got an answer")
 	}
 	proxy.Cut() // once more changes nothing
 	proxy.Reset()
-	// The client's pool, once it could not dial, tries again by and by.
-	wait(t, "an answer after Reset", func() bool { return client.Ping(t.Context()).Err() == nil })
+	// After failed dials the client's pool retries with pauses.
+	testkit.Until(t, "an answer after Reset", func() bool { return client.Ping(t.Context()).Err() == nil })
 }
 
-// As while a child process is being started that has a copy of the listener.
-func TestProxyIsResetThoughItsPortIsTakenForAMoment(t *testing.T) {
+// As when a child process that is being started has a copy of the listener.
+func TestResetWaitsForThePort(t *testing.T) {
 	_, proxy, client := proxied(t)
 	proxy.Cut()
 	other, err := net.Listen("tcp", proxy.Addr())
@@ -132,10 +132,10 @@ func TestProxyIsResetThoughItsPortIsTakenForAMoment(t *testing.T) {
 	}
 	time.AfterFunc(50*time.Millisecond, func() { other.Close() })
 	proxy.Reset()
-	wait(t, "an answer after Reset", func() bool { return client.Ping(t.Context()).Err() == nil })
+	testkit.Until(t, "an answer after Reset", func() bool { return client.Ping(t.Context()).Err() == nil })
 }
 
-func TestProxyOutlivesTheServer(t *testing.T) {
+func TestProxySurvivesARestartOfTheServer(t *testing.T) {
 	server := testkit.NewRedis(t)
 	proxy := testkit.NewProxy(t, server.Addr())
 	client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), MaxRetries: -1})
@@ -143,15 +143,15 @@ func TestProxyOutlivesTheServer(t *testing.T) {
 	answers(t, client)
 	server.Kill()
 	if err := client.Ping(t.Context()).Err(); err == nil {
-		t.Error("an answer from a server that was killed")
+		t.Error("a killed server answered")
 	}
 	server.Restart()
-	wait(t, "an answer from the server that was started again", func() bool {
+	testkit.Until(t, "an answer from the server that was started again", func() bool {
 		return client.Ping(t.Context()).Err() == nil
 	})
 }
 
-func TestProxyLeadsToAnotherServer(t *testing.T) {
+func TestSetUpstream(t *testing.T) {
 	one, other := testkit.NewRedis(t), testkit.NewRedis(t)
 	proxy := testkit.NewProxy(t, one.Addr())
 	client := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
@@ -162,6 +162,6 @@ func TestProxyLeadsToAnotherServer(t *testing.T) {
 	if err := other.Client(t).Set(t.Context(), "k", "other", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	proxy.Lead(other.Addr())
-	wait(t, "the other server's value", func() bool { return client.Get(t.Context(), "k").Val() == "other" })
+	proxy.SetUpstream(other.Addr())
+	testkit.Until(t, "the other server's value", func() bool { return client.Get(t.Context(), "k").Val() == "other" })
 }

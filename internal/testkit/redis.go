@@ -13,16 +13,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// RedisServer is a redis-server process as one test sees it. Its methods fail that test, so call those that can fail
-// (Restart, Client) from the test's own goroutine.
+// RedisServer is a redis-server process of one test. Its methods fail that test, so those that can fail
+// (Restart, Client) must be called from the test's own goroutine.
 type RedisServer struct {
 	t       TB
 	process *redisProcess
 	shared  bool
 }
 
-// Redis returns the redis-server that all tests of this binary share. It keeps nothing on disk. Use keys under
-// [KeyPrefix], and never FLUSHALL.
+// Redis returns the redis-server that all tests of this binary share. It stores nothing on disk. Use keys
+// with a [KeyPrefix], and never FLUSHALL.
 func Redis(t TB) *RedisServer {
 	t.Helper()
 	process, err := binary.redis.get(func() (*redisProcess, error) { return startRedis(redisOptions{}) })
@@ -30,11 +30,18 @@ func Redis(t TB) *RedisServer {
 	return &RedisServer{t: t, process: process, shared: true}
 }
 
-// NewRedis starts a redis-server for this test alone and stops it when the test ends. It keeps nothing on disk unless the
-// extra arguments say otherwise: NewRedis(t, "--appendonly", "yes").
+// NewRedis starts a redis-server for this test alone and stops it at the end of the test. It stores
+// nothing on disk unless the arguments say otherwise: NewRedis(t, "--appendonly", "yes").
 func NewRedis(t TB, args ...string) *RedisServer {
 	t.Helper()
-	process, err := startRedis(redisOptions{extra: args})
+	return NewRedisEnv(t, nil, args...)
+}
+
+// NewRedisEnv is NewRedis with additional environment variables (NAME=value), such as a library to
+// preload.
+func NewRedisEnv(t TB, env []string, args ...string) *RedisServer {
+	t.Helper()
+	process, err := startRedis(redisOptions{env: env, extra: args})
 	check(t, err)
 	t.Cleanup(func() {
 		if err := process.close(); err != nil {
@@ -44,7 +51,7 @@ func NewRedis(t TB, args ...string) *RedisServer {
 	return &RedisServer{t: t, process: process}
 }
 
-// NewRedisReplica starts a redis-server that follows the primary, for this test alone, and returns once it is in step.
+// NewRedisReplica starts a replica of primary for this test alone, and returns once it is in sync.
 func NewRedisReplica(t TB, primary *RedisServer, args ...string) *RedisServer {
 	t.Helper()
 	replica := NewRedis(t, args...)
@@ -52,7 +59,7 @@ func NewRedisReplica(t TB, primary *RedisServer, args ...string) *RedisServer {
 	return replica
 }
 
-// Addr returns the server's address, host:port. It stays the same over Restart.
+// Addr returns the server's address, host:port. Restart does not change it.
 func (s *RedisServer) Addr() string { return s.process.addr() }
 
 // Dir returns the server's data folder.
@@ -63,7 +70,7 @@ func (s *RedisServer) Client(t TB) *redis.Client {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: s.Addr()})
 	t.Cleanup(func() {
-		// The test may have closed it already, and has every right to.
+		// The test may have closed it already.
 		if err := client.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
 			t.Errorf("testkit: close redis client: %v", err)
 		}
@@ -71,11 +78,12 @@ func (s *RedisServer) Client(t TB) *redis.Client {
 	return client
 }
 
-// Kill kills the server with SIGKILL and waits until it is gone.
+// Kill kills the server with SIGKILL and waits for its end.
 func (s *RedisServer) Kill() { s.own("Kill").Kill() }
 
-// Stop stops the server with SIGTERM, as an operator would, and waits until it is gone. A primary does not wait for
-// replicas that are behind (by default it would, for ten seconds), unless NewRedis was given another --shutdown-timeout.
+// Stop stops the server with SIGTERM, as an operator would, and waits for its end. A primary does not
+// wait for replicas that lag behind (by default it waits for ten seconds), unless NewRedis was given
+// another --shutdown-timeout.
 func (s *RedisServer) Stop() {
 	s.t.Helper()
 	if err := s.own("Stop").Stop(); err != nil {
@@ -83,14 +91,14 @@ func (s *RedisServer) Stop() {
 	}
 }
 
-// Pause stops the server where it stands (SIGSTOP): connections stay open and nothing answers.
+// Pause pauses the server (SIGSTOP): connections stay open and nothing answers.
 func (s *RedisServer) Pause() { s.own("Pause").Pause() }
 
-// Resume lets a paused server go on.
+// Resume continues a paused server.
 func (s *RedisServer) Resume() { s.own("Resume").Resume() }
 
-// Restart starts the server again on the same port and in the same folder, and waits until it answers. A server that is
-// still running is killed first.
+// Restart starts the server again on the same port and in the same folder, and waits until it answers.
+// A running server is killed first.
 func (s *RedisServer) Restart() {
 	s.t.Helper()
 	s.own("Restart").Kill()
@@ -99,25 +107,25 @@ func (s *RedisServer) Restart() {
 	}
 }
 
-// ReplicaOf makes the server a replica of the one at the address, and waits until it is in step. Through a [Proxy] that is
-// cut later it stays behind. It is a plain server again after Restart.
+// ReplicaOf makes the server a replica of the one at the address, and waits until it is in sync. Through a
+// [Proxy] that is cut later, it lags behind. After Restart it is no longer a replica.
 func (s *RedisServer) ReplicaOf(addr string) {
 	s.t.Helper()
 	process := s.own("ReplicaOf")
 	host, port, err := net.SplitHostPort(addr)
 	check(s.t, err)
-	s.follow(host, port)
-	check(s.t, process.waitReady(s.process.inStep))
+	s.replicaOf(host, port)
+	check(s.t, process.waitReady(s.process.inSync))
 }
 
-// Promote makes a replica a primary (REPLICAOF NO ONE), with what it has got so far.
+// Promote makes a replica a primary (REPLICAOF NO ONE), with the data that it has received so far.
 func (s *RedisServer) Promote() {
 	s.t.Helper()
 	s.own("Promote")
-	s.follow("NO", "ONE")
+	s.replicaOf("NO", "ONE")
 }
 
-func (s *RedisServer) follow(host, port string) {
+func (s *RedisServer) replicaOf(host, port string) {
 	s.t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: s.Addr()})
 	defer client.Close()
@@ -126,7 +134,7 @@ func (s *RedisServer) follow(host, port string) {
 	}
 }
 
-// own refuses to harm a server that other tests use.
+// own fails the test if the server is shared, because other tests use it.
 func (s *RedisServer) own(method string) *Process {
 	s.t.Helper()
 	if s.shared {
@@ -147,13 +155,14 @@ type redisProcess struct {
 
 type redisOptions struct {
 	sentinel bool
+	env      []string // added to the environment of the test
 	extra    []string // further flags
 }
 
-// clusterBus is how far above its port a cluster's node listens for the other nodes.
+// clusterBus is the distance from its port at which a cluster node listens for the other nodes.
 const clusterBus = 10000
 
-// above returns the distances from its port at which the server listens too.
+// above returns the distances from its port at which the server listens, too.
 func (o redisOptions) above() []int {
 	if slices.Contains(o.extra, "--cluster-enabled") {
 		return []int{clusterBus}
@@ -184,7 +193,8 @@ func startRedis(options redisOptions) (*redisProcess, error) {
 }
 
 func (s *redisProcess) restart() error {
-	// A primary need not wait for further replicas before it sends its data to the first one, nor for any when it is stopped.
+	// A primary need not wait for more replicas before it sends its data to the first one, nor for any
+	// replica at its stop.
 	args := []string{"--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0", "--shutdown-timeout", "0"}
 	if s.options.sentinel {
 		config, err := s.sentinelConfig()
@@ -194,7 +204,7 @@ func (s *redisProcess) restart() error {
 		args = []string{config, "--sentinel"}
 	}
 	args = append(args, "--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.dir)
-	p, err := start(Command{Path: s.path, Args: append(args, s.options.extra...), Dir: s.dir})
+	p, err := start(Command{Path: s.path, Args: append(args, s.options.extra...), Env: s.options.env, Dir: s.dir})
 	if err != nil {
 		return err
 	}
@@ -206,8 +216,8 @@ func (s *redisProcess) restart() error {
 	return nil
 }
 
-// ready asks the server for its process id: an answer alone could come from a stranger on the same port. A server that
-// still loads its data answers with an error.
+// ready asks the server for its process id: the answer could come from another process on the same port.
+// A server that is loading its data answers with an error.
 func (s *redisProcess) ready(p *Process) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := listening(ctx, s.addr()); err != nil {
@@ -215,7 +225,7 @@ func (s *redisProcess) ready(p *Process) func(context.Context) error {
 		}
 		client := redis.NewClient(&redis.Options{Addr: s.addr(), MaxRetries: -1, PoolSize: 1})
 		defer client.Close()
-		defer context.AfterFunc(ctx, func() { client.Close() })() // the driver does not look at ctx while it waits for an answer
+		defer context.AfterFunc(ctx, func() { client.Close() })() // the driver ignores ctx while it waits for an answer
 		if err := client.Ping(ctx).Err(); err != nil {
 			return err
 		}
@@ -230,8 +240,8 @@ func (s *redisProcess) ready(p *Process) func(context.Context) error {
 	}
 }
 
-// inStep asks a replica whether it has its primary's data and its link.
-func (s *redisProcess) inStep(ctx context.Context) error {
+// inSync returns nil if a replica has its primary's data and its link is up.
+func (s *redisProcess) inSync(ctx context.Context) error {
 	client := redis.NewClient(&redis.Options{Addr: s.addr()})
 	defer client.Close()
 	info := client.InfoMap(ctx, "replication")
@@ -251,8 +261,8 @@ func (s *redisProcess) close() error {
 	return s.remove()
 }
 
-// sentinelConfig returns the path of the file in which a sentinel keeps what it knows. It is empty at first and must be
-// writable; the sentinel is told over its connection what to watch.
+// sentinelConfig returns the path of the file in which a sentinel stores its state. It is empty at first
+// and must be writable; the sentinel is configured over its connection.
 func (s *redisProcess) sentinelConfig() (string, error) {
 	path := filepath.Join(s.dir, "sentinel.conf")
 	file, err := os.OpenFile(path, os.O_CREATE, 0o600)

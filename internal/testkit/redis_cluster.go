@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// RedisCluster starts a cluster of three primaries for this test alone, without replicas, and returns their addresses
-// once each of them says that the cluster is complete. It is stopped when the test ends.
+// RedisCluster starts a cluster of three primaries without replicas for this test alone, and returns their
+// addresses once each of them reports a complete cluster. It is stopped at the end of the test.
 func RedisCluster(t TB) []string {
 	t.Helper()
 	const nodes, slots = 3, 16384
@@ -31,7 +31,7 @@ func RedisCluster(t TB) []string {
 	return addrs
 }
 
-// joinCluster gives a server its slots and introduces it to the first one.
+// joinCluster assigns slots to a server and introduces it to the first one.
 func joinCluster(ctx context.Context, server, first *RedisServer, firstSlot, lastSlot int) error {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
@@ -47,7 +47,8 @@ func joinCluster(ctx context.Context, server, first *RedisServer, firstSlot, las
 	return nil
 }
 
-// clusterComplete asks for the state and for the nodes: a node that knows itself alone may call that a cluster too.
+// clusterComplete checks the state and the number of nodes: a node that knows only itself may also call
+// that a cluster.
 func clusterComplete(ctx context.Context, server *RedisServer, nodes int) error {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1})
 	defer client.Close()
@@ -61,7 +62,8 @@ func clusterComplete(ctx context.Context, server *RedisServer, nodes int) error 
 	if len(shards) != nodes {
 		return fmt.Errorf("%d of %d nodes known", len(shards), nodes)
 	}
-	// A node without a link to another one yet serves its slots, but drops what is published to the other's clients.
+	// A node without a link to another one serves its slots, but drops messages that are published to the
+	// other node's clients.
 	links, err := client.ClusterNodes(ctx).Result()
 	if err != nil {
 		return err
@@ -72,18 +74,19 @@ func clusterComplete(ctx context.Context, server *RedisServer, nodes int) error 
 	return nil
 }
 
-// Sentinel is a primary with one replica, watched by three sentinels, for one test.
+// Sentinel is a primary with one replica, monitored by three sentinels, for one test.
 type Sentinel struct {
 	Addrs      []string // of the sentinels
-	MasterName string   // the name under which they watch the primary
+	MasterName string   // the name under which they monitor the primary
 
 	t                TB
 	primary, replica *RedisServer
 	sentinels        []*redisProcess
 }
 
-// RedisSentinel starts a primary, its replica and three sentinels for this test alone, and returns once all sentinels
-// know the replica and each other, so that a failover can begin. They are stopped when the test ends.
+// RedisSentinel starts a primary, its replica and three sentinels for this test alone, and returns once a
+// failover is possible: all sentinels know the replica and each other. They are stopped at the end of
+// the test.
 func RedisSentinel(t TB) *Sentinel {
 	t.Helper()
 	const sentinels, quorum = 3, 2
@@ -108,7 +111,7 @@ func RedisSentinel(t TB) *Sentinel {
 	return s
 }
 
-// Primary returns the address of the primary as the first sentinel knows it now.
+// Primary returns the current address of the primary according to the first sentinel.
 func (s *Sentinel) Primary() string {
 	s.t.Helper()
 	client := redis.NewSentinelClient(&redis.Options{Addr: s.Addrs[0]})
@@ -120,11 +123,11 @@ func (s *Sentinel) Primary() string {
 	return addr[0] + ":" + addr[1]
 }
 
-// KillPrimary kills the first primary with SIGKILL. It does not wait: the sentinels notice within a second and promote
-// the replica within a few more.
+// KillPrimary kills the first primary with SIGKILL. It does not wait: the sentinels notice within a second
+// and promote the replica a few seconds later.
 func (s *Sentinel) KillPrimary() { s.primary.Kill() }
 
-// monitor tells a sentinel what to watch, with timeouts for a test instead of the half minute that is the default.
+// monitor configures what a sentinel monitors, with shorter timeouts than the default of 30 s.
 func (s *Sentinel) monitor(ctx context.Context, process *redisProcess, quorum int) error {
 	client := redis.NewSentinelClient(&redis.Options{Addr: process.addr()})
 	defer client.Close()
@@ -140,7 +143,7 @@ func (s *Sentinel) monitor(ctx context.Context, process *redisProcess, quorum in
 	return nil
 }
 
-// complete asks whether a sentinel sees a replica that is in step, and the other sentinels.
+// complete returns nil if a sentinel knows a replica that is in sync, and the other sentinels.
 func (s *Sentinel) complete(ctx context.Context, process *redisProcess) error {
 	client := redis.NewSentinelClient(&redis.Options{Addr: process.addr(), MaxRetries: -1})
 	defer client.Close()
@@ -149,7 +152,7 @@ func (s *Sentinel) complete(ctx context.Context, process *redisProcess) error {
 		return err
 	}
 	if len(replicas) != 1 || replicas[0]["master-link-status"] != "ok" {
-		return fmt.Errorf("the replica is not in step yet: %v", replicas)
+		return fmt.Errorf("the replica is not in sync yet: %v", replicas)
 	}
 	return client.CkQuorum(ctx, s.MasterName).Err()
 }

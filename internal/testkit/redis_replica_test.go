@@ -17,7 +17,7 @@ func TestReplicaFollowsUntilItIsPromoted(t *testing.T) {
 	replica := testkit.NewRedisReplica(t, primary)
 	client := replica.Client(t)
 	if got, err := client.Get(t.Context(), "k").Result(); got != "old" || err != nil {
-		t.Errorf("a replica in step has %q, %v", got, err)
+		t.Errorf("a replica in sync has %q, %v", got, err)
 	}
 	if err := client.Set(t.Context(), "k", "new", 0).Err(); !redis.HasErrorPrefix(err, "READONLY") {
 		t.Errorf("write to a replica: %v, want READONLY", err)
@@ -29,8 +29,8 @@ func TestReplicaFollowsUntilItIsPromoted(t *testing.T) {
 	}
 }
 
-// TestReplicaBehindACutLinkMissesWhatIsWritten is how a primary dies before it has replicated.
-func TestReplicaBehindACutLinkMissesWhatIsWritten(t *testing.T) {
+// A replica whose link is cut misses later writes, as when a primary dies before it has replicated them.
+func TestReplicaWithACutLinkMissesWrites(t *testing.T) {
 	primary, replica := testkit.NewRedis(t), testkit.NewRedis(t)
 	link := testkit.NewProxy(t, primary.Addr())
 	replica.ReplicaOf(link.Addr())
@@ -41,6 +41,6 @@ func TestReplicaBehindACutLinkMissesWhatIsWritten(t *testing.T) {
 	primary.Kill()
 	replica.Promote()
 	if err := replica.Client(t).Get(t.Context(), "k").Err(); !errors.Is(err, redis.Nil) {
-		t.Errorf("the replica got what was written after the cut (%v)", err)
+		t.Errorf("the replica received a write after the cut (%v)", err)
 	}
 }

@@ -27,7 +27,7 @@ func TestSharedRedisServesEveryTest(t *testing.T) {
 	}
 }
 
-func TestRedisKeepsItsAppendOnlyFileOverAKill(t *testing.T) {
+func TestRedisKeepsItsAppendOnlyFileAfterAKill(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		args []string
@@ -58,7 +58,7 @@ func TestRedisKeepsItsAppendOnlyFileOverAKill(t *testing.T) {
 	}
 }
 
-func TestPausedRedisAnswersOnceItIsResumed(t *testing.T) {
+func TestPausedRedisAnswersAfterResume(t *testing.T) {
 	server := testkit.NewRedis(t)
 	client := server.Client(t)
 	server.Pause()
@@ -109,11 +109,11 @@ func TestRedisSentinelPromotesTheReplica(t *testing.T) {
 	before := sentinel.Primary()
 	sentinel.KillPrimary()
 
-	wait(t, "a write to succeed on the promoted replica", func() bool {
+	testkit.Until(t, "a write to succeed on the promoted replica", func() bool {
 		return client.Set(t.Context(), "k", 2, 0).Err() == nil
 	})
-	// The client may have heard of it from another sentinel than the one that is asked here.
-	wait(t, "the sentinel to name another primary than "+before, func() bool {
+	// The client may have learned of it from another sentinel than the one queried here.
+	testkit.Until(t, "the sentinel to name another primary than "+before, func() bool {
 		return sentinel.Primary() != before
 	})
 }

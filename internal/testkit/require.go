@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// MissingError says that something is not installed here, and how to get it.
+// MissingError means that a program is not installed. How is how to install it.
 type MissingError struct {
 	Server string
 	How    string
@@ -18,8 +18,9 @@ func (e *MissingError) Error() string {
 	return fmt.Sprintf("%s not found on PATH: %s", e.Server, e.How)
 }
 
-// Installed asks whether a test that needs this server would run here. It is nil or a *[MissingError]. It starts no
-// server. The names are "redis-server", "mariadbd", "mysqld" (MySQL's own), "zookeeper" and "libfaketime".
+// Installed returns nil if the server is installed, so that a test that needs it would run here, else a
+// *[MissingError]. It starts no server. The names are "redis-server", "mariadbd", "galera", "mysqld"
+// (MySQL's own), "zookeeper" and "libfaketime".
 func Installed(server string) error {
 	var err error
 	switch server {
@@ -27,6 +28,8 @@ func Installed(server string) error {
 		_, err = lookUp("redis-server", redisHow)
 	case "mariadbd":
 		_, err = mariaDB{}.locate()
+	case "galera":
+		_, err = galeraProvider()
 	case "mysqld":
 		_, err = mySQL{}.locate()
 	case "zookeeper":
@@ -34,12 +37,13 @@ func Installed(server string) error {
 	case "libfaketime":
 		_, err = faketime()
 	default:
-		err = fmt.Errorf("testkit: no server is called %q", server)
+		err = fmt.Errorf("testkit: unknown server %q", server)
 	}
 	return err
 }
 
-// check fails the test on an error. A server that is not installed skips it, unless REQUIRE_INFRA=1.
+// check fails the test on an error. If a server is not installed it skips the test, unless
+// REQUIRE_INFRA=1.
 func check(t TB, err error) {
 	t.Helper()
 	if err == nil {
@@ -47,14 +51,15 @@ func check(t TB, err error) {
 	}
 	if _, missing := errors.AsType[*MissingError](err); missing {
 		if os.Getenv("REQUIRE_INFRA") == "1" {
-			t.Fatalf("%v (REQUIRE_INFRA=1 forbids to skip)", err)
+			t.Fatalf("%v (REQUIRE_INFRA=1 forbids skipping)", err)
 		}
 		t.Skipf("%v", err)
 	}
 	t.Fatalf("testkit: %v", err)
 }
 
-// lookUp finds a server's program on the PATH, or in the folders for servers, which are often missing from a user's PATH.
+// lookUp finds a server's program on the PATH, or in the folders for servers, which a user's PATH often
+// lacks.
 func lookUp(name, how string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil

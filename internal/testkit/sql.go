@@ -13,21 +13,22 @@ import (
 	_ "github.com/go-sql-driver/mysql" // database/sql's driver for both engines
 )
 
-// SQLServer is a mariadbd or mysqld process of one test. Its methods fail that test, so call those that can fail (Stop,
-// Restart, Database) from the test's own goroutine.
+// SQLServer is a mariadbd or mysqld process of one test. Its methods fail that test, so those that can fail
+// (Stop, Restart, Database) must be called from the test's own goroutine.
 type SQLServer struct {
 	t       TB
 	process *sqlProcess
 }
 
-// NewMariaDB starts a MariaDB server for this test alone and stops it when the test ends. args are further flags of
-// mariadbd, such as "--innodb-lock-wait-timeout=1".
+// NewMariaDB starts a MariaDB server for this test alone and stops it at the end of the test. args are
+// additional flags of mariadbd, such as "--innodb-lock-wait-timeout=1".
 func NewMariaDB(t TB, args ...string) *SQLServer {
 	t.Helper()
 	return newSQL(t, mariaDB{}, args)
 }
 
-// NewMySQL starts a MySQL server for this test alone and stops it when the test ends. args are further flags of mysqld.
+// NewMySQL starts a MySQL server for this test alone and stops it at the end of the test. args are
+// additional flags of mysqld.
 func NewMySQL(t TB, args ...string) *SQLServer {
 	t.Helper()
 	return newSQL(t, mySQL{}, args)
@@ -45,20 +46,20 @@ func newSQL(t TB, engine sqlEngine, args []string) *SQLServer {
 	return &SQLServer{t: t, process: process}
 }
 
-// Addr returns the server's address, host:port. It stays the same over Restart.
+// Addr returns the server's address, host:port. Restart does not change it.
 func (s *SQLServer) Addr() string { return s.process.addr() }
 
-// Database creates an empty database on the server; it goes with the server.
+// Database creates an empty database on the server.
 func (s *SQLServer) Database(t TB) Database {
 	t.Helper()
 	db, _ := s.process.database(t)
 	return db
 }
 
-// Kill kills the server with SIGKILL and waits until it is gone.
+// Kill kills the server with SIGKILL and waits for its end.
 func (s *SQLServer) Kill() { s.process.Kill() }
 
-// Stop stops the server with SIGTERM, as an operator would, and waits until it is gone.
+// Stop stops the server with SIGTERM, as an operator would, and waits for its end.
 func (s *SQLServer) Stop() {
 	s.t.Helper()
 	if err := s.process.Stop(); err != nil {
@@ -66,14 +67,14 @@ func (s *SQLServer) Stop() {
 	}
 }
 
-// Pause stops the server where it stands (SIGSTOP): connections stay open and nothing answers.
+// Pause pauses the server (SIGSTOP): connections stay open and nothing answers.
 func (s *SQLServer) Pause() { s.process.Pause() }
 
-// Resume lets a paused server go on.
+// Resume continues a paused server.
 func (s *SQLServer) Resume() { s.process.Resume() }
 
-// Restart starts the server again on the same port and in the same folder, and waits until it has recovered and answers.
-// A server that is still running is killed first.
+// Restart starts the server again on the same port and in the same folder, and waits until it has
+// recovered and answers. A running server is killed first.
 func (s *SQLServer) Restart() {
 	s.t.Helper()
 	s.process.Kill()
@@ -82,27 +83,37 @@ func (s *SQLServer) Restart() {
 	}
 }
 
-// sqlEngine is what differs between MariaDB and MySQL.
+// sqlEngine has the differences between MariaDB and MySQL.
 type sqlEngine interface {
 	name() string
 	// locate finds the program.
 	locate() (sqlProgram, error)
 	// initialize fills an empty data folder.
 	initialize(program sqlProgram, dir string) error
-	// flags are the engine's own server flags; dir is the data folder as the program sees it.
+	// flags returns the server flags of the engine; dir is the data folder as the program sees it.
 	flags(dir string) []string
 }
 
-// sqlProgram is a server's program: a path, inside root where that is not "".
+// sqlStarter is an engine with additional steps at each start.
+type sqlStarter interface {
+	// ports returns the distances from its port at which the server listens, too.
+	ports() []int
+	// start returns additional flags and environment variables.
+	start(s *sqlProcess) (flags, env []string, err error)
+	// ready returns nil when a server that answers can be used.
+	ready(ctx context.Context, db *sql.DB) error
+}
+
+// sqlProgram is the path of a server's program, relative to root if that is not "".
 type sqlProgram struct {
 	path string
 	root string
 }
 
-// inside turns a path of this system into the one that the program sees.
+// inside converts a path of this system into the one that the program sees.
 func (p sqlProgram) inside(path string) string { return strings.TrimPrefix(path, p.root) }
 
-// temp is the folder under which the program's data folders must lie; "" is the system's for temporary files.
+// temp is the parent of the program's data folders; "" means the system's temporary folder.
 func (p sqlProgram) temp() string {
 	if p.root == "" {
 		return ""
@@ -133,10 +144,14 @@ func startSQL(engine sqlEngine, extra []string) (*sqlProcess, error) {
 	s := &sqlProcess{engine: engine, program: program, dir: dir, remove: remove, extra: extra}
 	err = engine.initialize(program, s.data())
 	if err == nil {
+		var above []int
+		if starter, ok := engine.(sqlStarter); ok {
+			above = starter.ports()
+		}
 		err = withFreePort(func(port int) error {
 			s.port = port
 			return s.restart()
-		})
+		}, above...)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start %s: %w", engine.name(), err), remove())
@@ -145,7 +160,15 @@ func startSQL(engine sqlEngine, extra []string) (*sqlProcess, error) {
 }
 
 func (s *sqlProcess) restart() error {
-	p, err := start(Command{Path: s.program.path, Args: s.args(), Dir: s.program.inside(s.dir), Root: s.program.root})
+	c := Command{Path: s.program.path, Args: s.args(), Dir: s.program.inside(s.dir), Root: s.program.root}
+	if starter, ok := s.engine.(sqlStarter); ok {
+		flags, env, err := starter.start(s)
+		if err != nil {
+			return err
+		}
+		c.Args, c.Env = append(c.Args, flags...), env
+	}
+	p, err := start(c)
 	if err != nil {
 		return err
 	}
@@ -157,8 +180,8 @@ func (s *sqlProcess) restart() error {
 	return nil
 }
 
-// asRoot makes a server run as root where the test does: it asks for being told so, and one that changes its user loses
-// its death signal.
+// asRoot returns the flag that lets a server run as root if the test does. Servers demand it, and one
+// that changes its user would lose its death signal.
 func asRoot() []string {
 	if os.Geteuid() == 0 {
 		return []string{"--user=root"}
@@ -166,12 +189,13 @@ func asRoot() []string {
 	return nil
 }
 
-// ownTemp sets, in the environment of a program that fills a data folder, the folder for temporary files to the one that
-// the data folder lies in. A server that starts removes every "#sql*" file from the folder that it uses for them: those of
-// another one too that is just being set up.
+// ownTemp returns the environment variable that sets a program's temporary folder to the parent of its
+// data folder. A starting server removes every "#sql*" file from its temporary folder, including those
+// of another server that is just being set up.
 func ownTemp(dir string) string { return "TMPDIR=" + filepath.Dir(dir) }
 
-// args makes a small server that starts fast. No flag here changes what a statement or a lock does.
+// args returns the flags of a small server that starts fast. None of them changes what a statement or a
+// lock does.
 func (s *sqlProcess) args() []string {
 	dir := s.program.inside(s.dir)
 	return slices.Concat([]string{
@@ -190,7 +214,7 @@ func (s *sqlProcess) args() []string {
 	}, asRoot(), s.engine.flags(s.program.inside(s.data())), s.extra)
 }
 
-// ready asks for the data folder: an answer alone could come from a stranger on the same port.
+// ready asks for the data folder: the answer could come from another server on the same port.
 func (s *sqlProcess) ready(ctx context.Context) error {
 	if err := listening(ctx, s.addr()); err != nil {
 		return err
@@ -206,6 +230,9 @@ func (s *sqlProcess) ready(ctx context.Context) error {
 	}
 	if filepath.Clean(dir) != s.program.inside(s.data()) {
 		return fmt.Errorf("a server over %s answers at %s, not the one over %s", dir, s.addr(), s.data())
+	}
+	if starter, ok := s.engine.(sqlStarter); ok {
+		return starter.ready(ctx, db)
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 	"seckill/internal/testkit"
 )
 
-// open opens a MariaDB or MySQL database, closed when the test ends.
+// open opens a MariaDB or MySQL database, which is closed at the end of the test.
 func open(t *testing.T, database testkit.Database) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("mysql", database.DSN)
@@ -55,7 +55,7 @@ func TestSQLEnginesGivesEachEngineAnEmptyDatabase(t *testing.T) {
 	}
 }
 
-func TestDatabaseIsDroppedWithItsTest(t *testing.T) {
+func TestDatabaseIsDroppedAfterItsTest(t *testing.T) {
 	for name, database := range map[string]func(testkit.TB) testkit.Database{"mariadb": testkit.MariaDB, "mysql": testkit.MySQL} {
 		t.Run(name, func(t *testing.T) {
 			var dropped string
@@ -70,7 +70,7 @@ func TestDatabaseIsDroppedWithItsTest(t *testing.T) {
 	}
 }
 
-func TestSQLServerKeepsWhatWasCommittedOverAKill(t *testing.T) {
+func TestSQLServerKeepsCommittedDataAfterAKill(t *testing.T) {
 	for name, start := range map[string]func(testkit.TB, ...string) *testkit.SQLServer{
 		"mariadb": testkit.NewMariaDB, "mysql": testkit.NewMySQL,
 	} {
@@ -89,7 +89,7 @@ func TestSQLServerKeepsWhatWasCommittedOverAKill(t *testing.T) {
 			}
 			server.Restart()
 			if got := query(t, db, "SELECT id FROM kept"); got != "42" {
-				t.Errorf("got %s back, want 42", got)
+				t.Errorf("read %s, want 42", got)
 			}
 		})
 	}

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// Without process groups and stop signals there is nothing to start servers with: this file only lets the package
-// compile. The servers are not to be had on such systems either, so their tests skip before they get here.
+// Without process groups and stop signals no servers can be started. This file only lets the package
+// compile. The servers are not available on such systems either, so their tests skip before.
 
 const (
 	sigKill = syscall.SIGKILL

@@ -11,7 +11,7 @@ const (
 	sigCont = syscall.SIGCONT
 )
 
-// signalGroup sends a signal to every process of a group. A group that is gone is no error.
+// signalGroup sends a signal to every process of a group. A group that has ended is not an error.
 func signalGroup(pid int, sig syscall.Signal) error {
 	if err := syscall.Kill(-pid, sig); err != syscall.ESRCH {
 		return err

@@ -4,10 +4,10 @@ package testkit
 
 import "syscall"
 
-// ownGroup puts a child into a process group of its own.
+// ownGroup puts a child into its own process group.
 func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// childAttributes: only Linux has a death signal; elsewhere the janitor kills what is left.
+// childAttributes: only Linux has a death signal; elsewhere the reaper kills what is left.
 func childAttributes(root string) *syscall.SysProcAttr {
 	a := ownGroup()
 	a.Chroot = root

@@ -2,11 +2,10 @@ package testkit
 
 import "context"
 
-// TB is what this package asks of a test, or of an experiment that is none. [testing.TB] has all of it, so *testing.T and
-// *testing.B are one; the laboratory brings its own, and with it does not link the package testing.
-//
-// Fatalf and Skipf do not return: they end the goroutine or panic. Skipf is called for one reason only, that something is
-// not installed here and REQUIRE_INFRA=1 is not set; what it is, is asked beforehand with [Installed].
+// TB is what this package needs of a test or an experiment. *testing.T and *testing.B implement it through
+// [testing.TB]. The laboratory has its own implementation and so does not link the package testing.
+// Fatalf and Skipf do not return: they end the goroutine or panic. Skipf is called only when something
+// is not installed and REQUIRE_INFRA=1 is not set. [Installed] tells that in advance.
 type TB interface {
 	Helper()
 	Name() string

@@ -16,7 +16,7 @@ import (
 
 var _ testkit.TB = testing.TB(nil)
 
-// experiment is a [testkit.TB] that is no test.
+// experiment is a [testkit.TB] that is not a test.
 type experiment struct {
 	context  context.Context
 	folder   string
@@ -24,8 +24,8 @@ type experiment struct {
 	failed   bool
 }
 
-// ending is what an experiment panics with where a test would end its goroutine.
-type ending struct {
+// abort is the value of the panic with which an experiment ends where a test would end its goroutine.
+type abort struct {
 	skipped bool
 	text    string
 }
@@ -39,20 +39,20 @@ func (e *experiment) TempDir() string          { return e.folder }
 func (e *experiment) Logf(string, ...any)      {}
 func (e *experiment) Errorf(string, ...any)    { e.failed = true }
 func (e *experiment) Fatalf(format string, args ...any) {
-	panic(ending{text: fmt.Sprintf(format, args...)})
+	panic(abort{text: fmt.Sprintf(format, args...)})
 }
 func (e *experiment) Skipf(format string, args ...any) {
-	panic(ending{skipped: true, text: fmt.Sprintf(format, args...)})
+	panic(abort{skipped: true, text: fmt.Sprintf(format, args...)})
 }
 
-// play runs an experiment and returns how it ended, if not by itself.
-func play(t *testing.T, script func(testkit.TB)) (end ending) {
+// run runs an experiment and returns how it was aborted, if it was.
+func run(t *testing.T, script func(testkit.TB)) (end abort) {
 	t.Helper()
 	e := &experiment{context: t.Context(), folder: t.TempDir()}
 	defer func() {
 		switch r := recover().(type) {
 		case nil:
-		case ending:
+		case abort:
 			end = r
 		default:
 			panic(r)
@@ -68,12 +68,12 @@ func play(t *testing.T, script func(testkit.TB)) (end ending) {
 	return end
 }
 
-func TestExperimentUsesTheServersThatTestsUse(t *testing.T) {
+func TestExperimentUsesTheSameServers(t *testing.T) {
 	if err := testkit.Installed("redis-server"); err != nil {
 		t.Skip(err)
 	}
 	var own string
-	end := play(t, func(tb testkit.TB) {
+	end := run(t, func(tb testkit.TB) {
 		server := testkit.NewRedis(tb)
 		own = server.Dir()
 		for _, s := range []*testkit.RedisServer{testkit.Redis(tb), server} {
@@ -83,24 +83,24 @@ func TestExperimentUsesTheServersThatTestsUse(t *testing.T) {
 		}
 		tb.Fatalf("enough")
 	})
-	if end != (ending{text: "enough"}) {
+	if end != (abort{text: "enough"}) {
 		t.Errorf("the experiment ended with %+v", end)
 	}
 	waitRemoved(t, own)
 }
 
-func TestExperimentIsToldWhatIsMissing(t *testing.T) {
+func TestExperimentSkipsForAMissingServer(t *testing.T) {
 	t.Setenv("PATH", "/nowhere")
 	for _, require := range []string{"", "1"} {
 		t.Setenv("REQUIRE_INFRA", require)
-		end := play(t, func(tb testkit.TB) { testkit.NewRedis(tb) })
+		end := run(t, func(tb testkit.TB) { testkit.NewRedis(tb) })
 		if end.skipped != (require == "") || !strings.Contains(end.text, "redis-server not found on PATH: apt-get install") {
 			t.Errorf("REQUIRE_INFRA=%q: the experiment ended with %+v", require, end)
 		}
 	}
 }
 
-func TestInstalledSaysHowToGetWhatIsMissing(t *testing.T) {
+func TestInstalledSaysHowToInstall(t *testing.T) {
 	for _, server := range []string{"redis-server", "mariadbd", "mysqld", "zookeeper", "libfaketime"} {
 		err := testkit.Installed(server)
 		if _, missing := errors.AsType[*testkit.MissingError](err); err != nil && !missing {
@@ -116,11 +116,11 @@ func TestInstalledSaysHowToGetWhatIsMissing(t *testing.T) {
 		}
 	}
 	if _, missing := errors.AsType[*testkit.MissingError](testkit.Installed("redis")); missing {
-		t.Error("an unknown name passes for a server that is missing")
+		t.Error("an unknown name counts as a missing server")
 	}
 }
 
-func TestFolderGoesWhenItIsRemoved(t *testing.T) {
+func TestFolderIsRemoved(t *testing.T) {
 	path, remove, err := testkit.Folder()
 	if err != nil {
 		t.Fatal(err)
@@ -161,5 +161,5 @@ func TestClosedTwice(t *testing.T) {
 		waitGone(t, pid)
 		waitRemoved(t, shared.Dir())
 	}
-	waitRemoved(t, folder) // nobody removed it: the janitor did
+	waitRemoved(t, folder) // nobody removed it: the reaper did
 }

@@ -15,27 +15,28 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// What every server here is configured for. The tick is the step in which a server looks for sessions that have timed
-// out, so a session lives for up to one tick longer than its timeout.
+// The configuration of every server here. The tick is the interval at which a server checks for expired
+// sessions, so a session lives for up to one tick longer than its timeout.
 const (
 	zooKeeperTick       = 100 * time.Millisecond
 	zooKeeperMinSession = 400 * time.Millisecond
 	zooKeeperMaxSession = time.Minute
 )
 
-// zooKeeperAnswer is how long one attempt to hear from a server that starts may take.
+// zooKeeperAnswer is the timeout of one readiness check.
 const zooKeeperAnswer = time.Second
 
-// ZooKeeperServer is a ZooKeeper server in standalone mode as one test sees it. It accepts session timeouts from 400 ms
-// to a minute. Its methods fail that test, so call those that can fail (Restart, Conn) from the test's own goroutine.
+// ZooKeeperServer is a standalone ZooKeeper server of one test. It accepts session timeouts from 400 ms to
+// a minute. Its methods fail that test, so those that can fail (Restart, Conn) must be called from the
+// test's own goroutine.
 type ZooKeeperServer struct {
 	t       TB
 	process *zooKeeperProcess
 	shared  bool
 }
 
-// ZooKeeper returns the ZooKeeper server that all tests of this binary share. Use nodes below a path of your own
-// ([KeyPrefix] names one).
+// ZooKeeper returns the ZooKeeper server that all tests of this binary share. Use nodes below a path of
+// your own, such as a [KeyPrefix].
 func ZooKeeper(t TB) *ZooKeeperServer {
 	t.Helper()
 	process, err := binary.zookeeper.get(startZooKeeper)
@@ -43,7 +44,7 @@ func ZooKeeper(t TB) *ZooKeeperServer {
 	return &ZooKeeperServer{t: t, process: process, shared: true}
 }
 
-// NewZooKeeper starts a ZooKeeper server for this test alone and stops it when the test ends.
+// NewZooKeeper starts a ZooKeeper server for this test alone and stops it at the end of the test.
 func NewZooKeeper(t TB) *ZooKeeperServer {
 	t.Helper()
 	process, err := startZooKeeper()
@@ -56,52 +57,52 @@ func NewZooKeeper(t TB) *ZooKeeperServer {
 	return &ZooKeeperServer{t: t, process: process}
 }
 
-// Addr returns the server's address, host:port. It stays the same over Restart.
+// Addr returns the server's address, host:port. Restart does not change it.
 func (s *ZooKeeperServer) Addr() string { return s.process.addr() }
 
-// Dir returns the folder that holds the server's configuration and its data.
+// Dir returns the folder with the server's configuration and data.
 func (s *ZooKeeperServer) Dir() string { return s.process.dir }
 
-// Conn returns a client of the server that has a session with the given timeout. It is closed when t ends.
+// Conn returns a client that has a session with the given timeout. It is closed at the end of t.
 func (s *ZooKeeperServer) Conn(t TB, session time.Duration) *zk.Conn {
 	t.Helper()
-	conn, events, err := zk.Connect([]string{s.Addr()}, session, zk.WithLogger(silent{}))
+	conn, events, err := zk.Connect([]string{s.Addr()}, session, zk.WithLogger(discardZKLogger{}))
 	if err != nil {
 		t.Fatalf("testkit: connect to ZooKeeper: %v", err)
 	}
 	t.Cleanup(func() {
 		conn.Close()
-		for range events { // the driver closes it when its goroutines are done
+		for range events { // the driver closes it when its goroutines have ended
 		}
 	})
-	deadline := time.After(patience)
+	deadline := time.After(readyTimeout)
 	for conn.State() != zk.StateHasSession {
 		select {
 		case <-events:
 		case <-deadline:
-			t.Fatalf("testkit: no ZooKeeper session at %s within %v", s.Addr(), patience)
+			t.Fatalf("testkit: no ZooKeeper session at %s within %v", s.Addr(), readyTimeout)
 		}
 	}
 	return conn
 }
 
-// silent keeps the driver from writing to the standard logger.
-type silent struct{}
+// discardZKLogger drops the driver's log lines.
+type discardZKLogger struct{}
 
-func (silent) Printf(string, ...any) {}
+func (discardZKLogger) Printf(string, ...any) {}
 
-// Kill kills the server with SIGKILL and waits until it is gone.
+// Kill kills the server with SIGKILL and waits for its end.
 func (s *ZooKeeperServer) Kill() { s.own("Kill").Kill() }
 
-// Pause stops the server where it stands (SIGSTOP): connections stay open and nothing answers.
+// Pause pauses the server (SIGSTOP): connections stay open and nothing answers.
 func (s *ZooKeeperServer) Pause() { s.own("Pause").Pause() }
 
-// Resume lets a paused server go on. A session whose timeout passed meanwhile may be over; only a restart gives every
-// session a whole timeout again.
+// Resume continues a paused server. A session whose timeout has passed may be expired; only a restart
+// gives every session a full timeout again.
 func (s *ZooKeeperServer) Resume() { s.own("Resume").Resume() }
 
-// Restart starts the server again on the same port and with its data, and waits until it answers. A server that is still
-// running is killed first.
+// Restart starts the server again on the same port and with its data, and waits until it answers. A
+// running server is killed first.
 func (s *ZooKeeperServer) Restart() {
 	s.t.Helper()
 	s.own("Restart").Kill()
@@ -110,7 +111,7 @@ func (s *ZooKeeperServer) Restart() {
 	}
 }
 
-// own refuses to harm a server that other tests use.
+// own fails the test if the server is shared, because other tests use it.
 func (s *ZooKeeperServer) own(method string) *Process {
 	s.t.Helper()
 	if s.shared {
@@ -154,7 +155,7 @@ func startZooKeeper() (*zooKeeperProcess, error) {
 	return s, nil
 }
 
-// locateZooKeeper finds the two things that a server needs.
+// locateZooKeeper finds Java and ZooKeeper's jars.
 func locateZooKeeper() (java, classPath string, err error) {
 	if java, err = lookUp("java", zooKeeperHow); err != nil {
 		return "", "", err
@@ -163,8 +164,8 @@ func locateZooKeeper() (java, classPath string, err error) {
 	return java, classPath, err
 }
 
-// zooKeeperClassPath finds the jars: those of the release that SECKILL_TEST_ZOOKEEPER names, else Debian's, whose main
-// jar names the others in its manifest, else those of a release in one of the usual folders.
+// zooKeeperClassPath finds the jars: those of the release that SECKILL_TEST_ZOOKEEPER names; else Debian's
+// main jar, whose manifest names the others; else those of a release in one of the usual folders.
 func zooKeeperClassPath() (string, error) {
 	homes := []string{"/opt/zookeeper", "/opt/homebrew/opt/zookeeper/libexec", "/usr/local/opt/zookeeper/libexec"}
 	if home := os.Getenv(zooKeeperVar); home != "" {
@@ -173,7 +174,7 @@ func zooKeeperClassPath() (string, error) {
 		return jars[0], nil
 	}
 	for _, home := range homes {
-		inLib, _ := filepath.Glob(filepath.Join(home, "lib", "*.jar")) // the one possible error is a bad pattern
+		inLib, _ := filepath.Glob(filepath.Join(home, "lib", "*.jar")) // the only possible error is a bad pattern
 		above, _ := filepath.Glob(filepath.Join(home, "*.jar"))
 		if jars := append(inLib, above...); len(jars) > 0 {
 			return strings.Join(jars, string(os.PathListSeparator)), nil
@@ -188,10 +189,10 @@ func (s *zooKeeperProcess) restart() error {
 		return err
 	}
 	p, err := start(Command{Path: s.java, Dir: s.dir, Args: []string{
-		"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", // small, and quick to start
-		"-Dzookeeper.forceSync=no", // what is written survives SIGKILL; no test cuts the power
+		"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", // small, and starts fast
+		"-Dzookeeper.forceSync=no", // written data survives SIGKILL; no test cuts the power
 		"-Dzookeeper.preAllocSize=1024",
-		"-Dznode.container.checkIntervalMs=1000", // else containers without children stay for a minute
+		"-Dznode.container.checkIntervalMs=1000", // otherwise empty containers stay for a minute
 		"-cp", s.classPath, "org.apache.zookeeper.server.ZooKeeperServerMain", config,
 	}})
 	if err != nil {
@@ -222,15 +223,15 @@ func (s *zooKeeperProcess) config() string {
 
 func (s *zooKeeperProcess) data() string { return filepath.Join(s.dir, "data") }
 
-// ready asks the server where its data lies: an answer alone could come from a stranger on the same port, and a server
-// that still loads its data says that it is not serving.
+// ready asks the server for its data folder: the answer could come from another server on the same port,
+// and a server that is loading its data answers that it is not serving.
 func (s *zooKeeperProcess) ready(ctx context.Context) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.addr())
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	// A server that was just starting when it accepted may never answer on that connection.
+	// A server that is still starting may accept the connection and never answer on it.
 	if err := conn.SetDeadline(time.Now().Add(zooKeeperAnswer)); err != nil {
 		return err
 	}

@@ -43,9 +43,9 @@ func TestMissingZooKeeperSkipsUnlessInfrastructureIsRequired(t *testing.T) {
 	}
 }
 
-func TestZooKeeperKeepsItsDataAndSessionsOverAKill(t *testing.T) {
+func TestZooKeeperKeepsItsDataAndSessionsAfterAKill(t *testing.T) {
 	server := testkit.NewZooKeeper(t)
-	dead := server.Conn(t, 500*time.Millisecond)
+	dead := server.Conn(t, 2*time.Second)
 	for path, mode := range map[string]int32{"/kept": zk.FlagPersistent, "/goes": zk.FlagEphemeral} {
 		if _, err := dead.Create(path, nil, mode, zk.WorldACL(zk.PermAll)); err != nil {
 			t.Fatal(err)
@@ -54,17 +54,17 @@ func TestZooKeeperKeepsItsDataAndSessionsOverAKill(t *testing.T) {
 	server.Kill()
 	dead.Close()
 	server.Restart()
-	conn := server.Conn(t, time.Second)
+	conn := server.Conn(t, 10*time.Second)
 	if found, _, err := conn.Exists("/kept"); !found || err != nil {
 		t.Errorf("Exists = %v, %v, want what was written before the kill", found, err)
 	}
-	wait(t, "the ephemeral node to go with its session", func() bool {
+	testkit.Until(t, "the ephemeral node to go with its session", func() bool {
 		found, _, err := conn.Exists("/goes")
 		return err == nil && !found
 	})
 }
 
-func TestPausedZooKeeperAnswersOnceItIsResumed(t *testing.T) {
+func TestPausedZooKeeperAnswersAfterResume(t *testing.T) {
 	server := testkit.NewZooKeeper(t)
 	conn := server.Conn(t, 30*time.Second)
 	server.Pause()

@@ -10,47 +10,50 @@ import (
 
 // Bounds of a [Cache].
 const (
-	// DefaultCacheTTL is how far behind a cached stock may be. Window, price and
-	// policy never change; only the stock does, and what is sold is decided by
-	// the store. So the worst a stale entry can do is to send a buyer on to the
-	// store in vain, or to keep one away for this long after stock came back.
+	// DefaultCacheTTL is how old a cached stock may be. Window, price and policy never change; only the
+	// stock does, and the store decides what is sold. So a stale entry can at worst send a buyer to the
+	// store in vain, or refuse one for this long after stock came back.
 	//
-	// While the store is down an entry stays as it was: what then needs the store
-	// fails by itself, and admission, which does not, goes on.
+	// While the store is down, entries stay as they are: operations that need the store fail by themselves,
+	// and admission, which does not need it, continues.
 	DefaultCacheTTL = 100 * time.Millisecond
-	maxCached       = 4096
-	loadTimeout     = 3 * time.Second
+
+	maxVouchers = 4096 // existing vouchers
+	maxAbsent   = 1024 // ids without a voucher
+	maxPages    = 64
+	// PageSize is the most vouchers that a page of the list has.
+	PageSize = 101
+
+	// Clients decide which keys are loaded, so the loads are bounded. Beyond the bound a cached key is
+	// answered from the cache, and any other key with [ErrBusy]. Orders have a bound of their own, which
+	// reads cannot use up.
+	refreshesPerSecond   = 500 // of cached keys
+	readMissesPerSecond  = 100 // of keys that are not cached, for reads
+	orderMissesPerSecond = 200 // of keys that are not cached, for orders
 )
 
-// Cache answers most requests of a rush without asking the store: who comes
-// before the sale, after it, or after the stock is gone is turned away from
-// memory.
+// Cache answers most requests of a rush without asking the store: reads, and orders before the sale, after
+// it, or after the stock is gone.
 type Cache struct {
 	store Store
 	ttl   time.Duration
 	now   func() time.Time
 
-	// hot is the entry that was asked for last: a rush is about one voucher, and finds it
-	// without a lock.
-	hot     atomic.Pointer[entry]
-	mu      sync.RWMutex
-	entries map[int64]*entry
+	// hot is the entry that was used last: a rush is about one voucher, and finds it without a lock.
+	hot atomic.Pointer[entry]
+
+	mu sync.RWMutex
+	// Ids without a voucher are kept apart, so that requests for them evict no voucher.
+	vouchers, absent map[int64]*entry
+	pages            map[int64]*slot[[]*Voucher] // by the id after which they begin
+
+	refreshes, readMisses, orderMisses budget
 }
 
-// entry is one voucher's slot. A new one has never been loaded.
+// entry is the slot of one voucher. Its value is nil if there is no such voucher.
 type entry struct {
-	id   int64
-	seen atomic.Pointer[snapshot]
-
-	mu      sync.Mutex
-	loading chan struct{} // closed when the load under way ends; nil when none is
-}
-
-// snapshot is what the store said at a time: a voucher, or that there is none.
-type snapshot struct {
-	voucher *Voucher // nil: not found
-	at      time.Time
-	err     error // a failed load; never served to those who come later
+	id int64
+	slot[*Voucher]
 }
 
 // NewCache returns a cache over store. A ttl of 0 is [DefaultCacheTTL].
@@ -58,126 +61,198 @@ func NewCache(store Store, ttl time.Duration, now func() time.Time) *Cache {
 	if ttl <= 0 {
 		ttl = DefaultCacheTTL
 	}
-	return &Cache{store: store, ttl: ttl, now: now, entries: make(map[int64]*entry)}
+	return &Cache{
+		store: store, ttl: ttl, now: now,
+		vouchers: make(map[int64]*entry), absent: make(map[int64]*entry), pages: make(map[int64]*slot[[]*Voucher]),
+		refreshes:   budget{perSecond: refreshesPerSecond},
+		readMisses:  budget{perSecond: readMissesPerSecond},
+		orderMisses: budget{perSecond: orderMissesPerSecond},
+	}
 }
 
-// Voucher returns a voucher whose stock is at most the cache's TTL behind, plus
-// the time of one load while that is under way, or as it was when the store last
-// answered; or [ErrNotFound]. The caller must not change it.
+// Voucher returns a voucher for an order. Its stock is at most as old as the cache's TTL plus the time of one
+// load, or from the last answer of the store. It returns [ErrNotFound] if there is no such voucher, and
+// [ErrBusy] beyond the bound of loads. The caller must not change the voucher.
 func (c *Cache) Voucher(ctx context.Context, id int64) (*Voucher, error) {
+	return c.voucher(ctx, id, &c.orderMisses)
+}
+
+// Read is like [Cache.Voucher], for requests that do not place an order.
+func (c *Cache) Read(ctx context.Context, id int64) (*Voucher, error) {
+	return c.voucher(ctx, id, &c.readMisses)
+}
+
+func (c *Cache) voucher(ctx context.Context, id int64, misses *budget) (*Voucher, error) {
+	now := c.now()
 	e := c.entry(id)
-	seen := e.seen.Load()
-	if seen != nil && c.now().Sub(seen.at) < c.ttl {
-		return seen.result()
+	if e == nil {
+		if !misses.take(now) {
+			return nil, ErrBusy
+		}
+		e = c.add(id)
 	}
-	done, mine := e.claim()
-	switch {
-	case mine:
-		c.load(ctx, id, e, done)
-	case seen == nil || seen.err != nil:
-		// Nothing to serve meanwhile: wait for whoever is loading.
-		select {
-		case <-done:
-		case <-ctx.Done():
-			return nil, ctx.Err()
+	seen := e.seen.Load()
+	if !seen.fresh(now, c.ttl) && (seen == nil || c.refreshes.take(now)) {
+		var err error
+		if seen, err = e.latest(ctx, c.now, func(ctx context.Context) (*Voucher, error) { return c.load(ctx, e) }); err != nil {
+			return nil, err
 		}
 	}
-	return e.seen.Load().result()
+	switch {
+	case seen.err != nil:
+		return nil, seen.err
+	case seen.value == nil:
+		return nil, ErrNotFound
+	}
+	return seen.value, nil
 }
 
-// SoldOut tells that the store was just seen to have nothing left.
+// load asks the store for a voucher. A voucher that does not exist is a valid result.
+func (c *Cache) load(ctx context.Context, e *entry) (*Voucher, error) {
+	v, err := c.store.Voucher(ctx, e.id)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return nil, nil
+	case err == nil:
+		c.keep(e)
+	}
+	return v, err
+}
+
+// Vouchers lists up to limit vouchers with an ID above after, oldest first. The list is as old as that of
+// [Cache.Voucher]. The caller must change neither the slice nor its vouchers. Vouchers returns the same slice
+// as long as nothing was loaded.
+func (c *Cache) Vouchers(ctx context.Context, after int64, limit int) ([]*Voucher, error) {
+	if limit > PageSize {
+		return c.store.Vouchers(ctx, after, limit)
+	}
+	now := c.now()
+	p := c.page(after)
+	if p == nil {
+		if after != 0 && !c.readMisses.take(now) {
+			return nil, ErrBusy
+		}
+		p = c.addPage(after)
+	}
+	seen := p.seen.Load()
+	if !seen.fresh(now, c.ttl) && (seen == nil || c.refreshes.take(now)) {
+		var err error
+		seen, err = p.latest(ctx, c.now, func(ctx context.Context) ([]*Voucher, error) {
+			return c.store.Vouchers(ctx, after, PageSize)
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if seen.err != nil {
+		return nil, seen.err
+	}
+	return seen.value[:min(limit, len(seen.value))], nil
+}
+
+// Created adds a voucher that was just stored. Every later call returns it.
+func (c *Cache) Created(v *Voucher) {
+	created := *v
+	e := c.entry(v.ID)
+	if e == nil {
+		e = c.add(v.ID)
+	}
+	e.put(&snapshot[*Voucher]{value: &created, at: c.now()})
+	c.keep(e)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// A load that is still running stores its result in a slot that is no longer used.
+	c.pages = make(map[int64]*slot[[]*Voucher])
+}
+
+// SoldOut records that the store has just been seen without stock.
 func (c *Cache) SoldOut(id int64) {
 	e := c.entry(id)
-	seen := e.seen.Load()
-	if seen == nil || seen.voucher == nil || seen.voucher.Stock == 0 {
+	if e == nil {
 		return
 	}
-	v := *seen.voucher
-	v.Stock = 0
-	// If a load got in between, what it saw is at least as new.
-	e.seen.CompareAndSwap(seen, &snapshot{voucher: &v, at: c.now()})
-}
-
-// load asks the store on behalf of everybody who waits, so a caller that goes
-// away in the middle does not take the answer with it.
-func (c *Cache) load(ctx context.Context, id int64, e *entry, done chan struct{}) {
-	defer e.release(done)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
-	defer cancel()
-	at := c.now() // before the question: the answer is at least this new
-	v, err := c.store.Voucher(ctx, id)
-	switch {
-	case err == nil:
-		e.seen.Store(&snapshot{voucher: v, at: at})
-	case errors.Is(err, ErrNotFound):
-		e.seen.Store(&snapshot{at: at})
-	default:
-		if seen := e.seen.Load(); seen != nil && seen.voucher != nil {
-			e.seen.Store(&snapshot{voucher: seen.voucher, at: c.now()})
-			return
-		}
-		e.seen.Store(&snapshot{err: err}) // at is zero: the next caller loads again
+	seen := e.seen.Load()
+	if seen == nil || seen.value == nil || seen.value.Stock == 0 {
+		return
 	}
+	v := *seen.value
+	v.Stock = 0
+	// If a load was faster, its result is at least as new.
+	e.seen.CompareAndSwap(seen, &snapshot[*Voucher]{value: &v, at: c.now()})
 }
 
-// entry finds or makes the slot of an id. When the cache is full some other slot
-// goes: under a flood of ids that do not exist the hot voucher may be loaded a
-// few times more, and memory stays bounded.
+// entry returns the slot of an id; nil if there is none.
 func (c *Cache) entry(id int64) *entry {
 	if e := c.hot.Load(); e != nil && e.id == id {
 		return e
 	}
 	c.mu.RLock()
-	e := c.entries[id]
-	c.mu.RUnlock()
+	e := c.vouchers[id]
 	if e == nil {
-		e = c.add(id)
+		e = c.absent[id]
 	}
-	c.hot.Store(e)
+	c.mu.RUnlock()
+	if e != nil {
+		c.hot.Store(e)
+	}
 	return e
 }
 
+// add adds a slot for an id that is not cached yet.
 func (c *Cache) add(id int64) *entry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e := c.entries[id]; e != nil {
+	if e := c.vouchers[id]; e != nil {
 		return e
 	}
-	if len(c.entries) >= maxCached {
-		for other := range c.entries {
-			delete(c.entries, other)
-			break
-		}
+	if e := c.absent[id]; e != nil {
+		return e
 	}
 	e := &entry{id: id}
-	c.entries[id] = e
+	put(c.absent, id, e, maxAbsent)
 	return e
 }
 
-// claim makes the caller the one who loads, or gives it the load to wait for.
-func (e *entry) claim() (done chan struct{}, mine bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.loading != nil {
-		return e.loading, false
+// keep records that a voucher with this id exists.
+func (c *Cache) keep(e *entry) {
+	c.mu.RLock()
+	known := c.vouchers[e.id] == e
+	c.mu.RUnlock()
+	if known {
+		return
 	}
-	e.loading = make(chan struct{})
-	return e.loading, true
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.absent, e.id)
+	put(c.vouchers, e.id, e, maxVouchers)
 }
 
-func (e *entry) release(done chan struct{}) {
-	e.mu.Lock()
-	e.loading = nil
-	e.mu.Unlock()
-	close(done)
+func (c *Cache) page(after int64) *slot[[]*Voucher] {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.pages[after]
 }
 
-func (s *snapshot) result() (*Voucher, error) {
-	switch {
-	case s.err != nil:
-		return nil, s.err
-	case s.voucher == nil:
-		return nil, ErrNotFound
+func (c *Cache) addPage(after int64) *slot[[]*Voucher] {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p := c.pages[after]; p != nil {
+		return p
 	}
-	return s.voucher, nil
+	p := &slot[[]*Voucher]{}
+	put(c.pages, after, p, maxPages)
+	return p
+}
+
+// put adds to a map that may have limit keys. It evicts any keys but 0, which is the first page of the list.
+func put[V any](m map[int64]V, key int64, value V, limit int) {
+	for other := range m {
+		if len(m) < limit {
+			break
+		}
+		if other != 0 {
+			delete(m, other)
+		}
+	}
+	m[key] = value
 }

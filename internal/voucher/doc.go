@@ -1,7 +1,5 @@
-// Package voucher says what is on sale: a voucher, the window in which it can be
-// bought, its stock, and the [Policy] it is sold under, which is where this
-// project's locks are swapped.
+// Package voucher defines what is sold: a voucher, its sale window, its stock, and the [Policy] under which
+// it is sold. The policy is where this project swaps its locks.
 //
-// It knows neither the database nor HTTP. [Store] is what it needs of the one;
-// the other only translates.
+// The package knows neither the database nor HTTP. [Store] is the interface that it needs of the database.
 package voucher

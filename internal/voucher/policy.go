@@ -10,8 +10,8 @@ import (
 	"seckill/internal/lock"
 )
 
-// Policy is how a voucher is sold. Its JSON is part of the HTTP interface. The
-// zero value is not usable; start from [DefaultPolicy].
+// Policy is how a voucher is sold. Its JSON is part of the HTTP interface. The zero value is not valid;
+// start from [DefaultPolicy].
 type Policy struct {
 	Flow      Flow      `json:"flow"`
 	Lock      string    `json:"lock"`
@@ -20,47 +20,47 @@ type Policy struct {
 	Stock     Stock     `json:"stock"`
 	// Unique makes the database refuse a user's second order of the voucher.
 	Unique bool `json:"unique"`
-	// LockTTLMS is a fixed lease in ms; 0 is the mechanism's own way.
+	// LockTTLMS is a fixed lease in ms; 0 is the mechanism's default.
 	LockTTLMS int64 `json:"lock_ttl_ms"`
 	// LockWaitMS is how long to wait for the lock, in ms; 0 tries once.
 	LockWaitMS int64        `json:"lock_wait_ms"`
 	Faults     []lock.Fault `json:"faults,omitempty"`
-	// FaultSeed makes faults with a probability strike the same users whenever the
-	// seed is the same, see [Policy.FaultsFor]; 0 leaves each time to chance.
+	// FaultSeed makes a fault with a probability hit the same users in every run; see [Policy.FaultsFor].
+	// 0 decides at random each time.
 	FaultSeed int64 `json:"fault_seed,omitempty"`
-	// Buckets splits the stock, under the flow admission, over so many parts that can be
-	// on servers of their own; 0 is 1. A user belongs to one of them, and an empty one
-	// draws from the others.
+	// Buckets is the number of buckets that the stock is split into under the flow admission; 0 is 1. The
+	// buckets can be on different servers. A user belongs to one of them, and an empty bucket takes stock
+	// from the others.
 	Buckets int `json:"buckets,omitempty"`
 }
 
-// Flow is how an order finds its way into the database.
+// Flow is how an order reaches the database.
 type Flow string
 
 // The flows.
 const (
 	FlowLocked Flow = "locked" // a lock and a transaction for each order
-	// FlowAdmission is decided in Redis and persisted behind it, in batches. There is
-	// no lock in it, so [Policy.Validate] accepts the defaults of all other fields only.
+	// FlowAdmission decides orders in Redis and persists them afterwards, in batches. It uses no lock, so
+	// [Policy.Validate] accepts only the defaults of all other fields.
 	FlowAdmission Flow = "admission"
 )
 
-// Scope is what the lock's key names.
+// Scope is what the lock's key covers.
 type Scope string
 
 // The scopes.
 const (
-	ScopeUser    Scope = "user"    // user and voucher: guards one-per-user
-	ScopeVoucher Scope = "voucher" // the voucher: guards the stock too
+	ScopeUser    Scope = "user"    // one user and voucher: guards one order per user
+	ScopeVoucher Scope = "voucher" // the whole voucher: guards the stock too
 )
 
-// Placement is where the lock stands in relation to the transaction.
+// Placement is the order of the lock and the transaction.
 type Placement string
 
 // The placements.
 const (
 	AroundTx Placement = "around-tx" // commit, then release
-	InsideTx Placement = "inside-tx" // release, then commit: too early
+	InsideTx Placement = "inside-tx" // release, then commit: the release is too early
 )
 
 // Stock is how the stock is decremented.
@@ -69,9 +69,9 @@ type Stock string
 // The strategies.
 const (
 	StockConditional Stock = "conditional" // stock = stock - 1 WHERE stock > 0
-	StockUnguarded   Stock = "unguarded"   // read, write back less one
+	StockUnguarded   Stock = "unguarded"   // read, then write back one less
 	StockVersion     Stock = "version"     // compare-and-set on a version
-	StockFenced      Stock = "fenced"      // conditional, and refuses an old fencing token
+	StockFenced      Stock = "fenced"      // conditional, and refuses an outdated fencing token
 )
 
 // Bounds of a policy's fields.
@@ -81,7 +81,7 @@ const (
 	MaxBuckets  = 64
 )
 
-// DefaultPolicy is the safe way to sell with a lock around each order.
+// DefaultPolicy is a safe policy with a lock around each order.
 func DefaultPolicy() Policy {
 	return Policy{
 		Flow: FlowLocked, Lock: "reentrant", Scope: ScopeUser,
@@ -89,36 +89,35 @@ func DefaultPolicy() Policy {
 	}
 }
 
-// TTL is the fixed lease, 0 for the mechanism's own way.
+// TTL is the fixed lease; 0 is the mechanism's default.
 func (p *Policy) TTL() time.Duration { return time.Duration(p.LockTTLMS) * time.Millisecond }
 
-// Wait is how long to wait for the lock, 0 to try once.
+// Wait is how long to wait for the lock; 0 tries once.
 func (p *Policy) Wait() time.Duration { return time.Duration(p.LockWaitMS) * time.Millisecond }
 
-// Parts is how many buckets the stock is split into, at least 1.
-func (p *Policy) Parts() int { return max(1, p.Buckets) }
+// BucketCount is the number of buckets that the stock is split into, at least 1.
+func (p *Policy) BucketCount() int { return max(1, p.Buckets) }
 
-// FaultsFor returns the faults that a user's orders meet. With a seed it is decided
-// here which of those with a probability strike: by the seed, the user and the
-// fault's place in the list alone, whatever the order of arrival and in whichever
-// process.
+// FaultsFor returns the faults for the orders of a user. With a seed, the faults with a probability are
+// decided here, from the seed, the user and the fault's position in the list: the result does not depend on
+// the order of arrival or on the process.
 func (p *Policy) FaultsFor(userID int64) []lock.Fault {
 	if p.FaultSeed == 0 || len(p.Faults) == 0 {
 		return p.Faults
 	}
-	draws := rand.New(rand.NewPCG(uint64(p.FaultSeed), uint64(userID)))
-	struck := make([]lock.Fault, 0, len(p.Faults))
+	random := rand.New(rand.NewPCG(uint64(p.FaultSeed), uint64(userID)))
+	hits := make([]lock.Fault, 0, len(p.Faults))
 	for _, f := range p.Faults {
-		draw := draws.Float64() // one for each, so that none depends on the others
-		if f.Probability == 0 || draw < f.Probability {
-			f.Probability = 0 // always
-			struck = append(struck, f)
+		x := random.Float64() // a number for each fault, so that they are independent
+		if f.Probability == 0 || x < f.Probability {
+			f.Probability = 0 // decided: always
+			hits = append(hits, f)
 		}
 	}
-	return struck
+	return hits
 }
 
-// Validate says with [ErrInvalid] which field is unacceptable, and why.
+// Validate returns an [ErrInvalid] that names an invalid field and the reason.
 func (p *Policy) Validate() error {
 	if _, err := lock.Lookup(p.Lock); err != nil {
 		return invalid("policy.lock: %v", err)
@@ -154,8 +153,7 @@ func (p *Policy) Validate() error {
 	return nil
 }
 
-// validateAdmission refuses what the flow would not heed: whoever asks for it expects
-// something else.
+// validateAdmission refuses the fields that the flow admission would ignore.
 func (p *Policy) validateAdmission() error {
 	d := DefaultPolicy()
 	for _, f := range []struct {
@@ -182,10 +180,9 @@ func (p *Policy) validateAdmission() error {
 	return nil
 }
 
-// Safe says why a valid policy is not safe, with [ErrLabOnly], or nil where it is.
-// A safe policy holds its promises whichever process dies: the database itself
-// refuses to oversell and to sell twice, the transaction commits before the lock
-// goes, and the lock frees itself and nobody else's.
+// Safe returns nil if a valid policy is safe; otherwise an [ErrLabOnly] with the reason. A safe policy never
+// oversells, whichever process dies: the database itself refuses to oversell and to sell twice to a user,
+// the transaction commits before the lock is released, and a holder releases only its own lock.
 func (p *Policy) Safe() error {
 	m, err := lock.Lookup(p.Lock)
 	switch {

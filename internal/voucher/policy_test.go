@@ -34,8 +34,8 @@ func TestPolicyRoundTrip(t *testing.T) {
 	}
 }
 
-// Whom a fault hits follows from the seed, the user and its place in the list.
-func TestSeededFaultsStrikeTheSameUsers(t *testing.T) {
+// The seed, the user and the fault's position in the list determine whom a fault hits.
+func TestSeededFaultsHitTheSameUsers(t *testing.T) {
 	const users = 2000
 	policy := func(seed int64) *voucher.Policy {
 		return &voucher.Policy{FaultSeed: seed, Faults: []lock.Fault{
@@ -45,11 +45,11 @@ func TestSeededFaultsStrikeTheSameUsers(t *testing.T) {
 			{Point: lock.CriticalSection, PauseMS: 4, Probability: 0.25},
 		}}
 	}
-	struck := func(p *voucher.Policy, user int64) [5]bool {
+	hits := func(p *voucher.Policy, user int64) [5]bool {
 		var by [5]bool
 		for _, f := range p.FaultsFor(user) {
 			if f.Probability != 0 {
-				t.Fatalf("left to chance: %+v", f)
+				t.Fatalf("not decided: %+v", f)
 			}
 			by[f.PauseMS] = true
 		}
@@ -58,18 +58,18 @@ func TestSeededFaultsStrikeTheSameUsers(t *testing.T) {
 	counts := map[string]int{}
 	first, again, other := policy(5), policy(5), policy(6)
 	for user := int64(users); user > 0; user-- { // in another order than below
-		struck(first, user)
+		hits(first, user)
 	}
 	for user := int64(1); user <= users; user++ {
-		got := struck(first, user)
-		if got != struck(again, user) {
-			t.Fatalf("user %d is hit by chance", user)
+		got := hits(first, user)
+		if got != hits(again, user) {
+			t.Fatalf("user %d: two equal policies differ", user)
 		}
 		if !got[2] || !got[3] {
-			t.Fatalf("user %d is spared what strikes always: %v", user, got)
+			t.Fatalf("user %d is not hit by a fault without a probability: %v", user, got)
 		}
 		for what, is := range map[string]bool{
-			"first": got[1], "second": got[4], "both": got[1] && got[4], "under both seeds": got[1] && struck(other, user)[1],
+			"first": got[1], "second": got[4], "both": got[1] && got[4], "under both seeds": got[1] && hits(other, user)[1],
 		} {
 			if is {
 				counts[what]++
@@ -86,7 +86,7 @@ func TestSeededFaultsStrikeTheSameUsers(t *testing.T) {
 	}
 }
 
-func TestFaultsWithoutSeedAreLeftToChance(t *testing.T) {
+func TestFaultsWithoutSeedAreNotDecided(t *testing.T) {
 	p := voucher.Policy{Faults: []lock.Fault{{Point: lock.CriticalSection, PauseMS: 1, Probability: 0.5}}}
 	if got := p.FaultsFor(17); !reflect.DeepEqual(got, p.Faults) {
 		t.Errorf("%+v", got)
@@ -111,7 +111,7 @@ func TestBuckets(t *testing.T) {
 		{voucher.FlowAdmission, -1, 1, false},
 		{voucher.FlowAdmission, math.MinInt, 1, false},
 		{voucher.FlowLocked, 0, 1, true},
-		{voucher.FlowLocked, 1, 1, false}, // even so: it would not be heeded
+		{voucher.FlowLocked, 1, 1, false}, // the flow would ignore it
 	} {
 		p := voucher.DefaultPolicy()
 		p.Flow, p.Buckets = tc.flow, tc.given
@@ -122,8 +122,8 @@ func TestBuckets(t *testing.T) {
 		case !tc.ok && (!errors.Is(err, voucher.ErrInvalid) || !strings.Contains(err.Error(), "policy.buckets ")):
 			t.Errorf("%s with %d: Validate = %v, want one that names them", tc.flow, tc.given, err)
 		}
-		if got := p.Parts(); got != tc.parts {
-			t.Errorf("%d buckets are %d parts, want %d", tc.given, got, tc.parts)
+		if got := p.BucketCount(); got != tc.parts {
+			t.Errorf("policy.buckets %d: BucketCount = %d, want %d", tc.given, got, tc.parts)
 		}
 		data, err := json.Marshal(p)
 		if err != nil {
@@ -136,9 +136,9 @@ func TestBuckets(t *testing.T) {
 	}
 }
 
-// What the flow would not heed is refused by its name.
-func TestAdmissionTakesTheDefaultsOnly(t *testing.T) {
-	for field, spoil := range map[string]func(*voucher.Policy){
+// A field that the flow would ignore is refused by name.
+func TestAdmissionAcceptsOnlyTheDefaults(t *testing.T) {
+	for field, change := range map[string]func(*voucher.Policy){
 		"":             func(*voucher.Policy) {},
 		"lock":         func(p *voucher.Policy) { p.Lock = "fair" },
 		"scope":        func(p *voucher.Policy) { p.Scope = voucher.ScopeVoucher },
@@ -153,7 +153,7 @@ func TestAdmissionTakesTheDefaultsOnly(t *testing.T) {
 		t.Run(field, func(t *testing.T) {
 			p := voucher.DefaultPolicy()
 			p.Flow = voucher.FlowAdmission
-			spoil(&p)
+			change(&p)
 			err := p.Validate()
 			if field == "" {
 				if safe := p.Safe(); err != nil || safe != nil {

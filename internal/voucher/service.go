@@ -9,34 +9,35 @@ import (
 	"seckill/internal/lock"
 )
 
-// IDs mints voucher ids: positive, never the same twice.
+// IDs generates voucher ids: positive, and never the same one twice.
 type IDs interface {
 	NextID(ctx context.Context) (int64, error)
 }
 
-// Lockers finds a mechanism by name; [lock.Registry] is one.
+// Lockers finds a lock mechanism by name. [lock.Registry] implements it.
 type Lockers interface {
 	Locker(name string) (lock.Locker, error)
 }
 
-// Service puts vouchers on sale and shows them.
+// Service creates and returns vouchers.
 type Service struct {
 	Store   Store
 	IDs     IDs
 	Lockers Lockers
-	// Admission says that the server sells under the flow of that name.
+	// Admission says that the server supports the flow admission.
 	Admission bool
-	// Lab lets a voucher be sold under a policy that is not safe.
+	// Lab allows policies that are not safe.
 	Lab bool
 	Now func() time.Time
+	// Cache serves reads; without it each read asks the store.
+	Cache *Cache
 }
 
-// Create puts a voucher on sale. The stock that is left, the version and the time
-// of creation are its own to set; so is the ID, unless v has one that was reserved
-// for it: then a voucher that another attempt created under it is returned. It
-// returns [ErrInvalid], [ErrLabOnly] or what the store says.
+// Create creates a voucher. It sets the stock, the version and the time of creation. It also sets the ID,
+// unless v has one that was reserved for it: if another attempt has created a voucher with that ID, Create
+// returns that one. Its errors are [ErrInvalid], [ErrLabOnly] and the store's.
 func (s *Service) Create(ctx context.Context, v Voucher) (*Voucher, error) {
-	// The store keeps microseconds, in UTC: so does what is judged and returned.
+	// The store keeps UTC with microseconds, so the same values are validated and returned.
 	v.BeginAt = v.BeginAt.UTC().Truncate(time.Microsecond)
 	v.EndAt = v.EndAt.UTC().Truncate(time.Microsecond)
 	v.CreatedAt = s.Now().UTC().Truncate(time.Microsecond)
@@ -61,28 +62,44 @@ func (s *Service) Create(ctx context.Context, v Voucher) (*Voucher, error) {
 	} else {
 		id, err := s.IDs.NextID(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("mint a voucher id: %w", err)
+			return nil, fmt.Errorf("generate a voucher id: %w", err)
 		}
 		v.ID = id
 	}
 	v.Stock, v.Version = v.InitialStock, 0
 	if err := s.Store.CreateVoucher(ctx, &v); err != nil {
-		// It may be there all the same: the reply was lost, or an earlier attempt
-		// under the same ID was still at work.
+		// It may exist all the same: the reply was lost, or an earlier attempt with the same ID was still
+		// running.
 		if created, absent := s.Store.Voucher(ctx, v.ID); absent == nil {
+			s.cache(created)
 			return created, nil
 		}
 		return nil, err
 	}
+	s.cache(&v)
 	return &v, nil
 }
 
-// Voucher returns a voucher with its stock as it is now, or [ErrNotFound].
+// cache stores a new voucher in the cache, so that the next read returns it.
+func (s *Service) cache(v *Voucher) {
+	if s.Cache != nil {
+		s.Cache.Created(v)
+	}
+}
+
+// Voucher returns a voucher, or [ErrNotFound]. Its stock may be as old as the cache allows.
 func (s *Service) Voucher(ctx context.Context, id int64) (*Voucher, error) {
+	if s.Cache != nil {
+		return s.Cache.Read(ctx, id)
+	}
 	return s.Store.Voucher(ctx, id)
 }
 
-// Vouchers lists up to limit vouchers with an ID above after, oldest first.
+// Vouchers lists up to limit vouchers with an ID above after, oldest first. They may be as old as the cache
+// allows, and the caller must not change them.
 func (s *Service) Vouchers(ctx context.Context, after int64, limit int) ([]*Voucher, error) {
+	if s.Cache != nil {
+		return s.Cache.Vouchers(ctx, after, limit)
+	}
 	return s.Store.Vouchers(ctx, after, limit)
 }

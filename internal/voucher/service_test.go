@@ -11,15 +11,14 @@ import (
 	"seckill/internal/voucher"
 )
 
-// shelf is a store in memory.
-type shelf struct {
+// memoryStore is a voucher store in memory; it is also the source of ids and lockers.
+type memoryStore struct {
 	vouchers map[int64]*voucher.Voucher
-	// before runs when a voucher is about to be stored, after when it has been; the
-	// error is what the caller is told.
+	// before runs before a voucher is stored, after runs after that. Their error is returned to the caller.
 	before, after func(v *voucher.Voucher) error
 }
 
-func (s *shelf) CreateVoucher(_ context.Context, v *voucher.Voucher) error {
+func (s *memoryStore) CreateVoucher(_ context.Context, v *voucher.Voucher) error {
 	if s.before != nil {
 		if err := s.before(v); err != nil {
 			return err
@@ -32,42 +31,44 @@ func (s *shelf) CreateVoucher(_ context.Context, v *voucher.Voucher) error {
 	return nil
 }
 
-func (s *shelf) put(v voucher.Voucher) {
+func (s *memoryStore) put(v voucher.Voucher) {
 	if s.vouchers == nil {
 		s.vouchers = map[int64]*voucher.Voucher{}
 	}
 	s.vouchers[v.ID] = &v
 }
 
-func (s *shelf) Voucher(_ context.Context, id int64) (*voucher.Voucher, error) {
+func (s *memoryStore) Voucher(_ context.Context, id int64) (*voucher.Voucher, error) {
 	if v := s.vouchers[id]; v != nil {
 		return v, nil
 	}
 	return nil, voucher.ErrNotFound
 }
 
-func (s *shelf) Vouchers(context.Context, int64, int) ([]*voucher.Voucher, error) { return nil, nil }
+func (s *memoryStore) Vouchers(context.Context, int64, int) ([]*voucher.Voucher, error) {
+	return nil, nil
+}
 
-func (s *shelf) NextID(context.Context) (int64, error) { return 7, nil }
+func (s *memoryStore) NextID(context.Context) (int64, error) { return 7, nil }
 
-func (s *shelf) Locker(name string) (lock.Locker, error) {
+func (s *memoryStore) Locker(name string) (lock.Locker, error) {
 	if name == "red" {
 		return nil, lock.ErrNotConfigured
 	}
 	return nil, nil
 }
 
-func newService(s *shelf) *voucher.Service {
+func newService(s *memoryStore) *voucher.Service {
 	return &voucher.Service{Store: s, IDs: s, Lockers: s, Now: func() time.Time { return begin }}
 }
 
 var errStore = errors.New("store")
 
-func TestCreateSetsWhatIsItsOwn(t *testing.T) {
-	v := sound()
+func TestCreateSetsItsOwnFields(t *testing.T) {
+	v := validVoucher()
 	v.Stock, v.Version, v.CreatedAt = 5, 9, begin.Add(time.Hour)
 	v.BeginAt = begin.Add(1500 * time.Nanosecond).In(time.FixedZone("UTC+8", 8*3600))
-	s := &shelf{}
+	s := &memoryStore{}
 	got, err := newService(s).Create(t.Context(), v)
 	if err != nil {
 		t.Fatal(err)
@@ -82,8 +83,8 @@ func TestCreateSetsWhatIsItsOwn(t *testing.T) {
 
 func TestCreateRefuses(t *testing.T) {
 	for name, tc := range map[string]struct {
-		spoil func(*voucher.Voucher)
-		want  error
+		change func(*voucher.Voucher)
+		want   error
 	}{
 		"a weak policy":             {func(v *voucher.Voucher) { v.Policy.Lock = "naive" }, voucher.ErrLabOnly},
 		"a lock without servers":    {func(v *voucher.Voucher) { v.Policy.Lock = "red" }, voucher.ErrInvalid},
@@ -92,8 +93,8 @@ func TestCreateRefuses(t *testing.T) {
 		"an end in the year 10,000": {func(v *voucher.Voucher) { v.EndAt = newYearsEve9999(-14) }, voucher.ErrInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v, s := sound(), &shelf{}
-			tc.spoil(&v)
+			v, s := validVoucher(), &memoryStore{}
+			tc.change(&v)
 			if got, err := newService(s).Create(t.Context(), v); !errors.Is(err, tc.want) {
 				t.Errorf("Create = %+v, %v; want %v", got, err, tc.want)
 			}
@@ -104,29 +105,29 @@ func TestCreateRefuses(t *testing.T) {
 	}
 }
 
-// newYearsEve9999 is its last second, hours from UTC: in the west of it the next
-// year has begun in UTC.
+// newYearsEve9999 is the last second of the year 9999 in a time zone, hours from UTC. West of UTC it is already
+// the next year in UTC.
 func newYearsEve9999(hours int) time.Time {
 	return time.Date(9999, 12, 31, 23, 59, 59, 0, time.FixedZone("", hours*3600))
 }
 
-// Under a reserved id there is one voucher, whichever attempt stored it.
-func TestCreateFindsWhatAnotherAttemptMade(t *testing.T) {
-	earlier := sound()
+// There is one voucher with a reserved id, whichever attempt stored it.
+func TestCreateReturnsTheVoucherOfAnotherAttempt(t *testing.T) {
+	earlier := validVoucher()
 	earlier.ID, earlier.Title = 42, "the earlier one"
-	for name, s := range map[string]*shelf{
+	for name, s := range map[string]*memoryStore{
 		"before this one began": {vouchers: map[int64]*voucher.Voucher{42: &earlier}},
 		"while this one worked": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			if s == nil {
-				s = &shelf{}
+				s = &memoryStore{}
 				s.before = func(*voucher.Voucher) error {
 					s.put(earlier)
 					return errStore // the id is taken
 				}
 			}
-			v := sound()
+			v := validVoucher()
 			v.ID = 42
 			got, err := newService(s).Create(t.Context(), v)
 			if err != nil || got.Title != earlier.Title {
@@ -137,29 +138,29 @@ func TestCreateFindsWhatAnotherAttemptMade(t *testing.T) {
 }
 
 func TestCreateWhoseReplyWasLost(t *testing.T) {
-	s := &shelf{after: func(*voucher.Voucher) error { return errStore }}
-	if got, err := newService(s).Create(t.Context(), sound()); err != nil || got.ID != 7 {
+	s := &memoryStore{after: func(*voucher.Voucher) error { return errStore }}
+	if got, err := newService(s).Create(t.Context(), validVoucher()); err != nil || got.ID != 7 {
 		t.Errorf("stored: Create = %+v, %v; want the voucher", got, err)
 	}
-	s = &shelf{before: s.after}
-	if got, err := newService(s).Create(t.Context(), sound()); !errors.Is(err, errStore) {
-		t.Errorf("not stored: Create = %+v, %v; want what the store said", got, err)
+	s = &memoryStore{before: s.after}
+	if got, err := newService(s).Create(t.Context(), validVoucher()); !errors.Is(err, errStore) {
+		t.Errorf("not stored: Create = %+v, %v; want the store's error", got, err)
 	}
 }
 
 func TestCreateUnderAdmission(t *testing.T) {
-	service := newService(&shelf{})
+	service := newService(&memoryStore{})
 	service.Admission = true
-	v := sound()
+	v := validVoucher()
 	v.Policy.Flow = voucher.FlowAdmission
 	if got, err := service.Create(t.Context(), v); err != nil || got.Policy.Flow != voucher.FlowAdmission {
 		t.Errorf("Create = %+v, %v", got, err)
 	}
 }
 
-// A client is told of one field at a time, in one sentence.
+// A validation error is one sentence about one field.
 func TestPolicyErrorIsOneSentence(t *testing.T) {
-	v := sound()
+	v := validVoucher()
 	v.Policy.Flow, v.Policy.Scope, v.Policy.Stock = "?", "?", "?"
 	err := v.Validate()
 	if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "policy.flow") {

@@ -16,7 +16,9 @@ var (
 	ErrEnded      = errors.New("voucher: sale has ended")
 	ErrSoldOut    = errors.New("voucher: sold out")
 	ErrInvalid    = errors.New("voucher: invalid")
-	// ErrLabOnly: the policy is one that only a server in lab mode sells under.
+	// ErrBusy says that too many requests ask for vouchers that are not cached. The store was not asked.
+	ErrBusy = errors.New("voucher: too many requests for vouchers that are not cached")
+	// ErrLabOnly says that only a server in lab mode sells under the policy.
 	ErrLabOnly = errors.New("voucher: policy needs lab mode")
 )
 
@@ -26,7 +28,7 @@ type Voucher struct {
 	Title string
 	// PriceCents is what the buyer pays, ValueCents what the voucher is worth.
 	PriceCents, ValueCents int64
-	// Stock is what is left of InitialStock.
+	// Stock is the remaining part of InitialStock.
 	Stock, InitialStock int64
 	// Version counts the writes to the stock, for optimistic concurrency.
 	Version int64
@@ -43,8 +45,7 @@ const (
 	MaxCents = 10_000_000_000 // a hundred million in the currency's main unit
 )
 
-// Validate says with [ErrInvalid] which field of a new voucher is unacceptable,
-// and why.
+// Validate returns an [ErrInvalid] that names an invalid field of a new voucher and the reason.
 func (v *Voucher) Validate() error {
 	switch {
 	case strings.TrimSpace(v.Title) == "":
@@ -63,7 +64,7 @@ func (v *Voucher) Validate() error {
 		return invalid("begin_at is missing")
 	case v.EndAt.IsZero():
 		return invalid("end_at is missing")
-	case v.BeginAt.UTC().Year() < 1970 || v.EndAt.UTC().Year() > 9999: // beyond, RFC 3339 cannot write them
+	case v.BeginAt.UTC().Year() < 1970 || v.EndAt.UTC().Year() > 9999: // RFC 3339 has four digits
 		return invalid("begin_at and end_at lie in the years 1970 to 9999, in UTC")
 	case !v.BeginAt.Before(v.EndAt):
 		return invalid("end_at must be after begin_at")
@@ -71,8 +72,8 @@ func (v *Voucher) Validate() error {
 	return v.Policy.Validate()
 }
 
-// OnSale says whether the voucher can be bought at a time: [ErrNotStarted] before
-// BeginAt, [ErrEnded] from EndAt on.
+// OnSale returns nil if the voucher can be bought at a time, [ErrNotStarted] before BeginAt, and [ErrEnded]
+// from EndAt on.
 func (v *Voucher) OnSale(now time.Time) error {
 	switch {
 	case now.Before(v.BeginAt):
@@ -83,9 +84,9 @@ func (v *Voucher) OnSale(now time.Time) error {
 	return nil
 }
 
-// Store keeps vouchers.
+// Store stores vouchers.
 type Store interface {
-	// CreateVoucher stores v as given; its ID was minted before.
+	// CreateVoucher stores v as given, including its ID.
 	CreateVoucher(ctx context.Context, v *Voucher) error
 	// Voucher returns the voucher with its current stock, or [ErrNotFound].
 	Voucher(ctx context.Context, id int64) (*Voucher, error)

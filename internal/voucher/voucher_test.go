@@ -12,7 +12,7 @@ import (
 
 var begin = time.Date(2026, 11, 11, 20, 0, 0, 0, time.UTC)
 
-func sound() voucher.Voucher {
+func validVoucher() voucher.Voucher {
 	return voucher.Voucher{
 		Title: "100 off", InitialStock: 100, PriceCents: 8000, ValueCents: 10000,
 		BeginAt: begin, EndAt: begin.Add(time.Hour), Policy: voucher.DefaultPolicy(),
@@ -20,7 +20,7 @@ func sound() voucher.Voucher {
 }
 
 func TestOnSaleIsHalfOpen(t *testing.T) {
-	v := sound()
+	v := validVoucher()
 	for _, tc := range []struct {
 		name string
 		now  time.Time
@@ -41,12 +41,12 @@ func TestOnSaleIsHalfOpen(t *testing.T) {
 }
 
 func TestValidateNamesTheField(t *testing.T) {
-	if v := sound(); v.Validate() != nil {
-		t.Fatalf("a sound voucher is refused: %v", v.Validate())
+	if v := validVoucher(); v.Validate() != nil {
+		t.Fatalf("a valid voucher is refused: %v", v.Validate())
 	}
 	for _, tc := range []struct {
-		field string
-		spoil func(*voucher.Voucher)
+		field  string
+		change func(*voucher.Voucher)
 	}{
 		{"title", func(v *voucher.Voucher) { v.Title = " \t" }},
 		{"title", func(v *voucher.Voucher) { v.Title = strings.Repeat("é", voucher.MaxTitle+1) }},
@@ -73,8 +73,8 @@ func TestValidateNamesTheField(t *testing.T) {
 		{"policy.faults", func(v *voucher.Voucher) { v.Policy.Faults = make([]lock.Fault, voucher.MaxFaults+1) }},
 		{"policy.faults[0]", func(v *voucher.Voucher) { v.Policy.Faults = []lock.Fault{{Point: "nowhere", PauseMS: 1}} }},
 	} {
-		v := sound()
-		tc.spoil(&v)
+		v := validVoucher()
+		tc.change(&v)
 		err := v.Validate()
 		if !errors.Is(err, voucher.ErrInvalid) || !strings.Contains(err.Error(), tc.field) {
 			t.Errorf("%s: Validate = %v, want ErrInvalid that names the field", tc.field, err)

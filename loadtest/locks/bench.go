@@ -40,9 +40,9 @@ func newBench(ctx context.Context, addr string) (*bench, error) {
 
 func (b *bench) close() { _ = b.stats.Close() }
 
-// measure lets the workers of a scenario use a subject. What happens during the
-// warm-up is not counted; a wait that began in it is, from where it began. Counting
-// commands costs a little speed, so that it has measurements of its own.
+// measure lets the workers of a scenario use a subject. Grants during the warm-up do not count; a wait that
+// began in it counts from its beginning. Counting commands costs a little speed, so it has measurements of its
+// own.
 func (b *bench) measure(ctx context.Context, s scenario, sub subject, warmUp, duration time.Duration, counting bool) (*measurement, error) {
 	var sent counter
 	to := target{addr: b.addr}
@@ -90,8 +90,7 @@ func (b *bench) measure(ctx context.Context, s scenario, sub subject, warmUp, du
 	return m, nil
 }
 
-// openLockers returns one locker, or one for each worker. On an error it returns
-// those that are open.
+// openLockers returns one locker, or one for each worker. On an error it returns those that are open.
 func openLockers(s scenario, sub subject, to target) ([]*locker, error) {
 	n := 1
 	if s.separate {
@@ -108,10 +107,10 @@ func openLockers(s scenario, sub subject, to target) ([]*locker, error) {
 	return lockers, nil
 }
 
-// snapshot is how many commands there were until a moment.
+// snapshot is the number of commands up to a moment.
 type snapshot struct{ sent, executed int64 }
 
-// window waits for the time that counts to pass, and counts commands at both its ends.
+// window waits for the measured time to pass, and counts commands at its beginning and its end.
 func (b *bench) window(ctx context.Context, r *running, sent *counter) (before, after snapshot, err error) {
 	if before, err = b.snapshot(ctx, sent, r.opens); err != nil {
 		return before, after, err
@@ -120,7 +119,7 @@ func (b *bench) window(ctx context.Context, r *running, sent *counter) (before, 
 	return before, after, err
 }
 
-// snapshot waits until then and counts.
+// snapshot waits until a moment and counts.
 func (b *bench) snapshot(ctx context.Context, sent *counter, then time.Time) (snapshot, error) {
 	select {
 	case <-ctx.Done():
@@ -133,8 +132,8 @@ func (b *bench) snapshot(ctx context.Context, sent *counter, then time.Time) (sn
 	return s, err
 }
 
-// executed adds up the calls in INFO commandstats, but for those of INFO itself. The
-// server counts what scripts call as well as the scripts.
+// executed sums the calls in INFO commandstats, except those of INFO itself. The server counts the commands of
+// scripts as well as the scripts.
 func executed(stats string) int64 {
 	var sum int64
 	for line := range strings.Lines(stats) {
@@ -151,29 +150,29 @@ func executed(stats string) int64 {
 	return sum
 }
 
-// running is one measurement under way.
+// running is a measurement in progress.
 type running struct {
 	scenario      scenario
 	names         []string
 	inside        []atomic.Int32 // how many hold each key
 	opens, closes time.Time      // the time that counts
-	tallies       []tally        // of each worker, valid when all have ended
+	tallies       []workerResult // of each worker, valid when all have ended
 }
 
-// tally is what one worker saw.
-type tally struct {
+// workerResult is what one worker measured.
+type workerResult struct {
 	waits        []time.Duration // of the acquisitions that were granted in the time that counts
 	unfinished   time.Duration   // the wait that the end cut short
 	gaveUp       int             // the library's own limit was over
-	violations   int             // somebody else was inside
+	violations   int             // another holder was inside
 	acquireError error           // the first
 	releaseError error           // the first
 }
 
-// start lets all workers begin at once. The channel is closed when all have ended.
+// start starts all workers at once. The channel is closed when all have ended.
 func (r *running) start(ctx context.Context, lockers []*locker) <-chan struct{} {
 	var all sync.WaitGroup
-	r.tallies = make([]tally, r.scenario.workers)
+	r.tallies = make([]workerResult, r.scenario.workers)
 	begin, ended := make(chan struct{}), make(chan struct{})
 	for id := range r.scenario.workers {
 		all.Go(func() {
@@ -189,9 +188,9 @@ func (r *running) start(ctx context.Context, lockers []*locker) <-chan struct{} 
 	return ended
 }
 
-// work is the life of a worker.
+// work is the loop of a worker.
 func (r *running) work(ctx context.Context, l *locker, id int) {
-	var t tally
+	var t workerResult
 	defer func() { r.tallies[id] = t }() // once: neighbours in memory would slow each other down
 	random := rand.New(rand.NewPCG(uint64(id), 0))
 	for ctx.Err() == nil {
@@ -223,8 +222,8 @@ func (r *running) work(ctx context.Context, l *locker, id int) {
 	}
 }
 
-// acquire asks until there is a grant. It returns nil when ctx ended.
-func (r *running) acquire(ctx context.Context, l *locker, key string, t *tally) func() error {
+// acquire tries until the lock is granted. It returns nil when ctx has ended.
+func (r *running) acquire(ctx context.Context, l *locker, key string, t *workerResult) func() error {
 	for {
 		release, err := l.acquire(ctx, key)
 		switch {
@@ -240,8 +239,8 @@ func (r *running) acquire(ctx context.Context, l *locker, key string, t *tally) 
 	}
 }
 
-// firstError says what went wrong with a release, and with acquisitions where none
-// was granted. Otherwise one that fails is a wait that the library gave up.
+// firstError returns the first error of a release, and of the acquisitions if none was granted. Otherwise an
+// acquisition that failed is a wait that the library gave up.
 func (r *running) firstError(noGrant bool) error {
 	for _, t := range r.tallies {
 		switch {

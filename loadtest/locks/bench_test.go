@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// Every subject in every scenario, briefly: it works, and no key has two holders.
+// Every subject runs briefly in every scenario: it works, and no key has two holders.
 func TestEverySubject(t *testing.T) {
 	b, err := newBench(t.Context(), testkit.Redis(t).Addr())
 	if err != nil {
@@ -42,7 +42,7 @@ func TestEverySubject(t *testing.T) {
 	}
 }
 
-// broken is a lock that is none, or one that cannot be had.
+// broken is a lock that excludes nobody, or one that is never granted.
 func broken(acquire func() (func() error, error)) subject {
 	return subject{name: "broken", open: func(target) (*locker, error) {
 		return &locker{

@@ -7,9 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// counter counts the commands that clients send, whatever library they use: it reads
-// what is written to their connections. Commands of transactions and pub/sub count
-// as any other, a script as one.
+// counter counts the commands that clients send, whatever library they use, by reading what is written to their
+// connections. Commands of transactions and pub/sub count as any other, a script counts as one.
 type counter struct {
 	commands atomic.Int64
 }
@@ -41,9 +40,8 @@ func (c *countedConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// respParser finds the ends of commands in a stream of them. A command is a RESP
-// array of bulk strings, "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", and may be cut anywhere
-// between two writes.
+// respParser finds the ends of commands in a stream. A command is a RESP array of bulk strings,
+// "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", and may be split anywhere between two writes.
 type respParser struct {
 	args int  // of the command that are still to come
 	skip int  // bytes of the argument that are still to come, with its line end

@@ -21,7 +21,7 @@ func command(args ...string) []byte {
 	return b.Bytes()
 }
 
-// However the stream is cut, and whatever the arguments look like.
+// The count is right however the stream is split and whatever the arguments are.
 func TestParserCountsCommands(t *testing.T) {
 	stream := bytes.Join([][]byte{
 		command("PING"),
@@ -47,8 +47,8 @@ func TestParserCountsCommands(t *testing.T) {
 	}
 }
 
-// What a real client sends, pipelines and pub/sub included, against what the server
-// says that it executed.
+// The commands of a real client, including pipelines and pub/sub, are compared with what the server says that it
+// executed.
 func TestCounterAgreesWithTheServer(t *testing.T) {
 	server := testkit.NewRedis(t)
 	b, err := newBench(t.Context(), server.Addr())

@@ -1,11 +1,11 @@
-// Command locks measures this project's Redis locks beside the best-known Go
-// libraries, all on one redis-server in one run, and prints one Markdown table.
+// Command locks compares this project's Redis locks with the best-known Go libraries,
+// all on one redis-server in one run, and prints one Markdown table.
 //
-// Every subject meets every scenario once per round, and the rounds follow one
-// another, so that whatever else the machine does hits all of them alike. The table
-// gives medians over the rounds and, in brackets, the least and the most.
+// Every subject runs every scenario once per round. The rounds follow each other, so
+// that other load on the machine affects all subjects alike. The table shows medians
+// over the rounds and, in brackets, the minimum and the maximum.
 //
-// It is a module of its own: the libraries that it compares with never enter the
+// It is a module of its own, so that the libraries it compares with do not enter the
 // go.mod of the project.
 package main
 
@@ -36,7 +36,7 @@ func main() {
 	os.Exit(code)
 }
 
-// options are what the command line says.
+// options are the command line options.
 type options struct {
 	duration time.Duration
 	warmUp   time.Duration
@@ -66,7 +66,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) int {
 	return 0
 }
 
-// parse reports what is wrong on w by itself.
+// parse reports errors on w itself.
 func parse(args []string, w io.Writer) (options, error) {
 	var o options
 	var only string
@@ -111,8 +111,7 @@ func parse(args []string, w io.Writer) (options, error) {
 	return o, err
 }
 
-// measureAll fills the rows round by round and prints them, also when it is
-// interrupted and some rounds are missing.
+// measureAll fills the rows round by round and prints them, even if it is interrupted and some rounds are missing.
 func measureAll(ctx context.Context, o options, out, progress io.Writer) (err error) {
 	rows := rowsFor(o.only)
 	if len(rows) == 0 {
@@ -146,8 +145,8 @@ func measureAll(ctx context.Context, o options, out, progress io.Writer) (err er
 	return err
 }
 
-// rounds measures, the counting round last. In each round another subject is first.
-// A measurement that fails is missing in its row; the others go on.
+// rounds measures, the counting round last. Each round begins with another subject. A measurement that fails is
+// missing in its row; the others continue.
 func rounds(ctx context.Context, b *bench, o options, countFor time.Duration, rows []*row, progress io.Writer) error {
 	var failed []error
 	for round := range o.rounds + 1 {
@@ -180,7 +179,7 @@ func rounds(ctx context.Context, b *bench, o options, countFor time.Duration, ro
 	return errors.Join(failed...)
 }
 
-// rotated lets another subject begin in every round, within each scenario.
+// rotated makes another subject the first in every round, within each scenario.
 func rotated(rows []*row, by int) []*row {
 	var all []*row
 	for begin := 0; begin < len(rows); {

@@ -47,7 +47,7 @@ func violations(rows []*row) int {
 	return n
 }
 
-// report prints what there is. Rows that were never measured are left out.
+// report prints the results. Rows without a measurement are left out.
 func report(w io.Writer, o options, server string, rows []*row) error {
 	var measured []*row
 	for _, r := range rows {
@@ -161,7 +161,7 @@ func (r *row) cells() []string {
 	return cells
 }
 
-// ranged writes a median with its range, where there is one.
+// ranged formats a median with its range, if there is one.
 func ranged[T cmp.Ordered](s spread[T], write func(T) string, rounds int) string {
 	if rounds == 1 {
 		return write(s.median)
@@ -169,7 +169,7 @@ func ranged[T cmp.Ordered](s spread[T], write func(T) string, rounds int) string
 	return fmt.Sprintf("%s (%s–%s)", write(s.median), write(s.least), write(s.most))
 }
 
-// versions are those of the libraries that were linked in, by the last part of their names.
+// versions returns the versions of the linked libraries, by the last part of their names.
 func versions() map[string]string {
 	found := map[string]string{"redsync/v4": "", "redislock": "", "rueidis": "", "go-redis/v9": ""}
 	info, ok := debug.ReadBuildInfo()
@@ -186,7 +186,7 @@ func versions() map[string]string {
 	return found
 }
 
-// thousands writes 53012.4 as 53,012.
+// thousands formats 53012.4 as 53,012.
 func thousands(f float64) string {
 	digits := strconv.FormatFloat(f, 'f', 0, 64)
 	for i := len(digits) - 3; i > 0; i -= 3 {
@@ -195,7 +195,7 @@ func thousands(f float64) string {
 	return digits
 }
 
-// short writes a duration with the precision that it deserves.
+// short formats a duration with a suitable precision.
 func short(d time.Duration) string {
 	switch {
 	case d < time.Millisecond:

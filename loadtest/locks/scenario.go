@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// scenario is one way in which workers use locks.
+// scenario is a way in which workers use locks.
 type scenario struct {
 	name, says string
 	workers    int
@@ -35,7 +35,7 @@ func scenarios() []scenario {
 	}
 }
 
-// contended says whether waiting and fairness are what the scenario is about.
+// contended reports whether the scenario is about waiting and fairness.
 func (s scenario) contended() bool { return s.keys == 1 }
 
 // names are the keys of all workers.

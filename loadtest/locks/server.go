@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// server is a redis-server of this run alone. It keeps nothing on disk.
+// server is a redis-server of this run alone. It writes nothing to disk.
 type server struct {
 	addr string
 	cmd  *exec.Cmd
@@ -30,7 +30,7 @@ func startServer(ctx context.Context) (*server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: install it (apt-get install redis-server, brew install redis), or name one with -redis", err)
 	}
-	const tries = 3 // somebody else may take the port first
+	const tries = 3 // another process may take the port first
 	for try := 1; ; try++ {
 		s, err := startAt(ctx, path)
 		if err == nil || ctx.Err() != nil || try == tries {
@@ -69,8 +69,7 @@ func startAt(ctx context.Context, path string) (*server, error) {
 	return s, nil
 }
 
-// ready asks for the process id: an answer alone could come from somebody else who
-// took the port.
+// ready checks the process id of the server: an answer alone could come from another server that took the port.
 func (s *server) ready(ctx context.Context) error {
 	client := redis.NewClient(&redis.Options{Addr: s.addr, MaxRetries: -1})
 	defer client.Close()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// measurement is what one round came to.
+// measurement is the result of one round.
 type measurement struct {
 	Grants    int     `json:"grants"`
 	PerSecond float64 `json:"per_second"`
@@ -32,8 +32,8 @@ type measurement struct {
 	Executed float64 `json:"executed_per_grant,omitempty"`
 }
 
-// fill draws the sum of what the workers saw.
-func (m *measurement) fill(tallies []tally, duration time.Duration) {
+// fill sums the results of the workers.
+func (m *measurement) fill(tallies []workerResult, duration time.Duration) {
 	var waits []time.Duration
 	for i, t := range tallies {
 		n := len(t.waits)
@@ -58,7 +58,7 @@ func (m *measurement) fill(tallies []tally, duration time.Duration) {
 	}
 }
 
-// String is for progress.
+// String formats the measurement for the progress output.
 func (m *measurement) String() string {
 	text := fmt.Sprintf("%s/s, p99 %s", thousands(m.PerSecond), short(m.P99))
 	if m.Sent > 0 {
@@ -70,13 +70,13 @@ func (m *measurement) String() string {
 	return text
 }
 
-// percentile is the smallest of sorted that is not less than p % of all (the nearest rank).
+// percentile is the smallest value that is not less than p % of all (nearest rank).
 func percentile(sorted []time.Duration, p int) time.Duration {
 	rank := (len(sorted)*p + 99) / 100
 	return sorted[max(rank, 1)-1]
 }
 
-// spread is a median, the mean of the middle two where there is no middle, with its range.
+// spread is a median with its range. With an even number of values the median is the mean of the middle two.
 type spread[T cmp.Ordered] struct{ median, least, most T }
 
 func spreadOf[T int | float64 | time.Duration](rounds []measurement, of func(measurement) T) spread[T] {

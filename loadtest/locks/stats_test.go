@@ -31,7 +31,7 @@ func TestPercentileIsTheNearestRank(t *testing.T) {
 
 func TestMeasurementSumsUpWorkers(t *testing.T) {
 	var m measurement
-	m.fill([]tally{
+	m.fill([]workerResult{
 		{waits: []time.Duration{3 * ms, ms}, gaveUp: 2},
 		{waits: []time.Duration{2 * ms, 4 * ms, 5 * ms}, violations: 1},
 		{unfinished: 900 * ms},

@@ -30,7 +30,7 @@ type subject struct {
 	open       func(target) (*locker, error)
 }
 
-// locker is a subject at work, with a connection or pool of its own.
+// locker is a subject in use, with a connection or pool of its own.
 type locker struct {
 	// acquire waits until it has the key. It ends with ctx, and may give up before
 	// if the library has a limit; it is then called again.
@@ -44,8 +44,8 @@ type target struct {
 	dial func(ctx context.Context, network, addr string) (net.Conn, error) // nil: as the library does by itself
 }
 
-// Settings that are the same for everybody. The waits are far beyond what should
-// ever occur; the polls are as short as is customary for a lock held for 1 ms.
+// Settings that all subjects share. The waits are far longer than should ever occur; the polls are as short as
+// usual for a lock that is held for 1 ms.
 const (
 	waitLimit = 30 * time.Second
 	lease     = 30 * time.Second // where a library has no default
@@ -56,7 +56,7 @@ func subjects() []subject {
 	return append(ours(), peers()...)
 }
 
-// ours are the project's own, each with its defaults: a new one is a new line.
+// ours are the locks of this project, each with its defaults. To measure another lock, add a line.
 func ours() []subject {
 	return []subject{
 		own("reentrant", "re-entry, renewed lease, waiters of a process in line, woken by message",
@@ -70,8 +70,7 @@ func ours() []subject {
 	}
 }
 
-// peers are the libraries: first with their defaults, then with the settings that
-// suit these scenarios best.
+// peers are the libraries: first with their defaults, then with the settings that suit these scenarios best.
 func peers() []subject {
 	return []subject{
 		{name: "go-redis by hand", says: "SET NX PX and a script that compares and deletes, asked again every 5 ms", open: openByHand},
@@ -88,15 +87,14 @@ func peers() []subject {
 	}
 }
 
-// newClient is the go-redis client of whoever is built on go-redis: its defaults, but
-// for commands that end at the deadline of their context, and a connection for each
-// goroutine, which all of them are faster with.
+// newClient returns the client of the libraries that use go-redis. It has the defaults, except that commands end
+// at the deadline of their context and that each goroutine has a connection, which makes all of them faster.
 func newClient(t target) *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: t.addr, Dialer: t.dial, ContextTimeoutEnabled: true, PoolSize: 64})
 }
 
-// own opens a mechanism of this project. Where it has a watchdog, its leases are
-// renewed: the options ask for no lease.
+// own opens a mechanism of this project. If it has a watchdog, its leases are renewed, since the options give no
+// lease.
 func own(name, says string, open func(*redis.Client) (lock.Locker, error)) subject {
 	return subject{name: name, says: says, ours: true, open: func(t target) (*locker, error) {
 		client := newClient(t)
@@ -122,7 +120,7 @@ func own(name, says string, open func(*redis.Client) (lock.Locker, error)) subje
 	}}
 }
 
-// openByHand is what is written where no library is used.
+// openByHand is the lock that programs write without a library.
 func openByHand(t target) (*locker, error) {
 	client := newClient(t)
 	script := redis.NewScript(`if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) end return 0`)

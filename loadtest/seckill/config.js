@@ -1,15 +1,14 @@
-// What the script was told through its environment, checked before anything runs.
-// seckill.js lists the parameters.
+// The configuration from the environment, checked before anything runs. seckill.js lists the parameters.
 
 import { optionsFor } from './experiment.js';
 
 const SCENARIOS = ['rush', 'duplicates', 'tail', 'all'];
 const FLOWS = ['locked', 'admission'];
 
-// The longest that the service lets a buyer wait for an order.
+// The longest wait for an order that the service allows.
 const MOST_WAIT_SECONDS = 30;
 
-// Answers that a caller may mean as "yes" and "no" in UNIQUE.
+// Accepted values for "yes" and "no" in UNIQUE.
 const YES = ['true', '1', 'yes', 'on'];
 const NO = ['false', '0', 'no', 'off'];
 
@@ -50,7 +49,7 @@ function read(env) {
   };
 }
 
-// Only what was given: the server's own defaults stand for the rest.
+// Only the parameters that were given: the server's defaults apply to the rest.
 function policy(env) {
   const p = {};
   if (env.FLOW) p.flow = flow(env);
@@ -77,7 +76,7 @@ function buckets(env) {
   throw new Error('BUCKETS needs FLOW=admission');
 }
 
-// wait is 0 where buyers do not ask what became of their accepted orders.
+// wait is 0 if buyers do not poll their accepted orders.
 function wait(env) {
   if (env.WAIT && env.FLOW !== 'admission') throw new Error('WAIT needs FLOW=admission');
   if (env.FLOW !== 'admission' || /^0s?$/.test(env.WAIT || '')) return 0;
@@ -106,7 +105,7 @@ function faults(env) {
   return parsed;
 }
 
-// INSTANCES is for what is right with one of them and wrong with two.
+// INSTANCES is for policies that are safe with one instance and unsafe with two.
 function instances(env) {
   const all = addresses(env.BASE_URL || 'http://127.0.0.1:8080');
   const wanted = integer(env, 'INSTANCES', all.length, 1);

@@ -1,11 +1,10 @@
-// An experiment of the laboratory, as load over HTTP. experiments.json, which
-// `go run ./cmd/lab catalogue --write` makes of the experiments' own data, has
-// the options of each one, and what it is to come to.
+// An experiment of the laboratory, as load over HTTP. experiments.json has the options and the expected result
+// of each experiment; `go run ./cmd/lab catalogue --write` generates it from the experiments' own data.
 
 const FAULTS = ['FAULTS', 'PAUSE_MS', 'PAUSE_POINT', 'PAUSE_PROBABILITY'];
 
-// The kinds of anomaly that show from outside: the thresholds that hold where it
-// was seen and where it was not, and how often it was seen in a run.
+// The kinds of anomaly that are visible from outside: the threshold that holds if it was seen, the one that
+// holds if it was not, and the number of times it was seen in a run.
 const KINDS = {
   oversold: {
     name: 'oversold',
@@ -25,15 +24,14 @@ const KINDS = {
     none: { audit_lost_orders: 'count<=0' },
     count: (r) => Math.max(0, r.audit.lost_orders),
   },
-  // An order that took nothing from the stock: its write was overwritten, or
-  // repeated what another one had written.
+  // An order that did not reduce the stock: its write was overwritten, or repeated what another order had written.
   lost_updates: {
     name: 'lost updates',
     seen: { audit_unaccounted: 'value<0' },
     none: { audit_unaccounted: 'value>=0' },
     count: (r) => Math.max(0, -r.audit.unaccounted),
   },
-  // For a rush of more buyers than vouchers, in which nothing should be left.
+  // For a rush with more buyers than stock, in which nothing should be left.
   turned_away: {
     name: 'turned away',
     seen: { order_outcome_busy: 'count>0', audit_stock: 'value>0' },
@@ -46,7 +44,7 @@ const KINDS = {
     none: { lock_asked: 'count==1', lock_stuck: 'value==0' },
     count: (r) => (r.lock && r.lock.stuck ? 1 : 0),
   },
-  // Everybody has had an answer, so that nobody is inside, and the key is taken.
+  // All requests were answered, so nobody holds the lock, and yet the key is taken.
   locked_out: {
     name: 'locked out',
     seen: { lock_asked: 'count==1', lock_taken: 'value==1', order_outcome_busy: 'count>0' },
@@ -61,15 +59,14 @@ const KINDS = {
   },
 };
 
-// Two at a time inside cannot be seen from outside. What comes of it can, where
-// the stock is unguarded.
+// Two holders at the same time are not visible from outside. Their consequences are, if the stock is unguarded.
 const SHOWN_BY = {
   overlaps: { name: 'two holders', kind: 'lost_updates' },
   wrong_releases: { name: 'wrong releases', kind: 'lost_updates' },
   stale_writes: { name: 'stale writes', kind: 'lost_updates' },
 };
 
-// experiment is the one that EXPERIMENT names; null without.
+// experiment is the one that EXPERIMENT names; null without it.
 export const experiment = __ENV.EXPERIMENT ? find(__ENV.EXPERIMENT) : null;
 
 function find(id) {
@@ -90,8 +87,8 @@ function shownAs(kind) {
   return SHOWN_BY[kind] ? SHOWN_BY[kind].kind : null;
 }
 
-// optionsFor are the experiment's, except for what was given: who gives a fault
-// replaces all of the experiment's.
+// optionsFor returns the experiment's options, except for those that were given. A given fault replaces all
+// faults of the experiment.
 export function optionsFor(env) {
   if (!experiment) return env;
   const options = Object.assign({}, experiment.options);
@@ -102,8 +99,8 @@ export function optionsFor(env) {
   return options;
 }
 
-// expectation is the thresholds that say whether it came to what was expected: of
-// one that breaks, the first of its kinds has to be seen, of one that holds, none.
+// expectation returns the thresholds that decide whether the result is as expected: an experiment that breaks
+// must show the first of its kinds, an experiment that holds must show none.
 export function expectation() {
   const thresholds = {};
   const demand = (conditions) => {
@@ -118,7 +115,7 @@ export function expectation() {
   return thresholds;
 }
 
-// anomalies counts what a run shows, by kind.
+// anomalies counts the anomalies of a run, by kind.
 export function anomalies(result) {
   const counts = {};
   for (const [kind, { count }] of Object.entries(KINDS)) {
@@ -128,7 +125,7 @@ export function anomalies(result) {
   return counts;
 }
 
-// conclusion says in a line what was expected and what was seen.
+// conclusion says in one line what was expected and what was seen.
 export function conclusion(result) {
   const { id, expect, about, deciding } = experiment;
   const verb = expect === 'breaks' ? 'break' : 'hold';
@@ -143,7 +140,7 @@ function nameOf(kind) {
   return experiment.about.includes(shown) ? name : `${name} as ${KINDS[shown].name}`;
 }
 
-// What was seen of the kinds that decide, and of the others.
+// The anomalies of the kinds that decide, and of the others.
 function seen(counts, deciding) {
   const list = (kinds) => kinds.filter((kind) => counts[kind]).map((kind) => `${KINDS[kind].name} ${counts[kind]}`).join(', ');
   const others = list(Object.keys(KINDS).filter((kind) => !deciding.includes(kind)));

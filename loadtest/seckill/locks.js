@@ -1,6 +1,6 @@
-// Whether the lock is free again when everybody has had an answer. Only a server
-// in lab mode says so, and only of one key for all: under SCOPE=user each buyer
-// has another, and shuts out nobody else.
+// Whether the lock is free again when all requests were answered. Only a server in lab mode reports that, and
+// only for a key that all buyers share: under SCOPE=user each buyer has a key of its own, which blocks nobody
+// else.
 
 import http from 'k6/http';
 import { sleep } from 'k6';
@@ -8,8 +8,7 @@ import { Counter, Gauge } from 'k6/metrics';
 import { config } from './config.js';
 import { adminHeaders } from './sale.js';
 
-// A key that is taken is given until its lease is over, and this much more; one
-// whose lease is very long is not waited for.
+// A key may stay taken until its lease is over, plus this time. A lock with a very long lease is not waited for.
 const GRACE_SECONDS = 3;
 const MOST_SECONDS = 45;
 
@@ -18,9 +17,8 @@ const taken = new Gauge('lock_taken');
 const stuck = new Gauge('lock_stuck');
 const freedAfter = new Gauge('lock_freed_after');
 
-// awaitFree looks whether the voucher's lock is taken, and if so waits for it to
-// be free. A lock that outlives its own lease is stuck, and so is one without any
-// that nobody gives back.
+// awaitFree checks whether the voucher's lock is taken, and if so waits until it is free. A lock is stuck if it
+// outlives its lease, or if it has no lease and nobody releases it.
 export function awaitFree(voucher) {
   if (voucher.policy.scope !== 'voucher') return;
   const began = Date.now();
@@ -38,13 +36,12 @@ export function awaitFree(voucher) {
   stuck.add(state.held && lease <= MOST_SECONDS ? 1 : 0);
 }
 
-// path is where to ask about the lock, and to take it away.
+// path is the address for inspecting and releasing the lock.
 export function path(voucherID, lock) {
   return `/api/v1/locks/stock:${voucherID}?lock=${lock}`;
 }
 
-// inspect is null where no instance knows: not in lab mode, or a mechanism that
-// cannot be asked.
+// inspect returns null if no instance knows: outside lab mode, or for a mechanism without inspection.
 function inspect(voucher) {
   for (const base of config.instances) {
     const response = http.get(base + path(voucher.id, voucher.policy.lock), {

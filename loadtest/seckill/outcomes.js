@@ -1,9 +1,9 @@
-// What came of each order request, counted by the code of the answer.
+// The outcome of each order request, counted by the code of the answer.
 
 import { Counter, Trend } from 'k6/metrics';
 
-// The closed list. "network" is no answer at all; "other" is an answer that a
-// correct run never gets, such as 400, 404 or 500.
+// The closed list of outcomes. "network" is no answer at all; "other" is an answer that a correct run never
+// gets, such as 400, 404 or 500.
 export const CODES = [
   'created', 'pending', 'sold_out', 'already_ordered', 'busy', 'sale_not_started', 'sale_ended',
   'unavailable', 'rate_limited', 'unauthenticated', 'other', 'network',
@@ -11,13 +11,12 @@ export const CODES = [
 
 const FROM_BODY = CODES.filter((c) => !['created', 'pending', 'other', 'network'].includes(c));
 
-// A phase is the part of a run whose answers are counted and timed together.
+// A phase is a part of a run whose answers are counted and timed together.
 export const rush = phase('order');
 export const tail = phase('tail');
 
-// Orders that a client was promised and the database does not have: one up for
-// each 201 or 202, and down by the audit's orders at the end. Below zero is legal:
-// an order whose reply was lost on the way.
+// Orders that a client was promised and the database does not have: plus one for each 201 or 202, minus the
+// audit's orders at the end. A negative number is legal: an order whose reply was lost.
 export const lostOrders = new Counter('audit_lost_orders');
 
 function phase(name) {
@@ -47,7 +46,7 @@ export function record(phase, response) {
   return code;
 }
 
-// promised says whether the buyer has been told that the order is his.
+// promised reports whether the answer tells the buyer that the order is theirs.
 export function promised(code) {
   return code === 'created' || code === 'pending';
 }
@@ -62,14 +61,14 @@ export function outcome(response) {
   return FROM_BODY.includes(code) ? code : 'other';
 }
 
-// describe says what a server answered, for a message to a person.
+// describe returns a server's answer as a text for people.
 export function describe(response) {
   if (response.status === 0) return `no answer (${response.error})`;
   const p = problem(response);
   return [response.status, p.code, p.detail || p.title].filter((s) => s).join(' ');
 }
 
-// problem is the answer's application/problem+json, or {} where it is not one.
+// problem returns the answer's application/problem+json, or {} if it is not one.
 function problem(response) {
   try {
     return response.json() || {};

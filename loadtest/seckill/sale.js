@@ -1,5 +1,4 @@
-// The sale around the load: is every instance there, put a voucher on sale, sell
-// it out, count what was sold.
+// The sale around the load: wait for the instances, create a voucher, sell it out, audit it.
 
 import http from 'k6/http';
 import exec from 'k6/execution';
@@ -9,8 +8,8 @@ import { config } from './config.js';
 import { headers } from './buyers.js';
 import { describe, lostOrders, outcome, promised } from './outcomes.js';
 
-// How long an audit may stay the same without being at rest, and how long at most it
-// is waited for: accepted orders may be many, and become rows one batch after the other.
+// How long an audit must stay the same to be final, and how long to wait for that at most: accepted orders may
+// be many, and become rows one batch after the other.
 const SETTLE_SECONDS = 15;
 const MOST_SETTLE_SECONDS = 100;
 
@@ -21,8 +20,8 @@ for (const field of ['orders', 'stock', 'oversold', 'duplicate_orders', 'unaccou
 }
 const balanced = new Gauge('audit_balanced');
 
-// waitUntilReady returns when every instance says that it is. An instance with a
-// debug listener of its own has no /readyz here: then a list of vouchers will do.
+// waitUntilReady returns when every instance is ready. An instance with a debug listener has no /readyz here;
+// its list of vouchers is queried instead.
 export function waitUntilReady() {
   for (const base of config.instances) {
     const deadline = Date.now() + config.readySeconds * 1000;
@@ -38,8 +37,8 @@ export function waitUntilReady() {
   }
 }
 
-// create puts a voucher on sale from a minute ago for a day, so that clocks which
-// disagree a little do not matter, and makes sure that every instance sells it.
+// create creates a voucher that is on sale from a minute ago for a day, so that small clock differences do not
+// matter, and checks that every instance sells it.
 export function create() {
   const now = Date.now();
   const wanted = {
@@ -65,8 +64,7 @@ export function create() {
   return { id: voucher.id, policy: voucher.policy || config.policy };
 }
 
-// sellOut lets buyers from the front of the queue buy until every instance has
-// said that there is nothing left.
+// sellOut orders for the first buyers until every instance has answered sold_out.
 export function sellOut(voucher) {
   const deadline = Date.now() + config.maxSeconds * 1000;
   for (const base of config.instances) {
@@ -83,10 +81,9 @@ export function sellOut(voucher) {
   }
 }
 
-// audit turns what the database holds into metrics, which the thresholds judge.
-// It waits until nothing moves any more: requests that were cut off may still be
-// at work, and accepted orders on their way. Without an answer audit_read stays 0,
-// and the run has failed.
+// audit turns the audit into metrics, which the thresholds check. It waits until nothing changes any more:
+// requests that were cut off may still run, and accepted orders may be in flight. Without an answer audit_read
+// stays 0, and the run has failed.
 export function audit(voucher) {
   const atLatest = Date.now() + MOST_SETTLE_SECONDS * 1000;
   let deadline = Date.now() + SETTLE_SECONDS * 1000;

@@ -1,13 +1,12 @@
-// What happened, in words and as an object.
+// The result, as text and as an object.
 
-import { FATES } from './accepted.js';
+import { ACCEPTED_OUTCOMES } from './accepted.js';
 import { config } from './config.js';
 import { anomalies, conclusion, experiment } from './experiment.js';
 import { path } from './locks.js';
 import { CODES } from './outcomes.js';
 
-// summarize reads the metrics of a finished run. Where the run stopped before
-// there was an audit, it says so.
+// summarize reads the metrics of a finished run. If the run stopped before the audit, it says so.
 export function summarize(data) {
   const result = collect(data);
   return { text: words(result), result };
@@ -51,7 +50,7 @@ function passed(result) {
   return result.audit !== null && result.failed_thresholds.length === 0;
 }
 
-// An experiment's thresholds are about what was expected, not about the sale.
+// The thresholds of an experiment are about what was expected, not about the sale.
 function judged(result) {
   const a = result.audit;
   return Object.assign(result, {
@@ -78,9 +77,9 @@ function collectPhase(name, value) {
 
 function collectAccepted(value) {
   const accepted = { orders: 0, fates: {} };
-  for (const fate of FATES) {
-    const n = value(`accepted_${fate}`, 'count') || 0;
-    if (n > 0) accepted.fates[fate] = n;
+  for (const outcome of ACCEPTED_OUTCOMES) {
+    const n = value(`accepted_${outcome}`, 'count') || 0;
+    if (n > 0) accepted.fates[outcome] = n;
     accepted.orders += n;
   }
   if (accepted.orders === 0) return null;
@@ -205,8 +204,8 @@ function phaseLine(p) {
 }
 
 function acceptedLine(accepted) {
-  const fates = Object.entries(accepted.fates).map(([fate, n]) => `${n} ${fate}`).join(', ');
-  return `accepted: ${accepted.orders} asked for with ?wait=${config.waitSeconds}s, ${fates}; ` +
+  const acceptedOutcomes = Object.entries(accepted.fates).map(([outcome, n]) => `${n} ${outcome}`).join(', ');
+  return `accepted: ${accepted.orders} asked for with ?wait=${config.waitSeconds}s, ${acceptedOutcomes}; ` +
     `confirmed after ${spreadLine(accepted.confirmed_after_ms)}`;
 }
 
@@ -215,10 +214,10 @@ function spreadLine(l) {
   return `p50 ${ms(l.p50)} ms, p95 ${ms(l.p95)} ms, p99 ${ms(l.p99)} ms, max ${ms(l.max)} ms`;
 }
 
-// What a policy says about locks; under the flow admission there are none.
+// The lock options of a policy; under the flow admission there are none.
 const OF_LOCKS = ['lock', 'lock_ttl_ms', 'lock_wait_ms', 'placement', 'scope', 'stock'];
 
-// k6 hands objects over in no particular order.
+// k6 passes objects in no particular order.
 function policyLine(policy) {
   const shown = Object.keys(policy).filter((k) => policy.flow !== 'admission' || !OF_LOCKS.includes(k));
   const fields = shown.sort().map((k) => `${k}=${JSON.stringify(policy[k])}`);

@@ -1,7 +1,7 @@
--- A voucher on sale. Its row is the hot one: every order of it updates stock.
+-- A voucher. Its row is the hot row: every order of the voucher updates stock.
 --
 -- Times are UTC with microseconds. UNSIGNED is the last line of defence against
--- overselling: no statement whatsoever takes the stock below 0.
+-- overselling: no statement can take the stock below 0.
 CREATE TABLE vouchers (
     id            BIGINT          NOT NULL PRIMARY KEY,
     title         VARCHAR(200)    NOT NULL,

@@ -1,9 +1,9 @@
--- One order per voucher and user, where the policy wants it so: the unique index
--- ignores NULL, so an order that need not be unique has no unique_user_id.
+-- One order per voucher and user, if the policy says so: the unique index ignores
+-- NULL, so an order that need not be unique has no unique_user_id.
 --
 -- No foreign key to vouchers, on purpose. It would make every INSERT take a
 -- shared lock on the voucher's row before the UPDATE of that same row asks for an
--- exclusive one: two orders at once deadlock. Vouchers are never deleted.
+-- exclusive one: two concurrent orders would deadlock. Vouchers are never deleted.
 CREATE TABLE orders (
     id             BIGINT      NOT NULL PRIMARY KEY,
     voucher_id     BIGINT      NOT NULL,

@@ -1,8 +1,7 @@
--- A voucher on sale. Its row is the hot one: every order of it updates stock.
+-- A voucher. Its row is the hot row: every order of the voucher updates stock.
 --
--- Times are UTC text with microseconds; text of one zone sorts as time does. The
--- CHECK is the last line of defence against overselling: no statement whatsoever
--- takes the stock below 0.
+-- Times are UTC text with microseconds, which sorts by time. The CHECK is the last line
+-- of defence against overselling: no statement can take the stock below 0.
 CREATE TABLE vouchers (
     id            INTEGER  NOT NULL PRIMARY KEY,
     title         TEXT     NOT NULL,

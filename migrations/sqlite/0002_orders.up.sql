@@ -1,4 +1,4 @@
--- One order per voucher and user, where the policy wants it so: the unique
+-- One order per voucher and user, if the policy says so: the unique
 -- constraint ignores NULL, so an order that need not be unique has no
 -- unique_user_id. As in MySQL's schema there is no foreign key.
 CREATE TABLE orders (

@@ -1,11 +1,11 @@
--- What a client was answered to a key of its own choice. Keys are bytes: "a" and
--- "A" are two. Without a status the request is still being carried out.
+-- The answers to requests with an idempotency key. Keys are bytes: "a" and "A" differ.
+-- Without a status the request is still being carried out.
 CREATE TABLE idempotency_keys (
     user_id      INTEGER  NOT NULL,
     idem_key     BLOB     NOT NULL,
     fingerprint  BLOB     NOT NULL,
     resource_id  INTEGER  NOT NULL,
-    -- how often the request was begun; who takes over compares and sets it
+    -- the number of attempts; a takeover is a compare-and-set on it
     attempt      INTEGER  NOT NULL,
     started_at   DATETIME NOT NULL,
     status       INTEGER  NULL,

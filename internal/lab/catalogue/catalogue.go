@@ -1,5 +1,5 @@
-// Package catalogue writes what the experiments are about for people to read
-// (docs/failure-catalogue.md) and for k6 to run (loadtest/experiments.json).
+// Package catalogue writes the experiments for readers (docs/failure-catalogue.md) and for k6
+// (loadtest/experiments.json).
 package catalogue
 
 import (
@@ -14,7 +14,7 @@ import (
 	"seckill/internal/lab/finding"
 )
 
-// Where the two files belong, from the module's root.
+// The paths of the two files, relative to the module's root.
 const (
 	MarkdownPath = "docs/failure-catalogue.md"
 	K6Path       = "loadtest/experiments.json"
@@ -23,7 +23,7 @@ const (
 //go:embed catalogue.md.tmpl
 var page string
 
-// Markdown is the catalogue.
+// Markdown returns the catalogue.
 func Markdown(set lab.Set) ([]byte, error) {
 	t, err := template.New("catalogue").Funcs(template.FuncMap{
 		"cell": cell, "anchor": anchor, "about": about, "sources": sources, "k6": K6Command,
@@ -43,7 +43,7 @@ func Markdown(set lab.Set) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// group is a failure, and the experiments about it.
+// group is a heading with its experiments.
 type group struct {
 	Name        string
 	Experiments lab.Set
@@ -72,7 +72,7 @@ type k6Experiment struct {
 	Options map[string]string `json:"options"`
 }
 
-// K6 lists the experiments that show from outside, by id.
+// K6 returns the experiments that can be seen over HTTP, by id.
 func K6(set lab.Set) ([]byte, error) {
 	all := map[string]k6Experiment{}
 	for _, e := range set {
@@ -93,7 +93,7 @@ func K6(set lab.Set) ([]byte, error) {
 	return append(out, '\n'), err
 }
 
-// K6Command shows the same from outside; "" where it cannot be seen from there.
+// K6Command is the k6 command of an experiment; "" if it cannot be seen over HTTP.
 func K6Command(e lab.Experiment) string {
 	if len(e.K6) == 0 {
 		return ""
@@ -101,12 +101,12 @@ func K6Command(e lab.Experiment) string {
 	return "bin/k6 run -e BASE_URL=$two -e EXPERIMENT=" + e.ID + " loadtest/seckill.js"
 }
 
-// cell makes a text fit into a cell of a table.
+// cell escapes a text for a cell of a table.
 func cell(text string) string {
 	return strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "|", `\|`)
 }
 
-// anchor is the name that a heading gets from those who render Markdown.
+// anchor is the anchor that Markdown renderers give a heading.
 func anchor(heading string) string {
 	var b strings.Builder
 	for _, r := range strings.ToLower(heading) {
@@ -120,7 +120,7 @@ func anchor(heading string) string {
 	return b.String()
 }
 
-// about names the kinds of anomaly that decide.
+// about names the deciding kinds of anomaly.
 func about(e lab.Experiment) string {
 	var names []string
 	for _, info := range finding.Kinds() {

@@ -9,53 +9,63 @@ import (
 	"time"
 
 	"seckill/internal/lab"
-	"seckill/internal/lab/actor"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/lockclient"
 	"seckill/internal/lab/report"
-	"seckill/internal/lab/stage"
+	"seckill/internal/lab/testbed"
 	"seckill/internal/testkit"
 )
 
-// house is what the tests of this package share, as the experiments of one run of
-// the laboratory do. It is a package variable because TestMain can hand nothing on.
-var house *stage.House
+// environment is shared by the tests of this package, as it is by the experiments of one run.
+// It is a package variable because TestMain cannot pass values to tests.
+var environment *testbed.Environment
 
 func TestMain(m *testing.M) {
-	actor.MainIfChild()
-	testkit.Main(inHouse{m})
+	lockclient.MainIfChild()
+	testkit.Main(withEnvironment{m})
 }
 
-// inHouse runs tests between the opening of the house and its close.
-type inHouse struct{ tests *testing.M }
+// withEnvironment opens the environment, runs the tests and closes it.
+type withEnvironment struct{ tests *testing.M }
 
-// Run implements what [testkit.Main] runs.
-func (h inHouse) Run() int {
+// Run implements the interface of [testkit.Main].
+func (h withEnvironment) Run() int {
 	var err error
-	house, err = stage.Open(context.Background(), stage.Options{Instances: 2, Duration: 3 * time.Second, Seed: 1})
+	environment, err = testbed.Open(context.Background(), testbed.Options{Instances: 2, Duration: 3 * time.Second, Seed: 1})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	code := h.tests.Run()
-	if err := house.Close(); err != nil {
+	if err := environment.Close(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = max(code, 1)
 	}
 	return code
 }
 
-// prove runs each experiment of a group as it is, and with its partner's setup: the
-// verdict must be as expected, and must then turn.
-func prove(t *testing.T, group lab.Set) {
+// laboratory returns the experiments, and a [lab.Lab] that runs them.
+func laboratory(t *testing.T) (lab.Set, *lab.Lab) {
 	t.Helper()
-	bench, err := lab.New(house, All())
+	set, err := All()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range group {
-		e := &group[i]
+	bench, err := lab.New(environment, set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set, bench
+}
+
+// TestExperiments runs each experiment with its own setup, and with its partner's: the
+// verdict must be as expected with the first, and the opposite with the second.
+func TestExperiments(t *testing.T) {
+	set, bench := laboratory(t)
+	for i := range set {
+		e := &set[i]
 		t.Run(e.ID, func(t *testing.T) {
-			beside(t, e)
+			parallelIfQuiet(t, e)
 			r := bench.Run(t.Context(), e)
 			check(t, r)
 			if !r.AsExpected {
@@ -67,7 +77,7 @@ func prove(t *testing.T, group lab.Set) {
 			show(t, r)
 		})
 		t.Run(e.ID+" with the setup of "+e.Partner, func(t *testing.T) {
-			beside(t, e)
+			parallelIfQuiet(t, e)
 			r := bench.Swap(t.Context(), e)
 			check(t, r)
 			if r.AsExpected || r.Observed != e.Expect.Opposite() {
@@ -78,14 +88,14 @@ func prove(t *testing.T, group lab.Set) {
 	}
 }
 
-// beside lets quiet experiments run beside each other, as [lab.Lab.RunAll] does.
-func beside(t *testing.T, e *lab.Experiment) {
+// parallelIfQuiet runs quiet experiments in parallel, as [lab.Lab.RunAll] does.
+func parallelIfQuiet(t *testing.T, e *lab.Experiment) {
 	if e.Quiet {
 		t.Parallel()
 	}
 }
 
-// check ends the test where there is no verdict.
+// check ends the test if there is no verdict.
 func check(t *testing.T, r finding.Result) {
 	t.Helper()
 	switch {
@@ -98,7 +108,7 @@ func check(t *testing.T, r finding.Result) {
 	}
 }
 
-// show logs what a person would see.
+// show logs what lab run prints.
 func show(t *testing.T, r finding.Result) {
 	t.Helper()
 	t.Logf("%s: %s after %d ms, %d orders, %v; %v", r.ID, r.Observed, r.DurationMS, r.Orders, r.Anomalies, r.Measures)
@@ -110,10 +120,4 @@ func show(t *testing.T, r finding.Result) {
 		t.Error(err)
 	}
 	t.Logf("\n%s", lanes.String())
-}
-
-func TestExperimentsAreWellFormed(t *testing.T) {
-	if err := All().Validate(); err != nil {
-		t.Error(err)
-	}
 }

@@ -4,25 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
+	"seckill/internal/eventlog"
 	"seckill/internal/lab"
-	"seckill/internal/lab/actor"
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/judge"
-	"seckill/internal/lab/stage"
+	"seckill/internal/lab/lockclient"
+	"seckill/internal/lab/testbed"
+	"seckill/internal/lab/witness"
 	"seckill/internal/testkit"
-	"seckill/internal/trace"
 )
 
-// networks are the experiments about the way between a holder and its server.
-func networks() lab.Set {
-	return slices.Concat(slowNetwork(), lostReply())
-}
-
-// A round trip over the slow network takes longer than the tight watchdog's renewal
-// has time, and is nothing to the wide one. The work outlasts several renewals.
+// A round trip over the slow network takes longer than a renewal may take with the tight
+// watchdog, and is short for the wide one. The work outlasts several renewals.
 const (
 	slowRoundTrip = 80 * time.Millisecond
 	tightWatchdog = 100 * time.Millisecond
@@ -30,139 +25,62 @@ const (
 	slowWork      = 1200 * time.Millisecond
 )
 
-func slowNetwork() lab.Set {
-	const group = "A watchdog and a slow network"
-	return lab.Set{
-		{
-			ID: "watchdog-too-short-for-network", Group: group, Title: "A watchdog of 100 ms over a slow network",
-			Sources: []lab.Source{
-				{Document: "003", Section: "Watch Dog: extending automatically"},
-				{Document: "001", Section: "How the watchdog works"},
-			},
-			Hypothesis: "With a watchdog timeout of 100 ms over a network that takes 80 ms for a round trip, a holder that is alive and renews loses its lock in the middle of its work.",
-			Arrangement: "The way between the holder and Redis is made to take 80 ms for a round trip. The holder works for 1.2 s under a lock that is renewed, lease 100 ms; " +
-				"a second process, close to Redis, waits for the lock.",
-			Why: "The lease is counted from before the attempt, so 80 of its 100 ms are gone when the answer arrives. A renewal that starts at that moment has its answer 80 ms later, and long before that " +
-				"the holder can no longer prove that the lock is its own. It is told, and the next one gets in. Nobody died and nobody was paused; the watchdog was simply set shorter than the network " +
-				"can serve. Because the holder counts from the safe end, it stops in time and there are no two holders, but its work is cut off, every time. " +
-				"A lease has to leave room for several attempts to renew it.",
-			Seen:    "a healthy holder is told in the middle of its work that its lock is lost",
-			Cure:    "A watchdog timeout of many round trips: some seconds at least, 30 s by default (watchdog-fits-network).",
-			Expect:  finding.Breaks,
-			About:   []finding.Kind{finding.FalseAlarms},
-			Partner: "watchdog-fits-network",
-			Needs:   []stage.Server{stage.Redis},
-			Quiet:   true,
-			Setup:   lab.Setup{Policy: asking("reentrant", 0, 5*time.Second), Watchdog: tightWatchdog},
-			Scene:   holderFarAway,
-		},
-		{
-			ID: "watchdog-fits-network", Group: group, Title: "A watchdog that has time for the network",
-			Sources: []lab.Source{
-				{Document: "003", Section: "Watch Dog: extending automatically"},
-				{Document: "000", Section: "Retrying the lock, and the watchdog mechanism"},
-			},
-			Hypothesis:  "Over the same network a holder whose watchdog timeout is 1.5 s keeps its lock for the whole of its work.",
-			Arrangement: "The same slow way, holder, work of 1.2 s and second process; the lease is 1.5 s.",
-			Why: "The lease is renewed when a third of it is over, after 500 ms. A renewal that takes 80 ms then comes almost a second before the end, and there would be time for several more " +
-				"attempts if it failed. What a longer watchdog costs is paid only when a process dies: its locks then stay for so much longer. " +
-				"So the timeout is chosen from both sides: many times the slowest round trip and the longest pause that are to be survived, and not much longer than the others can be " +
-				"made to wait for a dead holder.",
-			Expect:  finding.Holds,
-			About:   []finding.Kind{finding.FalseAlarms, finding.Overlaps},
-			Partner: "watchdog-too-short-for-network",
-			Needs:   []stage.Server{stage.Redis},
-			Quiet:   true,
-			Setup:   lab.Setup{Policy: asking("reentrant", 0, 5*time.Second), Watchdog: wideWatchdog},
-			Scene:   holderFarAway,
-		},
-	}
-}
-
-// The lost reply: the caller gives up after givesUp, and the network is well again
-// at that moment. What is still there after cleanedBy was not cleaned up.
+// The lost reply: the caller gives up after givesUp, and the network recovers at that moment.
+// A key that is still there after cleanedBy was not cleaned up.
 const (
 	unseenLease = 2800 * time.Millisecond
 	givesUp     = 300 * time.Millisecond
 	cleanedBy   = 2100 * time.Millisecond
 )
 
-func lostReply() lab.Set {
-	const group = "A reply that is lost"
-	return lab.Set{
-		{
-			ID: "lost-reply-key-stays", Group: group, Title: "The lock is taken, and nobody was told",
-			Sources: []lab.Source{
-				{Document: "003", Section: "Where lock and unlock belong"},
-			},
-			Hypothesis: "When the reply to the acquisition is lost and the caller gives up, the key stays for its whole lease though nobody holds it.",
-			Arrangement: "What Redis replies to the buyer's process is swallowed. The buyer's SET gets through, it gives up at its deadline after 300 ms, and the network is well again. " +
-				"The lease is 2.8 s; a second buyer waits for the lock.",
-			Why: "A command without an answer is not a command that failed: nobody knows. Here Redis carried it out and set the key, the reply was lost on the way back, and the caller " +
-				"saw a timeout. It cannot release: it has no lease in its hands, and this mechanism's release is a blind DEL, which might hit somebody else's lock. " +
-				"So the key protects nothing and stays until it expires. Whoever puts the acquisition before the try block, as the document warns, has the same gap in its own code. " +
-				"A mechanism that knows its own value can look for it and take it back.",
-			Seen:    "a caller is told that it timed out, and the key is taken for the rest of the lease",
-			Cure:    "A value of one's own for each attempt, and a clean-up in the background after every unknown outcome (lost-reply-cleaned-up).",
-			Expect:  finding.Breaks,
-			About:   []finding.Kind{finding.StuckKeys},
-			Partner: "lost-reply-cleaned-up",
-			Needs:   []stage.Server{stage.Redis},
-			Quiet:   true,
-			Setup:   lab.Setup{Policy: asking("naive", unseenLease, 5*time.Second)},
-			Scene:   replyIsLost,
-		},
-		{
-			ID: "lost-reply-cleaned-up", Group: group, Title: "What nobody was told of is taken back",
-			Sources: []lab.Source{
-				{Document: "003", Section: "Where lock and unlock belong"},
-				{Document: "002", Section: "Reading the source of releasing a lock"},
-			},
-			Hypothesis:  "A mechanism that treats a missing reply as an unknown outcome takes the key back as soon as the network allows, long before its lease ends.",
-			Arrangement: "The same lost reply, deadline, lease and second buyer.",
-			Why: "The acquisition carries an id of its own, which stands in the key. When its outcome is unknown the caller gets its error in time, and in the background the mechanism sends releases " +
-				"for that id, on time of its own, until the server has answered and the attempt can no longer arrive. A release of an id that is not there changes nothing, " +
-				"so asking too often does no harm and nobody else's lock is in danger. The key is gone within a moment of the network's recovery, and the second buyer, who waits for a message, " +
-				"is woken by that release as by any other.",
-			Expect:  finding.Holds,
-			About:   []finding.Kind{finding.StuckKeys, finding.Overlaps},
-			Partner: "lost-reply-key-stays",
-			Needs:   []stage.Server{stage.Redis},
-			Quiet:   true,
-			Setup:   lab.Setup{Policy: asking("reentrant", unseenLease, 5*time.Second)},
-			Scene:   replyIsLost,
-		},
+// networks are the experiments about the connection between a holder and its server.
+func networks() []comparison {
+	renewed := func(watchdog time.Duration) lab.Setup {
+		return lab.Setup{Policy: policyFor("reentrant", 0, 5*time.Second), Watchdog: watchdog}
+	}
+	leased := func(mechanism string) lab.Setup {
+		return lab.Setup{Policy: policyFor(mechanism, unseenLease, 5*time.Second)}
+	}
+	return []comparison{
+		{text: "slow-network", scenario: holderFarAway, needs: []testbed.Server{testbed.Redis}, quiet: true, cases: []setupCase{
+			{id: "watchdog-too-short-for-network", setup: renewed(tightWatchdog), breaks: kinds{finding.FalseAlarms}},
+			{id: "watchdog-fits-network", setup: renewed(wideWatchdog), holds: kinds{finding.FalseAlarms, finding.Overlaps}},
+		}},
+		{text: "lost-reply", scenario: replyIsLost, needs: []testbed.Server{testbed.Redis}, quiet: true, cases: []setupCase{
+			{id: "lost-reply-key-stays", setup: leased("naive"), breaks: kinds{finding.StuckKeys}},
+			{id: "lost-reply-cleaned-up", setup: leased("reentrant"), holds: kinds{finding.StuckKeys, finding.Overlaps}},
+		}},
 	}
 }
 
-// holderFarAway has a holder work over a slow network, while somebody close to the
-// server waits.
-func holderFarAway(p *lab.Play, with lab.Setup) {
-	c := gather(p, with)
-	way := testkit.NewProxy(p, p.Redis().Addr())
-	far := c.hire("shop-1", func(config *actor.Config) { config.RedisAddrs = []string{way.Addr()} })
-	near := c.hire("shop-2")
-	c.warm(far)
+// holderFarAway makes a holder work over a slow network, while a client close to the server
+// waits.
+func holderFarAway(t *lab.Trial, setup lab.Setup) {
+	c := newClients(t, setup)
+	way := testkit.NewProxy(t, t.Redis().Addr())
+	far := c.start("process-1", func(config *lockclient.Config) { config.RedisAddrs = []string{way.Addr()} })
+	near := c.start("process-2")
+	c.warmUp(far)
 	way.Latency(slowRoundTrip)
 	c.observe()
 
 	const holder, waiter = "buyer 1", "buyer 2"
-	g, err := far.Acquire(p.Context(), c.ask(holder))
+	g, err := far.Acquire(t.Context(), c.request(holder))
 	c.must(err)
-	var next actor.Grant
-	waits := p.Go(func() {
+	var next lockclient.Grant
+	waits := t.Go(func() {
 		var err error
-		next, err = near.Acquire(p.Context(), c.ask(waiter))
+		next, err = near.Acquire(t.Context(), c.request(waiter))
 		c.must(err)
 	})
-	told := c.work(far, g.Lease, slowWork)
-	c.letGo(far, g.Lease)
+	told := c.workUntilLoss(far, g.Lease, slowWork)
+	c.release(far, g.Lease)
 	waits()
-	p.Pause(slowRoundTrip)
-	c.letGo(near, next.Lease)
+	t.Sleep(slowRoundTrip)
+	c.release(near, next.Lease)
 
 	evidence := c.evidence()
-	story := judge.Story{
+	story := witness.Story{
 		Key: c.key, Who: []string{holder, waiter}, From: g.Asked, To: next.At,
 		Summary: func(when func(int64) string) string {
 			return fmt.Sprintf("Buyer 1 gets the lock at %s, over a network that takes %d ms there and back, and holds it for the whole of its work; buyer 2 gets it at %s.",
@@ -170,70 +88,70 @@ func holderFarAway(p *lab.Play, with lab.Setup) {
 		},
 	}
 	alarms := falseAlarms(evidence.Events, far.Name())
-	p.Found(finding.FalseAlarms, alarms)
+	t.Found(finding.FalseAlarms, alarms)
 	if alarms > 0 {
-		p.Measure("told after", millis(time.Duration(told.ToldAt-g.At)), "ms")
+		t.Measure("told after", millis(time.Duration(told.NotifiedAt-g.At)), "ms")
 		story.Kind = finding.FalseAlarms
-		story.To = max(next.At, told.ToldAt)
-		story.Wrong = []judge.Wrong{{Who: holder, Mark: finding.Told}}
+		story.To = max(next.At, told.NotifiedAt)
+		story.Wrong = []witness.Wrong{{Who: holder, Mark: finding.Told}}
 		story.Summary = func(when func(int64) string) string {
 			return fmt.Sprintf("Buyer 1 asks at %s and has its answer at %s, when %d of the %d ms of its lease are gone. No renewal can be answered in what is left: at %s it is told, and at %s buyer 2 has the lock.",
-				when(g.Asked), when(g.At), g.Waited().Milliseconds(), with.Watchdog.Milliseconds(), when(told.ToldAt), when(next.At))
+				when(g.Asked), when(g.At), g.Waited().Milliseconds(), setup.Watchdog.Milliseconds(), when(told.NotifiedAt), when(next.At))
 		}
 	}
-	p.Witness(judge.Tell(evidence, story))
-	p.Judge(evidence)
+	t.Witness(witness.Tell(evidence, story))
+	t.Judge(evidence)
 }
 
-// falseAlarms counts the holders in a process that were told that they lost the lock.
-// The process ran all the time, and nobody took the lock from it.
-func falseAlarms(events []trace.Event, process string) int {
+// falseAlarms counts the holders in a process that were told that they had lost the lock. The
+// process ran all the time, and nobody took the lock from it.
+func falseAlarms(events []eventlog.Event, process string) int {
 	n := 0
 	for _, e := range events {
-		if e.Process == process && e.Kind == trace.Lost {
+		if e.Process == process && e.Kind == eventlog.Lost {
 			n++
 		}
 	}
 	return n
 }
 
-// replyIsLost has an acquisition be granted without the caller's hearing of it.
-func replyIsLost(p *lab.Play, with lab.Setup) {
-	c := gather(p, with)
-	way := testkit.NewProxy(p, p.Redis().Addr())
-	shop := c.hire("shop-1", func(config *actor.Config) { config.RedisAddrs = []string{way.Addr()} })
-	other := c.hire("shop-2")
-	c.warm(shop)
+// replyIsLost makes the server grant an acquisition without the caller learning of it.
+func replyIsLost(t *lab.Trial, setup lab.Setup) {
+	c := newClients(t, setup)
+	way := testkit.NewProxy(t, t.Redis().Addr())
+	process := c.start("process-1", func(config *lockclient.Config) { config.RedisAddrs = []string{way.Addr()} })
+	other := c.start("process-2")
+	c.warmUp(process)
 	c.observe()
 
 	const first, next = "buyer 1", "buyer 2"
 	way.BlackholeReplies()
-	over := p.Fault("Redis' replies to shop-1 are lost")
-	asks := c.ask(first)
-	asks.Owner, asks.Timeout = first, givesUp // named, so that the key says in the trace whose it is
-	lost, err := shop.Acquire(p.Context(), asks)
+	over := t.Fault("Redis' replies to process-1 are lost")
+	req := c.request(first)
+	req.Owner, req.Timeout = first, givesUp // named, so that the event log says whose key it is
+	lost, err := process.Acquire(t.Context(), req)
 	if !errors.Is(err, context.DeadlineExceeded) {
-		p.Fatalf("the acquisition whose reply is lost ended with %w, not at its deadline", err)
+		t.Fatalf("the acquisition whose reply is lost ended with %w, not at its deadline", err)
 	}
 	way.Reset()
 	over()
-	asks = c.ask(next)
-	asks.Owner = next
-	g, err := other.Acquire(p.Context(), asks)
+	req = c.request(next)
+	req.Owner = next
+	g, err := other.Acquire(t.Context(), req)
 	c.must(err)
-	p.Pause(givesUp / 3)
-	c.letGo(other, g.Lease)
+	t.Sleep(givesUp / 3)
+	c.release(other, g.Lease)
 
 	evidence := c.evidence()
-	taken, freed, ok := firstKept(evidence.Samples)
+	taken, freed, ok := firstStored(evidence.Samples)
 	if !ok {
-		p.Fatalf("the store never had the key of %s: the request was lost with the reply", first)
+		t.Fatalf("the store never had the key of %s: the request was lost with the reply", first)
 	}
-	p.Measure("the key stayed after the caller gave up", millis(time.Duration(freed-lost.At)), "ms")
-	p.Measure("the next buyer waited", millis(g.Waited()), "ms")
-	then := until(evidence, taken+int64(cleanedBy))
+	t.Measure("the key stayed after the caller gave up", millis(time.Duration(freed-lost.At)), "ms")
+	t.Measure("the next buyer waited", millis(g.Waited()), "ms")
+	then := evidenceAt(evidence, taken+int64(cleanedBy))
 	then.Grace = cleanedBy / 2
-	story := judge.Story{
+	story := witness.Story{
 		Key: c.key, Who: []string{first, next}, From: lost.Asked, To: g.At,
 		Summary: func(when func(int64) string) string {
 			return fmt.Sprintf("Redis has the key from %s on, and buyer 1, whose reply is lost, gives up at %s; the network is well again, the key goes at %s, and buyer 2 gets the lock at %s.",
@@ -242,14 +160,14 @@ func replyIsLost(p *lab.Play, with lab.Setup) {
 	}
 	if judge.Judge(then).Anomalies[finding.StuckKeys] > 0 {
 		story.Kind = finding.StuckKeys
-		story.Wrong = []judge.Wrong{{Who: first, Span: finding.Stored}}
+		story.Wrong = []witness.Wrong{{Who: first, Span: finding.Stored}}
 	}
-	p.Witness(judge.Tell(evidence, story))
-	p.Judge(then)
+	t.Witness(witness.Tell(evidence, story))
+	t.Judge(then)
 }
 
-// firstKept is from when to when the store had what it had first.
-func firstKept(samples []judge.Sample) (from, to int64, ok bool) {
+// firstStored returns from when to when the store held its first value.
+func firstStored(samples []judge.Sample) (from, to int64, ok bool) {
 	var first judge.Sample
 	for _, s := range samples {
 		switch {

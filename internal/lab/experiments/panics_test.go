@@ -8,9 +8,7 @@ import (
 	"seckill/internal/lab/finding"
 )
 
-func TestPanics(t *testing.T) { prove(t, panics()) }
-
-// A key that goes with its lease is neither free at once nor there for ever.
+// A key that expires with its lease is neither free at once nor there forever.
 func TestPanicUnderALeaseIsNeither(t *testing.T) {
 	leased := func(s *lab.Setup) {
 		s.Policy.Lock, s.Policy.LockTTLMS, s.Deferred = "lua", (600 * time.Millisecond).Milliseconds(), false

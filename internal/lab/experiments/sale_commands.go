@@ -14,83 +14,84 @@ import (
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/load"
-	"seckill/internal/lab/stage"
+	"seckill/internal/lab/testbed"
 )
 
-// enough commands for a grant: the measure of [finding.ExcessCommands].
-const enough = 10
+// commandLimit is the number of commands per grant beyond which they count as
+// [finding.ExcessCommands].
+const commandLimit = 10
 
-// countCommands serves 40 buyers one after the other and counts what Redis is asked
-// meanwhile. The processes do not record what they do: that would be counted, too.
-func countCommands(p *lab.Play, with lab.Setup) {
+// countCommands serves 40 buyers one after the other and counts the commands that Redis
+// executes meanwhile. The processes do not record events: that would be counted, too.
+func countCommands(t *lab.Trial, setup lab.Setup) {
 	const buyers = 40
-	sale := p.Sale(with.Policy, buyers, p.API(with.Instances, stage.Untraced))
-	monitored := monitor(p)
-	outcome := sale.Rush(load.Load{Buyers: buyers, AtOnce: buyers})
+	sale := t.Sale(setup.Policy, buyers, t.API(setup.Instances, testbed.Untraced))
+	monitored := monitor(t)
+	outcome := sale.SendLoad(load.Load{Buyers: buyers, Concurrency: buyers})
 	commands := monitored()
-	p.Load(outcome)
-	p.Judge(sale.Evidence())
+	t.Load(outcome)
+	t.Judge(sale.Evidence())
 
 	grants := outcome.Answers[load.Created]
 	if grants == 0 {
-		p.Fatalf("nobody got the lock: %v", outcome.Answers)
+		t.Fatalf("nobody got the lock: %v", outcome.Answers)
 	}
-	excess := max(0, len(commands)-enough*grants)
-	p.Found(finding.ExcessCommands, excess)
-	p.Measure("commands for each grant", float64(len(commands))/float64(grants), "commands")
+	excess := max(0, len(commands)-commandLimit*grants)
+	t.Found(finding.ExcessCommands, excess)
+	t.Measure("commands for each grant", float64(len(commands))/float64(grants), "commands")
 	if excess > 0 {
-		if w, ok := pollers(commands, "{"+sale.Key(1)+"}"); ok {
-			p.Witness(w)
+		if w, ok := drawPollers(commands, "{"+sale.Key(1)+"}"); ok {
+			t.Witness(w)
 		}
 	}
 }
 
-// command is one that Redis carried out, in a script or by itself.
+// command is one that Redis executed, in a script or by itself.
 type command struct {
 	at   time.Duration // since 1970
-	text string        // its words in quotes, with blanks between
+	text string        // its words in quotes, with spaces between
 }
 
 // words are a command's name and arguments.
 func (c command) words() []string { return strings.Split(strings.Trim(c.text, `"`), `" "`) }
 
-// monitor listens to the shared redis-server. The function returned ends that and gives
-// all that was carried out meanwhile. go-redis has a MONITOR of its own, but gives a
-// connection that listens back to its pool.
-func monitor(p *lab.Play) (commands func() []command) {
-	conn, err := new(net.Dialer).DialContext(p.Context(), "tcp", p.Redis().Addr())
+// monitor starts MONITOR on the shared redis-server. The function that it returns stops it and
+// returns all commands since. The MONITOR of go-redis is not used because it returns a
+// monitoring connection to its pool.
+func monitor(t *lab.Trial) (commands func() []command) {
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", t.Redis().Addr())
 	if err != nil {
-		p.Fatalf("monitor Redis: %w", err)
+		t.Fatalf("monitor Redis: %w", err)
 	}
-	p.Cleanup(func() {
+	t.Cleanup(func() {
 		if err := conn.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-			p.Errorf("monitor Redis: %w", err)
+			t.Errorf("monitor Redis: %w", err)
 		}
 	})
 	lines := bufio.NewScanner(conn)
 	if _, err := conn.Write([]byte("MONITOR\r\n")); err != nil || !lines.Scan() || lines.Text() != "+OK" {
-		p.Fatalf("monitor Redis: %q, %w", lines.Text(), errors.Join(err, lines.Err()))
+		t.Fatalf("monitor Redis: %q, %w", lines.Text(), errors.Join(err, lines.Err()))
 	}
 	var all []command
-	// What Redis has carried out by then ends with a command that nobody else sends.
+	// The end of what Redis has executed by now is marked by a command that nobody else sends.
 	last := fmt.Sprintf("the end of %p", &all)
-	done := p.Go(func() {
+	done := t.Go(func() {
 		for lines.Scan() {
 			c, ok := parseCommand(lines.Text())
 			if !ok {
-				p.Fatalf("monitor Redis: %q is not understood", lines.Text())
+				t.Fatalf("monitor Redis: %q is not understood", lines.Text())
 			}
 			if strings.Contains(c.text, last) {
 				return
 			}
 			all = append(all, c)
 		}
-		p.Fatalf("monitor Redis: it ended early: %w", lines.Err())
+		t.Fatalf("monitor Redis: it ended early: %w", lines.Err())
 	})
-	client := p.RedisClient()
+	client := t.RedisClient()
 	return func() []command {
-		if err := client.Echo(p.Context(), last).Err(); err != nil {
-			p.Fatalf("monitor Redis: %w", err)
+		if err := client.Echo(t.Context(), last).Err(); err != nil {
+			t.Fatalf("monitor Redis: %w", err)
 		}
 		done()
 		return all
@@ -113,22 +114,22 @@ func parseCommand(line string) (command, bool) {
 		ok && found && err1 == nil && err2 == nil
 }
 
-// contender is somebody who wants the lock, as its server sees it: by the value that it
-// asks for it with.
-type contender struct {
+// pollingClient is a client that polls for the lock, as the server sees it: identified by the
+// value that it sends.
+type pollingClient struct {
 	name     string
 	asks     []time.Duration
 	released time.Duration
 }
 
 // granted is the last time it asked.
-func (c *contender) granted() time.Duration { return c.asks[len(c.asks)-1] }
+func (c *pollingClient) granted() time.Duration { return c.asks[len(c.asks)-1] }
 
-// contenders reads those who poll for a key with SET and release it with a script, in
-// the order in which they were granted it.
-func contenders(commands []command, key string) []*contender {
-	by := map[string]*contender{}
-	var served []*contender
+// pollingClients returns the clients that poll for a key with SET and release it with a
+// script, in the order in which they were granted it.
+func pollingClients(commands []command, key string) []*pollingClient {
+	by := map[string]*pollingClient{}
+	var served []*pollingClient
 	for _, c := range commands {
 		w := c.words()
 		if len(w) < 3 || !strings.Contains(c.text, key) {
@@ -137,7 +138,7 @@ func contenders(commands []command, key string) []*contender {
 		switch strings.ToLower(w[0]) {
 		case "set":
 			if by[w[2]] == nil {
-				by[w[2]] = &contender{}
+				by[w[2]] = &pollingClient{}
 			}
 			by[w[2]].asks = append(by[w[2]].asks, c.at)
 		case "evalsha":
@@ -147,17 +148,17 @@ func contenders(commands []command, key string) []*contender {
 			}
 		}
 	}
-	slices.SortFunc(served, func(a, b *contender) int { return cmp.Compare(a.granted(), b.granted()) })
+	slices.SortFunc(served, func(a, b *pollingClient) int { return cmp.Compare(a.granted(), b.granted()) })
 	return served
 }
 
-// drawnWaiters is how many of them one can look at.
+// drawnWaiters is how many waiters are drawn.
 const drawnWaiters = 3
 
-// pollers draws one turn of the lock: from a grant to the end of the next one, and how
-// often those behind ask meanwhile.
-func pollers(commands []command, key string) (finding.Witness, bool) {
-	all := contenders(commands, key)
+// drawPollers draws one turn of the lock: from a grant to the end of the next one, and how
+// often the waiters ask meanwhile.
+func drawPollers(commands []command, key string) (finding.Witness, bool) {
+	all := pollingClients(commands, key)
 	if len(all) < drawnWaiters+2 {
 		return finding.Witness{}, false
 	}
@@ -167,7 +168,7 @@ func pollers(commands []command, key string) (finding.Witness, bool) {
 	at := func(t time.Duration) float64 { return float64(max(t-from, 0)) / float64(time.Millisecond) }
 
 	inVain := 0
-	asked := func(c *contender) (marks []finding.Mark) {
+	asked := func(c *pollingClient) (marks []finding.Mark) {
 		for _, t := range c.asks[:len(c.asks)-1] {
 			if t >= from && t <= to {
 				marks = append(marks, finding.Mark{Kind: finding.Refuses, At: at(t), Wrong: true})
@@ -181,7 +182,7 @@ func pollers(commands []command, key string) (finding.Witness, bool) {
 	holder.name, next.name = "holder", "next holder"
 	store := finding.Lane{Name: "Redis", Role: finding.LockStore}
 	var lanes []finding.Lane
-	for _, c := range []*contender{holder, next} {
+	for _, c := range []*pollingClient{holder, next} {
 		held := finding.Span{Kind: finding.Believes, From: at(c.granted()), To: at(c.released), Who: c.name}
 		lane := finding.Lane{Name: c.name, Role: finding.Actor, Marks: asked(c)}
 		if c == next {

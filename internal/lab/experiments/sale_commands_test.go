@@ -46,7 +46,7 @@ func TestPollersCountsWhatIsAskedInVain(t *testing.T) {
 		say(granted+9, `"evalsha" "cafe" "1" "lock:`+key+`" "`+value+`"`)
 		say(granted+9, `"set" "lock:{stock:2}" "`+value+`" "nx"`) // something else
 	}
-	w, ok := pollers(commands, key)
+	w, ok := drawPollers(commands, key)
 	if !ok {
 		t.Fatal("no picture")
 	}
@@ -58,7 +58,7 @@ func TestPollersCountsWhatIsAskedInVain(t *testing.T) {
 	if want := 3 + 3*5; w.Kind != finding.ExcessCommands || len(w.Lanes) != 6 || vain != want {
 		t.Errorf("%s with %d lanes and %d marks, want %d: %s", w.Kind, len(w.Lanes), vain, want, w.Summary)
 	}
-	if _, ok := pollers(commands[:20], key); ok {
+	if _, ok := drawPollers(commands[:20], key); ok {
 		t.Error("a picture of too few")
 	}
 }

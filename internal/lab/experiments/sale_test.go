@@ -8,9 +8,7 @@ import (
 	"seckill/internal/voucher"
 )
 
-func TestSales(t *testing.T) { prove(t, sales()) }
-
-// A sale that refuses nobody says nothing about one that refuses many.
+// A sale that refuses nobody says nothing about a sale that refuses many.
 func TestVersionsWithoutRefusalsAreNoVerdict(t *testing.T) {
 	r := playedWith(t, "version-cas-no-lock", func(s *lab.Setup) {
 		s.Policy.Lock, s.Policy.Stock = "reentrant", voucher.StockConditional

@@ -13,51 +13,49 @@ import (
 	"seckill/internal/lab"
 )
 
-// relay stands between one process and ZooKeeper, passes on what they say and reads
-// along: when the process is told that something happened to what it watches, and when
-// it makes requests.
+// relay forwards the traffic between one process and ZooKeeper, and reads it: when the server
+// notifies the process about a watch, and when the process makes requests.
 type relay struct {
-	play     *lab.Play
+	trial    *lab.Trial
 	upstream string
 	listener net.Listener
 	running  sync.WaitGroup
 
 	mu       sync.Mutex
 	open     []net.Conn
-	watching map[int32]bool // requests that set a watch: whether they are answered
-	woken    []int64        // when it was told of something
-	requests []int64        // when it asked for something; heartbeats do not count
+	watching map[int32]bool // by request that sets a watch: whether it was answered
+	woken    []int64        // when the process was notified
+	requests []int64        // when it made a request, other than heartbeats
 }
 
-// Of ZooKeeper's protocol. A frame is its length, 4 bytes, and what follows: from a
-// client the number of the request, what is asked for, and with what; from the server
-// the number of the request that it answers, a zxid, 8 bytes, and an error code. The
-// first one each way has none of that. Those who read may ask for a watch, in the last
-// byte.
+// ZooKeeper's protocol: a frame is its length, 4 bytes, and a body. From a client the body is
+// the number of the request, its type and its arguments; from the server it is the number of
+// the request, a zxid of 8 bytes and an error code. The first frame each way has none of that.
+// A reading request may set a watch, in its last byte.
 const (
 	relayFrame  = 1 << 20 // no request or answer is longer
 	pingNumber  = -2
-	watchNumber = -1 // of what the server says of its own accord
+	watchNumber = -1 // of notifications
 	readExists  = 3
 	readData    = 4
 )
 
-// between makes a relay to ZooKeeper, for one process.
-func between(p *lab.Play, upstream string) *relay {
-	listener, err := new(net.ListenConfig).Listen(p.Context(), "tcp", "127.0.0.1:0")
+// newRelay starts a relay to ZooKeeper for one process.
+func newRelay(t *lab.Trial, upstream string) *relay {
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
-		p.Fatalf("a relay to ZooKeeper: %w", err)
+		t.Fatalf("a relay to ZooKeeper: %w", err)
 	}
-	r := &relay{play: p, upstream: upstream, listener: listener, watching: map[int32]bool{}}
+	r := &relay{trial: t, upstream: upstream, listener: listener, watching: map[int32]bool{}}
 	r.running.Go(r.serve)
-	p.Cleanup(r.close)
+	t.Cleanup(r.close)
 	return r
 }
 
 func (r *relay) addr() string { return r.listener.Addr().String() }
 
 func (r *relay) close() {
-	_ = r.listener.Close() // it cannot be in use any more: its actor has ended
+	_ = r.listener.Close() // no longer in use: its client has ended
 	r.mu.Lock()
 	for _, conn := range r.open {
 		_ = conn.Close()
@@ -72,20 +70,20 @@ func (r *relay) serve() {
 		if err != nil {
 			return
 		}
-		server, err := new(net.Dialer).DialContext(r.play.Context(), "tcp", r.upstream)
+		server, err := new(net.Dialer).DialContext(r.trial.Context(), "tcp", r.upstream)
 		if err != nil {
-			_ = client.Close() // which is how the client is told
+			_ = client.Close() // this tells the client
 			continue
 		}
 		r.mu.Lock()
 		r.open = append(r.open, client, server)
 		r.mu.Unlock()
-		r.running.Go(func() { r.pass(server, client, r.asked) })
-		r.running.Go(func() { r.pass(client, server, r.told) })
+		r.running.Go(func() { r.pass(server, client, r.readRequest) })
+		r.running.Go(func() { r.pass(client, server, r.readReply) })
 	}
 }
 
-// pass copies frames until one side hangs up, and then hangs up on the other.
+// pass copies frames until one side closes its connection, and then closes the other.
 func (r *relay) pass(to, from net.Conn, read func(frame []byte)) {
 	defer to.Close()
 	in := bufio.NewReader(from)
@@ -105,7 +103,7 @@ func (r *relay) pass(to, from net.Conn, read func(frame []byte)) {
 
 var errFrame = errors.New("not a frame of ZooKeeper's")
 
-// readFrame reads one frame, its length with it.
+// readFrame reads one frame, including its length.
 func readFrame(in *bufio.Reader) ([]byte, error) {
 	head, err := in.Peek(4)
 	if err != nil {
@@ -120,8 +118,8 @@ func readFrame(in *bufio.Reader) ([]byte, error) {
 	return frame, err
 }
 
-// asked reads a request.
-func (r *relay) asked(frame []byte) {
+// readRequest reads a request.
+func (r *relay) readRequest(frame []byte) {
 	if len(frame) < 8 {
 		return
 	}
@@ -137,8 +135,8 @@ func (r *relay) asked(frame []byte) {
 	}
 }
 
-// told reads what the server says.
-func (r *relay) told(frame []byte) {
+// readReply reads a reply or a notification of the server.
+func (r *relay) readReply(frame []byte) {
 	if len(frame) < 4 {
 		return
 	}
@@ -153,8 +151,8 @@ func (r *relay) told(frame []byte) {
 	}
 }
 
-// watches says whether the process watches something, and waits for no answer to a
-// request to watch more.
+// watches reports whether the process watches a node and no request to set a watch is
+// unanswered.
 func (r *relay) watches() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -166,7 +164,7 @@ func (r *relay) watches() bool {
 	return len(r.watching) > 0
 }
 
-// wokenIn is the first time in a period that the process was told of something.
+// wokenIn returns the first time in a period at which the process was notified.
 func (r *relay) wokenIn(from, to int64) (at int64, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -178,7 +176,7 @@ func (r *relay) wokenIn(from, to int64) (at int64, ok bool) {
 	return 0, false
 }
 
-// requestsIn is how many requests the process made in a period.
+// requestsIn returns how many requests the process made in a period.
 func (r *relay) requestsIn(from, to int64) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,8 +1,8 @@
-// Package finding is what the laboratory finds: kinds of anomaly, verdicts,
+// Package finding defines the results of the laboratory: kinds of anomaly, verdicts,
 // witnesses, and the result of an experiment, as it is printed and drawn.
 package finding
 
-// Verdict is what an experiment comes to.
+// Verdict is the result of an experiment.
 type Verdict string
 
 // The verdicts.
@@ -44,10 +44,10 @@ const (
 	NeedlessWaits   Kind = "needless_waits"
 )
 
-// Info says what a kind of anomaly is.
+// Info describes a kind of anomaly.
 type Info struct {
 	Kind  Kind
-	Title string // as a column of the report is headed
+	Title string // the heading of its column in the report
 	Means string // what is counted
 }
 

@@ -1,44 +1,43 @@
 package finding
 
-// Result is what a run of an experiment came to. Its JSON is a contract: people
-// script against it.
+// Result is the result of one run of an experiment. Its JSON is a contract: scripts read it.
 type Result struct {
 	ID         string       `json:"id"`
 	Title      string       `json:"title"`
 	Group      string       `json:"group"`
 	Lock       string       `json:"lock"`
-	SetupOf    string       `json:"setup_of,omitempty"` // the experiment whose setup it was played with; "": its own
+	SetupOf    string       `json:"setup_of,omitempty"` // the experiment whose setup was used; "": its own
 	Expect     Verdict      `json:"expect"`
-	Observed   Verdict      `json:"observed,omitempty"` // "" when it was skipped or failed
+	Observed   Verdict      `json:"observed,omitempty"` // "" if it was skipped or failed
 	AsExpected bool         `json:"as_expected"`
-	About      []Kind       `json:"about"` // the kinds that decide; the first one is what has to be seen where it is to break
+	About      []Kind       `json:"about"` // the deciding kinds; the first one must be seen if it is expected to break
 	Anomalies  map[Kind]int `json:"anomalies"`
 	Requests   int          `json:"requests"`
 	Orders     int          `json:"orders"`
 	DurationMS int64        `json:"duration_ms"`
 	Engine     Engine       `json:"engine"`
 
-	// Witness proves the anomaly, or shows how it was prevented; nil where there is
-	// nothing to show. More are those of other kinds.
+	// Witness proves the anomaly, or shows how it was prevented; nil if there is nothing to
+	// show. More are those of other kinds.
 	Witness *Witness  `json:"witness"`
 	More    []Witness `json:"more_witnesses,omitempty"`
 
-	// Answers counts what the buyers were told, by code.
+	// Answers counts the answers to buyers, by code.
 	Answers map[string]int `json:"answers,omitempty"`
-	// Measures are further numbers, in the order in which they are to be read.
+	// Measures are further numbers, in reading order.
 	Measures []Measure `json:"measures,omitempty"`
 	Latency  *Latency  `json:"latency,omitempty"`
 
 	Seed    int64  `json:"seed"`
-	Command string `json:"command"` // repeats it
-	// Skipped says why it was not run, Failed why it came to no verdict. The
-	// latter is never as expected.
+	Command string `json:"command"` // the command that repeats it
+	// Skipped says why it was not run, Failed why it came to no verdict. A failed run is never
+	// as expected.
 	Skipped string `json:"skipped,omitempty"`
 	Failed  string `json:"failed,omitempty"`
 }
 
-// Engine is what it ran on, such as "redis-server 7.0.15", "MariaDB 10.11.14" or
-// "embedded (miniredis)"; "" where it was not needed.
+// Engine is what it ran on, such as "redis-server 7.0.15", "MariaDB 10.11.14" or "embedded
+// (miniredis)"; "" if it was not used.
 type Engine struct {
 	Redis     string `json:"redis,omitempty"`
 	Database  string `json:"database,omitempty"`
@@ -52,7 +51,7 @@ type Measure struct {
 	Unit  string  `json:"unit,omitempty"`
 }
 
-// Latency is how long buyers waited for their answers.
+// Latency is the distribution of response times.
 type Latency struct {
 	Count     int     `json:"count"`
 	PerSecond float64 `json:"per_second"` // requests answered
@@ -60,8 +59,8 @@ type Latency struct {
 	P90MS     float64 `json:"p90_ms"`
 	P99MS     float64 `json:"p99_ms"`
 	MaxMS     float64 `json:"max_ms"`
-	// Buckets is the distribution, for drawing: how many took up to UpToMS and more
-	// than the bucket before.
+	// Buckets is the histogram: each one counts the values above the previous UpToMS, up to
+	// its own.
 	Buckets []Bucket `json:"buckets,omitempty"`
 }
 

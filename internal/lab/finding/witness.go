@@ -1,20 +1,19 @@
 package finding
 
-// Witness is the smallest set of events that shows something: an anomaly, or, in
-// an experiment that holds, how it was prevented. It is drawn as lanes on one time
-// axis.
+// Witness is the smallest set of events that proves an anomaly or, in an experiment that
+// holds, shows how it was prevented. It is drawn as lanes on one time axis.
 type Witness struct {
-	// Kind is the anomaly that it proves; "" where it shows that there is none.
+	// Kind is the anomaly that it proves; "" if it shows prevention.
 	Kind Kind `json:"kind,omitempty"`
-	// Summary says in a sentence or two what one sees, with names and times.
+	// Summary describes it in a sentence or two, with names and times.
 	Summary string `json:"summary"`
 	Key     string `json:"key,omitempty"` // of the lock
-	// Lanes stand from top to bottom: the actors in the order in which they appear,
-	// then the stores.
+	// Lanes go from top to bottom: the actors in the order in which they appear, then the
+	// stores.
 	Lanes []Lane `json:"lanes"`
 }
 
-// Role is who a lane belongs to.
+// Role says to whom a lane belongs.
 type Role string
 
 // The roles.
@@ -22,11 +21,11 @@ const (
 	Actor     Role = "actor"      // a buyer or a process: what it believed and did
 	LockStore Role = "lock-store" // what the lock's store held
 	Database  Role = "database"   // what was written
-	Fault     Role = "fault"      // what was done to whom
+	Fault     Role = "fault"      // a fault of a process or server
 )
 
-// Lane is one line of the picture. Times are milliseconds since the beginning of
-// the picture, on one clock.
+// Lane is one row of the picture. Times are milliseconds since the beginning of the picture,
+// on one clock.
 type Lane struct {
 	Name  string `json:"name"` // "buyer 17 (api-1)", "Redis", "MariaDB"
 	Role  Role   `json:"role"`
@@ -34,34 +33,34 @@ type Lane struct {
 	Marks []Mark `json:"marks,omitempty"`
 }
 
-// SpanKind is what a span of time is.
+// SpanKind says what a span of time is.
 type SpanKind string
 
 // The kinds of span.
 const (
 	Waits    SpanKind = "waits"    // asked for the lock and has no answer
-	Believes SpanKind = "believes" // has been granted the lock, and was not told otherwise
+	Believes SpanKind = "believes" // was granted the lock, and was not told of its loss
 	Stored   SpanKind = "stored"   // the store has the key under this owner
-	Paused   SpanKind = "paused"   // stands still
+	Paused   SpanKind = "paused"   // is paused
 	Down     SpanKind = "down"     // is dead, or cut off
 	Reads    SpanKind = "reads"    // holds as a reader
 )
 
-// Span is something that lasted.
+// Span is a period.
 type Span struct {
 	Kind  SpanKind `json:"kind"`
 	From  float64  `json:"from_ms"`
 	To    float64  `json:"to_ms"`
-	Open  bool     `json:"open,omitempty"` // it lasts beyond the picture's end
+	Open  bool     `json:"open,omitempty"` // it continues after the picture's end
 	Label string   `json:"label,omitempty"`
-	// Who names the actor concerned, as its lane is named; a colour of its own. It
-	// is what the owner is in a span of the store.
+	// Who names the actor, as its lane is named; it decides the colour. In a span of the store
+	// it is the owner.
 	Who string `json:"who,omitempty"`
-	// Wrong says that it should not be: it is what the witness is about.
+	// Wrong marks what should not have happened: what the witness is about.
 	Wrong bool `json:"wrong,omitempty"`
 }
 
-// MarkKind is what a moment is.
+// MarkKind says what a mark is.
 type MarkKind string
 
 // The kinds of mark.
@@ -73,7 +72,7 @@ const (
 	Expires     MarkKind = "expired"
 	Deletes     MarkKind = "deleted"
 	Killed      MarkKind = "killed"
-	Told        MarkKind = "told" // a holder learns that it is none any more
+	Told        MarkKind = "told" // a holder is told that it has lost the lock
 	Wakes       MarkKind = "wakes"
 	Notes       MarkKind = "note"
 )

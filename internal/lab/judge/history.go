@@ -5,30 +5,31 @@ import (
 	"maps"
 	"slices"
 
-	"seckill/internal/trace"
+	"seckill/internal/eventlog"
 )
 
-// history is the evidence in an order in which it can be asked.
-type history struct {
+// History is the evidence, sorted and indexed.
+type History struct {
 	Evidence
-	begin   int64
-	holds   []*hold            // by grant
-	of      map[string][]*hold // of each key
-	sales   []*sale            // by end
-	store   map[string]*shelf  // of each key that was observed
-	knows   map[string]bool    // owners that occur in events
-	fails   []*trace.Event     // refused acquisitions
-	asks    []*trace.Event     // acquisitions without an answer
-	unheard []unheard          // and those that never get one
-	servers []server           // those that were observed one by one
-	// wrongs are here and not with the other anomalies because pictures of any kind
-	// show whose release took what.
-	wrongs []wrongRelease
+	begin        int64
+	Holds        []*Hold                // by time of the grant
+	HoldsOf      map[string][]*Hold     // by key
+	Transactions []*Transaction         // by time of the end
+	Store        map[string]*KeyHistory // by key that was observed
+	owners       map[string]bool        // owners that occur in events
+	Refusals     []*eventlog.Event      // refused acquisitions
+	Pending      []*eventlog.Event      // acquisitions without an answer so far
+	Unanswered   []Unanswered           // acquisitions whose process died before the answer
+	Servers      []Server               // those that were observed separately
+	// WrongReleases are here and not in [Findings] because witnesses of every kind show which
+	// release deleted which lock.
+	WrongReleases []WrongRelease
 }
 
-func newHistory(ev Evidence) *history {
-	h := &history{Evidence: ev, of: map[string][]*hold{}, knows: map[string]bool{}}
-	h.Events = slices.SortedStableFunc(slices.Values(ev.Events), func(a, b trace.Event) int { return cmp.Compare(a.At, b.At) })
+// NewHistory sorts the evidence, and reads the holds, transactions and stores from it.
+func NewHistory(ev Evidence) *History {
+	h := &History{Evidence: ev, HoldsOf: map[string][]*Hold{}, owners: map[string]bool{}}
+	h.Events = slices.SortedStableFunc(slices.Values(ev.Events), func(a, b eventlog.Event) int { return cmp.Compare(a.At, b.At) })
 	h.Deaths = slices.SortedFunc(slices.Values(ev.Deaths), func(a, b Death) int { return cmp.Compare(a.At, b.At) })
 	h.Samples = slices.SortedStableFunc(slices.Values(ev.Samples), func(a, b Sample) int { return cmp.Compare(a.At, b.At) })
 	h.LockStore = cmp.Or(ev.LockStore, "lock store")
@@ -40,29 +41,29 @@ func newHistory(ev Evidence) *history {
 	if n := len(h.Samples); n > 0 {
 		h.End = max(h.End, h.Samples[n-1].At)
 	}
-	h.holds = holdsOf(h.Events, h.Deaths, h.Pauses)
-	for _, one := range h.holds {
+	h.Holds = holdsOf(h.Events, h.Deaths, h.Pauses)
+	for _, one := range h.Holds {
 		if !ev.Shared {
-			one.shared = false
+			one.Shared = false
 		}
-		h.of[one.key] = append(h.of[one.key], one)
+		h.HoldsOf[one.Key] = append(h.HoldsOf[one.Key], one)
 	}
-	h.sales = salesOf(h.Events, h.holds)
+	h.Transactions = transactionsOf(h.Events, h.Holds)
 	h.readAsks()
 	h.readStores()
-	h.wrongs = h.wrongReleases()
+	h.WrongReleases = h.wrongReleases()
 	return h
 }
 
-// server is one of several that a lock is kept on.
-type server struct {
-	name string
-	kept map[string]*shelf // of each key
+// Server is one of several servers that store a lock.
+type Server struct {
+	Name string
+	Keys map[string]*KeyHistory // by key
 }
 
-// readStores reads what was observed: the store, and servers in the order in which
-// they were first seen.
-func (h *history) readStores() {
+// readStores reads the samples: of the store as a whole, and of each server in the order of
+// its first sample.
+func (h *History) readStores() {
 	of := map[string][]Sample{}
 	var names []string
 	for _, s := range h.Samples {
@@ -71,42 +72,42 @@ func (h *history) readStores() {
 		}
 		of[s.Server] = append(of[s.Server], s)
 	}
-	read := func(samples []Sample) map[string]*shelf {
-		all := shelves(samples, h.End)
+	read := func(samples []Sample) map[string]*KeyHistory {
+		all := keyHistories(samples, h.End)
 		for key, s := range all {
-			s.attribute(h.of[key], h.knows)
+			s.attribute(h.HoldsOf[key], h.owners)
 		}
 		return all
 	}
-	h.store = read(of[""])
+	h.Store = read(of[""])
 	for _, name := range names {
-		h.servers = append(h.servers, server{name, read(of[name])})
+		h.Servers = append(h.Servers, Server{name, read(of[name])})
 	}
 }
 
-// readAsks notes who was refused, and who waits for an answer.
-func (h *history) readAsks() {
-	waiting := map[identity][]*trace.Event{}
+// readAsks finds the refused acquisitions, and those without an answer.
+func (h *History) readAsks() {
+	waiting := map[identity][]*eventlog.Event{}
 	for i := range h.Events {
 		e := &h.Events[i]
 		if e.Key == "" {
 			continue
 		}
 		if e.Owner != "" {
-			h.knows[e.Owner] = true
+			h.owners[e.Owner] = true
 		}
 		id := identify(e)
 		switch e.Kind {
-		case trace.Asked:
+		case eventlog.Acquiring:
 			waiting[id] = append(waiting[id], e)
-		case trace.Acquired, trace.Refused:
+		case eventlog.Acquired, eventlog.Refused:
 			if w := waiting[id]; len(w) > 0 {
 				waiting[id] = w[1:]
 			} else if w := waiting[nameless(e)]; len(w) > 0 {
 				waiting[nameless(e)] = w[1:]
 			}
-			if e.Kind == trace.Refused {
-				h.fails = append(h.fails, e)
+			if e.Kind == eventlog.Refused {
+				h.Refusals = append(h.Refusals, e)
 			}
 		}
 	}
@@ -114,31 +115,30 @@ func (h *history) readAsks() {
 		for _, e := range w {
 			death := slices.IndexFunc(h.Deaths, func(d Death) bool { return d.Process == e.Process && d.At >= e.At })
 			if death < 0 {
-				h.asks = append(h.asks, e)
+				h.Pending = append(h.Pending, e)
 			} else {
-				h.unheard = append(h.unheard, unheard{e, h.Deaths[death].At})
+				h.Unanswered = append(h.Unanswered, Unanswered{e, h.Deaths[death].At})
 			}
 		}
 	}
 }
 
-// unheard is an acquisition whose process died before it had an answer.
-type unheard struct {
-	asked *trace.Event
-	died  int64
+// Unanswered is an acquisition whose process died before it had an answer.
+type Unanswered struct {
+	Request *eventlog.Event
+	Died    int64
 }
 
-// taker is whose unheard acquisition put a value into the store, as far as the value
-// says that.
-func (h *history) taker(key, value string) (unheard, bool) {
-	i := slices.IndexFunc(h.unheard, func(u unheard) bool {
-		return u.asked.Key == key && u.asked.Owner != "" && named(value, map[string]bool{u.asked.Owner: true}) != ""
+// Taker returns the unanswered acquisition that stored a value, if the value names its owner.
+func (h *History) Taker(key, value string) (Unanswered, bool) {
+	i := slices.IndexFunc(h.Unanswered, func(u Unanswered) bool {
+		return u.Request.Key == key && u.Request.Owner != "" && OwnerIn(value, map[string]bool{u.Request.Owner: true}) != ""
 	})
 	if i < 0 {
-		return unheard{}, false
+		return Unanswered{}, false
 	}
-	return h.unheard[i], true
+	return h.Unanswered[i], true
 }
 
-// keys are the keys of locks, sorted.
-func (h *history) keys() []string { return slices.Sorted(maps.Keys(h.of)) }
+// keys returns the keys of locks, sorted.
+func (h *History) keys() []string { return slices.Sorted(maps.Keys(h.HoldsOf)) }

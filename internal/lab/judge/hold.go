@@ -8,247 +8,260 @@ import (
 	"strings"
 	"time"
 
-	"seckill/internal/trace"
+	"seckill/internal/eventlog"
 )
 
-// never is a time that does not come.
-const never = math.MaxInt64
+// Never is a time that does not come.
+const Never = math.MaxInt64
 
-// toldLate is how long after it was told a holder may note that it was: another
-// goroutine does that. Until then it counts as knowing.
-const toldLate = int64(10 * time.Millisecond)
+// notifyDelay is how much later than its notification a holder may record it, because another
+// goroutine does so. Until it is recorded the holder counts as knowing.
+const notifyDelay = int64(10 * time.Millisecond)
 
-// unlocked is the mechanism that is none.
+// unlocked is the mechanism that does not lock.
 const unlocked = "none"
 
-// ending is how a hold ended.
-type ending int
+// Ending is how a hold ended.
+type Ending int
 
+// The ways in which a hold ends.
 const (
-	believes  ending = iota // it did not, as far as anybody saw
-	gaveBack                // its release began
-	wasTold                 // it was told that it holds no longer
-	walkedOff               // it released nothing
-	died                    // its process did
+	NotEnded     Ending = iota // it did not end, as far as was observed
+	EndReleased                // its release began
+	EndNotified                // it was told of the loss
+	EndAbandoned               // it released nothing
+	EndDied                    // its process died
 )
 
-// hold is the time in which an owner believes that it has a key: from the grant
-// until it begins to release, is told, walks away or dies. An owner that acquires
-// again what it has is in the same hold.
-type hold struct {
-	key    string
-	by     actor
-	owner  string
-	token  uint64
-	shared bool
-	open   bool     // nothing keeps anybody out: its owner is inside, and believes nothing of it
-	left   *float64 // of the lease when it was granted, in ms; nil: no end, or not known
+// Hold is the time in which an owner believes that it has a key: from the grant until it
+// begins to release, is told of the loss, abandons the lock or dies. Re-entry belongs to the
+// same hold.
+type Hold struct {
+	Key         string
+	By          Actor
+	Owner       string
+	token       uint64
+	Shared      bool
+	Unlocked    bool     // the mechanism does not lock: the owner is inside and holds nothing
+	LeaseLeftMS *float64 // of the lease at the grant, in ms; nil: no end, or not known
 
-	asked, at, end int64
-	how            ending
+	Began, At, End int64
+	How            Ending
 
-	// releasing and released are of the release that gave the key back, also of one
-	// that came when the hold had ended otherwise. nil: there is none.
-	releasing, released *trace.Event
-	lost                *trace.Event
+	// Releasing and Released are the events of the release, even if the hold had already ended
+	// in another way. nil: there was none.
+	Releasing, Released *eventlog.Event
+	Lost                *eventlog.Event
 
-	// While events are read: leases, and releases under way.
-	depth, giving int
+	// State while events are read: the number of leases, and of releases that have begun.
+	depth, releasesOpen int
 }
 
-// actor is who acts: for one order, where one is placed.
-type actor struct {
-	process, who string
-	attempt      int64
+// Actor is a process and the name of its caller, for one attempt to order.
+type Actor struct {
+	Process, Who string
+	Attempt      int64
 }
 
-func (a actor) name() string {
+// Name is the name of the caller with its process.
+func (a Actor) Name() string {
 	switch {
-	case a.who == "":
-		return a.process
-	case a.process == "":
-		return a.who
+	case a.Who == "":
+		return a.Process
+	case a.Process == "":
+		return a.Who
 	}
-	return a.who + " (" + a.process + ")"
+	return a.Who + " (" + a.Process + ")"
 }
 
-// short is the name without the process.
-func (a actor) short() string {
-	if a.who == "" {
-		return a.process
+// Short is the name without the process.
+func (a Actor) Short() string {
+	if a.Who == "" {
+		return a.Process
 	}
-	return a.who
+	return a.Who
 }
 
-func by(e *trace.Event) actor { return actor{e.Process, e.Who, e.Attempt} }
+// ActorOf returns the actor of an event.
+func ActorOf(e *eventlog.Event) Actor { return Actor{e.Process, e.Who, e.Attempt} }
 
-// conflicts says whether two holds may not be at the same time.
-func (h *hold) conflicts(other *hold) bool {
-	return h.owner != other.owner && (!h.shared || !other.shared)
+// Conflicts reports whether two holds exclude each other.
+func (h *Hold) Conflicts(other *Hold) bool {
+	return h.Owner != other.Owner && (!h.Shared || !other.Shared)
 }
 
-// stores says whether a value in the store is this holder's. Some mechanisms store
-// the owner as it is, some a value of their own with the owner behind it.
-func (h *hold) stores(value string) bool {
-	return value == h.owner || strings.HasSuffix(value, "#"+h.owner)
+// stores reports whether a stored value belongs to this holder. Some mechanisms store the
+// owner itself, others a value of their own followed by the owner.
+func (h *Hold) stores(value string) bool {
+	return value == h.Owner || strings.HasSuffix(value, "#"+h.Owner)
 }
 
-// lease is when the lease is over by the holder's own reckoning; never where it has
-// no end. Only its release tells, so without one it is not known.
-func (h *hold) lease() (end int64, known bool) {
+// LeaseEnd is when the lease ends by the holder's own clock; Never if it has no end. Only a
+// release records it, so without a release it is not known.
+func (h *Hold) LeaseEnd() (end int64, known bool) {
 	switch {
-	case h.releasing == nil:
+	case h.Releasing == nil:
 		return 0, false
-	case h.releasing.LeftMS == nil:
-		return never, true
+	case h.Releasing.LeftMS == nil:
+		return Never, true
 	}
-	return h.releasing.At + nanos(*h.releasing.LeftMS), true
+	return h.Releasing.At + Nanos(*h.Releasing.LeftMS), true
 }
 
-// releaseSpan is from when to when the store may have carried out the release.
-func (h *hold) releaseSpan() (from, to int64, ok bool) {
-	if h.releasing == nil {
+// ReleaseSpan is the time in which the store may have executed the release.
+func (h *Hold) ReleaseSpan() (from, to int64, ok bool) {
+	if h.Releasing == nil {
 		return 0, 0, false
 	}
-	from, to = h.releasing.At, never
-	if h.released != nil {
-		from, to = max(from, h.released.Asked), h.released.At
+	from, to = h.Releasing.At, Never
+	if h.Released != nil {
+		from, to = max(from, h.Released.Began), h.Released.At
 	}
 	return from, to, true
 }
 
-// nanos makes nanoseconds of milliseconds, whatever somebody wrote into a file.
-func nanos(ms float64) int64 {
+// Nanos converts milliseconds to nanoseconds, limited to an hour in case a file contains
+// nonsense.
+func Nanos(ms float64) int64 {
 	const limit = float64(time.Hour) * 1e3
 	return int64(min(max(ms*1e6, -limit), limit))
 }
 
-// holding reads holds out of events.
+// holding reads holds from events.
 type holding struct {
-	now map[identity]*hold // of each owner, the newest
-	all []*hold
+	now map[identity]*Hold // the newest hold of each owner
+	all []*Hold
 }
 
 type identity struct {
 	process, key, owner string
 }
 
-func identify(e *trace.Event) identity {
+func identify(e *eventlog.Event) identity {
 	if e.Owner == "" {
 		return nameless(e)
 	}
 	return identity{e.Process, e.Key, e.Owner}
 }
 
-// nameless is for an event before it is known by which owner: better than taking all
-// of them for one.
-func nameless(e *trace.Event) identity {
+// nameless identifies an event whose owner is not known yet by its caller.
+func nameless(e *eventlog.Event) identity {
 	return identity{e.Process, e.Key, fmt.Sprint(e.Process, "/", e.Who, "/", e.Attempt)}
 }
 
-// holdsOf reads the holds out of events that are sorted, in the order of the grants.
-func holdsOf(events []trace.Event, deaths []Death, pauses []Pause) []*hold {
-	r := holding{now: map[identity]*hold{}}
+// holdsOf reads the holds from sorted events, in the order of the grants.
+func holdsOf(events []eventlog.Event, deaths []Death, pauses []Pause) []*Hold {
+	r := holding{now: map[identity]*Hold{}}
 	for i := range events {
 		r.read(&events[i])
 	}
 	for _, h := range r.all {
-		h.wake(pauses)
+		h.adjustNotified(pauses)
 	}
 	fell := map[string][]int64{}
 	for _, d := range deaths {
 		fell[d.Process] = append(fell[d.Process], d.At)
 	}
 	for _, h := range r.all {
-		for _, at := range fell[h.by.process] {
-			if at >= h.at && at < h.end {
-				h.end, h.how = at, died
+		for _, at := range fell[h.By.Process] {
+			if at >= h.At && at < h.End {
+				h.End, h.How = at, EndDied
 			}
 		}
 	}
-	slices.SortStableFunc(r.all, func(a, b *hold) int {
-		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.end, b.end))
+	slices.SortStableFunc(r.all, func(a, b *Hold) int {
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.End, b.End))
 	})
 	return r.all
 }
 
-// wake makes a holder that was told late know of it no earlier than its process could:
-// one that stands still is told nothing.
-func (h *hold) wake(pauses []Pause) {
-	if h.how != wasTold {
+// adjustNotified moves a late notification to the time at which the process could know of it:
+// a paused process learns nothing.
+func (h *Hold) adjustNotified(pauses []Pause) {
+	if h.How != EndNotified {
 		return
 	}
 	for _, stop := range pauses {
-		if to := cmp.Or(stop.To, never); stop.Process == h.by.process && stop.From <= h.end && h.end < to {
-			h.end = max(h.end, min(to, h.lost.At))
+		if to := cmp.Or(stop.To, Never); stop.Process == h.By.Process && stop.From <= h.End && h.End < to {
+			h.End = max(h.End, min(to, h.Lost.At))
 		}
 	}
 }
 
-func (r *holding) read(e *trace.Event) {
+func (r *holding) read(e *eventlog.Event) {
 	id := identify(e)
 	h := r.now[id]
 	switch e.Kind {
-	case trace.Acquired:
-		if h != nil && h.how == believes {
+	case eventlog.Acquired:
+		if h != nil && h.How == NotEnded {
 			h.depth++
 			return
 		}
-		asked := e.Asked
+		asked := e.Began
 		if asked == 0 || asked > e.At {
 			asked = e.At
 		}
-		h = &hold{
-			key: e.Key, by: by(e), owner: id.owner, token: e.Token, shared: e.Shared, open: e.Mechanism == unlocked,
-			left:  e.LeftMS,
-			asked: asked, at: e.At, end: never, depth: 1,
+		h = &Hold{
+			Key: e.Key, By: ActorOf(e), Owner: id.owner, token: e.Token, Shared: e.Shared, Unlocked: e.Mechanism == unlocked,
+			LeaseLeftMS: e.LeftMS,
+			Began:       asked, At: e.At, End: Never, depth: 1,
 		}
 		r.now[id] = h
 		r.all = append(r.all, h)
-	case trace.Lost:
-		if h != nil && h.how == believes {
-			h.lost = e
-			h.over(max(h.at, e.At-toldLate), wasTold)
+	case eventlog.Lost:
+		if h != nil && h.How == NotEnded {
+			h.Lost = e
+			h.finish(max(h.At, e.At-notifyDelay), EndNotified)
 		}
-	case trace.Abandoned:
+	case eventlog.Abandoned:
 		if h != nil {
-			h.leave(e.At, walkedOff)
+			h.dropLease(e.At, EndAbandoned)
 		}
-	case trace.Releasing:
+	case eventlog.Releasing:
 		if h == nil {
 			return
 		}
-		h.giving++
-		if h.leave(max(h.at, cmp.Or(e.Asked, e.At)), gaveBack) { // it looked at the store first
-			h.releasing = e
+		h.releasesOpen++
+		if h.dropLease(max(h.At, cmp.Or(e.Began, e.At)), EndReleased) { // the release checks the store first
+			h.Releasing = e
 		}
-	case trace.Released:
+	case eventlog.Released:
 		if h == nil {
 			return
 		}
-		if h.giving == 0 { // its beginning was not recorded
-			h.leave(max(h.at, min(e.At, cmp.Or(e.Asked, e.At))), gaveBack)
+		if h.releasesOpen == 0 { // its beginning was not recorded
+			h.dropLease(max(h.At, min(e.At, cmp.Or(e.Began, e.At))), EndReleased)
 			return
 		}
-		h.giving--
-		if h.releasing != nil && h.giving == 0 {
-			h.released = e
+		h.releasesOpen--
+		if h.Releasing != nil && h.releasesOpen == 0 {
+			h.Released = e
 		}
 	}
 }
 
-// leave counts one lease of the owner less, and reports whether it was the last.
-func (h *hold) leave(at int64, how ending) bool {
+// dropLease removes one lease of the owner, and reports whether it was the last one.
+func (h *Hold) dropLease(at int64, how Ending) bool {
 	if h.depth == 0 {
 		return false
 	}
 	if h.depth--; h.depth > 0 {
 		return false
 	}
-	if h.how == believes {
-		h.over(at, how)
+	if h.How == NotEnded {
+		h.finish(at, how)
 	}
 	return true
 }
 
-func (h *hold) over(at int64, how ending) { h.end, h.how = at, how }
+func (h *Hold) finish(at int64, how Ending) { h.End, h.How = at, how }
+
+// LeaseLeft is the rest of the lease at the time of the grant, if it has an end and that is
+// known. The round trip has used a part of the lease that was asked for.
+func (h *Hold) LeaseLeft() (int64, bool) {
+	if h.LeaseLeftMS != nil {
+		return Nanos(*h.LeaseLeftMS), true
+	}
+	end, known := h.LeaseEnd()
+	return end - h.At, known && end != Never && end > h.At
+}

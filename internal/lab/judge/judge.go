@@ -6,18 +6,12 @@ import (
 	"seckill/internal/lab/finding"
 )
 
-// Judge counts the anomalies that the evidence shows, and proves each kind.
+// Judge counts the anomalies that the evidence shows.
 func Judge(ev Evidence) Judgement {
-	h := newHistory(ev)
+	h := NewHistory(ev)
 	found := h.find()
-	j := Judgement{Anomalies: found.counts(h)}
-	proofs := found.witnesses(h)
-	for _, info := range finding.Kinds() {
-		if w, proven := proofs[info.Kind]; proven && j.Anomalies[info.Kind] > 0 {
-			j.Witnesses = append(j.Witnesses, w)
-		}
-	}
-	if len(h.holds) > 0 {
+	j := Judgement{Anomalies: found.counts(h), History: h, Findings: found}
+	if len(h.Holds) > 0 {
 		verdict, judged := h.mutex()
 		j.Measures = append(j.Measures, finding.Measure{
 			Name: "porcupine: " + strings.ToLower(string(verdict)), Value: float64(judged), Unit: "operations",
@@ -26,67 +20,58 @@ func Judge(ev Evidence) Judgement {
 	return j
 }
 
-// anomalies are all that were found.
-type anomalies struct {
-	overlaps    []overlap
-	stale       []stale
-	lostUpdates []lostUpdate
-	lostOrders  []Ack
-	lockedOut   []lockedOut
-	stuck       []stuck
+// Judgement is the result of [Judge].
+type Judgement struct {
+	// Anomalies counts each kind. A kind that was checked and not found is present with
+	// 0; a kind that the evidence says nothing about is absent.
+	Anomalies map[finding.Kind]int
+	// Measures are further numbers: porcupine's result for the lock's history.
+	Measures []finding.Measure
+	// History and Findings are what a witness is drawn from.
+	History  *History
+	Findings Findings
 }
 
-func (h *history) find() *anomalies {
-	return &anomalies{
-		overlaps: h.overlaps(), stale: h.staleWrites(), lostUpdates: h.lostUpdates(), lostOrders: h.lostOrders(),
-		lockedOut: h.lockedOuts(), stuck: h.stuckKeys(),
+// Findings are all anomalies that were found.
+type Findings struct {
+	Overlaps    []Overlap
+	StaleWrites []StaleWrite
+	LostUpdates []LostUpdate
+	LostOrders  []Ack
+	LockedOut   []LockedOut
+	StuckKeys   []StuckKey
+}
+
+func (h *History) find() Findings {
+	return Findings{
+		Overlaps: h.overlaps(), StaleWrites: h.staleWrites(), LostUpdates: h.lostUpdates(), LostOrders: h.lostOrders(),
+		LockedOut: h.lockedOut(), StuckKeys: h.stuckKeys(),
 	}
 }
 
 // counts leaves out the kinds that the evidence says nothing about.
-func (a *anomalies) counts(h *history) map[finding.Kind]int {
+func (f Findings) counts(h *History) map[finding.Kind]int {
 	n := map[finding.Kind]int{}
 	if h.Audit != nil {
 		n[finding.Oversold] = int(h.Audit.Oversold())
 		n[finding.DuplicateOrders] = int(h.Audit.DuplicateOrders())
 	}
 	if h.Rows != nil {
-		n[finding.LostOrders] = len(a.lostOrders)
+		n[finding.LostOrders] = len(f.LostOrders)
 	}
-	if len(h.sales) > 0 {
-		n[finding.LostUpdates] = len(a.lostUpdates)
-		n[finding.StaleWrites] = len(a.stale)
+	if len(h.Transactions) > 0 {
+		n[finding.LostUpdates] = len(f.LostUpdates)
+		n[finding.StaleWrites] = len(f.StaleWrites)
 	}
-	if len(h.holds) > 0 {
-		n[finding.Overlaps] = len(a.overlaps)
-		n[finding.WrongReleases] = len(h.wrongs)
+	if len(h.Holds) > 0 {
+		n[finding.Overlaps] = len(f.Overlaps)
+		n[finding.WrongReleases] = len(h.WrongReleases)
 	}
-	if len(h.store) > 0 {
-		n[finding.StuckKeys] = len(a.stuck)
+	if len(h.Store) > 0 {
+		n[finding.StuckKeys] = len(f.StuckKeys)
 	}
-	if len(h.fails) > 0 || len(h.store) > 0 {
-		n[finding.LockedOut] = len(a.lockedOut)
+	if len(h.Refusals) > 0 || len(h.Store) > 0 {
+		n[finding.LockedOut] = len(f.LockedOut)
 	}
 	return n
-}
-
-// witnesses are the best ones of each kind: those with the fewest actors, and of
-// them those in which one sees the most.
-func (a *anomalies) witnesses(h *history) map[finding.Kind]finding.Witness {
-	proofs := map[finding.Kind]finding.Witness{}
-	put := func(w finding.Witness, ok bool) {
-		if ok {
-			proofs[w.Kind] = w
-		}
-	}
-	put(h.showOverlap(a.overlaps))
-	put(h.showStale(a.stale))
-	put(h.showLostUpdate(a.lostUpdates))
-	put(h.showWrongRelease())
-	put(h.showStuck(a.stuck))
-	put(h.showLockedOut(a.lockedOut))
-	put(h.showLostOrder(a.lostOrders))
-	put(h.showDuplicates())
-	put(h.showOversold(a))
-	return proofs
 }

@@ -4,97 +4,103 @@ import (
 	"cmp"
 	"slices"
 
-	"seckill/internal/trace"
+	"seckill/internal/eventlog"
 )
 
-// lockedOut is a buyer that was turned away by the lock of a holder that had given
-// it back.
-type lockedOut struct {
-	refused *trace.Event
-	holder  *hold
+// LockedOut is a buyer that was refused because of a lock that its holder had released.
+type LockedOut struct {
+	Refused *eventlog.Event
+	Holder  *Hold
 }
 
-// lockedOuts finds them: the release was over before the buyer asked, or long before
-// it was refused; the refusal names that lock, or the observer saw it; and nobody
-// else has been let in meanwhile.
-func (h *history) lockedOuts() []lockedOut {
-	of := map[identity]*hold{}
-	for _, one := range h.holds {
-		of[identity{key: one.key, owner: one.owner}] = one
+// lockedOut finds them: the release ended before the buyer asked, or long before it was
+// refused; the refusal names that lock, or the observer saw it; and no other holder got the
+// lock meanwhile.
+func (h *History) lockedOut() []LockedOut {
+	of := map[identity]*Hold{}
+	for _, one := range h.Holds {
+		of[identity{key: one.Key, owner: one.Owner}] = one
 	}
-	var found []lockedOut
-	for _, e := range h.fails {
-		var holder *hold
+	var found []LockedOut
+	for _, e := range h.Refusals {
+		var holder *Hold
 		if e.Stored != nil {
-			holder = of[identity{key: e.Key, owner: named(e.Stored.Owner, h.knows)}]
-		} else if sh := h.store[e.Key]; sh != nil {
-			if k := sh.at(e.At); k != nil && k.certain && !k.blind {
-				holder = k.by
+			holder = of[identity{key: e.Key, owner: OwnerIn(e.Stored.Owner, h.owners)}]
+		} else if keys := h.Store[e.Key]; keys != nil {
+			if k := keys.At(e.At); k != nil && k.Certain && !k.Unknown {
+				holder = k.By
 			}
 		}
-		if holder == nil || holder.released == nil || holder.owner == e.Owner {
+		if holder == nil || holder.Released == nil || holder.Owner == e.Owner {
 			continue
 		}
-		if over := holder.released.At; over >= e.Asked && over+seenLate >= e.At {
+		if over := holder.Released.At; over >= e.Began && over+ObservationDelay >= e.At {
 			continue
 		}
-		all := h.of[e.Key]
-		if i := after(all, holder.at); i == len(all) || all[i].at > e.At+seenLate {
-			found = append(found, lockedOut{e, holder})
+		all := h.HoldsOf[e.Key]
+		if i := GrantedAfter(all, holder.At); i == len(all) || all[i].At > e.At+ObservationDelay {
+			found = append(found, LockedOut{e, holder})
 		}
 	}
 	return found
 }
 
-// stuck is a key that stays taken though nobody alive holds it.
-type stuck struct {
-	key    string
-	kept   *kept
-	holder *hold // whose it was; nil: nobody was ever told that it is theirs
+// StuckKey is a key that stays taken though nobody alive holds it.
+type StuckKey struct {
+	Key    string
+	Entry  *Entry
+	Holder *Hold // nil: nobody was told that it has the lock
 }
 
-// stuckKeys finds them. What the store holds at the end is stuck if its holder is
-// gone, or if there is nobody who could hold it; and if it has no end by itself, or
-// is there still when the grace is over.
-func (h *history) stuckKeys() []stuck {
-	var found []stuck
-	for key, sh := range h.store {
-		k := &sh.kept[len(sh.kept)-1]
-		if k.blind || k.value == "" {
+// stuckKeys finds them. A key that the store holds at the end is stuck if its holder is gone
+// or nobody can hold it, and if it does not expire or has outlasted the grace period.
+func (h *History) stuckKeys() []StuckKey {
+	var found []StuckKey
+	for key, keys := range h.Store {
+		k := &keys.Entries[len(keys.Entries)-1]
+		if k.Unknown || k.Value == "" {
 			continue
 		}
-		holder := k.by
-		if (!k.certain || holder == nil) && h.asked(key, k.value) || h.held(key, k) {
+		holder := k.By
+		if (!k.Certain || holder == nil) && h.awaited(key, k.Value) || h.stillHeld(key, k) {
 			continue
 		}
-		since := k.from
+		since := k.From
 		if holder != nil {
-			since = max(since, holder.end)
-			if r := holder.released; r != nil {
+			since = max(since, holder.End)
+			if r := holder.Released; r != nil {
 				since = max(since, r.At)
 			}
 		}
 		waited := h.End - since
-		if waited < seenLate || k.ttl != never && (h.Grace == 0 || waited < int64(h.Grace)) {
+		if waited < ObservationDelay || k.Expires != Never && (h.Grace == 0 || waited < int64(h.Grace)) {
 			continue
 		}
-		found = append(found, stuck{key, k, holder})
+		found = append(found, StuckKey{key, k, holder})
 	}
-	slices.SortFunc(found, func(a, b stuck) int { return cmp.Compare(a.key, b.key) })
+	slices.SortFunc(found, func(a, b StuckKey) int { return cmp.Compare(a.Key, b.Key) })
 	return found
 }
 
-// asked says whether somebody alive waits for an answer about the key whose lock
-// this may be: a grant that is on its way.
-func (h *history) asked(key, value string) bool {
-	return slices.ContainsFunc(h.asks, func(e *trace.Event) bool {
-		return e.Key == key && (e.Owner == "" || named(value, map[string]bool{e.Owner: true}) != "")
+// awaited reports whether a living process waits for an answer that may be the grant of this
+// key.
+func (h *History) awaited(key, value string) bool {
+	return slices.ContainsFunc(h.Pending, func(e *eventlog.Event) bool {
+		return e.Key == key && (e.Owner == "" || OwnerIn(value, map[string]bool{e.Owner: true}) != "")
 	})
 }
 
-// held says whether somebody believes at the end to hold what the store has.
-func (h *history) held(key string, k *kept) bool {
-	return slices.ContainsFunc(h.of[key], func(one *hold) bool {
-		return one.end >= h.End && one.how == believes && (!k.certain || one.stores(k.value))
+// stillHeld reports whether a holder believes at the end that it has what the store holds.
+func (h *History) stillHeld(key string, k *Entry) bool {
+	return slices.ContainsFunc(h.HoldsOf[key], func(one *Hold) bool {
+		return one.End >= h.End && one.How == NotEnded && (!k.Certain || one.stores(k.Value))
 	})
+}
+
+// Since is when the holder was gone.
+func (s StuckKey) Since() int64 {
+	if s.Holder == nil {
+		return s.Entry.From
+	}
+	return s.Holder.End
 }

@@ -11,26 +11,26 @@ import (
 )
 
 const (
-	// A history is pondered in parts, since the time for one grows faster than its
-	// length: it is cut where it can be, and not longer than so many holds.
+	// A history is checked in parts, because the time for one part grows faster than its
+	// length: it is cut where possible, and limited to a number of holds.
 	fewestHolds, mostHolds = 50, 2_000
-	// mutexTime is how long all histories together are pondered.
+	// mutexTime limits the time for all histories together.
 	mutexTime = 5 * time.Second
 )
 
-// Mutex asks porcupine whether the grants of each key could have been those of a
-// mutex (of a readers' and writer's lock where they are shared): whether there is an
-// order of all grants and ends that fits their times and lets nobody in beside
-// another. It is another way to the answer that the count of overlaps gives, and
-// they must agree. It returns how many operations were judged, too.
-func Mutex(ev Evidence) (porcupine.CheckResult, int) { return newHistory(ev).mutex() }
+// Mutex asks porcupine whether the grants of each key are possible for a mutex, or for a
+// read-write lock if they are shared: whether the grants and ends have an order that fits
+// their times and admits no conflicting holders. It answers the same question as the count of
+// overlaps in another way, and the two must agree. It also returns the number of operations
+// that were checked.
+func Mutex(ev Evidence) (porcupine.CheckResult, int) { return NewHistory(ev).mutex() }
 
-func (h *history) mutex() (porcupine.CheckResult, int) {
+func (h *History) mutex() (porcupine.CheckResult, int) {
 	deadline := time.Now().Add(mutexTime)
 	verdict, count := porcupine.Ok, 0
 	for _, key := range h.keys() {
-		for _, part := range cut(h.of[key]) {
-			if len(part) > mostHolds { // what holds for its beginning does not for all of it, unless it is illegal
+		for _, part := range cut(h.HoldsOf[key]) {
+			if len(part) > mostHolds { // the result for the beginning holds for the whole only if it is illegal
 				part, verdict = part[:mostHolds], porcupine.Unknown
 			}
 			ops := operations(part)
@@ -46,53 +46,53 @@ func (h *history) mutex() (porcupine.CheckResult, int) {
 	return verdict, count
 }
 
-// cut cuts the holds of one key where nobody believes to hold it: who is granted it
-// later cannot be in the way of who has given it back before.
-func cut(holds []*hold) [][]*hold {
-	var parts [][]*hold
+// cut splits the holds of one key at moments at which nobody believes to hold it: a later
+// grant cannot conflict with a hold that ended before.
+func cut(holds []*Hold) [][]*Hold {
+	var parts [][]*Hold
 	begin, until := 0, int64(0)
 	for i, h := range holds {
-		if i-begin >= fewestHolds && until <= h.at {
+		if i-begin >= fewestHolds && until <= h.At {
 			parts = append(parts, holds[begin:i])
 			begin = i
 		}
-		until = max(until, h.end)
+		until = max(until, h.End)
 	}
 	return append(parts, holds[begin:])
 }
 
-// step is an operation of the model: a hold begins, or ends.
+// step is an operation of the model: a hold begins or ends.
 type step struct {
 	hold int
 	ends bool
 }
 
-// operations are those of some holds of one key. A hold that was released has ended somewhere
-// between the beginning and the end of its release; one that did not end has no
-// operation that says so.
-func operations(holds []*hold) []porcupine.Operation {
+// operations returns those of some holds of one key. A released hold ended at some time
+// between the beginning and the end of its release. A hold that did not end has no such
+// operation.
+func operations(holds []*Hold) []porcupine.Operation {
 	ops := make([]porcupine.Operation, 0, 2*len(holds))
 	for i, h := range holds {
-		ops = append(ops, porcupine.Operation{ClientId: i, Input: step{hold: i}, Call: h.asked, Return: h.at})
-		if h.how == believes {
+		ops = append(ops, porcupine.Operation{ClientId: i, Input: step{hold: i}, Call: h.Began, Return: h.At})
+		if h.How == NotEnded {
 			continue
 		}
-		to := h.end
+		to := h.End
 		switch {
-		case h.how == gaveBack && h.released != nil:
-			to = max(to, h.released.At)
-		case h.how == wasTold:
-			to = max(to, h.lost.At)
+		case h.How == EndReleased && h.Released != nil:
+			to = max(to, h.Released.At)
+		case h.How == EndNotified:
+			to = max(to, h.Lost.At)
 		}
-		ops = append(ops, porcupine.Operation{ClientId: i, Input: step{hold: i, ends: true}, Call: h.end, Return: to})
+		ops = append(ops, porcupine.Operation{ClientId: i, Input: step{hold: i, ends: true}, Call: h.End, Return: to})
 	}
 	slices.SortStableFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
 	return ops
 }
 
-// mutexModel is a lock that knows who may be in beside whom. Its state names the
-// holds that are in.
-func mutexModel(holds []*hold) porcupine.Model {
+// mutexModel is a lock that admits holders that do not conflict. Its state names the current
+// holds.
+func mutexModel(holds []*Hold) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return "" },
 		Step: func(state, in, _ any) (bool, any) {
@@ -106,7 +106,7 @@ func mutexModel(holds []*hold) porcupine.Model {
 				return was, strings.Join(inside, " ")
 			}
 			for _, other := range inside {
-				if i, err := strconv.Atoi(other); err != nil || holds[i].conflicts(holds[s.hold]) {
+				if i, err := strconv.Atoi(other); err != nil || holds[i].Conflicts(holds[s.hold]) {
 					return false, state
 				}
 			}

@@ -1,35 +1,35 @@
 package judge
 
-import "seckill/internal/trace"
+import "seckill/internal/eventlog"
 
-// overlap is a grant while an earlier holder still believed to hold the key.
-type overlap struct {
-	earlier, later *hold
+// Overlap is a grant while an earlier holder still believed to hold the key.
+type Overlap struct {
+	Earlier, Later *Hold
 }
 
-// lasted is how long both believed it.
-func (o overlap) lasted(end int64) int64 {
-	return min(o.earlier.end, o.later.end, max(end, o.later.at)) - o.later.at
+// Lasted is how long both believed to hold it.
+func (o Overlap) Lasted(end int64) int64 {
+	return min(o.Earlier.End, o.Later.End, max(end, o.Later.At)) - o.Later.At
 }
 
-// overlaps are the grants that overlap an earlier hold, each with the one that
-// believes the longest of those. Both believe from the moment on in which the later
-// one has its answer, so that there is nothing uncertain about it.
-func (h *history) overlaps() []overlap {
-	var found []overlap
+// overlaps returns the grants that overlap an earlier hold, each with the overlapping hold
+// that ends last. Both owners believe from the moment at which the later one has its answer,
+// so this is certain.
+func (h *History) overlaps() []Overlap {
+	var found []Overlap
 	for _, key := range h.keys() {
 		var writers, readers longest
-		for _, g := range h.of[key] {
-			before := writers.but(g.owner)
-			if !g.shared {
-				if r := readers.but(g.owner); r != nil && (before == nil || r.end > before.end) {
+		for _, g := range h.HoldsOf[key] {
+			before := writers.but(g.Owner)
+			if !g.Shared {
+				if r := readers.but(g.Owner); r != nil && (before == nil || r.End > before.End) {
 					before = r
 				}
 			}
-			if before != nil && before.end > g.at {
-				found = append(found, overlap{before, g})
+			if before != nil && before.End > g.At {
+				found = append(found, Overlap{before, g})
 			}
-			if g.shared {
+			if g.Shared {
 				readers.add(g)
 			} else {
 				writers.add(g)
@@ -41,90 +41,89 @@ func (h *history) overlaps() []overlap {
 
 // longest keeps the hold that ends last, and the last one of another owner.
 type longest struct {
-	first, second *hold
+	first, second *Hold
 }
 
-func (l *longest) add(h *hold) {
+func (l *longest) add(h *Hold) {
 	switch {
 	case l.first == nil:
 		l.first = h
-	case h.owner == l.first.owner:
-		if h.end > l.first.end {
+	case h.Owner == l.first.Owner:
+		if h.End > l.first.End {
 			l.first = h
 		}
-	case h.end > l.first.end:
+	case h.End > l.first.End:
 		l.first, l.second = h, l.first
-	case l.second == nil || h.end > l.second.end:
+	case l.second == nil || h.End > l.second.End:
 		l.second = h
 	}
 }
 
-// but is the one that ends last and is not of an owner.
-func (l *longest) but(owner string) *hold {
-	if l.first != nil && l.first.owner == owner {
+// but returns the hold that ends last among other owners.
+func (l *longest) but(owner string) *Hold {
+	if l.first != nil && l.first.Owner == owner {
 		return l.second
 	}
 	return l.first
 }
 
-// stale is a write that was committed after the lock had been granted to the next
-// holder.
-type stale struct {
-	late *sale
-	next *hold
+// StaleWrite is a write that was committed after the lock had been granted to the next holder.
+type StaleWrite struct {
+	Late *Transaction
+	Next *Hold
 }
 
-// staleWrites finds them. A holder that had begun to release before the next one
-// was granted the lock is not one: that is a commit after the release. Nor is a
-// fenced write before the next holder's own: until then no fence can know of it,
-// and it takes nothing from anybody.
-func (h *history) staleWrites() []stale {
-	var found []stale
-	wrote := map[*hold]*sale{} // the first of each hold
-	for _, s := range h.sales {
-		if s.sold() && s.under != nil && wrote[s.under] == nil {
-			wrote[s.under] = s
+// staleWrites finds them. It does not count a holder that had begun to release before the next
+// grant: that is a commit after the release. Nor does it count a fenced write before the next
+// holder's own write: until then no fence can know of the next holder, and the write takes
+// nothing from anybody.
+func (h *History) staleWrites() []StaleWrite {
+	var found []StaleWrite
+	wrote := map[*Hold]*Transaction{} // the first write under each hold
+	for _, s := range h.Transactions {
+		if s.TookStock() && s.Under != nil && wrote[s.Under] == nil {
+			wrote[s.Under] = s
 		}
 	}
-	for _, s := range h.sales {
-		if !s.sold() || s.under == nil {
+	for _, s := range h.Transactions {
+		if !s.TookStock() || s.Under == nil {
 			continue
 		}
-		mine := s.under
-		certain, _ := s.commitSpan()
+		mine := s.Under
+		certain, _ := s.CommitSpan()
 		until := certain
-		if mine.how == gaveBack {
-			until = min(until, mine.end)
+		if mine.How == EndReleased {
+			until = min(until, mine.End)
 		}
-		all := h.of[mine.key]
-		for i := after(all, mine.at); i < len(all) && all[i].at < until; i++ {
+		all := h.HoldsOf[mine.Key]
+		for i := GrantedAfter(all, mine.At); i < len(all) && all[i].At < until; i++ {
 			next := all[i]
-			if next == mine || !next.conflicts(mine) {
+			if next == mine || !next.Conflicts(mine) {
 				continue
 			}
-			if s.write.Mode == trace.ModeFenced && !committedBefore(wrote[next], certain) {
+			if s.Write.Mode == eventlog.ModeFenced && !committedBefore(wrote[next], certain) {
 				continue
 			}
-			found = append(found, stale{s, next})
+			found = append(found, StaleWrite{s, next})
 			break
 		}
 	}
 	return found
 }
 
-func committedBefore(s *sale, at int64) bool {
+func committedBefore(s *Transaction, at int64) bool {
 	if s == nil {
 		return false
 	}
-	_, to := s.commitSpan()
+	_, to := s.CommitSpan()
 	return to < at
 }
 
-// after is the index of the first hold that was granted after a time.
-func after(holds []*hold, at int64) int {
+// GrantedAfter returns the index of the first hold that was granted after a time.
+func GrantedAfter(holds []*Hold, at int64) int {
 	low, high := 0, len(holds)
 	for low < high {
-		if mid := (low + high) / 2; holds[mid].at <= at {
+		if mid := (low + high) / 2; holds[mid].At <= at {
 			low = mid + 1
 		} else {
 			high = mid

@@ -9,13 +9,15 @@ import (
 	"github.com/anishathalye/porcupine"
 	"pgregory.net/rapid"
 
+	"seckill/internal/eventlog"
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/judge"
+	"seckill/internal/lab/judge/judgetest"
+	"seckill/internal/lab/witness"
 	"seckill/internal/order"
-	"seckill/internal/trace"
 )
 
-// Counting overlaps and asking porcupine are two ways to one answer.
+// Counting overlaps and asking porcupine are two ways to the same answer.
 func TestOverlapsAgreeWithPorcupine(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		ev := randomHistory(rt)
@@ -30,18 +32,18 @@ func TestOverlapsAgreeWithPorcupine(t *testing.T) {
 	})
 }
 
-// randomHistory is of a lock that mostly works: each holder asks at some time
-// before, and is granted the lock at some time around the end of the one before.
+// randomHistory is the history of a lock that mostly works: each holder asks at some time
+// before, and is granted the lock around the end of the previous hold.
 func randomHistory(rt *rapid.T) judge.Evidence {
 	ev := judge.Evidence{Shared: rapid.Bool().Draw(rt, "shared")}
 	slip := rapid.IntRange(0, 3).Draw(rt, "slip")
-	at := origin
+	at := judgetest.Origin
 	holders := rapid.IntRange(0, 12)
 	if rapid.IntRange(0, 9).Draw(rt, "long") == 0 {
 		holders = rapid.IntRange(100, 200)
 	}
 	for i := range holders.Draw(rt, "holders") {
-		e := trace.Event{
+		e := eventlog.Event{
 			Process: fmt.Sprint("api-", rapid.IntRange(1, 3).Draw(rt, "process")), Who: fmt.Sprint("buyer ", i), Key: "k",
 			Owner:  fmt.Sprint("o", rapid.IntRange(0, 50).Draw(rt, "owner")),
 			Shared: rapid.Bool().Draw(rt, "reader"),
@@ -49,35 +51,32 @@ func randomHistory(rt *rapid.T) judge.Evidence {
 		granted := at + rapid.Int64Range(int64(-slip), 5).Draw(rt, "granted")
 		asked := granted - rapid.Int64Range(0, 10).Draw(rt, "asked")
 		end := granted + rapid.Int64Range(1, 10).Draw(rt, "held")
-		add := func(kind trace.Kind, asked, at int64) {
-			e.Kind, e.Asked, e.At = kind, asked, at
+		add := func(kind eventlog.Kind, asked, at int64) {
+			e.Kind, e.Began, e.At = kind, asked, at
 			ev.Events = append(ev.Events, e)
 		}
-		add(trace.Acquired, asked, granted)
+		add(eventlog.Acquired, asked, granted)
 		switch rapid.IntRange(0, 9).Draw(rt, "end") {
 		case 0:
 			ev.Deaths = append(ev.Deaths, judge.Death{Process: e.Process, At: end})
 		case 1:
-			add(trace.Abandoned, 0, end)
+			add(eventlog.Abandoned, 0, end)
 		case 2:
-			add(trace.Lost, 0, end+int64(10*time.Millisecond)) // noted late
+			add(eventlog.Lost, 0, end+int64(10*time.Millisecond)) // recorded late
 		default:
-			add(trace.Releasing, 0, end)
-			add(trace.Released, end, end+rapid.Int64Range(0, 5).Draw(rt, "reply"))
+			add(eventlog.Releasing, 0, end)
+			add(eventlog.Released, end, end+rapid.Int64Range(0, 5).Draw(rt, "reply"))
 		}
 		at = max(at, end)
 	}
 	return ev
 }
 
-// Whatever is missing from a history, something is said and nothing breaks.
+// Whatever part of a history is missing, the judge gives an answer and does not panic.
 func TestTruncatedHistories(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	for _, tt := range histories {
-		whole := script(t, tt.history)
-		if tt.change != nil {
-			tt.change(&whole)
-		}
+	for _, tt := range judgetest.Histories() {
+		whole := tt.Evidence(t)
 		for range 50 {
 			ev := whole
 			ev.Events = some(random, whole.Events)
@@ -85,21 +84,20 @@ func TestTruncatedHistories(t *testing.T) {
 			ev.Deaths = some(random, whole.Deaths)
 			ev.End = whole.End * random.Int64N(2)
 			j := judge.Judge(ev)
-			for _, w := range j.Witnesses {
-				check(t, w)
+			for _, w := range witness.Proofs(j) {
+				judgetest.CheckWitness(t, w)
 			}
-			if w, ok := judge.Picture(ev, judge.Focus{}); ok {
-				check(t, w)
+			if w, ok := witness.Picture(ev, witness.Focus{}); ok {
+				judgetest.CheckWitness(t, w)
 			}
 			if t.Failed() {
-				t.Fatalf("%s: %+v", tt.name, ev)
+				t.Fatalf("%s: %+v", tt.Name, ev)
 			}
 		}
 	}
 }
 
-// some leaves out a few, and shuffles the others: the order of events is that of
-// their times.
+// some drops a few elements and shuffles the others: events are ordered by their times.
 func some[T any](random *rand.Rand, all []T) []T {
 	var left []T
 	for _, one := range all {
@@ -115,7 +113,7 @@ func FuzzJudge(f *testing.F) {
 	f.Add(`{"at":1,"kind":"acquired","key":"k","owner":"a"}`+"\n"+`{"at":2,"kind":"releasing","key":"k","owner":"a","left_ms":1e300}`+"\n", int64(5))
 	f.Add(`{"at":9,"kind":"released","key":"k"}`+"\n"+`{"at":-9,"kind":"committed","tx":1}`+"\n", int64(0))
 	f.Fuzz(func(_ *testing.T, lines string, end int64) {
-		events, err := trace.Parse([]byte(lines))
+		events, err := eventlog.Parse([]byte(lines))
 		if err != nil {
 			return
 		}
@@ -126,11 +124,11 @@ func FuzzJudge(f *testing.F) {
 			}
 		}
 		judge.Judge(ev)
-		judge.Picture(ev, judge.Focus{})
+		witness.Picture(ev, witness.Focus{})
 	})
 }
 
-// A long history is judged in less time than it takes to look at the result.
+// A long history is judged quickly.
 func TestManyEvents(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -153,36 +151,36 @@ func crowd(buyers int, hold int64) judge.Evidence {
 	const ms = int64(time.Millisecond)
 	var ev judge.Evidence
 	for i := range int64(buyers) {
-		at := origin + 2*ms*i
-		e := trace.Event{Process: fmt.Sprint("api-", i%2), Who: fmt.Sprint("buyer ", i), User: i}
-		add := func(kind trace.Kind, asked, at int64, with func(*trace.Event)) {
+		at := judgetest.Origin + 2*ms*i
+		e := eventlog.Event{Process: fmt.Sprint("api-", i%2), Who: fmt.Sprint("buyer ", i), User: i}
+		add := func(kind eventlog.Kind, asked, at int64, with func(*eventlog.Event)) {
 			e := e
-			e.Kind, e.Asked, e.At = kind, asked, at
+			e.Kind, e.Began, e.At = kind, asked, at
 			if with != nil {
 				with(&e)
 			}
 			ev.Events = append(ev.Events, e)
 		}
 		left := 100.0
-		locks := func(e *trace.Event) {
+		locks := func(e *eventlog.Event) {
 			e.Key, e.Owner, e.LeftMS = "k", fmt.Sprint("o", i), &left
-			e.Stored = &trace.Stored{Owner: fmt.Sprint("o", max(0, i-i%2))}
+			e.Stored = &eventlog.Stored{Owner: fmt.Sprint("o", max(0, i-i%2))}
 		}
-		sells := func(e *trace.Event) {
-			e.Tx, e.Voucher, e.Stock, e.Mode, e.Order = i+1, 1, int64(buyers)-i, trace.ModeUnguarded, i
+		sells := func(e *eventlog.Event) {
+			e.Tx, e.Voucher, e.Stock, e.Mode, e.Order = i+1, 1, int64(buyers)-i, eventlog.ModeUnguarded, i
 		}
 		end := at + hold*ms
-		add(trace.Asked, 0, at-200*ms, locks)
-		add(trace.Acquired, at-200*ms, at, locks)
-		add(trace.Begun, 0, at+1, sells)
-		add(trace.Read, at+1, at+2, sells)
-		add(trace.Write, 0, end-6, sells)
-		add(trace.Insert, 0, end-5, sells)
-		add(trace.Committed, end-4, end-3, sells)
-		add(trace.Releasing, end-2, end-1, locks)
-		add(trace.Released, end-1, end+ms/10, locks)
+		add(eventlog.Acquiring, 0, at-200*ms, locks)
+		add(eventlog.Acquired, at-200*ms, at, locks)
+		add(eventlog.Begun, 0, at+1, sells)
+		add(eventlog.Read, at+1, at+2, sells)
+		add(eventlog.Write, 0, end-6, sells)
+		add(eventlog.Insert, 0, end-5, sells)
+		add(eventlog.Committed, end-4, end-3, sells)
+		add(eventlog.Releasing, end-2, end-1, locks)
+		add(eventlog.Released, end-1, end+ms/10, locks)
 		ev.Samples = append(ev.Samples,
-			judge.Sample{At: at, Key: "k", Stored: trace.Stored{Owner: fmt.Sprint("o", i), TTLMS: &left}},
+			judge.Sample{At: at, Key: "k", Stored: eventlog.Stored{Owner: fmt.Sprint("o", i), TTLMS: &left}},
 			judge.Sample{At: at + ms, Key: "k"})
 	}
 	return ev

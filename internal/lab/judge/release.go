@@ -5,150 +5,158 @@ import (
 	"slices"
 )
 
-// wrongRelease is a holder whose lock was deleted by another owner's release,
-// before its lease was over and before it gave the lock back.
-type wrongRelease struct {
-	victim, culprit *hold
-	gone            int64 // by then the lock was gone
+// WrongRelease is a holder whose lock was deleted by another owner's release, before its lease
+// ended and before it released the lock itself.
+type WrongRelease struct {
+	Holder, Releaser *Hold
+	GoneBy           int64 // by then the lock was gone
 }
 
-// wrongReleases finds the victims. Two things have to be there: the store without
-// the victim's lock, and the release that took it. A lock that went otherwise, as in
-// a failover, has no such release: whoever came in its stead came after it was gone.
-func (h *history) wrongReleases() []wrongRelease {
-	var found []wrongRelease
+// wrongReleases finds them. Two facts are required: the store without the holder's lock, and a
+// release that deleted it. A lock that disappeared in another way, as in a failover, has no
+// such release: its successor came after it was gone.
+func (h *History) wrongReleases() []WrongRelease {
+	var found []WrongRelease
 	for _, key := range h.keys() {
-		holds := h.of[key]
+		holds := h.HoldsOf[key]
 		r := releasesOf(holds)
 		for _, v := range holds {
-			gone, robbed := h.robbed(v)
+			gone, robbed := h.lockGone(v)
 			if !robbed {
 				continue
 			}
-			for i := after(holds, v.at); i < len(holds) && holds[i].at < gone; i++ {
-				if next := holds[i]; next.conflicts(v) {
-					gone = next.at // it could not have come in otherwise
+			for i := GrantedAfter(holds, v.At); i < len(holds) && holds[i].At < gone; i++ {
+				if next := holds[i]; next.Conflicts(v) {
+					gone = next.At // the next holder could not have got in otherwise
 					break
 				}
 			}
-			if culprit := r.culprit(v, gone); culprit != nil {
-				found = append(found, wrongRelease{v, culprit, gone})
+			if culprit := r.releaserOf(v, gone); culprit != nil {
+				found = append(found, WrongRelease{v, culprit, gone})
 			}
 		}
 	}
-	slices.SortStableFunc(found, func(a, b wrongRelease) int { return cmp.Compare(a.victim.at, b.victim.at) })
+	slices.SortStableFunc(found, func(a, b WrongRelease) int { return cmp.Compare(a.Holder.At, b.Holder.At) })
 	return found
 }
 
-// robbed says whether the store was seen without the lock of a holder that had
-// neither given it back nor let its lease run out, and when at the latest it went.
-// Of readers the store may name any, so that nothing follows for them.
-func (h *history) robbed(v *hold) (gone int64, ok bool) {
-	if v.shared {
+// lockGone reports whether the store was seen without the lock of a holder that had neither
+// released it nor let its lease end, and by when the lock was gone. For readers nothing
+// follows, because the store may name any of them.
+func (h *History) lockGone(v *Hold) (gone int64, ok bool) {
+	if v.Shared {
 		return 0, false
 	}
 	if at, seen := h.seenWithout(v); seen {
 		return at, true
 	}
-	if v.releasing == nil || v.releasing.Stored == nil || v.how != gaveBack {
+	if v.Releasing == nil || v.Releasing.Stored == nil || v.How != EndReleased {
 		return 0, false
 	}
-	if left := v.releasing.LeftMS; left != nil && *left <= 0 {
+	if left := v.Releasing.LeftMS; left != nil && *left <= 0 {
 		return 0, false
 	}
-	switch value := v.releasing.Stored.Owner; {
+	switch value := v.Releasing.Stored.Owner; {
 	case v.stores(value):
 		return 0, false
-	case value == "" || named(value, h.knows) != "":
-		return v.releasing.At, true
+	case value == "" || OwnerIn(value, h.owners) != "":
+		return v.Releasing.At, true
 	default:
-		// A value that names nobody may be the victim's own, unless somebody else has
-		// been let in meanwhile.
-		all := h.of[v.key]
-		i := after(all, v.at)
-		for i < len(all) && all[i].at < v.releasing.At && !all[i].conflicts(v) {
+		// A value that names nobody may belong to this holder, unless another one was let in
+		// meanwhile.
+		all := h.HoldsOf[v.Key]
+		i := GrantedAfter(all, v.At)
+		for i < len(all) && all[i].At < v.Releasing.At && !all[i].Conflicts(v) {
 			i++
 		}
-		return v.releasing.At, i < len(all) && all[i].at < v.releasing.At
+		return v.Releasing.At, i < len(all) && all[i].At < v.Releasing.At
 	}
 }
 
-// seenWithout is when the observer saw that the store had the lock no longer, having
-// seen before that it had.
-func (h *history) seenWithout(v *hold) (at int64, ok bool) {
-	sh := h.store[v.key]
-	if sh == nil {
+// seenWithout is when the observer saw that the store no longer had the lock, after it had
+// seen it.
+func (h *History) seenWithout(v *Hold) (at int64, ok bool) {
+	keys := h.Store[v.Key]
+	if keys == nil {
 		return 0, false
 	}
 	had := false
-	until := min(v.end, h.End+1)
-	if end, known := v.lease(); known {
+	until := min(v.End, h.End+1)
+	if end, known := v.LeaseEnd(); known {
 		until = min(until, end)
 	}
-	for i := sh.from(v.asked); i < len(sh.kept) && sh.kept[i].from < until; i++ {
-		k := &sh.kept[i]
+	for i := keys.After(v.Began); i < len(keys.Entries) && keys.Entries[i].From < until; i++ {
+		k := &keys.Entries[i]
 		switch {
-		case k.blind:
-		case k.certain && v.stores(k.value):
+		case k.Unknown:
+		case k.Certain && v.stores(k.Value):
 			had = true
-			if k.ttl != never && v.releasing == nil {
-				until = min(until, k.ttl-ttlSlack) // nothing else tells of its lease
+			if k.Expires != Never && v.Releasing == nil {
+				until = min(until, k.Expires-TTLSlack) // nothing else tells when its lease ends
 			}
-		case had && (k.value == "" || k.certain):
-			return k.from, true
+		case had && (k.Value == "" || k.Certain):
+			return k.From, true
 		}
 	}
 	return 0, false
 }
 
-// releases of one key, in the order in which they began.
+// releases are those of one key, in the order in which they began.
 type releases struct {
-	all    []*hold
-	latest []int64 // when the last one of those up to here was over
+	all    []*Hold
+	latest []int64 // when the last of the releases up to this one ended
 }
 
-func releasesOf(holds []*hold) releases {
+func releasesOf(holds []*Hold) releases {
 	var r releases
 	for _, h := range holds {
-		if _, _, ok := h.releaseSpan(); ok {
+		if _, _, ok := h.ReleaseSpan(); ok {
 			r.all = append(r.all, h)
 		}
 	}
-	slices.SortStableFunc(r.all, func(a, b *hold) int { return cmp.Compare(a.releasing.At, b.releasing.At) })
+	slices.SortStableFunc(r.all, func(a, b *Hold) int { return cmp.Compare(a.Releasing.At, b.Releasing.At) })
 	last := int64(0)
 	for _, h := range r.all {
-		_, to, _ := h.releaseSpan()
+		_, to, _ := h.ReleaseSpan()
 		last = max(last, to)
 		r.latest = append(r.latest, last)
 	}
 	return r
 }
 
-// culprit is whose release took the victim's lock before gone; nil: nobody's.
-func (r releases) culprit(v *hold, gone int64) *hold {
-	end, _ := slices.BinarySearchFunc(r.all, gone, func(h *hold, at int64) int { return cmp.Compare(h.releasing.At, at) })
-	for i := end - 1; i >= 0 && r.latest[i] > v.at; i-- {
+// releaserOf returns the hold whose release deleted the lock before gone; nil if there is
+// none.
+func (r releases) releaserOf(v *Hold, gone int64) *Hold {
+	end, _ := slices.BinarySearchFunc(r.all, gone, func(h *Hold, at int64) int { return cmp.Compare(h.Releasing.At, at) })
+	for i := end - 1; i >= 0 && r.latest[i] > v.At; i-- {
 		c := r.all[i]
-		from, to, _ := c.releaseSpan()
-		if c.owner == v.owner || to <= v.at || from >= gone || !mayHaveDeleted(c) {
+		from, to, _ := c.ReleaseSpan()
+		if c.Owner == v.Owner || to <= v.At || from >= gone || !MayHaveDeleted(c) {
 			continue
 		}
-		if c.releasing.At >= v.at || !c.ownAt(v.at) {
+		if c.Releasing.At >= v.At || !c.ownAt(v.At) {
 			return c
 		}
 	}
 	return nil
 }
 
-// mayHaveDeleted says whether a release took something away, as far as it knows.
-func mayHaveDeleted(c *hold) bool { return c.released == nil || c.released.Error == "" }
+// MayHaveDeleted reports whether a release deleted something, as far as its caller knows.
+func MayHaveDeleted(c *Hold) bool { return c.Released == nil || c.Released.Error == "" }
 
-// ownAt says whether a holder whose release was under way at that time may have been
-// giving back its own lock: then that is what let the next one in. It was not if its
-// lease was over by then, or if the store had somebody else's before it began.
-func (h *hold) ownAt(at int64) bool {
-	if end, known := h.lease(); known && end <= at {
+// ownAt reports whether a release that was running at that time may have released its own
+// lock: then that is what let the next holder in. It did not if its lease was over by then, or
+// if the store held another owner's lock before it began.
+func (h *Hold) ownAt(at int64) bool {
+	if end, known := h.LeaseEnd(); known && end <= at {
 		return false
 	}
-	return h.releasing.Stored == nil || h.releasing.Stored.Owner != ""
+	return h.Releasing.Stored == nil || h.Releasing.Stored.Owner != ""
+}
+
+// ReleasedAround reports whether the release was running when the observer saw a change,
+// or just before.
+func (h *Hold) ReleasedAround(seen int64) bool {
+	from, to, ok := h.ReleaseSpan()
+	return ok && from <= seen && to >= seen-ObservationDelay
 }

@@ -4,74 +4,73 @@ import (
 	"cmp"
 	"slices"
 
-	"seckill/internal/trace"
+	"seckill/internal/eventlog"
 )
 
-// lostUpdate is a write of the stock that undoes another one: it was computed from
-// a value that the other had replaced.
-type lostUpdate struct {
-	undone, by *sale
+// LostUpdate is a write of the stock that overwrites another one: it was computed from a value
+// that the other write had replaced.
+type LostUpdate struct {
+	Overwritten, By *Transaction
 }
 
-// lostUpdates finds the writes that undo others. Only unguarded ones can: the other
-// ways ask in the same statement whether the stock is what they take it for.
-func (h *history) lostUpdates() []lostUpdate {
-	of := map[int64][]*sale{} // by commit
-	for _, s := range h.sales {
-		if s.sold() {
-			of[s.voucher] = append(of[s.voucher], s)
+// lostUpdates finds them. Only unguarded writes can be: the others check the stock in the same
+// statement.
+func (h *History) lostUpdates() []LostUpdate {
+	of := map[int64][]*Transaction{} // by time of the commit
+	for _, s := range h.Transactions {
+		if s.TookStock() {
+			of[s.Voucher] = append(of[s.Voucher], s)
 		}
 	}
-	var found []lostUpdate
+	var found []LostUpdate
 	for _, sold := range of {
 		for i, s := range sold {
-			if !s.unguarded() || s.read == nil {
+			if !s.Unguarded() || s.Read == nil {
 				continue
 			}
 			for j := i - 1; j >= 0; j-- {
-				_, to := sold[j].commitSpan()
-				if to < min(s.began, s.read.At) {
-					break // nor were those before
+				_, to := sold[j].CommitSpan()
+				if to < min(s.Began, s.Read.At) {
+					break // earlier ones were seen, too
 				}
 				if unseen(s, sold[j], sold[:i]) {
-					found = append(found, lostUpdate{sold[j], s})
+					found = append(found, LostUpdate{sold[j], s})
 					break
 				}
 			}
 		}
 	}
-	slices.SortStableFunc(found, func(a, b lostUpdate) int { return cmp.Compare(a.by.ended.At, b.by.ended.At) })
+	slices.SortStableFunc(found, func(a, b LostUpdate) int { return cmp.Compare(a.By.Ended.At, b.By.Ended.At) })
 	return found
 }
 
-// unseen says whether what s read is certainly not what other left behind, which is
-// one of those that were committed before s was.
-func unseen(s, other *sale, before []*sale) bool {
-	if from, _ := other.commitSpan(); from > s.read.At {
+// unseen reports whether s certainly did not read what other had left. before are the
+// transactions that were committed before s.
+func unseen(s, other *Transaction, before []*Transaction) bool {
+	if from, _ := other.CommitSpan(); from > s.Read.At {
 		return true
 	}
-	// The times leave it open, as where s sees its transaction's snapshot. But s has
-	// read what the other one has read, which the other one has replaced; unless
-	// somebody wrote that value anew.
-	if !other.unguarded() || other.read == nil || other.read.Stock != s.read.Stock || other.write.Stock == s.read.Stock {
+	// The times do not decide it, for example if s reads its transaction's snapshot. But s has
+	// read the same value as the other one, which the other one has replaced; unless a third
+	// one wrote that value again.
+	if !other.Unguarded() || other.Read == nil || other.Read.Stock != s.Read.Stock || other.Write.Stock == s.Read.Stock {
 		return false
 	}
 	for _, x := range slices.Backward(before) {
-		from, to := x.commitSpan()
-		if to < other.began {
+		from, to := x.CommitSpan()
+		if to < other.Began {
 			break
 		}
-		anew := x.write.Mode != trace.ModeUnguarded || x.write.Stock == s.read.Stock
-		if x != other && anew && from < s.read.At {
+		anew := x.Write.Mode != eventlog.ModeUnguarded || x.Write.Stock == s.Read.Stock
+		if x != other && anew && from < s.Read.At {
 			return false
 		}
 	}
 	return true
 }
 
-// lostOrders are the orders that a buyer was told are placed and that the database
-// does not have.
-func (h *history) lostOrders() []Ack {
+// lostOrders returns the confirmed orders that the database does not have.
+func (h *History) lostOrders() []Ack {
 	has := map[int64]bool{}
 	for _, row := range h.Rows {
 		has[row.ID] = true

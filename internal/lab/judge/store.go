@@ -8,102 +8,100 @@ import (
 )
 
 const (
-	// seenLate is how long after it happened the observer may see a thing: it asks
-	// every millisecond or two, on a machine that has other things to do.
-	seenLate = int64(20 * time.Millisecond)
-	// ttlSlack is how much later than it was read the time to live of a key may have
-	// been stamped.
-	ttlSlack = int64(5 * time.Millisecond)
+	// ObservationDelay is how much later than a change the observer may see it: it samples
+	// every millisecond or two, on a machine that is busy.
+	ObservationDelay = int64(20 * time.Millisecond)
+	// TTLSlack is how much later than it was read a time to live may have been recorded.
+	TTLSlack = int64(5 * time.Millisecond)
 )
 
-// shelf is what the store held under one key, one entry after the other.
-type shelf struct {
-	kept []kept
+// KeyHistory is what the store held under one key over time.
+type KeyHistory struct {
+	Entries []Entry
 }
 
-// kept is what the store held from one change to the next.
-type kept struct {
-	from, to int64
-	value    string // "" when it was free
-	ttl      int64  // when it ends by itself; never where it does not
-	blind    bool   // the store could not be asked
-	last     bool   // nothing is known of a change until the end
+// Entry is what the store held from one change to the next.
+type Entry struct {
+	From, To int64
+	Value    string // "" if it was free
+	Expires  int64  // Never if it does not expire
+	Unknown  bool   // the store could not be sampled
+	Last     bool   // no change was seen until the end
 
-	// by is whose it was: certain where the value names an owner that is known, else
-	// the holder whose grant was the nearest. nil: nobody knows.
-	by      *hold
-	certain bool
+	// By is the holder: Certain if the value names a known owner, otherwise the hold whose
+	// grant was nearest in time. nil: unknown.
+	By      *Hold
+	Certain bool
 }
 
-func shelves(samples []Sample, end int64) map[string]*shelf {
-	all := map[string]*shelf{}
+func keyHistories(samples []Sample, end int64) map[string]*KeyHistory {
+	all := map[string]*KeyHistory{}
 	for _, s := range samples {
-		sh := all[s.Key]
-		if sh == nil {
-			sh = &shelf{}
-			all[s.Key] = sh
+		keys := all[s.Key]
+		if keys == nil {
+			keys = &KeyHistory{}
+			all[s.Key] = keys
 		}
-		k := kept{from: s.At, to: end, value: s.Stored.Owner, ttl: never, blind: s.Err != "", last: true}
+		k := Entry{From: s.At, To: end, Value: s.Stored.Owner, Expires: Never, Unknown: s.Err != "", Last: true}
 		if s.Stored.TTLMS != nil {
-			k.ttl = s.At + nanos(*s.Stored.TTLMS)
+			k.Expires = s.At + Nanos(*s.Stored.TTLMS)
 		}
-		if n := len(sh.kept); n > 0 {
-			before := &sh.kept[n-1]
-			before.to, before.last = s.At, false
-			if before.value == k.value && before.value != "" && !before.blind && !k.blind {
-				before.to, before.ttl, before.last = end, k.ttl, true // renewed
+		if n := len(keys.Entries); n > 0 {
+			before := &keys.Entries[n-1]
+			before.To, before.Last = s.At, false
+			if before.Value == k.Value && before.Value != "" && !before.Unknown && !k.Unknown {
+				before.To, before.Expires, before.Last = end, k.Expires, true // renewed
 				continue
 			}
 		}
-		sh.kept = append(sh.kept, k)
+		keys.Entries = append(keys.Entries, k)
 	}
 	return all
 }
 
-// attribute finds whose each value was. holds are those of the key, by grant.
-func (s *shelf) attribute(holds []*hold, owners map[string]bool) {
-	of := map[string][]*hold{}
+// attribute finds the holder of each value. holds are those of the key, by time of the grant.
+func (s *KeyHistory) attribute(holds []*Hold, owners map[string]bool) {
+	of := map[string][]*Hold{}
 	for _, h := range holds {
-		of[h.owner] = append(of[h.owner], h)
+		of[h.Owner] = append(of[h.Owner], h)
 	}
-	for i := range s.kept {
-		k := &s.kept[i]
-		if k.value == "" || k.blind {
+	for i := range s.Entries {
+		k := &s.Entries[i]
+		if k.Value == "" || k.Unknown {
 			continue
 		}
-		owner := named(k.value, owners)
-		if k.certain = owner != ""; k.certain {
-			k.by = nearest(of[owner], k.from, never)
+		owner := OwnerIn(k.Value, owners)
+		if k.Certain = owner != ""; k.Certain {
+			k.By = nearest(of[owner], k.From, Never)
 			continue
 		}
-		first, _ := slices.BinarySearchFunc(holds, k.from-seenLate, func(h *hold, at int64) int { return cmp.Compare(h.at, at) })
+		first, _ := slices.BinarySearchFunc(holds, k.From-ObservationDelay, func(h *Hold, at int64) int { return cmp.Compare(h.At, at) })
 		last := first
-		for last < len(holds) && holds[last].at <= k.from+seenLate {
+		for last < len(holds) && holds[last].At <= k.From+ObservationDelay {
 			last++
 		}
-		k.by = nearest(holds[first:last], k.from, k.from)
+		k.By = nearest(holds[first:last], k.From, k.From)
 	}
 }
 
-// nearest is the hold whose grant is the nearest to a time, of those that were
-// asked for by asked.
-func nearest(holds []*hold, at, asked int64) (best *hold) {
-	near := int64(never)
+// nearest returns the hold whose grant was nearest to a time, among those that were requested
+// by asked.
+func nearest(holds []*Hold, at, asked int64) (best *Hold) {
+	near := int64(Never)
 	for _, h := range holds {
-		far := h.at - at
+		far := h.At - at
 		if far < 0 {
 			far = -far
 		}
-		if h.asked <= asked && far < near {
+		if h.Began <= asked && far < near {
 			best, near = h, far
 		}
 	}
 	return best
 }
 
-// named is the owner that a value in the store names; "" where it names none that
-// is known.
-func named(value string, owners map[string]bool) string {
+// OwnerIn returns the owner that a stored value names; "" if it names no known owner.
+func OwnerIn(value string, owners map[string]bool) string {
 	if owners[value] {
 		return value
 	}
@@ -113,19 +111,19 @@ func named(value string, owners map[string]bool) string {
 	return ""
 }
 
-// at is what was seen last at a time; nil: nothing yet.
-func (s *shelf) at(t int64) *kept {
-	i := s.from(t)
+// At returns the last entry that was seen by a time; nil: none yet.
+func (s *KeyHistory) At(t int64) *Entry {
+	i := s.After(t)
 	if i == 0 {
 		return nil
 	}
-	return &s.kept[i-1]
+	return &s.Entries[i-1]
 }
 
-// from is the index of the first entry that was seen after t.
-func (s *shelf) from(t int64) int {
-	i, _ := slices.BinarySearchFunc(s.kept, t, func(k kept, t int64) int {
-		if k.from <= t {
+// After returns the index of the first entry that was seen after t.
+func (s *KeyHistory) After(t int64) int {
+	i, _ := slices.BinarySearchFunc(s.Entries, t, func(k Entry, t int64) int {
+		if k.From <= t {
 			return -1
 		}
 		return 1

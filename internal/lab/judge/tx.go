@@ -4,149 +4,150 @@ import (
 	"cmp"
 	"slices"
 
-	"seckill/internal/trace"
+	"seckill/internal/eventlog"
 )
 
-// sale is one transaction, as far as it was recorded.
-type sale struct {
-	by       actor
-	voucher  int64
-	began    int64
-	read     *trace.Event // the newest before the write, of this or an earlier transaction under the same lock
-	write    *trace.Event
-	insert   *trace.Event
-	checked  *trace.Event // whether the user has an order
-	ended    *trace.Event // committed or undone; nil: nobody knows
-	under    *hold        // the lock that it was under; nil: none
-	lastDone int64        // its last event before the end
+// Transaction is one transaction, as far as it was recorded.
+type Transaction struct {
+	By       Actor
+	Voucher  int64
+	Began    int64
+	Read     *eventlog.Event // the newest before the write, of this or an earlier transaction under the same lock
+	Write    *eventlog.Event
+	Insert   *eventlog.Event
+	Checked  *eventlog.Event // whether the user has an order
+	Ended    *eventlog.Event // committed or rolled back; nil: unknown
+	Under    *Hold           // the hold of its lock; nil: none
+	lastDone int64           // its last event before the end
 }
 
-// committed is the event with which it was; nil: it was not, as far as one knows.
-func (s *sale) committed() *trace.Event {
-	if s.ended == nil || s.ended.Kind != trace.Committed {
+// Committed is the commit event; nil if it was not committed, as far as is known.
+func (s *Transaction) Committed() *eventlog.Event {
+	if s.Ended == nil || s.Ended.Kind != eventlog.Committed {
 		return nil
 	}
-	return s.ended
+	return s.Ended
 }
 
-// sold says whether it changed the stock for good.
-func (s *sale) sold() bool { return s.write != nil && s.committed() != nil }
+// TookStock reports whether it changed the stock permanently.
+func (s *Transaction) TookStock() bool { return s.Write != nil && s.Committed() != nil }
 
-// commitSpan is from when to when the database may have committed it.
-func (s *sale) commitSpan() (from, to int64) {
-	return max(s.lastDone, s.ended.Asked), s.ended.At
+// CommitSpan is the time in which the database may have committed it.
+func (s *Transaction) CommitSpan() (from, to int64) {
+	return max(s.lastDone, s.Ended.Began), s.Ended.At
 }
 
-// unguarded says whether the stock was written without asking whether it is still
-// what it was.
-func (s *sale) unguarded() bool { return s.write != nil && s.write.Mode == trace.ModeUnguarded }
+// Unguarded reports whether the stock was written without checking that it was unchanged.
+func (s *Transaction) Unguarded() bool {
+	return s.Write != nil && s.Write.Mode == eventlog.ModeUnguarded
+}
 
-// salesOf reads the transactions out of events that are sorted, in the order in
-// which they ended, and those that did not at the end.
-func salesOf(events []trace.Event, holds []*hold) []*sale {
+// transactionsOf reads the transactions from sorted events, in the order of their ends; those
+// without an end come last.
+func transactionsOf(events []eventlog.Event, holds []*Hold) []*Transaction {
 	type number struct {
 		process string
 		tx      int64
 	}
 	type stock struct {
-		by      actor
+		by      Actor
 		voucher int64
 	}
-	var all []*sale
-	open := map[number]*sale{}
-	looked := map[stock]*trace.Event{}
+	var all []*Transaction
+	open := map[number]*Transaction{}
+	looked := map[stock]*eventlog.Event{}
 	for i := range events {
 		e := &events[i]
 		id := number{e.Process, e.Tx}
 		s := open[id]
 		switch e.Kind {
-		case trace.Begun, trace.Checked, trace.Read, trace.Write, trace.Insert, trace.Committed, trace.Undone:
-			if s == nil || e.Kind == trace.Begun {
-				s = &sale{by: by(e), began: e.At}
+		case eventlog.Begun, eventlog.Checked, eventlog.Read, eventlog.Write, eventlog.Insert, eventlog.Committed, eventlog.RolledBack:
+			if s == nil || e.Kind == eventlog.Begun {
+				s = &Transaction{By: ActorOf(e), Began: e.At}
 				open[id] = s
 				all = append(all, s)
 			}
 		default:
 			continue
 		}
-		s.voucher = cmp.Or(e.Voucher, s.voucher)
+		s.Voucher = cmp.Or(e.Voucher, s.Voucher)
 		switch e.Kind {
-		case trace.Checked:
-			s.checked = e
-		case trace.Read:
+		case eventlog.Checked:
+			s.Checked = e
+		case eventlog.Read:
 			if e.Error != "" {
 				break
 			}
-			looked[stock{s.by, s.voucher}] = e
-			s.read = e
-		case trace.Write:
-			s.read = looked[stock{s.by, s.voucher}]
-			s.write = e
-		case trace.Insert:
-			s.insert = e
-		case trace.Committed, trace.Undone:
-			s.ended = e
+			looked[stock{s.By, s.Voucher}] = e
+			s.Read = e
+		case eventlog.Write:
+			s.Read = looked[stock{s.By, s.Voucher}]
+			s.Write = e
+		case eventlog.Insert:
+			s.Insert = e
+		case eventlog.Committed, eventlog.RolledBack:
+			s.Ended = e
 			delete(open, id)
 			continue
 		}
 		s.lastDone = e.At
 	}
-	link(all, holds)
-	slices.SortStableFunc(all, func(a, b *sale) int { return cmp.Compare(a.over(), b.over()) })
+	linkHolds(all, holds)
+	slices.SortStableFunc(all, func(a, b *Transaction) int { return cmp.Compare(a.EndedAt(), b.EndedAt()) })
 	return all
 }
 
-func (s *sale) over() int64 {
-	if s.ended == nil {
-		return never
+// EndedAt is when it was committed or rolled back; Never if that is not known.
+func (s *Transaction) EndedAt() int64 {
+	if s.Ended == nil {
+		return Never
 	}
-	return s.ended.At
+	return s.Ended.At
 }
 
-// link finds the lock that each transaction was under: the one that its actor
-// believed to hold when it looked or wrote. Of several each transaction has one of
-// its own.
-func link(sales []*sale, holds []*hold) {
-	of := map[actor][]*hold{}
+// linkHolds finds the lock under which each transaction was: the one that its actor believed
+// to hold when it read or wrote. Several transactions have different holds, if possible.
+func linkHolds(sales []*Transaction, holds []*Hold) {
+	of := map[Actor][]*Hold{}
 	for _, h := range holds {
-		of[h.by] = append(of[h.by], h)
+		of[h.By] = append(of[h.By], h)
 	}
-	taken := map[*hold]bool{}
+	taken := map[*Hold]bool{}
 	for _, s := range sales {
-		at := s.began
-		for _, e := range []*trace.Event{s.insert, s.write, s.read} {
-			if e != nil && e.At >= s.began {
+		at := s.Began
+		for _, e := range []*eventlog.Event{s.Insert, s.Write, s.Read} {
+			if e != nil && e.At >= s.Began {
 				at = e.At
 			}
 		}
-		s.under = under(of[s.by], at, taken)
-		if s.under != nil {
-			taken[s.under] = true
+		s.Under = holdDuring(of[s.By], at, taken)
+		if s.Under != nil {
+			taken[s.Under] = true
 		}
-		if s.read != nil && s.read.At < s.began && (s.under == nil || s.read.At < s.under.at) {
-			s.read = nil // of another time
+		if s.Read != nil && s.Read.At < s.Began && (s.Under == nil || s.Read.At < s.Under.At) {
+			s.Read = nil // of an earlier attempt
 		}
 	}
 }
 
-func under(holds []*hold, at int64, taken map[*hold]bool) *hold {
-	after, _ := slices.BinarySearchFunc(holds, at, func(h *hold, at int64) int {
-		if h.at <= at {
+func holdDuring(holds []*Hold, at int64, taken map[*Hold]bool) *Hold {
+	after, _ := slices.BinarySearchFunc(holds, at, func(h *Hold, at int64) int {
+		if h.At <= at {
 			return -1
 		}
 		return 1
 	})
-	var best *hold
-	rank := func(h *hold) int {
+	var best *Hold
+	rank := func(h *Hold) int {
 		switch {
-		case h.end >= at && !taken[h]:
+		case h.End >= at && !taken[h]:
 			return 3
-		case h.end >= at:
+		case h.End >= at:
 			return 2
 		}
 		return 1
 	}
-	const far = 16 // nobody holds more at a time
+	const far = 16 // more than any actor holds at a time
 	for i := after - 1; i >= max(0, after-far); i-- {
 		if h := holds[i]; best == nil || rank(h) > rank(best) {
 			best = h

@@ -17,16 +17,16 @@ import (
 // requestTimeout is how long a buyer waits for an answer.
 const requestTimeout = 20 * time.Second
 
-// Codes of an [Answer] that are none of the service's problems.
+// Codes of an [Answer] that the service does not send.
 const (
 	Created = "created" // the order is placed
 	Network = "network" // there was no answer
 )
 
-// Busy is the service's code for somebody who did not get the lock.
+// Busy is the service's code for a buyer that did not get the lock.
 const Busy = "busy"
 
-// Client sends orders. It is safe for use by many goroutines.
+// Client sends orders. Several goroutines may use it.
 type Client struct{ http *http.Client }
 
 // NewClient returns a client with connections of its own; see [Client.Close].
@@ -37,7 +37,7 @@ func NewClient() *Client {
 		Transport: &http.Transport{ // and no proxy
 			DialContext:         dialer.DialContext,
 			MaxIdleConns:        1024,
-			MaxIdleConnsPerHost: 512, // a connection that is closed after each rush costs the next one its beginning
+			MaxIdleConnsPerHost: 512, // closing connections after a load would cost the next one time at its start
 			IdleConnTimeout:     time.Minute,
 			DisableCompression:  true,
 		},
@@ -45,13 +45,13 @@ func NewClient() *Client {
 	}}
 }
 
-// Close closes the connections that nobody uses.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// ErrRemote says that an address is not of this machine.
+// ErrRemote means that an address is not on this machine.
 var ErrRemote = errors.New("load: only this machine is put under load")
 
-// onlyLoopback sees the address that is really connected to, whatever a name came to.
+// onlyLoopback checks the address after name resolution.
 func onlyLoopback(_, address string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil || !at.Addr().Unmap().IsLoopback() {
@@ -60,25 +60,25 @@ func onlyLoopback(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// Answer is what a buyer was told.
+// Answer is the answer to a buyer.
 type Answer struct {
 	User     int64
 	Instance string // the name of the [Target]
 	// Asked and Answered are nanoseconds since 1970.
 	Asked, Answered int64
-	Status          int // 0 where there was no answer
+	Status          int // 0 without an answer
 	// Code is [Created], [Network] or the code of the problem, such as [Busy] or
 	// "sold_out".
 	Code  string
-	Order int64 // where it is placed
-	Try   int   // how often the buyer had come before
+	Order int64 // if it is placed
+	Try   int   // how many tries came before
 	Err   error // why there was no answer
 }
 
-// Took is how long the buyer waited.
+// Took is the response time.
 func (a Answer) Took() time.Duration { return time.Duration(a.Answered - a.Asked) }
 
-// Buy orders a voucher for a user. What went wrong stands in the answer.
+// Buy orders a voucher for a user. Errors are in the answer.
 func (c *Client) Buy(ctx context.Context, from Target, voucher, user int64) Answer {
 	a := Answer{User: user, Instance: from.Name, Asked: time.Now().UnixNano()}
 	var told struct {
@@ -100,8 +100,8 @@ func (c *Client) Buy(ctx context.Context, from Target, voucher, user int64) Answ
 	return a
 }
 
-// Do makes a call to the API as a user (0: as nobody), with a body of JSON (nil: none),
-// and reads the answer, of whatever status, into a value.
+// Do calls the API as a user (0: nobody), with a JSON body (nil: none), and decodes the
+// answer, whatever its status.
 func (c *Client) Do(ctx context.Context, at Target, method, path string, user int64, body io.Reader, answer any) (status int, err error) {
 	req, err := http.NewRequestWithContext(ctx, method, at.URL+path, body)
 	if err != nil {

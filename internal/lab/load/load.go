@@ -1,12 +1,11 @@
-// Package load is the crowd of buyers: it sends the orders of many of them to the API
-// processes of one machine and notes what each was told.
+// Package load sends the orders of many buyers to the API processes of one machine, and
+// records the answers.
 //
-// It is a closed loop. So many buyers are served at once; when one has the answer, the
-// next one comes. The same seed gives the same buyers in the same order, at the same
-// moments as far as the machine is fast enough for them.
+// It is a closed loop: a fixed number of buyers is served at once, and when one has its
+// answer, the next one comes. The same seed gives the same buyers in the same order at the
+// same times, as far as the machine is fast enough.
 //
-// It talks to this machine only: to an address that is not loopback no connection is
-// made.
+// It connects to loopback addresses only.
 package load
 
 import (
@@ -20,42 +19,42 @@ import (
 	"time"
 )
 
-// DefaultAtOnce is how many buyers are served at once where a [Load] does not say.
-const DefaultAtOnce = 64
+// DefaultConcurrency is the default of [Load].Concurrency.
+const DefaultConcurrency = 64
 
-// Load says who comes, and when.
+// Load says how many buyers come, and when.
 type Load struct {
-	// Buyers is how many come, each under a user id of their own, from First on
-	// (default 1).
+	// Buyers is how many come. Their user ids are consecutive from First (default 1).
 	Buyers int
 	First  int64
-	// Requests is how many each buyer sends, all at the same moment and to different
-	// instances as far as there are several. Default 1.
+	// Requests is how many each buyer sends, all at the same moment and to different instances
+	// if possible. Default 1.
 	Requests int
-	// AtOnce is how many buyers are served at once. The first so many come together,
-	// on one signal. Default [DefaultAtOnce].
-	AtOnce int
-	// Seed decides in which order the buyers come, and when.
+	// Concurrency is how many buyers are served at once. The first ones start together, on one
+	// signal. Default [DefaultConcurrency].
+	Concurrency int
+	// Seed decides the order of the buyers and their times.
 	Seed int64
-	// For is how long new buyers come: the others stay away. 0: until all were there.
-	For time.Duration
-	// Spread is the time over which their arrivals are spread, by chance. 0: each
-	// comes as soon as it can be served.
+	// Duration is how long new buyers come; the rest does not come. 0: until all have come.
+	Duration time.Duration
+	// Spread is the time over which arrivals are spread randomly. 0: each comes as soon as it
+	// can be served.
 	Spread time.Duration
-	// Retries is how often a buyer who is told "busy" comes again, RetryAfter later.
+	// Retries is how often a buyer tries again that is told "busy", each time after
+	// RetryAfter.
 	Retries    int
 	RetryAfter time.Duration
 }
 
-// Validate says what is wrong with a load.
+// Validate reports what is wrong with a load.
 func (l Load) Validate() error {
 	if l.Buyers < 1 {
 		return fmt.Errorf("load: %d buyers", l.Buyers)
 	}
-	if min(l.Requests, l.AtOnce, l.Retries) < 0 || l.First < 0 {
+	if min(l.Requests, l.Concurrency, l.Retries) < 0 || l.First < 0 {
 		return errors.New("load: a number is negative")
 	}
-	if min(l.For, l.Spread, l.RetryAfter) < 0 {
+	if min(l.Duration, l.Spread, l.RetryAfter) < 0 {
 		return errors.New("load: a duration is negative")
 	}
 	return nil
@@ -64,7 +63,7 @@ func (l Load) Validate() error {
 func (l Load) withDefaults() Load {
 	l.First = cmp.Or(l.First, 1)
 	l.Requests = cmp.Or(l.Requests, 1)
-	l.AtOnce = min(cmp.Or(l.AtOnce, DefaultAtOnce), l.Buyers)
+	l.Concurrency = min(cmp.Or(l.Concurrency, DefaultConcurrency), l.Buyers)
 	return l
 }
 
@@ -74,19 +73,19 @@ type Target struct {
 	URL  string // http://127.0.0.1:port
 }
 
-// buyer is one of the crowd: how many came before, who it is and when it comes.
+// buyer is one buyer: its position, its user id and its arrival time.
 type buyer struct {
-	place int
+	index int
 	user  int64
 	after time.Duration
 }
 
-// crowd is who comes, in order: a permutation and offsets that only the seed decides.
-func (l Load) crowd() []buyer {
-	chance := rand.New(rand.NewPCG(uint64(l.Seed), 0x6c6f6164)) // the second word only tells it from other uses of the seed
+// arrivals returns the buyers in order: a permutation and offsets that only the seed decides.
+func (l Load) arrivals() []buyer {
+	chance := rand.New(rand.NewPCG(uint64(l.Seed), 0x6c6f6164)) // the second word separates it from other uses of the seed
 	crowd := make([]buyer, l.Buyers)
 	for place, who := range chance.Perm(l.Buyers) {
-		crowd[place] = buyer{place: place, user: l.First + int64(who)}
+		crowd[place] = buyer{index: place, user: l.First + int64(who)}
 	}
 	if l.Spread > 0 {
 		offsets := make([]time.Duration, l.Buyers)
@@ -101,9 +100,9 @@ func (l Load) crowd() []buyer {
 	return crowd
 }
 
-// Run sends the orders of a load for a voucher, in turn to each target, and returns
-// when all are answered. When ctx ends before, it gives up the requests under way and
-// returns what there is, with the error of ctx.
+// Run sends the orders of a load for a voucher, to each target in turn, and returns when all
+// are answered. If ctx ends earlier, it cancels the pending requests and returns the answers
+// so far, with the error of ctx.
 func (c *Client) Run(ctx context.Context, targets []Target, voucher int64, l Load) (*Outcome, error) {
 	if err := l.Validate(); err != nil {
 		return nil, err
@@ -112,48 +111,48 @@ func (c *Client) Run(ctx context.Context, targets []Target, voucher int64, l Loa
 		return nil, errors.New("load: there is nobody to buy from")
 	}
 	l = l.withDefaults()
-	r := &run{client: c, targets: targets, voucher: voucher, load: l, signal: make(chan struct{})}
+	r := &run{client: c, targets: targets, voucher: voucher, load: l, start: make(chan struct{})}
 	coming := make(chan buyer)
 	var crowd sync.WaitGroup
-	for range l.AtOnce {
+	for range l.Concurrency {
 		crowd.Go(func() {
-			<-r.signal
+			<-r.start
 			for b := range coming {
 				r.serve(ctx, b)
 			}
 		})
 	}
 	r.began = time.Now()
-	close(r.signal)
-	r.admit(ctx, coming)
+	close(r.start)
+	r.feed(ctx, coming)
 	close(coming)
 	crowd.Wait()
 	return newOutcome(r.answers, time.Since(r.began)), ctx.Err()
 }
 
-// run is one load at work.
+// run is the state of one load.
 type run struct {
 	client  *Client
 	targets []Target
 	voucher int64
 	load    Load
 	began   time.Time
-	signal  chan struct{} // closed when the first may go
+	start   chan struct{} // closed when the first buyers may start
 
 	mu      sync.Mutex
 	answers []Answer
 }
 
-// admit lets the buyers in, one after the other.
-func (r *run) admit(ctx context.Context, coming chan<- buyer) {
+// feed passes the buyers on, one after the other.
+func (r *run) feed(ctx context.Context, coming chan<- buyer) {
 	var over <-chan time.Time
-	if r.load.For > 0 {
-		timer := time.NewTimer(r.load.For)
+	if r.load.Duration > 0 {
+		timer := time.NewTimer(r.load.Duration)
 		defer timer.Stop()
 		over = timer.C
 	}
-	for _, b := range r.load.crowd() {
-		if r.load.For > 0 && b.after >= r.load.For {
+	for _, b := range r.load.arrivals() {
+		if r.load.Duration > 0 && b.after >= r.load.Duration {
 			return
 		}
 		select {
@@ -166,7 +165,7 @@ func (r *run) admit(ctx context.Context, coming chan<- buyer) {
 	}
 }
 
-// serve sends what a buyer sends, at its moment.
+// serve sends the requests of a buyer at its time.
 func (r *run) serve(ctx context.Context, b buyer) {
 	if !sleep(ctx, time.Until(r.began.Add(b.after))) {
 		return
@@ -176,15 +175,15 @@ func (r *run) serve(ctx context.Context, b buyer) {
 	for i := range r.load.Requests {
 		all.Go(func() {
 			<-together
-			r.ask(ctx, b, r.targets[(b.place*r.load.Requests+i)%len(r.targets)])
+			r.order(ctx, b, r.targets[(b.index*r.load.Requests+i)%len(r.targets)])
 		})
 	}
 	close(together)
 	all.Wait()
 }
 
-// ask sends one request, and again as long as the buyer is patient.
-func (r *run) ask(ctx context.Context, b buyer, at Target) {
+// order sends one request, and retries it as the load says.
+func (r *run) order(ctx context.Context, b buyer, at Target) {
 	for try := 0; ; try++ {
 		a := r.client.Buy(ctx, at, r.voucher, b.user)
 		a.Try = try
@@ -197,7 +196,7 @@ func (r *run) ask(ctx context.Context, b buyer, at Target) {
 	}
 }
 
-// sleep reports false where ctx ended before.
+// sleep reports false if ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

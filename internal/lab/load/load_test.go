@@ -20,16 +20,16 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// service stands in for the API over a connection that takes no time.
+// service is a fake API on a connection without latency.
 type service struct {
 	takes time.Duration
-	// answer says what the nth request of a user is told: "" is an order placed.
+	// answer is the answer to the nth request of a user: "" is an order placed.
 	answer func(user string, nth int) string
 
 	mu    sync.Mutex
 	asked map[string]int
 	hosts []string
-	now   int // requests under way
+	now   int // pending requests
 	most  int
 }
 
@@ -76,7 +76,7 @@ func TestEveryBuyerIsServedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{takes: 10 * time.Millisecond}
 		began := time.Now()
-		o, err := s.client().Run(t.Context(), targets(2), 5, Load{Buyers: 30, AtOnce: 10, First: 100, Seed: 1})
+		o, err := s.client().Run(t.Context(), targets(2), 5, Load{Buyers: 30, Concurrency: 10, First: 100, Seed: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,15 +124,15 @@ func TestSeedDecidesWhoComesAndWhen(t *testing.T) {
 	l := Load{Buyers: 50, First: 1, Spread: time.Second, Seed: 3}
 	again, other := l, l
 	other.Seed = 4
-	if !slices.Equal(l.crowd(), again.crowd()) {
+	if !slices.Equal(l.arrivals(), again.arrivals()) {
 		t.Error("the same seed gives another crowd")
 	}
-	if slices.Equal(l.crowd(), other.crowd()) {
+	if slices.Equal(l.arrivals(), other.arrivals()) {
 		t.Error("another seed gives the same crowd")
 	}
 	users := map[int64]bool{}
 	last := time.Duration(0)
-	for _, b := range l.crowd() {
+	for _, b := range l.arrivals() {
 		users[b.user] = true
 		if b.after < last || b.after >= time.Second {
 			t.Errorf("comes after %v, behind one after %v", b.after, last)
@@ -148,7 +148,7 @@ func TestArrivalsAreSpreadAndEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{}
 		began := time.Now()
-		o, err := s.client().Run(t.Context(), targets(1), 5, Load{Buyers: 1000, Spread: 2 * time.Second, For: time.Second})
+		o, err := s.client().Run(t.Context(), targets(1), 5, Load{Buyers: 1000, Spread: 2 * time.Second, Duration: time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +164,7 @@ func TestArrivalsAreSpreadAndEnd(t *testing.T) {
 func TestNoNewBuyersAfterTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{takes: 100 * time.Millisecond}
-		o, err := s.client().Run(t.Context(), targets(1), 5, Load{Buyers: 1000, AtOnce: 10, For: 450 * time.Millisecond})
+		o, err := s.client().Run(t.Context(), targets(1), 5, Load{Buyers: 1000, Concurrency: 10, Duration: 450 * time.Millisecond})
 		if err != nil || o.Requests != 50 {
 			t.Errorf("%d came, %v", o.Requests, err)
 		}
@@ -203,7 +203,7 @@ func TestEndOfContextEndsTheLoad(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
-		o, err := s.client().Run(ctx, targets(1), 5, Load{Buyers: 100, AtOnce: 5})
+		o, err := s.client().Run(ctx, targets(1), 5, Load{Buyers: 100, Concurrency: 5})
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
@@ -261,7 +261,7 @@ func TestLatencyIsADistribution(t *testing.T) {
 
 func TestLoadsThatMakeNoSense(t *testing.T) {
 	c := (&service{}).client()
-	for _, l := range []Load{{}, {Buyers: -1}, {Buyers: 1, Requests: -1}, {Buyers: 1, For: -1}, {Buyers: 1, First: -1}} {
+	for _, l := range []Load{{}, {Buyers: -1}, {Buyers: 1, Requests: -1}, {Buyers: 1, Duration: -1}, {Buyers: 1, First: -1}} {
 		if _, err := c.Run(t.Context(), targets(1), 1, l); err == nil {
 			t.Errorf("%+v was accepted", l)
 		}

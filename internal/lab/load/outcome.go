@@ -11,15 +11,15 @@ import (
 	"seckill/internal/lab/finding"
 )
 
-// Outcome is what the buyers of a load were told.
+// Outcome is the result of a load.
 type Outcome struct {
 	Requests int            // that were sent
 	Answers  map[string]int // by code
 	Latency  finding.Latency
-	All      []Answer // in the order in which they were answered
+	All      []Answer // in the order of the answers
 }
 
-// Placed are the answers of the buyers that were told that their order is placed.
+// Placed returns the answers of confirmed orders.
 func (o *Outcome) Placed() []Answer {
 	var placed []Answer
 	for _, a := range o.All {
@@ -40,14 +40,14 @@ func newOutcome(answers []Answer, took time.Duration) *Outcome {
 	return o
 }
 
-// Range of the histogram, and how many significant digits of a value it keeps.
+// Range of the histogram, and its precision in significant digits.
 const (
 	shortest = int64(time.Microsecond)
 	longest  = int64(2 * requestTimeout)
 	digits   = 3
 )
 
-// latency is of what was answered: nobody knows how long the rest would have taken.
+// latency uses answered requests only: the latency of the others is unknown.
 func latency(answers []Answer, took time.Duration) finding.Latency {
 	h := hdrhistogram.New(shortest, longest, digits)
 	var times []int64
@@ -55,7 +55,7 @@ func latency(answers []Answer, took time.Duration) finding.Latency {
 		if a.Code != Network {
 			ns := min(max(int64(a.Took()), shortest), longest)
 			times = append(times, ns)
-			_ = h.RecordValue(ns) // it refuses only what is out of its range
+			_ = h.RecordValue(ns) // it refuses only values out of its range
 		}
 	}
 	l := finding.Latency{Count: len(times)}
@@ -71,11 +71,11 @@ func latency(answers []Answer, took time.Duration) finding.Latency {
 	return l
 }
 
-// perDecade is how many bars there are from one power of ten to the next.
+// perDecade is the number of bars per power of ten.
 const perDecade = 10
 
-// buckets are bars that are equally wide on a logarithmic axis, from the first that is
-// not empty to the last.
+// buckets returns bars of equal width on a logarithmic axis, from the first that is not empty
+// to the last.
 func buckets(times []int64) []finding.Bucket {
 	bar := func(ns int64) int { return int(math.Ceil(math.Log10(float64(ns)) * perDecade)) }
 	first := bar(slices.Min(times))
@@ -89,5 +89,5 @@ func buckets(times []int64) []finding.Bucket {
 	return all
 }
 
-// ms has whole microseconds.
+// ms rounds to microseconds.
 func ms(ns int64) float64 { return math.Round(float64(ns)/1e3) / 1e3 }

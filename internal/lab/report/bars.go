@@ -33,9 +33,8 @@ func suffers(s finding.Span) int {
 	return 0
 }
 
-// bars lays out a lane's spans, and returns with them the texts that have no room
-// inside and where they end.
-func (d *drawing) bars(lane finding.Lane, y float64) (bars []pictureBar, flags []*railFlag, bottom float64) {
+// bars lays out the spans of a lane. labels are the texts that do not fit inside their bars.
+func (d *drawing) bars(lane finding.Lane, y float64) (bars []pictureBar, labels []*markLabel, bottom float64) {
 	rows := stack(lane.Spans, func(a, b finding.Span) bool {
 		aFrom, aTo := d.extent(a)
 		bFrom, bTo := d.extent(b)
@@ -50,16 +49,16 @@ func (d *drawing) bars(lane finding.Lane, y float64) (bars []pictureBar, flags [
 					beside = name + ": " + beside
 				}
 				x := float64(bar.X + bar.W/2)
-				flags = append(flags, &railFlag{
-					flag: d.flag(x, beside, s.Wrong, false),
-					from: y + barHeight,
-					mark: pictureMark{Owner: bar.Owner, Wrong: s.Wrong, Full: bar.Full},
+				labels = append(labels, &markLabel{
+					label: d.label(x, beside, s.Wrong, false),
+					from:  y + barHeight,
+					mark:  pictureMark{Owner: bar.Owner, Wrong: s.Wrong, Full: bar.Full},
 				})
 			}
 		}
 		y += barHeight + barGap
 	}
-	return bars, flags, y - barGap
+	return bars, labels, y - barGap
 }
 
 // extent is where a span is drawn; the shortest is still seen.
@@ -75,7 +74,7 @@ func (d *drawing) extent(s finding.Span) (from, to float64) {
 func (d *drawing) bar(lane finding.Lane, s finding.Span, y float64) (bar pictureBar, beside string) {
 	from, to := d.extent(s)
 	text, must := spanText(s, lane.Role)
-	owner := d.cast.owner(lane, s.Who)
+	owner := d.actors.owner(lane, s.Who)
 	bar = pictureBar{
 		X: px(from), Y: px(y), W: px(to - from), H: barHeight,
 		Kind: s.Kind, Owner: owner, Wrong: s.Wrong, Open: s.Open,
@@ -215,7 +214,7 @@ func (d *drawing) used() (spans map[finding.SpanKind]bool, marks map[finding.Mar
 // hatches asks for a hatch in every owner's colour; 0 is the one of nobody.
 func (d *drawing) hatches() {
 	d.pic.Owners = d.pic.Owners[:0]
-	for i := range min(len(d.cast), ownerColours) + 1 {
+	for i := range min(len(d.actors), ownerColours) + 1 {
 		d.pic.Owners = append(d.pic.Owners, i)
 	}
 }

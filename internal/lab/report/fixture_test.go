@@ -14,8 +14,7 @@ import (
 	"seckill/internal/lab/report"
 )
 
-// wrongRelease is the naive lock at work: a chain of holders who delete each
-// other's locks.
+// wrongRelease is the naive lock: a chain of holders that delete each other's locks.
 func wrongRelease() finding.Witness {
 	a, b, c := "buyer 17 (api-1)", "buyer 18 (api-2)", "buyer 21 (api-1)"
 	return finding.Witness{
@@ -54,7 +53,7 @@ func wrongRelease() finding.Witness {
 	}
 }
 
-// paused is a process that stands still while its lease runs out.
+// paused is a process that is paused while its lease runs out.
 func paused(fenced bool) finding.Witness {
 	a, b := "buyer 3 (api-1)", "buyer 4 (api-2)"
 	w := finding.Witness{
@@ -196,8 +195,8 @@ func sample() report.Report {
 	return r
 }
 
-// recorded is what a run on real servers came to: testdata/run.jsonl.gz is the output
-// of go run ./cmd/lab run all --json.
+// recorded is the result of a run on real servers: testdata/run.jsonl.gz is the output of go
+// run ./cmd/lab run all --json.
 func recorded(t *testing.T) report.Report {
 	t.Helper()
 	file, err := os.Open("testdata/run.jsonl.gz")
@@ -219,7 +218,7 @@ func recorded(t *testing.T) report.Report {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e.Hypothesis, e.Arrangement, e.Why = "h", "a", "w" // their texts are the experiments'
+		e.Hypothesis, e.Arrangement, e.Why = "h", "a", "w" // their texts come from the experiments
 		r.Entries = append(r.Entries, e)
 	}
 }

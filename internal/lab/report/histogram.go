@@ -10,7 +10,7 @@ const (
 	histogramFoot   = 112.0
 )
 
-// histogram is a distribution of latencies laid out.
+// histogram is the layout of a latency distribution.
 type histogram struct {
 	Width, Height, Foot px
 	Bars                []histogramBar
@@ -29,8 +29,7 @@ type histogramLine struct {
 	Text string
 }
 
-// newHistogram lays a distribution out: bars of equal width, whatever the buckets'.
-// Without buckets it is nil.
+// newHistogram lays out a distribution, with bars of equal width. Without buckets it is nil.
 func newHistogram(l *finding.Latency) *histogram {
 	if l == nil || len(l.Buckets) == 0 {
 		return nil
@@ -71,7 +70,7 @@ func newHistogram(l *finding.Latency) *histogram {
 		x := left + step*position(l.Buckets, value)
 		w := textWidth(p.Text, smallSize)
 		if x-w/2 < last+4 {
-			p.Text = "" // the numbers beside the picture have it
+			p.Text = "" // the numbers beside the picture show it
 		} else {
 			last = x + w/2
 		}
@@ -81,7 +80,7 @@ func newHistogram(l *finding.Latency) *histogram {
 	return h
 }
 
-// position says where among the buckets a value lies.
+// position returns where among the buckets a value lies.
 func position(buckets []finding.Bucket, value float64) float64 {
 	below := 0.0
 	for i, b := range buckets {

@@ -11,20 +11,20 @@ import (
 	"seckill/internal/lab/finding"
 )
 
-// narrowest is the least width that [Lanes] lays out for.
+// narrowest is the least width for which [Lanes] lays out.
 const narrowest = 60
 
-// ColourWanted says whether a terminal is to be written to in colour. NO_COLOR and
-// a dumb terminal forbid it.
+// ColourWanted reports whether to write colours to a terminal. NO_COLOR and a dumb terminal
+// forbid it.
 func ColourWanted(getenv func(string) string, terminal bool) bool {
 	return terminal && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"
 }
 
-// Lanes writes a witness as text, so many columns wide: one row of bars for each
-// lane, its marks below. What has no room is numbered, in the order of time, and
-// told in footnotes. Colour adds nothing that is not there without it.
+// Lanes writes a witness as text, width columns wide: a row of bars for each lane, and its
+// marks below. Texts without space are numbered, in the order of time, and written as
+// footnotes. Colour adds no information.
 func Lanes(w io.Writer, wit finding.Witness, width int, colour bool) error {
-	t := text{cast: newCast(wit.Lanes), lanes: arranged(wit.Lanes), width: max(width, narrowest)}
+	t := text{actors: newActorIndex(wit.Lanes), lanes: arranged(wit.Lanes), width: max(width, narrowest)}
 	t.from, t.to = period(t.lanes)
 	t.layOut()
 	var out strings.Builder
@@ -51,9 +51,9 @@ func Lanes(w io.Writer, wit finding.Witness, width int, colour bool) error {
 	return nil
 }
 
-// text is a witness in a terminal, in the making.
+// text is the layout of a witness in a terminal.
 type text struct {
-	cast     cast
+	actors   actorIndex
 	lanes    []finding.Lane
 	width    int
 	gutter   int // columns of the names
@@ -62,8 +62,7 @@ type text struct {
 	notes    []*note
 }
 
-// note is a text with a moment. It stands beside its sign, or has a number and is
-// told below.
+// note is a text at a moment. It is beside its sign, or has a number and is written below.
 type note struct {
 	at     float64
 	col    int
@@ -99,10 +98,10 @@ func (t *text) layOut() {
 	}
 }
 
-// name is what a lane is called: an actor's letter stands before it.
+// name is the title of a lane; an actor's letter comes first.
 func (t *text) name(lane finding.Lane) string {
 	if lane.Role == finding.Actor {
-		return letter(t.cast[lane.Name]) + " " + lane.Name
+		return letter(t.actors[lane.Name]) + " " + lane.Name
 	}
 	return lane.Name
 }
@@ -134,13 +133,13 @@ func (t *text) axis() {
 	}
 }
 
-// rail is the marks of a lane, below its bars.
+// rail is the row of marks of a lane, below its bars.
 type rail struct {
 	row   *row
 	notes []*note
 }
 
-// lane lays a lane's bars out, and leaves a row for its marks.
+// lane lays out a lane's bars, and leaves a row for its marks.
 func (t *text) lane(lane finding.Lane) rail {
 	var notes []*note
 	end := func(s finding.Span) float64 {
@@ -164,7 +163,7 @@ func (t *text) lane(lane finding.Lane) rail {
 	for _, m := range lane.Marks {
 		n := &note{
 			at: m.At, col: t.col(m.At), sign: sign(m.Kind), text: markText(m),
-			owner: t.cast.owner(lane, m.Who), wrong: m.Wrong,
+			owner: t.actors.owner(lane, m.Who), wrong: m.Wrong,
 		}
 		if lane.Role != finding.Actor && n.owner > 0 {
 			n.text = letter(n.owner) + ": " + n.text
@@ -179,7 +178,7 @@ func (t *text) lane(lane finding.Lane) rail {
 	if len(notes) > 0 || len(spans) == 0 {
 		r.row = t.row()
 	}
-	t.rows[first].put(0, fit(t.name(lane), t.gutter-1), t.cast.owner(lane, ""), false)
+	t.rows[first].put(0, fit(t.name(lane), t.gutter-1), t.actors.owner(lane, ""), false)
 	return r
 }
 
@@ -191,16 +190,16 @@ func (t *text) extent(s finding.Span) (from, to int) {
 	return from, max(from, to)
 }
 
-// bar draws a span. A text that has to be told and has no room inside is returned.
+// bar draws a span. It returns a text that must be shown and has no space inside.
 func (t *text) bar(r *row, lane finding.Lane, s finding.Span) *note {
 	from, to := t.extent(s)
-	owner := t.cast.owner(lane, s.Who)
+	owner := t.actors.owner(lane, s.Who)
 	b := barStyle(s)
 	for c := from; c <= to; c++ {
 		r.set(c, b.fill, owner, s.Wrong)
 	}
 	r.set(to, b.right, owner, s.Wrong)
-	r.set(from, b.left, owner, s.Wrong) // last: of the shortest bars, this end is seen
+	r.set(from, b.left, owner, s.Wrong) // last, so that the shortest bars show this end
 	inside, must := spanText(s, lane.Role)
 	name := letter(owner)
 	if s.Label != "" || lane.Role == finding.Actor || owner == 0 {
@@ -209,7 +208,7 @@ func (t *text) bar(r *row, lane finding.Lane, s finding.Span) *note {
 		}
 	} else {
 		inside = name + " " + inside
-		must = to-from-1 < length(name) // the letter tells it
+		must = to-from-1 < length(name) // the letter shows it
 	}
 	for _, try := range []string{" " + inside + " ", inside} {
 		if length(try) <= to-from-1 {
@@ -227,8 +226,7 @@ func (t *text) bar(r *row, lane finding.Lane, s finding.Span) *note {
 	return &note{at: s.From, col: (from + to) / 2, sign: '╵', text: inside, owner: owner, wrong: s.Wrong}
 }
 
-// number decides where texts stand, and numbers in the order of time those for
-// which there is no room.
+// number decides where texts go, and numbers those without space in the order of time.
 func (t *text) number(rails []rail) {
 	for _, r := range rails {
 		t.decide(r)
@@ -244,8 +242,7 @@ func (t *text) number(rails []rail) {
 	}
 }
 
-// decide says where the texts of a rail stand: right of their signs, left of them,
-// or below.
+// decide puts the texts of a rail right of their signs, left of them, or below.
 func (t *text) decide(r rail) {
 	end := t.gutter - 1 // of what is to the left
 	for i, n := range r.notes {
@@ -263,8 +260,8 @@ func (t *text) decide(r rail) {
 			n.where, end = below, n.col+3
 		}
 	}
-	// Signs that stand close push each other away. Where that moves one far from its
-	// moment, the longest text makes room.
+	// Signs that are close push each other away. If that moves a sign far from its moment, the
+	// longest text goes below.
 	for {
 		far := 0
 		for i, col := range t.columns(r) {
@@ -283,7 +280,7 @@ func (t *text) decide(r rail) {
 	}
 }
 
-// columns are where the notes of a rail begin.
+// columns returns where the notes of a rail begin.
 func (t *text) columns(r rail) []int {
 	cols := make([]int, len(r.notes))
 	next := 0
@@ -299,7 +296,7 @@ func (t *text) columns(r rail) []int {
 	return cols
 }
 
-// write puts a rail's signs, and the texts beside them, into its row.
+// write writes a rail's signs, and the texts beside them, into its row.
 func (t *text) write(r rail) {
 	cols := t.columns(r)
 	for i, n := range r.notes {
@@ -307,7 +304,7 @@ func (t *text) write(r rail) {
 	}
 }
 
-// where a note's text stands.
+// where says where a note's text is.
 type where int
 
 const (
@@ -316,7 +313,7 @@ const (
 	below
 )
 
-// start is the column at which a note is to begin.
+// start is the column at which a note should begin.
 func (n *note) start() int {
 	if n.where == left {
 		return n.col - length(n.text) - 1
@@ -324,7 +321,7 @@ func (n *note) start() int {
 	return n.col
 }
 
-// shown is what stands in the rail.
+// shown is what is written in the rail.
 func (n *note) shown() string {
 	s := string(n.sign)
 	if n.wrong {
@@ -338,5 +335,5 @@ func (n *note) shown() string {
 	case n.number > 0:
 		return s + fmt.Sprint(n.number)
 	}
-	return s + "0" // is to have a number
+	return s + "0" // gets a number later
 }

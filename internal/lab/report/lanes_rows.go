@@ -32,8 +32,8 @@ func (r *row) put(col int, text string, owner int, wrong bool) {
 	}
 }
 
-// render returns the row as a line. Colours are those of the picture, as near as
-// 256 of them come; what is wrong is bold and vermilion.
+// render returns the row as a line. The colours are those of the picture, as near as 256
+// colours allow; wrong parts are bold and vermilion.
 func (r *row) render(colour bool) string {
 	line := strings.TrimRight(string(r.cells), " ")
 	if !colour {
@@ -65,7 +65,7 @@ func code(owner int, wrong bool) string {
 	return fmt.Sprintf("\x1b[38;5;%dm", colours[colourNumber(owner)-1])
 }
 
-// barEnds is how a span is drawn.
+// barEnds is the style of a span.
 type barEnds struct{ left, fill, right rune }
 
 func barStyle(s finding.Span) barEnds {
@@ -98,7 +98,7 @@ func sign(k finding.MarkKind) rune {
 	return '◆'
 }
 
-// legend explains what is used.
+// legend explains the styles and signs that are used.
 func (t *text) legend() string {
 	d := drawing{lanes: t.lanes}
 	spans, marks, wrong := d.used()
@@ -116,14 +116,14 @@ func (t *text) legend() string {
 	if wrong {
 		parts = append(parts, "✗ should not be")
 	}
-	// A part is not broken between lines.
+	// Each part stays on one line.
 	for i, p := range parts {
 		parts[i] = strings.ReplaceAll(p, " ", "\u00a0")
 	}
 	return strings.Join(parts, "\u00a0 ")
 }
 
-// footnotes tells what had no room.
+// footnotes returns the numbered texts.
 func (t *text) footnotes() []string {
 	moment := 0
 	for _, n := range t.notes {
@@ -164,7 +164,7 @@ func wrap(text string, width int) []string {
 
 func length(s string) int { return utf8.RuneCountInString(s) }
 
-// fit shortens a text to so many columns.
+// fit shortens a text to a number of columns.
 func fit(s string, columns int) string {
 	if length(s) <= columns {
 		return s

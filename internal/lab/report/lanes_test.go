@@ -114,7 +114,7 @@ func TestLanesOfAlmostNothing(t *testing.T) {
 	}
 }
 
-// A crowd of seven is told apart, on light paper and on dark.
+// Seven actors are distinguishable on light and on dark paper.
 func TestEveryOwnerHasAColour(t *testing.T) {
 	wit := finding.Witness{Summary: "seven wait"}
 	for i := range 7 {
@@ -138,7 +138,7 @@ func TestEveryOwnerHasAColour(t *testing.T) {
 	}
 }
 
-// What a bar says of itself the legend does not say otherwise.
+// The legend does not contradict a bar's own text.
 func TestLegendLeavesOutWhatBarsSay(t *testing.T) {
 	const means = "believes to hold it"
 	wit := finding.Witness{Summary: "in", Lanes: []finding.Lane{{

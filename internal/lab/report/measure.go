@@ -16,7 +16,7 @@ var widths = [...]uint8{
 // bolder is how much wider bold text is.
 const bolder = 1.14
 
-// textWidth is the room that a text needs.
+// textWidth is the width of a text.
 func textWidth(text string, size float64) float64 {
 	sum := 0
 	for _, r := range text {

@@ -35,7 +35,7 @@ func pageTemplate() (*template.Template, error) {
 	return t, nil
 }
 
-// took tells a duration as one would say it.
+// took formats a duration.
 func took(d time.Duration) string {
 	switch {
 	case d >= time.Minute:
@@ -46,7 +46,7 @@ func took(d time.Duration) string {
 	return d.Round(10 * time.Millisecond).String()
 }
 
-// page is a report as its template wants it.
+// page is the data of the template.
 type page struct {
 	Report
 	CSS    template.CSS
@@ -63,19 +63,19 @@ type group struct {
 	Entries   []entry
 }
 
-// entry is an experiment with what is derived from its result.
+// entry is an experiment with data derived from its result.
 type entry struct {
 	Entry
 	Outcome  outcome
 	Cells    []cell
 	Counts   []count
-	Pictures []sight
+	Pictures []shownWitness
 	Answers  []answer
 	Other    *Entry // its partner
 	Pretty   string // the setup
 }
 
-// outcome is what an experiment came to, next to what was expected.
+// outcome compares the result with the expectation.
 type outcome struct {
 	Class, Sign, Text string
 }
@@ -87,15 +87,15 @@ type cell struct {
 	Title string
 }
 
-// count is a kind of anomaly that was seen, or that was looked for.
+// count is a kind of anomaly that was seen, or looked for.
 type count struct {
 	finding.Info
 	N     int
 	About bool
 }
 
-// sight is a witness with the id of its picture.
-type sight struct {
+// shownWitness is a witness with the id of its picture.
+type shownWitness struct {
 	finding.Witness
 	ID    string
 	Title string
@@ -134,7 +134,7 @@ func newPage(r Report) page {
 // Tried is how many came to a verdict, or should have.
 func (p page) Tried() int { return p.Total - p.Counts["skipped"] }
 
-// Columns is how many columns the matrix has beside the experiments.
+// Columns is the number of columns of the matrix after the first one.
 func (p page) Columns() int { return len(p.Kinds) + 1 }
 
 func (r Report) entry(e Entry) entry {
@@ -154,7 +154,7 @@ func (r Report) entry(e Entry) entry {
 		wits = slices.Insert(wits, 0, *res.Witness)
 	}
 	for i, wit := range wits {
-		v.Pictures = append(v.Pictures, sight{Witness: wit, ID: fmt.Sprintf("%s-w%d", res.ID, i), Title: titleOf(wit)})
+		v.Pictures = append(v.Pictures, shownWitness{Witness: wit, ID: fmt.Sprintf("%s-w%d", res.ID, i), Title: titleOf(wit)})
 	}
 	for i := range r.Entries {
 		if id := r.Entries[i].Result.ID; id == e.Partner && id != "" {

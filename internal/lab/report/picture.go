@@ -22,12 +22,12 @@ const (
 	axisHeight   = 34.0
 )
 
-// px is a length that prints short.
+// px is a length, printed with one decimal.
 type px float64
 
 func (p px) String() string { return strconv.FormatFloat(float64(p), 'f', 1, 64) }
 
-// picture is a witness laid out; its template draws it.
+// picture is the layout of a witness; its template draws it.
 type picture struct {
 	ID, Title, Desc string
 	Width, Height   px
@@ -36,7 +36,7 @@ type picture struct {
 	Split           px // between actors and stores; 0: none
 	Ticks           []pictureTick
 	Lanes           []pictureLane
-	Bands           []pictureBar // when it is not as it should be
+	Bands           []pictureBar // when something is wrong
 	Rules           []px
 	Owners          []int // that need a hatch
 	Legend          []legendItem
@@ -48,7 +48,7 @@ type pictureTick struct {
 	Anchor string
 }
 
-// pictureLane is a lane with all that stands in it.
+// pictureLane is a lane with its contents.
 type pictureLane struct {
 	Y, H         px
 	Name, Detail string
@@ -57,7 +57,7 @@ type pictureLane struct {
 	BadgeY       px
 	Owner        int
 	Letter       string
-	Full         string // what a pointer is shown
+	Full         string // the tooltip
 	Store        bool
 	Bars         []pictureBar
 	Marks        []pictureMark
@@ -91,9 +91,9 @@ type pictureMark struct {
 	Full         string
 }
 
-// draw lays a witness out.
+// draw lays out a witness.
 func draw(wit finding.Witness, id string) *picture {
-	d := drawing{cast: newCast(wit.Lanes), lanes: arranged(wit.Lanes)}
+	d := drawing{actors: newActorIndex(wit.Lanes), lanes: arranged(wit.Lanes)}
 	d.from, d.to = period(d.lanes)
 	d.left, d.right = edge+d.gutter(), pictureWidth-edge-12
 	d.pic = &picture{
@@ -123,10 +123,10 @@ func titleOf(wit finding.Witness) string {
 	return "How it is prevented"
 }
 
-// drawing is a picture in the making.
+// drawing is a picture under construction.
 type drawing struct {
 	pic         *picture
-	cast        cast
+	actors      actorIndex
 	lanes       []finding.Lane
 	from, to    float64 // ms
 	left, right float64
@@ -136,7 +136,7 @@ func (d *drawing) x(ms float64) float64 {
 	return d.left + (ms-d.from)/(d.to-d.from)*(d.right-d.left)
 }
 
-// gutter is the room for the lanes' names.
+// gutter is the width of the lanes' names.
 func (d *drawing) gutter() float64 {
 	room := 80.0
 	for _, lane := range d.lanes {
@@ -154,7 +154,7 @@ func (d *drawing) nameLeft(lane finding.Lane) float64 {
 	return edge
 }
 
-// nameOf parts "buyer 17 (api-1)" into what is told first and what second.
+// nameOf splits "buyer 17 (api-1)" into the name and the detail.
 func nameOf(lane finding.Lane) (name, detail string) {
 	name = shortName(lane.Name)
 	if rest := lane.Name[len(name):]; len(rest) > 2 {
@@ -187,7 +187,7 @@ func (d *drawing) axis() {
 	}
 }
 
-// lane lays a lane out from y on and returns its height.
+// lane lays out a lane from y on and returns its height.
 func (d *drawing) lane(lane finding.Lane, y float64) float64 {
 	name, detail := nameOf(lane)
 	nameX := d.nameLeft(lane)
@@ -197,22 +197,22 @@ func (d *drawing) lane(lane finding.Lane, y float64) float64 {
 		Name: fitText(name, nameSize*bolder, room), Detail: fitText(detail, smallSize, room),
 	}
 	if lane.Role == finding.Actor {
-		out.Owner = d.cast[lane.Name]
+		out.Owner = d.actors[lane.Name]
 		out.Letter = letter(out.Owner)
 	}
-	bars, flags, bottom := d.bars(lane, y+lanePad)
+	bars, labels, bottom := d.bars(lane, y+lanePad)
 	if len(lane.Spans) == 0 {
 		bottom = y + lanePad
 	}
 	for i := range lane.Marks {
-		flags = append(flags, d.mark(lane, lane.Marks[i]))
+		labels = append(labels, d.mark(lane, lane.Marks[i]))
 	}
 	out.Bars = bars
-	if len(flags) > 0 {
+	if len(labels) > 0 {
 		if len(lane.Spans) > 0 {
 			bottom += 4
 		}
-		bottom = d.rail(&out, flags, bottom)
+		bottom = d.rail(&out, labels, bottom)
 	}
 	height := max(bottom+lanePad-y, 46)
 	if detail != "" {
@@ -226,16 +226,16 @@ func (d *drawing) lane(lane finding.Lane, y float64) float64 {
 	return height
 }
 
-// railFlag is a flag with what becomes of it.
-type railFlag struct {
-	flag
+// markLabel is a label with the mark that it becomes.
+type markLabel struct {
+	label
 
 	mark pictureMark
 	from float64 // the y at which its line begins; 0: the rail
 }
 
-func (d *drawing) mark(lane finding.Lane, m finding.Mark) *railFlag {
-	owner := d.cast.owner(lane, m.Who)
+func (d *drawing) mark(lane finding.Lane, m finding.Mark) *markLabel {
+	owner := d.actors.owner(lane, m.Who)
 	text := markText(m)
 	if lane.Role != finding.Actor && owner > 0 {
 		text = letter(owner) + ": " + text
@@ -244,13 +244,13 @@ func (d *drawing) mark(lane finding.Lane, m finding.Mark) *railFlag {
 	if m.Who != "" && m.Who != lane.Name {
 		full += " (" + m.Who + ")"
 	}
-	return &railFlag{
-		flag: d.flag(d.x(m.At), text, m.Wrong, true),
-		mark: pictureMark{Kind: m.Kind, Owner: owner, Wrong: m.Wrong, Full: full},
+	return &markLabel{
+		label: d.label(d.x(m.At), text, m.Wrong, true),
+		mark:  pictureMark{Kind: m.Kind, Owner: owner, Wrong: m.Wrong, Full: full},
 	}
 }
 
-func (d *drawing) flag(x float64, text string, wrong, mark bool) flag {
+func (d *drawing) label(x float64, text string, wrong, mark bool) label {
 	size, symbol := labelSize, symbolSize
 	if wrong {
 		size *= bolder
@@ -260,18 +260,18 @@ func (d *drawing) flag(x float64, text string, wrong, mark bool) flag {
 		symbol = 0
 	}
 	text = fitText(text, size, pictureWidth-edge-d.left-30)
-	return flag{moment: x, text: text, width: textWidth(text, size), symbol: symbol}
+	return label{moment: x, text: text, width: textWidth(text, size), symbol: symbol}
 }
 
 // rail lays out marks and texts below a lane's bars and returns where it ends.
-func (d *drawing) rail(out *pictureLane, flags []*railFlag, y float64) float64 {
-	plain := make([]*flag, len(flags))
-	for i, f := range flags {
-		plain[i] = &f.flag
+func (d *drawing) rail(out *pictureLane, labels []*markLabel, y float64) float64 {
+	plain := make([]*label, len(labels))
+	for i, f := range labels {
+		plain[i] = &f.label
 	}
 	rows := place(plain, d.left-10, pictureWidth-edge)
-	slices.SortStableFunc(flags, func(a, b *railFlag) int { return cmp.Compare(a.at, b.at) })
-	for _, f := range flags {
+	slices.SortStableFunc(labels, func(a, b *markLabel) int { return cmp.Compare(a.at, b.at) })
+	for _, f := range labels {
 		m := f.mark
 		m.Moment, m.X, m.Y = px(f.moment), px(f.at), px(y+rowHeight/2)
 		m.From = px(max(y-6, f.from))

@@ -11,7 +11,7 @@ import (
 	"seckill/internal/lab/finding"
 )
 
-// Report is all that a run of the laboratory found.
+// Report is the result of a run of the laboratory.
 type Report struct {
 	Entries []Entry // in the order of the catalogue; those of one Group stand together
 	Started time.Time
@@ -19,28 +19,27 @@ type Report struct {
 	Machine string // such as "linux/amd64, 2 cores"
 	Engine  finding.Engine
 	Seed    int64
-	Command string // the line that repeats the run
+	Command string // the command that repeats the run
 	// Kinds are the columns of the matrix; none: [finding.Kinds].
 	Kinds []finding.Info
 }
 
-// Entry is an experiment: what came of it, and what it has to say.
+// Entry is an experiment with its result and its texts.
 type Entry struct {
 	Result      finding.Result
 	Hypothesis  string
 	Arrangement string
 	Why         string
 	Cure        string
-	Partner     string // the id of the experiment that comes to the other verdict
+	Partner     string // the id of the experiment with the other verdict
 	Sources     []Source
 	// Setup is what the hypothesis is about, as JSON; shown on demand.
 	Setup json.RawMessage
-	// K6 is the command that shows the same from outside; "" where it cannot be seen
-	// from there.
+	// K6 is the command that shows the same over HTTP; "" if it cannot be seen there.
 	K6 string
 }
 
-// Source is where a failure is described.
+// Source is a section that describes the failure.
 type Source struct {
 	Document, Section string
 }
@@ -48,8 +47,8 @@ type Source struct {
 // File is the page that [WriteDir] writes.
 const File = "index.html"
 
-// WriteDir writes the report into a folder, which it creates where there is none.
-// The page is replaced at once: a reader finds the old one or the new one.
+// WriteDir writes the report into a folder, and creates the folder if necessary. It replaces
+// the page atomically: a reader finds the old page or the new one.
 func WriteDir(dir string, r Report) (err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("report: %w", err)
@@ -60,7 +59,7 @@ func WriteDir(dir string, r Report) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = temp.Close() // it may be closed already, and the first error counts
+			_ = temp.Close() // it may already be closed, and the first error counts
 			_ = os.Remove(temp.Name())
 		}
 	}()
@@ -70,7 +69,7 @@ func WriteDir(dir string, r Report) (err error) {
 	return finish(temp, filepath.Join(dir, File))
 }
 
-// finish makes a written temporary file the one that others read.
+// finish renames the finished temporary file.
 func finish(temp *os.File, path string) error {
 	if err := temp.Chmod(0o644); err != nil {
 		return fmt.Errorf("report: %w", err)
@@ -84,7 +83,7 @@ func finish(temp *os.File, path string) error {
 	return nil
 }
 
-// HTML writes the report as one page that asks nothing of the network.
+// HTML writes the report as one page that loads nothing from the network.
 func HTML(w io.Writer, r Report) error {
 	t, err := pageTemplate()
 	if err != nil {

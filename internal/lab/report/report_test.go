@@ -46,7 +46,7 @@ func TestPageOfNothing(t *testing.T) {
 	html(t, report.Report{Entries: []report.Entry{{}}})
 }
 
-// What an experiment says may hold anything, and is never markup.
+// Texts of experiments may contain anything, and are never markup.
 func TestPageEscapes(t *testing.T) {
 	const bad = `<script>alert("x")</script>`
 	r := report.Report{Command: bad, Entries: []report.Entry{{
@@ -62,7 +62,7 @@ func TestPageEscapes(t *testing.T) {
 	}
 }
 
-// The page is whole by itself: it names no other file, and runs nothing.
+// The page is self-contained: it refers to no other file, and runs no script.
 func TestPageIsSelfContained(t *testing.T) {
 	page := html(t, sample())
 	outside := regexp.MustCompile(`(?i)<(script|link rel="stylesheet|iframe|img)|@import|url\(["']?[^#"']|(src|href)="[^#d]`)

@@ -15,12 +15,11 @@ var pictureTemplate string
 //go:embed picture.css
 var pictureCSS string
 
-// ownerColours is how many colours there are; then they begin again, and the
-// letters go on.
+// ownerColours is the number of colours. After that they repeat, and the letters go on.
 const ownerColours = 7
 
-// SVG draws a witness, to stand in a page that has the stylesheet [PictureCSS]. The
-// id must be the picture's own within the page.
+// SVG draws a witness for a page that has the stylesheet [PictureCSS]. The id must be unique
+// within the page.
 func SVG(wit finding.Witness, id string) (template.HTML, error) {
 	t, err := template.New("picture").Funcs(pictureFuncs()).Parse(pictureTemplate)
 	if err != nil {
@@ -30,12 +29,11 @@ func SVG(wit finding.Witness, id string) (template.HTML, error) {
 	if err := t.Execute(&out, draw(wit, id)); err != nil {
 		return "", fmt.Errorf("report: drawing %s: %w", id, err)
 	}
-	// The template has escaped what the witness says.
+	// The template has escaped the texts of the witness.
 	return template.HTML(out.String()), nil //nolint:gosec // see above
 }
 
-// PictureCSS is the stylesheet of the pictures: light and dark, as the reader's
-// system is.
+// PictureCSS is the stylesheet of the pictures, light and dark as the reader's system is.
 func PictureCSS() template.CSS { return template.CSS(pictureCSS) }
 
 func pictureFuncs() template.FuncMap {
@@ -58,7 +56,7 @@ func colourNumber(owner int) int {
 // colour is the class of an owner's colour.
 func colour(owner int) string { return fmt.Sprintf("o%d", colourNumber(owner)) }
 
-// Path is the bar's outline: one that lasts beyond the picture ends in a point.
+// Path is the outline of the bar: a bar that continues after the picture ends in a point.
 func (b pictureBar) Path() string {
 	if b.Open {
 		const point = 8
@@ -69,10 +67,10 @@ func (b pictureBar) Path() string {
 		b.X+r, b.Y, b.W-2*r, b.H-2*r, r)
 }
 
-// Hatched bars are those in which nothing is done.
+// Hatched reports whether the bar is a period without work.
 func (b pictureBar) Hatched() bool { return b.Kind == finding.Waits || b.Kind == finding.Paused }
 
-// HatchOwner is whose colour the hatch has: standing still is grey, whoever does it.
+// HatchOwner decides the colour of the hatch: a pause is grey for every owner.
 func (b pictureBar) HatchOwner() int {
 	if b.Kind == finding.Paused {
 		return 0

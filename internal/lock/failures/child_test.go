@@ -3,41 +3,34 @@ package failures_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"seckill/internal/lock"
 	"seckill/internal/lock/redis/session"
 	"seckill/internal/testkit"
 )
 
-// childEnv makes the test binary do one job, as a process of its own that can be
-// killed and stopped, and end.
+// childEnv makes the test binary run one job as a process that can be stopped.
 const childEnv = "FAILURES_CHILD"
 
-// job is what a child process does, with the key it does it to.
+// job is a sale in a child process.
 type job struct {
-	Do        string // hold, queue or sell
 	Mechanism string
 	Addr      string // of Redis
 	Prefix    string
-	TTL       time.Duration // a fixed lease; 0 is the mechanism's own
-	Waiters   int           // queue: how many
-	DSN       string        // sell: the database
+	DSN       string
 }
 
 const key = "seat"
 
 func (j job) config() session.Config {
-	return session.Config{Prefix: j.Prefix, WatchdogTimeout: lease, PlaceTimeout: place}
+	return session.Config{Prefix: j.Prefix, WatchdogTimeout: lease, QueueEntryTTL: queueEntryTTL}
 }
 
-// startChild starts a process on a job.
+// startChild starts a process that runs a job.
 func startChild(t *testing.T, j job) *testkit.Process {
 	t.Helper()
 	self, err := os.Executable()
@@ -51,7 +44,7 @@ func startChild(t *testing.T, j job) *testkit.Process {
 	return testkit.Start(t, testkit.Command{Path: self, Env: []string{childEnv + "=" + string(text)}})
 }
 
-// child is the whole life of such a process.
+// child runs the job in such a process and returns its exit code.
 func child(text string) (code int) {
 	var j job
 	err := json.Unmarshal([]byte(text), &j)
@@ -72,38 +65,5 @@ func (j job) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	switch j.Do {
-	case "hold":
-		return j.hold(ctx, l)
-	case "queue":
-		return j.queue(ctx, l)
-	case "sell":
-		return j.sell(ctx, l)
-	}
-	return fmt.Errorf("no job %q", j.Do)
-}
-
-// hold takes the key and keeps it until it is killed.
-func (j job) hold(ctx context.Context, l lock.Locker) error {
-	held, err := l.Acquire(ctx, key, lock.Options{TTL: j.TTL})
-	if err != nil {
-		return err
-	}
-	fmt.Println("holds")
-	<-held.Lost()
-	fmt.Println("told", context.Cause(held.Context()))
-	select {}
-}
-
-// queue waits for the key with several goroutines until it is killed.
-func (j job) queue(ctx context.Context, l lock.Locker) error {
-	errs := make(chan error)
-	for range j.Waiters {
-		go func() {
-			_, err := l.Acquire(ctx, key, lock.Options{Wait: time.Hour})
-			errs <- err
-		}()
-	}
-	err := <-errs
-	return errors.Join(errors.New("a waiter that was to wait has ended"), err)
+	return j.sell(ctx, l)
 }

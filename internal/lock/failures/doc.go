@@ -1,55 +1,62 @@
-// Package failures is what each Redis lock does when something dies, seen on real
-// redis-servers and a real MariaDB, with processes that are killed and stopped. It
-// has no code but its tests.
+// Package failures tests what the Redis locks do when a process, a server or a clock fails.
+// It uses real redis-servers, a real MariaDB and processes that are stopped. It has no
+// code but its tests.
 //
-//	fault (the test of that name)     strong: reentrant, fair, fenced, rw        others
-//	--------------------------------  -----------------------------------------  -----------------------------
-//	holder-killed                     free at the end of its lease, within one   lua: after its fixed lease
-//	  SIGKILL of the holder           watchdog timeout and not before            setnx: never, no TTL
-//	waiters-killed                    reentrant: the next gets in at once
-//	  SIGKILL of the queue's first    fair: when a place has ended
-//	holder-stopped                    reentrant: two holders, the late write     lua: the same, and its holder is
-//	  SIGSTOP between check and       LANDS, oversold by one; fenced: the late   told by the release only
-//	  write, longer than the lease    write is REFUSED; told as soon as it wakes
-//	replica-promoted-unreplicated     two holders; the first is told at its      red: one holder, who goes on
-//	  the primary dies before it      next renewal. fenced: the second token     multi: one holder, who is told
-//	  replicated the lock             is greater, the first's write refused      that a node lost the key
-//	replica-promoted-by-sentinel      a replicated lock stays its holder's and
-//	  the primary dies                is renewed on; waiters are told
-//	                                  ErrUnavailable and have to ask again
-//	server-restarted-empty            the waiter gets in; the holder is told     lua: two holders, told by the
-//	  SIGKILL, nothing on disk        ErrExpired, or ErrLost where somebody      release; setnx: its release frees
-//	                                  has it, at its next renewal                the next holder's lock
-//	clock-moved                       forwards: two holders, the first is told
-//	  of the redis-server             at its next renewal; backwards, or the
-//	                                  counter deleted: fenced's tokens grow;
-//	                                  both at once: they do not
-//	waiters-cancelled                 no key, no channel, no goroutine is left;
-//	  1,000 of them                   one pub/sub connection while they wait
+// Each test runs over every mechanism on one Redis server for which it makes sense. A
+// mechanism either renews its lease by a watchdog (reentrant, fair, fenced, rw) or has a
+// fixed lease (setnx-expire, naive, thread-id, uuid, lua) or none (setnx).
 //
-// The command that shows one of them, with what was seen and how long it took in a
-// table at its end:
+//	fault (name of the test)           watchdog                        fixed lease or none
+//	---------------------------------  ------------------------------  ---------------------------
+//	holder-stopped                     two holders; the late write is  the same, and the holder is
+//	  SIGSTOP between the check and    CARRIED OUT, oversold by one;   told by its release at most
+//	  the write, longer than the       with fenced it is REFUSED; the
+//	  lease                            holder is told when it wakes
+//	replica-promoted-unreplicated      two holders; the first one is   two holders; the first one
+//	  the primary dies before the      told at its next renewal;       is not told
+//	  replica has the lock             fenced: the token grows
+//	replica-promoted-by-sentinel       a replicated lock is renewed    a replicated lock stays
+//	  the primary dies                 on the new primary; waiters     taken and can be released
+//	                                   get ErrUnavailable and try
+//	                                   again
+//	server-restarted-empty             the waiter gets the lock; the   two holders; the release
+//	  SIGKILL, nothing on disk         holder is told at its next      returns ErrLost (lua, uuid)
+//	                                   renewal                         or frees the other's lock
+//	clock-moved                        forwards: two holders, the      forwards: two holders, the
+//	  of the redis-server              first one is told at its next   first one is not told
+//	                                   renewal
+//	                                   fenced, backwards or without
+//	                                   the counter: tokens grow;
+//	                                   both at once: they do not
+//
+// This command runs one of them. It prints a table of the outcomes with the measured times:
 //
 //	go test ./internal/lock/failures -v -run TestFaults/holder-stopped
 //
-// All of them, without -run, take about 20 seconds.
+// # The late write
 //
-// # How the late write is made
+// The holder in holder-stopped is a child process that sells as the service does: package
+// order on package database, with every statement under the context of the lease. Its
+// database connection stops the process (kill -STOP) when it is about to send the write of
+// the stock. So the context was checked immediately before, and the packet is sent after
+// SIGCONT. A long pause of a virtual machine can do the same to any program, however
+// careful it is. No lock prevents this. With a fencing token, the same packet finds a newer
+// token in the row and is refused.
 //
-// The holder in holder-stopped is a child process that sells as the service does:
-// package order on package database, every statement under the lease's context. Its
-// connection to the database stops the process (kill -STOP) when it is handed the
-// write of the stock. So the context was asked for the last time just before, and the
-// packet leaves right after SIGCONT: what a long pause of a virtual machine can do to
-// any program, however careful. No lock prevents it. The same packet with a fencing
-// token finds a newer one in the row.
+// TestFencedSaleWithAStoppedProcess in cmd/api tests the same sale over HTTP.
 //
-// The sale over HTTP by two processes, one of which is stopped with the lock in its
-// hands, is TestFencedSaleWithAStoppedProcess in cmd/api.
+// # Faults that other packages test
 //
-// # What is not shown here
-//
-// Lost and late replies, partitions of one client and servers that hang are in the
-// conformance suite (package locktest), which every mechanism passes by its own
-// folder's test; nodes that fail one by one are in those of red and multi.
+//	fault                                      proven by
+//	-----------------------------------------  ---------------------------------------------
+//	SIGKILL of a holder                        experiments of the laboratory
+//	                                           (…-holder-killed); freed-after-death and
+//	                                           abandoned-grant-stays in package locktest;
+//	                                           zkstore.FreesLockOfDeadProcess
+//	a waiter that dies, 1,000 cancelled        evicts-dead-waiters and
+//	waiters                                    thousand-cancelled-waiters in package locktest
+//	lost and late replies, a client without a  package locktest
+//	connection, a server that hangs
+//	nodes that fail one by one, a node that    packages multi and red
+//	fails over
 package failures

@@ -25,47 +25,41 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	// lease is the watchdog's timeout where a holder dies or stops: long enough for
-	// a busy machine to renew it, short enough to wait for it.
+	// lease is the watchdog's lease if a holder stops. It is long enough to be renewed
+	// on a busy machine and short enough to wait for its end.
 	lease = 1200 * time.Millisecond
-	// place is how long a dead waiter's place in a queue lasts.
-	place = 1500 * time.Millisecond
-	// slack is what a busy machine may add to a bound that the mechanism gives. The
-	// table has what was really measured.
+	// longLease is a lease that does not end during a test.
+	longLease = 20 * time.Second
+	// renewEvery is the renewal interval if a test measures the time to a renewal.
+	renewEvery = time.Second
+	// queueEntryTTL is how long a dead waiter keeps its position in a queue.
+	queueEntryTTL = 1500 * time.Millisecond
+	// slack is what a busy machine may add to the bounds of a mechanism. The table has
+	// the measured times.
 	slack = time.Second
-	// patience bounds what is only waited for: spent when something is wrong.
+	// patience bounds waits that end early unless something is wrong.
 	patience = 30 * time.Second
 )
 
-// TestFaults brings about one fault after the other, and ends with a table of what
-// was seen.
+// TestFaults injects one fault after the other. It logs a table of the outcomes.
 func TestFaults(t *testing.T) {
 	r := &report{}
 	t.Cleanup(func() { t.Log("\n" + r.table()) })
 	for _, f := range []struct {
-		name  string
-		alone bool // it counts goroutines
-		prove func(t *testing.T, r *report)
+		name string
+		test func(t *testing.T, r *report)
 	}{
-		{"waiters-cancelled", true, waitersCancelled},
-		{"holder-stopped", false, holderStopped},
-		{"holder-killed", false, holderKilled},
-		{"waiters-killed", false, waitersKilled},
-		{"replica-promoted-unreplicated", false, replicaPromotedUnreplicated},
-		{"replica-promoted-by-sentinel", false, replicaPromotedBySentinel},
-		{"server-restarted-empty", false, serverRestartedEmpty},
-		{"clock-moved", false, clockMoved},
+		{"holder-stopped", holderStopped},
+		{"replica-promoted-unreplicated", replicaPromotedUnreplicated},
+		{"replica-promoted-by-sentinel", replicaPromotedBySentinel},
+		{"server-restarted-empty", serverRestartedEmpty},
+		{"clock-moved", clockMoved},
 	} {
-		t.Run(f.name, func(t *testing.T) {
-			if !f.alone {
-				t.Parallel()
-			}
-			f.prove(t, r)
-		})
+		t.Run(f.name, func(t *testing.T) { t.Parallel(); f.test(t, r) })
 	}
 }
 
-// report is what was seen, whichever test saw it first.
+// report collects the outcomes in any order.
 type report struct {
 	mu   sync.Mutex
 	rows []row
@@ -76,8 +70,8 @@ type row struct {
 	took                      time.Duration
 }
 
-// saw adds a row. took 0 is not printed.
-func (r *report) saw(fault, mechanism string, took time.Duration, outcome string, args ...any) {
+// add adds a row. The table shows no time if took is 0.
+func (r *report) add(fault, mechanism string, took time.Duration, outcome string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.rows = append(r.rows, row{fault, mechanism, fmt.Sprintf(outcome, args...), took})
@@ -99,52 +93,42 @@ func (r *report) table() string {
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", row.fault, row.mechanism, row.outcome, took)
 	}
-	_ = w.Flush() // a strings.Builder takes everything
+	_ = w.Flush() // cannot fail on a strings.Builder
 	return text.String()
 }
 
-// until waits for a condition.
-func until(t *testing.T, what string, condition func() bool) {
+// acquire takes a free key.
+func acquire(t *testing.T, l lock.Locker, key string, opts lock.Options) lock.Lease {
 	t.Helper()
-	for end := time.Now().Add(patience); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
-}
-
-// acquire takes a key that is free.
-func acquire(t *testing.T, l lock.Locker, key string) lock.Lease {
-	t.Helper()
-	held, err := l.Acquire(t.Context(), key, lock.Options{})
+	held, err := l.Acquire(t.Context(), key, opts)
 	if err != nil {
 		t.Fatalf("Acquire(%q): %v", key, err)
 	}
 	return held
 }
 
-// attempt is an acquisition under way.
-type attempt struct {
+// acquisition is an acquisition in the background.
+type acquisition struct {
 	held    lock.Lease
 	err     error
-	outages int           // how often the server was not to be had
+	outages int           // how often the server was unavailable
 	at      time.Time     // when it ended
-	ended   chan struct{} // closed then
+	ended   chan struct{} // closed when it has ended
 }
 
-// begin acquires in the background, and again where the server was not to be had:
-// a waiter is told of that, and it is for the caller to ask again.
-func begin(ctx context.Context, l lock.Locker, key string, opts lock.Options) *attempt {
-	a := &attempt{ended: make(chan struct{})}
+// acquireAsync acquires in the background. It tries again if the server is unavailable:
+// a waiter gets that error, and trying again is up to the caller.
+func acquireAsync(ctx context.Context, l lock.Locker, key string, opts lock.Options) *acquisition {
+	a := &acquisition{ended: make(chan struct{})}
 	go func() {
 		defer close(a.ended)
-		a.insist(ctx, l, key, opts)
+		a.run(ctx, l, key, opts)
 		a.at = time.Now()
 	}()
 	return a
 }
 
-func (a *attempt) insist(ctx context.Context, l lock.Locker, key string, opts lock.Options) {
+func (a *acquisition) run(ctx context.Context, l lock.Locker, key string, opts lock.Options) {
 	for {
 		a.held, a.err = l.Acquire(ctx, key, opts)
 		if !errors.Is(a.err, lock.ErrUnavailable) {
@@ -159,30 +143,68 @@ func (a *attempt) insist(ctx context.Context, l lock.Locker, key string, opts lo
 	}
 }
 
-// got waits for the end of an attempt, which must have succeeded.
-func (a *attempt) got(t *testing.T) lock.Lease {
+// mustSucceed waits for the end of an acquisition, which must have succeeded.
+func (a *acquisition) mustSucceed(t *testing.T) lock.Lease {
 	t.Helper()
 	select {
 	case <-a.ended:
 	case <-time.After(patience):
-		t.Fatal("a waiter never got in")
+		t.Fatal("a waiter never got the lock")
 	}
 	if a.err != nil {
-		t.Fatalf("a waiter was told %v", a.err)
+		t.Fatalf("a waiter got %v", a.err)
 	}
 	return a.held
 }
 
-// unaware fails the test where a holder knows already that it is none any more.
-func unaware(t *testing.T, held lock.Lease) {
+// loss records when and why a holder is told that it lost its lock.
+type loss struct {
+	at    time.Time
+	cause error
+	told  chan struct{}
+}
+
+// awaitLoss records the loss of a lease in the background.
+func awaitLoss(t *testing.T, held lock.Lease) *loss {
+	l := &loss{told: make(chan struct{})}
+	go func() {
+		select {
+		case <-held.Lost():
+			l.at, l.cause = time.Now(), context.Cause(held.Context())
+			close(l.told)
+		case <-t.Context().Done():
+		}
+	}()
+	return l
+}
+
+// mustBeTold waits until the holder was told one of the reasons.
+func (l *loss) mustBeTold(t *testing.T, who string, reasons ...error) {
+	t.Helper()
+	select {
+	case <-l.told:
+	case <-time.After(patience):
+		t.Fatalf("%s: the holder was never told", who)
+	}
+	for _, reason := range reasons {
+		if errors.Is(l.cause, reason) {
+			return
+		}
+	}
+	t.Errorf("%s: the holder was told %v, want one of %v", who, l.cause, reasons)
+}
+
+// mustNotKnow fails the test if a holder already knows that it lost its lock.
+func mustNotKnow(t *testing.T, held lock.Lease) {
 	t.Helper()
 	if err := context.Cause(held.Context()); err != nil || held.Remaining() <= 0 {
-		t.Errorf("the holder of %q knows already (%v, %v left): this shows nothing", held.Key(), err, held.Remaining())
+		t.Errorf("the holder of %q already knows that it lost the lock (%v, %v left), so there are not two holders",
+			held.Key(), err, held.Remaining())
 	}
 }
 
-// between checks a measured time.
-func between(t *testing.T, what string, took, least, most time.Duration) {
+// mustBeBetween checks a measured time.
+func mustBeBetween(t *testing.T, what string, took, least, most time.Duration) {
 	t.Helper()
 	if took < least || took > most {
 		t.Errorf("%s after %v, want %v to %v", what, took, least, most)

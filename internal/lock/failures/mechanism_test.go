@@ -2,18 +2,18 @@ package failures_test
 
 import (
 	"fmt"
-	"io"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/lock"
+	"seckill/internal/lock/locktest"
 	"seckill/internal/lock/redis/fair"
 	"seckill/internal/lock/redis/fenced"
 	"seckill/internal/lock/redis/lua"
-	"seckill/internal/lock/redis/multi"
 	"seckill/internal/lock/redis/naive"
-	"seckill/internal/lock/redis/red"
 	"seckill/internal/lock/redis/redisio"
 	"seckill/internal/lock/redis/reentrant"
 	"seckill/internal/lock/redis/rw"
@@ -24,15 +24,55 @@ import (
 	"seckill/internal/lock/redis/uuid"
 )
 
-// strong are the mechanisms on one Redis that renew, wait and tell. That of rw is
-// its writer.
-var strong = []string{"reentrant", "fair", "fenced", "rw"}
+// mechanism is what the tests have to know about a mechanism on one Redis server.
+type mechanism struct {
+	name string
+	// renews reports that a watchdog renews the lease and tells the holder about a loss.
+	// The others have a fixed lease and poll.
+	renews bool
+	// noExpiry reports that the lock never expires.
+	noExpiry bool
+	// blindRelease reports that the release deletes the key without a comparison.
+	blindRelease bool
+	// sameOwners reports that owners of different processes may be equal, so that the
+	// release compares but deletes another holder's key.
+	sameOwners bool
+}
 
-// simple are those that take a key for a fixed time, or for ever, and poll.
-var simple = []string{"setnx", "setnx-expire", "naive", "thread-id", "uuid", "lua"}
+// mechanisms are all mechanisms on one Redis server. The locker of rw is its writer.
+func mechanisms() []mechanism {
+	return []mechanism{
+		{name: "reentrant", renews: true},
+		{name: "fair", renews: true},
+		{name: "fenced", renews: true},
+		{name: "rw", renews: true},
+		{name: "lua"},
+		{name: "uuid"},
+		{name: "thread-id", sameOwners: true},
+		{name: "naive", blindRelease: true},
+		{name: "setnx-expire", blindRelease: true},
+		{name: "setnx", noExpiry: true, blindRelease: true},
+	}
+}
 
-// open makes the locker of a process. Of the configuration the simple ones take
-// the prefix only.
+// selected returns the mechanisms for which keep is true.
+func selected(keep func(mechanism) bool) []mechanism {
+	return slices.DeleteFunc(mechanisms(), func(m mechanism) bool { return !keep(m) })
+}
+
+func renews(m mechanism) bool { return m.renews }
+
+// lease returns options for a lock that is held for ttl: fixed, unless a watchdog renews
+// it.
+func (m mechanism) lease(ttl time.Duration) lock.Options {
+	if m.renews {
+		return lock.Options{}
+	}
+	return lock.Options{TTL: ttl}
+}
+
+// open makes the locker of a process. The mechanisms without a watchdog use only the
+// prefix of the configuration.
 func open(mechanism string, client redis.UniversalClient, config session.Config) (lock.Locker, error) {
 	switch mechanism {
 	case "reentrant":
@@ -56,43 +96,16 @@ func open(mechanism string, client redis.UniversalClient, config session.Config)
 	case "lua":
 		return lua.New(client, lua.Config{Prefix: config.Prefix})
 	}
-	return nil, fmt.Errorf("no mechanism %q here", mechanism)
+	return nil, fmt.Errorf("there is no mechanism %q", mechanism)
 }
 
-// openNodes makes the locker of a process on several nodes.
-func openNodes(mechanism string, clients []*redis.Client, config multi.Config) (lock.Locker, error) {
-	nodes := make([]multi.Client, len(clients))
-	for i, c := range clients {
-		nodes[i] = c
-	}
-	if mechanism == "red" {
-		return red.New(nodes, config)
-	}
-	return multi.New(nodes, config)
-}
-
-// process is the locker of a process other than the test's further ones: it shares
-// nothing with theirs but the server.
-func process(t *testing.T, mechanism string, client redis.UniversalClient, config session.Config) lock.Locker {
+// newProcess makes the locker of another process: it shares only the server with the
+// others.
+func newProcess(t *testing.T, mechanism string, client redis.UniversalClient, config session.Config) lock.Locker {
 	t.Helper()
 	l, err := open(mechanism, client, config)
-	return closeLater(t, l, err)
+	return locktest.Opened(t, l, err)
 }
 
-func closeLater(t *testing.T, l lock.Locker, err error) lock.Locker {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c, ok := l.(io.Closer); ok {
-		t.Cleanup(func() {
-			if err := c.Close(); err != nil {
-				t.Errorf("closing a locker: %v", err)
-			}
-		})
-	}
-	return l
-}
-
-// name is a lock's key in Redis.
-func name(prefix, mechanism, key string) string { return redisio.Key(prefix, mechanism, key, "") }
+// redisKey returns a lock's key in Redis.
+func redisKey(prefix, mechanism, key string) string { return redisio.Key(prefix, mechanism, key, "") }

@@ -22,10 +22,10 @@ import (
 	"seckill/internal/voucher"
 )
 
-// voucherID is the voucher on sale, in a database of its own for each test.
+// voucherID is the voucher on sale. Each test has its own database.
 const voucherID = 7
 
-// shop sells as the service does: its own order flow on its own store.
+// shop sells with the order flow and the store of the service.
 type shop struct {
 	*order.Service
 	db *database.DB
@@ -37,7 +37,7 @@ func openShop(ctx context.Context, dsn string, locker lock.Locker) (*shop, error
 		return nil, err
 	}
 	service, err := order.NewService(order.Config{
-		Store: db.Orders(), Vouchers: catalogue{db.Vouchers()}, IDs: noIDs{}, Lockers: shelf{locker},
+		Store: db.Orders(), Vouchers: catalogue{db.Vouchers()}, IDs: noIDs{}, Lockers: oneLocker{locker},
 		Now: time.Now, Log: slog.New(slog.DiscardHandler), Lab: true,
 	})
 	if err != nil {
@@ -74,7 +74,7 @@ func newShop(t *testing.T, dsn string, locker lock.Locker, stock int64, change f
 	return s
 }
 
-// buy orders for a user. The order's id is the user's.
+// buy places an order for a user. The id of the order is that of the user.
 func (s *shop) buy(ctx context.Context, user int64) error {
 	_, err := s.Place(ctx, order.Request{VoucherID: voucherID, UserID: user, ID: user})
 	return err
@@ -89,7 +89,7 @@ func (s *shop) audit(t *testing.T) order.Audit {
 	return a
 }
 
-// write takes one from the stock under a token.
+// write decrements the stock with a token.
 func (s *shop) write(ctx context.Context, token uint64) error {
 	return s.db.Orders().Transact(ctx, func(ctx context.Context, tx order.Tx) error {
 		return errors.Join(tx.DecrementFenced(ctx, voucherID, token), tx.Flush(ctx))
@@ -102,27 +102,27 @@ func (catalogue) SoldOut(int64) {}
 
 type noIDs struct{}
 
-func (noIDs) NextID(context.Context) (int64, error) { return 0, errors.New("no ids here") }
+func (noIDs) NextID(context.Context) (int64, error) { return 0, errors.New("the tests set the ids") }
 
-type shelf struct{ locker lock.Locker }
+type oneLocker struct{ locker lock.Locker }
 
-func (s shelf) Locker(string) (lock.Locker, error) { return s.locker, nil }
+func (o oneLocker) Locker(string) (lock.Locker, error) { return o.locker, nil }
 
-// sell buys for user 1, in a process that stops itself (SIGSTOP) at the last
-// moment: it has the lock, has read the stock, and has asked its context once more;
-// the write is in its hands and goes out when it wakes.
+// sell buys for user 1 in a process that stops itself (SIGSTOP) at the last moment: it has
+// the lock, has read the stock and has checked its context once more. It sends the write
+// when it wakes.
 func (j job) sell(ctx context.Context, l lock.Locker) error {
 	config, err := mysql.ParseDSN(j.DSN)
 	if err != nil {
 		return err
 	}
-	p := &pause{long: lease}
+	p := &pause{atLeast: lease}
 	config.Net = "stopping"
 	mysql.RegisterDialContext(config.Net, func(ctx context.Context, addr string) (net.Conn, error) {
 		c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 		return stoppingConn{c, p}, err
 	})
-	s, err := openShop(ctx, config.FormatDSN(), witness{l, p})
+	s, err := openShop(ctx, config.FormatDSN(), noticePrinter{l, p})
 	if err != nil {
 		return err
 	}
@@ -131,10 +131,10 @@ func (j job) sell(ctx context.Context, l lock.Locker) error {
 	return s.db.Close()
 }
 
-// pause is when the process stopped and woke.
+// pause stops the process once and records when it woke.
 type pause struct {
-	long time.Duration // how long it stops at least
-	woke atomic.Pointer[time.Time]
+	atLeast time.Duration
+	woke    atomic.Pointer[time.Time]
 }
 
 // stoppingConn stops the process before it sends the write of the stock.
@@ -153,15 +153,15 @@ func (c stoppingConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// stop stops the process until somebody sends SIGCONT.
+// stop stops the process until it gets SIGCONT.
 func (p *pause) stop() error {
 	began := time.Now()
 	fmt.Println("at the write")
 	if err := exec.Command("sh", "-c", "kill -STOP $PPID").Run(); err != nil {
 		return err
 	}
-	// Should the signal take effect a moment later than the command returns.
-	for time.Since(began) < p.long {
+	// The signal may take effect a moment after the command has returned.
+	for time.Since(began) < p.atLeast {
 		time.Sleep(time.Millisecond)
 	}
 	woke := time.Now()
@@ -170,51 +170,52 @@ func (p *pause) stop() error {
 	return nil
 }
 
-// witness says what a holder is told. Its leases wait with the release until that
-// has happened, which in a sale is a moment after the write was answered.
-type witness struct {
+// noticePrinter prints what a holder is told. Its leases delay the release until the holder
+// has been told, which in a sale is a moment after the answer to the write.
+type noticePrinter struct {
 	lock.Locker
 	pause *pause
 }
 
 // Acquire implements [lock.Locker].
-func (w witness) Acquire(ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
-	held, err := w.Locker.Acquire(ctx, key, opts)
+func (n noticePrinter) Acquire(ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
+	held, err := n.Locker.Acquire(ctx, key, opts)
 	if err != nil {
 		return nil, err
 	}
 	fmt.Println("token:", held.Token())
-	return witnessed{held, w.pause}, nil
+	return printedLease{held, n.pause}, nil
 }
 
-type witnessed struct {
+type printedLease struct {
 	lock.Lease
 	pause *pause
 }
 
 // Release implements [lock.Lease].
-func (w witnessed) Release(ctx context.Context) error {
+func (p printedLease) Release(ctx context.Context) error {
 	lost := make(chan time.Time, 1)
 	go func() {
-		<-w.Lost()
+		<-p.Lost()
 		lost <- time.Now()
 	}()
 	select {
 	case at := <-lost:
-		fmt.Printf("told: %d %v\n", at.Sub(*w.pause.woke.Load()).Microseconds(), context.Cause(w.Context()))
+		fmt.Printf("told: %d %v\n", at.Sub(*p.pause.woke.Load()).Microseconds(), context.Cause(p.Context()))
 	case <-time.After(time.Second):
 		fmt.Println("not told")
 	}
-	err := w.Lease.Release(ctx)
+	err := p.Lease.Release(ctx)
 	fmt.Println("release:", err)
 	return err
 }
 
-// fenceToken reads what only transactions of the store speak of.
+// fenceToken reads the newest token that the database has seen.
 func fenceToken(t *testing.T, where testkit.Database) (token uint64) {
 	t.Helper()
 	db := openSQL(t, where)
-	if err := db.QueryRowContext(t.Context(), "SELECT fence_token FROM vouchers WHERE id = ?", voucherID).Scan(&token); err != nil {
+	if err := db.QueryRowContext(t.Context(), "SELECT fence_token FROM vouchers WHERE id = ?",
+		voucherID).Scan(&token); err != nil {
 		t.Fatal(err)
 	}
 	return token

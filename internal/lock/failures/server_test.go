@@ -11,116 +11,124 @@ import (
 	"seckill/internal/testkit"
 )
 
-// serverRestartedEmpty: SIGKILL of a redis-server that keeps nothing on disk. Who
-// waits gets in; the holder is told at its next renewal, where there is one.
+// serverRestartedEmpty: SIGKILL of a redis-server that stores nothing on disk. A waiter gets
+// the lock from the new server. A watchdog tells the first holder at its next renewal;
+// without a watchdog there are two holders, and at most the release tells the first one.
 func serverRestartedEmpty(t *testing.T, r *report) {
 	const fault = "server restarted empty"
 	server := testkit.NewRedis(t)
-	config := session.Config{WatchdogTimeout: long, RenewEvery: renewEvery, PlaceTimeout: place}
-	newProcess := func(m string) lock.Locker {
-		return process(t, m, nodestore.Dial(t, server.Addr(), nil), config)
+	config := session.Config{WatchdogTimeout: longLease, RenewEvery: renewEvery, QueueEntryTTL: queueEntryTTL}
+	start := func(m mechanism) lock.Locker {
+		return newProcess(t, m.name, nodestore.Dial(t, server.Addr(), nil), config)
 	}
-	alone, wanted := map[string]*loss{}, map[string]*loss{}
-	waiting := map[string]*attempt{}
-	for _, m := range strong {
-		l, other := newProcess(m), newProcess(m)
-		alone[m] = listen(t, acquire(t, l, key))
-		wanted[m] = listen(t, acquire(t, l, "wanted "+key))
-		waiting[m] = begin(t.Context(), other, "wanted "+key, lock.Options{Wait: time.Minute})
-		until(t, "a waiter", func() bool {
-			state, err := other.(lock.Inspector).Inspect(t.Context(), "wanted "+key)
+	held, losses := map[string]lock.Lease{}, map[string]*loss{}
+	contended, waiting := map[string]*loss{}, map[string]*acquisition{}
+	for _, m := range mechanisms() {
+		l := start(m)
+		held[m.name] = acquire(t, l, key, m.lease(longLease))
+		if !m.renews {
+			continue
+		}
+		losses[m.name] = awaitLoss(t, held[m.name])
+		other := start(m)
+		contended[m.name] = awaitLoss(t, acquire(t, l, "contended "+key, lock.Options{}))
+		waiting[m.name] = acquireAsync(t.Context(), other, "contended "+key, lock.Options{Wait: time.Minute})
+		testkit.Until(t, "a waiter", func() bool {
+			state, err := other.(lock.Inspector).Inspect(t.Context(), "contended "+key)
 			return err == nil && state.Waiting == 1
 		})
-	}
-	deaf := map[string]lock.Lease{}
-	for _, m := range []string{"setnx", "lua"} {
-		deaf[m] = acquire(t, newProcess(m), key)
 	}
 	killed := time.Now()
 	server.Kill()
 	server.Restart()
 	restart := time.Since(killed)
 
-	for _, m := range strong {
-		waiting[m].got(t)
-		took := waiting[m].at.Sub(killed)
-		between(t, m+"'s waiter got in", took, 0, restart+place+slack)
-		r.saw(fault, m, took, "the waiter gets in")
-		alone[m].wait(t, m, lock.ErrExpired)
-		took = alone[m].at.Sub(killed)
-		between(t, m+"'s holder was told", took, 0, restart+renewEvery+2*slack)
-		r.saw(fault, m, took, "the holder is told at its next renewal (every %v): %v", renewEvery, lock.ErrExpired)
-		wanted[m].wait(t, m, lock.ErrExpired, lock.ErrLost)
+	for _, m := range selected(renews) {
+		waiting[m.name].mustSucceed(t)
+		took := waiting[m.name].at.Sub(killed)
+		mustBeBetween(t, m.name+"'s waiter got the lock", took, 0, restart+queueEntryTTL+slack)
+		r.add(fault, m.name, took, "the waiter gets the lock")
+		losses[m.name].mustBeTold(t, m.name, lock.ErrExpired)
+		took = losses[m.name].at.Sub(killed)
+		mustBeBetween(t, m.name+"'s holder was told", took, 0, restart+renewEvery+2*slack)
+		r.add(fault, m.name, took, "the holder is told at its next renewal (every %v): %v", renewEvery, lock.ErrExpired)
+		contended[m.name].mustBeTold(t, m.name, lock.ErrExpired, lock.ErrLost)
 	}
-	for m, wantErr := range map[string]error{"setnx": nil, "lua": lock.ErrLost} {
-		acquire(t, newProcess(m), key)
-		unaware(t, deaf[m])
-		if err := deaf[m].Release(t.Context()); !errors.Is(err, wantErr) {
-			t.Errorf("%s: release = %v, want %v", m, err, wantErr)
+	for _, m := range selected(func(m mechanism) bool { return !m.renews }) {
+		acquire(t, start(m), key, m.lease(longLease))
+		mustNotKnow(t, held[m.name])
+		wrongRelease := m.blindRelease || m.sameOwners
+		err := held[m.name].Release(t.Context())
+		if wrongRelease && err != nil || !wrongRelease && !errors.Is(err, lock.ErrLost) {
+			t.Errorf("%s: release = %v; frees another holder's lock: %v", m.name, err, wrongRelease)
 		}
-		left := server.Client(t).Exists(t.Context(), name("", m, key)).Val()
-		if left != map[string]int64{"setnx": 0, "lua": 1}[m] {
-			t.Errorf("%s: %d keys after the first holder's release", m, left)
+		if left := server.Client(t).Exists(t.Context(), redisKey("", m.name, key)).Val(); (left == 0) != wrongRelease {
+			t.Errorf("%s: %d keys after the first holder's release", m.name, left)
 		}
+		outcome := "two holders; the first one is told by its release: " + lock.ErrLost.Error()
+		if wrongRelease {
+			outcome = "two holders; the first one is not told, and its release frees the second one's lock"
+		}
+		r.add(fault, m.name, 0, "%s", outcome)
 	}
-	r.saw(fault, "setnx", 0, "two holders; the first is not told, and its release frees the second one's lock")
-	r.saw(fault, "lua", 0, "two holders; the first is told by its release: %v", lock.ErrLost)
 }
 
-// clockMoved: the server's wall clock is set wrong. Backwards, tokens still grow;
-// forwards, a lease is over at once and its holder told at the next renewal.
+// clockMoved: the server's wall clock is set. If it is set forward by more than a lease,
+// every lease ends at once and there are two holders. If it is set back, fencing tokens
+// still grow, unless the token counter is lost as well.
 func clockMoved(t *testing.T, r *report) {
+	const fault = "clock moved"
 	server, clock := testkit.NewRedisWithClock(t)
 	client := server.Client(t)
-	config := session.Config{WatchdogTimeout: long, RenewEvery: renewEvery}
-	l := process(t, "fenced", nodestore.Dial(t, server.Addr(), nil), config)
+	config := session.Config{WatchdogTimeout: longLease, RenewEvery: renewEvery}
+	l := newProcess(t, "fenced", nodestore.Dial(t, server.Addr(), nil), config)
 	token := func() uint64 {
-		held := acquire(t, l, key)
+		held := acquire(t, l, key, lock.Options{})
 		if err := held.Release(t.Context()); err != nil {
 			t.Error(err)
 		}
 		return held.Token()
 	}
-	grows := func(what string, before, after uint64) {
-		if before == 0 || after <= before {
-			t.Errorf("tokens %d, then %d after %s; want them to grow", before, after, what)
+	deleteCounter := func() {
+		if n, err := client.Del(t.Context(), redisKey("", "fenced", key)+":token").Result(); n != 1 || err != nil {
+			t.Fatalf("deleting the counter: %d, %v", n, err)
 		}
-		r.saw("clock moved", "fenced", 0, "%s: the token grows", what)
 	}
 	first := token()
 	clock.Jump(-time.Hour / 2)
 	second := token()
-	grows("set back by half an hour", first, second)
+	mustGrow(t, r, fault, "the clock was set back by half an hour", first, second)
 	clock.Jump(0)
-	forget := func() {
-		if n, err := client.Del(t.Context(), name("", "fenced", key)+":token").Result(); n != 1 || err != nil {
-			t.Fatalf("deleting the counter: %d, %v", n, err)
-		}
-	}
-	forget()
+	deleteCounter()
 	third := token()
-	grows("counter deleted", second, third)
-	// What is not guaranteed is not: both at once.
-	forget()
+	mustGrow(t, r, fault, "the counter was deleted", second, third)
+	deleteCounter()
 	clock.Jump(-time.Hour / 2)
 	if fourth := token(); fourth >= third {
-		t.Errorf("tokens %d, then %d from a clock that was set back and no counter; the documentation says they do not grow", third, fourth)
+		t.Errorf("tokens %d, then %d with a clock that was set back and no counter; the documentation says they do not grow",
+			third, fourth)
 	}
-	r.saw("clock moved", "fenced", 0, "set back by half an hour and counter deleted: the token does NOT grow; writes are refused until the clock has caught up")
+	r.add(fault, "fenced", 0, "after both the token does NOT grow: writes are refused until the clock has caught up")
 	clock.Jump(0)
 
-	for _, m := range strong {
-		held := acquire(t, process(t, m, nodestore.Dial(t, server.Addr(), nil), config), "late "+key)
-		heard := listen(t, held)
-		other := process(t, m, nodestore.Dial(t, server.Addr(), nil), config)
-		clock.Jump(2 * long)
+	for _, m := range selected(func(m mechanism) bool { return !m.noExpiry }) {
+		held := acquire(t, newProcess(t, m.name, nodestore.Dial(t, server.Addr(), nil), config), "late "+key,
+			m.lease(longLease))
+		loss := awaitLoss(t, held)
+		other := newProcess(t, m.name, nodestore.Dial(t, server.Addr(), nil), config)
+		clock.Jump(2 * longLease)
 		moved := time.Now()
-		acquire(t, other, "late "+key)
-		unaware(t, held)
-		heard.wait(t, m, lock.ErrLost)
-		took := heard.at.Sub(moved)
-		between(t, m+"'s holder was told", took, 0, renewEvery+2*slack)
-		r.saw("clock moved", m, took, "forwards by more than a lease: two holders, the first is told at its next renewal (every %v)", renewEvery)
+		acquire(t, other, "late "+key, m.lease(longLease))
+		mustNotKnow(t, held)
+		if !m.renews {
+			r.add(fault, m.name, 0, "set forward by more than a lease: two holders, the first one is not told")
+			clock.Jump(0)
+			continue
+		}
+		loss.mustBeTold(t, m.name, lock.ErrLost)
+		took := loss.at.Sub(moved)
+		mustBeBetween(t, m.name+"'s holder was told", took, 0, renewEvery+2*slack)
+		r.add(fault, m.name, took, "set forward by more than a lease: two holders, the first one is told at its next renewal (every %v)", renewEvery)
 		clock.Jump(0)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"seckill/internal/lock"
 )
 
-// Locker keeps one queue for each key that is held.
+// Locker keeps a queue for each key that is held.
 type Locker struct {
 	owners *lock.Owners
 
@@ -17,9 +17,10 @@ type Locker struct {
 	queues map[string][]*entrant // the first holds the key, the others wait for it
 }
 
+// entrant is a holder or a waiter.
 type entrant struct {
 	owner lock.Owner
-	first chan struct{} // closed on arriving at the head of the queue
+	first chan struct{} // closed once it is at the head of the queue
 }
 
 var _ lock.Locker = (*Locker)(nil)
@@ -29,8 +30,8 @@ func New() *Locker {
 	return &Locker{owners: lock.NewOwners(), queues: make(map[string][]*entrant)}
 }
 
-// Acquire implements [lock.Locker]. Waiters are served in order of arrival. A
-// lease (opts.TTL) is checked and otherwise ignored.
+// Acquire implements [lock.Locker]. Waiters get the key in order of arrival. opts.TTL is
+// checked and otherwise ignored.
 func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
 	if err := lock.Check(key, opts); err != nil {
 		return nil, err
@@ -50,15 +51,15 @@ func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lo
 		Key: key, Owner: e.owner,
 		Release: func(context.Context) error { l.leave(key, e); return nil },
 	})
-	return lock.Deliver(ctx, lease, opts.Faults)
+	return lock.Deliver(ctx, lease)
 }
 
-// enter joins the queue, or, for who does not want to wait, an empty queue only.
-func (l *Locker) enter(key string, e *entrant, willing bool) error {
+// enter appends e to the queue. A caller that does not wait may join an empty queue only.
+func (l *Locker) enter(key string, e *entrant, mayWait bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	q := l.queues[key]
-	if len(q) > 0 && !willing {
+	if len(q) > 0 && !mayWait {
 		return &lock.NotAcquiredError{Key: key, Holder: q[0].owner}
 	}
 	if len(q) == 0 {
@@ -75,7 +76,7 @@ func (l *Locker) wait(ctx context.Context, key string, e *entrant, limit time.Du
 	select {
 	case <-e.first:
 		return nil
-	default: // a limit of 0 has passed already: being first comes first
+	default: // check this first: a limit of 0 has passed already
 	}
 	select {
 	case <-e.first:
@@ -87,7 +88,7 @@ func (l *Locker) wait(ctx context.Context, key string, e *entrant, limit time.Du
 	}
 }
 
-// leave gives up e's place. If that was the first, the next one moves up.
+// leave removes e from the queue. If e was the first, the next one becomes the holder.
 func (l *Locker) leave(key string, e *entrant) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,71 +14,33 @@ import (
 func TestMain(m *testing.M) { testkit.Main(m) }
 
 func TestConformance(t *testing.T) {
-	locktest.Run(t, subject, locktest.Promises{
-		locktest.ExcludesGoroutines:           locktest.Holds(),
-		locktest.ExcludesProcesses:            locktest.Breaks("each process has its own mutexes"),
-		locktest.KeepsKeysApart:               locktest.Holds(),
-		locktest.ServesInOrder:                locktest.Holds(),
-		locktest.ServesInOrderAcrossProcesses: locktest.Breaks("each process has its own mutexes"),
-		locktest.EvictsDeadWaiters:            locktest.Breaks("each process has its own mutexes"),
-		locktest.QueueSurvivesPause:           locktest.NotApplicable("no server"),
-		locktest.OwnerFromContext:             locktest.Holds(),
-		locktest.NamesHolder:                  locktest.Holds(),
-		locktest.Reenters:                     locktest.Breaks("an owner waits for itself"),
-		locktest.ReentryKeepsLease:            locktest.NotApplicable("no re-entry"),
-		locktest.TokensGrow:                   locktest.Breaks("no tokens"),
-		locktest.TokenStaysOnReentry:          locktest.Breaks("no tokens"),
-		locktest.TokensOutliveLock:            locktest.Breaks("no tokens"),
-		locktest.TriesOnce:                    locktest.Holds(),
-		locktest.WaitsAsLongAsAsked:           locktest.Holds(),
-		locktest.ReleaseLetsWaiterIn:          locktest.Holds(),
-		locktest.WakesByMessage:               locktest.Holds(),
-		locktest.ExpiryLetsWaiterIn:           locktest.Breaks("leases are ignored"),
-		locktest.TellsCancelledFromTaken:      locktest.Holds(),
-		locktest.CancelLeavesNothing:          locktest.NotApplicable("no server"),
-		locktest.CancelledWaitersAreGone:      locktest.Holds(),
-		locktest.SurvivesLostGrantReply:       locktest.NotApplicable("no server"),
-		locktest.FailedGrantIsGivenBack:       locktest.Holds(),
-		locktest.AbandonedGrantStays:          locktest.Holds(),
-		locktest.KeepsGivenLease:              locktest.NotApplicable("leases are ignored"),
-		locktest.LeaseRunsOut:                 locktest.Breaks("leases are ignored"),
-		locktest.SurvivesLongHold:             locktest.Holds(),
-		locktest.FreedAfterDeath:              locktest.Breaks("leases are ignored"),
-		locktest.RenewalIsRetried:             locktest.NotApplicable("no watchdog"),
-		locktest.RenewalEndsWithRelease:       locktest.NotApplicable("no watchdog"),
-		locktest.ToldWhenDeleted:              locktest.NotApplicable("the key is out of reach of others in this process's memory"),
-		locktest.ToldWhenStolen:               locktest.NotApplicable("the key is out of reach of others in this process's memory"),
-		locktest.ToldWhenExpired:              locktest.Breaks("leases are ignored"),
-		locktest.ToldBeforeOthersGetIn:        locktest.NotApplicable("no server"),
-		locktest.ReleasesOnce:                 locktest.Holds(),
-		locktest.ReleasesOnlyOwn:              locktest.NotApplicable("the key is out of reach of others in this process's memory"),
-		locktest.ReleasesAtomically:           locktest.NotApplicable("the key is out of reach of others in this process's memory"),
-		locktest.TellsExpiredFromLost:         locktest.NotApplicable("the key is out of reach of others in this process's memory"),
-		locktest.LeavesNothing:                locktest.Holds(),
-		locktest.EndsContextOnRelease:         locktest.Holds(),
-		locktest.SurvivesLostReleaseReply:     locktest.NotApplicable("no server"),
-		locktest.ReleasesAgainAfterOutage:     locktest.NotApplicable("no server"),
-		locktest.UnavailableIsQuick:           locktest.NotApplicable("no server"),
-		locktest.RefusesInvalid:               locktest.Holds(),
-		locktest.RefusesWrongKind:             locktest.NotApplicable("the key is out of reach of others in this process's memory"),
-		locktest.ExtendsLease:                 locktest.Breaks("leases are ignored"),
-		locktest.SaysWhoHolds:                 locktest.Breaks("it cannot be asked"),
-		locktest.CanBeForced:                  locktest.Breaks("nobody can take a lock away"),
-		locktest.AsyncDelivers:                locktest.Holds(),
-		locktest.LinearizableMutex:            locktest.Breaks("each process has its own mutexes"),
-		locktest.LinearizableReentrant:        locktest.Breaks("each process has its own mutexes"),
-		locktest.LinearizableFenced:           locktest.Breaks("each process has its own mutexes"),
-		locktest.FollowsModel:                 locktest.Holds(),
-		locktest.EnduresManyPairs:             locktest.Holds(),
-		locktest.ThousandCancelledWaiters:     locktest.Holds(),
-	})
+	locktest.Run(t, subject, locktest.NoTokens().
+		Except(locktest.Breaks("each process has its own mutexes"),
+			locktest.ExcludesProcesses, locktest.ServesInOrderAcrossProcesses, locktest.EvictsDeadWaiters,
+			locktest.LinearizableMutex, locktest.LinearizableReentrant, locktest.LinearizableFenced).
+		Except(locktest.Breaks("an owner waits for itself"), locktest.Reenters).
+		Except(locktest.NotApplicable("no re-entry"), locktest.ReentryKeepsLease).
+		Except(locktest.Breaks("leases are ignored"),
+			locktest.ExpiryLetsWaiterIn, locktest.LeaseRunsOut, locktest.FreedAfterDeath,
+			locktest.ToldWhenExpired, locktest.ExtendsLease).
+		Except(locktest.NotApplicable("leases are ignored"), locktest.KeepsGivenLease).
+		Except(locktest.NotApplicable("no watchdog"), locktest.RenewalIsRetried, locktest.RenewalEndsWithRelease).
+		Except(locktest.NotApplicable("the key is in this process's memory, where nothing else can change it"),
+			locktest.ToldWhenDeleted, locktest.ToldWhenStolen, locktest.ReleasesOnlyOwn,
+			locktest.ReleasesAtomically, locktest.TellsExpiredFromLost, locktest.RefusesWrongKind).
+		Except(locktest.NotApplicable("no server"),
+			locktest.QueueSurvivesPause, locktest.CancelLeavesNothing, locktest.SurvivesLostGrantReply,
+			locktest.ToldBeforeOthersGetIn, locktest.SurvivesLostReleaseReply,
+			locktest.ReleasesAgainAfterOutage, locktest.UnavailableIsQuick).
+		Except(locktest.Breaks("there is no Inspect"), locktest.SaysWhoHolds).
+		Except(locktest.Breaks("there is no forced release"), locktest.CanBeForced))
 }
 
-// subject looks into the queues of all its processes.
+// subject returns a subject that reads the queues of all its processes.
 func subject(testing.TB) locktest.Subject {
 	var all []*Locker
 	return locktest.Subject{
-		Process: func(testing.TB, *locktest.Line) lock.Locker {
+		Process: func(testing.TB, *locktest.Network) lock.Locker {
 			l := New()
 			all = append(all, l)
 			return l
@@ -93,7 +55,7 @@ func subject(testing.TB) locktest.Subject {
 				}
 				return n, nil
 			},
-			Left: func(context.Context) ([]string, error) {
+			Leftovers: func(context.Context) ([]string, error) {
 				var keys []string
 				for _, l := range all {
 					l.mu.Lock()

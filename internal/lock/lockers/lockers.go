@@ -1,6 +1,5 @@
-// Package lockers opens the mechanisms: all of those whose servers are there. It is
-// what the processes of this project share that use locks, the service and the
-// laboratory's, and the one place that knows every mechanism.
+// Package lockers opens all mechanisms whose servers are configured. The service and the
+// laboratory use it. It is the one place that knows every mechanism.
 package lockers
 
 import (
@@ -37,49 +36,47 @@ import (
 	"seckill/internal/lock/zookeeper/zkio"
 )
 
-// Servers are those that locks can be kept in. Each may be missing; the mechanisms
-// that need it then are, too. They stay the caller's, and outlive the [Set].
+// Servers are the servers that keep locks. Each may be missing; then the mechanisms that need
+// it are missing too. The caller closes them, after the [Set].
 type Servers struct {
 	Redis redis.UniversalClient
-	// Nodes are independent of each other: one or more for multi, [red.MinNodes] or
-	// more for red.
+	// Nodes are independent Redis servers: at least one for multi, at least
+	// [red.MinNodes] for red.
 	Nodes []red.Client
-	// MySQL is a pool of which each lock keeps a connection, Rows one for the locks
-	// that keep none: their renewals and releases must not wait for somebody else's
-	// lock.
+	// MySQL is the pool for locks that keep a connection while they are held, Rows the
+	// pool for locks that do not. They are two pools because the renewals and releases of
+	// the latter must not wait for a connection.
 	MySQL, Rows *sql.DB
-	// ZooKeeper are the members of an ensemble, host:port each. The Set connects by
-	// itself.
+	// ZooKeeper lists the members of an ensemble, each as host:port. The Set opens its
+	// own connection.
 	ZooKeeper []string
 }
 
-// Config says how the mechanisms work. The zero value takes every default.
+// Config configures the mechanisms. The zero value takes every default.
 type Config struct {
-	// Prefix goes before every key in Redis, and before the names of GET_LOCK.
+	// Prefix comes before every key in Redis, and before the names of GET_LOCK.
 	Prefix string
-	// Watchdog is the lease of the acquisitions that ask for none and are renewed.
-	// Default: each mechanism's own.
+	// Watchdog is the length of leases that are renewed. Default: each mechanism's own.
 	Watchdog time.Duration
-	// NodeTimeout bounds a round trip to one of several nodes. Default: the
-	// mechanism's own.
+	// NodeTimeout bounds a round trip to one of the Nodes. Default: the mechanism's own.
 	NodeTimeout time.Duration
-	// ZooKeeperSession is how long the locks of a process that died stay in
-	// ZooKeeper. Its servers may raise it. Default: zkio's.
+	// ZooKeeperSession is how long the locks of a dead process stay in ZooKeeper. The
+	// servers may raise it. Default: zkio's.
 	ZooKeeperSession time.Duration
-	// Wrap puts something around a mechanism, such as [lock.Observe]. nil: nothing.
+	// Wrap decorates each mechanism, for example with [lock.Observe]. nil: no decoration.
 	Wrap func(name string, l lock.Locker) lock.Locker
-	// Log receives what the drivers have to say. Default: nobody.
+	// Log receives the messages of the drivers. nil: they are dropped.
 	Log *slog.Logger
 }
 
-// Set is the mechanisms that were opened, by name.
+// Set holds the mechanisms that were opened, by name.
 type Set struct {
 	*lock.Registry
 	closers []io.Closer
 }
 
-// Open makes every mechanism whose servers are there. It does not talk to them yet,
-// so that it succeeds while they are down.
+// Open opens every mechanism whose servers are configured. It does not talk to them yet, so it
+// succeeds while they are down.
 func Open(servers Servers, config Config) (*Set, error) {
 	o := &opening{config: config, byName: map[string]lock.Locker{"none": none.New(), "local": local.New()}}
 	if servers.Redis != nil {
@@ -109,8 +106,8 @@ func Open(servers Servers, config Config) (*Set, error) {
 	return set, nil
 }
 
-// Close ends what the mechanisms run in the background, last opened first. It gives
-// nothing back: release first.
+// Close stops the background goroutines of the mechanisms, last opened first. It releases
+// nothing: release first.
 func (s *Set) Close() error {
 	var errs []error
 	for _, c := range slices.Backward(s.closers) {
@@ -119,20 +116,20 @@ func (s *Set) Close() error {
 	return errors.Join(errs...)
 }
 
-// Reader is the side of a mechanism that locks together with other readers:
-// [errors.ErrUnsupported] where it has none, or what it was wrapped in hides it.
+// Reader returns the locker for readers of a mechanism: [errors.ErrUnsupported] where it has
+// none, or a decorator hides it.
 func (s *Set) Reader(name string) (lock.Locker, error) {
 	l, err := s.Locker(name)
 	if err != nil {
 		return nil, err
 	}
-	if sides, ok := l.(interface{ Reader() lock.Locker }); ok {
-		return sides.Reader(), nil
+	if rw, ok := l.(interface{ Reader() lock.Locker }); ok {
+		return rw.Reader(), nil
 	}
 	return nil, fmt.Errorf("lock %s has no readers: %w", name, errors.ErrUnsupported)
 }
 
-// opening collects what is opened, what is to be closed and what went wrong.
+// opening collects the mechanisms that were opened, those to close, and the errors.
 type opening struct {
 	config  Config
 	byName  map[string]lock.Locker
@@ -140,7 +137,7 @@ type opening struct {
 	errs    []error
 }
 
-// mechanism is what the New of one returned.
+// mechanism is what its New returned.
 type mechanism struct {
 	locker lock.Locker
 	err    error
@@ -148,7 +145,7 @@ type mechanism struct {
 
 func made[L lock.Locker](locker L, err error) mechanism {
 	if err != nil {
-		return mechanism{err: err} // and no interface around a nil pointer
+		return mechanism{err: err} // without locker, which would be a non-nil interface with a nil pointer
 	}
 	return mechanism{locker: locker}
 }
@@ -184,7 +181,7 @@ func (o *opening) redis(client redis.UniversalClient) {
 }
 
 func (o *opening) nodes(nodes []red.Client) {
-	// The two have one kind of configuration.
+	// red and multi have the same type of configuration.
 	config := red.Config{Prefix: o.config.Prefix, WatchdogTimeout: o.config.Watchdog, NodeTimeout: o.config.NodeTimeout}
 	if len(nodes) > 0 {
 		o.add(map[string]mechanism{"multi": made(multi.New(nodes, config))})
@@ -209,7 +206,9 @@ func (o *opening) rows(pool *sql.DB) {
 }
 
 func (o *opening) zookeeper(servers []string) {
-	client, err := zkio.Open(zkio.Config{Servers: servers, SessionTimeout: o.config.ZooKeeperSession, Logger: o.config.Log})
+	client, err := zkio.Open(zkio.Config{
+		Servers: servers, SessionTimeout: o.config.ZooKeeperSession, Logger: o.config.Log,
+	})
 	if err != nil {
 		o.errs = append(o.errs, fmt.Errorf("opening ZooKeeper: %w", err))
 		return

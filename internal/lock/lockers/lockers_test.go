@@ -35,7 +35,7 @@ func open(t *testing.T, servers lockers.Servers, config lockers.Config) *lockers
 	return set
 }
 
-// The mechanisms follow from the servers, none of which has to answer yet.
+// The servers decide which mechanisms there are; none of them has to answer yet.
 func TestWhatServersGive(t *testing.T) {
 	client := testkit.Redis(t).Client(t)
 	db, err := sql.Open("mysql", "nobody@tcp(127.0.0.1:1)/nothing")
@@ -108,7 +108,7 @@ func TestEveryMechanismIsWrapped(t *testing.T) {
 		t.Errorf("wrapped %q of %q", wrapped, names)
 	}
 	if _, err := set.Reader("rw"); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("readers hidden by what they are wrapped in: %v", err)
+		t.Errorf("Reader of a wrapped mechanism = %v", err)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestReadersHoldTogether(t *testing.T) {
 	}
 }
 
-// What cannot work is said of every mechanism, and nothing is left running.
+// Every mechanism that cannot work is reported, and no goroutine is left.
 func TestWrongConfiguration(t *testing.T) {
 	client := testkit.Redis(t).Client(t)
 	for _, c := range []lockers.Config{{Watchdog: -time.Second}, {ZooKeeperSession: time.Millisecond}} {

@@ -3,7 +3,7 @@ package locktest
 // Behaviour names something that a lock may or may not do.
 type Behaviour string
 
-// The behaviours. What each asks for stands in the table below.
+// The behaviours of [Run]. The table below describes each of them.
 const (
 	ExcludesGoroutines           Behaviour = "excludes-goroutines"
 	ExcludesProcesses            Behaviour = "excludes-processes"
@@ -82,10 +82,10 @@ const (
 	WriterGetsInAmongReaders Behaviour = "writer-gets-in-among-readers"
 )
 
-// Behaviours lists all that [Run] asks about, in the order of a lock's life.
+// Behaviours lists what [Run] checks, in the order of a lock's life.
 func Behaviours() []Behaviour { return names(behaviours()) }
 
-// SharedBehaviours lists all that [RunShared] asks about.
+// SharedBehaviours lists what [RunShared] checks.
 func SharedBehaviours() []Behaviour { return names(sharedBehaviours()) }
 
 func names(table []behaviour) []Behaviour {
@@ -96,101 +96,113 @@ func names(table []behaviour) []Behaviour {
 	return names
 }
 
-// heavy says that a trial keeps the machine busy. Such a trial is held by itself,
-// ahead of the others, so that they find the time they measure.
+// heavy reports whether a trial keeps the machine busy. Heavy trials run one by one
+// before the others, because the others measure time.
 func (b Behaviour) heavy() bool {
 	switch b {
-	case LinearizableMutex, LinearizableReentrant, LinearizableFenced, FollowsModel, EnduresManyPairs, ThousandCancelledWaiters:
+	case LinearizableMutex, LinearizableReentrant, LinearizableFenced, FollowsModel, EnduresManyPairs,
+		ThousandCancelledWaiters:
 		return true
 	}
 	return false
 }
 
 type behaviour struct {
-	name  Behaviour
-	says  string
-	check func(*trial)
+	name        Behaviour
+	description string
+	check       func(*trial)
 }
 
 // behaviours is the suite.
 func behaviours() []behaviour {
 	return []behaviour{
-		{ExcludesGoroutines, "of many goroutines one gets the key, and all in turn", excludesGoroutines},
-		{ExcludesProcesses, "of many processes one gets the key, and all in turn", excludesProcesses},
-		{KeepsKeysApart, "the holder of one key is nothing to another key", keepsKeysApart},
-		{ServesInOrder, "who comes later does not get in before who waits", servesInOrder},
-		{ServesInOrderAcrossProcesses, "eight waiters in as many processes are served in order, also when a holder dies", servesInOrderAcrossProcesses},
-		{EvictsDeadWaiters, "a waiter that gives up or dies, wherever it stands, does not stall the others", evictsDeadWaiters},
-		{QueueSurvivesPause, "a server that stands still for a moment changes nothing about the order", queueSurvivesPause},
+		{ExcludesGoroutines, "of many goroutines one gets the key, and then each of them in turn", excludesGoroutines},
+		{ExcludesProcesses, "of many processes one gets the key, and then each of them in turn", excludesProcesses},
+		{KeepsKeysApart, "holding one key does not block another key", keepsKeysApart},
+		{ServesInOrder, "a later caller does not get the lock before an earlier waiter", servesInOrder},
+		{ServesInOrderAcrossProcesses, "eight waiters in eight processes are served in order, even if a holder dies",
+			servesInOrderAcrossProcesses},
+		{EvictsDeadWaiters, "a waiter that gives up or dies does not delay the others, wherever it is in the queue",
+			evictsDeadWaiters},
+		{QueueSurvivesPause, "a short pause of the server does not change the order of the queue", queueSurvivesPause},
 
-		{OwnerFromContext, "the holder is the owner in the context, else a new one each time", ownerFromContext},
-		{NamesHolder, "who does not get the key learns who holds it", namesHolder},
-		{Reenters, "an owner that holds the key gets it again, from any process, and gives it back as often", reenters},
-		{ReentryKeepsLease, "re-entry and partial release leave the lease as it was given", reentryKeepsLease},
-		{TokensGrow, "every holder has a greater fencing token than the one before", tokensGrow},
-		{TokenStaysOnReentry, "re-entry, from any process, keeps the holder's fencing token", tokenStaysOnReentry},
-		{TokensOutliveLock, "the next token is greater also after an expiry, a death and a deletion", tokensOutliveLock},
+		{OwnerFromContext, "the owner is the one in the context, otherwise a new one for each acquisition", ownerFromContext},
+		{NamesHolder, "a refused caller is told who holds the key", namesHolder},
+		{Reenters, "an owner can acquire a key that it holds again, from any process, and releases it as often", reenters},
+		{ReentryKeepsLease, "re-entry and partial release do not change the lease", reentryKeepsLease},
+		{TokensGrow, "every holder has a greater fencing token than the holder before it", tokensGrow},
+		{TokenStaysOnReentry, "re-entry from any process keeps the fencing token", tokenStaysOnReentry},
+		{TokensOutliveLock, "tokens keep growing after an expiry, a death and a deletion", tokensOutliveLock},
 
-		{TriesOnce, "without a wait limit an acquisition tries once and says whose fault it is", triesOnce},
+		{TriesOnce, "without a wait limit an acquisition tries once and returns a NotAcquiredError", triesOnce},
 		{WaitsAsLongAsAsked, "a wait ends at its limit, whatever the lease", waitsAsLongAsAsked},
-		{ReleaseLetsWaiterIn, "a waiter gets in after a release, with its whole lease before it", releaseLetsWaiterIn},
-		{WakesByMessage, "a waiter asks nothing while it waits, and a release wakes it", wakesByMessage},
-		{ExpiryLetsWaiterIn, "a lease that runs out lets a waiter in within 20 ms", expiryLetsWaiterIn},
-		{TellsCancelledFromTaken, "a wait that its context ends gives the context's error", tellsCancelledFromTaken},
-		{CancelLeavesNothing, "a context that ends as the server grants leaves nothing held", cancelLeavesNothing},
-		{CancelledWaitersAreGone, "a hundred cancelled waiters leave nothing and nobody unwoken", cancelledWaitersAreGone},
+		{ReleaseLetsWaiterIn, "after a release a waiter gets the lock with its whole lease", releaseLetsWaiterIn},
+		{WakesByMessage, "a waiter sends nothing while it waits, and a release wakes it", wakesByMessage},
+		{ExpiryLetsWaiterIn, "a waiter gets the lock within 20 ms after a lease has run out", expiryLetsWaiterIn},
+		{TellsCancelledFromTaken, "a wait that is cancelled returns the context's error", tellsCancelledFromTaken},
+		{CancelLeavesNothing, "a context that ends while the server grants the lock leaves nothing held",
+			cancelLeavesNothing},
+		{CancelledWaitersAreGone, "a hundred cancelled waiters leave nothing behind and lose no wake-up",
+			cancelledWaitersAreGone},
 		{SurvivesLostGrantReply, "a grant whose reply was lost is recognised or given back", survivesLostGrantReply},
-		{FailedGrantIsGivenBack, "what fails between grant and reply gives the grant back", failedGrantIsGivenBack},
-		{AbandonedGrantStays, "a holder that dies between grant and reply leaves its lock taken", abandonedGrantStays},
+		{FailedGrantIsGivenBack, "a failure between grant and reply gives the lock back", failedGrantIsGivenBack},
+		{AbandonedGrantStays, "the lock of a holder that dies between grant and reply stays taken", abandonedGrantStays},
 
-		{KeepsGivenLease, "the lease in the store is the one that was asked for", keepsGivenLease},
-		{LeaseRunsOut, "a fixed lease ends although its holder lives", leaseRunsOut},
-		{SurvivesLongHold, "work that takes longer than a lease stays alone when no lease was given", survivesLongHold},
+		{KeepsGivenLease, "the lease in the store is the one that the caller asked for", keepsGivenLease},
+		{LeaseRunsOut, "a fixed lease ends even if its holder lives", leaseRunsOut},
+		{SurvivesLongHold, "without a given lease, work that takes longer than a lease keeps the lock", survivesLongHold},
 		{FreedAfterDeath, "a dead holder's lock is free after one lease", freedAfterDeath},
-		{RenewalIsRetried, "a renewal that failed is tried again while time is left", renewalIsRetried},
-		{RenewalEndsWithRelease, "a renewal never outlives its release, and the next holder has its own", renewalEndsWithRelease},
+		{RenewalIsRetried, "a failed renewal is retried while time is left", renewalIsRetried},
+		{RenewalEndsWithRelease, "a renewal never outlives its release, and the next holder has its own",
+			renewalEndsWithRelease},
 		{ToldWhenDeleted, "the holder is told when the lock was deleted", toldWhenDeleted},
-		{ToldWhenStolen, "the holder is told when the lock went to somebody else", toldWhenStolen},
+		{ToldWhenStolen, "the holder is told when another owner has the lock", toldWhenStolen},
 		{ToldWhenExpired, "the holder is told when its fixed lease ran out", toldWhenExpired},
-		{ToldBeforeOthersGetIn, "a holder cut off from its server is told before anybody else gets in", toldBeforeOthersGetIn},
+		{ToldBeforeOthersGetIn, "a holder that is cut off from the server is told before another owner gets the lock",
+			toldBeforeOthersGetIn},
 
-		{ReleasesOnce, "a second release is ErrNotHeld and leaves the next holder alone", releasesOnce},
-		{ReleasesOnlyOwn, "a release that comes too late leaves the next holder alone", releasesOnlyOwn},
-		{ReleasesAtomically, "a lease that runs out in the middle of a release costs the next holder nothing", releasesAtomically},
-		{TellsExpiredFromLost, "a late release says whether the lock is free or somebody else's", tellsExpiredFromLost},
-		{LeavesNothing, "when all is released the store is empty", leavesNothing},
-		{EndsContextOnRelease, "a lease's context ends with ErrReleased, and Lost stays open", endsContextOnRelease},
-		{SurvivesLostReleaseReply, "a release whose reply was lost, and that the client repeats, is no error", survivesLostReleaseReply},
-		{ReleasesAgainAfterOutage, "a release that found no server can be made again", releasesAgainAfterOutage},
+		{ReleasesOnce, "a second release is ErrNotHeld and does not affect the next holder", releasesOnce},
+		{ReleasesOnlyOwn, "a late release does not affect the next holder", releasesOnlyOwn},
+		{ReleasesAtomically, "a lease that runs out during a release does not affect the next holder", releasesAtomically},
+		{TellsExpiredFromLost, "a late release tells whether the lock is free or held by another owner",
+			tellsExpiredFromLost},
+		{LeavesNothing, "after the last release the store is empty", leavesNothing},
+		{EndsContextOnRelease, "a release ends the lease's context with ErrReleased and leaves Lost open",
+			endsContextOnRelease},
+		{SurvivesLostReleaseReply, "a release whose reply was lost and that the client repeats is no error",
+			survivesLostReleaseReply},
+		{ReleasesAgainAfterOutage, "a release that failed without a server can be repeated", releasesAgainAfterOutage},
 
-		{UnavailableIsQuick, "without a server an acquisition is ErrUnavailable, at once", unavailableIsQuick},
-		{RefusesInvalid, "keys and options that make no sense are refused", refusesInvalid},
-		{RefusesWrongKind, "a key that holds something else is refused by name", refusesWrongKind},
+		{UnavailableIsQuick, "without a server an acquisition returns ErrUnavailable at once", unavailableIsQuick},
+		{RefusesInvalid, "invalid keys and options are refused", refusesInvalid},
+		{RefusesWrongKind, "a key with a value of another kind is refused with ErrWrongKind", refusesWrongKind},
 
-		{ExtendsLease, "a fixed lease that is extended runs the new length from then on", extendsLease},
-		{SaysWhoHolds, "the mechanism can be asked who holds a key, how often, how long, and who waits", saysWhoHolds},
-		{CanBeForced, "an operator can take a lock away, and the next one gets in at once", canBeForced},
-		{AsyncDelivers, "an acquisition in the background delivers, or leaves nothing when cancelled", asyncDelivers},
+		{ExtendsLease, "an extended lease runs for the new length from then on", extendsLease},
+		{SaysWhoHolds, "Inspect returns the holder, the hold count, the remaining lease and the waiters", saysWhoHolds},
+		{CanBeForced, "ForceRelease takes a lock away, and the next waiter gets it at once", canBeForced},
+		{AsyncDelivers, "a background acquisition delivers its lease, or leaves nothing if it is cancelled", asyncDelivers},
 
 		{LinearizableMutex, "its history is that of a mutex", linearizableMutex},
 		{LinearizableReentrant, "its history is that of a reentrant mutex", linearizableReentrant},
 		{LinearizableFenced, "the history of its guarded writes is that of a fenced mutex", linearizableFenced},
-		{FollowsModel, "whatever is done to it in whatever order, it does what a small model does", followsModel},
-		{EnduresManyPairs, "ten thousand acquisitions and releases cost nobody else a lock", enduresManyPairs},
-		{ThousandCancelledWaiters, "a thousand cancelled waiters leave no trace and shared one connection", thousandCancelledWaiters},
+		{FollowsModel, "any sequence of operations has the same results as in a small model", followsModel},
+		{EnduresManyPairs, "ten thousand acquisitions and releases cost no other holder its lock", enduresManyPairs},
+		{ThousandCancelledWaiters, "a thousand cancelled waiters leave nothing behind and shared one connection",
+			thousandCancelledWaiters},
 	}
 }
 
 // sharedBehaviours is the suite of read-write locks.
 func sharedBehaviours() []behaviour {
 	return []behaviour{
-		{ReadersShare, "readers of many processes hold the key together", readersShare},
-		{WritersExclude, "a writer is alone", writersExclude},
-		{ReleaseAdmitsAllReaders, "a writer's release lets every waiting reader in at once", releaseAdmitsAllReaders},
-		{ReaderLeasesAreApart, "a reader's lease neither shortens nor lengthens another's", readerLeasesAreApart},
-		{DeadReaderBlocksOneLease, "a dead reader keeps writers out for one lease and no longer", deadReaderBlocksOneLease},
+		{ReadersShare, "readers in many processes hold the key together", readersShare},
+		{WritersExclude, "a writer excludes readers and other writers", writersExclude},
+		{ReleaseAdmitsAllReaders, "a writer's release lets in all waiting readers at once", releaseAdmitsAllReaders},
+		{ReaderLeasesAreApart, "a reader's lease neither shortens nor lengthens another reader's lease",
+			readerLeasesAreApart},
+		{DeadReaderBlocksOneLease, "a dead reader blocks writers for one lease and no longer", deadReaderBlocksOneLease},
 		{UpgradeIsRefused, "a reader that asks to write is refused at once, whatever its wait limit", upgradeIsRefused},
-		{DowngradeWorks, "a writer may read, and goes on reading when it has stopped writing", downgradeWorks},
-		{WriterGetsInAmongReaders, "readers that overlap endlessly do not keep a writer out", writerGetsInAmongReaders},
+		{DowngradeWorks, "a writer may also read, and goes on reading after it has stopped writing", downgradeWorks},
+		{WriterGetsInAmongReaders, "readers that overlap endlessly do not starve a writer", writerGetsInAmongReaders},
 	}
 }

@@ -11,35 +11,35 @@ import (
 
 func extendsLease(t *trial) {
 	const given, longer = 5 * time.Second, 20 * time.Second
-	p, q := t.rivals()
-	lease := t.hold(p, lock.Options{TTL: given})
-	t.extend(lease, longer)
-	t.runs(lease, longer, "extended")
-	t.extend(lease, 0)
-	t.runs(lease, given, "extended as it was given")
+	p, q := t.twoProcesses()
+	lease := t.mustAcquire(p, lock.Options{TTL: given})
+	t.mustExtend(lease, longer)
+	t.mustHaveLease(lease, longer, "extended")
+	t.mustExtend(lease, 0)
+	t.mustHaveLease(lease, given, "extended as it was given")
 	for _, nonsense := range []time.Duration{-time.Second, lock.MinTTL - 1, lock.MaxTTL + 1} {
 		if err := lease.Extend(t.ctx, nonsense); !errors.Is(err, lock.ErrInvalid) {
 			t.violated("extending a lease by %v gave %v", nonsense, err)
 		}
 	}
-	t.release(lease)
+	t.mustRelease(lease)
 	if err := lease.Extend(t.ctx, given); !errors.Is(err, lock.ErrNotHeld) {
 		t.violated("extending a lease that was released gave %v", err)
 	}
-	t.mustBeFree(q, "after a lease that had been extended was released")
+	t.mustBeFree(q, "after an extended lease was released")
 
-	short := t.hold(p, lock.Options{TTL: 3 * shortLease})
-	t.extend(short, longLease)
-	t.staysTaken(q, 4*shortLease, "when the lease that was extended would have ended")
+	short := t.mustAcquire(p, lock.Options{TTL: 3 * shortLease})
+	t.mustExtend(short, longLease)
+	t.mustStayTaken(q, 4*shortLease, "at the end of the lease before it was extended")
 	if closed(short.Lost()) {
-		t.violated("the holder of an extended lease was told: %v", context.Cause(short.Context()))
+		t.violated("the holder of an extended lease was told that it lost the lock: %v", context.Cause(short.Context()))
 	}
-	t.release(short)
-	t.extendsNoLostLease(p, q)
+	t.mustRelease(short)
+	t.mustNotExtendLostLease(p, q)
 }
 
-// extendsNoLostLease tries to extend what the store has taken away.
-func (t *trial) extendsNoLostLease(p, q lock.Locker) {
+// mustNotExtendLostLease tries to extend leases that the store no longer has.
+func (t *trial) mustNotExtendLostLease(p, q lock.Locker) {
 	if t.Store.Remove == nil {
 		return
 	}
@@ -49,99 +49,100 @@ func (t *trial) extendsNoLostLease(p, q lock.Locker) {
 			t.violated("extending a lease %s gave %v", which, err)
 		}
 		if !closed(l.Lost()) {
-			t.violated("Extend said %v, and the holder was not told", err)
+			t.violated("Extend gave %v, but the holder was not told", err)
 		}
 	}
-	expired := t.hold(p, lock.Options{TTL: longLease})
-	t.remove()
-	gone(expired, "that is over", lock.ErrExpired)
-	t.mustBeFree(q, "after an attempt to extend what was over")
+	expired := t.mustAcquire(p, lock.Options{TTL: longLease})
+	t.removeKey()
+	gone(expired, "that has ended", lock.ErrExpired)
+	t.mustBeFree(q, "after an attempt to extend a lease that had ended")
 
-	stolen := t.hold(p, lock.Options{TTL: longLease})
-	t.remove()
-	next := t.hold(q, lock.Options{TTL: 5 * time.Second})
-	gone(stolen, "that went to somebody else", lock.ErrLost, lock.ErrExpired)
+	stolen := t.mustAcquire(p, lock.Options{TTL: longLease})
+	t.removeKey()
+	next := t.mustAcquire(q, lock.Options{TTL: 5 * time.Second})
+	gone(stolen, "that another owner has by now", lock.ErrLost, lock.ErrExpired)
 	if t.Store.TTL != nil {
-		t.leaseIs(5*time.Second, "of the next holder, after an attempt to extend the last one's,")
+		t.mustStoreLease(5*time.Second, "of the next holder, after an attempt to extend the last one's,")
 	}
-	t.release(next)
+	t.mustRelease(next)
 }
 
-func (t *trial) extend(l lock.Lease, ttl time.Duration) {
+func (t *trial) mustExtend(l lock.Lease, ttl time.Duration) {
 	if err := l.Extend(t.ctx, ttl); err != nil {
 		t.violated("extending a lease by %v gave %v", ttl, err)
 	}
 }
 
-// runs compares what the holder and the store say of a lease that was just given.
-func (t *trial) runs(l lock.Lease, ttl time.Duration, when string) {
+// mustHaveLease compares the lease that was just given with what the holder and the
+// store report.
+func (t *trial) mustHaveLease(l lock.Lease, ttl time.Duration, when string) {
 	if left := l.Remaining(); left > ttl || left < ttl-3*time.Second {
-		t.violated("of a lease %s to %v there remain %v", when, ttl, left)
+		t.violated("of a lease %s to %v only %v remain", when, ttl, left)
 	}
 	if t.Store.TTL != nil {
-		t.leaseIs(ttl, when)
+		t.mustStoreLease(ttl, when)
 	}
 }
 
 func saysWhoHolds(t *trial) {
 	const given = 5 * time.Second
-	p, q := t.rivals()
-	t.inspect(p, lock.State{}, "while nobody holds the key")
+	p, q := t.twoProcesses()
+	t.mustInspect(p, lock.State{}, "while nobody holds the key")
 	ctx := lock.WithOwner(t.ctx, lock.NewOwners().New())
-	held := t.holdAs(ctx, p, lock.Options{TTL: given})
+	held := t.mustAcquireAs(ctx, p, lock.Options{TTL: given})
 	state := lock.State{Owner: held.Owner(), Count: 1, Token: held.Token()}
-	t.inspect(p, state, "by its holder's process")
-	found := t.inspect(q, state, "by another process")
+	t.mustInspect(p, state, "by its holder's process")
+	found := t.mustInspect(q, state, "by another process")
 	if found.TTL > given && found.TTL != lock.NoExpiry || found.TTL < given-3*time.Second {
-		t.violated("a lease of %v just given is said to run for %v", given, found.TTL)
+		t.violated("according to Inspect a lease of %v just granted runs for %v", given, found.TTL)
 	}
 	if t.promises[Reenters].kind == holds {
-		again := t.holdAs(ctx, p, lock.Options{TTL: given})
+		again := t.mustAcquireAs(ctx, p, lock.Options{TTL: given})
 		state.Count = 2
-		t.inspect(q, state, "after re-entry")
+		t.mustInspect(q, state, "after re-entry")
 		state.Count = 1
-		t.release(again)
+		t.mustRelease(again)
 	}
 
 	waits, cancel := context.WithCancel(t.ctx)
 	defer cancel()
 	waiters := []<-chan outcome{
-		t.start(waits, q, lock.Options{TTL: longLease, Wait: trialLimit}),
-		t.start(waits, q, lock.Options{TTL: longLease, Wait: trialLimit}),
+		t.acquireAsync(waits, q, lock.Options{TTL: longLease, Wait: trialLimit}),
+		t.acquireAsync(waits, q, lock.Options{TTL: longLease, Wait: trialLimit}),
 	}
-	t.saysWaiting(q, len(waiters))
-	t.inspect(q, state, "with two waiting")
+	t.mustCountWaiters(q, len(waiters))
+	t.mustInspect(q, state, "with two waiters")
 	cancel()
 	for _, w := range waiters {
 		<-w
 	}
-	t.saysWaiting(q, 0)
-	t.release(held)
-	t.inspect(p, lock.State{}, "after the release")
-	t.inspectsNoOutage()
+	t.mustCountWaiters(q, 0)
+	t.mustRelease(held)
+	t.mustInspect(p, lock.State{}, "after the release")
+	t.mustReportOutage()
 }
 
-// inspectsNoOutage asks without a server.
-func (t *trial) inspectsNoOutage() {
+// mustReportOutage calls Inspect without a server.
+func (t *trial) mustReportOutage() {
 	if !t.Remote {
 		return
 	}
-	cutOff, line := t.wired()
-	line.Cut()
+	cutOff, network := t.processOnNetwork()
+	network.Cut()
 	if _, err := cutOff.(lock.Inspector).Inspect(t.ctx, t.key); !errors.Is(err, lock.ErrUnavailable) {
-		t.violated("asked without a server the mechanism gave %v", err)
+		t.violated("without a server Inspect gave %v", err)
 	}
-	line.Mend()
+	network.Restore()
 }
 
-// inspect compares what is said of the trial's key with what is known of it.
-func (t *trial) inspect(p lock.Locker, want lock.State, when string) lock.State {
+// mustInspect compares what Inspect returns for the trial's key with want.
+func (t *trial) mustInspect(p lock.Locker, want lock.State, when string) lock.State {
 	got := t.state(p, when)
 	if got.Owner != want.Owner || got.Count != want.Count || got.Shared || want.Token != 0 && got.Token != want.Token {
-		t.violated("asked %s it said %+v, not %+v", when, got, want)
+		t.violated("Inspect %s gave %+v, want %+v", when, got, want)
 	}
 	if want.Owner == "" && got.TTL != 0 || want.Owner != "" && got.TTL <= 0 {
-		t.violated("asked %s it said that the lease is %v", when, got.TTL)
+		t.violated("Inspect %s gave a lease of %v", when, got.TTL)
 	}
 	return got
 }
@@ -149,113 +150,114 @@ func (t *trial) inspect(p lock.Locker, want lock.State, when string) lock.State 
 func (t *trial) state(p lock.Locker, when string) lock.State {
 	inspector, ok := p.(lock.Inspector)
 	if !ok {
-		t.violated("the mechanism cannot be asked")
+		t.violated("the mechanism has no Inspect")
 	}
 	state, err := inspector.Inspect(t.ctx, t.key)
 	if err != nil {
-		t.violated("asked %s it gave %v", when, err)
+		t.violated("Inspect %s gave %v", when, err)
 	}
 	return state
 }
 
-// saysWaiting waits until the mechanism counts n waiters, if it counts at all.
-func (t *trial) saysWaiting(p lock.Locker, n int) {
+// mustCountWaiters waits until Inspect counts n waiters, if the mechanism can count
+// them.
+func (t *trial) mustCountWaiters(p lock.Locker, n int) {
 	got := 0
 	for limit := time.Now().Add(promptWait); time.Now().Before(limit); time.Sleep(time.Millisecond) {
-		if got = t.state(p, "who waits").Waiting; got == n || got == lock.WaitingUnknown {
+		if got = t.state(p, "for the waiters").Waiting; got == n || got == lock.WaitingUnknown {
 			return
 		}
 	}
-	t.violated("it counts %d waiters, and there are %d", got, n)
+	t.violated("Inspect counts %d waiters, want %d", got, n)
 }
 
-// canBeForced takes a lock away whose holder lives, which is the worst case.
+// canBeForced takes a lock away from a live holder, which is the worst case.
 func canBeForced(t *trial) {
-	p, q := t.rivals()
-	breaker, ok := t.process().(lock.Breaker)
+	p, q := t.twoProcesses()
+	breaker, ok := t.process().(lock.ForceReleaser)
 	if !t.Remote {
-		breaker, ok = p.(lock.Breaker) // processes that share no server share no locks
+		breaker, ok = p.(lock.ForceReleaser) // without a server, two processes share no locks
 	}
 	if !ok {
-		t.violated("no lock can be taken away")
+		t.violated("the mechanism has no ForceRelease")
 	}
-	t.force(breaker, false, "a key that nobody holds")
+	t.mustForce(breaker, false, "of a key that nobody holds")
 	for _, opts := range []lock.Options{{TTL: longLease}, {}} {
-		held := t.hold(p, opts)
-		waiter := t.start(t.ctx, q, lock.Options{TTL: longLease, Wait: promptWait})
-		t.pass(50 * time.Millisecond) // until it waits; if it does not yet, it has nothing to wait for
+		held := t.mustAcquire(p, opts)
+		waiter := t.acquireAsync(t.ctx, q, lock.Options{TTL: longLease, Wait: promptWait})
+		t.sleep(50 * time.Millisecond) // until it waits; if it does not wait yet, it finds a free key
 		forced := time.Now()
-		t.force(breaker, true, "a key that somebody holds")
+		t.mustForce(breaker, true, "of a held key")
 		got := <-waiter
 		if got.err != nil {
-			t.violated("a waiter did not get in: %v", got.err)
+			t.violated("a waiter did not get the lock: %v", got.err)
 		}
 		if late := got.at.Sub(forced); late > time.Second {
-			t.violated("a waiter got in %v after the lock was taken from its holder", late)
+			t.violated("a waiter got the lock %v after it was taken from its holder", late)
 		}
 		if opts.TTL == 0 && t.promises[ToldWhenDeleted].kind == holds {
 			t.mustBeTold(held, "was taken away", lock.ErrExpired, lock.ErrLost)
 		}
 		if err := held.Release(t.ctx); !errors.Is(err, lock.ErrExpired) && !errors.Is(err, lock.ErrLost) {
-			t.violated("the late release by whom it was taken from gave %v", err)
+			t.violated("the late release by the previous holder gave %v", err)
 		}
-		t.mustBeTaken(p, "that a waiter got by force")
-		t.release(got.lease)
-		t.mustBeFree(p, "after it had been taken away and given back")
+		t.mustBeTaken(p, "that a waiter got after a forced release")
+		t.mustRelease(got.lease)
+		t.mustBeFree(p, "after it was taken away and then released")
 	}
-	t.mustBeEmpty("after two locks that were taken away")
+	t.mustBeEmpty("after two forced releases")
 }
 
-func (t *trial) force(b lock.Breaker, want bool, which string) {
+func (t *trial) mustForce(b lock.ForceReleaser, want bool, which string) {
 	freed, err := b.ForceRelease(t.ctx, t.key)
 	if err != nil || freed != want {
-		t.violated("taking away %s gave %t, %v", which, freed, err)
+		t.violated("a forced release %s gave %t, %v", which, freed, err)
 	}
 }
 
 func asyncDelivers(t *trial) {
-	p, q := t.rivals()
+	p, q := t.twoProcesses()
 	opts := lock.Options{TTL: longLease, Wait: promptWait}
 	ctx, cancel := context.WithCancel(t.ctx)
 	results := lock.Async(ctx, p, t.key, opts)
-	held := t.received(results)
-	cancel() // too late: the lease is the receiver's
-	t.mustBeTaken(q, "although the lease was received before its request was cancelled")
+	held := t.mustReceive(results)
+	cancel() // too late: the receiver has the lease
+	t.mustBeTaken(q, "although its lease was received before the cancellation")
 
 	next := lock.Async(t.ctx, q, t.key, opts)
-	t.pass(30 * time.Millisecond)
+	t.sleep(30 * time.Millisecond)
 	select {
 	case <-next:
-		t.violated("somebody else got the lock in the background")
+		t.violated("another owner got the lock in the background")
 	default:
 	}
 	ctx, cancel = context.WithCancel(t.ctx)
 	given := lock.Async(ctx, q, t.key, opts)
 	cancel()
 	t.expectContextError((<-given).Err, context.Canceled)
-	t.release(held)
-	t.release(t.received(next))
+	t.mustRelease(held)
+	t.mustRelease(t.mustReceive(next))
 
 	ctx, cancel = context.WithCancel(t.ctx)
 	defer cancel()
 	unwanted := lock.Async(ctx, p, t.key, opts)
-	t.until("the result to be there", func() bool { return len(unwanted) > 0 })
+	t.eventually("the result", func() bool { return len(unwanted) > 0 })
 	cancel()
-	t.release(t.hold(q, lock.Options{TTL: longLease, Wait: anyWait}))
+	t.mustRelease(t.mustAcquire(q, lock.Options{TTL: longLease, Wait: anyWait}))
 	t.expectContextError((<-unwanted).Err, context.Canceled)
-	t.mustBeEmpty("after acquisitions in the background")
+	t.mustBeEmpty("after background acquisitions")
 }
 
-func (t *trial) received(results <-chan lock.Result) lock.Lease {
+func (t *trial) mustReceive(results <-chan lock.Result) lock.Lease {
 	select {
 	case r := <-results:
 		if r.Err != nil {
-			t.violated("an acquisition in the background gave %v", r.Err)
+			t.violated("a background acquisition gave %v", r.Err)
 		}
-		t.keep(r.Lease)
+		t.track(r.Lease)
 		return r.Lease
 	case <-t.ctx.Done():
-		t.violated("an acquisition in the background came to nothing")
+		t.violated("a background acquisition delivered nothing")
 	}
 	return nil
 }
@@ -263,44 +265,44 @@ func (t *trial) received(results <-chan lock.Result) lock.Lease {
 func tokenStaysOnReentry(t *trial) {
 	p, q := t.process(), t.process()
 	ctx := lock.WithOwner(t.ctx, lock.NewOwners().New())
-	one := t.holdAs(ctx, p, lock.Options{TTL: longLease})
+	one := t.mustAcquireAs(ctx, p, lock.Options{TTL: longLease})
 	if one.Token() == 0 {
 		t.violated("there is no token")
 	}
 	for _, process := range []lock.Locker{p, q} {
-		again := t.holdAs(ctx, process, lock.Options{TTL: longLease})
+		again := t.mustAcquireAs(ctx, process, lock.Options{TTL: longLease})
 		if again.Token() != one.Token() {
 			t.violated("re-entry changed the token from %d to %d", one.Token(), again.Token())
 		}
-		t.release(again)
+		t.mustRelease(again)
 	}
-	t.release(one)
+	t.mustRelease(one)
 }
 
 func tokensOutliveLock(t *trial) {
-	p, q := t.rivals()
+	p, q := t.twoProcesses()
 	var last uint64
 	grows := func(l lock.Lease, after string) {
 		if l.Token() <= last {
-			t.violated("the token after %s is %d, the one before %d", after, l.Token(), last)
+			t.violated("the token after %s is %d, the one before it was %d", after, l.Token(), last)
 		}
 		last = l.Token()
 	}
-	first := t.hold(p, lock.Options{TTL: longLease})
-	grows(first, "nothing")
-	t.release(first)
-	dead := t.hold(q, lock.Options{TTL: shortLease})
+	first := t.mustAcquire(p, lock.Options{TTL: longLease})
+	grows(first, "the start")
+	t.mustRelease(first)
+	dead := t.mustAcquire(q, lock.Options{TTL: shortLease})
 	grows(dead, "a release")
-	dead.Abandon()
-	next := t.hold(p, lock.Options{TTL: longLease, Wait: shortLease + tolerance})
+	lock.Abandon(dead)
+	next := t.mustAcquire(p, lock.Options{TTL: longLease, Wait: shortLease + tolerance})
 	grows(next, "the death of a holder")
 	if t.Store.Remove != nil {
-		t.remove()
-		next = t.hold(q, lock.Options{TTL: longLease})
+		t.removeKey()
+		next = t.mustAcquire(q, lock.Options{TTL: longLease})
 		grows(next, "a deletion")
 	}
-	t.release(next)
-	next = t.hold(q, lock.Options{TTL: longLease})
-	grows(next, "everything")
-	t.release(next)
+	t.mustRelease(next)
+	next = t.mustAcquire(q, lock.Options{TTL: longLease})
+	grows(next, "all of these")
+	t.mustRelease(next)
 }

@@ -19,13 +19,13 @@ func excludesProcesses(t *trial) {
 	t.exclude(func(i int) lock.Locker { return ps[i%len(ps)] })
 }
 
-// exclude releases sixteen contenders at once, first to try, then to wait.
+// exclude starts sixteen contenders at once: first they try, then they wait.
 func (t *trial) exclude(process func(i int) lock.Locker) {
 	const contenders = 16
 	var winners, others atomic.Int32
 	var winner atomic.Pointer[lock.Lease]
-	contend(contenders, func(i int) {
-		lease, err := t.take(t.ctx, process(i), lock.Options{TTL: longLease})
+	startTogether(contenders, func(i int) {
+		lease, err := t.acquire(t.ctx, process(i), lock.Options{TTL: longLease})
 		switch {
 		case err == nil:
 			winners.Add(1)
@@ -35,13 +35,14 @@ func (t *trial) exclude(process func(i int) lock.Locker) {
 		}
 	})
 	if winners.Load() != 1 || others.Load() != 0 {
-		t.violated("of %d who tried at once %d got the lock, %d failed otherwise", contenders, winners.Load(), others.Load())
+		t.violated("of %d callers that tried at once %d got the lock and %d failed with another error", contenders,
+			winners.Load(), others.Load())
 	}
-	t.release(*winner.Load())
+	t.mustRelease(*winner.Load())
 
 	var inside, together, failed atomic.Int32
-	contend(contenders, func(i int) {
-		lease, err := t.take(t.ctx, process(i), lock.Options{TTL: longLease, Wait: trialLimit / 2})
+	startTogether(contenders, func(i int) {
+		lease, err := t.acquire(t.ctx, process(i), lock.Options{TTL: longLease, Wait: trialLimit / 2})
 		if err != nil {
 			failed.Add(1)
 			return
@@ -49,92 +50,93 @@ func (t *trial) exclude(process func(i int) lock.Locker) {
 		if inside.Add(1) > 1 {
 			together.Add(1)
 		}
-		time.Sleep(time.Millisecond) // the work; long enough for another to walk in
+		time.Sleep(time.Millisecond) // the work: long enough for another caller to enter
 		inside.Add(-1)
 		if lease.Release(t.ctx) != nil {
 			failed.Add(1)
 		}
 	})
 	if together.Load() != 0 || failed.Load() != 0 {
-		t.violated("of %d who waited %d met another inside, %d did not get in and out", contenders, together.Load(), failed.Load())
+		t.violated("of %d callers that waited %d met another one inside and %d failed to acquire or release", contenders,
+			together.Load(), failed.Load())
 	}
 }
 
 func keepsKeysApart(t *trial) {
-	p, q := t.rivals()
-	one := t.holdKey(t.ctx, p, "seat:1", lock.Options{TTL: longLease})
+	p, q := t.twoProcesses()
+	one := t.mustAcquireKey(t.ctx, p, "seat:1", lock.Options{TTL: longLease})
 	for _, key := range []string{"seat", "seat:2", "seat:1:count", "seat:11", "Seat:1", "座位:1"} {
-		t.release(t.holdKey(t.ctx, q, key, lock.Options{TTL: longLease}))
+		t.mustRelease(t.mustAcquireKey(t.ctx, q, key, lock.Options{TTL: longLease}))
 	}
-	t.release(one)
+	t.mustRelease(one)
 }
 
-// servesInOrder lets somebody come along just as the lock is released to a waiter
-// who cannot move for the moment.
+// servesInOrder has a late caller try just when the lock is released to a waiter that
+// cannot act for the moment.
 func servesInOrder(t *trial) {
 	holder, late := t.process(), t.process()
 	if !t.Remote {
-		t.need(t.Store.Waiting != nil, "way to count who waits")
+		t.require(t.Store.Waiting != nil, "way to count waiters")
 		late = holder // processes that share no server share no queue
 	}
-	held := t.hold(holder, lock.Options{TTL: longLease})
-	var first queued
+	held := t.mustAcquire(holder, lock.Options{TTL: longLease})
+	var first queuedWaiter
 	if t.Remote {
 		first = t.enqueue(1, nil)[0]
 	} else {
-		first.got = t.start(t.ctx, holder, lock.Options{TTL: longLease, Wait: anyWait})
-		t.inLine(holder, first, 1)
+		first.got = t.acquireAsync(t.ctx, holder, lock.Options{TTL: longLease, Wait: anyWait})
+		t.awaitQueued(holder, first, 1)
 	}
 	first.freeze()
 	err := held.Release(t.ctx)
-	overtook, tried := t.take(t.ctx, late, lock.Options{TTL: longLease})
-	first.thaw()
+	overtook, tried := t.acquire(t.ctx, late, lock.Options{TTL: longLease})
+	first.unfreeze()
 	if err != nil {
 		t.violated("the release failed: %v", err)
 	}
 	if tried == nil {
 		_ = overtook.Release(t.ctx)
 		<-first.got
-		t.violated("who came last got in first")
+		t.violated("the last to come was served first")
 	}
 	got := <-first.got
 	if got.err != nil {
-		t.violated("the first in the queue did not get in: %v", got.err)
+		t.violated("the first in the queue did not get the lock: %v", got.err)
 	}
-	t.release(got.lease)
+	t.mustRelease(got.lease)
 }
 
 func ownerFromContext(t *trial) {
 	p := t.process()
 	owners := lock.NewOwners()
 	mine := owners.New()
-	a := t.holdAs(lock.WithOwner(t.ctx, mine), p, lock.Options{TTL: longLease})
+	a := t.mustAcquireAs(lock.WithOwner(t.ctx, mine), p, lock.Options{TTL: longLease})
 	if a.Owner() != mine || a.Key() != t.key {
-		t.violated("the lease is %s's on %q, not %s's on %q", a.Owner(), a.Key(), mine, t.key)
+		t.violated("the lease is for owner %s on %q, want owner %s on %q", a.Owner(), a.Key(), mine, t.key)
 	}
-	t.release(a)
-	b := t.hold(p, lock.Options{TTL: longLease})
-	t.release(b)
-	c := t.hold(t.process(), lock.Options{TTL: longLease})
-	t.release(c)
+	t.mustRelease(a)
+	b := t.mustAcquire(p, lock.Options{TTL: longLease})
+	t.mustRelease(b)
+	c := t.mustAcquire(t.process(), lock.Options{TTL: longLease})
+	t.mustRelease(c)
 	if b.Owner() == "" || b.Owner() == mine || b.Owner() == c.Owner() {
 		t.violated("without an owner in the context the holders were %q and %q", b.Owner(), c.Owner())
 	}
 }
 
 func namesHolder(t *trial) {
-	p, q := t.rivals()
-	held := t.hold(p, lock.Options{TTL: longLease})
-	_, err := t.take(t.ctx, q, lock.Options{TTL: longLease})
+	p, q := t.twoProcesses()
+	held := t.mustAcquire(p, lock.Options{TTL: longLease})
+	_, err := t.acquire(t.ctx, q, lock.Options{TTL: longLease})
 	taken, ok := errors.AsType[*lock.NotAcquiredError](err)
 	if !ok {
 		t.violated("a taken key gave %v", err)
 	}
 	if taken.Holder != held.Owner() || taken.Key != t.key {
-		t.violated("%s holds %q; the error says %q holds %q", held.Owner(), t.key, taken.Holder, taken.Key)
+		t.violated("%s holds %q, but according to the error %q holds %q", held.Owner(), t.key, taken.Holder, taken.Key)
 	}
 	if taken.TTL < 0 || taken.TTL > longLease && taken.TTL != lock.NoExpiry {
-		t.violated("a lease of at most %v is said to run for another %v", longLease, taken.TTL)
+		t.violated("according to the error a lease of at most %v runs for another %v", longLease, taken.TTL)
 	}
 }
 
@@ -144,15 +146,15 @@ func reenters(t *trial) {
 	ctx := lock.WithOwner(t.ctx, lock.NewOwners().New())
 	opts := lock.Options{TTL: longLease}
 
-	one := t.holdAs(ctx, p, opts)
-	two := t.holdAs(ctx, p, opts)
-	three := t.holdAs(ctx, q, opts)
+	one := t.mustAcquireAs(ctx, p, opts)
+	two := t.mustAcquireAs(ctx, p, opts)
+	three := t.mustAcquireAs(ctx, q, opts)
 	t.mustBeTaken(stranger, "held three times")
-	t.release(two)
+	t.mustRelease(two)
 	t.mustBeTaken(stranger, "held twice")
-	t.release(one)
+	t.mustRelease(one)
 	t.mustBeTaken(stranger, "held once")
-	t.release(three)
+	t.mustRelease(three)
 	t.mustBeFree(stranger, "after as many releases as acquisitions")
 	if err := two.Release(t.ctx); !errors.Is(err, lock.ErrNotHeld) {
 		t.violated("releasing the same hold twice gave %v", err)
@@ -160,39 +162,39 @@ func reenters(t *trial) {
 }
 
 func reentryKeepsLease(t *trial) {
-	p, q := t.rivals()
+	p, q := t.twoProcesses()
 	const given = 5 * time.Second
 	ctx := lock.WithOwner(t.ctx, lock.NewOwners().New())
 
-	one := t.holdAs(ctx, p, lock.Options{TTL: given})
-	two := t.holdAs(ctx, p, lock.Options{TTL: given})
-	t.leaseIs(given, "after re-entry")
-	t.release(two)
-	t.leaseIs(given, "after a partial release")
-	t.release(one)
+	one := t.mustAcquireAs(ctx, p, lock.Options{TTL: given})
+	two := t.mustAcquireAs(ctx, p, lock.Options{TTL: given})
+	t.mustStoreLease(given, "after re-entry")
+	t.mustRelease(two)
+	t.mustStoreLease(given, "after a partial release")
+	t.mustRelease(one)
 	if t.Renewed == 0 {
 		return
 	}
-	one = t.holdAs(ctx, p, lock.Options{})
-	two = t.holdAs(ctx, p, lock.Options{})
-	t.release(two)
-	t.staysTaken(q, 2*t.Renewed, "after a partial release, for two leases")
-	t.release(one)
+	one = t.mustAcquireAs(ctx, p, lock.Options{})
+	two = t.mustAcquireAs(ctx, p, lock.Options{})
+	t.mustRelease(two)
+	t.mustStayTaken(q, 2*t.Renewed, "after a partial release, for two leases")
+	t.mustRelease(one)
 }
 
-// leaseIs compares the store's word with the lease that was given a moment ago.
-func (t *trial) leaseIs(given time.Duration, when string) {
-	const slack = 3 * time.Second // a machine may be that slow; a lock may not be that wrong
-	if ttl := t.ttl(); ttl > given || ttl < given-slack {
-		t.violated("the lease %s is %v, given were %v", when, ttl, given)
+// mustStoreLease compares the lease in the store with the one given a moment ago.
+func (t *trial) mustStoreLease(given time.Duration, when string) {
+	const slack = 3 * time.Second // a busy machine may be late; a wrong lease differs by more
+	if ttl := t.storedTTL(); ttl > given || ttl < given-slack {
+		t.violated("the lease %s is %v, want %v", when, ttl, given)
 	}
 }
 
-// staysTaken lets a stranger wait in vain.
-func (t *trial) staysTaken(p lock.Locker, d time.Duration, when string) {
-	_, err := t.take(t.ctx, p, lock.Options{TTL: longLease, Wait: d})
+// mustStayTaken fails the behaviour if another owner gets the lock within d.
+func (t *trial) mustStayTaken(p lock.Locker, d time.Duration, when string) {
+	_, err := t.acquire(t.ctx, p, lock.Options{TTL: longLease, Wait: d})
 	if err == nil {
-		t.violated("somebody else got the lock %s", when)
+		t.violated("another owner got the lock %s", when)
 	}
 	if !errors.Is(err, lock.ErrNotAcquired) {
 		t.violated("waiting %s gave %v", when, err)
@@ -203,30 +205,30 @@ func tokensGrow(t *trial) {
 	ps := []lock.Locker{t.process(), t.process()}
 	var last uint64
 	for i := range 6 {
-		lease := t.hold(ps[i%len(ps)], lock.Options{TTL: longLease})
+		lease := t.mustAcquire(ps[i%len(ps)], lock.Options{TTL: longLease})
 		token := lease.Token()
 		if token <= last {
 			t.violated("the token %d came after %d", token, last)
 		}
 		if last = token; i%3 == 2 && t.Store.Remove != nil {
-			t.remove() // the counter must outlive the lock
+			t.removeKey() // the token counter must outlive the lock
 			continue
 		}
-		t.release(lease)
+		t.mustRelease(lease)
 	}
 	p := ps[0]
 	ctx := lock.WithOwner(t.ctx, lock.NewOwners().New())
-	one := t.holdAs(ctx, p, lock.Options{TTL: longLease})
-	if two, err := t.take(ctx, p, lock.Options{TTL: longLease}); err == nil {
+	one := t.mustAcquireAs(ctx, p, lock.Options{TTL: longLease})
+	if two, err := t.acquire(ctx, p, lock.Options{TTL: longLease}); err == nil {
 		if two.Token() != one.Token() {
 			t.violated("re-entry changed the token from %d to %d", one.Token(), two.Token())
 		}
-		t.release(two)
+		t.mustRelease(two)
 	}
-	t.release(one)
+	t.mustRelease(one)
 }
 
-// expectContextError takes the error of an acquisition whose context ended.
+// expectContextError checks the error of an acquisition whose context ended.
 func (t *trial) expectContextError(err, want error) {
 	if err == nil {
 		t.violated("an acquisition succeeded under a context that had ended")
@@ -236,7 +238,7 @@ func (t *trial) expectContextError(err, want error) {
 	}
 }
 
-// cancelled is a context that has ended.
+// cancelled returns a context that has ended.
 func cancelled(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()

@@ -9,17 +9,17 @@ import (
 	"seckill/internal/lock"
 )
 
-// fault is a plan with one fault.
+// fault makes a plan with one fault.
 func (t *trial) fault(f lock.Fault) *lock.Faults {
 	plan, err := lock.NewFaults([]lock.Fault{f}, nil)
-	t.check(err)
+	t.checkErr(err)
 	return plan
 }
 
 func failedGrantIsGivenBack(t *trial) {
 	p := t.process()
 	fails := t.fault(lock.Fault{Point: lock.AfterAcquireBeforeReply, Effect: lock.EffectError})
-	_, err := t.take(t.ctx, p, lock.Options{TTL: longLease, Faults: fails})
+	_, err := t.acquire(lock.WithFaults(t.ctx, fails), p, lock.Options{TTL: longLease})
 	if !errors.Is(err, lock.ErrInjected) {
 		t.violated("a failure between grant and reply gave %v", err)
 	}
@@ -28,19 +28,19 @@ func failedGrantIsGivenBack(t *trial) {
 	stalls := t.fault(lock.Fault{Point: lock.AfterAcquireBeforeReply, PauseMS: trialLimit.Milliseconds()})
 	ctx, cancel := context.WithTimeout(t.ctx, 50*time.Millisecond)
 	defer cancel()
-	_, err = t.take(ctx, p, lock.Options{TTL: longLease, Faults: stalls})
+	_, err = t.acquire(lock.WithFaults(ctx, stalls), p, lock.Options{TTL: longLease})
 	t.expectContextError(err, context.DeadlineExceeded)
 	t.mustBeFree(p, "after a context that ended between grant and reply")
 
 	panics := t.fault(lock.Fault{Point: lock.AfterAcquireBeforeReply, Effect: lock.EffectPanic})
-	if !t.panics(func() { _, _ = t.take(t.ctx, p, lock.Options{TTL: longLease, Faults: panics}) }) {
+	if !t.panics(func() { _, _ = t.acquire(lock.WithFaults(t.ctx, panics), p, lock.Options{TTL: longLease}) }) {
 		t.violated("a panic between grant and reply did not reach the caller")
 	}
 	t.mustBeFree(p, "after a panic between grant and reply")
 	t.mustBeEmpty("after three grants that were given back")
 }
 
-// panics reports that f did. A trial that f ends is ended.
+// panics reports whether f panicked. If f ends the trial, the trial has ended.
 func (t *trial) panics(f func()) (did bool) {
 	defer func() { did = recover() != nil }()
 	f()
@@ -50,7 +50,7 @@ func (t *trial) panics(f func()) (did bool) {
 func abandonedGrantStays(t *trial) {
 	p := t.process()
 	dies := t.fault(lock.Fault{Point: lock.AfterAcquireBeforeReply, Effect: lock.EffectAbandon})
-	_, err := t.take(t.ctx, p, lock.Options{TTL: longLease, Faults: dies})
+	_, err := t.acquire(lock.WithFaults(t.ctx, dies), p, lock.Options{TTL: longLease})
 	if !errors.Is(err, lock.ErrAbandoned) {
 		t.violated("a death between grant and reply gave %v", err)
 	}
@@ -59,20 +59,20 @@ func abandonedGrantStays(t *trial) {
 
 func unavailableIsQuick(t *trial) {
 	const quick = 2 * time.Second
-	p, line := t.wired()
-	line.Cut()
+	p, network := t.processOnNetwork()
+	network.Cut()
 	for _, wait := range []time.Duration{0, trialLimit} {
 		began := time.Now()
-		_, err := t.take(t.ctx, p, lock.Options{TTL: longLease, Wait: wait})
+		_, err := t.acquire(t.ctx, p, lock.Options{TTL: longLease, Wait: wait})
 		took := time.Since(began)
 		if !errors.Is(err, lock.ErrUnavailable) || errors.Is(err, lock.ErrNotAcquired) {
 			t.violated("without a server an acquisition gave %v", err)
 		}
 		if took > quick {
-			t.violated("it took %v to find that there is no server", took)
+			t.violated("it took %v to report that there is no server", took)
 		}
 	}
-	line.Mend()
+	network.Restore()
 	t.mustBeFree(p, "after the server came back")
 }
 
@@ -92,22 +92,22 @@ func refusesInvalid(t *trial) {
 		"a lease of a nanosecond": {t.key, lock.Options{TTL: 1, Wait: anyWait}},
 	}
 	for what, c := range cases {
-		if _, err := t.takeKey(t.ctx, p, c.key, c.opts); !errors.Is(err, lock.ErrInvalid) {
+		if _, err := t.acquireKey(t.ctx, p, c.key, c.opts); !errors.Is(err, lock.ErrInvalid) {
 			t.violated("%s gave %v", what, err)
 		}
 	}
-	t.mustBeEmpty("after nothing but invalid requests")
-	t.release(t.holdKey(t.ctx, p, strings.Repeat("k", lock.MaxKey), lock.Options{TTL: lock.MaxTTL}))
+	t.mustBeEmpty("after invalid requests only")
+	t.mustRelease(t.mustAcquireKey(t.ctx, p, strings.Repeat("k", lock.MaxKey), lock.Options{TTL: lock.MaxTTL}))
 }
 
 func refusesWrongKind(t *trial) {
-	t.need(t.Store.Spoil != nil, "way to spoil a key")
+	t.require(t.Store.PutWrongKind != nil, "way to spoil a key")
 	p := t.process()
-	t.check(t.Store.Spoil(t.ctx, t.key))
+	t.checkErr(t.Store.PutWrongKind(t.ctx, t.key))
 	for _, wait := range []time.Duration{0, 50 * time.Millisecond} {
-		_, err := t.take(t.ctx, p, lock.Options{TTL: longLease, Wait: wait})
+		_, err := t.acquire(t.ctx, p, lock.Options{TTL: longLease, Wait: wait})
 		if !errors.Is(err, lock.ErrWrongKind) {
-			t.violated("a key that holds something else gave %v", err)
+			t.violated("a key with a value of another kind gave %v", err)
 		}
 	}
 }

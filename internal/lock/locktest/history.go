@@ -15,20 +15,20 @@ import (
 	"seckill/internal/lock"
 )
 
-// A history ends after so much time or so many rounds of each of its clients. The
-// latter keeps it well below ten thousand operations.
+// A history ends after historyTime, or when each of its clients has done historyRounds,
+// which keeps it well below ten thousand operations.
 const (
 	historyTime   = 500 * time.Millisecond
 	historyRounds = 60
-	// overtureTurns is how often the lock changes hands before that, one client at a
-	// time: on a busy machine the time may be over before many rounds are.
-	overtureTurns = 24
-	// judgeLimit is how long a history may be pondered.
-	judgeLimit = 10 * time.Second
+	// turns is how often the lock changes hands before that, one client at a time. On
+	// a busy machine historyTime may end after few rounds.
+	turns = 24
+	// checkLimit is how long the check of a history may take.
+	checkLimit = 10 * time.Second
 )
 
-// recorder keeps a history. Its clock is this process's: all clients live here,
-// whatever process their locker plays.
+// recorder keeps a history. It uses the clock of this process, in which all clients run,
+// whatever process their locker stands for.
 type recorder struct {
 	began time.Time
 
@@ -38,7 +38,7 @@ type recorder struct {
 
 func newRecorder() *recorder { return &recorder{began: time.Now()} }
 
-// do records one operation: its input before, its output after.
+// do runs one operation and records it with its input, its output and both times.
 func (r *recorder) do(client int, in input, run func() output) output {
 	call := time.Since(r.began)
 	out := run()
@@ -62,7 +62,7 @@ type client struct {
 	err    error
 }
 
-// clients makes n of them, spread over three processes.
+// clients makes n clients, spread over three processes.
 func (t *trial) clients(n int) []*client {
 	ps := []lock.Locker{t.process(), t.process(), t.process()}
 	r := newRecorder()
@@ -77,8 +77,8 @@ func (t *trial) clients(n int) []*client {
 	return all
 }
 
-// acquire asks for lease number depth of this client: by a try, or a wait that
-// does not end before the trial does.
+// acquire acquires the lease with the number depth of this client, by a try or by a
+// wait.
 func (c *client) acquire(depth int, waits bool) (lock.Lease, bool) {
 	opts := lock.Options{TTL: longLease}
 	in := input{kind: try, client: c.id, lease: 2*c.id + depth}
@@ -88,7 +88,7 @@ func (c *client) acquire(depth int, waits bool) (lock.Lease, bool) {
 	var lease lock.Lease
 	out := c.do(c.id, in, func() output {
 		var err error
-		lease, err = c.take(lock.WithOwner(c.ctx, c.owner), c.locker, opts)
+		lease, err = c.trial.acquire(lock.WithOwner(c.ctx, c.owner), c.locker, opts)
 		switch {
 		case err == nil:
 			return output{result: done, token: lease.Token()}
@@ -110,7 +110,7 @@ func (c *client) release(depth int, l lock.Lease) {
 		case errors.Is(err, lock.ErrExpired):
 			return output{result: expired}
 		case errors.Is(err, lock.ErrLost):
-			return output{result: lostTo}
+			return output{result: lost}
 		}
 		c.err = fmt.Errorf("releasing: %w", err)
 		return output{result: failed}
@@ -120,10 +120,10 @@ func (c *client) release(depth int, l lock.Lease) {
 // work takes up to a fifth of a millisecond.
 func (c *client) work() { time.Sleep(time.Duration(c.random.IntN(200)) * time.Microsecond) }
 
-// runRounds lets every client do rounds until the time is over.
+// runRounds has every client do rounds until historyTime or historyRounds is reached.
 func runRounds(clients []*client, round func(c *client)) {
 	end := time.Now().Add(historyTime)
-	contend(len(clients), func(i int) {
+	startTogether(len(clients), func(i int) {
 		c := clients[i]
 		for n := 0; n < historyRounds && c.err == nil && time.Now().Before(end); n++ {
 			round(c)
@@ -131,12 +131,12 @@ func runRounds(clients []*client, round func(c *client)) {
 	})
 }
 
-// overture has the lock change hands in turns. Everybody else tries while the first
-// client holds it, two of other processes while a later one does. What does not depend
-// on who meets whom is seen here, whatever the machine does: a lock that excludes
-// nobody, and also one that is wrong once in twenty grants.
-func overture(clients []*client, then func(holder *client)) {
-	for turn := range overtureTurns {
+// takeTurns has the lock change hands in a fixed order. While the first client holds it,
+// all others try; while a later one holds it, two clients of other processes try. This
+// finds errors that do not depend on timing on any machine: a lock that excludes nobody,
+// and a lock that is wrong once in twenty grants.
+func takeTurns(clients []*client, then func(holder *client)) {
+	for turn := range turns {
 		i := turn % len(clients)
 		holder, others := clients[i], slices.Concat(clients[i+1:], clients[:i])
 		if turn > 0 {
@@ -154,7 +154,7 @@ func overture(clients []*client, then func(holder *client)) {
 	}
 }
 
-// tryAll has one client after the other try.
+// tryAll has the clients try one after the other.
 func tryAll(clients []*client) {
 	for _, c := range clients {
 		if lease, ok := c.acquire(0, false); ok {
@@ -163,7 +163,7 @@ func tryAll(clients []*client) {
 	}
 }
 
-// reenter acquires and releases once more what c holds.
+// reenter acquires the lock that c holds once more and releases it.
 func reenter(c *client) {
 	if lease, ok := c.acquire(1, false); ok {
 		c.release(1, lease)
@@ -171,9 +171,9 @@ func reenter(c *client) {
 }
 
 func linearizableMutex(t *trial) {
-	clients, r := t.clients(12), rules{votes: t.Votes}
-	overture(clients, nil)
-	t.judge(clients, r)
+	clients, r := t.clients(12), modelRules{splitVote: t.SplitVote}
+	takeTurns(clients, nil)
+	t.checkHistory(clients, r)
 	runRounds(clients, func(c *client) {
 		lease, ok := c.acquire(0, c.random.IntN(2) == 0)
 		c.work()
@@ -181,13 +181,13 @@ func linearizableMutex(t *trial) {
 			c.release(0, lease)
 		}
 	})
-	t.judge(clients, r)
+	t.checkHistory(clients, r)
 }
 
 func linearizableReentrant(t *trial) {
-	clients, r := t.clients(9), rules{votes: t.Votes, reenters: true}
-	overture(clients, reenter)
-	t.judge(clients, r)
+	clients, r := t.clients(9), modelRules{splitVote: t.SplitVote, reenters: true}
+	takeTurns(clients, reenter)
+	t.checkHistory(clients, r)
 	runRounds(clients, func(c *client) {
 		lease, ok := c.acquire(0, c.random.IntN(2) == 0)
 		if !ok {
@@ -199,7 +199,7 @@ func linearizableReentrant(t *trial) {
 			inner, twice = c.acquire(1, c.random.IntN(2) == 0)
 		}
 		c.work()
-		outerFirst := c.random.IntN(2) == 0 // the order of releases is free
+		outerFirst := c.random.IntN(2) == 0 // the releases may come in any order
 		if outerFirst {
 			c.release(0, lease)
 		}
@@ -210,11 +210,11 @@ func linearizableReentrant(t *trial) {
 			c.release(0, lease)
 		}
 	})
-	t.judge(clients, r)
+	t.checkHistory(clients, r)
 }
 
-// linearizableFenced guards a register with tokens while somebody takes the lock
-// away from its holders now and then, where the store lets them.
+// linearizableFenced guards a register with tokens. If the store allows it, one client
+// takes the lock away from its holders now and then.
 func linearizableFenced(t *trial) {
 	clients := t.clients(9)
 	guarded := &register{}
@@ -227,22 +227,22 @@ func linearizableFenced(t *trial) {
 		})
 	}
 	var again func(c *client)
-	r := rules{votes: t.Votes, tokens: true, reenters: t.promises[Reenters].kind == holds}
+	r := modelRules{splitVote: t.SplitVote, tokens: true, reenters: t.promises[Reenters].kind == holds}
 	if r.reenters {
 		again = reenter
 	}
-	overture(clients, again)
-	t.judge(clients, r)
+	takeTurns(clients, again)
+	t.checkHistory(clients, r)
 	runRounds(clients, func(c *client) {
 		if c.id == len(clients)-1 && t.Store.Remove != nil {
 			time.Sleep(5 * time.Millisecond)
-			c.do(c.id, input{kind: takeAway, client: c.id}, func() output {
+			c.do(c.id, input{kind: removeKey, client: c.id}, func() output {
 				c.err = t.Store.Remove(c.ctx, c.key)
 				return output{result: done}
 			})
 			return
 		}
-		lease, ok := c.acquire(0, false) // nobody wakes who waits for a lock that was taken away
+		lease, ok := c.acquire(0, false) // no wait: a removed key wakes no waiter
 		c.work()
 		if !ok {
 			return
@@ -252,10 +252,10 @@ func linearizableFenced(t *trial) {
 		write(c, lease)
 		c.release(0, lease)
 	})
-	t.judge(clients, r)
+	t.checkHistory(clients, r)
 }
 
-// register accepts a write with the newest token it has seen or a newer one.
+// register accepts a write if its token is not older than the newest one seen.
 type register struct {
 	mu     sync.Mutex
 	newest uint64
@@ -271,34 +271,33 @@ func (r *register) write(token uint64) bool {
 	return true
 }
 
-// judge asks whether the history could have been that of the model. A history
-// that takes too long to judge, or in which a server failed, proves nothing.
-func (t *trial) judge(clients []*client, r rules) {
+// checkHistory fails the behaviour if the model could not have produced the history. A
+// history that takes too long to check, or in which a server failed, proves nothing.
+func (t *trial) checkHistory(clients []*client, r modelRules) {
 	model := r.model()
 	for _, c := range clients {
 		if errors.Is(c.err, lock.ErrNotHeld) {
 			t.violated("%v", c.err)
 		}
-		t.check(c.err)
+		t.checkErr(c.err)
 	}
 	ops := clients[0].ops
 	markContended(ops)
-	result, info := porcupine.CheckOperationsVerbose(model, ops, judgeLimit)
+	result, info := porcupine.CheckOperationsVerbose(model, ops, checkLimit)
 	switch result {
 	case porcupine.Ok:
 	case porcupine.Unknown:
-		t.check(fmt.Errorf("a history of %d operations was not judged within %v", len(ops), judgeLimit))
+		t.checkErr(fmt.Errorf("a history of %d operations was not checked within %v", len(ops), checkLimit))
 	case porcupine.Illegal:
 		picture := filepath.Join(t.tb.ArtifactDir(), "history.html") // go test -artifacts keeps it
 		if err := porcupine.VisualizePath(model, info, picture); err != nil {
 			t.tb.Logf("drawing the history: %v", err)
 		}
-		t.violated("%s", blame(model, ops, info))
+		t.violated("%s", explainViolation(model, ops, info))
 	}
 }
 
-// markContended notes of every acquisition whether another one was under way at
-// some moment of it.
+// markContended marks every acquisition during which another one was under way.
 func markContended(ops []porcupine.Operation) {
 	for i := range ops {
 		in := ops[i].Input.(input)
@@ -314,9 +313,9 @@ func markContended(ops []porcupine.Operation) {
 	}
 }
 
-// blame names the operation at which the longest explanation of a history ends,
-// and what came before it.
-func blame(model porcupine.Model, ops []porcupine.Operation, info porcupine.LinearizationInfo) string {
+// explainViolation names the operation at which the longest legal order ends, and the
+// operations before it.
+func explainViolation(model porcupine.Model, ops []porcupine.Operation, info porcupine.LinearizationInfo) string {
 	var longest []porcupine.Operation
 	for _, partition := range info.PartialLinearizationsOperations() {
 		for _, explained := range partition {
@@ -340,6 +339,6 @@ func blame(model porcupine.Model, ops []porcupine.Operation, info porcupine.Line
 	if len(rest) > 0 {
 		what = model.DescribeOperation(rest[0].Input, rest[0].Output)
 	}
-	return fmt.Sprintf("no order explains its %d operations: after %d, the last being %s, the state is %s, and %q cannot follow",
+	return fmt.Sprintf("no order explains the %d operations: after %d of them, the last being %s, the state is %s, and %q cannot follow",
 		len(ops), len(longest), strings.Join(before[max(0, len(before)-3):], ", "), model.DescribeState(state), what)
 }

@@ -10,8 +10,8 @@ import (
 	"seckill/internal/lock"
 )
 
-// memory is a server in memory whose lock has everything (leases, re-entry, tokens,
-// order, readers), and one flaw.
+// memory is a server in memory. Its lock has leases, re-entry, tokens, order and readers,
+// and one flaw.
 type memory struct {
 	flaw string
 
@@ -19,8 +19,8 @@ type memory struct {
 	keys   map[string]*entry
 	tokens map[string]uint64
 	grants int
-	first  *lock.Held    // the first lease there was
-	end    chan struct{} // closed with the test
+	first  *lock.Held    // the first lease that was granted
+	end    chan struct{} // closed at the end of the test
 }
 
 type entry struct {
@@ -41,7 +41,7 @@ type memoryWaiter struct {
 	got   chan struct{}
 }
 
-// process is one of its clients, for readers or not.
+// process is a client of memory, for readers or for writers.
 type process struct {
 	*memory
 	owners *lock.Owners
@@ -55,9 +55,9 @@ func memorySubject(t *testing.T, flaw string) Subject {
 	m := &memory{flaw: flaw, keys: make(map[string]*entry), tokens: make(map[string]uint64), end: make(chan struct{})}
 	t.Cleanup(func() { close(m.end) })
 	return Subject{
-		Process: func(testing.TB, *Line) lock.Locker { return &process{memory: m, owners: lock.NewOwners()} },
+		Process: func(testing.TB, *Network) lock.Locker { return &process{memory: m, owners: lock.NewOwners()} },
 		Store: Store{
-			TTL: m.ttl, Shorten: m.shorten, Remove: m.remove, Waiting: m.waiting, Left: m.left,
+			TTL: m.ttl, Shorten: m.shorten, Remove: m.remove, Waiting: m.waiting, Leftovers: m.left,
 			Pause: m.pause, Connections: func(context.Context) (int, error) {
 				if flaw == "a connection for each waiter" {
 					return m.waiting(context.Background(), "seat")
@@ -87,7 +87,7 @@ func (p *process) Acquire(ctx context.Context, key string, opts lock.Options) (l
 	e := p.entry(key)
 	e.purge()
 	switch {
-	case p.admits(e, w) && (len(e.queue) == 0 || e.has(w.owner) || p.flaw == "readers pass the queue" && w.shared):
+	case p.admits(e, w) && (len(e.queue) == 0 || e.has(w.owner) || p.flaw == "readers overtake the queue" && w.shared):
 		p.grant(key, e, w)
 	case e.upgrade(w) && p.flaw != "an upgrade waits":
 		opts.Wait = 0
@@ -103,7 +103,7 @@ func (p *process) Acquire(ctx context.Context, key string, opts lock.Options) (l
 	case <-w.got:
 	default:
 		done := ctx.Done()
-		if p.flaw == "the context is not looked at" {
+		if p.flaw == "the context is ignored" {
 			done = nil
 		}
 		select {
@@ -126,7 +126,7 @@ func (p *process) lease(ctx context.Context, key string, opts lock.Options, w *m
 	defer p.mu.Unlock()
 	l := lock.NewHeld(ctx, lock.Grant{
 		Key: key, Owner: w.owner, Token: w.token, Until: w.until, TTL: opts.TTL,
-		Release: func(context.Context) error { return p.giveBack(key, w.memoryLease) },
+		Release: func(context.Context) error { return p.release(key, w.memoryLease) },
 		Extend: func(_ context.Context, ttl time.Duration) (time.Time, error) {
 			return p.extend(key, w.memoryLease, ttl)
 		},
@@ -134,7 +134,7 @@ func (p *process) lease(ctx context.Context, key string, opts lock.Options, w *m
 	if p.first == nil {
 		p.first = l
 	}
-	if p.flaw == "a hundred pairs cost a lease" && p.grants == 100 {
+	if p.flaw == "after a hundred grants the first lease is lost" && p.grants == 100 {
 		p.first.Lose(lock.ErrExpired)
 	}
 	return l
@@ -158,14 +158,14 @@ func (e *entry) has(owner lock.Owner) bool {
 	return slices.ContainsFunc(e.leases, func(l *memoryLease) bool { return l.owner == owner })
 }
 
-// upgrade says whether a reader asks to write.
+// upgrade reports whether a reader asks to write.
 func (e *entry) upgrade(w *memoryWaiter) bool {
 	return !w.shared && slices.ContainsFunc(e.leases, func(l *memoryLease) bool { return l.owner == w.owner && l.shared })
 }
 
 func (m *memory) admits(e *entry, w *memoryWaiter) bool {
 	switch {
-	case m.flaw == "every twentieth gets in" && m.grants%20 == 19:
+	case m.flaw == "every twentieth caller gets the lock" && m.grants%20 == 19:
 		m.grants++
 		return true
 	case m.flaw == "a writer may join readers" && !w.shared && e.leases != nil && e.leases[0].shared:
@@ -182,7 +182,7 @@ func (m *memory) admits(e *entry, w *memoryWaiter) bool {
 	})
 }
 
-// grant is called with the lock on m held.
+// grant grants the lock to w. The caller has locked m.mu.
 func (m *memory) grant(key string, e *entry, w *memoryWaiter) {
 	m.grants++
 	switch {
@@ -212,12 +212,12 @@ func (m *memory) advance(key string) {
 func (m *memory) advanceLocked(key string) {
 	e := m.entry(key)
 	e.purge()
-	if m.flaw == "the last one first" {
+	if m.flaw == "the last waiter is served first" {
 		slices.Reverse(e.queue)
 		defer func() { slices.Reverse(e.queue) }()
 	}
 	for n := 0; len(e.queue) > 0 && m.admits(e, e.queue[0]); n++ {
-		if m.flaw == "readers are let in one by one" && n == 1 {
+		if m.flaw == "readers are admitted one by one" && n == 1 {
 			break
 		}
 		w := e.queue[0]
@@ -227,7 +227,7 @@ func (m *memory) advanceLocked(key string) {
 	if len(e.leases) == 0 && len(e.queue) == 0 {
 		delete(m.keys, key)
 	}
-	if m.flaw == "the counter goes with the lock" && len(e.leases) == 0 {
+	if m.flaw == "the token counter is deleted with the lock" && len(e.leases) == 0 {
 		delete(m.tokens, key)
 	}
 }
@@ -235,14 +235,14 @@ func (m *memory) advanceLocked(key string) {
 func (m *memory) leave(key string, w *memoryWaiter) {
 	m.mu.Lock()
 	e := m.entry(key)
-	if m.flaw != "who gives up keeps its place" {
+	if m.flaw != "a waiter that gave up stays in the queue" {
 		e.queue = slices.DeleteFunc(e.queue, func(o *memoryWaiter) bool { return o == w })
 	}
 	m.mu.Unlock()
-	_ = m.giveBack(key, w.memoryLease) // it may have been granted meanwhile
+	_ = m.release(key, w.memoryLease) // the lock may have been granted meanwhile
 }
 
-func (m *memory) giveBack(key string, l *memoryLease) error {
+func (m *memory) release(key string, l *memoryLease) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	defer m.advanceLocked(key)
@@ -250,7 +250,7 @@ func (m *memory) giveBack(key string, l *memoryLease) error {
 	e.purge()
 	i := slices.Index(e.leases, l)
 	switch {
-	case i >= 0 && m.flaw == "one release frees all":
+	case i >= 0 && m.flaw == "one release frees all holds":
 		e.leases = nil
 	case i >= 0:
 		e.leases = slices.Delete(e.leases, i, i+1)
@@ -259,10 +259,10 @@ func (m *memory) giveBack(key string, l *memoryLease) error {
 	default:
 		return lock.ErrLost
 	}
-	if m.flaw == "a reader's end ends the lease" && l.shared {
+	if m.flaw == "a reader's release ends all leases" && l.shared {
 		e.leases = nil
 	}
-	if m.flaw == "a dead reader lives on" && l.shared {
+	if m.flaw == "a release lengthens other leases" && l.shared {
 		for _, other := range e.leases {
 			other.until = other.until.Add(longLease)
 		}
@@ -277,7 +277,7 @@ func (m *memory) extend(key string, l *memoryLease, ttl time.Duration) (time.Tim
 	e.purge()
 	switch {
 	case slices.Contains(e.leases, l):
-	case m.flaw == "extending brings it back":
+	case m.flaw == "extending revives a lost lease":
 		e.leases = append(e.leases, l)
 	case len(e.leases) == 0:
 		return time.Time{}, lock.ErrExpired
@@ -288,7 +288,7 @@ func (m *memory) extend(key string, l *memoryLease, ttl time.Duration) (time.Tim
 	switch m.flaw {
 	case "extending adds up":
 		until = l.until.Add(ttl)
-	case "extending is a word only":
+	case "extending changes nothing":
 		return until, nil
 	}
 	l.until = until
@@ -309,9 +309,9 @@ func (m *memory) Inspect(_ context.Context, key string) (lock.State, error) {
 		s.Token = m.tokens[key]
 	}
 	switch {
-	case m.flaw == "the count stays at one":
+	case m.flaw == "the hold count stays at one":
 		s.Count = min(s.Count, 1)
-	case m.flaw == "who waits is not counted":
+	case m.flaw == "waiters are not counted":
 		s.Waiting = 0
 	case m.flaw == "a free key has an owner" && s.Owner == "":
 		s.Owner = "somebody"
@@ -319,7 +319,7 @@ func (m *memory) Inspect(_ context.Context, key string) (lock.State, error) {
 	return s, nil
 }
 
-// ForceRelease implements [lock.Breaker].
+// ForceRelease implements [lock.ForceReleaser].
 func (m *memory) ForceRelease(_ context.Context, key string) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -327,11 +327,11 @@ func (m *memory) ForceRelease(_ context.Context, key string) (bool, error) {
 	e.purge()
 	held := len(e.leases) > 0
 	switch m.flaw {
-	case "force frees nobody":
+	case "a forced release frees nothing":
 		return held, nil
-	case "force does not say what it did":
+	case "a forced release always reports success":
 		held = true
-	case "force wakes nobody":
+	case "a forced release wakes nobody":
 		e.leases = nil
 		return held, nil
 	}
@@ -383,7 +383,7 @@ func (m *memory) left(context.Context) ([]string, error) {
 
 func (m *memory) pause(_ context.Context, d time.Duration) error {
 	m.mu.Lock()
-	if m.flaw == "a pause turns the queue round" {
+	if m.flaw == "a pause reverses the queue" {
 		for _, e := range m.keys {
 			slices.Reverse(e.queue)
 		}

@@ -10,22 +10,22 @@ import (
 type input struct {
 	kind      kind
 	client    int    // the owner
-	lease     int    // which of all leases; below 64
+	lease     int    // number among all leases; below 64
 	token     uint64 // of a write
-	contended bool   // an acquisition: another one was under way at the same time
+	contended bool   // an acquisition during which another one was under way
 }
 
 type kind string
 
 const (
-	try      kind = "try"
-	wait     kind = "wait"
-	release  kind = "release"
-	write    kind = "write"
-	takeAway kind = "take away"
+	try       kind = "try"
+	wait      kind = "wait"
+	release   kind = "release"
+	write     kind = "write"
+	removeKey kind = "remove key"
 )
 
-// output is what came of it.
+// output is the result of an operation.
 type output struct {
 	result result
 	token  uint64 // of a grant
@@ -36,39 +36,39 @@ type result string
 const (
 	done    result = "done"
 	refused result = "refused"
-	expired result = "expired" // a release: nobody holds the lock
-	lostTo  result = "lost"    // a release: somebody else does
+	expired result = "expired" // of a release: nobody holds the lock
+	lost    result = "lost"    // of a release: another owner holds the lock
 	failed  result = "failed"
 )
 
-// holding is the state of every model: the leases of the one owner there may be.
-type holding struct {
+// modelState is the state of every model: the owner, if there is one, and its leases.
+type modelState struct {
 	owner  int    // client + 1; 0 is nobody
-	leases uint64 // a bit for each lease
-	token  uint64 // the newest that was given
-	newest uint64 // the newest that the guarded register has seen
+	leases uint64 // one bit for each lease
+	token  uint64 // the newest one that was granted
+	newest uint64 // the newest one that the guarded register has seen
 }
 
-// rules are what the models differ in.
-type rules struct {
-	reenters bool // an owner that holds may acquire again
-	tokens   bool // tokens grow with each holder, and guard writes
-	votes    bool // a try may be refused because of another one under way
+// modelRules are the differences between the models.
+type modelRules struct {
+	reenters  bool // a holder may acquire again
+	tokens    bool // tokens grow with each holder and guard writes
+	splitVote bool // a try may be refused because another one is under way
 }
 
-func (r rules) model() porcupine.Model {
+func (r modelRules) model() porcupine.Model {
 	return porcupine.Model{
-		Init: func() any { return holding{} },
+		Init: func() any { return modelState{} },
 		Step: func(state, in, out any) (bool, any) {
-			return r.step(state.(holding), in.(input), out.(output))
+			return r.step(state.(modelState), in.(input), out.(output))
 		},
 		Hash: func(state any) uint64 {
-			h := state.(holding)
+			h := state.(modelState)
 			return (uint64(h.owner)*31+h.leases)*31 + h.token*31 + h.newest
 		},
 		DescribeOperation: func(in, out any) string { return in.(input).describe(out.(output)) },
 		DescribeState: func(state any) string {
-			h := state.(holding)
+			h := state.(modelState)
 			if h.owner == 0 {
 				return "free"
 			}
@@ -77,15 +77,16 @@ func (r rules) model() porcupine.Model {
 	}
 }
 
-// step says whether out may come of in, and what is then.
-func (r rules) step(s holding, in input, out output) (bool, holding) {
+// step reports whether out is a legal result of in, and returns the next state.
+func (r modelRules) step(s modelState, in input, out output) (bool, modelState) {
 	me, bit := in.client+1, uint64(1)<<in.lease
 	switch in.kind {
 	case try, wait:
 		if out.result == refused {
-			// Somebody has it: another owner, or anybody where there is no re-entry.
+			// A refusal is legal if another owner holds the lock, or any owner if there
+			// is no re-entry.
 			taken := s.owner != 0 && (s.owner != me || !r.reenters)
-			return taken || r.votes && in.contended, s
+			return taken || r.splitVote && in.contended, s
 		}
 		return r.grant(s, me, bit, out)
 	case release:
@@ -97,14 +98,14 @@ func (r rules) step(s holding, in input, out output) (bool, holding) {
 		next := s
 		next.newest = max(s.newest, in.token)
 		return in.token >= s.newest, next
-	case takeAway:
+	case removeKey:
 		s.owner, s.leases = 0, 0
 		return true, s
 	}
 	return false, s
 }
 
-func (r rules) grant(s holding, me int, bit uint64, out output) (bool, holding) {
+func (r modelRules) grant(s modelState, me int, bit uint64, out output) (bool, modelState) {
 	again := s.owner == me && r.reenters
 	if out.result != done || s.owner != 0 && !again {
 		return false, s
@@ -119,7 +120,7 @@ func (r rules) grant(s holding, me int, bit uint64, out output) (bool, holding) 
 	return true, s
 }
 
-func (r rules) giveBack(s holding, me int, bit uint64, out output) (bool, holding) {
+func (r modelRules) giveBack(s modelState, me int, bit uint64, out output) (bool, modelState) {
 	mine := s.owner == me && s.leases&bit != 0
 	switch out.result {
 	case done:
@@ -132,7 +133,7 @@ func (r rules) giveBack(s holding, me int, bit uint64, out output) (bool, holdin
 		return true, s
 	case expired:
 		return s.owner == 0 || s.owner == me && !mine, s
-	case lostTo:
+	case lost:
 		return s.owner != 0 && s.owner != me, s
 	}
 	return false, s

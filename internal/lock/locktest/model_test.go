@@ -21,44 +21,44 @@ func op(client int, k kind, from, to int64, r result, token uint64) porcupine.Op
 }
 
 func TestModels(t *testing.T) {
-	mutex, reentrant, fenced := rules{}, rules{reenters: true}, rules{tokens: true}
+	mutex, reentrant, fenced := modelRules{}, modelRules{reenters: true}, modelRules{tokens: true}
 	tests := map[string]struct {
-		rules rules
-		ops   []porcupine.Operation
-		legal bool
+		modelRules modelRules
+		ops        []porcupine.Operation
+		legal      bool
 	}{
 		"one after the other": {mutex, []porcupine.Operation{
 			op(0, try, 0, 1, done, 0), op(0, release, 2, 3, done, 0), op(1, try, 4, 5, done, 0),
 		}, true},
 		"two at once": {mutex, []porcupine.Operation{op(0, try, 0, 1, done, 0), op(1, try, 2, 3, done, 0)}, false},
-		"refused while somebody held": {mutex, []porcupine.Operation{
+		"refused while it was held": {mutex, []porcupine.Operation{
 			op(0, try, 0, 1, done, 0), op(1, try, 2, 3, refused, 0),
 		}, true},
-		"refused while somebody released": {mutex, []porcupine.Operation{
+		"refused during a release": {mutex, []porcupine.Operation{
 			op(0, try, 0, 1, done, 0), op(0, release, 2, 5, done, 0), op(1, try, 3, 4, refused, 0),
 		}, true},
-		"refused although it was free":   {mutex, []porcupine.Operation{op(0, try, 0, 1, refused, 0)}, false},
-		"refused by one that failed too": {mutex, []porcupine.Operation{op(0, try, 0, 2, refused, 0), op(1, try, 1, 3, refused, 0)}, false},
-		"a vote that was split": {rules{votes: true}, []porcupine.Operation{
+		"refused although it was free":           {mutex, []porcupine.Operation{op(0, try, 0, 1, refused, 0)}, false},
+		"refused because of another refused try": {mutex, []porcupine.Operation{op(0, try, 0, 2, refused, 0), op(1, try, 1, 3, refused, 0)}, false},
+		"a split vote": {modelRules{splitVote: true}, []porcupine.Operation{
 			op(0, try, 0, 2, refused, 0), op(1, try, 1, 3, refused, 0),
 		}, true},
-		"a vote without a rival": {rules{votes: true}, []porcupine.Operation{
+		"a split vote without another try": {modelRules{splitVote: true}, []porcupine.Operation{
 			op(0, try, 0, 1, refused, 0), op(1, try, 2, 3, refused, 0),
 		}, false},
-		"re-entry, and none":   {mutex, []porcupine.Operation{op(0, try, 0, 1, done, 0), op(0, try, 2, 3, done, 0)}, false},
-		"re-entry":             {reentrant, []porcupine.Operation{op(0, try, 0, 1, done, 0), op(0, try, 2, 3, done, 0)}, true},
-		"refused by oneself":   {reentrant, []porcupine.Operation{op(0, try, 0, 1, done, 0), op(0, try, 2, 3, refused, 0)}, false},
-		"a release of nothing": {mutex, []porcupine.Operation{op(0, release, 0, 1, done, 0)}, false},
+		"re-entry into a plain mutex":     {mutex, []porcupine.Operation{op(0, try, 0, 1, done, 0), op(0, try, 2, 3, done, 0)}, false},
+		"re-entry":                        {reentrant, []porcupine.Operation{op(0, try, 0, 1, done, 0), op(0, try, 2, 3, done, 0)}, true},
+		"refused because of its own hold": {reentrant, []porcupine.Operation{op(0, try, 0, 1, done, 0), op(0, try, 2, 3, refused, 0)}, false},
+		"a release of a free lock":        {mutex, []porcupine.Operation{op(0, release, 0, 1, done, 0)}, false},
 		"a late release": {mutex, []porcupine.Operation{
-			op(0, try, 0, 1, done, 0), op(1, takeAway, 2, 3, done, 0), op(1, try, 4, 5, done, 0), op(0, release, 6, 7, lostTo, 0),
+			op(0, try, 0, 1, done, 0), op(1, removeKey, 2, 3, done, 0), op(1, try, 4, 5, done, 0), op(0, release, 6, 7, lost, 0),
 		}, true},
-		"a late release that frees": {mutex, []porcupine.Operation{
-			op(0, try, 0, 1, done, 0), op(1, takeAway, 2, 3, done, 0), op(1, try, 4, 5, done, 0), op(0, release, 6, 7, done, 0),
+		"a late release that succeeds": {mutex, []porcupine.Operation{
+			op(0, try, 0, 1, done, 0), op(1, removeKey, 2, 3, done, 0), op(1, try, 4, 5, done, 0), op(0, release, 6, 7, done, 0),
 		}, false},
 		"tokens grow": {fenced, []porcupine.Operation{
 			op(0, try, 0, 1, done, 1), op(0, release, 2, 3, done, 0), op(1, try, 4, 5, done, 2),
 		}, true},
-		"a token again": {fenced, []porcupine.Operation{
+		"a token is granted twice": {fenced, []porcupine.Operation{
 			op(0, try, 0, 1, done, 1), op(0, release, 2, 3, done, 0), op(1, try, 4, 5, done, 1),
 		}, false},
 		"an old write is accepted": {fenced, []porcupine.Operation{op(0, write, 0, 1, done, 2), op(1, write, 2, 3, done, 1)}, false},
@@ -66,7 +66,7 @@ func TestModels(t *testing.T) {
 	}
 	for name, test := range tests {
 		markContended(test.ops)
-		if legal := porcupine.CheckOperations(test.rules.model(), test.ops); legal != test.legal {
+		if legal := porcupine.CheckOperations(test.modelRules.model(), test.ops); legal != test.legal {
 			t.Errorf("%s: legal = %t, want %t", name, legal, test.legal)
 		}
 	}
@@ -75,7 +75,7 @@ func TestModels(t *testing.T) {
 func TestReport(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "report.jsonl")
 	t.Setenv(ReportFile, path)
-	f := &findings{
+	f := &results{
 		behaviours: behaviours(), seen: map[Behaviour]error{},
 		promises: Only(Promises{TriesOnce: Holds(), ReleasesOnce: Holds(), Reenters: Breaks("so"), TokensGrow: Holds()}, TriesOnce, ReleasesOnce, Reenters),
 	}

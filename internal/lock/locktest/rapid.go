@@ -9,49 +9,50 @@ import (
 	"pgregory.net/rapid"
 )
 
-// quietRapid keeps rapid from writing files of failures: where a breakage is
-// claimed, they are none.
+// quietRapid keeps rapid from writing a file for every failure, because a claimed
+// breakage is none.
 func (t *trial) quietRapid() {
-	rapidQuiet.Do(func() { t.check(flag.Set("rapid.nofailfile", "true")) })
+	rapidQuiet.Do(func() { t.checkErr(flag.Set("rapid.nofailfile", "true")) })
 }
 
-// rapidQuiet is a package variable since rapid's settings are.
+// rapidQuiet is a package variable because rapid's settings are global flags.
 var rapidQuiet sync.Once
 
-// rapidJudge stands in for the test: what rapid finds is for the claim to judge.
-type rapidJudge struct {
+// rapidTB replaces the test: the claim decides whether a failure that rapid finds fails
+// the test.
+type rapidTB struct {
 	name   string
 	failed bool
 	text   strings.Builder
 }
 
-var _ rapid.TB = (*rapidJudge)(nil)
+var _ rapid.TB = (*rapidTB)(nil)
 
-func (j *rapidJudge) Helper()             {}
-func (j *rapidJudge) Name() string        { return j.name }
-func (j *rapidJudge) Logf(string, ...any) {}
-func (j *rapidJudge) Log(...any)          {}
-func (j *rapidJudge) Skipf(string, ...any) {
+func (tb *rapidTB) Helper()             {}
+func (tb *rapidTB) Name() string        { return tb.name }
+func (tb *rapidTB) Logf(string, ...any) {}
+func (tb *rapidTB) Log(...any)          {}
+func (tb *rapidTB) Skipf(string, ...any) {
 }
-func (j *rapidJudge) Skip(...any) {}
-func (j *rapidJudge) SkipNow()    {}
-func (j *rapidJudge) Errorf(format string, args ...any) {
-	j.failed = true
-	fmt.Fprintf(&j.text, format, args...)
+func (tb *rapidTB) Skip(...any) {}
+func (tb *rapidTB) SkipNow()    {}
+func (tb *rapidTB) Errorf(format string, args ...any) {
+	tb.failed = true
+	fmt.Fprintf(&tb.text, format, args...)
 }
-func (j *rapidJudge) Error(args ...any)                 { j.Errorf("%s", fmt.Sprint(args...)) }
-func (j *rapidJudge) Fatalf(format string, args ...any) { j.Errorf(format, args...) }
-func (j *rapidJudge) Fatal(args ...any)                 { j.Errorf("%s", fmt.Sprint(args...)) }
-func (j *rapidJudge) FailNow()                          { j.failed = true }
-func (j *rapidJudge) Fail()                             { j.failed = true }
-func (j *rapidJudge) Failed() bool                      { return j.failed }
+func (tb *rapidTB) Error(args ...any)                 { tb.Errorf("%s", fmt.Sprint(args...)) }
+func (tb *rapidTB) Fatalf(format string, args ...any) { tb.Errorf(format, args...) }
+func (tb *rapidTB) Fatal(args ...any)                 { tb.Errorf("%s", fmt.Sprint(args...)) }
+func (tb *rapidTB) FailNow()                          { tb.failed = true }
+func (tb *rapidTB) Fail()                             { tb.failed = true }
+func (tb *rapidTB) Failed() bool                      { return tb.failed }
 
-// seed is rapid's advice on how to see the failure again.
-func (j *rapidJudge) seed() string {
-	_, after, found := strings.Cut(j.text.String(), "-rapid.seed=")
+// seed is the flag with which rapid reproduces the failure.
+func (tb *rapidTB) seed() string {
+	_, after, found := strings.Cut(tb.text.String(), "-rapid.seed=")
 	if !found {
 		return ""
 	}
 	seed, _, _ := strings.Cut(after, "\n")
-	return " (again with -rapid.seed=" + seed + ")"
+	return " (reproduce with -rapid.seed=" + seed + ")"
 }

@@ -11,88 +11,87 @@ import (
 
 func releasesOnce(t *trial) {
 	p := t.process()
-	first := t.hold(p, lock.Options{TTL: longLease})
-	t.release(first)
-	next := t.hold(p, lock.Options{TTL: longLease})
+	first := t.mustAcquire(p, lock.Options{TTL: longLease})
+	t.mustRelease(first)
+	next := t.mustAcquire(p, lock.Options{TTL: longLease})
 	if err := first.Release(t.ctx); !errors.Is(err, lock.ErrNotHeld) {
 		t.violated("a second release gave %v", err)
 	}
-	t.release(next)
+	t.mustRelease(next)
 	t.mustBeFree(p, "after both were released")
 }
 
 func releasesOnlyOwn(t *trial) {
-	p, q := t.rivals()
-	late := t.hold(p, lock.Options{TTL: longLease})
-	t.remove()
-	next := t.hold(q, lock.Options{TTL: longLease})
+	p, q := t.twoProcesses()
+	late := t.mustAcquire(p, lock.Options{TTL: longLease})
+	t.removeKey()
+	next := t.mustAcquire(q, lock.Options{TTL: longLease})
 	_ = late.Release(t.ctx)
-	t.mustBeTaken(p, "while its holder had it, after a release that came too late")
-	t.release(next)
+	t.mustBeTaken(p, "while its holder had it, after a late release by the previous holder")
+	t.mustRelease(next)
 }
 
-// releasesAtomically lets the lease run out, and somebody else get the lock,
-// ahead of each command of a release but the first.
+// releasesAtomically ends the lease and gives the lock to another owner ahead of each
+// command of a release except the first.
 func releasesAtomically(t *trial) {
-	t.need(t.Store.Remove != nil, "way to remove a lock")
-	p, line := t.wired()
+	t.require(t.Store.Remove != nil, "way to remove a lock")
+	p, network := t.processOnNetwork()
 	q, stranger := t.process(), t.process()
 	for gap := 2; ; gap++ {
-		lease := t.hold(p, lock.Options{TTL: longLease})
+		lease := t.mustAcquire(p, lock.Options{TTL: longLease})
 		var next atomic.Pointer[outcome]
-		line.Watch(func(n int) {
+		network.Observe(func(n int) {
 			if n == gap {
 				next.Store(t.steal(q))
 			}
 		})
 		_ = lease.Release(t.ctx)
-		line.Watch(nil)
+		network.Observe(nil)
 		stolen := next.Load()
 		if stolen == nil {
-			return // the release has fewer commands than that
+			return // the release has fewer commands than gap
 		}
-		t.check(stolen.err)
-		t.mustBeTaken(stranger, "while its holder had it, since it got it in the middle of a release")
-		t.release(stolen.lease)
+		t.checkErr(stolen.err)
+		t.mustBeTaken(stranger, "while its holder had it, which got it in the middle of a release")
+		t.mustRelease(stolen.lease)
 	}
 }
 
-// steal lets the lease run out and q have the lock. It may be called from any
-// goroutine.
+// steal ends the lease and gives the lock to q. Any goroutine may call it.
 func (t *trial) steal(q lock.Locker) *outcome {
 	if err := t.Store.Remove(t.ctx, t.key); err != nil {
 		return &outcome{err: err}
 	}
-	lease, err := t.take(t.ctx, q, lock.Options{TTL: longLease})
+	lease, err := t.acquire(t.ctx, q, lock.Options{TTL: longLease})
 	return &outcome{lease: lease, err: err}
 }
 
 func tellsExpiredFromLost(t *trial) {
-	p, q := t.rivals()
+	p, q := t.twoProcesses()
 	opts := lock.Options{TTL: longLease}
 
-	lease := t.hold(p, opts)
-	t.remove()
+	lease := t.mustAcquire(p, opts)
+	t.removeKey()
 	t.releaseGives(lease, lock.ErrExpired, "of a lock that nobody holds")
 
-	lease = t.hold(p, opts)
-	t.remove()
-	next := t.hold(q, opts)
-	t.releaseGives(lease, lock.ErrLost, "of a lock that somebody else holds")
-	t.release(next)
+	lease = t.mustAcquire(p, opts)
+	t.removeKey()
+	next := t.mustAcquire(q, opts)
+	t.releaseGives(lease, lock.ErrLost, "of a lock that another owner holds")
+	t.mustRelease(next)
 
-	lease = t.hold(p, opts)
-	t.remove()
-	t.release(t.hold(q, opts))
-	t.releaseGives(lease, lock.ErrExpired, "of a lock that others had in between")
+	lease = t.mustAcquire(p, opts)
+	t.removeKey()
+	t.mustRelease(t.mustAcquire(q, opts))
+	t.releaseGives(lease, lock.ErrExpired, "of a lock that another owner had meanwhile")
 
-	cutOff, line := t.wired()
-	lease = t.hold(cutOff, lock.Options{TTL: shortLease})
-	line.Cut()
+	cutOff, network := t.processOnNetwork()
+	lease = t.mustAcquire(cutOff, lock.Options{TTL: shortLease})
+	network.Cut()
 	t.releaseGives(lease, lock.ErrUnavailable, "without a server")
-	line.Mend()
-	t.pass(shortLease)
-	t.releaseGives(lease, lock.ErrExpired, "made again after the lease ran out")
+	network.Restore()
+	t.sleep(shortLease)
+	t.releaseGives(lease, lock.ErrExpired, "repeated after the lease ran out")
 }
 
 func (t *trial) releaseGives(l lock.Lease, want error, which string) {
@@ -102,18 +101,18 @@ func (t *trial) releaseGives(l lock.Lease, want error, which string) {
 }
 
 func leavesNothing(t *trial) {
-	t.need(t.Store.Left != nil, "way to look for what is left")
-	p, q := t.rivals()
-	held := t.hold(p, lock.Options{})
-	_, _ = t.take(t.ctx, q, lock.Options{})
-	waiter := t.start(t.ctx, p, lock.Options{TTL: longLease, Wait: anyWait})
-	t.pass(20 * time.Millisecond)
-	t.release(held)
+	t.require(t.Store.Leftovers != nil, "way to list what is left")
+	p, q := t.twoProcesses()
+	held := t.mustAcquire(p, lock.Options{})
+	_, _ = t.acquire(t.ctx, q, lock.Options{})
+	waiter := t.acquireAsync(t.ctx, p, lock.Options{TTL: longLease, Wait: anyWait})
+	t.sleep(20 * time.Millisecond)
+	t.mustRelease(held)
 	got := <-waiter
 	if got.err != nil {
-		t.violated("a waiter did not get in: %v", got.err)
+		t.violated("a waiter did not get the lock: %v", got.err)
 	}
-	t.release(got.lease)
+	t.mustRelease(got.lease)
 	t.mustBeEmpty("after the last release")
 }
 
@@ -122,27 +121,27 @@ func endsContextOnRelease(t *trial) {
 	p := t.process()
 	parent, cancel := context.WithCancel(context.WithValue(t.ctx, tag{}, "kept"))
 	defer cancel()
-	lease := t.holdAs(parent, p, lock.Options{TTL: longLease})
+	lease := t.mustAcquireAs(parent, p, lock.Options{TTL: longLease})
 	if lease.Context().Value(tag{}) != "kept" {
 		t.violated("the lease's context does not derive from the acquisition's")
 	}
 	if err := lease.Context().Err(); err != nil || closed(lease.Lost()) {
-		t.violated("a lease that is held has ended: %v", err)
+		t.violated("the context of a held lease has ended: %v", err)
 	}
-	t.release(lease)
+	t.mustRelease(lease)
 	if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrReleased) {
-		t.violated("after the release the context's cause is %v", cause)
+		t.violated("after the release the cause of the context is %v", cause)
 	}
 	if closed(lease.Lost()) {
-		t.violated("a release was told as a loss")
+		t.violated("Lost was closed by a release")
 	}
 
-	lease = t.holdAs(parent, p, lock.Options{TTL: longLease})
+	lease = t.mustAcquireAs(parent, p, lock.Options{TTL: longLease})
 	cancel()
 	if cause := context.Cause(lease.Context()); !errors.Is(cause, context.Canceled) {
-		t.violated("after the parent ended the context's cause is %v", cause)
+		t.violated("after the parent ended the cause of the context is %v", cause)
 	}
-	t.release(lease)
+	t.mustRelease(lease)
 }
 
 func closed(ch <-chan struct{}) bool {
@@ -156,12 +155,12 @@ func closed(ch <-chan struct{}) bool {
 
 // survivesLostReleaseReply loses the reply to each command of a release in turn.
 func survivesLostReleaseReply(t *trial) {
-	p, line := t.wired()
+	p, network := t.processOnNetwork()
 	other := t.process()
 	for n, commands := 1, 1; n <= commands; n++ {
-		lease := t.hold(p, lock.Options{TTL: longLease})
-		line.Watch(nil)
-		line.LoseReply(n, Reset, nil)
+		lease := t.mustAcquire(p, lock.Options{TTL: longLease})
+		network.Observe(nil)
+		network.LoseReply(n, Reset, nil)
 		err := lease.Release(t.ctx)
 		if errors.Is(err, lock.ErrUnavailable) {
 			err = lease.Release(t.ctx)
@@ -171,28 +170,28 @@ func survivesLostReleaseReply(t *trial) {
 		}
 		t.mustBeFree(other, "after a release whose reply was lost")
 		if n == 1 {
-			commands = t.commandsOfRelease(p, line)
+			commands = t.commandsOfRelease(p, network)
 		}
 	}
 }
 
-func (t *trial) commandsOfRelease(p lock.Locker, line *Line) int {
-	lease := t.hold(p, lock.Options{TTL: longLease})
-	line.Watch(nil)
-	t.release(lease)
-	return line.Sent()
+func (t *trial) commandsOfRelease(p lock.Locker, network *Network) int {
+	lease := t.mustAcquire(p, lock.Options{TTL: longLease})
+	network.Observe(nil)
+	t.mustRelease(lease)
+	return network.Sent()
 }
 
 func releasesAgainAfterOutage(t *trial) {
-	p, line := t.wired()
-	lease := t.hold(p, lock.Options{TTL: longLease})
-	line.Cut()
+	p, network := t.processOnNetwork()
+	lease := t.mustAcquire(p, lock.Options{TTL: longLease})
+	network.Cut()
 	if err := lease.Release(t.ctx); !errors.Is(err, lock.ErrUnavailable) {
 		t.violated("a release without a server gave %v", err)
 	}
-	line.Mend()
-	t.release(lease)
-	t.mustBeFree(t.process(), "after the release was made again")
+	network.Restore()
+	t.mustRelease(lease)
+	t.mustBeFree(t.process(), "after the release was repeated")
 	if err := lease.Release(t.ctx); !errors.Is(err, lock.ErrNotHeld) {
 		t.violated("a third release gave %v", err)
 	}

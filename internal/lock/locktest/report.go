@@ -11,30 +11,30 @@ import (
 // ReportFile is the environment variable that names the file for [Report]s.
 const ReportFile = "LOCKTEST_REPORT"
 
-// Report is what one run found of one mechanism: a line of JSON in the report file.
+// Report is the result of one run of one mechanism: a line of JSON in the report file.
 type Report struct {
 	Mechanism     string `json:"mechanism"`
 	Holds         int    `json:"holds"`
 	Breaks        int    `json:"breaks"`
 	NotApplicable int    `json:"not_applicable"`
 	Disproven     int    `json:"disproven"`
-	// Claims has a [Verdict] for each behaviour, in the order of Order.
+	// Claims has a [Verdict] for each behaviour.
 	Claims map[Behaviour]Verdict `json:"claims"`
-	// Order is the order of the suite.
+	// Order lists the behaviours in the order of the suite.
 	Order []Behaviour `json:"order"`
 }
 
-// Verdict is a claim and whether it was proven.
+// Verdict is a claim together with whether the run proved it.
 type Verdict struct {
 	Claim  string `json:"claim"` // holds, breaks or n.a.
 	Reason string `json:"reason,omitempty"`
-	Seen   string `json:"seen,omitempty"` // what a trial saw of a behaviour that breaks
-	// Disproven: the claim is wrong, or could not be tried.
+	Seen   string `json:"seen,omitempty"` // what a trial observed of a behaviour that breaks
+	// Disproven reports that the claim is wrong or that its trial could not be run.
 	Disproven bool `json:"disproven,omitempty"`
 }
 
-// count adds the findings up.
-func (f *findings) count() Report {
+// count adds the results up.
+func (f *results) count() Report {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r := Report{Mechanism: cmp.Or(f.mechanism, folder()), Claims: make(map[Behaviour]Verdict)}
@@ -49,8 +49,8 @@ func (f *findings) count() Report {
 		case claim.kind == notApplicable:
 			r.NotApplicable++
 		case !tried:
-			continue // left out by -run
-		case claim.judge(found) != nil:
+			continue // excluded by -run
+		case claim.verify(found) != nil:
 			verdict.Disproven = true
 			r.Disproven++
 		case claim.kind == holds:
@@ -64,7 +64,7 @@ func (f *findings) count() Report {
 	return r
 }
 
-// folder names a mechanism after the folder its tests run in.
+// folder is the name of the folder in which the tests run.
 func folder() string {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -73,7 +73,7 @@ func folder() string {
 	return filepath.Base(dir)
 }
 
-// String is one line with the counts.
+// String returns one line with the counts.
 func (r Report) String() string {
 	s := fmt.Sprintf("%s: %d behaviours: %d hold, %d break (proven), %d not applicable",
 		r.Mechanism, len(r.Claims), r.Holds, r.Breaks, r.NotApplicable)
@@ -83,7 +83,7 @@ func (r Report) String() string {
 	return s
 }
 
-// report adds r to the report file, where there is one.
+// report appends r to the report file, if there is one.
 func (r Report) report() error {
 	path := os.Getenv(ReportFile)
 	if path == "" {

@@ -13,31 +13,30 @@ import (
 	"seckill/internal/lock"
 )
 
-// tolerance is how late a thing may be that must happen in time.
+// tolerance is how late an event may be that has a time limit.
 const tolerance = 350 * time.Millisecond
 
 const (
 	// longLease outlasts every trial.
 	longLease = 30 * time.Second
-	// shortLease is for trials that wait for its end.
+	// shortLease is for trials that wait for the end of a lease.
 	shortLease = 150 * time.Millisecond
-	// notTold is how long a mechanism without a watchdog is given to tell a
-	// holder that it lost its lock.
-	notTold = 200 * time.Millisecond
+	// toldWithin is how long a mechanism without a watchdog has to tell a holder
+	// that it lost its lock.
+	toldWithin = 200 * time.Millisecond
 	// trialLimit ends a trial in which a locker hangs.
 	trialLimit = 30 * time.Second
-	// longLimit is the same where a trial was asked to take its full length.
+	// longLimit replaces trialLimit if [Long] asks for the full length.
 	longLimit = 10 * time.Minute
 )
 
-// violationError is a behaviour that was seen not to hold.
+// violationError reports that a behaviour was observed not to hold.
 type violationError struct{ what string }
 
 func (v *violationError) Error() string { return v.what }
 
-// trial is one check at work. Its methods end the check, as testing.T's FailNow
-// does, when what they ask for does not come about: by a [*violationError] where that
-// is the mechanism's fault.
+// trial is one run of a check. Like FailNow of testing.T, its methods end the check
+// when a condition is not met, with a [*violationError] if the mechanism is at fault.
 type trial struct {
 	Subject
 	tb  testing.TB
@@ -49,8 +48,8 @@ type trial struct {
 	leases []lock.Lease
 }
 
-// try holds one trial. It returns nil when the behaviour held, a [*violationError]
-// when it did not, and another error when that could not be found out.
+// try runs one trial. It returns nil if the behaviour held, a [*violationError] if it
+// did not, and another error if the trial could not be run.
 func (b behaviour) try(tb testing.TB, subject Subject) error {
 	limit := trialLimit
 	if os.Getenv(Long) != "" {
@@ -69,41 +68,42 @@ func (b behaviour) try(tb testing.TB, subject Subject) error {
 	return t.err
 }
 
-// abandonAll lets nothing that the trial still holds be renewed after it.
+// abandonAll ends the renewal of all locks that the trial still holds.
 func (t *trial) abandonAll() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, l := range t.leases {
-		l.Abandon()
+		lock.Abandon(l)
 	}
 }
 
-// violated ends the trial: the behaviour does not hold.
+// violated ends the trial because the behaviour does not hold.
 func (t *trial) violated(format string, args ...any) {
 	t.err = &violationError{what: fmt.Sprintf(format, args...)}
 	runtime.Goexit()
 }
 
-// check ends the trial where the store or the network failed it.
-func (t *trial) check(err error) {
+// checkErr ends the trial with err if that is not nil: the store or the network failed.
+func (t *trial) checkErr(err error) {
 	if err != nil {
 		t.err = err
 		runtime.Goexit()
 	}
 }
 
-// need ends a trial that this subject cannot hold.
-func (t *trial) need(has bool, what string) {
+// require ends the trial if the subject does not have what it needs.
+func (t *trial) require(has bool, what string) {
 	if !has {
-		t.check(errors.New("the subject has no " + what))
+		t.checkErr(errors.New("the subject has no " + what))
 	}
 }
 
-// process starts a further process.
+// process starts another process.
 func (t *trial) process() lock.Locker { return t.Process(t.tb, nil) }
 
-// rivals are two processes, or one twice where processes share no locks.
-func (t *trial) rivals() (p, q lock.Locker) {
+// twoProcesses returns two processes, or one process twice if processes share no
+// locks.
+func (t *trial) twoProcesses() (p, q lock.Locker) {
 	p = t.process()
 	if !t.Remote {
 		return p, p
@@ -111,92 +111,92 @@ func (t *trial) rivals() (p, q lock.Locker) {
 	return p, t.process()
 }
 
-// wired starts a process behind a line. It has acquired and released once, so
-// that its connection stands and its scripts are loaded.
-func (t *trial) wired() (lock.Locker, *Line) {
-	t.need(t.Remote, "connections")
-	line := NewLine()
-	p := t.Process(t.tb, line)
-	t.release(t.holdKey(t.ctx, p, "warm-up", lock.Options{TTL: longLease}))
-	return p, line
+// processOnNetwork starts a process behind a network. The process has acquired and
+// released once, so that it is connected and its scripts are loaded.
+func (t *trial) processOnNetwork() (lock.Locker, *Network) {
+	t.require(t.Remote, "connections")
+	network := NewNetwork()
+	p := t.Process(t.tb, network)
+	t.mustRelease(t.mustAcquireKey(t.ctx, p, "warm-up", lock.Options{TTL: longLease}))
+	return p, network
 }
 
-// take is Acquire on the trial's key. It may be called from any goroutine.
-func (t *trial) take(ctx context.Context, p lock.Locker, opts lock.Options) (lock.Lease, error) {
-	return t.takeKey(ctx, p, t.key, opts)
+// acquire calls Acquire on the trial's key. Any goroutine may call it.
+func (t *trial) acquire(ctx context.Context, p lock.Locker, opts lock.Options) (lock.Lease, error) {
+	return t.acquireKey(ctx, p, t.key, opts)
 }
 
-func (t *trial) takeKey(ctx context.Context, p lock.Locker, key string, opts lock.Options) (lock.Lease, error) {
+func (t *trial) acquireKey(ctx context.Context, p lock.Locker, key string, opts lock.Options) (lock.Lease, error) {
 	lease, err := p.Acquire(ctx, key, opts)
 	if err == nil {
-		t.keep(lease)
+		t.track(lease)
 	}
 	return lease, err
 }
 
-// keep remembers a lease for the end of the trial.
-func (t *trial) keep(l lock.Lease) {
+// track remembers a lease for the end of the trial.
+func (t *trial) track(l lock.Lease) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.leases = append(t.leases, l)
 }
 
-// hold must acquire.
-func (t *trial) hold(p lock.Locker, opts lock.Options) lock.Lease {
-	return t.holdAs(t.ctx, p, opts)
+// mustAcquire fails the behaviour if the key cannot be acquired.
+func (t *trial) mustAcquire(p lock.Locker, opts lock.Options) lock.Lease {
+	return t.mustAcquireAs(t.ctx, p, opts)
 }
 
-// holdAs must acquire under ctx, which may carry an owner.
-func (t *trial) holdAs(ctx context.Context, p lock.Locker, opts lock.Options) lock.Lease {
-	return t.holdKey(ctx, p, t.key, opts)
+// mustAcquireAs is mustAcquire under ctx, which may carry an owner.
+func (t *trial) mustAcquireAs(ctx context.Context, p lock.Locker, opts lock.Options) lock.Lease {
+	return t.mustAcquireKey(ctx, p, t.key, opts)
 }
 
-func (t *trial) holdKey(ctx context.Context, p lock.Locker, key string, opts lock.Options) lock.Lease {
-	lease, err := t.takeKey(ctx, p, key, opts)
+func (t *trial) mustAcquireKey(ctx context.Context, p lock.Locker, key string, opts lock.Options) lock.Lease {
+	lease, err := t.acquireKey(ctx, p, key, opts)
 	if err != nil {
 		t.violated("could not acquire %q: %v", key, err)
 	}
 	return lease
 }
 
-// release must succeed.
-func (t *trial) release(l lock.Lease) {
+// mustRelease fails the behaviour if the release fails.
+func (t *trial) mustRelease(l lock.Lease) {
 	if err := l.Release(t.ctx); err != nil {
 		t.violated("a release failed: %v", err)
 	}
 }
 
-// mustBeTaken fails the behaviour when a stranger gets the key.
+// mustBeTaken fails the behaviour if another owner gets the key.
 func (t *trial) mustBeTaken(p lock.Locker, when string) {
-	_, err := t.take(t.ctx, p, lock.Options{TTL: longLease})
+	_, err := t.acquire(t.ctx, p, lock.Options{TTL: longLease})
 	if err == nil {
-		t.violated("somebody else got the lock %s", when)
+		t.violated("another owner got the lock %s", when)
 	}
 	if !errors.Is(err, lock.ErrNotAcquired) {
 		t.violated("trying %s gave %v", when, err)
 	}
 }
 
-// mustBeFree fails the behaviour when a stranger does not get the key.
+// mustBeFree fails the behaviour if another owner does not get the key.
 func (t *trial) mustBeFree(p lock.Locker, when string) {
-	lease, err := t.take(t.ctx, p, lock.Options{TTL: longLease})
+	lease, err := t.acquire(t.ctx, p, lock.Options{TTL: longLease})
 	if err != nil {
 		t.violated("the lock is not free %s: %v", when, err)
 	}
-	t.release(lease)
+	t.mustRelease(lease)
 }
 
-// mustBeEmpty fails the behaviour when the store, where it can be looked into,
-// still has anything.
+// mustBeEmpty fails the behaviour if the store still has anything. It does nothing
+// if the store cannot be read.
 func (t *trial) mustBeEmpty(when string) {
-	if t.Store.Left == nil {
+	if t.Store.Leftovers == nil {
 		return
 	}
 	var left []string
 	for limit := time.Now().Add(tolerance); ; time.Sleep(5 * time.Millisecond) {
 		var err error
-		left, err = t.Store.Left(t.ctx)
-		t.check(err)
+		left, err = t.Store.Leftovers(t.ctx)
+		t.checkErr(err)
 		if len(left) == 0 {
 			return
 		}
@@ -204,42 +204,42 @@ func (t *trial) mustBeEmpty(when string) {
 			break
 		}
 	}
-	t.violated("%s there is still %q", when, left)
+	t.violated("%s the store still has %q", when, left)
 }
 
-// remove takes the key from its holder.
-func (t *trial) remove() {
-	t.need(t.Store.Remove != nil, "way to remove a lock")
-	t.check(t.Store.Remove(t.ctx, t.key))
+// removeKey takes the key from its holder.
+func (t *trial) removeKey() {
+	t.require(t.Store.Remove != nil, "way to remove a lock")
+	t.checkErr(t.Store.Remove(t.ctx, t.key))
 }
 
-// ttl is what the store says of the key.
-func (t *trial) ttl() time.Duration {
-	t.need(t.Store.TTL != nil, "way to ask for a lease's end")
+// storedTTL returns the lease that the store has for the key.
+func (t *trial) storedTTL() time.Duration {
+	t.require(t.Store.TTL != nil, "way to read a lease")
 	ttl, err := t.Store.TTL(t.ctx, t.key)
-	t.check(err)
+	t.checkErr(err)
 	return ttl
 }
 
-// outcome is what a goroutine's acquisition came to.
+// outcome is the result of an acquisition in a goroutine.
 type outcome struct {
 	lease lock.Lease
 	err   error
 	at    time.Time
 }
 
-// start acquires in the background. The channel gives the outcome once.
-func (t *trial) start(ctx context.Context, p lock.Locker, opts lock.Options) <-chan outcome {
+// acquireAsync acquires in the background. The channel delivers one outcome.
+func (t *trial) acquireAsync(ctx context.Context, p lock.Locker, opts lock.Options) <-chan outcome {
 	out := make(chan outcome, 1)
 	go func() {
-		lease, err := t.take(ctx, p, opts)
+		lease, err := t.acquire(ctx, p, opts)
 		out <- outcome{lease, err, time.Now()}
 	}()
 	return out
 }
 
-// contend runs n goroutines that wait for one signal, and returns when all ended.
-func contend(n int, run func(i int)) {
+// startTogether starts n goroutines at the same moment and returns when all have ended.
+func startTogether(n int, run func(i int)) {
 	var all sync.WaitGroup
 	start := make(chan struct{})
 	for i := range n {
@@ -252,24 +252,24 @@ func contend(n int, run func(i int)) {
 	all.Wait()
 }
 
-// until polls a condition that a correct mechanism brings about by itself.
-func (t *trial) until(what string, condition func() bool) {
+// eventually polls a condition that a correct mechanism reaches by itself.
+func (t *trial) eventually(what string, condition func() bool) {
 	limit := time.Now().Add(trialLimit / 2)
 	for !condition() {
 		if time.Now().After(limit) {
-			t.check(fmt.Errorf("waited in vain for %s", what))
+			t.checkErr(fmt.Errorf("timed out waiting for %s", what))
 		}
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// pass lets time pass during which something must not happen.
-func (t *trial) pass(d time.Duration) {
+// sleep lets time pass in which something must not happen.
+func (t *trial) sleep(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-t.ctx.Done():
-		t.check(t.ctx.Err())
+		t.checkErr(t.ctx.Err())
 	}
 }

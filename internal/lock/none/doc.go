@@ -1,4 +1,4 @@
-// Package none is the lock that is none: it grants everything to everybody.
+// Package none is a lock that does not lock: it grants every acquisition.
 //
 // # Algorithm
 //
@@ -6,18 +6,18 @@
 //
 // # States
 //
-// There is one: free.
+// One: free.
 //
 // # What is not guaranteed
 //
-// Anything. It is the control of every experiment: what goes wrong under none
-// and not under another mechanism is what that mechanism prevents; what does not
-// go wrong under none was never a matter of locking.
+// Anything. It is the control of every experiment. What goes wrong under none and not
+// under another mechanism is what that mechanism prevents; what does not go wrong under
+// none does not need a lock.
 //
 // # How to see it break
 //
 // Sell a voucher under the policy {"lock":"none","scope":"voucher",
-// "stock":"unguarded"}: two buyers read the same stock and both write it back
-// less one. Under {"lock":"none","unique":false} one user who clicks twice gets
-// two orders. In the conformance suite it is excludes-goroutines that shows it.
+// "stock":"unguarded"}: two buyers read the same stock, and both write it back less one.
+// Under {"lock":"none","unique":false} one user who clicks twice gets two orders. In the
+// conformance suite, excludes-goroutines shows it.
 package none

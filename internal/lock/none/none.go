@@ -6,8 +6,7 @@ import (
 	"seckill/internal/lock"
 )
 
-// Locker grants every acquisition at once. It never waits, has no leases to run
-// out and nothing to lose.
+// Locker grants every acquisition at once. It never waits, and its leases never end.
 type Locker struct {
 	owners *lock.Owners
 }
@@ -17,8 +16,8 @@ var _ lock.Locker = (*Locker)(nil)
 // New returns a Locker.
 func New() *Locker { return &Locker{owners: lock.NewOwners()} }
 
-// Acquire implements [lock.Locker]. It fails on invalid arguments, a context that
-// has ended and injected faults only.
+// Acquire implements [lock.Locker]. It fails only on invalid arguments, on a context that
+// has ended, and on injected faults.
 func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
 	if err := lock.Check(key, opts); err != nil {
 		return nil, err
@@ -28,5 +27,5 @@ func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lo
 		Owner:   l.owners.From(ctx),
 		Release: func(context.Context) error { return nil },
 	})
-	return lock.Deliver(ctx, lease, opts.Faults)
+	return lock.Deliver(ctx, lease)
 }

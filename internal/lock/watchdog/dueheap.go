@@ -1,7 +1,7 @@
 package watchdog
 
-// dueHeap orders leases by when they need the watchdog; see container/heap.
-type dueHeap[T any] []*Lease[T]
+// dueHeap orders leases by when the watchdog has to act. It implements heap.Interface.
+type dueHeap[T any] []*Entry[T]
 
 func (h dueHeap[T]) Len() int           { return len(h) }
 func (h dueHeap[T]) Less(i, j int) bool { return h[i].next.Before(h[j].next) }
@@ -12,16 +12,16 @@ func (h dueHeap[T]) Swap(i, j int) {
 }
 
 func (h *dueHeap[T]) Push(x any) {
-	g := x.(*Lease[T])
-	g.index = len(*h)
-	*h = append(*h, g)
+	e := x.(*Entry[T])
+	e.index = len(*h)
+	*h = append(*h, e)
 }
 
 func (h *dueHeap[T]) Pop() any {
 	old := *h
 	last := len(old) - 1
-	g := old[last]
+	e := old[last]
 	old[last] = nil
 	*h = old[:last]
-	return g
+	return e
 }

@@ -14,187 +14,189 @@ import (
 
 var errClosed = errors.New("the locker is closed")
 
-// Config says how leases are renewed.
+// Config configures a [Watchdog].
 type Config struct {
-	// RenewEvery is how often a lease is renewed: a third of it is usual.
+	// RenewEvery is how often a lease is renewed, usually a third of its length.
 	RenewEvery time.Duration
 	// RetryEvery is how long one attempt to renew may take, and how soon after its
 	// start a failed one is repeated.
 	RetryEvery time.Duration
-	// Lost is told of each holder that was told. May be nil.
+	// Lost is called for each holder that was told. May be nil.
 	Lost func(cause error)
 }
 
-// Watchdog watches over leases of one kind. T is what the mechanism knows of one.
+// Watchdog watches leases. T is what the mechanism knows of one.
 type Watchdog[T any] struct {
-	config   Config
-	renew    func(context.Context, []*Lease[T]) []Outcome
-	sameHold func(a, b T) bool
+	config     Config
+	renew      func(context.Context, []*Entry[T]) []Outcome
+	sameHolder func(a, b T) bool
 
 	mu     sync.Mutex
 	due    dueHeap[T]
-	wakeAt time.Time     // when the goroutine looks next; zero: not set
-	wake   chan struct{} // it should look earlier
+	wakeAt time.Time     // when the goroutine runs next; zero: not set
+	wake   chan struct{} // it has to run earlier
 
 	closing context.Context
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 }
 
-// Lease is a lease under watch. The exported fields are set before
-// [Watchdog.Watch] and then left alone.
-type Lease[T any] struct {
-	// Held is told when the lease is over.
+// Entry is a lease that is watched. Set the exported fields before [Watchdog.Watch] and do
+// not change them.
+type Entry[T any] struct {
+	// Held is the lease. Its holder is told when it ends.
 	Held *lock.Held
-	// Start is when the attempt began that was granted.
+	// Start is when the attempt that was granted began.
 	Start time.Time
-	// TTL is the lease; Renewed says that it is to be renewed by that length.
-	TTL     time.Duration
-	Renewed bool
-	// First is how long the lease runs before its first renewal, where that is less
-	// than TTL. 0: TTL.
-	First time.Duration
-	// Of is the mechanism's own.
-	Of T
+	// TTL is the length of the lease. AutoRenew: the watchdog renews it by that length.
+	TTL       time.Duration
+	AutoRenew bool
+	// FirstTTL is the length of the lease before its first renewal. 0: TTL.
+	FirstTTL time.Duration
+	// Value is the mechanism's own.
+	Value T
 
 	// Guarded by the watchdog's mutex.
 	index   int       // in the heap
 	since   time.Time // when the grant was known
 	watched bool      // from the grant to the release or the loss
-	next    time.Time // when there is something to do: renew, or tell
+	next    time.Time // when it has to be renewed, or the holder told
 	until   time.Time // when the holder has to stop
-	failure error     // of the last renewal, nil if it succeeded
+	failure error     // of the last renewal; nil if it succeeded
 }
 
-// Outcome is what came of one renewal: a nil Err, [lock.ErrExpired] or
-// [lock.ErrLost] (the lease is over; Whole: so is every lease of the same hold),
-// or an error after which it may be tried again.
+// Outcome is the result of one renewal.
+//
+//	nil                                it succeeded
+//	lock.ErrExpired or lock.ErrLost    the lease is over; AllOfHolder: so are all leases of
+//	                                   the same holder
+//	other errors                       it may be tried again
 type Outcome struct {
-	Err   error
-	Whole bool
+	Err         error
+	AllOfHolder bool
 }
 
-// New starts a watchdog. renew renews a batch and returns an outcome for each, in
-// order, before its context ends. sameHold says whether two leases are lost
-// together, as those of one owner on one key are; nil: none are.
-func New[T any](config Config, renew func(context.Context, []*Lease[T]) []Outcome, sameHold func(a, b T) bool) *Watchdog[T] {
-	if sameHold == nil {
-		sameHold = func(T, T) bool { return false }
+// New starts a watchdog. renew renews a batch and returns an outcome for each, in order,
+// before its context ends. sameHolder says whether two leases are lost together, as those of
+// one owner on one key are; nil: no two are.
+func New[T any](
+	config Config, renew func(context.Context, []*Entry[T]) []Outcome, sameHolder func(a, b T) bool,
+) *Watchdog[T] {
+	if sameHolder == nil {
+		sameHolder = func(T, T) bool { return false }
 	}
-	w := &Watchdog[T]{config: config, renew: renew, sameHold: sameHold, wake: make(chan struct{}, 1)}
+	w := &Watchdog[T]{config: config, renew: renew, sameHolder: sameHolder, wake: make(chan struct{}, 1)}
 	w.closing, w.cancel = context.WithCancel(context.Background())
 	w.running.Go(w.run)
 	return w
 }
 
-// Close stops the watchdog and tells every holder that nobody watches any more.
+// Close stops the watchdog and tells every holder that its lease is no longer watched.
 func (w *Watchdog[T]) Close() {
 	w.cancel()
 	w.running.Wait()
 	w.mu.Lock()
-	orphans := append([]*Lease[T](nil), w.due...)
-	for _, g := range orphans {
-		w.drop(g)
+	orphans := append([]*Entry[T](nil), w.due...)
+	for _, e := range orphans {
+		w.remove(e)
 	}
 	w.mu.Unlock()
-	w.tell(orphans, unwatched())
+	w.notify(orphans, closedError())
 }
 
-func unwatched() error { return fmt.Errorf("%w: %w", lock.ErrUnavailable, errClosed) }
+func closedError() error { return fmt.Errorf("%w: %w", lock.ErrUnavailable, errClosed) }
 
-// Until is when a lease of ttl that was asked for at start ends for its holder:
-// earlier than for the store, by [Margin].
+// Until returns when a lease of ttl that was asked for at start ends for its holder: by
+// [Margin] earlier than for the store.
 func Until(start time.Time, ttl time.Duration) time.Time { return start.Add(ttl - Margin(ttl)) }
 
-// Margin is by how much a lease ends earlier for its holder than for the store.
-// The store counts from when the command arrives, which is later than the start of
-// the attempt; the margin covers clocks that do not run at one speed and a timer
-// that is late. 2 %, at most 200 ms.
+// Margin returns how much earlier a lease ends for its holder than for the store: 2 %, at
+// most 200 ms. The store counts from the arrival of the command, which is later than the
+// start of the attempt; the margin covers clocks of different speed and a late timer.
 func Margin(ttl time.Duration) time.Duration { return min(ttl/50, 200*time.Millisecond) }
 
-// Watch begins with a lease that was just granted.
-func (w *Watchdog[T]) Watch(g *Lease[T]) {
-	if !w.add(g, Until(g.Start, cmp.Or(g.First, g.TTL))) {
-		w.tell([]*Lease[T]{g}, unwatched())
+// Watch starts to watch a lease that was just granted.
+func (w *Watchdog[T]) Watch(e *Entry[T]) {
+	if !w.add(e, Until(e.Start, cmp.Or(e.FirstTTL, e.TTL))) {
+		w.notify([]*Entry[T]{e}, closedError())
 	}
 }
 
 // add reports false where the watchdog is closed.
-func (w *Watchdog[T]) add(g *Lease[T], until time.Time) bool {
+func (w *Watchdog[T]) add(e *Entry[T], until time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closing.Err() != nil {
 		return false
 	}
-	g.since, g.watched, g.until, g.next = time.Now(), true, until, until
-	if g.Renewed {
-		g.next = earlier(g.Start.Add(w.config.RenewEvery), until)
-		if g.First != 0 {
-			g.next = earlier(g.next, g.since.Add(until.Sub(g.since)/3))
+	e.since, e.watched, e.until, e.next = time.Now(), true, until, until
+	if e.AutoRenew {
+		e.next = earlier(e.Start.Add(w.config.RenewEvery), until)
+		if e.FirstTTL != 0 {
+			e.next = earlier(e.next, e.since.Add(until.Sub(e.since)/3))
 		}
 	}
-	heap.Push(&w.due, g)
-	if w.wakeAt.IsZero() || g.next.Before(w.wakeAt) {
-		w.nudge()
+	heap.Push(&w.due, e)
+	if w.wakeAt.IsZero() || e.next.Before(w.wakeAt) {
+		w.wakeUp()
 	}
 	return true
 }
 
-// Forget ends the watch: from here on nothing of it has any effect on the lease.
-// A renewal already on its way finds the lease gone, or renews what is released
-// a moment later.
-func (w *Watchdog[T]) Forget(g *Lease[T]) {
+// Unwatch stops watching a lease: from here on the watchdog does not affect it. A renewal
+// that is on its way finds the lease gone, or renews it just before its release.
+func (w *Watchdog[T]) Unwatch(e *Entry[T]) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.drop(g)
+	w.remove(e)
 }
 
-// Extended says that the holder itself had the lease extended, to end at until.
-func (w *Watchdog[T]) Extended(g *Lease[T], until time.Time) {
+// Extended records that the holder extended the lease, to end at until.
+func (w *Watchdog[T]) Extended(e *Entry[T], until time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !g.watched {
+	if !e.watched {
 		return
 	}
-	g.failure, g.until = nil, until
-	if !g.Renewed {
-		g.next = until
+	e.failure, e.until = nil, until
+	if !e.AutoRenew {
+		e.next = until
 	}
-	heap.Fix(&w.due, g.index)
-	if g.next.Before(w.wakeAt) {
-		w.nudge()
+	heap.Fix(&w.due, e.index)
+	if e.next.Before(w.wakeAt) {
+		w.wakeUp()
 	}
 }
 
-// AtMost says that the lease may end at until already.
-func (w *Watchdog[T]) AtMost(g *Lease[T], until time.Time) {
+// Shorten records that the lease may end at until already.
+func (w *Watchdog[T]) Shorten(e *Entry[T], until time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !g.watched || !until.Before(g.until) {
+	if !e.watched || !until.Before(e.until) {
 		return
 	}
-	g.until, g.next = until, earlier(g.next, until)
-	heap.Fix(&w.due, g.index)
-	if g.next.Before(w.wakeAt) {
-		w.nudge()
+	e.until, e.next = until, earlier(e.next, until)
+	heap.Fix(&w.due, e.index)
+	if e.next.Before(w.wakeAt) {
+		w.wakeUp()
 	}
 }
 
-// Len is how many leases are under watch.
+// Len returns the number of leases that are watched.
 func (w *Watchdog[T]) Len() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.due)
 }
 
-func (w *Watchdog[T]) drop(g *Lease[T]) {
-	if g.watched {
-		g.watched = false
-		heap.Remove(&w.due, g.index)
+func (w *Watchdog[T]) remove(e *Entry[T]) {
+	if e.watched {
+		e.watched = false
+		heap.Remove(&w.due, e.index)
 	}
 }
 
-func (w *Watchdog[T]) nudge() {
+func (w *Watchdog[T]) wakeUp() {
 	select {
 	case w.wake <- struct{}{}:
 	default:
@@ -211,9 +213,9 @@ func (w *Watchdog[T]) run() {
 		case <-w.wake:
 		case <-timer.C:
 		}
-		over, batch, next := w.look(time.Now())
-		for _, g := range over {
-			w.tell([]*Lease[T]{g}, g.end())
+		over, batch, next := w.takeDue(time.Now())
+		for _, e := range over {
+			w.notify([]*Entry[T]{e}, e.endCause())
 		}
 		if len(batch) > 0 {
 			w.running.Go(func() { w.attempt(batch) })
@@ -226,43 +228,44 @@ func (w *Watchdog[T]) run() {
 	}
 }
 
-// end is why a lease is over that reached its deadline: it was not to be renewed,
-// or could not be, or this process was not awake to do so.
-func (g *Lease[T]) end() error {
-	if g.failure != nil {
-		return fmt.Errorf("not renewed in time: %w", g.failure)
+// endCause returns why a lease reached its end: it could not be renewed, or else it was a
+// fixed one or this process did not run in time.
+func (e *Entry[T]) endCause() error {
+	if e.failure != nil {
+		return fmt.Errorf("not renewed in time: %w", e.failure)
 	}
 	return lock.ErrExpired
 }
 
-// look takes out what is over at now, marks what is to be renewed, and says when
-// to look again. Leases that are due soon are renewed along with those that are.
-func (w *Watchdog[T]) look(now time.Time) (over, batch []*Lease[T], next time.Time) {
+// takeDue removes the leases that are over at now, returns those that have to be renewed,
+// and when to run next. Leases that are due soon are renewed together with those that are
+// due.
+func (w *Watchdog[T]) takeDue(now time.Time) (over, batch []*Entry[T], next time.Time) {
 	soon := now.Add(w.config.RenewEvery / 10)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for len(w.due) > 0 {
-		g := w.due[0]
+		e := w.due[0]
 		switch {
-		case !g.until.After(now):
-			w.drop(g)
-			over = append(over, g)
+		case !e.until.After(now):
+			w.remove(e)
+			over = append(over, e)
 			continue
-		case g.next.Before(g.until) && !g.next.After(soon) && (len(batch) > 0 || !g.next.After(now)):
-			g.next = g.until // whatever becomes of the renewal, the deadline holds
+		case e.next.Before(e.until) && !e.next.After(soon) && (len(batch) > 0 || !e.next.After(now)):
+			e.next = e.until // the end holds, whatever the renewal returns
 			heap.Fix(&w.due, 0)
-			batch = append(batch, g)
+			batch = append(batch, e)
 			continue
 		}
-		next = g.next
+		next = e.next
 		break
 	}
 	w.wakeAt = next
 	return over, batch, next
 }
 
-// attempt renews a batch and applies what came of it.
-func (w *Watchdog[T]) attempt(batch []*Lease[T]) {
+// attempt renews a batch and applies the outcomes.
+func (w *Watchdog[T]) attempt(batch []*Entry[T]) {
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(w.closing, w.config.RetryEvery)
 	defer cancel()
@@ -271,62 +274,61 @@ func (w *Watchdog[T]) attempt(batch []*Lease[T]) {
 	}
 }
 
-func (w *Watchdog[T]) apply(g *Lease[T], r Outcome, start time.Time) {
-	if over := w.update(g, r, start); len(over) > 0 {
-		w.tell(over, fmt.Errorf("%w: %q", r.Err, g.Held.Key()))
+func (w *Watchdog[T]) apply(e *Entry[T], r Outcome, start time.Time) {
+	if over := w.update(e, r, start); len(over) > 0 {
+		w.notify(over, fmt.Errorf("%w: %q", r.Err, e.Held.Key()))
 	}
 }
 
-// update applies one outcome and returns the leases that are over by it.
-func (w *Watchdog[T]) update(g *Lease[T], r Outcome, start time.Time) (over []*Lease[T]) {
+// update applies one outcome and returns the leases that it ended.
+func (w *Watchdog[T]) update(e *Entry[T], r Outcome, start time.Time) (over []*Entry[T]) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !g.watched {
-		return nil // released meanwhile
+	if !e.watched {
+		return nil // it was released meanwhile
 	}
 	switch {
 	case r.Err == nil:
-		g.failure = nil
-		g.until = Until(start, g.TTL)
-		g.next = earlier(start.Add(w.config.RenewEvery), g.until)
-		g.Held.Renewed(g.until)
+		e.failure = nil
+		e.until = Until(start, e.TTL)
+		e.next = earlier(start.Add(w.config.RenewEvery), e.until)
+		e.Held.Renewed(e.until)
 	case isOver(r.Err):
-		return w.takeHold(g, r.Whole, start)
+		return w.removeLost(e, r.AllOfHolder, start)
 	default:
-		// Not at once: what failed quickly would fail as quickly again.
-		g.failure = r.Err
-		g.next = earlier(start.Add(w.config.RetryEvery), g.until)
+		// After a pause: a renewal that failed quickly would fail as quickly again.
+		e.failure = r.Err
+		e.next = earlier(start.Add(w.config.RetryEvery), e.until)
 	}
-	heap.Fix(&w.due, g.index)
-	if g.next.Before(w.wakeAt) {
-		w.nudge()
+	heap.Fix(&w.due, e.index)
+	if e.next.Before(w.wakeAt) {
+		w.wakeUp()
 	}
 	return nil
 }
 
-// takeHold takes out g and, where the whole hold is over, what the same owner had
-// of the same key before the renewal that found out was sent. An attempt that was
-// under way then may have been granted after it.
-func (w *Watchdog[T]) takeHold(g *Lease[T], whole bool, start time.Time) []*Lease[T] {
-	over := []*Lease[T]{g}
-	if whole {
+// removeLost removes e and, where all leases of the holder are over, the others that it had
+// before the renewal was sent. A later one may have been granted after the renewal.
+func (w *Watchdog[T]) removeLost(e *Entry[T], allOfHolder bool, start time.Time) []*Entry[T] {
+	over := []*Entry[T]{e}
+	if allOfHolder {
 		for _, other := range w.due {
-			if other != g && w.sameHold(other.Of, g.Of) && other.since.Before(start) {
+			if other != e && w.sameHolder(other.Value, e.Value) && other.since.Before(start) {
 				over = append(over, other)
 			}
 		}
 	}
 	for _, lost := range over {
-		w.drop(lost)
+		w.remove(lost)
 	}
 	return over
 }
 
 func isOver(err error) bool { return errors.Is(err, lock.ErrExpired) || errors.Is(err, lock.ErrLost) }
 
-func (w *Watchdog[T]) tell(over []*Lease[T], cause error) {
-	for _, g := range over {
-		if g.Held.Lose(cause) && w.config.Lost != nil {
+func (w *Watchdog[T]) notify(over []*Entry[T], cause error) {
+	for _, e := range over {
+		if e.Held.Lose(cause) && w.config.Lost != nil {
 			w.config.Lost(cause)
 		}
 	}

@@ -13,18 +13,18 @@ import (
 	"seckill/internal/lock"
 )
 
-// server is a Redis as the watchdog sees it: one answer for all renewals. Time is
-// that of the synctest bubble.
+// server is a store as the watchdog sees it: one answer for all renewals. Time is that of
+// the synctest bubble.
 type server struct {
 	mu      sync.Mutex
 	answer  Outcome
 	latency time.Duration
-	batches [][]*Lease[string]
+	batches [][]*Entry[string]
 	at      []time.Duration // since the start
 	start   time.Time
 }
 
-func (s *server) renew(ctx context.Context, batch []*Lease[string]) []Outcome {
+func (s *server) renew(ctx context.Context, batch []*Entry[string]) []Outcome {
 	s.mu.Lock()
 	answer, latency := s.answer, s.latency
 	s.batches, s.at = append(s.batches, batch), append(s.at, time.Since(s.start))
@@ -67,64 +67,64 @@ func bubble(t *testing.T, test func(t *testing.T, w *Watchdog[string], s *server
 	})
 }
 
-// grant puts a lease under watch; a ttl of 0 has it renewed.
-func grant(t *testing.T, w *Watchdog[string], name string, ttl time.Duration) *Lease[string] {
+// grant has a lease watched; with a ttl of 0 it is renewed.
+func grant(t *testing.T, w *Watchdog[string], name string, ttl time.Duration) *Entry[string] {
 	t.Helper()
 	return grantAfter(t, w, name, ttl, time.Now())
 }
 
 // grantAfter is grant for an attempt that began earlier.
-func grantAfter(t *testing.T, w *Watchdog[string], name string, ttl time.Duration, start time.Time) *Lease[string] {
+func grantAfter(t *testing.T, w *Watchdog[string], name string, ttl time.Duration, start time.Time) *Entry[string] {
 	t.Helper()
-	g := &Lease[string]{Start: start, TTL: ttl, Of: name}
+	e := &Entry[string]{Start: start, TTL: ttl, Value: name}
 	if ttl == 0 {
-		g.TTL, g.Renewed = 30*time.Second, true
+		e.TTL, e.AutoRenew = 30*time.Second, true
 	}
-	g.Held = lock.NewHeld(t.Context(), lock.Grant{
-		Key: name, Owner: "me", Until: Until(g.Start, g.TTL),
+	e.Held = lock.NewHeld(t.Context(), lock.Grant{
+		Key: name, Owner: "me", Until: Until(e.Start, e.TTL),
 		Release: func(context.Context) error { return nil },
-		Stop:    func() { w.Forget(g) },
+		Stop:    func() { w.Unwatch(e) },
 	})
-	w.Watch(g)
-	return g
+	w.Watch(e)
+	return e
 }
 
 // toldAfter waits for the signal and checks when it came and why.
-func toldAfter(t *testing.T, g *Lease[string], low, high time.Duration, want error) {
+func toldAfter(t *testing.T, e *Entry[string], low, high time.Duration, want error) {
 	t.Helper()
 	select {
-	case <-g.Held.Lost():
+	case <-e.Held.Lost():
 	case <-time.After(time.Hour):
 		t.Fatal("the holder was never told")
 	}
-	if after := time.Since(g.Start); after < low || after > high {
+	if after := time.Since(e.Start); after < low || after > high {
 		t.Errorf("told after %v, want %v to %v", after, low, high)
 	}
-	if cause := context.Cause(g.Held.Context()); !errors.Is(cause, want) {
+	if cause := context.Cause(e.Held.Context()); !errors.Is(cause, want) {
 		t.Errorf("told %v, want %v", cause, want)
 	}
 }
 
-func mustHold(t *testing.T, g *Lease[string]) {
+func mustHold(t *testing.T, e *Entry[string]) {
 	t.Helper()
 	synctest.Wait()
 	select {
-	case <-g.Held.Lost():
-		t.Fatalf("after %v the holder was told %v", time.Since(g.Start), context.Cause(g.Held.Context()))
+	case <-e.Held.Lost():
+		t.Fatalf("after %v the holder was told %v", time.Since(e.Start), context.Cause(e.Held.Context()))
 	default:
 	}
 }
 
 func TestRenewsAtThirds(t *testing.T) {
 	bubble(t, func(t *testing.T, w *Watchdog[string], s *server) {
-		g := grant(t, w, "seat", 0)
+		e := grant(t, w, "seat", 0)
 		time.Sleep(5*time.Minute + time.Second)
-		mustHold(t, g)
+		mustHold(t, e)
 		at, _ := s.renewals()
 		if len(at) != 30 || at[0] != 10*time.Second || at[29] != 300*time.Second {
 			t.Errorf("renewed at %v, want every 10 s", at)
 		}
-		if err := g.Held.Release(t.Context()); err != nil {
+		if err := e.Held.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
@@ -149,12 +149,12 @@ func TestRenewsTogether(t *testing.T) {
 
 func TestRetriesWhileTimeIsLeft(t *testing.T) {
 	bubble(t, func(t *testing.T, w *Watchdog[string], s *server) {
-		g := grant(t, w, "seat", 0)
+		e := grant(t, w, "seat", 0)
 		s.answers(Outcome{Err: lock.ErrUnavailable}, 0)
 		time.Sleep(25 * time.Second)
 		s.answers(Outcome{}, 0)
 		time.Sleep(20 * time.Second)
-		mustHold(t, g)
+		mustHold(t, e)
 		at, _ := s.renewals()
 		if at[1]-at[0] != time.Second {
 			t.Errorf("tried at %v, want a retry after a second", at)
@@ -166,26 +166,25 @@ func TestTellsBeforeTheEnd(t *testing.T) {
 	for name, latency := range map[string]time.Duration{"refused": 0, "hangs": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *Watchdog[string], s *server) {
-				g := grant(t, w, "seat", 0)
+				e := grant(t, w, "seat", 0)
 				s.answers(Outcome{Err: lock.ErrUnavailable}, latency)
-				toldAfter(t, g, 29*time.Second, 30*time.Second-1, lock.ErrUnavailable)
+				toldAfter(t, e, 29*time.Second, 30*time.Second-1, lock.ErrUnavailable)
 			})
 		})
 	}
 }
 
-// A renewal counts from when it was sent: one that took long to be answered gives
-// less time, not more.
+// A renewal counts from when it was sent: a slow reply leaves less time, not more.
 func TestCountsFromTheAttempt(t *testing.T) {
 	bubble(t, func(t *testing.T, w *Watchdog[string], s *server) {
-		g := grant(t, w, "seat", 0)
+		e := grant(t, w, "seat", 0)
 		s.answers(Outcome{}, 900*time.Millisecond)
 		time.Sleep(11 * time.Second)
-		if left := g.Held.Remaining(); left > 29*time.Second || left < 28*time.Second {
+		if left := e.Held.Remaining(); left > 29*time.Second || left < 28*time.Second {
 			t.Errorf("%v remain a second after a renewal was sent, want a little less than 29 s", left)
 		}
 		s.answers(Outcome{Err: lock.ErrUnavailable}, 0)
-		toldAfter(t, g, 39*time.Second, 40*time.Second, lock.ErrUnavailable)
+		toldAfter(t, e, 39*time.Second, 40*time.Second, lock.ErrUnavailable)
 	})
 }
 
@@ -200,38 +199,37 @@ func TestTellsEndOfFixedLease(t *testing.T) {
 
 func TestTellsLoss(t *testing.T) {
 	bubble(t, func(t *testing.T, w *Watchdog[string], s *server) {
-		g, sibling, other := grant(t, w, "seat", 0), grant(t, w, "seat", time.Hour), grant(t, w, "table", time.Hour)
-		s.answers(Outcome{Err: lock.ErrLost, Whole: true}, 0)
-		toldAfter(t, g, 10*time.Second, 10*time.Second, lock.ErrLost)
+		e, sibling, other := grant(t, w, "seat", 0), grant(t, w, "seat", time.Hour), grant(t, w, "table", time.Hour)
+		s.answers(Outcome{Err: lock.ErrLost, AllOfHolder: true}, 0)
+		toldAfter(t, e, 10*time.Second, 10*time.Second, lock.ErrLost)
 		toldAfter(t, sibling, 10*time.Second, 10*time.Second, lock.ErrLost)
 		mustHold(t, other)
 	})
 }
 
-// What was granted while the renewal that found the loss was under way is a lock
-// of its own.
+// A lease that was granted while the renewal that found the loss was under way is not lost.
 func TestSparesLaterLease(t *testing.T) {
 	bubble(t, func(t *testing.T, w *Watchdog[string], s *server) {
-		g := grant(t, w, "seat", 0)
-		s.answers(Outcome{Err: lock.ErrExpired, Whole: true}, 500*time.Millisecond)
+		e := grant(t, w, "seat", 0)
+		s.answers(Outcome{Err: lock.ErrExpired, AllOfHolder: true}, 500*time.Millisecond)
 		time.Sleep(10*time.Second + 100*time.Millisecond)
 		later := grant(t, w, "seat", time.Hour)
-		toldAfter(t, g, 10*time.Second, 11*time.Second, lock.ErrExpired)
+		toldAfter(t, e, 10*time.Second, 11*time.Second, lock.ErrExpired)
 		mustHold(t, later)
 	})
 }
 
-// An attempt that was already on its way when that renewal was sent may have been
-// granted after it: what counts is when the grant was known.
+// An attempt that was under way when that renewal was sent may have been granted after it:
+// the time that counts is when the grant was known.
 func TestSparesLeaseOfEarlierAttempt(t *testing.T) {
 	bubble(t, func(t *testing.T, w *Watchdog[string], s *server) {
-		g := grant(t, w, "seat", 0)
-		s.answers(Outcome{Err: lock.ErrExpired, Whole: true}, 500*time.Millisecond)
+		e := grant(t, w, "seat", 0)
+		s.answers(Outcome{Err: lock.ErrExpired, AllOfHolder: true}, 500*time.Millisecond)
 		time.Sleep(9 * time.Second)
 		attempt := time.Now()
 		time.Sleep(time.Second + 100*time.Millisecond) // the renewal is under way
 		later := grantAfter(t, w, "seat", time.Hour, attempt)
-		toldAfter(t, g, 10*time.Second, 11*time.Second, lock.ErrExpired)
+		toldAfter(t, e, 10*time.Second, 11*time.Second, lock.ErrExpired)
 		mustHold(t, later)
 	})
 }
@@ -239,31 +237,31 @@ func TestSparesLeaseOfEarlierAttempt(t *testing.T) {
 // A process that did not run when its lease ended is told before it renews.
 func TestLooksAtTheDeadlineFirst(t *testing.T) {
 	w := &Watchdog[string]{config: config, wake: make(chan struct{}, 1), closing: t.Context()}
-	g := grant(t, w, "seat", 0)
-	over, batch, _ := w.look(g.Start.Add(time.Minute))
+	e := grant(t, w, "seat", 0)
+	over, batch, _ := w.takeDue(e.Start.Add(time.Minute))
 	if len(over) != 1 || len(batch) != 0 {
 		t.Errorf("after a pause: %d over, %d to renew; want the lease to be over", len(over), len(batch))
 	}
 }
 
-// An answer that comes after the release changes nothing.
+// A reply that arrives after the release changes nothing.
 func TestForgets(t *testing.T) {
 	bubble(t, func(t *testing.T, w *Watchdog[string], s *server) {
-		g := grant(t, w, "seat", 0)
-		s.answers(Outcome{Err: lock.ErrExpired, Whole: true}, 500*time.Millisecond)
+		e := grant(t, w, "seat", 0)
+		s.answers(Outcome{Err: lock.ErrExpired, AllOfHolder: true}, 500*time.Millisecond)
 		time.Sleep(10*time.Second + 100*time.Millisecond)
-		if err := g.Held.Release(t.Context()); err != nil {
+		if err := e.Held.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		mustHold(t, g)
+		mustHold(t, e)
 		if len(w.due) > 0 {
 			t.Errorf("%d leases are still watched", len(w.due))
 		}
 	})
 }
 
-// A lease that is granted while the locker closes is nobody's to renew.
+// A lease that is granted while the watchdog closes is not renewed, and its holder is told.
 func TestRefusesWhenClosed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *Watchdog[string], s *server) {
 		w.Close()

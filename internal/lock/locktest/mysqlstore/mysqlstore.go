@@ -1,5 +1,5 @@
-// Package mysqlstore builds the locktest subject of a mechanism that keeps its
-// locks in MySQL or MariaDB.
+// Package mysqlstore builds the locktest subject of a mechanism that keeps its locks in
+// MySQL or MariaDB.
 package mysqlstore
 
 import (
@@ -7,7 +7,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"testing"
 	"time"
 
@@ -19,31 +18,31 @@ import (
 	"seckill/migrations"
 )
 
-// Mechanism is what there is to know of one.
+// Mechanism describes a mechanism to the suite.
 type Mechanism struct {
-	// Name is its name in policies.
+	// Name is the name of the mechanism in policies.
 	Name string
-	// Migrations are the files under migrations/mysql that make its tables.
+	// Migrations are the files under migrations/mysql that create its tables.
 	Migrations []string
-	// Open makes a locker on a pool, with names under prefix where the mechanism
-	// has names outside the database. A locker that is an io.Closer is closed
-	// before its pool.
+	// Open makes a locker on a pool. The prefix is for mechanisms whose names are
+	// outside the database. A locker that implements io.Closer is closed before its
+	// pool.
 	Open func(db *sql.DB, prefix string) (lock.Locker, error)
-	// Store looks into the database.
+	// Store reads the database.
 	Store func(db *sql.DB, prefix string) locktest.Store
-	// Renewed is the lease that its watchdog renews.
+	// Renewed is the lease that its watchdog renews, 0 if it has none.
 	Renewed time.Duration
 }
 
-// Engines runs fn over MariaDB and over MySQL.
+// Engines runs fn on MariaDB and on MySQL.
 func Engines(t *testing.T, fn func(t *testing.T, engine func(testkit.TB) testkit.Database)) {
 	t.Helper()
 	t.Run("mariadb", func(t *testing.T) { fn(t, testkit.MariaDB) })
 	t.Run("mysql", func(t *testing.T) { fn(t, testkit.MySQL) })
 }
 
-// Factory makes subjects on the test binary's shared server of an engine, each in a
-// database of its own.
+// Factory makes subjects on the test binary's shared server of an engine, each in its own
+// database.
 func (m Mechanism) Factory(engine func(testkit.TB) testkit.Database) locktest.Factory {
 	return func(tb testing.TB) locktest.Subject {
 		where := engine(tb)
@@ -52,53 +51,46 @@ func (m Mechanism) Factory(engine func(testkit.TB) testkit.Database) locktest.Fa
 		prefix := testkit.KeyPrefix(tb)
 		return locktest.Subject{
 			Name: m.Name + " on " + where.Engine, Remote: true, Renewed: m.Renewed,
-			Process: func(tb testing.TB, line *locktest.Line) lock.Locker { return m.process(tb, where, line, prefix) },
-			Store:   m.Store(db, prefix),
+			Process: func(tb testing.TB, network *locktest.Network) lock.Locker {
+				return m.process(tb, where, network, prefix)
+			},
+			Store: m.Store(db, prefix),
 		}
 	}
 }
 
-func (m Mechanism) process(tb testing.TB, where testkit.Database, line *locktest.Line, prefix string) lock.Locker {
+func (m Mechanism) process(tb testing.TB, where testkit.Database, network *locktest.Network,
+	prefix string) lock.Locker {
 	tb.Helper()
-	locker, err := m.Open(Pool(tb, where, line), prefix)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if c, ok := locker.(io.Closer); ok {
-		tb.Cleanup(func() {
-			if err := c.Close(); err != nil {
-				tb.Errorf("closing a locker: %v", err)
-			}
-		})
-	}
-	return locker
+	locker, err := m.Open(Pool(tb, where, network), prefix)
+	return locktest.Opened(tb, locker, err)
 }
 
-// Pool opens the pool of one process, through line where that is not nil, as the
-// application does: the driver puts parameters into the statements, so that each is
-// one round trip. It is closed with tb.
-func Pool(tb testing.TB, where testkit.Database, line *locktest.Line) *sql.DB {
+// Pool opens the pool of one process, through network if that is not nil. As in the
+// application, the driver puts parameters into the statements, so that each is one round
+// trip. tb closes the pool.
+func Pool(tb testing.TB, where testkit.Database, network *locktest.Network) *sql.DB {
 	tb.Helper()
 	config, err := mysql.ParseDSN(where.DSN)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	config.InterpolateParams, config.Logger = true, &mysql.NopLogger{}
-	if line != nil {
-		config.DialFunc = line.Dial
+	if network != nil {
+		config.DialFunc = network.Dial
 	}
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	db := sql.OpenDB(connector)
-	db.SetMaxOpenConns(40) // the server has a few hundred for all that run at once
+	db.SetMaxOpenConns(40) // the server has a few hundred connections for all parallel tests
 	db.SetMaxIdleConns(20)
 	tb.Cleanup(func() { _ = db.Close() })
 	return db
 }
 
-// Migrate runs the project's own migrations of these names, such as 0004_lock_rows.
+// Migrate runs the project's migrations with these names, such as 0004_lock_rows.
 func Migrate(tb testing.TB, db *sql.DB, names ...string) {
 	tb.Helper()
 	for _, name := range names {
@@ -112,7 +104,25 @@ func Migrate(tb testing.TB, db *sql.DB, names ...string) {
 	}
 }
 
-// Rows is the store of a mechanism that has its rows in lock_rows.
+// ConnectionLock returns the promises of a lock that the server gives to a connection, and
+// takes back when the connection ends.
+func ConnectionLock() locktest.Promises {
+	return locktest.NoTokens().
+		Except(locktest.Breaks("an owner waits for itself"), locktest.Reenters, locktest.LinearizableReentrant).
+		Except(locktest.NotApplicable("no re-entry"), locktest.ReentryKeepsLease).
+		Except(locktest.NotApplicable("nothing is renewed: the lock lasts as long as its connection"),
+			locktest.RenewalIsRetried, locktest.RenewalEndsWithRelease, locktest.ToldBeforeOthersGetIn).
+		Except(locktest.NotApplicable("the trial may stop a waiter before the statement that puts it in the server's queue"),
+			locktest.ServesInOrder).
+		Except(locktest.Breaks("a dead process closes its connection, which frees the lock"), locktest.AbandonedGrantStays).
+		Except(locktest.NotApplicable("the holder's process keeps the lease, not the server"), locktest.KeepsGivenLease).
+		Except(locktest.NotApplicable("the queue is in the server and has no deadlines"), locktest.QueueSurvivesPause).
+		Except(locktest.Breaks("a frozen waiter whose connection is open gets the lock when its turn comes"),
+			locktest.EvictsDeadWaiters).
+		Except(locktest.NotApplicable("there is nothing else that a key could hold"), locktest.RefusesWrongKind)
+}
+
+// Rows makes the store of a mechanism that keeps its rows in lock_rows.
 func Rows(mechanism string) func(db *sql.DB, prefix string) locktest.Store {
 	return func(db *sql.DB, _ string) locktest.Store {
 		const where = " WHERE mechanism = ? AND name = ?"
@@ -140,14 +150,14 @@ func Rows(mechanism string) func(db *sql.DB, prefix string) locktest.Store {
 			Remove: func(ctx context.Context, key string) error {
 				return exec(ctx, "DELETE FROM lock_rows"+where, mechanism, key)
 			},
-			Left: func(ctx context.Context) ([]string, error) {
+			Leftovers: func(ctx context.Context) ([]string, error) {
 				return Column(ctx, db, "SELECT name FROM lock_rows")
 			},
 		}
 	}
 }
 
-// Column reads a query of one column.
+// Column returns the values of a query with one column.
 func Column(ctx context.Context, db *sql.DB, query string, args ...any) ([]string, error) {
 	rows, err := db.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -165,9 +175,9 @@ func Column(ctx context.Context, db *sql.DB, query string, args ...any) ([]strin
 	return values, rows.Err()
 }
 
-// Waits lists the statements of the database that contain text and are at work on
-// the server for longer than a moment, which those are that wait for a lock: one that
-// has just been answered may still be listed.
+// Waits lists the statements that contain text and that wait in the server. It looks
+// several times, because the process list may still contain a statement that has just
+// been answered.
 func Waits(ctx context.Context, db *sql.DB, text string) ([]string, error) {
 	var waits []string
 	for range 10 {
@@ -182,7 +192,7 @@ func Waits(ctx context.Context, db *sql.DB, text string) ([]string, error) {
 	return waits, nil
 }
 
-// Kill ends a connection by its number and returns when the server has forgotten it.
+// Kill ends a connection by its number and returns when the server no longer knows it.
 func Kill(ctx context.Context, db *sql.DB, id uint64) error {
 	const noSuchThread = 1094
 	for {
@@ -194,5 +204,49 @@ func Kill(ctx context.Context, db *sql.DB, id uint64) error {
 			return err
 		}
 		time.Sleep(time.Millisecond)
+	}
+}
+
+// ConnectionLossIsSeenByTheServerFirst checks what happens when a holder's connection
+// breaks: the server gives the lock to the next caller at once, and the holder continues
+// until its next check. p and q are processes that check their connections every check;
+// holder returns the connection that has the key "seat".
+func ConnectionLossIsSeenByTheServerFirst(t *testing.T, db *sql.DB, p, q lock.Locker, check time.Duration,
+	holder func() (uint64, error),
+) {
+	t.Helper()
+	held, err := p.Acquire(t.Context(), "seat", lock.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := holder()
+	if err != nil || id == 0 {
+		t.Fatalf("held by connection %d, %v", id, err)
+	}
+	if err := Kill(t.Context(), db, id); err != nil {
+		t.Fatal(err)
+	}
+	next, err := q.Acquire(t.Context(), "seat", lock.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-held.Lost():
+		t.Error("the holder was told before the next owner got the lock")
+	default:
+	}
+	select {
+	case <-held.Lost():
+	case <-time.After(2 * check):
+		t.Fatal("the holder was never told")
+	}
+	if cause := context.Cause(held.Context()); !errors.Is(cause, lock.ErrLost) {
+		t.Errorf("the holder was told %v, want ErrLost", cause)
+	}
+	if err := held.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
+		t.Errorf("Release = %v, want ErrLost", err)
+	}
+	if err := next.Release(t.Context()); err != nil {
+		t.Error(err)
 	}
 }

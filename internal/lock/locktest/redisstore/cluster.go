@@ -14,13 +14,14 @@ import (
 	"seckill/internal/testkit"
 )
 
-// ClusterFactory makes subjects of a mechanism on a Redis Cluster of three
-// primaries, which is t's and started here. A script that touches a key of another
-// slot than its own fails there. Key names are those of [Factory].
+// ClusterFactory starts a Redis Cluster of three primaries for t and makes subjects of a
+// mechanism on it. There, a script fails if it touches a key of another slot. The key
+// names are those of [Factory].
 //
-// There is no way to pause a cluster, nor one to count subscribers: what they are
-// for is asked on one server.
-func ClusterFactory(t testing.TB, mechanism string, open func(client redis.UniversalClient, prefix string) (lock.Locker, error)) locktest.Factory {
+// The store can neither pause a cluster nor count its subscribers: the behaviours that
+// need this run on one server.
+func ClusterFactory(t testing.TB, mechanism string,
+	open func(client redis.UniversalClient, prefix string) (lock.Locker, error)) locktest.Factory {
 	t.Helper()
 	addrs := testkit.RedisCluster(t)
 	return func(tb testing.TB) locktest.Subject {
@@ -28,42 +29,42 @@ func ClusterFactory(t testing.TB, mechanism string, open func(client redis.Unive
 		v := &clusterView{view: view{client: client, mechanism: mechanism, prefix: testkit.KeyPrefix(tb)}, cluster: client}
 		return locktest.Subject{
 			Name: mechanism + " on a cluster", Remote: true,
-			Process: func(tb testing.TB, line *locktest.Line) lock.Locker {
+			Process: func(tb testing.TB, network *locktest.Network) lock.Locker {
 				tb.Helper()
-				locker, err := open(dialCluster(tb, addrs, line), v.prefix)
-				closeLater(tb, mechanism, locker, err)
-				return locker
+				locker, err := open(dialCluster(tb, addrs, network), v.prefix)
+				return locktest.Opened(tb, locker, err)
 			},
-			Store: locktest.Store{TTL: v.ttl, Shorten: v.shorten, Remove: v.remove, Spoil: v.spoil, Left: v.left},
+			Store: locktest.Store{TTL: v.ttl, Shorten: v.shorten, Remove: v.remove, PutWrongKind: v.putWrongKind,
+				Leftovers: v.leftovers},
 		}
 	}
 }
 
-func dialCluster(tb testing.TB, addrs []string, line *locktest.Line) *redis.ClusterClient {
+func dialCluster(tb testing.TB, addrs []string, network *locktest.Network) *redis.ClusterClient {
 	opts := &redis.ClusterOptions{
 		Addrs: addrs, ContextTimeoutEnabled: true, DialerRetries: 1,
-		PoolSize: 1000, // after as many failures to dial, go-redis does not try for a second
+		PoolSize: 1000, // after so many failures to dial, go-redis stops dialling for a second
 	}
-	if line != nil {
-		opts.Dialer = line.Dial
+	if network != nil {
+		opts.Dialer = network.Dial
 	}
 	client := redis.NewClusterClient(opts)
 	tb.Cleanup(func() { _ = client.Close() })
 	return client
 }
 
-// clusterView looks at the keys under one prefix on every node.
+// clusterView reads the keys under one prefix on every node.
 type clusterView struct {
 	view
 	cluster *redis.ClusterClient
 }
 
-func (v *clusterView) left(ctx context.Context) ([]string, error) {
+func (v *clusterView) leftovers(ctx context.Context) ([]string, error) {
 	var mu sync.Mutex
 	var found []string
 	err := v.cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
 		one := view{client: node, prefix: v.prefix}
-		left, err := one.left(ctx)
+		left, err := one.leftovers(ctx)
 		if err != nil {
 			return fmt.Errorf("a node: %w", err)
 		}
@@ -76,11 +77,12 @@ func (v *clusterView) left(ctx context.Context) ([]string, error) {
 	return slices.Compact(found), err
 }
 
-// ClusterBehaviours are those that a cluster could change: where keys lie, how
-// commands are sent, and what a lost reply or connection does.
+// ClusterBehaviours lists the behaviours that a cluster could change: where keys are
+// stored, how commands are sent, and what a lost reply or connection does.
 func ClusterBehaviours() []locktest.Behaviour {
 	return []locktest.Behaviour{
-		locktest.ExcludesProcesses, locktest.KeepsKeysApart, locktest.NamesHolder, locktest.Reenters, locktest.ReentryKeepsLease,
+		locktest.ExcludesProcesses, locktest.KeepsKeysApart, locktest.NamesHolder, locktest.Reenters,
+		locktest.ReentryKeepsLease,
 		locktest.TokensGrow, locktest.ServesInOrder, locktest.ReleaseLetsWaiterIn, locktest.ExpiryLetsWaiterIn,
 		locktest.CancelledWaitersAreGone, locktest.KeepsGivenLease, locktest.LeaseRunsOut, locktest.SurvivesLongHold,
 		locktest.FreedAfterDeath, locktest.RenewalEndsWithRelease, locktest.ToldWhenDeleted, locktest.ReleasesOnlyOwn,

@@ -14,44 +14,44 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/lock"
+	"seckill/internal/lock/locktest"
 	"seckill/internal/testkit"
 )
 
-// DeclaresKeys checks that the scripts of a mechanism name in KEYS whatever they
-// touch, and that the keys of one call have one hash tag: both are what a Redis
-// Cluster relies on, and only the second is what it checks. use does with the locker
-// whatever it can do; nil does the usual. It runs on a server of its own, whose
-// MONITOR tells the commands of a script from those of a client.
+// DeclaresKeys checks that the scripts of a mechanism declare in KEYS every key that
+// they touch, and that the keys of one call have one hash tag. A Redis Cluster relies on
+// both and checks only the second. use calls everything that the locker can do; nil goes
+// through a lock's normal life. The test has its own server, whose MONITOR distinguishes
+// the commands of a script from those of a client.
 func DeclaresKeys(t *testing.T, open Open, use func(ctx context.Context, l lock.Locker)) {
 	t.Helper()
 	if use == nil {
-		use = usual
+		use = normalLife
 	}
-	lines, asker := overhear(t, func(server *testkit.RedisServer) {
+	lines, client := monitored(t, func(server *testkit.RedisServer) {
 		locker, err := open(server.Client(t), testkit.KeyPrefix(t))
-		closeLater(t, "a mechanism", locker, err)
-		use(t.Context(), locker)
+		use(t.Context(), locktest.Opened(t, locker, err))
 	})
-	wrong, calls := undeclared(t.Context(), asker, lines)
+	wrong, calls := undeclared(t.Context(), client, lines)
 	for _, w := range wrong {
 		t.Error(w)
 	}
 	if calls == 0 {
 		t.Error("no script was called")
 	}
-	t.Logf("%d calls of scripts looked at", calls)
+	t.Logf("checked %d calls of scripts", calls)
 }
 
-// overhear returns what MONITOR told while talk talked to a server of its own, and
-// a client of that server.
-func overhear(t *testing.T, talk func(server *testkit.RedisServer)) (lines []string, asker *redis.Client) {
+// monitored runs use on a new server. It returns the lines that MONITOR printed meanwhile,
+// and a client of that server.
+func monitored(t *testing.T, use func(server *testkit.RedisServer)) (lines []string, client *redis.Client) {
 	t.Helper()
 	server := testkit.NewRedis(t)
-	monitor := watch(t, server.Addr())
-	talk(server)
-	asker = server.Client(t)
-	const end = "all is said"
-	if err := asker.Echo(t.Context(), end).Err(); err != nil {
+	monitor := startMonitor(t, server.Addr())
+	use(server)
+	client = server.Client(t)
+	const end = "end of the test"
+	if err := client.Echo(t.Context(), end).Err(); err != nil {
 		t.Fatal(err)
 	}
 	for monitor.Scan() && !strings.Contains(monitor.Text(), end) {
@@ -60,11 +60,12 @@ func overhear(t *testing.T, talk func(server *testkit.RedisServer)) (lines []str
 	if err := monitor.Err(); err != nil {
 		t.Fatalf("reading from MONITOR: %v", err)
 	}
-	return lines, asker
+	return lines, client
 }
 
-// watch reads what MONITOR tells. go-redis would give up after its read timeout.
-func watch(t *testing.T, addr string) *bufio.Scanner {
+// startMonitor starts MONITOR and reads its lines. It does not use go-redis, which ends
+// with its read timeout.
+func startMonitor(t *testing.T, addr string) *bufio.Scanner {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr)
 	if err != nil {
@@ -78,15 +79,15 @@ func watch(t *testing.T, addr string) *bufio.Scanner {
 		t.Fatal(err)
 	}
 	lines := bufio.NewScanner(conn)
-	lines.Buffer(nil, 1<<20) // a script that is loaded is one line
+	lines.Buffer(nil, 1<<20) // loading a script is one line
 	if !lines.Scan() || lines.Text() != "+OK" {
 		t.Fatalf("MONITOR answered %q, %v", lines.Text(), lines.Err())
 	}
 	return lines
 }
 
-// usual goes through a lock's life. What a mechanism does not have, it refuses.
-func usual(ctx context.Context, l lock.Locker) {
+// normalLife goes through a lock's life. A mechanism refuses what it does not have.
+func normalLife(ctx context.Context, l lock.Locker) {
 	owner := lock.WithOwner(ctx, "me")
 	opts := lock.Options{TTL: 10 * time.Second}
 	waits := lock.Options{TTL: 10 * time.Second, Wait: 50 * time.Millisecond}
@@ -106,7 +107,7 @@ func usual(ctx context.Context, l lock.Locker) {
 		}
 		_ = held.Release(ctx)
 		if got := <-next; got.Err == nil {
-			if b, ok := l.(lock.Breaker); ok {
+			if b, ok := l.(lock.ForceReleaser); ok {
 				_, _ = b.ForceRelease(ctx, "seat")
 			}
 			_ = got.Lease.Release(ctx)
@@ -114,10 +115,10 @@ func usual(ctx context.Context, l lock.Locker) {
 	}
 }
 
-// undeclared reads MONITOR's lines: a call of a script is followed by the commands
-// that the script made, which come from "lua". It returns what is wrong, and how
-// many calls there were.
-func undeclared(ctx context.Context, asker *redis.Client, lines []string) (wrong []string, calls int) {
+// undeclared reads MONITOR's lines: after the call of a script come the commands of that
+// script, whose source is "lua". It returns the errors that it finds and the number of
+// calls.
+func undeclared(ctx context.Context, client *redis.Client, lines []string) (wrong []string, calls int) {
 	var declared []string
 	for _, line := range lines {
 		words, fromScript := parseMonitor(line)
@@ -134,20 +135,20 @@ func undeclared(ctx context.Context, asker *redis.Client, lines []string) (wrong
 			}
 			continue
 		}
-		keys, err := asker.Do(ctx, append([]any{"COMMAND", "GETKEYS"}, anys(words)...)...).StringSlice()
+		keys, err := client.Do(ctx, append([]any{"COMMAND", "GETKEYS"}, anys(words)...)...).StringSlice()
 		if err != nil {
 			continue // TIME, PUBLISH: no keys
 		}
 		for _, key := range keys {
 			if !slices.Contains(declared, key) {
-				wrong = append(wrong, fmt.Sprintf("a script does %s with %q, which is not among its KEYS %q", name, key, declared))
+				wrong = append(wrong, fmt.Sprintf("a script calls %s with %q, which is not among its KEYS %q", name, key, declared))
 			}
 		}
 	}
 	return wrong, calls
 }
 
-// keysOf are KEYS of EVAL script numkeys key...
+// keysOf returns the keys of EVAL script numkeys key...
 func keysOf(words []string) []string {
 	n := 0
 	if len(words) > 2 {
@@ -166,7 +167,7 @@ func oneTag(keys []string) bool {
 	return len(tags) <= 1 && !tags[""]
 }
 
-// parseMonitor reads: 1700000000.123456 [0 lua] "GET" "key".
+// parseMonitor reads a line such as 1700000000.123456 [0 lua] "GET" "key".
 func parseMonitor(line string) (words []string, fromScript bool) {
 	_, rest, ok := strings.Cut(line, "[")
 	if !ok {

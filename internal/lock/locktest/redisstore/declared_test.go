@@ -14,7 +14,7 @@ func TestUndeclaredKeysAreFound(t *testing.T) {
 	tests := map[string]struct {
 		script string
 		keys   []string
-		wrong  string // empty: nothing is
+		wrong  string // a part of the error; empty if there is none
 	}{
 		"declared":      {"redis.call('TIME'); return redis.call('GET', KEYS[1])", []string{"a{x}"}, ""},
 		"built inside":  {"return redis.call('GET', KEYS[1] .. ':more')", []string{"a{x}"}, `get with "a{x}:more"`},
@@ -24,16 +24,17 @@ func TestUndeclaredKeysAreFound(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			lines, asker := overhear(t, func(server *testkit.RedisServer) {
+			lines, client := monitored(t, func(server *testkit.RedisServer) {
 				for range 2 { // the second time by EVALSHA
-					if err := redis.NewScript(test.script).Run(t.Context(), server.Client(t), test.keys).Err(); err != nil && !errors.Is(err, redis.Nil) {
+					if err := redis.NewScript(test.script).Run(t.Context(), server.Client(t),
+						test.keys).Err(); err != nil && !errors.Is(err, redis.Nil) {
 						t.Fatal(err)
 					}
 				}
 			})
-			wrong, calls := undeclared(t.Context(), asker, lines)
+			wrong, calls := undeclared(t.Context(), client, lines)
 			if calls < 2 {
-				t.Errorf("%d calls were seen, want 2 at least", calls)
+				t.Errorf("%d calls were seen, want at least 2", calls)
 			}
 			all := strings.Join(wrong, "; ")
 			if (test.wrong == "") != (all == "") || !strings.Contains(all, test.wrong) {

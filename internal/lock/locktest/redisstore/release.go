@@ -11,16 +11,16 @@ import (
 	"seckill/internal/testkit"
 )
 
-// ReleaseAfterLostReply checks a mechanism whose release may be made again: one
-// that got through although its reply was lost is not mistaken for an expiry, nor,
-// when somebody else has the lock by then, for a loss. commands is how many a
-// release sends; the reply to the last one is lost.
+// ReleaseAfterLostReply checks a mechanism whose release can be repeated. The first
+// release succeeds, but its reply is lost. The repeated release must report neither an
+// expiry nor, if another owner has the lock by then, a loss. commands is the number of
+// commands of a release; the reply to the last one is lost.
 func ReleaseAfterLostReply(t *testing.T, open Open, commands int) {
 	t.Helper()
-	line := locktest.NewLine()
+	network := locktest.NewNetwork()
 	client := redis.NewClient(&redis.Options{
-		Addr: testkit.Redis(t).Addr(), Dialer: line.Dial,
-		MaxRetries: -1, // so that the lost reply is seen here
+		Addr: testkit.Redis(t).Addr(), Dialer: network.Dial,
+		MaxRetries: -1, // so that the lost reply is an error here
 	})
 	t.Cleanup(func() { _ = client.Close() })
 	l, err := open(client, testkit.KeyPrefix(t))
@@ -35,12 +35,12 @@ func ReleaseAfterLostReply(t *testing.T, open Open, commands int) {
 		}
 		return lease
 	}
-	if err := acquire().Release(t.Context()); err != nil { // the server knows the script from here on
+	if err := acquire().Release(t.Context()); err != nil { // from now on the server knows the script
 		t.Fatal(err)
 	}
 	for _, taken := range []bool{false, true} {
 		lease := acquire()
-		line.LoseReply(commands, locktest.Reset, nil)
+		network.LoseReply(commands, locktest.Reset, nil)
 		if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrUnavailable) {
 			t.Fatalf("Release without a reply = %v, want ErrUnavailable", err)
 		}
@@ -48,14 +48,13 @@ func ReleaseAfterLostReply(t *testing.T, open Open, commands int) {
 			acquire()
 		}
 		if err := lease.Release(t.Context()); err != nil {
-			t.Errorf("Release again, taken by another: %v, gave %v, want nil: the first got through", taken, err)
+			t.Errorf("Release again (taken by another owner: %v) = %v, want nil: the first release succeeded", taken, err)
 		}
 	}
 }
 
 // PassesBetweenCompareAndDelete checks a mechanism that compares and deletes in two
-// steps: the gap is a named point, and what strikes there finds the key compared
-// and not deleted.
+// steps. A fault at the point between them finds the key compared but not deleted.
 func PassesBetweenCompareAndDelete(t *testing.T, open Open) {
 	t.Helper()
 	faults, err := lock.NewFaults([]lock.Fault{{Point: lock.BetweenCompareAndDelete, Effect: lock.EffectError}}, nil)
@@ -66,7 +65,7 @@ func PassesBetweenCompareAndDelete(t *testing.T, open Open) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lease, err := l.Acquire(t.Context(), "seat", lock.Options{Faults: faults})
+	lease, err := l.Acquire(lock.WithFaults(t.Context(), faults), "seat", lock.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

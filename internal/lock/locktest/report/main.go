@@ -1,11 +1,11 @@
-// Command report prints what the conformance suite found: a Markdown table of
+// Command report prints the results of the conformance suite: a Markdown table of
 // behaviours and mechanisms, and the counts of each mechanism.
 //
 //	export LOCKTEST_REPORT=/tmp/report.jsonl
 //	go test -count=1 -p 1 -run 'Conformance|Shared' ./internal/lock/none ./internal/lock/local ./internal/lock/redis/... ./internal/lock/mysql/... ./internal/lock/zookeeper/...
 //	go run ./internal/lock/locktest/report /tmp/report.jsonl
 //
-// Where a mechanism was run more than once, the last run of a behaviour counts.
+// If a mechanism was run more than once, the last run of a behaviour counts.
 package main
 
 import (
@@ -29,7 +29,7 @@ func main() {
 
 func run(args []string, out io.Writer) error {
 	if len(args) != 1 {
-		return fmt.Errorf("give the name of one file, which a test run with %s wrote", locktest.ReportFile)
+		return fmt.Errorf("usage: report FILE, the file that a test run with %s wrote", locktest.ReportFile)
 	}
 	file, err := os.Open(args[0])
 	if err != nil {
@@ -44,7 +44,7 @@ func run(args []string, out io.Writer) error {
 	return err
 }
 
-// matrix is what all runs found.
+// matrix is the result of all runs.
 type matrix struct {
 	mechanisms []string
 	behaviours []locktest.Behaviour
@@ -54,7 +54,7 @@ type matrix struct {
 func read(in io.Reader) (*matrix, error) {
 	m := &matrix{verdicts: make(map[string]map[locktest.Behaviour]locktest.Verdict)}
 	lines := bufio.NewScanner(in)
-	lines.Buffer(nil, 16<<20) // a line has all that a run saw
+	lines.Buffer(nil, 16<<20) // a line has the result of a whole run
 	for lines.Scan() {
 		var r locktest.Report
 		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
@@ -88,7 +88,8 @@ func (m *matrix) add(r locktest.Report) {
 
 func (m *matrix) markdown() string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "| behaviour | %s |\n|---|%s\n", strings.Join(m.mechanisms, " | "), strings.Repeat("---|", len(m.mechanisms)))
+	fmt.Fprintf(&s, "| behaviour | %s |\n|---|%s\n", strings.Join(m.mechanisms, " | "),
+		strings.Repeat("---|", len(m.mechanisms)))
 	for _, b := range m.behaviours {
 		fmt.Fprintf(&s, "| %s |", b)
 		for _, mechanism := range m.mechanisms {

@@ -43,6 +43,6 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := run([]string{path}, &out); err == nil {
-		t.Error("a file that is no report: no error")
+		t.Error("a file that is not a report: no error")
 	}
 }

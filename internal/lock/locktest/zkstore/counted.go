@@ -9,24 +9,24 @@ import (
 	"time"
 )
 
-// counted is a process's connection that counts the requests sent on it, without
-// heartbeats and without the handshake.
-type counted struct {
+// countingDialer counts the requests that a process sends, without heartbeats and without
+// the handshake.
+type countingDialer struct {
 	mu   sync.Mutex
 	sent int
 	last time.Time
 }
 
-func (c *counted) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+func (c *countingDialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}
-	return &countedConn{Conn: conn, by: c}, nil
+	return &countingConn{Conn: conn, by: c}, nil
 }
 
-// take returns the count and starts anew.
-func (c *counted) take() int {
+// take returns the count and resets it.
+func (c *countingDialer) take() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	sent := c.sent
@@ -34,8 +34,8 @@ func (c *counted) take() int {
 	return sent
 }
 
-// settle waits until there were requests, and then none for a while.
-func (c *counted) settle(t testing.TB) {
+// settle waits for requests, and then until there are none for a while.
+func (c *countingDialer) settle(t testing.TB) {
 	t.Helper()
 	const quiet = 150 * time.Millisecond
 	for limit := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
@@ -43,13 +43,13 @@ func (c *counted) settle(t testing.TB) {
 			return
 		}
 		if time.Now().After(limit) {
-			t.Fatal("a process that waits said nothing for 10 s, or too much")
+			t.Fatal("a waiting process sent nothing for 10 s, or did not stop sending")
 		}
 	}
 }
 
-// settleAll waits until nobody has made a request for a while.
-func settleAll(lines []*counted) {
+// settleAll waits until no process has sent a request for a while.
+func settleAll(lines []*countingDialer) {
 	const quiet = 500 * time.Millisecond
 	last := time.Now()
 	for time.Since(last) < quiet {
@@ -62,21 +62,21 @@ func settleAll(lines []*counted) {
 	}
 }
 
-// newest is when the last request was made.
-func (c *counted) newest() time.Time {
+// newest returns when the last request was sent.
+func (c *countingDialer) newest() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.last
 }
 
-type countedConn struct {
+type countingConn struct {
 	net.Conn
-	by      *counted
+	by      *countingDialer
 	greeted bool
 }
 
-// Write counts frames: a length, 4 bytes, and the number of the request.
-func (c *countedConn) Write(p []byte) (int, error) {
+// Write counts frames. A frame begins with its length (4 bytes) and the request number.
+func (c *countingConn) Write(p []byte) (int, error) {
 	const ping = -2
 	if c.greeted && len(p) >= 8 && int32(binary.BigEndian.Uint32(p[4:8])) != ping {
 		c.by.mu.Lock()

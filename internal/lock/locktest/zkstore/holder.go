@@ -20,13 +20,13 @@ import (
 
 const key = "seat"
 
-// What tells a copy of the test binary that it is a holder, and of what.
+// These variables tell a copy of the test binary to be a holder, and where.
 const (
 	holderAddr   = "ZKSTORE_HOLDER_ADDR"
 	holderPrefix = "ZKSTORE_HOLDER_PREFIX"
 )
 
-// Main runs the tests of a mechanism, or is a process that holds a lock for them.
+// Main runs the tests of a mechanism, or runs as a process that holds a lock for them.
 func Main(m *testing.M, open Open) {
 	if addr := os.Getenv(holderAddr); addr != "" {
 		if err := hold(open, addr, os.Getenv(holderPrefix)); err != nil {
@@ -35,7 +35,7 @@ func Main(m *testing.M, open Open) {
 		}
 		os.Exit(0)
 	}
-	// What these tests do most of the time is to wait for the end of a session.
+	// Most of the time these tests wait for the end of a session.
 	if err := flag.Set("test.parallel", "6"); err != nil {
 		fmt.Println("failed:", err)
 		os.Exit(1)
@@ -43,7 +43,7 @@ func Main(m *testing.M, open Open) {
 	testkit.Main(m)
 }
 
-// hold takes the lock, says what becomes of it, and closes its client on SIGTERM.
+// hold takes the lock, prints what happens to it, and closes its client on SIGTERM.
 func hold(open Open, addr, prefix string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -70,18 +70,18 @@ func hold(open Open, addr, prefix string) error {
 	return client.Close()
 }
 
-// place is a server and a path of a test's own on it.
-type place struct {
+// location is a server and a path on it that no other test uses.
+type location struct {
 	addr, prefix string
-	left         func() []string
+	leftovers    func() []string
 }
 
-func somewhere(t *testing.T, m Mechanism) place {
+func newLocation(t *testing.T, m Mechanism) location {
 	t.Helper()
 	server := testkit.ZooKeeper(t)
 	v := &view{Mechanism: m, conn: server.Conn(t, Session), prefix: "/" + testkit.KeyPrefix(t)}
-	return place{addr: server.Addr(), prefix: v.prefix, left: func() []string {
-		left, err := v.left(t.Context())
+	return location{addr: server.Addr(), prefix: v.prefix, leftovers: func() []string {
+		left, err := v.leftovers(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,13 +90,14 @@ func somewhere(t *testing.T, m Mechanism) place {
 }
 
 // holder starts a process that holds the lock, and returns its token.
-func (p place) holder(t *testing.T) (*testkit.Process, uint64) {
+func (loc location) holder(t *testing.T) (*testkit.Process, uint64) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	process := testkit.Start(t, testkit.Command{Path: self, Env: []string{holderAddr + "=" + p.addr, holderPrefix + "=" + p.prefix}})
+	process := testkit.Start(t, testkit.Command{Path: self,
+		Env: []string{holderAddr + "=" + loc.addr, holderPrefix + "=" + loc.prefix}})
 	token, err := strconv.ParseUint(process.WaitLine(t, `^holds with token (\d+)$`)[1], 10, 64)
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +105,7 @@ func (p place) holder(t *testing.T) (*testkit.Process, uint64) {
 	return process, token
 }
 
-// waits acquires in the background and says when it got in.
+// waits acquires in the background and delivers the lease.
 func waits(t *testing.T, l lock.Locker) <-chan lock.Lease {
 	t.Helper()
 	got := make(chan lock.Lease, 1)
@@ -118,23 +119,23 @@ func waits(t *testing.T, l lock.Locker) <-chan lock.Lease {
 	return got
 }
 
-// FreesLockOfDeadProcess checks that the lock of a process that is killed is free
-// when its session ends, and that of one that ends in good order at once.
+// FreesLockOfDeadProcess checks that the lock of a killed process is free at the end of its
+// session, and at once if the process closes its client.
 func FreesLockOfDeadProcess(t *testing.T, m Mechanism) {
 	t.Helper()
 	t.Parallel()
-	p := somewhere(t, m)
-	next := Process(t, m.Open, p.addr, p.prefix, nil)
+	loc := newLocation(t, m)
+	next := Process(t, m.Open, loc.addr, loc.prefix, nil)
 	for _, tc := range []struct {
 		name     string
 		end      func(*testkit.Process)
 		from, to time.Duration
 	}{
-		// A process has heard from the server within a third of the session timeout.
+		// A live process has heard from the server within a third of the session timeout.
 		{"killed", (*testkit.Process).Kill, Session / 3, Session + time.Second},
 		{"closed", (*testkit.Process).Terminate, 0, Session / 2},
 	} {
-		process, token := p.holder(t)
+		process, token := loc.holder(t)
 		got := waits(t, next)
 		ended := time.Now()
 		tc.end(process)
@@ -143,7 +144,7 @@ func FreesLockOfDeadProcess(t *testing.T, m Mechanism) {
 			return
 		}
 		if took := time.Since(ended); took < tc.from || took > tc.to {
-			t.Errorf("%s: the next one got in after %v, want %v to %v", tc.name, took, tc.from, tc.to)
+			t.Errorf("%s: the next owner got the lock after %v, want %v to %v", tc.name, took, tc.from, tc.to)
 		}
 		if lease.Token() <= token {
 			t.Errorf("%s: token %d after %d", tc.name, lease.Token(), token)
@@ -152,20 +153,20 @@ func FreesLockOfDeadProcess(t *testing.T, m Mechanism) {
 			t.Error(err)
 		}
 	}
-	if left := p.left(); len(left) > 0 {
-		t.Errorf("there is still %q", left)
+	if left := loc.leftovers(); len(left) > 0 {
+		t.Errorf("the store still has %q", left)
 	}
 }
 
-// TellsPausedProcess checks that a process that stands still for longer than its
-// session loses its lock to the next one, has the smaller token, and is told when it
-// wakes, also by its release.
+// TellsPausedProcess pauses a holder's process for longer than its session. It checks that
+// the next owner gets the lock with a greater token, and that the paused process is told
+// when it wakes, also by its release.
 func TellsPausedProcess(t *testing.T, m Mechanism) {
 	t.Helper()
 	t.Parallel()
-	p := somewhere(t, m)
-	process, token := p.holder(t)
-	got := waits(t, Process(t, m.Open, p.addr, p.prefix, nil))
+	loc := newLocation(t, m)
+	process, token := loc.holder(t)
+	got := waits(t, Process(t, m.Open, loc.addr, loc.prefix, nil))
 	process.Pause()
 	lease := <-got
 	process.Resume()
@@ -173,23 +174,23 @@ func TellsPausedProcess(t *testing.T, m Mechanism) {
 		return
 	}
 	if lease.Token() <= token {
-		t.Errorf("the next one has token %d, the paused one %d", lease.Token(), token)
+		t.Errorf("the next owner has token %d, the paused one %d", lease.Token(), token)
 	}
 	process.WaitLine(t, "^told "+lock.ErrExpired.Error())
 	process.WaitLine(t, "^released "+lock.ErrLost.Error())
 	if err := lease.Release(t.Context()); err != nil {
-		t.Errorf("the next one's release: %v", err)
+		t.Errorf("the next owner's release: %v", err)
 	}
 }
 
-// LeavesNothingAfterLostReply cuts the connection after each reply of an
-// acquisition in turn, in place of it: the outcome is a lock, or an error and no node.
+// LeavesNothingAfterLostReply closes the connection instead of delivering a reply, for each
+// reply of an acquisition in turn. The result must be a lock, or an error and no node.
 func LeavesNothingAfterLostReply(t *testing.T, m Mechanism) {
 	t.Helper()
 	t.Parallel()
-	p := somewhere(t, m)
-	line := locktest.NewLine()
-	locker := Process(t, m.Open, p.addr, p.prefix, line)
+	loc := newLocation(t, m)
+	line := locktest.NewNetwork()
+	locker := Process(t, m.Open, loc.addr, loc.prefix, line)
 	acquire := func(ctx context.Context) error {
 		lease, err := locker.Acquire(ctx, key, lock.Options{})
 		if err == nil {
@@ -200,13 +201,13 @@ func LeavesNothingAfterLostReply(t *testing.T, m Mechanism) {
 	if err := acquire(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for n := 1; n <= 5; n++ { // some are those of the release
+	for n := 1; n <= 5; n++ { // some of these replies belong to the release
 		line.LoseReply(n, locktest.Reset, nil)
 		if err := acquire(t.Context()); err != nil {
 			t.Errorf("with reply %d lost: %v", n, err)
 		}
-		if left := p.left(); len(left) > 0 {
-			t.Errorf("with reply %d lost there is still %q", n, left)
+		if left := loc.leftovers(); len(left) > 0 {
+			t.Errorf("with reply %d lost the store still has %q", n, left)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		line.LoseReply(n, locktest.Reset, cancel)
@@ -214,33 +215,33 @@ func LeavesNothingAfterLostReply(t *testing.T, m Mechanism) {
 			t.Errorf("cancelled, with reply %d lost: %v", n, err)
 		}
 		cancel()
-		if left := p.left(); len(left) > 0 {
-			t.Errorf("cancelled, with reply %d lost there is still %q", n, left)
+		if left := loc.leftovers(); len(left) > 0 {
+			t.Errorf("cancelled, with reply %d lost the store still has %q", n, left)
 		}
 	}
 }
 
-// Herd says how many of n waiting processes talk to the server when the lock is
+// MeasureHerd says how many of n waiting processes talk to the server when the lock is
 // released to one of them, and how many requests they make.
-func Herd(t *testing.T, m Mechanism, n int) (awake, requests int) {
+func MeasureHerd(t *testing.T, m Mechanism, n int) (awake, requests int) {
 	t.Helper()
-	p := somewhere(t, m)
-	lease, err := Process(t, m.Open, p.addr, p.prefix, nil).Acquire(t.Context(), key, lock.Options{})
+	loc := newLocation(t, m)
+	lease, err := Process(t, m.Open, loc.addr, loc.prefix, nil).Acquire(t.Context(), key, lock.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{}, n)
-	lines := make([]*counted, n)
+	dialers := make([]*countingDialer, n)
 	got := make(chan lock.Lease, n)
-	for i := range lines {
-		lines[i] = &counted{}
-		client, err := zkio.Open(zkio.Config{Servers: []string{p.addr}, SessionTimeout: Session, Dial: lines[i].dial})
+	for i := range dialers {
+		dialers[i] = &countingDialer{}
+		client, err := zkio.Open(zkio.Config{Servers: []string{loc.addr}, SessionTimeout: Session, Dial: dialers[i].dial})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = client.Close() })
-		locker, err := m.Open(client, p.prefix)
+		locker, err := m.Open(client, loc.prefix)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -250,17 +251,17 @@ func Herd(t *testing.T, m Mechanism, n int) (awake, requests int) {
 			}
 			done <- struct{}{}
 		}()
-		lines[i].settle(t)
+		dialers[i].settle(t)
 	}
-	for _, line := range lines {
+	for _, line := range dialers {
 		line.take()
 	}
 	if err := lease.Release(t.Context()); err != nil {
 		t.Error(err)
 	}
 	winner := <-got
-	settleAll(lines)
-	for _, line := range lines {
+	settleAll(dialers)
+	for _, line := range dialers {
 		if made := line.take(); made > 0 {
 			awake++
 			requests += made
@@ -274,25 +275,25 @@ func Herd(t *testing.T, m Mechanism, n int) (awake, requests int) {
 		<-done
 	}
 	select {
-	case late := <-got: // it was let in before it noticed that it was cancelled
+	case late := <-got: // it got the lock before it noticed the cancellation
 		_ = late.Release(t.Context())
 	default:
 	}
 	t.Logf("%s: of %d waiting processes %d woke for one release and made %d requests", m.Name, n, awake, requests)
-	if left := p.left(); len(left) > 0 {
-		t.Errorf("there is still %q", left)
+	if left := loc.leftovers(); len(left) > 0 {
+		t.Errorf("the store still has %q", left)
 	}
 	return awake, requests
 }
 
-// CountsLeaseFromGrant checks that the fixed lease of a holder that had to wait runs
-// from when it got in, for itself and for who asks the store.
+// CountsLeaseFromGrant checks that the fixed lease of a holder that had to wait counts from
+// the grant, for the holder itself and for Inspect.
 func CountsLeaseFromGrant(t *testing.T, m Mechanism) {
 	t.Helper()
 	t.Parallel()
 	const ttl, wait = 2 * time.Second, 1500 * time.Millisecond
-	p := somewhere(t, m)
-	locker := Process(t, m.Open, p.addr, p.prefix, nil)
+	loc := newLocation(t, m)
+	locker := Process(t, m.Open, loc.addr, loc.prefix, nil)
 	if _, err := locker.Acquire(t.Context(), key, lock.Options{TTL: wait}); err != nil {
 		t.Fatal(err)
 	}
@@ -301,10 +302,10 @@ func CountsLeaseFromGrant(t *testing.T, m Mechanism) {
 		t.Fatal(err)
 	}
 	if left := lease.Remaining(); left > ttl || left < ttl-wait/2 {
-		t.Errorf("of a lease of %v that was just won %v are left", ttl, left)
+		t.Errorf("of a lease of %v that was just granted %v are left", ttl, left)
 	}
 	if state, err := locker.Inspect(t.Context(), key); err != nil || state.TTL > ttl || state.TTL < ttl-wait/2 {
-		t.Errorf("Inspect = %+v, %v, want a lease of %v that was just won", state, err, ttl)
+		t.Errorf("Inspect = %+v, %v, want a lease of %v that was just granted", state, err, ttl)
 	}
 	if err := lease.Release(t.Context()); err != nil {
 		t.Error(err)

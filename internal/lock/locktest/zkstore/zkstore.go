@@ -1,5 +1,5 @@
-// Package zkstore builds the locktest subject of a mechanism that keeps its locks
-// in ZooKeeper.
+// Package zkstore builds the locktest subject of a mechanism that keeps its locks in
+// ZooKeeper.
 package zkstore
 
 import (
@@ -16,40 +16,39 @@ import (
 	"seckill/internal/testkit"
 )
 
-// Session is the session timeout of every process here: what a watchdog's lease is
-// to other mechanisms. The server looks for the end of a session every 100 ms.
+// Session is the session timeout of every process in these tests. It corresponds to the
+// watchdog's lease of other mechanisms. The server checks for expired sessions every
+// 100 ms.
 const Session = 1500 * time.Millisecond
 
-// Locker is what a mechanism here can do.
+// Locker is the interface of a ZooKeeper mechanism.
 type Locker interface {
 	lock.Locker
 	lock.Inspector
-	lock.Breaker
+	lock.ForceReleaser
 }
 
 // Open makes a mechanism's locker on a client, with its nodes below prefix.
 type Open func(client *zkio.Client, prefix string) (Locker, error)
 
-// Mechanism says how to look at a mechanism from outside.
+// Mechanism describes a mechanism to the suite.
 type Mechanism struct {
 	Name string
 	Open Open
-	// Remove takes a lock from its holder, by hand: node is the one that is the
-	// lock's below the mechanism's path.
+	// Remove takes a lock from its holder. node is the path of the lock's node.
 	Remove func(conn *zk.Conn, node string) error
-	// Spoil puts something in the lock's place.
-	Spoil func(conn *zk.Conn, node string) error
+	// PutWrongKind creates something else at the lock's node.
+	PutWrongKind func(conn *zk.Conn, node string) error
 }
 
-// Place is how long the node of a waiter that has died stays at most.
-const Place = Session + 300*time.Millisecond
+// DeadWaiterTimeout is how long the node of a dead waiter stays at most.
+const DeadWaiterTimeout = Session + 300*time.Millisecond
 
-// Factory makes subjects on the test binary's shared server, each below a path of
-// its own.
+// Factory makes subjects on the test binary's shared server, each below its own path.
 func Factory(m Mechanism) locktest.Factory {
 	return func(tb testing.TB) locktest.Subject {
 		s := subject(tb, m, testkit.ZooKeeper(tb))
-		s.Alone = func(tb testing.TB) locktest.Subject {
+		s.Dedicated = func(tb testing.TB) locktest.Subject {
 			server := testkit.NewZooKeeper(tb)
 			s := subject(tb, m, server)
 			s.Store.Pause = func(_ context.Context, d time.Duration) error {
@@ -70,26 +69,34 @@ func subject(tb testing.TB, m Mechanism, server *testkit.ZooKeeperServer) lockte
 	v := &view{Mechanism: m, conn: server.Conn(tb, Session), prefix: "/" + testkit.KeyPrefix(tb)}
 	looks := Process(tb, m.Open, server.Addr(), v.prefix, nil)
 	return locktest.Subject{
-		Name: m.Name, Remote: true, Renewed: Session, Place: Place,
-		Process: func(tb testing.TB, line *locktest.Line) lock.Locker {
-			return Process(tb, m.Open, server.Addr(), v.prefix, line)
+		Name: m.Name, Remote: true, Renewed: Session, DeadWaiterTimeout: DeadWaiterTimeout,
+		Process: func(tb testing.TB, network *locktest.Network) lock.Locker {
+			return Process(tb, m.Open, server.Addr(), v.prefix, network)
 		},
 		Store: locktest.Store{
 			TTL: func(ctx context.Context, key string) (time.Duration, error) {
 				state, err := looks.Inspect(ctx, key)
 				return state.TTL, err
 			},
-			Remove: v.on(m.Remove), Spoil: v.on(m.Spoil), Left: v.left,
+			Remove: v.on(m.Remove), PutWrongKind: v.on(m.PutWrongKind), Leftovers: v.leftovers,
 		},
 	}
 }
 
-// Process opens a client and a locker, as a process has them. line may be nil.
-func Process(tb testing.TB, open Open, addr, prefix string, line *locktest.Line) Locker {
+// SessionLock returns the promises of a lock whose nodes are deleted with the holder's
+// session.
+func SessionLock() locktest.Promises {
+	return locktest.AllHold().
+		Except(locktest.Breaks("an owner waits for itself"), locktest.Reenters, locktest.LinearizableReentrant).
+		Except(locktest.NotApplicable("no re-entry"), locktest.ReentryKeepsLease, locktest.TokenStaysOnReentry)
+}
+
+// Process opens a client and a locker, as a process does. network may be nil.
+func Process(tb testing.TB, open Open, addr, prefix string, network *locktest.Network) Locker {
 	tb.Helper()
 	config := zkio.Config{Servers: []string{addr}, SessionTimeout: Session, CommandTimeout: Session / 3}
-	if line != nil {
-		config.Dial = line.Dial
+	if network != nil {
+		config.Dial = network.Dial
 	}
 	client, err := zkio.Open(config)
 	if err != nil {
@@ -103,7 +110,7 @@ func Process(tb testing.TB, open Open, addr, prefix string, line *locktest.Line)
 	return locker
 }
 
-// view looks at the nodes below one path.
+// view reads the nodes below one path.
 type view struct {
 	Mechanism
 	conn   *zk.Conn
@@ -114,7 +121,7 @@ func (v *view) base() string { return zkio.Path(v.prefix, v.Name) }
 
 func (v *view) on(do func(*zk.Conn, string) error) func(context.Context, string) error {
 	return func(_ context.Context, key string) error {
-		for path := v.prefix; ; path = v.base() { // a lock is spoiled before there ever was one
+		for path := v.prefix; ; path = v.base() { // PutWrongKind may come before the first lock
 			_, err := v.conn.Create(path, nil, zk.FlagPersistent, zkio.ACL())
 			if err != nil && !errors.Is(err, zk.ErrNodeExists) {
 				return err
@@ -130,7 +137,7 @@ func (v *view) on(do func(*zk.Conn, string) error) func(context.Context, string)
 	}
 }
 
-func (v *view) left(context.Context) ([]string, error) { return Below(v.conn, v.base()) }
+func (v *view) leftovers(context.Context) ([]string, error) { return Below(v.conn, v.base()) }
 
 // Below lists all nodes below a path.
 func Below(conn *zk.Conn, path string) ([]string, error) {

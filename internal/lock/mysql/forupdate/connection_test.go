@@ -1,7 +1,6 @@
 package forupdate_test
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -17,7 +16,8 @@ import (
 
 func start(t *testing.T, db *sql.DB, check time.Duration) *forupdate.Locker {
 	t.Helper()
-	l, err := forupdate.New(db, forupdate.Config{Config: mysqlio.Config{CheckEvery: check, Timeout: 300 * time.Millisecond}})
+	l, err := forupdate.New(db, forupdate.Config{Config: mysqlio.Config{CheckEvery: check,
+		Timeout: 300 * time.Millisecond}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func start(t *testing.T, db *sql.DB, check time.Duration) *forupdate.Locker {
 	return l
 }
 
-// Every holder keeps a connection: the pool's last one is the last lock.
+// Every holder keeps a connection: a pool of three connections has three locks.
 func TestHoldersExhaustThePool(t *testing.T) {
 	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		db := mysqlstore.Pool(t, engine(t), nil)
@@ -66,8 +66,6 @@ func TestHoldersExhaustThePool(t *testing.T) {
 	})
 }
 
-// The connection breaks: the server rolls back and lets the next one in, while the
-// holder works on until its next check.
 func TestConnectionLossIsSeenByTheServerFirst(t *testing.T) {
 	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		where := engine(t)
@@ -75,42 +73,14 @@ func TestConnectionLossIsSeenByTheServerFirst(t *testing.T) {
 		mysqlstore.Migrate(t, db, migration)
 		const check = 2 * time.Second
 		p, q := start(t, db, check), start(t, mysqlstore.Pool(t, where, nil), check)
-		held, err := p.Acquire(t.Context(), "seat", lock.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		id, err := holder(t.Context(), db, "seat")
-		if err != nil || id == 0 {
-			t.Fatalf("held by connection %d, %v", id, err)
-		}
-		if err := mysqlstore.Kill(t.Context(), db, id); err != nil {
-			t.Fatal(err)
-		}
-		next, err := q.Acquire(t.Context(), "seat", lock.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		select {
-		case <-held.Lost():
-			t.Error("the holder knew before the next one got in")
-		default:
-		}
-		select {
-		case <-held.Lost():
-		case <-time.After(2 * check):
-			t.Fatal("the holder was never told")
-		}
-		if cause := context.Cause(held.Context()); !errors.Is(cause, lock.ErrLost) {
-			t.Errorf("the holder was told %v, want ErrLost", cause)
-		}
-		if err := next.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		mysqlstore.ConnectionLossIsSeenByTheServerFirst(t, db, p, q, check, func() (uint64, error) {
+			return holder(t.Context(), db, "seat")
+		})
 	})
 }
 
-// A holder of one row is not in the way of other keys, whatever the isolation level
-// of the pool: no gap is locked, and nothing is left in the connection.
+// A holder of one row does not block other keys, whatever the isolation level of the
+// pool: it locks no gap. It leaves no transaction open.
 func TestConnectionsGoBackClean(t *testing.T) {
 	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		db := mysqlstore.Pool(t, engine(t), nil)
@@ -135,13 +105,13 @@ func TestConnectionsGoBackClean(t *testing.T) {
 		open, err := mysqlstore.Column(t.Context(), db, "SELECT trx_id FROM information_schema.innodb_trx"+
 			" JOIN information_schema.processlist ON id = trx_mysql_thread_id WHERE db = DATABASE() AND id <> CONNECTION_ID()")
 		if err != nil || len(open) != 0 {
-			t.Errorf("transactions left open: %v, %v", open, err)
+			t.Errorf("open transactions: %v, %v", open, err)
 		}
 	})
 }
 
-// A row that somebody is making, or sweeping away, is locked and has no holder: a try
-// that meets it neither takes that for one nor gives up, however long its INSERT waits.
+// A row that another connection is creating or deleting is locked but has no holder. A
+// try neither mistakes this for a holder nor gives up, however long its INSERT waits.
 func TestRowInTheMakingIsNotHeld(t *testing.T) {
 	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		db := mysqlstore.Pool(t, engine(t), nil)
@@ -155,7 +125,7 @@ func TestRowInTheMakingIsNotHeld(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer maker.Rollback() //nolint:errcheck // it is committed, or the test has failed
+		defer maker.Rollback() //nolint:errcheck // it has been committed unless the test failed
 		if _, err := maker.ExecContext(t.Context(), "INSERT INTO lock_for_update (name) VALUES ('seat')"); err != nil {
 			t.Fatal(err)
 		}
@@ -167,8 +137,8 @@ func TestRowInTheMakingIsNotHeld(t *testing.T) {
 			}
 			got <- err
 		}()
-		seen := make(map[string]bool) // INSERTs that wait: the first is cut short, another one follows
-		for end := time.Now().Add(10 * time.Second); len(seen) < 2; time.Sleep(time.Millisecond) {
+		seen := make(map[string]bool) // waiting INSERTs: the first is cut short, a second one follows
+		for end := time.Now().Add(time.Minute); len(seen) < 2; time.Sleep(time.Millisecond) {
 			waits, err := mysqlstore.Column(t.Context(), db, "SELECT id FROM information_schema.processlist"+
 				" WHERE db = DATABASE() AND id <> CONNECTION_ID() AND info LIKE 'INSERT IGNORE%'")
 			if err != nil || time.Now().After(end) {

@@ -15,7 +15,7 @@ import (
 	"seckill/internal/testkit"
 )
 
-// start makes a locker with a pool of its own.
+// start makes a locker with its own pool.
 func start(t *testing.T, where testkit.Database, prefix string, check time.Duration) (*getlock.Locker, *sql.DB) {
 	t.Helper()
 	db := mysqlstore.Pool(t, where, nil)
@@ -36,56 +36,19 @@ func acquire(t *testing.T, l lock.Locker, opts lock.Options) lock.Lease {
 	return lease
 }
 
-// until polls a condition that something else is about to make true.
-func until(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !condition(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("10 s passed without %s", what)
-		}
-	}
-}
-
-// The connection breaks: the server lets the next one in at once, while the holder
-// works on until its next check.
 func TestConnectionLossIsSeenByTheServerFirst(t *testing.T) {
 	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		where, prefix := engine(t), testkit.KeyPrefix(t)
 		const check = 2 * time.Second
 		p, _ := start(t, where, prefix, check)
 		q, db := start(t, where, prefix, check)
-		held := acquire(t, p, lock.Options{})
-		id, err := holder(t.Context(), db, prefix, "seat")
-		if err != nil || id == 0 {
-			t.Fatalf("held by connection %d, %v", id, err)
-		}
-		if err := mysqlstore.Kill(t.Context(), db, id); err != nil {
-			t.Fatal(err)
-		}
-		next := acquire(t, q, lock.Options{})
-		select {
-		case <-held.Lost():
-			t.Error("the holder knew before the next one got in")
-		default:
-		}
-		select {
-		case <-held.Lost():
-		case <-time.After(2 * check):
-			t.Fatal("the holder was never told")
-		}
-		if cause := context.Cause(held.Context()); !errors.Is(cause, lock.ErrLost) {
-			t.Errorf("the holder was told %v, want ErrLost", cause)
-		}
-		if err := held.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
-			t.Errorf("Release = %v, want ErrLost", err)
-		}
-		if err := next.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		mysqlstore.ConnectionLossIsSeenByTheServerFirst(t, db, p, q, check, func() (uint64, error) {
+			return holder(t.Context(), db, prefix, "seat")
+		})
 	})
 }
 
-// A waiter that gives up leaves no thread on the server that gets the lock later.
+// A waiter that gives up leaves no server thread that gets the lock later.
 func TestCancelledWaiterIsGoneFromTheServer(t *testing.T) {
 	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		where, prefix := engine(t), testkit.KeyPrefix(t)
@@ -105,7 +68,7 @@ func TestCancelledWaiterIsGoneFromTheServer(t *testing.T) {
 			}
 			return len(waits)
 		}
-		until(t, "a waiter on the server", func() bool { return waiting() == 1 })
+		testkit.Until(t, "a waiter on the server", func() bool { return waiting() == 1 })
 		cancel()
 		if err := <-failed; !errors.Is(err, context.Canceled) {
 			t.Errorf("Acquire = %v, want context.Canceled", err)
@@ -122,8 +85,8 @@ func TestCancelledWaiterIsGoneFromTheServer(t *testing.T) {
 	})
 }
 
-// A wait of less than a second ends at its limit on both servers, whatever they
-// make of fractions.
+// A wait with a fraction of a second ends at its limit on both servers, although MySQL
+// rounds fractions.
 func TestWaitsForFractionsOfASecond(t *testing.T) {
 	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		where, prefix := engine(t), testkit.KeyPrefix(t)
@@ -146,7 +109,7 @@ func TestWaitsForFractionsOfASecond(t *testing.T) {
 	})
 }
 
-// Connections go back to the pool without a lock, and a closed locker keeps none.
+// Connections return to the pool without a lock, and a closed locker keeps none.
 func TestConnectionsGoBackClean(t *testing.T) {
 	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		where, prefix := engine(t), testkit.KeyPrefix(t)
@@ -171,7 +134,7 @@ func TestConnectionsGoBackClean(t *testing.T) {
 		if _, err := p.Acquire(t.Context(), "seat", lock.Options{Wait: time.Minute}); !errors.Is(err, lock.ErrUnavailable) {
 			t.Errorf("Acquire on a closed locker = %v, want ErrUnavailable", err)
 		}
-		until(t, "the end of the lock", func() bool {
+		testkit.Until(t, "the end of the lock", func() bool {
 			id, err := holder(t.Context(), db, prefix, "seat")
 			return err == nil && id == 0
 		})
@@ -183,7 +146,8 @@ func TestName(t *testing.T) {
 		t.Errorf("a plain key is called %q", got)
 	}
 	seen := make(map[string]string)
-	for _, key := range []string{"seat", "Seat", "SEAT", "座位", "seat 1", strings.Repeat("k", 59), strings.Repeat("k", 60), strings.Repeat("k", 256)} {
+	for _, key := range []string{"seat", "Seat", "SEAT", "座位", "seat 1", strings.Repeat("k", 59),
+		strings.Repeat("k", 60), strings.Repeat("k", 256)} {
 		name := strings.ToLower(getlock.Name("", key)) // as the servers compare
 		if len(name) > 64 {
 			t.Errorf("the name of %q is %d characters long", key, len(name))
@@ -199,7 +163,8 @@ func TestNewNeedsDatabase(t *testing.T) {
 	if _, err := getlock.New(nil, getlock.Config{}); !errors.Is(err, lock.ErrInvalid) {
 		t.Errorf("New(nil) = %v, want ErrInvalid", err)
 	}
-	if _, err := getlock.New(&sql.DB{}, getlock.Config{Config: mysqlio.Config{CheckEvery: -1}}); !errors.Is(err, lock.ErrInvalid) {
+	negative := getlock.Config{Config: mysqlio.Config{CheckEvery: -1}}
+	if _, err := getlock.New(&sql.DB{}, negative); !errors.Is(err, lock.ErrInvalid) {
 		t.Errorf("New with a negative interval = %v, want ErrInvalid", err)
 	}
 }

@@ -13,96 +13,96 @@ import (
 	"seckill/internal/lock/mysql/mysqlio"
 )
 
-// maxName is the longest name that the servers take, in characters.
+// maxName is the length of the longest name that the servers accept, in characters.
 const maxName = 64
 
-// plain is what a name may be made of to be used as it is.
+// plain lists the characters of names that are used unchanged.
 const plain = "abcdefghijklmnopqrstuvwxyz0123456789:-_./"
 
-// slice is how long, in seconds, one GET_LOCK waits on the server: whole seconds,
-// since MySQL knows no others. It is sent again until the wait is over.
+// slice is how long one GET_LOCK waits on the server, in seconds: whole seconds, because
+// MySQL has no others. It is repeated until the wait has ended.
 const slice = 5
 
-// Config says how a [Locker] works. The zero value takes every default.
+// Config configures a [Locker]. Zero fields take their defaults.
 type Config struct {
-	// Prefix comes before every key. Names of GET_LOCK belong to the server, not
-	// to a database, so it tells installations apart.
+	// Prefix comes before every key. The names of GET_LOCK belong to the server, not to
+	// a database, so the prefix distinguishes installations.
 	Prefix string
 	mysqlio.Config
 }
 
-// Locker is GET_LOCK on connections of its own.
+// Locker acquires GET_LOCK, each lease on its own connection.
 type Locker struct {
 	prefix string
-	keeper *mysqlio.Keeper
+	locks  *mysqlio.ConnectionLocks
 	owners *lock.Owners
 }
 
 var (
-	_ lock.Locker    = (*Locker)(nil)
-	_ lock.Inspector = (*Locker)(nil)
-	_ lock.Breaker   = (*Locker)(nil)
+	_ lock.Locker        = (*Locker)(nil)
+	_ lock.Inspector     = (*Locker)(nil)
+	_ lock.ForceReleaser = (*Locker)(nil)
 )
 
-// New returns a Locker on the caller's pool, which may not be nil
-// ([lock.ErrInvalid]). Close ends what it does in the background.
+// New returns a Locker on the caller's pool. It returns [lock.ErrInvalid] if the pool is
+// nil. Close ends its background work.
 func New(db *sql.DB, config Config) (*Locker, error) {
-	keeper, err := mysqlio.NewKeeper(db, config.Config)
+	locks, err := mysqlio.NewConnectionLocks(db, config.Config)
 	if err != nil {
 		return nil, err
 	}
-	return &Locker{prefix: config.Prefix, keeper: keeper, owners: lock.NewOwners()}, nil
+	return &Locker{prefix: config.Prefix, locks: locks, owners: lock.NewOwners()}, nil
 }
 
-// Close tells every holder, and closes its connection.
-func (l *Locker) Close() error { return l.keeper.Close() }
+// Close tells every holder that its lock is lost and closes its connection.
+func (l *Locker) Close() error { return l.locks.Close() }
 
-// Acquire implements [lock.Locker]. A lease (opts.TTL) is kept by this process, not
-// by the server; without one the lock has no end but that of its connection.
+// Acquire implements [lock.Locker]. This process keeps the fixed lease (opts.TTL), not the
+// server. Without one the lock ends only with its connection.
 func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
 	if err := lock.Check(key, opts); err != nil {
 		return nil, err
 	}
-	return l.keeper.Acquire(ctx, key, l.owners.From(ctx), opts, claim(Name(l.prefix, key)))
+	return l.locks.Acquire(ctx, key, l.owners.From(ctx), opts, attempt(Name(l.prefix, key)))
 }
 
-// Inspect implements [lock.Inspector]. The server knows a connection by its number
-// and not whose it is: a holder in another process is called "connection <number>".
+// Inspect implements [lock.Inspector]. The server knows only the number of a connection,
+// so a holder in another process is called "connection <number>".
 func (l *Locker) Inspect(ctx context.Context, key string) (lock.State, error) {
-	return l.keeper.Inspect(ctx, key, claim(Name(l.prefix, key)))
+	return l.locks.Inspect(ctx, key, attempt(Name(l.prefix, key)))
 }
 
-// ForceRelease implements [lock.Breaker]: it ends the holder's connection.
+// ForceRelease implements [lock.ForceReleaser] by ending the holder's connection.
 func (l *Locker) ForceRelease(ctx context.Context, key string) (bool, error) {
-	return l.keeper.ForceRelease(ctx, claim(Name(l.prefix, key)))
+	return l.locks.ForceRelease(ctx, attempt(Name(l.prefix, key)))
 }
 
-// Name is what the server calls a key: "lock:", prefix and key where that is short
-// enough and of lower-case ASCII, else a digest of it. The servers compare names
-// without regard to case, and refuse what is longer than 64 characters.
+// Name returns the server's name for a key: "lock:", prefix and key if that is short enough
+// and lower-case ASCII, otherwise a digest of it. The servers ignore the case of names and
+// refuse names longer than 64 characters.
 func Name(prefix, key string) string {
 	name := "lock:" + prefix + key
 	if len(name) <= maxName && strings.TrimLeft(name, plain) == "" {
 		return name
 	}
 	digest := sha256.Sum256([]byte(name))
-	return "lock#" + hex.EncodeToString(digest[:28]) // '#' is in no plain name
+	return "lock#" + hex.EncodeToString(digest[:28]) // no plain name contains '#'
 }
 
-// claim is the name.
-type claim string
+// attempt is the name of the lock.
+type attempt string
 
-var _ mysqlio.Claim = claim("")
+var _ mysqlio.Attempt = attempt("")
 
 var errNoAnswer = errors.New("the server could not tell")
 
-func (c claim) Try(ctx context.Context, s *mysqlio.Session) error { return c.get(ctx, s, 0) }
+func (a attempt) Try(ctx context.Context, s *mysqlio.Session) error { return a.get(ctx, s, 0) }
 
-func (c claim) Wait(ctx context.Context, s *mysqlio.Session) error { return c.get(ctx, s, slice) }
+func (a attempt) Wait(ctx context.Context, s *mysqlio.Session) error { return a.get(ctx, s, slice) }
 
-func (c claim) get(ctx context.Context, s *mysqlio.Session, seconds int) error {
+func (a attempt) get(ctx context.Context, s *mysqlio.Session, seconds int) error {
 	var got sql.NullBool
-	err := s.Scan(ctx, []any{&got}, "SELECT GET_LOCK(?, ?)", string(c), seconds)
+	err := s.Scan(ctx, []any{&got}, "SELECT GET_LOCK(?, ?)", string(a), seconds)
 	switch {
 	case err != nil:
 		return err
@@ -114,11 +114,11 @@ func (c claim) get(ctx context.Context, s *mysqlio.Session, seconds int) error {
 	return nil
 }
 
-// Check asks whether the lock is still this connection's; the answer proves that
-// the connection lives, too.
-func (c claim) Check(ctx context.Context, s *mysqlio.Session) error {
+// Check asks whether this connection still has the lock. The answer also proves that the
+// connection is alive.
+func (a attempt) Check(ctx context.Context, s *mysqlio.Session) error {
 	var mine sql.NullBool
-	if err := s.Scan(ctx, []any{&mine}, "SELECT IS_USED_LOCK(?) = CONNECTION_ID()", string(c)); err != nil {
+	if err := s.Scan(ctx, []any{&mine}, "SELECT IS_USED_LOCK(?) = CONNECTION_ID()", string(a)); err != nil {
 		return err
 	}
 	if !mine.Bool {
@@ -127,9 +127,9 @@ func (c claim) Check(ctx context.Context, s *mysqlio.Session) error {
 	return nil
 }
 
-func (c claim) Free(ctx context.Context, s *mysqlio.Session) error {
-	var freed sql.NullBool // NULL: nobody has it; 0: somebody else
-	if err := s.Scan(ctx, []any{&freed}, "SELECT RELEASE_LOCK(?)", string(c)); err != nil {
+func (a attempt) Free(ctx context.Context, s *mysqlio.Session) error {
+	var freed sql.NullBool // NULL: free; 0: held by another connection
+	if err := s.Scan(ctx, []any{&freed}, "SELECT RELEASE_LOCK(?)", string(a)); err != nil {
 		return err
 	}
 	if !freed.Bool {
@@ -138,12 +138,12 @@ func (c claim) Free(ctx context.Context, s *mysqlio.Session) error {
 	return nil
 }
 
-// Holder is a connection: the server knows no more.
-func (c claim) Holder(ctx context.Context, s *mysqlio.Session) (mysqlio.Holder, error) {
+// Holder returns the connection. The server knows no owner.
+func (a attempt) Holder(ctx context.Context, s *mysqlio.Session) (mysqlio.Holder, error) {
 	var id sql.Null[uint64]
-	err := s.Scan(ctx, []any{&id}, "SELECT IS_USED_LOCK(?)", string(c))
+	err := s.Scan(ctx, []any{&id}, "SELECT IS_USED_LOCK(?)", string(a))
 	return mysqlio.Holder{Connection: id.V}, err
 }
 
-// Clear has nothing to do: a lock leaves no trace.
-func (claim) Clear(context.Context, *mysqlio.Session) {}
+// Clear does nothing: a lock leaves nothing behind.
+func (attempt) Clear(context.Context, *mysqlio.Session) {}

@@ -1,29 +1,33 @@
-// Package mysqlio is what the MySQL mechanisms have in common: what errors mean to
-// a lock, and locks that live as long as a connection.
+// Package mysqlio has what the MySQL mechanisms have in common: the translation of
+// errors, and locks that last as long as a connection.
 //
 // # Locks of a connection
 //
-// GET_LOCK and SELECT … FOR UPDATE give a lock to a connection, and the server
-// takes it back when that connection ends. A [Keeper] does what is the same for
-// both: it has a connection ([Session]) for each lease and for the one waiter of
-// each key, it tells the holder when the connection has died, it ends fixed leases,
-// which the server does not know, and it makes sure that what was given up is over.
-// A mechanism adds its statements ([Claim]).
+// GET_LOCK and SELECT … FOR UPDATE give a lock to a connection. The server takes it back
+// when the connection ends. [ConnectionLocks] does what is the same for both:
 //
-// What is given up is ended by its number (KILL) from another connection, until the
-// server no longer knows it. Closing a connection is not enough: the thread behind
-// it waits on, and the lock that it gets some time later is nobody's.
+//   - It opens a connection ([Session]) for each lease, and one for the first waiter of
+//     each key.
+//   - It tells the holder when its connection has died.
+//   - It ends fixed leases, which the server does not know.
+//   - It makes sure that an attempt that was given up holds no lock later.
 //
-// A session on which a statement had no answer serves no other one: its transaction,
-// and with it the lock, may be gone, or may be won on a connection that is about to be
-// closed. For the same reason a grant that arrives after its wait has ended is given
-// back, and not delivered.
+// A mechanism adds its statements as an [Attempt].
 //
-// Waiters of one process stand in line here, in order of arrival, and only the first
-// of them has a connection.
+// A session that is given up is ended by its connection number (KILL) from another
+// connection, until the server no longer knows it. Closing the connection is not enough:
+// its server thread keeps waiting, may get the lock later, and then nobody releases it.
 //
-// # What the pool must be
+// After a statement without an answer a session is not used again. Its transaction, and
+// with it the lock, may be gone; or the lock may be won on a connection that is about to
+// be closed. For the same reason a grant that arrives after the end of its wait is given
+// back instead of delivered.
 //
-// The caller's own: with autocommit, and with a readTimeout that is longer than any
-// wait on the server. Every lease keeps one of its connections for itself.
+// The waiters of one process queue locally in order of arrival. Only the first one has a
+// connection.
+//
+// # Requirements on the pool
+//
+// The pool belongs to the caller. It needs autocommit and a readTimeout longer than any
+// wait on the server. Every lease keeps one of its connections.
 package mysqlio

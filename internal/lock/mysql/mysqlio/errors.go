@@ -10,7 +10,7 @@ import (
 	"seckill/internal/lock"
 )
 
-// Numbers of server errors. Both servers share them; texts differ.
+// Numbers of server errors. They are the same in MySQL and MariaDB; the texts differ.
 const (
 	duplicateEntry  = 1062
 	noSuchThread    = 1094
@@ -19,8 +19,8 @@ const (
 	lockNoWait      = 3572
 )
 
-// Error translates an error of a statement: ctx's error where it is the caller's
-// context that ended, and otherwise [lock.ErrUnavailable]. nil stays nil.
+// Error translates the error of a statement: to the error of ctx if that has ended,
+// otherwise to [lock.ErrUnavailable]. nil stays nil.
 func Error(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
@@ -33,19 +33,19 @@ func Error(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", lock.ErrUnavailable, err)
 }
 
-// IsDuplicate reports that a unique key had the row already.
+// IsDuplicate reports whether the row existed already in a unique key.
 func IsDuplicate(err error) bool { return number(err) == duplicateEntry }
 
-// IsConflict reports that the server undid the statement in favour of others, by a
-// deadlock or a lock wait that took too long. It may be sent again.
+// IsConflict reports whether the server rolled back the statement because of a deadlock
+// or a lock wait timeout. The statement may be repeated.
 func IsConflict(err error) bool { return number(err) == deadlock || number(err) == lockWaitTimeout }
 
-// IsLocked reports that a row is locked: MySQL's answer to NOWAIT is an error of
-// its own, MariaDB's that of a lock wait that took too long.
+// IsLocked reports whether a row is locked. For NOWAIT, MySQL has an error of its own,
+// while MariaDB returns a lock wait timeout.
 func IsLocked(err error) bool { return number(err) == lockNoWait || number(err) == lockWaitTimeout }
 
-// Answered reports that the server itself gave the error, so that the statement was
-// not carried out and the connection lives.
+// Answered reports whether the error came from the server: then the statement was not
+// carried out and the connection is intact.
 func Answered(err error) bool { return number(err) != 0 }
 
 func number(err error) uint16 {

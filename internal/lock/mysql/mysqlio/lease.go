@@ -11,32 +11,34 @@ import (
 	"seckill/internal/lock"
 )
 
-// lease is a lock of a connection, which it has for itself.
+// lease is a lock that lasts as long as its own connection.
 type lease struct {
 	*lock.Held
-	keeper *Keeper
-	claim  Claim
+	locks   *ConnectionLocks
+	attempt Attempt
 
 	stop    chan struct{} // closed by a release or by Abandon
-	done    chan struct{} // closed when nobody watches any more
-	changed chan struct{} // there is another end
+	done    chan struct{} // closed when the watcher has ended
+	changed chan struct{} // the end of the lease has changed
 
-	// unattended: a release did not wait for the watcher, which then gives back.
-	unattended atomic.Bool
+	// watcherReleases is set by a release that could not wait for the watcher. The
+	// watcher then releases the key.
+	watcherReleases atomic.Bool
 
 	mu        sync.Mutex
 	session   *Session
-	over      bool      // the session is gone
+	over      bool      // the session has ended
 	freed     bool      // by a release
-	uncertain bool      // it was given up by a release that could not make sure
+	uncertain bool      // a release gave it up without knowing the outcome
 	until     time.Time // the end of a fixed lease
 }
 
-// hold makes a lease of a session that has the key. The server knows no leases; a
-// fixed one is counted here alone, so that it may count from now.
-func (k *Keeper) hold(ctx context.Context, s *Session, key string, owner lock.Owner, ttl time.Duration, claim Claim) (*lease, error) {
+// hold makes a lease of a session that has the key. The server does not know leases: a
+// fixed lease is measured here only, so it may start now.
+func (cl *ConnectionLocks) hold(ctx context.Context, s *Session, key string, owner lock.Owner, ttl time.Duration,
+	attempt Attempt) (*lease, error) {
 	l := &lease{
-		keeper: k, claim: claim, session: s,
+		locks: cl, attempt: attempt, session: s,
 		stop: make(chan struct{}), done: make(chan struct{}), changed: make(chan struct{}, 1),
 	}
 	if ttl > 0 {
@@ -46,50 +48,50 @@ func (k *Keeper) hold(ctx context.Context, s *Session, key string, owner lock.Ow
 		Key: key, Owner: owner, Until: l.until, TTL: ttl,
 		Release: l.release, Extend: l.extend, Stop: func() { close(l.stop) },
 	})
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.closing.Err() != nil {
-		k.clean(s, claim)
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	if cl.closing.Err() != nil {
+		cl.discardSession(s, attempt)
 		l.Held.Abandon()
 		return nil, fmt.Errorf("%w: %w", lock.ErrUnavailable, errClosed)
 	}
-	k.holders.Store(s.id, owner)
-	k.running.Go(l.watch)
+	cl.holders.Store(s.id, owner)
+	cl.running.Go(l.watch)
 	return l, nil
 }
 
-// finish says that the session is gone. l.mu is held.
-func (l *lease) finish() {
+// markOver marks the session as ended. The caller has locked l.mu.
+func (l *lease) markOver() {
 	l.over = true
-	l.keeper.holders.Delete(l.session.id)
+	l.locks.holders.Delete(l.session.id)
 }
 
-// Abandon implements [lock.Lease]. A process that dies closes its connections, and
-// so does this; it makes sure that the server has seen it.
+// Abandon implements [lock.Abandoner]. Like a process that dies, it closes the connection. It
+// makes sure that the server has noticed.
 func (l *lease) Abandon() {
 	l.Held.Abandon()
 	<-l.done
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.over {
-		l.finish()
-		ctx, cancel := l.keeper.aside()
+		l.markOver()
+		ctx, cancel := l.locks.cleanupContext()
 		defer cancel()
-		_ = l.session.end(ctx) // nobody is left to be told
+		_ = l.session.terminate(ctx) // there is nobody to return it to
 	}
 }
 
-// watch looks after the connection and ends a fixed lease.
+// watch checks the connection and ends a fixed lease.
 func (l *lease) watch() {
 	defer func() {
 		close(l.done)
-		if l.unattended.Load() {
-			ctx, cancel := l.keeper.aside()
+		if l.watcherReleases.Load() {
+			ctx, cancel := l.locks.cleanupContext()
 			defer cancel()
-			_ = l.free(ctx) // the release has said that it does not know
+			_ = l.free(ctx) // the release has already returned ErrUnavailable
 		}
 	}()
-	tick := time.NewTicker(l.keeper.config.CheckEvery)
+	tick := time.NewTicker(l.locks.config.CheckEvery)
 	defer tick.Stop()
 	end := time.NewTimer(0)
 	defer end.Stop()
@@ -102,8 +104,8 @@ func (l *lease) watch() {
 		select {
 		case <-l.stop:
 			return
-		case <-l.keeper.closing.Done():
-			l.orphan()
+		case <-l.locks.closing.Done():
+			l.endClosed()
 			return
 		case <-l.changed:
 		case <-end.C:
@@ -124,18 +126,18 @@ func (l *lease) end() time.Time {
 	return l.until
 }
 
-// orphan ends a lease whose locker is closed.
-func (l *lease) orphan() {
+// endClosed ends a lease because its locker was closed.
+func (l *lease) endClosed() {
 	l.Lose(fmt.Errorf("%w: %w", lock.ErrUnavailable, errClosed))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.over {
-		l.finish()
+		l.markOver()
 		l.session.discard()
 	}
 }
 
-// expire tells the holder of a fixed lease that it is over, and then frees the key.
+// expire tells the holder that its fixed lease has ended, and then frees the key.
 func (l *lease) expire() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,71 +145,71 @@ func (l *lease) expire() bool {
 		return l.over
 	}
 	if !l.Lose(lock.ErrExpired) {
-		return true // released at this moment: the release gives the key back
+		return true // a release is under way and frees the key
 	}
-	l.finish()
-	ctx, cancel := l.keeper.aside()
+	l.markOver()
+	ctx, cancel := l.locks.cleanupContext()
 	defer cancel()
-	if l.claim.Free(ctx, l.session) == nil {
-		l.session.giveBack(ctx)
-	} else if l.session.end(ctx) == nil {
-		l.keeper.clear(ctx, l.claim)
+	if l.attempt.Free(ctx, l.session) == nil {
+		l.session.returnToPool(ctx)
+	} else if l.session.terminate(ctx) == nil {
+		l.locks.clearLeftovers(ctx, l.attempt)
 	}
 	return true
 }
 
-// check reports whether the connection still has the key, and else tells the holder.
+// check reports whether the connection still has the key. If not, it tells the holder.
 func (l *lease) check() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.over {
 		return false
 	}
-	ctx, cancel := l.keeper.aside()
+	ctx, cancel := l.locks.cleanupContext()
 	defer cancel()
-	if l.claim.Check(ctx, l.session) == nil {
+	if l.attempt.Check(ctx, l.session) == nil {
 		return true
 	}
-	l.tell(ctx)
-	_ = l.lost() // a release asks again
+	l.tellHolder(ctx)
+	_ = l.endLost() // a release asks again
 	return false
 }
 
-// stillThere is how long the server may take to forget a connection that it has
-// closed, before that counts as one that does not answer.
-const stillThere = 100 * time.Millisecond
+// closeDelay is how long the server may take to forget a connection that it has closed.
+// After that the connection counts as one that does not answer.
+const closeDelay = 100 * time.Millisecond
 
 var errNoAnswer = errors.New("the holder's connection does not answer")
 
-// tell says to the holder why its connection no longer has the key, as far as that
-// is known. It comes before the end of the session, which may let the next one in.
-// l.mu is held.
-func (l *lease) tell(ctx context.Context) {
+// tellHolder tells the holder why its connection no longer has the key, as far as this is
+// known. It must run before the session ends, because another owner may get the key then.
+// The caller has locked l.mu.
+func (l *lease) tellHolder(ctx context.Context) {
 	began := time.Now()
-	cause := l.verdict(ctx)
-	for errors.Is(cause, errNoAnswer) && time.Since(began) < stillThere && ctx.Err() == nil {
+	cause := l.lossReason(ctx)
+	for errors.Is(cause, errNoAnswer) && time.Since(began) < closeDelay && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
-		cause = l.verdict(ctx)
+		cause = l.lossReason(ctx)
 	}
 	l.Lose(cause)
 }
 
-// lost ends a session that no longer has the key, and says why. The holder has been
-// told, or is releasing. l.mu is held.
-func (l *lease) lost() error {
-	l.finish()
-	ctx, cancel := l.keeper.aside()
+// endLost ends a session that no longer has the key and returns the reason. The holder
+// has been told or is releasing. The caller has locked l.mu.
+func (l *lease) endLost() error {
+	l.markOver()
+	ctx, cancel := l.locks.cleanupContext()
 	defer cancel()
-	if err := l.session.end(ctx); err != nil {
+	if err := l.session.terminate(ctx); err != nil {
 		return err
 	}
-	l.keeper.clear(ctx, l.claim)
-	return l.verdict(ctx)
+	l.locks.clearLeftovers(ctx, l.attempt)
+	return l.lossReason(ctx)
 }
 
-// verdict is what became of a key that this lease no longer has.
-func (l *lease) verdict(ctx context.Context) error {
-	holder, err := l.keeper.holder(ctx, l.claim)
+// lossReason returns why this lease no longer has its key.
+func (l *lease) lossReason(ctx context.Context) error {
+	holder, err := l.locks.currentHolder(ctx, l.attempt)
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w: %w", lock.ErrUnavailable, err)
@@ -219,21 +221,21 @@ func (l *lease) verdict(ctx context.Context) error {
 	return fmt.Errorf("%w: %q", lock.ErrLost, l.Key())
 }
 
-// extend lets a fixed lease run ttl from now, if the connection still has the key.
+// extend makes a fixed lease end ttl from now if the connection still has the key.
 func (l *lease) extend(ctx context.Context, ttl time.Duration) (time.Time, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.over {
-		return time.Time{}, l.verdict(ctx)
+		return time.Time{}, l.lossReason(ctx)
 	}
-	if err := l.claim.Check(ctx, l.session); err != nil {
-		ask, cancel := context.WithTimeout(ctx, l.keeper.config.Timeout)
+	if err := l.attempt.Check(ctx, l.session); err != nil {
+		ask, cancel := context.WithTimeout(ctx, l.locks.config.Timeout)
 		defer cancel()
-		l.tell(ask)
-		return time.Time{}, l.lost()
+		l.tellHolder(ask)
+		return time.Time{}, l.endLost()
 	}
 	if ttl == 0 {
-		return time.Time{}, nil // it has no end
+		return time.Time{}, nil // the lease has no end
 	}
 	l.until = time.Now().Add(ttl)
 	select {
@@ -243,25 +245,25 @@ func (l *lease) extend(ctx context.Context, ttl time.Duration) (time.Time, error
 	return l.until, nil
 }
 
-// release gives the key back when nobody watches the session any more. If ctx does
-// not last until then, the watcher does so.
+// release frees the key after the watcher has ended. If ctx ends earlier, the watcher
+// frees it.
 func (l *lease) release(ctx context.Context) error {
 	select {
 	case <-l.done:
 		return l.free(ctx)
 	case <-ctx.Done():
 	}
-	l.unattended.Store(true)
+	l.watcherReleases.Store(true)
 	select {
-	case <-l.done: // perhaps before it could see that
+	case <-l.done: // the watcher may have ended before it saw the flag
 		return l.free(ctx)
 	default:
 		return fmt.Errorf("%w: %w", lock.ErrUnavailable, ctx.Err())
 	}
 }
 
-// free gives the key back, once. Where the connection broke meanwhile it makes sure
-// that the server has noticed.
+// free frees the key once. If the connection broke meanwhile, it makes sure that the
+// server has noticed.
 func (l *lease) free(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -269,36 +271,36 @@ func (l *lease) free(ctx context.Context) error {
 	case l.freed:
 		return nil
 	case l.uncertain:
-		return l.settle(ctx, l.session.kill(ctx))
+		return l.finishRelease(ctx, l.session.kill(ctx))
 	case l.over:
-		return l.verdict(ctx)
+		return l.lossReason(ctx)
 	case l.session.dead(ctx):
-		return l.lost()
+		return l.endLost()
 	}
-	err := l.claim.Free(ctx, l.session)
-	l.finish()
+	err := l.attempt.Free(ctx, l.session)
+	l.markOver()
 	switch {
 	case err == nil:
 		l.freed = true
-		l.session.giveBack(ctx)
+		l.session.returnToPool(ctx)
 		return nil
-	case !l.session.broken: // it lives, and does not have the key
-		return l.lost()
+	case !l.session.broken: // the connection is intact and does not have the key
+		return l.endLost()
 	}
-	return l.settle(ctx, l.session.end(ctx))
+	return l.finishRelease(ctx, l.session.terminate(ctx))
 }
 
-// settle ends a release in which the connection broke: if the server no longer
-// knows it, the key is given back, by the release or by the end.
-func (l *lease) settle(ctx context.Context, err error) error {
+// finishRelease ends a release during which the connection broke. If the server no longer
+// knows the connection, the key is free: by the release or by the end of the connection.
+func (l *lease) finishRelease(ctx context.Context, err error) error {
 	l.uncertain = err != nil
 	switch {
 	case err != nil:
 		return err
 	case !l.until.IsZero() && !time.Now().Before(l.until):
-		return l.verdict(ctx)
+		return l.lossReason(ctx)
 	}
 	l.freed = true
-	l.keeper.clear(ctx, l.claim)
+	l.locks.clearLeftovers(ctx, l.attempt)
 	return nil
 }

@@ -6,15 +6,14 @@ import (
 	"sync"
 )
 
-// queue lets one waiter of this process and key through at a time, in order of
-// arrival.
+// queue admits one waiter of this process for each key at a time, in order of arrival.
 type queue struct {
 	mu   sync.Mutex
-	keys map[string][]chan struct{} // the first is at work, the others wait for their close
+	keys map[string][]chan struct{} // the first is admitted, the others wait until their channel is closed
 }
 
-// enter returns when the caller is first, or with ctx's error. leave lets the next
-// one in.
+// enter returns when the caller is first, or with the error of ctx. leave admits the next
+// waiter.
 func (q *queue) enter(ctx context.Context, key string) (leave func(), err error) {
 	turn := make(chan struct{})
 	q.mu.Lock()
@@ -51,7 +50,7 @@ func (q *queue) leave(key string, turn chan struct{}) {
 	}
 }
 
-// len is how many wait for key, the first included.
+// len counts the waiters for key, including the first one.
 func (q *queue) len(key string) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 )
 
-// Who gives up, wherever it stands, neither stalls those behind it nor lets anybody
-// in who is not first.
+// A waiter that gives up, wherever it is in the queue, neither delays the waiters behind
+// it nor admits one that is not first.
 func TestQueueServesInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q queue
@@ -24,25 +24,25 @@ func TestQueueServesInOrder(t *testing.T) {
 				leave[i], errs[i] = q.enter(ctx, "seat")
 				entered[i] = errs[i] == nil
 			}()
-			synctest.Wait() // it stands in line
+			synctest.Wait() // it is in the queue
 		}
 		want := func(when string, count int, in ...bool) {
 			t.Helper()
 			synctest.Wait()
 			for i := range in {
 				if entered[i] != in[i] {
-					t.Errorf("%s: number %d was let in: %t", when, i, entered[i])
+					t.Errorf("%s: waiter %d was admitted: %t", when, i, entered[i])
 				}
 			}
 			if n := q.len("seat"); n != count {
-				t.Errorf("%s: %d are in line, want %d", when, n, count)
+				t.Errorf("%s: %d waiters, want %d", when, n, count)
 			}
 		}
 		want("at first", 4, true, false, false, false)
 		cancels[1]()
 		want("when the second gave up", 3, true, false, false, false)
 		if !errors.Is(errs[1], context.Canceled) {
-			t.Errorf("who gave up was told %v", errs[1])
+			t.Errorf("the waiter that gave up got %v", errs[1])
 		}
 		leave[0]()
 		want("when the first left", 2, true, false, true, false)
@@ -50,7 +50,7 @@ func TestQueueServesInOrder(t *testing.T) {
 		want("when the third left", 1, true, false, true, true)
 		leave[3]()
 		if len(q.keys) != 0 {
-			t.Errorf("an empty line keeps %d keys", len(q.keys))
+			t.Errorf("an empty queue keeps %d keys", len(q.keys))
 		}
 	})
 }

@@ -11,10 +11,10 @@ import (
 	"seckill/internal/lock"
 )
 
-// Session is a connection of one's own, and the number by which the server knows
-// it. It serves one statement at a time, and none after one that had no answer: a
-// statement that its context kept from being sent leaves the connection as it was,
-// and a lock won on it afterwards would be a lock of a session that is given up.
+// Session is a connection with the number by which the server knows it. It runs one
+// statement at a time, and none after a statement without an answer. A statement that its
+// context kept from being sent leaves the connection usable, but a lock that is won
+// on it later would belong to a session that has been given up.
 type Session struct {
 	db     *sql.DB
 	conn   *sql.Conn
@@ -23,10 +23,10 @@ type Session struct {
 	broken bool
 }
 
-// maxStale is how many dead connections of a pool are thrown away in a row.
+// maxStale is how many dead connections of the pool are discarded in a row.
 const maxStale = 10
 
-// open takes a connection out of the pool that answers.
+// open takes a connection from the pool that answers.
 func open(ctx context.Context, db *sql.DB) (*Session, error) {
 	var failure error
 	for range maxStale {
@@ -48,36 +48,36 @@ func open(ctx context.Context, db *sql.DB) (*Session, error) {
 	return nil, failure
 }
 
-// ID is the server's number of the connection.
+// ID returns the server's number of the connection.
 func (s *Session) ID() uint64 { return s.id }
 
-// Exec runs a statement: [driver.ErrBadConn] after one that had no answer.
+// Exec runs a statement. It returns [driver.ErrBadConn] after one without an answer.
 func (s *Session) Exec(ctx context.Context, query string, args ...any) error {
 	if s.broken {
 		return driver.ErrBadConn
 	}
 	_, err := s.conn.ExecContext(ctx, query, args...)
-	return s.saw(err)
+	return s.noteError(err)
 }
 
-// Scan runs a query of one row: [sql.ErrNoRows] when there is none, and
-// [driver.ErrBadConn] after a statement that had no answer.
+// Scan runs a query of one row. It returns [sql.ErrNoRows] if there is none, and
+// [driver.ErrBadConn] after a statement without an answer.
 func (s *Session) Scan(ctx context.Context, dest []any, query string, args ...any) error {
 	if s.broken {
 		return driver.ErrBadConn
 	}
-	return s.saw(s.conn.QueryRowContext(ctx, query, args...).Scan(dest...))
+	return s.noteError(s.conn.QueryRowContext(ctx, query, args...).Scan(dest...))
 }
 
-// saw notes whether the connection can be used after an error.
-func (s *Session) saw(err error) error {
+// noteError records whether the connection can be used after err, and returns err.
+func (s *Session) noteError(err error) error {
 	if err != nil && !Answered(err) && !errors.Is(err, sql.ErrNoRows) {
 		s.broken = true
 	}
 	return err
 }
 
-// dead reports that the server has closed the connection, without asking it.
+// dead reports, without a round trip, whether the server has closed the connection.
 func (s *Session) dead(ctx context.Context) bool {
 	if s.broken {
 		return true
@@ -92,10 +92,10 @@ func (s *Session) dead(ctx context.Context) bool {
 	return s.broken
 }
 
-// giveBack returns a clean connection to the pool, and ends one that is broken.
-func (s *Session) giveBack(ctx context.Context) {
+// returnToPool returns a discardSession connection to the pool, and ends one that is broken.
+func (s *Session) returnToPool(ctx context.Context) {
 	if s.broken {
-		_ = s.end(ctx) // the server will find out by itself
+		_ = s.terminate(ctx) // the server will notice the end itself
 		return
 	}
 	_ = s.conn.Close()
@@ -108,14 +108,14 @@ func (s *Session) discard() {
 	_ = s.conn.Close()
 }
 
-// end closes the connection and sees to it that the server has, too. An error means
-// that this is not known.
-func (s *Session) end(ctx context.Context) error {
+// terminate closes the connection and makes sure that the server has closed it too. An
+// error means that this is not known.
+func (s *Session) terminate(ctx context.Context) error {
 	s.discard()
 	return s.kill(ctx)
 }
 
-// kill ends the connection from another one, and returns nil when it is gone.
+// kill ends the connection from another one. It returns nil when it is gone.
 func (s *Session) kill(ctx context.Context) error {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
@@ -128,13 +128,13 @@ func (s *Session) kill(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", lock.ErrUnavailable, err)
 	}
 	if time.Since(s.opened) > time.Duration(uptime+1)*time.Second {
-		return nil // the server is younger than the connection: by now the number is somebody else's
+		return nil // the server restarted since: the number may belong to another connection now
 	}
 	return killThread(ctx, conn, s.id)
 }
 
-// killThread ends a connection by its number and returns nil when it is gone. KILL
-// only asks for it, so it is repeated until there is nobody to be asked.
+// killThread ends a connection by its number and returns nil when it is gone. KILL only
+// requests the end, so it is repeated until the server no longer knows the number.
 func killThread(ctx context.Context, conn *sql.Conn, id uint64) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		_, err := conn.ExecContext(ctx, fmt.Sprintf("KILL %d", id))

@@ -1,59 +1,62 @@
-// Package row is a lock that is a row: a table with a unique key, INSERT to take,
-// DELETE to give back. It comes bare (mysql-row) and with an end (mysql-row-expiry,
-// [Config].Expiry).
+// Package row implements a lock as a row in a table with a unique key: INSERT acquires,
+// DELETE releases. There are two mechanisms: mysql-row without expiry, and
+// mysql-row-expiry ([Config].Expiry).
 //
 // # Algorithm
 //
-// The table is lock_rows (migrations/mysql/0004_lock_rows.up.sql); each of the two
-// has its part of it.
+// The table is lock_rows (migrations/mysql/0004_lock_rows.up.sql). Each mechanism has its
+// part of it.
 //
-//	INSERT INTO lock_rows … VALUES (…, UTC_TIMESTAMP(6) + INTERVAL lease)  ours, or 1062
-//	SELECT holder, owner, expires_at - UTC_TIMESTAMP(6) …                  who has it, for how long
-//	UPDATE … SET holder = … WHERE … AND expires_at <= UTC_TIMESTAMP(6)     takes an expired one over
-//	UPDATE … SET expires_at = … WHERE … AND holder IN (…) AND expires_at > UTC_TIMESTAMP(6)   renews many
-//	DELETE … WHERE name = … AND holder = … AND expires_at > UTC_TIMESTAMP(6)                  gives back
+//	INSERT INTO lock_rows … VALUES (…, UTC_TIMESTAMP(6) + INTERVAL lease)  acquired, or error 1062
+//	SELECT holder, owner, expires_at - UTC_TIMESTAMP(6) …                  the holder and its lease
+//	UPDATE … SET holder = … WHERE … AND expires_at <= UTC_TIMESTAMP(6)     takes over an expired row
+//	UPDATE … SET expires_at = … WHERE … AND holder IN (…) AND expires_at > UTC_TIMESTAMP(6)   renews many rows
+//	DELETE … WHERE name = … AND holder = … AND expires_at > UTC_TIMESTAMP(6)                  releases
 //
-// The holder is an id that is new with each acquisition, so that an INSERT that is
-// sent again, because the reply to the first was lost, finds its own row. The recipe
-// as it is usually given deletes by the resource alone; that would delete anybody's
-// row, and so the id stands in every WHERE here. All times are the server's, so that
-// the clocks of the holders do not matter.
+// The column holder has an id that is new for each acquisition. If the reply to an INSERT
+// is lost, the repeated INSERT finds its own row by this id. The usual recipe deletes by
+// the name alone, which could delete another holder's row; here every WHERE contains the
+// id. All times are those of the server, so the clocks of the holders do not matter.
 //
-// The take-over is an UPDATE with a guard and not INSERT … ON DUPLICATE KEY UPDATE:
-// what that one counts as affected depends on a flag of the connection
+// An expired row is taken over by an UPDATE with a condition, not by INSERT … ON DUPLICATE
+// KEY UPDATE. The latter counts affected rows depending on a flag of the connection
 // (clientFoundRows), and its assignments see each other's results.
 //
-// Who waits asks again every few milliseconds. A deadlock among those who insert and
-// delete one row (1213) is nobody's fault and is tried again at once.
+// A waiter polls every few milliseconds. Concurrent INSERTs and DELETEs of one row can
+// deadlock (error 1213); the statement is then repeated at once.
 //
 // # States
 //
-// Free (no row, or one that has expired) or held. Bare, a row stays until somebody
-// deletes it. With an end, an acquisition without a lease gets Config.WatchdogTimeout,
-// renewed every third of it, all of a process in one statement; one with opts.TTL
-// keeps that. The holder is told before its lease can have ended, and when a renewal
-// finds the row gone or somebody else's.
+// A lock is free (no row, or an expired one) or held.
+//
+// Without expiry a row stays until somebody deletes it. With expiry, an acquisition
+// without opts.TTL gets the lease Config.WatchdogTimeout. It is renewed after every third
+// of that time, with one statement for all leases of the process. An acquisition with
+// opts.TTL gets that fixed lease. The holder is told before its lease can have ended, and
+// when a renewal finds that the row is gone or has another holder.
 //
 // # What is not guaranteed
 //
-//   - Bare: that a lock is ever free again. A holder that dies leaves its row, and
-//     nobody can tell a dead holder from a slow one. [Locker.ForceRelease] is for an
-//     operator who knows. opts.TTL is ignored, and nobody tells the holder.
-//   - With an end: that there is one holder. A process that is paused longer than
-//     its lease goes on for the moment it takes to be told. A server whose clock is
-//     set forward ends every lease early.
-//   - Fencing tokens: a counter in the row would go with the row.
-//   - Re-entry, order and wake-up: an owner waits for itself, whoever asks at the
-//     right moment gets in, and a release is noticed at the next poll.
-//   - A statement that the server carries out more than a second after its caller
-//     gave up leaves a row: for ever, or for its lease.
-//   - A row that has expired stays until the key is wanted again.
-//   - A try waits for a connection of the pool as long as its context allows.
+//   - Without expiry: that a lock ever becomes free again. A holder that dies leaves
+//     its row, and nobody can distinguish a dead holder from a slow one. An operator
+//     who can uses [Locker.ForceRelease]. opts.TTL is ignored, and nothing tells the
+//     holder that it lost the lock.
+//   - With expiry: that there is only one holder. A process that was paused for longer
+//     than its lease continues until it is told. If the server's clock is set forward,
+//     every lease ends early.
+//   - Fencing tokens: a counter in the row would be deleted with the row.
+//   - Re-entry, order and wake-up: an owner waits for itself, any waiter may be served
+//     next, and a waiter notices a release at its next poll.
+//   - No leftovers: a statement that the server carries out more than a second after its
+//     caller gave up leaves a row, for ever or for its lease. An expired row stays until
+//     the next acquisition of the key.
+//   - A bound for a try: it waits for a connection of the pool as long as its context
+//     allows.
 //
 // # How to see it break
 //
 // Sell a voucher under {"lock":"mysql-row","scope":"voucher","faults":[{"point":
-// "holder-crash","effect":"abandon","probability":0.05}]}: after the first death
-// nobody gets in any more. With mysql-row-expiry in its place sales go on after one
-// lease. In the conformance suite it is freed-after-death that shows it.
+// "holder-crash","effect":"abandon","probability":0.05}]}. After the first death nobody
+// gets the lock any more. With mysql-row-expiry instead, sales continue after one lease.
+// In the conformance suite freed-after-death shows this.
 package row

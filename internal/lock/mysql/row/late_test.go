@@ -14,25 +14,25 @@ import (
 	"seckill/internal/testkit"
 )
 
-// late is an acquisition that waits, and whose first INSERT has had no answer: the row
-// is somebody else's by now, and the INSERT may yet be carried out.
+// late is a waiting acquisition whose first INSERT got no answer. Another holder has the
+// row by now, and the server may still carry out the INSERT.
 type late struct {
 	*testing.T
 	db     *sql.DB
 	id     string // of the acquisition's first try
 	cancel context.CancelFunc
-	done   chan error // what it came to
-	lease  lock.Lease // if it succeeded
+	done   chan error // the error of Acquire
+	lease  lock.Lease // set if Acquire succeeded
 }
 
 func lateInsert(t *testing.T, where testkit.Database) *late {
 	t.Helper()
-	line := locktest.NewLine()
+	network := locktest.NewNetwork()
 	a := &late{T: t, db: mysqlstore.Pool(t, where, nil), done: make(chan error, 1)}
 	mysqlstore.Migrate(t, a.db, "0004_lock_rows")
-	pool := mysqlstore.Pool(t, where, line)
+	pool := mysqlstore.Pool(t, where, network)
 	l := start(t, pool, row.Config{Poll: lock.Polling{Every: 300 * time.Millisecond}})
-	var conns []*sql.Conn // two that are open: one to lose, and one to go on with
+	var conns []*sql.Conn // two open connections: one to lose and one to continue with
 	for range 2 {
 		conn, err := pool.Conn(t.Context())
 		if err == nil {
@@ -47,23 +47,23 @@ func lateInsert(t *testing.T, where testkit.Database) *late {
 		_ = conn.Close()
 	}
 	lost := make(chan struct{})
-	line.LoseReply(1, locktest.Reset, func() {
+	network.LoseReply(1, locktest.Reset, func() {
 		a.id = a.holder()
-		a.exec("UPDATE lock_rows SET holder = 'somebody else'")
+		a.exec("UPDATE lock_rows SET holder = 'another holder'")
 		close(lost)
 	})
 	var ctx context.Context
 	ctx, a.cancel = context.WithCancel(t.Context())
 	t.Cleanup(a.cancel)
-	line.Watch(nil)
+	network.Observe(nil)
 	go func() {
 		var err error
 		a.lease, err = l.Acquire(ctx, "seat", lock.Options{Wait: time.Minute})
 		a.done <- err
 	}()
 	<-lost
-	// The try is the INSERT, the INSERT again, and the SELECT that finds somebody else.
-	for end := time.Now().Add(10 * time.Second); line.Sent() < 3 || line.Received() < 3; time.Sleep(time.Millisecond) {
+	// The try sends the INSERT, the INSERT again, and the SELECT that finds another holder.
+	for end := time.Now().Add(time.Minute); network.Sent() < 3 || network.Received() < 3; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the first try did not end")
 		}
@@ -77,7 +77,7 @@ func (a *late) exec(statement string, args ...any) {
 	}
 }
 
-// holder is who has the row; "" where there is none.
+// holder returns the holder in the row, "" if there is no row.
 func (a *late) holder() (holder string) {
 	err := a.db.QueryRowContext(a.Context(), "SELECT holder FROM lock_rows").Scan(&holder)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -86,17 +86,17 @@ func (a *late) holder() (holder string) {
 	return holder
 }
 
-// A row that comes from an earlier try is no grant: who recognised it as one would
-// count its lease from too late.
+// A row from an earlier try is not a grant: its lease began earlier than the current try
+// assumes.
 func TestLateInsertIsNoGrant(t *testing.T) {
 	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		a := lateInsert(t, engine(t))
-		a.exec("UPDATE lock_rows SET holder = ?", a.id) // as if it came now
+		a.exec("UPDATE lock_rows SET holder = ?", a.id) // as if the late INSERT were carried out now
 		if err := <-a.done; err != nil {
 			t.Fatal(err)
 		}
 		if id := a.holder(); id == a.id {
-			t.Error("it was granted what an earlier try had asked for")
+			t.Error("the row of an earlier try was taken as a grant")
 		}
 		if err := a.lease.Release(t.Context()); err != nil {
 			t.Error(err)
@@ -104,7 +104,7 @@ func TestLateInsertIsNoGrant(t *testing.T) {
 	})
 }
 
-// An acquisition that ends between two tries leaves nothing behind either.
+// An acquisition that ends between two tries leaves nothing behind.
 func TestLateInsertIsUndone(t *testing.T) {
 	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		a := lateInsert(t, engine(t))
@@ -113,7 +113,7 @@ func TestLateInsertIsUndone(t *testing.T) {
 		if err := <-a.done; !errors.Is(err, context.Canceled) {
 			t.Errorf("Acquire = %v, want context.Canceled", err)
 		}
-		for end := time.Now().Add(10 * time.Second); a.holder() != ""; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(time.Minute); a.holder() != ""; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatal("its row is still there")
 			}

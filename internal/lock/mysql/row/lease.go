@@ -11,85 +11,85 @@ import (
 	"seckill/internal/lock/watchdog"
 )
 
-// lease makes a lease of a row, and puts it under watch where it has an end.
-func (l *Locker) lease(ctx context.Context, h *hold, began time.Time) *lock.Held {
+// lease makes a lease of a row. The watchdog watches it if the row has an expiry.
+func (l *Locker) lease(ctx context.Context, a *acquisition, began time.Time) *lock.Held {
 	grant := lock.Grant{
-		Key: h.key, Owner: h.owner,
-		Release: func(ctx context.Context) error { return l.release(ctx, h) },
+		Key: a.key, Owner: a.owner,
+		Release: func(ctx context.Context) error { return l.release(ctx, a) },
 	}
-	if h.ttl == 0 {
+	if a.ttl == 0 {
 		return lock.NewHeld(ctx, grant)
 	}
-	grant.Until = watchdog.Until(began, h.ttl)
-	grant.Stop = func() { l.watchdog.Forget(&h.dog) }
-	grant.Extend = func(ctx context.Context, ttl time.Duration) (time.Time, error) { return l.extend(ctx, h, ttl) }
-	if !h.renewed {
-		grant.TTL = h.ttl
+	grant.Until = watchdog.Until(began, a.ttl)
+	grant.Stop = func() { l.watchdog.Unwatch(&a.watched) }
+	grant.Extend = func(ctx context.Context, ttl time.Duration) (time.Time, error) { return l.extend(ctx, a, ttl) }
+	if !a.renewed {
+		grant.TTL = a.ttl
 	}
 	held := lock.NewHeld(ctx, grant)
-	h.dog = watchdog.Lease[*hold]{Held: held, Start: began, TTL: h.ttl, Renewed: h.renewed, Of: h}
-	l.watchdog.Watch(&h.dog)
+	a.watched = watchdog.Entry[*acquisition]{Held: held, Start: began, TTL: a.ttl, AutoRenew: a.renewed, Value: a}
+	l.watchdog.Watch(&a.watched)
 	return held
 }
 
-// release deletes the row by its id, and where that finds nothing says why. When a
-// release before this one had no answer and the lease cannot have run out, it was
-// that one that got through.
-func (l *Locker) release(ctx context.Context, h *hold) error {
-	deleted, err := l.delete(ctx, h, true)
+// release deletes the row by its id. If there is no such row it returns the reason. If an
+// earlier release got no answer and the lease cannot have run out, that release has
+// deleted the row.
+func (l *Locker) release(ctx context.Context, a *acquisition) error {
+	deleted, err := l.delete(ctx, a, true)
 	switch {
 	case err != nil:
-		h.unknown = true
+		a.unknown = true
 		return mysqlio.Error(ctx, err)
-	case deleted || h.unknown && (h.ttl == 0 || h.dog.Held.Remaining() > 0):
+	case deleted || a.unknown && (a.ttl == 0 || a.watched.Held.Remaining() > 0):
 		return nil
 	}
-	if _, err := l.delete(ctx, h, false); err != nil { // its own, expired
+	if _, err := l.delete(ctx, a, false); err != nil { // its own row, which has expired
 		return mysqlio.Error(ctx, err)
 	}
-	return l.verdict(ctx, h)
+	return l.lossReason(ctx, a)
 }
 
-// verdict is what became of a row that is no longer this acquisition's.
-func (l *Locker) verdict(ctx context.Context, h *hold) error {
-	f, err := l.find(ctx, h.key)
+// lossReason returns why a row is no longer this acquisition's.
+func (l *Locker) lossReason(ctx context.Context, a *acquisition) error {
+	f, err := l.find(ctx, a.key)
 	switch {
 	case err != nil:
 		return mysqlio.Error(ctx, err)
-	case f.holder != "" && f.holder != h.id && f.left > 0:
-		return fmt.Errorf("%w: %q", lock.ErrLost, h.key)
+	case f.holder != "" && f.holder != a.id && f.left > 0:
+		return fmt.Errorf("%w: %q", lock.ErrLost, a.key)
 	}
-	return fmt.Errorf("%w: %q", lock.ErrExpired, h.key)
+	return fmt.Errorf("%w: %q", lock.ErrExpired, a.key)
 }
 
-// extend gives the row another end. ttl 0 renews it.
-func (l *Locker) extend(ctx context.Context, h *hold, ttl time.Duration) (time.Time, error) {
+// extend sets a new end of the row. ttl 0 renews it.
+func (l *Locker) extend(ctx context.Context, a *acquisition, ttl time.Duration) (time.Time, error) {
 	if ttl == 0 {
-		ttl = h.ttl
+		ttl = a.ttl
 	}
 	began := time.Now()
-	n, err := l.prolong(ctx, ttl, h)
+	n, err := l.prolong(ctx, ttl, a)
 	switch {
 	case err != nil:
 		return time.Time{}, mysqlio.Error(ctx, err)
 	case n == 0:
-		return time.Time{}, l.verdict(ctx, h)
+		return time.Time{}, l.lossReason(ctx, a)
 	}
 	until := watchdog.Until(began, ttl)
-	l.watchdog.Extended(&h.dog, until)
+	l.watchdog.Extended(&a.watched, until)
 	return until, nil
 }
 
-// prolong lets the rows of holds that have not expired end ttl from now, and counts
-// them. Where the server's clock stands still a row may be left out.
-func (l *Locker) prolong(ctx context.Context, ttl time.Duration, holds ...*hold) (int64, error) {
-	marks := strings.Repeat(", ?", len(holds))[2:]
+// prolong sets the end of the batch's unexpired rows to ttl from now and counts them. If
+// the server's clock stands still, it may not count a row, because its end is unchanged.
+func (l *Locker) prolong(ctx context.Context, ttl time.Duration, batch ...*acquisition) (int64, error) {
+	marks := strings.Repeat(", ?", len(batch))[2:]
 	args := []any{ttl.Microseconds(), l.mechanism}
-	for _, h := range holds {
-		args = append(args, []byte(h.key))
+	for _, a := range batch {
+		args = append(args, []byte(a.key))
 	}
-	for _, h := range holds {
-		args = append(args, h.id)
+	for _, a := range batch {
+		args = append(args, a.id)
 	}
 	result, err := l.db.ExecContext(ctx, "UPDATE lock_rows SET expires_at = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND"+
 		" WHERE mechanism = ? AND name IN ("+marks+") AND holder IN ("+marks+") AND expires_at > UTC_TIMESTAMP(6)", args...)
@@ -102,32 +102,31 @@ func (l *Locker) prolong(ctx context.Context, ttl time.Duration, holds ...*hold)
 // maxBatch is how many leases one statement renews.
 const maxBatch = 200
 
-// renew is how the watchdog reaches the server. All leases that it renews have the
-// same length, so that one statement renews many; only if it finds fewer rows than
-// it should are they looked at one by one.
-func (l *Locker) renew(ctx context.Context, batch []*watchdog.Lease[*hold]) []watchdog.Outcome {
+// renew renews leases for the watchdog. They all have the same length, so one statement
+// renews many. Only if it changes too few rows, renewOne checks each of them.
+func (l *Locker) renew(ctx context.Context, batch []*watchdog.Entry[*acquisition]) []watchdog.Outcome {
 	outcomes := make([]watchdog.Outcome, 0, len(batch))
 	for len(batch) > 0 {
 		n := min(len(batch), maxBatch)
-		holds := make([]*hold, n)
+		acquisitions := make([]*acquisition, n)
 		for i, g := range batch[:n] {
-			holds[i] = g.Of
+			acquisitions[i] = g.Value
 		}
-		outcomes = append(outcomes, l.renewSome(ctx, holds)...)
+		outcomes = append(outcomes, l.renewSome(ctx, acquisitions)...)
 		batch = batch[n:]
 	}
 	return outcomes
 }
 
-func (l *Locker) renewSome(ctx context.Context, holds []*hold) []watchdog.Outcome {
-	outcomes := make([]watchdog.Outcome, len(holds))
-	n, err := l.prolong(ctx, l.config.WatchdogTimeout, holds...)
-	if err == nil && n == int64(len(holds)) {
+func (l *Locker) renewSome(ctx context.Context, batch []*acquisition) []watchdog.Outcome {
+	outcomes := make([]watchdog.Outcome, len(batch))
+	n, err := l.prolong(ctx, l.config.WatchdogTimeout, batch...)
+	if err == nil && n == int64(len(batch)) {
 		return outcomes
 	}
-	for i, h := range holds {
+	for i, a := range batch {
 		if err == nil {
-			outcomes[i].Err = l.renewOne(ctx, h)
+			outcomes[i].Err = l.renewOne(ctx, a)
 		} else {
 			outcomes[i].Err = fmt.Errorf("%w: %w", lock.ErrUnavailable, err)
 		}
@@ -135,15 +134,15 @@ func (l *Locker) renewSome(ctx context.Context, holds []*hold) []watchdog.Outcom
 	return outcomes
 }
 
-// renewOne says of one row of a batch whether it was renewed.
-func (l *Locker) renewOne(ctx context.Context, h *hold) error {
-	f, err := l.find(ctx, h.key)
+// renewOne returns nil if the batch has renewed this row, otherwise why it has not.
+func (l *Locker) renewOne(ctx context.Context, a *acquisition) error {
+	f, err := l.find(ctx, a.key)
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w: %w", lock.ErrUnavailable, err)
-	case f.holder == h.id && f.left > 0: // the batch has just done so, or the row would be over
+	case f.holder == a.id && f.left > 0: // the batch has renewed the row, otherwise it would have expired
 		return nil
-	case f.holder != "" && f.holder != h.id && f.left > 0:
+	case f.holder != "" && f.holder != a.id && f.left > 0:
 		return lock.ErrLost
 	}
 	return lock.ErrExpired

@@ -14,37 +14,37 @@ import (
 )
 
 const (
-	// maxOwner is what the table's column takes, in bytes.
+	// maxOwner is the size of the table's column, in bytes.
 	maxOwner = 256
-	// attempts bounds how often one try starts over because the row came or went
-	// between two statements, or the server undid one.
+	// attempts bounds how often one try starts again because the row was created or
+	// deleted between two statements, or because the server rolled one back.
 	attempts = 10
 )
 
-// Locker is a row for each lock that is held.
+// Locker keeps a row for each lock that is held.
 type Locker struct {
 	db        *sql.DB
 	config    Config
-	mechanism string // the part of the table that is its own
+	mechanism string // its part of the table
 	owners    *lock.Owners
-	ids       *lock.Owners              // of acquisitions
-	watchdog  *watchdog.Watchdog[*hold] // nil without expiry
+	ids       *lock.Owners                     // of acquisitions
+	watchdog  *watchdog.Watchdog[*acquisition] // nil without expiry
 
 	closing  context.Context
 	close    context.CancelFunc
-	mu       sync.Mutex // guards settling against Close
-	settling sync.WaitGroup
+	mu       sync.Mutex // guards cleanups against Close
+	cleanups sync.WaitGroup
 }
 
 var (
-	_ lock.Locker    = (*Locker)(nil)
-	_ lock.Inspector = (*Locker)(nil)
-	_ lock.Breaker   = (*Locker)(nil)
+	_ lock.Locker        = (*Locker)(nil)
+	_ lock.Inspector     = (*Locker)(nil)
+	_ lock.ForceReleaser = (*Locker)(nil)
 )
 
-// New returns a Locker on the caller's pool, which may not be nil
-// ([lock.ErrInvalid]) and whose database has the table lock_rows. Close ends what it
-// does in the background.
+// New returns a Locker on the caller's pool, whose database must have the table
+// lock_rows. It returns [lock.ErrInvalid] if the pool is nil. Close ends its background
+// work.
 func New(db *sql.DB, config Config) (*Locker, error) {
 	if db == nil {
 		return nil, fmt.Errorf("%w: there is no database", lock.ErrInvalid)
@@ -62,145 +62,144 @@ func New(db *sql.DB, config Config) (*Locker, error) {
 	return l, nil
 }
 
-// Close stops the renewals and tells the holders. It gives nothing back.
+// Close stops the renewals and tells the holders. It releases nothing.
 func (l *Locker) Close() error {
 	l.mu.Lock()
 	l.close()
 	l.mu.Unlock()
-	l.settling.Wait()
+	l.cleanups.Wait()
 	if l.watchdog != nil {
 		l.watchdog.Close()
 	}
 	return nil
 }
 
-// hold is one acquisition.
-type hold struct {
+// acquisition is one call of Acquire.
+type acquisition struct {
 	key     string
 	id      string
 	owner   lock.Owner
 	ttl     time.Duration // 0: no end
 	renewed bool
-	faults  *lock.Faults
-	dog     watchdog.Lease[*hold]
-	sent    bool // a statement that takes the row had no answer
-	unknown bool // a release had no answer
+	watched watchdog.Entry[*acquisition]
+	sent    bool // a statement that takes the row got no answer
+	unknown bool // a release got no answer
 }
 
-// Acquire implements [lock.Locker]. Without expiry the lease (opts.TTL) is checked
-// and otherwise ignored.
+// Acquire implements [lock.Locker]. Without expiry it validates opts.TTL and otherwise
+// ignores it.
 func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
 	if err := lock.Check(key, opts); err != nil {
 		return nil, err
 	}
-	h := &hold{key: key, id: string(l.ids.New()), owner: l.owners.From(ctx), faults: opts.Faults}
-	if len(h.owner) > maxOwner {
-		return nil, fmt.Errorf("%w: the owner is %d bytes long; at most %d", lock.ErrInvalid, len(h.owner), maxOwner)
+	a := &acquisition{key: key, id: string(l.ids.New()), owner: l.owners.From(ctx)}
+	if len(a.owner) > maxOwner {
+		return nil, fmt.Errorf("%w: the owner is %d bytes long; at most %d", lock.ErrInvalid, len(a.owner), maxOwner)
 	}
 	switch {
 	case !l.config.Expiry:
 		opts.TTL = 0
 	case opts.TTL == 0:
-		h.ttl, h.renewed = l.config.WatchdogTimeout, true
+		a.ttl, a.renewed = l.config.WatchdogTimeout, true
 	default:
-		h.ttl = opts.TTL
+		a.ttl = opts.TTL
 	}
 	lease, err := l.config.Poll.Acquire(ctx, opts.Wait, func(ctx context.Context) (lock.Lease, error) {
-		if h.sent { // what an earlier try may yet win is not this one's
-			l.undo(ctx, h)
-			h = &hold{key: h.key, id: string(l.ids.New()), owner: h.owner, ttl: h.ttl, renewed: h.renewed, faults: h.faults}
+		if a.sent { // a late grant to an earlier try must not count for this one
+			l.undo(ctx, a)
+			a = &acquisition{key: a.key, id: string(l.ids.New()), owner: a.owner, ttl: a.ttl, renewed: a.renewed}
 		}
-		return l.try(ctx, h)
+		return l.try(ctx, a)
 	})
 	if err != nil {
-		l.undo(ctx, h)
+		l.undo(ctx, a)
 	}
 	return lease, err
 }
 
-func (l *Locker) try(ctx context.Context, h *hold) (lock.Lease, error) {
+func (l *Locker) try(ctx context.Context, a *acquisition) (lock.Lease, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	began := time.Now()
-	won, err := l.ask(ctx, h)
+	won, err := l.insertOrTakeOver(ctx, a)
 	switch {
 	case won:
-		h.sent = false // the row is the lease's
-		return lock.Deliver(ctx, l.lease(ctx, h, began), h.faults)
+		a.sent = false // from now on the lease deletes the row
+		return lock.Deliver(ctx, l.lease(ctx, a, began))
 	case errors.Is(err, lock.ErrNotAcquired):
 		return nil, err
 	}
 	return nil, mysqlio.Error(ctx, err)
 }
 
-// ask inserts the row, or takes over one that has expired. A statement without an
-// answer is sent once more: the row says by its id whether the first got through.
-func (l *Locker) ask(ctx context.Context, h *hold) (won bool, err error) {
+// insertOrTakeOver inserts the row or takes over an expired one. It repeats a statement
+// without an answer once: the id in the row tells whether the first one was carried out.
+func (l *Locker) insertOrTakeOver(ctx context.Context, a *acquisition) (won bool, err error) {
 	resent := false
 	for range attempts {
-		err = l.insert(ctx, h)
+		err = l.insert(ctx, a)
 		if mysqlio.IsDuplicate(err) {
-			won, err = l.look(ctx, h)
+			won, err = l.checkExisting(ctx, a)
 		} else {
 			won = err == nil
 		}
 		switch {
 		case won || errors.Is(err, lock.ErrNotAcquired):
 			return won, err
-		case err == nil, mysqlio.IsConflict(err): // it came or went; again
+		case err == nil, mysqlio.IsConflict(err): // the row was created or deleted meanwhile: again
 		case mysqlio.Answered(err) || resent || ctx.Err() != nil:
 			return false, err
 		default:
 			resent = true
 		}
 	}
-	return false, &lock.NotAcquiredError{Key: h.key}
+	return false, &lock.NotAcquiredError{Key: a.key}
 }
 
-func (l *Locker) insert(ctx context.Context, h *hold) error {
-	// NULL + INTERVAL is NULL: a row without an end.
-	_, err := l.take(ctx, h, "INSERT INTO lock_rows (mechanism, name, holder, owner, expires_at)"+
+func (l *Locker) insert(ctx context.Context, a *acquisition) error {
+	// NULL + INTERVAL is NULL: a row without an expiry.
+	_, err := l.take(ctx, a, "INSERT INTO lock_rows (mechanism, name, holder, owner, expires_at)"+
 		" VALUES (?, ?, ?, ?, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND)",
-		l.mechanism, []byte(h.key), h.id, []byte(h.owner), h.micros())
+		l.mechanism, []byte(a.key), a.id, []byte(a.owner), a.micros())
 	return err
 }
 
-// take runs a statement that may win the row, and notes if its outcome is unknown.
-// That no connection was to be had is known.
-func (l *Locker) take(ctx context.Context, h *hold, query string, args ...any) (bool, error) {
+// take runs a statement that may win the row and records whether its outcome is unknown.
+// If there was no connection, the outcome is known: nothing was sent.
+func (l *Locker) take(ctx context.Context, a *acquisition, query string, args ...any) (bool, error) {
 	conn, err := l.db.Conn(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer conn.Close()
 	won, err := affects(conn.ExecContext(ctx, query, args...))
-	h.sent = h.sent || err != nil && !mysqlio.Answered(err)
+	a.sent = a.sent || err != nil && !mysqlio.Answered(err)
 	return won, err
 }
 
-func (h *hold) micros() sql.Null[int64] {
-	return sql.Null[int64]{V: h.ttl.Microseconds(), Valid: h.ttl > 0}
+func (a *acquisition) micros() sql.Null[int64] {
+	return sql.Null[int64]{V: a.ttl.Microseconds(), Valid: a.ttl > 0}
 }
 
-// look says what to make of a row that is there: the acquisition's own, somebody
-// else's ([lock.ErrNotAcquired]), or one that has expired and is taken over.
-func (l *Locker) look(ctx context.Context, h *hold) (won bool, err error) {
-	found, err := l.find(ctx, h.key)
+// checkExisting handles an existing row: it recognises the acquisition's own row, refuses
+// ([lock.ErrNotAcquired]) if it belongs to another holder, and takes over an expired one.
+func (l *Locker) checkExisting(ctx context.Context, a *acquisition) (won bool, err error) {
+	found, err := l.find(ctx, a.key)
 	switch {
 	case err != nil || found.holder == "":
 		return false, err
-	case found.holder == h.id:
+	case found.holder == a.id:
 		return true, nil
 	case found.left > 0:
-		return false, &lock.NotAcquiredError{Key: h.key, Holder: found.owner, TTL: found.left}
+		return false, &lock.NotAcquiredError{Key: a.key, Holder: found.owner, TTL: found.left}
 	}
-	// The id is new, so that a row that was found was also changed, whatever the
-	// connection counts.
-	return l.take(ctx, h, "UPDATE lock_rows"+
+	// The id is new, so a row that matches is also changed. The number of affected rows
+	// is therefore the same with and without clientFoundRows.
+	return l.take(ctx, a, "UPDATE lock_rows"+
 		" SET holder = ?, owner = ?, expires_at = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND"+
 		" WHERE mechanism = ? AND name = ? AND expires_at <= UTC_TIMESTAMP(6)",
-		h.id, []byte(h.owner), h.micros(), l.mechanism, []byte(h.key))
+		a.id, []byte(a.owner), a.micros(), l.mechanism, []byte(a.key))
 }
 
 func affects(result sql.Result, err error) (bool, error) {
@@ -211,8 +210,8 @@ func affects(result sql.Result, err error) (bool, error) {
 	return n > 0, err
 }
 
-// found is a row: no holder where there is none, left not positive where it has
-// expired, [lock.NoExpiry] where it has no end.
+// found is the content of a row. holder is empty if there is no row. left is not positive
+// if the row has expired, and [lock.NoExpiry] if it never does.
 type found struct {
 	holder string
 	owner  lock.Owner
@@ -235,31 +234,31 @@ func (l *Locker) find(ctx context.Context, key string) (found, error) {
 	return f, err
 }
 
-// settleFor is how long a failed acquisition goes on deleting its row: what the
-// server has read, it has carried out by then.
-const settleFor = time.Second
+// undoFor is how long a failed acquisition repeats the deletion of its row. By then the
+// server has carried out every statement that it has received.
+const undoFor = time.Second
 
-// undo deletes the row of an acquisition that failed, if it may have one. The
-// statement that had no answer may be carried out after the first DELETE, which is
-// then repeated in the background.
-func (l *Locker) undo(ctx context.Context, h *hold) {
-	if !h.sent {
+// undo deletes the row of a failed acquisition, if there may be one. The server may carry
+// out the statement without an answer after the first DELETE, so the DELETE is repeated
+// in the background.
+func (l *Locker) undo(ctx context.Context, a *acquisition) {
+	if !a.sent {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lock.ReleaseTimeout)
 	defer cancel()
-	if deleted, _ := l.delete(ctx, h, false); deleted { // what failed first is what the caller has to know
+	if deleted, _ := l.delete(ctx, a, false); deleted { // the caller gets the first error
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closing.Err() == nil {
-		l.settling.Go(func() { l.settle(h) })
+		l.cleanups.Go(func() { l.undoLater(a) })
 	}
 }
 
-func (l *Locker) settle(h *hold) {
-	ctx, cancel := context.WithTimeout(l.closing, settleFor)
+func (l *Locker) undoLater(a *acquisition) {
+	ctx, cancel := context.WithTimeout(l.closing, undoFor)
 	defer cancel()
 	for pause := 10 * time.Millisecond; ; pause *= 2 {
 		select {
@@ -267,20 +266,20 @@ func (l *Locker) settle(h *hold) {
 		case <-ctx.Done():
 			return
 		}
-		if deleted, _ := l.delete(ctx, h, false); deleted {
+		if deleted, _ := l.delete(ctx, a, false); deleted {
 			return
 		}
 	}
 }
 
-// delete deletes the acquisition's row, with live only if it has not expired.
-func (l *Locker) delete(ctx context.Context, h *hold, live bool) (bool, error) {
+// delete deletes the acquisition's row; with live, only if it has not expired.
+func (l *Locker) delete(ctx context.Context, a *acquisition, live bool) (bool, error) {
 	query := "DELETE FROM lock_rows WHERE mechanism = ? AND name = ? AND holder = ?"
 	if live {
 		query += " AND (expires_at IS NULL OR expires_at > UTC_TIMESTAMP(6))"
 	}
 	for range attempts {
-		deleted, err := affects(l.db.ExecContext(ctx, query, l.mechanism, []byte(h.key), h.id))
+		deleted, err := affects(l.db.ExecContext(ctx, query, l.mechanism, []byte(a.key), a.id))
 		if !mysqlio.IsConflict(err) {
 			return deleted, err
 		}
@@ -288,7 +287,7 @@ func (l *Locker) delete(ctx context.Context, h *hold, live bool) (bool, error) {
 	return false, fmt.Errorf("%w: %d conflicts in a row", lock.ErrUnavailable, attempts)
 }
 
-// Inspect implements [lock.Inspector]. A row that has expired is nobody's.
+// Inspect implements [lock.Inspector]. An expired row has no holder.
 func (l *Locker) Inspect(ctx context.Context, key string) (lock.State, error) {
 	state := lock.State{Waiting: lock.WaitingUnknown}
 	f, err := l.find(ctx, key)
@@ -301,7 +300,7 @@ func (l *Locker) Inspect(ctx context.Context, key string) (lock.State, error) {
 	return state, nil
 }
 
-// ForceRelease implements [lock.Breaker]: it deletes the row.
+// ForceRelease implements [lock.ForceReleaser] by deleting the row.
 func (l *Locker) ForceRelease(ctx context.Context, key string) (bool, error) {
 	deleted, err := affects(l.db.ExecContext(ctx,
 		"DELETE FROM lock_rows WHERE mechanism = ? AND name = ?", l.mechanism, []byte(key)))

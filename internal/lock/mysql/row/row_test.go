@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// renewed is the watchdog's lease in the suite: long enough for a busy machine.
+// renewed is the watchdog's lease in the suite. It is long enough for a busy machine.
 const renewed = 1500 * time.Millisecond
 
 func bare() mysqlstore.Mechanism {
@@ -49,47 +49,25 @@ func TestConformanceWithExpiry(t *testing.T) {
 	})
 }
 
-// promises are those of rows with an end.
+// promises are those of rows with expiry.
 func promises() locktest.Promises {
-	p := make(locktest.Promises)
-	for _, b := range locktest.Behaviours() {
-		p[b] = locktest.Holds()
-	}
-	for _, b := range []locktest.Behaviour{locktest.ServesInOrder, locktest.ServesInOrderAcrossProcesses, locktest.QueueSurvivesPause} {
-		p[b] = locktest.Breaks("whoever asks at the right moment gets in")
-	}
-	for _, b := range []locktest.Behaviour{locktest.Reenters, locktest.LinearizableReentrant} {
-		p[b] = locktest.Breaks("an owner waits for itself")
-	}
-	for _, b := range []locktest.Behaviour{
-		locktest.TokensGrow, locktest.TokenStaysOnReentry, locktest.TokensOutliveLock, locktest.LinearizableFenced,
-	} {
-		p[b] = locktest.Breaks("no tokens: a counter would not outlive its row")
-	}
-	p[locktest.QueueSurvivesPause] = locktest.NotApplicable("there is no queue")
-	p[locktest.EvictsDeadWaiters] = locktest.NotApplicable("a waiter that dies with its INSERT under way may get the row with it")
-	p[locktest.ReentryKeepsLease] = locktest.NotApplicable("no re-entry")
-	p[locktest.WakesByMessage] = locktest.Breaks("waiters poll")
-	p[locktest.RefusesWrongKind] = locktest.NotApplicable("each mechanism has its part of the table, and nothing else fits in")
-	return p
+	return locktest.Polling().
+		Except(locktest.Breaks("no tokens: a counter would be deleted with its row"),
+			locktest.TokensGrow, locktest.TokenStaysOnReentry, locktest.TokensOutliveLock, locktest.LinearizableFenced).
+		Except(locktest.NotApplicable("there is no queue"), locktest.QueueSurvivesPause).
+		Except(locktest.NotApplicable("the INSERT of a waiter that dies may still be carried out and take the row"),
+			locktest.EvictsDeadWaiters).
+		Except(locktest.NotApplicable("each mechanism has its part of the table, and the table has only locks"),
+			locktest.RefusesWrongKind)
 }
 
 func barePromises() locktest.Promises {
-	p := promises()
-	for _, b := range []locktest.Behaviour{
-		locktest.ExpiryLetsWaiterIn, locktest.KeepsGivenLease, locktest.LeaseRunsOut, locktest.FreedAfterDeath,
-		locktest.ExtendsLease,
-	} {
-		p[b] = locktest.Breaks("no expiry")
-	}
-	for _, b := range []locktest.Behaviour{locktest.ToldWhenDeleted, locktest.ToldWhenStolen, locktest.ToldWhenExpired} {
-		p[b] = locktest.Breaks("nobody tells the holder")
-	}
-	for _, b := range []locktest.Behaviour{
-		locktest.RenewalIsRetried, locktest.RenewalEndsWithRelease, locktest.ToldBeforeOthersGetIn,
-	} {
-		p[b] = locktest.NotApplicable("no watchdog")
-	}
-	p[locktest.TellsExpiredFromLost] = locktest.Breaks("a lease cannot run out: a release made again succeeds")
-	return p
+	return promises().
+		Except(locktest.Breaks("no expiry"), locktest.ExpiryLetsWaiterIn, locktest.KeepsGivenLease, locktest.LeaseRunsOut,
+			locktest.FreedAfterDeath, locktest.ExtendsLease).
+		Except(locktest.Breaks("nothing tells the holder"), locktest.ToldWhenDeleted, locktest.ToldWhenStolen,
+			locktest.ToldWhenExpired).
+		Except(locktest.NotApplicable("no watchdog"),
+			locktest.RenewalIsRetried, locktest.RenewalEndsWithRelease, locktest.ToldBeforeOthersGetIn).
+		Except(locktest.Breaks("a lease cannot run out, so a repeated release succeeds"), locktest.TellsExpiredFromLost)
 }

@@ -1,47 +1,49 @@
-// Package fair is a lock that is given out in order of arrival, across processes.
+// Package fair is a lock that waiters get in order of arrival, across processes.
 //
 // # Algorithm
 //
-// The lock is a hash of its owner and its leases, as in package reentrant. Every
-// waiter has a place of its own in a sorted set, by a ticket that Redis draws from its
-// clock when the waiter arrives; a second sorted set says when each place ends. The
-// first in the queue gets the lock, and nobody who is not first: not the newcomer who
-// finds it free, either.
+// The lock is a hash of its owner and its leases, as in package reentrant. Every waiter has
+// an entry in a sorted set, by a ticket that Redis takes from its clock when the waiter
+// arrives; a second sorted set says when each entry ends. The first in the queue gets the
+// lock, and nobody else: not even a newcomer that finds it free.
 //
 //	<prefix>lock:fair:{<key>}         owner, lease:<id> …
-//	<prefix>lock:fair:{<key>}:queue   place → ticket
-//	<prefix>lock:fair:{<key>}:places  place → when it ends
+//	<prefix>lock:fair:{<key>}:queue   entry → ticket
+//	<prefix>lock:fair:{<key>}:places  entry → when it ends
 //
-// A release makes the first in the queue the holder at once where that one is in the
-// releasing process; else it tells it, and it comes for the lock. A waiter looks after
-// its place three times in the time that one lasts (Config.PlaceTimeout). One that
-// gives up leaves at once, wherever it stands; one that died is passed over when its
-// place has ended. All times are the Redis server's: the clocks of the processes have
-// no say. Where nobody at all looked after the queue for half of that time, it is the
-// server that stood still (CLIENT PAUSE, a slow disk, SIGSTOP), and nobody loses a
-// place for it. A waiter that was taken out by mistake comes back with its ticket, to
-// the place it had.
+// A release makes the first waiter the holder at once if it is in the releasing process.
+// Otherwise it notifies the waiter, which then acquires the lock. A waiter refreshes its
+// entry three times in the life of one (Config.QueueEntryTTL). A waiter that gives up leaves
+// at once, wherever it stands; one that died is skipped when its entry has ended. All times
+// are the Redis server's; the processes' clocks do not matter.
+//
+// If no entry at all was refreshed for half of its life, it is the server that stood still
+// (CLIENT PAUSE, a slow disk, SIGSTOP), and nobody loses an entry for that. A waiter that was
+// removed by mistake comes back with its ticket, to its old position.
 //
 // # States
 //
-// free → held → free → … with an empty queue; with waiters, free → the first one's
-// turn → held by it, or passed to the next at the end of its place.
+//	free               → held                 acquire, with an empty queue
+//	held               → first waiter's turn  the last release or the end of the last lease
+//	first waiter's turn → held                that waiter acquires
+//	first waiter's turn → next waiter's turn  its entry ends
+//	held               → free                 as reentrant, with an empty queue
 //
 // # What is not guaranteed
 //
-//   - Throughput. Every grant goes to one particular waiter, and if that one is slow to
-//     come, everybody waits for it; if it is dead, for as long as its place lasts.
-//   - Cheap waiting: every waiter, not every process, has a place in Redis; that is what
-//     order over all processes costs.
-//   - One holder: what is said of package reentrant holds here.
-//   - The order between those who arrive while Redis is failed over, or after it was
-//     restarted empty: tickets that were lost are drawn anew, or brought back by those
-//     who had them.
+//   - Throughput. Every grant goes to one particular waiter. If it is slow, everybody waits
+//     for it; if it is dead, until its entry ends.
+//   - Cheap waiting. Every waiter, not every process, has an entry in Redis: the price of an
+//     order over all processes.
+//   - A single holder: see package reentrant.
+//   - The order of waiters that arrive while Redis fails over, or after it restarted empty:
+//     lost tickets are issued again, or brought back by their waiters.
 //
 // # How to see it
 //
-// make bench-locks ARGS="-only one-key" prints grants per goroutine, and the longest
-// wait, beside locks without an order. What a dead waiter and a promoted replica do:
+// make bench-locks ARGS="-only one-key" prints the grants per goroutine and the longest wait,
+// beside locks without an order. What a dead waiter and a promoted replica cause:
 //
-//	go test -run 'TestFaults/(waiters-killed|replica)' -v ./internal/lock/failures
+//	go test -run TestConformance/evicts-dead-waiters -v ./internal/lock/redis/fair
+//	go test -run TestFaults/replica -v ./internal/lock/failures
 package fair

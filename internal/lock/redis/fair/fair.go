@@ -1,54 +1,29 @@
 package fair
 
 import (
-	_ "embed"
+	"embed"
 
-	"seckill/internal/lock"
 	"seckill/internal/lock/redis/session"
 )
 
-var (
-	//go:embed queue.lua
-	queueLua string
-	//go:embed acquire.lua
-	acquireLua string
-	//go:embed release.lua
-	releaseLua string
-	//go:embed renew.lua
-	renewLua string
-	//go:embed leave.lua
-	leaveLua string
-	//go:embed inspect.lua
-	inspectLua string
-	//go:embed break.lua
-	breakLua string
-)
+//go:embed *.lua
+var scripts embed.FS
 
-// Config says how a [Locker] works. The zero value takes every default.
+// Config configures a [Locker]. The zero value takes every default.
 type Config = session.Config
 
-// Locker is the mechanism. It is safe for use by many goroutines, and a process
-// needs one. Close ends what it runs in the background.
-type Locker struct{ *session.Session }
+// Locker is the mechanism. It implements lock.Locker, lock.Inspector and
+// lock.ForceReleaser and is safe for use by many goroutines; a process needs only one.
+type Locker = session.Session
 
-var (
-	_ lock.Locker    = (*Locker)(nil)
-	_ lock.Inspector = (*Locker)(nil)
-	_ lock.Breaker   = (*Locker)(nil)
-)
-
-// New checks the configuration ([lock.ErrInvalid]) and starts what works in the
-// background. It does not talk to Redis yet.
+// New checks the configuration (lock.ErrInvalid) and starts the background goroutines,
+// which Close stops. It does not talk to Redis yet.
 func New(client session.Client, config Config) (*Locker, error) {
-	s, err := session.New(client, session.Protocol{
-		Name:    "fair",
-		Parts:   []string{"places"},
-		Library: queueLua,
-		Sides:   []session.Side{{Acquire: acquireLua, EachAsks: true, HandsOver: true}},
-		Release: releaseLua, Renew: renewLua, Leave: leaveLua, Inspect: inspectLua, Break: breakLua,
+	return session.New(client, session.Protocol{
+		Name:      "fair",
+		ExtraKeys: []string{"places"},
+		Scripts:   scripts, // a renewal is session/renew.lua
+		Library:   "queue.lua",
+		Modes:     []session.Mode{{Acquire: "acquire.lua", AllQueueInRedis: true, LocalHandoff: true}},
 	}, config)
-	if err != nil {
-		return nil, err
-	}
-	return &Locker{s}, nil
 }

@@ -1,54 +1,55 @@
--- The queue has the places of all waiters by their tickets, and a second set, KEYS[3],
--- when each of them ends if it is not looked after.
+-- The queue is a sorted set of all waiters' entries by their tickets. A second one, deadlines
+-- (KEYS[3]), says when each entry ends unless it is refreshed. Its member '' has the time of
+-- the last refresh of any entry.
 
--- tell tells a waiter that it is its turn.
-local function tell(lock, member)
-  local channel, lease = parts(lock, member)
-  redis.call('PUBLISH', channel, lease)
+-- notify tells a waiter that it is its turn.
+local function notify(lock, entry)
+  local channel, lease_id = parse_entry(lock, entry)
+  redis.call('PUBLISH', channel, lease_id)
 end
 
--- out takes a place away.
-local function out(queue, places, member)
-  redis.call('ZREM', queue, member)
-  redis.call('ZREM', places, member)
+-- remove removes an entry.
+local function remove(queue, deadlines, entry)
+  redis.call('ZREM', queue, entry)
+  redis.call('ZREM', deadlines, entry)
   if redis.call('EXISTS', queue) == 0 then
-    redis.call('DEL', places)
+    redis.call('DEL', deadlines)
   end
 end
 
--- kept keeps the queue for long enough.
-local function kept(queue, places, place)
-  redis.call('PEXPIRE', queue, 10 * place)
-  redis.call('PEXPIRE', places, 10 * place)
+-- keep_alive keeps the two sets from expiring while they are in use.
+local function keep_alive(queue, deadlines, entry_ttl)
+  redis.call('PEXPIRE', queue, 10 * entry_ttl)
+  redis.call('PEXPIRE', deadlines, 10 * entry_ttl)
 end
 
--- head is the first place in the queue, after those that ended were taken away.
--- Waiters look after their places three times in the time that one lasts. Where
--- nobody did for half of it, it is the server that stood still, and nobody loses a
--- place for that; not a second time, though, before its own waiter did again.
-local function head(queue, places, place)
+-- head returns the first entry in the queue, after it has removed the entries that ended.
+-- Waiters refresh their entries three times in the life of one. Where no entry was refreshed
+-- for half of that life, it is the server that stood still: each entry then gets a new life.
+-- It gets only one until its waiter refreshes it.
+local function head(queue, deadlines, entry_ttl)
   local time = now()
-  local before = redis.call('ZSCORE', places, '')
-  if before and time - before > place / 2 then
-    for _, member in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
-      -- Once, until its waiter looks after it again, which makes the end a whole number.
-      if (redis.call('ZSCORE', places, member) or 0) % 1 == 0 then
-        redis.call('ZADD', places, time + place + 0.5, member)
+  local last_refresh = redis.call('ZSCORE', deadlines, '')
+  if last_refresh and time - last_refresh > entry_ttl / 2 then
+    for _, entry in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
+      -- The half marks an entry that got a new life. A refresh sets a whole number.
+      if (redis.call('ZSCORE', deadlines, entry) or 0) % 1 == 0 then
+        redis.call('ZADD', deadlines, time + entry_ttl + 0.5, entry)
       end
     end
-    redis.call('ZREM', places, '')
+    redis.call('ZREM', deadlines, '')
   end
   while true do
     local first = redis.call('ZRANGE', queue, 0, 0)[1]
     if not first then
       return nil
     end
-    local ends = redis.call('ZSCORE', places, first)
+    local ends = redis.call('ZSCORE', deadlines, first)
     if ends and tonumber(ends) > time then
-      kept(queue, places, place)
+      keep_alive(queue, deadlines, entry_ttl)
       return first
     end
-    out(queue, places, first)
+    remove(queue, deadlines, first)
   end
 end
 

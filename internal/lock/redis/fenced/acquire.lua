@@ -1,41 +1,41 @@
--- Take the lock for one lease, or say who holds it and wait in the queue.
+-- Acquire the lock for one lease, or return its holder and join the queue.
 --
 -- KEYS[1]  the lock: a hash with the fields
---            owner       who holds it
+--            owner       the holder
 --            token       the holder's fencing token
 --            lease:<id>  when that lease ends, in ms of this server's clock
--- KEYS[2]  the queue: one waiter of each process, by their tickets
+-- KEYS[2]  the queue: one entry per waiting process, by their tickets
 -- KEYS[3]  the newest token
 -- ARGV[1]  the owner
--- ARGV[2]  the lease, lease:<id>
--- ARGV[3]  the lease given, in ms
--- ARGV[4]  the caller's place if it waits, else ''
--- ARGV[5]  the ticket it has, or 0
--- ARGV[6]  how long a place in the queue lasts unattended, in ms
+-- ARGV[2]  the lease id, lease:<id>
+-- ARGV[3]  the TTL, in ms
+-- ARGV[4]  the caller's queue entry if it waits, else ''
+-- ARGV[5]  its ticket, or 0
+-- ARGV[6]  how long a queue entry lasts unless it is refreshed, in ms
 --
--- Replies  token                granted; also when this lease has it already: by an
---                               earlier attempt whose reply was lost, or because it
---                               was passed on to it
---          {owner, ttl, ticket} refused: who holds it, PTTL (-1: it has no
---                               expiry) and the place in the queue
-local lock, queue, counter, owner, lease, given, member =
+-- Replies  token                 granted. Also where this lease holds the lock already: an
+--                                earlier attempt whose reply was lost, or a release, granted
+--                                it
+--          {owner, ttl, ticket}  refused: the holder, PTTL (-1: no expiry), and the caller's
+--                                ticket
+local lock, queue, counter, owner, lease_id, ttl, entry =
   KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 
 local function refused(holder)
-  return {holder, redis.call('PTTL', lock), queued(queue, member, ARGV[5], ARGV[6])}
+  return {holder, redis.call('PTTL', lock), enqueue(queue, entry, ARGV[5], ARGV[6])}
 end
 
-local held = redis.call('HMGET', lock, 'owner', 'token', lease)
+local held = redis.call('HMGET', lock, 'owner', 'token', lease_id)
 local holder, token = held[1], held[2]
 if holder and holder ~= owner then
   return refused(holder)
 end
-if not holder and member ~= '' then
-  -- The last lease ran out and everybody noticed. Who waits longest goes first.
+if not holder and entry ~= '' then
+  -- The last lease expired, and all waiters noticed. The first in the queue gets the lock.
   local first = redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES')
-  local mine = tonumber(ARGV[5])
-  if first[1] and first[1] ~= member and (mine == 0 or mine > tonumber(first[2])) then
-    holder = pass(lock, queue, counter, tonumber(ARGV[6]))
+  local ticket = tonumber(ARGV[5])
+  if first[1] and first[1] ~= entry and (ticket == 0 or ticket > tonumber(first[2])) then
+    holder = grant_next(lock, queue, counter, tonumber(ARGV[6]))
     if holder and holder ~= owner then
       return refused(holder)
     end
@@ -46,8 +46,8 @@ if not holder then
   redis.call('HSET', lock, 'owner', owner, 'token', token)
 end
 
-lengthened(lock, lease, held[3], now() + given)
-if member ~= '' then
-  redis.call('ZREM', queue, member)
+prolong(lock, lease_id, held[3], now() + ttl)
+if entry ~= '' then
+  redis.call('ZREM', queue, entry)
 end
 return tonumber(token or redis.call('HGET', lock, 'token'))

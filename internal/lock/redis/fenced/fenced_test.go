@@ -16,54 +16,49 @@ import (
 	"seckill/internal/testkit"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
+func TestMain(m *testing.M) {
+	testkit.ExamplesNeed("redis-server")
+	testkit.Main(m)
+}
 
-// renewed is the watchdog's lease in the suite: long enough for a busy machine.
+// renewed is the length of renewed leases in the suite: long enough for a busy machine.
 const renewed = 2 * time.Second
 
-// open makes a locker, on one server or on a cluster.
+// open returns a locker, on one server or on a cluster.
 func open[C redis.UniversalClient](client C, prefix string) (lock.Locker, error) {
 	return fenced.New(client, fenced.Config{Prefix: prefix, WatchdogTimeout: renewed})
 }
 
 func factory(tb testing.TB) locktest.Subject {
 	s := redisstore.Factory("fenced", open[*redis.Client])(tb)
-	s.Renewed, s.Place = renewed, 3*time.Second
-	s.Store.Left = withoutCounters(s.Store.Left)
-	alone := s.Alone
-	s.Alone = func(tb testing.TB) locktest.Subject {
-		s := alone(tb)
-		s.Store.Left = withoutCounters(s.Store.Left)
+	s.Renewed, s.DeadWaiterTimeout = renewed, 3*time.Second
+	s.Store.Leftovers = withoutCounters(s.Store.Leftovers)
+	dedicated := s.Dedicated
+	s.Dedicated = func(tb testing.TB) locktest.Subject {
+		s := dedicated(tb)
+		s.Store.Leftovers = withoutCounters(s.Store.Leftovers)
 		return s
 	}
 	return s
 }
 
-func TestConformance(t *testing.T) { locktest.Run(t, factory, promises()) }
+func TestConformance(t *testing.T) { locktest.Run(t, factory, locktest.AllHold()) }
 
-// On a cluster the lock is what it is on one server.
+// The lock keeps the same promises on a cluster as on one server.
 func TestConformanceOnCluster(t *testing.T) {
 	onCluster := redisstore.ClusterFactory(t, "fenced", open[redis.UniversalClient])
 	locktest.Run(t, func(tb testing.TB) locktest.Subject {
 		s := onCluster(tb)
-		s.Renewed, s.Place = renewed, 3*time.Second
-		s.Store.Left = withoutCounters(s.Store.Left)
+		s.Renewed, s.DeadWaiterTimeout = renewed, 3*time.Second
+		s.Store.Leftovers = withoutCounters(s.Store.Leftovers)
 		return s
-	}, locktest.Only(promises(), redisstore.ClusterBehaviours()...))
+	}, locktest.Only(locktest.AllHold(), redisstore.ClusterBehaviours()...))
 }
 
 func TestDeclaresKeys(t *testing.T) { redisstore.DeclaresKeys(t, open[*redis.Client], nil) }
 
-func promises() locktest.Promises {
-	p := make(locktest.Promises)
-	for _, b := range locktest.Behaviours() {
-		p[b] = locktest.Holds()
-	}
-	return p
-}
-
-// withoutCounters leaves the tokens' counters out of what is left: they outlive
-// their locks on purpose, for an hour.
+// withoutCounters ignores the counters of the tokens, which outlive their locks for an hour
+// on purpose.
 func withoutCounters(left func(context.Context) ([]string, error)) func(context.Context) ([]string, error) {
 	return func(ctx context.Context) ([]string, error) {
 		found, err := left(ctx)

@@ -1,14 +1,14 @@
--- Say who holds the lock, by how many leases, for how long, with which token, and
--- how long the queue is.
+-- Return the holder of the lock, its leases, how long they last, the newest token, and the
+-- length of the queue.
 --
 -- KEYS[1]  the lock (see acquire.lua)
 -- KEYS[2]  the queue
 -- KEYS[3]  the newest token
 --
--- Replies  {owner, count, ttl, token, 0, queue}  the holder ('' for nobody), its
---                                                leases that have not run out, PTTL,
---                                                the newest token that is known, and
---                                                how many processes are in the queue
+-- Replies  {owner, count, ttl, token, 0, queue}  the holder ('' for nobody), the number of
+--                                                its leases that have not ended, PTTL, the
+--                                                newest token that is known, and the number
+--                                                of processes in the queue
 local lock, waiting = KEYS[1], redis.call('ZCARD', KEYS[2])
 local newest = tonumber(redis.call('GET', KEYS[3]) or 0)
 local fields = redis.call('HGETALL', lock)

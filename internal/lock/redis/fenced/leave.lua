@@ -1,21 +1,21 @@
--- Give up a place in the queue, and the lock if it was passed on to it.
+-- Remove a queue entry, and release the lock if it was granted to that entry.
 --
 -- KEYS[1]  the lock (see acquire.lua)
 -- KEYS[2]  the queue
 -- KEYS[3]  the newest token
--- ARGV[1]  the place
--- ARGV[2]  how long a place in the queue lasts unattended, in ms
+-- ARGV[1]  the queue entry
+-- ARGV[2]  how long a queue entry lasts unless it is refreshed, in ms
 --
 -- Replies  1
-local lock, queue, member = KEYS[1], KEYS[2], ARGV[1]
-redis.call('ZREM', queue, member)
-local _, lease, _, owner = parts(lock, member)
-local held = redis.call('HMGET', lock, 'owner', lease)
+local lock, queue, entry = KEYS[1], KEYS[2], ARGV[1]
+redis.call('ZREM', queue, entry)
+local _, lease_id, _, owner = parse_entry(lock, entry)
+local held = redis.call('HMGET', lock, 'owner', lease_id)
 if held[1] == owner and held[2] then
-  redis.call('HDEL', lock, lease)
-  if farthest(lock) == 0 then
+  redis.call('HDEL', lock, lease_id)
+  if last_lease_end(lock) == 0 then
     redis.call('DEL', lock)
-    pass(lock, queue, KEYS[3], tonumber(ARGV[2]))
+    grant_next(lock, queue, KEYS[3], tonumber(ARGV[2]))
   end
 end
 return 1

@@ -20,17 +20,19 @@ var releaseLua string
 // Client is what the mechanism needs of go-redis.
 type Client interface {
 	redis.Scripter
-	redisio.Pipeliner // to inspect
+	redisio.Pipeliner // for Inspect
 	SetArgs(ctx context.Context, key string, value any, args redis.SetArgs) *redis.StatusCmd
 }
 
-// Config says where keys go and how waiters poll.
+// Config configures a [Locker]. The zero value is valid.
 type Config struct {
+	// Prefix comes before every key, so that several installations can share one Redis.
 	Prefix string
-	Poll   lock.Polling
+	// Poll configures how waiters poll.
+	Poll lock.Polling
 }
 
-// Locker is SET NX PX, and a script that compares and deletes.
+// Locker acquires with SET NX PX, and releases with a script that compares and deletes.
 type Locker struct {
 	client  Client
 	config  Config
@@ -51,8 +53,8 @@ func New(client Client, config Config) (*Locker, error) {
 	return &Locker{client: client, config: config, owners: lock.NewOwners(), release: redis.NewScript(releaseLua)}, nil
 }
 
-// Acquire implements [lock.Locker]. Without a lease (opts.TTL) it is
-// [lock.DefaultTTL]; either is fixed.
+// Acquire implements [lock.Locker]. The lease is fixed: opts.TTL, or [lock.DefaultTTL]
+// where that is 0.
 func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
 	if err := lock.Check(key, opts); err != nil {
 		return nil, err
@@ -63,33 +65,35 @@ func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lo
 	owner := l.owners.From(ctx)
 	value := string(l.owners.New()) + "#" + string(owner)
 	return l.config.Poll.Acquire(ctx, opts.Wait, func(ctx context.Context) (lock.Lease, error) {
-		return l.try(ctx, key, owner, value, opts)
+		return l.try(ctx, key, owner, value, opts.TTL)
 	})
 }
 
-func (l *Locker) try(ctx context.Context, key string, owner lock.Owner, value string, opts lock.Options) (lock.Lease, error) {
+func (l *Locker) try(
+	ctx context.Context, key string, owner lock.Owner, value string, ttl time.Duration,
+) (lock.Lease, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	name := redisio.Key(l.config.Prefix, "lua", key, "")
-	began := time.Now()
-	found, err := l.client.SetArgs(ctx, name, value, redis.SetArgs{Mode: "NX", Get: true, TTL: opts.TTL}).Result()
+	start := time.Now()
+	found, err := l.client.SetArgs(ctx, name, value, redis.SetArgs{Mode: "NX", Get: true, TTL: ttl}).Result()
 	grant := lock.Grant{
-		Key: key, Owner: owner, Until: began.Add(opts.TTL), Release: l.releaser(name, value, began.Add(opts.TTL)),
+		Key: key, Owner: owner, Until: start.Add(ttl), Release: l.releaser(name, value, start.Add(ttl)),
 	}
 	switch {
 	case errors.Is(err, redis.Nil), err == nil && found == value:
-		return lock.Deliver(ctx, lock.NewHeld(ctx, grant), opts.Faults)
+		return lock.Deliver(ctx, lock.NewHeld(ctx, grant))
 	case err != nil:
-		_ = lock.Release(ctx, lock.NewHeld(ctx, grant)) // the server may have granted it
+		_ = lock.Release(ctx, lock.NewHeld(ctx, grant)) // the server may have granted the key
 		return nil, redisio.Error(ctx, err)
 	}
 	_, holder, _ := strings.Cut(found, "#")
 	return nil, &lock.NotAcquiredError{Key: key, Holder: lock.Owner(holder)}
 }
 
-// releaser remembers a release whose outcome is unknown: when the next one finds
-// the key gone before the lease could have run out, it was that one that got through.
+// releaser returns a release that remembers a call whose outcome is unknown: if the next
+// one finds the key gone before the lease could have ended, that call deleted it.
 func (l *Locker) releaser(name, value string, until time.Time) func(context.Context) error {
 	unknown := false
 	return func(ctx context.Context) error {

@@ -1,11 +1,11 @@
--- Deletes a lock if it is still the caller's.
+-- Delete the lock if it still has the caller's value.
 --
 -- KEYS[1]  the lock
--- ARGV[1]  the value that the acquisition put there
+-- ARGV[1]  the value that the acquisition set
 --
 -- Replies   1  deleted
 --           0  expired: nobody holds the lock
---          -1  lost: somebody else does
+--          -1  lost: another holder has it
 local value = redis.call('GET', KEYS[1])
 if not value then
   return 0

@@ -21,7 +21,7 @@ const (
 	lease = 30 * time.Second
 )
 
-// process is a locker with connections of its own.
+// process returns a locker with connections of its own, like a process of its own.
 func process(t *testing.T, clients []*redis.Client) *multi.Locker {
 	t.Helper()
 	l, err := multi.New(nodes(clients), multi.Config{NodeTimeout: patience})
@@ -55,8 +55,8 @@ func TestOneNodeDownAndNobodyGetsIt(t *testing.T) {
 	}
 }
 
-// TestForgetfulNode: one node that forgets is not enough for a second holder, and
-// the first is told.
+// TestForgetfulNode: one node that forgets does not give a second holder, and the first
+// holder is told.
 func TestForgetfulNode(t *testing.T) {
 	servers := nodestore.Start(t, 3)
 	a, b := process(t, nodestore.DialAll(t, servers, nil)), process(t, nodestore.DialAll(t, servers, nil))
@@ -74,9 +74,9 @@ func TestForgetfulNode(t *testing.T) {
 	}
 }
 
-// TestPromotedReplica: a primary and its replica as one node. A replica that is
-// promoted without the last write gives out twice what it has alone, and not what
-// two more nodes have too.
+// TestPromotedReplica uses a primary and its replica as one node. A replica that is promoted
+// without the last write grants a key twice if it is the only node, and not if two more nodes
+// have the key.
 func TestPromotedReplica(t *testing.T) {
 	servers, pair := nodestore.Start(t, 2), nodestore.NewPair(t)
 	alone := func() *multi.Locker { return process(t, []*redis.Client{pair.Dial(t)}) }
@@ -93,7 +93,7 @@ func TestPromotedReplica(t *testing.T) {
 
 	acquire(t, alone(), lease)
 	if single.Remaining() <= 0 || single.Context().Err() != nil {
-		t.Error("the first holder of a single node knows that it is none any more, so this shows nothing")
+		t.Error("the first holder of a single node was told of its loss, so this test shows nothing")
 	}
 	if _, err := three().Acquire(t.Context(), other, lock.Options{TTL: lease}); !errors.Is(err, lock.ErrNotAcquired) {
 		t.Errorf("Acquire after one of three nodes failed over = %v, want ErrNotAcquired", err)
@@ -103,15 +103,15 @@ func TestPromotedReplica(t *testing.T) {
 	}
 }
 
-// TestStuckClock: one node that never lets a lease end keeps the key from everybody,
-// until its clock goes on.
+// TestStuckClock: one node on which no lease ends keeps everybody from the key, until its
+// clock runs again.
 func TestStuckClock(t *testing.T) {
 	stuck, clock := testkit.NewRedisWithClock(t)
 	servers := append(nodestore.Start(t, 2), stuck)
 	a, b := process(t, nodestore.DialAll(t, servers, nil)), process(t, nodestore.DialAll(t, servers, nil))
 	const lease = 500 * time.Millisecond
 	clock.Stick()
-	acquire(t, a, lease).Abandon()
+	lock.Abandon(acquire(t, a, lease))
 	if _, err := b.Acquire(t.Context(), key, lock.Options{TTL: lease, Wait: 4 * lease}); !errors.Is(err, lock.ErrNotAcquired) {
 		t.Errorf("Acquire beside a node whose clock stands still = %v, want ErrNotAcquired", err)
 	}

@@ -1,12 +1,11 @@
-// Package naive is SETNX with an expiry, and a DEL that does not look.
+// Package naive is SET NX with an expiry, and a DEL that does not check the holder.
 //
 // # Algorithm
 //
-//	SET key owner NX PX lease     OK: ours; nil: taken
+//	SET key owner NX PX ttl     OK: granted; nil: taken
 //	DEL key
 //
-// The expiry frees a dead holder's lock. Who waits asks again every few
-// milliseconds.
+// The expiry frees a dead holder's lock. Waiters poll every few milliseconds.
 //
 // # States
 //
@@ -14,22 +13,21 @@
 //
 // # What is not guaranteed
 //
-//   - That a release is the holder's. A, paused for longer than its lease, wakes
-//     up and deletes the lock that B has by now; C gets in beside B; B's DEL then
-//     deletes C's lock, and so on down the line. One late holder is enough to
-//     keep a pair inside for as long as there are contenders.
-//   - That nobody else gets in while the holder works: its lease is fixed
+//   - That a release deletes the holder's own lock. A is paused for longer than its lease,
+//     wakes up, and deletes the lock that B holds by then. C gets in beside B, B's DEL
+//     deletes C's lock, and so on: one late holder keeps two inside for as long as there
+//     are contenders.
+//   - That nobody else gets the lock while the holder works: the lease is fixed
 //     (opts.TTL, else [lock.DefaultTTL]) and nothing renews it.
-//   - That a lost reply is harmless. If the answer to SET is lost, nobody knows
-//     that the key was taken; a client that repeats the command is refused by its
-//     own first try. The key stays for its lease. Deleting it on suspicion would
-//     be worse: it might be somebody else's.
+//   - That a lost reply is harmless. Where the reply to SET is lost, the caller does not
+//     know that it took the key, and a client that repeats the command is refused because
+//     of its own first attempt. The key stays for its lease. To delete it on suspicion
+//     would be worse: it may be another holder's.
 //
 // # How to see it break
 //
 // Sell a voucher under {"lock":"naive","scope":"voucher","stock":"unguarded",
 // "lock_ttl_ms":100,"faults":[{"point":"critical-section","pause_ms":400,
-// "probability":0.05}]}: it oversells. In the conformance suite it is
-// releases-only-own that shows the wrong release, and survives-long-hold the
-// second holder.
+// "probability":0.05}]}: it oversells. In the conformance suite, releases-only-own shows
+// the wrong release and survives-long-hold the second holder.
 package naive

@@ -13,18 +13,20 @@ import (
 
 // Client is what the mechanism needs of go-redis.
 type Client interface {
-	redisio.Pipeliner // to inspect
+	redisio.Pipeliner // for Inspect
 	SetNX(ctx context.Context, key string, value any, expiration time.Duration) *redis.BoolCmd
 	Del(ctx context.Context, keys ...string) *redis.IntCmd
 }
 
-// Config says where keys go and how waiters poll.
+// Config configures a [Locker]. The zero value is valid.
 type Config struct {
+	// Prefix comes before every key, so that several installations can share one Redis.
 	Prefix string
-	Poll   lock.Polling
+	// Poll configures how waiters poll.
+	Poll lock.Polling
 }
 
-// Locker is SET NX PX and a blind DEL.
+// Locker acquires with SET NX PX and releases with an unconditional DEL.
 type Locker struct {
 	client Client
 	config Config
@@ -44,8 +46,8 @@ func New(client Client, config Config) (*Locker, error) {
 	return &Locker{client: client, config: config, owners: lock.NewOwners()}, nil
 }
 
-// Acquire implements [lock.Locker]. Without a lease (opts.TTL) it is
-// [lock.DefaultTTL]; either is fixed.
+// Acquire implements [lock.Locker]. The lease is fixed: opts.TTL, or [lock.DefaultTTL]
+// where that is 0.
 func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
 	if err := lock.Check(key, opts); err != nil {
 		return nil, err
@@ -55,18 +57,18 @@ func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lo
 	}
 	owner := l.owners.From(ctx)
 	return l.config.Poll.Acquire(ctx, opts.Wait, func(ctx context.Context) (lock.Lease, error) {
-		return l.try(ctx, key, owner, opts)
+		return l.try(ctx, key, owner, opts.TTL)
 	})
 }
 
-func (l *Locker) try(ctx context.Context, key string, owner lock.Owner, opts lock.Options) (lock.Lease, error) {
+func (l *Locker) try(ctx context.Context, key string, owner lock.Owner, ttl time.Duration) (lock.Lease, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	name := redisio.Key(l.config.Prefix, "naive", key, "")
-	// No release looks at the value; it shows who holds the key.
-	began := time.Now()
-	won, err := l.client.SetNX(ctx, name, string(owner), opts.TTL).Result()
+	// No release reads the value. It shows who holds the key.
+	start := time.Now()
+	won, err := l.client.SetNX(ctx, name, string(owner), ttl).Result()
 	if err != nil {
 		return nil, redisio.Error(ctx, err)
 	}
@@ -74,12 +76,12 @@ func (l *Locker) try(ctx context.Context, key string, owner lock.Owner, opts loc
 		return nil, &lock.NotAcquiredError{Key: key}
 	}
 	lease := lock.NewHeld(ctx, lock.Grant{
-		Key: key, Owner: owner, Until: began.Add(opts.TTL),
+		Key: key, Owner: owner, Until: start.Add(ttl),
 		Release: func(ctx context.Context) error {
 			return redisio.Error(ctx, l.client.Del(ctx, name).Err())
 		},
 	})
-	return lock.Deliver(ctx, lease, opts.Faults)
+	return lock.Deliver(ctx, lease)
 }
 
 // Inspect implements [lock.Inspector].

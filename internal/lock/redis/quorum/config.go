@@ -7,17 +7,17 @@ import (
 	"seckill/internal/lock"
 )
 
-// Config says how a [Locker] works. The zero value takes every default.
+// Config configures a [Locker]. The zero value takes every default.
 type Config struct {
 	// Prefix comes before every key, so that several installations can share nodes.
 	Prefix string
-	// NodeTimeout bounds a round trip to one node, the dialling included. It is to
-	// be small beside the lease: a node that hangs costs an operation this much.
+	// NodeTimeout bounds a round trip to one node, including the connection set-up. Keep
+	// it small compared with the lease: a node that hangs costs an operation this much.
 	// Default 50 ms.
 	NodeTimeout time.Duration
-	// WatchdogTimeout is the lease of an acquisition that asks for none. It is
-	// renewed until the release, so it bounds only how long the lock of a dead
-	// process stays. Default 30 s.
+	// WatchdogTimeout is the length of a lease that is renewed, which is one without a
+	// TTL of its own. The watchdog renews it until the release, so it only bounds how
+	// long the lock of a dead process stays. Default 30 s.
 	WatchdogTimeout time.Duration
 	// RenewEvery is how often such a lease is renewed. Default a third of
 	// WatchdogTimeout.
@@ -25,22 +25,22 @@ type Config struct {
 	// RetryEvery is how long one attempt to renew may take, and how soon after its
 	// start a failed one is repeated. Default a fifth of RenewEvery, at most 1 s.
 	RetryEvery time.Duration
-	// DriftFactor is how far apart the clocks of this process and of the nodes may
-	// run, as a part of the lease; 2 ms are added for what Redis rounds. The
-	// default, 0.01, is the one that the Redis documentation of Redlock uses.
+	// DriftFactor is how far the clocks of this process and of the nodes may drift apart,
+	// as a fraction of the lease. 2 ms are added because Redis rounds. The default,
+	// 0.01, is that of the Redis documentation of Redlock.
 	DriftFactor float64
-	// Poll is how waiters wait: they ask again after a random delay.
+	// Poll configures how waiters poll.
 	Poll lock.Polling
 }
 
 const (
 	// rounding is the constant part of the drift: Redis expires to the millisecond.
 	rounding = 2 * time.Millisecond
-	// minValidity is what must be left of a lease when it is handed out.
+	// minValidity is what must be left of a lease when it is granted.
 	minValidity = time.Millisecond
 )
 
-// WithDefaults returns c with every zero replaced.
+// WithDefaults returns c with every zero replaced by its default.
 func (c Config) WithDefaults() Config {
 	if c.NodeTimeout == 0 {
 		c.NodeTimeout = 50 * time.Millisecond
@@ -60,8 +60,9 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate says with [lock.ErrInvalid] what cannot work: a lease must outlast its
-// renewals and the silence of a node, and a renewal must leave time to be tried again.
+// Validate returns [lock.ErrInvalid] for a configuration that cannot work: a lease must
+// outlast its renewals and the timeout of a node, and a renewal must leave time for another
+// attempt.
 func (c Config) Validate() error {
 	switch {
 	case c.NodeTimeout <= 0:
@@ -80,12 +81,12 @@ func (c Config) Validate() error {
 	return c.checkLease(c.WatchdogTimeout)
 }
 
-// drift is how much earlier than by this process's clock a lease may end on a node.
+// drift is how much earlier a lease may end on a node than by this process's clock.
 func (c Config) drift(ttl time.Duration) time.Duration {
 	return time.Duration(float64(ttl)*c.DriftFactor) + rounding
 }
 
-// checkLease refuses a lease that the drift uses up.
+// checkLease refuses a lease that is no longer than its drift.
 func (c Config) checkLease(ttl time.Duration) error {
 	if drift := c.drift(ttl); ttl-drift < minValidity {
 		return invalid("of a lease of %v the drift of %v leaves less than %v", ttl, drift, minValidity)

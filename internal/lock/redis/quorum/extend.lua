@@ -1,14 +1,14 @@
--- Lets a node's share of a lock run a whole lease from now, if it is still the
--- caller's. It never takes a free one: a renewal that is carried out after the
--- release must bring nothing back.
+-- Prolong the key on this node by its whole length, from now, if it still has the caller's
+-- value. It never takes a free key: a renewal that runs after the release must not bring the
+-- lock back.
 --
 -- KEYS[1]  the lock
--- ARGV[1]  the value that the acquisition put there
--- ARGV[2]  the lease in ms
+-- ARGV[1]  the value that the attempt set
+-- ARGV[2]  the TTL, in ms
 --
 -- Replies   1  extended
---           0  gone: nobody has this node
---          -1  somebody else has it
+--           0  free: nobody holds the key on this node
+--          -1  another holder has it
 local value = redis.call('GET', KEYS[1])
 if not value then
   return 0

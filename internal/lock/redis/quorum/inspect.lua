@@ -1,4 +1,4 @@
--- Says who has a node, and for how long.
+-- Return the key's value on this node and how long it lasts.
 --
 -- KEYS[1]  the lock
 --

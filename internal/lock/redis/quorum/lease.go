@@ -9,160 +9,159 @@ import (
 	"seckill/internal/lock/watchdog"
 )
 
-// lease is what this process knows of one lease it was granted.
-type lease struct {
+// heldLease is what this process knows of a lease that it holds.
+type heldLease struct {
 	*attempt
-	dog watchdog.Lease[*lease] // what the watchdog knows of it
+	watched watchdog.Entry[*heldLease]
 
-	// Releases come one after the other: the holder's state sees to it.
-	had       []bool // nodes that a release found ours, and deleted
-	uncertain []bool // nodes to which a release was sent that had no answer
+	// lock.Held makes no two releases at the same time.
+	released       []bool // nodes whose key a release deleted
+	releaseUnknown []bool // nodes that a release was sent to without an answer
 }
 
-// lease makes a lease of a grant and puts it under watch. For its holder it ends
-// with the validity, before the lease of the first node can: the drift earlier, and
-// by [watchdog.Margin] more.
-func (l *Locker) lease(ctx context.Context, a *attempt) *lock.Held {
-	g := &lease{attempt: a, had: make([]bool, len(l.nodes)), uncertain: make([]bool, len(l.nodes))}
+// hold makes a lease of a granted attempt and registers it with the watchdog. For its
+// holder it ends with its validity, and so before the lease of any node: by the drift, and
+// by [watchdog.Margin] on top.
+func (l *Locker) hold(ctx context.Context, a *attempt) *lock.Held {
+	h := &heldLease{attempt: a, released: make([]bool, len(l.nodes)), releaseUnknown: make([]bool, len(l.nodes))}
 	valid := a.ttl - l.config.drift(a.ttl)
 	grant := lock.Grant{
 		Key: a.key, Owner: a.owner, Until: watchdog.Until(a.start, valid),
-		Release: func(ctx context.Context) error { return l.release(ctx, g) },
-		Extend:  func(ctx context.Context, ttl time.Duration) (time.Time, error) { return l.extend(ctx, g, ttl) },
-		Stop:    func() { l.watchdog.Forget(&g.dog) },
+		Release: func(ctx context.Context) error { return l.release(ctx, h) },
+		Extend:  func(ctx context.Context, ttl time.Duration) (time.Time, error) { return l.extend(ctx, h, ttl) },
+		Stop:    func() { l.watchdog.Unwatch(&h.watched) },
 	}
-	if !a.renewed {
+	if !a.autoRenew {
 		grant.TTL = a.ttl
 	}
-	g.dog = watchdog.Lease[*lease]{
-		Held: lock.NewHeld(ctx, grant), Start: a.start, TTL: valid, Renewed: a.renewed, Of: g,
+	h.watched = watchdog.Entry[*heldLease]{
+		Held: lock.NewHeld(ctx, grant), Start: a.start, TTL: valid, AutoRenew: a.autoRenew, Value: h,
 	}
-	l.watchdog.Watch(&g.dog)
-	return g.dog.Held
+	l.watchdog.Watch(&h.watched)
+	return h.watched.Held
 }
 
-// batchPerTimeout is how many renewals a node is given one NodeTimeout for.
+// batchPerTimeout is the number of renewals for which a node gets one NodeTimeout.
 const batchPerTimeout = 1000
 
-// renew asks for a whole lease again for all of batch, in one pipeline to each
-// node. It is how the watchdog reaches the nodes.
-func (l *Locker) renew(ctx context.Context, batch []*watchdog.Lease[*lease]) []watchdog.Outcome {
+// renew renews a batch of leases, with one pipeline to each node. The watchdog calls it.
+func (l *Locker) renew(ctx context.Context, batch []*watchdog.Entry[*heldLease]) []watchdog.Outcome {
 	start := time.Now()
 	commands := make([]command, len(batch))
-	for i, g := range batch {
-		commands[i] = l.extension(g.Of, g.Of.ttl)
+	for i, h := range batch {
+		commands[i] = l.extendCommand(h.Value, h.Value.ttl)
 	}
 	timeout := l.config.NodeTimeout * time.Duration(1+len(batch)/batchPerTimeout)
-	replies := round(ctx, timeout, l.nodes, nil, commands...)
+	replies := askNodes(ctx, timeout, l.nodes, nil, commands...)
 	outcomes := make([]watchdog.Outcome, len(batch))
 	votes := make([]vote, len(l.nodes))
-	for i, g := range batch {
+	for i, h := range batch {
 		for n := range votes {
-			votes[n] = judged(replies[n][i])
+			votes[n] = parseVote(replies[n][i])
 		}
-		outcomes[i] = watchdog.Outcome{Err: l.extended(g.Of, votes, start, g.Of.ttl)}
+		outcomes[i] = watchdog.Outcome{Err: l.extendError(h.Value, votes, start, h.Value.ttl)}
 	}
 	return outcomes
 }
 
-func (l *Locker) extension(g *lease, ttl time.Duration) command {
-	return l.scripts.extend.on(g.name, g.value, ttl.Milliseconds())
+func (l *Locker) extendCommand(h *heldLease, ttl time.Duration) command {
+	return run(l.scripts.extend, h.name, h.value, ttl.Milliseconds())
 }
 
-// extended says whether enough nodes extended a lease in time.
-func (l *Locker) extended(g *lease, votes []vote, start time.Time, ttl time.Duration) error {
+// extendError returns nil where enough nodes extended a lease in time.
+func (l *Locker) extendError(h *heldLease, votes []vote, start time.Time, ttl time.Duration) error {
 	switch extended := count(votes, ours); {
-	case extended >= l.need:
-		return l.inTime(start, ttl)
-	case extended+count(votes, unknown) >= l.need:
-		return l.unavailable("extend "+g.key, votes)
+	case extended >= l.quorum:
+		return l.checkValidity(start, ttl)
+	case extended+count(votes, unknown) >= l.quorum:
+		return l.unavailable("extend "+h.key, votes)
 	}
-	return l.over(votes)
+	return l.lossError(votes)
 }
 
-// over says what became of a lease that fewer nodes have than are needed: it is
-// lost where as many are somebody else's, else nobody holds the key.
-func (l *Locker) over(votes []vote) error {
-	other := count(votes, theirs) + count(votes, spoiled)
+// lossError is the error of a lease that fewer nodes have than the quorum: lost where a
+// quorum is another holder's, otherwise nobody holds the key.
+func (l *Locker) lossError(votes []vote) error {
+	other := count(votes, theirs) + count(votes, wrongValue)
 	what := lock.ErrExpired
-	if other >= l.need {
+	if other >= l.quorum {
 		what = lock.ErrLost
 	}
 	return fmt.Errorf("%w: of %d nodes %d are needed, %d have it no more, %d have another's",
-		what, len(l.nodes), l.need, count(votes, gone), other)
+		what, len(l.nodes), l.quorum, count(votes, free), other)
 }
 
-// extend implements [lock.Lease]'s Extend. ttl 0 is for a lease that is renewed.
-func (l *Locker) extend(ctx context.Context, g *lease, ttl time.Duration) (time.Time, error) {
+// extend makes the lease end ttl from now; ttl 0 stands for the request's TTL.
+func (l *Locker) extend(ctx context.Context, h *heldLease, ttl time.Duration) (time.Time, error) {
 	if ttl == 0 {
-		ttl = g.ttl
+		ttl = h.ttl
 	}
 	ttl = ttl.Truncate(time.Millisecond)
 	if err := l.config.checkLease(ttl); err != nil {
 		return time.Time{}, err
 	}
 	start := time.Now()
-	replies := round(ctx, l.config.NodeTimeout, l.nodes, nil, l.extension(g, ttl))
+	replies := askNodes(ctx, l.config.NodeTimeout, l.nodes, nil, l.extendCommand(h, ttl))
 	votes := make([]vote, len(l.nodes))
 	for i, r := range replies {
-		votes[i] = judged(r[0])
+		votes[i] = parseVote(r[0])
 	}
 	until := watchdog.Until(start, ttl-l.config.drift(ttl))
-	err := l.extended(g, votes, start, ttl)
+	err := l.extendError(h, votes, start, ttl)
 	switch {
 	case err == nil:
-		l.watchdog.Extended(&g.dog, until)
+		l.watchdog.Extended(&h.watched, until)
 		return until, nil
-	case count(votes, ours)+count(votes, unknown) > 0 && time.Until(until) < g.dog.Held.Remaining():
-		// Some nodes may have shortened the lease: nobody may count on the rest of it.
-		g.dog.Held.Renewed(until)
-		l.watchdog.Extended(&g.dog, until)
+	case count(votes, ours)+count(votes, unknown) > 0 && time.Until(until) < h.watched.Held.Remaining():
+		// Some nodes may have shortened the lease: the holder must not rely on the rest.
+		h.watched.Held.Renewed(until)
+		l.watchdog.Extended(&h.watched, until)
 	}
 	return time.Time{}, err
 }
 
-// release gives a lease back on all nodes, also on those that did not grant it as
-// far as is known. Where fewer than the quorum still had it, it says so and has
-// released those. A node that a release found without an answer, and that says at
-// the next that nothing is there, had it, as long as it could not have run out.
-func (l *Locker) release(ctx context.Context, g *lease) error {
+// release releases a lease on all nodes, including those that did not grant it as far as
+// is known. Where fewer than a quorum still had it, it returns an error, and those are
+// released. Where a node gave no answer to one release and "free" to the next, the first
+// one released it, as long as the lease could not have expired.
+func (l *Locker) release(ctx context.Context, h *heldLease) error {
 	ask, votes := make([]bool, len(l.nodes)), make([]vote, len(l.nodes))
-	for i, had := range g.had {
-		ask[i] = !had
+	for i, released := range h.released {
+		ask[i] = !released
 	}
-	replies := round(ctx, l.config.NodeTimeout, l.nodes, ask, l.scripts.release.on(g.name, g.value))
-	inTime := g.dog.Held.Remaining() > 0
-	had := 0
+	replies := askNodes(ctx, l.config.NodeTimeout, l.nodes, ask, run(l.scripts.release, h.name, h.value))
+	inTime := h.watched.Held.Remaining() > 0
+	released := 0
 	for i, asked := range ask {
 		if asked {
-			votes[i] = judged(replies[i][0])
-			g.found(i, votes[i], inTime)
+			votes[i] = parseVote(replies[i][0])
+			h.recordRelease(i, votes[i], inTime)
 		}
-		if g.had[i] {
+		if h.released[i] {
 			votes[i] = vote{verdict: ours}
-			had++
+			released++
 		}
 	}
-	l.settle(g.name, g.value, unsure(votes, g.pending))
+	l.revokeLater(h.name, h.value, openNodes(votes, h.unconfirmed))
 	switch {
-	case had >= l.need:
+	case released >= l.quorum:
 		return nil
-	case had+count(votes, unknown) >= l.need:
-		return l.unavailable("release "+g.key, votes)
-	case count(votes, spoiled) > len(l.nodes)-l.need:
+	case released+count(votes, unknown) >= l.quorum:
+		return l.unavailable("release "+h.key, votes)
+	case count(votes, wrongValue) > len(l.nodes)-l.quorum:
 		return l.wrongKind(votes)
 	}
-	return l.over(votes)
+	return l.lossError(votes)
 }
 
-// found takes down what a release found on node i.
-func (g *lease) found(i int, v vote, inTime bool) {
-	again := g.uncertain[i] || v.inDoubt
+// recordRelease records the answer of node i to a release.
+func (h *heldLease) recordRelease(i int, v vote, inTime bool) {
+	again := h.releaseUnknown[i] || v.maybeRun
 	switch v.verdict {
 	case ours:
-		g.had[i] = true
-	case gone, theirs:
-		g.had[i] = again && inTime && g.votes[i].verdict == ours
+		h.released[i] = true
+	case free, theirs:
+		h.released[i] = again && inTime && h.votes[i].verdict == ours
 	}
-	g.uncertain[i] = again
+	h.releaseUnknown[i] = again
 }

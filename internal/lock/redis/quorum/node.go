@@ -2,10 +2,7 @@ package quorum
 
 import (
 	"context"
-	"crypto/sha1" // the digest by which EVALSHA names a script; no secret
 	_ "embed"
-	"encoding/hex"
-	"errors"
 	"fmt"
 	"reflect"
 	"time"
@@ -13,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/lock"
+	"seckill/internal/redisscript"
 )
 
 var (
@@ -24,77 +22,64 @@ var (
 	inspectSource string
 )
 
-// Client is what the mechanisms need of go-redis, once for each node. A client
-// with ContextTimeoutEnabled frees its connection when NodeTimeout is over; one
-// without is not waited for any longer, but keeps it for its own ReadTimeout.
+// Client is what the mechanisms need of go-redis, once for each node. No operation waits for
+// a node longer than NodeTimeout. A client with ContextTimeoutEnabled frees its connection
+// then; one without keeps it for its own ReadTimeout.
 type Client interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 	Pipeline() redis.Pipeliner // for renewals, of many leases at once
 }
 
-// script is one operation on a node: its source and the digest that stands for it.
-type script struct{ source, digest string }
-
-func newScript(source string) script {
-	digest := sha1.Sum([]byte(source))
-	return script{source: source, digest: hex.EncodeToString(digest[:])}
-}
-
-type scripts struct{ release, extend, inspect script }
+// scripts are the operations on a node.
+type scripts struct{ release, extend, inspect *redisscript.Script }
 
 func newScripts() scripts {
-	return scripts{newScript(releaseSource), newScript(extendSource), newScript(inspectSource)}
+	return scripts{redisscript.New(releaseSource), redisscript.New(extendSource), redisscript.New(inspectSource)}
 }
 
-// once is a command that go-redis must not repeat by itself. It would send it up
-// to four times and not say so; here a node repeats it, and remembers.
-type once struct{ *redis.Cmd }
-
-// NoRetry implements [redis.Cmder].
-func (once) NoRetry() bool { return true }
-
-// command is one command for a node. args are what follows the script, or all of
-// it where there is no script.
+// command is one command for a node, or for each of several: a script with its key and
+// arguments, or a plain command on a key.
 type command struct {
-	script *script
+	script *redisscript.Script // nil for a plain command
+	verb   string              // of a plain command
+	name   string              // the key
 	args   []any
 }
 
-func (c command) verb(verb, program string) once {
+// short returns the command as it is sent first: a script by its digest.
+func (c command) short() redisscript.Cmd {
 	if c.script == nil {
-		return once{redis.NewCmd(context.Background(), c.args...)}
+		return redisscript.NewCmd(context.Background(), 1, append([]any{c.verb, c.name}, c.args...)...)
 	}
-	return once{redis.NewCmd(context.Background(), append([]any{verb, program, 1}, c.args...)...)}
+	return c.script.ByDigest(context.Background(), redisscript.Args([]string{c.name}, c.args...))
 }
 
-func (c command) short() once {
-	if c.script == nil {
-		return c.verb("", "")
-	}
-	return c.verb("evalsha", c.script.digest)
+// source returns the command with the source of its script.
+func (c command) source() redisscript.Cmd {
+	return c.script.BySource(context.Background(), redisscript.Args([]string{c.name}, c.args...))
 }
 
-// set is SET NX, which with GET (Redis 7.0) says also who has the key: a repeated
-// one whose first reply was lost finds its own value and not just "taken".
+// set is SET NX. With GET (Redis 7.0) it also returns the value of a key that is taken, so
+// a repetition after a lost reply finds its own value and not just "taken".
 func set(name, value string, ttl time.Duration) command {
-	return command{args: []any{"set", name, value, "nx", "get", "px", ttl.Milliseconds()}}
+	return command{verb: "set", name: name, args: []any{value, "nx", "get", "px", ttl.Milliseconds()}}
 }
 
-func del(name string) command { return command{args: []any{"del", name}} }
+func del(name string) command { return command{verb: "del", name: name} }
 
-func (s *script) on(name string, args ...any) command {
-	return command{script: s, args: append([]any{name}, args...)}
+func run(script *redisscript.Script, name string, args ...any) command {
+	return command{script: script, name: name, args: args}
 }
 
-// reply is what a node said to one command.
+// reply is a node's reply to one command.
 type reply struct {
 	val any
-	// err is nil, or the node's own error (answered), or why there is no answer.
+	// err is nil, the node's own error (answered), or the reason why there is no reply.
 	err      error
 	answered bool
-	// inDoubt: a try of the command had no answer, so that it may have been carried
-	// out, or may yet be, beside the one that was answered.
-	inDoubt bool
+	// maybeRun: the command was sent once without a reply. The node may have run it, or
+	// may still run it, in addition to the repetition that was answered.
+	maybeRun bool
 }
 
 // node is one of the independent servers.
@@ -103,46 +88,46 @@ type node struct {
 	client Client
 }
 
-// do sends commands, in one pipeline, and gives a reply for each. What had no answer
-// is sent a second time while ctx allows, and what the node has no script for
-// with its source.
+// do sends commands in one pipeline and returns a reply for each. It repeats a command
+// without a reply once, while ctx allows, and sends the source of a script that the node
+// does not have.
 func (n *node) do(ctx context.Context, commands []command) []reply {
 	replies := make([]reply, len(commands))
-	open := make([]int, len(commands))
-	wire := make([]once, len(commands))
+	pending := make([]int, len(commands)) // indexes in commands
+	cmds := make([]redisscript.Cmd, len(commands))
 	for i, c := range commands {
-		open[i], wire[i] = i, c.short()
+		pending[i], cmds[i] = i, c.short()
 	}
-	for range 3 { // by digest; again, or with the source; and both
-		n.exec(ctx, wire)
+	for range 3 { // by digest; a repetition, or with the source; the other of the two
+		n.exec(ctx, cmds)
 		var next []int
-		var again []once
-		for i, at := range open {
+		var again []redisscript.Cmd
+		for i, at := range pending {
 			r := &replies[at]
-			r.val, r.err = wire[i].Result()
-			r.answered = answered(r.err)
+			r.val, r.err = cmds[i].Result()
+			r.answered = redisscript.Answered(r.err)
 			switch {
-			case redis.HasErrorPrefix(r.err, "NOSCRIPT"):
-				next, again = append(next, at), append(again, commands[at].verb("eval", commands[at].script.source))
+			case redisscript.Missing(r.err):
+				next, again = append(next, at), append(again, commands[at].source())
 			case r.answered:
-			case !r.inDoubt && ctx.Err() == nil:
+			case !r.maybeRun && ctx.Err() == nil:
 				next, again = append(next, at), append(again, commands[at].short())
 				fallthrough
 			default:
-				r.inDoubt = true
+				r.maybeRun = true
 			}
 		}
 		if len(next) == 0 {
 			break
 		}
-		open, wire = next, again
+		pending, cmds = next, again
 	}
 	return replies
 }
 
-// exec leaves the outcome in the commands. go-redis keeps other connections for
-// pipelines, and by default fewer: a command alone is none.
-func (n *node) exec(ctx context.Context, commands []once) {
+// exec sends the commands, which keep their outcome. go-redis has fewer connections for
+// pipelines by default, so a single command is sent without one.
+func (n *node) exec(ctx context.Context, commands []redisscript.Cmd) {
 	if len(commands) == 1 {
 		_ = n.client.Process(ctx, commands[0])
 		return
@@ -151,7 +136,7 @@ func (n *node) exec(ctx context.Context, commands []once) {
 	for _, c := range commands {
 		_ = pipe.Process(ctx, c) // queues it
 	}
-	if _, err := pipe.Exec(ctx); err != nil && !answered(err) {
+	if _, err := pipe.Exec(ctx); err != nil && !redisscript.Answered(err) {
 		for _, c := range commands {
 			if c.Err() == nil && c.Val() == nil {
 				c.SetErr(err)
@@ -160,16 +145,7 @@ func (n *node) exec(ctx context.Context, commands []once) {
 	}
 }
 
-// answered reports that the node itself replied, if only with an error.
-func answered(err error) bool {
-	if err == nil || errors.Is(err, redis.Nil) {
-		return true
-	}
-	_, isReply := errors.AsType[redis.Error](err)
-	return isReply
-}
-
-// newNodes refuses what is no node, or visibly the same one twice.
+// newNodes refuses a nil client, and two clients that visibly reach the same node.
 func newNodes(clients []Client) ([]*node, error) {
 	nodes := make([]*node, len(clients))
 	for i, client := range clients {
@@ -181,7 +157,7 @@ func newNodes(clients []Client) ([]*node, error) {
 			nodes[i].name = c.Options().Addr
 		}
 		for j, other := range nodes[:i] {
-			if other.name == nodes[i].name || same(other.client, client) {
+			if other.name == nodes[i].name || sameClient(other.client, client) {
 				return nil, invalid("node %d is node %d again, %s: two votes of one server are one", i+1, j+1, other.name)
 			}
 		}
@@ -189,11 +165,11 @@ func newNodes(clients []Client) ([]*node, error) {
 	return nodes, nil
 }
 
-func same(a, b Client) bool {
+func sameClient(a, b Client) bool {
 	return reflect.TypeOf(a).Comparable() && reflect.TypeOf(b).Comparable() && a == b
 }
 
-// strange is for a reply that no command of ours gives.
-func strange(val any) error {
+// unexpected is the error for a reply that no command here gives.
+func unexpected(val any) error {
 	return fmt.Errorf("%w: unexpected reply %v", lock.ErrWrongKind, val)
 }

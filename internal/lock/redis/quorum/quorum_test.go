@@ -22,8 +22,8 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 const (
 	key   = "seat"
 	lease = 30 * time.Second
-	// short is the NodeTimeout of tests in which a node is silent; patience that of
-	// tests in which none is, however busy the machine.
+	// short is the NodeTimeout of tests with a silent node; patience that of tests in
+	// which all nodes answer, however busy the machine is.
 	short    = 100 * time.Millisecond
 	patience = time.Second
 	// slack is how late a busy machine may be.
@@ -33,7 +33,7 @@ const (
 // name of the key on every node.
 var name = redisio.Key("", "test", key, "")
 
-// process is a locker with connections of its own.
+// process returns a locker with connections of its own, like a process of its own.
 func process(t *testing.T, servers []*testkit.RedisServer, need int, config quorum.Config) *quorum.Locker {
 	t.Helper()
 	var clients []quorum.Client
@@ -64,17 +64,7 @@ func mustHave(t *testing.T, servers []*testkit.RedisServer, when string, want ..
 	}
 }
 
-// until polls a condition that something else is about to make true.
-func until(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for end := time.Now().Add(15 * time.Second); !condition(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
-}
-
-// put takes the key on a node for somebody else.
+// put takes the key on a node for another holder.
 func put(t *testing.T, server *testkit.RedisServer) {
 	t.Helper()
 	if err := server.Client(t).Set(t.Context(), name, "x#somebody", time.Minute).Err(); err != nil {
@@ -170,7 +160,7 @@ func TestPartOfTheNodesLost(t *testing.T) {
 			want  error
 		}{{1, false, nil}, {2, false, lock.ErrExpired}, {2, true, lock.ErrLost}, {3, true, lock.ErrLost}} {
 			if need == 3 && c.lost < 3 {
-				c.want = lock.ErrExpired // nobody else has all
+				c.want = lock.ErrExpired // no other holder has all nodes
 			}
 			held := acquire(t, l, lock.Options{TTL: lease})
 			for _, s := range servers[:c.lost] {
@@ -195,13 +185,13 @@ func TestHangingNodeCostsNodeTimeout(t *testing.T) {
 	forBoth(t, func(t *testing.T, need int) {
 		servers := nodestore.Start(t, 3)
 		l := process(t, servers, need, quorum.Config{NodeTimeout: short})
-		if err := acquire(t, l, lock.Options{TTL: lease}).Release(t.Context()); err != nil { // connections stand from here on
+		if err := acquire(t, l, lock.Options{TTL: lease}).Release(t.Context()); err != nil { // opens the connections
 			t.Fatal(err)
 		}
 		servers[0].Pause()
 		began := time.Now()
 		held, err := l.Acquire(t.Context(), key, lock.Options{TTL: lease})
-		if took, limit := time.Since(began), 2*short+slack; took > limit { // the second to give back
+		if took, limit := time.Since(began), 2*short+slack; took > limit { // one to acquire, one to release
 			t.Errorf("an acquisition beside a hanging node took %v, at most %v", took, limit)
 		}
 		if need == 3 && !errors.Is(err, lock.ErrUnavailable) || need == 2 && err != nil {
@@ -217,7 +207,7 @@ func TestHangingNodeCostsNodeTimeout(t *testing.T) {
 			}
 		}
 		servers[0].Resume()
-		until(t, "the node that woke up to be cleaned", func() bool {
+		testkit.Until(t, "the node that woke up to be cleaned", func() bool {
 			return !slices.Contains(nodestore.Has(t, servers, name), true)
 		})
 	})
@@ -274,7 +264,7 @@ func TestRenewalNeedsTheQuorum(t *testing.T) {
 			t.Errorf("Extend with %d of 3 nodes down = %v", len(down)-1, err)
 		}
 		began := time.Now()
-		down[len(down)-1].Kill() // and now it is one too many
+		down[len(down)-1].Kill() // one too many
 		select {
 		case <-held.Lost():
 		case <-time.After(renewed + slack):

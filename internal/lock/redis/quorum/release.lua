@@ -1,11 +1,11 @@
--- Deletes a node's share of a lock if it is still the caller's.
+-- Delete the key on this node if it still has the caller's value.
 --
 -- KEYS[1]  the lock
--- ARGV[1]  the value that the acquisition put there
+-- ARGV[1]  the value that the attempt set
 --
 -- Replies   1  deleted
---           0  gone: nobody has this node
---          -1  somebody else has it
+--           0  free: nobody holds the key on this node
+--          -1  another holder has it
 local value = redis.call('GET', KEYS[1])
 if not value then
   return 0

@@ -22,7 +22,7 @@ const (
 
 var name = redisio.Key("", "red", key, "")
 
-// process is a locker with connections of its own.
+// process returns a locker with connections of its own, like a process of its own.
 func process(t *testing.T, servers []*testkit.RedisServer) *red.Locker {
 	t.Helper()
 	return processOn(t, nodestore.DialAll(t, servers, nil))
@@ -54,7 +54,7 @@ func mustBeRefused(t *testing.T, l lock.Locker, when string, want error) {
 	}
 }
 
-// bothHold proves two holders: neither was told, and both have time left.
+// bothHold checks that there are two holders: neither was told, and both have time left.
 func bothHold(t *testing.T, a, b lock.Lease) {
 	t.Helper()
 	for _, l := range []lock.Lease{a, b} {
@@ -107,13 +107,13 @@ func TestForgetfulNode(t *testing.T) {
 	first := acquire(t, a, lease) // the first two nodes
 	servers[2].Restart()
 	servers[1].Kill()
-	servers[1].Restart() // and knows of nothing
+	servers[1].Restart() // empty
 	second := acquire(t, b, lease)
 	bothHold(t, first, second)
 }
 
-// TestDelayedRestart is the remedy: a node that may have forgotten stays away for
-// as long as the longest lease.
+// TestDelayedRestart shows the remedy: a node that may have forgotten stays away for as long
+// as the longest lease.
 func TestDelayedRestart(t *testing.T) {
 	servers := nodestore.Start(t, 3)
 	a, b := process(t, servers), process(t, servers)
@@ -139,8 +139,8 @@ func TestDelayedRestart(t *testing.T) {
 	_ = second.Release(t.Context())
 }
 
-// TestPromotedReplica puts a primary with a replica in the place of one of the
-// nodes, and lets the replica be promoted without what was written last.
+// TestPromotedReplica uses a primary with a replica as one of the nodes, and promotes the
+// replica without the last write.
 func TestPromotedReplica(t *testing.T) {
 	servers, pair := nodestore.Start(t, 2), nodestore.NewPair(t)
 	clients := func() []*redis.Client { return append(nodestore.DialAll(t, servers, nil), pair.Dial(t)) }
@@ -174,7 +174,7 @@ func TestStuckClock(t *testing.T) {
 	a, b := process(t, servers), process(t, servers)
 	const lease = 500 * time.Millisecond
 	clocks[0].Stick()
-	acquire(t, a, lease).Abandon()
+	lock.Abandon(acquire(t, a, lease))
 	held, err := b.Acquire(t.Context(), key, lock.Options{TTL: lease, Wait: 10 * lease})
 	if err != nil {
 		t.Fatalf("Acquire beside a node whose clock stands still = %v", err)

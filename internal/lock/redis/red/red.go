@@ -10,32 +10,24 @@ import (
 // Client is what the mechanism needs of go-redis, once for each node.
 type Client = quorum.Client
 
-// Config says how a [Locker] works. The zero value takes every default.
+// Config configures a [Locker]. The zero value takes every default.
 type Config = quorum.Config
 
-// MinNodes is the fewest nodes of which one may fail.
+// Locker holds a key while a majority of the nodes grants it. It implements lock.Locker,
+// lock.Inspector and lock.ForceReleaser.
+type Locker = quorum.Locker
+
+// MinNodes is the smallest number of nodes of which one may fail.
 const MinNodes = 3
 
-// Locker holds a key while a majority of the nodes grants it.
-type Locker struct{ *quorum.Locker }
-
-var (
-	_ lock.Locker    = (*Locker)(nil)
-	_ lock.Inspector = (*Locker)(nil)
-	_ lock.Breaker   = (*Locker)(nil)
-)
-
-// New returns a Locker that needs a majority of the nodes, of which there must be
-// three at least, none of them visibly twice ([lock.ErrInvalid]). An odd number is
-// better: a fourth node lets no second one fail. List them in the same order
-// everywhere. Close ends what it runs in the background.
+// New returns a Locker that needs a majority of the nodes. There must be at least
+// [MinNodes], and none twice ([lock.ErrInvalid]). Use an odd number: a fourth node does not
+// let a second one fail. List them in the same order everywhere. Close stops the background
+// goroutines.
 func New(nodes []Client, config Config) (*Locker, error) {
 	if len(nodes) < MinNodes {
-		return nil, fmt.Errorf("%w: a majority that outlives a node needs %d nodes, not %d", lock.ErrInvalid, MinNodes, len(nodes))
+		return nil, fmt.Errorf("%w: a majority that survives the loss of a node needs %d nodes, not %d",
+			lock.ErrInvalid, MinNodes, len(nodes))
 	}
-	l, err := quorum.New("red", len(nodes)/2+1, nodes, config)
-	if err != nil {
-		return nil, err
-	}
-	return &Locker{l}, nil
+	return quorum.New("red", len(nodes)/2+1, nodes, config)
 }

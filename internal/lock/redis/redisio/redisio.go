@@ -1,6 +1,5 @@
-// Package redisio is what the Redis mechanisms have in common: how their keys are
-// named, what the errors of go-redis mean to a lock, and how a lock that is one string
-// is inspected.
+// Package redisio is shared by the Redis mechanisms: the names of their keys, the meaning of
+// go-redis' errors for a lock, and the inspection of a lock that is one string.
 package redisio
 
 import (
@@ -15,10 +14,9 @@ import (
 	"seckill/internal/lock"
 )
 
-// Key names a key of a mechanism. Each mechanism has a namespace of its own, so
-// that two of them never meet in one value, and the lock's key is the hash tag,
-// so that all keys of one lock lie in one slot of a Redis Cluster. A part names a
-// further key of the same lock; it may be empty.
+// Key returns the name of a key in Redis. Each mechanism has its own namespace, so that two of
+// them never use the same key. The lock's key is the hash tag, so that all keys of one lock are
+// in one slot of a Redis Cluster. part names a further key of the same lock; it may be empty.
 func Key(prefix, mechanism, key, part string) string {
 	k := prefix + "lock:" + mechanism + ":{" + key + "}"
 	if part != "" {
@@ -27,10 +25,12 @@ func Key(prefix, mechanism, key, part string) string {
 	return k
 }
 
-// Error translates an error of go-redis: ctx's error where it is the caller's
-// context that ended, [lock.ErrWrongKind] where the key holds something
-// else, and otherwise [lock.ErrUnavailable], since whether the command was
-// carried out is then unknown. nil and redis.Nil stay as they are.
+// Error translates an error of go-redis:
+//
+//	nil, redis.Nil       unchanged
+//	ctx has ended        the error of ctx
+//	WRONGTYPE            lock.ErrWrongKind
+//	all others           lock.ErrUnavailable: whether the server ran the command is unknown
 func Error(ctx context.Context, err error) error {
 	switch {
 	case err == nil || errors.Is(err, redis.Nil):
@@ -43,13 +43,13 @@ func Error(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", lock.ErrUnavailable, err)
 }
 
-// Pipeliner is a client that sends commands together.
+// Pipeliner is a client that sends commands in one pipeline.
 type Pipeliner interface {
 	Pipeline() redis.Pipeliner
 }
 
-// Inspect says what is known of a lock that is a string under name: Owner is its
-// value, whatever a mechanism writes there. Whoever waits polls, and is not known.
+// Inspect returns the state of a lock that is a string under name. Its Owner is the whole value,
+// whatever the mechanism writes there. The waiters poll, so their number is unknown.
 func Inspect(ctx context.Context, client Pipeliner, name string) (lock.State, error) {
 	both := client.Pipeline()
 	value, left := both.Get(ctx, name), both.PTTL(ctx, name)
@@ -61,10 +61,10 @@ func Inspect(ctx context.Context, client Pipeliner, name string) (lock.State, er
 	case err != nil:
 		return lock.State{}, err
 	}
-	switch ttl := left.Val(); ttl { // below 0 Redis answers with a number, not a time
-	case gone:
-		return state, nil // it ran out between the two commands
-	case endless:
+	switch ttl := left.Val(); ttl { // a negative reply is a code
+	case noKey:
+		return state, nil // it expired between the two commands
+	case noExpiry:
 		state.TTL = lock.NoExpiry
 	default:
 		state.TTL = max(ttl, lock.MinTTL) // 0 is its last millisecond
@@ -73,8 +73,8 @@ func Inspect(ctx context.Context, client Pipeliner, name string) (lock.State, er
 	return state, nil
 }
 
-// What PTTL answers where there is no time to tell.
+// Replies to PTTL that are no time.
 const (
-	endless time.Duration = -1
-	gone    time.Duration = -2
+	noExpiry time.Duration = -1
+	noKey    time.Duration = -2
 )

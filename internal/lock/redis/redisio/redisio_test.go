@@ -26,7 +26,7 @@ func TestKey(t *testing.T) {
 	}
 }
 
-// reply is an error that a server gave.
+// reply is an error that a server returned.
 type reply string
 
 func (r reply) Error() string { return string(r) }
@@ -52,7 +52,7 @@ func TestError(t *testing.T) {
 			t.Errorf("%s: Error = %v, want %v", name, got, c.want)
 		}
 	}
-	// The context's error, and neither its cause nor what the client made of it.
+	// The error of the context, not its cause, and not the client's error.
 	got := redisio.Error(ended, io.EOF)
 	if !errors.Is(got, context.Canceled) || errors.Is(got, context.Cause(ended)) || errors.Is(got, lock.ErrUnavailable) {
 		t.Errorf("after the context ended Error = %v, want %v", got, context.Canceled)

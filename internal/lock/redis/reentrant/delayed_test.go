@@ -15,9 +15,8 @@ import (
 	"seckill/internal/testkit"
 )
 
-// delayer is a network that breaks a connection and delivers what was written to
-// it all the same, later. As a hook it keeps the next batch back; the client sees a
-// connection that ended.
+// delayer is a network that breaks a connection and delivers later what was written to it.
+// It is a hook that holds back the next batch; the client sees a connection that ended.
 type delayer struct {
 	mu    sync.Mutex
 	delay bool
@@ -66,7 +65,7 @@ func (d *delayer) keeps() bool {
 	return len(d.kept) > 0
 }
 
-// deliver lets the server carry out what was kept back.
+// deliver has the server run the commands that were held back.
 func (d *delayer) deliver(t *testing.T, client *redis.Client) {
 	t.Helper()
 	d.mu.Lock()
@@ -78,9 +77,8 @@ func (d *delayer) deliver(t *testing.T, client *redis.Client) {
 	}
 }
 
-// An attempt whose connection broke may reach the server after the attempt that
-// was made in its place, and even after the release. Whatever the acquisition came
-// to, nothing of it stays.
+// An attempt whose connection broke may reach the server after its repetition, and even
+// after the release. Whatever the acquisition returned, no lock is left.
 func TestAttemptThatArrivesLate(t *testing.T) {
 	fails, err := lock.NewFaults([]lock.Fault{{Point: lock.AfterAcquireBeforeReply, Effect: lock.EffectError}}, nil)
 	if err != nil {
@@ -88,15 +86,16 @@ func TestAttemptThatArrivesLate(t *testing.T) {
 	}
 	const minute = time.Minute // longer than the test waits for the key to be free
 	cases := map[string]struct {
-		held bool // by somebody else at first
-		opts lock.Options
-		want error
+		held   bool // another holder has the lock at first
+		opts   lock.Options
+		faults *lock.Faults
+		want   error
 	}{
-		"granted":                   {false, lock.Options{TTL: minute}, nil},
-		"granted and not delivered": {false, lock.Options{TTL: minute, Faults: fails}, lock.ErrInjected},
-		"refused":                   {true, lock.Options{TTL: minute}, lock.ErrNotAcquired},
-		"refused after a wait":      {true, lock.Options{TTL: minute, Wait: 100 * time.Millisecond}, lock.ErrNotAcquired},
-		"granted after a wait":      {true, lock.Options{TTL: minute, Wait: minute}, nil},
+		"granted":                   {false, lock.Options{TTL: minute}, nil, nil},
+		"granted and not delivered": {false, lock.Options{TTL: minute}, fails, lock.ErrInjected},
+		"refused":                   {true, lock.Options{TTL: minute}, nil, lock.ErrNotAcquired},
+		"refused after a wait":      {true, lock.Options{TTL: minute, Wait: 100 * time.Millisecond}, nil, lock.ErrNotAcquired},
+		"granted after a wait":      {true, lock.Options{TTL: minute, Wait: minute}, nil, nil},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -115,15 +114,15 @@ func TestAttemptThatArrivesLate(t *testing.T) {
 			network.keepNext()
 			got := make(chan error, 1)
 			go func() {
-				lease, err := l.Acquire(t.Context(), key, c.opts)
+				lease, err := l.Acquire(lock.WithFaults(t.Context(), c.faults), key, c.opts)
 				if err == nil {
 					err = lease.Release(t.Context())
 				}
 				got <- err
 			}()
-			until(t, "the attempt", network.keeps) // and not a question of this test's
+			testkit.Until(t, "the attempt", network.keeps) // held back, and no command of this test
 			if c.held && c.want == nil {
-				until(t, "a waiter", func() bool { return inspect(t, l).Waiting == 1 })
+				testkit.Until(t, "a waiter", func() bool { return inspect(t, l).Waiting == 1 })
 			} else if err := <-got; !errors.Is(err, c.want) {
 				t.Fatalf("Acquire and Release = %v, want %v", err, c.want)
 			}
@@ -138,7 +137,7 @@ func TestAttemptThatArrivesLate(t *testing.T) {
 				}
 			}
 			network.deliver(t, server.Client(t))
-			until(t, "a free lock", func() bool { return inspect(t, holder).Owner == "" })
+			testkit.Until(t, "a free lock", func() bool { return inspect(t, holder).Owner == "" })
 		})
 	}
 }

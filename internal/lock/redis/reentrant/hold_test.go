@@ -32,7 +32,7 @@ func TestHoldCount(t *testing.T) {
 		t.Fatal(err)
 	}
 	count(1)
-	time.Sleep(renewed + renewed/3) // the watchdog must go on for the other
+	time.Sleep(renewed + renewed/3) // the watchdog must continue for the other lease
 	count(1)
 	if err := outer.Release(t.Context()); err != nil {
 		t.Fatal(err)
@@ -43,7 +43,7 @@ func TestHoldCount(t *testing.T) {
 	}
 }
 
-// The key's expiry is the end of the lease that ends last, neither the sum nor a default.
+// The key expires when the last lease ends: not after the sum of them, nor after a default.
 func TestLeasesDoNotAddUp(t *testing.T) {
 	l := start(t, testkit.Redis(t), reentrant.Config{Prefix: testkit.KeyPrefix(t)})
 	ctx := lock.WithOwner(t.Context(), "me")
@@ -69,13 +69,13 @@ func TestLeasesDoNotAddUp(t *testing.T) {
 	}
 }
 
-// An inner lease whose holder died keeps the lock for its own length and no longer.
+// An inner lease whose holder died keeps the lock until its own end and no longer.
 func TestAbandonedInnerLease(t *testing.T) {
 	l := start(t, testkit.Redis(t), reentrant.Config{Prefix: testkit.KeyPrefix(t), WatchdogTimeout: renewed})
 	ctx := lock.WithOwner(t.Context(), "me")
 	outer := acquire(ctx, t, l, lock.Options{})
-	acquire(ctx, t, l, lock.Options{TTL: 100 * time.Millisecond}).Abandon()
-	until(t, "the end of the inner lease", func() bool { return inspect(t, l).Count == 1 })
+	lock.Abandon(acquire(ctx, t, l, lock.Options{TTL: 100 * time.Millisecond}))
+	testkit.Until(t, "the end of the inner lease", func() bool { return inspect(t, l).Count == 1 })
 	if err := outer.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestAbandonedInnerLease(t *testing.T) {
 	}
 }
 
-// Whoever finds out that the lock is gone tells every lease of that owner.
+// A renewal that finds the lock gone ends every lease of that owner.
 func TestLossOfKeyIsLossOfAll(t *testing.T) {
 	server, prefix := testkit.Redis(t), testkit.KeyPrefix(t)
 	l := start(t, server, reentrant.Config{Prefix: prefix, WatchdogTimeout: renewed})
@@ -116,7 +116,7 @@ func TestScriptsAreLoadedAgain(t *testing.T) {
 	}
 }
 
-// Busy neighbours must not cost a holder its renewals.
+// A holder keeps its renewals while other goroutines are busy.
 func TestPairsDoNotDisturbRenewal(t *testing.T) {
 	const pairs = 500
 	l := start(t, testkit.Redis(t), reentrant.Config{Prefix: testkit.KeyPrefix(t), WatchdogTimeout: renewed})
@@ -162,7 +162,7 @@ func TestCloseTellsEverybody(t *testing.T) {
 		_, err := l.Acquire(t.Context(), key, lock.Options{Wait: time.Minute})
 		waiting <- err
 	}()
-	until(t, "a waiter", func() bool { return inspect(t, l).Waiting == 1 })
+	testkit.Until(t, "a waiter", func() bool { return inspect(t, l).Waiting == 1 })
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -1,11 +1,11 @@
--- Say who holds the lock, by how many leases, for how long, and how long the queue is.
+-- Return the holder of the lock, its leases, how long they last, and the length of the queue.
 --
 -- KEYS[1]  the lock (see acquire.lua)
 -- KEYS[2]  the queue
 --
--- Replies  {owner, count, ttl, 0, 0, queue}  the holder ('' for nobody), its leases
---                                            that have not run out, PTTL, and how
---                                            many processes are in the queue
+-- Replies  {owner, count, ttl, 0, 0, queue}  the holder ('' for nobody), the number of its
+--                                            leases that have not ended, PTTL, and the
+--                                            number of processes in the queue
 local lock, waiting = KEYS[1], redis.call('LLEN', KEYS[2])
 local value = redis.pcall('GET', lock)
 if not value then

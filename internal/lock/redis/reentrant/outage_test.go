@@ -15,8 +15,8 @@ import (
 	"seckill/internal/testkit"
 )
 
-// A server that hangs holds up nobody, even if the client does not end its
-// commands with their context; what it grants when it wakes is taken back.
+// A server that hangs holds up no caller, even if the client does not end its commands with
+// their context. What the server grants when it continues is released.
 func TestServerThatHangs(t *testing.T) {
 	server := testkit.NewRedis(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
@@ -42,7 +42,7 @@ func TestServerThatHangs(t *testing.T) {
 		t.Errorf("it took %v to find that the server hangs", took)
 	}
 	server.Resume()
-	until(t, "a free lock", func() bool { state, err := l.Inspect(t.Context(), key); return err == nil && state.Owner == "" })
+	testkit.Until(t, "a free lock", func() bool { state, err := l.Inspect(t.Context(), key); return err == nil && state.Owner == "" })
 }
 
 func TestServerThatDies(t *testing.T) {
@@ -59,7 +59,7 @@ func TestServerThatDies(t *testing.T) {
 		t.Errorf("it took %v to find that there is no server", took)
 	}
 	server.Restart()
-	until(t, "a lock from the new server", func() bool {
+	testkit.Until(t, "a lock from the new server", func() bool {
 		again, err := l.Acquire(t.Context(), key, lock.Options{})
 		return err == nil && again.Release(t.Context()) == nil
 	})
@@ -81,7 +81,7 @@ func TestCluster(t *testing.T) {
 			}
 			got <- err
 		}()
-		until(t, "a subscription", func() bool {
+		testkit.Until(t, "a subscription", func() bool {
 			var found atomic.Bool
 			_ = client.ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error {
 				if len(node.PubSubChannels(ctx, "*:{"+name+"}:*").Val()) > 0 {
@@ -105,7 +105,7 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// The embedded server that the service falls back to runs the same scripts.
+// The scripts also run on the embedded server that the service falls back to.
 func TestMiniredis(t *testing.T) {
 	mini := miniredis.RunT(t)
 	l := startOn(t, redis.NewClient(&redis.Options{Addr: mini.Addr()}), reentrant.Config{})

@@ -15,57 +15,47 @@ import (
 	"seckill/internal/testkit"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
+func TestMain(m *testing.M) {
+	testkit.ExamplesNeed("redis-server")
+	testkit.Main(m)
+}
 
-// renewed is the watchdog's lease in the suite: long enough for a busy machine.
+// renewed is the length of renewed leases in the suite: long enough for a busy machine.
 const renewed = 2 * time.Second
 
 const key = "seat"
 
-// open makes a locker, on one server or on a cluster.
+// open returns a locker, on one server or on a cluster.
 func open[C redis.UniversalClient](client C, prefix string) (lock.Locker, error) {
 	return reentrant.New(client, reentrant.Config{Prefix: prefix, WatchdogTimeout: renewed})
 }
 
 func factory(tb testing.TB) locktest.Subject {
 	s := redisstore.Factory("reentrant", open[*redis.Client])(tb)
-	s.Renewed, s.Place = renewed, 3*time.Second
+	s.Renewed, s.DeadWaiterTimeout = renewed, 3*time.Second
 	return s
 }
 
-func TestConformance(t *testing.T) { locktest.Run(t, factory, promises()) }
+func TestConformance(t *testing.T) { locktest.Run(t, factory, locktest.NoTokens()) }
 
-// On a cluster the lock is what it is on one server.
+// The lock keeps the same promises on a cluster as on one server.
 func TestConformanceOnCluster(t *testing.T) {
 	onCluster := redisstore.ClusterFactory(t, "reentrant", open[redis.UniversalClient])
 	locktest.Run(t, func(tb testing.TB) locktest.Subject {
 		s := onCluster(tb)
-		s.Renewed, s.Place = renewed, 3*time.Second
+		s.Renewed, s.DeadWaiterTimeout = renewed, 3*time.Second
 		return s
-	}, locktest.Only(promises(), redisstore.ClusterBehaviours()...))
+	}, locktest.Only(locktest.NoTokens(), redisstore.ClusterBehaviours()...))
 }
 
 func TestDeclaresKeys(t *testing.T) { redisstore.DeclaresKeys(t, open[*redis.Client], nil) }
 
-func promises() locktest.Promises {
-	p := make(locktest.Promises)
-	for _, b := range locktest.Behaviours() {
-		p[b] = locktest.Holds()
-	}
-	for _, b := range []locktest.Behaviour{
-		locktest.TokensGrow, locktest.TokenStaysOnReentry, locktest.TokensOutliveLock, locktest.LinearizableFenced,
-	} {
-		p[b] = locktest.Breaks("no tokens")
-	}
-	return p
-}
-
-// start makes a locker on a server with a client of its own, as a process has it.
+// start returns a locker with a client of its own, like a process of its own.
 func start(t *testing.T, server *testkit.RedisServer, config reentrant.Config) *reentrant.Locker {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{
 		Addr: server.Addr(), ContextTimeoutEnabled: true, DialerRetries: 1,
-		PoolSize: 1000, // after as many failures go-redis dials in the background, also when it is closed
+		PoolSize: 1000, // after that many failures go-redis dials in the background, even when it is closed
 	})
 	return startOn(t, client, config)
 }
@@ -81,7 +71,7 @@ func startOn(t *testing.T, client redis.UniversalClient, config reentrant.Config
 	return l
 }
 
-// acquire fails the test where the lock cannot be had.
+// acquire fails the test where the acquisition fails.
 func acquire(ctx context.Context, t *testing.T, l *reentrant.Locker, opts lock.Options) lock.Lease {
 	t.Helper()
 	lease, err := l.Acquire(ctx, key, opts)
@@ -89,16 +79,6 @@ func acquire(ctx context.Context, t *testing.T, l *reentrant.Locker, opts lock.O
 		t.Fatal(err)
 	}
 	return lease
-}
-
-// until polls a condition that something else is about to make true.
-func until(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !condition(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("10 s passed without %s", what)
-		}
-	}
 }
 
 func inspect(t *testing.T, l *reentrant.Locker) lock.State {

@@ -1,11 +1,11 @@
--- Free the lock whoever holds it, and tell who waits.
+-- Free the lock whoever holds it, and notify the waiters.
 --
 -- KEYS[1]  the lock (see state.lua)
 -- KEYS[2]  the queue of writers
--- KEYS[3]  the readers that wait
+-- KEYS[3]  the waiting readers
 --
 -- Replies  1  it was held
---          0  nobody held it
+--          0  it was free
 local lock = KEYS[1]
 local s = state(lock)
 if s.writers == 0 and s.readers == 0 then

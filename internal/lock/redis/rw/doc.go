@@ -1,48 +1,51 @@
-// Package rw is a lock that readers share and a writer has alone.
+// Package rw is a lock that readers share and a writer holds alone.
 //
 // # Algorithm
 //
-// One hash says who reads and who writes, each lease with its own end (state.lua has
-// the fields). Readers come in while nobody writes and no writer waits; a writer comes
-// in when nobody is there. To keep either side from starving the other, they take
-// turns, as in a phase-fair lock (Brandenburg and Anderson, "Spin-based reader-writer
-// synchronization for multiprocessor real-time systems", 2010):
+// One hash says who reads and who writes, each lease with its own end (state.lua lists the
+// fields). Readers get in while nobody writes and no writer waits; a writer gets in when
+// nobody holds the lock. To keep either side from starving the other they take turns, as in
+// a phase-fair lock (Brandenburg and Anderson, "Spin-based reader-writer synchronization for
+// multiprocessor real-time systems", 2010):
 //
-//   - A writer that waits keeps new readers out. Those that read already go on.
-//   - A writer's release lets all readers in that wait at that moment, in every process
-//     and before the next writer.
+//   - A waiting writer keeps new readers out. Those that read already continue.
+//   - A writer's release lets in all readers that wait at that moment, in every process and
+//     before the next writer.
 //
-// [Locker.Writer] and [Locker.Reader] are lockers of their own; the [Locker] itself is
-// the writer's, which is what the policy {"lock":"rw"} uses. Who is the same owner
-// (lock.WithOwner) may read while it writes, and go on reading after it gave the
-// writing back. The other way round is refused at once, with lock.ErrInvalid and
-// whatever the wait limit: two readers that both want to write would wait for each
-// other for ever.
+// [Locker.Writer] and [Locker.Reader] return one locker each. The [Locker] itself is the
+// writers', which the policy {"lock":"rw"} uses. An owner (lock.WithOwner) that writes may
+// also read, and continue to read after it has released the lock for writing. An owner that
+// reads and wants to write is refused at once with lock.ErrInvalid, whatever the wait limit:
+// two such readers would wait for each other for ever.
 //
 // # States
 //
-// free → read by 1 … n → free; free → written → free or, where readers wait, the
-// readers' turn → read; written by an owner that reads too → read. The last lease's
-// end, a deletion and ForceRelease lead to free as well.
+//	free              → read by 1 … n   a reader acquires
+//	free              → written         a writer acquires
+//	read by 1 … n     → free            the last reader releases
+//	written           → readers' turn   the writer releases and readers wait
+//	readers' turn     → read by 1 … n   they acquire, within a second
+//	written           → read            the writer releases and goes on reading
+//	read or written   → free            the end of the last lease, a deletion, ForceRelease
 //
 // # What is not guaranteed
 //
-//   - That there is no reader beside the writer, where a process was paused past its
-//     lease or Redis was failed over: see package reentrant. There are no tokens.
+//   - That no reader works beside the writer after a process was paused past its lease or
+//     Redis failed over: see package reentrant. There are no tokens.
 //   - Order among readers, and strict order among writers.
-//   - That a reader who is told within a turn of a second gets in: one that is slower
-//     than that, behind a writer, asks again.
-//   - Cheap reading. Every reader is a write to Redis; a lock saves what it guards, not
-//     its own cost.
+//   - That a notified reader gets in: one that takes longer than a second, with a writer
+//     waiting, has to ask again.
+//   - Cheap reading. Every reader is a write to Redis; the lock saves the work that it
+//     guards, not its own cost.
 //
 // # How to see it
 //
-// locktest.RunShared proves the promises: readers share, a dead reader blocks one
-// lease and no more, an upgrade is refused, writers get in among endless readers.
+// locktest.RunShared proves the promises: readers share, a dead reader blocks for one lease
+// and no longer, an upgrade is refused, writers get in among endless readers.
 //
 // # How to see it break
 //
-// A primary dies before its replica had the lock, and there are two writers:
+// A primary dies before its replica received the lock, and there are two writers:
 //
 //	go test -run TestFaults/replica-promoted-unreplicated -v ./internal/lock/failures
 package rw

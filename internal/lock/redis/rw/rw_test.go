@@ -13,54 +13,40 @@ import (
 	"seckill/internal/testkit"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
+func TestMain(m *testing.M) {
+	testkit.ExamplesNeed("redis-server")
+	testkit.Main(m)
+}
 
-// renewed is the watchdog's lease in the suite: long enough for a busy machine.
+// renewed is the length of renewed leases in the suite: long enough for a busy machine.
 const renewed = 2 * time.Second
 
-// open makes a locker, on one server or on a cluster.
+// open returns a locker, on one server or on a cluster.
 func open[C redis.UniversalClient](client C, prefix string) (lock.Locker, error) {
 	return rw.New(client, rw.Config{Prefix: prefix, WatchdogTimeout: renewed})
 }
 
 func factory(tb testing.TB) locktest.Subject {
 	s := redisstore.Factory("rw", open[*redis.Client])(tb)
-	s.Renewed, s.Place = renewed, 3*time.Second
+	s.Renewed, s.DeadWaiterTimeout = renewed, 3*time.Second
 	return s
 }
 
-// As a lock, it is its writers'.
-func TestConformance(t *testing.T) { locktest.Run(t, factory, promises()) }
+// The Locker itself is the writers'.
+func TestConformance(t *testing.T) { locktest.Run(t, factory, locktest.NoTokens()) }
 
 func TestShared(t *testing.T) {
-	p := make(locktest.Promises)
-	for _, b := range locktest.SharedBehaviours() {
-		p[b] = locktest.Holds()
-	}
-	locktest.RunShared(t, factory, p)
+	locktest.RunShared(t, factory, locktest.AllSharedHold())
 }
 
-// On a cluster the lock is what it is on one server.
+// The lock keeps the same promises on a cluster as on one server.
 func TestConformanceOnCluster(t *testing.T) {
 	onCluster := redisstore.ClusterFactory(t, "rw", open[redis.UniversalClient])
 	locktest.Run(t, func(tb testing.TB) locktest.Subject {
 		s := onCluster(tb)
-		s.Renewed, s.Place = renewed, 3*time.Second
+		s.Renewed, s.DeadWaiterTimeout = renewed, 3*time.Second
 		return s
-	}, locktest.Only(promises(), redisstore.ClusterBehaviours()...))
+	}, locktest.Only(locktest.NoTokens(), redisstore.ClusterBehaviours()...))
 }
 
 func TestDeclaresKeys(t *testing.T) { redisstore.DeclaresKeys(t, open[*redis.Client], nil) }
-
-func promises() locktest.Promises {
-	p := make(locktest.Promises)
-	for _, b := range locktest.Behaviours() {
-		p[b] = locktest.Holds()
-	}
-	for _, b := range []locktest.Behaviour{
-		locktest.TokensGrow, locktest.TokenStaysOnReentry, locktest.TokensOutliveLock, locktest.LinearizableFenced,
-	} {
-		p[b] = locktest.Breaks("no tokens")
-	}
-	return p
-}

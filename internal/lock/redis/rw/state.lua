@@ -4,19 +4,19 @@
 --   read lease:<id> OWNER  when that lease of a reader ends
 --   wanted                 until when a waiting writer keeps new readers out
 --   turn                   until when readers go before writers, after a writer
---   told                   how many of them are still to come
---   for                    the place of the writer that the free lock is kept for
--- with times in ms of this server's clock. Writers wait in KEYS[2], readers in
--- KEYS[3], under their tickets.
+--   told                   how many readers of that turn have not come yet
+--   for                    the queue entry of the writer that the free lock is reserved for
+-- with times in ms of this server's clock. Writers wait in KEYS[2], readers in KEYS[3], both
+-- by their tickets.
 
--- how long a turn, or a free lock, is kept for who was told, in ms: longer than anybody
--- who lives needs to come
-local kept = 1000
+-- reserved_for is how long a turn, or a free lock, is reserved for waiters that were
+-- notified, in ms: longer than a live waiter needs to come.
+local reserved_for = 1000
 
--- state reads a lock and takes out what ran out.
+-- state reads a lock and removes the leases that have ended.
 local function state(lock)
   local time = now()
-  local s = {time = time, writers = 0, readers = 0, latest = 0, wanted = 0, turn = 0, reading = {}}
+  local s = {time = time, writers = 0, readers = 0, last_end = 0, wanted = 0, turn = 0, reading = {}}
   local fields = redis.call('HGETALL', lock)
   for i = 1, #fields, 2 do
     local field, value = fields[i], fields[i + 1]
@@ -28,7 +28,7 @@ local function state(lock)
     elseif tonumber(value) <= time then
       redis.call('HDEL', lock, field)
     else
-      s.latest = math.max(s.latest, tonumber(value))
+      s.last_end = math.max(s.last_end, tonumber(value))
       if reader then
         s.readers = s.readers + 1
         s.reading[reader] = true
@@ -45,17 +45,18 @@ local function state(lock)
   return s
 end
 
--- admit_readers tells every reader that waits, in all processes, and lets no writer
--- in before they have come, or had the time to. Returns false where nobody listens.
+-- admit_readers starts a turn of the readers: it notifies all waiting readers, in all
+-- processes, and keeps writers out until they have come or had the time to. It returns false
+-- where none of them listens.
 local function admit_readers(lock, readers)
-  local members = redis.call('ZRANGE', readers, 0, -1)
-  if #members == 0 then
+  local entries = redis.call('ZRANGE', readers, 0, -1)
+  if #entries == 0 then
     return false
   end
   redis.call('DEL', readers)
   local heard, told = {}, 0
-  for _, member in ipairs(members) do
-    local channel = parts(lock, member)
+  for _, entry in ipairs(entries) do
+    local channel = parse_entry(lock, entry)
     if heard[channel] == nil then
       heard[channel] = redis.call('PUBLISH', channel, '*') > 0 or cluster
     end
@@ -65,16 +66,16 @@ local function admit_readers(lock, readers)
     return false
   end
   local left = redis.call('PTTL', lock)
-  redis.call('HSET', lock, 'turn', now() + kept, 'told', told)
-  if left < kept then
-    redis.call('PEXPIRE', lock, kept)
+  redis.call('HSET', lock, 'turn', now() + reserved_for, 'told', told)
+  if left < reserved_for then
+    redis.call('PEXPIRE', lock, reserved_for)
   end
   return true
 end
 
--- came notes that a reader that was told has come, or will not. The turn is over with
--- the last of them.
-local function came(lock)
+-- reader_came records that a notified reader has come, or will not. The turn ends with the
+-- last of them.
+local function reader_came(lock)
   if redis.call('HINCRBY', lock, 'told', -1) <= 0 then
     redis.call('HDEL', lock, 'turn', 'told')
     return true
@@ -82,15 +83,16 @@ local function came(lock)
   return false
 end
 
--- admit_writer keeps a free lock for the writer that waits longest, and tells it.
+-- admit_writer reserves a free lock for the first waiting writer that listens, and notifies
+-- it. Returns its queue entry, or nil.
 local function admit_writer(lock, queue)
-  local told = first_out('ZPOPMIN', lock, queue, function()
+  local entry = pop_listener('ZPOPMIN', lock, queue, function()
     return ''
   end)
-  if told then
-    redis.call('HSET', lock, 'for', told)
-    redis.call('PEXPIRE', lock, kept)
+  if entry then
+    redis.call('HSET', lock, 'for', entry)
+    redis.call('PEXPIRE', lock, reserved_for)
   end
-  return told
+  return entry
 end
 

@@ -11,45 +11,52 @@ import (
 
 	"seckill/internal/lock"
 	"seckill/internal/lock/redis/redisio"
+	"seckill/internal/redisscript"
 )
 
 // acquire tries once, and then waits as long as it may.
 func (s *Session) acquire(ctx context.Context, r *request, wait time.Duration) (*lock.Held, error) {
-	// Whoever would only stand behind others of this process need not ask Redis.
-	// An owner that was given may be re-entering: it must not stand in line
-	// behind those who wait for itself.
 	if wait == 0 {
 		return s.try(ctx, ctx, r, nil)
 	}
-	limit, cancel := context.WithDeadline(ctx, r.begun.Add(wait))
+	limit, cancel := context.WithDeadline(ctx, r.start.Add(wait))
 	defer cancel()
-	if _, given := lock.OwnerFrom(ctx); given || !s.room.busy(r) {
+	// Behind other waiters of this process a first attempt would be in vain. The
+	// exception is an owner that was given: it may be re-entering, and must not queue
+	// behind waiters that wait for itself.
+	if _, given := lock.OwnerFrom(ctx); given || !s.waiters.exists(r) {
 		held, err := s.try(ctx, limit, r, nil)
-		if !errors.Is(err, lock.ErrNotAcquired) || limit.Err() != nil {
+		switch {
+		case !errors.Is(err, lock.ErrNotAcquired):
 			return held, err
+		case limit.Err() == nil: // wait
+		case ctx.Err() != nil: // limit ended with ctx: the wait itself was not over
+			return nil, ctx.Err()
+		default:
+			return nil, err
 		}
 	}
 	return s.wait(ctx, limit, r)
 }
 
-// try asks once. limit ends at the same time as ctx or before, when the wait is
-// over; w is the caller's place in line, nil where it has none.
+// try makes one attempt. limit ends with ctx, or before it when the wait is over. w is the
+// caller's place in the queue, nil where it has none.
 func (s *Session) try(ctx, limit context.Context, r *request, w *waiter) (*lock.Held, error) {
-	if s.protocol.Plain && w == nil {
-		held, err := s.tryPlain(ctx, limit, r)
-		if !errors.Is(err, errNotPlain) {
+	if s.protocol.SetNX && w == nil {
+		held, err := s.trySetNX(ctx, limit, r)
+		if !errors.Is(err, errNeedsScript) {
 			return held, err
 		}
 	}
 	start := time.Now()
-	member, ticket := s.room.place(w)
-	reply, err := s.ask(ctx, limit, r, func(again bool) *call {
+	entry, ticket := s.waiters.queueEntry(w)
+	reply, err := s.send(ctx, limit, r, func(again bool) *call {
 		repetition := 0
 		if again {
 			repetition = 1
 		}
-		return s.pipe.run(limit, r.side.acquire, r.keys, string(r.owner), r.lease, r.ttl.Milliseconds(),
-			member, ticket, s.config.PlaceTimeout.Milliseconds(), repetition)
+		return s.batcher.run(limit, r.mode.acquire, r.keys, string(r.owner), r.leaseID, r.ttl.Milliseconds(),
+			entry, ticket, s.config.QueueEntryTTL.Milliseconds(), repetition)
 	})
 	if err != nil {
 		return nil, err
@@ -58,71 +65,72 @@ func (s *Session) try(ctx, limit context.Context, r *request, w *waiter) (*lock.
 	case int64:
 		return s.deliver(ctx, r, grant{start: start, token: uint64(reply)})
 	case []any:
-		refused, ticket, err := refusal(r.key, reply)
+		refusal, ticket, err := parseRefusal(r.key, reply)
 		if err != nil {
 			return nil, err
 		}
-		s.room.refused(w, start, refused, ticket)
-		return nil, refused
+		s.waiters.refused(w, start, refusal, ticket)
+		return nil, refusal
 	}
-	return nil, strange(reply)
+	return nil, unexpected(reply)
 }
 
 // grant is what the server granted.
 type grant struct {
-	start time.Time // from when the lease counts
+	start time.Time // the lease counts from here
 	token uint64
-	// first is how long the lease runs before the first renewal, where that is
-	// less than it would be: a lock that was passed on is granted for a moment.
-	first time.Duration
+	// firstTTL is how long the lease lasts before its first renewal, where that is
+	// shorter than the request's TTL; else 0.
+	firstTTL time.Duration
 }
 
-// errNotPlain: the key holds more than one lease, or one of the same owner.
-var errNotPlain = errors.New("not a plain lock")
+// errNeedsScript: the lock has more than one lease, or one of the same owner.
+var errNeedsScript = errors.New("SET NX cannot decide")
 
-// tryPlain takes a free lock with SET NX, and learns from the same command who has
-// it where it is taken.
-func (s *Session) tryPlain(ctx, limit context.Context, r *request) (*lock.Held, error) {
+// trySetNX takes a free lock with SET NX. Where it is taken, the same command returns its
+// holder.
+func (s *Session) trySetNX(ctx, limit context.Context, r *request) (*lock.Held, error) {
 	start := time.Now()
-	value := r.lease + " " + string(r.owner)
-	reply, err := s.ask(ctx, limit, r, func(bool) *call {
-		c := s.pipe.send(limit, newOnce(1, "set", r.lock(), value, "nx", "get", "px", r.ttl.Milliseconds()))
+	value := r.leaseID + " " + string(r.owner)
+	reply, err := s.send(ctx, limit, r, func(bool) *call {
+		c := s.batcher.send(limit, redisscript.NewCmd(context.Background(), 1,
+			"set", r.lock(), value, "nx", "get", "px", r.ttl.Milliseconds()))
 		c.wait(limit)
 		return c
 	})
 	switch {
 	case errors.Is(err, lock.ErrWrongKind):
-		return nil, errNotPlain // a script finds out what it is
+		return nil, errNeedsScript // a hash, or no lock at all
 	case err != nil:
 		return nil, err
-	case reply == nil: // there was nothing before
+	case reply == nil: // the key did not exist
 		return s.deliver(ctx, r, grant{start: start})
 	}
 	found, isString := reply.(string)
-	_, holder, plain := strings.Cut(found, " ")
+	_, holder, isLock := strings.Cut(found, " ")
 	switch {
 	case !isString:
-		return nil, strange(reply)
-	case found == value: // this very request: the reply to its first attempt was lost
+		return nil, unexpected(reply)
+	case found == value: // the reply to this request's first attempt was lost
 		return s.deliver(ctx, r, grant{start: start})
-	case !plain || !strings.HasPrefix(found, leasePrefix) || lock.Owner(holder) == r.owner:
-		return nil, errNotPlain
+	case !isLock || !strings.HasPrefix(found, leasePrefix) || lock.Owner(holder) == r.owner:
+		return nil, errNeedsScript
 	}
 	return nil, &lock.NotAcquiredError{Key: r.key, Holder: lock.Owner(holder)}
 }
 
-// ask sends an attempt, a second time where the outcome of the first is unknown.
-func (s *Session) ask(ctx, limit context.Context, r *request, send func(again bool) *call) (any, error) {
+// send sends an attempt, and repeats it once where the outcome is unknown.
+func (s *Session) send(ctx, limit context.Context, r *request, attempt func(again bool) *call) (any, error) {
 	for again := false; ; again = true {
-		c := send(again)
+		c := attempt(again)
 		if !c.wait(limit) {
 			r.pending = c
-			return nil, s.ended(ctx, r)
+			return nil, s.endError(ctx, r)
 		}
-		if c.err == nil || errors.Is(c.err, redis.Nil) { // nil is an answer too
+		if c.err == nil || errors.Is(c.err, redis.Nil) { // nil is a reply too
 			return c.val, nil
 		}
-		known := answered(c.err) || never(c.err)
+		known := redisscript.Answered(c.err) || notSent(c.err)
 		if !known {
 			r.unanswered.Store(true)
 		}
@@ -130,7 +138,7 @@ func (s *Session) ask(ctx, limit context.Context, r *request, send func(again bo
 		case !known && !again:
 			continue
 		case limit.Err() != nil:
-			return nil, s.ended(ctx, r)
+			return nil, s.endError(ctx, r)
 		case redis.HasErrorPrefix(c.err, "INVALID"): // a script's own refusal, with a sentence
 			return nil, fmt.Errorf("%w: %s", lock.ErrInvalid, strings.TrimPrefix(c.err.Error(), "INVALID "))
 		}
@@ -138,8 +146,9 @@ func (s *Session) ask(ctx, limit context.Context, r *request, send func(again bo
 	}
 }
 
-// ended says why a wait is over: ctx, the session, or else its limit.
-func (s *Session) ended(ctx context.Context, r *request) error {
+// endError returns the error of a wait that is over: that of ctx, that the session is
+// closed, or else that the wait limit passed.
+func (s *Session) endError(ctx context.Context, r *request) error {
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -149,11 +158,11 @@ func (s *Session) ended(ctx context.Context, r *request) error {
 	return &lock.NotAcquiredError{Key: r.key}
 }
 
-// deliver turns a grant into a lease. What is not delivered is given back; only a
-// lock that was abandoned stays as it is.
+// deliver turns a grant into a lease. With an error the caller releases the grant, unless
+// the holder was abandoned.
 func (s *Session) deliver(ctx context.Context, r *request, g grant) (*lock.Held, error) {
 	r.granted.Store(true)
-	if err := r.faults.Pass(ctx, lock.AfterAcquireBeforeReply); err != nil {
+	if err := lock.FaultsFrom(ctx).Pass(ctx, lock.AfterAcquireBeforeReply); err != nil {
 		if errors.Is(err, lock.ErrAbandoned) {
 			r.granted.Store(false)
 			r.unanswered.Store(false)
@@ -161,27 +170,27 @@ func (s *Session) deliver(ctx context.Context, r *request, g grant) (*lock.Held,
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, err // too late to be of use to anybody
+		return nil, err // the caller is gone
 	}
-	return s.lease(ctx, r, g), nil
+	return s.hold(ctx, r, g), nil
 }
 
-// refusal makes sense of {owner, ttl, ticket}.
-func refusal(key string, reply []any) (refused *lock.NotAcquiredError, ticket string, err error) {
+// parseRefusal parses the reply {holder, ttl, ticket}.
+func parseRefusal(key string, reply []any) (refusal *lock.NotAcquiredError, ticket string, err error) {
 	if len(reply) != 3 {
-		return nil, "", strange(reply)
+		return nil, "", unexpected(reply)
 	}
 	holder, okHolder := reply[0].(string)
 	ms, okTTL := reply[1].(int64)
 	ticket, okTicket := reply[2].(string)
 	if !okHolder || !okTTL || !okTicket {
-		return nil, "", strange(reply)
+		return nil, "", unexpected(reply)
 	}
-	return &lock.NotAcquiredError{Key: key, Holder: lock.Owner(holder), TTL: fromTTL(ms)}, ticket, nil
+	return &lock.NotAcquiredError{Key: key, Holder: lock.Owner(holder), TTL: parsePTTL(ms)}, ticket, nil
 }
 
-// fromTTL is what PTTL replies, as a duration.
-func fromTTL(ms int64) time.Duration {
+// parsePTTL returns the reply to PTTL as a duration.
+func parsePTTL(ms int64) time.Duration {
 	if ms == -1 {
 		return lock.NoExpiry
 	}

@@ -1,15 +1,15 @@
--- Functions that every script of a session may use. They go before its source, after
--- a line that says whether the server is part of a cluster.
+-- Functions for every script of a session. They come before its source, after a line
+-- that defines whether the server is part of a cluster.
 
--- now is this server's clock, in ms.
+-- now returns this server's clock, in ms.
 local function now()
   local time = redis.call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- farthest is when the last lease ends of a lock that is a hash, in ms of this
--- server's clock; 0 where it has none.
-local function farthest(lock)
+-- last_lease_end returns when the last lease of a lock that is a hash ends, in ms of
+-- this server's clock; 0 where it has none.
+local function last_lease_end(lock)
   local latest = 0
   local fields = redis.call('HGETALL', lock)
   for i = 1, #fields, 2 do
@@ -20,71 +20,72 @@ local function farthest(lock)
   return latest
 end
 
--- never is the end of a lease that has none.
-local never = 2 ^ 52
+-- no_end stands for the end of a lease that has none.
+local no_end = 2 ^ 52
 
--- lasts lets a lock that is a hash live as long as the lease that ends last: a
--- shorter re-entry does not cut the first lease, and no lease adds to another.
-local function lasts(lock, latest)
-  if latest < never then
-    redis.call('PEXPIREAT', lock, latest)
+-- expire_with sets the expiry of a lock that is a hash to the end of its last lease. So
+-- a shorter re-entry does not cut the first lease, and no lease adds to another.
+local function expire_with(lock, last_end)
+  if last_end < no_end then
+    redis.call('PEXPIREAT', lock, last_end)
   end
 end
 
--- lengthened lets a lease of a lock that is a hash end at ends, if that is later than
--- it does: a command that arrives late, or a second time, must not take from it.
-local function lengthened(lock, lease, had, ends)
-  if not had or tonumber(had) < ends then
-    redis.call('HSET', lock, lease, ends)
+-- prolong sets the end of one lease of a lock that is a hash, unless it ends later
+-- already: a command that arrives late, or twice, must not shorten it. current is the
+-- lease's end so far, or false.
+local function prolong(lock, lease_id, current, ends)
+  if not current or tonumber(current) < ends then
+    redis.call('HSET', lock, lease_id, ends)
   end
-  lasts(lock, farthest(lock))
+  expire_with(lock, last_lease_end(lock))
 end
 
--- ticket is a place in a queue: this server's clock, in us, as a string.
-local function ticket()
+-- new_ticket returns a position in a queue: this server's clock, in us, as a string.
+local function new_ticket()
   local time = redis.call('TIME')
   return string.format('%d%06d', time[1], time[2])
 end
 
--- A place in a queue is called "<channel> <lease> <ttl> <owner>": where to tell the
--- waiter, and what it asks for. A channel begins with the lock's name.
-local function parts(lock, member)
-  local rest, lease, ttl, owner = string.match(string.sub(member, #lock + 1), '^(:%S*) (lease:%S+) (%d+) (.*)$')
-  return lock .. rest, lease, tonumber(ttl), owner
+-- parse_entry takes a queue entry apart. An entry is "<channel> <lease id> <ttl> <owner>":
+-- where to notify the waiter, and what it asks for. A channel begins with the lock's name.
+local function parse_entry(lock, entry)
+  local rest, lease_id, ttl, owner = string.match(string.sub(entry, #lock + 1), '^(:%S*) (lease:%S+) (%d+) (.*)$')
+  return lock .. rest, lease_id, tonumber(ttl), owner
 end
 
--- queued takes the caller's place in a queue, with the ticket it has or, if that is
--- '0', with a new one, and returns the ticket. A queue that nobody looks after ends
--- by itself after place ms.
-local function queued(queue, member, has, place)
-  if member == '' then
-    return has
+-- enqueue adds the caller's entry to a queue, unless it is there, and returns its ticket:
+-- the given one, or a new one where that is '0'. A caller that does not wait has the
+-- entry ''. The queue expires entry_ttl ms after its last entry was refreshed.
+local function enqueue(queue, entry, ticket, entry_ttl)
+  if entry == '' then
+    return ticket
   end
-  local at = has
-  if at == '0' then
-    at = ticket()
+  if ticket == '0' then
+    ticket = new_ticket()
   end
-  redis.call('ZADD', queue, 'NX', at, member)
-  redis.call('PEXPIRE', queue, place)
-  return at
+  redis.call('ZADD', queue, 'NX', ticket, entry)
+  redis.call('PEXPIRE', queue, entry_ttl)
+  return ticket
 end
 
--- first_out takes the first place that somebody listens at out of a queue (by the
--- command pop), says to it what say(lease) returns, and returns its name, or nil.
--- Whoever does not listen has gone; but on a cluster only this node's subscribers
--- count, and the first is taken at its word.
-local function first_out(pop, lock, queue, say)
+-- pop_listener removes entries from the head of a queue, with the command pop, until the
+-- message that message(lease_id) returns reaches a subscriber. It returns that entry, or
+-- nil. A waiter without a subscriber has died. On a cluster PUBLISH counts only this
+-- node's subscribers, so there the first entry is taken.
+local function pop_listener(pop, lock, queue, message)
   while true do
-    local member = redis.call(pop, queue)
-    if type(member) == 'table' then
-      member = member[1] -- of ZPOPMIN
+    local entry = redis.call(pop, queue)
+    if type(entry) == 'table' then
+      entry = entry[1] -- of ZPOPMIN
     end
-    if not member then
+    if not entry then
       return nil
     end
-    local channel, lease = parts(lock, member)
-    if redis.call('PUBLISH', channel, say(lease)) > 0 or cluster then
-      return member
+    local channel, lease_id = parse_entry(lock, entry)
+    if redis.call('PUBLISH', channel, message(lease_id)) > 0 or cluster then
+      return entry
     end
   end
 end
+

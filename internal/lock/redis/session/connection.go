@@ -9,19 +9,19 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// healthEvery is how often a silent connection is asked whether it is alive; by
-// the next time it must have said something. It also bounds one write.
+// healthEvery is how often a silent connection is pinged. Something must arrive before the
+// next ping is due. It also bounds one write.
 const healthEvery = 3 * time.Second
 
 var errSilent = errors.New("the pub/sub connection is silent")
 
-// connection is a pub/sub connection and what it is subscribed to. Only the
-// listener's goroutine uses it, but for receive.
+// connection is a pub/sub connection with its subscriptions. Only the listener's goroutine
+// uses it, except for receive.
 type connection struct {
 	listener *listener
 	pubsub   *redis.PubSub
 	channels map[string]subscription // absent: not subscribed
-	silent   atomic.Bool             // nothing came since the last check
+	silent   atomic.Bool             // nothing arrived since the last check
 }
 
 // subscription is the state of one channel on one connection.
@@ -33,9 +33,9 @@ const (
 	unsubscribing
 )
 
-// receive passes on what comes in, until the connection fails or is closed.
-// go-redis would reconnect by itself and keep silent about it; the first error
-// ends this connection instead, so that the listener knows what it missed.
+// receive delivers messages to the queues and everything else to events, until the
+// connection fails or is closed. go-redis would reconnect without telling; here the first
+// error ends the connection, so that the listener knows that it may have missed messages.
 func (c *connection) receive(events chan<- any, stop <-chan struct{}) {
 	defer close(events)
 	for {
@@ -44,9 +44,9 @@ func (c *connection) receive(events chan<- any, stop <-chan struct{}) {
 			return
 		}
 		c.silent.Store(false)
-		if said, ok := event.(*redis.Message); ok { // the one that is in a hurry
-			if who := c.listener.line(said.Channel); who != nil {
-				who.announced(said.Payload)
+		if message, ok := event.(*redis.Message); ok { // at once: a waiter wakes up
+			if k := c.listener.queue(message.Channel); k != nil {
+				k.onMessage(message.Payload)
 			}
 			continue
 		}
@@ -58,40 +58,40 @@ func (c *connection) receive(events chan<- any, stop <-chan struct{}) {
 	}
 }
 
-// apply brings channels whose state may be other than wanted a step closer, all
-// of them by one command of each kind.
-func (c *connection) apply(channels []string) error {
-	var join, part []string
+// update brings the subscriptions to channels closer to what is wanted, with at most one
+// SUBSCRIBE and one UNSUBSCRIBE.
+func (c *connection) update(channels []string) error {
+	var subscribe, unsubscribe []string
 	for _, channel := range channels {
-		who := c.listener.line(channel)
+		k := c.listener.queue(channel)
 		state, known := c.channels[channel]
 		switch {
-		case !known && who != nil:
+		case !known && k != nil:
 			c.channels[channel] = subscribing
-			join = append(join, channel)
-		case known && state == subscribed && who == nil:
+			subscribe = append(subscribe, channel)
+		case known && state == subscribed && k == nil:
 			c.channels[channel] = unsubscribing
-			part = append(part, channel)
+			unsubscribe = append(unsubscribe, channel)
 		case known && state == subscribed:
-			who.confirmed()
+			k.onSubscribed()
 		}
-		// One that awaits a confirmation is looked at again when it comes.
+		// A channel that awaits a confirmation is updated when that arrives.
 	}
 	ctx, cancel := context.WithTimeout(c.listener.closing, healthEvery)
 	defer cancel()
-	if len(join) > 0 {
-		if err := c.pubsub.Subscribe(ctx, join...); err != nil {
+	if len(subscribe) > 0 {
+		if err := c.pubsub.Subscribe(ctx, subscribe...); err != nil {
 			return err
 		}
 	}
-	if len(part) > 0 {
-		return c.pubsub.Unsubscribe(ctx, part...)
+	if len(unsubscribe) > 0 {
+		return c.pubsub.Unsubscribe(ctx, unsubscribe...)
 	}
 	return nil
 }
 
-// handle deals with one thing that came in.
-func (c *connection) handle(event any) error {
+// onEvent handles the confirmation of a subscription.
+func (c *connection) onEvent(event any) error {
 	change, ok := event.(*redis.Subscription)
 	if !ok {
 		return nil
@@ -101,11 +101,11 @@ func (c *connection) handle(event any) error {
 	} else {
 		delete(c.channels, change.Channel)
 	}
-	return c.apply([]string{change.Channel})
+	return c.update([]string{change.Channel})
 }
 
-// check finds a connection whose other end is gone without a word.
-func (c *connection) check() error {
+// checkHealth finds a connection whose other end has disappeared.
+func (c *connection) checkHealth() error {
 	if len(c.channels) == 0 {
 		c.silent.Store(false)
 		return nil

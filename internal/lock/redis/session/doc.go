@@ -1,93 +1,123 @@
-// Package session is what the strong Redis locks share: one process's dealings with
-// one Redis on behalf of one mechanism. It sends commands together, listens on one
-// pub/sub connection, lets waiters stand in line, renews leases, and finds out what
-// became of commands that were not answered. A mechanism adds its [Protocol]: a few
-// Lua scripts that decide who gets the lock.
+// Package session is what the locks reentrant, fair, rw and fenced share: it connects one
+// process to one Redis for one mechanism. It batches commands, listens on one pub/sub
+// connection, queues the waiters of the process, renews leases, and cleans up after
+// commands whose reply was lost. A mechanism adds its [Protocol]: the Lua scripts that
+// decide who gets the lock.
+//
+// # Words
+//
+//	lease          the right to the lock for a time; what Acquire returns
+//	lease id       "lease:<unique>", the identity of a lease and of its request in Redis
+//	TTL            the length of a lease
+//	attempt        one try to acquire the lock
+//	queue          the waiters of a lock: in this process (waitqueues.go), and in Redis
+//	queue entry    a waiter in the queue in Redis; by default one for each process
+//	ticket         the position of an entry, by the Redis server's clock
+//	handoff        a release makes a waiter the holder: a local handoff, one of the same
+//	               process, otherwise one of another process, which learns it by message
 //
 // # Conventions of the scripts
 //
-// KEYS[1] is the lock, KEYS[2] its queue, and the protocol's Parts follow; all have
-// the lock's key as their hash tag, so that every script runs on a cluster. The
-// functions of common.lua, and of the protocol's Library, go before each source.
+// KEYS[1] is the lock, KEYS[2] its queue, and the protocol's ExtraKeys follow. All have the
+// lock's key as their hash tag, so every script runs on a cluster. The functions of
+// common.lua, and of the protocol's Library, come before each source. Times are in
+// milliseconds; as with PTTL, -1 stands for no end.
 //
-//	acquire  ARGV owner, lease, ttl, place or '', ticket or 0, how long a place lasts,
+//	acquire  ARGV owner, lease id, TTL, queue entry or '', ticket or 0, QueueEntryTTL,
 //	         1 if this attempt is a repetition
-//	         → token (granted; 0 where there are none), {holder, ttl, ticket}
-//	         (refused), or the error INVALID with a sentence
-//	release  ARGV owner, lease, successor's owner or '', its lease, its ttl, 1 to
-//	         hand over although other processes wait, how long a place lasts, the
-//	         successor's place or ''
-//	         → 1 given back, 2 given back and the owner has other leases,
-//	         {token} given back and handed over, {token, 1} the successor has it
-//	         already, 0 not there, -1 another's
-//	renew    ARGV owner, lease, ttl → 1, 0 gone, -1 another's, -2 not by this lease
-//	leave    ARGV place, how long a place lasts → anything
-//	inspect  → {owner, count, ttl, token, 1 if shared, length of the queue or owners}
-//	break    ARGV how long a place lasts → 1 it was held, 0 it was not
+//	release  ARGV owner, lease id, next waiter's owner or '', its lease id, its TTL, 1 to
+//	         hand over although other processes wait, QueueEntryTTL, the next waiter's
+//	         queue entry or ''
+//	renew    ARGV owner, lease id, TTL
+//	leave    ARGV queue entry, QueueEntryTTL
+//	inspect
+//	break    ARGV QueueEntryTTL
 //
-// Durations are in milliseconds, PTTL's -1 stands for no end. Acquire, release and
-// renew must be idempotent: the same owner and lease again changes nothing. That is
-// what lets a command whose reply was lost be repeated.
+//	acquire  token                  granted; 0 where the protocol has no tokens
+//	         {holder, ttl, ticket}  refused
+//	         error INVALID text     the request makes no sense
+//	release  1                      released
+//	         2                      released; the owner has other leases
+//	         {token}                released and handed over
+//	         {token, 1}             the next waiter is the holder already
+//	         0                      not found
+//	        -1                      another owner holds the lock
+//	renew    1                      renewed
+//	         0                      nobody holds the lock
+//	        -1                      another owner holds it
+//	        -2                      the owner holds it with other leases
+//	leave    anything
+//	inspect  {owner, count, ttl, token, 1 if shared, length of the queue or its owners}
+//	break    1                      the lock was held
+//	         0                      it was free
 //
-// # Outcomes that are not known
+// Acquire, release and renew must be idempotent: with the same owner and lease id a second
+// time they change nothing. So a command whose reply was lost can be repeated.
 //
-// go-redis by default sends a command up to four times and does not say so. Here
-// every command goes out once (its NoRetry, so that the client's MaxRetries need not
-// be touched), and it is the session that repeats one whose reply is missing: it
-// then knows that the first may have been carried out.
+// # Unknown outcomes
+//
+// By default go-redis sends a command up to four times without telling the caller. Here
+// every command is sent once (its NoRetry, whatever the client's MaxRetries), and the
+// session repeats one whose reply is missing. So it knows that the first may have been
+// carried out.
 //
 //   - An acquire that is repeated finds its own lease and counts it once.
-//   - An acquire that fails, or that its caller gives up, while the reply to one of
-//     its attempts is missing is followed by releases of its lease on time of their
-//     own; so is the release of a lease that took more than one attempt. "Not there"
-//     is not believed then: the release is repeated until the server has answered
-//     for [lock.ReleaseTimeout]. A command that the network delays longer than that,
-//     or a server that hangs for more than a minute, leaves a lock for the length of
-//     its lease.
-//   - A release that is repeated and finds nothing has succeeded, as long as the
-//     lease could not have run out by itself. No trace of it is kept in Redis.
+//   - Where an acquire fails, or its caller gives up, while the reply to an attempt is
+//     missing, the session releases its lease in the background. It does the same after the
+//     release of a lease that took more than one attempt. It does not trust the reply "not
+//     found": it repeats the release until the server has answered for
+//     [lock.ReleaseTimeout]. A lock stays for the length of its lease only if the network
+//     delays a command for longer than that, or if the server hangs for over a minute.
+//   - A release that is repeated and finds nothing has succeeded, as long as the lease
+//     could not have expired. Nothing in Redis has to record it.
 //
 // # Waiting
 //
-// Waiters of one process stand in line, in order of arrival, and only the head talks
-// to Redis: it subscribes, takes a place in the lock's queue, and sleeps until it is
-// told, until the holder's lease ends, or until a third of Config.PlaceTimeout has
-// passed, whichever is first. So a message that is missed costs no more than that.
+// The waiters of one process queue in order of arrival, and only the head talks to Redis.
+// It subscribes to a channel, adds an entry to the lock's queue, and sleeps until it is
+// notified, until the holder's lease ends, or until a third of Config.QueueEntryTTL has
+// passed, whichever is first. So a lost message costs no more than that.
 //
-// What is said on a process's channel decides what happens: nothing has the head of
-// the line ask, "*" all waiters, a lease that waiter; and "granted:<token> <lease>" says
-// that the lock was passed on: the release itself made that lease the holder, so that
-// one release wakes one process, nobody overtakes it, and it need not ask again. The
-// lock is passed on for half of Config.PlaceTimeout, which the holder counts from its
-// last attempt that was refused, and so from before the grant; its watchdog then makes
-// a whole lease of it. A waiter that died is in the way for no longer than that.
+//	message on a process's channel     who acts
+//	(empty)                            the head of the queue asks
+//	*                                  all waiters ask
+//	<lease id>                         the waiter with this lease id asks
+//	granted:<token> <lease id>         the waiter with this lease id is the holder
 //
-// Where the next in line is of the holder's own process, the release makes that one
-// the holder and its reply says so: one round trip a grant, and no message. While other
-// processes wait, that happens at most Config.Passes times in a row.
+// With the last message the release itself has made the waiter the holder. One release
+// wakes one process, nobody overtakes the waiter, and it need not ask again. It holds the
+// lock for half of Config.QueueEntryTTL, which it counts from its last refused attempt, and
+// so from before the grant; then its watchdog renews the lease to its whole length. A waiter
+// that died holds up the others for no longer than that.
 //
-// A wait does not outlast an outage: the head of the line that gets no answer twice
-// ends with lock.ErrUnavailable, and its caller has to ask again.
+// Where the next waiter is in the holder's own process, the release makes it the holder and
+// the reply says so: one round trip per grant, and no message. While other processes wait,
+// this happens at most Config.MaxLocalHandoffs times in a row.
 //
-// All waiters of a process share one pub/sub connection, which subscribes to a
-// channel for the first waiter of a lock and unsubscribes a tenth of a second after
-// the last; who comes back within that time is spared the first attempt and the
-// subscription. The message is a plain PUBLISH, which a cluster carries to every node, so that one
-// connection hears all keys. Sharded pub/sub (Redis 7) would spare the other nodes
-// the message, but needs a connection to each primary; with messages for locks that
-// are awaited only, the simpler way won.
+// A wait does not outlast an outage: a head whose attempt fails twice without a reply
+// returns [lock.ErrUnavailable], and its caller has to try again.
 //
-// # Being told
+// All waiters of a process share one pub/sub connection. It subscribes to a lock's channel
+// for the first waiter and unsubscribes a tenth of a second after the last; a waiter that
+// comes back within that time saves the first attempt and the subscription. The message is
+// a plain PUBLISH, which a cluster sends to every node, so one connection receives all
+// channels. Sharded pub/sub (Redis 7) would spare the other nodes the message but needs a
+// connection to each primary. Messages are sent only for locks that somebody waits for, so
+// the simpler way is used.
 //
-// A lease counts from before the attempt that was granted or renewed, less a margin
-// (see package watchdog). At that moment, and so before Redis lets anybody else in,
-// its context ends: with [lock.ErrExpired] if it was a fixed lease or this process
-// did not run, with [lock.ErrUnavailable] and the last error if it could not be
-// renewed. A key that is gone or somebody else's is found at the next renewal
-// ([lock.ErrExpired], [lock.ErrLost]), and then all leases of that owner are over.
+// # Telling the holder
 //
-// # In which order to read
+// A lease is counted from before the attempt that was granted or renewed, less a margin
+// (see package watchdog). At its end, and so before Redis lets anybody else in, its context
+// ends:
 //
-// protocol.go, acquire.go, lease.go, room.go, wait.go and successor.go, settle.go; then
-// pipe.go, listener.go and connection.go for how it reaches Redis.
+//	lock.ErrExpired                       it was a fixed lease, or this process was stopped
+//	lock.ErrUnavailable, the last error   it could not be renewed
+//	lock.ErrExpired or lock.ErrLost       a renewal found the key gone, or another owner's;
+//	                                      all leases of the owner on the lock end then
+//
+// # Where to start reading
+//
+// protocol.go, acquire.go, lease.go, waitqueues.go, wait.go and handoff.go, cleanup.go; then
+// batcher.go, listener.go and connection.go for the connection to Redis.
 package session

@@ -11,177 +11,178 @@ import (
 	"seckill/internal/lock"
 	"seckill/internal/lock/redis/redisio"
 	"seckill/internal/lock/watchdog"
+	"seckill/internal/redisscript"
 )
 
-// lease is what this process knows of one lease it was granted.
-type lease struct {
+// heldLease is what this process knows of a lease that it holds.
+type heldLease struct {
 	*request
-	dog watchdog.Lease[*lease] // what the watchdog knows of it
+	watched watchdog.Entry[*heldLease]
 
-	uncertain atomic.Bool // a release was sent and its outcome is unknown
+	releaseUnknown atomic.Bool // a release was sent and its outcome is unknown
 }
 
-// lease makes a lease of a grant and puts it under watch.
-func (s *Session) lease(ctx context.Context, r *request, granted grant) *lock.Held {
-	g := &lease{request: r}
+// hold makes a lease of a grant and registers it with the watchdog.
+func (s *Session) hold(ctx context.Context, r *request, g grant) *lock.Held {
+	l := &heldLease{request: r}
 	grant := lock.Grant{
-		Key: r.key, Owner: r.owner, Token: granted.token,
-		Until:   watchdog.Until(granted.start, cmp.Or(granted.first, r.ttl)),
-		Release: func(ctx context.Context) error { return s.release(ctx, g) },
-		Extend:  func(ctx context.Context, ttl time.Duration) (time.Time, error) { return s.extend(ctx, g, ttl) },
-		Stop:    func() { s.watchdog.Forget(&g.dog) },
+		Key: r.key, Owner: r.owner, Token: g.token,
+		Until:   watchdog.Until(g.start, cmp.Or(g.firstTTL, r.ttl)),
+		Release: func(ctx context.Context) error { return s.release(ctx, l) },
+		Extend:  func(ctx context.Context, ttl time.Duration) (time.Time, error) { return s.extend(ctx, l, ttl) },
+		Stop:    func() { s.watchdog.Unwatch(&l.watched) },
 	}
-	if !r.renewed {
+	if !r.autoRenew {
 		grant.TTL = r.ttl
 	}
-	g.dog = watchdog.Lease[*lease]{
-		Held: lock.NewHeld(ctx, grant), Start: granted.start, First: granted.first, TTL: r.ttl, Renewed: r.renewed, Of: g,
+	l.watched = watchdog.Entry[*heldLease]{
+		Held: lock.NewHeld(ctx, grant), Start: g.start, FirstTTL: g.firstTTL, TTL: r.ttl, AutoRenew: r.autoRenew, Value: l,
 	}
-	s.watchdog.Watch(&g.dog)
-	return g.dog.Held
+	s.watchdog.Watch(&l.watched)
+	return l.watched.Held
 }
 
-// sameHold reports whether two leases end together when the lock is gone.
-func sameHold(a, b *lease) bool { return a.lock() == b.lock() && a.owner == b.owner }
+// sameHolder reports whether two leases end together when the lock is gone.
+func sameHolder(a, b *heldLease) bool { return a.lock() == b.lock() && a.owner == b.owner }
 
-// release gives a lease back in one round trip, and makes sure of it where an
-// attempt to acquire is still unaccounted for and might be carried out only now.
-// The same command passes the lock on to who is next in this process.
-func (s *Session) release(ctx context.Context, g *lease) error {
-	next := s.room.successor(g.request, s.config.Passes)
+// release releases a lease in one round trip. The same command hands the lock to the next
+// waiter of this process. Where an attempt to acquire is unaccounted for and may still be
+// carried out, a clean-up follows.
+func (s *Session) release(ctx context.Context, l *heldLease) error {
+	h := s.waiters.startHandoff(l.request, s.config.MaxLocalHandoffs)
 	sent := time.Now()
-	reply, err := s.sendRelease(ctx, g, next)
-	s.settleSuccessor(next, sent, reply, err)
+	reply, err := s.sendRelease(ctx, l, h)
+	s.endHandoff(h, sent, reply, err)
 	if err == nil {
-		err = g.verdict(reply)
+		err = l.releaseError(reply)
 	}
-	if g.unanswered.Load() && !errors.Is(err, lock.ErrUnavailable) { // that one may be made again
-		s.giveBack(g.request)
+	if l.unanswered.Load() && !errors.Is(err, lock.ErrUnavailable) { // else the caller may release again
+		s.cleanUp(l.request)
 	}
 	return err
 }
 
-func (s *Session) sendRelease(ctx context.Context, g *lease, next *successor) (any, error) {
+func (s *Session) sendRelease(ctx context.Context, l *heldLease, h *handoff) (any, error) {
 	var err error
-	owner, id, ttl, passes, place := next.args()
+	owner, leaseID, ttl, overOthers, queueEntry := h.args()
 	for range 2 {
-		c := s.pipe.run(ctx, s.scripts.release, g.keys, string(g.owner), g.lease, owner, id, ttl, passes, s.config.PlaceTimeout.Milliseconds(), place)
+		c := s.batcher.run(ctx, s.scripts.release, l.keys, string(l.owner), l.leaseID, owner, leaseID, ttl, overOthers,
+			s.config.QueueEntryTTL.Milliseconds(), queueEntry)
 		if !c.wait(ctx) {
-			g.uncertain.Store(true)
+			l.releaseUnknown.Store(true)
 			return nil, fmt.Errorf("%w: %w", lock.ErrUnavailable, errors.Join(ctx.Err(), s.closing.Err()))
 		}
 		if c.err == nil {
 			return c.val, nil
 		}
-		if answered(c.err) {
+		if redisscript.Answered(c.err) {
 			return nil, redisio.Error(ctx, c.err)
 		}
-		if err = c.err; never(err) {
+		if err = c.err; notSent(err) {
 			break
 		}
-		g.uncertain.Store(true)
+		l.releaseUnknown.Store(true)
 	}
 	return nil, fmt.Errorf("%w: %w", lock.ErrUnavailable, err)
 }
 
-// settleSuccessor tells who was to be next what became of it.
-func (s *Session) settleSuccessor(next *successor, sent time.Time, reply any, err error) {
-	if next == nil {
+// endHandoff gives the next waiter the outcome of the release.
+func (s *Session) endHandoff(h *handoff, sent time.Time, reply any, err error) {
+	if h == nil {
 		return
 	}
-	handed, isHanded := reply.([]any)
+	handed, isHandoff := reply.([]any)
 	code, _ := reply.(int64)
-	out := handOver{grant: grant{start: sent}, kept: code == stillHeld}
+	result := handoffResult{grant: grant{start: sent}, kept: code == releasedOne}
 	switch {
 	case err != nil:
-		out.unknown = true
-	case isHanded && len(handed) > 0:
+		result.unknown = true
+	case isHandoff && len(handed) > 0:
 		token, ok := handed[0].(int64)
-		out.granted, out.token = ok, uint64(token)
+		result.granted, result.token = ok, uint64(token)
 	}
-	if abandoned := s.room.settle(next.waiter, out); abandoned {
-		// In the background: the waiter is not here any more, and whoever releases
-		// need not wait for its clean-up.
-		s.background(func() { s.settle(next.waiter.r, func() {}) })
+	if orphaned := s.waiters.endHandoff(h.to, result); orphaned {
+		// In the background: the waiter has left, and the releasing holder need not wait
+		// for its clean-up.
+		s.background(func() { s.revoke(h.to.req, func() {}) })
 	}
 }
 
-// Replies of a release.
+// Replies of the release script.
 const (
-	givenBack = 1
-	stillHeld = 2 // given back, and the owner has other leases
-	notThere  = 0
-	notMine   = -1
+	released    = 1
+	releasedOne = 2 // the owner has other leases
+	notFound    = 0
+	notOwner    = -1
 )
 
-// verdict is what a reply of the release means. "Not there" is success where an
-// earlier attempt may have been the one that took it away, as long as the lease
-// could not have run out by itself.
-func (g *lease) verdict(reply any) error {
-	mine := g.uncertain.Load() && g.dog.Held.Remaining() > 0
-	handed, isHanded := reply.([]any)
+// releaseError returns the error that a reply to the release stands for. "Not found" is
+// success where an earlier attempt may have released the lease, as long as the lease could
+// not have expired.
+func (l *heldLease) releaseError(reply any) error {
+	releasedBefore := l.releaseUnknown.Load() && l.watched.Held.Remaining() > 0
+	handed, isHandoff := reply.([]any)
 	code, ok := reply.(int64)
 	switch {
-	case isHanded && (len(handed) == 1 || mine):
+	case isHandoff && (len(handed) == 1 || releasedBefore):
 		return nil
-	case isHanded: // somebody else's already, and not by this release
-		return fmt.Errorf("%w: %q", lock.ErrLost, g.key)
-	case !ok || code < notMine || code > stillHeld:
-		return strange(reply)
-	case code == givenBack || code == stillHeld || mine:
+	case isHandoff: // the next waiter holds it, but not because of this release
+		return fmt.Errorf("%w: %q", lock.ErrLost, l.key)
+	case !ok || code < notOwner || code > releasedOne:
+		return unexpected(reply)
+	case code == released || code == releasedOne || releasedBefore:
 		return nil
-	case code == notThere:
-		return fmt.Errorf("%w: %q", lock.ErrExpired, g.key)
+	case code == notFound:
+		return fmt.Errorf("%w: %q", lock.ErrExpired, l.key)
 	}
-	return fmt.Errorf("%w: %q", lock.ErrLost, g.key)
+	return fmt.Errorf("%w: %q", lock.ErrLost, l.key)
 }
 
-// extend asks for ttl from now; for the lease's own way where ttl is 0.
-func (s *Session) extend(ctx context.Context, g *lease, ttl time.Duration) (time.Time, error) {
+// extend makes the lease end ttl from now; ttl 0 stands for the request's TTL.
+func (s *Session) extend(ctx context.Context, l *heldLease, ttl time.Duration) (time.Time, error) {
 	if ttl == 0 {
-		ttl = g.ttl
+		ttl = l.ttl
 	}
 	ttl = ttl.Truncate(time.Millisecond)
 	start := time.Now()
-	c := s.pipe.run(ctx, s.scripts.renew, g.keys, string(g.owner), g.lease, ttl.Milliseconds())
-	out := s.renewed(ctx, c)
+	c := s.batcher.run(ctx, s.scripts.renew, l.keys, string(l.owner), l.leaseID, ttl.Milliseconds())
+	outcome := s.parseRenewal(ctx, c)
 	switch {
-	case errors.Is(out.Err, lock.ErrUnavailable):
-		// It may have been carried out, and have made the lease shorter.
-		s.watchdog.AtMost(&g.dog, watchdog.Until(start, ttl))
-		return time.Time{}, errors.Join(out.Err, ctx.Err())
-	case out.Err != nil:
-		return time.Time{}, fmt.Errorf("%w: %q", out.Err, g.key)
+	case errors.Is(outcome.Err, lock.ErrUnavailable):
+		// The server may have carried it out, and so have shortened the lease.
+		s.watchdog.Shorten(&l.watched, watchdog.Until(start, ttl))
+		return time.Time{}, errors.Join(outcome.Err, ctx.Err())
+	case outcome.Err != nil:
+		return time.Time{}, fmt.Errorf("%w: %q", outcome.Err, l.key)
 	}
 	until := watchdog.Until(start, ttl)
-	s.watchdog.Extended(&g.dog, until)
+	s.watchdog.Extended(&l.watched, until)
 	return until, nil
 }
 
-// renew asks for a whole lease again, for all of batch at once. It is how the
-// watchdog reaches Redis.
-func (s *Session) renew(ctx context.Context, batch []*watchdog.Lease[*lease]) []watchdog.Outcome {
+// renew renews a batch of leases. The watchdog calls it.
+func (s *Session) renew(ctx context.Context, batch []*watchdog.Entry[*heldLease]) []watchdog.Outcome {
 	calls := make([]*call, len(batch))
-	for i, g := range batch {
-		calls[i] = s.pipe.send(ctx, s.renewal(g.Of, "evalsha", s.scripts.renew.digest))
+	for i, l := range batch {
+		calls[i] = s.batcher.send(ctx, s.scripts.renew.ByDigest(context.Background(), renewalArgs(l.Value)))
 	}
-	outcome := make([]watchdog.Outcome, len(batch))
-	for i, g := range batch {
+	outcomes := make([]watchdog.Outcome, len(batch))
+	for i, l := range batch {
 		c := calls[i]
-		if c.wait(ctx) && unknownScript(c.err) {
-			c = s.pipe.send(ctx, s.renewal(g.Of, "eval", s.scripts.renew.source))
+		if c.wait(ctx) && redisscript.Missing(c.err) {
+			c = s.batcher.send(ctx, s.scripts.renew.BySource(context.Background(), renewalArgs(l.Value)))
 		}
-		outcome[i] = s.renewed(ctx, c)
+		outcomes[i] = s.parseRenewal(ctx, c)
 	}
-	return outcome
+	return outcomes
 }
 
-func (s *Session) renewal(g *lease, verb, program string) once {
-	return command(verb, program, g.keys, []any{string(g.owner), g.lease, g.ttl.Milliseconds()})
+func renewalArgs(l *heldLease) []any {
+	return redisscript.Args(l.keys, string(l.owner), l.leaseID, l.ttl.Milliseconds())
 }
 
-// renewed makes sense of a reply to the renewal.
-func (s *Session) renewed(ctx context.Context, c *call) watchdog.Outcome {
+// parseRenewal parses the reply to a renewal.
+func (s *Session) parseRenewal(ctx context.Context, c *call) watchdog.Outcome {
 	if !c.wait(ctx) {
 		return watchdog.Outcome{Err: fmt.Errorf("%w: %w", lock.ErrUnavailable, errNoReply)}
 	}
@@ -192,11 +193,11 @@ func (s *Session) renewed(ctx context.Context, c *call) watchdog.Outcome {
 	case int64(1):
 		return watchdog.Outcome{}
 	case int64(0):
-		return watchdog.Outcome{Err: lock.ErrExpired, Whole: true}
+		return watchdog.Outcome{Err: lock.ErrExpired, AllOfHolder: true}
 	case int64(-1):
-		return watchdog.Outcome{Err: lock.ErrLost, Whole: true}
+		return watchdog.Outcome{Err: lock.ErrLost, AllOfHolder: true}
 	case int64(-2):
 		return watchdog.Outcome{Err: lock.ErrExpired}
 	}
-	return watchdog.Outcome{Err: strange(c.val)}
+	return watchdog.Outcome{Err: unexpected(c.val)}
 }

@@ -6,27 +6,27 @@ import (
 	"time"
 )
 
-// listener is the one pub/sub connection of the process. A single goroutine owns
-// the connection and what it is subscribed to; others only say which channels they
-// want. So nobody who waits ever waits for a socket, and a subscription that is
-// wanted, not wanted and wanted again cannot be confused with its predecessor:
-// there is at most one unconfirmed command for a channel.
+// listener is the one pub/sub connection of the process. A single goroutine owns the
+// connection and its subscriptions; the others only say which channels they want. So a
+// waiter never waits for a socket, and a channel that is wanted, not wanted and wanted
+// again is never confused with its predecessor: at most one command per channel is
+// unconfirmed.
 type listener struct {
 	client Client
 	retry  time.Duration
 
 	mu      sync.Mutex
-	wanted  map[string]*line
-	changed []string // channels that were wanted or unwanted since the last look
+	wanted  map[string]*keyQueue // by channel
+	changed []string             // channels whose wish has changed since takeChanges
 
-	look    chan struct{}
+	wake    chan struct{} // changed is not empty
 	closing context.Context
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 }
 
 func newListener(client Client, retry time.Duration) *listener {
-	l := &listener{client: client, retry: retry, wanted: make(map[string]*line), look: make(chan struct{}, 1)}
+	l := &listener{client: client, retry: retry, wanted: make(map[string]*keyQueue), wake: make(chan struct{}, 1)}
 	l.closing, l.cancel = context.WithCancel(context.Background())
 	l.running.Go(l.run)
 	return l
@@ -37,20 +37,20 @@ func (l *listener) close() {
 	l.running.Wait()
 }
 
-// want has a line's channel subscribed to. It must not be wanted already.
-func (l *listener) want(who *line) {
+// subscribe requests a subscription to the channel of k, which must have none.
+func (l *listener) subscribe(k *keyQueue) {
 	l.mu.Lock()
-	l.wanted[who.channel] = who
+	l.wanted[k.channel] = k
 	l.mu.Unlock()
-	l.change(who.channel)
+	l.change(k.channel)
 }
 
-// unwant has it unsubscribed from.
-func (l *listener) unwant(who *line) {
+// unsubscribe requests the end of the subscription to the channel of k.
+func (l *listener) unsubscribe(k *keyQueue) {
 	l.mu.Lock()
-	delete(l.wanted, who.channel)
+	delete(l.wanted, k.channel)
 	l.mu.Unlock()
-	l.change(who.channel)
+	l.change(k.channel)
 }
 
 func (l *listener) change(channel string) {
@@ -58,19 +58,19 @@ func (l *listener) change(channel string) {
 	l.changed = append(l.changed, channel)
 	l.mu.Unlock()
 	select {
-	case l.look <- struct{}{}:
+	case l.wake <- struct{}{}:
 	default:
 	}
 }
 
-// run keeps a connection from the first channel wanted until the end, and opens a
-// new one when it fails. Nobody needs to be told: until the new connection has
-// confirmed their channels, all waiters sleep no longer than a lease runs.
+// run keeps a connection open from the first subscription until close, and replaces it
+// when it fails. The waiters need not know: until the new connection has confirmed their
+// channels, they sleep no longer than a lease lasts.
 func (l *listener) run() {
 	for {
 		for !l.anyWanted() {
 			select {
-			case <-l.look:
+			case <-l.wake:
 			case <-l.closing.Done():
 				return
 			}
@@ -90,19 +90,19 @@ func (l *listener) anyWanted() bool {
 	return len(l.wanted) > 0
 }
 
-// begin makes every channel that is wanted a change, for a new connection.
-func (l *listener) begin() {
+// markAllChanged has a new connection subscribe to every wanted channel.
+func (l *listener) markAllChanged() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.changed = l.changed[:0]
-	for channel, who := range l.wanted {
-		who.ready.Store(false)
+	for channel, k := range l.wanted {
+		k.subscribed.Store(false)
 		l.changed = append(l.changed, channel)
 	}
 }
 
-// changes takes the changes since the last look.
-func (l *listener) changes() []string {
+// takeChanges returns the changed channels and forgets them.
+func (l *listener) takeChanges() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	changed := l.changed
@@ -110,14 +110,14 @@ func (l *listener) changes() []string {
 	return changed
 }
 
-// line is who wants a channel, nil where nobody does.
-func (l *listener) line(channel string) *line {
+// queue returns the queue that wants a channel, nil where none does.
+func (l *listener) queue(channel string) *keyQueue {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.wanted[channel]
 }
 
-// serve works with one connection until it fails or the listener closes.
+// serve uses one connection until it fails or the listener closes.
 func (l *listener) serve() {
 	c := &connection{listener: l, pubsub: l.client.Subscribe(l.closing), channels: make(map[string]subscription)}
 	events := make(chan any)
@@ -128,8 +128,8 @@ func (l *listener) serve() {
 		_ = c.pubsub.Close()
 		receiving.Wait()
 	}()
-	l.begin()
-	if c.apply(l.changes()) != nil {
+	l.markAllChanged()
+	if c.update(l.takeChanges()) != nil {
 		return
 	}
 	receiving.Go(func() { c.receive(events, stop) })
@@ -140,15 +140,15 @@ func (l *listener) serve() {
 		select {
 		case <-l.closing.Done():
 			return
-		case <-l.look:
-			err = c.apply(l.changes())
+		case <-l.wake:
+			err = c.update(l.takeChanges())
 		case event, open := <-events:
 			if !open {
 				return
 			}
-			err = c.handle(event)
+			err = c.onEvent(event)
 		case <-health.C:
-			err = c.check()
+			err = c.checkHealth()
 		}
 		if err != nil {
 			return

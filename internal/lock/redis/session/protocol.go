@@ -1,77 +1,102 @@
 package session
 
 import (
-	_ "embed"
+	"embed"
+	"errors"
 	"fmt"
+	"io/fs"
+
+	"seckill/internal/redisscript"
 )
 
-// Protocol is what a mechanism does in Redis: scripts that keep to the conventions
-// in the package's documentation.
+// Protocol is what a mechanism does in Redis: scripts that follow the conventions in the
+// package's documentation.
 type Protocol struct {
-	// Name is the mechanism's, and the namespace of its keys.
+	// Name is the name of the mechanism and the namespace of its keys.
 	Name string
-	// Sides are the ways to acquire: one, or a writer's and a reader's.
-	Sides []Side
-	// The Lua sources of what else is done with a lock. The functions of
-	// common.lua go before each.
-	Release, Renew, Leave, Inspect, Break string
-	// Library is Lua source that goes before each script, after common.lua.
+	// Scripts holds the Lua sources: release.lua, leave.lua, inspect.lua and break.lua,
+	// one to acquire for each mode, and renew.lua unless this package's is used.
+	Scripts fs.FS
+	// Library names a file of functions in Scripts. They come before each script, after
+	// those of common.lua.
 	Library string
-	// Parts names the keys of a lock besides the lock itself and its queue.
-	Parts []string
-	// Plain says that a free lock may be taken with SET NX: a lock that has one
-	// lease is then a string, "<lease> <owner>", and Redis needs no script for the
-	// most frequent case.
-	Plain bool
+	// Modes are the ways to acquire: one, or one for writers and one for readers.
+	Modes []Mode
+	// ExtraKeys names the keys of a lock besides the lock itself and its queue.
+	ExtraKeys []string
+	// SetNX says that SET NX may take a free lock: a lock with a single lease is then a
+	// string, "<lease id> <owner>", and the most frequent case needs no script.
+	SetNX bool
 }
 
-// Side is one way to acquire.
-type Side struct {
+// Mode is one way to acquire.
+type Mode struct {
 	// Name is part of the names of channels. It may be empty.
 	Name string
-	// Acquire is the Lua source.
+	// Acquire names the script.
 	Acquire string
-	// EachAsks has every waiter stand in the queue in Redis. Otherwise the waiters
-	// of a process stand in a line of their own, whose head alone asks.
-	EachAsks bool
-	// HandsOver lets a release pass the lock on to who is next in the same
-	// process, as far as the script agrees.
-	HandsOver bool
+	// AllQueueInRedis has every waiter join the lock's queue in Redis. Otherwise the
+	// waiters of a process share one entry there: only the first of them asks.
+	AllQueueInRedis bool
+	// LocalHandoff lets a release make the next waiter of the same process the holder,
+	// where the script agrees.
+	LocalHandoff bool
 }
 
-//go:embed common.lua
-var commonSource string
+//go:embed common.lua renew.lua
+var sources embed.FS
 
-// scripts are the operations on a lock, besides the sides' own.
+// scripts are the operations on a lock, except to acquire it.
 type scripts struct {
-	release, renew, leave, inspect, breaks script
+	release, renew, leave, inspect, forceRelease *redisscript.Script
 }
 
-func (p Protocol) scripts(cluster bool) scripts {
-	return scripts{
-		release: p.script(cluster, p.Release),
-		renew:   p.script(cluster, p.Renew),
-		leave:   p.script(cluster, p.Leave),
-		inspect: p.script(cluster, p.Inspect),
-		breaks:  p.script(cluster, p.Break),
+// mode is a Mode with its script.
+type mode struct {
+	Mode
+	acquire *redisscript.Script
+}
+
+// build reads a protocol's scripts. On a cluster PUBLISH cannot tell who listens.
+func (p Protocol) build(cluster bool) (scripts, []*mode, error) {
+	b := builder{protocol: p, head: fmt.Sprintf("local cluster = %t\n", cluster)}
+	b.head += b.read(sources, "common.lua")
+	if p.Library != "" {
+		b.head += b.read(p.Scripts, p.Library)
 	}
-}
-
-// script puts a source together. On a cluster PUBLISH cannot tell who listens.
-func (p Protocol) script(cluster bool, source string) script {
-	return newScript(fmt.Sprintf("local cluster = %t\n", cluster) + commonSource + p.Library + source)
-}
-
-// side is a Side with its script.
-type side struct {
-	Side
-	acquire script
-}
-
-func (p Protocol) sides(cluster bool) []*side {
-	var all []*side
-	for _, s := range p.Sides {
-		all = append(all, &side{Side: s, acquire: p.script(cluster, s.Acquire)})
+	all := scripts{
+		release: b.script("release.lua"), renew: b.renewal(), leave: b.script("leave.lua"),
+		inspect: b.script("inspect.lua"), forceRelease: b.script("break.lua"),
 	}
-	return all
+	modes := make([]*mode, len(p.Modes))
+	for i, m := range p.Modes {
+		modes[i] = &mode{Mode: m, acquire: b.script(m.Acquire)}
+	}
+	return all, modes, b.err
+}
+
+// builder puts scripts together and keeps the first error.
+type builder struct {
+	protocol Protocol
+	head     string
+	err      error
+}
+
+func (b *builder) read(from fs.FS, name string) string {
+	source, err := fs.ReadFile(from, name)
+	if err != nil && b.err == nil {
+		b.err = fmt.Errorf("the scripts of %s: %w", b.protocol.Name, err)
+	}
+	return string(source)
+}
+
+func (b *builder) script(name string) *redisscript.Script {
+	return redisscript.New(b.head + b.read(b.protocol.Scripts, name))
+}
+
+func (b *builder) renewal() *redisscript.Script {
+	if _, err := fs.Stat(b.protocol.Scripts, "renew.lua"); errors.Is(err, fs.ErrNotExist) {
+		return redisscript.New(b.head + b.read(sources, "renew.lua"))
+	}
+	return b.script("renew.lua")
 }

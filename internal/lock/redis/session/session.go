@@ -14,8 +14,8 @@ import (
 	"seckill/internal/lock/watchdog"
 )
 
-// Client is what a session needs of go-redis. [redis.UniversalClient] has it: a
-// single node, a sentinel's primary or a cluster.
+// Client is what a session needs of go-redis. [redis.UniversalClient] implements it: a
+// single node, the primary behind a sentinel, or a cluster.
 type Client interface {
 	// Pipeline sends commands together; in a cluster, to each node its own.
 	Pipeline() redis.Pipeliner
@@ -23,68 +23,71 @@ type Client interface {
 	Subscribe(ctx context.Context, channels ...string) *redis.PubSub
 }
 
-// Session is one mechanism in one process. It is safe for use by many goroutines,
-// and a process needs one: its waiters share a connection and its leases one
-// watchdog.
+// Session is one mechanism in one process. It is safe for use by many goroutines. A
+// process needs only one: its waiters share a connection and its leases a watchdog.
 type Session struct {
 	config   Config
 	protocol Protocol
 	scripts  scripts
-	sides    []*side
-	process  string       // this process, in the names of channels
-	owners   *lock.Owners // and of leases
+	modes    []*mode
+	process  string       // identifies this process in the names of channels
+	ids      *lock.Owners // of owners and of leases
 
-	pipe     *pipe
-	watchdog *watchdog.Watchdog[*lease]
+	batcher  *batcher
+	watchdog *watchdog.Watchdog[*heldLease]
 	listener *listener
-	room     *room
+	waiters  *waitQueues
 
 	closing context.Context
 	close   context.CancelFunc
 
-	once   sync.Once // for Close
-	mu     sync.Mutex
-	closed bool           // guarded by mu: no clean-up begins any more
-	clean  sync.WaitGroup // clean-ups under way
+	once     sync.Once // for Close
+	mu       sync.Mutex
+	closed   bool           // guarded by mu: no clean-up may start any more
+	cleanUps sync.WaitGroup // running clean-ups
 }
 
 var (
-	_ lock.Locker    = (*Session)(nil)
-	_ lock.Inspector = (*Session)(nil)
-	_ lock.Breaker   = (*Session)(nil)
+	_ lock.Locker        = (*Session)(nil)
+	_ lock.Inspector     = (*Session)(nil)
+	_ lock.ForceReleaser = (*Session)(nil)
 )
 
-// New checks the configuration ([lock.ErrInvalid]) and starts what works in the
-// background. It does not talk to Redis yet. Close stops it all.
+// New checks the configuration ([lock.ErrInvalid]) and starts the background goroutines.
+// It does not talk to Redis yet. Close stops everything.
 func New(client Client, protocol Protocol, config Config) (*Session, error) {
 	if client == nil {
 		return nil, fmt.Errorf("%w: %s needs a Redis client", lock.ErrInvalid, protocol.Name)
 	}
 	if _, ring := client.(*redis.Ring); ring {
-		return nil, fmt.Errorf("%w: %s cannot be kept on a redis.Ring, whose nodes share no channels", lock.ErrInvalid, protocol.Name)
+		return nil, fmt.Errorf("%w: %s cannot use a redis.Ring, whose nodes share no channels",
+			lock.ErrInvalid, protocol.Name)
 	}
 	config = config.WithDefaults()
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	owners := lock.NewOwners()
 	_, cluster := client.(*redis.ClusterClient)
-	cluster = cluster || config.Cluster
+	scripts, modes, err := protocol.build(cluster || config.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	ids := lock.NewOwners()
 	s := &Session{
-		config: config, protocol: protocol,
-		scripts: protocol.scripts(cluster), sides: protocol.sides(cluster),
-		process: string(owners.New()), owners: owners,
-		pipe: newPipe(client, config.CommandTimeout, config.Pipelines),
+		config: config, protocol: protocol, scripts: scripts, modes: modes,
+		process: string(ids.New()), ids: ids,
+		batcher: newBatcher(client, config.CommandTimeout, config.Pipelines),
 	}
 	s.closing, s.close = context.WithCancel(context.Background())
-	s.watchdog = watchdog.New(watchdog.Config{RenewEvery: config.RenewEvery, RetryEvery: config.RetryEvery}, s.renew, sameHold)
+	renewals := watchdog.Config{RenewEvery: config.RenewEvery, RetryEvery: config.RetryEvery}
+	s.watchdog = watchdog.New(renewals, s.renew, sameHolder)
 	s.listener = newListener(client, config.RetryEvery)
-	s.room = newRoom(s.listener, config)
+	s.waiters = newWaitQueues(s.listener, config)
 	return s, nil
 }
 
-// Close ends every wait and stops the watchdog, whose holders are told. It gives
-// nothing back: release first. It returns when nothing of the session runs any more.
+// Close ends every wait and stops the watchdog, which tells the holders. It releases
+// nothing: release first. When it returns, no goroutine of the session is left.
 func (s *Session) Close() error {
 	s.once.Do(func() {
 		s.mu.Lock()
@@ -93,32 +96,32 @@ func (s *Session) Close() error {
 		s.close()
 		s.watchdog.Close()
 		s.listener.close()
-		s.pipe.close()
-		s.clean.Wait()
+		s.batcher.close()
+		s.cleanUps.Wait()
 	})
 	return nil
 }
 
-// background runs work that Close waits for. It reports false once closed.
+// background runs work that Close waits for. It reports false after Close.
 func (s *Session) background(work func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return false
 	}
-	s.clean.Go(work)
+	s.cleanUps.Go(work)
 	return true
 }
 
-// Acquire implements [lock.Locker] for the protocol's first side.
+// Acquire implements [lock.Locker] for the protocol's first mode.
 func (s *Session) Acquire(ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
-	return s.acquireSide(ctx, 0, key, opts)
+	return s.acquireMode(ctx, 0, key, opts)
 }
 
-// Side is the locker of one of the protocol's sides.
-func (s *Session) Side(i int) lock.Locker {
+// Mode returns the locker of one of the protocol's modes.
+func (s *Session) Mode(i int) lock.Locker {
 	return acquireFunc(func(ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
-		return s.acquireSide(ctx, i, key, opts)
+		return s.acquireMode(ctx, i, key, opts)
 	})
 }
 
@@ -129,15 +132,15 @@ func (f acquireFunc) Acquire(ctx context.Context, key string, opts lock.Options)
 	return f(ctx, key, opts)
 }
 
-func (s *Session) acquireSide(ctx context.Context, i int, key string, opts lock.Options) (lock.Lease, error) {
+func (s *Session) acquireMode(ctx context.Context, i int, key string, opts lock.Options) (lock.Lease, error) {
 	if err := lock.Check(key, opts); err != nil {
 		return nil, err
 	}
-	r := s.request(ctx, s.sides[i], key, opts)
+	r := s.request(ctx, s.modes[i], key, opts)
 	delivered := false
 	defer func() { // also when a fault panics
 		if !delivered && (r.granted.Load() || r.unanswered.Load() || r.pending != nil) {
-			s.giveBack(r)
+			s.cleanUp(r)
 		}
 	}()
 	held, err := s.acquire(ctx, r, opts.Wait)
@@ -150,63 +153,59 @@ func (s *Session) acquireSide(ctx context.Context, i int, key string, opts lock.
 
 // request is one acquisition.
 type request struct {
-	key     string
-	side    *side
-	keys    []string // in Redis: the lock, its queue, the protocol's further ones
-	owner   lock.Owner
-	lease   string // the request's identity
-	ttl     time.Duration
-	renewed bool
-	begun   time.Time
-	faults  *lock.Faults
+	key       string
+	mode      *mode
+	keys      []string // in Redis: the lock, its queue, the protocol's extra keys
+	owner     lock.Owner
+	leaseID   string // identifies the request and the lease that it is granted
+	ttl       time.Duration
+	autoRenew bool
+	start     time.Time
 
-	// What the server may do, or have done, for an acquisition that fails.
+	// What the server may have done, or may yet do, for an acquisition that fails.
 	granted    atomic.Bool // it granted the lease, which was not delivered
-	unanswered atomic.Bool // a command had no answer, and may be carried out yet
-	pending    *call       // the last attempt, if it was given up before it ended
+	unanswered atomic.Bool // a command had no reply and may still be carried out
+	pending    *call       // the last attempt, if the caller left before its reply
 
-	prompt time.Time // until when the caller waits for its own clean-up; zero: not begun
+	cleanUpUntil time.Time // how long the caller waits for its clean-up; zero: not started
 }
 
-func (s *Session) request(ctx context.Context, side *side, key string, opts lock.Options) *request {
+func (s *Session) request(ctx context.Context, m *mode, key string, opts lock.Options) *request {
 	r := &request{
-		key: key, side: side, keys: s.keys(key),
-		ttl: opts.TTL.Truncate(time.Millisecond), begun: time.Now(), faults: opts.Faults,
+		key: key, mode: m, keys: s.keys(key),
+		ttl: opts.TTL.Truncate(time.Millisecond), start: time.Now(),
 	}
-	id := s.owners.New()
-	r.lease = leasePrefix + string(id)
+	id := s.ids.New()
+	r.leaseID = leasePrefix + string(id)
 	if owner, given := lock.OwnerFrom(ctx); given {
 		r.owner = owner
 	} else {
 		r.owner = id
 	}
 	if opts.TTL == 0 {
-		r.ttl, r.renewed = s.config.WatchdogTimeout.Truncate(time.Millisecond), true
+		r.ttl, r.autoRenew = s.config.WatchdogTimeout.Truncate(time.Millisecond), true
 	}
 	return r
 }
 
-// leasePrefix sets a lease apart from what else a lock's value may hold.
+// leasePrefix tells a lease id from other values that a lock may hold.
 const leasePrefix = "lease:"
 
-// lock is the key of the lock itself.
+// lock returns the key of the lock itself.
 func (r *request) lock() string { return r.keys[0] }
 
-// keys are those of one lock, all with the lock's key as their hash tag.
+// keys returns the keys of one lock. All have the lock's key as their hash tag.
 func (s *Session) keys(key string) []string {
-	return s.keysOf(redisio.Key(s.config.Prefix, s.protocol.Name, key, ""))
-}
-
-func (s *Session) keysOf(name string) []string {
-	keys := make([]string, 2, 2+len(s.protocol.Parts))
+	name := redisio.Key(s.config.Prefix, s.protocol.Name, key, "")
+	keys := make([]string, 2, 2+len(s.protocol.ExtraKeys))
 	keys[0], keys[1] = name, name+":queue"
-	for _, part := range s.protocol.Parts {
-		keys = append(keys, name+":"+part)
+	for _, extra := range s.protocol.ExtraKeys {
+		keys = append(keys, name+":"+extra)
 	}
 	return keys
 }
 
-// channel is where this process hears of a lock.
+// channel returns the channel on which this process is notified of a lock.
 func (s *Session) channel(r *request) string {
-	return r.lock() + ":" + r.side.Name + "@" + s.process
+	return r.lock() + ":" + r.mode.Name + "@" + s.process
 }

@@ -25,19 +25,18 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 const key = "seat"
 
-// slack is what the clocks of Redis and of this process may differ by when the same
-// lease is read from both.
+// slack is how much the end of a lease may differ between Redis and this process.
 const slack = 100 * time.Millisecond
 
-// mechanism is what every session is to the outside.
+// mechanism is the interface of every mechanism on a session.
 type mechanism interface {
 	lock.Locker
 	lock.Inspector
-	lock.Breaker
+	lock.ForceReleaser
 	Close() error
 }
 
-// maker makes a mechanism as one process has it.
+// maker creates a mechanism for one process.
 type maker func(session.Client, session.Config) (mechanism, error)
 
 func newReentrant(c session.Client, config session.Config) (mechanism, error) {
@@ -49,13 +48,13 @@ func newFenced(c session.Client, config session.Config) (mechanism, error) {
 func newFair(c session.Client, config session.Config) (mechanism, error) { return fair.New(c, config) }
 func newRW(c session.Client, config session.Config) (mechanism, error)   { return rw.New(c, config) }
 
-// all are the mechanisms by their names in Redis.
+// all returns the mechanisms by their names in Redis.
 func all() map[string]maker {
 	return map[string]maker{"reentrant": newReentrant, "fenced": newFenced, "fair": newFair, "rw": newRW}
 }
 
-// network is what lies between one process and Redis. Commands and messages have
-// connections of their own, and each can be held up by itself.
+// network connects one process to Redis. Commands and messages use separate connections, and
+// each can be held up.
 type network struct {
 	*redis.Client
 	messages *redis.Client
@@ -66,10 +65,10 @@ type network struct {
 	stop *stop
 }
 
-// stop holds back the reply to one command that the server has carried out.
+// stop holds back the reply to one command that the server has run.
 type stop struct {
 	match   func(args []any) bool
-	reached chan struct{} // closed when there is a reply to hold back
+	reached chan struct{} // closed when a reply is held back
 	letGo   func()
 	goOn    chan struct{}
 }
@@ -85,7 +84,7 @@ func newNetwork(t *testing.T, server *testkit.RedisServer) *network {
 	return n
 }
 
-// Subscribe implements [session.Client] on connections apart from the commands'.
+// Subscribe implements [session.Client] on a connection apart from the commands.
 func (n *network) Subscribe(ctx context.Context, channels ...string) *redis.PubSub {
 	return n.messages.Subscribe(ctx, channels...)
 }
@@ -100,7 +99,7 @@ type messageConn struct {
 	held *sync.RWMutex
 }
 
-// Read delivers what was read once nothing is held up.
+// Read returns once messages are no longer held up.
 func (c messageConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	c.held.RLock()
@@ -114,11 +113,11 @@ func (n *network) DialHook(next redis.DialHook) redis.DialHook { return next }
 // ProcessHook implements [redis.Hook].
 func (n *network) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
-// ProcessPipelineHook implements [redis.Hook]: it is how a session's commands go out.
+// ProcessPipelineHook implements [redis.Hook]. A session sends all its commands in pipelines.
 func (n *network) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		n.commandsHeld.RLock()
-		n.commandsHeld.RUnlock() //nolint:staticcheck // the lock is a gate to go through
+		n.commandsHeld.RUnlock() //nolint:staticcheck // it waits until commands are no longer held up
 		err := next(ctx, cmds)
 		if s := n.due(cmds); s != nil {
 			close(s.reached)
@@ -153,8 +152,8 @@ func (n *network) stopReply(t *testing.T, match func(args []any) bool) *stop {
 	return s
 }
 
-// scriptArgs is how many arguments, after its keys, a script was called with. It
-// tells the scripts of a session apart.
+// scriptArgs returns the number of arguments of a script, without its keys. It tells the
+// scripts of a session apart.
 func scriptArgs(args []any) int {
 	if keys, ok := args[min(2, len(args)-1)].(int); ok {
 		return len(args) - 3 - keys
@@ -162,11 +161,11 @@ func scriptArgs(args []any) int {
 	return 0
 }
 
-// attempt matches the script that acquires; renewal the one that renews.
+// attempt matches the script that acquires, renewal the one that renews.
 func attempt(args []any) bool { return scriptArgs(args) == 7 }
 func renewal(args []any) bool { return scriptArgs(args) == 3 }
 
-// hold holds up what goes through a gate of a network, until letGo or the test's end.
+// hold holds up the commands or the messages of a network until letGo or the end of the test.
 func hold(t *testing.T, gate *sync.RWMutex) (letGo func()) {
 	t.Helper()
 	gate.Lock()
@@ -187,14 +186,14 @@ func process(t *testing.T, server *testkit.RedisServer, create maker, config ses
 	return m, n
 }
 
-// start is process where the network does not matter.
+// start is process without its network.
 func start(t *testing.T, server *testkit.RedisServer, create maker, config session.Config) mechanism {
 	t.Helper()
 	m, _ := process(t, server, create, config)
 	return m
 }
 
-// acquire fails the test where the lock cannot be had.
+// acquire fails the test where the acquisition fails.
 func acquire(ctx context.Context, t *testing.T, l lock.Locker, opts lock.Options) lock.Lease {
 	t.Helper()
 	lease, err := l.Acquire(ctx, key, opts)
@@ -211,19 +210,19 @@ func release(t *testing.T, lease lock.Lease) {
 	}
 }
 
-// result receives what an acquisition in the background came to.
+// result receives the result of an acquisition in the background.
 func result(t *testing.T, results <-chan lock.Result) lock.Result {
 	t.Helper()
 	select {
 	case r := <-results:
 		return r
-	case <-time.After(10 * time.Second):
-		t.Fatal("10 s passed without an end of the acquisition")
+	case <-time.After(time.Minute):
+		t.Fatal("the acquisition did not end within a minute")
 		return lock.Result{}
 	}
 }
 
-// leaseOf receives a lease that was waited for in the background.
+// leaseOf receives the lease of an acquisition in the background.
 func leaseOf(t *testing.T, results <-chan lock.Result) lock.Lease {
 	t.Helper()
 	r := result(t, results)
@@ -233,20 +232,10 @@ func leaseOf(t *testing.T, results <-chan lock.Result) lock.Lease {
 	return r.Lease
 }
 
-// until polls a condition that something else is about to make true.
-func until(t *testing.T, what string, within time.Duration, condition func() bool) {
-	t.Helper()
-	for end := time.Now().Add(within); !condition(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%v passed without %s", within, what)
-		}
-	}
-}
-
-// queued polls until n have a place in Redis, as seen by a process in which nobody waits.
+// queued polls until n waiters have an entry in Redis. Nobody may wait in the observer's process.
 func queued(t *testing.T, observer lock.Inspector, n int) {
 	t.Helper()
-	until(t, "everybody in the queue", 10*time.Second, func() bool {
+	testkit.Until(t, "all waiters in the queue", func() bool {
 		return inspect(t, observer).Waiting == n
 	})
 }
@@ -260,7 +249,7 @@ func inspect(t *testing.T, l lock.Inspector) lock.State {
 	return state
 }
 
-// pttl is how long Redis itself keeps a lock taken.
+// pttl returns how long Redis keeps a lock taken.
 func pttl(t *testing.T, server *testkit.RedisServer, prefix, name string) time.Duration {
 	t.Helper()
 	left, err := server.Client(t).PTTL(t.Context(), redisio.Key(prefix, name, key, "")).Result()
@@ -270,7 +259,7 @@ func pttl(t *testing.T, server *testkit.RedisServer, prefix, name string) time.D
 	return left
 }
 
-// A ring has no node where all channels of a lock meet: who waits would hear nothing.
+// In a ring, messages are published and received on different nodes: waiters would get none.
 func TestRingIsRefused(t *testing.T) {
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": "127.0.0.1:1"}})
 	defer ring.Close()

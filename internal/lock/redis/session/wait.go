@@ -8,81 +8,81 @@ import (
 	"seckill/internal/lock"
 )
 
-// wait stands in line until the lock is handed over, an attempt succeeds or fails,
-// or time is up. The order is what makes it safe: subscribe, try, and only then
-// sleep, never longer than the holder's lease; a message that is missed costs no
-// more than that.
+// wait waits in the queue until the lock is handed over, an attempt succeeds or fails, or
+// time is up. It is safe because of the order: subscribe, try, and only then sleep, never
+// longer than the holder's lease. So a lost message costs no more than that.
 func (s *Session) wait(ctx, limit context.Context, r *request) (held *lock.Held, err error) {
 	limit, cancel := context.WithCancel(limit)
 	defer cancel()
 	defer context.AfterFunc(s.closing, cancel)()
-	w := s.room.join(r, func() string { return s.channel(r) })
+	w := s.waiters.join(r, func() string { return s.channel(r) })
 	defer func() { s.leave(w, held != nil || errors.Is(err, lock.ErrAbandoned)) }()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		handed, ask, wake := s.room.turn(w)
+		handoff, ask, wakeAt := s.waiters.next(w)
 		switch {
-		case handed != nil:
-			return s.deliver(ctx, r, handed.grant)
+		case handoff != nil:
+			return s.deliver(ctx, r, handoff.grant)
 		case ask:
 			held, err := s.try(ctx, limit, r, w)
 			if !errors.Is(err, lock.ErrNotAcquired) {
 				return held, err
 			}
 			if limit.Err() != nil {
-				return nil, s.outOfTime(ctx, r, w)
+				return nil, s.waitError(ctx, r, w)
 			}
 			continue
 		}
 		timer.Stop()
-		if !wake.IsZero() {
-			timer.Reset(time.Until(wake))
+		if !wakeAt.IsZero() {
+			timer.Reset(time.Until(wakeAt))
 		}
 		select {
-		case <-w.bell:
+		case <-w.wake:
 		case <-timer.C:
 		case <-limit.Done():
-			if handed := s.room.lastChance(w); handed != nil {
-				return s.deliver(ctx, r, handed.grant)
+			if handoff := s.waiters.awaitHandoff(w); handoff != nil {
+				return s.deliver(ctx, r, handoff.grant)
 			}
-			return nil, s.outOfTime(ctx, r, w)
+			return nil, s.waitError(ctx, r, w)
 		}
 	}
 }
 
-func (s *Session) outOfTime(ctx context.Context, r *request, w *waiter) error {
-	err := s.ended(ctx, r)
+// waitError is the error of a wait that ended: as endError, with the last known holder.
+func (s *Session) waitError(ctx context.Context, r *request, w *waiter) error {
+	err := s.endError(ctx, r)
 	if errors.Is(err, lock.ErrNotAcquired) {
-		return s.room.lastHeard(r.key, w)
+		return s.waiters.lastRefusal(r.key, w)
 	}
 	return err
 }
 
-// lastChance waits for a hand-over that is under way, if only for a moment: what
-// was handed over at the last minute is there to be used, or to be given back.
-func (m *room) lastChance(w *waiter) *handOver {
-	m.mu.Lock()
-	handing := w.handing
-	m.mu.Unlock()
-	if handing != nil {
-		timer := time.NewTimer(w.r.promptly())
+// awaitHandoff waits briefly for a handoff that is under way: a lock that is handed over
+// at the last moment has to be used or released.
+func (q *waitQueues) awaitHandoff(w *waiter) *handoffResult {
+	q.mu.Lock()
+	done := w.handoffDone
+	q.mu.Unlock()
+	if done != nil {
+		timer := time.NewTimer(w.req.cleanUpTime())
 		defer timer.Stop()
 		select {
-		case <-handing:
+		case <-done:
 		case <-timer.C:
 		}
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return w.handed
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return w.handoff
 }
 
-// leave leaves the line and gives the place in Redis up, in the background where
-// that takes long.
+// leave leaves the queue and removes the entry in Redis. Where that takes long it
+// continues in the background.
 func (s *Session) leave(w *waiter, granted bool) {
-	member := s.room.leave(w, granted)
-	if member == "" {
+	entry := s.waiters.leave(w, granted)
+	if entry == "" {
 		return
 	}
 	done := make(chan struct{})
@@ -90,15 +90,16 @@ func (s *Session) leave(w *waiter, granted bool) {
 		defer close(done)
 		ctx, cancel := context.WithTimeout(s.closing, lock.ReleaseTimeout)
 		defer cancel()
-		if pending := w.r.pending; pending != nil {
-			pending.wait(ctx) // an attempt that came after this would take the place again
+		if pending := w.req.pending; pending != nil {
+			pending.wait(ctx) // carried out after this, it would add the entry again
 		}
-		s.pipe.run(ctx, s.scripts.leave, w.r.keys, member, s.config.PlaceTimeout.Milliseconds()) // a place that stays ends by itself
+		// Where this fails the entry expires.
+		s.batcher.run(ctx, s.scripts.leave, w.req.keys, entry, s.config.QueueEntryTTL.Milliseconds())
 	})
 	if !ok {
 		return
 	}
-	timer := time.NewTimer(w.r.promptly())
+	timer := time.NewTimer(w.req.cleanUpTime())
 	defer timer.Stop()
 	select {
 	case <-done:

@@ -1,7 +1,10 @@
 package session_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -13,9 +16,8 @@ import (
 	"seckill/internal/testkit"
 )
 
-// A waiter that died has a place at the head of the queue and does not come for it.
-// Whoever comes and goes meanwhile, with a wait or without, does not keep the dead one
-// in its place.
+// A waiter that died has the first entry in the queue. Callers that come and go meanwhile,
+// with a wait or without, do not keep that entry alive.
 func TestDeadWaiterKeepsFreeLockBriefly(t *testing.T) {
 	const place = 600 * time.Millisecond
 	visits := map[string]struct {
@@ -30,12 +32,12 @@ func TestDeadWaiterKeepsFreeLockBriefly(t *testing.T) {
 	for name, visit := range visits {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server, config := testkit.Redis(t), session.Config{Prefix: testkit.KeyPrefix(t), PlaceTimeout: place}
+			server, config := testkit.Redis(t), session.Config{Prefix: testkit.KeyPrefix(t), QueueEntryTTL: place}
 			p, q := start(t, server, newFair, config), start(t, server, newFair, config)
 			h := acquire(t.Context(), t, q, lock.Options{})
 			waiting := lock.Async(t.Context(), p, key, lock.Options{Wait: time.Minute})
 			queued(t, q, 1)
-			if err := p.Close(); err != nil { // gives nothing back, as a process that dies
+			if err := p.Close(); err != nil { // releases nothing, like a process that dies
 				t.Fatal(err)
 			}
 			<-waiting
@@ -48,7 +50,7 @@ func TestDeadWaiterKeepsFreeLockBriefly(t *testing.T) {
 					break
 				}
 				if time.Since(free) > 2*place+visit.pause+slack {
-					t.Fatalf("a dead waiter has kept the free lock for %v, its place lasts %v", time.Since(free), place)
+					t.Fatalf("a dead waiter has kept the free lock for %v, its entry lasts %v", time.Since(free), place)
 				}
 				time.Sleep(visit.pause)
 			}
@@ -56,7 +58,7 @@ func TestDeadWaiterKeepsFreeLockBriefly(t *testing.T) {
 	}
 }
 
-// The queue of a fair lock names who waits, in order and over all processes.
+// The queue of a fair lock lists the waiting owners of all processes in order.
 func TestFairQueueNamesOwners(t *testing.T) {
 	server, config := testkit.Redis(t), session.Config{Prefix: testkit.KeyPrefix(t)}
 	p, q := start(t, server, newFair, config), start(t, server, newFair, config)
@@ -85,16 +87,16 @@ func TestFairQueueNamesOwners(t *testing.T) {
 	waiters.Wait()
 }
 
-// startRW is start for the two sides of a lock for readers and writers.
+// startRW is process for the lock for readers and writers.
 func startRW(t *testing.T, server *testkit.RedisServer, config session.Config) (*rw.Locker, *network) {
 	t.Helper()
 	m, n := process(t, server, newRW, config)
 	return m.(*rw.Locker), n
 }
 
-// When a writer releases, all who waited to read get in before the next writer: also
-// those of a process that hears of it late, after the readers of another have come
-// and gone.
+// When a writer releases, all waiting readers get in before the next writer: also those of a
+// process that receives the message late, after the readers of another process have come and
+// gone.
 func TestReadersGoBeforeNextWriter(t *testing.T) {
 	server, config := testkit.Redis(t), session.Config{Prefix: testkit.KeyPrefix(t)}
 	a, _ := startRW(t, server, config)
@@ -140,7 +142,7 @@ func TestReadersGoBeforeNextWriter(t *testing.T) {
 	}
 }
 
-// A reader whose process has died listens no more, and no writer waits for it.
+// A reader whose process has died is not subscribed, and no writer waits for it.
 func TestDeadReaderCostsNoTime(t *testing.T) {
 	for _, living := range []int{0, 2} {
 		t.Run(fmt.Sprint(living, " readers live"), func(t *testing.T) {
@@ -153,7 +155,7 @@ func TestDeadReaderCostsNoTime(t *testing.T) {
 			queued(t, a, 1)
 			_ = dead.Close()
 			<-waiting
-			until(t, "the end of its connection", 5*time.Second, func() bool {
+			testkit.Until(t, "the end of its connection", func() bool {
 				return len(client.PubSubChannels(t.Context(), config.Prefix+"*").Val()) == 0
 			})
 			var readers sync.WaitGroup
@@ -166,16 +168,16 @@ func TestDeadReaderCostsNoTime(t *testing.T) {
 					}
 					release(t, lease)
 				})
-				// The dead reader's place counts, and so do the living.
-				until(t, "a reader in line", 5*time.Second, func() bool { return inspect(t, a).Waiting >= i+2 })
+				// The dead reader's entry counts, and so do those of the living.
+				testkit.Until(t, "a queued reader", func() bool { return inspect(t, a).Waiting >= i+2 })
 			}
 			writer := lock.Async(t.Context(), a, key, lock.Options{Wait: time.Minute})
-			until(t, "a writer in line", 5*time.Second, func() bool { return inspect(t, a).Waiting >= living+2 })
+			testkit.Until(t, "a queued writer", func() bool { return inspect(t, a).Waiting >= living+2 })
 			began := time.Now()
 			release(t, h)
 			w := leaseOf(t, writer)
 			if took := time.Since(began); took > 500*time.Millisecond {
-				t.Errorf("the writer waited %v for a reader that is dead", took)
+				t.Errorf("the writer waited %v for a dead reader", took)
 			}
 			release(t, w)
 			readers.Wait()
@@ -183,10 +185,10 @@ func TestDeadReaderCostsNoTime(t *testing.T) {
 	}
 }
 
-// A server that stands still while a lock is handed over lets both sides run out of
-// time: the release has no reply, and the limit of the one who was to be next ends.
-// Run with -race: both look at the same acquisition. Nothing stays of it.
-func TestLimitEndsDuringHandOver(t *testing.T) {
+// A server that hangs during a handoff lets both sides run out of time: the release has no
+// reply, and the next waiter's limit ends. Run with -race: both use the same acquisition. It
+// leaves no lock behind.
+func TestLimitEndsDuringHandoff(t *testing.T) {
 	for name, create := range all() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -194,7 +196,7 @@ func TestLimitEndsDuringHandOver(t *testing.T) {
 			client := server.Client(t)
 			p := start(t, server, create, session.Config{CommandTimeout: 200 * time.Millisecond})
 			observer := start(t, server, create, session.Config{})
-			// Where the release is lost too, its lease ends by itself; the waiter's would not.
+			// If the release is lost too, this lease expires; the waiter's would not.
 			h := acquire(t.Context(), t, p, lock.Options{TTL: 2 * time.Second})
 			waiting := lock.Async(t.Context(), p, key, lock.Options{Wait: 350 * time.Millisecond})
 			queued(t, observer, 1)
@@ -203,9 +205,9 @@ func TestLimitEndsDuringHandOver(t *testing.T) {
 			}
 			_ = h.Release(t.Context()) // its outcome is unknown
 			if r := result(t, waiting); r.Err == nil {
-				t.Fatal("the waiter has the lock of a server that stands still")
+				t.Fatal("the waiter has the lock of a server that hangs")
 			}
-			until(t, "a free lock", 6*time.Second, func() bool {
+			testkit.Until(t, "a free lock", func() bool {
 				state, err := observer.Inspect(t.Context(), key)
 				return err == nil && state.Owner == ""
 			})
@@ -213,8 +215,7 @@ func TestLimitEndsDuringHandOver(t *testing.T) {
 	}
 }
 
-// A wait limit ends in time, whatever the server does: 250 ms at most go into the
-// clean-up that follows.
+// A wait limit ends in time, whatever the server does: at most 250 ms go into the clean-up.
 func TestWaitLimitOnServerThatHangs(t *testing.T) {
 	for name, create := range all() {
 		t.Run(name, func(t *testing.T) {
@@ -222,7 +223,7 @@ func TestWaitLimitOnServerThatHangs(t *testing.T) {
 			server := testkit.NewRedis(t)
 			p, fresh := start(t, server, create, session.Config{}), start(t, server, create, session.Config{})
 			observer := start(t, server, create, session.Config{})
-			acquire(t.Context(), t, observer, lock.Options{TTL: time.Minute}).Abandon()
+			lock.Abandon(acquire(t.Context(), t, observer, lock.Options{TTL: time.Minute}))
 			var callers sync.WaitGroup
 			try := func(what string, l lock.Locker, key string, wait time.Duration) {
 				callers.Go(func() {
@@ -234,7 +235,7 @@ func TestWaitLimitOnServerThatHangs(t *testing.T) {
 					}
 				})
 			}
-			try("in line", p, key, 1200*time.Millisecond)
+			try("in the queue", p, key, 1200*time.Millisecond)
 			queued(t, observer, 1)
 			server.Pause()
 			try("the very first attempt", fresh, "other", 100*time.Millisecond)
@@ -246,8 +247,8 @@ func TestWaitLimitOnServerThatHangs(t *testing.T) {
 	}
 }
 
-// standstills measures for how long this process could not run, until it is asked:
-// what a timer was late on a machine that has more to do is nobody's fault here.
+// standstills measures for how long this process could not run, until ask is called. A timer
+// that is late on a busy machine is not a failure of the lock.
 func standstills() (ask func() time.Duration) {
 	const step = 5 * time.Millisecond
 	over, asked := make(chan struct{}), make(chan time.Duration)
@@ -268,5 +269,37 @@ func standstills() (ask func() time.Duration) {
 	return func() time.Duration {
 		close(over)
 		return <-asked
+	}
+}
+
+// An acquisition that may wait, and whose context ends while the refusal of its first
+// attempt is on its way, ends with the context's error: its wait was not over.
+func TestContextEndsWithTheFirstRefusal(t *testing.T) {
+	server := testkit.Redis(t)
+	for name, create := range all() {
+		t.Run(name, func(t *testing.T) {
+			config := session.Config{Prefix: testkit.KeyPrefix(t)}
+			p, network := process(t, server, create, config)
+			acquire(t.Context(), t, start(t, server, create, config), lock.Options{TTL: time.Minute})
+			owned := lock.WithOwner(t.Context(), "buyer") // with an owner given, an acquisition asks before it waits
+			refused := 0
+			for n := range 100 {
+				ctx, cancel := context.WithCancel(owned)
+				asked := network.stopReply(t, func([]any) bool { return true })
+				waiting := lock.Async(ctx, p, key, lock.Options{Wait: time.Minute, TTL: time.Minute})
+				<-asked.reached
+				asked.letGo()
+				for range n { // each round cancels a little later
+					runtime.Gosched()
+				}
+				cancel()
+				if err := result(t, waiting).Err; !errors.Is(err, context.Canceled) {
+					refused++
+				}
+			}
+			if refused > 0 {
+				t.Errorf("%d of 100 cancelled acquisitions returned another error", refused)
+			}
+		})
 	}
 }

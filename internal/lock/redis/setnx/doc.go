@@ -1,35 +1,34 @@
-// Package setnx is the first lock that everybody writes: SETNX to take, DEL to
-// give back.
+// Package setnx is the lock that everybody writes first: SETNX to acquire, DEL to
+// release.
 //
 // # Algorithm
 //
-//	SETNX key owner     1: ours; 0: taken
+//	SETNX key owner     1: granted; 0: taken
 //	DEL key
 //
-// Who waits asks again every few milliseconds.
+// Waiters poll every few milliseconds.
 //
 // # States
 //
-// The key exists or it does not. There is no third state for "its holder is
-// dead", and that is the trouble.
+// The key exists or it does not. There is no state for "its holder is dead": that is the
+// flaw.
 //
 // # What is not guaranteed
 //
-//   - That a dead holder's lock is ever free again. There is no expiry, whatever
-//     lease (TTL) is asked for: a crash between SETNX and DEL takes the key for
-//     ever, until somebody deletes it by hand.
-//   - That a release is the holder's. After that somebody has deleted the key by
+//   - That a dead holder's lock becomes free. There is no expiry, whatever lease (TTL) is
+//     asked for: after a crash between SETNX and DEL the key stays until somebody deletes
+//     it by hand.
+//   - That a release deletes the holder's own lock. Once somebody has deleted the key by
 //     hand, the old holder's DEL deletes the next holder's lock.
-//   - That a lost reply is harmless. If the answer to SETNX is lost, nobody knows
-//     that the key was taken; a client that repeats the command is refused by its
-//     own first try. The key stays. Deleting it on suspicion would be worse: it
-//     might be somebody else's.
+//   - That a lost reply is harmless. Where the reply to SETNX is lost, the caller does not
+//     know that it took the key, and a client that repeats the command is refused because
+//     of its own first attempt. The key stays. To delete it on suspicion would be worse:
+//     it may be another holder's.
 //   - That a holder is told of anything.
 //
 // # How to see it break
 //
 // Sell a voucher under {"lock":"setnx","faults":[{"point":"holder-crash",
-// "effect":"abandon","probability":0.05}]}: whoever comes after the crash gets
-// "busy" until the end of the sale. In the conformance suite it is
-// freed-after-death that shows it.
+// "effect":"abandon","probability":0.05}]}: after the crash every buyer gets "busy" until
+// the end of the sale. In the conformance suite, freed-after-death shows it.
 package setnx

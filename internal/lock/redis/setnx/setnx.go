@@ -13,18 +13,20 @@ import (
 
 // Client is what the mechanism needs of go-redis.
 type Client interface {
-	redisio.Pipeliner // to inspect
+	redisio.Pipeliner // for Inspect
 	SetNX(ctx context.Context, key string, value any, expiration time.Duration) *redis.BoolCmd
 	Del(ctx context.Context, keys ...string) *redis.IntCmd
 }
 
-// Config says where keys go and how waiters poll.
+// Config configures a [Locker]. The zero value is valid.
 type Config struct {
+	// Prefix comes before every key, so that several installations can share one Redis.
 	Prefix string
-	Poll   lock.Polling
+	// Poll configures how waiters poll.
+	Poll lock.Polling
 }
 
-// Locker is SETNX and DEL.
+// Locker acquires with SETNX and releases with DEL.
 type Locker struct {
 	client Client
 	config Config
@@ -44,24 +46,23 @@ func New(client Client, config Config) (*Locker, error) {
 	return &Locker{client: client, config: config, owners: lock.NewOwners()}, nil
 }
 
-// Acquire implements [lock.Locker]. The lease (opts.TTL) is checked and otherwise
-// ignored.
+// Acquire implements [lock.Locker]. opts.TTL is checked and otherwise ignored.
 func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
 	if err := lock.Check(key, opts); err != nil {
 		return nil, err
 	}
 	owner := l.owners.From(ctx)
 	return l.config.Poll.Acquire(ctx, opts.Wait, func(ctx context.Context) (lock.Lease, error) {
-		return l.try(ctx, key, owner, opts)
+		return l.try(ctx, key, owner)
 	})
 }
 
-func (l *Locker) try(ctx context.Context, key string, owner lock.Owner, opts lock.Options) (lock.Lease, error) {
+func (l *Locker) try(ctx context.Context, key string, owner lock.Owner) (lock.Lease, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	name := redisio.Key(l.config.Prefix, "setnx", key, "")
-	// No release looks at the value; it shows who holds the key.
+	// No release reads the value. It shows who holds the key.
 	won, err := l.client.SetNX(ctx, name, string(owner), 0).Result()
 	if err != nil {
 		return nil, redisio.Error(ctx, err)
@@ -75,7 +76,7 @@ func (l *Locker) try(ctx context.Context, key string, owner lock.Owner, opts loc
 			return redisio.Error(ctx, l.client.Del(ctx, name).Err())
 		},
 	})
-	return lock.Deliver(ctx, lease, opts.Faults)
+	return lock.Deliver(ctx, lease)
 }
 
 // Inspect implements [lock.Inspector].

@@ -1,38 +1,37 @@
-// Package setnxexpire is SETNX with an expiry that comes in a second command.
+// Package setnxexpire is SETNX with an expiry that a second command sets.
 //
 // # Algorithm
 //
-//	SETNX key owner       1: ours; 0: taken
-//	PEXPIRE key lease
+//	SETNX key owner       1: granted; 0: taken
+//	PEXPIRE key ttl
 //	DEL key
 //
-// It is what people wrote who had been bitten by the lock of package setnx, and
-// before SET took NX and PX together. Who waits asks again every few milliseconds.
+// This is what people wrote who knew the flaw of package setnx, before SET accepted NX
+// and PX together. Waiters poll every few milliseconds.
 //
 // # States
 //
-// Free, held without an end, held until the lease ends. A lock is in the second
-// state for one round trip; a holder that dies there leaves it there.
+// Free, held without an end, held until the lease ends. A lock is in the second state for
+// one round trip; a holder that dies there leaves it there.
 //
 // # What is not guaranteed
 //
-//   - That a dead holder's lock is ever free again. A crash between SETNX and
-//     PEXPIRE takes the key for ever, until somebody deletes it by hand. It is
-//     rarer than with package setnx, and for that harder to find.
-//   - That a release is the holder's. A holder that is later than its lease
-//     deletes the next one's lock, and so on down the line, as in package naive.
-//   - That nobody else gets in while the holder works: its lease is fixed
+//   - That a dead holder's lock becomes free. After a crash between SETNX and PEXPIRE the
+//     key stays until somebody deletes it by hand. This is rarer than with package setnx,
+//     and therefore harder to find.
+//   - That a release deletes the holder's own lock. A holder that releases after its lease
+//     ended deletes the next holder's lock, and that one the next, as in package naive.
+//   - That nobody else gets the lock while the holder works: the lease is fixed
 //     (opts.TTL, else [lock.DefaultTTL]) and nothing renews it.
-//   - That a lost reply is harmless. If the answer to SETNX is lost, nobody knows
-//     that the key was taken, and so nobody gives it an end either.
-//   - That PEXPIRE finds the key. Its reply is not looked at: who deletes the key
-//     by hand at that moment leaves a holder without a lock.
+//   - That a lost reply is harmless. Where the reply to SETNX is lost, the caller does not
+//     know that it took the key, and so does not set its expiry either.
+//   - That PEXPIRE finds the key. Its reply is ignored: if somebody deletes the key by
+//     hand at that moment, the holder works without a lock.
 //
 // # How to see it break
 //
 // Sell a voucher under {"lock":"setnx-expire","faults":[{"point":
-// "between-setnx-and-expire","effect":"abandon","probability":0.05}]}: whoever
-// comes after the crash gets "busy" until the end of the sale. The conformance
-// suite lets a holder die after PEXPIRE, and there freed-after-death holds;
-// TestDiesBetweenTheTwo lets it die before.
+// "between-setnx-and-expire","effect":"abandon","probability":0.05}]}: after the crash
+// every buyer gets "busy" until the end of the sale. In the conformance suite a holder
+// dies after PEXPIRE, so freed-after-death holds; in TestDiesBetweenTheTwo it dies before.
 package setnxexpire

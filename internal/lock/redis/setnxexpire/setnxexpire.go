@@ -14,19 +14,21 @@ import (
 
 // Client is what the mechanism needs of go-redis.
 type Client interface {
-	redisio.Pipeliner // to inspect
+	redisio.Pipeliner // for Inspect
 	SetNX(ctx context.Context, key string, value any, expiration time.Duration) *redis.BoolCmd
 	PExpire(ctx context.Context, key string, expiration time.Duration) *redis.BoolCmd
 	Del(ctx context.Context, keys ...string) *redis.IntCmd
 }
 
-// Config says where keys go and how waiters poll.
+// Config configures a [Locker]. The zero value is valid.
 type Config struct {
+	// Prefix comes before every key, so that several installations can share one Redis.
 	Prefix string
-	Poll   lock.Polling
+	// Poll configures how waiters poll.
+	Poll lock.Polling
 }
 
-// Locker is SETNX, then PEXPIRE, and a blind DEL.
+// Locker acquires with SETNX and PEXPIRE, and releases with an unconditional DEL.
 type Locker struct {
 	client Client
 	config Config
@@ -46,8 +48,8 @@ func New(client Client, config Config) (*Locker, error) {
 	return &Locker{client: client, config: config, owners: lock.NewOwners()}, nil
 }
 
-// Acquire implements [lock.Locker]. Without a lease (opts.TTL) it is
-// [lock.DefaultTTL]; either is fixed.
+// Acquire implements [lock.Locker]. The lease is fixed: opts.TTL, or [lock.DefaultTTL]
+// where that is 0.
 func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
 	if err := lock.Check(key, opts); err != nil {
 		return nil, err
@@ -57,16 +59,16 @@ func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lo
 	}
 	owner := l.owners.From(ctx)
 	return l.config.Poll.Acquire(ctx, opts.Wait, func(ctx context.Context) (lock.Lease, error) {
-		return l.try(ctx, key, owner, opts)
+		return l.try(ctx, key, owner, opts.TTL)
 	})
 }
 
-func (l *Locker) try(ctx context.Context, key string, owner lock.Owner, opts lock.Options) (lock.Lease, error) {
+func (l *Locker) try(ctx context.Context, key string, owner lock.Owner, ttl time.Duration) (lock.Lease, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	name := redisio.Key(l.config.Prefix, "setnx-expire", key, "")
-	// No release looks at the value; it shows who holds the key.
+	// No release reads the value. It shows who holds the key.
 	won, err := l.client.SetNX(ctx, name, string(owner), 0).Result()
 	if err != nil {
 		return nil, redisio.Error(ctx, err)
@@ -74,7 +76,7 @@ func (l *Locker) try(ctx context.Context, key string, owner lock.Owner, opts loc
 	if !won {
 		return nil, &lock.NotAcquiredError{Key: key}
 	}
-	until, err := l.expire(ctx, name, opts)
+	until, err := l.expire(ctx, name, ttl)
 	lease := lock.NewHeld(ctx, lock.Grant{
 		Key: key, Owner: owner, Until: until,
 		Release: func(ctx context.Context) error {
@@ -83,23 +85,23 @@ func (l *Locker) try(ctx context.Context, key string, owner lock.Owner, opts loc
 	})
 	switch {
 	case err == nil:
-		return lock.Deliver(ctx, lease, opts.Faults)
+		return lock.Deliver(ctx, lease)
 	case errors.Is(err, lock.ErrAbandoned):
-		lease.Abandon() // and the key has no end
+		lease.Abandon() // the key stays without an expiry
 	default:
-		_ = lock.Release(ctx, lease) // what failed first is what the caller has to know
+		_ = lock.Release(ctx, lease) // the caller needs the first error
 	}
 	return nil, err
 }
 
-// expire gives a key that was just won its end, and returns when that is. Until it
-// has, the key has none.
-func (l *Locker) expire(ctx context.Context, name string, opts lock.Options) (until time.Time, err error) {
-	if err := opts.Faults.Pass(ctx, lock.BetweenSetNXAndExpire); err != nil {
+// expire sets the expiry of a key that was just taken, and returns when it is. Until
+// then the key has none.
+func (l *Locker) expire(ctx context.Context, name string, ttl time.Duration) (until time.Time, err error) {
+	if err := lock.FaultsFrom(ctx).Pass(ctx, lock.BetweenSetNXAndExpire); err != nil {
 		return time.Time{}, err
 	}
-	until = time.Now().Add(opts.TTL)
-	return until, redisio.Error(ctx, l.client.PExpire(ctx, name, opts.TTL).Err())
+	until = time.Now().Add(ttl)
+	return until, redisio.Error(ctx, l.client.PExpire(ctx, name, ttl).Err())
 }
 
 // Inspect implements [lock.Inspector].

@@ -16,24 +16,27 @@ import (
 
 // Client is what the mechanism needs of go-redis.
 type Client interface {
-	redisio.Pipeliner // to inspect
+	redisio.Pipeliner // for Inspect
 	SetNX(ctx context.Context, key string, value any, expiration time.Duration) *redis.BoolCmd
 	Get(ctx context.Context, key string) *redis.StringCmd
 	Del(ctx context.Context, keys ...string) *redis.IntCmd
 }
 
-// Config says where keys go and how waiters poll.
+// Config configures a [Locker]. The zero value is valid.
 type Config struct {
+	// Prefix comes before every key, so that several installations can share one Redis.
 	Prefix string
-	Poll   lock.Polling
+	// Poll configures how waiters poll.
+	Poll lock.Polling
 }
 
-// Locker is SET NX PX of a number, and GET, compare, DEL.
+// Locker acquires with SET NX PX of a number, and releases with GET, a comparison and
+// DEL.
 type Locker struct {
 	client  Client
 	config  Config
 	owners  *lock.Owners
-	numbers atomic.Uint64 // the last one given out; every Locker starts at 1
+	numbers atomic.Uint64 // the last one used; every Locker starts at 1
 }
 
 var (
@@ -49,8 +52,8 @@ func New(client Client, config Config) (*Locker, error) {
 	return &Locker{client: client, config: config, owners: lock.NewOwners()}, nil
 }
 
-// Acquire implements [lock.Locker]. Without a lease (opts.TTL) it is
-// [lock.DefaultTTL]; either is fixed.
+// Acquire implements [lock.Locker]. The lease is fixed: opts.TTL, or [lock.DefaultTTL]
+// where that is 0.
 func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
 	if err := lock.Check(key, opts); err != nil {
 		return nil, err
@@ -61,34 +64,36 @@ func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lo
 	owner := l.owners.From(ctx)
 	number := strconv.FormatUint(l.numbers.Add(1), 10)
 	return l.config.Poll.Acquire(ctx, opts.Wait, func(ctx context.Context) (lock.Lease, error) {
-		return l.try(ctx, key, owner, number, opts)
+		return l.try(ctx, key, owner, number, opts.TTL)
 	})
 }
 
-func (l *Locker) try(ctx context.Context, key string, owner lock.Owner, number string, opts lock.Options) (lock.Lease, error) {
+func (l *Locker) try(
+	ctx context.Context, key string, owner lock.Owner, number string, ttl time.Duration,
+) (lock.Lease, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	name := redisio.Key(l.config.Prefix, "thread-id", key, "")
-	until := time.Now().Add(opts.TTL)
-	won, err := l.client.SetNX(ctx, name, number, opts.TTL).Result()
+	until := time.Now().Add(ttl)
+	won, err := l.client.SetNX(ctx, name, number, ttl).Result()
 	if err == nil && !won {
 		return nil, &lock.NotAcquiredError{Key: key}
 	}
 	lease := lock.NewHeld(ctx, lock.Grant{
 		Key: key, Owner: owner, Until: until,
-		Release: l.releaser(name, number, until, opts.Faults),
+		Release: l.releaser(name, number, until, lock.FaultsFrom(ctx)),
 	})
 	if err != nil {
-		_ = lock.Release(ctx, lease) // the server may have granted it
+		_ = lock.Release(ctx, lease) // the server may have granted the key
 		return nil, redisio.Error(ctx, err)
 	}
-	return lock.Deliver(ctx, lease, opts.Faults)
+	return lock.Deliver(ctx, lease)
 }
 
-// releaser makes a release that looks for its number before it deletes. It
-// remembers a DEL whose outcome is unknown: when the next release finds the key
-// gone before the lease could have run out, that DEL got through.
+// releaser returns a release that compares the number before it deletes the key. It
+// remembers a DEL whose outcome is unknown: if the next release finds the key gone before
+// the lease could have ended, that DEL deleted it.
 func (l *Locker) releaser(name, number string, until time.Time, faults *lock.Faults) func(context.Context) error {
 	unknown := false
 	return func(ctx context.Context) error {
@@ -113,8 +118,8 @@ func (l *Locker) releaser(name, number string, until time.Time, faults *lock.Fau
 	}
 }
 
-// Inspect implements [lock.Inspector]. The number is all that is stored, so it is what
-// stands for the owner: it names nobody, and in two processes two holders may have it.
+// Inspect implements [lock.Inspector]. Redis stores only the number, which stands for the
+// owner here. It identifies nobody: holders in two processes may have the same number.
 func (l *Locker) Inspect(ctx context.Context, key string) (lock.State, error) {
 	if err := lock.Check(key, lock.Options{}); err != nil {
 		return lock.State{}, err

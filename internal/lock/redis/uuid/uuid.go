@@ -15,21 +15,22 @@ import (
 
 // Client is what the mechanism needs of go-redis.
 type Client interface {
-	redisio.Pipeliner // to inspect
+	redisio.Pipeliner // for Inspect
 	SetArgs(ctx context.Context, key string, value any, args redis.SetArgs) *redis.StatusCmd
 	Get(ctx context.Context, key string) *redis.StringCmd
 	Del(ctx context.Context, keys ...string) *redis.IntCmd
 }
 
-// Config says where keys go and how waiters poll.
+// Config configures a [Locker]. The zero value is valid.
 type Config struct {
+	// Prefix comes before every key, so that several installations can share one Redis.
 	Prefix string
-	Poll   lock.Polling
-	// ReadsWrongKey makes the slip of a listing that is often copied: the unlock
-	// asks for GET of its own value, where it meant GET of the lock's key.
-	// There is nothing under that name, so that a holder never recognises its own
-	// lock and never deletes it: the key stays until its lease ends. Keys then
-	// have a namespace of their own, uuid-wrong-key.
+	// Poll configures how waiters poll.
+	Poll lock.Polling
+	// ReadsWrongKey makes the mistake of a listing that is often copied: the unlock
+	// calls GET with its own value instead of the lock's key. There is no such key, so
+	// a holder never recognises its own lock and never deletes it: the key stays until
+	// its lease ends. Keys then have a namespace of their own, uuid-wrong-key.
 	ReadsWrongKey bool
 }
 
@@ -40,7 +41,7 @@ func (c *Config) mechanism() string {
 	return "uuid"
 }
 
-// Locker is SET NX PX, and GET, compare, DEL.
+// Locker acquires with SET NX PX, and releases with GET, a comparison and DEL.
 type Locker struct {
 	client Client
 	config Config
@@ -60,8 +61,8 @@ func New(client Client, config Config) (*Locker, error) {
 	return &Locker{client: client, config: config, owners: lock.NewOwners()}, nil
 }
 
-// Acquire implements [lock.Locker]. Without a lease (opts.TTL) it is
-// [lock.DefaultTTL]; either is fixed.
+// Acquire implements [lock.Locker]. The lease is fixed: opts.TTL, or [lock.DefaultTTL]
+// where that is 0.
 func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
 	if err := lock.Check(key, opts); err != nil {
 		return nil, err
@@ -72,42 +73,44 @@ func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lo
 	owner := l.owners.From(ctx)
 	value := string(l.owners.New()) + "#" + string(owner)
 	return l.config.Poll.Acquire(ctx, opts.Wait, func(ctx context.Context) (lock.Lease, error) {
-		return l.try(ctx, key, owner, value, opts)
+		return l.try(ctx, key, owner, value, opts.TTL)
 	})
 }
 
-func (l *Locker) try(ctx context.Context, key string, owner lock.Owner, value string, opts lock.Options) (lock.Lease, error) {
+func (l *Locker) try(
+	ctx context.Context, key string, owner lock.Owner, value string, ttl time.Duration,
+) (lock.Lease, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	name := redisio.Key(l.config.Prefix, l.config.mechanism(), key, "")
-	began := time.Now()
-	found, err := l.client.SetArgs(ctx, name, value, redis.SetArgs{Mode: "NX", Get: true, TTL: opts.TTL}).Result()
+	start := time.Now()
+	found, err := l.client.SetArgs(ctx, name, value, redis.SetArgs{Mode: "NX", Get: true, TTL: ttl}).Result()
 	grant := lock.Grant{
-		Key: key, Owner: owner, Until: began.Add(opts.TTL),
-		Release: l.releaser(name, value, began.Add(opts.TTL), opts.Faults),
+		Key: key, Owner: owner, Until: start.Add(ttl),
+		Release: l.releaser(name, value, start.Add(ttl), lock.FaultsFrom(ctx)),
 	}
 	switch {
 	case errors.Is(err, redis.Nil), err == nil && found == value:
-		return lock.Deliver(ctx, lock.NewHeld(ctx, grant), opts.Faults)
+		return lock.Deliver(ctx, lock.NewHeld(ctx, grant))
 	case err != nil:
-		_ = lock.Release(ctx, lock.NewHeld(ctx, grant)) // the server may have granted it
+		_ = lock.Release(ctx, lock.NewHeld(ctx, grant)) // the server may have granted the key
 		return nil, redisio.Error(ctx, err)
 	}
 	_, holder, _ := strings.Cut(found, "#")
 	return nil, &lock.NotAcquiredError{Key: key, Holder: lock.Owner(holder)}
 }
 
-// releaser makes a release that looks before it deletes, and then deletes without
-// looking. It remembers a DEL whose outcome is unknown: when the next release finds
-// the key gone before the lease could have run out, that DEL got through.
+// releaser returns a release that compares the value and then deletes the key, in two
+// commands. It remembers a DEL whose outcome is unknown: if the next release finds the key
+// gone before the lease could have ended, that DEL deleted it.
 func (l *Locker) releaser(name, value string, until time.Time, faults *lock.Faults) func(context.Context) error {
-	looksAt, unknown := name, false
+	reads, unknown := name, false
 	if l.config.ReadsWrongKey {
-		looksAt = value
+		reads = value
 	}
 	return func(ctx context.Context) error {
-		found, err := l.client.Get(ctx, looksAt).Result()
+		found, err := l.client.Get(ctx, reads).Result()
 		free := errors.Is(err, redis.Nil)
 		switch {
 		case err != nil && !free:

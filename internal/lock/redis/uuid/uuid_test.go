@@ -23,7 +23,7 @@ func TestConformance(t *testing.T) {
 	locktest.Run(t, redisstore.Factory("uuid", open), promises())
 }
 
-// On a cluster a lock is what it is on one server.
+// The lock keeps the same promises on a cluster as on one server.
 func TestConformanceOnCluster(t *testing.T) {
 	open := func(client redis.UniversalClient, prefix string) (lock.Locker, error) {
 		return uuid.New(client, uuid.Config{Prefix: prefix})
@@ -32,64 +32,8 @@ func TestConformanceOnCluster(t *testing.T) {
 }
 
 func promises() locktest.Promises {
-	return locktest.Promises{
-		locktest.ExcludesGoroutines:           locktest.Holds(),
-		locktest.ExcludesProcesses:            locktest.Holds(),
-		locktest.KeepsKeysApart:               locktest.Holds(),
-		locktest.ServesInOrder:                locktest.Breaks("whoever asks at the right moment gets in"),
-		locktest.ServesInOrderAcrossProcesses: locktest.Breaks("whoever asks at the right moment gets in"),
-		locktest.EvictsDeadWaiters:            locktest.Holds(),
-		locktest.QueueSurvivesPause:           locktest.Breaks("whoever asks at the right moment gets in"),
-		locktest.OwnerFromContext:             locktest.Holds(),
-		locktest.NamesHolder:                  locktest.Holds(),
-		locktest.Reenters:                     locktest.Breaks("an owner waits for itself"),
-		locktest.ReentryKeepsLease:            locktest.NotApplicable("no re-entry"),
-		locktest.TokensGrow:                   locktest.Breaks("no tokens"),
-		locktest.TokenStaysOnReentry:          locktest.Breaks("no tokens"),
-		locktest.TokensOutliveLock:            locktest.Breaks("no tokens"),
-		locktest.TriesOnce:                    locktest.Holds(),
-		locktest.WaitsAsLongAsAsked:           locktest.Holds(),
-		locktest.ReleaseLetsWaiterIn:          locktest.Holds(),
-		locktest.WakesByMessage:               locktest.Breaks("waiters poll"),
-		locktest.ExpiryLetsWaiterIn:           locktest.Holds(),
-		locktest.TellsCancelledFromTaken:      locktest.Holds(),
-		locktest.CancelLeavesNothing:          locktest.Holds(),
-		locktest.CancelledWaitersAreGone:      locktest.Holds(),
-		locktest.SurvivesLostGrantReply:       locktest.Holds(),
-		locktest.FailedGrantIsGivenBack:       locktest.Holds(),
-		locktest.AbandonedGrantStays:          locktest.Holds(),
-		locktest.KeepsGivenLease:              locktest.Holds(),
-		locktest.LeaseRunsOut:                 locktest.Holds(),
-		locktest.SurvivesLongHold:             locktest.Breaks("the lease is fixed"),
-		locktest.FreedAfterDeath:              locktest.Holds(),
-		locktest.RenewalIsRetried:             locktest.NotApplicable("no watchdog"),
-		locktest.RenewalEndsWithRelease:       locktest.NotApplicable("no watchdog"),
-		locktest.ToldWhenDeleted:              locktest.Breaks("nobody tells the holder"),
-		locktest.ToldWhenStolen:               locktest.Breaks("nobody tells the holder"),
-		locktest.ToldWhenExpired:              locktest.Breaks("nobody tells the holder"),
-		locktest.ToldBeforeOthersGetIn:        locktest.NotApplicable("no watchdog"),
-		locktest.ReleasesOnce:                 locktest.Holds(),
-		locktest.ReleasesOnlyOwn:              locktest.Holds(),
-		locktest.ReleasesAtomically:           locktest.Breaks("GET, compare and DEL are three steps"),
-		locktest.TellsExpiredFromLost:         locktest.Holds(),
-		locktest.LeavesNothing:                locktest.Holds(),
-		locktest.EndsContextOnRelease:         locktest.Holds(),
-		locktest.SurvivesLostReleaseReply:     locktest.Holds(),
-		locktest.ReleasesAgainAfterOutage:     locktest.Holds(),
-		locktest.UnavailableIsQuick:           locktest.Holds(),
-		locktest.RefusesInvalid:               locktest.Holds(),
-		locktest.RefusesWrongKind:             locktest.Holds(),
-		locktest.ExtendsLease:                 locktest.Breaks("a lease cannot be extended"),
-		locktest.SaysWhoHolds:                 locktest.Holds(),
-		locktest.CanBeForced:                  locktest.Breaks("nobody can take a lock away"),
-		locktest.AsyncDelivers:                locktest.Holds(),
-		locktest.LinearizableMutex:            locktest.Holds(),
-		locktest.LinearizableReentrant:        locktest.Breaks("an owner waits for itself"),
-		locktest.LinearizableFenced:           locktest.Breaks("no tokens"),
-		locktest.FollowsModel:                 locktest.Holds(),
-		locktest.EnduresManyPairs:             locktest.Holds(),
-		locktest.ThousandCancelledWaiters:     locktest.Holds(),
-	}
+	return locktest.FixedLease().
+		Except(locktest.Breaks("GET, compare and DEL are three steps"), locktest.ReleasesAtomically)
 }
 
 func TestNewNeedsClient(t *testing.T) {

@@ -1,68 +1,70 @@
-// Package node is a lock as one ephemeral znode, zk-node in a policy: who finds it
-// taken watches it, and everybody tries again when it goes.
+// Package node implements the lock zk-node as one ephemeral znode. A caller that finds it
+// taken watches it, and all waiters try again when it is deleted.
 //
 // # Algorithm
 //
 //	create <prefix>/zk-node/<key>          ephemeral, with the record: id, owner, end
-//	  and  <prefix>/zk-node/<key>!<id>     ephemeral, empty: the proof
-//	                                       both or neither; "exists": somebody else's
-//	watch  <prefix>/zk-node/<key>          then create again when it goes
+//	  and  <prefix>/zk-node/<key>!<id>     ephemeral, empty: the marker
+//	                                       both or neither; "exists": taken
+//	watch  <prefix>/zk-node/<key>          create again when it is deleted
 //	delete both                            both or neither
 //
-// The proof makes up for something that ZooKeeper does not have. A delete can ask
-// for a version, but every node begins with version 0: to read a node, compare the
-// owner and delete it deletes the next holder's when the lock changes hands in
-// between. The name of the proof is new with every acquisition, and it goes with the
-// node when the session ends. A delete of both in one step (a multi) is the compare
-// and delete that is needed.
+// ZooKeeper has no compare-and-delete by content, and the marker replaces it. A delete can
+// require a version, but every node begins with version 0. To read a node, compare the
+// owner and then delete it could delete the node of the next holder. The name of the
+// marker is new for every acquisition, and the marker is deleted together with the node
+// when the session ends. A multi request that deletes both is the compare-and-delete.
 //
-// The fencing token is the zxid with which the server created the node: it grows
-// with every change that the ensemble makes, for every key.
+// The fencing token is the zxid with which the server created the node. It grows with
+// every change in the ensemble, for all keys.
 //
-// To acquire is one request, to release is one. (The proof is watched besides, so
-// that the holder learns when it goes.) All waiters of a process share one watch.
+// An acquisition takes one request, a release one. (The holder also watches the marker, so
+// that it is told when the marker is deleted.) All waiters of a process share one watch.
 //
 // # States
 //
-// Free, or held until the release, the end of a fixed lease, or the end of the
-// session of the holder's process. Package zkio says what becomes of a session, of a
-// reply that is lost, and of the lease.
+// A lock is free, or held until the release, the end of a fixed lease, or the end of the
+// session of the holder's process. Package zkio describes sessions, lost replies and
+// leases.
 //
 // # What is not guaranteed
 //
-//   - That there is one holder. A process that is paused for longer than its session
-//     timeout is told when it wakes (by [lock.ErrExpired]), and not while the next
-//     one is at work already. What it writes in the first moment must carry the token,
-//     to a store that refuses one that is older than the newest it has seen.
-//   - The same in an ensemble whose servers lose each other: one that is cut off still
+//   - That there is only one holder. A process that is paused for longer than its
+//     session timeout is told when it wakes ([lock.ErrExpired]); the next holder may be
+//     working by then. Therefore every write must carry the token, and the store must
+//     refuse a token older than the newest one it has seen.
+//   - The same in an ensemble whose servers lose contact: a server that is cut off still
 //     answers pings while the leader ends the session. If the session timeout is less
 //     than (syncLimit+1)*tickTime, or the process is cut off together with its server,
-//     there may be two holders for a moment, and only the token tells them apart (see
+//     there may be two holders for a moment, and only the token distinguishes them (see
 //     package zkio).
-//   - Order: of all who wake the quickest gets in, and who just comes along may be
-//     quicker still.
-//   - Few requests: a release wakes everybody who waits. Each waiter asks once more for
-//     the node, each process once more for the watch. With N waiters in P processes
-//     that is up to N + P requests for each release, and so about N² until all had
-//     their turn: the herd. That is what the queue next door is for.
+//   - Order: the quickest of all waiters gets the lock, or a new caller that is quicker.
+//   - Few requests: a release wakes all waiters. Each waiter tries to create the node
+//     again, and each process sets the watch again. With N waiters in P processes these
+//     are up to N + P requests for each release, and about N² until all have had the
+//     lock: a thundering herd. Package queue avoids it.
 //   - A fixed lease (opts.TTL) after its holder's death: the holder's process enforces
-//     it. If it is dead or paused, its node goes with the session, if that is later.
-//   - The end of a lease in the record, for others to read, is by the clock of the
-//     holder's machine.
+//     it. If the process is dead or paused, the node is deleted at the end of the
+//     session, if that is later.
+//   - The end of the lease in the record is by the clock of the holder's machine. It is
+//     information only.
 //   - Re-entry: an owner that acquires again waits for itself.
-//   - Deletion by hand: [Locker.ForceRelease] deletes both nodes. Who deletes one of
-//     them with zkCli.sh has to delete the other too; without its node alone a holder
-//     is not told, and releases the next one's lock.
+//   - Manual deletion: [Locker.ForceRelease] deletes both nodes. Anybody who deletes one
+//     of them with zkCli.sh must delete the other one too. If only the node is deleted,
+//     its holder is not told, and its release deletes the next holder's node.
 //
 // # How to see it break
 //
-// Stop a process that holds the lock (kill -STOP) for longer than the session
-// timeout, let another one acquire, and let the first go on: for a moment both are at
-// work. TestTellsPausedProcess does it, and shows that the token of the first is the
-// smaller one. In a shop it takes two instances, {"lock":"zk-node",
+// Stop a process that holds the lock (kill -STOP) for longer than the session timeout, let
+// another process acquire, and continue the first one. For a moment both are working.
+// TestTellsPausedProcess does this and shows that the first one has the smaller token.
+//
+// With the service, start two instances with the policy {"lock":"zk-node",
 // "scope":"voucher","stock":"unguarded","placement":"inside-tx","faults":
-// [{"point":"critical-section","pause_ms":1500}]}, an order to the first, the signal
-// to it within that pause, an order to the second, and patience: both orders are
-// confirmed, and the stock went down by one (with "inside-tx" the transaction does
-// not end with the lock). TestReleaseWakesTheHerd counts the herd.
+// [{"point":"critical-section","pause_ms":1500}]}. Send an order to the first instance,
+// stop it during the pause, send an order to the second one, wait, and continue the
+// first. Both orders are confirmed, but the stock has decreased by one only (with
+// "inside-tx" the transaction does not end with the lock).
+//
+// TestReleaseWakesTheHerd counts the requests of the herd.
 package node

@@ -12,13 +12,13 @@ import (
 	"seckill/internal/lock/zookeeper/zkio"
 )
 
-// Config says where nodes go.
+// Config configures a [Locker].
 type Config struct {
-	// Prefix is the path of a node below which the locks lie. Default /seckill/locks.
+	// Prefix is the path of the node below which the locks are. Default /seckill/locks.
 	Prefix string
 }
 
-// Locker is one ephemeral node for each lock, which everybody who waits watches.
+// Locker keeps one ephemeral node for each lock. All waiters watch it.
 type Locker struct {
 	client *zkio.Client
 	base   string
@@ -26,13 +26,13 @@ type Locker struct {
 }
 
 var (
-	_ lock.Locker    = (*Locker)(nil)
-	_ lock.Inspector = (*Locker)(nil)
-	_ lock.Breaker   = (*Locker)(nil)
+	_ lock.Locker        = (*Locker)(nil)
+	_ lock.Inspector     = (*Locker)(nil)
+	_ lock.ForceReleaser = (*Locker)(nil)
 )
 
-// New returns a Locker on client, which may not be nil ([lock.ErrInvalid]) and
-// stays its caller's to close.
+// New returns a Locker on client, which the caller closes. It returns [lock.ErrInvalid] if
+// client is nil.
 func New(client *zkio.Client, config Config) (*Locker, error) {
 	if client == nil {
 		return nil, fmt.Errorf("%w: zk-node needs a ZooKeeper client", lock.ErrInvalid)
@@ -55,7 +55,7 @@ func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lo
 		}
 		lease, other, err := l.try(ctx, s, key, owner, opts)
 		if errors.Is(err, lock.ErrUnavailable) && ctx.Err() != nil {
-			err = ctx.Err() // what was not cut short could not be done either
+			err = ctx.Err() // ctx has ended, whatever the server's error
 		}
 		if err != nil || lease != nil {
 			return lease, err
@@ -65,7 +65,7 @@ func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lo
 			return nil, taken
 		}
 		select {
-		case <-other.gone: // or the session is over, and there will be another
+		case <-other.gone: // or the session is over: the next round opens another one
 		case <-limit.C:
 			return nil, taken
 		case <-ctx.Done():
@@ -74,29 +74,30 @@ func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lo
 	}
 }
 
-// holder is who has the lock, and for how long at most.
+// holder is the record of the lock's holder. gone is closed when its node is deleted.
 type holder struct {
 	record zkio.Record
 	gone   <-chan struct{}
 }
 
-// try creates the nodes, or says who was first.
-func (l *Locker) try(ctx context.Context, s *zkio.Session, key string, owner lock.Owner, opts lock.Options) (lock.Lease, holder, error) {
-	claim := l.claim(key, owner, opts)
+// try creates the nodes or returns the current holder.
+func (l *Locker) try(ctx context.Context, s *zkio.Session, key string, owner lock.Owner,
+	opts lock.Options) (lock.Lease, holder, error) {
+	attempt := l.newAttempt(key, owner, opts)
 	for {
-		// Not cut short: a create that nobody waits for could be carried out later.
-		token, unsure, err := zkio.Do(context.WithoutCancel(ctx), s, creation(claim))
+		// ctx must not cut this short: the server could carry out the request later.
+		token, uncertain, err := zkio.Do(context.WithoutCancel(ctx), s, creation(attempt))
 		switch {
 		case err == nil:
-			lease, err := s.Hold(ctx, claim, token, s.Gone(claim.Proof))
+			lease, err := s.Hold(ctx, attempt, token, s.Gone(attempt.Marker))
 			return lease, holder{}, err
-		case unsure && errors.Is(err, zk.ErrNodeExists):
-			if token, err = l.recognise(ctx, s, claim); err == nil && token != 0 {
-				lease, err := s.Hold(ctx, claim, token, s.Gone(claim.Proof))
+		case uncertain && errors.Is(err, zk.ErrNodeExists):
+			if token, err = l.recognise(ctx, s, attempt); err == nil && token != 0 {
+				lease, err := s.Hold(ctx, attempt, token, s.Gone(attempt.Marker))
 				return lease, holder{}, err
 			}
-		case unsure:
-			s.GiveBack(claim.Delete)
+		case uncertain:
+			s.DeleteEventually(attempt.Delete)
 		}
 		switch {
 		case errors.Is(err, zk.ErrNodeExists) || err == nil:
@@ -108,7 +109,7 @@ func (l *Locker) try(ctx context.Context, s *zkio.Session, key string, owner loc
 		default:
 			return nil, holder{}, zkio.Error(err)
 		}
-		seen, err := s.Watch(ctx, claim.Node)
+		seen, err := s.Watch(ctx, attempt.Node)
 		if err == nil {
 			record, err := zkio.ParseRecord(seen.Data)
 			return nil, holder{record, seen.Gone}, err
@@ -116,54 +117,54 @@ func (l *Locker) try(ctx context.Context, s *zkio.Session, key string, owner loc
 		if !errors.Is(err, zk.ErrNoNode) {
 			return nil, holder{}, zkio.Error(err)
 		}
-		// It went before it was looked at: the next attempt may be the first.
+		// The node was deleted before it was read: try again.
 	}
 }
 
-// recognise says with which token a claim was granted whose reply was lost; 0 when
-// it was not. Where that cannot be found out the claim is given back.
-func (l *Locker) recognise(ctx context.Context, s *zkio.Session, c zkio.Claim) (token int64, err error) {
+// recognise returns the token of an attempt whose reply was lost, 0 if it was not granted.
+// If it cannot find out, it deletes the nodes.
+func (l *Locker) recognise(ctx context.Context, s *zkio.Session, a zkio.Attempt) (token int64, err error) {
 	token, _, err = zkio.Do(ctx, s, func(conn *zk.Conn) (int64, error) {
-		// The server may be another one by now, and has to catch up first.
-		if _, err := conn.Sync(c.Proof); err != nil {
+		// This may be another server by now, which has to catch up first.
+		if _, err := conn.Sync(a.Marker); err != nil {
 			return 0, err
 		}
-		found, stat, err := conn.Exists(c.Proof)
+		found, stat, err := conn.Exists(a.Marker)
 		if err != nil || !found {
 			return 0, err
 		}
 		return stat.Czxid, nil
 	})
 	if err != nil {
-		s.GiveBack(c.Delete)
+		s.DeleteEventually(a.Delete)
 	}
 	return token, err
 }
 
 func (l *Locker) node(key string) string { return l.base + "/" + zkio.Name(key) }
 
-// proof is a second node, whose name is the acquisition's own.
-func (l *Locker) proof(key, id string) string { return l.node(key) + "!" + id }
+// marker returns the path of the second node, whose name is unique to the acquisition.
+func (l *Locker) marker(key, id string) string { return l.node(key) + "!" + id }
 
-func (l *Locker) claim(key string, owner lock.Owner, opts lock.Options) zkio.Claim {
+func (l *Locker) newAttempt(key string, owner lock.Owner, opts lock.Options) zkio.Attempt {
 	id := string(l.owners.New())
-	node, proof := l.node(key), l.proof(key, id)
-	return zkio.Claim{
+	node, marker := l.node(key), l.marker(key, id)
+	return zkio.Attempt{
 		Key: key, Record: zkio.NewRecord(id, owner, opts.TTL),
-		TTL: opts.TTL, Began: time.Now(), Faults: opts.Faults,
-		Node: node, Proof: proof, Delete: deletion(node, proof), Holder: who(node),
+		TTL: opts.TTL, Began: time.Now(),
+		Node: node, Marker: marker, Delete: deletion(node, marker), Holder: readRecord(node),
 	}
 }
 
-// creation creates both nodes or neither. The idle write at the end is there for
-// its reply: unlike that of a create it has the zxid.
-func creation(c zkio.Claim) func(*zk.Conn) (int64, error) {
+// creation creates both nodes or neither. The write at the end changes nothing: it is there
+// because its reply contains the zxid, unlike the reply of a create.
+func creation(a zkio.Attempt) func(*zk.Conn) (int64, error) {
 	return func(conn *zk.Conn) (int64, error) {
-		data := c.Record.Bytes()
+		data := a.Record.Bytes()
 		done, err := conn.Multi(
-			&zk.CreateRequest{Path: c.Node, Data: data, Acl: zkio.ACL(), Flags: zk.FlagEphemeral},
-			&zk.CreateRequest{Path: c.Proof, Acl: zkio.ACL(), Flags: zk.FlagEphemeral},
-			&zk.SetDataRequest{Path: c.Node, Data: data, Version: -1},
+			&zk.CreateRequest{Path: a.Node, Data: data, Acl: zkio.ACL(), Flags: zk.FlagEphemeral},
+			&zk.CreateRequest{Path: a.Marker, Acl: zkio.ACL(), Flags: zk.FlagEphemeral},
+			&zk.SetDataRequest{Path: a.Node, Data: data, Version: -1},
 		)
 		if err != nil {
 			return 0, err
@@ -172,16 +173,16 @@ func creation(c zkio.Claim) func(*zk.Conn) (int64, error) {
 	}
 }
 
-// deletion deletes both nodes or neither: where the proof is gone, the lock is
-// somebody else's by now, or nobody's.
-func deletion(node, proof string) func(*zk.Conn) error {
+// deletion deletes both nodes or neither. Without the marker, the lock is free or has
+// another holder by now.
+func deletion(node, marker string) func(*zk.Conn) error {
 	return func(conn *zk.Conn) error {
-		_, err := conn.Multi(&zk.DeleteRequest{Path: proof, Version: -1}, &zk.DeleteRequest{Path: node, Version: -1})
+		_, err := conn.Multi(&zk.DeleteRequest{Path: marker, Version: -1}, &zk.DeleteRequest{Path: node, Version: -1})
 		return err
 	}
 }
 
-func who(node string) func(*zk.Conn) (zkio.Record, error) {
+func readRecord(node string) func(*zk.Conn) (zkio.Record, error) {
 	return func(conn *zk.Conn) (zkio.Record, error) {
 		data, _, err := conn.Get(node)
 		if err != nil {
@@ -191,8 +192,8 @@ func who(node string) func(*zk.Conn) (zkio.Record, error) {
 	}
 }
 
-// Inspect implements [lock.Inspector]. Who waits is not known: a watch tells only
-// the server.
+// Inspect implements [lock.Inspector]. It does not know the waiters, because clients cannot
+// read each other's watches.
 func (l *Locker) Inspect(ctx context.Context, key string) (lock.State, error) {
 	state := lock.State{Waiting: lock.WaitingUnknown}
 	s, err := l.client.Session(ctx)
@@ -220,24 +221,24 @@ func (l *Locker) Inspect(ctx context.Context, key string) (lock.State, error) {
 	return state, nil
 }
 
-// ForceRelease implements [lock.Breaker].
+// ForceRelease implements [lock.ForceReleaser].
 func (l *Locker) ForceRelease(ctx context.Context, key string) (bool, error) {
 	s, err := l.client.Session(ctx)
 	if err != nil {
 		return false, err
 	}
-	_, unsure, err := zkio.Do(ctx, s, func(c *zk.Conn) (struct{}, error) {
-		record, err := who(l.node(key))(c)
+	_, uncertain, err := zkio.Do(ctx, s, func(c *zk.Conn) (struct{}, error) {
+		record, err := readRecord(l.node(key))(c)
 		if err != nil {
 			return struct{}{}, err
 		}
-		return struct{}{}, deletion(l.node(key), l.proof(key, record.ID))(c)
+		return struct{}{}, deletion(l.node(key), l.marker(key, record.ID))(c)
 	})
 	switch {
 	case err == nil:
 		return true, nil
-	case errors.Is(err, zk.ErrNoNode): // or its holder released it as it was looked at
-		return unsure, nil
+	case errors.Is(err, zk.ErrNoNode): // or the holder released it after it was read
+		return uncertain, nil
 	}
 	return false, zkio.Error(err)
 }

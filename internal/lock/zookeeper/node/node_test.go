@@ -22,25 +22,18 @@ func open(client *zkio.Client, prefix string) (zkstore.Locker, error) {
 }
 
 func mechanism() zkstore.Mechanism {
-	return zkstore.Mechanism{Name: "zk-node", Open: open, Remove: remove, Spoil: spoil}
+	return zkstore.Mechanism{Name: "zk-node", Open: open, Remove: remove, PutWrongKind: putWrongKind}
 }
 
 func TestConformance(t *testing.T) {
-	promises := make(locktest.Promises)
-	for _, b := range locktest.Behaviours() {
-		promises[b] = locktest.Holds()
-	}
-	promises[locktest.ServesInOrder] = locktest.Breaks("of all who wake the quickest gets in")
-	promises[locktest.Reenters] = locktest.Breaks("an owner waits for itself")
-	promises[locktest.ReentryKeepsLease] = locktest.NotApplicable("no re-entry")
-	promises[locktest.TokenStaysOnReentry] = locktest.NotApplicable("no re-entry")
-	promises[locktest.LinearizableReentrant] = locktest.Breaks("an owner waits for itself")
-	promises[locktest.ServesInOrderAcrossProcesses] = locktest.Breaks("of all who wake the quickest gets in")
-	promises[locktest.QueueSurvivesPause] = locktest.Breaks("there is no queue")
+	promises := zkstore.SessionLock().
+		Except(locktest.Breaks("the quickest of all waiters gets the lock"), locktest.ServesInOrder,
+			locktest.ServesInOrderAcrossProcesses).
+		Except(locktest.Breaks("there is no queue"), locktest.QueueSurvivesPause)
 	locktest.Run(t, zkstore.Factory(mechanism()), promises)
 }
 
-// remove deletes what a session's end deletes: the lock's node and its proof.
+// remove deletes the lock's node and its marker, as the end of the session does.
 func remove(conn *zk.Conn, path string) error {
 	data, _, err := conn.Get(path)
 	if err != nil {
@@ -57,13 +50,14 @@ func remove(conn *zk.Conn, path string) error {
 	return err
 }
 
-func spoil(conn *zk.Conn, path string) error {
+func putWrongKind(conn *zk.Conn, path string) error {
 	_, err := conn.Create(path, []byte("not a lock"), zk.FlagPersistent, zkio.ACL())
 	return err
 }
 
 func TestNewNeedsClient(t *testing.T) {
-	if _, err := node.New(nil, node.Config{}); !errors.Is(err, lock.ErrInvalid) || !strings.Contains(err.Error(), "zk-node") {
+	_, err := node.New(nil, node.Config{})
+	if !errors.Is(err, lock.ErrInvalid) || !strings.Contains(err.Error(), "zk-node") {
 		t.Errorf("New(nil) = %v, want ErrInvalid", err)
 	}
 }
@@ -80,8 +74,8 @@ func TestLeavesNothingAfterLostReply(t *testing.T) {
 
 func TestReleaseWakesTheHerd(t *testing.T) {
 	const waiting = 8
-	awake, requests := zkstore.Herd(t, mechanism(), waiting)
+	awake, requests := zkstore.MeasureHerd(t, mechanism(), waiting)
 	if awake != waiting || requests < 2*waiting-1 {
-		t.Errorf("%d processes woke and made %d requests, want all of %d: to try, and to watch again", awake, requests, waiting)
+		t.Errorf("%d processes woke and made %d requests, want all %d to try and to watch again", awake, requests, waiting)
 	}
 }

@@ -13,19 +13,20 @@ import (
 	"seckill/internal/lock/zookeeper/zkio"
 )
 
-// holder reads the first node: the holder's, or that of a waiter whose turn it is.
-func (p *place) holder(c *zk.Conn) (zkio.Record, error) {
+// holder reads the first node, which belongs to the holder or to a waiter whose turn it
+// is.
+func (e *queueEntry) holder(c *zk.Conn) (zkio.Record, error) {
 	for {
-		nodes, err := list(c, p.queue)
+		nodes, err := list(c, e.queue)
 		if err != nil {
 			return zkio.Record{}, err
 		}
 		if len(nodes) == 0 {
 			return zkio.Record{}, zk.ErrNoNode
 		}
-		data, _, err := c.Get(p.queue + "/" + nodes[0])
+		data, _, err := c.Get(e.queue + "/" + nodes[0])
 		if errors.Is(err, zk.ErrNoNode) {
-			continue // it went since: who is first now?
+			continue // it was deleted meanwhile: read the new first node
 		}
 		if err != nil {
 			return zkio.Record{}, err
@@ -34,58 +35,58 @@ func (p *place) holder(c *zk.Conn) (zkio.Record, error) {
 	}
 }
 
-// delete leaves the queue.
-func (p *place) delete(c *zk.Conn) error {
-	name := p.name
+// delete deletes the entry's node.
+func (e *queueEntry) delete(c *zk.Conn) error {
+	name := e.name
 	if name == "" {
 		var err error
-		if name, err = p.find(c); err != nil {
+		if name, err = e.find(c); err != nil {
 			return err
 		}
 	}
-	return leave(c, p.queue, name)
+	return leave(c, e.queue, name)
 }
 
-// forget deletes a parent without children.
-func (p *place) forget(c *zk.Conn) (struct{}, error) {
-	err := c.Delete(p.queue, -1)
+// deleteParent deletes the parent if it has no children.
+func (e *queueEntry) deleteParent(c *zk.Conn) (struct{}, error) {
+	err := c.Delete(e.queue, -1)
 	if errors.Is(err, zk.ErrNotEmpty) || errors.Is(err, zk.ErrNoNode) {
 		err = nil
 	}
 	return struct{}{}, err
 }
 
-// find looks for a node with the own id; "" where there is none. It is asked after a
-// connection broke: the server may be another one by now, and has to catch up first.
-func (p *place) find(c *zk.Conn) (string, error) {
-	if _, err := c.Sync(p.queue); err != nil {
+// find returns the name of the node with the entry's id, "" if there is none. It is called
+// after a connection broke: this may be another server, which has to catch up first.
+func (e *queueEntry) find(c *zk.Conn) (string, error) {
+	if _, err := c.Sync(e.queue); err != nil {
 		return "", err
 	}
-	names, _, err := c.Children(p.queue)
+	names, _, err := c.Children(e.queue)
 	if err != nil {
 		return "", err
 	}
-	at := slices.IndexFunc(names, func(name string) bool { return strings.HasPrefix(name, p.claim.Record.ID+"-") })
+	at := slices.IndexFunc(names, func(name string) bool { return strings.HasPrefix(name, e.attempt.Record.ID+"-") })
 	if at < 0 {
 		return "", nil
 	}
 	return names[at], nil
 }
 
-// leave deletes a node ("" is none), and the parent if it was the last one.
-// zk.ErrNoNode where the node was not there.
+// leave deletes a node ("" is none), and the parent if it has no other children. It returns
+// zk.ErrNoNode if the node did not exist.
 func leave(c *zk.Conn, queue, name string) error {
 	err := zk.ErrNoNode
 	if name != "" {
 		err = c.Delete(queue+"/"+name, -1)
 	}
 	if err == nil || errors.Is(err, zk.ErrNoNode) {
-		_ = c.Delete(queue, -1) // not while somebody else is in it; and it is a container
+		_ = c.Delete(queue, -1) // fails if there are other children; the server deletes a container later
 	}
 	return err
 }
 
-// list returns the queue's nodes, first first.
+// list returns the queue's nodes in order.
 func list(c *zk.Conn, queue string) ([]string, error) {
 	names, _, err := c.Children(queue)
 	if err != nil {
@@ -97,13 +98,13 @@ func list(c *zk.Conn, queue string) ([]string, error) {
 			return nil, err
 		}
 	}
-	// The server counts in 32 bits and goes round; the difference is right all the same.
+	// The server counts in 32 bits and wraps around; the difference stays correct.
 	slices.SortFunc(names, func(a, b string) int { return int(number[a] - number[b]) })
 	return names, nil
 }
 
-// sequence is the number that the server gave a node: [lock.ErrWrongKind] for a
-// node that is not of a queue.
+// sequence returns the number that the server appended to a node's name. It returns
+// [lock.ErrWrongKind] for a node that does not belong to a queue.
 func sequence(name string) (int32, error) {
 	id, digits, ok := strings.Cut(name, "-")
 	n, err := strconv.ParseInt(digits, 10, 32)

@@ -12,14 +12,14 @@ import (
 	"seckill/internal/lock/zookeeper/zkio"
 )
 
-// Config says where nodes go.
+// Config configures a [Locker].
 type Config struct {
-	// Prefix is the path of a node below which the locks lie. Default /seckill/locks.
+	// Prefix is the path of the node below which the locks are. Default /seckill/locks.
 	Prefix string
 }
 
-// Locker is a queue of ephemeral sequential nodes for each lock. The first is the
-// holder's, and everybody else watches the one before.
+// Locker keeps a queue of ephemeral sequential nodes for each lock. The first one belongs
+// to the holder, and every waiter watches the node before its own.
 type Locker struct {
 	client *zkio.Client
 	base   string
@@ -27,13 +27,13 @@ type Locker struct {
 }
 
 var (
-	_ lock.Locker    = (*Locker)(nil)
-	_ lock.Inspector = (*Locker)(nil)
-	_ lock.Breaker   = (*Locker)(nil)
+	_ lock.Locker        = (*Locker)(nil)
+	_ lock.Inspector     = (*Locker)(nil)
+	_ lock.ForceReleaser = (*Locker)(nil)
 )
 
-// New returns a Locker on client, which may not be nil ([lock.ErrInvalid]) and
-// stays its caller's to close.
+// New returns a Locker on client, which the caller closes. It returns [lock.ErrInvalid] if
+// client is nil.
 func New(client *zkio.Client, config Config) (*Locker, error) {
 	if client == nil {
 		return nil, fmt.Errorf("%w: zk-queue needs a ZooKeeper client", lock.ErrInvalid)
@@ -54,15 +54,15 @@ func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lo
 		if err != nil {
 			return nil, err
 		}
-		p := l.place(s, key, owner, opts)
-		lease, err := p.acquire(ctx, limit.C)
+		e := l.newEntry(s, key, owner, opts)
+		lease, err := e.acquire(ctx, limit.C)
 		if lease != nil {
 			return lease, err
 		}
-		if !errors.Is(err, errOut) {
+		if !errors.Is(err, errEntryLost) {
 			return nil, err
 		}
-		// Its place is lost, with the session or by hand: once more, from the end.
+		// The node is gone, with the session or by manual deletion: enter again.
 	}
 }
 
@@ -81,7 +81,7 @@ func (l *Locker) Inspect(ctx context.Context, key string) (lock.State, error) {
 		for _, name := range nodes {
 			data, stat, err := c.Get(l.queue(key) + "/" + name)
 			if errors.Is(err, zk.ErrNoNode) {
-				continue // it went since
+				continue // it was deleted meanwhile
 			}
 			if err != nil {
 				return state, err
@@ -105,15 +105,15 @@ func (l *Locker) Inspect(ctx context.Context, key string) (lock.State, error) {
 	return state, zkio.Error(err)
 }
 
-// ForceRelease implements [lock.Breaker]: it deletes the first node of the queue,
+// ForceRelease implements [lock.ForceReleaser]: it deletes the first node of the queue,
 // and so lets the second in.
 func (l *Locker) ForceRelease(ctx context.Context, key string) (bool, error) {
 	s, err := l.client.Session(ctx)
 	if err != nil {
 		return false, err
 	}
-	var first string // not another one when the request is repeated
-	_, unsure, err := zkio.Do(ctx, s, func(c *zk.Conn) (struct{}, error) {
+	var first string // a repeated request must not delete another node
+	_, uncertain, err := zkio.Do(ctx, s, func(c *zk.Conn) (struct{}, error) {
 		if first == "" {
 			nodes, err := list(c, l.queue(key))
 			if err != nil {
@@ -130,22 +130,22 @@ func (l *Locker) ForceRelease(ctx context.Context, key string) (bool, error) {
 	case err == nil:
 		return true, nil
 	case errors.Is(err, zk.ErrNoNode):
-		return unsure && first != "", nil
+		return uncertain && first != "", nil
 	}
 	return false, zkio.Error(err)
 }
 
 func (l *Locker) queue(key string) string { return l.base + "/" + zkio.Name(key) }
 
-// place makes a place in the queue that has no node yet.
-func (l *Locker) place(s *zkio.Session, key string, owner lock.Owner, opts lock.Options) *place {
+// newEntry makes an entry without a node.
+func (l *Locker) newEntry(s *zkio.Session, key string, owner lock.Owner, opts lock.Options) *queueEntry {
 	id := string(l.owners.New())
-	p := &place{session: s, base: l.base, queue: l.queue(key), opts: opts}
-	p.claim = zkio.Claim{
+	e := &queueEntry{session: s, base: l.base, queue: l.queue(key), opts: opts}
+	e.attempt = zkio.Attempt{
 		Key: key, Record: zkio.NewRecord(id, owner, opts.TTL),
-		TTL: opts.TTL, Faults: opts.Faults, Delete: p.delete, Holder: p.holder,
+		TTL: opts.TTL, Delete: e.delete, Holder: e.holder,
 	}
-	return p
+	return e
 }
 
-var errOut = fmt.Errorf("%w: the place in the queue is lost", lock.ErrUnavailable)
+var errEntryLost = fmt.Errorf("%w: the node in the queue is gone", lock.ErrUnavailable)

@@ -25,19 +25,11 @@ func open(client *zkio.Client, prefix string) (zkstore.Locker, error) {
 }
 
 func mechanism() zkstore.Mechanism {
-	return zkstore.Mechanism{Name: "zk-queue", Open: open, Remove: remove, Spoil: spoil}
+	return zkstore.Mechanism{Name: "zk-queue", Open: open, Remove: remove, PutWrongKind: putWrongKind}
 }
 
 func TestConformance(t *testing.T) {
-	promises := make(locktest.Promises)
-	for _, b := range locktest.Behaviours() {
-		promises[b] = locktest.Holds()
-	}
-	promises[locktest.Reenters] = locktest.Breaks("an owner stands in line behind itself")
-	promises[locktest.ReentryKeepsLease] = locktest.NotApplicable("no re-entry")
-	promises[locktest.TokenStaysOnReentry] = locktest.NotApplicable("no re-entry")
-	promises[locktest.LinearizableReentrant] = locktest.Breaks("an owner stands in line behind itself")
-	locktest.Run(t, zkstore.Factory(mechanism()), promises)
+	locktest.Run(t, zkstore.Factory(mechanism()), zkstore.SessionLock())
 }
 
 // remove deletes the holder's node.
@@ -51,7 +43,7 @@ func remove(conn *zk.Conn, path string) error {
 	return conn.Delete(path+"/"+first, -1)
 }
 
-func spoil(conn *zk.Conn, path string) error {
+func putWrongKind(conn *zk.Conn, path string) error {
 	_, err := conn.Create(path, nil, zk.FlagPersistent, zkio.ACL())
 	if err == nil {
 		_, err = conn.Create(path+"/stranger", nil, zk.FlagPersistent, zkio.ACL())
@@ -60,7 +52,8 @@ func spoil(conn *zk.Conn, path string) error {
 }
 
 func TestNewNeedsClient(t *testing.T) {
-	if _, err := queue.New(nil, queue.Config{}); !errors.Is(err, lock.ErrInvalid) || !strings.Contains(err.Error(), "zk-queue") {
+	_, err := queue.New(nil, queue.Config{})
+	if !errors.Is(err, lock.ErrInvalid) || !strings.Contains(err.Error(), "zk-queue") {
 		t.Errorf("New(nil) = %v, want ErrInvalid", err)
 	}
 }
@@ -76,14 +69,14 @@ func TestLeavesNothingAfterLostReply(t *testing.T) {
 }
 
 func TestReleaseWakesOne(t *testing.T) {
-	awake, requests := zkstore.Herd(t, mechanism(), 8)
+	awake, requests := zkstore.MeasureHerd(t, mechanism(), 8)
 	if awake != 1 || requests != 1 {
-		t.Errorf("%d processes woke and made %d requests, want one that looks whether it is the first", awake, requests)
+		t.Errorf("%d processes woke and made %d requests, want one process that lists the queue once", awake, requests)
 	}
 }
 
-// A node that stands in the queue for a moment would be in the way of another try.
-func TestRefusedTryNeverStandsInTheQueue(t *testing.T) {
+// A node that is in the queue for a moment could make another try fail.
+func TestRefusedTryNeverEntersTheQueue(t *testing.T) {
 	t.Parallel()
 	server, prefix := testkit.ZooKeeper(t), "/"+testkit.KeyPrefix(t)
 	conn := server.Conn(t, zkstore.Session)
@@ -98,12 +91,12 @@ func TestRefusedTryNeverStandsInTheQueue(t *testing.T) {
 			t.Fatal(err)
 		}
 		if before != nil && (now.Cversion != before.Cversion || now.Pzxid != before.Pzxid) {
-			t.Errorf("a try that was refused changed the queue: %+v became %+v", before, now)
+			t.Errorf("a refused try changed the queue: %+v became %+v", before, now)
 		}
 		before = now
 		_, err = zkstore.Process(t, open, server.Addr(), prefix, nil).Acquire(t.Context(), "seat", lock.Options{})
 		if taken, ok := errors.AsType[*lock.NotAcquiredError](err); !ok || taken.Holder != held.Owner() {
-			t.Errorf("a try gave %v, want that %s holds it", err, held.Owner())
+			t.Errorf("a try gave %v, want a NotAcquiredError that names %s", err, held.Owner())
 		}
 	}
 	if err := held.Release(t.Context()); err != nil {
@@ -111,23 +104,23 @@ func TestRefusedTryNeverStandsInTheQueue(t *testing.T) {
 	}
 }
 
-// The one who waits behind it is woken, and must not take it for a release.
+// The waiter behind a dead waiter is woken and must not mistake the death for a release.
 func TestDeathOfWaiterAdmitsNobody(t *testing.T) {
 	t.Parallel()
 	server, prefix := testkit.ZooKeeper(t), "/"+testkit.KeyPrefix(t)
-	process := func(line *locktest.Line) zkstore.Locker {
-		return zkstore.Process(t, open, server.Addr(), prefix, line)
+	process := func(network *locktest.Network) zkstore.Locker {
+		return zkstore.Process(t, open, server.Addr(), prefix, network)
 	}
 	looks := process(nil)
 	queued := func(n int) {
 		t.Helper()
-		for limit := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		for limit := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 			state, err := looks.Inspect(t.Context(), "seat")
 			if err == nil && state.Waiting == n && len(state.Queue) == n {
 				return
 			}
 			if time.Now().After(limit) {
-				t.Fatalf("Inspect = %+v, %v; waited in vain for %d in the queue", state, err, n)
+				t.Fatalf("Inspect = %+v, %v; timed out waiting for %d in the queue", state, err, n)
 			}
 		}
 	}
@@ -135,18 +128,18 @@ func TestDeathOfWaiterAdmitsNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	line := locktest.NewLine()
+	network := locktest.NewNetwork()
 	ctx, cancel := context.WithCancel(t.Context())
-	middle := lock.Async(ctx, process(line), "seat", lock.Options{Wait: time.Minute})
+	middle := lock.Async(ctx, process(network), "seat", lock.Options{Wait: time.Minute})
 	queued(1)
 	last := lock.Async(t.Context(), process(nil), "seat", lock.Options{Wait: time.Minute})
 	queued(2)
 
-	line.Cut() // and its session ends
+	network.Cut() // its session ends
 	queued(1)
 	select {
 	case r := <-last:
-		t.Fatalf("the successor of a dead waiter got %v, %v while the holder lives", r.Lease, r.Err)
+		t.Fatalf("the waiter behind a dead one got %v, %v while the lock was held", r.Lease, r.Err)
 	case <-time.After(200 * time.Millisecond):
 	}
 	if err := held.Release(t.Context()); err != nil {
@@ -164,6 +157,6 @@ func TestDeathOfWaiterAdmitsNobody(t *testing.T) {
 	}
 	cancel()
 	if r := <-middle; r.Err == nil {
-		t.Error("a waiter without a server got in")
+		t.Error("a waiter without a server got the lock")
 	}
 }

@@ -15,25 +15,25 @@ import (
 // DialFunc connects to a server, as net.Dialer.DialContext does.
 type DialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// Config says where the servers are and how long a session outlives its process.
+// Config names the servers and sets the timeouts.
 type Config struct {
-	// Servers are the members of the ensemble, host:port each.
+	// Servers are the members of the ensemble, each as host:port.
 	Servers []string
-	// SessionTimeout is how long the nodes of a process that died stay, and how
-	// long one that is cut off may still count on its locks. The server may
-	// negotiate it up or down. Default 10 s.
+	// SessionTimeout is how long the nodes of a dead process stay, and how long a
+	// process that is cut off may rely on its locks. The server may grant a longer or
+	// shorter timeout. Default 10 s.
 	SessionTimeout time.Duration
-	// CommandTimeout is how long a request waits without anything arriving. The
-	// connection is then given up and made anew, in the same session. Default a
-	// quarter of SessionTimeout, at most 1 s.
+	// CommandTimeout is how long a request waits while nothing arrives. Then the client
+	// reconnects in the same session. Default a quarter of SessionTimeout, at most
+	// 1 s.
 	CommandTimeout time.Duration
-	// Dial makes connections. Default: that of net.Dialer.
+	// Dial opens connections. Default: DialContext of a net.Dialer.
 	Dial DialFunc
-	// Logger receives what the driver has to say, as debug messages. Default: nobody.
+	// Logger receives the log of the driver as debug messages. Default: none.
 	Logger *slog.Logger
 }
 
-// WithDefaults returns c with every zero replaced.
+// WithDefaults returns c with every zero field replaced by its default.
 func (c Config) WithDefaults() Config {
 	if c.SessionTimeout == 0 {
 		c.SessionTimeout = 10 * time.Second
@@ -50,25 +50,26 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate says with [lock.ErrInvalid] what cannot work: a session must outlast a
-// command that fails and the one that repeats it.
+// Validate returns [lock.ErrInvalid] for a configuration that cannot work: a session must
+// outlast a failed command and its repetition.
 func (c Config) Validate() error {
 	switch {
 	case len(c.Servers) == 0:
-		return fmt.Errorf("%w: no ZooKeeper server is named", lock.ErrInvalid)
+		return fmt.Errorf("%w: there is no ZooKeeper server", lock.ErrInvalid)
 	case c.SessionTimeout < 10*time.Millisecond || c.SessionTimeout > lock.MaxTTL:
 		return fmt.Errorf("%w: SessionTimeout is %v; 10ms to %v", lock.ErrInvalid, c.SessionTimeout, lock.MaxTTL)
 	case c.CommandTimeout <= 0 || c.CommandTimeout > c.SessionTimeout/2:
-		return fmt.Errorf("%w: CommandTimeout is %v, not positive or more than half of SessionTimeout, %v", lock.ErrInvalid, c.CommandTimeout, c.SessionTimeout)
+		return fmt.Errorf("%w: CommandTimeout is %v, not positive or more than half of SessionTimeout, %v",
+			lock.ErrInvalid, c.CommandTimeout, c.SessionTimeout)
 	}
 	return nil
 }
 
-// Client keeps one session for all lockers of a process. It connects with the
-// first request, and again with the next one after a session is over.
+// Client has one session for all lockers of a process. It opens a session with the first
+// request, and a new one with the first request after a session is over.
 type Client struct {
 	config  Config
-	running sync.WaitGroup // one for each session that has not come to rest, and what works for it
+	running sync.WaitGroup // the sessions that have not shut down, and their goroutines
 
 	mu      sync.Mutex
 	current *Session
@@ -77,7 +78,7 @@ type Client struct {
 
 var errClosed = errors.New("the client is closed")
 
-// Open returns a client. It does not connect yet.
+// Open returns a client that connects with its first request.
 func Open(config Config) (*Client, error) {
 	config = config.WithDefaults()
 	if err := config.Validate(); err != nil {
@@ -86,9 +87,8 @@ func Open(config Config) (*Client, error) {
 	return &Client{config: config}, nil
 }
 
-// Close ends the session: its nodes go at once where the server can be reached,
-// else after the session timeout. Holders are told. It waits for all that works in
-// the background.
+// Close tells all holders and ends the session. The server deletes its nodes at once, or
+// after the session timeout if it cannot be reached. Close waits for all background work.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	c.closed = true
@@ -101,9 +101,8 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// Session returns the session that this process has, connected, or a new one where
-// the last is over. It gives [lock.ErrUnavailable] after Config.CommandTimeout, or
-// the error of ctx.
+// Session returns the current session, connected, or a new one if the last is over. It
+// returns [lock.ErrUnavailable] after Config.CommandTimeout, or the error of ctx.
 func (c *Client) Session(ctx context.Context) (*Session, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -124,7 +123,7 @@ func (c *Client) Session(ctx context.Context) (*Session, error) {
 	}
 }
 
-// live returns a session that is not over; it may still have to connect.
+// live returns a session that is not over. It may still have to connect.
 func (c *Client) live() (*Session, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,55 +1,54 @@
-// Package zkio is what the ZooKeeper mechanisms have in common: a session, what
-// became of a request whose reply was lost, how nodes are named, and the lease.
+// Package zkio has what the ZooKeeper mechanisms have in common: a session, requests whose
+// reply may be lost, the names and contents of nodes, and the lease.
 //
 // # Session
 //
 // All lockers of a process share one [Client], which has one [Session] at a time.
-// ZooKeeper ends a session after a timeout without a word from the client, and
-// deletes its ephemeral nodes in the same step. The client's heartbeat is thereby the
-// renewal of every lock of the process.
+// ZooKeeper ends a session when the client has been silent for the session timeout, and
+// deletes the session's ephemeral nodes in the same step. So the client's heartbeat renews
+// every lock of the process.
 //
 //	connecting → up ⇄ down → over
 //
-// A session is over when the server says that it has expired, or as soon as this
-// process cannot prove any more that the server has not ended it: one timeout, less
-// a margin of 2 %, after the newest request was sent that has been answered. Who
-// holds a lock is told at that moment, and so before anybody else can get in:
-// [lock.ErrUnavailable] when there was no word from the server, [lock.ErrExpired]
-// when the session expired or this process did not run. It is the rule that
-// Kubernetes' leader election has for its renew deadline and that etcd's concurrency
-// package leaves to its users. A session that is over stays so, even if the server
-// would have it back; the next request opens a new one.
+// A session is over in two cases: the server reports that it has expired, or this process
+// can no longer prove that the server has not ended it. The proof ends one timeout, less
+// a margin of 2 %, after the newest answered request was sent. Every holder is told at
+// that moment, and so before another owner can get its lock:
 //
-// The driver says neither which timeout the server granted nor when it last heard
-// from it, so wire reads along. It also keeps the newest zxid in the driver's place,
-// whose own bookkeeping has a data race when it connects again.
+//	lock.ErrUnavailable   there was no answer from the server
+//	lock.ErrExpired       the session expired, or this process did not run
 //
-// In an ensemble that rule has a gap. A ping is answered by the server that the client
-// is connected to, but sessions are ended by the leader, who hears of the ping from
-// that server with the next tick. A server that is cut off from the leader goes on
-// answering until it notices, up to syncLimit ticks later, while the leader counts
-// from the last word that reached it. So SessionTimeout must be at least
-// (syncLimit+1)*tickTime, as the servers are configured, or else there may be two
-// holders for a moment, and only the token tells them apart. This package cannot
-// check it: no server tells its clients its syncLimit. The rule gives a client the
-// time to go on with another server. One that is cut off from the leader together with
-// its server finds none, and may count on its locks for those syncLimit+1 ticks too
-// long whatever its timeout is.
+// Kubernetes' leader election has this rule for its renew deadline; etcd's concurrency
+// package leaves it to its users. A session that is over stays over, even if the server
+// would accept it again. The next request opens a new one.
+//
+// The driver tells neither the timeout that the server granted nor the time of the last
+// answer. So observedConn reads the frames of each connection. It also stores the newest
+// zxid instead of the driver, whose own bookkeeping has a data race on reconnection.
+//
+// In an ensemble this rule has a gap. The server to which the client is connected answers
+// a ping, but the leader ends sessions, and it hears of the ping with that server's next
+// tick. A server that is cut off from the leader keeps answering until it notices, up to
+// syncLimit ticks later, while the leader counts from the last message that reached it.
+// Therefore SessionTimeout must be at least (syncLimit+1)*tickTime as configured on the
+// servers. Otherwise there may be two holders for a moment, and only the token
+// distinguishes them. This package cannot check it, because servers do not report their
+// syncLimit. The rule leaves the client time to continue on another server. A client that
+// is cut off from the leader together with its server finds none: whatever its timeout, it
+// may rely on its locks for up to syncLimit+1 ticks too long.
 //
 // # Requests
 //
-// The server carries out the requests of a session in the order in which they were
-// sent, also over a reconnection. A connection on which a request waits and nothing
-// arrives for Config.CommandTimeout is given up; the request is then repeated on the
-// next one ([Do]), and whoever made it has to recognise its own doing: by an id that
-// is new with every acquisition. What cannot be given back at once because the server
-// is away is given back in the background, until the session is over and takes it
-// along ([Session.GiveBack]).
+// The server carries out the requests of a session in the order in which they were sent,
+// also across a reconnection. If a request is waiting and nothing arrives on the
+// connection for Config.CommandTimeout, the connection is closed. [Do] repeats the request
+// on the next connection. The caller must then recognise its own earlier request, by an id
+// that is new for every acquisition. [Session.DeleteEventually] deletes nodes in the
+// background while the server is away, until the session ends and its nodes with it.
 //
 // # Lease
 //
-// A fixed lease (opts.TTL) has no counterpart in ZooKeeper. It is enforced from the
-// holder's side: when it ends, the holder is told, and then its process deletes the
-// node. That of a process that is dead or paused goes with its session instead,
-// which may be later.
+// ZooKeeper has no fixed leases (opts.TTL). The holder's process enforces them: when the
+// lease ends, it tells the holder and then deletes the node. If the process is dead or
+// paused, the node is deleted at the end of its session, which may be later.
 package zkio

@@ -18,9 +18,9 @@ import (
 )
 
 func TestReconnectionRenewsLeases(t *testing.T) {
-	line := locktest.NewLine()
+	network := locktest.NewNetwork()
 	client, err := zkio.Open(zkio.Config{
-		Servers: []string{testkit.ZooKeeper(t).Addr()}, SessionTimeout: 6 * time.Second, Dial: line.Dial,
+		Servers: []string{testkit.ZooKeeper(t).Addr()}, SessionTimeout: 6 * time.Second, Dial: network.Dial,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -28,12 +28,12 @@ func TestReconnectionRenewsLeases(t *testing.T) {
 	defer client.Close()
 	s := session(t, client)
 	lease := hold(t, s, "/"+testkit.KeyPrefix(t))
-	line.Cut()
+	network.Cut()
 	for began := lease.Remaining(); lease.Remaining() > began-time.Second; {
 		time.Sleep(time.Millisecond)
 	}
 	before := lease.Remaining()
-	line.Mend()
+	network.Restore()
 	if err := exists(s, "/")(); err != nil { // long before the first ping
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestReconnectionRenewsLeases(t *testing.T) {
 	}
 }
 
-// closing calls back before the request to end the session is sent.
+// closing runs call before the request that ends the session is sent.
 type closing struct {
 	net.Conn
 	call func()
@@ -57,7 +57,7 @@ func (c closing) Write(p []byte) (int, error) {
 }
 
 func TestHolderIsToldBeforeTheServer(t *testing.T) {
-	const children = 100_000 // contexts that end with the lease's: telling takes a while
+	const children = 100_000 // contexts derived from the lease's, so that telling the holder takes a while
 	var lease lock.Lease
 	var closed, untold atomic.Int64
 	check := func() {
@@ -80,7 +80,7 @@ func TestHolderIsToldBeforeTheServer(t *testing.T) {
 	}
 	defer client.Close()
 	s := session(t, client)
-	lease, err = s.Hold(t.Context(), zkio.Claim{Key: "seat"}, 1, s.Done())
+	lease, err = s.Hold(t.Context(), zkio.Attempt{Key: "seat"}, 1, s.Done())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,23 +92,24 @@ func TestHolderIsToldBeforeTheServer(t *testing.T) {
 		t.Error(err)
 	}
 	if closed.Load() != 1 || untold.Load() != 0 {
-		t.Errorf("the server was told %d times, %d of them before the holder; want once and after", closed.Load(), untold.Load())
+		t.Errorf("the server was told %d times, %d of them before the holder; want once, after the holder", closed.Load(),
+			untold.Load())
 	}
 }
 
-// errThrottled is what the driver makes of an error that it has no name for.
+// errThrottled is the driver's error for an error code that it does not know.
 var errThrottled = errors.New("unknown error: -127")
 
-func TestRestsBetweenRepetitions(t *testing.T) {
+func TestPausesBetweenRepetitions(t *testing.T) {
 	client := open(t, testkit.ZooKeeper(t).Addr(), nil)
 	s := session(t, client)
 	var calls atomic.Int64
 	refused := func(*zk.Conn) (struct{}, error) { calls.Add(1); return struct{}{}, errThrottled }
 
 	began := time.Now()
-	_, unsure, err := zkio.Do(t.Context(), s, refused)
-	if took := time.Since(began); !unsure || !errors.Is(err, lock.ErrUnavailable) || took < 300*time.Millisecond {
-		t.Errorf("Do = %v, %v after %v, want ErrUnavailable after 310 ms", unsure, err, took)
+	_, uncertain, err := zkio.Do(t.Context(), s, refused)
+	if took := time.Since(began); !uncertain || !errors.Is(err, lock.ErrUnavailable) || took < 300*time.Millisecond {
+		t.Errorf("Do = %v, %v after %v, want ErrUnavailable after 310 ms", uncertain, err, took)
 	}
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -120,16 +121,16 @@ func TestRestsBetweenRepetitions(t *testing.T) {
 
 	calls.Store(0)
 	began = time.Now()
-	s.GiveBack(func(c *zk.Conn) error { _, err := refused(c); return err })
-	for time.Since(began) < timeout/2 { // it goes on in the background
+	s.DeleteEventually(func(c *zk.Conn) error { _, err := refused(c); return err })
+	for time.Since(began) < timeout/2 { // it continues in the background
 		time.Sleep(time.Millisecond)
 	}
 	if n := calls.Load(); n < 2 || n > 20 {
-		t.Errorf("GiveBack made %d requests in %v, want it to go on, with rests", n, time.Since(began))
+		t.Errorf("DeleteEventually made %d requests in %v, want it to continue with pauses", n, time.Since(began))
 	}
 }
 
-func TestGivesBackOnPanic(t *testing.T) {
+func TestDeletesNodesOnPanic(t *testing.T) {
 	s := session(t, open(t, testkit.ZooKeeper(t).Addr(), nil))
 	path := "/" + testkit.KeyPrefix(t)
 	faults, err := lock.NewFaults([]lock.Fault{{Point: lock.AfterAcquireBeforeReply, Effect: lock.EffectPanic}}, nil)
@@ -145,11 +146,11 @@ func TestGivesBackOnPanic(t *testing.T) {
 	func() {
 		defer func() {
 			if recover() == nil {
-				t.Error("the fault did not strike")
+				t.Error("the fault was not injected")
 			}
 		}()
-		_, _ = s.Hold(t.Context(), zkio.Claim{
-			Key: "seat", Node: path, Proof: path, Faults: faults,
+		_, _ = s.Hold(lock.WithFaults(t.Context(), faults), zkio.Attempt{
+			Key: "seat", Node: path, Marker: path,
 			Delete: func(c *zk.Conn) error { return c.Delete(path, -1) },
 		}, 1, s.Gone(path))
 	}()
@@ -158,6 +159,6 @@ func TestGivesBackOnPanic(t *testing.T) {
 		return found, err
 	})
 	if found || err != nil {
-		t.Errorf("Exists = %v, %v, want nothing left", found, err)
+		t.Errorf("Exists = %v, %v, want no node", found, err)
 	}
 }

@@ -12,50 +12,49 @@ import (
 	"seckill/internal/lock"
 )
 
-// Claim is what a mechanism knows of one acquisition.
-type Claim struct {
+// Attempt is one acquisition of one key by a mechanism.
+type Attempt struct {
 	Key    string
 	Record Record
-	// TTL is the fixed lease, counted from Began; 0: as long as the session lives.
-	TTL    time.Duration
-	Began  time.Time
-	Faults *lock.Faults
-	// Node holds the record. Proof exists if and only if the claim does: it may be
-	// the same node, if its name is the claim's own.
-	Node, Proof string
-	// Delete takes the claim's nodes away and nobody else's: zk.ErrNoNode where they
-	// are not there.
+	// TTL is the fixed lease, counted from Began. 0 means as long as the session lives.
+	TTL   time.Duration
+	Began time.Time
+	// Node holds the record. Marker exists exactly as long as the lock is held by this
+	// attempt. Both may be one node if its name is unique to the attempt.
+	Node, Marker string
+	// Delete deletes the nodes of this attempt and no others. It returns zk.ErrNoNode
+	// if they do not exist.
 	Delete func(*zk.Conn) error
-	// Holder says who has the key: zk.ErrNoNode for nobody.
+	// Holder returns the record of the holder, or zk.ErrNoNode if there is none.
 	Holder func(*zk.Conn) (Record, error)
 }
 
-// lease is a claim that was granted. ZooKeeper knows sessions and no leases: the
-// end of a fixed one is brought about here.
+// lease is a granted attempt. ZooKeeper has sessions and no leases, so this type ends a
+// fixed lease.
 type lease struct {
-	Claim
+	Attempt
 	session *Session
 	held    *lock.Held
 	ended   chan struct{} // released or abandoned
 
-	mu     sync.Mutex
-	until  time.Time   // of a fixed lease
-	timer  *time.Timer // deletes the nodes at the end
-	unsure bool        // a delete was sent and its outcome is unknown
+	mu        sync.Mutex
+	until     time.Time   // of a fixed lease
+	timer     *time.Timer // deletes the nodes at the end
+	uncertain bool        // a delete was sent and its outcome is unknown
 }
 
-// Hold makes a lease of a claim that was granted, and delivers it. token is the zxid
-// of the node's creation, which grows with every change that the server makes. The
-// holder is told when gone is closed.
-func (s *Session) Hold(ctx context.Context, c Claim, token int64, gone <-chan struct{}) (lock.Lease, error) {
-	l := &lease{Claim: c, session: s, ended: make(chan struct{})}
+// Hold makes a lease of a granted attempt and delivers it. token is the zxid of the node's
+// creation, which grows with every change on the server. The holder is told when gone is
+// closed.
+func (s *Session) Hold(ctx context.Context, a Attempt, token int64, gone <-chan struct{}) (lock.Lease, error) {
+	l := &lease{Attempt: a, session: s, ended: make(chan struct{})}
 	grant := lock.Grant{
-		Key: c.Key, Owner: c.Record.Owner, Token: uint64(token), TTL: c.TTL,
+		Key: a.Key, Owner: a.Record.Owner, Token: uint64(token), TTL: a.TTL,
 		Release: l.release, Extend: l.extend, Stop: l.stop,
 	}
 	s.mu.Lock()
-	if grant.Until = s.provenUntil(); c.TTL > 0 {
-		l.until = c.Began.Add(c.TTL)
+	if grant.Until = s.provenUntil(); a.TTL > 0 {
+		l.until = a.Began.Add(a.TTL)
 		grant.Until = l.until
 	}
 	l.held = lock.NewHeld(ctx, grant)
@@ -68,16 +67,16 @@ func (s *Session) Hold(ctx context.Context, c Claim, token int64, gone <-chan st
 	if cause != nil {
 		l.held.Lose(cause)
 	}
-	if c.TTL > 0 {
+	if a.TTL > 0 {
 		l.mu.Lock()
 		l.timer = time.AfterFunc(time.Until(l.until), l.expire)
 		l.mu.Unlock()
 	}
-	return lock.Deliver(ctx, l.held, c.Faults)
+	return lock.Deliver(ctx, l.held)
 }
 
-// watch tells the holder when its node was deleted. When the session is over, that
-// tells the holder itself, and why.
+// watch tells the holder when its node was deleted. If the session is over, the session
+// tells the holder the reason.
 func (l *lease) watch(gone <-chan struct{}) {
 	select {
 	case <-l.ended:
@@ -88,7 +87,7 @@ func (l *lease) watch(gone <-chan struct{}) {
 	}
 }
 
-// expire ends a fixed lease: the holder is told before anybody can get in.
+// expire ends a fixed lease. It tells the holder before another owner can get the lock.
 func (l *lease) expire() {
 	l.mu.Lock()
 	if left := time.Until(l.until); left > 0 { // extended meanwhile
@@ -97,13 +96,13 @@ func (l *lease) expire() {
 		return
 	}
 	l.mu.Unlock()
-	l.held.Lose(fmt.Errorf("%w: its time is up", lock.ErrExpired))
-	l.session.GiveBack(l.Delete)
+	l.held.Lose(fmt.Errorf("%w: the fixed lease has ended", lock.ErrExpired))
+	l.session.DeleteEventually(l.Delete)
 }
 
-// stop is called on the way to a release and on Abandon. In case it is the latter,
-// the nodes go as a dead process's would: with the fixed lease, or a session
-// timeout from now.
+// stop is called by a release and by Abandon. After Abandon the nodes are deleted as those
+// of a dead process would be: at the end of the fixed lease, or a session timeout from
+// now.
 func (l *lease) stop() {
 	close(l.ended)
 	s := l.session
@@ -113,59 +112,58 @@ func (l *lease) stop() {
 	s.mu.Unlock()
 	if l.TTL == 0 {
 		l.mu.Lock()
-		l.timer = time.AfterFunc(timeout, func() { s.GiveBack(l.Delete) })
+		l.timer = time.AfterFunc(timeout, func() { s.DeleteEventually(l.Delete) })
 		l.mu.Unlock()
 	}
 }
 
-// release deletes the claim. After the end of its session it asks in a new one: the
-// server may not have ended the old one yet. So it does where the session is found to have
-// ended while it asks; not where no word came from the server, which a new one would
-// wait for as well.
+// release deletes the nodes. If the session is over, or ends during the request, it uses a
+// new session, because the server may not have ended the old one yet. If the server does
+// not answer, it does not try a new session, which would get no answer either.
 func (l *lease) release(ctx context.Context) error {
 	s := l.session
 	if !s.Over() {
-		unsure, err := l.remove(ctx, s)
+		uncertain, err := l.deleteNodes(ctx, s)
 		if !errors.Is(err, lock.ErrExpired) {
-			return l.released(ctx, s, unsure, err)
+			return l.released(ctx, s, uncertain, err)
 		}
 	}
 	s, err := s.client.Session(ctx)
 	if err != nil {
 		return err
 	}
-	unsure, err := l.remove(ctx, s)
-	return l.released(ctx, s, unsure, err)
+	uncertain, err := l.deleteNodes(ctx, s)
+	return l.released(ctx, s, uncertain, err)
 }
 
-func (l *lease) remove(ctx context.Context, s *Session) (unsure bool, err error) {
-	_, unsure, err = Do(ctx, s, func(c *zk.Conn) (struct{}, error) { return struct{}{}, l.Delete(c) })
-	return unsure, err
+func (l *lease) deleteNodes(ctx context.Context, s *Session) (uncertain bool, err error) {
+	_, uncertain, err = Do(ctx, s, func(c *zk.Conn) (struct{}, error) { return struct{}{}, l.Delete(c) })
+	return uncertain, err
 }
 
-// released says what came of a release that ended with err.
-func (l *lease) released(ctx context.Context, s *Session, unsure bool, err error) error {
+// released returns the result of a release whose request ended with err.
+func (l *lease) released(ctx context.Context, s *Session, uncertain bool, err error) error {
 	l.mu.Lock()
-	l.unsure = l.unsure || unsure
+	l.uncertain = l.uncertain || uncertain
 	over := l.TTL > 0 && !time.Now().Before(l.until)
-	mine := l.unsure && !over && !l.session.Over() // nothing else can have deleted it
+	mine := l.uncertain && !over && !l.session.Over() // only this release can have deleted the nodes
 	if (err == nil || answered(err)) && l.timer != nil {
 		l.timer.Stop()
 	}
 	l.mu.Unlock()
 	switch {
-	case err == nil && over: // the timer was about to do it
+	case err == nil && over: // the lease had already ended
 		return fmt.Errorf("%w: %q", lock.ErrExpired, l.Key)
 	case err == nil || errors.Is(err, zk.ErrNoNode) && mine:
 		return nil
 	case errors.Is(err, zk.ErrNoNode):
-		return l.verdict(ctx, s)
+		return l.lossReason(ctx, s)
 	}
 	return Error(err)
 }
 
-// verdict says what became of a claim that is not there any more.
-func (l *lease) verdict(ctx context.Context, s *Session) error {
+// lossReason returns why the nodes no longer exist.
+func (l *lease) lossReason(ctx context.Context, s *Session) error {
 	_, _, err := Do(ctx, s, l.Holder)
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
@@ -176,14 +174,14 @@ func (l *lease) verdict(ctx context.Context, s *Session) error {
 	return Error(err)
 }
 
-// extend moves the end of a fixed lease, in the record too. Where the lease is the
-// session's it asks whether the claim is still there.
+// extend moves the end of a fixed lease, also in the record. For a lease without a fixed
+// end it checks that the nodes still exist.
 func (l *lease) extend(ctx context.Context, ttl time.Duration) (time.Time, error) {
 	s, began := l.session, time.Now()
 	if s.Over() {
-		return time.Time{}, s.because()
+		return time.Time{}, s.endError()
 	}
-	ops := []any{&zk.CheckVersionRequest{Path: l.Proof, Version: -1}}
+	ops := []any{&zk.CheckVersionRequest{Path: l.Marker, Version: -1}}
 	if ttl > 0 {
 		data := NewRecord(l.Record.ID, l.Record.Owner, ttl).Bytes()
 		ops = append(ops, &zk.SetDataRequest{Path: l.Node, Data: data, Version: -1})
@@ -191,7 +189,7 @@ func (l *lease) extend(ctx context.Context, ttl time.Duration) (time.Time, error
 	_, _, err := Do(ctx, s, func(c *zk.Conn) ([]zk.MultiResponse, error) { return c.Multi(ops...) })
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
-		return time.Time{}, l.verdict(ctx, s)
+		return time.Time{}, l.lossReason(ctx, s)
 	case err != nil:
 		return time.Time{}, Error(err)
 	}
@@ -207,17 +205,16 @@ func (l *lease) extend(ctx context.Context, ttl time.Duration) (time.Time, error
 	return l.until, nil
 }
 
-// GiveBack deletes what an acquisition may have created, or a lease that is over,
-// and goes on in the background where the server cannot be reached until the
-// session is over and its nodes with it. It waits for the server's word, but not
-// for long.
-func (s *Session) GiveBack(remove func(*zk.Conn) error) {
+// DeleteEventually deletes the nodes of a failed acquisition or of a lease that has ended.
+// It waits a short time for the server's answer. If the server cannot be reached, it
+// continues in the background until the session is over and its nodes with it.
+func (s *Session) DeleteEventually(remove func(*zk.Conn) error) {
 	s.mu.Lock()
 	if s.cause != nil {
 		s.mu.Unlock()
 		return
 	}
-	tried := make(chan struct{}) // once: whether that was to any avail or not
+	tried := make(chan struct{}) // closed after the first try, successful or not
 	s.client.running.Go(func() {
 		first := sync.OnceFunc(func() { close(tried) })
 		defer first()

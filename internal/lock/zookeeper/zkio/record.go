@@ -10,19 +10,19 @@ import (
 	"seckill/internal/lock"
 )
 
-// Record is what a lock's node holds: JSON, for a human with zkCli.sh to read too.
+// Record is the content of a lock's node, as JSON that a human can read with zkCli.sh.
 type Record struct {
-	// ID is new with every acquisition: a node is an acquisition's own if and only
-	// if it carries its ID.
+	// ID is new for every acquisition. A node belongs to an acquisition exactly if it
+	// has its ID.
 	ID    string     `json:"id"`
 	Owner lock.Owner `json:"owner"`
-	// UntilMS is when a fixed lease ends, in ms since 1970 by the holder's clock; 0
-	// where the lease is the session's. Nothing is decided by it: it is for others to
-	// read.
+	// UntilMS is when a fixed lease ends, in ms since 1970 by the holder's clock. It is
+	// 0 if the lock lasts as long as the session. It is information only: no decision
+	// depends on it.
 	UntilMS int64 `json:"until_ms,omitempty"`
 }
 
-// NewRecord is the record of an acquisition under way; ttl 0 has no end.
+// NewRecord makes the record of an acquisition. With ttl 0 its lease has no fixed end.
 func NewRecord(id string, owner lock.Owner, ttl time.Duration) Record {
 	r := Record{ID: id, Owner: owner}
 	if ttl > 0 {
@@ -31,16 +31,16 @@ func NewRecord(id string, owner lock.Owner, ttl time.Duration) Record {
 	return r
 }
 
-// Bytes is what to put into the node.
+// Bytes returns the content of the node.
 func (r Record) Bytes() []byte {
 	data, err := json.Marshal(r)
 	if err != nil {
-		panic(err) // two strings and a number
+		panic(err) // cannot happen: two strings and a number
 	}
 	return data
 }
 
-// ParseRecord reads a node's data: [lock.ErrWrongKind] where it is not a lock's.
+// ParseRecord reads a node's data. It returns [lock.ErrWrongKind] if it is not a record.
 func ParseRecord(data []byte) (Record, error) {
 	var r Record
 	if err := json.Unmarshal(data, &r); err != nil || r.ID == "" {
@@ -49,8 +49,8 @@ func ParseRecord(data []byte) (Record, error) {
 	return r, nil
 }
 
-// TTL is how long the lease still runs by this process's clock: [lock.NoExpiry]
-// where it is the session's.
+// TTL returns how long the lease still runs by this process's clock, [lock.NoExpiry] if it
+// lasts as long as the session.
 func (r Record) TTL() time.Duration {
 	if r.UntilMS == 0 {
 		return lock.NoExpiry
@@ -58,7 +58,7 @@ func (r Record) TTL() time.Duration {
 	return max(0, time.Until(time.UnixMilli(r.UntilMS)))
 }
 
-// Taken is the error of who does not get key because of r's owner.
+// Taken returns the error of a caller that is refused key because r's owner holds it.
 func (r Record) Taken(key string) error {
 	e := &lock.NotAcquiredError{Key: key, Holder: r.Owner}
 	if r.UntilMS != 0 {
@@ -67,9 +67,9 @@ func (r Record) Taken(key string) error {
 	return e
 }
 
-// Name makes the name of a node of a key: without a slash, never "." or "..", and
-// reversible by [Key]. It has no '!' and no '*'.
+// Name returns the node name for a key. It has no slash, is never "." or "..", contains
+// neither '!' nor '*', and [Key] reverses it.
 func Name(key string) string { return strings.ReplaceAll(url.PathEscape(key), ".", "%2E") }
 
-// Key undoes [Name].
+// Key reverses [Name].
 func Key(name string) (string, error) { return url.PathUnescape(name) }

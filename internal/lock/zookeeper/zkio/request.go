@@ -12,14 +12,14 @@ import (
 	"seckill/internal/lock"
 )
 
-// ready waits until requests can be made: [lock.ErrUnavailable] when the session
-// is over, or has no connection for Config.CommandTimeout.
+// ready waits until the session can send requests. It returns [lock.ErrUnavailable] if the
+// session is over or has no connection for Config.CommandTimeout.
 func (s *Session) ready(ctx context.Context) error {
 	s.mu.Lock()
 	up, isUp := s.up, s.isUp
 	s.mu.Unlock()
 	if s.Over() {
-		return s.because()
+		return s.endError()
 	}
 	if isUp {
 		return nil
@@ -30,7 +30,7 @@ func (s *Session) ready(ctx context.Context) error {
 	case <-up:
 		return nil
 	case <-s.ctx.Done():
-		return s.because()
+		return s.endError()
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-timer.C:
@@ -38,42 +38,45 @@ func (s *Session) ready(ctx context.Context) error {
 	}
 }
 
-// attempts is how often a request is sent whose reply gets lost. It rests after each
-// of them, for twice as long as the time before: 310 ms in all.
+// attempts is how often a request is sent if its reply gets lost. Do waits after each
+// attempt, twice as long as after the one before: 310 ms in all.
 const (
-	attempts  = 5
-	firstRest = 10 * time.Millisecond
+	attempts     = 5
+	firstBackoff = 10 * time.Millisecond
 )
 
-// Do makes a request, and repeats it where the connection broke before the reply, or
-// the server's reply does not say what became of it (it is overloaded, or failed):
-// unsure then says that an earlier attempt may have been carried out, so that a
-// node that "exists" or is "not there" may be this request's own doing. Who calls it
-// again after [lock.ErrUnavailable] need not rest in between: Do has. A request
-// that ctx cuts short may be carried out later. The error is the server's, ctx's, or
-// [lock.ErrUnavailable].
-func Do[T any](ctx context.Context, s *Session, request func(*zk.Conn) (T, error)) (result T, unsure bool, err error) {
+// Do sends a request. It repeats the request if the connection broke before the reply, or
+// if the reply does not tell whether it was carried out (the server is overloaded or has
+// failed). Then uncertain reports that an earlier attempt may have been carried out: a
+// node that "exists" or "does not exist" may be the result of this same request. A caller
+// that repeats Do after [lock.ErrUnavailable] need not wait in between, because Do has
+// waited. A request that ctx cuts short may be carried out later. The error is that of the
+// server, that of ctx, or [lock.ErrUnavailable].
+func Do[T any](
+	ctx context.Context, s *Session, request func(*zk.Conn) (T, error),
+) (result T, uncertain bool, err error) {
 	for n := range attempts {
 		if err := s.ready(ctx); err != nil {
-			return result, unsure, err
+			return result, uncertain, err
 		}
 		result, err = send(ctx, s, request)
 		switch {
 		case err == nil || answered(err):
-			return result, unsure, err
+			return result, uncertain, err
 		case ctx.Err() != nil:
 			return result, true, ctx.Err()
 		}
-		unsure = true
-		if err := s.rest(ctx, firstRest<<n); err != nil {
-			return result, unsure, err
+		uncertain = true
+		if err := s.pause(ctx, firstBackoff<<n); err != nil {
+			return result, uncertain, err
 		}
 	}
-	return result, unsure, fmt.Errorf("%w: %w", lock.ErrUnavailable, err)
+	return result, uncertain, fmt.Errorf("%w: %w", lock.ErrUnavailable, err)
 }
 
-// rest waits for d, no longer than the session lives. The error is that of ctx.
-func (s *Session) rest(ctx context.Context, d time.Duration) error {
+// pause waits for d, or until the session is over. It returns the error of ctx if that
+// ends first.
+func (s *Session) pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -86,9 +89,9 @@ func (s *Session) rest(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// send makes one attempt. A connection on which nothing arrives for
-// Config.CommandTimeout is given up. As replies come in the order of the requests,
-// one that is late behind others is none.
+// send makes one attempt. If nothing arrives on the connection for Config.CommandTimeout,
+// it drops the connection. Replies come in the order of the requests, so as long as
+// other replies arrive, the connection works.
 func send[T any](ctx context.Context, s *Session, request func(*zk.Conn) (T, error)) (T, error) {
 	type reply struct {
 		result T
@@ -99,8 +102,8 @@ func send[T any](ctx context.Context, s *Session, request func(*zk.Conn) (T, err
 		result, err := request(s.conn)
 		replies <- reply{result, err}
 	}()
-	patience := s.client.config.CommandTimeout
-	sent, timer := time.Now(), time.NewTimer(patience)
+	limit := s.client.config.CommandTimeout
+	sent, timer := time.Now(), time.NewTimer(limit)
 	defer timer.Stop()
 	var none T
 	for {
@@ -108,38 +111,38 @@ func send[T any](ctx context.Context, s *Session, request func(*zk.Conn) (T, err
 		case r := <-replies:
 			return r.result, r.err
 		case <-timer.C:
-			if left := patience - time.Since(s.heardSince(sent)); left > 0 {
+			if left := limit - time.Since(s.lastHeard(sent)); left > 0 {
 				timer.Reset(left)
 			} else {
-				s.kick() // and the driver fails the request
+				s.dropConnection() // then the driver fails the request
 			}
 		case <-s.ctx.Done():
-			return none, s.because()
+			return none, s.endError()
 		case <-ctx.Done():
 			return none, ctx.Err()
 		}
 	}
 }
 
-// answered reports whether err says what became of a request. That of a connection or
-// a session that broke does not, nor does an error of the server that is not about the
-// request: after some of those it may have been carried out all the same, and what is
-// to be given back still has to be.
+// answered reports whether err tells the outcome of a request. The error of a broken
+// connection or session does not, nor does an error of the server that is not about the
+// request: after some of these the request may have been carried out, and its nodes still
+// have to be deleted.
 func answered(err error) bool {
-	for _, word := range []error{
+	for _, outcome := range []error{
 		zk.ErrNoNode, zk.ErrNodeExists, zk.ErrNotEmpty, zk.ErrBadVersion, zk.ErrNoChildrenForEphemerals,
 		zk.ErrNoAuth, zk.ErrInvalidACL, zk.ErrAPIError, zk.ErrBadArguments, zk.ErrInvalidPath,
-		lock.ErrWrongKind, // what was made of an answer
+		lock.ErrWrongKind, // made from an answer
 	} {
-		if errors.Is(err, word) {
+		if errors.Is(err, outcome) {
 			return true
 		}
 	}
 	return false
 }
 
-// Error translates what [Do] returned to an error of the lock contract.
-// [lock.ErrWrongKind] is a node in the way that no mechanism put there.
+// Error translates an error of [Do] to the lock contract. [lock.ErrWrongKind] means that a
+// node exists that no mechanism has created.
 func Error(err error) error {
 	switch {
 	case err == nil || errors.Is(err, lock.ErrUnavailable) || errors.Is(err, lock.ErrWrongKind):
@@ -152,7 +155,7 @@ func Error(err error) error {
 	return fmt.Errorf("%w: %w", lock.ErrUnavailable, err)
 }
 
-// MakePath creates a persistent node and those above it, where they are missing.
+// MakePath creates a persistent node and its parents, as far as they are missing.
 func (s *Session) MakePath(ctx context.Context, path string) error {
 	for end := 1; end <= len(path); end++ {
 		if end < len(path) && path[end] != '/' {
@@ -168,12 +171,12 @@ func (s *Session) MakePath(ctx context.Context, path string) error {
 	return nil
 }
 
-// ACL lets everybody do everything, as the servers' networks are trusted to be
-// closed.
+// ACL allows everything to everybody, because access to the servers' networks is assumed
+// to be restricted.
 func ACL() []zk.ACL { return zk.WorldACL(zk.PermAll) }
 
-// Path is where a mechanism keeps its locks: below prefix ("" is /seckill/locks), in
-// a folder of its own, so that two mechanisms never meet in one node.
+// Path returns the node below which a mechanism keeps its locks. prefix "" means
+// /seckill/locks. Each mechanism has its own path, so that two never use the same node.
 func Path(prefix, mechanism string) string {
 	if prefix == "" {
 		prefix = "/seckill/locks"

@@ -15,47 +15,47 @@ import (
 	"seckill/internal/lock"
 )
 
-// Session is one ZooKeeper session, from its first connection to its end. It lives
-// through reconnections. It is over when the server says so, or as soon as this
-// process cannot prove any more that the server has not ended it.
+// Session is one ZooKeeper session, which survives reconnections. It is over when the
+// server reports its end, or as soon as this process can no longer prove that the server
+// has not ended it.
 type Session struct {
 	client *Client
 	ctx    context.Context // ends with the session
 	cancel context.CancelFunc
-	zxid   atomic.Uint64 // the newest that the server has told
+	zxid   atomic.Uint64 // the newest one received from the server
 
-	mu      sync.Mutex
-	conn    *zk.Conn
-	wire    *wire         // the connection, while there is one
-	up      chan struct{} // closed while requests can be made
-	isUp    bool
-	timeout time.Duration // as the server negotiated it
-	contact time.Time     // when the newest request was sent that has been answered
-	heard   time.Time     // when the newest frame arrived
-	lapse   *time.Timer   // not nil once the server has granted the session
-	cause   error         // why it is over
-	leases  map[*lease]struct{}
-	watches map[string]*watch
-	lookers map[string]*looker
+	mu         sync.Mutex
+	conn       *zk.Conn
+	observed   *observedConn // the connection, if there is one
+	up         chan struct{} // closed while requests can be sent
+	isUp       bool
+	timeout    time.Duration // as granted by the server
+	contact    time.Time     // when the newest answered request was sent
+	heard      time.Time     // when the newest frame arrived
+	proofTimer *time.Timer   // nil until the server has granted the session
+	cause      error         // why the session is over
+	leases     map[*lease]struct{}
+	watches    map[string]*watch
+	readers    map[string]*reader
 }
 
 var (
-	errExpired = fmt.Errorf("%w: the session has ended", lock.ErrExpired)
-	errAsleep  = fmt.Errorf("%w: this process did not run until after the session timeout", lock.ErrExpired)
-	errNoWord  = fmt.Errorf("%w: no word from the server for a session timeout", lock.ErrUnavailable)
-	errNoConn  = errors.New("no connection to ZooKeeper")
+	errExpired   = fmt.Errorf("%w: the session has ended", lock.ErrExpired)
+	errPaused    = fmt.Errorf("%w: this process did not run until after the session timeout", lock.ErrExpired)
+	errNoContact = fmt.Errorf("%w: no answer from the server for a session timeout", lock.ErrUnavailable)
+	errNoConn    = errors.New("no connection to ZooKeeper")
 )
 
 func newSession(c *Client) (*Session, error) {
 	s := &Session{
 		client: c, up: make(chan struct{}), leases: make(map[*lease]struct{}),
-		watches: make(map[string]*watch), lookers: make(map[string]*looker),
+		watches: make(map[string]*watch), readers: make(map[string]*reader),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.mu.Lock() // the driver calls back before it returns
+	s.mu.Lock() // the driver calls back before Connect returns
 	defer s.mu.Unlock()
 	conn, events, err := zk.Connect(c.config.Servers, c.config.SessionTimeout,
-		zk.WithDialer(s.dial), zk.WithHostProvider(&hosts{over: s.ctx.Done()}),
+		zk.WithDialer(s.dial), zk.WithHostProvider(&hostProvider{over: s.ctx.Done()}),
 		zk.WithLogger(logger{c.config.Logger}), zk.WithLogInfo(false), zk.WithEventCallback(s.event))
 	if err != nil {
 		s.cancel()
@@ -63,13 +63,13 @@ func newSession(c *Client) (*Session, error) {
 	}
 	s.conn = conn
 	c.running.Go(func() {
-		for range events { // the driver closes it when all its goroutines have ended
+		for range events { // the driver closes the channel when all its goroutines have ended
 		}
 	})
 	return s, nil
 }
 
-// logger makes debug messages of what the driver says.
+// logger logs the messages of the driver as debug messages.
 type logger struct{ to *slog.Logger }
 
 // Printf implements zk.Logger.
@@ -77,14 +77,14 @@ func (l logger) Printf(format string, args ...any) {
 	l.to.Debug("zookeeper: " + fmt.Sprintf(format, args...))
 }
 
-// Over reports whether the session has ended or may have.
+// Over reports whether the session has ended or may have ended.
 func (s *Session) Over() bool { return s.ctx.Err() != nil }
 
 // Done is closed when the session is over.
 func (s *Session) Done() <-chan struct{} { return s.ctx.Done() }
 
-// dial connects as long as the session is not over: one that is over would
-// otherwise be followed by a new one that nobody asked for.
+// dial connects unless the session is over: the driver would otherwise open a new session
+// that nobody needs.
 func (s *Session) dial(network, addr string, _ time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.client.config.CommandTimeout)
 	defer cancel()
@@ -92,18 +92,18 @@ func (s *Session) dial(network, addr string, _ time.Duration) (net.Conn, error) 
 	if err != nil {
 		return nil, err
 	}
-	w := newWire(conn, s)
+	w := newObservedConn(conn, s)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cause != nil {
-		_ = conn.Close() // it was never used
+		_ = conn.Close() // the connection was never used
 		return nil, s.cause
 	}
-	s.wire = w
+	s.observed = w
 	return w, nil
 }
 
-// event is called by the driver and must not block.
+// event handles an event of the driver. It must not block.
 func (s *Session) event(e zk.Event) {
 	if e.Type != zk.EventSession {
 		return
@@ -121,15 +121,15 @@ func (s *Session) event(e zk.Event) {
 func (s *Session) connected() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w := s.wire
+	w := s.observed
 	if w == nil || s.cause != nil {
 		return
 	}
 	asked, timeout := w.handshake()
 	s.timeout, s.contact = timeout, asked
 	s.renew()
-	if s.lapse == nil {
-		s.lapse = time.AfterFunc(time.Until(s.provenUntil()), s.lapsed)
+	if s.proofTimer == nil {
+		s.proofTimer = time.AfterFunc(time.Until(s.provenUntil()), s.proofExpired)
 	}
 	if !s.isUp {
 		s.isUp = true
@@ -140,9 +140,9 @@ func (s *Session) connected() {
 func (s *Session) disconnected() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.wire != nil {
-		_ = s.wire.Close() // the driver forgets to where the session has expired
-		s.wire = nil
+	if s.observed != nil {
+		_ = s.observed.Close() // the driver does not close it if the session has expired
+		s.observed = nil
 	}
 	if s.isUp {
 		s.isUp = false
@@ -150,8 +150,8 @@ func (s *Session) disconnected() {
 	}
 }
 
-// heardSince is when something was heard last, and no earlier than at.
-func (s *Session) heardSince(at time.Time) time.Time {
+// lastHeard returns when the newest frame arrived, or at if that is later.
+func (s *Session) lastHeard(at time.Time) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.heard.After(at) {
@@ -160,9 +160,9 @@ func (s *Session) heardSince(at time.Time) time.Time {
 	return at
 }
 
-// contacted notes that a request sent at that time was answered. The server began
-// to count the session timeout anew no earlier than that.
-func (s *Session) contacted(at time.Time, ping bool) {
+// recordContact records that a request sent at the time at was answered. The server
+// restarted the session timeout no earlier than that.
+func (s *Session) recordContact(at time.Time, ping bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.heard = time.Now()
@@ -171,13 +171,13 @@ func (s *Session) contacted(at time.Time, ping bool) {
 	}
 	s.contact = at
 	if !ping {
-		return // leases are told how long they run only now and then
+		return // updating the leases at each ping is enough
 	}
 	s.renew()
 }
 
-// renew tells the leases that run as long as the session how long that is proven to
-// be. The caller has locked mu.
+// renew gives the leases without a fixed end the proven end of the session. The caller has
+// locked mu.
 func (s *Session) renew() {
 	for l := range s.leases {
 		if l.TTL == 0 {
@@ -186,33 +186,33 @@ func (s *Session) renew() {
 	}
 }
 
-// provenUntil is when the server may end the session at the earliest, less a
-// margin for clocks that do not run at one speed and for a timer that is late: 2 %,
-// at most 200 ms. The caller has locked mu.
+// provenUntil returns the earliest time at which the server may end the session, less a
+// margin for late timers and for clocks that run at different speeds: 2 %, at most 200 ms.
+// The caller has locked mu.
 func (s *Session) provenUntil() time.Time { return s.contact.Add(s.timeout - s.margin()) }
 
 func (s *Session) margin() time.Duration { return min(s.timeout/50, 200*time.Millisecond) }
 
-// lapsed runs when the proof that the session lives may have come to its end.
-func (s *Session) lapsed() {
+// proofExpired runs when the session may no longer be proven to live.
+func (s *Session) proofExpired() {
 	s.mu.Lock()
 	until := s.provenUntil()
 	left, margin := time.Until(until), s.margin()
 	if left > 0 && s.cause == nil {
-		s.lapse.Reset(left)
+		s.proofTimer.Reset(left)
 	}
 	s.mu.Unlock()
 	switch {
 	case left > 0:
 	case -left > margin:
-		s.end(errAsleep)
+		s.end(errPaused)
 	default:
-		s.end(errNoWord)
+		s.end(errNoContact)
 	}
 }
 
-// end makes the session over, once, and tells every holder. The server hears of it
-// after them: as soon as it does, somebody else can get in.
+// end ends the session once and tells every holder. Only then it tells the server, because
+// another owner can get a lock as soon as the server knows.
 func (s *Session) end(cause error) {
 	s.mu.Lock()
 	if s.cause != nil {
@@ -221,8 +221,8 @@ func (s *Session) end(cause error) {
 	}
 	s.cause = cause
 	s.cancel()
-	if s.lapse != nil {
-		s.lapse.Stop()
+	if s.proofTimer != nil {
+		s.proofTimer.Stop()
 	}
 	leases := s.leases
 	s.leases = nil
@@ -230,33 +230,34 @@ func (s *Session) end(cause error) {
 	for l := range leases {
 		l.held.Lose(cause)
 	}
-	// The counter is not zero here, although mu is free: the goroutine of newSession
-	// runs until the driver has come to rest, which it does only after shutdown.
+	// This cannot race with Wait although mu is not locked: the goroutine of newSession
+	// keeps the counter above zero until the driver has stopped, which happens only
+	// after shutdown.
 	s.client.running.Go(s.shutdown)
 }
 
-// shutdown tells the server that the session is over, so that its nodes go at
-// once, and lets the driver come to rest whether that succeeded or not.
+// shutdown tells the server that the session is over, so that it deletes the nodes at once.
+// Whether that succeeds or not, it stops the driver.
 func (s *Session) shutdown() {
 	s.mu.Lock()
 	conn := s.conn
 	s.mu.Unlock()
 	conn.Close() // takes no longer than a second
-	s.kick()
+	s.dropConnection()
 }
 
-// kick gives the connection up. The driver makes a new one for the same session
-// and fails what was under way.
-func (s *Session) kick() {
+// dropConnection closes the connection. The driver fails the requests under way and opens
+// a new connection for the same session.
+func (s *Session) dropConnection() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.wire != nil {
-		_ = s.wire.Close() // the driver closes it again
+	if s.observed != nil {
+		_ = s.observed.Close() // the driver closes it again
 	}
 }
 
-// because is the error of a request that the session's end cut short.
-func (s *Session) because() error {
+// endError returns the error of a request that the end of the session cut short.
+func (s *Session) endError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return fmt.Errorf("%w: %w", lock.ErrUnavailable, s.cause)

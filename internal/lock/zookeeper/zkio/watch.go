@@ -10,27 +10,27 @@ import (
 	"seckill/internal/lock"
 )
 
-// Watch is a node that somebody looks at.
+// Watch is the state of a watched node.
 type Watch struct {
 	Data []byte
 	Stat zk.Stat
-	// Gone is closed when that very node was deleted, or the session is over.
+	// Gone is closed when this node was deleted or the session is over.
 	Gone <-chan struct{}
 }
 
-// watch is shared by all in this process who look at one node. The driver never
-// forgets a watch before it fires: with one for each waiter, those who gave up
-// would stay on its list for as long as the node does.
+// watch is shared by all callers in this process that watch one node. The driver keeps a
+// watch until it fires. With a watch for each waiter, those of waiters that gave up would
+// stay in its list as long as the node exists.
 type watch struct {
-	ready chan struct{} // closed when the rest is set
+	ready chan struct{} // closed when the other fields are set
 	err   error
 	data  []byte
 	stat  zk.Stat
 	gone  chan struct{}
 }
 
-// Watch looks at a node, and joins those who do so already. zk.ErrNoNode when it is
-// not there.
+// Watch watches a node. It shares an existing watch of the node. It returns zk.ErrNoNode if
+// the node does not exist.
 func (s *Session) Watch(ctx context.Context, path string) (Watch, error) {
 	w, err := s.watch(path)
 	if err != nil {
@@ -50,8 +50,8 @@ func (s *Session) Watch(ctx context.Context, path string) (Watch, error) {
 	return Watch{Data: w.data, Stat: w.stat, Gone: w.gone}, w.err
 }
 
-// Gone is [Session.Watch] for who does not want to wait for the sight: closed when the
-// node is gone, and at once where it is already.
+// Gone is [Session.Watch] for callers that do not need the state of the node. The channel is
+// closed when the node is gone, or at once if it does not exist.
 func (s *Session) Gone(path string) <-chan struct{} {
 	w, err := s.watch(path)
 	if err != nil {
@@ -64,7 +64,7 @@ func (s *Session) Gone(path string) <-chan struct{} {
 
 func (s *Session) watch(path string) (*watch, error) {
 	if s.Over() {
-		return nil, s.because()
+		return nil, s.endError()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,39 +72,40 @@ func (s *Session) watch(path string) (*watch, error) {
 		return w, nil
 	}
 	w := &watch{ready: make(chan struct{}), gone: make(chan struct{})}
-	if s.cause != nil { // it ended since
+	if s.cause != nil { // it ended meanwhile
 		w.err = s.cause
 		close(w.ready)
 		close(w.gone)
 		return w, nil
 	}
 	s.watches[path] = w
-	s.client.running.Go(func() { s.follow(path, w) })
+	s.client.running.Go(func() { s.keepWatching(path, w) })
 	return w, nil
 }
 
-type sight struct {
+// watchResult is what the server returned when the watch was set.
+type watchResult struct {
 	data  []byte
 	stat  *zk.Stat
 	fires <-chan zk.Event
 }
 
-// follow looks at a node until it is gone. A node whose data changed is looked at
-// again; one that was created anew since is another one. A server that is away says
-// nothing about the node.
-func (s *Session) follow(path string, w *watch) {
+// keepWatching watches a node until it is gone. If the data of the node changed, it reads
+// the node again. If the node was deleted and created again meanwhile, it counts as gone.
+// An outage of the server says nothing about the node.
+func (s *Session) keepWatching(path string, w *watch) {
 	defer close(w.gone)
 	first := true
 	for {
-		now, _, err := Do(s.ctx, s, func(c *zk.Conn) (sight, error) {
+		now, _, err := Do(s.ctx, s, func(c *zk.Conn) (watchResult, error) {
 			data, stat, fires, err := c.GetW(path)
-			return sight{data, stat, fires}, err
+			return watchResult{data, stat, fires}, err
 		})
 		if err != nil && !answered(err) && !s.Over() {
 			continue // Do has waited
 		}
 		if err != nil || !first && now.stat.Czxid != w.stat.Czxid {
-			s.forget(path, w)
+			s.removeWatch(path, w)
 			if first {
 				w.err = err
 				close(w.ready)
@@ -125,13 +126,13 @@ func (s *Session) follow(path string, w *watch) {
 			}
 		case <-s.ctx.Done():
 		}
-		s.forget(path, w)
+		s.removeWatch(path, w)
 		return
 	}
 }
 
-// forget takes a watch off the list, so that who comes now looks anew.
-func (s *Session) forget(path string, w *watch) {
+// removeWatch removes a watch from the list, so that the next caller sets a new one.
+func (s *Session) removeWatch(path string, w *watch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.watches[path] == w {

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// pollEvery is how often the balancer checks the readiness of its backends.
+const pollEvery = 200 * time.Millisecond
+
+// balancer is a reverse proxy in front of several instances. It distributes requests over the backends that were
+// ready at the last check, and keeps connections to them open. It retries nothing by itself. Its transport, as
+// any of net/http, repeats a request only if nothing of it was written or if it is idempotent.
+type balancer struct {
+	backends []*backend
+	next     atomic.Uint64
+	failed   atomic.Int64 // requests that got no answer from their backend
+}
+
+type backend struct {
+	url   *url.URL
+	proxy *httputil.ReverseProxy
+	ready atomic.Bool
+}
+
+// newBalancer polls the backends until the test ends.
+func newBalancer(t *testing.T, urls ...string) *balancer {
+	t.Helper()
+	b := &balancer{}
+	transport := &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute}
+	t.Cleanup(transport.CloseIdleConnections)
+	for _, address := range urls {
+		target, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		proxy := httputil.NewSingleHostReverseProxy(target)
+		proxy.Transport, proxy.ErrorLog = transport, log.New(io.Discard, "", 0)
+		proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) {
+			b.failed.Add(1)
+			w.WriteHeader(http.StatusBadGateway)
+		}
+		b.backends = append(b.backends, &backend{url: target, proxy: proxy})
+	}
+	polling, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	b.poll(polling)
+	go func() {
+		defer close(done)
+		for tick := time.NewTicker(pollEvery); polling.Err() == nil; <-tick.C {
+			b.poll(polling)
+		}
+	}()
+	t.Cleanup(func() { stop(); <-done })
+	return b
+}
+
+func (b *balancer) poll(ctx context.Context) {
+	for _, to := range b.backends {
+		to.ready.Store(asksReady(ctx, to.url.String()))
+	}
+}
+
+func asksReady(ctx context.Context, address string) bool {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/readyz", nil)
+	if err != nil {
+		return false
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return false
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode == http.StatusOK
+}
+
+// ServeHTTP forwards a request to the next ready backend.
+func (b *balancer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	first := b.next.Add(1)
+	for i := range uint64(len(b.backends)) {
+		if to := b.backends[(first+i)%uint64(len(b.backends))]; to.ready.Load() {
+			to.proxy.ServeHTTP(w, r)
+			return
+		}
+	}
+	b.failed.Add(1)
+	w.WriteHeader(http.StatusServiceUnavailable)
+}

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strings"
+)
+
+func labSettings() []setting {
+	return []setting{
+		{name: "lab-hosts", arg: "name,…", usage: "host names or addresses, without ports, that lab mode answers to beside those of loopback and the address that was connected to; a request with another Host is refused",
+			set: func(c *config, v string) (err error) { c.LabHosts, err = hostList(v); return err }},
+	}
+}
+
+// hostList parses host names and addresses, separated by commas.
+func hostList(v string) ([]string, error) {
+	name := regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?$`)
+	var hosts []string
+	for h := range strings.SplitSeq(v, ",") {
+		h = strings.TrimSpace(h)
+		if addr, err := netip.ParseAddr(strings.Trim(h, "[]")); err == nil {
+			h = addr.Unmap().String()
+		} else if !name.MatchString(h) {
+			return nil, fmt.Errorf("%q is no host name or address without a port", h)
+		}
+		hosts = append(hosts, h)
+	}
+	return hosts, nil
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// fileSuffix, appended to the name of a secret, is the setting for a file with the secret: -jwt-secret-file,
+// SECKILL_JWT_SECRET_FILE.
+const fileSuffix = "-file"
+
+// maxSecretFile is the largest file that is read for a secret, in bytes.
+const maxSecretFile = 64 << 10
+
+// readSecret reads a secret from a file, without a newline at its end.
+func readSecret(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxSecretFile+1))
+	if err != nil {
+		return "", err
+	}
+	secret := strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r")
+	switch {
+	case len(text) > maxSecretFile:
+		return "", fmt.Errorf("%s is larger than %d bytes", path, maxSecretFile)
+	case secret == "":
+		return "", fmt.Errorf("%s is empty", path)
+	}
+	return secret, nil
+}
+
+// checkSecret refuses secrets that are short or easily guessed. It refuses fewer than one in a million random
+// hexadecimal secrets.
+func checkSecret(secret string, shortest int) error {
+	if len(secret) < shortest {
+		return fmt.Errorf("too short: %d bytes, at least %d", len(secret), shortest)
+	}
+	if why := guessable(secret); why != "" {
+		return fmt.Errorf("easily guessed: %s; generate one, with openssl rand -hex 32 for instance", why)
+	}
+	return nil
+}
+
+// minDistinct is the minimum number of different bytes in a secret.
+const minDistinct = 5
+
+// guessable returns why a secret is easily guessed, without showing it; "" if it is not.
+func guessable(secret string) string {
+	plain := strings.NewReplacer("-", "", "_", "", " ", "", ".", "").Replace(strings.ToLower(secret))
+	for _, placeholder := range []string{"changeme", "changethis", "changeit", "replaceme", "replacethis", "placeholder",
+		"yoursecret", "yourjwtsecret", "yourtoken", "youradmintoken", "topsecret", "supersecret", "password", "example", "insecure", "letmein"} {
+		if strings.Contains(plain, placeholder) {
+			return "it looks like a placeholder"
+		}
+	}
+	distinct := map[byte]bool{}
+	steps := map[int]int{}
+	for i := range len(secret) {
+		distinct[secret[i]] = true
+		if i > 0 {
+			steps[int(secret[i])-int(secret[i-1])]++
+		}
+	}
+	switch {
+	case len(distinct) < minDistinct:
+		return fmt.Sprintf("it has only %d different characters", len(distinct))
+	case repeats(secret):
+		return "it repeats itself"
+	case max(steps[0], steps[1], steps[-1]) > len(secret)/2: // abcdefgh…, 98765432…
+		return "its characters follow each other"
+	}
+	return ""
+}
+
+// repeats reports whether a text consists of repetitions of a shorter text.
+func repeats(text string) bool {
+	for n := 1; n <= len(text)/2; n++ {
+		if strings.HasPrefix(text[n:], text[:len(text)-n]) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkDistinct refuses a secret that is used for two purposes: knowing one secret must not reveal another.
+func (c *config) checkDistinct() error {
+	type named struct{ name, value string }
+	all := []named{
+		{"SECKILL_ADMIN_TOKEN", c.AdminToken}, {"SECKILL_JWT_SECRET", c.JWTSecret}, {"SECKILL_REDIS_PASSWORD", c.RedisPassword},
+	}
+	if dsn, err := mysql.ParseDSN(c.MySQLDSN); err == nil { // else it is refused later
+		all = append(all, named{"the password in SECKILL_MYSQL_DSN", dsn.Passwd})
+	}
+	for i, one := range all[:2] { // the two stores may share a password
+		for _, other := range all[i+1:] {
+			if one.value != "" && one.value == other.value {
+				return fmt.Errorf("%s is the same as %s: generate another one, with openssl rand -hex 32 for instance", one.name, other.name)
+			}
+		}
+	}
+	return nil
+}
+
+// errURL is the error for a value that is not shown, since it may contain a password.
+var errURL = errors.New("want host:port, without a scheme and a user; the password of Redis goes into SECKILL_REDIS_PASSWORD")
+
+// withCredentials reports whether a value may contain a password: a URL or user@host.
+func withCredentials(value string) bool {
+	return strings.Contains(value, "@") || strings.Contains(value, "://")
+}
+
+// hide replaces the secrets in a command line.
+func (c *config) hide(args []string) []string {
+	hidden := make([]string, len(args))
+	for i, arg := range args {
+		for _, secret := range []string{c.MySQLDSN, c.JWTSecret, c.AdminToken, c.RedisPassword} {
+			if secret != "" {
+				arg = strings.ReplaceAll(arg, secret, "(hidden)")
+			}
+		}
+		hidden[i] = arg
+	}
+	return hidden
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestGuessableSecrets(t *testing.T) {
+	for _, weak := range []string{
+		strings.Repeat("a", 32), strings.Repeat("abcd", 8), strings.Repeat("abcdefg", 5), strings.Repeat("correcthorse", 3)[:32],
+		"changeme-changeme-please-changeme!", "Change_Me_9f8e7d6c5b4a39281706f5e4", "my-password-is-32-bytes-long-1234",
+		"abcdefghijklmnopqrstuvwxyz012345", "zyxwvutsrqponmlkjihgfedcba987654", "your-jwt-secret-goes-right-in-here",
+	} {
+		if err := checkSecret(weak, minJWTSecret); err == nil || strings.Contains(err.Error(), weak) {
+			t.Errorf("%q: %v", weak, err)
+		}
+	}
+	draws := rand.New(rand.NewPCG(1, 2))
+	for range 10_000 {
+		drawn := fmt.Sprintf("%016x", draws.Uint64())
+		if err := checkSecret(drawn, minAdminToken); err != nil {
+			t.Errorf("%s: %v", drawn, err)
+		}
+	}
+}
+
+func TestSecretsAreDistinct(t *testing.T) {
+	for name, change := range map[string]string{
+		"SECKILL_JWT_SECRET":                "SECKILL_ADMIN_TOKEN=" + secret,
+		"SECKILL_REDIS_PASSWORD":            "SECKILL_REDIS_PASSWORD=" + token,
+		"the password in SECKILL_MYSQL_DSN": "SECKILL_MYSQL_DSN=seckill:" + token + "@tcp(127.0.0.1:3306)/seckill",
+	} {
+		_, err := parseConfig(nil, production(change), io.Discard)
+		if err == nil || !strings.HasPrefix(err.Error(), "SECKILL_ADMIN_TOKEN is the same as "+name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// No error about an address shows a password in it.
+func TestAddressesDoNotShowPasswords(t *testing.T) {
+	const password = "hush,hush"
+	for _, setting := range []string{"SECKILL_REDIS_ADDRS", "SECKILL_LOCK_REDIS_ADDRS", "SECKILL_ZOOKEEPER_ADDRS", "SECKILL_ADDR", "SECKILL_DEBUG_ADDR"} {
+		for _, value := range []string{"redis://:" + password + "@host:6379", "redis://host:6379/" + password, password + "@host:6379", "a:1,user:" + password + "@host:1"} {
+			_, err := parseConfig(nil, production(setting+"="+value), io.Discard)
+			if err == nil || !strings.Contains(err.Error(), setting) || !strings.Contains(err.Error(), "host:port") || strings.Contains(err.Error(), "hush") {
+				t.Errorf("%s=%s: %v", setting, value, err)
+			}
+		}
+	}
+}
+
+func TestSecretsFromFiles(t *testing.T) {
+	write := func(name, text string) string {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	args := []string{"-jwt-secret-file", write("jwt", secret+"\n")}
+	env := []string{
+		"SECKILL_REDIS_ADDRS=a:1", "SECKILL_MYSQL_DSN_FILE=" + write("dsn", dsn),
+		"SECKILL_ADMIN_TOKEN_FILE=" + write("admin", token+"\r\n"), "SECKILL_REDIS_PASSWORD_FILE=" + write("redis", " two words \n"),
+	}
+	c, err := parseConfig(args, env, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.JWTSecret != secret || c.AdminToken != token || c.MySQLDSN != dsn || c.RedisPassword != " two words " || len(c.Unknown) != 0 {
+		t.Errorf("%+v", c)
+	}
+	for name, test := range map[string]struct {
+		args, env []string
+		says      []string
+	}{
+		"both":        {args, production(), []string{"-jwt-secret-file", "SECKILL_JWT_SECRET"}},
+		"no file":     {nil, append(env, "SECKILL_JWT_SECRET_FILE=/nowhere/jwt"), []string{"SECKILL_JWT_SECRET_FILE", "/nowhere/jwt"}},
+		"empty file":  {nil, append(env, "SECKILL_JWT_SECRET_FILE="+write("empty", "\n")), []string{"SECKILL_JWT_SECRET_FILE", "empty"}},
+		"weak secret": {nil, append(env, "SECKILL_JWT_SECRET_FILE="+write("weak", strings.Repeat("x", 40))), []string{"SECKILL_JWT_SECRET_FILE", "guessed"}},
+		"a folder":    {[]string{"-jwt-secret-file", t.TempDir()}, env, []string{"-jwt-secret-file"}},
+	} {
+		_, err := parseConfig(test.args, test.env, io.Discard)
+		if err == nil {
+			t.Errorf("%s: accepted", name)
+			continue
+		}
+		for _, said := range test.says {
+			if !strings.Contains(err.Error(), said) {
+				t.Errorf("%s: %q does not say %q", name, err, said)
+			}
+		}
+	}
+}
+
+// Secrets that were given as flags are not shown by /debug/pprof/cmdline.
+func TestCommandLineHidesSecrets(t *testing.T) {
+	c := config{MySQLDSN: dsn, JWTSecret: secret, AdminToken: token, RedisPassword: "hush"}
+	args := []string{"api", "-mysql-dsn", dsn, "-jwt-secret=" + secret, "--admin-token", token, "-redis-password=hush", "-addr", ":1"}
+	shown := strings.Join(c.hide(args), " ")
+	if want := "api -mysql-dsn (hidden) -jwt-secret=(hidden) --admin-token (hidden) -redis-password=(hidden) -addr :1"; shown != want {
+		t.Errorf("%s, want %s", shown, want)
+	}
+	debug := freeAddr(t)
+	start(t, []string{"-debug-addr", debug, "-jwt-secret", secret}, nil)
+	if status, body := call(t, http.MethodGet, "http://"+debug+"/debug/pprof/cmdline", nil, ""); status != http.StatusOK ||
+		!strings.Contains(body, filepath.Base(os.Args[0])) || strings.Contains(body, secret) {
+		t.Errorf("%d %s", status, body)
+	}
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+)
+
+// The embedded service listens on one socket only, that of the API.
+func TestEmbeddedServiceListensOnlyForTheAPI(t *testing.T) {
+	before := listeners(t)
+	s := start(t, nil, nil)
+	if n := listeners(t) - before; n != 1 {
+		t.Errorf("%d more listening sockets, want only the API's", n)
+	}
+	if err := s.end(); err != nil {
+		t.Error(err)
+	}
+}
+
+// listeners counts the listening TCP sockets of this process, as /proc reports them.
+func listeners(t *testing.T) (n int) {
+	t.Helper()
+	const listening = "0A"
+	inodes := map[string]bool{}
+	for _, table := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
+		f, err := os.Open(table)
+		if err != nil {
+			t.Skipf("not known on this system: %v", err)
+		}
+		text, err := io.ReadAll(f)
+		_ = f.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			if f := strings.Fields(line); len(f) > 9 && f[3] == listening {
+				inodes[fmt.Sprintf("socket:[%s]", f[9])] = true
+			}
+		}
+	}
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range fds {
+		if target, err := os.Readlink("/proc/self/fd/" + fd.Name()); err == nil && inodes[target] {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"seckill/internal/testkit"
+)
+
+// TestGaleraSale sells under both flows by two processes that write to two nodes of a Galera cluster at once.
+func TestGaleraSale(t *testing.T) {
+	t.Parallel()
+	g := openGalera(t)
+	for _, policy := range []string{`{}`, `{"flow":"admission"}`} {
+		g.sell(policy, 400, func(<-chan struct{}) {})
+	}
+}
+
+// TestSoakGaleraSale repeats that while the nodes are killed and paused. SECKILL_TEST_ROUNDS is the number of rounds
+// (default 20).
+func TestSoakGaleraSale(t *testing.T) {
+	testkit.Soak(t)
+	g := openGalera(t)
+	began, struck := time.Now(), map[string]int{}
+	rounds := number(t, "SECKILL_TEST_ROUNDS", 20)
+	for n := range rounds {
+		policy := []string{`{}`, `{"flow":"admission"}`, `{"lock":"fenced","stock":"fenced","scope":"voucher"}`}[n%3]
+		g.sell(policy, 600, func(sold <-chan struct{}) {
+			for range 2 {
+				select {
+				case <-sold:
+				case <-time.After(time.Duration(50+rand.IntN(500)) * time.Millisecond): // at a random moment of the load
+				}
+				node := g.cluster.Nodes[rand.IntN(len(g.cluster.Nodes))]
+				if rand.IntN(2) == 0 {
+					struck["SIGKILL"]++
+					node.Kill()
+					node.Restart()
+					continue
+				}
+				struck["SIGSTOP"]++
+				node.Pause()
+				time.Sleep(time.Duration(50+rand.IntN(3000)) * time.Millisecond) // it is expelled after one second
+				node.Resume()
+			}
+		})
+	}
+	t.Logf("%d rounds in %v, %v, %d orders; answers %v", rounds, time.Since(began).Round(time.Second), struck, g.orders, g.codes)
+}
+
+// galeraCluster is a service over a cluster of three nodes. Each process uses a node of its own.
+type galeraCluster struct {
+	t       *testing.T
+	cluster *testkit.GaleraCluster
+	apis    [2]process
+	client  *http.Client
+	users   atomic.Int64
+
+	mu     sync.Mutex
+	orders int
+	codes  map[string]int
+}
+
+func openGalera(t *testing.T) *galeraCluster {
+	t.Helper()
+	transport := &http.Transport{MaxIdleConnsPerHost: connections}
+	t.Cleanup(transport.CloseIdleConnections)
+	g := &galeraCluster{
+		t: t, cluster: testkit.Galera(t, 3), codes: map[string]int{},
+		client: &http.Client{Transport: transport, Timeout: 15 * time.Second},
+	}
+	databases, redis := g.cluster.Database(t), testkit.Redis(t).Addr()
+	for i := range g.apis { // the first one migrates
+		g.apis[i] = startProcess(t, servers{db: databases[i], redis: []string{redis}, env: []string{"SECKILL_CLAIM_IDLE=2s"}})
+	}
+	return g
+}
+
+// sell sells a whole voucher. Every buyer repeats the request, with one Idempotency-Key and to either process,
+// until it is answered. Each of them orders for the first time, so none may be answered with already_ordered.
+func (g *galeraCluster) sell(policy string, stock int, during func(sold <-chan struct{})) {
+	g.t.Helper()
+	waitReady(g.t, g.apis[:]...)
+	s := openSale(g.t, stock, policy, g.apis[:]...)
+	s.client = g.client
+	sold := make(chan struct{})
+	soldOut := sync.OnceFunc(func() { close(sold) })
+	told := map[int]string{} // the order of each user
+	var buyers sync.WaitGroup
+	for range connections {
+		buyers.Go(func() {
+			for {
+				user := int(g.users.Add(1))
+				got := g.buyUntilAnswered(s, user)
+				if got.order == "" {
+					soldOut()
+					return
+				}
+				g.mu.Lock()
+				told[user] = got.order
+				g.mu.Unlock()
+			}
+		})
+	}
+	during(sold)
+	buyers.Wait()
+
+	waitReady(g.t, g.apis[:]...)
+	want := audit{InitialStock: stock, Orders: stock, Balanced: true}
+	for i := range g.apis {
+		if got := s.atRest(i); got != want {
+			g.t.Errorf("%s, process %d: %+v", policy, i, got)
+		}
+	}
+	if len(told) != stock {
+		g.t.Errorf("%s: %d buyers were told of an order, of %d", policy, len(told), stock)
+	}
+	for user, order := range told {
+		if got := s.statusOf(user, order, user); got != "confirmed" {
+			g.t.Errorf("%s: order %s of user %d is %q", policy, order, user, got)
+		}
+	}
+	g.orders += len(told)
+	g.t.Logf("%s: %d orders; answers so far %v", policy, len(told), g.codes)
+}
+
+// buyUntilAnswered repeats a request until its answer is final.
+func (g *galeraCluster) buyUntilAnswered(s *testSale, user int) outcome {
+	for deadline, n := time.Now().Add(2*time.Minute), user; ; n++ {
+		got := s.buy(n, user, "key-"+strconv.Itoa(user))
+		g.mu.Lock()
+		g.codes[got.code]++
+		g.mu.Unlock()
+		switch got.code {
+		case "accepted", "created", "sold_out":
+			return got
+		case "network", "unavailable", "busy":
+		default:
+			g.t.Errorf("user %d was told %q", user, got.code)
+			return got
+		}
+		if time.Now().After(deadline) {
+			g.t.Errorf("user %d had no answer within two minutes, but %q", user, got.code)
+			return got
+		}
+		time.Sleep(20*time.Millisecond + rand.N(50*time.Millisecond))
+	}
+}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"seckill/internal/testkit"
+)
+
+// The limits of what a flood may cost.
+const (
+	floodedMemory = 400 << 20
+	floodedP99    = time.Second
+	// The quick form runs beside other tests, which take the processor too.
+	floodedBusyP99 = 5 * time.Second
+)
+
+// flood is what a hostile client does on each of its connections.
+type flood struct {
+	name string
+	// send is written to the connection; "" sends nothing.
+	send string
+	// unread: the answers are not read.
+	unread bool
+}
+
+func floods(voucher, order string) []flood {
+	get := func(path string) string {
+		return "GET " + path + " HTTP/1.1\r\nHost: localhost\r\nX-User-ID: 666\r\n\r\n"
+	}
+	return []flood{
+		{"list", get("/api/v1/vouchers?limit=100"), false},
+		{"list, not read", strings.Repeat(get("/api/v1/vouchers?limit=100"), 20), true},
+		{"unknown order", get("/api/v1/orders/77"), false},
+		{"wait for an order", get("/api/v1/orders/" + order + "?wait=30s"), false},
+		{"orders of one user", "POST /api/v1/vouchers/" + voucher + "/orders HTTP/1.1\r\nHost: localhost\r\nX-User-ID: 666\r\nContent-Length: 0\r\n\r\n", false},
+		{"nothing sent", "", true},
+		{"half a header", "GET /api/v1/vouchers HTTP/1.1\r\nHost: localhost\r\nX-Pad: " + strings.Repeat("x", 4000), true},
+	}
+}
+
+// A hostile client with thousands of connections and concurrent requests costs the service a bounded amount of
+// memory, and other buyers are served.
+func TestHostileClient(t *testing.T) {
+	connections := 2_000
+	if raceDetector() { // which multiplies memory and time, so that fewer have to do
+		connections = 100
+	}
+	runHostileClient(t, connections, floodedBusyP99)
+}
+
+// raceDetector reports whether this binary, and so the service that it starts, has the race detector.
+func raceDetector() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}
+
+func TestSoakHostileClient(t *testing.T) {
+	testkit.Soak(t)
+	runHostileClient(t, 10_000, floodedP99)
+}
+
+func runHostileClient(t *testing.T, connections int, limit time.Duration) {
+	s := sharedServers(t)
+	a := startProcess(t, s)
+	sale := openSale(t, 1_000_000, admissionPolicy, a)
+	for range 100 {
+		openSale(t, 100, admissionPolicy, a)
+	}
+	placed := sale.buy(0, 666, "")
+	if placed.code != "accepted" {
+		t.Fatalf("%+v", placed)
+	}
+	user := 1000
+	for _, f := range floods(sale.voucher, placed.order) {
+		t.Run(f.name, func(t *testing.T) {
+			ctx, stop := context.WithCancel(t.Context())
+			var hostile sync.WaitGroup
+			var begun sync.WaitGroup
+			begun.Add(connections)
+			for range connections {
+				hostile.Go(func() { f.run(ctx, strings.TrimPrefix(a.url, "http://"), begun.Done) })
+			}
+			begun.Wait()
+			const buyers = 100
+			took := make([]time.Duration, 0, buyers)
+			for range buyers {
+				user++
+				at := time.Now()
+				if got := sale.buy(0, user, ""); got.code != "accepted" {
+					t.Errorf("another buyer was told %+v", got)
+				}
+				took = append(took, time.Since(at))
+			}
+			stop()
+			hostile.Wait()
+			slices.Sort(took)
+			peak := peakMemory(t, a.PID())
+			t.Logf("%d connections: p50 %v, p99 %v, at most %d MB so far", connections, took[buyers/2], took[buyers-2], peak>>20)
+			if took[buyers-2] > limit || peak > floodedMemory {
+				t.Errorf("p99 %v, %d MB; want %v and %d MB at most", took[buyers-2], peak>>20, limit, floodedMemory>>20)
+			}
+		})
+	}
+}
+
+// run opens one connection, calls begun, and floods until ctx ends. After a rejection it starts again after a
+// while, as any client would.
+func (f flood) run(ctx context.Context, addr string, begun func()) {
+	once := sync.OnceFunc(begun)
+	defer once()
+	for ctx.Err() == nil {
+		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+		if err == nil {
+			stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+			_, err = io.WriteString(c, f.send)
+			once()
+			if f.unread {
+				<-ctx.Done()
+			} else if err == nil {
+				f.read(ctx, c)
+			}
+			stop()
+			_ = c.Close()
+		}
+		once()
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// read reads answers, and sends the next request after each, until the connection ends.
+func (f flood) read(ctx context.Context, c net.Conn) {
+	r := bufio.NewReaderSize(c, 512)
+	for {
+		resp, err := http.ReadResponse(r, nil)
+		if err != nil {
+			return
+		}
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.Close {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Second):
+		}
+		if _, err := io.WriteString(c, f.send); err != nil {
+			return
+		}
+	}
+}
+
+var highWater = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
+
+// peakMemory is the peak memory of a process, in bytes.
+func peakMemory(t *testing.T, pid int) int64 {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Skipf("how much memory a process has is not known here: %v", err)
+	}
+	found := highWater.FindSubmatch(status)
+	if found == nil {
+		t.Fatalf("no VmHWM in %s", status)
+	}
+	kb, err := strconv.ParseInt(string(found[1]), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kb << 10
+}

@@ -1,0 +1,10 @@
+// Package docs embeds the documents that the program itself serves.
+package docs
+
+import _ "embed"
+
+// OpenAPI describes the HTTP interface in OpenAPI 3.1. The tests of internal/httpapi hold every
+// route, field and problem code against it.
+//
+//go:embed openapi.json
+var OpenAPI []byte

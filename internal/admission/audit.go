@@ -1,0 +1,37 @@
+package admission
+
+import (
+	"context"
+
+	"seckill/internal/order"
+)
+
+// audit sums up what Redis has of the voucher. If the voucher is not open, only one that was never
+// opened or is forgotten has an audit: Redis has no part in it.
+func (v *voucherState) audit(ctx context.Context) (order.GateAudit, error) {
+	all := v.states(ctx)
+	switch err := firstError(all); {
+	case err != nil && ctx.Err() != nil:
+		return order.GateAudit{}, ctx.Err()
+	case err != nil:
+		return order.GateAudit{}, unavailable(err)
+	}
+	sum, open := order.GateAudit{Epoch: all[0].Epoch}, true
+	for i := range all {
+		open = open && all[i].Open() && all[i].Epoch == sum.Epoch
+		sum.Stock += all[i].Share()
+		sum.Pending += all[i].Pending
+		sum.Seq += all[i].Seq
+	}
+	if open {
+		return sum, nil
+	}
+	st, err := v.config.Store.EpochState(ctx, v.id)
+	switch {
+	case err != nil:
+		return order.GateAudit{}, err
+	case neverOpened(st.Epoch), st.Forgotten:
+		return order.GateAudit{Stock: st.Stock, Epoch: st.Epoch}, nil
+	}
+	return order.GateAudit{}, unavailable(errOpening)
+}

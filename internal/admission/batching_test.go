@@ -1,0 +1,258 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/lock/local"
+	"seckill/internal/order"
+	"seckill/internal/voucher"
+)
+
+type bubble struct {
+	*Gate
+	fake  *fakeLedger
+	store *store
+}
+
+func newBubble(t *testing.T, stock int64, change func(*Config)) *bubble {
+	t.Helper()
+	return newSplitBubble(t, 1, stock, change)
+}
+
+// newSplitBubble returns a gate whose voucher has its whole stock in bucket 0.
+func newSplitBubble(t *testing.T, buckets int, stock int64, change func(*Config)) *bubble {
+	t.Helper()
+	sh := newStore(stock)
+	sh.split(buckets)
+	fake := newFakeLedger(sh, stock)
+	c := Config{Store: sh, Locker: local.New(), Log: slog.New(slog.DiscardHandler)}.WithDefaults()
+	if change != nil {
+		change(&c)
+	}
+	b := &bubble{Gate: newGate(c, fake), fake: fake, store: sh}
+	if err := b.Open(t.Context(), &sh.voucher); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	return b
+}
+
+func (b *bubble) buy(ctx context.Context, user int64) error {
+	return b.Admit(ctx, &b.store.voucher, order.Order{ID: 10 * user, UserID: user, VoucherID: b.store.voucher.ID})
+}
+
+func TestSingleRequestIsSentAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t, 5, nil)
+		begun := time.Now()
+		if err := b.buy(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begun); took != b.fake.trip {
+			t.Errorf("took %v, want one round trip, %v", took, b.fake.trip)
+		}
+		_ = b.Close()
+	})
+}
+
+func TestRequestsThatArriveMeanwhileAreBatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t, 5000, nil)
+		var wg sync.WaitGroup
+		begun := time.Now()
+		wg.Go(func() { _ = b.buy(t.Context(), 1) })
+		synctest.Wait() // the first is under way
+		for user := range int64(MaxBatch + 88) {
+			wg.Go(func() {
+				if err := b.buy(t.Context(), user+2); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		var sizes []int
+		for _, batch := range b.fake.batches {
+			sizes = append(sizes, len(batch))
+		}
+		if len(sizes) != 3 || sizes[0] != 1 || sizes[1] != MaxBatch || sizes[2] != 88 {
+			t.Errorf("batches of %v, want 1, %d and 88", sizes, MaxBatch)
+		}
+		if took := time.Since(begun); took != 3*b.fake.trip {
+			t.Errorf("took %v, want three round trips", took)
+		}
+		_ = b.Close()
+	})
+}
+
+func TestRequestLeavesWhenItsContextEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t, 5, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		sentCtx, cancelSent := context.WithCancel(t.Context())
+		var first, queued error
+		var wg sync.WaitGroup
+		wg.Go(func() { first = b.buy(sentCtx, 1) })
+		synctest.Wait()
+		wg.Go(func() { queued = b.buy(ctx, 2) })
+		synctest.Wait()
+		cancel()
+		cancelSent()
+		wg.Wait()
+		if first != nil {
+			t.Errorf("a request that was sent got %v, want the outcome", first)
+		}
+		if !errors.Is(queued, context.Canceled) {
+			t.Errorf("a request that waited got %v, want the context's error", queued)
+		}
+		time.Sleep(time.Second)
+		if len(b.fake.batches) != 1 || *b.fake.stock() != 4 {
+			t.Errorf("batches %v, stock %d: a request that left was sent", b.fake.batches, *b.fake.stock())
+		}
+		_ = b.Close()
+	})
+}
+
+// refused is an error that a server replied with.
+type refused string
+
+func (r refused) Error() string { return string(r) }
+func (refused) RedisError()     {}
+
+var _ redis.Error = refused("")
+
+func TestOutcomeAfterAFailedAttempt(t *testing.T) {
+	for name, spoil := range map[string]func(int64) (bool, error){
+		"the reply was lost":        func(n int64) (bool, error) { return true, map[int64]error{1: io.EOF}[n] },
+		"the request was lost":      func(n int64) (bool, error) { return n > 1, map[int64]error{1: io.EOF}[n] },
+		"the server loads its data": func(n int64) (bool, error) { return n > 3, map[bool]error{true: refused("LOADING")}[n <= 3] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBubble(t, 1, nil)
+				b.fake.spoil = spoil
+				if err := b.buy(t.Context(), 1); err != nil {
+					t.Error(err)
+				}
+				if b.fake.users[1] != 10 || *b.fake.stock() != 0 {
+					t.Errorf("users %v, stock %d", b.fake.users, *b.fake.stock())
+				}
+				_ = b.Close()
+			})
+		})
+	}
+}
+
+// A call whose reply is lost may still act until its expiry. No refusal is final before that.
+func TestRefusalWaitsUntilNoEarlierCallCanAct(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t, 0, func(c *Config) { c.AttemptTimeout = 300 * time.Millisecond })
+		b.fake.spoil = func(n int64) (bool, error) {
+			switch n {
+			case 1:
+				return false, io.EOF
+			case 3: // meanwhile the first call has acted
+				b.fake.mu.Lock()
+				b.fake.users[1] = 10
+				b.fake.mu.Unlock()
+			}
+			return true, nil
+		}
+		begun := time.Now()
+		if err := b.buy(t.Context(), 1); err != nil {
+			t.Errorf("%v, but the order was accepted", err)
+		}
+		if took := time.Since(begun); took < 300*time.Millisecond || took > 350*time.Millisecond {
+			t.Errorf("took %v, want about the expiry, 300ms", took)
+		}
+		_ = b.Close()
+	})
+}
+
+func TestUnavailableAfterDecisionTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t, 5, nil)
+		b.fake.spoil = func(int64) (bool, error) { return false, io.EOF }
+		begun := time.Now()
+		var wg sync.WaitGroup
+		for user := range int64(20) {
+			wg.Go(func() {
+				if err := b.buy(t.Context(), user+1); !errors.Is(err, order.ErrUnavailable) {
+					t.Errorf("%v, want ErrUnavailable", err)
+				}
+			})
+		}
+		wg.Wait()
+		if took := time.Since(begun); took != 2*time.Second {
+			t.Errorf("took %v, want the DecisionTimeout, 2s, for all", took)
+		}
+		b.fake.spoil = nil
+		if err := b.buy(t.Context(), 99); err != nil {
+			t.Errorf("afterwards: %v", err)
+		}
+		_ = b.Close()
+	})
+}
+
+func TestSoldOutIsCached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t, 1, nil)
+		if err := b.buy(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		for user := range int64(1000) {
+			if err := b.buy(t.Context(), user+2); !errors.Is(err, voucher.ErrSoldOut) {
+				t.Fatal(err)
+			}
+		}
+		if n := b.fake.calls.Load(); n != 1 {
+			t.Errorf("Redis was asked %d times, want once", n)
+		}
+		b.fake.mu.Lock()
+		*b.fake.stock() = 1 // one was given back
+		b.fake.mu.Unlock()
+		if err := b.buy(t.Context(), 5000); !errors.Is(err, voucher.ErrSoldOut) {
+			t.Errorf("within the recheck: %v", err)
+		}
+		time.Sleep(100 * time.Millisecond)
+		if err := b.buy(t.Context(), 5001); err != nil {
+			t.Errorf("after the recheck: %v", err)
+		}
+		// The end of the sale, by Redis' clock, needs no Redis.
+		calls := b.fake.calls.Load()
+		time.Sleep(2 * time.Hour)
+		if err := b.buy(t.Context(), 5002); !errors.Is(err, voucher.ErrEnded) || b.fake.calls.Load() != calls {
+			t.Errorf("after the end: %v, Redis was asked %d times more", err, b.fake.calls.Load()-calls)
+		}
+		_ = b.Close()
+	})
+}
+
+func TestClosedGateAndFullGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t, 5, func(c *Config) { c.MaxInFlight = 1 })
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := b.buy(t.Context(), 1); err != nil {
+				t.Errorf("a request that was sent before the gate closed: %v", err)
+			}
+		})
+		synctest.Wait()
+		if err := b.buy(t.Context(), 2); !errors.Is(err, order.ErrOverloaded) {
+			t.Errorf("beyond the bound: %v", err)
+		}
+		_ = b.Close()
+		wg.Wait()
+		if err := b.buy(t.Context(), 3); !errors.Is(err, order.ErrUnavailable) {
+			t.Errorf("after the close: %v", err)
+		}
+	})
+}

@@ -1,0 +1,69 @@
+package admission
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	"seckill/internal/admission/ledger"
+	"seckill/internal/order"
+	"seckill/internal/voucher"
+)
+
+// check closes and reopens the voucher if Redis is behind the database, or behind what this
+// process has seen. It also finishes transfers that another process left unfinished. It reports
+// that the state is of no more use if the voucher is forgotten, or has another window.
+func (v *voucherState) check(ctx context.Context) (useless bool) {
+	before := v.knownStates()
+	st, err := v.epochState(ctx)
+	if err != nil {
+		v.config.Log.Warn("admission cannot be compared with the database", "voucher", v.id, "error", err)
+		return errors.Is(err, voucher.ErrNotFound)
+	}
+	if st.Forgotten || !windowOf(st).same(v.window) {
+		return true
+	}
+	var epoch int64
+	for _, known := range before {
+		epoch = max(epoch, known.Epoch)
+	}
+	all := v.states(ctx)
+	if epoch == 0 {
+		// Closed: the first buyer opens it. No buyer does while the clock of Redis, when it was
+		// last read, showed that the sale is over. That may have been wrong, so it was read again.
+		return false
+	}
+	lost, err := lostTransfer(all, func() []ledger.State { return v.states(ctx) })
+	if err := cmp.Or(firstError(all), err); err != nil {
+		v.config.Log.Warn("admission cannot be compared with Redis", "voucher", v.id, "error", err)
+		return false
+	}
+	if !v.compare(before, all, st, lost) {
+		v.reopen()
+		return false
+	}
+	if _, err := v.finishTransfers(ctx, all, epoch); err != nil {
+		v.config.Log.Warn("admission has stock in transit", "voucher", v.id, "error", err)
+	}
+	return false
+}
+
+// compare marks buckets as closed that are not as this process and the database know them, and
+// reports whether all are.
+func (v *voucherState) compare(before []ledger.Known, all []ledger.State, st order.EpochState, lost bool) (same bool) {
+	same = true
+	for i, b := range v.buckets {
+		was, now := before[i], &all[i]
+		switch {
+		case was.Epoch == 0: // the requests that found it closed may have left
+			same = false
+		case now.Epoch != was.Epoch || st.Epoch != was.Epoch || otherWindow(now, st):
+			same = false
+			_ = v.markClosed(b, was.Epoch, ledger.Closed)
+		case lost || behind(now, st, i) || now.Seq < was.Seq || now.Returned < was.Returned:
+			same = false
+			_ = v.markClosed(b, was.Epoch, ledger.DataLost)
+		}
+	}
+	return same
+}

@@ -1,0 +1,302 @@
+package admission
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"seckill/internal/admission/ledger"
+	"seckill/internal/lock"
+	"seckill/internal/order"
+	"seckill/internal/voucher"
+)
+
+// Why a voucher is not forgotten.
+var (
+	errNotYet     = errors.New("the voucher cannot be forgotten yet")
+	errUnbalanced = errors.New("the voucher does not balance")
+)
+
+const (
+	// vouchersPerPage is how many vouchers are listed at a time.
+	vouchersPerPage = 100
+	// streamGrace is how long the streams of a forgotten voucher stay. By then the consumers of all
+	// processes have found that there is nothing left to read.
+	streamGrace = 3 * time.Second
+	// unbalancedPause is when a voucher that does not balance is looked at again.
+	unbalancedPause = 10 * time.Minute
+	// forgetLease bounds how long a process that dies keeps other processes from opening the
+	// voucher. What happens under the lock takes some milliseconds.
+	forgetLease = 3 * time.Second
+)
+
+// ForgetConfig says when vouchers are forgotten. After, Balances and Log are required.
+type ForgetConfig struct {
+	// After is how long after its sale a voucher is forgotten.
+	After time.Duration
+	// Every is how often vouchers are looked for. Default: a quarter of After, from 1 s to 30 s.
+	Every time.Duration
+	// Balances reports whether the stock equation of a voucher holds; it counts the orders.
+	Balances func(ctx context.Context, v order.AdmissionVoucher) (bool, error)
+	Log      *slog.Logger
+	// Forgotten is called for each voucher that this process marked as forgotten. Kept is called
+	// after each round, with the number of vouchers that are kept because they do not balance.
+	// Both may be nil.
+	Forgotten func()
+	Kept      func(vouchers int)
+}
+
+// Forgetter removes the data of vouchers from Redis whose sale ended long ago and whose orders are all
+// in the database. Several processes may do so at the same time, and each of them may stop anywhere:
+// see the package's documentation.
+type Forgetter struct {
+	gate       *Gate
+	config     ForgetConfig
+	after      int64               // the last voucher of the previous round, if that was not finished
+	unbalanced map[int64]time.Time // by voucher: when it is looked at again
+	firstSeen  map[int64]time.Time // by forgotten voucher
+}
+
+// Forgetter returns a forgetter for the gate's vouchers.
+func (g *Gate) Forgetter(c ForgetConfig) (*Forgetter, error) {
+	if c.After <= 0 || c.Balances == nil || c.Log == nil {
+		return nil, errors.New("admission: incomplete configuration of the forgetter")
+	}
+	if c.Every == 0 {
+		c.Every = min(max(c.After/4, time.Second), 30*time.Second)
+	}
+	return &Forgetter{gate: g, config: c, unbalanced: map[int64]time.Time{}, firstSeen: map[int64]time.Time{}}, nil
+}
+
+// Run looks for vouchers to forget until ctx ends.
+func (f *Forgetter) Run(ctx context.Context) {
+	for {
+		select {
+		case <-time.After(f.config.Every*4/5 + rand.N(f.config.Every*2/5)): // processes take turns
+			f.Round(ctx)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Round takes one step for each voucher that is due. It ends at the first server that does not
+// answer, and the next round continues from there.
+func (f *Forgetter) Round(ctx context.Context) {
+	unbalanced, firstSeen := map[int64]time.Time{}, map[int64]time.Time{}
+	first := f.after
+	for {
+		vouchers, err := f.gate.config.Store.UnclearedVouchers(ctx, time.Now().Add(-f.config.After), f.after, vouchersPerPage)
+		if err != nil {
+			f.warn(ctx, "the vouchers to forget are not known", 0, err)
+			return
+		}
+		for _, v := range vouchers {
+			f.after = v.VoucherID
+			if err := f.voucher(ctx, v, unbalanced, firstSeen); err != nil {
+				f.warn(ctx, "a voucher could not be forgotten", v.VoucherID, err)
+				return
+			}
+		}
+		if len(vouchers) < vouchersPerPage {
+			break
+		}
+	}
+	f.after = 0
+	if first == 0 { // otherwise this was part of a round, and says nothing about the other vouchers
+		f.unbalanced, f.firstSeen = unbalanced, firstSeen
+		if f.config.Kept != nil {
+			f.config.Kept(len(unbalanced))
+		}
+	}
+}
+
+// voucher takes the next step for one voucher, and notes what the next round must know.
+func (f *Forgetter) voucher(
+	ctx context.Context, v order.AdmissionVoucher, unbalanced, firstSeen map[int64]time.Time,
+) error {
+	id, now := v.VoucherID, time.Now()
+	if until := f.unbalanced[id]; now.Before(until) {
+		unbalanced[id] = until
+		return nil
+	}
+	since, known := f.firstSeen[id]
+	if !known {
+		since = now
+	}
+	err := f.step(ctx, v, now.Sub(since) >= streamGrace)
+	switch {
+	case errors.Is(err, errUnbalanced):
+		if _, logged := f.unbalanced[id]; !logged {
+			f.config.Log.Error("a voucher is not forgotten: it does not balance", "voucher", id, "error", err)
+		}
+		unbalanced[id] = now.Add(unbalancedPause)
+		f.unbalanced[id] = unbalanced[id]
+	case err == nil:
+		firstSeen[id], f.firstSeen[id] = since, since
+	case !errors.Is(err, errNotYet) && !errors.Is(err, voucher.ErrNotFound):
+		return err
+	}
+	return nil
+}
+
+// step marks the voucher as forgotten or, if it is, removes what Redis has of it; with all, the
+// streams too.
+func (f *Forgetter) step(ctx context.Context, av order.AdmissionVoucher, all bool) error {
+	st, err := f.gate.config.Store.EpochState(ctx, av.VoucherID)
+	if err != nil {
+		return err
+	}
+	v := newVoucherState(f.gate.core, voucherOf(av.VoucherID, st)) // not kept: no request waits in it
+	if !st.Forgotten {
+		if st, err = f.mark(ctx, v, av, st); err != nil {
+			return err
+		}
+	}
+	if known := f.gate.known(v.id); known != nil {
+		f.gate.drop(known)
+	}
+	return f.clear(ctx, v, st.Epoch, all)
+}
+
+// mark closes a voucher that is due and at rest, and marks it as forgotten if it is still at rest
+// then.
+func (f *Forgetter) mark(
+	ctx context.Context, v *voucherState, av order.AdmissionVoucher, st order.EpochState,
+) (order.EpochState, error) {
+	all := v.states(ctx)
+	if err := f.atRest(ctx, v, all, st); err != nil {
+		return st, err
+	}
+	comparable := comparable(all, st)
+	switch balances, err := f.config.Balances(ctx, av); {
+	case err != nil:
+		return st, err
+	case !balances:
+		return st, errUnbalanced
+	}
+
+	// The lock spares other processes the work of opening the voucher meanwhile. Without it nothing
+	// would go wrong: the mark is made only under the epoch that is closed here.
+	lease, err := v.config.Locker.Acquire(ctx, v.lockKey(), lock.Options{TTL: forgetLease})
+	if err != nil {
+		return st, fmt.Errorf("%w: %w", errNotYet, err)
+	}
+	defer func() { _ = lock.Release(ctx, lease) }()
+	ctx = lease.Context()
+	if st, err = v.closeEpoch(ctx); err != nil {
+		return st, err
+	}
+	all = v.states(ctx)
+	if err := f.atRest(ctx, v, all, st); err != nil {
+		return st, err
+	}
+	if comparable && !agree(all, st) {
+		return st, fmt.Errorf("%w: Redis has another stock than the database, %d", errUnbalanced, st.Stock)
+	}
+	switch err := v.config.Store.Forget(ctx, v.id, st.Epoch, time.Now().Add(-f.config.After)); {
+	case errors.Is(err, order.ErrConflict):
+		return st, fmt.Errorf("%w: %w", errNotYet, err)
+	case err != nil:
+		return st, err
+	}
+	f.config.Log.Info("voucher forgotten", "voucher", v.id, "epoch", st.Epoch)
+	if f.config.Forgotten != nil {
+		f.config.Forgotten()
+	}
+	return st, nil
+}
+
+// atRest returns nil if the sale has been over for long enough, by the servers' clocks too, and no
+// order is pending. It finishes transfers of which stock is in transit.
+func (f *Forgetter) atRest(ctx context.Context, v *voucherState, all []ledger.State, st order.EpochState) error {
+	lost, err := lostTransfer(all, func() []ledger.State { return v.states(ctx) })
+	switch err := cmp.Or(firstError(all), err); {
+	case err != nil:
+		return err
+	case lost:
+		return fmt.Errorf("%w: Redis has lost a transfer", errUnbalanced)
+	}
+	due := st.EndAt.Add(f.config.After).UnixMilli()
+	var transit int64
+	for i := range all {
+		if all[i].Now < due || all[i].Pending > 0 {
+			return fmt.Errorf("%w: bucket %d has %d pending orders", errNotYet, i, all[i].Pending)
+		}
+		transit += all[i].Lent()
+	}
+	if transit != 0 && all[0].Epoch == st.Epoch && st.Open() {
+		if _, err := v.finishTransfers(ctx, all, st.Epoch); err != nil {
+			return err
+		}
+		return fmt.Errorf("%w: stock was in transit", errNotYet)
+	}
+	return nil
+}
+
+// comparable reports whether Redis has the stock of the database's epoch, or of the one that was
+// closed last. Otherwise Redis was emptied or has older data, and its stock says nothing.
+func comparable(all []ledger.State, st order.EpochState) bool {
+	for i := range all {
+		if all[i].Stock < 0 || all[i].Epoch != st.Epoch && (st.Open() || all[i].Epoch != st.Epoch-1) {
+			return false
+		}
+	}
+	return true
+}
+
+// agree reports whether Redis has the database's stock, and every decision that the database has.
+func agree(all []ledger.State, st order.EpochState) bool {
+	var stock int64
+	for i := range all {
+		stock += all[i].Share()
+		if all[i].Seq < st.Seq[i] {
+			return false
+		}
+	}
+	return stock == st.Stock
+}
+
+// clear removes what Redis has of a voucher that was forgotten under an epoch. Once Redis has nothing,
+// clear records that in the database. What a process that woke up late has brought back is removed
+// before that.
+func (f *Forgetter) clear(ctx context.Context, v *voucherState, epoch int64, all bool) error {
+	left := int64(0)
+	for _, b := range v.buckets {
+		r, err := v.ledger.Remove(ctx, b.keys, epoch, all)
+		if err != nil {
+			return err
+		}
+		left += r.Keys
+		switch r.Verdict {
+		case ledger.Removed:
+		case ledger.StillPending:
+			f.config.Log.Warn("a forgotten voucher has pending orders", "voucher", v.id, "bucket", b.number)
+		default: // Redis has older data, or a key that came back has no epoch
+			now, err := v.ledger.Close(ctx, b.keys, epoch)
+			if err != nil {
+				return err
+			}
+			if now > epoch {
+				return fmt.Errorf("%w: opened again under epoch %d", errNotYet, now)
+			}
+		}
+	}
+	if left > 0 {
+		return nil
+	}
+	if err := v.config.Store.Cleared(ctx, v.id, epoch); err != nil && !errors.Is(err, order.ErrConflict) {
+		return err
+	}
+	return nil
+}
+
+func (f *Forgetter) warn(ctx context.Context, what string, voucherID int64, err error) {
+	if ctx.Err() == nil {
+		f.config.Log.Warn("forgetting: "+what, "voucher", voucherID, "error", err)
+	}
+}

@@ -1,0 +1,103 @@
+-- Decide about a batch of orders of one bucket, in the order given. The script checks
+-- everything before it writes anything. The same call again changes nothing more, and
+-- gives the same answer for the orders that it accepted.
+--
+-- KEYS[1]  the bucket: a hash, see the package ledger
+-- KEYS[2]  its users: a hash, user -> order
+-- KEYS[3]  its accepted orders: a stream
+-- ARGV[1]  the epoch under which the caller believes the bucket to be open
+-- ARGV[2]  the greatest seq that the caller has seen in that epoch
+-- ARGV[3]  the back that the caller has seen with it
+-- ARGV[4]  the user of the last order that the caller saw accepted, or ''
+-- ARGV[5]  that order
+-- ARGV[6]  how many orders may be pending
+-- ARGV[7]  when the call is too old to act, in ms of this server's clock
+-- ARGV[8]  the traceparent of this call, for each entry; '' for none
+-- ARGV[9]  user, order, user, order ...
+--
+-- Replies  {verdict, now, seq, stock, back, outcomes}
+--            verdict   0 decided
+--                      1 closed: the bucket is not open under that epoch
+--                      2 data lost: the caller has seen more than Redis has
+--                      3 late: the call arrived after ARGV[7]
+--            now       in ms of this server's clock
+--            outcomes  one letter for each pair:
+--                        a  accepted
+--                        r  repeated: this order was accepted before
+--                        o  the user has another order
+--                        b  the sale has not begun
+--                        e  the sale has ended
+--                        s  sold out
+--                        w  wait: too many orders are pending
+--          With a verdict other than 0 nothing was done, and the reply is {verdict, now}.
+local voucher, users, orders = KEYS[1], KEYS[2], KEYS[3]
+local epoch, lastUser, lastOrder = ARGV[1], ARGV[4], ARGV[5]
+local traced = ARGV[8] ~= '' and {'p', ARGV[8]} or {}
+
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local known = redis.call('HMGET', voucher, 'epoch', 'seq', 'stock', 'back', 'begin', 'end')
+if known[1] ~= epoch or not known[3] then
+  return {1, now}
+end
+local seq, stock, back = tonumber(known[2]), tonumber(known[3]), tonumber(known[4])
+local seenBack = tonumber(ARGV[3])
+if seq < tonumber(ARGV[2]) or back < seenBack then
+  return {2, now}
+end
+if now > tonumber(ARGV[7]) then
+  return {3, now}
+end
+
+local asked = {lastUser}
+for i = 9, #ARGV, 2 do
+  asked[#asked + 1] = ARGV[i]
+end
+local held = redis.call('HMGET', users, unpack(asked))
+if lastUser ~= '' and back == seenBack and held[1] ~= lastOrder then
+  return {2, now}
+end
+local room = tonumber(ARGV[6]) - redis.call('XLEN', orders)
+
+local refusal -- of every user who has no order yet
+if now < tonumber(known[5]) then
+  refusal = 'b'
+elseif now >= tonumber(known[6]) then
+  refusal = 'e'
+end
+
+local outcomes, accepted, taken, repeated = {}, {}, {}, false
+for i = 2, #asked do
+  local user, order = asked[i], ARGV[6 + 2 * i]
+  local has = held[i] or taken[user]
+  if has then
+    outcomes[i - 1] = has == order and 'r' or 'o'
+    repeated = repeated or has == order
+  elseif refusal then
+    outcomes[i - 1] = refusal
+  elseif stock <= 0 then
+    outcomes[i - 1] = 's'
+  elseif room <= 0 then
+    outcomes[i - 1] = 'w'
+  else
+    stock, room = stock - 1, room - 1
+    taken[user] = order
+    accepted[#accepted + 1] = user
+    accepted[#accepted + 1] = order
+    outcomes[i - 1] = 'a'
+  end
+end
+
+if #accepted > 0 then
+  redis.call('HSET', users, unpack(accepted))
+  for i = 1, #accepted, 2 do
+    seq = seq + 1
+    redis.call('XADD', orders, '*', 'o', accepted[i + 1], 'u', accepted[i], 'e', epoch, 's', seq, unpack(traced))
+  end
+  redis.call('HSET', voucher, 'seq', seq, 'stock', stock) -- whole numbers are sent as such
+elseif repeated then
+  -- This changes nothing, but a WAIT on this connection then also waits until replicas have
+  -- what another connection wrote about these orders.
+  redis.call('HSET', voucher, 'seq', seq)
+end
+return {0, now, seq, stock, back, table.concat(outcomes)}

@@ -1,0 +1,112 @@
+package ledger
+
+import (
+	"context"
+	_ "embed" // the scripts
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	//go:embed ensure_group.lua
+	ensureGroupSource string
+	//go:embed acknowledge.lua
+	acknowledgeSource string
+	//go:embed dead_letter.lua
+	deadLetterSource string
+	//go:embed remove_consumer.lua
+	removeConsumerSource string
+)
+
+// Consumers runs the scripts of the consumers that persist accepted orders. They are sent as
+// the client is configured to, repetitions and redirections of a cluster included: each of
+// them may be executed twice.
+type Consumers struct {
+	ensureGroup, acknowledge, deadLetter, removeConsumer *redis.Script
+}
+
+// NewConsumers returns the scripts.
+func NewConsumers() *Consumers {
+	return &Consumers{
+		ensureGroup: redis.NewScript(ensureGroupSource), acknowledge: redis.NewScript(acknowledgeSource),
+		deadLetter: redis.NewScript(deadLetterSource), removeConsumer: redis.NewScript(removeConsumerSource),
+	}
+}
+
+// EnsureGroup makes sure that the stream of accepted orders has its group. It reports false
+// where Redis does not have the voucher.
+func (c *Consumers) EnsureGroup(ctx context.Context, client redis.Scripter, keys Keys) (bool, error) {
+	n, err := c.ensureGroup.Run(ctx, client, []string{keys.Orders, keys.Meta}, Group).Int64()
+	return n == 1, err
+}
+
+// Acknowledgement is for entries of one stream whose orders are persisted.
+type Acknowledgement struct {
+	keys   []string
+	args   []any
+	orders strings.Builder
+}
+
+// NewAcknowledgement returns one with room for n entries. The ids of the orders are published
+// on a channel, see [FinalChannel].
+func NewAcknowledgement(keys Keys, channel string, n int) *Acknowledgement {
+	return &Acknowledgement{keys: []string{keys.Orders, keys.Tries}, args: append(make([]any, 0, 3+n), Group, channel, "")}
+}
+
+// Add adds an entry and the id of its order; 0 where there is none to publish.
+func (a *Acknowledgement) Add(entryID string, orderID int64) {
+	a.args = append(a.args, entryID)
+	if orderID == 0 {
+		return
+	}
+	if a.orders.Len() > 0 {
+		a.orders.WriteByte(' ')
+	}
+	a.orders.WriteString(strconv.FormatInt(orderID, 10))
+	a.args[2] = a.orders.String()
+}
+
+// Acknowledge takes entries out of their stream and publishes the ids of their orders.
+func (c *Consumers) Acknowledge(ctx context.Context, client redis.Scripter, a *Acknowledgement) error {
+	return c.acknowledge.Run(ctx, client, a.keys, a.args...).Err()
+}
+
+// QueueAcknowledge is Acknowledge in a pipeline. If the server does not know the script, the
+// command fails with NOSCRIPT (see [redisscript.Missing]).
+func (c *Consumers) QueueAcknowledge(ctx context.Context, pipe redis.Scripter, a *Acknowledgement) *redis.Cmd {
+	return c.acknowledge.EvalSha(ctx, pipe, a.keys, a.args...)
+}
+
+// Rejection is an entry that is to be moved to the dead letters.
+type Rejection struct {
+	Keys    Keys
+	Channel string // see [FinalChannel]
+	Entry   string // the entry's id
+	// User and Order are the reservation to give back. Order is 0 where there is none.
+	User, Order    int64
+	Reason, Detail string
+}
+
+// DeadLetter moves an entry to the dead letters and gives its reservation back. It reports
+// false where the entry is gone, because another consumer was faster.
+func (c *Consumers) DeadLetter(ctx context.Context, client redis.Scripter, r *Rejection) (bool, error) {
+	user, reserved := "", ""
+	if r.Order != 0 {
+		user, reserved = strconv.FormatInt(r.User, 10), strconv.FormatInt(r.Order, 10)
+	}
+	n, err := c.deadLetter.Run(ctx, client,
+		[]string{r.Keys.Orders, r.Keys.Meta, r.Keys.Users, r.Keys.Dead, r.Keys.Tries},
+		Group, r.Entry, user, reserved, r.Reason, r.Detail, r.Channel).Int64()
+	return n > 0, err
+}
+
+// RemoveConsumer takes a consumer out of the group, unless entries are pending under its name.
+func (c *Consumers) RemoveConsumer(ctx context.Context, client redis.Scripter, keys Keys, consumer string) error {
+	err := c.removeConsumer.Run(ctx, client, []string{keys.Orders}, Group, consumer).Err()
+	if redis.HasErrorPrefix(err, "NOGROUP") {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,50 @@
+// Package ledger is the only home of what admission keeps in Redis: the names of the keys,
+// the Lua scripts, the format of an entry, and the state of a bucket. The gate writes it,
+// the consumers in package fulfil take entries out of it, package reconcile reads it.
+//
+// # A bucket
+//
+// A voucher's stock is in one bucket or, where one server is not enough, in several. All
+// keys of a bucket have the same hash tag, so they lie in one slot of a Redis Cluster. The
+// keys of different buckets mostly do not. Each user belongs to one bucket ([BucketOf]), so
+// one script can enforce one order per user.
+//
+//	key                       type    holds
+//	adm:{voucher}             hash    epoch, seq, stock, back, begin, end, to:N, from:N
+//	adm:{voucher}:users       hash    user -> accepted order
+//	adm:{voucher}:users:E     hash    the users being prepared for epoch E
+//	adm:{voucher}:orders      stream  accepted orders that are not persisted yet
+//	adm:{voucher}:dead        stream  dead letters
+//	adm:{voucher}:orders:tries hash   entry -> how often it was tried alone
+//	adm:{voucher}:done        channel ids of orders that are final, for all buckets
+//
+// The tag of bucket 0 is the voucher's id, of bucket N the id and ".N". The prefix of the
+// installation precedes every key.
+//
+// # Scripts
+//
+// Each script is a file with a header that lists KEYS, ARGV and the replies, and has one
+// method. Scripts check everything before they write, since Redis does not roll back a
+// script that fails in the middle. Each may be repeated: the same call again, or an earlier
+// call that arrives late, changes nothing more.
+//
+//	admit.lua           [Ledger.Admit]              decide about a batch of orders
+//	state.lua           [Ledger.State]              read a bucket
+//	close.lua           [Ledger.Close]              accept nothing until the next epoch
+//	open.lua            [Ledger.Open]               accept orders under an epoch
+//	give.lua, take.lua  [Ledger.Give], [Ledger.Take]  move stock between buckets
+//	replicate.lua       [Ledger.Replicate]          wait until replicas have an order
+//	remove.lua          [Ledger.Remove]             remove the keys of a forgotten voucher
+//	ensure_group.lua    [Consumers.EnsureGroup]     create the consumer group
+//	acknowledge.lua     [Consumers.Acknowledge]     take persisted entries out
+//	dead_letter.lua     [Consumers.DeadLetter]      move an entry to the dead letters
+//	remove_consumer.lua [Consumers.RemoveConsumer]  leave the consumer group
+//
+// # Stock in transit
+//
+// Buckets give stock to each other in two steps. give.lua takes it out of one bucket and
+// adds it to that bucket's to:N, which is the total given to bucket N in this epoch.
+// take.lua adds what has not arrived yet to the stock of bucket N and sets its from:M to the
+// same total. The difference between the two totals is in transit. Any process that sees it
+// can finish the transfer, so a process that dies between the steps loses nothing.
+package ledger

@@ -1,0 +1,134 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/order"
+	"seckill/internal/redisscript"
+)
+
+// Client is what the ledger needs of go-redis; any of its clients has it. A command must end
+// with its context, so set ContextTimeoutEnabled.
+type Client interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+	Pipeline() redis.Pipeliner
+}
+
+// Options are the optional settings of a [Ledger].
+type Options struct {
+	// WaitReplicas is how many replicas must have what a script wrote before its reply
+	// counts (WAIT). Default 0: the primary's reply is enough.
+	WaitReplicas int
+	// WaitTimeout bounds that wait.
+	WaitTimeout time.Duration
+	// RepeatReads lets go-redis repeat [Ledger.State] as its client is configured to.
+	// By default no command is repeated, and the caller decides.
+	RepeatReads bool
+}
+
+// Ledger runs the scripts of the gate. It is safe for use by several goroutines.
+type Ledger struct {
+	client  Client
+	options Options
+	scripts scripts
+}
+
+type scripts struct {
+	admit, state, close, open, give, take, replicate, remove *redisscript.Script
+}
+
+// New returns a ledger on a client.
+func New(client Client, options Options) *Ledger {
+	return &Ledger{client: client, options: options, scripts: scripts{
+		admit: redisscript.New(admitSource), state: redisscript.New(stateSource),
+		close: redisscript.New(closeSource), open: redisscript.New(openSource),
+		give: redisscript.New(giveSource), take: redisscript.New(takeSource),
+		replicate: redisscript.New(replicateSource), remove: redisscript.New(removeSource),
+	}}
+}
+
+// run runs a script that go-redis must not repeat, and returns its reply as a list. The first
+// two of args are free, see [redisscript.Args].
+func (l *Ledger) run(ctx context.Context, script *redisscript.Script, args []any) ([]any, error) {
+	return runBy(ctx, script, args, func(cmd redisscript.Cmd) (any, error) { return l.send(ctx, cmd) })
+}
+
+// read is run for a script that writes nothing.
+func (l *Ledger) read(ctx context.Context, script *redisscript.Script, args []any) ([]any, error) {
+	if !l.options.RepeatReads {
+		return l.run(ctx, script, args)
+	}
+	return runBy(ctx, script, args, func(cmd redisscript.Cmd) (any, error) {
+		_ = l.client.Process(ctx, cmd.Cmd)
+		return cmd.Result()
+	})
+}
+
+func runBy(
+	ctx context.Context, script *redisscript.Script, args []any, send func(redisscript.Cmd) (any, error),
+) ([]any, error) {
+	var reply any
+	err := script.Run(ctx, args, func(cmd redisscript.Cmd) (err error) {
+		reply, err = send(cmd)
+		return err
+	})
+	if err != nil && !errors.Is(err, ErrUnacknowledged) {
+		return nil, err
+	}
+	if list, isList := reply.([]any); isList {
+		return list, err
+	}
+	return []any{reply}, err
+}
+
+// send sends a command. A cluster's client that fails reloads the map of the cluster: for a
+// command that it must not repeat it does not do so by itself, and would ask a node that is
+// gone for a minute. MOVED is such a failure too.
+func (l *Ledger) send(ctx context.Context, cmd redisscript.Cmd) (any, error) {
+	_ = l.client.Process(ctx, cmd)
+	l.failed(ctx, cmd.Err())
+	return cmd.Result()
+}
+
+// runNumber is run for a script that replies with one number.
+func (l *Ledger) runNumber(ctx context.Context, script *redisscript.Script, args []any) (int64, error) {
+	reply, err := l.run(ctx, script, args)
+	if err != nil {
+		return 0, err
+	}
+	if n := numbers(reply); len(n) == 1 {
+		return n[0], nil
+	}
+	return 0, unexpected(reply)
+}
+
+// numbers are the numbers that a reply begins with.
+func numbers(reply []any) []int64 {
+	all := make([]int64, 0, len(reply))
+	for _, one := range reply {
+		n, isNumber := one.(int64)
+		if !isNumber {
+			break
+		}
+		all = append(all, n)
+	}
+	return all
+}
+
+func unexpected(reply any) error {
+	return fmt.Errorf("%w: unexpected reply %v", order.ErrUnavailable, reply)
+}
+
+// Harmless reports whether a call that failed with err has changed nothing and never will:
+// it did not reach the server, or the server refused it as a whole.
+func Harmless(err error) bool {
+	if errors.Is(err, ErrUnacknowledged) {
+		return false
+	}
+	return redisscript.NotSent(err) || redisscript.Answered(err)
+}

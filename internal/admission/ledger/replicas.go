@@ -1,0 +1,97 @@
+package ledger
+
+import (
+	"context"
+	_ "embed" // the script
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/order"
+	"seckill/internal/redisscript"
+)
+
+// ErrUnacknowledged means that Redis executed the script, but fewer replicas than wanted have
+// what it wrote. If one of the other replicas is promoted now, the write is lost. The outcome
+// for an order is then unknown; the same call again finds out.
+var ErrUnacknowledged = errors.New("too few replicas have what Redis wrote")
+
+//go:embed replicate.lua
+var replicateSource string
+
+// Replicate reports whether a user has an order, and waits until enough replicas have it.
+func (l *Ledger) Replicate(ctx context.Context, keys Keys, o order.Order) (bool, error) {
+	reply, err := l.runAcknowledged(ctx, l.scripts.replicate, []any{"", "", 2, keys.Meta, keys.Users, o.UserID, o.ID})
+	if err != nil {
+		return false, err
+	}
+	n := numbers(reply)
+	return len(n) == 1 && n[0] == 1, nil
+}
+
+// runAcknowledged is run, and then waits until enough replicas have what the script and all
+// commands before it wrote. With a reply and [ErrUnacknowledged] the script was executed.
+// The first key of args names the node.
+func (l *Ledger) runAcknowledged(ctx context.Context, script *redisscript.Script, args []any) ([]any, error) {
+	if l.options.WaitReplicas == 0 {
+		return l.run(ctx, script, args)
+	}
+	key, _ := args[redisscript.FirstKey].(string)
+	return runBy(ctx, script, args, func(cmd redisscript.Cmd) (any, error) { return l.sendAcknowledged(ctx, key, cmd) })
+}
+
+// sendAcknowledged sends a command with WAIT behind it in the same round trip. Both are on
+// one connection, because WAIT covers what its own connection wrote.
+//
+// With a reply and [ErrUnacknowledged] the command was executed. Where no reply arrives in
+// the time that ctx gives, the error is any other.
+func (l *Ledger) sendAcknowledged(ctx context.Context, key string, cmd redisscript.Cmd) (any, error) {
+	node, err := l.node(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	wait := redis.NewIntCmd(ctx, "wait", l.options.WaitReplicas, l.options.WaitTimeout.Milliseconds())
+	both := node.Pipeline()
+	_ = both.Process(ctx, cmd)
+	_ = both.Process(ctx, wait)
+	_, _ = both.Exec(ctx) // each command has its own error
+	l.failed(ctx, cmd.Err())
+	switch reply, err := cmd.Result(); {
+	case err != nil:
+		return nil, err
+	case wait.Err() != nil: // a server that was made a replica in between replies so
+		return reply, fmt.Errorf("%w: %w", ErrUnacknowledged, wait.Err())
+	case wait.Val() < int64(l.options.WaitReplicas):
+		return reply, fmt.Errorf("%w: %d of %d", ErrUnacknowledged, wait.Val(), l.options.WaitReplicas)
+	default:
+		return reply, nil
+	}
+}
+
+// pipeliner is a client of one node.
+type pipeliner interface{ Pipeline() redis.Pipeliner }
+
+// cluster is a client of many nodes. It knows which node has a key.
+type cluster interface {
+	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
+	ReloadState(ctx context.Context)
+}
+
+var _ cluster = (*redis.ClusterClient)(nil)
+
+// node returns the client of the node that has a key. WAIT must go to the node that executed
+// the script. It names no key, so a cluster's client would send it to any node.
+func (l *Ledger) node(ctx context.Context, key string) (pipeliner, error) {
+	if c, many := l.client.(cluster); many {
+		return c.MasterForKey(ctx, key)
+	}
+	return l.client, nil
+}
+
+// failed has a cluster's client reload the map of the cluster after an error.
+func (l *Ledger) failed(ctx context.Context, err error) {
+	if c, many := l.client.(cluster); many && err != nil {
+		c.ReloadState(ctx)
+	}
+}

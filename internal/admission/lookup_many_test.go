@@ -1,0 +1,145 @@
+package admission
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"seckill/internal/admission/ledger"
+	"seckill/internal/order"
+	"seckill/internal/testkit"
+)
+
+// commands returns how many commands a server has executed.
+func (s *fixture) commands() (n int) {
+	s.t.Helper()
+	stats := s.client.Info(s.t.Context(), "commandstats").Val()
+	for _, m := range regexp.MustCompile(`cmdstat_(?:hget|xlen|hmget|evalsha|xrange|exists):calls=(\d+)`).FindAllStringSubmatch(stats, -1) {
+		calls, err := strconv.Atoi(m[1])
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		n += calls
+	}
+	return n
+}
+
+// A burst of requests for unknown orders costs Redis as much as a few scans, not vouchers times requests.
+func TestLookupsShareTheirCommands(t *testing.T) {
+	s := newFixture(t, testkit.NewRedis(t).Addr(), 10)
+	g := s.gate(nil)
+	if err := s.buy(g, 1, 11); err != nil { // one voucher has something on its way
+		t.Fatal(err)
+	}
+	const requests = 200
+	for _, vouchers := range []int{10, 100, 600} {
+		for n := len(s.store.others) + 1; n < vouchers; n++ {
+			sale := order.AdmissionVoucher{VoucherID: s.store.voucher.ID + int64(n), Buckets: 1, Epoch: 2}
+			s.store.others = append(s.store.others, sale)
+			if err := s.client.HSet(t.Context(), ledger.KeysOf(s.prefix, sale.VoucherID, 0).Meta, ledger.FieldEpoch, 2).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for what, ask := range map[string]func(user int64) error{
+			"an unknown order": func(user int64) error {
+				if _, err := g.Lookup(t.Context(), user, 999); !errors.Is(err, order.ErrNotFound) {
+					return fmt.Errorf("Lookup: %w", err)
+				}
+				return nil
+			},
+			"a user's orders": func(user int64) error {
+				_, err := g.OrdersOf(t.Context(), user)
+				return err
+			},
+		} {
+			begun, before := time.Now(), s.commands()
+			var asking sync.WaitGroup
+			for user := range int64(requests) {
+				asking.Go(func() {
+					if err := ask(user); err != nil {
+						t.Errorf("%s: %v", what, err)
+					}
+				})
+			}
+			asking.Wait()
+			took, asked := time.Since(begun), s.commands()-before
+			// Each request sends 2 commands for the one voucher that has pending orders. A scan sends
+			// 2 for each voucher. 200 concurrent requests need 2 scans; on a slow machine some more.
+			t.Logf("%d vouchers, %s: %.1f commands each, in %v", vouchers, what, float64(asked)/requests, took)
+			if limit := 2*requests + 8*2*vouchers; asked > limit {
+				t.Errorf("%d vouchers, %s: %d commands, want at most %d", vouchers, what, asked, limit)
+			}
+		}
+	}
+}
+
+// An order that one process has accepted is found at once by another one: at its gate or, once the order
+// is persisted, in the database.
+func TestLookupsFindWhatWasAccepted(t *testing.T) {
+	for _, buckets := range []int{1, 5} {
+		for _, consumer := range []string{"paused", "running"} {
+			t.Run(fmt.Sprintf("%d buckets, consumer %s", buckets, consumer), func(t *testing.T) {
+				const orders, buyers = 300, 30
+				s := newFixture(t, testkit.Redis(t).Addr(), 2*orders)
+				s.split(buckets)
+				here, there := s.gate(nil), s.gate(nil)
+				finish := func() {}
+				if consumer == "running" {
+					finish = s.run()
+				}
+				var user, persisted atomic.Int64
+				var buying sync.WaitGroup
+				for range buyers {
+					buying.Go(func() {
+						for u := user.Add(1); u <= orders; u = user.Add(1) {
+							if err := s.buy(here, u, 1000+u); err != nil {
+								t.Errorf("user %d: %v", u, err)
+							}
+							if s.mustBeFound(there, u, 1000+u) {
+								persisted.Add(1)
+							}
+						}
+					})
+				}
+				buying.Wait()
+				finish()
+				t.Logf("of %d orders, %d were found in the database only", orders, persisted.Load())
+				if consumer == "paused" && persisted.Load() > 0 {
+					t.Error("the consumer was at work")
+				}
+				s.takeAll()
+
+				// Redis is emptied: no order that was sold may be reported as unknown.
+				for _, keys := range s.buckets() {
+					s.client.Del(t.Context(), keys.Meta, keys.Users, keys.Orders)
+				}
+				_, err := there.Lookup(t.Context(), 1, 1001)
+				if _, listed := there.OrdersOf(t.Context(), 1); !errors.Is(err, order.ErrUnavailable) || !errors.Is(listed, order.ErrUnavailable) {
+					t.Errorf("after Redis was emptied: %v, %v", err, listed)
+				}
+			})
+		}
+	}
+}
+
+// mustBeFound looks for an order as [order.Service] does: at the gate, then in the database. It reports
+// whether only the database had it.
+func (s *fixture) mustBeFound(g *Gate, user, id int64) (inDatabase bool) {
+	o, err := g.Lookup(s.t.Context(), user, id)
+	switch {
+	case errors.Is(err, order.ErrNotFound) && s.store.has(user, id):
+		inDatabase = true
+	case err != nil || o.ID != id || o.UserID != user:
+		s.t.Errorf("order %d is not found: %+v, %v", id, o, err)
+	}
+	all, err := g.OrdersOf(s.t.Context(), user)
+	if err != nil || len(all) > 1 || len(all) == 1 && all[0].ID != id || len(all) == 0 && !s.store.has(user, id) {
+		s.t.Errorf("order %d is not listed: %+v, %v", id, all, err)
+	}
+	return inDatabase
+}

@@ -1,0 +1,132 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"seckill/internal/admission/ledger"
+	"seckill/internal/order"
+	"seckill/internal/testkit"
+	"seckill/internal/voucher"
+)
+
+// A data loss is also noted if the bucket was closed before for another reason: its epoch is not trusted
+// again.
+func TestDataLossInAClosedBucket(t *testing.T) {
+	s := newFixture(t, testkit.Redis(t).Addr(), 10)
+	g := s.gate(nil)
+	if err := g.Open(t.Context(), &s.store.voucher); err != nil {
+		t.Fatal(err)
+	}
+	l := g.voucher(&s.store.voucher).buckets[0]
+	_ = l.voucher.markClosed(l, 2, ledger.Closed)
+	_ = l.voucher.markClosed(l, 2, ledger.DataLost)
+	if err := g.Open(t.Context(), &s.store.voucher); err != nil {
+		t.Fatal(err)
+	}
+	if epoch := l.knownState().Epoch; epoch != 4 {
+		t.Errorf("epoch %d, want 4", epoch)
+	}
+}
+
+// The same while the voucher is being opened, after Redis was found to be complete.
+func TestDataLossDuringTheOpening(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t, 5, nil)
+		p := b.voucher(&b.store.voucher)
+		p.lifecycle.opening = make(chan struct{})
+		found := []ledger.Known{p.buckets[0].knownState()}
+		_ = p.buckets[0].voucher.markClosed(p.buckets[0], found[0].Epoch, ledger.DataLost)
+		if last, err := p.finishAttempt(found, nil); last || !errors.Is(err, errDataLost) || p.buckets[0].knownState().Epoch != 0 {
+			t.Errorf("last %v, error %v, known %+v", last, err, p.buckets[0].knownState())
+		}
+		found[0].Epoch += 2
+		if last, err := p.finishAttempt(found, nil); !last || err != nil || p.buckets[0].knownState() != found[0] {
+			t.Errorf("the next Epoch: last %v, error %v, known %+v", last, err, p.buckets[0].knownState())
+		}
+		_ = b.Close()
+	})
+}
+
+// The request that detected a data loss may leave before it has the voucher opened. Then the check opens
+// it.
+func TestCheckOpensAPartlyClosedVoucher(t *testing.T) {
+	s := newFixture(t, testkit.Redis(t).Addr(), 40)
+	s.split(4)
+	g := s.gate(nil)
+	if err := g.Open(t.Context(), &s.store.voucher); err != nil {
+		t.Fatal(err)
+	}
+	_ = g.voucher(&s.store.voucher).buckets[1].voucher.markClosed(g.voucher(&s.store.voucher).buckets[1], 2, ledger.DataLost)
+	g.Check(t.Context())
+	testkit.Until(t, "all buckets open", func() bool {
+		for _, known := range g.voucher(&s.store.voucher).knownStates() {
+			if known.Epoch == 0 {
+				return false
+			}
+		}
+		return true
+	})
+	g.Check(t.Context()) // the others find that theirs is over
+	if err := g.Open(t.Context(), &s.store.voucher); err != nil {
+		t.Fatal(err)
+	}
+	for bucket, known := range g.voucher(&s.store.voucher).knownStates() {
+		if known.Epoch != 4 {
+			t.Errorf("bucket %d has epoch %d, want 4", bucket, known.Epoch)
+		}
+	}
+}
+
+// A voucher that was sold out may have stock when it is opened again.
+func TestOpeningClearsSoldOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t, 0, nil)
+		if err := b.buy(t.Context(), 1); !errors.Is(err, voucher.ErrSoldOut) {
+			t.Fatal(err)
+		}
+		b.fake.mu.Lock()
+		*b.fake.stock() = 1
+		b.fake.mu.Unlock()
+		_ = b.voucher(&b.store.voucher).buckets[0].voucher.markClosed(b.voucher(&b.store.voucher).buckets[0], 2, ledger.Closed)
+		if err := b.Open(t.Context(), &b.store.voucher); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.buy(t.Context(), 2); err != nil {
+			t.Error(err)
+		}
+		_ = b.Close()
+	})
+}
+
+// While no attempt can have acted on an order, its request can leave.
+func TestRequestLeavesWhileNoAttemptHasActed(t *testing.T) {
+	dial := &net.OpError{Op: "dial", Err: errors.New("refused")}
+	for name, c := range map[string]struct {
+		err  error
+		want error
+	}{
+		"nothing was done": {dial, context.Canceled},
+		"nobody knows":     {&net.OpError{Op: "read", Err: errors.New("reset")}, order.ErrUnavailable},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBubble(t, 1, nil)
+			b.fake.spoil = func(n int64) (bool, error) {
+				if n == 1 {
+					return false, c.err
+				}
+				return false, dial
+			}
+			ctx, hangUp := context.WithCancel(t.Context())
+			time.AfterFunc(100*time.Millisecond, hangUp)
+			if err := b.buy(ctx, 1); !errors.Is(err, c.want) {
+				t.Errorf("%s: %v, want %v", name, err, c.want)
+			}
+			_ = b.Close()
+		})
+	}
+}

@@ -1,0 +1,239 @@
+package admission
+
+import (
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"seckill/internal/admission/ledger"
+	"seckill/internal/order"
+	"seckill/internal/voucher"
+)
+
+const testBuckets = 4
+
+// of returns the nth user of a bucket.
+func of(bucket, n int) int64 {
+	return usersOf(n+1, testBuckets, func(b int) bool { return b == bucket })[n]
+}
+
+func TestSoldOutIsCachedForAllBuckets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newSplitBubble(t, testBuckets, 1, nil)
+		readings := b.fake.readings.Load()
+		if err := b.buy(t.Context(), of(1, 0)); err != nil {
+			t.Errorf("whose bucket is empty, with stock in another: %v", err)
+		}
+		if n := b.fake.readings.Load() - readings; n != 1 {
+			t.Errorf("%d readings for one transfer", n)
+		}
+		if err := b.buy(t.Context(), of(2, 0)); !errors.Is(err, voucher.ErrSoldOut) {
+			t.Errorf("after the last one: %v", err)
+		}
+		calls, readings := b.fake.calls.Load(), b.fake.readings.Load()
+		for n := range 200 {
+			if err := b.buy(t.Context(), of(n%testBuckets, n/testBuckets+1)); !errors.Is(err, voucher.ErrSoldOut) {
+				t.Errorf("of any bucket: %v", err)
+			}
+		}
+		if b.fake.calls.Load() != calls || b.fake.readings.Load() != readings {
+			t.Error("Redis was asked although the voucher is sold out")
+		}
+		// Two are given back to one bucket. The first request that asks Redis, of any other bucket,
+		// finds them, and then all requests do.
+		b.fake.mu.Lock()
+		b.fake.buckets[3].state.Stock = 2
+		b.fake.mu.Unlock()
+		if err := b.buy(t.Context(), of(2, 70)); !errors.Is(err, voucher.ErrSoldOut) {
+			t.Errorf("within the recheck: %v", err)
+		}
+		time.Sleep(b.config.RecheckEvery)
+		for _, bucket := range []int{2, 0} {
+			if err := b.buy(t.Context(), of(bucket, 80)); err != nil {
+				t.Errorf("bucket %d, after the recheck: %v", bucket, err)
+			}
+		}
+		if err := b.buy(t.Context(), of(1, 80)); !errors.Is(err, voucher.ErrSoldOut) {
+			t.Errorf("after the last one: %v", err)
+		}
+		_ = b.Close()
+	})
+}
+
+// While the voucher is sold out, one request of the whole voucher asks Redis at intervals, whatever the
+// number of buckets, and one reading serves all.
+func TestBucketsShareOneReading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newSplitBubble(t, testBuckets, 0, nil)
+		readings := b.fake.readings.Load()
+		var wg sync.WaitGroup
+		for n := range 400 {
+			wg.Go(func() {
+				if err := b.buy(t.Context(), of(n%testBuckets, n/testBuckets)); !errors.Is(err, voucher.ErrSoldOut) {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if n := b.fake.readings.Load() - readings; n != 1 {
+			t.Errorf("%d readings for a rush on a sold-out voucher, want 1", n)
+		}
+		calls, readings := b.fake.calls.Load(), b.fake.readings.Load()
+		for n := range 1000 { // 1 s
+			time.Sleep(time.Millisecond)
+			if err := b.buy(t.Context(), of(n%testBuckets, 100)); !errors.Is(err, voucher.ErrSoldOut) {
+				t.Error(err)
+			}
+		}
+		if c, l := b.fake.calls.Load()-calls, b.fake.readings.Load()-readings; c > 10 || l > 10 {
+			t.Errorf("%d calls and %d readings in a second, want about one in %v", c, l, b.config.RecheckEvery)
+		}
+		_ = b.Close()
+	})
+}
+
+// A step of a transfer fails, after it was executed or without.
+func TestTransferWithAFailedStep(t *testing.T) {
+	for _, step := range []string{"look", "give", "take"} {
+		for _, done := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				b := newSplitBubble(t, testBuckets, 9, nil)
+				var failed atomic.Bool
+				b.fake.broken = func(name string) (bool, error) {
+					if name == step && !failed.Swap(true) {
+						return done, io.EOF
+					}
+					return true, nil
+				}
+				for n := range 9 {
+					if err := b.buy(t.Context(), of(2, n)); err != nil {
+						t.Errorf("%s, carried out %t: order %d: %v", step, done, n, err)
+					}
+				}
+				if err := b.buy(t.Context(), of(2, 9)); !errors.Is(err, voucher.ErrSoldOut) {
+					t.Errorf("%s, carried out %t: %v", step, done, err)
+				}
+				_ = b.Close()
+			})
+		}
+	}
+}
+
+// If the stock of a bucket is unknown, the voucher is not reported as sold out.
+func TestSoldOutIsNotGuessed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newSplitBubble(t, testBuckets, 9, nil)
+		b.fake.broken = func(string) (bool, error) { return false, io.EOF }
+		begun := time.Now()
+		var wg sync.WaitGroup
+		for n := range 20 {
+			wg.Go(func() {
+				if err := b.buy(t.Context(), of(1+n%3, n)); !errors.Is(err, order.ErrUnavailable) {
+					t.Errorf("of an empty bucket: %v", err)
+				}
+			})
+		}
+		if err := b.buy(t.Context(), of(0, 0)); err != nil {
+			t.Errorf("of the bucket that has stock: %v", err)
+		}
+		wg.Wait()
+		if took := time.Since(begun); took != b.config.DecisionTimeout {
+			t.Errorf("took %v, want the DecisionTimeout, %v", took, b.config.DecisionTimeout)
+		}
+		b.fake.broken = nil
+		if err := b.buy(t.Context(), of(1, 99)); err != nil {
+			t.Errorf("afterwards: %v", err)
+		}
+		_ = b.Close()
+	})
+}
+
+// A refusal waits here too until no earlier call can act.
+func TestEmptyBucketWaitsUntilNoEarlierCallCanAct(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newSplitBubble(t, testBuckets, 0, func(c *Config) { c.AttemptTimeout = 300 * time.Millisecond })
+		user := of(2, 0)
+		b.fake.spoil = func(n int64) (bool, error) {
+			switch n {
+			case 1:
+				return false, io.EOF
+			case 3: // meanwhile the first call has acted
+				b.fake.mu.Lock()
+				b.fake.users[user] = 10 * user
+				b.fake.mu.Unlock()
+			}
+			return true, nil
+		}
+		if err := b.buy(t.Context(), user); err != nil {
+			t.Errorf("%v, but the order was accepted", err)
+		}
+		_ = b.Close()
+	})
+}
+
+// The stock of a voucher is divided equally.
+func TestStockIsDividedEqually(t *testing.T) {
+	for _, c := range []struct {
+		buckets int
+		stock   int64
+		want    []int64
+	}{
+		{1, 7, []int64{7}},
+		{3, 7, []int64{3, 2, 2}},
+		{4, 2, []int64{1, 1, 0, 0}},
+		{3, 0, []int64{0, 0, 0}},
+	} {
+		sh := newStore(c.stock)
+		sh.split(c.buckets)
+		p := newVoucherState(newCore(Config{}.WithDefaults(), nil), &sh.voucher)
+		for bucket, want := range c.want {
+			st := order.EpochState{Epoch: 4, Seq: []int64{5, 6, 7, 8}, Stock: c.stock}
+			if got := p.opening(st, bucket); got.Stock != want || got.Seq != st.Seq[bucket] || got.Epoch != 4 {
+				t.Errorf("%d in %d buckets: bucket %d gets %+v, want %d", c.stock, c.buckets, bucket, got, want)
+			}
+		}
+		if bound := p.maxPending() * int64(c.buckets); bound < p.config.MaxPending {
+			t.Errorf("%d orders in %d buckets may be pending, want at least %d", bound, c.buckets, p.config.MaxPending)
+		}
+		for user := range int64(50) {
+			if l := p.bucketOf(user); l.number != ledger.BucketOf(user, c.buckets) || l.keys != ledger.KeysOf("", p.id, l.number) {
+				t.Errorf("user %d is in the bucket of %+v", user, l.keys)
+			}
+		}
+	}
+}
+
+// One bucket cannot be reached: the stock of the others is sold, and the voucher is not reported as sold
+// out.
+func TestUnreachableBucket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newSplitBubble(t, testBuckets, 9, nil)
+		b.fake.mu.Lock()
+		b.fake.buckets[3].state.Stock, b.fake.buckets[3].state.Err = 5, io.EOF
+		b.fake.mu.Unlock()
+		for n := range 9 {
+			if err := b.buy(t.Context(), of(1+n%2, n)); err != nil {
+				t.Errorf("order %d: %v", n, err)
+			}
+		}
+		if err := b.buy(t.Context(), of(1, 20)); !errors.Is(err, order.ErrUnavailable) || !errors.Is(err, io.EOF) {
+			t.Errorf("when the others are empty: %v", err)
+		}
+		b.fake.mu.Lock()
+		b.fake.buckets[3].state.Err = nil
+		b.fake.mu.Unlock()
+		for n := range 5 {
+			if err := b.buy(t.Context(), of(0, n)); err != nil {
+				t.Errorf("order %d after it is back: %v", n, err)
+			}
+		}
+		if err := b.buy(t.Context(), of(0, 20)); !errors.Is(err, voucher.ErrSoldOut) {
+			t.Errorf("at the end: %v", err)
+		}
+		_ = b.Close()
+	})
+}

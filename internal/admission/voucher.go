@@ -1,0 +1,208 @@
+package admission
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"seckill/internal/admission/batch"
+	"seckill/internal/admission/ledger"
+	"seckill/internal/order"
+	"seckill/internal/voucher"
+)
+
+// voucherState is what a gate keeps in memory of a voucher: its buckets, and what concerns all
+// of them.
+type voucherState struct {
+	*core
+	id      int64
+	window  window
+	buckets []*bucket
+
+	mu        sync.Mutex // taken before a bucket's, never after
+	lifecycle lifecycle
+
+	// rebalancing has room for the one bucket that rebalances; see rebalance.go.
+	rebalancing chan struct{}
+	// soldOut is the cached refusal of all buckets while no bucket has any stock. Until
+	// soldOutUntil, on the gate's clock, no bucket looks for stock again; 0 while it is not in use.
+	soldOut      cachedRefusal
+	soldOutUntil atomic.Int64
+}
+
+func newVoucherState(c *core, of *voucher.Voucher) *voucherState {
+	v := &voucherState{
+		core: c, id: of.ID, window: window{from: of.BeginAt, to: of.EndAt},
+		rebalancing: make(chan struct{}, 1),
+		soldOut:     cachedRefusal{err: voucher.ErrSoldOut, every: c.config.RecheckEvery},
+	}
+	for number := range of.Policy.BucketCount() {
+		v.buckets = append(v.buckets, newBucket(v, number))
+	}
+	return v
+}
+
+// voucherOf is a voucher as far as its state needs it.
+func voucherOf(voucherID int64, st order.EpochState) *voucher.Voucher {
+	v := &voucher.Voucher{ID: voucherID, BeginAt: st.BeginAt, EndAt: st.EndAt}
+	v.Policy.Buckets = len(st.Seq)
+	return v
+}
+
+// isOf reports whether the state was created for the window that a voucher has now.
+func (v *voucherState) isOf(of *voucher.Voucher) bool {
+	return v.window.to.Equal(of.EndAt) && v.window.from.Equal(of.BeginAt)
+}
+
+// bucketOf returns the bucket of a user.
+func (v *voucherState) bucketOf(userID int64) *bucket {
+	return v.buckets[ledger.BucketOf(userID, len(v.buckets))]
+}
+
+// split reports whether there are several buckets.
+func (v *voucherState) split() bool { return len(v.buckets) > 1 }
+
+// maxPending is how many orders of one bucket may be pending.
+func (v *voucherState) maxPending() int64 {
+	n := int64(len(v.buckets))
+	return (v.config.MaxPending + n - 1) / n
+}
+
+// idle reports whether no request waits and the voucher is not being opened.
+func (v *voucherState) idle() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, b := range v.buckets {
+		if !b.queue.Idle() {
+			return false
+		}
+	}
+	return v.lifecycle.opening == nil
+}
+
+// knownStates lists what is known of each bucket.
+func (v *voucherState) knownStates() []ledger.Known {
+	all := make([]ledger.Known, len(v.buckets))
+	for i, b := range v.buckets {
+		all[i] = b.knownState()
+	}
+	return all
+}
+
+// epochState reads the database.
+func (v *voucherState) epochState(ctx context.Context) (order.EpochState, error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	return v.config.Store.EpochState(ctx, v.id)
+}
+
+// markSoldOut notes that no bucket had any stock when the buckets were read. The refusals are
+// stored before soldOutUntil: clearSoldOut takes soldOutUntil as the sign that there are any.
+func (v *voucherState) markSoldOut(read time.Duration) {
+	until := int64(read + v.config.RecheckEvery)
+	v.soldOut.next.Store(until)
+	for _, b := range v.buckets {
+		b.refusal.Store(&v.soldOut)
+	}
+	v.soldOutUntil.Store(until)
+}
+
+// clearSoldOut notes that there is stock.
+func (v *voucherState) clearSoldOut() {
+	if !v.split() {
+		v.buckets[0].clear(voucher.ErrSoldOut)
+		return
+	}
+	if v.soldOutUntil.Load() == 0 {
+		return
+	}
+	v.soldOutUntil.Store(0)
+	for _, b := range v.buckets {
+		b.refusal.CompareAndSwap(&v.soldOut, nil)
+	}
+}
+
+// bucket is one bucket of a voucher: the queue of the orders that wait for the next round trip,
+// and what is known of the bucket in Redis.
+type bucket struct {
+	voucher *voucherState
+	number  int
+	keys    ledger.Keys
+	queue   *batch.Queue[pendingOrder]
+	refusalCache
+	// unreachableUntil is until when rebalancing skips this bucket, on the gate's clock, because
+	// it did not answer; 0 after it answered.
+	unreachableUntil atomic.Int64
+
+	mu    sync.Mutex
+	known ledger.Known // the epoch is 0 while the bucket is closed
+}
+
+// pendingOrder is an order that waits for its decision.
+type pendingOrder struct {
+	userID, orderID int64
+	arrived         time.Duration // on the gate's clock
+}
+
+// request is an order in the queue of its bucket.
+type request = batch.Request[pendingOrder]
+
+func newBucket(v *voucherState, number int) *bucket {
+	b := &bucket{
+		voucher: v, number: number, keys: ledger.KeysOf(v.config.Prefix, v.id, number),
+		refusalCache: refusalCache{end: v.window.to.UnixMilli()},
+	}
+	b.queue = batch.New(b, MaxBatch, v.spawn, unavailable(errClosed))
+	return b
+}
+
+// knownState returns what is known of the bucket. The epoch is 0 while it is closed.
+func (b *bucket) knownState() ledger.Known {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.known
+}
+
+// adopt takes over the state of an open bucket, unless more is known of its epoch.
+func (b *bucket) adopt(k ledger.Known) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.known.Epoch != k.Epoch {
+		b.known = k
+	}
+}
+
+// observe adds what a reply has shown of an epoch.
+func (b *bucket) observe(k ledger.Known) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.known.Epoch != k.Epoch {
+		return
+	}
+	if k.Order == 0 && k.Returned == b.known.Returned { // otherwise the last order may have been given back
+		k.User, k.Order = b.known.User, b.known.Order
+	}
+	k.Seq = max(k.Seq, b.known.Seq)
+	b.known = k
+}
+
+// observeSeq adds the sequence number that a transfer has shown of an epoch.
+func (b *bucket) observeSeq(epoch, seq int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.known.Epoch == epoch {
+		b.known.Seq = max(b.known.Seq, seq)
+	}
+}
+
+// forgetEpoch notes that the bucket is not open under an epoch, and reports whether that was news.
+func (b *bucket) forgetEpoch(epoch int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.known.Epoch != epoch {
+		return false
+	}
+	b.known = ledger.Known{}
+	return true
+}

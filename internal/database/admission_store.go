@@ -1,0 +1,286 @@
+package database
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"seckill/internal/order"
+	"seckill/internal/voucher"
+)
+
+// AdmissionStore is the [order.AdmissionStore]. It writes a batch of accepted orders in one transaction.
+// The primary key of the orders makes a repeated delivery harmless. See epoch_state.go for the epochs.
+type AdmissionStore struct{ db *DB }
+
+var _ order.AdmissionStore = (*AdmissionStore)(nil)
+
+// MaxBatch is the most orders that [AdmissionStore.Persist] accepts in one call. A statement must stay
+// below the server's maximum packet size and SQLite's maximum number of parameters.
+const MaxBatch = 2000
+
+// Persist implements [order.AdmissionStore].
+//
+// It inserts the orders before it takes the stock. So the voucher's row, which every other batch waits
+// for, is locked for one statement and the commit only. If another process writes the same batch at the
+// same time, the primary key lets one of them win.
+func (s *AdmissionStore) Persist(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
+	if len(batch) > MaxBatch {
+		return nil, fmt.Errorf("database: a batch of %d orders, at most %d", len(batch), MaxBatch)
+	}
+	for previouslyMissing := len(batch) + 1; ; {
+		states, missing, err := s.findExisting(ctx, batch)
+		if err != nil || len(missing) == 0 {
+			return states, err
+		}
+		if len(missing) == previouslyMissing {
+			return nil, errSecondOrder // no order id was the duplicate, so it was a user
+		}
+		previouslyMissing = len(missing)
+		err = s.db.transact(ctx, func(_ context.Context, t *tx) error { return t.persist(missing) })
+		switch {
+		case errors.Is(err, errDuplicate):
+			// Another process may have written one of the orders meanwhile: query again.
+		case failureOf(err) == depleted:
+			// The statement takes stock only if there is enough, so a number out of range comes from
+			// the schema or a trigger. It must not be mistaken for a voucher that is sold out.
+			return nil, fmt.Errorf("%w: %s", errMisfit, err.Error())
+		case err != nil:
+			return nil, err
+		default:
+			for i := range states {
+				states[i] = cmp.Or(states[i], order.Confirmed)
+			}
+			return states, nil
+		}
+	}
+}
+
+// errSecondOrder says that a user of the batch has another order, in the database or in the batch.
+var errSecondOrder = fmt.Errorf("%w: with another id", order.ErrAlreadyOrdered)
+
+// Reject implements [order.AdmissionStore]. A rejected order takes nothing from the stock, and its user
+// may place another one.
+func (s *AdmissionStore) Reject(ctx context.Context, a order.Accepted) (order.Status, error) {
+	for {
+		states, missing, err := s.findExisting(ctx, []order.Accepted{a})
+		if err != nil {
+			return "", err
+		}
+		if len(missing) == 0 {
+			return states[0], nil
+		}
+		err = s.db.transact(ctx, func(ctx context.Context, t *tx) error {
+			return t.Insert(ctx, order.Order{
+				ID: a.OrderID, VoucherID: a.VoucherID, UserID: a.UserID, Status: order.Rejected, CreatedAt: a.At,
+			}, false)
+		})
+		// Only the id can be a duplicate here: another process was faster.
+		if !errors.Is(err, errDuplicate) {
+			return order.Rejected, err
+		}
+		if err := ctx.Err(); err != nil {
+			return "", err
+		}
+	}
+}
+
+// findExisting returns the states of the orders that exist, and the orders that are missing, each once
+// and sorted by id. It returns [order.ErrIDTaken] if another order has one of the ids.
+func (s *AdmissionStore) findExisting(ctx context.Context, batch []order.Accepted) (states []order.Status, missing []order.Accepted, err error) {
+	if len(batch) == 0 {
+		return nil, nil, nil
+	}
+	byID := make(map[int64]order.Accepted, len(batch))
+	for _, a := range batch {
+		if other, twice := byID[a.OrderID]; twice && !sameOrder(other, a.VoucherID, a.UserID) {
+			return nil, nil, fmt.Errorf("%w: %d, twice in the batch", order.ErrIDTaken, a.OrderID)
+		}
+		byID[a.OrderID] = a
+	}
+	var rows []orderRow
+	found := s.db.rows.WithContext(ctx).Where("id IN ?", slices.Collect(maps.Keys(byID))).Find(&rows)
+	if found.Error != nil {
+		return nil, nil, translate(ctx, found.Error)
+	}
+	there := make(map[int64]order.Status, len(rows))
+	for _, row := range rows {
+		if !sameOrder(byID[row.ID], row.VoucherID, row.UserID) {
+			return nil, nil, fmt.Errorf("%w: %d", order.ErrIDTaken, row.ID)
+		}
+		there[row.ID] = order.Status(row.Status)
+		delete(byID, row.ID)
+	}
+	states = make([]order.Status, len(batch))
+	for i, a := range batch {
+		states[i] = there[a.OrderID]
+	}
+	// Sorted, so that two batches with common orders do not deadlock.
+	missing = slices.SortedFunc(maps.Values(byID), func(a, b order.Accepted) int { return cmp.Compare(a.OrderID, b.OrderID) })
+	return states, missing, nil
+}
+
+func sameOrder(a order.Accepted, voucherID, userID int64) bool {
+	return a.VoucherID == voucherID && a.UserID == userID
+}
+
+// persist inserts orders that did not exist and takes them from the stock.
+//
+// All transactions lock in the same order: orders by id, then sequence numbers by voucher and bucket,
+// then vouchers by id. The vouchers come last, since every other batch waits for them.
+func (t *tx) persist(orders []order.Accepted) error {
+	const columns = "INSERT INTO orders (id, voucher_id, user_id, unique_user_id, status, created_at) VALUES "
+	const row = "(?, ?, ?, ?, ?, ?)"
+	args := make([]any, 0, 6*len(orders))
+	shares := map[int64]*voucherShare{}
+	for _, a := range orders {
+		args = append(args, a.OrderID, a.VoucherID, a.UserID, a.UserID, string(order.Confirmed), stamp(a.At))
+		s := shares[a.VoucherID]
+		if s == nil {
+			s = &voucherShare{voucher: a.VoucherID, epoch: a.Epoch}
+			shares[a.VoucherID] = s
+		}
+		s.add(a)
+	}
+	if err := t.enqueue(write{query: columns + strings.Repeat(row+", ", len(orders)-1) + row, args: args}); err != nil {
+		return err
+	}
+	vouchers := slices.Sorted(maps.Keys(shares))
+	for _, id := range vouchers {
+		if err := t.advanceSeqs(shares[id]); err != nil {
+			return err
+		}
+	}
+	for _, id := range vouchers {
+		if err := t.takeStock(shares[id]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// voucherShare is the part of a batch that belongs to one voucher.
+type voucherShare struct {
+	voucher, orders int64
+	epoch           int64         // the earliest of the orders
+	seq             int64         // the greatest of the orders in the first bucket
+	split           map[int]int64 // the greatest in each other bucket
+}
+
+func (s *voucherShare) add(a order.Accepted) {
+	s.orders++
+	s.epoch = min(s.epoch, a.Epoch)
+	if a.Bucket == 0 {
+		s.seq = max(s.seq, a.Seq)
+		return
+	}
+	if s.split == nil {
+		s.split = make(map[int]int64)
+	}
+	s.split[a.Bucket] = max(s.split[a.Bucket], a.Seq)
+}
+
+// advanceSeqs raises the sequence numbers of all buckets but the first. The first one is raised together
+// with the stock.
+func (t *tx) advanceSeqs(s *voucherShare) error {
+	if len(s.split) == 0 {
+		return nil
+	}
+	buckets := slices.Sorted(maps.Keys(s.split))
+	cases := make([]any, 0, 3*len(buckets))
+	numbers := make([]any, 0, len(buckets))
+	for _, b := range buckets {
+		cases = append(cases, b, s.split[b], s.split[b])
+		numbers = append(numbers, b)
+	}
+	return t.enqueue(write{
+		query: "UPDATE admission_seqs SET seq = CASE" + strings.Repeat(" WHEN bucket = ? AND seq < ? THEN ?", len(buckets)) +
+			" ELSE seq END WHERE voucher_id = ? AND bucket IN (?" + strings.Repeat(", ?", len(buckets)-1) + ")",
+		args: slices.Concat(cases, []any{s.voucher}, numbers),
+	})
+}
+
+// takeStock takes the orders of one voucher from its stock, if there is enough and their epoch is not
+// over.
+func (t *tx) takeStock(s *voucherShare) error {
+	return t.enqueue(write{
+		query: `UPDATE vouchers SET stock = stock - ?, version = version + ?,
+			admission_seq = CASE WHEN admission_seq < ? THEN ? ELSE admission_seq END
+			WHERE id = ? AND stock >= ? AND admission_epoch BETWEEN ? AND ?`,
+		args: []any{s.orders, s.orders, s.seq, s.seq, s.voucher, s.orders, firstEpoch, drainedBy(s.epoch)},
+		check: func(ctx context.Context, found int64) error {
+			if found == 1 {
+				return nil
+			}
+			now, err := t.epochState(ctx, s.voucher)
+			switch {
+			case err != nil:
+				return err
+			case now.Epoch > drainedBy(s.epoch):
+				return fmt.Errorf("%w: %d; the epoch is %d now", order.ErrStaleEpoch, s.epoch, now.Epoch)
+			case now.Stock >= s.orders:
+				// The stock has grown since, or the server does not count the rows it finds.
+				return fmt.Errorf("%w: voucher %d has %d left, but the update found no row", order.ErrUnavailable, s.voucher, now.Stock)
+			}
+			return fmt.Errorf("%w: %d left of voucher %d, for %d orders", voucher.ErrSoldOut, now.Stock, s.voucher, s.orders)
+		},
+	})
+}
+
+// LiveOrders implements [order.AdmissionStore].
+func (s *AdmissionStore) LiveOrders(ctx context.Context, voucherID, afterUser int64, limit int) ([]order.Order, error) {
+	// The index on (voucher_id, unique_user_id) covers the query, including the id, and leaves out the
+	// rejected orders.
+	var rows []orderRow
+	err := s.db.rows.WithContext(ctx).Select("id, unique_user_id AS user_id").
+		Where("voucher_id = ? AND unique_user_id > ?", voucherID, afterUser).
+		Order("unique_user_id").Limit(limit).Find(&rows).Error
+	if err != nil {
+		return nil, translate(ctx, err)
+	}
+	orders := make([]order.Order, len(rows))
+	for i, row := range rows {
+		orders[i] = order.Order{ID: row.ID, VoucherID: voucherID, UserID: row.UserID, Status: order.Confirmed}
+	}
+	return orders, nil
+}
+
+// AdmissionVouchers implements [order.AdmissionStore].
+func (s *AdmissionStore) AdmissionVouchers(ctx context.Context, endsAfter time.Time) ([]order.AdmissionVoucher, error) {
+	return s.admissionVouchers(ctx, 0, "NOT v.admission_cleared AND v.admission_forgotten <> v.admission_epoch AND v.end_at > ?", stamp(endsAfter))
+}
+
+// UnclearedVouchers implements [order.AdmissionStore].
+func (s *AdmissionStore) UnclearedVouchers(ctx context.Context, endedBy time.Time, after int64, limit int) ([]order.AdmissionVoucher, error) {
+	return s.admissionVouchers(ctx, limit, "NOT v.admission_cleared AND v.end_at <= ? AND v.id > ?", stamp(endedBy), after)
+}
+
+// AllAdmissionVouchers lists all vouchers that are or were sold by admission, by ID.
+func (s *AdmissionStore) AllAdmissionVouchers(ctx context.Context) ([]order.AdmissionVoucher, error) {
+	return s.admissionVouchers(ctx, 0, "1 = 1")
+}
+
+// admissionVouchers lists the vouchers sold by admission that meet a condition, by ID. A limit of 0 means
+// no limit.
+func (s *AdmissionStore) admissionVouchers(
+	ctx context.Context, limit int, condition string, args ...any,
+) ([]order.AdmissionVoucher, error) {
+	var vouchers []order.AdmissionVoucher
+	found := s.db.rows.WithContext(ctx).Table("vouchers v").
+		Select("v.id AS voucher_id, 1 + COUNT(s.bucket) AS buckets, MAX(v.admission_epoch) AS epoch").
+		Joins("LEFT JOIN admission_seqs s ON s.voucher_id = v.id").
+		Where("v.admission_epoch > 0 AND "+condition, args...).
+		Group("v.id").Order("v.id")
+	if limit > 0 {
+		found = found.Limit(limit)
+	}
+	if err := found.Scan(&vouchers).Error; err != nil {
+		return nil, translate(ctx, err)
+	}
+	return vouchers, nil
+}

@@ -1,0 +1,368 @@
+package database
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"seckill/internal/order"
+	"seckill/internal/testkit"
+	"seckill/internal/voucher"
+)
+
+// openVoucher creates a voucher that is sold by admission and opens it under epoch 2.
+func openVoucher(t testing.TB, d *DB, id, stock int64) {
+	t.Helper()
+	openSplitVoucher(t, d, id, stock, 0)
+}
+
+// openSplitVoucher is openVoucher for a voucher with several buckets.
+func openSplitVoucher(t testing.TB, d *DB, id, stock int64, buckets int) {
+	t.Helper()
+	v := newVoucher(id, stock)
+	v.Policy.Flow, v.Policy.Buckets = voucher.FlowAdmission, buckets
+	if err := d.Vouchers().CreateVoucher(t.Context(), v); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := d.AdmissionStore().Open(t.Context(), id, firstEpoch); err != nil || !now.Open() || now.Stock != stock {
+		t.Fatalf("opened as %+v, %v", now, err)
+	}
+}
+
+func accepted(id, voucherID, userID int64) order.Accepted {
+	return order.Accepted{OrderID: id, VoucherID: voucherID, UserID: userID, At: newOrder(0, 0, 0).CreatedAt, Epoch: 2, Seq: id}
+}
+
+// acceptedRange are the orders from to below to, of users of the same numbers.
+func acceptedRange(from, to, voucherID int64) (batch []order.Accepted) {
+	for id := from; id < to; id++ {
+		batch = append(batch, accepted(id, voucherID, id))
+	}
+	return batch
+}
+
+func wantEpochState(t *testing.T, d *DB, id int64, want order.EpochState) {
+	t.Helper()
+	if got, err := d.AdmissionStore().EpochState(t.Context(), id); err != nil || !sameEpochState(got, want) {
+		t.Errorf("voucher %d has the state %+v, %v; want %+v", id, got, err, want)
+	}
+}
+
+// sameEpochState compares two states of a voucher of [newVoucher]. All of them have the same sale window,
+// so want does not contain it.
+func sameEpochState(got, want order.EpochState) bool {
+	v := newVoucher(1, 1)
+	want.BeginAt, want.EndAt = v.BeginAt, v.EndAt
+	return reflect.DeepEqual(got, want)
+}
+
+// allStates fails the test unless a batch was persisted and every order has the same state.
+func allStates(t *testing.T, got []order.Status, err error, n int, want order.Status) {
+	t.Helper()
+	wantErr(t, err)
+	if len(got) != n || slices.ContainsFunc(got, func(s order.Status) bool { return s != want }) {
+		t.Errorf("states %v, want %d times %s", got, n, want)
+	}
+}
+
+func TestPersistIsIdempotent(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		openVoucher(t, d, 1, 100)
+		openVoucher(t, d, 2, 100)
+		// Three of one voucher, one of them twice, and one of another.
+		batch := []order.Accepted{accepted(3, 1, 43), accepted(1, 1, 41), accepted(9, 2, 41), accepted(3, 1, 43), accepted(2, 1, 42)}
+		for range 3 {
+			states, err := d.AdmissionStore().Persist(t.Context(), batch)
+			allStates(t, states, err, 5, order.Confirmed)
+		}
+		overlapping := append(slices.Clone(batch), accepted(4, 1, 44))
+		states, err := d.AdmissionStore().Persist(t.Context(), overlapping)
+		allStates(t, states, err, 6, order.Confirmed)
+
+		wantAudit(t, d, order.Audit{InitialStock: 100, Stock: 96, Orders: 4, DistinctUsers: 4})
+		wantEpochState(t, d, 1, order.EpochState{Epoch: 2, Seq: []int64{4}, Stock: 96})
+		wantEpochState(t, d, 2, order.EpochState{Epoch: 2, Seq: []int64{9}, Stock: 99})
+		stored, err := d.Orders().Order(t.Context(), 3)
+		if wantErr(t, err); stored != newOrder(3, 1, 43) {
+			t.Errorf("stored %+v", stored)
+		}
+		states, err = d.AdmissionStore().Persist(t.Context(), nil)
+		allStates(t, states, err, 0, "")
+		if _, err := d.AdmissionStore().Persist(t.Context(), make([]order.Accepted, MaxBatch+1)); err == nil {
+			t.Error("accepted a batch larger than MaxBatch")
+		}
+		wantNoOpenTransaction(t, d)
+	})
+}
+
+func TestPersistTheLargestBatch(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		openVoucher(t, d, 1, MaxBatch)
+		states, err := d.AdmissionStore().Persist(t.Context(), acceptedRange(1, MaxBatch+1, 1))
+		allStates(t, states, err, MaxBatch, order.Confirmed)
+		wantAudit(t, d, order.Audit{InitialStock: MaxBatch, Orders: MaxBatch, DistinctUsers: MaxBatch})
+	})
+}
+
+// One entry that cannot be persisted fails the whole batch, with the reason.
+func TestPersistAllOrNothing(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		openVoucher(t, d, 1, 4)
+		createVoucher(t, d, 3, 10) // sold under a lock
+		states, err := d.AdmissionStore().Persist(t.Context(), []order.Accepted{accepted(1, 1, 41)})
+		allStates(t, states, err, 1, order.Confirmed)
+		stale := accepted(50, 1, 50)
+		stale.Epoch = 0
+		for name, tc := range map[string]struct {
+			poison order.Accepted
+			want   error
+		}{
+			"a user's second order":         {accepted(50, 1, 41), order.ErrAlreadyOrdered},
+			"twice in the batch":            {accepted(50, 1, 12), order.ErrAlreadyOrdered},
+			"another user's id":             {accepted(1, 1, 50), order.ErrIDTaken},
+			"another voucher's id":          {accepted(1, 2, 41), order.ErrIDTaken},
+			"an id twice in the batch":      {accepted(12, 1, 50), order.ErrIDTaken},
+			"a voucher that does not exist": {accepted(50, 2, 50), voucher.ErrNotFound},
+			"a voucher under a lock":        {accepted(50, 3, 50), voucher.ErrNotFound},
+			"an epoch that is over":         {stale, order.ErrStaleEpoch},
+			"one more than the stock":       {accepted(50, 1, 50), voucher.ErrSoldOut},
+		} {
+			t.Run(name, func(t *testing.T) {
+				batch := append(acceptedRange(11, 14, 1), tc.poison)
+				for range 2 {
+					_, err := d.AdmissionStore().Persist(t.Context(), batch)
+					wantErr(t, err, tc.want)
+				}
+				wantAudit(t, d, order.Audit{InitialStock: 4, Stock: 3, Orders: 1, DistinctUsers: 1})
+			})
+		}
+		states, err = d.AdmissionStore().Persist(t.Context(), acceptedRange(11, 14, 1))
+		allStates(t, states, err, 3, order.Confirmed)
+		wantAudit(t, d, order.Audit{InitialStock: 4, Orders: 4, DistinctUsers: 4})
+		wantNoOpenTransaction(t, d)
+	})
+}
+
+// Several consumers persist the same entries, in different batches and a different order. They belong to
+// three vouchers, one with one bucket and two with several.
+func TestConcurrentPersist(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		const orders, consumers = 240, 8
+		var all []order.Accepted
+		for v := int64(1); v <= 3; v++ {
+			openSplitVoucher(t, d, v, orders, int(v))
+			all = append(all, acceptedRange(v*1000, v*1000+orders, v)...)
+		}
+		for i, a := range all {
+			all[i].Bucket = int(a.OrderID % a.VoucherID)
+		}
+		for _, err := range runAtOnce(consumers, func(int) error {
+			mine := slices.Clone(all)
+			rand.Shuffle(len(mine), func(i, j int) { mine[i], mine[j] = mine[j], mine[i] })
+			for batch := range slices.Chunk(mine, 60) {
+				states, err := d.AdmissionStore().Persist(t.Context(), batch)
+				for errors.Is(err, order.ErrUnavailable) { // too many collisions: repeat
+					states, err = d.AdmissionStore().Persist(t.Context(), batch)
+				}
+				if err != nil {
+					return err
+				}
+				if slices.ContainsFunc(states, func(s order.Status) bool { return s != order.Confirmed }) {
+					return errors.New("not all are confirmed")
+				}
+			}
+			return nil
+		}) {
+			wantErr(t, err)
+		}
+		for v := int64(1); v <= 3; v++ {
+			got, err := d.Orders().Audit(t.Context(), v)
+			wantErr(t, err)
+			if want := (order.Audit{InitialStock: orders, Orders: orders, DistinctUsers: orders}); !reflect.DeepEqual(got, want) {
+				t.Errorf("voucher %d: %+v, want %+v", v, got, want)
+			}
+			seq := make([]int64, v)
+			for _, a := range all {
+				if a.VoucherID == v {
+					seq[a.Bucket] = max(seq[a.Bucket], a.Seq)
+				}
+			}
+			wantEpochState(t, d, v, order.EpochState{Epoch: 2, Seq: seq})
+		}
+		wantNoOpenTransaction(t, d)
+	})
+}
+
+// More orders than stock, in batches of five at the same moment.
+func TestPersistNeverOversells(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		openVoucher(t, d, 1, 12)
+		outcomes := countErrs(t, runAtOnce(6, func(i int) error {
+			_, err := d.AdmissionStore().Persist(t.Context(), acceptedRange(int64(i)*5+1, int64(i)*5+6, 1))
+			return err
+		}), nil, voucher.ErrSoldOut)
+		if outcomes[nil] != 2 || outcomes[voucher.ErrSoldOut] != 4 {
+			t.Errorf("%v", outcomes)
+		}
+		wantAudit(t, d, order.Audit{InitialStock: 12, Stock: 2, Orders: 10, DistinctUsers: 10})
+	})
+}
+
+// Another transaction holds the voucher's row for longer than a statement waits.
+func TestPersistRepeatsAfterALockWaitTimeout(t *testing.T) {
+	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
+		c := databaseConfig(where)
+		c.LockWait = time.Second
+		d := openMigrated(t, c)
+		openVoucher(t, d, 1, 10)
+		holding := make(chan struct{})
+		for _, err := range runAtOnce(2, func(i int) error {
+			if i == 0 {
+				return transact(t, d, func(ctx context.Context, tx order.Tx) error {
+					err := flushed(ctx, tx, tx.Decrement(ctx, 1))
+					close(holding)
+					time.Sleep(1500 * time.Millisecond) // longer than the server's lock wait timeout
+					return errors.Join(err, tx.SetStock(ctx, 1, 10))
+				})
+			}
+			<-holding
+			_, err := d.AdmissionStore().Persist(t.Context(), acceptedRange(1, 4, 1))
+			return err
+		}) {
+			wantErr(t, err)
+		}
+		wantAudit(t, d, order.Audit{InitialStock: 10, Stock: 7, Orders: 3, DistinctUsers: 3})
+		wantNoOpenTransaction(t, d)
+	})
+}
+
+// The connection breaks at any byte, and the batch is repeated until it is reported as persisted. It is
+// stored exactly once.
+func TestPersistWhoseReplyWasLost(t *testing.T) {
+	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
+		w := newByteLimit()
+		c := databaseConfig(where)
+		c.MySQL, c.MaxWriters, c.MaxReaders = dialThrough(t, c.MySQL, w.wrap), 1, 1
+		d := openMigrated(t, c)
+		openSplitVoucher(t, d, 1, 10_000, 2)
+		cuts, first := 0, int64(1)
+		for _, budget := range []*atomic.Int64{&w.up, &w.down} {
+			for bytes := int64(0); bytes < 1200; bytes += 17 {
+				batch := acceptedRange(first, first+3, 1)
+				batch[1].Bucket = 1
+				first += 3
+				budget.Store(bytes)
+				_, err := d.AdmissionStore().Persist(t.Context(), batch)
+				budget.Store(unlimited)
+				if err != nil {
+					wantErr(t, err, order.ErrUnavailable)
+					cuts++
+				}
+				states, err := d.AdmissionStore().Persist(t.Context(), batch)
+				for errors.Is(err, order.ErrUnavailable) { // a connection that was broken before
+					states, err = d.AdmissionStore().Persist(t.Context(), batch)
+				}
+				allStates(t, states, err, 3, order.Confirmed)
+			}
+		}
+		if cuts < 20 {
+			t.Errorf("only %d cuts", cuts)
+		}
+		wantEpochState(t, d, 1, order.EpochState{Epoch: 2, Seq: []int64{first - 1, first - 2}, Stock: 10_001 - first})
+		wantAudit(t, d, order.Audit{InitialStock: 10_000, Stock: 10_001 - first, Orders: first - 1, DistinctUsers: first - 1})
+		wantNoOpenTransaction(t, d)
+	})
+}
+
+func TestRejectIsDecidedOnce(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		openVoucher(t, d, 1, 10)
+		state, err := d.AdmissionStore().Reject(t.Context(), accepted(1, 1, 41))
+		allStates(t, []order.Status{state}, err, 1, order.Rejected)
+		state, err = d.AdmissionStore().Reject(t.Context(), accepted(1, 1, 41)) // again
+		allStates(t, []order.Status{state}, err, 1, order.Rejected)
+		states, err := d.AdmissionStore().Persist(t.Context(), []order.Accepted{accepted(1, 1, 41), accepted(2, 1, 41)})
+		if wantErr(t, err); !slices.Equal(states, []order.Status{order.Rejected, order.Confirmed}) {
+			t.Errorf("states %v: a rejected order stays so, and its user may have another", states)
+		}
+		state, err = d.AdmissionStore().Reject(t.Context(), accepted(2, 1, 41)) // persisted meanwhile
+		allStates(t, []order.Status{state}, err, 1, order.Confirmed)
+		_, err = d.AdmissionStore().Reject(t.Context(), accepted(2, 1, 99))
+		wantErr(t, err, order.ErrIDTaken)
+		state, err = d.AdmissionStore().Reject(t.Context(), accepted(3, 404, 41)) // of a voucher that does not exist
+		allStates(t, []order.Status{state}, err, 1, order.Rejected)
+		wantAudit(t, d, order.Audit{InitialStock: 10, Stock: 9, Orders: 1, DistinctUsers: 1})
+		for id, want := range map[int64]int64{1: 1, 404: 1, 2: 0} {
+			if n, err := d.Orders().Rejected(t.Context(), id); err != nil || n != want {
+				t.Errorf("voucher %d has %d rejected orders, %v; want %d", id, n, err, want)
+			}
+		}
+	})
+}
+
+// Persist and Reject of the same order at the same moment: one of them wins, and all calls return the same
+// state.
+func TestConcurrentRejectAndPersist(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		const rounds = 30
+		openVoucher(t, d, 1, rounds)
+		confirmed := int64(0)
+		for id := int64(1); id <= rounds; id++ {
+			var outcomes [4]order.Status
+			for _, err := range runAtOnce(4, func(i int) (err error) {
+				if i%2 == 0 {
+					outcomes[i], err = d.AdmissionStore().Reject(t.Context(), accepted(id, 1, id))
+					return err
+				}
+				states, err := d.AdmissionStore().Persist(t.Context(), []order.Accepted{accepted(id, 1, id)})
+				if err == nil {
+					outcomes[i] = states[0]
+				}
+				return err
+			}) {
+				wantErr(t, err)
+			}
+			if one := outcomes[0]; outcomes != [4]order.Status{one, one, one, one} {
+				t.Fatalf("the calls returned %v", outcomes)
+			}
+			if outcomes[0] == order.Confirmed {
+				confirmed++
+			}
+		}
+		t.Logf("%d of %d confirmed", confirmed, rounds)
+		wantAudit(t, d, order.Audit{InitialStock: rounds, Stock: rounds - confirmed, Orders: confirmed, DistinctUsers: confirmed})
+	})
+}
+
+func TestLiveOrdersAreListedByUser(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		openVoucher(t, d, 1, 10)
+		openVoucher(t, d, 2, 10)
+		_, err := d.AdmissionStore().Persist(t.Context(), []order.Accepted{accepted(5, 1, 41), accepted(4, 1, 43), accepted(3, 1, 42), accepted(2, 2, 42)})
+		wantErr(t, err)
+		_, err = d.AdmissionStore().Reject(t.Context(), accepted(9, 1, 44))
+		wantErr(t, err)
+		live := func(id, user int64) order.Order {
+			return order.Order{ID: id, VoucherID: 1, UserID: user, Status: order.Confirmed}
+		}
+		for _, page := range []struct {
+			after int64
+			limit int
+			want  []order.Order
+		}{
+			{0, 2, []order.Order{live(5, 41), live(3, 42)}},
+			{42, 2, []order.Order{live(4, 43)}},
+			{43, 2, []order.Order{}},
+		} {
+			got, err := d.AdmissionStore().LiveOrders(t.Context(), 1, page.after, page.limit)
+			if wantErr(t, err); !reflect.DeepEqual(got, page.want) {
+				t.Errorf("after user %d: %+v, want %+v", page.after, got, page.want)
+			}
+		}
+	})
+}

@@ -1,0 +1,120 @@
+package database
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"seckill/internal/order"
+	"seckill/internal/voucher"
+)
+
+// firstEpoch is the epoch of a new voucher under the flow admission: closed, and never opened yet.
+const firstEpoch = 1
+
+// drainedBy is the last epoch in which an order of the given epoch is still persisted: the closed epoch
+// that follows it.
+func drainedBy(epoch int64) int64 { return epoch | 1 }
+
+// EpochState implements [order.AdmissionStore].
+func (s *AdmissionStore) EpochState(ctx context.Context, voucherID int64) (order.EpochState, error) {
+	return (&tx{db: s.db}).epochState(ctx, voucherID) // no transaction: one statement
+}
+
+// Close implements [order.AdmissionStore].
+func (s *AdmissionStore) Close(ctx context.Context, voucherID int64) (order.EpochState, error) {
+	return s.changeEpoch(ctx, voucherID, write{
+		query: `UPDATE vouchers SET admission_cleared = FALSE,
+			admission_epoch = admission_epoch + CASE WHEN admission_epoch = admission_forgotten THEN 2 ELSE 1 END
+			WHERE id = ? AND admission_epoch > 0 AND (admission_epoch % 2 = 0 OR admission_epoch = admission_forgotten)`,
+		args: []any{voucherID},
+	})
+}
+
+// Open implements [order.AdmissionStore]. The update locks the row, so no batch takes from the stock
+// between the two statements, and a later batch finds the new epoch.
+func (s *AdmissionStore) Open(ctx context.Context, voucherID, closed int64) (order.EpochState, error) {
+	return s.changeEpoch(ctx, voucherID, write{
+		query: "UPDATE vouchers SET admission_epoch = admission_epoch + 1 WHERE id = ? AND admission_epoch = ? AND admission_epoch % 2 = 1",
+		args:  []any{voucherID, closed},
+		check: func(_ context.Context, found int64) error {
+			if found == 1 {
+				return nil
+			}
+			return fmt.Errorf("%w: voucher %d is not closed under epoch %d", order.ErrConflict, voucherID, closed)
+		},
+	})
+}
+
+// Forget implements [order.AdmissionStore].
+func (s *AdmissionStore) Forget(ctx context.Context, voucherID, closed int64, endedBy time.Time) error {
+	return s.updateClosed(ctx, voucherID, closed, write{
+		query: `UPDATE vouchers SET admission_forgotten = admission_epoch
+			WHERE id = ? AND admission_epoch = ? AND admission_epoch % 2 = 1 AND end_at <= ?`,
+		args: []any{voucherID, closed, stamp(endedBy)},
+	})
+}
+
+// Cleared implements [order.AdmissionStore].
+func (s *AdmissionStore) Cleared(ctx context.Context, voucherID, forgotten int64) error {
+	return s.updateClosed(ctx, voucherID, forgotten, write{
+		query: "UPDATE vouchers SET admission_cleared = TRUE WHERE id = ? AND admission_epoch = ? AND admission_epoch = admission_forgotten",
+		args:  []any{voucherID, forgotten},
+	})
+}
+
+// updateClosed makes a change that is possible under one closed epoch only.
+func (s *AdmissionStore) updateClosed(ctx context.Context, voucherID, closed int64, change write) error {
+	change.check = func(_ context.Context, found int64) error {
+		if found == 1 {
+			return nil
+		}
+		return fmt.Errorf("%w: voucher %d is not closed under epoch %d, or its sale is not over", order.ErrConflict, voucherID, closed)
+	}
+	return s.db.transact(ctx, func(_ context.Context, t *tx) error { return t.enqueue(change) })
+}
+
+// changeEpoch changes a voucher's epoch and returns the state after that.
+func (s *AdmissionStore) changeEpoch(ctx context.Context, voucherID int64, change write) (now order.EpochState, err error) {
+	err = s.db.transact(ctx, func(ctx context.Context, t *tx) error {
+		if err := t.enqueue(change); err != nil {
+			return err
+		}
+		now, err = t.epochState(ctx, voucherID)
+		return err
+	})
+	if err != nil {
+		return order.EpochState{}, err
+	}
+	return now, nil
+}
+
+// epochState reads the state of a voucher that is sold by admission.
+func (t *tx) epochState(ctx context.Context, voucherID int64) (s order.EpochState, err error) {
+	// One statement, so that everything is read at the same moment. The sequence number of the first
+	// bucket is in the voucher's row, which is all there is of a voucher that is not split.
+	const query = `
+		SELECT v.admission_epoch, v.admission_epoch = v.admission_forgotten, v.stock, v.begin_at, v.end_at, v.admission_seq, s.seq
+		FROM vouchers v LEFT JOIN admission_seqs s ON s.voucher_id = v.id
+		WHERE v.id = ? AND v.admission_epoch > 0
+		ORDER BY s.bucket`
+	err = t.readAll(ctx, query, []any{voucherID}, func(rows *sql.Rows) error {
+		var first int64
+		var other *int64
+		if err := rows.Scan(&s.Epoch, &s.Forgotten, &s.Stock, &s.BeginAt, &s.EndAt, &first, &other); err != nil {
+			return err
+		}
+		if s.Seq == nil {
+			s.Seq = []int64{first}
+		}
+		if other != nil {
+			s.Seq = append(s.Seq, *other)
+		}
+		return nil
+	})
+	if err == nil && s.Seq == nil {
+		err = voucher.ErrNotFound
+	}
+	return s, err
+}

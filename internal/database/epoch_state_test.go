@@ -1,0 +1,183 @@
+package database
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"seckill/internal/order"
+	"seckill/internal/voucher"
+)
+
+func TestEpochs(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		store := d.AdmissionStore()
+		openVoucher(t, d, 1, 10)
+		wantEpochState(t, d, 1, order.EpochState{Epoch: 2, Seq: []int64{0}, Stock: 10})
+		persist := func(id, epoch int64) error {
+			a := accepted(id, 1, id)
+			a.Epoch = epoch
+			_, err := store.Persist(t.Context(), []order.Accepted{a})
+			return err
+		}
+		wantErr(t, persist(1, 2))
+
+		for range 2 { // closing what is closed changes nothing
+			now, err := store.Close(t.Context(), 1)
+			if wantErr(t, err); !sameEpochState(now, order.EpochState{Epoch: 3, Seq: []int64{1}, Stock: 9}) || now.Open() {
+				t.Errorf("closed as %+v", now)
+			}
+		}
+		wantErr(t, persist(2, 2)) // drained
+
+		_, err := store.Open(t.Context(), 1, 2)
+		wantErr(t, err, order.ErrConflict)
+		now, err := store.Open(t.Context(), 1, 3)
+		if wantErr(t, err); !sameEpochState(now, order.EpochState{Epoch: 4, Seq: []int64{2}, Stock: 8}) || !now.Open() {
+			t.Errorf("opened as %+v", now)
+		}
+		_, err = store.Open(t.Context(), 1, 3) // by another process, later
+		wantErr(t, err, order.ErrConflict)
+		_, err = store.Open(t.Context(), 1, 4)
+		wantErr(t, err, order.ErrConflict)
+
+		wantErr(t, persist(3, 2), order.ErrStaleEpoch) // a consumer still held it
+		wantErr(t, persist(2, 2))                      // stored already, so it succeeds
+		wantErr(t, persist(4, 4))
+		wantEpochState(t, d, 1, order.EpochState{Epoch: 4, Seq: []int64{4}, Stock: 7})
+	})
+}
+
+// An order of the old epoch is persisted before Open reads the stock, or not at all: the stock that Open
+// returns and the stored orders always agree.
+func TestConcurrentOpenAndPersist(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		const stock, batches = 1000, 6
+		openVoucher(t, d, 1, stock)
+		epoch := int64(2)
+		id := int64(1)
+		for range 8 {
+			closed, err := d.AdmissionStore().Close(t.Context(), 1)
+			wantErr(t, err)
+			var opened order.EpochState
+			outcomes := countErrs(t, runAtOnce(batches+1, func(i int) (err error) {
+				if i == batches {
+					opened, err = d.AdmissionStore().Open(t.Context(), 1, closed.Epoch)
+					return err
+				}
+				batch := acceptedRange(id+int64(i)*5, id+int64(i)*5+5, 1)
+				for j := range batch {
+					batch[j].Epoch = epoch
+				}
+				_, err = d.AdmissionStore().Persist(t.Context(), batch)
+				return err
+			}), nil, order.ErrStaleEpoch)
+			id += 5 * batches
+			epoch = opened.Epoch
+			if took := closed.Stock - opened.Stock; took != 5*int64(outcomes[nil]-1) {
+				t.Errorf("opened with %d less, %v", took, outcomes)
+			}
+			wantEpochState(t, d, 1, opened)
+		}
+	})
+}
+
+func TestEpochStateOfAVoucherUnderALock(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		createVoucher(t, d, 1, 10)
+		for _, id := range []int64{1, 404} {
+			_, err := d.AdmissionStore().EpochState(t.Context(), id)
+			wantErr(t, err, voucher.ErrNotFound)
+			_, err = d.AdmissionStore().Close(t.Context(), id)
+			wantErr(t, err, voucher.ErrNotFound)
+			_, err = d.AdmissionStore().Open(t.Context(), id, 1)
+			wantErr(t, err, order.ErrConflict)
+		}
+	})
+}
+
+func idsOf(sales []order.AdmissionVoucher) (ids []int64) {
+	for _, s := range sales {
+		ids = append(ids, s.VoucherID)
+	}
+	return ids
+}
+
+func TestAdmissionVouchersAreFound(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		createVoucher(t, d, 1, 10)
+		openVoucher(t, d, 3, 10)
+		openVoucher(t, d, 2, 10)
+		ends := newVoucher(1, 1).EndAt
+		for _, tc := range []struct {
+			endsAfter time.Time
+			want      []int64
+		}{{ends.Add(-time.Microsecond), []int64{2, 3}}, {ends, []int64{}}} {
+			got, err := d.AdmissionStore().AdmissionVouchers(t.Context(), tc.endsAfter)
+			if wantErr(t, err); !slices.Equal(idsOf(got), tc.want) {
+				t.Errorf("ending after %v: %v, want %v", tc.endsAfter, got, tc.want)
+			}
+		}
+	})
+}
+
+// AdmissionVouchers does not list a forgotten voucher. Closing it again resets the mark and gives it an
+// epoch that no step of its removal applies to.
+func TestVoucherIsForgottenAndOpenedAgain(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		openVoucher(t, d, 1, 10)
+		ends := newVoucher(1, 1).EndAt
+		store := d.AdmissionStore()
+		listed := func(uncleared, onSale int) {
+			t.Helper()
+			got, err := store.UnclearedVouchers(t.Context(), ends, 0, 10)
+			if wantErr(t, err); len(got) != uncleared {
+				t.Errorf("uncleared: %v, want %d", got, uncleared)
+			}
+			got, err = store.AdmissionVouchers(t.Context(), ends.Add(-time.Second))
+			if wantErr(t, err); len(got) != onSale {
+				t.Errorf("on sale: %v, want %d", got, onSale)
+			}
+			got, err = store.AllAdmissionVouchers(t.Context())
+			if wantErr(t, err); len(got) != 1 {
+				t.Errorf("all: %v", got)
+			}
+		}
+		opened, err := store.EpochState(t.Context(), 1)
+		wantErr(t, err)
+		wantErr(t, store.Forget(t.Context(), 1, opened.Epoch, ends), order.ErrConflict) // it is open
+		closed, err := store.Close(t.Context(), 1)
+		wantErr(t, err)
+		wantErr(t, store.Forget(t.Context(), 1, closed.Epoch, ends.Add(-time.Microsecond)), order.ErrConflict) // too early
+		wantErr(t, store.Cleared(t.Context(), 1, closed.Epoch), order.ErrConflict)                             // not forgotten
+		listed(1, 1)
+
+		for range 2 { // as by two processes
+			wantErr(t, store.Forget(t.Context(), 1, closed.Epoch, ends))
+		}
+		forgotten, err := store.EpochState(t.Context(), 1)
+		if wantErr(t, err); !forgotten.Forgotten || forgotten.Epoch != closed.Epoch || !forgotten.EndAt.Equal(ends) {
+			t.Errorf("%+v", forgotten)
+		}
+		listed(1, 0)
+		for range 2 {
+			wantErr(t, store.Cleared(t.Context(), 1, closed.Epoch))
+		}
+		listed(0, 0)
+
+		again, err := store.Close(t.Context(), 1)
+		if wantErr(t, err); again.Forgotten || again.Epoch != closed.Epoch+2 {
+			t.Errorf("closed again: %+v", again)
+		}
+		listed(1, 1)
+		wantErr(t, store.Forget(t.Context(), 1, closed.Epoch, ends), order.ErrConflict)
+		wantErr(t, store.Cleared(t.Context(), 1, closed.Epoch), order.ErrConflict)
+		_, err = store.Open(t.Context(), 1, again.Epoch)
+		wantErr(t, err)
+		_, err = store.Persist(t.Context(), acceptedRange(1, 2, 1)) // of epoch 2
+		wantErr(t, err, order.ErrStaleEpoch)
+
+		createVoucher(t, d, 2, 10) // a voucher under a lock has no data in Redis
+		listed(1, 1)
+	})
+}

@@ -1,0 +1,67 @@
+package database
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+)
+
+// cluster is what the connections know of a Galera cluster.
+type cluster struct {
+	log    *slog.Logger
+	once   sync.Once
+	member atomic.Bool
+}
+
+// joined is called for each connection to a node of the cluster.
+func (c *cluster) joined(ctx context.Context, name, node string) {
+	c.member.Store(true)
+	c.once.Do(func() {
+		c.log.LogAttrs(ctx, slog.LevelInfo, "the database is a node of a Galera cluster: reads wait for what other nodes have committed (wsrep_sync_wait)",
+			slog.String("cluster", name), slog.String("node", node))
+	})
+}
+
+// clusterAttempts multiplies the attempts of a transaction on a cluster. Nodes that write to the same row
+// abort each other's transactions: with two nodes every second attempt.
+const clusterAttempts = 4
+
+// maxAttempts bounds the attempts of a transaction that collides.
+func (d *DB) maxAttempts() int {
+	if d.galera != nil && d.galera.member.Load() {
+		return clusterAttempts * d.config.MaxAttempts
+	}
+	return d.config.MaxAttempts
+}
+
+// wsrepVariables reads a server's Galera variables. A server without Galera has none.
+func wsrepVariables(ctx context.Context, conn driver.QueryerContext) (map[string]string, error) {
+	const query = "SHOW SESSION VARIABLES WHERE Variable_name IN ('wsrep_on', 'wsrep_cluster_name', 'wsrep_node_name')"
+	rows, err := conn.QueryContext(ctx, query, nil)
+	if err != nil {
+		return nil, err
+	}
+	variables := make(map[string]string)
+	for {
+		row := make([]driver.Value, len(rows.Columns()))
+		if err := rows.Next(row); errors.Is(err, io.EOF) {
+			return variables, rows.Close()
+		} else if err != nil {
+			return nil, errors.Join(err, rows.Close())
+		}
+		variables[text(row[0])] = text(row[1])
+	}
+}
+
+// text returns a string value, which the driver may return as bytes.
+func text(v driver.Value) string {
+	if b, ok := v.([]byte); ok {
+		return string(b)
+	}
+	s, _ := v.(string)
+	return s
+}

@@ -1,0 +1,276 @@
+package database
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"seckill/internal/idempotency"
+	"seckill/internal/order"
+	"seckill/internal/testkit"
+	"seckill/internal/voucher"
+)
+
+// TestGalera uses a real cluster with two writers. The subtests share it, since it takes seconds to start.
+func TestGalera(t *testing.T) {
+	t.Parallel()
+	cluster := testkit.Galera(t, 3)
+	for name, test := range map[string]func(t *testing.T, here, there *DB){
+		"packet":              packetAfterAnAbort,
+		"packet of a batch":   batchAfterAnAbort,
+		"separate statements": statementsAfterAnAbort,
+		"batch":               batchesFromTwoNodes,
+		"reads":               readsAfterAnotherNodesCommit,
+		"reservation":         reservationOnTwoNodes,
+	} {
+		t.Run(name, func(t *testing.T) {
+			where := cluster.Database(t)
+			test(t, openMigrated(t, databaseConfig(where[0])), open(t, databaseConfig(where[1])))
+		})
+	}
+}
+
+// padded joins statements to a packet with a wide gap after the first one.
+func padded(first string, rest ...string) string {
+	return first + "; " + strings.Repeat("DO 0; ", 200) + strings.Join(rest, "; ")
+}
+
+// abortPackets makes the other node write to the voucher all the time, which aborts the transactions of this one. It
+// sends packets until enough, and counts those that were answered with the abort.
+func abortPackets(t *testing.T, here, there *DB, firstID int64, enough func(aborted int) bool,
+	send func(ctx context.Context, conn *sql.Conn, id int64) error,
+) (aborted int) {
+	t.Helper()
+	stop := make(chan struct{})
+	var others sync.WaitGroup
+	for range 2 {
+		others.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default: // an error is of no interest: the next one may do
+					_, _ = there.singles.Exec("UPDATE vouchers SET title = ? WHERE id = 1", fmt.Sprint(time.Now().UnixNano()))
+				}
+			}
+		})
+	}
+	defer others.Wait()
+	defer close(stop)
+	for began, id := time.Now(), firstID; !enough(aborted); id++ {
+		if time.Since(began) > 30*time.Second {
+			t.Fatalf("%d packets were aborted, and not enough happened", aborted)
+		}
+		conn, err := here.writers.Conn(t.Context())
+		wantErr(t, err)
+		err = send(t.Context(), conn, id)
+		_, rolledBack := conn.ExecContext(t.Context(), "ROLLBACK")
+		wantErr(t, errors.Join(rolledBack, conn.Close()))
+		if err == nil {
+			continue
+		}
+		if failureOf(err) != collision {
+			t.Fatal(err)
+		}
+		aborted++
+	}
+	return aborted
+}
+
+// packetAfterAnAbort compares two forms of an order in one packet. The form with ROW_COUNT() shows that packets
+// are aborted between two statements. The form in use must never leave an order without its decrement.
+func packetAfterAnAbort(t *testing.T, here, there *DB) {
+	createVoucher(t, here, 1, 1_000_000)
+	halves := 0
+	form := func(after func(insert write) (string, []any)) func(ctx context.Context, conn *sql.Conn, id int64) error {
+		return func(ctx context.Context, conn *sql.Conn, id int64) error {
+			x := &tx{db: here, number: id}
+			wantErr(t, errors.Join(x.Decrement(ctx, 1), x.Insert(ctx, newOrder(id, 1, id), true)))
+			insert, args := after(x.pending[1])
+			_, err := conn.ExecContext(ctx, padded(x.pending[0].query, insert, "COMMIT"), append(x.pending[0].args, args...)...)
+			if err != nil {
+				if _, look := here.Orders().Order(ctx, id); look == nil {
+					halves++
+				}
+			}
+			return err
+		}
+	}
+	aborted := abortPackets(t, here, there, 1, func(int) bool { return halves >= 3 }, form(func(insert write) (string, []any) {
+		return strings.Replace(insert.query, "VALUES (?, ?, ?, ?, ?, ?)", "SELECT ?, ?, ?, ?, ?, ? FROM DUAL WHERE ROW_COUNT() <> 9", 1), insert.args
+	}))
+	t.Logf("without the number: %d of %d aborted packets left an order without its decrement", halves, aborted)
+	before, wanted := halves, 3*aborted
+	halves = 0
+	aborted = abortPackets(t, here, there, 1_000_000, func(aborted int) bool { return aborted >= wanted }, form(func(insert write) (string, []any) {
+		return insert.dependent, insert.dependentArgs
+	}))
+	t.Logf("with it: %d of %d", halves, aborted)
+	audit, err := here.Orders().Audit(t.Context(), 1)
+	wantErr(t, err)
+	if sold := audit.InitialStock - audit.Stock; halves > 0 || audit.Orders != sold+int64(before) {
+		t.Errorf("%d orders without a decrement; %d orders, %d of them of the first form, for %d vouchers sold", halves, audit.Orders, before, sold)
+	}
+}
+
+// batchAfterAnAbort sends the packet of a batch, and then COMMIT if the answer has no error.
+func batchAfterAnAbort(t *testing.T, here, there *DB) {
+	v := newVoucher(1, 1_000_000)
+	v.Policy.Flow = voucher.FlowAdmission
+	wantErr(t, here.Vouchers().CreateVoucher(t.Context(), v))
+	committed := int64(0)
+	aborted := abortPackets(t, here, there, 1, func(aborted int) bool { return aborted >= 100 }, func(ctx context.Context, conn *sql.Conn, id int64) error {
+		x := &tx{db: here, number: id}
+		wantErr(t, x.persist([]order.Accepted{{OrderID: id, VoucherID: 1, UserID: id, Epoch: firstEpoch, Seq: id, At: noon}}))
+		insert, take := x.pending[0], x.pending[1]
+		_, err := conn.ExecContext(ctx, padded(insert.query, take.query), append(insert.args, take.args...)...)
+		if err != nil {
+			return err
+		}
+		if _, err = conn.ExecContext(ctx, "COMMIT"); err == nil {
+			committed++
+		}
+		return err
+	})
+	t.Logf("%d packets committed, %d aborted", committed, aborted)
+	wantAudit(t, here, order.Audit{InitialStock: 1_000_000, Stock: 1_000_000 - committed, Orders: committed, DistinctUsers: committed})
+}
+
+// A transaction is aborted between two round trips: the next statement is refused and not carried out, and the
+// transaction is repeated.
+func statementsAfterAnAbort(t *testing.T, here, there *DB) {
+	createVoucher(t, here, 1, 5)
+	attempts := 0
+	wantErr(t, transact(t, here, func(ctx context.Context, tx order.Tx) error {
+		attempts++
+		if err := flushed(ctx, tx, tx.Decrement(ctx, 1)); err != nil {
+			return err
+		}
+		if attempts == 1 {
+			wantErr(t, transact(t, there, func(ctx context.Context, tx order.Tx) error {
+				return errors.Join(tx.Decrement(ctx, 1), tx.Insert(ctx, newOrder(2, 1, 43), true))
+			}))
+			// Until this node has applied it, which aborts this transaction.
+			testkit.Until(t, "the other's order is here", func() bool {
+				_, err := here.Orders().Order(ctx, 2)
+				return err == nil
+			})
+		}
+		return flushed(ctx, tx, tx.Insert(ctx, newOrder(1, 1, 42), true))
+	}))
+	if attempts != 2 {
+		t.Errorf("%d attempts, want 2", attempts)
+	}
+	wantAudit(t, here, order.Audit{InitialStock: 5, Stock: 3, Orders: 2, DistinctUsers: 2})
+}
+
+// batchesFromTwoNodes persists batches on two nodes at once, some of them on both, as when another process
+// claims entries.
+func batchesFromTwoNodes(t *testing.T, here, there *DB) {
+	const batches, size = 40, 25
+	v := newVoucher(1, batches*size)
+	v.Policy.Flow = voucher.FlowAdmission
+	wantErr(t, here.Vouchers().CreateVoucher(t.Context(), v))
+	state, err := here.AdmissionStore().Open(t.Context(), 1, firstEpoch)
+	wantErr(t, err)
+	var collisions atomic.Int64
+	errs := runAtOnce(8, func(i int) error {
+		store := []*DB{here, there}[i%2].AdmissionStore()
+		for n := i / 4; n < batches; n += 2 { // each batch by four of them, on both nodes
+			batch := make([]order.Accepted, size)
+			for k := range batch {
+				id := int64(n*size + k + 1)
+				batch[k] = order.Accepted{OrderID: id, VoucherID: 1, UserID: id, Epoch: state.Epoch, Seq: id, At: v.CreatedAt}
+			}
+			for tries := 0; ; tries++ {
+				_, err := store.Persist(t.Context(), batch)
+				if err == nil {
+					break
+				}
+				if failureOf(err) != collision || tries == 50 {
+					return err
+				}
+				collisions.Add(1)
+			}
+		}
+		return nil
+	})
+	for _, err := range errs {
+		wantErr(t, err)
+	}
+	t.Logf("%d batches of %d, each from both nodes; given up after repeated collisions: %d", batches, size, collisions.Load())
+	wantAudit(t, there, order.Audit{InitialStock: batches * size, Orders: batches * size, DistinctUsers: batches * size})
+}
+
+// readsAfterAnotherNodesCommit reads on one node what was just committed on another, behind a transaction that
+// takes long to apply.
+func readsAfterAnotherNodesCommit(t *testing.T, here, there *DB) {
+	_, err := here.singles.Exec("CREATE TABLE ballast (id BIGINT PRIMARY KEY, filler VARCHAR(100))")
+	wantErr(t, err)
+	_, err = there.singles.Exec("SELECT COUNT(*) FROM ballast") // waits until it is there
+	wantErr(t, err)
+	missing := func(from int64, read func(id int64) error) (missed int) {
+		for id := from; id < from+10; id++ {
+			_, err := here.singles.Exec("INSERT INTO ballast SELECT seq + ?, REPEAT('x', 100) FROM seq_1_to_3000", id*10_000)
+			wantErr(t, err)
+			wantErr(t, transact(t, here, func(ctx context.Context, tx order.Tx) error {
+				return tx.Insert(ctx, newOrder(id, 1, id), true)
+			}))
+			if err := read(id); errors.Is(err, order.ErrNotFound) || errors.Is(err, sql.ErrNoRows) {
+				missed++
+			} else {
+				wantErr(t, err)
+			}
+		}
+		return missed
+	}
+
+	conn, err := there.readers.Conn(t.Context())
+	wantErr(t, err)
+	_, err = conn.ExecContext(t.Context(), "SET SESSION wsrep_sync_wait = 0")
+	wantErr(t, err)
+	without := missing(1, func(id int64) error {
+		var found int64
+		return conn.QueryRowContext(t.Context(), "SELECT id FROM orders WHERE id = ?", id).Scan(&found)
+	})
+	wantErr(t, discard(conn))
+	if without == 0 {
+		t.Error("no read was behind: the test shows nothing")
+	}
+	with := missing(101, func(id int64) error {
+		_, err := there.Orders().Order(t.Context(), id)
+		return err
+	})
+	t.Logf("of 10 orders committed on another node %d were missing without wsrep_sync_wait, %d with it", without, with)
+	if with > 0 {
+		t.Errorf("%d of 10 orders were missing", with)
+	}
+}
+
+// reservationOnTwoNodes reserves one key on both nodes at once. One of them gets it.
+func reservationOnTwoNodes(t *testing.T, here, there *DB) {
+	for n := range 50 {
+		stores := []*DB{here, there}
+		var mine atomic.Int64
+		ids := make([]int64, 2)
+		errs := runAtOnce(2, func(i int) error {
+			key := idempotency.Key{UserID: int64(n + 1), Value: "k"}
+			record, reserved, err := stores[i].Idempotency().Begin(t.Context(), key, sumA, int64(n*10+i), noon, never)
+			if reserved {
+				mine.Add(1)
+			}
+			ids[i] = record.ResourceID
+			return err
+		})
+		wantErr(t, errors.Join(errs...))
+		if mine.Load() != 1 || ids[0] != ids[1] {
+			t.Fatalf("key %d was reserved by %d, for the ids %v", n, mine.Load(), ids)
+		}
+	}
+}

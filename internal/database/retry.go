@@ -1,0 +1,52 @@
+package database
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+)
+
+// The first and the longest pause between two attempts.
+const (
+	firstBackoff = 2 * time.Millisecond
+	maxBackoff   = 100 * time.Millisecond
+)
+
+// retry calls attempt until it ends without a collision, a bounded number of times, with a growing pause
+// between attempts. The end of ctx ends the pause. retry returns the error of the last attempt.
+func (d *DB) retry(ctx context.Context, attempt func() error) error {
+	return d.retryWhile(ctx, func() (collided bool, err error) {
+		err = attempt()
+		return failureOf(err) == collision, err
+	})
+}
+
+// retryWhile is retry for an attempt that itself reports whether it collided.
+func (d *DB) retryWhile(ctx context.Context, attempt func() (collided bool, err error)) error {
+	for n := 1; ; n++ {
+		collided, err := attempt()
+		if !collided || n == d.maxAttempts() {
+			return err
+		}
+		d.config.Logger.LogAttrs(ctx, slog.LevelInfo, "database collision, trying again",
+			slog.Int("attempt", n), slog.Any("error", err))
+		if err := backoff(ctx, n); err != nil {
+			return err
+		}
+	}
+}
+
+// backoff waits before attempt n+1. The wait doubles each time, less a random part, so that transactions
+// that collided do not collide again.
+func backoff(ctx context.Context, n int) error {
+	longest := min(firstBackoff<<min(n-1, 10), maxBackoff)
+	timer := time.NewTimer(longest - rand.N(longest/2))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,117 @@
+package database
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// sessionConnector sets the isolation level of every connection to READ COMMITTED. It does that with a
+// statement, because the variable is called tx_isolation in one server and transaction_isolation in
+// another.
+//
+// On a node of a Galera cluster it also makes reads wait until the node has applied what was committed
+// on other nodes before, and likewise an UPDATE or DELETE that begins a transaction. Otherwise an order
+// whose commit got no answer, or a reservation that was made on another node, may seem to be missing.
+// Each connection checks for Galera, since the server behind an address can be replaced.
+type sessionConnector struct {
+	driver.Connector
+	cluster *cluster
+}
+
+// Connect implements [driver.Connector].
+func (s sessionConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := s.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	server, ok := conn.(serverConn)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("database: the driver's connection is a %T", conn), conn.Close())
+	}
+	if err := s.prepare(ctx, server); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return &sessionConn{serverConn: server}, nil
+}
+
+func (s sessionConnector) prepare(ctx context.Context, conn serverConn) error {
+	const isolation = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
+	if _, err := conn.ExecContext(ctx, isolation, nil); err != nil {
+		return err
+	}
+	variables, err := wsrepVariables(ctx, conn)
+	if err != nil || variables["wsrep_on"] != "ON" {
+		return err
+	}
+	const afterOthers = "SET SESSION wsrep_sync_wait = 3" // 1: SELECT, 2: UPDATE and DELETE
+	if _, err := conn.ExecContext(ctx, afterOthers, nil); err != nil {
+		return err
+	}
+	s.cluster.joined(ctx, variables["wsrep_cluster_name"], variables["wsrep_node_name"])
+	return nil
+}
+
+// serverConn has the methods of the driver's connections.
+type serverConn interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ConnPrepareContext
+	driver.ExecerContext
+	driver.NamedValueChecker
+	driver.Pinger
+	driver.QueryerContext
+	driver.SessionResetter
+	driver.Validator
+}
+
+// sessionConn is a connection that its pool drops once the server has refused a statement because of the
+// session's state. A session keeps the privileges and the read-only setting with which it began, even
+// after those of the server were corrected.
+type sessionConn struct {
+	serverConn
+	outdated bool
+}
+
+// ExecContext implements [driver.ExecerContext].
+func (c *sessionConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	result, err := c.serverConn.ExecContext(ctx, query, args)
+	c.checkOutdated(err)
+	return result, err
+}
+
+// QueryContext implements [driver.QueryerContext].
+func (c *sessionConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	rows, err := c.serverConn.QueryContext(ctx, query, args)
+	c.checkOutdated(err)
+	return rows, err
+}
+
+// IsValid implements [driver.Validator].
+func (c *sessionConn) IsValid() bool { return !c.outdated && c.serverConn.IsValid() }
+
+func (c *sessionConn) checkOutdated(err error) {
+	if err == nil {
+		return
+	}
+	if e, ok := errors.AsType[*mysql.MySQLError](err); ok {
+		c.outdated = c.outdated || boundToSession(e.Number)
+	}
+}
+
+// boundToSession reports whether an error can be caused by the state of one session.
+func boundToSession(number uint16) bool {
+	switch number {
+	case 1044, // ER_DBACCESS_DENIED_ERROR
+		1142, // ER_TABLEACCESS_DENIED_ERROR
+		1143, // ER_COLUMNACCESS_DENIED_ERROR
+		1227, // ER_SPECIFIC_ACCESS_DENIED_ERROR
+		1370, // ER_PROCACCESS_DENIED_ERROR
+		1792: // ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION
+		return true
+	}
+	return false
+}

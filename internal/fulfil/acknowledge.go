@@ -1,0 +1,150 @@
+package fulfil
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/admission/ledger"
+	"seckill/internal/order"
+	"seckill/internal/redisscript"
+)
+
+func (r *redisStreams) acknowledge(ctx context.Context, parts [][]entry) []error {
+	sent, errs := make([]*redis.Cmd, len(parts)), make([]error, len(parts))
+	if len(parts) > 1 { // all of them in one round trip to each node
+		streams := make([]*stream, len(parts))
+		for i, part := range parts {
+			streams[i] = part[0].stream
+		}
+		errs = r.eachNode(ctx, streams, func(ctx context.Context, pipe redis.Pipeliner, onNode []int) {
+			for _, i := range onNode {
+				sent[i] = r.scripts.QueueAcknowledge(ctx, pipe, acknowledgement(parts[i]))
+			}
+		})
+	}
+	for i, part := range parts {
+		err := errs[i]
+		if err == nil && sent[i] != nil {
+			err = sent[i].Err()
+		}
+		if sent[i] == nil && err == nil || redisscript.Missing(err) {
+			_, err = call(ctx, r, part[0].stream, nodeTimeout, func(ctx context.Context) (any, error) {
+				return nil, r.scripts.Acknowledge(ctx, r.client, acknowledgement(part))
+			})
+		}
+		if err != nil {
+			errs[i] = fmt.Errorf("acknowledge: %w", err)
+		}
+	}
+	return errs
+}
+
+// acknowledgement returns the arguments of the script for entries of one stream.
+func acknowledgement(entries []entry) *ledger.Acknowledgement {
+	a := ledger.NewAcknowledgement(entries[0].keys, entries[0].finalChannel, len(entries))
+	for _, e := range entries {
+		a.Add(e.id, e.order.OrderID)
+	}
+	return a
+}
+
+func (r *redisStreams) deadLetter(ctx context.Context, e entry, returnStock bool, reason Reason, detail string) (bool, error) {
+	rejection := ledger.Rejection{Keys: e.keys, Channel: e.finalChannel, Entry: e.id, Reason: string(reason), Detail: detail}
+	if returnStock {
+		rejection.User, rejection.Order = e.order.UserID, e.order.OrderID
+	}
+	moved, err := call(ctx, r, e.stream, nodeTimeout, func(ctx context.Context) (bool, error) {
+		return r.scripts.DeadLetter(ctx, r.client, &rejection)
+	})
+	if err != nil {
+		return false, fmt.Errorf("move entry %s to the dead letters: %w", e.id, err)
+	}
+	return moved, nil
+}
+
+// attemptsTTL is the time to live of the attempts. Deleting an entry deletes its attempts,
+// but a late worker may add some afterwards.
+const attemptsTTL = 24 * time.Hour
+
+func (r *redisStreams) addAttempts(ctx context.Context, e entry, by int64) (int64, error) {
+	n, err := call(ctx, r, e.stream, nodeTimeout, func(ctx context.Context) (int64, error) {
+		pipe := r.client.Pipeline()
+		n := pipe.HIncrBy(ctx, e.keys.Tries, e.id, by)
+		pipe.Expire(ctx, e.keys.Tries, attemptsTTL)
+		_, err := pipe.Exec(ctx)
+		return n.Val(), err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("count the attempts of entry %s: %w", e.id, err)
+	}
+	return n, nil
+}
+
+func (r *redisStreams) findReservation(ctx context.Context, e entry) (order.Accepted, bool, error) {
+	a := e.order
+	switch {
+	case a.UserID > 0:
+		id, err := call(ctx, r, e.stream, nodeTimeout, func(ctx context.Context) (int64, error) {
+			return r.client.HGet(ctx, e.keys.Users, strconv.FormatInt(a.UserID, 10)).Int64()
+		})
+		if errors.Is(err, redis.Nil) {
+			return a, false, nil
+		}
+		if err != nil {
+			return a, false, fmt.Errorf("find the reservation of entry %s: %w", e.id, err)
+		}
+		found := a.OrderID == 0 || a.OrderID == id
+		a.OrderID = id
+		return a, found, nil
+	case a.OrderID > 0:
+		user, found, err := r.userOf(ctx, e)
+		if err != nil {
+			return a, false, fmt.Errorf("find the reservation of entry %s: %w", e.id, err)
+		}
+		a.UserID = user
+		return a, found, nil
+	}
+	return a, false, nil
+}
+
+// scanCount is the number of reservations per HSCAN.
+const scanCount = 1000
+
+// userOf finds the user who has the reservation of e's order.
+func (r *redisStreams) userOf(ctx context.Context, e entry) (int64, bool, error) {
+	wanted := strconv.FormatInt(e.order.OrderID, 10)
+	for cursor := uint64(0); ; {
+		users, err := call(ctx, r, e.stream, nodeTimeout, func(ctx context.Context) (users []string, err error) {
+			users, cursor, err = r.client.HScan(ctx, e.keys.Users, cursor, "", scanCount).Result()
+			return users, err
+		})
+		if err != nil {
+			return 0, false, err
+		}
+		for pair := range slices.Chunk(users, 2) {
+			if len(pair) == 2 && pair[1] == wanted {
+				id, err := strconv.ParseInt(pair[0], 10, 64)
+				return id, err == nil, nil
+			}
+		}
+		if cursor == 0 {
+			return 0, false, nil
+		}
+	}
+}
+
+func (r *redisStreams) removeConsumer(ctx context.Context, consumer string, s *stream) error {
+	_, err := call(ctx, r, s, nodeTimeout, func(ctx context.Context) (any, error) {
+		return nil, r.scripts.RemoveConsumer(ctx, r.client, s.keys, consumer)
+	})
+	if err != nil {
+		return fmt.Errorf("leave the consumer group: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+package fulfil
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/admission/ledger"
+)
+
+func (r *redisStreams) backlog(ctx context.Context, streams []*stream) (map[*stream]int64, time.Duration, error) {
+	if len(streams) == 0 {
+		return nil, 0, nil
+	}
+	clocks := make([]*redis.TimeCmd, len(streams))
+	counts, firsts := make([]*redis.IntCmd, len(streams)), make([]*redis.XMessageSliceCmd, len(streams))
+	errs := r.eachNode(ctx, streams, func(ctx context.Context, pipe redis.Pipeliner, part []int) {
+		clock := redis.NewTimeCmd(ctx, "eval", timeScript, 1, streams[part[0]].keys.Orders)
+		_ = pipe.Process(ctx, clock)
+		for _, i := range part {
+			clocks[i] = clock
+			counts[i] = pipe.XLen(ctx, streams[i].keys.Orders)
+			firsts[i] = pipe.XRangeN(ctx, streams[i].keys.Orders, "-", "+", 1)
+		}
+	})
+	lengths := make(map[*stream]int64, len(streams))
+	var oldest time.Duration
+	var failed error
+	for i, s := range streams {
+		if errs[i] != nil {
+			failed = cmp.Or(failed, errs[i])
+			continue
+		}
+		if counts[i].Err() == nil {
+			lengths[s] = counts[i].Val()
+		}
+		failed = cmp.Or(failed, clocks[i].Err(), counts[i].Err(), firsts[i].Err())
+		for _, first := range firsts[i].Val() {
+			oldest = max(oldest, clocks[i].Val().Sub(ledger.EntryTime(first.ID)))
+		}
+	}
+	if failed != nil {
+		return lengths, 0, fmt.Errorf("read the lengths of the streams: %w", failed)
+	}
+	return lengths, oldest, nil
+}
+
+// timeScript reads the clock of the node that has the key of the script. The command TIME
+// has no key, so a cluster client would send it to any node, even to one that hangs.
+const timeScript = "return redis.call('TIME')"
+
+func (r *redisStreams) countPending(ctx context.Context, streams []*stream) (map[*stream]map[string]int64, error) {
+	if len(streams) == 0 {
+		return nil, nil
+	}
+	replies := make([]*redis.XPendingCmd, len(streams))
+	errs := r.eachNode(ctx, streams, func(ctx context.Context, pipe redis.Pipeliner, part []int) {
+		for _, i := range part {
+			replies[i] = pipe.XPending(ctx, streams[i].keys.Orders, ledger.Group)
+		}
+	})
+	counts := map[*stream]map[string]int64{}
+	var failed error
+	for i, s := range streams {
+		switch {
+		case errs[i] != nil:
+			failed = errs[i]
+		case replies[i].Err() != nil:
+			failed = replies[i].Err()
+		case replies[i].Val().Count > 0:
+			counts[s] = replies[i].Val().Consumers
+		}
+	}
+	if failed != nil {
+		return counts, fmt.Errorf("count pending entries: %w", failed)
+	}
+	return counts, nil
+}
+
+func (r *redisStreams) idleConsumers(ctx context.Context, s *stream, idle time.Duration) ([]string, error) {
+	consumers, err := call(ctx, r, s, nodeTimeout, func(ctx context.Context) ([]redis.XInfoConsumer, error) {
+		return r.client.XInfoConsumers(ctx, s.keys.Orders, ledger.Group).Result()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list consumers: %w", err)
+	}
+	var names []string
+	for _, c := range consumers {
+		if c.Pending == 0 && c.Idle >= idle {
+			names = append(names, c.Name)
+		}
+	}
+	return names, nil
+}
+
+// setHeartbeat renews the key before it tries to set it: PEXPIRE needs no memory, and Redis
+// may have none left.
+func (r *redisStreams) setHeartbeat(ctx context.Context, key string, ttl time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
+	defer cancel()
+	pipe := r.client.Pipeline()
+	renewed, set := pipe.PExpire(ctx, key, ttl), pipe.SetNX(ctx, key, 1, ttl)
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	if renewed.Err() == nil && renewed.Val() {
+		return nil
+	}
+	return errors.Join(renewed.Err(), set.Err())
+}
+
+func (r *redisStreams) removeHeartbeat(ctx context.Context, key string) error {
+	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
+	defer cancel()
+	return r.client.Del(ctx, key).Err()
+}
+
+func (r *redisStreams) alive(ctx context.Context, keys []string) (map[string]bool, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
+	defer cancel()
+	pipe := r.client.Pipeline()
+	exists := make([]*redis.IntCmd, len(keys))
+	for i, key := range keys {
+		exists[i] = pipe.Exists(ctx, key)
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, fmt.Errorf("read the heartbeats: %w", err)
+	}
+	alive := make(map[string]bool, len(keys))
+	for i, key := range keys {
+		alive[key] = exists[i].Val() > 0
+	}
+	return alive, nil
+}

@@ -1,0 +1,120 @@
+package fulfil
+
+import (
+	"context"
+	"time"
+)
+
+// replayPending processes the entries that were delivered to this worker and not finished.
+func (w *worker) replayPending(stop, work context.Context) {
+	for _, s := range w.availableStreams() {
+		for state := w.streams[s]; state.replay && !state.retryAt.After(time.Now()) && stop.Err() == nil; {
+			entries, err := w.reader.readPending(work, w.name, s, state.replayAfter, w.config.BatchSize)
+			switch {
+			case err != nil:
+				w.streamsFailed(work, err, s)
+			case len(entries) == 0:
+				state.replay, state.failures = false, 0
+			default:
+				state.replayAfter = entries[len(entries)-1].id
+				w.process(work, w.withoutRetries(entries))
+			}
+		}
+	}
+}
+
+// recoverPending uses each new count of pending entries once. If Redis lists more entries
+// under this worker's name than the worker knows of, the stream is replayed; between two
+// rounds the worker knows only of its retry queue. The claimer also claims the entries of
+// dead processes.
+func (w *worker) recoverPending(stop, work context.Context) {
+	pending := w.pending.Load()
+	if pending == nil || pending == w.recovered {
+		return
+	}
+	w.recovered = pending
+	for s, counts := range pending.counts {
+		state := w.streams[s]
+		if state == nil {
+			continue
+		}
+		if counts[w.name] > w.retriesOf(s) {
+			state.replay, state.replayAfter = true, "0"
+		}
+		if !w.claimer || state.retryAt.After(time.Now()) {
+			continue
+		}
+		for consumer := range counts {
+			if pending.dead[consumer] {
+				w.claimFrom(stop, work, s, consumer)
+			}
+		}
+	}
+}
+
+// claimFrom claims and processes the entries of a consumer whose process is dead.
+func (w *worker) claimFrom(stop, work context.Context, s *stream, from string) {
+	for stop.Err() == nil {
+		entries, err := w.reader.claimFrom(work, w.name, from, s, w.heartbeatTTL(), w.config.BatchSize)
+		if err != nil {
+			w.streamsFailed(work, err, s)
+			return
+		}
+		if len(entries) == 0 {
+			return
+		}
+		w.config.Observer.claimed(len(entries))
+		w.process(work, w.withoutRetries(entries))
+	}
+}
+
+// claimIdleEntries claims and processes the entries that have been pending for ClaimIdle at
+// any consumer.
+func (w *worker) claimIdleEntries(stop, work context.Context) {
+	if !w.claimer || time.Now().Before(w.nextClaim) {
+		return
+	}
+	w.nextClaim = time.Now().Add(w.config.ClaimEvery)
+	for _, s := range w.availableStreams() {
+		// One call examines a limited number of entries, so an empty reply is not the end.
+		for cursor := claimStart; stop.Err() == nil; {
+			entries, next, err := w.reader.claimIdle(work, w.name, s, w.config.ClaimIdle, cursor, w.config.BatchSize)
+			if err != nil {
+				w.streamsFailed(work, err, s)
+				break
+			}
+			w.config.Observer.claimed(len(entries))
+			w.process(work, w.withoutRetries(entries))
+			if next == claimStart {
+				break
+			}
+			cursor = next
+		}
+		if err := w.removeIdleConsumers(work, s); err != nil {
+			w.streamsFailed(work, err, s)
+		}
+	}
+}
+
+// claimStart is the first cursor of XAUTOCLAIM, and the one that it returns at the end.
+const claimStart = "0-0"
+
+// idleConsumerFactor times ClaimIdle is how long a consumer without pending entries must
+// be idle before it is removed from its group. If it is alive after all, its next read adds
+// it again.
+const idleConsumerFactor = 20
+
+func (w *worker) removeIdleConsumers(ctx context.Context, s *stream) error {
+	names, err := w.reader.idleConsumers(ctx, s, idleConsumerFactor*w.config.ClaimIdle)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if processOf(name) != w.config.Name {
+			if err := w.reader.removeConsumer(ctx, name, s); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+package fulfil
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"seckill/internal/order"
+	"seckill/internal/testkit"
+)
+
+// The database refuses every order for reasons of its own while orders are accepted. No order
+// is rejected, and all are confirmed when the database takes orders again.
+func TestDatabaseRefuses(t *testing.T) {
+	for _, engine := range refusing {
+		t.Run(engine.name, func(t *testing.T) {
+			t.Parallel()
+			testRefusals(t, engine.start(t, testkit.SmallTablespace()...), engine.quick, 1500*time.Millisecond, 4*time.Millisecond)
+		})
+	}
+}
+
+// All refusals on both servers, each for 30 s.
+func TestSoakDatabaseRefuses(t *testing.T) {
+	testkit.Soak(t)
+	for _, engine := range refusing {
+		t.Run(engine.name, func(t *testing.T) {
+			testRefusals(t, engine.start(t, testkit.SmallTablespace()...), nil, 30*time.Second, 2*time.Millisecond)
+		})
+	}
+}
+
+// refusing are the servers. quick lists the refusals of the quick test; the others behave the
+// same on both servers.
+var refusing = []struct {
+	name  string
+	start func(testkit.TB, ...string) *testkit.SQLServer
+	quick []string
+}{
+	{"mariadb", testkit.NewMariaDB, []string{"password changed", "table renamed", "too many connections", "read-only"}},
+	{"mysql", testkit.NewMySQL, []string{"read-only transactions", "offline", "disk full"}},
+}
+
+func testRefusals(t *testing.T, server *testkit.SQLServer, only []string, last, every time.Duration) {
+	where := server.Account(t, server.Database(t))
+	s := openEnv(t, clientOf(t, testkit.Redis(t).Addr()), where, 2, 1_000_000)
+	watched := &errorCounter{AdmissionStore: s.db.AdmissionStore()}
+	change := func(c *Config) {
+		c.Store, c.BatchSize, c.ClaimIdle, c.Log = watched, 100, time.Second, slog.New(slog.DiscardHandler)
+	}
+	s.run(change)
+	s.run(change)
+
+	flow := func(during func()) (accepted int) {
+		before := len(s.accepted)
+		quit := make(chan struct{})
+		var buyers sync.WaitGroup
+		for _, id := range s.vouchers {
+			buyers.Go(func() {
+				for tick := time.NewTicker(every); ; {
+					select {
+					case <-quit:
+						tick.Stop()
+						return
+					case <-tick.C:
+						s.accept(id, 1)
+					}
+				}
+			})
+		}
+		during()
+		close(quit)
+		buyers.Wait()
+		return len(s.accepted) - before
+	}
+	var before int64
+	for _, refusal := range testkit.Refusals(server, where) {
+		if only != nil && !slices.Contains(only, refusal.Name) {
+			continue
+		}
+		t.Run(refusal.Name, func(t *testing.T) {
+			watched.clear()
+			n := flow(func() {
+				time.Sleep(100 * time.Millisecond) // connections are open and in use
+				end, err := refusal.Begin(t.Context())
+				s.must(err)
+				time.Sleep(last)
+				s.must(end(t.Context()))
+				time.Sleep(200 * time.Millisecond) // orders keep arriving
+			})
+			began := time.Now()
+			s.waitUntilEmpty()
+			confirmed, rejected := s.sums()
+			t.Logf("error %d for %v: of %d accepted orders %d are rejected; the server's errors were %v; all orders were decided after %v",
+				refusal.Number, last, n, rejected-before, watched.seen(), time.Since(began).Round(time.Millisecond))
+			if confirmed != int64(len(s.accepted)) || rejected != 0 {
+				t.Errorf("%d are confirmed and %d rejected of %d", confirmed, rejected, len(s.accepted))
+			}
+			before = rejected
+			if watched.seen()[refusal.Number] == 0 {
+				t.Errorf("the server never answered with error %d", refusal.Number)
+			}
+		})
+	}
+}
+
+// sums returns the numbers of confirmed and rejected orders in the database, and checks that
+// stock and orders add up.
+func (s *env) sums() (confirmed, rejected int64) {
+	s.t.Helper()
+	for _, id := range s.vouchers {
+		audit, err := s.db.Orders().Audit(s.t.Context(), id)
+		s.must(err)
+		if !audit.Balanced() || audit.Stock != s.stock-audit.Orders {
+			s.t.Errorf("voucher %d: %+v", id, audit)
+		}
+		n, err := s.db.Orders().Rejected(s.t.Context(), id)
+		s.must(err)
+		confirmed, rejected = confirmed+audit.Orders, rejected+n
+	}
+	return confirmed, rejected
+}
+
+// errorCounter is a store that counts the server's errors by number.
+type errorCounter struct {
+	order.AdmissionStore
+	mu    sync.Mutex
+	count map[uint16]int
+}
+
+func (n *errorCounter) clear() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.count = map[uint16]int{}
+}
+
+func (n *errorCounter) seen() map[uint16]int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.count
+}
+
+func (n *errorCounter) Persist(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
+	statuses, err := n.AdmissionStore.Persist(ctx, batch)
+	if e, ok := errors.AsType[*mysql.MySQLError](err); ok {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.count[e.Number]++
+	}
+	return statuses, err
+}

@@ -1,0 +1,111 @@
+package fulfil
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// outageAfter is how long all writes must fail before that counts as an outage. Finding a
+// single bad entry in a batch usually takes less time.
+const outageAfter = time.Second
+
+// dbHealth tracks whether the database takes orders from this process.
+type dbHealth struct {
+	mu sync.Mutex
+	// successes counts the successful writes; lastSuccess is when the latest of them began.
+	successes   int64
+	lastSuccess time.Time
+	// failingSince is when writes began to fail, with no success since; zero after a
+	// success. err is the latest error. reported: the outage was logged.
+	failingSince time.Time
+	err          error
+	reported     bool
+}
+
+// succeeded records a successful write. If it ends a reported outage, it returns how long
+// that lasted, else 0.
+func (h *dbHealth) succeeded(began time.Time) (outage time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.reported {
+		outage = time.Since(h.failingSince)
+	}
+	if h.successes++; began.After(h.lastSuccess) {
+		h.lastSuccess = began
+	}
+	h.failingSince, h.err, h.reported = time.Time{}, nil, false
+	return outage
+}
+
+// failed records a failed write. During an outage it returns the outage's beginning, else
+// the zero time. first is true once per outage.
+func (h *dbHealth) failed(began time.Time, err error) (since time.Time, first bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.failingSince.IsZero() {
+		h.failingSince = began
+		if h.lastSuccess.After(began) { // a write of another worker has succeeded since
+			h.failingSince = h.lastSuccess
+		}
+	}
+	if h.err = err; time.Since(h.failingSince) < outageAfter {
+		return time.Time{}, false
+	}
+	first, h.reported = !h.reported, true
+	return h.failingSince, first
+}
+
+// writes returns the number of successful transactions.
+func (h *dbHealth) writes() int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.successes
+}
+
+// healthy reports whether the latest write succeeded, less than outageAfter ago.
+func (h *dbHealth) healthy() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.failingSince.IsZero() && !h.lastSuccess.IsZero() && time.Since(h.lastSuccess) < outageAfter
+}
+
+// errOutage: the database takes no orders.
+var errOutage = errors.New("fulfil: the database takes no orders")
+
+// Check returns an error while accepted orders wait because the database does not answer
+// or refuses every order. It does not query the database: a failure while no order is
+// being written is noticed with the next order.
+func (f *Fulfiller) Check(context.Context) error {
+	f.health.mu.Lock()
+	defer f.health.mu.Unlock()
+	if !f.health.reported {
+		return nil
+	}
+	return fmt.Errorf("%w for %v: %w", errOutage, time.Since(f.health.failingSince).Round(time.Second), f.health.err)
+}
+
+// recordWrite records a write that began at a time and ended with err, and reports the
+// beginning and the end of an outage.
+func (f *Fulfiller) recordWrite(ctx context.Context, began time.Time, err error) {
+	if err == nil {
+		if outage := f.health.succeeded(began); outage > 0 {
+			f.config.Log.LogAttrs(ctx, slog.LevelInfo, "fulfil: the database takes orders again", slog.Duration("after", outage))
+			f.config.Observer.outage(time.Time{}, nil)
+		}
+		return
+	}
+	if _, final := rejectionReason(err); final || ctx.Err() != nil {
+		return // the database answered, or the caller gave up
+	}
+	since, first := f.health.failed(began, err)
+	if first {
+		f.warn(ctx, "the database takes no orders, retrying", err)
+	}
+	if !since.IsZero() {
+		f.config.Observer.outage(since, err)
+	}
+}

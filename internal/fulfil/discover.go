@@ -1,0 +1,115 @@
+package fulfil
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"seckill/internal/order"
+)
+
+// fullDiscoverEvery is after how many discoveries a full one follows. It includes the
+// vouchers whose sale ended long ago: without it nobody would notice entries in their
+// streams.
+const fullDiscoverEvery = 600
+
+func (f *Fulfiller) discoverPeriodically(ctx context.Context) {
+	n := 0
+	every(ctx, f.config.DiscoverEvery, func() {
+		n++
+		f.discover(ctx, n%fullDiscoverEvery == 0)
+	})
+}
+
+// every calls fn once per interval until ctx ends.
+func every(ctx context.Context, interval time.Duration, fn func()) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			fn()
+		}
+	}
+}
+
+// discover updates the watched streams: those of the vouchers on sale, and those that
+// still have entries. A full discovery includes the vouchers whose sale ended long ago.
+func (f *Fulfiller) discover(ctx context.Context, full bool) {
+	lengths, oldest, err := f.reader.backlog(ctx, *f.watched.Load())
+	if err != nil {
+		f.warn(ctx, "cannot read the lengths of the streams", err)
+	} else {
+		var entries int64
+		for _, n := range lengths {
+			entries += n
+		}
+		f.config.Observer.backlog(entries, oldest)
+	}
+
+	vouchers, err := f.config.Store.AdmissionVouchers(ctx, time.Now().Add(-f.config.RetainFor))
+	if err != nil {
+		f.warn(ctx, "cannot list the vouchers on sale", err)
+		return
+	}
+	if full {
+		vouchers = append(vouchers, f.endedWithEntries(ctx)...)
+	}
+	wanted := make(map[int64]bool, len(vouchers))
+	for _, v := range vouchers {
+		wanted[v.VoucherID] = true
+		if err := f.Watch(ctx, v); err != nil {
+			f.warn(ctx, "cannot read a stream", err)
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.setWatched(slices.DeleteFunc(slices.Clone(*f.watched.Load()), func(s *stream) bool {
+		n, counted := lengths[s]
+		over := counted && n == 0 && !wanted[s.voucher]
+		if over {
+			delete(f.watchedIDs, s.id())
+		}
+		return over
+	}))
+}
+
+// discoverPage is the number of vouchers per query.
+const discoverPage = 1000
+
+// endedWithEntries lists the vouchers whose sale has ended and whose streams are not empty.
+// Vouchers whose keys were removed from Redis are not included.
+func (f *Fulfiller) endedWithEntries(ctx context.Context) (ended []order.AdmissionVoucher) {
+	for after := int64(0); ; {
+		vouchers, err := f.config.Store.UnclearedVouchers(ctx, time.Now(), after, discoverPage)
+		if err != nil {
+			f.warn(ctx, "cannot list the vouchers whose sale has ended", err)
+			return ended
+		}
+		var streams []*stream
+		for _, v := range vouchers {
+			after = v.VoucherID
+			streams = append(streams, streamsOf(f.config.Prefix, v)...)
+		}
+		lengths, _, err := f.reader.backlog(ctx, streams)
+		if err != nil {
+			f.warn(ctx, "cannot read the lengths of the streams", err)
+		}
+		hasEntries := make(map[int64]bool)
+		for s, n := range lengths {
+			if n > 0 {
+				hasEntries[s.voucher] = true
+			}
+		}
+		for _, v := range vouchers {
+			if hasEntries[v.VoucherID] {
+				ended = append(ended, v)
+			}
+		}
+		if len(vouchers) < discoverPage {
+			return ended
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package fulfil
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// An entry can be pending without any worker processing it. Two cases cause no error in
+// any worker:
+//
+//	cause                                                     the entry is pending at
+//	a promoted replica lacks the latest acknowledgements      a live worker that has finished it
+//	the process of its worker has died                        a dead worker
+//
+// So each process sends heartbeats, and compares the pending entries of the groups with
+// what its workers know of and with the processes that are alive.
+
+// missedHeartbeats is after how many intervals without a heartbeat a process counts as
+// dead. That does no harm to a process that is only slow: both processes write the same
+// rows, and the second write changes nothing.
+const missedHeartbeats = 3
+
+// pendingEntries are the pending entries of the groups at one moment.
+type pendingEntries struct {
+	// counts are the numbers of entries by stream and consumer.
+	counts map[*stream]map[string]int64
+	// dead are the consumers whose process is dead.
+	dead map[string]bool
+}
+
+// startHeartbeat calls heartbeat periodically until stop is called.
+func (f *Fulfiller) startHeartbeat() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { every(ctx, f.config.HeartbeatEvery, func() { f.heartbeat(ctx) }) })
+	return func() {
+		cancel()
+		running.Wait()
+		// Without this, others would claim the unfinished entries only after heartbeatTTL.
+		_ = f.reader.removeHeartbeat(context.Background(), f.heartbeatKey(f.config.Name))
+	}
+}
+
+// heartbeat renews the process's heartbeat key and counts the pending entries. Errors are
+// those of Redis, which the workers report.
+func (f *Fulfiller) heartbeat(ctx context.Context) {
+	if f.reader.setHeartbeat(ctx, f.heartbeatKey(f.config.Name), f.heartbeatTTL()) != nil {
+		return
+	}
+	counts, _ := f.reader.countPending(ctx, *f.watched.Load())
+	keys := map[string]bool{}
+	for _, consumers := range counts {
+		for consumer := range consumers {
+			keys[f.heartbeatKey(processOf(consumer))] = true
+		}
+	}
+	pending := &pendingEntries{counts: counts, dead: map[string]bool{}}
+	alive, err := f.reader.alive(ctx, slices.Collect(maps.Keys(keys)))
+	if err != nil {
+		alive = keys // not known: assume that all are alive
+	}
+	for _, consumers := range counts {
+		for consumer := range consumers {
+			process := processOf(consumer)
+			pending.dead[consumer] = process != f.config.Name && !alive[f.heartbeatKey(process)]
+		}
+	}
+	f.pending.Store(pending)
+}
+
+// heartbeatKey is the key that exists while a process is alive.
+func (f *Fulfiller) heartbeatKey(process string) string {
+	return f.config.Prefix + "fulfil:alive:" + process
+}
+
+func (f *Fulfiller) heartbeatTTL() time.Duration { return missedHeartbeats * f.config.HeartbeatEvery }
+
+// processOf returns the name of a consumer's process: consumers are named "<process>-<n>".
+func processOf(consumer string) string {
+	if n := strings.LastIndexByte(consumer, '-'); n >= 0 {
+		return consumer[:n]
+	}
+	return consumer
+}

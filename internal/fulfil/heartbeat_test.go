@@ -1,0 +1,86 @@
+package fulfil
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A promoted replica lacks the latest acknowledgements: entries that the worker has finished
+// are pending again under its name. No call of the worker fails.
+func TestLostAcknowledgements(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newFakeStreams(5)
+		m.work(t, nil, func() {
+			time.Sleep(10 * time.Second)
+			m.set(func() {
+				for _, h := range m.entries {
+					if !h.acknowledged {
+						t.Fatalf("entry %s is not acknowledged", h.id)
+					}
+					h.acknowledged = false
+				}
+			})
+			time.Sleep(time.Second)
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			for _, h := range m.entries {
+				if !h.acknowledged {
+					t.Errorf("entry %s is still pending after a second", h.id)
+				}
+			}
+		})
+	})
+}
+
+// The entries in a worker's retry queue are pending under its name. They do not cause a replay.
+func TestRetryQueueCausesNoReplay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newFakeStreams(1)
+		m.work(t, nil, func() {
+			time.Sleep(time.Second)
+		})
+		m.entries[0].acknowledged = false
+		f := newFulfiller(Config{Name: "w", Store: fakeAdmissionStore{m}}.withDefaults(), m)
+		f.setWatched([]*stream{m.stream})
+		w := newWorker(f, 0)
+		w.updateStreams()
+		w.streams[m.stream].replay = false
+		f.heartbeat(t.Context())
+		w.retryLater(retryEntry{entry: m.entries[0].entry}, time.Hour)
+		if w.recoverPending(t.Context(), t.Context()); w.streams[m.stream].replay {
+			t.Error("an entry of the retry queue causes a replay")
+		}
+		w.retryQueue = nil
+		if w.recoverPending(t.Context(), t.Context()); w.streams[m.stream].replay {
+			t.Error("the same count of pending entries is used twice")
+		}
+		f.heartbeat(t.Context())
+		if w.recoverPending(t.Context(), t.Context()); !w.streams[m.stream].replay {
+			t.Error("an unknown entry causes no replay")
+		}
+	})
+}
+
+// The entries of a dead process are claimed as soon as it is known to be dead. Those of a live
+// process are not.
+func TestEntriesOfADeadProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newFakeStreams(10)
+		began := time.Now()
+		for n, h := range m.entries {
+			h.consumer, h.deliveredAt = []string{"dead-1", "alive-1"}[n%2], began
+		}
+		m.heartbeats["fulfil:alive:dead"], m.heartbeats["fulfil:alive:alive"] = began.Add(500*time.Millisecond), began.Add(time.Hour)
+		m.work(t, nil, func() {
+			time.Sleep(2200 * time.Millisecond) // the entries may be claimed 1.5 s after their delivery
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			for _, h := range m.entries {
+				if dead := h.order.OrderID%2 == 1; h.acknowledged != dead {
+					t.Errorf("entry %s, acknowledged: %v", h.id, h.acknowledged)
+				}
+			}
+		})
+	})
+}

@@ -1,0 +1,85 @@
+package fulfil
+
+import "time"
+
+// Observer receives the values of the metrics. The workers call its functions, which must
+// not block. Any of them may be nil.
+type Observer struct {
+	// Batch is called after each transaction: size orders were offered to the database, it
+	// took this long and ended with err. nil means that all of them are decided.
+	Batch func(size int, took time.Duration, err error)
+	// Persisted is called for each confirmed order, with the time since its acceptance. It
+	// compares the clocks of Redis and of this process.
+	Persisted func(after time.Duration)
+	// DeadLetter is called when an accepted order was rejected, or a malformed entry removed.
+	DeadLetter func(reason Reason)
+	// Claimed is called when n entries were claimed from another consumer.
+	Claimed func(n int)
+	// Backlog is called every DiscoverEvery with the number of entries in the streams of all
+	// vouchers and the age of the oldest one, by the clock of Redis.
+	Backlog func(entries int64, oldest time.Duration)
+	// Outage is called for each further failure while the database takes no orders, with
+	// the beginning of the outage and the latest error; and at its end with zero and nil.
+	Outage func(since time.Time, err error)
+	// RetryQueue is called with the number of entries in the retry queues of this process
+	// when it has changed.
+	RetryQueue func(entries int64)
+}
+
+func (o Observer) batch(size int, took time.Duration, err error) {
+	if o.Batch != nil {
+		o.Batch(size, took, err)
+	}
+}
+
+func (o Observer) persisted(after time.Duration) {
+	if o.Persisted != nil {
+		o.Persisted(after)
+	}
+}
+
+func (o Observer) deadLetter(reason Reason) {
+	if o.DeadLetter != nil {
+		o.DeadLetter(reason)
+	}
+}
+
+func (o Observer) claimed(n int) {
+	if o.Claimed != nil && n > 0 {
+		o.Claimed(n)
+	}
+}
+
+func (o Observer) backlog(entries int64, oldest time.Duration) {
+	if o.Backlog != nil {
+		o.Backlog(entries, oldest)
+	}
+}
+
+func (o Observer) outage(since time.Time, err error) {
+	if o.Outage != nil {
+		o.Outage(since, err)
+	}
+}
+
+func (o Observer) retryQueue(entries int64) {
+	if o.RetryQueue != nil {
+		o.RetryQueue(entries)
+	}
+}
+
+// Reason is why an entry became a dead letter. The list is closed.
+type Reason string
+
+// The reasons.
+const (
+	Malformed      Reason = "malformed"       // the entry is not an order
+	AlreadyOrdered Reason = "already_ordered" // the user has another order of the voucher
+	SoldOut        Reason = "sold_out"        // the database has no stock left
+	StaleEpoch     Reason = "stale_epoch"     // accepted before Redis was rebuilt, and not counted in the rebuild
+	IDTaken        Reason = "id_taken"        // another order has the id
+	NoVoucher      Reason = "no_voucher"      // the database does not have the voucher
+	Failed         Reason = "failed"          // the database objected repeatedly, and took others in between
+	Deadly         Reason = "deadly"          // the process crashed repeatedly with it, after others were written
+	Before         Reason = "before"          // an earlier delivery rejected it but did not write the dead letter
+)

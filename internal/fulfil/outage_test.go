@@ -1,0 +1,246 @@
+package fulfil
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"seckill/internal/order"
+	"seckill/internal/voucher"
+)
+
+var errUnknown = errors.New("never seen before")
+
+// errRefused is the error of a database that objects to an order.
+var errRefused = fmt.Errorf("%w: %w", order.ErrUnavailable, order.ErrRefused)
+
+// after sleeps for d and returns the number of persisted orders and the reasons of the rejected
+// ones.
+func (m *fakeStreams) after(d time.Duration) (persisted int, rejected map[int64]Reason) {
+	time.Sleep(d)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.persisted), maps.Clone(m.rejected)
+}
+
+// flow accepts an order every so often, for d.
+func (m *fakeStreams) flow(every, d time.Duration) {
+	for began := time.Now(); time.Since(began) < d; time.Sleep(every) {
+		m.set(m.accept)
+	}
+}
+
+// Orders that fail do not block the others. One whose own fault the database names is rejected
+// at once. The others are rejected when the fault is proven to be theirs, and not before.
+func TestBadEntriesAreIsolated(t *testing.T) {
+	for name, poison := range map[string]func() error{
+		"an error that nobody knows": func() error { return errUnknown },
+		"the database objects":       func() error { return errRefused },
+		"a panic":                    func() error { panic(errUnknown) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newFakeStreams(500)
+				m.refuse = func(a order.Accepted) error {
+					switch a.OrderID {
+					case 77:
+						return voucher.ErrSoldOut
+					case 401:
+						return poison()
+					}
+					return nil
+				}
+				m.work(t, func(c *Config) { c.Store = panicSafeStore{fakeAdmissionStore{m}} }, func() {
+					persisted, rejected := m.after(time.Minute)
+					if persisted != 498 || !maps.Equal(rejected, map[int64]Reason{77: SoldOut}) {
+						t.Errorf("without other orders: %d persisted, rejected %v", persisted, rejected)
+					}
+					m.flow(time.Second, 4*time.Second)
+					if _, rejected = m.after(0); len(rejected) != 1 {
+						t.Errorf("after less than five counted failures: rejected %v", rejected)
+					}
+					m.flow(time.Second, 30*time.Second)
+					persisted, rejected = m.after(10 * time.Second)
+					if persisted != 498+34 || !maps.Equal(rejected, map[int64]Reason{77: SoldOut, 401: Failed}) {
+						t.Errorf("finally: %d persisted, rejected %v", persisted, rejected)
+					}
+				})
+			})
+		})
+	}
+}
+
+// panicSafeStore calls refuse without the mutex, so that a panic does not leave it locked.
+type panicSafeStore struct{ fakeAdmissionStore }
+
+func (s panicSafeStore) Persist(ctx context.Context, batch []order.Accepted) (statuses []order.Status, err error) {
+	var refuse func(order.Accepted) error
+	s.set(func() { refuse = s.refuse })
+	for _, a := range batch {
+		if refuse == nil {
+			break
+		}
+		if err := refuse(a); err != nil {
+			return nil, err
+		}
+	}
+	return s.fakeAdmissionStore.Persist(ctx, batch)
+}
+
+// An entry whose failure says nothing about it waits for ever and does not block the others.
+func TestBadEntryThatLooksLikeAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newFakeStreams(300)
+		m.refuse = func(a order.Accepted) error {
+			if a.OrderID == 1 || a.OrderID == 200 {
+				return order.ErrUnavailable
+			}
+			return nil
+		}
+		var aside atomic.Int64
+		m.work(t, func(c *Config) { c.Observer.RetryQueue = aside.Store }, func() {
+			if persisted, rejected := m.after(30 * time.Second); persisted != 298 || len(rejected) != 0 {
+				t.Errorf("%d persisted, rejected %v", persisted, rejected)
+			}
+			m.flow(time.Second, time.Hour)
+			if persisted, rejected := m.after(10 * time.Second); persisted != 298+3600 || len(rejected) != 0 || aside.Load() != 2 {
+				t.Errorf("%d persisted, rejected %v, %d in the retry queue", persisted, rejected, aside.Load())
+			}
+			m.set(func() { m.refuse = nil })
+			if persisted, _ := m.after(10 * time.Second); persisted != 300+3600 || aside.Load() != 0 {
+				t.Errorf("%d persisted, %d in the retry queue", persisted, aside.Load())
+			}
+		})
+	})
+}
+
+// An entry that fails and is the only one waits. Later entries overtake it.
+func TestLoneEntryWaits(t *testing.T) {
+	for name, err := range map[string]error{"strange": errUnknown, "objects": errRefused, "unavailable": order.ErrUnavailable} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newFakeStreams(1)
+				m.refuse = func(a order.Accepted) error {
+					if a.OrderID == 1 {
+						return err
+					}
+					return nil
+				}
+				var outage atomic.Pointer[time.Time]
+				began := time.Now()
+				m.work(t, func(c *Config) {
+					c.Observer.Outage = func(since time.Time, _ error) { outage.Store(&since) }
+				}, func() {
+					if persisted, rejected := m.after(time.Hour); persisted != 0 || len(rejected) != 0 {
+						t.Errorf("%d persisted, rejected %v", persisted, rejected)
+					}
+					if since := outage.Load(); since == nil || since.Sub(began) > time.Second {
+						t.Errorf("an outage since %v was reported, the entry fails since %v", since, began)
+					}
+					m.set(m.accept)
+					if persisted, rejected := m.after(10 * time.Second); persisted != 1 || len(rejected) != 0 {
+						t.Errorf("%d persisted, rejected %v", persisted, rejected)
+					}
+					m.set(func() { m.refuse = nil })
+					if persisted, rejected := m.after(10 * time.Second); persisted != 2 || len(rejected) != 0 || !outage.Load().IsZero() {
+						t.Errorf("%d persisted, rejected %v, outage since %v", persisted, rejected, outage.Load())
+					}
+				})
+			})
+		})
+	}
+}
+
+// Outages begin and end while orders arrive. Whatever the database's error is, no order is
+// rejected for it.
+func TestOutagesComeAndGo(t *testing.T) {
+	for name, down := range map[string]error{"unavailable": order.ErrUnavailable, "objects": errRefused, "strange": errUnknown} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newFakeStreams(0)
+				outages := 0
+				var running atomic.Bool
+				m.work(t, func(c *Config) {
+					c.Observer.Outage = func(since time.Time, _ error) {
+						if running.Swap(!since.IsZero()) != !since.IsZero() && !since.IsZero() {
+							outages++
+						}
+					}
+				}, func() {
+					for range 10 {
+						m.flow(50*time.Millisecond, 3*time.Second)
+						m.set(func() { m.dbErr = down })
+						m.flow(50*time.Millisecond, 7*time.Second)
+						m.set(func() { m.dbErr = nil })
+					}
+					persisted, rejected := m.after(20 * time.Second)
+					if persisted != 10*200 || len(rejected) != 0 {
+						t.Errorf("%d persisted, rejected %v", persisted, rejected)
+					}
+					if outages != 10 || running.Load() {
+						t.Errorf("%d outages were reported of 10; still running: %v", outages, running.Load())
+					}
+				})
+			})
+		})
+	}
+}
+
+// An order is refused for good while rejections cannot be recorded. It is offered again, and
+// confirmed if that is right by then.
+func TestRejectionIsRetried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newFakeStreams(20)
+		m.refuse = func(a order.Accepted) error {
+			if a.OrderID == 7 {
+				m.dbErr = order.ErrUnavailable // from now on
+				return voucher.ErrSoldOut
+			}
+			return nil
+		}
+		m.work(t, nil, func() {
+			if _, rejected := m.after(time.Hour); len(rejected) != 0 {
+				t.Errorf("rejected %v", rejected)
+			}
+			m.set(func() { m.dbErr, m.refuse = nil, nil })
+			if persisted, rejected := m.after(10 * time.Second); persisted != 20 || len(rejected) != 0 {
+				t.Errorf("%d persisted, rejected %v", persisted, rejected)
+			}
+		})
+	})
+}
+
+// The attempts of an entry that was delivered often are counted while others are written, and
+// uncounted when they end. In an outage they are not counted at all.
+func TestOnlyCrashingAttemptsCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newFakeStreams(10)
+		m.dbErr = order.ErrUnavailable
+		for _, h := range m.entries {
+			h.deliveries = 100
+		}
+		m.work(t, nil, func() {
+			m.flow(time.Minute, time.Hour)
+			m.set(func() {
+				if n := slices.Collect(maps.Values(m.attempts)); len(n) != 0 {
+					t.Errorf("attempts were counted in an outage: %v", n)
+				}
+				m.dbErr = nil
+			})
+			if persisted, rejected := m.after(10 * time.Second); persisted != 70 || len(rejected) != 0 {
+				t.Errorf("%d persisted, rejected %v", persisted, rejected)
+			}
+			for id, n := range m.attempts {
+				if n != 0 {
+					t.Errorf("entry %s has %d unfinished attempts", id, n)
+				}
+			}
+		})
+	})
+}

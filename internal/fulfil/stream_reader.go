@@ -1,0 +1,252 @@
+package fulfil
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/admission/ledger"
+	"seckill/internal/order"
+)
+
+// streamReader is what the workers need of Redis.
+type streamReader interface {
+	// ensureGroup makes sure that the stream has its consumer group. Its error is
+	// errNoVoucher if Redis does not have the voucher.
+	ensureGroup(ctx context.Context, s *stream) error
+	// readNew delivers entries to a consumer that were never delivered, up to count of
+	// each stream. It waits up to block for the first one. If it returns an error, more
+	// entries may have been delivered than it returns. A [readError] names the streams
+	// that failed; the others did not.
+	readNew(ctx context.Context, consumer string, streams []*stream, count int, block time.Duration) ([]entry, error)
+	// readPending delivers the pending entries of a consumer again, from after an id on.
+	readPending(ctx context.Context, consumer string, s *stream, after string, count int) ([]entry, error)
+	// claimIdle claims entries that have been pending for idle at any consumer. It starts
+	// at a cursor and returns the next one, "0-0" at the end.
+	claimIdle(ctx context.Context, consumer string, s *stream, idle time.Duration, cursor string, count int) (entries []entry, next string, err error)
+	// claimFrom claims up to count entries that have been pending for idle at one consumer.
+	claimFrom(ctx context.Context, consumer, from string, s *stream, idle time.Duration, count int) ([]entry, error)
+	// countPending counts the pending entries by stream and consumer. If it returns an
+	// error, some streams are missing from the result.
+	countPending(ctx context.Context, streams []*stream) (map[*stream]map[string]int64, error)
+
+	// setHeartbeat sets a process's heartbeat key, removeHeartbeat deletes it, and alive
+	// returns which of the keys exist.
+	setHeartbeat(ctx context.Context, key string, ttl time.Duration) error
+	removeHeartbeat(ctx context.Context, key string) error
+	alive(ctx context.Context, keys []string) (map[string]bool, error)
+
+	// acknowledge deletes entries from their streams and announces that their orders are
+	// final. Each part has the entries of one stream, and its own error.
+	acknowledge(ctx context.Context, parts [][]entry) []error
+	// deadLetter moves an entry to the dead letters. With returnStock it also returns the
+	// reservation of e.order. It reports false if another consumer was faster.
+	deadLetter(ctx context.Context, e entry, returnStock bool, reason Reason, detail string) (bool, error)
+	// addAttempts adds by to the number of attempts of an entry, and returns it.
+	addAttempts(ctx context.Context, e entry, by int64) (int64, error)
+	// findReservation completes the order of a malformed entry from the voucher's
+	// reservations. It reports whether it found the reservation.
+	findReservation(ctx context.Context, e entry) (order.Accepted, bool, error)
+
+	// backlog returns the lengths of the streams and the age of the oldest entry. If it
+	// returns an error, some streams are missing from the result.
+	backlog(ctx context.Context, streams []*stream) (lengths map[*stream]int64, oldest time.Duration, err error)
+	// idleConsumers lists the consumers without pending entries that have been idle.
+	idleConsumers(ctx context.Context, s *stream, idle time.Duration) ([]string, error)
+	// removeConsumer removes a consumer from the group, unless it has pending entries.
+	removeConsumer(ctx context.Context, consumer string, s *stream) error
+}
+
+// redisStreams is the [streamReader] in Redis.
+type redisStreams struct {
+	client redis.UniversalClient
+	// cluster is the client if it is a cluster's, else nil. In a cluster the streams are in
+	// different slots, and no command reads more than one of them.
+	cluster *redis.ClusterClient
+	breaker circuitBreaker
+	scripts *ledger.Consumers
+}
+
+var _ streamReader = (*redisStreams)(nil)
+
+func newRedisStreams(client redis.UniversalClient) *redisStreams {
+	cluster, _ := client.(*redis.ClusterClient)
+	return &redisStreams{
+		client: client, cluster: cluster, breaker: circuitBreaker{openUntil: map[string]time.Time{}},
+		scripts: ledger.NewConsumers(),
+	}
+}
+
+// errNoVoucher: Redis does not have the voucher. It is not open yet, or Redis was emptied,
+// or the voucher was removed from Redis.
+var errNoVoucher = errors.New("fulfil: Redis does not have the voucher")
+
+func (r *redisStreams) ensureGroup(ctx context.Context, s *stream) error {
+	exists, err := call(ctx, r, s, nodeTimeout, func(ctx context.Context) (bool, error) {
+		return r.scripts.EnsureGroup(ctx, r.client, s.keys)
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("create the consumer group: %w", err)
+	case !exists:
+		return errNoVoucher
+	}
+	return nil
+}
+
+func (r *redisStreams) readNew(ctx context.Context, consumer string, streams []*stream, count int, block time.Duration) ([]entry, error) {
+	if r.cluster != nil && len(streams) > 1 {
+		return r.pollStreams(ctx, consumer, streams, count, block)
+	}
+	args := &redis.XReadGroupArgs{Group: ledger.Group, Consumer: consumer, Count: int64(count), Block: block}
+	args.Streams = make([]string, 2*len(streams))
+	for i, s := range streams {
+		args.Streams[i], args.Streams[len(streams)+i] = s.keys.Orders, ">"
+	}
+	found, err := call(ctx, r, streams[0], block+nodeTimeout, func(ctx context.Context) ([]redis.XStream, error) {
+		return r.client.XReadGroup(ctx, args).Result()
+	})
+	_, refused := errors.AsType[redis.Error](err)
+	switch {
+	case errors.Is(err, redis.Nil):
+		return nil, nil
+	case refused && len(streams) > 1:
+		// One bad stream makes the command fail for all of them.
+		return r.pollStreams(ctx, consumer, streams, count, 0)
+	case err != nil:
+		return nil, fmt.Errorf("read accepted orders: %w", err)
+	}
+	return entriesOf(streams, found), nil
+}
+
+// firstPoll is the pause after the first poll without entries. It doubles each time.
+const firstPoll = 2 * time.Millisecond
+
+// readError is the error of some of the streams.
+type readError struct {
+	streams []*stream
+	err     error
+}
+
+// Error implements error.
+func (e *readError) Error() string { return e.err.Error() }
+
+// Unwrap returns the cause for [errors.Is].
+func (e *readError) Unwrap() error { return e.err }
+
+// pollStreams reads each stream with a command of its own, in one round trip to each node.
+// It polls, because no command can block on streams in several slots.
+func (r *redisStreams) pollStreams(ctx context.Context, consumer string, streams []*stream, count int, block time.Duration) ([]entry, error) {
+	end := time.Now().Add(block)
+	for wait := firstPoll; ; wait *= 2 {
+		replies := make([]*redis.XStreamSliceCmd, len(streams))
+		errs := r.eachNode(ctx, streams, func(ctx context.Context, pipe redis.Pipeliner, part []int) {
+			for _, i := range part {
+				replies[i] = pipe.XReadGroup(ctx, &redis.XReadGroupArgs{
+					Group: ledger.Group, Consumer: consumer, Count: int64(count), Block: -1, Streams: []string{streams[i].keys.Orders, ">"},
+				})
+			}
+		})
+		var entries []entry
+		var failed *readError
+		for i, reply := range replies {
+			err := errs[i]
+			if err == nil {
+				err = reply.Err()
+			}
+			switch {
+			case err == nil:
+				entries = append(entries, entriesOf(streams[i:i+1], reply.Val())...)
+			case !errors.Is(err, redis.Nil):
+				if failed == nil {
+					failed = &readError{err: fmt.Errorf("read accepted orders: %w", err)}
+				}
+				failed.streams = append(failed.streams, streams[i])
+			}
+		}
+		switch {
+		case failed != nil:
+			return entries, failed
+		case len(entries) > 0 || time.Until(end) < wait || !sleep(ctx, wait):
+			return entries, nil
+		}
+	}
+}
+
+func (r *redisStreams) readPending(ctx context.Context, consumer string, s *stream, after string, count int) ([]entry, error) {
+	found, err := call(ctx, r, s, nodeTimeout, func(ctx context.Context) ([]redis.XStream, error) {
+		return r.client.XReadGroup(ctx, &redis.XReadGroupArgs{
+			Group: ledger.Group, Consumer: consumer, Count: int64(count), Block: -1, Streams: []string{s.keys.Orders, after},
+		}).Result()
+	})
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil, fmt.Errorf("read pending entries: %w", err)
+	}
+	entries := entriesOf([]*stream{s}, found)
+	return entries, r.countDeliveries(ctx, consumer, entries)
+}
+
+func (r *redisStreams) claimIdle(ctx context.Context, consumer string, s *stream, idle time.Duration, cursor string, count int) ([]entry, string, error) {
+	var next string
+	found, err := call(ctx, r, s, nodeTimeout, func(ctx context.Context) (found []redis.XMessage, err error) {
+		found, next, err = r.client.XAutoClaim(ctx, &redis.XAutoClaimArgs{
+			Stream: s.keys.Orders, Group: ledger.Group, Consumer: consumer, MinIdle: idle, Start: cursor, Count: int64(count),
+		}).Result()
+		return found, err
+	})
+	if err != nil {
+		return nil, "", fmt.Errorf("claim idle entries: %w", err)
+	}
+	entries := parseAll(s, found)
+	return entries, next, r.countDeliveries(ctx, consumer, entries)
+}
+
+func (r *redisStreams) claimFrom(ctx context.Context, consumer, from string, s *stream, idle time.Duration, count int) ([]entry, error) {
+	pending, err := call(ctx, r, s, nodeTimeout, func(ctx context.Context) ([]redis.XPendingExt, error) {
+		return r.client.XPendingExt(ctx, &redis.XPendingExtArgs{
+			Stream: s.keys.Orders, Group: ledger.Group, Consumer: from, Idle: idle, Start: "-", End: "+", Count: int64(count),
+		}).Result()
+	})
+	if err != nil || len(pending) == 0 {
+		return nil, err
+	}
+	args := &redis.XClaimArgs{Stream: s.keys.Orders, Group: ledger.Group, Consumer: consumer, MinIdle: idle}
+	for _, p := range pending {
+		args.Messages = append(args.Messages, p.ID)
+	}
+	found, err := call(ctx, r, s, nodeTimeout, func(ctx context.Context) ([]redis.XMessage, error) {
+		return r.client.XClaim(ctx, args).Result()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("claim the entries of %s: %w", from, err)
+	}
+	entries := parseAll(s, found)
+	return entries, r.countDeliveries(ctx, consumer, entries)
+}
+
+// countDeliveries sets the number of deliveries of pending entries of one stream.
+func (r *redisStreams) countDeliveries(ctx context.Context, consumer string, entries []entry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	pending, err := call(ctx, r, entries[0].stream, nodeTimeout, func(ctx context.Context) ([]redis.XPendingExt, error) {
+		return r.client.XPendingExt(ctx, &redis.XPendingExtArgs{
+			Stream: entries[0].keys.Orders, Group: ledger.Group, Consumer: consumer,
+			Start: entries[0].id, End: entries[len(entries)-1].id, Count: int64(len(entries)),
+		}).Result()
+	})
+	if err != nil {
+		return fmt.Errorf("count deliveries: %w", err)
+	}
+	deliveries := make(map[string]int64, len(pending))
+	for _, p := range pending {
+		deliveries[p.ID] = p.RetryCount
+	}
+	for i := range entries {
+		entries[i].deliveries = deliveries[entries[i].id]
+	}
+	return nil
+}

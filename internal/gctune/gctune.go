@@ -1,0 +1,68 @@
+// Package gctune sets how the process collects garbage.
+//
+// The live heap of the service is some ten MB, and most of what a request allocates is garbage at once. With
+// Go's default, GOGC=100, the collector runs many times a second in a rush. So the heap may grow further
+// before a collection. When more is live, as in a flood of connections, the same percentage could exceed the
+// memory of the machine, so the heap then may grow less.
+package gctune
+
+import (
+	"os"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+)
+
+const (
+	smallHeapPercent = 400      // heap growth before a collection, in per cent of the live heap
+	largeHeap        = 24 << 20 // a live heap from this size on, in bytes,
+	largeHeapPercent = 60       // may grow by this much only
+)
+
+// memoryShare is the share of the control group's memory that the Go runtime may use. The rest is for what
+// the runtime does not count.
+const memoryShare = 0.9
+
+// Apply sets the memory limit and the percentage, unless GOMEMLIMIT or GOGC do.
+func Apply() {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		// It fails without a control group, or without a limit in it: there is nothing to set then.
+		_, _ = memlimit.Set(memlimit.WithRatio(memoryShare))
+	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(smallHeapPercent)
+		afterCollection(&sentinel{percent: smallHeapPercent})
+	}
+}
+
+// sentinel is garbage whose finalizer runs after each collection.
+type sentinel struct{ percent int }
+
+func afterCollection(s *sentinel) {
+	runtime.SetFinalizer(s, func(s *sentinel) {
+		if percent := percentFor(liveHeap()); percent != s.percent {
+			s.percent = percent
+			debug.SetGCPercent(percent)
+		}
+		afterCollection(s)
+	})
+}
+
+func percentFor(live uint64) int {
+	if live >= largeHeap {
+		return largeHeapPercent
+	}
+	return smallHeapPercent
+}
+
+// liveHeap is the size of the heap that the last collection found live, in bytes.
+func liveHeap() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(sample)
+	if sample[0].Value.Kind() != metrics.KindUint64 {
+		return 0
+	}
+	return sample[0].Value.Uint64()
+}

@@ -1,0 +1,13 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"seckill/docs"
+)
+
+// showOpenAPI is GET /openapi.json: the description of this interface.
+func (a *API) showOpenAPI(context.Context, *request) (reply, error) {
+	return reply{status: http.StatusOK, contentType: a.problems.json, body: docs.OpenAPI, outcome: "ok"}, nil
+}

@@ -1,0 +1,142 @@
+package httpapi_test
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"seckill/internal/httpapi"
+)
+
+// labAt is lab mode with these host names, besides those of loopback.
+func labAt(names ...string) option {
+	return func(c *httpapi.Config, _ *fixture) { c.Lab, c.LabHosts = true, names }
+}
+
+const mint = "/api/v1/tokens"
+
+// sent sends a request of a browser or another client to a host.
+func sent(ctx context.Context, h http.Handler, method, path, host string, headers ...string) *httptest.ResponseRecorder {
+	req := httptest.NewRequestWithContext(ctx, method, path, strings.NewReader(`{"user_id":"42"}`))
+	req.Host = host
+	req.Header.Set("Content-Type", "application/json")
+	for _, header := range headers {
+		name, value, _ := strings.Cut(header, ": ")
+		req.Header.Add(name, value)
+	}
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, req)
+	return rec
+}
+
+// TestLabModeKnowsItsHosts is about DNS rebinding: if the name of a page resolves to this server, the browser
+// sends that name in the Host header.
+func TestLabModeKnowsItsHosts(t *testing.T) {
+	for _, c := range []struct {
+		host string
+		ok   bool
+	}{
+		{"localhost:8080", true}, {"LocalHost", true}, {"localhost.:8080", true},
+		{"127.0.0.1:8080", true}, {"127.0.0.1", true}, {"127.8.9.10:1", true}, {"[::1]:8080", true}, {"[::1]", true},
+		{"[::ffff:127.0.0.1]:80", true},
+		{"api-1:8080", true}, {"API-1", true}, {"10.1.2.3:8080", true}, {"[fe80::7]:8080", true},
+		{"192.0.2.1:8080", true}, // where the connection arrived
+		{"rebind.attacker.example:8080", false}, {"rebind.attacker.example", false},
+		{"localhost.attacker.example", false}, {"127.0.0.1.attacker.example", false}, {"attacker-localhost", false},
+		{"10.1.2.4:8080", false}, {"192.0.2.2", false}, {"0.0.0.0:8080", false}, {"[::]:8080", false},
+		{"", false}, {":8080", false}, {"2130706433", false}, {"127.1", false}, {"api-1:8080:8080", false},
+	} {
+		t.Run(c.host, func(t *testing.T) {
+			r := newFixture(t, labAt("api-1", "10.1.2.3", "fe80::7"))
+			ctx := context.WithValue(t.Context(), http.LocalAddrContextKey, net.Addr(&net.TCPAddr{IP: net.ParseIP("192.0.2.1"), Port: 8080}))
+			for _, to := range []struct {
+				h            http.Handler
+				method, path string
+				want         int
+			}{
+				{r.handler, "POST", mint, http.StatusCreated},
+				{r.handler, "GET", "/api/v1/vouchers", http.StatusOK},
+				{r.handler, "GET", "/metrics", http.StatusOK},
+				{r.api.Debug(), "GET", "/debug/pprof/cmdline", http.StatusOK},
+			} {
+				rec := sent(ctx, to.h, to.method, to.path, c.host)
+				if c.ok && rec.Code != to.want {
+					t.Errorf("%s %s: status %d, want %d: %s", to.method, to.path, rec.Code, to.want, rec.Body)
+				}
+				if !c.ok && (rec.Code != http.StatusForbidden || !strings.Contains(rec.Body.String(), "SECKILL_LAB_HOSTS")) {
+					t.Errorf("%s %s: status %d, want 403 that names the setting: %s", to.method, to.path, rec.Code, rec.Body)
+				}
+			}
+		})
+	}
+}
+
+// TestLabModeRefusesOtherSites is about what a page of another site can send without rebinding: the address
+// is right, and the browser names the origin.
+func TestLabModeRefusesOtherSites(t *testing.T) {
+	r := newFixture(t, lab)
+	const here = "127.0.0.1:8080"
+	for _, c := range []struct {
+		name    string
+		headers []string
+		ok      bool
+	}{
+		{"no browser", nil, true},
+		{"this server's page", []string{"Sec-Fetch-Site: same-origin", "Origin: http://127.0.0.1:8080"}, true},
+		{"this server's page, an older browser", []string{"Origin: http://127.0.0.1:8080"}, true},
+		{"typed by the user", []string{"Sec-Fetch-Site: none"}, true},
+		{"another site's page", []string{"Sec-Fetch-Site: cross-site", "Origin: http://attacker.example"}, false},
+		{"another site, no origin", []string{"Sec-Fetch-Site: cross-site"}, false},
+		{"another port of this machine", []string{"Sec-Fetch-Site: same-site", "Origin: http://127.0.0.1:3000"}, false},
+		{"another site's page, an older browser", []string{"Origin: http://attacker.example"}, false},
+		{"another port, an older browser", []string{"Origin: http://127.0.0.1:3000"}, false},
+		{"a sandboxed frame or a file", []string{"Origin: null"}, false},
+		{"an origin that is none", []string{"Origin: ::"}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			rec := sent(t.Context(), r.handler, "POST", mint, here, c.headers...)
+			if c.ok && rec.Code != http.StatusCreated {
+				t.Errorf("status %d, want 201: %s", rec.Code, rec.Body)
+			}
+			if !c.ok {
+				wantProblem(t, rec, http.StatusForbidden, "forbidden")
+				wantProblem(t, sent(t.Context(), r.handler, "DELETE", "/api/v1/locks/k?lock=reentrant", here, c.headers...), http.StatusForbidden, "forbidden")
+			}
+			if rec := sent(t.Context(), r.handler, "GET", "/api/v1/vouchers", here, c.headers...); rec.Code != http.StatusOK {
+				t.Errorf("GET: status %d, want 200: it changes nothing, and the page cannot read it", rec.Code)
+			}
+		})
+	}
+}
+
+// TestNoOtherSiteMayRead checks that there is no CORS header, without which a browser does not show the answer
+// to another site.
+func TestNoOtherSiteMayRead(t *testing.T) {
+	for name, o := range map[string]option{"lab": lab, "production": func(*httpapi.Config, *fixture) {}} {
+		r := newFixture(t, o)
+		for _, method := range []string{"OPTIONS", "GET", "POST"} {
+			for _, path := range []string{"/api/v1/vouchers", mint, "/metrics", "/nowhere"} {
+				rec := sent(t.Context(), r.handler, method, path, "example.com", "Origin: http://attacker.example",
+					"Access-Control-Request-Method: POST", "Access-Control-Request-Headers: x-user-id,content-type")
+				for header := range rec.Header() {
+					if strings.HasPrefix(header, "Access-Control-") {
+						t.Errorf("%s: %s %s is answered with %s", name, method, path, header)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestProductionKnowsNoHosts checks that any Host header is accepted outside lab mode, where the token
+// decides.
+func TestProductionKnowsNoHosts(t *testing.T) {
+	r := newFixture(t)
+	rec := sent(t.Context(), r.handler, "GET", "/api/v1/vouchers", "shop.example", "Origin: http://other.example")
+	if rec.Code != http.StatusOK {
+		t.Errorf("status %d, want 200", rec.Code)
+	}
+}

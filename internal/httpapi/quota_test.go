@@ -1,0 +1,141 @@
+package httpapi_test
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"seckill/internal/httpapi"
+	"seckill/internal/idempotency"
+	"seckill/internal/order"
+	"seckill/internal/voucher"
+)
+
+// quota allows a number of calls, for all users together.
+type quota struct {
+	mu   sync.Mutex
+	left int
+}
+
+func (q *quota) Allow(int64) (time.Duration, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.left--
+	if q.left < 0 {
+		q.left = 0
+		return 3600 * time.Millisecond, false
+	}
+	return 0, true
+}
+
+func (q *quota) Return(int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.left++
+}
+
+func underKey(key string) call {
+	return call{"POST", "/api/v1/vouchers/1/orders", "", []string{"X-User-ID: 42", "Idempotency-Key: " + key}}
+}
+
+// TestARefusalFromMemoryReservesNothing checks that a request whose refusal is known stores no key, and that the
+// answer of a key that is stored takes precedence.
+func TestARefusalFromMemoryReservesNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		err    error
+		status int
+		code   string
+	}{
+		"sold out":    {voucher.ErrSoldOut, http.StatusConflict, "sold_out"},
+		"ended":       {voucher.ErrEnded, http.StatusConflict, "sale_ended"},
+		"not started": {voucher.ErrNotStarted, http.StatusConflict, "sale_not_started"},
+		"unknown":     {voucher.ErrNotFound, http.StatusNotFound, "voucher_not_found"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newFixture(t, lab)
+			first := r.do(t, underKey("bought"))
+			r.orders.refusal = c.err
+			wantProblem(t, r.do(t, underKey("new")), c.status, c.code)
+			if _, there := r.idem.record(idempotency.Key{UserID: 42, Value: "new"}); there || len(r.orders.requests()) != 1 {
+				t.Errorf("the key was reserved: %v; %d orders asked for, want 1", there, len(r.orders.requests()))
+			}
+			again := r.do(t, underKey("bought"))
+			if again.Code != http.StatusCreated || again.Body.String() != first.Body.String() || again.Header().Get("Idempotency-Replayed") == "" {
+				t.Errorf("the repetition is answered with %d %s, want the first answer %s", again.Code, again.Body, first.Body)
+			}
+		})
+	}
+}
+
+// TestARefusalFromMemoryLetsALostAttemptBeFound: the attempt that reserved the key died. It may have placed the
+// order before the voucher was sold out.
+func TestARefusalFromMemoryLetsALostAttemptBeFound(t *testing.T) {
+	r := newFixture(t, lab)
+	r.orders.place = func(context.Context, order.Request) (order.Order, error) { return order.Order{}, order.ErrUnavailable }
+	wantProblem(t, r.do(t, underKey("k")), http.StatusServiceUnavailable, "unavailable")
+	r.orders.place, r.orders.refusal = nil, voucher.ErrSoldOut
+	wantProblem(t, r.do(t, underKey("k")), http.StatusConflict, "busy")
+	r.clock.Advance(11 * time.Second)
+	if rec := r.do(t, underKey("k")); rec.Code != http.StatusCreated {
+		t.Errorf("status %d, want 201: %s", rec.Code, rec.Body)
+	}
+}
+
+func TestKeysPerUser(t *testing.T) {
+	keys := &quota{left: 2}
+	r := newFixture(t, lab, func(_ *httpapi.Config, r *fixture) { r.keys = keys })
+	r.do(t, underKey("a"))
+	for range 3 { // a repetition stores nothing more
+		r.do(t, underKey("a"))
+	}
+	if keys.left != 1 {
+		t.Errorf("one key and its repetitions leave %d of 2, want 1", keys.left)
+	}
+	r.orders.place = func(context.Context, order.Request) (order.Order, error) { return order.Order{}, order.ErrBusy }
+	wantProblem(t, r.do(t, underKey("b")), http.StatusConflict, "busy")
+	if keys.left != 1 {
+		t.Errorf("a key that is free again leaves %d, want 1", keys.left)
+	}
+	r.orders.place = nil
+	r.do(t, underKey("c"))
+	rec := r.do(t, underKey("d"))
+	wantProblem(t, rec, http.StatusTooManyRequests, "rate_limited")
+	if after := rec.Header().Get("Retry-After"); after != "4" {
+		t.Errorf("Retry-After %q, want 4", after)
+	}
+	if _, there := r.idem.record(idempotency.Key{UserID: 42, Value: "d"}); there {
+		t.Error("the key was reserved beyond the quota")
+	}
+	if rec := r.do(t, underKey("a")); rec.Code != http.StatusCreated {
+		t.Errorf("a repetition beyond the quota: status %d, want 201", rec.Code)
+	}
+	// An administrator's keys are not counted.
+	admin := call{"POST", "/api/v1/vouchers", voucherBody("", ""), []string{"Idempotency-Key: v"}}
+	if rec := r.do(t, admin); rec.Code != http.StatusCreated {
+		t.Errorf("a voucher: status %d, want 201: %s", rec.Code, rec.Body)
+	}
+}
+
+func TestLookUpsPerUser(t *testing.T) {
+	lookups := &quota{left: 3}
+	r := newFixture(t, lab, func(_ *httpapi.Config, r *fixture) { r.lookups = lookups })
+	user := []string{"X-User-ID: 42"}
+	wantProblem(t, r.do(t, call{"GET", "/api/v1/orders/7", "", user}), http.StatusNotFound, "order_not_found")
+	if rec := r.do(t, call{"GET", "/api/v1/orders", "", user}); rec.Code != http.StatusOK {
+		t.Errorf("status %d, want 200", rec.Code)
+	}
+	r.orders.refusal = voucher.ErrSoldOut
+	wantProblem(t, r.do(t, underKey("k")), http.StatusConflict, "sold_out")
+	for _, c := range []call{{"GET", "/api/v1/orders/7", "", user}, {"GET", "/api/v1/orders", "", user}, underKey("l")} {
+		rec := r.do(t, c)
+		wantProblem(t, rec, http.StatusTooManyRequests, "rate_limited")
+		if rec.Header().Get("Retry-After") == "" {
+			t.Errorf("%s %s: no Retry-After", c.method, c.path)
+		}
+	}
+	if r.idem.finds.Load() != 1 {
+		t.Errorf("the store was asked %d times, want once", r.idem.finds.Load())
+	}
+}

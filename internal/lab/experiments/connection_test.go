@@ -1,5 +1,0 @@
-package experiments
-
-import "testing"
-
-func TestConnections(t *testing.T) { prove(t, connections()) }

@@ -1,5 +1,0 @@
-package experiments
-
-import "testing"
-
-func TestFailovers(t *testing.T) { prove(t, failovers()) }

@@ -1,5 +1,0 @@
-package experiments
-
-import "testing"
-
-func TestLeases(t *testing.T) { prove(t, leases()) }

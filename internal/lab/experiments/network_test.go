@@ -1,5 +1,0 @@
-package experiments
-
-import "testing"
-
-func TestNetworks(t *testing.T) { prove(t, networks()) }

@@ -1,5 +1,0 @@
-package experiments
-
-import "testing"
-
-func TestPauses(t *testing.T) { prove(t, pauses()) }

@@ -1,5 +1,0 @@
-package experiments
-
-import "testing"
-
-func TestQuorums(t *testing.T) { prove(t, quorums()) }

@@ -1,0 +1,262 @@
+package experiments
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"seckill/internal/eventlog"
+	"seckill/internal/lab"
+	"seckill/internal/lab/finding"
+	"seckill/internal/lab/judge"
+	"seckill/internal/lab/lockclient"
+	"seckill/internal/lab/witness"
+	"seckill/internal/lock"
+)
+
+// hasReaders says whether the mechanism distinguishes readers. Under one that does not,
+// readers acquire like everybody else.
+func (c *clients) hasReaders() bool {
+	_, sides := c.Inspector(c.setup.Policy.Lock).(interface{ Reader() lock.Locker })
+	return sides
+}
+
+// readTogether lets readers ask at the same moment. Each one stays until all have the lock, so
+// a reader that is let in never has to wait for another one to leave.
+func readTogether(t *lab.Trial, setup lab.Setup) {
+	const readers = 4
+	c := newClients(t, setup)
+	processes := []*lockclient.Client{c.start("process-1"), c.start("process-2")}
+	for _, process := range processes {
+		c.warmUp(process)
+	}
+	c.observe()
+	var in atomic.Int64
+	all := make(chan struct{})
+	read := func() {
+		if in.Add(1) == readers {
+			close(all)
+		}
+		alone := time.NewTimer(readAloneLimit)
+		defer alone.Stop()
+		select {
+		case <-all:
+		case <-alone.C:
+		case <-t.Context().Done():
+		}
+		t.Sleep(readTogetherTime)
+	}
+	var left []func()
+	for i := range readers {
+		left = append(left, t.Go(func() {
+			req := c.request(fmt.Sprintf("reader %d", i+1))
+			req.Shared = c.hasReaders()
+			g, err := processes[i%len(processes)].Acquire(t.Context(), req)
+			c.must(err)
+			read()
+			c.release(processes[i%len(processes)], g.Lease)
+		}))
+	}
+	for _, wait := range left {
+		wait()
+	}
+
+	evidence := c.evidence()
+	evidence.Shared = true
+	done := readings(evidence.Events)
+	t.Measure("readers at once", float64(concurrentReaders(done)), "")
+	needless := behindReaders(done)
+	t.Found(finding.NeedlessWaits, len(needless))
+	last, gone := done[readers-1].at, done[readers-1].left
+	story := witness.Story{Key: c.key, From: done[0].asked, To: gone}
+	for _, r := range done {
+		story.Who = append(story.Who, r.who)
+	}
+	story.Summary = func(when func(int64) string) string {
+		return fmt.Sprintf("All %d readers ask at once, and at %s all of them are in.", readers, when(last))
+	}
+	if len(needless) > 0 {
+		story.Kind = finding.NeedlessWaits
+		story.Summary = func(when func(int64) string) string {
+			return fmt.Sprintf("All %d readers ask at once, and are let in one by one, each when the one before has gone: the last one at %s.", readers, when(last))
+		}
+		for _, r := range needless {
+			story.Wrong = append(story.Wrong, witness.Wrong{Who: r.who, Span: finding.Waits})
+		}
+	}
+	t.Witness(witness.Tell(withReadersNamed(evidence), story))
+	t.Judge(evidence)
+}
+
+// reading is one acquisition of a reader.
+type reading struct {
+	who             string
+	asked, at, left int64
+}
+
+// readings returns those of all readers, in the order in which they were granted. For one that
+// is not over, left is 0.
+func readings(events []eventlog.Event) []reading {
+	var all []reading
+	open := map[string]int{} // by owner
+	for _, e := range sorted(events) {
+		switch {
+		case !strings.HasPrefix(e.Who, "reader"):
+		case e.Kind == eventlog.Acquired:
+			open[e.Owner] = len(all)
+			all = append(all, reading{who: e.Who, asked: e.Began, at: e.At})
+		case e.Kind == eventlog.Releasing:
+			if i, ok := open[e.Owner]; ok {
+				all[i].left = e.At
+			}
+		}
+	}
+	return all
+}
+
+// behindReaders returns the readers that got the lock only after a reader had left that held
+// it when they asked.
+func behindReaders(reads []reading) []reading {
+	var found []reading
+	for _, r := range reads {
+		for _, other := range reads {
+			if other.at < r.at && other.left != 0 && r.asked < other.left && other.left < r.at {
+				found = append(found, r)
+				break
+			}
+		}
+	}
+	return found
+}
+
+// concurrentReaders is the greatest number of readers that held the lock at the same time.
+func concurrentReaders(reads []reading) int {
+	most := 0
+	for _, r := range reads {
+		n := 0
+		for _, other := range reads {
+			if other.at <= r.at && (other.left == 0 || other.left > r.at) {
+				n++
+			}
+		}
+		most = max(most, n)
+	}
+	return most
+}
+
+// writerAmongReaders lets a writer come while readers come and go.
+func writerAmongReaders(t *lab.Trial, setup lab.Setup) {
+	const writer = "writer"
+	c := newClients(t, setup)
+	processes := []*lockclient.Client{c.start("process-1"), c.start("process-2")}
+	third := c.start("process-3")
+	c.observe()
+	open, stop := context.WithCancel(t.Context())
+	defer stop()
+	over := make([]func(), len(processes))
+	for i, process := range processes {
+		loop := lockclient.Loop{Acquire: c.request("reader"), Workers: readersEach, Hold: readTime, Think: restTime, For: readersLimit}
+		loop.Shared = c.hasReaders()
+		over[i] = t.Go(func() {
+			if _, err := process.Loop(open, loop); open.Err() == nil {
+				c.must(err)
+			}
+		})
+		c.awaitReaders(process, 1)
+		t.Sleep(readTime / 2) // the others rest at different times
+	}
+	for _, process := range processes {
+		c.awaitReaders(process, readersBefore)
+	}
+	g, err := third.Acquire(t.Context(), c.request(writer))
+	c.must(err)
+	t.Sleep(writeTime)
+	c.release(third, g.Lease)
+	t.Sleep(2 * readTime) // the waiting readers come in
+	stop()
+	for _, wait := range over {
+		wait()
+	}
+
+	evidence := c.evidence()
+	evidence.Shared = true
+	for i := range evidence.Events { // they are readers even under a lock that does not distinguish them
+		evidence.Events[i].Shared = strings.HasPrefix(evidence.Events[i].Who, "reader")
+	}
+	all := readings(evidence.Events)
+	before := letInBefore(all, g.Asked, g.At)
+	t.Found(finding.Starved, starvedWriters(before))
+	t.Measure("readers at once", float64(concurrentReaders(all)), "")
+	t.Measure("the writer waited", millis(g.Waited()), "ms")
+	t.Measure("readers let in that came after the writer", float64(before), "")
+	if judge.Judge(evidence).Anomalies[finding.Overlaps] == 0 {
+		c.drawTurns(evidence, all, g)
+	}
+	t.Judge(evidence)
+}
+
+// letInBefore counts the readers that asked after the writer and got in before it.
+func letInBefore(all []reading, asked, at int64) int {
+	n := 0
+	for _, r := range all {
+		if r.asked > asked && r.at < at {
+			n++
+		}
+	}
+	return n
+}
+
+// starvedWriters is 1 if so many later readers were let in before the writer that they took
+// its turn.
+func starvedWriters(before int) int {
+	if before > laterReaders {
+		return 1
+	}
+	return 0
+}
+
+// drawTurns draws the readers before the writer, the writer, and those after it.
+func (c *clients) drawTurns(evidence judge.Evidence, all []reading, writer lockclient.Grant) {
+	left := writer.At + int64(writeTime)
+	story := witness.Story{Key: c.key, Who: []string{"writer"}, From: writer.Asked - int64(readTime), To: left + int64(readTime)}
+	waiting := 0
+	for _, r := range all {
+		if !slices.Contains(story.Who, r.who) {
+			story.Who = append(story.Who, r.who)
+		}
+		if r.asked < left && r.at > left {
+			waiting++
+		}
+	}
+	story.Summary = func(when func(int64) string) string {
+		return fmt.Sprintf("The writer comes at %s, and the door is closed to new readers; it is alone from %s to %s, and then the %d readers that have gathered come in together.",
+			when(writer.Asked), when(writer.At), when(left), waiting)
+	}
+	c.Witness(witness.Tell(withReadersNamed(evidence), story))
+}
+
+// withReadersNamed is the evidence for a picture in which the store holds "readers", whichever
+// of the readers that share the lock it names.
+func withReadersNamed(evidence judge.Evidence) judge.Evidence {
+	shared := map[string]bool{}
+	for _, e := range evidence.Events {
+		if e.Kind == eventlog.Acquired && e.Shared {
+			shared[e.Owner] = true
+		}
+	}
+	evidence.Samples = slices.Clone(evidence.Samples)
+	for i := range evidence.Samples {
+		if stored := &evidence.Samples[i].Stored; shared[stored.Owner] {
+			stored.Owner = "readers"
+		}
+	}
+	return evidence
+}
+
+// awaitReaders waits until a process has let n readers in.
+func (c *clients) awaitReaders(process *lockclient.Client, n int) {
+	c.Until("readers to come and go in "+process.Name(), func() bool { return len(readings(process.Events())) >= n })
+}

@@ -1,5 +1,0 @@
-package experiments
-
-import "testing"
-
-func TestReleases(t *testing.T) { prove(t, releases()) }

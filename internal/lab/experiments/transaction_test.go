@@ -1,5 +1,0 @@
-package experiments
-
-import "testing"
-
-func TestTransactions(t *testing.T) { prove(t, transactions()) }

@@ -1,5 +1,0 @@
-package experiments
-
-import "testing"
-
-func TestHerds(t *testing.T) { prove(t, herds()) }

@@ -1,0 +1,48 @@
+package judgetest
+
+import (
+	"strings"
+	"testing"
+
+	"seckill/internal/lab/finding"
+)
+
+// CheckWitness fails if a witness is malformed: it has no summary, a span or mark begins
+// before the picture or names an actor without a lane, or two lanes have the same name.
+func CheckWitness(t *testing.T, w finding.Witness) {
+	t.Helper()
+	if w.Summary == "" || len(w.Lanes) == 0 {
+		t.Errorf("%s: summary %q, %d lanes", w.Kind, w.Summary, len(w.Lanes))
+	}
+	lanes := map[string]bool{}
+	wrong := false
+	for _, l := range w.Lanes {
+		if lanes[l.Name] {
+			t.Errorf("%s: two lanes are called %q", w.Kind, l.Name)
+		}
+		lanes[l.Name] = true
+	}
+	for _, l := range w.Lanes {
+		for _, s := range l.Spans {
+			if s.From < 0 || s.To < s.From {
+				t.Errorf("%s: %s: a span from %v to %v", w.Kind, l.Name, s.From, s.To)
+			}
+			if s.Who != "" && !lanes[s.Who] {
+				t.Errorf("%s: %s: a span of %q, who has no lane", w.Kind, l.Name, s.Who)
+			}
+			wrong = wrong || s.Wrong
+		}
+		for _, m := range l.Marks {
+			if m.At < 0 || m.Who != "" && !lanes[m.Who] {
+				t.Errorf("%s: %s: a mark %+v", w.Kind, l.Name, m)
+			}
+			wrong = wrong || m.Wrong
+		}
+	}
+	if wrong != (w.Kind != "") {
+		t.Errorf("kind %q, and something is wrong in it: %v", w.Kind, wrong)
+	}
+	if strings.Contains(w.Summary, "%!") {
+		t.Error(w.Summary)
+	}
+}

@@ -1,0 +1,290 @@
+package lockclient_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"seckill/internal/eventlog"
+	"seckill/internal/lab/lockclient"
+	"seckill/internal/lock"
+	"seckill/internal/testkit"
+)
+
+func TestTwoActorsShareALock(t *testing.T) {
+	prefix := testkit.KeyPrefix(t)
+	c, b := play(t, "first", prefix), play(t, "second", prefix)
+	ctx := soon(t)
+
+	g := must[lockclient.Grant](t)(c.Acquire(ctx, lockclient.Acquire{Lock: "reentrant", Key: "k", Who: "buyer 1"}))
+	if g.Owner == "" || g.Lease == "" || g.Asked == 0 || g.At < g.Asked {
+		t.Errorf("the grant is %+v", g)
+	}
+	const wait = 300 * time.Millisecond // enough for one answer of Redis, which names the holder
+	refused, err := b.Acquire(ctx, lockclient.Acquire{Lock: "reentrant", Key: "k", Wait: wait})
+	if !errors.Is(err, lock.ErrNotAcquired) || lockclient.KindOf(err) != lockclient.NotAcquired {
+		t.Fatalf("the other one gets %v; want %v", err, lock.ErrNotAcquired)
+	}
+	if refusal, is := errors.AsType[*lock.NotAcquiredError](err); !is || refusal.Holder != g.Owner {
+		t.Errorf("the refusal is %#v; want one that names %s", refusal, g.Owner)
+	}
+	if refused.Waited() < wait || refused.Lease != "" {
+		t.Errorf("the refusal's times are %+v; want a wait of %v, and no lease", refused, wait)
+	}
+	if state := must[lock.State](t)(b.Inspect(ctx, "reentrant", "k")); state.Owner != g.Owner || state.Count != 1 {
+		t.Errorf("the store has %+v; want %s once", state, g.Owner)
+	}
+
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := b.Acquire(ctx, lockclient.Acquire{Lock: "reentrant", Key: "k", Wait: patience})
+		waiting <- err
+	}()
+	ok(t, c.Release(ctx, g.Lease))
+	ok(t, <-waiting)
+	if err := c.Release(ctx, g.Lease); !errors.Is(err, lock.ErrNotHeld) {
+		t.Errorf("a second release: %v; want %v", err, lock.ErrNotHeld)
+	}
+
+	var kinds []eventlog.Kind
+	for _, e := range c.Events() {
+		if e.Process != "first" || e.Who != "buyer 1" || e.Key != "k" {
+			t.Errorf("event %+v; want one of first, by buyer 1, about k", e)
+		}
+		kinds = append(kinds, e.Kind)
+	}
+	if want := []eventlog.Kind{eventlog.Acquiring, eventlog.Acquired, eventlog.Releasing, eventlog.Released}; !slices.Equal(kinds[:min(4, len(kinds))], want) {
+		t.Errorf("the event log begins with %v; want %v", kinds, want)
+	}
+}
+
+func TestReentry(t *testing.T) {
+	c := play(t, "nested", testkit.KeyPrefix(t))
+	ctx := soon(t)
+	first := must[lockclient.Grant](t)(c.Acquire(ctx, lockclient.Acquire{Lock: "reentrant", Key: "k", Owner: "thread 1"}))
+	again := must[lockclient.Grant](t)(c.Acquire(ctx, lockclient.Acquire{Lock: "reentrant", Key: "k", Owner: "thread 1"}))
+	if first.Owner != again.Owner || first.Lease == again.Lease {
+		t.Errorf("%+v, then %+v; want two leases of one owner", first, again)
+	}
+	if _, err := c.Acquire(ctx, lockclient.Acquire{Lock: "reentrant", Key: "k", Owner: "thread 2"}); !errors.Is(err, lock.ErrNotAcquired) {
+		t.Errorf("another owner gets %v; want %v", err, lock.ErrNotAcquired)
+	}
+	ok(t, c.Release(ctx, again.Lease))
+	if state := must[lock.State](t)(c.Inspect(ctx, "reentrant", "k")); state.Owner != first.Owner {
+		t.Errorf("after the inner release the store has %+v; want the owner still", state)
+	}
+	ok(t, c.Release(ctx, first.Lease))
+}
+
+func TestNestedAcquisition(t *testing.T) {
+	c := play(t, "nested", testkit.KeyPrefix(t))
+	for name, refused := range map[string]lockclient.Kind{"lua": lockclient.NotAcquired, "reentrant": ""} {
+		t.Run(name, func(t *testing.T) {
+			ctx := soon(t)
+			n := must[lockclient.Nested](t)(c.Nest(ctx, lockclient.Nest{
+				Acquire: lockclient.Acquire{Lock: name, Key: "nested " + name, TTL: patience}, InnerWait: 60 * time.Millisecond,
+			}))
+			switch {
+			case refused == "" && n.Refused != nil:
+				t.Errorf("the inner acquisition: %v; want re-entry", n.Refused)
+			case refused != "" && (n.Refused == nil || n.Refused.Kind != refused):
+				t.Errorf("the inner acquisition: %v; want %s: it waits for itself", n.Refused, refused)
+			case refused != "" && n.Inner.Waited() < 60*time.Millisecond:
+				t.Errorf("the inner acquisition waited %v; want its whole limit", n.Inner.Waited())
+			}
+			if n.Released != [2]*lockclient.Error{} {
+				t.Errorf("the releases: %v", n.Released)
+			}
+			g := must[lockclient.Grant](t)(c.Acquire(ctx, lockclient.Acquire{Lock: name, Key: "nested " + name}))
+			ok(t, c.Release(ctx, g.Lease))
+		})
+	}
+}
+
+func TestPanicInTheWork(t *testing.T) {
+	c := play(t, "careless", testkit.KeyPrefix(t))
+	for name, deferred := range map[string]bool{"with a deferred release": true, "without": false} {
+		t.Run(name, func(t *testing.T) {
+			ctx := soon(t)
+			p := must[lockclient.Panicked](t)(c.Panic(ctx, lockclient.Panic{
+				Acquire: lockclient.Acquire{Lock: "lua", Key: name, TTL: patience}, Deferred: deferred,
+			}))
+			if p.Panic == "" {
+				t.Error("no panic was caught")
+			}
+			state := must[lock.State](t)(c.Inspect(ctx, "lua", name))
+			if (state.Owner == "") != deferred {
+				t.Errorf("after the panic the store has %+v; free: %t", state, deferred)
+			}
+		})
+	}
+	t.Run("a watchdog renews what is never released", func(t *testing.T) {
+		ctx := soon(t)
+		p := must[lockclient.Panicked](t)(c.Panic(ctx, lockclient.Panic{Acquire: lockclient.Acquire{Lock: "reentrant", Key: "renewed"}}))
+		if s := must[lockclient.Status](t)(c.Status(ctx, p.Lease)); !s.Held {
+			t.Errorf("the lease is %+v; want it held for ever", s)
+		}
+	})
+}
+
+func TestLeaseRunsOut(t *testing.T) {
+	c := play(t, "slow", testkit.KeyPrefix(t))
+	ctx := soon(t)
+	g := must[lockclient.Grant](t)(c.Acquire(ctx, lockclient.Acquire{Lock: "reentrant", Key: "k", TTL: patience}))
+	ok(t, c.Extend(ctx, g.Lease, time.Second)) // shorter is allowed too
+	if s := must[lockclient.Status](t)(c.Status(ctx, g.Lease)); !s.Held || s.Remaining <= 0 || s.Cause != nil || s.NotifiedAt != 0 {
+		t.Errorf("the status is %+v; want held, with something left", s)
+	}
+	s := must[lockclient.Status](t)(c.AwaitLoss(ctx, g.Lease))
+	if s.Held || s.Cause == nil || !errors.Is(s.Cause, lock.ErrExpired) || s.NotifiedAt < g.At {
+		t.Errorf("the status is %+v; want the lease expired, and told so", s)
+	}
+	testkit.Until(t, "the key free", func() bool { // the holder is told slightly earlier
+		return must[lock.State](t)(c.Inspect(ctx, "reentrant", "k")).Owner == ""
+	})
+	if err := c.Release(ctx, g.Lease); lockclient.KindOf(err) != lockclient.Expired {
+		t.Errorf("the release: %v; want %s", err, lockclient.Expired)
+	}
+}
+
+func TestEveryServer(t *testing.T) {
+	var nodes []string
+	for range 3 {
+		nodes = append(nodes, testkit.NewRedis(t).Addr())
+	}
+	s := newShop(t, testkit.MariaDB(t), 1)
+	s.config.NodeAddrs, s.config.ZooKeeperAddrs = nodes, []string{testkit.ZooKeeper(t).Addr()}
+	s.config.Watchdog, s.config.ZKSession, s.config.Untraced = 5*time.Second, 5*time.Second, true
+	c := s.play(t, "everywhere")
+	ctx := soon(t)
+	for _, m := range lock.Catalogue() {
+		key := testkit.KeyPrefix(t) + m.Name // ZooKeeper's and the tables' keys have no prefix
+		g, err := c.Acquire(ctx, lockclient.Acquire{Lock: m.Name, Key: key})
+		if err != nil {
+			t.Errorf("%s: %v", m.Name, err)
+			continue
+		}
+		var want lockclient.Kind
+		if m.Name == "uuid-wrong-key" {
+			want = lockclient.Expired // its weakness: it never finds what it holds
+		}
+		if err := c.Release(ctx, g.Lease); lockclient.KindOf(err) != want {
+			t.Errorf("%s: %v; want %q", m.Name, err, want)
+		}
+	}
+	if events := c.Events(); events != nil {
+		t.Errorf("an untraced actor has %d events", len(events))
+	}
+}
+
+func TestAbandon(t *testing.T) {
+	c := play(t, "gone", testkit.KeyPrefix(t))
+	ctx := soon(t)
+	g := must[lockclient.Grant](t)(c.Acquire(ctx, lockclient.Acquire{Lock: "setnx", Key: "k"}))
+	ok(t, c.Abandon(ctx, g.Lease))
+	if s := must[lockclient.Status](t)(c.Status(ctx, g.Lease)); s.Held {
+		t.Errorf("the status is %+v; want it not held", s)
+	}
+	if _, err := c.Acquire(ctx, lockclient.Acquire{Lock: "setnx", Key: "k"}); !errors.Is(err, lock.ErrNotAcquired) {
+		t.Errorf("the next one gets %v; want %v", err, lock.ErrNotAcquired)
+	}
+}
+
+func TestReaders(t *testing.T) {
+	c := play(t, "library", testkit.KeyPrefix(t))
+	ctx := soon(t)
+	for range 2 {
+		must[lockclient.Grant](t)(c.Acquire(ctx, lockclient.Acquire{Lock: "rw", Key: "k", Shared: true}))
+	}
+	if _, err := c.Acquire(ctx, lockclient.Acquire{Lock: "rw", Key: "k"}); !errors.Is(err, lock.ErrNotAcquired) {
+		t.Errorf("a writer beside readers gets %v; want %v", err, lock.ErrNotAcquired)
+	}
+	if _, err := c.Acquire(ctx, lockclient.Acquire{Lock: "lua", Key: "k", Shared: true}); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("a reader where there are none gets %v; want %v", err, errors.ErrUnsupported)
+	}
+}
+
+func TestTimeoutIsTheAcquisitions(t *testing.T) {
+	c := play(t, "hasty", testkit.KeyPrefix(t))
+	ctx := soon(t)
+	g := must[lockclient.Grant](t)(c.Acquire(ctx, lockclient.Acquire{Lock: "reentrant", Key: "k"}))
+	_, err := c.Acquire(ctx, lockclient.Acquire{Lock: "reentrant", Key: "k", Wait: patience, Timeout: 50 * time.Millisecond})
+	if !errors.Is(err, context.DeadlineExceeded) || lockclient.KindOf(err) != lockclient.Deadline {
+		t.Errorf("a wait beyond the context's end: %v; want %v", err, context.DeadlineExceeded)
+	}
+	ok(t, c.Release(ctx, g.Lease))
+}
+
+func TestRequestThatIsTakenBack(t *testing.T) {
+	prefix := testkit.KeyPrefix(t)
+	c := play(t, "patient", prefix)
+	ctx := soon(t)
+	g := must[lockclient.Grant](t)(c.Acquire(ctx, lockclient.Acquire{Lock: "reentrant", Key: "k"}))
+
+	given, giveUp := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer giveUp()
+	if _, err := c.Acquire(given, lockclient.Acquire{Lock: "reentrant", Key: "k", Wait: patience}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("given up: %v; want %v", err, context.DeadlineExceeded)
+	}
+	ok(t, c.Release(ctx, g.Lease))
+	testkit.Until(t, "the key free, and nobody waiting for it", func() bool {
+		state := must[lock.State](t)(c.Inspect(ctx, "reentrant", "k"))
+		return state.Owner == "" && state.Waiting == 0
+	})
+
+	// The lock was granted after the caller had given up: the process was paused when it was
+	// asked.
+	c.Pause()
+	given, giveUp = context.WithTimeout(ctx, 20*time.Millisecond)
+	defer giveUp()
+	if _, err := c.Acquire(given, lockclient.Acquire{Lock: "reentrant", Key: "k"}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("given up: %v; want %v", err, context.DeadlineExceeded)
+	}
+	c.Resume()
+	b := play(t, "next", prefix)
+	g = must[lockclient.Grant](t)(b.Acquire(ctx, lockclient.Acquire{Lock: "reentrant", Key: "k", Wait: patience}))
+	ok(t, b.Release(ctx, g.Lease))
+}
+
+func TestLoop(t *testing.T) {
+	prefix := testkit.KeyPrefix(t)
+	c, b := play(t, "left", prefix), play(t, "right", prefix)
+	ctx := soon(t)
+	contend := lockclient.Loop{
+		Acquire: lockclient.Acquire{Lock: "reentrant", Key: "k", Wait: patience}, Workers: 3, Times: 5, Hold: time.Millisecond,
+	}
+	results := make(chan lockclient.Looped, 2)
+	for _, one := range []*lockclient.Client{c, b} {
+		go func() {
+			l, err := one.Loop(ctx, contend)
+			if err != nil {
+				t.Error(err)
+			}
+			results <- l
+		}()
+	}
+	var turns []lockclient.Turn
+	for range 2 {
+		l := <-results
+		if len(l.Turns) != 15 || len(l.Refused) != 0 || len(l.Unreleased) != 0 {
+			t.Errorf("%d turns, refused %v, unreleased %v; want 15, none and none", len(l.Turns), l.Refused, l.Unreleased)
+		}
+		turns = append(turns, l.Turns...)
+	}
+	slices.SortFunc(turns, func(a, b lockclient.Turn) int { return int(a.At - b.At) })
+	for i := 1; i < len(turns); i++ {
+		if turns[i].At < turns[i-1].Releasing {
+			t.Errorf("%+v was granted while %+v held", turns[i], turns[i-1])
+		}
+	}
+	if l := must[lockclient.Looped](t)(c.Loop(ctx, lockclient.Loop{
+		Acquire: lockclient.Acquire{Lock: "lua", Key: "short"}, For: 30 * time.Millisecond, Think: time.Millisecond,
+	})); len(l.Turns) == 0 {
+		t.Error("a loop for a time had no turn")
+	}
+	if _, err := c.Loop(ctx, lockclient.Loop{Acquire: lockclient.Acquire{Lock: "lua", Key: "k"}}); lockclient.KindOf(err) != lockclient.Invalid {
+		t.Errorf("a loop without an end: %v; want %s", err, lockclient.Invalid)
+	}
+}

@@ -1,0 +1,154 @@
+package report
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"seckill/internal/lab/finding"
+)
+
+// actorIndex gives every actor of a witness a number, which is its colour and letter.
+type actorIndex map[string]int
+
+// newActorIndex numbers the actors from 1, in the order of their lanes; those that only
+// the stores name come last.
+func newActorIndex(lanes []finding.Lane) actorIndex {
+	c := actorIndex{}
+	add := func(name string) {
+		if name != "" && c[name] == 0 {
+			c[name] = len(c) + 1
+		}
+	}
+	for _, lane := range lanes {
+		if lane.Role == finding.Actor {
+			add(lane.Name)
+		}
+	}
+	for _, lane := range lanes {
+		for _, s := range lane.Spans {
+			add(s.Who)
+		}
+		for _, m := range lane.Marks {
+			add(m.Who)
+		}
+	}
+	return c
+}
+
+// owner is the number of the one whom something in a lane concerns; 0: nobody.
+func (c actorIndex) owner(lane finding.Lane, who string) int {
+	if who == "" && lane.Role == finding.Actor {
+		who = lane.Name
+	}
+	return c[who]
+}
+
+// letter is what an owner is called where a name has no room.
+func letter(owner int) string {
+	if owner <= 0 {
+		return ""
+	}
+	if owner > 26 {
+		return strconv.Itoa(owner)
+	}
+	return string(rune('A' + owner - 1))
+}
+
+// shortName is a lane's name without the process in brackets.
+func shortName(name string) string {
+	short, _, _ := strings.Cut(name, " (")
+	return short
+}
+
+// arranged returns the lanes as they are drawn: actors, the lock's store, the
+// database, and what was done to them.
+func arranged(lanes []finding.Lane) []finding.Lane {
+	rank := []finding.Role{finding.Actor, finding.LockStore, finding.Database, finding.Fault}
+	sorted := slices.Clone(lanes)
+	slices.SortStableFunc(sorted, func(a, b finding.Lane) int {
+		return slices.Index(rank, a.Role) - slices.Index(rank, b.Role)
+	})
+	return sorted
+}
+
+// period is what the picture shows, in ms: from its beginning to the last thing
+// that happens.
+func period(lanes []finding.Lane) (from, to float64) {
+	for _, lane := range lanes {
+		for _, s := range lane.Spans {
+			from, to = min(from, s.From), max(to, s.To)
+		}
+		for _, m := range lane.Marks {
+			from, to = min(from, m.At), max(to, m.At)
+		}
+	}
+	if to <= from {
+		to = from + 1
+	}
+	return from, to
+}
+
+// ticks are round times in a period, about so many.
+func ticks(from, to float64, about int) []float64 {
+	step, factors := 1e-3, [...]float64{2, 2.5, 2} // 1, 2, 5, 10, …
+	for i := 0; (to-from)/step > float64(about); i++ {
+		step *= factors[i%len(factors)]
+	}
+	var at []float64
+	for n := math.Ceil(from / step); n*step <= to+step/1e6; n++ {
+		at = append(at, n*step)
+	}
+	return at
+}
+
+// spanWord is what a kind of span is called.
+func spanWord(k finding.SpanKind) string {
+	switch k {
+	case finding.Believes:
+		return "holds"
+	case finding.Stored:
+		return "stored"
+	case finding.Waits:
+		return "waits"
+	case finding.Reads:
+		return "reads"
+	case finding.Paused:
+		return "paused"
+	case finding.Down:
+		return "down"
+	}
+	return string(k)
+}
+
+// spanText is what stands in a bar, and whether it must be told: a holder that
+// holds is plain from its lane, whose a store's key is is not.
+func spanText(s finding.Span, role finding.Role) (text string, must bool) {
+	switch {
+	case s.Label != "":
+		return s.Label, true
+	case role != finding.Actor && s.Who != "":
+		return shortName(s.Who), true
+	}
+	return spanWord(s.Kind), false
+}
+
+// markText is what stands beside a mark.
+func markText(m finding.Mark) string {
+	if m.Label != "" {
+		return m.Label
+	}
+	return string(m.Kind)
+}
+
+// num writes a number with as many digits as tell something.
+func num(v float64) string {
+	switch {
+	case v >= 100 || v == float64(int64(v)):
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	case v >= 10:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	}
+	return strconv.FormatFloat(v, 'g', 3, 64)
+}

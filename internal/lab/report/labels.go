@@ -1,0 +1,121 @@
+package report
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Sizes of the marks and labels below a lane, in the units of the picture.
+const (
+	symbolSize = 14.0
+	ringSize   = 22.0 // of a symbol that is marked as wrong, with its ring
+	rowHeight  = 21.0
+	labelSize  = 15.0
+	labelGap   = 6.0
+)
+
+// label is a text at a moment: beside its symbol, or below it, at the end of a line.
+type label struct {
+	at     float64 // its x; it may differ slightly from the moment's
+	moment float64 // the moment
+	symbol float64 // the size of its symbol; 0: none
+	text   string
+	width  float64
+
+	row  int
+	left float64 // where the text begins
+}
+
+// spread moves overlapping symbols apart, in order and as little as possible, between lo and
+// hi.
+func spread(labels []*label, lo, hi float64) {
+	gap := func(i int) float64 { return (max(labels[i-1].symbol, 4) + max(labels[i].symbol, 4)) / 2 }
+	needed := 0.0
+	for i := range labels[min(1, len(labels)):] {
+		needed += gap(i + 1)
+	}
+	squeeze := 1.0
+	if needed > hi-lo {
+		squeeze = (hi - lo) / needed
+	}
+	for i, f := range labels {
+		f.at = max(f.moment, lo)
+		if i > 0 {
+			f.at = max(f.at, labels[i-1].at+squeeze*gap(i))
+		}
+	}
+	for i, f := range slices.Backward(labels) {
+		f.at = min(f.at, hi)
+		if i+1 < len(labels) {
+			f.at = min(f.at, labels[i+1].at-squeeze*gap(i+1))
+		}
+	}
+}
+
+// place gives every label a row and a position so that no text covers another one or a symbol,
+// all are between lo and hi, and lines cross as little text as possible. It returns the number
+// of rows.
+func place(labels []*label, lo, hi float64) int {
+	slices.SortStableFunc(labels, func(a, b *label) int { return cmp.Compare(a.moment, b.moment) })
+	spread(labels, lo+ringSize/2, hi-ringSize/2)
+	rows := 0
+	var placed []*label
+	for _, f := range slices.Backward(labels) {
+		best := -1.0
+		for row := range len(labels) + 1 {
+			for i, left := range f.candidates(row, lo, hi) {
+				crossings, free := f.tries(row, left, placed, labels)
+				cost := float64(row) + 2.5*float64(crossings) + 0.3*float64(i)
+				if free && (best < 0 || cost < best) {
+					best, f.row, f.left = cost, row, left
+				}
+			}
+		}
+		placed = append(placed, f)
+		rows = max(rows, f.row+1)
+	}
+	return rows
+}
+
+// candidates returns the positions of a text in a row, the best one first.
+func (f *label) candidates(row int, lo, hi float64) []float64 {
+	away := 5.0
+	if row == 0 && f.symbol > 0 {
+		away = f.symbol/2 + 5
+	}
+	var in []float64
+	for _, left := range []float64{f.at + away, f.at - away - f.width} {
+		if left >= lo && left+f.width <= hi {
+			in = append(in, left)
+		}
+	}
+	if row > 0 {
+		in = append(in, max(lo, min(f.at-f.width/2, hi-f.width)))
+	}
+	return in
+}
+
+// tries reports whether a text covers no other text and no symbol, and how many texts its line
+// would cross.
+func (f *label) tries(row int, left float64, placed, all []*label) (crossings int, free bool) {
+	right := left + f.width
+	if row == 0 {
+		for _, o := range all {
+			if o != f && o.symbol > 0 && o.at+o.symbol/2+2 > left && o.at-o.symbol/2-2 < right {
+				return 0, false
+			}
+		}
+	}
+	covers := func(left, right, at float64) bool { return left-2 < at && at < right+2 }
+	for _, o := range placed {
+		switch {
+		case o.row == row:
+			if left < o.left+o.width+labelGap && o.left < right+labelGap {
+				return 0, false
+			}
+		case o.row > row && covers(left, right, o.at), o.row < row && covers(o.left, o.left+o.width, f.at):
+			crossings++
+		}
+	}
+	return crossings, true
+}

@@ -1,0 +1,186 @@
+package testbed
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/database"
+	"seckill/internal/lab/load"
+	"seckill/internal/lock/lockers"
+	"seckill/internal/testkit"
+)
+
+// Options say how experiments are run.
+type Options struct {
+	// Instances is how many API processes serve a load if an experiment does not say. Default
+	// 2.
+	Instances int
+	// Duration is the longest time in which new buyers come. Default 3 s.
+	Duration time.Duration
+	// Seed makes the load and the faults repeatable. Default 1.
+	Seed int64
+	// APIBinary is the path of the service's binary. Default: "api" beside this
+	// program, else built from source with the go command.
+	APIBinary string
+	// Embedded uses no real servers.
+	Embedded bool
+	// Log receives what experiments log. Default: discarded.
+	Log *slog.Logger
+	// Notice receives messages for a person who waits for long, even without a terminal.
+	Notice func(what string)
+	// Progress receives what happens now, for a terminal. It may be called from several
+	// goroutines.
+	Progress func(what string)
+}
+
+// Defaults returns the default options.
+func Defaults() Options { return Options{Instances: 2, Duration: 3 * time.Second, Seed: 1} }
+
+// Environment has what experiments share. Several experiments may use it at once.
+type Environment struct {
+	options Options
+	limit   time.Duration // of an experiment
+	root    *Run          // owns what is shared
+	client  *load.Client
+	secret  string
+	folder  string
+	lastID  atomic.Int64
+
+	binary   lazy[string]
+	maria    lazy[testkit.Database]
+	db       lazy[*database.DB]
+	redis    lazy[*redis.Client]
+	lockers  map[storeKind]*lazy[*lockers.Set]
+	versions map[Server]*lazy[string]
+	nodes    nodes
+	idle     instancePool
+}
+
+// Open prepares an environment. Nothing is started yet. ctx bounds its whole life.
+func Open(ctx context.Context, o Options) (*Environment, error) {
+	if o.Instances < 0 || o.Duration < 0 {
+		return nil, fmt.Errorf("testbed: %d instances, a duration of %v", o.Instances, o.Duration)
+	}
+	usual := Defaults()
+	o.Instances = cmp.Or(o.Instances, usual.Instances)
+	o.Duration = cmp.Or(o.Duration, usual.Duration)
+	o.Seed = cmp.Or(o.Seed, usual.Seed)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	redis.SetLogger(redisLog{o.Log}) // go-redis has one logger for the whole process
+	if o.Progress == nil {
+		o.Progress = func(string) {}
+	}
+	if o.Notice == nil {
+		o.Notice = func(string) {}
+	}
+	e := &Environment{
+		options: o, limit: experimentLimit, client: load.NewClient(), secret: rand.Text() + rand.Text(),
+		lockers: map[storeKind]*lazy[*lockers.Set]{}, versions: map[Server]*lazy[string]{},
+	}
+	for _, f := range storeKinds() {
+		e.lockers[f] = &lazy[*lockers.Set]{}
+	}
+	for _, s := range servers() {
+		e.versions[s] = &lazy[string]{}
+	}
+	e.root = newRun(ctx, e, "house")
+	if err := attempt(func() { e.folder = e.root.TempDir() }); err != nil {
+		return nil, errors.Join(err, e.root.end())
+	}
+	return e, nil
+}
+
+// redisLog forwards what go-redis logs about servers that an experiment has killed.
+type redisLog struct{ log *slog.Logger }
+
+// Printf implements the logger of go-redis.
+func (r redisLog) Printf(ctx context.Context, format string, args ...any) {
+	if r.log.Enabled(ctx, slog.LevelDebug) {
+		r.log.DebugContext(ctx, "go-redis", slog.String("says", fmt.Sprintf(format, args...)))
+	}
+}
+
+// Options returns the options that it was opened with, including defaults.
+func (e *Environment) Options() Options { return e.options }
+
+// Close stops every server and process and removes their folders. Experiments must have ended.
+// It also closes what testkit shares: a program has one environment at a time.
+func (e *Environment) Close() error { return errors.Join(e.stop(), testkit.Close()) }
+
+// stop ends what belongs to this environment only.
+func (e *Environment) stop() error {
+	err := e.root.end()
+	e.client.Close()
+	return err
+}
+
+// Run runs a scenario for one experiment and cleans up, however the scenario ends. A scenario
+// that takes longer than two minutes is ended. skipped says why it could not be run here; err,
+// why it did not come to its end.
+func (e *Environment) Run(ctx context.Context, name string, needs []Server, scene func(*Run)) (skipped string, err error) {
+	e.options.Progress(name)
+	r := newRun(ctx, e, name)
+	r.stopwatch = startStopwatch(e.limit, r.cancel)
+	err = attempt(func() {
+		for _, server := range needs {
+			r.Require(server)
+		}
+		scene(r)
+	})
+	if end, ok := errors.AsType[*abort](err); ok && end.skipped {
+		skipped, err = end.Error(), nil
+	}
+	err = errors.Join(err, r.end())
+	r.stopwatch.stop()
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) && errors.Is(context.Cause(r.ctx), context.DeadlineExceeded) {
+		err = errors.Join(context.Cause(r.ctx), err) // a scenario may have seen only that its context had ended
+	}
+	if err != nil {
+		return "", err
+	}
+	return skipped, nil
+}
+
+// nextID returns an id for a row that is written without the service. The service's own ids
+// are far greater.
+func (e *Environment) nextID() int64 {
+	for {
+		last := e.lastID.Load()
+		next := max(last+1, time.Now().UnixMicro())
+		if e.lastID.CompareAndSwap(last, next) {
+			return next
+		}
+	}
+}
+
+// lazy is a value that is created when it is first needed. A failure is remembered: a creation
+// that fails after a minute is not repeated for each experiment.
+type lazy[T any] struct {
+	mu    sync.Mutex
+	made  bool
+	value T
+	err   error
+}
+
+// get fails the experiment if the value could not be created.
+func (l *lazy[T]) get(r *Run, produce func() T) T {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.made {
+		l.err = attempt(func() { l.value = produce() })
+		l.made = true
+	}
+	r.must(l.err)
+	return l.value
+}

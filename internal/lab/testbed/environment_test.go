@@ -1,0 +1,117 @@
+package testbed_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"seckill/internal/lab/testbed"
+)
+
+func TestHowAnExperimentEnds(t *testing.T) {
+	refused := errors.New("refused")
+	for name, test := range map[string]struct {
+		scene         func(*testbed.Run)
+		skipped, says string
+	}{
+		"by itself":             {func(*testbed.Run) {}, "", ""},
+		"Fatalf":                {func(r *testbed.Run) { r.Fatalf("no: %w", refused) }, "", "no: refused"},
+		"Errorf":                {func(r *testbed.Run) { r.Errorf("no: %w", refused) }, "", "no: refused"},
+		"Skipf":                 {func(r *testbed.Run) { r.Skipf("not here") }, "not here", ""},
+		"Skipf after Errorf":    {func(r *testbed.Run) { r.Errorf("%w", refused); r.Skipf("not here") }, "", "refused"},
+		"panic":                 {func(*testbed.Run) { panic("oh") }, "", "environment_test.go"},
+		"Fatalf in a cleanup":   {func(r *testbed.Run) { r.Cleanup(func() { r.Fatalf("late") }) }, "", "clean up: late"},
+		"panic in a cleanup":    {func(r *testbed.Run) { r.Cleanup(func() { panic("oh") }) }, "", "panic: oh"},
+		"Fatalf beside, waited": {func(r *testbed.Run) { r.Go(func() { r.Fatalf("beside") })() }, "", "beside"},
+		"panic beside":          {func(r *testbed.Run) { r.Go(func() { panic("oh") }) }, "", "panic: oh"},
+		"cut off beside":        {func(r *testbed.Run) { r.Go(func() { r.Sleep(time.Hour) }) }, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var order []string
+			skipped, err := env.Run(t.Context(), name, nil, func(r *testbed.Run) {
+				r.Cleanup(func() { order = append(order, "second") })
+				r.Cleanup(func() { order = append(order, "first") })
+				test.scene(r)
+			})
+			if skipped != test.skipped {
+				t.Errorf("skipped: %q, want %q", skipped, test.skipped)
+			}
+			if (err != nil) != (test.says != "") || err != nil && !strings.Contains(err.Error(), test.says) {
+				t.Errorf("err = %v, want %q", err, test.says)
+			}
+			if !slices.Equal(order, []string{"first", "second"}) {
+				t.Errorf("cleaned up: %q", order)
+			}
+		})
+	}
+}
+
+func TestStageGoesWithItsFolderAndContext(t *testing.T) {
+	var folders []string
+	var ctx context.Context
+	runScenario(t, env, nil, func(r *testbed.Run) {
+		folders = []string{r.TempDir(), r.TempDir()}
+		ctx = r.Context()
+		r.Go(func() { <-r.Context().Done() }) // only the end of the run waits for it
+	})
+	if folders[0] == folders[1] {
+		t.Error("the same folder twice")
+	}
+	for _, f := range folders {
+		if _, err := os.Stat(f); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is still there: %v", f, err)
+		}
+	}
+	if ctx.Err() == nil {
+		t.Error("its context goes on")
+	}
+}
+
+func TestEndOfContextEndsTheExperiment(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := env.Run(ctx, t.Name(), nil, func(r *testbed.Run) {
+		cancel()
+		r.Until("never", func() bool { return false })
+	})
+	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "never") {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestEmbeddedHouseLeavesServersAlone(t *testing.T) {
+	t.Setenv("REQUIRE_INFRA", "1")
+	for _, need := range []testbed.Server{testbed.Redis, testbed.Database, testbed.ZooKeeper, testbed.Nodes, testbed.Clock} {
+		skipped, err := embedded.Run(t.Context(), t.Name(), []testbed.Server{need}, func(*testbed.Run) { t.Error("it was played") })
+		if err != nil || !strings.Contains(skipped, "needs ") {
+			t.Errorf("%s: skipped %q, %v", need, skipped, err)
+		}
+	}
+}
+
+func TestMissingServersAreNamed(t *testing.T) {
+	t.Setenv("PATH", "/nowhere")
+	t.Setenv("SECKILL_TEST_ZOOKEEPER", "/nowhere")
+	for _, require := range []string{"", "1"} {
+		t.Setenv("REQUIRE_INFRA", require)
+		skipped, err := env.Run(t.Context(), t.Name(), []testbed.Server{testbed.Nodes}, func(*testbed.Run) { t.Error("it was played") })
+		if require == "" && (err != nil || !strings.Contains(skipped, "redis-server not found on PATH: apt-get")) {
+			t.Errorf("skipped: %q, %v", skipped, err)
+		}
+		if require == "1" && (err == nil || !strings.Contains(err.Error(), "REQUIRE_INFRA=1")) {
+			t.Errorf("err = %v", err)
+		}
+	}
+}
+
+func TestOptionsThatMakeNoSense(t *testing.T) {
+	for _, o := range []testbed.Options{{Instances: -1}, {Duration: -1}} {
+		if e, err := testbed.Open(t.Context(), o); err == nil {
+			t.Errorf("%+v was accepted", o)
+			_ = e.Close()
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package testbed_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"seckill/internal/lab/testbed"
+	"seckill/internal/testkit"
+)
+
+// env and embedded are shared by the tests. They are package variables because TestMain cannot
+// pass values to tests.
+var env, embedded *testbed.Environment
+
+func TestMain(m *testing.M) { testkit.Main(withEnvironments{m}) }
+
+// withEnvironments opens the environments, runs the tests and closes them.
+type withEnvironments struct{ tests *testing.M }
+
+func (h withEnvironments) Run() int {
+	ctx := context.Background()
+	var err error
+	if env, err = testbed.Open(ctx, testbed.Options{}); err == nil {
+		embedded, err = testbed.Open(ctx, testbed.Options{Embedded: true})
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	code := h.tests.Run()
+	if err := errors.Join(embedded.Leave(), env.Close()); err != nil {
+		fmt.Fprintln(os.Stderr, "close the environments:", err)
+		code = max(code, 1)
+	}
+	return code
+}
+
+// play runs a scenario, which must come to its end.
+func runScenario(t *testing.T, in *testbed.Environment, needs []testbed.Server, scene func(*testbed.Run)) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // includes building the service
+	defer cancel()
+	skipped, err := in.Run(ctx, t.Name(), needs, scene)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if skipped != "" {
+		t.Skip(skipped)
+	}
+}
+
+func real() []testbed.Server { return []testbed.Server{testbed.Redis, testbed.Database} }

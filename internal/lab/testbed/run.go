@@ -1,0 +1,266 @@
+package testbed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"seckill/internal/lab/finding"
+	"seckill/internal/lab/judge"
+	"seckill/internal/testkit"
+)
+
+// Run is the testbed of one experiment. It is a [testkit.TB], so testkit.NewRedis and the like
+// start servers for this experiment only.
+type Run struct {
+	env       *Environment
+	name      string
+	ctx       context.Context
+	cancel    context.CancelCauseFunc
+	stopwatch *stopwatch // nil for the run that owns what is shared
+
+	mu       sync.Mutex
+	cleanups []func()
+	errs     []error // of Errorf
+	folder   string
+	required map[Server]bool
+	engine   finding.Engine
+	faults   []judge.Fault
+}
+
+var _ testkit.TB = (*Run)(nil)
+
+func newRun(ctx context.Context, e *Environment, name string) *Run {
+	r := &Run{env: e, name: name, required: map[Server]bool{}}
+	r.ctx, r.cancel = context.WithCancelCause(ctx)
+	return r
+}
+
+// end runs the cleanups, the last one first, and returns the errors of the cleanups and of
+// Errorf.
+func (r *Run) end() error {
+	r.cancel(nil)
+	for {
+		r.mu.Lock()
+		n := len(r.cleanups)
+		if n == 0 {
+			err := errors.Join(r.errs...)
+			r.errs = nil
+			r.mu.Unlock()
+			return err
+		}
+		last := r.cleanups[n-1]
+		r.cleanups = r.cleanups[:n-1]
+		r.mu.Unlock()
+		if err := attempt(last); err != nil {
+			r.Errorf("clean up: %w", err)
+		}
+	}
+}
+
+// abort is what Fatalf and Skipf panic with.
+type abort struct {
+	skipped bool
+	err     error
+}
+
+// Error implements error.
+func (e *abort) Error() string { return e.err.Error() }
+
+// Unwrap is the error.
+func (e *abort) Unwrap() error { return e.err }
+
+// attempt calls f and returns the value with which it was aborted or panicked, if it was.
+func attempt(f func()) (err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case *abort:
+			err = r
+		default:
+			err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
+		}
+	}()
+	f()
+	return nil
+}
+
+// must ends the experiment if err is not nil.
+func (r *Run) must(err error) {
+	if err == nil {
+		return
+	}
+	if end, ok := errors.AsType[*abort](err); ok {
+		panic(end)
+	}
+	r.Fatalf("%w", err)
+}
+
+// Helper implements [testkit.TB].
+func (r *Run) Helper() {}
+
+// Name implements [testkit.TB].
+func (r *Run) Name() string { return r.name }
+
+// Context is cancelled when the experiment ends, just before its cleanups.
+func (r *Run) Context() context.Context { return r.ctx }
+
+// Elapsed is how long the experiment has taken, without the time in which the service was
+// built.
+func (r *Run) Elapsed() time.Duration { return r.stopwatch.elapsed() }
+
+// Failed implements [testkit.TB].
+func (r *Run) Failed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.errs) > 0
+}
+
+// Cleanup registers f to be called at the end of the experiment, before the functions that
+// were registered earlier.
+func (r *Run) Cleanup(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cleanups = append(r.cleanups, f)
+}
+
+// TempDir returns a new folder that is removed at the end of the experiment.
+func (r *Run) TempDir() string {
+	r.mu.Lock()
+	parent := r.folder
+	r.mu.Unlock()
+	if parent == "" {
+		path, remove, err := testkit.Folder()
+		r.must(err)
+		r.Cleanup(func() { r.must(remove()) })
+		r.mu.Lock()
+		r.folder, parent = path, path
+		r.mu.Unlock()
+	}
+	path, err := os.MkdirTemp(parent, "")
+	r.must(err)
+	return path
+}
+
+// Logf implements [testkit.TB].
+func (r *Run) Logf(format string, args ...any) {
+	r.env.options.Log.LogAttrs(r.ctx, slog.LevelInfo, fmt.Sprintf(format, args...), slog.String("experiment", r.name))
+}
+
+// Errorf records a failure and goes on: the experiment comes to no verdict.
+func (r *Run) Errorf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.errs = append(r.errs, fmt.Errorf(format, args...))
+}
+
+// Fatalf ends the experiment: it comes to no verdict. It does not return.
+func (r *Run) Fatalf(format string, args ...any) {
+	panic(&abort{err: fmt.Errorf(format, args...)})
+}
+
+// Skipf ends the experiment as one that cannot be run here. It does not return.
+func (r *Run) Skipf(format string, args ...any) {
+	panic(&abort{skipped: true, err: fmt.Errorf(format, args...)})
+}
+
+// Seed is the seed of random numbers.
+func (r *Run) Seed() int64 { return r.env.options.Seed }
+
+// Duration is the longest time in which new buyers come.
+func (r *Run) Duration() time.Duration { return r.env.options.Duration }
+
+// Go runs f concurrently. The returned function waits for f, and ends the experiment if f
+// aborted it. The end of the experiment waits for f too, so f must end with [Run.Context]; its
+// failure counts then, too.
+func (r *Run) Go(f func()) (wait func()) {
+	done := make(chan struct{})
+	var err error
+	go func() {
+		defer close(done)
+		err = attempt(f)
+	}()
+	var asked sync.Once
+	r.Cleanup(func() {
+		<-done
+		asked.Do(func() {
+			if err != nil && !errors.Is(err, context.Canceled) {
+				r.Errorf("%w", err)
+			}
+		})
+	})
+	return func() {
+		<-done
+		asked.Do(func() {})
+		r.must(err)
+	}
+}
+
+const (
+	// waitLimit bounds how long a scenario waits for a condition. It is generous, because it
+	// is used up only when something is wrong, and a busy machine is not wrong.
+	waitLimit = 20 * time.Second
+	// pollInterval is the pause between two checks of a condition.
+	pollInterval = time.Millisecond
+)
+
+// Until waits until cond holds, which it checks every millisecond. Otherwise it ends the
+// experiment, and what names the condition in the error.
+func (r *Run) Until(what string, cond func() bool) {
+	timeout := time.NewTimer(waitLimit)
+	defer timeout.Stop()
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	for !cond() {
+		select {
+		case <-tick.C:
+		case <-timeout.C:
+			r.Fatalf("waited %v for this: %s", waitLimit, what)
+		case <-r.ctx.Done():
+			r.Fatalf("while waiting for this: %s: %w", what, context.Cause(r.ctx))
+		}
+	}
+}
+
+// Sleep waits for d, or ends the experiment if that ends first.
+func (r *Run) Sleep(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.ctx.Done():
+		r.Fatalf("while waiting: %w", context.Cause(r.ctx))
+	}
+}
+
+// Fault records that something is done to a server, or to a connection, from now until the
+// returned function is called; call it at once for a single moment.
+func (r *Run) Fault(what string) (over func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := len(r.faults)
+	r.faults = append(r.faults, judge.Fault{From: now(), What: what})
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if f := &r.faults[n]; f.To == 0 {
+			f.To = now()
+		}
+	}
+}
+
+// Faults returns those recorded so far.
+func (r *Run) Faults() []judge.Fault {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.faults)
+}
+
+// now is the clock of events.
+func now() int64 { return time.Now().UnixNano() }

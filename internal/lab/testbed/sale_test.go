@@ -1,0 +1,328 @@
+package testbed_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"seckill/internal/eventlog"
+	"seckill/internal/lab/judge"
+	"seckill/internal/lab/load"
+	"seckill/internal/lab/testbed"
+	"seckill/internal/lock"
+	"seckill/internal/order"
+	"seckill/internal/voucher"
+)
+
+func policy(mechanism string) voucher.Policy {
+	p := voucher.DefaultPolicy()
+	p.Lock, p.Scope, p.LockWaitMS = mechanism, voucher.ScopeVoucher, 15000
+	return p
+}
+
+func TestSaleLeavesEvidence(t *testing.T) {
+	for name, in := range map[string]*testbed.Environment{"real": env, "embedded": embedded} {
+		t.Run(name, func(t *testing.T) {
+			var needs []testbed.Server
+			if in == env {
+				needs = real()
+			}
+			runScenario(t, in, needs, func(r *testbed.Run) {
+				api := r.API(0)
+				p := policy("naive")
+				p.Faults = []lock.Fault{{Point: lock.CriticalSection, PauseMS: 20}}
+				sale := r.Sale(p, 5, api)
+				sale.Observe()
+				o := sale.SendLoad(load.Load{Buyers: 12, Concurrency: 12})
+				ev := sale.Evidence()
+
+				if o.Requests != 12 || o.Answers[load.Created] != 5 || o.Answers["sold_out"] != 7 {
+					t.Errorf("answers: %v", o.Answers)
+				}
+				if ev.Audit == nil || ev.Audit.Orders != 5 || ev.Audit.Stock != 0 || ev.Audit.InitialStock != 5 || !ev.Audit.Balanced() {
+					t.Errorf("audit: %+v", ev.Audit)
+				}
+				if len(ev.Acks) != 5 || len(ev.Rows) != 5 {
+					t.Errorf("%d acks, %d rows", len(ev.Acks), len(ev.Rows))
+				}
+				for _, a := range ev.Acks {
+					if !slices.ContainsFunc(ev.Rows, func(o order.Order) bool { return o.ID == a.Order && o.UserID == a.User }) {
+						t.Errorf("%+v is not among %+v", a, ev.Rows)
+					}
+				}
+				checkEvents(t, ev, len(api))
+				checkSamples(t, ev, sale.Key(1))
+				j := judge.Judge(ev)
+				for kind, n := range j.Anomalies {
+					if n != 0 {
+						t.Errorf("%s: %d", kind, n)
+					}
+				}
+				engine := r.Engine()
+				if in == env && (!strings.HasPrefix(engine.Redis, "redis-server ") || !strings.HasPrefix(engine.Database, "MariaDB 1") || ev.Database != "MariaDB") ||
+					in == embedded && (engine.Redis != "embedded (miniredis)" || ev.Database != "SQLite") || ev.LockStore != "Redis" {
+					t.Errorf("engine: %+v; %q and %q", engine, ev.LockStore, ev.Database)
+				}
+			})
+		})
+	}
+}
+
+// checkEvents looks for a whole acquisition in the events of each process.
+func checkEvents(t *testing.T, ev judge.Evidence, processes int) {
+	t.Helper()
+	count, by := map[eventlog.Kind]int{}, map[string]bool{}
+	for _, e := range ev.Events {
+		count[e.Kind]++
+		by[e.Process] = true
+	}
+	if count[eventlog.Acquired] < 5 || count[eventlog.Acquired] != count[eventlog.Released] || count[eventlog.Committed] != 5 {
+		t.Errorf("events: %v", count)
+	}
+	if len(by) != processes || !by["api-1"] {
+		t.Errorf("processes: %v", by)
+	}
+}
+
+// checkSamples compares the samples with the holder of the lock for 20 ms.
+func checkSamples(t *testing.T, ev judge.Evidence, key string) {
+	t.Helper()
+	seen := map[string]bool{}
+	for _, s := range ev.Samples {
+		if s.Key != key || s.Err != "" {
+			t.Errorf("sample: %+v", s)
+		}
+		seen[s.Stored.Owner] = true
+	}
+	if first, last := ev.Samples[0], ev.Samples[len(ev.Samples)-1]; first.Stored.Owner != "" || last.Stored.Owner != "" {
+		t.Errorf("it was not free first and last: %+v, %+v", first, last)
+	}
+	if len(seen) < 6 { // five that bought, and nobody
+		t.Errorf("owners seen: %v", seen)
+	}
+}
+
+func TestDeadAndPausedProcesses(t *testing.T) {
+	runScenario(t, env, real(), func(r *testbed.Run) {
+		api := r.API(2)
+		first := []*testbed.Instance{api[0], api[1]}
+		p := policy("naive")
+		p.LockTTLMS = 300
+		p.Faults = []lock.Fault{{Point: lock.CriticalSection, PauseMS: 100}}
+		sale := r.Sale(p, 5, api)
+		store := sale.Observe()
+
+		bought := sale.StartBuy(api[0], 1)
+		took := sale.Await("buyer 1 has the lock", func(e eventlog.Event) bool { return e.Kind == eventlog.Acquired && e.User == 1 })
+		api[0].Pause()
+		store.Await("the lease runs out", func(x judge.Sample) bool { return x.At > took.At && x.Stored.Owner == "" })
+		if a := sale.Buy(r.Context(), api[1], 2); a.Code != load.Created || a.Instance != "api-2" {
+			t.Errorf("buyer 2: %+v", a)
+		}
+		api[0].Resume()
+		if a := bought(); a.Code == load.Network {
+			t.Errorf("buyer 1: %+v", a)
+		}
+		lost := sale.StartBuy(api[0], 3)
+		sale.Await("buyer 3 has the lock", func(e eventlog.Event) bool { return e.Kind == eventlog.Acquired && e.User == 3 })
+		api[0].Kill()
+		if a := lost(); a.Code != load.Network {
+			t.Errorf("buyer 3 was answered by the dead: %+v", a)
+		}
+		ev := sale.Evidence()
+		if len(ev.Deaths) != 1 || ev.Deaths[0].Process != "api-1" || len(ev.Pauses) != 1 || ev.Pauses[0].To-ev.Pauses[0].From < int64(100*time.Millisecond) {
+			t.Errorf("deaths %+v, pauses %+v", ev.Deaths, ev.Pauses)
+		}
+		if ev.Audit == nil || len(ev.Rows) != int(ev.Audit.Orders) {
+			t.Errorf("the database: %+v, %+v", ev.Audit, ev.Rows)
+		}
+		if first[0].Alive() || !first[1].Alive() {
+			t.Error("the wrong one died")
+		}
+	})
+}
+
+func TestHealthyProcessesAreUsedAgainAndOthersReplaced(t *testing.T) {
+	const mine, others = "SECKILL_LOCK_WATCHDOG=7s", "SECKILL_LOCK_WATCHDOG=8s" // and nobody else's
+	urls := func(spoil func(*testbed.Run, []*testbed.Instance), setting string) (all []string) {
+		runScenario(t, env, real(), func(r *testbed.Run) {
+			api := r.API(2, setting)
+			for _, i := range api {
+				all = append(all, i.URL)
+			}
+			spoil(r, api)
+		})
+		return all
+	}
+	good := func(*testbed.Run, []*testbed.Instance) {}
+	first := urls(good, mine)
+	second := urls(func(_ *testbed.Run, api []*testbed.Instance) { api[0].Kill() }, mine)
+	if !slices.Equal(first, second) {
+		t.Errorf("healthy ones were replaced: %v, %v", first, second)
+	}
+	third := urls(func(_ *testbed.Run, api []*testbed.Instance) { api[1].Pause() }, mine)
+	if third[0] == first[0] || third[1] != first[1] {
+		t.Errorf("after a death: %v, before: %v", third, first)
+	}
+	if fourth := urls(good, mine); fourth[0] != third[0] || fourth[1] == third[1] {
+		t.Errorf("after a pause: %v, before: %v", fourth, third)
+	}
+	if other := urls(good, others); slices.Contains(other, third[0]) {
+		t.Error("a process with other settings was used")
+	}
+}
+
+// A process that a fault kills counts as dead like any other.
+func TestProcessThatKillsItself(t *testing.T) {
+	runScenario(t, env, real(), func(r *testbed.Run) {
+		api := r.API(1)
+		p := policy("setnx")
+		p.Faults = []lock.Fault{{Point: lock.HolderCrash, Effect: lock.EffectKill}}
+		sale := r.Sale(p, 5, api)
+		store := sale.Observe()
+		if a := sale.Buy(r.Context(), api[0], 1); a.Code != load.Network {
+			t.Errorf("answer: %+v", a)
+		}
+		r.Until("the death of "+api[0].Name, func() bool { return !api[0].Alive() })
+		store.Await("the key stays", func(x judge.Sample) bool { return x.Stored.Owner != "" })
+		ev := sale.Evidence()
+		ev.Grace = time.Millisecond
+		r.Sleep(50 * time.Millisecond)
+		ev.End = now()
+		if j := judge.Judge(ev); j.Anomalies["stuck_keys"] != 1 || len(ev.Deaths) != 1 {
+			t.Errorf("%v, %+v", j.Anomalies, ev.Deaths)
+		}
+	})
+}
+
+func TestEmbeddedIsOneProcess(t *testing.T) {
+	skipped, err := embedded.Run(t.Context(), t.Name(), nil, func(r *testbed.Run) { r.API(2) })
+	if err != nil || !strings.Contains(skipped, "2 API processes") {
+		t.Errorf("skipped: %q, %v", skipped, err)
+	}
+}
+
+// The settings of the laboratory's own process do not reach the API processes.
+func TestForeignSettingsAreKeptOut(t *testing.T) {
+	t.Setenv("SECKILL_MYSQL_DSN", "root@tcp(192.0.2.1:3306)/production")
+	t.Setenv("SECKILL_REDIS_ADDRS", "192.0.2.1:6379")
+	runScenario(t, embedded, nil, func(r *testbed.Run) {
+		sale := r.Sale(policy("reentrant"), 1, r.API(1))
+		if a := sale.Buy(r.Context(), r.API(1)[0], 1); a.Err != nil {
+			t.Errorf("answer: %+v", a)
+		}
+	})
+}
+
+func TestRefusedVoucherEndsTheExperiment(t *testing.T) {
+	_, err := embedded.Run(t.Context(), t.Name(), nil, func(r *testbed.Run) { r.Sale(policy("zk-node"), 1, r.API(1)) })
+	if err == nil || !strings.Contains(err.Error(), "put a voucher on sale") {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestSaleWithoutProcessesIsForActors(t *testing.T) {
+	runScenario(t, env, real(), func(r *testbed.Run) {
+		sale := r.Sale(policy("reentrant"), 7, nil)
+		sale.AddEvents(func() []eventlog.Event {
+			return []eventlog.Event{{Key: sale.Key(1), Who: "a"}, {Key: "another"}, {Voucher: sale.Voucher, Who: "b"}, {Voucher: 1}}
+		})
+		ev := sale.Evidence()
+		if ev.Audit == nil || ev.Audit.Stock != 7 || ev.Rows == nil || len(ev.Events) != 2 {
+			t.Errorf("audit %+v, rows %v, events %+v", ev.Audit, ev.Rows, ev.Events)
+		}
+	})
+}
+
+func TestCommandsAreCounted(t *testing.T) {
+	runScenario(t, env, []testbed.Server{testbed.Redis}, func(r *testbed.Run) {
+		own := r.OwnRedis()
+		client := own.Client(r)
+		before := r.Commands(own)
+		for range 5 {
+			if err := client.Set(r.Context(), "k", "v", 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if came := r.Commands(own).Since(before); came["set"] != 5 || came.Total() < 5 {
+			t.Errorf("commands: %v", came)
+		}
+		before = r.Commands(nil)
+		if came := r.Commands(nil).Since(before); came.Total() != 0 {
+			t.Errorf("asking counts: %v", came)
+		}
+	})
+}
+
+func TestLocksOnOtherServers(t *testing.T) {
+	for _, mechanism := range []string{"red", "multi", "mysql-row-expiry", "mysql-get-lock", "zk-queue"} {
+		t.Run(mechanism, func(t *testing.T) {
+			runScenario(t, env, append(real(), testbed.Nodes, testbed.ZooKeeper), func(r *testbed.Run) {
+				p := policy(mechanism)
+				p.Faults = []lock.Fault{{Point: lock.CriticalSection, PauseMS: 30}}
+				sale := r.Sale(p, 3, r.API(0))
+				sale.Observe()
+				o := sale.SendLoad(load.Load{Buyers: 5})
+				ev := sale.Evidence()
+				if o.Answers[load.Created] != 3 || ev.Audit.Orders != 3 {
+					t.Errorf("answers: %v, audit: %+v", o.Answers, ev.Audit)
+				}
+				if ev.LockStore != testbed.LockStore(mechanism) || r.Engine().ZooKeeper == "" {
+					t.Errorf("lock store %q, engine %+v", ev.LockStore, r.Engine())
+				}
+				owners := map[string]bool{}
+				for _, x := range ev.Samples {
+					owners[x.Stored.Owner] = true
+				}
+				t.Logf("%s: %d owners, %d samples, judged %v", mechanism, len(owners), len(ev.Samples), judge.Judge(ev).Anomalies)
+				if len(owners) < 4 {
+					t.Errorf("owners seen: %v", owners)
+				}
+			})
+		})
+	}
+}
+
+func now() int64 { return time.Now().UnixNano() }
+
+// The same seed strikes the same users, in whatever order they come and wherever.
+func TestSeedDecidesWhomAFaultStrikes(t *testing.T) {
+	struck := func() (users []int64) {
+		runScenario(t, env, real(), func(r *testbed.Run) {
+			p := policy("reentrant")
+			p.Faults = []lock.Fault{{Point: lock.CriticalSection, Effect: lock.EffectError, Probability: 0.5}}
+			o := r.Sale(p, 40, r.API(0)).SendLoad(load.Load{Buyers: 40, Concurrency: 20})
+			for _, a := range o.All {
+				if a.Code != load.Created {
+					users = append(users, a.User)
+				}
+			}
+		})
+		slices.Sort(users)
+		return users
+	}
+	first := struck()
+	if len(first) < 5 || len(first) > 35 {
+		t.Errorf("%d of 40 were struck", len(first))
+	}
+	if again := struck(); !slices.Equal(first, again) {
+		t.Errorf("struck first %v, then %v", first, again)
+	}
+}
+
+func TestExperimentsSideBySide(t *testing.T) {
+	for range 4 {
+		t.Run("one", func(t *testing.T) {
+			t.Parallel()
+			runScenario(t, env, real(), func(r *testbed.Run) {
+				sale := r.Sale(policy("fair"), 5, r.API(2))
+				sale.Observe()
+				sale.SendLoad(load.Load{Buyers: 10})
+				if ev := sale.Evidence(); ev.Audit.Orders != 5 || len(ev.Acks) != 5 {
+					t.Errorf("audit %+v, %d acks", ev.Audit, len(ev.Acks))
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,291 @@
+package witness
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"seckill/internal/eventlog"
+	"seckill/internal/lab/finding"
+	"seckill/internal/lab/judge"
+	"seckill/internal/lock"
+)
+
+// maxLeadFactor limits the time before an anomaly in a picture, as a multiple of its duration.
+const maxLeadFactor = 12
+
+// best returns the candidate with the greatest score, the first one of equals.
+func best[T any](candidates []T, shows func(T) int64) (T, bool) {
+	var none T
+	if len(candidates) == 0 {
+		return none, false
+	}
+	return slices.MaxFunc(candidates, func(a, b T) int { return cmp.Compare(shows(a), shows(b)) }), true
+}
+
+func (h *history) showOverlap(found []judge.Overlap) (finding.Witness, bool) {
+	o, ok := best(found, func(o judge.Overlap) int64 { return o.Lasted(h.End) })
+	if !ok {
+		return finding.Witness{}, false
+	}
+	d := h.drawOverlap(finding.Overlaps, o)
+	return d.witness(d.tellOverlap(o)), true
+}
+
+func (h *history) drawOverlap(kind finding.Kind, o judge.Overlap) *drawing {
+	lasted := o.Lasted(h.End)
+	begun := max(o.Earlier.At, o.Later.At-maxLeadFactor*max(lasted, 1e6))
+	d := h.draw(kind, o.Later.Key, begun, o.Later.At+lasted, subjects{holds: []*judge.Hold{o.Earlier, o.Later}})
+	d.wrong[o.Later] = true
+	return d
+}
+
+func (d *drawing) tellOverlap(o judge.Overlap) string {
+	both := "both believe to hold it"
+	if o.Earlier.Unlocked && o.Later.Unlocked {
+		both = "both are inside"
+	}
+	until := both + " to the end"
+	if o.Earlier.End < d.End || o.Later.End < d.End {
+		until = fmt.Sprintf("for %s %s", length(o.Lasted(d.End)), both)
+	}
+	return fmt.Sprintf("%s; at %s %s %s, too: %s.",
+		d.tellHold(o.Earlier, o.Later.At), d.when(o.Later.At), d.who(o.Later.By), granted(o.Later), until)
+}
+
+// tellHold says when a holder got the lock, and whether its process was paused before at.
+func (d *drawing) tellHold(one *judge.Hold, at int64) string {
+	var b strings.Builder
+	b.WriteString(d.who(one.By))
+	switch before := d.from - one.At; {
+	case one.Unlocked && before > 0:
+		fmt.Fprintf(&b, " has come in %s earlier", length(before))
+	case one.Unlocked:
+		fmt.Fprintf(&b, " comes in at %s", d.when(one.At))
+	case before > 0:
+		fmt.Fprintf(&b, " has got the lock %s earlier", length(before))
+	default:
+		fmt.Fprintf(&b, " gets the lock at %s", d.when(one.At))
+	}
+	if left, known := one.LeaseLeft(); known {
+		fmt.Fprintf(&b, " with %s of its lease left", length(left))
+	}
+	for _, stop := range d.Pauses {
+		to := cmp.Or(stop.To, d.End)
+		if stop.Process == one.By.Process && stop.From < at && to > one.At {
+			fmt.Fprintf(&b, ", and its process stands still for %s", length(to-stop.From))
+			break
+		}
+	}
+	return b.String()
+}
+
+// granted says that a holder gets the lock.
+func granted(h *judge.Hold) string {
+	if h.Unlocked {
+		return "comes in"
+	}
+	return "is granted it"
+}
+
+func (h *history) showStale(found []judge.StaleWrite) (finding.Witness, bool) {
+	s, ok := best(found, func(s judge.StaleWrite) int64 {
+		certain, _ := s.Late.CommitSpan()
+		return certain - s.Next.At
+	})
+	if !ok {
+		return finding.Witness{}, false
+	}
+	mine, end := s.Late.Under, s.Late.Ended.At
+	d := h.draw(finding.StaleWrites, mine.Key, mine.At, end, subjects{holds: []*judge.Hold{mine, s.Next}, transactions: []*judge.Transaction{s.Late}})
+	d.wrong[s.Late] = true
+	what := "commits its write"
+	if s.Late.Unguarded() {
+		what = fmt.Sprintf("commits a stock of %d", s.Late.Write.Stock)
+	}
+	if before := h.lastSold(s.Late); before != nil && before.Unguarded() && before.Under != mine {
+		what += fmt.Sprintf(" over %d", before.Write.Stock)
+	}
+	return d.witness(fmt.Sprintf("%s; at %s %s %s; at %s %s %s all the same.",
+		d.tellHold(mine, s.Next.At), d.when(s.Next.At), d.who(s.Next.By), granted(s.Next), d.when(end), d.who(mine.By), what)), true
+}
+
+// lastSold is the previous transaction that changed the stock.
+func (h *history) lastSold(late *judge.Transaction) (before *judge.Transaction) {
+	for _, s := range h.Transactions {
+		if s == late {
+			break
+		}
+		if s.TookStock() && s.Voucher == late.Voucher {
+			before = s
+		}
+	}
+	return before
+}
+
+func (h *history) showWrongRelease() (finding.Witness, bool) {
+	victims := map[*judge.Hold]judge.WrongRelease{}
+	for _, w := range h.WrongReleases {
+		victims[w.Holder] = w
+	}
+	// The best chain begins with a late release and not with a holder whose own lock was
+	// deleted, and it has a third client that gets in.
+	w, ok := best(h.WrongReleases, func(w judge.WrongRelease) int64 {
+		score := min(w.Holder.End, h.End) - w.GoneBy
+		if _, also := victims[w.Releaser]; !also {
+			score += int64(1e12)
+		}
+		if h.nextIn(w) != nil {
+			score += int64(2e12)
+		}
+		return score
+	})
+	if !ok {
+		return finding.Witness{}, false
+	}
+	in := subjects{holds: []*judge.Hold{w.Releaser, w.Holder}}
+	chain := []judge.WrongRelease{w}
+	for next := h.nextIn(w); next != nil; next = h.nextIn(chain[len(chain)-1]) {
+		in.holds = append(in.holds, next)
+		follow, also := victims[next]
+		if !also || follow.Releaser != chain[len(chain)-1].Holder || len(in.holds) == 4 {
+			break
+		}
+		chain = append(chain, follow)
+	}
+	done := min(w.Holder.End, h.End)
+	if last := in.holds[len(in.holds)-1]; last != w.Holder {
+		done = max(done, last.At)
+	}
+	d := h.draw(finding.WrongReleases, w.Holder.Key, max(w.Releaser.At, w.Releaser.Releasing.At-maxLeadFactor*(done-w.Holder.At)), done, in)
+	for _, link := range chain {
+		d.wrong[link.Releaser.Releasing] = true
+	}
+	return d.witness(d.tellWrongReleases(chain, in.holds)), true
+}
+
+// nextIn is the hold that a wrong release let in while the holder still believed to hold the
+// lock.
+func (h *history) nextIn(w judge.WrongRelease) *judge.Hold {
+	all := h.HoldsOf[w.Holder.Key]
+	for i := judge.GrantedAfter(all, max(w.Holder.At, w.Releaser.Releasing.At)); i < len(all) && all[i].At < w.Holder.End; i++ {
+		if all[i].Conflicts(w.Holder) {
+			return all[i]
+		}
+	}
+	return nil
+}
+
+func (d *drawing) tellWrongReleases(chain []judge.WrongRelease, holds []*judge.Hold) string {
+	first := chain[0]
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s; at %s %s is granted it", d.tellHold(first.Releaser, first.Holder.At),
+		d.when(first.Holder.At), d.who(first.Holder.By))
+	for i, link := range chain {
+		release := link.Releaser.Releasing.At
+		if release < link.Holder.At {
+			fmt.Fprintf(&b, "; the release that %s began at %s deletes the lock of %s",
+				d.who(link.Releaser.By), d.when(release), d.who(link.Holder.By))
+		} else {
+			fmt.Fprintf(&b, "; at %s %s releases, which deletes the lock of %s",
+				d.when(release), d.who(link.Releaser.By), d.who(link.Holder.By))
+		}
+		if next := i + 2; next < len(holds) {
+			fmt.Fprintf(&b, " and lets %s in at %s", d.who(holds[next].By), d.when(holds[next].At))
+		}
+	}
+	return b.String() + "."
+}
+
+func (h *history) showStuck(found []judge.StuckKey) (finding.Witness, bool) {
+	s, ok := best(found, func(s judge.StuckKey) int64 {
+		if s.Holder == nil {
+			return 0
+		}
+		return 1
+	})
+	if !ok {
+		return finding.Witness{}, false
+	}
+	in := subjects{}
+	begun := s.Entry.From
+	if s.Holder != nil {
+		in.holds, begun = []*judge.Hold{s.Holder}, s.Holder.At
+	}
+	taker, taken := h.Taker(s.Key, s.Entry.Value)
+	if s.Holder == nil && taken {
+		in.unanswered, begun = []judge.Unanswered{taker}, taker.Request.At
+	}
+	var turned *eventlog.Event // a client that is refused because of it
+	for _, e := range h.Refusals {
+		if e.Key == s.Key && e.At > s.Entry.From && (s.Holder == nil || e.At > s.Holder.End) {
+			turned = e
+			in.refusals = []*eventlog.Event{e}
+			break
+		}
+	}
+	done := h.End
+	if turned != nil {
+		done = turned.At
+	}
+	d := h.draw(finding.StuckKeys, s.Key, begun, done, in)
+	d.wrong[s.Entry] = true
+	var b strings.Builder
+	b.WriteString("Nobody was ever told that the lock is theirs")
+	switch {
+	case s.Holder == nil && taken:
+		b.Reset()
+		fmt.Fprintf(&b, "%s asks for the lock at %s; at %s %s is killed, before it was told that the lock is its own",
+			d.who(judge.ActorOf(taker.Request)), d.when(taker.Request.At), d.when(taker.Died), taker.Request.Process)
+	case s.Holder != nil:
+		b.Reset()
+		b.WriteString(d.tellHold(s.Holder, s.Holder.End))
+		switch s.Holder.How {
+		case judge.EndDied:
+			fmt.Fprintf(&b, "; at %s %s is killed", d.when(s.Holder.End), s.Holder.By.Process)
+		case judge.EndAbandoned:
+			fmt.Fprintf(&b, "; at %s it is gone without a release", d.when(s.Holder.End))
+		case judge.EndReleased:
+			fmt.Fprintf(&b, "; at %s it gives it back", d.when(s.Holder.End))
+		}
+	}
+	fmt.Fprintf(&b, "; %s later the store still has the key", length(h.End-max(s.Entry.From, s.Since())))
+	if s.Entry.Expires == judge.Never {
+		b.WriteString(", without an end")
+	}
+	if turned != nil {
+		fmt.Fprintf(&b, "; %s %s", d.who(judge.ActorOf(turned)), refusal(turned))
+	}
+	return d.witness(b.String() + "."), true
+}
+
+func (h *history) showLockedOut(found []judge.LockedOut) (finding.Witness, bool) {
+	l, ok := best(found, func(l judge.LockedOut) int64 { return l.Refused.At - l.Holder.Released.At }) // the longest time after the release
+	if !ok {
+		return finding.Witness{}, false
+	}
+	d := h.draw(finding.LockedOut, l.Holder.Key, l.Holder.At, l.Refused.At,
+		subjects{holds: []*judge.Hold{l.Holder}, refusals: []*eventlog.Event{l.Refused}})
+	d.wrong[l.Refused] = true
+	if keys := h.Store[l.Holder.Key]; keys != nil {
+		if k := keys.At(l.Refused.At); k != nil && k.By == l.Holder {
+			d.wrong[k] = true
+		}
+	}
+	return d.witness(fmt.Sprintf("%s and gives it back at %s; the store keeps it, and %s after the release %s %s because of it.",
+		d.tellHold(l.Holder, l.Holder.End), d.when(l.Holder.End), length(l.Refused.At-l.Holder.Released.At),
+		d.who(judge.ActorOf(l.Refused)), refusal(l.Refused))), true
+}
+
+// refusal says how an acquisition ended without the lock. A caller without an answer was not
+// refused: it gave up. The event keeps only the text of the error.
+func refusal(e *eventlog.Event) string {
+	for _, unanswered := range []error{context.DeadlineExceeded, context.Canceled, lock.ErrUnavailable} {
+		if strings.Contains(e.Error, unanswered.Error()) && !strings.Contains(e.Error, lock.ErrNotAcquired.Error()) {
+			return "gives up"
+		}
+	}
+	return "is refused"
+}

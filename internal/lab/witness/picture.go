@@ -1,0 +1,248 @@
+package witness
+
+import (
+	"fmt"
+	"slices"
+
+	"seckill/internal/eventlog"
+	"seckill/internal/lab/finding"
+	"seckill/internal/lab/judge"
+)
+
+// Focus limits what [Picture] shows. Empty fields do not limit it.
+type Focus struct {
+	Key  string
+	Who  string // one of the actors, as [eventlog.Event.Who] has it
+	From int64  // nothing before
+	To   int64  // nothing after
+	// Summary replaces the generated one.
+	Summary string
+}
+
+// Picture shows how an anomaly was prevented, in an experiment that holds: a late write that
+// was refused, a holder that was told of its loss, a late release that left the next lock
+// alone, a dead holder's lock that was taken over, or, if nothing of that happened, a waiter
+// and its predecessor. It reports false if there is nothing to show.
+func Picture(ev judge.Evidence, focus Focus) (finding.Witness, bool) {
+	h := &history{judge.NewHistory(ev)}
+	for _, show := range []func(Focus) (*drawing, string){
+		h.refusedWrite, h.toldHolder, h.lateRelease, h.takenOver, h.handover, h.turnedAway, h.alone,
+	} {
+		d, summary := show(focus)
+		if d == nil {
+			continue
+		}
+		if focus.Summary != "" {
+			summary = focus.Summary
+		}
+		return d.witness(summary), true
+	}
+	return finding.Witness{}, false
+}
+
+// matches reports whether a hold is within the focus.
+func (f Focus) matches(h *judge.Hold) bool {
+	return (f.Key == "" || f.Key == h.Key) && f.within(h.By, h.At)
+}
+
+// within reports whether an actor and a time are within the focus.
+func (f Focus) within(a judge.Actor, at int64) bool {
+	return (f.Who == "" || f.Who == a.Who) && at >= f.From && (f.To == 0 || at <= f.To)
+}
+
+// next is the first conflicting hold that was granted later.
+func (h *history) next(one *judge.Hold) *judge.Hold {
+	all := h.HoldsOf[one.Key]
+	for i := judge.GrantedAfter(all, one.At); i < len(all); i++ {
+		if all[i].Conflicts(one) {
+			return all[i]
+		}
+	}
+	return nil
+}
+
+// refusedWrite shows a write that came after the lock had been granted to the next holder, and
+// was refused.
+func (h *history) refusedWrite(f Focus) (*drawing, string) {
+	type late struct {
+		sale *judge.Transaction
+		next *judge.Hold
+	}
+	var found []late
+	for _, s := range h.Transactions {
+		if s.Under == nil || s.Write == nil || s.Ended == nil || s.Committed() != nil || !f.matches(s.Under) {
+			continue
+		}
+		if next := h.next(s.Under); next != nil && next.At < s.Ended.At && (s.Under.How != judge.EndReleased || next.At < s.Under.End) {
+			found = append(found, late{s, next})
+		}
+	}
+	l, ok := best(found, func(l late) int64 { return l.sale.Ended.At - l.next.At })
+	if !ok {
+		return nil, ""
+	}
+	mine := l.sale.Under
+	d := h.draw("", mine.Key, mine.At, l.sale.Ended.At, subjects{holds: []*judge.Hold{mine, l.next}, transactions: []*judge.Transaction{l.sale}})
+	return d, fmt.Sprintf("%s; at %s %s %s; the late write of %s is refused at %s.",
+		d.tellHold(mine, l.next.At), d.when(l.next.At), d.who(l.next.By), granted(l.next), d.who(mine.By), d.when(l.sale.Ended.At))
+}
+
+// toldHolder shows a holder that is told that it has lost the lock.
+func (h *history) toldHolder(f Focus) (*drawing, string) {
+	var found []*judge.Hold
+	for _, one := range h.Holds {
+		if one.How == judge.EndNotified && f.matches(one) {
+			found = append(found, one)
+		}
+	}
+	one, ok := best(found, func(one *judge.Hold) int64 {
+		if h.next(one) != nil {
+			return 1
+		}
+		return 0
+	})
+	if !ok {
+		return nil, ""
+	}
+	in, done := subjects{holds: []*judge.Hold{one}}, one.Lost.At
+	next := h.next(one)
+	if next != nil {
+		in.holds, done = append(in.holds, next), max(done, next.At)
+	}
+	d := h.draw("", one.Key, one.At, done, in)
+	summary := fmt.Sprintf("%s; at %s it is told that it holds it no longer", d.tellHold(one, one.Lost.At), d.when(one.Lost.At))
+	if next != nil {
+		summary += fmt.Sprintf("; %s is granted it at %s", d.who(next.By), d.when(next.At))
+	}
+	return d, summary + "."
+}
+
+// lateRelease shows a holder that releases when another one has the lock, finds that out, and
+// leaves it.
+func (h *history) lateRelease(f Focus) (*drawing, string) {
+	type late struct{ holder, next *judge.Hold }
+	var found []late
+	for _, one := range h.Holds {
+		if one.How != judge.EndReleased || one.Released == nil || one.Released.Error == "" || !f.matches(one) {
+			continue
+		}
+		next := h.next(one)
+		if next == nil || next.At > one.Releasing.At || next.End <= one.Released.At {
+			continue
+		}
+		if !slices.ContainsFunc(h.WrongReleases, func(w judge.WrongRelease) bool { return w.Holder == next }) {
+			found = append(found, late{one, next})
+		}
+	}
+	l, ok := best(found, func(l late) int64 { return min(l.next.End, h.End) - l.holder.Released.At })
+	if !ok {
+		return nil, ""
+	}
+	done := min(l.next.End, h.End)
+	d := h.draw("", l.holder.Key, l.holder.At, done, subjects{holds: []*judge.Hold{l.holder, l.next}})
+	return d, fmt.Sprintf("%s; at %s %s is granted it; at %s %s releases, finds that the lock is not its own, and leaves it; %s has it until %s.",
+		d.tellHold(l.holder, l.next.At), d.when(l.next.At), d.who(l.next.By), d.when(l.holder.End), d.who(l.holder.By),
+		d.who(l.next.By), d.when(done))
+}
+
+// takenOver shows a dead holder's lock going to the next one.
+func (h *history) takenOver(f Focus) (*drawing, string) {
+	for _, one := range h.Holds {
+		if one.How != judge.EndDied && one.How != judge.EndAbandoned || !f.matches(one) {
+			continue
+		}
+		next := h.next(one)
+		if next == nil || next.At < one.End {
+			continue
+		}
+		d := h.draw("", one.Key, one.At, next.At, subjects{holds: []*judge.Hold{one, next}})
+		how := "is gone without a release"
+		if one.How == judge.EndDied {
+			how = "is killed"
+		}
+		return d, fmt.Sprintf("%s and %s at %s; %s later, at %s, %s is granted it.", d.tellHold(one, one.End), how,
+			d.when(one.End), length(next.At-one.End), d.when(next.At), d.who(next.By))
+	}
+	return nil, ""
+}
+
+// handover shows the client that waited longest for a release.
+func (h *history) handover(f Focus) (*drawing, string) {
+	type wait struct{ holder, waiter *judge.Hold }
+	var found []wait
+	for _, one := range h.Holds {
+		if one.How != judge.EndReleased || !f.matches(one) {
+			continue
+		}
+		if next := h.next(one); next != nil && next.Began < one.End && one.End <= next.At {
+			found = append(found, wait{one, next})
+		}
+	}
+	// The longest wait, without the time in which others held the lock.
+	w, ok := best(found, func(w wait) int64 { return w.holder.End - max(w.holder.At, w.waiter.Began) })
+	if !ok {
+		return nil, ""
+	}
+	begun, done := w.holder.At, min(w.waiter.End, h.End)
+	d := h.draw("", w.holder.Key, begun, done, subjects{holds: []*judge.Hold{w.holder, w.waiter}})
+	return d, fmt.Sprintf("%s; %s asks for it and waits; %s gives it back at %s, and %s is granted it at %s.",
+		d.tellHold(w.holder, w.holder.End), d.who(w.waiter.By), d.who(w.holder.By), d.when(w.holder.End), d.who(w.waiter.By), d.when(w.waiter.At))
+}
+
+// turnedAway shows a client that is refused while another one holds the key.
+func (h *history) turnedAway(f Focus) (*drawing, string) {
+	for _, e := range h.Refusals {
+		if f.Key != "" && f.Key != e.Key || !f.within(judge.ActorOf(e), e.At) {
+			continue
+		}
+		all := h.HoldsOf[e.Key]
+		if i := judge.GrantedAfter(all, e.At) - 1; i >= 0 && all[i].End >= e.At {
+			d := h.draw("", e.Key, all[i].At, min(all[i].End, h.End), subjects{holds: []*judge.Hold{all[i]}, refusals: []*eventlog.Event{e}})
+			return d, fmt.Sprintf("%s; while it holds it, %s %s, at %s.", d.tellHold(all[i], e.At), d.who(judge.ActorOf(e)), refusal(e), d.when(e.At))
+		}
+	}
+	return nil, ""
+}
+
+// alone shows two concurrent transactions, or a single hold.
+func (h *history) alone(f Focus) (*drawing, string) {
+	type pair struct{ one, other *judge.Transaction }
+	var found []pair
+	var before *judge.Transaction
+	for _, s := range h.Transactions {
+		if s.Write == nil || s.Ended == nil || !f.within(s.By, s.Ended.At) {
+			continue
+		}
+		if before != nil {
+			found = append(found, pair{before, s})
+		}
+		before = s
+	}
+	if p, ok := best(found, func(p pair) int64 { return p.one.Ended.At - p.other.Began }); ok {
+		key := f.Key
+		if p.one.Under != nil && key == "" {
+			key = p.one.Under.Key
+		}
+		d := h.draw("", key, min(p.one.Began, p.other.Began), p.other.Ended.At, subjects{transactions: []*judge.Transaction{p.one, p.other}})
+		return d, fmt.Sprintf("%s %s at %s, %s %s at %s.", d.who(p.one.By), outcome(p.one), d.when(p.one.Ended.At),
+			d.who(p.other.By), outcome(p.other), d.when(p.other.Ended.At))
+	}
+	for _, one := range h.Holds {
+		if f.matches(one) {
+			d := h.draw("", one.Key, one.At, min(one.End, h.End), subjects{holds: []*judge.Hold{one}})
+			has := "has it"
+			if one.Unlocked {
+				has = "is inside"
+			}
+			return d, fmt.Sprintf("%s and %s until %s.", d.tellHold(one, one.End), has, d.when(min(one.End, h.End)))
+		}
+	}
+	return nil, ""
+}
+
+func outcome(s *judge.Transaction) string {
+	if s.Committed() == nil {
+		return "is refused"
+	}
+	return "commits"
+}

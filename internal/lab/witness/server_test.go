@@ -1,0 +1,103 @@
+package witness_test
+
+import (
+	"slices"
+	"testing"
+
+	"seckill/internal/lab/finding"
+	"seckill/internal/lab/judge"
+	"seckill/internal/lab/judge/judgetest"
+	"seckill/internal/lab/witness"
+)
+
+// servers are samples of single servers: 17 has the lock on a majority, and one of these nodes
+// forgets it.
+func servers(t *testing.T) judge.Evidence {
+	t.Helper()
+	ev := judgetest.Script(t, `
+		0   17 acquiring
+		1   17 acquired asked=0 left=9000
+		50  18@2 acquiring
+		51  18@2 acquired asked=50 left=9000
+		90  17 releasing asked=89 left=8900 stored=18
+		91  17 released asked=90 err=lost
+		120 18@2 releasing asked=119 left=8900 stored=18
+		121 18@2 released asked=120
+		130 end`)
+	for _, seen := range []struct{ server, at, what string }{
+		{"node 1", "0", "free"}, {"node 1", "1", "17"}, {"node 1", "91", "free"},
+		{"node 2", "0.1", "free"}, {"node 2", "1", "17"}, {"node 2", "30", "down"}, {"node 2", "40", "free"}, {"node 2", "51", "18"}, {"node 2", "121", "free"},
+	} {
+		s := judgetest.Sample(t, judgetest.Nanos(t, seen.at), seen.what, nil)
+		s.Server = seen.server
+		ev.Samples = append(ev.Samples, s)
+	}
+	return ev
+}
+
+func TestSingleServersHaveLanes(t *testing.T) {
+	j := judge.Judge(servers(t))
+	if n := j.Anomalies[finding.Overlaps]; n != 1 || len(witness.Proofs(j)) != 1 {
+		t.Fatalf("%d overlaps, %d witnesses, want 1 of each", n, len(witness.Proofs(j)))
+	}
+	w := witness.Proofs(j)[0]
+	judgetest.CheckWitness(t, w)
+	for name, want := range map[string][]finding.Mark{
+		// Its release fails, since the others no longer have the lock, and deletes the rest.
+		"node 1": {{Kind: finding.Deletes, Label: "deleted", Who: "buyer 17 (api-1)"}},
+		"node 2": {{Kind: finding.Notes, Label: "no answer"}, {Kind: finding.Deletes, Label: "deleted", Who: "buyer 18 (api-2)"}},
+	} {
+		i := slices.IndexFunc(w.Lanes, func(l finding.Lane) bool { return l.Name == name && l.Role == finding.LockStore })
+		if i < 0 {
+			t.Errorf("%s has no lane", name)
+			continue
+		}
+		got := slices.Clone(w.Lanes[i].Marks)
+		for m := range got {
+			got[m].At = 0
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %+v, want %+v", name, got, want)
+		}
+	}
+}
+
+// What one server holds at the end says nothing about the lock.
+func TestSingleServerIsNotTheStore(t *testing.T) {
+	ev := judgetest.Script(t, `
+		0   17 acquiring
+		1   17 acquired asked=0
+		50  17 abandoned
+		900 end`)
+	s := judgetest.Sample(t, judgetest.Nanos(t, "1"), "17", nil)
+	s.Server = "node 1"
+	ev.Samples = []judge.Sample{s}
+	if n, looked := judge.Judge(ev).Anomalies[finding.StuckKeys]; looked {
+		t.Errorf("%d stuck keys, where nobody looked at the store as a whole", n)
+	}
+}
+
+func TestTellMarksMoments(t *testing.T) {
+	ev := servers(t)
+	w := witness.Tell(ev, witness.Story{
+		Kind: finding.Herds, Key: "k", Who: []string{"buyer 17", "buyer 18"}, From: judgetest.Nanos(t, "0"), To: judgetest.Nanos(t, "120"),
+		Summary: func(func(int64) string) string { return "they wake" },
+		Moments: []witness.Moment{
+			{Who: "buyer 18", At: judgetest.Nanos(t, "60"), Kind: finding.Wakes, Label: "in vain", Wrong: true},
+			{Who: "buyer 19", At: judgetest.Nanos(t, "60"), Kind: finding.Wakes},
+			{Who: "buyer 17", At: judgetest.Nanos(t, "9000"), Kind: finding.Wakes},
+		},
+	})
+	judgetest.CheckWitness(t, w)
+	var found []finding.Mark
+	for _, lane := range w.Lanes {
+		for _, m := range lane.Marks {
+			if m.Kind == finding.Wakes {
+				found = append(found, m)
+			}
+		}
+	}
+	if len(found) != 1 || found[0].Who != "buyer 18 (api-2)" || !found[0].Wrong {
+		t.Errorf("the moments of those in the picture: %+v, want that of buyer 18", found)
+	}
+}

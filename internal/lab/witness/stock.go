@@ -1,0 +1,153 @@
+package witness
+
+import (
+	"fmt"
+
+	"seckill/internal/lab/finding"
+	"seckill/internal/lab/judge"
+)
+
+func (h *history) showLostUpdate(found []judge.LostUpdate) (finding.Witness, bool) {
+	l, ok := best(found, h.visible)
+	if !ok {
+		return finding.Witness{}, false
+	}
+	d := h.drawLostUpdate(finding.LostUpdates, l)
+	return d.witness(d.tellLostUpdate(l) + "."), true
+}
+
+// visible scores a lost update: two writers that read the same value and lie apart are best.
+func (h *history) visible(l judge.LostUpdate) int64 {
+	score := min(l.By.Ended.At-l.By.Read.At, l.By.Ended.At-l.Overwritten.Ended.At)
+	if l.Overwritten.Read != nil && l.Overwritten.Read.Stock == l.By.Read.Stock {
+		score += int64(1e12)
+	}
+	return score
+}
+
+func (h *history) drawLostUpdate(kind finding.Kind, l judge.LostUpdate) *drawing {
+	in := subjects{transactions: []*judge.Transaction{l.Overwritten, l.By}}
+	begun := min(l.By.Read.At, l.Overwritten.Ended.At)
+	if l.Overwritten.Read != nil {
+		begun = min(begun, max(l.Overwritten.Read.At, l.By.Read.At-(l.By.Ended.At-l.By.Read.At)))
+	}
+	key := ""
+	for _, s := range in.transactions {
+		if s.Under != nil {
+			key = s.Under.Key
+			in.holds = append(in.holds, s.Under)
+		}
+	}
+	d := h.draw(kind, key, begun, l.By.Ended.At, in)
+	d.wrong[l.By] = true
+	return d
+}
+
+func (d *drawing) tellLostUpdate(l judge.LostUpdate) string {
+	first, last := d.who(l.Overwritten.By), d.who(l.By.By)
+	switch {
+	case l.Overwritten.Read != nil && l.Overwritten.Read.Stock == l.By.Read.Stock && l.Overwritten.Unguarded():
+		return fmt.Sprintf("%s and %s both read a stock of %d; %s writes %d, committed at %s, and %s writes %d over it at %s: one of the two is lost",
+			first, last, l.By.Read.Stock, first, l.Overwritten.Write.Stock, d.when(l.Overwritten.Ended.At), last, l.By.Write.Stock, d.when(l.By.Ended.At))
+	case l.Overwritten.Unguarded():
+		return fmt.Sprintf("%s reads a stock of %d; %s commits %d at %s; at %s %s commits %d over it, computed from what it had read",
+			last, l.By.Read.Stock, first, l.Overwritten.Write.Stock, d.when(l.Overwritten.Ended.At), d.when(l.By.Ended.At), last, l.By.Write.Stock)
+	}
+	return fmt.Sprintf("%s reads a stock of %d; %s takes one at %s; at %s %s commits %d, computed from what it had read",
+		last, l.By.Read.Stock, first, d.when(l.Overwritten.Ended.At), d.when(l.By.Ended.At), last, l.By.Write.Stock)
+}
+
+func (h *history) showLostOrder(found []judge.Ack) (finding.Witness, bool) {
+	if h.Rows == nil {
+		return finding.Witness{}, false
+	}
+	for _, ack := range found {
+		for _, s := range h.Transactions {
+			if s.Insert == nil || s.Insert.Order != ack.Order {
+				continue
+			}
+			in := subjects{transactions: []*judge.Transaction{s}}
+			key := ""
+			if s.Under != nil {
+				key, in.holds = s.Under.Key, []*judge.Hold{s.Under}
+			}
+			d := h.draw(finding.LostOrders, key, s.Began, min(s.EndedAt(), h.End), in)
+			d.wrong[s], d.showOrders = true, true
+			return d.witness(fmt.Sprintf("%s is told that its order %d is placed; at the end the database does not have it.", d.who(s.By), ack.Order)), true
+		}
+	}
+	return finding.Witness{}, false
+}
+
+// showDuplicates shows two orders of one user: of those in the database, the two that
+// overlapped the longest.
+func (h *history) showDuplicates() (finding.Witness, bool) {
+	type pair struct{ one, other *judge.Transaction }
+	type buyer struct{ voucher, user int64 }
+	before := map[buyer]*judge.Transaction{}
+	var pairs []pair
+	for _, s := range h.Transactions {
+		if s.Insert == nil || s.Committed() == nil {
+			continue
+		}
+		b := buyer{s.Voucher, s.Insert.User}
+		if before[b] != nil {
+			pairs = append(pairs, pair{before[b], s})
+		}
+		before[b] = s
+	}
+	together := func(p pair) int64 { return p.one.Ended.At - p.other.Began }
+	p, ok := best(pairs, together)
+	if !ok {
+		return finding.Witness{}, false
+	}
+	in := subjects{transactions: []*judge.Transaction{p.one, p.other}}
+	key := ""
+	for _, s := range in.transactions {
+		if s.Under != nil {
+			key, in.holds = s.Under.Key, append(in.holds, s.Under)
+		}
+	}
+	d := h.draw(finding.DuplicateOrders, key, min(p.one.Began, p.other.Began), p.other.Ended.At, in)
+	d.showOrders, d.wrong[p.other] = true, true
+	summary := fmt.Sprintf("User %d has two orders", p.one.Insert.User)
+	asked, also := p.one.Checked, p.other.Checked
+	switch {
+	case asked != nil && also != nil && !asked.Found && !also.Found:
+		summary += fmt.Sprintf(": both look for an earlier one, at %s and at %s, and find none; the first is committed at %s, the second at %s",
+			d.when(asked.At), d.when(also.At), d.when(p.one.Ended.At), d.when(p.other.Ended.At))
+	case together(p) > 0:
+		summary += fmt.Sprintf(": the second is begun at %s, before the first is committed at %s", d.when(p.other.Began), d.when(p.one.Ended.At))
+	}
+	return d.witness(summary + "."), true
+}
+
+// showOversold shows how one voucher was sold twice: by a lost update, otherwise by two
+// holders, otherwise by the last orders beyond the stock.
+func (h *history) showOversold(a judge.Findings) (finding.Witness, bool) {
+	if h.Audit == nil || h.Audit.Oversold() == 0 {
+		return finding.Witness{}, false
+	}
+	many := fmt.Sprintf("Of %d vouchers %d were sold.", h.Audit.InitialStock, h.Audit.Orders)
+	if l, ok := best(a.LostUpdates, h.visible); ok {
+		d := h.drawLostUpdate(finding.Oversold, l)
+		return d.witness(d.tellLostUpdate(l) + ". " + many), true
+	}
+	if o, ok := best(a.Overlaps, func(o judge.Overlap) int64 { return o.Lasted(h.End) }); ok {
+		d := h.drawOverlap(finding.Oversold, o)
+		return d.witness(d.tellOverlap(o) + " " + many), true
+	}
+	var sold []*judge.Transaction
+	for _, s := range h.Transactions {
+		if s.Insert != nil && s.Committed() != nil {
+			sold = append(sold, s)
+		}
+	}
+	if len(sold) < 2 {
+		return finding.Witness{}, false
+	}
+	last := sold[len(sold)-2:]
+	d := h.draw(finding.Oversold, "", last[0].Began, last[1].Ended.At, subjects{transactions: last})
+	d.showOrders, d.wrong[last[1]] = true, true
+	return d.witness(fmt.Sprintf("%s and %s order in turn, the last ones of too many. %s", d.who(last[0].By), d.who(last[1].By), many)), true
+}

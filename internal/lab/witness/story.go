@@ -1,0 +1,114 @@
+package witness
+
+import (
+	"cmp"
+	"slices"
+
+	"seckill/internal/lab/finding"
+	"seckill/internal/lab/judge"
+)
+
+// Story is an anomaly that a scenario has found itself: what some actors did with a key.
+type Story struct {
+	Kind finding.Kind
+	Key  string
+	Who  []string // the actors, as [eventlog.Event.Who] has them
+	// From and To limit the anomaly itself; some context is shown before and after.
+	From, To int64
+	// Summary describes it. when formats a time on the picture's axis.
+	Summary func(when func(at int64) string) string
+	// Wrong names what is wrong between From and To.
+	Wrong []Wrong
+	// Moments are additional marks, which no event records.
+	Moments []Moment
+}
+
+// Moment is a mark in the lane of an actor.
+type Moment struct {
+	Who   string
+	At    int64
+	Kind  finding.MarkKind
+	Label string
+	Wrong bool
+}
+
+// Wrong names spans and marks of an actor by their kinds; "" is none.
+type Wrong struct {
+	Who  string
+	Span finding.SpanKind
+	Mark finding.MarkKind
+}
+
+// Tell draws a story.
+func Tell(ev judge.Evidence, s Story) finding.Witness {
+	h := &history{judge.NewHistory(ev)}
+	in := subjects{}
+	for _, one := range h.HoldsOf[s.Key] {
+		if slices.Contains(s.Who, one.By.Who) && one.Began <= s.To && one.End >= s.From {
+			in.holds = append(in.holds, one)
+		}
+	}
+	for _, e := range h.Refusals {
+		if slices.Contains(s.Who, e.Who) && e.Key == s.Key && cmp.Or(e.Began, e.At) <= s.To && e.At >= s.From {
+			in.refusals = append(in.refusals, e)
+		}
+	}
+	d := h.draw(s.Kind, s.Key, s.From, s.To, in)
+	w := d.witness(s.Summary(d.when))
+	for _, m := range s.Moments {
+		d.addMoment(&w, m)
+	}
+	for _, wrong := range s.Wrong {
+		for _, p := range d.participants {
+			if p.by.Who == wrong.Who {
+				d.markWrong(&w, p, s, wrong)
+			}
+		}
+	}
+	return w
+}
+
+// addMoment adds a moment to the lane of its actor, if both are in the picture.
+func (d *drawing) addMoment(w *finding.Witness, m Moment) {
+	for _, p := range d.participants {
+		i := slices.IndexFunc(w.Lanes, func(l finding.Lane) bool { return l.Role == finding.Actor && l.Name == p.name })
+		if p.by.Who != m.Who || i < 0 || !d.inside(m.At) {
+			continue
+		}
+		lane := &w.Lanes[i]
+		lane.Marks = append(lane.Marks, finding.Mark{Kind: m.Kind, At: d.ms(m.At), Label: m.Label, Who: p.name, Wrong: m.Wrong})
+		slices.SortStableFunc(lane.Marks, func(a, b finding.Mark) int { return cmp.Compare(a.At, b.At) })
+	}
+}
+
+// gaveUp returns the actor that gave up an acquisition whose value was stored all the same, if
+// the value names its owner.
+func (d *drawing) gaveUp(value string) (judge.Actor, bool) {
+	for _, e := range d.Refusals {
+		if e.Key == d.key && e.Owner != "" && judge.OwnerIn(value, map[string]bool{e.Owner: true}) != "" {
+			return judge.ActorOf(e), true
+		}
+	}
+	return judge.Actor{}, false
+}
+
+// markWrong marks what is wrong in the lane of a participant, and in that of the store.
+func (d *drawing) markWrong(w *finding.Witness, p *participant, s Story, wrong Wrong) {
+	from, to := d.ms(s.From), d.ms(s.To)
+	for i := range w.Lanes {
+		lane := &w.Lanes[i]
+		if lane.Name != p.name && lane.Role != finding.LockStore {
+			continue
+		}
+		for j := range lane.Spans {
+			if span := &lane.Spans[j]; span.Kind == wrong.Span && span.Who == p.name && span.From < to && span.To > from {
+				span.Wrong = true
+			}
+		}
+		for j := range lane.Marks {
+			if mark := &lane.Marks[j]; mark.Kind == wrong.Mark && mark.Who == p.name && mark.At >= from && mark.At <= to {
+				mark.Wrong = true
+			}
+		}
+	}
+}

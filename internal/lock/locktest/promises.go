@@ -1,0 +1,147 @@
+package locktest
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Promises is what a mechanism claims about each behaviour.
+type Promises map[Behaviour]Claim
+
+// Claim is what a mechanism declares about one behaviour.
+type Claim struct {
+	kind   claimKind
+	reason string
+}
+
+type claimKind string
+
+const (
+	holds         claimKind = "holds"
+	breaks        claimKind = "breaks"
+	notApplicable claimKind = "n.a."
+)
+
+// Holds claims that users can rely on the behaviour.
+func Holds() Claim { return Claim{kind: holds} }
+
+// Breaks claims that the behaviour fails every time, and gives the reason.
+func Breaks(why string) Claim { return Claim{kind: breaks, reason: why} }
+
+// NotApplicable claims that the behaviour makes no sense here, and gives the reason.
+func NotApplicable(why string) Claim { return Claim{kind: notApplicable, reason: why} }
+
+// Except returns a copy of p in which the given behaviours have the given claim.
+func (p Promises) Except(claim Claim, behaviours ...Behaviour) Promises {
+	changed := maps.Clone(p)
+	for _, name := range behaviours {
+		changed[name] = claim
+	}
+	return changed
+}
+
+// A mechanism declares its promises as a difference from one of the tables below.
+// Each of them differs from the one before it by a property that a family of locks
+// has in common.
+
+// AllHold promises every behaviour of [Run].
+func AllHold() Promises { return allHold(behaviours()) }
+
+// AllSharedHold promises every behaviour of [RunShared].
+func AllSharedHold() Promises { return allHold(sharedBehaviours()) }
+
+func allHold(table []behaviour) Promises {
+	p := make(Promises, len(table))
+	for _, b := range table {
+		p[b.name] = Holds()
+	}
+	return p
+}
+
+// NoTokens is [AllHold] for a lock without fencing tokens.
+func NoTokens() Promises {
+	return AllHold().Except(Breaks("no tokens"), TokensGrow, TokenStaysOnReentry, TokensOutliveLock, LinearizableFenced)
+}
+
+// Polling is [NoTokens] for a lock without re-entry whose waiters poll.
+func Polling() Promises {
+	return NoTokens().
+		Except(Breaks("an owner waits for itself"), Reenters, LinearizableReentrant).
+		Except(NotApplicable("no re-entry"), ReentryKeepsLease).
+		Except(Breaks("waiters poll"), WakesByMessage).
+		Except(Breaks("there is no queue: the next caller gets the lock"), ServesInOrder, ServesInOrderAcrossProcesses,
+			QueueSurvivesPause)
+}
+
+// FixedLease is [Polling] for a lock whose lease is fixed: nothing renews or extends
+// it, nothing tells the holder that it has ended, and nobody else can end it.
+func FixedLease() Promises {
+	return Polling().
+		Except(Breaks("the lease is fixed"), SurvivesLongHold).
+		Except(Breaks("a lease cannot be extended"), ExtendsLease).
+		Except(NotApplicable("no watchdog"), RenewalIsRetried, RenewalEndsWithRelease, ToldBeforeOthersGetIn).
+		Except(Breaks("nothing tells the holder"), ToldWhenDeleted, ToldWhenStolen, ToldWhenExpired).
+		Except(Breaks("there is no forced release"), CanBeForced)
+}
+
+// BlindDelete is [FixedLease] for a lock that is taken with SET NX and released with
+// a DEL that does not compare the value.
+func BlindDelete() Promises {
+	return FixedLease().
+		Except(Breaks("SET NX tells only that the key exists"), NamesHolder, RefusesWrongKind).
+		Except(Breaks("the client repeats the command, and its own first one refuses it"), SurvivesLostGrantReply).
+		Except(Breaks("the release is a DEL that does not compare the value"), ReleasesOnlyOwn, TellsExpiredFromLost,
+			FollowsModel).
+		Except(NotApplicable("the release compares nothing"), ReleasesAtomically)
+}
+
+// Only returns promises about the named behaviours. The others are not tested.
+func Only(promises Promises, asked ...Behaviour) Promises {
+	only := make(Promises, len(promises))
+	for name, claim := range promises {
+		if claim.kind != notApplicable && !slices.Contains(asked, name) {
+			claim = NotApplicable("not tested here")
+		}
+		only[name] = claim
+	}
+	return only
+}
+
+// complete returns an error that names every behaviour without a claim and every
+// claim without a reason.
+func (p Promises) complete(table []behaviour) error {
+	var wrong []error
+	known := make(map[Behaviour]bool)
+	for _, b := range table {
+		known[b.name] = true
+		switch claim := p[b.name]; {
+		case claim.kind == "":
+			wrong = append(wrong, fmt.Errorf("locktest: there is no claim about %s (%s)", b.name, b.description))
+		case claim.kind != holds && claim.reason == "":
+			wrong = append(wrong, fmt.Errorf("locktest: the claim about %s needs a reason", b.name))
+		}
+	}
+	for name := range p {
+		if !known[name] {
+			wrong = append(wrong, fmt.Errorf("locktest: no behaviour is called %q", name))
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+// verify compares a claim with what a trial observed. Only a [*violationError] proves
+// that a behaviour breaks: a trial that could not be run proves nothing.
+func (c Claim) verify(seen error) error {
+	violation, violated := errors.AsType[*violationError](seen)
+	switch {
+	case seen != nil && !violated:
+		return fmt.Errorf("the trial failed: %w", seen)
+	case c.kind == holds && violated:
+		return fmt.Errorf("promised, but %w", violation)
+	case c.kind == breaks && !violated:
+		return fmt.Errorf("declared to break (%s), but it held", c.reason)
+	}
+	return nil
+}

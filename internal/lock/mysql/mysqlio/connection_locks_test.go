@@ -1,0 +1,143 @@
+package mysqlio_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"seckill/internal/lock"
+	"seckill/internal/lock/locktest/mysqlstore"
+	"seckill/internal/lock/mysql/mysqlio"
+	"seckill/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// attempt is an attempt for a key that is always free. The function is its Try.
+type attempt func(ctx context.Context, s *mysqlio.Session) error
+
+func (a attempt) Try(ctx context.Context, s *mysqlio.Session) error { return a(ctx, s) }
+func (attempt) Wait(context.Context, *mysqlio.Session) error        { return mysqlio.ErrTaken }
+func (attempt) Check(context.Context, *mysqlio.Session) error       { return nil }
+func (attempt) Free(ctx context.Context, s *mysqlio.Session) error  { return s.Exec(ctx, "DO 1") }
+func (attempt) Clear(context.Context, *mysqlio.Session)             {}
+func (attempt) Holder(context.Context, *mysqlio.Session) (mysqlio.Holder, error) {
+	return mysqlio.Holder{}, nil
+}
+
+func newLocks(t *testing.T, db *sql.DB) *mysqlio.ConnectionLocks {
+	t.Helper()
+	locks, err := mysqlio.NewConnectionLocks(db, mysqlio.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = locks.Close() })
+	return locks
+}
+
+// A statement whose context ended before it was sent leaves the connection usable. The
+// next statement must not succeed on it, because it could win a lock on a session that
+// has been given up. The try is repeated on another session.
+func TestNothingIsWonAfterStatementWithoutAnswer(t *testing.T) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
+		cl := newLocks(t, mysqlstore.Pool(t, engine(t), nil))
+		var sessions []uint64
+		try := attempt(func(ctx context.Context, s *mysqlio.Session) error {
+			sessions = append(sessions, s.ID())
+			if len(sessions) > 1 {
+				return s.Exec(ctx, "DO 1")
+			}
+			ended, cancel := context.WithCancel(ctx)
+			cancel()
+			if err := s.Exec(ended, "DO 1"); !errors.Is(err, context.Canceled) {
+				t.Errorf("Exec under a context that has ended = %v", err)
+			}
+			if err := s.Exec(ctx, "DO 1"); err == nil {
+				t.Error("Exec succeeded after a statement without an answer")
+				return nil
+			}
+			if err := s.Scan(ctx, []any{new(int)}, "SELECT 1"); err == nil {
+				t.Error("Scan succeeded after a statement without an answer")
+			}
+			return mysqlio.ErrTaken
+		})
+		lease, err := cl.Acquire(t.Context(), "seat", "me", lock.Options{}, try)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(sessions) != 2 || sessions[0] == sessions[1] {
+			t.Errorf("the tries were made on the connections %v, want two", sessions)
+		}
+		if err := lease.Release(t.Context()); err != nil {
+			t.Errorf("Release = %v", err)
+		}
+	})
+}
+
+// A grant after the end of the wait does not count: the driver may have closed the
+// connection when the answer came.
+func TestGrantAfterTheLimitIsGivenBack(t *testing.T) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
+		db := mysqlstore.Pool(t, engine(t), nil)
+		cl := newLocks(t, db)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var id uint64
+		lease, err := cl.Acquire(ctx, "seat", "me", lock.Options{},
+			attempt(func(ctx context.Context, s *mysqlio.Session) error {
+				id = s.ID()
+				err := s.Exec(ctx, "DO 1")
+				cancel()
+				<-ctx.Done()
+				return err
+			}))
+		if lease != nil || !errors.Is(err, context.Canceled) {
+			t.Errorf("Acquire = %v, %v; want context.Canceled", lease, err)
+		}
+		left, err := mysqlstore.Column(t.Context(), db, "SELECT id FROM information_schema.processlist WHERE id = ?", id)
+		if err != nil || len(left) != 0 {
+			t.Errorf("its connection is still there: %v, %v", left, err)
+		}
+	})
+}
+
+// crowded is an attempt for a taken key. It counts the waiters on the server.
+type crowded struct {
+	attempt
+	waiting, most atomic.Int32
+}
+
+func (c *crowded) Wait(ctx context.Context, _ *mysqlio.Session) error {
+	c.most.Store(max(c.most.Load(), c.waiting.Add(1)))
+	defer c.waiting.Add(-1)
+	select {
+	case <-time.After(20 * time.Millisecond):
+	case <-ctx.Done():
+	}
+	return mysqlio.ErrTaken
+}
+
+// However many callers wait for a key, only one of them has a connection for it.
+func TestOneWaitsOnTheServer(t *testing.T) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
+		cl := newLocks(t, mysqlstore.Pool(t, engine(t), nil))
+		c := &crowded{attempt: func(context.Context, *mysqlio.Session) error { return mysqlio.ErrTaken }}
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				_, err := cl.Acquire(t.Context(), "seat", "me", lock.Options{Wait: 200 * time.Millisecond}, c)
+				if !errors.Is(err, lock.ErrNotAcquired) {
+					t.Errorf("Acquire = %v, want ErrNotAcquired", err)
+				}
+			})
+		}
+		all.Wait()
+		if most := c.most.Load(); most != 1 {
+			t.Errorf("%d waited on the server at once, want 1", most)
+		}
+	})
+}

@@ -1,0 +1,65 @@
+package rw_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/lock"
+	"seckill/internal/lock/redis/rw"
+	"seckill/internal/testkit"
+)
+
+// connect starts a Redis server for an example. Where you have one:
+//
+//	client := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+func connect() (client *redis.Client, stop func()) {
+	t, end := testkit.Example()
+	return testkit.NewRedis(t).Client(t), end
+}
+
+// Readers share the lock, a writer holds it alone.
+func Example() {
+	ctx := context.Background()
+	client, stop := connect()
+	defer stop()
+
+	locks, err := rw.New(client, rw.Config{Prefix: "shop:"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locks.Close()
+
+	first, err := locks.Reader().Acquire(ctx, "prices", lock.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	second, err := locks.Reader().Acquire(ctx, "prices", lock.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = locks.Writer().Acquire(ctx, "prices", lock.Options{})
+	fmt.Println("a writer beside readers:", errors.Is(err, lock.ErrNotAcquired))
+
+	waiting := lock.Async(ctx, locks.Writer(), "prices", lock.Options{Wait: time.Minute})
+	fmt.Println("released:", lock.Release(ctx, first), lock.Release(ctx, second))
+	writer := <-waiting
+	if writer.Err != nil {
+		fmt.Println(writer.Err)
+		return
+	}
+	_, err = locks.Reader().Acquire(ctx, "prices", lock.Options{})
+	fmt.Println("a reader beside a writer:", errors.Is(err, lock.ErrNotAcquired))
+	fmt.Println("released:", lock.Release(ctx, writer.Lease))
+	// Output:
+	// a writer beside readers: true
+	// released: <nil> <nil>
+	// a reader beside a writer: true
+	// released: <nil>
+}

@@ -1,0 +1,74 @@
+package session
+
+// handoff is what a release says about the next waiter of its own process.
+type handoff struct {
+	to         *waiter
+	overOthers int    // 1: hand over although other processes wait
+	queueEntry string // the waiter's entry in Redis, or ""
+}
+
+// startHandoff picks the head of the queue for r's lock, and keeps it from asking by itself
+// until endHandoff. It returns nil where nobody waits. maxInRow is how often in a row a
+// lock is handed over in this process while other processes wait.
+func (q *waitQueues) startHandoff(r *request, maxInRow int) *handoff {
+	if !r.mode.LocalHandoff {
+		return nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	k := q.queues[queueKey{r.lock(), r.mode}]
+	if k == nil || k.waiters.Len() == 0 {
+		return nil
+	}
+	w := k.waiters.Front().Value.(*waiter)
+	if w.handoffDone != nil || w.handoff != nil {
+		return nil
+	}
+	w.handoffDone = make(chan struct{})
+	h := &handoff{to: w}
+	if w.inRedis {
+		h.queueEntry = w.entry()
+	}
+	if k.handoffs < maxInRow {
+		h.overOthers = 1
+	}
+	return h
+}
+
+// args returns the arguments of the release script that concern the next waiter.
+func (h *handoff) args() (owner, leaseID string, ttl int64, overOthers int, queueEntry string) {
+	if h == nil {
+		return "", "", 0, 0, ""
+	}
+	r := h.to.req
+	return string(r.owner), r.leaseID, r.ttl.Milliseconds(), h.overOthers, h.queueEntry
+}
+
+// endHandoff gives the waiter the outcome. It reports true where the waiter left meanwhile
+// and the lock may have to be released for it.
+func (q *waitQueues) endHandoff(w *waiter, result handoffResult) (orphaned bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	close(w.handoffDone)
+	w.handoffDone = nil
+	if result.unknown {
+		w.req.unanswered.Store(true)
+	}
+	if w.left {
+		w.req.granted.Store(result.granted)
+		return result.granted || result.unknown
+	}
+	if result.granted {
+		w.handoff = &result
+		w.queue.handoffs++
+		w.notify()
+		return false
+	}
+	w.queue.handoffs = 0
+	if result.kept {
+		w.notify()
+		return false
+	}
+	w.requestAttempt()
+	return false
+}

@@ -1,0 +1,253 @@
+package session_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"seckill/internal/lock"
+	"seckill/internal/lock/redis/redisio"
+	"seckill/internal/lock/redis/session"
+	"seckill/internal/testkit"
+)
+
+// An operator takes a lock from its holder, and it is granted briefly to a waiter of the
+// same process. The former holder releases before the waiter is notified. That release is no
+// handoff: it returns that the lock was lost, and the waiter does not assume a longer lease
+// than Redis has.
+func TestReleaseOfLostLockIsNoHandoff(t *testing.T) {
+	for name, create := range map[string]maker{"reentrant": newReentrant, "fenced": newFenced} {
+		t.Run(name, func(t *testing.T) {
+			server, prefix := testkit.Redis(t), testkit.KeyPrefix(t)
+			p, network := process(t, server, create, session.Config{Prefix: prefix})
+			operator := start(t, server, create, session.Config{Prefix: prefix})
+			former := acquire(t.Context(), t, p, lock.Options{})
+			waiting := lock.Async(t.Context(), p, key, lock.Options{Wait: time.Minute})
+			queued(t, operator, 1)
+			letGo := hold(t, &network.messagesHeld)
+			if freed, err := operator.ForceRelease(t.Context(), key); !freed || err != nil {
+				t.Fatalf("ForceRelease = %v, %v", freed, err)
+			}
+			if err := former.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
+				t.Errorf("Release of a lock that was taken away = %v, want ErrLost", err)
+			}
+			letGo()
+			w := leaseOf(t, waiting)
+			if assumed, kept := w.Remaining(), pttl(t, server, prefix, name); assumed > kept+slack {
+				t.Errorf("the waiter assumes %v, Redis has %v", assumed, kept)
+			}
+			release(t, w)
+		})
+	}
+}
+
+// The release of an expired lease fails, whichever of two processes has the lock by then.
+func TestReleaseOfExpiredLease(t *testing.T) {
+	for name, create := range all() {
+		t.Run(name, func(t *testing.T) {
+			server, prefix := testkit.Redis(t), testkit.KeyPrefix(t)
+			p := start(t, server, create, session.Config{Prefix: prefix})
+			q := start(t, server, create, session.Config{Prefix: prefix})
+			for round := range 12 {
+				const ttl = 40 * time.Millisecond
+				h := acquire(t.Context(), t, p, lock.Options{TTL: ttl})
+				over := time.Now().Add(ttl + time.Duration(1+round%4)*time.Millisecond)
+				first := lock.Async(t.Context(), p, key, lock.Options{Wait: time.Minute})
+				second := lock.Async(t.Context(), q, key, lock.Options{Wait: time.Minute})
+				time.Sleep(time.Until(over))
+				if err := h.Release(t.Context()); !errors.Is(err, lock.ErrLost) && !errors.Is(err, lock.ErrExpired) {
+					t.Errorf("Release after the end of the lease = %v, want ErrLost or ErrExpired", err)
+				}
+				for range 2 { // whichever has it first
+					select {
+					case r := <-first:
+						first = nil
+						checkRemaining(t, r, server, prefix, name)
+					case r := <-second:
+						second = nil
+						checkRemaining(t, r, server, prefix, name)
+					}
+				}
+			}
+		})
+	}
+}
+
+// checkRemaining compares a lease with its expiry in Redis and releases it.
+func checkRemaining(t *testing.T, r lock.Result, server *testkit.RedisServer, prefix, name string) {
+	t.Helper()
+	if r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	if assumed, kept := r.Lease.Remaining(), pttl(t, server, prefix, name); assumed > kept+slack {
+		t.Errorf("the next holder assumes %v, Redis has %v", assumed, kept)
+	}
+	release(t, r.Lease)
+}
+
+// A waiter's limit ends while an attempt of its own is under way, and the lock is handed to it
+// meanwhile. Nobody will use the lock, so it is released: whether the reply to the attempt,
+// which is a refusal, arrives soon or never.
+func TestHandoffDuringLastAttempt(t *testing.T) {
+	const wait = 700 * time.Millisecond
+	for answer, after := range map[string]time.Duration{"answered": 20 * time.Millisecond, "not answered": time.Minute} {
+		for name, create := range all() {
+			t.Run(answer+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				server := testkit.Redis(t)
+				config := session.Config{Prefix: testkit.KeyPrefix(t), QueueEntryTTL: 300 * time.Millisecond}
+				p, network := process(t, server, create, config)
+				observer := start(t, server, create, config)
+				h := acquire(t.Context(), t, p, lock.Options{TTL: time.Minute})
+				limit := time.Now().Add(wait)
+				waiting := lock.Async(t.Context(), p, key, lock.Options{Wait: wait, TTL: time.Minute})
+				queued(t, observer, 1)
+				asked := network.stopReply(t, attempt) // the waiter asks again
+				select {
+				case <-asked.reached:
+				case r := <-waiting:
+					t.Fatalf("the waiter did not ask again: %v", r.Err)
+				}
+				defer time.AfterFunc(time.Until(limit)+after, asked.letGo).Stop()
+				release(t, h)
+				if r := result(t, waiting); r.Err == nil {
+					t.Fatal("the waiter has the lock although its last attempt has no reply yet")
+				}
+				testkit.Until(t, "a free lock", func() bool { return inspect(t, observer).Owner == "" })
+			})
+		}
+	}
+}
+
+// Two waiters of one owner in two processes. The attempt of the second finds the lock free and
+// grants it to the first, which came earlier. As the same owner the second then re-enters, and
+// does not overwrite the lease of the first.
+func TestGrantedLeaseIsNotOverwritten(t *testing.T) {
+	for name, create := range map[string]maker{"reentrant": newReentrant, "fenced": newFenced} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, prefix := testkit.Redis(t), testkit.KeyPrefix(t)
+			p, network := process(t, server, create, session.Config{Prefix: prefix})
+			q := start(t, server, create, session.Config{Prefix: prefix})
+			other := start(t, server, create, session.Config{Prefix: prefix})
+			lock.Abandon(acquire(t.Context(), t, other, lock.Options{TTL: time.Minute}))
+			ctx := lock.WithOwner(t.Context(), "one owner")
+			first := lock.Async(ctx, p, key, lock.Options{Wait: time.Minute})
+			queued(t, other, 1)
+			// Each of them asks once a second. The second has to find the lock free, and the
+			// first must have asked so recently that it trusts the message.
+			time.Sleep(600 * time.Millisecond)
+			second := lock.Async(ctx, q, key, lock.Options{Wait: time.Minute})
+			queued(t, other, 2)
+			asked := network.stopReply(t, attempt)
+			<-asked.reached
+			asked.letGo()
+			if err := server.Client(t).Del(t.Context(), redisio.Key(prefix, name, key, "")).Err(); err != nil {
+				t.Fatal(err)
+			}
+			b := leaseOf(t, second)
+			a := leaseOf(t, first)
+			if state := inspect(t, other); state.Owner != "one owner" || state.Count != 2 {
+				t.Errorf("Inspect = %+v, want two leases of one owner", state)
+			}
+			release(t, b)
+			if _, err := other.Acquire(t.Context(), key, lock.Options{}); !errors.Is(err, lock.ErrNotAcquired) {
+				t.Errorf("Acquire of what the first lease still holds = %v, want ErrNotAcquired", err)
+			}
+			release(t, a)
+		})
+	}
+}
+
+// An extension that shortens a lease may have been carried out although its reply was lost.
+// The holder then assumes no more than the shorter lease.
+func TestShorteningWithoutReply(t *testing.T) {
+	for name, create := range all() {
+		t.Run(name, func(t *testing.T) {
+			const short = 200 * time.Millisecond
+			p, network := process(t, testkit.Redis(t), create, session.Config{Prefix: testkit.KeyPrefix(t)})
+			held := acquire(t.Context(), t, p, lock.Options{TTL: time.Minute})
+			reply := network.stopReply(t, renewal)
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() {
+				<-reply.reached
+				cancel()
+			}()
+			sent := time.Now()
+			if err := held.Extend(ctx, short); !errors.Is(err, lock.ErrUnavailable) {
+				t.Errorf("Extend without a reply = %v, want ErrUnavailable", err)
+			}
+			if left := held.Remaining(); left > short {
+				t.Errorf("the holder assumes %v", left)
+			}
+			reply.letGo()
+			select {
+			case <-held.Lost():
+			case <-time.After(time.Minute):
+				t.Error("the holder was not told that its lease had ended")
+			}
+			if took := time.Since(sent); took > short+slack {
+				t.Errorf("the holder was told after %v", took)
+			}
+		})
+	}
+}
+
+// A process that dies between the grant and the reply leaves the lock taken, also where it had
+// waited for the lock.
+func TestAbandonAfterWait(t *testing.T) {
+	for name, create := range all() {
+		for _, where := range []string{"same process", "other process"} {
+			t.Run(name+"/"+where, func(t *testing.T) {
+				server, config := testkit.Redis(t), session.Config{Prefix: testkit.KeyPrefix(t)}
+				p, q := start(t, server, create, config), start(t, server, create, config)
+				holder := q
+				if where == "same process" {
+					holder = p
+				}
+				h := acquire(t.Context(), t, holder, lock.Options{})
+				dies, err := lock.NewFaults([]lock.Fault{{Point: lock.AfterAcquireBeforeReply, Effect: lock.EffectAbandon}}, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx := lock.WithFaults(lock.WithOwner(t.Context(), "the one who dies"), dies)
+				waiting := lock.Async(ctx, p, key, lock.Options{Wait: time.Minute})
+				queued(t, q, 1)
+				release(t, h)
+				if r := result(t, waiting); !errors.Is(r.Err, lock.ErrAbandoned) {
+					t.Fatalf("Acquire = %v, want ErrAbandoned", r.Err)
+				}
+				if state := inspect(t, q); state.Owner != "the one who dies" {
+					t.Errorf("the lock is held by %q, want the owner that died", state.Owner)
+				}
+			})
+		}
+	}
+}
+
+// An attempt whose reply is lost is repeated. It may have queued an entry already, and the
+// repetition must not queue a second one: the lock would be granted again to a waiter that had
+// it.
+func TestRepeatedAttemptQueuesOneEntry(t *testing.T) {
+	server, prefix := testkit.Redis(t), testkit.KeyPrefix(t)
+	client, queue := server.Client(t), redisio.Key(prefix, "reentrant", key, "queue")
+	p, network := process(t, server, newReentrant, session.Config{Prefix: prefix, CommandTimeout: 200 * time.Millisecond})
+	q := start(t, server, newReentrant, session.Config{Prefix: prefix})
+	h := acquire(t.Context(), t, q, lock.Options{})
+	isWaiter := func(args []any) bool { return attempt(args) && args[len(args)-4] != "" }
+	lost := network.stopReply(t, isWaiter)
+	waiting := lock.Async(t.Context(), p, key, lock.Options{Wait: time.Minute})
+	<-lost.reached
+	repeated := network.stopReply(t, isWaiter)
+	<-repeated.reached
+	repeated.letGo()
+	if entries := client.LRange(t.Context(), queue, 0, -1).Val(); len(entries) != 1 {
+		t.Errorf("the queue is %q, want one entry", entries)
+	}
+	release(t, h)
+	release(t, leaseOf(t, waiting))
+	if state := inspect(t, q); state.Owner != "" {
+		t.Errorf("the lock was granted again to %q, which had released it", state.Owner)
+	}
+}

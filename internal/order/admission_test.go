@@ -1,0 +1,339 @@
+package order_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"seckill/internal/order"
+	"seckill/internal/voucher"
+)
+
+// fakeGate is an order.Gate that holds one voucher's orders.
+type fakeGate struct {
+	*stepLog
+	orders        map[int64]order.Order
+	refuse        error
+	cachedRefusal error // of Refusal
+	lookup        error
+	onLookup      func()            // called by Lookup
+	audits        []order.GateAudit // one for each call of Audit; the last one is repeated
+	auditCalls    int
+	awaited       time.Duration
+}
+
+func (g *fakeGate) Refusal(v *voucher.Voucher, userID int64) error {
+	if v.ID != 7 || userID != 42 {
+		g.add("refusal for user %d of voucher %d", userID, v.ID) // not the one that was asked for
+	}
+	return g.cachedRefusal
+}
+
+func (g *fakeGate) Admit(_ context.Context, v *voucher.Voucher, o order.Order) error {
+	g.add("admit %d to %d as %s", o.UserID, v.ID, o.Status)
+	if g.refuse == nil {
+		g.orders[o.ID] = o
+	}
+	return g.refuse
+}
+
+func (g *fakeGate) Lookup(_ context.Context, userID, orderID int64) (order.Order, error) {
+	g.add("look up")
+	if g.onLookup != nil {
+		g.onLookup()
+	}
+	if o, ok := g.orders[orderID]; ok && o.UserID == userID {
+		return o, nil
+	}
+	if g.lookup != nil {
+		return order.Order{}, g.lookup
+	}
+	return order.Order{}, order.ErrNotFound
+}
+
+func (g *fakeGate) OrdersOf(_ context.Context, userID int64) (found []order.Order, err error) {
+	for _, o := range g.orders {
+		if o.UserID == userID {
+			found = append(found, o)
+		}
+	}
+	return found, g.lookup
+}
+
+func (g *fakeGate) Await(_ context.Context, _ order.Order, limit time.Duration) error {
+	g.awaited = limit
+	return nil
+}
+
+func (g *fakeGate) Audit(context.Context, int64) (order.GateAudit, error) {
+	if g.lookup != nil {
+		return order.GateAudit{}, g.lookup
+	}
+	at := min(g.auditCalls, len(g.audits)-1)
+	g.auditCalls++
+	return g.audits[at], nil
+}
+
+// admissionFixture is a service that sells by admission, through a fake gate.
+type admissionFixture struct {
+	*fixture
+	gate *fakeGate
+	ids  *counter
+}
+
+func newAdmissionFixture(t *testing.T) *admissionFixture {
+	t.Helper()
+	s := newFixture(t, func(p *voucher.Policy) { p.Flow = voucher.FlowAdmission })
+	g, ids := &fakeGate{stepLog: s.steps, orders: map[int64]order.Order{}}, &counter{}
+	svc, err := order.NewService(order.Config{
+		Store: s.store, Vouchers: s.vouchers, IDs: ids, Lockers: lockers{s.lock}, Gate: g,
+		Now: func() time.Time { return s.now }, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Service = svc
+	return &admissionFixture{s, g, ids}
+}
+
+func TestGateDecidesAdmission(t *testing.T) {
+	s := newAdmissionFixture(t)
+	o, err := s.order(t)
+	want := order.Order{ID: 1, VoucherID: 7, UserID: 42, Status: order.Pending, CreatedAt: begin}
+	if err != nil || o != want {
+		t.Fatalf("Place = %+v, %v, want %+v", o, err, want)
+	}
+	for _, refused := range []error{
+		voucher.ErrSoldOut, voucher.ErrNotStarted, voucher.ErrEnded, order.ErrAlreadyOrdered,
+		order.ErrOverloaded, order.ErrUnavailable, context.Canceled,
+	} {
+		s.gate.refuse = refused
+		if o, err := s.order(t); !errors.Is(err, refused) || o != (order.Order{}) {
+			t.Errorf("Place = %+v, %v, want %v", o, err, refused)
+		}
+	}
+	for _, step := range s.steps.all() {
+		if step != "admit 42 to 7 as pending" {
+			t.Errorf("unexpected step: %s", step)
+		}
+	}
+}
+
+// A refusal that memory knows does not reach the gate. Close to the ends of the window the gate's clock
+// decides.
+func TestAdmissionRefusesFromMemory(t *testing.T) {
+	const slack = time.Second
+	for _, tc := range []struct {
+		name string
+		set  func(*admissionFixture)
+		want error // nil: the gate decides
+	}{
+		{"long before the sale", func(s *admissionFixture) { s.now = begin.Add(-slack - 1) }, voucher.ErrNotStarted},
+		{"just before the sale", func(s *admissionFixture) { s.now = begin.Add(-slack) }, nil},
+		{"just after the sale", func(s *admissionFixture) { s.now = begin.Add(time.Hour + slack - 1) }, nil},
+		{"long after the sale", func(s *admissionFixture) { s.now = begin.Add(time.Hour + slack) }, voucher.ErrEnded},
+		{"no stock left in the database", func(s *admissionFixture) { s.vouchers.v.Stock = 0 }, voucher.ErrSoldOut},
+		{"no such voucher", func(s *admissionFixture) { s.vouchers.v.ID = 8 }, voucher.ErrNotFound},
+		{"the gate has a cached refusal", func(s *admissionFixture) { s.gate.cachedRefusal = voucher.ErrSoldOut }, voucher.ErrSoldOut},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newAdmissionFixture(t)
+			tc.set(s)
+			_, err := s.order(t)
+			if !errors.Is(err, tc.want) || (len(s.steps.all()) == 0) != (tc.want != nil) {
+				t.Errorf("err = %v, steps %q; want %v", err, s.steps.all(), tc.want)
+			}
+			if generated := s.ids.n.Load(); generated != 0 && tc.want != nil {
+				t.Errorf("%d ids were generated for a refusal", generated)
+			}
+		})
+	}
+}
+
+func TestAdmissionWithoutAGate(t *testing.T) {
+	s := newFixture(t, func(p *voucher.Policy) { p.Flow = voucher.FlowAdmission })
+	if _, err := s.order(t); !errors.Is(err, order.ErrUnavailable) || len(s.steps.all()) != 0 {
+		t.Errorf("err = %v, steps %q", err, s.steps.all())
+	}
+	if err := s.Await(t.Context(), order.Order{Status: order.Pending}, time.Hour); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestResumedAdmissionFindsTheEarlierOutcome(t *testing.T) {
+	req := order.Request{VoucherID: 7, UserID: 42, ID: 99, Resumed: true}
+	earlier := order.Order{ID: 99, VoucherID: 7, UserID: 42, Status: order.Pending, CreatedAt: begin}
+	rejected, theirs, another := earlier, earlier, earlier
+	rejected.Status, theirs.UserID, another.VoucherID = order.Rejected, 43, 8
+	for _, tc := range []struct {
+		name string
+		set  func(*admissionFixture)
+		want order.Order
+		err  error
+	}{
+		{"not placed before", func(*admissionFixture) {}, earlier, nil},
+		{"accepted before", func(s *admissionFixture) { s.gate.orders[99] = earlier; s.gate.refuse = voucher.ErrEnded }, earlier, nil},
+		{"accepted before, and the sale is over", func(s *admissionFixture) { s.gate.orders[99] = earlier; s.now = begin.Add(2 * time.Hour) }, earlier, nil},
+		{"rejected before", func(s *admissionFixture) { s.store.orders[99] = rejected }, rejected, nil},
+		{"rejected between the two queries", func(s *admissionFixture) { s.gate.onLookup = func() { s.store.orders[99] = rejected } }, rejected, nil},
+		{"accepted while this one was refused", func(s *admissionFixture) {
+			s.gate.refuse = voucher.ErrEnded
+			looks := 0
+			s.gate.onLookup = func() {
+				if looks++; looks == 2 {
+					s.gate.orders[99] = earlier
+				}
+			}
+		}, earlier, nil},
+		{"accepted before, and a refusal is cached", func(s *admissionFixture) { s.gate.orders[99] = earlier; s.gate.cachedRefusal = voucher.ErrSoldOut }, earlier, nil},
+		{"refused now", func(s *admissionFixture) { s.gate.refuse = voucher.ErrSoldOut }, order.Order{}, voucher.ErrSoldOut},
+		{"the outcome is unknown", func(s *admissionFixture) { s.gate.lookup = order.ErrUnavailable }, order.Order{}, order.ErrUnavailable},
+		{"the id is another user's", func(s *admissionFixture) { s.store.orders[99] = theirs }, order.Order{}, order.ErrUnavailable},
+		{"the id is another voucher's", func(s *admissionFixture) { s.store.orders[99] = another }, order.Order{}, order.ErrUnavailable},
+		{"the id is another voucher's, at the gate", func(s *admissionFixture) { s.gate.orders[99] = another }, order.Order{}, order.ErrUnavailable},
+		{"the id is another user's at the second query", func(s *admissionFixture) {
+			s.gate.onLookup = func() { s.store.orders[99] = theirs }
+		}, order.Order{}, order.ErrUnavailable},
+		{"the id became another voucher's while this one was refused", func(s *admissionFixture) {
+			s.gate.refuse = voucher.ErrEnded
+			looks := 0
+			s.gate.onLookup = func() {
+				if looks++; looks == 2 {
+					s.gate.orders[99] = another
+				}
+			}
+		}, order.Order{}, voucher.ErrEnded},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newAdmissionFixture(t)
+			tc.set(s)
+			if o, err := s.Place(t.Context(), req); !errors.Is(err, tc.err) || o != tc.want {
+				t.Errorf("Place = %+v, %v; want %+v, %v", o, err, tc.want, tc.err)
+			}
+		})
+	}
+}
+
+func TestPendingOrderIsVisibleToItsUserOnly(t *testing.T) {
+	s := newAdmissionFixture(t)
+	o, err := s.order(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Order(t.Context(), 42, o.ID); err != nil || got != o {
+		t.Errorf("Order = %+v, %v", got, err)
+	}
+	if _, err := s.Order(t.Context(), 43, o.ID); !errors.Is(err, order.ErrNotFound) {
+		t.Errorf("another user got %v", err)
+	}
+	if err := s.Await(t.Context(), o, time.Minute); err != nil || s.gate.awaited != time.Minute {
+		t.Errorf("awaited %v, %v", s.gate.awaited, err)
+	}
+	final := o
+	final.Status = order.Confirmed
+	s.store.orders[o.ID], s.gate.awaited = final, 0 // the gate keeps its own
+	if got, err := s.Order(t.Context(), 42, o.ID); err != nil || got != final {
+		t.Errorf("Order = %+v, %v", got, err)
+	}
+	if err := s.Await(t.Context(), final, time.Minute); err != nil || s.gate.awaited != 0 {
+		t.Errorf("awaited %v for a final order, %v", s.gate.awaited, err)
+	}
+	s.gate.lookup = order.ErrUnavailable
+	if _, err := s.Order(t.Context(), 42, 5); !errors.Is(err, order.ErrUnavailable) {
+		t.Errorf("the gate was unavailable, and the error was %v", err)
+	}
+}
+
+// The gate lists the orders 9, 7, 5 and 3. The database has 7 and 3 of them, and 8 and 6.
+func TestPendingOrdersAreMergedIntoThePage(t *testing.T) {
+	s := newAdmissionFixture(t)
+	pending := func(id int64) order.Order { return order.Order{ID: id, UserID: 42, Status: order.Pending} }
+	stored := func(id int64) order.Order { return order.Order{ID: id, UserID: 42, Status: order.Confirmed} }
+	for _, id := range []int64{9, 7, 5, 3} {
+		s.gate.orders[id] = pending(id)
+	}
+	for _, id := range []int64{8, 7, 6, 3} {
+		s.store.orders[id] = stored(id)
+	}
+	for _, tc := range []struct {
+		before int64
+		limit  int
+		want   []order.Order
+	}{
+		{100, 10, []order.Order{pending(9), stored(8), stored(7), stored(6), pending(5), stored(3)}},
+		{100, 2, []order.Order{pending(9), stored(8)}},
+		{8, 2, []order.Order{stored(7), stored(6)}},
+		{6, 2, []order.Order{pending(5), stored(3)}},
+		{3, 2, []order.Order{}},
+	} {
+		got, err := s.OrdersOf(t.Context(), 42, tc.before, tc.limit)
+		if err != nil || !slices.Equal(got, tc.want) {
+			t.Errorf("before %d, %d: %+v, %v\nwant %+v", tc.before, tc.limit, got, err, tc.want)
+		}
+	}
+	s.gate.lookup = order.ErrUnavailable
+	if _, err := s.OrdersOf(t.Context(), 42, 100, 10); !errors.Is(err, order.ErrUnavailable) {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestAuditOfAdmission(t *testing.T) {
+	quiet := order.GateAudit{Stock: 15, Pending: 25, Epoch: 2, Seq: 85}
+	busy := quiet
+	busy.Stock, busy.Seq = 16, 84
+	for _, tc := range []struct {
+		name       string
+		audits     []order.GateAudit
+		auditCalls int
+	}{
+		{"unchanged", []order.GateAudit{quiet}, 2},
+		{"changed once", []order.GateAudit{busy, quiet}, 3},
+		{"changed at every call", []order.GateAudit{busy, quiet, busy, quiet}, 4},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newAdmissionFixture(t)
+			s.store.audit = order.Audit{InitialStock: 100, Stock: 40, Orders: 60, DistinctUsers: 60}
+			s.gate.audits = tc.audits
+			want := s.store.audit
+			want.Gate = &quiet
+			got, err := s.Audit(t.Context(), 7)
+			if err != nil || !reflect.DeepEqual(got, want) || s.gate.auditCalls != tc.auditCalls || !got.Balanced() {
+				t.Errorf("Audit = %+v with %+v, %v, after %d calls", got, got.Gate, err, s.gate.auditCalls)
+			}
+		})
+	}
+	s := newAdmissionFixture(t)
+	s.gate.lookup = order.ErrUnavailable
+	if _, err := s.Audit(t.Context(), 7); !errors.Is(err, order.ErrUnavailable) {
+		t.Errorf("err = %v", err)
+	}
+	s.vouchers.v.Policy = voucher.DefaultPolicy() // under a lock there is no gate to ask
+	if _, err := s.Audit(t.Context(), 7); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAuditArithmeticOfAdmission(t *testing.T) {
+	for _, tc := range []struct {
+		name               string
+		a                  order.Audit
+		gate               order.GateAudit
+		unaccounted, drift int64
+		balanced           bool
+	}{
+		{"untouched", order.Audit{InitialStock: 100, Stock: 100}, order.GateAudit{Stock: 100}, 0, 0, true},
+		{"in flight", order.Audit{InitialStock: 100, Stock: 40, Orders: 60, DistinctUsers: 60}, order.GateAudit{Stock: 15, Pending: 25}, 0, 0, true},
+		{"too much stock at the gate", order.Audit{InitialStock: 100, Stock: 40, Orders: 60, DistinctUsers: 60}, order.GateAudit{Stock: 20, Pending: 25}, -5, 0, false},
+		{"orders lost at the gate", order.Audit{InitialStock: 100, Stock: 40, Orders: 60, DistinctUsers: 60}, order.GateAudit{Stock: 15, Pending: 20}, 5, 0, false},
+		{"too much stock in the database", order.Audit{InitialStock: 100, Stock: 50, Orders: 60, DistinctUsers: 60}, order.GateAudit{Stock: 40}, 0, -10, false},
+	} {
+		tc.a.Gate = &tc.gate
+		if u, d, b := tc.a.Unaccounted(), tc.a.Drift(), tc.a.Balanced(); u != tc.unaccounted || d != tc.drift || b != tc.balanced {
+			t.Errorf("%s: unaccounted %d, drift %d, balanced %v", tc.name, u, d, b)
+		}
+	}
+}

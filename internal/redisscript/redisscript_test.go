@@ -1,0 +1,100 @@
+package redisscript_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"reflect"
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/redisscript"
+)
+
+// A script is sent by its digest, and by its source only where the server does not have it.
+func TestScriptRunsByDigestOrSource(t *testing.T) {
+	server := miniredis.RunT(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	script := redisscript.New("return {KEYS[1], ARGV[1], ARGV[2]}")
+	run := func() (sent []any, reply any) {
+		t.Helper()
+		err := script.Run(t.Context(), redisscript.Args([]string{"k"}, "a", 7), func(cmd redisscript.Cmd) error {
+			sent = append(sent, cmd.Args()[0])
+			err := client.Process(t.Context(), cmd)
+			reply = cmd.Val()
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sent, reply
+	}
+	for _, want := range [][]any{{"evalsha", "eval"}, {"evalsha"}} {
+		sent, reply := run()
+		if !reflect.DeepEqual(sent, want) || !reflect.DeepEqual(reply, []any{"k", "a", "7"}) {
+			t.Errorf("sent %v, reply %v; want %v", sent, reply, want)
+		}
+	}
+}
+
+// go-redis does not repeat a command whose reply is lost.
+func TestCommandIsSentOnce(t *testing.T) {
+	server := miniredis.RunT(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: 3})
+	t.Cleanup(func() { _ = client.Close() })
+	lost := &losesReplies{}
+	client.AddHook(lost)
+	cmd := redisscript.NewCmd(t.Context(), 1, "incr", "n")
+	if err := client.Process(t.Context(), cmd); !errors.Is(err, io.EOF) || lost.sent != 1 || !cmd.NoRetry() {
+		t.Errorf("error %v after %d commands, want EOF after one", err, lost.sent)
+	}
+}
+
+type losesReplies struct{ sent int }
+
+func (*losesReplies) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (l *losesReplies) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "incr" { // the client also introduces itself
+			l.sent++
+		}
+		_ = next(ctx, cmd)
+		cmd.SetErr(io.EOF)
+		return io.EOF
+	}
+}
+
+func (*losesReplies) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func TestErrorsAreClassified(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err                        error
+		notSent, answered, missing bool
+	}{
+		"no error":     {err: nil, answered: true},
+		"nil reply":    {err: redis.Nil, answered: true},
+		"dial":         {err: &net.OpError{Op: "dial", Err: io.EOF}, notSent: true},
+		"read":         {err: &net.OpError{Op: "read", Err: io.EOF}},
+		"no free conn": {err: redis.ErrPoolTimeout, notSent: true},
+		"no script":    {err: reply("NOSCRIPT No matching script"), answered: true, missing: true},
+		"loading":      {err: reply("LOADING"), answered: true},
+	} {
+		got := [3]bool{redisscript.NotSent(tc.err), redisscript.Answered(tc.err), redisscript.Missing(tc.err)}
+		if want := [3]bool{tc.notSent, tc.answered, tc.missing}; got != want {
+			t.Errorf("%s: not sent, answered, missing are %v, want %v", name, got, want)
+		}
+	}
+}
+
+// reply is an error that a server replied with.
+type reply string
+
+func (r reply) Error() string { return string(r) }
+func (reply) RedisError()     {}

@@ -1,0 +1,165 @@
+// Package sources_test checks docs/sources.md: that it has every section that an experiment names, judges every claim,
+// and that its commands print what it says.
+package sources_test
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"seckill/internal/lab/experiments"
+	"seckill/internal/lock/locktest"
+	"seckill/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// TestSourcesHaveEverySection: what an experiment names as its source is a section of
+// docs/sources.md.
+func TestSourcesHaveEverySection(t *testing.T) {
+	documents := sections(t)
+	if len(documents) != 5 {
+		t.Errorf("docs/sources.md has %d documents, want 5", len(documents))
+	}
+	all, err := experiments.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range all {
+		for _, s := range e.Sources {
+			if !slices.Contains(documents[s.Document], s.Section) {
+				t.Errorf("experiment %s: docs/sources.md has no section %q under document %s", e.ID, s.Section, s.Document)
+			}
+		}
+	}
+}
+
+// TestSourcesJudgeEveryClaim: the rows of a document are numbered without gaps, and each says how it stands.
+func TestSourcesJudgeEveryClaim(t *testing.T) {
+	row := regexp.MustCompile(`(?m)^\| (\d{3})-(\d+) \| .+ \| (.+) \|$`)
+	judged := regexp.MustCompile(`(?i)\b(shown|measured|holds|refuted|outdated|true of|as \d{3}-\d+)\b`)
+	text := read(t)
+	last, ids := map[string]int{}, map[string]bool{}
+	for _, m := range row.FindAllStringSubmatch(text, -1) {
+		document, number, evidence := m[1], m[2], m[3]
+		last[document]++
+		ids[document+"-"+number] = true
+		if number != fmt.Sprint(last[document]) {
+			t.Errorf("row %s-%s: want %s-%d", document, number, document, last[document])
+		}
+		if !judged.MatchString(evidence) {
+			t.Errorf("row %s-%s does not say how the claim stands: %q", document, number, evidence)
+		}
+	}
+	for _, reference := range regexp.MustCompile(`\b00[0-4]-\d+\b`).FindAllString(text, -1) {
+		if !ids[reference] {
+			t.Errorf("there is no row %s", reference)
+		}
+	}
+	if got, want := len(ids), len(regexp.MustCompile(`(?m)^\| 00\d-`).FindAllString(text, -1)); got != want {
+		t.Errorf("%d of %d lines that begin like a row are rows", got, want)
+	}
+}
+
+// TestSourcesNameBehaviours: what docs/sources.md says about conformance is in the suite.
+func TestSourcesNameBehaviours(t *testing.T) {
+	named := regexp.MustCompile("onformance ((?:`[a-z-]+`(?:, )?)+)").FindAllStringSubmatch(read(t), -1)
+	if len(named) == 0 {
+		t.Error("docs/sources.md names no behaviour")
+	}
+	for _, names := range named {
+		for name := range strings.SplitSeq(names[1], ", ") {
+			if !slices.Contains(locktest.Behaviours(), locktest.Behaviour(strings.Trim(name, "`"))) {
+				t.Errorf("the conformance suite has no behaviour %s", name)
+			}
+		}
+	}
+}
+
+// TestSourcesPrintWhatTheySay runs the blocks that consist of redis-cli commands, each on an empty server, and
+// compares what they print.
+func TestSourcesPrintWhatTheySay(t *testing.T) {
+	cli, err := exec.LookPath("redis-cli")
+	if err != nil {
+		t.Skip("redis-cli is not installed")
+	}
+	server := testkit.NewRedis(t)
+	_, port, err := net.SplitHostPort(server.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := server.Client(t)
+	if info := client.Info(t.Context(), "server").Val(); !strings.Contains(info, "redis_version:7.0.") {
+		t.Skip("other versions of Redis word their errors differently")
+	}
+	path := redisCLI(t, cli, port)
+	blocks := regexp.MustCompile("(?ms)^```console\n(\\$ redis-cli .*?)^```$").FindAllStringSubmatch(read(t), -1)
+	if len(blocks) == 0 {
+		t.Fatal("docs/sources.md has no block of redis-cli commands")
+	}
+	for _, block := range blocks {
+		if err := client.FlushAll(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		// A line that begins with "> " goes on with the command.
+		for _, step := range strings.Split("\n"+strings.ReplaceAll(block[1], "\n> ", "\r"), "\n$ ")[1:] {
+			command, want, _ := strings.Cut(step, "\n")
+			command = strings.ReplaceAll(command, "\r", "\n")
+			run := exec.CommandContext(t.Context(), "bash", "-c", command)
+			run.Env = append(os.Environ(), "PATH="+path+":"+os.Getenv("PATH"))
+			out, err := run.CombinedOutput()
+			if err != nil {
+				t.Errorf("%s: %v", command, err)
+			}
+			if got := string(bytes.TrimSpace(out)); got != strings.TrimSpace(want) {
+				t.Errorf("%s\nprinted %q\nwant    %q", command, got, want)
+			}
+		}
+	}
+}
+
+// redisCLI returns a folder with a redis-cli that asks that port, and prints as it does in a terminal.
+func redisCLI(t *testing.T, cli, port string) string {
+	t.Helper()
+	dir := t.TempDir()
+	script := fmt.Sprintf("#!/bin/sh\nexec %s --no-raw -p %s \"$@\"\n", cli, port)
+	//nolint:gosec // it has to be executable
+	if err := os.WriteFile(filepath.Join(dir, "redis-cli"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// sections are the sections of each document, as docs/sources.md has them.
+func sections(t *testing.T) map[string][]string {
+	t.Helper()
+	all := map[string][]string{}
+	var document string
+	for line := range strings.Lines(read(t)) {
+		line = strings.TrimSpace(line)
+		if name, ok := strings.CutPrefix(line, "## "); ok {
+			document, _, _ = strings.Cut(name, ":")
+		}
+		section, ok := strings.CutPrefix(line, "### ")
+		if section, _, translated := strings.Cut(section, " · "); ok && translated {
+			all[document] = append(all[document], section)
+		}
+	}
+	return all
+}
+
+func read(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "sources.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

@@ -1,0 +1,243 @@
+package testkit
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// account is the ordinary user of [SQLServer.Account]. Most refusals do not affect root.
+const account = "seckill"
+
+// Account returns db with the DSN of an ordinary user, who has all privileges on that database and no
+// others. A service under test connects as this user: a server that is read-only, offline or out of
+// connections still serves root.
+func (s *SQLServer) Account(t TB, db Database) Database {
+	t.Helper()
+	_, name, _ := strings.Cut(db.DSN, "/")
+	for _, query := range []string{
+		"CREATE USER IF NOT EXISTS " + account + "@'%'",
+		"GRANT ALL ON " + name + ".* TO " + account + "@'%'",
+	} {
+		if err := s.process.exec(query); err != nil {
+			t.Fatalf("testkit: make an account on %s: %v", s.process.engine.name(), err)
+		}
+	}
+	db.DSN = account + strings.TrimPrefix(db.DSN, "root")
+	return db
+}
+
+// SmallTablespace returns flags for [NewMariaDB] and [NewMySQL]: all tables share one file of at most
+// 32 MB, so that it can be filled. Without them [Refusals] omits the full disk.
+func SmallTablespace() []string {
+	return []string{
+		"--innodb-file-per-table=OFF", "--innodb-data-file-path=ibdata1:12M:autoextend:max:32M", "--innodb-autoextend-increment=1",
+	}
+}
+
+// Refusal is a state of a database server in which it refuses every write with the same error.
+type Refusal struct {
+	Name string
+	// Number is the number of the server's error.
+	Number uint16
+	// Begin puts the server into the state. If the state would only affect new connections, it also closes
+	// the account's connections. end ends the state.
+	Begin func(ctx context.Context) (end func(ctx context.Context) error, err error)
+}
+
+// Refusals lists the refusals that the server supports for the users of db, which comes from
+// [SQLServer.Account]. Only one may be active at a time.
+func Refusals(server *SQLServer, db Database) []Refusal {
+	r := &refuser{server: server.process, db: db}
+	_, r.schema, _ = strings.Cut(db.DSN, "/")
+	all := []Refusal{
+		{"password changed", 1045, r.statements("ALTER USER "+account+"@'%' IDENTIFIED BY 'changed'", "ALTER USER "+account+"@'%' IDENTIFIED BY ''")},
+		{"privilege revoked", 1142, r.statements("REVOKE INSERT ON "+r.schema+".* FROM "+account+"@'%'", "GRANT INSERT ON "+r.schema+".* TO "+account+"@'%'")},
+		{"table renamed", 1146, r.statements("RENAME TABLE "+r.schema+".orders TO "+r.schema+".orders_away", "RENAME TABLE "+r.schema+".orders_away TO "+r.schema+".orders")},
+		{"too many connections", 1040, r.tooManyConnections},
+	}
+	if server.process.engine.name() == "mysql" {
+		all = append(all,
+			Refusal{"read-only transactions", 1792, r.statements("SET GLOBAL transaction_read_only = ON", "SET GLOBAL transaction_read_only = OFF")},
+			Refusal{"read-only", 1290, r.statements("SET GLOBAL super_read_only = ON", "SET GLOBAL read_only = OFF")},
+			Refusal{"offline", 3032, r.statements("SET GLOBAL offline_mode = ON", "SET GLOBAL offline_mode = OFF")},
+		)
+	} else {
+		all = append(all,
+			Refusal{"read-only transactions", 1792, r.statements("SET GLOBAL tx_read_only = ON", "SET GLOBAL tx_read_only = OFF")},
+			Refusal{"read-only", 1290, r.statements("SET GLOBAL read_only = ON", "SET GLOBAL read_only = OFF")},
+		)
+	}
+	if slices.Contains(server.process.extra, SmallTablespace()[0]) {
+		all = append(all, Refusal{"disk full", 1114, r.diskFull})
+	}
+	return all
+}
+
+// refuser begins and ends the refusals of a server.
+type refuser struct {
+	server *sqlProcess
+	db     Database
+	schema string
+}
+
+// admin returns a connection as root, which the refusals do not affect.
+func (r *refuser) admin(ctx context.Context) (*sql.Conn, func() error, error) {
+	pool, err := sql.Open("mysql", r.server.dsn(""))
+	if err != nil {
+		return nil, nil, err
+	}
+	conn, err := pool.Conn(ctx)
+	if err != nil {
+		return nil, nil, errors.Join(err, pool.Close())
+	}
+	return conn, func() error { return errors.Join(conn.Close(), pool.Close()) }, nil
+}
+
+// statements begins a refusal with one statement and ends it with another one.
+func (r *refuser) statements(begin, end string) func(context.Context) (func(context.Context) error, error) {
+	return func(ctx context.Context) (func(context.Context) error, error) {
+		admin, done, err := r.admin(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := admin.ExecContext(ctx, begin); err != nil {
+			return nil, errors.Join(fmt.Errorf("%s: %w", begin, err), done())
+		}
+		if err := r.killConnections(ctx, admin, nil); err != nil {
+			return nil, errors.Join(err, done())
+		}
+		return func(ctx context.Context) error {
+			_, err := admin.ExecContext(ctx, end)
+			return errors.Join(err, done())
+		}, nil
+	}
+}
+
+// noSuchThread: the connection ended before it was killed.
+const noSuchThread = 1094
+
+// killConnections closes all connections of the account, with exceptions.
+func (r *refuser) killConnections(ctx context.Context, admin *sql.Conn, except []int64) error {
+	rows, err := admin.QueryContext(ctx, "SELECT id FROM information_schema.processlist WHERE user = ?", account)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	var ids []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return err
+		}
+		ids = append(ids, id)
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if slices.Contains(except, id) {
+			continue
+		}
+		_, err := admin.ExecContext(ctx, fmt.Sprintf("KILL CONNECTION %d", id))
+		if e, refused := errors.AsType[*mysql.MySQLError](err); err != nil && (!refused || e.Number != noSuchThread) {
+			return err
+		}
+	}
+	return nil
+}
+
+// minConnections is the smallest connection limit that both servers accept.
+const minConnections = 10
+
+// tooManyConnections takes every connection that the server has for ordinary users.
+func (r *refuser) tooManyConnections(ctx context.Context) (func(context.Context) error, error) {
+	admin, done, err := r.admin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var before int
+	if err := admin.QueryRowContext(ctx, "SELECT @@global.max_connections").Scan(&before); err != nil {
+		return nil, errors.Join(err, done())
+	}
+	pool, err := sql.Open("mysql", r.db.DSN)
+	if err != nil {
+		return nil, errors.Join(err, done())
+	}
+	var held []*sql.Conn
+	end := func(ctx context.Context) error {
+		_, err := admin.ExecContext(ctx, fmt.Sprintf("SET GLOBAL max_connections = %d", before))
+		failed := []error{err}
+		for _, conn := range held {
+			failed = append(failed, conn.Close())
+		}
+		return errors.Join(append(failed, pool.Close(), done())...)
+	}
+	if _, err := admin.ExecContext(ctx, fmt.Sprintf("SET GLOBAL max_connections = %d", minConnections)); err != nil {
+		return nil, errors.Join(err, end(ctx))
+	}
+	// The service opens connections during this loop, too, so they are closed until it has none.
+	var mine []int64                   // their ids
+	for len(mine) < minConnections-1 { // root's connection counts as one
+		if err := r.killConnections(ctx, admin, mine); err != nil {
+			return nil, errors.Join(err, end(ctx))
+		}
+		conn, err := pool.Conn(ctx)
+		if err != nil {
+			continue // the service was faster
+		}
+		held = append(held, conn)
+		var id int64
+		if err := conn.QueryRowContext(ctx, "SELECT CONNECTION_ID()").Scan(&id); err != nil {
+			return nil, errors.Join(err, end(ctx))
+		}
+		mine = append(mine, id)
+	}
+	if err := r.killConnections(ctx, admin, mine); err != nil {
+		return nil, errors.Join(err, end(ctx))
+	}
+	return end, nil
+}
+
+// tableFull is the error of a full tablespace or disk.
+const tableFull = 1114
+
+// diskFull fills the tablespace of a server with [SmallTablespace].
+func (r *refuser) diskFull(ctx context.Context) (func(context.Context) error, error) {
+	admin, done, err := r.admin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	filler := r.schema + ".filler"
+	end := func(ctx context.Context) error {
+		// Dropping a table needs a little space, too, which other statements take and free again.
+		_, err := admin.ExecContext(ctx, "DROP TABLE IF EXISTS "+filler)
+		for n := 0; isFull(err) && n < 500; n++ {
+			time.Sleep(10 * time.Millisecond)
+			_, err = admin.ExecContext(ctx, "DROP TABLE IF EXISTS "+filler)
+		}
+		return errors.Join(err, done())
+	}
+	_, err = admin.ExecContext(ctx, "CREATE TABLE "+filler+" (id INT AUTO_INCREMENT PRIMARY KEY, room LONGBLOB)")
+	for _, size := range []int{1 << 20, 64 << 10, 4 << 10} {
+		for err == nil {
+			_, err = admin.ExecContext(ctx, "INSERT INTO "+filler+" (room) VALUES (REPEAT('x', ?))", size)
+		}
+		if !isFull(err) {
+			return nil, errors.Join(fmt.Errorf("fill the tablespace: %w", err), end(ctx))
+		}
+		err = nil
+	}
+	return end, nil
+}
+
+func isFull(err error) bool {
+	e, refused := errors.AsType[*mysql.MySQLError](err)
+	return refused && e.Number == tableFull
+}
