@@ -72,7 +72,7 @@ func TestAdmissionOverTwoProcesses(t *testing.T) {
 	}
 	sale.checkAllConfirmed(stock, orders)
 
-	t.Run("who waits is told by whichever process", func(t *testing.T) {
+	t.Run("a waiting buyer is told by any process", func(t *testing.T) {
 		sale := openSale(t, 10, admissionPolicy, a, b)
 		for user := 1; user <= 10; user++ {
 			got := sale.buy(user, user, "once")

@@ -103,7 +103,7 @@ func (h *stuckSale) readRest(instance string) {
 func (h *stuckSale) sellRest(p process) {
 	h.t.Helper()
 	h.urls = []string{p.url}
-	codes, more := h.orderAll(h.stock, 1, nil) // those who have one already among them
+	codes, more := h.orderAll(h.stock, 1, nil) // also from users who already have one
 	maps.Copy(h.orders, more)
 	if codes["accepted"] != h.stock/2 || codes["already_ordered"] != h.stock/2 {
 		h.t.Errorf("%v", codes)

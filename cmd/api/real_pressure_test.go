@@ -148,7 +148,7 @@ func TestInFlightBound(t *testing.T) {
 			answers <- answer{accepted, refused}
 		}()
 	}
-	// The first to be answered are those who may not wait; nobody else can be, before Redis
+	// Requests that may not wait are answered first; no other can be, before Redis
 	// goes on or patience ends, after 2 s.
 	for range buyerLoop - bound {
 		got := <-answers

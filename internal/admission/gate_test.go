@@ -161,7 +161,7 @@ func TestLostReplies(t *testing.T) {
 	s.balanced(g, 40)
 }
 
-// Connections are cut again and again. A buyer who is told that the outcome is unknown does what the
+// Connections are cut again and again. A buyer whose outcome is unknown does what the
 // service does: looks the order up, and sends it again with the same id.
 func TestCutConnections(t *testing.T) {
 	const stock, buyers, each = 3000, 20, 200

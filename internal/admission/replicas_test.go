@@ -183,10 +183,10 @@ func TestOnlyOrdersWaitForReplicas(t *testing.T) {
 		t.Errorf("refused after %v", took)
 	}
 	if o, err := g.OrdersOf(t.Context(), 2); !errors.Is(err, order.ErrUnavailable) {
-		t.Errorf("who has an order that the replica does not have: %v, %v", o, err)
+		t.Errorf("the user of an order that the replica does not have: %v, %v", o, err)
 	}
 	if err := <-last.Answered(); !errors.Is(err, order.ErrUnavailable) {
-		t.Errorf("whose order it is: %v", err)
+		t.Errorf("the request of that order: %v", err)
 	}
 	if err := <-done; !errors.Is(err, order.ErrUnavailable) {
 		t.Errorf("the batch: %v", err)

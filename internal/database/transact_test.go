@@ -156,7 +156,7 @@ func TestPoolOfOneServesMany(t *testing.T) {
 		}
 		wantAudit(t, d, order.Audit{InitialStock: 30, Orders: 30, DistinctUsers: 30})
 
-		t.Run("and who waits too long is told by the context", func(t *testing.T) {
+		t.Run("and a wait that is too long ends with the context", func(t *testing.T) {
 			wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
 				if err := flushed(ctx, tx, tx.SetStock(ctx, 1, 1)); err != nil {
 					return err

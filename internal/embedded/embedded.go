@@ -17,7 +17,7 @@ type Servers struct {
 	nodes []*Redis
 }
 
-// nodeCount is the number of independent Redis servers: the smallest number of which one may fail.
+// nodeCount is the number of independent Redis servers: the smallest number that tolerates the failure of one.
 const nodeCount = 3
 
 // Open starts the servers.

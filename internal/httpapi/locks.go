@@ -136,7 +136,7 @@ type releasedJSON struct {
 	Released bool `json:"released"`
 }
 
-// breakLock is DELETE /api/v1/locks/{key}?lock=…. It releases the lock, whoever holds it.
+// breakLock is DELETE /api/v1/locks/{key}?lock=…. It releases the lock, no matter who holds it.
 func (a *API) breakLock(ctx context.Context, r *request) (reply, error) {
 	key, mechanism, err := a.lockParams(r)
 	if err != nil {

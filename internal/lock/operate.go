@@ -14,7 +14,7 @@ type Inspector interface {
 
 // ForceReleaser is a [Locker] whose locks an operator can take away.
 type ForceReleaser interface {
-	// ForceRelease frees key whoever holds it, wakes the waiters, and reports whether
+	// ForceRelease frees key, no matter who holds it, wakes the waiters, and reports whether
 	// anybody held it. The holder is told as it is when its key is deleted, and may go
 	// on writing until then. Use it where the holder is known to be dead.
 	ForceRelease(ctx context.Context, key string) (bool, error)

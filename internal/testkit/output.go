@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// output keeps the latest output of a process, stdout and stderr together, and wakes those who wait
+// output keeps the latest output of a process, stdout and stderr together, and wakes the goroutines that wait
 // for more.
 type output struct {
 	mu   sync.Mutex

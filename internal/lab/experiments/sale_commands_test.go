@@ -29,7 +29,7 @@ func TestParseCommand(t *testing.T) {
 	}
 }
 
-// Five buyers take turns of 10 ms, and those who wait ask every 4 ms.
+// Five buyers take turns of 10 ms, and a waiting buyer asks every 4 ms.
 func TestPollersCountsWhatIsAskedInVain(t *testing.T) {
 	const key = "{stock:1}"
 	var commands []command

@@ -109,7 +109,7 @@ func (c *clients) judgeReleases(waiters []*waiter) {
 	c.Found(finding.Herds, herds)
 	c.Measure("woken by a release, on average", math.Round(10*float64(wakes)/waitersAtRelease)/10, "waiters")
 	c.Measure("woken by a release, at most", float64(most), "waiters")
-	c.Measure("requests of those who woke in vain", float64(all.requests), "requests")
+	c.Measure("requests of buyers woken in vain", float64(all.requests), "requests")
 	story.Moments = all.moments
 	story.Summary = func(when func(int64) string) string {
 		return fmt.Sprintf("At %s buyer 1 gives the lock back, to %d who wait. Each release wakes one of them, whose turn it is: %d wake-ups for %d turns.",

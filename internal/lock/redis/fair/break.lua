@@ -1,4 +1,4 @@
--- Free the lock whoever holds it, and notify the first waiter.
+-- Free the lock, no matter who holds it, and notify the first waiter.
 --
 -- KEYS[1]  the lock (see acquire.lua)
 -- KEYS[2]  the queue

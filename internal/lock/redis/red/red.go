@@ -17,7 +17,7 @@ type Config = quorum.Config
 // lock.Inspector and lock.ForceReleaser.
 type Locker = quorum.Locker
 
-// MinNodes is the smallest number of nodes of which one may fail.
+// MinNodes is the smallest number of nodes that tolerates the failure of one.
 const MinNodes = 3
 
 // New returns a Locker that needs a majority of the nodes. There must be at least

@@ -1,4 +1,4 @@
--- Free the lock whoever holds it, and grant it to the next waiter.
+-- Free the lock, no matter who holds it, and grant it to the next waiter.
 --
 -- KEYS[1]  the lock (see acquire.lua)
 -- KEYS[2]  the queue

@@ -1,4 +1,4 @@
--- Free the lock whoever holds it, and notify the waiters.
+-- Free the lock, no matter who holds it, and notify the waiters.
 --
 -- KEYS[1]  the lock (see state.lua)
 -- KEYS[2]  the queue of writers
