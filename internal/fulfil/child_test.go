@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -61,11 +62,13 @@ func persistAsChild() error {
 	if err != nil {
 		return err
 	}
+	resumed := testkit.NotifyResumed()
+	var paused sync.Once
 	printing := &fakeStore{AdmissionStore: db.AdmissionStore()}
 	printing.persist = func(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
 		fmt.Println("begins", len(batch))
-		if os.Getenv(childName) == slowChild {
-			time.Sleep(300 * time.Millisecond) // time for the test to pause it
+		if os.Getenv(childName) == pausedChild {
+			paused.Do(func() { <-resumed })
 		}
 		statuses, err := printing.AdmissionStore.Persist(ctx, batch)
 		fmt.Println("wrote", len(batch), statuses, err)
@@ -84,8 +87,8 @@ func persistAsChild() error {
 	return nil
 }
 
-// slowChild is the name of a child that takes 300 ms for each batch.
-const slowChild = "slowChild"
+// pausedChild is the name of a child that the test pauses in its first batch: it goes on once it is resumed.
+const pausedChild = "pausedChild"
 
 func (s *env) startChild(redisAddr, dsn, name string, point lock.Point, odds float64) *testkit.Process {
 	s.t.Helper()
@@ -103,7 +106,7 @@ func TestPausedPastTheClaim(t *testing.T) {
 	addr, where := testkit.Redis(t).Addr(), testkit.MariaDB(t)
 	s := openEnv(t, clientOf(t, addr), where, 1, 100)
 	s.accept(1, 8)
-	p := s.startChild(addr, where.DSN, slowChild, "", 0)
+	p := s.startChild(addr, where.DSN, pausedChild, "", 0)
 	p.WaitLine(t, `^begins`)
 	p.Pause()
 
@@ -127,7 +130,7 @@ func TestPausedPastARejection(t *testing.T) {
 	addr, where := testkit.Redis(t).Addr(), testkit.MariaDB(t)
 	s := openEnv(t, clientOf(t, addr), where, 1, 100)
 	s.accept(1, 4)
-	p := s.startChild(addr, where.DSN, slowChild, "", 0)
+	p := s.startChild(addr, where.DSN, pausedChild, "", 0)
 	p.WaitLine(t, `^begins`)
 	p.Pause()
 

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -57,6 +58,11 @@ func testRefusals(t *testing.T, server *testkit.SQLServer, only []string, last, 
 	s.run(change)
 	s.run(change)
 
+	// decided waits until some more orders were persisted: connections are open and in use.
+	decided := func() {
+		before := watched.written()
+		testkit.Until(t, "orders that are persisted", func() bool { return watched.written() > before+10 })
+	}
 	flow := func(during func()) (accepted int) {
 		before := len(s.accepted)
 		quit := make(chan struct{})
@@ -87,12 +93,12 @@ func testRefusals(t *testing.T, server *testkit.SQLServer, only []string, last, 
 		t.Run(refusal.Name, func(t *testing.T) {
 			watched.clear()
 			n := flow(func() {
-				time.Sleep(100 * time.Millisecond) // connections are open and in use
+				decided()
 				end, err := refusal.Begin(t.Context())
 				s.must(err)
 				time.Sleep(last)
 				s.must(end(t.Context()))
-				time.Sleep(200 * time.Millisecond) // orders keep arriving
+				decided() // orders keep arriving
 			})
 			began := time.Now()
 			s.waitUntilEmpty()
@@ -127,11 +133,12 @@ func (s *env) sums() (confirmed, rejected int64) {
 	return confirmed, rejected
 }
 
-// errorCounter is a store that counts the server's errors by number.
+// errorCounter is a store that counts the server's errors by number, and the orders that it wrote.
 type errorCounter struct {
 	order.AdmissionStore
-	mu    sync.Mutex
-	count map[uint16]int
+	orders atomic.Int64
+	mu     sync.Mutex
+	count  map[uint16]int
 }
 
 func (n *errorCounter) clear() {
@@ -146,8 +153,11 @@ func (n *errorCounter) seen() map[uint16]int {
 	return n.count
 }
 
+func (n *errorCounter) written() int64 { return n.orders.Load() }
+
 func (n *errorCounter) Persist(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
 	statuses, err := n.AdmissionStore.Persist(ctx, batch)
+	n.orders.Add(int64(len(statuses)))
 	if e, ok := errors.AsType[*mysql.MySQLError](err); ok {
 		n.mu.Lock()
 		defer n.mu.Unlock()

@@ -4,6 +4,7 @@ package testkit
 
 import (
 	"errors"
+	"os"
 	"syscall"
 )
 
@@ -22,3 +23,6 @@ func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{} }
 func childAttributes(string) *syscall.SysProcAttr { return &syscall.SysProcAttr{} }
 
 func signalGroup(int, syscall.Signal) error { return errors.ErrUnsupported }
+
+// NotifyResumed returns a channel that is never sent to.
+func NotifyResumed() <-chan os.Signal { return nil }

@@ -2,7 +2,11 @@
 
 package testkit
 
-import "syscall"
+import (
+	"os"
+	"os/signal"
+	"syscall"
+)
 
 const (
 	sigKill = syscall.SIGKILL
@@ -17,4 +21,12 @@ func signalGroup(pid int, sig syscall.Signal) error {
 		return err
 	}
 	return nil
+}
+
+// NotifyResumed returns a channel that is sent to each time [Process.Resume] continues this process. A child of a test
+// that waits for it is certain to be paused in the middle of what it was doing.
+func NotifyResumed() <-chan os.Signal {
+	resumed := make(chan os.Signal, 1)
+	signal.Notify(resumed, sigCont)
+	return resumed
 }
