@@ -212,13 +212,3 @@ func parseAnywhere(flags *flag.FlagSet, args []string) (rest []string, err error
 		rest, args = append(rest, flags.Arg(0)), flags.Args()[1:]
 	}
 }
-
-// interactive reports whether w is a terminal.
-func interactive(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
-}

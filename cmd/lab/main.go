@@ -46,11 +46,15 @@ func commands() []command {
 	}
 }
 
-// run runs the subcommand and turns its error into an exit code.
+// run runs the subcommand, or plays a first experiment if there is none, and turns its error
+// into an exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
-		help(stderr)
-		return exitUsage
+		if err := welcome(ctx, stdout, stderr); err != nil {
+			fmt.Fprintf(stderr, "lab: %v\n", err)
+			return exitFailed
+		}
+		return exitOK
 	}
 	name, rest := args[0], args[1:]
 	if name == "help" || name == "-h" || name == "-help" || name == "--help" {
@@ -81,7 +85,7 @@ func help(w io.Writer) {
 	for _, c := range commands() {
 		fmt.Fprintf(w, "  %-10s %s\n", c.name, c.summary)
 	}
-	fmt.Fprint(w, "  help       say more about a command\n")
+	fmt.Fprint(w, "  help       say more about a command\n\nWithout a command it plays a first experiment.\n")
 }
 
 func helpAbout(args []string, stdout, stderr io.Writer) int {

@@ -54,7 +54,6 @@ func TestWrongUsage(t *testing.T) {
 		args []string
 		want string // in the message
 	}{
-		"nothing":            {nil, "usage: lab COMMAND"},
 		"unknown command":    {[]string{"sell"}, `no command "sell"`},
 		"help about nothing": {[]string{"help", "sell"}, `no command "sell"`},
 		"no users":           {[]string{"tokens"}, "--users is 0"},

@@ -3,14 +3,12 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
 	"unicode/utf8"
 
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/report"
 )
 
 // progress shows the progress of a run: one line for each finished experiment and, on a
@@ -65,23 +63,6 @@ func (p *progress) done(r finding.Result) {
 		fmt.Fprintf(p.w, "%*s %s\n", 2*digits+3, "", reason)
 	}
 }
-
-// defaultWidth is for output that is not a terminal, or a terminal of unknown width.
-const defaultWidth = 100
-
-// width is the number of columns.
-func width(w io.Writer) int {
-	if !interactive(w) {
-		return defaultWidth
-	}
-	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n >= 60 {
-		return min(n, 160)
-	}
-	return defaultWidth
-}
-
-// colour reports whether to use colours.
-func colour(w io.Writer) bool { return report.ColourWanted(os.Getenv, interactive(w)) }
 
 // wrap breaks a text into lines of at most that many columns.
 func wrap(text string, columns int) string {

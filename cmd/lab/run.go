@@ -14,7 +14,6 @@ import (
 	"seckill/internal/lab/experiments"
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/report"
-	"seckill/internal/lab/testbed"
 )
 
 // errUnexpected means that not every result was as expected.
@@ -35,35 +34,23 @@ func runExperiments(ctx context.Context, args []string, stdout, stderr io.Writer
 		}
 	}
 	began := time.Now()
-	progress := &progress{w: stderr, total: len(req.chosen), interactive: interactive(stderr)}
-	req.options.Progress, req.options.Notice = progress.note, progress.say
-	calm := context.AfterFunc(ctx, func() { progress.say("stopping: experiments end, and servers and processes with them") })
-	defer calm()
-	env, err := testbed.Open(ctx, req.options)
+	s, err := open(ctx, all, req.options, len(req.chosen), stderr)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		progress.note("stopping the servers")
-		err = errors.Join(err, env.Close())
-		progress.clear()
-	}()
-	bench, err := lab.New(env, all)
-	if err != nil {
-		return err
-	}
-	run := bench.Run
+	defer func() { err = errors.Join(err, s.close()) }()
+	run := s.Run
 	if req.swap {
-		run = bench.Swap
+		run = s.Swap
 	}
 	out := json.NewEncoder(stdout)
-	results, stopped := bench.RunAll(ctx, req.chosen, run, func(r finding.Result) {
-		progress.done(r)
+	results, stopped := s.RunAll(ctx, req.chosen, run, func(r finding.Result) {
+		s.progress.done(r)
 		if req.json {
 			err = errors.Join(err, out.Encode(r))
 		}
 	})
-	progress.clear()
+	s.progress.clear()
 	if err != nil {
 		return err
 	}

@@ -158,10 +158,9 @@ func TestRunOnRealServers(t *testing.T) {
 	b.nothingLeft()
 }
 
-// Without servers on the PATH, experiments run on the embedded stores where that is
-// meaningful, and name them; the others are skipped by name.
-func TestRunWithoutServers(t *testing.T) {
-	b := newBench(t)
+// withoutServers is the environment of a machine without servers.
+func withoutServers(t *testing.T) []string {
+	t.Helper()
 	path := t.TempDir() // what every system has, and no server
 	for _, name := range []string{"sh", "rm", "grep", "sleep"} {
 		program, err := exec.LookPath(name)
@@ -172,8 +171,14 @@ func TestRunWithoutServers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	code, stdout, stderr := b.run([]string{"PATH=" + path, "REQUIRE_INFRA=", "SECKILL_TEST_ZOOKEEPER=/nowhere", "SECKILL_TEST_MYSQL_ROOT=/nowhere"},
-		"run", "no-lock", "zk-holder-killed", "red-paused-holder", "--json")
+	return []string{"PATH=" + path, "REQUIRE_INFRA=", "SECKILL_TEST_ZOOKEEPER=/nowhere", "SECKILL_TEST_MYSQL_ROOT=/nowhere"}
+}
+
+// Without servers on the PATH, experiments run on the embedded stores where that is
+// meaningful, and name them; the others are skipped by name.
+func TestRunWithoutServers(t *testing.T) {
+	b := newBench(t)
+	code, stdout, stderr := b.run(withoutServers(t), "run", "no-lock", "zk-holder-killed", "red-paused-holder", "--json")
 	all := results(t, stdout)
 	if code != exitOK || len(all) != 3 {
 		t.Fatalf("exit code %d, %d results; stderr:\n%s", code, len(all), stderr)

@@ -28,7 +28,7 @@ func TestFirstMinute(t *testing.T) {
 		}
 	}
 	commands := firstMinute(t)
-	want := []string{`^go run \./cmd/api$`, `^curl -i -X POST .*/orders$`, `^go run \./cmd/lab run naive-wrong-release$`}
+	want := []string{`^go run \./cmd/api$`, `^curl -i -X POST .*/orders$`, `^go run \./cmd/lab$`}
 	if len(commands) != len(want) {
 		t.Fatalf("README.md has the commands %q, want three that match %q", commands, want)
 	}
@@ -72,8 +72,14 @@ func TestFirstMinute(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", experiment, err, out)
 	}
-	if !regexp.MustCompile(`naive-wrong-release +naive +breaks +breaks +ok .*wrong releases [1-9]`).Match(out) {
-		t.Errorf("%s did not break as README.md says:\n%s", experiment, out)
+	for _, want := range []string{
+		`buyer\s+\d+\s+releases,\s+which\s+deletes\s+the\s+lock\s+of\s+buyer\s+\d+`, // as README.md quotes it
+		`(?m)^naive-wrong-release breaks: .*wrong releases [1-9]`,
+		`(?m)^  go run \./cmd/lab run uuid-looks-first `, // and what README.md names next
+	} {
+		if !regexp.MustCompile(want).Match(out) {
+			t.Errorf("%s did not break as README.md says, want %s:\n%s", experiment, want, out)
+		}
 	}
 }
 

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"seckill/internal/lab/experiments"
+	"seckill/internal/lab/finding"
+	"seckill/internal/lab/report"
+	"seckill/internal/lab/testbed"
+)
+
+// firstExperiment is played by lab without a command. It needs no server, and breaks within a
+// second.
+const firstExperiment = "naive-wrong-release"
+
+const greeting = `Welcome to the laboratory. It breaks distributed locks, and shows how.
+
+Here is a first experiment. It needs only Go. The lock is "naive": Redis' SET NX
+with an expiry.
+`
+
+const farewell = `
+Go on:
+  go run ./cmd/lab run uuid-looks-first     the same buyers, and the cure
+  go run ./cmd/lab list                     all experiments
+  go run ./cmd/lab help run                 how to run them, and what with
+`
+
+// welcome plays a first experiment for somebody who has called lab for the first time.
+func welcome(ctx context.Context, stdout, stderr io.Writer) (err error) {
+	all, err := experiments.All()
+	if err != nil {
+		return err
+	}
+	first, err := all.Find(firstExperiment)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "%s%s\n\n", greeting, wrap(first.Arrangement, min(width(stdout), narrow)))
+	options := testbed.Defaults()
+	options.Embedded = true
+	s, err := open(ctx, all, options, 1, stderr)
+	if err != nil {
+		return err
+	}
+	r := s.Run(ctx, first)
+	if err := s.close(); err != nil {
+		return err
+	}
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("stopped: %w", ctx.Err())
+	case r.Failed != "":
+		return errors.New(r.Failed)
+	case r.Witness == nil || r.Observed != finding.Breaks:
+		return fmt.Errorf("%w: %s %s this time", errUnexpected, r.ID, r.Observed)
+	}
+	if err := report.Lanes(stdout, *r.Witness, width(stdout), colour(stdout)); err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "\n%s\n", wrap(fmt.Sprintf("%s breaks: %s.", r.ID, anomalies(&r)), width(stdout)))
+	_, err = fmt.Fprint(stdout, farewell)
+	return err
+}
