@@ -19,18 +19,20 @@ import (
 )
 
 func listHelp(w io.Writer) {
-	fmt.Fprint(w, `lab list names the experiments.
+	fmt.Fprint(w, `lab list names the experiments, each with the question that it answers.
 
-usage: lab list [--json]
+usage: lab list [--answers] [--json]
 
-  --json   one object per experiment, with its hypothesis, arrangement and sources
+  --answers  what each shows, and the expected verdict
+  --json     one object per experiment, with its hypothesis, arrangement and sources
 `)
 }
 
 func list(_ context.Context, args []string, stdout, _ io.Writer) error {
-	var asJSON bool
+	var asJSON, answers bool
 	flags := newFlags("list")
 	flags.BoolVar(&asJSON, "json", false, "")
+	flags.BoolVar(&answers, "answers", false, "")
 	rest, err := parseAnywhere(flags, args)
 	if err != nil {
 		return err
@@ -39,13 +41,39 @@ func list(_ context.Context, args []string, stdout, _ io.Writer) error {
 		return usagef("unexpected argument %q", rest[0])
 	}
 	all, err := experiments.All()
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if asJSON {
+	case asJSON:
 		return listJSON(stdout, all)
+	case answers:
+		return listAnswers(stdout, all)
 	}
-	table := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
+	return listQuestions(stdout, all)
+}
+
+// listQuestions does not give the outcomes away.
+func listQuestions(w io.Writer, all lab.Set) error {
+	const indent = 4
+	columns := min(width(w), defaultWidth)
+	group := ""
+	for i := range all {
+		e := &all[i]
+		if e.Group != group {
+			if group != "" {
+				fmt.Fprintln(w)
+			}
+			group = e.Group
+			fmt.Fprintln(w, group)
+		}
+		fmt.Fprintf(w, "\n  %-34s lock: %s\n%*s%s\n", e.ID, e.Lock(), indent, "", hang(e.Question, indent, columns))
+	}
+	_, err := fmt.Fprintf(w, "\n%d experiments. lab run --quiz ID lets you predict the outcome first; lab list --answers gives it away.\n", len(all))
+	return err
+}
+
+func listAnswers(w io.Writer, all lab.Set) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "EXPERIMENT\tEXPECTED\tLOCK\tWHAT")
 	for i := range all {
 		e := &all[i]
@@ -59,6 +87,7 @@ type listed struct {
 	ID          string           `json:"id"`
 	Group       string           `json:"group"`
 	Title       string           `json:"title"`
+	Question    string           `json:"question"`
 	Lock        string           `json:"lock"`
 	Expect      finding.Verdict  `json:"expect"`
 	About       []finding.Kind   `json:"about"`
@@ -77,7 +106,7 @@ func listJSON(w io.Writer, all lab.Set) error {
 	for i := range all {
 		e := &all[i]
 		if err := out.Encode(listed{
-			ID: e.ID, Group: e.Group, Title: e.Title, Lock: e.Lock(), Expect: e.Expect, About: orEmpty(e.About), Partner: e.Partner,
+			ID: e.ID, Group: e.Group, Title: e.Title, Question: e.Question, Lock: e.Lock(), Expect: e.Expect, About: orEmpty(e.About), Partner: e.Partner,
 			Hypothesis: e.Hypothesis, Arrangement: e.Arrangement, Sources: orEmpty(e.Sources), Needs: orEmpty(e.Needs),
 			Setup: e.Setup, K6: orEmpty(e.K6), Command: e.Command(),
 		}); err != nil {
@@ -104,6 +133,9 @@ usage: lab run ID... | all [flags]
   --report DIR     write DIR/index.html, one file that needs no other
   --instances N    API processes behind the load, 1 to 8 (default 2)
   --duration D     longest time in which new buyers come, 100ms to 1m (default 3s)
+  --quiz           ask for your prediction before each run, and keep count
+  --predict P      the prediction, without being asked: holds, breaks, or breaks:KIND,
+                   where KIND is the anomaly that is to be seen, such as oversold
   --seed N         the same seed gives the same load and the same faults (default 1)
   --swap           give each experiment its partner's mechanism: the verdict must turn,
                    so that nothing is as expected and the exit code is 1
@@ -127,10 +159,15 @@ type runRequest struct {
 	json    bool
 	report  string
 	swap    bool
+	quiz    bool
+	predict *finding.Prediction // nil: none was given
 	options testbed.Options
 	lanes   bool // few enough to show each picture
 	args    []string
 }
+
+// predicts reports whether outcomes are predicted.
+func (r *runRequest) predicts() bool { return r.quiz || r.predict != nil }
 
 // Limits of the flags of lab run.
 const (
@@ -147,6 +184,12 @@ func parseRun(all lab.Set, args []string) (runRequest, error) {
 	flags.BoolVar(&req.json, "json", false, "")
 	flags.StringVar(&req.report, "report", "", "")
 	flags.BoolVar(&req.swap, "swap", false, "")
+	flags.BoolVar(&req.quiz, "quiz", false, "")
+	flags.Func("predict", "", func(text string) error {
+		p, err := finding.ParsePrediction(text)
+		req.predict = &p
+		return err
+	})
 	flags.BoolVar(&req.options.Embedded, "embedded", false, "")
 	flags.IntVar(&req.options.Instances, "instances", req.options.Instances, "")
 	flags.DurationVar(&req.options.Duration, "duration", req.options.Duration, "")

@@ -85,6 +85,11 @@ func wrap(text string, columns int) string {
 	return b.String()
 }
 
+// hang wraps a text that begins in a column, and indents its other lines to it.
+func hang(text string, indent, columns int) string {
+	return strings.ReplaceAll(wrap(text, columns-indent), "\n", "\n"+strings.Repeat(" ", indent))
+}
+
 // number formats whole numbers without decimals, others with up to two.
 func number(v float64) string {
 	return strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(v, 'f', 2, 64), "0"), ".")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -18,6 +19,9 @@ import (
 
 // errUnexpected means that not every result was as expected.
 var errUnexpected = errors.New("not as expected")
+
+// player plays one experiment.
+type player func(context.Context, *lab.Experiment) finding.Result
 
 func runExperiments(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	all, err := experiments.All()
@@ -33,34 +37,55 @@ func runExperiments(ctx context.Context, args []string, stdout, stderr io.Writer
 			return usagef("--report: %v", err)
 		}
 	}
+	var asks *quiz
+	if req.quiz || req.predict != nil {
+		questions := stdout
+		if req.json {
+			questions = stderr
+		}
+		if asks, err = newQuiz(req, all, os.Stdin, questions); err != nil {
+			return err
+		}
+	}
 	began := time.Now()
 	s, err := open(ctx, all, req.options, len(req.chosen), stderr)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	run := s.Run
-	if req.swap {
-		run = s.Swap
-	}
-	out := json.NewEncoder(stdout)
-	results, stopped := s.RunAll(ctx, req.chosen, run, func(r finding.Result) {
-		s.progress.done(r)
+	results, stopped := s.play(ctx, req, asks, func(r finding.Result) {
 		if req.json {
-			err = errors.Join(err, out.Encode(r))
+			err = errors.Join(err, json.NewEncoder(stdout).Encode(r))
+		} else if asks != nil {
+			err = errors.Join(err, printOne(stdout, req.chosen, &r))
 		}
 	})
 	s.progress.clear()
 	if err != nil {
 		return err
 	}
-	if !req.json {
+	if !req.json && len(results) > 0 {
 		err = print(stdout, results, req, time.Since(began))
 	}
 	if req.report != "" && len(results) > 0 {
 		err = errors.Join(err, saveReport(stderr, req, all, results, began))
 	}
 	return errors.Join(err, judgement(req, results, stopped))
+}
+
+// play plays the experiments of a request, and tells each result.
+func (s *session) play(ctx context.Context, req runRequest, asks *quiz, tell func(finding.Result)) ([]finding.Result, error) {
+	run := player(s.Run)
+	if req.swap {
+		run = s.Swap
+	}
+	if asks != nil {
+		return asks.play(ctx, s, req.chosen, run, tell)
+	}
+	return s.RunAll(ctx, req.chosen, run, func(r finding.Result) {
+		s.progress.done(r)
+		tell(r)
+	})
 }
 
 // judgement returns the error that decides the exit code.
@@ -90,7 +115,7 @@ func judgement(req runRequest, results []finding.Result, stopped error) error {
 
 // print writes the table, and the pictures of a few experiments.
 func print(w io.Writer, results []finding.Result, req runRequest, took time.Duration) error {
-	if req.lanes {
+	if req.lanes && !req.predicts() { // a quiz has shown each after its run
 		for i := range results {
 			if err := printOne(w, req.chosen, &results[i]); err != nil {
 				return err
@@ -119,6 +144,9 @@ func print(w io.Writer, results []finding.Result, req runRequest, took time.Dura
 		fmt.Fprintf(w, ", %d skipped", skipped)
 	}
 	_, err := fmt.Fprintf(w, ", in %.0f s\n", took.Seconds())
+	if req.predicts() {
+		fmt.Fprintln(w, tally(results))
+	}
 	for i := range results {
 		if r := &results[i]; r.Skipped != "" || r.Failed != "" {
 			reason, more, _ := strings.Cut(r.Skipped+r.Failed, "\n")
@@ -137,7 +165,10 @@ func printOne(w io.Writer, chosen []*lab.Experiment, r *finding.Result) error {
 		if e.ID != r.ID {
 			continue
 		}
-		fmt.Fprintf(w, "%s: %s\n\n", e.ID, e.Title)
+		if r.Prediction != "" {
+			fmt.Fprintf(w, "%s\n\n", wrap(score(r), width(w)))
+		}
+		fmt.Fprintf(w, "%s\n\n", wrap(e.ID+": "+e.Title, width(w)))
 		for _, paragraph := range []string{"Hypothesis: " + e.Hypothesis, "Arrangement: " + arrangement(e, r)} {
 			fmt.Fprintf(w, "%s\n", wrap(paragraph, width(w)))
 		}

@@ -243,28 +243,37 @@ func TestList(t *testing.T) {
 		t.Errorf("exit code %d, %d objects for %d experiments", code, strings.Count(asJSON, "\n"), len(all))
 	}
 	for _, e := range all {
-		if !strings.Contains(stdout, "\n"+e.ID+" ") || !strings.Contains(asJSON, `"id":"`+e.ID+`"`) {
+		if !strings.Contains(stdout, "\n  "+e.ID+" ") || !strings.Contains(asJSON, `"id":"`+e.ID+`"`) {
 			t.Errorf("%s is not in the list", e.ID)
 		}
+		if strings.Contains(stdout, e.Title+"\n") || strings.Contains(stdout, e.Hypothesis) {
+			t.Errorf("the list gives the outcome of %s away", e.ID)
+		}
+	}
+	if _, answers, _ := call(t, "list", "--answers"); !strings.Contains(answers, "\nno-lock  ") || !strings.Contains(answers, all[0].Title) {
+		t.Errorf("the answers do not name them:\n%s", answers)
 	}
 }
 
 func TestWrongRun(t *testing.T) {
 	for want, args := range map[string][]string{
-		"which experiment":             {"run"},
-		"perhaps naive-wrong-release":  {"run", "naive-wrong-relaese"},
-		"see lab list":                 {"run", "xyzzy"},
-		"--instances is 0":             {"run", "all", "--instances", "0"},
-		"--instances is 99":            {"run", "--instances", "99", "all"},
-		"--duration is 1ns":            {"run", "all", "--duration", "1ns"},
-		"--seed is -1":                 {"run", "all", "--seed", "-1"},
-		"-nonsense":                    {"run", "all", "--nonsense"},
-		"--report: ":                   {"run", "all", "--report", "/dev/null/report"},
-		"--report: open /proc/self":    {"run", "all", "--report", "/proc/self"},
-		"--api: stat /nonexistent":     {"run", "all", "--api", "/nonexistent"},
-		"--api: /tmp is not a file":    {"run", "all", "--api", "/tmp"},
-		`unexpected argument "all"`:    {"list", "all"},
-		`unexpected argument "nought"`: {"catalogue", "nought"},
+		"which experiment":                             {"run"},
+		"perhaps naive-wrong-release":                  {"run", "naive-wrong-relaese"},
+		"see lab list":                                 {"run", "xyzzy"},
+		"--instances is 0":                             {"run", "all", "--instances", "0"},
+		"--instances is 99":                            {"run", "--instances", "99", "all"},
+		"--duration is 1ns":                            {"run", "all", "--duration", "1ns"},
+		"--seed is -1":                                 {"run", "all", "--seed", "-1"},
+		"standard input is none":                       {"run", "no-lock", "--quiz"},
+		"but oversold, duplicate_orders, lost_updates": {"run", "no-lock", "--predict", "breaks:undersold"},
+		"holds, breaks, or breaks:KIND":                {"run", "no-lock", "--predict", "perhaps"},
+		"-nonsense":                                    {"run", "all", "--nonsense"},
+		"--report: ":                                   {"run", "all", "--report", "/dev/null/report"},
+		"--report: open /proc/self":                    {"run", "all", "--report", "/proc/self"},
+		"--api: stat /nonexistent":                     {"run", "all", "--api", "/nonexistent"},
+		"--api: /tmp is not a file":                    {"run", "all", "--api", "/tmp"},
+		`unexpected argument "all"`:                    {"list", "all"},
+		`unexpected argument "nought"`:                 {"catalogue", "nought"},
 	} {
 		code, stdout, stderr := call(t, args...)
 		if code != exitUsage || stdout != "" || !strings.Contains(stderr, want) {

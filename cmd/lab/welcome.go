@@ -25,8 +25,8 @@ with an expiry.
 const farewell = `
 Go on:
   go run ./cmd/lab run uuid-looks-first     the same buyers, and the cure
-  go run ./cmd/lab list                     all experiments
-  go run ./cmd/lab help run                 how to run them, and what with
+  go run ./cmd/lab run --quiz no-lock       predict the outcome, then see
+  go run ./cmd/lab list                     all experiments, by their questions
 `
 
 // welcome plays a first experiment for somebody who has called lab for the first time.

@@ -74,6 +74,8 @@ type Experiment struct {
 	ID    string
 	Group string // the heading of its comparison
 	Title string
+	// Question asks for the outcome without giving it away, unlike the title.
+	Question string
 	// Sources are the documents and sections that describe the failure.
 	Sources []Source
 	// Hypothesis is what is expected, in a sentence that can turn out to be wrong.
@@ -125,7 +127,7 @@ func (e *Experiment) decides(kind finding.Kind) bool {
 func (e *Experiment) validate() error {
 	var errs []error
 	for field, value := range map[string]string{
-		"ID": e.ID, "Group": e.Group, "Title": e.Title, "Hypothesis": e.Hypothesis,
+		"ID": e.ID, "Group": e.Group, "Title": e.Title, "Question": e.Question, "Hypothesis": e.Hypothesis,
 		"Arrangement": e.Arrangement, "Why": e.Why, "Partner": e.Partner,
 	} {
 		if value == "" {

@@ -15,7 +15,7 @@ import (
 func experiment(id, partner string, expect finding.Verdict, about ...finding.Kind) Experiment {
 	return Experiment{
 		ID: id, Partner: partner, Expect: expect, About: about,
-		Group: "g", Title: "t", Hypothesis: "h", Arrangement: "a", Why: "w", Seen: "s", Cure: "c",
+		Group: "g", Title: "t", Question: "q?", Hypothesis: "h", Arrangement: "a", Why: "w", Seen: "s", Cure: "c",
 		Setup: Setup{Policy: voucher.DefaultPolicy()}, Scenario: func(*Trial, Setup) {},
 	}
 }
@@ -204,6 +204,7 @@ func TestValidateNamesWhatIsWrong(t *testing.T) {
 	}
 	for want, spoil := range map[string]func(Set) Set{
 		`"weak": Title is empty`:                       func(s Set) Set { s[0].Title = ""; return s },
+		`"weak": Question is empty`:                    func(s Set) Set { s[0].Question = ""; return s },
 		`is to break, and does not say how`:            func(s Set) Set { s[0].About = nil; return s },
 		`does not say what is seen`:                    func(s Set) Set { s[0].Cure = ""; return s },
 		`expects "perhaps"`:                            func(s Set) Set { s[0].Expect = "perhaps"; return s },

@@ -70,7 +70,8 @@ func setField(e *lab.Experiment, line string) bool {
 		return once
 	}
 	field, ok := map[string]*string{
-		"Title": &e.Title, "Hypothesis": &e.Hypothesis, "Arrangement": &e.Arrangement, "Why": &e.Why, "Seen": &e.Seen, "Cure": &e.Cure,
+		"Title": &e.Title, "Question": &e.Question, "Hypothesis": &e.Hypothesis, "Arrangement": &e.Arrangement,
+		"Why": &e.Why, "Seen": &e.Seen, "Cure": &e.Cure,
 	}[name]
 	if !ok || *field != "" || value == "" {
 		return false

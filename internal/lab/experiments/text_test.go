@@ -19,6 +19,9 @@ func TestEveryExperimentHasItsText(t *testing.T) {
 		if len(e.Sources) == 0 {
 			t.Errorf("%s names no document that it comes from", e.ID)
 		}
+		if !strings.HasSuffix(e.Question, "?") {
+			t.Errorf("%s: %q is no question", e.ID, e.Question)
+		}
 		for _, s := range e.Sources {
 			if !slices.ContainsFunc(lab.Documents(), func(d lab.Document) bool { return d.Name == s.Document }) {
 				t.Errorf("%s comes from an unknown document: %+v", e.ID, s)

@@ -30,6 +30,11 @@ type Result struct {
 
 	Seed    int64  `json:"seed"`
 	Command string `json:"command"` // the command that repeats it
+	// Prediction is what was predicted before the run: "holds", "breaks" or "breaks:" and a
+	// kind. PredictionRight says whether it came true; nil if there is no verdict.
+	Prediction      string `json:"prediction,omitempty"`
+	PredictionRight *bool  `json:"prediction_right,omitempty"`
+
 	// Skipped says why it was not run, Failed why it came to no verdict. A failed run is never
 	// as expected.
 	Skipped string `json:"skipped,omitempty"`

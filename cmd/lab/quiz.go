@@ -1,0 +1,175 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"seckill/internal/lab"
+	"seckill/internal/lab/finding"
+)
+
+// quiz asks for a prediction before each experiment.
+type quiz struct {
+	all   lab.Set
+	swap  bool
+	given *finding.Prediction // for every experiment; nil: ask
+	in    *bufio.Reader       // of answers
+	out   io.Writer           // for questions
+}
+
+// newQuiz returns the quiz of a request. Only a person at a terminal can be asked.
+func newQuiz(req runRequest, all lab.Set, in io.Reader, out io.Writer) (*quiz, error) {
+	if req.predict == nil && !interactive(in) {
+		return nil, usagef("--quiz asks at a terminal, and standard input is none; use --predict holds, --predict breaks or --predict breaks:KIND")
+	}
+	return &quiz{all: all, swap: req.swap, given: req.predict, in: bufio.NewReader(in), out: out}, nil
+}
+
+// play asks, plays and judges the predictions, one experiment after the other. It returns the
+// results so far if it is stopped.
+func (q *quiz) play(ctx context.Context, s *session, chosen []*lab.Experiment, run player, tell func(finding.Result)) (results []finding.Result, err error) {
+	for i, e := range chosen {
+		if err := q.put(fmt.Sprintf("[%d/%d] ", i+1, len(chosen)), e); err != nil {
+			return results, err
+		}
+		p, err := q.predict(ctx)
+		if err != nil {
+			return results, err
+		}
+		one, err := s.RunAll(ctx, []*lab.Experiment{e}, run, s.progress.done)
+		if err != nil {
+			return results, err
+		}
+		p.Judge(&one[0])
+		tell(one[0])
+		results = append(results, one[0])
+	}
+	return results, nil
+}
+
+// put puts the question: what is done and what counts, and not how it ends.
+func (q *quiz) put(number string, e *lab.Experiment) error {
+	columns := min(width(q.out), defaultWidth)
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s%s, lock %s\n\n%s\n\n", number, e.ID, e.Lock(), wrap(e.Question, columns))
+	for _, paragraph := range scene(q.all, e) {
+		fmt.Fprintf(&b, "%s\n", wrap(paragraph, columns))
+	}
+	if q.swap {
+		fmt.Fprintf(&b, "%s\n", wrap("But this run is with the setup of "+e.Partner+".", columns))
+	}
+	fmt.Fprintf(&b, "\nIt breaks if one of these is seen:\n")
+	for _, info := range finding.Kinds() {
+		if len(e.About) == 0 || slices.Contains(e.About, info.Kind) {
+			fmt.Fprintf(&b, "  %-16s %s\n", info.Kind, hang(info.Means, 19, columns))
+		}
+	}
+	_, err := fmt.Fprintf(q.out, "%s\n", b.String())
+	return err
+}
+
+// scene says what is done in an experiment. The text of many refers to the first experiment of
+// their group, whose text comes first then.
+func scene(all lab.Set, e *lab.Experiment) []string {
+	first := e
+	for i := range all {
+		if all[i].Group == e.Group {
+			first = &all[i]
+			break
+		}
+	}
+	if first == e || !strings.Contains(e.Arrangement, " same ") {
+		return []string{e.Arrangement}
+	}
+	return []string{"In " + first.ID + ": " + first.Arrangement, "Here: " + e.Arrangement}
+}
+
+// predict asks until it has a prediction.
+func (q *quiz) predict(ctx context.Context) (finding.Prediction, error) {
+	if q.given != nil {
+		return *q.given, nil
+	}
+	for {
+		fmt.Fprint(q.out, "holds, breaks, or breaks:KIND? ")
+		answer, err := q.read(ctx)
+		if err != nil {
+			fmt.Fprintln(q.out)
+			return finding.Prediction{}, err
+		}
+		p, err := finding.ParsePrediction(answer)
+		if err == nil {
+			fmt.Fprintln(q.out)
+			return p, nil
+		}
+		fmt.Fprintln(q.out, wrap(err.Error(), min(width(q.out), defaultWidth)))
+	}
+}
+
+// errNoAnswer means that the input ended.
+var errNoAnswer = errors.New("no answer")
+
+// read reads a line, or returns when ctx ends. Nothing can interrupt a read from a terminal:
+// after Ctrl-C it goes on until the program ends, which is at once.
+func (q *quiz) read(ctx context.Context) (string, error) {
+	type line struct {
+		text string
+		err  error
+	}
+	got := make(chan line, 1)
+	go func() {
+		text, err := q.in.ReadString('\n')
+		got <- line{text, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	case l := <-got:
+		if errors.Is(l.err, io.EOF) && strings.TrimSpace(l.text) == "" {
+			return "", errNoAnswer
+		} else if l.err != nil && !errors.Is(l.err, io.EOF) {
+			return "", l.err
+		}
+		return l.text, nil
+	}
+}
+
+// score says whether a prediction came true.
+func score(r *finding.Result) string {
+	switch {
+	case r.PredictionRight == nil:
+		return fmt.Sprintf("You predicted %q. There is no verdict.", r.Prediction)
+	case *r.PredictionRight:
+		return fmt.Sprintf("You predicted %q. Right: it %s.", r.Prediction, outcome(r))
+	case strings.HasPrefix(r.Prediction, string(r.Observed)):
+		return fmt.Sprintf("You predicted %q. Wrong: it %s, but in another way.", r.Prediction, outcome(r))
+	}
+	return fmt.Sprintf("You predicted %q. Wrong: it %s.", r.Prediction, outcome(r))
+}
+
+// outcome is the verdict, with what was counted if it breaks.
+func outcome(r *finding.Result) string {
+	if r.Observed == finding.Breaks {
+		return fmt.Sprintf("%s (%s)", r.Observed, anomalies(r))
+	}
+	return string(r.Observed)
+}
+
+// tally counts the predictions that came true.
+func tally(results []finding.Result) string {
+	right, judged := 0, 0
+	for _, r := range results {
+		if r.PredictionRight == nil {
+			continue
+		}
+		judged++
+		if *r.PredictionRight {
+			right++
+		}
+	}
+	return fmt.Sprintf("Your predictions: %d of %d right", right, judged)
+}
