@@ -1,17 +1,37 @@
 # syntax=docker/dockerfile:1
 
+# make image builds it with what git says. Without these arguments the image does not know its version.
+ARG VERSION=unknown
+ARG COMMIT=unknown
+ARG CREATED=unknown
+
 FROM golang:1.26 AS build
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN --mount=type=cache,target=/go/pkg/mod \
     go mod download
 COPY . .
+# After the download, so that another version does not repeat it.
+ARG VERSION
+ARG COMMIT
 RUN --mount=type=cache,target=/go/pkg/mod \
     --mount=type=cache,target=/root/.cache/go-build \
-    CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o /out/ ./cmd/api ./cmd/lab
+    CGO_ENABLED=0 go build -trimpath -ldflags="-s -w \
+    -X seckill/internal/buildinfo.version=${VERSION} -X seckill/internal/buildinfo.commit=${COMMIT}" \
+    -o /out/ ./cmd/api ./cmd/lab
 
 # No shell and no libc: the binaries are static, and the service checks itself.
 FROM gcr.io/distroless/static-debian12:nonroot
+ARG VERSION
+ARG COMMIT
+ARG CREATED
+LABEL org.opencontainers.image.title="seckill" \
+      org.opencontainers.image.description="A reference flash sale in Go, and its laboratory of distributed locks" \
+      org.opencontainers.image.licenses="MIT" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${COMMIT}" \
+      org.opencontainers.image.created="${CREATED}" \
+      org.opencontainers.image.base.name="gcr.io/distroless/static-debian12:nonroot"
 COPY --from=build /out/api /out/lab /usr/local/bin/
 USER nonroot:nonroot
 EXPOSE 8080

@@ -43,6 +43,11 @@ lab: ## Run the laboratory: make lab ARGS="tokens --users 10"
 build: ## Build bin/api and bin/lab
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
 
+.PHONY: image
+image: ## Build the container image seckill:local, labelled with what git says
+	docker build --build-arg VERSION="$$(git describe --tags --always --dirty)" --build-arg COMMIT="$$(git rev-parse HEAD)" \
+		--build-arg CREATED="$$(date -u +%Y-%m-%dT%H:%M:%SZ)" -t seckill:local .
+
 .PHONY: k6
 k6: bin/k6 ## Build bin/k6, the load generator, from its Go module
 

@@ -293,6 +293,7 @@ usage: api [flags]               serve until interrupted
                                  With -dead also the orders that were accepted and rejected: how many the
                                  database has, which is the record, and why, the latest of each voucher, as
                                  far as Redis still has it
+       api -version              print the version, the commit and the Go that built it
 
 Each flag can be given as an environment variable instead. With neither a
 database nor Redis the service runs embedded, with SQLite and an in-process

@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
+	"seckill/internal/buildinfo"
 	"seckill/internal/gctune"
 )
 
@@ -27,6 +29,9 @@ func command(ctx context.Context, args, environ []string) int {
 	do := run
 	parse := parseConfig
 	switch {
+	case asksVersion(args):
+		fmt.Println(buildinfo.Read().Line("api"))
+		return 0
 	case len(args) > 0 && args[0] == "healthcheck":
 		do, args = healthcheck, args[1:]
 	case len(args) > 0 && args[0] == "reconcile":
@@ -51,6 +56,11 @@ func command(ctx context.Context, args, environ []string) int {
 		return 1
 	}
 	return 0
+}
+
+// asksVersion reports whether the only argument asks for the version.
+func asksVersion(args []string) bool {
+	return len(args) == 1 && slices.Contains([]string{"-version", "--version", "version"}, args[0])
 }
 
 // stopped reports whether an error only means that the start was interrupted.

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"seckill/internal/auth"
+	"seckill/internal/buildinfo"
 	"seckill/internal/database"
 	"seckill/internal/httpapi"
 	"seckill/internal/idempotency"
@@ -144,10 +145,10 @@ func startLog(ctx context.Context, cfg config, logs io.Writer) (*slog.Logger, fu
 	}
 }
 
-// newRegistry returns a registry with the metrics of the runtime, the process and the database pools.
+// newRegistry returns a registry with the metrics of the build, the runtime, the process and the database pools.
 func newRegistry(db *database.DB) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(buildinfo.Read().Metric(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for name, pool := range db.Pools() {
 		registry.MustRegister(collectors.NewDBStatsCollector(pool, name))
 	}

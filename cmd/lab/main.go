@@ -43,6 +43,7 @@ func commands() []command {
 		{name: "run", summary: "play experiments, and say whether they came out as expected", help: runHelp, run: runExperiments},
 		{name: "catalogue", summary: "print the failure catalogue, made from the experiments", help: catalogueHelp, run: writeCatalogue},
 		{name: "tokens", summary: "make the buyers' tokens and targets for k6, vegeta and wrk", help: tokensHelp, run: tokens},
+		{name: "version", summary: "print the version, the commit and the Go that built it", help: versionHelp, run: printVersion},
 	}
 }
 
@@ -59,6 +60,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	name, rest := args[0], args[1:]
 	if name == "help" || name == "-h" || name == "-help" || name == "--help" {
 		return helpAbout(rest, stdout, stderr)
+	}
+	if name == "-version" || name == "--version" {
+		name = "version"
 	}
 	c, ok := find(name)
 	if !ok {

@@ -39,6 +39,14 @@ func TestHelp(t *testing.T) {
 	}
 }
 
+func TestVersion(t *testing.T) {
+	for _, arg := range []string{"version", "-version", "--version"} {
+		if code, stdout, stderr := call(t, arg); code != exitOK || stderr != "" || !strings.HasPrefix(stdout, "lab ") || !strings.Contains(stdout, ", go1.") {
+			t.Errorf("lab %s: exit code %d, stderr %q, stdout %q", arg, code, stderr, stdout)
+		}
+	}
+}
+
 func TestHelpNamesEveryCommand(t *testing.T) {
 	_, stdout, _ := call(t, "help")
 	for _, c := range commands() {
