@@ -81,6 +81,9 @@ func (s setting) env() string {
 	return "SECKILL_" + strings.ToUpper(strings.ReplaceAll(s.name, "-", "_"))
 }
 
+// envFile returns the name of the variable for a file with the secret: SECKILL_JWT_SECRET_FILE.
+func (s setting) envFile() string { return s.env() + "_FILE" }
+
 func settings() []setting {
 	return slices.Concat([]setting{
 		{name: "addr", arg: "host:port", usage: "where to serve (default 127.0.0.1:8080)",
@@ -222,7 +225,7 @@ func (s setting) find(given, env map[string]string) (value, source string, err e
 	if err != nil || !s.secret {
 		return value, source, err
 	}
-	path, file, err := of(s.name+fileSuffix, s.env()+"_FILE")
+	path, file, err := of(s.name+fileSuffix, s.envFile())
 	switch {
 	case err != nil || path == "":
 		return value, source, err
@@ -299,14 +302,19 @@ Each flag can be given as an environment variable instead. With neither a
 database nor Redis the service runs embedded, with SQLite and an in-process
 Redis, in lab mode, on loopback.
 
-Each secret can be read from a file instead: -jwt-secret-file, SECKILL_JWT_SECRET_FILE.
+A secret can be read from a file instead: SECKILL_JWT_SECRET_FILE, or -jwt-secret-file, is the path.
+A newline at its end is cut off. Giving the secret and its file is an error.
 A secret that is given as a flag can be seen by everybody who sees the process (ps).
 
 OTEL_EXPORTER_OTLP_ENDPOINT, http://host:4318 for instance, has traces sent there.
 
 `)
 	for _, s := range all {
-		fmt.Fprintf(w, "  %s\n        %s\n        %s\n", strings.TrimSpace("-"+s.name+" "+s.arg), s.env(), s.usage)
+		variables := s.env()
+		if s.secret {
+			variables += " or " + s.envFile()
+		}
+		fmt.Fprintf(w, "  %s\n        %s\n        %s\n", strings.TrimSpace("-"+s.name+" "+s.arg), variables, s.usage)
 	}
 }
 

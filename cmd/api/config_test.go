@@ -170,5 +170,8 @@ func TestHelpShowsEverySetting(t *testing.T) {
 		if !strings.Contains(help.String(), "-"+s.name) || !strings.Contains(help.String(), s.env()) {
 			t.Errorf("the help does not show %s", s.name)
 		}
+		if strings.Contains(help.String(), s.envFile()) != s.secret {
+			t.Errorf("the help shows %s: %v", s.envFile(), !s.secret)
+		}
 	}
 }

@@ -65,6 +65,35 @@ func TestRefusesToStartWithoutSecrets(t *testing.T) {
 	}
 }
 
+// With files for secrets, no variable of a container has a secret, and each file is mounted where its variable says.
+func TestSecretsFromFiles(t *testing.T) {
+	folder := t.TempDir()
+	env := map[string]string{"SECKILL_MYSQL_DSN": ""}
+	for _, name := range []string{"MYSQL_PASSWORD_FILE", "SECKILL_MYSQL_DSN_FILE", "SECKILL_JWT_SECRET_FILE", "SECKILL_ADMIN_TOKEN_FILE"} {
+		env[name] = filepath.Join(folder, name)
+	}
+	project := mustLoad(t, env)
+	for _, name := range []string{"api-1", "api-2", "mysql"} {
+		service := project.Services[name]
+		mounted := map[string]string{} // by path in the container
+		for _, secret := range service.Secrets {
+			mounted["/run/secrets/"+secret.Source] = project.Secrets[secret.Source].File
+		}
+		files := 0
+		for key, value := range service.Environment {
+			if plain, file := strings.CutSuffix(key, "_FILE"); file {
+				files++
+				if mounted[*value] != env[key] || setting(service, plain) != "" {
+					t.Errorf("%s: %s is %s, which is %q, and %s is %q", name, key, *value, mounted[*value], plain, setting(service, plain))
+				}
+			}
+		}
+		if files != len(service.Secrets) || files == 0 {
+			t.Errorf("%s: %d secrets are mounted, and %d variables name one", name, len(service.Secrets), files)
+		}
+	}
+}
+
 // Every variable that is called a secret comes from the caller's environment.
 func TestNoSecretIsWrittenDown(t *testing.T) {
 	secretive := regexp.MustCompile(`PASSWORD|SECRET|TOKEN|DSN`)
@@ -72,6 +101,12 @@ func TestNoSecretIsWrittenDown(t *testing.T) {
 	for name, service := range everyService(t) {
 		for key, value := range service.Environment {
 			if !secretive.MatchString(key) || key == "MYSQL_RANDOM_ROOT_PASSWORD" {
+				continue
+			}
+			if strings.HasSuffix(key, "_FILE") {
+				if *value != "" {
+					t.Errorf("%s: %s is %q, and the secret was given as a variable", name, key, *value)
+				}
 				continue
 			}
 			checked++
@@ -206,7 +241,7 @@ func TestSettingsOfTheService(t *testing.T) {
 	// What has no place in these containers: their Redis is one server without a password
 	// that evicts nothing, and a name would be that of both instances.
 	left := []string{
-		"SECKILL_REDIS_MASTER", "SECKILL_REDIS_PASSWORD", "SECKILL_INSTANCE", "SECKILL_LOCK_WATCHDOG",
+		"SECKILL_REDIS_MASTER", "SECKILL_REDIS_PASSWORD", "SECKILL_REDIS_PASSWORD_FILE", "SECKILL_INSTANCE", "SECKILL_LOCK_WATCHDOG",
 		"SECKILL_IDS", "SECKILL_LAB_TRACE", "SECKILL_LAB_NAME", "SECKILL_ALLOW_EVICTION",
 	}
 	services := everyService(t)
@@ -228,6 +263,28 @@ func TestSettingsOfTheService(t *testing.T) {
 	}
 }
 
+// An operator finds every setting of api -help in docs/operations.md, and every setting that docker-compose.yml takes from
+// the caller in .env.example.
+func TestSettingsAreDocumented(t *testing.T) {
+	has := func(text, name string) bool { return regexp.MustCompile(`\b` + name + `\b`).MatchString(text) }
+	operations := read(t, "docs/operations.md")
+	for _, name := range settingsOfTheService(t) {
+		if !has(operations, name) {
+			t.Errorf("docs/operations.md does not explain %s", name)
+		}
+	}
+	example := read(t, ".env.example")
+	taken := regexp.MustCompile(`\$\{((?:SECKILL|OTEL|MYSQL|API)_[A-Z0-9_]+)`).FindAllStringSubmatch(read(t, "docker-compose.yml"), -1)
+	if len(taken) < 30 {
+		t.Fatalf("only %d variables found", len(taken))
+	}
+	for _, name := range taken {
+		if !regexp.MustCompile(`(?m)^#?` + name[1] + `=`).MatchString(example) {
+			t.Errorf(".env.example does not list %s", name[1])
+		}
+	}
+}
+
 // settingsOfTheService returns the variables that the help of the service names.
 func settingsOfTheService(t *testing.T) []string {
 	t.Helper()
@@ -237,10 +294,9 @@ func settingsOfTheService(t *testing.T) []string {
 	if err != nil {
 		t.Fatalf("api -help: %v", err)
 	}
-	names := regexp.MustCompile(`(?m)^\s+(SECKILL_[A-Z0-9_]+)$|^(OTEL_[A-Z_]+)`).FindAllStringSubmatch(string(text), -1)
-	known := make([]string, len(names))
-	for i, name := range names {
-		known[i] = name[1] + name[2]
+	var known []string
+	for _, line := range regexp.MustCompile(`(?m)^ +SECKILL_[A-Z_]+(?: or SECKILL_[A-Z_]+)?$|^OTEL_[A-Z_]+`).FindAllString(string(text), -1) {
+		known = append(known, strings.Split(strings.TrimSpace(line), " or ")...)
 	}
 	slices.Sort(known)
 	return known
@@ -297,7 +353,7 @@ func TestEnvExample(t *testing.T) {
 	needed := map[string]bool{}
 	for _, line := range lines {
 		commented, name, value := line[1] == "#", line[2], line[3]
-		if !strings.Contains(compose, "${"+name+":") {
+		if !regexp.MustCompile(`\$\{` + name + `[:-]`).MatchString(compose) {
 			t.Errorf("%s is not read by docker-compose.yml", name)
 		}
 		if !commented {

@@ -114,7 +114,7 @@ func TestBuildContextIsComplete(t *testing.T) {
 // The build context must contain neither secrets nor the git history.
 func TestDockerignore(t *testing.T) {
 	lines := strings.Split(read(t, ".dockerignore"), "\n")
-	for _, want := range []string{".git", ".env", ".env.*"} {
+	for _, want := range []string{".git", ".env", ".env.*", "secrets"} {
 		found := false
 		for _, line := range lines {
 			found = found || line == want
