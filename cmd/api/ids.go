@@ -2,13 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"seckill/internal/idworker"
+	"seckill/internal/lock/mysql/row"
 	"seckill/internal/order"
 )
 
@@ -35,22 +35,54 @@ type idSource struct {
 // orders that it can accept. With fewer, the orders of a burst would wait for the next tick of the clock.
 const machineIDs = 4
 
+// The machine ids that are leased from Redis are those before firstDatabaseMachine, and the others from the database.
+const firstDatabaseMachine = 3 << 14
+
 // openIDs opens the id generator that the configuration names.
-func openIDs(ctx context.Context, kind string, client redis.UniversalClient, log *slog.Logger) (idSource, error) {
+func openIDs(ctx context.Context, kind string, stores *stores, log *slog.Logger) (idSource, error) {
 	if kind == idsRedisCounter {
 		return idSource{
-			IDs:   idworker.NewRedisCounter(client, idworker.CounterConfig{KeyPrefix: keyPrefix}),
-			ready: func(context.Context) error { return nil }, // as long as Redis is
+			IDs:   idworker.NewRedisCounter(stores.redis, idworker.CounterConfig{KeyPrefix: keyPrefix}),
+			ready: func(ctx context.Context) error { return stores.redis.Ping(ctx).Err() },
 			close: func() error { return nil },
 		}, nil
 	}
 	leasing, cancel := context.WithTimeout(ctx, leaseTimeout)
 	defer cancel()
-	ids, err := idworker.NewSonyflake(leasing, client, idworker.Config{KeyPrefix: keyPrefix, Machines: machineIDs, Logger: log})
+	ids, err := idworker.NewSonyflake(leasing, stores.redis, idworker.Config{
+		KeyPrefix: keyPrefix, Machines: machineIDs, LastMachine: firstDatabaseMachine - 1, Logger: log,
+	})
 	if err != nil {
 		return idSource{}, fmt.Errorf("lease a machine id from Redis: %w", err)
 	}
-	return idSource{IDs: ids, ready: ids.Ready, close: func() error {
+	first := idSource{IDs: ids, ready: ids.Ready, close: closeIDs(ctx, ids, log)}
+	if stores.db.RowPool() == nil {
+		return first, nil
+	}
+	second, err := openDatabaseIDs(leasing, stores, log)
+	if err != nil {
+		return idSource{}, errors.Join(err, first.close())
+	}
+	return eitherIDs(first, second), nil
+}
+
+// openDatabaseIDs leases a machine id from the database, for vouchers that need no Redis while it is away.
+func openDatabaseIDs(ctx context.Context, stores *stores, log *slog.Logger) (idSource, error) {
+	locker, err := row.New(stores.db.RowPool(), row.Config{Expiry: true})
+	if err != nil {
+		return idSource{}, err
+	}
+	// Without a log: this one is only missed when the database and Redis are away, which both say themselves.
+	ids, err := idworker.NewSonyflakeWithLocks(ctx, locker, idworker.Config{Machines: 1, FirstMachine: firstDatabaseMachine})
+	if err != nil {
+		return idSource{}, errors.Join(fmt.Errorf("lease a machine id from the database: %w", err), locker.Close())
+	}
+	closeGenerator := closeIDs(ctx, ids, log)
+	return idSource{IDs: ids, ready: ids.Ready, close: func() error { return errors.Join(closeGenerator(), locker.Close()) }}, nil
+}
+
+func closeIDs(ctx context.Context, ids *idworker.Sonyflake, log *slog.Logger) func() error {
+	return func() error {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), unleaseTimeout)
 		defer cancel()
 		if err := ids.Close(closing); err != nil {
@@ -58,5 +90,35 @@ func openIDs(ctx context.Context, kind string, client redis.UniversalClient, log
 			log.Warn("machine ids were not returned", "error", err)
 		}
 		return nil
-	}}, nil
+	}
 }
+
+// eitherIDs takes ids from the second source while the first has none.
+func eitherIDs(first, second idSource) idSource {
+	return idSource{
+		IDs: idsFrom(func(ctx context.Context) (int64, error) {
+			id, err := first.NextID(ctx)
+			if errors.Is(err, idworker.ErrNoLease) {
+				return second.NextID(ctx)
+			}
+			return id, err
+		}),
+		ready: func(ctx context.Context) error {
+			err := first.ready(ctx)
+			if err == nil {
+				return nil
+			}
+			if other := second.ready(ctx); other != nil {
+				return errors.Join(err, other)
+			}
+			return nil
+		},
+		close: func() error { return errors.Join(first.close(), second.close()) },
+	}
+}
+
+// idsFrom makes a function an [order.IDs].
+type idsFrom func(ctx context.Context) (int64, error)
+
+// NextID implements [order.IDs].
+func (f idsFrom) NextID(ctx context.Context) (int64, error) { return f(ctx) }

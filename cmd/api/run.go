@@ -20,7 +20,6 @@ import (
 	"seckill/internal/httpapi"
 	"seckill/internal/idempotency"
 	"seckill/internal/order"
-	"seckill/internal/rediswatch"
 	"seckill/internal/telemetry"
 	"seckill/internal/voucher"
 )
@@ -45,7 +44,7 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, stores.close()) }()
 
-	ids, err := openIDs(ctx, cfg.IDs, stores.redis, log)
+	ids, err := openIDs(ctx, cfg.IDs, stores, log)
 	if err != nil {
 		return err
 	}
@@ -96,7 +95,7 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 		httpapi.Config{Lab: cfg.Lab, Limits: cfg.Bounds, LabHosts: cfg.LabHosts, AdminToken: cfg.AdminToken, DebugListener: cfg.DebugAddr != "", CommandLine: cfg.hide(os.Args)},
 		httpapi.Deps{
 			Orders: rec.orders(orders), Vouchers: vouchers, Idempotency: stores.db.Idempotency(), IDs: ids, Tokens: tokens,
-			Lockers: lockers, Ready: readiness(stores, admission, guard, ids),
+			Lockers: lockers, Ready: readiness(cfg, stores, admission, guard, ids),
 			Limit: limits.orders, Lookups: limits.lookups, Keys: limits.keys, Log: log, Registerer: registry, Gatherer: registry, Now: time.Now,
 		})
 	if err != nil {
@@ -116,18 +115,6 @@ func newVouchers(cfg config, stores *stores, ids idSource, lockers voucher.Locke
 		Cache: voucher.NewCache(stores.db.Vouchers(), 0, time.Now), Store: stores.db.Vouchers(),
 		IDs: ids, Lockers: lockers, Admission: true, Lab: cfg.Lab, Now: time.Now,
 	}}
-}
-
-// readiness returns the checks of /readyz. Admission continues without the database, so the database does not
-// make a process unready.
-func readiness(stores *stores, admission *admissionFlow, guard *rediswatch.Guard, ids idSource) []httpapi.Check {
-	return []httpapi.Check{
-		{Name: "database", Ask: stores.db.Ping, Advisory: true},
-		{Name: "persistence", Ask: admission.fulfiller.Check, Advisory: true},
-		{Name: "redis", Ask: func(ctx context.Context) error { return stores.redis.Ping(ctx).Err() }},
-		{Name: "eviction", Ask: guard.Ready},
-		{Name: "ids", Ask: ids.ready},
-	}
 }
 
 // startLog starts the buffered log. The function that it returns flushes and ends it.

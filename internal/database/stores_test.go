@@ -38,6 +38,36 @@ func TestVoucherComesBackAsItWent(t *testing.T) {
 	})
 }
 
+func TestSalesAreCounted(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+		for i, sale := range []struct {
+			flow  voucher.Flow
+			lock  string
+			stock int64
+			begin time.Time
+			end   time.Time
+		}{
+			{voucher.FlowLocked, "lua", 1, now.Add(-time.Hour), now.Add(time.Hour)},
+			{voucher.FlowLocked, "lua", 1, now.Add(time.Hour), now.Add(2 * time.Hour)},    // not yet
+			{voucher.FlowLocked, "fair", 1, now.Add(-time.Hour), now},                     // ended
+			{voucher.FlowLocked, "mysql-row", 0, now.Add(-time.Hour), now.Add(time.Hour)}, // sold out
+			{voucher.FlowAdmission, "reentrant", 1, now.Add(-time.Hour), now.Add(time.Hour)},
+		} {
+			v := newVoucher(int64(i+1), 1)
+			v.Stock, v.BeginAt, v.EndAt = sale.stock, sale.begin, sale.end
+			v.Policy.Flow, v.Policy.Lock = sale.flow, sale.lock
+			wantErr(t, d.Vouchers().CreateVoucher(t.Context(), v))
+		}
+		got, err := d.Vouchers().Sales(t.Context(), now)
+		wantErr(t, err)
+		want := []voucher.Sale{{Flow: voucher.FlowAdmission, Lock: "reentrant", Vouchers: 1}, {Flow: voucher.FlowLocked, Lock: "lua", Vouchers: 2}}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	})
+}
+
 func TestVouchersAreListedInOrder(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		for _, id := range []int64{30, 10, 20} {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"gorm.io/gorm"
@@ -110,6 +111,27 @@ func (s *Vouchers) Vouchers(ctx context.Context, after int64, limit int) ([]*vou
 		}
 	}
 	return vouchers, nil
+}
+
+// Sales counts the vouchers that have stock and whose sale has not ended at the given time, by the way they are sold.
+func (s *Vouchers) Sales(ctx context.Context, now time.Time) ([]voucher.Sale, error) {
+	var rows []struct {
+		Flow, Mechanism string
+		Vouchers        int
+	}
+	// The first condition is always true: the index begins with its column. MySQL extracts strings in quotes,
+	// SQLite without.
+	err := s.db.rows.WithContext(ctx).Raw(`SELECT JSON_EXTRACT(policy, '$.flow') AS flow, JSON_EXTRACT(policy, '$.lock') AS mechanism,
+		COUNT(*) AS vouchers FROM vouchers WHERE admission_cleared IN (TRUE, FALSE) AND end_at > ? AND stock > 0
+		GROUP BY flow, mechanism ORDER BY flow, mechanism`, stamp(now)).Scan(&rows).Error
+	if err != nil {
+		return nil, translate(ctx, err)
+	}
+	sales := make([]voucher.Sale, len(rows))
+	for i, row := range rows {
+		sales[i] = voucher.Sale{Flow: voucher.Flow(strings.Trim(row.Flow, `"`)), Lock: strings.Trim(row.Mechanism, `"`), Vouchers: row.Vouchers}
+	}
+	return sales, nil
 }
 
 func (r *voucherRow) voucher() (*voucher.Voucher, error) {

@@ -46,6 +46,8 @@ type fixture struct {
 	registry *prometheus.Registry
 	log      *lockedBuffer
 	checks   []httpapi.Check
+	flows    []httpapi.Flow
+	sold     httpapi.Sold
 	locks    fakeLocks
 	limit    func(userID int64) (time.Duration, bool)
 	lookups  httpapi.Quota
@@ -89,7 +91,7 @@ func (r *fixture) deps(locks fakeLocks) httpapi.Deps {
 	r.registry = prometheus.NewRegistry()
 	d := httpapi.Deps{
 		Orders: r.orders, Vouchers: r.vouchers, Idempotency: r.idem, IDs: r.ids, Tokens: r.tokens,
-		Ready: r.checks, Limit: r.limit, Lookups: r.lookups, Keys: r.keys,
+		Ready: httpapi.Readiness{Checks: r.checks, Flows: r.flows, Sold: r.sold}, Limit: r.limit, Lookups: r.lookups, Keys: r.keys,
 		Log:        slog.New(slog.NewJSONHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Registerer: r.registry, Gatherer: r.registry, Now: r.clock.Now,
 	}

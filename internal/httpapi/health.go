@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
@@ -19,10 +20,26 @@ type Check struct {
 	// Name is the name in /readyz, for example "database".
 	Name string
 	Ask  func(ctx context.Context) error
-	// Advisory says that the service is useful without it. If it fails, /readyz shows that and still
-	// answers ready, except to /readyz?strict=1.
-	Advisory bool
 }
+
+// Flow is a way to sell vouchers.
+type Flow struct {
+	// Name is the name in /readyz, for example "admission".
+	Name string
+	// Needs are the names of the checks without which no order is accepted.
+	Needs []string
+}
+
+// Readiness is what /readyz knows.
+type Readiness struct {
+	Checks []Check
+	Flows  []Flow // without any, every check has to succeed
+	Sold   Sold   // may be nil
+}
+
+// Sold reports how many vouchers can be bought now or later, by the name of the flow. It may name flows that this
+// instance does not have.
+type Sold func(ctx context.Context) (map[string]int, error)
 
 // newDebug returns the handler for operators and monitoring.
 func (a *API) newDebug() http.Handler {
@@ -57,46 +74,77 @@ const (
 	// checkEvery is how long a result is reused, so that a flood of /readyz does not reach the servers
 	// behind it.
 	checkEvery = 500 * time.Millisecond
+	// soldEvery is how long the answer of [Sold] is reused: it reads more than a check does.
+	soldEvery = 2 * time.Second
 )
 
 // health answers /readyz.
 type health struct {
-	checks   []Check
+	Readiness
 	log      *slog.Logger
 	draining atomic.Bool
 
-	mu   sync.Mutex // held while the checks run: concurrent requests wait for their result
-	at   time.Time
-	last readyJSON
+	mu     sync.Mutex // held while the checks run: concurrent requests wait for their result
+	at     time.Time
+	last   checkResult
+	sold   map[string]int // the last answer; nil: none yet
+	soldAt time.Time
 }
 
-// readyJSON shows only the names of the checks that fail. The log has the reasons.
+func newHealth(of Readiness, log *slog.Logger) *health { return &health{Readiness: of, log: log} }
+
+// checkResult is the result of all checks.
+type checkResult struct {
+	failing map[string]bool // by name of the check
+	flows   map[string]flowJSON
+	ready   bool
+}
+
+// readyJSON is the answer. It shows only the names of the checks that fail; the log has the reasons.
 type readyJSON struct {
-	Ready  bool              `json:"ready"`
-	Checks map[string]string `json:"checks"` // "ok" or "failing"
-
-	impaired bool // an advisory check fails
+	Ready  bool                `json:"ready"`
+	Checks map[string]string   `json:"checks"`          // "ok" or "failing"
+	Flows  map[string]flowJSON `json:"flows,omitempty"` // for ?verbose=1
 }
 
-func newHealth(checks []Check, log *slog.Logger) *health { return &health{checks: checks, log: log} }
+// flowJSON says whether orders are accepted by a flow.
+type flowJSON struct {
+	Ready bool `json:"ready"`
+	// Vouchers is how many can be bought by it, now or later; null: not known.
+	Vouchers *int     `json:"vouchers"`
+	Failing  []string `json:"failing,omitempty"` // the checks that the flow needs and that fail
+}
 
+// serve answers two readers. The load balancer looks at the status: whether to send buyers here. An operator looks
+// at the body; ?verbose=1 adds each flow, and ?strict=1 turns the status into whether everything works.
 func (h *health) serve(w http.ResponseWriter, r *http.Request) {
 	result := h.runChecks(r.Context())
-	status := http.StatusOK
-	if h.draining.Load() || result.impaired && r.URL.Query().Get("strict") == "1" {
-		result.Ready = false
+	body := readyJSON{Ready: result.ready && !h.draining.Load(), Checks: make(map[string]string, len(h.Checks))}
+	for _, c := range h.Checks {
+		body.Checks[c.Name] = "ok"
+		if result.failing[c.Name] {
+			body.Checks[c.Name] = "failing"
+		}
 	}
-	if !result.Ready {
+	query := r.URL.Query()
+	if query.Get("strict") == "1" && len(result.failing) > 0 {
+		body.Ready = false
+	}
+	if query.Get("verbose") == "1" {
+		body.Flows = result.flows
+	}
+	status := http.StatusOK
+	if !body.Ready {
 		status = http.StatusServiceUnavailable
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(result) // the client may be gone
+	_ = json.NewEncoder(w).Encode(body) // the client may be gone
 }
 
 // runChecks runs all checks at once, unless their last result is recent.
-func (h *health) runChecks(ctx context.Context) readyJSON {
+func (h *health) runChecks(ctx context.Context) checkResult {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.at.IsZero() && time.Since(h.at) < checkEvery {
@@ -105,28 +153,106 @@ func (h *health) runChecks(ctx context.Context) readyJSON {
 	// Other requests use the result too, so it must not depend on this client.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
 	defer cancel()
-	errs := make([]error, len(h.checks))
+	errs := make([]error, len(h.Checks))
 	var wg sync.WaitGroup
-	for i, c := range h.checks {
+	for i, c := range h.Checks {
 		wg.Go(func() { errs[i] = c.Ask(ctx) })
 	}
+	h.askSold(ctx)
 	wg.Wait()
 
-	h.last = readyJSON{Ready: true, Checks: make(map[string]string, len(h.checks))}
-	for i, c := range h.checks {
-		h.last.Checks[c.Name] = "ok"
-		if errs[i] == nil {
-			continue
+	failing := make(map[string]bool)
+	for i, c := range h.Checks {
+		switch {
+		case errs[i] != nil:
+			failing[c.Name] = true
+			h.log.LogAttrs(ctx, slog.LevelWarn, "a check fails", slog.String("check", c.Name), slog.Any("error", errs[i]))
+		case h.last.failing[c.Name]:
+			h.log.LogAttrs(ctx, slog.LevelInfo, "a check succeeds again", slog.String("check", c.Name))
 		}
-		h.last.Checks[c.Name] = "failing"
-		what := "not ready"
-		if c.Advisory {
-			h.last.impaired, what = true, "ready, with less than everything"
-		} else {
-			h.last.Ready = false
-		}
-		h.log.LogAttrs(ctx, slog.LevelWarn, what, slog.String("check", c.Name), slog.Any("error", errs[i]))
 	}
+	h.last = h.judge(failing)
 	h.at = time.Now()
 	return h.last
+}
+
+// askSold keeps the last answer if there is no new one: it comes from the database, and admission goes on without.
+func (h *health) askSold(ctx context.Context) {
+	if h.Sold == nil || !h.soldAt.IsZero() && time.Since(h.soldAt) < soldEvery {
+		return
+	}
+	if sold, err := h.Sold(ctx); err == nil {
+		h.sold, h.soldAt = sold, time.Now()
+	}
+}
+
+// judge decides whether buyers should be sent here: while a flow works by which a voucher is sold. If no voucher is
+// sold, or that is not known, any flow counts. Without flows every check has to succeed.
+func (h *health) judge(failing map[string]bool) checkResult {
+	result := checkResult{failing: failing, flows: make(map[string]flowJSON, len(h.Flows)), ready: len(h.Flows) == 0 && len(failing) == 0}
+	selling := false
+	for _, vouchers := range h.sold {
+		selling = selling || vouchers > 0
+	}
+	for _, f := range h.Flows {
+		flow := flowJSON{Ready: true}
+		for _, name := range f.Needs {
+			if failing[name] {
+				flow.Ready, flow.Failing = false, append(flow.Failing, name)
+			}
+		}
+		if h.sold != nil {
+			flow.Vouchers = new(h.sold[f.Name])
+		}
+		result.flows[f.Name] = flow
+		result.ready = result.ready || flow.Ready && (!selling || h.sold[f.Name] > 0)
+	}
+	return result
+}
+
+// healthMetrics are the results of the checks, which a scrape runs.
+type healthMetrics struct {
+	*health
+	ready, checkOK, flowReady, flowVouchers *prometheus.Desc
+}
+
+func newHealthMetrics(h *health) *healthMetrics {
+	return &healthMetrics{
+		health:       h,
+		ready:        prometheus.NewDesc("seckill_ready", "1 while /readyz tells the load balancer to send requests.", nil, nil),
+		checkOK:      prometheus.NewDesc("seckill_check_ok", "1 while a check of /readyz succeeds.", []string{"check"}, nil),
+		flowReady:    prometheus.NewDesc("seckill_flow_ready", "1 while everything works that orders by this flow need.", []string{"flow"}, nil),
+		flowVouchers: prometheus.NewDesc("seckill_flow_vouchers", "Vouchers that can be bought by this flow, now or later.", []string{"flow"}, nil),
+	}
+}
+
+// Describe implements [prometheus.Collector].
+func (m *healthMetrics) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{m.ready, m.checkOK, m.flowReady, m.flowVouchers} {
+		to <- d
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (m *healthMetrics) Collect(to chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	oneIf := func(yes bool) float64 {
+		if yes {
+			return 1
+		}
+		return 0
+	}
+	result := m.runChecks(context.Background())
+	gauge(m.ready, oneIf(result.ready && !m.draining.Load()))
+	for _, c := range m.Checks {
+		gauge(m.checkOK, oneIf(!result.failing[c.Name]), c.Name)
+	}
+	for name, flow := range result.flows {
+		gauge(m.flowReady, oneIf(flow.Ready), name)
+		if flow.Vouchers != nil {
+			gauge(m.flowVouchers, float64(*flow.Vouchers), name)
+		}
+	}
 }

@@ -54,12 +54,11 @@ type Deps struct {
 	// Lookups bounds how often a user may look up orders and idempotency keys, Keys how many idempotency
 	// keys a user may store. nil means no limit.
 	Lookups, Keys Quota
-	// Ready are the readiness checks.
-	Ready      []Check
-	Log        *slog.Logger
-	Registerer prometheus.Registerer
-	Gatherer   prometheus.Gatherer
-	Now        func() time.Time
+	Ready         Readiness
+	Log           *slog.Logger
+	Registerer    prometheus.Registerer
+	Gatherer      prometheus.Gatherer
+	Now           func() time.Time
 }
 
 // Orders places and returns orders. [order.Service] implements it.
@@ -150,6 +149,9 @@ func New(cfg Config, deps Deps) (*API, error) {
 	a.work, a.cancelWork = work, func() { cancelWork(errStopping) }
 	var err error
 	if a.metrics, err = newMetrics(deps.Registerer, a.problems); err != nil {
+		return nil, err
+	}
+	if err := register(deps.Registerer, newHealthMetrics(a.health)); err != nil {
 		return nil, err
 	}
 	a.debug = a.requireSameSite(a.newDebug())

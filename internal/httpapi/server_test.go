@@ -8,9 +8,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -219,20 +222,97 @@ func TestReadiness(t *testing.T) {
 	}
 }
 
-// An advisory check that fails is shown, and the process stays ready, except for ?strict=1.
-func TestAdvisoryCheck(t *testing.T) {
-	r := newFixture(t, func(_ *httpapi.Config, r *fixture) {
-		r.checks = []httpapi.Check{{Name: "database", Advisory: true, Ask: func(context.Context) error { return errors.New("down") }}}
-	})
-	for path, want := range map[string]int{"/readyz": http.StatusOK, "/readyz?strict=1": http.StatusServiceUnavailable} {
-		rec := get(r.handler, path)
-		if rec.Code != want || !strings.Contains(rec.Body.String(), `"database":"failing"`) {
-			t.Errorf("%s: %d %s", path, rec.Code, rec.Body)
-		}
+// What the balancer is told depends on what is sold; the operator is told everything.
+func TestReadinessOfFlows(t *testing.T) {
+	var failing, sold atomic.Value // a space-separated list of checks, and of flows
+	down := errors.New("down")
+	check := func(name string) httpapi.Check {
+		return httpapi.Check{Name: name, Ask: func(context.Context) error {
+			if slices.Contains(strings.Fields(failing.Load().(string)), name) {
+				return down
+			}
+			return nil
+		}}
 	}
-	r.api.Drain()
-	if code := get(r.handler, "/readyz").Code; code != http.StatusServiceUnavailable {
-		t.Errorf("%d while draining", code)
+	for name, test := range map[string]struct {
+		failing, sold string // sold "?": not known
+		ready, strict bool
+		flows         string
+	}{
+		"all well":                          {"", "a b", true, true, "a:true:1 b:true:1"},
+		"what one flow needs":               {"x", "a b", true, false, "a:false:1[x] b:true:1"},
+		"what the only sold flow needs":     {"x", "a", false, false, "a:false:1[x] b:true:0"},
+		"what the flow that is idle needs":  {"x", "b", true, false, "a:false:0[x] b:true:1"},
+		"nothing sold, a flow works":        {"x", "", true, false, "a:false:0[x] b:true:0"},
+		"nothing sold, nothing works":       {"x y", "", false, false, "a:false:0[x] b:false:0[y]"},
+		"not known, a flow works":           {"y", "?", true, false, "a:true:? b:false:?[y]"},
+		"what no flow needs":                {"z", "a b", true, false, "a:true:1 b:true:1"},
+		"what both need":                    {"both", "a b", false, false, "a:false:1[both] b:false:1[both]"},
+		"a flow that this instance has not": {"", "other", false, true, "a:true:0 b:true:0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			failing.Store(test.failing)
+			sold.Store(test.sold)
+			r := newFixture(t, func(_ *httpapi.Config, r *fixture) {
+				r.checks = []httpapi.Check{check("x"), check("y"), check("z"), check("both")}
+				r.flows = []httpapi.Flow{{Name: "a", Needs: []string{"x", "both"}}, {Name: "b", Needs: []string{"y", "both"}}}
+				r.sold = func(context.Context) (map[string]int, error) {
+					if test.sold == "?" {
+						return nil, down
+					}
+					m := map[string]int{}
+					for flow := range strings.FieldsSeq(sold.Load().(string)) {
+						m[flow] = 1
+					}
+					return m, nil
+				}
+			})
+			for path, ready := range map[string]bool{"/readyz": test.ready, "/readyz?strict=1": test.strict && test.ready, "/readyz?verbose=1": test.ready} {
+				rec := r.do(t, call{"GET", path, "", nil})
+				want := http.StatusServiceUnavailable
+				if ready {
+					want = http.StatusOK
+				}
+				var body struct {
+					Ready bool
+					Flows map[string]struct {
+						Ready    bool
+						Vouchers *int
+						Failing  []string
+					}
+				}
+				if err := json.Unmarshal(rec.Body.Bytes(), &body); err != nil || rec.Code != want || body.Ready != ready {
+					t.Errorf("%s: %d %s (%v)", path, rec.Code, rec.Body, err)
+				}
+				var flows []string
+				for _, name := range slices.Sorted(maps.Keys(body.Flows)) {
+					f, vouchers, why := body.Flows[name], "?", ""
+					if f.Vouchers != nil {
+						vouchers = strconv.Itoa(*f.Vouchers)
+					}
+					if len(f.Failing) > 0 {
+						why = fmt.Sprint(f.Failing)
+					}
+					flows = append(flows, fmt.Sprintf("%s:%v:%s%s", name, f.Ready, vouchers, why))
+				}
+				if got := strings.Join(flows, " "); strings.Contains(path, "verbose") && got != test.flows || !strings.Contains(path, "verbose") && got != "" {
+					t.Errorf("%s: flows %q, want %q for verbose=1", path, got, test.flows)
+				}
+			}
+			metrics := get(r.api.Debug(), "/metrics").Body.String()
+			for _, want := range []string{
+				fmt.Sprintf("\nseckill_ready %d\n", map[bool]int{true: 1}[test.ready]),
+				fmt.Sprintf("\nseckill_check_ok{check=\"x\"} %d\n", map[bool]int{false: 1}[strings.Contains(test.failing, "x")]),
+				fmt.Sprintf("\nseckill_flow_ready{flow=\"a\"} %d\n", map[bool]int{true: 1}[strings.Contains(test.flows, "a:true")]),
+			} {
+				if !strings.Contains(metrics, want) {
+					t.Errorf("the metrics lack %q", want)
+				}
+			}
+			if known := strings.Contains(metrics, "\nseckill_flow_vouchers{"); known != (test.sold != "?") {
+				t.Errorf("the number of vouchers is in the metrics: %v", known)
+			}
+		})
 	}
 }
 

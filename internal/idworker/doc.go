@@ -72,6 +72,13 @@
 //     of a wait. The primary key of the orders refuses any remaining duplicate.
 //   - Uniqueness after Redis evicts keys: set maxmemory-policy noeviction.
 //
+// # Machine ids that are locks
+//
+// [NewSonyflakeWithLocks] leases machine ids as locks of package lock, for a process that must mint while Redis is
+// away. The lease works as above. There is no mark: an id can repeat if, within the difference between two clocks, the
+// lock of a machine id ends and the same one is drawn again. Among thousands of machine ids that is as unlikely as the
+// case of a Redis that lost its marks, and the primary key refuses it too.
+//
 // # RedisCounter
 //
 //	31 bits  seconds since 2022-01-01 UTC (68 years)

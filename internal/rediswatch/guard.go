@@ -36,13 +36,20 @@ func (g *Guard) Run(ctx context.Context) {
 	<-done
 }
 
-// Ready is the readiness check of the Redis that every order needs. It does not cover the independent nodes:
-// vouchers under multi and red are refused one by one.
+// Ready is the readiness check of the Redis of orders and locks.
 func (g *Guard) Ready(context.Context) error {
 	if g == nil || g.Allow {
 		return nil
 	}
 	return g.Redis.Evicts()
+}
+
+// NodesReady is the readiness check of the independent nodes.
+func (g *Guard) NodesReady() error {
+	if g == nil || g.Allow {
+		return nil
+	}
+	return g.Nodes.Evicts()
 }
 
 // Register registers the metrics of the watched servers.

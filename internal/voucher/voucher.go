@@ -97,3 +97,10 @@ type Store interface {
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
 }
+
+// Sale counts the vouchers that can be bought in one way, now or later.
+type Sale struct {
+	Flow     Flow
+	Lock     string // under FlowLocked
+	Vouchers int
+}
