@@ -7,8 +7,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -68,7 +70,7 @@ func listQuestions(w io.Writer, all lab.Set) error {
 		}
 		fmt.Fprintf(w, "\n  %-34s lock: %s\n%*s%s\n", e.ID, e.Lock(), indent, "", hang(e.Question, indent, columns))
 	}
-	_, err := fmt.Fprintf(w, "\n%d experiments. lab run --quiz ID lets you predict the outcome first; lab list --answers gives it away.\n", len(all))
+	_, err := fmt.Fprintf(w, "\n%d experiments. lab show ID says more about one, lab run --quiz ID lets you predict its outcome,\nand lab list --answers gives the outcomes away.\n", len(all))
 	return err
 }
 
@@ -130,8 +132,14 @@ func runHelp(w io.Writer) {
 usage: lab run ID... | all [flags]
 
   --json           one object per experiment on standard output, and nothing else there
+  --lease, --work, --pause, --buyers, --stock, --lock and others: a number of the
+                   experiment, changed for this run, within bounds; lab show ID lists
+                   what an experiment has. Then no outcome is the wrong one: the verdict
+                   says what was changed, and whether that turned the outcome.
+
   --report DIR     write DIR/index.html, one file that needs no other
-  --instances N    API processes behind the load, 1 to 8 (default 2)
+  --instances N    API processes behind the load, 1 to 8 (default 2); an experiment that
+                   is about their number has its own
   --duration D     longest time in which new buyers come, 100ms to 1m (default 3s)
   --quiz           ask for your prediction before each run, and keep count
   --predict P      the prediction, without being asked: holds, breaks, or breaks:KIND,
@@ -161,6 +169,7 @@ type runRequest struct {
 	swap    bool
 	quiz    bool
 	predict *finding.Prediction // nil: none was given
+	values  map[string]string   // of parameters that are to be changed
 	options testbed.Options
 	lanes   bool // few enough to show each picture
 	args    []string
@@ -179,7 +188,7 @@ const (
 )
 
 func parseRun(all lab.Set, args []string) (runRequest, error) {
-	req := runRequest{options: testbed.Defaults()}
+	req := runRequest{options: testbed.Defaults(), values: map[string]string{}}
 	flags := newFlags("run")
 	flags.BoolVar(&req.json, "json", false, "")
 	flags.StringVar(&req.report, "report", "", "")
@@ -195,6 +204,7 @@ func parseRun(all lab.Set, args []string) (runRequest, error) {
 	flags.DurationVar(&req.options.Duration, "duration", req.options.Duration, "")
 	flags.Int64Var(&req.options.Seed, "seed", req.options.Seed, "")
 	flags.StringVar(&req.options.APIBinary, "api", "", "")
+	parameterFlags(flags, all, req.values)
 	ids, err := parseAnywhere(flags, args)
 	if err != nil {
 		return req, err
@@ -216,9 +226,59 @@ func parseRun(all lab.Set, args []string) (runRequest, error) {
 	if errors.Is(err, lab.ErrUnknownExperiment) {
 		return req, usageError{reason: err.Error()}
 	}
+	if err != nil {
+		return req, err
+	}
+	flags.Visit(func(f *flag.Flag) {
+		if f.Name == "instances" {
+			req.values["instances"] = f.Value.String()
+		}
+	})
+	if req.swap && len(req.values) > 0 && !onlyInstances(req.values) {
+		return req, usagef("--swap and a changed number turn the verdict for different reasons: use one of them")
+	}
 	req.lanes = len(req.chosen) <= fewEnough
 	req.args = args
+	if slices.Contains(ids, "all") { // those that are about their processes keep their own number
+		delete(req.values, "instances")
+	}
+	req.chosen, err = changed(req.chosen, req.values, req.swap)
 	return req, err
+}
+
+// parameterFlags adds a flag for each parameter of any experiment. The flag --instances is
+// there already.
+func parameterFlags(flags *flag.FlagSet, all lab.Set, values map[string]string) {
+	for i := range all {
+		for _, p := range all[i].Parameters {
+			if flags.Lookup(p.Name) == nil {
+				flags.Func(p.Name, "", func(text string) error { values[p.Name] = text; return nil })
+			}
+		}
+	}
+}
+
+func onlyInstances(values map[string]string) bool {
+	return len(values) == 1 && values["instances"] != ""
+}
+
+// changed returns the experiments with changed values. The number of processes is also an
+// option of every run: it changes only the experiments that are about it.
+func changed(chosen []*lab.Experiment, values map[string]string, swap bool) ([]*lab.Experiment, error) {
+	var all []*lab.Experiment
+	for _, e := range chosen {
+		own := maps.Clone(values)
+		about := slices.ContainsFunc(e.Changeable(), func(p lab.Parameter) bool { return p.Name == "instances" })
+		if !about || swap {
+			delete(own, "instances")
+		}
+		with, err := e.With(own)
+		if err != nil {
+			return nil, usageError{reason: err.Error()}
+		}
+		all = append(all, with)
+	}
+	return all, nil
 }
 
 // checkBinary reports what is wrong with the path of a program; "" is allowed.

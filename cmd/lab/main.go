@@ -40,6 +40,7 @@ type command struct {
 func commands() []command {
 	return []command{
 		{name: "list", summary: "name the experiments", help: listHelp, run: list},
+		{name: "show", summary: "describe an experiment, and what of it can be changed", help: showHelp, run: show},
 		{name: "run", summary: "play experiments, and say whether they came out as expected", help: runHelp, run: runExperiments},
 		{name: "catalogue", summary: "print the failure catalogue, made from the experiments", help: catalogueHelp, run: writeCatalogue},
 		{name: "tokens", summary: "make the buyers' tokens and targets for k6, vegeta and wrk", help: tokensHelp, run: tokens},

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"seckill/internal/lab"
@@ -52,41 +51,19 @@ func (q *quiz) play(ctx context.Context, s *session, chosen []*lab.Experiment, r
 	return results, nil
 }
 
-// put puts the question: what is done and what counts, and not how it ends.
+// put puts the question.
 func (q *quiz) put(number string, e *lab.Experiment) error {
 	columns := min(width(q.out), defaultWidth)
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s%s, lock %s\n\n%s\n\n", number, e.ID, e.Lock(), wrap(e.Question, columns))
-	for _, paragraph := range scene(q.all, e) {
-		fmt.Fprintf(&b, "%s\n", wrap(paragraph, columns))
+	text := number + describe(q.all, e, columns)
+	if len(e.Changed) > 0 {
+		r := finding.Result{Changed: e.Changed}
+		text += "\n" + wrap("That is with its own numbers. This run is with "+changes(&r)+".", columns) + "\n"
 	}
 	if q.swap {
-		fmt.Fprintf(&b, "%s\n", wrap("But this run is with the setup of "+e.Partner+".", columns))
+		text += "\n" + wrap("But this run is with the setup of "+e.Partner+".", columns) + "\n"
 	}
-	fmt.Fprintf(&b, "\nIt breaks if one of these is seen:\n")
-	for _, info := range finding.Kinds() {
-		if len(e.About) == 0 || slices.Contains(e.About, info.Kind) {
-			fmt.Fprintf(&b, "  %-16s %s\n", info.Kind, hang(info.Means, 19, columns))
-		}
-	}
-	_, err := fmt.Fprintf(q.out, "%s\n", b.String())
+	_, err := fmt.Fprintln(q.out, text)
 	return err
-}
-
-// scene says what is done in an experiment. The text of many refers to the first experiment of
-// their group, whose text comes first then.
-func scene(all lab.Set, e *lab.Experiment) []string {
-	first := e
-	for i := range all {
-		if all[i].Group == e.Group {
-			first = &all[i]
-			break
-		}
-	}
-	if first == e || !strings.Contains(e.Arrangement, " same ") {
-		return []string{e.Arrangement}
-	}
-	return []string{"In " + first.ID + ": " + first.Arrangement, "Here: " + e.Arrangement}
 }
 
 // predict asks until it has a prediction.

@@ -50,13 +50,15 @@ func writeReport(req runRequest, all lab.Set, results []finding.Result, began ti
 		Command: "go run ./cmd/lab run " + strings.Join(req.args, " "),
 	}
 	for _, r := range results {
-		e, err := all.Find(r.ID)
+		e, err := asked(req, all, r.ID)
 		if err != nil {
 			return err
 		}
-		played, err := all.Find(cmp.Or(r.SetupOf, r.ID))
-		if err != nil {
-			return err
+		played := e
+		if r.SetupOf != "" {
+			if played, err = all.Find(r.SetupOf); err != nil {
+				return err
+			}
 		}
 		setup, err := json.Marshal(played.Setup)
 		if err != nil {
@@ -65,6 +67,12 @@ func writeReport(req runRequest, all lab.Set, results []finding.Result, began ti
 		entry := report.Entry{
 			Result: r, Hypothesis: e.Hypothesis, Arrangement: arrangement(e, &r), Why: e.Why, Cure: e.Cure,
 			Partner: e.Partner, Setup: setup, K6: catalogue.K6Command(*e),
+		}
+		if !asWritten(&r) {
+			entry.Why, entry.Cure = explanation(e, &r), ""
+		}
+		if len(r.Changed) > 0 { // k6 has the experiment's own numbers
+			entry.Result.Title, entry.Hypothesis, entry.K6 = heading(e, &r), "", ""
 		}
 		for _, s := range e.Sources {
 			entry.Sources = append(entry.Sources, report.Source{Document: s.Document, Section: s.Section})
@@ -75,4 +83,14 @@ func writeReport(req runRequest, all lab.Set, results []finding.Result, began ti
 		page.Engine.ZooKeeper = cmp.Or(page.Engine.ZooKeeper, r.Engine.ZooKeeper)
 	}
 	return report.WriteDir(req.report, page)
+}
+
+// asked returns an experiment as the request changed it.
+func asked(req runRequest, all lab.Set, id string) (*lab.Experiment, error) {
+	for _, e := range req.chosen {
+		if e.ID == id {
+			return e, nil
+		}
+	}
+	return all.Find(id)
 }

@@ -14,7 +14,6 @@ import (
 	"seckill/internal/lab"
 	"seckill/internal/lab/experiments"
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/report"
 )
 
 // errUnexpected means that not every result was as expected.
@@ -100,7 +99,7 @@ func judgement(req runRequest, results []finding.Result, stopped error) error {
 			continue
 		}
 		ran++
-		if !r.AsExpected {
+		if !r.AsExpected && (len(r.Changed) == 0 || r.Failed != "") { // nothing is expected of changed numbers
 			wrong = append(wrong, r.ID)
 		}
 	}
@@ -124,7 +123,7 @@ func print(w io.Writer, results []finding.Result, req runRequest, took time.Dura
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "EXPERIMENT\tLOCK\tEXPECTED\tOBSERVED\t\tANOMALIES\tORDERS\tTIME")
-	expected, skipped := 0, 0
+	expected, skipped, changed := 0, 0, 0
 	for i := range results {
 		r := &results[i]
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%.1f s\n",
@@ -132,6 +131,8 @@ func print(w io.Writer, results []finding.Result, req runRequest, took time.Dura
 		switch {
 		case r.Skipped != "":
 			skipped++
+		case len(r.Changed) > 0:
+			changed++
 		case r.AsExpected:
 			expected++
 		}
@@ -139,7 +140,7 @@ func print(w io.Writer, results []finding.Result, req runRequest, took time.Dura
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "\n%d of %d as expected", expected, len(results)-skipped)
+	fmt.Fprintf(w, "\n%s", summary(expected, len(results)-skipped-changed, changed))
 	if skipped > 0 {
 		fmt.Fprintf(w, ", %d skipped", skipped)
 	}
@@ -159,40 +160,15 @@ func print(w io.Writer, results []finding.Result, req runRequest, took time.Dura
 	return err
 }
 
-// printOne prints one experiment for a reader.
-func printOne(w io.Writer, chosen []*lab.Experiment, r *finding.Result) error {
-	for _, e := range chosen {
-		if e.ID != r.ID {
-			continue
-		}
-		if r.Prediction != "" {
-			fmt.Fprintf(w, "%s\n\n", wrap(score(r), width(w)))
-		}
-		fmt.Fprintf(w, "%s\n\n", wrap(e.ID+": "+e.Title, width(w)))
-		for _, paragraph := range []string{"Hypothesis: " + e.Hypothesis, "Arrangement: " + arrangement(e, r)} {
-			fmt.Fprintf(w, "%s\n", wrap(paragraph, width(w)))
-		}
-		if r.Witness != nil {
-			fmt.Fprintln(w)
-			if err := report.Lanes(w, *r.Witness, width(w), colour(w)); err != nil {
-				return err
-			}
-		}
-		fmt.Fprintf(w, "\n%s\n\n", wrap("Why: "+e.Why, width(w)))
-		for _, m := range r.Measures {
-			fmt.Fprintf(w, "  %s: %s\n", m.Name, strings.TrimSpace(number(m.Value)+" "+m.Unit))
-		}
-		fmt.Fprintln(w)
+// summary counts the runs.
+func summary(expected, of, changed int) string {
+	switch {
+	case changed == 0:
+		return fmt.Sprintf("%d of %d as expected", expected, of)
+	case of == 0:
+		return fmt.Sprintf("%d with changed numbers", changed)
 	}
-	return nil
-}
-
-// arrangement adds to the text which other setup was used, if any.
-func arrangement(e *lab.Experiment, r *finding.Result) string {
-	if r.SetupOf == "" {
-		return e.Arrangement
-	}
-	return fmt.Sprintf("%s This run was with the setup of %s.", e.Arrangement, r.SetupOf)
+	return fmt.Sprintf("%d of %d as expected, %d with changed numbers", expected, of, changed)
 }
 
 func observed(r *finding.Result) string {
@@ -209,6 +185,8 @@ func tick(r *finding.Result) string {
 	switch {
 	case r.Skipped != "":
 		return "-"
+	case len(r.Changed) > 0 && r.Failed == "":
+		return map[bool]string{true: "turned", false: "not turned"}[r.Turned]
 	case r.AsExpected:
 		return "ok"
 	}

@@ -24,6 +24,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"seckill/internal/lab/finding"
@@ -65,6 +66,13 @@ type Setup struct {
 	Instances int `json:"instances,omitempty"`
 	// Deferred puts the release in a deferred call, which a panic does not skip.
 	Deferred bool `json:"deferred,omitempty"`
+	// Buyers, Stock, Work and Pause are numbers of the scenario, and Due is when the lock of a
+	// dead holder must be free; 0: as the scenario has it.
+	Buyers int           `json:"buyers,omitempty"`
+	Stock  int           `json:"stock,omitempty"`
+	Work   time.Duration `json:"work_ns,omitempty"`
+	Pause  time.Duration `json:"pause_ns,omitempty"`
+	Due    time.Duration `json:"due_ns,omitempty"`
 	// Durable makes Redis nodes write to disk before they answer.
 	Durable bool `json:"durable,omitempty"`
 }
@@ -104,6 +112,10 @@ type Experiment struct {
 
 	Setup    Setup
 	Scenario Scenario
+	// Parameters are the values of the setup that can be changed, and Changed are those that
+	// are; see [Experiment.With]. Where a value was changed the texts need not be true.
+	Parameters []Parameter
+	Changed    []finding.Change
 	// K6 are the options of loadtest/seckill.js, as NAME=value, that show the same failure
 	// over HTTP, against a running service. Empty if it cannot be seen from outside.
 	K6 []string
@@ -116,7 +128,13 @@ type Scenario func(t *Trial, setup Setup)
 func (e *Experiment) Lock() string { return e.Setup.Policy.Lock }
 
 // Command is the command line that repeats the experiment.
-func (e *Experiment) Command() string { return "go run ./cmd/lab run " + e.ID }
+func (e *Experiment) Command() string {
+	words := []string{"go run ./cmd/lab run", e.ID}
+	for _, c := range e.Changed {
+		words = append(words, "--"+c.Name, c.To)
+	}
+	return strings.Join(words, " ")
+}
 
 // decides reports whether anomalies of a kind decide about the verdict.
 func (e *Experiment) decides(kind finding.Kind) bool {

@@ -48,7 +48,7 @@ func (l *Lab) Swap(ctx context.Context, e *Experiment) finding.Result {
 func (l *Lab) runWith(ctx context.Context, e, of *Experiment) finding.Result {
 	options := l.env.Options()
 	t := newTrial(e, finding.Result{
-		ID: e.ID, Title: e.Title, Group: e.Group, Lock: of.Lock(), Expect: e.Expect,
+		ID: e.ID, Title: e.Title, Group: e.Group, Lock: of.Lock(), Expect: e.Expect, Changed: of.Changed,
 		About: e.About, Seed: options.Seed, Command: strings.Join(append([]string{e.Command()}, nonDefaultFlags(options)...), " "),
 	})
 	if of != e {

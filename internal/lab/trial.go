@@ -115,6 +115,7 @@ func (t *Trial) verdict() finding.Result {
 		return r
 	}
 	r.AsExpected = r.Observed == e.Expect
+	r.Turned = len(r.Changed) > 0 && r.Observed != e.Expect
 	if e.Expect == finding.Breaks && r.Anomalies[e.About[0]] == 0 {
 		r.AsExpected = false // it breaks, but not in the way that was to be shown
 	}

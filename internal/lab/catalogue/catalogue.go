@@ -26,7 +26,7 @@ var page string
 // Markdown returns the catalogue.
 func Markdown(set lab.Set) ([]byte, error) {
 	t, err := template.New("catalogue").Funcs(template.FuncMap{
-		"cell": cell, "anchor": anchor, "about": about, "sources": sources, "k6": K6Command,
+		"cell": cell, "anchor": anchor, "about": about, "sources": sources, "k6": K6Command, "parameters": parameters,
 	}).Parse(page)
 	if err != nil {
 		return nil, fmt.Errorf("catalogue: %w", err)
@@ -134,6 +134,15 @@ func about(e lab.Experiment) string {
 		return "anomalies of every kind"
 	}
 	return strings.Join(names, ", ")
+}
+
+// parameters lists what can be changed, with its value and bounds.
+func parameters(e lab.Experiment) string {
+	var all []string
+	for _, p := range e.Changeable() {
+		all = append(all, fmt.Sprintf("`--%s` %s (%s)", p.Name, p.Value(e.Setup), p.Bounds))
+	}
+	return strings.Join(all, "; ")
 }
 
 func sources(e lab.Experiment) string {

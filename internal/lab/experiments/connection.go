@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -29,6 +30,9 @@ func connections() []comparison {
 		text: "lost-connection", scenario: connectionsBreak, needs: []testbed.Server{testbed.Database}, quiet: true, cases: []setupCase{
 			{id: "get-lock-connection-lost", setup: setup("mysql-get-lock"), breaks: kinds{finding.Overlaps}},
 			{id: "row-survives-connection-loss", setup: setup("mysql-row-expiry"), holds: kinds{finding.Overlaps}},
+		}, parameters: []lab.Parameter{
+			lease(300*time.Millisecond, 5*time.Second).For(func(s lab.Setup) bool { return s.Policy.Lock == "mysql-row-expiry" }),
+			work("how long the holder works on after the cut", brokenWork, 100*time.Millisecond, 3*time.Second),
 		},
 	}}
 }
@@ -58,7 +62,7 @@ func connectionsBreak(t *lab.Trial, setup lab.Setup) {
 	way.Cut()
 	t.Fault("process-1's connections to MariaDB are cut")()
 	way.Reset()
-	told := c.workUntilLoss(holder, g.Lease, brokenWork)
+	told := c.workUntilLoss(holder, g.Lease, cmp.Or(setup.Work, brokenWork))
 	c.release(holder, g.Lease)
 	waits()
 	t.Sleep(brokenWork / 10)

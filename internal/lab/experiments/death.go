@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -22,15 +23,15 @@ func deaths() []comparison {
 			{id: "naive-holder-killed", setup: dyingWithLease("naive"), holds: ends},
 			{id: "watchdog-holder-killed", setup: dyingWithWatchdog("reentrant"), holds: ends},
 			{id: "zk-holder-killed", setup: dyingWithWatchdog("zk-node"), needs: zooKeeper, holds: ends},
-		}},
+		}, parameters: []lab.Parameter{leaseOfTheDead(), workBeforeDeath()}},
 		{text: "dies-between-commands", scenario: holderKilled, needs: []testbed.Server{testbed.Redis}, quiet: true, cases: []setupCase{
 			{id: "setnx-expire-killed-between", setup: dyingBetweenCommands("setnx-expire"), breaks: stuck},
 			{id: "set-nx-px-killed", setup: dyingBetweenCommands("naive"), holds: ends},
-		}},
+		}, parameters: []lab.Parameter{leaseOfTheDead()}},
 		{text: "row-of-dead-holder", scenario: holderKilled, needs: database, quiet: true, cases: []setupCase{
 			{id: "mysql-row-holder-killed", setup: dyingWithWatchdog("mysql-row"), breaks: stuck},
 			{id: "mysql-row-expiry-holder-killed", setup: dyingWithWatchdog("mysql-row-expiry"), holds: ends},
-		}},
+		}, parameters: []lab.Parameter{leaseOfTheDead(), workBeforeDeath()}},
 	}
 }
 
@@ -57,6 +58,22 @@ func dyingWithWatchdog(mechanism string) lab.Setup {
 	return lab.Setup{Policy: policyFor(mechanism, 0, deadWait), Watchdog: deadLease}
 }
 
+// leaseOfTheDead changes the lease, and with it when the lock must be free and how long the
+// second buyer waits for that.
+func leaseOfTheDead() lab.Parameter {
+	return lab.DurationParameter("lease", "how long the lock lasts, if it is not renewed", 400*time.Millisecond, 4*time.Second,
+		func(s lab.Setup) time.Duration { return cmp.Or(s.Policy.TTL(), s.Watchdog) },
+		func(s *lab.Setup, d time.Duration) {
+			setLease(s, d)
+			s.Due, s.Policy.LockWaitMS = d, (deadWait / deadLease * d).Milliseconds()
+		},
+	).For(func(s lab.Setup) bool { return cmp.Or(s.Policy.TTL(), s.Watchdog) != 0 && s.Policy.Lock != "mysql-row" })
+}
+
+func workBeforeDeath() lab.Parameter {
+	return work("how long the holder works before it is killed", deadWork, 10*time.Millisecond, 2*time.Second)
+}
+
 // dyingBetweenCommands kills a holder after its first command, if the mechanism sends two.
 func dyingBetweenCommands(mechanism string) lab.Setup {
 	s := dyingWithLease(mechanism)
@@ -67,6 +84,7 @@ func dyingBetweenCommands(mechanism string) lab.Setup {
 // holderKilled kills buyer 1's process while it holds the lock, or, if a fault strikes
 // earlier, while it takes it. Then buyer 2 of another process waits for the lock.
 func holderKilled(t *lab.Trial, setup lab.Setup) {
+	due, working := cmp.Or(setup.Due, deadLease), cmp.Or(setup.Work, deadWork)
 	c := newClients(t, setup)
 	dying, other := c.start("process-1", c.useLockServers), c.start("process-2", c.useLockServers, longSession)
 	c.observe()
@@ -77,7 +95,7 @@ func holderKilled(t *lab.Trial, setup lab.Setup) {
 	req.Faults = setup.Policy.Faults
 	switch _, err := c.acquire(dying, req); {
 	case err == nil:
-		t.Sleep(deadWork)
+		t.Sleep(working)
 		dying.Kill()
 	case !errors.Is(err, lockclient.ErrDead):
 		c.must(err)
@@ -94,9 +112,9 @@ func holderKilled(t *lab.Trial, setup lab.Setup) {
 	}
 
 	evidence := c.fullEvidence()
-	evidence.Grace = deadLease // the hypothesis says so, whatever the setup is
+	evidence.Grace = due // the hypothesis says so, whatever lease the setup has
 	death := evidence.Deaths[0].At
-	t.Judge(evidenceWhenDue(evidence, death+int64(deadLease+deadSlack)))
+	t.Judge(evidenceWhenDue(evidence, death+int64(due+deadSlack)))
 	if err == nil {
 		t.Measure("the next one got in after the death", millis(time.Duration(g.At-death)), "ms")
 	} else {

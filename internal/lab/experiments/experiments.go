@@ -44,6 +44,8 @@ type comparison struct {
 	needs    []testbed.Server
 	quiet    bool
 	cases    []setupCase
+	// parameters are the values that can be changed, of the setups that have them.
+	parameters []lab.Parameter
 }
 
 // setupCase is an experiment: the scene of its comparison with one setup.
@@ -84,7 +86,7 @@ func (c comparison) experiments() (lab.Set, error) {
 			return nil, fmt.Errorf("the text of %q is where that of %q belongs", e.ID, one.id)
 		}
 		e.Group, e.Quiet, e.Setup, e.Expect = group, c.quiet, one.setup, one.expect()
-		e.About = slices.Concat(one.breaks, one.holds)
+		e.About, e.Parameters = slices.Concat(one.breaks, one.holds), c.parameters
 		e.Scenario, e.Needs, e.Partner = c.scenario, c.needs, one.partner
 		if one.scenario != nil {
 			e.Scenario = one.scenario

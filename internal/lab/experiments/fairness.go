@@ -19,11 +19,14 @@ func fairness() []comparison {
 		{text: "fairness", scenario: waitersArrive, needs: needs, quiet: true, cases: []setupCase{
 			{id: "unfair-order", setup: waiting("lua"), breaks: kinds{finding.Inversions, finding.Starved}},
 			{id: "fair-order", setup: waiting("fair"), holds: kinds{finding.Inversions, finding.Starved, finding.Overlaps}},
+		}, parameters: []lab.Parameter{
+			locks("naive", "uuid", "lua", "reentrant", "fair"), buyers(waiterCount, 4, 30),
+			work("how long each holds the lock", holdTime, 10*time.Millisecond, 500*time.Millisecond),
 		}},
 		{text: "readers", scenario: readTogether, needs: needs, quiet: true, cases: []setupCase{
 			{id: "readers-take-turns", setup: reading("reentrant"), breaks: kinds{finding.NeedlessWaits}},
 			{id: "rw-readers-together", setup: reading("rw"), holds: kinds{finding.NeedlessWaits}},
-		}},
+		}, parameters: []lab.Parameter{buyers(readerCount, 2, 10)}},
 		{text: "readers-and-writer", scenario: writerAmongReaders, needs: needs, quiet: true, cases: []setupCase{
 			{id: "readers-writer-no-lock", setup: reading("none"), breaks: kinds{finding.Overlaps}},
 			{id: "rw-writer-alone", setup: reading("rw"), holds: kinds{finding.Overlaps, finding.Starved}},
@@ -39,6 +42,9 @@ const (
 	arrivalInterval = 30 * time.Millisecond
 	saleTime        = 420 * time.Millisecond // after the lock was released
 )
+
+// readerCount readers ask at once.
+const readerCount = 4
 
 // A reader reads until all of them do, or for readAloneLimit: a reader that is let in never
 // has to wait for the others to leave.

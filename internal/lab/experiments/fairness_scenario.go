@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -30,7 +31,7 @@ func waitersArrive(t *lab.Trial, setup lab.Setup) {
 	first, err := processes[0].Acquire(t.Context(), c.request("holder"))
 	c.must(err)
 
-	visits := make([]visit, waiterCount)
+	visits := make([]visit, cmp.Or(setup.Buyers, waiterCount))
 	open, closeDoors := context.WithCancel(t.Context())
 	defer closeDoors()
 	var left []func()
@@ -66,7 +67,7 @@ func waitersArrive(t *lab.Trial, setup lab.Setup) {
 			served++
 		}
 	}
-	t.Measure("served", float64(served), fmt.Sprintf("of %d", waiterCount))
+	t.Measure("served", float64(served), fmt.Sprintf("of %d", len(visits)))
 	t.Measure("the longest wait of one who was served", millis(longestWait(visits)), "ms")
 	c.drawOrder(evidence, visits, wrong)
 	t.Judge(evidence)
@@ -81,7 +82,7 @@ func (c *clients) visit(open context.Context, process *lockclient.Client, v *vis
 	}
 	c.must(err)
 	v.served = true
-	c.Sleep(holdTime)
+	c.Sleep(cmp.Or(c.setup.Work, holdTime))
 	c.release(process, g.Lease)
 }
 

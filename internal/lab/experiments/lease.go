@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -40,6 +41,9 @@ func leases() []comparison {
 				breaks: kinds{finding.StaleWrites, finding.LostUpdates},
 			},
 			{id: "watchdog-keeps-long-holder", setup: workPolicy("reentrant", 0), holds: append(late, finding.Oversold)},
+		}, parameters: []lab.Parameter{
+			locks("naive", "uuid", "lua", "reentrant", "fair", "rw", "fenced"), lease(100*time.Millisecond, 5*time.Second),
+			work("how long buyer 1 works", longWork, 10*time.Millisecond, 5*time.Second),
 		},
 	}}
 }
@@ -59,7 +63,7 @@ func longHolder(t *lab.Trial, setup lab.Setup) {
 		var err error
 		sold, err = slow.Sell(t.Context(), lockclient.Sell{
 			Voucher: s.sale.Voucher, User: 1, Lease: g.Lease, IgnoreLoss: true,
-			Mode: setup.Policy.Stock, Unique: true, Pause: longWork,
+			Mode: setup.Policy.Stock, Unique: true, Pause: cmp.Or(setup.Work, longWork),
 		})
 		s.must(err)
 		_ = slow.Release(t.Context(), g.Lease) // fails if the lock was lost

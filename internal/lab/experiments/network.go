@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,11 +46,13 @@ func networks() []comparison {
 		{text: "slow-network", scenario: holderFarAway, needs: []testbed.Server{testbed.Redis}, quiet: true, cases: []setupCase{
 			{id: "watchdog-too-short-for-network", setup: renewed(tightWatchdog), breaks: kinds{finding.FalseAlarms}},
 			{id: "watchdog-fits-network", setup: renewed(wideWatchdog), holds: kinds{finding.FalseAlarms, finding.Overlaps}},
+		}, parameters: []lab.Parameter{
+			lease(100*time.Millisecond, 5*time.Second), work("how long the holder works", slowWork, 100*time.Millisecond, 3*time.Second),
 		}},
 		{text: "lost-reply", scenario: replyIsLost, needs: []testbed.Server{testbed.Redis}, quiet: true, cases: []setupCase{
 			{id: "lost-reply-key-stays", setup: leased("naive"), breaks: kinds{finding.StuckKeys}},
 			{id: "lost-reply-cleaned-up", setup: leased("reentrant"), holds: kinds{finding.StuckKeys, finding.Overlaps}},
-		}},
+		}, parameters: []lab.Parameter{lease(500*time.Millisecond, 4*time.Second)}},
 	}
 }
 
@@ -73,7 +76,7 @@ func holderFarAway(t *lab.Trial, setup lab.Setup) {
 		next, err = near.Acquire(t.Context(), c.request(waiter))
 		c.must(err)
 	})
-	told := c.workUntilLoss(far, g.Lease, slowWork)
+	told := c.workUntilLoss(far, g.Lease, cmp.Or(setup.Work, slowWork))
 	c.release(far, g.Lease)
 	waits()
 	t.Sleep(slowRoundTrip)

@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -43,7 +44,7 @@ func panics() []comparison {
 				id: "panic-deferred-release", setup: deferred, scenario: panicAtWork(almostAtOnce),
 				holds: kinds{finding.StuckKeys, finding.Overlaps},
 			},
-		},
+		}, parameters: []lab.Parameter{work("from the acquisition to the panic", panickingWork, 10*time.Millisecond, 2*time.Second)},
 	}}
 }
 
@@ -54,11 +55,12 @@ func panicAtWork(grace time.Duration) lab.Scenario {
 }
 
 func panicking(t *lab.Trial, setup lab.Setup, grace time.Duration) {
+	working := cmp.Or(setup.Work, panickingWork)
 	c := newClients(t, setup)
 	process, other := c.start("process-1"), c.start("process-2")
 	c.observe()
 	const first, next = "request 1", "request 2"
-	work, err := process.Panic(t.Context(), lockclient.Panic{Acquire: c.request(first), Deferred: setup.Deferred, Hold: panickingWork})
+	work, err := process.Panic(t.Context(), lockclient.Panic{Acquire: c.request(first), Deferred: setup.Deferred, Hold: working})
 	c.must(err)
 	if work.Panic == "" {
 		t.Fatalf("the work did not panic")
@@ -89,7 +91,7 @@ func panicking(t *lab.Trial, setup lab.Setup, grace time.Duration) {
 			Key: c.key, Who: []string{first, next}, From: work.Asked, To: g.At,
 			Summary: func(when func(int64) string) string {
 				return fmt.Sprintf("Request 1 gets the lock at %s and panics %d ms later; the release on the panic's way up gives it back, and request 2 gets it at %s.",
-					when(work.At), panickingWork.Milliseconds(), when(g.At))
+					when(work.At), working.Milliseconds(), when(g.At))
 			},
 		}))
 	}

@@ -1,14 +1,13 @@
 package experiments
 
 import (
-	"errors"
+	"cmp"
 	"time"
 
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/lockclient"
 	"seckill/internal/lab/testbed"
-	"seckill/internal/order"
 	"seckill/internal/voucher"
 )
 
@@ -19,19 +18,34 @@ func pauses() []comparison {
 		{text: "paused-holder", scenario: pausedHolder, needs: []testbed.Server{testbed.Redis, testbed.Database}, quiet: true, cases: []setupCase{
 			{id: "paused-holder", setup: pausedPolicy("reentrant", voucher.StockUnguarded), breaks: lateWriteKinds()},
 			{id: "paused-holder-fenced", setup: pausedPolicy("fenced", voucher.StockFenced), holds: lateWriteKinds()},
-		}},
+		}, parameters: append([]lab.Parameter{locks("reentrant", "fair", "rw", "fenced")}, pauseParameters()...)},
 		{text: "paused-holder-majority", scenario: pausedHolder, needs: []testbed.Server{testbed.Nodes, testbed.Database}, quiet: true, cases: []setupCase{
 			{
 				id: "red-paused-holder", setup: pausedPolicy("red", voucher.StockUnguarded),
 				breaks: lateWriteKinds(), partner: "paused-holder-fenced",
 			},
-		}},
+		}, parameters: pauseParameters()},
 		{text: "session-expired", scenario: pausedHolder, needs: []testbed.Server{testbed.ZooKeeper, testbed.Database}, quiet: true, cases: []setupCase{
 			{id: "zk-session-expired", setup: pausedPolicy("zk-node", voucher.StockUnguarded), breaks: lateWriteKinds()},
 			{id: "zk-session-expired-fenced", setup: pausedPolicy("zk-node", voucher.StockFenced), holds: lateWriteKinds()},
-		}},
+		}, parameters: pauseParameters()},
 	}
 }
+
+// pauseParameters are what can be changed about a pause.
+func pauseParameters() []lab.Parameter {
+	const shown = "the time that buyer 2 takes"
+	return []lab.Parameter{
+		stockModes(voucher.StockUnguarded, voucher.StockConditional, voucher.StockVersion, voucher.StockFenced),
+		lease(500*time.Millisecond, 5*time.Second),
+		lab.DurationParameter("pause", "how long buyer 1's process is paused", 10*time.Millisecond, 10*time.Second,
+			func(s lab.Setup) time.Duration { return s.Pause }, func(s *lab.Setup, d time.Duration) { s.Pause = d }).Named("0s", shown),
+		stock(pauseStock, 10),
+	}
+}
+
+// pauseStock is for the first two buyers; there are three.
+const pauseStock = 2
 
 // pauseLease is how long a lock lasts while its holder's process is paused: the watchdog
 // timeout, or the session timeout.
@@ -54,9 +68,10 @@ func lateWriteKinds() []finding.Kind {
 }
 
 // pausedHolder pauses buyer 1's process between reading the stock and writing it, until buyer
-// 2 of another process has acquired the lock, bought and released. Buyer 3 comes last.
+// 2 of another process has acquired the lock, bought and released, or for as long as the setup
+// says. Buyer 3 comes last.
 func pausedHolder(t *lab.Trial, setup lab.Setup) {
-	s := newSellers(t, setup, 2)
+	s := newSellers(t, setup, int64(cmp.Or(setup.Stock, pauseStock)))
 	pausing, other := s.start("process-1"), s.start("process-2", longSession)
 	s.observe()
 
@@ -68,17 +83,24 @@ func pausedHolder(t *lab.Trial, setup lab.Setup) {
 	t.Sleep(step)
 	pausing.Pause()
 	stopped := time.Now().UnixNano()
-	later := s.buy(other, next, 2, step)
-	t.Sleep(step)
+	var later lockclient.Grant
+	bought := t.Go(func() { later = s.buy(other, next, 2, step) })
+	if setup.Pause > 0 {
+		t.Sleep(setup.Pause)
+	} else {
+		bought()
+		t.Sleep(step)
+	}
 	pausing.Resume()
 	late := pausing.Write(t.Context(), lockclient.Write{
-		Tx: looked.Tx, Mode: setup.Policy.Stock, Stock: looked.Stock - 1, Order: s.sale.Voucher, User: 1, Unique: true,
+		Tx: looked.Tx, Mode: setup.Policy.Stock, Stock: looked.Stock - 1, Version: looked.Version, Order: s.sale.Voucher, User: 1, Unique: true,
 	})
-	if late != nil && !errors.Is(late, order.ErrStale) {
+	if !isRefusal(late) {
 		s.must(late)
 	}
 	t.Sleep(step)
 	_ = pausing.Release(t.Context(), g.Lease) // fails if the lock was lost
+	bought()
 	t.Sleep(step)
 	s.buy(other, last, 3, step)
 
@@ -88,9 +110,9 @@ func pausedHolder(t *lab.Trial, setup lab.Setup) {
 	t.Measure("late writes refused", refusals(late), "")
 }
 
-// refusals is 1 if the write was refused as stale.
+// refusals is 1 if the database refused the write.
 func refusals(err error) float64 {
-	if errors.Is(err, order.ErrStale) {
+	if isRefusal(err) {
 		return 1
 	}
 	return 0

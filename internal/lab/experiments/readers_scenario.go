@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -27,7 +28,7 @@ func (c *clients) hasReaders() bool {
 // readTogether lets readers ask at the same moment. Each one stays until all have the lock, so
 // a reader that is let in never has to wait for another one to leave.
 func readTogether(t *lab.Trial, setup lab.Setup) {
-	const readers = 4
+	readers := cmp.Or(setup.Buyers, readerCount)
 	c := newClients(t, setup)
 	processes := []*lockclient.Client{c.start("process-1"), c.start("process-2")}
 	for _, process := range processes {
@@ -37,7 +38,7 @@ func readTogether(t *lab.Trial, setup lab.Setup) {
 	var in atomic.Int64
 	all := make(chan struct{})
 	read := func() {
-		if in.Add(1) == readers {
+		if in.Add(1) == int64(readers) {
 			close(all)
 		}
 		alone := time.NewTimer(readAloneLimit)

@@ -29,7 +29,7 @@ func reentry() []comparison {
 		text: "reentry", scenario: nestedCall, needs: []testbed.Server{testbed.Redis}, quiet: true, cases: []setupCase{
 			{id: "nested-without-reentry", setup: setup("lua"), breaks: kinds{finding.Deadlocks}},
 			{id: "nested-reentrant", setup: setup("reentrant"), holds: kinds{finding.Deadlocks, finding.Overlaps}},
-		},
+		}, parameters: []lab.Parameter{locks("naive", "uuid", "lua", "reentrant", "fair"), waitLimit(50*time.Millisecond, 3*time.Second)},
 	}}
 }
 
@@ -50,7 +50,7 @@ func nestedCall(t *lab.Trial, setup lab.Setup) {
 	})
 	c.await("the outer call to hold the lock", acquiredBy(outer))
 	req := c.request(next)
-	req.Wait = 10 * innerWait
+	req.Wait = 10 * max(innerWait, setup.Policy.Wait())
 	g, err := other.Acquire(t.Context(), req)
 	c.must(err)
 	calls()

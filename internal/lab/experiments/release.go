@@ -15,19 +15,28 @@ func releases() []comparison {
 		{text: "blind-release", scenario: lateHolderAndQueue, cases: []setupCase{
 			{id: "naive-wrong-release", setup: lateHolder("naive"), breaks: kinds{finding.WrongReleases}},
 			{id: "uuid-looks-first", setup: lateHolder("uuid"), holds: kinds{finding.WrongReleases}},
+		}, parameters: []lab.Parameter{
+			locks("naive", "thread-id", "uuid", "lua", "reentrant", "fair"), fixedLease(50*time.Millisecond, 5*time.Second), workInside(2 * time.Second),
+			pauseOf("pause", "how much longer the first buyer works", lock.CriticalSection, true, 3*time.Second), buyers(1+chainQueue, 2, 16),
 		}},
 		{text: "shared-number", scenario: lateReleaseElsewhere, needs: realServers(), cases: []setupCase{
 			{id: "thread-id-two-processes", setup: inProcesses(2, lateRelease("thread-id")), breaks: kinds{finding.WrongReleases}},
 			{id: "uuid-two-processes", setup: inProcesses(2, lateRelease("uuid")), holds: kinds{finding.WrongReleases}},
+		}, parameters: []lab.Parameter{
+			fixedLease(100*time.Millisecond, 5*time.Second), workInside(2 * time.Second),
+			pauseOf("pause", "from the first buyer's work to its release", lock.BeforeRelease, true, 3*time.Second),
 		}},
 		{text: "compare-and-delete", scenario: threeInARow, cases: []setupCase{
 			{id: "uuid-between-compare-and-delete", setup: pausedRelease("uuid"), breaks: kinds{finding.WrongReleases}},
 			{id: "lua-atomic-release", setup: pausedRelease("lua"), holds: kinds{finding.WrongReleases}},
+		}, parameters: []lab.Parameter{
+			locks("naive", "uuid", "lua", "reentrant"), fixedLease(100*time.Millisecond, 5*time.Second), workInside(2 * time.Second),
+			pauseOf("pause", "between comparison and deletion, where there is such a moment", lock.BetweenCompareAndDelete, false, 3*time.Second),
 		}},
 		{text: "wrong-key", scenario: oneAfterTheOther, cases: []setupCase{
 			{id: "uuid-wrong-key", setup: tryingOnce("uuid-wrong-key"), breaks: kinds{finding.LockedOut}},
 			{id: "uuid-right-key", setup: tryingOnce("uuid"), holds: kinds{finding.LockedOut}},
-		}},
+		}, parameters: []lab.Parameter{fixedLease(200*time.Millisecond, 3*time.Second), workInside(100 * time.Millisecond)}},
 	}
 }
 
@@ -45,6 +54,7 @@ const (
 	chainLease = 400 * time.Millisecond
 	chainWork  = 300 * time.Millisecond
 	chainLate  = 250 * time.Millisecond // on top of the work, for one buyer in lateOdds
+	chainQueue = 5                      // buyers behind the late one
 )
 
 // lateOdds is the odds of being late: one buyer in 20.

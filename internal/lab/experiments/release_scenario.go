@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"time"
@@ -22,11 +23,11 @@ func granted(user int64) func(eventlog.Event) bool {
 // lateHolderAndQueue lets a buyer come first whom the faults make late, and five behind it
 // whom they do not.
 func lateHolderAndQueue(t *lab.Trial, setup lab.Setup) {
-	const queue = 5
+	queue := cmp.Or(setup.Buyers, 1+chainQueue) - 1
 	policy := setup.Policy
 	policy.FaultSeed = t.Seed()
 	late := lateUserBefore(policy, queue)
-	sale := t.Sale(policy, 2*queue, t.API(setup.Instances))
+	sale := t.Sale(policy, int64(2*queue), t.API(setup.Instances))
 	sale.Observe()
 	first := sale.StartLoad(load.Load{Buyers: 1, First: late})
 	sale.Await("the late buyer has the lock", granted(late))

@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -32,6 +33,9 @@ func sales() []comparison {
 				id: "version-cas-no-lock", setup: withStock(voucher.StockVersion, thinking("none")),
 				holds: kinds{finding.Oversold}, scenario: refusingSale,
 			},
+		}, parameters: []lab.Parameter{
+			sellingLocks(), stockModes(voucher.StockUnguarded, voucher.StockConditional, voucher.StockVersion),
+			fixedLease(20*time.Millisecond, 10*time.Second), workInside(2 * time.Second), buyers(60, 1, 300), stock(10, 300),
 		}},
 		{text: "local-lock", scenario: allAtOnce(10, 40), cases: []setupCase{
 			{
@@ -42,18 +46,24 @@ func sales() []comparison {
 				id: "local-one-process", setup: inProcesses(1, thinking("local")),
 				holds: kinds{finding.Oversold, finding.LostUpdates, finding.LostOrders, finding.Overlaps},
 			},
+		}, parameters: []lab.Parameter{
+			sellingLocks(), processes(), fixedLease(20*time.Millisecond, 10*time.Second), workInside(2 * time.Second), buyers(40, 1, 300), stock(10, 300),
 		}},
 		{text: "unique-index", scenario: everyUserThreeTimes, cases: []setupCase{
 			{id: "no-unique-index", setup: withoutLock(false), breaks: kinds{finding.DuplicateOrders}},
 			{id: "unique-index-no-lock", setup: withoutLock(true), holds: kinds{finding.DuplicateOrders}},
-		}},
+		}, parameters: []lab.Parameter{workInside(2 * time.Second), buyers(20, 1, 100)}},
 		{text: "try-once", scenario: sixtyForThirty, cases: []setupCase{
 			{id: "try-once", setup: queueing("reentrant", 0), breaks: kinds{finding.TurnedAway}},
 			{id: "wait-and-be-woken", setup: queueing("reentrant", patience), holds: kinds{finding.TurnedAway, finding.Oversold}},
+		}, parameters: []lab.Parameter{
+			waitLimit(0, patience), workInside(500 * time.Millisecond), buyers(60, 1, 300), stock(30, 300),
 		}},
 		{text: "waiting-cost", scenario: countCommands, needs: realServers(), cases: []setupCase{
 			{id: "polling-costs", setup: queueing("lua", patience), breaks: kinds{finding.ExcessCommands}},
 			{id: "wake-up-costs", setup: queueing("reentrant", patience), holds: kinds{finding.ExcessCommands}},
+		}, parameters: []lab.Parameter{
+			locks("naive", "uuid", "lua", "reentrant", "fair"), workInside(200 * time.Millisecond), buyers(40, 1, 200),
 		}},
 	}
 }
@@ -101,7 +111,9 @@ const thinkTime = 50 * time.Millisecond
 
 // allAtOnce makes buyers come all at once for a stock.
 func allAtOnce(stock int64, buyers int) lab.Scenario {
-	return func(t *lab.Trial, setup lab.Setup) { sellAtOnce(t, setup, stock, buyers) }
+	return func(t *lab.Trial, setup lab.Setup) {
+		sellAtOnce(t, setup, int64(cmp.Or(setup.Stock, int(stock))), cmp.Or(setup.Buyers, buyers))
+	}
 }
 
 func sellAtOnce(t *lab.Trial, setup lab.Setup, stock int64, buyers int) (*load.Outcome, *order.Audit) {
@@ -117,7 +129,7 @@ func sellAtOnce(t *lab.Trial, setup lab.Setup, stock int64, buyers int) (*load.O
 // refusingSale is for a sale that must not oversell but refuses buyers while there is stock
 // left. If it does neither, the hypothesis was not tested.
 func refusingSale(t *lab.Trial, setup lab.Setup) {
-	outcome, audit := sellAtOnce(t, setup, 10, 60)
+	outcome, audit := sellAtOnce(t, setup, int64(cmp.Or(setup.Stock, 10)), cmp.Or(setup.Buyers, 60))
 	busy := outcome.Answers[load.Busy]
 	t.Measure("told busy", float64(busy), "buyers")
 	t.Measure("left in stock", float64(audit.Stock), "vouchers")
@@ -138,8 +150,9 @@ func withoutLock(unique bool) lab.Setup {
 
 // everyUserThreeTimes sends three requests of each of 20 users at the same moment.
 func everyUserThreeTimes(t *lab.Trial, setup lab.Setup) {
-	const users, each = 20, 3
-	sale := t.Sale(setup.Policy, users*each, t.API(setup.Instances))
+	const each = 3
+	users := cmp.Or(setup.Buyers, 20)
+	sale := t.Sale(setup.Policy, int64(users*each), t.API(setup.Instances))
 	t.Load(sale.SendLoad(load.Load{Buyers: users, Requests: each, Concurrency: users}))
 	t.Judge(sale.Evidence())
 }
@@ -164,8 +177,8 @@ const (
 // sixtyForThirty sells 30 vouchers to 60 buyers, and counts the buyers that were refused
 // although vouchers are left at the end.
 func sixtyForThirty(t *lab.Trial, setup lab.Setup) {
-	const stock, buyers = 30, 60
-	sale := t.Sale(setup.Policy, stock, t.API(setup.Instances))
+	stock, buyers := cmp.Or(setup.Stock, 30), cmp.Or(setup.Buyers, 60)
+	sale := t.Sale(setup.Policy, int64(stock), t.API(setup.Instances))
 	outcome := sale.SendLoad(load.Load{Buyers: buyers, Concurrency: buyers, Spread: 300 * time.Millisecond})
 	t.Load(outcome)
 	evidence := sale.Evidence()

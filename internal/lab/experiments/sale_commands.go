@@ -24,8 +24,8 @@ const commandLimit = 10
 // countCommands serves 40 buyers one after the other and counts the commands that Redis
 // executes meanwhile. The processes do not record events: that would be counted, too.
 func countCommands(t *lab.Trial, setup lab.Setup) {
-	const buyers = 40
-	sale := t.Sale(setup.Policy, buyers, t.API(setup.Instances, testbed.Untraced))
+	buyers := cmp.Or(setup.Buyers, 40)
+	sale := t.Sale(setup.Policy, int64(buyers), t.API(setup.Instances, testbed.Untraced))
 	monitored := monitor(t)
 	outcome := sale.SendLoad(load.Load{Buyers: buyers, Concurrency: buyers})
 	commands := monitored()

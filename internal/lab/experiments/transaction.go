@@ -29,6 +29,8 @@ func transactions() []comparison {
 		text: "transaction", scenario: oneUserTwice, needs: realServers(), cases: []setupCase{
 			{id: "release-before-commit", setup: slowCommit(voucher.InsideTx), breaks: kinds{finding.DuplicateOrders}},
 			{id: "commit-before-release", setup: slowCommit(voucher.AroundTx), holds: kinds{finding.DuplicateOrders}},
+		}, parameters: []lab.Parameter{
+			pauseOf("pause", "how long a transaction takes to commit", lock.BeforeCommit, false, 3*time.Second),
 		},
 	}}
 }

@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -30,7 +31,7 @@ func herds() []comparison {
 		text: "wake-ups", scenario: countWakeUps, needs: []testbed.Server{testbed.ZooKeeper}, quiet: true, cases: []setupCase{
 			{id: "zk-herd", setup: setup("zk-node"), breaks: kinds{finding.Herds}},
 			{id: "zk-queue-wakes-one", setup: setup("zk-queue"), holds: kinds{finding.Herds}},
-		},
+		}, parameters: []lab.Parameter{buyers(1+waitersAtRelease, 3, 12)},
 	}}
 }
 
@@ -44,7 +45,7 @@ type waiter struct {
 // countWakeUps makes buyers wait for a lock, and counts the waiters that each release wakes.
 func countWakeUps(t *lab.Trial, setup lab.Setup) {
 	c := newClients(t, setup)
-	waiters := make([]*waiter, 1+waitersAtRelease)
+	waiters := make([]*waiter, cmp.Or(setup.Buyers, 1+waitersAtRelease))
 	for i := range waiters {
 		w := &waiter{who: fmt.Sprintf("buyer %d", i+1), relay: newRelay(t, t.ZooKeeper().Addr())}
 		w.Client = c.start(fmt.Sprintf("process-%d", i+1), c.useLockServers, func(config *lockclient.Config) {
@@ -91,6 +92,7 @@ func (c *clients) judgeReleases(waiters []*waiter) {
 	evidence := c.evidence()
 	releases := turns(evidence.Events)
 	herds, most := 0, 0
+	behind := len(waiters) - 1
 	var all woke
 	story := witness.Story{Key: c.key, From: releases[0].grant.Began}
 	for i, turn := range releases[:len(releases)-1] { // nobody waits for the last one
@@ -107,19 +109,19 @@ func (c *clients) judgeReleases(waiters []*waiter) {
 	}
 	wakes := len(all.moments)
 	c.Found(finding.Herds, herds)
-	c.Measure("woken by a release, on average", math.Round(10*float64(wakes)/waitersAtRelease)/10, "waiters")
+	c.Measure("woken by a release, on average", math.Round(10*float64(wakes)/float64(behind))/10, "waiters")
 	c.Measure("woken by a release, at most", float64(most), "waiters")
 	c.Measure("requests of buyers woken in vain", float64(all.requests), "requests")
 	story.Moments = all.moments
 	story.Summary = func(when func(int64) string) string {
 		return fmt.Sprintf("At %s buyer 1 gives the lock back, to %d who wait. Each release wakes one of them, whose turn it is: %d wake-ups for %d turns.",
-			when(releases[0].release.At), waitersAtRelease, wakes, waitersAtRelease)
+			when(releases[0].release.At), behind, wakes, behind)
 	}
 	if herds > 0 {
 		story.Kind = finding.Herds
 		story.Summary = func(when func(int64) string) string {
 			return fmt.Sprintf("At %s buyer 1 gives the lock back, to %d who wait. A release wakes up to %d of them: until all have had their turn there are %d wake-ups, and %d of them are in vain.",
-				when(releases[0].release.At), waitersAtRelease, most, wakes, all.vain)
+				when(releases[0].release.At), behind, most, wakes, all.vain)
 		}
 	}
 	c.Witness(witness.Tell(evidence, story))

@@ -2,11 +2,15 @@ package finding
 
 // Result is the result of one run of an experiment. Its JSON is a contract: scripts read it.
 type Result struct {
-	ID         string       `json:"id"`
-	Title      string       `json:"title"`
-	Group      string       `json:"group"`
-	Lock       string       `json:"lock"`
-	SetupOf    string       `json:"setup_of,omitempty"` // the experiment whose setup was used; "": its own
+	ID      string `json:"id"`
+	Title   string `json:"title"`
+	Group   string `json:"group"`
+	Lock    string `json:"lock"`
+	SetupOf string `json:"setup_of,omitempty"` // the experiment whose setup was used; "": its own
+	// Changed are the values that differ from the experiment's own, for which Expect is. Turned
+	// says whether the verdict is the other one because of them.
+	Changed    []Change     `json:"changed,omitempty"`
+	Turned     bool         `json:"turned,omitempty"`
 	Expect     Verdict      `json:"expect"`
 	Observed   Verdict      `json:"observed,omitempty"` // "" if it was skipped or failed
 	AsExpected bool         `json:"as_expected"`
@@ -39,6 +43,13 @@ type Result struct {
 	// as expected.
 	Skipped string `json:"skipped,omitempty"`
 	Failed  string `json:"failed,omitempty"`
+}
+
+// Change is a changed value of a parameter.
+type Change struct {
+	Name string `json:"name"`
+	From string `json:"from"`
+	To   string `json:"to"`
 }
 
 // Engine is what it ran on, such as "redis-server 7.0.15", "MariaDB 10.11.14" or "embedded

@@ -170,6 +170,10 @@ func outcomeOf(res finding.Result) outcome {
 		return outcome{"failed", "✗", "no verdict"}
 	case res.Skipped != "":
 		return outcome{"skipped", "–", "skipped"}
+	case res.Turned:
+		return outcome{"fine", "⇄", "turned by the change"}
+	case len(res.Changed) > 0:
+		return outcome{"fine", "=", "not turned by the change"}
 	case res.AsExpected:
 		return outcome{"fine", "✓", "as expected"}
 	}

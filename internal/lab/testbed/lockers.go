@@ -47,6 +47,19 @@ func storeKindOf(mechanism string) storeKind {
 // itself.
 func LockStore(mechanism string) string { return string(storeKindOf(mechanism)) }
 
+// ServersOf returns what a mechanism needs.
+func ServersOf(mechanism string) []Server {
+	switch storeKindOf(mechanism) {
+	case inNodes:
+		return []Server{Redis, Nodes}
+	case inMariaDB:
+		return []Server{Database}
+	case inZooKeeper:
+		return []Server{ZooKeeper}
+	}
+	return nil // the embedded servers have Redis
+}
+
 // KeyPrefix is what the API processes put before every key in Redis and every name of
 // GET_LOCK. Clients that use the same locks use the same prefix.
 const KeyPrefix = "seckill:"

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"seckill/internal/lab/finding"
+)
+
+// With a changed number the written explanation need not be true. It is not shown, and the
+// verdict says what was changed and whether that turned it; nothing is unexpected.
+func TestChangedNumber(t *testing.T) {
+	b := newBench(t)
+	e, err := everyExperiment(t).Find("naive-wrong-release")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for lease, want := range map[string]string{
+		"5s":    "The change turned the outcome: with lease 5s instead of 400ms it holds; with its own numbers it breaks.",
+		"450ms": "The change did not turn the outcome: with lease 450ms instead of 400ms it breaks",
+	} {
+		code, stdout, stderr := b.run(withoutServers(t), "run", e.ID, "--lease", lease)
+		text := strings.Join(strings.Fields(stdout), " ")
+		if code != exitOK || !strings.Contains(text, want) || !strings.Contains(text, "1 with changed numbers") {
+			t.Errorf("--lease %s: exit code %d, want %q in\n%s\n%s", lease, code, want, stdout, stderr)
+		}
+		if !strings.Contains(text, "buyer 7 gets the lock at ") {
+			t.Errorf("--lease %s: the run's events are not told:\n%s", lease, stdout)
+		}
+		for _, untrue := range []string{"Hypothesis:", "Why:", e.Title, "NOT AS EXPECTED"} {
+			if strings.Contains(text, untrue) {
+				t.Errorf("--lease %s: it says %q:\n%s", lease, untrue, stdout)
+			}
+		}
+	}
+	code, stdout, _ := b.run(withoutServers(t), "run", e.ID, "--lease", "5s", "--predict", "holds", "--json")
+	if r := results(t, stdout)[0]; code != exitOK || !r.Turned || len(r.Changed) != 1 || r.Changed[0] != (finding.Change{Name: "lease", From: "400ms", To: "5s"}) ||
+		r.PredictionRight == nil || !*r.PredictionRight || !strings.HasSuffix(r.Command, "run naive-wrong-release --lease 5s") {
+		t.Errorf("exit code %d, %+v", code, r)
+	}
+	b.nothingLeft()
+}
+
+// The texts are for the experiment's own setup and its expected outcome.
+func TestExplanationIsTrueOrNotThere(t *testing.T) {
+	e, err := everyExperiment(t).Find("no-lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, r := range map[string]finding.Result{
+		"Why: ":                             {Expect: finding.Breaks, Observed: finding.Breaks, AsExpected: true},
+		"The other setup turned":            {Expect: finding.Breaks, Observed: finding.Holds, SetupOf: "reentrant-lock"},
+		"Not as expected: it was to come":   {Expect: finding.Breaks, Observed: finding.Holds},
+		"The change did not turn":           {Expect: finding.Breaks, Observed: finding.Breaks, AsExpected: true, Changed: []finding.Change{{Name: "stock"}}},
+		"The change turned the outcome":     {Expect: finding.Breaks, Observed: finding.Holds, Turned: true, Changed: []finding.Change{{Name: "stock"}}},
+		"There is no verdict.":              {Expect: finding.Breaks, Failed: "no server"},
+		"it was to come to \"breaks\", and": {Expect: finding.Breaks, Observed: finding.Breaks}, // in another way
+	} {
+		got := explanation(e, &r)
+		if !strings.Contains(got, want) || strings.Contains(got, e.Why) != (want == "Why: ") {
+			t.Errorf("%+v: %q, want %q", r, got, want)
+		}
+	}
+}
+
+func TestShow(t *testing.T) {
+	e, err := everyExperiment(t).Find("paused-holder")
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := call(t, "show", e.ID)
+	text := strings.Join(strings.Fields(stdout), " ")
+	for _, want := range []string{e.Question, e.Arrangement, "--lease 800ms", "500ms to 5s", "--pause", "stale_writes", e.Partner} {
+		if code != exitOK || !strings.Contains(text, want) {
+			t.Errorf("exit code %d, no %q in\n%s%s", code, want, stdout, stderr)
+		}
+	}
+	if strings.Contains(text, e.Title) || strings.Contains(text, e.Hypothesis) || strings.Contains(text, e.Why) {
+		t.Errorf("it gives the outcome away:\n%s", stdout)
+	}
+	_, stdout, _ = call(t, "show", e.ID, "--answers")
+	if text := strings.Join(strings.Fields(stdout), " "); !strings.Contains(text, e.Why) || !strings.Contains(text, "it breaks") {
+		t.Errorf("the answers are not there:\n%s", stdout)
+	}
+}
