@@ -272,7 +272,7 @@ func TestWrongRun(t *testing.T) {
 		"nothing of it can be changed":                           {"run", "red-clock-jump", "--lease", "1s"},
 		"use one of them":                                        {"run", "no-lock", "--swap", "--stock", "5"},
 		"which experiment? its id":                               {"show"},
-		"perhaps no-lock":                                        {"show", "no-lok"},
+		"perhaps no-unique-index":                                {"show", "no-unique-indx"},
 		"-nonsense":                                              {"run", "all", "--nonsense"},
 		"--report: ":                                             {"run", "all", "--report", "/dev/null/report"},
 		"--report: open /proc/self":                              {"run", "all", "--report", "/proc/self"},
