@@ -42,6 +42,7 @@ func commands() []command {
 		{name: "list", summary: "name the experiments", help: listHelp, run: list},
 		{name: "show", summary: "describe an experiment, and what of it can be changed", help: showHelp, run: show},
 		{name: "run", summary: "play experiments, and say whether they came out as expected", help: runHelp, run: runExperiments},
+		{name: "sweep", summary: "run an experiment with several values of a number", help: sweepHelp, run: sweep},
 		{name: "catalogue", summary: "print the failure catalogue, made from the experiments", help: catalogueHelp, run: writeCatalogue},
 		{name: "tokens", summary: "make the buyers' tokens and targets for k6, vegeta and wrk", help: tokensHelp, run: tokens},
 		{name: "version", summary: "print the version, the commit and the Go that built it", help: versionHelp, run: printVersion},
