@@ -119,8 +119,9 @@ func (c *chaos) checkRound(n int, s *chaosRound) {
 		})
 	}
 	for user, order := range s.orders {
-		if there[strconv.Itoa(user)] != order {
-			c.t.Errorf("round %d: user %d was told of %s, Redis has %s", n, user, order, there[strconv.Itoa(user)])
+		has := there[strconv.Itoa(user)]
+		if id, _, err := ledger.ParseReserved(has); err != nil || strconv.FormatInt(id, 10) != order {
+			c.t.Errorf("round %d: user %d was told of %s, Redis has %q", n, user, order, has)
 		}
 		users <- user
 	}

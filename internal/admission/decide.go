@@ -141,7 +141,7 @@ func (b *bucket) attempt(ctx context.Context, known ledger.Known, requests []*re
 	call := ledger.NewBatch(len(requests))
 	call.Keys, call.Known, call.MaxPending, call.Expiry = b.keys, known, v.maxPending(), expiry
 	for _, r := range requests {
-		call.Add(&r.Value.userID, &r.Value.orderID)
+		call.Add(&r.Value.userID, &r.Value.orderID, r.Value.key)
 	}
 	traceparent, ended := v.config.Observer.call(requests)
 	call.Traceparent = traceparent
@@ -169,7 +169,8 @@ func (b *bucket) observeDecision(requests []*request, d ledger.Decision, epoch i
 		last = strings.LastIndexByte(d.Outcomes, ledger.Repeated)
 	}
 	if last >= 0 {
-		k.User, k.Order = requests[last].Value.userID, requests[last].Value.orderID
+		o := &requests[last].Value
+		k.User, k.Order, k.Key = o.userID, o.orderID, o.key
 	}
 	b.observe(k)
 }
@@ -183,13 +184,19 @@ func (b *bucket) answer(
 	requests []*request, d ledger.Decision, doubt int64, acknowledged bool,
 ) (left []*request, short bool) {
 	b.updateCache(d)
+	earlier := d.Earlier
 	for i, r := range requests {
 		err, empty := refusal(d.Outcomes[i]), d.Outcomes[i] == ledger.SoldOut && b.voucher.split()
 		if empty || err == nil && !acknowledged || err != nil && d.Now <= doubt {
 			left, short = append(left, r), short || empty
-			continue
+		} else if d.Outcomes[i] == ledger.RepeatedUnderKey {
+			r.Answer(&order.RepeatedError{ID: earlier[0]})
+		} else {
+			r.Answer(err)
 		}
-		r.Answer(err)
+		if d.Outcomes[i] == ledger.RepeatedUnderKey {
+			earlier = earlier[1:]
+		}
 	}
 	return left, short
 }
@@ -217,7 +224,7 @@ func (b *bucket) updateCache(d ledger.Decision) {
 // refusal returns the error for an outcome; nil if the user has the order.
 func refusal(o ledger.Outcome) error {
 	switch o {
-	case ledger.Accepted, ledger.Repeated:
+	case ledger.Accepted, ledger.Repeated, ledger.RepeatedUnderKey:
 		return nil
 	case ledger.AlreadyOrdered:
 		return order.ErrAlreadyOrdered

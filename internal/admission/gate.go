@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -72,7 +73,11 @@ func (g *Gate) Refusal(v *voucher.Voucher, userID int64) error {
 // any answer before would be a guess.
 func (g *Gate) Admit(ctx context.Context, v *voucher.Voucher, o order.Order) error {
 	err := g.admit(ctx, v, o)
-	g.config.Observer.decided(err)
+	told := err
+	if _, repeated := errors.AsType[*order.RepeatedError](err); repeated {
+		told = nil // as for a repetition with the same id
+	}
+	g.config.Observer.decided(told)
 	return err
 }
 
@@ -85,12 +90,17 @@ func (g *Gate) admit(ctx context.Context, v *voucher.Voucher, o order.Order) err
 	if err := b.cached(now); err != nil {
 		return err
 	}
-	return b.queue.Do(ctx, pendingOrder{userID: o.UserID, orderID: o.ID, arrived: now})
+	return b.queue.Do(ctx, pendingOrder{userID: o.UserID, orderID: o.ID, key: o.Key, arrived: now})
 }
 
 // Lookup implements [order.Gate].
 func (g *Gate) Lookup(ctx context.Context, userID, orderID int64) (order.Order, error) {
 	return g.lookups.lookup(ctx, userID, orderID)
+}
+
+// OrderOf implements [order.Gate].
+func (g *Gate) OrderOf(ctx context.Context, v *voucher.Voucher, userID int64) (order.Order, error) {
+	return g.lookups.orderOf(ctx, v.ID, g.voucher(v).bucketOf(userID).keys, userID)
 }
 
 // OrdersOf implements [order.Gate].

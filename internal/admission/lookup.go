@@ -45,6 +45,21 @@ func (l *lookups) lookup(ctx context.Context, userID, orderID int64) (order.Orde
 	return order.Order{}, order.ErrNotFound
 }
 
+// orderOf finds the user's order in the one bucket of a voucher that may have it.
+func (l *lookups) orderOf(ctx context.Context, voucherID int64, keys ledger.Keys, userID int64) (order.Order, error) {
+	read, cancel := context.WithTimeout(ctx, l.config.AttemptTimeout)
+	defer cancel()
+	r := userReservation{voucherID: voucherID, keys: keys, Reservation: l.reader.Reservations(read, userID, []ledger.Keys{keys})[0]}
+	if r.OrderErr == nil && r.Order != 0 {
+		o := r.order(userID)
+		return o, l.replicated(ctx, keys, o)
+	}
+	if err := l.complete(ctx, []userReservation{r}); err != nil {
+		return order.Order{}, err
+	}
+	return order.Order{}, order.ErrNotFound
+}
+
 // ordersOf finds all orders of a user.
 func (l *lookups) ordersOf(ctx context.Context, userID int64) ([]order.Order, error) {
 	s := l.scans.join()
@@ -78,7 +93,7 @@ type userReservation struct {
 }
 
 func (r *userReservation) order(userID int64) order.Order {
-	return order.Order{ID: r.Order, VoucherID: r.voucherID, UserID: userID, Status: order.Pending}
+	return order.Order{ID: r.Order, VoucherID: r.voucherID, UserID: userID, Status: order.Pending, Key: r.Key}
 }
 
 // search reads the user's reservations in the buckets that have pending orders. The database has all

@@ -3,11 +3,9 @@ package admission
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -188,7 +186,7 @@ func (s *store) persist(a order.Accepted) error {
 	}
 	s.epochState.Stock--
 	s.epochState.Seq[a.Bucket] = max(s.epochState.Seq[a.Bucket], a.Seq)
-	s.orders[a.UserID] = order.Order{ID: a.OrderID, UserID: a.UserID, VoucherID: a.VoucherID, Status: order.Confirmed}
+	s.orders[a.UserID] = order.Order{ID: a.OrderID, UserID: a.UserID, VoucherID: a.VoucherID, Status: order.Confirmed, Key: a.Key}
 	return nil
 }
 
@@ -231,14 +229,11 @@ func (c *consumer) takeFrom(ctx context.Context, bucket int, of ledger.Keys, rej
 		return 0, err
 	}
 	for _, e := range entries {
-		n := func(field string) int64 {
-			v, err := strconv.ParseInt(fmt.Sprint(e.Values[field]), 10, 64)
-			if err != nil {
-				c.tb.Errorf("entry %v: %v", e, err)
-			}
-			return v
+		a, err := ledger.ParseEntry(e.ID, e.Values)
+		if err != nil || a.Seq == 0 {
+			c.tb.Errorf("entry %v: %v", e, err)
 		}
-		a := order.Accepted{VoucherID: c.store.voucher.ID, Bucket: bucket, OrderID: n("o"), UserID: n("u"), Epoch: n("e"), Seq: n("s")}
+		a.VoucherID, a.Bucket = c.store.voucher.ID, bucket
 		if !reject && c.store.persist(a) == nil {
 			if err := c.client.XDel(ctx, of.Orders, e.ID).Err(); err != nil {
 				return 0, err
@@ -249,7 +244,7 @@ func (c *consumer) takeFrom(ctx context.Context, bucket int, of ledger.Keys, rej
 		c.store.rejected[a.OrderID] = order.Order{ID: a.OrderID, UserID: a.UserID, Status: order.Rejected}
 		c.store.mu.Unlock()
 		keys := []string{of.Meta, of.Users, of.Orders}
-		if err := giveBack.Run(ctx, c.client, keys, a.UserID, a.OrderID, e.ID).Err(); err != nil {
+		if err := giveBack.Run(ctx, c.client, keys, a.UserID, ledger.Reserved(a.OrderID, a.Key), e.ID).Err(); err != nil {
 			return 0, err
 		}
 	}
@@ -379,7 +374,7 @@ func batchOf(keys ledger.Keys, known ledger.Known, orders ...order.Order) *ledge
 	b := ledger.NewBatch(len(orders))
 	b.Keys, b.Known, b.MaxPending, b.Expiry = keys, known, 1000, time.Now().Add(time.Hour).UnixMilli()
 	for _, o := range orders {
-		b.Add(&o.UserID, &o.ID)
+		b.Add(&o.UserID, &o.ID, o.Key)
 	}
 	return b
 }

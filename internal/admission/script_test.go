@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,15 +20,19 @@ import (
 type model struct {
 	epoch, seq, stock, back int64
 	from, to                time.Time
-	users                   map[int64]int64
+	users                   map[int64]order.Order
 	pending                 []order.Order
+	earlier                 []int64 // the orders of those that were told RepeatedUnderKey
 }
 
 func (m *model) state(now time.Time, o order.Order, bound int64) byte {
 	has, ordered := m.users[o.UserID]
 	switch {
-	case ordered && has == o.ID:
+	case ordered && has.ID == o.ID && has.Key == o.Key:
 		return ledger.Repeated
+	case ordered && has.Key == o.Key && o.Key != 0:
+		m.earlier = append(m.earlier, has.ID)
+		return ledger.RepeatedUnderKey
 	case ordered:
 		return 'o'
 	case now.Before(m.from):
@@ -41,7 +46,7 @@ func (m *model) state(now time.Time, o order.Order, bound int64) byte {
 	}
 	m.seq++
 	m.stock--
-	m.users[o.UserID] = o.ID
+	m.users[o.UserID] = o
 	m.pending = append(m.pending, o)
 	return ledger.Accepted
 }
@@ -59,9 +64,12 @@ func TestScriptsFollowTheModel(t *testing.T) {
 	})
 }
 
+// someKey is a key of an order, or none.
+var someKey = rapid.SampledFrom([]order.KeyHash{0, 0, 1, -2})
+
 func scriptMachine(t *testing.T, rt *rapid.T, s *fixture, server *ledger.Ledger, keys ledger.Keys) {
 	ctx, now := t.Context(), time.Now()
-	m := &model{users: map[int64]int64{}}
+	m := &model{users: map[int64]order.Order{}}
 	open := func(rt *rapid.T) {
 		m.epoch += 2
 		m.seq = max(m.seq, rapid.Int64Range(0, 50).Draw(rt, "seq"))
@@ -75,11 +83,12 @@ func scriptMachine(t *testing.T, rt *rapid.T, s *fixture, server *ledger.Ledger,
 		if ok, err := server.Open(ctx, keys, ledger.Opening{Epoch: m.epoch - 2, Begin: p.Begin, End: p.End}); ok || err != nil {
 			rt.Fatalf("opened under an epoch that is over: %v", err)
 		}
-		m.users = map[int64]int64{}
+		m.users = map[int64]order.Order{}
 		var live []order.Order
 		for user := range rapid.Int64Range(0, 3).Draw(rt, "live") {
-			live = append(live, order.Order{ID: 900 + user, UserID: 1 + user})
-			m.users[1+user] = 900 + user
+			o := order.Order{ID: 900 + user, UserID: 1 + user, Key: someKey.Draw(rt, "key")}
+			live = append(live, o)
+			m.users[1+user] = o
 		}
 		if len(live) > 0 {
 			if err := server.Prepare(ctx, []ledger.Users{{Key: keys.PreparedUsers(m.epoch), Orders: live}}); err != nil {
@@ -108,7 +117,7 @@ func scriptMachine(t *testing.T, rt *rapid.T, s *fixture, server *ledger.Ledger,
 	}
 	someOrders := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) order.Order {
 		user := rapid.Int64Range(1, 9).Draw(rt, "user")
-		return order.Order{UserID: user, ID: user*10 + rapid.Int64Range(0, 1).Draw(rt, "which")}
+		return order.Order{UserID: user, ID: user*10 + rapid.Int64Range(0, 1).Draw(rt, "which"), Key: someKey.Draw(rt, "key")}
 	}), 1, 6)
 	later := now.Add(time.Hour).UnixMilli()
 
@@ -117,11 +126,12 @@ func scriptMachine(t *testing.T, rt *rapid.T, s *fixture, server *ledger.Ledger,
 			batch, bound := someOrders.Draw(rt, "batch"), rapid.Int64Range(1, 6).Draw(rt, "bound")
 			a := ask(ledger.Known{Epoch: m.epoch, Seq: m.seq, Returned: m.back}, bound, later, batch)
 			var want strings.Builder
+			m.earlier = nil
 			for _, o := range batch {
 				want.WriteByte(m.state(time.UnixMilli(a.Now), o, bound))
 			}
-			if a.Verdict != ledger.Decided || a.Outcomes != want.String() {
-				rt.Fatalf("%v: %+v, want %s", batch, a, want.String())
+			if a.Verdict != ledger.Decided || a.Outcomes != want.String() || !slices.Equal(a.Earlier, m.earlier) {
+				rt.Fatalf("%v: %+v, want %s and %v", batch, a, want.String(), m.earlier)
 			}
 		},
 		"admit under another epoch, after a loss, or late": func(rt *rapid.T) {
@@ -153,10 +163,10 @@ func scriptMachine(t *testing.T, rt *rapid.T, s *fixture, server *ledger.Ledger,
 			if err != nil || len(entry) != 1 {
 				rt.Fatalf("%v %v", entry, err)
 			}
-			if err := giveBack.Run(ctx, s.client, []string{keys.Meta, keys.Users, keys.Orders}, o.UserID, o.ID, entry[0].ID).Err(); err != nil {
+			if err := giveBack.Run(ctx, s.client, []string{keys.Meta, keys.Users, keys.Orders}, o.UserID, ledger.Reserved(o.ID, o.Key), entry[0].ID).Err(); err != nil {
 				rt.Fatal(err)
 			}
-			if m.users[o.UserID] == o.ID {
+			if has := m.users[o.UserID]; has.ID == o.ID && has.Key == o.Key {
 				delete(m.users, o.UserID)
 				m.stock, m.back, m.seq = m.stock+1, m.back+1, m.seq+1
 			}

@@ -142,6 +142,7 @@ type bucket struct {
 // pendingOrder is an order that waits for its decision.
 type pendingOrder struct {
 	userID, orderID int64
+	key             order.KeyHash
 	arrived         time.Duration // on the gate's clock
 }
 
@@ -181,7 +182,7 @@ func (b *bucket) observe(k ledger.Known) {
 		return
 	}
 	if k.Order == 0 && k.Returned == b.known.Returned { // otherwise the last order may have been given back
-		k.User, k.Order = b.known.User, b.known.Order
+		k.User, k.Order, k.Key = b.known.User, b.known.Order, b.known.Key
 	}
 	k.Seq = max(k.Seq, b.known.Seq)
 	b.known = k

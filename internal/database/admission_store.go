@@ -134,12 +134,12 @@ func sameOrder(a order.Accepted, voucherID, userID int64) bool {
 // All transactions lock in the same order: orders by id, then sequence numbers by voucher and bucket,
 // then vouchers by id. The vouchers come last, since every other batch waits for them.
 func (t *tx) persist(orders []order.Accepted) error {
-	const columns = "INSERT INTO orders (id, voucher_id, user_id, unique_user_id, status, created_at) VALUES "
-	const row = "(?, ?, ?, ?, ?, ?)"
-	args := make([]any, 0, 6*len(orders))
+	const columns = "INSERT INTO orders (id, voucher_id, user_id, unique_user_id, status, created_at, key_hash) VALUES "
+	const row = "(?, ?, ?, ?, ?, ?, ?)"
+	args := make([]any, 0, 7*len(orders))
 	shares := map[int64]*voucherShare{}
 	for _, a := range orders {
-		args = append(args, a.OrderID, a.VoucherID, a.UserID, a.UserID, string(order.Confirmed), stamp(a.At))
+		args = append(args, a.OrderID, a.VoucherID, a.UserID, a.UserID, string(order.Confirmed), stamp(a.At), nullableKey(a.Key))
 		s := shares[a.VoucherID]
 		if s == nil {
 			s = &voucherShare{voucher: a.VoucherID, epoch: a.Epoch}
@@ -234,10 +234,9 @@ func (t *tx) takeStock(s *voucherShare) error {
 
 // LiveOrders implements [order.AdmissionStore].
 func (s *AdmissionStore) LiveOrders(ctx context.Context, voucherID, afterUser int64, limit int) ([]order.Order, error) {
-	// The index on (voucher_id, unique_user_id) covers the query, including the id, and leaves out the
-	// rejected orders.
+	// The index on (voucher_id, unique_user_id) leaves out the rejected orders.
 	var rows []orderRow
-	err := s.db.rows.WithContext(ctx).Select("id, unique_user_id AS user_id").
+	err := s.db.rows.WithContext(ctx).Select("id, unique_user_id AS user_id, key_hash").
 		Where("voucher_id = ? AND unique_user_id > ?", voucherID, afterUser).
 		Order("unique_user_id").Limit(limit).Find(&rows).Error
 	if err != nil {
@@ -245,7 +244,7 @@ func (s *AdmissionStore) LiveOrders(ctx context.Context, voucherID, afterUser in
 	}
 	orders := make([]order.Order, len(rows))
 	for i, row := range rows {
-		orders[i] = order.Order{ID: row.ID, VoucherID: voucherID, UserID: row.UserID, Status: order.Confirmed}
+		orders[i] = order.Order{ID: row.ID, VoucherID: voucherID, UserID: row.UserID, Status: order.Confirmed, Key: row.key()}
 	}
 	return orders, nil
 }

@@ -343,25 +343,58 @@ func TestLiveOrdersAreListedByUser(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		openVoucher(t, d, 1, 10)
 		openVoucher(t, d, 2, 10)
-		_, err := d.AdmissionStore().Persist(t.Context(), []order.Accepted{accepted(5, 1, 41), accepted(4, 1, 43), accepted(3, 1, 42), accepted(2, 2, 42)})
+		keyed := accepted(3, 1, 42)
+		keyed.Key = -77
+		_, err := d.AdmissionStore().Persist(t.Context(), []order.Accepted{accepted(5, 1, 41), accepted(4, 1, 43), keyed, accepted(2, 2, 42)})
 		wantErr(t, err)
 		_, err = d.AdmissionStore().Reject(t.Context(), accepted(9, 1, 44))
 		wantErr(t, err)
 		live := func(id, user int64) order.Order {
 			return order.Order{ID: id, VoucherID: 1, UserID: user, Status: order.Confirmed}
 		}
+		third := live(3, 42)
+		third.Key = keyed.Key
 		for _, page := range []struct {
 			after int64
 			limit int
 			want  []order.Order
 		}{
-			{0, 2, []order.Order{live(5, 41), live(3, 42)}},
+			{0, 2, []order.Order{live(5, 41), third}},
 			{42, 2, []order.Order{live(4, 43)}},
 			{43, 2, []order.Order{}},
 		} {
 			got, err := d.AdmissionStore().LiveOrders(t.Context(), 1, page.after, page.limit)
 			if wantErr(t, err); !reflect.DeepEqual(got, page.want) {
 				t.Errorf("after user %d: %+v, want %+v", page.after, got, page.want)
+			}
+		}
+	})
+}
+
+// An order is found under its key as long as it is live, and under no other.
+func TestOrderUnderKey(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		openVoucher(t, d, 1, 10)
+		openVoucher(t, d, 2, 10)
+		keyed, plain, rejected := accepted(5, 1, 41), accepted(6, 1, 42), accepted(7, 1, 43)
+		keyed.Key, rejected.Key = 9001, 9001
+		_, err := d.AdmissionStore().Persist(t.Context(), []order.Accepted{keyed, plain})
+		wantErr(t, err)
+		_, err = d.AdmissionStore().Reject(t.Context(), rejected)
+		wantErr(t, err)
+		o, err := d.Orders().OrderUnderKey(t.Context(), 1, 41, 9001)
+		if wantErr(t, err); o.ID != 5 || o.Key != 9001 || o.Status != order.Confirmed || o.CreatedAt.IsZero() {
+			t.Errorf("%+v", o)
+		}
+		for name, of := range map[string]struct {
+			voucher, user int64
+			key           order.KeyHash
+		}{
+			"another key": {1, 41, 9002}, "another voucher": {2, 41, 9001}, "another user": {1, 42, 9001},
+			"an order without a key": {1, 42, 0}, "a rejected order": {1, 43, 9001},
+		} {
+			if o, err := d.Orders().OrderUnderKey(t.Context(), of.voucher, of.user, of.key); !errors.Is(err, order.ErrNotFound) {
+				t.Errorf("%s: %+v, %v", name, o, err)
 			}
 		}
 	})

@@ -22,6 +22,7 @@ type orderRow struct {
 	ID, VoucherID, UserID int64
 	Status                string
 	CreatedAt             time.Time
+	KeyHash               *int64 // NULL without an idempotency key
 }
 
 // TableName implements gorm's Tabler.
@@ -30,14 +31,39 @@ func (orderRow) TableName() string { return "orders" }
 func (r orderRow) order() order.Order {
 	return order.Order{
 		ID: r.ID, VoucherID: r.VoucherID, UserID: r.UserID,
-		Status: order.Status(r.Status), CreatedAt: r.CreatedAt.UTC(),
+		Status: order.Status(r.Status), CreatedAt: r.CreatedAt.UTC(), Key: r.key(),
 	}
+}
+
+func (r orderRow) key() order.KeyHash {
+	if r.KeyHash == nil {
+		return 0
+	}
+	return order.KeyHash(*r.KeyHash)
+}
+
+// nullableKey is the value of the column key_hash.
+func nullableKey(key order.KeyHash) any {
+	if key == 0 {
+		return nil
+	}
+	return int64(key)
 }
 
 // Order implements [order.Store].
 func (o *Orders) Order(ctx context.Context, id int64) (order.Order, error) {
+	return o.take(ctx, "id = ?", id)
+}
+
+// OrderUnderKey implements [order.Store]. It reads the index that makes the user's order unique.
+func (o *Orders) OrderUnderKey(ctx context.Context, voucherID, userID int64, key order.KeyHash) (order.Order, error) {
+	return o.take(ctx, "voucher_id = ? AND unique_user_id = ? AND key_hash = ?", voucherID, userID, int64(key))
+}
+
+// take returns the one order that matches.
+func (o *Orders) take(ctx context.Context, condition string, args ...any) (order.Order, error) {
 	var row orderRow
-	err := o.db.rows.WithContext(ctx).Take(&row, "id = ?", id).Error
+	err := o.db.rows.WithContext(ctx).Where(condition, args...).Take(&row).Error
 	switch {
 	case errors.Is(err, gorm.ErrRecordNotFound):
 		return order.Order{}, order.ErrNotFound

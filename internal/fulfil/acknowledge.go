@@ -57,7 +57,7 @@ func acknowledgement(entries []entry) *ledger.Acknowledgement {
 func (r *redisStreams) deadLetter(ctx context.Context, e entry, returnStock bool, reason Reason, detail string) (bool, error) {
 	rejection := ledger.Rejection{Keys: e.keys, Channel: e.finalChannel, Entry: e.id, Reason: string(reason), Detail: detail}
 	if returnStock {
-		rejection.User, rejection.Order = e.order.UserID, e.order.OrderID
+		rejection.User, rejection.Order, rejection.Key = e.order.UserID, e.order.OrderID, e.order.Key
 	}
 	moved, err := call(ctx, r, e.stream, nodeTimeout, func(ctx context.Context) (bool, error) {
 		return r.scripts.DeadLetter(ctx, r.client, &rejection)
@@ -90,8 +90,8 @@ func (r *redisStreams) findReservation(ctx context.Context, e entry) (order.Acce
 	a := e.order
 	switch {
 	case a.UserID > 0:
-		id, err := call(ctx, r, e.stream, nodeTimeout, func(ctx context.Context) (int64, error) {
-			return r.client.HGet(ctx, e.keys.Users, strconv.FormatInt(a.UserID, 10)).Int64()
+		reserved, err := call(ctx, r, e.stream, nodeTimeout, func(ctx context.Context) (string, error) {
+			return r.client.HGet(ctx, e.keys.Users, strconv.FormatInt(a.UserID, 10)).Result()
 		})
 		if errors.Is(err, redis.Nil) {
 			return a, false, nil
@@ -99,15 +99,21 @@ func (r *redisStreams) findReservation(ctx context.Context, e entry) (order.Acce
 		if err != nil {
 			return a, false, fmt.Errorf("find the reservation of entry %s: %w", e.id, err)
 		}
+		id, key, err := ledger.ParseReserved(reserved)
+		if err != nil {
+			return a, false, fmt.Errorf("the reservation of entry %s: %w", e.id, err)
+		}
 		found := a.OrderID == 0 || a.OrderID == id
-		a.OrderID = id
+		a.OrderID, a.Key = id, key
 		return a, found, nil
 	case a.OrderID > 0:
-		user, found, err := r.userOf(ctx, e)
+		user, key, found, err := r.userOf(ctx, e)
 		if err != nil {
 			return a, false, fmt.Errorf("find the reservation of entry %s: %w", e.id, err)
 		}
-		a.UserID = user
+		if found {
+			a.UserID, a.Key = user, key
+		}
 		return a, found, nil
 	}
 	return a, false, nil
@@ -116,25 +122,27 @@ func (r *redisStreams) findReservation(ctx context.Context, e entry) (order.Acce
 // scanCount is the number of reservations per HSCAN.
 const scanCount = 1000
 
-// userOf finds the user who has the reservation of e's order.
-func (r *redisStreams) userOf(ctx context.Context, e entry) (int64, bool, error) {
-	wanted := strconv.FormatInt(e.order.OrderID, 10)
+// userOf finds the user who has the reservation of e's order, and its key.
+func (r *redisStreams) userOf(ctx context.Context, e entry) (user int64, key order.KeyHash, found bool, err error) {
 	for cursor := uint64(0); ; {
 		users, err := call(ctx, r, e.stream, nodeTimeout, func(ctx context.Context) (users []string, err error) {
 			users, cursor, err = r.client.HScan(ctx, e.keys.Users, cursor, "", scanCount).Result()
 			return users, err
 		})
 		if err != nil {
-			return 0, false, err
+			return 0, 0, false, err
 		}
 		for pair := range slices.Chunk(users, 2) {
-			if len(pair) == 2 && pair[1] == wanted {
-				id, err := strconv.ParseInt(pair[0], 10, 64)
-				return id, err == nil, nil
+			if len(pair) < 2 {
+				continue
+			}
+			if id, key, err := ledger.ParseReserved(pair[1]); err == nil && id == e.order.OrderID {
+				user, err := strconv.ParseInt(pair[0], 10, 64)
+				return user, key, err == nil, nil
 			}
 		}
 		if cursor == 0 {
-			return 0, false, nil
+			return 0, 0, false, nil
 		}
 	}
 }

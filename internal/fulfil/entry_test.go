@@ -14,12 +14,16 @@ func TestParse(t *testing.T) {
 	whole := order.Accepted{OrderID: 5, VoucherID: 7, UserID: 6, At: time.UnixMilli(1234).UTC(), Epoch: 2, Seq: 9, Bucket: 2, Trace: "00-a"}
 	bare := whole
 	bare.Seq, bare.Trace = 0, ""
+	keyed := bare
+	keyed.Key = -1
 	for name, test := range map[string]struct {
 		fields fields
 		want   order.Accepted
 		bad    bool
 	}{
 		"all fields":                      {fields{"o": "5", "u": "6", "e": "2", "s": "9", "p": "00-a"}, whole, false},
+		"a key":                           {fields{"o": "5:__________8", "u": "6", "e": "2"}, keyed, false},
+		"a key that is too short":         {fields{"o": "5:AAAA", "u": "6", "e": "2"}, order.Accepted{}, true},
 		"no trace":                        {fields{"o": "5", "u": "6", "e": "2"}, bare, false},
 		"a trace that is a number":        {fields{"o": "5", "u": "6", "e": "2", "p": 3}, bare, false},
 		"no user":                         {fields{"o": "5", "e": "2"}, order.Accepted{}, true},

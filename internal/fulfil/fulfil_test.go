@@ -318,7 +318,7 @@ func TestRedisEmptied(t *testing.T) {
 	}
 	s.must(s.client.HIncrBy(t.Context(), s.keys(2).Meta, ledger.FieldStock, 10).Err())
 	for _, a := range s.accepted {
-		s.must(s.client.HSet(t.Context(), s.keys(1).Users, a.UserID, a.OrderID).Err())
+		s.must(s.client.HSet(t.Context(), s.keys(1).Users, a.UserID, ledger.Reserved(a.OrderID, a.Key)).Err())
 	}
 	s.accept(1, 10)
 	s.accept(2, 10)

@@ -133,13 +133,17 @@ func (s *env) accept(voucherID int64, n int) []order.Accepted {
 }
 
 func accept(voucherID, n int64) order.Accepted {
-	return order.Accepted{OrderID: 1000 + n, VoucherID: voucherID, UserID: n, At: time.Now(), Epoch: 2, Seq: n}
+	a := order.Accepted{OrderID: 1000 + n, VoucherID: voucherID, UserID: n, At: time.Now(), Epoch: 2, Seq: n}
+	if n%2 == 0 { // some clients send an idempotency key
+		a.Key = order.KeyHash(-n)
+	}
+	return a
 }
 
 func (s *env) admit(a order.Accepted) error {
 	keys, ctx := ledger.KeysOf(s.prefix, a.VoucherID, a.Bucket), context.Background()
 	both := s.client.TxPipeline()
-	both.HSet(ctx, keys.Users, a.UserID, a.OrderID)
+	both.HSet(ctx, keys.Users, a.UserID, ledger.Reserved(a.OrderID, a.Key))
 	both.HIncrBy(ctx, keys.Meta, ledger.FieldStock, -1)
 	both.HIncrBy(ctx, keys.Meta, ledger.FieldSeq, 1)
 	both.XAdd(ctx, &redis.XAddArgs{Stream: keys.Orders, Values: fields(a)})
@@ -154,7 +158,7 @@ func (s *env) admit(a order.Accepted) error {
 
 func fields(a order.Accepted) []any {
 	return []any{
-		ledger.EntryOrder, a.OrderID, ledger.EntryUser, a.UserID,
+		ledger.EntryOrder, ledger.Reserved(a.OrderID, a.Key), ledger.EntryUser, a.UserID,
 		ledger.EntryEpoch, a.Epoch, ledger.EntrySeq, a.Seq,
 	}
 }
@@ -213,7 +217,7 @@ func (s *env) checkFinalState() (rejected int) {
 	for id, a := range s.accepted {
 		o, err := s.db.Orders().Order(ctx, id)
 		switch {
-		case err != nil || o.UserID != a.UserID || o.VoucherID != a.VoucherID:
+		case err != nil || o.UserID != a.UserID || o.VoucherID != a.VoucherID || o.Status == order.Confirmed && o.Key != a.Key:
 			s.t.Errorf("accepted order %d is %+v, %v", id, o, err)
 		case o.Status == order.Rejected:
 			rejected++
@@ -221,7 +225,7 @@ func (s *env) checkFinalState() (rejected int) {
 			if confirmed[a.VoucherID] == nil {
 				confirmed[a.VoucherID] = map[string]string{}
 			}
-			confirmed[a.VoucherID][text(a.UserID)] = text(id)
+			confirmed[a.VoucherID][text(a.UserID)] = ledger.Reserved(id, a.Key)
 		default:
 			s.t.Errorf("order %d is %s", id, o.Status)
 		}

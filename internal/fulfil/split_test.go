@@ -91,7 +91,7 @@ func (s *splitEnv) checkFinalState(rejected ...order.Accepted) {
 			s.t.Errorf("order %+v is %s, %v", a, o.Status, err)
 		}
 		if want[a.OrderID] == order.Confirmed {
-			users[a.Bucket][text(a.UserID)] = text(a.OrderID)
+			users[a.Bucket][text(a.UserID)] = ledger.Reserved(a.OrderID, a.Key)
 			seqs[a.Bucket] = max(seqs[a.Bucket], a.Seq)
 			confirmed++
 		}

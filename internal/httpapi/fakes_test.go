@@ -185,6 +185,10 @@ type fakeOrders struct {
 	await   func(ctx context.Context, o order.Order, limit time.Duration) error
 	hold    func() // runs before a list is answered
 
+	keepsKeys     bool
+	keysErr       error // of KeepsKeys
+	placedLookups atomic.Int64
+
 	mu     sync.Mutex
 	placed []order.Request
 }
@@ -198,6 +202,18 @@ func (f *fakeOrders) Place(ctx context.Context, req order.Request) (order.Order,
 	}
 	id := cmp.Or(req.ID, 7)
 	return order.Order{ID: id, VoucherID: req.VoucherID, UserID: req.UserID, Status: order.Confirmed, CreatedAt: start()}, nil
+}
+
+func (f *fakeOrders) KeepsKeys(context.Context, int64) (bool, error) { return f.keepsKeys, f.keysErr }
+
+func (f *fakeOrders) Placed(_ context.Context, voucherID, userID int64, key order.KeyHash) (order.Order, error) {
+	f.placedLookups.Add(1)
+	for _, o := range f.orders {
+		if o.VoucherID == voucherID && o.UserID == userID && o.Key == key {
+			return o, f.err
+		}
+	}
+	return order.Order{}, cmp.Or(f.err, order.ErrNotFound)
 }
 
 func (f *fakeOrders) Refusal(context.Context, int64, int64) error { return f.refusal }

@@ -63,7 +63,12 @@ type Deps struct {
 
 // Orders places and returns orders. [order.Service] implements it.
 type Orders interface {
+	// KeepsKeys reports whether Place is given a request's idempotency key, and finds the order that an
+	// earlier request with that key has placed.
+	KeepsKeys(ctx context.Context, voucherID int64) (bool, error)
 	Place(ctx context.Context, req order.Request) (order.Order, error)
+	// Placed returns the order that the user has placed under a key, or [order.ErrNotFound].
+	Placed(ctx context.Context, voucherID, userID int64, key order.KeyHash) (order.Order, error)
 	// Refusal returns the error with which Place would refuse a new request, if memory is enough to know
 	// it. nil means that only Place can tell.
 	Refusal(ctx context.Context, voucherID, userID int64) error

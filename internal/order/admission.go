@@ -28,7 +28,7 @@ func (s *Service) placeAdmitted(ctx context.Context, v *voucher.Voucher, req Req
 			return req.checkFound(o, err)
 		}
 	} else if err := s.refusalFromMemory(v, req.UserID, now); err != nil {
-		return Order{}, err
+		return s.placedEarlier(ctx, v, req, err)
 	}
 	o, err := s.newOrder(ctx, v, req, Pending, now)
 	if err != nil {
@@ -38,8 +38,11 @@ func (s *Service) placeAdmitted(ctx context.Context, v *voucher.Voucher, req Req
 	if refused == nil {
 		return o, nil
 	}
+	if repeated, ok := errors.AsType[*RepeatedError](refused); ok {
+		return s.repeated(ctx, req, repeated.ID)
+	}
 	if !req.Resumed {
-		return Order{}, refused
+		return s.placedEarlier(ctx, v, req, refused)
 	}
 	// The earlier attempt may have been accepted since findOrder.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resolveTimeout)
@@ -48,6 +51,46 @@ func (s *Service) placeAdmitted(ctx context.Context, v *voucher.Voucher, req Req
 		return o, nil
 	}
 	return Order{}, refused
+}
+
+// placedEarlier returns the order that the user has placed under the request's key. If there is none, it
+// returns the refusal. The gate knows an earlier order whenever it asks Redis. But it knows without asking
+// that a sale is over or sold out, and then the user may have been the one who was in time.
+func (s *Service) placedEarlier(ctx context.Context, v *voucher.Voucher, req Request, refused error) (Order, error) {
+	known := errors.Is(refused, voucher.ErrSoldOut) || errors.Is(refused, voucher.ErrEnded)
+	if req.Key == 0 || !known {
+		return Order{}, refused
+	}
+	o, err := s.placedUnderKey(ctx, v, req.UserID, req.Key)
+	if errors.Is(err, ErrNotFound) {
+		return Order{}, refused
+	}
+	return o, err
+}
+
+// placedUnderKey finds the user's order of a voucher at the gate or in the database, if it was placed under
+// that key.
+func (s *Service) placedUnderKey(ctx context.Context, v *voucher.Voucher, userID int64, key KeyHash) (Order, error) {
+	o, err := s.gate.OrderOf(ctx, v, userID)
+	switch {
+	case err == nil && o.Key == key:
+		return s.repeated(ctx, Request{VoucherID: v.ID, UserID: userID, Key: key}, o.ID)
+	case err == nil:
+		return Order{}, ErrNotFound
+	case !errors.Is(err, ErrNotFound):
+		return Order{}, err
+	}
+	return s.store.OrderUnderKey(ctx, v.ID, userID, key)
+}
+
+// repeated returns the state of the order that an earlier request was told of. An order that is gone a
+// moment after the gate had it was lost or rejected, and the same request may be placed again.
+func (s *Service) repeated(ctx context.Context, req Request, id int64) (Order, error) {
+	o, err := s.findOrder(ctx, req.UserID, id)
+	if errors.Is(err, ErrNotFound) {
+		return Order{}, fmt.Errorf("%w: order %d is gone", ErrUnavailable, id)
+	}
+	return req.checkFound(o, err)
 }
 
 // refusalFromMemory returns the gate's refusal, if memory is enough to know it. In a rush nearly every

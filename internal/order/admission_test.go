@@ -55,6 +55,19 @@ func (g *fakeGate) Lookup(_ context.Context, userID, orderID int64) (order.Order
 	return order.Order{}, order.ErrNotFound
 }
 
+func (g *fakeGate) OrderOf(_ context.Context, v *voucher.Voucher, userID int64) (order.Order, error) {
+	g.add("look for the order of user %d", userID)
+	for _, o := range g.orders {
+		if o.UserID == userID && o.VoucherID == v.ID {
+			return o, nil
+		}
+	}
+	if g.lookup != nil {
+		return order.Order{}, g.lookup
+	}
+	return order.Order{}, order.ErrNotFound
+}
+
 func (g *fakeGate) OrdersOf(_ context.Context, userID int64) (found []order.Order, err error) {
 	for _, o := range g.orders {
 		if o.UserID == userID {
@@ -335,5 +348,99 @@ func TestAuditArithmeticOfAdmission(t *testing.T) {
 		if u, d, b := tc.a.Unaccounted(), tc.a.Drift(), tc.a.Balanced(); u != tc.unaccounted || d != tc.drift || b != tc.balanced {
 			t.Errorf("%s: unaccounted %d, drift %d, balanced %v", tc.name, u, d, b)
 		}
+	}
+}
+
+// Under a key the gate finds the order of an earlier request, whose state the service looks up.
+func TestRepetitionUnderAKey(t *testing.T) {
+	req := order.Request{VoucherID: 7, UserID: 42, Key: 5}
+	s := newAdmissionFixture(t)
+	first, err := s.Place(t.Context(), req)
+	if err != nil || first.Key != 5 || first.Status != order.Pending {
+		t.Fatalf("Place = %+v, %v", first, err)
+	}
+	s.gate.refuse = &order.RepeatedError{ID: first.ID}
+	if o, err := s.Place(t.Context(), req); err != nil || o != first {
+		t.Errorf("pending: %+v, %v, want %+v", o, err, first)
+	}
+	confirmed := first
+	confirmed.Status = order.Confirmed
+	s.store.orders[first.ID] = confirmed
+	if o, err := s.Place(t.Context(), req); err != nil || o != confirmed {
+		t.Errorf("persisted: %+v, %v, want %+v", o, err, confirmed)
+	}
+	delete(s.store.orders, first.ID)
+	delete(s.gate.orders, first.ID)
+	if o, err := s.Place(t.Context(), req); !errors.Is(err, order.ErrUnavailable) {
+		t.Errorf("an order that is gone: %+v, %v", o, err)
+	}
+}
+
+// A refusal that was not asked of Redis does not know the user's order. It is looked for at the gate, and then in
+// the database, which has it when the gate has forgotten the voucher.
+func TestRefusalUnderAKeyFindsTheOrder(t *testing.T) {
+	req := order.Request{VoucherID: 7, UserID: 42, Key: 5}
+	refuse := map[string]func(s *admissionFixture, refusal error){
+		"before an id is generated": func(s *admissionFixture, refusal error) { s.gate.cachedRefusal = refusal },
+		"by the gate":               func(s *admissionFixture, refusal error) { s.gate.refuse = refusal },
+	}
+	for name, refuse := range refuse {
+		for _, refusal := range []error{voucher.ErrSoldOut, voucher.ErrEnded} {
+			t.Run(name+" "+refusal.Error(), func(t *testing.T) {
+				s := newAdmissionFixture(t)
+				refuse(s, refusal)
+				if o, err := s.Place(t.Context(), req); !errors.Is(err, refusal) {
+					t.Errorf("without an order: %+v, %v", o, err)
+				}
+				mine := order.Order{ID: 9, VoucherID: 7, UserID: 42, Status: order.Pending, Key: 5}
+				s.gate.orders[9] = mine
+				if o, err := s.Place(t.Context(), req); err != nil || o != mine {
+					t.Errorf("at the gate: %+v, %v", o, err)
+				}
+				if o, err := s.Placed(t.Context(), 7, 42, 5); err != nil || o != mine {
+					t.Errorf("Placed = %+v, %v", o, err)
+				}
+				for _, other := range []order.KeyHash{0, 6} {
+					if o, err := s.Place(t.Context(), order.Request{VoucherID: 7, UserID: 42, Key: other}); !errors.Is(err, refusal) {
+						t.Errorf("under key %d: %+v, %v", other, o, err)
+					}
+				}
+				delete(s.gate.orders, 9)
+				mine.Status = order.Confirmed
+				s.store.orders[9] = mine
+				if o, err := s.Place(t.Context(), req); err != nil || o != mine {
+					t.Errorf("in the database: %+v, %v", o, err)
+				}
+				s.gate.lookup = order.ErrUnavailable
+				if o, err := s.Place(t.Context(), req); !errors.Is(err, order.ErrUnavailable) {
+					t.Errorf("while the gate does not know: %+v, %v", o, err)
+				}
+			})
+		}
+	}
+}
+
+func TestWhoKeepsKeys(t *testing.T) {
+	s := newAdmissionFixture(t)
+	if kept, err := s.KeepsKeys(t.Context(), 7); !kept || err != nil {
+		t.Errorf("admission: %v, %v", kept, err)
+	}
+	locked := newFixture(t, nil)
+	if kept, err := locked.KeepsKeys(t.Context(), 7); kept || err != nil {
+		t.Errorf("locked: %v, %v", kept, err)
+	}
+	if kept, err := s.KeepsKeys(t.Context(), 99); kept || !errors.Is(err, voucher.ErrNotFound) {
+		t.Errorf("no voucher: %v, %v", kept, err)
+	}
+}
+
+func TestHashKey(t *testing.T) {
+	seen := map[order.KeyHash]string{}
+	for _, key := range []string{"", "a", "b", "A", "a ", "0"} {
+		h := order.HashKey(key)
+		if other, twice := seen[h]; twice || h == 0 || h != order.HashKey(key) {
+			t.Errorf("%q has the hash %d, like %q", key, h, other)
+		}
+		seen[h] = key
 	}
 }

@@ -92,6 +92,20 @@ func (m *fakeStore) Order(_ context.Context, id int64) (order.Order, error) {
 	return order.Order{}, order.ErrNotFound
 }
 
+func (m *fakeStore) OrderUnderKey(_ context.Context, voucherID, userID int64, key order.KeyHash) (order.Order, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.lookup != nil {
+		return order.Order{}, m.lookup
+	}
+	for _, o := range m.orders {
+		if o.VoucherID == voucherID && o.UserID == userID && o.Key == key {
+			return o, nil
+		}
+	}
+	return order.Order{}, order.ErrNotFound
+}
+
 func (m *fakeStore) OrdersOf(_ context.Context, userID, before int64, limit int) (found []order.Order, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -3,6 +3,7 @@ package order
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"seckill/internal/voucher"
@@ -25,6 +26,16 @@ var (
 	ErrRefused = errors.New("order: the database refused the data")
 )
 
+// RepeatedError says that the user's order was accepted earlier, under the same idempotency key.
+type RepeatedError struct {
+	// ID is the order's.
+	ID int64
+}
+
+func (e *RepeatedError) Error() string {
+	return fmt.Sprintf("order: placed before under the same key, as %d", e.ID)
+}
+
 // Gate decides orders in front of the database, under the flow admission. An accepted order is not lost
 // and reaches the database later, exactly once.
 type Gate interface {
@@ -32,8 +43,9 @@ type Gate interface {
 	// asking a server; otherwise nil. It needs no order id. It does not look for an earlier order of
 	// the same request.
 	Refusal(v *voucher.Voucher, userID int64) error
-	// Admit decides about o, whose ID is the request's. It returns nil if the order is accepted, now or
-	// by an earlier call. Otherwise it returns [voucher.ErrNotStarted], [voucher.ErrEnded],
+	// Admit decides about o, whose ID and Key are the request's. It returns nil if the order is accepted,
+	// now or by an earlier call. If the user's order was accepted under the same key, but with another ID,
+	// it returns a [*RepeatedError]. Otherwise it returns [voucher.ErrNotStarted], [voucher.ErrEnded],
 	// [voucher.ErrSoldOut], [ErrAlreadyOrdered], [ErrOverloaded], the context's error if nothing was
 	// decided, or [ErrUnavailable] if admission is closed or the outcome is unknown.
 	Admit(ctx context.Context, v *voucher.Voucher, o Order) error
@@ -42,6 +54,9 @@ type Gate interface {
 	// [ErrNotFound] means that there is none: if the order was ever accepted, it is in the database by
 	// now. [ErrUnavailable] means that this is unknown. CreatedAt may be zero.
 	Lookup(ctx context.Context, userID, orderID int64) (Order, error)
+	// OrderOf returns the user's accepted order of a voucher with its Key, as Pending, even if it is in
+	// the database already. [ErrNotFound] and [ErrUnavailable] mean the same as for Lookup.
+	OrderOf(ctx context.Context, v *voucher.Voucher, userID int64) (Order, error)
 	// OrdersOf lists every order of a user that Lookup would find, in any order. Every other order that
 	// was accepted before the call is in the database when OrdersOf returns.
 	OrdersOf(ctx context.Context, userID int64) ([]Order, error)
@@ -76,6 +91,8 @@ type Accepted struct {
 	Bucket int
 	// Trace is the W3C traceparent of the call that accepted it; "" without tracing.
 	Trace string
+	// Key is the idempotency key under which it was accepted.
+	Key KeyHash
 }
 
 // EpochState is what the database knows of a voucher's admission.
@@ -134,7 +151,7 @@ type AdmissionStore interface {
 	// [ErrConflict] means that another process has opened the voucher, or closed it again, meanwhile.
 	Open(ctx context.Context, voucherID, closed int64) (EpochState, error)
 	// LiveOrders lists up to limit confirmed orders of the voucher whose user ID is above afterUser, by
-	// user. It reads only an index, so CreatedAt is zero.
+	// user, with their keys. CreatedAt is zero.
 	LiveOrders(ctx context.Context, voucherID, afterUser int64, limit int) ([]Order, error)
 	// Forget marks a voucher as forgotten. It returns [ErrConflict] if the voucher is no longer closed
 	// under that epoch, or its sale ends after endedBy.

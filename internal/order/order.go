@@ -2,6 +2,8 @@ package order
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"time"
 
@@ -40,6 +42,20 @@ type Order struct {
 	ID, VoucherID, UserID int64
 	Status                Status
 	CreatedAt             time.Time
+	// Key is the idempotency key under which the order was placed. It is set under the flow admission
+	// only, and only where a gate or a store returns an order with which requests are compared.
+	Key KeyHash
+}
+
+// KeyHash is a hash of a client's idempotency key; 0 means that there is none. It tells the repetition
+// of a request from another request of the same user for the same voucher, so 64 bits are enough: a
+// user whose two keys had one hash would be told of the user's own order.
+type KeyHash int64
+
+// HashKey returns the hash of an idempotency key.
+func HashKey(key string) KeyHash {
+	sum := sha256.Sum256([]byte(key))
+	return KeyHash(max(1, binary.BigEndian.Uint64(sum[:])))
 }
 
 // Audit is the state of a voucher's sale: what the database holds, counted in one transaction, and
@@ -105,6 +121,9 @@ type Store interface {
 	Transact(ctx context.Context, fn func(ctx context.Context, tx Tx) error) error
 	// Order returns an order, or [ErrNotFound].
 	Order(ctx context.Context, id int64) (Order, error)
+	// OrderUnderKey returns the user's live order of a voucher if it was placed under that key, or
+	// [ErrNotFound].
+	OrderUnderKey(ctx context.Context, voucherID, userID int64, key KeyHash) (Order, error)
 	// OrdersOf lists up to limit orders of a user with an ID below before, newest first.
 	OrdersOf(ctx context.Context, userID, before int64, limit int) ([]Order, error)
 	// Audit counts the orders of a voucher, or returns [voucher.ErrNotFound].

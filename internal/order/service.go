@@ -54,6 +54,28 @@ type Request struct {
 	ID int64
 	// Resumed says that an earlier attempt with the same ID may already have placed the order.
 	Resumed bool
+	// Key is the client's idempotency key, for vouchers with [Service.KeepsKeys].
+	Key KeyHash
+}
+
+// KeepsKeys reports whether the voucher's orders keep their idempotency keys themselves, so that Place is
+// given the key and nobody else has to remember it. The error is [voucher.ErrNotFound] or
+// [ErrUnavailable].
+func (s *Service) KeepsKeys(ctx context.Context, voucherID int64) (bool, error) {
+	v, err := s.vouchers.Voucher(ctx, voucherID)
+	if err != nil {
+		return false, err
+	}
+	return v.Policy.Flow == voucher.FlowAdmission && s.gate != nil, nil
+}
+
+// Placed returns the order that the user has placed under a key, or [ErrNotFound].
+func (s *Service) Placed(ctx context.Context, voucherID, userID int64, key KeyHash) (Order, error) {
+	v, err := s.vouchers.Voucher(ctx, voucherID)
+	if err != nil {
+		return Order{}, err
+	}
+	return s.placedUnderKey(ctx, v, userID, key)
 }
 
 // Place orders one voucher for one user under the voucher's policy. The order is Confirmed, or
@@ -61,8 +83,8 @@ type Request struct {
 // the errors of voucher, of this package, of the context and of the lock. If the lock was lost,
 // nothing was sold.
 //
-// [ErrUnavailable] means that the outcome is unknown. Calling Place again with the same ID and Resumed
-// finds it out.
+// [ErrUnavailable] means that the outcome is unknown. Calling Place again finds it out, with the same ID and
+// Resumed, or with the same Key.
 func (s *Service) Place(ctx context.Context, req Request) (Order, error) {
 	if req.Resumed {
 		if o, err := s.store.Order(ctx, req.ID); !errors.Is(err, ErrNotFound) {
@@ -139,7 +161,7 @@ func (s *Service) onSale(v *voucher.Voucher) error {
 
 // newOrder returns the order for a request, with the request's id or a new one.
 func (s *Service) newOrder(ctx context.Context, v *voucher.Voucher, req Request, status Status, now time.Time) (o Order, err error) {
-	o = Order{ID: req.ID, VoucherID: v.ID, UserID: req.UserID, Status: status}
+	o = Order{ID: req.ID, VoucherID: v.ID, UserID: req.UserID, Status: status, Key: req.Key}
 	if o.ID == 0 {
 		if o.ID, err = s.ids.NextID(ctx); err != nil {
 			return Order{}, fmt.Errorf("generate an order id: %w", err)

@@ -41,6 +41,9 @@ func (g *gate) Admit(ctx context.Context, v *voucher.Voucher, o order.Order) err
 
 // outcomeOf names the outcome of an order. decided is false if the gate could not decide.
 func outcomeOf(err error) (outcome string, decided bool) {
+	if _, repeated := errors.AsType[*order.RepeatedError](err); repeated {
+		return "repeated", true
+	}
 	for _, o := range []struct {
 		err     error
 		outcome string

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"seckill/internal/order"
 	"seckill/internal/redisscript"
 )
 
@@ -32,8 +33,9 @@ type Batch struct {
 // data.
 type Known struct {
 	Epoch, Seq, Returned int64
-	// User and Order are the last order that was seen accepted; 0 for none.
+	// User, Order and Key are the last order that was seen accepted; 0 for none.
 	User, Order int64
+	Key         order.KeyHash
 }
 
 // pairs is the index of ARGV[9] in the whole command: three keys and eight arguments come
@@ -45,7 +47,13 @@ func NewBatch(n int) *Batch { return &Batch{args: make([]any, pairs, pairs+2*n)}
 
 // Add adds an order. The pointers must stay valid until the batch is decided: a pointer fits
 // into an any without an allocation.
-func (b *Batch) Add(userID, orderID *int64) { b.args = append(b.args, userID, orderID) }
+func (b *Batch) Add(userID, orderID *int64, key order.KeyHash) {
+	if key == 0 {
+		b.args = append(b.args, userID, orderID)
+		return
+	}
+	b.args = append(b.args, userID, Reserved(*orderID, key))
+}
 
 // Len is how many orders there are.
 func (b *Batch) Len() int { return (len(b.args) - pairs) / 2 }
@@ -53,6 +61,10 @@ func (b *Batch) Len() int { return (len(b.args) - pairs) / 2 }
 // Order returns the order at an index.
 func (b *Batch) Order(i int) (userID, orderID int64) {
 	user, _ := b.args[pairs+2*i].(*int64)
+	if reserved, keyed := b.args[pairs+2*i+1].(string); keyed {
+		orderID, _, _ = ParseReserved(reserved)
+		return *user, orderID
+	}
 	id, _ := b.args[pairs+2*i+1].(*int64)
 	return *user, *id
 }
@@ -81,6 +93,8 @@ type Decision struct {
 	Seq, Stock, Returned int64
 	// Outcomes has one [Outcome] for each order of the batch.
 	Outcomes string
+	// Earlier has the id of the user's order for each [RepeatedUnderKey], in the order of the batch.
+	Earlier []int64
 }
 
 // Outcome is what admit.lua decided about an order.
@@ -88,20 +102,22 @@ type Outcome = byte
 
 // The outcomes.
 const (
-	Accepted       Outcome = 'a'
-	Repeated       Outcome = 'r' // this order was accepted before
-	AlreadyOrdered Outcome = 'o' // the user has another order
-	NotStarted     Outcome = 'b'
-	Ended          Outcome = 'e'
-	SoldOut        Outcome = 's'
-	Overloaded     Outcome = 'w' // too many orders are pending
+	Accepted Outcome = 'a'
+	Repeated Outcome = 'r' // this order was accepted before
+	// RepeatedUnderKey: an order with the same key and another id was accepted before.
+	RepeatedUnderKey Outcome = 'k'
+	AlreadyOrdered   Outcome = 'o' // the user has another order
+	NotStarted       Outcome = 'b'
+	Ended            Outcome = 'e'
+	SoldOut          Outcome = 's'
+	Overloaded       Outcome = 'w' // too many orders are pending
 )
 
 // HasOrder reports whether the decision tells a user that the user has an order. Only such a
 // decision must survive a failover. A refusal that is lost with it does no harm: the user has
 // nothing, and may ask again.
 func (d *Decision) HasOrder() bool {
-	return strings.IndexByte(d.Outcomes, Accepted) >= 0 || strings.IndexByte(d.Outcomes, Repeated) >= 0
+	return strings.ContainsAny(d.Outcomes, string([]byte{Accepted, Repeated, RepeatedUnderKey}))
 }
 
 // Admit decides about a batch. With [ErrUnacknowledged] there is a decision too, and fewer
@@ -109,7 +125,7 @@ func (d *Decision) HasOrder() bool {
 func (l *Ledger) Admit(ctx context.Context, b *Batch) (Decision, error) {
 	user, last := "", ""
 	if b.Known.Order != 0 {
-		user, last = strconv.FormatInt(b.Known.User, 10), strconv.FormatInt(b.Known.Order, 10)
+		user, last = strconv.FormatInt(b.Known.User, 10), Reserved(b.Known.Order, b.Known.Key)
 	}
 	copy(b.args[2:], []any{
 		3, b.Keys.Meta, b.Keys.Users, b.Keys.Orders,
@@ -123,11 +139,27 @@ func (l *Ledger) Admit(ctx context.Context, b *Batch) (Decision, error) {
 	switch {
 	case len(n) == 2 && len(reply) == 2 && Verdict(n[0]) > Decided && Verdict(n[0]) <= Late:
 		return Decision{Verdict: Verdict(n[0]), Now: n[1]}, nil
-	case len(n) == 5 && len(reply) == 6 && Verdict(n[0]) == Decided:
+	case len(n) == 5 && len(reply) == 7 && Verdict(n[0]) == Decided:
 		outcomes, _ := reply[5].(string)
-		if len(outcomes) == b.Len() {
-			return Decision{Now: n[1], Seq: n[2], Stock: n[3], Returned: n[4], Outcomes: outcomes}, err
+		earlier, ok := parseIDs(reply[6])
+		if ok && len(outcomes) == b.Len() && len(earlier) == strings.Count(outcomes, string(RepeatedUnderKey)) {
+			return Decision{
+				Now: n[1], Seq: n[2], Stock: n[3], Returned: n[4], Outcomes: outcomes, Earlier: earlier,
+			}, err
 		}
 	}
 	return Decision{}, unexpected(reply)
+}
+
+// parseIDs parses ids that are separated by spaces.
+func parseIDs(reply any) (ids []int64, ok bool) {
+	text, ok := reply.(string)
+	for field := range strings.FieldsSeq(text) {
+		id, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return nil, false
+		}
+		ids = append(ids, id)
+	}
+	return ids, ok
 }

@@ -9,13 +9,15 @@
 -- ARGV[2]  the greatest seq that the caller has seen in that epoch
 -- ARGV[3]  the back that the caller has seen with it
 -- ARGV[4]  the user of the last order that the caller saw accepted, or ''
--- ARGV[5]  that order
+-- ARGV[5]  that order, as it is in KEYS[2]
 -- ARGV[6]  how many orders may be pending
 -- ARGV[7]  when the call is too old to act, in ms of this server's clock
 -- ARGV[8]  the traceparent of this call, for each entry; '' for none
 -- ARGV[9]  user, order, user, order ...
 --
--- Replies  {verdict, now, seq, stock, back, outcomes}
+-- An order is its id or, if its request has an idempotency key, the id, a colon and the key.
+--
+-- Replies  {verdict, now, seq, stock, back, outcomes, earlier}
 --            verdict   0 decided
 --                      1 closed: the bucket is not open under that epoch
 --                      2 data lost: the caller has seen more than Redis has
@@ -24,11 +26,13 @@
 --            outcomes  one letter for each pair:
 --                        a  accepted
 --                        r  repeated: this order was accepted before
+--                        k  repeated: an order with the same key was accepted before
 --                        o  the user has another order
 --                        b  the sale has not begun
 --                        e  the sale has ended
 --                        s  sold out
 --                        w  wait: too many orders are pending
+--            earlier   the ids of the orders of all k, separated by spaces
 --          With a verdict other than 0 nothing was done, and the reply is {verdict, now}.
 local voucher, users, orders = KEYS[1], KEYS[2], KEYS[3]
 local epoch, lastUser, lastOrder = ARGV[1], ARGV[4], ARGV[5]
@@ -66,13 +70,23 @@ elseif now >= tonumber(known[6]) then
   refusal = 'e'
 end
 
-local outcomes, accepted, taken, repeated = {}, {}, {}, false
+-- earlierUnderKey returns the id of the order that a user has, if it has the key of the given one.
+local function earlierUnderKey(has, order)
+  local key = string.match(order, ':.+$')
+  if key and string.sub(has, -#key) == key then
+    return string.sub(has, 1, -#key - 1)
+  end
+end
+
+local outcomes, accepted, taken, repeated, earlier = {}, {}, {}, false, {}
 for i = 2, #asked do
   local user, order = asked[i], ARGV[6 + 2 * i]
   local has = held[i] or taken[user]
   if has then
-    outcomes[i - 1] = has == order and 'r' or 'o'
-    repeated = repeated or has == order
+    local id = has ~= order and earlierUnderKey(has, order)
+    outcomes[i - 1] = has == order and 'r' or id and 'k' or 'o'
+    earlier[#earlier + 1] = id or nil
+    repeated = repeated or outcomes[i - 1] ~= 'o'
   elseif refusal then
     outcomes[i - 1] = refusal
   elseif stock <= 0 then
@@ -100,4 +114,4 @@ elseif repeated then
   -- what another connection wrote about these orders.
   redis.call('HSET', voucher, 'seq', seq)
 end
-return {0, now, seq, stock, back, table.concat(outcomes)}
+return {0, now, seq, stock, back, table.concat(outcomes), table.concat(earlier, ' ')}

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/order"
 )
 
 var (
@@ -84,8 +86,9 @@ type Rejection struct {
 	Keys    Keys
 	Channel string // see [FinalChannel]
 	Entry   string // the entry's id
-	// User and Order are the reservation to give back. Order is 0 where there is none.
+	// User, Order and Key are the reservation to give back. Order is 0 where there is none.
 	User, Order    int64
+	Key            order.KeyHash
 	Reason, Detail string
 }
 
@@ -94,7 +97,7 @@ type Rejection struct {
 func (c *Consumers) DeadLetter(ctx context.Context, client redis.Scripter, r *Rejection) (bool, error) {
 	user, reserved := "", ""
 	if r.Order != 0 {
-		user, reserved = strconv.FormatInt(r.User, 10), strconv.FormatInt(r.Order, 10)
+		user, reserved = strconv.FormatInt(r.User, 10), Reserved(r.Order, r.Key)
 	}
 	n, err := c.deadLetter.Run(ctx, client,
 		[]string{r.Keys.Orders, r.Keys.Meta, r.Keys.Users, r.Keys.Dead, r.Keys.Tries},

@@ -8,7 +8,7 @@
 -- ARGV[1]  the group
 -- ARGV[2]  the entry
 -- ARGV[3]  the user and
--- ARGV[4]  the order of the reservation; '' if there is nothing to give back
+-- ARGV[4]  the order of the reservation, as it is in KEYS[3]; '' if there is nothing to give back
 -- ARGV[5]  the reason
 -- ARGV[6]  the reason in a sentence
 -- ARGV[7]  the channel on which orders that are final are published
@@ -43,6 +43,6 @@ redis.call('XDEL', stream, entry)
 redis.call('XACK', stream, ARGV[1], entry)
 redis.call('HDEL', KEYS[5], entry)
 if order ~= '' then
-  redis.call('PUBLISH', ARGV[7], order)
+  redis.call('PUBLISH', ARGV[7], string.match(order, '^%d+')) -- without its key
 end
 return reserved and 2 or 1

@@ -18,6 +18,10 @@
 //	adm:{voucher}:orders:tries hash   entry -> how often it was tried alone
 //	adm:{voucher}:done        channel ids of orders that are final, for all buckets
 //
+// An accepted order is its id or, if its request had an idempotency key, the id, a colon and a
+// hash of the key ([Reserved]). So a user's order tells a repetition of its request from another
+// request, for as long as the order itself is known.
+//
 // The tag of bucket 0 is the voucher's id, of bucket N the id and ".N". The prefix of the
 // installation precedes every key.
 //

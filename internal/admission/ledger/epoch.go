@@ -38,7 +38,7 @@ func (l *Ledger) Prepare(ctx context.Context, users []Users) error {
 	for _, u := range users {
 		fields := make([]any, 0, 2*len(u.Orders))
 		for _, o := range u.Orders {
-			fields = append(fields, o.UserID, o.ID)
+			fields = append(fields, o.UserID, Reserved(o.ID, o.Key))
 		}
 		pipe.HSet(ctx, u.Key, fields...)
 		pipe.Expire(ctx, u.Key, PreparedFor)

@@ -7,8 +7,8 @@ type Keys struct {
 	// Meta is a hash with the fields [FieldEpoch] to [FieldEnd] and, where a voucher has
 	// several buckets, [FieldTo] and [FieldFrom].
 	Meta string
-	// Users is a hash: user id -> id of the user's accepted order. It enforces one order
-	// per user, and stays until the voucher is forgotten.
+	// Users is a hash: user id -> the user's accepted order, see [Reserved]. It enforces one
+	// order per user, and stays until the voucher is forgotten.
 	Users string
 	// Orders is the stream of accepted orders. A consumer acknowledges and deletes an entry
 	// once its order is persisted, so the stream holds only orders that are pending.

@@ -7,6 +7,8 @@ import (
 	"strconv"
 
 	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/order"
 )
 
 // ByNode groups buckets, by index, by the node of a cluster that has them. Buckets whose node
@@ -67,8 +69,9 @@ func (l *Ledger) Backlogs(ctx context.Context, buckets []Keys) []Backlog {
 
 // Reservation is what a bucket has of a user.
 type Reservation struct {
-	// Order is the user's accepted order; 0 where there is none.
+	// Order is the user's accepted order; 0 where there is none. Key is its idempotency key.
 	Order int64
+	Key   order.KeyHash
 	// Epoch is the bucket's; 0 where it has none.
 	Epoch int64
 	// OrderErr and EpochErr say why one of them is not known.
@@ -86,10 +89,22 @@ func (l *Ledger) Reservations(ctx context.Context, userID int64, buckets []Keys)
 	all := make([]Reservation, len(buckets))
 	for i := range all {
 		r := &all[i]
-		r.Order, r.OrderErr = orZero(orders[i])
+		r.Order, r.Key, r.OrderErr = reserved(orders[i])
 		r.Epoch, r.EpochErr = orZero(epochs[i])
 	}
 	return all
+}
+
+// reserved parses what a user has reserved; 0 where there is nothing.
+func reserved(field *redis.StringCmd) (id int64, key order.KeyHash, err error) {
+	text, err := field.Result()
+	switch {
+	case errors.Is(err, redis.Nil):
+		return 0, 0, nil
+	case err != nil:
+		return 0, 0, err
+	}
+	return ParseReserved(text)
 }
 
 // orZero is the number that a field holds, 0 where there is no field.

@@ -22,7 +22,7 @@ var replicateSource string
 
 // Replicate reports whether a user has an order, and waits until enough replicas have it.
 func (l *Ledger) Replicate(ctx context.Context, keys Keys, o order.Order) (bool, error) {
-	reply, err := l.runAcknowledged(ctx, l.scripts.replicate, []any{"", "", 2, keys.Meta, keys.Users, o.UserID, o.ID})
+	reply, err := l.runAcknowledged(ctx, l.scripts.replicate, []any{"", "", 2, keys.Meta, keys.Users, o.UserID, Reserved(o.ID, o.Key)})
 	if err != nil {
 		return false, err
 	}

@@ -1,0 +1,170 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"seckill/internal/admission/ledger"
+	"seckill/internal/order"
+	"seckill/internal/testkit"
+	"seckill/internal/voucher"
+)
+
+// buyUnder places an order under a key and returns the order that its user is told of.
+func (s *fixture) buyUnder(g *Gate, user, id int64, key order.KeyHash) (int64, error) {
+	o := order.Order{ID: id, UserID: user, VoucherID: s.store.voucher.ID, Key: key}
+	err := g.Admit(context.Background(), &s.store.voucher, o)
+	if repeated, ok := errors.AsType[*order.RepeatedError](err); ok {
+		return repeated.ID, nil
+	}
+	return id, err
+}
+
+// wantOrder checks that a request under a key is told of an order.
+func (s *fixture) wantOrder(g *Gate, user, id int64, key order.KeyHash, want int64) {
+	s.t.Helper()
+	if got, err := s.buyUnder(g, user, id, key); err != nil || got != want {
+		s.t.Errorf("user %d with order %d under key %d: told of %d, %v; want %d", user, id, key, got, err, want)
+	}
+}
+
+// The repetition of a request has another id, and is told of the order that the first one placed: by any
+// process, before and after the order is persisted, after its stock is sold, and after Redis lost everything.
+func TestSameKeyIsToldTheSameOrder(t *testing.T) {
+	server := testkit.NewRedis(t)
+	s := newFixture(t, server.Addr(), 2)
+	first, second := s.gate(nil), s.gate(nil)
+	s.wantOrder(first, 1, 11, 77, 11)
+	s.wantOrder(second, 1, 12, 77, 11)
+	if _, err := s.buyUnder(second, 1, 13, 78); !errors.Is(err, order.ErrAlreadyOrdered) {
+		t.Errorf("another key: %v", err)
+	}
+	if err := s.buy(second, 1, 14); !errors.Is(err, order.ErrAlreadyOrdered) {
+		t.Errorf("no key: %v", err)
+	}
+	s.wantOrder(second, 1, 11, 77, 11) // with the id, too
+
+	s.takeAll()
+	s.wantOrder(first, 1, 15, 77, 11)
+	o, err := second.OrderOf(t.Context(), &s.store.voucher, 1)
+	if err != nil || o.ID != 11 || o.Key != 77 || o.VoucherID != s.store.voucher.ID || o.Status != order.Pending {
+		t.Errorf("OrderOf = %+v, %v", o, err)
+	}
+	if o, err := second.OrderOf(t.Context(), &s.store.voucher, 2); !errors.Is(err, order.ErrNotFound) {
+		t.Errorf("OrderOf a user without one = %+v, %v", o, err)
+	}
+
+	s.wantOrder(first, 2, 21, 0, 21)
+	if _, err := s.buyUnder(first, 3, 31, 77); !errors.Is(err, voucher.ErrSoldOut) {
+		t.Errorf("the same key of another user, after the last piece: %v", err)
+	}
+	// Memory refuses without asking Redis: the caller looks for the order itself.
+	if _, err := s.buyUnder(first, 1, 16, 77); !errors.Is(err, voucher.ErrSoldOut) {
+		t.Errorf("from memory: %v", err)
+	}
+	s.takeAll()
+
+	if err := server.Client(t).FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	third := s.gate(nil)
+	testkit.Until(t, "the voucher to be opened again", func() bool {
+		_, err := s.buyUnder(third, 3, 32, 5)
+		return errors.Is(err, voucher.ErrSoldOut)
+	})
+	if o, err := third.OrderOf(t.Context(), &s.store.voucher, 1); err != nil || o.ID != 11 || o.Key != 77 {
+		t.Errorf("after Redis lost everything, OrderOf = %+v, %v", o, err)
+	}
+	s.balanced(third, 2)
+}
+
+// Many repetitions of one request at once, through two processes, place one order.
+func TestSameKeyAtOnce(t *testing.T) {
+	s := newFixture(t, testkit.Redis(t).Addr(), 1000)
+	gates := []*Gate{s.gate(nil), s.gate(nil)}
+	const users, times = 50, 8
+	told := make([][times]int64, users)
+	var wg sync.WaitGroup
+	for user := range users {
+		for n := range times {
+			wg.Go(func() {
+				id := int64(1000*(user+1) + n)
+				got, err := s.buyUnder(gates[n%2], int64(user+1), id, order.KeyHash(user+1))
+				if err != nil {
+					t.Errorf("user %d: %v", user+1, err)
+				}
+				told[user][n] = got
+			})
+		}
+	}
+	wg.Wait()
+	for user, ids := range told {
+		for _, id := range ids {
+			if id != ids[0] {
+				t.Errorf("user %d was told of %v", user+1, ids)
+				break
+			}
+		}
+	}
+	s.takeAll()
+	s.balanced(gates[0], users)
+}
+
+// A repetition is told of an order only if replicas have the order.
+func TestSameKeyWaitsForReplicas(t *testing.T) {
+	r := newReplicated(t, 10)
+	g := r.process()
+	r.wantOrder(g, 1, 11, 77, 11)
+	r.replica.Pause()
+	if _, err := r.buyUnder(g, 2, 21, 78); !errors.Is(err, order.ErrUnavailable) {
+		t.Errorf("without a replica: %v", err)
+	}
+	if _, err := r.buyUnder(g, 2, 22, 78); !errors.Is(err, order.ErrUnavailable) {
+		t.Errorf("the repetition without a replica: %v", err)
+	}
+	if o, err := g.OrderOf(t.Context(), &r.store.voucher, 2); !errors.Is(err, order.ErrUnavailable) {
+		t.Errorf("OrderOf without a replica = %+v, %v", o, err)
+	}
+	r.resume()
+	r.wantOrder(g, 2, 23, 78, 21)
+	r.takeAll()
+	r.balanced(g, 2)
+}
+
+// A reply that is lost leaves the outcome unknown, and the repetition finds it out.
+func TestSameKeyAfterALostReply(t *testing.T) {
+	server := testkit.NewRedis(t)
+	door := testkit.NewProxy(t, server.Addr())
+	s := newFixture(t, server.Addr(), 10)
+	blind := s.gate(func(c *Config) {
+		c.Client = dial(t, door.Addr())
+		c.AttemptTimeout, c.DecisionTimeout = 200*time.Millisecond, 500*time.Millisecond
+	})
+	s.wantOrder(blind, 1, 11, 1, 11)
+	door.BlackholeReplies()
+	if _, err := s.buyUnder(blind, 2, 21, 2); !errors.Is(err, order.ErrUnavailable) {
+		t.Errorf("without a reply: %v", err)
+	}
+	s.wantOrder(s.gate(nil), 2, 22, 2, 21)
+}
+
+func TestReserved(t *testing.T) {
+	for _, o := range []struct {
+		id  int64
+		key order.KeyHash
+		is  string
+	}{{1, 0, "1"}, {9223372036854775807, 0, "9223372036854775807"}, {5, 1, "5:AAAAAAAAAAE"}, {5, -1, "5:__________8"}} {
+		text := ledger.Reserved(o.id, o.key)
+		if id, key, err := ledger.ParseReserved(text); text != o.is || id != o.id || key != o.key || err != nil {
+			t.Errorf("%+v is %q, parsed as %d, %d, %v", o, text, id, key, err)
+		}
+	}
+	for _, bad := range []string{"", "0", "-1", "x", "1:", "1:AAAA", "1:AAAAAAAAAAE=", ":AAAAAAAAAAE", "99999999999999999999"} {
+		if id, key, err := ledger.ParseReserved(bad); err == nil {
+			t.Errorf("%q is parsed as %d, %d", bad, id, key)
+		}
+	}
+}

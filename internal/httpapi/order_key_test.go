@@ -1,0 +1,110 @@
+package httpapi_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+
+	"seckill/internal/httpapi"
+	"seckill/internal/order"
+	"seckill/internal/voucher"
+)
+
+// keepingKeys is a fixture whose voucher keeps the keys of its orders: a request under the key of an order
+// that is there is told of that order.
+func keepingKeys(t *testing.T, options ...option) *fixture {
+	t.Helper()
+	r := newFixture(t, append(options, lab)...)
+	r.orders.keepsKeys = true
+	r.orders.place = func(_ context.Context, req order.Request) (order.Order, error) {
+		for _, o := range r.orders.orders {
+			if o.UserID == req.UserID && o.Key == req.Key {
+				return o, nil
+			}
+		}
+		o := order.Order{ID: req.ID, VoucherID: req.VoucherID, UserID: req.UserID, Status: order.Pending, Key: req.Key}
+		r.orders.orders = append(r.orders.orders, o)
+		return o, nil
+	}
+	return r
+}
+
+// The order itself is the record of its key: nothing is reserved, and a repetition is told of the order in the
+// state that it has by then.
+func TestOrderKeepsItsKey(t *testing.T) {
+	r := keepingKeys(t)
+	first := r.do(t, keyed("k"))
+	if first.Code != http.StatusAccepted || first.Header().Get("Idempotency-Replayed") != "" {
+		t.Fatalf("%d %s", first.Code, first.Body)
+	}
+	sameAnswer(t, first, r.do(t, keyed("k")))
+	r.orders.orders[0].Status = order.Confirmed
+	again := r.do(t, keyed("k"))
+	if want := `{"order_id":"1001","status":"confirmed"}`; again.Code != http.StatusCreated || again.Body.String() != want {
+		t.Errorf("%d %s, want 201 %s", again.Code, again.Body, want)
+	}
+	if got := again.Header().Get("Idempotency-Replayed"); got != "true" {
+		t.Errorf("Idempotency-Replayed is %q", got)
+	}
+	for _, req := range r.orders.requests() {
+		if req.Key != order.HashKey("k") || req.Resumed || req.UserID != 42 || req.VoucherID != 1 {
+			t.Errorf("placed as %+v", req)
+		}
+	}
+	if n := len(r.idem.records); n != 0 {
+		t.Errorf("%d keys were reserved", n)
+	}
+	if got := r.metric(t, "seckill_orders_total", "replayed"); got != 2 {
+		t.Errorf("%v replays counted, want 2", got)
+	}
+}
+
+// After the last piece is sold, and after the sale, memory refuses every buyer. The buyer who was in time is
+// told of the order all the same.
+func TestRefusalFromMemoryFindsTheOrder(t *testing.T) {
+	for _, refusal := range []error{voucher.ErrSoldOut, voucher.ErrEnded} {
+		r := keepingKeys(t)
+		first := r.do(t, keyed("k"))
+		r.orders.refusal = refusal
+		sameAnswer(t, first, r.do(t, keyed("k")))
+		if rec := r.do(t, keyed("another")); rec.Code < 400 {
+			t.Errorf("%v, another key: %d %s", refusal, rec.Code, rec.Body)
+		}
+		r.orders.err = order.ErrUnavailable
+		wantProblem(t, r.do(t, keyed("k")), http.StatusServiceUnavailable, "unavailable")
+		if n := len(r.orders.requests()); n != 1 {
+			t.Errorf("%v: %d orders placed", refusal, n)
+		}
+	}
+	r := keepingKeys(t)
+	r.orders.refusal = voucher.ErrNotStarted // nobody has an order yet
+	wantProblem(t, r.do(t, keyed("k")), http.StatusConflict, "sale_not_started")
+	if n := r.orders.placedLookups.Load(); n != 0 {
+		t.Errorf("%d look-ups before the sale", n)
+	}
+}
+
+// A look-up behind a refusal costs a query, so each user has a quota of them.
+func TestLookUpsBehindRefusalsAreLimited(t *testing.T) {
+	r := keepingKeys(t, func(_ *httpapi.Config, r *fixture) { r.lookups = &quota{} })
+	r.orders.refusal = voucher.ErrSoldOut
+	wantProblem(t, r.do(t, keyed("k")), http.StatusTooManyRequests, "rate_limited")
+	if n := r.orders.placedLookups.Load(); n != 0 {
+		t.Errorf("%d look-ups beyond the quota", n)
+	}
+}
+
+// Where it is not known who keeps the key, nothing is done: an order without its key could not be repeated.
+func TestNobodyKnowsWhoKeepsTheKey(t *testing.T) {
+	r := keepingKeys(t)
+	r.orders.keepsKeys, r.orders.keysErr = false, order.ErrUnavailable
+	wantProblem(t, r.do(t, keyed("k")), http.StatusServiceUnavailable, "unavailable")
+	r.orders.keysErr = errors.New("cannot be read")
+	if rec := r.do(t, keyed("k")); rec.Code < 500 {
+		t.Errorf("%d %s", rec.Code, rec.Body)
+	}
+	if n := len(r.orders.requests()); n != 0 {
+		t.Errorf("%d orders placed", n)
+	}
+}
