@@ -116,26 +116,9 @@ func (s *Idempotency) find(ctx context.Context, key idempotency.Key) (keyRow, er
 	return row, translate(ctx, err)
 }
 
-// Conditions on the record of one attempt: whereReserved as long as the attempt has neither been taken
-// over nor answered, whereAnswered once it is answered and until that answer is reopened.
-const (
-	whereAttempt  = " WHERE user_id = ? AND idem_key = ? AND resource_id = ? AND attempt = ?"
-	whereReserved = whereAttempt + " AND status IS NULL"
-	whereAnswered = whereAttempt + " AND status IS NOT NULL"
-)
-
-// Reopen implements [idempotency.Store].
-func (s *Idempotency) Reopen(ctx context.Context, key idempotency.Key, seen idempotency.Record, now time.Time) (idempotency.Record, bool, error) {
-	again := seen
-	again.Attempt, again.StartedAt, again.Answer = seen.Attempt+1, stamp(now), nil
-	found, err := s.write(ctx, "UPDATE idempotency_keys SET attempt = ?, started_at = ?,"+
-		" status = NULL, content_type = NULL, location = NULL, body = NULL"+whereAnswered,
-		again.Attempt, again.StartedAt, key.UserID, []byte(key.Value), seen.ResourceID, seen.Attempt)
-	if err != nil || found == 0 {
-		return idempotency.Record{}, false, err
-	}
-	return again, true, nil
-}
+// whereReserved is the condition on the record of one attempt, as long as the attempt has neither been taken
+// over nor answered.
+const whereReserved = " WHERE user_id = ? AND idem_key = ? AND resource_id = ? AND attempt = ? AND status IS NULL"
 
 // Complete implements [idempotency.Store]. A key that was swept meanwhile stays deleted.
 func (s *Idempotency) Complete(ctx context.Context, key idempotency.Key, mine idempotency.Record, a idempotency.Answer) error {

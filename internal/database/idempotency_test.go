@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"reflect"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -110,74 +109,6 @@ func TestTakeover(t *testing.T) {
 		wantErr(t, s.Cancel(ctx, key, idempotency.Record{ResourceID: 7, Attempt: 1})) // the same attempt of another reservation
 		if _, mine, err := s.Begin(ctx, key, sumB, 9, later, never); mine || err != nil {
 			t.Errorf("a new reservation fell to an old attempt: %v, %v", mine, err)
-		}
-	})
-}
-
-func TestReopen(t *testing.T) {
-	engines(t, func(t *testing.T, d *DB) {
-		s, ctx := d.Idempotency(), t.Context()
-		key := idempotency.Key{UserID: 42, Value: "k"}
-		reopen := func(seen idempotency.Record, want bool) idempotency.Record {
-			t.Helper()
-			got, mine, err := s.Reopen(ctx, key, seen, noon.Add(time.Hour))
-			if wantErr(t, err); mine != want {
-				t.Fatalf("reopened: %v, want %v", mine, want)
-			}
-			return got
-		}
-		first, _, err := s.Begin(ctx, key, sumA, 7, noon, never)
-		wantErr(t, err)
-		reopen(first, false) // it has no answer yet
-		answer := idempotency.Answer{Status: 202, ContentType: "application/json", Location: "/orders/7", Body: []byte("{}")}
-		wantErr(t, s.Complete(ctx, key, first, answer))
-
-		other := first
-		other.ResourceID = 8 // of an earlier life of the key
-		reopen(other, false)
-		second := reopen(first, true)
-		want := idempotency.Record{Fingerprint: sumA, ResourceID: 7, Attempt: 2, StartedAt: noon.Add(time.Hour)}
-		if !reflect.DeepEqual(second, want) {
-			t.Errorf("reopened as %+v, want %+v", second, want)
-		}
-		reopen(first, false) // another attempt was faster
-		reopen(second, false)
-		got, mine, err := s.Begin(ctx, key, sumA, 9, noon, never)
-		if wantErr(t, err); mine || !reflect.DeepEqual(got, want) {
-			t.Errorf("while it is carried out again: %+v, %v", got, mine)
-		}
-
-		wantErr(t, s.Complete(ctx, key, first, answer)) // which is not the first attempt's to say any more
-		refused := idempotency.Answer{Status: 409, ContentType: "application/problem+json", Body: []byte("{}")}
-		wantErr(t, s.Complete(ctx, key, second, refused))
-		want.Answer = &refused
-		got, mine, err = s.Begin(ctx, key, sumA, 9, noon, noon.Add(2*time.Hour))
-		if wantErr(t, err); mine || !reflect.DeepEqual(got, want) {
-			t.Errorf("afterwards: %+v, %v; want %+v", got, mine, want)
-		}
-		key.Value = "another"
-		reopen(second, false)
-	})
-}
-
-func TestTwentyReopenAtOnce(t *testing.T) {
-	engines(t, func(t *testing.T, d *DB) {
-		key := idempotency.Key{UserID: 42, Value: "k"}
-		seen, _, err := d.Idempotency().Begin(t.Context(), key, sumA, 7, noon, never)
-		wantErr(t, err)
-		wantErr(t, d.Idempotency().Complete(t.Context(), key, seen, idempotency.Answer{Status: 202, Body: []byte("{}")}))
-		var won atomic.Int64
-		for _, err := range runAtOnce(20, func(int) error {
-			_, mine, err := d.Idempotency().Reopen(t.Context(), key, seen, noon)
-			if mine {
-				won.Add(1)
-			}
-			return err
-		}) {
-			wantErr(t, err)
-		}
-		if won.Load() != 1 {
-			t.Errorf("%d reopened the key", won.Load())
 		}
 	})
 }

@@ -328,9 +328,8 @@ type memoryStore struct {
 	records     map[idempotency.Key]*idempotency.Record
 	begin       error // of Begin
 	finds       atomic.Int64
-	complete    error        // of Complete
-	beforeStore func()       // runs before Complete and Cancel
-	reopened    func() error // runs before Reopen, which returns its error
+	complete    error  // of Complete
+	beforeStore func() // runs before Complete and Cancel
 }
 
 func (s *memoryStore) Begin(_ context.Context, key idempotency.Key, fp idempotency.Fingerprint, resourceID int64, now, staleBefore time.Time) (idempotency.Record, bool, error) {

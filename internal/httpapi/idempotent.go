@@ -3,13 +3,10 @@ package httpapi
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"log/slog"
-	"net/http"
 	"time"
 
 	"seckill/internal/idempotency"
-	"seckill/internal/order"
 )
 
 const (
@@ -29,9 +26,6 @@ type attempt struct {
 	id int64
 	// resumed says that an earlier attempt may have created it already.
 	resumed bool
-	// exclusive says that no other attempt runs, and none will start before this one has answered or is
-	// stale. Its refusal is then the outcome of the request.
-	exclusive bool
 }
 
 // idempotentOperation is an operation that a request with an idempotency key carries out once.
@@ -40,9 +34,6 @@ type idempotentOperation struct {
 	// cachedRefusal returns the error with which run would refuse a first attempt, if it is known without
 	// writing anything; otherwise nil. The field may be nil.
 	cachedRefusal func(context.Context) error
-	// checkAccepted checks that what a 202 promised still exists under the reserved id. It returns
-	// [order.ErrNotFound] if it certainly does not. The field may be nil if no answer is a 202.
-	checkAccepted func(ctx context.Context, id int64) error
 }
 
 // runOnce runs the operation, unless the request's Idempotency-Key has an answer already, which it then
@@ -75,21 +66,10 @@ func (a *API) runOnce(ctx context.Context, r *request, payload []byte, op idempo
 	if charged && (!mine || rec.ResourceID != newID) {
 		a.deps.Keys.Return(r.user) // the key is stored already
 	}
-	at := attempt{id: rec.ResourceID, resumed: rec.ResourceID != newID}
-	at.exclusive = !at.resumed
 	if !mine {
-		out, err := a.replay(ctx, rec, fp, op)
-		if !errors.Is(err, errAcceptedLost) {
-			return out, err
-		}
-		// If this is the first loss and there was no takeover, the attempt that has answered was the only
-		// one. A higher number may mean a takeover, after which an earlier attempt may still run, or an
-		// earlier loss: then no refusal is stored, and each repetition decides again.
-		at.exclusive = rec.Attempt == 1
-		if rec, err = a.reopen(ctx, r, key, rec, started); err != nil {
-			return reply{}, err
-		}
+		return replay(rec, fp)
 	}
+	at := attempt{id: rec.ResourceID, resumed: rec.ResourceID != newID}
 	out, err := op.run(ctx, at)
 	if err != nil {
 		out = a.renderError(r, err)
@@ -144,24 +124,13 @@ func (a *API) allowLookup(userID int64) error {
 	return nil
 }
 
-// errAcceptedLost says that an accepted order no longer exists.
-var errAcceptedLost = errors.New("httpapi: accepted order is lost")
-
-// replay answers a request whose key is reserved already, or returns [errAcceptedLost].
-func (a *API) replay(ctx context.Context, rec idempotency.Record, fp idempotency.Fingerprint, op idempotentOperation) (reply, error) {
+// replay answers a request whose key is reserved already.
+func replay(rec idempotency.Record, fp idempotency.Fingerprint) (reply, error) {
 	switch {
 	case rec.Fingerprint != fp:
 		return reply{}, errKeyReused
 	case rec.Answer == nil:
 		return reply{}, errInProgress
-	}
-	if rec.Answer.Status == http.StatusAccepted && op.checkAccepted != nil {
-		switch err := op.checkAccepted(ctx, rec.ResourceID); {
-		case errors.Is(err, order.ErrNotFound):
-			return reply{}, errAcceptedLost
-		case err != nil:
-			return reply{}, unavailable("look up the accepted order", err)
-		}
 	}
 	return reply{
 		status: rec.Answer.Status, contentType: []string{rec.Answer.ContentType},
@@ -170,43 +139,25 @@ func (a *API) replay(ctx context.Context, rec idempotency.Record, fp idempotency
 	}, nil
 }
 
-// reopen takes over a key whose accepted order is lost, so that it is placed again. It keeps the same id:
-// if the order turns up after all, there is still only one.
-func (a *API) reopen(ctx context.Context, r *request, key idempotency.Key, seen idempotency.Record, now time.Time) (idempotency.Record, error) {
-	rec, mine, err := a.deps.Idempotency.Reopen(ctx, key, seen, now)
-	switch {
-	case err != nil:
-		return rec, unavailable("reserve the idempotency key again", err)
-	case !mine: // another repetition was faster
-		return rec, errInProgress
-	}
-	a.deps.Log.LogAttrs(ctx, slog.LevelWarn, "an accepted order is lost, placing it again",
-		slog.String("request_id", r.id), slog.Int64("id", rec.ResourceID))
-	return rec, nil
-}
-
 // storeOutcome stores what the repetitions of a request will be told:
 //
 //	attempt    outcome               what is stored
 //	first      success, a refusal    the answer
 //	first      nothing was done      nothing: the key is free again
 //	resumed    success               the answer
-//	resumed    a refusal             nothing: the reservation stays, unless the attempt is exclusive,
-//	                                 because the earlier attempt may still run
+//	resumed    a refusal             nothing: the reservation stays, because the earlier attempt may
+//	                                 still run
 //	any        unknown               nothing: the reservation stays
 //
 // If the reservation stays, the next repetition takes it over with the same id once it is stale, and finds
 // out the outcome. If the attempt was taken over meanwhile, the store ignores what it writes.
-//
-// An attempt that places a lost order again is exclusive, so its refusal is stored. But it does not free
-// the key: the next repetition would get another id, and the lost order may still turn up under this one.
 //
 // A failure to write is logged only: the client gets the answer, and the reservation stays.
 func (a *API) storeOutcome(ctx context.Context, r *request, key idempotency.Key, mine idempotency.Record, at attempt, out reply) {
 	effect := effectFinal
 	if out.problem != nil {
 		effect = out.problem.effect
-		if !at.exclusive || at.resumed && effect == effectNone {
+		if at.resumed {
 			effect = effectUnknown
 		}
 	}

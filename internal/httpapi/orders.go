@@ -65,10 +65,6 @@ func (a *API) placeOrder(ctx context.Context, r *request) (reply, error) {
 			return a.orderReply(r, o), nil
 		},
 		cachedRefusal: func(ctx context.Context) error { return a.deps.Orders.Refusal(ctx, voucherID, r.user) },
-		checkAccepted: func(ctx context.Context, id int64) error {
-			_, err := a.deps.Orders.Order(ctx, r.user, id)
-			return err
-		},
 	})
 }
 

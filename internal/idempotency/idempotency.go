@@ -5,15 +5,15 @@
 // the request creates. When the work is done, the response is stored with the key.
 //
 //	no record ──Begin──▶ reserved ──Complete──▶ answered
-//	                      │    ▲                    │
-//	   no record ◀─Cancel─┘    └──────Reopen────────┘
+//	                      │
+//	   no record ◀─Cancel─┘
 //
 // A process that dies after Begin leaves a reservation without a response. Once that is
 // stale, the next repetition takes it over (Begin again) and does the work *with the same
 // id*, so it finds what the first attempt created and does not create it twice.
 //
-// If the resource has been lost since the response was stored, Reopen withdraws the
-// response and the work is done again, also with the same id.
+// An order of a voucher that is sold by admission keeps its key itself, and has no record
+// here: see docs/adr/0004-idempotency-reserves-the-id.md.
 package idempotency
 
 import (
@@ -48,7 +48,7 @@ type Record struct {
 	// ResourceID is the id reserved for what the request creates.
 	ResourceID int64
 	// Attempt numbers the reservations of the key for that resource, from 1. Each
-	// takeover and each Reopen adds one.
+	// takeover adds one.
 	Attempt   int
 	StartedAt time.Time
 	// Answer is nil while the request is being executed.
@@ -67,13 +67,8 @@ type Store interface {
 	Begin(ctx context.Context, key Key, fp Fingerprint, resourceID int64, now, staleBefore time.Time) (Record, bool, error)
 	// Find returns the record of key and whether it exists.
 	Find(ctx context.Context, key Key) (Record, bool, error)
-	// Reopen withdraws the answer of seen, which is no longer true, and reserves the key
-	// for one more attempt, whose record it returns. Of several concurrent callers,
-	// exactly one gets true. false means that the record has changed since it was read,
-	// or no longer exists.
-	Reopen(ctx context.Context, key Key, seen Record, now time.Time) (Record, bool, error)
-	// Complete stores the answer to a reserved key. mine is the record that Begin or
-	// Reopen returned; its Attempt works like a lock's fencing token: an attempt that was
+	// Complete stores the answer to a reserved key. mine is the record that Begin
+	// returned; its Attempt works like a lock's fencing token: an attempt that was
 	// taken over, or whose key already has an answer, changes nothing.
 	Complete(ctx context.Context, key Key, mine Record, a Answer) error
 	// Cancel deletes the reservation of the attempt mine: the request had no lasting

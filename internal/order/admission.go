@@ -22,12 +22,7 @@ func (s *Service) placeAdmitted(ctx context.Context, v *voucher.Voucher, req Req
 		return Order{}, fmt.Errorf("%w: this server does not sell by admission", ErrUnavailable)
 	}
 	now := s.now()
-	if req.Resumed {
-		// Even if the sale is over now, the earlier attempt may have been in time.
-		if o, err := s.findOrder(ctx, req.UserID, req.ID); !errors.Is(err, ErrNotFound) {
-			return req.checkFound(o, err)
-		}
-	} else if err := s.refusalFromMemory(v, req.UserID, now); err != nil {
+	if err := s.refusalFromMemory(v, req.UserID, now); err != nil {
 		return s.placedEarlier(ctx, v, req, err)
 	}
 	o, err := s.newOrder(ctx, v, req, Pending, now)
@@ -41,16 +36,7 @@ func (s *Service) placeAdmitted(ctx context.Context, v *voucher.Voucher, req Req
 	if repeated, ok := errors.AsType[*RepeatedError](refused); ok {
 		return s.repeated(ctx, req, repeated.ID)
 	}
-	if !req.Resumed {
-		return s.placedEarlier(ctx, v, req, refused)
-	}
-	// The earlier attempt may have been accepted since findOrder.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resolveTimeout)
-	defer cancel()
-	if o, err := s.findOrder(ctx, req.UserID, req.ID); err == nil && req.matches(o) {
-		return o, nil
-	}
-	return Order{}, refused
+	return s.placedEarlier(ctx, v, req, refused)
 }
 
 // placedEarlier returns the order that the user has placed under the request's key. If there is none, it

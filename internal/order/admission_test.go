@@ -177,60 +177,6 @@ func TestAdmissionWithoutAGate(t *testing.T) {
 	}
 }
 
-func TestResumedAdmissionFindsTheEarlierOutcome(t *testing.T) {
-	req := order.Request{VoucherID: 7, UserID: 42, ID: 99, Resumed: true}
-	earlier := order.Order{ID: 99, VoucherID: 7, UserID: 42, Status: order.Pending, CreatedAt: begin}
-	rejected, theirs, another := earlier, earlier, earlier
-	rejected.Status, theirs.UserID, another.VoucherID = order.Rejected, 43, 8
-	for _, tc := range []struct {
-		name string
-		set  func(*admissionFixture)
-		want order.Order
-		err  error
-	}{
-		{"not placed before", func(*admissionFixture) {}, earlier, nil},
-		{"accepted before", func(s *admissionFixture) { s.gate.orders[99] = earlier; s.gate.refuse = voucher.ErrEnded }, earlier, nil},
-		{"accepted before, and the sale is over", func(s *admissionFixture) { s.gate.orders[99] = earlier; s.now = begin.Add(2 * time.Hour) }, earlier, nil},
-		{"rejected before", func(s *admissionFixture) { s.store.orders[99] = rejected }, rejected, nil},
-		{"rejected between the two queries", func(s *admissionFixture) { s.gate.onLookup = func() { s.store.orders[99] = rejected } }, rejected, nil},
-		{"accepted while this one was refused", func(s *admissionFixture) {
-			s.gate.refuse = voucher.ErrEnded
-			looks := 0
-			s.gate.onLookup = func() {
-				if looks++; looks == 2 {
-					s.gate.orders[99] = earlier
-				}
-			}
-		}, earlier, nil},
-		{"accepted before, and a refusal is cached", func(s *admissionFixture) { s.gate.orders[99] = earlier; s.gate.cachedRefusal = voucher.ErrSoldOut }, earlier, nil},
-		{"refused now", func(s *admissionFixture) { s.gate.refuse = voucher.ErrSoldOut }, order.Order{}, voucher.ErrSoldOut},
-		{"the outcome is unknown", func(s *admissionFixture) { s.gate.lookup = order.ErrUnavailable }, order.Order{}, order.ErrUnavailable},
-		{"the id is another user's", func(s *admissionFixture) { s.store.orders[99] = theirs }, order.Order{}, order.ErrUnavailable},
-		{"the id is another voucher's", func(s *admissionFixture) { s.store.orders[99] = another }, order.Order{}, order.ErrUnavailable},
-		{"the id is another voucher's, at the gate", func(s *admissionFixture) { s.gate.orders[99] = another }, order.Order{}, order.ErrUnavailable},
-		{"the id is another user's at the second query", func(s *admissionFixture) {
-			s.gate.onLookup = func() { s.store.orders[99] = theirs }
-		}, order.Order{}, order.ErrUnavailable},
-		{"the id became another voucher's while this one was refused", func(s *admissionFixture) {
-			s.gate.refuse = voucher.ErrEnded
-			looks := 0
-			s.gate.onLookup = func() {
-				if looks++; looks == 2 {
-					s.gate.orders[99] = another
-				}
-			}
-		}, order.Order{}, voucher.ErrEnded},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			s := newAdmissionFixture(t)
-			tc.set(s)
-			if o, err := s.Place(t.Context(), req); !errors.Is(err, tc.err) || o != tc.want {
-				t.Errorf("Place = %+v, %v; want %+v, %v", o, err, tc.want, tc.err)
-			}
-		})
-	}
-}
-
 func TestPendingOrderIsVisibleToItsUserOnly(t *testing.T) {
 	s := newAdmissionFixture(t)
 	o, err := s.order(t)
