@@ -23,21 +23,20 @@
 // Idempotency-Replayed: true. Answers are kept for a day. A different request with the key gets
 // idempotency_key_reused.
 //
-// What is stored depends on the outcome:
+// An order by admission keeps its key itself: see [API.placeUnderKey]. A repetition is told of that order in
+// the state that it has by then, for as long as the order is known. A refusal is not stored: the same
+// request may succeed when stock comes back. There the key belongs to the voucher too, so the same key
+// for another voucher is another request.
+//
+// Everything else is stored in the database, depending on the outcome:
 //
 //	an order, a voucher                   the answer
-//	a refusal by the database or Redis    the answer, for example sold_out or already_ordered
+//	a refusal by the database             the answer, for example sold_out or already_ordered
 //	a refusal known from memory           nothing; the key is not even reserved, see checkBeforeReserve
 //	busy, sale_not_started, and requests  nothing; the key stays free, so a buyer who pressed the button
 //	refused before they were carried out  a second too early can press it again
 //	unavailable, internal: outcome        the reservation. Its key is busy for ten seconds; then a
 //	unknown, or the process died          repetition finds out what became of the first attempt
-//
-// An accepted order (202) is looked up before its answer is repeated. If the order was lost, because a
-// server forgot it before it was in the database, the request is carried out again under the same id,
-// and the new answer replaces the old one. If the lookup fails, the answer is unavailable. If the order
-// exists, the answer is repeated as it was: pending, even if the order is confirmed by now. The
-// order's own address returns its current state.
 //
 // The number of keys that a user may store is bounded.
 //
