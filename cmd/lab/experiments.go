@@ -26,7 +26,7 @@ func listHelp(w io.Writer) {
 usage: lab list [--answers] [--json]
 
   --answers  what each shows, and the expected verdict
-  --json     one object per experiment, with its hypothesis, arrangement and sources
+  --json     one object per experiment, with hypothesis, setup and sources
 `)
 }
 
@@ -131,33 +131,37 @@ func runHelp(w io.Writer) {
 
 usage: lab run ID... | all [flags]
 
-  --json           one object per experiment on standard output, and nothing else there
-  --lease, --work, --pause, --buyers, --stock, --lock and others: a number of the
-                   experiment, changed for this run, within bounds; lab show ID lists
-                   what an experiment has. Then no outcome is the wrong one: the verdict
-                   says what was changed, and whether that turned the outcome.
+To learn:
+  --quiz         ask for your prediction before each run, and keep count
+  --predict P    the prediction, without being asked: holds, breaks, or
+                 breaks:KIND, where KIND is the anomaly to be seen, as oversold
+  --lease D, --work D, --pause D, --buyers N, --stock N, --lock NAME, ...
+                 another number for this run, within bounds; lab show ID lists
+                 what an experiment has. Whatever comes out is right then: the
+                 verdict says what was changed, and whether that turned it
+  --swap         give each experiment its partner's mechanism: the verdict must
+                 turn, so nothing is as expected and the exit code is 1
 
-  --report DIR     write DIR/index.html, one file that needs no other
-  --instances N    API processes behind the load, 1 to 8 (default 2); an experiment that
-                   is about their number has its own
-  --duration D     longest time in which new buyers come, 100ms to 1m (default 3s)
-  --quiz           ask for your prediction before each run, and keep count
-  --predict P      the prediction, without being asked: holds, breaks, or breaks:KIND,
-                   where KIND is the anomaly that is to be seen, such as oversold
-  --seed N         the same seed gives the same load and the same faults (default 1)
-  --swap           give each experiment its partner's mechanism: the verdict must turn,
-                   so that nothing is as expected and the exit code is 1
-  --embedded       leave the real servers alone: SQLite and an in-process Redis, and
-                   only what is honest on them
-  --api PATH       the service's binary (default: api beside this program, else built
-                   from source with the go command)
+To print:
+  --json         one object per experiment on standard output, nothing else
+  --report DIR   write DIR/index.html, one file that needs no other
 
-It starts servers of its own on free ports (redis-server, mariadbd, ZooKeeper, as far
-as they are installed), and nothing of it stays, also after Ctrl-C. What is not
-installed is named, and the experiments that need it are skipped.
+To run:
+  --instances N  API processes behind the load, 1 to 8 (default 2); of an
+                 experiment that is about their number it changes that
+  --duration D   longest time in which new buyers come, 100ms to 1m (default 3s)
+  --seed N       the same seed gives the same load and faults (default 1)
+  --embedded     leave the real servers alone: SQLite and an in-process Redis,
+                 and only what is honest on them
+  --api PATH     the service's binary (default: api beside this program, else
+                 built from source with the go command)
 
-Progress goes to standard error. Exit code: 0 when all that ran came out as expected,
-1 when not, 2 for wrong usage.
+It starts servers of its own on free ports (redis-server, mariadbd, ZooKeeper,
+as far as they are installed), and nothing of it stays, also after Ctrl-C. What
+is not installed is named, and the experiments that need it are skipped.
+
+Progress goes to standard error. Exit code: 0 when all that ran came out as
+expected, 1 when not, 2 for wrong usage.
 `)
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"seckill/internal/testkit"
 )
@@ -52,6 +53,17 @@ func TestHelpNamesEveryCommand(t *testing.T) {
 	for _, c := range commands() {
 		if !strings.Contains(stdout, "\n  "+c.name+" ") {
 			t.Errorf("help does not name %s:\n%s", c.name, stdout)
+		}
+	}
+}
+
+func TestHelpFitsATerminal(t *testing.T) {
+	for _, args := range [][]string{{"help"}, {"help", "list"}, {"help", "show"}, {"help", "run"}, {"help", "sweep"}, {"help", "catalogue"}} {
+		_, stdout, _ := call(t, args...)
+		for line := range strings.Lines(stdout) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > narrow {
+				t.Errorf("%v: %d columns: %s", args, n, line)
+			}
 		}
 	}
 }

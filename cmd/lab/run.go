@@ -10,6 +10,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"seckill/internal/lab"
 	"seckill/internal/lab/experiments"
@@ -121,14 +122,12 @@ func print(w io.Writer, results []finding.Result, req runRequest, took time.Dura
 			}
 		}
 	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "EXPERIMENT\tLOCK\tEXPECTED\tOBSERVED\t\tANOMALIES\tORDERS\tTIME")
+	if err := printTable(w, results); err != nil {
+		return err
+	}
 	expected, skipped, changed := 0, 0, 0
 	for i := range results {
-		r := &results[i]
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%.1f s\n",
-			r.ID, r.Lock, r.Expect, observed(r), tick(r), anomalies(r), r.Orders, float64(r.DurationMS)/1000)
-		switch {
+		switch r := &results[i]; {
 		case r.Skipped != "":
 			skipped++
 		case len(r.Changed) > 0:
@@ -136,9 +135,6 @@ func print(w io.Writer, results []finding.Result, req runRequest, took time.Dura
 		case r.AsExpected:
 			expected++
 		}
-	}
-	if err := table.Flush(); err != nil {
-		return err
 	}
 	fmt.Fprintf(w, "\n%s", summary(expected, len(results)-skipped-changed, changed))
 	if skipped > 0 {
@@ -157,6 +153,32 @@ func print(w io.Writer, results []finding.Result, req runRequest, took time.Dura
 			fmt.Fprintf(w, "  %s: %s\n", r.ID, reason)
 		}
 	}
+	return err
+}
+
+// printTable prints a line for each result. A terminal that is too narrow for that gets one
+// with what fits, and the anomalies below it.
+func printTable(w io.Writer, results []finding.Result) error {
+	var full, short strings.Builder
+	table := tabwriter.NewWriter(&full, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "EXPERIMENT\tLOCK\tEXPECTED\tOBSERVED\t\tANOMALIES\tORDERS\tTIME")
+	for i := range results {
+		r := &results[i]
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%.1f s\n",
+			r.ID, r.Lock, r.Expect, observed(r), tick(r), anomalies(r), r.Orders, float64(r.DurationMS)/1000)
+		fmt.Fprintf(&short, "%s (%s): expected %s, observed %s, %s\n  anomalies: %s\n  orders: %d; %.1f s\n",
+			r.ID, r.Lock, r.Expect, observed(r), tick(r), hang(anomalies(r), len("  anomalies: "), width(w)), r.Orders, float64(r.DurationMS)/1000)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	text := full.String()
+	for line := range strings.Lines(text) {
+		if interactive(w) && utf8.RuneCountInString(line) > width(w)+1 {
+			text = short.String()
+		}
+	}
+	_, err := io.WriteString(w, text)
 	return err
 }
 

@@ -14,8 +14,8 @@ import (
 )
 
 func showHelp(w io.Writer) {
-	fmt.Fprint(w, `lab show describes an experiment: its question, what is done, what counts, and which
-numbers of it can be changed, with their bounds.
+	fmt.Fprint(w, `lab show describes an experiment: its question, what is done, what counts, and
+which numbers of it can be changed, with their bounds.
 
 usage: lab show ID [--answers]
 

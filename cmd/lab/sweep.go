@@ -21,20 +21,20 @@ import (
 )
 
 func sweepHelp(w io.Writer) {
-	fmt.Fprint(w, `lab sweep runs an experiment with several values of one of its numbers, and counts how
-many runs of each value broke.
+	fmt.Fprint(w, `lab sweep runs an experiment with several values of one of its numbers, and
+counts how many runs of each value broke.
 
 usage: lab sweep ID --PARAMETER FROM..TO [flags]
 
-  --lease 50ms..800ms   the number and its range; lab show ID lists the numbers that an
-                        experiment has; others can be given a single value
-  --steps N             values, 2 to 50 (default 6)
-  --runs N              runs of each value, 1 to 50 (default 3)
-  --json                one object per value on standard output, and nothing else there
+  --lease 50ms..800ms  the number and its range; lab show ID lists the numbers
+                       that it has; others can be given a single value
+  --steps N            values, 2 to 50 (default 6)
+  --runs N             runs of each value, 1 to 50 (default 3)
+  --json               one object per value on standard output, nothing else
   --seed N, --embedded, --api PATH   as in lab run
 
-Progress goes to standard error. Exit code: 0 when every run came to a verdict, 1 when not,
-2 for wrong usage.
+Progress goes to standard error. Exit code: 0 when every run came to a verdict,
+1 when not, 2 for wrong usage.
 `)
 }
 

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"unicode/utf8"
 	"unsafe"
 
 	"seckill/internal/lab/finding"
@@ -158,11 +160,28 @@ func TestQuizAtATerminal(t *testing.T) {
 	s.sees(prompt, 3)
 	s.types("breaks\n")
 	s.sees(`You predicted "breaks". Wrong: it holds.`, 1)
-	s.sees("Your predictions: 1 of 2 right", 1)
+	after := s.sees("Your predictions: 1 of 2 right", 1)
+	if !strings.Contains(after, "\n  anomalies: ") {
+		t.Errorf("the table is wider than the terminal:\n%s", after)
+	}
+	fits(t, after)
 	if code := s.leaves(); code != exitOK {
 		t.Errorf("exit code %d: a wrong prediction is no failure", code)
 	}
 	b.nothingLeft()
+}
+
+// fits fails the test if a line is wider than the terminal. A line that was overwritten does
+// not count.
+func fits(t *testing.T, screen string) {
+	t.Helper()
+	escapes := regexp.MustCompile("\x1b\\[[0-9;]*[a-zA-Z]")
+	for line := range strings.Lines(screen) {
+		line = strings.TrimSuffix(line[strings.LastIndex(line, "\r")+1:], "\n")
+		if n := utf8.RuneCountInString(escapes.ReplaceAllString(line, "")); n > 80 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
 }
 
 // Ctrl-C and Ctrl-D at the question end lab, and nothing is left.
