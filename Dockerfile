@@ -34,6 +34,9 @@ LABEL org.opencontainers.image.title="seckill" \
       org.opencontainers.image.base.name="gcr.io/distroless/static-debian12:nonroot"
 COPY --from=build /out/api /out/lab /usr/local/bin/
 USER nonroot:nonroot
+# Loopback, the default, is not reachable from outside a container. Without any settings the service refuses to start:
+# it would be in lab mode, for everybody. SECKILL_LAB_ALLOW_REMOTE=1 permits that.
+ENV SECKILL_ADDR=0.0.0.0:8080
 EXPOSE 8080
 HEALTHCHECK --interval=5s --timeout=5s --start-period=30s --retries=6 \
     CMD ["/usr/local/bin/api", "healthcheck"]

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/netip"
 	"time"
 
 	"seckill/internal/voucher"
@@ -14,8 +16,11 @@ import (
 // that orders it.
 func greet(ctx context.Context, out io.Writer, cfg config, vouchers *voucher.Service, url string) error {
 	mode := ""
+	if allInterfaces(cfg.Addr) {
+		mode = ", on all interfaces"
+	}
 	if cfg.Lab {
-		mode = ", lab mode"
+		mode += ", lab mode"
 	}
 	if !cfg.Embedded {
 		_, err := fmt.Fprintf(out, "seckill: serving on %s%s\n", url, mode)
@@ -39,4 +44,14 @@ func greet(ctx context.Context, out io.Writer, cfg config, vouchers *voucher.Ser
 	_, err = fmt.Fprintf(out, "seckill: serving on %s, embedded (SQLite file, in-process Redis; nothing is kept)%s\n"+
 		"curl -i -X POST %s %s/api/v1/vouchers/%d/orders\n", url, mode, auth, url, v.ID)
 	return err
+}
+
+// allInterfaces reports whether an address to listen on names no interface.
+func allInterfaces(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "" || err == nil && ip.IsUnspecified()
 }

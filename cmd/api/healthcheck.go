@@ -20,7 +20,7 @@ func healthcheck(ctx context.Context, cfg config, _, _ io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", addr, err)
 	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+	if allInterfaces(addr) {
 		host = "127.0.0.1"
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,6 +12,7 @@ import (
 	"seckill/internal/lock/lockers"
 	"seckill/internal/metrics"
 	"seckill/internal/rediswatch"
+	"seckill/internal/voucher"
 )
 
 // keyPrefix is the prefix of every key in Redis and of the names of GET_LOCK.
@@ -33,4 +36,19 @@ func openLockers(
 			return lock.Observe(guard.Locker(name, l), observer.Observer(name))
 		},
 	})
+}
+
+// hintingLockers adds to the error of a mechanism without servers the setting that names them.
+type hintingLockers struct{ voucher.Lockers }
+
+// Locker implements [voucher.Lockers].
+func (l hintingLockers) Locker(name string) (lock.Locker, error) {
+	locker, err := l.Lockers.Locker(name)
+	if !errors.Is(err, lock.ErrNotConfigured) {
+		return locker, err
+	}
+	setting := map[string]string{
+		flowRedisNodes: "SECKILL_LOCK_REDIS_ADDRS", flowZooKeeper: "SECKILL_ZOOKEEPER_ADDRS", flowMySQL: "SECKILL_MYSQL_DSN",
+	}[flowOf(voucher.FlowLocked, name)]
+	return nil, fmt.Errorf("%w; to have it, set %s", err, setting)
 }

@@ -113,7 +113,7 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 func newVouchers(cfg config, stores *stores, ids idSource, lockers voucher.Lockers, admission *admissionFlow) preparedVouchers {
 	return preparedVouchers{admission: admission, Service: &voucher.Service{
 		Cache: voucher.NewCache(stores.db.Vouchers(), 0, time.Now), Store: stores.db.Vouchers(),
-		IDs: ids, Lockers: lockers, Admission: true, Lab: cfg.Lab, Now: time.Now,
+		IDs: ids, Lockers: hintingLockers{lockers}, Admission: true, Lab: cfg.Lab, Now: time.Now,
 	}}
 }
 

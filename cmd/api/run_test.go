@@ -152,6 +152,33 @@ func noticed(logs string) string {
 	return lines.String()
 }
 
+// The URL in the banner of a service that listens on all interfaces can be opened.
+func TestBannerOfAllInterfaces(t *testing.T) {
+	t.Parallel()
+	for _, addr := range []string{":0", "0.0.0.0:0", "[::]:0"} {
+		s := start(t, []string{"-addr", addr, "-lab-allow-remote"}, nil)
+		if !regexp.MustCompile(`^seckill: serving on http://localhost:\d+, .*on all interfaces, lab mode\n$`).MatchString(s.banner) {
+			t.Errorf("%s: the banner is %q", addr, s.banner)
+		}
+		if status, body := s.buy(t); status != http.StatusCreated {
+			t.Errorf("%s: %d %s", addr, status, body)
+		}
+	}
+}
+
+// A voucher under a lock whose servers are not configured is refused with the name of the setting.
+func TestLockWithoutServersNamesTheSetting(t *testing.T) {
+	t.Parallel()
+	s := start(t, nil, nil)
+	url := strings.Split(curlLine.FindStringSubmatch(s.curl)[3], "/vouchers/")[0] + "/vouchers"
+	for lock, setting := range map[string]string{"zk-node": "SECKILL_ZOOKEEPER_ADDRS", "mysql-get-lock": "SECKILL_MYSQL_DSN"} {
+		status, body := call(t, http.MethodPost, url, nil, `{"title":"t","stock":1,"begin_at":"2020-01-01T00:00:00Z","end_at":"2120-01-01T00:00:00Z","policy":{"lock":"`+lock+`"}}`)
+		if status != http.StatusBadRequest || !strings.Contains(body, "set "+setting) {
+			t.Errorf("%s: %d %s", lock, status, body)
+		}
+	}
+}
+
 func TestRedisCounterMintsTheIDs(t *testing.T) {
 	t.Parallel()
 	s := start(t, []string{"-ids", "redis-counter"}, nil)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -49,7 +50,7 @@ func serve(ctx context.Context, cfg config, api *httpapi.API, handler http.Handl
 		return shutdown(context.WithoutCancel(ctx), cfg, delay, api, servers, log)
 	})
 	for _, work := range background {
-		serving.Go(func() error { return work(ctx, "http://"+public.Addr().String()) })
+		serving.Go(func() error { return work(ctx, urlOf(public.Addr())) })
 	}
 	return serving.Wait()
 }
@@ -83,6 +84,18 @@ func shutdown(ctx context.Context, cfg config, delay time.Duration, api *httpapi
 		cancel()
 	}
 	return errors.Join(failed...)
+}
+
+// urlOf returns a URL of a listener that a browser on this machine can open.
+func urlOf(addr net.Addr) string {
+	host, port, err := net.SplitHostPort(addr.String())
+	if err != nil {
+		return "http://" + addr.String()
+	}
+	if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {
+		host = "localhost" // [::] and 0.0.0.0 are every address, and none that can be opened
+	}
+	return "http://" + net.JoinHostPort(host, port)
 }
 
 func listen(ctx context.Context, setting, addr string) (net.Listener, error) {

@@ -31,7 +31,7 @@ func TestDockerfile(t *testing.T) {
 			t.Errorf("the build stage has no %s", want)
 		}
 	}
-	for _, want := range []string{"\nUSER nonroot", "\nHEALTHCHECK ", `"healthcheck"]`, "\nENTRYPOINT ["} {
+	for _, want := range []string{"\nUSER nonroot", "\nHEALTHCHECK ", `"healthcheck"]`, "\nENTRYPOINT [", "\nENV SECKILL_ADDR=0.0.0.0:8080\nEXPOSE 8080\n"} {
 		if !strings.Contains(final, want) {
 			t.Errorf("the final stage has no %q", strings.TrimSpace(want))
 		}
