@@ -1,0 +1,245 @@
+package deploy_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"seckill/internal/testkit"
+)
+
+// The alerts fire in a real Prometheus that scrapes a running service when its servers fail. Only the times differ:
+// it scrapes and evaluates every second, and nothing waits for minutes.
+func TestAlertsFireOnFaults(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds and runs the service, its servers and Prometheus")
+	}
+	path := prometheusPath(t)
+	mariadb, redis := testkit.NewMariaDB(t), testkit.NewRedis(t, "--appendonly", "yes")
+	api := startService(t, mariadb, redis)
+	alerts := startPrometheus(t, path, strings.TrimPrefix(api.url, "http://"))
+	admission := api.sell(t, `{"flow":"admission"}`)
+	locked := api.sell(t, `{}`)
+	if status := api.order(t, admission, 1); status != http.StatusAccepted { // the process knows the voucher
+		t.Fatalf("the first order: %d", status)
+	}
+	testkit.Until(t, "the service is scraped", func() bool { return alerts.has(`up{job="seckill"} == 1`) })
+	if firing := alerts.firing(); len(firing) > 0 {
+		t.Fatalf("before any fault: %v", firing)
+	}
+	users := 1
+	buyUntilFiring := func(t *testing.T, voucher string, wanted ...string) {
+		t.Helper()
+		testkit.Until(t, fmt.Sprint(wanted, " fire"), func() bool {
+			users++
+			api.order(t, voucher, users)
+			firing := alerts.firing()
+			return !slices.ContainsFunc(wanted, func(name string) bool { return !slices.Contains(firing, name) })
+		})
+	}
+
+	t.Run("Redis is full", func(t *testing.T) {
+		client := redis.Client(t)
+		if err := client.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+			t.Fatal(err)
+		}
+		buyUntilFiring(t, locked, "SeckillUnavailable")
+		if err := client.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Run("the database is stopped", func(t *testing.T) {
+		testkit.Until(t, "orders are accepted", func() bool { users++; return api.order(t, admission, users) == http.StatusAccepted })
+		mariadb.Kill()
+		buyUntilFiring(t, admission, "SeckillDatabaseTakesNoOrders", "SeckillBacklogOld", "SeckillCheckFails", "SeckillFlowNotServed")
+		mariadb.Restart()
+		testkit.Until(t, "the alerts end", func() bool {
+			firing := alerts.firing()
+			return !slices.Contains(firing, "SeckillDatabaseTakesNoOrders") && !slices.Contains(firing, "SeckillFlowNotServed")
+		})
+	})
+	t.Run("the process with the consumers stands still", func(t *testing.T) {
+		api.Pause()
+		defer api.Resume()
+		testkit.Until(t, "SeckillInstanceDown fires", func() bool { return slices.Contains(alerts.firing(), "SeckillInstanceDown") })
+	})
+}
+
+func prometheusPath(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("prometheus")
+	if err != nil {
+		const missing = "prometheus not found on PATH: apt-get install prometheus"
+		if os.Getenv("REQUIRE_INFRA") == "1" {
+			t.Fatal(missing, "(REQUIRE_INFRA=1 forbids to skip)")
+		}
+		t.Skip(missing)
+	}
+	return path
+}
+
+// service is a running api in lab mode.
+type service struct {
+	*testkit.Process
+	url string
+}
+
+func startService(t *testing.T, mariadb *testkit.SQLServer, redis *testkit.RedisServer) service {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "api")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./cmd/api")
+	build.Dir = abs(t, ".")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	p := testkit.Start(t, testkit.Command{Path: program, Env: []string{
+		"SECKILL_ADDR=127.0.0.1:0", "SECKILL_LAB=1", "SECKILL_LOG_LEVEL=error", "SECKILL_SHUTDOWN_DELAY=0s",
+		"SECKILL_JWT_SECRET=" + secrets()["SECKILL_JWT_SECRET"], "SECKILL_MYSQL_DSN=" + mariadb.Database(t).DSN, "SECKILL_REDIS_ADDRS=" + redis.Addr(),
+	}})
+	return service{p, p.WaitLine(t, `serving on (http://[^\s,]+)`)[1]}
+}
+
+// sell puts a voucher on sale and returns its id.
+func (s service) sell(t *testing.T, policy string) string {
+	t.Helper()
+	status, body := send(t, http.MethodPost, s.url+"/api/v1/vouchers", "",
+		`{"title":"t","stock":1000000,"begin_at":"2020-01-01T00:00:00Z","end_at":"2120-01-01T00:00:00Z","policy":`+policy+`}`)
+	var created struct{ ID string }
+	if err := json.Unmarshal([]byte(body), &created); err != nil || status != http.StatusCreated {
+		t.Fatalf("%d %s", status, body)
+	}
+	return created.ID
+}
+
+func (s service) order(t *testing.T, voucher string, user int) (status int) {
+	t.Helper()
+	status, _ = send(t, http.MethodPost, s.url+"/api/v1/vouchers/"+voucher+"/orders", fmt.Sprint(user), "")
+	return status
+}
+
+func send(t *testing.T, method, address, user, body string) (status int, answer string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if user != "" {
+		req.Header.Set("X-User-ID", user)
+	}
+	req.Close = true
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var text bytes.Buffer
+	if _, err := io.Copy(&text, resp.Body); err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, text.String()
+}
+
+// prometheus is a running Prometheus with the alerts of this project.
+type prometheus struct {
+	t   *testing.T
+	url string
+}
+
+func startPrometheus(t *testing.T, path, target string) prometheus {
+	t.Helper()
+	folder := t.TempDir()
+	for name, text := range map[string]string{
+		"alerts.yml": impatient(t, read(t, "docs/prometheus/alerts.yml")),
+		"prometheus.yml": `
+global: {scrape_interval: 1s, evaluation_interval: 1s}
+rule_files: [alerts.yml]
+scrape_configs: [{job_name: seckill, static_configs: [{targets: ["` + target + `"]}]}]
+`,
+	} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p := testkit.Start(t, testkit.Command{Path: path, Args: []string{
+		"--config.file=" + filepath.Join(folder, "prometheus.yml"), "--storage.tsdb.path=" + filepath.Join(folder, "data"), "--web.listen-address=" + addr,
+	}})
+	p.WaitHTTP(t, "http://"+addr+"/-/ready")
+	return prometheus{t, "http://" + addr}
+}
+
+// impatient shortens the times of the alerts: what has to last for minutes, and the two thresholds that are an age.
+func impatient(t *testing.T, rules string) string {
+	t.Helper()
+	rules = regexp.MustCompile(`(?m)^( +for): \w+$`).ReplaceAllString(rules, "$1: 1s")
+	for long, short := range map[string]string{
+		"(seckill_fulfil_blocked_since_timestamp_seconds > 0) > 30": "(seckill_fulfil_blocked_since_timestamp_seconds > 0) > 2",
+		"max(seckill_fulfil_backlog_oldest_seconds) > 60":           "max(seckill_fulfil_backlog_oldest_seconds) > 2",
+	} {
+		if strings.Count(rules, long) != 1 {
+			t.Fatalf("docs/prometheus/alerts.yml has no %q", long)
+		}
+		rules = strings.Replace(rules, long, short, 1)
+	}
+	return rules
+}
+
+// firing returns the names of the alerts that fire.
+func (p prometheus) firing() []string {
+	var answer struct {
+		Data struct {
+			Alerts []struct {
+				Labels map[string]string
+				State  string
+			}
+		}
+	}
+	p.get("/api/v1/alerts", &answer)
+	var names []string
+	for _, alert := range answer.Data.Alerts {
+		if alert.State == "firing" {
+			names = append(names, alert.Labels["alertname"])
+		}
+	}
+	return names
+}
+
+// has reports whether an expression has a result.
+func (p prometheus) has(expression string) bool {
+	var answer struct{ Data struct{ Result []any } }
+	p.get("/api/v1/query?query="+url.QueryEscape(expression), &answer)
+	return len(answer.Data.Result) > 0
+}
+
+func (p prometheus) get(path string, into any) {
+	p.t.Helper()
+	status, body := send(p.t, http.MethodGet, p.url+path, "", "")
+	if err := json.Unmarshal([]byte(body), into); err != nil || status != http.StatusOK {
+		p.t.Fatalf("%s: %d %s (%v)", path, status, body, err)
+	}
+}
