@@ -99,6 +99,7 @@ type listed struct {
 	Sources     []lab.Source     `json:"sources"`
 	Needs       []testbed.Server `json:"needs"`
 	Setup       lab.Setup        `json:"setup"`
+	Parameters  []parameter      `json:"parameters"`
 	K6          []string         `json:"k6"`
 	Command     string           `json:"command"`
 }
@@ -110,12 +111,28 @@ func listJSON(w io.Writer, all lab.Set) error {
 		if err := out.Encode(listed{
 			ID: e.ID, Group: e.Group, Title: e.Title, Question: e.Question, Lock: e.Lock(), Expect: e.Expect, About: orEmpty(e.About), Partner: e.Partner,
 			Hypothesis: e.Hypothesis, Arrangement: e.Arrangement, Sources: orEmpty(e.Sources), Needs: orEmpty(e.Needs),
-			Setup: e.Setup, K6: orEmpty(e.K6), Command: e.Command(),
+			Setup: e.Setup, Parameters: parametersOf(e), K6: orEmpty(e.K6), Command: e.Command(),
 		}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// parameter is what can be changed of an experiment.
+type parameter struct {
+	Name   string `json:"name"`
+	Value  string `json:"value"` // its own
+	Bounds string `json:"bounds"`
+	About  string `json:"about"`
+}
+
+func parametersOf(e *lab.Experiment) []parameter {
+	all := []parameter{}
+	for _, p := range e.Changeable() {
+		all = append(all, parameter{Name: p.Name, Value: p.Value(e.Setup), Bounds: p.Bounds, About: p.About})
+	}
+	return all
 }
 
 // orEmpty avoids null in the JSON.

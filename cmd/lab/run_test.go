@@ -250,6 +250,9 @@ func TestList(t *testing.T) {
 			t.Errorf("the list gives the outcome of %s away", e.ID)
 		}
 	}
+	if want := `{"name":"lease","value":"800ms","bounds":"500ms to 5s"`; !strings.Contains(asJSON, want) {
+		t.Errorf("the JSON does not say what can be changed, %s", want)
+	}
 	if _, answers, _ := call(t, "list", "--answers"); !strings.Contains(answers, "\nno-lock  ") || !strings.Contains(answers, all[0].Title) {
 		t.Errorf("the answers do not name them:\n%s", answers)
 	}
