@@ -20,7 +20,7 @@ func fairness() []comparison {
 			{id: "unfair-order", setup: waiting("lua"), breaks: kinds{finding.Inversions, finding.Starved}},
 			{id: "fair-order", setup: waiting("fair"), holds: kinds{finding.Inversions, finding.Starved, finding.Overlaps}},
 		}, parameters: []lab.Parameter{
-			locks("naive", "uuid", "lua", "reentrant", "fair"), buyers(waiterCount, 4, 30),
+			locks("naive", "uuid", "lua", "fair"), buyers(waiterCount, 4, 30),
 			work("how long each holds the lock", holdTime, 10*time.Millisecond, 500*time.Millisecond),
 		}},
 		{text: "readers", scenario: readTogether, needs: needs, quiet: true, cases: []setupCase{
