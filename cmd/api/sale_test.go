@@ -85,9 +85,14 @@ func openSale(t *testing.T, stock int, policy string, processes ...process) *tes
 		s.urls = append(s.urls, p.url)
 	}
 	now := time.Now()
-	status, body := call(t, http.MethodPost, s.urls[0]+"/api/v1/vouchers", nil, fmt.Sprintf(
-		`{"title":"t","stock":%d,"begin_at":%q,"end_at":%q,"policy":%s}`,
-		stock, now.Format(time.RFC3339Nano), now.Add(time.Hour).Format(time.RFC3339Nano), policy))
+	voucher := fmt.Sprintf(`{"title":"t","stock":%d,"begin_at":%q,"end_at":%q,"policy":%s}`,
+		stock, now.Format(time.RFC3339Nano), now.Add(time.Hour).Format(time.RFC3339Nano), policy)
+	var status int
+	var body string
+	testkit.Until(t, "the voucher's creation has an answer", func() bool { // a connection may still be of an outage
+		status, body = call(t, http.MethodPost, s.urls[0]+"/api/v1/vouchers", nil, voucher)
+		return status != http.StatusServiceUnavailable
+	})
 	var created struct{ ID string }
 	if err := json.Unmarshal([]byte(body), &created); err != nil || status != http.StatusCreated {
 		t.Fatalf("create voucher: %d %s", status, body)
