@@ -18,11 +18,10 @@ import (
 // them never use the same key. The lock's key is the hash tag, so that all keys of one lock are
 // in one slot of a Redis Cluster. part names a further key of the same lock; it may be empty.
 func Key(prefix, mechanism, key, part string) string {
-	k := prefix + "lock:" + mechanism + ":{" + key + "}"
-	if part != "" {
-		k += ":" + part
+	if part == "" {
+		return prefix + "lock:" + mechanism + ":{" + key + "}"
 	}
-	return k
+	return prefix + "lock:" + mechanism + ":{" + key + "}:" + part
 }
 
 // Error translates an error of go-redis:

@@ -19,8 +19,8 @@ func (s *Session) acquire(ctx context.Context, r *request, wait time.Duration) (
 	if wait == 0 {
 		return s.try(ctx, ctx, r, nil)
 	}
-	limit, cancel := context.WithDeadline(ctx, r.start.Add(wait))
-	defer cancel()
+	limit := newWaitLimit(ctx, r.start.Add(wait))
+	defer limit.stop()
 	// Behind other waiters of this process a first attempt would be in vain. The
 	// exception is an owner that was given: it may be re-entering, and must not queue
 	// behind waiters that wait for itself.
@@ -36,7 +36,7 @@ func (s *Session) acquire(ctx context.Context, r *request, wait time.Duration) (
 			return nil, err
 		}
 	}
-	return s.wait(ctx, limit, r)
+	return s.wait(ctx, limit.timer(), r)
 }
 
 // try makes one attempt. limit ends with ctx, or before it when the wait is over. w is the
@@ -91,10 +91,9 @@ var errNeedsScript = errors.New("SET NX cannot decide")
 // holder.
 func (s *Session) trySetNX(ctx, limit context.Context, r *request) (*lock.Held, error) {
 	start := time.Now()
-	value := r.leaseID + " " + string(r.owner)
 	reply, err := s.send(ctx, limit, r, func(bool) *call {
-		c := s.batcher.send(limit, redisscript.NewCmd(context.Background(), 1,
-			"set", r.lock(), value, "nx", "get", "px", r.ttl.Milliseconds()))
+		c := s.batcher.do(limit, redisscript.NewCmd(context.Background(), 1,
+			"set", r.lock(), r.value, "nx", "get", "px", r.ttl.Milliseconds()))
 		c.wait(limit)
 		return c
 	})
@@ -111,7 +110,7 @@ func (s *Session) trySetNX(ctx, limit context.Context, r *request) (*lock.Held, 
 	switch {
 	case !isString:
 		return nil, unexpected(reply)
-	case found == value: // the reply to this request's first attempt was lost
+	case found == r.value: // the reply to this request's first attempt was lost
 		return s.deliver(ctx, r, grant{start: start})
 	case !isLock || !strings.HasPrefix(found, leasePrefix) || lock.Owner(holder) == r.owner:
 		return nil, errNeedsScript
@@ -119,9 +118,11 @@ func (s *Session) trySetNX(ctx, limit context.Context, r *request) (*lock.Held, 
 	return nil, &lock.NotAcquiredError{Key: r.key, Holder: lock.Owner(holder)}
 }
 
-// send sends an attempt, and repeats it once where the outcome is unknown.
+// send sends an attempt, and repeats it once where the outcome is unknown. One that was cut
+// does not count: its reply may only have been slow.
 func (s *Session) send(ctx, limit context.Context, r *request, attempt func(again bool) *call) (any, error) {
-	for again := false; ; again = true {
+	for again, last := false, false; ; again = true {
+		start := time.Now()
 		c := attempt(again)
 		if !c.wait(limit) {
 			r.pending = c
@@ -134,11 +135,15 @@ func (s *Session) send(ctx, limit context.Context, r *request, attempt func(agai
 		if !known {
 			r.unanswered.Store(true)
 		}
+		if c.cut && ctx.Err() != nil { // the caller was held up already
+			r.cleanUpUntil = start.Add(maxCleanUpWait)
+		}
 		switch {
-		case !known && !again:
-			continue
 		case limit.Err() != nil:
 			return nil, s.endError(ctx, r)
+		case !known && !last:
+			last = again || !c.cut
+			continue
 		case redis.HasErrorPrefix(c.err, "INVALID"): // a script's own refusal, with a sentence
 			return nil, fmt.Errorf("%w: %s", lock.ErrInvalid, strings.TrimPrefix(c.err.Error(), "INVALID "))
 		}

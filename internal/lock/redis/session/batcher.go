@@ -24,9 +24,10 @@ var (
 // waits for the last.
 const maxBatch = 64
 
-// batcher sends commands in batches. Each of a few workers takes all queued commands and
-// sends them as one pipeline. A command alone goes out at once; under load one system call
-// carries many, which makes a busy locker twice as fast.
+// batcher sends commands, in batches where there are several. Each of a few workers takes
+// all queued commands and sends them as one pipeline. Under load one system call carries
+// many, which makes a busy locker twice as fast. A caller that finds no command under way
+// sends its own (direct.go).
 //
 // It also guarantees that every command ends, which go-redis cannot do for every client.
 // The caller leaves with its context and the batch with its timeout, even if the connection
@@ -34,6 +35,10 @@ const maxBatch = 64
 type batcher struct {
 	client  Client
 	timeout time.Duration
+	direct  time.Duration // how long a command may take that its caller sends; 0: none does
+	fast    atomic.Bool   // the last round trip was a short one
+	pending atomic.Int32  // commands that were given to the batcher and have not ended
+	limit   *directLimit  // of the caller that sends the only pending command
 	queue   chan *call
 	closed  chan struct{}
 	workers sync.WaitGroup
@@ -51,11 +56,12 @@ type call struct {
 
 	val any
 	err error
+	cut bool // its caller sent it and stopped to wait for the reply
 }
 
 func newBatcher(client Client, timeout time.Duration, workers int) *batcher {
 	b := &batcher{
-		client: client, timeout: timeout,
+		client: client, timeout: timeout, direct: directTimeout(client, timeout),
 		queue:  make(chan *call, workers*maxBatch),
 		closed: make(chan struct{}),
 	}
@@ -76,6 +82,7 @@ func (b *batcher) close() {
 // send queues a command. The call ends at once where ctx or the batcher has ended.
 func (b *batcher) send(ctx context.Context, cmd redisscript.Cmd) *call {
 	c := &call{batcher: b, ctx: ctx, cmd: cmd, queued: time.Now(), done: make(chan struct{})}
+	b.pending.Add(1)
 	select {
 	case b.queue <- c:
 		return c
@@ -109,6 +116,7 @@ func (c *call) wait(ctx context.Context) bool {
 }
 
 func (c *call) end(val any, err error) {
+	c.batcher.pending.Add(-1)
 	c.val, c.err = val, err
 	close(c.done)
 }
@@ -182,7 +190,9 @@ func (b *batcher) exec(batch []*call) bool {
 		b.replaceWorker()
 	})
 	ctx, cancel := context.WithTimeout(b.closing, b.timeout)
+	start := time.Now()
 	_, _ = pipeline.Exec(ctx) // each command has its own error
+	b.fast.Store(time.Since(start) < fastRoundTrip)
 	cancel()
 	giveUp.Stop()
 	if !over.CompareAndSwap(false, true) {

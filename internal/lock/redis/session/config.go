@@ -24,7 +24,8 @@ type Config struct {
 	// no expiry. Default a fifth of RenewEvery, at most 1 s.
 	RetryEvery time.Duration
 	// CommandTimeout bounds one round trip. An operation whose outcome is unknown after
-	// it is repeated once. Default 1 s.
+	// it is repeated once. A command that its caller sends is cut after 250 ms already,
+	// and this time is for its repetitions. Default 1 s.
 	CommandTimeout time.Duration
 	// QueueEntryTTL is how long an entry in a lock's queue lasts unless its waiter
 	// refreshes it: the longest time that a dead waiter can hold up the others. A live

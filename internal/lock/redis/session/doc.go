@@ -54,6 +54,18 @@
 // Acquire, release and renew must be idempotent: with the same owner and lease id a second
 // time they change nothing. So a command whose reply was lost can be repeated.
 //
+// # Who sends
+//
+// A command of a goroutine that is alone is sent by that goroutine: it writes, reads the reply
+// and is done. While a command is under way, further ones are queued, and workers send them in
+// batches. So a command passes through other goroutines only where it shares a round trip.
+//
+// A goroutine that waits for a reply cannot leave with its context. So it sends by itself only
+// as long as the server answers within 25 ms, where its context has more than 250 ms left, and
+// where the client ends commands at their deadline: a *redis.Client with
+// ContextTimeoutEnabled. After 250 ms it cuts the command, and the queue takes over: callers
+// can leave at any time again. Such a repetition comes in addition to the one below.
+//
 // # Unknown outcomes
 //
 // By default go-redis sends a command up to four times without telling the caller. Here
@@ -119,5 +131,5 @@
 // # Where to start reading
 //
 // protocol.go, acquire.go, lease.go, waitqueues.go, wait.go and handoff.go, cleanup.go; then
-// batcher.go, listener.go and connection.go for the connection to Redis.
+// direct.go, batcher.go, listener.go and connection.go for the connection to Redis.
 package session

@@ -63,9 +63,8 @@ func (s *Session) release(ctx context.Context, l *heldLease) error {
 }
 
 func (s *Session) sendRelease(ctx context.Context, l *heldLease, h *handoff) (any, error) {
-	var err error
 	owner, leaseID, ttl, overOthers, queueEntry := h.args()
-	for range 2 {
+	for again, last := false, false; ; again = true {
 		c := s.batcher.run(ctx, s.scripts.release, l.keys, string(l.owner), l.leaseID, owner, leaseID, ttl, overOthers,
 			s.config.QueueEntryTTL.Milliseconds(), queueEntry)
 		if !c.wait(ctx) {
@@ -78,12 +77,15 @@ func (s *Session) sendRelease(ctx context.Context, l *heldLease, h *handoff) (an
 		if redisscript.Answered(c.err) {
 			return nil, redisio.Error(ctx, c.err)
 		}
-		if err = c.err; notSent(err) {
-			break
+		known := notSent(c.err)
+		if !known {
+			l.releaseUnknown.Store(true)
 		}
-		l.releaseUnknown.Store(true)
+		if known || last {
+			return nil, fmt.Errorf("%w: %w", lock.ErrUnavailable, c.err)
+		}
+		last = again || !c.cut // as for an attempt to acquire
 	}
-	return nil, fmt.Errorf("%w: %w", lock.ErrUnavailable, err)
 }
 
 // endHandoff gives the next waiter the outcome of the release.

@@ -12,7 +12,7 @@ import (
 // run executes a script. See [redisscript.Script.Run].
 func (b *batcher) run(ctx context.Context, s *redisscript.Script, keys []string, argv ...any) (c *call) {
 	_ = s.Run(context.Background(), redisscript.Args(keys, argv...), func(cmd redisscript.Cmd) error {
-		c = b.send(ctx, cmd)
+		c = b.do(ctx, cmd)
 		if !c.wait(ctx) {
 			return errNoReply
 		}

@@ -1,0 +1,77 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A wait limit ends as a context with the same deadline does, whether or not anybody waited
+// for it before.
+func TestWaitLimitEnds(t *testing.T) {
+	for name, watch := range map[string]func(context.Context){
+		"asked at the end": func(context.Context) {},
+		"waited for":       func(ctx context.Context) { _ = ctx.Done() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const second = time.Second
+				parent, cancel := context.WithTimeout(t.Context(), 3*second)
+				defer cancel()
+				early := newWaitLimit(parent, time.Now().Add(2*second))
+				defer early.stop()
+				late := newWaitLimit(parent, time.Now().Add(4*second))
+				defer late.stop()
+				watch(early)
+				watch(late)
+				if d, ok := late.Deadline(); !ok || time.Until(d) != 3*second {
+					t.Errorf("the limit ends in %v, want 3s, with its parent", time.Until(d))
+				}
+				time.Sleep(2*second - 1)
+				if early.Err() != nil || late.Err() != nil {
+					t.Fatal("a limit ended early")
+				}
+				time.Sleep(1)
+				synctest.Wait()
+				if err := early.Err(); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("the error at the deadline is %v", err)
+				}
+				<-early.Done()
+				if late.Err() != nil {
+					t.Error("the later limit ended too")
+				}
+				cancel()
+				if err := late.Err(); !errors.Is(err, context.Canceled) {
+					t.Errorf("the error after the parent's end is %v", err)
+				}
+				<-late.Done()
+			})
+		})
+	}
+}
+
+// The limit of a direct command ends at its own deadline, however many came before it.
+func TestDirectLimitEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newDirectLimit(t.Context())
+		for range 3 {
+			l.start(time.Now().Add(time.Second))
+			time.Sleep(time.Second - 1)
+			if l.Err() != nil || !l.stop() {
+				t.Fatal("it ended early")
+			}
+			time.Sleep(time.Minute) // no command is under way
+		}
+		end := time.Now().Add(time.Second)
+		l.start(end)
+		<-l.Done()
+		if now := time.Now(); !now.Equal(end) || !errors.Is(l.Err(), context.DeadlineExceeded) || l.stop() {
+			t.Errorf("it ended %v after its deadline with %v", now.Sub(end), l.Err())
+		}
+		if d, ok := l.Deadline(); !ok || !d.Equal(end) {
+			t.Errorf("the deadline is %v, want %v", d, end)
+		}
+	})
+}
