@@ -24,7 +24,7 @@ func (s *Session) acquire(ctx context.Context, r *request, wait time.Duration) (
 	// Behind other waiters of this process a first attempt would be in vain. The
 	// exception is an owner that was given: it may be re-entering, and must not queue
 	// behind waiters that wait for itself.
-	if _, given := lock.OwnerFrom(ctx); given || !s.waiters.exists(r) {
+	if _, given := lock.OwnerFrom(ctx); given || !s.waiters.expected(r) {
 		held, err := s.try(ctx, limit, r, nil)
 		switch {
 		case !errors.Is(err, lock.ErrNotAcquired):
@@ -55,7 +55,7 @@ func (s *Session) try(ctx, limit context.Context, r *request, w *waiter) (*lock.
 		if again {
 			repetition = 1
 		}
-		return s.batcher.run(limit, r.mode.acquire, r.keys, string(r.owner), r.leaseID, r.ttl.Milliseconds(),
+		return s.batcher.runDirect(limit, r.mode.acquire, r.keys, string(r.owner), r.leaseID, r.ttl.Milliseconds(),
 			entry, ticket, s.config.QueueEntryTTL.Milliseconds(), repetition)
 	})
 	if err != nil {

@@ -20,7 +20,8 @@
 //
 // KEYS[1] is the lock, KEYS[2] its queue, and the protocol's ExtraKeys follow. All have the
 // lock's key as their hash tag, so every script runs on a cluster. The functions of
-// common.lua, and of the protocol's Library, come before each source. Times are in
+// common.lua, and of the protocol's Library, come before each source, and before those a
+// part without functions for the case in which nobody waits (*_free.lua). Times are in
 // milliseconds; as with PTTL, -1 stands for no end.
 //
 //	acquire  ARGV owner, lease id, TTL, queue entry or '', ticket or 0, QueueEntryTTL,
@@ -111,7 +112,8 @@
 //
 // All waiters of a process share one pub/sub connection. It subscribes to a lock's channel
 // for the first waiter and unsubscribes a tenth of a second after the last; a waiter that
-// comes back within that time saves the first attempt and the subscription. The message is
+// comes back within that time saves the subscription, and its first attempt where the last
+// waiter had to wait too. The message is
 // a plain PUBLISH, which a cluster sends to every node, so one connection receives all
 // channels. Sharded pub/sub (Redis 7) would spare the other nodes the message but needs a
 // connection to each primary. Messages are sent only for locks that somebody waits for, so

@@ -65,7 +65,7 @@ func (s *Session) release(ctx context.Context, l *heldLease) error {
 func (s *Session) sendRelease(ctx context.Context, l *heldLease, h *handoff) (any, error) {
 	owner, leaseID, ttl, overOthers, queueEntry := h.args()
 	for again, last := false, false; ; again = true {
-		c := s.batcher.run(ctx, s.scripts.release, l.keys, string(l.owner), l.leaseID, owner, leaseID, ttl, overOthers,
+		c := s.batcher.runDirect(ctx, s.scripts.release, l.keys, string(l.owner), l.leaseID, owner, leaseID, ttl, overOthers,
 			s.config.QueueEntryTTL.Milliseconds(), queueEntry)
 		if !c.wait(ctx) {
 			l.releaseUnknown.Store(true)

@@ -19,9 +19,6 @@ type waitLimit struct {
 }
 
 func newWaitLimit(parent context.Context, deadline time.Time) *waitLimit {
-	if d, ok := parent.Deadline(); ok && d.Before(deadline) {
-		deadline = d
-	}
 	return &waitLimit{Context: parent, deadline: deadline}
 }
 
@@ -45,7 +42,12 @@ func (l *waitLimit) timer() context.Context {
 }
 
 // Deadline implements [context.Context].
-func (l *waitLimit) Deadline() (time.Time, bool) { return l.deadline, true }
+func (l *waitLimit) Deadline() (time.Time, bool) {
+	if d, ok := l.Context.Deadline(); ok && d.Before(l.deadline) {
+		return d, true
+	}
+	return l.deadline, true
+}
 
 // Done implements [context.Context].
 func (l *waitLimit) Done() <-chan struct{} { return l.timer().Done() }

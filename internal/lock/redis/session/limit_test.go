@@ -52,6 +52,21 @@ func TestWaitLimitEnds(t *testing.T) {
 	}
 }
 
+// Where the parent ends first, it has ended when the limit has: a caller that finds the limit
+// at its end tells the two apart by the parent's error.
+func TestWaitLimitEndsAfterItsParent(t *testing.T) {
+	for range 1000 {
+		parent, cancel := context.WithTimeout(t.Context(), 50*time.Microsecond)
+		limit := newWaitLimit(parent, time.Now().Add(time.Minute))
+		<-limit.Done()
+		if parent.Err() == nil {
+			t.Fatal("the limit ended before its parent")
+		}
+		limit.stop()
+		cancel()
+	}
+}
+
 // The limit of a direct command ends at its own deadline, however many came before it.
 func TestDirectLimitEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"seckill/internal/redisscript"
 )
@@ -15,7 +16,9 @@ type Protocol struct {
 	// Name is the name of the mechanism and the namespace of its keys.
 	Name string
 	// Scripts holds the Lua sources: release.lua, leave.lua, inspect.lua and break.lua,
-	// one to acquire for each mode, and renew.lua unless this package's is used.
+	// one to acquire for each mode, and renew.lua unless this package's is used. NAME_free.lua
+	// comes before everything else of NAME.lua: it decides the case in which nobody waits,
+	// and spares it the functions, which each call of a script makes anew.
 	Scripts fs.FS
 	// Library names a file of functions in Scripts. They come before each script, after
 	// those of common.lua.
@@ -91,7 +94,12 @@ func (b *builder) read(from fs.FS, name string) string {
 }
 
 func (b *builder) script(name string) *redisscript.Script {
-	return redisscript.New(b.head + b.read(b.protocol.Scripts, name))
+	free := strings.TrimSuffix(name, ".lua") + "_free.lua"
+	first := ""
+	if _, err := fs.Stat(b.protocol.Scripts, free); err == nil {
+		first = b.read(b.protocol.Scripts, free)
+	}
+	return redisscript.New(first + b.head + b.read(b.protocol.Scripts, name))
 }
 
 func (b *builder) renewal() *redisscript.Script {

@@ -38,6 +38,7 @@ type keyQueue struct {
 	waiters    list.List // of *waiter; the front is the head
 	subscribed atomic.Bool
 	handoffs   int         // local handoffs in a row
+	contended  bool        // the last waiter that was granted the lock had to wait for it
 	idle       *time.Timer // removes the queue once nobody has waited for idleTTL
 
 	ticket string // of the shared entry in Redis, where only the head asks
@@ -81,12 +82,13 @@ func newWaitQueues(listener *listener, config Config) *waitQueues {
 	}
 }
 
-// exists reports whether anybody in this process waits for the same lock and mode, or did
-// within the last idleTTL.
-func (q *waitQueues) exists(r *request) bool {
+// expected reports whether r has to expect that the lock is taken: somebody in this process
+// waits for it, or had to wait for it within the last idleTTL.
+func (q *waitQueues) expected(r *request) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.queues[queueKey{r.lock(), r.mode}] != nil
+	k := q.queues[queueKey{r.lock(), r.mode}]
+	return k != nil && (k.waiters.Len() > 0 || k.contended)
 }
 
 // count returns how many wait for a lock in this process, and how many of them have an
@@ -109,7 +111,8 @@ func (q *waitQueues) count(lockName string) (waiting, inRedis int) {
 }
 
 // idleTTL is how long an empty queue stays subscribed to its channel. A waiter that comes
-// back within that time saves the first attempt, SUBSCRIBE and UNSUBSCRIBE.
+// back within that time saves SUBSCRIBE and UNSUBSCRIBE, and the first attempt as well where
+// the lock was contended.
 const idleTTL = 100 * time.Millisecond
 
 // removeIdle removes a queue in which nobody waits.
@@ -165,6 +168,7 @@ func (q *waitQueues) leave(w *waiter, granted bool) (entry string) {
 	k.waiters.Remove(w.elem)
 	switch {
 	case granted:
+		k.contended = w.handoff != nil || !w.refusedAt.IsZero()
 	case w.handoffDone != nil:
 		w.left = true // endHandoff has the lock released
 	case w.handoff != nil:
