@@ -33,7 +33,7 @@ func TestWaitLimitEnds(t *testing.T) {
 				if early.Err() != nil || late.Err() != nil {
 					t.Fatal("a limit ended early")
 				}
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 				synctest.Wait()
 				if err := early.Err(); !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("the error at the deadline is %v", err)

@@ -11,17 +11,17 @@ import (
 
 // run executes a script. See [redisscript.Script.Run].
 func (b *batcher) run(ctx context.Context, s *redisscript.Script, keys []string, argv ...any) *call {
-	return runBy(b.send, ctx, s, keys, argv...)
+	return runBy(ctx, b.send, s, keys, argv...)
 }
 
 // runDirect is run for an operation that is repeated where its outcome is unknown: the caller
 // may send the command itself.
 func (b *batcher) runDirect(ctx context.Context, s *redisscript.Script, keys []string, argv ...any) *call {
-	return runBy(b.do, ctx, s, keys, argv...)
+	return runBy(ctx, b.do, s, keys, argv...)
 }
 
 func runBy(
-	send func(context.Context, redisscript.Cmd) *call, ctx context.Context,
+	ctx context.Context, send func(context.Context, redisscript.Cmd) *call,
 	s *redisscript.Script, keys []string, argv ...any,
 ) (c *call) {
 	_ = s.Run(context.Background(), redisscript.Args(keys, argv...), func(cmd redisscript.Cmd) error {
