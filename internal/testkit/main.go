@@ -1,11 +1,15 @@
 package testkit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -102,12 +106,13 @@ func (b *testBinary) folder(parent string) (path string, remove func() error, er
 	if err != nil {
 		return "", nil, err
 	}
-	path, err = os.MkdirTemp(parent, "seckill-test-")
-	if err != nil {
+	// The reaper knows the name before the folder exists: a process that is killed in between leaves nothing behind.
+	path = filepath.Join(cmp.Or(parent, os.TempDir()), "seckill-test-"+strconv.FormatUint(rand.Uint64(), 36))
+	if err := j.addFolder(path); err != nil {
 		return "", nil, err
 	}
-	if err := j.addFolder(path); err != nil {
-		return "", nil, errors.Join(err, os.RemoveAll(path))
+	if err := os.Mkdir(path, 0o700); err != nil {
+		return "", nil, errors.Join(err, j.dropFolder(path))
 	}
 	return path, func() error { return errors.Join(os.RemoveAll(path), j.dropFolder(path)) }, nil
 }

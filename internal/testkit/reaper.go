@@ -18,7 +18,7 @@ type reaper struct {
 
 // reaperScript reads "+group N", "-group N", "+folder PATH" and "-folder PATH". At the end of the input
 // it kills the process groups and removes the folders that were added and not removed from its lists.
-// Paths come from os.MkdirTemp and contain no newline.
+// Paths are made by testBinary.folder and contain no newline.
 const reaperScript = `
 trap '' HUP INT TERM
 groups=' '
