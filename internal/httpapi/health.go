@@ -76,6 +76,9 @@ const (
 	checkEvery = 500 * time.Millisecond
 	// soldEvery is how long the answer of [Sold] is reused: it reads more than a check does.
 	soldEvery = 2 * time.Second
+	// scrapeWait is how long a scrape waits for the checks. After that it shows the result before, so
+	// that the metrics can be read while a server hangs.
+	scrapeWait = 200 * time.Millisecond
 )
 
 // health answers /readyz.
@@ -83,6 +86,8 @@ type health struct {
 	Readiness
 	log      *slog.Logger
 	draining atomic.Bool
+	scraping atomic.Bool                 // checks that a scrape has started are under way
+	latest   atomic.Pointer[checkResult] // last, without mu
 
 	mu     sync.Mutex // held while the checks run: concurrent requests wait for their result
 	at     time.Time
@@ -173,7 +178,27 @@ func (h *health) runChecks(ctx context.Context) checkResult {
 	}
 	h.last = h.judge(failing)
 	h.at = time.Now()
+	h.latest.Store(new(h.last))
 	return h.last
+}
+
+// recent is runChecks with a short wait: it returns the result before if the checks take longer, or if those of
+// another scrape are still under way. It is nil before the first result.
+func (h *health) recent(ctx context.Context) *checkResult {
+	if !h.scraping.CompareAndSwap(false, true) {
+		return h.latest.Load()
+	}
+	done := make(chan checkResult, 1)
+	go func() { // ends after checkTimeout at the latest
+		defer h.scraping.Store(false)
+		done <- h.runChecks(ctx)
+	}()
+	select {
+	case result := <-done:
+		return &result
+	case <-time.After(scrapeWait):
+		return h.latest.Load()
+	}
 }
 
 // askSold keeps the last answer if there is no new one: it comes from the database, and admission goes on without.
@@ -210,7 +235,7 @@ func (h *health) judge(failing map[string]bool) checkResult {
 	return result
 }
 
-// healthMetrics are the results of the checks, which a scrape runs.
+// healthMetrics are the results of the checks. A scrape runs them, and does not wait for a server that hangs.
 type healthMetrics struct {
 	*health
 	ready, checkOK, flowReady, flowVouchers *prometheus.Desc
@@ -244,7 +269,10 @@ func (m *healthMetrics) Collect(to chan<- prometheus.Metric) {
 		}
 		return 0
 	}
-	result := m.runChecks(context.Background())
+	result := m.recent(context.Background())
+	if result == nil {
+		return
+	}
 	gauge(m.ready, oneIf(result.ready && !m.draining.Load()))
 	for _, c := range m.Checks {
 		gauge(m.checkOK, oneIf(!result.failing[c.Name]), c.Name)
