@@ -29,7 +29,7 @@ Go on:
   go run ./cmd/lab list                     all experiments, by their questions
 `
 
-// welcome plays a first experiment for somebody who has called lab for the first time.
+// welcome plays a first experiment. It runs where lab is called without a command.
 func welcome(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	all, err := experiments.All()
 	if err != nil {

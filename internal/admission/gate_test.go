@@ -245,7 +245,7 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// someBuyer returns a user who has an order in Redis.
+// someBuyer returns the user of an order in Redis.
 func (s *fixture) someBuyer() int64 {
 	users, _ := s.client.HKeys(context.Background(), s.keys.Users).Result()
 	if len(users) == 0 {

@@ -115,7 +115,7 @@ func (v *voucherState) opening(st order.EpochState, number int) ledger.Opening {
 // pageSize is how many orders are copied at a time.
 const pageSize = 1000
 
-// copyUsers prepares the users of an epoch: every user who has an order, in the user's bucket. It
+// copyUsers prepares the users of an epoch: the users of all live orders, each in its own bucket. It
 // returns how many there are in each bucket.
 func (v *voucherState) copyUsers(ctx context.Context, epoch int64) ([]int64, error) {
 	copied := make([]int64, len(v.buckets))

@@ -122,7 +122,7 @@ func (r *redisStreams) findReservation(ctx context.Context, e entry) (order.Acce
 // scanCount is the number of reservations per HSCAN.
 const scanCount = 1000
 
-// userOf finds the user who has the reservation of e's order, and its key.
+// userOf finds the reservation of e's order, and returns its user and its key.
 func (r *redisStreams) userOf(ctx context.Context, e entry) (user int64, key order.KeyHash, found bool, err error) {
 	for cursor := uint64(0); ; {
 		users, err := call(ctx, r, e.stream, nodeTimeout, func(ctx context.Context) (users []string, err error) {

@@ -77,7 +77,7 @@ func TestTurned(t *testing.T) {
 	}
 }
 
-// Who asks for what cannot be is told what can be.
+// An error about a parameter names the values that are possible.
 func TestParametersThatCannotBe(t *testing.T) {
 	for want, values := range map[string]map[string]string{
 		`weak cannot have --buyers "10"; it can be 1 to 9`:    {"buyers": "10"},

@@ -63,7 +63,7 @@ if lastUser ~= '' and back == seenBack and held[1] ~= lastOrder then
 end
 local room = tonumber(ARGV[6]) - redis.call('XLEN', orders)
 
-local refusal -- of every user who has no order yet
+local refusal -- for users without an order
 if now < tonumber(known[5]) then
   refusal = 'b'
 elseif now >= tonumber(known[6]) then

@@ -10,7 +10,7 @@ import (
 // Prediction is what somebody expects of a run before it.
 type Prediction struct {
 	Verdict Verdict
-	Kind    Kind // of the anomaly that is to be seen; "": any
+	Kind    Kind // the predicted anomaly; "": any
 }
 
 // ErrNoPrediction means that a text is no prediction.

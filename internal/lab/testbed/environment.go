@@ -35,7 +35,7 @@ type Options struct {
 	Embedded bool
 	// Log receives what experiments log. Default: discarded.
 	Log *slog.Logger
-	// Notice receives messages for a person who waits for long, even without a terminal.
+	// Notice receives messages about work that takes long, also without a terminal.
 	Notice func(what string)
 	// Progress receives what happens now, for a terminal. It may be called from several
 	// goroutines.
