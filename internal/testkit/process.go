@@ -42,6 +42,8 @@ const (
 	readyTimeout = 60 * time.Second
 	// stopGrace is how long Stop waits after SIGTERM.
 	stopGrace = 20 * time.Second
+	// shownLines is how much of a process' output a failed test shows. More would hide why it failed.
+	shownLines = 40
 	// pollEvery is the pause between two polls.
 	pollEvery = 10 * time.Millisecond
 )
@@ -57,7 +59,7 @@ func Start(t TB, c Command) *Process {
 	t.Cleanup(func() {
 		p.Kill()
 		if t.Failed() {
-			t.Logf("output of %s (process %d):\n%s", c.Path, p.PID(), p.output.tail(200))
+			t.Logf("output of %s (process %d):\n%s", c.Path, p.PID(), p.output.tail(shownLines))
 		}
 	})
 	return p
