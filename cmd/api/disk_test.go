@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"time"
 
 	"seckill/internal/testkit"
 )
@@ -73,6 +74,16 @@ func (d *disk) sizes() (written, safe int64) {
 		d.t.Fatal(err)
 	}
 	return info.Size(), safe
+}
+
+// sinceSync returns the time since the file last reached the disk.
+func (d *disk) sinceSync() time.Duration {
+	d.t.Helper()
+	info, err := os.Stat(d.synced)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return time.Since(info.ModTime())
 }
 
 // slow makes the disk slow, or normal again.

@@ -289,15 +289,23 @@ func (d *crashTest) sellAndCrash(after func()) (orders map[string]int, took time
 // unsafe is how much must be at risk before Redis is killed: the data of about 50 orders.
 const unsafe = 10_000
 
-// now reports whether it is time to kill Redis.
+// freshly is how long after a fsync of everysec the next one is some time away: it comes at the next full second.
+const freshly = 300 * time.Millisecond
+
+// now reports whether it is time to kill Redis. If so, the machine that dies is paused already, so that what is at
+// risk stays at risk.
 func (d *crashTest) now() bool {
 	d.t.Helper()
 	switch {
 	case !slices.Contains(d.setting.args, "everysec"):
 		return true
 	case d.setting.machine:
-		written, safe := d.disk.sizes()
-		return written-safe > unsafe
+		d.primary.Pause()
+		if written, safe := d.disk.sizes(); written-safe > unsafe {
+			return true
+		}
+		d.primary.Resume()
+		return false
 	}
 	// While the disk is at work Redis answers without having written, for two seconds.
 	info := d.primary.Client(d.t).InfoMap(d.t.Context(), "persistence")
@@ -308,7 +316,7 @@ func (d *crashTest) now() bool {
 	if d.setting.slow {
 		return unwritten > unsafe
 	}
-	return info.Item("Persistence", "aof_pending_bio_fsync") == "0"
+	return info.Item("Persistence", "aof_pending_bio_fsync") == "0" && d.disk.sinceSync() < freshly
 }
 
 func (d *crashTest) crash() {
