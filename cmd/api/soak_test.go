@@ -67,7 +67,9 @@ func (k soakRun) run(t *testing.T) {
 	}
 	stop()
 	k.table(t, samples)
-	k.checkNoGrowth(t, samples)
+	if k.lasts >= time.Minute { // of less, the garbage collector's cycles are all that could be seen
+		k.checkNoGrowth(t, samples)
+	}
 	t.Logf("%v after %d sales", load.codes(), load.sales.Load())
 
 	testkit.Until(t, fmt.Sprintf("nothing is left in Redis of %d sales", load.sales.Load()), func() bool {
