@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 )
 
 // Promises is what a mechanism claims about each behaviour.
@@ -144,4 +145,12 @@ func (c Claim) verify(seen error) error {
 		return fmt.Errorf("declared to break (%s), but it held", c.reason)
 	}
 	return nil
+}
+
+// open reports whether a trial has decided nothing about a claim: see maxTrials.
+func (c Claim) open(name Behaviour, found error, stall time.Duration) bool {
+	if c.kind == breaks {
+		return found == nil
+	}
+	return found != nil && stall > stallLimit && !name.timeless()
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"seckill/internal/lock"
@@ -182,6 +183,41 @@ func TestSoundLockerFailsDeclaredBreakage(t *testing.T) {
 	if err := Breaks("everybody gets in").verify(find(t, ExcludesGoroutines).try(t, unsound)); err != nil {
 		t.Errorf("a real breakage: %v", err)
 	}
+}
+
+// A promise gets another trial if the machine stalled and lateness can explain the violation; a declared breakage if
+// it was not seen.
+func TestWhenTrialsDecideNothing(t *testing.T) {
+	late, calm, stalled := &violationError{"late"}, stallLimit/2, 2*stallLimit
+	for _, test := range []struct {
+		what  string
+		claim Claim
+		name  Behaviour
+		found error
+		stall time.Duration
+		open  bool
+	}{
+		{"held", Holds(), TriesOnce, nil, stalled, false},
+		{"violated on a calm machine", Holds(), TriesOnce, late, calm, false},
+		{"violated on a machine that stalled", Holds(), TriesOnce, late, stalled, true},
+		{"two holders on a machine that stalled", Holds(), ExcludesGoroutines, late, stalled, false},
+		{"seen to break", Breaks("x"), TriesOnce, late, stalled, false},
+		{"not seen to break", Breaks("x"), TriesOnce, nil, calm, true},
+	} {
+		if got := test.claim.open(test.name, test.found, test.stall); got != test.open {
+			t.Errorf("%s: another trial: %t", test.what, got)
+		}
+	}
+}
+
+func TestStallsAreMeasured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // its clock is never late
+		w := watchStalls()
+		time.Sleep(time.Second)
+		if worst := w.end(); worst != 0 {
+			t.Errorf("a clock that is never late was %v late", worst)
+		}
+	})
 }
 
 // A trial that cannot be run proves neither a promise nor a breakage.
