@@ -7,6 +7,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"net"
 	"net/http"
@@ -29,11 +30,25 @@ import (
 
 const (
 	connections = 64
-	// Both sides of a ratio are measured in turn, this often and this long each.
-	rounds = 5
-	window = 2 * time.Second
-	secret = "for measuring on this machine only"
+	secret      = "for measuring on this machine only"
 )
+
+var quick = flag.Bool("quick", false, "a first impression of BenchmarkFastPath: fewer rows, and fewer and shorter rounds")
+
+// Both sides of a ratio are measured in turn, this often and this long each.
+func rounds() int {
+	if *quick {
+		return 3
+	}
+	return 5
+}
+
+func window() time.Duration {
+	if *quick {
+		return time.Second
+	}
+	return 2 * time.Second
+}
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
@@ -80,7 +95,7 @@ func compare(b *testing.B, mine, theirs string, measureMine, measureTheirs func(
 	b.Helper()
 	for b.Loop() {
 		r = ratios{}
-		for range rounds {
+		for range rounds() {
 			r.add(measureMine(), measureTheirs())
 		}
 		b.ReportMetric(median(r.mine), mine)
@@ -108,7 +123,7 @@ func median(values []float64) float64 {
 // updates is how many conditional decrements of one row the database commits per second, over as many
 // connections as the load has.
 func updates(b *testing.B, pool *sql.DB) float64 {
-	ctx, cancel := context.WithTimeout(b.Context(), window)
+	ctx, cancel := context.WithTimeout(b.Context(), window())
 	defer cancel()
 	var done atomic.Int64
 	var wg sync.WaitGroup
@@ -251,7 +266,7 @@ var wrkTotals = regexp.MustCompile(`(\d+) requests in [\d.]+ s, (\d+) requests/s
 // wrk sends orders of distinct users for a window.
 func wrk(b *testing.B, url string, firstUser int, env ...string) load {
 	b.Helper()
-	cmd := exec.CommandContext(b.Context(), "wrk", "-t1", "-c"+strconv.Itoa(connections), "-d"+window.String(), "-s", "wrk-orders.lua", url)
+	cmd := exec.CommandContext(b.Context(), "wrk", "-t1", "-c"+strconv.Itoa(connections), "-d"+window().String(), "-s", "wrk-orders.lua", url)
 	cmd.Env = append(append(os.Environ(), "COUNT=none", "FIRST_USER="+strconv.Itoa(firstUser)), env...)
 	out, err := cmd.CombinedOutput()
 	found := wrkTotals.FindSubmatch(out)

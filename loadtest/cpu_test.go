@@ -1,6 +1,7 @@
 package loadtest
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -28,6 +29,20 @@ func (c cpu) each(n float64) cpu {
 	return cpu{c.service / n * 1e6, c.redis / n * 1e6, c.mariadb / n * 1e6, c.bare / n * 1e6, c.wrk / n * 1e6}
 }
 
+// String names the processes that took part.
+func (c cpu) String() string {
+	var parts []string
+	for _, p := range []struct {
+		name string
+		time float64
+	}{{"service", c.service}, {"Redis", c.redis}, {"MariaDB", c.mariadb}, {"bare gin", c.bare}, {"wrk", c.wrk}} {
+		if p.time >= 0.5 {
+			parts = append(parts, fmt.Sprintf("%s %.1f", p.name, p.time))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
 func (c cpu) sum() float64 { return c.service + c.redis + c.mariadb + c.bare + c.wrk }
 
 // busy is the processor time so far of everything but wrk. The bare handler is in this process, which does
@@ -50,7 +65,7 @@ func (s *benchService) busy(b *testing.B) cpu {
 	c := cpu{
 		mariadb: s.mariadbBusy(b),
 		service: find(b, string(metrics), `(?m)^process_cpu_seconds_total (\S+)`),
-		redis:   s.info(b, "cpu", `(?m)^used_cpu_user:(\S+)`) + s.info(b, "cpu", `(?m)^used_cpu_sys:(\S+)`),
+		redis:   s.redisBusy(b),
 	}
 	for _, family := range own {
 		if family.GetName() == "process_cpu_seconds_total" {
@@ -58,6 +73,12 @@ func (s *benchService) busy(b *testing.B) cpu {
 		}
 	}
 	return c
+}
+
+// redisBusy is the processor time of Redis.
+func (s *benchService) redisBusy(b *testing.B) float64 {
+	b.Helper()
+	return s.info(b, "cpu", `(?m)^used_cpu_user:(\S+)`) + s.info(b, "cpu", `(?m)^used_cpu_sys:(\S+)`)
 }
 
 // mariadbBusy is the processor time of MariaDB; 0 without /proc.

@@ -1,15 +1,10 @@
 package loadtest
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
-	"fmt"
 	"net/http"
-	"os"
-	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -33,7 +28,7 @@ func BenchmarkFastPath(b *testing.B) {
 	measure := func(name string, run func(*testing.B) row) {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				t.add(run(b))
+				t.add(s.around(b, run))
 			}
 			b.ReportMetric(0, "ns/op") // a measurement has a fixed length
 		})
@@ -45,10 +40,12 @@ func BenchmarkFastPath(b *testing.B) {
 	measure("latency/persisted", s.latencyPersisted)
 	measure("memory", s.memory)
 	measure("users", s.users)
-	measure("calls", s.calls)
-	measure("buckets", s.buckets)
 	measure("keys", s.keys)
-	measure("aof", s.aof)
+	if !*quick {
+		measure("calls", s.calls)
+		measure("buckets", s.buckets)
+		measure("aof", s.aof)
+	}
 	t.print(b)
 }
 
@@ -63,6 +60,8 @@ type benchService struct {
 
 	// The greatest rates, in orders/s, once they were measured.
 	acceptedRate, persistedRate float64
+
+	lastBare bare // the end of the row before
 }
 
 func newShop(b *testing.B) *benchService {
@@ -223,83 +222,5 @@ func pause(b *testing.B, d time.Duration) {
 	case <-time.After(d):
 	case <-b.Context().Done():
 		b.Fatal(b.Context().Err())
-	}
-}
-
-// row is a line of the table. A row without want has no target: it is shown for its consequences, as in
-// docs/scale.md.
-type row struct {
-	what, want, got string
-	met             bool
-	note            string
-}
-
-type table struct{ rows []row }
-
-func (t *table) add(r row) { t.rows = append(t.rows, r) }
-
-func (t *table) print(b *testing.B) {
-	b.Helper()
-	if len(t.rows) == 0 {
-		b.Fatal("nothing was measured: no row has that name")
-	}
-	var text strings.Builder
-	fmt.Fprintf(&text, "\n| what | target | measured | met | how |\n|---|---|---|---|---|\n")
-	for _, r := range t.rows {
-		fmt.Fprintf(&text, "| %s | %s | %s | %s | %s |\n", r.what, cmp.Or(r.want, "none"), r.got, r.verdict(), r.note)
-	}
-	fmt.Fprintln(os.Stdout, text.String())
-}
-
-func (r row) verdict() string {
-	switch {
-	case r.want == "":
-		return ""
-	case r.met:
-		return "yes"
-	}
-	return "**no**"
-}
-
-// turns are the rounds in which a subject and a bare gin handler were measured in turn.
-type turns struct {
-	ratios
-	spent, spentBare cpu // of one request, in µs
-}
-
-// besideBare measures the answers per second of both, and their cost.
-func (s *benchService) besideBare(b *testing.B, mine, bare func() load) (t turns) {
-	b.Helper()
-	var n, nBare float64
-	s.timed(b, mine) // both have run before the first round counts
-	s.timed(b, bare)
-	for range rounds {
-		a, spent := s.timed(b, mine)
-		z, spentBare := s.timed(b, bare)
-		t.add(a.perSecond, z.perSecond)
-		t.spent, n = t.spent.plus(spent), n+float64(a.requests)
-		t.spentBare, nBare = t.spentBare.plus(spentBare), nBare+float64(z.requests)
-	}
-	t.spent, t.spentBare = t.spent.each(n), t.spentBare.each(nBare)
-	return t
-}
-
-func (s *benchService) timed(b *testing.B, measure func() load) (load, cpu) {
-	b.Helper()
-	before := s.busy(b)
-	done := measure()
-	spent := s.busy(b).minus(before)
-	spent.wrk = done.cpu
-	return done, spent
-}
-
-// against compares a rate with that of a bare gin handler.
-func against(what string, target float64, t turns, note string) row {
-	bare := t.spentBare.bare
-	return row{
-		what: what, want: fmt.Sprintf("≥ %.2f of bare gin", target), met: median(t.each) >= target,
-		got: fmt.Sprintf("%.2f (%.2f to %.2f): %.0f/s, bare %.0f/s", median(t.each), slices.Min(t.each), slices.Max(t.each), median(t.mine), median(t.theirs)),
-		note: fmt.Sprintf("%s CPU of each: service %.1f µs, Redis %.1f, MariaDB %.1f, wrk %.1f; bare %.1f, wrk %.1f: %.2f",
-			note, t.spent.service, t.spent.redis, t.spent.mariadb, t.spent.wrk, bare, t.spentBare.wrk, (bare+t.spentBare.wrk)/t.spent.sum()),
 	}
 }

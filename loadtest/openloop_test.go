@@ -22,7 +22,7 @@ import (
 // µs.
 func (s *benchService) paced(b *testing.B, url string, rate float64) *hdrhistogram.Histogram {
 	b.Helper()
-	ctx, cancel := context.WithTimeout(b.Context(), window)
+	ctx, cancel := context.WithTimeout(b.Context(), window())
 	defer cancel()
 	every := time.Duration(float64(connections) / rate * float64(time.Second))
 	pacers := make([]pacer, connections)
