@@ -1,0 +1,166 @@
+package payment
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+const apiKey = "key-of-the-tests"
+
+func newClient(t *testing.T, url string, timeout time.Duration) *Client {
+	t.Helper()
+	c, err := NewClient(ClientConfig{URL: url, Key: apiKey, Timeout: timeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func request() CreatePayment {
+	return CreatePayment{Reference: "42", AmountCents: 8000, Currency: "EUR", ExpiresAt: time.Unix(1e9, 0)}
+}
+
+func open() Payment {
+	return Payment{ID: "pay_1", Reference: "42", AmountCents: 8000, Currency: "EUR", Status: StatusOpen, PayURL: "https://pay.test/pay_1"}
+}
+
+// What a provider, or a proxy in front of it, may answer, and what the service then knows.
+func TestClientTellsErrorsApart(t *testing.T) {
+	problem := func(code string) string { return `{"code":"` + code + `","message":"why"}` }
+	answer := func(change func(*Payment)) string {
+		p := open()
+		change(&p)
+		text, err := json.Marshal(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	for name, test := range map[string]struct {
+		status int
+		body   string
+		want   error
+	}{
+		"created":                {201, answer(func(*Payment) {}), nil},
+		"bad request":            {400, problem("invalid_request"), ErrRefused},
+		"key of another request": {422, problem("idempotency_key_reused"), ErrRefused},
+		"too large":              {413, "", ErrRefused},
+		"wrong API key":          {401, problem("unauthorized"), ErrUnavailable},
+		"forbidden":              {403, "", ErrUnavailable},
+		"payment not found":      {404, problem(CodeNotFound), ErrNotFound},
+		"page not found":         {404, "<html>", ErrUnavailable},
+		"at work":                {409, problem("in_progress"), ErrUnavailable},
+		"too often":              {429, "", ErrUnavailable},
+		"failed":                 {500, problem("internal"), ErrUnavailable},
+		"proxy failed":           {502, "<html>", ErrUnavailable},
+		"redirected":             {307, "", ErrUnavailable},
+		"success without body":   {201, "", ErrUnavailable},
+		"not JSON":               {201, "<html>", ErrUnavailable},
+		"too long":               {201, answer(func(p *Payment) { p.Reference = strings.Repeat("x", maxAnswer) }), ErrUnavailable},
+		"other amount":           {201, answer(func(p *Payment) { p.AmountCents = 1 }), ErrMalformed},
+		"other currency":         {201, answer(func(p *Payment) { p.Currency = "USD" }), ErrMalformed},
+		"other reference":        {201, answer(func(p *Payment) { p.Reference = "43" }), ErrMalformed},
+		"no id":                  {201, answer(func(p *Payment) { p.ID = "" }), ErrMalformed},
+		"no page":                {201, answer(func(p *Payment) { p.PayURL = "javascript:alert(1)" }), ErrMalformed},
+		"unknown status":         {201, answer(func(p *Payment) { p.Status = "odd" }), ErrMalformed},
+		"paid at no time":        {201, answer(func(p *Payment) { p.Status = StatusPaid }), ErrMalformed},
+		"more refunded":          {201, answer(func(p *Payment) { p.RefundedCents = 8001 }), ErrMalformed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("Idempotency-Key") != "k" || r.Header.Get("Authorization") != "Bearer "+apiKey {
+					t.Errorf("headers %v", r.Header)
+				}
+				w.Header().Set("Location", "/elsewhere")
+				w.WriteHeader(test.status)
+				_, _ = io.WriteString(w, test.body)
+			}))
+			defer server.Close()
+			p, err := newClient(t, server.URL, 0).Create(t.Context(), "k", request())
+			if !errors.Is(err, test.want) || err == nil && p.ID != "pay_1" {
+				t.Errorf("payment %+v, err %v, want %v", p, err, test.want)
+			}
+			for _, other := range []error{ErrRefused, ErrNotFound, ErrUnavailable} {
+				if !errors.Is(test.want, other) && errors.Is(err, other) {
+					t.Errorf("the error is also %v: %v", other, err)
+				}
+			}
+		})
+	}
+}
+
+// A provider that hangs, hangs in the middle of its answer, or is away: the outcome is unknown.
+func TestClientDoesNotWaitForEver(t *testing.T) {
+	for name, serve := range map[string]http.HandlerFunc{
+		"no answer": func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body) // the server notices that the client has gone once the body is read
+			<-r.Context().Done()
+		},
+		"half an answer": func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			_, _ = io.WriteString(w, `{"id":`)
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		},
+		"connection cut": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(serve)
+			defer server.Close()
+			_, err := newClient(t, server.URL, 100*time.Millisecond).Create(t.Context(), "k", request())
+			if !errors.Is(err, ErrUnavailable) {
+				t.Errorf("err = %v, want %v", err, ErrUnavailable)
+			}
+		})
+	}
+	t.Run("nobody there", func(t *testing.T) {
+		server := httptest.NewServer(http.NotFoundHandler())
+		server.Close()
+		if _, err := newClient(t, server.URL, 0).Payment(t.Context(), "pay_1"); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("err = %v, want %v", err, ErrUnavailable)
+		}
+	})
+	t.Run("caller gave up", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := newClient(t, "http://127.0.0.1:9", 0).Payment(ctx, "pay_1"); !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.Canceled) {
+			t.Errorf("err = %v, want %v", err, context.Canceled)
+		}
+	})
+}
+
+func TestParseURL(t *testing.T) {
+	for address, valid := range map[string]bool{
+		"https://api.example.com": true, "http://127.0.0.1:8070": true, "https://api.example.com/sub": true,
+		"": false, "api.example.com": false, "ftp://x": false, "https://user:hidden@x": false, "https://x?hidden": false, "http://": false,
+	} {
+		_, err := ParseURL(address)
+		if (err == nil) != valid {
+			t.Errorf("%q: %v", address, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "hidden") {
+			t.Errorf("the error shows the address: %v", err)
+		}
+	}
+}
+
+func FuzzParseEvent(f *testing.F) {
+	f.Add([]byte(`{"type":"payment.paid","timestamp":"2026-01-02T03:04:05Z","data":{"id":"pay_1","status":"paid"}}`))
+	f.Add([]byte(`{"type":"","data":null}`))
+	f.Add([]byte(`[]`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		e, err := ParseEvent(body)
+		if (err == nil) == (e.Type == "") {
+			t.Errorf("%+v, %v", e, err)
+		}
+		_ = e.Data.Check() // must not panic
+	})
+}

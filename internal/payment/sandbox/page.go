@@ -1,0 +1,114 @@
+package sandbox
+
+import (
+	_ "embed" // the page
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+
+	provider "seckill/internal/payment"
+)
+
+//go:embed page.html
+var pageHTML string
+
+//go:embed pay.css
+var styleSheet []byte
+
+// pageData is what the page shows.
+type pageData struct {
+	Found bool
+	payment
+}
+
+// Amount is the amount for people.
+func (p pageData) Amount() string {
+	return money(p.AmountCents, p.Currency)
+}
+
+// Back is the amount that was given back, for people.
+func (p pageData) Back() string {
+	return money(p.RefundedCents, p.Currency)
+}
+
+// money formats an amount: 80.00 EUR.
+func money(cents int64, currency string) string {
+	return fmt.Sprintf("%d.%02d %s", cents/100, cents%100, currency)
+}
+
+// showPage is GET /pay/{id}.
+func (s *Sandbox) showPage(w http.ResponseWriter, r *http.Request) {
+	p, err := s.books.payment(r.PathValue("id"))
+	status := http.StatusOK
+	switch {
+	case errors.Is(err, errUnknown):
+		status = http.StatusNotFound
+	case err != nil:
+		s.failed(w, err)
+		return
+	}
+	s.html(w, status, s.pages.Lookup("page"), pageData{Found: err == nil, payment: p})
+}
+
+// decide is POST /pay/{id}. It answers with the page's address, so that a reload repeats nothing.
+func (s *Sandbox) decide(w http.ResponseWriter, r *http.Request) {
+	decision := r.PostFormValue("decision")
+	if decision != "pay" && decision != "refuse" {
+		http.Error(w, "decision is neither pay nor refuse", http.StatusBadRequest)
+		return
+	}
+	p, err := s.books.decide(r.PathValue("id"), decision == "pay")
+	switch {
+	case errors.Is(err, errUnknown):
+		s.html(w, http.StatusNotFound, s.pages.Lookup("page"), pageData{})
+	case err != nil:
+		s.failed(w, err)
+	default:
+		http.Redirect(w, r, "/pay/"+p.ID, http.StatusSeeOther)
+	}
+}
+
+// showBooks is GET /: what the sandbox is, with its sums. It names no payment: a page's address is its secret.
+func (s *Sandbox) showBooks(w http.ResponseWriter, _ *http.Request) {
+	s.html(w, http.StatusOK, s.pages.Lookup("books"), s.books.sums())
+}
+
+func (s *Sandbox) style(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/css; charset=utf-8")
+	_, _ = w.Write(styleSheet) // fails when the client is gone
+}
+
+func (s *Sandbox) html(w http.ResponseWriter, status int, page *template.Template, data any) {
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+	h.Set("Referrer-Policy", "no-referrer") // the address is the secret of the page
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	if err := page.Execute(w, data); err != nil {
+		s.cfg.Log.Debug("sandbox: a page was not written to its end", "error", err)
+	}
+}
+
+func (s *Sandbox) failed(w http.ResponseWriter, err error) {
+	s.cfg.Log.Error("sandbox: a page failed", "error", err)
+	http.Error(w, "something went wrong", http.StatusInternalServerError)
+}
+
+// sums are what the sandbox has done.
+type sums struct{ Payments, Paid, Refunds, Undelivered int }
+
+func (b *books) sums() sums {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := sums{Payments: len(b.payments), Undelivered: len(b.events)}
+	for _, p := range b.payments {
+		out.Refunds += len(p.Refunds)
+		if p.Status == provider.StatusPaid {
+			out.Paid++
+		}
+	}
+	return out
+}

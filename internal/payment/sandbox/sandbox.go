@@ -1,0 +1,148 @@
+package sandbox
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"html/template"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	provider "seckill/internal/payment"
+)
+
+// Config configures a [Sandbox].
+type Config struct {
+	// Addr is where to serve, host:port.
+	Addr string
+	// PublicURL is how browsers reach it; "" means http:// and the address.
+	PublicURL string
+	// APIKey is what the calls are authorized with, Secrets are what the webhooks are signed with.
+	APIKey  string
+	Secrets []string
+	// WebhookURL is where events are delivered; see also [Sandbox.SetWebhookURL].
+	WebhookURL string
+	// File keeps the state; "" means that nothing is kept.
+	File      string
+	Behaviour Behaviour
+	Log       *slog.Logger
+}
+
+// Sandbox is a payment provider that moves no money.
+type Sandbox struct {
+	cfg      Config
+	books    *books
+	webhooks *provider.Webhooks
+	listener net.Listener
+	http     *http.Client
+	url      string
+	receiver atomic.Pointer[string]
+	pages    *template.Template
+}
+
+// Open listens and reads the file. [Sandbox.Run] serves, or [Sandbox.Close] ends it.
+func Open(ctx context.Context, cfg Config) (*Sandbox, error) {
+	if cfg.APIKey == "" {
+		return nil, errors.New("sandbox: there is no API key")
+	}
+	if err := cfg.Behaviour.Validate(); err != nil {
+		return nil, err
+	}
+	webhooks, err := provider.NewWebhooks(cfg.Secrets...)
+	if err != nil {
+		return nil, err
+	}
+	pages, err := template.New("").Parse(pageHTML)
+	if err != nil {
+		return nil, err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Addr)
+	if err != nil {
+		return nil, err
+	}
+	s := &Sandbox{cfg: cfg, webhooks: webhooks, listener: listener, url: cfg.PublicURL, pages: pages, http: &http.Client{
+		Transport:     http.DefaultTransport.(*http.Transport).Clone(),
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+	if s.url == "" {
+		s.url = "http://" + listener.Addr().String()
+	}
+	s.SetWebhookURL(cfg.WebhookURL)
+	s.books, err = openBooks(cfg.File, time.Now, func(id string) string { return s.url + "/pay/" + id }, cfg.Behaviour)
+	if err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	return s, nil
+}
+
+// URL is where the sandbox serves.
+func (s *Sandbox) URL() string { return s.url }
+
+// SetWebhookURL says where events are delivered from now on; "" holds them back.
+func (s *Sandbox) SetWebhookURL(address string) {
+	s.receiver.Store(&address)
+	if s.books != nil {
+		s.books.wake()
+	}
+}
+
+func (s *Sandbox) target() string { return *s.receiver.Load() }
+
+// SetBehaviour changes the switches. What has happened already keeps its own.
+func (s *Sandbox) SetBehaviour(b Behaviour) error {
+	if err := b.Validate(); err != nil {
+		return err
+	}
+	return s.books.setBehaviour(b)
+}
+
+// finishWithin is how long calls may go on when Run ends.
+const finishWithin = 5 * time.Second
+
+// Run serves and delivers until ctx ends, and then closes the sandbox.
+func (s *Sandbox) Run(ctx context.Context) error {
+	server := &http.Server{
+		Handler: s.handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
+	}
+	serving, inner := errgroup.WithContext(ctx)
+	server.BaseContext = func(net.Listener) context.Context { return inner } // ends the waits of slow answers
+	serving.Go(func() error {
+		if err := server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	serving.Go(func() error { return s.deliver(inner) })
+	serving.Go(func() error {
+		<-inner.Done()
+		finishing, cancel := context.WithTimeout(context.WithoutCancel(inner), finishWithin)
+		defer cancel()
+		if err := server.Shutdown(finishing); err != nil {
+			return server.Close()
+		}
+		return nil
+	})
+	err := serving.Wait()
+	s.http.CloseIdleConnections()
+	if err = errors.Join(err, s.books.close()); err != nil {
+		return fmt.Errorf("payment sandbox: %w", err)
+	}
+	return nil
+}
+
+// Close ends a sandbox that was not run.
+func (s *Sandbox) Close() error { return errors.Join(s.listener.Close(), s.books.close()) }
+
+// authorized reports whether a request has the API key.
+func (s *Sandbox) authorized(r *http.Request) bool {
+	want, got := sha256.Sum256([]byte("Bearer "+s.cfg.APIKey)), sha256.Sum256([]byte(r.Header.Get("Authorization")))
+	return subtle.ConstantTimeCompare(want[:], got[:]) == 1
+}
