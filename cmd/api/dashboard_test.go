@@ -56,7 +56,7 @@ func TestDashboard(t *testing.T) {
 	r := start(t, nil, nil)
 	url, _, _ := strings.Cut(curlLine.FindStringSubmatch(r.curl)[3], "/api/")
 	sale := openSale(t, 1, admissionPolicy, process{url: url})
-	if got := sale.buy(0, 1, ""); got.code != "accepted" {
+	if got := sale.buyUntilAnswered(0, 1, "first"); got.code != "accepted" {
 		t.Fatalf("told %+v", got)
 	}
 	sale.atRest(0)

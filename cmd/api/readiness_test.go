@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -86,7 +87,7 @@ func TestReadyWhileAdmissionSells(t *testing.T) {
 	p := startProcess(t, servers{db: mariadb.Database(t), redis: []string{redis.Addr()}})
 	sale := openSale(t, 2000, `{"flow":"admission"}`, p)
 	waitSold(t, p, flowAdmission)
-	if got := sale.buy(0, 5000, ""); got.code != "accepted" { // the process knows the voucher
+	if got := sale.buyUntilAnswered(0, 5000, "first"); got.code != "accepted" { // the process knows the voucher
 		t.Fatalf("told %+v", got)
 	}
 	mariadb.Kill()
@@ -138,7 +139,7 @@ func TestReadyWhileMySQLLocks(t *testing.T) {
 	user := 0
 	for end := time.Now().Add(leaseOfRedis + time.Second); time.Now().Before(end); {
 		user++
-		if got := sale.buy(0, user, ""); got.code != "created" {
+		if got := sale.buyUntilAnswered(0, user, "key-"+strconv.Itoa(user)); got.code != "created" {
 			t.Fatalf("order %d, Redis stopped: %+v", user, got)
 		}
 		if status, flows := readyFlows(t, p); status != http.StatusOK || !flows[flowMySQL].Ready || flows[flowAdmission].Ready {

@@ -3,7 +3,6 @@ package main
 import (
 	"maps"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,7 +27,7 @@ func (s *testSale) atRest(i int) audit {
 // status returns the status of an order as its user sees it.
 func (s *testSale) status(i int, order string, user int, wait string) string {
 	s.t.Helper()
-	_, body := call(s.t, http.MethodGet, s.urls[i]+"/api/v1/orders/"+order+wait, http.Header{"X-User-Id": {strconv.Itoa(user)}}, "")
+	_, body := ask(s.t, s.urls[i]+"/api/v1/orders/"+order+wait, user)
 	_, status, _ := strings.Cut(body, `"status":"`)
 	status, _, _ = strings.Cut(status, `"`)
 	return status

@@ -31,7 +31,7 @@ func TestReadsWhileTheDatabaseHangs(t *testing.T) {
 	db, line := behindProxy(t, testkit.MariaDB(t))
 	a := startProcess(t, servers{db: db, redis: []string{testkit.Redis(t).Addr()}})
 	sale := openSale(t, 5, admissionPolicy, a)
-	got := sale.buy(0, 1, "")
+	got := sale.buyUntilAnswered(0, 1, "first")
 	if got.code != "accepted" {
 		t.Fatalf("%+v", got)
 	}
@@ -69,7 +69,7 @@ func TestAuditWhileRedisHangs(t *testing.T) {
 	server := testkit.NewRedis(t)
 	a := startProcess(t, servers{db: testkit.MariaDB(t), redis: []string{server.Addr()}})
 	sale := openSale(t, 5, `{}`, a)
-	if got := sale.buy(0, 1, ""); got.code != "created" {
+	if got := sale.buyUntilAnswered(0, 1, "first"); got.code != "created" {
 		t.Fatalf("%+v", got)
 	}
 	server.Pause()

@@ -27,7 +27,7 @@ func TestAcceptedOrdersAreShownEverywhereAtOnce(t *testing.T) {
 		for n := range connections {
 			buying.Go(func() {
 				for user := n + 1; user <= users; user += connections {
-					got := sale.buy(0, user, "")
+					got := sale.buyUntilAnswered(0, user, "key-"+strconv.Itoa(user))
 					if got.code != "accepted" {
 						t.Errorf("user %d: %+v", user, got)
 						continue
@@ -37,8 +37,7 @@ func TestAcceptedOrdersAreShownEverywhereAtOnce(t *testing.T) {
 						t.Errorf("%s: user %d was told of order %s, which is then %q", policy, user, got.order, status)
 					}
 					statuses.Store(status, true)
-					user := http.Header{"X-User-Id": {strconv.Itoa(user)}}
-					if code, body := call(t, http.MethodGet, b.url+"/api/v1/orders", user, ""); code != http.StatusOK || !strings.Contains(body, got.order) {
+					if code, body := ask(t, b.url+"/api/v1/orders", user); code != http.StatusOK || !strings.Contains(body, got.order) {
 						t.Errorf("%s: order %s is not listed: %d %s", policy, got.order, code, body)
 					}
 				}
@@ -64,7 +63,7 @@ func TestLookUpsAmongManyVouchers(t *testing.T) {
 		for user := range requests {
 			asking.Go(func() {
 				want := map[bool]int{true: http.StatusOK, false: http.StatusNotFound}[path == "/api/v1/orders"]
-				if status, body := call(t, http.MethodGet, p.url+path, http.Header{"X-User-Id": {strconv.Itoa(user + 1)}}, ""); status != want {
+				if status, body := ask(t, p.url+path, user+1); status != want {
 					t.Errorf("%s: %d %s", path, status, body)
 				}
 			})

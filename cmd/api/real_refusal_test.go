@@ -16,11 +16,11 @@ func TestDatabaseRefusesRequests(t *testing.T) {
 	p := startProcess(t, where)
 	locked := openSale(t, 100, `{}`, p)
 	admitted := openSale(t, 100, `{"flow":"admission"}`, p)
-	bought := locked.buy(0, 1, "")
+	bought := locked.buyUntilAnswered(0, 1, "first")
 	if bought.code != "created" {
 		t.Fatalf("told %+v", bought)
 	}
-	if got := admitted.buy(0, 1, ""); got.code != "accepted" { // the process knows the voucher from here on
+	if got := admitted.buyUntilAnswered(0, 1, "first"); got.code != "accepted" { // the process knows the voucher from here on
 		t.Fatalf("told %+v", got)
 	}
 	user := 100

@@ -156,6 +156,16 @@ func (s *testSale) buyUntilAnswered(i, user int, key string) (told outcome) {
 	return told
 }
 
+// ask asks as a user until the answer is not unavailable, as a client does: on a busy machine a server may be late.
+func ask(t *testing.T, url string, user int) (status int, body string) {
+	t.Helper()
+	testkit.Until(t, "an answer of "+url, func() bool {
+		status, body = call(t, http.MethodGet, url, http.Header{"X-User-Id": {strconv.Itoa(user)}}, "")
+		return status != http.StatusServiceUnavailable
+	})
+	return status, body
+}
+
 // connections is the number of concurrent buyers.
 const connections = 32
 

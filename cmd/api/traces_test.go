@@ -81,7 +81,7 @@ func TestTracesOfAnOrder(t *testing.T) {
 	r := start(t, nil, []string{tracesEndpoint + "=" + collector})
 	url, _, _ := strings.Cut(curlLine.FindStringSubmatch(r.curl)[3], "/api/")
 	sale := openSale(t, 3, admissionPolicy, process{url: url})
-	got := sale.buy(0, 1, "")
+	got := sale.buyUntilAnswered(0, 1, "first")
 	if got.code != "accepted" {
 		t.Fatalf("told %+v", got)
 	}

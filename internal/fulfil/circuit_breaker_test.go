@@ -108,7 +108,7 @@ func TestNodeHangs(t *testing.T) {
 	goesOn := func(what string, long time.Duration) {
 		t.Helper()
 		for end := time.Now().Add(long); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-			began := time.Now()
+			watch := testkit.StartStopwatch()
 			for _, b := range elsewhere {
 				s.acceptIn(b)
 			}
@@ -119,15 +119,15 @@ func TestNodeHangs(t *testing.T) {
 				}
 				return entries == 0
 			})
-			if took := time.Since(began); took > 2500*time.Millisecond {
+			if took := watch.Stop(); took > 2500*time.Millisecond {
 				t.Errorf("%s: the entries on the other nodes took %v", what, took)
 			}
 		}
 	}
 	goesOn("running", 2*openFor)
-	began := time.Now()
+	watch := testkit.StartStopwatch()
 	stop()
-	if took := time.Since(began); took > 2500*time.Millisecond {
+	if took := watch.Stop(); took > 2500*time.Millisecond {
 		t.Errorf("the stop took %v", took)
 	}
 	s.run(named)
@@ -151,28 +151,29 @@ func TestNodesAreCalledConcurrently(t *testing.T) {
 	}
 	freeze(t, node)
 	for n, longest := range []time.Duration{2 * nodeTimeout, nodeTimeout / 2} {
-		began := time.Now()
+		watch := testkit.StartStopwatch()
 		lengths, _, err := in.backlog(t.Context(), all)
-		if took := time.Since(began); err == nil || len(lengths) != len(elsewhere) || took > longest {
+		if took := watch.Stop(); err == nil || len(lengths) != len(elsewhere) || took > longest {
 			t.Errorf("%d: %d counted, %v, after %v", n, len(lengths), err, took)
 		}
 	}
-	began := time.Now()
+	watch := testkit.StartStopwatch()
 	entries, err := in.readNew(t.Context(), "me-1", all, 10, 250*time.Millisecond)
+	took := watch.Stop()
 	some, ok := errors.AsType[*readError](err)
-	if !ok || len(some.streams) != len(there) || len(entries) != len(elsewhere) || time.Since(began) > 2*nodeTimeout {
-		t.Fatalf("%d read, %v, after %v", len(entries), err, time.Since(began))
+	if !ok || len(some.streams) != len(there) || len(entries) != len(elsewhere) || took > 2*nodeTimeout {
+		t.Fatalf("%d read, %v, after %v", len(entries), err, took)
 	}
 	for _, err := range in.acknowledge(t.Context(), byStream(entries)) {
 		s.must(err)
 	}
-	began = time.Now()
+	watch = testkit.StartStopwatch()
 	for _, b := range there {
 		if _, err := in.readPending(t.Context(), "me-1", all[b], "0", 10); err == nil {
 			t.Errorf("bucket %d answered", b)
 		}
 	}
-	if took := time.Since(began); took > 2*nodeTimeout {
+	if took := watch.Stop(); took > 2*nodeTimeout {
 		t.Errorf("%d streams of a node that hangs took %v", len(there), took)
 	}
 }

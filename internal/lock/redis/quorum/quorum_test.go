@@ -189,20 +189,20 @@ func TestHangingNodeCostsNodeTimeout(t *testing.T) {
 			t.Fatal(err)
 		}
 		servers[0].Pause()
-		began := time.Now()
+		watch := testkit.StartStopwatch()
 		held, err := l.Acquire(t.Context(), key, lock.Options{TTL: lease})
-		if took, limit := time.Since(began), 2*short+slack; took > limit { // one to acquire, one to release
+		if took, limit := watch.Stop(), 2*short+slack; took > limit { // one to acquire, one to release
 			t.Errorf("an acquisition beside a hanging node took %v, at most %v", took, limit)
 		}
 		if need == 3 && !errors.Is(err, lock.ErrUnavailable) || need == 2 && err != nil {
 			t.Fatalf("Acquire beside a hanging node = %v", err)
 		}
 		if err == nil {
-			began = time.Now()
+			watch = testkit.StartStopwatch()
 			if err := held.Release(t.Context()); err != nil {
 				t.Errorf("Release beside a hanging node = %v", err)
 			}
-			if took, limit := time.Since(began), short+slack; took > limit {
+			if took, limit := watch.Stop(), short+slack; took > limit {
 				t.Errorf("a release beside a hanging node took %v, at most %v", took, limit)
 			}
 		}
@@ -220,10 +220,10 @@ func TestWaitLimitIsForTheWhole(t *testing.T) {
 	put(t, servers[2])
 	servers[0].Pause()
 	const wait = 500 * time.Millisecond
-	began := time.Now()
+	began, watch := time.Now(), testkit.StartStopwatch()
 	_, err := l.Acquire(t.Context(), key, lock.Options{TTL: lease, Wait: wait})
-	if took, limit := time.Since(began), wait+3*short+slack; took < wait || took > limit {
-		t.Errorf("asked to wait %v it waited %v, at most %v", wait, took, limit)
+	if took, ran, limit := time.Since(began), watch.Stop(), wait+3*short+slack; took < wait || ran > limit {
+		t.Errorf("asked to wait %v it waited %v, of which it ran %v, at most %v", wait, took, ran, limit)
 	}
 	if !errors.Is(err, lock.ErrNotAcquired) {
 		t.Errorf("Acquire = %v, want ErrNotAcquired", err)
@@ -263,14 +263,14 @@ func TestRenewalNeedsTheQuorum(t *testing.T) {
 		if err := held.Extend(t.Context(), 0); err != nil {
 			t.Errorf("Extend with %d of 3 nodes down = %v", len(down)-1, err)
 		}
-		began := time.Now()
+		watch := testkit.StartStopwatch()
 		down[len(down)-1].Kill() // one too many
 		select {
 		case <-held.Lost():
-		case <-time.After(renewed + slack):
+		case <-time.After(time.Minute):
 			t.Fatal("the holder was not told")
 		}
-		if took := time.Since(began); took > renewed {
+		if took := watch.Stop(); took > renewed {
 			t.Errorf("the holder was told %v after the quorum was lost, later than its lease of %v", took, renewed)
 		}
 		if cause := context.Cause(held.Context()); !errors.Is(cause, lock.ErrUnavailable) {
