@@ -7,111 +7,18 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/emulation"
-	"github.com/chromedp/cdproto/log"
-	"github.com/chromedp/cdproto/network"
-	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
 	"seckill/internal/lab/report"
+	"seckill/internal/testkit/browser"
 )
 
 //go:embed testdata/inspect.js
 var inspect string
-
-// chromium finds a browser. Without one the test is skipped, unless REQUIRE_INFRA=1.
-func chromium(t *testing.T) string {
-	t.Helper()
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-	const missing = "chromium not found on PATH: apt-get install chromium"
-	if os.Getenv("REQUIRE_INFRA") == "1" {
-		t.Fatal(missing, "(REQUIRE_INFRA=1 forbids to skip)")
-	}
-	t.Skip(missing)
-	return ""
-}
-
-// browse starts a browser that ends with the test, and notes what it asks of the
-// network and what it complains of.
-func browse(t *testing.T) (ctx context.Context, notes *noted) {
-	t.Helper()
-	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(chromium(t)), chromedp.UserDataDir(t.TempDir()), chromedp.WSURLReadTimeout(time.Minute),
-		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun,
-		chromedp.Flag("headless", "new"), chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
-		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true), chromedp.Flag("hide-scrollbars", false),
-	)
-	// Not the test's own context: the browser is closed after that has ended.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 15*time.Minute) // for a browser that hangs
-	t.Cleanup(cancel)
-	ctx, stop := chromedp.NewExecAllocator(ctx, options...)
-	t.Cleanup(stop)
-	ctx, closeTab := chromedp.NewContext(ctx)
-	t.Cleanup(closeTab)
-	t.Cleanup(func() {
-		if err := chromedp.Cancel(ctx); err != nil {
-			t.Errorf("closing the browser: %v", err)
-		}
-	})
-	notes = &noted{}
-	if err := chromedp.Do(ctx); err != nil {
-		t.Fatalf("starting the browser: %v", err)
-	}
-	if err := chromedp.Listen(ctx, notes.event); err != nil {
-		t.Fatal(err)
-	}
-	_, err := chromedp.Call(ctx, network.Enable, network.EnableParams{})
-	if err == nil {
-		_, err = chromedp.Call(ctx, log.Enable, cdp.Empty{})
-	}
-	if err != nil {
-		t.Fatalf("listening to the browser: %v", err)
-	}
-	return ctx, notes
-}
-
-// noted is what a page asks of the network, and what the browser complains of.
-type noted struct {
-	mu       sync.Mutex
-	requests []string
-	trouble  []string
-}
-
-func (n *noted) event(ev any) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	switch ev := ev.(type) {
-	case *network.EventRequestWillBeSent:
-		n.requests = append(n.requests, ev.Request.URL)
-	case *runtime.EventExceptionThrown:
-		n.trouble = append(n.trouble, ev.ExceptionDetails.Text)
-	case *runtime.EventConsoleAPICalled:
-		n.trouble = append(n.trouble, fmt.Sprintf("console.%s", ev.Type))
-	case *log.EventEntryAdded:
-		n.trouble = append(n.trouble, fmt.Sprintf("%s: %s", ev.Entry.Level, ev.Entry.Text))
-	}
-}
-
-// take returns what was noted, and forgets it.
-func (n *noted) take() (requests, trouble []string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	requests, trouble = n.requests, n.trouble
-	n.requests, n.trouble = nil, nil
-	return requests, trouble
-}
 
 // seen is what testdata/inspect.js tells of the page.
 type seen struct {
@@ -128,14 +35,14 @@ func TestPageInABrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a browser takes a while")
 	}
-	ctx, notes := browse(t)
+	ctx, notes := browser.Open(t)
 	for name, r := range map[string]report.Report{"made up": sample(), "recorded": recorded(t)} {
 		t.Run(name, func(t *testing.T) { inspectPage(ctx, t, notes, r, strings.ReplaceAll(name, " ", "-")) })
 	}
 }
 
 // inspectPage looks at a report in windows of every size, in both schemes.
-func inspectPage(ctx context.Context, t *testing.T, notes *noted, r report.Report, name string) {
+func inspectPage(ctx context.Context, t *testing.T, notes *browser.Notes, r report.Report, name string) {
 	t.Helper()
 	dir := t.TempDir()
 	if err := report.WriteDir(dir, r); err != nil {
@@ -154,7 +61,7 @@ func inspectPage(ctx context.Context, t *testing.T, notes *noted, r report.Repor
 				if err != nil {
 					t.Fatal(err)
 				}
-				requests, trouble := notes.take()
+				requests, trouble := notes.Take()
 				check(t, text, size[0], scheme, r)
 				if len(trouble) > 0 {
 					t.Errorf("the browser complains: %q", trouble)
@@ -173,17 +80,10 @@ func inspectPage(ctx context.Context, t *testing.T, notes *noted, r report.Repor
 // look opens the page in a window of that size and returns what testdata/inspect.js
 // tells of it.
 func look(ctx context.Context, address string, width, height int64, scheme string) (string, error) {
-	var screen []chromedp.EmulateViewportOption
-	if width < 700 {
-		screen = append(screen, chromedp.EmulateMobile)
+	if err := browser.Window(ctx, width, height, scheme); err != nil {
+		return "", err
 	}
-	_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
-	})
-	if err == nil {
-		err = chromedp.Do(ctx, chromedp.EmulateViewport(width, height, screen...), chromedp.Navigate(address))
-	}
-	if err != nil {
+	if err := chromedp.Do(ctx, chromedp.Navigate(address)); err != nil {
 		return "", err
 	}
 	return chromedp.Run(ctx, chromedp.Evaluate[string](inspect))
@@ -254,11 +154,7 @@ func shoot(ctx context.Context, t *testing.T, name string) {
 		if _, err := chromedp.Run(ctx, chromedp.Evaluate[any](scroll+", 1")); err != nil {
 			t.Fatal(err)
 		}
-		png, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name+part+".png"), png, 0o644); err != nil {
+		if err := browser.Shoot(ctx, dir, name+part); err != nil {
 			t.Fatal(err)
 		}
 	}

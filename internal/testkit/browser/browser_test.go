@@ -1,0 +1,54 @@
+package browser_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"seckill/internal/testkit"
+	"seckill/internal/testkit/browser"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
+
+// The vendored files are those of the package axe-core 4.14.1 on npm.
+func TestVendoredFilesAreUnchanged(t *testing.T) {
+	for name, want := range map[string]string{
+		"axe.min.js": "29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c",
+		"LICENSE":    "af175b9d96ee93c21a036152e1b905b0b95304d4ae8c2c921c7609100ba8df7e",
+	} {
+		text, err := os.ReadFile("testdata/axe-core/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sum := sha256.Sum256(text); hex.EncodeToString(sum[:]) != want {
+			t.Errorf("%s has the checksum %x", name, sum)
+		}
+	}
+}
+
+// What the tests of pages rely on: complaints are noted, and what cannot be read or named is found.
+func TestFaultsOfAPageAreSeen(t *testing.T) {
+	tab, notes := browser.Open(t)
+	page := `data:text/html,<html lang=en><title>t</title><main><h1>t</h1><p style="color:%23ccc;background:%23fff">pale</p>` +
+		`<button></button></main><script>console.error("trouble")</script>`
+	if err := chromedp.Do(tab, chromedp.Navigate(page)); err != nil {
+		t.Fatal(err)
+	}
+	found, err := browser.Inaccessible(tab)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := strings.Join(found, "\n")
+	if !strings.Contains(all, "color-contrast: ") || !strings.Contains(all, "button-name: ") {
+		t.Errorf("found %q", found)
+	}
+	testkit.Until(t, "the error is noted", func() bool {
+		_, trouble := notes.Take()
+		return strings.Contains(strings.Join(trouble, "\n"), "trouble")
+	})
+}
