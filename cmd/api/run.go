@@ -22,6 +22,7 @@ import (
 	"seckill/internal/order"
 	"seckill/internal/telemetry"
 	"seckill/internal/voucher"
+	"seckill/internal/web"
 )
 
 // run runs the service from start to stop. It is also the diagram of the system: everything is wired here. It
@@ -87,6 +88,10 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	site, err := web.New(web.Config{Lab: cfg.Lab})
+	if err != nil {
+		return err
+	}
 	limits, err := newLimits(cfg)
 	if err != nil {
 		return err
@@ -96,7 +101,7 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 		httpapi.Deps{
 			Orders: rec.orders(orders), Vouchers: vouchers, Idempotency: stores.db.Idempotency(), IDs: ids, Tokens: tokens,
 			Lockers: lockers, Ready: readiness(cfg, stores, admission, guard, ids),
-			Limit: limits.orders, Lookups: limits.lookups, Keys: limits.keys, Log: log, Registerer: registry, Gatherer: registry, Now: time.Now,
+			Limit: limits.orders, Lookups: limits.lookups, Keys: limits.keys, Site: site, Log: log, Registerer: registry, Gatherer: registry, Now: time.Now,
 		})
 	if err != nil {
 		return err

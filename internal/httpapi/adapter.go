@@ -58,6 +58,8 @@ type reply struct {
 	location    string
 	retryAfter  []string // header value; nil for none
 	body        []byte
+	// page answers instead of the other fields but outcome; nil for none.
+	page http.Handler
 	// replayed says that this is an earlier answer to the same idempotency key.
 	replayed bool
 	// outcome is the reply's label in the metrics, from a closed list.
@@ -81,7 +83,11 @@ func (a *API) adapt(route *routeMetrics, who access, h handler) gin.HandlerFunc 
 		}
 		defer r.deadline.end()
 		out := a.answer(&r.deadline, r, who, h)
-		a.send(c.Writer, r, out)
+		if out.page != nil {
+			out.status = sendPage(c.Writer, r, out.page)
+		} else {
+			a.send(c.Writer, r, out)
+		}
 
 		took := time.Since(start)
 		a.metrics.observe(route, out, took)

@@ -38,7 +38,7 @@ type Config struct {
 	CommandLine []string
 }
 
-// Deps are the dependencies of the handlers. All but Limit, Lookups, Keys and Ready are required.
+// Deps are the dependencies of the handlers. All but Limit, Lookups, Keys, Site and Ready are required.
 type Deps struct {
 	Orders      Orders
 	Vouchers    Vouchers
@@ -54,11 +54,13 @@ type Deps struct {
 	// Lookups bounds how often a user may look up orders and idempotency keys, Keys how many idempotency
 	// keys a user may store. nil means no limit.
 	Lookups, Keys Quota
-	Ready         Readiness
-	Log           *slog.Logger
-	Registerer    prometheus.Registerer
-	Gatherer      prometheus.Gatherer
-	Now           func() time.Time
+	// Site is the pages for browsers. nil means that there are none.
+	Site       Site
+	Ready      Readiness
+	Log        *slog.Logger
+	Registerer prometheus.Registerer
+	Gatherer   prometheus.Gatherer
+	Now        func() time.Time
 }
 
 // Orders places and returns orders. [order.Service] implements it.
@@ -95,6 +97,16 @@ type Quota interface {
 	Allow(userID int64) (wait time.Duration, ok bool)
 	// Return takes back one Allow whose action was not done.
 	Return(userID int64)
+}
+
+// Site is the pages for browsers and their files. [web.Site] implements it.
+type Site interface {
+	// Paths returns the paths of the pages.
+	Paths() []string
+	// Serves reports whether there is something at a path, of a page or of a file.
+	Serves(path string) bool
+	// ServeHTTP answers GET and HEAD for a path that is served.
+	http.Handler
 }
 
 // IDs generates ids: positive, and never the same one twice.
@@ -239,6 +251,7 @@ func (a *API) newPublic() (*gin.Engine, error) {
 			return nil, err
 		}
 	}
+	a.addSite(e)
 	if !a.cfg.DebugListener {
 		for _, path := range []string{"/livez", "/readyz", "/metrics"} {
 			e.GET(path, gin.WrapH(a.debug))

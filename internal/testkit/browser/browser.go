@@ -54,16 +54,16 @@ func Open(t testkit.TB, flags ...chromedp.ExecAllocatorOption) (tab context.Cont
 	t.Cleanup(cancel)
 	ctx, stop := chromedp.NewExecAllocator(ctx, append(options, flags...)...)
 	t.Cleanup(stop)
-	return open(t, ctx)
+	return open(ctx, t)
 }
 
 // Tab opens another tab of the browser.
-func Tab(t testkit.TB, of context.Context) (tab context.Context, notes *Notes) {
+func Tab(of context.Context, t testkit.TB) (tab context.Context, notes *Notes) {
 	t.Helper()
-	return open(t, of)
+	return open(of, t)
 }
 
-func open(t testkit.TB, parent context.Context) (tab context.Context, notes *Notes) {
+func open(parent context.Context, t testkit.TB) (tab context.Context, notes *Notes) {
 	t.Helper()
 	tab, closeTab := chromedp.NewContext(parent)
 	t.Cleanup(closeTab)

@@ -1,0 +1,118 @@
+package httpapi_test
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"seckill/internal/httpapi"
+	"seckill/internal/web"
+)
+
+// withSite adds the real pages.
+func withSite(t *testing.T) option {
+	return func(c *httpapi.Config, r *fixture) {
+		site, err := web.New(web.Config{Lab: c.Lab})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.site = site
+	}
+}
+
+func TestSiteIsServed(t *testing.T) {
+	r := newFixture(t, lab, withSite(t))
+	for _, method := range []string{"GET", "HEAD"} {
+		rec := sent(t.Context(), r.handler, method, "/", "example.com", "Accept-Encoding: gzip")
+		h := rec.Header()
+		if rec.Code != http.StatusOK || !strings.HasPrefix(h.Get("Content-Type"), "text/html") || h.Get("Content-Encoding") != "gzip" {
+			t.Errorf("%s: %d %v", method, rec.Code, h)
+		}
+		if h.Get("Content-Security-Policy") == "" || h.Get("X-Content-Type-Options") != "nosniff" || h.Get("X-Request-ID") == "" {
+			t.Errorf("%s: %v", method, h)
+		}
+	}
+	wantProblem(t, sent(t.Context(), r.handler, "GET", "/static/x/nothing.js", "example.com"), http.StatusNotFound, "not_found")
+	wantProblem(t, sent(t.Context(), r.handler, "POST", "/", "example.com"), http.StatusMethodNotAllowed, "method_not_allowed")
+	metrics := get(r.api.Debug(), "/metrics").Body.String()
+	for _, want := range []string{
+		`seckill_http_requests_total{class="2xx",method="GET",route="/"} 1`,
+		`seckill_http_requests_total{class="4xx",method="GET",route="/static/*file"} 1`,
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("the metrics lack %s", want)
+		}
+	}
+}
+
+func TestServiceWithoutSite(t *testing.T) {
+	r := newFixture(t)
+	wantProblem(t, sent(t.Context(), r.handler, "GET", "/", "example.com"), http.StatusNotFound, "not_found")
+}
+
+// A page at a name that was made to resolve to this server gets nothing, not even the page.
+func TestSiteKnowsItsHosts(t *testing.T) {
+	r := newFixture(t, lab, withSite(t))
+	for _, path := range []string{"/", "/static/x/buyers.js"} {
+		wantProblem(t, sent(t.Context(), r.handler, "GET", path, "rebind.attacker.example"), http.StatusForbidden, "forbidden")
+		if rec := sent(t.Context(), r.handler, "GET", path, "example.com"); rec.Code != http.StatusOK {
+			t.Errorf("%s: %d", path, rec.Code)
+		}
+	}
+}
+
+// Whatever changes something refuses a page of another site and a name of another site, in lab mode.
+func TestEveryChangeIsGuarded(t *testing.T) {
+	r := newFixture(t, lab, withSite(t))
+	r.undescribed = true
+	changes := 0
+	for _, operation := range r.api.Operations() {
+		method, path, _ := strings.Cut(operation, " ")
+		if method == http.MethodGet {
+			continue
+		}
+		changes++
+		path = strings.NewReplacer(":id", "7", "*key", "k").Replace(path)
+		for name, c := range map[string]struct {
+			host    string
+			headers []string
+		}{
+			"another site":                  {"example.com", []string{"Sec-Fetch-Site: cross-site", "Origin: http://attacker.example"}},
+			"another site, old browser":     {"example.com", []string{"Origin: http://attacker.example"}},
+			"another port":                  {"example.com", []string{"Sec-Fetch-Site: same-site", "Origin: http://example.com:3000"}},
+			"a name that was made to match": {"attacker.example", []string{"Sec-Fetch-Site: same-origin", "Origin: http://attacker.example"}},
+		} {
+			rec := sent(t.Context(), r.handler, method, path, c.host, append(c.headers, "X-User-ID: 42")...)
+			if rec.Code != http.StatusForbidden {
+				t.Errorf("%s, %s: %d %s", operation, name, rec.Code, rec.Body)
+			}
+		}
+	}
+	if changes < 4 || len(r.orders.placed) != 0 {
+		t.Errorf("%d operations that change something, %d orders", changes, len(r.orders.placed))
+	}
+}
+
+// The pages have words for every refusal. What will pass is not one: the page tries again.
+func TestEveryRefusalHasWords(t *testing.T) {
+	languages, err := web.Messages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	without := []string{"busy", "unavailable", "rate_limited", "not_found", "method_not_allowed", "payload_too_large", "client_gone"}
+	for _, p := range httpapi.Problems() {
+		_, code, _ := strings.Cut(p, " ")
+		for _, language := range slices.Sorted(maps.Keys(languages)) {
+			if languages[language]["refused."+code] == "" && !slices.Contains(without, code) {
+				t.Errorf("%s has no words for %s", language, code)
+			}
+		}
+	}
+	for _, status := range enum(t, "Order", "status") {
+		if languages["en"]["order."+status] == "" || languages["en"]["status."+status] == "" {
+			t.Errorf("no words for an order that is %s", status)
+		}
+	}
+}

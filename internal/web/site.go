@@ -1,0 +1,241 @@
+package web
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+)
+
+//go:embed pages static messages
+var files embed.FS
+
+// Config is what the pages need to know of the service.
+type Config struct {
+	// Lab lets a visitor choose a buyer's number. Otherwise the page asks for a token.
+	Lab bool
+}
+
+// Site is the pages and their files, compressed and hashed. It never changes, so it may be used concurrently.
+type Site struct {
+	pages   map[string]*file // by path
+	static  map[string]*file // by name
+	version string           // hash of all static files
+}
+
+// file is a file as it is sent.
+type file struct {
+	contentType  string
+	etag         string
+	cache        string
+	body, zipped []byte // zipped is nil if it would not be smaller
+}
+
+// The folder of the static files: /static/{version}/{name}.
+const folder = "/static/"
+
+// The values of Cache-Control.
+const (
+	revalidate = "no-cache"
+	forEver    = "public, max-age=31536000, immutable"
+	notKept    = "no-store"
+)
+
+// policy allows what the pages do and nothing else: modules, style, pictures and requests of this origin.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+
+// New reads the embedded files. Its errors are those of the files themselves.
+func New(cfg Config) (*Site, error) {
+	s := &Site{pages: make(map[string]*file), static: make(map[string]*file)}
+	if err := s.addStatic(); err != nil {
+		return nil, fmt.Errorf("web: %w", err)
+	}
+	for at, name := range map[string]string{"/": "buyers.html"} {
+		if err := s.addPage(at, name, cfg); err != nil {
+			return nil, fmt.Errorf("web: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// addStatic adds the files of the folder static, and the messages of all languages as a module.
+func (s *Site) addStatic() error {
+	names, err := fs.ReadDir(files, "static")
+	if err != nil {
+		return err
+	}
+	all := sha256.New()
+	add := func(name string, body []byte) error {
+		f, err := newFile(name, body, forEver)
+		s.static[name] = f
+		fmt.Fprintf(all, "%s %d\n%s", name, len(body), body)
+		return err
+	}
+	for _, entry := range names {
+		body, err := files.ReadFile(path.Join("static", entry.Name()))
+		if err != nil {
+			return err
+		}
+		if err := add(entry.Name(), body); err != nil {
+			return err
+		}
+	}
+	messages, err := Messages()
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(messages)
+	if err != nil {
+		return err
+	}
+	if err := add("messages.js", fmt.Appendf(nil, "export default %s;\n", text)); err != nil {
+		return err
+	}
+	s.version = hex.EncodeToString(all.Sum(nil)[:8])
+	return nil
+}
+
+func (s *Site) addPage(at, name string, cfg Config) error {
+	page, err := template.ParseFS(files, "pages/"+name)
+	if err != nil {
+		return err
+	}
+	var modules []string
+	for name := range s.static {
+		if path.Ext(name) == ".js" {
+			modules = append(modules, name)
+		}
+	}
+	var body bytes.Buffer
+	if err := page.Execute(&body, struct {
+		Base    string
+		Lab     bool
+		Modules []string
+	}{folder + s.version, cfg.Lab, sorted(modules)}); err != nil {
+		return err
+	}
+	s.pages[at], err = newFile(name, body.Bytes(), revalidate)
+	return err
+}
+
+var contentTypes = map[string]string{
+	".html": "text/html; charset=utf-8",
+	".css":  "text/css; charset=utf-8",
+	".js":   "text/javascript; charset=utf-8",
+	".svg":  "image/svg+xml",
+}
+
+func newFile(name string, body []byte, cache string) (*file, error) {
+	kind, ok := contentTypes[path.Ext(name)]
+	if !ok {
+		return nil, fmt.Errorf("%s: the type is not known", name)
+	}
+	sum := sha256.Sum256(body)
+	f := &file{contentType: kind, etag: hex.EncodeToString(sum[:12]), cache: cache, body: body}
+	var zipped bytes.Buffer
+	w, err := gzip.NewWriterLevel(&zipped, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(body); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	if zipped.Len() < len(body) {
+		f.zipped = zipped.Bytes()
+	}
+	return f, nil
+}
+
+// find returns the file at a path and how it may be kept.
+func (s *Site) find(at string) (f *file, cache string) {
+	if f := s.pages[at]; f != nil {
+		return f, f.cache
+	}
+	rest, ok := strings.CutPrefix(at, folder)
+	if !ok {
+		return nil, ""
+	}
+	version, name, _ := strings.Cut(rest, "/")
+	f = s.static[name]
+	if f != nil && version != s.version {
+		// While a new version is rolled out, a page of one instance asks another instance for its files.
+		// This version's file is better than none, but must not be kept under the other's name.
+		return f, notKept
+	}
+	return f, forEver
+}
+
+// Serves reports whether the site has something at a path.
+func (s *Site) Serves(at string) bool {
+	f, _ := s.find(at)
+	return f != nil
+}
+
+// Paths returns the paths of the pages.
+func (s *Site) Paths() []string {
+	var paths []string
+	for at := range s.pages {
+		paths = append(paths, at)
+	}
+	return sorted(paths)
+}
+
+// ServeHTTP answers GET and HEAD for a path that the site serves.
+func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f, cache := s.find(r.URL.Path)
+	if f == nil {
+		http.NotFound(w, r)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Content-Type", f.contentType)
+	h.Set("Cache-Control", cache)
+	h.Set("Vary", "Accept-Encoding")
+	body, tag := f.body, f.etag
+	if f.zipped != nil && acceptsGzip(r.Header.Values("Accept-Encoding")) {
+		h.Set("Content-Encoding", "gzip")
+		body, tag = f.zipped, tag+"-gzip"
+	}
+	h.Set("ETag", `"`+tag+`"`)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
+}
+
+// acceptsGzip reads Accept-Encoding (RFC 9110 §12.5.3).
+func acceptsGzip(headers []string) bool {
+	any := false
+	for _, header := range headers {
+		for coding := range strings.SplitSeq(header, ",") {
+			name, parameter, _ := strings.Cut(coding, ";")
+			_, quality, given := strings.Cut(parameter, "=")
+			q, err := strconv.ParseFloat(strings.TrimSpace(quality), 64)
+			accepted := !given || err == nil && q > 0
+			switch strings.ToLower(strings.TrimSpace(name)) {
+			case "gzip", "x-gzip":
+				return accepted
+			case "*":
+				any = accepted
+			}
+		}
+	}
+	return any
+}

@@ -1,0 +1,172 @@
+package web_test
+
+import (
+	"compress/gzip"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+
+	"seckill/internal/web"
+)
+
+// firstView is the most that a visitor's browser fetches before the page can be used, in bytes over the wire.
+const firstView = 150_000
+
+func newSite(t *testing.T) *web.Site {
+	t.Helper()
+	s, err := web.New(web.Config{Lab: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func get(t *testing.T, s *web.Site, path string, headers ...string) *http.Response {
+	t.Helper()
+	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		req.Header.Add(name, value)
+	}
+	rec := httptest.NewRecorder()
+	s.ServeHTTP(rec, req)
+	return rec.Result()
+}
+
+func text(t *testing.T, resp *http.Response) string {
+	t.Helper()
+	var body io.Reader = resp.Body
+	if resp.Header.Get("Content-Encoding") == "gzip" {
+		unzipped, err := gzip.NewReader(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body = unzipped
+	}
+	all, err := io.ReadAll(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(all)
+}
+
+var address = regexp.MustCompile(`(?:href|src)="(/static/[^"]+)"`)
+
+// Every file that a page names is there, is kept for ever, and all together are small.
+func TestFirstViewIsSmall(t *testing.T) {
+	s := newSite(t)
+	for _, path := range s.Paths() {
+		sum := 0
+		page := get(t, s, path, "Accept-Encoding: gzip, br")
+		if page.Header.Get("Cache-Control") != "no-cache" {
+			t.Errorf("%s: Cache-Control is %q", path, page.Header.Get("Cache-Control"))
+		}
+		sum += int(page.ContentLength)
+		seen := map[string]bool{}
+		for _, found := range address.FindAllStringSubmatch(text(t, page), -1) {
+			if seen[found[1]] {
+				continue
+			}
+			seen[found[1]] = true
+			f := get(t, s, found[1], "Accept-Encoding: gzip")
+			if f.StatusCode != http.StatusOK || f.Header.Get("Cache-Control") != "public, max-age=31536000, immutable" {
+				t.Errorf("%s: %s, Cache-Control %q", found[1], f.Status, f.Header.Get("Cache-Control"))
+			}
+			sum += int(f.ContentLength)
+		}
+		if len(seen) < 5 {
+			t.Errorf("%s names %d files", path, len(seen))
+		}
+		t.Logf("%s: %d files, %d bytes", path, len(seen), sum)
+		if sum > firstView {
+			t.Errorf("%s: the first view has %d bytes, at most %d", path, sum, firstView)
+		}
+	}
+}
+
+// A page has no inline script or style, which its policy would keep from running.
+func TestNothingIsInline(t *testing.T) {
+	s := newSite(t)
+	for _, path := range s.Paths() {
+		resp := get(t, s, path)
+		policy := resp.Header.Get("Content-Security-Policy")
+		for _, want := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'"} {
+			if !strings.Contains(policy, want) {
+				t.Errorf("%s: the policy has no %q", path, want)
+			}
+		}
+		if strings.Contains(policy, "unsafe") || strings.Contains(policy, "http") || strings.Contains(policy, "*") {
+			t.Errorf("%s: the policy is wide: %s", path, policy)
+		}
+		for name, want := range map[string]string{
+			"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cross-Origin-Opener-Policy": "same-origin",
+			"Cross-Origin-Resource-Policy": "same-origin", "Vary": "Accept-Encoding",
+		} {
+			if got := resp.Header.Get(name); got != want {
+				t.Errorf("%s: %s is %q, want %q", path, name, got, want)
+			}
+		}
+		if inline := regexp.MustCompile(`(?i)<script(?:\s[^>]*)?>[^<]|<style|\sstyle=|\son\w+=|javascript:|(?:src|href)="(?:https?:)?//`).FindString(text(t, resp)); inline != "" {
+			t.Errorf("%s has %q", path, inline)
+		}
+	}
+}
+
+func TestCaching(t *testing.T) {
+	s := newSite(t)
+	file := address.FindStringSubmatch(text(t, get(t, s, "/")))[1]
+	for _, path := range []string{"/", file} {
+		plain, zipped := get(t, s, path), get(t, s, path, "Accept-Encoding: gzip")
+		if text(t, plain) != text(t, zipped) {
+			t.Errorf("%s: the compressed text is another one", path)
+		}
+		tag := zipped.Header.Get("ETag")
+		if tag == "" || tag == plain.Header.Get("ETag") {
+			t.Errorf("%s: ETag %q, and %q when it is not compressed", path, tag, plain.Header.Get("ETag"))
+		}
+		again := get(t, s, path, "Accept-Encoding: gzip", "If-None-Match: "+tag)
+		if again.StatusCode != http.StatusNotModified || text(t, &http.Response{Body: again.Body}) != "" {
+			t.Errorf("%s: %s to its own ETag", path, again.Status)
+		}
+		if again := get(t, s, path, `If-None-Match: "another"`); again.StatusCode != http.StatusOK {
+			t.Errorf("%s: %s to another ETag", path, again.Status)
+		}
+	}
+	// Another version's folder: this version's file, which must not be kept there.
+	other := regexp.MustCompile(`/static/\w+/`).ReplaceAllString(file, "/static/0123456789abcdef/")
+	resp := get(t, s, other)
+	if resp.StatusCode != http.StatusOK || resp.Header.Get("Cache-Control") != "no-store" {
+		t.Errorf("%s: %s, Cache-Control %q", other, resp.Status, resp.Header.Get("Cache-Control"))
+	}
+}
+
+func TestServesNothingElse(t *testing.T) {
+	s := newSite(t)
+	for _, path := range []string{
+		"", "/index.html", "/static", "/static/", "/static/x/", "/static/x/nothing.js", "/static/x/../buyers.js", "/static/x/y/buyers.js",
+		"/buyers.js", "/pages/buyers.html", "/messages/en.json", "/static/x/en.json",
+	} {
+		if s.Serves(path) {
+			t.Errorf("%q is served", path)
+		}
+	}
+	if resp := get(t, s, "/nothing"); resp.StatusCode != http.StatusNotFound {
+		t.Errorf("%s", resp.Status)
+	}
+}
+
+func TestAcceptEncoding(t *testing.T) {
+	s := newSite(t)
+	for header, want := range map[string]bool{
+		"gzip": true, "GZIP": true, "br, gzip;q=0.5": true, "deflate, gzip ; q=1.0": true, "*": true, "br;q=1, *;q=0.1": true, "x-gzip": true,
+		"": false, "br": false, "gzip;q=0": false, "gzip; q=0.000, *": false, "*;q=0": false, "identity": false, "gzipped": false, "gzip;q=x": false,
+	} {
+		got := get(t, s, "/", "Accept-Encoding: "+header).Header.Get("Content-Encoding") == "gzip"
+		if got != want {
+			t.Errorf("Accept-Encoding %q: compressed %v, want %v", header, got, want)
+		}
+	}
+}

@@ -1,0 +1,75 @@
+// Calls of the HTTP API.
+
+import * as clock from './clock.js';
+
+// Refusal is an answer other than 2xx. Its code is one of the API's.
+export class Refusal extends Error {
+  constructor(response, problem) {
+    super(problem.title ?? response.statusText);
+    this.status = response.status;
+    this.code = problem.code ?? 'internal';
+    this.detail = problem.detail ?? '';
+    this.requestID = problem.request_id ?? response.headers.get('X-Request-ID') ?? '';
+    this.retryAfter = Number(response.headers.get('Retry-After')) || 0;
+  }
+}
+
+// NoAnswer says that the server cannot be reached, or does not answer in time.
+export class NoAnswer extends Error {}
+
+// How long an answer may take beyond a wait that was asked for, in ms.
+const patience = 20000;
+
+export async function call(method, path, { headers = {}, body, wait = 0, signal } = {}) {
+  const end = new AbortController();
+  const giveUp = () => end.abort();
+  const timer = setTimeout(giveUp, patience + wait);
+  signal?.addEventListener('abort', giveUp);
+  const sent = clock.here();
+  let response, answer;
+  try {
+    const init = { method, headers: { ...headers }, signal: end.signal, cache: 'no-store', credentials: 'omit' };
+    if (body !== undefined) {
+      init.headers['Content-Type'] = 'application/json';
+      init.body = JSON.stringify(body);
+    }
+    response = await fetch(path, init);
+    clock.observe(response.headers.get('Date'), sent, clock.here());
+    answer = await response.text();
+  } catch (cause) {
+    throw new NoAnswer('no answer', { cause });
+  } finally {
+    clearTimeout(timer);
+    signal?.removeEventListener('abort', giveUp);
+  }
+  let json = {};
+  try {
+    json = JSON.parse(answer || '{}');
+  } catch { // a proxy's page
+    if (response.ok) throw new NoAnswer('not an answer of the API');
+  }
+  if (!response.ok) throw new Refusal(response, json);
+  return json;
+}
+
+// temporary says whether the same request may succeed in a moment.
+export function temporary(error) {
+  return error instanceof NoAnswer
+    || error instanceof Refusal && (error.status === 429 || error.status >= 502 || error.code === 'busy');
+}
+
+// The most pages of a list that are asked for.
+const pages = 10;
+
+// vouchers returns all vouchers, oldest first.
+export async function vouchers() {
+  const all = [];
+  let after = '';
+  for (let page = 0; page < pages; page++) {
+    const answer = await call('GET', '/api/v1/vouchers?limit=100' + (after && `&after=${after}`));
+    all.push(...answer.vouchers);
+    after = answer.next_after;
+    if (!after) break;
+  }
+  return all;
+}

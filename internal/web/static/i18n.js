@@ -1,0 +1,77 @@
+// Texts, numbers and times in the visitor's language.
+
+import messages from './messages.js';
+import { $, h } from './dom.js';
+
+const names = { en: 'English', zh: '中文' };
+const stored = 'seckill.language';
+
+let language = chosen();
+let listeners = [];
+
+function chosen() {
+  const wanted = [localStorage.getItem(stored) ?? '', ...navigator.languages];
+  for (const tag of wanted) {
+    const known = tag.toLowerCase().split('-')[0];
+    if (messages[known]) return known;
+  }
+  return 'en';
+}
+
+// t returns the message of a key. What stands in braces is taken from the values.
+export function t(key, values = {}) {
+  const message = messages[language][key];
+  if (message === undefined) {
+    console.error(`the message ${key} is missing in ${language}`);
+    return key;
+  }
+  return message.replace(/\{(\w+)\}/g, (_, name) => values[name]);
+}
+
+// has says whether there is a message: a state or a refusal may be newer than this page.
+export const has = (key) => messages[language][key] !== undefined;
+
+export const number = (n) => new Intl.NumberFormat(language).format(n);
+
+// money shows cents. The shop knows no currency, so none is shown.
+export function money(cents) {
+  const digits = cents % 100 === 0 ? 0 : 2;
+  return new Intl.NumberFormat(language, { minimumFractionDigits: digits, maximumFractionDigits: digits }).format(cents / 100);
+}
+
+export const moment = (iso) => new Intl.DateTimeFormat(language, { dateStyle: 'medium', timeStyle: 'medium' }).format(new Date(iso));
+export const clockTime = (iso) => new Intl.DateTimeFormat(language, { timeStyle: 'medium' }).format(new Date(iso));
+
+// duration shows a time in ms, rounded up to its second.
+export function duration(ms) {
+  const s = Math.max(0, Math.ceil(ms / 1000));
+  const [days, hours, minutes, seconds] = [Math.floor(s / 86400), Math.floor(s / 3600) % 24, Math.floor(s / 60) % 60, s % 60];
+  if (days > 0) return t('duration.days', { days, hours });
+  const two = (n) => String(n).padStart(2, '0');
+  return hours > 0 ? `${hours}:${two(minutes)}:${two(seconds)}` : `${two(minutes)}:${two(seconds)}`;
+}
+
+// onLanguage calls f now and whenever the language changes.
+export function onLanguage(f) {
+  listeners.push(f);
+  f();
+}
+
+// setup translates what the page itself says, and makes the buttons that change the language.
+export function setup(titleKey) {
+  const buttons = Object.keys(messages).map((code) => h('button', {
+    type: 'button', lang: code, onclick: () => {
+      language = code;
+      localStorage.setItem(stored, code);
+      for (const f of listeners) f();
+    },
+  }, names[code] ?? code));
+  $('languages').append(...buttons);
+  onLanguage(() => {
+    document.documentElement.lang = language === 'zh' ? 'zh-CN' : language;
+    document.title = t(titleKey);
+    for (const e of document.querySelectorAll('[data-t]')) e.textContent = t(e.dataset.t);
+    $('languages').setAttribute('aria-label', t('language'));
+    for (const b of buttons) b.setAttribute('aria-pressed', String(b.lang === language));
+  });
+}

@@ -1,0 +1,91 @@
+// One purchase: from the tap to the order's final state.
+
+import * as api from './api.js';
+import * as buyer from './buyer.js';
+
+// The states of an order in which it will change without the buyer's doing.
+const onItsWay = new Set(['pending']);
+
+export const waits = (status) => onItsWay.has(status);
+
+// How long one tap keeps trying, in ms.
+const perseverance = 120000;
+
+// The key of an attempt is kept until its outcome is known. A repetition, even after the page was loaded again,
+// finds the same order and never makes a second one.
+const keyName = (voucherID) => `seckill.key.${buyer.id()}.${voucherID}`;
+
+function keyOf(voucherID) {
+  let key = sessionStorage.getItem(keyName(voucherID));
+  if (!key) {
+    // crypto.randomUUID is missing where the page is not served over TLS, as in a room.
+    key = Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, '0')).join('');
+    sessionStorage.setItem(keyName(voucherID), key);
+  }
+  return key;
+}
+
+const forget = (voucherID) => sessionStorage.removeItem(keyName(voucherID));
+
+function pause(ms, signal) {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    signal.addEventListener('abort', () => { clearTimeout(timer); resolve(); });
+  });
+}
+
+// buy orders a voucher. It reports each state:
+//
+//	{is: 'trying'}                        the request is under way
+//	{is: 'again', error, until}           busy, overloaded or unreachable; it tries again at that time of performance
+//	{is: 'order', order}                  there is an order, in the state that order.status names
+//	{is: 'refused', error}                a final no, with its reason
+//	{is: 'stopped'}                       the buyer stopped it, or it has tried for long enough
+export async function buy(voucherID, report, signal) {
+  const headers = buyer.headers();
+  const started = performance.now();
+  for (let attempt = 1; ; attempt++) {
+    report({ is: 'trying' });
+    try {
+      const key = keyOf(voucherID);
+      const placed = await api.call('POST', `/api/v1/vouchers/${voucherID}/orders`, { headers: { ...headers, 'Idempotency-Key': key }, signal });
+      report({ is: 'order', order: placed });
+      const order = await follow(placed, headers, (o) => report({ is: 'order', order: o }), signal);
+      if (!waits(order.status)) forget(voucherID);
+      return;
+    } catch (error) {
+      if (signal.aborted) break;
+      if (!api.temporary(error)) {
+        if (!(error instanceof api.Refusal)) throw error;
+        if (error.status < 500 && error.status !== 401) forget(voucherID);
+        report({ is: 'refused', error });
+        return;
+      }
+      if (performance.now() - started > perseverance) break;
+      // Not all at the same moment: they came at the same moment.
+      const wait = 1000 * (error.retryAfter || Math.min(attempt, 5)) + Math.random() * 700;
+      report({ is: 'again', error, until: performance.now() + wait });
+      await pause(wait, signal);
+      if (signal.aborted) break;
+    }
+  }
+  report({ is: 'stopped' });
+}
+
+// follow waits until an order is in a state that stays, and returns it. A look-up that finds no answer is repeated.
+export async function follow(order, headers, report, signal) {
+  for (let attempt = 1; waits(order.status) && !signal.aborted;) {
+    try {
+      order = await api.call('GET', `/api/v1/orders/${order.order_id}?wait=20s`, { headers, wait: 20000, signal });
+      report(order);
+      attempt = 1;
+      if (waits(order.status)) await pause(500, signal); // a server that is stopping answers at once
+    } catch (error) {
+      if (signal.aborted) break;
+      if (error instanceof api.Refusal && error.code === 'order_not_found') return { ...order, status: 'lost' };
+      if (!api.temporary(error)) throw error;
+      await pause(1000 * (error.retryAfter || Math.min(attempt++, 5)) + Math.random() * 500, signal);
+    }
+  }
+  return order;
+}
