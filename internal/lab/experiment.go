@@ -12,6 +12,7 @@
 //	finding      the results: kinds of anomaly, witnesses, verdicts
 //	testbed      the servers, API processes and buyers of a scenario
 //	lockclient   child processes that use a lock step by step
+//	listing      programs of the documents, with their mistakes
 //	load         the orders of many buyers
 //	judge        from recorded events and stores to anomalies
 //	witness      from anomalies to pictures
@@ -28,6 +29,7 @@ import (
 	"time"
 
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/listing"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lock"
 	"seckill/internal/voucher"
@@ -75,6 +77,15 @@ type Setup struct {
 	Due    time.Duration `json:"due_ns,omitempty"`
 	// Durable makes Redis nodes write to disk before they answer.
 	Durable bool `json:"durable,omitempty"`
+	// Listing is the program of the documents, with its mistake, that is run in place of the
+	// project's own.
+	Listing listing.Name `json:"listing,omitempty"`
+	// Nodes is the number of Redis nodes, and Down how many of them fail; 0: as the scenario
+	// has it.
+	Nodes int `json:"nodes,omitempty"`
+	Down  int `json:"down,omitempty"`
+	// Drift is by how many thousandths the clocks of nodes run too fast.
+	Drift int `json:"drift,omitempty"`
 }
 
 // Experiment puts one question to a mechanism.
@@ -157,6 +168,9 @@ func (e *Experiment) validate() error {
 	}
 	if err := e.Setup.Policy.Validate(); err != nil {
 		errs = append(errs, err)
+	}
+	if !listing.Known(e.Setup.Listing) {
+		errs = append(errs, fmt.Errorf("no document has a listing %q", e.Setup.Listing))
 	}
 	switch {
 	case e.Expect != finding.Breaks && e.Expect != finding.Holds:

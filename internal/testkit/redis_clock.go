@@ -46,6 +46,13 @@ func (c *Clock) Jump(d time.Duration) {
 	c.set(fmt.Sprintf("%+.3f", d.Seconds()))
 }
 
+// Drift makes the clock run faster than the right time by thousandths: 10 is one percent. The time at which
+// it is set counts as well, since the server's start.
+func (c *Clock) Drift(thousandths int) {
+	c.t.Helper()
+	c.set(fmt.Sprintf("+0 x%.3f", 1+float64(thousandths)/1000))
+}
+
 // Stick stops the clock at the current second.
 func (c *Clock) Stick() {
 	c.t.Helper()

@@ -90,7 +90,7 @@ func (c *clients) observe() {
 // request is an acquisition with the setup's mechanism, lease and wait limit.
 func (c *clients) request(who string) lockclient.Acquire {
 	return lockclient.Acquire{
-		Lock: c.setup.Policy.Lock, Key: c.key, Wait: c.setup.Policy.Wait(), TTL: c.setup.Policy.TTL(), Who: who,
+		Lock: c.setup.Policy.Lock, Listing: c.setup.Listing, Key: c.key, Wait: c.setup.Policy.Wait(), TTL: c.setup.Policy.TTL(), Who: who,
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"seckill/internal/lab/lockclient"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lock"
+	"seckill/internal/testkit"
 )
 
 // deaths are the experiments about a holder whose process is killed.
@@ -27,6 +28,10 @@ func deaths() []comparison {
 		{text: "dies-between-commands", scenario: holderKilled, needs: []testbed.Server{testbed.Redis}, quiet: true, cases: []setupCase{
 			{id: "setnx-expire-killed-between", setup: dyingBetweenCommands("setnx-expire"), breaks: stuck},
 			{id: "set-nx-px-killed", setup: dyingBetweenCommands("naive"), holds: ends},
+		}, parameters: []lab.Parameter{leaseOfTheDead()}},
+		{text: "cut-between-commands", scenario: holderCutOff, needs: []testbed.Server{testbed.Redis}, quiet: true, cases: []setupCase{
+			{id: "setnx-expire-cut-between", setup: cutBetweenCommands("setnx-expire"), breaks: stuck},
+			{id: "set-nx-px-cut", setup: cutBetweenCommands("naive"), holds: ends},
 		}, parameters: []lab.Parameter{leaseOfTheDead()}},
 		{text: "row-of-dead-holder", scenario: holderKilled, needs: database, quiet: true, cases: []setupCase{
 			{id: "mysql-row-holder-killed", setup: dyingWithWatchdog("mysql-row"), breaks: stuck},
@@ -79,6 +84,66 @@ func dyingBetweenCommands(mechanism string) lab.Setup {
 	s := dyingWithLease(mechanism)
 	s.Policy.Faults = []lock.Fault{{Point: lock.BetweenSetNXAndExpire, Effect: lock.EffectKill}}
 	return s
+}
+
+// betweenCommands is how long a holder takes from its first command to the second.
+const betweenCommands = 500 * time.Millisecond
+
+// cutBetweenCommands makes a holder pause after its first command, if the mechanism sends two.
+func cutBetweenCommands(mechanism string) lab.Setup {
+	s := dyingWithLease(mechanism)
+	s.Policy.Faults = []lock.Fault{pauseAt(lock.BetweenSetNXAndExpire, betweenCommands)}
+	return s
+}
+
+// holderCutOff cuts buyer 1's process off from Redis once its key is there. It comes back when
+// the process has given up. Then buyer 2 of another process waits for the lock.
+func holderCutOff(t *lab.Trial, setup lab.Setup) {
+	due := cmp.Or(setup.Due, deadLease)
+	c := newClients(t, setup)
+	way := testkit.NewProxy(t, t.Redis().Addr())
+	process := c.start("process-1", func(config *lockclient.Config) { config.RedisAddrs = []string{way.Addr()} })
+	other := c.start("process-2")
+	c.warmUp(process)
+	c.observe()
+
+	req := c.request(firstBuyer)
+	req.Owner, req.Faults = firstBuyer, setup.Policy.Faults
+	var g lockclient.Grant
+	var failed error
+	asks := t.Go(func() { g, failed = process.Acquire(t.Context(), req) })
+	c.observer.Await("buyer 1's key", func(s judge.Sample) bool { return s.Stored.Owner != "" })
+	way.Cut()
+	over := t.Fault("process-1 cannot reach Redis")
+	cut := time.Now().UnixNano()
+	asks()
+	if failed == nil {
+		t.Sleep(deadWork)
+		_ = process.Release(t.Context(), g.Lease) // the event log records its result
+	} else if !errors.Is(failed, lock.ErrUnavailable) {
+		c.must(failed)
+	}
+	way.Reset()
+	over()
+	req = c.request(secondBuyer)
+	req.Owner = secondBuyer // so that the key that is stored while it waits is not taken for its own
+	next, err := other.Acquire(t.Context(), req)
+	switch {
+	case err == nil:
+		t.Sleep(deadWork)
+		c.release(other, next.Lease)
+	case !errors.Is(err, lock.ErrNotAcquired):
+		c.must(err)
+	}
+
+	evidence := c.fullEvidence()
+	evidence.Grace = due
+	t.Judge(evidenceWhenDue(evidence, cut+int64(due+betweenCommands+deadSlack)))
+	if err == nil {
+		t.Measure("the next one got in after the cut", millis(time.Duration(next.At-cut)), "ms")
+	} else {
+		t.Measure("the next one waited in vain", millis(next.Waited()), "ms")
+	}
 }
 
 // holderKilled kills buyer 1's process while it holds the lock, or, if a fault strikes

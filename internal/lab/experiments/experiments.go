@@ -32,8 +32,8 @@ func All() (lab.Set, error) {
 
 func comparisons() []comparison {
 	return slices.Concat(
-		sales(), releases(), deaths(), leases(), reentry(), panics(), transactions(), networks(), connections(),
-		pauses(), failovers(), quorums(), herds(), fairness(),
+		sales(), names(), releases(), refusals(), deaths(), leases(), reentry(), panics(), transactions(), networks(),
+		connections(), pauses(), failovers(), quorums(), redlocks(), herds(), fairness(),
 	)
 }
 

@@ -53,6 +53,7 @@ func networks() []comparison {
 			{id: "lost-reply-key-stays", setup: leased("naive"), breaks: kinds{finding.StuckKeys}},
 			{id: "lost-reply-cleaned-up", setup: leased("reentrant"), holds: kinds{finding.StuckKeys, finding.Overlaps}},
 		}, parameters: []lab.Parameter{lease(500*time.Millisecond, 4*time.Second)}},
+		failingRenewals(),
 	}
 }
 

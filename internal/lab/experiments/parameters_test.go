@@ -107,6 +107,8 @@ func TestChangedNumbersArePlayed(t *testing.T) {
 		{"row-survives-connection-loss", "lease=800ms", finding.Holds},
 		{"unfair-order", "lock=fair buyers=6", finding.Holds},
 		{"readers-take-turns", "buyers=2", finding.Breaks},
+		{"acquire-inside-try", "buyers=3", finding.Breaks},
+		{"red-minority-down", "down=2", finding.Breaks},
 		{"zk-herd", "buyers=4", finding.Breaks},
 	} {
 		t.Run(c.id+" "+c.values, func(t *testing.T) {

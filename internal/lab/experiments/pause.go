@@ -18,6 +18,7 @@ func pauses() []comparison {
 		{text: "paused-holder", scenario: pausedHolder, needs: []testbed.Server{testbed.Redis, testbed.Database}, quiet: true, cases: []setupCase{
 			{id: "paused-holder", setup: pausedPolicy("reentrant", voucher.StockUnguarded), breaks: lateWriteKinds()},
 			{id: "paused-holder-fenced", setup: pausedPolicy("fenced", voucher.StockFenced), holds: lateWriteKinds()},
+			{id: "paused-holder-version", setup: pausedPolicy("reentrant", voucher.StockVersion), holds: lateWriteKinds()},
 		}, parameters: append([]lab.Parameter{locks("reentrant", "fair", "rw", "fenced")}, pauseParameters()...)},
 		{text: "paused-holder-majority", scenario: pausedHolder, needs: []testbed.Server{testbed.Nodes, testbed.Database}, quiet: true, cases: []setupCase{
 			{
@@ -107,11 +108,11 @@ func pausedHolder(t *lab.Trial, setup lab.Setup) {
 	evidence := s.fullEvidence()
 	t.Judge(evidence)
 	t.Measure("buyer 2 was let in after buyer 1's process was stopped", millis(time.Duration(later.At-stopped)), "ms")
-	t.Measure("late writes refused", refusals(late), "")
+	t.Measure("late writes refused", lateRefusals(late), "")
 }
 
-// refusals is 1 if the database refused the write.
-func refusals(err error) float64 {
+// lateRefusals is 1 if the database refused the write.
+func lateRefusals(err error) float64 {
 	if isRefusal(err) {
 		return 1
 	}

@@ -1,8 +1,12 @@
 package experiments
 
 import (
+	"cmp"
+	"time"
+
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/listing"
 	"seckill/internal/lab/testbed"
 )
 
@@ -14,6 +18,16 @@ func quorums() []comparison {
 		{text: "node-down", scenario: oneNodeDies, needs: nodes, quiet: true, cases: []setupCase{
 			{id: "multi-one-node-down", setup: renewedTryOnce("multi"), breaks: kinds{finding.Unavailable}},
 			{id: "red-minority-down", setup: renewedTryOnce("red"), holds: kinds{finding.Unavailable}},
+			{id: "red-two-of-three-down", setup: withNodes(3, 2, renewedTryOnce("red")), breaks: kinds{finding.Unavailable}, partner: "red-two-of-five-down"},
+			{id: "red-two-of-five-down", setup: withNodes(5, 2, renewedTryOnce("red")), holds: kinds{finding.Unavailable}, partner: "red-two-of-three-down"},
+			{id: "single-redis-down", setup: withNodes(1, 1, renewedTryOnce("reentrant")), breaks: kinds{finding.Unavailable}},
+		}, parameters: []lab.Parameter{
+			nodesOf("nodes", "independent Redis nodes", 3, 7, func(s *lab.Setup) *int { return &s.Nodes }, majorityNodes),
+			nodesOf("down", "nodes that are killed", 1, 3, func(s *lab.Setup) *int { return &s.Down }, 1),
+		}},
+		{text: "one-machine", scenario: machineRestarts, needs: nodes, quiet: true, cases: []setupCase{
+			{id: "three-nodes-one-server", setup: listed(listing.OneServer, renewedTryOnce("red")), breaks: kinds{finding.Overlaps}},
+			{id: "three-nodes-three-servers", setup: renewedTryOnce("red"), holds: kinds{finding.Overlaps}},
 		}},
 		{text: "node-restarts", scenario: voterRestarts, needs: nodes, quiet: true, cases: []setupCase{
 			{id: "red-node-restarts-empty", setup: renewedTryOnce("red"), breaks: kinds{finding.Overlaps}},
@@ -23,7 +37,40 @@ func quorums() []comparison {
 			{id: "red-clock-jump", setup: renewedTryOnce("red"), breaks: kinds{finding.Overlaps}},
 			{id: "multi-clock-jump", setup: renewedTryOnce("multi"), holds: kinds{finding.Overlaps}},
 		}},
+		{text: "clock-drift", scenario: twoClocksDrift, needs: append(nodes, testbed.Clock), quiet: true, cases: []setupCase{
+			{id: "red-clock-drift-beyond", setup: drifting(250), breaks: kinds{finding.Overlaps}},
+			{id: "red-clock-drift-within", setup: drifting(1), holds: kinds{finding.Overlaps}},
+		}, parameters: []lab.Parameter{lab.CountParameter("drift", "thousandths by which two clocks run too fast", 1, 500,
+			func(s lab.Setup) int { return s.Drift }, func(s *lab.Setup, n int) { s.Drift = n })}},
 	}
+}
+
+// driftLease is so long that the time by which a holder is told early is much longer than a busy
+// machine delays a timer.
+const driftLease = 6 * time.Second
+
+// drifting is a setup with a fixed lease whose nodes' clocks run too fast by thousandths.
+func drifting(thousandths int) lab.Setup {
+	return lab.Setup{Policy: policyFor("red", driftLease, patience), Drift: thousandths}
+}
+
+// withNodes is a setup with that many nodes, of which some are killed.
+func withNodes(n, down int, s lab.Setup) lab.Setup {
+	s.Nodes, s.Down = n, down
+	return s
+}
+
+// listed is a setup with a program of the documents.
+func listed(of listing.Name, s lab.Setup) lab.Setup {
+	s.Listing = of
+	return s
+}
+
+// nodesOf is a number of nodes, of a lock that uses several.
+func nodesOf(name, about string, least, most int, field func(*lab.Setup) *int, usual int) lab.Parameter {
+	return lab.CountParameter(name, about, least, most,
+		func(s lab.Setup) int { return cmp.Or(*field(&s), usual) }, func(s *lab.Setup, n int) { *field(s) = n },
+	).For(func(s lab.Setup) bool { return testbed.LockStore(s.Policy.Lock) == testbed.LockStore("red") })
 }
 
 // durable is a setup whose nodes write to disk before they answer.

@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -8,18 +9,25 @@ import (
 
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/listing"
 	"seckill/internal/lab/lockclient"
 	"seckill/internal/lab/witness"
 	"seckill/internal/lock"
 	"seckill/internal/testkit"
 )
 
-// oneNodeDies lets one buyer come before, and two after one of three nodes is killed.
+// oneNodeDies lets one buyer come before, and two after one of three nodes is killed, or as many
+// of as many as the setup says. A lock on a single server has only that one.
 func oneNodeDies(t *lab.Trial, setup lab.Setup) {
 	e := newOwnServers(t, setup)
-	nodes := t.OwnNodes(majorityNodes)
+	nodes := t.OwnNodes(cmp.Or(setup.Nodes, majorityNodes))
+	if !e.usesNodes() {
+		nodes = nodes[:1]
+	}
+	var servers []string
 	for i, node := range nodes {
-		e.addServer(fmt.Sprintf("node %d", i+1), node)
+		servers = append(servers, fmt.Sprintf("node %d", i+1))
+		e.addServer(servers[i], node)
 	}
 	processes := []*lockclient.Client{e.start("process-1"), e.start("process-2")}
 
@@ -27,8 +35,12 @@ func oneNodeDies(t *lab.Trial, setup lab.Setup) {
 	if !granted {
 		t.Fatalf("the lock is not to be had though all nodes are up")
 	}
-	e.kill("node 3", nodes[2])
-	t.Fault("node 3 is down")
+	alive := max(0, len(nodes)-cmp.Or(setup.Down, 1))
+	for i := alive; i < len(nodes); i++ {
+		e.kill(servers[i], nodes[i])
+	}
+	killed := strings.Join(servers[alive:], " and ")
+	t.Fault(killed + " down")
 	t.Sleep(overlapTime / 3)
 	late := []string{secondBuyer, "buyer 3"}
 	var refused []string
@@ -41,21 +53,21 @@ func oneNodeDies(t *lab.Trial, setup lab.Setup) {
 	}
 
 	t.Found(finding.Unavailable, len(refused))
-	t.Measure("served with a node down", float64(len(late)-len(refused)), fmt.Sprintf("of %d", len(late)))
+	t.Measure("served with nodes down", float64(len(late)-len(refused)), fmt.Sprintf("of %d", len(late)))
 	t.Measure("an answer took", millis(last.Waited()), "ms")
 	evidence := e.evidence()
 	story := witness.Story{
 		Key: e.key, Who: append([]string{firstBuyer}, late...), From: before.Asked, To: last.At,
 		Summary: func(when func(int64) string) string {
-			return fmt.Sprintf("Buyer 1 gets the lock at %s. Then node 3 is killed. The two others grant the lock to buyer 2 and buyer 3 all the same, the last time at %s.",
-				when(before.At), when(last.At))
+			return fmt.Sprintf("Buyer 1 gets the lock at %s. Then %s killed, of %d. The others grant the lock to buyer 2 and buyer 3 all the same, the last time at %s.",
+				when(before.At), isAre(killed, len(nodes)-alive), len(nodes), when(last.At))
 		},
 	}
 	if len(refused) > 0 {
 		story.Kind = finding.Unavailable
 		story.Summary = func(when func(int64) string) string {
-			return fmt.Sprintf("Buyer 1 gets the lock at %s. Then node 3 is killed, and the lock is unavailable to %s, though nobody holds it and two nodes are well.",
-				when(before.At), strings.Join(refused, " and to "))
+			return fmt.Sprintf("Buyer 1 gets the lock at %s. Then %s killed, of %d, and the lock is unavailable to %s, though nobody holds it.",
+				when(before.At), isAre(killed, len(nodes)-alive), len(nodes), strings.Join(refused, " and to "))
 		}
 		for _, who := range refused {
 			story.Wrong = append(story.Wrong, witness.Wrong{Who: who, Mark: finding.Refuses})
@@ -63,6 +75,14 @@ func oneNodeDies(t *lab.Trial, setup lab.Setup) {
 	}
 	t.Witness(witness.Tell(evidence, story))
 	t.Judge(evidence)
+}
+
+// isAre is one thing that is, or several that are.
+func isAre(what string, n int) string {
+	if n == 1 {
+		return what + " is"
+	}
+	return what + " are"
 }
 
 // tryOnce makes a buyer try, work and release. It is not granted the lock if too many nodes do
@@ -105,6 +125,35 @@ func voterRestarts(t *lab.Trial, setup lab.Setup) {
 	e.secondTries(first, g, other)
 }
 
+// machineRestarts restarts one machine while a client holds the lock. The three nodes are three
+// machines, or three addresses of one.
+func machineRestarts(t *lab.Trial, setup lab.Setup) {
+	e := newOwnServers(t, setup)
+	machine := t.OwnRedis()
+	name := "node 1"
+	if setup.Listing == listing.OneServer {
+		name = "the server"
+		e.observeServer(name, machine)
+		for range majorityNodes {
+			e.addrs = append(e.addrs, testkit.NewProxy(t, machine.Addr()).Addr())
+		}
+	} else {
+		e.addServer(name, machine)
+		for i, other := range t.OwnNodes(majorityNodes - 1) {
+			e.addServer(fmt.Sprintf("node %d", i+2), other)
+		}
+	}
+	first, other := e.start("process-1"), e.start("process-2")
+
+	g := e.firstAcquires(first)
+	up := t.Fault(name + " restarts")
+	e.kill(name, machine)
+	machine.Restart()
+	e.observeServer(name, machine)
+	up()
+	e.secondTries(first, g, other)
+}
+
 // clockJump is longer than any lease.
 const clockJump = time.Minute
 
@@ -128,4 +177,54 @@ func twoClocksJump(t *lab.Trial, setup lab.Setup) {
 	t.Fault(fmt.Sprintf("clocks 2 and 3: %.0f s ahead", clockJump.Seconds()))()
 	t.Sleep(overlapTime / 3)
 	e.secondTries(first, g, other)
+}
+
+// twoClocksDrift makes the clocks of two nodes run too fast. The first buyer works until it is told
+// that its lease is over; a second one waits.
+func twoClocksDrift(t *lab.Trial, setup lab.Setup) {
+	e := newOwnServers(t, setup)
+	e.addServer("node 1", t.OwnRedis())
+	for _, name := range []string{"node 2", "node 3"} {
+		node, clock := t.OwnRedisWithClock()
+		clock.Drift(setup.Drift)
+		e.addServer(name, node)
+	}
+	first, other := e.start("process-1"), e.start("process-2")
+	e.warmUp(first)
+	e.warmUp(other)
+
+	g, err := e.acquire(first, e.request(firstBuyer))
+	e.must(err)
+	t.Fault(fmt.Sprintf("clocks 2 and 3 run %.1f %% too fast", float64(setup.Drift)/10))
+	var later lockclient.Grant
+	waits := t.Go(func() {
+		var err error
+		later, err = e.acquire(other, e.request(secondBuyer))
+		e.must(err)
+	})
+	told := e.workUntilLoss(first, g.Lease, setup.Policy.TTL())
+	e.release(first, g.Lease)
+	waits()
+	t.Sleep(overlapTime)
+	e.release(other, later.Lease)
+
+	evidence := e.evidence()
+	t.Measure("the holder was told after its grant", millis(time.Duration(told.NotifiedAt-g.At)), "ms")
+	t.Measure("the second buyer was let in after it", millis(time.Duration(later.At-g.At)), "ms")
+	story := witness.Story{
+		Key: e.key, Who: []string{firstBuyer, secondBuyer}, From: g.Asked, To: max(later.At, told.NotifiedAt),
+		Summary: func(when func(int64) string) string {
+			return fmt.Sprintf("Buyer 1 has the lock for %d ms from %s on, and is told at %s that it has to stop. The fast nodes give the lock to buyer 2 at %s, later than that.",
+				setup.Policy.LockTTLMS, when(g.At), when(told.NotifiedAt), when(later.At))
+		},
+	}
+	if told.NotifiedAt == 0 || later.At < told.NotifiedAt {
+		story.Kind = finding.Overlaps
+		story.Summary = func(when func(int64) string) string {
+			return fmt.Sprintf("Buyer 1 has the lock for %d ms from %s on, and by its own clock it still has it at %s. For the fast nodes the lease is over by then: they give the lock to buyer 2.",
+				setup.Policy.LockTTLMS, when(g.At), when(later.At))
+		}
+	}
+	t.Witness(witness.Tell(evidence, story))
+	t.Judge(evidence)
 }

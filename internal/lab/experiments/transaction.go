@@ -1,11 +1,19 @@
 package experiments
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
 	"time"
 
+	"seckill/internal/eventlog"
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/listing"
 	"seckill/internal/lab/load"
+	"seckill/internal/lab/lockclient"
+	"seckill/internal/lab/witness"
 	"seckill/internal/lock"
 	"seckill/internal/voucher"
 )
@@ -32,7 +40,78 @@ func transactions() []comparison {
 		}, parameters: []lab.Parameter{
 			pauseOf("pause", "how long a transaction takes to commit", lock.BeforeCommit, false, 3*time.Second),
 		},
+	}, {
+		text: "call-on-this", scenario: killedBetweenStatements, needs: realServers(), quiet: true, cases: []setupCase{
+			{id: "call-on-this", setup: listed(listing.CallOnThis, onSale()), breaks: kinds{finding.LostStock}},
+			{id: "call-through-proxy", setup: onSale(), holds: kinds{finding.LostStock, finding.Oversold}},
+		}, parameters: []lab.Parameter{stock(proxyStock, 10)},
 	}}
+}
+
+const (
+	// proxyStock is on sale, one voucher for each of two buyers.
+	proxyStock = 2
+	// betweenStatements is how long buyer 1 takes from one statement to the next.
+	betweenStatements = 5 * time.Second
+)
+
+// onSale sells by a conditional statement, under the lock of the documents.
+func onSale() lab.Setup {
+	p := policyFor("lua", givenLease, patience)
+	p.Scope = voucher.ScopeVoucher
+	return lab.Setup{Policy: p}
+}
+
+// killedBetweenStatements kills buyer 1's process when it has taken a voucher from the stock, and
+// before it inserts the order. Then two others come.
+func killedBetweenStatements(t *lab.Trial, setup lab.Setup) {
+	s := newSellers(t, setup, int64(cmp.Or(setup.Stock, proxyStock)))
+	process, other := s.start("process-1"), s.start("process-2")
+	s.observe()
+
+	g, err := s.acquire(process, s.request(firstBuyer))
+	s.must(err)
+	apart, taken := setup.Listing == listing.CallOnThis, eventlog.Write
+	if apart {
+		taken = eventlog.Committed
+	}
+	writes := t.Go(func() {
+		if err := process.Write(t.Context(), lockclient.Write{
+			Voucher: s.sale.Voucher, Lease: g.Lease, IgnoreLoss: true, Mode: setup.Policy.Stock,
+			Order: s.sale.Voucher, User: 1, Unique: true, Gap: betweenStatements, Apart: apart,
+		}); !errors.Is(err, lockclient.ErrDead) {
+			s.must(err)
+		}
+	})
+	t.Until("buyer 1 to take one from the stock", func() bool {
+		return slices.ContainsFunc(process.Events(), func(e eventlog.Event) bool { return e.Kind == taken })
+	})
+	process.Kill()
+	writes()
+	s.buy(other, secondBuyer, 2, step)
+	last := s.buy(other, "buyer 3", 3, step)
+
+	evidence := s.fullEvidence()
+	lost := max(0, evidence.Audit.InitialStock-evidence.Audit.Stock-evidence.Audit.Orders)
+	t.Found(finding.LostStock, int(lost))
+	t.Measure("sold", float64(evidence.Audit.Orders), fmt.Sprintf("of %d", evidence.Audit.InitialStock))
+	death := evidence.Deaths[0].At
+	story := witness.Story{
+		Key: s.key, Who: []string{firstBuyer, secondBuyer, "buyer 3"}, From: g.Asked, To: last.At,
+		Summary: func(when func(int64) string) string {
+			return fmt.Sprintf("Buyer 1's process takes one from the stock, and is killed at %s, before it has inserted the order. The database takes the first statement back, and %d of %d vouchers are sold to the others.",
+				when(death), evidence.Audit.Orders, evidence.Audit.InitialStock)
+		},
+	}
+	if lost > 0 {
+		story.Kind = finding.LostStock
+		story.Summary = func(when func(int64) string) string {
+			return fmt.Sprintf("Buyer 1's process takes one from the stock, and is killed at %s, before it has inserted the order. The first statement is committed: %d of %d vouchers are sold, %d are left, and %d is gone.",
+				when(death), evidence.Audit.Orders, evidence.Audit.InitialStock, evidence.Audit.Stock, lost)
+		}
+	}
+	t.Witness(witness.Tell(evidence, story))
+	t.Judge(evidence)
 }
 
 // oneUserTwice sends two requests of a user at the same moment.

@@ -28,6 +28,7 @@ const (
 	DuplicateOrders Kind = "duplicate_orders"
 	LostUpdates     Kind = "lost_updates"
 	LostOrders      Kind = "lost_orders"
+	LostStock       Kind = "lost_stock"
 	StaleWrites     Kind = "stale_writes"
 	Overlaps        Kind = "overlaps"
 	WrongReleases   Kind = "wrong_releases"
@@ -58,6 +59,7 @@ func Kinds() []Info {
 		{DuplicateOrders, "duplicates", "orders in the database beyond one per user"},
 		{LostUpdates, "lost updates", "committed writes of the stock, computed from a value that another commit had replaced"},
 		{LostOrders, "lost orders", "orders that a buyer was told are placed and that the database does not have"},
+		{LostStock, "lost stock", "vouchers that were taken from the stock and for which the database has no order"},
 		{StaleWrites, "stale writes", "writes committed by a holder after the lock had been granted to the next one"},
 		{Overlaps, "two holders", "grants of a key while an earlier holder still believed to hold it"},
 		{WrongReleases, "wrong releases", "holders whose lock was deleted by somebody else's release before their lease was over"},

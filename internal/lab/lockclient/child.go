@@ -16,6 +16,7 @@ import (
 
 	"seckill/internal/database"
 	"seckill/internal/eventlog"
+	"seckill/internal/lab/listing"
 	"seckill/internal/lock"
 	"seckill/internal/lock/lockers"
 	"seckill/internal/order"
@@ -29,7 +30,10 @@ type child struct {
 	// created it: it lives under this context.
 	life    context.Context
 	lockers *lockers.Set
-	store   order.Store // nil without a database
+	servers lockers.Servers
+	nodes   []*redis.Client
+	rec     *eventlog.Recorder // nil: no events are recorded
+	store   order.Store        // nil without a database
 	owners  *lock.Owners
 	closers []func() error
 	work    sync.WaitGroup // open transactions
@@ -39,6 +43,13 @@ type child struct {
 	named        map[string]lock.Owner
 	leases       map[Lease]*held
 	transactions map[string]*transaction
+	listings     map[listedLock]lock.Locker
+}
+
+// listedLock is a program of the documents that goes by the name of a mechanism.
+type listedLock struct {
+	listing   listing.Name
+	mechanism string
 }
 
 // openChild connects to the servers of a configuration, given as JSON.
@@ -46,6 +57,7 @@ func openChild(ctx context.Context, config []byte, logs io.Writer) (_ *child, er
 	c := &child{
 		life: ctx, owners: lock.NewOwners(),
 		named: map[string]lock.Owner{}, leases: map[Lease]*held{}, transactions: map[string]*transaction{},
+		listings: map[listedLock]lock.Locker{},
 	}
 	if err := decodeStrict(config, &c.config); err != nil {
 		return nil, invalid("the configuration is not understood: %v", err)
@@ -85,6 +97,7 @@ func openChild(ctx context.Context, config []byte, logs io.Writer) (_ *child, er
 		return nil, err
 	}
 	c.closers = append(c.closers, c.lockers.Close)
+	c.servers, c.rec = servers, rec
 	return c, nil
 }
 
@@ -111,7 +124,7 @@ func (c *child) openRedis(servers *lockers.Servers) {
 			DialTimeout:           timeout, ReadTimeout: timeout, WriteTimeout: timeout,
 			DialerRetries: 1, PoolSize: 64,
 		})
-		servers.Nodes = append(servers.Nodes, node)
+		servers.Nodes, c.nodes = append(servers.Nodes, node), append(c.nodes, node)
 		c.closers = append(c.closers, node.Close)
 	}
 }
@@ -185,6 +198,43 @@ func (c *child) locker(name string, shared bool) (lock.Locker, error) {
 		return c.lockers.Reader(name)
 	}
 	return c.lockers.Locker(name)
+}
+
+// lockerFor returns what an acquisition asks for.
+func (c *child) lockerFor(what Acquire) (lock.Locker, error) {
+	base, err := c.locker(what.Lock, what.Shared)
+	if err != nil || !what.Listing.InLock() {
+		return base, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	id := listedLock{what.Listing, what.Lock}
+	if l, ok := c.listings[id]; ok {
+		return l, nil
+	}
+	// Not base: an imitation that uses it would be recorded twice.
+	plain, err := lockers.Open(lockers.Servers{Redis: c.servers.Redis, Nodes: c.servers.Nodes},
+		lockers.Config{Prefix: c.config.Prefix, Watchdog: c.config.Watchdog, NodeTimeout: c.config.NodeTimeout})
+	if err != nil {
+		return nil, err
+	}
+	c.closers = append(c.closers, plain.Close)
+	inner, err := plain.Locker(what.Lock)
+	if err != nil {
+		return nil, err
+	}
+	l, err := listing.Open(what.Listing, what.Lock, listing.Config{
+		Prefix: c.config.Prefix, Redis: c.servers.Redis, Nodes: c.nodes, NodeTimeout: c.config.NodeTimeout,
+		Watchdog: c.config.Watchdog, Base: inner,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if c.rec != nil {
+		l = eventlog.Locker(what.Lock, l, c.rec)
+	}
+	c.listings[id] = l
+	return l, nil
 }
 
 // name returns a name that no other client of the experiment uses.

@@ -63,7 +63,7 @@ func (c *child) acquire(request context.Context, what Acquire) (Grant, error) {
 
 // acquireLock acquires under a context that names the client.
 func (c *child) acquireLock(ctx context.Context, what Acquire) (lock.Lease, Grant, error) {
-	locker, err := c.locker(what.Lock, what.Shared)
+	locker, err := c.lockerFor(what)
 	if err != nil {
 		return nil, Grant{}, err
 	}

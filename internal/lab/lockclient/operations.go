@@ -92,7 +92,7 @@ func (c *child) loop(request context.Context, what Loop) (Looped, error) {
 	case min(what.Hold, what.Think, what.For) < 0 || what.Times < 0:
 		return Looped{}, invalid("a duration or a number of a loop is negative")
 	}
-	if _, err := c.locker(what.Lock, what.Shared); err != nil {
+	if _, err := c.lockerFor(what.Acquire); err != nil {
 		return Looped{}, err
 	}
 	if _, _, err := options(what.Acquire); err != nil {

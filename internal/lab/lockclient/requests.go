@@ -3,6 +3,7 @@ package lockclient
 import (
 	"time"
 
+	"seckill/internal/lab/listing"
 	"seckill/internal/lock"
 	"seckill/internal/voucher"
 )
@@ -14,9 +15,12 @@ type Lease string
 // Acquire asks for a lock.
 type Acquire struct {
 	Lock string // the mechanism
-	Key  string
-	Wait time.Duration
-	TTL  time.Duration
+	// Listing replaces the mechanism by a program of the documents, if its mistake is in the
+	// lock.
+	Listing listing.Name
+	Key     string
+	Wait    time.Duration
+	TTL     time.Duration
 	// Shared acquires as a reader, if the mechanism has readers.
 	Shared bool
 	// Owner names the owner: two acquisitions of one client under the same name have the same
@@ -94,6 +98,12 @@ type Write struct {
 	// user's second order.
 	Order, User int64
 	Unique      bool
+
+	// Gap is between taking from the stock and inserting the order. Apart commits the two
+	// separately, as where no transaction was begun. Only a write with a transaction of its own
+	// can be apart.
+	Gap   time.Duration
+	Apart bool
 }
 
 // Sell places an order as the service does, under a lock or without one. It checks whether the

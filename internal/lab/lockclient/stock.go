@@ -142,9 +142,25 @@ func (c *child) writeAlone(request context.Context, what Write) error {
 	}
 	ctx, cancel := c.boundedBy(ctx, request)
 	defer cancel()
+	if what.Apart {
+		return withLossCause(h, c.writeApart(ctx, what, h))
+	}
 	return withLossCause(h, c.store.Transact(ctx, func(ctx context.Context, tx order.Tx) error {
 		return what.apply(ctx, tx, what.Voucher, h)
 	}))
+}
+
+// writeApart commits each statement by itself.
+func (c *child) writeApart(ctx context.Context, what Write, h *held) error {
+	if err := c.store.Transact(ctx, func(ctx context.Context, tx order.Tx) error {
+		return what.decrement(ctx, tx, what.Voucher, h)
+	}); err != nil {
+		return err
+	}
+	pause(ctx, what.Gap)
+	return c.store.Transact(ctx, func(ctx context.Context, tx order.Tx) error {
+		return what.insert(ctx, tx, what.Voucher)
+	})
 }
 
 // apply takes one from the stock in the given mode, and inserts the order.
@@ -152,6 +168,12 @@ func (w *Write) apply(ctx context.Context, tx order.Tx, id int64, h *held) error
 	if err := w.decrement(ctx, tx, id, h); err != nil {
 		return err
 	}
+	pause(ctx, w.Gap)
+	return w.insert(ctx, tx, id)
+}
+
+// insert inserts the order, if there is one.
+func (w *Write) insert(ctx context.Context, tx order.Tx, id int64) error {
 	if w.Order == 0 {
 		return nil
 	}

@@ -1,0 +1,190 @@
+package experiments
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"seckill/internal/lab"
+	"seckill/internal/lab/finding"
+	"seckill/internal/lab/judge"
+	"seckill/internal/lab/listing"
+	"seckill/internal/lab/lockclient"
+	"seckill/internal/lab/testbed"
+	"seckill/internal/lab/witness"
+	"seckill/internal/lock"
+)
+
+const (
+	// namedLease outlasts the work.
+	namedLease = 5 * time.Second
+	namedWork  = 300 * time.Millisecond
+	// namedPause is from one buyer to the next.
+	namedPause = 50 * time.Millisecond
+)
+
+// names are the experiments about the name of a lock's key.
+func names() []comparison {
+	tries := func(wait time.Duration, of listing.Name) lab.Setup {
+		return lab.Setup{Policy: policyFor("naive", namedLease, wait), Listing: of}
+	}
+	needs := []testbed.Server{testbed.Redis}
+	working := work("how long the first one works", namedWork, 100*time.Millisecond, 3*time.Second)
+	return []comparison{
+		{text: "two-names", scenario: twoPrograms, needs: needs, quiet: true, cases: []setupCase{
+			{id: "two-names", setup: tries(patience, listing.TwoNames), breaks: kinds{finding.Overlaps}},
+			{id: "one-name", setup: tries(patience, ""), holds: kinds{finding.Overlaps}},
+		}, parameters: []lab.Parameter{locks("naive", "uuid", "lua", "reentrant", "fair"), working}},
+		{text: "key-of-a-user", scenario: twoVouchers, needs: needs, quiet: true, cases: []setupCase{
+			{id: "key-without-voucher", setup: tries(0, listing.KeyWithoutVoucher), breaks: kinds{finding.TurnedAway}},
+			{id: "key-with-voucher", setup: tries(0, ""), holds: kinds{finding.TurnedAway}},
+		}, parameters: []lab.Parameter{locks("naive", "uuid", "lua", "reentrant", "fair"), working}},
+	}
+}
+
+// underKey is a request for another key.
+func underKey(req lockclient.Acquire, key string) lockclient.Acquire {
+	req.Key = key
+	return req
+}
+
+// observeKeys samples several keys, each as a store of its own.
+func (c *clients) observeKeys(keys ...string) (samples func() []judge.Sample) {
+	observers := make([]*testbed.Observer, len(keys))
+	for i, key := range keys {
+		observers[i] = c.Observe(c.Inspector(c.setup.Policy.Lock), key)
+	}
+	return func() []judge.Sample {
+		var all []judge.Sample
+		for i, o := range observers {
+			for _, s := range o.Samples() {
+				s.Key, s.Server = c.key, "key "+keys[i]
+				all = append(all, s)
+			}
+		}
+		return all
+	}
+}
+
+// asOneLock is the evidence about several keys that the programs take for one lock.
+func (c *clients) asOneLock(samples []judge.Sample, keys ...string) judge.Evidence {
+	ev := judge.Evidence{LockStore: testbed.LockStore(c.setup.Policy.Lock), Samples: samples, End: time.Now().UnixNano()}
+	for _, client := range c.all {
+		for _, e := range client.Events() {
+			if slices.Contains(keys, e.Key) {
+				e.Key = c.key
+				ev.Events = append(ev.Events, e)
+			}
+		}
+	}
+	return ev
+}
+
+// twoPrograms makes two programs guard the same stock. The second one starts while the first one
+// works, and waits.
+func twoPrograms(t *lab.Trial, setup lab.Setup) {
+	c := newClients(t, setup)
+	one, two := c.key, c.key
+	if setup.Listing == listing.TwoNames {
+		one += ":168"
+	}
+	keys := []string{one}
+	if two != one {
+		keys = append(keys, two)
+	}
+	first, second := c.start("process-1"), c.start("process-2")
+	c.warmUp(second)
+	samples := c.observeKeys(keys...)
+
+	g, err := first.Acquire(t.Context(), underKey(c.request(firstBuyer), one))
+	c.must(err)
+	var next lockclient.Grant
+	waits := t.Go(func() {
+		var err error
+		next, err = second.Acquire(t.Context(), underKey(c.request(secondBuyer), two))
+		c.must(err)
+	})
+	t.Until(secondBuyer+" to ask", func() bool { return slices.ContainsFunc(second.Events(), requestedBy(secondBuyer)) })
+	t.Sleep(cmp.Or(setup.Work, namedWork))
+	c.release(first, g.Lease)
+	done := time.Now().UnixNano()
+	waits()
+	t.Sleep(namedPause)
+	c.release(second, next.Lease)
+
+	evidence := c.asOneLock(samples(), keys...)
+	t.Measure("the second one waited", millis(next.Waited()), "ms")
+	story := witness.Story{
+		Key: c.key, Who: []string{firstBuyer, secondBuyer}, From: g.Asked, To: max(done, next.At),
+		Summary: func(when func(int64) string) string {
+			return fmt.Sprintf("Both programs lock %s. Buyer 1 has it from %s on; buyer 2 asks at %s, waits, and has it at %s.",
+				one, when(g.At), when(next.Asked), when(next.At))
+		},
+	}
+	if n := judge.Judge(evidence).Anomalies[finding.Overlaps]; n > 0 {
+		story.Kind = finding.Overlaps
+		story.Summary = func(when func(int64) string) string {
+			return fmt.Sprintf("Buyer 1 locks %s at %s. Buyer 2 locks %s for the same stock, and has it at %s, while buyer 1 works: neither program ever asks for the other's key.",
+				one, when(g.At), two, when(next.At))
+		}
+	}
+	t.Witness(witness.Tell(evidence, story))
+	t.Judge(evidence)
+}
+
+// twoVouchers makes one user buy two vouchers: the second one while the first order is being
+// placed.
+func twoVouchers(t *lab.Trial, setup lab.Setup) {
+	c := newClients(t, setup)
+	one, two := c.key+":1:42", c.key+":2:42"
+	if setup.Listing == listing.KeyWithoutVoucher {
+		one, two = c.key+":42", c.key+":42"
+	}
+	keys := []string{one}
+	if two != one {
+		keys = append(keys, two)
+	}
+	first, second := c.start("process-1"), c.start("process-2")
+	c.warmUp(second)
+	samples := c.observeKeys(keys...)
+
+	const book, film = "user 42, voucher 1", "user 42, voucher 2"
+	g, err := first.Acquire(t.Context(), underKey(c.request(book), one))
+	c.must(err)
+	t.Sleep(cmp.Or(setup.Work, namedWork) / 2)
+	other, err := second.Acquire(t.Context(), underKey(c.request(film), two))
+	refused := errors.Is(err, lock.ErrNotAcquired)
+	if !refused {
+		c.must(err)
+	}
+	t.Sleep(cmp.Or(setup.Work, namedWork) / 2)
+	c.release(first, g.Lease)
+	if !refused {
+		c.release(second, other.Lease)
+	}
+
+	evidence := c.asOneLock(samples(), keys...)
+	story := witness.Story{
+		Key: c.key, Who: []string{book, film}, From: g.Asked, To: other.At,
+		Summary: func(when func(int64) string) string {
+			return fmt.Sprintf("The user's order for voucher 1 holds %s from %s on. His order for voucher 2 takes %s, at %s: the two do not meet.",
+				one, when(g.At), two, when(other.At))
+		},
+	}
+	t.Found(finding.TurnedAway, 0)
+	if refused {
+		t.Found(finding.TurnedAway, 1)
+		story.Kind = finding.TurnedAway
+		story.Wrong = []witness.Wrong{{Who: film, Mark: finding.Refuses}}
+		story.Summary = func(when func(int64) string) string {
+			return fmt.Sprintf("The user's order for voucher 1 holds %s from %s on. His order for voucher 2 asks for the same key, and is refused at %s: he is told that he has ordered already.",
+				one, when(g.At), when(other.At))
+		}
+	}
+	t.Witness(witness.Tell(evidence, story))
+	if refused {
+		t.Judge(evidence)
+	}
+}

@@ -1,0 +1,224 @@
+package experiments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"seckill/internal/lab"
+	"seckill/internal/lab/finding"
+	"seckill/internal/lab/judge"
+	"seckill/internal/lab/listing"
+	"seckill/internal/lab/lockclient"
+	"seckill/internal/lab/testbed"
+	"seckill/internal/lab/witness"
+	"seckill/internal/lock"
+	"seckill/internal/testkit"
+)
+
+const (
+	// farAway is a round trip to a node that takes longer than shortGrant, the lease, and less
+	// than the time limit of a node. The nodes are asked one after the other.
+	farAway    = 600 * time.Millisecond
+	shortGrant = 500 * time.Millisecond
+	// givenTime is how long a buyer waits for an answer.
+	givenTime = 1500 * time.Millisecond
+	// ownedLong is a lease that outlasts everything, and cleaned how long a clean-up may take.
+	ownedLong = 20 * time.Second
+	cleaned   = 3 * time.Second
+)
+
+// redlocks are the experiments about the steps of Redlock, each beside the same algorithm
+// without that step.
+func redlocks() []comparison {
+	red := func(lease time.Duration, of listing.Name) lab.Setup {
+		return lab.Setup{Policy: policyFor("red", lease, 0), Watchdog: longWatchdog, Listing: of}
+	}
+	needs := []testbed.Server{testbed.Redis, testbed.Nodes}
+	return []comparison{
+		{text: "validity", scenario: slowNodesGrant, needs: needs, quiet: true, cases: []setupCase{
+			{id: "redlock-validity-unchecked", setup: red(shortGrant, listing.RedlockUnchecked), breaks: kinds{finding.Overlaps}},
+			{id: "redlock-validity-checked", setup: red(shortGrant, ""), holds: kinds{finding.Overlaps}},
+		}},
+		{text: "node-without-limit", scenario: oneNodeHangs, needs: needs, quiet: true, cases: []setupCase{
+			{id: "redlock-node-without-limit", setup: red(ownedLong, listing.RedlockPatient), breaks: kinds{finding.Unavailable}},
+			{id: "redlock-node-with-limit", setup: red(ownedLong, ""), holds: kinds{finding.Unavailable}},
+		}},
+		{text: "release-on-all", scenario: grantIsNotHeard, needs: needs, quiet: true, cases: []setupCase{
+			{id: "redlock-releases-some", setup: red(ownedLong, listing.RedlockForgetful), breaks: kinds{finding.LockedOut}},
+			{id: "redlock-releases-all", setup: red(ownedLong, ""), holds: kinds{finding.LockedOut}},
+		}},
+	}
+}
+
+// nodesBehind starts nodes that a process reaches through a proxy each, and returns the
+// proxies and what makes a client use them.
+func (s *ownServers) nodesBehind(nodes []*testkit.RedisServer, limit time.Duration) (ways []*testkit.Proxy, through func(*lockclient.Config)) {
+	var addrs []string
+	for i, node := range nodes {
+		s.addServer(fmt.Sprintf("node %d", i+1), node)
+		way := testkit.NewProxy(s, node.Addr())
+		ways, addrs = append(ways, way), append(addrs, way.Addr())
+	}
+	return ways, func(config *lockclient.Config) { config.NodeAddrs, config.NodeTimeout = addrs, limit }
+}
+
+// slowNodesGrant makes the nodes answer the first buyer later than the lease that it asked for.
+// When it has its answer the second buyer tries.
+func slowNodesGrant(t *lab.Trial, setup lab.Setup) {
+	e := newOwnServers(t, setup)
+	ways, through := e.nodesBehind(t.OwnNodes(majorityNodes), longNodeTimeout)
+	far := e.clients.start("process-1", through)
+	near := e.start("process-2")
+	e.warmUp(far)
+	for _, way := range ways {
+		way.Latency(farAway)
+	}
+	t.Fault(fmt.Sprintf("%d ms to each node", farAway.Milliseconds()))
+
+	g, err := far.Acquire(t.Context(), e.request(firstBuyer))
+	refused := errors.Is(err, lock.ErrUnavailable)
+	if !refused {
+		e.must(err)
+	}
+	next, err := near.Acquire(t.Context(), e.request(secondBuyer))
+	e.must(err)
+	t.Sleep(overlapTime)
+	if !refused {
+		e.release(far, g.Lease)
+	}
+	e.release(near, next.Lease)
+
+	evidence := e.evidence()
+	t.Measure("the nodes took", millis(g.Waited()), "ms")
+	story := witness.Story{
+		Key: e.key, Who: []string{firstBuyer, secondBuyer}, From: g.Asked, To: next.At,
+		Summary: func(when func(int64) string) string {
+			return fmt.Sprintf("Buyer 1 asks for %d ms. The nodes have answered at %s, too late: it is told that it does not have the lock, and buyer 2 gets it at %s.",
+				setup.Policy.LockTTLMS, when(g.At), when(next.At))
+		},
+	}
+	if judge.Judge(evidence).Anomalies[finding.Overlaps] > 0 {
+		story.Kind = finding.Overlaps
+		story.Summary = func(when func(int64) string) string {
+			return fmt.Sprintf("Buyer 1 asks for %d ms. The last node has answered at %s, after %d ms, and buyer 1 takes the lock; on most nodes it has expired by then, and at %s buyer 2 gets it, too.",
+				setup.Policy.LockTTLMS, when(g.At), g.Waited().Milliseconds(), when(next.At))
+		}
+	}
+	t.Witness(witness.Tell(evidence, story))
+	t.Judge(evidence)
+}
+
+// oneNodeHangs makes one of three nodes hang, and lets a buyer try that gives up after a while.
+func oneNodeHangs(t *lab.Trial, setup lab.Setup) {
+	e := newOwnServers(t, setup)
+	ways, through := e.nodesBehind(t.OwnNodes(majorityNodes), nodeTimeout)
+	process := e.clients.start("process-1", through)
+	before, granted := e.tryOnce(process, firstBuyer)
+	if !granted {
+		t.Fatalf("the lock is not to be had though all nodes are well")
+	}
+	ways[0].BlackholeReplies()
+	t.Fault("node 1 does not answer")
+	req := e.request(secondBuyer)
+	req.Timeout = givenTime
+	g, err := process.Acquire(t.Context(), req)
+	late := errors.Is(err, context.DeadlineExceeded)
+	if !late {
+		e.must(err)
+		t.Sleep(overlapTime / 3)
+		e.release(process, g.Lease)
+	}
+
+	t.Found(finding.Unavailable, 0)
+	t.Measure("the answer took", millis(g.Waited()), "ms")
+	evidence := e.evidence()
+	story := witness.Story{
+		Key: e.key, Who: []string{firstBuyer, secondBuyer}, From: before.Asked, To: g.At,
+		Summary: func(when func(int64) string) string {
+			return fmt.Sprintf("Buyer 1 gets the lock at %s. Then node 1 hangs. Buyer 2 asks at %s, and the two others grant it the lock at %s.",
+				when(before.At), when(g.Asked), when(g.At))
+		},
+	}
+	if late {
+		t.Found(finding.Unavailable, 1)
+		story.Kind = finding.Unavailable
+		story.Wrong = []witness.Wrong{{Who: secondBuyer, Mark: finding.Refuses}}
+		story.Summary = func(when func(int64) string) string {
+			return fmt.Sprintf("Buyer 1 gets the lock at %s. Then node 1 hangs. Buyer 2 asks at %s, waits for node 1, and gives up at %s; nodes 2 and 3 are well, and were not asked in time.",
+				when(before.At), when(g.Asked), when(g.At))
+		}
+	}
+	t.Witness(witness.Tell(evidence, story))
+	t.Judge(evidence)
+}
+
+// grantIsNotHeard makes node 3 grant the lock to a buyer that does not hear of it. When that
+// buyer has released, node 1 is killed, and the next buyer needs nodes 2 and 3.
+func grantIsNotHeard(t *lab.Trial, setup lab.Setup) {
+	e := newOwnServers(t, setup)
+	nodes := t.OwnNodes(majorityNodes)
+	ways, through := e.nodesBehind(nodes, nodeTimeout)
+	first, second := e.clients.start("process-1", through), e.start("process-2")
+	e.warmUp(first)
+
+	ways[2].BlackholeReplies()
+	over := t.Fault("node 3's replies to process-1 are lost")
+	g, err := e.acquire(first, e.request(firstBuyer))
+	e.must(err)
+	ways[2].Reset()
+	over()
+	t.Sleep(overlapTime / 3)
+	e.release(first, g.Lease)
+	released := time.Now().UnixNano()
+	e.awaitFree("node 3", cleaned)
+	e.kill("node 1", nodes[0])
+	t.Fault("node 1 is down")
+	next, err := second.Acquire(t.Context(), e.request(secondBuyer))
+	refused := errors.Is(err, lock.ErrNotAcquired) || errors.Is(err, lock.ErrUnavailable)
+	if !refused {
+		e.must(err)
+		t.Sleep(overlapTime / 3)
+		e.release(second, next.Lease)
+	}
+
+	evidence := e.evidence()
+	story := witness.Story{
+		Key: e.key, Who: []string{firstBuyer, secondBuyer}, From: g.Asked, To: next.At,
+		Summary: func(when func(int64) string) string {
+			return fmt.Sprintf("Node 3 grants buyer 1 the lock, and its reply is lost. Buyer 1 has it by the two others, and releases it at %s on all three. Node 1 is killed, and at %s buyer 2 gets the lock from nodes 2 and 3.",
+				when(released), when(next.At))
+		},
+	}
+	t.Found(finding.LockedOut, 0)
+	if refused {
+		t.Found(finding.LockedOut, 1)
+		story.Kind = finding.LockedOut
+		story.Wrong = []witness.Wrong{{Who: secondBuyer, Mark: finding.Refuses}}
+		story.Summary = func(when func(int64) string) string {
+			return fmt.Sprintf("Node 3 grants buyer 1 the lock, and its reply is lost. Buyer 1 has it by the two others, and releases it at %s on these two. Node 1 is killed, and at %s buyer 2 is refused: node 3 still has buyer 1's key.",
+				when(released), when(next.At))
+		}
+	}
+	t.Witness(witness.Tell(evidence, story))
+	j := judge.Judge(evidence)
+	for _, kind := range []finding.Kind{finding.Overlaps, finding.WrongReleases} {
+		t.Found(kind, j.Anomalies[kind])
+	}
+}
+
+// awaitFree waits until a server has no lock any more, but not for longer than limit: whether
+// it ever is free is what the experiment is about.
+func (s *ownServers) awaitFree(server string, limit time.Duration) {
+	for _, o := range s.observed {
+		if o.server != server {
+			continue
+		}
+		for deadline := time.Now().Add(limit); time.Now().Before(deadline); s.Sleep(overlapTime / 10) {
+			if samples := o.Samples(); len(samples) > 0 && samples[len(samples)-1].Stored.Owner == "" && samples[len(samples)-1].Err == "" {
+				return
+			}
+		}
+	}
+}

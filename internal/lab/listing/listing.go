@@ -1,0 +1,100 @@
+// Package listing has the programs of the documents that contain a mistake, so that
+// experiments can run them as they stand, beside the project's own.
+//
+// Some mistakes are in the lock: [Open] returns such a lock. It keeps its keys where the
+// mechanism keeps them that it imitates, so the two exclude each other, and the same inspector
+// reads both. Others are in the program around the lock: the name of its key, the place of its
+// transaction. Those are only names here; the scenarios know what they mean.
+//
+// Nothing but the laboratory imports this package.
+package listing
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/lock"
+)
+
+// Name names a listing. "" is none: the project's own program.
+type Name string
+
+// Mistakes in the lock.
+const (
+	// AcquireInsideTry is 003's lock() inside try with unlock() in finally: a caller that was
+	// refused releases all the same. Under naive the release is a DEL, under lua it compares.
+	AcquireInsideTry Name = "acquire-inside-try"
+	// RenewalOnce is the watchdog of Redisson 3.13.6, as 000, 001, 002 and 004 print it: when a
+	// renewal fails, it is logged, and nothing renews the lease again.
+	RenewalOnce Name = "renewal-once"
+	// RedlockUnchecked is Redlock without step 3 of 003: it does not compare the time that the
+	// nodes took with the lease.
+	RedlockUnchecked Name = "redlock-unchecked"
+	// RedlockPatient is Redlock without a time limit for each node.
+	RedlockPatient Name = "redlock-patient"
+	// RedlockForgetful is Redlock that releases only on the nodes that granted the lock as far
+	// as it knows.
+	RedlockForgetful Name = "redlock-forgetful"
+)
+
+// Mistakes in the program around the lock.
+const (
+	// TwoNames is 003's first listing: one client locks lock:168, the other one lock.
+	TwoNames Name = "two-names"
+	// KeyWithoutVoucher is the key of 000 and 002: a prefix and the user.
+	KeyWithoutVoucher Name = "key-without-voucher"
+	// CallOnThis is 002's transactional method that is called on this: Spring begins no
+	// transaction then, and each statement commits by itself.
+	CallOnThis Name = "call-on-this"
+	// OneServer is 002's MultiLock over three clients of one machine.
+	OneServer Name = "one-server"
+)
+
+// Names lists all.
+func Names() []Name {
+	return []Name{
+		AcquireInsideTry, RenewalOnce, RedlockUnchecked, RedlockPatient, RedlockForgetful,
+		TwoNames, KeyWithoutVoucher, CallOnThis, OneServer,
+	}
+}
+
+// Known reports whether there is such a listing.
+func Known(name Name) bool { return name == "" || slices.Contains(Names(), name) }
+
+// InLock reports whether the mistake is in the lock.
+func (n Name) InLock() bool {
+	return slices.Contains([]Name{AcquireInsideTry, RenewalOnce, RedlockUnchecked, RedlockPatient, RedlockForgetful}, n)
+}
+
+// Config is what a lock of this package needs. Those that it does not need may be missing.
+type Config struct {
+	Prefix string
+	Redis  redis.UniversalClient
+	Nodes  []*redis.Client
+	// NodeTimeout is the time limit of each node. Default 50 ms.
+	NodeTimeout time.Duration
+	// Watchdog is the lease that is renewed. Default 30 s.
+	Watchdog time.Duration
+	// Base is the mechanism whose name the lock goes by.
+	Base lock.Locker
+}
+
+// Open returns the lock of a listing that goes by the name of a mechanism.
+func Open(name Name, mechanism string, c Config) (lock.Locker, error) {
+	switch {
+	case name == AcquireInsideTry && (mechanism == "naive" || mechanism == "lua"):
+		return &insideTry{Locker: c.Base, client: c.Redis, name: keyOf(c.Prefix, mechanism), compares: mechanism == "lua"}, nil
+	case name == RenewalOnce && mechanism == "lua":
+		return newRenewedOnce(c), nil
+	case name == RedlockUnchecked && mechanism == "red":
+		return newRedlock(c, redlock{unchecked: true}), nil
+	case name == RedlockPatient && mechanism == "red":
+		return newRedlock(c, redlock{patient: true}), nil
+	case name == RedlockForgetful && mechanism == "red":
+		return newRedlock(c, redlock{forgetful: true}), nil
+	}
+	return nil, fmt.Errorf("%w: no document has a listing %q of the lock %s", lock.ErrInvalid, name, mechanism)
+}
