@@ -90,13 +90,13 @@ func (o *Orders) OrdersOf(ctx context.Context, userID, before int64, limit int) 
 }
 
 // Audit implements [order.Store]. It is one statement, which sees one state of both tables in every
-// engine and at every isolation level. The live orders are the confirmed ones; pending orders are
-// counted separately.
+// engine and at every isolation level. See [order.Status.Live] for the live orders; pending orders
+// are counted separately.
 func (o *Orders) Audit(ctx context.Context, voucherID int64) (order.Audit, error) {
 	const query = `
 		SELECT v.initial_stock, v.stock,
-		       COUNT(CASE WHEN o.status = 'confirmed' THEN 1 END),
-		       COUNT(DISTINCT CASE WHEN o.status = 'confirmed' THEN o.user_id END),
+		       COUNT(CASE WHEN o.status IN ('confirmed', 'unpaid', 'paid') THEN 1 END),
+		       COUNT(DISTINCT CASE WHEN o.status IN ('confirmed', 'unpaid', 'paid') THEN o.user_id END),
 		       COUNT(CASE WHEN o.status = 'pending' THEN 1 END)
 		FROM vouchers v LEFT JOIN orders o ON o.voucher_id = v.id
 		WHERE v.id = ?

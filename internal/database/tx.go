@@ -11,9 +11,9 @@ import (
 	"seckill/internal/voucher"
 )
 
-// Ordered implements [order.Tx]. A rejected order does not count.
+// Ordered implements [order.Tx]. Only a live order counts.
 func (t *tx) Ordered(ctx context.Context, voucherID, userID int64) (bool, error) {
-	const query = "SELECT 1 FROM orders WHERE voucher_id = ? AND user_id = ? AND status <> 'rejected' LIMIT 1"
+	const query = "SELECT 1 FROM orders WHERE voucher_id = ? AND user_id = ? AND status IN ('confirmed', 'unpaid', 'paid') LIMIT 1"
 	var one int
 	err := t.read(ctx, query, []any{voucherID, userID}, &one)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -115,11 +115,37 @@ func (t *tx) Insert(_ context.Context, o order.Order, unique bool) error {
 		uniqueUser = o.UserID
 	}
 	args := []any{o.ID, o.VoucherID, o.UserID, uniqueUser, string(o.Status), stamp(o.CreatedAt)}
+	if o.Status == order.Unpaid {
+		return t.insertUnpaid(o, write{query: columns + "VALUES (?, ?, ?, ?, ?, ?)", args: args})
+	}
 	return t.enqueue(write{
 		query: columns + "VALUES (?, ?, ?, ?, ?, ?)", args: args,
 		dependent:     columns + "SELECT ?, ?, ?, ?, ?, ? FROM vouchers WHERE id = ? AND last_writer = ?",
 		dependentArgs: slices.Concat(args, []any{o.VoucherID, t.number}),
 	})
+}
+
+// insertUnpaid inserts an order with what is to be paid for it.
+func (t *tx) insertUnpaid(o order.Order, insert write) error {
+	held := []heldOrder{{Order: o}}
+	for _, w := range []write{insert, newPayments(held), newEvents(held, order.Unpaid, stamp(o.CreatedAt))} {
+		if err := t.enqueue(w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// newPayments records what is to be paid for orders, and until when.
+func newPayments(orders []heldOrder) write {
+	args := make([]any, 0, 4*len(orders))
+	for _, o := range orders {
+		args = append(args, o.ID, o.bucket, o.AmountCents, stamp(o.PayBy))
+	}
+	return write{
+		query: "INSERT INTO order_payments (order_id, bucket, amount_cents, pay_by, unpaid) VALUES " + rowsOf(len(orders), "(?, ?, ?, ?, TRUE)"),
+		args:  args,
+	}
 }
 
 func (t *tx) readVoucher(ctx context.Context, query string, voucherID int64, dest ...any) error {

@@ -27,6 +27,7 @@ type voucherRow struct {
 	InitialStock, Stock    int64
 	Version                int64
 	BeginAt, EndAt         time.Time
+	PayWithinS             int64
 	Policy                 string
 	CreatedAt              time.Time `gorm:"autoCreateTime:false"`
 	AdmissionEpoch         int64     // see [order.EpochState]
@@ -46,7 +47,8 @@ func (s *Vouchers) CreateVoucher(ctx context.Context, v *voucher.Voucher) error 
 	row := voucherRow{
 		ID: v.ID, Title: v.Title, PriceCents: v.PriceCents, ValueCents: v.ValueCents,
 		InitialStock: v.InitialStock, Stock: v.Stock, Version: v.Version,
-		BeginAt: stamp(v.BeginAt), EndAt: stamp(v.EndAt), Policy: string(policy), CreatedAt: stamp(v.CreatedAt),
+		BeginAt: stamp(v.BeginAt), EndAt: stamp(v.EndAt), PayWithinS: int64(v.PayWithin / time.Second),
+		Policy: string(policy), CreatedAt: stamp(v.CreatedAt),
 		AdmissionCleared: true, // under another flow Redis never has any
 	}
 	var split []seqRow // of every bucket but the first, whose number is in the voucher's row
@@ -142,6 +144,7 @@ func (r *voucherRow) voucher() (*voucher.Voucher, error) {
 	return &voucher.Voucher{
 		ID: r.ID, Title: r.Title, PriceCents: r.PriceCents, ValueCents: r.ValueCents,
 		Stock: r.Stock, InitialStock: r.InitialStock, Version: r.Version,
-		BeginAt: r.BeginAt.UTC(), EndAt: r.EndAt.UTC(), Policy: policy, CreatedAt: r.CreatedAt.UTC(),
+		BeginAt: r.BeginAt.UTC(), EndAt: r.EndAt.UTC(), PayWithin: time.Duration(r.PayWithinS) * time.Second,
+		Policy: policy, CreatedAt: r.CreatedAt.UTC(),
 	}, nil
 }

@@ -131,6 +131,17 @@ func (o *object) integer(name string, to *int64) {
 	}
 }
 
+// seconds reads a whole number of seconds.
+func (o *object) seconds(name string, to *time.Duration) {
+	n := int64(*to / time.Second)
+	o.integer(name, &n)
+	if n < 0 || n > int64(math.MaxInt64/time.Second) {
+		o.fail("%s is %d; out of range", o.path+name, n)
+		return
+	}
+	*to = time.Duration(n) * time.Second
+}
+
 // count reads an integer into an int.
 func (o *object) count(name string, to *int) {
 	n := int64(*to)

@@ -19,6 +19,7 @@ type voucherJSON struct {
 	InitialStock int64          `json:"initial_stock"`
 	BeginAt      time.Time      `json:"begin_at"`
 	EndAt        time.Time      `json:"end_at"`
+	PayWithinS   int64          `json:"pay_within_s,omitempty"`
 	Policy       voucher.Policy `json:"policy"`
 	CreatedAt    time.Time      `json:"created_at"`
 }
@@ -27,7 +28,7 @@ func newVoucherJSON(v *voucher.Voucher) voucherJSON {
 	return voucherJSON{
 		ID: formatID(v.ID), Title: v.Title, PriceCents: v.PriceCents, ValueCents: v.ValueCents,
 		Stock: v.Stock, InitialStock: v.InitialStock, BeginAt: v.BeginAt.UTC(), EndAt: v.EndAt.UTC(),
-		Policy: v.Policy, CreatedAt: v.CreatedAt.UTC(),
+		PayWithinS: int64(v.PayWithin / time.Second), Policy: v.Policy, CreatedAt: v.CreatedAt.UTC(),
 	}
 }
 
@@ -112,6 +113,7 @@ func decodeVoucher(body []byte) (voucher.Voucher, error) {
 		o.integer("stock", &v.InitialStock)
 		o.time("begin_at", &v.BeginAt)
 		o.time("end_at", &v.EndAt)
+		o.seconds("pay_within_s", &v.PayWithin)
 		o.object("policy", func(o *object) { decodePolicy(o, &v.Policy) })
 	})
 	return v, err

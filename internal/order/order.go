@@ -27,21 +27,15 @@ var (
 	ErrUnavailable = errors.New("order: service unavailable")
 )
 
-// Status is the state of an order.
-type Status string
-
-// The states of an order.
-const (
-	Pending   Status = "pending"
-	Confirmed Status = "confirmed"
-	Rejected  Status = "rejected"
-)
-
 // Order is one user's order of one voucher.
 type Order struct {
 	ID, VoucherID, UserID int64
 	Status                Status
 	CreatedAt             time.Time
+	// PayBy is until when the order is to be paid, and AmountCents how much. They are set while an order is
+	// placed whose voucher asks for payment; [LifeStore] shows them later.
+	PayBy       time.Time
+	AmountCents int64
 	// Key is the idempotency key under which the order was placed. It is set under the flow admission
 	// only, and only where a gate or a store returns an order with which requests are compared.
 	Key KeyHash

@@ -79,7 +79,7 @@ func (s *Service) Placed(ctx context.Context, voucherID, userID int64, key KeyHa
 }
 
 // Place orders one voucher for one user under the voucher's policy. The order is Confirmed, or
-// Pending under the flow admission. A resumed order has the state that it has reached. Place returns
+// Unpaid if the voucher asks for payment, or Pending under the flow admission. A resumed order has the state that it has reached. Place returns
 // the errors of voucher, of this package, of the context and of the lock. If the lock was lost,
 // nothing was sold.
 //
@@ -104,6 +104,9 @@ func (s *Service) Place(ctx context.Context, req Request) (Order, error) {
 	o, err := s.newOrder(ctx, v, req, Confirmed, s.now())
 	if err != nil {
 		return Order{}, err
+	}
+	if v.AsksForPayment() {
+		o.Status, o.PayBy, o.AmountCents = Unpaid, o.CreatedAt.Add(v.PayWithin), v.PriceCents
 	}
 	if err := s.placeLocked(ctx, v, o); err != nil {
 		return s.resolveFailure(ctx, o, req, err)

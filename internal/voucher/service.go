@@ -26,6 +26,8 @@ type Service struct {
 	Lockers Lockers
 	// Admission says that the server supports the flow admission.
 	Admission bool
+	// Payments says that the server has a payment provider.
+	Payments bool
 	// Lab allows policies that are not safe.
 	Lab bool
 	Now func() time.Time
@@ -51,6 +53,12 @@ func (s *Service) Create(ctx context.Context, v Voucher) (*Voucher, error) {
 	}
 	if v.Policy.Flow == FlowAdmission && !s.Admission {
 		return nil, invalid("policy.flow: %q is not available on this server", FlowAdmission)
+	}
+	if v.AsksForPayment() && !s.Payments {
+		return nil, invalid("pay_within_s: this server has no payment provider")
+	}
+	if v.AsksForPayment() && v.Policy.Flow == FlowAdmission {
+		return nil, invalid("pay_within_s: not available under the flow %q", FlowAdmission)
 	}
 	if _, err := s.Lockers.Locker(v.Policy.Lock); err != nil {
 		return nil, invalid("policy.lock: %v", err)

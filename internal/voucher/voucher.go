@@ -34,8 +34,11 @@ type Voucher struct {
 	Version int64
 	// The sale window is half open: BeginAt ≤ now < EndAt.
 	BeginAt, EndAt time.Time
-	Policy         Policy
-	CreatedAt      time.Time
+	// PayWithin is how long a buyer has to pay, in whole seconds. 0: the voucher asks for no payment, and an
+	// order is confirmed at once. Otherwise an order that is not paid in time gives its voucher back.
+	PayWithin time.Duration
+	Policy    Policy
+	CreatedAt time.Time
 }
 
 // Bounds of a voucher's fields.
@@ -43,6 +46,8 @@ const (
 	MaxTitle = 200            // characters
 	MaxStock = 10_000_000     // pieces
 	MaxCents = 10_000_000_000 // a hundred million in the currency's main unit
+	// MaxPayWithin bounds the time to pay: until then an unpaid order keeps a voucher from other buyers.
+	MaxPayWithin = 7 * 24 * time.Hour
 )
 
 // Validate returns an [ErrInvalid] that names an invalid field of a new voucher and the reason.
@@ -69,7 +74,27 @@ func (v *Voucher) Validate() error {
 	case !v.BeginAt.Before(v.EndAt):
 		return invalid("end_at must be after begin_at")
 	}
-	return v.Policy.Validate()
+	if err := v.Policy.Validate(); err != nil {
+		return err
+	}
+	return v.validatePayment()
+}
+
+// AsksForPayment reports whether an order of the voucher is to be paid.
+func (v *Voucher) AsksForPayment() bool { return v.PayWithin > 0 }
+
+func (v *Voucher) validatePayment() error {
+	switch {
+	case v.PayWithin < 0 || v.PayWithin > MaxPayWithin || v.PayWithin%time.Second != 0:
+		return invalid("pay_within_s is %v; 0 to %d", v.PayWithin.Seconds(), int(MaxPayWithin/time.Second))
+	case v.PayWithin == 0:
+		return nil
+	case v.PriceCents == 0:
+		return invalid("pay_within_s is %v and price_cents is 0; there is nothing to pay", v.PayWithin.Seconds())
+	case !v.Policy.Unique:
+		return invalid("pay_within_s is %v and policy.unique is false; a user who may order again needs one order at a time", v.PayWithin.Seconds())
+	}
+	return nil
 }
 
 // OnSale returns nil if the voucher can be bought at a time, [ErrNotStarted] before BeginAt, and [ErrEnded]

@@ -1,0 +1,326 @@
+package database
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"seckill/internal/order"
+)
+
+// Life is the [order.LifeStore]. All transactions lock the orders first and the vouchers last, as those of
+// [AdmissionStore] do.
+type Life struct{ db *DB }
+
+var _ order.LifeStore = (*Life)(nil)
+
+// Life returns the store that moves orders through their states.
+func (d *DB) Life() *Life { return &Life{d} }
+
+// heldOrder is what of an order never changes, and its state as it was read.
+type heldOrder struct {
+	order.Order
+	bucket int
+}
+
+// errMoved says that an order no longer was in the state in which it was read.
+var errMoved = errors.New("database: the order has moved on")
+
+// Cancel implements [order.LifeStore].
+func (l *Life) Cancel(ctx context.Context, orderID int64) (order.Order, error) {
+	return l.giveBack(ctx, orderID, order.Unpaid, order.Cancelled, order.ErrNotCancellable)
+}
+
+// giveBack moves an order that has a voucher to a state in which it has none. An order that is in that state
+// already, or beyond it, is returned as it is.
+func (l *Life) giveBack(ctx context.Context, id int64, from, to order.Status, refused error, also ...write) (order.Order, error) {
+	for {
+		o, err := l.read(ctx, id)
+		switch {
+		case err != nil:
+			return order.Order{}, err
+		case o.Status == to || to == order.Refunding && o.Status == order.Refunded:
+			return o.Order, nil
+		case o.Status != from:
+			return order.Order{}, &order.StateError{Err: refused, Status: o.Status}
+		}
+		err = l.db.transact(ctx, func(_ context.Context, t *tx) error {
+			if err := t.move([]heldOrder{o}, from, to); err != nil {
+				return err
+			}
+			for _, w := range also {
+				if err := t.enqueue(w); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if errors.Is(err, errMoved) {
+			continue // its new state tells
+		}
+		if err != nil {
+			return order.Order{}, err
+		}
+		o.Status = to
+		return o.Order, nil
+	}
+}
+
+// read returns an order with its bucket, or [order.ErrNotFound].
+func (l *Life) read(ctx context.Context, id int64) (o heldOrder, err error) {
+	const query = `SELECT o.voucher_id, o.user_id, o.status, o.created_at, COALESCE(p.bucket, 0)
+		FROM orders o LEFT JOIN order_payments p ON p.order_id = o.id WHERE o.id = ?`
+	o.ID = id
+	err = (&tx{db: l.db}).read(ctx, query, []any{id}, &o.VoucherID, &o.UserID, &o.Status, &o.CreatedAt, &o.bucket)
+	if errors.Is(err, sql.ErrNoRows) {
+		return o, order.ErrNotFound
+	}
+	o.CreatedAt = o.CreatedAt.UTC()
+	return o, err
+}
+
+// move moves orders from one state to another, with all that follows from it for the stock. It is one
+// conditional statement: if one of the orders is not in the first state any more, the error is errMoved, and
+// the transaction changes nothing.
+func (t *tx) move(orders []heldOrder, from, to order.Status) error {
+	m, err := order.MoveOf(from, to)
+	if err != nil {
+		return err
+	}
+	ids, marks := idArgs(orders), placeholders(len(orders))
+	unique := "unique_user_id" // it stays
+	switch m.Stock() {
+	case 1:
+		unique = "NULL" // the user may order again
+	case -1:
+		unique = "user_id"
+	}
+	now := stamp(time.Now())
+	moved := write{
+		query: "UPDATE orders SET status = ?, unique_user_id = " + unique + " WHERE id IN (" + marks + ") AND status = ?",
+		args:  slices.Concat([]any{string(to)}, ids, []any{string(from)}),
+		check: func(_ context.Context, found int64) error {
+			if found != int64(len(orders)) {
+				return fmt.Errorf("%w: %d of %d were %s", errMoved, found, len(orders), from)
+			}
+			return nil
+		},
+	}
+	writes := []write{moved, newEvents(orders, to, now)}
+	if from == order.Unpaid {
+		writes = append(writes, write{query: "UPDATE order_payments SET unpaid = FALSE WHERE order_id IN (" + marks + ")", args: ids})
+	}
+	switch m.Stock() {
+	case 1:
+		writes = append(writes, returnStock(orders)...)
+	case -1:
+		writes = append(writes, takeStockAgain(orders[0]))
+	}
+	for _, w := range writes {
+		if err := t.enqueue(w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// newEvents adds a state to the history of orders.
+func newEvents(orders []heldOrder, status order.Status, at time.Time) write {
+	args := make([]any, 0, 3*len(orders))
+	for _, o := range orders {
+		args = append(args, o.ID, string(status), at)
+	}
+	return write{query: "INSERT INTO order_events (order_id, status, at) VALUES " + rowsOf(len(orders), "(?, ?, ?)"), args: args}
+}
+
+// ExpireDue implements [order.LifeStore]. The first query finds due orders by their index, and locks
+// nothing. Each transaction then takes those of one voucher, and leaves out orders that another transaction
+// has locked: another process expires them, or a buyer pays or cancels at this moment.
+func (l *Life) ExpireDue(ctx context.Context, limit int) (n int, err error) {
+	due, err := l.due(ctx, limit)
+	if err != nil {
+		return 0, err
+	}
+	for len(due) > 0 {
+		some := due
+		if i := slices.IndexFunc(due, func(o heldOrder) bool { return o.VoucherID != due[0].VoucherID }); i > 0 {
+			some = due[:i]
+		}
+		due = due[len(some):]
+		expired, err := l.expire(ctx, some)
+		if n += expired; err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// due lists orders whose time to pay is over, by voucher and id. The clock is the database's: the processes'
+// may differ, and one that is ahead must not expire what others promise.
+func (l *Life) due(ctx context.Context, limit int) (due []heldOrder, err error) {
+	now, args := "UTC_TIMESTAMP(6)", []any{limit}
+	if !l.db.batches { // SQLite is in this process
+		now, args = "?", []any{stamp(time.Now()), limit}
+	}
+	query := `SELECT o.id, o.voucher_id, p.bucket FROM orders o JOIN
+		(SELECT order_id, bucket FROM order_payments WHERE unpaid = TRUE AND pay_by <= ` + now + ` ORDER BY pay_by LIMIT ?) p
+		ON p.order_id = o.id WHERE o.status = 'unpaid' ORDER BY o.voucher_id, o.id`
+	err = (&tx{db: l.db}).readAll(ctx, query, args, func(rows *sql.Rows) error {
+		var o heldOrder
+		err := rows.Scan(&o.ID, &o.VoucherID, &o.bucket)
+		due = append(due, o)
+		return err
+	})
+	return due, err
+}
+
+// expire expires those of some orders of one voucher that are still unpaid and not locked.
+func (l *Life) expire(ctx context.Context, due []heldOrder) (n int, err error) {
+	err = l.db.transact(ctx, func(ctx context.Context, t *tx) error {
+		if err := t.begin(ctx); err != nil {
+			return err
+		}
+		free, err := t.lockUnpaid(ctx, due)
+		if n = len(free); err != nil || n == 0 {
+			return err
+		}
+		return t.move(free, order.Unpaid, order.Expired)
+	})
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+// lockUnpaid locks those of some orders that are unpaid, and leaves out the ones that are locked already.
+// SQLite has one writer, which has locked everything.
+func (t *tx) lockUnpaid(ctx context.Context, some []heldOrder) (locked []heldOrder, err error) {
+	query := "SELECT id FROM orders WHERE id IN (" + placeholders(len(some)) + ") AND status = 'unpaid' ORDER BY id"
+	if t.db.batches {
+		query += " FOR UPDATE SKIP LOCKED"
+	}
+	byID := make(map[int64]heldOrder, len(some))
+	for _, o := range some {
+		byID[o.ID] = o
+	}
+	err = t.readAll(ctx, query, idArgs(some), func(rows *sql.Rows) error {
+		var id int64
+		err := rows.Scan(&id)
+		locked = append(locked, byID[id])
+		return err
+	})
+	return locked, err
+}
+
+// returnStock gives the vouchers of orders of one voucher back, in the database and, under the flow
+// admission, in the books from which Redis is told: a total for each bucket, and the orders whose users may
+// order again. Both carry the epoch of this moment: the vouchers' row is locked, so an epoch that is opened
+// later begins with this stock.
+func returnStock(orders []heldOrder) []write {
+	voucherID, n := orders[0].VoucherID, int64(len(orders))
+	perBucket := make(map[int]int64)
+	for _, o := range orders {
+		perBucket[o.bucket]++
+	}
+	writes := []write{{
+		query: "UPDATE vouchers SET stock = stock + ?, version = version + ? WHERE id = ?",
+		args:  []any{n, n, voucherID},
+	}}
+	const epoch = "(SELECT v.admission_epoch FROM vouchers v WHERE v.id = admission_returns.voucher_id)"
+	for _, bucket := range sortedKeys(perBucket) {
+		n := perBucket[bucket]
+		writes = append(writes, write{ // MySQL assigns from left to right, so the total comes first
+			query: "UPDATE admission_returns SET total = CASE WHEN epoch = " + epoch + " THEN total + ? ELSE ? END, epoch = " + epoch +
+				" WHERE voucher_id = ? AND bucket = ?",
+			args: []any{n, n, voucherID, bucket},
+		})
+	}
+	return append(writes, write{
+		query: `INSERT INTO returned_orders (order_id, voucher_id, user_id, bucket, epoch, key_hash)
+			SELECT o.id, o.voucher_id, o.user_id, r.bucket, r.epoch, o.key_hash
+			FROM orders o JOIN order_payments p ON p.order_id = o.id
+			JOIN admission_returns r ON r.voucher_id = o.voucher_id AND r.bucket = p.bucket
+			WHERE o.id IN (` + placeholders(len(orders)) + `) AND r.epoch > 0 AND r.epoch % 2 = 0`,
+		args: idArgs(orders),
+	})
+}
+
+// StatesOf implements [order.LifeStore].
+func (l *Life) StatesOf(ctx context.Context, orderIDs []int64) (map[int64]order.Status, error) {
+	states := make(map[int64]order.Status, len(orderIDs))
+	if len(orderIDs) == 0 {
+		return states, nil
+	}
+	args := make([]any, len(orderIDs))
+	for i, id := range orderIDs {
+		args[i] = id
+	}
+	err := (&tx{db: l.db}).readAll(ctx, "SELECT id, status FROM orders WHERE id IN ("+placeholders(len(args))+")", args, func(rows *sql.Rows) error {
+		var id int64
+		var s order.Status
+		err := rows.Scan(&id, &s)
+		states[id] = s
+		return err
+	})
+	return states, err
+}
+
+// Details implements [order.LifeStore].
+func (l *Life) Details(ctx context.Context, orderID int64) (d order.Details, err error) {
+	read := &tx{db: l.db} // no transaction: statements of their own
+	var paidAt sql.NullTime
+	err = read.read(ctx, "SELECT pay_by, amount_cents, paid_at FROM order_payments WHERE order_id = ?", []any{orderID}, &d.PayBy, &d.AmountCents, &paidAt)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return order.Details{}, order.ErrNotFound
+	case err != nil:
+		return order.Details{}, err
+	}
+	d.PayBy, d.PaidAt = d.PayBy.UTC(), utcOrZero(paidAt)
+	err = read.readAll(ctx, "SELECT status, at FROM order_events WHERE order_id = ? ORDER BY at", []any{orderID}, func(rows *sql.Rows) error {
+		var e order.Transition
+		err := rows.Scan(&e.Status, &e.At)
+		e.At = e.At.UTC()
+		d.History = append(d.History, e)
+		return err
+	})
+	if err != nil {
+		return order.Details{}, err
+	}
+	const payments = `SELECT payment_id, amount_cents, received_at, outcome, refund_due, refunded_at
+		FROM payments WHERE order_id = ? ORDER BY received_at, payment_id`
+	err = read.readAll(ctx, payments, []any{orderID}, func(rows *sql.Rows) error {
+		var p order.PaymentRecord
+		var refundedAt sql.NullTime
+		err := rows.Scan(&p.PaymentID, &p.AmountCents, &p.ReceivedAt, &p.Outcome, &p.RefundDue, &refundedAt)
+		p.ReceivedAt, p.RefundedAt = p.ReceivedAt.UTC(), utcOrZero(refundedAt)
+		d.Payments = append(d.Payments, p)
+		return err
+	})
+	return d, err
+}
+
+func utcOrZero(t sql.NullTime) time.Time {
+	if !t.Valid {
+		return time.Time{}
+	}
+	return t.Time.UTC()
+}
+
+func idArgs(orders []heldOrder) []any {
+	ids := make([]any, len(orders))
+	for i, o := range orders {
+		ids[i] = o.ID
+	}
+	return ids
+}
+
+// placeholders returns n question marks, separated by commas.
+func placeholders(n int) string { return rowsOf(n, "?") }
+
+// rowsOf repeats a row of a statement, separated by commas.
+func rowsOf(n int, row string) string { return strings.Repeat(row+", ", n-1) + row }

@@ -1,0 +1,372 @@
+package database
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/golang-migrate/migrate/v4"
+
+	"seckill/internal/order"
+	"seckill/internal/testkit"
+)
+
+const price = 8000
+
+// newUnpaid returns an order whose time to pay is over at a time.
+func newUnpaid(id, voucherID, userID int64, payBy time.Time) order.Order {
+	o := newOrder(id, voucherID, userID)
+	o.Status, o.PayBy, o.AmountCents = order.Unpaid, payBy, price
+	return o
+}
+
+func placeUnpaid(t testing.TB, d *DB, id, userID int64) {
+	t.Helper()
+	noErr(t, placeOrder(context.Background(), d, newUnpaid(id, 1, userID, time.Now().Add(time.Hour)), true))
+}
+
+func noErr(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func receipt(payment string, orderID int64) order.Receipt {
+	return order.Receipt{PaymentID: payment, OrderID: orderID, AmountCents: price, At: time.Date(2026, 2, 3, 4, 6, 0, 0, time.UTC)}
+}
+
+// settles marks an order as paid and compares the outcome.
+func settles(t testing.TB, d *DB, r order.Receipt, want order.Settlement) {
+	t.Helper()
+	if got, err := d.Life().MarkPaid(context.Background(), r); err != nil || got != want {
+		t.Errorf("payment %s: %+v, %v; want %+v", r.PaymentID, got, err, want)
+	}
+}
+
+// wantState compares an order's state and its history.
+func wantState(t testing.TB, d *DB, id int64, history ...order.Status) order.Details {
+	t.Helper()
+	o, err := d.Orders().Order(context.Background(), id)
+	noErr(t, err)
+	details, err := d.Life().Details(context.Background(), id)
+	noErr(t, err)
+	var got []order.Status
+	for _, e := range details.History {
+		got = append(got, e.Status)
+	}
+	// The test's orders have a creation time of their own, and two states in one microsecond have no order.
+	if len(got) != len(history) || o.Status != history[len(history)-1] {
+		t.Errorf("order %d is %s with the history %v, want %v", id, o.Status, got, history)
+	}
+	return details
+}
+
+func TestUnpaidOrderGivesItsVoucherBackOnce(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		createVoucher(t, d, 1, 3)
+		placeUnpaid(t, d, 10, 100)
+		wantAudit(t, d, order.Audit{InitialStock: 3, Stock: 2, Orders: 1, DistinctUsers: 1})
+		for range 3 { // a repetition is told the same
+			o, err := d.Life().Cancel(t.Context(), 10)
+			if err != nil || o.Status != order.Cancelled || o.UserID != 100 || o.VoucherID != 1 {
+				t.Fatalf("%+v, %v", o, err)
+			}
+		}
+		wantAudit(t, d, order.Audit{InitialStock: 3, Stock: 3})
+		wantState(t, d, 10, order.Unpaid, order.Cancelled)
+		placeUnpaid(t, d, 11, 100) // the user may order again
+		wantAudit(t, d, order.Audit{InitialStock: 3, Stock: 2, Orders: 1, DistinctUsers: 1})
+
+		_, err := d.Life().Cancel(t.Context(), 99)
+		wantErr(t, err, order.ErrNotFound)
+		wantErr(t, placeOrder(t.Context(), d, newOrder(12, 1, 102), true))
+		_, err = d.Life().Cancel(t.Context(), 12) // it asks for no payment
+		wantErr(t, err, order.ErrNotCancellable)
+		if s, ok := errors.AsType[*order.StateError](err); !ok || s.Status != order.Confirmed {
+			t.Errorf("%v does not say that the order is confirmed", err)
+		}
+	})
+}
+
+func TestPaidOrderIsRefunded(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		life := d.Life()
+		createVoucher(t, d, 1, 1)
+		placeUnpaid(t, d, 10, 100)
+		asked, err := life.PaymentOf(t.Context(), 10)
+		if err != nil || asked.ID != "" || asked.AmountCents != price || asked.PayBy.IsZero() {
+			t.Fatalf("%+v, %v", asked, err)
+		}
+		for _, id := range []string{"pay_1", "pay_2"} { // the first one stays
+			asked.ID, asked.URL = id, "https://pay.example/"+id
+			kept, err := life.KeepPayment(t.Context(), asked)
+			if err != nil || kept.ID != "pay_1" || kept.URL != "https://pay.example/pay_1" {
+				t.Fatalf("%+v, %v", kept, err)
+			}
+		}
+		settles(t, d, receipt("pay_1", 10), order.Settlement{Outcome: order.SettledPaid})
+		settles(t, d, receipt("pay_1", 10), order.Settlement{Outcome: order.SettledPaid, Repeated: true})
+		settles(t, d, receipt("pay_2", 10), order.Settlement{Outcome: order.RefundNotPayable}) // paid twice
+		_, err = life.Cancel(t.Context(), 10)
+		wantErr(t, err, order.ErrNotCancellable)
+		wantAudit(t, d, order.Audit{InitialStock: 1, Orders: 1, DistinctUsers: 1})
+		if kept, err := life.PaymentOf(t.Context(), 10); err != nil || kept.ID != "pay_1" {
+			t.Errorf("the payment of a paid order: %+v, %v", kept, err)
+		}
+
+		for range 2 {
+			if o, err := life.BeginRefund(t.Context(), 10); err != nil || o.Status != order.Refunding {
+				t.Fatalf("%+v, %v", o, err)
+			}
+		}
+		wantAudit(t, d, order.Audit{InitialStock: 1, Stock: 1})
+		due, err := life.DueRefunds(t.Context(), "", 10)
+		wantErr(t, err)
+		want := []order.RefundRequest{{Key: "refund-pay_1", PaymentID: "pay_1", AmountCents: price}, {Key: "refund-pay_2", PaymentID: "pay_2", AmountCents: price}}
+		if !reflect.DeepEqual(due, want) {
+			t.Errorf("due: %+v", due)
+		}
+		for _, r := range due {
+			for range 2 {
+				wantErr(t, life.MarkRefunded(t.Context(), r.PaymentID))
+			}
+		}
+		if due, err := life.DueRefunds(t.Context(), "", 10); err != nil || len(due) > 0 {
+			t.Errorf("still due: %+v, %v", due, err)
+		}
+		details := wantState(t, d, 10, order.Unpaid, order.Paid, order.Refunding, order.Refunded)
+		if !details.PaidAt.Equal(receipt("", 0).At) || len(details.Payments) != 2 || details.Payments[0].RefundedAt.IsZero() || details.Payments[1].Outcome != order.RefundNotPayable {
+			t.Errorf("%+v", details)
+		}
+		if o, err := life.BeginRefund(t.Context(), 10); err != nil || o.Status != order.Refunded {
+			t.Errorf("%+v, %v", o, err)
+		}
+		wantErr(t, life.MarkRefunded(t.Context(), "pay_99"), order.ErrNotFound)
+	})
+}
+
+func TestMoneyIsNeverDropped(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		createVoucher(t, d, 1, 2)
+		placeUnpaid(t, d, 10, 100)
+		less := receipt("less", 10)
+		less.AmountCents--
+		settles(t, d, less, order.Settlement{Outcome: order.RefundWrongAmount})
+		wantState(t, d, 10, order.Unpaid)
+		settles(t, d, receipt("nobody", 77), order.Settlement{Outcome: order.Unmatched})
+		settles(t, d, receipt("nameless", 0), order.Settlement{Outcome: order.Unmatched})
+		if n, cents, err := d.Life().UnmatchedPayments(t.Context()); err != nil || n != 2 || cents != 2*price {
+			t.Errorf("%d unmatched payments of %d, %v", n, cents, err)
+		}
+		wantErr(t, placeOrder(t.Context(), d, newOrder(11, 1, 101), true))
+		settles(t, d, receipt("gift", 11), order.Settlement{Outcome: order.RefundNotPayable})
+		due, err := d.Life().DueRefunds(t.Context(), "", 10)
+		if err != nil || len(due) != 2 || due[0].PaymentID != "gift" || due[1].AmountCents != price-1 {
+			t.Errorf("due: %+v, %v", due, err)
+		}
+	})
+}
+
+// Money that arrives late takes a voucher if there is one and the user has no other order.
+func TestLatePayment(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		life := d.Life()
+		createVoucher(t, d, 1, 1)
+		cancel := func(id int64) {
+			t.Helper()
+			if _, err := life.Cancel(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		placeUnpaid(t, d, 10, 100)
+		cancel(10)
+		settles(t, d, receipt("late", 10), order.Settlement{Outcome: order.SettledLate})
+		wantState(t, d, 10, order.Unpaid, order.Cancelled, order.Paid)
+		wantAudit(t, d, order.Audit{InitialStock: 1, Orders: 1, DistinctUsers: 1})
+		if _, err := life.BeginRefund(t.Context(), 10); err != nil {
+			t.Fatal(err)
+		}
+
+		placeUnpaid(t, d, 11, 101)
+		cancel(11)
+		placeUnpaid(t, d, 12, 102) // the last voucher
+		settles(t, d, receipt("too late", 11), order.Settlement{Outcome: order.RefundNoStock})
+		settles(t, d, receipt("too late", 11), order.Settlement{Outcome: order.RefundNoStock, Repeated: true})
+		cancel(12)
+		placeUnpaid(t, d, 13, 102)
+		settles(t, d, receipt("other", 12), order.Settlement{Outcome: order.RefundOtherOrder})
+		wantAudit(t, d, order.Audit{InitialStock: 1, Orders: 1, DistinctUsers: 1})
+		due, err := life.DueRefunds(t.Context(), "late", 10)
+		if err != nil || len(due) != 2 || due[0].PaymentID != "other" || due[1].PaymentID != "too late" {
+			t.Errorf("due: %+v, %v", due, err)
+		}
+	})
+}
+
+// Several processes expire at the same time: each due order once, and no other.
+func TestExpiry(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		const vouchers, perVoucher, paid = 3, 40, 5
+		for v := range int64(vouchers) {
+			createVoucher(t, d, v+1, perVoucher+1)
+			for i := range int64(perVoucher + 1) {
+				o := newUnpaid((v+1)*1000+i, v+1, i+1, time.Now().Add(-time.Second))
+				if i == perVoucher {
+					o.PayBy = time.Now().Add(time.Hour)
+				}
+				wantErr(t, placeOrder(t.Context(), d, o, true))
+			}
+			for i := range int64(paid) {
+				settles(t, d, receipt(fmt.Sprintf("pay_%d_%d", v, i), (v+1)*1000+i), order.Settlement{Outcome: order.SettledPaid})
+			}
+		}
+		expired := make([]int, 4)
+		errs := runAtOnce(len(expired), func(i int) error {
+			for {
+				n, err := d.Life().ExpireDue(t.Context(), 30)
+				if expired[i] += n; err != nil {
+					return err
+				}
+				if due, err := d.Life().due(t.Context(), 1); err != nil || len(due) == 0 {
+					return err
+				}
+			}
+		})
+		all := 0
+		for i, err := range errs {
+			wantErr(t, err)
+			all += expired[i]
+		}
+		if all != vouchers*(perVoucher-paid) {
+			t.Errorf("%d orders were expired (%v), want %d", all, expired, vouchers*(perVoucher-paid))
+		}
+		for v := range int64(vouchers) {
+			a, err := d.Orders().Audit(t.Context(), v+1)
+			if want := (order.Audit{InitialStock: perVoucher + 1, Stock: perVoucher - paid, Orders: paid + 1, DistinctUsers: paid + 1}); err != nil || a != want {
+				t.Errorf("voucher %d: %+v, %v; want %+v", v+1, a, err, want)
+			}
+		}
+		wantState(t, d, 1000+paid, order.Unpaid, order.Expired)
+	})
+}
+
+// Whatever order the transactions come in, one of them wins.
+func TestCancelPayAndExpireAtTheSameInstant(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) { sameInstant(t, d, 25) })
+}
+
+func TestSoakCancelPayAndExpireAtTheSameInstant(t *testing.T) {
+	testkit.Soak(t)
+	engines(t, func(t *testing.T, d *DB) { sameInstant(t, d, 1000) })
+}
+
+func sameInstant(t *testing.T, d *DB, rounds int) {
+	life := d.Life()
+	createVoucher(t, d, 1, int64(rounds))
+	won := map[order.Status]int{}
+	refunds := 0
+	for i := range int64(rounds) {
+		wantErr(t, placeOrder(t.Context(), d, newUnpaid(i+1, 1, i+1, time.Now().Add(-time.Second)), true))
+		var settled order.Settlement
+		var expired int
+		var notCancelled error
+		errs := runAtOnce(3, func(who int) (err error) {
+			switch who {
+			case 0:
+				_, notCancelled = life.Cancel(t.Context(), i+1)
+				if !errors.Is(notCancelled, order.ErrNotCancellable) {
+					return notCancelled
+				}
+			case 1:
+				settled, err = life.MarkPaid(t.Context(), receipt(fmt.Sprint("pay_", i), i+1))
+			case 2:
+				expired, err = life.ExpireDue(t.Context(), 10)
+			}
+			return err
+		})
+		for _, err := range errs {
+			wantErr(t, err)
+		}
+		o, err := d.Orders().Order(t.Context(), i+1)
+		wantErr(t, err)
+		won[o.Status]++
+		// A payment that comes second takes the voucher again, so it always ends as paid here.
+		if o.Status != order.Paid || !settled.Outcome.Bought() {
+			t.Errorf("order %d is %s, and its money %s", i+1, o.Status, settled.Outcome)
+		}
+		first := 0
+		for _, is := range []bool{notCancelled == nil, expired == 1, settled.Outcome == order.SettledPaid} {
+			if is {
+				first++
+			}
+		}
+		if first != 1 {
+			t.Errorf("order %d: cancelled %v, expired %d, settled %s: %d of them won, want 1", i+1, notCancelled, expired, settled.Outcome, first)
+		}
+		if settled.Outcome.Refund() {
+			refunds++
+		}
+	}
+	a, err := d.Orders().Audit(t.Context(), 1)
+	if err != nil || !a.Balanced() || a.Orders != int64(won[order.Paid]) {
+		t.Errorf("%+v, %v", a, err)
+	}
+	t.Logf("%d rounds: %v, %d refunds", rounds, won, refunds)
+}
+
+// A database with orders in every state goes back to the schema of a program that knows no payment, and
+// forward again.
+func TestMigrateBackWithOrders(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		life := d.Life()
+		createVoucher(t, d, 1, 10)
+		for i := range int64(5) {
+			placeUnpaid(t, d, i+1, i+1)
+		}
+		wantErr(t, placeOrder(t.Context(), d, newOrder(6, 1, 6), true))
+		for i := range int64(3) { // 1, 2 and 3 are paid, 4 is cancelled, 5 stays unpaid
+			settles(t, d, receipt(fmt.Sprint("pay_", i), i+1), order.Settlement{Outcome: order.SettledPaid})
+		}
+		_, err := life.BeginRefund(t.Context(), 2)
+		wantErr(t, err)
+		_, err = life.BeginRefund(t.Context(), 3)
+		wantErr(t, err)
+		wantErr(t, life.MarkRefunded(t.Context(), "pay_2"))
+		_, err = life.Cancel(t.Context(), 4)
+		wantErr(t, err)
+		before, err := d.Orders().Audit(t.Context(), 1)
+		wantErr(t, err)
+
+		const withoutPayment = 10
+		_, err = d.migrate(t.Context(), func(m *migrate.Migrate) error { return m.Migrate(withoutPayment) })
+		wantErr(t, err)
+		rows := map[string]int{}
+		readRows(t, d, "SELECT status FROM orders", func(status string) { rows[status]++ })
+		if want := map[string]int{"confirmed": 3, "rejected": 3}; !reflect.DeepEqual(rows, want) {
+			t.Errorf("back: %v, want %v", rows, want)
+		}
+		_, err = d.Migrate(t.Context())
+		wantErr(t, err)
+		if after, err := d.Orders().Audit(t.Context(), 1); err != nil || after != before || !after.Balanced() {
+			t.Errorf("forward again: %+v, %v; want %+v", after, err, before)
+		}
+		placeUnpaid(t, d, 20, 20)
+	})
+}
+
+func readRows(t *testing.T, d *DB, query string, row func(text string)) {
+	t.Helper()
+	rows, err := d.readers.QueryContext(t.Context(), query)
+	wantErr(t, err)
+	defer rows.Close()
+	for rows.Next() {
+		var text string
+		wantErr(t, rows.Scan(&text))
+		row(text)
+	}
+	wantErr(t, rows.Err())
+}

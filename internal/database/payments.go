@@ -1,0 +1,234 @@
+package database
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"seckill/internal/order"
+	"seckill/internal/voucher"
+)
+
+// PaymentOf implements [order.LifeStore].
+func (l *Life) PaymentOf(ctx context.Context, orderID int64) (order.Payment, error) {
+	const query = `SELECT o.status, p.amount_cents, p.pay_by, COALESCE(p.payment_id, ''), COALESCE(p.pay_url, '')
+		FROM orders o LEFT JOIN order_payments p ON p.order_id = o.id WHERE o.id = ?`
+	p := order.Payment{OrderID: orderID}
+	var status order.Status
+	var cents sql.NullInt64
+	var payBy sql.NullTime
+	err := (&tx{db: l.db}).read(ctx, query, []any{orderID}, &status, &cents, &payBy, &p.ID, &p.URL)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return order.Payment{}, order.ErrNotFound
+	case err != nil:
+		return order.Payment{}, err
+	case !cents.Valid, p.ID == "" && status != order.Unpaid:
+		return order.Payment{}, &order.StateError{Err: order.ErrNotPayable, Status: status}
+	}
+	p.AmountCents, p.PayBy = cents.Int64, utcOrZero(payBy)
+	return p, nil
+}
+
+// KeepPayment implements [order.LifeStore].
+func (l *Life) KeepPayment(ctx context.Context, p order.Payment) (order.Payment, error) {
+	err := l.db.transact(ctx, func(_ context.Context, t *tx) error {
+		return t.enqueue(write{
+			query: "UPDATE order_payments SET payment_id = ?, pay_url = ? WHERE order_id = ? AND payment_id IS NULL",
+			args:  []any{p.ID, p.URL, p.OrderID},
+		})
+	})
+	if err != nil {
+		return order.Payment{}, err
+	}
+	return l.PaymentOf(ctx, p.OrderID)
+}
+
+// maxSettles bounds how often MarkPaid begins again because the order has moved on.
+const maxSettles = 10
+
+// MarkPaid implements [order.LifeStore]. Each attempt is one transaction, which first adds the row of the
+// payment: two messages about the same payment meet there. An attempt that finds the order in another state
+// than it was read in changes nothing, and the next one reads again.
+func (l *Life) MarkPaid(ctx context.Context, r order.Receipt) (order.Settlement, error) {
+	for range maxSettles {
+		if s, err := l.settled(ctx, r.PaymentID); err == nil || !errors.Is(err, sql.ErrNoRows) {
+			return s, err
+		}
+		outcome, err := l.settle(ctx, r)
+		if errors.Is(err, errDuplicate) || errors.Is(err, errMoved) {
+			continue
+		}
+		return order.Settlement{Outcome: outcome}, err
+	}
+	return order.Settlement{}, fmt.Errorf("%w: order %d changes all the time", order.ErrUnavailable, r.OrderID)
+}
+
+// settled returns what became of a payment, or [sql.ErrNoRows].
+func (l *Life) settled(ctx context.Context, paymentID string) (order.Settlement, error) {
+	s := order.Settlement{Repeated: true}
+	err := (&tx{db: l.db}).read(ctx, "SELECT outcome FROM payments WHERE payment_id = ?", []any{paymentID}, &s.Outcome)
+	return s, err
+}
+
+// settle decides about money that was not seen before.
+func (l *Life) settle(ctx context.Context, r order.Receipt) (order.Outcome, error) {
+	o, err := l.read(ctx, r.OrderID)
+	switch {
+	case errors.Is(err, order.ErrNotFound):
+		return l.keep(ctx, r, order.Unmatched)
+	case err != nil:
+		return "", err
+	}
+	var cents int64
+	err = (&tx{db: l.db}).read(ctx, "SELECT amount_cents FROM order_payments WHERE order_id = ?", []any{o.ID}, &cents)
+	late := o.Status == order.Cancelled || o.Status == order.Expired
+	switch {
+	case errors.Is(err, sql.ErrNoRows): // the order never asked for payment
+		return l.keep(ctx, r, order.RefundNotPayable)
+	case err != nil:
+		return "", err
+	case o.Status != order.Unpaid && !late:
+		return l.keep(ctx, r, order.RefundNotPayable)
+	case cents != r.AmountCents:
+		return l.keep(ctx, r, order.RefundWrongAmount)
+	case late:
+		return l.payLate(ctx, r, o)
+	}
+	return order.SettledPaid, l.pay(ctx, r, o, order.SettledPaid)
+}
+
+// keep records money that pays for nothing. It is to be refunded, unless it belongs to no order.
+func (l *Life) keep(ctx context.Context, r order.Receipt, outcome order.Outcome) (order.Outcome, error) {
+	return outcome, l.db.transact(ctx, func(_ context.Context, t *tx) error { return t.enqueue(newReceipt(r, outcome)) })
+}
+
+// pay moves an order to Paid.
+func (l *Life) pay(ctx context.Context, r order.Receipt, o heldOrder, outcome order.Outcome) error {
+	return l.db.transact(ctx, func(_ context.Context, t *tx) error {
+		if err := t.enqueue(newReceipt(r, outcome)); err != nil {
+			return err
+		}
+		if err := t.move([]heldOrder{o}, o.Status, order.Paid); err != nil {
+			return err
+		}
+		return t.enqueue(write{
+			query: "UPDATE order_payments SET paid_at = ?, payment_id = ? WHERE order_id = ?",
+			args:  []any{stamp(r.At), r.PaymentID, o.ID},
+		})
+	})
+}
+
+// payLate has an order that was cancelled or expired take a voucher again. The statements themselves decide:
+// the unique index refuses a user with another order, and the condition on the stock an order without a
+// voucher. Both leave nothing behind, and the money is to be refunded.
+func (l *Life) payLate(ctx context.Context, r order.Receipt, o heldOrder) (order.Outcome, error) {
+	admitted, err := l.soldByAdmission(ctx, o.VoucherID)
+	if err != nil {
+		return "", err
+	}
+	if admitted { // the stock that can be sold is in Redis
+		return l.keep(ctx, r, order.RefundNoStock)
+	}
+	err = l.pay(ctx, r, o, order.SettledLate)
+	switch {
+	case errors.Is(err, errDuplicate):
+		if _, settled := l.settled(ctx, r.PaymentID); settled == nil {
+			return "", errMoved // the payment was the duplicate
+		}
+		return l.keep(ctx, r, order.RefundOtherOrder)
+	case errors.Is(err, voucher.ErrSoldOut):
+		return l.keep(ctx, r, order.RefundNoStock)
+	}
+	return order.SettledLate, err
+}
+
+func (l *Life) soldByAdmission(ctx context.Context, voucherID int64) (admitted bool, err error) {
+	err = (&tx{db: l.db}).readVoucher(ctx, "SELECT admission_epoch > 0 FROM vouchers WHERE id = ?", voucherID, &admitted)
+	return admitted, err
+}
+
+// takeStockAgain takes a voucher for an order that had given its own back.
+func takeStockAgain(o heldOrder) write {
+	return write{
+		query: "UPDATE vouchers SET stock = stock - 1, version = version + 1 WHERE id = ? AND stock > 0",
+		args:  []any{o.VoucherID},
+		check: func(_ context.Context, found int64) error {
+			if found == 1 {
+				return nil
+			}
+			return voucher.ErrSoldOut
+		},
+	}
+}
+
+func newReceipt(r order.Receipt, outcome order.Outcome) write {
+	return write{
+		query: "INSERT INTO payments (payment_id, order_id, amount_cents, received_at, outcome, refund_due) VALUES (?, ?, ?, ?, ?, ?)",
+		args:  []any{r.PaymentID, r.OrderID, r.AmountCents, stamp(r.At), string(outcome), outcome.Refund()},
+	}
+}
+
+// BeginRefund implements [order.LifeStore].
+func (l *Life) BeginRefund(ctx context.Context, orderID int64) (order.Order, error) {
+	return l.giveBack(ctx, orderID, order.Paid, order.Refunding, order.ErrNotRefundable, write{
+		query: "UPDATE payments SET refund_due = TRUE WHERE order_id = ? AND outcome IN ('paid', 'paid_late')",
+		args:  []any{orderID},
+	})
+}
+
+// DueRefunds implements [order.LifeStore].
+func (l *Life) DueRefunds(ctx context.Context, after string, limit int) (due []order.RefundRequest, err error) {
+	const query = "SELECT payment_id, amount_cents FROM payments WHERE refund_due = TRUE AND payment_id > ? ORDER BY payment_id LIMIT ?"
+	err = (&tx{db: l.db}).readAll(ctx, query, []any{after, limit}, func(rows *sql.Rows) error {
+		var r order.RefundRequest
+		err := rows.Scan(&r.PaymentID, &r.AmountCents)
+		r.Key = "refund-" + r.PaymentID
+		due = append(due, r)
+		return err
+	})
+	return due, err
+}
+
+// MarkRefunded implements [order.LifeStore].
+func (l *Life) MarkRefunded(ctx context.Context, paymentID string) error {
+	var orderID int64
+	var outcome order.Outcome
+	err := (&tx{db: l.db}).read(ctx, "SELECT order_id, outcome FROM payments WHERE payment_id = ?", []any{paymentID}, &orderID, &outcome)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return order.ErrNotFound
+	case err != nil:
+		return err
+	}
+	err = l.db.transact(ctx, func(_ context.Context, t *tx) error {
+		if outcome.Bought() {
+			if err := t.move([]heldOrder{{Order: order.Order{ID: orderID}}}, order.Refunding, order.Refunded); err != nil {
+				return err
+			}
+		}
+		return t.enqueue(write{
+			query: "UPDATE payments SET refund_due = FALSE, refunded_at = ? WHERE payment_id = ? AND refund_due = TRUE",
+			args:  []any{stamp(time.Now()), paymentID},
+		})
+	})
+	if errors.Is(err, errMoved) {
+		return nil // refunded by an earlier call
+	}
+	return err
+}
+
+// UnmatchedPayments implements [order.LifeStore].
+func (l *Life) UnmatchedPayments(ctx context.Context) (payments, cents int64, err error) {
+	const query = "SELECT COUNT(*), COALESCE(SUM(amount_cents), 0) FROM payments WHERE refund_due = FALSE AND outcome = 'unmatched'"
+	err = (&tx{db: l.db}).read(ctx, query, nil, &payments, &cents)
+	return payments, cents, err
+}
+
+// sortedKeys lists the keys of a map in their order.
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,100 @@
+package order
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Status is the state of an order.
+type Status string
+
+// The states of an order. The first three are all there is of an order of a voucher without payment.
+const (
+	Pending   Status = "pending"   // accepted by the gate, not in the database yet
+	Confirmed Status = "confirmed" // sold; nothing is to be paid
+	Rejected  Status = "rejected"  // accepted by the gate, and refused by the database
+
+	Unpaid    Status = "unpaid"    // has a voucher until it is to be paid
+	Paid      Status = "paid"      // sold
+	Cancelled Status = "cancelled" // given back by the buyer before it was paid
+	Expired   Status = "expired"   // not paid in time
+	Refunding Status = "refunding" // given back after it was paid; the money is on its way back
+	Refunded  Status = "refunded"  // the provider has returned the money
+)
+
+// Mover is who may move an order from one state to another.
+type Mover string
+
+// The movers.
+const (
+	ByWorker   Mover = "worker"   // what persists accepted orders
+	ByBuyer    Mover = "buyer"    // the order's user
+	ByProvider Mover = "provider" // the payment provider, with its signed events and its answers
+	ByClock    Mover = "clock"    // the passing of the order's time to pay
+	ByAdmin    Mover = "admin"    // the administrator
+)
+
+// Move is a row of the table of transitions.
+type Move struct {
+	From, To Status
+	By       Mover
+}
+
+// moves is the table of transitions: an order moves in these ways and in no other. Each move is one
+// conditional statement in the database (… WHERE id = ? AND status = ?), in the transaction that also does
+// what follows from it: the stock, the buyer's right to order again, the history, the money to return.
+//
+// An order enters as Pending under the flow admission. Under the flow locked it enters as Confirmed or, if
+// the voucher asks for payment, as Unpaid.
+var moves = []Move{
+	{Pending, Confirmed, ByWorker},
+	{Pending, Unpaid, ByWorker},
+	{Pending, Rejected, ByWorker},
+	{Unpaid, Paid, ByProvider},
+	{Unpaid, Cancelled, ByBuyer},
+	{Unpaid, Expired, ByClock},
+	{Cancelled, Paid, ByProvider}, // money that arrives late, if a voucher is left
+	{Expired, Paid, ByProvider},   // the same
+	{Paid, Refunding, ByAdmin},
+	{Refunding, Refunded, ByProvider},
+}
+
+// Moves lists the table of transitions.
+func Moves() []Move { return slices.Clone(moves) }
+
+// MoveOf returns the row of the table for a transition. The error is a fault of the program.
+func MoveOf(from, to Status) (Move, error) {
+	for _, m := range moves {
+		if m.From == from && m.To == to {
+			return m, nil
+		}
+	}
+	return Move{}, fmt.Errorf("order: no order moves from %q to %q", from, to)
+}
+
+// Stock is what the move adds to the stock: 1 where a voucher goes back, -1 where one is taken. A pending
+// order has taken from the gate's stock; the database's follows when the order is written.
+func (m Move) Stock() int64 {
+	switch {
+	case m.From.Live() && !m.To.Live():
+		return 1
+	case !m.From.Live() && m.To.Live():
+		return -1
+	}
+	return 0
+}
+
+// Live reports whether an order in this state has a voucher: it counts against the stock, and its user has
+// no other live order.
+func (s Status) Live() bool { return s == Confirmed || s == Unpaid || s == Paid }
+
+// LiveStates lists the states for which Live is true.
+func LiveStates() []Status { return []Status{Confirmed, Unpaid, Paid} }
+
+// Persisted reports whether the database has carried out an accepted order, now or earlier. Whatever became
+// of the order afterwards, it has taken its voucher then.
+func (s Status) Persisted() bool { return s != "" && s != Pending && s != Rejected }
+
+// Changes reports whether a buyer may wait for the next state. An order that is cancelled or expired changes
+// only if money arrives late, for which nobody waits.
+func (s Status) Changes() bool { return s == Pending || s == Unpaid || s == Refunding }
