@@ -92,6 +92,10 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	life, err := order.NewLife(order.LifeConfig{Store: stores.db.Life(), Orders: orders, Log: log})
+	if err != nil {
+		return err
+	}
 	limits, err := newLimits(cfg)
 	if err != nil {
 		return err
@@ -99,7 +103,7 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 	api, err := httpapi.New(
 		httpapi.Config{Lab: cfg.Lab, Limits: cfg.Bounds, LabHosts: cfg.LabHosts, AdminToken: cfg.AdminToken, DebugListener: cfg.DebugAddr != "", CommandLine: cfg.hide(os.Args)},
 		httpapi.Deps{
-			Orders: rec.orders(orders), Vouchers: vouchers, Idempotency: stores.db.Idempotency(), IDs: ids, Tokens: tokens,
+			Orders: rec.orders(orders), Life: life, Vouchers: vouchers, Idempotency: stores.db.Idempotency(), IDs: ids, Tokens: tokens,
 			Lockers: lockers, Ready: readiness(cfg, stores, admission, guard, ids),
 			Limit: limits.orders, Lookups: limits.lookups, Keys: limits.keys, Site: site, Log: log, Registerer: registry, Gatherer: registry, Now: time.Now,
 		})
@@ -109,6 +113,7 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 	return serve(ctx, cfg, api, tracing.Handler(api.Public()), log,
 		func(ctx context.Context, url string) error { return greet(ctx, out, cfg, vouchers.Service, url) },
 		func(ctx context.Context, _ string) error { guard.Run(ctx); return nil },
+		func(ctx context.Context, _ string) error { life.RunExpiry(ctx); return nil },
 		func(ctx context.Context, _ string) error {
 			idempotency.SweepUntil(ctx, stores.db.Idempotency(), log)
 			return nil

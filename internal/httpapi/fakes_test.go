@@ -38,6 +38,7 @@ type fixture struct {
 	api      *httpapi.API
 	handler  http.Handler
 	orders   *fakeOrders
+	life     *fakeLife
 	vouchers *fakeVouchers
 	idem     *memoryStore
 	ids      *sequence
@@ -65,7 +66,7 @@ func lab(c *httpapi.Config, _ *fixture) { c.Lab, c.LabHosts = true, []string{"ex
 func newFixture(t testing.TB, options ...option) *fixture {
 	t.Helper()
 	r := &fixture{
-		orders: &fakeOrders{}, idem: &memoryStore{}, ids: &sequence{}, clock: &clock{now: start()},
+		orders: &fakeOrders{}, life: &fakeLife{}, idem: &memoryStore{}, ids: &sequence{}, clock: &clock{now: start()},
 		log:   &lockedBuffer{},
 		locks: fakeLocks{"reentrant": newFakeLocker()},
 	}
@@ -91,7 +92,7 @@ func newFixture(t testing.TB, options ...option) *fixture {
 func (r *fixture) deps(locks fakeLocks) httpapi.Deps {
 	r.registry = prometheus.NewRegistry()
 	d := httpapi.Deps{
-		Orders: r.orders, Vouchers: r.vouchers, Idempotency: r.idem, IDs: r.ids, Tokens: r.tokens,
+		Orders: r.orders, Life: r.life, Vouchers: r.vouchers, Idempotency: r.idem, IDs: r.ids, Tokens: r.tokens,
 		Ready: httpapi.Readiness{Checks: r.checks, Flows: r.flows, Sold: r.sold}, Limit: r.limit, Lookups: r.lookups, Keys: r.keys, Site: r.site,
 		Log:        slog.New(slog.NewJSONHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Registerer: r.registry, Gatherer: r.registry, Now: r.clock.Now,
@@ -152,6 +153,7 @@ type problemJSON struct {
 	Type, Title, Code, Detail string
 	Status                    int
 	RequestID                 string `json:"request_id"`
+	OrderStatus               string `json:"order_status"`
 }
 
 // wantProblem checks the form and the code of a problem, and returns it.

@@ -38,9 +38,11 @@ type Config struct {
 	CommandLine []string
 }
 
-// Deps are the dependencies of the handlers. All but Limit, Lookups, Keys, Site and Ready are required.
+// Deps are the dependencies of the handlers. All but Life, Limit, Lookups, Keys, Site and Ready are required.
 type Deps struct {
-	Orders      Orders
+	Orders Orders
+	// Life moves orders through the states of a payment; without it nobody pays or cancels.
+	Life        Life
 	Vouchers    Vouchers
 	Idempotency idempotency.Store
 	// IDs generates the ids that are reserved under an idempotency key.
@@ -149,6 +151,9 @@ func New(cfg Config, deps Deps) (*API, error) {
 		deps.Lockers == nil || deps.Log == nil || deps.Registerer == nil || deps.Gatherer == nil || deps.Now == nil {
 		return nil, errors.New("httpapi: a dependency is missing")
 	}
+	if deps.Life == nil {
+		deps.Life = noPayment{}
+	}
 	a := &API{
 		cfg: cfg, deps: deps,
 		problems: newProblems(),
@@ -218,6 +223,9 @@ func (a *API) routes() []route {
 		}},
 		{post, placeOrderRoute, user, a.placeOrder, nil},
 		{get, "/api/v1/orders/:id", user, a.showOrder, nil},
+		{post, "/api/v1/orders/:id/payment", user, a.payOrder, nil},
+		{post, "/api/v1/orders/:id/cancel", user, a.cancelOrder, nil},
+		{post, "/api/v1/orders/:id/refund", admin, a.refundOrder, nil},
 		{get, "/api/v1/orders", user, a.listOrders, nil},
 		{post, "/api/v1/tokens", anyone, a.mintToken, nil},
 		{get, "/api/v1/locks/*key", admin, a.showLock, nil},

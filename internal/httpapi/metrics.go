@@ -53,9 +53,10 @@ func newMetrics(reg prometheus.Registerer, ps *problems) (*metrics, error) {
 		m.problems[p.code] = problems.WithLabelValues(p.code)
 		m.orders[p.code] = orders.WithLabelValues(p.code)
 	}
-	for _, outcome := range []string{string(order.Confirmed), string(order.Pending), string(order.Rejected), "replayed"} {
-		m.orders[outcome] = orders.WithLabelValues(outcome)
+	for _, status := range order.Statuses() { // a resumed request may find its order in any of them
+		m.orders[string(status)] = orders.WithLabelValues(string(status))
 	}
+	m.orders["replayed"] = orders.WithLabelValues("replayed")
 	inFlight := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "seckill_http_requests_in_flight", Help: "Requests being answered now.",
 	}, func() float64 { return float64(m.inFlight.Load()) })

@@ -119,7 +119,7 @@ func (a *API) replayedOrder(r *request, o order.Order) reply {
 func (a *API) orderReply(r *request, o order.Order) reply {
 	const path = "/api/v1/orders/"
 	status := http.StatusCreated
-	if o.Status != order.Confirmed {
+	if !o.Status.Persisted() {
 		status = http.StatusAccepted // also if a resumed request finds its order rejected by now
 	}
 	location := string(strconv.AppendInt(append(r.scratch[:0], path...), o.ID, 10))
@@ -131,7 +131,7 @@ func (a *API) orderReply(r *request, o order.Order) reply {
 	return reply{status: status, contentType: a.problems.json, location: location, body: body, outcome: string(o.Status)}
 }
 
-// showOrder is GET /api/v1/orders/{id}. With ?wait= it waits for a final state.
+// showOrder is GET /api/v1/orders/{id}. With ?wait= it waits for the next state.
 func (a *API) showOrder(ctx context.Context, r *request) (reply, error) {
 	id, err := r.pathID()
 	if err != nil {
@@ -145,10 +145,10 @@ func (a *API) showOrder(ctx context.Context, r *request) (reply, error) {
 		return reply{}, err
 	}
 	o, err := a.lookupOrder(ctx, r, id, wait)
-	if err == nil && wait > 0 && o.Status == order.Pending {
+	if err == nil && wait > 0 && o.Status.Changes() {
 		done, ok := a.enterWait(r)
 		if !ok { // too many waits: answer with the current state
-			out, err := a.render(http.StatusOK, newOrderJSON(o))
+			out, err := a.renderDetailed(ctx, http.StatusOK, o)
 			out.retryAfter = a.problems.seconds[1]
 			return out, err
 		}
@@ -158,7 +158,7 @@ func (a *API) showOrder(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	return a.render(http.StatusOK, newOrderJSON(o))
+	return a.renderDetailed(ctx, http.StatusOK, o)
 }
 
 // lookupOrder returns an order, within the deadline of a read. The wait is added to that deadline.
@@ -172,13 +172,17 @@ func (a *API) lookupOrder(ctx context.Context, r *request, id int64, wait time.D
 	return a.deps.Orders.Order(ctx, r.user, id)
 }
 
-// awaitOrder waits for a pending order and returns its state after that. A stop of the service ends the
+// awaitOrder waits for the next state of an order and returns its state after that. A stop of the service ends the
 // wait: the client may ask another process.
 func (a *API) awaitOrder(ctx context.Context, o order.Order, wait time.Duration) (order.Order, error) {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(a.waits, cancel)()
-	if err := a.deps.Orders.Await(waiting, o, wait); err != nil && a.waits.Err() == nil {
+	await := a.deps.Life.Await
+	if o.Status == order.Pending {
+		await = a.deps.Orders.Await
+	}
+	if err := await(waiting, o, wait); err != nil && a.waits.Err() == nil {
 		return order.Order{}, err
 	}
 	return a.deps.Orders.Order(ctx, o.UserID, o.ID)

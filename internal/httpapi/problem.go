@@ -94,7 +94,7 @@ func table() []*problem {
 		// Not final: a button that is pressed too early, and again in time, may send the same key.
 		{conflict, "sale_not_started", "The sale has not started yet", is(voucher.ErrNotStarted), effectNone, routine, nil},
 		{http.StatusServiceUnavailable, "unavailable", "The service cannot answer at the moment", is(
-			order.ErrUnavailable, lock.ErrUnavailable, lock.ErrNotConfigured, lock.ErrUnknown,
+			order.ErrUnavailable, order.ErrPaymentUnavailable, lock.ErrUnavailable, lock.ErrNotConfigured, lock.ErrUnknown,
 			lock.ErrLost, lock.ErrExpired, lock.ErrNotHeld, lock.ErrReleased,
 			lock.ErrInjected, lock.ErrAbandoned,
 			context.DeadlineExceeded, context.Canceled,
@@ -110,6 +110,10 @@ func table() []*problem {
 		{http.StatusTooManyRequests, "rate_limited", "You are asking too often", is(errRateLimited), effectNone, retry | routine, nil},
 		{notFound, "voucher_not_found", "There is no such voucher", is(voucher.ErrNotFound), effectFinal, 0, nil},
 		{notFound, "order_not_found", "There is no such order of yours", is(order.ErrNotFound), effectFinal, 0, nil},
+		// Not final: an order changes its state.
+		{conflict, "not_cancellable", "The order cannot be cancelled in its state", is(order.ErrNotCancellable), effectNone, showDetail | routine, nil},
+		{conflict, "not_payable", "The order cannot be paid in its state", is(order.ErrNotPayable), effectNone, showDetail | routine, nil},
+		{conflict, "not_refundable", "The order cannot be refunded in its state", is(order.ErrNotRefundable), effectNone, showDetail | routine, nil},
 		{bad, "invalid_request", "The request is not valid", is(errInvalid, voucher.ErrInvalid), effectNone, showDetail, nil},
 		{unauthorized, "unauthenticated", "Who are you?", is(errUnauthenticated), effectNone, showDetail, nil},
 		{forbidden, "forbidden", "This is for the administrator", is(errForbidden), effectNone, 0, nil},
@@ -122,7 +126,7 @@ func table() []*problem {
 		// No client reads this one. It is for the log and the metrics.
 		{statusClientGone, "client_gone", "The client went away", nil, effectUnknown, routine, nil},
 		{http.StatusInternalServerError, "internal", "Something went wrong on our side",
-			is(order.ErrStaleEpoch, order.ErrIDTaken, lock.ErrInvalid, lock.ErrWrongKind, errPanic), effectUnknown, 0, nil},
+			is(order.ErrStaleEpoch, order.ErrIDTaken, order.ErrPaymentNotFound, lock.ErrInvalid, lock.ErrWrongKind, errPanic), effectUnknown, 0, nil},
 	}
 }
 
@@ -194,6 +198,9 @@ func (a *API) renderError(r *request, err error) reply {
 			quoted, _ := json.Marshal(detail) // a string always marshals
 			body = append(append(body, `,"detail":`...), quoted...)
 		}
+	}
+	if state, ok := errors.AsType[*order.StateError](err); ok {
+		body = append(append(append(body, `,"order_status":"`...), state.Status...), '"')
 	}
 	// The id's alphabet needs no escaping.
 	body = append(append(append(body, `,"request_id":"`...), r.id...), `"}`...)

@@ -48,6 +48,12 @@ func domainErrors() map[string]answered {
 		"order.ErrStaleEpoch":     {order.ErrStaleEpoch, internal, "internal"},
 		"order.ErrIDTaken":        {order.ErrIDTaken, internal, "internal"},
 
+		"order.ErrNotCancellable":     {order.ErrNotCancellable, conflict, "not_cancellable"},
+		"order.ErrNotPayable":         {order.ErrNotPayable, conflict, "not_payable"},
+		"order.ErrNotRefundable":      {order.ErrNotRefundable, conflict, "not_refundable"},
+		"order.ErrPaymentUnavailable": {order.ErrPaymentUnavailable, unavailable, "unavailable"},
+		"order.ErrPaymentNotFound":    {order.ErrPaymentNotFound, internal, "internal"},
+
 		"lock.ErrNotAcquired":   {lock.ErrNotAcquired, conflict, "busy"},
 		"lock.ErrNotHeld":       {lock.ErrNotHeld, unavailable, "unavailable"},
 		"lock.ErrExpired":       {lock.ErrExpired, unavailable, "unavailable"},

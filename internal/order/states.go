@@ -22,6 +22,11 @@ const (
 	Refunded  Status = "refunded"  // the provider has returned the money
 )
 
+// Statuses lists the states.
+func Statuses() []Status {
+	return []Status{Pending, Confirmed, Rejected, Unpaid, Paid, Cancelled, Expired, Refunding, Refunded}
+}
+
 // Mover is who may move an order from one state to another.
 type Mover string
 

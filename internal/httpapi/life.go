@@ -1,0 +1,153 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"seckill/internal/order"
+)
+
+// Life moves orders through their states after they were placed. [order.Life] implements it.
+type Life interface {
+	// Cancel cancels a user's unpaid order, or returns an [order.ErrNotCancellable].
+	Cancel(ctx context.Context, userID, id int64) (order.Order, error)
+	// Pay returns the payment of a user's order, the same one each time.
+	Pay(ctx context.Context, userID, id int64) (order.Payment, error)
+	// Refund begins to refund a paid order, or returns an [order.ErrNotRefundable].
+	Refund(ctx context.Context, id int64) (order.Order, error)
+	// Details returns what an order has besides its state.
+	Details(ctx context.Context, o order.Order) (order.Details, error)
+	// Await waits until an order that waits for money has another state, or the limit has passed.
+	Await(ctx context.Context, o order.Order, limit time.Duration) error
+}
+
+var _ Life = (*order.Life)(nil)
+
+// noPayment is the Life of a server that sells no voucher that asks for payment.
+type noPayment struct{}
+
+var errNoPayment = fmt.Errorf("%w: this server takes no payments", order.ErrUnavailable)
+
+func (noPayment) Cancel(context.Context, int64, int64) (order.Order, error) {
+	return order.Order{}, errNoPayment
+}
+func (noPayment) Pay(context.Context, int64, int64) (order.Payment, error) {
+	return order.Payment{}, errNoPayment
+}
+func (noPayment) Refund(context.Context, int64) (order.Order, error) {
+	return order.Order{}, errNoPayment
+}
+func (noPayment) Details(context.Context, order.Order) (order.Details, error) {
+	return order.Details{}, nil
+}
+func (noPayment) Await(context.Context, order.Order, time.Duration) error { return nil }
+
+// paymentJSON is what a buyer is told to pay.
+type paymentJSON struct {
+	PaymentID string    `json:"payment_id"`
+	PayURL    string    `json:"pay_url"`
+	PayBy     time.Time `json:"pay_by"`
+}
+
+// payOrder is POST /api/v1/orders/{id}/payment.
+func (a *API) payOrder(ctx context.Context, r *request) (reply, error) {
+	id, err := a.orderToMove(r)
+	if err != nil {
+		return reply{}, err
+	}
+	p, err := a.deps.Life.Pay(ctx, r.user, id)
+	if err != nil {
+		return reply{}, err
+	}
+	return a.render(http.StatusCreated, paymentJSON{PaymentID: p.ID, PayURL: p.URL, PayBy: p.PayBy.UTC()})
+}
+
+// cancelOrder is POST /api/v1/orders/{id}/cancel.
+func (a *API) cancelOrder(ctx context.Context, r *request) (reply, error) {
+	id, err := a.orderToMove(r)
+	if err != nil {
+		return reply{}, err
+	}
+	o, err := a.deps.Life.Cancel(ctx, r.user, id)
+	if err != nil {
+		return reply{}, err
+	}
+	return a.renderDetailed(ctx, http.StatusOK, o)
+}
+
+// refundOrder is POST /api/v1/orders/{id}/refund.
+func (a *API) refundOrder(ctx context.Context, r *request) (reply, error) {
+	id, err := r.pathID()
+	if err != nil {
+		return reply{}, err
+	}
+	if err := r.readNothing(); err != nil {
+		return reply{}, err
+	}
+	o, err := a.deps.Life.Refund(ctx, id)
+	if err != nil {
+		return reply{}, err
+	}
+	return a.renderDetailed(ctx, http.StatusAccepted, o)
+}
+
+// orderToMove reads a user's request about one order. It is charged like a look-up, which it begins with.
+func (a *API) orderToMove(r *request) (int64, error) {
+	id, err := r.pathID()
+	if err != nil {
+		return 0, err
+	}
+	if err := r.readNothing(); err != nil {
+		return 0, err
+	}
+	return id, a.allowLookup(r.user)
+}
+
+// transitionJSON is an entry of an order's history.
+type transitionJSON struct {
+	Status order.Status `json:"status"`
+	At     time.Time    `json:"at"`
+}
+
+// receivedJSON is money that was received for an order. Refund is "due" or "done" for money that goes back.
+type receivedJSON struct {
+	PaymentID   string        `json:"payment_id"`
+	AmountCents int64         `json:"amount_cents"`
+	Outcome     order.Outcome `json:"outcome"`
+	Refund      string        `json:"refund,omitempty"`
+}
+
+// detailedJSON is an order with what it has besides its state. An order that asks for no payment has nothing
+// more.
+type detailedJSON struct {
+	orderJSON
+	PayBy    time.Time        `json:"pay_by,omitzero"`
+	PaidAt   time.Time        `json:"paid_at,omitzero"`
+	History  []transitionJSON `json:"history,omitempty"`
+	Payments []receivedJSON   `json:"payments,omitempty"`
+}
+
+// renderDetailed returns an order with its details.
+func (a *API) renderDetailed(ctx context.Context, status int, o order.Order) (reply, error) {
+	d, err := a.deps.Life.Details(ctx, o)
+	if err != nil {
+		return reply{}, err
+	}
+	out := detailedJSON{orderJSON: newOrderJSON(o), PayBy: d.PayBy, PaidAt: d.PaidAt}
+	for _, t := range d.History {
+		out.History = append(out.History, transitionJSON{Status: t.Status, At: t.At})
+	}
+	for _, p := range d.Payments {
+		refund := ""
+		switch {
+		case p.RefundDue:
+			refund = "due"
+		case !p.RefundedAt.IsZero():
+			refund = "done"
+		}
+		out.Payments = append(out.Payments, receivedJSON{PaymentID: p.PaymentID, AmountCents: p.AmountCents, Outcome: p.Outcome, Refund: refund})
+	}
+	return a.render(status, out)
+}

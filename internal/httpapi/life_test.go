@@ -1,0 +1,133 @@
+package httpapi_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"seckill/internal/order"
+)
+
+// fakeLife returns what a test sets.
+type fakeLife struct {
+	order   order.Order
+	payment order.Payment
+	details order.Details
+	await   func(context.Context, order.Order) error
+	err     error
+}
+
+func (f *fakeLife) Cancel(context.Context, int64, int64) (order.Order, error) { return f.order, f.err }
+
+func (f *fakeLife) Pay(context.Context, int64, int64) (order.Payment, error) { return f.payment, f.err }
+
+func (f *fakeLife) Refund(context.Context, int64) (order.Order, error) { return f.order, f.err }
+
+func (f *fakeLife) Details(_ context.Context, o order.Order) (order.Details, error) {
+	if o.Status == order.Confirmed {
+		return order.Details{}, nil
+	}
+	return f.details, nil
+}
+
+func (f *fakeLife) Await(ctx context.Context, o order.Order, _ time.Duration) error {
+	return f.await(ctx, o)
+}
+
+func TestOrdersThatArePaid(t *testing.T) {
+	r := newFixture(t, lab)
+	user := []string{"X-User-ID: 42"}
+	at := start()
+	r.life.payment = order.Payment{ID: "pay_1", URL: "http://pay.example/pay_1", OrderID: 7, AmountCents: 800, PayBy: at.Add(time.Minute)}
+	r.life.order = order.Order{ID: 7, VoucherID: 1, UserID: 42, Status: order.Cancelled, CreatedAt: at}
+	r.life.details = order.Details{
+		PayBy: at.Add(time.Minute), AmountCents: 800, PaidAt: at.Add(time.Second),
+		History:  []order.Transition{{Status: order.Unpaid, At: at}, {Status: order.Cancelled, At: at.Add(time.Second)}},
+		Payments: []order.PaymentRecord{{PaymentID: "pay_1", AmountCents: 800, Outcome: order.RefundNoStock, RefundDue: true}, {PaymentID: "pay_2", AmountCents: 800, Outcome: order.RefundNotPayable, RefundedAt: at}},
+	}
+	const details = `"created_at":"2030-01-02T03:04:05Z","pay_by":"2030-01-02T03:05:05Z","paid_at":"2030-01-02T03:04:06Z",` +
+		`"history":[{"status":"unpaid","at":"2030-01-02T03:04:05Z"},{"status":"cancelled","at":"2030-01-02T03:04:06Z"}],` +
+		`"payments":[{"payment_id":"pay_1","amount_cents":800,"outcome":"no_stock","refund":"due"},{"payment_id":"pay_2","amount_cents":800,"outcome":"not_payable","refund":"done"}]}`
+	for _, c := range []struct {
+		call   call
+		status int
+		body   string
+	}{
+		{call{"POST", "/api/v1/orders/7/payment", "", user}, 201, `{"payment_id":"pay_1","pay_url":"http://pay.example/pay_1","pay_by":"2030-01-02T03:05:05Z"}`},
+		{call{"POST", "/api/v1/orders/7/cancel", "", user}, 200, `{"order_id":"7","voucher_id":"1","status":"cancelled",` + details},
+		{call{"POST", "/api/v1/orders/7/refund", "", nil}, 202, `{"order_id":"7","voucher_id":"1","status":"cancelled",` + details},
+	} {
+		if rec := r.do(t, c.call); rec.Code != c.status || rec.Body.String() != c.body {
+			t.Errorf("%s %s\n got %d %s\nwant %d %s", c.call.method, c.call.path, rec.Code, rec.Body, c.status, c.body)
+		}
+	}
+}
+
+func TestStatesThatDoNotAllowIt(t *testing.T) {
+	r := newFixture(t, lab)
+	user := []string{"X-User-ID: 42"}
+	for _, c := range []struct {
+		path, code string
+		err        error
+		status     int
+	}{
+		{"cancel", "not_cancellable", &order.StateError{Err: order.ErrNotCancellable, Status: order.Paid}, 409},
+		{"payment", "not_payable", &order.StateError{Err: order.ErrNotPayable, Status: order.Paid}, 409},
+		{"refund", "not_refundable", &order.StateError{Err: order.ErrNotRefundable, Status: order.Paid}, 409},
+		{"payment", "unavailable", fmt.Errorf("create a payment: %w", order.ErrPaymentUnavailable), 503},
+		{"cancel", "order_not_found", order.ErrNotFound, 404},
+	} {
+		r.life.err = c.err
+		rec := r.do(t, call{"POST", "/api/v1/orders/7/" + c.path, "", user})
+		p := wantProblem(t, rec, c.status, c.code)
+		if c.status == http.StatusConflict && (p.Detail != "the order is paid" || p.OrderStatus != "paid") {
+			t.Errorf("%s: %+v", c.path, p)
+		}
+		for _, body := range []string{`{"amount":1}`, `[`} {
+			wantProblem(t, r.do(t, call{"POST", "/api/v1/orders/7/" + c.path, body, user}), 400, "invalid_request")
+		}
+	}
+	strict := newFixture(t)
+	for _, path := range []string{"payment", "cancel", "refund"} {
+		wantProblem(t, strict.do(t, call{"POST", "/api/v1/orders/7/" + path, "", nil}), 401, "unauthenticated")
+	}
+	wantProblem(t, strict.do(t, call{"POST", "/api/v1/orders/7/refund", "", []string{"Authorization: " + strict.bearer(t, 42)}}), 403, "forbidden")
+}
+
+// A wait for an unpaid order ends with its next state.
+func TestWaitForPayment(t *testing.T) {
+	r := newFixture(t, lab)
+	r.orders.orders = []order.Order{{ID: 7, VoucherID: 1, UserID: 42, Status: order.Unpaid, CreatedAt: start()}}
+	waited := order.Status("")
+	r.life.await = func(_ context.Context, o order.Order) error {
+		waited, r.orders.orders[0].Status = o.Status, order.Paid
+		return nil
+	}
+	rec := r.do(t, call{"GET", "/api/v1/orders/7?wait=2s", "", []string{"X-User-ID: 42"}})
+	want := `{"order_id":"7","voucher_id":"1","status":"paid","created_at":"2030-01-02T03:04:05Z"}`
+	if rec.Code != http.StatusOK || rec.Body.String() != want || waited != order.Unpaid {
+		t.Errorf("%d %s, after a wait for an order that was %q", rec.Code, rec.Body, cmp.Or(waited, "nothing"))
+	}
+}
+
+func TestVoucherThatAsksForPayment(t *testing.T) {
+	r := newFixture(t, lab)
+	with := func(more string) string { return strings.TrimSuffix(voucherBody("", ""), "}") + more + "}" }
+	body := with(`,"price_cents":800,"pay_within_s":900`)
+	p := wantProblem(t, r.do(t, call{"POST", "/api/v1/vouchers", body, nil}), 400, "invalid_request")
+	if p.Detail != "pay_within_s: this server has no payment provider" {
+		t.Errorf("%+v", p)
+	}
+	r.vouchers.Payments = true
+	rec := r.do(t, call{"POST", "/api/v1/vouchers", body, nil})
+	if rec.Code != http.StatusCreated || r.vouchers.store.list[0].PayWithin != 15*time.Minute {
+		t.Errorf("%d %s", rec.Code, rec.Body)
+	}
+	for _, wrong := range []string{`,"pay_within_s":-1`, `,"pay_within_s":604801,"price_cents":1`, `,"pay_within_s":9223372036854775807`, `,"pay_within_s":60`} {
+		wantProblem(t, r.do(t, call{"POST", "/api/v1/vouchers", with(wrong), nil}), 400, "invalid_request")
+	}
+}

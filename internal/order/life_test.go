@@ -1,0 +1,216 @@
+package order_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"seckill/internal/order"
+)
+
+// lifeStore has one order in a state that a test sets.
+type lifeStore struct {
+	order.LifeStore
+	mu      sync.Mutex
+	state   order.Status
+	payment order.Payment
+	due     []int
+	expiry  error
+	reads   atomic.Int64
+}
+
+func (s *lifeStore) StatesOf(_ context.Context, ids []int64) (map[int64]order.Status, error) {
+	s.reads.Add(1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make(map[int64]order.Status)
+	for _, id := range ids {
+		all[id] = s.state
+	}
+	return all, nil
+}
+
+func (s *lifeStore) PaymentOf(context.Context, int64) (order.Payment, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.payment, nil
+}
+
+func (s *lifeStore) KeepPayment(_ context.Context, p order.Payment) (order.Payment, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.payment.ID == "" {
+		s.payment = p
+	}
+	return s.payment, nil
+}
+
+func (s *lifeStore) ExpireDue(_ context.Context, limit int) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.expiry != nil || len(s.due) == 0 {
+		return 0, s.expiry
+	}
+	n := min(limit, s.due[0])
+	if s.due[0] -= n; s.due[0] == 0 {
+		s.due = s.due[1:]
+	}
+	return n, nil
+}
+
+// provider creates payments by key.
+type provider struct {
+	order.PaymentProvider
+	mu      sync.Mutex
+	created map[string]order.PaymentRequest
+	err     error
+}
+
+func (p *provider) Create(_ context.Context, r order.PaymentRequest) (order.Payment, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err != nil {
+		return order.Payment{}, p.err
+	}
+	p.created[r.Key] = r
+	return order.Payment{ID: "pay_" + r.Key, URL: "http://pay.example/" + r.Key}, nil
+}
+
+// newLife returns a Life over fakes, with the order 1 of user 42.
+func newLife(t *testing.T, store *lifeStore, pay order.PaymentProvider) *order.Life {
+	t.Helper()
+	s := newFixture(t, nil)
+	s.store.orders[1] = order.Order{ID: 1, VoucherID: 7, UserID: 42, Status: store.state}
+	life, err := order.NewLife(order.LifeConfig{Store: store, Orders: s.Service, Provider: pay, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return life
+}
+
+func TestPlaceAsksForPayment(t *testing.T) {
+	s := newFixture(t, nil)
+	s.vouchers.v.PayWithin, s.vouchers.v.PriceCents = time.Minute, 800
+	o, err := s.order(t)
+	if err != nil || o.Status != order.Unpaid || !o.PayBy.Equal(begin.Add(time.Minute)) || o.AmountCents != 800 {
+		t.Errorf("%+v, %v", o, err)
+	}
+	if stored := s.store.orders[o.ID]; stored != o {
+		t.Errorf("stored %+v, want %+v", stored, o)
+	}
+}
+
+func TestPay(t *testing.T) {
+	until := begin.Add(time.Minute)
+	store := &lifeStore{state: order.Unpaid, payment: order.Payment{OrderID: 1, AmountCents: 800, PayBy: until}}
+	pay := &provider{created: map[string]order.PaymentRequest{}, err: order.ErrPaymentUnavailable}
+	life := newLife(t, store, pay)
+	if _, err := life.Pay(t.Context(), 42, 1); !errors.Is(err, order.ErrPaymentUnavailable) {
+		t.Errorf("a provider that does not answer: %v", err)
+	}
+	pay.err = nil
+	var all sync.WaitGroup
+	for range 5 {
+		all.Go(func() {
+			p, err := life.Pay(t.Context(), 42, 1)
+			if want := (order.Payment{ID: "pay_order-1", URL: "http://pay.example/order-1", OrderID: 1, AmountCents: 800, PayBy: until}); err != nil || p != want {
+				t.Errorf("%+v, %v", p, err)
+			}
+		})
+	}
+	all.Wait()
+	if want := (order.PaymentRequest{Key: "order-1", OrderID: 1, AmountCents: 800, PayBy: until}); len(pay.created) != 1 || pay.created["order-1"] != want {
+		t.Errorf("created %+v", pay.created)
+	}
+	pay.err = order.ErrPaymentUnavailable // not needed any more
+	if p, err := life.Pay(t.Context(), 42, 1); err != nil || p.ID != "pay_order-1" {
+		t.Errorf("the payment again: %+v, %v", p, err)
+	}
+	for name, call := range map[string]func(user int64) error{
+		"pay":    func(user int64) error { _, err := life.Pay(t.Context(), user, 1); return err },
+		"cancel": func(user int64) error { _, err := life.Cancel(t.Context(), user, 1); return err },
+	} {
+		if err := call(43); !errors.Is(err, order.ErrNotFound) {
+			t.Errorf("%s another user's order: %v", name, err)
+		}
+	}
+}
+
+func TestPayNeedsAProvider(t *testing.T) {
+	life := newLife(t, &lifeStore{state: order.Unpaid}, nil)
+	if _, err := life.Pay(t.Context(), 42, 1); !errors.Is(err, order.ErrUnavailable) {
+		t.Errorf("without a provider: %v", err)
+	}
+}
+
+// Many who wait share one query, and all are told.
+func TestAwaitPayment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &lifeStore{state: order.Unpaid}
+		life := newLife(t, store, nil)
+		begun := time.Now()
+		var all sync.WaitGroup
+		for range 100 {
+			all.Go(func() {
+				if err := life.Await(t.Context(), order.Order{ID: 1, Status: order.Unpaid}, time.Minute); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(begun); took < 10*time.Second || took > 11*time.Second {
+					t.Errorf("told after %v", took)
+				}
+			})
+		}
+		time.Sleep(10 * time.Second)
+		store.mu.Lock()
+		store.state = order.Paid
+		store.mu.Unlock()
+		all.Wait()
+		if n := store.reads.Load(); n > 60 {
+			t.Errorf("%d queries in 10 s", n)
+		}
+		begun = time.Now()
+		if err := life.Await(t.Context(), order.Order{ID: 1, Status: order.Paid}, time.Minute); err != nil || time.Since(begun) > 0 {
+			t.Errorf("waited %v for an order that waits for nothing: %v", time.Since(begun), err)
+		}
+		if err := life.Await(t.Context(), order.Order{ID: 1, Status: order.Unpaid}, 0); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestRunExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &lifeStore{state: order.Unpaid, due: []int{1700}}
+		life := newLife(t, store, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { life.RunExpiry(ctx) })
+		left := func() int {
+			synctest.Wait()
+			store.mu.Lock()
+			defer store.mu.Unlock()
+			return len(store.due)
+		}
+		if left() != 0 { // a full batch is followed by the next one at once
+			t.Errorf("%v are left", store.due)
+		}
+		store.mu.Lock()
+		store.expiry, store.due = order.ErrUnavailable, []int{3}
+		store.mu.Unlock()
+		time.Sleep(time.Minute)
+		store.mu.Lock()
+		store.expiry = nil
+		store.mu.Unlock()
+		time.Sleep(time.Second)
+		if left() != 0 {
+			t.Errorf("%v are left a second after an outage", store.due)
+		}
+		cancel()
+		running.Wait()
+	})
+}
