@@ -2,7 +2,8 @@
 // database engine.
 //
 // MySQL commits each DDL statement by itself. A file with two of them could stop half way and could
-// not be repeated, so every file in the folder mysql has one. SQLite's DDL is transactional, and
+// not be repeated, so every file in the folder mysql has one, or only statements that
+// can be repeated. SQLite's DDL is transactional, and
 // its files may have several.
 package migrations
 

@@ -99,7 +99,6 @@ func (t *tx) move(orders []heldOrder, from, to order.Status) error {
 	case -1:
 		unique = "user_id"
 	}
-	now := stamp(time.Now())
 	moved := write{
 		query: "UPDATE orders SET status = ?, unique_user_id = " + unique + " WHERE id IN (" + marks + ") AND status = ?",
 		args:  slices.Concat([]any{string(to)}, ids, []any{string(from)}),
@@ -110,10 +109,11 @@ func (t *tx) move(orders []heldOrder, from, to order.Status) error {
 			return nil
 		},
 	}
-	writes := []write{moved, newEvents(orders, to, now)}
-	if from == order.Unpaid {
-		writes = append(writes, write{query: "UPDATE order_payments SET unpaid = FALSE WHERE order_id IN (" + marks + ")", args: ids})
+	history := write{ // the columns are named after the states
+		query: "UPDATE order_payments SET unpaid = FALSE, " + string(to) + "_at = ? WHERE order_id IN (" + marks + ")",
+		args:  slices.Concat([]any{stamp(time.Now())}, ids),
 	}
+	writes := []write{moved, history}
 	switch m.Stock() {
 	case 1:
 		writes = append(writes, returnStock(orders)...)
@@ -126,15 +126,6 @@ func (t *tx) move(orders []heldOrder, from, to order.Status) error {
 		}
 	}
 	return nil
-}
-
-// newEvents adds a state to the history of orders.
-func newEvents(orders []heldOrder, status order.Status, at time.Time) write {
-	args := make([]any, 0, 3*len(orders))
-	for _, o := range orders {
-		args = append(args, o.ID, string(status), at)
-	}
-	return write{query: "INSERT INTO order_events (order_id, status, at) VALUES " + rowsOf(len(orders), "(?, ?, ?)"), args: args}
 }
 
 // ExpireDue implements [order.LifeStore]. The first query finds due orders by their index, and locks
@@ -272,25 +263,24 @@ func (l *Life) StatesOf(ctx context.Context, orderIDs []int64) (map[int64]order.
 // Details implements [order.LifeStore].
 func (l *Life) Details(ctx context.Context, orderID int64) (d order.Details, err error) {
 	read := &tx{db: l.db} // no transaction: statements of their own
-	var paidAt sql.NullTime
-	err = read.read(ctx, "SELECT pay_by, amount_cents, paid_at FROM order_payments WHERE order_id = ?", []any{orderID}, &d.PayBy, &d.AmountCents, &paidAt)
+	states := []order.Status{order.Unpaid, order.Paid, order.Cancelled, order.Expired, order.Refunding, order.Refunded}
+	times := make([]sql.NullTime, len(states))
+	const query = `SELECT pay_by, amount_cents, unpaid_at, paid_at, cancelled_at, expired_at, refunding_at, refunded_at
+		FROM order_payments WHERE order_id = ?`
+	err = read.read(ctx, query, []any{orderID}, &d.PayBy, &d.AmountCents, &times[0], &times[1], &times[2], &times[3], &times[4], &times[5])
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return order.Details{}, order.ErrNotFound
 	case err != nil:
 		return order.Details{}, err
 	}
-	d.PayBy, d.PaidAt = d.PayBy.UTC(), utcOrZero(paidAt)
-	err = read.readAll(ctx, "SELECT status, at FROM order_events WHERE order_id = ? ORDER BY at", []any{orderID}, func(rows *sql.Rows) error {
-		var e order.Transition
-		err := rows.Scan(&e.Status, &e.At)
-		e.At = e.At.UTC()
-		d.History = append(d.History, e)
-		return err
-	})
-	if err != nil {
-		return order.Details{}, err
+	d.PayBy, d.PaidAt = d.PayBy.UTC(), utcOrZero(times[1])
+	for i, at := range times {
+		if at.Valid {
+			d.History = append(d.History, order.Transition{Status: states[i], At: at.Time.UTC()})
+		}
 	}
+	slices.SortStableFunc(d.History, func(a, b order.Transition) int { return a.At.Compare(b.At) })
 	const payments = `SELECT payment_id, amount_cents, received_at, outcome, refund_due, refunded_at
 		FROM payments WHERE order_id = ? ORDER BY received_at, payment_id`
 	err = read.readAll(ctx, payments, []any{orderID}, func(rows *sql.Rows) error {

@@ -139,7 +139,7 @@ func TestPaidOrderIsRefunded(t *testing.T) {
 			t.Errorf("still due: %+v, %v", due, err)
 		}
 		details := wantState(t, d, 10, order.Unpaid, order.Paid, order.Refunding, order.Refunded)
-		if !details.PaidAt.Equal(receipt("", 0).At) || len(details.Payments) != 2 || details.Payments[0].RefundedAt.IsZero() || details.Payments[1].Outcome != order.RefundNotPayable {
+		if details.PaidAt.IsZero() || len(details.Payments) != 2 || details.Payments[0].RefundedAt.IsZero() || details.Payments[1].Outcome != order.RefundNotPayable {
 			t.Errorf("%+v", details)
 		}
 		if o, err := life.BeginRefund(t.Context(), 10); err != nil || o.Status != order.Refunded {

@@ -118,8 +118,8 @@ func (l *Life) pay(ctx context.Context, r order.Receipt, o heldOrder, outcome or
 			return err
 		}
 		return t.enqueue(write{
-			query: "UPDATE order_payments SET paid_at = ?, payment_id = ? WHERE order_id = ?",
-			args:  []any{stamp(r.At), r.PaymentID, o.ID},
+			query: "UPDATE order_payments SET payment_id = ? WHERE order_id = ?",
+			args:  []any{r.PaymentID, o.ID},
 		})
 	})
 }

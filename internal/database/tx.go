@@ -128,23 +128,22 @@ func (t *tx) Insert(_ context.Context, o order.Order, unique bool) error {
 // insertUnpaid inserts an order with what is to be paid for it.
 func (t *tx) insertUnpaid(o order.Order, insert write) error {
 	held := []heldOrder{{Order: o}}
-	for _, w := range []write{insert, newPayments(held), newEvents(held, order.Unpaid, stamp(o.CreatedAt))} {
-		if err := t.enqueue(w); err != nil {
-			return err
-		}
+	if err := t.enqueue(insert); err != nil {
+		return err
 	}
-	return nil
+	return t.enqueue(newPayments(held))
 }
 
 // newPayments records what is to be paid for orders, and until when.
 func newPayments(orders []heldOrder) write {
-	args := make([]any, 0, 4*len(orders))
+	args := make([]any, 0, 5*len(orders))
 	for _, o := range orders {
-		args = append(args, o.ID, o.bucket, o.AmountCents, stamp(o.PayBy))
+		args = append(args, o.ID, o.bucket, o.AmountCents, stamp(o.PayBy), stamp(o.CreatedAt))
 	}
 	return write{
-		query: "INSERT INTO order_payments (order_id, bucket, amount_cents, pay_by, unpaid) VALUES " + rowsOf(len(orders), "(?, ?, ?, ?, TRUE)"),
-		args:  args,
+		query: "INSERT INTO order_payments (order_id, bucket, amount_cents, pay_by, unpaid_at, unpaid) VALUES " +
+			rowsOf(len(orders), "(?, ?, ?, ?, ?, TRUE)"),
+		args: args,
 	}
 }
 
