@@ -11,15 +11,17 @@ import (
 //
 // The context ends at a given time, with its parent, or when end is called. end must be called. Once the
 // timer runs, all methods are those of the standard context; before that they are the parent's, except
-// that Err also checks the clock.
+// that Err also checks the clock. The first call of Done also has the connection watched, see [watch]: before
+// it, the context does not end when the client leaves.
 type deadline struct {
 	parent context.Context
 	at     time.Time
 
-	mu     sync.Mutex
-	set    context.Context // the standard context; nil until Done is called
-	cancel context.CancelFunc
-	ended  bool
+	mu      sync.Mutex
+	set     context.Context // the standard context; nil until Done is called
+	cancel  context.CancelFunc
+	unwatch func() // ends the watch for the client's leaving
+	ended   bool
 }
 
 var _ context.Context = (*deadline)(nil)
@@ -28,10 +30,11 @@ var _ context.Context = (*deadline)(nil)
 func (d *deadline) end() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.ended = true
-	if d.set != nil {
+	if d.set != nil && !d.ended {
 		d.cancel()
+		d.unwatch()
 	}
+	d.ended = true
 }
 
 // extend postpones the end. It has no effect once the timer runs.
@@ -81,6 +84,8 @@ func (d *deadline) arm() context.Context {
 		d.set, d.cancel = context.WithDeadline(d.parent, d.at)
 		if d.ended {
 			d.cancel()
+		} else {
+			d.unwatch = watch(d.parent)
 		}
 	}
 	return d.set

@@ -3,8 +3,12 @@ package httpapi
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 )
+
+// Listen returns the listener of a [Server], for a server that a test configures.
+func Listen(l net.Listener) net.Listener { return newListener(l) }
 
 // Operations returns the rows of the route table, as "GET /api/v1/orders/:id".
 func (a *API) Operations() (all []string) {

@@ -16,7 +16,7 @@ const (
 	lastWriteTimeout = 2 * time.Second
 )
 
-// listener sets a deadline for each write on the connections that it accepts.
+// listener sets a deadline for each write on the connections that it accepts, see [conn].
 type listener struct {
 	net.Listener
 	limit atomic.Int64 // of a write, in ns
@@ -37,7 +37,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{Conn: accepted, listener: l}
+	c := newConn(accepted, l)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open[c] = struct{}{}
@@ -50,40 +50,6 @@ func (l *listener) shortenDeadlines() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for c := range l.open {
-		_ = c.setDeadline() // fails for a closed connection, which has no write
+		_ = c.limitWrites(time.Now()) // fails for a closed connection, which has no write
 	}
-}
-
-// conn is a connection whose writes have a deadline.
-type conn struct {
-	net.Conn
-	listener *listener
-}
-
-func (c *conn) setDeadline() error {
-	return c.SetWriteDeadline(time.Now().Add(time.Duration(c.listener.limit.Load())))
-}
-
-// Write implements [net.Conn].
-func (c *conn) Write(p []byte) (int, error) {
-	if err := c.setDeadline(); err != nil {
-		return 0, err
-	}
-	return c.Conn.Write(p)
-}
-
-// Close implements [net.Conn].
-func (c *conn) Close() error {
-	c.listener.mu.Lock()
-	delete(c.listener.open, c)
-	c.listener.mu.Unlock()
-	return c.Conn.Close()
-}
-
-// CloseWrite lets net/http half-close a connection, so that the client still reads the answer.
-func (c *conn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return nil
 }

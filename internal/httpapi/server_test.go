@@ -44,7 +44,7 @@ func serveOn(t *testing.T, h http.Handler, edit func(*http.Server)) (addr string
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- srv.Serve(l) }()
+	go func() { done <- srv.Serve(httpapi.Listen(l)) }()
 	t.Cleanup(func() {
 		_ = srv.Close()
 		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
