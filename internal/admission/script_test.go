@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"flag"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -205,5 +206,35 @@ func TestScriptChecksBeforeItWrites(t *testing.T) {
 	after := s.client.HGetAll(t.Context(), s.keys.Meta).Val()
 	if s.client.HLen(t.Context(), s.keys.Users).Val() != 1 || before["stock"] != after["stock"] {
 		t.Errorf("the script wrote before it checked everything: %v, then %v", before, after)
+	}
+}
+
+// Every order of a call has the seq after the call, so whichever of them is persisted first says how much a Redis
+// that has the call has.
+func TestEntriesHaveTheSeqOfTheirCall(t *testing.T) {
+	s := newFixture(t, testkit.Redis(t).Addr(), 9)
+	if err := s.buy(s.gate(nil), 1, 11); err != nil {
+		t.Fatal(err)
+	}
+	server, epoch := ledger.New(s.client, ledger.Options{}), s.store.epochState.Epoch
+	for _, users := range [][]int64{{2, 3, 4}, {4, 5}} { // the 4 comes twice
+		var orders []order.Order
+		for _, user := range users {
+			orders = append(orders, order.Order{ID: 10 + user, UserID: user})
+		}
+		if d, err := server.Admit(t.Context(), batchOf(s.keys, ledger.Known{Epoch: epoch}, orders...)); err != nil || d.Verdict != ledger.Decided {
+			t.Fatalf("%+v, %v", d, err)
+		}
+	}
+	entries, err := s.client.XRange(t.Context(), s.keys.Orders, "-", "+").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range entries {
+		got = append(got, fmt.Sprintf("%v: %v", e.Values[ledger.EntryUser], e.Values[ledger.EntrySeq]))
+	}
+	if want := []string{"1: 1", "2: 4", "3: 4", "4: 4", "5: 5"}; !slices.Equal(got, want) {
+		t.Errorf("the entries have %v, want %v", got, want)
 	}
 }

@@ -85,7 +85,8 @@ type Accepted struct {
 	OrderID, VoucherID, UserID int64
 	// At is when it was accepted, by the gate's clock.
 	At time.Time
-	// Epoch is the epoch under which it was accepted, Seq its sequence number in its bucket.
+	// Epoch is the epoch under which it was accepted, Seq the sequence number of its bucket after the call
+	// that accepted it.
 	Epoch, Seq int64
 	// Bucket is the voucher's bucket whose stock it took; 0 if the voucher is not split.
 	Bucket int

@@ -18,7 +18,7 @@ const (
 	EntryOrder = "o" // the order, as in Users: see [Reserved]
 	EntryUser  = "u" // the user's id
 	EntryEpoch = "e" // the epoch it was accepted under
-	EntrySeq   = "s" // the number of its decision
+	EntrySeq   = "s" // seq after the call that accepted it
 	EntryTrace = "p" // the traceparent of the call that accepted it; absent without tracing
 )
 
