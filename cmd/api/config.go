@@ -44,6 +44,7 @@ type config struct {
 	UserLookups    float64 // look-ups of orders and idempotency keys, per user and second
 	UserKeys       int64   // new idempotency keys, per user and hour
 	Admission      admissionConfig
+	Payment        paymentConfig
 	LogLevel       slog.Level
 	// ShutdownDelay is how long the service continues to serve after it was told to stop, ShutdownTimeout how
 	// long its last requests may take after that.
@@ -127,7 +128,7 @@ func settings() []setting {
 			set: func(c *config, v string) error { c.IDs = v; return oneOf(v, idsSonyflake, idsRedisCounter) }},
 		{name: "log-level", arg: "level", usage: "debug, info, warn or error (default info; embedded: warn)",
 			set: func(c *config, v string) error { return c.LogLevel.UnmarshalText([]byte(v)) }},
-	}, limitSettings(), boundSettings(), labSettings(), admissionSettings(), stopSettings())
+	}, limitSettings(), boundSettings(), labSettings(), admissionSettings(), paymentSettings(), stopSettings())
 }
 
 // parseConfig parses the settings of the service and checks that they fit together.
@@ -145,7 +146,7 @@ func parseConfig(args, environ []string, help io.Writer) (config, error) {
 func parseSettings(flags *flag.FlagSet, args, environ []string, help io.Writer) (config, error) {
 	c := config{Bounds: defaultBounds(),
 		Addr: "127.0.0.1:8080", IDs: idsSonyflake, ShutdownTimeout: defaultShutdownTimeout,
-		UserLookups: defaultUserLookups, UserKeys: defaultUserKeys,
+		UserLookups: defaultUserLookups, UserKeys: defaultUserKeys, Payment: paymentConfig{Currency: defaultCurrency},
 	}
 	all := settings()
 	flags.SetOutput(io.Discard)
@@ -263,6 +264,9 @@ func (c *config) validate() error {
 	case c.LabTrace != "" && !c.Lab:
 		return errors.New("SECKILL_LAB_TRACE is set and SECKILL_LAB is off: orders are recorded in lab mode only")
 	}
+	if err := c.Payment.validate(); err != nil {
+		return err
+	}
 	return c.checkDistinct()
 }
 
@@ -296,6 +300,10 @@ usage: api [flags]               serve until interrupted
                                  With -dead also the orders that were accepted and rejected: how many the
                                  database has, which is the record, and why, the latest of each voucher, as
                                  far as Redis still has it
+       api payment-sandbox [-listen host:port] [-webhook-url URL] [-public-url URL] [-file FILE]
+                           [-behaviour JSON] [flags]
+                                 serve a payment provider that moves no money, for SECKILL_PAYMENT_URL; needs
+                                 SECKILL_PAYMENT_API_KEY and SECKILL_PAYMENT_WEBHOOK_SECRET
        api -version              print the version, the commit and the Go that built it
 
 Each flag can be given as an environment variable instead. With neither a

@@ -96,6 +96,7 @@ func (c *config) checkDistinct() error {
 	type named struct{ name, value string }
 	all := []named{
 		{"SECKILL_ADMIN_TOKEN", c.AdminToken}, {"SECKILL_JWT_SECRET", c.JWTSecret}, {"SECKILL_REDIS_PASSWORD", c.RedisPassword},
+		{"SECKILL_PAYMENT_API_KEY", c.Payment.APIKey},
 	}
 	if dsn, err := mysql.ParseDSN(c.MySQLDSN); err == nil { // else it is refused later
 		all = append(all, named{"the password in SECKILL_MYSQL_DSN", dsn.Passwd})
@@ -122,7 +123,7 @@ func withCredentials(value string) bool {
 func (c *config) hide(args []string) []string {
 	hidden := make([]string, len(args))
 	for i, arg := range args {
-		for _, secret := range []string{c.MySQLDSN, c.JWTSecret, c.AdminToken, c.RedisPassword} {
+		for _, secret := range append([]string{c.MySQLDSN, c.JWTSecret, c.AdminToken, c.RedisPassword, c.Payment.APIKey}, c.Payment.WebhookSecrets...) {
 			if secret != "" {
 				arg = strings.ReplaceAll(arg, secret, "(hidden)")
 			}

@@ -14,7 +14,11 @@ import (
 const (
 	secret = "a secret that is long enough to be one"
 	token  = "an administrator"
-	dsn    = "seckill:hush-hush@tcp(127.0.0.1:3306)/seckill"
+	// Those of the payment provider.
+	paymentKey    = "key of this shop at its provider"
+	webhookSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+	dsn = "seckill:hush-hush@tcp(127.0.0.1:3306)/seckill"
 )
 
 // production is a complete configuration with real stores.
@@ -129,6 +133,17 @@ func TestConfigErrorsNameTheSetting(t *testing.T) {
 		{"delay of an hour", []string{"-shutdown-delay", "1h"}, nil, []string{"-shutdown-delay", "0s to 10m"}},
 		{"no time for requests", nil, []string{"SECKILL_SHUTDOWN_TIMEOUT=0s"}, []string{"SECKILL_SHUTDOWN_TIMEOUT", "100ms"}},
 		{"eviction neither allowed nor not", nil, []string{"SECKILL_ALLOW_EVICTION=perhaps"}, []string{"SECKILL_ALLOW_EVICTION", "perhaps"}},
+		{"provider that is no URL", nil, []string{"SECKILL_PAYMENT_URL=pay.example.com"}, []string{"SECKILL_PAYMENT_URL", "https://host"}},
+		{"provider with a password", nil, []string{"SECKILL_PAYMENT_URL=https://me:hunter2@pay.example.com"}, []string{"SECKILL_PAYMENT_URL", "without user"}},
+		{"provider without a key", nil, []string{"SECKILL_PAYMENT_URL=https://pay.example.com", "SECKILL_PAYMENT_WEBHOOK_SECRET=" + webhookSecret}, []string{"SECKILL_PAYMENT_API_KEY is missing"}},
+		{"provider without a secret", nil, []string{"SECKILL_PAYMENT_URL=https://pay.example.com", "SECKILL_PAYMENT_API_KEY=" + paymentKey}, []string{"SECKILL_PAYMENT_WEBHOOK_SECRET is missing"}},
+		{"key without a provider", nil, []string{"SECKILL_PAYMENT_API_KEY=" + paymentKey}, []string{"SECKILL_PAYMENT_API_KEY", "SECKILL_PAYMENT_URL"}},
+		{"webhook secret without a provider", nil, []string{"SECKILL_PAYMENT_WEBHOOK_SECRET=" + webhookSecret}, []string{"SECKILL_PAYMENT_WEBHOOK_SECRET", "SECKILL_PAYMENT_URL"}},
+		{"short key", nil, []string{"SECKILL_PAYMENT_API_KEY=hunter2"}, []string{"SECKILL_PAYMENT_API_KEY", "too short"}},
+		{"webhook secret of another kind", nil, []string{"SECKILL_PAYMENT_WEBHOOK_SECRET=hunter2"}, []string{"SECKILL_PAYMENT_WEBHOOK_SECRET", "whsec_"}},
+		{"short webhook secret", nil, []string{"SECKILL_PAYMENT_WEBHOOK_SECRET=whsec_aHVudGVyMg=="}, []string{"SECKILL_PAYMENT_WEBHOOK_SECRET", "7 bytes"}},
+		{"key that is the admin token", nil, production("SECKILL_PAYMENT_URL=https://pay.example.com", "SECKILL_PAYMENT_API_KEY="+token, "SECKILL_PAYMENT_WEBHOOK_SECRET="+webhookSecret), []string{"SECKILL_ADMIN_TOKEN", "SECKILL_PAYMENT_API_KEY"}},
+		{"currency", []string{"-payment-currency", "euro"}, nil, []string{"-payment-currency", "three letters"}},
 		{"log level", nil, []string{"SECKILL_LOG_LEVEL=loud"}, []string{"SECKILL_LOG_LEVEL", "loud"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -141,7 +156,7 @@ func TestConfigErrorsNameTheSetting(t *testing.T) {
 					t.Errorf("%q does not say %q", err, want)
 				}
 			}
-			for _, hidden := range []string{"hunter2", "hush-hush", secret} {
+			for _, hidden := range []string{"hunter2", "hush-hush", secret, paymentKey, webhookSecret, "aHVudGVyMg"} {
 				if strings.Contains(err.Error(), hidden) {
 					t.Errorf("%q shows a secret", err)
 				}

@@ -8,12 +8,13 @@ import (
 	"testing"
 )
 
-// The embedded service listens on one socket only, that of the API.
-func TestEmbeddedServiceListensOnlyForTheAPI(t *testing.T) {
+// The embedded service listens on two sockets only, that of the API and that of the payment sandbox: its Redis and its
+// database have none.
+func TestEmbeddedServiceListensOnlyForHTTP(t *testing.T) {
 	before := listeners(t)
 	s := start(t, nil, nil)
-	if n := listeners(t) - before; n != 1 {
-		t.Errorf("%d more listening sockets, want only the API's", n)
+	if n := listeners(t) - before; n != 2 {
+		t.Errorf("%d more listening sockets, want the API's and the sandbox's", n)
 	}
 	if err := s.end(); err != nil {
 		t.Error(err)

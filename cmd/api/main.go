@@ -37,6 +37,9 @@ func command(ctx context.Context, args, environ []string) int {
 	case len(args) > 0 && args[0] == "reconcile":
 		var asked reconcileCommand
 		do, parse, args = asked.run, asked.parse, args[1:]
+	case len(args) > 0 && args[0] == "payment-sandbox":
+		var asked sandboxCommand
+		do, parse, args = asked.run, asked.parse, args[1:]
 	}
 	cfg, err := parse(args, environ, os.Stdout)
 	switch {

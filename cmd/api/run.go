@@ -20,6 +20,7 @@ import (
 	"seckill/internal/httpapi"
 	"seckill/internal/idempotency"
 	"seckill/internal/order"
+	"seckill/internal/rediswatch"
 	"seckill/internal/telemetry"
 	"seckill/internal/voucher"
 	"seckill/internal/web"
@@ -76,10 +77,6 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, admission.close()) }()
 
-	tokens, err := auth.NewTokens(cfg.secret(), time.Now)
-	if err != nil {
-		return fmt.Errorf("SECKILL_JWT_SECRET: %w", err)
-	}
 	vouchers := newVouchers(cfg, stores, ids, lockers, admission)
 	orders, err := order.NewService(order.Config{
 		Store: rec.store(stores.db.Orders()), Vouchers: vouchers.Cache,
@@ -88,42 +85,61 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	site, err := web.New(web.Config{Lab: cfg.Lab})
+	money, err := openPayments(ctx, cfg, stores, orders, registry, log)
 	if err != nil {
 		return err
 	}
-	life, err := order.NewLife(order.LifeConfig{Store: stores.db.Life(), Orders: orders, Log: log})
+	defer func() { err = errors.Join(err, money.close()) }()
+	api, err := newAPI(cfg, httpapi.Deps{
+		Orders: rec.orders(orders), Life: money.life, Events: money.events(), Vouchers: vouchers, Idempotency: stores.db.Idempotency(), IDs: ids,
+		Lockers: lockers, Ready: readiness(cfg, stores, admission, guard, ids), Log: log, Registerer: registry, Gatherer: registry, Now: time.Now,
+	})
 	if err != nil {
 		return err
+	}
+	return serve(ctx, cfg, api, tracing.Handler(api.Public()), log, append(background(stores, guard, money, log),
+		func(ctx context.Context, url string) error {
+			return greet(ctx, out, cfg, vouchers.Service, money.sandbox, url)
+		})...)
+}
+
+// newAPI returns the HTTP interface: deps with tokens, limits and the page.
+func newAPI(cfg config, deps httpapi.Deps) (_ *httpapi.API, err error) {
+	deps.Tokens, err = auth.NewTokens(cfg.secret(), time.Now)
+	if err != nil {
+		return nil, fmt.Errorf("SECKILL_JWT_SECRET: %w", err)
+	}
+	site, err := web.New(web.Config{Lab: cfg.Lab})
+	if err != nil {
+		return nil, err
 	}
 	limits, err := newLimits(cfg)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	api, err := httpapi.New(
-		httpapi.Config{Lab: cfg.Lab, Limits: cfg.Bounds, LabHosts: cfg.LabHosts, AdminToken: cfg.AdminToken, DebugListener: cfg.DebugAddr != "", CommandLine: cfg.hide(os.Args)},
-		httpapi.Deps{
-			Orders: rec.orders(orders), Life: life, Vouchers: vouchers, Idempotency: stores.db.Idempotency(), IDs: ids, Tokens: tokens,
-			Lockers: lockers, Ready: readiness(cfg, stores, admission, guard, ids),
-			Limit: limits.orders, Lookups: limits.lookups, Keys: limits.keys, Site: site, Log: log, Registerer: registry, Gatherer: registry, Now: time.Now,
-		})
-	if err != nil {
-		return err
-	}
-	return serve(ctx, cfg, api, tracing.Handler(api.Public()), log,
-		func(ctx context.Context, url string) error { return greet(ctx, out, cfg, vouchers.Service, url) },
+	deps.Site, deps.Limit, deps.Lookups, deps.Keys = site, limits.orders, limits.lookups, limits.keys
+	return httpapi.New(httpapi.Config{
+		Lab: cfg.Lab, Limits: cfg.Bounds, LabHosts: cfg.LabHosts, AdminToken: cfg.AdminToken, DebugListener: cfg.DebugAddr != "", CommandLine: cfg.hide(os.Args),
+	}, deps)
+}
+
+// background is the work beside the requests.
+func background(stores *stores, guard *rediswatch.Guard, money *payments, log *slog.Logger) []func(ctx context.Context, url string) error {
+	return []func(ctx context.Context, url string) error{
 		func(ctx context.Context, _ string) error { guard.Run(ctx); return nil },
-		func(ctx context.Context, _ string) error { life.RunExpiry(ctx); return nil },
+		func(ctx context.Context, _ string) error { money.life.RunExpiry(ctx); return nil },
+		money.run,
 		func(ctx context.Context, _ string) error {
 			idempotency.SweepUntil(ctx, stores.db.Idempotency(), log)
 			return nil
-		})
+		},
+	}
 }
 
 func newVouchers(cfg config, stores *stores, ids idSource, lockers voucher.Lockers, admission *admissionFlow) preparedVouchers {
 	return preparedVouchers{admission: admission, Service: &voucher.Service{
 		Cache: voucher.NewCache(stores.db.Vouchers(), 0, time.Now), Store: stores.db.Vouchers(),
-		IDs: ids, Lockers: hintingLockers{lockers}, Admission: true, Lab: cfg.Lab, Now: time.Now,
+		IDs: ids, Lockers: hintingLockers{lockers}, Admission: true, Payments: cfg.takesPayments(), Lab: cfg.Lab, Now: time.Now,
 	}}
 }
 

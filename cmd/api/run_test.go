@@ -28,6 +28,7 @@ func TestMain(m *testing.M) {
 // inProcess is a service in this process.
 type inProcess struct {
 	banner, curl string
+	pay          string // the lines that buy, pay and show, of an embedded service with its own sandbox
 	stop         context.CancelFunc
 	ended        chan error
 	logs         *strings.Builder // to be read after the end
@@ -61,6 +62,18 @@ func start(t *testing.T, args, environ []string) *inProcess {
 	if cfg.Embedded {
 		if r.curl, err = lines.ReadString('\n'); err != nil {
 			t.Fatalf("no curl line: %v", err)
+		}
+	}
+	for range 5 {
+		if !cfg.Embedded || cfg.Payment.URL != "" {
+			break
+		}
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			t.Fatalf("no lines of the sandbox: %v", err)
+		}
+		if !strings.HasPrefix(line, "seckill: ") {
+			r.pay += line
 		}
 	}
 	return r

@@ -7,7 +7,7 @@ import (
 )
 
 // newest is the version of the newest migration.
-const newest = 12
+const newest = 13
 
 // tables lists the tables that the migrations create. SQLite has none for locks.
 func tables(where testkit.Database) []string {

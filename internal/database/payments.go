@@ -39,8 +39,8 @@ func (l *Life) PaymentOf(ctx context.Context, orderID int64) (order.Payment, err
 func (l *Life) KeepPayment(ctx context.Context, p order.Payment) (order.Payment, error) {
 	err := l.db.transact(ctx, func(_ context.Context, t *tx) error {
 		return t.enqueue(write{
-			query: "UPDATE order_payments SET payment_id = ?, pay_url = ? WHERE order_id = ? AND payment_id IS NULL",
-			args:  []any{p.ID, p.URL, p.OrderID},
+			query: "UPDATE order_payments SET payment_id = ?, pay_url = ?, look_at = ? WHERE order_id = ? AND payment_id IS NULL",
+			args:  []any{p.ID, p.URL, stamp(order.FirstLookup(time.Now(), p.PayBy)), p.OrderID},
 		})
 	})
 	if err != nil {
@@ -118,7 +118,7 @@ func (l *Life) pay(ctx context.Context, r order.Receipt, o heldOrder, outcome or
 			return err
 		}
 		return t.enqueue(write{
-			query: "UPDATE order_payments SET payment_id = ? WHERE order_id = ?",
+			query: "UPDATE order_payments SET payment_id = ?, look_at = NULL WHERE order_id = ?",
 			args:  []any{r.PaymentID, o.ID},
 		})
 	})

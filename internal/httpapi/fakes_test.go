@@ -39,6 +39,7 @@ type fixture struct {
 	handler  http.Handler
 	orders   *fakeOrders
 	life     *fakeLife
+	events   httpapi.PaymentEvents
 	vouchers *fakeVouchers
 	idem     *memoryStore
 	ids      *sequence
@@ -92,7 +93,7 @@ func newFixture(t testing.TB, options ...option) *fixture {
 func (r *fixture) deps(locks fakeLocks) httpapi.Deps {
 	r.registry = prometheus.NewRegistry()
 	d := httpapi.Deps{
-		Orders: r.orders, Life: r.life, Vouchers: r.vouchers, Idempotency: r.idem, IDs: r.ids, Tokens: r.tokens,
+		Orders: r.orders, Life: r.life, Events: r.events, Vouchers: r.vouchers, Idempotency: r.idem, IDs: r.ids, Tokens: r.tokens,
 		Ready: httpapi.Readiness{Checks: r.checks, Flows: r.flows, Sold: r.sold}, Limit: r.limit, Lookups: r.lookups, Keys: r.keys, Site: r.site,
 		Log:        slog.New(slog.NewJSONHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Registerer: r.registry, Gatherer: r.registry, Now: r.clock.Now,

@@ -45,6 +45,8 @@ type Deps struct {
 	Life        Life
 	Vouchers    Vouchers
 	Idempotency idempotency.Store
+	// Events takes the webhooks of the payment provider; nil if there is none.
+	Events PaymentEvents
 	// IDs generates the ids that are reserved under an idempotency key.
 	IDs    IDs
 	Tokens *auth.Tokens
@@ -227,6 +229,7 @@ func (a *API) routes() []route {
 		{post, "/api/v1/orders/:id/cancel", user, a.cancelOrder, nil},
 		{post, "/api/v1/orders/:id/refund", admin, a.refundOrder, nil},
 		{get, "/api/v1/orders", user, a.listOrders, nil},
+		{post, paymentEventsRoute, anyone, a.receiveEvent, nil},
 		{post, "/api/v1/tokens", anyone, a.mintToken, nil},
 		{get, "/api/v1/locks/*key", admin, a.showLock, nil},
 		{del, "/api/v1/locks/*key", admin, a.breakLock, nil},

@@ -12,6 +12,7 @@ import (
 
 	"seckill/internal/lock"
 	"seckill/internal/order"
+	"seckill/internal/payment"
 	"seckill/internal/voucher"
 )
 
@@ -114,8 +115,9 @@ func table() []*problem {
 		{conflict, "not_cancellable", "The order cannot be cancelled in its state", is(order.ErrNotCancellable), effectNone, showDetail | routine, nil},
 		{conflict, "not_payable", "The order cannot be paid in its state", is(order.ErrNotPayable), effectNone, showDetail | routine, nil},
 		{conflict, "not_refundable", "The order cannot be refunded in its state", is(order.ErrNotRefundable), effectNone, showDetail | routine, nil},
-		{bad, "invalid_request", "The request is not valid", is(errInvalid, voucher.ErrInvalid), effectNone, showDetail, nil},
+		{bad, "invalid_request", "The request is not valid", is(errInvalid, voucher.ErrInvalid, payment.ErrMalformed), effectNone, showDetail, nil},
 		{unauthorized, "unauthenticated", "Who are you?", is(errUnauthenticated), effectNone, showDetail, nil},
+		{unauthorized, "unauthenticated", "The webhook is not accepted", is(payment.ErrForged, payment.ErrStale), effectNone, 0, nil},
 		{forbidden, "forbidden", "This is for the administrator", is(errForbidden), effectNone, 0, nil},
 		{forbidden, "forbidden", "This server does not take that request from there", is(errCrossSite), effectNone, showDetail, nil},
 		{forbidden, "lab_only", "This needs a server in lab mode", is(errLabOnly, voucher.ErrLabOnly), effectNone, showDetail, nil},

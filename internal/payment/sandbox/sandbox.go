@@ -45,6 +45,7 @@ type Sandbox struct {
 	url      string
 	receiver atomic.Pointer[string]
 	pages    *template.Template
+	running  atomic.Bool
 }
 
 // Open listens and reads the file. [Sandbox.Run] serves, or [Sandbox.Close] ends it.
@@ -108,6 +109,7 @@ const finishWithin = 5 * time.Second
 
 // Run serves and delivers until ctx ends, and then closes the sandbox.
 func (s *Sandbox) Run(ctx context.Context) error {
+	s.running.Store(true)
 	server := &http.Server{
 		Handler: s.handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
 		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
@@ -138,8 +140,13 @@ func (s *Sandbox) Run(ctx context.Context) error {
 	return nil
 }
 
-// Close ends a sandbox that was not run.
-func (s *Sandbox) Close() error { return errors.Join(s.listener.Close(), s.books.close()) }
+// Close ends a sandbox that was not run. One that was run has closed itself.
+func (s *Sandbox) Close() error {
+	if s.running.Load() {
+		return nil
+	}
+	return errors.Join(s.listener.Close(), s.books.close())
+}
 
 // authorized reports whether a request has the API key.
 func (s *Sandbox) authorized(r *http.Request) bool {

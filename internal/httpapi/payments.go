@@ -1,0 +1,35 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"seckill/internal/payment"
+)
+
+// PaymentEvents takes what the payment provider sends. [payment.Settlements] implements it.
+type PaymentEvents interface {
+	// Receive verifies a webhook and does what follows from it. After an error the provider sends it again.
+	Receive(ctx context.Context, header http.Header, body []byte) error
+}
+
+var _ PaymentEvents = (*payment.Settlements)(nil)
+
+// paymentEventsRoute is where the provider sends its webhooks.
+const paymentEventsRoute = "/api/v1/payments/events"
+
+// receiveEvent is POST /api/v1/payments/events. The signature is the caller's identity, so the route is open to
+// anyone.
+func (a *API) receiveEvent(ctx context.Context, r *request) (reply, error) {
+	if a.deps.Events == nil {
+		return reply{}, errNoRoute
+	}
+	body, err := r.readJSON()
+	if err != nil {
+		return reply{}, err
+	}
+	if err := a.deps.Events.Receive(ctx, r.Header, body); err != nil {
+		return reply{}, err
+	}
+	return reply{status: http.StatusNoContent, outcome: "ok"}, nil
+}
