@@ -43,6 +43,8 @@ func commands() []command {
 		{name: "show", summary: "describe an experiment, and what of it can be changed", help: showHelp, run: show},
 		{name: "run", summary: "play experiments, and say whether they came out as expected", help: runHelp, run: runExperiments},
 		{name: "sweep", summary: "run an experiment with several values of a number", help: sweepHelp, run: sweep},
+		{name: "new-lock", summary: "write a lock with a mistake to find", help: newLockHelp, run: newLock},
+		{name: "judge", summary: "say which behaviours of a lock break, the gravest first", help: judgeHelp, run: judge},
 		{name: "catalogue", summary: "print the failure catalogue, made from the experiments", help: catalogueHelp, run: writeCatalogue},
 		{name: "tokens", summary: "make the buyers' tokens and targets for k6, vegeta and wrk", help: tokensHelp, run: tokens},
 		{name: "version", summary: "print the version, the commit and the Go that built it", help: versionHelp, run: printVersion},

@@ -19,6 +19,7 @@
 //	experiments  all experiments
 //	report       the witness in a terminal, the report in a browser
 //	catalogue    docs/failure-catalogue.md
+//	lockjudge    which behaviours of a lock break, that it has never seen
 package lab
 
 import (

@@ -80,8 +80,8 @@ func TestReport(t *testing.T) {
 		promises: Only(Promises{TriesOnce: Holds(), ReleasesOnce: Holds(), Reenters: Breaks("so"), TokensGrow: Holds()}, TriesOnce, ReleasesOnce, Reenters),
 	}
 	f.add(TriesOnce, "mine", nil)
-	f.add(ReleasesOnce, "mine", &violationError{"it did not"})
-	f.add(Reenters, "mine", &violationError{"it cannot"})
+	f.add(ReleasesOnce, "mine", &violationError{what: "it did not"})
+	f.add(Reenters, "mine", &violationError{what: "it cannot"})
 	if err := errors.Join(f.count().report(), f.count().report()); err != nil {
 		t.Fatal(err)
 	}

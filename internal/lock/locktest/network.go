@@ -19,6 +19,7 @@ type Network struct {
 	received int
 	before   func(n int)
 	loss     *loss
+	notice   func(what string)
 }
 
 // Loss is how a reply gets lost after the server has carried out the request.
@@ -63,6 +64,20 @@ func (nw *Network) Dial(ctx context.Context, transport, addr string) (net.Conn, 
 	return faulty, nil
 }
 
+// Notice has f called with each fault, as it begins and ends.
+func (nw *Network) Notice(f func(what string)) {
+	nw.mu.Lock()
+	defer nw.mu.Unlock()
+	nw.notice = f
+}
+
+// note calls the function of Notice. The mutex is held.
+func (nw *Network) note(what string) {
+	if nw.notice != nil {
+		nw.notice(what)
+	}
+}
+
 func (nw *Network) isCut() bool {
 	nw.mu.Lock()
 	defer nw.mu.Unlock()
@@ -74,6 +89,7 @@ func (nw *Network) Cut() {
 	nw.mu.Lock()
 	defer nw.mu.Unlock()
 	nw.cut = true
+	nw.note("cannot reach the server")
 	for c := range nw.conns {
 		_ = c.Conn.Close()
 	}
@@ -84,6 +100,7 @@ func (nw *Network) Restore() {
 	nw.mu.Lock()
 	defer nw.mu.Unlock()
 	nw.cut = false
+	nw.note("reaches the server again")
 }
 
 // Freeze stops the process at its next send, as SIGSTOP would, until Unfreeze.
@@ -163,6 +180,9 @@ func (nw *Network) admit() (n int, before func(int), due *loss) {
 	if nw.loss != nil {
 		if nw.loss.after--; nw.loss.after == 0 {
 			due, nw.loss = nw.loss, nil
+			if due.how != Deliver {
+				nw.note("sends a request whose reply will be lost")
+			}
 		}
 	}
 	return nw.sent, nw.before, due

@@ -187,7 +187,7 @@ func (s *scriptRunner) run(steps script) error {
 			err = r.compare()
 		}
 		if _, ok := errors.AsType[*violationError](err); ok {
-			return &violationError{fmt.Sprintf("step %d: %v", i+1, err)}
+			return &violationError{what: fmt.Sprintf("step %d: %v", i+1, err)}
 		}
 		if err != nil {
 			return err
@@ -242,9 +242,9 @@ func (r *scriptRun) try(s step) error {
 	case err != nil && !refused:
 		return fmt.Errorf("trying: %w", err)
 	case !refused && !free:
-		return &violationError{fmt.Sprintf("owner %d got key %d, which owner %d holds", s.owner, s.key, k.owner-1)}
+		return &violationError{what: fmt.Sprintf("owner %d got key %d, which owner %d holds", s.owner, s.key, k.owner-1)}
 	case refused && free:
-		return &violationError{fmt.Sprintf("owner %d was refused key %d, which it could have had: %v", s.owner, s.key, err)}
+		return &violationError{what: fmt.Sprintf("owner %d was refused key %d, which it could have had: %v", s.owner, s.key, err)}
 	case refused:
 		return nil
 	}
@@ -309,7 +309,7 @@ func (r *scriptRun) expect(what string, err error, l *modelLease) error {
 	if fine {
 		return nil
 	}
-	return &violationError{fmt.Sprintf("%s a lease (valid: %t, over: %t, the key's owner: %d, its own: %d) gave %v",
+	return &violationError{what: fmt.Sprintf("%s a lease (valid: %t, over: %t, the key's owner: %d, its own: %d) gave %v",
 		what, l.valid, l.closed, owner-1, l.owner, err)}
 }
 
@@ -329,7 +329,7 @@ func (r *scriptRun) compare() error {
 			want = r.owners[k.owner-1]
 		}
 		if state.Owner != want || state.Count != len(k.leases) {
-			return &violationError{fmt.Sprintf("according to Inspect key %d is held by %q %d times, want %q %d times",
+			return &violationError{what: fmt.Sprintf("according to Inspect key %d is held by %q %d times, want %q %d times",
 				i, state.Owner, state.Count, want, len(k.leases))}
 		}
 	}

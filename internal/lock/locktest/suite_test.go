@@ -188,7 +188,7 @@ func TestSoundLockerFailsDeclaredBreakage(t *testing.T) {
 // A promise gets another trial if the machine stalled and lateness can explain the violation; a declared breakage if
 // it was not seen.
 func TestWhenTrialsDecideNothing(t *testing.T) {
-	late, calm, stalled := &violationError{"late"}, stallLimit/2, 2*stallLimit
+	late, calm, stalled := &violationError{what: "late"}, stallLimit/2, 2*stallLimit
 	for _, test := range []struct {
 		what  string
 		claim Claim

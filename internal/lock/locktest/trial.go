@@ -31,7 +31,10 @@ const (
 )
 
 // violationError reports that a behaviour was observed not to hold.
-type violationError struct{ what string }
+type violationError struct {
+	what string
+	at   time.Time
+}
 
 func (v *violationError) Error() string { return v.what }
 
@@ -79,7 +82,7 @@ func (t *trial) abandonAll() {
 
 // violated ends the trial because the behaviour does not hold.
 func (t *trial) violated(format string, args ...any) {
-	t.err = &violationError{what: fmt.Sprintf(format, args...)}
+	t.err = &violationError{what: fmt.Sprintf(format, args...), at: time.Now()}
 	runtime.Goexit()
 }
 

@@ -1,0 +1,239 @@
+package lockjudge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"seckill/internal/lock"
+	"seckill/internal/lock/locktest"
+)
+
+// Options say what is judged, and on what.
+type Options struct {
+	// Command starts a process of the lock, which speaks the protocol of package wire.
+	Command []string
+	// Redis is the address of a server that nobody else uses. Its first [Databases] databases
+	// are emptied.
+	Redis string
+	// Only are the behaviours to try; none: all.
+	Only []locktest.Behaviour
+	// Progress is called after each behaviour. It may be nil.
+	Progress func(done, of int)
+}
+
+// Databases is how many databases of the server are used, one for each trial at a time.
+const Databases = 4
+
+// Judged is the result of one behaviour.
+type Judged struct {
+	Grade     Grade
+	Behaviour locktest.Behaviour
+	// Broken is what was seen of a behaviour that does not hold; "" if it held.
+	Broken string
+	// Untried is why it could not be tried.
+	Untried string
+	// History are the last events before it broke, at most ten.
+	History []Event
+}
+
+// judgeLimit ends the judgement of a lock that hangs. What was not tried by then is said as such.
+const judgeLimit = 90 * time.Second
+
+// watchdog is the lease that the lock is asked to renew.
+const watchdog = 900 * time.Millisecond
+
+// Judge tries all behaviours, and returns them with the gravest first. Whoever wants to know
+// which of them a lock is meant to have is not asked: what breaks is said.
+func Judge(ctx context.Context, o Options) ([]Judged, error) {
+	if err := canOpen(ctx, o); err != nil {
+		return nil, err
+	}
+	asked := asked(o.Only)
+	parent := ctx
+	ctx, cancel := context.WithTimeout(parent, judgeLimit)
+	defer cancel()
+	results := make([]Judged, len(asked))
+	databases := make(chan int, Databases)
+	for n := range Databases {
+		databases <- n
+	}
+	var done sync.Mutex
+	finished := 0
+	var trials errgroup.Group
+	trials.SetLimit(Databases)
+	for i, g := range asked {
+		trials.Go(func() error {
+			n := <-databases
+			defer func() { databases <- n }()
+			results[i] = judgeOne(ctx, o, g, n)
+			done.Lock()
+			defer done.Unlock()
+			if finished++; o.Progress != nil {
+				o.Progress(finished, len(asked))
+			}
+			return nil
+		})
+	}
+	_ = trials.Wait() // they return nothing
+	return results, parent.Err()
+}
+
+// asked are the behaviours to try.
+func asked(only []locktest.Behaviour) (some []graded) {
+	for _, g := range all() {
+		wanted := len(only) == 0
+		for _, name := range only {
+			wanted = wanted || g.behaviour == name
+		}
+		if wanted {
+			some = append(some, g)
+		}
+	}
+	return some
+}
+
+// canOpen starts a process once, so that a program that does not work is said as such.
+func canOpen(ctx context.Context, o Options) error {
+	if len(o.Command) == 0 {
+		return errors.New("lockjudge: there is no command to start the lock with")
+	}
+	p, _, err := start(ctx, o.Command, url(o.Redis, 0), watchdog)
+	if err != nil {
+		return err
+	}
+	p.kill()
+	return nil
+}
+
+func url(addr string, database int) string { return fmt.Sprintf("redis://%s/%d", addr, database) }
+
+// confirmations is how often a behaviour has to break, one time after the other: on a busy machine
+// a limit may be missed once.
+const confirmations = 2
+
+func judgeOne(ctx context.Context, o Options, g graded, database int) Judged {
+	result := Judged{Grade: g.grade, Behaviour: g.behaviour}
+	for range confirmations {
+		if ctx.Err() != nil {
+			result.Broken, result.Untried = "", "there was no time left"
+			return result
+		}
+		h := newHistory()
+		renewed, err := try(ctx, o, g, database, h)
+		what, at, violated := locktest.Violated(err)
+		switch {
+		case g.watchdog && renewed == 0:
+			result.Untried = "the lock has no watchdog"
+			return result
+		case err == nil:
+			return Judged{Grade: g.grade, Behaviour: g.behaviour}
+		case !violated:
+			result.Untried = err.Error()
+			return result
+		}
+		result.Broken, result.History = what, h.before(at)
+	}
+	return result
+}
+
+// try makes one trial, in a database of its own. It also returns the lease that the lock renews.
+func try(ctx context.Context, o Options, g graded, database int, h *history) (renewed time.Duration, err error) {
+	t := &trialTB{ctx: ctx}
+	defer t.end()
+	client := redis.NewClient(&redis.Options{Addr: o.Redis, DB: database})
+	t.Cleanup(func() { _ = client.Close() })
+	if err := client.FlushDB(ctx).Err(); err != nil {
+		return 0, err
+	}
+	processes := &processes{trialTB: t, options: o, database: database, history: h}
+	probe, err := processes.start(nil)
+	if err != nil {
+		return 0, err
+	}
+	p, err := probe.running()
+	if err != nil {
+		return 0, err
+	}
+	renewed = p.renewed
+	if g.watchdog && renewed == 0 {
+		return 0, nil
+	}
+	processes.spare = probe
+	subject := locktest.Subject{
+		Name: "judged", Remote: true, Renewed: renewed, Process: processes.locker,
+		Store: (&store{client: client, history: h}).store(),
+	}
+	err = locktest.Observe(t, g.behaviour, subject)
+	if failed := t.failure(); failed != nil {
+		err = failed
+	}
+	return renewed, err
+}
+
+// processes are those of one trial.
+type processes struct {
+	*trialTB
+	options  Options
+	database int
+	history  *history
+
+	mu    sync.Mutex
+	n     int
+	spare *locker // was started already, and is not behind a network
+}
+
+// start starts another process, perhaps behind a network.
+func (ps *processes) start(network *locktest.Network) (*locker, error) {
+	ps.mu.Lock()
+	ps.n++
+	name := fmt.Sprintf("process %d", ps.n)
+	ps.mu.Unlock()
+	addr := ps.options.Redis
+	if network != nil {
+		f, err := newForwarder(ps.ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		ps.Cleanup(f.close)
+		addr = f.addr()
+		network.Notice(func(what string) { ps.history.note(name, what) })
+	}
+	l := &locker{name: name, history: ps.history}
+	l.begin = func() (*program, error) {
+		p, renewed, err := start(ps.ctx, ps.options.Command, url(addr, ps.database), watchdog)
+		if err == nil {
+			p.renewed = renewed
+		}
+		return p, err
+	}
+	ps.Cleanup(l.kill)
+	return l, nil
+}
+
+// locker is the Process of a subject.
+func (ps *processes) locker(_ testing.TB, network *locktest.Network) lock.Locker {
+	ps.mu.Lock()
+	spare := ps.spare
+	if network == nil {
+		ps.spare = nil
+	}
+	ps.mu.Unlock()
+	if network == nil && spare != nil {
+		return spare
+	}
+	l, err := ps.start(network)
+	if err == nil {
+		_, err = l.running()
+	}
+	if err != nil {
+		ps.Fatalf("%w", err)
+	}
+	return l
+}
