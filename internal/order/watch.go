@@ -2,6 +2,7 @@ package order
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -91,9 +92,7 @@ func (w *stateWatch) read(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		for id, s := range states {
-			seen[id] = s
-		}
+		maps.Copy(seen, states)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
