@@ -28,7 +28,7 @@ func secrets() map[string]string {
 var everyProfile = []string{"locks", "zookeeper", "load", "observe"}
 
 func TestServices(t *testing.T) {
-	base := []string{"api-1", "api-2", "mysql", "redis"}
+	base := []string{"api", "balancer", "mysql", "redis"}
 	for profile, more := range map[string][]string{
 		"":          nil,
 		"locks":     {"redis-lock-1", "redis-lock-2", "redis-lock-3", "redis-lock-4", "redis-lock-5"},
@@ -72,7 +72,7 @@ func TestSecretsFromFiles(t *testing.T) {
 		env[name] = filepath.Join(folder, name)
 	}
 	project := mustLoad(t, env)
-	for _, name := range []string{"api-1", "api-2", "mysql"} {
+	for _, name := range []string{"api", "mysql"} {
 		service := project.Services[name]
 		mounted := map[string]string{} // by path in the container
 		for _, secret := range service.Secrets {
@@ -139,10 +139,8 @@ func TestEveryImageIsBuiltOnce(t *testing.T) {
 		}
 		builder[service.Image] = name
 	}
-	for _, name := range []string{"api-1", "api-2"} {
-		if image := services[name].Image; builder[image] == "" {
-			t.Errorf("%s runs %s, which nobody builds", name, image)
-		}
+	if api := services["api"]; api.Image != "seckill:local" || builder[api.Image] != "api" {
+		t.Errorf("api runs %s, which is built by %q", api.Image, builder[api.Image])
 	}
 }
 
@@ -159,7 +157,7 @@ func TestPublishesOnLoopbackOnly(t *testing.T) {
 			published[port.Published] = name
 		}
 	}
-	want := map[string]string{"8080": "api-1", "8081": "api-2", "9090": "prometheus"}
+	want := map[string]string{"8080": "balancer", "9090": "prometheus"}
 	if !maps.Equal(published, want) {
 		t.Errorf("published %v, want %v", published, want)
 	}
@@ -195,16 +193,16 @@ func TestDependsOnWhatIsHealthy(t *testing.T) {
 			}
 		}
 	}
-	for _, api := range []string{"api-1", "api-2"} {
-		for on, dependency := range services[api].DependsOn {
-			base := len(services[on].Profiles) == 0
-			if dependency.Required != base {
-				t.Errorf("%s: required is %v for %s, whose profiles are %v", api, dependency.Required, on, services[on].Profiles)
-			}
+	for on, dependency := range services["api"].DependsOn {
+		base := len(services[on].Profiles) == 0
+		if dependency.Required != base {
+			t.Errorf("api: required is %v for %s, whose profiles are %v", dependency.Required, on, services[on].Profiles)
 		}
-		for _, on := range []string{"mysql", "redis"} {
-			if _, ok := services[api].DependsOn[on]; !ok {
-				t.Errorf("%s does not wait for %s", api, on)
+	}
+	for name, on := range map[string][]string{"api": {"mysql", "redis"}, "balancer": {"api"}, "k6": {"balancer"}} {
+		for _, on := range on {
+			if _, ok := services[name].DependsOn[on]; !ok {
+				t.Errorf("%s does not wait for %s", name, on)
 			}
 		}
 	}
@@ -275,7 +273,7 @@ func TestLabModeIsOffUnlessAskedFor(t *testing.T) {
 		if on {
 			env["SECKILL_LAB"], env["SECKILL_LAB_ALLOW_REMOTE"], want = "1", "1", "1"
 		}
-		api := mustLoad(t, env).Services["api-1"]
+		api := mustLoad(t, env).Services["api"]
 		for _, name := range []string{"SECKILL_LAB", "SECKILL_LAB_ALLOW_REMOTE"} {
 			if got := setting(api, name); got != want {
 				t.Errorf("asked for: %v; %s is %q, want %q", on, name, got, want)
@@ -292,7 +290,7 @@ func TestLoadIsToldWhatTheScriptKnows(t *testing.T) {
 			t.Errorf("loadtest/seckill.js does not document %s", name)
 		}
 	}
-	if got, want := setting(k6, "BASE_URL"), "http://api-1:8080,http://api-2:8080"; got != want {
+	if got, want := setting(k6, "BASE_URL"), "http://balancer:8080"; got != want {
 		t.Errorf("BASE_URL is %q, want %q", got, want)
 	}
 	for _, v := range k6.Volumes {
@@ -302,14 +300,28 @@ func TestLoadIsToldWhatTheScriptKnows(t *testing.T) {
 	}
 }
 
-func TestPrometheusScrapesEveryInstance(t *testing.T) {
+// The names and ports in the files of Prometheus and of the balancer are those of the services.
+func TestEveryInstanceIsScrapedAndBalanced(t *testing.T) {
 	project := mustLoad(t, secrets(), everyProfile...)
-	content := project.Configs["prometheus"].Content
-	for _, name := range []string{"api-1", "api-2"} {
-		_, port, _ := strings.Cut(setting(project.Services[name], "SECKILL_DEBUG_ADDR"), ":")
-		if target := name + ":" + port; !strings.Contains(content, target) {
-			t.Errorf("%s is not scraped:\n%s", target, content)
+	api := project.Services["api"]
+	_, port, _ := strings.Cut(setting(api, "SECKILL_ADDR"), ":")
+	_, debug, _ := strings.Cut(setting(api, "SECKILL_DEBUG_ADDR"), ":")
+	scraped := regexp.MustCompile(`names: \[api\]\s+type: A\s+port: ` + debug + `\n`)
+	if content := project.Configs["prometheus"].Content; !scraped.MatchString(content) || !strings.Contains(content, "targets: [balancer:8404]") {
+		t.Errorf("api:%s or the balancer is not scraped:\n%s", debug, content)
+	}
+	balancer := read(t, "docs/haproxy/haproxy.cfg")
+	for _, want := range []string{"api:" + port + " resolvers docker", "check port " + debug + " ", "httpchk GET /readyz", "bind :8080", "bind :8404"} {
+		if !strings.Contains(balancer, want) {
+			t.Errorf("docs/haproxy/haproxy.cfg has no %q", want)
 		}
+	}
+	if name := setting(api, "SECKILL_LAB_HOSTS"); setting(project.Services["k6"], "BASE_URL") != "http://"+name+":8080" {
+		t.Errorf("k6 calls %s, and lab mode answers to %s", setting(project.Services["k6"], "BASE_URL"), name)
+	}
+	// A second instance of the service must be possible: no name, and no port of this machine, of its own.
+	if api.ContainerName != "" || len(api.Ports) > 0 || api.Deploy.Replicas == nil || *api.Deploy.Replicas < 2 {
+		t.Errorf("api cannot be scaled: name %q, ports %v", api.ContainerName, api.Ports)
 	}
 }
 
