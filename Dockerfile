@@ -1,5 +1,3 @@
-# syntax=docker/dockerfile:1
-
 # make image builds it with what git says. Without these arguments the image does not know its version.
 ARG VERSION=unknown
 ARG COMMIT=unknown

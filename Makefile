@@ -48,6 +48,10 @@ image: ## Build the container image seckill:local, labelled with what git says
 	docker build --build-arg VERSION="$$(git describe --tags --always --dirty)" --build-arg COMMIT="$$(git rev-parse HEAD)" \
 		--build-arg CREATED="$$(date -u +%Y-%m-%dT%H:%M:%SZ)" -t seckill:local .
 
+.PHONY: compose-test
+compose-test: ## Run docker-compose.yml: every profile, faults under load, a rolling update; without an engine it makes one
+	@scripts/compose-test.sh
+
 .PHONY: k6
 k6: bin/k6 ## Build bin/k6, the load generator, from its Go module
 

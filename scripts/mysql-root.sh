@@ -13,6 +13,9 @@ set -euo pipefail
 
 root=${SECKILL_TEST_MYSQL_ROOT:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/seckill/mysql-root}
 
+# shellcheck source=scripts/debian-mirror.sh
+. "$(dirname "$0")/debian-mirror.sh"
+
 say() { printf 'mysql-root: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
 
@@ -44,6 +47,7 @@ ready() { [[ -x $root/usr/sbin/mysqld && -d $root$template ]]; }
 # build works beside the final folder and renames it at the end, so an interrupted run leaves no incomplete folder.
 build() {
   local log=$root.log partial=$root.partial mirror
+  use_proxy_of_apt
   mirror=$(debian_mirror)
   # A folder that was not created here belongs to someone else: only an empty one is removed.
   [[ ! -e $root ]] || rmdir "$root" 2>/dev/null || die "$root is there and is no MySQL folder: delete it, or set SECKILL_TEST_MYSQL_ROOT"
@@ -62,19 +66,6 @@ build() {
   rm -rf "$partial"/var/cache/apt/archives/*.deb "$partial"/var/lib/apt/lists/* "$partial"/usr/share/{doc,man,locale}
   mv "$partial" "$root"
   rm -f "$log"
-}
-
-# debian_mirror prints the mirror that apt uses, which may be a local one or one behind a proxy.
-debian_mirror() {
-  local uri=""
-  if command -v apt-get >/dev/null; then
-    # shellcheck disable=SC2016 # apt-get fills in REPO_URI, not the shell
-    uri=$(apt-get indextargets --format '$(REPO_URI)' 'Identifier: Packages' 2>/dev/null |
-      grep -m 1 -E '^(https?|file|copy):.*/debian/?$' || true)
-    eval "$(apt-config shell http_proxy Acquire::http::Proxy https_proxy Acquire::https::Proxy)"
-    export http_proxy https_proxy
-  fi
-  echo "${uri:-http://deb.debian.org/debian}"
 }
 
 main "$@"
