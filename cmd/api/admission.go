@@ -79,6 +79,7 @@ func openAdmission(ctx context.Context, cfg config, stores *stores, registry pro
 	a.working.Go(func() { fulfiller.Run(ctx) })
 	a.working.Go(func() { _ = gate.Run(ctx) }) // the error is that ctx has ended
 	a.working.Go(func() { watch.Run(ctx) })
+	a.working.Go(func() { gate.Returner(stores.db.AdmissionStore()).Run(ctx) })
 	a.working.Go(func() { forgetter.Run(ctx) })
 	return a, nil
 }

@@ -22,6 +22,7 @@ func (v *voucherState) audit(ctx context.Context) (order.GateAudit, error) {
 		sum.Stock += all[i].Share()
 		sum.Pending += all[i].Pending
 		sum.Seq += all[i].Seq
+		sum.Returned += all[i].Arrived
 	}
 	if open {
 		return sum, nil
@@ -31,7 +32,7 @@ func (v *voucherState) audit(ctx context.Context) (order.GateAudit, error) {
 	case err != nil:
 		return order.GateAudit{}, err
 	case neverOpened(st.Epoch), st.Forgotten:
-		return order.GateAudit{Stock: st.Stock, Epoch: st.Epoch}, nil
+		return order.GateAudit{Stock: st.Stock, Returned: st.Returned, Epoch: st.Epoch}, nil
 	}
 	return order.GateAudit{}, unavailable(errOpening)
 }

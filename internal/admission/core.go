@@ -32,6 +32,7 @@ type buckets interface {
 	States(ctx context.Context, buckets []ledger.Keys) []ledger.State
 	Give(ctx context.Context, keys ledger.Keys, epoch int64, to int, more bool) (ledger.Transfer, error)
 	Take(ctx context.Context, keys ledger.Keys, epoch int64, from int, total int64) (ledger.Transfer, error)
+	Return(ctx context.Context, keys ledger.Keys, r order.Return) (ledger.Transfer, error)
 	Close(ctx context.Context, keys ledger.Keys, epoch int64) (int64, error)
 	Prepare(ctx context.Context, users []ledger.Users) error
 	Open(ctx context.Context, keys ledger.Keys, o ledger.Opening) (bool, error)

@@ -68,6 +68,12 @@
 // result serves all queues of a process for [Config.RecheckEvery]. Then one order, of any bucket, asks
 // again, so stock that is given back to one bucket is found by all.
 //
+// # Stock that is given back
+//
+// An order that is cancelled, expires or is refunded gives its voucher back in the database, and a row says
+// that Redis is to be told. The [Returner] of any process tells it, under the epoch of that moment, with a
+// total that only grows: see returns.go, return.lua and ADR 15.
+//
 // # When Redis loses data
 //
 // A server that was emptied, restored from older data, or replaced by a replica that lagged has less
@@ -96,6 +102,6 @@
 // # Reading order
 //
 // gate.go, decide.go, rebalance.go, lifecycle.go and rebuild.go, then voucher.go, states.go and
-// cache.go, which they work on; lookup.go, pending.go and scan.go for lookups; audit.go, check.go and
-// forget.go. All that Redis holds is in package ledger, all scripts beside it.
+// cache.go, which they work on; lookup.go, pending.go and scan.go for lookups; audit.go, check.go, returns.go
+// and forget.go. All that Redis holds is in package ledger, all scripts beside it.
 package admission

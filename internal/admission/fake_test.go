@@ -173,6 +173,20 @@ func (f *fakeLedger) Give(ctx context.Context, keys ledger.Keys, _ int64, to int
 	return ledger.Transfer{Amount: s.To[to]}, err
 }
 
+func (f *fakeLedger) Return(ctx context.Context, keys ledger.Keys, r order.Return) (ledger.Transfer, error) {
+	done, err := f.step(ctx, "return")
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := &f.bucket(keys).state
+	added := max(0, r.Total-s.Arrived)
+	if done {
+		s.Stock += added
+		s.Arrived += added
+		s.Seq++
+	}
+	return ledger.Transfer{Amount: added, Seq: s.Seq}, err
+}
+
 func (f *fakeLedger) Take(ctx context.Context, keys ledger.Keys, _ int64, from int, total int64) (ledger.Transfer, error) {
 	done, err := f.step(ctx, "take")
 	f.mu.Lock()

@@ -253,12 +253,12 @@ func comparable(all []ledger.State, st order.EpochState) bool {
 func agree(all []ledger.State, st order.EpochState) bool {
 	var stock int64
 	for i := range all {
-		stock += all[i].Share()
+		stock += all[i].Share() - all[i].Arrived
 		if all[i].Seq < st.Seq[i] {
 			return false
 		}
 	}
-	return stock == st.Stock
+	return stock == st.Stock-st.Returned // what was given back may be on its way
 }
 
 // clear removes what Redis has of a voucher that was forgotten under an epoch. Once Redis has nothing,

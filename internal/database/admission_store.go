@@ -42,7 +42,11 @@ func (s *AdmissionStore) Persist(ctx context.Context, batch []order.Accepted) ([
 			return nil, errSecondOrder // no order id was the duplicate, so it was a user
 		}
 		previouslyMissing = len(missing)
-		err = s.db.transact(ctx, func(_ context.Context, t *tx) error { return t.persist(missing) })
+		prices, err := s.db.prices.of(ctx, s.db, missing)
+		if err != nil {
+			return nil, err
+		}
+		err = s.db.transact(ctx, func(_ context.Context, t *tx) error { return t.persist(missing, prices) })
 		switch {
 		case errors.Is(err, errDuplicate):
 			// Another process may have written one of the orders meanwhile: query again.
@@ -54,7 +58,7 @@ func (s *AdmissionStore) Persist(ctx context.Context, batch []order.Accepted) ([
 			return nil, err
 		default:
 			for i := range states {
-				states[i] = cmp.Or(states[i], order.Confirmed)
+				states[i] = cmp.Or(states[i], prices.status(batch[i].VoucherID))
 			}
 			return states, nil
 		}
@@ -133,13 +137,13 @@ func sameOrder(a order.Accepted, voucherID, userID int64) bool {
 //
 // All transactions lock in the same order: orders by id, then sequence numbers by voucher and bucket,
 // then vouchers by id. The vouchers come last, since every other batch waits for them.
-func (t *tx) persist(orders []order.Accepted) error {
+func (t *tx) persist(orders []order.Accepted, prices priceList) error {
 	const columns = "INSERT INTO orders (id, voucher_id, user_id, unique_user_id, status, created_at, key_hash) VALUES "
 	const row = "(?, ?, ?, ?, ?, ?, ?)"
 	args := make([]any, 0, 7*len(orders))
 	shares := map[int64]*voucherShare{}
 	for _, a := range orders {
-		args = append(args, a.OrderID, a.VoucherID, a.UserID, a.UserID, string(order.Confirmed), stamp(a.At), nullableKey(a.Key))
+		args = append(args, a.OrderID, a.VoucherID, a.UserID, a.UserID, string(prices.status(a.VoucherID)), stamp(a.At), nullableKey(a.Key))
 		s := shares[a.VoucherID]
 		if s == nil {
 			s = &voucherShare{voucher: a.VoucherID, epoch: a.Epoch}
@@ -149,6 +153,11 @@ func (t *tx) persist(orders []order.Accepted) error {
 	}
 	if err := t.enqueue(write{query: columns + strings.Repeat(row+", ", len(orders)-1) + row, args: args}); err != nil {
 		return err
+	}
+	if unpaid := prices.unpaid(orders); len(unpaid) > 0 {
+		if err := t.enqueue(newPayments(unpaid)); err != nil {
+			return err
+		}
 	}
 	vouchers := slices.Sorted(maps.Keys(shares))
 	for _, id := range vouchers {
@@ -234,9 +243,9 @@ func (t *tx) takeStock(s *voucherShare) error {
 
 // LiveOrders implements [order.AdmissionStore].
 func (s *AdmissionStore) LiveOrders(ctx context.Context, voucherID, afterUser int64, limit int) ([]order.Order, error) {
-	// The index on (voucher_id, unique_user_id) leaves out the rejected orders.
+	// The index on (voucher_id, unique_user_id) leaves out the orders that are not live.
 	var rows []orderRow
-	err := s.db.rows.WithContext(ctx).Select("id, unique_user_id AS user_id, key_hash").
+	err := s.db.rows.WithContext(ctx).Select("id, unique_user_id AS user_id, status, key_hash").
 		Where("voucher_id = ? AND unique_user_id > ?", voucherID, afterUser).
 		Order("unique_user_id").Limit(limit).Find(&rows).Error
 	if err != nil {
@@ -244,7 +253,7 @@ func (s *AdmissionStore) LiveOrders(ctx context.Context, voucherID, afterUser in
 	}
 	orders := make([]order.Order, len(rows))
 	for i, row := range rows {
-		orders[i] = order.Order{ID: row.ID, VoucherID: voucherID, UserID: row.UserID, Status: order.Confirmed, Key: row.key()}
+		orders[i] = order.Order{ID: row.ID, VoucherID: voucherID, UserID: row.UserID, Status: order.Status(row.Status), Key: row.key()}
 	}
 	return orders, nil
 }

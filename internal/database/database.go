@@ -17,6 +17,7 @@ type DB struct {
 	// only the writer may write.
 	rows   *gorm.DB
 	single *gorm.DB
+	prices prices
 }
 
 // engine is what differs between MySQL and SQLite.

@@ -95,14 +95,15 @@ func (t *tx) epochState(ctx context.Context, voucherID int64) (s order.EpochStat
 	// One statement, so that everything is read at the same moment. The sequence number of the first
 	// bucket is in the voucher's row, which is all there is of a voucher that is not split.
 	const query = `
-		SELECT v.admission_epoch, v.admission_epoch = v.admission_forgotten, v.stock, v.begin_at, v.end_at, v.admission_seq, s.seq
+		SELECT v.admission_epoch, v.admission_epoch = v.admission_forgotten, v.stock, v.begin_at, v.end_at, v.admission_seq, s.seq, ` +
+		returnedTotal + `
 		FROM vouchers v LEFT JOIN admission_seqs s ON s.voucher_id = v.id
 		WHERE v.id = ? AND v.admission_epoch > 0
 		ORDER BY s.bucket`
 	err = t.readAll(ctx, query, []any{voucherID}, func(rows *sql.Rows) error {
 		var first int64
 		var other *int64
-		if err := rows.Scan(&s.Epoch, &s.Forgotten, &s.Stock, &s.BeginAt, &s.EndAt, &first, &other); err != nil {
+		if err := rows.Scan(&s.Epoch, &s.Forgotten, &s.Stock, &s.BeginAt, &s.EndAt, &first, &other, &s.Returned); err != nil {
 			return err
 		}
 		if s.Seq == nil {

@@ -127,7 +127,7 @@ func batchAfterAnAbort(t *testing.T, here, there *DB) {
 	committed := int64(0)
 	aborted := abortPackets(t, here, there, 1, func(aborted int) bool { return aborted >= 100 }, func(ctx context.Context, conn *sql.Conn, id int64) error {
 		x := &tx{db: here, number: id}
-		wantErr(t, x.persist([]order.Accepted{{OrderID: id, VoucherID: 1, UserID: id, Epoch: firstEpoch, Seq: id, At: noon}}))
+		wantErr(t, x.persist([]order.Accepted{{OrderID: id, VoucherID: 1, UserID: id, Epoch: firstEpoch, Seq: id, At: noon}}, nil))
 		insert, take := x.pending[0], x.pending[1]
 		_, err := conn.ExecContext(ctx, padded(insert.query, take.query), append(insert.args, take.args...)...)
 		if err != nil {

@@ -209,8 +209,8 @@ func (t *tx) lockUnpaid(ctx context.Context, some []heldOrder) (locked []heldOrd
 
 // returnStock gives the vouchers of orders of one voucher back, in the database and, under the flow
 // admission, in the books from which Redis is told: a total for each bucket, and the orders whose users may
-// order again. Both carry the epoch of this moment: the vouchers' row is locked, so an epoch that is opened
-// later begins with this stock.
+// order again. Both carry the epoch of this moment: the voucher's row is locked, so an epoch that is opened
+// later begins with this stock. While the voucher is closed, Redis need not be told.
 func returnStock(orders []heldOrder) []write {
 	voucherID, n := orders[0].VoucherID, int64(len(orders))
 	perBucket := make(map[int]int64)
@@ -221,7 +221,8 @@ func returnStock(orders []heldOrder) []write {
 		query: "UPDATE vouchers SET stock = stock + ?, version = version + ? WHERE id = ?",
 		args:  []any{n, n, voucherID},
 	}}
-	const epoch = "(SELECT v.admission_epoch FROM vouchers v WHERE v.id = admission_returns.voucher_id)"
+	// The latest even epoch: what is given back while the voucher is closed is counted under the epoch before.
+	const epoch = "(SELECT v.admission_epoch - v.admission_epoch % 2 FROM vouchers v WHERE v.id = admission_returns.voucher_id)"
 	for _, bucket := range sortedKeys(perBucket) {
 		n := perBucket[bucket]
 		writes = append(writes, write{ // MySQL assigns from left to right, so the total comes first
@@ -235,7 +236,8 @@ func returnStock(orders []heldOrder) []write {
 			SELECT o.id, o.voucher_id, o.user_id, r.bucket, r.epoch, o.key_hash
 			FROM orders o JOIN order_payments p ON p.order_id = o.id
 			JOIN admission_returns r ON r.voucher_id = o.voucher_id AND r.bucket = p.bucket
-			WHERE o.id IN (` + placeholders(len(orders)) + `) AND r.epoch > 0 AND r.epoch % 2 = 0`,
+			JOIN vouchers v ON v.id = o.voucher_id AND v.admission_epoch = r.epoch
+			WHERE o.id IN (` + placeholders(len(orders)) + `)`,
 		args: idArgs(orders),
 	})
 }

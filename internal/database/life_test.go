@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,14 +13,15 @@ import (
 
 	"seckill/internal/order"
 	"seckill/internal/testkit"
+	"seckill/internal/voucher"
 )
 
-const price = 8000
+const priceCents = 8000
 
 // newUnpaid returns an order whose time to pay is over at a time.
 func newUnpaid(id, voucherID, userID int64, payBy time.Time) order.Order {
 	o := newOrder(id, voucherID, userID)
-	o.Status, o.PayBy, o.AmountCents = order.Unpaid, payBy, price
+	o.Status, o.PayBy, o.AmountCents = order.Unpaid, payBy, priceCents
 	return o
 }
 
@@ -36,7 +38,7 @@ func noErr(t testing.TB, err error) {
 }
 
 func receipt(payment string, orderID int64) order.Receipt {
-	return order.Receipt{PaymentID: payment, OrderID: orderID, AmountCents: price, At: time.Date(2026, 2, 3, 4, 6, 0, 0, time.UTC)}
+	return order.Receipt{PaymentID: payment, OrderID: orderID, AmountCents: priceCents, At: time.Date(2026, 2, 3, 4, 6, 0, 0, time.UTC)}
 }
 
 // settles marks an order as paid and compares the outcome.
@@ -98,7 +100,7 @@ func TestPaidOrderIsRefunded(t *testing.T) {
 		createVoucher(t, d, 1, 1)
 		placeUnpaid(t, d, 10, 100)
 		asked, err := life.PaymentOf(t.Context(), 10)
-		if err != nil || asked.ID != "" || asked.AmountCents != price || asked.PayBy.IsZero() {
+		if err != nil || asked.ID != "" || asked.AmountCents != priceCents || asked.PayBy.IsZero() {
 			t.Fatalf("%+v, %v", asked, err)
 		}
 		for _, id := range []string{"pay_1", "pay_2"} { // the first one stays
@@ -126,7 +128,7 @@ func TestPaidOrderIsRefunded(t *testing.T) {
 		wantAudit(t, d, order.Audit{InitialStock: 1, Stock: 1})
 		due, err := life.DueRefunds(t.Context(), "", 10)
 		wantErr(t, err)
-		want := []order.RefundRequest{{Key: "refund-pay_1", PaymentID: "pay_1", AmountCents: price}, {Key: "refund-pay_2", PaymentID: "pay_2", AmountCents: price}}
+		want := []order.RefundRequest{{Key: "refund-pay_1", PaymentID: "pay_1", AmountCents: priceCents}, {Key: "refund-pay_2", PaymentID: "pay_2", AmountCents: priceCents}}
 		if !reflect.DeepEqual(due, want) {
 			t.Errorf("due: %+v", due)
 		}
@@ -159,13 +161,13 @@ func TestMoneyIsNeverDropped(t *testing.T) {
 		wantState(t, d, 10, order.Unpaid)
 		settles(t, d, receipt("nobody", 77), order.Settlement{Outcome: order.Unmatched})
 		settles(t, d, receipt("nameless", 0), order.Settlement{Outcome: order.Unmatched})
-		if n, cents, err := d.Life().UnmatchedPayments(t.Context()); err != nil || n != 2 || cents != 2*price {
+		if n, cents, err := d.Life().UnmatchedPayments(t.Context()); err != nil || n != 2 || cents != 2*priceCents {
 			t.Errorf("%d unmatched payments of %d, %v", n, cents, err)
 		}
 		wantErr(t, placeOrder(t.Context(), d, newOrder(11, 1, 101), true))
 		settles(t, d, receipt("gift", 11), order.Settlement{Outcome: order.RefundNotPayable})
 		due, err := d.Life().DueRefunds(t.Context(), "", 10)
-		if err != nil || len(due) != 2 || due[0].PaymentID != "gift" || due[1].AmountCents != price-1 {
+		if err != nil || len(due) != 2 || due[0].PaymentID != "gift" || due[1].AmountCents != priceCents-1 {
 			t.Errorf("due: %+v, %v", due, err)
 		}
 	})
@@ -369,4 +371,75 @@ func readRows(t *testing.T, d *DB, query string, row func(text string)) {
 		row(text)
 	}
 	wantErr(t, rows.Err())
+}
+
+// What orders of a voucher that is sold by admission give back is booked for the gate under the epoch of that
+// moment. Once the epoch is over there is nothing left to tell: the next one begins with the stock.
+func TestReturnsAreBookedForTheGate(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		store, life := d.AdmissionStore(), d.Life()
+		v := newVoucher(1, 10)
+		v.Policy.Flow, v.Policy.Buckets, v.PayWithin = voucher.FlowAdmission, 2, time.Hour
+		wantErr(t, d.Vouchers().CreateVoucher(t.Context(), v))
+		_, err := store.Open(t.Context(), 1, firstEpoch)
+		wantErr(t, err)
+		var batch []order.Accepted
+		for i := range int64(6) {
+			batch = append(batch, order.Accepted{OrderID: 10 + i, VoucherID: 1, UserID: 100 + i, At: time.Now(), Epoch: 2, Seq: 1 + i, Bucket: int(i % 2), Key: order.KeyHash(i)})
+		}
+		for range 2 { // a batch that is delivered twice
+			states, err := store.Persist(t.Context(), batch)
+			if err != nil || len(states) != 6 || states[0] != order.Unpaid || states[5] != order.Unpaid {
+				t.Fatalf("%v, %v", states, err)
+			}
+		}
+		if details := wantState(t, d, 10, order.Unpaid); details.AmountCents != priceCents || time.Until(details.PayBy) < 50*time.Minute {
+			t.Errorf("%+v", details)
+		}
+		cancel := func(ids ...int64) {
+			t.Helper()
+			for _, id := range ids {
+				if _, err := life.Cancel(t.Context(), id); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		due := func(want ...order.Return) {
+			t.Helper()
+			got, err := store.Returns(t.Context(), 10)
+			slices.SortFunc(got, func(a, b order.Return) int { return a.Bucket - b.Bucket })
+			if err != nil || len(got) != len(want) || len(want) > 0 && !reflect.DeepEqual(got, want) {
+				t.Errorf("due: %+v, %v; want %+v", got, err, want)
+			}
+		}
+		cancel(10, 11, 12)
+		due(order.Return{VoucherID: 1, Bucket: 0, Epoch: 2, Total: 2, Orders: []order.Order{{ID: 10, UserID: 100}, {ID: 12, UserID: 102, Key: 2}}},
+			order.Return{VoucherID: 1, Bucket: 1, Epoch: 2, Total: 1, Orders: []order.Order{{ID: 11, UserID: 101, Key: 1}}})
+		wantErr(t, store.Returned(t.Context(), order.Return{VoucherID: 1, Bucket: 1, Epoch: 2, Orders: []order.Order{{ID: 11}}}, 77))
+		st, err := store.EpochState(t.Context(), 1)
+		if err != nil || st.Stock != 7 || st.Returned != 3 || st.Seq[1] != 77 {
+			t.Errorf("%+v, %v", st, err)
+		}
+		states, err := store.Persist(t.Context(), batch[:1]) // a worker that was away for an hour
+		if err != nil || states[0] != order.Cancelled {
+			t.Errorf("%v, %v", states, err)
+		}
+
+		_, err = store.Close(t.Context(), 1)
+		wantErr(t, err)
+		cancel(13) // no epoch is open: there is nobody to tell
+		due()
+		if st, err = store.EpochState(t.Context(), 1); err != nil || st.Epoch != 3 || st.Returned != 4 {
+			t.Errorf("closed: %+v, %v", st, err)
+		}
+		st, err = store.Open(t.Context(), 1, 3)
+		if err != nil || st.Stock != 8 || st.Returned != 0 {
+			t.Errorf("open again: %+v, %v", st, err)
+		}
+		cancel(14)
+		due(order.Return{VoucherID: 1, Bucket: 0, Epoch: 4, Total: 1, Orders: []order.Order{{ID: 14, UserID: 104, Key: 4}}})
+		wantAudit(t, d, order.Audit{InitialStock: 10, Stock: 9, Orders: 1, DistinctUsers: 1, Returned: 1})
+		// Money that comes late under this flow goes back: the stock that can be sold is in Redis.
+		settles(t, d, receipt("late", 14), order.Settlement{Outcome: order.RefundNoStock})
+	})
 }

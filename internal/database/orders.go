@@ -97,14 +97,14 @@ func (o *Orders) Audit(ctx context.Context, voucherID int64) (order.Audit, error
 		SELECT v.initial_stock, v.stock,
 		       COUNT(CASE WHEN o.status IN ('confirmed', 'unpaid', 'paid') THEN 1 END),
 		       COUNT(DISTINCT CASE WHEN o.status IN ('confirmed', 'unpaid', 'paid') THEN o.user_id END),
-		       COUNT(CASE WHEN o.status = 'pending' THEN 1 END)
+		       COUNT(CASE WHEN o.status = 'pending' THEN 1 END), ` + returnedTotal + `
 		FROM vouchers v LEFT JOIN orders o ON o.voucher_id = v.id
 		WHERE v.id = ?
-		GROUP BY v.id, v.initial_stock, v.stock`
+		GROUP BY v.id, v.initial_stock, v.stock, v.admission_epoch`
 	var a order.Audit
 	defer o.db.logSlow(ctx, query, time.Now())
 	err := o.db.readers.QueryRowContext(ctx, query, voucherID).
-		Scan(&a.InitialStock, &a.Stock, &a.Orders, &a.DistinctUsers, &a.Pending)
+		Scan(&a.InitialStock, &a.Stock, &a.Orders, &a.DistinctUsers, &a.Pending, &a.Returned)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return order.Audit{}, voucher.ErrNotFound

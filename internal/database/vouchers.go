@@ -51,30 +51,54 @@ func (s *Vouchers) CreateVoucher(ctx context.Context, v *voucher.Voucher) error 
 		Policy: string(policy), CreatedAt: stamp(v.CreatedAt),
 		AdmissionCleared: true, // under another flow Redis never has any
 	}
+	var returns []returnRow
 	var split []seqRow // of every bucket but the first, whose number is in the voucher's row
 	if v.Policy.Flow == voucher.FlowAdmission {
 		row.AdmissionEpoch, row.AdmissionCleared = firstEpoch, false
 		for bucket := 1; bucket < v.Policy.BucketCount(); bucket++ {
 			split = append(split, seqRow{VoucherID: v.ID, Bucket: bucket})
 		}
+		if v.AsksForPayment() {
+			for bucket := range v.Policy.BucketCount() {
+				returns = append(returns, returnRow{VoucherID: v.ID, Bucket: bucket})
+			}
+		}
 	}
 	return s.db.retry(ctx, func() error {
-		return translateWrite(ctx, create(s.db.single.WithContext(ctx), &row, split))
+		return translateWrite(ctx, create(s.db.single.WithContext(ctx), &row, split, returns))
 	})
 }
 
 // create writes a voucher and its buckets, in one transaction.
-func create(db *gorm.DB, row *voucherRow, split []seqRow) error {
-	if len(split) == 0 {
+func create(db *gorm.DB, row *voucherRow, split []seqRow, returns []returnRow) error {
+	if len(split) == 0 && len(returns) == 0 {
 		return db.Create(row).Error
 	}
 	return db.Transaction(func(tx *gorm.DB) error {
 		if err := tx.Create(row).Error; err != nil {
 			return err
 		}
-		return tx.Create(split).Error
+		if len(split) > 0 {
+			if err := tx.Create(split).Error; err != nil {
+				return err
+			}
+		}
+		if len(returns) > 0 {
+			return tx.Create(returns).Error
+		}
+		return nil
 	})
 }
+
+// returnRow counts what the orders of a bucket have given back; see [order.EpochState].
+type returnRow struct {
+	VoucherID    int64 `gorm:"primaryKey;autoIncrement:false"`
+	Bucket       int   `gorm:"primaryKey;autoIncrement:false"`
+	Epoch, Total int64
+}
+
+// TableName implements gorm's Tabler.
+func (returnRow) TableName() string { return "admission_returns" }
 
 // seqRow is the sequence number of a bucket other than the first; see [order.EpochState].
 type seqRow struct {

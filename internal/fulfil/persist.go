@@ -132,15 +132,15 @@ func (w *worker) complete(ctx context.Context, batch []entry, statuses []order.S
 	if err := w.config.Faults.Pass(ctx, lock.AfterCommit); err != nil {
 		return err
 	}
-	confirmed := make([]entry, 0, len(batch))
+	persisted := make([]entry, 0, len(batch))
 	for i, e := range batch {
-		if statuses[i] == order.Confirmed {
-			confirmed = append(confirmed, e)
+		if statuses[i].Persisted() {
+			persisted = append(persisted, e)
 		}
 	}
-	failed := w.acknowledge(ctx, confirmed)
+	failed := w.acknowledge(ctx, persisted)
 	for i, e := range batch {
-		if statuses[i] != order.Confirmed {
+		if !statuses[i].Persisted() {
 			failed = cmp.Or(failed, w.deadLetter(ctx, e, true, Before, "the order's row says so"))
 		}
 	}

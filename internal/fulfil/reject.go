@@ -34,10 +34,10 @@ func (w *worker) reject(ctx context.Context, queued retryEntry, reason Reason, c
 			w.warn(ctx, "a rejection could not be recorded, retrying later", err)
 			w.retryLater(queued, w.config.MaxBackoff)
 			return nil
-		case status == order.Confirmed && e.malformed == nil:
-			return w.complete(ctx, []entry{e}, []order.Status{order.Confirmed}) // another worker has confirmed it
-		case status == order.Confirmed:
-			returnStock = false // this is a malformed copy of an entry whose order is confirmed
+		case status.Persisted() && e.malformed == nil:
+			return w.complete(ctx, []entry{e}, []order.Status{status}) // another worker has persisted it
+		case status.Persisted():
+			returnStock = false // this is a malformed copy of an entry whose order is persisted
 		}
 	}
 	if err := w.config.Faults.Pass(ctx, lock.BeforeRelease); err != nil {

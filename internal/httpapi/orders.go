@@ -234,6 +234,8 @@ type auditJSON struct {
 	Balanced        bool  `json:"balanced"`
 
 	DatabaseStock *int64 `json:"database_stock,omitempty"`
+	// Returning was given back in the database, and is not in Stock yet.
+	Returning int64 `json:"returning,omitempty"`
 }
 
 // audit is GET /api/v1/vouchers/{id}/audit.
@@ -249,7 +251,7 @@ func (a *API) audit(ctx context.Context, r *request) (reply, error) {
 	out := auditJSON{
 		InitialStock: au.InitialStock, Stock: au.Remaining(), Orders: au.Orders, DistinctUsers: au.DistinctUsers,
 		Oversold: au.Oversold(), DuplicateOrders: au.DuplicateOrders(), Unaccounted: au.Unaccounted(),
-		Pending: au.InFlight(), Balanced: au.Balanced(),
+		Pending: au.InFlight(), Returning: au.Returning(), Balanced: au.Balanced(),
 	}
 	if au.Gate != nil {
 		out.DatabaseStock = &au.Stock

@@ -11,8 +11,27 @@
 //	           accepted through the [AdmissionStore]. Until then the order is [Pending]; afterwards
 //	           it is [Confirmed] or, for a reason that only the database knew, [Rejected].
 //
-// The package knows neither gorm, Redis nor gin. [Store], [AdmissionStore], [Gate], [IDs] and
-// [Lockers] are the interfaces that it needs of them.
+// # An order's life
+//
+// A voucher may ask for payment. Then its order is not confirmed but unpaid, and [Life] moves it on:
+//
+//	          locked, or written by a worker            money, or late money
+//	pending ────────────────┬──────────▶ unpaid ───────────────────────────▶ paid
+//	                        │             │  │                              ▲  │
+//	no payment: confirmed ◀─┤       buyer │  │ time              late money │  │ administrator
+//	own fault:  rejected  ◀─┘             ▼  ▼                              │  ▼
+//	                              cancelled  expired ───────────────────────┘  refunding ──▶ refunded
+//
+// The table in states.go has each step and who takes it. Each is one conditional statement of the
+// database, in the transaction that also does what follows from it ([LifeStore]). An order that is
+// confirmed, unpaid or paid has a voucher. In all other states it has given its voucher back, once.
+//
+// Money that arrives for an order that is cancelled or expired takes a voucher again, if there is one
+// and the user has no other order. Otherwise it is refunded. No money is dropped: what belongs to no
+// order is kept.
+//
+// The package knows neither gorm, Redis nor gin. [Store], [LifeStore], [AdmissionStore], [Gate],
+// [PaymentProvider], [IDs] and [Lockers] are the interfaces that it needs of them.
 //
 // To copy the locked flow, take locked.go and leave faults.go behind: that file lets the laboratory
 // fail an order at named points, by wrapping the store and the lock, and the flow does not refer to

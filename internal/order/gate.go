@@ -73,6 +73,8 @@ type GateAudit struct {
 	// Stock is what can still be accepted, including stock in transit between buckets. Pending counts
 	// the accepted orders that are not yet persisted and acknowledged.
 	Stock, Pending int64
+	// Returned is what has arrived here, within the epoch, of the stock that orders gave back.
+	Returned int64
 	// Epoch and Seq identify the state: while Epoch, Seq and Pending stay the same, nothing was decided,
 	// moved or acknowledged. Seq is the sum of the buckets' sequence numbers. Each of them only grows
 	// within an epoch, so equal sums mean that no bucket changed. If two consecutive reads are equal,
@@ -102,8 +104,9 @@ type EpochState struct {
 	Epoch int64
 	// Seq is, for each bucket, the greatest sequence number of the persisted orders.
 	Seq []int64
-	// Stock is the database's remaining stock.
-	Stock int64
+	// Stock is the database's remaining stock. Returned is what orders have given back since the latest even
+	// epoch was opened: Stock has it, and the gate's stock has it once it arrived there.
+	Stock, Returned int64
 	// BeginAt and EndAt are the sale's window.
 	BeginAt, EndAt time.Time
 	// Forgotten says that the gate's data of the voucher was removed under Epoch, which is closed,
@@ -124,8 +127,9 @@ type AdmissionStore interface {
 	// it returns an error, nothing was written. An order that is stored already, or is in the batch
 	// twice, changes nothing.
 	//
-	// It returns the state of each order, in the order of the batch: Confirmed, or Rejected if it was
-	// rejected earlier. One order alone can fail the batch:
+	// It returns the state of each order, in the order of the batch: Confirmed, or Unpaid if the voucher
+	// asks for payment. An order that is stored already has the state that it has reached: Rejected if it
+	// was rejected earlier, and any other state if it was persisted. One order alone can fail the batch:
 	//
 	//	ErrAlreadyOrdered    the user has another order
 	//	ErrStaleEpoch        the order's epoch is over
@@ -137,7 +141,7 @@ type AdmissionStore interface {
 	// error, except [ErrUnavailable] and the context's, is unforeseen.
 	Persist(ctx context.Context, batch []Accepted) ([]Status, error)
 	// Reject records that an accepted order will not be carried out, unless its state is final already.
-	// It returns that state: Rejected, or Confirmed if the order was persisted meanwhile. The error is
+	// It returns that state: Rejected, or another one if the order was persisted meanwhile. The error is
 	// [ErrIDTaken] if another order has its id.
 	Reject(ctx context.Context, a Accepted) (Status, error)
 
@@ -151,7 +155,7 @@ type AdmissionStore interface {
 	// sequence numbers to start from. From then on orders of earlier epochs fail with [ErrStaleEpoch].
 	// [ErrConflict] means that another process has opened the voucher, or closed it again, meanwhile.
 	Open(ctx context.Context, voucherID, closed int64) (EpochState, error)
-	// LiveOrders lists up to limit confirmed orders of the voucher whose user ID is above afterUser, by
+	// LiveOrders lists up to limit live orders of the voucher whose user ID is above afterUser, by
 	// user, with their keys. CreatedAt is zero.
 	LiveOrders(ctx context.Context, voucherID, afterUser int64, limit int) ([]Order, error)
 	// Forget marks a voucher as forgotten. It returns [ErrConflict] if the voucher is no longer closed
@@ -166,6 +170,30 @@ type AdmissionStore interface {
 	// AdmissionVouchers lists the vouchers that are sold by admission, are not forgotten, and whose
 	// sale ends after endsAfter, by ID.
 	AdmissionVouchers(ctx context.Context, endsAfter time.Time) ([]AdmissionVoucher, error)
+}
+
+// ReturnStore is the database's side of stock that goes back to the gate. An order that is cancelled, expired
+// or refunded gives its voucher back in one transaction of the database ([LifeStore]); the gate is told
+// afterwards, as often as it takes. Its errors are those of [AdmissionStore].
+type ReturnStore interface {
+	// Returns lists up to limit buckets with orders of which the gate was not told yet, and forgets those
+	// whose epoch is over: the next epoch begins with their stock.
+	Returns(ctx context.Context, limit int) ([]Return, error)
+	// Returned records that the gate was told of a return, and the sequence number that the bucket has
+	// since then: a gate with a smaller one has lost data.
+	Returned(ctx context.Context, r Return, seq int64) error
+}
+
+// Return is stock of one bucket that the gate is to take back.
+type Return struct {
+	VoucherID int64
+	Bucket    int
+	Epoch     int64
+	// Total counts the vouchers that orders of this bucket gave back within the epoch, with those of Orders
+	// and of earlier returns.
+	Total int64
+	// Orders are the orders whose users may order again. They have ID, UserID and Key.
+	Orders []Order
 }
 
 // AdmissionVoucher is a voucher that is sold by admission.

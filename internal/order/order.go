@@ -59,6 +59,8 @@ type Audit struct {
 	// Orders counts the live orders, DistinctUsers the users who placed them.
 	Orders, DistinctUsers int64
 	Pending               int64
+	// Returned is what orders have given back since the gate was opened, see [EpochState].
+	Returned int64
 	// Gate is what the gate holds; nil under the locked flow. The gate and the database cannot be
 	// read at the same moment: an order that is persisted between the two reads is counted twice or
 	// not at all. The sums are exact once no order is in flight.
@@ -82,16 +84,25 @@ func (a Audit) InFlight() int64 {
 	return a.Pending
 }
 
+// Returning is the stock that was given back in the database and is not on sale again yet, because the gate
+// was not told. It is 0 under the locked flow.
+func (a Audit) Returning() int64 {
+	if a.Gate != nil {
+		return a.Returned - a.Gate.Returned
+	}
+	return 0
+}
+
 // Oversold counts the orders beyond the initial stock.
 func (a Audit) Oversold() int64 { return max(0, a.Orders-a.InitialStock) }
 
 // DuplicateOrders counts the orders beyond one per user.
 func (a Audit) DuplicateOrders() int64 { return a.Orders - a.DistinctUsers }
 
-// Unaccounted is the stock that is neither remaining, ordered nor pending. A negative number means
+// Unaccounted is the stock that is neither remaining, ordered, pending nor on its way back. A negative number means
 // that more was ordered than was taken from the stock.
 func (a Audit) Unaccounted() int64 {
-	return a.InitialStock - a.Remaining() - a.Orders - a.InFlight()
+	return a.InitialStock - a.Remaining() - a.Orders - a.InFlight() - a.Returning()
 }
 
 // Drift is the difference between the database's stock and its orders. One transaction changes both,

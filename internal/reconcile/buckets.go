@@ -4,6 +4,8 @@ package reconcile
 // does not have is -1.
 type bucket struct {
 	epoch, seq, stock, pending, dead int64
+	// arrived is what has arrived of the stock that orders gave back in the database.
+	arrived int64
 	// lent is what the bucket has given to other buckets less what it has got from them.
 	lent int64
 }
@@ -37,6 +39,11 @@ func (all buckets) stock() int64 {
 func (all buckets) transit() int64 { return all.sum(func(b bucket) int64 { return b.lent }) }
 
 func (all buckets) pending() int64 { return all.sum(func(b bucket) int64 { return b.pending }) }
+
+// own is the stock without what orders gave back.
+func (all buckets) own() int64 {
+	return all.stock() - all.sum(func(b bucket) int64 { return b.arrived })
+}
 
 func (all buckets) dead() int64 { return all.sum(func(b bucket) int64 { return b.dead }) }
 

@@ -65,8 +65,9 @@ func (l Reading) drift() int64 {
 	if s := l.State(); s == NeverOpened || s == Forgotten || s == Closed {
 		return 0
 	}
-	least := l.database.Stock - l.before.stock() - l.before.pending()
-	most := l.database.Stock - l.after.stock() - l.after.pending()
+	own := l.database.Stock - l.database.Returned
+	least := own - l.before.own() - l.before.pending()
+	most := own - l.after.own() - l.after.pending()
 	switch {
 	case least > 0:
 		return least
@@ -74,6 +75,11 @@ func (l Reading) drift() int64 {
 		return min(0, most+l.unacknowledged)
 	}
 	return 0
+}
+
+// returning is what orders gave back in the database and what has not arrived in Redis.
+func (l Reading) returning() int64 {
+	return l.database.Returned - (l.after.stock() - l.after.own())
 }
 
 // behind reports whether the database has persisted a later decision of a bucket than Redis
@@ -103,6 +109,6 @@ func (l Reading) imbalance() int64 {
 // same reports whether nothing at all happened between two readings.
 func (l Reading) same(other Reading) bool {
 	return slices.Equal(l.before, other.before) && slices.Equal(l.after, other.after) &&
-		l.database.Epoch == other.database.Epoch && l.database.Stock == other.database.Stock &&
+		l.database.Epoch == other.database.Epoch && l.database.Stock == other.database.Stock && l.database.Returned == other.database.Returned &&
 		slices.Equal(l.database.Seq, other.database.Seq) && l.unacknowledged == other.unacknowledged
 }

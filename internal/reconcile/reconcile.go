@@ -149,7 +149,7 @@ func (r *Reconciler) read(ctx context.Context, v order.AdmissionVoucher, count c
 		if err != nil {
 			return l, err
 		}
-		l.audit, l.database.Stock = &a, a.Stock // read at one moment with the orders
+		l.audit, l.database.Stock, l.database.Returned = &a, a.Stock, a.Returned // read at one moment with the orders
 	}
 	if l.after, err = r.buckets(ctx, v); err != nil {
 		return l, err
@@ -168,7 +168,7 @@ func (r *Reconciler) buckets(ctx context.Context, v order.AdmissionVoucher) (buc
 		if s.Err != nil {
 			return nil, fmt.Errorf("voucher %d, bucket %d: %w: read Redis: %w", v.VoucherID, b, order.ErrUnavailable, s.Err)
 		}
-		all[b] = bucket{epoch: s.Epoch, seq: s.Seq, stock: s.Stock, pending: s.Pending, dead: s.Dead, lent: s.Lent()}
+		all[b] = bucket{epoch: s.Epoch, seq: s.Seq, stock: s.Stock, pending: s.Pending, dead: s.Dead, arrived: s.Arrived, lent: s.Lent()}
 	}
 	return all, nil
 }
@@ -191,7 +191,7 @@ func (r *Reconciler) unacknowledged(ctx context.Context, v order.AdmissionVouche
 				continue // malformed: the consumers move it to the dead letters
 			}
 			switch o, err := r.Orders.Order(ctx, a.OrderID); {
-			case err == nil && o.Status == order.Confirmed && o.VoucherID == v.VoucherID:
+			case err == nil && o.Status.Persisted() && o.VoucherID == v.VoucherID:
 				n++
 			case err != nil && !errors.Is(err, order.ErrNotFound):
 				return 0, err

@@ -30,9 +30,12 @@ type Equation struct {
 	Pending    int64  `json:"pending"`
 	// Unacknowledged counts the pending orders that are confirmed already.
 	Unacknowledged int64 `json:"unacknowledged"`
-	Confirmed      int64 `json:"confirmed"`
-	DatabaseStock  int64 `json:"database_stock"`
-	DeadLetters    int64 `json:"dead_letters"`
+	// Returning is stock that orders gave back in the database and that Redis was not told of yet.
+	Returning int64 `json:"returning,omitempty"`
+	// Confirmed counts the live orders: confirmed, unpaid or paid.
+	Confirmed     int64 `json:"confirmed"`
+	DatabaseStock int64 `json:"database_stock"`
+	DeadLetters   int64 `json:"dead_letters"`
 
 	Drift           int64 `json:"drift"`
 	DatabaseDrift   int64 `json:"database_drift"`
@@ -97,6 +100,9 @@ func newEquation(l Reading) Equation {
 		Redis:    Progress{Epoch: max(0, l.after.epoch()), Seq: l.after.seq()},
 		Database: Progress{Epoch: l.database.Epoch},
 	}
+	if l.State() == Moving || l.State() == AtRest {
+		e.Returning = l.returning()
+	}
 	for _, seq := range l.database.Seq {
 		e.Database.Seq += seq
 	}
@@ -127,7 +133,7 @@ func newBuckets(l Reading) []Bucket {
 func (r Report) PrintTable(out io.Writer) error {
 	wrong := 0
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "voucher\tstate\tinitial\t= redis\t+ pending\t- unacked\t+ confirmed\t+ drift\tdatabase\tits drift\tdead\tepoch\tseq\t")
+	fmt.Fprintln(w, "voucher\tstate\tinitial\t= redis\t+ pending\t- unacked\t+ returning\t+ live\t+ drift\tdatabase\tits drift\tdead\tepoch\tseq\t")
 	for _, e := range r.Vouchers {
 		redisStock, verdict := "-", ""
 		if e.RedisStock != nil {
@@ -137,8 +143,8 @@ func (r Report) PrintTable(out io.Writer) error {
 			verdict = "does not balance"
 			wrong++
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n",
-			e.VoucherID, e.State, e.InitialStock, redisStock, e.Pending, e.Unacknowledged, e.Confirmed, e.Drift,
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n",
+			e.VoucherID, e.State, e.InitialStock, redisStock, e.Pending, e.Unacknowledged, e.Returning, e.Confirmed, e.Drift,
 			e.DatabaseStock, e.DatabaseDrift, e.DeadLetters,
 			both(e.Redis.Epoch, e.Database.Epoch), both(e.Redis.Seq, e.Database.Seq), verdict)
 	}

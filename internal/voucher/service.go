@@ -57,9 +57,6 @@ func (s *Service) Create(ctx context.Context, v Voucher) (*Voucher, error) {
 	if v.AsksForPayment() && !s.Payments {
 		return nil, invalid("pay_within_s: this server has no payment provider")
 	}
-	if v.AsksForPayment() && v.Policy.Flow == FlowAdmission {
-		return nil, invalid("pay_within_s: not available under the flow %q", FlowAdmission)
-	}
 	if _, err := s.Lockers.Locker(v.Policy.Lock); err != nil {
 		return nil, invalid("policy.lock: %v", err)
 	}

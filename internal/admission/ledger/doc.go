@@ -10,7 +10,7 @@
 // one script can enforce one order per user.
 //
 //	key                       type    holds
-//	adm:{voucher}             hash    epoch, seq, stock, back, begin, end, to:N, from:N
+//	adm:{voucher}             hash    epoch, seq, stock, back, ret, begin, end, to:N, from:N
 //	adm:{voucher}:users       hash    user -> accepted order
 //	adm:{voucher}:users:E     hash    the users being prepared for epoch E
 //	adm:{voucher}:orders      stream  accepted orders that are not persisted yet
@@ -37,6 +37,7 @@
 //	close.lua           [Ledger.Close]              accept nothing until the next epoch
 //	open.lua            [Ledger.Open]               accept orders under an epoch
 //	give.lua, take.lua  [Ledger.Give], [Ledger.Take]  move stock between buckets
+//	return.lua          [Ledger.Return]             take back the stock of orders
 //	replicate.lua       [Ledger.Replicate]          wait until replicas have an order
 //	remove.lua          [Ledger.Remove]             remove the keys of a forgotten voucher
 //	ensure_group.lua    [Consumers.EnsureGroup]     create the consumer group
@@ -51,4 +52,12 @@
 // take.lua adds what has not arrived yet to the stock of bucket N and sets its from:M to the
 // same total. The difference between the two totals is in transit. Any process that sees it
 // can finish the transfer, so a process that dies between the steps loses nothing.
+//
+// # Stock that is given back
+//
+// Orders that are cancelled, expired or refunded give their vouchers back in the database, which counts
+// them: a total for each bucket and epoch. return.lua adds what has not arrived yet to the stock and sets
+// ret to the same total, as take.lua does. So it may be repeated, and a call that is lost is made up for by
+// the next one. A bucket that is opened begins with ret 0, and with a stock that has all that was given back
+// before.
 package ledger

@@ -66,10 +66,13 @@ const (
 	// FieldStock is how many orders can still be accepted.
 	FieldStock = "stock"
 	// FieldReturned counts the reservations that were given back within the epoch. A script
-	// that takes an order out of Users adds one to this field, to the stock and to seq. If
+	// that takes an order out of Users adds one to this field, and adds to seq. If
 	// an order that was accepted is gone and this field has not grown, Redis has lost data,
 	// and the gate closes the voucher.
 	FieldReturned = "back"
+	// FieldArrived is the total of the stock that orders gave back in the database, as far as it
+	// has arrived here; no field is 0. See return.lua.
+	FieldArrived = "ret"
 	// FieldBegin and FieldEnd are the sale's window, in ms of Redis' clock.
 	FieldBegin = "begin"
 	FieldEnd   = "end"

@@ -39,7 +39,7 @@ type Ledger struct {
 }
 
 type scripts struct {
-	admit, state, close, open, give, take, replicate, remove *redisscript.Script
+	admit, state, close, open, give, take, giveBack, replicate, remove *redisscript.Script
 }
 
 // New returns a ledger on a client.
@@ -47,7 +47,7 @@ func New(client Client, options Options) *Ledger {
 	return &Ledger{client: client, options: options, scripts: scripts{
 		admit: redisscript.New(admitSource), state: redisscript.New(stateSource),
 		close: redisscript.New(closeSource), open: redisscript.New(openSource),
-		give: redisscript.New(giveSource), take: redisscript.New(takeSource),
+		give: redisscript.New(giveSource), take: redisscript.New(takeSource), giveBack: redisscript.New(returnSource),
 		replicate: redisscript.New(replicateSource), remove: redisscript.New(removeSource),
 	}}
 }

@@ -21,6 +21,8 @@ type State struct {
 	Epoch, Seq, Stock, Returned int64
 	// Begin and End are the sale's window, in ms of the server's clock.
 	Begin, End int64
+	// Arrived is the total of the stock that orders gave back in the database, as far as it has arrived.
+	Arrived int64
 	// To is the total that the bucket gave to each other bucket in this epoch, From the
 	// total that arrived from each. They are nil where there was no transfer.
 	To, From map[int]int64
@@ -80,12 +82,12 @@ func (l *Ledger) State(ctx context.Context, keys Keys) State {
 
 func parseState(reply []any) State {
 	n := numbers(reply)
-	if len(n) != 9 || len(reply) != 11 {
+	if len(n) != 10 || len(reply) != 12 {
 		return State{Err: unexpected(reply)}
 	}
 	return State{
-		Now: n[0], Pending: n[1], Dead: n[2], Epoch: n[3], Seq: n[4], Stock: n[5], Returned: n[6], Begin: n[7], End: n[8],
-		To: totals(reply[9]), From: totals(reply[10]),
+		Now: n[0], Pending: n[1], Dead: n[2], Epoch: n[3], Seq: n[4], Stock: n[5], Returned: n[6], Begin: n[7], End: n[8], Arrived: n[9],
+		To: totals(reply[10]), From: totals(reply[11]),
 	}
 }
 

@@ -1,0 +1,329 @@
+package admission_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/admission"
+	"seckill/internal/admission/ledger"
+	"seckill/internal/database"
+	"seckill/internal/fulfil"
+	"seckill/internal/lock/local"
+	"seckill/internal/order"
+	"seckill/internal/reconcile"
+	"seckill/internal/testkit"
+	"seckill/internal/voucher"
+)
+
+// shop is a process that sells vouchers that ask for payment, under both flows. Its orders are placed, paid,
+// cancelled, expired and refunded by hand.
+type shop struct {
+	t       *testing.T
+	client  *redis.Client
+	db      *database.DB
+	prefix  string
+	life    *database.Life
+	gate    *admission.Gate
+	returns *admission.Returner
+	ids     *atomic.Int64
+}
+
+// newShop starts a process on a database, with Redis of its own.
+func newShop(t *testing.T, where testkit.Database) *shop {
+	t.Helper()
+	c := database.Config{MySQL: where.DSN}
+	if where.Engine == "sqlite" {
+		c = database.Config{SQLite: where.DSN}
+	}
+	db, err := database.Open(t.Context(), c)
+	must(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	_, err = db.Migrate(t.Context())
+	must(t, err)
+	client := redis.NewClient(&redis.Options{Addr: testkit.Redis(t).Addr(), MaxRetries: -1, ContextTimeoutEnabled: true})
+	t.Cleanup(func() { _ = client.Close() })
+	s := &shop{t: t, client: client, db: db, prefix: testkit.KeyPrefix(t), life: db.Life(), ids: &atomic.Int64{}}
+	s.ids.Store(1000)
+	s.start()
+	return s
+}
+
+// start starts the gate, the workers and what returns stock, as another process would.
+func (s *shop) start() {
+	t, log := s.t, slog.New(slog.DiscardHandler)
+	store := s.db.AdmissionStore()
+	fulfiller, err := fulfil.New(fulfil.Config{Client: s.client, Store: store, Orders: s.db.Orders(), Log: log, Prefix: s.prefix, Block: 20 * time.Millisecond})
+	must(t, err)
+	s.gate, err = admission.New(admission.Config{
+		Client: s.client, Store: store, Awaiter: fulfiller, Locker: local.New(), Log: log, Prefix: s.prefix,
+	})
+	must(t, err)
+	s.returns = s.gate.Returner(store)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { fulfiller.Run(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait(); _ = s.gate.Close() })
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+const (
+	lockedVoucher, admittedVoucher = 1, 2
+	cents                          = 990
+)
+
+// create puts a voucher on sale that asks for payment.
+func (s *shop) create(id, stock int64, buckets int) *voucher.Voucher {
+	s.t.Helper()
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	v := &voucher.Voucher{
+		ID: id, Title: "a voucher", PriceCents: cents, Stock: stock, InitialStock: stock, PayWithin: time.Hour,
+		BeginAt: now.Add(-time.Hour), EndAt: now.Add(time.Hour), Policy: voucher.DefaultPolicy(), CreatedAt: now,
+	}
+	if buckets > 0 {
+		v.Policy.Flow, v.Policy.Buckets = voucher.FlowAdmission, buckets
+	}
+	must(s.t, s.db.Vouchers().CreateVoucher(s.t.Context(), v))
+	if buckets > 0 {
+		must(s.t, s.gate.Open(s.t.Context(), v)) // on a busy machine the first order may not wait so long
+	}
+	return v
+}
+
+// place places an order and waits until it is in the database.
+func (s *shop) place(ctx context.Context, v *voucher.Voucher, user int64) (int64, error) {
+	o := order.Order{ID: s.ids.Add(1), VoucherID: v.ID, UserID: user, CreatedAt: time.Now()}
+	if v.Policy.Flow == voucher.FlowLocked {
+		o.Status, o.PayBy, o.AmountCents = order.Unpaid, time.Now().Add(v.PayWithin), v.PriceCents
+		return o.ID, s.db.Orders().Transact(ctx, func(ctx context.Context, tx order.Tx) error {
+			if err := tx.Decrement(ctx, v.ID); err != nil {
+				return err
+			}
+			return tx.Insert(ctx, o, true)
+		})
+	}
+	if err := s.gate.Admit(ctx, v, o); err != nil {
+		return 0, err
+	}
+	for {
+		_, err := s.db.Orders().Order(ctx, o.ID)
+		if !errors.Is(err, order.ErrNotFound) {
+			return o.ID, err
+		}
+		time.Sleep(time.Millisecond) // bounded by the test's own end
+	}
+}
+
+// returned tells Redis of all stock that was given back.
+func (s *shop) returned() {
+	s.t.Helper()
+	testkit.Until(s.t, "all returns have arrived", func() bool {
+		_, err := s.returns.Round(s.t.Context())
+		must(s.t, err)
+		due, err := s.db.AdmissionStore().Returns(s.t.Context(), 100)
+		return err == nil && len(due) == 0
+	})
+}
+
+// balanced compares Redis with the database, and the database with itself.
+func (s *shop) balanced(v *voucher.Voucher) order.Audit {
+	s.t.Helper()
+	a, err := s.db.Orders().Audit(s.t.Context(), v.ID)
+	must(s.t, err)
+	if !a.Balanced() {
+		s.t.Errorf("voucher %d: %+v does not balance: drift %d", v.ID, a, a.Drift())
+	}
+	if v.Policy.Flow == voucher.FlowLocked {
+		return a
+	}
+	gate, err := s.gate.Audit(s.t.Context(), v.ID)
+	must(s.t, err)
+	a.Gate = &gate
+	if !a.Balanced() || a.Returning() != 0 || gate.Stock != a.Stock {
+		s.t.Errorf("voucher %d: %+v with %+v does not balance: %d unaccounted, %d returning", v.ID, a, gate, a.Unaccounted(), a.Returning())
+	}
+	r := reconcile.New(reconcile.Config{Client: s.client, Prefix: s.prefix, Vouchers: s.db.AdmissionStore(), Orders: s.db.Orders(), Pause: 10 * time.Millisecond})
+	report, err := r.Report(s.t.Context(), []order.AdmissionVoucher{{VoucherID: v.ID, Buckets: v.Policy.BucketCount()}}, false)
+	if err != nil || !report.Balanced {
+		s.t.Errorf("reconcile: %+v, %v", report, err)
+	}
+	return a
+}
+
+func TestStockReturnsToItsBucket(t *testing.T) {
+	s := newShop(t, testkit.SQLite(t))
+	v := s.create(admittedVoucher, 4, 2)
+	orders := map[int64]int64{} // by user
+	for user := range int64(4) {
+		id, err := s.place(t.Context(), v, user+1)
+		must(t, err)
+		orders[user+1] = id
+	}
+	if _, err := s.place(t.Context(), v, 5); !errors.Is(err, voucher.ErrSoldOut) {
+		t.Fatalf("a fifth order of four: %v", err)
+	}
+	for user := range int64(2) {
+		o, err := s.life.Cancel(t.Context(), orders[user+1])
+		if err != nil || o.Status != order.Cancelled {
+			t.Fatalf("%+v, %v", o, err)
+		}
+	}
+	// Until Redis is told, the audit knows what is on its way.
+	a, err := s.db.Orders().Audit(t.Context(), v.ID)
+	must(t, err)
+	gate, err := s.gate.Audit(t.Context(), v.ID)
+	must(t, err)
+	if a.Gate = &gate; a.Returning() != 2 || a.Unaccounted() != 0 || !a.Balanced() {
+		t.Errorf("on its way: %+v, %d returning, %d unaccounted", a, a.Returning(), a.Unaccounted())
+	}
+	s.returned()
+	if a := s.balanced(v); a.Gate.Stock != 2 || a.Orders != 2 {
+		t.Errorf("%+v", a)
+	}
+	// The same users may order again, and Redis says that nothing else is left.
+	for user := range int64(2) {
+		testkit.Until(t, "the voucher is on sale again", func() bool {
+			id, err := s.place(t.Context(), v, user+1)
+			if err != nil && !errors.Is(err, voucher.ErrSoldOut) {
+				t.Fatal(err)
+			}
+			orders[user+1] = id
+			return err == nil
+		})
+	}
+	if _, err := s.place(t.Context(), v, 5); !errors.Is(err, voucher.ErrSoldOut) {
+		t.Errorf("a fifth order of four: %v", err)
+	}
+	s.balanced(v)
+}
+
+// A call that is repeated, or that arrives late, returns nothing a second time: neither in its own epoch nor in
+// a later one, and it does not take the reservation of a user who has ordered again.
+func TestReturnIsCountedOnce(t *testing.T) {
+	s := newShop(t, testkit.SQLite(t))
+	v := s.create(admittedVoucher, 2, 1)
+	id, err := s.place(t.Context(), v, 7)
+	must(t, err)
+	_, err = s.life.Cancel(t.Context(), id)
+	must(t, err)
+	due, err := s.db.AdmissionStore().Returns(t.Context(), 10)
+	if err != nil || len(due) != 1 || due[0].Total != 1 || len(due[0].Orders) != 1 || due[0].Orders[0].UserID != 7 {
+		t.Fatalf("due: %+v, %v", due, err)
+	}
+	late := due[0]
+	server, keys := ledger.New(s.client, ledger.Options{}), ledger.KeysOf(s.prefix, v.ID, 0)
+	for want := int64(1); want >= 0; want-- {
+		if got, err := server.Return(t.Context(), keys, late); err != nil || got.Verdict != ledger.Decided || got.Amount != want {
+			t.Errorf("%+v, %v; want %d", got, err, want)
+		}
+	}
+	again, err := s.place(t.Context(), v, 7)
+	must(t, err)
+	got, err := server.Return(t.Context(), keys, late)
+	if held := s.client.HGet(t.Context(), keys.Users, "7").Val(); err != nil || got.Amount != 0 || held != fmt.Sprint(again) {
+		t.Errorf("%+v, %v; user 7 holds %q, want %d", got, err, held, again)
+	}
+	s.returned()
+	s.balanced(v)
+
+	// The voucher is rebuilt: the database's stock has all that was given back.
+	_, err = s.life.Cancel(t.Context(), again)
+	must(t, err)
+	_, err = s.db.AdmissionStore().Close(t.Context(), v.ID)
+	must(t, err)
+	s.gate.Check(t.Context())
+	must(t, s.gate.Open(t.Context(), v))
+	if got, err := server.Return(t.Context(), keys, late); err != nil || got.Verdict != ledger.Closed {
+		t.Errorf("a return of an epoch that is over: %+v, %v", got, err)
+	}
+	s.returned()
+	if a := s.balanced(v); a.Gate.Stock != 2 {
+		t.Errorf("%+v", a)
+	}
+}
+
+// A Redis that has forgotten a return, after the database has noted it, is found out and rebuilt.
+func TestRedisForgetsAReturn(t *testing.T) {
+	s := newShop(t, testkit.SQLite(t))
+	v := s.create(admittedVoucher, 2, 1)
+	id, err := s.place(t.Context(), v, 7)
+	must(t, err)
+	keys := ledger.KeysOf(s.prefix, v.ID, 0)
+	testkit.Until(t, "the entry is acknowledged", func() bool { return s.client.XLen(t.Context(), keys.Orders).Val() == 0 })
+	before := s.client.HGetAll(t.Context(), keys.Meta).Val()
+	_, err = s.life.Cancel(t.Context(), id)
+	must(t, err)
+	s.returned()
+
+	must(t, s.client.Del(t.Context(), keys.Meta).Err())
+	must(t, s.client.HSet(t.Context(), keys.Meta, before).Err())
+	must(t, s.client.HSet(t.Context(), keys.Users, "7", id).Err())
+	restarted := *s
+	restarted.start() // a process that has seen nothing
+	must(t, restarted.gate.Open(t.Context(), v))
+	if a := restarted.balanced(v); a.Gate.Stock != 2 {
+		t.Errorf("%+v", a)
+	}
+	if _, err := restarted.place(t.Context(), v, 7); err != nil {
+		t.Errorf("the user may not order again: %v", err)
+	}
+}
+
+// A voucher that was given back is on sale again in every process, also in those that have told buyers that it
+// is sold out. docs/operations.md names the time.
+func TestSoldOutIsLiftedInEveryProcess(t *testing.T) {
+	s := newShop(t, testkit.MariaDB(t))
+	v := s.create(admittedVoucher, 2, 2)
+	other := *s
+	other.start()
+	must(t, other.gate.Open(t.Context(), v))
+	var ids []int64
+	for user := range int64(2) {
+		id, err := s.place(t.Context(), v, user+1)
+		must(t, err)
+		ids = append(ids, id)
+	}
+	for _, process := range []*shop{s, &other} {
+		for range 3 { // the later ones are refused from memory
+			if _, err := process.place(t.Context(), v, 3); !errors.Is(err, voucher.ErrSoldOut) {
+				t.Fatalf("a third order of two: %v", err)
+			}
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { s.returns.Run(ctx) }) // in one of the processes
+	defer func() { cancel(); running.Wait() }()
+	for i, process := range []*shop{s, &other} {
+		_, err := s.life.Cancel(t.Context(), ids[i])
+		must(t, err)
+		begun := time.Now()
+		testkit.Until(t, "the voucher is on sale again", func() bool {
+			_, err := process.place(t.Context(), v, int64(i)+3)
+			if err != nil && !errors.Is(err, voucher.ErrSoldOut) {
+				t.Fatal(err)
+			}
+			return err == nil
+		})
+		took := time.Since(begun)
+		if took > 5*time.Second {
+			t.Errorf("on sale again after %v", took)
+		}
+		t.Logf("on sale again after %v", took)
+	}
+	s.returned()
+	s.balanced(v)
+}

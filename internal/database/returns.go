@@ -1,0 +1,188 @@
+package database
+
+import (
+	"context"
+	"database/sql"
+	"sync"
+	"time"
+
+	"seckill/internal/order"
+)
+
+// returnedTotal is what the orders of a voucher v have given back since its latest even epoch was opened.
+const returnedTotal = `(SELECT COALESCE(SUM(r.total), 0) FROM admission_returns r
+	WHERE r.voucher_id = v.id AND r.epoch = v.admission_epoch - v.admission_epoch % 2)`
+
+// prices remembers what orders are to be paid. A voucher's price and its time to pay never change, so a batch
+// of orders of vouchers that were seen before asks nobody.
+type prices struct {
+	mu    sync.Mutex
+	known priceList
+}
+
+// priceList has the price of each voucher; one that asks for no payment has no time to pay.
+type priceList map[int64]price
+
+type price struct {
+	cents  int64
+	within time.Duration
+}
+
+// maxPrices bounds what is remembered.
+const maxPrices = 10_000
+
+// of returns the prices of the vouchers of some orders. A voucher that does not exist has none.
+func (p *prices) of(ctx context.Context, db *DB, orders []order.Accepted) (priceList, error) {
+	list := make(priceList, 1)
+	var missing []any
+	p.mu.Lock()
+	for _, a := range orders {
+		if _, listed := list[a.VoucherID]; listed {
+			continue
+		}
+		known, there := p.known[a.VoucherID]
+		list[a.VoucherID] = known
+		if !there {
+			missing = append(missing, a.VoucherID)
+		}
+	}
+	p.mu.Unlock()
+	if len(missing) == 0 {
+		return list, nil
+	}
+	found := make(priceList, len(missing))
+	query := "SELECT id, price_cents, pay_within_s FROM vouchers WHERE id IN (" + placeholders(len(missing)) + ")"
+	err := (&tx{db: db}).readAll(ctx, query, missing, func(rows *sql.Rows) error {
+		var id, cents, seconds int64
+		err := rows.Scan(&id, &cents, &seconds)
+		found[id] = price{cents: cents, within: time.Duration(seconds) * time.Second}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.known == nil || len(p.known) > maxPrices {
+		p.known = make(priceList)
+	}
+	for id, one := range found {
+		list[id], p.known[id] = one, one
+	}
+	return list, nil
+}
+
+// status is the state of an order that is written now.
+func (l priceList) status(voucherID int64) order.Status {
+	if l[voucherID].within > 0 {
+		return order.Unpaid
+	}
+	return order.Confirmed
+}
+
+// unpaid returns what is to be paid for those of some orders that ask for it. The time to pay begins now: the
+// buyer could not pay before.
+func (l priceList) unpaid(orders []order.Accepted) (unpaid []heldOrder) {
+	now := time.Now()
+	for _, a := range orders {
+		if p := l[a.VoucherID]; p.within > 0 {
+			o := order.Order{ID: a.OrderID, CreatedAt: now, PayBy: now.Add(p.within), AmountCents: p.cents}
+			unpaid = append(unpaid, heldOrder{Order: o, bucket: a.Bucket})
+		}
+	}
+	return unpaid
+}
+
+var _ order.ReturnStore = (*AdmissionStore)(nil)
+
+// maxReturned is the most orders of a bucket that are returned at a time.
+const maxReturned = 500
+
+// Returns implements [order.ReturnStore].
+func (s *AdmissionStore) Returns(ctx context.Context, limit int) ([]order.Return, error) {
+	const query = `SELECT g.voucher_id, g.bucket, g.epoch, v.admission_epoch = g.epoch
+		FROM (SELECT DISTINCT voucher_id, bucket, epoch FROM returned_orders LIMIT ?) g
+		JOIN vouchers v ON v.id = g.voucher_id`
+	var due, over []order.Return
+	err := (&tx{db: s.db}).readAll(ctx, query, []any{limit}, func(rows *sql.Rows) error {
+		var r order.Return
+		var current bool
+		err := rows.Scan(&r.VoucherID, &r.Bucket, &r.Epoch, &current)
+		if current {
+			due = append(due, r)
+		} else {
+			over = append(over, r)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range over {
+		if err := s.forgetReturns(ctx, r); err != nil {
+			return nil, err
+		}
+	}
+	for i := range due {
+		if err := s.fill(ctx, &due[i]); err != nil {
+			return nil, err
+		}
+	}
+	return due, nil
+}
+
+// forgetReturns removes the returns of an epoch that is over. An epoch never comes back.
+func (s *AdmissionStore) forgetReturns(ctx context.Context, r order.Return) error {
+	return s.db.transact(ctx, func(_ context.Context, t *tx) error {
+		return t.enqueue(write{
+			query: "DELETE FROM returned_orders WHERE voucher_id = ? AND bucket = ? AND epoch = ?",
+			args:  []any{r.VoucherID, r.Bucket, r.Epoch},
+		})
+	})
+}
+
+// fill reads the orders of a return, and then the total: it has those orders, since one transaction writes
+// both.
+func (s *AdmissionStore) fill(ctx context.Context, r *order.Return) error {
+	read := &tx{db: s.db}
+	const orders = `SELECT order_id, user_id, COALESCE(key_hash, 0) FROM returned_orders
+		WHERE voucher_id = ? AND bucket = ? AND epoch = ? ORDER BY order_id LIMIT ?`
+	err := read.readAll(ctx, orders, []any{r.VoucherID, r.Bucket, r.Epoch, maxReturned}, func(rows *sql.Rows) error {
+		var o order.Order
+		err := rows.Scan(&o.ID, &o.UserID, &o.Key)
+		r.Orders = append(r.Orders, o)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	const total = "SELECT COALESCE(MAX(total), 0) FROM admission_returns WHERE voucher_id = ? AND bucket = ? AND epoch = ?"
+	return read.read(ctx, total, []any{r.VoucherID, r.Bucket, r.Epoch}, &r.Total)
+}
+
+// Returned implements [order.ReturnStore].
+func (s *AdmissionStore) Returned(ctx context.Context, r order.Return, seq int64) error {
+	if len(r.Orders) == 0 {
+		return nil
+	}
+	ids := make([]any, len(r.Orders))
+	for i, o := range r.Orders {
+		ids[i] = o.ID
+	}
+	advance := write{
+		query: "UPDATE vouchers SET admission_seq = ? WHERE id = ? AND admission_seq < ?",
+		args:  []any{seq, r.VoucherID, seq},
+	}
+	if r.Bucket > 0 {
+		advance = write{
+			query: "UPDATE admission_seqs SET seq = ? WHERE voucher_id = ? AND bucket = ? AND seq < ?",
+			args:  []any{seq, r.VoucherID, r.Bucket, seq},
+		}
+	}
+	return s.db.transact(ctx, func(_ context.Context, t *tx) error {
+		if err := t.enqueue(write{query: "DELETE FROM returned_orders WHERE order_id IN (" + placeholders(len(ids)) + ")", args: ids}); err != nil {
+			return err
+		}
+		return t.enqueue(advance)
+	})
+}
