@@ -72,7 +72,7 @@
 //
 // An order that is cancelled, expires or is refunded gives its voucher back in the database, and a row says
 // that Redis is to be told. The [Returner] of any process tells it, under the epoch of that moment, with a
-// total that only grows: see returns.go, return.lua and ADR 15.
+// total that only grows: see returns.go, return.lua and ADR 16.
 //
 // # When Redis loses data
 //
