@@ -34,6 +34,7 @@ func TestPage(t *testing.T) {
 	for name, part := range map[string]func(context.Context, *testing.T){
 		"sells": pageSells, "counts down": pageCountsDown, "tries again": pageTriesAgain, "asks for a token": pageWithTokens,
 		"fits": pageFits, "elsewhere changes nothing": pageElsewhere,
+		"console shows oversold": consoleShowsOversold, "console asks for the token": consoleAsksForTheToken,
 	} {
 		t.Run(name, func(t *testing.T) { part(b, t) })
 	}
@@ -83,6 +84,11 @@ func (v *visitor) says(expression string) string {
 // until waits until an expression is true.
 func (v *visitor) until(what, expression string) {
 	v.t.Helper()
+	defer func() { // what is shown instead
+		if v.t.Failed() {
+			v.t.Logf("the page says: %s", v.says(`document.body.innerText`))
+		}
+	}()
 	testkit.Until(v.t, what, func() bool { return v.says(expression) == "true" })
 }
 

@@ -91,6 +91,9 @@ func (a *API) adapt(route *routeMetrics, who access, h handler) gin.HandlerFunc 
 
 		took := time.Since(start)
 		a.metrics.observe(route, out, took)
+		if route.orders {
+			a.live.note(r, out.outcome)
+		}
 		a.logAccess(r, out, took)
 	}
 }

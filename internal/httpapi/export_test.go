@@ -48,3 +48,13 @@ func (a *API) AddRoute(method, path string, forUser bool, work Work, guards ...G
 func (a *API) GuardOrders(path string, guards ...Guard) error {
 	return a.handle(a.public, route{http.MethodPost, path, user, a.placeOrder, guards})
 }
+
+// Streams returns the number of open streams of live figures.
+func (a *API) Streams() int64 { return a.live.streams.Load() }
+
+// FillStreams makes the number of streams the greatest that is allowed, until free is called.
+func (a *API) FillStreams() (free func()) {
+	n := maxStreams - a.live.streams.Load()
+	a.live.streams.Add(n)
+	return func() { a.live.streams.Add(-n) }
+}

@@ -184,6 +184,7 @@ type fakeOrders struct {
 	place   func(ctx context.Context, req order.Request) (order.Order, error)
 	orders  []order.Order
 	audit   order.Audit
+	audited int64 // the voucher that has the audit; 0 is 1
 	err     error // of everything but Place
 	refusal error // of Refusal
 	await   func(ctx context.Context, o order.Order, limit time.Duration) error
@@ -255,7 +256,7 @@ func (f *fakeOrders) Await(ctx context.Context, o order.Order, limit time.Durati
 }
 
 func (f *fakeOrders) Audit(_ context.Context, voucherID int64) (order.Audit, error) {
-	if voucherID != 1 {
+	if voucherID != cmp.Or(f.audited, 1) {
 		return order.Audit{}, voucher.ErrNotFound
 	}
 	return f.audit, f.err

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -136,6 +137,8 @@ type API struct {
 	site     *sameSite // nil outside lab mode
 	rendered *renderCache
 	limits   *limiter
+	live     *live
+	rushing  atomic.Bool
 	// waits ends when the service stops, by endWaits. It ends the waits for orders.
 	waits    context.Context
 	endWaits context.CancelFunc
@@ -161,6 +164,7 @@ func New(cfg Config, deps Deps) (*API, error) {
 		problems: newProblems(),
 		ids:      newRequestIDs(),
 		rendered: newRenderCache(),
+		live:     newLive(),
 		owners:   lock.NewOwners(),
 		health:   newHealth(deps.Ready, deps.Log),
 		adminKey: digestOf(cfg.AdminToken),
@@ -223,6 +227,8 @@ func (a *API) routes() []route {
 		{get, "/api/v1/vouchers/:id/audit", admin, a.audit, []Guard{
 			{Key: "audit:{path.id}", Lock: "reentrant", Wait: 2 * time.Second, BestEffort: true},
 		}},
+		{get, "/api/v1/vouchers/:id/live", admin, a.watchSale, nil},
+		{post, "/api/v1/vouchers/:id/rush", admin, a.rush, nil},
 		{post, placeOrderRoute, user, a.placeOrder, nil},
 		{get, "/api/v1/orders/:id", user, a.showOrder, nil},
 		{post, "/api/v1/orders/:id/payment", user, a.payOrder, nil},

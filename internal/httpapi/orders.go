@@ -248,6 +248,10 @@ func (a *API) audit(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
+	return a.render(http.StatusOK, newAuditJSON(au))
+}
+
+func newAuditJSON(au order.Audit) auditJSON {
 	out := auditJSON{
 		InitialStock: au.InitialStock, Stock: au.Remaining(), Orders: au.Orders, DistinctUsers: au.DistinctUsers,
 		Oversold: au.Oversold(), DuplicateOrders: au.DuplicateOrders(), Unaccounted: au.Unaccounted(),
@@ -256,5 +260,5 @@ func (a *API) audit(ctx context.Context, r *request) (reply, error) {
 	if au.Gate != nil {
 		out.DatabaseStock = &au.Stock
 	}
-	return a.render(http.StatusOK, out)
+	return out
 }

@@ -76,11 +76,10 @@ func (p *lockedOrder) withLock(ctx context.Context, work func(context.Context, l
 
 // lockKey names what the lock guards: the user's order of the voucher, or the voucher's stock.
 func (p *lockedOrder) lockKey() string {
-	id := strconv.FormatInt(p.voucher.ID, 10)
 	if p.voucher.Policy.Scope == voucher.ScopeVoucher {
-		return "stock:" + id
+		return p.voucher.StockKey()
 	}
-	return "order:" + id + ":" + strconv.FormatInt(p.order.UserID, 10)
+	return "order:" + strconv.FormatInt(p.voucher.ID, 10) + ":" + strconv.FormatInt(p.order.UserID, 10)
 }
 
 // decrementAndInsert is the work that the lock guards: check that the user has no order yet,

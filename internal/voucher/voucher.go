@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -96,6 +97,9 @@ func (v *Voucher) validatePayment() error {
 	}
 	return nil
 }
+
+// StockKey is the key of the lock that guards the whole voucher, under [ScopeVoucher].
+func (v *Voucher) StockKey() string { return "stock:" + strconv.FormatInt(v.ID, 10) }
 
 // OnSale returns nil if the voucher can be bought at a time, [ErrNotStarted] before BeginAt, and [ErrEnded]
 // from EndAt on.

@@ -1,4 +1,4 @@
-// Package web is the site for browsers: the buyers' page, its style sheet, its modules and its messages.
+// Package web is the site for browsers: the buyers' page and the console, their style sheet, their modules and their messages.
 //
 // The files are embedded and served as they are. There is no build step: the modules in static import each other by
 // relative paths, and the browser is the only program that reads them.

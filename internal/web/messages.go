@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"slices"
 	"strings"
 )
 
@@ -29,9 +28,4 @@ func Messages() (map[string]map[string]string, error) {
 		all[strings.TrimSuffix(path.Base(name), ".json")] = messages
 	}
 	return all, nil
-}
-
-func sorted(names []string) []string {
-	slices.Sort(names)
-	return names
 }

@@ -10,8 +10,11 @@ import (
 	"fmt"
 	"html/template"
 	"io/fs"
+	"maps"
 	"net/http"
 	"path"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -61,7 +64,7 @@ func New(cfg Config) (*Site, error) {
 	if err := s.addStatic(); err != nil {
 		return nil, fmt.Errorf("web: %w", err)
 	}
-	for at, name := range map[string]string{"/": "buyers.html"} {
+	for at, name := range map[string]string{"/": "buyers", "/console": "console"} {
 		if err := s.addPage(at, name, cfg); err != nil {
 			return nil, fmt.Errorf("web: %w", err)
 		}
@@ -107,26 +110,37 @@ func (s *Site) addStatic() error {
 }
 
 func (s *Site) addPage(at, name string, cfg Config) error {
-	page, err := template.ParseFS(files, "pages/"+name)
+	page, err := template.ParseFS(files, "pages/"+name+".html")
 	if err != nil {
 		return err
 	}
-	var modules []string
-	for name := range s.static {
-		if path.Ext(name) == ".js" {
-			modules = append(modules, name)
-		}
-	}
+	modules := make(map[string]bool)
+	s.imports(name+".js", modules)
 	var body bytes.Buffer
 	if err := page.Execute(&body, struct {
 		Base    string
 		Lab     bool
 		Modules []string
-	}{folder + s.version, cfg.Lab, sorted(modules)}); err != nil {
+	}{folder + s.version, cfg.Lab, slices.Sorted(maps.Keys(modules))}); err != nil {
 		return err
 	}
-	s.pages[at], err = newFile(name, body.Bytes(), revalidate)
+	s.pages[at], err = newFile(name+".html", body.Bytes(), revalidate)
 	return err
+}
+
+// imported finds what a module imports.
+var imported = regexp.MustCompile(`(?m)^import .*\bfrom '\./([\w.]+)';$`)
+
+// imports adds a module and what it imports, so that a browser asks for all of them at once.
+func (s *Site) imports(name string, modules map[string]bool) {
+	f := s.static[name]
+	if f == nil || modules[name] {
+		return
+	}
+	modules[name] = true
+	for _, m := range imported.FindAllSubmatch(f.body, -1) {
+		s.imports(string(m[1]), modules)
+	}
 }
 
 var contentTypes = map[string]string{
@@ -187,11 +201,7 @@ func (s *Site) Serves(at string) bool {
 
 // Paths returns the paths of the pages.
 func (s *Site) Paths() []string {
-	var paths []string
-	for at := range s.pages {
-		paths = append(paths, at)
-	}
-	return sorted(paths)
+	return slices.Sorted(maps.Keys(s.pages))
 }
 
 // ServeHTTP answers GET and HEAD for a path that the site serves.

@@ -1,0 +1,242 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"seckill/internal/voucher"
+)
+
+// Bounds of the live figures of sales.
+const (
+	// maxStreams is the number of streams of one process. A stream costs a connection and a goroutine.
+	maxStreams = 256
+	// streamTime ends a stream. Its client opens another one and continues where it was.
+	streamTime = 10 * time.Minute
+	// sampleEvery is the time between two looks at a sale, however many watch it.
+	sampleEvery = time.Second
+	// sampleShare makes a look that takes long a rare one: it takes about one part in so many of the time, as long
+	// as that does not make it rarer than every maxSamplePause.
+	sampleShare    = 10
+	maxSamplePause = 5 * time.Second
+	// keptSamples is how many samples a client may have missed and still gets, when it comes back.
+	keptSamples = 120
+)
+
+// errTooManyStreams is an [errTooManyRequests] of streams.
+var errTooManyStreams = fmt.Errorf("%w: of live figures", errTooManyRequests)
+
+// live is the sales that somebody watches. While nobody does, an order costs one look at a number.
+type live struct {
+	streams atomic.Int64
+
+	mu    sync.RWMutex
+	sales map[int64]*liveSale
+}
+
+// liveSale is what is known of a sale since somebody watches it.
+type liveSale struct {
+	name     string // tells these samples from those of an earlier watch and of another process
+	watchers int    // guarded by live.mu
+
+	counting sync.Mutex
+	outcomes map[string]int64
+
+	mu      sync.Mutex
+	samples []sample // the newest last
+	next    time.Time
+}
+
+// sample is an event of a stream.
+type sample struct {
+	seq  int64
+	data []byte
+}
+
+// figuresJSON is one look at a sale.
+type figuresJSON struct {
+	At    time.Time  `json:"at"`
+	Audit *auditJSON `json:"audit"` // null if the stores do not answer
+	// Outcomes counts the answers of this process to orders, by code, since somebody watches the sale.
+	Outcomes map[string]int64 `json:"outcomes"`
+	// Lock is the state of the lock on the voucher; null if there is none, or none that can be asked.
+	Lock *lockJSON `json:"lock"`
+}
+
+func newLive() *live { return &live{sales: make(map[int64]*liveSale)} }
+
+// note counts what became of an order.
+func (l *live) note(r *request, outcome string) {
+	if l.streams.Load() == 0 {
+		return
+	}
+	id, err := r.pathID()
+	if err != nil {
+		return
+	}
+	l.mu.RLock()
+	s := l.sales[id]
+	l.mu.RUnlock()
+	if s != nil {
+		s.counting.Lock()
+		s.outcomes[outcome]++
+		s.counting.Unlock()
+	}
+}
+
+// watch adds a watcher of a sale. The watcher calls leave at its end.
+func (l *live) watch(id int64) (s *liveSale, leave func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s = l.sales[id]; s == nil {
+		s = &liveSale{name: rand.Text()[:8], outcomes: make(map[string]int64)}
+		l.sales[id] = s
+	}
+	s.watchers++
+	return s, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if s.watchers--; s.watchers == 0 {
+			delete(l.sales, id)
+		}
+	}
+}
+
+// watchSale is GET /api/v1/vouchers/{id}/live: a stream of server-sent events with a look at the sale each. A client
+// that was cut off sends Last-Event-ID and gets what it has missed, or the event "gap" first if that is gone.
+func (a *API) watchSale(ctx context.Context, r *request) (reply, error) {
+	id, err := r.pathID()
+	if err != nil {
+		return reply{}, err
+	}
+	v, err := a.deps.Vouchers.Voucher(ctx, id)
+	if err != nil {
+		return reply{}, err
+	}
+	if r.Method == http.MethodHead {
+		return a.render(http.StatusOK, struct{}{})
+	}
+	if a.live.streams.Add(1) > maxStreams {
+		a.live.streams.Add(-1)
+		return reply{}, errTooManyStreams
+	}
+	r.release() // a stream counts as one, and no longer as a request
+	return reply{outcome: "ok", page: noticeLeaving(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		defer a.live.streams.Add(-1)
+		a.stream(w, r, v)
+	}))}, nil
+}
+
+// stream sends samples until the client is gone, the service stops, or the stream has lasted for streamTime.
+func (a *API) stream(w http.ResponseWriter, r *request, v *voucher.Voucher) {
+	ctx, cancel := context.WithTimeout(r.Context(), streamTime)
+	defer cancel()
+	defer context.AfterFunc(a.waits, cancel)()
+	sale, leave := a.live.watch(v.ID)
+	defer leave()
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep the events back
+	out := http.NewResponseController(w)
+	last, known := sale.position(r.Header.Get("Last-Event-ID"))
+	if !known {
+		if _, err := fmt.Fprint(w, "event: gap\ndata: {}\n\n"); err != nil {
+			return
+		}
+	}
+	tick := time.NewTicker(sampleEvery)
+	defer tick.Stop()
+	for {
+		for _, s := range a.look(ctx, sale, v, last) {
+			if _, err := fmt.Fprintf(w, "id: %s-%d\ndata: %s\n\n", sale.name, s.seq, s.data); err != nil {
+				return
+			}
+			last = s.seq
+		}
+		if out.Flush() != nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// position reads Last-Event-ID. It reports false if there are events that the client has missed and that are gone.
+func (s *liveSale) position(last string) (seq int64, known bool) {
+	if last == "" {
+		return 0, true
+	}
+	name, number, _ := strings.Cut(last, "-")
+	seq, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || name != s.name || seq < 0 {
+		return 0, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.samples) > 0 && seq+1 < s.samples[0].seq {
+		return 0, false
+	}
+	return seq, true
+}
+
+// look returns the samples after the given one. The first watcher that asks in a second takes a new one for all.
+func (a *API) look(ctx context.Context, s *liveSale, v *voucher.Voucher, after int64) (newer []sample) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if began := time.Now(); !began.Before(s.next) {
+		if data, err := json.Marshal(a.figures(ctx, s, v)); err == nil {
+			seq := int64(1)
+			if n := len(s.samples); n > 0 {
+				seq = s.samples[n-1].seq + 1
+			}
+			s.samples = append(s.samples, sample{seq, data})
+			if len(s.samples) > keptSamples {
+				s.samples = append(s.samples[:0], s.samples[len(s.samples)-keptSamples:]...)
+			}
+		}
+		// A little less than the ticks of the watchers, so that none of them is too early for its turn.
+		s.next = began.Add(max(sampleEvery-sampleEvery/10, min(sampleShare*time.Since(began), maxSamplePause)))
+	}
+	for i, sample := range s.samples {
+		if sample.seq > after {
+			return append(newer, s.samples[i:]...)
+		}
+	}
+	return nil
+}
+
+// figures looks at a sale once.
+func (a *API) figures(ctx context.Context, s *liveSale, v *voucher.Voucher) figuresJSON {
+	ctx, cancel := context.WithTimeout(ctx, inspectTimeout)
+	defer cancel()
+	out := figuresJSON{At: a.deps.Now().UTC(), Outcomes: map[string]int64{}}
+	if au, err := a.deps.Orders.Audit(ctx, v.ID); err == nil {
+		out.Audit = new(newAuditJSON(au))
+	}
+	if v.Policy.Flow == voucher.FlowLocked && v.Policy.Scope == voucher.ScopeVoucher {
+		if locker, err := a.deps.Lockers.Locker(v.Policy.Lock); err == nil {
+			if state, err := inspect(ctx, locker, v.StockKey()); err == nil {
+				out.Lock = new(newLockJSON(v.Policy.Lock, state))
+			} else if !errors.Is(err, errors.ErrUnsupported) {
+				a.deps.Log.DebugContext(ctx, "lock not inspected", "lock", v.Policy.Lock, "error", err)
+			}
+		}
+	}
+	s.counting.Lock()
+	defer s.counting.Unlock()
+	maps.Copy(out.Outcomes, s.outcomes)
+	return out
+}

@@ -1,0 +1,258 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"seckill/internal/order"
+	"seckill/internal/testkit"
+	"seckill/internal/voucher"
+)
+
+// event is a server-sent event.
+type event struct{ id, name, data string }
+
+// watched is an open stream.
+type watched struct {
+	t      *testing.T
+	status int
+	lines  *bufio.Reader
+	stop   func()
+}
+
+// watch opens a stream of live figures on a real connection.
+func watch(t *testing.T, url string, id int64, headers ...string) *watched {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s/api/v1/vouchers/%d/live", url, id), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		req.Header.Set(name, value)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	stop := func() { cancel(); _ = resp.Body.Close() }
+	t.Cleanup(stop)
+	return &watched{t, resp.StatusCode, bufio.NewReader(resp.Body), stop}
+}
+
+// next waits for an event. ok is false at the end of the stream.
+func (w *watched) next() (e event, ok bool) {
+	w.t.Helper()
+	for {
+		line, err := w.lines.ReadString('\n')
+		if err != nil {
+			return event{}, false
+		}
+		field, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
+		switch field {
+		case "id":
+			e.id = value
+		case "event":
+			e.name = value
+		case "data":
+			e.data = value
+		case "":
+			return e, true
+		}
+	}
+}
+
+type figures struct {
+	Audit    *struct{ Oversold, Orders int64 }
+	Outcomes map[string]int64
+}
+
+func (w *watched) figures() (f figures, id string) {
+	w.t.Helper()
+	e, ok := w.next()
+	if !ok || e.name != "" {
+		w.t.Fatalf("event %+v, open: %v", e, ok)
+	}
+	if err := json.Unmarshal([]byte(e.data), &f); err != nil {
+		w.t.Fatalf("%v: %s", err, e.data)
+	}
+	return f, e.id
+}
+
+// served is a fixture on a real listener, with one voucher.
+func served(t *testing.T, options ...option) (r *fixture, url string, id int64) {
+	t.Helper()
+	r = newFixture(t, append(options, lab)...)
+	p := voucher.DefaultPolicy()
+	p.Scope = voucher.ScopeVoucher
+	v, err := r.vouchers.Create(t.Context(), voucher.Voucher{
+		Title: "t", InitialStock: 2, BeginAt: start().Add(-time.Hour), EndAt: start().Add(time.Hour), Policy: p,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.orders.audited = v.ID
+	server := httptest.NewServer(r.handler)
+	t.Cleanup(server.Close)
+	t.Cleanup(r.api.EndWaits) // before the server is closed: it waits for its streams
+	return r, server.URL, v.ID
+}
+
+func TestLiveFigures(t *testing.T) {
+	r, url, id := served(t)
+	r.orders.audit = order.Audit{InitialStock: 2, Stock: 0, Orders: 5, DistinctUsers: 5}
+	w := watch(t, url, id)
+	f, first := w.figures()
+	if f.Audit == nil || f.Audit.Oversold != 3 || len(f.Outcomes) != 0 {
+		t.Errorf("%+v %s", f, first)
+	}
+	place := fmt.Sprintf("/api/v1/vouchers/%d/orders", id)
+	for user := range 3 {
+		r.do(t, call{"POST", place, "", []string{fmt.Sprint("X-User-ID: ", user+1)}})
+	}
+	r.orders.place = func(context.Context, order.Request) (order.Order, error) { return order.Order{}, voucher.ErrSoldOut }
+	r.do(t, call{"POST", place, "", []string{"X-User-ID: 9"}})
+	testkit.Until(t, "the answers are counted", func() bool {
+		f, _ = w.figures()
+		return f.Outcomes["confirmed"] == 3 && f.Outcomes["sold_out"] == 1
+	})
+
+	// Who comes back while somebody watches gets what was missed, from the next event on.
+	again := watch(t, url, id, "Last-Event-ID: "+first)
+	if _, next := again.figures(); next != strings.TrimSuffix(first, "1")+"2" {
+		t.Errorf("after %s comes %s", first, next)
+	}
+	// Another watch, of another process for instance, is not known.
+	other := watch(t, url, id, "Last-Event-ID: OTHER-7")
+	if e, _ := other.next(); e.name != "gap" {
+		t.Errorf("the first event is %+v", e)
+	}
+	testkit.Until(t, "the figures are complete after the gap", func() bool {
+		f, _ := other.figures()
+		return f.Outcomes["confirmed"] == 3
+	})
+	for _, w := range []*watched{w, again, other} {
+		w.stop()
+	}
+}
+
+// The event of a client that comes back when nobody else has watched is gone, and it is told.
+func TestLiveFiguresSayThatThereIsAGap(t *testing.T) {
+	r, url, id := served(t)
+	w := watch(t, url, id)
+	_, last := w.figures()
+	w.stop()
+	testkit.Until(t, "the stream is over", func() bool { return r.api.Streams() == 0 })
+	w = watch(t, url, id, "Last-Event-ID: "+last)
+	if e, _ := w.next(); e.name != "gap" {
+		t.Errorf("the first event is %+v", e)
+	}
+}
+
+// A stop of the service ends the streams, and their number is bounded.
+func TestLiveFiguresEnd(t *testing.T) {
+	r, url, id := served(t)
+	w := watch(t, url, id)
+	w.figures()
+	free := r.api.FillStreams()
+	refused := watch(t, url, id)
+	if refused.status != http.StatusServiceUnavailable {
+		t.Errorf("one stream too many: %d", refused.status)
+	}
+	free()
+	r.api.EndWaits()
+	for {
+		if _, ok := w.next(); !ok {
+			break
+		}
+	}
+	testkit.Until(t, "the stream is over", func() bool { return r.api.Streams() == 0 })
+}
+
+// A store that does not answer is said, and the stream goes on.
+func TestLiveFiguresWithoutStores(t *testing.T) {
+	r, url, id := served(t)
+	r.orders.err = order.ErrUnavailable
+	if f, _ := watch(t, url, id).figures(); f.Audit != nil {
+		t.Errorf("%+v", f.Audit)
+	}
+}
+
+func TestLiveFiguresAreTheAdministrators(t *testing.T) {
+	r := newFixture(t)
+	wantProblem(t, r.do(t, call{"GET", "/api/v1/vouchers/7/live", "", nil}), http.StatusUnauthorized, "unauthenticated")
+	wantProblem(t, r.do(t, call{"GET", "/api/v1/vouchers/7/live", "", []string{"Authorization: " + r.bearer(t, 42)}}), http.StatusForbidden, "forbidden")
+	wantProblem(t, r.do(t, call{"GET", "/api/v1/vouchers/7/live", "", []string{"Authorization: Bearer " + adminToken}}), http.StatusNotFound, "voucher_not_found")
+}
+
+func TestRush(t *testing.T) {
+	r, _, id := served(t)
+	r.orders.place = func(_ context.Context, req order.Request) (order.Order, error) {
+		if req.UserID%2 == 0 {
+			return order.Order{}, voucher.ErrSoldOut
+		}
+		return order.Order{ID: 7, VoucherID: req.VoucherID, UserID: req.UserID, Status: order.Confirmed}, nil
+	}
+	path := fmt.Sprintf("/api/v1/vouchers/%d/rush", id)
+	rec := r.do(t, call{"POST", path, `{"buyers":300}`, nil})
+	var got struct {
+		Buyers, Sent int
+		Outcomes     map[string]int
+	}
+	if err := json.Unmarshal(rec.Body.Bytes(), &got); err != nil || rec.Code != http.StatusOK {
+		t.Fatalf("%d %s", rec.Code, rec.Body)
+	}
+	if got.Sent != 300 || got.Outcomes["confirmed"] != 150 || got.Outcomes["sold_out"] != 150 {
+		t.Errorf("%+v", got)
+	}
+	users := map[int64]bool{}
+	for _, o := range r.orders.placed {
+		users[o.UserID] = true
+	}
+	if len(users) != 300 {
+		t.Errorf("%d different buyers", len(users))
+	}
+	for _, body := range []string{`{"buyers":0}`, `{"buyers":5001}`, `{"buyers":-1}`, `{}`, `{"buyers":1,"more":1}`} {
+		wantProblem(t, r.do(t, call{"POST", path, body, nil}), http.StatusBadRequest, "invalid_request")
+	}
+	wantProblem(t, r.do(t, call{"POST", "/api/v1/vouchers/1/rush", `{"buyers":1}`, nil}), http.StatusNotFound, "voucher_not_found")
+}
+
+// Outside lab mode nobody may send a rush, and while one runs there is no other.
+func TestRushIsBounded(t *testing.T) {
+	production := newFixture(t)
+	wantProblem(t, production.do(t, call{"POST", "/api/v1/vouchers/7/rush", `{"buyers":1}`, []string{"Authorization: Bearer " + adminToken}}), http.StatusForbidden, "lab_only")
+
+	r, url, id := served(t)
+	arrived, release := make(chan struct{}), make(chan struct{})
+	r.orders.place = func(context.Context, order.Request) (order.Order, error) {
+		close(arrived)
+		<-release
+		return order.Order{}, voucher.ErrSoldOut
+	}
+	path := fmt.Sprintf("/api/v1/vouchers/%d/rush", id)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		resp, err := http.Post(url+path, "application/json", strings.NewReader(`{"buyers":1}`))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_ = resp.Body.Close()
+	}()
+	<-arrived
+	wantProblem(t, r.do(t, call{"POST", path, `{"buyers":1}`, nil}), http.StatusConflict, "busy")
+	close(release)
+	<-done
+}

@@ -1,0 +1,66 @@
+package web_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"regexp"
+	"testing"
+
+	"seckill/internal/lock"
+	"seckill/internal/voucher"
+	"seckill/internal/web"
+)
+
+// The form knows every lock and which of them are safe, and has words for each choice.
+func TestFormKnowsThePolicies(t *testing.T) {
+	text, err := os.ReadFile("static/policy.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]string{}
+	for _, m := range regexp.MustCompile(`'?([a-z][\w-]*)'?: (true|false)`).FindAllStringSubmatch(string(text), -1) {
+		known[m[1]] = m[2]
+	}
+	all, err := web.Messages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range lock.Catalogue() {
+		if safe := map[bool]string{true: "true", false: "false"}[m.Safe]; known[m.Name] != safe {
+			t.Errorf("the form says %q of the lock %s, whose Safe is %s", known[m.Name], m.Name, safe)
+		}
+		if all["en"]["policy.lock."+m.Name] == "" {
+			t.Errorf("the lock %s is not explained", m.Name)
+		}
+		delete(known, m.Name)
+	}
+	if len(known) > 0 {
+		t.Errorf("the form has locks that do not exist: %v", known)
+	}
+	for field, values := range map[string][]string{
+		"flow":      {string(voucher.FlowLocked), string(voucher.FlowAdmission)},
+		"scope":     {string(voucher.ScopeUser), string(voucher.ScopeVoucher)},
+		"placement": {string(voucher.AroundTx), string(voucher.InsideTx)},
+		"stock":     {string(voucher.StockConditional), string(voucher.StockUnguarded), string(voucher.StockVersion), string(voucher.StockFenced)},
+		"fault":     {string(lock.CriticalSection), string(lock.BeforeCommit), string(lock.BeforeRelease)},
+	} {
+		for _, value := range values {
+			if !regexp.MustCompile(field+`: \[.*'`+value+`'`).Match(text) || all["en"]["policy."+field+"."+value] == "" {
+				t.Errorf("the form does not have or explain %s %s", field, value)
+			}
+		}
+	}
+}
+
+// The vendored module is dist/qrcode.mjs of the package qrcode-generator 2.0.4 on npm. Its licence, MIT, is named
+// at its top.
+func TestVendoredModuleIsUnchanged(t *testing.T) {
+	text, err := os.ReadFile("static/qrcode.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum := sha256.Sum256(text); hex.EncodeToString(sum[:]) != "ea91d7118a5395289170da848b7c6758b996163bfbccf312591ab65a4911b7c0" {
+		t.Errorf("static/qrcode.js has the checksum %x", sum)
+	}
+}

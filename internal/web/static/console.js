@@ -1,0 +1,233 @@
+// The console: put a voucher on sale, watch what the stores have, and send a rush.
+
+import * as api from './api.js';
+import { $, h, list, show, text } from './dom.js';
+import { follow } from './events.js';
+import { duration, has, number, onLanguage, setup, t } from './i18n.js';
+import * as offer from './offer.js';
+import qrcode from './qrcode.js';
+
+const lab = document.documentElement.dataset.mode === 'lab';
+const stored = 'seckill.admin';
+
+// ---- who
+
+function headers() {
+  const token = sessionStorage.getItem(stored);
+  return lab || !token ? {} : { Authorization: `Bearer ${token}` };
+}
+
+// failed says in words why a call has failed, and asks for the token if that is why.
+function failed(error) {
+  if (!(error instanceof api.Refusal)) return t('attempt.offline');
+  if (error.status === 401 && !lab) askForToken();
+  const key = `refused.${error.code}`;
+  return t(has(key) ? key : api.temporary(error) ? 'console.busy' : 'refused.internal', { detail: error.detail, id: error.requestID });
+}
+
+function askForToken() {
+  if (!$('identity').open) $('identity').showModal();
+  $('token').focus();
+}
+
+function setupToken() {
+  $('admin').addEventListener('click', askForToken);
+  $('identity-cancel').addEventListener('click', () => $('identity').close());
+  $('identity').querySelector('form').addEventListener('submit', (e) => {
+    e.preventDefault();
+    sessionStorage.setItem(stored, $('token').value.trim());
+    $('token').value = '';
+    $('identity').close();
+    watch();
+  });
+  if (!sessionStorage.getItem(stored)) askForToken();
+}
+
+// ---- which sale
+
+let vouchers = [];
+
+async function load(select = '') {
+  try {
+    vouchers = (await api.vouchers()).toReversed();
+    show($('notice'), false);
+  } catch {
+    text($('notice'), t('shop.trouble'));
+    show($('notice'), true);
+    setTimeout(load, 3000, select);
+    return;
+  }
+  const was = select || $('sale').value;
+  list($('sale'), vouchers.map((v) => h('option', { value: v.id }, v.title)));
+  if (was) $('sale').value = was;
+  watch();
+}
+
+// ---- live
+
+let stop = new AbortController();
+let seen = []; // figures, the newest last
+let gap = false;
+let connected = false;
+const kept = 300;
+
+function watch() {
+  stop.abort();
+  stop = new AbortController();
+  [seen, gap, connected] = [[], false, false];
+  draw();
+  const { signal } = stop;
+  if (!$('sale').value || document.hidden) return;
+  follow(`/api/v1/vouchers/${$('sale').value}/live`, headers, (name, figures) => {
+    if (name === 'gap') gap = true;
+    else seen = [...seen.slice(1 - kept), figures];
+    draw();
+  }, (now) => { connected = now; draw(); }, signal).catch((error) => text($('link'), failed(error)));
+}
+
+function draw() {
+  const now = seen.at(-1);
+  text($('link'), !connected ? t('watch.connecting') : gap ? t('watch.gap') : '');
+  drawVerdict(now?.audit);
+  const a = now?.audit;
+  definitions($('figures'), [
+    ['watch.orders', a && number(a.orders)], ['watch.rate', a && number(rate())], ['watch.pending', a && number(a.pending)],
+    ['watch.initial', a && number(a.initial_stock)],
+    ['watch.stock.redis', a && (a.database_stock === undefined ? t('watch.unused') : number(a.stock))],
+    ['watch.stock.database', a && number(a.database_stock ?? a.stock)],
+  ]);
+  drawOutcomes(now?.outcomes ?? {});
+  drawLock(now?.lock);
+  drawChart();
+}
+
+// drawVerdict is the audit at a glance.
+function drawVerdict(a) {
+  let [says, tone] = [t('watch.waiting'), 'plain'];
+  if (a === null) [says, tone] = [t('watch.unknown'), 'waiting'];
+  else if (a?.oversold > 0) [says, tone] = [t('watch.oversold', { n: number(a.oversold) }), 'alarm'];
+  else if (a?.duplicate_orders > 0) [says, tone] = [t('watch.duplicates', { n: number(a.duplicate_orders) }), 'alarm'];
+  else if (a && !a.balanced && a.pending === 0) [says, tone] = [t('watch.unaccounted', { n: number(a.unaccounted) }), 'alarm'];
+  else if (a?.pending > 0) [says, tone] = [t('watch.under_way'), 'plain'];
+  else if (a) [says, tone] = [t('watch.balanced'), 'good'];
+  text($('verdict'), says);
+  $('verdict').className = `verdict ${tone}`;
+}
+
+// rate is the number of orders per second between the last two looks.
+function rate() {
+  const [before, now] = [seen.at(-2), seen.at(-1)];
+  if (!before?.audit || !now?.audit) return 0;
+  const seconds = (Date.parse(now.at) - Date.parse(before.at)) / 1000;
+  return seconds > 0 ? Math.round((now.audit.orders - before.audit.orders) / seconds) : 0;
+}
+
+function definitions(dl, rows) {
+  list(dl, rows.map(([key, value], i) => {
+    const row = dl.children[i] ?? h('div', {}, h('dt'), h('dd'));
+    text(row.firstElementChild, t(key));
+    text(row.lastElementChild, value ?? '–');
+    return row;
+  }));
+}
+
+function drawOutcomes(outcomes) {
+  const all = Object.entries(outcomes).sort((a, b) => b[1] - a[1]);
+  const most = Math.max(1, ...all.map(([, n]) => n));
+  list($('outcomes'), all.map(([code, n], i) => {
+    const row = $('outcomes').children[i] ?? h('li', {}, h('span'), h('b'), h('i', { 'aria-hidden': 'true' }));
+    const key = `answer.${code}`;
+    text(row.children[0], has(key) ? t(key) : code);
+    text(row.children[1], number(n));
+    row.children[2].style.inlineSize = `${100 * n / most}%`;
+    row.children[2].className = ['confirmed', 'pending', 'unpaid', 'replayed'].includes(code) ? 'sold' : '';
+    return row;
+  }));
+}
+
+function drawLock(l) {
+  const none = l === undefined || l === null;
+  definitions($('lock'), none ? [['lock.holder', t('lock.unseen')]] : [
+    ['lock.holder', l.held ? l.owner || t('lock.unnamed') : t('lock.free')],
+    ['lock.left', l.held ? (l.ttl_ms === null ? t('lock.forever') : duration(l.ttl_ms)) : undefined],
+    ['lock.waiting', l.waiting === null ? undefined : number(l.waiting)],
+  ]);
+}
+
+const svg = (name, attributes) => {
+  const e = document.createElementNS('http://www.w3.org/2000/svg', name);
+  for (const [key, value] of Object.entries(attributes)) e.setAttribute(key, value);
+  return e;
+};
+
+// drawChart draws the orders that were counted, over the time of the looks, and the initial stock.
+function drawChart() {
+  const points = seen.filter((s) => s.audit);
+  const parts = [];
+  let says = '';
+  if (points.length > 1) {
+    const [from, to] = [Date.parse(points[0].at), Date.parse(points.at(-1).at)];
+    const stock = points.at(-1).audit.initial_stock;
+    const top = 1.08 * Math.max(stock, ...points.map((p) => p.audit.orders));
+    const y = (n) => (156 - 150 * n / top).toFixed(1);
+    const x = (p) => (600 * (Date.parse(p.at) - from) / Math.max(1, to - from)).toFixed(1);
+    parts.push(svg('line', { x1: 0, x2: 600, y1: y(stock), y2: y(stock), class: 'limit' }));
+    parts.push(svg('polyline', { points: points.map((p) => `${x(p)},${y(p.audit.orders)}`).join(' '), class: 'orders' }));
+    says = t('watch.chart.text', { seconds: number(Math.round((to - from) / 1000)), orders: number(points.at(-1).audit.orders), stock: number(stock) });
+  }
+  $('chart').replaceChildren(...parts);
+  $('chart').setAttribute('aria-label', says || t('watch.waiting'));
+  text($('chart-text'), says);
+}
+
+// ---- rush
+
+function setupRush() {
+  $('rush').addEventListener('submit', async (e) => {
+    e.preventDefault();
+    $('rush-go').disabled = true;
+    text($('rush-outcome'), t('rush.running'));
+    $('rush-outcome').className = 'outcome waiting';
+    try {
+      const r = await api.call('POST', `/api/v1/vouchers/${$('sale').value}/rush`, { body: { buyers: Number($('buyers').value) }, wait: 60000 });
+      text($('rush-outcome'), t('rush.done', { sent: number(r.sent), seconds: number(r.took_ms / 1000) }));
+      $('rush-outcome').className = 'outcome plain';
+    } catch (error) {
+      text($('rush-outcome'), failed(error));
+      $('rush-outcome').className = 'outcome bad';
+    }
+    $('rush-go').disabled = false;
+  });
+}
+
+// ---- the invitation
+
+function drawInvitation() {
+  const address = `${location.origin}/`;
+  const code = qrcode(0, 'M');
+  code.addData(address);
+  code.make();
+  const n = code.getModuleCount();
+  let d = '';
+  for (let row = 0; row < n; row++) {
+    for (let column = 0; column < n; column++) if (code.isDark(row, column)) d += `M${column + 4} ${row + 4}h1v1h-1z`;
+  }
+  const picture = svg('svg', { viewBox: `0 0 ${n + 8} ${n + 8}`, role: 'img', 'aria-label': t('invite.code', { address }), 'shape-rendering': 'crispEdges' });
+  picture.append(svg('rect', { width: n + 8, height: n + 8, fill: '#fff' }), svg('path', { d, fill: '#000' }));
+  $('qr').replaceChildren(picture);
+  text($('address'), address);
+  const local = ['localhost', '[::1]'].includes(location.hostname) || location.hostname.startsWith('127.');
+  text($('invite-help'), t(local ? 'invite.local' : 'invite.room'));
+}
+
+// ---- start
+
+setup('console.title');
+offer.setup(headers, (voucher) => load(voucher.id), failed);
+onLanguage(draw);
+onLanguage(drawInvitation);
+$('sale').addEventListener('input', watch);
+document.addEventListener('visibilitychange', watch);
+if (lab) setupRush();
+else setupToken();
+load();

@@ -1,0 +1,50 @@
+// A stream of server-sent events over fetch. EventSource cannot send the administrator's token.
+
+import { Refusal } from './api.js';
+
+// follow calls handle(event, data) for every event until the signal is aborted, and state(connected) when that
+// changes. After a break it goes on behind the last event that it has seen, so nothing is missed; if the server does
+// not have that any more, it says so with the event "gap".
+export async function follow(path, headers, handle, state, signal) {
+  let last = '';
+  while (!signal.aborted) {
+    try {
+      const response = await fetch(path, { headers: { ...headers(), ...(last && { 'Last-Event-ID': last }) }, signal, cache: 'no-store' });
+      if (!response.ok) throw new Refusal(response, await response.json().catch(() => ({})));
+      state(true);
+      await read(response.body.pipeThrough(new TextDecoderStream()).getReader(), (event) => {
+        if (event.id) last = event.id;
+        try {
+          handle(event.name, JSON.parse(event.data || '{}'));
+        } catch (error) {
+          reportError(error); // a fault of the page is no reason to connect again
+        }
+      });
+    } catch (error) {
+      if (signal.aborted) return;
+      if (error instanceof Refusal && [401, 403, 404].includes(error.status)) throw error;
+    }
+    state(false);
+    await new Promise((resolve) => { setTimeout(resolve, 1000 + Math.random() * 1000); });
+  }
+}
+
+async function read(reader, deliver) {
+  let rest = '';
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const events = (rest + value).split('\n\n');
+    rest = events.pop();
+    for (const lines of events) {
+      const event = { name: 'message', data: '', id: '' };
+      for (const line of lines.split('\n')) {
+        const [, field, text] = /^(\w+): ?(.*)$/.exec(line) ?? [];
+        if (field === 'data') event.data += text;
+        if (field === 'id') event.id = text;
+        if (field === 'event') event.name = text;
+      }
+      deliver(event);
+    }
+  }
+}

@@ -1,0 +1,57 @@
+// What a policy can say, and what of it is not safe. The server decides; a test compares this list with its own.
+
+export const locks = {
+  none: false, local: false,
+  setnx: false, 'setnx-expire': false, naive: false, 'thread-id': false, uuid: false, 'uuid-wrong-key': false,
+  lua: true, reentrant: true, fair: true, rw: true, multi: true, red: true, fenced: true,
+  'mysql-row': false, 'mysql-row-expiry': true, 'mysql-get-lock': true, 'mysql-for-update': true,
+  'zk-node': true, 'zk-queue': true,
+};
+
+export const fields = {
+  flow: ['locked', 'admission'],
+  lock: Object.keys(locks),
+  scope: ['user', 'voucher'],
+  placement: ['around-tx', 'inside-tx'],
+  stock: ['conditional', 'version', 'fenced', 'unguarded'],
+  unique: ['true', 'false'],
+  fault: ['none', 'critical-section', 'before-commit', 'before-release'],
+};
+
+export const numbers = { lock_wait_ms: [0, 60000], lock_ttl_ms: [0, 600000], pause_ms: [1, 60000] };
+
+export const defaults = {
+  flow: 'locked', lock: 'reentrant', scope: 'user', placement: 'around-tx', stock: 'conditional', unique: 'true', fault: 'none',
+  lock_wait_ms: 0, lock_ttl_ms: 0, pause_ms: 400,
+};
+
+// Policies to begin with: two that are safe, and two that visibly are not.
+export const presets = {
+  admission: { flow: 'admission' },
+  locked: { scope: 'voucher', lock_wait_ms: 5000 },
+  oversell: { lock: 'none', scope: 'voucher', stock: 'unguarded', fault: 'critical-section', pause_ms: 1000 },
+  naive: { lock: 'naive', scope: 'voucher', stock: 'unguarded', lock_ttl_ms: 200, lock_wait_ms: 10000, fault: 'critical-section', pause_ms: 300 },
+};
+
+// policyOf makes the API's policy of what the form says.
+export function policyOf(form) {
+  if (form.flow === 'admission') return { flow: 'admission' };
+  const policy = {
+    flow: form.flow, lock: form.lock, scope: form.scope, placement: form.placement, stock: form.stock, unique: form.unique === 'true',
+    lock_wait_ms: form.lock_wait_ms, lock_ttl_ms: form.lock_ttl_ms,
+  };
+  if (form.fault !== 'none') policy.faults = [{ point: form.fault, pause_ms: form.pause_ms }];
+  return policy;
+}
+
+// unsafe returns the names of what is not safe about a policy.
+export function unsafe(policy) {
+  if (policy.flow === 'admission') return [];
+  const found = [];
+  if (!locks[policy.lock]) found.push('lock');
+  if (policy.stock === 'unguarded') found.push('stock');
+  if (policy.placement === 'inside-tx') found.push('placement');
+  if (!policy.unique) found.push('unique');
+  if (policy.faults) found.push('faults');
+  return found;
+}
