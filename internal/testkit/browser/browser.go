@@ -134,7 +134,8 @@ func Window(tab context.Context, width, height int64, scheme string) error {
 		screen = append(screen, chromedp.EmulateMobile)
 	}
 	_, err := chromedp.Call(tab, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+		// Nothing moves: a colour on its way to another is neither's.
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}},
 	})
 	if err != nil {
 		return err
