@@ -3,7 +3,7 @@
 import * as api from './api.js';
 import * as buyer from './buyer.js';
 import * as clock from './clock.js';
-import { Card } from './card.js';
+import { Card, refusalText } from './card.js';
 import { $, h, list, show, text } from './dom.js';
 import { clockTime, onLanguage, setup, t } from './i18n.js';
 import * as purchase from './purchase.js';
@@ -43,7 +43,7 @@ function draw() {
   show($('notice'), trouble !== null);
   if (!vouchers) return;
   for (const v of vouchers) {
-    if (!cards.has(v.id)) cards.set(v.id, new Card(v.id, buy));
+    if (!cards.has(v.id)) cards.set(v.id, new Card(v.id, { buy, pay, cancel }));
     cards.get(v.id).voucher = v;
   }
   sort();
@@ -101,6 +101,38 @@ function refused(card, error) {
   if (error.code === 'already_ordered') loadOrders();
 }
 
+// pay leaves for the provider's page. Back here, the order tells what came of it.
+const pay = (card) => act(card, async (order, headers) => {
+  const address = new URL((await purchase.pay(order.order_id, headers)).pay_url, location.href);
+  if (/^https?:$/.test(address.protocol)) location.assign(address);
+});
+
+const cancel = (card) => act(card, async (order, headers) => {
+  noteOrder(await purchase.cancel(order.order_id, headers));
+  poll();
+});
+
+// act does something with the unpaid order of a card. A refusal is shown beside what the order has become meanwhile.
+async function act(card, what) {
+  const [order, headers, whose] = [card.current(), buyer.headers(), ends];
+  if (card.busy || !headers) return;
+  card.busy = true;
+  card.problem = '';
+  card.draw();
+  try {
+    await what(order, headers);
+  } catch (error) {
+    if (!(error instanceof api.Refusal) && !(error instanceof api.NoAnswer)) throw error;
+    if (whose === ends) {
+      card.problem = api.temporary(error) ? t('bill.again') : refusalText(error);
+      if (error.status === 409) purchase.look(order.order_id, headers).then((o) => whose === ends && noteOrder(o), () => {});
+    }
+  } finally {
+    card.busy = false;
+    card.draw();
+  }
+}
+
 // ---- my orders
 
 let orders = []; // newest first
@@ -138,12 +170,12 @@ async function loadOrders(before = '') {
   for (const o of orders) follow(o, headers, whose);
 }
 
-// follow watches an order of an earlier visit that is still on its way.
+// follow watches an order of an earlier visit that is still on its way, or is to be paid.
 async function follow(order, headers, whose) {
-  if (!purchase.waits(order.status) || followed.has(order.order_id)) return;
+  if (!purchase.watched(order.status) || followed.has(order.order_id)) return;
   followed.add(order.order_id);
-  const last = await purchase.follow(order, headers, () => {}, whose.signal);
-  if (whose === ends) noteOrder(last);
+  const note = (o) => whose === ends && noteOrder(o);
+  note(await purchase.follow(order, headers, note, whose.signal));
 }
 
 function drawOrders() {

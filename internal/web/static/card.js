@@ -11,12 +11,15 @@ const lab = document.documentElement.dataset.mode === 'lab';
 const closed = new Set(['already_ordered', 'sale_ended']);
 
 export class Card {
-  constructor(id, buy) {
+  // does has what the buttons do: buy, pay and cancel.
+  constructor(id, does) {
     this.id = id;
     this.voucher = null;
     this.order = null; // the buyer's latest order of it
     this.attempt = null; // the last state that purchase.buy has reported
     this.stop = () => {};
+    this.busy = false; // while a payment or a cancellation is asked for
+    this.problem = ''; // why that was refused
     this.title = h('h3', { id: `v${id}` });
     this.pays = h('strong');
     this.worth = h('s');
@@ -26,13 +29,17 @@ export class Card {
     this.level = h('i');
     this.left = h('span');
     this.when = h('time');
-    this.button = h('button', { type: 'button', class: 'go buy', onclick: () => (this.trying() ? this.stop() : buy(this)) });
+    this.button = h('button', { type: 'button', class: 'go buy', onclick: () => (this.trying() ? this.stop() : does.buy(this)) });
     this.outcome = h('p', { class: 'outcome', role: 'status', tabindex: -1 });
+    this.due = h('p', { class: 'due' });
+    this.pay = h('button', { type: 'button', class: 'go pay', onclick: () => does.pay(this) });
+    this.cancel = h('button', { type: 'button', class: 'cancel', onclick: () => does.cancel(this) });
+    this.bill = h('div', { class: 'bill' }, this.due, this.pay, this.cancel);
     this.element = h('li', {}, h('article', { class: 'card', 'aria-labelledby': `v${id}` },
       h('div', { class: 'face' }, this.title, h('p', { class: 'price' }, this.pays, ' ', this.worth, ' ', this.off), this.policy),
       h('div', { class: 'stub' }, this.big,
         h('div', { class: 'stock' }, h('span', { class: 'bar', 'aria-hidden': 'true' }, this.level), h('p', {}, this.left, this.when)),
-        this.button, this.outcome)));
+        this.button, this.outcome, this.bill)));
   }
 
   // current is the order that the card is about: the one that was just placed, or the latest of an earlier visit.
@@ -67,7 +74,7 @@ export class Card {
       : phase === 'open' ? t('card.ends', { left: duration(end - at) }) : t('card.ended', { when: moment(v.end_at) }));
     const lost = this.drawButton(phase, stock);
     this.drawOutcome();
-    if (lost) this.outcome.focus();
+    if (this.drawBill() || lost) this.outcome.focus();
   }
 
   // drawButton reports whether the focus was on the button and cannot stay there.
@@ -91,6 +98,26 @@ export class Card {
     return focused && (this.button.hidden || this.button.disabled);
   }
 
+  // drawBill shows how an unpaid order is paid or cancelled. It reports whether the focus was there and cannot stay.
+  drawBill() {
+    const order = this.current();
+    const unpaid = order?.status === 'unpaid';
+    const focused = this.bill.contains(document.activeElement);
+    show(this.bill, unpaid);
+    if (!unpaid) {
+      this.problem = '';
+      return focused;
+    }
+    const left = order.pay_by ? Math.max(0, Date.parse(order.pay_by) - clock.now()) : null;
+    text(this.due, this.problem || (left === null ? '' : t('bill.left', { left: duration(left) })));
+    for (const [button, says] of [[this.pay, t('bill.pay', { price: money(this.voucher.price_cents) })], [this.cancel, t('bill.cancel')]]) {
+      text(button, says);
+      button.setAttribute('aria-label', `${says}: ${this.voucher.title}`);
+      button.setAttribute('aria-disabled', this.busy); // disabled would lose the focus
+    }
+    return false;
+  }
+
   // drawOutcome says what became of the attempt, or else of the order.
   drawOutcome() {
     const [a, order] = [this.attempt, this.current()];
@@ -105,7 +132,7 @@ export class Card {
   }
 }
 
-function refusalText(error) {
+export function refusalText(error) {
   const values = { id: error.requestID, detail: error.detail };
   return has(`refused.${error.code}`) ? t(`refused.${error.code}`, values) : t('refused.internal', values);
 }

@@ -8,6 +8,11 @@ const onItsWay = new Set(['pending']);
 
 export const waits = (status) => onItsWay.has(status);
 
+// The states that the page watches: these, and those that end by a payment, by its refund or by the time to pay.
+const toChange = new Set(['pending', 'unpaid', 'refunding']);
+
+export const watched = (status) => toChange.has(status);
+
 // How long one tap keeps trying, in ms.
 const perseverance = 120000;
 
@@ -49,9 +54,12 @@ export async function buy(voucherID, report, signal) {
     try {
       const key = keyOf(voucherID);
       const placed = await api.call('POST', `/api/v1/vouchers/${voucherID}/orders`, { headers: { ...headers, 'Idempotency-Key': key }, signal });
-      report({ is: 'order', order: placed });
-      const order = await follow(placed, headers, (o) => report({ is: 'order', order: o }), signal);
-      if (!waits(order.status)) forget(voucherID);
+      const told = (order) => {
+        if (!waits(order.status)) forget(voucherID);
+        report({ is: 'order', order });
+      };
+      told(placed);
+      told(await follow(placed, headers, told, signal));
       return;
     } catch (error) {
       if (signal.aborted) break;
@@ -74,12 +82,14 @@ export async function buy(voucherID, report, signal) {
 
 // follow waits until an order is in a state that stays, and returns it. A look-up that finds no answer is repeated.
 export async function follow(order, headers, report, signal) {
-  for (let attempt = 1; waits(order.status) && !signal.aborted;) {
+  let wait = order.status === 'unpaid' ? 0 : 20000; // until when it is to be paid is asked for at once
+  for (let attempt = 1; watched(order.status) && !signal.aborted;) {
     try {
-      order = await api.call('GET', `/api/v1/orders/${order.order_id}?wait=20s`, { headers, wait: 20000, signal });
+      order = await api.call('GET', `/api/v1/orders/${order.order_id}` + (wait ? '?wait=20s' : ''), { headers, wait, signal });
       report(order);
       attempt = 1;
-      if (waits(order.status)) await pause(500, signal); // a server that is stopping answers at once
+      if (wait && watched(order.status)) await pause(500, signal); // a server that is stopping answers at once
+      wait = 20000;
     } catch (error) {
       if (signal.aborted) break;
       if (error instanceof api.Refusal && error.code === 'order_not_found') return { ...order, status: 'lost' };
@@ -89,3 +99,11 @@ export async function follow(order, headers, report, signal) {
   }
   return order;
 }
+
+// pay returns the payment of an unpaid order, the same one each time.
+export const pay = (id, headers) => api.call('POST', `/api/v1/orders/${id}/payment`, { headers });
+
+// cancel gives an unpaid order back, and returns it.
+export const cancel = (id, headers) => api.call('POST', `/api/v1/orders/${id}/cancel`, { headers });
+
+export const look = (id, headers) => api.call('GET', `/api/v1/orders/${id}`, { headers });
