@@ -33,7 +33,7 @@ func greet(ctx context.Context, out io.Writer, cfg config, vouchers *voucher.Ser
 		BeginAt: now, EndAt: now.Add(24 * time.Hour), Policy: voucher.DefaultPolicy(),
 	}
 	v, err := vouchers.Create(ctx, sale)
-	sale.PayWithin = 15 * time.Minute
+	sale.Title, sale.PayWithin = "100 for 80, to be paid", 15*time.Minute
 	var paid *voucher.Voucher
 	if err == nil && payments != nil {
 		paid, err = vouchers.Create(ctx, sale)

@@ -92,8 +92,8 @@ async function buy(card) {
     card.draw();
     if (state.is === 'order') noteOrder({ ...state.order, voucher_id: card.id });
     if (state.is === 'refused') refused(card, state.error);
+    if (state.is === 'order' || state.is === 'refused') poll(); // the stock is another one
   }, stop.signal);
-  poll();
 }
 
 function refused(card, error) {
