@@ -15,7 +15,7 @@ import (
 // documents are the pages whose links and names are checked.
 func documents(t *testing.T) []string {
 	t.Helper()
-	pages := []string{"README.md", "CONTRIBUTING.md", "loadtest/README.md"}
+	pages := []string{"README.md", "README.zh-CN.md", "CONTRIBUTING.md", "loadtest/README.md"}
 	err := fs.WalkDir(os.DirFS(root), "docs", func(path string, _ fs.DirEntry, err error) error {
 		if filepath.Ext(path) == ".md" {
 			pages = append(pages, path)
@@ -40,6 +40,29 @@ func TestREADMEIsShort(t *testing.T) {
 	for i, line := range lines {
 		if n := utf8.RuneCountInString(line); n > 120 {
 			t.Errorf("README.md:%d has %d characters, want at most 120", i+1, n)
+		}
+	}
+}
+
+// The README in Chinese has the same sections, commands, links and names of code as the one in English, in the same
+// order, and each links to the other in its first line.
+func TestREADMEInChinese(t *testing.T) {
+	english, chinese := read(t, "README.md"), read(t, "README.zh-CN.md")
+	for text, link := range map[string]string{english: "](README.zh-CN.md)", chinese: "](README.md)"} {
+		if first, _, _ := strings.Cut(text, "\n"); !strings.Contains(first, link) {
+			t.Errorf("the line %q has no link to the other language", first)
+		}
+	}
+	for what, of := range map[string]*regexp.Regexp{
+		"headings": regexp.MustCompile(`(?m)^#+ `),
+		"rows":     regexp.MustCompile(`(?m)^\|`),
+		"commands": regexp.MustCompile(`(?m)^(?:\$ |go run |make )[^#\n]*[^#\s]`),
+		"code":     regexp.MustCompile("`[^`\n]+`"),
+		"links":    regexp.MustCompile(`\]\((?:docs|internal|cmd|loadtest|CONTRIBUTING)[^)]*\)`),
+	} {
+		want, got := of.FindAllString(english, -1), of.FindAllString(chinese, -1)
+		if len(want) == 0 || !slices.Equal(want, got) {
+			t.Errorf("the %s differ:\nREADME.md       %q\nREADME.zh-CN.md %q", what, want, got)
 		}
 	}
 }
