@@ -77,6 +77,7 @@ export function setup(headers, sold, failed) {
       const voucher = await api.call('POST', '/api/v1/vouchers', { headers: headers(), body: {
         title: $('title').value, stock: Number($('stock').value), price_cents: Math.round(100 * Number($('price').value)),
         begin_at: iso(begin), end_at: iso(begin + 60000 * Number($('lasts').value)), policy: policyOf(values()),
+        pay_within_s: Number($('paywithin').value),
       } });
       text($('offer-outcome'), t('offer.done', { title: voucher.title }));
       $('offer-outcome').className = 'outcome good';
