@@ -56,7 +56,7 @@ func openAdmission(ctx context.Context, cfg config, stores *stores, registry pro
 	}
 	fulfiller, err := fulfil.New(fulfil.Config{
 		Client: stores.orders, Store: tracing.AdmissionStore(stores.db.AdmissionStore()), Orders: stores.db.Orders(), Log: log, Prefix: keyPrefix, Observer: observers.Fulfiller(),
-		Name: cfg.Admission.Instance, ClaimIdle: cfg.Admission.ClaimIdle, FinishTimeout: finishBatches,
+		Name: cfg.Admission.Instance, ClaimIdle: cfg.Admission.ClaimIdle, FinishTimeout: finishBatches, WaitReplicas: cfg.WaitReplicas,
 	})
 	if err != nil {
 		return nil, errors.Join(err, opening.Close())

@@ -84,6 +84,9 @@
 // received a transfer also proves that the other bucket must have given it. A bucket that has lost
 // data closes the whole voucher.
 //
+// If that process is dead as well, nobody remembers the lost data. With [Config.WaitReplicas] no buyer was
+// told of it then, and package fulfil has not written it to the database.
+//
 // # Not guaranteed
 //
 // Orders that Redis loses before they are persisted are lost; how many that can be is the choice of

@@ -39,6 +39,9 @@ type Config struct {
 	// the process continues at once with its pending entries. Default: host, process id
 	// and a random part.
 	Name string
+	// WaitReplicas is how many replicas must have an entry before it is written to the database: as many as must
+	// have an order before its buyer is told. Default 0.
+	WaitReplicas int
 	// Workers is the number of concurrent transactions. Default 1.
 	Workers int
 	// BatchSize is the largest number of orders in a transaction. Default 500.
@@ -121,6 +124,8 @@ func (c Config) Validate() error {
 	switch {
 	case c.Workers < 1 || c.BatchSize < 1 || c.BatchSize > maxBatch:
 		return fmt.Errorf("fulfil: %d workers, batches of %d: at least 1 each, batches of at most %d", c.Workers, c.BatchSize, maxBatch)
+	case c.WaitReplicas < 0:
+		return fmt.Errorf("fulfil: WaitReplicas is %d, less than 0", c.WaitReplicas)
 	case min(c.MaxDeliveries, c.MaxAttempts) < 1:
 		return fmt.Errorf("fulfil: %d deliveries, %d attempts: at least 1 each", c.MaxDeliveries, c.MaxAttempts)
 	case min(c.Block, c.ClaimIdle, c.ClaimEvery, c.HeartbeatEvery) < time.Millisecond: // Redis counts in ms, and blocks for ever on 0

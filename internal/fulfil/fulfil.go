@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 )
 
@@ -38,7 +39,12 @@ func New(c Config) (*Fulfiller, error) {
 		return nil, err
 	}
 	c = c.withDefaults()
-	return newFulfiller(c, newRedisStreams(c.Client)), nil
+	streams := newRedisStreams(c.Client)
+	if c.WaitReplicas == 0 {
+		return newFulfiller(c, streams), nil
+	}
+	options := ledger.Options{WaitReplicas: c.WaitReplicas, WaitTimeout: nodeTimeout / 2}
+	return newFulfiller(c, &replicatedStreams{streams, ledger.New(c.Client, options), streams.cluster == nil}), nil
 }
 
 func newFulfiller(c Config, r streamReader) *Fulfiller {

@@ -39,7 +39,7 @@ type Ledger struct {
 }
 
 type scripts struct {
-	admit, state, close, open, give, take, giveBack, replicate, remove *redisscript.Script
+	admit, state, close, open, give, take, giveBack, replicate, replicateAll, remove *redisscript.Script
 }
 
 // New returns a ledger on a client.
@@ -48,7 +48,7 @@ func New(client Client, options Options) *Ledger {
 		admit: redisscript.New(admitSource), state: redisscript.New(stateSource),
 		close: redisscript.New(closeSource), open: redisscript.New(openSource),
 		give: redisscript.New(giveSource), take: redisscript.New(takeSource), giveBack: redisscript.New(returnSource),
-		replicate: redisscript.New(replicateSource), remove: redisscript.New(removeSource),
+		replicate: redisscript.New(replicateSource), replicateAll: redisscript.New(replicateAllSource), remove: redisscript.New(removeSource),
 	}}
 }
 

@@ -30,6 +30,15 @@ func (l *Ledger) Replicate(ctx context.Context, keys Keys, o order.Order) (bool,
 	return len(n) == 1 && n[0] == 1, nil
 }
 
+//go:embed replicate_all.lua
+var replicateAllSource string
+
+// ReplicateAll waits until enough replicas have everything that the server of a bucket has written so far.
+func (l *Ledger) ReplicateAll(ctx context.Context, keys Keys) error {
+	_, err := l.runAcknowledged(ctx, l.scripts.replicateAll, []any{"", "", 1, keys.Meta})
+	return err
+}
+
 // runAcknowledged is run, and then waits until enough replicas have what the script and all
 // commands before it wrote. With a reply and [ErrUnacknowledged] the script was executed.
 // The first key of args names the node.

@@ -1,0 +1,107 @@
+package fulfil
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"seckill/internal/admission/ledger"
+)
+
+// replicatedStreams hands out only entries that enough replicas have. Otherwise an order could be in the
+// database and not in the replica that is promoted, whose bucket would sell the order's stock again: the
+// processes that could have noticed may be dead, and other orders raise the bucket's seq to what the database
+// knows.
+type replicatedStreams struct {
+	streamReader
+	ledger *ledger.Ledger
+	// oneServer: all streams are on the same server, so one of them speaks for all.
+	oneServer bool
+}
+
+func (r *replicatedStreams) readNew(ctx context.Context, consumer string, streams []*stream, count int, block time.Duration) ([]entry, error) {
+	entries, err := r.streamReader.readNew(ctx, consumer, streams, count, block)
+	kept, failed := r.replicated(ctx, entries)
+	some, partly := errors.AsType[*readError](err)
+	switch {
+	case failed == nil:
+		return kept, err
+	case partly:
+		failed.streams = append(failed.streams, some.streams...)
+	case err != nil:
+		return kept, err // of all streams
+	}
+	return kept, failed
+}
+
+func (r *replicatedStreams) readPending(ctx context.Context, consumer string, s *stream, after string, count int) ([]entry, error) {
+	entries, err := r.streamReader.readPending(ctx, consumer, s, after, count)
+	if err != nil {
+		return entries, err
+	}
+	return r.all(ctx, entries)
+}
+
+func (r *replicatedStreams) claimIdle(ctx context.Context, consumer string, s *stream, idle time.Duration, cursor string, count int) ([]entry, string, error) {
+	entries, next, err := r.streamReader.claimIdle(ctx, consumer, s, idle, cursor, count)
+	if err != nil {
+		return entries, next, err
+	}
+	entries, err = r.all(ctx, entries)
+	return entries, next, err
+}
+
+func (r *replicatedStreams) claimFrom(ctx context.Context, consumer, from string, s *stream, idle time.Duration, count int) ([]entry, error) {
+	entries, err := r.streamReader.claimFrom(ctx, consumer, from, s, idle, count)
+	if err != nil {
+		return entries, err
+	}
+	return r.all(ctx, entries)
+}
+
+// all is replicated for entries of one stream.
+func (r *replicatedStreams) all(ctx context.Context, entries []entry) ([]entry, error) {
+	kept, failed := r.replicated(ctx, entries)
+	if failed != nil {
+		return nil, failed
+	}
+	return kept, nil
+}
+
+// replicated waits until replicas have the entries, and returns those of the streams of which they have. The
+// others stay pending at the consumer, which reads them again.
+func (r *replicatedStreams) replicated(ctx context.Context, entries []entry) ([]entry, *readError) {
+	parts := byStream(entries)
+	errs := make([]error, len(parts))
+	var asking sync.WaitGroup
+	for i, part := range parts {
+		if i > 0 && r.oneServer {
+			break
+		}
+		asking.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
+			defer cancel()
+			errs[i] = r.ledger.ReplicateAll(ctx, part[0].keys)
+		})
+	}
+	asking.Wait()
+	var kept []entry
+	var failed *readError
+	for i, part := range parts {
+		err := errs[i]
+		if r.oneServer {
+			err = errs[0]
+		}
+		if err == nil {
+			kept = append(kept, part...)
+			continue
+		}
+		if failed == nil {
+			failed = &readError{err: fmt.Errorf("entries that replicas do not have yet: %w", err)}
+		}
+		failed.streams = append(failed.streams, part[0].stream)
+	}
+	return kept, failed
+}
