@@ -301,7 +301,7 @@ func newFixture(t testing.TB, addr string, stock int64) *fixture {
 	s.config = Config{
 		Client: client, Store: sh, Awaiter: awaiter{}, Locker: local.New(), Log: slog.New(slog.DiscardHandler), Prefix: s.prefix,
 		// A busy machine is no outage. A test in which a server hangs sets its own limits.
-		AttemptTimeout: 10 * time.Second, DecisionTimeout: 30 * time.Second,
+		AttemptTimeout: 10 * time.Second, DecisionTimeout: 30 * time.Second, OpenWait: 5 * time.Second,
 	}
 	return s
 }
