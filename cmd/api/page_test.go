@@ -40,7 +40,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// visit opens a page in a tab, for a visitor who reads that language.
+// visit opens a page in a tab of a browser that asks for that language.
 func visit(b context.Context, t *testing.T, url, language string) *visitor {
 	t.Helper()
 	tab, notes := browser.Tab(b, t)

@@ -70,9 +70,9 @@
 //
 // # Stock that is given back
 //
-// An order that is cancelled, expires or is refunded gives its voucher back in the database, and a row says
-// that Redis is to be told. The [Returner] of any process tells it, under the epoch of that moment, with a
-// total that only grows: see returns.go, return.lua and ADR 16.
+// An order that is cancelled, expires or is refunded gives its voucher back in the database. The same
+// transaction records a return for Redis. The [Returner] of any process carries the return out, under the
+// epoch of that transaction, with a total that only grows: see returns.go, return.lua and ADR 16.
 //
 // # When Redis loses data
 //

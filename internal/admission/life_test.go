@@ -210,8 +210,8 @@ func TestStockReturnsToItsBucket(t *testing.T) {
 	s.balanced(v)
 }
 
-// A call that is repeated, or that arrives late, returns nothing a second time: neither in its own epoch nor in
-// a later one, and it does not take the reservation of a user who has ordered again.
+// A repeated or late call returns nothing a second time, in its own epoch or in a later one. It keeps the newer
+// reservation of a user who has ordered again.
 func TestReturnIsCountedOnce(t *testing.T) {
 	s := newShop(t, testkit.SQLite(t))
 	v := s.create(admittedVoucher, 2, 1)
