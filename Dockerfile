@@ -3,7 +3,7 @@ ARG VERSION=unknown
 ARG COMMIT=unknown
 ARG CREATED=unknown
 
-FROM golang:1.26 AS build
+FROM golang:1.26.8 AS build
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN --mount=type=cache,target=/go/pkg/mod \

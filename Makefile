@@ -16,9 +16,10 @@ SIDE ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 BENCH ?=
 K6_VERSION ?= v1.8.1
 
-# Some load tests are modules of their own, so that the libraries they compare with stay out of the project's go.mod.
-MODULES := . $(patsubst %/go.mod,%,$(wildcard loadtest/*/go.mod))
-# What make soak repeats.
+# Some load tests are modules of their own, so that the libraries they compare with stay out of the project's go.mod, and
+# so are the types of Kubernetes.
+MODULES := . $(patsubst %/go.mod,%,$(wildcard loadtest/*/go.mod)) tools/kubernetes
+# The packages that make soak repeats.
 REPEATED ?= ./internal/lock/... ./internal/idworker ./internal/order ./internal/admission ./internal/fulfil
 # If PKG names packages, they are those of the main module.
 TESTED = $(if $(filter-out ./...,$(PKG)),.,$(MODULES))
@@ -92,12 +93,14 @@ test: ready ## Run every test, with real servers on free ports
 test-short: ## Run the quick tests, with the servers that are installed
 	go test -short -timeout 5m -run '$(RUN)' $(PKG)
 
-# The long tests have names with TestSoak…; testkit.Soak skips them everywhere else.
+# The long tests have names with TestSoak…; testkit.Soak skips them everywhere else. If all of them are asked for, the
+# containers are tested too.
 .PHONY: soak
-soak: ready ## Run the long tests, and repeat the concurrency tests COUNT times
+soak: ready ## Run the long tests, repeat the concurrency tests COUNT times, and run the containers
 	SECKILL_TEST_SOAK=1 go test $(RACE) -vet=off -ldflags=-w -p 1 -count=1 -timeout 60m -v -run '$(LONG)' \
 		$$(grep -rlF 'testkit.Soak(' --include='*_test.go' cmd internal | xargs -n 1 dirname | sort -u | sed 's|^|./|') | grep -vE '^=== '
 	$(TEST) -count=$(COUNT) -timeout 120m -run '$(RUN)' $(REPEATED)
+	$(if $(filter ^TestSoak,$(LONG)),@scripts/compose-test.sh)
 
 .PHONY: bench
 bench: ## Compare the flow admission with a bare gin handler: one table, 4 minutes; BENCH=quick: one minute; BENCH=sold-out: a part

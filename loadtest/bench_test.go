@@ -200,12 +200,18 @@ func startAPI(b *testing.B, dsn, redis string, env ...string) service {
 // sell creates a voucher that is on sale for an hour and returns its id. Without a policy it has the default one.
 func (s service) sell(b *testing.B, stock int64, begin time.Time, policy map[string]any) string {
 	b.Helper()
-	voucher := map[string]any{
-		"title": "bench", "stock": stock, "begin_at": begin.Format(time.RFC3339Nano), "end_at": begin.Add(time.Hour).Format(time.RFC3339Nano),
-	}
+	voucher := map[string]any{"stock": stock}
 	if policy != nil {
 		voucher["policy"] = policy
 	}
+	return s.sellWith(b, voucher, begin)
+}
+
+// sellWith creates a voucher with the given fields.
+func (s service) sellWith(b *testing.B, voucher map[string]any, begin time.Time) string {
+	b.Helper()
+	voucher["title"] = "bench"
+	voucher["begin_at"], voucher["end_at"] = begin.Format(time.RFC3339Nano), begin.Add(time.Hour).Format(time.RFC3339Nano)
 	body, _ := json.Marshal(voucher)
 	resp, err := http.Post(s.url+"/api/v1/vouchers", "application/json", bytes.NewReader(body))
 	if err != nil {

@@ -41,6 +41,7 @@ func BenchmarkFastPath(b *testing.B) {
 	measure("memory", s.memory)
 	measure("users", s.users)
 	measure("keys", s.keys)
+	measure("paid", s.paid)
 	if !*quick {
 		measure("calls", s.calls)
 		measure("buckets", s.buckets)
@@ -54,6 +55,7 @@ type benchService struct {
 	api   service
 	redis *redis.Client
 	pool  *sql.DB
+	dsn   string
 	bare  string               // URL of the yardstick of accepted orders
 	user  int                  // the next user: no user orders twice
 	own   *prometheus.Registry // this process's own metrics
@@ -68,7 +70,7 @@ func newShop(b *testing.B) *benchService {
 	b.Helper()
 	database := testkit.NewMariaDB(b, "--innodb-flush-log-at-trx-commit=1", "--innodb-buffer-pool-size=256M").Database(b)
 	server := testkit.NewRedis(b)
-	s := &benchService{api: startAPI(b, database.DSN, server.Addr(), "SECKILL_LOG_LEVEL=warn"), redis: server.Client(b), user: 1, own: prometheus.NewRegistry()}
+	s := &benchService{api: startAPI(b, database.DSN, server.Addr(), "SECKILL_LOG_LEVEL=warn"), redis: server.Client(b), dsn: database.DSN, user: 1, own: prometheus.NewRegistry()}
 	s.own.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	pool, err := sql.Open("mysql", database.DSN)
 	if err != nil {

@@ -21,9 +21,13 @@
 //                      duplicates: every user sends several requests at the same moment
 //                      tail: the voucher is sold out first, then come the late buyers
 //                      all: a rush, and when it is over its tail
-//   USERS              buyers in the rush  (2000)
+//                      life: the voucher asks for payment; buyers pay, pay twice, cancel, pay
+//                      what they have cancelled, or let it expire. The servers need a provider
+//   USERS              buyers in the rush  (2000; for life 300)
 //   STOCK              vouchers on sale  (100; for duplicates USERS x REQUESTS_PER_USER)
 //   VUS                requests (duplicates: users) at once  (200; for duplicates 50)
+//   MAX_CONNECTIONS    refuse to run if VUS needs more connections: for duplicates REQUESTS_PER_USER
+//                      for each, for all two for each  (no limit; 1000 in docker-compose.yml)
 //   REQUESTS_PER_USER  for duplicates  (4)
 //   LATE_BUYERS        buyers in the tail  (as USERS)
 //   FIRST_USER         the first user id  (1)
@@ -32,6 +36,7 @@
 //   READY_TIMEOUT      wait for the instances at most  (30s)
 //   WAIT               under admission, a buyer with a 202 polls the order at another
 //                      instance for at most this long; 0: no polling  (10s)
+//   PAY_WITHIN         for life: the time to pay  (5s)
 //   TAIL_P95_MS        fail when the tail's 95th percentile is above  (no limit)
 //
 // Policy, as in the voucher's JSON; the server's defaults apply to the rest
@@ -46,6 +51,7 @@
 // Identity; with none of these, X-User-ID and no admin token, as in lab mode
 //   ADMIN_TOKEN        the server's admin token
 //   JWT_SECRET         sign the buyers' tokens here
+//   ADMIN_TOKEN_FILE, JWT_SECRET_FILE   or the absolute paths of files with them
 //   TOKENS             or read them from a file that `lab tokens --format k6` wrote
 //
 // Result
@@ -59,8 +65,9 @@ import { follow } from './seckill/accepted.js';
 import { config } from './seckill/config.js';
 import { headers } from './seckill/buyers.js';
 import { experiment, expectation } from './seckill/experiment.js';
+import { live } from './seckill/life.js';
 import { awaitFree } from './seckill/locks.js';
-import { record, rush as rushPhase, tail as tailPhase } from './seckill/outcomes.js';
+import { promised, record, rush as rushPhase, tail as tailPhase } from './seckill/outcomes.js';
 import { audit, create, ordersURL, sellOut, waitUntilReady } from './seckill/sale.js';
 import { summarize } from './seckill/summary.js';
 
@@ -140,7 +147,8 @@ function send(phase, voucher, buyers, turn) {
   phase.clock.add(Date.now());
   return responses.map((response, i) => {
     const code = record(phase, response);
-    if (code === 'pending' && config.waitSeconds > 0) follow(turn + i, response, headers(buyers[i]), asked);
+    if (config.scenario === 'life' && promised(code)) live(turn + i, response, headers(buyers[i]));
+    else if (code === 'pending' && config.waitSeconds > 0) follow(turn + i, response, headers(buyers[i]), asked);
     return code;
   });
 }
@@ -195,6 +203,10 @@ function soldRight() {
     audit_pending: ['value==0'],
     accepted_rejected: ['count==0'],
     accepted_unknown: ['count==0'],
+    life_wrong: ['count==0'],
+    life_open: ['count==0'],
+    life_unknown: ['count==0'],
+    life_unanswered: ['count==0'],
     lock_stuck: ['value==0'],
     tail_wrong_answers: ['count==0'],
   };

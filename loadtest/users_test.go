@@ -139,7 +139,7 @@ func (c *userSet) order(b *testing.B, script *redis.Script) orderCost {
 // call places the orders of n new users in one call.
 func (c *userSet) call(b *testing.B, script *redis.Script, batch int) {
 	b.Helper()
-	args := []any{2, 0, 0, "", "", int64(1) << 40, int64(1) << 50, ""}
+	args := []any{2, 0, 0, "", "", int64(1) << 40, int64(1) << 50, "", ledger.DefaultOrdersPerEntry}
 	for range batch {
 		c.next++
 		args = append(args, c.next, orderID(c.next))

@@ -104,26 +104,34 @@ engine_plugins() {
   rm -rf "$work"
 }
 
-# make_stand_ins makes the images that are missing. The names come from the files, so that both agree.
+# make_stand_ins makes the images that are missing. The names come from the files, so that both agree. Grafana is neither
+# a package of Debian nor can it be built here: this engine runs the files without it.
 make_stand_ins() {
-  local servers=seckill-stand-in:servers mysql=seckill-stand-in:mysql
+  printf 'services:\n  grafana: !reset null\n' >"$work/without-grafana.yml"
+  options+=(--file docker-compose.yml --file "$work/without-grafana.yml")
+  local servers=seckill-stand-in:servers mysql=seckill-stand-in:mysql mariadb=seckill-stand-in:mariadb
   has_image "$servers" || import_tree "$servers" trixie \
     redis-server haproxy prometheus zookeeper default-jre-headless ca-certificates wget
   has_image "$mysql" || import_tree "$mysql" sid mysql-server-core mysql-client-core
+  has_image "$mariadb" || import_tree "$mariadb" trixie mariadb-server galera-4 rsync
 
   layer redis "$servers" "$(file_sum scripts/stand-ins/redis.sh)" \
-    --change 'WORKDIR /data' --change 'ENTRYPOINT ["/entrypoint"]' -- scripts/stand-ins/redis.sh /entrypoint
+    --change 'WORKDIR /data' --change 'ENTRYPOINT ["docker-entrypoint.sh"]' \
+    -- scripts/stand-ins/redis.sh /usr/local/bin/docker-entrypoint.sh
   layer mysql "$mysql" "$(file_sum scripts/stand-ins/mysql.sh)" \
     --change 'ENTRYPOINT ["/entrypoint"]' -- scripts/stand-ins/mysql.sh /entrypoint
+  layer mariadb "$mariadb" "$(file_sum scripts/stand-ins/mariadb.sh)" \
+    --change 'ENTRYPOINT ["docker-entrypoint.sh"]' \
+    -- scripts/stand-ins/mariadb.sh /usr/local/bin/docker-entrypoint.sh
   layer haproxy "$servers" "$(file_sum scripts/stand-ins/haproxy.sh)" \
     --change 'ENTRYPOINT ["/entrypoint"]' -- scripts/stand-ins/haproxy.sh /entrypoint
   layer zookeeper "$servers" "$(file_sum scripts/stand-ins/zookeeper.sh)" \
     --change 'ENV PATH=/usr/share/zookeeper/bin:/usr/local/bin:/usr/bin:/bin' \
     --change 'ENTRYPOINT ["/entrypoint"]' -- scripts/stand-ins/zookeeper.sh /entrypoint
-  layer prom/prometheus "$servers" 1 \
-    --change 'ENTRYPOINT ["prometheus", "--config.file=/etc/prometheus/prometheus.yml", "--storage.tsdb.path=/prometheus"]' --
+  layer prom/prometheus "$servers" 2 --change 'ENTRYPOINT ["prometheus"]' --
   make k6 >/dev/null
   layer grafana/k6 "$servers" "$(bin/k6 version)" --change 'ENTRYPOINT ["k6"]' -- bin/k6 /usr/local/bin/k6
+  make_jaeger "$servers"
   make_golang "$servers"
   make_distroless "$servers"
 }
@@ -159,7 +167,8 @@ layer() {
 version_of() { docker image inspect --format '{{index .Config.Labels "stand-in"}}' "$1" 2>/dev/null; }
 
 # import_tree TAG SUITE PACKAGE...: an image of a small Debian tree. apt installs the packages, since debootstrap cannot
-# order the configuration of Java's; no service is started.
+# order the configuration of Java's; no service is started. Of a mirror that is a week behind, apt refuses the list of
+# sid as expired, which debootstrap has taken before; the signature is checked in any case.
 import_tree() {
   local tag=$1 suite=$2 tree=$cache/tree log=$cache/tree.log
   shift 2
@@ -171,14 +180,34 @@ import_tree() {
     printf '#!/bin/sh\nexit 101\n' >"$tree/usr/sbin/policy-rc.d" && chmod +x "$tree/usr/sbin/policy-rc.d" &&
     DEBIAN_FRONTEND=noninteractive nice unshare --mount bash -ec 'tree=$1
       mount -t proc proc "$tree/proc"
-      chroot "$tree" apt-get -qq update
+      chroot "$tree" apt-get -qq -o Acquire::Check-Valid-Until=false update
       chroot "$tree" apt-get -qq install -y --no-install-recommends "${@:2}"' install "$tree" "$@"; } >"$log" 2>&1 8>&-; then
     tail -n 20 "$log" >&2
     die "no tree of Debian $suite; the whole log is $log"
   fi
-  tar -C "$tree" -c --exclude=./var/cache/apt --exclude=./var/lib/apt/lists --exclude=./usr/share/doc \
+  # A package that makes a data folder would have it copied into every volume that is mounted there.
+  tar -C "$tree" -c --exclude='./var/lib/mysql/*' --exclude=./var/cache/apt --exclude=./var/lib/apt/lists --exclude=./usr/share/doc \
     --exclude=./usr/share/locale --exclude=./dev . | docker import - "$tag" >/dev/null
   rm -rf --one-file-system "$tree" "$log"
+}
+
+# make_jaeger: Jaeger without its pages. One commit has a tag of version 1 and one of version 2; Go finds the first.
+make_jaeger() {
+  local tag source=$cache/jaeger module=github.com/jaegertracing/jaeger@v1.76.0
+  tag=$(image_named jaegertracing/jaeger)
+  [[ $tag == *:2.13.0 ]] || die "which version 1 of Jaeger is $tag?"
+  [[ $(version_of "$tag") != "$module" ]] || return 0
+  say "Jaeger, from its Go module"
+  rm -rf "$source"
+  (cd "$(mktemp -d -p "$work")" && go mod download "$module")
+  cp -r "$(go env GOMODCACHE)/$module" "$source"
+  chmod -R u+w "$source"
+  # It has directives with which go install refuses a module.
+  nice go build -C "$source" -trimpath -ldflags='-s -w' -o "$source/jaeger.out" ./cmd/jaeger ||
+    die "cannot build Jaeger"
+  layer jaegertracing/jaeger "$1" "$module" --change 'ENTRYPOINT ["jaeger"]' \
+    -- "$source/jaeger.out" /usr/local/bin/jaeger
+  rm -rf "$source"
 }
 
 # make_golang: this machine's Go, and the modules of go.sum as a file proxy, since a build here has no network.

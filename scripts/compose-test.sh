@@ -2,8 +2,8 @@
 #
 # Runs docker-compose.yml as an operator does, and fails with the logs of the containers if anything is not as it should
 # be: builds the image, starts every profile, buys under both flows through the load balancer, runs k6, replaces the
-# instances one by one and kills one and Redis under load, restarts everything with its volumes, and stops. Nothing is
-# left but images.
+# instances one by one, kills one and Redis under load, uses a Redis Cluster, Sentinel and a Galera cluster whose nodes are
+# killed under load, restarts everything with its volumes, and stops. Nothing is left but images.
 #
 # usage: scripts/compose-test.sh
 #
@@ -21,6 +21,8 @@ work=$(mktemp -d)
 image=seckill:compose-test
 entrance=http://127.0.0.1:18080
 prometheus=http://127.0.0.1:19090
+grafana=http://127.0.0.1:13000
+jaeger=http://127.0.0.1:11686
 
 say() { printf '[%4d s] %s\n' "$SECONDS" "$*"; }
 die() { say "FAILED: $*"; exit 1; }
@@ -30,7 +32,12 @@ main() {
   trap 'exit 130' INT TERM
   settings
   choose_engine
+  # A run that was killed leaves its volumes, whose servers have other passwords.
+  docker rm --force "$project-alone" >/dev/null 2>&1 || true
+  compose --profile '*' down --volumes --remove-orphans >/dev/null 2>&1
   step "image" build
+  step "laboratory" laboratory
+  step "the image alone" alone
   step "default profile" up
   step "an order under locked" buy '{}' 201
   step "an order under admission" buy '{"flow":"admission"}' 202
@@ -38,7 +45,8 @@ main() {
   step "k6, admission" load admission SCENARIO=all FLOW=admission
   step "profile locks" with_locks
   step "profile zookeeper" with_zookeeper
-  step "profile observe" with_prometheus
+  step "profile observe" observed
+  step "who reaches whom" apart
   step "rolling update, locked" rolling_update LOCK=reentrant
   step "rolling update, admission" rolling_update FLOW=admission
   step "an instance is killed, locked" kill_under_load api LOCK=reentrant
@@ -46,6 +54,10 @@ main() {
   step "Redis is killed, locked" kill_under_load redis LOCK=reentrant
   step "Redis is killed, admission" kill_under_load redis FLOW=admission
   step "four instances, 20,000 buyers" rush
+  step "too many connections for k6" too_many
+  step "profile cluster" with_cluster
+  step "profile sentinel" with_sentinels
+  step "profile galera" with_galera
   step "everything again, with its volumes" restart
   step "stop" stop
   say "all is well"
@@ -65,18 +77,22 @@ see() { printf '%9s %s\n' "" "$*"; }
 # The secrets of .env, and ports that nobody else uses.
 settings() {
   local name
-  for name in ${!SECKILL_@} ${!MYSQL_@}; do
+  for name in ${!SECKILL_@} ${!MYSQL_@} ${!OTEL_@}; do
     [[ $name == SECKILL_COMPOSE_ENGINE ]] || unset "$name" # compose prefers the environment to the file
   done
   secret() { head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n'; }
   jwt_secret=$(secret) admin_token=$(secret)
   cat >"$work/env" <<END
 MYSQL_PASSWORD=$(secret)
+SECKILL_REDIS_PASSWORD=$(secret)
+SECKILL_SUBNET=172.30.91.0/24
 SECKILL_JWT_SECRET=$jwt_secret
 SECKILL_ADMIN_TOKEN=$admin_token
 SECKILL_IMAGE=$image
 API_PORT=${entrance##*:}
 PROMETHEUS_PORT=${prometheus##*:}
+GRAFANA_PORT=${grafana##*:}
+JAEGER_PORT=${jaeger##*:}
 END
 }
 
@@ -133,6 +149,28 @@ build() {
   mapfile -t tokens < <(docker run --rm -e SECKILL_JWT_SECRET="$jwt_secret" --entrypoint /usr/local/bin/lab "$image" \
     tokens --users 20)
 }
+
+# laboratory: an experiment in the image, which has no shell, no network and no server but what it starts itself.
+laboratory() {
+  local how
+  for how in "docker run --rm --entrypoint lab $image" "compose run --rm -T lab"; do
+    $how run naive-wrong-release >"$work/lab" 2>&1 || { cat "$work/lab"; die "$how run naive-wrong-release"; }
+    see "$(tail -n 1 "$work/lab")"
+  done
+}
+
+# alone: docker run, with the lines of docs/operations.md. Without a setting it would be in lab mode for everybody.
+alone() {
+  ! docker run --rm --name "$project-alone" "$image" >"$work/alone" 2>&1 || die "docker run of the image serves everybody"
+  grep -o 'SECKILL_LAB_ALLOW_REMOTE.*' "$work/alone" | sed 's/^/          /' || { cat "$work/alone"; die "docker run does not say what is missing"; }
+  docker run --detach --rm --name "$project-alone" --publish "${entrance#http://}:8080" \
+    --env SECKILL_LAB_ALLOW_REMOTE=1 "$image" >/dev/null
+  await "the published port answers" in_engine curl -sf -o "$work/alone" "$entrance/api/v1/vouchers"
+  docker stop "$project-alone" >/dev/null
+  await "its port is free" gone
+}
+
+gone() { ! docker inspect "$project-alone" >/dev/null 2>&1; }
 
 up() {
   compose up --detach --wait --no-build
@@ -200,17 +238,168 @@ with_zookeeper() {
   up
   buy '{"lock":"zk-node"}' 201
   buy '{"lock":"zk-queue"}' 201
+  compose stop zookeeper-1
+  see "one of three servers is stopped"
+  await "an order under two servers" buys '{"lock":"zk-node"}' 201
+  compose start zookeeper-1
+}
+
+# buys POLICY STATUS: as buy, and false where that ends the run.
+buys() { (buy "$@") >"$work/buys" 2>&1; }
+
+# instead SETTING=VALUE...: the instances are replaced by ones with other settings.
+instead() {
+  cp "$work/env" "$work/env.before"
+  printf '%s\n' "$@" >>"$work/env"
+  up
+}
+
+as_before() {
+  mv "$work/env.before" "$work/env"
+  up
+}
+
+# A Redis Cluster of three primaries, over which a voucher's stock is split. A primary that is killed comes back with
+# what it knew.
+with_cluster() {
+  local voucher shards
+  options+=(--profile cluster)
+  instead SECKILL_REDIS_ADDRS=redis-cluster-1:6379,redis-cluster-2:6379,redis-cluster-3:6379
+  buy '{}' 201
+  buy '{"flow":"admission","buckets":6}' 202
+  load cluster FLOW=admission BUCKETS=6 USERS=2000 STOCK=500
+  # shellcheck disable=SC2016 # expanded in the container
+  shards=$(for node in 1 2 3; do
+    compose exec -T "redis-cluster-$node" sh -c 'REDISCLI_AUTH=$REDIS_PASSWORD redis-cli dbsize'
+  done | tr '\n' ' ')
+  see "keys in the three primaries: $shards"
+  [[ " $shards" != *" 0 "* ]] || die "a primary has nothing"
+  docker kill "$(compose ps -q redis-cluster-2)" >/dev/null
+  up
+  await "orders after a primary came back" buys '{"flow":"admission","buckets":6}' 202
+  as_before
+}
+
+# The primary that three sentinels name, before and after a failover.
+with_sentinels() {
+  local before
+  options+=(--profile sentinel)
+  instead SECKILL_REDIS_ADDRS=sentinel-1:26379,sentinel-2:26379,sentinel-3:26379 SECKILL_REDIS_MASTER=seckill
+  buy '{"flow":"admission"}' 202
+  before=$(primary)
+  compose exec -T sentinel-1 redis-cli -p 26379 SENTINEL FAILOVER seckill
+  await "another primary" primary_is_not "$before"
+  see "the primary was $before, and is $(primary)"
+  await "orders after the failover" buys '{"flow":"admission"}' 202
+  await "the old primary follows" follows "$before"
+  compose exec -T sentinel-1 redis-cli -p 26379 SENTINEL FAILOVER seckill
+  await "the first primary again" primary_is "$before"
+  await "orders after the second failover" buys '{"flow":"admission"}' 202
+  as_before
+}
+
+# A Galera cluster of three nodes, two of which are written to. Each of the two is killed under load and comes back with
+# what it missed. What Redis knows of vouchers belongs to one database, so it is emptied while no instance runs.
+with_galera() {
+  local node written database=galera-3
+  options+=(--profile galera)
+  compose stop api
+  # shellcheck disable=SC2016 # expanded in the container
+  compose exec -T redis sh -c 'REDISCLI_AUTH=$REDIS_PASSWORD redis-cli FLUSHALL' >/dev/null
+  instead "$(sed -n 's/^#\(SECKILL_MYSQL_DSN=.*galera.*\)/\1/p' .env.example)"
+  buy '{}' 201
+  buy '{"flow":"admission"}' 202
+  load galera-locked SCENARIO=all
+  load galera-admission SCENARIO=all FLOW=admission
+  for node in galera-1 galera-2; do
+    written=$(on "$node" "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'wsrep_local_commits'")
+    see "$node committed $written transactions of $(clients_of "$node")"
+    ((written > 20)) || die "$node is not written to" # of 200 orders, half of them in batches
+  done
+  kill_under_load galera-2 LOCK=reentrant DURATION=120s
+  kill_under_load galera-1 FLOW=admission DURATION=120s
+  await "the same orders on all nodes" same_on_all_nodes
+  compose exec -T api /usr/local/bin/api reconcile >"$work/reconcile" || { cat "$work/reconcile"; die "api reconcile"; }
+  see "$(tail -n 1 "$work/reconcile")"
+}
+
+# on NODE QUERY: the answer of another database server.
+on() {
+  local database=$1
+  sql "$2"
+}
+
+# clients_of NODE: the addresses that are connected to it.
+clients_of() {
+  on "$1" "SELECT GROUP_CONCAT(DISTINCT SUBSTRING_INDEX(HOST, ':', 1) ORDER BY HOST SEPARATOR ' ')
+    FROM information_schema.PROCESSLIST WHERE USER = 'seckill' AND HOST NOT RLIKE '^(127|localhost)'"
+}
+
+same_on_all_nodes() {
+  local node sum first=""
+  for node in 1 2 3; do
+    sum=$(database=galera-$node && sum_of_orders)
+    [[ ${first:=$sum} == "$sum" ]] || return 1
+  done
+  see "on each node: $sum"
+}
+
+primary() { compose exec -T sentinel-1 redis-cli -p 26379 SENTINEL GET-MASTER-ADDR-BY-NAME seckill | sed -n 1p; }
+primary_is() { [[ $(primary) == "$1" ]]; }
+primary_is_not() { [[ $(primary) != "$1" ]]; }
+follows() {
+  # shellcheck disable=SC2016 # expanded in the container
+  compose exec -T "$1" sh -c 'REDISCLI_AUTH=$REDIS_PASSWORD redis-cli info replication' |
+    grep -q '^master_link_status:up'
 }
 
 # uncomment NAME: what .env.example says of the setting.
 uncomment() { sed -n "s/^#\($1=\)/\1/p" .env.example >>"$work/env"; }
 
-with_prometheus() {
+observed() {
   options+=(--profile observe)
+  uncomment OTEL_EXPORTER_OTLP_ENDPOINT
   up
   await "Prometheus scrapes both instances" prometheus_sees 2
   see "$(in_engine curl -s "$prometheus"/api/v1/rules | grep -o '"state":"[a-z]*"' | sort | uniq -c | tr '\n' ' ')"
+  buy '{"flow":"admission"}' 202
+  await "Jaeger has the order's trace" jaeger_has "POST /api/v1/vouchers/:id/orders"
+  [[ $(compose config --services) == *grafana* ]] || { see "without Grafana: there is no stand-in"; return; }
+  await "Grafana has the dashboards" grafana_has
 }
+
+# jaeger_has OPERATION: a trace with it.
+jaeger_has() {
+  in_engine curl -sG "$jaeger"/api/traces --data-urlencode service=seckill --data-urlencode "operation=$1" |
+    grep -qF "\"operationName\":\"$1\""
+}
+
+grafana_has() {
+  [[ $(in_engine curl -s "$grafana/api/search?type=dash-db" | grep -o '"uid":"seckill-' | wc -l) -ge 4 ]]
+}
+
+# apart: Redis wants its password, and the debug listener is reached by those that need it only.
+apart() {
+  local address
+  [[ $(compose exec -T redis redis-cli ping 2>&1) == NOAUTH* ]] || die "Redis answers without a password"
+  address=$(docker inspect "$(compose ps -q api | sed -n 1p)" \
+    --format '{{range $name, $n := .NetworkSettings.Networks}}{{$name}}={{$n.IPAddress}} {{end}}')
+  see "an instance: $address"
+  reaches prometheus "http://$(of_network instances):9100/metrics" || die "Prometheus does not reach the debug listener"
+  local from network
+  for from in redis-lock-1:stores jaeger:traces; do
+    network=${from#*:}
+    ! reaches "${from%:*}" "http://$(of_network "$network"):9100/metrics" || die "${from%:*} reaches the debug listener"
+    ! reaches "${from%:*}" "http://$(of_network instances):9100/metrics" || die "${from%:*} reaches another network"
+    reaches "${from%:*}" "http://$(of_network "$network"):8080/api/v1/vouchers" || die "${from%:*} reaches no instance"
+  done
+  see "the debug listener is reached by Prometheus, and not by a store or Jaeger"
+}
+
+of_network() { sed -n "s/.*_$1=\([0-9.]*\).*/\1/p" <<<"$address"; }
+
+# reaches SERVICE URL: whether a container of the service gets an answer.
+reaches() { compose exec -T "$1" timeout 5 wget -q -T 3 -O /dev/null "$2" 2>/dev/null; }
 
 prometheus_sees() {
   in_engine curl -sG "$prometheus"/api/v1/query --data-urlencode 'query=sum(up{job="seckill"})' | grep -qF "\"$1\"]"
@@ -249,9 +438,15 @@ rolling_update() {
 rush() {
   compose up --detach --wait --no-build --no-recreate --scale api=4
   await "four instances in the balancer" balanced 4
-  load rush FLOW=admission USERS=20000 STOCK=2000
+  load rush FLOW=admission USERS=20000 STOCK=2000 VUS=1000
   without_failure rush
   compose up --detach --wait --no-build --no-recreate --scale api=2
+}
+
+# too_many: k6 says that a load is too large for its container, and is not killed in the middle of it.
+too_many() {
+  ! (load many VUS=1001) >"$work/many" 2>&1 || die "k6 takes more connections than it has memory for"
+  grep -m 1 -o 'VUS is 1001, .*MAX_CONNECTIONS is 1000' "$work/many" || { cat "$work/many"; die "k6 does not say why"; }
 }
 
 # balanced N: the balancer sends requests to N instances.
@@ -263,10 +458,10 @@ balanced() {
 kill_under_load() {
   local service=$1 before loaded container
   before=$(orders)
-  load "kill-$service" "${@:2}" VUS=16 USERS=1000000 STOCK=1000000 DURATION=45s &
+  load "kill-$service" VUS=16 USERS=1000000 STOCK=1000000 DURATION=45s "${@:2}" &
   loaded=$!
   await "orders under load" more_orders "$((before + 100))"
-  container=$(compose ps -q "$service" | head -n 1)
+  container=$(compose ps -q "$service" | sed -n 1p)
   docker kill "$container" >/dev/null
   see "$service is killed after $(($(orders) - before)) orders"
   sleep 3
@@ -280,23 +475,35 @@ more_orders() { (($(orders) > $1)); }
 
 orders() { sql 'SELECT COUNT(*) FROM orders'; }
 
+# sql QUERY: what the database answers, which is a node of Galera where the caller says so.
+database=mysql
 # shellcheck disable=SC2016 # expanded in the container
 sql() {
-  compose exec -T mysql sh -c \
-    'MYSQL_PWD=$MYSQL_PASSWORD mysql --host=127.0.0.1 --user=$MYSQL_USER -N -e "$1" $MYSQL_DATABASE' sh "$1"
+  if [[ $database == mysql ]]; then
+    compose exec -T mysql sh -c \
+      'MYSQL_PWD=$MYSQL_PASSWORD mysql --host=127.0.0.1 --user=$MYSQL_USER -N -e "$1" $MYSQL_DATABASE' sh "$1"
+  else
+    compose exec -T "$database" sh -c \
+      'MYSQL_PWD=$MARIADB_PASSWORD mariadb --skip-ssl --host=127.0.0.1 --user=$MARIADB_USER -N -e "$1" $MARIADB_DATABASE' sh "$1"
+  fi
 }
 
 restart() {
   local before after
-  before=$(sum_of_orders)
+  before=$(orders_of_both)
   compose down
   [[ -z $(left ps --all) ]] || die "containers are left: $(left ps --all)"
   up
-  after=$(sum_of_orders)
+  after=$(orders_of_both)
   see "before: $before; after: $after"
   [[ $before == "$after" ]] || die "other orders"
   buy '{}' 201
   buy '{"flow":"admission"}' 202
+}
+
+orders_of_both() {
+  local database
+  for database in mysql galera-1; do echo "$database $(sum_of_orders)"; done | paste -sd ' '
 }
 
 # sum_of_orders: how many, and a sum over all of them.
@@ -314,12 +521,21 @@ stop() {
       --format '{{.Name}} exit code {{.State.ExitCode}}{{if .State.OOMKilled}}, killed for memory{{end}}')"
   done | sort
   compose down --volumes
+  # Compose leaves a network from which the engine has not detached the last container yet, and that is no error to it.
+  await "no network is left" without_networks
   local what
-  for what in "ps --all" "volume ls" "network ls"; do
+  for what in "ps --all" "volume ls"; do
     # shellcheck disable=SC2086 # two words
     [[ -z $(left $what) ]] || die "left: $what"
   done
   see "no container, volume or network is left"
+}
+
+without_networks() {
+  [[ -n $(left network ls) ]] || return 0
+  see "left: $(docker network ls --filter "label=com.docker.compose.project=$project" --format '{{.Name}}' | tr '\n' ' ')"
+  compose down --volumes
+  [[ -z $(left network ls) ]]
 }
 
 # left COMMAND...: what the engine has of this project.
@@ -335,6 +551,7 @@ finish() {
       compose ps --all || true
       compose logs --no-color --tail 40 || true
     fi
+    docker rm --force "$project-alone" >/dev/null 2>&1 || true
     # Containers that a profile started, too.
     compose --profile '*' down --volumes --remove-orphans --timeout 5 >/dev/null 2>&1 || true
   fi

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 #
 # Makes sure that the real servers that the tests start are installed: redis-server, MariaDB with Galera, MySQL and
-# ZooKeeper with Java; Chromium, which tests open the laboratory's report in; and promtool, which tests the alerts. On
-# Debian and Ubuntu it installs what is missing, as root or with passwordless sudo; on other systems it prints what to
-# install. It starts and stops no server, and it never removes a package.
+# ZooKeeper with Java; Chromium, which tests open the laboratory's report in; promtool, which tests the alerts; redis-py,
+# whose lock is judged; and curl. On Debian and Ubuntu it installs what is missing, as root or with passwordless sudo; on
+# other systems it prints what to install. It starts and stops no server, and it never removes a package.
 #
 # usage: scripts/infra.sh             all of the following
 #        scripts/infra.sh packages    install packages, the C compiler among them
@@ -39,6 +39,9 @@ packages() {
   [[ $(uname -s) != Linux ]] || compgen -G '/usr/lib/*/faketime/libfaketimeMT.so.1' >/dev/null || packages+=(faketime)
   browser >/dev/null || packages+=(chromium)
   command -v promtool >/dev/null || packages+=(prometheus) # it tests the alerts; the server is not started
+  # The laboratory judges a lock in Python, and a test types the README's first commands.
+  [[ $(uname -s) != Linux ]] || redis_py || packages+=(python3-redis)
+  command -v curl >/dev/null || packages+=(curl)
   needs_mysql_root && ! command -v debootstrap >/dev/null && packages+=(debootstrap debian-archive-keyring)
   # go test -race links with C on Linux; the programs themselves do not.
   [[ $(uname -s) == Linux ]] && ! command -v "${CC:-gcc}" >/dev/null && packages+=(gcc libc6-dev)
@@ -84,6 +87,9 @@ galera() {
   done
   return 1
 }
+
+# redis_py: true if the system's Python has the package redis.
+redis_py() { /usr/bin/python3 -c 'import redis' 2>/dev/null; }
 
 # browser prints the browser, from the list that internal/lab/report uses.
 browser() { command -v chromium || command -v chromium-browser || command -v google-chrome; }
@@ -159,6 +165,14 @@ report() {
     missing=1
   else
     say "$(promtool --version 2>&1 | head -n 1)"
+  fi
+  if [[ $(uname -s) == Linux ]] && ! redis_py; then
+    say "missing: Python's package redis"
+    missing=1
+  fi
+  if ! command -v curl >/dev/null; then
+    say "missing: curl"
+    missing=1
   fi
   if ((missing)) && [[ ${REQUIRE_INFRA:-} == 1 ]]; then
     say "REQUIRE_INFRA=1: all of them are needed"

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 #
-# Runs two API processes in lab mode on a MariaDB and a Redis of their own, until Ctrl-C, for the load tests that need two
-# processes. Everything is in a temporary folder, which is removed at the end. No other server is touched.
+# Runs two API processes in lab mode on a MariaDB, a Redis and a payment sandbox of their own, until Ctrl-C, for the load
+# tests that need two processes. Everything is in a temporary folder, which is removed at the end. No other server is touched.
 #
 # usage: scripts/two-instances.sh [COMMAND [ARG ...]]
 #   With a command: runs it with BASE_URL and the ports below set, then stops and exits with its exit code.
 #
 # From the environment:
-#   API_PORT (8081, and the next one), MYSQL_PORT (13306), REDIS_PORT (16379)
+#   API_PORT (8081, and the next one), MYSQL_PORT (13306), REDIS_PORT (16379), PAYMENT_PORT (8070)
 #   LOCK_NODES (0)   the number of additional independent redis-servers, for the locks multi and red, on the ports after
 #                    REDIS_PORT
 #   ZOOKEEPER_PORT   start a ZooKeeper on this port, for zk-node and zk-queue; unset: none. SECKILL_TEST_ZOOKEEPER is the
@@ -18,7 +18,7 @@ cd "$(dirname "$0")/.."
 # The servers' programs may be outside a user's PATH.
 PATH=$PATH:/usr/sbin:/usr/local/sbin
 
-api=${API_PORT:-8081} mysql=${MYSQL_PORT:-13306} redis=${REDIS_PORT:-16379}
+api=${API_PORT:-8081} mysql=${MYSQL_PORT:-13306} redis=${REDIS_PORT:-16379} payment=${PAYMENT_PORT:-8070}
 nodes=${LOCK_NODES:-0} zookeeper=${ZOOKEEPER_PORT:-}
 if [[ ! $nodes =~ ^[0-9]$ ]]; then
   echo "LOCK_NODES is \"$nodes\"; 0 to 9" >&2
@@ -26,7 +26,7 @@ if [[ ! $nodes =~ ^[0-9]$ ]]; then
 fi
 
 programs=(go redis-server mariadbd mariadb-install-db mariadb)
-ports=("$api" $((api + 1)) "$mysql")
+ports=("$api" $((api + 1)) "$mysql" "$payment")
 for ((port = redis; port <= redis + nodes; port++)); do
   ports+=("$port")
 done
@@ -45,7 +45,7 @@ for program in "${programs[@]}"; do
 done
 for port in "${ports[@]}"; do
   if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
-    echo "port $port is taken: set API_PORT, MYSQL_PORT, REDIS_PORT or ZOOKEEPER_PORT" >&2
+    echo "port $port is taken: set API_PORT, MYSQL_PORT, REDIS_PORT, PAYMENT_PORT or ZOOKEEPER_PORT" >&2
     exit 1
   fi
 done
@@ -106,11 +106,17 @@ if [[ $zookeeper ]]; then
   await zookeeper bash -c "exec 3<>/dev/tcp/127.0.0.1/$zookeeper"
 fi
 go build -o "$dir/api" ./cmd/api
-servers=${#pids[@]}
 export SECKILL_LOCK_REDIS_ADDRS=$lock_addrs SECKILL_ZOOKEEPER_ADDRS=${zookeeper:+127.0.0.1:$zookeeper}
 export SECKILL_MYSQL_DSN="root@tcp(127.0.0.1:$mysql)/seckill" SECKILL_REDIS_ADDRS="127.0.0.1:$redis" SECKILL_LAB=1 SECKILL_SHUTDOWN_DELAY=0s
 SECKILL_JWT_SECRET=$(head -c 32 /dev/urandom | base64)
-export SECKILL_JWT_SECRET
+SECKILL_PAYMENT_API_KEY=$(head -c 32 /dev/urandom | base64)
+SECKILL_PAYMENT_WEBHOOK_SECRET=whsec_$(head -c 32 /dev/urandom | base64)
+export SECKILL_JWT_SECRET SECKILL_PAYMENT_API_KEY SECKILL_PAYMENT_WEBHOOK_SECRET
+"$dir/api" payment-sandbox -listen "127.0.0.1:$payment" -webhook-url "http://127.0.0.1:$api/api/v1/payments/events" >"$dir/payment.log" 2>&1 &
+pids+=($!)
+await payment bash -c "exec 3<>/dev/tcp/127.0.0.1/$payment"
+servers=${#pids[@]} # what follows are the instances
+export SECKILL_PAYMENT_URL="http://127.0.0.1:$payment"
 for port in "$api" $((api + 1)); do
   "$dir/api" -addr "127.0.0.1:$port" >"$dir/api-$port.log" 2>&1 &
   pids+=($!)

@@ -64,6 +64,7 @@ func openAdmission(ctx context.Context, cfg config, stores *stores, registry pro
 	gate, err := admission.New(admission.Config{
 		Client: stores.orders, Store: stores.db.AdmissionStore(), Awaiter: fulfiller, Locker: opening, Log: log, Prefix: keyPrefix, Observer: tracing.Calls(observers.Gate()),
 		MaxPending: cfg.Admission.MaxPending, MaxInFlight: cfg.Admission.MaxInFlight, WaitReplicas: cfg.WaitReplicas,
+		OrdersPerEntry: int(cfg.Admission.OrdersPerEntry),
 	})
 	if err != nil {
 		return nil, errors.Join(err, opening.Close())
@@ -80,6 +81,7 @@ func openAdmission(ctx context.Context, cfg config, stores *stores, registry pro
 	a.working.Go(func() { _ = gate.Run(ctx) }) // the error is that ctx has ended
 	a.working.Go(func() { watch.Run(ctx) })
 	a.working.Go(func() { gate.Returner(stores.db.AdmissionStore()).Run(ctx) })
+	a.working.Go(func() { gate.LateMoney(stores.db.AdmissionStore()).Run(ctx) })
 	a.working.Go(func() { forgetter.Run(ctx) })
 	return a, nil
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"seckill/internal/auth"
 	"seckill/internal/httpapi"
 	"seckill/internal/lock"
 	"seckill/internal/lock/redis/red"
@@ -89,8 +90,8 @@ func settings() []setting {
 	return slices.Concat([]setting{
 		{name: "addr", arg: "host:port", usage: "where to serve (default 127.0.0.1:8080)",
 			set: func(c *config, v string) error { c.Addr = v; return checkAddr(v) }},
-		{name: "debug-addr", arg: "host:port", usage: "where to serve /livez, /readyz, /metrics and /debug/pprof; without it the first three are served with the API",
-			set: func(c *config, v string) error { c.DebugAddr = v; return checkAddr(v) }},
+		{name: "debug-addr", arg: "host:port", usage: "where to serve /livez, /readyz, /metrics and /debug/pprof; without it the first three are served with the API. With a network as the host, 10.1.0.0/24:9100, at this machine's address in it",
+			set: func(c *config, v string) error { c.DebugAddr = v; return checkDebugAddr(v) }},
 		{name: "mysql-dsn", arg: "DSN", usage: "MySQL or MariaDB DSN, user:password@tcp(host:port)/database", secret: true,
 			set: func(c *config, v string) error { c.MySQLDSN = v; return nil }},
 		{name: "redis-addrs", arg: "host:port,…", usage: "Redis: one address is a single node, several are a cluster, with -redis-master they are sentinels",
@@ -233,7 +234,7 @@ func (s setting) find(given, env map[string]string) (value, source string, err e
 	case value != "":
 		return "", "", fmt.Errorf("%s and %s are both given: want one of them", source, file)
 	}
-	if value, err = readSecret(path); err != nil {
+	if value, err = auth.ReadSecret(path); err != nil {
 		return "", "", fmt.Errorf("%s: %w", file, err)
 	}
 	return value, file, nil

@@ -6,13 +6,18 @@ import (
 	"regexp"
 	"strconv"
 	"time"
+
+	"seckill/internal/admission"
+	"seckill/internal/admission/ledger"
 )
 
 // admissionConfig is the configuration of the flow admission. A zero takes the default of the package that
 // uses it.
 type admissionConfig struct {
-	MaxPending  int64 // orders of a voucher that are accepted and not persisted
-	MaxInFlight int64 // orders that wait for the gate's decision in this process
+	MaxPending int64 // orders of a voucher that are accepted and not persisted
+	// OrdersPerEntry is how many orders an entry of the stream may have.
+	OrdersPerEntry int64
+	MaxInFlight    int64 // orders that wait for the gate's decision in this process
 	// Instance is the name of this process as a consumer. After ClaimIdle a consumer takes over the entries
 	// that another one has not acknowledged.
 	Instance  string
@@ -38,6 +43,11 @@ func admissionSettings() []setting {
 		{name: "max-pending", arg: "number", usage: fmt.Sprintf("how many orders of a voucher may be accepted and not in the database yet; beyond that buyers are told to come again, 1 to %d (default 100000)", mostPending),
 			set: func(c *config, v string) (err error) {
 				c.Admission.MaxPending, err = parseBound(v, mostPending)
+				return err
+			}},
+		{name: "orders-per-entry", arg: "number", usage: fmt.Sprintf("how many of the orders that are accepted together go through Redis in one entry, 1 to %d (default %d); 1 while processes run that are older than this setting, which reject longer entries", admission.MaxBatch, ledger.DefaultOrdersPerEntry),
+			set: func(c *config, v string) (err error) {
+				c.Admission.OrdersPerEntry, err = parseBound(v, admission.MaxBatch)
 				return err
 			}},
 		{name: "max-in-flight", arg: "number", usage: fmt.Sprintf("how many buyers may wait for this process's decision at a time; beyond that they are told to come again (one with an Idempotency-Key has reserved it in the database by then), 1 to %d (default 20000)", mostInFlight),

@@ -3,8 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
@@ -13,30 +11,6 @@ import (
 // fileSuffix, appended to the name of a secret, is the setting for a file with the secret: -jwt-secret-file,
 // SECKILL_JWT_SECRET_FILE.
 const fileSuffix = "-file"
-
-// maxSecretFile is the largest file that is read for a secret, in bytes.
-const maxSecretFile = 64 << 10
-
-// readSecret reads a secret from a file, without a newline at its end.
-func readSecret(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxSecretFile+1))
-	if err != nil {
-		return "", err
-	}
-	secret := strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r")
-	switch {
-	case len(text) > maxSecretFile:
-		return "", fmt.Errorf("%s is larger than %d bytes", path, maxSecretFile)
-	case secret == "":
-		return "", fmt.Errorf("%s is empty", path)
-	}
-	return secret, nil
-}
 
 // checkSecret refuses secrets that are short or easily guessed. It refuses fewer than one in a million random
 // hexadecimal secrets.

@@ -69,8 +69,8 @@ func TestConfigFlagBeatsEnvironment(t *testing.T) {
 
 func TestConfigOfAdmission(t *testing.T) {
 	c, err := parseConfig([]string{"-claim-idle", "2s", "-forget-after", "90m"},
-		production("SECKILL_INSTANCE=api-1.eu_west", "SECKILL_MAX_PENDING=500", "SECKILL_MAX_IN_FLIGHT=64", "SECKILL_CLAIM_IDLE=1m"), io.Discard)
-	if want := (admissionConfig{MaxPending: 500, MaxInFlight: 64, Instance: "api-1.eu_west", ClaimIdle: 2 * time.Second, ForgetAfter: 90 * time.Minute}); err != nil || c.Admission != want {
+		production("SECKILL_INSTANCE=api-1.eu_west", "SECKILL_MAX_PENDING=500", "SECKILL_MAX_IN_FLIGHT=64", "SECKILL_ORDERS_PER_ENTRY=1", "SECKILL_CLAIM_IDLE=1m"), io.Discard)
+	if want := (admissionConfig{MaxPending: 500, MaxInFlight: 64, OrdersPerEntry: 1, Instance: "api-1.eu_west", ClaimIdle: 2 * time.Second, ForgetAfter: 90 * time.Minute}); err != nil || c.Admission != want {
 		t.Errorf("%+v, %v", c.Admission, err)
 	}
 }
@@ -103,6 +103,7 @@ func TestConfigErrorsNameTheSetting(t *testing.T) {
 		{"room for too many", nil, []string{"SECKILL_MAX_PENDING=10000001"}, []string{"SECKILL_MAX_PENDING", "1 to 10000000"}},
 		{"room for half an order", nil, []string{"SECKILL_MAX_PENDING=1.5"}, []string{"SECKILL_MAX_PENDING", "1.5", "1 to 10000000"}},
 		{"nobody may wait", nil, []string{"SECKILL_MAX_IN_FLIGHT=0"}, []string{"SECKILL_MAX_IN_FLIGHT", "1 to 1000000"}},
+		{"entries without orders", nil, []string{"SECKILL_ORDERS_PER_ENTRY=0"}, []string{"SECKILL_ORDERS_PER_ENTRY", "1 to 512"}},
 		{"too many may wait", []string{"-max-in-flight", "1000001"}, nil, []string{"-max-in-flight", "1 to 1000000"}},
 		{"claim without a unit", []string{"-claim-idle", "30"}, nil, []string{"-claim-idle", "5s"}},
 		{"claim too soon", nil, []string{"SECKILL_CLAIM_IDLE=999ms"}, []string{"SECKILL_CLAIM_IDLE", "1s to 1h"}},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strings"
 	"testing"
 
 	"seckill/internal/testkit/browser"
@@ -46,15 +47,22 @@ func consoleShowsOversold(b context.Context, t *testing.T) {
 	if got := v.says(`document.querySelector('#qr svg').getAttribute('aria-label')`); got != "QR code of "+url+"/" {
 		t.Errorf("the picture is %q", got)
 	}
+	if got := v.says(`document.getElementById('lock').textContent`); !strings.HasSuffix(got, "Handed overnever: it is free for whoever asks next") {
+		t.Errorf("of a lock that is not handed over it is said %q", got)
+	}
 	consoleFits(t, v)
 
 	offer("admission", "Safe")
 	rush()
 	v.until("it adds up", `document.getElementById('verdict').textContent.startsWith('It adds up') && document.getElementById('figures').textContent.includes('Orders10')`)
+	if got := v.says(`document.getElementById('lock').textContent`); got != "Holdernone: the flow admission takes no lock" {
+		t.Errorf("of the lock it is said %q", got)
+	}
 	offer("locked", "Locked")
 	v.until("the lock is seen", `document.getElementById('lock').textContent.includes('Holder')`)
 	rush()
 	v.until("ten are sold", `document.getElementById('figures').textContent.includes('Orders10')`)
+	v.until("the handovers of the lock are seen", `/Holders so far[1-9]\d*Handed over[1-9]\d*: [1-9]\d* in this process, 0 by the store/.test(document.getElementById('lock').textContent)`)
 	v.untroubled(url)
 }
 

@@ -96,7 +96,7 @@ func TestLostOrderUnderItsKey(t *testing.T) {
 	d.waitUntilOpen(before)
 	d.sale.drained(d.primary.Client(t))
 	for user, told := range first {
-		if status := d.sale.statusUntilAnswered(user, told.order, user); !strings.HasPrefix(status, "404") {
+		if status := d.sale.statusOf(user, told.order, user); !strings.HasPrefix(status, "404") {
 			t.Errorf("the lost order is %q", status)
 		}
 	}
@@ -130,7 +130,7 @@ func TestLostOrderUnderItsKey(t *testing.T) {
 		if user == impatient {
 			continue
 		}
-		if status := d.sale.statusUntilAnswered(user, told.order, user); status != "confirmed" {
+		if status := d.sale.statusOf(user, told.order, user); status != "confirmed" {
 			t.Errorf("the order of user %d is %q", user, status)
 		}
 	}

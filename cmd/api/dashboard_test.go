@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-const dashboardFile = "../../docs/grafana/admission.json"
+const dashboardFile = "../../docs/grafana/dashboards/admission.json"
 
 // dashboard is the part of the dashboard's JSON that the test checks.
 type dashboard struct {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,17 +23,7 @@ type disk struct {
 // newDisk starts a Redis for this test alone.
 func newDisk(t *testing.T, args ...string) *disk {
 	t.Helper()
-	cc := os.Getenv("CC")
-	if cc == "" {
-		cc = "gcc"
-	}
-	cc, err := exec.LookPath(cc)
-	if err != nil && os.Getenv("REQUIRE_INFRA") != "1" {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	cc := testkit.Tool(t, "apt-get install gcc libc6-dev", cmp.Or(os.Getenv("CC"), "gcc"))
 	dir := t.TempDir()
 	d := &disk{t: t, synced: filepath.Join(dir, "synced")}
 	library := filepath.Join(dir, "synced.so")

@@ -105,6 +105,7 @@ func (s *testSale) waitForOrders(orders int) {
 // The memory of Redis is full in the middle of a sale, under noeviction. Orders are answered with unavailable,
 // accepted orders are persisted, and the sale continues afterwards.
 func TestMemoryIsFull(t *testing.T) {
+	t.Parallel()
 	server := testkit.NewRedis(t, "--appendonly", "yes", "--maxmemory-policy", "noeviction")
 	redis := server.Client(t)
 	s := servers{db: testkit.MariaDB(t), redis: []string{server.Addr()}}
@@ -116,7 +117,7 @@ func TestMemoryIsFull(t *testing.T) {
 	go func() {
 		defer close(done)
 		once := sync.OnceFunc(func() { close(full) })
-		codes, orders = admission.orderAll(1500, 1, func(answered int) {
+		codes, orders = admission.orderAll(640, 1, func(answered int) { // while Redis is full, an answer takes 2 s
 			if answered >= 500 {
 				once()
 			}

@@ -1,13 +1,17 @@
 package main
 
 import (
+	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/go-sql-driver/mysql"
 
 	"seckill/internal/testkit"
 )
@@ -19,6 +23,65 @@ func TestGaleraSale(t *testing.T) {
 	for _, policy := range []string{`{}`, `{"flow":"admission"}`} {
 		g.sell(policy, 400, func(<-chan struct{}) {})
 	}
+}
+
+// TestGaleraBehindOneName is TestGaleraSale with connections of each process to both nodes, as to a name with two
+// addresses. The processes start at once on an empty database, and a node is killed during a sale.
+func TestGaleraBehindOneName(t *testing.T) {
+	t.Parallel()
+	g := newGalera(t)
+	databases := g.cluster.Database(t)
+	dsn, err := mysql.ParseDSN(databases[0].DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dsn.Addr = alternately(t, g.cluster.Nodes[0].Addr(), g.cluster.Nodes[1].Addr())
+	databases[0].DSN = dsn.FormatDSN()
+	s := servers{db: databases[0], redis: []string{testkit.Redis(t).Addr()}, env: []string{"SECKILL_CLAIM_IDLE=2s"}}
+	a, b := launch(t, selfPath(t), s), launch(t, selfPath(t), s)
+	g.apis = [2]process{served(t, a), served(t, b)}
+	for i, policy := range []string{`{}`, `{"flow":"admission"}`} {
+		g.sell(policy, 400, func(<-chan struct{}) {
+			g.cluster.Nodes[i].Kill()
+			g.cluster.Nodes[i].Restart()
+		})
+	}
+}
+
+// alternately listens for connections, and leads each to the server after the one before, or to another one if it
+// is down.
+func alternately(t *testing.T, addrs ...string) string {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for n := 0; ; n++ {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			var server net.Conn
+			for try := range addrs {
+				if server, err = new(net.Dialer).DialContext(t.Context(), "tcp", addrs[(n+try)%len(addrs)]); err == nil {
+					break
+				}
+			}
+			if err != nil {
+				_ = client.Close()
+				continue
+			}
+			for from, to := range map[net.Conn]net.Conn{client: server, server: client} {
+				go func() {
+					_, _ = io.Copy(to, from)
+					_ = to.Close()
+				}()
+			}
+		}
+	}()
+	return l.Addr().String()
 }
 
 // TestSoakGaleraSale repeats that while the nodes are killed and paused. SECKILL_TEST_ROUNDS is the number of rounds
@@ -68,17 +131,23 @@ type galeraCluster struct {
 
 func openGalera(t *testing.T) *galeraCluster {
 	t.Helper()
-	transport := &http.Transport{MaxIdleConnsPerHost: connections}
-	t.Cleanup(transport.CloseIdleConnections)
-	g := &galeraCluster{
-		t: t, cluster: testkit.Galera(t, 3), codes: map[string]int{},
-		client: &http.Client{Transport: transport, Timeout: 15 * time.Second},
-	}
+	g := newGalera(t)
 	databases, redis := g.cluster.Database(t), testkit.Redis(t).Addr()
-	for i := range g.apis { // the first one migrates
+	for i := range g.apis {
 		g.apis[i] = startProcess(t, servers{db: databases[i], redis: []string{redis}, env: []string{"SECKILL_CLAIM_IDLE=2s"}})
 	}
 	return g
+}
+
+// newGalera is openGalera without the processes.
+func newGalera(t *testing.T) *galeraCluster {
+	t.Helper()
+	transport := &http.Transport{MaxIdleConnsPerHost: connections}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &galeraCluster{
+		t: t, cluster: testkit.Galera(t, 3), codes: map[string]int{},
+		client: &http.Client{Transport: transport, Timeout: 15 * time.Second},
+	}
 }
 
 // sell sells a whole voucher. Every buyer repeats the request, with one Idempotency-Key and to either process,

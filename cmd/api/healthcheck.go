@@ -14,7 +14,11 @@ import (
 func healthcheck(ctx context.Context, cfg config, _, _ io.Writer) error {
 	addr := cfg.Addr
 	if cfg.DebugAddr != "" {
-		addr = cfg.DebugAddr
+		debug, err := cfg.debugAddr()
+		if err != nil {
+			return err
+		}
+		addr = debug
 	}
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {

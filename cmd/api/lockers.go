@@ -18,10 +18,11 @@ import (
 // keyPrefix is the prefix of every key in Redis and of the names of GET_LOCK.
 const keyPrefix = "seckill:"
 
-// openLockers opens every mechanism whose servers are configured, with metrics, with the guard against eviction
-// and, if rec is not nil, with the event log.
+// openLockers opens every mechanism whose servers are configured, with metrics and the count of handovers, with the
+// guard against eviction and, if rec is not nil, with the event log.
 func openLockers(
-	servers lockers.Servers, cfg config, registry prometheus.Registerer, guard *rediswatch.Guard, rec *eventlog.Recorder, log *slog.Logger,
+	servers lockers.Servers, cfg config, registry prometheus.Registerer, handovers *lock.Handovers, guard *rediswatch.Guard,
+	rec *eventlog.Recorder, log *slog.Logger,
 ) (*lockers.Set, error) {
 	observer, err := metrics.NewLocks(registry)
 	if err != nil {
@@ -33,7 +34,9 @@ func openLockers(
 			if rec != nil {
 				l = eventlog.Locker(name, l, rec)
 			}
-			return lock.Observe(guard.Locker(name, l), observer.Observer(name))
+			observed := observer.Observer(name)
+			observed.Granted = handovers.Of(name)
+			return lock.Observe(guard.Locker(name, l), observed)
 		},
 	})
 }

@@ -30,9 +30,11 @@ func TestPage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a browser takes a while")
 	}
+	t.Parallel()
 	b, _ := browser.Open(t, chromedp.Flag("host-resolver-rules", "MAP *.attacker.example 127.0.0.1"))
 	for name, part := range map[string]func(context.Context, *testing.T){
-		"sells": pageSells, "takes to the payment": pageTakesToThePayment, "counts down": pageCountsDown, "tries again": pageTriesAgain, "asks for a token": pageWithTokens,
+		"sells": pageSells, "takes to the payment": pageTakesToThePayment, "counts down": pageCountsDown, "taps early": pageTapsEarly,
+		"tries again": pageTriesAgain, "asks for a token": pageWithTokens,
 		"fits": pageFits, "elsewhere changes nothing": pageElsewhere,
 		"console shows oversold": consoleShowsOversold, "console asks for the token": consoleAsksForTheToken,
 	} {
@@ -241,63 +243,6 @@ func pageSells(b context.Context, t *testing.T) {
 	v.untroubled(url)
 }
 
-// A sale that is opened while the page waits can be bought from in its first second, by the server's clock.
-func pageCountsDown(b context.Context, t *testing.T) {
-	s := start(t, nil, nil)
-	url := s.urlOfBanner(t)
-	sell(t, url, "Tomorrow", 5, time.Now().Add(25*time.Hour), future, `{}`)
-	v := visit(b, t, url+"/", "zh-CN")
-	v.untilThere("Tomorrow")
-	if got := v.says(`document.documentElement.lang + document.title`); got != "zh-CN限时秒杀" {
-		t.Errorf("the page is %q", got)
-	}
-	if got := v.says(card("Tomorrow", ".countdown") + `.textContent`); !strings.Contains(got, "1 天") {
-		t.Errorf("tomorrow is in %q", got)
-	}
-	sell(t, url, "Soon", 5, time.Now().Add(4*time.Second), future, `{}`)
-	v.untilThere("Soon")
-	v.until("the sale opens by itself", `!`+card("Soon", ".buy")+`.disabled`)
-	v.do(card("Soon", ".buy") + `.click()`)
-	v.untilOutcome("Soon", "订单已确认")
-	v.do(`document.querySelector('#languages [lang=en]').click()`)
-	v.untilOutcome("Soon", "The order is confirmed")
-	if got := v.says(`document.documentElement.lang + document.title`); got != "enFlash sale" {
-		t.Errorf("after the change of the language the page is %q", got)
-	}
-	v.untroubled(url)
-}
-
-// A buyer who is refused for the moment waits as long as the service says, and then gets the order.
-func pageTriesAgain(b context.Context, t *testing.T) {
-	s := start(t, []string{"-user-rate", "1"}, nil)
-	url := s.urlOfBanner(t)
-	const vouchers = 4
-	for i := range vouchers {
-		sell(t, url, fmt.Sprint("Voucher ", i), 5, past, future, `{}`)
-	}
-	v := visit(b, t, url+"/", "en")
-	for i := range vouchers {
-		v.untilThere(fmt.Sprint("Voucher ", i))
-	}
-	// What is said for a second only is noted as it is said.
-	v.do(`globalThis.said = []; new MutationObserver(() => {
-		for (const o of document.querySelectorAll('.outcome')) said.push(o.textContent);
-	}).observe(document.body, { subtree: true, childList: true, characterData: true })`)
-	v.do(`for (const b of document.querySelectorAll('.buy')) b.click()`)
-	for i := range vouchers {
-		v.untilOutcome(fmt.Sprint("Voucher ", i), "The order is confirmed")
-	}
-	if v.says(`said.includes('Busy, trying again …')`) != "true" {
-		t.Errorf("nobody was told to be patient: %s", v.says(`[...new Set(said)].join(' | ')`))
-	}
-	v.untroubled(url, http.StatusTooManyRequests)
-
-	if err := s.end(); err != nil {
-		t.Error(err)
-	}
-	v.until("the page says that the shop is away", `!document.getElementById('notice').hidden`)
-}
-
 // Outside lab mode the page asks for a token, and says when it is not accepted.
 func pageWithTokens(b context.Context, t *testing.T) {
 	s := start(t, []string{"-lab=false"}, []string{"SECKILL_JWT_SECRET=" + secret, "SECKILL_ADMIN_TOKEN=" + token})
@@ -388,8 +333,8 @@ func pageFits(b context.Context, t *testing.T) {
 	v.untroubled(url)
 }
 
-// What a page elsewhere tries in a visitor's browser changes nothing: neither across sites nor with a name that
-// was made to resolve to this machine.
+// Another site's page in a visitor's browser changes nothing: neither across sites nor with a name that was made to
+// resolve to this machine.
 func pageElsewhere(b context.Context, t *testing.T) {
 	s := start(t, nil, nil)
 	url := s.urlOfBanner(t)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"seckill/internal/admission/ledger"
 	"seckill/internal/testkit"
 )
 
@@ -74,11 +75,12 @@ func TestBackpressure(t *testing.T) {
 			sale.atRest(0)
 
 			release := tc.hold(mariadb, sale, where)
-			before, client, most := len(orders), server.Client(t), int64(0)
+			before, most := len(orders), int64(0)
+			bucket := ledger.New(server.Client(t), ledger.Options{})
 			for round := range 3 {
 				more := sale.pushAll(1000+1000*round, 300)
 				maps.Copy(orders, more)
-				most = max(most, client.XLen(t.Context(), sale.keys().Orders).Val())
+				most = max(most, bucket.State(t.Context(), sale.keys()).Pending)
 			}
 			if accepted := len(orders) - before; accepted != pending || most != pending {
 				t.Errorf("%d accepted while nothing could be persisted, %d on their way; want %d", accepted, most, pending)

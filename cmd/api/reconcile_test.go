@@ -169,7 +169,7 @@ func brokenStock(t *testing.T, s servers, sale *testSale) {
 		}
 	}
 
-	// What a process leaves that dies between writing an order and acknowledging it.
+	// A process dies between writing an order and acknowledging it. This is the state that it leaves.
 	var orderID, userID string
 	do(db.QueryRowContext(t.Context(), "SELECT id, user_id FROM orders WHERE voucher_id = ? LIMIT 1", id).Scan(&orderID, &userID))
 	entry, err := client.XAdd(t.Context(), &redis.XAddArgs{Stream: keys.Orders, Values: []string{"o", orderID, "u", userID}}).Result()
@@ -267,7 +267,7 @@ func TestReconcileWatch(t *testing.T) {
 	}
 }
 
-// What runs embedded reconciles itself too.
+// The embedded service reconciles itself too.
 func TestReconcileWatchEmbedded(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	stores, err := openStores(t.Context(), config{Embedded: true}, slog.New(slog.DiscardHandler))

@@ -16,9 +16,9 @@ import (
 
 	"seckill/internal/auth"
 	"seckill/internal/buildinfo"
-	"seckill/internal/database"
 	"seckill/internal/httpapi"
 	"seckill/internal/idempotency"
+	"seckill/internal/lock"
 	"seckill/internal/order"
 	"seckill/internal/rediswatch"
 	"seckill/internal/telemetry"
@@ -52,7 +52,7 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, ids.close()) }()
 
-	registry := newRegistry(stores.db)
+	registry := newRegistry(stores)
 	guard, err := openGuard(ctx, cfg, stores, registry, log)
 	if err != nil {
 		return err
@@ -64,7 +64,8 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, rec.close()) }()
 
-	lockers, err := openLockers(stores.locks(cfg.ZooKeeperAddrs), cfg, registry, guard, rec.Recorder, log)
+	handovers := &lock.Handovers{}
+	lockers, err := openLockers(stores.locks(cfg.ZooKeeperAddrs), cfg, registry, handovers, guard, rec.Recorder, log)
 	if err != nil {
 		return err
 	}
@@ -92,7 +93,7 @@ func run(ctx context.Context, cfg config, out, logs io.Writer) (err error) {
 	defer func() { err = errors.Join(err, money.close()) }()
 	api, err := newAPI(cfg, httpapi.Deps{
 		Orders: rec.orders(orders), Life: money.life, Events: money.events(), Vouchers: vouchers, Idempotency: stores.db.Idempotency(), IDs: ids,
-		Lockers: lockers, Ready: readiness(cfg, stores, admission, guard, ids), Log: log, Registerer: registry, Gatherer: registry, Now: time.Now,
+		Lockers: lockers, Handovers: handovers, Ready: readiness(cfg, stores, admission, guard, ids), Log: log, Registerer: registry, Gatherer: registry, Now: time.Now,
 	})
 	if err != nil {
 		return err
@@ -158,11 +159,12 @@ func startLog(ctx context.Context, cfg config, logs io.Writer) (*slog.Logger, fu
 	}
 }
 
-// newRegistry returns a registry with the metrics of the build, the runtime, the process and the database pools.
-func newRegistry(db *database.DB) *prometheus.Registry {
+// newRegistry returns a registry with the metrics of the build, the runtime, the process and the pools of connections.
+func newRegistry(s *stores) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(buildinfo.Read().Metric(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	for name, pool := range db.Pools() {
+	registry.MustRegister(s.pools())
+	for name, pool := range s.db.Pools() {
 		registry.MustRegister(collectors.NewDBStatsCollector(pool, name))
 	}
 	return registry

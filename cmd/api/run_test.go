@@ -112,7 +112,7 @@ func call(t *testing.T, method, url string, header http.Header, body string) (st
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	transport := &http.Transport{DisableKeepAlives: true}
+	transport := &http.Transport{DisableKeepAlives: true, ExpectContinueTimeout: time.Minute}
 	resp, err := (&http.Client{Transport: transport, Timeout: time.Minute}).Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -223,7 +223,7 @@ func TestHealthcheck(t *testing.T) {
 	if err := check(); err != nil {
 		t.Errorf("a ready service is not healthy: %v", err)
 	}
-	// What is served beside the API is not served with it.
+	// The debug listener's paths are not served by the API's listener.
 	addr := regexp.MustCompile(`http://(\S+),`).FindStringSubmatch(s.banner)[1]
 	for _, path := range []string{"/metrics", "/readyz", "/debug/pprof/"} {
 		if status, _ := call(t, http.MethodGet, "http://"+addr+path, nil, ""); status != http.StatusNotFound {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -39,21 +40,43 @@ type process struct {
 // startProcess starts the service in lab mode, unless env says otherwise.
 func startProcess(t *testing.T, s servers) process {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	return startProgram(t, selfPath(t), s)
+}
+
+// startProgram is startProcess with another build of the service.
+func startProgram(t *testing.T, path string, s servers) process {
+	t.Helper()
+	return served(t, launch(t, path, s))
+}
+
+// served waits until a process that was launched serves.
+func served(t *testing.T, p *testkit.Process) process {
+	t.Helper()
+	return process{p, p.WaitLine(t, `serving on (http://[^\s,]+)`)[1]}
+}
+
+func launch(t *testing.T, path string, s servers) *testkit.Process {
+	t.Helper()
 	redis := ""
 	for i, addr := range s.redis {
 		redis += map[bool]string{true: ",", false: ""}[i > 0] + addr
 	}
-	p := testkit.Start(t, testkit.Command{Path: self, Env: append([]string{
+	return testkit.Start(t, testkit.Command{Path: path, Env: append([]string{
 		"SECKILL_TEST_AS_SERVICE=1", "SECKILL_ADDR=127.0.0.1:0", "SECKILL_LAB=1",
 		"SECKILL_MYSQL_DSN=" + s.db.DSN, "SECKILL_REDIS_ADDRS=" + redis,
 		"SECKILL_JWT_SECRET=" + secret, "SECKILL_ADMIN_TOKEN=" + token,
 		"SECKILL_SHUTDOWN_DELAY=0s", // no balancer to wait for
 	}, s.env...)})
-	return process{p, p.WaitLine(t, `serving on (http://[^\s,]+)`)[1]}
+}
+
+// selfPath is the path of the test's binary, which is the service, too.
+func selfPath(t *testing.T) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return self
 }
 
 // patience bounds a wait. It only ends a test that hangs: a slow machine is no failure.
@@ -78,6 +101,12 @@ type testSale struct {
 
 func openSale(t *testing.T, stock int, policy string, processes ...process) *testSale {
 	t.Helper()
+	return openSaleOf(t, fmt.Sprintf(`"stock":%d`, stock), policy, processes...)
+}
+
+// openSaleOf puts a voucher with the given fields on sale.
+func openSaleOf(t *testing.T, fields, policy string, processes ...process) *testSale {
+	t.Helper()
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	t.Cleanup(transport.CloseIdleConnections)
 	s := &testSale{t: t, client: &http.Client{Transport: transport, Timeout: time.Minute}}
@@ -85,8 +114,8 @@ func openSale(t *testing.T, stock int, policy string, processes ...process) *tes
 		s.urls = append(s.urls, p.url)
 	}
 	now := time.Now()
-	voucher := fmt.Sprintf(`{"title":"t","stock":%d,"begin_at":%q,"end_at":%q,"policy":%s}`,
-		stock, now.Format(time.RFC3339Nano), now.Add(time.Hour).Format(time.RFC3339Nano), policy)
+	voucher := fmt.Sprintf(`{"title":"t",%s,"begin_at":%q,"end_at":%q,"policy":%s}`,
+		fields, now.Format(time.RFC3339Nano), now.Add(time.Hour).Format(time.RFC3339Nano), policy)
 	var status int
 	var body string
 	testkit.Until(t, "the voucher's creation has an answer", func() bool { // a connection may still be of an outage
@@ -156,12 +185,13 @@ func (s *testSale) buyUntilAnswered(i, user int, key string) (told outcome) {
 	return told
 }
 
-// ask asks as a user until the answer is not unavailable, as a client does: on a busy machine a server may be late.
+// ask asks as a user until the answer is not unavailable or busy, as a client does: on a busy machine a server may be
+// late, also while an audit takes its lock.
 func ask(t *testing.T, url string, user int) (status int, body string) {
 	t.Helper()
 	testkit.Until(t, "an answer of "+url, func() bool {
 		status, body = call(t, http.MethodGet, url, http.Header{"X-User-Id": {strconv.Itoa(user)}}, "")
-		return status != http.StatusServiceUnavailable
+		return status != http.StatusServiceUnavailable && !strings.Contains(body, `"busy"`)
 	})
 	return status, body
 }
@@ -172,6 +202,15 @@ const connections = 32
 // orderAll sends the orders of all users at once over a bounded number of connections, and counts the answers.
 // orders has the user of each accepted order, by order id. during is called after every answer.
 func (s *testSale) orderAll(users, each int, during func(answered int)) (codes, orders map[string]int) {
+	return s.orderAllBy(func(i, user int) outcome { return s.buy(i, user, "") }, users, each, during)
+}
+
+// orderAllUntilAnswered is orderAll for users who send one order each and repeat it under a key until it is answered.
+func (s *testSale) orderAllUntilAnswered(users int) (codes, orders map[string]int) {
+	return s.orderAllBy(func(i, user int) outcome { return s.buyUntilAnswered(i, user, "key-"+strconv.Itoa(user)) }, users, 1, nil)
+}
+
+func (s *testSale) orderAllBy(send func(i, user int) outcome, users, each int, during func(answered int)) (codes, orders map[string]int) {
 	var mu sync.Mutex
 	codes, orders = map[string]int{}, map[string]int{}
 	type ask struct{ user, i int }
@@ -180,7 +219,7 @@ func (s *testSale) orderAll(users, each int, during func(answered int)) (codes, 
 	for range connections {
 		wg.Go(func() {
 			for a := range asks {
-				got := s.buy(a.i, a.user, "")
+				got := send(a.i, a.user)
 				mu.Lock()
 				codes[got.code]++
 				if got.order != "" {
@@ -223,7 +262,7 @@ type audit struct {
 
 func (s *testSale) audit(i int) (a audit) {
 	s.t.Helper()
-	status, body := call(s.t, http.MethodGet, s.urls[i]+"/api/v1/vouchers/"+s.voucher+"/audit", nil, "")
+	status, body := ask(s.t, s.urls[i]+"/api/v1/vouchers/"+s.voucher+"/audit", 1)
 	if err := json.Unmarshal([]byte(body), &a); err != nil || status != http.StatusOK {
 		s.t.Fatalf("audit: %d %s", status, body)
 	}

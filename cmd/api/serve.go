@@ -24,7 +24,11 @@ func serve(ctx context.Context, cfg config, api *httpapi.API, handler http.Handl
 	}
 	servers := []*httpapi.Server{api.Server(handler, api.LimitConnections(public))}
 	if cfg.DebugAddr != "" {
-		debug, err := listen(ctx, "SECKILL_DEBUG_ADDR", cfg.DebugAddr)
+		addr, err := cfg.debugAddr()
+		if err != nil {
+			return errors.Join(err, public.Close())
+		}
+		debug, err := listen(ctx, "SECKILL_DEBUG_ADDR", addr)
 		if err != nil {
 			return errors.Join(err, public.Close())
 		}

@@ -34,28 +34,18 @@ func TestRollingRestart(t *testing.T) {
 	defer public.Close()
 
 	sale.urls = []string{public.URL}
-	over, users := make(chan struct{}), atomic.Int64{}
+	var users atomic.Int64
 	var mu sync.Mutex
 	told := map[string]int{}
-	var load sync.WaitGroup
-	for range 16 {
-		load.Go(func() {
-			for {
-				select {
-				case <-over:
-					return
-				default:
-				}
-				got := sale.buy(0, int(users.Add(1)), "").code
-				if status := sale.look(); status != http.StatusOK {
-					got = fmt.Sprintf("GET %d", status)
-				}
-				mu.Lock()
-				told[got]++
-				mu.Unlock()
-			}
-		})
-	}
+	stopLoad := again(16, func() {
+		got := sale.buy(0, int(users.Add(1)), "").code
+		if status := sale.look(); status != http.StatusOK {
+			got = fmt.Sprintf("GET %d", status)
+		}
+		mu.Lock()
+		told[got]++
+		mu.Unlock()
+	})
 	for i := range instances {
 		if err := instances[i].Stop(); err != nil {
 			t.Errorf("instance %d ended with %v", i, err)
@@ -64,11 +54,32 @@ func TestRollingRestart(t *testing.T) {
 		instances[i].WaitHTTP(t, urls[i]+"/readyz")
 		testkit.Until(t, "the balancer uses the new instance", front.backends[i].ready.Load)
 	}
-	close(over)
-	load.Wait()
+	stopLoad()
 	t.Logf("%d requests failed at the balancer; buyers were told %v", front.failed.Load(), told)
 	if n := front.failed.Load(); n != 0 || len(told) != 1 || told["accepted"] == 0 {
 		t.Errorf("%d requests failed; buyers were told %v, want accepted alone", n, told)
+	}
+}
+
+// again calls do in n goroutines, again and again, until stop is called.
+func again(n int, do func()) (stop func()) {
+	over := make(chan struct{})
+	var running sync.WaitGroup
+	for range n {
+		running.Go(func() {
+			for {
+				select {
+				case <-over:
+					return
+				default:
+					do()
+				}
+			}
+		})
+	}
+	return func() {
+		close(over)
+		running.Wait()
 	}
 }
 

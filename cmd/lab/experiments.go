@@ -17,6 +17,7 @@ import (
 	"seckill/internal/lab"
 	"seckill/internal/lab/experiments"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 )
 
@@ -97,6 +98,7 @@ type listed struct {
 	Hypothesis  string           `json:"hypothesis"`
 	Arrangement string           `json:"arrangement"`
 	Sources     []lab.Source     `json:"sources"`
+	Decision    string           `json:"decision,omitempty"` // where no document describes it
 	Needs       []testbed.Server `json:"needs"`
 	Setup       lab.Setup        `json:"setup"`
 	Parameters  []parameter      `json:"parameters"`
@@ -110,7 +112,7 @@ func listJSON(w io.Writer, all lab.Set) error {
 		e := &all[i]
 		if err := out.Encode(listed{
 			ID: e.ID, Group: e.Group, Title: e.Title, Question: e.Question, Lock: e.Lock(), Expect: e.Expect, About: orEmpty(e.About), Partner: e.Partner,
-			Hypothesis: e.Hypothesis, Arrangement: e.Arrangement, Sources: orEmpty(e.Sources), Needs: orEmpty(e.Needs),
+			Hypothesis: e.Hypothesis, Arrangement: e.Arrangement, Sources: orEmpty(e.Sources), Decision: e.Decision, Needs: orEmpty(e.Needs),
 			Setup: e.Setup, Parameters: parametersOf(e), K6: orEmpty(e.K6), Command: e.Command(),
 		}); err != nil {
 			return err
@@ -130,7 +132,7 @@ type parameter struct {
 func parametersOf(e *lab.Experiment) []parameter {
 	all := []parameter{}
 	for _, p := range e.Changeable() {
-		all = append(all, parameter{Name: p.Name, Value: p.Value(e.Setup), Bounds: p.Bounds, About: p.About})
+		all = append(all, parameter{Name: p.Name, Value: p.Value(e.Setup), Bounds: p.Bounds, About: p.About.String()})
 	}
 	return all
 }
@@ -162,6 +164,8 @@ To learn:
 To print:
   --json         one object per experiment on standard output, nothing else
   --report DIR   write DIR/index.html, one file that needs no other
+  --lang L       the language of what is printed and of the report: en, the
+                 default, or zh, Chinese; --json is English
 
 To run:
   --instances N  API processes behind the load, 1 to 8 (default 2); of an
@@ -184,6 +188,7 @@ expected, 1 when not, 2 for wrong usage.
 
 // runRequest is a parsed call of lab run.
 type runRequest struct {
+	all     lab.Set
 	chosen  []*lab.Experiment
 	json    bool
 	report  string
@@ -192,7 +197,8 @@ type runRequest struct {
 	predict *finding.Prediction // nil: none was given
 	values  map[string]string   // of parameters that are to be changed
 	options testbed.Options
-	lanes   bool // few enough to show each picture
+	lang    tell.Language // of what is printed for people, and of the report
+	lanes   bool          // few enough to show each picture
 	args    []string
 }
 
@@ -209,7 +215,7 @@ const (
 )
 
 func parseRun(all lab.Set, args []string) (runRequest, error) {
-	req := runRequest{options: testbed.Defaults(), values: map[string]string{}}
+	req := runRequest{all: all, options: testbed.Defaults(), lang: tell.English, values: map[string]string{}}
 	flags := newFlags("run")
 	flags.BoolVar(&req.json, "json", false, "")
 	flags.StringVar(&req.report, "report", "", "")
@@ -220,28 +226,24 @@ func parseRun(all lab.Set, args []string) (runRequest, error) {
 		req.predict = &p
 		return err
 	})
-	flags.BoolVar(&req.options.Embedded, "embedded", false, "")
-	flags.IntVar(&req.options.Instances, "instances", req.options.Instances, "")
-	flags.DurationVar(&req.options.Duration, "duration", req.options.Duration, "")
-	flags.Int64Var(&req.options.Seed, "seed", req.options.Seed, "")
-	flags.StringVar(&req.options.APIBinary, "api", "", "")
+	flags.Func("lang", "", func(text string) error {
+		req.lang = tell.Language(text)
+		if !slices.Contains(tell.Languages(), req.lang) {
+			return errors.New("it is en or zh")
+		}
+		return nil
+	})
+	optionFlags(flags, &req.options)
 	parameterFlags(flags, all, req.values)
 	ids, err := parseAnywhere(flags, args)
 	if err != nil {
 		return req, err
 	}
-	switch o := req.options; {
-	case len(ids) == 0:
+	if len(ids) == 0 {
 		return req, usagef("which experiment? its id, several, or all; lab list names them")
-	case o.Instances < 1 || o.Instances > maxInstances:
-		return req, usagef("--instances is %d; 1 to %d", o.Instances, maxInstances)
-	case o.Duration < minDuration || o.Duration > maxDuration:
-		return req, usagef("--duration is %v; %v to %v", o.Duration, minDuration, maxDuration)
-	case o.Seed < 1 || o.Seed == math.MaxInt64:
-		return req, usagef("--seed is %d; a number from 1", o.Seed)
 	}
-	if err := checkBinary(req.options.APIBinary); err != nil {
-		return req, usagef("--api: %v", err)
+	if err := checkOptions(req.options); err != nil {
+		return req, err
 	}
 	req.chosen, err = all.Select(ids)
 	if errors.Is(err, lab.ErrUnknownExperiment) {
@@ -265,6 +267,30 @@ func parseRun(all lab.Set, args []string) (runRequest, error) {
 	}
 	req.chosen, err = changed(req.chosen, req.values, req.swap)
 	return req, err
+}
+
+// optionFlags adds the flags that say how experiments are run.
+func optionFlags(flags *flag.FlagSet, o *testbed.Options) {
+	flags.BoolVar(&o.Embedded, "embedded", false, "")
+	flags.IntVar(&o.Instances, "instances", o.Instances, "")
+	flags.DurationVar(&o.Duration, "duration", o.Duration, "")
+	flags.Int64Var(&o.Seed, "seed", o.Seed, "")
+	flags.StringVar(&o.APIBinary, "api", "", "")
+}
+
+func checkOptions(o testbed.Options) error {
+	switch {
+	case o.Instances < 1 || o.Instances > maxInstances:
+		return usagef("--instances is %d; 1 to %d", o.Instances, maxInstances)
+	case o.Duration < minDuration || o.Duration > maxDuration:
+		return usagef("--duration is %v; %v to %v", o.Duration, minDuration, maxDuration)
+	case o.Seed < 1 || o.Seed == math.MaxInt64:
+		return usagef("--seed is %d; a number from 1", o.Seed)
+	}
+	if err := checkBinary(o.APIBinary); err != nil {
+		return usagef("--api: %v", err)
+	}
+	return nil
 }
 
 // parameterFlags adds a flag for each parameter of any experiment. The flag --instances is

@@ -2,25 +2,34 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"seckill/internal/lab/finding"
 	"seckill/internal/lab/lockjudge"
+	"seckill/internal/lab/report"
+	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 )
 
 func judgeHelp(w io.Writer) {
 	fmt.Fprint(w, `lab judge says which behaviours of a lock break, the gravest first, each with what
-happened just before. It does not ask what the lock promises.
+happened just before. It does not ask what the lock promises. Then it sells a voucher
+under the lock twice, once with a buyer who takes longer than the lease, and draws it.
 
-usage: lab judge FOLDER            a lock in Go, as lab new-lock writes it
-       lab judge -- COMMAND ...    a lock in another language
+usage: lab judge [flags] FOLDER            a lock in Go, as lab new-lock writes it
+       lab judge [flags] -- COMMAND ...    a lock in another language
+
+  --json         one object on standard output, nothing else
+  --report DIR   write DIR/index.html, one file that needs no other
 
 The lock runs in processes of its own, which are killed and cut off from their
 server. Such a process reads requests from its standard input and writes answers to
@@ -48,21 +57,14 @@ func isHelp(args []string) bool {
 
 // judge builds a lock, if it is in Go, and judges it.
 func judge(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
-	switch {
-	case isHelp(args):
-		return errHelp
-	case len(args) == 0:
-		return usagef("which lock? a folder, or -- and a command")
-	case args[0] == "--" && len(args) == 1:
-		return usagef("after -- there is no command")
-	case args[0] != "--" && len(args) > 1:
-		return usagef("unexpected argument %q; a command comes after --", args[1])
-	case args[0] != "--" && strings.HasPrefix(args[0], "-"):
-		return usagef("there is no flag %s", args[0])
+	req, err := parseJudge(args)
+	if err != nil {
+		return err
 	}
 	p := &progress{w: stderr, total: 1, interactive: interactive(stderr)}
 	options := testbed.Defaults()
-	options.Progress, options.Notice = p.note, p.say
+	options.Progress = func(what tell.Text) { p.note(what.String()) }
+	options.Notice = func(what tell.Text) { p.say(what.String()) }
 	env, err := testbed.Open(ctx, options)
 	if err != nil {
 		return err
@@ -71,35 +73,129 @@ func judge(ctx context.Context, args []string, stdout, stderr io.Writer) (err er
 		p.clear()
 		err = errors.Join(err, env.Close())
 	}()
-	name, command := filepath.Base(args[0]), args
-	if args[0] == "--" {
-		name, command = strings.Join(args[1:], " "), args[1:]
-	} else {
+	command := req.command
+	if command == nil {
 		folder, err := os.MkdirTemp("", "lab-judge-")
 		if err != nil {
 			return err
 		}
 		defer os.RemoveAll(folder)
-		if command, err = build(ctx, args[0], folder, p); err != nil {
+		if command, err = build(ctx, req.folder, folder, p); err != nil {
 			return err
 		}
 	}
-	var verdict error
-	_, err = env.Run(ctx, "judge", nil, func(r *testbed.Run) {
-		addr, engine := r.AnyRedis()
-		began := time.Now()
-		results, err := lockjudge.Judge(r.Context(), lockjudge.Options{
-			Command: command, Redis: addr,
-			Progress: func(done, of int) { p.note(fmt.Sprintf("%d of %d behaviours", done, of)) },
-		})
-		if err != nil {
-			verdict = err
-			return
+	var judged judgedLock
+	_, err = env.Run(ctx, "judge", nil, func(r *testbed.Run) { judged = judgeLock(r, command, p) })
+	p.clear()
+	if err = errors.Join(err, judged.err); err != nil {
+		return err
+	}
+	return judged.print(req, stdout, stderr)
+}
+
+// judgeRequest is a parsed call of lab judge.
+type judgeRequest struct {
+	name    string
+	folder  string   // of a lock in Go
+	command []string // of another one
+	json    bool
+	report  string
+}
+
+func parseJudge(args []string) (judgeRequest, error) {
+	var req judgeRequest
+	flags := newFlags("judge")
+	flags.BoolVar(&req.json, "json", false, "")
+	flags.StringVar(&req.report, "report", "", "")
+	own := args
+	dash := slices.Index(args, "--")
+	if dash >= 0 {
+		own, req.command = args[:dash], args[dash+1:]
+	}
+	rest, err := parseAnywhere(flags, own)
+	switch {
+	case err != nil:
+		return req, err
+	case dash >= 0 && len(req.command) == 0:
+		return req, usagef("after -- there is no command")
+	case dash >= 0 && len(rest) > 0:
+		return req, usagef("which lock? the folder %q, or the command after --", rest[0])
+	case dash < 0 && len(rest) == 0:
+		return req, usagef("which lock? a folder, or -- and a command")
+	case len(rest) > 1:
+		return req, usagef("unexpected argument %q; a command comes after --", rest[1])
+	}
+	if dash >= 0 {
+		req.name = strings.Join(req.command, " ")
+	} else {
+		req.folder, req.name = rest[0], filepath.Base(rest[0])
+	}
+	if req.report != "" { // fail now and not after the judgement
+		if err := writable(req.report); err != nil {
+			return req, usagef("--report: %v", err)
 		}
-		p.clear()
-		verdict = lockjudge.Report(stdout, name, engine, time.Since(began), results)
+	}
+	return req, nil
+}
+
+// judgedLock is what came of a lock.
+type judgedLock struct {
+	engine     string
+	took       time.Duration // of the behaviours
+	total      time.Duration // with the sales
+	behaviours []lockjudge.Judged
+	sales      []finding.Result
+	err        error
+}
+
+// judgeLock tries the behaviours of a lock, and then sells under it.
+func judgeLock(r *testbed.Run, command []string, p *progress) (j judgedLock) {
+	addr, engine := r.AnyRedis()
+	j.engine = engine
+	began := time.Now()
+	p.say("trying the behaviours")
+	j.behaviours, j.err = lockjudge.Judge(r.Context(), lockjudge.Options{
+		Command: command, Redis: addr,
+		Progress: func(done, of int) { p.note(fmt.Sprintf("%d of %d behaviours", done, of)) },
 	})
-	return errors.Join(err, verdict)
+	j.took = time.Since(began)
+	if j.err == nil {
+		j.sales, j.err = lockjudge.Sell(r, lockjudge.SaleOptions{Command: command, Redis: addr, Progress: p.say})
+	}
+	j.total = time.Since(began)
+	return j
+}
+
+// print prints the judgement. What broke is its error.
+func (j *judgedLock) print(req judgeRequest, stdout, stderr io.Writer) error {
+	document := lockjudge.NewDocument(req.name, j.engine, j.total, j.behaviours, j.sales)
+	var err error
+	if req.json {
+		err = json.NewEncoder(stdout).Encode(document)
+	} else {
+		err = j.printText(req, stdout)
+	}
+	if req.report != "" && err == nil {
+		if err = report.WritePage(req.report, document.Page); err == nil {
+			_, err = fmt.Fprintf(stderr, "report: %s\n", reportPath(req.report))
+		}
+	}
+	return errors.Join(err, lockjudge.Verdict(j.behaviours, j.sales))
+}
+
+func (j *judgedLock) printText(req judgeRequest, stdout io.Writer) error {
+	if err := lockjudge.Report(stdout, req.name, j.engine, j.took, j.behaviours); err != nil {
+		return err
+	}
+	if err := lockjudge.ReportSales(stdout, j.sales); err != nil {
+		return err
+	}
+	shown := lockjudge.Shown(j.sales)
+	if shown == nil || shown.Witness == nil {
+		return nil
+	}
+	fmt.Fprintln(stdout)
+	return report.Lanes(stdout, *shown.Witness, width(stdout), colour(stdout), tell.English)
 }
 
 // build builds a package into a folder, and returns the command that starts it.

@@ -34,7 +34,7 @@ func TestNewLock(t *testing.T) {
 }
 
 func TestJudgeUsage(t *testing.T) {
-	for _, args := range [][]string{{}, {"--"}, {"--fast"}, {"one", "two"}} {
+	for _, args := range [][]string{{}, {"--"}, {"--fast"}, {"one", "two"}, {"one", "--", "two"}, {"--json"}, {"--report", "judge_test.go", "one"}} {
 		var out, errs bytes.Buffer
 		if code := run(t.Context(), append([]string{"judge"}, args...), &out, &errs); code != exitUsage {
 			t.Errorf("judge %q: exit %d, %s", args, code, errs.String())

@@ -11,7 +11,9 @@ import (
 	"os/signal"
 	"syscall"
 
+	"seckill/internal/lab/builtin"
 	"seckill/internal/lab/lockclient"
+	"seckill/internal/testkit"
 )
 
 // Exit codes.
@@ -23,6 +25,8 @@ const (
 
 func main() {
 	lockclient.MainIfChild() // this program again, as a lock client of an experiment
+	builtin.MainIfChild()    // or as its Redis server
+	testkit.MainIfReaper()   // or as what cleans up after it, where there is no shell
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
@@ -42,9 +46,10 @@ func commands() []command {
 		{name: "list", summary: "name the experiments", help: listHelp, run: list},
 		{name: "show", summary: "describe an experiment, and what of it can be changed", help: showHelp, run: show},
 		{name: "run", summary: "play experiments, and say whether they came out as expected", help: runHelp, run: runExperiments},
+		{name: "serve", summary: "the laboratory as a page: choose, predict, run, see why", help: serveHelp, run: serve},
 		{name: "sweep", summary: "run an experiment with several values of a number", help: sweepHelp, run: sweep},
 		{name: "new-lock", summary: "write a lock with a mistake to find", help: newLockHelp, run: newLock},
-		{name: "judge", summary: "say which behaviours of a lock break, the gravest first", help: judgeHelp, run: judge},
+		{name: "judge", summary: "say what of a lock breaks, the gravest first, and sell under it", help: judgeHelp, run: judge},
 		{name: "catalogue", summary: "print the failure catalogue, made from the experiments", help: catalogueHelp, run: writeCatalogue},
 		{name: "tokens", summary: "make the buyers' tokens and targets for k6, vegeta and wrk", help: tokensHelp, run: tokens},
 		{name: "version", summary: "print the version, the commit and the Go that built it", help: versionHelp, run: printVersion},

@@ -6,9 +6,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"unicode/utf8"
+	"unicode"
 
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/tell"
 )
 
 // progress shows the progress of a run: one line for each finished experiment and, on a
@@ -17,6 +18,7 @@ type progress struct {
 	w           io.Writer
 	total       int
 	interactive bool
+	lang        tell.Language
 
 	mu       sync.Mutex
 	finished int
@@ -57,32 +59,22 @@ func (p *progress) done(r finding.Result) {
 	defer p.mu.Unlock()
 	p.finished++
 	digits := len(strconv.Itoa(p.total))
-	fmt.Fprintf(p.w, "[%*d/%d] %-34s %-10s %-15s %5.1f s\n", digits, p.finished, p.total, r.ID, observed(&r), tick(&r), float64(r.DurationMS)/1000)
+	fmt.Fprintf(p.w, "[%*d/%d] %-34s %s %s %s\n", digits, p.finished, p.total, r.ID, padded(observed(&r).In(p.lang), 10), padded(tick(&r).In(p.lang), 15),
+		tell.F("%5.1f s", float64(r.DurationMS)/1000).In(p.lang))
 	if r.Failed != "" {
 		reason, _, _ := strings.Cut(r.Failed, "\n")
 		fmt.Fprintf(p.w, "%*s %s\n", 2*digits+3, "", reason)
 	}
 }
 
+// padded fills a text up to a number of columns.
+func padded(text string, columns int) string {
+	return text + strings.Repeat(" ", max(columns-tell.Columns(text), 0))
+}
+
 // wrap breaks a text into lines of at most that many columns.
 func wrap(text string, columns int) string {
-	var b strings.Builder
-	column := 0
-	for word := range strings.FieldsSeq(text) {
-		n := utf8.RuneCountInString(word)
-		switch {
-		case column == 0:
-		case column+1+n > columns:
-			b.WriteByte('\n')
-			column = 0
-		default:
-			b.WriteByte(' ')
-			column++
-		}
-		b.WriteString(word)
-		column += n
-	}
-	return b.String()
+	return strings.Join(tell.Lines(text, columns, unicode.IsSpace), "\n")
 }
 
 // hang wraps a text that begins in a column, and indents its other lines to it.

@@ -10,6 +10,7 @@ import (
 
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/tell"
 )
 
 // quiz asks for a prediction before each experiment.
@@ -19,6 +20,7 @@ type quiz struct {
 	given *finding.Prediction // for every experiment; nil: ask
 	in    *bufio.Reader       // of answers
 	out   io.Writer           // for questions
+	lang  tell.Language
 }
 
 // newQuiz returns the quiz of a request. Only a person at a terminal can be asked.
@@ -26,7 +28,7 @@ func newQuiz(req runRequest, all lab.Set, in io.Reader, out io.Writer) (*quiz, e
 	if req.predict == nil && !interactive(in) {
 		return nil, usagef("--quiz asks at a terminal, and standard input is none; use --predict holds, --predict breaks or --predict breaks:KIND")
 	}
-	return &quiz{all: all, swap: req.swap, given: req.predict, in: bufio.NewReader(in), out: out}, nil
+	return &quiz{all: all, swap: req.swap, given: req.predict, in: bufio.NewReader(in), out: out, lang: req.lang}, nil
 }
 
 // play asks, plays and judges the predictions, one experiment after the other. It returns the
@@ -54,13 +56,13 @@ func (q *quiz) play(ctx context.Context, s *session, chosen []*lab.Experiment, r
 // put puts the question.
 func (q *quiz) put(number string, e *lab.Experiment) error {
 	columns := min(width(q.out), defaultWidth)
-	text := number + describe(q.all, e, columns)
+	text := number + describe(q.all, e, columns, q.lang)
 	if len(e.Changed) > 0 {
 		r := finding.Result{Changed: e.Changed}
-		text += "\n" + wrap("That is with its own numbers. This run is with "+changes(&r)+".", columns) + "\n"
+		text += "\n" + wrap(tell.F("That is with its own numbers. This run is with %s.", changes(&r)).In(q.lang), columns) + "\n"
 	}
 	if q.swap {
-		text += "\n" + wrap("But this run is with the setup of "+e.Partner+".", columns) + "\n"
+		text += "\n" + wrap(tell.F("But this run is with the setup of %s.", e.Partner).In(q.lang), columns) + "\n"
 	}
 	_, err := fmt.Fprintln(q.out, text)
 	return err
@@ -72,7 +74,7 @@ func (q *quiz) predict(ctx context.Context) (finding.Prediction, error) {
 		return *q.given, nil
 	}
 	for {
-		fmt.Fprint(q.out, "holds, breaks, or breaks:KIND? ")
+		fmt.Fprint(q.out, tell.F("holds, breaks, or breaks:KIND?").In(q.lang)+" ")
 		answer, err := q.read(ctx)
 		if err != nil {
 			fmt.Fprintln(q.out)
@@ -116,28 +118,28 @@ func (q *quiz) read(ctx context.Context) (string, error) {
 }
 
 // score says whether a prediction came true.
-func score(r *finding.Result) string {
+func score(r *finding.Result) tell.Text {
 	switch {
 	case r.PredictionRight == nil:
-		return fmt.Sprintf("You predicted %q. There is no verdict.", r.Prediction)
+		return tell.F("You predicted %q. There is no verdict.", r.Prediction)
 	case *r.PredictionRight:
-		return fmt.Sprintf("You predicted %q. Right: it %s.", r.Prediction, outcome(r))
+		return tell.F("You predicted %q. Right: it %s.", r.Prediction, outcome(r))
 	case strings.HasPrefix(r.Prediction, string(r.Observed)):
-		return fmt.Sprintf("You predicted %q. Wrong: it %s, but in another way.", r.Prediction, outcome(r))
+		return tell.F("You predicted %q. Wrong: it %s, but in another way.", r.Prediction, outcome(r))
 	}
-	return fmt.Sprintf("You predicted %q. Wrong: it %s.", r.Prediction, outcome(r))
+	return tell.F("You predicted %q. Wrong: it %s.", r.Prediction, outcome(r))
 }
 
 // outcome is the verdict, with what was counted if it breaks.
-func outcome(r *finding.Result) string {
+func outcome(r *finding.Result) tell.Text {
 	if r.Observed == finding.Breaks {
-		return fmt.Sprintf("%s (%s)", r.Observed, anomalies(r))
+		return tell.F("%s (%s)", r.Observed.Text(), anomalies(r))
 	}
-	return string(r.Observed)
+	return r.Observed.Text()
 }
 
 // tally counts the predictions that came true.
-func tally(results []finding.Result) string {
+func tally(results []finding.Result) tell.Text {
 	right, judged := 0, 0
 	for _, r := range results {
 		if r.PredictionRight == nil {
@@ -148,5 +150,5 @@ func tally(results []finding.Result) string {
 			right++
 		}
 	}
-	return fmt.Sprintf("Your predictions: %d of %d right", right, judged)
+	return tell.F("Your predictions: %d of %d right", right, judged)
 }

@@ -16,6 +16,8 @@ import (
 	"seckill/internal/lab/catalogue"
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/report"
+	"seckill/internal/lab/server"
+	"seckill/internal/lab/tell"
 )
 
 // reportPath is the page of a report.
@@ -38,42 +40,58 @@ func saveReport(stderr io.Writer, req runRequest, all lab.Set, results []finding
 	if err := writeReport(req, all, results, began); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(stderr, "report: %s\n", reportPath(req.report))
+	_, err := fmt.Fprintln(stderr, tell.F("report: %s", reportPath(req.report)).In(req.lang))
 	return err
 }
 
-// writeReport joins the texts of the experiments with their results.
 func writeReport(req runRequest, all lab.Set, results []finding.Result, began time.Time) error {
-	page := report.Report{
-		Started: began, Took: time.Since(began), Seed: req.options.Seed,
-		Machine: fmt.Sprintf("%s/%s, %d cores", runtime.GOOS, runtime.GOARCH, runtime.NumCPU()),
-		Command: "go run ./cmd/lab run " + strings.Join(req.args, " "),
-	}
+	var ran []server.Ran
 	for _, r := range results {
 		e, err := asked(req, all, r.ID)
 		if err != nil {
 			return err
 		}
-		played := e
+		ran = append(ran, server.Ran{Experiment: e, Result: r})
+	}
+	page, err := newReport(all, ran, began, req.options.Seed, "go run ./cmd/lab run "+strings.Join(req.args, " "), req.lang)
+	if err != nil {
+		return err
+	}
+	return report.WriteDir(req.report, page)
+}
+
+// newReport joins the texts of the experiments with their results.
+func newReport(all lab.Set, ran []server.Ran, began time.Time, seed int64, command string, l tell.Language) (report.Report, error) {
+	page := report.Report{
+		Started: began, Took: time.Since(began), Seed: seed,
+		Machine: tell.F("%s/%s, %d cores", runtime.GOOS, runtime.GOARCH, runtime.NumCPU()).In(l),
+		Command: command, Language: l,
+	}
+	for _, one := range inOrder(all, ran) {
+		e, r, played := one.Experiment, one.Result, one.Experiment
 		if r.SetupOf != "" {
+			var err error
 			if played, err = all.Find(r.SetupOf); err != nil {
-				return err
+				return page, err
 			}
 		}
 		setup, err := json.Marshal(played.Setup)
 		if err != nil {
-			return err
+			return page, err
 		}
 		entry := report.Entry{
-			Result: r, Hypothesis: e.Hypothesis, Arrangement: arrangement(e, &r), Why: e.Why, Cure: e.Cure,
-			Partner: e.Partner, Setup: setup, K6: catalogue.K6Command(*e),
+			Result: r, Hypothesis: played.Says(lab.Hypothesis).In(l), Arrangement: arrangement(e, played, &r).In(l),
+			Why: e.Says(lab.Why).In(l), Cure: e.Says(lab.Cure).In(l), Partner: e.Partner, Setup: setup, K6: catalogue.K6Command(*e),
 		}
+		entry.Result.Title, entry.Result.Group = e.Says(lab.Title).In(l), e.Says(lab.Group).In(l)
 		if !asWritten(&r) {
-			entry.Why, entry.Cure = explanation(e, &r), ""
+			entry.Result.Title, entry.Why, entry.Cure = tell.F("%s: %s", e.ID, heading(e, &r)).In(l), "", ""
 		}
+		entry.Result.Skipped = r.SkippedText().In(l)
 		if len(r.Changed) > 0 { // k6 has the experiment's own numbers
-			entry.Result.Title, entry.Hypothesis, entry.K6 = heading(e, &r), "", ""
+			entry.Hypothesis, entry.K6 = "", ""
 		}
+		entry.Verdict = verdict(&r).In(l)
 		for _, s := range e.Sources {
 			entry.Sources = append(entry.Sources, report.Source{Document: s.Document, Section: s.Section})
 		}
@@ -82,7 +100,7 @@ func writeReport(req runRequest, all lab.Set, results []finding.Result, began ti
 		page.Engine.Database = cmp.Or(page.Engine.Database, r.Engine.Database)
 		page.Engine.ZooKeeper = cmp.Or(page.Engine.ZooKeeper, r.Engine.ZooKeeper)
 	}
-	return report.WriteDir(req.report, page)
+	return page, nil
 }
 
 // asked returns an experiment as the request changed it.

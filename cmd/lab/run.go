@@ -7,14 +7,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
-	"unicode/utf8"
 
 	"seckill/internal/lab"
 	"seckill/internal/lab/experiments"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/tell"
 )
 
 // errUnexpected means that not every result was as expected.
@@ -48,7 +48,7 @@ func runExperiments(ctx context.Context, args []string, stdout, stderr io.Writer
 		}
 	}
 	began := time.Now()
-	s, err := open(ctx, all, req.options, len(req.chosen), stderr)
+	s, err := open(ctx, all, req.options, len(req.chosen), req.lang, stderr)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func runExperiments(ctx context.Context, args []string, stdout, stderr io.Writer
 		if req.json {
 			err = errors.Join(err, json.NewEncoder(stdout).Encode(r))
 		} else if asks != nil {
-			err = errors.Join(err, printOne(stdout, req.chosen, &r))
+			err = errors.Join(err, printOne(stdout, req, &r))
 		}
 	})
 	s.progress.clear()
@@ -117,12 +117,12 @@ func judgement(req runRequest, results []finding.Result, stopped error) error {
 func print(w io.Writer, results []finding.Result, req runRequest, took time.Duration) error {
 	if req.lanes && !req.predicts() { // a quiz has shown each after its run
 		for i := range results {
-			if err := printOne(w, req.chosen, &results[i]); err != nil {
+			if err := printOne(w, req, &results[i]); err != nil {
 				return err
 			}
 		}
 	}
-	if err := printTable(w, results); err != nil {
+	if err := printTable(w, results, req.lang); err != nil {
 		return err
 	}
 	expected, skipped, changed := 0, 0, 0
@@ -136,45 +136,51 @@ func print(w io.Writer, results []finding.Result, req runRequest, took time.Dura
 			expected++
 		}
 	}
-	fmt.Fprintf(w, "\n%s", summary(expected, len(results)-skipped-changed, changed))
+	counted := []tell.Text{summary(expected, len(results)-skipped-changed, changed)}
 	if skipped > 0 {
-		fmt.Fprintf(w, ", %d skipped", skipped)
+		counted = append(counted, tell.F("%d skipped", skipped))
 	}
-	_, err := fmt.Fprintf(w, ", in %.0f s\n", took.Seconds())
+	counted = append(counted, tell.F("in %.0f s", took.Seconds()))
+	_, err := fmt.Fprintf(w, "\n%s\n", tell.List(counted...).In(req.lang))
 	if req.predicts() {
-		fmt.Fprintln(w, tally(results))
+		fmt.Fprintln(w, tally(results).In(req.lang))
 	}
 	for i := range results {
-		if r := &results[i]; r.Skipped != "" || r.Failed != "" {
-			reason, more, _ := strings.Cut(r.Skipped+r.Failed, "\n")
+		if r := &results[i]; r.Failed != "" {
+			reason, more, _ := strings.Cut(r.Failed, "\n")
 			if more != "" {
-				reason += " (the rest of it: --json)"
+				reason += tell.F(" (the rest of it: --json)").In(req.lang)
 			}
 			fmt.Fprintf(w, "  %s: %s\n", r.ID, reason)
 		}
 	}
+	printSkipped(w, results, req)
 	return err
 }
 
 // printTable prints a line for each result. A terminal that is too narrow for that gets one
 // with what fits, and the anomalies below it.
-func printTable(w io.Writer, results []finding.Result) error {
-	var full, short strings.Builder
-	table := tabwriter.NewWriter(&full, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "EXPERIMENT\tLOCK\tEXPECTED\tOBSERVED\t\tANOMALIES\tORDERS\tTIME")
+func printTable(w io.Writer, results []finding.Result, l tell.Language) error {
+	var short strings.Builder
+	table := [][]string{{
+		tell.F("EXPERIMENT").In(l), tell.F("LOCK").In(l), tell.F("EXPECTED").In(l), tell.F("OBSERVED").In(l), "",
+		tell.F("ANOMALIES").In(l), tell.F("ORDERS").In(l), tell.F("TIME").In(l),
+	}}
 	for i := range results {
 		r := &results[i]
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%.1f s\n",
-			r.ID, r.Lock, r.Expect, observed(r), tick(r), anomalies(r), r.Orders, float64(r.DurationMS)/1000)
-		fmt.Fprintf(&short, "%s (%s): expected %s, observed %s, %s\n  anomalies: %s\n  orders: %d; %.1f s\n",
-			r.ID, r.Lock, r.Expect, observed(r), tick(r), hang(anomalies(r), len("  anomalies: "), width(w)), r.Orders, float64(r.DurationMS)/1000)
+		expect, saw, took := r.Expect.Text(), observed(r), float64(r.DurationMS)/1000
+		table = append(table, []string{
+			r.ID, r.Lock, expect.In(l), saw.In(l), tick(r).In(l), anomalies(r).In(l), strconv.Itoa(r.Orders),
+			tell.F("%.1f s", took).In(l),
+		})
+		head := tell.F("  anomalies: ").In(l)
+		fmt.Fprintf(&short, "%s\n%s%s\n%s\n",
+			tell.F("%s (%s): expected %s, observed %s, %s", r.ID, r.Lock, expect, saw, tick(r)).In(l),
+			head, hang(anomalies(r).In(l), tell.Columns(head), width(w)), tell.F("  orders: %d; %.1f s", r.Orders, took).In(l))
 	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	text := full.String()
+	text := aligned(table)
 	for line := range strings.Lines(text) {
-		if interactive(w) && utf8.RuneCountInString(line) > width(w)+1 {
+		if interactive(w) && tell.Columns(line) > width(w)+1 {
 			text = short.String()
 		}
 	}
@@ -182,49 +188,72 @@ func printTable(w io.Writer, results []finding.Result) error {
 	return err
 }
 
+// aligned writes a table with its columns below each other, two spaces apart.
+func aligned(table [][]string) string {
+	widths := make([]int, len(table[0]))
+	for _, row := range table {
+		for i, cell := range row {
+			widths[i] = max(widths[i], tell.Columns(cell))
+		}
+	}
+	var b strings.Builder
+	for _, row := range table {
+		for i, cell := range row {
+			b.WriteString(cell)
+			if i < len(row)-1 {
+				b.WriteString(strings.Repeat(" ", widths[i]-tell.Columns(cell)+2))
+			}
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
 // summary counts the runs.
-func summary(expected, of, changed int) string {
+func summary(expected, of, changed int) tell.Text {
 	switch {
 	case changed == 0:
-		return fmt.Sprintf("%d of %d as expected", expected, of)
+		return tell.F("%d of %d as expected", expected, of)
 	case of == 0:
-		return fmt.Sprintf("%d with changed numbers", changed)
+		return tell.F("%d with changed numbers", changed)
 	}
-	return fmt.Sprintf("%d of %d as expected, %d with changed numbers", expected, of, changed)
+	return tell.F("%d of %d as expected, %d with changed numbers", expected, of, changed)
 }
 
-func observed(r *finding.Result) string {
+func observed(r *finding.Result) tell.Text {
 	switch {
 	case r.Skipped != "":
-		return "skipped"
+		return tell.F("skipped")
 	case r.Failed != "":
-		return "no verdict"
+		return tell.F("no verdict")
 	}
-	return string(r.Observed)
+	return r.Observed.Text()
 }
 
-func tick(r *finding.Result) string {
+func tick(r *finding.Result) tell.Text {
 	switch {
 	case r.Skipped != "":
-		return "-"
+		return tell.Plain("-")
+	case len(r.Changed) > 0 && r.Failed == "" && r.Turned:
+		return tell.F("turned")
 	case len(r.Changed) > 0 && r.Failed == "":
-		return map[bool]string{true: "turned", false: "not turned"}[r.Turned]
+		return tell.F("not turned")
 	case r.AsExpected:
-		return "ok"
+		return tell.F("ok")
 	}
-	return "NOT AS EXPECTED"
+	return tell.F("NOT AS EXPECTED")
 }
 
 // anomalies names the anomalies that were found, the gravest first.
-func anomalies(r *finding.Result) string {
-	var found []string
+func anomalies(r *finding.Result) tell.Text {
+	var found []tell.Text
 	for _, info := range finding.Kinds() {
 		if n := r.Anomalies[info.Kind]; n > 0 {
-			found = append(found, fmt.Sprintf("%s %d", info.Title, n))
+			found = append(found, info.Counted(n))
 		}
 	}
 	if len(found) == 0 {
-		return "none"
+		return tell.F("none")
 	}
-	return strings.Join(found, ", ")
+	return tell.List(found...)
 }

@@ -2,9 +2,11 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,12 +28,8 @@ type bench struct {
 
 func newBench(t *testing.T) bench {
 	t.Helper()
-	dir := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", dir, "seckill/cmd/lab", "seckill/cmd/api")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	return bench{t, filepath.Join(dir, "lab"), t.TempDir()}
+	testkit.Program(t, "api")
+	return bench{t, testkit.Program(t, "lab"), t.TempDir()}
 }
 
 // command runs lab as a child in its own process group, with its temporary files in temp.
@@ -109,15 +107,12 @@ func results(t *testing.T, stdout string) (all []finding.Result) {
 func requireServers(t *testing.T) {
 	t.Helper()
 	for _, server := range []string{"redis-server", "mariadbd"} {
-		if err := testkit.Installed(server); err != nil && os.Getenv("REQUIRE_INFRA") == "1" {
-			t.Fatal(err)
-		} else if err != nil {
-			t.Skip(err)
-		}
+		testkit.Require(t, testkit.Installed(server))
 	}
 }
 
 func TestRunOnRealServers(t *testing.T) {
+	t.Parallel()
 	requireServers(t)
 	b := newBench(t)
 	dir := filepath.Join(t.TempDir(), "report")
@@ -174,18 +169,22 @@ func withoutServers(t *testing.T) []string {
 	return []string{"PATH=" + path, "REQUIRE_INFRA=", "SECKILL_TEST_ZOOKEEPER=/nowhere", "SECKILL_TEST_MYSQL_ROOT=/nowhere"}
 }
 
-// Without servers on the PATH, experiments run on the embedded stores where that is
-// meaningful, and name them; the others are skipped by name.
+// Without servers on the PATH, experiments run on what the laboratory brings where that is
+// meaningful, and name it; the others are skipped by name.
 func TestRunWithoutServers(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
-	code, stdout, stderr := b.run(withoutServers(t), "run", "no-lock", "zk-holder-killed", "red-paused-holder", "--json")
+	environment := withoutServers(t)
+	played := []string{"no-lock", "naive-holder-killed", "red-node-restarts-empty"}
+	missing := []string{"zk-holder-killed", "red-paused-holder", "red-node-restarts-durable"}
+	code, stdout, stderr := b.run(environment, slices.Concat([]string{"run", "--json"}, played, missing)...)
 	all := results(t, stdout)
-	if code != exitOK || len(all) != 3 {
+	if code != exitOK || len(all) != len(played)+len(missing) {
 		t.Fatalf("exit code %d, %d results; stderr:\n%s", code, len(all), stderr)
 	}
 	for _, r := range all {
-		if r.ID == "no-lock" {
-			if !r.AsExpected || !strings.Contains(r.Engine.Redis, "embedded") || !strings.Contains(r.Engine.Database, "SQLite") {
+		if slices.Contains(played, r.ID) {
+			if !r.AsExpected || !strings.Contains(r.Engine.Redis, "embedded") || r.ID == "no-lock" && !strings.Contains(r.Engine.Database, "SQLite") {
 				t.Errorf("%+v", r)
 			}
 			continue
@@ -194,11 +193,47 @@ func TestRunWithoutServers(t *testing.T) {
 			t.Errorf("%s: %+v", r.ID, r)
 		}
 	}
+	_, stdout, _ = b.run(environment, append([]string{"run"}, missing...)...)
+	for _, want := range []string{
+		"3 skipped", "red-node-restarts-durable", "redis-server not found on PATH: apt-get install redis-server, brew install redis",
+		"make infra", "brew install redis mariadb zookeeper", "go run ./cmd/lab run zk-holder-killed red-paused-holder red-node-restarts-durable",
+	} {
+		if !strings.Contains(strings.Join(strings.Fields(stdout), " "), want) {
+			t.Errorf("%q is not in\n%s", want, stdout)
+		}
+	}
 	b.nothingLeft()
+}
+
+// The documents say how many experiments a machine with Go alone plays.
+func TestDocumentsCountWhatGoAlonePlays(t *testing.T) {
+	all, err := experiments.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone := 0
+	for _, e := range all {
+		if !slices.ContainsFunc(e.Needs, func(s testbed.Server) bool { return s != testbed.Redis && s != testbed.Nodes }) {
+			alone++
+		}
+	}
+	if alone < 40 {
+		t.Errorf("%d experiments play with Go alone, want 40 or more", alone)
+	}
+	for _, file := range []string{"README.md", "docs/workshop.md"} {
+		text, err := os.ReadFile(filepath.Join("..", "..", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := fmt.Sprintf("%d of the %d", alone, len(all)); !strings.Contains(string(text), want) {
+			t.Errorf("%s does not say %q", file, want)
+		}
+	}
 }
 
 // However lab is ended, no process and no folder is left.
 func TestNothingStaysBehind(t *testing.T) {
+	t.Parallel()
 	requireServers(t)
 	b := newBench(t)
 	for name, end := range map[string]func(*testkit.Process){

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"seckill/internal/lab"
+	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 )
 
@@ -19,11 +20,14 @@ type session struct {
 }
 
 // open opens a laboratory for total experiments of a set, and shows its progress on stderr.
-func open(ctx context.Context, all lab.Set, options testbed.Options, total int, stderr io.Writer) (*session, error) {
-	p := &progress{w: stderr, total: total, interactive: interactive(stderr)}
-	options.Progress, options.Notice = p.note, p.say
+func open(
+	ctx context.Context, all lab.Set, options testbed.Options, total int, l tell.Language, stderr io.Writer,
+) (*session, error) {
+	p := &progress{w: stderr, total: total, interactive: interactive(stderr), lang: l}
+	options.Progress = func(what tell.Text) { p.note(what.In(l)) }
+	options.Notice = func(what tell.Text) { p.say(what.In(l)) }
 	s := &session{progress: p}
-	s.calm = context.AfterFunc(ctx, func() { p.say("stopping: experiments end, and servers and processes with them") })
+	s.calm = context.AfterFunc(ctx, func() { p.say(tell.F("stopping: experiments end, and servers and processes with them").In(l)) })
 	var err error
 	if s.env, err = testbed.Open(ctx, options); err != nil {
 		s.calm()
@@ -38,7 +42,7 @@ func open(ctx context.Context, all lab.Set, options testbed.Options, total int, 
 // close stops the servers and processes.
 func (s *session) close() error {
 	s.calm()
-	s.progress.note("stopping the servers")
+	s.progress.note(tell.F("stopping the servers").In(s.progress.lang))
 	err := s.env.Close()
 	s.progress.clear()
 	return err

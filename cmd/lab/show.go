@@ -11,6 +11,7 @@ import (
 	"seckill/internal/lab"
 	"seckill/internal/lab/experiments"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/tell"
 )
 
 func showHelp(w io.Writer) {
@@ -57,7 +58,7 @@ func show(_ context.Context, args []string, stdout, _ io.Writer) error {
 
 func showOne(w io.Writer, all lab.Set, e *lab.Experiment, answers bool) error {
 	columns := min(width(w), defaultWidth)
-	fmt.Fprintln(w, describe(all, e, columns))
+	fmt.Fprintln(w, describe(all, e, columns, tell.English))
 	if err := showParameters(w, e, columns); err != nil {
 		return err
 	}
@@ -83,7 +84,7 @@ func showParameters(w io.Writer, e *lab.Experiment, columns int) error {
 	fmt.Fprintln(w, "What can be changed for a run:")
 	const indent = 6
 	for _, p := range parameters {
-		fmt.Fprintf(w, "  --%s %s\n%*s%s\n", p.Name, p.Value(e.Setup), indent, "", hang(p.About+"; "+p.Bounds, indent, columns))
+		fmt.Fprintf(w, "  --%s %s\n%*s%s\n", p.Name, p.Value(e.Setup), indent, "", hang(p.About.String()+"; "+p.Bounds, indent, columns))
 	}
 	fmt.Fprintln(w)
 	return nil
@@ -98,33 +99,42 @@ func names[T ~string](list []T) []string {
 }
 
 // describe says what is done and what counts, and not how it ends.
-func describe(all lab.Set, e *lab.Experiment, columns int) string {
+func describe(all lab.Set, e *lab.Experiment, columns int, l tell.Language) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, lock %s\n\n%s\n\n", e.ID, e.Lock(), wrap(e.Question, columns))
+	fmt.Fprintf(&b, "%s\n\n%s\n\n", tell.F("%s, lock %s", e.ID, e.Lock()).In(l), wrap(e.Says(lab.Question).In(l), columns))
 	for _, paragraph := range scene(all, e) {
-		fmt.Fprintf(&b, "%s\n", wrap(paragraph, columns))
+		fmt.Fprintf(&b, "%s\n", wrap(paragraph.In(l), columns))
 	}
-	fmt.Fprintf(&b, "\nIt breaks if one of these is seen:\n")
+	fmt.Fprintf(&b, "\n%s\n", tell.F("It breaks if one of these is seen:").In(l))
 	for _, info := range finding.Kinds() {
 		if len(e.About) == 0 || slices.Contains(e.About, info.Kind) {
-			fmt.Fprintf(&b, "  %-16s %s\n", info.Kind, hang(info.Means, 19, columns))
+			fmt.Fprintf(&b, "  %-16s %s\n", info.Kind, hang(info.In(l).Means, 19, columns))
 		}
 	}
 	return b.String()
 }
 
-// scene says what is done in an experiment. The text of many refers to the first experiment of
-// their group, whose text comes first then.
-func scene(all lab.Set, e *lab.Experiment) []string {
-	first := e
+// scene says what is done in an experiment. If the text refers to another experiment, that one's text comes first.
+func scene(all lab.Set, e *lab.Experiment) []tell.Text {
+	first := refersTo(all, e)
+	if first == nil {
+		return []tell.Text{e.Says(lab.Arrangement)}
+	}
+	return []tell.Text{
+		tell.F("In %s: %s", first.ID, first.Says(lab.Arrangement)), tell.F("Here: %s", e.Says(lab.Arrangement)),
+	}
+}
+
+// refersTo returns the experiment that the text of another one refers to: the first one of their group. It is nil if
+// the text can be understood alone. The Chinese text refers to the same one.
+func refersTo(all lab.Set, e *lab.Experiment) *lab.Experiment {
 	for i := range all {
 		if all[i].Group == e.Group {
-			first = &all[i]
-			break
+			if all[i].ID == e.ID || !strings.Contains(e.Arrangement, " same ") {
+				return nil
+			}
+			return &all[i]
 		}
 	}
-	if first == e || !strings.Contains(e.Arrangement, " same ") {
-		return []string{e.Arrangement}
-	}
-	return []string{"In " + first.ID + ": " + first.Arrangement, "Here: " + e.Arrangement}
+	return nil
 }

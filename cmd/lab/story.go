@@ -8,41 +8,51 @@ import (
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/report"
+	"seckill/internal/lab/tell"
 )
 
 // printOne prints one experiment for a reader.
-func printOne(w io.Writer, chosen []*lab.Experiment, r *finding.Result) error {
-	for _, e := range chosen {
+func printOne(w io.Writer, req runRequest, r *finding.Result) error {
+	for _, e := range req.chosen {
 		if e.ID == r.ID {
-			return printStory(w, e, r)
+			played := e
+			if other, err := req.all.Find(r.SetupOf); err == nil {
+				played = other
+			}
+			return printStory(w, e, played, r, req.lang)
 		}
 	}
 	return nil
 }
 
-func printStory(w io.Writer, e *lab.Experiment, r *finding.Result) error {
-	say := func(paragraph string) { fmt.Fprintf(w, "%s\n", wrap(paragraph, width(w))) }
+// printStory prints an experiment that was run with the setup of played.
+func printStory(w io.Writer, e, played *lab.Experiment, r *finding.Result, l tell.Language) error {
+	say := func(paragraph tell.Text) { fmt.Fprintf(w, "%s\n", wrap(paragraph.In(l), width(w))) }
 	if r.Prediction != "" {
 		say(score(r))
 		fmt.Fprintln(w)
 	}
-	say(e.ID + ": " + heading(e, r))
+	say(tell.F("%s: %s", e.ID, heading(e, r)))
 	fmt.Fprintln(w)
 	if len(r.Changed) == 0 {
-		say("Hypothesis: " + e.Hypothesis)
+		say(tell.F("Hypothesis: %s", played.Says(lab.Hypothesis)))
 	}
-	say("Arrangement: " + arrangement(e, r))
+	say(tell.F("Arrangement: %s", arrangement(e, played, r)))
 	if r.Witness != nil {
 		fmt.Fprintln(w)
-		if err := report.Lanes(w, *r.Witness, width(w), colour(w)); err != nil {
+		if err := report.Lanes(w, *r.Witness, width(w), colour(w), l); err != nil {
 			return err
 		}
 	}
 	fmt.Fprintln(w)
-	say(explanation(e, r))
+	say(verdict(r))
 	fmt.Fprintln(w)
+	if asWritten(r) {
+		say(tell.F("Why: %s", e.Says(lab.Why)))
+		fmt.Fprintln(w)
+	}
 	for _, m := range r.Measures {
-		fmt.Fprintf(w, "  %s: %s\n", m.Name, strings.TrimSpace(number(m.Value)+" "+m.Unit))
+		fmt.Fprintf(w, "  %s: %s\n", m.Name.In(l), strings.TrimSpace(number(m.Value)+" "+m.Unit.In(l)))
 	}
 	fmt.Fprintln(w)
 	return nil
@@ -54,48 +64,63 @@ func asWritten(r *finding.Result) bool {
 	return len(r.Changed) == 0 && r.SetupOf == "" && r.AsExpected
 }
 
-// heading is the title, or what was changed: a title may give another outcome.
-func heading(e *lab.Experiment, r *finding.Result) string {
-	if len(r.Changed) > 0 {
-		return "with " + changes(r)
+// heading is the title; or what was changed, or the question, where the title may give another
+// outcome.
+func heading(e *lab.Experiment, r *finding.Result) tell.Text {
+	switch {
+	case len(r.Changed) > 0:
+		return tell.F("with %s", changes(r))
+	case r.SetupOf != "":
+		return tell.F("with the setup of %s", r.SetupOf)
+	case !r.AsExpected:
+		return e.Says(lab.Question)
 	}
-	return e.Title
+	return e.Says(lab.Title)
 }
 
 // changes names the changed values.
-func changes(r *finding.Result) string {
-	var list []string
+func changes(r *finding.Result) tell.Text {
+	var list []tell.Text
 	for _, c := range r.Changed {
-		list = append(list, fmt.Sprintf("%s %s instead of %s", c.Name, c.To, c.From))
+		list = append(list, tell.F("%s %s instead of %s", c.Name, c.To, c.From))
 	}
-	return strings.Join(list, ", ")
+	return tell.List(list...)
 }
 
 // arrangement adds to the text which other setup or numbers were used, if any.
-func arrangement(e *lab.Experiment, r *finding.Result) string {
+func arrangement(e, played *lab.Experiment, r *finding.Result) tell.Text {
+	own := e.Says(lab.Arrangement)
 	switch {
 	case len(r.Changed) > 0:
-		return fmt.Sprintf("(with its own numbers) %s This run was with %s.", e.Arrangement, changes(r))
+		return tell.F("(with its own numbers) %s This run was with %s.", own, changes(r))
 	case r.SetupOf != "":
-		return fmt.Sprintf("%s This run was with the setup of %s.", e.Arrangement, r.SetupOf)
+		return tell.F("(with its own setup) %s This run was with the setup of %s: %s", own, r.SetupOf, played.Says(lab.Arrangement))
 	}
-	return e.Arrangement
+	return own
 }
 
-// explanation is why it came out as it did, as far as there is a text that is true of the run.
-// Otherwise the picture tells it, and this says what the difference was.
-func explanation(e *lab.Experiment, r *finding.Result) string {
+// verdict tells from the run how it came out, and what was expected and did not happen.
+func verdict(r *finding.Result) tell.Text {
 	switch {
 	case r.Skipped != "" || r.Failed != "":
-		return "There is no verdict."
+		return tell.F("There is no verdict.")
 	case asWritten(r):
-		return "Why: " + e.Why
-	case r.Turned:
-		return fmt.Sprintf("The change turned the outcome: with %s it %s; with its own numbers it %s.", changes(r), outcome(r), r.Expect)
-	case len(r.Changed) > 0:
-		return fmt.Sprintf("The change did not turn the outcome: with %s it %s, as it does with its own numbers.", changes(r), outcome(r))
-	case r.SetupOf != "" && r.Observed != r.Expect:
-		return fmt.Sprintf("The other setup turned the outcome: with that of %s it %s; with its own it %s.", r.SetupOf, outcome(r), r.Expect)
+		return tell.Sentences(tell.F("It %s, as expected.", r.Observed.Text()), r.Seen())
 	}
-	return fmt.Sprintf("Not as expected: it was to come to %q, and it %s.", r.Expect, outcome(r))
+	return tell.Sentences(difference(r), r.Seen())
+}
+
+// difference says what was other than in the experiment as it is written, and whether that
+// turned the outcome.
+func difference(r *finding.Result) tell.Text {
+	expect := r.Expect.Text()
+	switch {
+	case r.Turned:
+		return tell.F("The change turned the outcome: with %s it %s; with its own numbers it %s.", changes(r), outcome(r), expect)
+	case len(r.Changed) > 0:
+		return tell.F("The change did not turn the outcome: with %s it %s, as it does with its own numbers.", changes(r), outcome(r))
+	case r.SetupOf != "" && r.Observed != r.Expect:
+		return tell.F("The other setup turned the outcome: with that of %s it %s; with its own it %s.", r.SetupOf, outcome(r), expect)
+	}
+	return tell.F("Not as expected: it was to come to %q, and it %s.", expect, outcome(r))
 }

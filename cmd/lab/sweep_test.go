@@ -9,6 +9,7 @@ import (
 
 // The lease decides: a short one breaks every time, a long one never.
 func TestSweep(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	args := []string{"sweep", "naive-wrong-release", "--lease", "300ms..5s", "--steps", "2", "--runs", "2"}
 	code, stdout, stderr := b.run(withoutServers(t), args...)

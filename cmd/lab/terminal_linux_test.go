@@ -139,6 +139,7 @@ const prompt = "holds, breaks, or breaks:KIND? "
 // Each question comes before its run, and does not give the outcome away. What is no
 // prediction is asked for again.
 func TestQuizAtATerminal(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	s := b.sit(false, withoutServers(t), "run", "--quiz", "no-lock", "conditional-stock-no-lock")
 	before := s.sees(prompt, 1)
@@ -206,6 +207,7 @@ func TestQuizIsLeft(t *testing.T) {
 
 // A script gives its prediction as a flag, and finds it in the JSON.
 func TestPredictInAScript(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	for predicted, right := range map[string]bool{"breaks:lost_updates": true, "holds": false} {
 		code, stdout, stderr := b.run(withoutServers(t), "run", "--quiz", "--predict", predicted, "--json", "no-lock", "zk-herd")
@@ -224,6 +226,7 @@ func TestPredictInAScript(t *testing.T) {
 
 // Ctrl-C ends a sweep: what has been played is printed, and nothing is left.
 func TestSweepIsLeft(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	s := b.sit(true, withoutServers(t), "sweep", "naive-wrong-release", "--lease", "300ms..5s", "--runs", "50")
 	s.sees("[  1/300] --lease 300ms", 1)

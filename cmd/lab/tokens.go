@@ -22,6 +22,9 @@ import (
 // every user of the machine can read command lines.
 const secretEnv = "SECKILL_JWT_SECRET"
 
+// secretFileEnv is the path of a file with it.
+const secretFileEnv = secretEnv + "_FILE"
+
 func tokensHelp(w io.Writer) {
 	fmt.Fprintf(w, `lab tokens makes the identities of many buyers, one after the other.
 
@@ -39,8 +42,9 @@ usage: lab tokens --users N [flags]
   --output FILE     write there, readable by you alone, and not to standard output; short: -o
 
 The secret is the service's own and comes from the environment: %s, at
-least %d bytes. Without it vegeta targets carry X-User-ID, which a service in lab
-mode believes; the other formats need it.
+least %d bytes, or a file whose path is %s. Without it vegeta
+targets carry X-User-ID, which a service in lab mode believes; the other formats
+need it.
 
 With vegeta:
 
@@ -50,7 +54,7 @@ With vegeta:
 Let rate times duration be the number of buyers: vegeta sends about that many
 requests, and begins again at the first target when the file has ended. With -lazy
 it ends there.
-`, hours(auth.MaxTTL), secretEnv, auth.MinSecret)
+`, hours(auth.MaxTTL), secretEnv, auth.MinSecret, secretFileEnv)
 }
 
 // request is a parsed call of lab tokens.
@@ -68,7 +72,11 @@ func tokens(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if err != nil {
 		return err
 	}
-	identify, err := identities(req, os.Getenv(secretEnv), stderr)
+	secret, err := tokenSecret()
+	if err != nil {
+		return err
+	}
+	identify, err := identities(req, secret, stderr)
 	if err != nil {
 		return err
 	}
@@ -77,6 +85,22 @@ func tokens(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		return write(stdout)
 	}
 	return writeFile(req.output, write)
+}
+
+// tokenSecret returns the secret that the environment has, or that is in the file that it names; "" if there is none.
+func tokenSecret() (string, error) {
+	secret, path := os.Getenv(secretEnv), os.Getenv(secretFileEnv)
+	switch {
+	case path == "":
+		return secret, nil
+	case secret != "":
+		return "", usagef("%s and %s are both given: want one of them", secretEnv, secretFileEnv)
+	}
+	secret, err := auth.ReadSecret(path)
+	if err != nil {
+		return "", usagef("%s: %v", secretFileEnv, err)
+	}
+	return secret, nil
 }
 
 func parseTokens(args []string) (request, error) {

@@ -34,6 +34,31 @@ func TestTokensOnePerLine(t *testing.T) {
 	}
 }
 
+func TestTokensWithTheSecretOfAFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "jwt-secret")
+	if err := os.WriteFile(path, []byte(secret+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(secretEnv, "")
+	t.Setenv(secretFileEnv, path)
+	code, stdout, stderr := call(t, "tokens", "--users", "1")
+	if code != exitOK || stderr != "" {
+		t.Fatalf("exit code %d, stderr %q", code, stderr)
+	}
+	if users := verify(t, []string{strings.TrimSpace(stdout)}); !slices.Equal(users, []int64{1}) {
+		t.Errorf("tokens of %v", users)
+	}
+	t.Setenv(secretEnv, secret)
+	if code, _, stderr := call(t, "tokens", "--users", "1"); code != exitUsage || !strings.Contains(stderr, secretFileEnv) || strings.Contains(stderr, secret) {
+		t.Errorf("both are given: exit code %d, stderr %q", code, stderr)
+	}
+	t.Setenv(secretEnv, "")
+	t.Setenv(secretFileEnv, path+"-missing")
+	if code, _, stderr := call(t, "tokens", "--users", "1"); code != exitUsage || !strings.Contains(stderr, secretFileEnv) {
+		t.Errorf("a missing file: exit code %d, stderr %q", code, stderr)
+	}
+}
+
 func TestTokensForK6AreOneJSONArray(t *testing.T) {
 	t.Setenv(secretEnv, secret)
 	for _, n := range []int64{1, 3} {

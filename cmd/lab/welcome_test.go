@@ -10,12 +10,13 @@ import (
 // Without a command, and without a server on the machine, a lock breaks before the reader's
 // eyes; what is to be run next can be run.
 func TestWelcome(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	code, stdout, stderr := b.run(withoutServers(t))
 	if code != exitOK {
 		t.Fatalf("exit code %d; stderr:\n%s", code, stderr)
 	}
-	for _, want := range []string{"Welcome", "━━ believes to hold it", "✗", "SQLite", firstExperiment + " breaks: "} {
+	for _, want := range []string{"Welcome", "━━ holds the lock", "╍╍ believes so", "✗", "SQLite", firstExperiment + " breaks: "} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("want %q in\n%s", want, stdout)
 		}

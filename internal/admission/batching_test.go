@@ -51,6 +51,7 @@ func (b *bubble) buy(ctx context.Context, user int64) error {
 }
 
 func TestSingleRequestIsSentAtOnce(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t, 5, nil)
 		begun := time.Now()
@@ -65,6 +66,7 @@ func TestSingleRequestIsSentAtOnce(t *testing.T) {
 }
 
 func TestRequestsThatArriveMeanwhileAreBatched(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t, 5000, nil)
 		var wg sync.WaitGroup
@@ -94,6 +96,7 @@ func TestRequestsThatArriveMeanwhileAreBatched(t *testing.T) {
 }
 
 func TestRequestLeavesWhenItsContextEnds(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t, 5, nil)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -130,6 +133,7 @@ func (refused) RedisError()     {}
 var _ redis.Error = refused("")
 
 func TestOutcomeAfterAFailedAttempt(t *testing.T) {
+	t.Parallel()
 	for name, spoil := range map[string]func(int64) (bool, error){
 		"the reply was lost":        func(n int64) (bool, error) { return true, map[int64]error{1: io.EOF}[n] },
 		"the request was lost":      func(n int64) (bool, error) { return n > 1, map[int64]error{1: io.EOF}[n] },
@@ -153,6 +157,7 @@ func TestOutcomeAfterAFailedAttempt(t *testing.T) {
 
 // A call whose reply is lost may still act until its expiry. No refusal is final before that.
 func TestRefusalWaitsUntilNoEarlierCallCanAct(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t, 0, func(c *Config) { c.AttemptTimeout = 300 * time.Millisecond })
 		b.fake.spoil = func(n int64) (bool, error) {
@@ -178,6 +183,7 @@ func TestRefusalWaitsUntilNoEarlierCallCanAct(t *testing.T) {
 }
 
 func TestUnavailableAfterDecisionTimeout(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t, 5, nil)
 		b.fake.spoil = func(int64) (bool, error) { return false, io.EOF }
@@ -203,6 +209,7 @@ func TestUnavailableAfterDecisionTimeout(t *testing.T) {
 }
 
 func TestSoldOutIsCached(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t, 1, nil)
 		if err := b.buy(t.Context(), 1); err != nil {
@@ -237,6 +244,7 @@ func TestSoldOutIsCached(t *testing.T) {
 }
 
 func TestClosedGateAndFullGate(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t, 5, func(c *Config) { c.MaxInFlight = 1 })
 		var wg sync.WaitGroup

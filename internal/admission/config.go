@@ -64,6 +64,9 @@ type Config struct {
 	// MaxPending is how many orders of a voucher may be accepted and not persisted yet. More are
 	// refused with [order.ErrOverloaded]. Default 100,000.
 	MaxPending int64
+	// OrdersPerEntry is how many of the orders that a call accepts one entry of the stream may have.
+	// Default [ledger.DefaultOrdersPerEntry]; 1 while consumers run that know no entries with several orders.
+	OrdersPerEntry int
 	// MaxInFlight is how many calls of Admit may wait at a time. More are refused with
 	// [order.ErrOverloaded] at once. Default 20,000.
 	MaxInFlight int64
@@ -100,6 +103,9 @@ func (c Config) WithDefaults() Config {
 	if c.MaxPending == 0 {
 		c.MaxPending = 100_000
 	}
+	if c.OrdersPerEntry == 0 {
+		c.OrdersPerEntry = ledger.DefaultOrdersPerEntry
+	}
 	if c.MaxInFlight == 0 {
 		c.MaxInFlight = 20_000
 	}
@@ -124,6 +130,8 @@ func (c Config) Validate() error {
 			c.WaitTimeout, c.AttemptTimeout)
 	case c.OpenWait < 0 || c.RecheckEvery < 0 || c.CheckEvery < 0 || c.LookupAfterSale < 0:
 		return errors.New("admission: OpenWait, RecheckEvery, CheckEvery and LookupAfterSale must not be negative")
+	case c.OrdersPerEntry < 1 || c.OrdersPerEntry > MaxBatch:
+		return fmt.Errorf("admission: OrdersPerEntry is %d, not from 1 to %d", c.OrdersPerEntry, MaxBatch)
 	case c.MaxPending < 0 || c.MaxInFlight < 0:
 		return errors.New("admission: MaxPending and MaxInFlight must not be negative")
 	}

@@ -90,6 +90,7 @@ var (
 	errUnreachable   = errors.New("the bucket did not answer a moment ago")
 	errBucketCount   = errors.New("the voucher has another number of buckets")
 	errWindowChanged = errors.New("the sale's window has changed")
+	errNotReturned   = errors.New("the order's first voucher has not come back yet")
 )
 
 func unavailable(cause error) error { return fmt.Errorf("%w: %w", order.ErrUnavailable, cause) }

@@ -16,6 +16,7 @@ import (
 
 // A server that is restored from older data has lost orders, and looks intact.
 func TestServerRestoredFromOlderData(t *testing.T) {
+	t.Parallel()
 	server := testkit.NewRedis(t, "--appendonly", "no")
 	s := newFixture(t, server.Addr(), 100)
 	g := s.gate(nil)
@@ -59,6 +60,7 @@ func TestServerRestoredFromOlderData(t *testing.T) {
 
 // A process that starts after the loss has not seen what the others saw, but the database has it.
 func TestNewProcessFindsRedisBehindTheDatabase(t *testing.T) {
+	t.Parallel()
 	s := newFixture(t, testkit.Redis(t).Addr(), 100)
 	rush(t, s, []*Gate{s.gate(nil)}, 10)
 	if _, err := s.take(t.Context(), false); err != nil {
@@ -112,6 +114,7 @@ func (s *fixture) lastOrders(n int64) map[string]bool {
 // After the loss another process sells more, until Redis' sequence number is above the one that this
 // process has seen. This process misses its own last order.
 func TestDataLossIsDetectedAfterOthersSoldMore(t *testing.T) {
+	t.Parallel()
 	s := newFixture(t, testkit.Redis(t).Addr(), 100)
 	mine, other := s.gate(nil), s.gate(nil)
 	if err := other.Open(t.Context(), &s.store.voucher); err != nil {
@@ -146,6 +149,7 @@ func TestDataLossIsDetectedAfterOthersSoldMore(t *testing.T) {
 
 // A reservation that was given back is not lost data.
 func TestReturnedReservationIsNoDataLoss(t *testing.T) {
+	t.Parallel()
 	s := newFixture(t, testkit.Redis(t).Addr(), 100)
 	g := s.gate(nil)
 	for user := range int64(5) {
@@ -168,6 +172,7 @@ func TestReturnedReservationIsNoDataLoss(t *testing.T) {
 }
 
 func TestRunDetectsDataLossWithoutBuyers(t *testing.T) {
+	t.Parallel()
 	s := newFixture(t, testkit.Redis(t).Addr(), 10)
 	opened := make(chan int64, 9)
 	g := s.gate(func(c *Config) {

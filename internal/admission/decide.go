@@ -140,8 +140,13 @@ func (b *bucket) attempt(ctx context.Context, known ledger.Known, requests []*re
 	expiry := b.clock.Load().at(asked) + v.config.AttemptTimeout.Milliseconds()
 	call := ledger.NewBatch(len(requests))
 	call.Keys, call.Known, call.MaxPending, call.Expiry = b.keys, known, v.maxPending(), expiry
+	call.PerEntry = v.config.OrdersPerEntry
 	for _, r := range requests {
-		call.Add(&r.Value.userID, &r.Value.orderID, r.Value.key)
+		if o := &r.Value; o.late {
+			call.AddLate(&o.userID, o.orderID, o.key)
+		} else {
+			call.Add(&o.userID, &o.orderID, o.key)
+		}
 	}
 	traceparent, ended := v.config.Observer.call(requests)
 	call.Traceparent = traceparent
@@ -170,7 +175,7 @@ func (b *bucket) observeDecision(requests []*request, d ledger.Decision, epoch i
 	}
 	if last >= 0 {
 		o := &requests[last].Value
-		k.User, k.Order, k.Key = o.userID, o.orderID, o.key
+		k.User, k.Order, k.Key, k.Late = o.userID, o.orderID, o.key, o.late
 	}
 	b.observe(k)
 }

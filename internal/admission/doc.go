@@ -74,6 +74,12 @@
 // transaction records a return for Redis. The [Returner] of any process carries the return out, under the
 // epoch of that transaction, with a total that only grows: see returns.go, return.lua and ADR 16.
 //
+// # Late money
+//
+// Money that comes for an order that was cancelled or expired takes a voucher, if there is one and the user has no
+// other order. [LateMoney] of any process asks for it as for a new order, with the id of the order itself, and a worker
+// writes it: see late.go and ADR 16.
+//
 // # When Redis loses data
 //
 // A server that was emptied, restored from older data, or replaced by a replica that lagged has less
@@ -105,6 +111,6 @@
 // # Reading order
 //
 // gate.go, decide.go, rebalance.go, lifecycle.go and rebuild.go, then voucher.go, states.go and
-// cache.go, which they work on; lookup.go, pending.go and scan.go for lookups; audit.go, check.go, returns.go
-// and forget.go. All that Redis holds is in package ledger, all scripts beside it.
+// cache.go, which they work on; lookup.go, pending.go and scan.go for lookups; audit.go, check.go, returns.go,
+// late.go and forget.go. All that Redis holds is in package ledger, all scripts beside it.
 package admission

@@ -102,6 +102,7 @@ func (f *forgetting) epochState() order.EpochState {
 // A voucher whose sale has been over for long enough is removed from Redis in steps, and late requests
 // are answered without Redis.
 func TestVoucherIsForgotten(t *testing.T) {
+	t.Parallel()
 	for _, buckets := range []int{1, 4} {
 		f := newForgetting(t, buckets)
 		one, other := f.forgetter(), f.forgetter()
@@ -153,6 +154,7 @@ func TestVoucherIsForgotten(t *testing.T) {
 
 // A voucher is not forgotten as long as anything about it is not settled.
 func TestUnsettledVoucherIsNotForgotten(t *testing.T) {
+	t.Parallel()
 	entry := &redis.XAddArgs{Values: []any{"o", "1", "u", "1", "e", "2"}}
 	for name, unsettle := range map[string]struct{ do, undo func(f *forgetting) }{
 		"an order on its way": {
@@ -213,6 +215,7 @@ func TestUnsettledVoucherIsNotForgotten(t *testing.T) {
 
 // A process stops after any of the steps. Another process, or the same one later, finishes the work.
 func TestForgetterCanStopAnywhere(t *testing.T) {
+	t.Parallel()
 	for stop := int64(0); ; stop++ {
 		f := newForgetting(t, 2)
 		f.end()
@@ -268,6 +271,7 @@ func (s *stopping) Remove(ctx context.Context, keys ledger.Keys, epoch int64, al
 // The end of the sale is moved after the voucher was forgotten: the voucher is opened again from the
 // database. A process that was paused while it removed keys then does no harm.
 func TestForgottenVoucherIsOpenedAgain(t *testing.T) {
+	t.Parallel()
 	for _, rounds := range []int{1, 4} { // in the middle of its removal, and after
 		f := newForgetting(t, 2)
 		f.end()
@@ -305,6 +309,7 @@ func TestForgottenVoucherIsOpenedAgain(t *testing.T) {
 
 // The end of the sale is moved while the voucher is open: Redis gets the new end.
 func TestEndIsMoved(t *testing.T) {
+	t.Parallel()
 	f := newForgetting(t, 2)
 	f.end()
 	if err := f.buy(f.gate, 50, 500); !errors.Is(err, voucher.ErrEnded) {
@@ -322,6 +327,7 @@ func TestEndIsMoved(t *testing.T) {
 
 // After a failover Redis has older data again. It is removed too, once no order is pending.
 func TestDataOfAForgottenVoucherReappears(t *testing.T) {
+	t.Parallel()
 	f := newForgetting(t, 1)
 	f.end()
 	r := f.forgetter()

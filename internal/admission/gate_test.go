@@ -52,6 +52,7 @@ func rush(t testing.TB, s *fixture, gates []*Gate, n int64, expected ...error) i
 }
 
 func TestSellsExactlyTheStock(t *testing.T) {
+	t.Parallel()
 	s := newFixture(t, testkit.Redis(t).Addr(), 500)
 	gates := []*Gate{s.gate(nil), s.gate(nil)}
 	if sold := rush(t, s, gates, 2000, voucher.ErrSoldOut); sold != 500 {
@@ -64,6 +65,7 @@ func TestSellsExactlyTheStock(t *testing.T) {
 }
 
 func TestAnswers(t *testing.T) {
+	t.Parallel()
 	s := newFixture(t, testkit.Redis(t).Addr(), 3)
 	g := s.gate(func(c *Config) { c.MaxPending = 2 })
 	for _, c := range []struct {
@@ -95,7 +97,7 @@ func TestAnswers(t *testing.T) {
 	if err := s.buy(g, 4, 41); !errors.Is(err, voucher.ErrSoldOut) {
 		t.Errorf("after the last one: %v", err)
 	}
-	// What could not be carried out comes back, to one buyer.
+	// Stock of an order that could not be carried out comes back, to one buyer.
 	if n, err := s.take(t.Context(), true); n != 1 || err != nil {
 		t.Fatalf("%d, %v", n, err)
 	}
@@ -112,6 +114,7 @@ func TestAnswers(t *testing.T) {
 }
 
 func TestWindowIsByTheServersClock(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		from, to time.Duration
 		want     error
@@ -133,6 +136,7 @@ func TestWindowIsByTheServersClock(t *testing.T) {
 
 // Replies are lost: the script runs, and the gate does not learn the result.
 func TestLostReplies(t *testing.T) {
+	t.Parallel()
 	s := newFixture(t, testkit.Redis(t).Addr(), 50)
 	proxy := testkit.NewProxy(t, s.addr)
 	g := s.gate(func(c *Config) {
@@ -164,6 +168,7 @@ func TestLostReplies(t *testing.T) {
 // Connections are cut again and again. A buyer whose outcome is unknown does what the
 // service does: looks the order up, and sends it again with the same id.
 func TestCutConnections(t *testing.T) {
+	t.Parallel()
 	const stock, buyers, each = 3000, 20, 200
 	s := newFixture(t, testkit.Redis(t).Addr(), stock)
 	proxy := testkit.NewProxy(t, s.addr)
@@ -216,6 +221,7 @@ func TestCutConnections(t *testing.T) {
 }
 
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	addrs := testkit.RedisCluster(t)
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, ContextTimeoutEnabled: true})
 	t.Cleanup(func() { _ = client.Close() })
@@ -256,6 +262,7 @@ func (s *fixture) someBuyer() int64 {
 }
 
 func TestScriptsDeclareTheirKeys(t *testing.T) {
+	t.Parallel()
 	var s *fixture
 	redisstore.DeclaresKeys(t, func(client *redis.Client, prefix string) (lock.Locker, error) {
 		sh := newStore(3)
@@ -277,6 +284,7 @@ func TestScriptsDeclareTheirKeys(t *testing.T) {
 }
 
 func TestEmbeddedRedis(t *testing.T) {
+	t.Parallel()
 	for _, buckets := range []int{1, 3} {
 		t.Run(strconv.Itoa(buckets), func(t *testing.T) { embeddedRedis(t, buckets) })
 	}
@@ -346,6 +354,7 @@ func TestMemoryPerOrder(t *testing.T) {
 }
 
 func TestConfig(t *testing.T) {
+	t.Parallel()
 	good := newFixture(t, "127.0.0.1:1", 1).config
 	for name, change := range map[string]func(*Config){
 		"incomplete":            func(c *Config) { c.Store = nil },
@@ -364,6 +373,7 @@ func TestConfig(t *testing.T) {
 
 // Await is the consumers' part of the gate.
 func TestAwaitAsksTheConsumers(t *testing.T) {
+	t.Parallel()
 	s := newFixture(t, testkit.Redis(t).Addr(), 1)
 	g := s.gate(func(c *Config) { c.Awaiter = awaiter{context.Canceled} })
 	if err := g.Await(t.Context(), order.Order{ID: 1}, time.Second); !errors.Is(err, context.Canceled) {

@@ -83,6 +83,7 @@ func TestSameKeyIsToldTheSameOrder(t *testing.T) {
 
 // Many repetitions of one request at once, through two processes, place one order.
 func TestSameKeyAtOnce(t *testing.T) {
+	t.Parallel()
 	s := newFixture(t, testkit.Redis(t).Addr(), 1000)
 	gates := []*Gate{s.gate(nil), s.gate(nil)}
 	const users, times = 50, 8
@@ -115,6 +116,7 @@ func TestSameKeyAtOnce(t *testing.T) {
 
 // A repetition is told of an order only if replicas have the order.
 func TestSameKeyWaitsForReplicas(t *testing.T) {
+	t.Parallel()
 	r := newReplicated(t, 10)
 	g := r.process()
 	r.wantOrder(g, 1, 11, 77, 11)
@@ -136,6 +138,7 @@ func TestSameKeyWaitsForReplicas(t *testing.T) {
 
 // A reply that is lost leaves the outcome unknown, and the repetition finds it out.
 func TestSameKeyAfterALostReply(t *testing.T) {
+	t.Parallel()
 	server := testkit.NewRedis(t)
 	door := testkit.NewProxy(t, server.Addr())
 	s := newFixture(t, server.Addr(), 10)
@@ -152,6 +155,7 @@ func TestSameKeyAfterALostReply(t *testing.T) {
 }
 
 func TestReserved(t *testing.T) {
+	t.Parallel()
 	for _, o := range []struct {
 		id  int64
 		key order.KeyHash

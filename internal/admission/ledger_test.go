@@ -3,6 +3,8 @@ package admission
 import (
 	"errors"
 	"flag"
+	"strconv"
+
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +19,7 @@ import (
 // Orders are admitted, transfers given, taken, repeated, delayed or dropped, and reservations given back,
 // in any order. Stock, stock in transit and accepted orders always add up to the initial stock.
 func TestTransfersLoseNoStock(t *testing.T) {
+	t.Parallel()
 	if err := flag.Set("rapid.nofailfile", "true"); err != nil {
 		t.Fatal(err)
 	}
@@ -130,9 +133,9 @@ func (m *ledgerMachine) giveBack(rt *rapid.T) {
 	if err != nil || len(entries) == 0 {
 		rt.Skip("no order is pending")
 	}
-	e := entries[0].Values
-	had := m.s.client.HExists(ctx, keys.Users, e["u"].(string)).Val() // not after it was opened anew
-	if err := giveBack.Run(ctx, m.s.client, []string{keys.Meta, keys.Users, keys.Orders}, e["u"], e["o"], entries[0].ID).Err(); err != nil {
+	a := ledger.ParseEntry(entries[0].ID, entries[0].Values)[0].Order
+	had := m.s.client.HExists(ctx, keys.Users, strconv.FormatInt(a.UserID, 10)).Val() // not after it was opened anew
+	if err := m.s.giveBack(ctx, keys, entries[0].ID, a); err != nil {
 		rt.Fatal(err)
 	}
 	if had {
@@ -178,6 +181,7 @@ func (m *ledgerMachine) finish() {
 // A bucket that says it gave less than the other one received has lost data. That the two are read one
 // after the other must not look like that.
 func TestLostTransferIsDetected(t *testing.T) {
+	t.Parallel()
 	giver, taker := ledger.State{Epoch: 2, To: map[int]int64{1: 5}}, ledger.State{Epoch: 2, From: map[int]int64{0: 5}}
 	older, newer := ledger.State{Epoch: 2, To: map[int]int64{1: 3}}, ledger.State{Epoch: 4}
 	for name, c := range map[string]struct {
@@ -199,6 +203,7 @@ func TestLostTransferIsDetected(t *testing.T) {
 }
 
 func TestCheckDetectsALostTransfer(t *testing.T) {
+	t.Parallel()
 	s := newFixture(t, testkit.Redis(t).Addr(), 20)
 	s.split(2)
 	g := s.gate(nil)
@@ -232,6 +237,7 @@ func TestCheckDetectsALostTransfer(t *testing.T) {
 
 // Where the gate waits for replicas, a bucket receives only stock that they know was given.
 func TestTransferWaitsForReplicas(t *testing.T) {
+	t.Parallel()
 	r := newReplicated(t, 20)
 	r.split(2)
 	// Redis looks ten times a second whether a WAIT is over.

@@ -33,7 +33,10 @@ type shop struct {
 	life    *database.Life
 	gate    *admission.Gate
 	returns *admission.Returner
+	late    *admission.LateMoney
 	ids     *atomic.Int64
+	// stopWorkers stops the workers of this process; s.work starts others.
+	stopWorkers func()
 }
 
 // newShop starts a process on a database, with Redis of its own.
@@ -56,21 +59,36 @@ func newShop(t *testing.T, where testkit.Database) *shop {
 	return s
 }
 
-// start starts the gate, the workers and what returns stock, as another process would.
+// start starts the gate, the workers, what returns stock and what decides about late money, as another process
+// would.
 func (s *shop) start() {
-	t, log := s.t, slog.New(slog.DiscardHandler)
-	store := s.db.AdmissionStore()
-	fulfiller, err := fulfil.New(fulfil.Config{Client: s.client, Store: store, Orders: s.db.Orders(), Log: log, Prefix: s.prefix, Block: 20 * time.Millisecond})
-	must(t, err)
-	s.gate, err = admission.New(admission.Config{
-		Client: s.client, Store: store, Awaiter: fulfiller, Locker: local.New(), Log: log, Prefix: s.prefix,
+	t, store, fulfiller := s.t, s.db.AdmissionStore(), s.fulfiller()
+	gate, err := admission.New(admission.Config{
+		Client: s.client, Store: store, Awaiter: fulfiller, Locker: local.New(), Log: slog.New(slog.DiscardHandler), Prefix: s.prefix,
 	})
 	must(t, err)
-	s.returns = s.gate.Returner(store)
-	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(func() { _ = gate.Close() })
+	s.gate, s.returns, s.late = gate, gate.Returner(store), gate.LateMoney(store)
+	s.work(fulfiller)
+}
+
+func (s *shop) fulfiller() *fulfil.Fulfiller {
+	s.t.Helper()
+	f, err := fulfil.New(fulfil.Config{
+		Client: s.client, Store: s.db.AdmissionStore(), Orders: s.db.Orders(), Log: slog.New(slog.DiscardHandler), Prefix: s.prefix,
+		Block: 20 * time.Millisecond,
+	})
+	must(s.t, err)
+	return f
+}
+
+// work starts workers.
+func (s *shop) work(f *fulfil.Fulfiller) {
+	ctx, cancel := context.WithCancel(s.t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { fulfiller.Run(ctx) })
-	t.Cleanup(func() { cancel(); running.Wait(); _ = s.gate.Close() })
+	running.Go(func() { f.Run(ctx) })
+	s.stopWorkers = func() { cancel(); running.Wait() }
+	s.t.Cleanup(s.stopWorkers)
 }
 
 func must(t *testing.T, err error) {
@@ -131,10 +149,9 @@ func (s *shop) place(ctx context.Context, v *voucher.Voucher, user int64) (int64
 func (s *shop) returned() {
 	s.t.Helper()
 	testkit.Until(s.t, "all returns have arrived", func() bool {
-		_, err := s.returns.Round(s.t.Context())
-		must(s.t, err)
+		_, failed := s.returns.Round(s.t.Context()) // Redis may be too slow, on a busy machine
 		due, err := s.db.AdmissionStore().Returns(s.t.Context(), 100)
-		return err == nil && len(due) == 0
+		return failed == nil && err == nil && len(due) == 0
 	})
 }
 
@@ -164,6 +181,7 @@ func (s *shop) balanced(v *voucher.Voucher) order.Audit {
 }
 
 func TestStockReturnsToItsBucket(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, testkit.SQLite(t))
 	v := s.create(admittedVoucher, 4, 2)
 	orders := map[int64]int64{} // by user
@@ -210,9 +228,10 @@ func TestStockReturnsToItsBucket(t *testing.T) {
 	s.balanced(v)
 }
 
-// A repeated or late call returns nothing a second time, in its own epoch or in a later one. It keeps the newer
-// reservation of a user who has ordered again.
+// A return that is repeated, or that arrives after the voucher was reopened, adds nothing to the stock a second time.
+// If the user has ordered again meanwhile, the newer reservation stays.
 func TestReturnIsCountedOnce(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, testkit.SQLite(t))
 	v := s.create(admittedVoucher, 2, 1)
 	id, err := s.place(t.Context(), v, 7)
@@ -257,6 +276,7 @@ func TestReturnIsCountedOnce(t *testing.T) {
 
 // A Redis that has forgotten a return, after the database has noted it, is found out and rebuilt.
 func TestRedisForgetsAReturn(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, testkit.SQLite(t))
 	v := s.create(admittedVoucher, 2, 1)
 	id, err := s.place(t.Context(), v, 7)
@@ -310,7 +330,7 @@ func TestSoldOutIsLiftedInEveryProcess(t *testing.T) {
 	for i, process := range []*shop{s, &other} {
 		_, err := s.life.Cancel(t.Context(), ids[i])
 		must(t, err)
-		begun := time.Now()
+		watch := testkit.StartStopwatch()
 		testkit.Until(t, "the voucher is on sale again", func() bool {
 			_, err := process.place(t.Context(), v, int64(i)+3)
 			if err != nil && !errors.Is(err, voucher.ErrSoldOut) {
@@ -318,7 +338,7 @@ func TestSoldOutIsLiftedInEveryProcess(t *testing.T) {
 			}
 			return err == nil
 		})
-		took := time.Since(begun)
+		took := watch.Stop()
 		if took > 5*time.Second {
 			t.Errorf("on sale again after %v", took)
 		}

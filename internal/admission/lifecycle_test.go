@@ -77,6 +77,7 @@ func TestRedisIsEmptiedDuringASale(t *testing.T) {
 // The epoch changes while buyers wait: orders accepted under the old epoch are drained and counted, the
 // others are decided under the new one.
 func TestEpochChangesUnderLoad(t *testing.T) {
+	t.Parallel()
 	s := newFixture(t, testkit.Redis(t).Addr(), 1500)
 	gates := []*Gate{s.gate(nil), s.gate(nil)}
 	finish := s.run()
@@ -116,6 +117,7 @@ func TestEpochChangesUnderLoad(t *testing.T) {
 // A process that was stopped between the database and Redis continues when others have opened the voucher
 // under a later epoch.
 func TestLateOpenerChangesNothing(t *testing.T) {
+	t.Parallel()
 	s := newFixture(t, testkit.Redis(t).Addr(), 10)
 	s.config.Locker = grantsEverybody{}
 	stopped, goOn := make(chan struct{}), make(chan struct{})
@@ -147,6 +149,7 @@ func TestLateOpenerChangesNothing(t *testing.T) {
 }
 
 func TestOpeningWaitsForPendingOrders(t *testing.T) {
+	t.Parallel()
 	s := newFixture(t, testkit.Redis(t).Addr(), 10)
 	if err := s.buy(s.gate(nil), 1, 11); err != nil {
 		t.Fatal(err)
@@ -174,6 +177,7 @@ func TestOpeningWaitsForPendingOrders(t *testing.T) {
 }
 
 func TestManyUsersAreCopied(t *testing.T) {
+	t.Parallel()
 	s := newFixture(t, testkit.Redis(t).Addr(), 5000)
 	for user := range int64(2*pageSize + 1) {
 		s.store.orders[user+1] = order.Order{ID: user + 10_000, UserID: user + 1}
@@ -192,6 +196,7 @@ func TestManyUsersAreCopied(t *testing.T) {
 }
 
 func TestOpeningFails(t *testing.T) {
+	t.Parallel()
 	s := newFixture(t, testkit.Redis(t).Addr(), 10)
 	g := s.gate(func(c *Config) { c.OpenWait = 50 * time.Millisecond })
 	s.store.fail(errors.Join(order.ErrUnavailable, io.EOF))
@@ -210,6 +215,7 @@ func TestOpeningFails(t *testing.T) {
 }
 
 func TestCheckDropsVouchersWhoseSaleIsOver(t *testing.T) {
+	t.Parallel()
 	s := newFixture(t, testkit.Redis(t).Addr(), 10)
 	g := s.gate(func(c *Config) { c.LookupAfterSale = time.Nanosecond })
 	s.store.voucher.EndAt = time.Now().Add(-time.Minute)

@@ -7,6 +7,7 @@ import (
 )
 
 func TestLimiter(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l, err := NewLimiter(10, 3, 1000)
 		if err != nil {
@@ -44,6 +45,7 @@ func TestLimiter(t *testing.T) {
 }
 
 func TestLimiterIsBounded(t *testing.T) {
+	t.Parallel()
 	l, err := NewLimiter(0.001, 1, 6400)
 	if err != nil {
 		t.Fatal(err)

@@ -81,6 +81,7 @@ func TestLookupsShareTheirCommands(t *testing.T) {
 // An order that one process has accepted is found at once by another one: at its gate or, once the order
 // is persisted, in the database.
 func TestLookupsFindWhatWasAccepted(t *testing.T) {
+	t.Parallel()
 	for _, buckets := range []int{1, 5} {
 		for _, consumer := range []string{"paused", "running"} {
 			t.Run(fmt.Sprintf("%d buckets, consumer %s", buckets, consumer), func(t *testing.T) {

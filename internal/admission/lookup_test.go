@@ -12,6 +12,7 @@ import (
 )
 
 func TestLookup(t *testing.T) {
+	t.Parallel()
 	s := newFixture(t, testkit.Redis(t).Addr(), 10)
 	mine, other := s.gate(nil), s.gate(nil)
 	id := s.store.voucher.ID
@@ -59,6 +60,7 @@ func TestLookup(t *testing.T) {
 }
 
 func TestLookupWithoutServers(t *testing.T) {
+	t.Parallel()
 	s := newFixture(t, testkit.Redis(t).Addr(), 10)
 	proxy := testkit.NewProxy(t, s.addr)
 	g := s.gate(func(c *Config) { c.Client = dial(t, proxy.Addr()) })
@@ -89,6 +91,7 @@ func TestLookupWithoutServers(t *testing.T) {
 
 // A voucher that was created after the last scan is found too.
 func TestLookupOfANewVoucher(t *testing.T) {
+	t.Parallel()
 	s := newFixture(t, testkit.Redis(t).Addr(), 10)
 	g := s.gate(nil)
 	s.store.voucher.EndAt = time.Now().Add(-2 * time.Hour) // not listed

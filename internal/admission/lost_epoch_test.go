@@ -17,6 +17,7 @@ import (
 // A data loss is also noted if the bucket was closed before for another reason: its epoch is not trusted
 // again.
 func TestDataLossInAClosedBucket(t *testing.T) {
+	t.Parallel()
 	s := newFixture(t, testkit.Redis(t).Addr(), 10)
 	g := s.gate(nil)
 	if err := g.Open(t.Context(), &s.store.voucher); err != nil {
@@ -35,6 +36,7 @@ func TestDataLossInAClosedBucket(t *testing.T) {
 
 // The same while the voucher is being opened, after Redis was found to be complete.
 func TestDataLossDuringTheOpening(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t, 5, nil)
 		p := b.voucher(&b.store.voucher)
@@ -55,6 +57,7 @@ func TestDataLossDuringTheOpening(t *testing.T) {
 // The request that detected a data loss may leave before it has the voucher opened. Then the check opens
 // it.
 func TestCheckOpensAPartlyClosedVoucher(t *testing.T) {
+	t.Parallel()
 	s := newFixture(t, testkit.Redis(t).Addr(), 40)
 	s.split(4)
 	g := s.gate(nil)
@@ -84,6 +87,7 @@ func TestCheckOpensAPartlyClosedVoucher(t *testing.T) {
 
 // A voucher that was sold out may have stock when it is opened again.
 func TestOpeningClearsSoldOut(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t, 0, nil)
 		if err := b.buy(t.Context(), 1); !errors.Is(err, voucher.ErrSoldOut) {
@@ -105,6 +109,7 @@ func TestOpeningClearsSoldOut(t *testing.T) {
 
 // While no attempt can have acted on an order, its request can leave.
 func TestRequestLeavesWhileNoAttemptHasActed(t *testing.T) {
+	t.Parallel()
 	dial := &net.OpError{Op: "dial", Err: errors.New("refused")}
 	for name, c := range map[string]struct {
 		err  error

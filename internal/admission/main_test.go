@@ -20,11 +20,6 @@ import (
 	"seckill/internal/voucher"
 )
 
-func TestMain(m *testing.M) {
-	testkit.ExamplesNeed("redis-server")
-	testkit.Main(m)
-}
-
 // store is the database in memory: one voucher, orders by user.
 type store struct {
 	mu         sync.Mutex
@@ -199,15 +194,22 @@ type consumer struct {
 	others []ledger.Keys // those of the buckets from 1 on
 }
 
-// giveBack is what a consumer does with an order that it rejects.
-var giveBack = redis.NewScript(`
-if redis.call('HGET', KEYS[2], ARGV[1]) == ARGV[2] then
-  redis.call('HDEL', KEYS[2], ARGV[1])
-  redis.call('HINCRBY', KEYS[1], 'stock', 1)
-  redis.call('HINCRBY', KEYS[1], 'back', 1)
-  redis.call('HINCRBY', KEYS[1], 'seq', 1)
-end
-return redis.call('XDEL', KEYS[3], ARGV[3])`)
+var scripts = ledger.NewConsumers()
+
+// giveBack rejects the only order of an entry.
+func (c *consumer) giveBack(ctx context.Context, of ledger.Keys, entryID string, a order.Accepted) error {
+	_, err := scripts.DeadLetter(ctx, c.client, &ledger.Rejection{
+		Keys: of, Channel: of.Meta + ":done", Entry: entryID, User: a.UserID, Order: a.OrderID, Key: a.Key,
+	})
+	return err
+}
+
+// acknowledge takes an entry with some orders out of its stream.
+func (c *consumer) acknowledge(ctx context.Context, of ledger.Keys, entryID string, orders int) error {
+	a := ledger.NewAcknowledgement(of, of.Meta+":done")
+	a.Add(entryID, orders)
+	return scripts.Acknowledge(ctx, c.client, a)
+}
 
 // buckets returns the keys of all buckets.
 func (c *consumer) buckets() []ledger.Keys { return append([]ledger.Keys{c.keys}, c.others...) }
@@ -228,27 +230,38 @@ func (c *consumer) takeFrom(ctx context.Context, bucket int, of ledger.Keys, rej
 	if err != nil {
 		return 0, err
 	}
+	taken := 0
 	for _, e := range entries {
-		a, err := ledger.ParseEntry(e.ID, e.Values)
-		if err != nil || a.Seq == 0 {
-			c.tb.Errorf("entry %v: %v", e, err)
-		}
-		a.VoucherID, a.Bucket = c.store.voucher.ID, bucket
-		if !reject && c.store.persist(a) == nil {
-			if err := c.client.XDel(ctx, of.Orders, e.ID).Err(); err != nil {
-				return 0, err
+		orders, rejected := ledger.ParseEntry(e.ID, e.Values), 0
+		for i := range orders {
+			a := &orders[i].Order
+			if orders[i].Err != nil || a.Seq == 0 {
+				c.tb.Errorf("entry %v: %v", e, orders[i].Err)
 			}
-			continue
+			if a.VoucherID, a.Bucket = c.store.voucher.ID, bucket; reject || c.store.persist(*a) != nil {
+				rejected++
+			}
 		}
-		c.store.mu.Lock()
-		c.store.rejected[a.OrderID] = order.Order{ID: a.OrderID, UserID: a.UserID, Status: order.Rejected}
-		c.store.mu.Unlock()
-		keys := []string{of.Meta, of.Users, of.Orders}
-		if err := giveBack.Run(ctx, c.client, keys, a.UserID, ledger.Reserved(a.OrderID, a.Key), e.ID).Err(); err != nil {
-			return 0, err
+		switch {
+		case rejected == 0:
+			err = c.acknowledge(ctx, of, e.ID, len(orders))
+		case len(orders) > 1: // its orders come again, one by one
+			err = scripts.Split(ctx, c.client, of, e.ID)
+		default:
+			a := orders[0].Order
+			c.store.mu.Lock()
+			c.store.rejected[a.OrderID] = order.Order{ID: a.OrderID, UserID: a.UserID, Status: order.Rejected}
+			c.store.mu.Unlock()
+			err = c.giveBack(ctx, of, e.ID, a)
+		}
+		if err != nil {
+			return taken, err
+		}
+		if rejected == 0 || len(orders) == 1 {
+			taken += len(orders)
 		}
 	}
-	return len(entries), nil
+	return taken, nil
 }
 
 // run takes entries until the returned function is called, which takes the rest.

@@ -42,6 +42,7 @@ func (l *leaver) run(t *testing.T, b *bubble, user int64) {
 }
 
 func TestRequestLeavesAStalledQueueAtOnce(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t, 100, slow)
 		b.fake.trip = time.Second
@@ -73,6 +74,7 @@ func TestRequestLeavesAStalledQueueAtOnce(t *testing.T) {
 
 // While a voucher is being opened no request is sent, and all requests can leave.
 func TestRequestLeavesWhileTheVoucherIsOpened(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t, 100, slow)
 		b.store.fail(errors.Join(order.ErrUnavailable, io.EOF))
@@ -111,6 +113,7 @@ func (s watchedContext) Done() <-chan struct{} {
 }
 
 func TestNoRequestWatchesItsContextWhileTheQueueMoves(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t, 100_000, nil)
 		b.fake.trip = batch.StalledAfter - time.Millisecond
@@ -136,6 +139,7 @@ func TestNoRequestWatchesItsContextWhileTheQueueMoves(t *testing.T) {
 // Many requests arrive and leave at any time, on a server that is fast and slow in turns. Each is answered
 // once, a request that has left was not sent, and all others have an order.
 func TestQueueWithManyCancellations(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t, 1_000_000, slow)
 		chance := rand.New(rand.NewPCG(1, 2)) // its user is one round trip at a time
@@ -179,6 +183,7 @@ func TestQueueWithManyCancellations(t *testing.T) {
 }
 
 func TestQueueTime(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var waits []time.Duration // one worker writes
 		b := newBubble(t, 5, func(c *Config) {

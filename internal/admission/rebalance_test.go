@@ -22,6 +22,7 @@ func of(bucket, n int) int64 {
 }
 
 func TestSoldOutIsCachedForAllBuckets(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newSplitBubble(t, testBuckets, 1, nil)
 		readings := b.fake.readings.Load()
@@ -67,6 +68,7 @@ func TestSoldOutIsCachedForAllBuckets(t *testing.T) {
 // While the voucher is sold out, one request of the whole voucher asks Redis at intervals, whatever the
 // number of buckets, and one reading serves all.
 func TestBucketsShareOneReading(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newSplitBubble(t, testBuckets, 0, nil)
 		readings := b.fake.readings.Load()
@@ -98,6 +100,7 @@ func TestBucketsShareOneReading(t *testing.T) {
 
 // A step of a transfer fails, after it was executed or without.
 func TestTransferWithAFailedStep(t *testing.T) {
+	t.Parallel()
 	for _, step := range []string{"look", "give", "take"} {
 		for _, done := range []bool{true, false} {
 			synctest.Test(t, func(t *testing.T) {
@@ -125,6 +128,7 @@ func TestTransferWithAFailedStep(t *testing.T) {
 
 // If the stock of a bucket is unknown, the voucher is not reported as sold out.
 func TestSoldOutIsNotGuessed(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newSplitBubble(t, testBuckets, 9, nil)
 		b.fake.broken = func(string) (bool, error) { return false, io.EOF }
@@ -154,6 +158,7 @@ func TestSoldOutIsNotGuessed(t *testing.T) {
 
 // A refusal waits here too until no earlier call can act.
 func TestEmptyBucketWaitsUntilNoEarlierCallCanAct(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newSplitBubble(t, testBuckets, 0, func(c *Config) { c.AttemptTimeout = 300 * time.Millisecond })
 		user := of(2, 0)
@@ -177,6 +182,7 @@ func TestEmptyBucketWaitsUntilNoEarlierCallCanAct(t *testing.T) {
 
 // The stock of a voucher is divided equally.
 func TestStockIsDividedEqually(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		buckets int
 		stock   int64
@@ -210,6 +216,7 @@ func TestStockIsDividedEqually(t *testing.T) {
 // One bucket cannot be reached: the stock of the others is sold, and the voucher is not reported as sold
 // out.
 func TestUnreachableBucket(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newSplitBubble(t, testBuckets, 9, nil)
 		b.fake.mu.Lock()

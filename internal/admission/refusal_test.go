@@ -12,6 +12,7 @@ import (
 // A cached refusal is returned without Redis and counted once. It does not use up the turn of the request
 // that may ask Redis again.
 func TestRefusalFromMemory(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		refused := 0
 		b := newBubble(t, 1, func(c *Config) {

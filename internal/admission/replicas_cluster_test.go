@@ -52,6 +52,7 @@ func withReplicas(t *testing.T, addrs []string) map[string]*testkit.RedisServer 
 // In a cluster the gate waits for the replicas of the node that has the voucher's slot. When that node
 // dies, its replica has every acknowledged order.
 func TestClusterWaitsAndFailsOver(t *testing.T) {
+	t.Parallel()
 	addrs := testkit.RedisCluster(t)
 	replicas := withReplicas(t, addrs)
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, ContextTimeoutEnabled: true})

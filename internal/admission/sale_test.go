@@ -22,6 +22,7 @@ import (
 // A whole sale on real servers, with the real database and consumers. Redis is emptied twice during the
 // sale. At rest every invariant holds.
 func TestSaleOnRealServers(t *testing.T) {
+	t.Parallel()
 	for _, buckets := range []int{1, 4} {
 		t.Run(strconv.Itoa(buckets), func(t *testing.T) { saleOnRealServers(t, buckets) })
 	}

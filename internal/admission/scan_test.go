@@ -42,6 +42,7 @@ func (g *Gate) joinAndWait(ctx context.Context) error { return g.lookups.scans.j
 // While the database hangs, a caller is answered within one timeout: it does not wait for several scans. A
 // caller with a shorter deadline waits no longer than that.
 func TestScansWhileTheDatabaseHangs(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := newScanning(t, &slowStore{delay: time.Hour})
 		var callers sync.WaitGroup
@@ -67,6 +68,7 @@ func TestScansWhileTheDatabaseHangs(t *testing.T) {
 
 // All callers share a scan that begins after they arrived. No caller gets a scan that was under way.
 func TestOneScanServesManyCallers(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &slowStore{delay: time.Second}
 		g := newScanning(t, store)
@@ -97,6 +99,7 @@ func TestOneScanServesManyCallers(t *testing.T) {
 // However often a scan is asked for, scans take about a tenth of the time, and the pause between two
 // scans is bounded.
 func TestPauseBetweenScans(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		takes time.Duration
 		want  int64 // scans in 11 s
@@ -130,6 +133,7 @@ func TestPauseBetweenScans(t *testing.T) {
 
 // The error of a scan is returned only to its callers. When the gate closes, all callers get an error.
 func TestFailedScan(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &slowStore{delay: time.Millisecond, err: io.EOF}
 		g := newScanning(t, store)

@@ -20,6 +20,7 @@ import (
 // model is what the scripts must do, in Go.
 type model struct {
 	epoch, seq, stock, back int64
+	dead                    int64
 	from, to                time.Time
 	users                   map[int64]order.Order
 	pending                 []order.Order
@@ -53,6 +54,7 @@ func (m *model) state(now time.Time, o order.Order, bound int64) byte {
 }
 
 func TestScriptsFollowTheModel(t *testing.T) {
+	t.Parallel()
 	if err := flag.Set("rapid.nofailfile", "true"); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +111,7 @@ func scriptMachine(t *testing.T, rt *rapid.T, s *fixture, server *ledger.Ledger,
 	open(rt)
 	ask := func(known ledger.Known, bound, expiry int64, batch []order.Order) ledger.Decision {
 		c := batchOf(keys, known, batch...)
-		c.MaxPending, c.Expiry = bound, expiry
+		c.MaxPending, c.Expiry, c.PerEntry = bound, expiry, rapid.IntRange(1, 4).Draw(rt, "orders per entry")
 		a, err := server.Admit(ctx, c)
 		if err != nil {
 			rt.Fatal(err)
@@ -154,20 +156,55 @@ func scriptMachine(t *testing.T, rt *rapid.T, s *fixture, server *ledger.Ledger,
 				}
 			}
 		},
-		"give back": func(rt *rapid.T) {
-			if len(m.pending) == 0 {
-				rt.Skip("no order is pending")
-			}
-			o := m.pending[0]
-			m.pending = m.pending[1:]
-			entry, err := s.client.XRangeN(ctx, keys.Orders, "-", "+", 1).Result()
-			if err != nil || len(entry) != 1 {
-				rt.Fatalf("%v %v", entry, err)
-			}
-			if err := giveBack.Run(ctx, s.client, []string{keys.Meta, keys.Users, keys.Orders}, o.UserID, ledger.Reserved(o.ID, o.Key), entry[0].ID).Err(); err != nil {
+		"acknowledge": func(rt *rapid.T) {
+			id, orders := oldest(ctx, rt, s, keys)
+			if err := s.acknowledge(ctx, keys, id, len(orders)); err != nil {
 				rt.Fatal(err)
 			}
-			if has := m.users[o.UserID]; has.ID == o.ID && has.Key == o.Key {
+			for _, e := range orders {
+				m.ended(rt, e.Order)
+			}
+			if err := s.acknowledge(ctx, keys, id, len(orders)); err != nil { // changes nothing
+				rt.Fatal(err)
+			}
+		},
+		"split": func(rt *rapid.T) {
+			id, orders := oldest(ctx, rt, s, keys)
+			length := s.client.XLen(ctx, keys.Orders).Val()
+			for range 2 { // the second one changes nothing
+				if err := scripts.Split(ctx, s.client, keys, id); err != nil {
+					rt.Fatal(err)
+				}
+				if got := s.client.XLen(ctx, keys.Orders).Val(); got != length+int64(len(orders))-1 {
+					rt.Fatalf("%d entries and then %d, an entry had %d orders", length, got, len(orders))
+				}
+			}
+			if len(orders) == 1 {
+				return
+			}
+			last, err := s.client.XRevRangeN(ctx, keys.Orders, "+", "-", int64(len(orders))).Result()
+			if err != nil {
+				rt.Fatal(err)
+			}
+			for _, e := range last {
+				alone := ledger.ParseEntry(e.ID, e.Values)
+				if len(alone) != 1 || !slices.Contains(orders, alone[0]) {
+					rt.Fatalf("%+v was split into %+v", orders, alone)
+				}
+			}
+		},
+		"give back": func(rt *rapid.T) {
+			id, orders := oldest(ctx, rt, s, keys)
+			if len(orders) != 1 {
+				rt.Skip("the entry has several orders")
+			}
+			o := orders[0].Order
+			m.ended(rt, o)
+			m.dead++
+			if err := s.giveBack(ctx, keys, id, o); err != nil {
+				rt.Fatal(err)
+			}
+			if has := m.users[o.UserID]; has.ID == o.OrderID && has.Key == o.Key {
 				delete(m.users, o.UserID)
 				m.stock, m.back, m.seq = m.stock+1, m.back+1, m.seq+1
 			}
@@ -177,9 +214,30 @@ func scriptMachine(t *testing.T, rt *rapid.T, s *fixture, server *ledger.Ledger,
 	})
 }
 
+// oldest returns the oldest entry that is pending, and its orders.
+func oldest(ctx context.Context, rt *rapid.T, s *fixture, keys ledger.Keys) (id string, orders []ledger.Entry) {
+	entries, err := s.client.XRangeN(ctx, keys.Orders, "-", "+", 1).Result()
+	if err != nil {
+		rt.Fatal(err)
+	}
+	if len(entries) == 0 {
+		rt.Skip("no order is pending")
+	}
+	return entries[0].ID, ledger.ParseEntry(entries[0].ID, entries[0].Values)
+}
+
+// ended takes an order out of those that are pending.
+func (m *model) ended(rt *rapid.T, a order.Accepted) {
+	i := slices.IndexFunc(m.pending, func(o order.Order) bool { return o.ID == a.OrderID && o.UserID == a.UserID && o.Key == a.Key })
+	if i < 0 {
+		rt.Fatalf("%+v is not pending", a)
+	}
+	m.pending = slices.Delete(m.pending, i, i+1)
+}
+
 func scriptInvariant(ctx context.Context, rt *rapid.T, s *fixture, server *ledger.Ledger, keys ledger.Keys, m *model) {
 	got := server.State(ctx, keys)
-	want := ledger.State{Now: got.Now, Heard: got.Heard, Pending: int64(len(m.pending)), Epoch: m.epoch, Seq: m.seq, Stock: m.stock, Returned: m.back}
+	want := ledger.State{Now: got.Now, Heard: got.Heard, Pending: int64(len(m.pending)), Dead: m.dead, Epoch: m.epoch, Seq: m.seq, Stock: m.stock, Returned: m.back}
 	want.Begin, want.End = window{m.from, m.to}.ms()
 	if !reflect.DeepEqual(got, want) {
 		rt.Fatalf("Redis has %+v, want %+v", got, want)
@@ -190,6 +248,7 @@ func scriptInvariant(ctx context.Context, rt *rapid.T, s *fixture, server *ledge
 }
 
 func TestScriptChecksBeforeItWrites(t *testing.T) {
+	t.Parallel()
 	s := newFixture(t, testkit.Redis(t).Addr(), 5)
 	g := s.gate(nil)
 	if err := s.buy(g, 1, 11); err != nil {
@@ -212,6 +271,7 @@ func TestScriptChecksBeforeItWrites(t *testing.T) {
 // Every order of a call has the seq after the call, so whichever of them is persisted first says how much a Redis
 // that has the call has.
 func TestEntriesHaveTheSeqOfTheirCall(t *testing.T) {
+	t.Parallel()
 	s := newFixture(t, testkit.Redis(t).Addr(), 9)
 	if err := s.buy(s.gate(nil), 1, 11); err != nil {
 		t.Fatal(err)
@@ -232,7 +292,9 @@ func TestEntriesHaveTheSeqOfTheirCall(t *testing.T) {
 	}
 	var got []string
 	for _, e := range entries {
-		got = append(got, fmt.Sprintf("%v: %v", e.Values[ledger.EntryUser], e.Values[ledger.EntrySeq]))
+		for _, one := range ledger.ParseEntry(e.ID, e.Values) {
+			got = append(got, fmt.Sprintf("%v: %v", one.Order.UserID, one.Order.Seq))
+		}
 	}
 	if want := []string{"1: 1", "2: 4", "3: 4", "4: 4", "5: 5"}; !slices.Equal(got, want) {
 		t.Errorf("the entries have %v, want %v", got, want)

@@ -65,6 +65,7 @@ func crowd(t testing.TB, s *fixture, gates []*Gate, users []int64) int64 {
 }
 
 func TestSplitVoucherSellsExactlyAll(t *testing.T) {
+	t.Parallel()
 	addr := testkit.Redis(t).Addr()
 	for _, c := range []struct {
 		name           string
@@ -131,6 +132,7 @@ func ordersOf(t *testing.T, g *Gate, users []int64) map[int64]int64 {
 }
 
 func TestSplitVoucherOnACluster(t *testing.T) {
+	t.Parallel()
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: testkit.RedisCluster(t), ContextTimeoutEnabled: true})
 	t.Cleanup(func() { _ = client.Close() })
 	for id, wanted := range []func(int) bool{anyBucket, func(b int) bool { return b == 1 }} {
@@ -184,6 +186,7 @@ func TestSplitVoucherOnACluster(t *testing.T) {
 }
 
 func TestProcessDiesDuringATransfer(t *testing.T) {
+	t.Parallel()
 	for name, heal := range map[string]func(g *Gate){
 		"a buyer finds it":   func(*Gate) {},
 		"a check settles it": func(g *Gate) { g.Check(context.Background()) },
@@ -231,6 +234,7 @@ func TestProcessDiesDuringATransfer(t *testing.T) {
 
 // Steps of transfers fail, executed or not, and more calls fail than succeed.
 func TestTransfersWithUnknownOutcome(t *testing.T) {
+	t.Parallel()
 	s := newFixture(t, testkit.Redis(t).Addr(), 400)
 	s.split(5)
 	var gates []*Gate
@@ -327,6 +331,7 @@ func TestSplitVoucherLosesDataDuringASale(t *testing.T) {
 // The first opener dies with some of the buckets open. The next one starts over, and orders that were
 // accepted in between count.
 func TestOpenerDiesBetweenTwoBuckets(t *testing.T) {
+	t.Parallel()
 	s := newFixture(t, testkit.Redis(t).Addr(), 100)
 	s.split(4)
 	st, err := s.store.Open(t.Context(), s.store.voucher.ID, 1)
@@ -370,6 +375,7 @@ func TestOpenerDiesBetweenTwoBuckets(t *testing.T) {
 }
 
 func TestPendingOrdersAreBoundedPerBucket(t *testing.T) {
+	t.Parallel()
 	s := newFixture(t, testkit.Redis(t).Addr(), 100)
 	s.split(4)
 	g := s.gate(func(c *Config) { c.MaxPending = 6 }) // 2 in each

@@ -31,6 +31,7 @@ func (c *tracer) call(orders iter.Seq[context.Context]) (string, func(error)) {
 // The traceparent that an observer returns for a call is in the entries of the accepted orders. Without a
 // traceparent, or without an observer, the entries have none.
 func TestEntriesHaveTheTraceOfTheirCall(t *testing.T) {
+	t.Parallel()
 	const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	s := newFixture(t, testkit.Redis(t).Addr(), 5)
 	named, nameless := &tracer{name: traceparent}, &tracer{}

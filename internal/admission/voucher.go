@@ -143,6 +143,7 @@ type bucket struct {
 type pendingOrder struct {
 	userID, orderID int64
 	key             order.KeyHash
+	late            bool          // it takes a voucher again
 	arrived         time.Duration // on the gate's clock
 }
 
@@ -182,7 +183,7 @@ func (b *bucket) observe(k ledger.Known) {
 		return
 	}
 	if k.Order == 0 && k.Returned == b.known.Returned { // otherwise the last order may have been given back
-		k.User, k.Order, k.Key = b.known.User, b.known.Order, b.known.Key
+		k.User, k.Order, k.Key, k.Late = b.known.User, b.known.Order, b.known.Key, b.known.Late
 	}
 	k.Seq = max(k.Seq, b.known.Seq)
 	b.known = k

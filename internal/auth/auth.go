@@ -15,7 +15,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// What can go wrong. Compare with errors.Is.
+// The errors of this package. Compare with errors.Is.
 var (
 	// ErrToken: the token is malformed, forged, expired, or names no user.
 	ErrToken = errors.New("auth: token not accepted")

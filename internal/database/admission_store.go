@@ -35,21 +35,28 @@ func (s *AdmissionStore) Persist(ctx context.Context, batch []order.Accepted) ([
 	}
 	for previouslyMissing := len(batch) + 1; ; {
 		states, missing, err := s.findExisting(ctx, batch)
-		if err != nil || len(missing) == 0 {
+		if err != nil {
+			return nil, err
+		}
+		late, err := s.lateOrders(ctx, batch, states)
+		n := len(missing) + len(late)
+		if err != nil || n == 0 {
 			return states, err
 		}
-		if len(missing) == previouslyMissing {
+		if n == previouslyMissing {
 			return nil, errSecondOrder // no order id was the duplicate, so it was a user
 		}
-		previouslyMissing = len(missing)
 		prices, err := s.db.prices.of(ctx, s.db, missing)
 		if err != nil {
 			return nil, err
 		}
-		err = s.db.transact(ctx, func(_ context.Context, t *tx) error { return t.persist(missing, prices) })
+		err = s.db.transact(ctx, func(_ context.Context, t *tx) error { return t.persist(missing, late, prices) })
 		switch {
 		case errors.Is(err, errDuplicate):
-			// Another process may have written one of the orders meanwhile: query again.
+			previouslyMissing = n // another process may have written one of the orders meanwhile: query again
+		case errors.Is(err, errMoved):
+			// Another process has decided about late money meanwhile: query again. There may be more money of
+			// the same order.
 		case failureOf(err) == depleted:
 			// The statement takes stock only if there is enough, so a number out of range comes from
 			// the schema or a trigger. It must not be mistaken for a voucher that is sold out.
@@ -57,8 +64,11 @@ func (s *AdmissionStore) Persist(ctx context.Context, batch []order.Accepted) ([
 		case err != nil:
 			return nil, err
 		default:
-			for i := range states {
-				states[i] = cmp.Or(states[i], prices.status(batch[i].VoucherID))
+			for i, a := range batch {
+				if a.Late {
+					states[i] = cmp.Or(states[i], order.Paid)
+				}
+				states[i] = cmp.Or(states[i], prices.status(a.VoucherID))
 			}
 			return states, nil
 		}
@@ -71,6 +81,9 @@ var errSecondOrder = fmt.Errorf("%w: with another id", order.ErrAlreadyOrdered)
 // Reject implements [order.AdmissionStore]. A rejected order takes nothing from the stock, and its user
 // may place another one.
 func (s *AdmissionStore) Reject(ctx context.Context, a order.Accepted) (order.Status, error) {
+	if a.Late {
+		return s.rejectLate(ctx, a)
+	}
 	for {
 		states, missing, err := s.findExisting(ctx, []order.Accepted{a})
 		if err != nil {
@@ -95,17 +108,21 @@ func (s *AdmissionStore) Reject(ctx context.Context, a order.Accepted) (order.St
 }
 
 // findExisting returns the states of the orders that exist, and the orders that are missing, each once
-// and sorted by id. It returns [order.ErrIDTaken] if another order has one of the ids.
+// and sorted by id. A late order is never missing: there is no order to insert. It returns [order.ErrIDTaken] if
+// another order has one of the ids.
 func (s *AdmissionStore) findExisting(ctx context.Context, batch []order.Accepted) (states []order.Status, missing []order.Accepted, err error) {
 	if len(batch) == 0 {
 		return nil, nil, nil
 	}
 	byID := make(map[int64]order.Accepted, len(batch))
 	for _, a := range batch {
-		if other, twice := byID[a.OrderID]; twice && !sameOrder(other, a.VoucherID, a.UserID) {
+		other, twice := byID[a.OrderID]
+		if twice && !sameOrder(other, a.VoucherID, a.UserID) {
 			return nil, nil, fmt.Errorf("%w: %d, twice in the batch", order.ErrIDTaken, a.OrderID)
 		}
-		byID[a.OrderID] = a
+		if !twice || other.Late {
+			byID[a.OrderID] = a
+		}
 	}
 	var rows []orderRow
 	found := s.db.rows.WithContext(ctx).Where("id IN ?", slices.Collect(maps.Keys(byID))).Find(&rows)
@@ -123,6 +140,9 @@ func (s *AdmissionStore) findExisting(ctx context.Context, batch []order.Accepte
 	states = make([]order.Status, len(batch))
 	for i, a := range batch {
 		states[i] = there[a.OrderID]
+		if byID[a.OrderID].Late {
+			delete(byID, a.OrderID)
+		}
 	}
 	// Sorted, so that two batches with common orders do not deadlock.
 	missing = slices.SortedFunc(maps.Values(byID), func(a, b order.Accepted) int { return cmp.Compare(a.OrderID, b.OrderID) })
@@ -133,17 +153,18 @@ func sameOrder(a order.Accepted, voucherID, userID int64) bool {
 	return a.VoucherID == voucherID && a.UserID == userID
 }
 
-// persist inserts orders that did not exist and takes them from the stock.
+// persist inserts orders that did not exist, has late orders paid, and takes both from the stock.
 //
 // All transactions lock in the same order: orders by id, then sequence numbers by voucher and bucket,
 // then vouchers by id. The vouchers come last, since every other batch waits for them.
-func (t *tx) persist(orders []order.Accepted, prices priceList) error {
-	const columns = "INSERT INTO orders (id, voucher_id, user_id, unique_user_id, status, created_at, key_hash) VALUES "
-	const row = "(?, ?, ?, ?, ?, ?, ?)"
-	args := make([]any, 0, 7*len(orders))
+func (t *tx) persist(orders []order.Accepted, late []lateOrder, prices priceList) error {
+	if len(orders) > 0 {
+		if err := t.insertAccepted(orders, prices); err != nil {
+			return err
+		}
+	}
 	shares := map[int64]*voucherShare{}
-	for _, a := range orders {
-		args = append(args, a.OrderID, a.VoucherID, a.UserID, a.UserID, string(prices.status(a.VoucherID)), stamp(a.At), nullableKey(a.Key))
+	share := func(a order.Accepted) {
 		s := shares[a.VoucherID]
 		if s == nil {
 			s = &voucherShare{voucher: a.VoucherID, epoch: a.Epoch}
@@ -151,13 +172,14 @@ func (t *tx) persist(orders []order.Accepted, prices priceList) error {
 		}
 		s.add(a)
 	}
-	if err := t.enqueue(write{query: columns + strings.Repeat(row+", ", len(orders)-1) + row, args: args}); err != nil {
-		return err
+	for _, a := range orders {
+		share(a)
 	}
-	if unpaid := prices.unpaid(orders); len(unpaid) > 0 {
-		if err := t.enqueue(newPayments(unpaid)); err != nil {
+	for _, o := range late {
+		if err := t.payLateMoney(o); err != nil {
 			return err
 		}
+		share(o.accepted)
 	}
 	vouchers := slices.Sorted(maps.Keys(shares))
 	for _, id := range vouchers {
@@ -169,6 +191,23 @@ func (t *tx) persist(orders []order.Accepted, prices priceList) error {
 		if err := t.takeStock(shares[id]); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// insertAccepted inserts orders with what is to be paid for them.
+func (t *tx) insertAccepted(orders []order.Accepted, prices priceList) error {
+	const columns = "INSERT INTO orders (id, voucher_id, user_id, unique_user_id, status, created_at, key_hash) VALUES "
+	const row = "(?, ?, ?, ?, ?, ?, ?)"
+	args := make([]any, 0, 7*len(orders))
+	for _, a := range orders {
+		args = append(args, a.OrderID, a.VoucherID, a.UserID, a.UserID, string(prices.status(a.VoucherID)), stamp(a.At), nullableKey(a.Key))
+	}
+	if err := t.enqueue(write{query: columns + strings.Repeat(row+", ", len(orders)-1) + row, args: args}); err != nil {
+		return err
+	}
+	if unpaid := prices.unpaid(orders); len(unpaid) > 0 {
+		return t.enqueue(newPayments(unpaid))
 	}
 	return nil
 }

@@ -71,6 +71,7 @@ func allStates(t *testing.T, got []order.Status, err error, n int, want order.St
 }
 
 func TestPersistIsIdempotent(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		openVoucher(t, d, 1, 100)
 		openVoucher(t, d, 2, 100)
@@ -101,6 +102,7 @@ func TestPersistIsIdempotent(t *testing.T) {
 }
 
 func TestPersistTheLargestBatch(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		openVoucher(t, d, 1, MaxBatch)
 		states, err := d.AdmissionStore().Persist(t.Context(), acceptedRange(1, MaxBatch+1, 1))
@@ -111,6 +113,7 @@ func TestPersistTheLargestBatch(t *testing.T) {
 
 // One entry that cannot be persisted fails the whole batch, with the reason.
 func TestPersistAllOrNothing(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		openVoucher(t, d, 1, 4)
 		createVoucher(t, d, 3, 10) // sold under a lock
@@ -151,6 +154,7 @@ func TestPersistAllOrNothing(t *testing.T) {
 // Several consumers persist the same entries, in different batches and a different order. They belong to
 // three vouchers, one with one bucket and two with several.
 func TestConcurrentPersist(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		const orders, consumers = 240, 8
 		var all []order.Accepted
@@ -200,6 +204,7 @@ func TestConcurrentPersist(t *testing.T) {
 
 // More orders than stock, in batches of five at the same moment.
 func TestPersistNeverOversells(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		openVoucher(t, d, 1, 12)
 		outcomes := countErrs(t, runAtOnce(6, func(i int) error {
@@ -215,6 +220,7 @@ func TestPersistNeverOversells(t *testing.T) {
 
 // Another transaction holds the voucher's row for longer than a statement waits.
 func TestPersistRepeatsAfterALockWaitTimeout(t *testing.T) {
+	t.Parallel()
 	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
 		c := databaseConfig(where)
 		c.LockWait = time.Second
@@ -244,6 +250,7 @@ func TestPersistRepeatsAfterALockWaitTimeout(t *testing.T) {
 // The connection breaks at any byte, and the batch is repeated until it is reported as persisted. It is
 // stored exactly once.
 func TestPersistWhoseReplyWasLost(t *testing.T) {
+	t.Parallel()
 	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
 		w := newByteLimit()
 		c := databaseConfig(where)
@@ -280,6 +287,7 @@ func TestPersistWhoseReplyWasLost(t *testing.T) {
 }
 
 func TestRejectIsDecidedOnce(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		openVoucher(t, d, 1, 10)
 		state, err := d.AdmissionStore().Reject(t.Context(), accepted(1, 1, 41))
@@ -308,6 +316,7 @@ func TestRejectIsDecidedOnce(t *testing.T) {
 // Persist and Reject of the same order at the same moment: one of them wins, and all calls return the same
 // state.
 func TestConcurrentRejectAndPersist(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		const rounds = 30
 		openVoucher(t, d, 1, rounds)
@@ -340,6 +349,7 @@ func TestConcurrentRejectAndPersist(t *testing.T) {
 }
 
 func TestLiveOrdersAreListedByUser(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		openVoucher(t, d, 1, 10)
 		openVoucher(t, d, 2, 10)
@@ -373,6 +383,7 @@ func TestLiveOrdersAreListedByUser(t *testing.T) {
 
 // An order is found under its key as long as it is live, and under no other.
 func TestOrderUnderKey(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		openVoucher(t, d, 1, 10)
 		openVoucher(t, d, 2, 10)

@@ -13,6 +13,7 @@ import (
 )
 
 func TestEachBucketHasASequenceNumber(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		store := d.AdmissionStore()
 		openSplitVoucher(t, d, 1, 100, 4)
@@ -59,6 +60,7 @@ func TestEachBucketHasASequenceNumber(t *testing.T) {
 }
 
 func TestBucketsAreListedWithTheVouchers(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		for id, buckets := range map[int64]int{1: 0, 2: 1, 3: 2, 4: 64} {
 			openSplitVoucher(t, d, id, 100, buckets)
@@ -75,6 +77,7 @@ func TestBucketsAreListedWithTheVouchers(t *testing.T) {
 
 // A voucher and its buckets are created together or not at all.
 func TestSplitVoucherIsCreatedWhole(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		v := newVoucher(1, 10)
 		v.Policy.Flow, v.Policy.Buckets = voucher.FlowAdmission, 3
@@ -101,6 +104,7 @@ func TestSplitVoucherIsCreatedWhole(t *testing.T) {
 
 // Concurrent batches that share vouchers and buckets wait for each other without a deadlock.
 func TestBatchesLockInTheSameOrder(t *testing.T) {
+	t.Parallel()
 	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
 		const vouchers, buckets, consumers, batches, size = 3, 4, 6, 25, 24
 		c := databaseConfig(where)
@@ -131,6 +135,7 @@ func TestBatchesLockInTheSameOrder(t *testing.T) {
 
 // Query, write, commit: three round trips for any number of orders and buckets.
 func TestPersistTakesThreeRoundTrips(t *testing.T) {
+	t.Parallel()
 	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
 		var trips atomic.Int64
 		c := databaseConfig(where)

@@ -24,6 +24,7 @@ func rowLockingEngines(t *testing.T, fn func(t *testing.T, where testkit.Databas
 // Two transactions lock the same two rows in opposite order. Each holds its first row before either asks
 // for its second one, so one of them must fail and be repeated.
 func TestDeadlockIsRepeated(t *testing.T) {
+	t.Parallel()
 	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
 		d := openMigrated(t, databaseConfig(where))
 		createVoucher(t, d, 1, 10)
@@ -57,6 +58,7 @@ func TestDeadlockIsRepeated(t *testing.T) {
 // Error 1205 rolls back the statement only. If the whole transaction were not rolled back and repeated,
 // the order would exist twice or not at all.
 func TestLockWaitRepeatsTheWholeTransaction(t *testing.T) {
+	t.Parallel()
 	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
 		c := databaseConfig(where)
 		c.LockWait = time.Second
@@ -101,6 +103,7 @@ func TestLockWaitRepeatsTheWholeTransaction(t *testing.T) {
 
 // Two processes use one file: the busy timeout runs out, and the transaction is repeated.
 func TestBusyFileRepeatsTheTransaction(t *testing.T) {
+	t.Parallel()
 	where := testkit.SQLite(t)
 	c := databaseConfig(where)
 	c.LockWait = time.Millisecond
@@ -140,6 +143,7 @@ func TestBusyFileRepeatsTheTransaction(t *testing.T) {
 var errDeadlock = &mysql.MySQLError{Number: 1213, Message: "Deadlock found"}
 
 func TestRetryIsBounded(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := &DB{config: Config{MaxAttempts: 5}.withDefaults()}
 		began, attempts := time.Now(), 0
@@ -155,6 +159,7 @@ func TestRetryIsBounded(t *testing.T) {
 }
 
 func TestRetryEndsWithTheContext(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := &DB{config: Config{MaxAttempts: 1 << 30}.withDefaults()}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -165,6 +170,7 @@ func TestRetryEndsWithTheContext(t *testing.T) {
 }
 
 func TestOnlyOwnCollisionsAreRepeated(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		attempts := 0
 		err := transact(t, d, func(context.Context, order.Tx) error {

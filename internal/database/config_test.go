@@ -9,6 +9,7 @@ import (
 )
 
 func TestBadConfig(t *testing.T) {
+	t.Parallel()
 	const secret = "hunter2"
 	for name, c := range map[string]Config{
 		"nothing":               {},
@@ -48,6 +49,7 @@ func TestBadConfig(t *testing.T) {
 }
 
 func TestWrongPasswordIsNotShown(t *testing.T) {
+	t.Parallel()
 	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
 		_, err := Open(t.Context(), Config{MySQL: strings.Replace(where.DSN, "root@", "root:hunter2@", 1)})
 		if err == nil || strings.Contains(err.Error(), "hunter2") {
@@ -59,6 +61,7 @@ func TestWrongPasswordIsNotShown(t *testing.T) {
 // The code relies on these settings, so the DSN cannot override them. All pools have them; the writers
 // have no autocommit, and the locks a lock wait timeout of their own.
 func TestSessionSettings(t *testing.T) {
+	t.Parallel()
 	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
 		c := Config{MySQL: where.DSN + "?parseTime=false&loc=Asia%2FShanghai&charset=latin1&time_zone=%27%2B08:00%27&sql_mode=%27%27" +
 			"&autocommit=1&tx_isolation=%27SERIALIZABLE%27&transaction_isolation=%27SERIALIZABLE%27&interpolateParams=false&multiStatements=true"}
@@ -98,6 +101,7 @@ func TestSessionSettings(t *testing.T) {
 }
 
 func TestSQLiteConnectionSettings(t *testing.T) {
+	t.Parallel()
 	d := open(t, databaseConfig(testkit.SQLite(t)))
 	for name, pool := range d.Pools() {
 		for pragma, want := range map[string]string{

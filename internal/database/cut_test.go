@@ -18,6 +18,7 @@ import (
 // time the order and its decrement are both written or both missing, an order that was confirmed
 // exists, and no transaction stays open.
 func TestConnectionLostAtAnyByte(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		budget func(*byteLimit) *atomic.Int64
 		step   int64

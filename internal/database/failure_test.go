@@ -22,6 +22,7 @@ import (
 )
 
 func TestTranslation(t *testing.T) {
+	t.Parallel()
 	number := func(n uint16) error { return fmt.Errorf("wrapped: %w", &mysql.MySQLError{Number: n}) }
 	for name, test := range map[string]struct{ err, want error }{
 		"duplicate":            {number(1062), errDuplicate},
@@ -57,6 +58,7 @@ func TestTranslation(t *testing.T) {
 
 // Every error number outside the closed list is a problem of the server.
 func TestOtherErrorNumbersMeanUnavailable(t *testing.T) {
+	t.Parallel()
 	others := 0
 	for n := uint16(1000); n <= 5000; n++ {
 		got := translate(t.Context(), &mysql.MySQLError{Number: n})
@@ -80,6 +82,7 @@ func TestOtherErrorNumbersMeanUnavailable(t *testing.T) {
 
 // An error that a trigger or a constraint raises may be about one row, and is reported as such.
 func TestRefusedForItsData(t *testing.T) {
+	t.Parallel()
 	for state, want := range map[string]bool{"22001": true, "23000": true, "45000": true, "HY000": false, "42S02": false, "28000": false} {
 		err := &mysql.MySQLError{Number: 1644}
 		copy(err.SQLState[:], state)
@@ -92,6 +95,7 @@ func TestRefusedForItsData(t *testing.T) {
 }
 
 func TestEndedContextIsTheContextsError(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, err := range []error{driver.ErrBadConn, mysql.ErrInvalidConn, context.Canceled, errors.New("other"), errDeadlock} {
@@ -104,6 +108,7 @@ func TestEndedContextIsTheContextsError(t *testing.T) {
 }
 
 func TestSlowStatementsAreLoggedWithoutParameters(t *testing.T) {
+	t.Parallel()
 	var out bytes.Buffer
 	c := databaseConfig(testkit.SQLite(t))
 	c.SlowQuery = time.Nanosecond
@@ -124,6 +129,11 @@ func TestSlowStatementsAreLoggedWithoutParameters(t *testing.T) {
 		}
 	}
 
+	many := "INSERT INTO orders VALUES " + strings.Repeat("(?, ?, ?), ", 500)
+	if got := shorten(many); len(got) > maxLogged+50 || !strings.HasPrefix(got, many[:maxLogged]) || !strings.HasSuffix(got, fmt.Sprintf("(%d bytes)", len(many))) {
+		t.Errorf("a long statement is logged as %q", got)
+	}
+
 	out.Reset()
 	c.SQLite, c.SlowQuery = testkit.SQLite(t).DSN, -1
 	openMigrated(t, c)
@@ -134,6 +144,7 @@ func TestSlowStatementsAreLoggedWithoutParameters(t *testing.T) {
 
 // Every error has a class, and every class is listed.
 func TestErrorClasses(t *testing.T) {
+	t.Parallel()
 	number := func(n uint16) error {
 		return translate(t.Context(), fmt.Errorf("wrapped: %w", &mysql.MySQLError{Number: n}))
 	}

@@ -34,6 +34,88 @@ func TestGalera(t *testing.T) {
 			test(t, openMigrated(t, databaseConfig(where[0])), open(t, databaseConfig(where[1])))
 		})
 	}
+	t.Run("migration", func(t *testing.T) { writeBehindAMigration(t, cluster.Database(t)) })
+	t.Run("migrations", func(t *testing.T) { migrateOnAllNodes(t, cluster.Database(t)) })
+	t.Run("migration that dies", func(t *testing.T) { takeOverFromADeadMigration(t, cluster.Database(t)) })
+}
+
+// writeBehindAMigration writes on a node that has not applied yet what was migrated on another one. Its connection is
+// older than the schema, as in a pool whose connections lead to several nodes.
+func writeBehindAMigration(t *testing.T, where []testkit.Database) {
+	here, there := open(t, databaseConfig(where[0])), open(t, databaseConfig(where[1]))
+	conn, err := there.locks.Conn(t.Context())
+	wantErr(t, err)
+	defer conn.Close()
+	_, err = conn.ExecContext(t.Context(), "FLUSH TABLES WITH READ LOCK") // the node applies nothing
+	wantErr(t, err)
+	_, err = here.Migrate(t.Context())
+	wantErr(t, err)
+
+	written := make(chan error, 1)
+	go func() { written <- there.Vouchers().CreateVoucher(t.Context(), newVoucher(1, 1)) }()
+	testkit.Until(t, "the write waits, or has failed", func() bool {
+		var waiting int
+		wantErr(t, conn.QueryRowContext(t.Context(),
+			"SET STATEMENT wsrep_sync_wait = 0 FOR SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE INFO LIKE 'INSERT INTO%vouchers%'").Scan(&waiting))
+		return waiting == 1 || len(written) == 1
+	})
+	_, err = conn.ExecContext(t.Context(), "UNLOCK TABLES")
+	wantErr(t, err)
+	if err := <-written; err != nil {
+		t.Errorf("on a node that was behind: %v", err)
+	}
+}
+
+// migrateOnAllNodes starts several processes at once on each node. One does the work, and the others wait.
+func migrateOnAllNodes(t *testing.T, where []testkit.Database) {
+	results := make([]Migration, 2*len(where))
+	errs := runAtOnce(len(results), func(i int) error {
+		d, err := Open(t.Context(), databaseConfig(where[i%len(where)]))
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		if results[i], err = d.Migrate(t.Context()); err != nil {
+			return fmt.Errorf("on node %d: %w", i%len(where)+1, err)
+		}
+		return nil
+	})
+	wantErr(t, errors.Join(errs...))
+	worked := 0
+	for _, result := range results {
+		if result.From == 0 {
+			worked++
+		}
+	}
+	if worked != 1 {
+		t.Errorf("%d starters did the work, want 1", worked)
+	}
+}
+
+// takeOverFromADeadMigration waits for the lock of the migrations while its owner lives, gets it when the owner is dead,
+// and the owner cannot go on when it turns out to be alive.
+func takeOverFromADeadMigration(t *testing.T, where []testkit.Database) {
+	locks := make([]*clusterLock, 2)
+	for i := range locks {
+		locks[i] = newClusterLock(open(t, databaseConfig(where[i])).singles)
+		locks[i].pause = 40 * time.Millisecond
+	}
+	wantErr(t, locks[0].take(t.Context()))
+	taken := make(chan error, 1)
+	go func() { taken <- locks[1].take(t.Context()) }()
+	for beats, until := 0, time.Now().Add(deadAfter*locks[0].pause*3/2); time.Now().Before(until) || beats < deadAfter/beatEvery; beats++ {
+		wantErr(t, locks[0].beat(t.Context()))
+		if len(taken) > 0 {
+			t.Fatalf("taken from a living owner after %d beats: %v", beats, <-taken)
+		}
+	}
+	wantErr(t, <-taken) // nobody beats any more
+	wantErr(t, locks[0].beat(t.Context()), errLockLost)
+	wantErr(t, clusterMigrations{lock: locks[0]}.SetVersion(1, true), errLockLost)
+
+	free := locks[1].keep(t.Context())
+	wantErr(t, free())
+	wantErr(t, locks[0].take(t.Context()))
 }
 
 // padded joins statements to a packet with a wide gap after the first one.
@@ -127,7 +209,7 @@ func batchAfterAnAbort(t *testing.T, here, there *DB) {
 	committed := int64(0)
 	aborted := abortPackets(t, here, there, 1, func(aborted int) bool { return aborted >= 100 }, func(ctx context.Context, conn *sql.Conn, id int64) error {
 		x := &tx{db: here, number: id}
-		wantErr(t, x.persist([]order.Accepted{{OrderID: id, VoucherID: 1, UserID: id, Epoch: firstEpoch, Seq: id, At: noon}}, nil))
+		wantErr(t, x.persist([]order.Accepted{{OrderID: id, VoucherID: 1, UserID: id, Epoch: firstEpoch, Seq: id, At: noon}}, nil, nil))
 		insert, take := x.pending[0], x.pending[1]
 		_, err := conn.ExecContext(ctx, padded(insert.query, take.query), append(insert.args, take.args...)...)
 		if err != nil {

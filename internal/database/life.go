@@ -83,13 +83,31 @@ func (l *Life) read(ctx context.Context, id int64) (o heldOrder, err error) {
 	return o, err
 }
 
-// move moves orders from one state to another, with all that follows from it for the stock. It is one
-// conditional statement: if one of the orders is not in the first state any more, the error is errMoved, and
-// the transaction changes nothing.
+// move moves orders from one state to another, with all that follows from it for the stock.
 func (t *tx) move(orders []heldOrder, from, to order.Status) error {
-	m, err := order.MoveOf(from, to)
+	m, err := t.changeState(orders, from, to)
 	if err != nil {
 		return err
+	}
+	switch m.Stock() {
+	case 1:
+		for _, w := range returnStock(orders) {
+			if err := t.enqueue(w); err != nil {
+				return err
+			}
+		}
+	case -1:
+		return t.enqueue(takeStockAgain(orders[0]))
+	}
+	return nil
+}
+
+// changeState is move without the stock. It is one conditional statement: if one of the orders is not in the
+// first state any more, the error is errMoved, and the transaction changes nothing.
+func (t *tx) changeState(orders []heldOrder, from, to order.Status) (order.Move, error) {
+	m, err := order.MoveOf(from, to)
+	if err != nil {
+		return m, err
 	}
 	ids, marks := idArgs(orders), placeholders(len(orders))
 	unique := "unique_user_id" // it stays
@@ -113,19 +131,12 @@ func (t *tx) move(orders []heldOrder, from, to order.Status) error {
 		query: "UPDATE order_payments SET unpaid = FALSE, " + string(to) + "_at = ? WHERE order_id IN (" + marks + ")",
 		args:  slices.Concat([]any{stamp(time.Now())}, ids),
 	}
-	writes := []write{moved, history}
-	switch m.Stock() {
-	case 1:
-		writes = append(writes, returnStock(orders)...)
-	case -1:
-		writes = append(writes, takeStockAgain(orders[0]))
-	}
-	for _, w := range writes {
+	for _, w := range []write{moved, history} {
 		if err := t.enqueue(w); err != nil {
-			return err
+			return m, err
 		}
 	}
-	return nil
+	return m, nil
 }
 
 // ExpireDue implements [order.LifeStore]. The first query finds due orders by their index, and locks

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"gorm.io/gorm/logger"
@@ -13,8 +14,18 @@ import (
 func (d *DB) logSlow(ctx context.Context, query string, began time.Time) {
 	if elapsed := time.Since(began); d.config.SlowQuery >= 0 && elapsed >= d.config.SlowQuery {
 		d.config.Logger.LogAttrs(ctx, slog.LevelWarn, "slow statement",
-			slog.String("sql", query), slog.Duration("elapsed", elapsed))
+			slog.String("sql", shorten(query)), slog.Duration("elapsed", elapsed))
 	}
+}
+
+// maxLogged is the largest part of a statement in the log, in bytes. A statement that writes 500 orders has 11 kB.
+const maxLogged = 500
+
+func shorten(query string) string {
+	if len(query) <= maxLogged {
+		return query
+	}
+	return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(query[:maxLogged], ""), len(query))
 }
 
 // statementLog does the same for the statements of gorm. It does not log errors, which the caller gets.
@@ -56,7 +67,7 @@ func (l *statementLog) Trace(ctx context.Context, began time.Time, statement fun
 	}
 	query, rows := statement()
 	l.log.LogAttrs(ctx, slog.LevelWarn, "slow statement",
-		slog.String("sql", query), slog.Duration("elapsed", elapsed), slog.Int64("rows", rows))
+		slog.String("sql", shorten(query)), slog.Duration("elapsed", elapsed), slog.Int64("rows", rows))
 }
 
 // ParamsFilter keeps the parameters out of the log.

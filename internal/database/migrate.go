@@ -95,11 +95,11 @@ func newMySQLMigrator(ctx context.Context, config *mysqldriver.Config, galera *c
 	config = config.Clone()
 	config.MultiStatements = true
 	config.ReadTimeout = 0
-	pool, err := mysqlPool(config, galera, 1)
+	pool, err := mysqlPool(config, galera, 2) // the second connection is for a clusterLock
 	if err != nil {
 		return migrator{}, err
 	}
-	session, err := lockedMySQLMigrator(ctx, pool, config.DBName)
+	session, err := lockedMySQLMigrator(ctx, pool, config.DBName, galera)
 	if err != nil {
 		return migrator{}, errors.Join(translate(ctx, err), pool.Close())
 	}
@@ -107,9 +107,9 @@ func newMySQLMigrator(ctx context.Context, config *mysqldriver.Config, galera *c
 }
 
 // lockedMySQLMigrator waits for a lock (GET_LOCK) that belongs to the connection, and so also ends when
-// the process dies. golang-migrate's own lock is switched off: it gives up after ten seconds, whatever
-// the context says.
-func lockedMySQLMigrator(ctx context.Context, pool *sql.DB, name string) (migrator, error) {
+// the process dies; on a Galera cluster, whose nodes do not share such locks, for a [clusterLock] too.
+// golang-migrate's own lock is switched off: it gives up after ten seconds, whatever the context says.
+func lockedMySQLMigrator(ctx context.Context, pool *sql.DB, name string, galera *cluster) (migrator, error) {
 	conn, err := pool.Conn(ctx)
 	if err != nil {
 		return migrator{}, err
@@ -121,13 +121,24 @@ func lockedMySQLMigrator(ctx context.Context, pool *sql.DB, name string) (migrat
 			return migrator{}, errors.Join(err, conn.Close())
 		}
 	}
+	var shared *clusterLock
+	free := func() error { return nil }
+	if galera.member.Load() {
+		shared = newClusterLock(pool)
+		if err := shared.take(ctx); err != nil {
+			return migrator{}, errors.Join(err, conn.Close())
+		}
+		free = shared.keep(ctx)
+	}
 	driver, err := migratemysql.WithConnection(ctx, conn, &migratemysql.Config{DatabaseName: name, NoLock: true})
 	if err != nil {
-		return migrator{}, errors.Join(err, conn.Close())
+		return migrator{}, errors.Join(err, free(), conn.Close())
 	}
-	return migrator{driver, func(context.Context, bool) error {
-		return errors.Join(driver.Close(), pool.Close())
-	}}, nil
+	finish := func(context.Context, bool) error { return errors.Join(free(), driver.Close(), pool.Close()) }
+	if shared != nil {
+		return migrator{clusterMigrations{driver, shared}, finish}, nil
+	}
+	return migrator{driver, finish}, nil
 }
 
 // migrationLog is golang-migrate's logger.

@@ -7,7 +7,7 @@ import (
 )
 
 // newest is the version of the newest migration.
-const newest = 13
+const newest = 14
 
 // tables lists the tables that the migrations create. SQLite has none for locks.
 func tables(where testkit.Database) []string {
@@ -19,6 +19,7 @@ func tables(where testkit.Database) []string {
 }
 
 func TestMigrateForwardBackAndForward(t *testing.T) {
+	t.Parallel()
 	testkit.SQLEngines(t, func(t *testing.T, where testkit.Database) {
 		d := open(t, databaseConfig(where))
 		steps := []struct {
@@ -50,6 +51,7 @@ func TestMigrateForwardBackAndForward(t *testing.T) {
 
 // Each starter has connections of its own, as another process would.
 func TestMigrateByManyStartersAtOnce(t *testing.T) {
+	t.Parallel()
 	testkit.SQLEngines(t, func(t *testing.T, where testkit.Database) {
 		const starters = 6
 		results := make([]Migration, starters)
@@ -81,6 +83,7 @@ func TestMigrateByManyStartersAtOnce(t *testing.T) {
 }
 
 func TestMigrateRefusesAnInterruptedSchema(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		if _, err := d.singles.ExecContext(t.Context(), "UPDATE schema_migrations SET dirty = 1"); err != nil {
 			t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 // The server is killed during transactions. Every caller gets an error soon, the pools recover by themselves,
 // and every confirmed order exists.
 func TestServerKilledUnderLoad(t *testing.T) {
+	t.Parallel()
 	server := testkit.NewMariaDB(t)
 	d := openMigrated(t, databaseConfig(server.Database(t)))
 	createVoucher(t, d, 1, 1_000_000)
@@ -71,6 +72,7 @@ func TestServerKilledUnderLoad(t *testing.T) {
 
 // The COMMIT is carried out and its reply is lost. The caller must be told that the outcome is unknown.
 func TestCommitWithoutAReply(t *testing.T) {
+	t.Parallel()
 	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
 		var muted atomic.Bool
 		c := databaseConfig(where)
@@ -119,6 +121,7 @@ func (c *mutedConn) Read(b []byte) (int, error) {
 }
 
 func TestTooManyConnections(t *testing.T) {
+	t.Parallel()
 	server := testkit.NewMariaDB(t, "--max-connections=10") // the least it accepts
 	where := server.Database(t)
 	c := databaseConfig(where)

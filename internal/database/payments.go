@@ -117,23 +117,40 @@ func (l *Life) pay(ctx context.Context, r order.Receipt, o heldOrder, outcome or
 		if err := t.move([]heldOrder{o}, o.Status, order.Paid); err != nil {
 			return err
 		}
-		return t.enqueue(write{
-			query: "UPDATE order_payments SET payment_id = ?, look_at = NULL WHERE order_id = ?",
-			args:  []any{r.PaymentID, o.ID},
-		})
+		return t.enqueue(paidBy(r.PaymentID, o.ID))
 	})
+}
+
+// paidBy notes the payment that has paid for an order. Nobody has to look it up any more.
+func paidBy(paymentID string, orderID int64) write {
+	return write{
+		query: "UPDATE order_payments SET payment_id = ?, look_at = NULL WHERE order_id = ?",
+		args:  []any{paymentID, orderID},
+	}
 }
 
 // payLate has an order that was cancelled or expired take a voucher again. The statements themselves decide:
 // the unique index refuses a user with another order, and the condition on the stock an order without a
 // voucher. Both leave nothing behind, and the money is to be refunded.
+//
+// Under the flow admission the stock that can be sold is in Redis, and the money waits until the gate was
+// asked; see late.go.
+//
+// Under both flows, once money of the order was refused, further money is refused for the same reason.
 func (l *Life) payLate(ctx context.Context, r order.Receipt, o heldOrder) (order.Outcome, error) {
-	admitted, err := l.soldByAdmission(ctx, o.VoucherID)
-	if err != nil {
+	refused, err := l.refusedLate(ctx, o.ID)
+	switch {
+	case err == nil:
+		return l.keep(ctx, r, refused)
+	case !errors.Is(err, sql.ErrNoRows):
 		return "", err
 	}
-	if admitted { // the stock that can be sold is in Redis
-		return l.keep(ctx, r, order.RefundNoStock)
+	admitted, err := l.soldByAdmission(ctx, o.VoucherID)
+	switch {
+	case err != nil:
+		return "", err
+	case admitted:
+		return order.LateUndecided, l.keepUndecided(ctx, r)
 	}
 	err = l.pay(ctx, r, o, order.SettledLate)
 	switch {
@@ -205,6 +222,8 @@ func (l *Life) MarkRefunded(ctx context.Context, paymentID string) error {
 		return order.ErrNotFound
 	case err != nil:
 		return err
+	case outcome == order.LateUndecided:
+		return l.db.transact(ctx, func(_ context.Context, t *tx) error { return t.enqueueLocked(orderID, refundedLate(paymentID)) })
 	}
 	err = l.db.transact(ctx, func(_ context.Context, t *tx) error {
 		if outcome.Bought() {

@@ -145,11 +145,13 @@ func (s *AdmissionStore) forgetReturns(ctx context.Context, r order.Return) erro
 // both.
 func (s *AdmissionStore) fill(ctx context.Context, r *order.Return) error {
 	read := &tx{db: s.db}
-	const orders = `SELECT order_id, user_id, COALESCE(key_hash, 0) FROM returned_orders
-		WHERE voucher_id = ? AND bucket = ? AND epoch = ? ORDER BY order_id LIMIT ?`
+	// An order that was paid late has given its first voucher back before, and Redis was told of that.
+	const orders = `SELECT r.order_id, r.user_id, COALESCE(r.key_hash, 0),
+			EXISTS (SELECT 1 FROM payments p WHERE p.order_id = r.order_id AND p.outcome = 'paid_late')
+		FROM returned_orders r WHERE r.voucher_id = ? AND r.bucket = ? AND r.epoch = ? ORDER BY r.order_id LIMIT ?`
 	err := read.readAll(ctx, orders, []any{r.VoucherID, r.Bucket, r.Epoch, maxReturned}, func(rows *sql.Rows) error {
-		var o order.Order
-		err := rows.Scan(&o.ID, &o.UserID, &o.Key)
+		var o order.ReturnedOrder
+		err := rows.Scan(&o.ID, &o.UserID, &o.Key, &o.Late)
 		r.Orders = append(r.Orders, o)
 		return err
 	})

@@ -14,8 +14,9 @@ import (
 // another.
 //
 // On a node of a Galera cluster it also makes reads wait until the node has applied what was committed
-// on other nodes before, and likewise an UPDATE or DELETE that begins a transaction. Otherwise an order
-// whose commit got no answer, or a reservation that was made on another node, may seem to be missing.
+// on other nodes before, and likewise a write that begins a transaction. Otherwise an order whose commit
+// got no answer, a reservation that was made on another node, or a table that was migrated there, may
+// seem to be missing.
 // Each connection checks for Galera, since the server behind an address can be replaced.
 type sessionConnector struct {
 	driver.Connector
@@ -47,7 +48,7 @@ func (s sessionConnector) prepare(ctx context.Context, conn serverConn) error {
 	if err != nil || variables["wsrep_on"] != "ON" {
 		return err
 	}
-	const afterOthers = "SET SESSION wsrep_sync_wait = 3" // 1: SELECT, 2: UPDATE and DELETE
+	const afterOthers = "SET SESSION wsrep_sync_wait = 7" // 1: SELECT, 2: UPDATE and DELETE, 4: INSERT and REPLACE
 	if _, err := conn.ExecContext(ctx, afterOthers, nil); err != nil {
 		return err
 	}

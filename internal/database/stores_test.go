@@ -12,6 +12,7 @@ import (
 )
 
 func TestVoucherComesBackAsItWent(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		v := newVoucher(math.MaxInt64, 7)
 		v.Stock, v.Version = 5, 2
@@ -39,6 +40,7 @@ func TestVoucherComesBackAsItWent(t *testing.T) {
 }
 
 func TestSalesAreCounted(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 		for i, sale := range []struct {
@@ -69,6 +71,7 @@ func TestSalesAreCounted(t *testing.T) {
 }
 
 func TestVouchersAreListedInOrder(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		for _, id := range []int64{30, 10, 20} {
 			createVoucher(t, d, id, 1)
@@ -92,6 +95,7 @@ func TestVouchersAreListedInOrder(t *testing.T) {
 }
 
 func TestNothingIsFoundInAnEmptyDatabase(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		_, err := d.Vouchers().Voucher(t.Context(), 1)
 		wantErr(t, err, voucher.ErrNotFound)
@@ -103,6 +107,7 @@ func TestNothingIsFoundInAnEmptyDatabase(t *testing.T) {
 }
 
 func TestOrdersOfAUserNewestFirst(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		createVoucher(t, d, 1, 10)
 		for id := int64(1); id <= 4; id++ {
@@ -124,6 +129,7 @@ func TestOrdersOfAUserNewestFirst(t *testing.T) {
 }
 
 func TestAuditCounts(t *testing.T) {
+	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		createVoucher(t, d, 1, 10)
 		createVoucher(t, d, 2, 10)

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"seckill/internal/testkit"
 )
 
 const alertsFolder = root + "/docs/prometheus"
@@ -16,14 +18,7 @@ var alertName = regexp.MustCompile(`(?m)^ +- alert: (\w+)$`)
 
 // Each alert fires and stays quiet as docs/prometheus/alerts_test.yml says.
 func TestAlertsFire(t *testing.T) {
-	promtool, err := exec.LookPath("promtool")
-	if err != nil {
-		const missing = "promtool not found on PATH: apt-get install prometheus"
-		if os.Getenv("REQUIRE_INFRA") == "1" {
-			t.Fatal(missing, "(REQUIRE_INFRA=1 forbids to skip)")
-		}
-		t.Skip(missing)
-	}
+	promtool := testkit.Tool(t, "apt-get install prometheus", "promtool")
 	for _, args := range [][]string{{"check", "rules", "alerts.yml"}, {"test", "rules", "alerts_test.yml"}} {
 		cmd := exec.CommandContext(t.Context(), promtool, args...)
 		cmd.Dir = alertsFolder

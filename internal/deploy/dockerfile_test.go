@@ -23,7 +23,7 @@ func TestDockerfile(t *testing.T) {
 	build, final := stages[0], stages[1]
 
 	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(read(t, "go.mod"))
-	if version == nil || !strings.HasPrefix(build, "golang:"+version[1]+" ") {
+	if version == nil || !strings.HasPrefix(build, "golang:"+version[1]+".") {
 		t.Errorf("the build stage is not of the Go that go.mod names, %v", version)
 	}
 	for _, want := range []string{"CGO_ENABLED=0", "-trimpath", "--mount=type=cache"} {

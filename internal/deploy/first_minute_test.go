@@ -20,12 +20,7 @@ func TestFirstMinute(t *testing.T) {
 		t.Skip("builds and runs the service and an experiment")
 	}
 	for _, tool := range []string{"bash", "go", "curl"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			if os.Getenv("REQUIRE_INFRA") == "1" {
-				t.Fatalf("%v (REQUIRE_INFRA=1 forbids to skip)", err)
-			}
-			t.Skipf("%v", err)
-		}
+		testkit.Tool(t, "the README's first commands need it", tool)
 	}
 	commands := firstMinute(t)
 	want := []string{`^go run \./cmd/api$`, `^curl -i -X POST .*/orders$`, `^go run \./cmd/lab$`}

@@ -257,6 +257,9 @@ func (l *lease) Release(ctx context.Context) error {
 	return err
 }
 
+// Handover passes on what [lock.HandoverOf] asks for.
+func (l *lease) Handover() lock.Handover { return lock.HandoverOf(l.Lease) }
+
 // Abandon implements [lock.Abandoner].
 func (l *lease) Abandon() {
 	if l.startRelease() {

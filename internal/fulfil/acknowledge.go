@@ -47,17 +47,32 @@ func (r *redisStreams) acknowledge(ctx context.Context, parts [][]entry) []error
 
 // acknowledgement returns the arguments of the script for entries of one stream.
 func acknowledgement(entries []entry) *ledger.Acknowledgement {
-	a := ledger.NewAcknowledgement(entries[0].keys, entries[0].finalChannel, len(entries))
-	for _, e := range entries {
-		a.Add(e.id, e.order.OrderID)
+	a := ledger.NewAcknowledgement(entries[0].keys, entries[0].finalChannel)
+	for orders := range byID(entries) {
+		a.Add(orders[0].id, len(orders))
+		for _, e := range orders {
+			if e.order.OrderID != 0 {
+				a.Publish(e.order.OrderID)
+			}
+		}
 	}
 	return a
+}
+
+func (r *redisStreams) split(ctx context.Context, e entry) error {
+	_, err := call(ctx, r, e.stream, nodeTimeout, func(ctx context.Context) (any, error) {
+		return nil, r.scripts.Split(ctx, r.client, e.keys, e.id)
+	})
+	if err != nil {
+		return fmt.Errorf("split entry %s: %w", e.id, err)
+	}
+	return nil
 }
 
 func (r *redisStreams) deadLetter(ctx context.Context, e entry, returnStock bool, reason Reason, detail string) (bool, error) {
 	rejection := ledger.Rejection{Keys: e.keys, Channel: e.finalChannel, Entry: e.id, Reason: string(reason), Detail: detail}
 	if returnStock {
-		rejection.User, rejection.Order, rejection.Key = e.order.UserID, e.order.OrderID, e.order.Key
+		rejection.User, rejection.Order, rejection.Key, rejection.Late = e.order.UserID, e.order.OrderID, e.order.Key, e.order.Late
 	}
 	moved, err := call(ctx, r, e.stream, nodeTimeout, func(ctx context.Context) (bool, error) {
 		return r.scripts.DeadLetter(ctx, r.client, &rejection)
@@ -104,15 +119,15 @@ func (r *redisStreams) findReservation(ctx context.Context, e entry) (order.Acce
 			return a, false, fmt.Errorf("the reservation of entry %s: %w", e.id, err)
 		}
 		found := a.OrderID == 0 || a.OrderID == id
-		a.OrderID, a.Key = id, key
+		a.OrderID, a.Key, a.Late = id, key, ledger.IsLate(reserved)
 		return a, found, nil
 	case a.OrderID > 0:
-		user, key, found, err := r.userOf(ctx, e)
+		user, key, late, found, err := r.userOf(ctx, e)
 		if err != nil {
 			return a, false, fmt.Errorf("find the reservation of entry %s: %w", e.id, err)
 		}
 		if found {
-			a.UserID, a.Key = user, key
+			a.UserID, a.Key, a.Late = user, key, late
 		}
 		return a, found, nil
 	}
@@ -123,14 +138,14 @@ func (r *redisStreams) findReservation(ctx context.Context, e entry) (order.Acce
 const scanCount = 1000
 
 // userOf finds the reservation of e's order, and returns its user and its key.
-func (r *redisStreams) userOf(ctx context.Context, e entry) (user int64, key order.KeyHash, found bool, err error) {
+func (r *redisStreams) userOf(ctx context.Context, e entry) (user int64, key order.KeyHash, late, found bool, err error) {
 	for cursor := uint64(0); ; {
 		users, err := call(ctx, r, e.stream, nodeTimeout, func(ctx context.Context) (users []string, err error) {
 			users, cursor, err = r.client.HScan(ctx, e.keys.Users, cursor, "", scanCount).Result()
 			return users, err
 		})
 		if err != nil {
-			return 0, 0, false, err
+			return 0, 0, false, false, err
 		}
 		for pair := range slices.Chunk(users, 2) {
 			if len(pair) < 2 {
@@ -138,11 +153,11 @@ func (r *redisStreams) userOf(ctx context.Context, e entry) (user int64, key ord
 			}
 			if id, key, err := ledger.ParseReserved(pair[1]); err == nil && id == e.order.OrderID {
 				user, err := strconv.ParseInt(pair[0], 10, 64)
-				return user, key, err == nil, nil
+				return user, key, ledger.IsLate(pair[1]), err == nil, nil
 			}
 		}
 		if cursor == 0 {
-			return 0, 0, false, nil
+			return 0, 0, false, false, nil
 		}
 	}
 }

@@ -17,13 +17,15 @@ func (r *redisStreams) backlog(ctx context.Context, streams []*stream) (map[*str
 		return nil, 0, nil
 	}
 	clocks := make([]*redis.TimeCmd, len(streams))
-	counts, firsts := make([]*redis.IntCmd, len(streams)), make([]*redis.XMessageSliceCmd, len(streams))
+	counts, extras := make([]*redis.IntCmd, len(streams)), make([]*redis.StringCmd, len(streams))
+	firsts := make([]*redis.XMessageSliceCmd, len(streams))
 	errs := r.eachNode(ctx, streams, func(ctx context.Context, pipe redis.Pipeliner, part []int) {
 		clock := redis.NewTimeCmd(ctx, "eval", timeScript, 1, streams[part[0]].keys.Orders)
 		_ = pipe.Process(ctx, clock)
 		for _, i := range part {
 			clocks[i] = clock
 			counts[i] = pipe.XLen(ctx, streams[i].keys.Orders)
+			extras[i] = pipe.HGet(ctx, streams[i].keys.Meta, ledger.FieldExtra)
 			firsts[i] = pipe.XRangeN(ctx, streams[i].keys.Orders, "-", "+", 1)
 		}
 	})
@@ -38,9 +40,12 @@ func (r *redisStreams) backlog(ctx context.Context, streams []*stream) (map[*str
 		if counts[i].Err() == nil {
 			lengths[s] = counts[i].Val()
 		}
+		if extra, err := extras[i].Int64(); err == nil && lengths[s] > 0 {
+			lengths[s] += extra
+		}
 		failed = cmp.Or(failed, clocks[i].Err(), counts[i].Err(), firsts[i].Err())
 		for _, first := range firsts[i].Val() {
-			oldest = max(oldest, clocks[i].Val().Sub(ledger.EntryTime(first.ID)))
+			oldest = max(oldest, clocks[i].Val().Sub(ledger.ParseEntry(first.ID, first.Values)[0].Order.At))
 		}
 	}
 	if failed != nil {

@@ -103,6 +103,7 @@ func (s *env) startChild(redisAddr, dsn, name string, point lock.Point, odds flo
 // A process is paused in the middle of a batch until others have claimed and completed it, and
 // then goes on.
 func TestPausedPastTheClaim(t *testing.T) {
+	t.Parallel()
 	addr, where := testkit.Redis(t).Addr(), testkit.MariaDB(t)
 	s := openEnv(t, clientOf(t, addr), where, 1, 100)
 	s.accept(1, 8)
@@ -127,6 +128,7 @@ func TestPausedPastTheClaim(t *testing.T) {
 // As above, but the others reject the orders. The late confirmation is refused, and the
 // reservation is returned exactly once.
 func TestPausedPastARejection(t *testing.T) {
+	t.Parallel()
 	addr, where := testkit.Redis(t).Addr(), testkit.MariaDB(t)
 	s := openEnv(t, clientOf(t, addr), where, 1, 100)
 	s.accept(1, 4)
@@ -156,6 +158,7 @@ func TestPausedPastARejection(t *testing.T) {
 
 // Processes are killed at every fault point, again and again, and restarted.
 func TestKilledAtEveryPoint(t *testing.T) {
+	t.Parallel()
 	for _, point := range []lock.Point{lock.CriticalSection, lock.AfterCommit, lock.BeforeRelease} {
 		for _, name := range []string{"", "me"} {
 			t.Run(fmt.Sprintf("%s %s", point, name), func(t *testing.T) {

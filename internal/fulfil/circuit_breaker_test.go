@@ -90,6 +90,7 @@ func (s *splitEnv) acceptIn(bucket int) {
 // A node that hangs does not stop the streams on the other nodes: not for workers that were
 // running, and not for workers that start while it hangs.
 func TestNodeHangs(t *testing.T) {
+	t.Parallel()
 	client := clusterClient(t)
 	s := openSplitEnv(t, client, 12, 1000)
 	node, there, elsewhere := s.splitByNode(client)
@@ -139,6 +140,7 @@ func TestNodeHangs(t *testing.T) {
 // A call to many nodes takes no longer than the timeout of one node, and a node that timed out
 // is not called again at once.
 func TestNodesAreCalledConcurrently(t *testing.T) {
+	t.Parallel()
 	client := clusterClient(t)
 	s := openSplitEnv(t, client, 12, 100)
 	node, there, elsewhere := s.splitByNode(client)
@@ -181,6 +183,7 @@ func TestNodesAreCalledConcurrently(t *testing.T) {
 // After a timeout a single caller tests the node, and all callers use it again once it answers.
 // A Redis that is not a cluster is always called.
 func TestCircuitBreaker(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h, asked := circuitBreaker{openUntil: map[string]time.Time{}}, 0
 		call := func(ctx context.Context, node string, takes time.Duration) error {

@@ -9,7 +9,7 @@ import (
 func (w *worker) replayPending(stop, work context.Context) {
 	for _, s := range w.availableStreams() {
 		for state := w.streams[s]; state.replay && !state.retryAt.After(time.Now()) && stop.Err() == nil; {
-			entries, err := w.reader.readPending(work, w.name, s, state.replayAfter, w.config.BatchSize)
+			entries, err := w.reader.readPending(work, w.name, s, state.replayAfter, w.entriesFor(w.config.BatchSize))
 			switch {
 			case err != nil:
 				w.streamsFailed(work, err, s)
@@ -55,7 +55,7 @@ func (w *worker) recoverPending(stop, work context.Context) {
 // claimFrom claims and processes the entries of a consumer whose process is dead.
 func (w *worker) claimFrom(stop, work context.Context, s *stream, from string) {
 	for stop.Err() == nil {
-		entries, err := w.reader.claimFrom(work, w.name, from, s, w.heartbeatTTL(), w.config.BatchSize)
+		entries, err := w.reader.claimFrom(work, w.name, from, s, w.heartbeatTTL(), w.entriesFor(w.config.BatchSize))
 		if err != nil {
 			w.streamsFailed(work, err, s)
 			return
@@ -78,7 +78,7 @@ func (w *worker) claimIdleEntries(stop, work context.Context) {
 	for _, s := range w.availableStreams() {
 		// One call examines a limited number of entries, so an empty reply is not the end.
 		for cursor := claimStart; stop.Err() == nil; {
-			entries, next, err := w.reader.claimIdle(work, w.name, s, w.config.ClaimIdle, cursor, w.config.BatchSize)
+			entries, next, err := w.reader.claimIdle(work, w.name, s, w.config.ClaimIdle, cursor, w.entriesFor(w.config.BatchSize))
 			if err != nil {
 				w.streamsFailed(work, err, s)
 				break

@@ -44,7 +44,8 @@ type Config struct {
 	WaitReplicas int
 	// Workers is the number of concurrent transactions. Default 1.
 	Workers int
-	// BatchSize is the largest number of orders in a transaction. Default 500.
+	// BatchSize is the number of orders in a transaction, if there are as many. Entries with several orders can make
+	// it half more. Default 500.
 	BatchSize int
 	// Linger is how long a worker waits for more entries after a batch that was not full,
 	// so that a busy stream is written in fewer transactions. An idle worker processes an

@@ -26,9 +26,12 @@
 //	the database does not answer, or       retry the same batch for ever, with growing pauses
 //	refuses everything (disk full,
 //	password changed)
-//	a batch fails                          split it in halves down to the entry that fails; write
-//	                                       the others. Retry a single entry together with new
-//	                                       entries
+//	a batch fails                          split it in halves down to the order that fails; write
+//	                                       the others. Retry a single order together with new
+//	                                       ones
+//	one of the several orders of an entry  replace the entry by one entry for each order; only these
+//	fails, or the entry was delivered      are retried, counted or rejected
+//	suspiciously often
 //	the database names the order's own     reject it
 //	fault (already ordered, sold out,
 //	...)
@@ -57,6 +60,10 @@
 // any other worker that still has the entry. Then one script returns the reservation,
 // writes the dead letter and deletes the entry. If the process dies between the two, the
 // next delivery finds the row and repeats the second step, which is idempotent.
+//
+// An order that takes a voucher again, because its money came late, is in the database already. It is written
+// if its money is still undecided. Otherwise it is rejected, without a row: the money was refunded, and the
+// reservation goes back.
 //
 // # Not guaranteed
 //

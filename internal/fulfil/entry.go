@@ -1,6 +1,7 @@
 package fulfil
 
 import (
+	"iter"
 	"slices"
 
 	"github.com/redis/go-redis/v9"
@@ -42,37 +43,97 @@ func streamsOf(prefix string, v order.AdmissionVoucher) []*stream {
 	return streams
 }
 
-// entry is one delivery of an entry.
+// entry is one delivery of an order.
 type entry struct {
 	*stream
+	// id is that of the stream's entry. Other orders may have the same one; see group.
 	id string
 	// order is the content of the entry; if malformed is set, as much as could be read.
 	order     order.Accepted
 	malformed error
+	// group is what the orders of one delivery of the stream's entry share; nil where it has one order.
+	group *group
 	// deleted: the entry was deleted after its delivery. It only needs an acknowledgement.
 	deleted bool
 	// deliveries is the number of deliveries; 0 if it was not counted.
 	deliveries int64
 }
 
-func parse(s *stream, id string, fields map[string]any) entry {
-	e := entry{stream: s, id: id}
+// group is one delivery of an entry of the stream that has several orders. They are written like any other orders,
+// and the entry is acknowledged with the last one. If one of them cannot be written, the entry is split: then each
+// order is delivered again, in an entry of its own.
+type group struct {
+	size int
+	// persisted are the orders that are in the database.
+	persisted []entry
+	// split: the entry is no longer this delivery's to finish.
+	split bool
+}
+
+func parse(s *stream, id string, fields map[string]any) []entry {
 	if fields == nil {
-		e.deleted = true
-	} else {
-		e.order, e.malformed = ledger.ParseEntry(id, fields)
+		return []entry{{stream: s, id: id, order: order.Accepted{VoucherID: s.voucher, Bucket: s.bucket}, deleted: true}}
 	}
-	e.order.VoucherID, e.order.Bucket = s.voucher, s.bucket
-	return e
+	orders := ledger.ParseEntry(id, fields)
+	entries := make([]entry, len(orders))
+	var shared *group
+	if len(orders) > 1 {
+		shared = &group{size: len(orders)}
+	}
+	for i, o := range orders {
+		entries[i] = entry{stream: s, id: id, order: o.Order, malformed: o.Err, group: shared}
+		entries[i].order.VoucherID, entries[i].order.Bucket = s.voucher, s.bucket
+	}
+	return entries
 }
 
 // parseAll parses the messages of one stream.
 func parseAll(s *stream, messages []redis.XMessage) []entry {
-	entries := make([]entry, len(messages))
-	for i, m := range messages {
-		entries[i] = parse(s, m.ID, m.Values)
+	entries := make([]entry, 0, len(messages))
+	for _, m := range messages {
+		entries = append(entries, parse(s, m.ID, m.Values)...)
 	}
 	return entries
+}
+
+// finished takes orders that are in the database, and returns those whose entries of the stream are finished with
+// them: all orders of such an entry, next to each other.
+func finished(persisted []entry) []entry {
+	all := make([]entry, 0, len(persisted))
+	for _, e := range persisted {
+		if e.group == nil {
+			all = append(all, e)
+			continue
+		}
+		if e.group.persisted = append(e.group.persisted, e); len(e.group.persisted) == e.group.size {
+			all = append(all, e.group.persisted...)
+		}
+	}
+	return all
+}
+
+// byID splits orders into parts that are in the same entry of a stream. They must be adjacent.
+func byID(entries []entry) iter.Seq[[]entry] {
+	return func(yield func([]entry) bool) {
+		for len(entries) > 0 {
+			end := 1
+			for end < len(entries) && entries[end].id == entries[0].id && entries[end].stream == entries[0].stream {
+				end++
+			}
+			if !yield(entries[:end]) {
+				return
+			}
+			entries = entries[end:]
+		}
+	}
+}
+
+// countIDs returns how many entries of streams some orders are in.
+func countIDs(entries []entry) (n int) {
+	for range byID(entries) {
+		n++
+	}
+	return n
 }
 
 // entriesOf parses the reply of XREADGROUP for some streams.

@@ -1,6 +1,8 @@
 package fulfil
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 
 // Order, user and epoch are required; sequence number and trace are optional.
 func TestParse(t *testing.T) {
+	t.Parallel()
 	s := newStream("", 7, 2)
 	type fields = map[string]any
 	whole := order.Accepted{OrderID: 5, VoucherID: 7, UserID: 6, At: time.UnixMilli(1234).UTC(), Epoch: 2, Seq: 9, Bucket: 2, Trace: "00-a"}
@@ -31,12 +34,46 @@ func TestParse(t *testing.T) {
 		"epoch 0":                         {fields{"o": "5", "u": "6", "e": "0"}, order.Accepted{}, true},
 		"a sequence that is not a number": {fields{"o": "5", "u": "6", "e": "2", "s": "-"}, bare, false},
 	} {
-		e := parse(s, "1234-0", test.fields)
-		if (e.malformed != nil) != test.bad || e.deleted || !test.bad && e.order != test.want {
-			t.Errorf("%s: %+v, %v", name, e.order, e.malformed)
+		all := parse(s, "1234-0", test.fields)
+		if e := all[0]; len(all) != 1 || (e.malformed != nil) != test.bad || e.deleted || !test.bad && e.order != test.want {
+			t.Errorf("%s: %+v", name, all)
 		}
 	}
-	if e := parse(s, "1234-0", nil); !e.deleted {
-		t.Errorf("a deleted entry: %+v", e)
+	if all := parse(s, "1234-0", nil); len(all) != 1 || !all[0].deleted {
+		t.Errorf("a deleted entry: %+v", all)
+	}
+}
+
+func TestParseSeveralOrders(t *testing.T) {
+	t.Parallel()
+	s := newStream("", 3, 1)
+	type fields = map[string]any
+	for name, test := range map[string]struct {
+		fields fields
+		want   []string
+	}{
+		"two orders":                {fields{"e": "2", "s": "9", "p": "00-a", "7": "6", "8": "5:__________8"}, []string{"8 5 -1 2 9 00-a 1234 ok", "7 6 0 2 9 00-a 1234 ok"}},
+		"accepted earlier":          {fields{"e": "2", "7": "6", "t": "1000"}, []string{"7 6 0 2 0  1000 ok"}},
+		"a user that is no number":  {fields{"e": "2", "7": "6", "x": "5"}, []string{"0 5 0 2 0  1234 malformed", "7 6 0 2 0  1234 ok"}},
+		"an order that is no order": {fields{"e": "2", "7": "-", "8": "5"}, []string{"7 0 0 2 0  1234 malformed", "8 5 0 2 0  1234 ok"}},
+		"no epoch":                  {fields{"7": "6", "8": "5"}, []string{"8 5 0 0 0  1234 malformed", "7 6 0 0 0  1234 malformed"}},
+		"nothing but an epoch":      {fields{"e": "2"}, []string{"0 0 0 2 0  1234 malformed"}},
+		"an order besides its user": {fields{"e": "2", "u": "7", "8": "5"}, []string{"7 0 0 2 0  1234 malformed"}},
+	} {
+		all := parse(s, "1234-0", test.fields)
+		var got []string
+		for _, e := range all {
+			o, verdict := e.order, "ok"
+			if e.malformed != nil {
+				verdict = "malformed"
+			}
+			got = append(got, fmt.Sprintf("%d %d %d %d %d %s %d %s", o.UserID, o.OrderID, o.Key, o.Epoch, o.Seq, o.Trace, o.At.UnixMilli(), verdict))
+			if o.VoucherID != 3 || o.Bucket != 1 || (len(all) > 1) != (e.group != nil) || e.group != nil && e.group.size != len(all) {
+				t.Errorf("%s: %+v", name, e)
+			}
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 // A promoted replica lacks the latest acknowledgements: entries that the worker has finished
 // are pending again under its name. No call of the worker fails.
 func TestLostAcknowledgements(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := newFakeStreams(5)
 		m.work(t, nil, func() {
@@ -35,6 +36,7 @@ func TestLostAcknowledgements(t *testing.T) {
 
 // The entries in a worker's retry queue are pending under its name. They do not cause a replay.
 func TestRetryQueueCausesNoReplay(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := newFakeStreams(1)
 		m.work(t, nil, func() {
@@ -65,6 +67,7 @@ func TestRetryQueueCausesNoReplay(t *testing.T) {
 // The entries of a dead process are claimed as soon as it is known to be dead. Those of a live
 // process are not.
 func TestEntriesOfADeadProcess(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := newFakeStreams(10)
 		began := time.Now()

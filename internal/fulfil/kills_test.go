@@ -13,6 +13,7 @@ import (
 // Processes, Redis (with all its data on disk) and MariaDB are killed at random while orders
 // arrive. After each round no order is lost and none is doubled.
 func TestRandomKills(t *testing.T) {
+	t.Parallel()
 	rounds := 6
 	if testing.Short() {
 		rounds = 2

@@ -1,11 +1,13 @@
 package fulfil
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -35,6 +37,8 @@ type env struct {
 	db       *database.DB
 	prefix   string
 	vouchers []int64
+	// perEntry is how many orders accept puts into an entry. Default 7.
+	perEntry int
 	stock    int64
 
 	mu       sync.Mutex
@@ -108,7 +112,8 @@ func (s *env) openUntil(id int64, end time.Time) {
 	s.must(s.db.Vouchers().CreateVoucher(s.t.Context(), v))
 	now2, err := s.db.AdmissionStore().Open(s.t.Context(), id, 1)
 	s.must(err)
-	s.must(s.client.HSet(s.t.Context(), s.keys(id).Meta, ledger.FieldEpoch, now2.Epoch, ledger.FieldSeq, 0, ledger.FieldStock, now2.Stock, ledger.FieldReturned, 0).Err())
+	s.must(s.client.HSet(s.t.Context(), s.keys(id).Meta, ledger.FieldEpoch, now2.Epoch, ledger.FieldSeq, 0, ledger.FieldStock, now2.Stock, ledger.FieldReturned, 0,
+		ledger.FieldBegin, 0, ledger.FieldEnd, end.UnixMilli()).Err())
 }
 
 func (s *env) keys(voucherID int64) ledger.Keys { return ledger.KeysOf(s.prefix, voucherID, 0) }
@@ -120,16 +125,35 @@ func (s *env) must(err error) {
 	}
 }
 
-// accept accepts orders of n new users of a voucher, as the gate does.
+// accept accepts orders of n new users of a voucher in one call of the gate's script.
 func (s *env) accept(voucherID int64, n int) []order.Accepted {
 	s.t.Helper()
-	var all []order.Accepted
-	for range n {
-		a := accept(voucherID, s.ids.Add(1))
-		s.must(s.admit(a))
-		all = append(all, a)
+	all := make([]order.Accepted, n)
+	call := ledger.NewBatch(n)
+	call.Keys, call.MaxPending, call.PerEntry = s.keys(voucherID), 1<<40, cmp.Or(s.perEntry, 7)
+	call.Known.Epoch, call.Expiry = 2, time.Now().Add(time.Hour).UnixMilli()
+	for i := range all {
+		all[i] = accept(voucherID, s.ids.Add(1))
+		call.Add(&all[i].UserID, &all[i].OrderID, all[i].Key)
+	}
+	d, err := ledger.New(s.client, ledger.Options{}).Admit(s.t.Context(), call)
+	if want := strings.Repeat(string(ledger.Accepted), n); err != nil || d.Outcomes != want {
+		s.t.Fatalf("%+v, %v", d, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range all {
+		s.accepted[a.OrderID] = a
 	}
 	return all
+}
+
+// acceptAnyway accepts orders that the gate would refuse, each in an entry of its own.
+func (s *env) acceptAnyway(voucherID int64, n int) {
+	s.t.Helper()
+	for range n {
+		s.must(s.admit(accept(voucherID, s.ids.Add(1))))
+	}
 }
 
 func accept(voucherID, n int64) order.Accepted {
@@ -247,6 +271,9 @@ func (s *env) checkFinalState() (rejected int) {
 		pending, err := s.client.XPending(ctx, s.keys(id).Orders, ledger.Group).Result()
 		if err != nil || pending.Count != 0 {
 			s.t.Errorf("voucher %d: pending %+v, %v", id, pending, err)
+		}
+		if extra := s.client.HGet(ctx, s.keys(id).Meta, ledger.FieldExtra).Val(); extra != "" && extra != "0" {
+			s.t.Errorf("voucher %d: its entries have %s orders beyond one each, and there are none", id, extra)
 		}
 		testkit.Until(s.t, "all attempts are deleted", func() bool { // a worker may be late
 			return s.client.Exists(ctx, newStream(s.prefix, id, 0).keys.Tries).Val() == 0

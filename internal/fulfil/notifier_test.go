@@ -26,6 +26,7 @@ func mustAwait(t *testing.T, f *Fulfiller, a order.Accepted) {
 // Await returns for an order that another process persists, for one of its own process, and
 // for one that was final before, whether confirmed or rejected.
 func TestAwait(t *testing.T) {
+	t.Parallel()
 	withServers(t, func(t *testing.T, s *env) {
 		s.vouchers = append(s.vouchers, 2)
 		s.open(2)
@@ -58,6 +59,7 @@ func TestAwait(t *testing.T) {
 }
 
 func TestAwaitInTheSameProcess(t *testing.T) {
+	t.Parallel()
 	s := newEnv(t, 1, 1000)
 	f, _ := s.run(nil)
 	var all sync.WaitGroup
@@ -69,6 +71,7 @@ func TestAwaitInTheSameProcess(t *testing.T) {
 }
 
 func TestAwaitEnds(t *testing.T) {
+	t.Parallel()
 	s := newEnv(t, 1, 10)
 	f, stop := s.run(nil)
 	nobodys := order.Order{ID: 404, VoucherID: 1}
@@ -116,6 +119,7 @@ func TestAwaitAfterALostConnection(t *testing.T) {
 
 // A channel without waiters is unsubscribed after a while, and subscribed again when needed.
 func TestIdleChannelsAreUnsubscribed(t *testing.T) {
+	t.Parallel()
 	n := newNotifier(clientOf(t, miniredis.RunT(t).Addr()))
 	subscription := n.client.Subscribe(t.Context())
 	defer subscription.Close()

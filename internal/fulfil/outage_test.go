@@ -39,6 +39,7 @@ func (m *fakeStreams) flow(every, d time.Duration) {
 // Orders that fail do not block the others. One whose own fault the database names is rejected
 // at once. The others are rejected when the fault is proven to be theirs, and not before.
 func TestBadEntriesAreIsolated(t *testing.T) {
+	t.Parallel()
 	for name, poison := range map[string]func() error{
 		"an error that nobody knows": func() error { return errUnknown },
 		"the database objects":       func() error { return errRefused },
@@ -95,6 +96,7 @@ func (s panicSafeStore) Persist(ctx context.Context, batch []order.Accepted) (st
 
 // An entry whose failure says nothing about it waits for ever and does not block the others.
 func TestBadEntryThatLooksLikeAnOutage(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := newFakeStreams(300)
 		m.refuse = func(a order.Accepted) error {
@@ -122,6 +124,7 @@ func TestBadEntryThatLooksLikeAnOutage(t *testing.T) {
 
 // An entry that fails and is the only one waits. Later entries overtake it.
 func TestLoneEntryWaits(t *testing.T) {
+	t.Parallel()
 	for name, err := range map[string]error{"strange": errUnknown, "objects": errRefused, "unavailable": order.ErrUnavailable} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -160,6 +163,7 @@ func TestLoneEntryWaits(t *testing.T) {
 // Outages begin and end while orders arrive. Whatever the database's error is, no order is
 // rejected for it.
 func TestOutagesComeAndGo(t *testing.T) {
+	t.Parallel()
 	for name, down := range map[string]error{"unavailable": order.ErrUnavailable, "objects": errRefused, "strange": errUnknown} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -195,6 +199,7 @@ func TestOutagesComeAndGo(t *testing.T) {
 // An order is refused for good while rejections cannot be recorded. It is offered again, and
 // confirmed if that is right by then.
 func TestRejectionIsRetried(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := newFakeStreams(20)
 		m.refuse = func(a order.Accepted) error {
@@ -219,6 +224,7 @@ func TestRejectionIsRetried(t *testing.T) {
 // The attempts of an entry that was delivered often are counted while others are written, and
 // uncounted when they end. In an outage they are not counted at all.
 func TestOnlyCrashingAttemptsCount(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := newFakeStreams(10)
 		m.dbErr = order.ErrUnavailable

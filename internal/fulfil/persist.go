@@ -25,10 +25,14 @@ func (w *worker) persist(ctx context.Context, batch []entry) error {
 	for len(b.failed) > 0 && ctx.Err() == nil {
 		var waiting []entry
 		for _, e := range b.failed {
-			if w.health.writes() > e.writes {
-				w.retryLater(e, w.config.MinBackoff) // others were written since: it may be the entry's own fault
-			} else {
+			switch {
+			case e.group != nil && e.group.split: // it is delivered again
+			case w.health.writes() == e.writes:
 				waiting = append(waiting, e.entry)
+			case e.group != nil: // others were written since: it may be the order's own fault
+				w.split(ctx, e.entry)
+			default:
+				w.retryLater(e, w.config.MinBackoff)
 			}
 		}
 		if b.failed = nil; len(waiting) == 0 {
@@ -49,10 +53,14 @@ func (w *worker) persist(ctx context.Context, batch []entry) error {
 type bisection struct {
 	*worker
 	failures int          // since the latest success
+	pauseDue bool         // the latest write failed, and no pause followed yet
 	failed   []retryEntry // entries that failed alone
 }
 
 func (b *bisection) write(ctx context.Context, batch []entry) error {
+	if b.pauseDue && !b.pause(ctx) {
+		return ctx.Err()
+	}
 	statuses, err := b.tryWrite(ctx, batch)
 	switch {
 	case err == nil:
@@ -62,25 +70,28 @@ func (b *bisection) write(ctx context.Context, batch []entry) error {
 		return ctx.Err()
 	}
 	reason, final := rejectionReason(err)
+	if len(batch) == 1 && final && batch[0].group != nil {
+		b.split(ctx, batch[0])
+		return nil
+	}
 	if len(batch) == 1 && final {
 		return b.reject(ctx, retryEntry{entry: batch[0]}, reason, err)
 	}
 	if len(batch) == 1 {
 		b.failed = append(b.failed, retryEntry{entry: batch[0], failures: 1, writes: b.health.writes()})
 	}
-	if transient(err) && !b.pause(ctx) {
-		return ctx.Err()
-	}
-	if len(batch) == 1 {
+	if b.pauseDue = transient(err); len(batch) == 1 {
 		return nil
 	}
 	half := len(batch) / 2
 	return cmp.Or(b.write(ctx, batch[:half]), b.write(ctx, batch[half:]))
 }
 
-// pause sleeps after a failure. It reports false if ctx ended.
+// pause sleeps after a failure: once between two attempts, so that the end of an outage is noticed after MaxBackoff at
+// the latest. It reports false if ctx ended.
 func (b *bisection) pause(ctx context.Context) bool {
 	b.failures++
+	b.pauseDue = false
 	return sleep(ctx, backoff(b.failures, b.config.MinBackoff, b.config.MaxBackoff))
 }
 
@@ -93,7 +104,7 @@ func (w *worker) readMore(ctx context.Context, n int) []entry {
 	}
 	rand.Shuffle(len(ready), func(i, j int) { ready[i], ready[j] = ready[j], ready[i] })
 	ready = ready[:min(len(ready), n)]
-	return w.selectBatch(w.readNew(ctx, ready, n/len(ready), time.Millisecond))
+	return w.selectBatch(ctx, w.readNew(ctx, ready, w.entriesFor(n/len(ready)), time.Millisecond))
 }
 
 // tryWrite runs one transaction and records its result.
@@ -138,13 +149,29 @@ func (w *worker) complete(ctx context.Context, batch []entry, statuses []order.S
 			persisted = append(persisted, e)
 		}
 	}
-	failed := w.acknowledge(ctx, persisted)
+	failed := w.acknowledge(ctx, finished(persisted))
 	for i, e := range batch {
-		if !statuses[i].Persisted() {
+		switch {
+		case statuses[i].Persisted():
+		case e.group != nil:
+			w.split(ctx, e)
+		default:
 			failed = cmp.Or(failed, w.deadLetter(ctx, e, true, Before, "the order's row says so"))
 		}
 	}
 	return failed
+}
+
+// split gives up a delivery of several orders, for an order that must be handled alone. All orders are delivered
+// again, one by one; those that are in the database by then only need an acknowledgement.
+func (w *worker) split(ctx context.Context, e entry) {
+	if e.group.split {
+		return
+	}
+	e.group.split = true
+	if err := w.reader.split(ctx, e); err != nil {
+		w.streamsFailed(ctx, err, e.stream) // the entry is delivered again
+	}
 }
 
 // acknowledge deletes entries from their streams and notifies the waiters of their orders.

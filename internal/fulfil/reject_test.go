@@ -35,6 +35,7 @@ func (s *env) replaceEntry(voucherID int64, entry func(a order.Accepted) []any) 
 // Malformed entries become dead letters, and their reservations are returned once. The other
 // entries are persisted.
 func TestMalformedEntries(t *testing.T) {
+	t.Parallel()
 	withServers(t, func(t *testing.T, s *env) {
 		s.accept(1, 5)
 		malformed := []order.Accepted{
@@ -77,6 +78,7 @@ func TestMalformedEntries(t *testing.T) {
 
 // A malformed copy of an entry whose order is confirmed does not change the order.
 func TestMalformedCopyOfAConfirmedOrder(t *testing.T) {
+	t.Parallel()
 	s := newEnv(t, 1, 10)
 	a := s.accept(1, 1)[0]
 	s.run(nil)
@@ -90,6 +92,7 @@ func TestMalformedCopyOfAConfirmedOrder(t *testing.T) {
 
 // Orders that the database refuses are found in the middle of large batches.
 func TestRefusedOrders(t *testing.T) {
+	t.Parallel()
 	withServers(t, func(t *testing.T, s *env) {
 		s.vouchers = append(s.vouchers, 2)
 		s.open(2)
@@ -117,8 +120,9 @@ func TestRefusedOrders(t *testing.T) {
 // Redis has accepted more orders than the database has stock for, as after an operator's
 // mistake. The stock is used up, and the other orders are rejected.
 func TestMoreAcceptedThanStock(t *testing.T) {
+	t.Parallel()
 	s := newEnv(t, 1, 10)
-	s.accept(1, 25)
+	s.acceptAnyway(1, 25)
 	s.run(nil)
 	s.waitUntilEmpty()
 	audit, err := s.db.Orders().Audit(t.Context(), 1)
@@ -133,6 +137,7 @@ func TestMoreAcceptedThanStock(t *testing.T) {
 
 // A user has a second order, which Redis should have refused. The first one stays.
 func TestSecondOrderOfAUser(t *testing.T) {
+	t.Parallel()
 	s := newEnv(t, 1, 10)
 	first := s.accept(1, 1)[0]
 	second := first
@@ -160,6 +165,7 @@ func TestSecondOrderOfAUser(t *testing.T) {
 // The order id belongs to another order. No row can be written for it, so only the reservation
 // is returned.
 func TestIDOfAnotherOrder(t *testing.T) {
+	t.Parallel()
 	s := newEnv(t, 2, 10)
 	theirs := s.accept(1, 1)[0]
 	s.run(nil)
@@ -179,6 +185,7 @@ func TestIDOfAnotherOrder(t *testing.T) {
 // One order fails repeatedly with an unforeseen error while others are written. Only that one
 // is rejected, after a bounded number of attempts.
 func TestUnforeseenFailure(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"error", "panic", "a wrong answer"} {
 		t.Run(how, func(t *testing.T) {
 			s := newEnv(t, 1, 10_000)
@@ -214,6 +221,7 @@ func TestUnforeseenFailure(t *testing.T) {
 // The database writes nothing at all, not even a rejection, and its errors are unknown. No
 // order is rejected.
 func TestEverythingFails(t *testing.T) {
+	t.Parallel()
 	s := newEnv(t, 1, 100)
 	s.accept(1, 5)
 	strange := errors.New("the table is gone")
@@ -241,7 +249,9 @@ func TestEverythingFails(t *testing.T) {
 
 // An entry that crashes every process is tried alone, and then not any more.
 func TestDeadlyEntry(t *testing.T) {
+	t.Parallel()
 	s := newEnv(t, 1, 100)
+	s.perEntry = 1
 	all := s.accept(1, 6)
 	deadly, in := all[2].OrderID, newRedisStreams(s.client)
 	st := newStream(s.prefix, 1, 0)
@@ -292,6 +302,7 @@ func TestDeadlyEntry(t *testing.T) {
 
 // Another process confirms the order before it can be rejected.
 func TestRejectionComesTooLate(t *testing.T) {
+	t.Parallel()
 	s := newEnv(t, 1, 100)
 	a := s.accept(1, 1)[0]
 	bad := &fakeStore{AdmissionStore: s.db.AdmissionStore(), persist: func(context.Context, []order.Accepted) ([]order.Status, error) {
@@ -314,6 +325,7 @@ func TestRejectionComesTooLate(t *testing.T) {
 
 // While Redis is being rebuilt the reservation is not returned.
 func TestDeadLetterDuringARebuild(t *testing.T) {
+	t.Parallel()
 	client := clientOf(t, testkit.Redis(t).Addr())
 	in, st := newRedisStreams(client), newStream(testkit.KeyPrefix(t), 1, 0)
 	client.HSet(t.Context(), st.keys.Meta, ledger.FieldEpoch, 3)

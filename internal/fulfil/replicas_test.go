@@ -11,6 +11,7 @@ import (
 // While replicas do not have an order, it is not written to the database: the replica that is promoted would sell its
 // stock again. Nothing is rejected meanwhile, however often the entry is read.
 func TestNothingIsWrittenThatReplicasLack(t *testing.T) {
+	t.Parallel()
 	primary := testkit.NewRedis(t)
 	replica := testkit.NewRedisReplica(t, primary)
 	s := openEnv(t, clientOf(t, primary.Addr()), testkit.MariaDB(t), 1, 100)

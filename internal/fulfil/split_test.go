@@ -125,6 +125,7 @@ func withSplitVoucher(t *testing.T, fn func(t *testing.T, s *splitEnv)) {
 }
 
 func TestSplitVoucher(t *testing.T) {
+	t.Parallel()
 	withSplitVoucher(t, func(t *testing.T, s *splitEnv) {
 		s.accept(60)
 		f, _ := s.run(nil)
@@ -145,6 +146,7 @@ func TestSplitVoucher(t *testing.T) {
 // A rejected order becomes a dead letter in its own bucket, and its reservation is returned
 // there. The other buckets are not affected.
 func TestSplitVoucherRejects(t *testing.T) {
+	t.Parallel()
 	withSplitVoucher(t, func(t *testing.T, s *splitEnv) {
 		s.accept(50)
 		refused := s.all[7]
@@ -196,6 +198,7 @@ func (s *splitEnv) replaceEntry(other int, entry func(a order.Accepted) []any) o
 
 // A consumer dies with pending entries of all buckets.
 func TestSplitVoucherIsClaimed(t *testing.T) {
+	t.Parallel()
 	withSplitVoucher(t, func(t *testing.T, s *splitEnv) {
 		s.accept(50)
 		in := newRedisStreams(s.client)
@@ -215,6 +218,7 @@ func TestSplitVoucherIsClaimed(t *testing.T) {
 // A worker takes one batch from all buckets of a voucher together, not one from each: pending
 // entries are withheld from other workers.
 func TestBatchOfManyStreams(t *testing.T) {
+	t.Parallel()
 	const size = 40
 	s := openSplitEnv(t, clientOf(t, testkit.Redis(t).Addr()), 8, 200)
 	s.accept(1000)
@@ -238,6 +242,7 @@ func TestBatchOfManyStreams(t *testing.T) {
 // A restarted Redis does not know the scripts, and a broken stream does not affect the
 // acknowledgement of the others.
 func TestAcknowledgeInSeveralStreams(t *testing.T) {
+	t.Parallel()
 	s := openSplitEnv(t, clientOf(t, testkit.NewRedis(t).Addr()), 3, 100)
 	s.accept(30)
 	in := newRedisStreams(s.client)
@@ -264,6 +269,7 @@ func TestAcknowledgeInSeveralStreams(t *testing.T) {
 
 // Names of processes that begin alike are told apart.
 func TestProcessOfAConsumer(t *testing.T) {
+	t.Parallel()
 	for consumer, want := range map[string]bool{
 		"api-1-1": true, "api-1-20": true, "api-10-1": false, "api-1": false, "api-2-1": false, "other": false,
 	} {

@@ -42,6 +42,9 @@ type streamReader interface {
 	// acknowledge deletes entries from their streams and announces that their orders are
 	// final. Each part has the entries of one stream, and its own error.
 	acknowledge(ctx context.Context, parts [][]entry) []error
+	// split replaces the stream's entry of an order by one entry for each of its orders, which are delivered as
+	// new ones.
+	split(ctx context.Context, e entry) error
 	// deadLetter moves an entry to the dead letters. With returnStock it also returns the
 	// reservation of e.order. It reports false if another consumer was faster.
 	deadLetter(ctx context.Context, e entry, returnStock bool, reason Reason, detail string) (bool, error)

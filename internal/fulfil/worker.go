@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"iter"
 	mathrand "math/rand/v2"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"seckill/internal/admission/ledger"
 	"seckill/internal/lock"
 )
 
@@ -42,6 +44,8 @@ type worker struct {
 	moreExpected bool
 	// activeStreams is the number of streams in the last batch; 0 before the first one.
 	activeStreams int
+	// ordersPerEntry is how many orders the entries of the streams had in the latest batches, on average.
+	ordersPerEntry float64
 }
 
 // streamState is what a worker knows of a stream.
@@ -63,6 +67,8 @@ func newWorker(f *Fulfiller, n int) *worker {
 		// A random offset spreads the claims of processes that start together.
 		nextClaim: time.Now().Add(mathrand.N(f.config.ClaimEvery)),
 		stopping:  func() bool { return false },
+		// So a first batch does not take more than its share, whatever its entries have.
+		ordersPerEntry: ledger.DefaultOrdersPerEntry,
 	}
 }
 
@@ -131,16 +137,19 @@ func (w *worker) processNew(stop, work context.Context) {
 	// A read takes up to share entries of each stream. If many streams are active, like
 	// those of a voucher with many buckets, their shares add up to one batch. Taking more
 	// would withhold entries from other processes.
-	share := max(1, w.config.BatchSize/max(1, w.activeStreams))
+	share := w.entriesFor(w.config.BatchSize / max(1, w.activeStreams))
 	entries := w.readNew(work, ready, share, w.config.Block)
 	parts := byStream(entries)
-	full := slices.ContainsFunc(parts, func(part []entry) bool { return len(part) >= share })
+	full := slices.ContainsFunc(parts, func(part []entry) bool { return countIDs(part) >= share })
 	if len(parts) > 0 { // an empty read says nothing about the next one
 		w.activeStreams = len(parts)
 	}
 	w.moreExpected = len(entries) > 0 && len(entries) < w.config.BatchSize && !full
 	w.process(work, entries)
 }
+
+// entriesFor returns how many entries of a stream have about n orders, by what the last ones had.
+func (w *worker) entriesFor(n int) int { return max(1, int(float64(n)/w.ordersPerEntry)) }
 
 // readNew reads new entries, up to share of each stream. If that fails, all of these
 // streams are replayed, because entries may have been delivered with the lost reply.
@@ -155,6 +164,9 @@ func (w *worker) readNew(ctx context.Context, streams []*stream, share int, bloc
 			w.streams[s].replay, w.streams[s].replayAfter = true, "0"
 		}
 		w.streamsFailed(ctx, err, failed...)
+	}
+	if n := countIDs(entries); n > 0 {
+		w.ordersPerEntry = (w.ordersPerEntry + float64(len(entries))/float64(n)) / 2
 	}
 	return entries
 }
@@ -221,20 +233,29 @@ func (w *worker) processEntries(ctx context.Context, entries []entry) error {
 		}
 	}
 	failed := w.acknowledge(ctx, deleted)
-	for part := range slices.Chunk(w.selectBatch(entries), w.config.BatchSize) {
+	for part := range batches(w.selectBatch(ctx, entries), w.config.BatchSize) {
 		failed = cmp.Or(failed, w.persist(ctx, part))
 	}
 	w.retry(ctx)
 	return failed
 }
 
+// batches splits entries into parts of the same size, as near to size as possible. Entries of a stream with several
+// orders do not add up to it exactly, and a second transaction for the few above it would cost as much as the first.
+func batches(entries []entry, size int) iter.Seq[[]entry] {
+	n := max(1, (len(entries)+size/2)/size)
+	return slices.Chunk(entries, max(1, (len(entries)+n-1)/n))
+}
+
 // selectBatch returns the entries that can be written together. The others go to the
-// retry queue and are due at once.
-func (w *worker) selectBatch(entries []entry) []entry {
+// retry queue and are due at once, or are split.
+func (w *worker) selectBatch(ctx context.Context, entries []entry) []entry {
 	batch := make([]entry, 0, len(entries))
 	for _, e := range entries {
 		switch {
-		case e.deleted:
+		case e.deleted, e.group != nil && e.group.split:
+		case e.group != nil && (e.malformed != nil || e.deliveries > w.config.MaxDeliveries):
+			w.split(ctx, e)
 		case e.malformed != nil || e.deliveries > w.config.MaxDeliveries:
 			w.retryLater(retryEntry{entry: e}, 0)
 		default:

@@ -19,7 +19,6 @@ import (
 
 	"seckill/internal/auth"
 	"seckill/internal/httpapi"
-	"seckill/internal/idempotency"
 	"seckill/internal/lock"
 	"seckill/internal/order"
 	"seckill/internal/voucher"
@@ -35,26 +34,27 @@ func start() time.Time { return time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC) }
 
 // fixture is an API over fakes.
 type fixture struct {
-	api      *httpapi.API
-	handler  http.Handler
-	orders   *fakeOrders
-	life     *fakeLife
-	events   httpapi.PaymentEvents
-	vouchers *fakeVouchers
-	idem     *memoryStore
-	ids      *sequence
-	clock    *clock
-	tokens   *auth.Tokens
-	registry *prometheus.Registry
-	log      *lockedBuffer
-	checks   []httpapi.Check
-	flows    []httpapi.Flow
-	sold     httpapi.Sold
-	locks    fakeLocks
-	limit    func(userID int64) (time.Duration, bool)
-	lookups  httpapi.Quota
-	keys     httpapi.Quota
-	site     httpapi.Site
+	api       *httpapi.API
+	handler   http.Handler
+	orders    *fakeOrders
+	life      *fakeLife
+	events    httpapi.PaymentEvents
+	vouchers  *fakeVouchers
+	idem      *memoryStore
+	ids       *sequence
+	clock     *clock
+	tokens    *auth.Tokens
+	registry  *prometheus.Registry
+	log       *lockedBuffer
+	checks    []httpapi.Check
+	flows     []httpapi.Flow
+	sold      httpapi.Sold
+	locks     fakeLocks
+	handovers *lock.Handovers
+	limit     func(userID int64) (time.Duration, bool)
+	lookups   httpapi.Quota
+	keys      httpapi.Quota
+	site      httpapi.Site
 
 	undescribed bool // its answers are made up: they are not compared with docs/openapi.json
 }
@@ -95,6 +95,7 @@ func (r *fixture) deps(locks fakeLocks) httpapi.Deps {
 	d := httpapi.Deps{
 		Orders: r.orders, Life: r.life, Events: r.events, Vouchers: r.vouchers, Idempotency: r.idem, IDs: r.ids, Tokens: r.tokens,
 		Ready: httpapi.Readiness{Checks: r.checks, Flows: r.flows, Sold: r.sold}, Limit: r.limit, Lookups: r.lookups, Keys: r.keys, Site: r.site,
+		Handovers:  r.handovers,
 		Log:        slog.New(slog.NewJSONHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Registerer: r.registry, Gatherer: r.registry, Now: r.clock.Now,
 	}
@@ -325,96 +326,6 @@ func (s *voucherStore) Vouchers(_ context.Context, after int64, limit int) ([]*v
 		}
 	}
 	return found, nil
-}
-
-// memoryStore is an idempotency store in memory.
-type memoryStore struct {
-	mu          sync.Mutex
-	records     map[idempotency.Key]*idempotency.Record
-	begin       error // of Begin
-	finds       atomic.Int64
-	complete    error  // of Complete
-	beforeStore func() // runs before Complete and Cancel
-}
-
-func (s *memoryStore) Begin(_ context.Context, key idempotency.Key, fp idempotency.Fingerprint, resourceID int64, now, staleBefore time.Time) (idempotency.Record, bool, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.begin != nil {
-		return idempotency.Record{}, false, s.begin
-	}
-	rec := s.records[key]
-	switch {
-	case rec == nil:
-		if s.records == nil {
-			s.records = make(map[idempotency.Key]*idempotency.Record)
-		}
-		rec = &idempotency.Record{Fingerprint: fp, ResourceID: resourceID, Attempt: 1, StartedAt: now}
-		s.records[key] = rec
-		return *rec, true, nil
-	case rec.Answer == nil && rec.Fingerprint == fp && rec.StartedAt.Before(staleBefore):
-		rec.StartedAt = now
-		rec.Attempt++
-		return *rec, true, nil
-	}
-	return *rec, false, nil
-}
-
-func (s *memoryStore) Find(_ context.Context, key idempotency.Key) (idempotency.Record, bool, error) {
-	s.finds.Add(1)
-	rec, known := s.record(key)
-	return rec, known, nil
-}
-
-func (s *memoryStore) Complete(ctx context.Context, key idempotency.Key, mine idempotency.Record, a idempotency.Answer) error {
-	if s.beforeStore != nil {
-		s.beforeStore()
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := cmp.Or(s.complete, ctx.Err()); err != nil {
-		return err
-	}
-	if rec := s.held(key, mine); rec != nil {
-		rec.Answer = &a
-	}
-	return nil
-}
-
-func (s *memoryStore) Cancel(ctx context.Context, key idempotency.Key, mine idempotency.Record) error {
-	if s.beforeStore != nil {
-		s.beforeStore()
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if s.held(key, mine) != nil {
-		delete(s.records, key)
-	}
-	return nil
-}
-
-// held returns the reservation if it still belongs to that attempt.
-func (s *memoryStore) held(key idempotency.Key, mine idempotency.Record) *idempotency.Record {
-	rec := s.records[key]
-	if rec == nil || rec.Answer != nil || rec.ResourceID != mine.ResourceID || rec.Attempt != mine.Attempt {
-		return nil
-	}
-	return rec
-}
-
-func (s *memoryStore) Sweep(context.Context, time.Time, int) (int64, error) { return 0, nil }
-
-func (s *memoryStore) record(key idempotency.Key) (idempotency.Record, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	rec := s.records[key]
-	if rec == nil {
-		return idempotency.Record{}, false
-	}
-	return *rec, true
 }
 
 // sequence generates the ids 1001, 1002, …

@@ -53,6 +53,8 @@ type Deps struct {
 	Tokens *auth.Tokens
 	// Lockers must have the mechanisms that the guards name; otherwise New fails.
 	Lockers Locks
+	// Handovers counts the leases that Lockers grant; nil if nobody counts them.
+	Handovers *lock.Handovers
 	// Limit reports whether a user may place an order now and, if not, after which wait. nil means no
 	// limit.
 	Limit func(userID int64) (wait time.Duration, ok bool)

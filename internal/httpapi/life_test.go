@@ -114,6 +114,23 @@ func TestWaitForPayment(t *testing.T) {
 	}
 }
 
+// A client that knows an older state is told the newer one at once.
+func TestWaitFromAState(t *testing.T) {
+	for known, waits := range map[string]bool{"pending": false, "unpaid": true} {
+		r := newFixture(t, lab)
+		r.orders.orders = []order.Order{{ID: 7, VoucherID: 1, UserID: 42, Status: order.Unpaid, CreatedAt: start()}}
+		waited := false
+		r.life.await = func(context.Context, order.Order) error {
+			waited = true
+			return nil
+		}
+		rec := r.do(t, call{"GET", "/api/v1/orders/7?wait=2s&state=" + known, "", []string{"X-User-ID: 42"}})
+		if rec.Code != http.StatusOK || !strings.Contains(rec.Body.String(), `"status":"unpaid"`) || waited != waits {
+			t.Errorf("state=%s: %d %s, waited: %v", known, rec.Code, rec.Body, waited)
+		}
+	}
+}
+
 func TestVoucherThatAsksForPayment(t *testing.T) {
 	r := newFixture(t, lab)
 	with := func(more string) string { return strings.TrimSuffix(voucherBody("", ""), "}") + more + "}" }

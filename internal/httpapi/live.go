@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"seckill/internal/lock"
 	"seckill/internal/voucher"
 )
 
@@ -52,6 +53,10 @@ type liveSale struct {
 	counting sync.Mutex
 	outcomes map[string]int64
 
+	// handovers returns the leases of the lock on the voucher since somebody watches; nil if it is sold under none.
+	handovers func() lock.HandoverCounts
+	uncount   func() // ends the counting
+
 	mu      sync.Mutex
 	samples []sample // the newest last
 	next    time.Time
@@ -71,6 +76,19 @@ type figuresJSON struct {
 	Outcomes map[string]int64 `json:"outcomes"`
 	// Lock is the state of the lock on the voucher; null if there is none, or none that can be asked.
 	Lock *lockJSON `json:"lock"`
+	// Handovers is null if there is no lock on the voucher.
+	Handovers *handoversJSON `json:"handovers"`
+}
+
+// handoversJSON is how the lock on a voucher came to the orders of this process, since somebody watches the sale.
+type handoversJSON struct {
+	Mechanism string `json:"mechanism"`
+	// Passing says whether the mechanism passes a lock on to a waiter and tells it so. If not, only the sum of the
+	// figures means something.
+	Passing   lock.Passing `json:"passing"`
+	FoundFree int64        `json:"found_free"`
+	InProcess int64        `json:"in_process"`
+	ByStore   int64        `json:"by_store"`
 }
 
 func newLive() *live { return &live{sales: make(map[int64]*liveSale)} }
@@ -95,19 +113,23 @@ func (l *live) note(r *request, outcome string) {
 }
 
 // watch adds a watcher of a sale. The watcher calls leave at its end.
-func (l *live) watch(id int64) (s *liveSale, leave func()) {
+func (l *live) watch(v *voucher.Voucher, handovers *lock.Handovers) (s *liveSale, leave func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if s = l.sales[id]; s == nil {
-		s = &liveSale{name: rand.Text()[:8], outcomes: make(map[string]int64)}
-		l.sales[id] = s
+	if s = l.sales[v.ID]; s == nil {
+		s = &liveSale{name: rand.Text()[:8], outcomes: make(map[string]int64), uncount: func() {}}
+		if handovers != nil && underOneLock(v) {
+			s.handovers, s.uncount = handovers.Watch(v.Policy.Lock, v.StockKey())
+		}
+		l.sales[v.ID] = s
 	}
 	s.watchers++
 	return s, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if s.watchers--; s.watchers == 0 {
-			delete(l.sales, id)
+			delete(l.sales, v.ID)
+			s.uncount()
 		}
 	}
 }
@@ -142,7 +164,7 @@ func (a *API) stream(w http.ResponseWriter, r *request, v *voucher.Voucher) {
 	ctx, cancel := context.WithTimeout(r.Context(), streamTime)
 	defer cancel()
 	defer context.AfterFunc(a.waits, cancel)()
-	sale, leave := a.live.watch(v.ID)
+	sale, leave := a.live.watch(v, a.deps.Handovers)
 	defer leave()
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
@@ -226,7 +248,7 @@ func (a *API) figures(ctx context.Context, s *liveSale, v *voucher.Voucher) figu
 	if au, err := a.deps.Orders.Audit(ctx, v.ID); err == nil {
 		out.Audit = new(newAuditJSON(au))
 	}
-	if v.Policy.Flow == voucher.FlowLocked && v.Policy.Scope == voucher.ScopeVoucher {
+	if underOneLock(v) {
 		if locker, err := a.deps.Lockers.Locker(v.Policy.Lock); err == nil {
 			if state, err := inspect(ctx, locker, v.StockKey()); err == nil {
 				out.Lock = new(newLockJSON(v.Policy.Lock, state))
@@ -235,8 +257,29 @@ func (a *API) figures(ctx context.Context, s *liveSale, v *voucher.Voucher) figu
 			}
 		}
 	}
+	out.Handovers = s.handedOver(v.Policy.Lock)
 	s.counting.Lock()
 	defer s.counting.Unlock()
 	maps.Copy(out.Outcomes, s.outcomes)
 	return out
+}
+
+// underOneLock reports whether all orders of a voucher take the same lock.
+func underOneLock(v *voucher.Voucher) bool {
+	return v.Policy.Flow == voucher.FlowLocked && v.Policy.Scope == voucher.ScopeVoucher
+}
+
+func (s *liveSale) handedOver(mechanism string) *handoversJSON {
+	if s.handovers == nil {
+		return nil
+	}
+	m, err := lock.Lookup(mechanism)
+	if err != nil {
+		return nil
+	}
+	counts := s.handovers()
+	return &handoversJSON{
+		Mechanism: mechanism, Passing: m.Passing,
+		FoundFree: counts.FoundFree, InProcess: counts.InProcess, ByStore: counts.ByStore,
+	}
 }

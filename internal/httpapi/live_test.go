@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"seckill/internal/httpapi"
+	"seckill/internal/lock"
 	"seckill/internal/order"
 	"seckill/internal/testkit"
 	"seckill/internal/voucher"
@@ -73,8 +75,14 @@ func (w *watched) next() (e event, ok bool) {
 }
 
 type figures struct {
-	Audit    *struct{ Oversold, Orders int64 }
-	Outcomes map[string]int64
+	Audit     *struct{ Oversold, Orders int64 }
+	Outcomes  map[string]int64
+	Handovers *struct {
+		Mechanism, Passing string
+		FoundFree          int64 `json:"found_free"`
+		InProcess          int64 `json:"in_process"`
+		ByStore            int64 `json:"by_store"`
+	}
 }
 
 func (w *watched) figures() (f figures, id string) {
@@ -127,7 +135,7 @@ func TestLiveFigures(t *testing.T) {
 		return f.Outcomes["confirmed"] == 3 && f.Outcomes["sold_out"] == 1
 	})
 
-	// Who comes back while somebody watches gets what was missed, from the next event on.
+	// A listener that reconnects while another one watches gets the events that it missed.
 	again := watch(t, url, id, "Last-Event-ID: "+first)
 	if _, next := again.figures(); next != strings.TrimSuffix(first, "1")+"2" {
 		t.Errorf("after %s comes %s", first, next)
@@ -255,4 +263,45 @@ func TestRushIsBounded(t *testing.T) {
 	wantProblem(t, r.do(t, call{"POST", path, `{"buyers":1}`, nil}), http.StatusConflict, "busy")
 	close(release)
 	<-done
+}
+
+// The handovers of the lock on the voucher are counted while somebody watches, and no others.
+func TestLiveFiguresOfHandovers(t *testing.T) {
+	handovers := &lock.Handovers{}
+	r, url, id := served(t, func(_ *httpapi.Config, r *fixture) { r.handovers = handovers })
+	grant := func(key string, how lock.Handover) {
+		handovers.Of("reentrant")(lock.NewHeld(t.Context(), lock.Grant{Key: key, Handover: how}))
+	}
+	v, err := r.vouchers.Voucher(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	grant(v.StockKey(), lock.PassedInProcess)
+	w := watch(t, url, id)
+	if f, _ := w.figures(); f.Handovers == nil || f.Handovers.Passing != "told" || f.Handovers.InProcess != 0 {
+		t.Errorf("at first: %+v", f.Handovers)
+	}
+	for _, how := range []lock.Handover{lock.FoundFree, lock.PassedInProcess, lock.PassedInProcess, lock.PassedByStore} {
+		grant(v.StockKey(), how)
+	}
+	grant("order:1:2", lock.PassedByStore)
+	testkit.Until(t, "the leases are counted", func() bool {
+		f, _ := w.figures()
+		h := f.Handovers
+		return h.Mechanism == "reentrant" && h.FoundFree == 1 && h.InProcess == 2 && h.ByStore == 1
+	})
+}
+
+// Where each buyer has a lock of their own, nothing is handed over from buyer to buyer.
+func TestNoHandoversBetweenLocksOfUsers(t *testing.T) {
+	r, url, _ := served(t, func(_ *httpapi.Config, r *fixture) { r.handovers = &lock.Handovers{} })
+	v, err := r.vouchers.Create(t.Context(), voucher.Voucher{
+		Title: "u", InitialStock: 2, BeginAt: start().Add(-time.Hour), EndAt: start().Add(time.Hour), Policy: voucher.DefaultPolicy(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f, _ := watch(t, url, v.ID).figures(); f.Handovers != nil {
+		t.Errorf("%+v", f.Handovers)
+	}
 }

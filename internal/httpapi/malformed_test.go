@@ -161,6 +161,8 @@ func TestMalformedRequests(t *testing.T) {
 		{"wait negative", get("/api/v1/orders/7?wait=-1s"), bad, invalid, "wait"},
 		{"wait too long to wait", get("/api/v1/orders/7?wait=31s"), bad, invalid, "wait"},
 		{"wait that cannot be read", get("/api/v1/orders/7?wait=%zz"), bad, invalid, "query"},
+		{"state that is none", get("/api/v1/orders/7?wait=2s&state=sold"), bad, invalid, "state"},
+		{"state empty", get("/api/v1/orders/7?wait=2s&state="), bad, invalid, "state"},
 		{"before that cannot be read", get("/api/v1/orders?before=%zz"), bad, invalid, "query"},
 		{"a semicolon in the query", get("/api/v1/orders?limit=5;before=7"), bad, invalid, "query"},
 		{"wait empty", get("/api/v1/orders/7?wait="), bad, invalid, "wait"},

@@ -163,7 +163,7 @@ func TestOpenAPIHasEveryProblem(t *testing.T) {
 	sameSet(t, "codes", enum(t, "Problem", "code"), codes)
 }
 
-// What the policy can name is described, and nothing else.
+// The description lists each value that a policy accepts, and no other.
 func TestOpenAPIHasEveryName(t *testing.T) {
 	var points []string
 	for _, p := range lock.Points() {

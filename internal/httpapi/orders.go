@@ -131,7 +131,8 @@ func (a *API) orderReply(r *request, o order.Order) reply {
 	return reply{status: status, contentType: a.problems.json, location: location, body: body, outcome: string(o.Status)}
 }
 
-// showOrder is GET /api/v1/orders/{id}. With ?wait= it waits for the next state.
+// showOrder is GET /api/v1/orders/{id}. With ?wait= it waits for the next state. A client that knows a state says so
+// with ?state=, and does not wait if that has passed: an order may be pending and unpaid within a millisecond.
 func (a *API) showOrder(ctx context.Context, r *request) (reply, error) {
 	id, err := r.pathID()
 	if err != nil {
@@ -141,11 +142,15 @@ func (a *API) showOrder(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
+	known, err := r.queryState()
+	if err != nil {
+		return reply{}, err
+	}
 	if err := a.allowLookup(r.user); err != nil {
 		return reply{}, err
 	}
 	o, err := a.lookupOrder(ctx, r, id, wait)
-	if err == nil && wait > 0 && o.Status.Changes() {
+	if err == nil && wait > 0 && o.Status.Changes() && (known == "" || known == o.Status) {
 		done, ok := a.enterWait(r)
 		if !ok { // too many waits: answer with the current state
 			out, err := a.renderDetailed(ctx, http.StatusOK, o)

@@ -3,8 +3,11 @@ package httpapi
 import (
 	"math"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
+
+	"seckill/internal/order"
 )
 
 // Bounds of query parameters.
@@ -81,6 +84,19 @@ func (r *request) queryWait() (time.Duration, error) {
 		return 0, invalid("wait is %q; a duration from 0s to %v, such as 2s", clip(given), maxWait)
 	}
 	return wait, nil
+}
+
+// queryState reads ?state=, the state of an order that the client knows; "" if it is not given.
+func (r *request) queryState() (order.Status, error) {
+	query, err := r.query()
+	if err != nil || !query.Has("state") {
+		return "", err
+	}
+	given := order.Status(query.Get("state"))
+	if !slices.Contains(order.Statuses(), given) {
+		return "", invalid("state is %q; a state of an order, such as pending", clip(string(given)))
+	}
+	return given, nil
 }
 
 // query parses the query of the URL. It does not skip an invalid part: a list would start again from its

@@ -222,7 +222,7 @@ func TestReadiness(t *testing.T) {
 	}
 }
 
-// What the balancer is told depends on what is sold; the operator is told everything.
+// The balancer's answer depends on the flows that are sold by; the operator's names every server.
 func TestReadinessOfFlows(t *testing.T) {
 	var failing, sold atomic.Value // a space-separated list of checks, and of flows
 	down := errors.New("down")

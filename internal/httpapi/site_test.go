@@ -63,7 +63,7 @@ func TestSiteKnowsItsHosts(t *testing.T) {
 	}
 }
 
-// Whatever changes something refuses a page of another site and a name of another site, in lab mode.
+// In lab mode each route that changes something refuses requests of another site's page or for another site's name.
 func TestEveryChangeIsGuarded(t *testing.T) {
 	r := newFixture(t, lab, withSite(t))
 	r.undescribed = true

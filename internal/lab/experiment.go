@@ -11,13 +11,17 @@
 //
 //	finding      the results: kinds of anomaly, witnesses, verdicts
 //	testbed      the servers, API processes and buyers of a scenario
+//	builtin      a Redis server for machines that have none
 //	lockclient   child processes that use a lock step by step
 //	listing      programs of the documents, with their mistakes
 //	load         the orders of many buyers
 //	judge        from recorded events and stores to anomalies
 //	witness      from anomalies to pictures
+//	tell         what is told of a run, in English and in Chinese
 //	experiments  all experiments
 //	report       the witness in a terminal, the report in a browser
+//	bench        a lock that is driven by hand
+//	server       the laboratory as a page
 //	catalogue    docs/failure-catalogue.md
 //	lockjudge    which behaviours of a lock break, that it has never seen
 package lab
@@ -31,6 +35,7 @@ import (
 
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/listing"
+	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lock"
 	"seckill/internal/voucher"
@@ -98,6 +103,9 @@ type Experiment struct {
 	Question string
 	// Sources are the documents and sections that describe the failure.
 	Sources []Source
+	// Decision is the architecture decision that describes the failure, where no document does: the name of its
+	// file in docs/adr, without the suffix.
+	Decision string
 	// Hypothesis is what is expected, in a sentence that can turn out to be wrong.
 	Hypothesis string
 	// Arrangement says in a sentence or two what is done.
@@ -107,6 +115,8 @@ type Experiment struct {
 	// Seen and Cure are for the catalogue, if the experiment breaks: the symptoms in a few
 	// words, and what helps.
 	Seen, Cure string
+	// Chinese are the same texts in Chinese.
+	Chinese Texts
 
 	Expect finding.Verdict
 	// About are the kinds of anomaly that decide; empty: all. If the experiment is expected to
@@ -128,6 +138,9 @@ type Experiment struct {
 	// are; see [Experiment.With]. Where a value was changed the texts need not be true.
 	Parameters []Parameter
 	Changed    []finding.Change
+	// Stretches says that lease, work and pause are all the times that the scenario has: with each
+	// of them times the same factor it shows the same, in slow motion.
+	Stretches bool
 	// K6 are the options of loadtest/seckill.js, as NAME=value, that show the same failure
 	// over HTTP, against a running service. Empty if it cannot be seen from outside.
 	K6 []string
@@ -135,6 +148,30 @@ type Experiment struct {
 
 // Scenario is what is done in an experiment. It reports what it observes to the trial.
 type Scenario func(t *Trial, setup Setup)
+
+// Texts are what people read about an experiment, in one language. See [Experiment].
+type Texts struct{ Group, Title, Question, Hypothesis, Arrangement, Why, Seen, Cure string }
+
+// English are the texts that are fields of the experiment.
+func (e *Experiment) English() Texts {
+	return Texts{e.Group, e.Title, e.Question, e.Hypothesis, e.Arrangement, e.Why, e.Seen, e.Cure}
+}
+
+// Says returns one of the experiment's texts in both languages.
+func (e *Experiment) Says(which func(Texts) string) tell.Text {
+	return tell.Both(which(e.English()), which(e.Chinese))
+}
+
+// Which of the texts [Experiment.Says] returns.
+var (
+	Group       = func(x Texts) string { return x.Group }
+	Title       = func(x Texts) string { return x.Title }
+	Question    = func(x Texts) string { return x.Question }
+	Hypothesis  = func(x Texts) string { return x.Hypothesis }
+	Arrangement = func(x Texts) string { return x.Arrangement }
+	Why         = func(x Texts) string { return x.Why }
+	Cure        = func(x Texts) string { return x.Cure }
+)
 
 // Lock is the name of the mechanism.
 func (e *Experiment) Lock() string { return e.Setup.Policy.Lock }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/voucher"
 )
@@ -79,14 +80,14 @@ func TestWhatNobodyLookedForDoesNotHold(t *testing.T) {
 }
 
 func TestShownAreOneOfEachKind(t *testing.T) {
-	proofs := []finding.Witness{{Summary: "how"}, {Kind: finding.StuckKeys, Summary: "the scene's"}, {Summary: "how, again"}, {Kind: finding.StuckKeys}, {Kind: finding.Overlaps}}
+	proofs := []finding.Witness{{Summary: tell.Plain("how")}, {Kind: finding.StuckKeys, Summary: tell.Plain("the scene's")}, {Summary: tell.Plain("how, again")}, {Kind: finding.StuckKeys}, {Kind: finding.Overlaps}}
 	for observed, want := range map[finding.Verdict][]string{
 		finding.Breaks: {"the scene's", ""},
 		finding.Holds:  {"how", "the scene's", ""},
 	} {
 		var got []string
 		for _, w := range firstOfEachKind(proofs, observed) {
-			got = append(got, w.Summary)
+			got = append(got, w.Summary.String())
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", observed, got, want)
@@ -135,6 +136,47 @@ func TestSwapSaysWithWhat(t *testing.T) {
 	const command = "go run ./cmd/lab run weak --seed 3 --embedded --swap"
 	if r.Observed != finding.Holds || r.SetupOf != "sound" || r.Lock != "local" || r.Command != command {
 		t.Errorf("%+v", r)
+	}
+}
+
+// A run without a verdict is repeated where the machine was late, and nowhere else. A verdict stands.
+func TestNoVerdictOnALateMachine(t *testing.T) {
+	for name, c := range map[string]struct {
+		stalled        time.Duration
+		failing        int // attempts
+		attempts       int
+		failed, notice bool
+	}{
+		"late once":               {time.Second, 1, 2, false, true},
+		"late each time":          {time.Second, 9, maxAttempts, true, true},
+		"it was in time":          {time.Millisecond, 1, 1, true, false},
+		"late, and has a verdict": {time.Second, 0, 1, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			noticed := 0
+			env, err := testbed.Open(t.Context(), testbed.Options{Notice: func(tell.Text) { noticed++ }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := env.Close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			attempts := 0
+			e := experiment("a", "b", finding.Breaks, finding.Oversold)
+			e.Scenario = func(t *Trial, _ Setup) {
+				if attempts++; attempts <= c.failing {
+					t.Fatalf("the server was late")
+				}
+				t.Found(finding.Oversold, 1)
+			}
+			l := &Lab{env: env, watch: func() func() time.Duration { return func() time.Duration { return c.stalled } }}
+			r := l.Run(t.Context(), &e)
+			if attempts != c.attempts || (r.Failed != "") != c.failed || (noticed > 0) != c.notice {
+				t.Errorf("%d attempts, failed %q, %d notices; want %+v", attempts, r.Failed, noticed, c)
+			}
+		})
 	}
 }
 

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,14 +10,17 @@ import (
 	"time"
 
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 )
 
 // Parameter is a value of a setup that can be changed for a run, within bounds.
 type Parameter struct {
-	Name   string // such as "lease"
-	About  string // what it is
-	Bounds string // such as "50ms to 10s"
+	Name   string    // such as "lease"
+	About  tell.Text // what it is
+	Bounds string    // such as "50ms to 10s"
+	// Choices are the values of one that is a name; nil: a number or a duration.
+	Choices []string
 
 	get func(Setup) string
 	set func(*Setup, string) error
@@ -25,13 +29,19 @@ type Parameter struct {
 
 // ParameterError means that an experiment has no such parameter, or that a value is out of its
 // bounds.
-type ParameterError struct{ Experiment, Reason string }
+type ParameterError struct {
+	Experiment string
+	Reason     tell.Text
+}
 
 // Error implements error.
-func (e *ParameterError) Error() string { return e.Experiment + " " + e.Reason }
+func (e *ParameterError) Error() string { return e.Text().String() }
+
+// Text is the error in all languages.
+func (e *ParameterError) Text() tell.Text { return tell.Sentences(tell.Plain(e.Experiment), e.Reason) }
 
 // DurationParameter is a duration.
-func DurationParameter(name, about string, least, most time.Duration, get func(Setup) time.Duration, set func(*Setup, time.Duration)) Parameter {
+func DurationParameter(name string, about tell.Text, least, most time.Duration, get func(Setup) time.Duration, set func(*Setup, time.Duration)) Parameter {
 	p := Parameter{Name: name, About: about, Bounds: fmt.Sprintf("%v to %v", least, most)}
 	p.get = func(s Setup) string { return get(s).String() }
 	p.set = func(s *Setup, text string) error {
@@ -46,7 +56,7 @@ func DurationParameter(name, about string, least, most time.Duration, get func(S
 }
 
 // CountParameter is a number of something.
-func CountParameter(name, about string, least, most int, get func(Setup) int, set func(*Setup, int)) Parameter {
+func CountParameter(name string, about tell.Text, least, most int, get func(Setup) int, set func(*Setup, int)) Parameter {
 	p := Parameter{Name: name, About: about, Bounds: fmt.Sprintf("%d to %d", least, most)}
 	p.get = func(s Setup) string { return strconv.Itoa(get(s)) }
 	p.set = func(s *Setup, text string) error {
@@ -61,8 +71,8 @@ func CountParameter(name, about string, least, most int, get func(Setup) int, se
 }
 
 // ChoiceParameter is one of several names.
-func ChoiceParameter(name, about string, choices []string, get func(Setup) string, set func(*Setup, string)) Parameter {
-	p := Parameter{Name: name, About: about, Bounds: strings.Join(choices, ", "), get: get}
+func ChoiceParameter(name string, about tell.Text, choices []string, get func(Setup) string, set func(*Setup, string)) Parameter {
+	p := Parameter{Name: name, About: about, Bounds: strings.Join(choices, ", "), Choices: choices, get: get}
 	p.set = func(s *Setup, text string) error {
 		if !slices.Contains(choices, text) {
 			return p.refuse(text)
@@ -75,8 +85,13 @@ func ChoiceParameter(name, about string, choices []string, get func(Setup) strin
 
 // refuse is the error for a value that is out of bounds.
 func (p Parameter) refuse(text string) error {
-	return fmt.Errorf("cannot have --%s %q; it can be %s", p.Name, text, p.Bounds)
+	return &refusedValueError{tell.F("cannot have --%s %q; it can be %s", p.Name, text, p.Bounds)}
 }
+
+type refusedValueError struct{ why tell.Text }
+
+// Error implements error.
+func (e *refusedValueError) Error() string { return e.why.String() }
 
 // For restricts a parameter to setups that have it.
 func (p Parameter) For(has func(Setup) bool) Parameter {
@@ -121,7 +136,7 @@ func (e *Experiment) With(values map[string]string) (*Experiment, error) {
 		}
 		delete(left, p.Name)
 		if err := p.set(&changed.Setup, text); err != nil {
-			return nil, &ParameterError{e.ID, err.Error()}
+			return nil, &ParameterError{e.ID, reasonOf(err)}
 		}
 		if from, to := p.get(e.Setup), p.get(changed.Setup); from != to {
 			changed.Changed = append(changed.Changed, finding.Change{Name: p.Name, From: from, To: to})
@@ -129,10 +144,10 @@ func (e *Experiment) With(values map[string]string) (*Experiment, error) {
 	}
 	if len(left) > 0 {
 		name := slices.Sorted(maps.Keys(left))[0]
-		return nil, &ParameterError{e.ID, fmt.Sprintf("has no parameter --%s%s", name, e.offer(changed.Setup))}
+		return nil, &ParameterError{e.ID, tell.F("has no parameter --%s%s", name, e.offer(changed.Setup))}
 	}
 	if err := changed.Setup.Policy.Validate(); err != nil {
-		return nil, &ParameterError{e.ID, "cannot be changed so: " + err.Error()}
+		return nil, &ParameterError{e.ID, tell.F("cannot be changed so: %s", err.Error())}
 	}
 	if changed.Lock() != e.Lock() {
 		changed.Needs = slices.Concat(e.Needs, testbed.ServersOf(changed.Lock()))
@@ -140,8 +155,16 @@ func (e *Experiment) With(values map[string]string) (*Experiment, error) {
 	return &changed, nil
 }
 
+// reasonOf tells why a value was refused.
+func reasonOf(err error) tell.Text {
+	if refused, ok := errors.AsType[*refusedValueError](err); ok {
+		return refused.why
+	}
+	return tell.Plain(err.Error())
+}
+
 // offer lists the parameters that a setup has.
-func (e *Experiment) offer(s Setup) string {
+func (e *Experiment) offer(s Setup) tell.Text {
 	var list []string
 	for _, p := range e.Parameters {
 		if p.in(s) {
@@ -149,7 +172,7 @@ func (e *Experiment) offer(s Setup) string {
 		}
 	}
 	if len(list) == 0 {
-		return ": nothing of it can be changed"
+		return tell.F(": nothing of it can be changed")
 	}
-	return "; it has " + strings.Join(list, ", ")
+	return tell.F("; it has %s", strings.Join(list, ", "))
 }

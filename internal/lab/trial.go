@@ -8,6 +8,7 @@ import (
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/judge"
 	"seckill/internal/lab/load"
+	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lab/witness"
 )
@@ -46,7 +47,7 @@ func (t *Trial) Witness(w finding.Witness) {
 }
 
 // Measure adds a number to the result.
-func (t *Trial) Measure(name string, value float64, unit string) {
+func (t *Trial) Measure(name tell.Text, value float64, unit tell.Text) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.result.Measures = append(t.result.Measures, finding.Measure{Name: name, Value: value, Unit: unit})
@@ -73,7 +74,7 @@ func (t *Trial) Judge(evidence judge.Evidence) judge.Judgement {
 	for kind, n := range j.Anomalies {
 		t.Found(kind, n)
 	}
-	for _, w := range witness.Proofs(j) {
+	for _, w := range witness.Proofs(j, t.experiment.About...) {
 		t.Witness(w)
 	}
 	if !t.hasDecisiveWitness() {
@@ -120,6 +121,10 @@ func (t *Trial) verdict() finding.Result {
 		r.AsExpected = false // it breaks, but not in the way that was to be shown
 	}
 	r.Witness, r.More = mainWitness(firstOfEachKind(t.witnesses, r.Observed), e.About)
+	if r.Witness != nil {
+		all := witness.Gather(append([]finding.Witness{*r.Witness}, r.More...))
+		r.Witness, r.More = &all[0], all[1:]
+	}
 	return r
 }
 

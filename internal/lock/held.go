@@ -38,6 +38,8 @@ type Grant struct {
 	Key   string
 	Owner Owner
 	Token uint64
+	// Handover says how the key came to the owner.
+	Handover Handover
 	// Until is when the lease ends if nothing renews it, counted from before the
 	// attempt that acquired it. The zero time: never.
 	Until time.Time
@@ -78,6 +80,9 @@ func (h *Held) Owner() Owner { return h.grant.Owner }
 
 // Token implements [Lease].
 func (h *Held) Token() uint64 { return h.grant.Token }
+
+// Handover returns how the key came to its holder; see [HandoverOf].
+func (h *Held) Handover() Handover { return h.grant.Handover }
 
 // Lost implements [Lease].
 func (h *Held) Lost() <-chan struct{} { return h.lost }

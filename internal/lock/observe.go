@@ -12,6 +12,8 @@ import (
 type Observer struct {
 	// Acquired: a lease was granted after waited.
 	Acquired func(waited time.Duration)
+	// Granted is called with each lease as the mechanism returned it.
+	Granted func(Lease)
 	// Refused: an acquisition failed with err after waited.
 	Refused func(waited time.Duration, err error)
 	// Released: a release ended with err (nil: the key was given back) after held.
@@ -48,6 +50,9 @@ func (l *observed) Acquire(ctx context.Context, key string, opts Options) (Lease
 	}
 	if l.to.Acquired != nil {
 		l.to.Acquired(waited)
+	}
+	if l.to.Granted != nil {
+		l.to.Granted(lease)
 	}
 	o := &observedLease{Lease: lease, to: l.to, since: start.Add(waited)}
 	o.unwatch = context.AfterFunc(lease.Context(), func() {
@@ -90,6 +95,9 @@ func (l *observedLease) lose(cause error) {
 		}
 	})
 }
+
+// Handover passes on what [HandoverOf] asks for.
+func (l *observedLease) Handover() Handover { return HandoverOf(l.Lease) }
 
 // Release implements [Lease].
 func (l *observedLease) Release(ctx context.Context) error {

@@ -13,20 +13,35 @@ type Mechanism struct {
 	// Safe mechanisms free the key after their holder's death and never release
 	// another holder's lock. The others are allowed in lab mode only.
 	Safe bool
+	// Passing says how a released key finds its next holder.
+	Passing Passing
 }
 
 // Catalogue returns all mechanisms of the project: those of one store together, from
 // the weakest to the strongest.
 func Catalogue() []Mechanism {
 	return []Mechanism{
-		{Name: "none"}, {Name: "local"},
-		{Name: "setnx"}, {Name: "setnx-expire"}, {Name: "naive"}, {Name: "thread-id"},
-		{Name: "uuid"}, {Name: "uuid-wrong-key"},
-		{Name: "lua", Safe: true}, {Name: "reentrant", Safe: true}, {Name: "fair", Safe: true},
-		{Name: "rw", Safe: true}, {Name: "multi", Safe: true}, {Name: "red", Safe: true}, {Name: "fenced", Safe: true},
-		{Name: "mysql-row"}, {Name: "mysql-row-expiry", Safe: true},
-		{Name: "mysql-get-lock", Safe: true}, {Name: "mysql-for-update", Safe: true},
-		{Name: "zk-node", Safe: true}, {Name: "zk-queue", Safe: true},
+		{Name: "none", Passing: PassingNone},
+		{Name: "local", Passing: PassingTold},
+		{Name: "setnx", Passing: PassingNone},
+		{Name: "setnx-expire", Passing: PassingNone},
+		{Name: "naive", Passing: PassingNone},
+		{Name: "thread-id", Passing: PassingNone},
+		{Name: "uuid", Passing: PassingNone},
+		{Name: "uuid-wrong-key", Passing: PassingNone},
+		{Name: "lua", Safe: true, Passing: PassingNone},
+		{Name: "reentrant", Safe: true, Passing: PassingTold},
+		{Name: "fair", Safe: true, Passing: PassingTold},
+		{Name: "rw", Safe: true, Passing: PassingTold},
+		{Name: "multi", Safe: true, Passing: PassingNone},
+		{Name: "red", Safe: true, Passing: PassingNone},
+		{Name: "fenced", Safe: true, Passing: PassingTold},
+		{Name: "mysql-row", Passing: PassingNone},
+		{Name: "mysql-row-expiry", Safe: true, Passing: PassingNone},
+		{Name: "mysql-get-lock", Safe: true, Passing: PassingUntold},
+		{Name: "mysql-for-update", Safe: true, Passing: PassingUntold},
+		{Name: "zk-node", Safe: true, Passing: PassingNone},
+		{Name: "zk-queue", Safe: true, Passing: PassingTold},
 	}
 }
 

@@ -42,6 +42,9 @@ func NewLocks(registry prometheus.Registerer) (*Locks, error) {
 // Observer returns the observer of one mechanism, with the label values resolved beforehand.
 func (m *Locks) Observer(mechanism string) lock.Observer {
 	wait, hold := m.wait.WithLabelValues(mechanism), m.hold.WithLabelValues(mechanism)
+	for _, why := range []string{"unavailable", "expired", "taken", "other"} {
+		m.lost.WithLabelValues(mechanism, why) // from 0 on: an alert sees a counter's increase, not its first value
+	}
 	return lock.Observer{
 		Acquired: func(waited time.Duration) { wait.Observe(waited.Seconds()) },
 		Released: func(held time.Duration, _ error) { hold.Observe(held.Seconds()) },

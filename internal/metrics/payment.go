@@ -42,7 +42,7 @@ func NewPayment() *Payment {
 		}
 	}
 	for _, outcome := range []order.Outcome{
-		order.SettledPaid, order.SettledLate, order.RefundWrongAmount, order.RefundNoStock, order.RefundOtherOrder,
+		order.SettledPaid, order.SettledLate, order.LateUndecided, order.RefundWrongAmount, order.RefundNoStock, order.RefundOtherOrder,
 		order.RefundNotPayable, order.Unmatched,
 	} {
 		p.settled.WithLabelValues(string(outcome))

@@ -94,17 +94,22 @@ func (s *Service) refusalFromMemory(v *voucher.Voucher, userID int64, now time.T
 
 // findOrder looks for an order in the database, then at the gate, then in the database again: an order
 // leaves the gate only after it was written to the database, confirmed or rejected, and that may
-// happen between the first two queries.
+// happen between the first two queries. It may also have happened while the gate cannot tell, for
+// instance since another voucher is being opened.
 func (s *Service) findOrder(ctx context.Context, userID, id int64) (Order, error) {
 	o, err := s.store.Order(ctx, id)
 	if s.gate == nil || !errors.Is(err, ErrNotFound) {
 		return o, err
 	}
 	o, err = s.gate.Lookup(ctx, userID, id)
-	if !errors.Is(err, ErrNotFound) {
+	if err == nil || ctx.Err() != nil {
 		return o, err
 	}
-	return s.store.Order(ctx, id)
+	stored, inStore := s.store.Order(ctx, id)
+	if errors.Is(inStore, ErrNotFound) {
+		return Order{}, err
+	}
+	return stored, inStore
 }
 
 // Await waits until a pending order is confirmed or rejected, or until the limit has passed. It does

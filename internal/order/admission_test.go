@@ -207,6 +207,29 @@ func TestPendingOrderIsVisibleToItsUserOnly(t *testing.T) {
 	}
 }
 
+// An order is written to the database, and leaves the gate, between the first two queries. It is found also if the gate
+// cannot tell what it has: that may be because of another voucher.
+func TestOrderThatIsPersistedMeanwhile(t *testing.T) {
+	for name, answer := range map[string]error{"the gate has it no more": nil, "the gate cannot tell": order.ErrUnavailable} {
+		t.Run(name, func(t *testing.T) {
+			s := newAdmissionFixture(t)
+			o, err := s.order(t)
+			if err != nil {
+				t.Fatal(err)
+			}
+			final := o
+			final.Status = order.Confirmed
+			s.gate.onLookup = func() {
+				delete(s.gate.orders, o.ID)
+				s.store.orders[o.ID], s.gate.lookup = final, answer
+			}
+			if got, err := s.Order(t.Context(), 42, o.ID); err != nil || got != final {
+				t.Errorf("Order = %+v, %v", got, err)
+			}
+		})
+	}
+}
+
 // The gate lists the orders 9, 7, 5 and 3. The database has 7 and 3 of them, and 8 and 6.
 func TestPendingOrdersAreMergedIntoThePage(t *testing.T) {
 	s := newAdmissionFixture(t)

@@ -27,10 +27,12 @@
 // confirmed, unpaid or paid has a voucher. In all other states it has given its voucher back, once.
 //
 // Money that arrives for an order that is cancelled or expired takes a voucher again, if there is one
-// and the user has no other order. Otherwise it is refunded. No money is dropped: what belongs to no
-// order is kept.
+// and the user has no other order. Otherwise it is refunded. Under the flow locked one transaction decides
+// that. Under the flow admission the gate has the stock: the money is [LateUndecided] until the gate has
+// reserved a voucher and a worker has written it, or the money goes back ([LateStore]). No money is dropped:
+// what belongs to no order is kept.
 //
-// The package knows neither gorm, Redis nor gin. [Store], [LifeStore], [AdmissionStore], [Gate],
+// The package knows neither gorm, Redis nor gin. [Store], [LifeStore], [AdmissionStore], [LateStore], [Gate],
 // [PaymentProvider], [IDs] and [Lockers] are the interfaces that it needs of them.
 //
 // To copy the locked flow, take locked.go and leave faults.go behind: that file lets the laboratory

@@ -96,6 +96,16 @@ type Accepted struct {
 	Trace string
 	// Key is the idempotency key under which it was accepted.
 	Key KeyHash
+	// Late says that the order is in the database already: it was cancelled or expired, its money came late,
+	// and the gate has reserved a voucher for it again.
+	Late bool
+}
+
+// PersistedAs reports whether the order is carried out in the database if it has a state there; see
+// [Status.Persisted]. A late order was there before, cancelled or expired.
+func (a Accepted) PersistedAs(s Status) bool {
+	waits := a.Late && (s == Cancelled || s == Expired)
+	return s.Persisted() && !waits
 }
 
 // EpochState is what the database knows of a voucher's admission.
@@ -137,12 +147,16 @@ type AdmissionStore interface {
 	//	voucher.ErrSoldOut   the stock is smaller than the batch; fewer orders may fit
 	//	voucher.ErrNotFound  there is no such voucher
 	//
+	// A Late order becomes Paid if its money is still undecided, and takes from the stock like the others. If
+	// the money was refunded meanwhile, the state is Rejected: the reservation is to be given back.
+	//
 	// The database itself has established each of these by reading the row or the stock. Any other
 	// error, except [ErrUnavailable] and the context's, is unforeseen.
 	Persist(ctx context.Context, batch []Accepted) ([]Status, error)
 	// Reject records that an accepted order will not be carried out, unless its state is final already.
 	// It returns that state: Rejected, or another one if the order was persisted meanwhile. The error is
-	// [ErrIDTaken] if another order has its id.
+	// [ErrIDTaken] if another order has its id. The money of a Late order is due for a refund then; if only
+	// its epoch is over, the money stays undecided.
 	Reject(ctx context.Context, a Accepted) (Status, error)
 
 	// EpochState returns the voucher's epoch state, or [voucher.ErrNotFound].
@@ -192,8 +206,38 @@ type Return struct {
 	// Total counts the vouchers that orders of this bucket gave back within the epoch, with those of Orders
 	// and of earlier returns.
 	Total int64
-	// Orders are the orders whose users may order again. They have ID, UserID and Key.
-	Orders []Order
+	// Orders are the orders whose users may order again.
+	Orders []ReturnedOrder
+}
+
+// ReturnedOrder is an order that has given its voucher back. It has ID, UserID and Key.
+type ReturnedOrder struct {
+	Order
+	// Late says that the voucher was the second one that the order had: it was paid late.
+	Late bool
+}
+
+// LateStore is the database's side of late money under the flow admission: money for an order that was
+// cancelled or expired, see [LateUndecided]. Its errors are those of [AdmissionStore].
+type LateStore interface {
+	// LateMoney lists up to limit payments that are undecided, with IDs above after, by ID. It leaves out those
+	// whose order has given a voucher back of which the gate is still to be told.
+	LateMoney(ctx context.Context, after string, limit int) ([]LateMoney, error)
+	// RefundLate decides that the money goes back, for one of the reasons among the outcomes. Money that is
+	// decided already stays as it is.
+	RefundLate(ctx context.Context, m LateMoney, why Outcome) error
+	// PayForgotten has the order take a voucher that the gate has forgotten: then the database has the stock.
+	// It returns [voucher.ErrSoldOut], [ErrAlreadyOrdered], or [ErrConflict] if the gate has the voucher again.
+	PayForgotten(ctx context.Context, m LateMoney) error
+	// Persist is that of [AdmissionStore].
+	Persist(ctx context.Context, batch []Accepted) ([]Status, error)
+}
+
+// LateMoney is a payment that is undecided.
+type LateMoney struct {
+	PaymentID string
+	// Order is the order that it was paid for, with its Key. CreatedAt is zero.
+	Order Order
 }
 
 // AdmissionVoucher is a voucher that is sold by admission.

@@ -86,7 +86,8 @@ type LifeStore interface {
 	//
 	//	unpaid order, right amount     Paid
 	//	cancelled or expired order     Paid, if in the same transaction a voucher is left and the user has
-	//	                               no other order; under the flow admission never, see [LifeStore]
+	//	                               no other order; under the flow admission [LateUndecided], see [LateStore].
+	//	                               Once money of the order was refused for that, further money is too
 	//	another amount, another state  the money is to be refunded
 	//	no such order                  the money is kept and counted
 	MarkPaid(ctx context.Context, r Receipt) (Settlement, error)
@@ -99,7 +100,7 @@ type LifeStore interface {
 	// after, by ID. A refund stays in the list until MarkRefunded.
 	DueRefunds(ctx context.Context, after string, limit int) ([]RefundRequest, error)
 	// MarkRefunded records that the provider has returned the money of a payment. The order that it had paid
-	// is [Refunded] then. A repetition changes nothing.
+	// is [Refunded] then. A repetition changes nothing. Money that is undecided takes no voucher any more.
 	MarkRefunded(ctx context.Context, paymentID string) error
 	// UnmatchedPayments counts the money that belongs to no order.
 	UnmatchedPayments(ctx context.Context) (payments, cents int64, err error)
@@ -171,7 +172,7 @@ func PaymentKey(orderID int64) string { return "order-" + strconv.FormatInt(orde
 // Settle settles money that the provider has received; see [LifeStore].
 func (l *Life) Settle(ctx context.Context, r Receipt) (Settlement, error) {
 	s, err := l.Store.MarkPaid(ctx, r)
-	if err == nil && !s.Repeated && !s.Outcome.Bought() {
+	if err == nil && !s.Repeated && !s.Outcome.Bought() && s.Outcome != LateUndecided {
 		l.Log.LogAttrs(ctx, slog.LevelWarn, "money was received that paid for nothing",
 			slog.String("payment", r.PaymentID), slog.Int64("order", r.OrderID),
 			slog.Int64("cents", r.AmountCents), slog.String("outcome", string(s.Outcome)))

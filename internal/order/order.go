@@ -11,7 +11,7 @@ import (
 	"seckill/internal/voucher"
 )
 
-// What can go wrong with an order, besides the voucher's and the lock's own
+// The errors of an order, besides the voucher's and the lock's own
 // errors. Compare with errors.Is.
 var (
 	ErrNotFound       = errors.New("order: not found")

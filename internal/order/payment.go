@@ -83,6 +83,10 @@ const (
 	// SettledLate: the order was cancelled or expired, and has taken a voucher again.
 	SettledLate Outcome = "paid_late"
 
+	// LateUndecided: the order was cancelled or expired, and the gate of the flow admission is to be asked for
+	// a voucher. The outcome becomes SettledLate, RefundNoStock, RefundOtherOrder or RefundNotPayable.
+	LateUndecided Outcome = "late"
+
 	// The money of the following outcomes goes back to the buyer.
 
 	RefundWrongAmount Outcome = "wrong_amount" // the order stays as it is
@@ -98,7 +102,7 @@ const (
 func (o Outcome) Bought() bool { return o == SettledPaid || o == SettledLate }
 
 // Refund reports whether the money goes back at once.
-func (o Outcome) Refund() bool { return !o.Bought() && o != Unmatched }
+func (o Outcome) Refund() bool { return !o.Bought() && o != Unmatched && o != LateUndecided }
 
 // Settlement is what became of a receipt.
 type Settlement struct {

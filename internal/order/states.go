@@ -58,7 +58,7 @@ var moves = []Move{
 	{Unpaid, Paid, ByProvider},
 	{Unpaid, Cancelled, ByBuyer},
 	{Unpaid, Expired, ByClock},
-	{Cancelled, Paid, ByProvider}, // money that arrives late, if a voucher is left
+	{Cancelled, Paid, ByProvider}, // money that arrives late, if a voucher is left; see LateStore
 	{Expired, Paid, ByProvider},   // the same
 	{Paid, Refunding, ByAdmin},
 	{Refunding, Refunded, ByProvider},

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// What a call may end with instead of an answer. Compare with errors.Is.
+// The errors of a call that got no usable answer. Compare with errors.Is.
 var (
 	// ErrRefused: the provider did nothing, and will refuse the same call again.
 	ErrRefused = errors.New("payment: refused by the provider")

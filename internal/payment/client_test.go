@@ -32,7 +32,7 @@ func open() Payment {
 	return Payment{ID: "pay_1", Reference: "42", AmountCents: 8000, Currency: "EUR", Status: StatusOpen, PayURL: "https://pay.test/pay_1"}
 }
 
-// What a provider, or a proxy in front of it, may answer, and what the service then knows.
+// The answers that a provider, or a proxy in front of it, may give, and what the service concludes.
 func TestClientTellsErrorsApart(t *testing.T) {
 	problem := func(code string) string { return `{"code":"` + code + `","message":"why"}` }
 	answer := func(change func(*Payment)) string {

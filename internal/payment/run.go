@@ -17,8 +17,9 @@ const (
 	// batch is how many are read at once, parallel how many calls of the provider run at once.
 	batch    = 100
 	parallel = 8
-	// claimFor is the time that a process has for a look-up before another one may do it.
-	claimFor = time.Minute
+	// claimFor is the time that a process has for a look-up before another one may do it: longer than a call may
+	// take. So long the look-ups wait that a process was about to make when it was killed.
+	claimFor = 15 * time.Second
 	// countEvery is how often the money that belongs to no order is counted.
 	countEvery = 10 * time.Second
 )

@@ -12,7 +12,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
-// What is wrong with a webhook or a secret. Compare with errors.Is.
+// The errors of a webhook or a secret. Compare with errors.Is.
 var (
 	// ErrForged: the headers are missing or malformed, or no signature is one of ours.
 	ErrForged = errors.New("payment: webhook not accepted")

@@ -184,7 +184,7 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// Whatever is sent, only what was signed is accepted.
+// Only signed bytes are accepted, for arbitrary input.
 func FuzzVerify(f *testing.F) {
 	w := newWebhooks(f, exampleSecret, otherSecret)
 	now := time.Now()

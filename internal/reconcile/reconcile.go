@@ -173,11 +173,11 @@ func (r *Reconciler) buckets(ctx context.Context, v order.AdmissionVoucher) (buc
 	return all, nil
 }
 
-// maxUnacknowledged is how many entries of a bucket are looked up in the database. The entries
+// maxUnacknowledged is how many orders of a bucket are looked up in the database. Those
 // that a process confirmed before it died are the oldest, and no more than a batch or two.
 const maxUnacknowledged = 2000
 
-// unacknowledged counts the entries of the streams whose orders the database has confirmed.
+// unacknowledged counts the orders of the streams that the database has confirmed.
 func (r *Reconciler) unacknowledged(ctx context.Context, v order.AdmissionVoucher) (n int64, err error) {
 	for b := range v.Buckets {
 		stream := ledger.KeysOf(r.Prefix, v.VoucherID, b).Orders
@@ -185,13 +185,16 @@ func (r *Reconciler) unacknowledged(ctx context.Context, v order.AdmissionVouche
 		if err != nil {
 			return 0, fmt.Errorf("%w: read Redis: %w", order.ErrUnavailable, err)
 		}
+		var oldest []ledger.Entry
 		for _, e := range entries {
-			a, _ := ledger.ParseEntry(e.ID, e.Values)
-			if a.OrderID == 0 {
+			oldest = append(oldest, ledger.ParseEntry(e.ID, e.Values)...)
+		}
+		for _, e := range oldest[:min(len(oldest), maxUnacknowledged)] {
+			if e.Order.OrderID == 0 {
 				continue // malformed: the consumers move it to the dead letters
 			}
-			switch o, err := r.Orders.Order(ctx, a.OrderID); {
-			case err == nil && o.Status.Persisted() && o.VoucherID == v.VoucherID:
+			switch o, err := r.Orders.Order(ctx, e.Order.OrderID); {
+			case err == nil && o.VoucherID == v.VoucherID && e.Order.PersistedAs(o.Status):
 				n++
 			case err != nil && !errors.Is(err, order.ErrNotFound):
 				return 0, err

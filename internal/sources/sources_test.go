@@ -86,10 +86,7 @@ func TestSourcesNameBehaviours(t *testing.T) {
 // TestSourcesPrintWhatTheySay runs the blocks that consist of redis-cli commands, each on an empty server, and
 // compares what they print.
 func TestSourcesPrintWhatTheySay(t *testing.T) {
-	cli, err := exec.LookPath("redis-cli")
-	if err != nil {
-		t.Skip("redis-cli is not installed")
-	}
+	cli := testkit.Tool(t, "apt-get install redis-tools", "redis-cli")
 	server := testkit.NewRedis(t)
 	_, port, err := net.SplitHostPort(server.Addr())
 	if err != nil {

@@ -64,7 +64,7 @@ func sharedDatabase(t TB, server *shared[*sqlProcess], engine sqlEngine) Databas
 
 // withoutSync makes a server commit without waiting for the disk: a test binary makes thousands of
 // commits, and does not test the disk. It is for shared servers only, which nobody kills.
-var withoutSync = []string{"--innodb-flush-log-at-trx-commit=2"}
+var withoutSync = []string{"--innodb-flush-log-at-trx-commit=2", "--innodb-flush-method=nosync", "--innodb-doublewrite=0"}
 
 // database creates an empty database.
 func (s *sqlProcess) database(t TB) (db Database, name string) {

@@ -8,7 +8,7 @@
 //   - On Linux the kernel kills the children of a test binary that dies (Pdeathsig).
 //   - A reaper, one small shell process per test binary, does the rest. It notices by the end of its
 //     input that the binary has died (a panic, a timeout, SIGKILL), kills the remaining processes and
-//     removes the folders.
+//     removes the folders. Where there is no shell, the program itself is the reaper ([MainIfReaper]).
 //
 // A test package that uses servers needs one line:
 //

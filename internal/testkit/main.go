@@ -23,6 +23,7 @@ import (
 // Main runs the tests of a package (m is the *[testing.M]), stops the shared servers, and fails
 // if a goroutine has leaked. It does not return.
 func Main(m interface{ Run() int }) {
+	MainIfReaper()
 	redis.SetLogger(discardLogger{})
 	_ = mysql.SetLogger(discardLogger{}) // it only fails without a logger
 	code := m.Run()
@@ -41,10 +42,14 @@ func Main(m interface{ Run() int }) {
 	os.Exit(code)
 }
 
-// abandonedByProxy ignores a goroutine that toxiproxy leaks, about once in some hundred runs, when
-// a proxy is closed while data passes through it: it waits to send to a receiver that has gone.
-func abandonedByProxy() goleak.Option {
-	return goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*NoopToxic).Pipe")
+// abandonedByProxy ignores goroutines that toxiproxy leaks, about once in some hundred runs, when a
+// proxy is closed or its toxics change while data passes through it: they wait to send to a receiver
+// that has gone.
+func abandonedByProxy() []goleak.Option {
+	return []goleak.Option{
+		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*NoopToxic).Pipe"),
+		goleak.IgnoreTopFunction("github.com/Shopify/toxiproxy/v2/stream.(*ChanWriter).Write"),
+	}
 }
 
 // shutdownTimeout is how long goroutines get to end by themselves. After Close, a go-redis pool
@@ -55,7 +60,7 @@ const shutdownTimeout = 7 * time.Second
 // leakedGoroutines returns an error that shows the goroutines that do not end.
 func leakedGoroutines() (err error) {
 	for limit := time.Now().Add(shutdownTimeout); ; {
-		if err = goleak.Find(abandonedByProxy()); err == nil || time.Now().After(limit) {
+		if err = goleak.Find(abandonedByProxy()...); err == nil || time.Now().After(limit) {
 			return err
 		}
 	}
@@ -90,6 +95,7 @@ type testBinary struct {
 	mariadb   shared[*sqlProcess]
 	mysql     shared[*sqlProcess]
 	zookeeper shared[*zooKeeperProcess]
+	programs  programs
 
 	mu      sync.Mutex
 	reaper  *reaper

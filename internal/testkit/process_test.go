@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	osexec "os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -91,9 +92,13 @@ func TestPausedProcessDoesNotRun(t *testing.T) {
 
 // A child starts servers and dies. Nothing of them is left.
 func TestNothingIsLeftOfADeadTestBinary(t *testing.T) {
-	for _, end := range []string{"panic", "kill", "exit"} {
+	for _, end := range []string{"panic", "kill", "exit", "kill without a shell"} {
 		t.Run(end, func(t *testing.T) {
-			out, err := runChild("TestAbnormalEnd", childScenario+"="+end)
+			env := []string{childScenario + "=" + end}
+			if strings.HasSuffix(end, "without a shell") {
+				env = append(env, "PATH="+onlyRedis(t))
+			}
+			out, err := runChild("TestAbnormalEnd", env...)
 			if err == nil {
 				t.Error("the child ended normally, want an abnormal end")
 			}
@@ -109,6 +114,21 @@ func TestNothingIsLeftOfADeadTestBinary(t *testing.T) {
 	}
 }
 
+// onlyRedis returns a folder with redis-server and no other program.
+func onlyRedis(t *testing.T) string {
+	t.Helper()
+	testkit.Redis(t) // skips where it is not installed
+	path, err := osexec.LookPath("redis-server")
+	if err != nil {
+		t.Skipf("redis-server is not in the PATH: %v", err)
+	}
+	folder := t.TempDir()
+	if err := os.Symlink(path, filepath.Join(folder, "redis-server")); err != nil {
+		t.Fatal(err)
+	}
+	return folder
+}
+
 // TestAbnormalEnd runs as a child of TestNothingIsLeftOfADeadTestBinary; by itself it does nothing.
 func TestAbnormalEnd(t *testing.T) {
 	end := os.Getenv(childScenario)
@@ -122,7 +142,7 @@ func TestAbnormalEnd(t *testing.T) {
 	switch end {
 	case "panic":
 		panic("as asked")
-	case "kill":
+	case "kill", "kill without a shell":
 		if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}

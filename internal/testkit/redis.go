@@ -41,7 +41,12 @@ func NewRedis(t TB, args ...string) *RedisServer {
 // preload.
 func NewRedisEnv(t TB, env []string, args ...string) *RedisServer {
 	t.Helper()
-	process, err := startRedis(redisOptions{env: env, extra: args})
+	return newRedis(t, redisOptions{env: env, extra: args})
+}
+
+func newRedis(t TB, options redisOptions) *RedisServer {
+	t.Helper()
+	process, err := startRedis(options)
 	check(t, err)
 	t.Cleanup(func() {
 		if err := process.close(); err != nil {
@@ -49,6 +54,13 @@ func NewRedisEnv(t TB, env []string, args ...string) *RedisServer {
 		}
 	})
 	return &RedisServer{t: t, process: process}
+}
+
+// NewRedisProgram is NewRedis with another server, which must accept --port and --bind and answer INFO SERVER
+// with its process_id.
+func NewRedisProgram(t TB, program Command) *RedisServer {
+	t.Helper()
+	return newRedis(t, redisOptions{program: program})
 }
 
 // NewRedisReplica starts a replica of primary for this test alone, and returns once it is in sync.
@@ -154,6 +166,7 @@ type redisProcess struct {
 }
 
 type redisOptions struct {
+	program  Command // in place of redis-server
 	sentinel bool
 	env      []string // added to the environment of the test
 	extra    []string // further flags
@@ -173,9 +186,12 @@ func (o redisOptions) above() []int {
 const redisHow = "apt-get install redis-server, brew install redis, or make infra"
 
 func startRedis(options redisOptions) (*redisProcess, error) {
-	path, err := lookUp("redis-server", redisHow)
-	if err != nil {
-		return nil, err
+	path := options.program.Path
+	if path == "" {
+		var err error
+		if path, err = lookUp("redis-server", redisHow); err != nil {
+			return nil, err
+		}
 	}
 	dir, remove, err := binary.folder("")
 	if err != nil {
@@ -203,8 +219,13 @@ func (s *redisProcess) restart() error {
 		}
 		args = []string{config, "--sentinel"}
 	}
-	args = append(args, "--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.dir)
-	p, err := start(Command{Path: s.path, Args: append(args, s.options.extra...), Env: s.options.env, Dir: s.dir})
+	args = append(args, "--dir", s.dir)
+	if s.options.program.Path != "" {
+		args = slices.Clone(s.options.program.Args)
+	}
+	args = append(args, "--port", strconv.Itoa(s.port), "--bind", "127.0.0.1")
+	env := slices.Concat(s.options.program.Env, s.options.env)
+	p, err := start(Command{Path: s.path, Args: append(args, s.options.extra...), Env: env, Dir: s.dir})
 	if err != nil {
 		return err
 	}

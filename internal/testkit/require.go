@@ -58,6 +58,26 @@ func check(t TB, err error) {
 	t.Fatalf("testkit: %v", err)
 }
 
+// Require ends the test if err, of [Installed] for instance, is not nil: it fails the test, or skips it if a
+// program is not installed and REQUIRE_INFRA=1 is not set.
+func Require(t TB, err error) {
+	t.Helper()
+	check(t, err)
+}
+
+// Tool returns the path of a program that a test runs, under the first of its names that is installed. If
+// none is, the test is skipped, unless REQUIRE_INFRA=1. The parameter how says how to install it.
+func Tool(t TB, how string, names ...string) string {
+	t.Helper()
+	for _, name := range names {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	check(t, &MissingError{Server: names[0], How: how})
+	return ""
+}
+
 // lookUp finds a server's program on the PATH, or in the folders for servers, which a user's PATH often
 // lacks.
 func lookUp(name, how string) (string, error) {

@@ -69,9 +69,7 @@ func run(t *testing.T, script func(testkit.TB)) (end abort) {
 }
 
 func TestExperimentUsesTheSameServers(t *testing.T) {
-	if err := testkit.Installed("redis-server"); err != nil {
-		t.Skip(err)
-	}
+	testkit.Require(t, testkit.Installed("redis-server"))
 	var own string
 	end := run(t, func(tb testkit.TB) {
 		server := testkit.NewRedis(tb)

@@ -131,7 +131,7 @@ type zooKeeperProcess struct {
 }
 
 const (
-	zooKeeperHow = "apt-get install zookeeper default-jre-headless, SECKILL_TEST_ZOOKEEPER=<folder of a ZooKeeper release>, or make infra"
+	zooKeeperHow = "apt-get install zookeeper default-jre-headless, brew install zookeeper, SECKILL_TEST_ZOOKEEPER=<folder of a ZooKeeper release>, or make infra"
 	zooKeeperVar = "SECKILL_TEST_ZOOKEEPER"
 )
 

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// What can go wrong with a voucher. Compare with errors.Is.
+// The errors of a voucher. Compare with errors.Is.
 var (
 	ErrNotFound   = errors.New("voucher: not found")
 	ErrNotStarted = errors.New("voucher: sale has not started")

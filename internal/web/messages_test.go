@@ -40,7 +40,7 @@ func TestLanguagesHaveTheSameMessages(t *testing.T) {
 	}
 }
 
-// What is named in a module or a page, and what has a name that is put together there.
+// The messages that a module or a page names, and those whose names it puts together.
 var (
 	named   = regexp.MustCompile(`\b(?:t|has)\(\s*'([\w.]+)'|data-t="([\w.]+)"|setup\('([\w.]+)'\)|[?:]\s+'([a-z]\w*(?:\.\w+)+)'`)
 	chosen  = regexp.MustCompile(`'([a-z]+(?:\.\w+)+)'`)

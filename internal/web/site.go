@@ -58,13 +58,23 @@ const (
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// New reads the embedded files. Its errors are those of the files themselves.
+// New reads the embedded files of the service's pages. Its errors are those of the files themselves.
 func New(cfg Config) (*Site, error) {
+	return newSite(map[string]string{"/": "buyers", "/console": "console"}, cfg, nil)
+}
+
+// NewLab reads those of the laboratory's page. pictures is the style sheet of its pictures.
+func NewLab(pictures string) (*Site, error) {
+	return newSite(map[string]string{"/": "lab"}, Config{Lab: true}, map[string]string{"picture.css": pictures})
+}
+
+// newSite reads pages, by path, and adds more static files to those of the folder.
+func newSite(pages map[string]string, cfg Config, more map[string]string) (*Site, error) {
 	s := &Site{pages: make(map[string]*file), static: make(map[string]*file)}
-	if err := s.addStatic(); err != nil {
+	if err := s.addStatic(more); err != nil {
 		return nil, fmt.Errorf("web: %w", err)
 	}
-	for at, name := range map[string]string{"/": "buyers", "/console": "console"} {
+	for at, name := range pages {
 		if err := s.addPage(at, name, cfg); err != nil {
 			return nil, fmt.Errorf("web: %w", err)
 		}
@@ -72,8 +82,8 @@ func New(cfg Config) (*Site, error) {
 	return s, nil
 }
 
-// addStatic adds the files of the folder static, and the messages of all languages as a module.
-func (s *Site) addStatic() error {
+// addStatic adds the files of the folder static, more of them, and the messages of all languages as a module.
+func (s *Site) addStatic(more map[string]string) error {
 	names, err := fs.ReadDir(files, "static")
 	if err != nil {
 		return err
@@ -91,6 +101,11 @@ func (s *Site) addStatic() error {
 			return err
 		}
 		if err := add(entry.Name(), body); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(more)) {
+		if err := add(name, []byte(more[name])); err != nil {
 			return err
 		}
 	}

@@ -24,6 +24,16 @@ func newSite(t *testing.T) *web.Site {
 	return s
 }
 
+// sites are the service's pages and the laboratory's.
+func sites(t *testing.T) []*web.Site {
+	t.Helper()
+	lab, err := web.NewLab(".picture { color: red; }")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []*web.Site{newSite(t), lab}
+}
+
 func get(t *testing.T, s *web.Site, path string, headers ...string) *http.Response {
 	t.Helper()
 	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
@@ -57,61 +67,73 @@ var address = regexp.MustCompile(`(?:href|src)="(/static/[^"]+)"`)
 
 // Every file that a page names is there, is kept for ever, and all together are small.
 func TestFirstViewIsSmall(t *testing.T) {
-	s := newSite(t)
-	for _, path := range s.Paths() {
-		sum := 0
-		page := get(t, s, path, "Accept-Encoding: gzip, br")
-		if page.Header.Get("Cache-Control") != "no-cache" {
-			t.Errorf("%s: Cache-Control is %q", path, page.Header.Get("Cache-Control"))
+	for _, s := range sites(t) {
+		for _, path := range s.Paths() {
+			viewIsSmall(t, s, path)
 		}
-		sum += int(page.ContentLength)
-		seen := map[string]bool{}
-		for _, found := range address.FindAllStringSubmatch(text(t, page), -1) {
-			if seen[found[1]] {
-				continue
-			}
-			seen[found[1]] = true
-			f := get(t, s, found[1], "Accept-Encoding: gzip")
-			if f.StatusCode != http.StatusOK || f.Header.Get("Cache-Control") != "public, max-age=31536000, immutable" {
-				t.Errorf("%s: %s, Cache-Control %q", found[1], f.Status, f.Header.Get("Cache-Control"))
-			}
-			sum += int(f.ContentLength)
+	}
+}
+
+func viewIsSmall(t *testing.T, s *web.Site, path string) {
+	t.Helper()
+	sum := 0
+	page := get(t, s, path, "Accept-Encoding: gzip, br")
+	if page.Header.Get("Cache-Control") != "no-cache" {
+		t.Errorf("%s: Cache-Control is %q", path, page.Header.Get("Cache-Control"))
+	}
+	sum += int(page.ContentLength)
+	seen := map[string]bool{}
+	for _, found := range address.FindAllStringSubmatch(text(t, page), -1) {
+		if seen[found[1]] {
+			continue
 		}
-		if len(seen) < 5 {
-			t.Errorf("%s names %d files", path, len(seen))
+		seen[found[1]] = true
+		f := get(t, s, found[1], "Accept-Encoding: gzip")
+		if f.StatusCode != http.StatusOK || f.Header.Get("Cache-Control") != "public, max-age=31536000, immutable" {
+			t.Errorf("%s: %s, Cache-Control %q", found[1], f.Status, f.Header.Get("Cache-Control"))
 		}
-		t.Logf("%s: %d files, %d bytes", path, len(seen), sum)
-		if sum > firstView {
-			t.Errorf("%s: the first view has %d bytes, at most %d", path, sum, firstView)
-		}
+		sum += int(f.ContentLength)
+	}
+	if len(seen) < 5 {
+		t.Errorf("%s names %d files", path, len(seen))
+	}
+	t.Logf("%s: %d files, %d bytes", path, len(seen), sum)
+	if sum > firstView {
+		t.Errorf("%s: the first view has %d bytes, at most %d", path, sum, firstView)
 	}
 }
 
 // A page has no inline script or style, which its policy would keep from running.
 func TestNothingIsInline(t *testing.T) {
-	s := newSite(t)
-	for _, path := range s.Paths() {
-		resp := get(t, s, path)
-		policy := resp.Header.Get("Content-Security-Policy")
-		for _, want := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'"} {
-			if !strings.Contains(policy, want) {
-				t.Errorf("%s: the policy has no %q", path, want)
-			}
+	for _, s := range sites(t) {
+		for _, path := range s.Paths() {
+			nothingIsInline(t, s, path)
 		}
-		if strings.Contains(policy, "unsafe") || strings.Contains(policy, "http") || strings.Contains(policy, "*") {
-			t.Errorf("%s: the policy is wide: %s", path, policy)
+	}
+}
+
+func nothingIsInline(t *testing.T, s *web.Site, path string) {
+	t.Helper()
+	resp := get(t, s, path)
+	policy := resp.Header.Get("Content-Security-Policy")
+	for _, want := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'"} {
+		if !strings.Contains(policy, want) {
+			t.Errorf("%s: the policy has no %q", path, want)
 		}
-		for name, want := range map[string]string{
-			"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cross-Origin-Opener-Policy": "same-origin",
-			"Cross-Origin-Resource-Policy": "same-origin", "Vary": "Accept-Encoding",
-		} {
-			if got := resp.Header.Get(name); got != want {
-				t.Errorf("%s: %s is %q, want %q", path, name, got, want)
-			}
+	}
+	if strings.Contains(policy, "unsafe") || strings.Contains(policy, "http") || strings.Contains(policy, "*") {
+		t.Errorf("%s: the policy is wide: %s", path, policy)
+	}
+	for name, want := range map[string]string{
+		"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cross-Origin-Opener-Policy": "same-origin",
+		"Cross-Origin-Resource-Policy": "same-origin", "Vary": "Accept-Encoding",
+	} {
+		if got := resp.Header.Get(name); got != want {
+			t.Errorf("%s: %s is %q, want %q", path, name, got, want)
 		}
-		if inline := regexp.MustCompile(`(?i)<script(?:\s[^>]*)?>[^<]|<style|\sstyle=|\son\w+=|javascript:|(?:src|href)="(?:https?:)?//`).FindString(text(t, resp)); inline != "" {
-			t.Errorf("%s has %q", path, inline)
-		}
+	}
+	if inline := regexp.MustCompile(`(?i)<script(?:\s[^>]*)?>[^<]|<style|\sstyle=|\son\w+=|javascript:|(?:src|href)="(?:https?:)?//`).FindString(text(t, resp)); inline != "" {
+		t.Errorf("%s has %q", path, inline)
 	}
 }
 

@@ -2,8 +2,11 @@
 
 import { optionsFor } from './experiment.js';
 
-const SCENARIOS = ['rush', 'duplicates', 'tail', 'all'];
+const SCENARIOS = ['rush', 'duplicates', 'tail', 'all', 'life'];
 const FLOWS = ['locked', 'admission'];
+
+// The payments of the buyers of SCENARIO=life.
+const PRICE_CENTS = 8000;
 
 // The longest wait for an order that the service allows.
 const MOST_WAIT_SECONDS = 30;
@@ -19,13 +22,15 @@ function read(env) {
   if (!SCENARIOS.includes(scenario)) {
     throw new Error(`SCENARIO is "${scenario}"; one of ${SCENARIOS.join(', ')}`);
   }
-  const users = integer(env, 'USERS', 2000, 1);
+  const users = integer(env, 'USERS', scenario === 'life' ? 300 : 2000, 1);
   const requestsPerUser = integer(env, 'REQUESTS_PER_USER', 4, 1);
   // Duplicates need enough stock: a sold-out voucher would hide them.
   const stock = integer(env, 'STOCK', scenario === 'duplicates' ? users * requestsPerUser : 100, 1);
   if (scenario === 'tail' && users < stock) {
     throw new Error(`SCENARIO=tail sells out first, which needs USERS (${users}) to be at least STOCK (${stock})`);
   }
+  const vus = Math.min(users, integer(env, 'VUS', scenario === 'duplicates' ? 50 : 200, 1));
+  fits(env, scenario, vus, requestsPerUser);
   return {
     scenario,
     instances: instances(env),
@@ -34,19 +39,38 @@ function read(env) {
     firstUser: integer(env, 'FIRST_USER', 1, 1),
     requestsPerUser,
     stock,
-    vus: Math.min(users, integer(env, 'VUS', scenario === 'duplicates' ? 50 : 200, 1)),
+    payWithin: payWithin(env, scenario),
+    priceCents: PRICE_CENTS,
+    vus,
     maxSeconds: seconds(env, 'DURATION', 60),
     requestTimeout: `${seconds(env, 'REQUEST_TIMEOUT', 30)}s`,
     readySeconds: seconds(env, 'READY_TIMEOUT', 30),
     tailP95: env.TAIL_P95_MS ? integer(env, 'TAIL_P95_MS', 0, 1) : null,
-    adminToken: env.ADMIN_TOKEN || '',
-    jwtSecret: env.JWT_SECRET || '',
+    adminToken: secret(env, 'ADMIN_TOKEN'),
+    jwtSecret: secret(env, 'JWT_SECRET'),
     tokensFile: env.TOKENS || '',
     out: env.OUT || '',
     admission: env.FLOW === 'admission',
     waitSeconds: wait(env),
     policy: policy(env),
   };
+}
+
+// A container that needs more memory than it may have is killed without a word, so there the load has a bound.
+function fits(env, scenario, vus, requestsPerUser) {
+  const most = integer(env, 'MAX_CONNECTIONS', Infinity, 1);
+  const each = scenario === 'duplicates' ? requestsPerUser : scenario === 'all' ? 2 : 1;
+  if (vus * each > most) {
+    throw new Error(`VUS is ${vus}, which needs ${vus * each} connections in SCENARIO=${scenario}, and MAX_CONNECTIONS is ${most}`);
+  }
+}
+
+// A secret, or the content of the file whose absolute path NAME_FILE is, without a newline at its end.
+function secret(env, name) {
+  const file = env[`${name}_FILE`];
+  if (!file) return env[name] || '';
+  if (env[name]) throw new Error(`${name} and ${name}_FILE are both given: want one of them`);
+  return open(file).replace(/\r?\n$/, '');
 }
 
 // Only the parameters that were given: the server's defaults apply to the rest.
@@ -74,6 +98,13 @@ function flow(env) {
 function buckets(env) {
   if (env.FLOW === 'admission') return integer(env, 'BUCKETS', 1, 1);
   throw new Error('BUCKETS needs FLOW=admission');
+}
+
+// payWithin is 0 if nothing is to be paid.
+function payWithin(env, scenario) {
+  if (scenario === 'life') return seconds(env, 'PAY_WITHIN', 5);
+  if (env.PAY_WITHIN) throw new Error('PAY_WITHIN needs SCENARIO=life');
+  return 0;
 }
 
 // wait is 0 if buyers do not poll their accepted orders.

@@ -48,6 +48,7 @@ export function create() {
     end_at: new Date(now + 24 * 3600 * 1000).toISOString(),
     policy: config.policy,
   };
+  if (config.payWithin > 0) Object.assign(wanted, { price_cents: config.priceCents, pay_within_s: config.payWithin });
   const first = config.instances[0];
   const response = http.post(`${first}/api/v1/vouchers`, JSON.stringify(wanted), {
     headers: Object.assign({ 'Content-Type': 'application/json' }, adminHeaders()),

@@ -3,6 +3,7 @@
 import { ACCEPTED_OUTCOMES } from './accepted.js';
 import { config } from './config.js';
 import { anomalies, conclusion, experiment } from './experiment.js';
+import { ENDS } from './life.js';
 import { path } from './locks.js';
 import { CODES } from './outcomes.js';
 
@@ -26,6 +27,7 @@ function collect(data) {
     lock: null, // null where it was not asked
     phases: {},
     accepted: collectAccepted(value), // null where nobody asked
+    life: collectLife(value), // null where nothing was to be paid
     failed_thresholds: failedThresholds(metrics),
   };
   if (value('audit_read', 'count') > 0) {
@@ -87,6 +89,21 @@ function collectAccepted(value) {
   return accepted;
 }
 
+function collectLife(value) {
+  const life = { orders: 0, ends: {} };
+  for (const end of ENDS) {
+    const n = value(`life_${end}`, 'count') || 0;
+    if (n > 0) life.ends[end] = n;
+    life.orders += n;
+  }
+  if (life.orders === 0) return null;
+  life.payments = value('life_payments', 'count') || 0;
+  life.refunds = value('life_refunds', 'count') || 0;
+  life.wrong = value('life_wrong', 'count') || 0;
+  life.paid_after_ms = spread('life_paid_after', value);
+  return life;
+}
+
 function spread(trend, value) {
   return { p50: value(trend, 'med'), p95: value(trend, 'p(95)'), p99: value(trend, 'p(99)'), max: value(trend, 'max') };
 }
@@ -109,6 +126,7 @@ function words(r) {
     lines.push('', `  ${title(r, name)}: ${phaseLine(phase)}`, ...outcomeTable(phase));
   }
   if (r.accepted) lines.push('', `  ${acceptedLine(r.accepted)}`);
+  if (r.life) lines.push('', `  ${lifeLine(r.life)}`);
   lines.push('', `  policy     ${policyLine(r.policy)}`, `  instances  ${r.instances.join(' ')}`);
   if (r.voucher_id) lines.push(`  voucher    ${r.voucher_id}`);
   if (r.failed_thresholds.length > 0) lines.push(`  failed     ${r.failed_thresholds.join(', ')}`);
@@ -173,6 +191,9 @@ function findings(r) {
     list.push(`${-a.lost_orders} ${plural(-a.lost_orders, 'order')} stand in the database whose buyers never saw the answer; they can still ask for it.`);
   }
   if (a.orders === 0) list.push('Nothing was sold at all.');
+  if (r.life && r.life.wrong > 0) {
+    list.push(`${r.life.wrong} ${plural(r.life.wrong, 'order')} and their money do not belong together; the first ones are in the log above.`);
+  }
   return list;
 }
 
@@ -207,6 +228,12 @@ function acceptedLine(accepted) {
   const acceptedOutcomes = Object.entries(accepted.fates).map(([outcome, n]) => `${n} ${outcome}`).join(', ');
   return `accepted: ${accepted.orders} asked for with ?wait=${config.waitSeconds}s, ${acceptedOutcomes}; ` +
     `confirmed after ${spreadLine(accepted.confirmed_after_ms)}`;
+}
+
+function lifeLine(life) {
+  const ends = Object.entries(life.ends).map(([end, n]) => `${n} ${end}`).join(', ');
+  return `life: ${life.orders} orders ended: ${ends}; ${life.payments} payments, ${life.refunds} of them refunded; ` +
+    `paid after ${spreadLine(life.paid_after_ms)}`;
 }
 
 function spreadLine(l) {

@@ -1,4 +1,4 @@
 #!/bin/bash
-# The entry point of the stand-in for Redis's image, which accepts clients of other containers without a password.
+# The entry point of the stand-in for Redis's image, docker-entrypoint.sh. That image's also changes to the user redis.
 set -euo pipefail
-exec "$@" --protected-mode no
+exec "$@"

@@ -2,17 +2,33 @@
 --
 -- KEYS[1]  the stream
 -- KEYS[2]  a hash: entry -> how often it was tried alone
+-- KEYS[3]  the bucket: a hash, see the package ledger
 -- ARGV[1]  the group
 -- ARGV[2]  the channel on which orders that are final are published
 -- ARGV[3]  the ids of the orders, separated by spaces; '' to publish nothing
--- ARGV[4…] the entries
+-- ARGV[4]  how many of the entries have several orders
+-- ARGV[5…] these entries, each followed by the number of its orders; then the other entries
 --
 -- Replies  how many of the entries were still there
-local entries = {unpack(ARGV, 4)}
-local gone = redis.call('XDEL', KEYS[1], unpack(entries))
-redis.call('XACK', KEYS[1], ARGV[1], unpack(entries))
+local stream = KEYS[1]
+local first = 5 + 2 * tonumber(ARGV[4]) -- of the entries with one order
+local entries = {unpack(ARGV, first)}
+local gone, extra = 0, 0
+if #entries > 0 then
+  gone = redis.call('XDEL', stream, unpack(entries))
+end
+for i = 5, first - 1, 2 do
+  if redis.call('XDEL', stream, ARGV[i]) == 1 then
+    gone, extra = gone + 1, extra + tonumber(ARGV[i + 1]) - 1
+  end
+  entries[#entries + 1] = ARGV[i]
+end
+redis.call('XACK', stream, ARGV[1], unpack(entries))
 if redis.call('EXISTS', KEYS[2]) == 1 then
   redis.call('HDEL', KEYS[2], unpack(entries))
+end
+if extra > 0 and redis.call('HEXISTS', KEYS[3], 'extra') == 1 then
+  redis.call('HINCRBY', KEYS[3], 'extra', -extra)
 end
 if ARGV[3] ~= '' then
   redis.call('PUBLISH', ARGV[2], ARGV[3])

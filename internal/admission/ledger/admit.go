@@ -21,6 +21,9 @@ type Batch struct {
 	Known Known
 	// MaxPending is how many orders of the bucket may be pending.
 	MaxPending int64
+	// PerEntry is how many of the orders that are accepted one entry of the stream may have, from 1. Default
+	// [DefaultOrdersPerEntry].
+	PerEntry int
 	// Expiry is when the call must not act any more, in ms of the server's clock.
 	Expiry int64
 	// Traceparent is kept with each order that is accepted; "" for none.
@@ -33,17 +36,21 @@ type Batch struct {
 // data.
 type Known struct {
 	Epoch, Seq, Returned int64
-	// User, Order and Key are the last order that was seen accepted; 0 for none.
+	// User, Order and Key are the last order that was seen accepted; 0 for none. Late says that it took a
+	// voucher again.
 	User, Order int64
 	Key         order.KeyHash
+	Late        bool
 }
 
-// pairs is the index of ARGV[9] in the whole command: three keys and eight arguments come
+// pairs is the index of ARGV[10] in the whole command: three keys and nine arguments come
 // before it.
-const pairs = redisscript.FirstKey + 3 + 8
+const pairs = redisscript.FirstKey + 3 + 9
 
 // NewBatch returns a batch with room for n orders.
-func NewBatch(n int) *Batch { return &Batch{args: make([]any, pairs, pairs+2*n)} }
+func NewBatch(n int) *Batch {
+	return &Batch{PerEntry: DefaultOrdersPerEntry, args: make([]any, pairs, pairs+2*n)}
+}
 
 // Add adds an order. The pointers must stay valid until the batch is decided: a pointer fits
 // into an any without an allocation.
@@ -53,6 +60,11 @@ func (b *Batch) Add(userID, orderID *int64, key order.KeyHash) {
 		return
 	}
 	b.args = append(b.args, userID, Reserved(*orderID, key))
+}
+
+// AddLate adds an order that takes a voucher again, for late money. The sale's window does not concern it.
+func (b *Batch) AddLate(userID *int64, orderID int64, key order.KeyHash) {
+	b.args = append(b.args, userID, ReservedLate(orderID, key))
 }
 
 // Len is how many orders there are.
@@ -125,11 +137,11 @@ func (d *Decision) HasOrder() bool {
 func (l *Ledger) Admit(ctx context.Context, b *Batch) (Decision, error) {
 	user, last := "", ""
 	if b.Known.Order != 0 {
-		user, last = strconv.FormatInt(b.Known.User, 10), Reserved(b.Known.Order, b.Known.Key)
+		user, last = strconv.FormatInt(b.Known.User, 10), reservedAs(b.Known.Late, b.Known.Order, b.Known.Key)
 	}
 	copy(b.args[2:], []any{
 		3, b.Keys.Meta, b.Keys.Users, b.Keys.Orders,
-		b.Known.Epoch, b.Known.Seq, b.Known.Returned, user, last, b.MaxPending, b.Expiry, b.Traceparent,
+		b.Known.Epoch, b.Known.Seq, b.Known.Returned, user, last, b.MaxPending, b.Expiry, b.Traceparent, b.PerEntry,
 	})
 	reply, err := l.runAcknowledged(ctx, l.scripts.admit, b.args)
 	if err != nil && !errors.Is(err, ErrUnacknowledged) {

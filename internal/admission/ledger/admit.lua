@@ -13,9 +13,11 @@
 -- ARGV[6]  how many orders may be pending
 -- ARGV[7]  when the call is too old to act, in ms of this server's clock
 -- ARGV[8]  the traceparent of this call, for each entry; '' for none
--- ARGV[9]  user, order, user, order ...
+-- ARGV[9]  how many orders an entry of KEYS[3] may have
+-- ARGV[10…] user, order, user, order ...
 --
--- An order is its id or, if its request has an idempotency key, the id, a colon and the key.
+-- An order is its id or, if its request has an idempotency key, the id, a colon and the key. A 0 precedes
+-- an order that takes a voucher again because its money came late: the sale's window does not concern it.
 --
 -- Replies  {verdict, now, seq, stock, back, outcomes, earlier}
 --            verdict   0 decided
@@ -36,11 +38,11 @@
 --          With a verdict other than 0 nothing was done, and the reply is {verdict, now}.
 local voucher, users, orders = KEYS[1], KEYS[2], KEYS[3]
 local epoch, lastUser, lastOrder = ARGV[1], ARGV[4], ARGV[5]
-local trace = ARGV[8]
+local trace, perEntry = ARGV[8], tonumber(ARGV[9])
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local known = redis.call('HMGET', voucher, 'epoch', 'seq', 'stock', 'back', 'begin', 'end')
+local known = redis.call('HMGET', voucher, 'epoch', 'seq', 'stock', 'back', 'begin', 'end', 'extra')
 if known[1] ~= epoch or not known[3] then
   return {1, now}
 end
@@ -54,14 +56,18 @@ if now > tonumber(ARGV[7]) then
 end
 
 local asked = {lastUser}
-for i = 9, #ARGV, 2 do
+for i = 10, #ARGV, 2 do
   asked[#asked + 1] = ARGV[i]
 end
 local held = redis.call('HMGET', users, unpack(asked))
 if lastUser ~= '' and back == seenBack and held[1] ~= lastOrder then
   return {2, now}
 end
-local room = tonumber(ARGV[6]) - redis.call('XLEN', orders)
+local entries, extra = redis.call('XLEN', orders), 0
+if entries > 0 then
+  extra = tonumber(known[7] or 0)
+end
+local room = tonumber(ARGV[6]) - entries - extra
 
 local refusal -- for users without an order
 if now < tonumber(known[5]) then
@@ -80,14 +86,14 @@ end
 
 local outcomes, accepted, taken, repeated, earlier = {}, {}, {}, false, {}
 for i = 2, #asked do
-  local user, order = asked[i], ARGV[6 + 2 * i]
+  local user, order = asked[i], ARGV[7 + 2 * i]
   local has = held[i] or taken[user]
   if has then
     local id = has ~= order and earlierUnderKey(has, order)
     outcomes[i - 1] = has == order and 'r' or id and 'k' or 'o'
     earlier[#earlier + 1] = id or nil
     repeated = repeated or outcomes[i - 1] ~= 'o'
-  elseif refusal then
+  elseif refusal and string.byte(order) ~= 48 then
     outcomes[i - 1] = refusal
   elseif stock <= 0 then
     outcomes[i - 1] = 's'
@@ -108,14 +114,21 @@ if #accepted > 0 then
   -- number into text costs as much as a tenth of the script.
   seq = seq + #accepted / 2
   local call, last = redis.call, string.format('%d', seq)
-  for i = 1, #accepted, 2 do
-    if trace == '' then
-      call('XADD', orders, '*', 'o', accepted[i + 1], 'u', accepted[i], 'e', epoch, 's', last)
+  for i = 1, #accepted, 2 * perEntry do
+    local to = math.min(i + 2 * perEntry - 1, #accepted)
+    local alone = to == i + 1
+    if alone and trace == '' then
+      call('XADD', orders, '*', 'o', accepted[to], 'u', accepted[i], 'e', epoch, 's', last)
+    elseif alone then
+      call('XADD', orders, '*', 'o', accepted[to], 'u', accepted[i], 'e', epoch, 's', last, 'p', trace)
+    elseif trace == '' then
+      call('XADD', orders, '*', 'e', epoch, 's', last, unpack(accepted, i, to))
     else
-      call('XADD', orders, '*', 'o', accepted[i + 1], 'u', accepted[i], 'e', epoch, 's', last, 'p', trace)
+      call('XADD', orders, '*', 'e', epoch, 's', last, 'p', trace, unpack(accepted, i, to))
     end
+    extra = extra + (to - i - 1) / 2
   end
-  redis.call('HSET', voucher, 'seq', seq, 'stock', stock) -- whole numbers are sent as such
+  redis.call('HSET', voucher, 'seq', seq, 'stock', stock, 'extra', extra) -- whole numbers are sent as such
 elseif repeated then
   -- This changes nothing, but a WAIT on this connection then also waits until replicas have
   -- what another connection wrote about these orders.

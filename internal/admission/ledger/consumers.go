@@ -16,6 +16,8 @@ var (
 	ensureGroupSource string
 	//go:embed acknowledge.lua
 	acknowledgeSource string
+	//go:embed split.lua
+	splitSource string
 	//go:embed dead_letter.lua
 	deadLetterSource string
 	//go:embed remove_consumer.lua
@@ -26,13 +28,14 @@ var (
 // the client is configured to, repetitions and redirections of a cluster included: each of
 // them may be executed twice.
 type Consumers struct {
-	ensureGroup, acknowledge, deadLetter, removeConsumer *redis.Script
+	ensureGroup, acknowledge, split, deadLetter, removeConsumer *redis.Script
 }
 
 // NewConsumers returns the scripts.
 func NewConsumers() *Consumers {
 	return &Consumers{
 		ensureGroup: redis.NewScript(ensureGroupSource), acknowledge: redis.NewScript(acknowledgeSource),
+		split:      redis.NewScript(splitSource),
 		deadLetter: redis.NewScript(deadLetterSource), removeConsumer: redis.NewScript(removeConsumerSource),
 	}
 }
@@ -46,39 +49,54 @@ func (c *Consumers) EnsureGroup(ctx context.Context, client redis.Scripter, keys
 
 // Acknowledgement is for entries of one stream whose orders are persisted.
 type Acknowledgement struct {
-	keys   []string
-	args   []any
-	orders strings.Builder
+	keys    []string
+	channel string
+	orders  strings.Builder
+	// several are the entries with several orders, each followed by their number; single are the others.
+	several, single []any
 }
 
-// NewAcknowledgement returns one with room for n entries. The ids of the orders are published
-// on a channel, see [FinalChannel].
-func NewAcknowledgement(keys Keys, channel string, n int) *Acknowledgement {
-	return &Acknowledgement{keys: []string{keys.Orders, keys.Tries}, args: append(make([]any, 0, 3+n), Group, channel, "")}
+// NewAcknowledgement returns an empty one. The ids of the orders are published on a channel, see [FinalChannel].
+func NewAcknowledgement(keys Keys, channel string) *Acknowledgement {
+	return &Acknowledgement{keys: []string{keys.Orders, keys.Tries, keys.Meta}, channel: channel}
 }
 
-// Add adds an entry and the id of its order; 0 where there is none to publish.
-func (a *Acknowledgement) Add(entryID string, orderID int64) {
-	a.args = append(a.args, entryID)
-	if orderID == 0 {
-		return
+// Add adds an entry. It has one order or more, or none that could be read.
+func (a *Acknowledgement) Add(entryID string, orders int) {
+	if orders > 1 {
+		a.several = append(a.several, entryID, orders)
+	} else {
+		a.single = append(a.single, entryID)
 	}
+}
+
+// Publish adds the id of an order.
+func (a *Acknowledgement) Publish(orderID int64) {
 	if a.orders.Len() > 0 {
 		a.orders.WriteByte(' ')
 	}
 	a.orders.WriteString(strconv.FormatInt(orderID, 10))
-	a.args[2] = a.orders.String()
+}
+
+func (a *Acknowledgement) args() []any {
+	args := append(make([]any, 0, 4+len(a.several)+len(a.single)), Group, a.channel, a.orders.String(), len(a.several)/2)
+	return append(append(args, a.several...), a.single...)
 }
 
 // Acknowledge takes entries out of their stream and publishes the ids of their orders.
 func (c *Consumers) Acknowledge(ctx context.Context, client redis.Scripter, a *Acknowledgement) error {
-	return c.acknowledge.Run(ctx, client, a.keys, a.args...).Err()
+	return c.acknowledge.Run(ctx, client, a.keys, a.args()...).Err()
 }
 
 // QueueAcknowledge is Acknowledge in a pipeline. If the server does not know the script, the
 // command fails with NOSCRIPT (see [redisscript.Missing]).
 func (c *Consumers) QueueAcknowledge(ctx context.Context, pipe redis.Scripter, a *Acknowledgement) *redis.Cmd {
-	return c.acknowledge.EvalSha(ctx, pipe, a.keys, a.args...)
+	return c.acknowledge.EvalSha(ctx, pipe, a.keys, a.args()...)
+}
+
+// Split replaces an entry with several orders by one for each of them. Nothing happens where the entry is gone.
+func (c *Consumers) Split(ctx context.Context, client redis.Scripter, keys Keys, entryID string) error {
+	return c.split.Run(ctx, client, []string{keys.Orders, keys.Meta, keys.Tries}, Group, entryID).Err()
 }
 
 // Rejection is an entry that is to be moved to the dead letters.
@@ -86,9 +104,10 @@ type Rejection struct {
 	Keys    Keys
 	Channel string // see [FinalChannel]
 	Entry   string // the entry's id
-	// User, Order and Key are the reservation to give back. Order is 0 where there is none.
+	// User, Order, Key and Late are the reservation to give back. Order is 0 where there is none.
 	User, Order    int64
 	Key            order.KeyHash
+	Late           bool
 	Reason, Detail string
 }
 
@@ -97,7 +116,7 @@ type Rejection struct {
 func (c *Consumers) DeadLetter(ctx context.Context, client redis.Scripter, r *Rejection) (bool, error) {
 	user, reserved := "", ""
 	if r.Order != 0 {
-		user, reserved = strconv.FormatInt(r.User, 10), Reserved(r.Order, r.Key)
+		user, reserved = strconv.FormatInt(r.User, 10), reservedAs(r.Late, r.Order, r.Key)
 	}
 	n, err := c.deadLetter.Run(ctx, client,
 		[]string{r.Keys.Orders, r.Keys.Meta, r.Keys.Users, r.Keys.Dead, r.Keys.Tries},

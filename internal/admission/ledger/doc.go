@@ -10,7 +10,7 @@
 // one script can enforce one order per user.
 //
 //	key                       type    holds
-//	adm:{voucher}             hash    epoch, seq, stock, back, ret, begin, end, to:N, from:N
+//	adm:{voucher}             hash    epoch, seq, stock, back, ret, extra, begin, end, to:N, from:N
 //	adm:{voucher}:users       hash    user -> accepted order
 //	adm:{voucher}:users:E     hash    the users being prepared for epoch E
 //	adm:{voucher}:orders      stream  accepted orders that are not persisted yet
@@ -20,7 +20,19 @@
 //
 // An accepted order is its id or, if its request had an idempotency key, the id, a colon and a
 // hash of the key ([Reserved]). So a user's order tells a repetition of its request from another
-// request, for as long as the order itself is known.
+// request, for as long as the order itself is known. A 0 precedes an order that was cancelled or
+// expired and takes a voucher again, because its money came late ([ReservedLate]).
+//
+// # An entry
+//
+// The orders that one call accepts are in one entry, or in a few where they are many: an entry costs Redis, the
+// network and the consumers as much as several orders in it. A consumer that cannot write all orders of an entry
+// has split.lua replace it by entries of one order each, and only those are retried, counted or rejected alone.
+//
+//	one order        o order, u user, e epoch, s seq, p traceparent, t ms
+//	several orders   e epoch, s seq, p traceparent, and for each order: user -> order, as in users
+//
+// The id of an entry begins with the time of acceptance; t has it where the entry was split off another one.
 //
 // The tag of bucket 0 is the voucher's id, of bucket N the id and ".N". The prefix of the
 // installation precedes every key.
@@ -44,6 +56,7 @@
 //	ensure_group.lua    [Consumers.EnsureGroup]     create the consumer group
 //	acknowledge.lua     [Consumers.Acknowledge]     take persisted entries out
 //	dead_letter.lua     [Consumers.DeadLetter]      move an entry to the dead letters
+//	split.lua           [Consumers.Split]           replace an entry by one for each of its orders
 //	remove_consumer.lua [Consumers.RemoveConsumer]  leave the consumer group
 //
 // # Stock in transit

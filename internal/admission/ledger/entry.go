@@ -1,10 +1,12 @@
 package ledger
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,13 +15,15 @@ import (
 )
 
 // The fields of an entry of Orders. The entry's id begins with the time of acceptance, in ms
-// of Redis' clock. admit.lua writes entries.
+// of Redis' clock. An entry with several orders has neither EntryOrder nor EntryUser: each of its other
+// fields is a user's id and holds the user's order. admit.lua and split.lua write entries.
 const (
 	EntryOrder = "o" // the order, as in Users: see [Reserved]
 	EntryUser  = "u" // the user's id
 	EntryEpoch = "e" // the epoch it was accepted under
 	EntrySeq   = "s" // seq after the call that accepted it
 	EntryTrace = "p" // the traceparent of the call that accepted it; absent without tracing
+	EntryAt    = "t" // the time of acceptance, where the entry was split off another one
 )
 
 // The further fields of an entry of Dead. dead_letter.lua writes them.
@@ -29,30 +33,73 @@ const (
 	DeadFrom   = "from"   // the id of the entry of Orders
 )
 
-// ParseEntry reads an entry of Orders. The voucher and the bucket of the order are not in
-// the entry. With an error the entry is malformed, and the order holds what could be read.
-// An entry without a sequence number or a trace is still an order.
-func ParseEntry(id string, fields map[string]any) (order.Accepted, error) {
-	var a order.Accepted
-	var failed [3]error
-	a.OrderID, a.Key, failed[0] = parseOrder(fields)
-	a.UserID, failed[1] = positive(fields, EntryUser)
-	a.Epoch, failed[2] = positive(fields, EntryEpoch)
-	if seq, err := positive(fields, EntrySeq); err == nil {
-		a.Seq = seq
-	}
-	a.Trace, _ = fields[EntryTrace].(string)
-	a.At = EntryTime(id)
-	return a, errors.Join(failed[:]...)
+// DefaultOrdersPerEntry is how many orders an entry has at most, unless configured otherwise. Longer entries would
+// save little, and several consumers could not share what one call has accepted.
+const DefaultOrdersPerEntry = 64
+
+// Entry is an order of an entry of Orders.
+type Entry struct {
+	// Order has no voucher and no bucket: they are not in the entry.
+	Order order.Accepted
+	// Err says that the order, or the whole entry, is malformed. Order then holds what could be read.
+	Err error
 }
 
-// parseOrder reads the field [EntryOrder].
-func parseOrder(fields map[string]any) (id int64, key order.KeyHash, err error) {
-	text, _ := fields[EntryOrder].(string)
-	if id, key, err = ParseReserved(text); err != nil {
-		return 0, 0, fmt.Errorf("field %s: %w", EntryOrder, err)
+// ParseEntry reads an entry of Orders, and returns its orders by their ids. An entry that is malformed as a whole
+// counts as one order. An order without a sequence number or a trace is still an order.
+func ParseEntry(id string, fields map[string]any) []Entry {
+	common := order.Accepted{At: entryTime(id, fields)}
+	var epochErr error
+	common.Epoch, epochErr = positive(fields, EntryEpoch)
+	if seq, err := positive(fields, EntrySeq); err == nil {
+		common.Seq = seq
 	}
-	return id, key, nil
+	common.Trace, _ = fields[EntryTrace].(string)
+
+	if orders := severalOrders(fields); len(orders) > 0 {
+		for i := range orders {
+			a := &orders[i].Order
+			a.Epoch, a.Seq, a.Trace, a.At = common.Epoch, common.Seq, common.Trace, common.At
+			orders[i].Err = errors.Join(orders[i].Err, epochErr)
+		}
+		return orders
+	}
+	var orderErr, userErr error
+	common.OrderID, common.Key, common.Late, orderErr = parseOrder(fields[EntryOrder])
+	common.UserID, userErr = positive(fields, EntryUser)
+	return []Entry{{Order: common, Err: errors.Join(orderErr, userErr, epochErr)}}
+}
+
+// severalOrders returns the orders of an entry that has several; nil of an entry with one.
+func severalOrders(fields map[string]any) []Entry {
+	_, hasOrder := fields[EntryOrder]
+	_, hasUser := fields[EntryUser]
+	if hasOrder || hasUser {
+		return nil
+	}
+	orders := make([]Entry, 0, len(fields))
+	for name, value := range fields {
+		if name == EntryEpoch || name == EntrySeq || name == EntryTrace || name == EntryAt {
+			continue
+		}
+		var e Entry
+		var orderErr, userErr error
+		e.Order.OrderID, e.Order.Key, e.Order.Late, orderErr = parseOrder(value)
+		e.Order.UserID, userErr = parsePositive(name, "user "+strconv.Quote(name))
+		e.Err = errors.Join(orderErr, userErr)
+		orders = append(orders, e)
+	}
+	slices.SortFunc(orders, func(a, b Entry) int { return cmp.Compare(a.Order.OrderID, b.Order.OrderID) })
+	return orders
+}
+
+// parseOrder parses what an entry holds of an order.
+func parseOrder(value any) (id int64, key order.KeyHash, late bool, err error) {
+	text, _ := value.(string)
+	if id, key, err = ParseReserved(text); err != nil {
+		return 0, 0, false, fmt.Errorf("the order: %w", err)
+	}
+	return id, key, IsLate(text), nil
 }
 
 const (
@@ -74,7 +121,26 @@ func Reserved(id int64, key order.KeyHash) string {
 	return text + keySeparator + base64.RawURLEncoding.EncodeToString(raw[:])
 }
 
-// ParseReserved is the reverse of [Reserved].
+// lateMark precedes an order that takes a voucher again, for late money. It is not to be taken for the order's first
+// reservation: a return of that one may still be on its way, and must not remove this one. The mark is a zero, so
+// that whoever only wants the number need not know of it.
+const lateMark = "0"
+
+// ReservedLate is [Reserved] for an order that takes a voucher again.
+func ReservedLate(id int64, key order.KeyHash) string { return lateMark + Reserved(id, key) }
+
+// IsLate reports whether a text of [Reserved] or [ReservedLate] is one of the latter.
+func IsLate(text string) bool { return strings.HasPrefix(text, lateMark) }
+
+// reservedAs is Reserved or ReservedLate.
+func reservedAs(late bool, id int64, key order.KeyHash) string {
+	if late {
+		return ReservedLate(id, key)
+	}
+	return Reserved(id, key)
+}
+
+// ParseReserved is the reverse of [Reserved] and [ReservedLate].
 func ParseReserved(text string) (id int64, key order.KeyHash, err error) {
 	number, encoded, keyed := strings.Cut(text, keySeparator)
 	if id, err = strconv.ParseInt(number, 10, 64); err != nil {
@@ -96,12 +162,16 @@ func ParseReserved(text string) (id int64, key order.KeyHash, err error) {
 // positive reads a field that is a positive number.
 func positive(fields map[string]any, name string) (int64, error) {
 	text, _ := fields[name].(string)
+	return parsePositive(text, "field "+name)
+}
+
+func parsePositive(text, what string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("field %s: %w", name, err)
+		return 0, fmt.Errorf("%s: %w", what, err)
 	}
 	if n < 1 {
-		return 0, fmt.Errorf("field %s is %d", name, n)
+		return 0, fmt.Errorf("%s is %d", what, n)
 	}
 	return n, nil
 }
@@ -115,6 +185,14 @@ func EntryTime(id string) time.Time {
 		n = 0
 	}
 	return time.UnixMilli(n).UTC()
+}
+
+// entryTime returns when the orders of an entry were accepted.
+func entryTime(id string, fields map[string]any) time.Time {
+	if at, split := fields[EntryAt].(string); split {
+		return EntryTime(at)
+	}
+	return EntryTime(id)
 }
 
 // DeadLetter is an entry of Dead. The fields of the original entry are as they were: they may
@@ -133,7 +211,7 @@ func ParseDeadLetter(id string, fields map[string]any) DeadLetter {
 	}
 	number, _, _ := strings.Cut(text(EntryOrder), keySeparator)
 	return DeadLetter{
-		OrderID: number, UserID: text(EntryUser),
+		OrderID: strings.TrimPrefix(number, lateMark), UserID: text(EntryUser),
 		Reason: text(DeadReason), Detail: text(DeadDetail), At: EntryTime(id),
 	}
 }

@@ -11,7 +11,7 @@ type Keys struct {
 	// order per user, and stays until the voucher is forgotten.
 	Users string
 	// Orders is the stream of accepted orders. A consumer acknowledges and deletes an entry
-	// once its order is persisted, so the stream holds only orders that are pending.
+	// once its orders are persisted, so the stream holds only orders that are pending.
 	Orders string
 	// Dead is the stream of accepted orders that were rejected.
 	Dead string
@@ -73,6 +73,10 @@ const (
 	// FieldArrived is the total of the stock that orders gave back in the database, as far as it
 	// has arrived here; no field is 0. See return.lua.
 	FieldArrived = "ret"
+	// FieldExtra is how many orders the entries of Orders have beyond one each: the length of the
+	// stream and this field together count the orders that are pending. It means nothing while the
+	// stream is empty.
+	FieldExtra = "extra"
 	// FieldBegin and FieldEnd are the sale's window, in ms of Redis' clock.
 	FieldBegin = "begin"
 	FieldEnd   = "end"

@@ -1,4 +1,5 @@
--- Open a bucket that was closed, with the users that were prepared and without transfers.
+-- Open a bucket that was closed, with the users that were prepared and without transfers. What is
+-- pending stays.
 --
 -- KEYS[1]  the bucket: a hash, see the package ledger
 -- KEYS[2]  its users: a hash, user -> order
@@ -14,7 +15,7 @@
 --          0 not opened: the bucket is not closed under that epoch any more, or some of the
 --            prepared users are missing, because a replica took over or the clock jumped
 local voucher, users, fresh = KEYS[1], KEYS[2], KEYS[3]
-local known = redis.call('HMGET', voucher, 'epoch', 'seq')
+local known = redis.call('HMGET', voucher, 'epoch', 'seq', 'extra')
 if known[1] ~= ARGV[2] or redis.call('HLEN', fresh) ~= tonumber(ARGV[7]) then
   return 0
 end
@@ -29,4 +30,7 @@ if redis.call('EXISTS', fresh) == 1 then
 end
 redis.call('DEL', voucher) -- with its transfers and all else that belongs to earlier epochs
 redis.call('HSET', voucher, 'epoch', ARGV[1], 'seq', seq, 'stock', ARGV[4], 'back', '0', 'begin', ARGV[5], 'end', ARGV[6])
+if known[3] then
+  redis.call('HSET', voucher, 'extra', known[3])
+end
 return 1

@@ -14,10 +14,13 @@ var returnSource string
 // transfer's amount is what was added to the stock. No replica is waited for: a primary that lacks a return has
 // a smaller seq than the caller records in the database, and is found out by that.
 func (l *Ledger) Return(ctx context.Context, keys Keys, r order.Return) (Transfer, error) {
-	args := make([]any, 0, 7+2*len(r.Orders))
+	args := make([]any, 0, 7+4*len(r.Orders))
 	args = append(args, "", "", 2, keys.Meta, keys.Users, r.Epoch, r.Total)
 	for _, o := range r.Orders {
 		args = append(args, o.UserID, Reserved(o.ID, o.Key))
+		if o.Late { // unless the voucher was rebuilt since
+			args = append(args, o.UserID, ReservedLate(o.ID, o.Key))
+		}
 	}
 	return parseTransfer(l.run(ctx, l.scripts.giveBack, args))
 }

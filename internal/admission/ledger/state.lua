@@ -25,8 +25,12 @@ for i = 1, #all, 2 do
     list[#list + 1] = value
   end
 end
+local pending = redis.call('XLEN', KEYS[2])
+if pending > 0 then
+  pending = pending + (known.extra or 0)
+end
 return {
-  clock[1] * 1000 + math.floor(clock[2] / 1000), redis.call('XLEN', KEYS[2]), redis.call('XLEN', KEYS[3]),
+  clock[1] * 1000 + math.floor(clock[2] / 1000), pending, redis.call('XLEN', KEYS[3]),
   known.epoch or -1, known.seq or -1, known.stock or -1, known.back or -1,
   known.begin or -1, known['end'] or -1, known.ret or 0, to, from,
 }

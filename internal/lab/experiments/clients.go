@@ -97,11 +97,13 @@ func (c *clients) request(who string) lockclient.Acquire {
 // warmUp makes a client open its connections, on a key that plays no part.
 func (c *clients) warmUp(client *lockclient.Client) {
 	first := c.request("")
-	first.Key, first.TTL = c.key+"/warm", time.Minute
+	first.Key, first.TTL = c.warmKey(), time.Minute
 	g, err := client.Acquire(c.Context(), first)
 	c.must(err)
 	c.must(client.Release(c.Context(), g.Lease))
 }
+
+func (c *clients) warmKey() string { return c.key + "/warm" }
 
 // acquire acquires, and tries again if a server was too busy to answer in time: these
 // scenarios are not about that.
@@ -191,6 +193,7 @@ func (c *clients) fullEvidence() judge.Evidence {
 	for _, client := range c.all {
 		client.AddTo(&ev)
 	}
+	ev.Events = slices.DeleteFunc(ev.Events, func(e eventlog.Event) bool { return e.Key == c.warmKey() })
 	return ev
 }
 
@@ -199,23 +202,6 @@ func (c *clients) must(err error) {
 	if err != nil {
 		c.Fatalf("%w", err)
 	}
-}
-
-// evidenceAt is what was known at a moment in the past.
-func evidenceAt(ev judge.Evidence, end int64) judge.Evidence {
-	past := ev
-	past.End, past.Events, past.Samples = end, nil, nil
-	for _, e := range ev.Events {
-		if e.At <= end {
-			past.Events = append(past.Events, e)
-		}
-	}
-	for _, s := range ev.Samples {
-		if s.At <= end {
-			past.Samples = append(past.Samples, s)
-		}
-	}
-	return past
 }
 
 // sorted returns events by time.

@@ -9,6 +9,7 @@ import (
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/judge"
 	"seckill/internal/lab/lockclient"
+	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lock"
 	"seckill/internal/testkit"
@@ -66,7 +67,7 @@ func dyingWithWatchdog(mechanism string) lab.Setup {
 // leaseOfTheDead changes the lease, and with it when the lock must be free and how long the
 // second buyer waits for that.
 func leaseOfTheDead() lab.Parameter {
-	return lab.DurationParameter("lease", "how long the lock lasts, if it is not renewed", 400*time.Millisecond, 4*time.Second,
+	return lab.DurationParameter("lease", tell.F("how long the lock lasts, if it is not renewed"), 400*time.Millisecond, 4*time.Second,
 		func(s lab.Setup) time.Duration { return cmp.Or(s.Policy.TTL(), s.Watchdog) },
 		func(s *lab.Setup, d time.Duration) {
 			setLease(s, d)
@@ -76,7 +77,7 @@ func leaseOfTheDead() lab.Parameter {
 }
 
 func workBeforeDeath() lab.Parameter {
-	return work("how long the holder works before it is killed", deadWork, 10*time.Millisecond, 2*time.Second)
+	return work(tell.F("how long the holder works before it is killed"), deadWork, 10*time.Millisecond, 2*time.Second)
 }
 
 // dyingBetweenCommands kills a holder after its first command, if the mechanism sends two.
@@ -114,7 +115,7 @@ func holderCutOff(t *lab.Trial, setup lab.Setup) {
 	asks := t.Go(func() { g, failed = process.Acquire(t.Context(), req) })
 	c.observer.Await("buyer 1's key", func(s judge.Sample) bool { return s.Stored.Owner != "" })
 	way.Cut()
-	over := t.Fault("process-1 cannot reach Redis")
+	over := t.Fault(tell.F("process-1 cannot reach Redis"))
 	cut := time.Now().UnixNano()
 	asks()
 	if failed == nil {
@@ -140,9 +141,9 @@ func holderCutOff(t *lab.Trial, setup lab.Setup) {
 	evidence.Grace = due
 	t.Judge(evidenceWhenDue(evidence, cut+int64(due+betweenCommands+deadSlack)))
 	if err == nil {
-		t.Measure("the next one got in after the cut", millis(time.Duration(next.At-cut)), "ms")
+		t.Measure(tell.F("the next one got in after the cut"), millis(time.Duration(next.At-cut)), tell.F("ms"))
 	} else {
-		t.Measure("the next one waited in vain", millis(next.Waited()), "ms")
+		t.Measure(tell.F("the next one waited in vain"), millis(next.Waited()), tell.F("ms"))
 	}
 }
 
@@ -181,16 +182,16 @@ func holderKilled(t *lab.Trial, setup lab.Setup) {
 	death := evidence.Deaths[0].At
 	t.Judge(evidenceWhenDue(evidence, death+int64(due+deadSlack)))
 	if err == nil {
-		t.Measure("the next one got in after the death", millis(time.Duration(g.At-death)), "ms")
+		t.Measure(tell.F("the next one got in after the death"), millis(time.Duration(g.At-death)), tell.F("ms"))
 	} else {
-		t.Measure("the next one waited in vain", millis(g.Waited()), "ms")
+		t.Measure(tell.F("the next one waited in vain"), millis(g.Waited()), tell.F("ms"))
 	}
 }
 
 // evidenceWhenDue is for a key that must be free by a given time. If the key was stuck then
 // and is free at the end, it returns what was known at that time; otherwise all evidence.
 func evidenceWhenDue(evidence judge.Evidence, by int64) judge.Evidence {
-	then := evidenceAt(evidence, min(by, evidence.End))
+	then := evidence.Until(min(by, evidence.End))
 	isStuck := func(ev judge.Evidence) bool { return judge.Judge(ev).Anomalies[finding.StuckKeys] > 0 }
 	if isStuck(then) && !isStuck(evidence) {
 		return then

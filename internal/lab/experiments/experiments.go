@@ -33,7 +33,7 @@ func All() (lab.Set, error) {
 func comparisons() []comparison {
 	return slices.Concat(
 		sales(), names(), releases(), refusals(), deaths(), leases(), reentry(), panics(), transactions(), networks(),
-		connections(), pauses(), failovers(), quorums(), redlocks(), herds(), fairness(),
+		connections(), pauses(), failovers(), quorums(), redlocks(), herds(), fairness(), lives(),
 	)
 }
 
@@ -46,6 +46,7 @@ type comparison struct {
 	cases    []setupCase
 	// parameters are the values that can be changed, of the setups that have them.
 	parameters []lab.Parameter
+	stretches  bool // see [lab.Experiment]
 }
 
 // setupCase is an experiment: the scene of its comparison with one setup.
@@ -88,6 +89,7 @@ func (c comparison) experiments() (lab.Set, error) {
 		e.Group, e.Quiet, e.Setup, e.Expect = group, c.quiet, one.setup, one.expect()
 		e.About, e.Parameters = slices.Concat(one.breaks, one.holds), c.parameters
 		e.Scenario, e.Needs, e.Partner = c.scenario, c.needs, one.partner
+		e.Stretches = c.stretches
 		if one.scenario != nil {
 			e.Scenario = one.scenario
 		}

@@ -3,6 +3,7 @@ package experiments
 import (
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/testkit"
 )
@@ -10,7 +11,7 @@ import (
 // failovers are the experiments about a primary whose replica takes its place.
 func failovers() []comparison {
 	return []comparison{{
-		text: "failover", scenario: primaryDies, needs: []testbed.Server{testbed.Redis}, quiet: true, cases: []setupCase{
+		text: "failover", scenario: primaryDies, needs: []testbed.Server{testbed.RedisServer}, quiet: true, cases: []setupCase{
 			{id: "primary-dies-before-replicating", setup: renewedTryOnce("reentrant"), breaks: kinds{finding.Overlaps}},
 			{id: "multi-survives-failover", setup: renewedTryOnce("multi"), holds: kinds{finding.Overlaps}},
 		},
@@ -33,13 +34,13 @@ func primaryDies(t *lab.Trial, setup lab.Setup) {
 	first, other := e.start("process-1"), e.start("process-2")
 
 	link.Cut()
-	cut := t.Fault("no replication")
+	cut := t.Fault(tell.F("no replication"))
 	g := e.firstAcquires(first)
 	e.kill("primary", primary)
 	cut()
-	t.Fault("the primary is dead")
+	t.Fault(tell.F("the primary is dead"))
 	replica.Promote()
 	address.SetUpstream(replica.Addr())
-	t.Fault("the replica takes its place")()
+	e.noteReturn(tell.F("the replica takes its place"))
 	e.secondTries(first, g, other)
 }

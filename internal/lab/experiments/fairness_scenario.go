@@ -11,6 +11,7 @@ import (
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/judge"
 	"seckill/internal/lab/lockclient"
+	"seckill/internal/lab/tell"
 	"seckill/internal/lab/witness"
 	"seckill/internal/lock"
 )
@@ -67,8 +68,8 @@ func waitersArrive(t *lab.Trial, setup lab.Setup) {
 			served++
 		}
 	}
-	t.Measure("served", float64(served), fmt.Sprintf("of %d", len(visits)))
-	t.Measure("the longest wait of one who was served", millis(longestWait(visits)), "ms")
+	t.Measure(tell.F("served"), float64(served), tell.F("of %d", len(visits)))
+	t.Measure(tell.F("the longest wait of one who was served"), millis(longestWait(visits)), tell.F("ms"))
 	c.drawOrder(evidence, visits, wrong)
 	t.Judge(evidence)
 }
@@ -134,8 +135,14 @@ func (c *clients) drawOrder(evidence judge.Evidence, visits []visit, wrong []ove
 		for _, v := range visits[:shown] {
 			story.Who, story.To = append(story.Who, v.who), max(story.To, v.at)
 		}
-		story.Summary = func(func(int64) string) string {
-			return fmt.Sprintf("%d come, one after the other, and are served in that order: here are the first %d.", len(visits), shown)
+		served := 0
+		for _, v := range visits {
+			if v.served {
+				served++
+			}
+		}
+		story.Summary = func(func(int64) tell.Text) tell.Text {
+			return tell.F("%d come, one after the other. %d of them get the lock, in that order: here are the first %d.", len(visits), served, shown)
 		}
 		c.Witness(witness.Tell(evidence, story))
 		return
@@ -163,13 +170,13 @@ func (c *clients) drawOvertaking(evidence judge.Evidence, kind finding.Kind, o o
 	return witness.Tell(evidence, witness.Story{
 		Kind: kind, Key: c.key, Who: []string{early.who, late.who}, From: early.asked, To: early.at,
 		Wrong: []witness.Wrong{{Who: early.who, Span: finding.Waits, Mark: finding.Refuses}},
-		Summary: func(when func(int64) string) string {
-			end := "has to leave with nothing"
+		Summary: func(when func(int64) tell.Text) tell.Text {
+			end := tell.F("has to leave with nothing")
 			if early.served {
-				end = "is served"
+				end = tell.F("is served")
 			}
-			return fmt.Sprintf("%s comes at %s and %s at %s; %s is served at %s, and %s %s at %s.", early.who, when(early.asked),
-				late.who, when(late.asked), late.who, when(late.at), early.who, end, when(early.at))
+			return tell.F("%s comes at %s and %s at %s; %s is served at %s, and %s %s at %s.", tell.Name(early.who), when(early.asked),
+				tell.Name(late.who), when(late.asked), tell.Name(late.who), when(late.at), tell.Name(early.who), end, when(early.at))
 		},
 	})
 }

@@ -9,9 +9,12 @@ import (
 	"time"
 
 	"seckill/internal/lab"
+	"seckill/internal/lab/builtin"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/judge/judgetest"
 	"seckill/internal/lab/lockclient"
 	"seckill/internal/lab/report"
+	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/testkit"
 )
@@ -22,6 +25,7 @@ var environment *testbed.Environment
 
 func TestMain(m *testing.M) {
 	lockclient.MainIfChild()
+	builtin.MainIfChild()
 	testkit.Main(withEnvironment{m})
 }
 
@@ -58,10 +62,12 @@ func laboratory(t *testing.T) (lab.Set, *lab.Lab) {
 	return set, bench
 }
 
-// TestExperiments runs each experiment with its own setup, and with its partner's: the
-// verdict must be as expected with the first, and the opposite with the second.
+// TestExperiments runs each experiment with its own setup, and the first of each group also with its partner's: the
+// verdict must be as expected with the first, and the opposite with the second. A partner's setup is run as an
+// experiment of its own in any case; TestSoakSwapped swaps all.
 func TestExperiments(t *testing.T) {
 	set, bench := laboratory(t)
+	swapped := map[string]bool{}
 	for i := range set {
 		e := &set[i]
 		t.Run(e.ID, func(t *testing.T) {
@@ -76,16 +82,33 @@ func TestExperiments(t *testing.T) {
 			}
 			show(t, r)
 		})
-		t.Run(e.ID+" with the setup of "+e.Partner, func(t *testing.T) {
-			parallelIfQuiet(t, e)
-			r := bench.Swap(t.Context(), e)
-			check(t, r)
-			if r.AsExpected || r.Observed != e.Expect.Opposite() {
-				t.Errorf("observed %s, want %s: %v", r.Observed, e.Expect.Opposite(), r.Anomalies)
-			}
-			show(t, r)
-		})
+		if !swapped[e.Group] {
+			swapped[e.Group] = true
+			runSwapped(t, bench, e)
+		}
 	}
+}
+
+func TestSoakSwapped(t *testing.T) {
+	testkit.Soak(t)
+	set, bench := laboratory(t)
+	for i := range set {
+		runSwapped(t, bench, &set[i])
+	}
+}
+
+// runSwapped runs an experiment with its partner's setup, as a subtest.
+func runSwapped(t *testing.T, bench *lab.Lab, e *lab.Experiment) {
+	t.Helper()
+	t.Run(e.ID+" with the setup of "+e.Partner, func(t *testing.T) {
+		parallelIfQuiet(t, e)
+		r := bench.Swap(t.Context(), e)
+		check(t, r)
+		if r.AsExpected || r.Observed != e.Expect.Opposite() {
+			t.Errorf("observed %s, want %s: %v", r.Observed, e.Expect.Opposite(), r.Anomalies)
+		}
+		show(t, r)
+	})
 }
 
 // parallelIfQuiet runs quiet experiments in parallel, as [lab.Lab.RunAll] does.
@@ -108,7 +131,7 @@ func check(t *testing.T, r finding.Result) {
 	}
 }
 
-// show logs what lab run prints.
+// show logs what lab run prints. What is told has to be there in Chinese as well.
 func show(t *testing.T, r finding.Result) {
 	t.Helper()
 	t.Logf("%s: %s after %d ms, %d orders, %v; %v", r.ID, r.Observed, r.DurationMS, r.Orders, r.Anomalies, r.Measures)
@@ -116,8 +139,11 @@ func show(t *testing.T, r finding.Result) {
 		return
 	}
 	var lanes bytes.Buffer
-	if err := report.Lanes(&lanes, *r.Witness, 120, false); err != nil {
+	if err := report.Lanes(&lanes, *r.Witness, 120, false, tell.English); err != nil {
 		t.Error(err)
 	}
 	t.Logf("\n%s", lanes.String())
+	for _, w := range append([]finding.Witness{*r.Witness}, r.More...) {
+		judgetest.CheckTexts(t, w)
+	}
 }

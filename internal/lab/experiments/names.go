@@ -3,7 +3,6 @@ package experiments
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"seckill/internal/lab/judge"
 	"seckill/internal/lab/listing"
 	"seckill/internal/lab/lockclient"
+	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lab/witness"
 	"seckill/internal/lock"
@@ -31,7 +31,7 @@ func names() []comparison {
 		return lab.Setup{Policy: policyFor("naive", namedLease, wait), Listing: of}
 	}
 	needs := []testbed.Server{testbed.Redis}
-	working := work("how long the first one works", namedWork, 100*time.Millisecond, 3*time.Second)
+	working := work(tell.F("how long the first one works"), namedWork, 100*time.Millisecond, 3*time.Second)
 	return []comparison{
 		{text: "two-names", scenario: twoPrograms, needs: needs, quiet: true, cases: []setupCase{
 			{id: "two-names", setup: tries(patience, listing.TwoNames), breaks: kinds{finding.Overlaps}},
@@ -115,18 +115,18 @@ func twoPrograms(t *lab.Trial, setup lab.Setup) {
 	c.release(second, next.Lease)
 
 	evidence := c.asOneLock(samples(), keys...)
-	t.Measure("the second one waited", millis(next.Waited()), "ms")
+	t.Measure(tell.F("the second one waited"), millis(next.Waited()), tell.F("ms"))
 	story := witness.Story{
 		Key: c.key, Who: []string{firstBuyer, secondBuyer}, From: g.Asked, To: max(done, next.At),
-		Summary: func(when func(int64) string) string {
-			return fmt.Sprintf("Both programs lock %s. Buyer 1 has it from %s on; buyer 2 asks at %s, waits, and has it at %s.",
+		Summary: func(when func(int64) tell.Text) tell.Text {
+			return tell.F("Both programs lock %s. Buyer 1 has it from %s on; buyer 2 asks at %s, waits, and has it at %s.",
 				one, when(g.At), when(next.Asked), when(next.At))
 		},
 	}
 	if n := judge.Judge(evidence).Anomalies[finding.Overlaps]; n > 0 {
 		story.Kind = finding.Overlaps
-		story.Summary = func(when func(int64) string) string {
-			return fmt.Sprintf("Buyer 1 locks %s at %s. Buyer 2 locks %s for the same stock, and has it at %s, while buyer 1 works: neither program ever asks for the other's key.",
+		story.Summary = func(when func(int64) tell.Text) tell.Text {
+			return tell.F("Buyer 1 locks %s at %s. Buyer 2 locks %s for the same stock, and has it at %s, while buyer 1 works: neither program ever asks for the other's key.",
 				one, when(g.At), two, when(next.At))
 		}
 	}
@@ -168,8 +168,8 @@ func twoVouchers(t *lab.Trial, setup lab.Setup) {
 	evidence := c.asOneLock(samples(), keys...)
 	story := witness.Story{
 		Key: c.key, Who: []string{book, film}, From: g.Asked, To: other.At,
-		Summary: func(when func(int64) string) string {
-			return fmt.Sprintf("The user's order for voucher 1 holds %s from %s on. His order for voucher 2 takes %s, at %s: the two do not meet.",
+		Summary: func(when func(int64) tell.Text) tell.Text {
+			return tell.F("The user's order for voucher 1 holds %s from %s on. His order for voucher 2 takes %s, at %s: the two do not meet.",
 				one, when(g.At), two, when(other.At))
 		},
 	}
@@ -178,8 +178,8 @@ func twoVouchers(t *lab.Trial, setup lab.Setup) {
 		t.Found(finding.TurnedAway, 1)
 		story.Kind = finding.TurnedAway
 		story.Wrong = []witness.Wrong{{Who: film, Mark: finding.Refuses}}
-		story.Summary = func(when func(int64) string) string {
-			return fmt.Sprintf("The user's order for voucher 1 holds %s from %s on. His order for voucher 2 asks for the same key, and is refused at %s: he is told that he has ordered already.",
+		story.Summary = func(when func(int64) tell.Text) tell.Text {
+			return tell.F("The user's order for voucher 1 holds %s from %s on. His order for voucher 2 asks for the same key, and is refused at %s: he is told that he has ordered already.",
 				one, when(g.At), when(other.At))
 		}
 	}

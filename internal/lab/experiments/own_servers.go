@@ -2,7 +2,6 @@ package experiments
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -10,6 +9,7 @@ import (
 	"seckill/internal/lab"
 	"seckill/internal/lab/judge"
 	"seckill/internal/lab/lockclient"
+	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lab/witness"
 	"seckill/internal/lock"
@@ -107,6 +107,25 @@ func (s *ownServers) kill(name string, server *testkit.RedisServer) {
 	server.Kill()
 }
 
+// noteReturn records what has come back, the server that was observed last, and whether it has
+// the key.
+func (s *ownServers) noteReturn(what tell.Text) {
+	server := s.observed[len(s.observed)-1]
+	var now judge.Sample
+	s.Until(server.server+" to answer", func() bool {
+		seen := server.Samples()
+		if len(seen) > 0 {
+			now = seen[len(seen)-1]
+		}
+		return len(seen) > 0 && now.Err == ""
+	})
+	content := tell.F("with the key")
+	if now.Stored.Owner == "" {
+		content = tell.F("without the key")
+	}
+	s.Fault(tell.F("%s, %s", what, content))()
+}
+
 // start starts a client that knows the servers.
 func (s *ownServers) start(name string) *lockclient.Client {
 	return s.clients.start(name, func(config *lockclient.Config) {
@@ -175,16 +194,16 @@ func (s *ownServers) secondTries(first *lockclient.Client, held lockclient.Grant
 
 	evidence := s.evidence()
 	if refused {
-		s.Measure("the second buyer was refused after", millis(tried.Waited()), "ms")
+		s.Measure(tell.F("the second buyer was refused after"), millis(tried.Waited()), tell.F("ms"))
 		s.Witness(witness.Tell(evidence, witness.Story{
 			Key: s.key, Who: []string{firstBuyer, secondBuyer}, From: held.Asked, To: g.At,
-			Summary: func(when func(int64) string) string {
-				return fmt.Sprintf("Buyer 1 gets the lock at %s. Buyer 2 is refused at %s, tries again when buyer 1 is done, and gets it at %s.",
+			Summary: func(when func(int64) tell.Text) tell.Text {
+				return tell.F("Buyer 1 gets the lock at %s. Buyer 2 is refused at %s, tries again when buyer 1 is done, and gets it at %s.",
 					when(held.At), when(tried.At), when(g.At))
 			},
 		}))
 	} else {
-		s.Measure("both believed to hold it", millis(time.Duration(done-g.At)), "ms")
+		s.Measure(tell.F("both believed to hold it"), millis(time.Duration(done-g.At)), tell.F("ms"))
 	}
 	s.Judge(evidence)
 }

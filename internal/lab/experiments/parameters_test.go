@@ -13,7 +13,7 @@ import (
 	"seckill/internal/lab/finding"
 )
 
-// What an experiment says about its parameters is true: it takes every choice, and both ends
+// An experiment keeps what it says about its parameters: it takes every choice, and both ends
 // of a range, but nothing beyond them; and its own value is one that it would take, or has a
 // name.
 func TestBoundsOfParameters(t *testing.T) {
@@ -85,6 +85,9 @@ func TestChangedNumbersArePlayed(t *testing.T) {
 		{"naive-wrong-release", "lease=5s", finding.Holds},
 		{"naive-wrong-release", "pause=1ms work=100ms", finding.Holds},
 		{"naive-wrong-release", "lock=lua", finding.Holds},
+		{"naive-wrong-release", "lease=1200ms work=900ms pause=750ms", finding.Breaks}, // in slow motion, as the next two
+		{"thread-id-two-processes", "lease=1200ms work=700ms pause=800ms", finding.Breaks},
+		{"uuid-between-compare-and-delete", "lease=1200ms work=600ms pause=900ms", finding.Breaks},
 		{"thread-id-two-processes", "lease=5s", finding.Holds},
 		{"uuid-between-compare-and-delete", "pause=1ms", finding.Holds},
 		{"lua-lease-too-short", "lease=4s", finding.Holds},
@@ -110,6 +113,13 @@ func TestChangedNumbersArePlayed(t *testing.T) {
 		{"acquire-inside-try", "buyers=3", finding.Breaks},
 		{"red-minority-down", "down=2", finding.Breaks},
 		{"zk-herd", "buyers=4", finding.Breaks},
+		{"cancel-state-not-asked", "buyers=1", finding.Breaks},
+		{"compensation-repeated", "buyers=7", finding.Breaks},
+		{"event-handled-twice", "buyers=1", finding.Breaks},
+		{"latest-event-wins", "buyers=20", finding.Breaks},
+		{"expiry-by-query", "buyers=20", finding.Holds},
+		{"late-money-stock-not-asked", "buyers=1", finding.Breaks},
+		{"compensation-before-commit", "stock=1", finding.Breaks},
 	} {
 		t.Run(c.id+" "+c.values, func(t *testing.T) {
 			set, bench := laboratory(t)

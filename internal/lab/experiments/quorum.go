@@ -7,6 +7,7 @@ import (
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/listing"
+	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 )
 
@@ -14,6 +15,7 @@ import (
 // lock, or a majority.
 func quorums() []comparison {
 	nodes := []testbed.Server{testbed.Redis, testbed.Nodes}
+	real := []testbed.Server{testbed.RedisServer, testbed.Nodes} // they write to disk, or their clocks are set
 	return []comparison{
 		{text: "node-down", scenario: oneNodeDies, needs: nodes, quiet: true, cases: []setupCase{
 			{id: "multi-one-node-down", setup: renewedTryOnce("multi"), breaks: kinds{finding.Unavailable}},
@@ -22,8 +24,8 @@ func quorums() []comparison {
 			{id: "red-two-of-five-down", setup: withNodes(5, 2, renewedTryOnce("red")), holds: kinds{finding.Unavailable}, partner: "red-two-of-three-down"},
 			{id: "single-redis-down", setup: withNodes(1, 1, renewedTryOnce("reentrant")), breaks: kinds{finding.Unavailable}},
 		}, parameters: []lab.Parameter{
-			nodesOf("nodes", "independent Redis nodes", 3, 7, func(s *lab.Setup) *int { return &s.Nodes }, majorityNodes),
-			nodesOf("down", "nodes that are killed", 1, 3, func(s *lab.Setup) *int { return &s.Down }, 1),
+			nodesOf("nodes", tell.F("independent Redis nodes"), 3, 7, func(s *lab.Setup) *int { return &s.Nodes }, majorityNodes),
+			nodesOf("down", tell.F("nodes that are killed"), 1, 3, func(s *lab.Setup) *int { return &s.Down }, 1),
 		}},
 		{text: "one-machine", scenario: machineRestarts, needs: nodes, quiet: true, cases: []setupCase{
 			{id: "three-nodes-one-server", setup: listed(listing.OneServer, renewedTryOnce("red")), breaks: kinds{finding.Overlaps}},
@@ -31,16 +33,16 @@ func quorums() []comparison {
 		}},
 		{text: "node-restarts", scenario: voterRestarts, needs: nodes, quiet: true, cases: []setupCase{
 			{id: "red-node-restarts-empty", setup: renewedTryOnce("red"), breaks: kinds{finding.Overlaps}},
-			{id: "red-node-restarts-durable", setup: durable(renewedTryOnce("red")), holds: kinds{finding.Overlaps}},
+			{id: "red-node-restarts-durable", setup: durable(renewedTryOnce("red")), needs: real, holds: kinds{finding.Overlaps}},
 		}},
-		{text: "clock-jump", scenario: twoClocksJump, needs: append(nodes, testbed.Clock), quiet: true, cases: []setupCase{
+		{text: "clock-jump", scenario: twoClocksJump, needs: append(real, testbed.Clock), quiet: true, cases: []setupCase{
 			{id: "red-clock-jump", setup: renewedTryOnce("red"), breaks: kinds{finding.Overlaps}},
 			{id: "multi-clock-jump", setup: renewedTryOnce("multi"), holds: kinds{finding.Overlaps}},
 		}},
-		{text: "clock-drift", scenario: twoClocksDrift, needs: append(nodes, testbed.Clock), quiet: true, cases: []setupCase{
+		{text: "clock-drift", scenario: twoClocksDrift, needs: append(real, testbed.Clock), quiet: true, cases: []setupCase{
 			{id: "red-clock-drift-beyond", setup: drifting(250), breaks: kinds{finding.Overlaps}},
 			{id: "red-clock-drift-within", setup: drifting(1), holds: kinds{finding.Overlaps}},
-		}, parameters: []lab.Parameter{lab.CountParameter("drift", "thousandths by which two clocks run too fast", 1, 500,
+		}, parameters: []lab.Parameter{lab.CountParameter("drift", tell.F("thousandths by which two clocks run too fast"), 1, 500,
 			func(s lab.Setup) int { return s.Drift }, func(s *lab.Setup, n int) { s.Drift = n })}},
 	}
 }
@@ -67,7 +69,7 @@ func listed(of listing.Name, s lab.Setup) lab.Setup {
 }
 
 // nodesOf is a number of nodes, of a lock that uses several.
-func nodesOf(name, about string, least, most int, field func(*lab.Setup) *int, usual int) lab.Parameter {
+func nodesOf(name string, about tell.Text, least, most int, field func(*lab.Setup) *int, usual int) lab.Parameter {
 	return lab.CountParameter(name, about, least, most,
 		func(s lab.Setup) int { return cmp.Or(*field(&s), usual) }, func(s *lab.Setup, n int) { *field(s) = n },
 	).For(func(s lab.Setup) bool { return testbed.LockStore(s.Policy.Lock) == testbed.LockStore("red") })

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/listing"
 	"seckill/internal/lab/lockclient"
+	"seckill/internal/lab/tell"
 	"seckill/internal/lab/witness"
 	"seckill/internal/lock"
 	"seckill/internal/testkit"
@@ -33,14 +33,17 @@ func oneNodeDies(t *lab.Trial, setup lab.Setup) {
 
 	before, granted := e.tryOnce(processes[0], firstBuyer)
 	if !granted {
-		t.Fatalf("the lock is not to be had though all nodes are up")
+		t.Fatalf("the lock is not granted though all nodes are up")
 	}
 	alive := max(0, len(nodes)-cmp.Or(setup.Down, 1))
 	for i := alive; i < len(nodes); i++ {
 		e.kill(servers[i], nodes[i])
 	}
-	killed := strings.Join(servers[alive:], " and ")
-	t.Fault(killed + " down")
+	killed := tell.Of(tell.Name(servers[alive]))
+	for _, name := range servers[alive+1:] {
+		killed = tell.F("%s and %s", killed, tell.Name(name))
+	}
+	t.Fault(tell.F("%s down", killed))
 	t.Sleep(overlapTime / 3)
 	late := []string{secondBuyer, "buyer 3"}
 	var refused []string
@@ -53,21 +56,25 @@ func oneNodeDies(t *lab.Trial, setup lab.Setup) {
 	}
 
 	t.Found(finding.Unavailable, len(refused))
-	t.Measure("served with nodes down", float64(len(late)-len(refused)), fmt.Sprintf("of %d", len(late)))
-	t.Measure("an answer took", millis(last.Waited()), "ms")
+	t.Measure(tell.F("served with nodes down"), float64(len(late)-len(refused)), tell.F("of %d", len(late)))
+	t.Measure(tell.F("an answer took"), millis(last.Waited()), tell.F("ms"))
 	evidence := e.evidence()
 	story := witness.Story{
 		Key: e.key, Who: append([]string{firstBuyer}, late...), From: before.Asked, To: last.At,
-		Summary: func(when func(int64) string) string {
-			return fmt.Sprintf("Buyer 1 gets the lock at %s. Then %s killed, of %d. The others grant the lock to buyer 2 and buyer 3 all the same, the last time at %s.",
+		Summary: func(when func(int64) tell.Text) tell.Text {
+			return tell.F("Buyer 1 gets the lock at %s. Then %s killed, of %d. The others grant the lock to buyer 2 and buyer 3 all the same, the last time at %s.",
 				when(before.At), isAre(killed, len(nodes)-alive), len(nodes), when(last.At))
 		},
 	}
 	if len(refused) > 0 {
 		story.Kind = finding.Unavailable
-		story.Summary = func(when func(int64) string) string {
-			return fmt.Sprintf("Buyer 1 gets the lock at %s. Then %s killed, of %d, and the lock is unavailable to %s, though nobody holds it.",
-				when(before.At), isAre(killed, len(nodes)-alive), len(nodes), strings.Join(refused, " and to "))
+		both := tell.Of(tell.Name(refused[0]))
+		for _, who := range refused[1:] {
+			both = tell.F("%s and to %s", both, tell.Name(who))
+		}
+		story.Summary = func(when func(int64) tell.Text) tell.Text {
+			return tell.F("Buyer 1 gets the lock at %s. Then %s killed, of %d, and the lock is unavailable to %s, though nobody holds it.",
+				when(before.At), isAre(killed, len(nodes)-alive), len(nodes), both)
 		}
 		for _, who := range refused {
 			story.Wrong = append(story.Wrong, witness.Wrong{Who: who, Mark: finding.Refuses})
@@ -78,11 +85,11 @@ func oneNodeDies(t *lab.Trial, setup lab.Setup) {
 }
 
 // isAre is one thing that is, or several that are.
-func isAre(what string, n int) string {
+func isAre(what tell.Text, n int) tell.Text {
 	if n == 1 {
-		return what + " is"
+		return tell.F("%s is", what)
 	}
-	return what + " are"
+	return tell.F("%s are", what)
 }
 
 // tryOnce makes a buyer try, work and release. It is not granted the lock if too many nodes do
@@ -113,15 +120,16 @@ func voterRestarts(t *lab.Trial, setup lab.Setup) {
 	first, other := e.start("process-1"), e.start("process-2")
 
 	way.Cut()
-	back := t.Fault("node 3 is cut off")
+	back := t.Fault(tell.F("node 3 is cut off"))
 	g := e.firstAcquires(first)
 	way.Reset()
 	back()
-	up := t.Fault("node 2 restarts")
+	up := t.Fault(tell.F("%s restarts", tell.Name("node 2")))
 	e.kill("node 2", nodes[1])
 	nodes[1].Restart()
 	e.observeServer("node 2", nodes[1])
 	up()
+	e.noteReturn(tell.F("%s is back", tell.Name("node 2")))
 	e.secondTries(first, g, other)
 }
 
@@ -146,11 +154,12 @@ func machineRestarts(t *lab.Trial, setup lab.Setup) {
 	first, other := e.start("process-1"), e.start("process-2")
 
 	g := e.firstAcquires(first)
-	up := t.Fault(name + " restarts")
+	up := t.Fault(tell.F("%s restarts", tell.Name(name)))
 	e.kill(name, machine)
 	machine.Restart()
 	e.observeServer(name, machine)
 	up()
+	e.noteReturn(tell.F("%s is back", tell.Name(name)))
 	e.secondTries(first, g, other)
 }
 
@@ -174,7 +183,7 @@ func twoClocksJump(t *lab.Trial, setup lab.Setup) {
 	for _, clock := range clocks {
 		clock.Jump(clockJump)
 	}
-	t.Fault(fmt.Sprintf("clocks 2 and 3: %.0f s ahead", clockJump.Seconds()))()
+	t.Fault(tell.F("clocks 2 and 3: %.0f s ahead", clockJump.Seconds()))()
 	t.Sleep(overlapTime / 3)
 	e.secondTries(first, g, other)
 }
@@ -195,7 +204,7 @@ func twoClocksDrift(t *lab.Trial, setup lab.Setup) {
 
 	g, err := e.acquire(first, e.request(firstBuyer))
 	e.must(err)
-	t.Fault(fmt.Sprintf("clocks 2 and 3 run %.1f %% too fast", float64(setup.Drift)/10))
+	t.Fault(tell.F("clocks 2 and 3 run %.1f %% too fast", float64(setup.Drift)/10))
 	var later lockclient.Grant
 	waits := t.Go(func() {
 		var err error
@@ -209,19 +218,19 @@ func twoClocksDrift(t *lab.Trial, setup lab.Setup) {
 	e.release(other, later.Lease)
 
 	evidence := e.evidence()
-	t.Measure("the holder was told after its grant", millis(time.Duration(told.NotifiedAt-g.At)), "ms")
-	t.Measure("the second buyer was let in after it", millis(time.Duration(later.At-g.At)), "ms")
+	t.Measure(tell.F("the holder was told after its grant"), millis(time.Duration(told.NotifiedAt-g.At)), tell.F("ms"))
+	t.Measure(tell.F("the second buyer was let in after it"), millis(time.Duration(later.At-g.At)), tell.F("ms"))
 	story := witness.Story{
 		Key: e.key, Who: []string{firstBuyer, secondBuyer}, From: g.Asked, To: max(later.At, told.NotifiedAt),
-		Summary: func(when func(int64) string) string {
-			return fmt.Sprintf("Buyer 1 has the lock for %d ms from %s on, and is told at %s that it has to stop. The fast nodes give the lock to buyer 2 at %s, later than that.",
+		Summary: func(when func(int64) tell.Text) tell.Text {
+			return tell.F("Buyer 1 has the lock for %d ms from %s on, and is told at %s that it has to stop. The fast nodes give the lock to buyer 2 at %s, later than that.",
 				setup.Policy.LockTTLMS, when(g.At), when(told.NotifiedAt), when(later.At))
 		},
 	}
 	if told.NotifiedAt == 0 || later.At < told.NotifiedAt {
 		story.Kind = finding.Overlaps
-		story.Summary = func(when func(int64) string) string {
-			return fmt.Sprintf("Buyer 1 has the lock for %d ms from %s on, and by its own clock it still has it at %s. For the fast nodes the lease is over by then: they give the lock to buyer 2.",
+		story.Summary = func(when func(int64) tell.Text) tell.Text {
+			return tell.F("Buyer 1 has the lock for %d ms from %s on, and by its own clock it still has it at %s. For the fast nodes the lease is over by then: they give the lock to buyer 2.",
 				setup.Policy.LockTTLMS, when(g.At), when(later.At))
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/judge"
 	"seckill/internal/lab/lockclient"
+	"seckill/internal/lab/tell"
 	"seckill/internal/lab/witness"
 	"seckill/internal/lock"
 )
@@ -68,7 +69,7 @@ func readTogether(t *lab.Trial, setup lab.Setup) {
 	evidence := c.evidence()
 	evidence.Shared = true
 	done := readings(evidence.Events)
-	t.Measure("readers at once", float64(concurrentReaders(done)), "")
+	t.Measure(tell.F("readers at once"), float64(concurrentReaders(done)), tell.Text{})
 	needless := behindReaders(done)
 	t.Found(finding.NeedlessWaits, len(needless))
 	last, gone := done[readers-1].at, done[readers-1].left
@@ -76,13 +77,13 @@ func readTogether(t *lab.Trial, setup lab.Setup) {
 	for _, r := range done {
 		story.Who = append(story.Who, r.who)
 	}
-	story.Summary = func(when func(int64) string) string {
-		return fmt.Sprintf("All %d readers ask at once, and at %s all of them are in.", readers, when(last))
+	story.Summary = func(when func(int64) tell.Text) tell.Text {
+		return tell.F("All %d readers ask at once, and at %s all of them are in.", readers, when(last))
 	}
 	if len(needless) > 0 {
 		story.Kind = finding.NeedlessWaits
-		story.Summary = func(when func(int64) string) string {
-			return fmt.Sprintf("All %d readers ask at once, and are let in one by one, each when the one before has gone: the last one at %s.", readers, when(last))
+		story.Summary = func(when func(int64) tell.Text) tell.Text {
+			return tell.F("All %d readers ask at once, and are let in one by one, each when the one before has gone: the last one at %s.", readers, when(last))
 		}
 		for _, r := range needless {
 			story.Wrong = append(story.Wrong, witness.Wrong{Who: r.who, Span: finding.Waits})
@@ -190,9 +191,9 @@ func writerAmongReaders(t *lab.Trial, setup lab.Setup) {
 	all := readings(evidence.Events)
 	before := letInBefore(all, g.Asked, g.At)
 	t.Found(finding.Starved, starvedWriters(before))
-	t.Measure("readers at once", float64(concurrentReaders(all)), "")
-	t.Measure("the writer waited", millis(g.Waited()), "ms")
-	t.Measure("readers let in that came after the writer", float64(before), "")
+	t.Measure(tell.F("readers at once"), float64(concurrentReaders(all)), tell.Text{})
+	t.Measure(tell.F("the writer waited"), millis(g.Waited()), tell.F("ms"))
+	t.Measure(tell.F("readers let in that came after the writer"), float64(before), tell.Text{})
 	if judge.Judge(evidence).Anomalies[finding.Overlaps] == 0 {
 		c.drawTurns(evidence, all, g)
 	}
@@ -232,9 +233,9 @@ func (c *clients) drawTurns(evidence judge.Evidence, all []reading, writer lockc
 			waiting++
 		}
 	}
-	story.Summary = func(when func(int64) string) string {
-		return fmt.Sprintf("The writer comes at %s, and the door is closed to new readers; it is alone from %s to %s, and then the %d readers that have gathered come in together.",
-			when(writer.Asked), when(writer.At), when(left), waiting)
+	story.Summary = func(when func(int64) tell.Text) tell.Text {
+		return tell.F("The writer waits from %s on and is alone from %s on; after it the %d readers that have gathered come in together.",
+			when(writer.Asked), when(writer.At), waiting)
 	}
 	c.Witness(witness.Tell(withReadersNamed(evidence), story))
 }

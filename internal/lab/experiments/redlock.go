@@ -11,6 +11,7 @@ import (
 	"seckill/internal/lab/judge"
 	"seckill/internal/lab/listing"
 	"seckill/internal/lab/lockclient"
+	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lab/witness"
 	"seckill/internal/lock"
@@ -49,7 +50,24 @@ func redlocks() []comparison {
 			{id: "redlock-releases-some", setup: red(ownedLong, listing.RedlockForgetful), breaks: kinds{finding.LockedOut}},
 			{id: "redlock-releases-all", setup: red(ownedLong, ""), holds: kinds{finding.LockedOut}},
 		}},
+		{text: "twice-the-wait", scenario: diesAmongNodes, needs: needs, quiet: true, cases: []setupCase{
+			{id: "multilock-twice-the-wait", setup: waitingMulti(listing.MultiLockTwice), breaks: kinds{finding.StuckKeys}},
+			{id: "multi-lease-as-asked", setup: waitingMulti(""), holds: kinds{finding.StuckKeys}},
+		}},
 	}
+}
+
+const (
+	// multiLease is the lease of the buyers of [diesAmongNodes], and multiWait how long they wait.
+	multiLease = 800 * time.Millisecond
+	multiWait  = 4 * time.Second
+	// hangsLong is a time limit of a node that is over long after the buyer that waits for it was killed.
+	hangsLong = 10 * time.Second
+)
+
+// waitingMulti is a setup with a lease that is much shorter than the wait.
+func waitingMulti(of listing.Name) lab.Setup {
+	return lab.Setup{Policy: policyFor("multi", multiLease, multiWait), Watchdog: longWatchdog, Listing: of}
 }
 
 // nodesBehind starts nodes that a process reaches through a proxy each, and returns the
@@ -75,7 +93,7 @@ func slowNodesGrant(t *lab.Trial, setup lab.Setup) {
 	for _, way := range ways {
 		way.Latency(farAway)
 	}
-	t.Fault(fmt.Sprintf("%d ms to each node", farAway.Milliseconds()))
+	t.Fault(tell.F("%d ms to each node", farAway.Milliseconds()))
 
 	g, err := far.Acquire(t.Context(), e.request(firstBuyer))
 	refused := errors.Is(err, lock.ErrUnavailable)
@@ -91,18 +109,18 @@ func slowNodesGrant(t *lab.Trial, setup lab.Setup) {
 	e.release(near, next.Lease)
 
 	evidence := e.evidence()
-	t.Measure("the nodes took", millis(g.Waited()), "ms")
+	t.Measure(tell.F("buyer 1 was answered after"), millis(g.Waited()), tell.F("ms"))
 	story := witness.Story{
 		Key: e.key, Who: []string{firstBuyer, secondBuyer}, From: g.Asked, To: next.At,
-		Summary: func(when func(int64) string) string {
-			return fmt.Sprintf("Buyer 1 asks for %d ms. The nodes have answered at %s, too late: it is told that it does not have the lock, and buyer 2 gets it at %s.",
+		Summary: func(when func(int64) tell.Text) tell.Text {
+			return tell.F("Buyer 1 asks for %d ms. The answers of the nodes take longer than that: at %s it is told that it does not have the lock, and buyer 2 gets it at %s.",
 				setup.Policy.LockTTLMS, when(g.At), when(next.At))
 		},
 	}
 	if judge.Judge(evidence).Anomalies[finding.Overlaps] > 0 {
 		story.Kind = finding.Overlaps
-		story.Summary = func(when func(int64) string) string {
-			return fmt.Sprintf("Buyer 1 asks for %d ms. The last node has answered at %s, after %d ms, and buyer 1 takes the lock; on most nodes it has expired by then, and at %s buyer 2 gets it, too.",
+		story.Summary = func(when func(int64) tell.Text) tell.Text {
+			return tell.F("Buyer 1 asks for %d ms. The last node has answered at %s, after %d ms, and buyer 1 takes the lock; on most nodes it has expired by then, and at %s buyer 2 gets it, too.",
 				setup.Policy.LockTTLMS, when(g.At), g.Waited().Milliseconds(), when(next.At))
 		}
 	}
@@ -117,10 +135,10 @@ func oneNodeHangs(t *lab.Trial, setup lab.Setup) {
 	process := e.clients.start("process-1", through)
 	before, granted := e.tryOnce(process, firstBuyer)
 	if !granted {
-		t.Fatalf("the lock is not to be had though all nodes are well")
+		t.Fatalf("the lock is not granted though all nodes are well")
 	}
 	ways[0].BlackholeReplies()
-	t.Fault("node 1 does not answer")
+	t.Fault(tell.F("node 1 does not answer"))
 	req := e.request(secondBuyer)
 	req.Timeout = givenTime
 	g, err := process.Acquire(t.Context(), req)
@@ -128,16 +146,16 @@ func oneNodeHangs(t *lab.Trial, setup lab.Setup) {
 	if !late {
 		e.must(err)
 		t.Sleep(overlapTime / 3)
-		e.release(process, g.Lease)
+		_ = process.Release(t.Context(), g.Lease) // one node does not answer; the event log records its result
 	}
 
 	t.Found(finding.Unavailable, 0)
-	t.Measure("the answer took", millis(g.Waited()), "ms")
+	t.Measure(tell.F("the answer took"), millis(g.Waited()), tell.F("ms"))
 	evidence := e.evidence()
 	story := witness.Story{
 		Key: e.key, Who: []string{firstBuyer, secondBuyer}, From: before.Asked, To: g.At,
-		Summary: func(when func(int64) string) string {
-			return fmt.Sprintf("Buyer 1 gets the lock at %s. Then node 1 hangs. Buyer 2 asks at %s, and the two others grant it the lock at %s.",
+		Summary: func(when func(int64) tell.Text) tell.Text {
+			return tell.F("Buyer 1 gets the lock at %s. Then node 1 hangs. Buyer 2 asks at %s, and the two others grant it the lock at %s.",
 				when(before.At), when(g.Asked), when(g.At))
 		},
 	}
@@ -145,8 +163,8 @@ func oneNodeHangs(t *lab.Trial, setup lab.Setup) {
 		t.Found(finding.Unavailable, 1)
 		story.Kind = finding.Unavailable
 		story.Wrong = []witness.Wrong{{Who: secondBuyer, Mark: finding.Refuses}}
-		story.Summary = func(when func(int64) string) string {
-			return fmt.Sprintf("Buyer 1 gets the lock at %s. Then node 1 hangs. Buyer 2 asks at %s, waits for node 1, and gives up at %s; nodes 2 and 3 are well, and were not asked in time.",
+		story.Summary = func(when func(int64) tell.Text) tell.Text {
+			return tell.F("Buyer 1 gets the lock at %s. Then node 1 hangs. Buyer 2 asks at %s, waits for node 1, and gives up at %s; nodes 2 and 3 are well, and were not asked in time.",
 				when(before.At), when(g.Asked), when(g.At))
 		}
 	}
@@ -164,7 +182,7 @@ func grantIsNotHeard(t *lab.Trial, setup lab.Setup) {
 	e.warmUp(first)
 
 	ways[2].BlackholeReplies()
-	over := t.Fault("node 3's replies to process-1 are lost")
+	over := t.Fault(tell.F("node 3's replies to process-1 are lost"))
 	g, err := e.acquire(first, e.request(firstBuyer))
 	e.must(err)
 	ways[2].Reset()
@@ -174,7 +192,7 @@ func grantIsNotHeard(t *lab.Trial, setup lab.Setup) {
 	released := time.Now().UnixNano()
 	e.awaitFree("node 3", cleaned)
 	e.kill("node 1", nodes[0])
-	t.Fault("node 1 is down")
+	t.Fault(tell.F("node 1 is down"))
 	next, err := second.Acquire(t.Context(), e.request(secondBuyer))
 	refused := errors.Is(err, lock.ErrNotAcquired) || errors.Is(err, lock.ErrUnavailable)
 	if !refused {
@@ -186,8 +204,8 @@ func grantIsNotHeard(t *lab.Trial, setup lab.Setup) {
 	evidence := e.evidence()
 	story := witness.Story{
 		Key: e.key, Who: []string{firstBuyer, secondBuyer}, From: g.Asked, To: next.At,
-		Summary: func(when func(int64) string) string {
-			return fmt.Sprintf("Node 3 grants buyer 1 the lock, and its reply is lost. Buyer 1 has it by the two others, and releases it at %s on all three. Node 1 is killed, and at %s buyer 2 gets the lock from nodes 2 and 3.",
+		Summary: func(when func(int64) tell.Text) tell.Text {
+			return tell.F("Node 3 grants buyer 1 the lock, and its reply is lost. Buyer 1 has it by the two others, and releases it at %s on all three. Node 1 is killed, and at %s buyer 2 gets the lock from nodes 2 and 3.",
 				when(released), when(next.At))
 		},
 	}
@@ -196,8 +214,8 @@ func grantIsNotHeard(t *lab.Trial, setup lab.Setup) {
 		t.Found(finding.LockedOut, 1)
 		story.Kind = finding.LockedOut
 		story.Wrong = []witness.Wrong{{Who: secondBuyer, Mark: finding.Refuses}}
-		story.Summary = func(when func(int64) string) string {
-			return fmt.Sprintf("Node 3 grants buyer 1 the lock, and its reply is lost. Buyer 1 has it by the two others, and releases it at %s on these two. Node 1 is killed, and at %s buyer 2 is refused: node 3 still has buyer 1's key.",
+		story.Summary = func(when func(int64) tell.Text) tell.Text {
+			return tell.F("Node 3 grants buyer 1 the lock, and its reply is lost. Buyer 1 has it by the two others, and releases it at %s on these two. Node 1 is killed, and at %s buyer 2 is refused: node 3 still has buyer 1's key.",
 				when(released), when(next.At))
 		}
 	}
@@ -206,6 +224,56 @@ func grantIsNotHeard(t *lab.Trial, setup lab.Setup) {
 	for _, kind := range []finding.Kind{finding.Overlaps, finding.WrongReleases} {
 		t.Found(kind, j.Anomalies[kind])
 	}
+}
+
+// diesAmongNodes kills buyer 1's process when it has the lock on two of three nodes, and waits for the
+// answer of the third. Buyer 2 waits much longer than the lease.
+func diesAmongNodes(t *lab.Trial, setup lab.Setup) {
+	e := newOwnServers(t, setup)
+	ways, through := e.nodesBehind(t.OwnNodes(majorityNodes), hangsLong)
+	first, second := e.clients.start("process-1", through), e.start("process-2")
+	e.warmUp(first)
+
+	ways[2].BlackholeReplies()
+	over := t.Fault(tell.F("node 3's replies to process-1 are lost"))
+	asked := time.Now().UnixNano()
+	asks := t.Go(func() { _, _ = first.Acquire(t.Context(), e.request(firstBuyer)) }) // it has no answer: its process is killed
+	for _, node := range e.observed[:2] {
+		node.Await("buyer 1's key on "+node.server, func(s judge.Sample) bool { return s.Stored.Owner != "" })
+	}
+	first.Kill()
+	died := time.Now().UnixNano()
+	t.Fault(tell.F("buyer 1's process is killed"))()
+	asks()
+	over()
+	next, err := second.Acquire(t.Context(), e.request(secondBuyer))
+	refused := errors.Is(err, lock.ErrNotAcquired)
+	ended := time.Now().UnixNano()
+	if !refused {
+		e.must(err)
+		t.Sleep(overlapTime / 3)
+		e.release(second, next.Lease)
+	}
+
+	t.Measure(tell.F("buyer 2 had its answer after the death"), millis(time.Duration(ended-died)), tell.F("ms"))
+	t.Found(finding.StuckKeys, 0)
+	story := witness.Story{
+		Key: e.key, Who: []string{firstBuyer, secondBuyer}, From: asked, To: ended,
+		Summary: func(when func(int64) tell.Text) tell.Text {
+			return tell.F("Buyer 1 asks for a lease of %d ms. It has the lock on two nodes when its process dies, at %s. The keys expire, and buyer 2 gets the lock at %s.",
+				setup.Policy.LockTTLMS, when(died), when(ended))
+		},
+	}
+	if refused {
+		t.Found(finding.StuckKeys, 1)
+		story.Kind = finding.StuckKeys
+		story.Wrong = []witness.Wrong{{Who: secondBuyer, Mark: finding.Refuses}}
+		story.Summary = func(when func(int64) tell.Text) tell.Text {
+			return tell.F("Buyer 1 asks for a lease of %d ms. It has the lock on two nodes when its process dies, at %s. The keys stay there, and at %s buyer 2 gives up: %d ms after the death, and nobody holds the lock.",
+				setup.Policy.LockTTLMS, when(died), when(ended), time.Duration(ended-died).Milliseconds())
+		}
+	}
+	t.Witness(witness.Tell(e.evidence(), story))
 }
 
 // awaitFree waits until a server has no lock any more, but not for longer than limit: whether

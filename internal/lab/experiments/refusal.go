@@ -11,6 +11,7 @@ import (
 	"seckill/internal/lab/judge"
 	"seckill/internal/lab/listing"
 	"seckill/internal/lab/lockclient"
+	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lab/witness"
 	"seckill/internal/lock"
@@ -76,20 +77,20 @@ func refusedBuyersGo(t *lab.Trial, setup lab.Setup) {
 	}
 
 	evidence := c.evidence()
-	t.Measure("inside at the same time", float64(inside), fmt.Sprintf("of %d", len(all)))
+	t.Measure(tell.F("inside at the same time"), float64(inside), tell.F("of %d", len(all)))
 	one, two, three := all[0], all[1], all[2]
 	story := witness.Story{
 		Key: c.key, Who: []string{one.who, two.who, three.who}, From: one.Asked, To: three.At,
-		Summary: func(when func(int64) string) string {
-			return fmt.Sprintf("Buyer 1 gets the lock at %s. Buyer 2 is refused at %s, and buyer 3 at %s: buyer 1's lock is still there.",
+		Summary: func(when func(int64) tell.Text) tell.Text {
+			return tell.F("Buyer 1 gets the lock at %s. Buyer 2 is refused at %s, and buyer 3 at %s: buyer 1's lock is still there.",
 				when(one.At), when(two.At), when(three.At))
 		},
 	}
 	if judge.Judge(evidence).Anomalies[finding.Overlaps] > 0 {
 		story.Kind = finding.Overlaps
-		story.Moments = []witness.Moment{{Who: two.who, At: two.At, Kind: finding.Deletes, Label: "deletes buyer 1's lock", Wrong: true}}
-		story.Summary = func(when func(int64) string) string {
-			return fmt.Sprintf("Buyer 1 gets the lock at %s. Buyer 2 is refused at %s, and its finally deletes buyer 1's lock. Buyer 3 comes, finds no lock, and is let in at %s beside buyer 1.",
+		story.Moments = []witness.Moment{{Who: two.who, At: two.At, Kind: finding.Deletes, Label: tell.F("deletes buyer 1's lock"), Wrong: true}}
+		story.Summary = func(when func(int64) tell.Text) tell.Text {
+			return tell.F("Buyer 1 gets the lock at %s. Buyer 2 is refused at %s, and its finally block deletes buyer 1's lock. Buyer 3 comes, finds no lock, and is let in at %s beside buyer 1.",
 				when(one.At), when(two.At), when(three.At))
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/load"
+	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lock"
 	"seckill/internal/voucher"
@@ -25,29 +26,27 @@ func granted(user int64) func(eventlog.Event) bool {
 func lateHolderAndQueue(t *lab.Trial, setup lab.Setup) {
 	queue := cmp.Or(setup.Buyers, 1+chainQueue) - 1
 	policy := setup.Policy
-	policy.FaultSeed = t.Seed()
-	late := lateUserBefore(policy, queue)
+	makeFirstLate(&policy, t.Seed(), queue)
 	sale := t.Sale(policy, int64(2*queue), t.API(setup.Instances))
 	sale.Observe()
-	first := sale.StartLoad(load.Load{Buyers: 1, First: late})
-	sale.Await("the late buyer has the lock", granted(late))
-	rest := sale.StartLoad(load.Load{Buyers: queue, First: late + 1})
+	first := sale.StartLoad(load.Load{Buyers: 1})
+	sale.Await("the late buyer has the lock", granted(1))
+	rest := sale.StartLoad(load.Load{Buyers: queue, First: 2})
 	t.Load(first())
 	t.Load(rest())
 	judged := t.Judge(sale.Evidence())
-	t.Measure("links of the chain", float64(judged.Anomalies[finding.WrongReleases]), "wrong releases")
+	t.Measure(tell.F("links of the chain"), float64(judged.Anomalies[finding.WrongReleases]), tell.F("wrong releases"))
 }
 
-// lateUserBefore finds the first user whom every fault strikes and who is followed by n users
-// whom only the certain faults strike.
-func lateUserBefore(policy voucher.Policy, n int) int64 {
+// makeFirstLate chooses the policy's fault seed, from one seed on, so that every fault strikes user 1, and
+// only the certain ones strike the n users after it.
+func makeFirstLate(policy *voucher.Policy, seed int64, n int) {
 	ordinary := len(slices.DeleteFunc(slices.Clone(policy.Faults), func(f lock.Fault) bool { return f.Probability != 0 }))
 	late := func(user int64) bool { return len(policy.FaultsFor(user)) > ordinary }
-	user := int64(1)
-	for !late(user) || slices.ContainsFunc(usersAfter(user, n), late) {
-		user++
+	policy.FaultSeed = seed
+	for !late(1) || slices.ContainsFunc(usersAfter(1, n), late) {
+		policy.FaultSeed++
 	}
-	return user
 }
 
 // usersAfter returns the n users after one.
@@ -62,10 +61,9 @@ func usersAfter(user int64, n int) []int64 {
 // lateReleaseElsewhere makes a buyer of one process release late, when a buyer of the other
 // process has the lock, and a third one come behind them.
 func lateReleaseElsewhere(t *lab.Trial, setup lab.Setup) {
+	const late, second, third = 1, 2, 3
 	policy := setup.Policy
-	policy.FaultSeed = t.Seed()
-	late := lateUserBefore(policy, 2)
-	second, third := late+1, late+2
+	makeFirstLate(&policy, t.Seed(), 2)
 	api := t.API(setup.Instances)
 	alignNumbers(t, policy, api)
 	sale := t.Sale(policy, 10, api)
@@ -140,6 +138,6 @@ func oneAfterTheOther(t *lab.Trial, setup lab.Setup) {
 	t.Judge(sale.Evidence())
 	if placed := rest.Placed(); len(placed) > 0 && len(first.Placed()) > 0 {
 		shut := time.Duration(placed[0].Answered - first.Placed()[0].Answered)
-		t.Measure("from one order to the next", float64(shut.Milliseconds()), "ms")
+		t.Measure(tell.F("from one order to the next"), float64(shut.Milliseconds()), tell.F("ms"))
 	}
 }

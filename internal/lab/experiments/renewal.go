@@ -1,7 +1,6 @@
 package experiments
 
 import (
-	"fmt"
 	"time"
 
 	"seckill/internal/lab"
@@ -9,6 +8,7 @@ import (
 	"seckill/internal/lab/judge"
 	"seckill/internal/lab/listing"
 	"seckill/internal/lab/lockclient"
+	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lab/witness"
 	"seckill/internal/testkit"
@@ -56,7 +56,7 @@ func renewalFails(t *lab.Trial, setup lab.Setup) {
 	})
 	c.sleepUntil(g.At, cutAfter)
 	way.Cut()
-	over := t.Fault("process-1 cannot reach Redis")
+	over := t.Fault(tell.F("process-1 cannot reach Redis"))
 	c.sleepUntil(g.At, restoredAfter)
 	way.Reset()
 	over()
@@ -71,22 +71,22 @@ func renewalFails(t *lab.Trial, setup lab.Setup) {
 
 	evidence := c.evidence()
 	t.Found(finding.FalseAlarms, falseAlarms(evidence.Events, holder.Name()))
-	t.Measure("buyer 2 was let in after buyer 1's grant", millis(time.Duration(later.At-g.At)), "ms")
+	t.Measure(tell.F("buyer 2 was let in after buyer 1's grant"), millis(time.Duration(later.At-g.At)), tell.F("ms"))
 	story := witness.Story{
 		Key: c.key, Who: []string{firstBuyer, secondBuyer}, From: g.Asked, To: later.At,
-		Summary: func(when func(int64) string) string {
-			return fmt.Sprintf("Buyer 1 has the lock from %s on. A renewal fails; the network is well again at %s, the next renewal succeeds, and buyer 2 gets the lock at %s, when buyer 1 has released it.",
+		Summary: func(when func(int64) tell.Text) tell.Text {
+			return tell.F("Buyer 1 has the lock from %s on. A renewal fails; the network is well again at %s, the next renewal succeeds, and buyer 2 gets the lock at %s, when buyer 1 has released it.",
 				when(g.At), when(restored), when(later.At))
 		},
 	}
 	if judge.Judge(evidence).Anomalies[finding.Overlaps] > 0 {
 		story.Kind = finding.Overlaps
-		story.Summary = func(when func(int64) string) string {
-			ignorance := "Nobody tells buyer 1"
+		story.Summary = func(when func(int64) tell.Text) tell.Text {
+			ignorance := tell.F("Nobody tells buyer 1")
 			if told.NotifiedAt > 0 {
-				ignorance = "Buyer 1 is told at " + when(told.NotifiedAt)
+				ignorance = tell.F("Buyer 1 is told at %s", when(told.NotifiedAt))
 			}
-			return fmt.Sprintf("Buyer 1 has the lock from %s on. A renewal fails, and none follows, though the network is well again at %s. The lease ends, and at %s buyer 2 is let in. %s.",
+			return tell.F("Buyer 1 has the lock from %s on. A renewal fails, and none follows, though the network is well again at %s. The lease ends, and at %s buyer 2 is let in. %s.",
 				when(g.At), when(restored), when(later.At), ignorance)
 		}
 	}

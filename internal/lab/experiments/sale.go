@@ -8,6 +8,7 @@ import (
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/load"
+	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lab/witness"
 	"seckill/internal/lock"
@@ -69,7 +70,7 @@ func sales() []comparison {
 }
 
 // realServers are the servers through which several processes share a sale.
-func realServers() []testbed.Server { return []testbed.Server{testbed.Redis, testbed.Database} }
+func realServers() []testbed.Server { return []testbed.Server{testbed.RedisServer, testbed.Database} }
 
 // openPolicy sells with the lock as the only protection: the stock is read and written back,
 // under one key for all buyers, who wait for the lock.
@@ -131,8 +132,8 @@ func sellAtOnce(t *lab.Trial, setup lab.Setup, stock int64, buyers int) (*load.O
 func refusingSale(t *lab.Trial, setup lab.Setup) {
 	outcome, audit := sellAtOnce(t, setup, int64(cmp.Or(setup.Stock, 10)), cmp.Or(setup.Buyers, 60))
 	busy := outcome.Answers[load.Busy]
-	t.Measure("told busy", float64(busy), "buyers")
-	t.Measure("left in stock", float64(audit.Stock), "vouchers")
+	t.Measure(tell.F("told busy"), float64(busy), tell.F("buyers"))
+	t.Measure(tell.F("left in stock"), float64(audit.Stock), tell.F("vouchers"))
 	if audit.Oversold() == 0 && (busy == 0 || audit.Stock == 0) {
 		t.Fatalf("the crowd did not meet at the stock: %d buyers were told busy, and %d vouchers are left", busy, audit.Stock)
 	}
@@ -186,8 +187,8 @@ func sixtyForThirty(t *lab.Trial, setup lab.Setup) {
 
 	told, left := outcome.Answers[load.Busy], int(evidence.Audit.Stock)
 	t.Found(finding.TurnedAway, min(told, left))
-	t.Measure("told busy", float64(told), "buyers")
-	t.Measure("left in stock", float64(left), "vouchers")
+	t.Measure(tell.F("told busy"), float64(told), tell.F("buyers"))
+	t.Measure(tell.F("left in stock"), float64(left), tell.F("vouchers"))
 	for _, a := range outcome.All {
 		if a.Code != load.Busy {
 			continue
@@ -195,7 +196,7 @@ func sixtyForThirty(t *lab.Trial, setup lab.Setup) {
 		// A buyer that comes just before a release makes no picture.
 		if w, ok := witness.Picture(evidence, witness.Focus{Who: fmt.Sprintf("buyer %d", a.User)}); ok {
 			w.Kind = finding.TurnedAway
-			w.Summary += fmt.Sprintf(" It is told that the service is busy, and so are %d others; at the end %d vouchers are left.", told-1, left)
+			w.Summary = tell.F("%s It is told that the service is busy, and so are %d others; at the end %d vouchers are left.", w.Summary, told-1, left)
 			t.Witness(w)
 			return
 		}

@@ -14,6 +14,7 @@ import (
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/load"
+	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 )
 
@@ -38,7 +39,7 @@ func countCommands(t *lab.Trial, setup lab.Setup) {
 	}
 	excess := max(0, len(commands)-commandLimit*grants)
 	t.Found(finding.ExcessCommands, excess)
-	t.Measure("commands for each grant", float64(len(commands))/float64(grants), "commands")
+	t.Measure(tell.F("commands for each grant"), float64(len(commands))/float64(grants), tell.F("commands"))
 	if excess > 0 {
 		if w, ok := drawPollers(commands, "{"+sale.Key(1)+"}"); ok {
 			t.Witness(w)
@@ -183,7 +184,7 @@ func drawPollers(commands []command, key string) (finding.Witness, bool) {
 	store := finding.Lane{Name: "Redis", Role: finding.LockStore}
 	var lanes []finding.Lane
 	for _, c := range []*pollingClient{holder, next} {
-		held := finding.Span{Kind: finding.Believes, From: at(c.granted()), To: at(c.released), Who: c.name}
+		held := finding.Span{Kind: finding.Held, From: at(c.granted()), To: at(c.released), Who: c.name}
 		lane := finding.Lane{Name: c.name, Role: finding.Actor, Marks: asked(c)}
 		if c == next {
 			lane.Spans = append(lane.Spans, finding.Span{Kind: finding.Waits, To: held.From, Who: c.name})
@@ -201,7 +202,7 @@ func drawPollers(commands []command, key string) (finding.Witness, bool) {
 	}
 	return finding.Witness{
 		Kind: finding.ExcessCommands, Key: strings.Trim(key, "{}"), Lanes: append(lanes, store),
-		Summary: fmt.Sprintf("Two buyers have the lock, one after the other, for %.0f ms together. Meanwhile Redis is asked for it %d times in vain, "+
+		Summary: tell.F("Two buyers have the lock, one after the other, for %.0f ms together. Meanwhile Redis is asked for it %d times in vain, "+
 			"by %d who wait; %d of them are drawn.", at(to), inVain, len(behind)+1, drawnWaiters+1),
 	}, true
 }

@@ -1,7 +1,12 @@
 package experiments
 
 import (
+	"fmt"
+	"io/fs"
+	"os"
 	"path"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -16,8 +21,13 @@ func TestEveryExperimentHasItsText(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, e := range set {
-		if len(e.Sources) == 0 {
-			t.Errorf("%s names no document that it comes from", e.ID)
+		if (len(e.Sources) == 0) == (e.Decision == "") {
+			t.Errorf("%s names no document that it comes from and no decision, or both", e.ID)
+		}
+		if e.Decision != "" {
+			if _, err := os.Stat(filepath.Join("..", "..", "..", "docs", "adr", e.Decision+".md")); err != nil {
+				t.Errorf("%s: %v", e.ID, err)
+			}
 		}
 		if !strings.HasSuffix(e.Question, "?") {
 			t.Errorf("%s: %q is no question", e.ID, e.Question)
@@ -35,14 +45,112 @@ func TestEveryExperimentHasItsText(t *testing.T) {
 	}
 }
 
-func TestNoTextIsUnused(t *testing.T) {
-	files, err := textFiles.ReadDir("text")
+// The Chinese text of an experiment says what the English one says: the same fields, in Chinese, with the same numbers,
+// names and statements in them.
+func TestEveryTextIsThereInChinese(t *testing.T) {
+	set, err := All()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var unused []string
-	for _, f := range files {
-		unused = append(unused, strings.TrimSuffix(f.Name(), path.Ext(f.Name())))
+	var ids []string
+	for _, e := range set {
+		ids = append(ids, e.ID)
+	}
+	for _, e := range set {
+		english, chinese := e.English(), e.Chinese
+		for _, f := range []struct{ name, english, chinese string }{
+			{"Group", english.Group, chinese.Group},
+			{"Title", english.Title, chinese.Title},
+			{"Question", english.Question, chinese.Question},
+			{"Hypothesis", english.Hypothesis, chinese.Hypothesis},
+			{"Arrangement", english.Arrangement, chinese.Arrangement},
+			{"Why", english.Why, chinese.Why},
+			{"Seen", english.Seen, chinese.Seen},
+			{"Cure", english.Cure, chinese.Cure},
+		} {
+			for _, wrong := range untranslated(f.english, f.chinese, ids) {
+				t.Errorf("%s: %s: %s", e.ID, f.name, wrong)
+			}
+		}
+		if !strings.HasSuffix(chinese.Question, "？") {
+			t.Errorf("%s: %q is no question", e.ID, chinese.Question)
+		}
+	}
+}
+
+var (
+	han        = regexp.MustCompile(`\p{Han}`)
+	phrase     = regexp.MustCompile(`\b[a-z]{2,}(?:[ ,]+[a-z]{2,}){3,}\b`) // four words of a sentence
+	quoted     = regexp.MustCompile(`"[^"]*"`)
+	digits     = regexp.MustCompile(`\d+(?:\.\d+)?`)
+	capitals   = regexp.MustCompile(`\b[A-Z][A-Z_]{2,}\b`) // commands and signals
+	identifier = regexp.MustCompile(`\b[a-z]+(?:[-_][a-z0-9]+)+\b`)
+)
+
+// untranslated returns what is wrong with the Chinese text of a field.
+func untranslated(english, chinese string, ids []string) (wrong []string) {
+	if (english == "") != (chinese == "") {
+		return []string{"it is there in one language only"}
+	}
+	if english != "" && !han.MatchString(chinese) {
+		return []string{fmt.Sprintf("%q is not Chinese", chinese)}
+	}
+	if left := phrase.FindString(quoted.ReplaceAllString(chinese, "")); left != "" {
+		wrong = append(wrong, fmt.Sprintf("%q is left in English", left))
+	}
+	same := func(what string, find func(string) []string) {
+		set := func(text string) []string { return slices.Compact(slices.Sorted(slices.Values(find(text)))) }
+		if a, b := set(english), set(chinese); !slices.Equal(a, b) {
+			wrong = append(wrong, fmt.Sprintf("the %s are %q in English and %q in Chinese", what, a, b))
+		}
+	}
+	same("numbers", func(s string) []string { return digits.FindAllString(s, -1) })
+	same("commands", func(s string) []string { return capitals.FindAllString(s, -1) })
+	same("experiments", func(s string) []string {
+		return slices.DeleteFunc(identifier.FindAllString(s, -1), func(id string) bool { return !slices.Contains(ids, id) })
+	})
+	return wrong
+}
+
+func TestUntranslated(t *testing.T) {
+	ids := []string{"one-name"}
+	for _, c := range []struct {
+		english, chinese string
+		wrong            int
+	}{
+		{"The lease is 600 ms: SET NX (one-name).", "租期 600 毫秒：SET NX（one-name）。", 0},
+		{"The lease is 600 ms.", "", 1},
+		{"", "租期", 1},
+		{"The lease is over.", "The lease is over.", 1},
+		{"The lease is 600 ms.", "租期 60 毫秒。", 1},
+		{"It sends DEL.", "它发送 GET。", 1},
+		{"See the cure (one-name).", "见办法（two-names）。", 1},
+		{"The lease ends.", "租约结束，and then nobody gets the lock。", 1},
+	} {
+		if got := untranslated(c.english, c.chinese, ids); len(got) != c.wrong {
+			t.Errorf("%q, %q: %q", c.english, c.chinese, got)
+		}
+	}
+}
+
+func TestNoTextIsUnused(t *testing.T) {
+	english, err := fs.Glob(textFiles, "text/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	chinese, err := fs.Glob(textFiles, "text/zh/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var unused, unusedInChinese []string
+	for _, name := range english {
+		unused = append(unused, strings.TrimSuffix(path.Base(name), path.Ext(name)))
+	}
+	for _, name := range chinese {
+		unusedInChinese = append(unusedInChinese, strings.TrimSuffix(path.Base(name), path.Ext(name)))
+	}
+	if !slices.Equal(unused, unusedInChinese) {
+		t.Errorf("the texts are %q in English and %q in Chinese", unused, unusedInChinese)
 	}
 	for _, c := range comparisons() {
 		i := slices.Index(unused, c.text)
@@ -75,6 +183,22 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// A line break in a Chinese text is no space between Chinese characters.
+func TestUnfold(t *testing.T) {
+	for text, want := range map[string]string{
+		"one\n  two":        "one two",
+		"持有\n  者":           "持有者",
+		"用 Redis\n  的锁":     "用 Redis 的锁",
+		"的\n  Redis":        "的 Redis",
+		"到期，\n  Redis 删除":   "到期，Redis 删除",
+		"（SIGKILL\n  ）之后\n": "（SIGKILL）之后\n",
+	} {
+		if got := unfold(text); got != want {
+			t.Errorf("%q is unfolded to %q, want %q", text, got, want)
+		}
+	}
+}
+
 func TestParseRefuses(t *testing.T) {
 	for name, text := range map[string]string{
 		"a text before the experiments": "# Readers\n\nTitle: one\n",
@@ -102,6 +226,44 @@ func TestTextsBelongToTheirExperiments(t *testing.T) {
 		spoil(&c)
 		if _, err := c.experiments(); err == nil {
 			t.Errorf("%s is accepted", name)
+		}
+	}
+}
+
+// A term has one translation: what the glossary rules out is in no Chinese text.
+func TestChineseKeepsToTheGlossary(t *testing.T) {
+	glossary, err := os.ReadFile("text/zh/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ruledOut []string
+	for line := range strings.Lines(string(glossary)) {
+		if columns := strings.Split(line, "|"); len(columns) == 5 && !strings.Contains(line, "English") {
+			for word := range strings.SplitSeq(columns[3], "、") {
+				if word = strings.TrimSpace(word); han.MatchString(word) {
+					ruledOut = append(ruledOut, word)
+				}
+			}
+		}
+	}
+	if len(ruledOut) < 15 {
+		t.Fatalf("the glossary is read wrongly: %q", ruledOut)
+	}
+	files, err := filepath.Glob("text/zh/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%q, %v", files, err)
+	}
+	files = append(files, filepath.Join("..", "tell", "zh.json"), filepath.Join("..", "..", "web", "messages", "zh.json"),
+		filepath.Join("..", "..", "..", "README.zh-CN.md"))
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, word := range ruledOut {
+			if strings.Contains(string(text), word) {
+				t.Errorf("%s: the glossary has another word for %s", name, word)
+			}
 		}
 	}
 }

@@ -3,7 +3,6 @@ package experiments
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"seckill/internal/lab/listing"
 	"seckill/internal/lab/load"
 	"seckill/internal/lab/lockclient"
+	"seckill/internal/lab/tell"
 	"seckill/internal/lab/witness"
 	"seckill/internal/lock"
 	"seckill/internal/voucher"
@@ -38,7 +38,7 @@ func transactions() []comparison {
 			{id: "release-before-commit", setup: slowCommit(voucher.InsideTx), breaks: kinds{finding.DuplicateOrders}},
 			{id: "commit-before-release", setup: slowCommit(voucher.AroundTx), holds: kinds{finding.DuplicateOrders}},
 		}, parameters: []lab.Parameter{
-			pauseOf("pause", "how long a transaction takes to commit", lock.BeforeCommit, false, 3*time.Second),
+			pauseOf("pause", tell.F("how long a transaction takes to commit"), lock.BeforeCommit, false, 3*time.Second),
 		},
 	}, {
 		text: "call-on-this", scenario: killedBetweenStatements, needs: realServers(), quiet: true, cases: []setupCase{
@@ -94,19 +94,19 @@ func killedBetweenStatements(t *lab.Trial, setup lab.Setup) {
 	evidence := s.fullEvidence()
 	lost := max(0, evidence.Audit.InitialStock-evidence.Audit.Stock-evidence.Audit.Orders)
 	t.Found(finding.LostStock, int(lost))
-	t.Measure("sold", float64(evidence.Audit.Orders), fmt.Sprintf("of %d", evidence.Audit.InitialStock))
+	t.Measure(tell.F("sold"), float64(evidence.Audit.Orders), tell.F("of %d", evidence.Audit.InitialStock))
 	death := evidence.Deaths[0].At
 	story := witness.Story{
 		Key: s.key, Who: []string{firstBuyer, secondBuyer, "buyer 3"}, From: g.Asked, To: last.At,
-		Summary: func(when func(int64) string) string {
-			return fmt.Sprintf("Buyer 1's process takes one from the stock, and is killed at %s, before it has inserted the order. The database takes the first statement back, and %d of %d vouchers are sold to the others.",
+		Summary: func(when func(int64) tell.Text) tell.Text {
+			return tell.F("Buyer 1's process takes one from the stock, and is killed at %s, before it has inserted the order. The database takes the first statement back, and %d of %d vouchers are sold to the others.",
 				when(death), evidence.Audit.Orders, evidence.Audit.InitialStock)
 		},
 	}
 	if lost > 0 {
 		story.Kind = finding.LostStock
-		story.Summary = func(when func(int64) string) string {
-			return fmt.Sprintf("Buyer 1's process takes one from the stock, and is killed at %s, before it has inserted the order. The first statement is committed: %d of %d vouchers are sold, %d are left, and %d is gone.",
+		story.Summary = func(when func(int64) tell.Text) tell.Text {
+			return tell.F("Buyer 1's process takes one from the stock, and is killed at %s, before it has inserted the order. The first statement is committed: %d of %d vouchers are sold, %d are left, and %d is gone.",
 				when(death), evidence.Audit.Orders, evidence.Audit.InitialStock, evidence.Audit.Stock, lost)
 		}
 	}

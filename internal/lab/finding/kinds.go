@@ -2,6 +2,8 @@
 // witnesses, and the result of an experiment, as it is printed and drawn.
 package finding
 
+import "seckill/internal/lab/tell"
+
 // Verdict is the result of an experiment.
 type Verdict string
 
@@ -19,6 +21,17 @@ func (v Verdict) Opposite() Verdict {
 	return Breaks
 }
 
+// Text is the verdict as a word.
+func (v Verdict) Text() tell.Text {
+	switch v {
+	case Breaks:
+		return tell.F("verdict|breaks")
+	case Holds:
+		return tell.F("verdict|holds")
+	}
+	return tell.Plain(string(v))
+}
+
 // Kind is a kind of anomaly. [Kinds] says what each one means.
 type Kind string
 
@@ -29,6 +42,10 @@ const (
 	LostUpdates     Kind = "lost_updates"
 	LostOrders      Kind = "lost_orders"
 	LostStock       Kind = "lost_stock"
+	PaidForNothing  Kind = "paid_for_nothing"
+	GivenAway       Kind = "given_away"
+	ReturnedTwice   Kind = "returned_twice"
+	NeverReturned   Kind = "never_returned"
 	StaleWrites     Kind = "stale_writes"
 	Overlaps        Kind = "overlaps"
 	WrongReleases   Kind = "wrong_releases"
@@ -52,6 +69,15 @@ type Info struct {
 	Means string // what is counted
 }
 
+// In is the description in a language.
+func (i Info) In(l tell.Language) Info {
+	i.Title, i.Means = tell.Key(i.Title).In(l), tell.Key(i.Means).In(l)
+	return i
+}
+
+// Counted names the kind and how often it was seen.
+func (i Info) Counted(n int) tell.Text { return tell.F("%s %d", tell.Key(i.Title), n) }
+
 // Kinds lists every kind of anomaly, the gravest first.
 func Kinds() []Info {
 	return []Info{
@@ -60,6 +86,10 @@ func Kinds() []Info {
 		{LostUpdates, "lost updates", "committed writes of the stock, computed from a value that another commit had replaced"},
 		{LostOrders, "lost orders", "orders that a buyer was told are placed and that the database does not have"},
 		{LostStock, "lost stock", "vouchers that were taken from the stock and for which the database has no order"},
+		{PaidForNothing, "paid for nothing", "payments that the provider keeps, of orders that have no voucher"},
+		{GivenAway, "given away", "vouchers of paid orders whose money was not received, or went back"},
+		{ReturnedTwice, "returned twice", "vouchers on sale beyond those that no order has"},
+		{NeverReturned, "never returned", "vouchers of unpaid orders whose time to pay is over"},
 		{StaleWrites, "stale writes", "writes committed by a holder after the lock had been granted to the next one"},
 		{Overlaps, "two holders", "grants of a key while an earlier holder still believed to hold it"},
 		{WrongReleases, "wrong releases", "holders whose lock was deleted by somebody else's release before their lease was over"},

@@ -25,7 +25,7 @@ func TestParsePrediction(t *testing.T) {
 	}
 }
 
-// Who misspells an anomaly is told all of them.
+// The error for a misspelt anomaly lists all of them.
 func TestParsePredictionRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                 "it is holds, breaks, or breaks:KIND",

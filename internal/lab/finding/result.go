@@ -1,5 +1,7 @@
 package finding
 
+import "seckill/internal/lab/tell"
+
 // Result is the result of one run of an experiment. Its JSON is a contract: scripts read it.
 type Result struct {
 	ID      string `json:"id"`
@@ -43,6 +45,16 @@ type Result struct {
 	// as expected.
 	Skipped string `json:"skipped,omitempty"`
 	Failed  string `json:"failed,omitempty"`
+	// SkippedFor is Skipped in all languages, of a run of this process.
+	SkippedFor tell.Text `json:"-"`
+}
+
+// SkippedText is Skipped in all languages, as far as they are known.
+func (r *Result) SkippedText() tell.Text {
+	if r.SkippedFor.IsZero() {
+		return tell.Plain(r.Skipped)
+	}
+	return r.SkippedFor
 }
 
 // Change is a changed value of a parameter.
@@ -62,9 +74,9 @@ type Engine struct {
 
 // Measure is a number with its name and unit.
 type Measure struct {
-	Name  string  `json:"name"`
-	Value float64 `json:"value"`
-	Unit  string  `json:"unit,omitempty"`
+	Name  tell.Text `json:"name"`
+	Value float64   `json:"value"`
+	Unit  tell.Text `json:"unit,omitzero"`
 }
 
 // Latency is the distribution of response times.

@@ -1,16 +1,32 @@
 package finding
 
+import "seckill/internal/lab/tell"
+
 // Witness is the smallest set of events that proves an anomaly or, in an experiment that
 // holds, shows how it was prevented. It is drawn as lanes on one time axis.
 type Witness struct {
 	// Kind is the anomaly that it proves; "" if it shows prevention.
 	Kind Kind `json:"kind,omitempty"`
 	// Summary describes it in a sentence or two, with names and times.
-	Summary string `json:"summary"`
-	Key     string `json:"key,omitempty"` // of the lock
+	Summary tell.Text `json:"summary"`
+	Key     string    `json:"key,omitempty"` // of the lock
+	// Also are other anomalies of the same actors and time, which this picture shows as well.
+	Also []Aside `json:"also,omitempty"`
+	// Actors are all actors in the pictures of an experiment, as their lanes are named; they
+	// give each the same letter and colour in all of them.
+	Actors []string `json:"actors,omitempty"`
 	// Lanes go from top to bottom: the actors in the order in which they appear, then the
 	// stores.
 	Lanes []Lane `json:"lanes"`
+	// Until is how far the axis goes at least, in ms: for a picture that still grows, or two of
+	// them on one scale.
+	Until float64 `json:"until_ms,omitempty"`
+}
+
+// Aside is an anomaly in a sentence.
+type Aside struct {
+	Kind    Kind      `json:"kind"`
+	Summary tell.Text `json:"summary"`
 }
 
 // Role says to whom a lane belongs.
@@ -24,8 +40,8 @@ const (
 	Fault     Role = "fault"      // a fault of a process or server
 )
 
-// Lane is one row of the picture. Times are milliseconds since the beginning of the picture,
-// on one clock.
+// Lane is one row of the picture. Times are milliseconds since the first event of the run, on
+// one clock: the same in all pictures of an experiment.
 type Lane struct {
 	Name  string `json:"name"` // "buyer 17 (api-1)", "Redis", "MariaDB"
 	Role  Role   `json:"role"`
@@ -38,21 +54,23 @@ type SpanKind string
 
 // The kinds of span.
 const (
-	Waits    SpanKind = "waits"    // asked for the lock and has no answer
-	Believes SpanKind = "believes" // was granted the lock, and was not told of its loss
-	Stored   SpanKind = "stored"   // the store has the key under this owner
-	Paused   SpanKind = "paused"   // is paused
-	Down     SpanKind = "down"     // is dead, or cut off
-	Reads    SpanKind = "reads"    // holds as a reader
+	Waits     SpanKind = "waits"       // asked for the lock and has no answer
+	Held      SpanKind = "holds"       // was granted the lock, and has it
+	Believes  SpanKind = "believes"    // has it no longer, and was not told
+	Stored    SpanKind = "stored"      // the store has the key under this owner
+	Paused    SpanKind = "paused"      // is paused
+	Down      SpanKind = "down"        // is dead, or cut off
+	Reads     SpanKind = "reads"       // holds as a reader
+	Transacts SpanKind = "transaction" // from its begin to its commit
 )
 
 // Span is a period.
 type Span struct {
-	Kind  SpanKind `json:"kind"`
-	From  float64  `json:"from_ms"`
-	To    float64  `json:"to_ms"`
-	Open  bool     `json:"open,omitempty"` // it continues after the picture's end
-	Label string   `json:"label,omitempty"`
+	Kind  SpanKind  `json:"kind"`
+	From  float64   `json:"from_ms"`
+	To    float64   `json:"to_ms"`
+	Open  bool      `json:"open,omitempty"` // it continues after the picture's end
+	Label tell.Text `json:"label,omitzero"`
 	// Who names the actor, as its lane is named; it decides the colour. In a span of the store
 	// it is the owner.
 	Who string `json:"who,omitempty"`
@@ -79,9 +97,13 @@ const (
 
 // Mark is a moment.
 type Mark struct {
-	Kind  MarkKind `json:"kind"`
-	At    float64  `json:"at_ms"`
-	Label string   `json:"label,omitempty"` // short: "reads 1", "writes 0", "DEL"
-	Who   string   `json:"who,omitempty"`
-	Wrong bool     `json:"wrong,omitempty"`
+	Kind  MarkKind  `json:"kind"`
+	At    float64   `json:"at_ms"`
+	Label tell.Text `json:"label,omitzero"` // short: "reads 1", "writes 0", "expired"
+	Who   string    `json:"who,omitempty"`
+	// Of names another actor whom it concerns: whose lock is deleted.
+	Of    string `json:"of,omitempty"`
+	Wrong bool   `json:"wrong,omitempty"`
+	// Cause marks what made the wrong thing possible: a lease that ended, a node that restarted.
+	Cause bool `json:"cause,omitempty"`
 }

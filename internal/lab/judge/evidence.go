@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"seckill/internal/eventlog"
+	"seckill/internal/lab/tell"
 	"seckill/internal/order"
 )
 
@@ -24,6 +25,9 @@ type Evidence struct {
 	// read, and no order counts as lost.
 	Rows []order.Order
 
+	// Books are the orders of a voucher that asks for payment, and their money; nil if it asks for none.
+	Books *Books
+
 	// Deaths, Pauses and Faults are the faults of processes and servers.
 	Deaths []Death
 	Pauses []Pause
@@ -40,6 +44,50 @@ type Evidence struct {
 	// LockStore and Database name the stores in a witness, such as "ZooKeeper" and
 	// "SQLite"; empty: "lock store" and "database".
 	LockStore, Database string
+}
+
+// Until is what was known at a moment: what had not happened is left out, and what had not ended goes on. What the
+// database holds stays.
+func (ev Evidence) Until(end int64) Evidence {
+	past := ev
+	past.End = end
+	past.Events, past.Samples, past.Deaths, past.Pauses, past.Faults = nil, nil, nil, nil, nil
+	for _, e := range ev.Events {
+		if e.At <= end {
+			past.Events = append(past.Events, e)
+		}
+	}
+	for _, s := range ev.Samples {
+		if s.At <= end {
+			past.Samples = append(past.Samples, s)
+		}
+	}
+	for _, d := range ev.Deaths {
+		if d.At <= end {
+			past.Deaths = append(past.Deaths, d)
+		}
+	}
+	for _, p := range ev.Pauses {
+		if p.From <= end {
+			p.To = endedBy(p.To, end)
+			past.Pauses = append(past.Pauses, p)
+		}
+	}
+	for _, f := range ev.Faults {
+		if f.From <= end {
+			f.To = endedBy(f.To, end)
+			past.Faults = append(past.Faults, f)
+		}
+	}
+	return past
+}
+
+// endedBy is when something ended; 0 if it had not ended at a moment.
+func endedBy(to, end int64) int64 {
+	if to > end {
+		return 0
+	}
+	return to
 }
 
 // Sample is what the lock store held under a key from At on, as the observer saw it.
@@ -78,5 +126,6 @@ type Pause struct {
 // shorter than a millisecond is drawn as a moment.
 type Fault struct {
 	From, To int64
-	What     string // short: "node 2 restarts empty"
+	Process  string    // whose connections have it; "": it is not one process'
+	What     tell.Text // short: "node 2 restarts empty"
 }

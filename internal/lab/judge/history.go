@@ -11,7 +11,7 @@ import (
 // History is the evidence, sorted and indexed.
 type History struct {
 	Evidence
-	begin        int64
+	Begin        int64                  // the first event or request: where the pictures' time begins
 	Holds        []*Hold                // by time of the grant
 	HoldsOf      map[string][]*Hold     // by key
 	Transactions []*Transaction         // by time of the end
@@ -35,7 +35,10 @@ func NewHistory(ev Evidence) *History {
 	h.LockStore = cmp.Or(ev.LockStore, "lock store")
 	h.Database = cmp.Or(ev.Database, "database")
 	if len(h.Events) > 0 {
-		h.begin = h.Events[0].At
+		h.Begin = h.Events[0].At
+		for i := range h.Events {
+			h.Begin = min(h.Begin, cmp.Or(h.Events[i].Began, h.Begin))
+		}
 		h.End = max(h.End, h.Events[len(h.Events)-1].At)
 	}
 	if n := len(h.Samples); n > 0 {

@@ -4,20 +4,26 @@ import (
 	"strings"
 
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/tell"
 )
 
 // Judge counts the anomalies that the evidence shows.
 func Judge(ev Evidence) Judgement {
-	h := NewHistory(ev)
-	found := h.find()
-	j := Judgement{Anomalies: found.counts(h), History: h, Findings: found}
-	if len(h.Holds) > 0 {
+	j := Look(ev)
+	if h := j.History; len(h.Holds) > 0 {
 		verdict, judged := h.mutex()
 		j.Measures = append(j.Measures, finding.Measure{
-			Name: "porcupine: " + strings.ToLower(string(verdict)), Value: float64(judged), Unit: "operations",
+			Name: tell.F("porcupine: %s", strings.ToLower(string(verdict))), Value: float64(judged), Unit: tell.F("operations"),
 		})
 	}
 	return j
+}
+
+// Look counts the same anomalies and leaves out what takes long: porcupine's result.
+func Look(ev Evidence) Judgement {
+	h := NewHistory(ev)
+	found := h.find()
+	return Judgement{Anomalies: found.counts(h), History: h, Findings: found}
 }
 
 // Judgement is the result of [Judge].
@@ -58,6 +64,14 @@ func (f Findings) counts(h *History) map[finding.Kind]int {
 	}
 	if h.Rows != nil {
 		n[finding.LostOrders] = len(f.LostOrders)
+	}
+	if h.Books != nil {
+		n[finding.PaidForNothing] = h.Books.paidForNothing()
+		n[finding.GivenAway] = h.Books.givenAway()
+		n[finding.NeverReturned] = h.Books.neverReturned()
+	}
+	if h.Books != nil && h.Audit != nil {
+		n[finding.ReturnedTwice] = returnedTwice(*h.Audit)
 	}
 	if len(h.Transactions) > 0 {
 		n[finding.LostUpdates] = len(f.LostUpdates)

@@ -72,7 +72,7 @@ func randomHistory(rt *rapid.T) judge.Evidence {
 	return ev
 }
 
-// Whatever part of a history is missing, the judge gives an answer and does not panic.
+// The judge answers, and does not panic, for a history of which any part is missing.
 func TestTruncatedHistories(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, tt := range judgetest.Histories() {

@@ -6,6 +6,8 @@
 // reads both. Others are in the program around the lock: the name of its key, the place of its
 // transaction. Those are only names here; the scenarios know what they mean.
 //
+// The mistakes in an order's life are in no document: [Orders] is the programs that make them.
+//
 // Nothing but the laboratory imports this package.
 package listing
 
@@ -38,6 +40,9 @@ const (
 	// RedlockForgetful is Redlock that releases only on the nodes that granted the lock as far
 	// as it knows.
 	RedlockForgetful Name = "redlock-forgetful"
+	// MultiLockTwice is MultiLock as 002 reads it: it takes each lock for twice the wait, and sets the
+	// lease that was asked for when it has all.
+	MultiLockTwice Name = "multilock-twice"
 )
 
 // Mistakes in the program around the lock.
@@ -53,11 +58,28 @@ const (
 	OneServer Name = "one-server"
 )
 
+// Mistakes in an order's life, which are in no document.
+const (
+	// StateNotAsked writes an order's next state without asking for the state that it has read before.
+	StateNotAsked Name = "state-not-asked"
+	// EventNotRecorded does not record which payments were settled: money for a paid order is a second payment.
+	EventNotRecorded Name = "event-not-recorded"
+	// LatestEventWins gives an order the state of the event that came last.
+	LatestEventWins Name = "latest-event-wins"
+	// KeyMessage expires an order when Redis says that the order's key has expired.
+	KeyMessage Name = "key-message"
+	// StockNotAsked has an order paid that has given its voucher back, without looking at the stock.
+	StockNotAsked Name = "stock-not-asked"
+	// GateFirst returns a voucher in Redis before the transaction that returns it in the database.
+	GateFirst Name = "gate-first"
+)
+
 // Names lists all.
 func Names() []Name {
 	return []Name{
-		AcquireInsideTry, RenewalOnce, RedlockUnchecked, RedlockPatient, RedlockForgetful,
+		AcquireInsideTry, RenewalOnce, RedlockUnchecked, RedlockPatient, RedlockForgetful, MultiLockTwice,
 		TwoNames, KeyWithoutVoucher, CallOnThis, OneServer,
+		StateNotAsked, EventNotRecorded, LatestEventWins, KeyMessage, StockNotAsked, GateFirst,
 	}
 }
 
@@ -66,7 +88,9 @@ func Known(name Name) bool { return name == "" || slices.Contains(Names(), name)
 
 // InLock reports whether the mistake is in the lock.
 func (n Name) InLock() bool {
-	return slices.Contains([]Name{AcquireInsideTry, RenewalOnce, RedlockUnchecked, RedlockPatient, RedlockForgetful}, n)
+	return slices.Contains([]Name{
+		AcquireInsideTry, RenewalOnce, RedlockUnchecked, RedlockPatient, RedlockForgetful, MultiLockTwice,
+	}, n)
 }
 
 // Config is what a lock of this package needs. Those that it does not need may be missing.
@@ -95,6 +119,8 @@ func Open(name Name, mechanism string, c Config) (lock.Locker, error) {
 		return newRedlock(c, redlock{patient: true}), nil
 	case name == RedlockForgetful && mechanism == "red":
 		return newRedlock(c, redlock{forgetful: true}), nil
+	case name == MultiLockTwice && mechanism == "multi":
+		return newMultiLock(c), nil
 	}
 	return nil, fmt.Errorf("%w: no document has a listing %q of the lock %s", lock.ErrInvalid, name, mechanism)
 }

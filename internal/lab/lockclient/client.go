@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"seckill/internal/eventlog"
+	"seckill/internal/lab/judge"
 	"seckill/internal/lock"
 	"seckill/internal/testkit"
 )
@@ -61,7 +62,15 @@ func Start(t testkit.TB, config Config) *Client {
 	if err := c.execute(); err != nil {
 		t.Fatalf("lock client %s: start: %v", config.Name, err)
 	}
+	if f, ok := t.(follower); ok {
+		f.Follow(c.addSoFar)
+	}
 	return c
+}
+
+// follower is an experiment that can be followed while it runs.
+type follower interface {
+	Follow(source func(*judge.Evidence))
 }
 
 func (c *Client) execute() error {

@@ -52,7 +52,8 @@ const watchdog = 900 * time.Millisecond
 // Judge tries all behaviours, and returns them with the gravest first. Whoever wants to know
 // which of them a lock is meant to have is not asked: what breaks is said.
 func Judge(ctx context.Context, o Options) ([]Judged, error) {
-	if err := canOpen(ctx, o); err != nil {
+	renewed, err := canOpen(ctx, o)
+	if err != nil {
 		return nil, err
 	}
 	asked := asked(o.Only)
@@ -72,7 +73,7 @@ func Judge(ctx context.Context, o Options) ([]Judged, error) {
 		trials.Go(func() error {
 			n := <-databases
 			defer func() { databases <- n }()
-			results[i] = judgeOne(ctx, o, g, n)
+			results[i] = judgeOne(ctx, o, renewed, g, n)
 			done.Lock()
 			defer done.Unlock()
 			if finished++; o.Progress != nil {
@@ -99,39 +100,47 @@ func asked(only []locktest.Behaviour) (some []graded) {
 	return some
 }
 
-// canOpen starts a process once, so that a program that does not work is said as such.
-func canOpen(ctx context.Context, o Options) error {
+// canOpen starts a process once, so that a program that does not work is said as such, and returns
+// the lease that the lock renews. Later processes are not asked for that: to start one of Python or
+// Node takes longer than most trials.
+func canOpen(ctx context.Context, o Options) (renewed time.Duration, err error) {
 	if len(o.Command) == 0 {
-		return errors.New("lockjudge: there is no command to start the lock with")
+		return 0, errors.New("lockjudge: there is no command to start the lock with")
 	}
-	p, _, err := start(ctx, o.Command, url(o.Redis, 0), watchdog)
+	p, err := start(ctx, o.Command, url(o.Redis, 0), watchdog)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	p.kill()
-	return nil
+	return p.renewed, nil
 }
 
 func url(addr string, database int) string { return fmt.Sprintf("redis://%s/%d", addr, database) }
 
 // confirmations is how often a behaviour has to break, one time after the other: on a busy machine
-// a limit may be missed once.
-const confirmations = 2
+// a limit may be missed once. A comfort decides nothing.
+func (g Grade) confirmations() int {
+	if g == Comfort {
+		return 1
+	}
+	return 2
+}
 
-func judgeOne(ctx context.Context, o Options, g graded, database int) Judged {
+func judgeOne(ctx context.Context, o Options, renewed time.Duration, g graded, database int) Judged {
 	result := Judged{Grade: g.grade, Behaviour: g.behaviour}
-	for range confirmations {
+	if g.watchdog && renewed == 0 {
+		result.Untried = "the lock has no watchdog"
+		return result
+	}
+	for range g.grade.confirmations() {
 		if ctx.Err() != nil {
 			result.Broken, result.Untried = "", "there was no time left"
 			return result
 		}
 		h := newHistory()
-		renewed, err := try(ctx, o, g, database, h)
+		err := try(ctx, o, renewed, g, database, h)
 		what, at, violated := locktest.Violated(err)
 		switch {
-		case g.watchdog && renewed == 0:
-			result.Untried = "the lock has no watchdog"
-			return result
 		case err == nil:
 			return Judged{Grade: g.grade, Behaviour: g.behaviour}
 		case !violated:
@@ -143,38 +152,25 @@ func judgeOne(ctx context.Context, o Options, g graded, database int) Judged {
 	return result
 }
 
-// try makes one trial, in a database of its own. It also returns the lease that the lock renews.
-func try(ctx context.Context, o Options, g graded, database int, h *history) (renewed time.Duration, err error) {
+// try makes one trial, in a database of its own.
+func try(ctx context.Context, o Options, renewed time.Duration, g graded, database int, h *history) error {
 	t := &trialTB{ctx: ctx}
 	defer t.end()
 	client := redis.NewClient(&redis.Options{Addr: o.Redis, DB: database})
 	t.Cleanup(func() { _ = client.Close() })
 	if err := client.FlushDB(ctx).Err(); err != nil {
-		return 0, err
+		return err
 	}
 	processes := &processes{trialTB: t, options: o, database: database, history: h}
-	probe, err := processes.start(nil)
-	if err != nil {
-		return 0, err
-	}
-	p, err := probe.running()
-	if err != nil {
-		return 0, err
-	}
-	renewed = p.renewed
-	if g.watchdog && renewed == 0 {
-		return 0, nil
-	}
-	processes.spare = probe
 	subject := locktest.Subject{
 		Name: "judged", Remote: true, Renewed: renewed, Process: processes.locker,
 		Store: (&store{client: client, history: h}).store(),
 	}
-	err = locktest.Observe(t, g.behaviour, subject)
+	err := locktest.Observe(t, g.behaviour, subject)
 	if failed := t.failure(); failed != nil {
 		err = failed
 	}
-	return renewed, err
+	return err
 }
 
 // processes are those of one trial.
@@ -184,9 +180,8 @@ type processes struct {
 	database int
 	history  *history
 
-	mu    sync.Mutex
-	n     int
-	spare *locker // was started already, and is not behind a network
+	mu sync.Mutex
+	n  int
 }
 
 // start starts another process, perhaps behind a network.
@@ -207,11 +202,7 @@ func (ps *processes) start(network *locktest.Network) (*locker, error) {
 	}
 	l := &locker{name: name, history: ps.history}
 	l.begin = func() (*program, error) {
-		p, renewed, err := start(ps.ctx, ps.options.Command, url(addr, ps.database), watchdog)
-		if err == nil {
-			p.renewed = renewed
-		}
-		return p, err
+		return start(ps.ctx, ps.options.Command, url(addr, ps.database), watchdog)
 	}
 	ps.Cleanup(l.kill)
 	return l, nil
@@ -219,15 +210,6 @@ func (ps *processes) start(network *locktest.Network) (*locker, error) {
 
 // locker is the Process of a subject.
 func (ps *processes) locker(_ testing.TB, network *locktest.Network) lock.Locker {
-	ps.mu.Lock()
-	spare := ps.spare
-	if network == nil {
-		ps.spare = nil
-	}
-	ps.mu.Unlock()
-	if network == nil && spare != nil {
-		return spare
-	}
 	l, err := ps.start(network)
 	if err == nil {
 		_, err = l.running()

@@ -165,9 +165,10 @@ func TestTemplateHasItsMistake(t *testing.T) {
 
 // A lock in another language is judged in the same way.
 func TestJudgeRedisPy(t *testing.T) {
-	python, err := exec.LookPath("/usr/bin/python3")
-	if err != nil || exec.CommandContext(t.Context(), python, "-c", "import redis").Run() != nil {
-		t.Skip("python3-redis is not installed (apt-get install python3-redis)")
+	const how = "apt-get install python3-redis"
+	python := testkit.Tool(t, how, "/usr/bin/python3")
+	if exec.CommandContext(t.Context(), python, "-c", "import redis").Run() != nil {
+		testkit.Require(t, &testkit.MissingError{Server: "Python's package redis", How: how})
 	}
 	found := brokenOf(t, []string{python, "../../../examples/locks/redis_py.py"}, testkit.NewRedis(t).Addr(),
 		locktest.ReleasesOnlyOwn, locktest.TriesOnce, locktest.ToldWhenExpired)
@@ -202,9 +203,11 @@ func TestReport(t *testing.T) {
 		{Grade: lockjudge.Comfort, Behaviour: locktest.Reenters, Broken: "it waits for itself"},
 	}
 	var out bytes.Buffer
-	err := lockjudge.Report(&out, "mylock", "a server", 3*time.Second, results)
-	if !errors.Is(err, lockjudge.ErrBroken) || !strings.Contains(err.Error(), "1 behaviours") {
-		t.Errorf("the error is %v", err)
+	if err := lockjudge.Report(&out, "mylock", "a server", 3*time.Second, results); err != nil {
+		t.Error(err)
+	}
+	if err := lockjudge.Verdict(results, nil); !errors.Is(err, lockjudge.ErrBroken) || !strings.Contains(err.Error(), "1 behaviours") {
+		t.Errorf("the verdict is %v", err)
 	}
 	last := -1
 	for _, want := range []string{
@@ -218,7 +221,7 @@ func TestReport(t *testing.T) {
 		}
 		last = at
 	}
-	if err := lockjudge.Report(&out, "mylock", "", 0, results[3:]); err != nil {
+	if err := lockjudge.Verdict(results[1:], nil); err != nil {
 		t.Errorf("a lock that lacks a comfort only: %v", err)
 	}
 	if got := fmt.Sprint(lockjudge.Exclusion, lockjudge.Comfort); got != "mutual exclusion comfort" {

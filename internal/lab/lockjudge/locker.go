@@ -77,7 +77,7 @@ func (l *locker) Acquire(ctx context.Context, key string, opts lock.Options) (lo
 	}
 	granted := &lease{
 		locker: l, program: p, name: reply.Lease, key: key, owner: lock.Owner(reply.Owner), token: tokenOf(reply),
-		start: start, lost: make(chan struct{}), left: lock.NoExpiry,
+		start: start, lost: make(chan struct{}), left: lock.NoExpiry, renewed: p.renewed > 0 && opts.TTL == 0,
 	}
 	if given {
 		granted.owner = owner
@@ -106,6 +106,7 @@ type lease struct {
 	token   uint64
 	start   time.Time
 	left    time.Duration // at start
+	renewed bool
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 
@@ -149,7 +150,11 @@ func (l *lease) Remaining() time.Duration {
 	if l.left == lock.NoExpiry {
 		return lock.NoExpiry
 	}
-	return max(time.Millisecond, l.left-time.Since(l.start))
+	left := l.left - time.Since(l.start)
+	if l.renewed {
+		return max(time.Millisecond, left)
+	}
+	return left
 }
 
 // Extend implements [lock.Lease].

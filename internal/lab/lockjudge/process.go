@@ -24,7 +24,7 @@ type program struct {
 	cmd   *exec.Cmd
 	in    io.WriteCloser
 	ended chan struct{} // closed when it has ended
-	// renewed is the lease that the lock renews.
+	// renewed is the lease that the lock renews; 0 if it has no watchdog.
 	renewed time.Duration
 	error   tail // of its standard error
 
@@ -35,9 +35,8 @@ type program struct {
 	gone    map[string]string // leases whose loss was told before their grant was read
 }
 
-// start runs the command and opens the lock on a server. It also returns the lease that the
-// lock renews; 0 if it has no watchdog.
-func start(ctx context.Context, command []string, redis string, watchdog time.Duration) (*program, time.Duration, error) {
+// start runs the command and opens the lock on a server.
+func start(ctx context.Context, command []string, redis string, watchdog time.Duration) (*program, error) {
 	p := &program{
 		//nolint:gosec,noctx // the caller's own program; kill ends it
 		cmd: exec.Command(command[0], command[1:]...), ended: make(chan struct{}),
@@ -45,15 +44,15 @@ func start(ctx context.Context, command []string, redis string, watchdog time.Du
 	}
 	in, err := p.cmd.StdinPipe()
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	p.in, p.cmd.Stderr = in, &p.error
 	if err := p.cmd.Start(); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	go p.read(out)
 	ctx, cancel := context.WithTimeout(ctx, openLimit)
@@ -64,9 +63,10 @@ func start(ctx context.Context, command []string, redis string, watchdog time.Du
 	}
 	if err != nil {
 		p.kill()
-		return nil, 0, fmt.Errorf("the lock's program does not open: %w\n%s", err, p.error.String())
+		return nil, fmt.Errorf("the lock's program does not open: %w\n%s", err, p.error.String())
 	}
-	return p, time.Duration(reply.WatchdogMS) * time.Millisecond, nil
+	p.renewed = time.Duration(reply.WatchdogMS) * time.Millisecond
+	return p, nil
 }
 
 // read takes the program's lines until its end.
@@ -106,7 +106,7 @@ func (p *program) take(r wire.Reply) {
 const answerLimit = 5 * time.Second
 
 // errSilent means that a program did not answer.
-var errSilent = fmt.Errorf("no answer within %v", answerLimit)
+var errSilent = errors.New("no answer")
 
 // errEnded means that the lock's program has ended by itself.
 var errEnded = errors.New("the lock's program has ended")
@@ -139,7 +139,7 @@ func (p *program) ask(ctx context.Context, r wire.Request) (wire.Reply, error) {
 	case <-p.ended:
 		return wire.Reply{}, fmt.Errorf("%w: %s", errEnded, p.error.String())
 	case <-limit.C:
-		return wire.Reply{}, errSilent
+		return wire.Reply{}, fmt.Errorf("%w within %v", errSilent, longest)
 	case <-ctx.Done():
 	}
 	if r.Do == wire.Acquire {

@@ -5,18 +5,21 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"text/tabwriter"
 	"time"
+
+	"seckill/internal/lab/finding"
+	"seckill/internal/lab/load"
 )
 
 // ErrBroken means that something graver than a comfort breaks.
 var ErrBroken = errors.New("the lock breaks")
 
-// Report prints results: what broke with its history, and then what held. It returns
-// [ErrBroken] with the number of behaviours that broke, comforts not counted.
+// Report prints results: what broke with its history, and then what held.
 func Report(w io.Writer, name, engine string, took time.Duration, results []Judged) error {
 	var text strings.Builder
 	var held, untried []string
-	broken, grave := 0, 0
+	broken := 0
 	heading := Grade(-1)
 	for _, r := range results {
 		switch {
@@ -28,9 +31,6 @@ func Report(w io.Writer, name, engine string, took time.Duration, results []Judg
 			continue
 		}
 		broken++
-		if r.Grade < Comfort {
-			grave++
-		}
 		if r.Grade != heading {
 			heading = r.Grade
 			fmt.Fprintf(&text, "\n%s\n", strings.ToUpper(heading.String()))
@@ -50,10 +50,63 @@ func Report(w io.Writer, name, engine string, took time.Duration, results []Judg
 	}
 	_, err := fmt.Fprintf(w, "%s: %d of %d behaviours break, in %.0f s, on %s\n%s",
 		name, broken, len(results)-len(untried), took.Seconds(), engine, text.String())
-	if err == nil && grave > 0 {
-		err = fmt.Errorf("%w: %d behaviours that matter", ErrBroken, grave)
-	}
 	return err
+}
+
+// Verdict returns [ErrBroken] with what broke, comforts not counted; nil if nothing did.
+func Verdict(results []Judged, sales []finding.Result) error {
+	var what []string
+	grave := 0
+	for _, r := range results {
+		if r.Untried == "" && r.Broken != "" && r.Grade < Comfort {
+			grave++
+		}
+	}
+	if grave > 0 {
+		what = append(what, fmt.Sprintf("%d behaviours that matter", grave))
+	}
+	for i := range sales {
+		if sales[i].Observed == finding.Breaks {
+			what = append(what, "the sale in which "+sales[i].Title)
+		}
+	}
+	if len(what) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", ErrBroken, strings.Join(what, "; "))
+}
+
+// ReportSales prints what was sold under the lock.
+func ReportSales(w io.Writer, sales []finding.Result) error {
+	if len(sales) == 0 {
+		return nil
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "\nA SALE UNDER THE LOCK\n\n  %d vouchers, %d buyers in %d processes; only the lock stands between them\n\n",
+		saleStock, saleBuyers, saleProcesses)
+	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "  orders\toversold\tduplicates\ttwo holders\twrong releases\tbusy\t")
+	for i := range sales {
+		r := &sales[i]
+		fmt.Fprintf(table, "  %d\t%d\t%d\t%d\t%d\t%d\t  %s: %s\n", r.Orders, r.Anomalies[finding.Oversold],
+			r.Anomalies[finding.DuplicateOrders], r.Anomalies[finding.Overlaps], r.Anomalies[finding.WrongReleases],
+			r.Answers[load.Busy], r.Observed, r.Title)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, text.String())
+	return err
+}
+
+// Shown is the sale whose picture says most: the first one that broke, or else the last one.
+func Shown(sales []finding.Result) *finding.Result {
+	for i := range sales {
+		if sales[i].Observed == finding.Breaks || i == len(sales)-1 {
+			return &sales[i]
+		}
+	}
+	return nil
 }
 
 func orNone(names []string) string {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/tell"
 )
 
 // actorIndex gives every actor of a witness a number, which is its colour and letter.
@@ -14,12 +15,16 @@ type actorIndex map[string]int
 
 // newActorIndex numbers the actors from 1, in the order of their lanes; those that only
 // the stores name come last.
-func newActorIndex(lanes []finding.Lane) actorIndex {
-	c := actorIndex{}
+// Those of the other pictures of the experiment count as well.
+func newActorIndex(wit finding.Witness) actorIndex {
+	c, lanes := actorIndex{}, wit.Lanes
 	add := func(name string) {
 		if name != "" && c[name] == 0 {
 			c[name] = len(c) + 1
 		}
+	}
+	for _, name := range wit.Actors {
+		add(name)
 	}
 	for _, lane := range lanes {
 		if lane.Role == finding.Actor {
@@ -76,6 +81,7 @@ func arranged(lanes []finding.Lane) []finding.Lane {
 // period is what the picture shows, in ms: from its beginning to the last thing
 // that happens.
 func period(lanes []finding.Lane) (from, to float64) {
+	from, to = math.Inf(1), math.Inf(-1)
 	for _, lane := range lanes {
 		for _, s := range lane.Spans {
 			from, to = min(from, s.From), max(to, s.To)
@@ -84,10 +90,16 @@ func period(lanes []finding.Lane) (from, to float64) {
 			from, to = min(from, m.At), max(to, m.At)
 		}
 	}
-	if to <= from {
+	if from > to { // nothing happens
+		from, to = 0, 1
+	}
+	if to == from {
 		to = from + 1
 	}
-	return from, to
+	if lead := (to - from) / 20; from < 4*lead {
+		return min(from, 0), to // it begins with the run
+	}
+	return from - (to-from)/40, to
 }
 
 // ticks are round times in a period, about so many.
@@ -104,42 +116,83 @@ func ticks(from, to float64, about int) []float64 {
 }
 
 // spanWord is what a kind of span is called.
-func spanWord(k finding.SpanKind) string {
+func spanWord(k finding.SpanKind) tell.Text {
 	switch k {
+	case finding.Held:
+		return tell.F("holds")
 	case finding.Believes:
-		return "holds"
+		return tell.F("believes")
+	case finding.Transacts:
+		return tell.F("transaction")
 	case finding.Stored:
-		return "stored"
+		return tell.F("stored")
 	case finding.Waits:
-		return "waits"
+		return tell.F("waits")
 	case finding.Reads:
-		return "reads"
+		return tell.F("reads")
 	case finding.Paused:
-		return "paused"
+		return tell.F("paused")
 	case finding.Down:
-		return "down"
+		return tell.F("down")
 	}
-	return string(k)
+	return tell.Plain(string(k))
 }
 
 // spanText is what stands in a bar, and whether it must be told: a holder that
 // holds is plain from its lane, whose a store's key is is not.
-func spanText(s finding.Span, role finding.Role) (text string, must bool) {
+func spanText(s finding.Span, role finding.Role) (text tell.Text, must bool) {
 	switch {
-	case s.Label != "":
+	case !s.Label.IsZero():
 		return s.Label, true
 	case role != finding.Actor && s.Who != "":
-		return shortName(s.Who), true
+		return tell.Of(tell.Name(shortName(s.Who))), true
 	}
-	return spanWord(s.Kind), false
+	return spanWord(s.Kind), s.Kind == finding.Transacts
 }
 
-// markText is what stands beside a mark.
-func markText(m finding.Mark) string {
-	if m.Label != "" {
+// text is what stands beside a mark. In the lane of a store the actor's letter comes first.
+func (c actorIndex) text(lane finding.Lane, m finding.Mark) tell.Text {
+	owner, of := letter(c.owner(lane, m.Who)), letter(c[m.Of])
+	switch {
+	case of != "" && lane.Role == finding.Actor:
+		return tell.F("deletes %s’s lock", of)
+	case of != "" && owner != "":
+		return tell.F("%s’s release deletes %s’s lock", owner, of)
+	case owner != "" && lane.Role != finding.Actor && m.Label.String() == "lease over":
+		return tell.F("%s’s %s", owner, markText(m))
+	case owner != "" && lane.Role != finding.Actor:
+		return tell.Join(tell.Plain(owner+": "), markText(m))
+	}
+	return markText(m)
+}
+
+func markText(m finding.Mark) tell.Text {
+	if !m.Label.IsZero() {
 		return m.Label
 	}
-	return string(m.Kind)
+	switch m.Kind {
+	case finding.ReadsStock:
+		return tell.F("read")
+	case finding.WritesStock:
+		return tell.F("write")
+	case finding.Refuses:
+		return tell.F("refused")
+	case finding.Releases:
+		return tell.F("release")
+	case finding.Expires:
+		return tell.F("expired")
+	case finding.Deletes:
+		return tell.F("deleted")
+	case finding.Killed:
+		return tell.F("killed")
+	case finding.Told:
+		return tell.F("told")
+	case finding.Wakes:
+		return tell.F("wakes")
+	case finding.Notes:
+		return tell.F("note")
+	}
+	return tell.Plain(string(m.Kind))
 }
 
 // num writes a number with as many digits as tell something.

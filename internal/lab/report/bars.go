@@ -5,10 +5,11 @@ import (
 	"slices"
 
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/tell"
 )
 
 // stack gives every span a row such that those of one row do not cover each other.
-// What an actor does comes first, what happens to it below.
+// The bars of an actor's own deeds stand above those of what happens to it.
 func stack(spans []finding.Span, covers func(a, b finding.Span) bool) (rows [][]finding.Span) {
 	sorted := slices.Clone(spans)
 	slices.SortStableFunc(sorted, func(a, b finding.Span) int {
@@ -27,8 +28,11 @@ func stack(spans []finding.Span, covers func(a, b finding.Span) bool) (rows [][]
 }
 
 func suffers(s finding.Span) int {
-	if s.Kind == finding.Paused || s.Kind == finding.Down {
+	switch s.Kind {
+	case finding.Transacts:
 		return 1
+	case finding.Paused, finding.Down:
+		return 2
 	}
 	return 0
 }
@@ -45,7 +49,7 @@ func (d *drawing) bars(lane finding.Lane, y float64) (bars []pictureBar, labels 
 			bar, beside := d.bar(lane, s, y)
 			bars = append(bars, bar)
 			if beside != "" {
-				if name := letter(bar.Owner); name != "" && lane.Role != finding.Actor {
+				if name := letter(bar.Owner); name != "" && lane.Role != finding.Actor && beside != name {
 					beside = name + ": " + beside
 				}
 				x := float64(bar.X + bar.W/2)
@@ -73,15 +77,16 @@ func (d *drawing) extent(s finding.Span) (from, to float64) {
 // bar lays out a span. A text that has to be told and has no room is to stand beside it.
 func (d *drawing) bar(lane finding.Lane, s finding.Span, y float64) (bar pictureBar, beside string) {
 	from, to := d.extent(s)
-	text, must := spanText(s, lane.Role)
+	told, must := spanText(s, lane.Role)
+	text := told.In(d.lang)
 	owner := d.actors.owner(lane, s.Who)
 	bar = pictureBar{
 		X: px(from), Y: px(y), W: px(to - from), H: barHeight,
 		Kind: s.Kind, Owner: owner, Wrong: s.Wrong, Open: s.Open,
-		Full: text + ": " + num(s.From) + " to " + num(s.To) + " ms",
+		Full: tell.F("%s: %s to %s ms", told, num(s.From), num(s.To)).In(d.lang),
 	}
 	if s.Open {
-		bar.Full = text + ": from " + num(s.From) + " ms on"
+		bar.Full = tell.F("%s: from %s ms on", told, num(s.From)).In(d.lang)
 	}
 	size, inner := labelSize, to-from-14
 	if s.Wrong {
@@ -100,7 +105,7 @@ func (d *drawing) bar(lane finding.Lane, s finding.Span, y float64) (bar picture
 		bar.Text, bar.TextX, bar.TextY = text, px(textX), px(y+barHeight/2+5)
 		return bar, ""
 	}
-	if !must || bar.Letter != "" && s.Label == "" {
+	if !must || bar.Letter != "" && s.Label.IsZero() {
 		return bar, ""
 	}
 	return bar, text
@@ -119,8 +124,11 @@ func (d *drawing) wrongs(bottom float64) {
 			}
 		}
 		for _, m := range lane.Marks {
-			if m.Wrong {
+			switch {
+			case m.Wrong:
 				d.pic.Rules = append(d.pic.Rules, px(d.x(m.At)))
+			case m.Cause:
+				d.pic.Causes = append(d.pic.Causes, px(d.x(m.At)))
 			}
 		}
 	}
@@ -154,16 +162,17 @@ type legendItem struct {
 	Span  finding.SpanKind
 	Mark  finding.MarkKind
 	Wrong bool
+	Cause bool
 	Text  string
 }
 
 // legend explains what is used, from y on, and returns where it ends.
 func (d *drawing) legend(y float64) float64 {
-	spans, marks, wrong := d.used()
+	spans, marks, wrong, cause := d.used()
 	var items []legendItem
-	for _, kind := range []finding.SpanKind{finding.Waits, finding.Believes, finding.Reads, finding.Stored, finding.Paused, finding.Down} {
+	for _, kind := range spanKinds() {
 		if spans[kind] {
-			items = append(items, legendItem{Span: kind, Text: spanMeaning(kind)})
+			items = append(items, legendItem{Span: kind, Text: spanMeaning(kind).In(d.lang)})
 			if kind == finding.Waits || kind == finding.Paused {
 				d.hatches()
 			}
@@ -171,11 +180,14 @@ func (d *drawing) legend(y float64) float64 {
 	}
 	for _, k := range markKinds() {
 		if marks[k.kind] {
-			items = append(items, legendItem{Mark: k.kind, Text: k.means})
+			items = append(items, legendItem{Mark: k.kind, Text: k.means.In(d.lang)})
 		}
 	}
+	if cause {
+		items = append(items, legendItem{Cause: true, Text: tell.F("the cause").In(d.lang)})
+	}
 	if wrong {
-		items = append(items, legendItem{Wrong: true, Text: "should not be"})
+		items = append(items, legendItem{Wrong: true, Text: tell.F("should not be").In(d.lang)})
 	}
 	x := edge
 	for i := range items {
@@ -185,7 +197,7 @@ func (d *drawing) legend(y float64) float64 {
 			sample = symbolSize
 		}
 		w := sample + 6 + textWidth(item.Text, smallSize)
-		if x > edge && x+w > pictureWidth-edge {
+		if x > edge && x+w > d.width-edge {
 			x, y = edge, y+22
 		}
 		item.X, item.Y, item.TextX, item.TextY = px(x), px(y), px(x+sample+6), px(y+14)
@@ -195,20 +207,20 @@ func (d *drawing) legend(y float64) float64 {
 	return y + 20
 }
 
-func (d *drawing) used() (spans map[finding.SpanKind]bool, marks map[finding.MarkKind]bool, wrong bool) {
+func (d *drawing) used() (spans map[finding.SpanKind]bool, marks map[finding.MarkKind]bool, wrong, cause bool) {
 	spans, marks = map[finding.SpanKind]bool{}, map[finding.MarkKind]bool{}
 	for _, lane := range d.lanes {
 		for _, s := range lane.Spans {
 			// A holder's bar that has a text of its own is not what the kind means otherwise.
-			spans[s.Kind] = spans[s.Kind] || s.Kind != finding.Believes || s.Label == ""
+			spans[s.Kind] = spans[s.Kind] || s.Kind != finding.Held || s.Label.IsZero()
 			wrong = wrong || s.Wrong
 		}
 		for _, m := range lane.Marks {
 			marks[m.Kind] = true
-			wrong = wrong || m.Wrong
+			wrong, cause = wrong || m.Wrong, cause || m.Cause
 		}
 	}
-	return spans, marks, wrong
+	return spans, marks, wrong, cause
 }
 
 // hatches asks for a hatch in every owner's colour; 0 is the one of nobody.
@@ -219,42 +231,53 @@ func (d *drawing) hatches() {
 	}
 }
 
-func spanMeaning(k finding.SpanKind) string {
-	switch k {
-	case finding.Waits:
-		return "waits for the lock"
-	case finding.Believes:
-		return "believes to hold it"
-	case finding.Reads:
-		return "holds it as a reader"
-	case finding.Stored:
-		return "the store has the key"
-	case finding.Paused:
-		return "stands still"
-	case finding.Down:
-		return "dead or cut off"
+// spanKinds are the kinds of span in the order of the legend.
+func spanKinds() []finding.SpanKind {
+	return []finding.SpanKind{
+		finding.Waits, finding.Held, finding.Believes, finding.Reads, finding.Transacts, finding.Stored, finding.Paused, finding.Down,
 	}
-	return string(k)
+}
+
+func spanMeaning(k finding.SpanKind) tell.Text {
+	switch k {
+	case finding.Held:
+		return tell.F("holds the lock")
+	case finding.Transacts:
+		return tell.F("transaction, to its commit")
+	case finding.Waits:
+		return tell.F("waits for the lock")
+	case finding.Believes:
+		return tell.F("believes so, and holds it no more")
+	case finding.Reads:
+		return tell.F("holds it as a reader")
+	case finding.Stored:
+		return tell.F("the store has the key")
+	case finding.Paused:
+		return tell.F("stands still")
+	case finding.Down:
+		return tell.F("dead or cut off")
+	}
+	return tell.Plain(string(k))
 }
 
 // markKind is a kind of mark with its sign in a terminal and what it means.
 type markKind struct {
 	kind  finding.MarkKind
 	sign  rune
-	means string
+	means tell.Text
 }
 
 func markKinds() []markKind {
 	return []markKind{
-		{finding.ReadsStock, '○', "reads"},
-		{finding.WritesStock, '●', "writes"},
-		{finding.Refuses, '⊘', "is refused or gives up"},
-		{finding.Releases, '▽', "releases"},
-		{finding.Expires, '◔', "lease runs out"},
-		{finding.Deletes, '×', "key deleted"},
-		{finding.Killed, '†', "killed"},
-		{finding.Told, '!', "learns that it holds no longer"},
-		{finding.Wakes, '△', "is woken"},
-		{finding.Notes, '◆', "note"},
+		{finding.ReadsStock, '○', tell.F("reads")},
+		{finding.WritesStock, '●', tell.F("writes")},
+		{finding.Refuses, '⊘', tell.F("is refused or gives up")},
+		{finding.Releases, '▽', tell.F("releases")},
+		{finding.Expires, '◔', tell.F("lease runs out")},
+		{finding.Deletes, '×', tell.F("key deleted")},
+		{finding.Killed, '†', tell.F("killed")},
+		{finding.Told, '!', tell.F("learns that it holds no longer")},
+		{finding.Wakes, '△', tell.F("is woken")},
+		{finding.Notes, '◆', tell.F("note")},
 	}
 }

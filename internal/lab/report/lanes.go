@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/tell"
 )
 
 // narrowest is the least width for which [Lanes] lays out.
@@ -20,16 +21,21 @@ func ColourWanted(getenv func(string) string, terminal bool) bool {
 	return terminal && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"
 }
 
-// Lanes writes a witness as text, width columns wide: a row of bars for each lane, and its
+// Lanes writes a witness as text in a language, width columns wide: a row of bars for each lane, and its
 // marks below. Texts without space are numbered, in the order of time, and written as
 // footnotes. Colour adds no information.
-func Lanes(w io.Writer, wit finding.Witness, width int, colour bool) error {
-	t := text{actors: newActorIndex(wit.Lanes), lanes: arranged(wit.Lanes), width: max(width, narrowest)}
+func Lanes(w io.Writer, wit finding.Witness, width int, colour bool, lang tell.Language) error {
+	t := text{actors: newActorIndex(wit), lanes: arranged(wit.Lanes), width: max(width, narrowest), lang: lang}
 	t.from, t.to = period(t.lanes)
 	t.layOut()
 	var out strings.Builder
-	for _, line := range wrap(wit.Summary, t.width) {
+	for _, line := range wrap(wit.Summary.In(lang), t.width) {
 		out.WriteString(line + "\n")
+	}
+	for _, also := range wit.Also {
+		for _, line := range wrap(tell.F("Also %s: %s", titleOfKind(also.Kind), also.Summary).In(lang), t.width) {
+			out.WriteString(line + "\n")
+		}
 	}
 	out.WriteString("\n")
 	for _, row := range t.rows {
@@ -55,6 +61,7 @@ func Lanes(w io.Writer, wit finding.Witness, width int, colour bool) error {
 type text struct {
 	actors   actorIndex
 	lanes    []finding.Lane
+	lang     tell.Language
 	width    int
 	gutter   int // columns of the names
 	from, to float64
@@ -71,6 +78,7 @@ type note struct {
 	who    string // told in the footnote
 	owner  int
 	wrong  bool
+	cause  bool
 	where  where
 	number int // of the footnote
 }
@@ -100,10 +108,11 @@ func (t *text) layOut() {
 
 // name is the title of a lane; an actor's letter comes first.
 func (t *text) name(lane finding.Lane) string {
+	name := tell.Name(lane.Name).In(t.lang)
 	if lane.Role == finding.Actor {
-		return letter(t.actors[lane.Name]) + " " + lane.Name
+		return letter(t.actors[lane.Name]) + " " + name
 	}
-	return lane.Name
+	return name
 }
 
 func (t *text) row() *row {
@@ -162,17 +171,14 @@ func (t *text) lane(lane finding.Lane) rail {
 	}
 	for _, m := range lane.Marks {
 		n := &note{
-			at: m.At, col: t.col(m.At), sign: sign(m.Kind), text: markText(m),
-			owner: t.actors.owner(lane, m.Who), wrong: m.Wrong,
-		}
-		if lane.Role != finding.Actor && n.owner > 0 {
-			n.text = letter(n.owner) + ": " + n.text
+			at: m.At, col: t.col(m.At), sign: sign(m.Kind), text: t.actors.text(lane, m).In(t.lang),
+			owner: t.actors.owner(lane, m.Who), wrong: m.Wrong, cause: m.Cause,
 		}
 		notes = append(notes, n)
 	}
 	slices.SortStableFunc(notes, func(a, b *note) int { return cmp.Compare(a.at, b.at) })
 	for _, n := range notes {
-		n.who = lane.Name
+		n.who = tell.Name(lane.Name).In(t.lang)
 	}
 	r := rail{notes: notes}
 	if len(notes) > 0 || len(spans) == 0 {
@@ -200,9 +206,10 @@ func (t *text) bar(r *row, lane finding.Lane, s finding.Span) *note {
 	}
 	r.set(to, b.right, owner, s.Wrong)
 	r.set(from, b.left, owner, s.Wrong) // last, so that the shortest bars show this end
-	inside, must := spanText(s, lane.Role)
+	told, must := spanText(s, lane.Role)
+	inside := told.In(t.lang)
 	name := letter(owner)
-	if s.Label != "" || lane.Role == finding.Actor || owner == 0 {
+	if !s.Label.IsZero() || lane.Role == finding.Actor || owner == 0 {
 		if lane.Role != finding.Actor && owner > 0 {
 			inside = name + " " + inside
 		}
@@ -216,7 +223,7 @@ func (t *text) bar(r *row, lane finding.Lane, s finding.Span) *note {
 			return nil
 		}
 	}
-	if s.Label == "" && lane.Role != finding.Actor && owner > 0 && !must {
+	if s.Label.IsZero() && lane.Role != finding.Actor && owner > 0 && !must {
 		r.put(from+1+(to-from-1-length(name))/2, name, owner, s.Wrong)
 		return nil
 	}
@@ -324,8 +331,11 @@ func (n *note) start() int {
 // shown is what is written in the rail.
 func (n *note) shown() string {
 	s := string(n.sign)
-	if n.wrong {
+	switch {
+	case n.wrong:
 		s = "✗" + s
+	case n.cause:
+		s = "!" + s
 	}
 	switch {
 	case n.where == left:

@@ -6,7 +6,11 @@ import (
 	"unicode/utf8"
 
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/tell"
 )
+
+// covered is a cell that the wide character before it covers.
+const covered rune = 0
 
 // row is a line of the terminal.
 type row struct {
@@ -21,6 +25,12 @@ func newRow(width int) *row {
 
 func (r *row) set(col int, c rune, owner int, wrong bool) {
 	if col >= 0 && col < len(r.cells) {
+		if r.cells[col] == covered && c != covered { // the half of a wide character goes with the other one
+			r.cells[col-1] = ' '
+		}
+		if next := col + 1; next < len(r.cells) && r.cells[next] == covered {
+			r.cells[next] = ' '
+		}
 		r.cells[col], r.owners[col], r.wrong[col] = c, owner, wrong
 	}
 }
@@ -29,6 +39,10 @@ func (r *row) put(col int, text string, owner int, wrong bool) {
 	for _, c := range text {
 		r.set(col, c, owner, wrong)
 		col++
+		if tell.RuneColumns(c) == 2 {
+			r.set(col, covered, owner, wrong)
+			col++
+		}
 	}
 }
 
@@ -37,11 +51,14 @@ func (r *row) put(col int, text string, owner int, wrong bool) {
 func (r *row) render(colour bool) string {
 	line := strings.TrimRight(string(r.cells), " ")
 	if !colour {
-		return line + "\n"
+		return strings.ReplaceAll(line, string(covered), "") + "\n"
 	}
 	var out strings.Builder
 	now := ""
 	for i, c := range []rune(line) {
+		if c == covered {
+			continue
+		}
 		if want := code(r.owners[i], r.wrong[i]); want != now && c != ' ' {
 			out.WriteString("\x1b[0m" + want)
 			now = want
@@ -71,7 +88,8 @@ type barEnds struct{ left, fill, right rune }
 func barStyle(s finding.Span) barEnds {
 	b := map[finding.SpanKind]barEnds{
 		finding.Waits:    {'├', '┄', '┤'},
-		finding.Believes: {'┣', '━', '┫'},
+		finding.Held:     {'┣', '━', '┫'},
+		finding.Believes: {'┣', '╍', '┫'},
 		finding.Stored:   {'╠', '═', '╣'},
 		finding.Reads:    {'├', '─', '┤'},
 		finding.Paused:   {'░', '░', '░'},
@@ -101,20 +119,23 @@ func sign(k finding.MarkKind) rune {
 // legend explains the styles and signs that are used.
 func (t *text) legend() string {
 	d := drawing{lanes: t.lanes}
-	spans, marks, wrong := d.used()
+	spans, marks, wrong, cause := d.used()
 	var parts []string
-	for _, kind := range []finding.SpanKind{finding.Waits, finding.Believes, finding.Reads, finding.Stored, finding.Paused, finding.Down} {
+	for _, kind := range spanKinds() {
 		if spans[kind] {
-			parts = append(parts, strings.Repeat(string(barStyle(finding.Span{Kind: kind}).fill), 2)+" "+spanMeaning(kind))
+			parts = append(parts, strings.Repeat(string(barStyle(finding.Span{Kind: kind}).fill), 2)+" "+spanMeaning(kind).In(t.lang))
 		}
 	}
 	for _, k := range markKinds() {
 		if marks[k.kind] {
-			parts = append(parts, string(k.sign)+" "+k.means)
+			parts = append(parts, string(k.sign)+" "+k.means.In(t.lang))
 		}
 	}
+	if cause {
+		parts = append(parts, "! "+tell.F("the cause").In(t.lang))
+	}
 	if wrong {
-		parts = append(parts, "✗ should not be")
+		parts = append(parts, "✗ "+tell.F("should not be").In(t.lang))
 	}
 	// Each part stays on one line.
 	for i, p := range parts {
@@ -133,8 +154,11 @@ func (t *text) footnotes() []string {
 	for _, n := range t.notes {
 		head := fmt.Sprintf("%3d  %*s ms  ", n.number, moment, num(n.at))
 		what := shortName(n.who) + ": " + n.text
-		if n.wrong {
+		switch {
+		case n.wrong:
 			what = "✗ " + what
+		case n.cause:
+			what = "! " + what
 		}
 		for i, line := range wrap(what, t.width-length(head)) {
 			if i > 0 {
@@ -146,28 +170,25 @@ func (t *text) footnotes() []string {
 	return lines
 }
 
-// wrap breaks a text at its spaces.
+// wrap breaks a text at its spaces, and between Chinese characters.
 func wrap(text string, width int) []string {
-	var lines []string
-	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == '\n' }) {
-		if n := len(lines); n > 0 && length(lines[n-1])+1+length(word) <= width {
-			lines[n-1] += " " + word
-			continue
-		}
-		lines = append(lines, word)
-	}
+	lines := tell.Lines(text, width, func(r rune) bool { return r == ' ' || r == '\n' })
 	for i, line := range lines {
 		lines[i] = strings.TrimRight(strings.ReplaceAll(line, "\u00a0", " "), " ")
 	}
 	return lines
 }
 
-func length(s string) int { return utf8.RuneCountInString(s) }
+func length(s string) int { return tell.Columns(s) }
 
 // fit shortens a text to a number of columns.
 func fit(s string, columns int) string {
 	if length(s) <= columns {
 		return s
 	}
-	return string([]rune(s)[:max(columns-1, 0)]) + "…"
+	for s != "" && length(s) > columns-1 {
+		_, last := utf8.DecodeLastRuneInString(s)
+		s = s[:len(s)-last]
+	}
+	return s + "…"
 }

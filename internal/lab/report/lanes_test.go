@@ -12,6 +12,7 @@ import (
 
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/report"
+	"seckill/internal/lab/tell"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -28,7 +29,7 @@ func TestLanesAreAsDrawn(t *testing.T) {
 			file := filepath.Join("testdata", name+"-"+strconv.Itoa(width)+".txt")
 			t.Run(filepath.Base(file), func(t *testing.T) {
 				var out strings.Builder
-				if err := report.Lanes(&out, wit, width, false); err != nil {
+				if err := report.Lanes(&out, wit, width, false, tell.English); err != nil {
 					t.Fatal(err)
 				}
 				if *update {
@@ -60,10 +61,10 @@ func TestLanesSayTheSameInColour(t *testing.T) {
 	codes := regexp.MustCompile("\x1b\\[[0-9;]*m")
 	for name, wit := range witnesses() {
 		var plain, coloured strings.Builder
-		if err := report.Lanes(&plain, wit, 100, false); err != nil {
+		if err := report.Lanes(&plain, wit, 100, false, tell.English); err != nil {
 			t.Fatal(err)
 		}
-		if err := report.Lanes(&coloured, wit, 100, true); err != nil {
+		if err := report.Lanes(&coloured, wit, 100, true, tell.English); err != nil {
 			t.Fatal(err)
 		}
 		if strings.Contains(plain.String(), "\x1b") {
@@ -104,10 +105,10 @@ func TestLanesOfAlmostNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out strings.Builder
-			if err := report.Lanes(&out, wit, 10, true); err != nil {
+			if err := report.Lanes(&out, wit, 10, true, tell.English); err != nil {
 				t.Error(err)
 			}
-			if _, err := report.SVG(wit, "x"); err != nil {
+			if _, err := report.SVGs(wit, "x", tell.English); err != nil {
 				t.Error(err)
 			}
 		})
@@ -116,13 +117,13 @@ func TestLanesOfAlmostNothing(t *testing.T) {
 
 // Seven actors are distinguishable on light and on dark paper.
 func TestEveryOwnerHasAColour(t *testing.T) {
-	wit := finding.Witness{Summary: "seven wait"}
+	wit := finding.Witness{Summary: tell.Plain("seven wait")}
 	for i := range 7 {
 		wit.Lanes = append(wit.Lanes, finding.Lane{
 			Name: "buyer " + strconv.Itoa(i+1), Role: finding.Actor, Spans: []finding.Span{{Kind: finding.Waits, To: 10}},
 		})
 	}
-	svg, err := report.SVG(wit, "seven")
+	svg, err := report.SVG(wit, "seven", tell.English, report.Wide)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,17 +141,17 @@ func TestEveryOwnerHasAColour(t *testing.T) {
 
 // The legend does not contradict a bar's own text.
 func TestLegendLeavesOutWhatBarsSay(t *testing.T) {
-	const means = "believes to hold it"
-	wit := finding.Witness{Summary: "in", Lanes: []finding.Lane{{
-		Name: "buyer 1", Role: finding.Actor, Spans: []finding.Span{{Kind: finding.Believes, To: 10, Label: "is inside"}},
+	const means = "holds the lock"
+	wit := finding.Witness{Summary: tell.Plain("in"), Lanes: []finding.Lane{{
+		Name: "buyer 1", Role: finding.Actor, Spans: []finding.Span{{Kind: finding.Held, To: 10, Label: tell.Plain("is inside")}},
 	}}}
 	for label, want := range map[string]bool{"is inside": false, "": true} {
-		wit.Lanes[0].Spans[0].Label = label
+		wit.Lanes[0].Spans[0].Label = tell.Plain(label)
 		var out strings.Builder
-		if err := report.Lanes(&out, wit, 100, false); err != nil {
+		if err := report.Lanes(&out, wit, 100, false, tell.English); err != nil {
 			t.Fatal(err)
 		}
-		svg, err := report.SVG(wit, "in")
+		svg, err := report.SVG(wit, "in", tell.English, report.Wide)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/tell"
 )
 
 //go:embed page.html.tmpl
@@ -21,10 +22,15 @@ var pageHTML string
 //go:embed page.css
 var pageCSS string
 
-func pageTemplate() (*template.Template, error) {
+// PageCSS is the stylesheet of the report around its pictures.
+func PageCSS() template.CSS { return template.CSS(pageCSS) }
+
+func pageTemplate(l tell.Language) (*template.Template, error) {
 	t, err := template.New("page").Funcs(template.FuncMap{
-		"svg":       SVG,
-		"histogram": newHistogram,
+		"svg":       func(wit finding.Witness, id string) (template.HTML, error) { return SVGs(wit, id, l) },
+		"t":         func(format string, values ...any) string { return tell.Key(format, values...).In(l) },
+		"in":        func(text tell.Text) string { return text.In(l) },
+		"histogram": func(latency *finding.Latency) *histogram { return newHistogram(latency, l) },
 		"num":       num,
 		"took":      took,
 		"seconds":   func(ms int64) string { return took(time.Duration(ms) * time.Millisecond) },
@@ -77,7 +83,8 @@ type entry struct {
 
 // outcome compares the result with the expectation.
 type outcome struct {
-	Class, Sign, Text string
+	Class, Sign string
+	Text        string
 }
 
 // cell is a field of the matrix.
@@ -99,7 +106,11 @@ type shownWitness struct {
 	finding.Witness
 	ID    string
 	Title string
+	Told  []told // what it shows besides
 }
+
+// told is another anomaly that a picture shows.
+type told struct{ Title, Summary string }
 
 type answer struct {
 	Code  string
@@ -111,8 +122,12 @@ func newPage(r Report) page {
 	if len(r.Kinds) == 0 {
 		r.Kinds = finding.Kinds()
 	}
+	r.Kinds = slices.Clone(r.Kinds)
+	for i, info := range r.Kinds {
+		r.Kinds[i] = info.In(r.Language)
+	}
 	p := page{
-		Report: r, CSS: PictureCSS() + template.CSS(pageCSS), Counts: map[string]int{}, Total: len(r.Entries),
+		Report: r, CSS: PictureCSS() + PageCSS(), Counts: map[string]int{}, Total: len(r.Entries),
 		Go: runtime.Version(),
 	}
 	for _, e := range r.Entries {
@@ -134,12 +149,15 @@ func newPage(r Report) page {
 // Tried is how many came to a verdict, or should have.
 func (p page) Tried() int { return p.Total - p.Counts["skipped"] }
 
+// AsExpected is how many came out as expected, or need not.
+func (p page) AsExpected() int { return p.Counts["fine"] + p.Counts["broke"] }
+
 // Columns is the number of columns of the matrix after the first one.
 func (p page) Columns() int { return len(p.Kinds) + 1 }
 
 func (r Report) entry(e Entry) entry {
 	res := e.Result
-	v := entry{Entry: e, Outcome: outcomeOf(res), Answers: answers(res.Answers), Pretty: pretty(e.Setup)}
+	v := entry{Entry: e, Outcome: outcomeOf(res, r.Language), Answers: answers(res.Answers), Pretty: pretty(e.Setup)}
 	about := func(k finding.Kind) bool { return len(res.About) == 0 || slices.Contains(res.About, k) }
 	for _, info := range r.Kinds {
 		n := res.Anomalies[info.Kind]
@@ -154,7 +172,11 @@ func (r Report) entry(e Entry) entry {
 		wits = slices.Insert(wits, 0, *res.Witness)
 	}
 	for i, wit := range wits {
-		v.Pictures = append(v.Pictures, shownWitness{Witness: wit, ID: fmt.Sprintf("%s-w%d", res.ID, i), Title: titleOf(wit)})
+		shown := shownWitness{Witness: wit, ID: fmt.Sprintf("%s-w%d", res.ID, i), Title: titleOf(wit).In(r.Language)}
+		for _, also := range wit.Also {
+			shown.Told = append(shown.Told, told{titleOfKind(also.Kind).In(r.Language), also.Summary.In(r.Language)})
+		}
+		v.Pictures = append(v.Pictures, shown)
 	}
 	for i := range r.Entries {
 		if id := r.Entries[i].Result.ID; id == e.Partner && id != "" {
@@ -164,20 +186,26 @@ func (r Report) entry(e Entry) entry {
 	return v
 }
 
-func outcomeOf(res finding.Result) outcome {
+// outcomeOf tells what came out from whether it was predicted: what broke has the colour of
+// what is broken also if that was expected.
+func outcomeOf(res finding.Result, l tell.Language) outcome {
+	class, sign, verb := "fine", "✓", tell.F("held")
+	if res.Observed == finding.Breaks {
+		class, sign, verb = "broke", "✗", tell.F("broke")
+	}
 	switch {
 	case res.Failed != "":
-		return outcome{"failed", "✗", "no verdict"}
+		return outcome{"failed", "?", tell.F("no verdict").In(l)}
 	case res.Skipped != "":
-		return outcome{"skipped", "–", "skipped"}
+		return outcome{"skipped", "–", tell.F("skipped").In(l)}
 	case res.Turned:
-		return outcome{"fine", "⇄", "turned by the change"}
+		return outcome{class, sign, tell.F("%s, turned by the change", verb).In(l)}
 	case len(res.Changed) > 0:
-		return outcome{"fine", "=", "not turned by the change"}
+		return outcome{class, sign, tell.F("%s, not turned by the change", verb).In(l)}
 	case res.AsExpected:
-		return outcome{"fine", "✓", "as expected"}
+		return outcome{class, sign, tell.F("%s, as predicted", verb).In(l)}
 	}
-	return outcome{"odd", "✗", "not as expected"}
+	return outcome{"odd", "≠", tell.F("not as predicted").In(l)}
 }
 
 // answers lists the codes, the most frequent first.

@@ -6,21 +6,46 @@ import (
 	"strconv"
 
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/tell"
 )
 
-// Sizes of a picture, in its own units. A page shows it between 800 and 1200
+// Sizes of a picture, in its own units. A page shows a wide one between 800 and 1200
 // pixels wide.
 const (
-	pictureWidth = 960.0
-	edge         = 10.0
-	barHeight    = 27.0
-	barGap       = 4.0
-	lanePad      = 9.0
-	nameSize     = 16.0
-	smallSize    = 14.0
-	badgeRadius  = 10.0
-	axisHeight   = 34.0
+	edge        = 10.0
+	barHeight   = 27.0
+	barGap      = 4.0
+	lanePad     = 9.0
+	nameSize    = 16.0
+	smallSize   = 14.0
+	badgeRadius = 10.0
+	axisHeight  = 34.0
+	nameHeight  = 25.0 // of a lane's name above its bars
 )
+
+// Size is the room that a picture is drawn for.
+type Size string
+
+// The sizes.
+const (
+	Wide   Size = "wide"   // the lanes' names stand to the left of them
+	Narrow Size = "narrow" // for a phone: the names stand above the lanes
+)
+
+func (s Size) width() float64 {
+	if s == Narrow {
+		return 318
+	}
+	return 960
+}
+
+// ticks is the number of times on the axis that there is room for.
+func (s Size) ticks() int {
+	if s == Narrow {
+		return 4
+	}
+	return 9
+}
 
 // px is a length, printed with one decimal.
 type px float64
@@ -30,6 +55,7 @@ func (p px) String() string { return strconv.FormatFloat(float64(p), 'f', 1, 64)
 // picture is the layout of a witness; its template draws it.
 type picture struct {
 	ID, Title, Desc string
+	Size            Size
 	Width, Height   px
 	Left, Right     px // of the plot
 	Top, Bottom     px
@@ -38,6 +64,7 @@ type picture struct {
 	Lanes           []pictureLane
 	Bands           []pictureBar // when something is wrong
 	Rules           []px
+	Causes          []px
 	Owners          []int // that need a hatch
 	Legend          []legendItem
 }
@@ -53,6 +80,7 @@ type pictureLane struct {
 	Y, H         px
 	Name, Detail string
 	NameX, NameY px
+	DetailX      px
 	DetailY      px
 	BadgeY       px
 	Owner        int
@@ -87,18 +115,19 @@ type pictureMark struct {
 	LineTo       px // the end of the line down to the text; 0: none
 	Text         string
 	TextX, TextY px
-	Wrong        bool
+	Wrong, Cause bool
 	Full         string
 }
 
-// draw lays out a witness.
-func draw(wit finding.Witness, id string) *picture {
-	d := drawing{actors: newActorIndex(wit.Lanes), lanes: arranged(wit.Lanes)}
+// draw lays out a witness in a language.
+func draw(wit finding.Witness, id string, lang tell.Language, size Size) *picture {
+	d := drawing{actors: newActorIndex(wit), lanes: arranged(wit.Lanes), lang: lang, size: size, width: size.width()}
 	d.from, d.to = period(d.lanes)
-	d.left, d.right = edge+d.gutter(), pictureWidth-edge-12
+	d.to = max(d.to, wit.Until)
+	d.left, d.right = edge+d.gutter(), d.width-edge-12
 	d.pic = &picture{
-		ID: id, Title: titleOf(wit), Desc: wit.Summary,
-		Width: pictureWidth, Left: px(d.left), Right: px(d.right), Top: axisHeight,
+		ID: id, Title: titleOf(wit).In(lang), Desc: wit.Summary.In(lang),
+		Size: size, Width: px(d.width), Left: px(d.left), Right: px(d.right), Top: axisHeight,
 	}
 	d.axis()
 	y := axisHeight
@@ -114,13 +143,21 @@ func draw(wit finding.Witness, id string) *picture {
 	return d.pic
 }
 
-func titleOf(wit finding.Witness) string {
+func titleOf(wit finding.Witness) tell.Text {
+	if title := titleOfKind(wit.Kind); !title.IsZero() {
+		return tell.F("How it comes to %s", title)
+	}
+	return tell.F("How it is prevented")
+}
+
+// titleOfKind is the title of an anomaly; empty without one.
+func titleOfKind(kind finding.Kind) tell.Text {
 	for _, info := range finding.Kinds() {
-		if info.Kind == wit.Kind {
-			return "How it comes to " + info.Title
+		if info.Kind == kind {
+			return tell.Key(info.Title)
 		}
 	}
-	return "How it is prevented"
+	return tell.Text{}
 }
 
 // drawing is a picture under construction.
@@ -128,6 +165,9 @@ type drawing struct {
 	pic         *picture
 	actors      actorIndex
 	lanes       []finding.Lane
+	lang        tell.Language
+	size        Size
+	width       float64
 	from, to    float64 // ms
 	left, right float64
 }
@@ -138,9 +178,12 @@ func (d *drawing) x(ms float64) float64 {
 
 // gutter is the width of the lanes' names.
 func (d *drawing) gutter() float64 {
+	if d.size == Narrow {
+		return 0
+	}
 	room := 80.0
 	for _, lane := range d.lanes {
-		name, detail := nameOf(lane)
+		name, detail := d.nameOf(lane)
 		w := max(textWidth(name, nameSize)*bolder, textWidth(detail, smallSize))
 		room = max(room, d.nameLeft(lane)+w+14-edge)
 	}
@@ -155,9 +198,10 @@ func (d *drawing) nameLeft(lane finding.Lane) float64 {
 }
 
 // nameOf splits "buyer 17 (api-1)" into the name and the detail.
-func nameOf(lane finding.Lane) (name, detail string) {
-	name = shortName(lane.Name)
-	if rest := lane.Name[len(name):]; len(rest) > 2 {
+func (d *drawing) nameOf(lane finding.Lane) (name, detail string) {
+	all := tell.Name(lane.Name).In(d.lang)
+	name = shortName(all)
+	if rest := all[len(name):]; len(rest) > 2 {
 		detail = rest[2:]
 		if detail[len(detail)-1] == ')' {
 			detail = detail[:len(detail)-1]
@@ -168,7 +212,7 @@ func nameOf(lane finding.Lane) (name, detail string) {
 
 func (d *drawing) axis() {
 	last := -1e9
-	times := ticks(d.from, d.to, 9)
+	times := ticks(d.from, d.to, d.size.ticks())
 	for i, t := range times {
 		text, anchor := num(t), "middle"
 		if i == 0 {
@@ -176,8 +220,11 @@ func (d *drawing) axis() {
 		}
 		x, w := d.x(t), textWidth(text, smallSize)
 		left := x - w/2
-		if x+w/2 > pictureWidth-2 {
+		switch {
+		case x+w/2 > d.width-2:
 			left, anchor = x-w, "end"
+		case left < 2:
+			left, anchor = x, "start"
 		}
 		if left < last+8 {
 			continue
@@ -189,20 +236,18 @@ func (d *drawing) axis() {
 
 // lane lays out a lane from y on and returns its height.
 func (d *drawing) lane(lane finding.Lane, y float64) float64 {
-	name, detail := nameOf(lane)
-	nameX := d.nameLeft(lane)
-	room := d.left - 8 - nameX
-	out := pictureLane{
-		Y: px(y), NameX: px(nameX), Full: lane.Name, Store: lane.Role != finding.Actor,
-		Name: fitText(name, nameSize*bolder, room), Detail: fitText(detail, smallSize, room),
+	out := d.heading(lane, y)
+	top := y + lanePad // of the bars
+	if d.size == Narrow {
+		top += nameHeight
 	}
 	if lane.Role == finding.Actor {
 		out.Owner = d.actors[lane.Name]
 		out.Letter = letter(out.Owner)
 	}
-	bars, labels, bottom := d.bars(lane, y+lanePad)
+	bars, labels, bottom := d.bars(lane, top)
 	if len(lane.Spans) == 0 {
-		bottom = y + lanePad
+		bottom = top
 	}
 	for i := range lane.Marks {
 		labels = append(labels, d.mark(lane, lane.Marks[i]))
@@ -215,15 +260,35 @@ func (d *drawing) lane(lane finding.Lane, y float64) float64 {
 		bottom = d.rail(&out, labels, bottom)
 	}
 	height := max(bottom+lanePad-y, 46)
-	if detail != "" {
+	if out.Detail != "" {
 		height = max(height, 56)
 	}
 	out.H = px(height)
-	out.NameY = px(y + lanePad + 18)
-	out.BadgeY = px(y + lanePad + 13)
-	out.DetailY = px(y + lanePad + 34)
 	d.pic.Lanes = append(d.pic.Lanes, out)
 	return height
+}
+
+// heading lays out the name of a lane that begins at y: to the left of its bars with the detail below, or above its
+// bars with the detail behind.
+func (d *drawing) heading(lane finding.Lane, y float64) pictureLane {
+	name, detail := d.nameOf(lane)
+	nameX := d.nameLeft(lane)
+	out := pictureLane{
+		Y: px(y), NameX: px(nameX), NameY: px(y + lanePad + 18), BadgeY: px(y + lanePad + 13),
+		DetailX: px(nameX), DetailY: px(y + lanePad + 34),
+		Full: tell.Name(lane.Name).In(d.lang), Store: lane.Role != finding.Actor,
+	}
+	room := d.left - 8 - nameX
+	if d.size != Narrow {
+		out.Name, out.Detail = fitText(name, nameSize*bolder, room), fitText(detail, smallSize, room)
+		return out
+	}
+	room = d.width - edge - nameX
+	out.Name = fitText(name, nameSize*bolder, room)
+	used := textWidth(out.Name, nameSize*bolder) + 8
+	out.Detail = fitText(detail, smallSize, room-used)
+	out.DetailX, out.DetailY = px(nameX+used), out.NameY
+	return out
 }
 
 // markLabel is a label with the mark that it becomes.
@@ -236,17 +301,14 @@ type markLabel struct {
 
 func (d *drawing) mark(lane finding.Lane, m finding.Mark) *markLabel {
 	owner := d.actors.owner(lane, m.Who)
-	text := markText(m)
-	if lane.Role != finding.Actor && owner > 0 {
-		text = letter(owner) + ": " + text
-	}
-	full := num(m.At) + " ms: " + text
+	text := d.actors.text(lane, m).In(d.lang)
+	full := tell.F("%s ms: %s", num(m.At), markText(m)).In(d.lang)
 	if m.Who != "" && m.Who != lane.Name {
-		full += " (" + m.Who + ")"
+		full += " (" + tell.Name(m.Who).In(d.lang) + ")"
 	}
 	return &markLabel{
-		label: d.label(d.x(m.At), text, m.Wrong, true),
-		mark:  pictureMark{Kind: m.Kind, Owner: owner, Wrong: m.Wrong, Full: full},
+		label: d.label(d.x(m.At), text, m.Wrong || m.Cause, true),
+		mark:  pictureMark{Kind: m.Kind, Owner: owner, Wrong: m.Wrong, Cause: m.Cause, Full: full},
 	}
 }
 
@@ -259,7 +321,7 @@ func (d *drawing) label(x float64, text string, wrong, mark bool) label {
 	if !mark {
 		symbol = 0
 	}
-	text = fitText(text, size, pictureWidth-edge-d.left-30)
+	text = fitText(text, size, d.width-edge-d.left-30)
 	return label{moment: x, text: text, width: textWidth(text, size), symbol: symbol}
 }
 
@@ -269,7 +331,7 @@ func (d *drawing) rail(out *pictureLane, labels []*markLabel, y float64) float64
 	for i, f := range labels {
 		plain[i] = &f.label
 	}
-	rows := place(plain, d.left-10, pictureWidth-edge)
+	rows := place(plain, d.left-10, d.width-edge)
 	slices.SortStableFunc(labels, func(a, b *markLabel) int { return cmp.Compare(a.at, b.at) })
 	for _, f := range labels {
 		m := f.mark

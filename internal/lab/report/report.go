@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/tell"
 )
 
 // Report is the result of a run of the laboratory.
@@ -20,6 +21,8 @@ type Report struct {
 	Engine  finding.Engine
 	Seed    int64
 	Command string // the command that repeats the run
+	// Language is that of the page; "": English. The texts of the entries are in it.
+	Language tell.Language
 	// Kinds are the columns of the matrix; none: [finding.Kinds].
 	Kinds []finding.Info
 }
@@ -29,6 +32,7 @@ type Entry struct {
 	Result      finding.Result
 	Hypothesis  string
 	Arrangement string
+	Verdict     string // how it came out, told from the run
 	Why         string
 	Cure        string
 	Partner     string // the id of the experiment with the other verdict
@@ -49,7 +53,12 @@ const File = "index.html"
 
 // WriteDir writes the report into a folder, and creates the folder if necessary. It replaces
 // the page atomically: a reader finds the old page or the new one.
-func WriteDir(dir string, r Report) (err error) {
+func WriteDir(dir string, r Report) error {
+	return WritePage(dir, func(w io.Writer) error { return HTML(w, r) })
+}
+
+// WritePage writes another page in the same way.
+func WritePage(dir string, write func(io.Writer) error) (err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
@@ -63,7 +72,7 @@ func WriteDir(dir string, r Report) (err error) {
 			_ = os.Remove(temp.Name())
 		}
 	}()
-	if err := HTML(temp, r); err != nil {
+	if err := write(temp); err != nil {
 		return err
 	}
 	return finish(temp, filepath.Join(dir, File))
@@ -85,7 +94,10 @@ func finish(temp *os.File, path string) error {
 
 // HTML writes the report as one page that loads nothing from the network.
 func HTML(w io.Writer, r Report) error {
-	t, err := pageTemplate()
+	if r.Language == "" {
+		r.Language = tell.English
+	}
+	t, err := pageTemplate(r.Language)
 	if err != nil {
 		return err
 	}

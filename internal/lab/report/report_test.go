@@ -11,6 +11,7 @@ import (
 
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/report"
+	"seckill/internal/lab/tell"
 )
 
 func html(t *testing.T, r report.Report) string {
@@ -52,8 +53,8 @@ func TestPageEscapes(t *testing.T) {
 	r := report.Report{Command: bad, Entries: []report.Entry{{
 		Hypothesis: bad, Why: bad, K6: bad, Setup: []byte(bad),
 		Result: finding.Result{ID: "x", Title: bad, Group: bad, Failed: bad, Answers: map[string]int{bad: 1}, Witness: &finding.Witness{
-			Summary: bad, Key: bad, Lanes: []finding.Lane{{
-				Name: bad, Role: finding.Actor, Spans: []finding.Span{{Kind: finding.Believes, To: 9, Label: bad}}, Marks: []finding.Mark{{Label: bad, Who: bad}},
+			Summary: tell.Plain(bad), Key: bad, Lanes: []finding.Lane{{
+				Name: bad, Role: finding.Actor, Spans: []finding.Span{{Kind: finding.Held, To: 9, Label: tell.Plain(bad)}}, Marks: []finding.Mark{{Label: tell.Plain(bad), Who: bad}},
 			}},
 		}},
 	}}}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/tell"
 )
 
 //go:embed picture.svg.tmpl
@@ -18,15 +19,25 @@ var pictureCSS string
 // ownerColours is the number of colours. After that they repeat, and the letters go on.
 const ownerColours = 7
 
-// SVG draws a witness for a page that has the stylesheet [PictureCSS]. The id must be unique
-// within the page.
-func SVG(wit finding.Witness, id string) (template.HTML, error) {
+// SVGs draws a witness in each size; the stylesheet shows the one that fits. See [SVG].
+func SVGs(wit finding.Witness, id string, lang tell.Language) (template.HTML, error) {
+	wide, err := SVG(wit, id, lang, Wide)
+	if err != nil {
+		return "", err
+	}
+	narrow, err := SVG(wit, id+"-narrow", lang, Narrow)
+	return wide + "\n" + narrow, err
+}
+
+// SVG draws a witness in a language, for a page that has the stylesheet [PictureCSS]. The id must be
+// unique within the page.
+func SVG(wit finding.Witness, id string, lang tell.Language, size Size) (template.HTML, error) {
 	t, err := template.New("picture").Funcs(pictureFuncs()).Parse(pictureTemplate)
 	if err != nil {
 		return "", fmt.Errorf("report: %w", err)
 	}
 	var out strings.Builder
-	if err := t.Execute(&out, draw(wit, id)); err != nil {
+	if err := t.Execute(&out, draw(wit, id, lang, size)); err != nil {
 		return "", fmt.Errorf("report: drawing %s: %w", id, err)
 	}
 	// The template has escaped the texts of the witness.

@@ -15,6 +15,7 @@ import (
 
 	"seckill/internal/database"
 	"seckill/internal/lab/load"
+	"seckill/internal/lab/tell"
 	"seckill/internal/lock/lockers"
 	"seckill/internal/testkit"
 )
@@ -36,10 +37,12 @@ type Options struct {
 	// Log receives what experiments log. Default: discarded.
 	Log *slog.Logger
 	// Notice receives messages about work that takes long, also without a terminal.
-	Notice func(what string)
+	Notice func(what tell.Text)
 	// Progress receives what happens now, for a terminal. It may be called from several
 	// goroutines.
-	Progress func(what string)
+	Progress func(what tell.Text)
+	// Started receives each run as it begins, to be followed with [Run.SoFar].
+	Started func(*Run)
 }
 
 // Defaults returns the default options.
@@ -58,6 +61,7 @@ type Environment struct {
 	binary   lazy[string]
 	maria    lazy[testkit.Database]
 	db       lazy[*database.DB]
+	ownRedis lazy[*testkit.RedisServer]
 	redis    lazy[*redis.Client]
 	lockers  map[storeKind]*lazy[*lockers.Set]
 	versions map[Server]*lazy[string]
@@ -79,10 +83,10 @@ func Open(ctx context.Context, o Options) (*Environment, error) {
 	}
 	redis.SetLogger(redisLog{o.Log}) // go-redis has one logger for the whole process
 	if o.Progress == nil {
-		o.Progress = func(string) {}
+		o.Progress = func(tell.Text) {}
 	}
 	if o.Notice == nil {
-		o.Notice = func(string) {}
+		o.Notice = func(tell.Text) {}
 	}
 	e := &Environment{
 		options: o, limit: experimentLimit, client: load.NewClient(), secret: rand.Text() + rand.Text(),
@@ -128,10 +132,20 @@ func (e *Environment) stop() error {
 // Run runs a scenario for one experiment and cleans up, however the scenario ends. A scenario
 // that takes longer than two minutes is ended. skipped says why it could not be run here; err,
 // why it did not come to its end.
-func (e *Environment) Run(ctx context.Context, name string, needs []Server, scene func(*Run)) (skipped string, err error) {
-	e.options.Progress(name)
+func (e *Environment) Run(ctx context.Context, name string, needs []Server, scene func(*Run)) (skipped tell.Text, err error) {
+	return e.RunWithin(ctx, e.limit, name, needs, scene)
+}
+
+// RunWithin is Run with another limit, for what waits for a person.
+func (e *Environment) RunWithin(
+	ctx context.Context, limit time.Duration, name string, needs []Server, scene func(*Run),
+) (skipped tell.Text, err error) {
+	e.options.Progress(tell.Plain(name))
 	r := newRun(ctx, e, name)
-	r.stopwatch = startStopwatch(e.limit, r.cancel)
+	r.stopwatch = startStopwatch(limit, r.cancel)
+	if e.options.Started != nil {
+		e.options.Started(r)
+	}
 	err = attempt(func() {
 		for _, server := range needs {
 			r.Require(server)
@@ -139,7 +153,7 @@ func (e *Environment) Run(ctx context.Context, name string, needs []Server, scen
 		scene(r)
 	})
 	if end, ok := errors.AsType[*abort](err); ok && end.skipped {
-		skipped, err = end.Error(), nil
+		skipped, err = Reason(end.err), nil
 	}
 	err = errors.Join(err, r.end())
 	r.stopwatch.stop()
@@ -147,7 +161,7 @@ func (e *Environment) Run(ctx context.Context, name string, needs []Server, scen
 		err = errors.Join(context.Cause(r.ctx), err) // a scenario may have seen only that its context had ended
 	}
 	if err != nil {
-		return "", err
+		return tell.Text{}, err
 	}
 	return skipped, nil
 }
@@ -163,6 +177,9 @@ func (e *Environment) nextID() int64 {
 		}
 	}
 }
+
+// NextID returns an id for a row that the scenario writes without the service.
+func (r *Run) NextID() int64 { return r.env.nextID() }
 
 // lazy is a value that is created when it is first needed. A failure is remembered: a creation
 // that fails after a minute is not repeated for each experiment.

@@ -9,8 +9,10 @@ import (
 	"sync"
 
 	"seckill/internal/eventlog"
+	"seckill/internal/lab/builtin"
 	"seckill/internal/lab/judge"
 	"seckill/internal/lab/load"
+	"seckill/internal/lab/tell"
 	"seckill/internal/testkit"
 )
 
@@ -45,7 +47,7 @@ func (r *Run) API(n int, settings ...string) []*Instance {
 		}
 	}
 	if n > 1 && !r.RealServers() {
-		r.Skipf("needs %d API processes, which meet at a redis-server and a mariadbd", n)
+		r.Skipf("%w", &unfit{tell.F("needs %d API processes, which meet at a redis-server and a mariadbd", n)})
 	}
 	binary := r.apiBinary()
 	env := append(r.settings(), settings...)
@@ -58,6 +60,7 @@ func (r *Run) API(n int, settings ...string) []*Instance {
 			i.URL = i.process.WaitLine(r, `serving on (http://[^\s,]+)`)[1]
 		}
 		r.must(i.recorded.skipExisting())
+		r.Follow(i.addTo)
 	}
 	return instances
 }
@@ -77,7 +80,7 @@ func (r *Run) settings() []string {
 	if !r.RealServers() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.engine.Redis, r.engine.Database = "embedded (miniredis)", "embedded (SQLite)"
+		r.engine.Redis, r.engine.Database = builtin.Engine, "embedded (SQLite)"
 		return env
 	}
 	env = append(env,
@@ -128,7 +131,7 @@ func (r *Run) takeInstance(binary, name string, env []string) *Instance {
 
 // start starts the service. It does not wait until the service is ready.
 func (e *Environment) start(binary, name, kind string, env []string) *Instance {
-	e.options.Progress("starting " + name)
+	e.options.Progress(tell.F("starting %s", name))
 	file := filepath.Join(e.root.TempDir(), name+".events")
 	i := &Instance{Name: name, kind: kind, recorded: &eventFile{path: file}}
 	own := []string{"SECKILL_LAB_TRACE=" + file, "SECKILL_LAB_NAME=" + name}

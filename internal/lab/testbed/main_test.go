@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"seckill/internal/lab/builtin"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/testkit"
 )
@@ -16,7 +17,10 @@ import (
 // pass values to tests.
 var env, embedded *testbed.Environment
 
-func TestMain(m *testing.M) { testkit.Main(withEnvironments{m}) }
+func TestMain(m *testing.M) {
+	builtin.MainIfChild()
+	testkit.Main(withEnvironments{m})
+}
 
 // withEnvironments opens the environments, runs the tests and closes them.
 type withEnvironments struct{ tests *testing.M }
@@ -48,9 +52,9 @@ func runScenario(t *testing.T, in *testbed.Environment, needs []testbed.Server, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	if skipped != "" {
-		t.Skip(skipped)
+	if !skipped.IsZero() {
+		t.Skip(skipped.String())
 	}
 }
 
-func real() []testbed.Server { return []testbed.Server{testbed.Redis, testbed.Database} }
+func real() []testbed.Server { return []testbed.Server{testbed.RedisServer, testbed.Database} }

@@ -18,6 +18,7 @@ type Observer struct {
 	run       *Run
 	inspector lock.Inspector
 	keys      []string
+	server    string // one of several, by name; "": see [Run.SoFar]
 	stop      context.CancelFunc
 	done      chan struct{}
 
@@ -38,12 +39,21 @@ const (
 // Observe samples keys until the experiment ends. Without an inspector, or with one that does
 // not support it, the observer sees nothing.
 func (r *Run) Observe(of lock.Inspector, keys ...string) *Observer {
+	return r.ObserveServer("", of, keys...)
+}
+
+// ObserveServer samples what one of several servers holds, which says nothing about the lock: in
+// [Run.SoFar] it has a lane of its own.
+func (r *Run) ObserveServer(name string, of lock.Inspector, keys ...string) *Observer {
 	ctx, cancel := context.WithCancel(r.ctx)
-	o := &Observer{run: r, inspector: of, keys: keys, stop: cancel, done: make(chan struct{}), last: map[string]judge.Sample{}}
+	o := &Observer{run: r, inspector: of, keys: keys, server: name, stop: cancel, done: make(chan struct{}), last: map[string]judge.Sample{}}
 	if of == nil || len(keys) == 0 {
 		close(o.done)
 		return o
 	}
+	r.mu.Lock()
+	r.observers = append(r.observers, o)
+	r.mu.Unlock()
 	go o.watch(ctx)
 	r.Cleanup(o.Stop)
 	o.awaitPass() // what happens from now on is observed
@@ -54,6 +64,14 @@ func (r *Run) Observe(of lock.Inspector, keys ...string) *Observer {
 func (o *Observer) Stop() {
 	o.stop()
 	<-o.done
+}
+
+// Lose ends the sampling of a server that is gone.
+func (o *Observer) Lose(why string) {
+	o.Stop()
+	for _, key := range o.keys {
+		o.record(judge.Sample{At: now(), Key: key, Err: why})
+	}
 }
 
 func (o *Observer) watch(ctx context.Context) {

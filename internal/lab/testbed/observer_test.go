@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"seckill/internal/lab/judge"
+	"seckill/internal/lab/tell"
 	"seckill/internal/lock"
 )
 
@@ -38,7 +39,7 @@ func (s *store) Inspect(ctx context.Context, key string) (lock.State, error) {
 // observed lets that much time pass and returns the samples of keys.
 func observed(t *testing.T, s *store, d time.Duration, keys ...string) (samples []judge.Sample) {
 	t.Helper()
-	e := &Environment{limit: experimentLimit, options: Options{Log: slog.New(slog.DiscardHandler), Progress: func(string) {}}}
+	e := &Environment{limit: experimentLimit, options: Options{Log: slog.New(slog.DiscardHandler), Progress: func(tell.Text) {}}}
 	s.began = time.Now()
 	if _, err := e.Run(t.Context(), "observed", nil, func(stage *Run) {
 		o := stage.Observe(s, keys...)

@@ -13,6 +13,7 @@ import (
 
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/judge"
+	"seckill/internal/lab/tell"
 	"seckill/internal/testkit"
 )
 
@@ -32,6 +33,9 @@ type Run struct {
 	required map[Server]bool
 	engine   finding.Engine
 	faults   []judge.Fault
+	// sources and observers are what [Run.SoFar] asks.
+	sources   []func(*judge.Evidence)
+	observers []*Observer
 }
 
 var _ testkit.TB = (*Run)(nil)
@@ -241,11 +245,14 @@ func (r *Run) Sleep(d time.Duration) {
 
 // Fault records that something is done to a server, or to a connection, from now until the
 // returned function is called; call it at once for a single moment.
-func (r *Run) Fault(what string) (over func()) {
+func (r *Run) Fault(what tell.Text) (over func()) { return r.FaultOf("", what) }
+
+// FaultOf records that something is done to the connections of one process.
+func (r *Run) FaultOf(process string, what tell.Text) (over func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := len(r.faults)
-	r.faults = append(r.faults, judge.Fault{From: now(), What: what})
+	r.faults = append(r.faults, judge.Fault{From: now(), Process: process, What: what})
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"seckill/internal/database"
 	"seckill/internal/eventlog"
 	"seckill/internal/lab/load"
 	"seckill/internal/lock"
@@ -34,19 +35,31 @@ type Sale struct {
 // voucher to the shared database, for lock clients. The seed of the options decides whom
 // faults with a probability strike, unless the policy has a seed of its own.
 func (r *Run) Sale(policy voucher.Policy, stock int64, on []*Instance) *Sale {
+	return r.sale(nil, voucher.Voucher{Stock: stock, Policy: policy}, on)
+}
+
+// SaleWithPayment puts a voucher on sale in a database. Its orders are to be paid within a time.
+func (r *Run) SaleWithPayment(db *database.DB, policy voucher.Policy, stock, cents int64, within time.Duration) *Sale {
+	return r.sale(db, voucher.Voucher{Stock: stock, Policy: policy, PriceCents: cents, PayWithin: within}, nil)
+}
+
+// sale puts a voucher on sale at API processes or, without any, in a database; nil for the shared one.
+func (r *Run) sale(db *database.DB, v voucher.Voucher, on []*Instance) *Sale {
+	policy := v.Policy
 	byChance := func(f lock.Fault) bool { return f.Probability > 0 && f.Probability < 1 }
 	if policy.FaultSeed == 0 && slices.ContainsFunc(policy.Faults, byChance) {
 		policy.FaultSeed = r.Seed()
 	}
-	v := voucher.Voucher{
-		Title: r.name, Stock: stock, InitialStock: stock, Policy: policy,
-		BeginAt: time.Now().Add(-time.Minute).UTC(), EndAt: time.Now().Add(time.Hour).UTC(), CreatedAt: time.Now().UTC(),
-	}
+	v.Title, v.InitialStock, v.Policy = r.name, v.Stock, policy
+	v.BeginAt, v.EndAt, v.CreatedAt = time.Now().Add(-time.Minute).UTC(), time.Now().Add(time.Hour).UTC(), time.Now().UTC()
 	sale := &Sale{Policy: policy, run: r, instances: on}
 	if len(on) == 0 {
-		v.ID = r.env.nextID()
+		v.ID = r.NextID()
 		r.must(v.Validate())
-		r.must(r.DB().Vouchers().CreateVoucher(r.ctx, &v))
+		if db == nil {
+			db = r.DB()
+		}
+		r.must(db.Vouchers().CreateVoucher(r.ctx, &v))
 		sale.Voucher = v.ID
 		return sale
 	}

@@ -199,7 +199,7 @@ func TestProcessThatKillsItself(t *testing.T) {
 
 func TestEmbeddedIsOneProcess(t *testing.T) {
 	skipped, err := embedded.Run(t.Context(), t.Name(), nil, func(r *testbed.Run) { r.API(2) })
-	if err != nil || !strings.Contains(skipped, "2 API processes") {
+	if err != nil || !strings.Contains(skipped.String(), "2 API processes") {
 		t.Errorf("skipped: %q, %v", skipped, err)
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"bufio"
 	"context"
 	"database/sql"
-	"fmt"
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -15,7 +15,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/database"
+	"seckill/internal/lab/builtin"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/tell"
 	"seckill/internal/testkit"
 )
 
@@ -24,39 +26,76 @@ type Server string
 
 // The servers.
 const (
-	Redis     Server = "redis-server"
-	Database  Server = "mariadbd"
-	ZooKeeper Server = "zookeeper"
-	// Nodes are several independent redis-servers, for the locks multi and red. API processes
+	// Redis is a redis-server or, where none is installed, the laboratory's own: see
+	// [builtin]. Both are processes that can be killed, paused and restarted.
+	Redis Server = "redis"
+	// Nodes are several independent ones of these, for the locks multi and red. API processes
 	// get them if the experiment requires them.
 	Nodes Server = "redis nodes"
+	// RedisServer is for what only redis-server has: replicas, persistence, statistics.
+	RedisServer Server = "redis-server"
 	// Clock is a redis-server whose clock can be set.
-	Clock Server = "libfaketime"
+	Clock     Server = "libfaketime"
+	Database  Server = "mariadbd"
+	ZooKeeper Server = "zookeeper"
 )
 
-func servers() []Server { return []Server{Redis, Database, ZooKeeper, Nodes, Clock} }
+func servers() []Server { return []Server{Redis, Nodes, RedisServer, Clock, Database, ZooKeeper} }
 
 // program is what has to be installed for a server.
 func (s Server) program() string {
-	if s == Nodes {
-		return string(Redis)
+	if s.hasBuiltin() {
+		return string(RedisServer)
 	}
 	return string(s)
 }
 
+// hasBuiltin says that the laboratory has a server of its own for it.
+func (s Server) hasBuiltin() bool { return s == Redis || s == Nodes }
+
 // missing says why a server is not available; nil if it is.
-func (e *Environment) missing(server Server) error {
-	if e.options.Embedded {
-		return fmt.Errorf("needs %s, and real servers are to be left alone", server.program())
+func (e *Environment) missing(server Server) error { return e.options.Missing(server) }
+
+// Missing says why a server is not available in an environment with these options; nil if it is.
+func (o Options) Missing(server Server) error {
+	switch {
+	case o.Embedded && server.hasBuiltin():
+		return nil
+	case o.Embedded:
+		return &unfit{tell.F("needs %s, and real servers are to be left alone", server.program())}
 	}
-	return testkit.Installed(server.program())
+	err := testkit.Installed(server.program())
+	if server.hasBuiltin() && !infraRequired() {
+		return nil
+	}
+	return err
 }
+
+// unfit is why an experiment cannot be run here.
+type unfit struct{ why tell.Text }
+
+// Error implements error.
+func (e *unfit) Error() string { return e.why.String() }
+
+// Reason tells why an experiment cannot be run here.
+func Reason(err error) tell.Text {
+	if missing, ok := errors.AsType[*testkit.MissingError](err); ok {
+		return tell.F("%s not found on PATH: %s", missing.Server, missing.How)
+	}
+	if e, ok := errors.AsType[*unfit](err); ok {
+		return e.why
+	}
+	return tell.Plain(err.Error())
+}
+
+// infraRequired says that a server that is not installed is an error.
+func infraRequired() bool { return os.Getenv("REQUIRE_INFRA") == "1" }
 
 // Require skips the experiment if a server is not available. REQUIRE_INFRA=1 makes it fail
 // instead. API processes that are started afterwards know the server.
 func (r *Run) Require(server Server) {
 	if err := r.env.missing(server); err != nil {
-		if os.Getenv("REQUIRE_INFRA") == "1" && !r.env.options.Embedded {
+		if infraRequired() && !r.env.options.Embedded {
 			r.Fatalf("%w (REQUIRE_INFRA=1 forbids to skip)", err)
 		}
 		r.Skipf("%w", err)
@@ -65,7 +104,7 @@ func (r *Run) Require(server Server) {
 	r.required[server] = true
 	r.mu.Unlock()
 	if server == Redis {
-		r.Redis() // an experiment with only its own servers reports this version, too
+		r.noteRedisVersion() // an experiment with only its own servers reports it, too
 	}
 }
 
@@ -78,7 +117,7 @@ func (r *Run) requires(server Server) bool {
 // RealServers reports whether the API processes use redis-server and MariaDB; otherwise there
 // is one embedded process.
 func (r *Run) RealServers() bool {
-	return r.env.missing(Redis) == nil && r.env.missing(Database) == nil
+	return r.env.missing(RedisServer) == nil && r.env.missing(Database) == nil
 }
 
 // Engine says what the experiment runs on.
@@ -107,26 +146,44 @@ func (r *Run) noteVersion(server Server, read func(ctx context.Context) (string,
 	}
 }
 
-// Redis is the shared redis-server.
+// Redis is the shared Redis server.
 func (r *Run) Redis() *testkit.RedisServer {
-	server := testkit.Redis(r)
 	r.noteRedisVersion()
-	return server
+	return r.env.sharedRedis(r)
 }
 
-// RedisClient is a client of the shared redis-server.
+// sharedRedis does not note that the experiment uses it.
+func (e *Environment) sharedRedis(r *Run) *testkit.RedisServer {
+	if e.missing(RedisServer) == nil {
+		return testkit.Redis(r)
+	}
+	return e.ownRedis.get(r, func() *testkit.RedisServer { return e.root.builtinRedis() })
+}
+
+// RedisClient is a client of the shared Redis server.
 func (r *Run) RedisClient() *redis.Client {
 	r.noteRedisVersion()
-	return r.env.redis.get(r, func() *redis.Client { return testkit.Redis(r.env.root).Client(r.env.root) })
+	return r.env.redis.get(r, func() *redis.Client { return r.env.sharedRedis(r.env.root).Client(r.env.root) })
 }
 
-// OwnRedis starts a redis-server for this experiment only.
+// OwnRedis starts a Redis server for this experiment only. Arguments are for redis-server:
+// an experiment that has some requires [RedisServer].
 func (r *Run) OwnRedis(args ...string) *testkit.RedisServer {
 	r.noteRedisVersion()
+	if r.env.missing(RedisServer) != nil && len(args) == 0 {
+		return r.builtinRedis()
+	}
 	return testkit.NewRedis(r, args...)
 }
 
-// OwnNodes starts n independent redis-servers for this experiment only.
+// builtinRedis starts the laboratory's own Redis server.
+func (r *Run) builtinRedis() *testkit.RedisServer {
+	program, err := builtin.Program()
+	r.must(err)
+	return testkit.NewRedisProgram(r, program)
+}
+
+// OwnNodes starts n independent Redis servers for this experiment only.
 func (r *Run) OwnNodes(n int, args ...string) []*testkit.RedisServer {
 	nodes := make([]*testkit.RedisServer, n)
 	for i := range nodes {
@@ -144,6 +201,9 @@ func (r *Run) OwnRedisWithClock(args ...string) (*testkit.RedisServer, *testkit.
 // noteRedisVersion reads the version of the shared server: all of them run the same program.
 func (r *Run) noteRedisVersion() {
 	r.noteVersion(Redis, func(ctx context.Context) (string, error) {
+		if r.env.missing(RedisServer) != nil {
+			return builtin.Engine, nil
+		}
 		client := redis.NewClient(&redis.Options{Addr: testkit.Redis(r).Addr()})
 		defer client.Close()
 		info := client.InfoMap(ctx, "server")
@@ -151,7 +211,7 @@ func (r *Run) noteRedisVersion() {
 	})
 }
 
-// nodes are the independent redis-servers that all experiments share.
+// nodes are the independent Redis servers that all experiments share.
 type nodes struct {
 	mu    sync.Mutex
 	addrs []string
@@ -160,7 +220,7 @@ type nodes struct {
 // sharedNodes is how many of them the API processes know.
 const sharedNodes = 3
 
-// Nodes returns the addresses of n independent redis-servers. All experiments share them, so
+// Nodes returns the addresses of n independent Redis servers. All experiments share them, so
 // an experiment must not disturb them; see [Run.OwnNodes].
 func (r *Run) Nodes(n int) []string {
 	r.noteRedisVersion()
@@ -168,14 +228,14 @@ func (r *Run) Nodes(n int) []string {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	for len(all.addrs) < n {
-		all.addrs = append(all.addrs, testkit.NewRedis(r.env.root).Addr())
+		all.addrs = append(all.addrs, r.env.root.OwnRedis().Addr())
 	}
 	return all.addrs[:n:n]
 }
 
 // ZooKeeper is the shared server.
 func (r *Run) ZooKeeper() *testkit.ZooKeeperServer {
-	r.env.options.Progress(r.name + ": ZooKeeper")
+	r.env.options.Progress(tell.F("%s: starting %s", r.name, "ZooKeeper"))
 	server := testkit.ZooKeeper(r)
 	r.noteZooKeeperVersion(server)
 	return server
@@ -230,23 +290,31 @@ func (r *Run) MariaDB() testkit.Database {
 }
 
 func (r *Run) openMaria() testkit.Database {
-	r.env.options.Progress(r.name + ": MariaDB")
+	r.env.options.Progress(tell.F("%s: starting %s", r.name, "MariaDB"))
 	return testkit.MariaDB(r.env.root)
 }
 
 // DB is the shared database, opened by this process.
 func (r *Run) DB() *database.DB {
 	maria := r.env.maria.get(r, r.openMaria)
-	db := r.env.db.get(r, func() *database.DB {
-		root := r.env.root
-		db, err := database.Open(root.ctx, database.Config{MySQL: maria.DSN, Logger: r.env.options.Log})
-		r.must(err)
-		root.Cleanup(func() { r.must(db.Close()) })
-		_, err = db.Migrate(root.ctx)
-		r.must(err)
-		return db
-	})
+	db := r.env.db.get(r, func() *database.DB { return r.env.root.openDB(maria) })
 	r.noteVersion(Database, func(ctx context.Context) (string, error) { return mariaVersion(ctx, db.RowPool()) })
+	return db
+}
+
+// OwnDB is a database for this experiment only, on the shared server. In the shared database, API processes and other
+// experiments look for orders that are due and for money that is to be paid back.
+func (r *Run) OwnDB() *database.DB {
+	r.DB() // notes the version
+	return r.openDB(testkit.MariaDB(r))
+}
+
+func (r *Run) openDB(where testkit.Database) *database.DB {
+	db, err := database.Open(r.ctx, database.Config{MySQL: where.DSN, Logger: r.env.options.Log})
+	r.must(err)
+	r.Cleanup(func() { r.must(db.Close()) })
+	_, err = db.Migrate(r.ctx)
+	r.must(err)
 	return db
 }
 

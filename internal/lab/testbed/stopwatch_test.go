@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 )
 
@@ -26,10 +27,10 @@ func TestClockStandsStillDuringABuild(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	var mu sync.Mutex
 	var notices []string
-	e, err := testbed.Open(t.Context(), testbed.Options{Notice: func(what string) {
+	e, err := testbed.Open(t.Context(), testbed.Options{Notice: func(what tell.Text) {
 		mu.Lock()
 		defer mu.Unlock()
-		notices = append(notices, what)
+		notices = append(notices, what.String())
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"seckill/internal/eventlog"
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/judge"
+	"seckill/internal/lab/tell"
 )
 
 // drawing is a witness under construction: its actors, its period, and what is wrong.
@@ -21,8 +22,10 @@ type drawing struct {
 	// the context is limited to a fraction of that.
 	from, to    int64
 	begun, done int64
-	wrong       map[any]bool // holds, transactions, events and store entries
-	showOrders  bool         // also show whether buyers looked for earlier orders
+	wrong       map[any]bool         // holds, transactions, events and store entries
+	outlived    map[*judge.Hold]bool // that another one was granted the lock beside
+	tokens      map[uint64]int       // a small number for each
+	showOrders  bool                 // also show whether buyers looked for earlier orders
 }
 
 // participant is an actor with all that it does in the drawing.
@@ -47,7 +50,7 @@ type subjects struct {
 
 // draw begins a drawing of a kind about what happened from begun to done.
 func (h *history) draw(kind finding.Kind, key string, begun, done int64, in subjects) *drawing {
-	d := &drawing{history: h, kind: kind, key: key, begun: begun, done: max(done, begun), wrong: map[any]bool{}}
+	d := &drawing{history: h, kind: kind, key: key, begun: begun, done: max(done, begun), wrong: map[any]bool{}, outlived: map[*judge.Hold]bool{}}
 	of := map[judge.Actor]*participant{}
 	add := func(a judge.Actor, at int64) {
 		if of[a] == nil {
@@ -77,6 +80,10 @@ func (h *history) draw(kind finding.Kind, key string, begun, done int64, in subj
 	}
 	d.window()
 	d.fill(of)
+	h.drawn = nil
+	for _, p := range d.participants {
+		h.drawn = append(h.drawn, p.by)
+	}
 	return d
 }
 
@@ -88,7 +95,8 @@ func (d *drawing) window() {
 	d.from = max(min(d.from, d.begun), d.begun-about/2)
 	d.to = min(max(d.to, d.done), d.done+about/2)
 	air := max((d.to-d.from)/20, least/10)
-	d.from, d.to = d.from-air, d.to+air
+	d.from = max(d.from-air, d.Begin)
+	d.to = max(d.to+air, d.from+least)
 }
 
 // fill gives each participant what its actor did within the period, and a name.
@@ -117,7 +125,9 @@ func (d *drawing) fill(of map[judge.Actor]*participant) {
 			p.unanswered = append(p.unanswered, u)
 		}
 	}
-	slices.SortStableFunc(d.participants, func(a, b *participant) int { return cmp.Compare(a.first(), b.first()) })
+	slices.SortStableFunc(d.participants, func(a, b *participant) int {
+		return cmp.Or(compareBool(a.onlyWaits(), b.onlyWaits()), cmp.Compare(a.first(), b.first()))
+	})
 	names, shorts := map[string]int{}, map[string]int{}
 	for _, p := range d.participants {
 		shorts[p.by.Short()]++
@@ -134,6 +144,23 @@ func (d *drawing) fill(of map[judge.Actor]*participant) {
 			p.short = p.name
 		}
 	}
+}
+
+// onlyWaits reports whether a participant has done nothing but wait for the lock, and still does. Its lane is below
+// those in which something happens.
+func (p *participant) onlyWaits() bool {
+	return len(p.pending) > 0 && len(p.holds)+len(p.transactions)+len(p.refusals)+len(p.unanswered) == 0
+}
+
+// compareBool sorts false before true.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
 }
 
 // first is when a participant gets the lock, or else when it appears. Successive holders then
@@ -159,13 +186,37 @@ func (p *participant) first() int64 {
 }
 
 // who is the name of an actor in a sentence.
-func (d *drawing) who(a judge.Actor) string {
+func (d *drawing) who(a judge.Actor) tell.Name {
 	for _, p := range d.participants {
 		if p.by == a {
-			return p.short
+			return tell.Name(p.short)
 		}
 	}
-	return a.Short()
+	return tell.Name(a.Short())
+}
+
+// firstToken stands for the least token of a picture.
+const firstToken = 33
+
+// token is a small number in place of a fencing token: the counter that it comes from may have
+// many digits, and only the order counts.
+func (d *drawing) token(of uint64) int {
+	if d.tokens == nil {
+		var used []uint64
+		for _, p := range d.participants {
+			for _, s := range p.transactions {
+				if s.Write != nil && s.Write.Mode == eventlog.ModeFenced {
+					used = append(used, s.Write.Token)
+				}
+			}
+		}
+		slices.Sort(used)
+		d.tokens = map[uint64]int{}
+		for i, token := range slices.Compact(used) {
+			d.tokens[token] = firstToken + i
+		}
+	}
+	return d.tokens[of]
 }
 
 // lane is the name of an actor's lane, "" if it has none.
@@ -179,23 +230,23 @@ func (d *drawing) lane(a judge.Actor) string {
 }
 
 // ms is a time on the axis, in milliseconds.
-func (d *drawing) ms(at int64) float64 { return milli(min(max(at, d.from), d.to) - d.from) }
+func (d *drawing) ms(at int64) float64 { return milli(min(max(at, d.from), d.to) - d.Begin) }
 
 // when is a time on the axis, for a sentence.
-func (d *drawing) when(at int64) string { return length(at - d.from) }
+func (d *drawing) when(at int64) tell.Text { return length(at - d.Begin) }
 
 // milli converts nanoseconds to milliseconds, rounded to the microsecond.
 func milli(ns int64) float64 { return math.Round(float64(ns)/1e3) / 1e3 }
 
 // length is a duration for a sentence.
-func length(ns int64) string {
+func length(ns int64) tell.Text {
 	switch ms := float64(ns) / 1e6; {
 	case ms < 0.05:
-		return "0 ms"
+		return tell.F("%d ms", 0)
 	case ms < 10:
-		return fmt.Sprintf("%.1f ms", ms)
+		return tell.F("%.1f ms", ms)
 	default:
-		return fmt.Sprintf("%.0f ms", ms)
+		return tell.F("%.0f ms", ms)
 	}
 }
 
@@ -207,7 +258,7 @@ func (d *drawing) span(kind finding.SpanKind, from, to int64) finding.Span {
 func (d *drawing) inside(at int64) bool { return at >= d.from && at <= d.to }
 
 // witness finishes the drawing.
-func (d *drawing) witness(summary string) finding.Witness {
+func (d *drawing) witness(summary tell.Text) finding.Witness {
 	w := finding.Witness{Kind: d.kind, Summary: summary, Key: d.key}
 	for _, p := range d.participants {
 		w.Lanes = append(w.Lanes, d.actorLane(p))

@@ -2,13 +2,14 @@ package witness
 
 import (
 	"cmp"
-	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"seckill/internal/eventlog"
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/judge"
+	"seckill/internal/lab/tell"
 )
 
 // actorLane shows what an actor believed and did.
@@ -19,94 +20,191 @@ func (d *drawing) actorLane(p *participant) finding.Lane {
 		s.Who, s.Wrong = p.name, wrong
 		lane.Spans = append(lane.Spans, s)
 	}
-	mark := func(kind finding.MarkKind, at int64, label string, wrong bool) {
+	mark := func(kind finding.MarkKind, at int64, label tell.Text, wrong bool) {
 		if d.inside(at) {
 			lane.Marks = append(lane.Marks, finding.Mark{Kind: kind, At: d.ms(at), Label: label, Who: p.name, Wrong: wrong})
 		}
 	}
 	for _, one := range p.holds {
-		if one.Began < one.At && one.At > d.from && !one.Unlocked {
+		if one.At-one.Began > (d.to-d.from)/visible && one.At > d.from && !one.Unlocked {
 			span(finding.Waits, one.Began, one.At, false)
 		}
-		kind := finding.Believes
-		if one.Shared && !one.Unlocked {
-			kind = finding.Reads
-		}
-		span(kind, one.At, min(one.End, max(d.End, d.to+1)), d.wrong[one])
+		d.holdSpans(one, span)
 		if one.Unlocked {
-			lane.Spans[len(lane.Spans)-1].Label = "is inside"
+			lane.Spans[len(lane.Spans)-1].Label = tell.F("is inside")
+		}
+		if n, of := d.votes(one); of > 0 {
+			mark(finding.Notes, one.At, tell.F("%d of %d nodes", n, of), false)
 		}
 		if one.How == judge.EndNotified {
-			mark(finding.Told, one.Lost.At, "told", false)
+			mark(finding.Told, one.Lost.At, tell.F("told"), false)
 		}
 		if one.How == judge.EndDied {
-			mark(finding.Killed, one.End, "killed", false)
+			mark(finding.Killed, one.End, tell.F("killed"), false)
 		}
 		if one.How == judge.EndAbandoned {
-			mark(finding.Killed, one.End, "gone", false)
+			mark(finding.Killed, one.End, tell.F("gone"), false)
 		}
 		switch {
 		case one.Releasing == nil:
 		case one.Unlocked:
-			mark(finding.Notes, one.Releasing.At, "leaves", false)
+			mark(finding.Notes, one.Releasing.At, tell.F("leaves"), false)
 		default:
-			mark(finding.Releases, one.Releasing.At, "releases", d.wrong[one.Releasing])
+			mark(finding.Releases, one.Releasing.At, tell.F("releases"), d.wrong[one.Releasing])
+			d.nameVictim(&lane, one)
 		}
 	}
 	for _, e := range p.refusals {
 		span(finding.Waits, cmp.Or(e.Began, e.At), e.At, false)
-		mark(finding.Refuses, e.At, strings.TrimPrefix(refusal(e), "is "), d.wrong[e])
+		mark(finding.Refuses, e.At, refusalLabel(e), d.wrong[e])
 	}
 	for _, e := range p.pending {
 		span(finding.Waits, e.At, max(d.End, d.to+1), false)
 	}
 	for _, u := range p.unanswered {
 		span(finding.Waits, u.Request.At, u.Died, false)
-		mark(finding.Killed, u.Died, "killed", false)
+		mark(finding.Killed, u.Died, tell.F("killed"), false)
 	}
 	for _, s := range p.transactions {
+		if d.commitMatters(s) {
+			span(finding.Transacts, s.Began, s.Ended.At, false)
+		}
 		d.transactionMarks(s, mark)
 	}
 	for _, stop := range d.Pauses {
 		if to := cmp.Or(stop.To, judge.Never); stop.Process == p.by.Process && stop.From < d.to && to > d.from {
 			span(finding.Paused, stop.From, to, false)
-			mark(finding.Wakes, to, "wakes", false)
+			mark(finding.Wakes, to, tell.F("wakes"), false)
+		}
+	}
+	for _, f := range d.Faults {
+		if to := cmp.Or(f.To, judge.Never); f.Process == p.by.Process && f.From < d.to && to > d.from {
+			span(finding.Down, f.From, to, false)
+			lane.Spans[len(lane.Spans)-1].Label = tell.F("cut off")
 		}
 	}
 	return lane
 }
 
+// holdSpans shows a hold: the time in which the holder has the lock, and the time after that in
+// which it only believes so.
+func (d *drawing) holdSpans(one *judge.Hold, span func(finding.SpanKind, int64, int64, bool)) {
+	kind, end := finding.Held, min(one.End, max(d.End, d.to+1))
+	if one.Shared && !one.Unlocked {
+		kind = finding.Reads
+	}
+	lost := d.lostAt(one)
+	if lost >= end || lost >= d.to {
+		span(kind, one.At, end, d.wrong[one])
+		return
+	}
+	if lost > one.At && lost > d.from {
+		span(kind, one.At, lost, d.wrong[one])
+	}
+	span(finding.Believes, max(lost, one.At), end, d.wrong[one] || d.outlived[one])
+}
+
+// lostAt is when a holder no longer had the lock, though it believed so: the store had its key
+// no longer, or, where several servers store it or none was observed, another one was granted
+// it. judge.Never if that did not happen.
+func (d *drawing) lostAt(one *judge.Hold) int64 {
+	if one.Unlocked {
+		return judge.Never
+	}
+	if keys := d.Store[d.key]; keys != nil {
+		for i := len(keys.Entries) - 1; i >= 0; i-- {
+			if k := &keys.Entries[i]; k.By == one {
+				if k.Last || k.To >= one.End {
+					return judge.Never
+				}
+				for _, later := range keys.Entries[i+1:] {
+					if !later.Unknown { // it may have had it until then
+						return later.From
+					}
+				}
+				return judge.Never
+			}
+		}
+	}
+	if next := d.next(one); next != nil && next.At < one.End && (d.outlived[one] || len(d.Servers) > 0) {
+		return next.At
+	}
+	return judge.Never
+}
+
+// votes counts the nodes that stored a holder's key while it held the lock; of none unless the
+// mechanism uses several nodes.
+func (d *drawing) votes(one *judge.Hold) (n, of int) {
+	if d.LockStore != severalNodes {
+		return 0, 0
+	}
+	for _, s := range d.Servers {
+		if keys := s.Keys[d.key]; keys != nil {
+			of++
+			if slices.ContainsFunc(keys.Entries, func(k judge.Entry) bool { return k.By == one && k.From < one.End && k.To > one.At }) {
+				n++
+			}
+		}
+	}
+	return n, of
+}
+
+// visible is the fraction of the period from which on a wait is drawn.
+const visible = 100
+
+// severalNodes is the store of the mechanisms that ask independent nodes.
+const severalNodes = "Redis nodes"
+
+// nameVictim says at a wrong release whose lock it deletes.
+func (d *drawing) nameVictim(lane *finding.Lane, one *judge.Hold) {
+	if !d.inside(one.Releasing.At) {
+		return
+	}
+	for _, w := range d.WrongReleases {
+		if w.Releaser == one && d.lane(w.Holder.By) != "" {
+			m := &lane.Marks[len(lane.Marks)-1]
+			m.Label, m.Of, m.Wrong = tell.F("deletes the lock of %s", d.who(w.Holder.By)), d.lane(w.Holder.By), d.wrong[one.Releasing] || d.kind != ""
+		}
+	}
+}
+
+// commitMatters reports whether it has to be seen when a transaction was committed: two orders
+// of a user, or a commit after the lock was given back.
+func (d *drawing) commitMatters(s *judge.Transaction) bool {
+	return s.Ended != nil && (d.showOrders || s.Under != nil && s.Committed() != nil && s.Ended.At > s.Under.End)
+}
+
 // transactionMarks shows what an actor did in a transaction.
-func (d *drawing) transactionMarks(s *judge.Transaction, mark func(finding.MarkKind, int64, string, bool)) {
+func (d *drawing) transactionMarks(s *judge.Transaction, mark func(finding.MarkKind, int64, tell.Text, bool)) {
 	if e := s.Checked; e != nil && d.showOrders {
-		label := "finds no order"
+		label := tell.F("finds no order")
 		if e.Found {
-			label = "finds an order"
+			label = tell.F("finds an order")
 		}
 		mark(finding.Notes, e.At, label, false)
 	}
 	if e := s.Read; e != nil {
-		mark(finding.ReadsStock, e.At, fmt.Sprintf("reads %d", e.Stock), false)
+		mark(finding.ReadsStock, e.At, tell.F("reads %d", e.Stock), false)
 	}
 	if e := s.Write; e != nil {
-		mark(finding.WritesStock, e.At, writing(s), d.wrong[s])
+		mark(finding.WritesStock, e.At, d.writing(s), d.wrong[s])
 	}
 	if e := s.Insert; e != nil && d.showOrders {
-		mark(finding.Notes, e.At, "orders", d.wrong[s])
+		mark(finding.Notes, e.At, tell.F("orders"), d.wrong[s])
 	}
 }
 
 // writing names what a transaction does to the stock.
-func writing(s *judge.Transaction) string {
+func (d *drawing) writing(s *judge.Transaction) tell.Text {
 	switch e := s.Write; e.Mode {
 	case eventlog.ModeUnguarded:
-		return fmt.Sprintf("writes %d", e.Stock)
+		return tell.F("writes %d", e.Stock)
 	case eventlog.ModeVersion:
-		return fmt.Sprintf("takes 1 of version %d", e.Version)
+		return tell.F("takes 1 of version %d", e.Version)
 	case eventlog.ModeFenced:
-		return fmt.Sprintf("takes 1, token %d", e.Token)
+		return tell.F("takes 1, token %d", d.token(e.Token))
 	}
-	return "takes 1"
+	return tell.F("takes 1")
 }
 
 // databaseLane shows the results of the transactions.
@@ -120,15 +218,15 @@ func (d *drawing) databaseLane() finding.Lane {
 			m := finding.Mark{Kind: finding.WritesStock, At: d.ms(s.Ended.At), Who: p.name, Wrong: d.wrong[s]}
 			switch {
 			case s.Committed() == nil:
-				m.Kind, m.Label, m.Wrong = finding.Refuses, "refused", false
+				m.Kind, m.Label, m.Wrong = finding.Refuses, tell.F("refused"), false
 			case s.Write == nil:
-				m.Kind, m.Label = finding.Notes, "order"
+				m.Kind, m.Label = finding.Notes, tell.F("order")
 			case s.Unguarded() && s.Read != nil:
-				m.Label = fmt.Sprintf("stock %d→%d", s.Read.Stock, s.Write.Stock)
+				m.Label = tell.F("stock %d→%d", s.Read.Stock, s.Write.Stock)
 			case s.Unguarded():
-				m.Label = fmt.Sprintf("stock %d", s.Write.Stock)
+				m.Label = tell.F("stock %d", s.Write.Stock)
 			default:
-				m.Label = "stock −1"
+				m.Label = tell.F("stock −1")
 			}
 			lane.Marks = append(lane.Marks, m)
 		}
@@ -157,7 +255,7 @@ func (d *drawing) storeLane(name string, keys *judge.KeyHistory) finding.Lane {
 			break
 		}
 		if k.Unknown {
-			lane.Marks = append(lane.Marks, finding.Mark{Kind: finding.Notes, At: d.ms(k.From), Label: "no answer"})
+			lane.Marks = append(lane.Marks, finding.Mark{Kind: finding.Notes, At: d.ms(k.From), Label: tell.F("no answer")})
 			continue
 		}
 		if k.Value == "" {
@@ -168,16 +266,19 @@ func (d *drawing) storeLane(name string, keys *judge.KeyHistory) finding.Lane {
 			to = judge.Never
 		}
 		s := d.span(finding.Stored, k.From, to)
-		s.Label, s.Wrong = brief(k.Value), d.wrong[k]
+		s.Label, s.Wrong = tell.Plain(brief(k.Value)), d.wrong[k]
 		if k.By != nil {
 			s.Who = d.lane(k.By.By)
-			if k.Certain || describes(k.Value) {
-				s.Label = d.who(k.By.By)
+			switch {
+			case s.Who == "":
+				s.Label = tell.F("another")
+			case k.Certain || describes(k.Value):
+				s.Label = tell.Of(d.who(k.By.By))
 			}
 		} else if u, known := d.Taker(d.key, k.Value); known {
-			s.Who, s.Label = d.lane(judge.ActorOf(u.Request)), d.who(judge.ActorOf(u.Request))
-		} else if refused, known := d.gaveUp(k.Value); known {
-			s.Who, s.Label = d.lane(refused), d.who(refused)
+			s.Who, s.Label = d.lane(judge.ActorOf(u.Request)), tell.Of(d.who(judge.ActorOf(u.Request)))
+		} else if e := d.gaveUp(d.key, k.Value); e != nil {
+			s.Who, s.Label = d.lane(judge.ActorOf(e)), tell.Of(d.who(judge.ActorOf(e)))
 		}
 		lane.Spans = append(lane.Spans, s)
 		if i+1 < len(keys.Entries) && !keys.Entries[i+1].Unknown && d.inside(k.To) {
@@ -192,19 +293,29 @@ func (d *drawing) storeLane(name string, keys *judge.KeyHistory) finding.Lane {
 // expiry is checked first. A single server deletes its key even if the release fails because
 // the other servers no longer have it.
 func (d *drawing) removal(k *judge.Entry, single bool) finding.Mark {
-	m := finding.Mark{Kind: finding.Notes, At: d.ms(k.To), Label: "gone"}
+	m := finding.Mark{Kind: finding.Notes, At: d.ms(k.To), Label: tell.F("gone")}
 	if k.Expires != judge.Never && k.To >= k.Expires-2*judge.TTLSlack {
-		m.Kind, m.Label = finding.Expires, "expired"
+		m.Kind, m.Label = finding.Expires, tell.F("lease over")
+		if k.By != nil && d.lane(k.By.By) != "" {
+			m.Who = d.lane(k.By.By)
+			m.Cause = d.kind != "" && d.lostAt(k.By) < k.By.End
+		}
 		return m
 	}
 	if k.By != nil && k.By.ReleasedAround(k.To) && (single || judge.MayHaveDeleted(k.By)) {
-		m.Kind, m.Label, m.Who = finding.Deletes, "deleted", d.lane(k.By.By)
+		m.Kind, m.Label, m.Who = finding.Deletes, tell.F("deleted"), d.lane(k.By.By)
 		return m
 	}
 	for _, w := range d.WrongReleases {
-		if w.Holder == k.By && w.Releaser.ReleasedAround(k.To) && judge.MayHaveDeleted(w.Releaser) {
-			m.Kind, m.Label, m.Who = finding.Deletes, "deleted by "+d.who(w.Releaser.By), d.lane(w.Releaser.By)
-			m.Wrong = d.wrong[w.Releaser.Releasing]
+		if w.Holder == k.By && k.To >= w.Releaser.Releasing.At && judge.MayHaveDeleted(w.Releaser) {
+			m.Kind, m.Label = finding.Deletes, tell.F("deleted by another's release")
+			m.Who, m.Of = d.lane(w.Releaser.By), d.lane(w.Holder.By)
+			switch {
+			case m.Who != "" && m.Of != "":
+				m.Label, m.Wrong = tell.F("the release of %s deletes the lock of %s", d.who(w.Releaser.By), d.who(w.Holder.By)), d.wrong[w.Releaser.Releasing] || d.kind != ""
+			case m.Who != "":
+				m.Label = tell.F("deletes another's lock")
+			}
 			return m
 		}
 	}
@@ -232,7 +343,7 @@ func (d *drawing) faultLane() finding.Lane {
 	for _, p := range d.participants {
 		in[p.by.Process] = true
 	}
-	add := func(kind finding.SpanKind, from, to int64, label string) {
+	add := func(kind finding.SpanKind, from, to int64, label tell.Text) {
 		if from < d.to && to > d.from {
 			s := d.span(kind, from, to)
 			s.Label = label
@@ -241,16 +352,16 @@ func (d *drawing) faultLane() finding.Lane {
 	}
 	for _, stop := range d.Pauses {
 		if in[stop.Process] {
-			add(finding.Paused, stop.From, cmp.Or(stop.To, judge.Never), stop.Process+" stands still")
+			add(finding.Paused, stop.From, cmp.Or(stop.To, judge.Never), tell.F("%s stands still", stop.Process))
 		}
 	}
 	for _, death := range d.Deaths {
 		if !in[death.Process] {
 			continue
 		}
-		add(finding.Down, death.At, judge.Never, death.Process+" is dead")
+		add(finding.Down, death.At, judge.Never, tell.F("%s is dead", death.Process))
 		if d.inside(death.At) {
-			lane.Marks = append(lane.Marks, finding.Mark{Kind: finding.Killed, At: d.ms(death.At), Label: death.Process + " killed"})
+			lane.Marks = append(lane.Marks, finding.Mark{Kind: finding.Killed, At: d.ms(death.At), Label: tell.F("%s killed", death.Process)})
 		}
 	}
 	for _, f := range d.Faults {
@@ -258,7 +369,7 @@ func (d *drawing) faultLane() finding.Lane {
 		if to := cmp.Or(f.To, judge.Never); to-f.From > moment {
 			add(finding.Down, f.From, to, f.What)
 		} else if d.inside(f.From) {
-			lane.Marks = append(lane.Marks, finding.Mark{Kind: finding.Notes, At: d.ms(f.From), Label: f.What})
+			lane.Marks = append(lane.Marks, finding.Mark{Kind: finding.Notes, At: d.ms(f.From), Label: f.What, Cause: d.kind != ""})
 		}
 	}
 	return lane

@@ -3,13 +3,13 @@ package witness
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
 	"seckill/internal/eventlog"
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/judge"
+	"seckill/internal/lab/tell"
 	"seckill/internal/lock"
 )
 
@@ -26,7 +26,7 @@ func best[T any](candidates []T, shows func(T) int64) (T, bool) {
 }
 
 func (h *history) showOverlap(found []judge.Overlap) (finding.Witness, bool) {
-	o, ok := best(found, func(o judge.Overlap) int64 { return o.Lasted(h.End) })
+	o, ok := best(among(h, found, holders), func(o judge.Overlap) int64 { return o.Lasted(h.End) })
 	if !ok {
 		return finding.Witness{}, false
 	}
@@ -34,64 +34,58 @@ func (h *history) showOverlap(found []judge.Overlap) (finding.Witness, bool) {
 	return d.witness(d.tellOverlap(o)), true
 }
 
+func holders(o judge.Overlap) []judge.Actor { return []judge.Actor{o.Earlier.By, o.Later.By} }
+
 func (h *history) drawOverlap(kind finding.Kind, o judge.Overlap) *drawing {
 	lasted := o.Lasted(h.End)
 	begun := max(o.Earlier.At, o.Later.At-maxLeadFactor*max(lasted, 1e6))
 	d := h.draw(kind, o.Later.Key, begun, o.Later.At+lasted, subjects{holds: []*judge.Hold{o.Earlier, o.Later}})
-	d.wrong[o.Later] = true
+	d.wrong[o.Later], d.outlived[o.Earlier] = true, true
 	return d
 }
 
-func (d *drawing) tellOverlap(o judge.Overlap) string {
-	both := "both believe to hold it"
+func (d *drawing) tellOverlap(o judge.Overlap) tell.Text {
+	both := tell.F("both believe that they hold it")
 	if o.Earlier.Unlocked && o.Later.Unlocked {
-		both = "both are inside"
+		both = tell.F("both are inside")
 	}
-	until := both + " to the end"
+	until := tell.F("%s to the end", both)
 	if o.Earlier.End < d.End || o.Later.End < d.End {
-		until = fmt.Sprintf("for %s %s", length(o.Lasted(d.End)), both)
+		until = tell.F("for %s %s", length(o.Lasted(d.End)), both)
 	}
-	return fmt.Sprintf("%s; at %s %s %s, too: %s.",
+	return tell.F("%s; at %s %s %s, too: %s.",
 		d.tellHold(o.Earlier, o.Later.At), d.when(o.Later.At), d.who(o.Later.By), granted(o.Later), until)
 }
 
 // tellHold says when a holder got the lock, and whether its process was paused before at.
-func (d *drawing) tellHold(one *judge.Hold, at int64) string {
-	var b strings.Builder
-	b.WriteString(d.who(one.By))
-	switch before := d.from - one.At; {
-	case one.Unlocked && before > 0:
-		fmt.Fprintf(&b, " has come in %s earlier", length(before))
-	case one.Unlocked:
-		fmt.Fprintf(&b, " comes in at %s", d.when(one.At))
-	case before > 0:
-		fmt.Fprintf(&b, " has got the lock %s earlier", length(before))
-	default:
-		fmt.Fprintf(&b, " gets the lock at %s", d.when(one.At))
+func (d *drawing) tellHold(one *judge.Hold, at int64) tell.Text {
+	told := tell.F("%s gets the lock at %s", d.who(one.By), d.when(one.At))
+	if one.Unlocked {
+		told = tell.F("%s comes in at %s", d.who(one.By), d.when(one.At))
 	}
 	if left, known := one.LeaseLeft(); known {
-		fmt.Fprintf(&b, " with %s of its lease left", length(left))
+		told = tell.F("%s with %s of its lease left", told, length(left))
 	}
 	for _, stop := range d.Pauses {
 		to := cmp.Or(stop.To, d.End)
 		if stop.Process == one.By.Process && stop.From < at && to > one.At {
-			fmt.Fprintf(&b, ", and its process stands still for %s", length(to-stop.From))
+			told = tell.F("%s, and its process stands still for %s", told, length(to-stop.From))
 			break
 		}
 	}
-	return b.String()
+	return told
 }
 
 // granted says that a holder gets the lock.
-func granted(h *judge.Hold) string {
+func granted(h *judge.Hold) tell.Text {
 	if h.Unlocked {
-		return "comes in"
+		return tell.F("comes in")
 	}
-	return "is granted it"
+	return tell.F("is granted it")
 }
 
 func (h *history) showStale(found []judge.StaleWrite) (finding.Witness, bool) {
-	s, ok := best(found, func(s judge.StaleWrite) int64 {
+	s, ok := best(among(h, found, func(s judge.StaleWrite) []judge.Actor { return []judge.Actor{s.Late.By, s.Next.By} }), func(s judge.StaleWrite) int64 {
 		certain, _ := s.Late.CommitSpan()
 		return certain - s.Next.At
 	})
@@ -101,14 +95,14 @@ func (h *history) showStale(found []judge.StaleWrite) (finding.Witness, bool) {
 	mine, end := s.Late.Under, s.Late.Ended.At
 	d := h.draw(finding.StaleWrites, mine.Key, mine.At, end, subjects{holds: []*judge.Hold{mine, s.Next}, transactions: []*judge.Transaction{s.Late}})
 	d.wrong[s.Late] = true
-	what := "commits its write"
+	what := tell.F("commits its write")
 	if s.Late.Unguarded() {
-		what = fmt.Sprintf("commits a stock of %d", s.Late.Write.Stock)
+		what = tell.F("commits a stock of %d", s.Late.Write.Stock)
 	}
 	if before := h.lastSold(s.Late); before != nil && before.Unguarded() && before.Under != mine {
-		what += fmt.Sprintf(" over %d", before.Write.Stock)
+		what = tell.F("%s over %d", what, before.Write.Stock)
 	}
-	return d.witness(fmt.Sprintf("%s; at %s %s %s; at %s %s %s all the same.",
+	return d.witness(tell.F("%s; at %s %s %s; at %s %s %s all the same.",
 		d.tellHold(mine, s.Next.At), d.when(s.Next.At), d.who(s.Next.By), granted(s.Next), d.when(end), d.who(mine.By), what)), true
 }
 
@@ -178,25 +172,24 @@ func (h *history) nextIn(w judge.WrongRelease) *judge.Hold {
 	return nil
 }
 
-func (d *drawing) tellWrongReleases(chain []judge.WrongRelease, holds []*judge.Hold) string {
+func (d *drawing) tellWrongReleases(chain []judge.WrongRelease, holds []*judge.Hold) tell.Text {
 	first := chain[0]
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s; at %s %s is granted it", d.tellHold(first.Releaser, first.Holder.At),
+	told := tell.F("%s; at %s %s is granted it", d.tellHold(first.Releaser, first.Holder.At),
 		d.when(first.Holder.At), d.who(first.Holder.By))
 	for i, link := range chain {
 		release := link.Releaser.Releasing.At
 		if release < link.Holder.At {
-			fmt.Fprintf(&b, "; the release that %s began at %s deletes the lock of %s",
-				d.who(link.Releaser.By), d.when(release), d.who(link.Holder.By))
+			told = tell.F("%s; the release that %s began at %s deletes the lock of %s",
+				told, d.who(link.Releaser.By), d.when(release), d.who(link.Holder.By))
 		} else {
-			fmt.Fprintf(&b, "; at %s %s releases, which deletes the lock of %s",
-				d.when(release), d.who(link.Releaser.By), d.who(link.Holder.By))
+			told = tell.F("%s; at %s %s releases, which deletes the lock of %s",
+				told, d.when(release), d.who(link.Releaser.By), d.who(link.Holder.By))
 		}
 		if next := i + 2; next < len(holds) {
-			fmt.Fprintf(&b, " and lets %s in at %s", d.who(holds[next].By), d.when(holds[next].At))
+			told = tell.F("%s and lets %s in at %s", told, d.who(holds[next].By), d.when(holds[next].At))
 		}
 	}
-	return b.String() + "."
+	return tell.F("%s.", told)
 }
 
 func (h *history) showStuck(found []judge.StuckKey) (finding.Witness, bool) {
@@ -218,11 +211,16 @@ func (h *history) showStuck(found []judge.StuckKey) (finding.Witness, bool) {
 	if s.Holder == nil && taken {
 		in.unanswered, begun = []judge.Unanswered{taker}, taker.Request.At
 	}
+	gone := h.gaveUp(s.Key, s.Entry.Value)
+	if s.Holder == nil && gone != nil {
+		in.refusals, begun = append(in.refusals, gone), gone.Began
+	}
 	var turned *eventlog.Event // a client that is refused because of it
 	for _, e := range h.Refusals {
-		if e.Key == s.Key && e.At > s.Entry.From && (s.Holder == nil || e.At > s.Holder.End) {
+		own := s.Holder == nil && e.Owner != "" && judge.OwnerIn(s.Entry.Value, map[string]bool{e.Owner: true}) != ""
+		if e.Key == s.Key && !own && e.At > s.Entry.From && (s.Holder == nil || e.At > s.Holder.End) {
 			turned = e
-			in.refusals = []*eventlog.Event{e}
+			in.refusals = append(in.refusals, e)
 			break
 		}
 	}
@@ -232,33 +230,48 @@ func (h *history) showStuck(found []judge.StuckKey) (finding.Witness, bool) {
 	}
 	d := h.draw(finding.StuckKeys, s.Key, begun, done, in)
 	d.wrong[s.Entry] = true
-	var b strings.Builder
-	b.WriteString("Nobody was ever told that the lock is theirs")
+	var asked *eventlog.Event // an acquisition that was never answered
+	var ended tell.Text
 	switch {
 	case s.Holder == nil && taken:
-		b.Reset()
-		fmt.Fprintf(&b, "%s asks for the lock at %s; at %s %s is killed, before it was told that the lock is its own",
-			d.who(judge.ActorOf(taker.Request)), d.when(taker.Request.At), d.when(taker.Died), taker.Request.Process)
-	case s.Holder != nil:
-		b.Reset()
-		b.WriteString(d.tellHold(s.Holder, s.Holder.End))
+		asked, ended = taker.Request, tell.F("at %s %s is killed, before it was told that the lock is its own", d.when(taker.Died), taker.Request.Process)
+	case s.Holder == nil && gone != nil:
+		asked, ended = gone, tell.F("at %s it gives up without an answer", d.when(gone.At))
+	}
+	return d.witness(d.tellStuck(s, asked, ended, turned)), true
+}
+
+// tellStuck tells of a key that stays, of its holder or of the one that asked for it, and of the
+// client that is refused because of it.
+func (d *drawing) tellStuck(s judge.StuckKey, asked *eventlog.Event, ended tell.Text, turned *eventlog.Event) tell.Text {
+	var told tell.Text
+	since := max(s.Entry.From, s.Since())
+	switch {
+	case asked != nil:
+		told = tell.F("%s asks for the lock at %s, and the store has its key at %s; %s",
+			d.who(judge.ActorOf(asked)), d.when(cmp.Or(asked.Began, asked.At)), d.when(s.Entry.From), ended)
+		since = max(since, asked.At)
+	case s.Holder == nil:
+		told = tell.F("Nobody was ever told that the lock is theirs")
+	default:
+		told = d.tellHold(s.Holder, s.Holder.End)
 		switch s.Holder.How {
 		case judge.EndDied:
-			fmt.Fprintf(&b, "; at %s %s is killed", d.when(s.Holder.End), s.Holder.By.Process)
+			told = tell.F("%s; at %s %s is killed", told, d.when(s.Holder.End), s.Holder.By.Process)
 		case judge.EndAbandoned:
-			fmt.Fprintf(&b, "; at %s it is gone without a release", d.when(s.Holder.End))
+			told = tell.F("%s; at %s it is gone without a release", told, d.when(s.Holder.End))
 		case judge.EndReleased:
-			fmt.Fprintf(&b, "; at %s it gives it back", d.when(s.Holder.End))
+			told = tell.F("%s; at %s it gives it back", told, d.when(s.Holder.End))
 		}
 	}
-	fmt.Fprintf(&b, "; %s later the store still has the key", length(h.End-max(s.Entry.From, s.Since())))
+	told = tell.F("%s; %s later the store still has the key", told, length(d.End-since))
 	if s.Entry.Expires == judge.Never {
-		b.WriteString(", without an end")
+		told = tell.F("%s, without an end", told)
 	}
 	if turned != nil {
-		fmt.Fprintf(&b, "; %s %s", d.who(judge.ActorOf(turned)), refusal(turned))
+		told = tell.F("%s; %s %s", told, d.who(judge.ActorOf(turned)), refusal(turned))
 	}
-	return d.witness(b.String() + "."), true
+	return tell.F("%s.", told)
 }
 
 func (h *history) showLockedOut(found []judge.LockedOut) (finding.Witness, bool) {
@@ -274,18 +287,33 @@ func (h *history) showLockedOut(found []judge.LockedOut) (finding.Witness, bool)
 			d.wrong[k] = true
 		}
 	}
-	return d.witness(fmt.Sprintf("%s and gives it back at %s; the store keeps it, and %s after the release %s %s because of it.",
+	return d.witness(tell.F("%s and gives it back at %s; the store keeps it, and %s after the release %s %s because of it.",
 		d.tellHold(l.Holder, l.Holder.End), d.when(l.Holder.End), length(l.Refused.At-l.Holder.Released.At),
 		d.who(judge.ActorOf(l.Refused)), refusal(l.Refused))), true
 }
 
-// refusal says how an acquisition ended without the lock. A caller without an answer was not
-// refused: it gave up. The event keeps only the text of the error.
-func refusal(e *eventlog.Event) string {
+// refusalLabel is the same as [refusal], for a mark.
+func refusalLabel(e *eventlog.Event) tell.Text {
+	if gaveUp(e) {
+		return tell.F("gives up")
+	}
+	return tell.F("refused")
+}
+
+// refusal says how an acquisition ended without the lock.
+func refusal(e *eventlog.Event) tell.Text {
+	if gaveUp(e) {
+		return tell.F("gives up")
+	}
+	return tell.F("is refused")
+}
+
+// gaveUp reports whether a caller had no answer: it was not refused. The event keeps only the text of the error.
+func gaveUp(e *eventlog.Event) bool {
 	for _, unanswered := range []error{context.DeadlineExceeded, context.Canceled, lock.ErrUnavailable} {
 		if strings.Contains(e.Error, unanswered.Error()) && !strings.Contains(e.Error, lock.ErrNotAcquired.Error()) {
-			return "gives up"
+			return true
 		}
 	}
-	return "is refused"
+	return false
 }

@@ -1,12 +1,14 @@
 package witness
 
 import (
-	"fmt"
 	"slices"
+	"strings"
 
 	"seckill/internal/eventlog"
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/judge"
+	"seckill/internal/lab/tell"
+	"seckill/internal/lock"
 )
 
 // Focus limits what [Picture] shows. Empty fields do not limit it.
@@ -15,8 +17,8 @@ type Focus struct {
 	Who  string // one of the actors, as [eventlog.Event.Who] has it
 	From int64  // nothing before
 	To   int64  // nothing after
-	// Summary replaces the generated one.
-	Summary string
+	// Summary replaces the generated one; empty: nothing does.
+	Summary tell.Text
 }
 
 // Picture shows how an anomaly was prevented, in an experiment that holds: a late write that
@@ -24,15 +26,15 @@ type Focus struct {
 // alone, a dead holder's lock that was taken over, or, if nothing of that happened, a waiter
 // and its predecessor. It reports false if there is nothing to show.
 func Picture(ev judge.Evidence, focus Focus) (finding.Witness, bool) {
-	h := &history{judge.NewHistory(ev)}
-	for _, show := range []func(Focus) (*drawing, string){
-		h.refusedWrite, h.toldHolder, h.lateRelease, h.takenOver, h.handover, h.turnedAway, h.alone,
+	h := &history{History: judge.NewHistory(ev)}
+	for _, show := range []func(Focus) (*drawing, tell.Text){
+		h.refusedWrite, h.toldHolder, h.lateRelease, h.takenOver, h.unheardRelease, h.handover, h.turnedAway, h.alone,
 	} {
 		d, summary := show(focus)
 		if d == nil {
 			continue
 		}
-		if focus.Summary != "" {
+		if !focus.Summary.IsZero() {
 			summary = focus.Summary
 		}
 		return d.witness(summary), true
@@ -63,7 +65,7 @@ func (h *history) next(one *judge.Hold) *judge.Hold {
 
 // refusedWrite shows a write that came after the lock had been granted to the next holder, and
 // was refused.
-func (h *history) refusedWrite(f Focus) (*drawing, string) {
+func (h *history) refusedWrite(f Focus) (*drawing, tell.Text) {
 	type late struct {
 		sale *judge.Transaction
 		next *judge.Hold
@@ -79,16 +81,16 @@ func (h *history) refusedWrite(f Focus) (*drawing, string) {
 	}
 	l, ok := best(found, func(l late) int64 { return l.sale.Ended.At - l.next.At })
 	if !ok {
-		return nil, ""
+		return nil, tell.Text{}
 	}
 	mine := l.sale.Under
 	d := h.draw("", mine.Key, mine.At, l.sale.Ended.At, subjects{holds: []*judge.Hold{mine, l.next}, transactions: []*judge.Transaction{l.sale}})
-	return d, fmt.Sprintf("%s; at %s %s %s; the late write of %s is refused at %s.",
+	return d, tell.F("%s; at %s %s %s; the late write of %s is refused at %s.",
 		d.tellHold(mine, l.next.At), d.when(l.next.At), d.who(l.next.By), granted(l.next), d.who(mine.By), d.when(l.sale.Ended.At))
 }
 
 // toldHolder shows a holder that is told that it has lost the lock.
-func (h *history) toldHolder(f Focus) (*drawing, string) {
+func (h *history) toldHolder(f Focus) (*drawing, tell.Text) {
 	var found []*judge.Hold
 	for _, one := range h.Holds {
 		if one.How == judge.EndNotified && f.matches(one) {
@@ -102,7 +104,7 @@ func (h *history) toldHolder(f Focus) (*drawing, string) {
 		return 0
 	})
 	if !ok {
-		return nil, ""
+		return nil, tell.Text{}
 	}
 	in, done := subjects{holds: []*judge.Hold{one}}, one.Lost.At
 	next := h.next(one)
@@ -110,16 +112,16 @@ func (h *history) toldHolder(f Focus) (*drawing, string) {
 		in.holds, done = append(in.holds, next), max(done, next.At)
 	}
 	d := h.draw("", one.Key, one.At, done, in)
-	summary := fmt.Sprintf("%s; at %s it is told that it holds it no longer", d.tellHold(one, one.Lost.At), d.when(one.Lost.At))
+	summary := tell.F("%s; at %s it is told that it holds it no longer", d.tellHold(one, one.Lost.At), d.when(one.Lost.At))
 	if next != nil {
-		summary += fmt.Sprintf("; %s is granted it at %s", d.who(next.By), d.when(next.At))
+		summary = tell.F("%s; %s is granted it at %s", summary, d.who(next.By), d.when(next.At))
 	}
-	return d, summary + "."
+	return d, tell.F("%s.", summary)
 }
 
 // lateRelease shows a holder that releases when another one has the lock, finds that out, and
 // leaves it.
-func (h *history) lateRelease(f Focus) (*drawing, string) {
+func (h *history) lateRelease(f Focus) (*drawing, tell.Text) {
 	type late struct{ holder, next *judge.Hold }
 	var found []late
 	for _, one := range h.Holds {
@@ -136,17 +138,17 @@ func (h *history) lateRelease(f Focus) (*drawing, string) {
 	}
 	l, ok := best(found, func(l late) int64 { return min(l.next.End, h.End) - l.holder.Released.At })
 	if !ok {
-		return nil, ""
+		return nil, tell.Text{}
 	}
 	done := min(l.next.End, h.End)
 	d := h.draw("", l.holder.Key, l.holder.At, done, subjects{holds: []*judge.Hold{l.holder, l.next}})
-	return d, fmt.Sprintf("%s; at %s %s is granted it; at %s %s releases, finds that the lock is not its own, and leaves it; %s has it until %s.",
+	return d, tell.F("%s; at %s %s is granted it; at %s %s releases, finds that the lock is not its own, and leaves it; %s has it until %s.",
 		d.tellHold(l.holder, l.next.At), d.when(l.next.At), d.who(l.next.By), d.when(l.holder.End), d.who(l.holder.By),
 		d.who(l.next.By), d.when(done))
 }
 
 // takenOver shows a dead holder's lock going to the next one.
-func (h *history) takenOver(f Focus) (*drawing, string) {
+func (h *history) takenOver(f Focus) (*drawing, tell.Text) {
 	for _, one := range h.Holds {
 		if one.How != judge.EndDied && one.How != judge.EndAbandoned || !f.matches(one) {
 			continue
@@ -156,18 +158,35 @@ func (h *history) takenOver(f Focus) (*drawing, string) {
 			continue
 		}
 		d := h.draw("", one.Key, one.At, next.At, subjects{holds: []*judge.Hold{one, next}})
-		how := "is gone without a release"
+		how := tell.F("is gone without a release")
 		if one.How == judge.EndDied {
-			how = "is killed"
+			how = tell.F("is killed")
 		}
-		return d, fmt.Sprintf("%s and %s at %s; %s later, at %s, %s is granted it.", d.tellHold(one, one.End), how,
+		return d, tell.F("%s and %s at %s; %s later, at %s, %s is granted it.", d.tellHold(one, one.End), how,
 			d.when(one.End), length(next.At-one.End), d.when(next.At), d.who(next.By))
 	}
-	return nil, ""
+	return nil, tell.Text{}
+}
+
+// unheardRelease shows a holder whose release is not answered, and the next one.
+func (h *history) unheardRelease(f Focus) (*drawing, tell.Text) {
+	for _, one := range h.Holds {
+		if one.How != judge.EndReleased || one.Released == nil || !strings.Contains(one.Released.Error, lock.ErrUnavailable.Error()) || !f.matches(one) {
+			continue
+		}
+		next := h.next(one)
+		if next == nil || next.At < one.End {
+			continue
+		}
+		d := h.draw("", one.Key, one.At, next.At, subjects{holds: []*judge.Hold{one, next}})
+		return d, tell.F("%s; its release at %s is not answered; %s later, at %s, %s is granted it.",
+			d.tellHold(one, one.End), d.when(one.End), length(next.At-one.End), d.when(next.At), d.who(next.By))
+	}
+	return nil, tell.Text{}
 }
 
 // handover shows the client that waited longest for a release.
-func (h *history) handover(f Focus) (*drawing, string) {
+func (h *history) handover(f Focus) (*drawing, tell.Text) {
 	type wait struct{ holder, waiter *judge.Hold }
 	var found []wait
 	for _, one := range h.Holds {
@@ -181,16 +200,16 @@ func (h *history) handover(f Focus) (*drawing, string) {
 	// The longest wait, without the time in which others held the lock.
 	w, ok := best(found, func(w wait) int64 { return w.holder.End - max(w.holder.At, w.waiter.Began) })
 	if !ok {
-		return nil, ""
+		return nil, tell.Text{}
 	}
 	begun, done := w.holder.At, min(w.waiter.End, h.End)
 	d := h.draw("", w.holder.Key, begun, done, subjects{holds: []*judge.Hold{w.holder, w.waiter}})
-	return d, fmt.Sprintf("%s; %s asks for it and waits; %s gives it back at %s, and %s is granted it at %s.",
+	return d, tell.F("%s; %s asks for it and waits; %s gives it back at %s, and %s is granted it at %s.",
 		d.tellHold(w.holder, w.holder.End), d.who(w.waiter.By), d.who(w.holder.By), d.when(w.holder.End), d.who(w.waiter.By), d.when(w.waiter.At))
 }
 
 // turnedAway shows a client that is refused while another one holds the key.
-func (h *history) turnedAway(f Focus) (*drawing, string) {
+func (h *history) turnedAway(f Focus) (*drawing, tell.Text) {
 	for _, e := range h.Refusals {
 		if f.Key != "" && f.Key != e.Key || !f.within(judge.ActorOf(e), e.At) {
 			continue
@@ -198,14 +217,14 @@ func (h *history) turnedAway(f Focus) (*drawing, string) {
 		all := h.HoldsOf[e.Key]
 		if i := judge.GrantedAfter(all, e.At) - 1; i >= 0 && all[i].End >= e.At {
 			d := h.draw("", e.Key, all[i].At, min(all[i].End, h.End), subjects{holds: []*judge.Hold{all[i]}, refusals: []*eventlog.Event{e}})
-			return d, fmt.Sprintf("%s; while it holds it, %s %s, at %s.", d.tellHold(all[i], e.At), d.who(judge.ActorOf(e)), refusal(e), d.when(e.At))
+			return d, tell.F("%s; while it holds it, %s %s, at %s.", d.tellHold(all[i], e.At), d.who(judge.ActorOf(e)), refusal(e), d.when(e.At))
 		}
 	}
-	return nil, ""
+	return nil, tell.Text{}
 }
 
 // alone shows two concurrent transactions, or a single hold.
-func (h *history) alone(f Focus) (*drawing, string) {
+func (h *history) alone(f Focus) (*drawing, tell.Text) {
 	type pair struct{ one, other *judge.Transaction }
 	var found []pair
 	var before *judge.Transaction
@@ -224,25 +243,25 @@ func (h *history) alone(f Focus) (*drawing, string) {
 			key = p.one.Under.Key
 		}
 		d := h.draw("", key, min(p.one.Began, p.other.Began), p.other.Ended.At, subjects{transactions: []*judge.Transaction{p.one, p.other}})
-		return d, fmt.Sprintf("%s %s at %s, %s %s at %s.", d.who(p.one.By), outcome(p.one), d.when(p.one.Ended.At),
+		return d, tell.F("%s %s at %s, %s %s at %s.", d.who(p.one.By), outcome(p.one), d.when(p.one.Ended.At),
 			d.who(p.other.By), outcome(p.other), d.when(p.other.Ended.At))
 	}
 	for _, one := range h.Holds {
 		if f.matches(one) {
 			d := h.draw("", one.Key, one.At, min(one.End, h.End), subjects{holds: []*judge.Hold{one}})
-			has := "has it"
+			has := tell.F("has it")
 			if one.Unlocked {
-				has = "is inside"
+				has = tell.F("is inside")
 			}
-			return d, fmt.Sprintf("%s and %s until %s.", d.tellHold(one, one.End), has, d.when(min(one.End, h.End)))
+			return d, tell.F("%s and %s until %s.", d.tellHold(one, one.End), has, d.when(min(one.End, h.End)))
 		}
 	}
-	return nil, ""
+	return nil, tell.Text{}
 }
 
-func outcome(s *judge.Transaction) string {
+func outcome(s *judge.Transaction) tell.Text {
 	if s.Committed() == nil {
-		return "is refused"
+		return tell.F("is refused")
 	}
-	return "commits"
+	return tell.F("commits")
 }

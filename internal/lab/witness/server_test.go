@@ -1,12 +1,14 @@
 package witness_test
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/judge"
 	"seckill/internal/lab/judge/judgetest"
+	"seckill/internal/lab/tell"
 	"seckill/internal/lab/witness"
 )
 
@@ -44,8 +46,8 @@ func TestSingleServersHaveLanes(t *testing.T) {
 	judgetest.CheckWitness(t, w)
 	for name, want := range map[string][]finding.Mark{
 		// Its release fails, since the others no longer have the lock, and deletes the rest.
-		"node 1": {{Kind: finding.Deletes, Label: "deleted", Who: "buyer 17 (api-1)"}},
-		"node 2": {{Kind: finding.Notes, Label: "no answer"}, {Kind: finding.Deletes, Label: "deleted", Who: "buyer 18 (api-2)"}},
+		"node 1": {{Kind: finding.Deletes, Label: tell.F("deleted"), Who: "buyer 17 (api-1)"}},
+		"node 2": {{Kind: finding.Notes, Label: tell.F("no answer")}, {Kind: finding.Deletes, Label: tell.F("deleted"), Who: "buyer 18 (api-2)"}},
 	} {
 		i := slices.IndexFunc(w.Lanes, func(l finding.Lane) bool { return l.Name == name && l.Role == finding.LockStore })
 		if i < 0 {
@@ -56,13 +58,13 @@ func TestSingleServersHaveLanes(t *testing.T) {
 		for m := range got {
 			got[m].At = 0
 		}
-		if !slices.Equal(got, want) {
+		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
 	}
 }
 
-// What one server holds at the end says nothing about the lock.
+// One server's state at the end does not tell who holds the lock.
 func TestSingleServerIsNotTheStore(t *testing.T) {
 	ev := judgetest.Script(t, `
 		0   17 acquiring
@@ -81,9 +83,9 @@ func TestTellMarksMoments(t *testing.T) {
 	ev := servers(t)
 	w := witness.Tell(ev, witness.Story{
 		Kind: finding.Herds, Key: "k", Who: []string{"buyer 17", "buyer 18"}, From: judgetest.Nanos(t, "0"), To: judgetest.Nanos(t, "120"),
-		Summary: func(func(int64) string) string { return "they wake" },
+		Summary: func(func(int64) tell.Text) tell.Text { return tell.Plain("they wake") },
 		Moments: []witness.Moment{
-			{Who: "buyer 18", At: judgetest.Nanos(t, "60"), Kind: finding.Wakes, Label: "in vain", Wrong: true},
+			{Who: "buyer 18", At: judgetest.Nanos(t, "60"), Kind: finding.Wakes, Label: tell.Plain("in vain"), Wrong: true},
 			{Who: "buyer 19", At: judgetest.Nanos(t, "60"), Kind: finding.Wakes},
 			{Who: "buyer 17", At: judgetest.Nanos(t, "9000"), Kind: finding.Wakes},
 		},

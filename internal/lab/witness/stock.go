@@ -5,16 +5,19 @@ import (
 
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/judge"
+	"seckill/internal/lab/tell"
 )
 
 func (h *history) showLostUpdate(found []judge.LostUpdate) (finding.Witness, bool) {
-	l, ok := best(found, h.visible)
+	l, ok := best(among(h, found, writers), h.visible)
 	if !ok {
 		return finding.Witness{}, false
 	}
 	d := h.drawLostUpdate(finding.LostUpdates, l)
-	return d.witness(d.tellLostUpdate(l) + "."), true
+	return d.witness(tell.F("%s.", d.tellLostUpdate(l))), true
 }
+
+func writers(l judge.LostUpdate) []judge.Actor { return []judge.Actor{l.Overwritten.By, l.By.By} }
 
 // visible scores a lost update: two writers that read the same value and lie apart are best.
 func (h *history) visible(l judge.LostUpdate) int64 {
@@ -43,17 +46,17 @@ func (h *history) drawLostUpdate(kind finding.Kind, l judge.LostUpdate) *drawing
 	return d
 }
 
-func (d *drawing) tellLostUpdate(l judge.LostUpdate) string {
+func (d *drawing) tellLostUpdate(l judge.LostUpdate) tell.Text {
 	first, last := d.who(l.Overwritten.By), d.who(l.By.By)
 	switch {
 	case l.Overwritten.Read != nil && l.Overwritten.Read.Stock == l.By.Read.Stock && l.Overwritten.Unguarded():
-		return fmt.Sprintf("%s and %s both read a stock of %d; %s writes %d, committed at %s, and %s writes %d over it at %s: one of the two is lost",
+		return tell.F("%s and %s both read a stock of %d; %s writes %d, committed at %s, and %s writes %d over it at %s: one of the two is lost",
 			first, last, l.By.Read.Stock, first, l.Overwritten.Write.Stock, d.when(l.Overwritten.Ended.At), last, l.By.Write.Stock, d.when(l.By.Ended.At))
 	case l.Overwritten.Unguarded():
-		return fmt.Sprintf("%s reads a stock of %d; %s commits %d at %s; at %s %s commits %d over it, computed from what it had read",
+		return tell.F("%s reads a stock of %d; %s commits %d at %s; at %s %s commits %d over it, computed from what it had read",
 			last, l.By.Read.Stock, first, l.Overwritten.Write.Stock, d.when(l.Overwritten.Ended.At), d.when(l.By.Ended.At), last, l.By.Write.Stock)
 	}
-	return fmt.Sprintf("%s reads a stock of %d; %s takes one at %s; at %s %s commits %d, computed from what it had read",
+	return tell.F("%s reads a stock of %d; %s takes one at %s; at %s %s commits %d, computed from what it had read",
 		last, l.By.Read.Stock, first, d.when(l.Overwritten.Ended.At), d.when(l.By.Ended.At), last, l.By.Write.Stock)
 }
 
@@ -73,7 +76,7 @@ func (h *history) showLostOrder(found []judge.Ack) (finding.Witness, bool) {
 			}
 			d := h.draw(finding.LostOrders, key, s.Began, min(s.EndedAt(), h.End), in)
 			d.wrong[s], d.showOrders = true, true
-			return d.witness(fmt.Sprintf("%s is told that its order %d is placed; at the end the database does not have it.", d.who(s.By), ack.Order)), true
+			return d.witness(tell.F("%s is told that its order %d is placed; at the end the database does not have it.", d.who(s.By), ack.Order)), true
 		}
 	}
 	return finding.Witness{}, false
@@ -110,16 +113,16 @@ func (h *history) showDuplicates() (finding.Witness, bool) {
 	}
 	d := h.draw(finding.DuplicateOrders, key, min(p.one.Began, p.other.Began), p.other.Ended.At, in)
 	d.showOrders, d.wrong[p.other] = true, true
-	summary := fmt.Sprintf("User %d has two orders", p.one.Insert.User)
+	summary := tell.F("%s has two orders", tell.Name(fmt.Sprintf("User %d", p.one.Insert.User)))
 	asked, also := p.one.Checked, p.other.Checked
 	switch {
 	case asked != nil && also != nil && !asked.Found && !also.Found:
-		summary += fmt.Sprintf(": both look for an earlier one, at %s and at %s, and find none; the first is committed at %s, the second at %s",
-			d.when(asked.At), d.when(also.At), d.when(p.one.Ended.At), d.when(p.other.Ended.At))
+		summary = tell.F("%s: both look for an earlier one, at %s and at %s, and find none; the first is committed at %s, the second at %s",
+			summary, d.when(asked.At), d.when(also.At), d.when(p.one.Ended.At), d.when(p.other.Ended.At))
 	case together(p) > 0:
-		summary += fmt.Sprintf(": the second is begun at %s, before the first is committed at %s", d.when(p.other.Began), d.when(p.one.Ended.At))
+		summary = tell.F("%s: the second is begun at %s, before the first is committed at %s", summary, d.when(p.other.Began), d.when(p.one.Ended.At))
 	}
-	return d.witness(summary + "."), true
+	return d.witness(tell.F("%s.", summary)), true
 }
 
 // showOversold shows how one voucher was sold twice: by a lost update, otherwise by two
@@ -128,14 +131,14 @@ func (h *history) showOversold(a judge.Findings) (finding.Witness, bool) {
 	if h.Audit == nil || h.Audit.Oversold() == 0 {
 		return finding.Witness{}, false
 	}
-	many := fmt.Sprintf("Of %d vouchers %d were sold.", h.Audit.InitialStock, h.Audit.Orders)
-	if l, ok := best(a.LostUpdates, h.visible); ok {
+	many := tell.F("Of %d vouchers %d were sold.", h.Audit.InitialStock, h.Audit.Orders)
+	if l, ok := best(among(h, a.LostUpdates, writers), h.visible); ok {
 		d := h.drawLostUpdate(finding.Oversold, l)
-		return d.witness(d.tellLostUpdate(l) + ". " + many), true
+		return d.witness(tell.F("%s. %s", d.tellLostUpdate(l), many)), true
 	}
-	if o, ok := best(a.Overlaps, func(o judge.Overlap) int64 { return o.Lasted(h.End) }); ok {
+	if o, ok := best(among(h, a.Overlaps, holders), func(o judge.Overlap) int64 { return o.Lasted(h.End) }); ok {
 		d := h.drawOverlap(finding.Oversold, o)
-		return d.witness(d.tellOverlap(o) + " " + many), true
+		return d.witness(tell.F("%s %s", d.tellOverlap(o), many)), true
 	}
 	var sold []*judge.Transaction
 	for _, s := range h.Transactions {
@@ -149,5 +152,5 @@ func (h *history) showOversold(a judge.Findings) (finding.Witness, bool) {
 	last := sold[len(sold)-2:]
 	d := h.draw(finding.Oversold, "", last[0].Began, last[1].Ended.At, subjects{transactions: last})
 	d.showOrders, d.wrong[last[1]] = true, true
-	return d.witness(fmt.Sprintf("%s and %s order in turn, the last ones of too many. %s", d.who(last[0].By), d.who(last[1].By), many)), true
+	return d.witness(tell.F("%s and %s order in turn, the last ones of too many. %s", d.who(last[0].By), d.who(last[1].By), many)), true
 }

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"slices"
 
+	"seckill/internal/eventlog"
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/judge"
+	"seckill/internal/lab/tell"
 )
 
 // Story is an anomaly that a scenario has found itself: what some actors did with a key.
@@ -16,7 +18,7 @@ type Story struct {
 	// From and To limit the anomaly itself; some context is shown before and after.
 	From, To int64
 	// Summary describes it. when formats a time on the picture's axis.
-	Summary func(when func(at int64) string) string
+	Summary func(when func(at int64) tell.Text) tell.Text
 	// Wrong names what is wrong between From and To.
 	Wrong []Wrong
 	// Moments are additional marks, which no event records.
@@ -28,7 +30,7 @@ type Moment struct {
 	Who   string
 	At    int64
 	Kind  finding.MarkKind
-	Label string
+	Label tell.Text
 	Wrong bool
 }
 
@@ -41,7 +43,7 @@ type Wrong struct {
 
 // Tell draws a story.
 func Tell(ev judge.Evidence, s Story) finding.Witness {
-	h := &history{judge.NewHistory(ev)}
+	h := &history{History: judge.NewHistory(ev)}
 	in := subjects{}
 	for _, one := range h.HoldsOf[s.Key] {
 		if slices.Contains(s.Who, one.By.Who) && one.Began <= s.To && one.End >= s.From {
@@ -81,15 +83,15 @@ func (d *drawing) addMoment(w *finding.Witness, m Moment) {
 	}
 }
 
-// gaveUp returns the actor that gave up an acquisition whose value was stored all the same, if
-// the value names its owner.
-func (d *drawing) gaveUp(value string) (judge.Actor, bool) {
-	for _, e := range d.Refusals {
-		if e.Key == d.key && e.Owner != "" && judge.OwnerIn(value, map[string]bool{e.Owner: true}) != "" {
-			return judge.ActorOf(e), true
+// gaveUp returns the end of an acquisition that was given up and whose value was stored all the
+// same, if the value names its owner; otherwise nil.
+func (h *history) gaveUp(key, value string) *eventlog.Event {
+	for _, e := range h.Refusals {
+		if e.Key == key && e.Owner != "" && judge.OwnerIn(value, map[string]bool{e.Owner: true}) != "" {
+			return e
 		}
 	}
-	return judge.Actor{}, false
+	return nil
 }
 
 // markWrong marks what is wrong in the lane of a participant, and in that of the store.

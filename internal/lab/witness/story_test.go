@@ -6,6 +6,7 @@ import (
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/judge"
 	"seckill/internal/lab/judge/judgetest"
+	"seckill/internal/lab/tell"
 	"seckill/internal/lab/witness"
 )
 
@@ -32,7 +33,9 @@ func TestTell(t *testing.T) {
 	w := witness.Tell(ev, witness.Story{
 		Kind: finding.StuckKeys, Key: ev.Events[0].Key, Who: []string{"buyer 17", "buyer 18"},
 		From: judgetest.Nanos(t, "0"), To: judgetest.Nanos(t, "102"),
-		Summary: func(when func(int64) string) string { return "at " + when(judgetest.Nanos(t, "102")) },
+		Summary: func(when func(int64) tell.Text) tell.Text {
+			return tell.Join(tell.Plain("at "), when(judgetest.Nanos(t, "102")))
+		},
 		Wrong: []witness.Wrong{
 			{Who: "buyer 17", Span: finding.Stored, Mark: finding.Refuses},
 			{Who: "buyer 18", Span: finding.Waits},
@@ -40,7 +43,7 @@ func TestTell(t *testing.T) {
 		},
 	})
 	judgetest.CheckWitness(t, w)
-	if w.Summary != "at 110 ms" { // including the margin before it
+	if w.Summary.String() != "at 102 ms" { // since the first event
 		t.Errorf("the summary is %q", w.Summary)
 	}
 	wrong := map[string]int{}
@@ -69,7 +72,7 @@ func TestTell(t *testing.T) {
 }
 
 func TestTellOfNobody(t *testing.T) {
-	w := witness.Tell(judge.Evidence{}, witness.Story{Summary: func(when func(int64) string) string { return when(0) }})
+	w := witness.Tell(judge.Evidence{}, witness.Story{Summary: func(when func(int64) tell.Text) tell.Text { return when(0) }})
 	if len(w.Lanes) > 0 {
 		t.Errorf("there are lanes: %v", w.Lanes)
 	}

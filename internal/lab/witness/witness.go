@@ -7,36 +7,66 @@
 package witness
 
 import (
+	"slices"
+
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/judge"
 )
 
 // history is the judge's history, with the methods that draw it.
-type history struct{ *judge.History }
+type history struct {
+	*judge.History
+	drawn []judge.Actor   // the actors of the last drawing
+	casts [][]judge.Actor // those of the proofs so far: others are shown of the same, if possible
+}
 
-// Proofs draws one witness of each kind of anomaly that was found, the gravest kind first.
-// It chooses the anomalies with the fewest actors, and of these the most visible ones.
-func Proofs(j judge.Judgement) []finding.Witness {
-	h, found := &history{j.History}, j.Findings
-	proofs := map[finding.Kind]finding.Witness{}
-	put := func(w finding.Witness, ok bool) {
-		if ok {
-			proofs[w.Kind] = w
+// among returns the candidates whose actors are all in an earlier proof; if there are none, all.
+func among[T any](h *history, candidates []T, actors func(T) []judge.Actor) []T {
+	for _, cast := range h.casts {
+		var some []T
+		for _, c := range candidates {
+			if !slices.ContainsFunc(actors(c), func(a judge.Actor) bool { return !slices.Contains(cast, a) }) {
+				some = append(some, c)
+			}
+		}
+		if len(some) > 0 {
+			return some
 		}
 	}
-	put(h.showOverlap(found.Overlaps))
-	put(h.showStale(found.StaleWrites))
-	put(h.showLostUpdate(found.LostUpdates))
-	put(h.showWrongRelease())
-	put(h.showStuck(found.StuckKeys))
-	put(h.showLockedOut(found.LockedOut))
-	put(h.showLostOrder(found.LostOrders))
-	put(h.showDuplicates())
-	put(h.showOversold(found))
-	var witnesses []finding.Witness
+	return candidates
+}
+
+// Proofs draws one witness of each kind of anomaly that was found: those that it is about in
+// their order, then the others, the gravest kind first. It chooses anomalies of the actors of
+// earlier witnesses, if there are any, with the fewest actors, and of these the most visible
+// ones.
+func Proofs(j judge.Judgement, about ...finding.Kind) []finding.Witness {
+	h, found := &history{History: j.History}, j.Findings
+	show := map[finding.Kind]func() (finding.Witness, bool){
+		finding.Overlaps:        func() (finding.Witness, bool) { return h.showOverlap(found.Overlaps) },
+		finding.StaleWrites:     func() (finding.Witness, bool) { return h.showStale(found.StaleWrites) },
+		finding.LostUpdates:     func() (finding.Witness, bool) { return h.showLostUpdate(found.LostUpdates) },
+		finding.WrongReleases:   h.showWrongRelease,
+		finding.StuckKeys:       func() (finding.Witness, bool) { return h.showStuck(found.StuckKeys) },
+		finding.LockedOut:       func() (finding.Witness, bool) { return h.showLockedOut(found.LockedOut) },
+		finding.LostOrders:      func() (finding.Witness, bool) { return h.showLostOrder(found.LostOrders) },
+		finding.DuplicateOrders: h.showDuplicates,
+		finding.Oversold:        func() (finding.Witness, bool) { return h.showOversold(found) },
+	}
+	order := slices.Clone(about)
 	for _, info := range finding.Kinds() {
-		if w, proven := proofs[info.Kind]; proven && j.Anomalies[info.Kind] > 0 {
+		if !slices.Contains(order, info.Kind) {
+			order = append(order, info.Kind)
+		}
+	}
+	var witnesses []finding.Witness
+	for _, kind := range order {
+		if show[kind] == nil || j.Anomalies[kind] == 0 {
+			continue
+		}
+		if w, proven := show[kind](); proven {
 			witnesses = append(witnesses, w)
+			h.casts = append(h.casts, h.drawn)
 		}
 	}
 	return witnesses

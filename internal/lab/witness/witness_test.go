@@ -11,6 +11,7 @@ import (
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/judge"
 	"seckill/internal/lab/judge/judgetest"
+	"seckill/internal/lab/tell"
 	"seckill/internal/lab/witness"
 	"seckill/internal/lock"
 	"seckill/internal/order"
@@ -58,17 +59,18 @@ const fenced = `
 	414 17 releasing asked=413.5 left=-313 stored=free
 	415 17 released asked=414 err=expired`
 
-// drawn is a witness as lines of text. An exclamation mark stands for wrong.
+// drawn is a witness as lines of text. An exclamation mark stands for wrong, a question mark for
+// the cause.
 func drawn(w finding.Witness) []string {
-	bang := map[bool]string{true: "!"}
+	bang, cause := map[bool]string{true: "!"}, map[bool]string{true: "?"}
 	var lines []string
 	for _, l := range w.Lanes {
 		var words []string
 		for _, s := range l.Spans {
-			words = append(words, fmt.Sprintf("%s%s(%.0f-%.0f %s)", bang[s.Wrong], s.Kind, s.From, s.To, cmp.Or(s.Label, s.Who)))
+			words = append(words, fmt.Sprintf("%s%s(%.0f-%.0f %s)", bang[s.Wrong], s.Kind, s.From, s.To, cmp.Or(s.Label.String(), s.Who)))
 		}
 		for _, m := range l.Marks {
-			words = append(words, fmt.Sprintf("%s%s@%.0f(%s)", bang[m.Wrong], m.Kind, m.At, m.Label))
+			words = append(words, fmt.Sprintf("%s%s%s@%.0f(%s)", bang[m.Wrong], cause[m.Cause], m.Kind, m.At, m.Label))
 		}
 		lines = append(lines, l.Name+": "+strings.Join(words, " "))
 	}
@@ -78,7 +80,7 @@ func drawn(w finding.Witness) []string {
 func show(t *testing.T, w finding.Witness, summary string, want ...string) {
 	t.Helper()
 	judgetest.CheckWitness(t, w)
-	if w.Summary != summary {
+	if w.Summary.String() != summary {
 		t.Errorf("summary:\n%s\nwant:\n%s", w.Summary, summary)
 	}
 	if got := drawn(w); !slices.Equal(got, want) {
@@ -100,22 +102,22 @@ func proof(t *testing.T, ev judge.Evidence, kind finding.Kind) finding.Witness {
 
 func TestWrongReleaseIsDrawn(t *testing.T) {
 	show(t, proof(t, judgetest.Script(t, judgetest.NaiveChain), finding.WrongReleases),
-		"buyer 17 gets the lock at 10 ms with 100 ms of its lease left; at 111 ms buyer 18 is granted it; at 129 ms buyer 17 releases, which deletes the lock of buyer 18 and lets buyer 19 in at 131 ms; at 149 ms buyer 18 releases, which deletes the lock of buyer 19 and lets buyer 20 in at 151 ms.",
-		"buyer 17 (api-1): waits(9-10 buyer 17 (api-1)) believes(10-128 buyer 17 (api-1)) !release@129(releases)",
-		"buyer 18 (api-2): waits(59-111 buyer 18 (api-2)) believes(111-148 buyer 18 (api-2)) !release@149(releases)",
-		"buyer 19 (api-1): waits(69-131 buyer 19 (api-1)) believes(131-168 buyer 19 (api-1)) release@169(releases)",
-		"buyer 20 (api-2): waits(79-151 buyer 20 (api-2)) believes(151-188 buyer 20 (api-2)) release@189(releases)",
-		"lock store: stored(11-110 buyer 17) stored(112-131 buyer 18) stored(132-151 buyer 19) stored(152-191 buyer 20) expired@110(expired) !deleted@131(deleted by buyer 17) !deleted@151(deleted by buyer 18) deleted@191(deleted)")
+		"buyer 17 gets the lock at 1.0 ms with 100 ms of its lease left; at 102 ms buyer 18 is granted it; at 120 ms buyer 17 releases, which deletes the lock of buyer 18 and lets buyer 19 in at 122 ms; at 140 ms buyer 18 releases, which deletes the lock of buyer 19 and lets buyer 20 in at 142 ms.",
+		"buyer 17 (api-1): holds(1-101 buyer 17 (api-1)) believes(101-119 buyer 17 (api-1)) !release@120(deletes the lock of buyer 18)",
+		"buyer 18 (api-2): waits(50-102 buyer 18 (api-2)) holds(102-122 buyer 18 (api-2)) believes(122-139 buyer 18 (api-2)) !release@140(deletes the lock of buyer 19)",
+		"buyer 19 (api-1): waits(60-122 buyer 19 (api-1)) holds(122-142 buyer 19 (api-1)) believes(142-159 buyer 19 (api-1)) release@160(releases)",
+		"buyer 20 (api-2): waits(70-142 buyer 20 (api-2)) holds(142-179 buyer 20 (api-2)) release@180(releases)",
+		"lock store: stored(2-101 buyer 17) stored(102-122 buyer 18) stored(122-142 buyer 19) stored(142-182 buyer 20) ?expired@101(lease over) !deleted@122(the release of buyer 17 deletes the lock of buyer 18) !deleted@142(the release of buyer 18 deletes the lock of buyer 19) deleted@182(deleted)")
 }
 
 func TestStaleWriteIsDrawn(t *testing.T) {
 	show(t, proof(t, judgetest.Script(t, paused), finding.StaleWrites),
-		"buyer 17 gets the lock at 22 ms with 100 ms of its lease left, and its process stands still for 400 ms; at 123 ms buyer 18 is granted it; at 434 ms buyer 17 commits a stock of 3 over 3 all the same.",
-		"buyer 17 (api-1): waits(21-22 buyer 17 (api-1)) believes(22-434 buyer 17 (api-1)) paused(31-431 buyer 17 (api-1)) read@23(reads 4) wakes@431(wakes) !write@432(writes 3) release@435(releases)",
-		"buyer 18 (api-2): waits(41-123 buyer 18 (api-2)) believes(123-128 buyer 18 (api-2)) read@124(reads 4) write@126(writes 3) release@129(releases)",
-		"lock store: stored(22-122 buyer 17) stored(123-130 buyer 18) expired@122(expired) deleted@130(deleted)",
-		"database: write@128(stock 4→3) !write@434(stock 4→3)",
-		"faults: paused(31-431 api-1 stands still)")
+		"buyer 17 gets the lock at 1.0 ms with 100 ms of its lease left, and its process stands still for 400 ms; at 102 ms buyer 18 is granted it; at 413 ms buyer 17 commits a stock of 3 over 3 all the same.",
+		"buyer 17 (api-1): holds(1-101 buyer 17 (api-1)) paused(10-410 buyer 17 (api-1)) believes(101-414 buyer 17 (api-1)) read@2(reads 4) wakes@410(wakes) !write@411(writes 3) release@414(releases)",
+		"buyer 18 (api-2): waits(20-102 buyer 18 (api-2)) holds(102-108 buyer 18 (api-2)) read@103(reads 4) write@105(writes 3) release@108(releases)",
+		"lock store: stored(2-101 buyer 17) stored(102-110 buyer 18) ?expired@101(lease over) deleted@110(deleted)",
+		"database: write@107(stock 4→3) !write@413(stock 4→3)",
+		"faults: paused(10-410 api-1 stands still)")
 }
 
 // An actor that dies before its acquisition is answered is in the picture of the key that it
@@ -127,11 +129,11 @@ func TestStuckKeyOfTheUnheardIsDrawn(t *testing.T) {
 		5   api-1 killed
 		900 18@2 refused asked=20 err=taken
 		1000 end`), finding.StuckKeys),
-		"buyer 17 asks for the lock at 45 ms; at 49 ms api-1 is killed, before it was told that the lock is its own; 998 ms later the store still has the key, without an end; buyer 18 is refused.",
-		"buyer 17 (api-1): waits(45-49 buyer 17 (api-1)) killed@49(killed)",
-		"buyer 18 (api-2): waits(64-944 buyer 18 (api-2)) refused@944(refused)",
-		"lock store: !stored(46-989 buyer 17)",
-		"faults: down(49-989 api-1 is dead) killed@49(api-1 killed)")
+		"buyer 17 asks for the lock at 0 ms, and the store has its key at 1.0 ms; at 4.0 ms api-1 is killed, before it was told that the lock is its own; 998 ms later the store still has the key, without an end; buyer 18 is refused.",
+		"buyer 17 (api-1): waits(0-4 buyer 17 (api-1)) killed@4(killed)",
+		"buyer 18 (api-2): waits(19-899 buyer 18 (api-2)) refused@899(refused)",
+		"lock store: !stored(1-944 buyer 17)",
+		"faults: down(4-944 api-1 is dead) killed@4(api-1 killed)")
 }
 
 // A paused process is not told: its holder believes until it resumes.
@@ -162,9 +164,9 @@ func TestNoLockIsDrawnAsNone(t *testing.T) {
 		9  17 released asked=9 mech=none
 		11 18@2 releasing mech=none
 		11 18@2 released asked=11 mech=none`), finding.Overlaps),
-		"buyer 17 comes in at 1.0 ms; at 3.0 ms buyer 18 comes in, too: for 6.0 ms both are inside.",
-		"buyer 17 (api-1): believes(1-9 is inside) read@2(reads 4) note@9(leaves)",
-		"buyer 18 (api-2): !believes(3-11 is inside) note@11(leaves)")
+		"buyer 17 comes in at 0.5 ms; at 2.5 ms buyer 18 comes in, too: for 6.0 ms both are inside.",
+		"buyer 17 (api-1): holds(0-8 is inside) read@2(reads 4) note@8(leaves)",
+		"buyer 18 (api-2): !holds(2-10 is inside) note@10(leaves)")
 }
 
 // A caller without an answer was not refused.
@@ -184,7 +186,7 @@ func TestGivingUpIsNoRefusal(t *testing.T) {
 		if !ok {
 			t.Fatal("nothing is shown")
 		}
-		if !strings.HasSuffix(w.Summary, "while it holds it, buyer 18 "+want+", at 10 ms.") {
+		if !strings.HasSuffix(w.Summary.String(), "while it holds it, buyer 18 "+want+", at 9.0 ms.") {
 			t.Errorf("%s: %s", text, w.Summary)
 		}
 		if lane := drawn(w)[1]; !strings.HasSuffix(lane, "("+strings.TrimPrefix(want, "is ")+")") {
@@ -206,7 +208,7 @@ func TestStoredValueNamesItsHolder(t *testing.T) {
 		if !ok {
 			t.Fatal("nothing is shown")
 		}
-		if got := w.Lanes[1].Spans[0].Label; got != want {
+		if got := w.Lanes[1].Spans[0].Label.String(); got != want {
 			t.Errorf("%s is told as %q", value, got)
 		}
 	}
@@ -222,9 +224,9 @@ func TestDuplicatesAreDrawn(t *testing.T) {
 		6 17 committed asked=5 tx=2 attempt=2`)
 	ev.Audit = &order.Audit{InitialStock: 9, Stock: 7, Orders: 2, DistinctUsers: 1}
 	show(t, proof(t, ev, finding.DuplicateOrders),
-		"User 17 has two orders: both look for an earlier one, at 0.2 ms and at 1.2 ms, and find none; the first is committed at 4.2 ms, the second at 5.2 ms.",
-		"buyer 17 (api-1): note@0(finds no order) note@2(orders)",
-		"buyer 17 (api-1), again: note@1(finds no order) !note@3(orders)",
+		"User 17 has two orders: both look for an earlier one, at 0 ms and at 1.0 ms, and find none; the first is committed at 4.0 ms, the second at 5.0 ms.",
+		"buyer 17 (api-1): transaction(0-4 buyer 17 (api-1)) note@0(finds no order) note@2(orders)",
+		"buyer 17 (api-1), again: transaction(1-5 buyer 17 (api-1), again) note@1(finds no order) !note@3(orders)",
 		"database: note@4(order) !note@5(order)")
 }
 
@@ -233,7 +235,7 @@ func TestOversoldIsDrawn(t *testing.T) {
 	ev.Audit = &order.Audit{InitialStock: 1, Orders: 2, DistinctUsers: 2}
 	w := proof(t, ev, finding.Oversold)
 	judgetest.CheckWitness(t, w)
-	if !strings.HasSuffix(w.Summary, "one of the two is lost. Of 1 vouchers 2 were sold.") {
+	if !strings.HasSuffix(w.Summary.String(), "one of the two is lost. Of 1 vouchers 2 were sold.") {
 		t.Error(w.Summary)
 	}
 }
@@ -245,7 +247,7 @@ func TestLostOrderIsDrawn(t *testing.T) {
 	ev.Acks, ev.Rows = []judge.Ack{{Order: 71, User: 17}}, []order.Order{}
 	show(t, proof(t, ev, finding.LostOrders),
 		"buyer 17 is told that its order 71 is placed; at the end the database does not have it.",
-		"buyer 17 (api-1): !note@0(orders)",
+		"buyer 17 (api-1): transaction(0-2 buyer 17 (api-1)) !note@0(orders)",
 		"database: !note@2(order)")
 }
 
@@ -257,7 +259,7 @@ func TestFaultsAreDrawn(t *testing.T) {
 		300 primary-down fault
 		950 unplugged fault`)
 	w := proof(t, ev, finding.StaleWrites)
-	want := "faults: paused(31-431 api-1 stands still) down(41-81 slow-network) down(321-456 primary-down) note@111(restarted)"
+	want := "faults: paused(10-410 api-1 stands still) down(20-60 slow-network) down(300-436 primary-down) ?note@90(restarted)"
 	if got := drawn(w); got[len(got)-1] != want {
 		t.Errorf("drawn:\n%s\nwant:\n%s", got[len(got)-1], want)
 	}
@@ -272,11 +274,13 @@ func TestStoryIsDrawn(t *testing.T) {
 		30 18 acquired asked=25`)
 	w := witness.Tell(ev, witness.Story{
 		Kind: finding.Deadlocks, Key: "k", Who: []string{"buyer 17"}, From: judgetest.Origin + 1e6, To: judgetest.Origin + 20e6,
-		Summary: func(when func(int64) string) string { return "refused at " + when(judgetest.Origin+9e6) },
-		Wrong:   []witness.Wrong{{Who: "buyer 17", Span: finding.Waits, Mark: finding.Refuses}},
+		Summary: func(when func(int64) tell.Text) tell.Text {
+			return tell.Join(tell.Plain("refused at "), when(judgetest.Origin+9e6))
+		},
+		Wrong: []witness.Wrong{{Who: "buyer 17", Span: finding.Waits, Mark: finding.Refuses}},
 	})
-	show(t, w, "refused at 10 ms",
-		"buyer 17 (api-1): waits(1-2 buyer 17 (api-1)) believes(2-21 buyer 17 (api-1)) !waits(4-10 buyer 17 (api-1)) !refused@10(refused) release@21(releases)")
+	show(t, w, "refused at 9.0 ms",
+		"buyer 17 (api-1): waits(0-1 buyer 17 (api-1)) holds(1-20 buyer 17 (api-1)) !waits(3-9 buyer 17 (api-1)) !refused@9(refused) release@20(releases)")
 }
 
 func TestPictureOfPrevention(t *testing.T) {
@@ -285,48 +289,48 @@ func TestPictureOfPrevention(t *testing.T) {
 		focus         witness.Focus
 		summary       string
 	}{
-		{name: "a late write is refused", history: fenced, summary: "buyer 17 gets the lock at 22 ms with 100 ms of its lease left, and its process stands still for 400 ms; at 123 ms buyer 18 is granted it; the late write of buyer 17 is refused at 434 ms."},
-		{name: "a holder is told", summary: "buyer 17 gets the lock at 8.5 ms with 100 ms of its lease left; at 98 ms it is told that it holds it no longer; buyer 18 is granted it at 108 ms.", history: `
+		{name: "a late write is refused", history: fenced, summary: "buyer 17 gets the lock at 1.0 ms with 100 ms of its lease left, and its process stands still for 400 ms; at 102 ms buyer 18 is granted it; the late write of buyer 17 is refused at 413 ms."},
+		{name: "a holder is told", summary: "buyer 17 gets the lock at 1.0 ms with 100 ms of its lease left; at 90 ms it is told that it holds it no longer; buyer 18 is granted it at 101 ms.", history: `
 			1   17 acquired asked=0 left=100
 			90  17 lost err=expired
 			101 18@2 acquired asked=5
 			150 18@2 releasing stored=18`},
-		{name: "a dead holder's lock goes to the next one", summary: "buyer 17 gets the lock at 8.5 ms with 100 ms of its lease left and is killed at 12 ms; 96 ms later, at 108 ms, buyer 18 is granted it.", history: `
+		{name: "a dead holder's lock goes to the next one", summary: "buyer 17 gets the lock at 1.0 ms with 100 ms of its lease left and is killed at 5.0 ms; 96 ms later, at 101 ms, buyer 18 is granted it.", history: `
 			1   17 acquired asked=0 left=100
 			2   store 17 ttl=99
 			5   api-1 killed
 			101 store free
 			101 18@2 acquired asked=5
 			150 18@2 releasing stored=18`},
-		{name: "a late release leaves the next one's lock", summary: "buyer 17 gets the lock at 10 ms with 100 ms of its lease left; at 110 ms buyer 18 is granted it; at 149 ms buyer 17 releases, finds that the lock is not its own, and leaves it; buyer 18 has it until 189 ms.", history: `
+		{name: "a late release leaves the next one's lock", summary: "buyer 17 gets the lock at 1.0 ms with 100 ms of its lease left; at 101 ms buyer 18 is granted it; at 140 ms buyer 17 releases, finds that the lock is not its own, and leaves it; buyer 18 has it until 180 ms.", history: `
 			1   17 acquired asked=0 left=100
 			101 18@2 acquired asked=5
 			140 17 releasing left=-40 stored=x:18
 			141 17 released asked=140 err=lost
 			180 18@2 releasing left=20 stored=x:18
 			181 18@2 released asked=180`},
-		{name: "one waits for another", summary: "buyer 17 gets the lock at 2.5 ms; buyer 19 asks for it and waits; buyer 17 gives it back at 22 ms, and buyer 19 is granted it at 24 ms.", history: `
+		{name: "one waits for another", summary: "buyer 17 gets the lock at 1.0 ms; buyer 19 asks for it and waits; buyer 17 gives it back at 20 ms, and buyer 19 is granted it at 22 ms.", history: `
 			1  17 acquired asked=0
 			5  18 acquired asked=0 key=other
 			20 17 releasing stored=17
 			21 17 released asked=20
 			22 19 acquired asked=3
 			30 19 releasing stored=19`},
-		{name: "one is refused", summary: "buyer 17 gets the lock at 2.0 ms; while it holds it, buyer 18 is refused, at 10 ms.", history: `
+		{name: "one is refused", summary: "buyer 17 gets the lock at 1.0 ms; while it holds it, buyer 18 is refused, at 9.0 ms.", history: `
 			1  17 acquired asked=0
 			9  18 refused asked=8 err=taken
 			20 17 releasing stored=17`},
-		{name: "two write, and one is refused", summary: "buyer 17 commits at 3.2 ms, buyer 18 is refused at 5.2 ms.", history: `
+		{name: "two write, and one is refused", summary: "buyer 17 commits at 3.0 ms, buyer 18 is refused at 5.0 ms.", history: `
 			1  17 read stock=1 version=4 tx=1
 			2  18 read stock=1 version=4 tx=2
 			3  17 write mode=version version=4 tx=1
 			4  17 committed asked=3 tx=1
 			5  18 write mode=version version=4 tx=2
 			6  18 rolled_back asked=5 tx=2 err=conflict`},
-		{name: "one alone", summary: "buyer 17 gets the lock at 1.4 ms and has it until 9.4 ms.", history: `
+		{name: "one alone", summary: "buyer 17 gets the lock at 1.0 ms and has it until 9.0 ms.", history: `
 			1  17 acquired asked=0
 			9  17 releasing`},
-		{name: "in focus", summary: "just so", focus: witness.Focus{Key: "other", Summary: "just so"}, history: `
+		{name: "in focus", summary: "just so", focus: witness.Focus{Key: "other", Summary: tell.Plain("just so")}, history: `
 			1  17 acquired asked=0
 			9  18 refused asked=8 err=taken
 			10 18 acquired key=other
@@ -338,7 +342,7 @@ func TestPictureOfPrevention(t *testing.T) {
 				t.Fatal("nothing is shown")
 			}
 			judgetest.CheckWitness(t, w)
-			if w.Summary != tt.summary {
+			if w.Summary.String() != tt.summary {
 				t.Errorf("summary:\n%s\nwant:\n%s", w.Summary, tt.summary)
 			}
 		})

@@ -21,6 +21,7 @@ type Locker struct {
 type entrant struct {
 	owner lock.Owner
 	first chan struct{} // closed once it is at the head of the queue
+	how   lock.Handover
 }
 
 var _ lock.Locker = (*Locker)(nil)
@@ -48,7 +49,7 @@ func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lo
 		return nil, err
 	}
 	lease := lock.NewHeld(ctx, lock.Grant{
-		Key: key, Owner: e.owner,
+		Key: key, Owner: e.owner, Handover: e.how,
 		Release: func(context.Context) error { l.leave(key, e); return nil },
 	})
 	return lock.Deliver(ctx, lease)
@@ -64,6 +65,8 @@ func (l *Locker) enter(key string, e *entrant, mayWait bool) error {
 	}
 	if len(q) == 0 {
 		close(e.first)
+	} else {
+		e.how = lock.PassedInProcess
 	}
 	l.queues[key] = append(q, e)
 	return nil

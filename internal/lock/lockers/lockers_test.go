@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -131,6 +132,99 @@ func TestReadersHoldTogether(t *testing.T) {
 	if _, err := set.Reader("mutex"); !errors.Is(err, lock.ErrUnknown) {
 		t.Errorf("Reader(mutex) = %v", err)
 	}
+}
+
+// What the catalogue says of how a key finds its next holder is what the mechanisms do, in one process and between two.
+func TestPassing(t *testing.T) {
+	servers := lockers.Servers{Redis: testkit.Redis(t).Client(t), ZooKeeper: []string{testkit.ZooKeeper(t).Addr()}}
+	for range 3 {
+		servers.Nodes = append(servers.Nodes, testkit.NewRedis(t).Client(t))
+	}
+	config := lockers.Config{Prefix: testkit.KeyPrefix(t), NodeTimeout: 5 * time.Second}
+	one, other := openPassing(t, servers, config), openPassing(t, servers, config)
+	for _, m := range lock.Catalogue() {
+		if m.Name == "none" || strings.HasPrefix(m.Name, "mysql") {
+			continue // no waiters; PassingUntold, and polling
+		}
+		if m.Name == "uuid-wrong-key" {
+			continue // it reads another key than it wrote, so its release fails
+		}
+		inProcess, byStore := lock.PassedInProcess, lock.PassedByStore
+		switch {
+		case m.Passing != lock.PassingTold:
+			inProcess, byStore = lock.FoundFree, lock.FoundFree
+		case m.Name == "zk-queue": // the server keeps the queue, of all processes
+			inProcess = lock.PassedByStore
+		}
+		t.Run(m.Name, func(t *testing.T) {
+			passing(t, one, one, m.Name, inProcess)
+			if m.Name != "local" {
+				passing(t, one, other, m.Name, byStore)
+			}
+		})
+	}
+}
+
+func openPassing(t *testing.T, servers lockers.Servers, config lockers.Config) *lockers.Set {
+	t.Helper()
+	set, err := lockers.Open(servers, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = set.Close() })
+	return set
+}
+
+// passing tries until a key comes to a waiter in the wanted way. Every round gives the waiter twice the time to begin to
+// wait; what is FoundFree has to be so in all of them.
+func passing(t *testing.T, holders, waiters *lockers.Set, name string, want lock.Handover) {
+	t.Helper()
+	var got lock.Handover
+	for hold := 5 * time.Millisecond; hold < 5*time.Second; hold *= 2 {
+		if got = nextHolder(t, holders, waiters, name, hold); got != lock.FoundFree {
+			break
+		}
+		if want == lock.FoundFree && hold > 50*time.Millisecond {
+			break
+		}
+	}
+	if got != want {
+		t.Errorf("the next holder: %v, want %v", got, want)
+	}
+}
+
+// nextHolder returns how a key came to a waiter after its holder had it for a while.
+func nextHolder(t *testing.T, holders, waiters *lockers.Set, name string, hold time.Duration) lock.Handover {
+	t.Helper()
+	holder, err := holders.Locker(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiter, err := waiters.Locker(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, err := holder.Acquire(t.Context(), "passed", lock.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := lock.HandoverOf(held); got != lock.FoundFree {
+		t.Errorf("the first holder: %v", got)
+	}
+	next := lock.Async(t.Context(), waiter, "passed", lock.Options{Wait: time.Minute})
+	time.Sleep(hold)
+	if err := held.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r := <-next
+	if r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	got := lock.HandoverOf(r.Lease)
+	if err := r.Lease.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+	return got
 }
 
 // Every mechanism that cannot work is reported, and no goroutine is left.

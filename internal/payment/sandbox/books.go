@@ -43,7 +43,7 @@ type event struct {
 	delivering bool
 }
 
-// What the books refuse.
+// The refusals of the books.
 var (
 	errUnknown   = errors.New("sandbox: no such payment")
 	errKeyReused = errors.New("sandbox: the idempotency key belongs to another request")

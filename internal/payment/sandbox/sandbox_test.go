@@ -214,7 +214,7 @@ func TestPaysLate(t *testing.T) {
 	}
 }
 
-// What was answered, and what is yet to be delivered, survives the process.
+// Payments that were answered, and events that are yet to be delivered, survive the process.
 func TestTheFileKeepsEverything(t *testing.T) {
 	r := newReceiver(t)
 	file := filepath.Join(t.TempDir(), "provider.jsonl")

@@ -9,7 +9,6 @@ import (
 	_ "embed"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"time"
@@ -24,20 +23,10 @@ import (
 	"seckill/internal/testkit"
 )
 
-// path finds a browser. Without one the test is skipped, unless REQUIRE_INFRA=1.
+// path finds a browser.
 func path(t testkit.TB) string {
 	t.Helper()
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-	const missing = "chromium not found on PATH: apt-get install chromium"
-	if os.Getenv("REQUIRE_INFRA") == "1" {
-		t.Fatalf("%s (REQUIRE_INFRA=1 forbids to skip)", missing)
-	}
-	t.Skipf("%s", missing)
-	return ""
+	return testkit.Tool(t, "apt-get install chromium", "chromium", "chromium-browser", "google-chrome")
 }
 
 // Open starts a browser that ends with the test, and returns its first tab and what is noted of it.
@@ -103,7 +92,11 @@ func (n *Notes) event(ev any) {
 	case *network.EventRequestWillBeSent:
 		n.requests = append(n.requests, ev.Request.URL)
 	case *runtime.EventExceptionThrown:
-		n.trouble = append(n.trouble, ev.ExceptionDetails.Text)
+		text := ev.ExceptionDetails.Text
+		if thrown := ev.ExceptionDetails.Exception; thrown != nil {
+			text += " " + thrown.Description
+		}
+		n.trouble = append(n.trouble, text)
 	case *runtime.EventConsoleAPICalled:
 		n.trouble = append(n.trouble, fmt.Sprintf("console.%s %s", ev.Type, arguments(ev.Args)))
 	case *log.EventEntryAdded:

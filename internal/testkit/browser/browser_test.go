@@ -31,7 +31,7 @@ func TestVendoredFilesAreUnchanged(t *testing.T) {
 	}
 }
 
-// What the tests of pages rely on: complaints are noted, and what cannot be read or named is found.
+// The tests of pages rely on this: complaints are noted, and text that cannot be read or named is found.
 func TestFaultsOfAPageAreSeen(t *testing.T) {
 	tab, notes := browser.Open(t)
 	page := `data:text/html,<html lang=en><title>t</title><main><h1>t</h1><p style="color:%23ccc;background:%23fff">pale</p>` +

@@ -9,6 +9,9 @@ export class Refusal extends Error {
     this.status = response.status;
     this.code = problem.code ?? 'internal';
     this.detail = problem.detail ?? '';
+    this.reason = problem.reason ?? ''; // of a code, with its values: the laboratory has them
+    this.values = problem.values ?? {};
+    this.details = problem.details; // the detail in each language, if the laboratory has it
     this.requestID = problem.request_id ?? response.headers.get('X-Request-ID') ?? '';
     this.retryAfter = Number(response.headers.get('Retry-After')) || 0;
   }
@@ -31,7 +34,7 @@ export async function call(method, path, { headers = {}, body, wait = 0, signal 
     const init = { method, headers: { ...headers }, signal: end.signal, cache: 'no-store', credentials: 'omit' };
     if (body !== undefined) {
       init.headers['Content-Type'] = 'application/json';
-      init.body = JSON.stringify(body);
+      init.body = typeof body === 'string' ? body : JSON.stringify(body); // a text is JSON, or what is to become of it
     }
     response = await fetch(path, init);
     clock.observe(response.headers.get('Date'), sent, clock.here());

@@ -1,4 +1,4 @@
-// Who buys. In lab mode that is a number, otherwise what a token says. It is kept for this tab only, so several tabs
+// The buyer of this tab: in lab mode a number, otherwise the subject of a token. Each tab keeps its own, so several tabs
 // are several buyers.
 
 import { $, text } from './dom.js';

@@ -86,7 +86,7 @@ async function buy(card) {
   ends.signal.addEventListener('abort', () => stop.abort());
   card.stop = () => stop.abort();
   const whose = ends;
-  await purchase.buy(card.id, (state) => {
+  await purchase.buy(card.id, Date.parse(card.voucher.begin_at), (state) => {
     if (whose !== ends) return; // another buyer has the page now
     card.attempt = state;
     card.draw();

@@ -123,13 +123,19 @@ export class Card {
     const [a, order] = [this.attempt, this.current()];
     let [says, tone] = ['', ''];
     if (a?.is === 'trying') [says, tone] = [t('attempt.trying'), 'waiting'];
-    else if (a?.is === 'again') [says, tone] = [t(a.error.status ? 'attempt.busy' : 'attempt.offline'), 'waiting'];
+    else if (a?.is === 'again') [says, tone] = [t(delay(a.error)), 'waiting'];
     else if (a?.is === 'stopped') [says, tone] = [t('attempt.stopped'), 'plain'];
     else if (a?.is === 'refused') [says, tone] = [refusalText(a.error), a.error.code === 'already_ordered' ? 'plain' : 'bad'];
     else if (order) [says, tone] = [statusSentence(order.status), statusTone(order.status)];
     text(this.outcome, says);
     this.outcome.className = `outcome ${tone}`; // never hidden: a screen reader says what changes in what it can see
   }
+}
+
+// delay names why an attempt waits before it tries again.
+function delay(error) {
+  if (error.code === 'sale_not_started') return 'attempt.early';
+  return error.status ? 'attempt.busy' : 'attempt.offline';
 }
 
 export function refusalText(error) {

@@ -25,7 +25,10 @@ export function observe(header, sent, received) {
   high = Math.min(high, to);
 }
 
-// now is the server's time in ms.
+// earliest is a time in ms that the server's clock has certainly reached.
+export const earliest = () => (Number.isFinite(low) ? here() + low : -Infinity);
+
+// now is the server's time in ms, as far as it is known: half of the bounds' distance can be wrong, either way.
 export function now() {
   return here() + (Number.isFinite(low) ? (low + high) / 2 : 0);
 }

@@ -97,7 +97,7 @@ function draw() {
     ['watch.stock.database', a && number(a.database_stock ?? a.stock)],
   ]);
   drawOutcomes(now?.outcomes ?? {});
-  drawLock(now?.lock);
+  drawLock(now);
   drawChart();
 }
 
@@ -122,11 +122,13 @@ function rate() {
   return seconds > 0 ? Math.round((now.audit.orders - before.audit.orders) / seconds) : 0;
 }
 
+// definitions writes rows of a name, a value and whether the value is words rather than a number.
 function definitions(dl, rows) {
-  list(dl, rows.map(([key, value], i) => {
+  list(dl, rows.map(([key, value, words], i) => {
     const row = dl.children[i] ?? h('div', {}, h('dt'), h('dd'));
     text(row.firstElementChild, t(key));
     text(row.lastElementChild, value ?? '–');
+    row.className = words ? 'words' : '';
     return row;
   }));
 }
@@ -145,13 +147,27 @@ function drawOutcomes(outcomes) {
   }));
 }
 
-function drawLock(l) {
-  const none = l === undefined || l === null;
-  definitions($('lock'), none ? [['lock.holder', t('lock.unseen')]] : [
+// drawLock shows the lock on the voucher: who has it, and how it came to its holders.
+function drawLock(now) {
+  const [l, passed] = [now?.lock, now?.handovers];
+  const rows = l ? [
     ['lock.holder', l.held ? l.owner || t('lock.unnamed') : t('lock.free')],
     ['lock.left', l.held ? (l.ttl_ms === null ? t('lock.forever') : duration(l.ttl_ms)) : undefined],
     ['lock.waiting', l.waiting === null ? undefined : number(l.waiting)],
-  ]);
+  ] : [['lock.holder', now && t(passed ? 'lock.mute' : noLock()), true]];
+  if (passed) {
+    rows.push(['lock.granted', number(passed.found_free + passed.in_process + passed.by_store)]);
+    rows.push(['lock.handed', t(`lock.handed.${passed.passing}`,
+      { n: number(passed.in_process + passed.by_store), process: number(passed.in_process), store: number(passed.by_store) }), true]);
+  }
+  definitions($('lock'), rows);
+  text($('lock-help'), passed?.passing === 'told' ? t('lock.handed.help') : '');
+}
+
+// noLock says why there is no lock that the buyers of the voucher share.
+function noLock() {
+  const policy = vouchers.find((v) => v.id === $('sale').value)?.policy;
+  return policy?.flow === 'admission' ? 'lock.unseen' : 'lock.each';
 }
 
 const svg = (name, attributes) => {

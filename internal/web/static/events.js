@@ -44,7 +44,7 @@ async function read(reader, deliver) {
         if (field === 'id') event.id = text;
         if (field === 'event') event.name = text;
       }
-      deliver(event);
+      if (event.data) deliver(event); // a comment keeps the connection open, and is no event
     }
   }
 }

@@ -31,6 +31,12 @@ export function t(key, values = {}) {
 // has says whether there is a message: a state or a refusal may be newer than this page.
 export const has = (key) => messages[language][key] !== undefined;
 
+// own returns the one in the visitor's language, of texts that the server has in each.
+export const own = (texts) => texts[language];
+
+// inLanguage is the address of a picture with texts in the visitor's language.
+export const inLanguage = (url) => `${url}${url.includes('?') ? '&' : '?'}lang=${language}`;
+
 export const number = (n) => new Intl.NumberFormat(language).format(n);
 
 // money shows cents. The shop knows no currency, so none is shown.

@@ -1,4 +1,4 @@
-// What a policy can say, and what of it is not safe. The server decides; a test compares this list with its own.
+// The choices of a policy, and which of them are not safe. The server decides; a test compares this list with its own.
 
 export const locks = {
   none: false, local: false,

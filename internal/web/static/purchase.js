@@ -2,6 +2,7 @@
 
 import * as api from './api.js';
 import * as buyer from './buyer.js';
+import * as clock from './clock.js';
 
 // The states of an order in which it will change without the buyer's doing.
 const onItsWay = new Set(['pending']);
@@ -15,6 +16,15 @@ export const watched = (status) => toChange.has(status);
 
 // How long one tap keeps trying, in ms.
 const perseverance = 120000;
+
+// By how much the clocks of the instances behind one address may differ, in ms.
+const skew = 2000;
+
+// early says whether a sale that was open by the page's clock has not begun by the server's. The page knows the server's
+// clock to a fraction of a second only, and most buyers tap in the sale's first second.
+function early(error, begin) {
+  return error instanceof api.Refusal && error.code === 'sale_not_started' && clock.earliest() < begin + skew;
+}
 
 // The key of an attempt is kept until its outcome is known. A repetition, even after the page was loaded again,
 // finds the same order and never makes a second one.
@@ -39,14 +49,15 @@ function pause(ms, signal) {
   });
 }
 
-// buy orders a voucher. It reports each state:
+// buy orders a voucher whose sale begins at begin, in ms. It reports each state:
 //
 //	{is: 'trying'}                        the request is under way
-//	{is: 'again', error, until}           busy, overloaded or unreachable; it tries again at that time of performance
+//	{is: 'again', error, until}           busy, overloaded, unreachable, or not yet open by the server's clock; it tries
+//	                                      again at that time of performance
 //	{is: 'order', order}                  there is an order, in the state that order.status names
 //	{is: 'refused', error}                a final no, with its reason
 //	{is: 'stopped'}                       the buyer stopped it, or it has tried for long enough
-export async function buy(voucherID, report, signal) {
+export async function buy(voucherID, begin, report, signal) {
   const headers = buyer.headers();
   const started = performance.now();
   for (let attempt = 1; ; attempt++) {
@@ -63,15 +74,17 @@ export async function buy(voucherID, report, signal) {
       return;
     } catch (error) {
       if (signal.aborted) break;
-      if (!api.temporary(error)) {
+      const opens = early(error, begin);
+      if (!opens && !api.temporary(error)) {
         if (!(error instanceof api.Refusal)) throw error;
         if (error.status < 500 && error.status !== 401) forget(voucherID);
         report({ is: 'refused', error });
         return;
       }
+      if (opens) forget(voucherID); // a definite no: there is no order to find
       if (performance.now() - started > perseverance) break;
       // Not all at the same moment: they came at the same moment.
-      const wait = 1000 * (error.retryAfter || Math.min(attempt, 5)) + Math.random() * 700;
+      const wait = opens ? 200 + Math.random() * 200 : 1000 * (error.retryAfter || Math.min(attempt, 5)) + Math.random() * 700;
       report({ is: 'again', error, until: performance.now() + wait });
       await pause(wait, signal);
       if (signal.aborted) break;
@@ -85,7 +98,7 @@ export async function follow(order, headers, report, signal) {
   let wait = order.status === 'unpaid' ? 0 : 20000; // until when it is to be paid is asked for at once
   for (let attempt = 1; watched(order.status) && !signal.aborted;) {
     try {
-      order = await api.call('GET', `/api/v1/orders/${order.order_id}` + (wait ? '?wait=20s' : ''), { headers, wait, signal });
+      order = await api.call('GET', `/api/v1/orders/${order.order_id}` + (wait ? `?wait=20s&state=${order.status}` : ''), { headers, wait, signal });
       report(order);
       attempt = 1;
       if (wait && watched(order.status)) await pause(500, signal); // a server that is stopping answers at once

@@ -1,17 +1,18 @@
 package judgetest
 
 import (
-	"strings"
+	"regexp"
 	"testing"
 
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/tell"
 )
 
 // CheckWitness fails if a witness is malformed: it has no summary, a span or mark begins
 // before the picture or names an actor without a lane, or two lanes have the same name.
 func CheckWitness(t *testing.T, w finding.Witness) {
 	t.Helper()
-	if w.Summary == "" || len(w.Lanes) == 0 {
+	if w.Summary.IsZero() || len(w.Lanes) == 0 {
 		t.Errorf("%s: summary %q, %d lanes", w.Kind, w.Summary, len(w.Lanes))
 	}
 	lanes := map[string]bool{}
@@ -42,7 +43,39 @@ func CheckWitness(t *testing.T, w finding.Witness) {
 	if wrong != (w.Kind != "") {
 		t.Errorf("kind %q, and something is wrong in it: %v", w.Kind, wrong)
 	}
-	if strings.Contains(w.Summary, "%!") {
-		t.Error(w.Summary)
+	CheckTexts(t, w)
+}
+
+// CheckTexts fails if a text of a witness lacks a value, or if it is told in Chinese and English at once.
+func CheckTexts(t *testing.T, w finding.Witness) {
+	t.Helper()
+	checkText(t, w.Summary)
+	for _, also := range w.Also {
+		checkText(t, also.Summary)
+	}
+	for _, l := range w.Lanes {
+		if told := tell.Name(l.Name).In(tell.Chinese); sentence.MatchString(told) {
+			t.Errorf("the lane %q is %q in Chinese", l.Name, told)
+		}
+		for _, s := range l.Spans {
+			checkText(t, s.Label)
+		}
+		for _, m := range l.Marks {
+			checkText(t, m.Label)
+		}
+	}
+}
+
+var (
+	placeholder = regexp.MustCompile(`%!|%\[?\d*\]?[sdvf]`)
+	sentence    = regexp.MustCompile(`\b[a-z]{2,} [a-z]{2,} [a-z]{2,}\b`)
+)
+
+func checkText(t *testing.T, text tell.Text) {
+	t.Helper()
+	for language, told := range text.All() {
+		if placeholder.MatchString(told) || language == tell.Chinese && sentence.MatchString(told) {
+			t.Errorf("%s: %q", language, told)
+		}
 	}
 }

@@ -59,7 +59,7 @@ type Reply struct {
 	Lost string `json:"lost,omitempty"` // of a notice: the lease
 }
 
-// What a program does.
+// The operations that a program is asked for.
 const (
 	Open    = "open"
 	Acquire = "acquire"

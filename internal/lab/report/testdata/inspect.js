@@ -12,10 +12,11 @@
   }
 
   // Pictures: there, whole, and no text upon another.
-  const pictures = all("svg.picture"), histograms = all("svg.histogram");
+  const pictures = all("svg.picture").filter((e) => e.getClientRects().length > 0), histograms = all("svg.histogram");
   let smallest = Infinity;
   for (const svg of [...pictures, ...histograms]) {
     const box = svg.getBoundingClientRect();
+    if (svg.matches(".narrow") && box.right > svg.parentElement.getBoundingClientRect().right + 1) wrong(`a picture has to be scrolled: ${name(svg)}`);
     if (box.width < 100 || box.height < 50) wrong(`a picture of ${box.width} x ${box.height}`);
     const texts = all("text", svg).map((e) => ({ e, r: e.getBoundingClientRect() }));
     for (const { e, r } of texts) {
@@ -64,7 +65,7 @@
   const told = all("body *").filter((e) => !e.closest("svg, style") && [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()));
   for (const e of told) judge(e, getComputedStyle(e).color, ground(e));
   const shade = rgba(getComputedStyle(root).getPropertyValue("--shade")).slice(0, 3);
-  for (const e of all("svg text")) {
+  for (const e of all("svg text").filter((e) => e.getClientRects().length > 0)) {
     const style = getComputedStyle(e);
     const bar = e.closest(".bar");
     for (const back of [ground(e), shade]) {

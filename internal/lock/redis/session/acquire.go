@@ -63,7 +63,7 @@ func (s *Session) try(ctx, limit context.Context, r *request, w *waiter) (*lock.
 	}
 	switch reply := reply.(type) {
 	case int64:
-		return s.deliver(ctx, r, grant{start: start, token: uint64(reply)})
+		return s.deliver(ctx, r, grant{start: start, token: uint64(reply), how: s.waiters.howGranted(w)})
 	case []any:
 		refusal, ticket, err := parseRefusal(r.key, reply)
 		if err != nil {
@@ -79,6 +79,7 @@ func (s *Session) try(ctx, limit context.Context, r *request, w *waiter) (*lock.
 type grant struct {
 	start time.Time // the lease counts from here
 	token uint64
+	how   lock.Handover
 	// firstTTL is how long the lease lasts before its first renewal, where that is
 	// shorter than the request's TTL; else 0.
 	firstTTL time.Duration

@@ -1,5 +1,7 @@
 package session
 
+import "seckill/internal/lock"
+
 // handoff is what a release says about the next waiter of its own process.
 type handoff struct {
 	to         *waiter
@@ -59,6 +61,10 @@ func (q *waitQueues) endHandoff(w *waiter, result handoffResult) (orphaned bool)
 		return result.granted || result.unknown
 	}
 	if result.granted {
+		result.how = lock.PassedInProcess
+		if w.named { // and this release found that it was the holder already
+			result.how = lock.PassedByStore
+		}
 		w.handoff = &result
 		w.queue.handoffs++
 		w.notify()

@@ -26,7 +26,7 @@ type heldLease struct {
 func (s *Session) hold(ctx context.Context, r *request, g grant) *lock.Held {
 	l := &heldLease{request: r}
 	grant := lock.Grant{
-		Key: r.key, Owner: r.owner, Token: g.token,
+		Key: r.key, Owner: r.owner, Token: g.token, Handover: g.how,
 		Until:   watchdog.Until(g.start, cmp.Or(g.firstTTL, r.ttl)),
 		Release: func(ctx context.Context) error { return s.release(ctx, l) },
 		Extend:  func(ctx context.Context, ttl time.Duration) (time.Time, error) { return s.extend(ctx, l, ttl) },

@@ -165,7 +165,7 @@ type request struct {
 	autoRenew bool
 	start     time.Time
 
-	// What the server may have done, or may yet do, for an acquisition that fails.
+	// The effects that an acquisition without an answer may have on the server, now or later.
 	granted    atomic.Bool // it granted the lease, which was not delivered
 	unanswered atomic.Bool // a command had no reply and may still be carried out
 	pending    *call       // the last attempt, if the caller left before its reply

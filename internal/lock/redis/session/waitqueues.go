@@ -61,6 +61,7 @@ type waiter struct {
 	attemptNow bool      // it has a reason to ask at once
 	attemptAt  time.Time // when it asks without a reason; zero: it does not ask yet
 	refusedAt  time.Time // when its last refused attempt started
+	named      bool      // Redis named it, and it has not been refused since
 
 	handoffDone chan struct{}  // closed when a local handoff to it has ended; nil: none
 	handoff     *handoffResult // the lock was handed to it
@@ -238,12 +239,25 @@ func (q *waitQueues) refused(w *waiter, start time.Time, e *lock.NotAcquiredErro
 	defer q.mu.Unlock()
 	k := w.queue
 	*w.ticketRef() = ticket
-	w.refusedAt = start
+	w.refusedAt, w.named = start, false
 	k.holder, k.until = e.Holder, time.Time{}
 	if e.TTL != lock.NoExpiry {
 		k.until = time.Now().Add(e.TTL)
 	}
 	w.attemptAt = q.retryTime(min(e.TTL, q.pollInterval))
+}
+
+// howGranted returns how the key came to the caller of an attempt that was granted.
+func (q *waitQueues) howGranted(w *waiter) lock.Handover {
+	if w == nil {
+		return lock.FoundFree
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if w.named {
+		return lock.PassedByStore
+	}
+	return lock.FoundFree
 }
 
 // lastRefusal is the error of a waiter whose wait has ended.
@@ -299,6 +313,7 @@ func (k *keyQueue) onMessage(payload string) {
 	}
 	k.eachAsker(func(w *waiter) {
 		if payload == "" || payload == toAll || payload == w.req.leaseID {
+			w.named = w.named || payload != toAll
 			w.requestAttempt()
 		}
 	})
@@ -323,13 +338,14 @@ func parseGranted(payload string) (leaseID string, token uint64, ok bool) {
 // the grant. It suffices where a watchdog renews the lease and most of the time is left.
 // Otherwise w asks, finds that it is the holder, and gets its whole lease.
 func (w *waiter) onGranted(token uint64) {
+	w.named = true
 	first := min(w.req.ttl, w.queue.all.handoffTTL)
 	left := time.Until(w.refusedAt.Add(first))
 	if w.handoffDone != nil || w.handoff != nil || !w.req.autoRenew || left < first/2 {
 		w.requestAttempt()
 		return
 	}
-	w.handoff = &handoffResult{granted: true, grant: grant{start: w.refusedAt, token: token, firstTTL: first}}
+	w.handoff = &handoffResult{granted: true, grant: grant{start: w.refusedAt, token: token, how: lock.PassedByStore, firstTTL: first}}
 	w.notify()
 }
 

@@ -41,6 +41,9 @@ func (e *queueEntry) acquire(ctx context.Context, limit <-chan time.Time) (lock.
 		}
 		return nil, err
 	}
+	if e.waited { // until the nodes ahead were deleted
+		e.attempt.Handover = lock.PassedByStore
+	}
 	return e.session.Hold(ctx, e.attempt, e.token, gone)
 }
 

@@ -22,6 +22,8 @@ type Attempt struct {
 	// Node holds the record. Marker exists exactly as long as the lock is held by this
 	// attempt. Both may be one node if its name is unique to the attempt.
 	Node, Marker string
+	// Handover says how the lock came to this attempt.
+	Handover lock.Handover
 	// Delete deletes the nodes of this attempt and no others. It returns zk.ErrNoNode
 	// if they do not exist.
 	Delete func(*zk.Conn) error
@@ -49,7 +51,7 @@ type lease struct {
 func (s *Session) Hold(ctx context.Context, a Attempt, token int64, gone <-chan struct{}) (lock.Lease, error) {
 	l := &lease{Attempt: a, session: s, ended: make(chan struct{})}
 	grant := lock.Grant{
-		Key: a.Key, Owner: a.Record.Owner, Token: uint64(token), TTL: a.TTL,
+		Key: a.Key, Owner: a.Record.Owner, Token: uint64(token), Handover: a.Handover, TTL: a.TTL,
 		Release: l.release, Extend: l.extend, Stop: l.stop,
 	}
 	s.mu.Lock()

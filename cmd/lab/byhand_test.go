@@ -1,0 +1,228 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	cdpbrowser "github.com/chromedp/cdproto/browser"
+	"github.com/chromedp/chromedp"
+
+	"seckill/internal/testkit"
+	"seckill/internal/testkit/browser"
+)
+
+// live is the bench that goes on.
+const live = `document.querySelector('.bench .live')`
+
+// hands drive a bench.
+type hands struct{ *guest }
+
+// begin opens a bench by its link, and starts it.
+func (h hands) begin(url, setup string) {
+	h.t.Helper()
+	h.open(url + "/#/bench?" + setup)
+	h.until("it can be started", `document.querySelector('.bench .play .go')?.disabled === false`)
+	h.do(`document.querySelector('.bench .play .go').click()`)
+}
+
+// end ends the bench that goes on.
+func (h hands) end() {
+	h.t.Helper()
+	h.do(live + `.querySelector('.row > button.quiet').click()`)
+	h.until("it has ended", `document.querySelector('.bench .play').offsetParent !== null && !`+live+`.querySelector('.drivers').offsetParent`)
+}
+
+// move makes moves after so many, each after the end of the one before, and returns what came of
+// the last one.
+func (h hands) move(after int, moves ...string) (told string) {
+	h.t.Helper()
+	for i, move := range moves {
+		button := fmt.Sprintf(`document.querySelector('[data-do=%s]')`, move)
+		h.until(move+" is possible", button+`?.getAttribute('aria-disabled') === 'false'`)
+		h.do(button + `.click()`)
+		told = h.told(after + i + 1)
+	}
+	return told
+}
+
+// told waits for the end of a move.
+func (h hands) told(n int) string {
+	h.t.Helper()
+	line := fmt.Sprintf(`(document.querySelectorAll('.moves li')[%d]?.textContent ?? '…')`, n-1)
+	h.until(fmt.Sprintf("move %d has ended", n), `!`+line+`.endsWith('…')`)
+	_, told, _ := strings.Cut(h.says(line), "→ ")
+	return told
+}
+
+// judged waits until the judge names an anomaly.
+func (h hands) judged(what string) {
+	h.t.Helper()
+	h.until("the judge names it", live+fmt.Sprintf(`.querySelector('.verdict.bad')?.textContent.includes(%q)`, what))
+}
+
+// The wrong release of naive-wrong-release by hand: start and four clicks. The link repeats it, and
+// so does the file.
+func TestServeByHand(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a browser and a lease take a while")
+	}
+	t.Parallel()
+	b, server, url, g := openLaboratory(t, "--embedded")
+	h := hands{g}
+	h.begin(url, "lock=naive&processes=3&lease=10&wait=30")
+	if told := h.move(0, "a1", "x", "a2", "r1"); told != "done" {
+		t.Errorf("the release: %s", told)
+	}
+	h.judged("wrong releases 1")
+	g.until("the picture shows it", live+`.querySelector('svg.picture').textContent.includes('deletes B’s lock')`)
+	g.until("it can be acquired by a third", `document.querySelector('[data-do=a3]').getAttribute('aria-disabled') === 'false'`)
+	g.do(`document.querySelector('[data-do=a3]').focus()`)
+	g.press("\r")
+	h.told(5)
+	if got := g.says(`document.activeElement.dataset.do`); got != "a3" {
+		t.Errorf("the focus is on %q", got)
+	}
+	g.until("the third is drawn", live+`.querySelectorAll('svg.picture .lane').length === 4`)
+	g.portrait("lab-by-hand")
+	g.do(live + `.querySelectorAll('details').forEach((d) => { d.open = true; })`)
+	g.fits("bench")
+
+	link := g.says(live + `.querySelector('.command code').textContent`)
+	if !strings.HasPrefix(link, url+"/#/bench?lock=naive&processes=3&lease=10&wait=30&script=a1%7E") {
+		t.Errorf("the link is %s", link)
+	}
+	kept := h.save()
+	h.end()
+	g.do(fmt.Sprintf(`location.hash = %q`, link[strings.Index(link, "#"):]))
+	h.replays(`wrong releases 1`)
+	h.end()
+
+	t.Run("a file", func(t *testing.T) {
+		g.t = t
+		h.load(strings.Replace(kept, `"acquire"`, `"explode"`, 1))
+		g.until("a wrong file is refused", `document.querySelector('.bench .error').textContent.includes('no move “explode”')`)
+		h.load(kept[:len(kept)/2])
+		g.until("half a file is refused", `document.querySelector('.bench .error').textContent.includes('The file is not understood')`)
+		h.load(kept + strings.Repeat(" ", 64<<10))
+		g.until("a long file is refused", `document.querySelector('.bench .error').textContent.includes('64 KiB are the most')`)
+		if run := g.says(`document.querySelector('.bench .play').offsetParent !== null`); run != "true" {
+			t.Error("a wrong file has begun something")
+		}
+		g.do(`location.hash = '#/bench?lock=lua&processes=2&lease=5&wait=0'`)
+		g.until("another bench is chosen", `document.getElementById('bench-lock').value === 'lua' && document.querySelector('.bench .error').textContent === ''`)
+		h.load(kept)
+		g.until("its setup is there", `document.getElementById('bench-lock').value === 'naive' && document.getElementById('bench-processes').value === '3'`)
+		h.replays(`wrong releases 1`)
+		h.move(5, "p1") // a paused process does not outlive the page either
+	})
+	g.t = t
+	g.leave(b, server, url)
+}
+
+// shown looks at one more view: with the others they would take too long in every run.
+func (h hands) shown(name string) {
+	h.t.Helper()
+	if os.Getenv("PAGE_SHOTS") != "" {
+		h.fits(name)
+	}
+}
+
+// replays makes the moves of the script that the form has.
+func (h hands) replays(found string) {
+	h.t.Helper()
+	h.until("the form has a script", `document.querySelector('.bench .play').innerText.includes('a script of 5 moves')`)
+	if wrong, err := browser.Inaccessible(h.tab); err != nil || len(wrong) > 0 {
+		h.t.Errorf("before the start: %q, %v", wrong, err)
+	}
+	h.do(`[...document.querySelectorAll('.bench .play button')].find((b) => b.textContent === 'Replay').click()`)
+	h.until("it comes to the same", `!document.querySelector('.bench .play').offsetParent && document.querySelectorAll('.moves li').length === 5 && `+
+		live+fmt.Sprintf(`.querySelector('.verdict.bad')?.textContent.includes(%q)`, found))
+}
+
+// save saves what was done, as a visitor does.
+func (h hands) save() string {
+	h.t.Helper()
+	folder := h.t.TempDir()
+	if _, err := chromedp.Call(h.tab, cdpbrowser.SetDownloadBehavior, cdpbrowser.SetDownloadBehaviorParams{
+		Behavior: cdpbrowser.SetDownloadBehaviorBehaviorAllow, DownloadPath: folder,
+	}); err != nil {
+		h.t.Fatal(err)
+	}
+	h.do(live + `.querySelector('a[download]').click()`)
+	var kept []byte
+	testkit.Until(h.t, "the file is saved", func() bool {
+		kept, _ = os.ReadFile(filepath.Join(folder, "by-hand-naive.json"))
+		return strings.HasSuffix(string(kept), "}\n")
+	})
+	return string(kept)
+}
+
+// load chooses a file.
+func (h hands) load(text string) {
+	h.t.Helper()
+	path := filepath.Join(h.t.TempDir(), "script.json")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		h.t.Fatal(err)
+	}
+	if err := chromedp.Do(h.tab, chromedp.SetUploadFiles(`.bench input[type=file]`, []string{path}, chromedp.NodeReady)); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// On real servers: a lease whose holder cannot renew it, a replica without the key, and a lock in
+// MySQL that ends with its connection.
+func TestServeByHandServers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a browser and servers take a while")
+	}
+	t.Parallel()
+	for _, name := range []string{"redis-server", "mariadbd"} {
+		testkit.Require(t, testkit.Installed(name))
+	}
+	b, server, url, g := openLaboratory(t)
+	h := hands{g}
+	t.Run("network", func(t *testing.T) {
+		g.t = t
+		h.begin(url, "lock=reentrant&processes=2&lease=2&wait=30&renew=true")
+		if told := h.move(0, "a1", "n1", "x", "a2"); told != "done" {
+			t.Errorf("the second process acquires: %s", told)
+		}
+		g.until("the first one is told", live+`.querySelector('.driver .chips').textContent.includes('knows it has lost')`)
+		h.move(4, "w1")
+		h.judged("stale writes 1")
+		g.until("the lanes show it", live+`.querySelector('svg.picture')?.textContent.includes('process-1 is cut off from Redis')`)
+		h.shown("bench-network")
+		if told := h.move(5, "b1", "r1", "r2", "a1"); told != "done" {
+			t.Errorf("with its network back: %s", told)
+		}
+		h.end()
+	})
+	t.Run("fail over", func(t *testing.T) {
+		g.t = t
+		h.begin(url, "lock=fenced&processes=2&lease=20&wait=30&replica=true")
+		h.move(0, "l", "a1")
+		if told := h.move(2, "f"); told != "the replica serves, without the key" {
+			t.Errorf("the fail-over: %s", told)
+		}
+		h.move(3, "a2")
+		h.judged("two holders 1")
+		g.fits("bench-failover")
+		h.end()
+	})
+	t.Run("MySQL", func(t *testing.T) {
+		g.t = t
+		h.begin(url, "lock=mysql-get-lock&processes=2&lease=10&wait=30")
+		g.until("a button that is off says why", live+`.querySelector('.driver.column')?.textContent.includes('the lock is its holder’s connection')`)
+		if told := h.move(0, "a1", "w1", "r1", "a2", "k2", "a1"); told != "done" {
+			t.Errorf("after the death of the holder: %s", told)
+		}
+		g.until("the lanes show the database", live+`.querySelector('svg.picture')?.textContent.includes('MariaDB')`)
+		h.shown("bench-mysql")
+		h.end()
+	})
+	g.t = t
+	g.leave(b, server, url)
+}

@@ -1,0 +1,252 @@
+package database
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"seckill/internal/order"
+	"seckill/internal/voucher"
+)
+
+// Late money under the flow admission. Its row in the table payments has the outcome 'late' until it is decided,
+// by one of these statements. Each of them finds the row only if none of the others has:
+//
+//	payLateMoney   a voucher was reserved in Redis, and the order is Paid
+//	PayForgotten   Redis has forgotten the voucher, and the database has one
+//	RefundLate     Redis has none, or the user has another order
+//	rejectLate     Redis has reserved one, and the database refuses the order
+//	refundedLate   the provider has returned the money by itself
+//
+// The last three refuse the order for good: money that arrives afterwards is refused too. A worker that has found no
+// undecided money is about to give the reservation back, and no other worker may use it then. So whoever refuses, and
+// whoever adds undecided money, locks the order first.
+
+var _ order.LateStore = (*AdmissionStore)(nil)
+
+// LateMoney implements [order.LateStore].
+func (s *AdmissionStore) LateMoney(ctx context.Context, after string, limit int) (all []order.LateMoney, err error) {
+	// Until Redis was told that the order's voucher came back, it still has the reservation of then.
+	const query = `SELECT p.payment_id, o.id, o.voucher_id, o.user_id, o.status, COALESCE(o.key_hash, 0)
+		FROM payments p JOIN orders o ON o.id = p.order_id
+		WHERE p.outcome = 'late' AND p.payment_id > ?
+			AND NOT EXISTS (SELECT 1 FROM returned_orders r WHERE r.order_id = p.order_id)
+		ORDER BY p.payment_id LIMIT ?`
+	err = (&tx{db: s.db}).readAll(ctx, query, []any{after, limit}, func(rows *sql.Rows) error {
+		var m order.LateMoney
+		o := &m.Order
+		err := rows.Scan(&m.PaymentID, &o.ID, &o.VoucherID, &o.UserID, &o.Status, &o.Key)
+		all = append(all, m)
+		return err
+	})
+	return all, err
+}
+
+// RefundLate implements [order.LateStore].
+func (s *AdmissionStore) RefundLate(ctx context.Context, m order.LateMoney, why order.Outcome) error {
+	return s.db.transact(ctx, func(_ context.Context, t *tx) error {
+		return t.enqueueLocked(m.Order.ID, write{
+			query: "UPDATE payments SET outcome = ?, refund_due = TRUE WHERE payment_id = ? AND outcome = 'late'",
+			args:  []any{string(why), m.PaymentID},
+		})
+	})
+}
+
+// refusedWhy are the outcomes of late money that was refused. While an order is cancelled or expired, its money has no
+// other outcome that says not_payable.
+const refusedWhy = "('no_stock', 'other_order', 'not_payable')"
+
+// refusedLate returns why late money of an order was refused, or [sql.ErrNoRows].
+func (l *Life) refusedLate(ctx context.Context, orderID int64) (why order.Outcome, err error) {
+	const query = "SELECT outcome FROM payments WHERE order_id = ? AND outcome IN " + refusedWhy + " ORDER BY received_at, payment_id LIMIT 1"
+	err = (&tx{db: l.db}).read(ctx, query, []any{orderID}, &why)
+	return why, err
+}
+
+// keepUndecided records money about which the gate is to be asked. The error is errMoved if other money of the order
+// was refused meanwhile.
+func (l *Life) keepUndecided(ctx context.Context, r order.Receipt) error {
+	return l.db.transact(ctx, func(_ context.Context, t *tx) error {
+		w := newReceipt(r, order.LateUndecided)
+		w.query = `INSERT INTO payments (payment_id, order_id, amount_cents, received_at, outcome, refund_due)
+			SELECT ?, ?, ?, ?, ?, ? FROM (SELECT 1) one
+			WHERE NOT EXISTS (SELECT 1 FROM payments p WHERE p.order_id = ? AND p.outcome IN ` + refusedWhy + ")"
+		w.args = append(w.args, r.OrderID)
+		w.check = func(_ context.Context, found int64) error {
+			if found == 1 {
+				return nil
+			}
+			return fmt.Errorf("%w: other money of order %d was refused", errMoved, r.OrderID)
+		}
+		return t.enqueueLocked(r.OrderID, w)
+	})
+}
+
+// enqueueLocked defers a write that concerns the money of an order, after one that locks the order.
+func (t *tx) enqueueLocked(orderID int64, w write) error {
+	if err := t.enqueue(write{query: "UPDATE orders SET status = status WHERE id = ?", args: []any{orderID}}); err != nil {
+		return err
+	}
+	return t.enqueue(w)
+}
+
+// PayForgotten implements [order.LateStore]. While a voucher is forgotten, nobody sells it and no order of it is
+// pending, so the database's stock is what can be sold. Opening it again locks the same row.
+func (s *AdmissionStore) PayForgotten(ctx context.Context, m order.LateMoney) error {
+	late := lateOrder{from: m.Order.Status, payment: m.PaymentID, accepted: order.Accepted{OrderID: m.Order.ID}}
+	err := s.db.transact(ctx, func(_ context.Context, t *tx) error {
+		if err := t.payLateMoney(late); err != nil {
+			return err
+		}
+		return t.enqueue(write{
+			query: `UPDATE vouchers SET stock = stock - 1, version = version + 1
+				WHERE id = ? AND stock > 0 AND admission_epoch = admission_forgotten`,
+			args: []any{m.Order.VoucherID},
+			check: func(ctx context.Context, found int64) error {
+				if found == 1 {
+					return nil
+				}
+				now, err := t.epochState(ctx, m.Order.VoucherID)
+				switch {
+				case err != nil:
+					return err
+				case now.Forgotten && now.Stock == 0:
+					return voucher.ErrSoldOut
+				}
+				return fmt.Errorf("%w: voucher %d is sold again", order.ErrConflict, m.Order.VoucherID)
+			},
+		})
+	})
+	if errors.Is(err, errMoved) {
+		return nil // it is decided
+	}
+	return err
+}
+
+// lateOrder is an order that was cancelled or expired, with undecided money for it.
+type lateOrder struct {
+	accepted order.Accepted
+	from     order.Status
+	payment  string
+}
+
+// payLateMoney has undecided money pay for its order. The stock is the caller's.
+func (t *tx) payLateMoney(o lateOrder) error {
+	id := o.accepted.OrderID
+	if _, err := t.changeState([]heldOrder{{Order: order.Order{ID: id}}}, o.from, order.Paid); err != nil {
+		return err
+	}
+	for _, w := range []write{{
+		query: "UPDATE payments SET outcome = 'paid_late' WHERE payment_id = ? AND outcome = 'late'",
+		args:  []any{o.payment},
+		check: func(_ context.Context, found int64) error {
+			if found == 1 {
+				return nil
+			}
+			return fmt.Errorf("%w: the money of payment %s is decided", errMoved, o.payment)
+		},
+	}, paidBy(o.payment, id)} {
+		if err := t.enqueue(w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lateOrders returns the late orders of a batch that can be paid, each once. It sets the states of the others, where
+// states are those in the database: an order that is carried out keeps its state, and one whose money was decided
+// otherwise is Rejected, so that its reservation goes back. That is final: no further money becomes undecided.
+func (s *AdmissionStore) lateOrders(ctx context.Context, batch []order.Accepted, states []order.Status) (late []lateOrder, err error) {
+	seen := map[int64]bool{}
+	for i, a := range batch {
+		if !a.Late || a.PersistedAs(states[i]) {
+			continue
+		}
+		if states[i] == "" { // an order that the database has lost has no money
+			states[i] = order.Rejected
+			continue
+		}
+		if seen[a.OrderID] {
+			states[i] = ""
+			continue
+		}
+		payment, err := s.undecidedMoney(ctx, a.OrderID)
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			if states[i], err = s.decidedAs(ctx, a); err != nil {
+				return nil, err
+			}
+			continue
+		case err != nil:
+			return nil, err
+		}
+		late = append(late, lateOrder{accepted: a, from: states[i], payment: payment})
+		states[i], seen[a.OrderID] = "", true
+	}
+	slices.SortFunc(late, func(a, b lateOrder) int { return cmp.Compare(a.accepted.OrderID, b.accepted.OrderID) })
+	return late, nil
+}
+
+// decidedAs returns the state of a late order whose money is decided. The order may have been paid since its state was
+// read, so it is read again.
+func (s *AdmissionStore) decidedAs(ctx context.Context, a order.Accepted) (order.Status, error) {
+	states, _, err := s.findExisting(ctx, []order.Accepted{a})
+	switch {
+	case err != nil:
+		return "", err
+	case a.PersistedAs(states[0]):
+		return states[0], nil
+	}
+	return order.Rejected, nil
+}
+
+// undecidedMoney returns the first payment of an order that is undecided, or [sql.ErrNoRows].
+func (s *AdmissionStore) undecidedMoney(ctx context.Context, orderID int64) (payment string, err error) {
+	const query = "SELECT payment_id FROM payments WHERE order_id = ? AND outcome = 'late' ORDER BY received_at, payment_id LIMIT 1"
+	err = (&tx{db: s.db}).read(ctx, query, []any{orderID}, &payment)
+	return payment, err
+}
+
+// rejectLate is Reject of a late order. A reservation of an epoch that is over says nothing about the one that is
+// open now, so the money stays undecided.
+func (s *AdmissionStore) rejectLate(ctx context.Context, a order.Accepted) (order.Status, error) {
+	now, err := (&tx{db: s.db}).epochState(ctx, a.VoucherID)
+	if err != nil && !errors.Is(err, voucher.ErrNotFound) {
+		return "", err
+	}
+	if now.Epoch <= drainedBy(a.Epoch) {
+		err = s.db.transact(ctx, func(_ context.Context, t *tx) error {
+			return t.enqueueLocked(a.OrderID, write{
+				query: `UPDATE payments SET refund_due = TRUE, outcome = CASE
+					WHEN EXISTS (SELECT 1 FROM orders o WHERE o.voucher_id = ? AND o.unique_user_id = ?) THEN 'other_order'
+					ELSE 'no_stock' END
+					WHERE order_id = ? AND outcome = 'late'`,
+				args: []any{a.VoucherID, a.UserID, a.OrderID},
+			})
+		})
+		if err != nil {
+			return "", err
+		}
+	}
+	return s.decidedAs(ctx, a) // another worker may have been faster
+}
+
+// refundedLate notes that the provider has returned undecided money by itself. If the money is decided meanwhile, the
+// caller asks again.
+func refundedLate(paymentID string) write {
+	return write{
+		query: `UPDATE payments SET outcome = 'not_payable', refund_due = FALSE, refunded_at = ?
+			WHERE payment_id = ? AND outcome = 'late'`,
+		args: []any{stamp(time.Now()), paymentID},
+		check: func(_ context.Context, found int64) error {
+			if found == 1 {
+				return nil
+			}
+			return fmt.Errorf("%w: the money of payment %s was decided meanwhile", order.ErrUnavailable, paymentID)
+		},
+	}
+}

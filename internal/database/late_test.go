@@ -1,0 +1,345 @@
+package database
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"seckill/internal/order"
+	"seckill/internal/voucher"
+)
+
+// lateSale is a voucher that is sold by admission, in two buckets, with its epoch open.
+type lateSale struct {
+	*testing.T
+	d     *DB
+	store *AdmissionStore
+	epoch int64
+}
+
+func openLateSale(t *testing.T, d *DB, stock int64) *lateSale {
+	t.Helper()
+	v := newVoucher(1, stock)
+	v.Policy.Flow, v.Policy.Buckets, v.PayWithin = voucher.FlowAdmission, 2, time.Hour
+	wantErr(t, d.Vouchers().CreateVoucher(t.Context(), v))
+	s := &lateSale{T: t, d: d, store: d.AdmissionStore(), epoch: firstEpoch}
+	s.open()
+	return s
+}
+
+// open opens the epoch after a closed one.
+func (s *lateSale) open() {
+	s.Helper()
+	st, err := s.store.Open(s.Context(), 1, s.epoch)
+	wantErr(s.T, err)
+	s.epoch = st.Epoch
+}
+
+// close closes the epoch.
+func (s *lateSale) close() {
+	s.Helper()
+	st, err := s.store.Close(s.Context(), 1)
+	wantErr(s.T, err)
+	s.epoch = st.Epoch
+}
+
+// reserved is an order of user 100 + id that the gate has accepted, or has accepted again.
+func (s *lateSale) reserved(id int64, late bool) order.Accepted {
+	return order.Accepted{
+		OrderID: id, VoucherID: 1, UserID: 100 + id, At: time.Now(), Epoch: s.epoch &^ 1, Seq: id, Bucket: int(id % 2), Key: order.KeyHash(id), Late: late,
+	}
+}
+
+// cancelled places an order and cancels it, and money comes for it. Redis was told of its voucher.
+func (s *lateSale) cancelled(id int64) order.LateMoney {
+	s.Helper()
+	s.persists(order.Unpaid, s.reserved(id, false))
+	_, err := s.d.Life().Cancel(s.Context(), id)
+	wantErr(s.T, err)
+	settles(s, s.d, receipt(fmt.Sprint("pay_", id), id), order.Settlement{Outcome: order.LateUndecided})
+	if s.undecided(fmt.Sprint("pay_", id)) {
+		s.Error("listed before Redis was told")
+	}
+	due, err := s.store.Returns(s.Context(), 10)
+	wantErr(s.T, err)
+	for _, r := range due {
+		wantErr(s.T, s.store.Returned(s.Context(), r, 1000))
+	}
+	o := order.Order{ID: id, VoucherID: 1, UserID: 100 + id, Status: order.Cancelled, Key: order.KeyHash(id)}
+	m := order.LateMoney{PaymentID: fmt.Sprint("pay_", id), Order: o}
+	if !s.undecided(m.PaymentID) {
+		s.Error("not listed")
+	}
+	return m
+}
+
+func (s *lateSale) undecided(payment string) bool {
+	s.Helper()
+	all, err := s.store.LateMoney(s.Context(), "", 10)
+	wantErr(s.T, err)
+	return slices.ContainsFunc(all, func(m order.LateMoney) bool { return m.PaymentID == payment })
+}
+
+func (s *lateSale) wantUndecided(want ...order.LateMoney) {
+	s.Helper()
+	got, err := s.store.LateMoney(s.Context(), "", 10)
+	if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+		s.Errorf("undecided: %+v, %v; want %+v", got, err, want)
+	}
+}
+
+func (s *lateSale) persists(want order.Status, orders ...order.Accepted) {
+	s.Helper()
+	states, err := s.store.Persist(s.Context(), orders)
+	if err != nil || len(states) != len(orders) || states[0] != want {
+		s.Fatalf("%v, %v; want %s", states, err, want)
+	}
+}
+
+// wantMoney compares what became of the money of an order.
+func (s *lateSale) wantMoney(id int64, outcome order.Outcome, refundDue bool) {
+	s.Helper()
+	d, err := s.d.Life().Details(s.Context(), id)
+	if err != nil || len(d.Payments) != 1 || d.Payments[0].Outcome != outcome || d.Payments[0].RefundDue != refundDue {
+		s.Errorf("the money of order %d: %+v, %v; want %s", id, d.Payments, err, outcome)
+	}
+}
+
+// A voucher that the gate reserved for late money is written once, in a batch with other orders. The order can then be
+// refunded like any other.
+func TestLateMoneyTakesAVoucherThatTheGateReserved(t *testing.T) {
+	t.Parallel()
+	engines(t, func(t *testing.T, d *DB) {
+		s := openLateSale(t, d, 3)
+		s.cancelled(10)
+		late := s.reserved(10, true)
+		// The entry of the first reservation, delivered again, takes nothing.
+		s.persists(order.Cancelled, s.reserved(10, false))
+		for range 2 {
+			s.persists(order.Paid, late, s.reserved(11, false), late, s.reserved(10, false))
+		}
+		wantState(t, d, 10, order.Unpaid, order.Cancelled, order.Paid)
+		s.wantMoney(10, order.SettledLate, false)
+		s.wantUndecided()
+		wantAudit(t, d, order.Audit{InitialStock: 3, Stock: 1, Orders: 2, DistinctUsers: 2, Returned: 1})
+		if status, err := s.store.Reject(t.Context(), late); err != nil || status != order.Paid {
+			t.Errorf("rejected after it was paid: %s, %v", status, err)
+		}
+		settles(t, d, receipt("pay_10", 10), order.Settlement{Outcome: order.SettledLate, Repeated: true})
+		settles(t, d, receipt("second", 10), order.Settlement{Outcome: order.RefundNotPayable})
+
+		_, err := d.Life().BeginRefund(t.Context(), 10)
+		wantErr(t, err)
+		due, err := s.store.Returns(t.Context(), 10)
+		if err != nil || len(due) != 1 || due[0].Total != 2 || len(due[0].Orders) != 1 || !due[0].Orders[0].Late {
+			t.Errorf("due: %+v, %v", due, err)
+		}
+		s.persists(order.Refunding, late) // delivered once more
+		wantAudit(t, d, order.Audit{InitialStock: 3, Stock: 2, Orders: 1, DistinctUsers: 1, Returned: 2})
+	})
+}
+
+// A reservation for which there is no undecided money is rejected, so that it goes back. Money is decided once.
+func TestLateMoneyIsDecidedOnce(t *testing.T) {
+	t.Parallel()
+	engines(t, func(t *testing.T, d *DB) {
+		s := openLateSale(t, d, 4)
+		m := s.cancelled(10)
+		for range 2 {
+			wantErr(t, s.store.RefundLate(t.Context(), m, order.RefundNoStock))
+		}
+		s.persists(order.Rejected, s.reserved(10, true))
+		wantErr(t, s.store.RefundLate(t.Context(), m, order.RefundOtherOrder))
+		s.wantMoney(10, order.RefundNoStock, true)
+		settles(t, d, receipt("more", 10), order.Settlement{Outcome: order.RefundNoStock})
+
+		// The worker rejects what the gate reserved: for want of a voucher, or because of another order.
+		s.cancelled(11)
+		for range 2 {
+			if status, err := s.store.Reject(t.Context(), s.reserved(11, true)); err != nil || status != order.Rejected {
+				t.Errorf("%s, %v", status, err)
+			}
+		}
+		s.persists(order.Rejected, s.reserved(11, true))
+		s.wantMoney(11, order.RefundNoStock, true)
+		s.cancelled(12)
+		other := s.reserved(13, false)
+		other.UserID = 112
+		s.persists(order.Unpaid, other)
+		_, err := s.store.Persist(t.Context(), []order.Accepted{s.reserved(12, true)})
+		wantErr(t, err, order.ErrAlreadyOrdered)
+		_, err = s.store.Reject(t.Context(), s.reserved(12, true))
+		wantErr(t, err)
+		s.wantMoney(12, order.RefundOtherOrder, true)
+		s.wantUndecided()
+
+		// The provider gives the money back by itself.
+		s.cancelled(14)
+		for range 2 {
+			wantErr(t, d.Life().MarkRefunded(t.Context(), "pay_14"))
+		}
+		s.persists(order.Rejected, s.reserved(14, true))
+		s.wantMoney(14, order.RefundNotPayable, false)
+		settles(t, d, receipt("more of 14", 14), order.Settlement{Outcome: order.RefundNotPayable})
+		s.persists(order.Rejected, s.reserved(14, true))
+		wantAudit(t, d, order.Audit{InitialStock: 4, Stock: 3, Orders: 1, DistinctUsers: 1, Returned: 4})
+	})
+}
+
+// While an epoch is drained its reservations are still written. One of an epoch that is over decides nothing: the money
+// is decided again, under the epoch that is open.
+func TestLateMoneyOutlivesAnEpoch(t *testing.T) {
+	t.Parallel()
+	engines(t, func(t *testing.T, d *DB) {
+		s := openLateSale(t, d, 3)
+		s.cancelled(10)
+		m := s.cancelled(11)
+		s.close()
+		s.persists(order.Paid, s.reserved(10, true))
+		stale := s.reserved(11, true)
+		stale.Epoch = 2
+		s.open()
+		_, err := s.store.Persist(t.Context(), []order.Accepted{stale})
+		wantErr(t, err, order.ErrStaleEpoch)
+		if status, err := s.store.Reject(t.Context(), stale); err != nil || status != order.Rejected {
+			t.Errorf("%s, %v", status, err)
+		}
+		s.wantUndecided(m)
+		s.persists(order.Paid, s.reserved(11, true))
+		wantAudit(t, d, order.Audit{InitialStock: 3, Stock: 1, Orders: 2, DistinctUsers: 2})
+	})
+}
+
+// Of several payments for one order, one pays for it.
+func TestLateMoneyOfSeveralPayments(t *testing.T) {
+	t.Parallel()
+	engines(t, func(t *testing.T, d *DB) {
+		s := openLateSale(t, d, 2)
+		s.cancelled(10)
+		settles(t, d, receipt("twice", 10), order.Settlement{Outcome: order.LateUndecided})
+		s.persists(order.Paid, s.reserved(10, true))
+		left, err := s.store.LateMoney(t.Context(), "", 10)
+		if err != nil || len(left) != 1 || left[0].Order.Status != order.Paid {
+			t.Fatalf("%+v, %v", left, err)
+		}
+		wantErr(t, s.store.RefundLate(t.Context(), left[0], order.RefundNotPayable))
+		details, err := d.Life().Details(t.Context(), 10)
+		wantErr(t, err)
+		bought := 0
+		for _, p := range details.Payments {
+			if p.Outcome.Bought() {
+				bought++
+			}
+		}
+		if bought != 1 || len(details.Payments) != 2 {
+			t.Errorf("%+v", details.Payments)
+		}
+	})
+}
+
+// Once Redis has forgotten a voucher, the database decides alone, until the voucher is opened again.
+func TestLateMoneyOfAForgottenVoucher(t *testing.T) {
+	t.Parallel()
+	engines(t, func(t *testing.T, d *DB) {
+		s := openLateSale(t, d, 1)
+		first := s.cancelled(10)
+		wantErr(t, s.store.PayForgotten(t.Context(), first), order.ErrConflict) // it is on sale
+		s.persists(order.Unpaid, s.reserved(11, false))
+		_, err := d.Life().Cancel(t.Context(), 11)
+		wantErr(t, err)
+		settles(t, d, receipt("pay_11", 11), order.Settlement{Outcome: order.LateUndecided})
+		second := first
+		second.PaymentID, second.Order.ID, second.Order.UserID = "pay_11", 11, 111
+		s.close()
+		wantErr(t, s.store.PayForgotten(t.Context(), first), order.ErrConflict) // it is closed, not forgotten
+		wantErr(t, s.store.Forget(t.Context(), 1, s.epoch, time.Now().AddDate(1, 0, 0)))
+		for range 2 {
+			wantErr(t, s.store.PayForgotten(t.Context(), first))
+		}
+		wantState(t, d, 10, order.Unpaid, order.Cancelled, order.Paid)
+		s.wantMoney(10, order.SettledLate, false)
+		wantErr(t, s.store.PayForgotten(t.Context(), second), voucher.ErrSoldOut)
+		s.wantMoney(11, order.LateUndecided, false)
+		wantAudit(t, d, order.Audit{InitialStock: 1, Orders: 1, DistinctUsers: 1, Returned: 2})
+	})
+}
+
+// Several processes decide at the same instant: the money has paid for a voucher or goes back, and the stock is right.
+func TestLateMoneyAtTheSameInstant(t *testing.T) {
+	t.Parallel()
+	engines(t, func(t *testing.T, d *DB) {
+		const rounds = 15
+		s := openLateSale(t, d, rounds)
+		outcomes := map[order.Status]int{}
+		for id := range int64(rounds) {
+			m := s.cancelled(100 + id)
+			a := s.reserved(100+id, true)
+			var states []order.Status
+			errs := runAtOnce(4, func(who int) (err error) {
+				switch who {
+				case 0:
+					states, err = s.store.Persist(t.Context(), []order.Accepted{a})
+				case 1:
+					_, err = s.store.Persist(t.Context(), []order.Accepted{a})
+				case 2:
+					_, err = s.store.Reject(t.Context(), a)
+				case 3:
+					err = s.store.RefundLate(t.Context(), m, order.RefundNoStock)
+				}
+				return err
+			})
+			if err := errors.Join(errs...); err != nil {
+				t.Fatal(err)
+			}
+			outcomes[states[0]]++
+			if states[0] == order.Paid {
+				s.wantMoney(a.OrderID, order.SettledLate, false)
+			} else {
+				s.wantMoney(a.OrderID, order.RefundNoStock, true)
+			}
+		}
+		if a, err := d.Orders().Audit(t.Context(), 1); err != nil || !a.Balanced() || a.Orders != int64(outcomes[order.Paid]) {
+			t.Errorf("%+v, %v; %v", a, err, outcomes)
+		}
+		t.Logf("%v", outcomes)
+	})
+}
+
+// Money that arrives late takes a voucher if there is one and the user has no other order.
+func TestLatePayment(t *testing.T) {
+	t.Parallel()
+	engines(t, func(t *testing.T, d *DB) {
+		life := d.Life()
+		createVoucher(t, d, 1, 1)
+		cancel := func(id int64) {
+			t.Helper()
+			if _, err := life.Cancel(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		placeUnpaid(t, d, 10, 100)
+		cancel(10)
+		settles(t, d, receipt("late", 10), order.Settlement{Outcome: order.SettledLate})
+		wantState(t, d, 10, order.Unpaid, order.Cancelled, order.Paid)
+		wantAudit(t, d, order.Audit{InitialStock: 1, Orders: 1, DistinctUsers: 1})
+		if _, err := life.BeginRefund(t.Context(), 10); err != nil {
+			t.Fatal(err)
+		}
+
+		placeUnpaid(t, d, 11, 101)
+		cancel(11)
+		placeUnpaid(t, d, 12, 102) // the last voucher
+		settles(t, d, receipt("too late", 11), order.Settlement{Outcome: order.RefundNoStock})
+		settles(t, d, receipt("too late", 11), order.Settlement{Outcome: order.RefundNoStock, Repeated: true})
+		cancel(12)
+		placeUnpaid(t, d, 13, 102)
+		settles(t, d, receipt("other", 12), order.Settlement{Outcome: order.RefundOtherOrder})
+		wantAudit(t, d, order.Audit{InitialStock: 1, Orders: 1, DistinctUsers: 1})
+		due, err := life.DueRefunds(t.Context(), "late", 10)
+		if err != nil || len(due) != 2 || due[0].PaymentID != "other" || due[1].PaymentID != "too late" {
+			t.Errorf("due: %+v, %v", due, err)
+		}
+	})
+}

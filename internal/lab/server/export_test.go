@@ -1,0 +1,10 @@
+package server
+
+// Codes are those of the answers to requests that are refused.
+func Codes() []string {
+	codes := []string{"internal"}
+	for _, s := range statuses {
+		codes = append(codes, s.code)
+	}
+	return codes
+}

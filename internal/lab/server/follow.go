@@ -1,0 +1,194 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"seckill/internal/lab/finding"
+	"seckill/internal/lab/judge"
+	"seckill/internal/lab/report"
+	"seckill/internal/lab/tell"
+	"seckill/internal/lab/testbed"
+	"seckill/internal/lab/witness"
+)
+
+const (
+	// lookEvery is the time between two looks at a run, and lookShare makes a look that takes long
+	// a rare one: it takes at most one part in so many of the time.
+	lookEvery = 250 * time.Millisecond
+	lookShare = 10
+	// liveActors is how many actors the picture of a run has while it goes on.
+	liveActors = 7
+	// maxUntil is the longest axis that may be asked for, in ms.
+	maxUntil = 600_000
+)
+
+// follow draws a run again and again while it goes on and somebody watches.
+func (s *session) follow(ctx context.Context, one *run) {
+	timer := time.NewTimer(lookEvery)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+		began := time.Now()
+		if s.streams.watched() {
+			s.look(one)
+		}
+		timer.Reset(max(lookEvery, lookShare*time.Since(began)))
+	}
+}
+
+// look draws a run as it is now.
+func (s *session) look(one *run) {
+	s.mu.Lock()
+	bed, still := one.testbed, one.still()
+	s.mu.Unlock()
+	if bed == nil || still {
+		return
+	}
+	began := time.Now()
+	evidence := bed.SoFar()
+	evidence.LockStore = testbed.LockStore(one.lock())
+	if one.bench != nil {
+		evidence.Database = one.bench.Setup().Database()
+	}
+	j := judge.Look(evidence)
+	w, ok := witness.Live(j, liveActors)
+	if !ok {
+		return
+	}
+	live := map[drawnFor][]byte{}
+	for _, l := range tell.Languages() {
+		for _, size := range []report.Size{report.Wide, report.Narrow} {
+			drawn, err := report.SVG(w, "live", l, size)
+			if err != nil {
+				return // the next look may be luckier, and the result has its own pictures
+			}
+			live[drawnFor{l, size}] = []byte(drawn)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one.live, one.found = live, map[finding.Kind]int{}
+	one.picture++
+	one.lookedAt = began
+	for kind, n := range j.Anomalies {
+		if n > 0 {
+			one.found[kind] = n
+		}
+	}
+	s.streams.publish(s.state())
+}
+
+// lock is the mechanism.
+func (one *run) lock() string {
+	if one.bench != nil {
+		return one.bench.Setup().Lock
+	}
+	return one.experiment.Lock()
+}
+
+// livePicture is GET /api/live.svg. A page may ask when the run has just ended: that is no error.
+func (s *Server) livePicture(w http.ResponseWriter, r *http.Request) error {
+	return s.writeLive(w, r, func() *run { return s.session.now })
+}
+
+// writeLive answers with the latest picture of a run, or with nothing where there is none.
+func (s *Server) writeLive(w http.ResponseWriter, r *http.Request, of func() *run) error {
+	reader, err := readerOf(r)
+	if err != nil {
+		return err
+	}
+	s.session.mu.Lock()
+	var drawn []byte
+	if one := of(); one != nil {
+		drawn = one.live[reader]
+	}
+	s.session.mu.Unlock()
+	if drawn == nil {
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	writeSVG(w, drawn)
+	return nil
+}
+
+// drawnFor is for whom a picture is drawn.
+type drawnFor struct {
+	language tell.Language
+	size     report.Size
+}
+
+// readerOf is for whom a picture is asked for: ?lang=zh and ?size=narrow, English and wide without them.
+func readerOf(r *http.Request) (drawnFor, error) {
+	language, err := languageOf(r)
+	size := report.Size(cmp.Or(r.URL.Query().Get("size"), string(report.Wide)))
+	if err == nil && size != report.Wide && size != report.Narrow {
+		err = fmt.Errorf("%w: size is %q; it can be wide or narrow", errInvalid, size)
+	}
+	return drawnFor{language, size}, err
+}
+
+// languageOf is the language that a picture is asked for in: ?lang=zh, English without it.
+func languageOf(r *http.Request) (tell.Language, error) {
+	language := tell.Language(cmp.Or(r.URL.Query().Get("lang"), string(tell.English)))
+	if !slices.Contains(tell.Languages(), language) {
+		return "", fmt.Errorf("%w: lang is %q; it can be %q", errInvalid, language, tell.Languages())
+	}
+	return language, nil
+}
+
+// picture is GET /api/runs/{n}/{i}.svg.
+func (s *Server) picture(w http.ResponseWriter, r *http.Request) error {
+	one, err := s.session.find(r.PathValue("n"))
+	if err != nil {
+		return err
+	}
+	name, ok := strings.CutSuffix(r.PathValue("picture"), ".svg")
+	i, err := strconv.Atoi(name)
+	all := witnesses(&one.result)
+	if !ok || err != nil || i < 0 || i >= len(all) {
+		return errNotFound
+	}
+	shown := all[i]
+	if until := r.URL.Query().Get("until"); until != "" {
+		ms, err := strconv.ParseFloat(until, 64)
+		if err != nil || !(ms >= 0 && ms <= maxUntil) {
+			return fmt.Errorf("%w: until is %q; 0 to %d ms", errInvalid, until, maxUntil)
+		}
+		shown.Until = ms
+	}
+	reader, err := readerOf(r)
+	if err != nil {
+		return err
+	}
+	drawn, err := report.SVG(shown, fmt.Sprintf("run%d-%d", one.n, i), reader.language, reader.size)
+	if err != nil {
+		return err
+	}
+	writeSVG(w, []byte(drawn))
+	return nil
+}
+
+func writeSVG(w http.ResponseWriter, drawn []byte) {
+	w.Header().Set("Content-Type", "image/svg+xml")
+	_, _ = w.Write(drawn) // the client may be gone
+}
+
+// witnesses are the pictures of a result, the deciding one first.
+func witnesses(r *finding.Result) []finding.Witness {
+	var all []finding.Witness
+	if r.Witness != nil {
+		all = append(all, *r.Witness)
+	}
+	return append(all, r.More...)
+}

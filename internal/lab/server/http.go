@@ -1,0 +1,208 @@
+package server
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"seckill/internal/lab/bench"
+	"seckill/internal/lab/tell"
+)
+
+// maxBody is the most that a request may have.
+const maxBody = 64 << 10
+
+// statuses maps errors to answers.
+var statuses = []struct {
+	err    error
+	status int
+	code   string
+}{
+	{errInvalid, http.StatusBadRequest, "invalid_request"},
+	{bench.ErrInvalid, http.StatusBadRequest, "invalid_request"},
+	{errMissing, http.StatusConflict, "missing"},
+	{errNotFound, http.StatusNotFound, "not_found"},
+	{errBusy, http.StatusConflict, "busy"},
+	{bench.ErrNotNow, http.StatusConflict, "not_now"},
+	{errIdle, http.StatusConflict, "idle"},
+	{errForeign, http.StatusForbidden, "forbidden"},
+	{errStopping, http.StatusServiceUnavailable, "unavailable"},
+	{errStreams, http.StatusServiceUnavailable, "too_many_streams"},
+}
+
+// adapt makes a handler of a function that returns its error.
+func adapt(h func(http.ResponseWriter, *http.Request) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		secure(w.Header())
+		if err := h(w, r); err != nil {
+			writeError(w, err)
+		}
+	})
+}
+
+// secure sets what a browser has to know of every answer. The page sets its own policy.
+func secure(h http.Header) {
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+}
+
+func writeError(w http.ResponseWriter, err error) {
+	status, code := http.StatusInternalServerError, "internal"
+	for _, s := range statuses {
+		if errors.Is(err, s.err) {
+			status, code = s.status, s.code
+			break
+		}
+	}
+	w.Header().Del("Content-Disposition")
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	problem := map[string]any{"status": status, "code": code, "title": http.StatusText(status), "detail": err.Error()}
+	if b, ok := errors.AsType[*bench.Error](err); ok { // for the page, which says it in its own language
+		problem["reason"], problem["values"] = b.Reason, b.Values
+	}
+	if t, ok := errors.AsType[textual](err); ok {
+		problem["details"] = t.Text().All()
+	}
+	_ = json.NewEncoder(w).Encode(problem) // the client may be gone
+}
+
+// textual is an error that is told in all languages.
+type textual interface {
+	error
+	Text() tell.Text
+}
+
+// told is a text as an error.
+type told struct{ text tell.Text }
+
+var _ textual = told{}
+
+// Error implements error.
+func (t told) Error() string { return t.text.String() }
+
+// Text is the error in all languages.
+func (t told) Text() tell.Text { return t.text }
+
+// reasoned is an error of a kind that says nothing but its cause: the page shows the text.
+type reasoned struct{ kind, cause error }
+
+func because(kind, cause error) error { return &reasoned{kind, cause} }
+
+// Error implements error.
+func (r *reasoned) Error() string { return r.cause.Error() }
+
+// Unwrap is the kind and the cause.
+func (r *reasoned) Unwrap() []error { return []error{r.kind, r.cause} }
+
+func writeJSON(w http.ResponseWriter, status int, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(data) // the client may be gone
+	return nil
+}
+
+// readJSON reads a request, which is JSON.
+func readJSON(w http.ResponseWriter, r *http.Request, into any) error {
+	if err := checkJSON(r); err != nil {
+		return err
+	}
+	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return because(errInvalid, err)
+	}
+	return nil
+}
+
+// checkJSON refuses what a form of another site can send.
+func checkJSON(r *http.Request) error {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return fmt.Errorf("%w: the content type is not application/json", errInvalid)
+	}
+	return nil
+}
+
+// body is an answer that does not change, compressed once.
+type body struct{ plain, zipped []byte }
+
+func newBody(v any) (*body, error) {
+	plain, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	var zipped bytes.Buffer
+	w := gzip.NewWriter(&zipped)
+	if _, err := w.Write(plain); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return &body{plain, zipped.Bytes()}, nil
+}
+
+// ServeHTTP implements [http.Handler].
+func (b *body) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	secure(w.Header())
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Vary", "Accept-Encoding")
+	data := b.plain
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		w.Header().Set("Content-Encoding", "gzip")
+		data = b.zipped
+	}
+	_, _ = w.Write(data) // the client may be gone
+}
+
+// errForeign says that a page of another site may have made the user's browser send the request.
+var errForeign = errors.New("a page of another site may have sent this")
+
+// sameSite refuses what a page of another site can make a browser send.
+//
+//	DNS rebinding               The name of that page is made to resolve to this machine. Its Host
+//	                            header then has that name, so only loopback's own are accepted.
+//	cross-site request forgery  A form or a fetch to this server. Sec-Fetch-Site or Origin shows it.
+type sameSite struct {
+	forgery http.CrossOriginProtection
+	next    http.Handler
+}
+
+func newSameSite(next http.Handler) *sameSite { return &sameSite{next: next} }
+
+// ServeHTTP implements [http.Handler].
+func (s *sameSite) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	err := s.forgery.Check(r)
+	if err == nil && loopbackHost(r.Host) {
+		s.next.ServeHTTP(w, r)
+		return
+	}
+	secure(w.Header())
+	writeError(w, errForeign)
+}
+
+// loopbackHost reports whether a Host header names the loopback interface.
+func loopbackHost(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.Trim(host, "[]")
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return addr.Unmap().IsLoopback()
+	}
+	return strings.EqualFold(strings.TrimSuffix(host, "."), "localhost")
+}

@@ -1,0 +1,245 @@
+// Package tell has what the laboratory tells of a run: texts that can be read in English and in Chinese.
+//
+// A text is made where something happens, with an English format and its values:
+//
+//	tell.F("%s releases at %s", tell.Name("buyer 1"), when)
+//
+// It keeps both, so that it can be told in the other language as well. The English format is the key of the Chinese
+// one, in zh.json. A format that has none there fails a test.
+package tell
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+)
+
+// Language is a language that texts are told in.
+type Language string
+
+// The languages.
+const (
+	English Language = "en"
+	Chinese Language = "zh"
+)
+
+// Languages returns them.
+func Languages() []Language { return []Language{English, Chinese} }
+
+// Text is a text in all languages. The zero text is empty.
+type Text struct {
+	format string
+	values []any
+	kind   kind
+}
+
+type kind int
+
+const (
+	formatted kind = iota
+	plain          // the format is the text, in every language
+	joined         // the values are texts, one after the other
+	written        // the format is the English text, the value the Chinese one
+)
+
+// F returns a text with values, as [fmt.Sprintf] does. Values that are texts or names are told in the text's language.
+// The format must be a constant: it is a key of zh.json. Where one English text is several in Chinese, what it is about
+// comes first: "verdict|holds" is told as "holds".
+func F(format string, values ...any) Text { return Text{format: format, values: values} }
+
+// Key is F for formats that are not written in Go, such as those of a template. A test knows where they are.
+func Key(format string, values ...any) Text { return Text{format: format, values: values} }
+
+// List returns texts with commas between them.
+func List(texts ...Text) Text {
+	t := Text{kind: joined}
+	for i, one := range texts {
+		if i > 0 {
+			t.values = append(t.values, Key(", "))
+		}
+		t.values = append(t.values, one)
+	}
+	return t
+}
+
+// Sentences returns sentences one after the other.
+func Sentences(texts ...Text) Text {
+	t := Text{kind: joined}
+	for i, one := range texts {
+		if i > 0 {
+			t.values = append(t.values, Plain(" "))
+		}
+		t.values = append(t.values, one)
+	}
+	return t
+}
+
+// Plain returns a text that is the same in every language, such as a value or a statement.
+func Plain(text string) Text { return Text{format: text, kind: plain} }
+
+// Both returns a text that was written in both languages.
+func Both(english, chinese string) Text {
+	return Text{format: english, values: []any{chinese}, kind: written}
+}
+
+// Of returns the text that is a name.
+func Of(name Name) Text { return Text{values: []any{name}, kind: joined} }
+
+// Join returns texts one after the other.
+func Join(texts ...Text) Text {
+	t := Text{kind: joined}
+	for _, one := range texts {
+		t.values = append(t.values, one)
+	}
+	return t
+}
+
+// IsZero reports whether the text is empty.
+func (t Text) IsZero() bool { return t.format == "" && len(t.values) == 0 }
+
+// String is the text in English.
+func (t Text) String() string { return t.In(English) }
+
+// In is the text in a language.
+func (t Text) In(l Language) string {
+	switch t.kind {
+	case plain:
+		return t.format
+	case written:
+		if chinese, ok := t.values[0].(string); ok && l == Chinese {
+			return chinese
+		}
+		return t.format
+	case joined:
+		var b strings.Builder
+		for _, one := range t.values {
+			fmt.Fprint(&b, in(one, l))
+		}
+		return spaced(b.String(), l)
+	}
+	values := make([]any, len(t.values))
+	for i, v := range t.values {
+		values[i] = in(v, l)
+	}
+	return spaced(fmt.Sprintf(t.in(l), values...), l)
+}
+
+var space = regexp.MustCompile(`([\p{Han}，。；：）]) ([\p{Han}，。；：（])`)
+
+// spaced returns a text without what its values have brought into it: Chinese has a space beside a number or a word in
+// Latin letters, and none between its own characters.
+func spaced(text string, l Language) string {
+	if l != Chinese {
+		return text
+	}
+	for range 2 { // of two spaces with one character in between, the second
+		text = space.ReplaceAllString(text, "$1$2")
+	}
+	return text
+}
+
+// in is the format in a language.
+func (t Text) in(l Language) string {
+	if l == Chinese {
+		if format, ok := chinese()[t.format]; ok {
+			return format
+		}
+	}
+	if _, format, ok := strings.Cut(t.format, "|"); ok {
+		return format
+	}
+	return t.format
+}
+
+// in is a value of a text in a language.
+func in(value any, l Language) any {
+	if v, ok := value.(interface{ In(l Language) string }); ok {
+		return v.In(l)
+	}
+	return value
+}
+
+// All is the text in each language.
+func (t Text) All() map[Language]string {
+	all := make(map[Language]string)
+	for _, l := range Languages() {
+		all[l] = t.In(l)
+	}
+	return all
+}
+
+// Rename returns the text with other names, also in its values.
+func (t Text) Rename(rename func(Name) Name) Text {
+	values := make([]any, len(t.values))
+	for i, v := range t.values {
+		switch v := v.(type) {
+		case Name:
+			values[i] = rename(v)
+		case Text:
+			values[i] = v.Rename(rename)
+		default:
+			values[i] = v
+		}
+	}
+	if len(values) > 0 {
+		t.values = values
+	}
+	return t
+}
+
+// MarshalText implements [encoding.TextMarshaler]: the text in English.
+func (t Text) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler]. The other languages are lost.
+func (t *Text) UnmarshalText(text []byte) error {
+	*t = Text{}
+	if len(text) > 0 {
+		*t = Plain(string(text))
+	}
+	return nil
+}
+
+// Name is the name of an actor or a server, as events and lanes have it: "buyer 17 (api-1)", "MariaDB". It is the same
+// actor in every language, so it is a string.
+type Name string
+
+var (
+	parts  = regexp.MustCompile(`^(.*?)( \(.*\))?(, again(?: \d+)?)?$`)
+	number = regexp.MustCompile(`\d+$`)
+)
+
+// In is the name in a language. A name that is not in zh.json is the same in every language.
+func (n Name) In(l Language) string {
+	p := parts.FindStringSubmatch(string(n))
+	if l == English || p == nil {
+		return string(n)
+	}
+	name, again := p[1], ""
+	if p[3] != "" {
+		again = "（" + chinese()["again"] + strings.TrimPrefix(p[3], ", again") + "）"
+	}
+	digits := number.FindString(name)
+	key := strings.ToLower(strings.TrimSuffix(name, digits))
+	if digits != "" {
+		key += "%s"
+	}
+	if format, ok := chinese()[key]; ok {
+		name = strings.ReplaceAll(format, "%s", digits)
+	}
+	return name + p[2] + again
+}
+
+//go:embed zh.json
+var chineseJSON []byte
+
+// chinese are the Chinese formats by the English ones.
+var chinese = sync.OnceValue(func() map[string]string {
+	var formats map[string]string
+	if err := json.Unmarshal(chineseJSON, &formats); err != nil {
+		panic(fmt.Sprintf("zh.json: %v", err)) // a test reads it
+	}
+	return formats
+})

@@ -1,0 +1,60 @@
+package witness_test
+
+import (
+	"strings"
+	"testing"
+
+	"seckill/internal/lab/finding"
+	"seckill/internal/lab/judge"
+	"seckill/internal/lab/judge/judgetest"
+	"seckill/internal/lab/witness"
+)
+
+// The picture of a running experiment shows who holds the lock, who waits, and what has gone wrong so far. The time
+// axis leaves room for the events that follow.
+func TestLive(t *testing.T) {
+	ev := judgetest.Script(t, `
+		0   17 acquiring
+		1   17 acquired asked=0 left=100
+		1.5 store 17 ttl=99
+		10  16@1 acquiring
+		20  18@2 acquiring
+		101 store free
+		102 18@2 acquired asked=20 left=100
+		102.5 store 18 ttl=99
+		120 19@2 acquiring
+		140 end`)
+	w, ok := witness.Live(judge.Look(ev), 5)
+	if !ok {
+		t.Fatal("there is no picture")
+	}
+	got := strings.Join(drawn(w), "\n")
+	for _, want := range []string{
+		"holds(1-101 buyer 17 (api-1)) !believes(101-140 buyer 17 (api-1))", "!holds(102-140 buyer 18 (api-2))", "waits(120-140 buyer 19 (api-2))", "stored(2-101 buyer 17)",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %s in\n%s", want, got)
+		}
+	}
+	if got := actors(w); len(got) != 4 || got[1] != "buyer 18 (api-2)" || got[2] != "buyer 16 (api-1)" {
+		t.Errorf("the lanes are %q: want those that only wait last", got)
+	}
+	if w.Until != 500 {
+		t.Errorf("the axis goes to %v ms", w.Until)
+	}
+	if few, _ := witness.Live(judge.Look(ev), 2); len(actors(few)) != 2 || actors(few)[1] != "buyer 18 (api-2)" {
+		t.Errorf("of three actors, two are %q: want those that got in", actors(few))
+	}
+	if _, ok := witness.Live(judge.Look(judge.Evidence{}), 5); ok {
+		t.Error("there is a picture of nothing")
+	}
+}
+
+func actors(w finding.Witness) (names []string) {
+	for _, lane := range w.Lanes {
+		if lane.Role == finding.Actor {
+			names = append(names, lane.Name)
+		}
+	}
+	return names
+}

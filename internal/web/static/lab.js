@@ -1,0 +1,85 @@
+// The laboratory's page: which view is shown, and what the server says of the session.
+
+import { $, h, show, text } from './dom.js';
+import { call } from './api.js';
+import { follow } from './events.js';
+import { onLanguage, setup, t } from './i18n.js';
+import { listView } from './lablist.js';
+import { experimentView } from './labrun.js';
+import { resultsView } from './labresults.js';
+import { benchView } from './labbench.js';
+
+const lab = { experiments: new Map(), kinds: [], bench: { locks: [], no_replica: null }, state: { run: null, runs: [], bench: null } };
+let view = null;
+
+// route reads the address: #/ is the list, #/results the session's results, #/bench?... the bench, #/ID an experiment.
+function route() {
+  return decodeURIComponent(location.hash.replace(/^#\/?/, '').split('?')[0]);
+}
+
+function render({ focus }) {
+  const id = route();
+  const main = $('main');
+  if (id === 'main') return; // the link that skips to the content
+  if (id === 'results') view = resultsView(lab);
+  else if (id === 'bench') view = benchView(lab, new URLSearchParams(location.hash.split('?')[1] ?? ''));
+  else if (lab.experiments.has(id)) view = experimentView(lab, lab.experiments.get(id));
+  else view = listView(lab);
+  main.replaceChildren(view.element);
+  view.update();
+  if (!focus) return;
+  scrollTo(0, 0);
+  main.querySelector('h1').focus({ preventScroll: true });
+}
+
+function update() {
+  const { run, runs } = lab.state;
+  show($('results-link'), runs.length > 0);
+  text($('results-link'), t('lab.results.link', { n: runs.length }));
+  const elsewhere = run && !view?.shows(run.experiment);
+  show($('going'), Boolean(elsewhere));
+  if (elsewhere && $('going').dataset.run !== String(run.n)) {
+    $('going').dataset.run = run.n;
+    $('going').replaceChildren(t('lab.going'), ' ', h('a', { href: `#/${run.experiment}` }, run.experiment === 'bench' ? t('lab.bench') : run.experiment));
+  }
+  view?.update();
+}
+
+async function begin() {
+  let found;
+  for (;;) {
+    try {
+      found = await call('GET', '/api/experiments');
+      break;
+    } catch (error) {
+      show($('notice'), true);
+      text($('notice'), t('lab.trouble'));
+      await new Promise((resolve) => { setTimeout(resolve, 1000); });
+    }
+  }
+  show($('notice'), false);
+  lab.kinds = found.kinds.map((k) => k.kind);
+  lab.bench = found.bench;
+  for (const e of found.experiments) lab.experiments.set(e.id, e);
+  $('skip').addEventListener('click', (event) => {
+    event.preventDefault();
+    $('main').focus();
+  });
+  addEventListener('hashchange', () => render({ focus: true }));
+  onLanguage(() => {
+    delete $('going').dataset.run;
+    render({ focus: false });
+    update();
+  });
+  follow('/api/events', () => ({}), (name, data) => {
+    if (name === 'gap') return; // the next event is the whole state
+    lab.state = data;
+    update();
+  }, (connected) => {
+    show($('notice'), !connected);
+    text($('notice'), t('lab.trouble'));
+  }, new AbortController().signal).catch(reportError);
+}
+
+setup('lab.title');
+begin();

@@ -1,0 +1,165 @@
+// The stage: a run that goes on, and then what came out of it, with the partner's result beside it.
+
+import { h, list, show, text } from './dom.js';
+import { call } from './api.js';
+import { duration, inLanguage, own, t } from './i18n.js';
+import { frame } from './labpicture.js';
+import { changes, counts, kindMeans, kindName, prediction } from './labwords.js';
+
+export function stage(lab, e, run) {
+  const live = liveBox(lab);
+  const box = h('div', { class: 'outcomes' });
+  const partner = lab.experiments.get(e.partner);
+  const beside = partnerBox(partner, () => run(partner.id));
+  const element = h('section', { class: 'stage', 'aria-label': t('lab.stage') }, live.element, box, beside.element);
+  const loaded = new Map(); // by number of the run
+  let drawn = '';
+
+  // newest returns the newest run of an experiment, as far as it is loaded.
+  async function newest(id) {
+    const last = lab.state.runs.findLast((r) => r.experiment === id);
+    if (!last) return null;
+    if (!loaded.has(last.n)) loaded.set(last.n, call('GET', `/api/runs/${last.n}`));
+    try {
+      return await loaded.get(last.n);
+    } catch (error) {
+      loaded.delete(last.n);
+      throw error;
+    }
+  }
+
+  async function draw() {
+    const wanted = [e.id, e.partner].map((id) => lab.state.runs.findLast((r) => r.experiment === id)?.n ?? 0).join();
+    if (wanted === drawn) return;
+    drawn = wanted;
+    try {
+      const found = (await Promise.all([newest(e.id), newest(e.partner)])).filter((o) => o !== null);
+      if (wanted !== drawn) return; // there is a newer one by now
+      const until = found.length > 1 ? Math.max(...found.map((o) => o.pictures[0]?.end_ms ?? 0)) : 0;
+      list(box, found.map((o) => outcome(lab, lab.experiments.get(o.result.id), o, until, o.result.id !== e.id)));
+    } catch {
+      drawn = ''; // the next event tries again
+    }
+  }
+
+  return {
+    element,
+    update() {
+      const going = lab.state.run;
+      const here = going !== null && (going.experiment === e.id || going.experiment === e.partner);
+      live.update(here ? going : null);
+      beside.update(lab.state, e);
+      draw();
+    },
+  };
+}
+
+// liveBox shows a run while it goes on.
+function liveBox(lab) {
+  const heading = h('h2', {});
+  const said = h('p', { class: 'verdict waiting', role: 'status' });
+  const doing = h('p', { class: 'small' });
+  const stop = h('button', { type: 'button', class: 'quiet', onclick: () => call('POST', '/api/cancel', { body: {} }).catch(() => {}) }, t('lab.cancel'));
+  const picture = frame(t('lab.live'));
+  const element = h('div', { class: 'live', hidden: true }, heading, said, doing, h('p', {}, stop), picture.element);
+  let n = 0;
+  let began = 0;
+  let timer = 0;
+  return {
+    element,
+    update(run) {
+      show(element, run !== null);
+      if (run === null) {
+        clearInterval(timer);
+        timer = n = 0;
+        return;
+      }
+      if (run.n !== n) {
+        n = run.n;
+        picture.element.replaceChildren();
+        began = performance.now() - run.elapsed_ms;
+        clearInterval(timer);
+        timer = setInterval(() => {
+          if (!element.isConnected) clearInterval(timer);
+          text(doing, [duration(performance.now() - began), element.dataset.doing].filter(Boolean).join(' · '));
+        }, 500);
+      }
+      const what = run.doing ? own(run.doing) : '';
+      element.dataset.doing = what === run.experiment ? '' : what;
+      text(heading, t('lab.running', { experiment: run.experiment }));
+      const found = counts(lab.kinds, run.found ?? {}, lab.experiments.get(run.experiment).about);
+      said.className = `verdict ${found ? 'bad' : 'waiting'}`;
+      text(said, found ? t('lab.sofar', { found }) : t('lab.sofar.none'));
+      if (run.picture > 0) picture.show(inLanguage(`/api/live.svg?n=${run.n}-${run.picture}`));
+    },
+  };
+}
+
+// partnerBox offers the experiment with the other verdict.
+function partnerBox(partner, run) {
+  const go = h('button', { type: 'button', onclick: run }, t('lab.partner.run'));
+  const element = h('aside', { class: 'partner', hidden: true }, h('h2', {}, t('lab.partner')),
+    h('p', {}, own(partner.texts).question),
+    h('p', { class: 'row' }, go, h('a', { class: 'button', href: `#/${partner.id}` }, t('lab.partner.open'))));
+  return {
+    element,
+    update(state, e) {
+      show(element, state.runs.some((r) => r.experiment === e.id));
+      go.disabled = state.run !== null || partner.missing !== null;
+    },
+  };
+}
+
+// outcome shows what came out of a run.
+function outcome(lab, e, o, until, ofPartner) {
+  const r = o.result;
+  const id = `outcome-${o.n}`;
+  const pictures = o.pictures.map((p, i) => {
+    const place = frame(pictureTitle(p));
+    place.show(inLanguage(p.url + (until > 0 && i === 0 ? `?until=${until}` : '')));
+    return h('figure', {}, h('figcaption', {}, h('strong', {}, pictureTitle(p)), ' ', h('span', {}, own(p.summary)),
+      p.key && h('span', { class: 'small' }, ' ', t('lab.key'), ' ', h('code', {}, p.key))), place.element);
+  });
+  const [main, ...more] = pictures;
+  const told = o.as_written && own(o.texts);
+  return h('article', { class: 'outcome-of', 'aria-labelledby': id },
+    h('h2', { id }, ofPartner ? t('lab.outcome.partner', { experiment: r.id }) : t('lab.outcome', { experiment: r.id })),
+    h('p', { class: `verdict ${{ breaks: 'bad', holds: 'good' }[r.observed] ?? 'plain'}`, role: 'status' }, sentence(lab, r)),
+    r.prediction !== undefined && h('p', { class: 'predicted' }, judged(r)),
+    ...(r.changed ?? []).length > 0 ? [h('p', {}, t(r.turned ? 'lab.turned' : 'lab.unturned', { changes: changes(r.changed) }))] : [],
+    told && h('h3', {}, told.title),
+    main ?? '',
+    told && h('section', {}, h('h3', {}, t('lab.why')), h('p', {}, told.why)),
+    told?.cure && h('section', {}, h('h3', {}, t('lab.cure')), h('p', {}, told.cure)),
+    more.length > 0 && h('details', {}, h('summary', {}, t('lab.more')), ...more),
+    figures(lab, e, r, o.measures));
+}
+
+const pictureTitle = (p) => (p.kind ? t('lab.picture', { kind: kindName(p.kind) }) : t('lab.picture.prevented'));
+
+function sentence(lab, r) {
+  if (r.skipped) return t('lab.sentence.skipped', { why: r.skipped });
+  if (r.failed) return t('lab.sentence.failed', { why: r.failed.split('\n')[0] });
+  const found = counts(lab.kinds, r.anomalies, r.about);
+  if (r.observed === 'breaks') return t('lab.sentence.breaks', { found });
+  return found ? t('lab.sentence.holds.but', { found }) : t('lab.sentence.holds');
+}
+
+function judged(r) {
+  const said = prediction(r.prediction);
+  if (r.prediction_right === undefined) return t('lab.judged.not', { said });
+  if (r.prediction_right) return t('lab.judged.right', { said });
+  return t(r.prediction.startsWith(r.observed) ? 'lab.judged.otherwise' : 'lab.judged.wrong', { said });
+}
+
+function figures(lab, e, r, measured) {
+  const rows = lab.kinds.filter((k) => r.anomalies?.[k] > 0 || e.about.includes(k))
+    .map((k) => h('tr', {}, h('th', { scope: 'row' }, kindName(k), h('small', {}, kindMeans(k))), h('td', {}, String(r.anomalies?.[k] ?? 0))));
+  const measures = measured.map((m) => h('tr', {}, h('th', { scope: 'row' }, own(m.name)), h('td', {}, `${Math.round(m.value * 100) / 100} ${own(m.unit)}`)));
+  const engine = [r.engine.redis, r.engine.database, r.engine.zookeeper].filter(Boolean).join(', ');
+  return h('details', { class: 'figures-of' }, h('summary', {}, t('lab.figures')),
+    h('div', { class: 'pair' }, h('table', {}, h('caption', {}, t('lab.anomalies')), h('tbody', {}, ...rows)),
+      measures.length > 0 && h('table', {}, h('caption', {}, t('lab.measures')), h('tbody', {}, ...measures))),
+    h('p', { class: 'small' }, t('lab.ran', { seconds: (r.duration_ms / 1000).toFixed(1), engine: engine || '–', seed: r.seed })),
+    h('pre', { tabindex: '0', 'aria-label': t('lab.command') }, h('code', {}, r.command)));
+}
