@@ -26,7 +26,7 @@ func TestChangedNumber(t *testing.T) {
 		if code != exitOK || !strings.Contains(text, want) || !strings.Contains(text, "1 with changed numbers") {
 			t.Errorf("--lease %s: exit code %d, want %q in\n%s\n%s", lease, code, want, stdout, stderr)
 		}
-		if !strings.Contains(text, "buyer 1 gets the lock at ") {
+		if !strings.Contains(text, "Buyer 1 gets the lock at ") {
 			t.Errorf("--lease %s: the run's events are not told:\n%s", lease, stdout)
 		}
 		for _, untrue := range []string{"Hypothesis:", "Why:", e.Title, "NOT AS EXPECTED"} {

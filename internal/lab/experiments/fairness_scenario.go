@@ -142,7 +142,7 @@ func (c *clients) drawOrder(evidence judge.Evidence, visits []visit, wrong []ove
 			}
 		}
 		story.Summary = func(func(int64) tell.Text) tell.Text {
-			return tell.F("%d come, one after the other. %d of them get the lock, in that order: here are the first %d.", len(visits), served, shown)
+			return tell.F("%d buyers come, one after the other. %d of them get the lock, in that order: here are the first %d.", len(visits), served, shown)
 		}
 		c.Witness(witness.Tell(evidence, story))
 		return

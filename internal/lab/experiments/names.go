@@ -70,7 +70,9 @@ func (c *clients) observeKeys(keys ...string) (samples func() []judge.Sample) {
 
 // asOneLock is the evidence about several keys that the programs take for one lock.
 func (c *clients) asOneLock(samples []judge.Sample, keys ...string) judge.Evidence {
-	ev := judge.Evidence{LockStore: testbed.LockStore(c.setup.Policy.Lock), Samples: samples, End: time.Now().UnixNano()}
+	ev := judge.Evidence{
+		LockStore: testbed.LockStore(c.setup.Policy.Lock), Samples: samples, Apart: true, End: time.Now().UnixNano(),
+	}
 	for _, client := range c.all {
 		for _, e := range client.Events() {
 			if slices.Contains(keys, e.Key) {

@@ -62,7 +62,7 @@ func oneNodeDies(t *lab.Trial, setup lab.Setup) {
 	story := witness.Story{
 		Key: e.key, Who: append([]string{firstBuyer}, late...), From: before.Asked, To: last.At,
 		Summary: func(when func(int64) tell.Text) tell.Text {
-			return tell.F("Buyer 1 gets the lock at %s. Then %s killed, of %d. The others grant the lock to buyer 2 and buyer 3 all the same, the last time at %s.",
+			return tell.F("Buyer 1 gets the lock at %s. Then %s killed, out of %d nodes. The others still grant the lock to buyer 2 and buyer 3, the last time at %s.",
 				when(before.At), isAre(killed, len(nodes)-alive), len(nodes), when(last.At))
 		},
 	}
@@ -73,7 +73,7 @@ func oneNodeDies(t *lab.Trial, setup lab.Setup) {
 			both = tell.F("%s and to %s", both, tell.Name(who))
 		}
 		story.Summary = func(when func(int64) tell.Text) tell.Text {
-			return tell.F("Buyer 1 gets the lock at %s. Then %s killed, of %d, and the lock is unavailable to %s, though nobody holds it.",
+			return tell.F("Buyer 1 gets the lock at %s. Then %s killed, out of %d nodes, and the lock is unavailable to %s, though nobody holds it.",
 				when(before.At), isAre(killed, len(nodes)-alive), len(nodes), both)
 		}
 		for _, who := range refused {

@@ -269,7 +269,7 @@ func diesAmongNodes(t *lab.Trial, setup lab.Setup) {
 		story.Kind = finding.StuckKeys
 		story.Wrong = []witness.Wrong{{Who: secondBuyer, Mark: finding.Refuses}}
 		story.Summary = func(when func(int64) tell.Text) tell.Text {
-			return tell.F("Buyer 1 asks for a lease of %d ms. It has the lock on two nodes when its process dies, at %s. The keys stay there, and at %s buyer 2 gives up: %d ms after the death, and nobody holds the lock.",
+			return tell.F("Buyer 1 asks for a lease of %d ms. It has the lock on two nodes when its process dies, at %s. The keys stay there, and at %s buyer 2 gives up: %d ms after the death, though nobody holds the lock.",
 				setup.Policy.LockTTLMS, when(died), when(ended), time.Duration(ended-died).Milliseconds())
 		}
 	}

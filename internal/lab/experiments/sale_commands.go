@@ -203,6 +203,6 @@ func drawPollers(commands []command, key string) (finding.Witness, bool) {
 	return finding.Witness{
 		Kind: finding.ExcessCommands, Key: strings.Trim(key, "{}"), Lanes: append(lanes, store),
 		Summary: tell.F("Two buyers have the lock, one after the other, for %.0f ms together. Meanwhile Redis is asked for it %d times in vain, "+
-			"by %d who wait; %d of them are drawn.", at(to), inVain, len(behind)+1, drawnWaiters+1),
+			"by %d buyers who wait; %d of them are drawn.", at(to), inVain, len(behind)+1, drawnWaiters+1),
 	}, true
 }

@@ -99,14 +99,14 @@ func killedBetweenStatements(t *lab.Trial, setup lab.Setup) {
 	story := witness.Story{
 		Key: s.key, Who: []string{firstBuyer, secondBuyer, "buyer 3"}, From: g.Asked, To: last.At,
 		Summary: func(when func(int64) tell.Text) tell.Text {
-			return tell.F("Buyer 1's process takes one from the stock, and is killed at %s, before it has inserted the order. The database takes the first statement back, and %d of %d vouchers are sold to the others.",
+			return tell.F("Buyer 1's process takes one from the stock, and is killed at %s, before it has inserted the order. The database takes the first statement back. Vouchers sold to the others: %d of %d.",
 				when(death), evidence.Audit.Orders, evidence.Audit.InitialStock)
 		},
 	}
 	if lost > 0 {
 		story.Kind = finding.LostStock
 		story.Summary = func(when func(int64) tell.Text) tell.Text {
-			return tell.F("Buyer 1's process takes one from the stock, and is killed at %s, before it has inserted the order. The first statement is committed: %d of %d vouchers are sold, %d are left, and %d is gone.",
+			return tell.F("Buyer 1's process takes one from the stock, and is killed at %s, before it has inserted the order. The first statement is committed. Vouchers sold: %d of %d; left: %d; gone: %d.",
 				when(death), evidence.Audit.Orders, evidence.Audit.InitialStock, evidence.Audit.Stock, lost)
 		}
 	}

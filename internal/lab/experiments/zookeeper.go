@@ -115,13 +115,13 @@ func (c *clients) judgeReleases(waiters []*waiter) {
 	c.Measure(tell.F("requests of buyers woken in vain"), float64(all.requests), tell.F("requests"))
 	story.Moments = all.moments
 	story.Summary = func(when func(int64) tell.Text) tell.Text {
-		return tell.F("At %s buyer 1 gives the lock back, to %d who wait. Each release wakes one of them, whose turn it is: %d wake-ups for %d turns.",
+		return tell.F("At %s buyer 1 releases the lock, and %d buyers wait for it. Each release wakes one of them, whose turn it is: %d wake-ups for %d turns.",
 			when(releases[0].release.At), behind, wakes, behind)
 	}
 	if herds > 0 {
 		story.Kind = finding.Herds
 		story.Summary = func(when func(int64) tell.Text) tell.Text {
-			return tell.F("At %s buyer 1 gives the lock back, to %d who wait. A release wakes up to %d of them: until all have had their turn there are %d wake-ups, and %d of them are in vain.",
+			return tell.F("At %s buyer 1 releases the lock, and %d buyers wait for it. A release wakes %d of them at most: until all have had their turn there are %d wake-ups, and %d of them are in vain.",
 				when(releases[0].release.At), behind, most, wakes, all.vain)
 		}
 	}

@@ -40,6 +40,9 @@ type Evidence struct {
 	Grace time.Duration
 	// Shared says that readers may hold a key together.
 	Shared bool
+	// Apart says that the servers of Samples are locks of their own: a holder keeps the one it took, whoever is granted
+	// another.
+	Apart bool
 
 	// LockStore and Database name the stores in a witness, such as "ZooKeeper" and
 	// "SQLite"; empty: "lock store" and "database".

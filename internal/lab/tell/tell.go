@@ -15,6 +15,8 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Language is a language that texts are told in.
@@ -43,6 +45,7 @@ const (
 	plain          // the format is the text, in every language
 	joined         // the values are texts, one after the other
 	written        // the format is the English text, the value the Chinese one
+	sentence       // the value is a text, which begins with a capital
 )
 
 // F returns a text with values, as [fmt.Sprintf] does. Values that are texts or names are told in the text's language.
@@ -75,6 +78,14 @@ func Sentences(texts ...Text) Text {
 		t.values = append(t.values, one)
 	}
 	return t
+}
+
+// Sentence returns a text that begins with a capital letter, also if it begins with a name: "Buyer 17 gets the lock".
+func Sentence(text Text) Text {
+	if text.IsZero() {
+		return text
+	}
+	return Text{kind: sentence, values: []any{text}}
 }
 
 // Plain returns a text that is the same in every language, such as a value or a statement.
@@ -113,6 +124,10 @@ func (t Text) In(l Language) string {
 			return chinese
 		}
 		return t.format
+	case sentence:
+		text := fmt.Sprint(in(t.values[0], l))
+		first, size := utf8.DecodeRuneInString(text)
+		return string(unicode.ToUpper(first)) + text[size:]
 	case joined:
 		var b strings.Builder
 		for _, one := range t.values {

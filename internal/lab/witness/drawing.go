@@ -259,7 +259,7 @@ func (d *drawing) inside(at int64) bool { return at >= d.from && at <= d.to }
 
 // witness finishes the drawing.
 func (d *drawing) witness(summary tell.Text) finding.Witness {
-	w := finding.Witness{Kind: d.kind, Summary: summary, Key: d.key}
+	w := finding.Witness{Kind: d.kind, Summary: tell.Sentence(summary), Key: d.key}
 	for _, p := range d.participants {
 		w.Lanes = append(w.Lanes, d.actorLane(p))
 	}

@@ -105,13 +105,13 @@ func (d *drawing) holdSpans(one *judge.Hold, span func(finding.SpanKind, int64, 
 }
 
 // lostAt is when a holder no longer had the lock, though it believed so: the store had its key
-// no longer, or, where several servers store it or none was observed, another one was granted
+// no longer, or, where several servers store one lock or none was observed, another one was granted
 // it. judge.Never if that did not happen.
 func (d *drawing) lostAt(one *judge.Hold) int64 {
 	if one.Unlocked {
 		return judge.Never
 	}
-	if keys := d.Store[d.key]; keys != nil {
+	if keys := d.stored(one); keys != nil {
 		for i := len(keys.Entries) - 1; i >= 0; i-- {
 			if k := &keys.Entries[i]; k.By == one {
 				if k.Last || k.To >= one.End {
@@ -130,6 +130,21 @@ func (d *drawing) lostAt(one *judge.Hold) int64 {
 		return next.At
 	}
 	return judge.Never
+}
+
+// stored is what the store held under a holder's key: the store as a whole, or, where the servers are locks of their
+// own, the one that held it for this holder. nil if that was not observed.
+func (d *drawing) stored(one *judge.Hold) *judge.KeyHistory {
+	if !d.Apart {
+		return d.Store[d.key]
+	}
+	for _, s := range d.Servers {
+		keys := s.Keys[d.key]
+		if keys != nil && slices.ContainsFunc(keys.Entries, func(k judge.Entry) bool { return k.By == one }) {
+			return keys
+		}
+	}
+	return nil
 }
 
 // votes counts the nodes that stored a holder's key while it held the lock; of none unless the

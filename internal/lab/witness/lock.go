@@ -100,9 +100,9 @@ func (h *history) showStale(found []judge.StaleWrite) (finding.Witness, bool) {
 		what = tell.F("commits a stock of %d", s.Late.Write.Stock)
 	}
 	if before := h.lastSold(s.Late); before != nil && before.Unguarded() && before.Under != mine {
-		what = tell.F("%s over %d", what, before.Write.Stock)
+		what = tell.F("%s over the %d that was committed meanwhile", what, before.Write.Stock)
 	}
-	return d.witness(tell.F("%s; at %s %s %s; at %s %s %s all the same.",
+	return d.witness(tell.F("%s; at %s %s %s; at %s %s nevertheless %s.",
 		d.tellHold(mine, s.Next.At), d.when(s.Next.At), d.who(s.Next.By), granted(s.Next), d.when(end), d.who(mine.By), what)), true
 }
 

@@ -85,6 +85,10 @@ func (h *history) refusedWrite(f Focus) (*drawing, tell.Text) {
 	}
 	mine := l.sale.Under
 	d := h.draw("", mine.Key, mine.At, l.sale.Ended.At, subjects{holds: []*judge.Hold{mine, l.next}, transactions: []*judge.Transaction{l.sale}})
+	if mine.Unlocked { // nobody is late who has no lock to lose
+		return d, tell.F("%s; at %s %s %s; the write of %s is refused at %s.",
+			d.tellHold(mine, l.next.At), d.when(l.next.At), d.who(l.next.By), granted(l.next), d.who(mine.By), d.when(l.sale.Ended.At))
+	}
 	return d, tell.F("%s; at %s %s %s; the late write of %s is refused at %s.",
 		d.tellHold(mine, l.next.At), d.when(l.next.At), d.who(l.next.By), granted(l.next), d.who(mine.By), d.when(l.sale.Ended.At))
 }
@@ -217,7 +221,7 @@ func (h *history) turnedAway(f Focus) (*drawing, tell.Text) {
 		all := h.HoldsOf[e.Key]
 		if i := judge.GrantedAfter(all, e.At) - 1; i >= 0 && all[i].End >= e.At {
 			d := h.draw("", e.Key, all[i].At, min(all[i].End, h.End), subjects{holds: []*judge.Hold{all[i]}, refusals: []*eventlog.Event{e}})
-			return d, tell.F("%s; while it holds it, %s %s, at %s.", d.tellHold(all[i], e.At), d.who(judge.ActorOf(e)), refusal(e), d.when(e.At))
+			return d, tell.F("%s; before its release %s %s, at %s.", d.tellHold(all[i], e.At), d.who(judge.ActorOf(e)), refusal(e), d.when(e.At))
 		}
 	}
 	return nil, tell.Text{}

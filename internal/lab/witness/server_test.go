@@ -64,6 +64,38 @@ func TestSingleServersHaveLanes(t *testing.T) {
 	}
 }
 
+// A holder keeps the key it took when another holder takes a key of another name.
+func TestKeysApartAreKept(t *testing.T) {
+	ev := judgetest.Script(t, `
+		0   17 acquiring
+		1   17 acquired asked=0 left=9000
+		50  18@2 acquiring
+		51  18@2 acquired asked=50 left=9000
+		90  17 releasing asked=89 left=8900 stored=17
+		91  17 released asked=90
+		120 18@2 releasing asked=119 left=8900 stored=18
+		121 18@2 released asked=120
+		130 end`)
+	for _, seen := range []struct{ key, at, what string }{
+		{"key 1", "0", "free"}, {"key 1", "1", "17"}, {"key 1", "91", "free"},
+		{"key 2", "0", "free"}, {"key 2", "51", "18"}, {"key 2", "121", "free"},
+	} {
+		s := judgetest.Sample(t, judgetest.Nanos(t, seen.at), seen.what, nil)
+		s.Server = seen.key
+		ev.Samples = append(ev.Samples, s)
+	}
+	for _, apart := range []bool{true, false} {
+		ev.Apart = apart
+		w := witness.Proofs(judge.Judge(ev))[0]
+		believes := slices.ContainsFunc(w.Lanes, func(l finding.Lane) bool {
+			return slices.ContainsFunc(l.Spans, func(s finding.Span) bool { return s.Kind == finding.Believes })
+		})
+		if believes == apart {
+			t.Errorf("locks apart %t: a holder that only believes %t", apart, believes)
+		}
+	}
+}
+
 // One server's state at the end does not tell who holds the lock.
 func TestSingleServerIsNotTheStore(t *testing.T) {
 	ev := judgetest.Script(t, `

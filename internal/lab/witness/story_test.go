@@ -43,7 +43,7 @@ func TestTell(t *testing.T) {
 		},
 	})
 	judgetest.CheckWitness(t, w)
-	if w.Summary.String() != "at 102 ms" { // since the first event
+	if w.Summary.String() != "At 102 ms" { // since the first event
 		t.Errorf("the summary is %q", w.Summary)
 	}
 	wrong := map[string]int{}

@@ -102,7 +102,7 @@ func proof(t *testing.T, ev judge.Evidence, kind finding.Kind) finding.Witness {
 
 func TestWrongReleaseIsDrawn(t *testing.T) {
 	show(t, proof(t, judgetest.Script(t, judgetest.NaiveChain), finding.WrongReleases),
-		"buyer 17 gets the lock at 1.0 ms with 100 ms of its lease left; at 102 ms buyer 18 is granted it; at 120 ms buyer 17 releases, which deletes the lock of buyer 18 and lets buyer 19 in at 122 ms; at 140 ms buyer 18 releases, which deletes the lock of buyer 19 and lets buyer 20 in at 142 ms.",
+		"Buyer 17 gets the lock at 1.0 ms with 100 ms of its lease left; at 102 ms buyer 18 is granted it; at 120 ms buyer 17 releases, which deletes the lock of buyer 18 and lets buyer 19 in at 122 ms; at 140 ms buyer 18 releases, which deletes the lock of buyer 19 and lets buyer 20 in at 142 ms.",
 		"buyer 17 (api-1): holds(1-101 buyer 17 (api-1)) believes(101-119 buyer 17 (api-1)) !release@120(deletes the lock of buyer 18)",
 		"buyer 18 (api-2): waits(50-102 buyer 18 (api-2)) holds(102-122 buyer 18 (api-2)) believes(122-139 buyer 18 (api-2)) !release@140(deletes the lock of buyer 19)",
 		"buyer 19 (api-1): waits(60-122 buyer 19 (api-1)) holds(122-142 buyer 19 (api-1)) believes(142-159 buyer 19 (api-1)) release@160(releases)",
@@ -112,7 +112,7 @@ func TestWrongReleaseIsDrawn(t *testing.T) {
 
 func TestStaleWriteIsDrawn(t *testing.T) {
 	show(t, proof(t, judgetest.Script(t, paused), finding.StaleWrites),
-		"buyer 17 gets the lock at 1.0 ms with 100 ms of its lease left, and its process stands still for 400 ms; at 102 ms buyer 18 is granted it; at 413 ms buyer 17 commits a stock of 3 over 3 all the same.",
+		"Buyer 17 gets the lock at 1.0 ms with 100 ms of its lease left, and its process stands still for 400 ms; at 102 ms buyer 18 is granted it; at 413 ms buyer 17 nevertheless commits a stock of 3 over the 3 that was committed meanwhile.",
 		"buyer 17 (api-1): holds(1-101 buyer 17 (api-1)) paused(10-410 buyer 17 (api-1)) believes(101-414 buyer 17 (api-1)) read@2(reads 4) wakes@410(wakes) !write@411(writes 3) release@414(releases)",
 		"buyer 18 (api-2): waits(20-102 buyer 18 (api-2)) holds(102-108 buyer 18 (api-2)) read@103(reads 4) write@105(writes 3) release@108(releases)",
 		"lock store: stored(2-101 buyer 17) stored(102-110 buyer 18) ?expired@101(lease over) deleted@110(deleted)",
@@ -129,7 +129,7 @@ func TestStuckKeyOfTheUnheardIsDrawn(t *testing.T) {
 		5   api-1 killed
 		900 18@2 refused asked=20 err=taken
 		1000 end`), finding.StuckKeys),
-		"buyer 17 asks for the lock at 0 ms, and the store has its key at 1.0 ms; at 4.0 ms api-1 is killed, before it was told that the lock is its own; 998 ms later the store still has the key, without an end; buyer 18 is refused.",
+		"Buyer 17 asks for the lock at 0 ms, and the store has its key at 1.0 ms; at 4.0 ms api-1 is killed, before it was told that the lock is its own; 998 ms later the store still has the key, without an end; buyer 18 is refused.",
 		"buyer 17 (api-1): waits(0-4 buyer 17 (api-1)) killed@4(killed)",
 		"buyer 18 (api-2): waits(19-899 buyer 18 (api-2)) refused@899(refused)",
 		"lock store: !stored(1-944 buyer 17)",
@@ -164,7 +164,7 @@ func TestNoLockIsDrawnAsNone(t *testing.T) {
 		9  17 released asked=9 mech=none
 		11 18@2 releasing mech=none
 		11 18@2 released asked=11 mech=none`), finding.Overlaps),
-		"buyer 17 comes in at 0.5 ms; at 2.5 ms buyer 18 comes in, too: for 6.0 ms both are inside.",
+		"Buyer 17 comes in at 0.5 ms; at 2.5 ms buyer 18 comes in, too: for 6.0 ms both are inside.",
 		"buyer 17 (api-1): holds(0-8 is inside) read@2(reads 4) note@8(leaves)",
 		"buyer 18 (api-2): !holds(2-10 is inside) note@10(leaves)")
 }
@@ -186,7 +186,7 @@ func TestGivingUpIsNoRefusal(t *testing.T) {
 		if !ok {
 			t.Fatal("nothing is shown")
 		}
-		if !strings.HasSuffix(w.Summary.String(), "while it holds it, buyer 18 "+want+", at 9.0 ms.") {
+		if !strings.HasSuffix(w.Summary.String(), "before its release buyer 18 "+want+", at 9.0 ms.") {
 			t.Errorf("%s: %s", text, w.Summary)
 		}
 		if lane := drawn(w)[1]; !strings.HasSuffix(lane, "("+strings.TrimPrefix(want, "is ")+")") {
@@ -246,7 +246,7 @@ func TestLostOrderIsDrawn(t *testing.T) {
 		5 17 committed asked=4 tx=1`)
 	ev.Acks, ev.Rows = []judge.Ack{{Order: 71, User: 17}}, []order.Order{}
 	show(t, proof(t, ev, finding.LostOrders),
-		"buyer 17 is told that its order 71 is placed; at the end the database does not have it.",
+		"Buyer 17 is told that its order 71 is placed; at the end the database does not have it.",
 		"buyer 17 (api-1): transaction(0-2 buyer 17 (api-1)) !note@0(orders)",
 		"database: !note@2(order)")
 }
@@ -279,7 +279,7 @@ func TestStoryIsDrawn(t *testing.T) {
 		},
 		Wrong: []witness.Wrong{{Who: "buyer 17", Span: finding.Waits, Mark: finding.Refuses}},
 	})
-	show(t, w, "refused at 9.0 ms",
+	show(t, w, "Refused at 9.0 ms",
 		"buyer 17 (api-1): waits(0-1 buyer 17 (api-1)) holds(1-20 buyer 17 (api-1)) !waits(3-9 buyer 17 (api-1)) !refused@9(refused) release@20(releases)")
 }
 
@@ -289,48 +289,48 @@ func TestPictureOfPrevention(t *testing.T) {
 		focus         witness.Focus
 		summary       string
 	}{
-		{name: "a late write is refused", history: fenced, summary: "buyer 17 gets the lock at 1.0 ms with 100 ms of its lease left, and its process stands still for 400 ms; at 102 ms buyer 18 is granted it; the late write of buyer 17 is refused at 413 ms."},
-		{name: "a holder is told", summary: "buyer 17 gets the lock at 1.0 ms with 100 ms of its lease left; at 90 ms it is told that it holds it no longer; buyer 18 is granted it at 101 ms.", history: `
+		{name: "a late write is refused", history: fenced, summary: "Buyer 17 gets the lock at 1.0 ms with 100 ms of its lease left, and its process stands still for 400 ms; at 102 ms buyer 18 is granted it; the late write of buyer 17 is refused at 413 ms."},
+		{name: "a holder is told", summary: "Buyer 17 gets the lock at 1.0 ms with 100 ms of its lease left; at 90 ms it is told that it holds it no longer; buyer 18 is granted it at 101 ms.", history: `
 			1   17 acquired asked=0 left=100
 			90  17 lost err=expired
 			101 18@2 acquired asked=5
 			150 18@2 releasing stored=18`},
-		{name: "a dead holder's lock goes to the next one", summary: "buyer 17 gets the lock at 1.0 ms with 100 ms of its lease left and is killed at 5.0 ms; 96 ms later, at 101 ms, buyer 18 is granted it.", history: `
+		{name: "a dead holder's lock goes to the next one", summary: "Buyer 17 gets the lock at 1.0 ms with 100 ms of its lease left and is killed at 5.0 ms; 96 ms later, at 101 ms, buyer 18 is granted it.", history: `
 			1   17 acquired asked=0 left=100
 			2   store 17 ttl=99
 			5   api-1 killed
 			101 store free
 			101 18@2 acquired asked=5
 			150 18@2 releasing stored=18`},
-		{name: "a late release leaves the next one's lock", summary: "buyer 17 gets the lock at 1.0 ms with 100 ms of its lease left; at 101 ms buyer 18 is granted it; at 140 ms buyer 17 releases, finds that the lock is not its own, and leaves it; buyer 18 has it until 180 ms.", history: `
+		{name: "a late release leaves the next one's lock", summary: "Buyer 17 gets the lock at 1.0 ms with 100 ms of its lease left; at 101 ms buyer 18 is granted it; at 140 ms buyer 17 releases, finds that the lock is not its own, and leaves it; buyer 18 has it until 180 ms.", history: `
 			1   17 acquired asked=0 left=100
 			101 18@2 acquired asked=5
 			140 17 releasing left=-40 stored=x:18
 			141 17 released asked=140 err=lost
 			180 18@2 releasing left=20 stored=x:18
 			181 18@2 released asked=180`},
-		{name: "one waits for another", summary: "buyer 17 gets the lock at 1.0 ms; buyer 19 asks for it and waits; buyer 17 gives it back at 20 ms, and buyer 19 is granted it at 22 ms.", history: `
+		{name: "one waits for another", summary: "Buyer 17 gets the lock at 1.0 ms; buyer 19 asks for it and waits; buyer 17 gives it back at 20 ms, and buyer 19 is granted it at 22 ms.", history: `
 			1  17 acquired asked=0
 			5  18 acquired asked=0 key=other
 			20 17 releasing stored=17
 			21 17 released asked=20
 			22 19 acquired asked=3
 			30 19 releasing stored=19`},
-		{name: "one is refused", summary: "buyer 17 gets the lock at 1.0 ms; while it holds it, buyer 18 is refused, at 9.0 ms.", history: `
+		{name: "one is refused", summary: "Buyer 17 gets the lock at 1.0 ms; before its release buyer 18 is refused, at 9.0 ms.", history: `
 			1  17 acquired asked=0
 			9  18 refused asked=8 err=taken
 			20 17 releasing stored=17`},
-		{name: "two write, and one is refused", summary: "buyer 17 commits at 3.0 ms, buyer 18 is refused at 5.0 ms.", history: `
+		{name: "two write, and one is refused", summary: "Buyer 17 commits at 3.0 ms, buyer 18 is refused at 5.0 ms.", history: `
 			1  17 read stock=1 version=4 tx=1
 			2  18 read stock=1 version=4 tx=2
 			3  17 write mode=version version=4 tx=1
 			4  17 committed asked=3 tx=1
 			5  18 write mode=version version=4 tx=2
 			6  18 rolled_back asked=5 tx=2 err=conflict`},
-		{name: "one alone", summary: "buyer 17 gets the lock at 1.0 ms and has it until 9.0 ms.", history: `
+		{name: "one alone", summary: "Buyer 17 gets the lock at 1.0 ms and has it until 9.0 ms.", history: `
 			1  17 acquired asked=0
 			9  17 releasing`},
-		{name: "in focus", summary: "just so", focus: witness.Focus{Key: "other", Summary: tell.Plain("just so")}, history: `
+		{name: "in focus", summary: "Just so", focus: witness.Focus{Key: "other", Summary: tell.Plain("just so")}, history: `
 			1  17 acquired asked=0
 			9  18 refused asked=8 err=taken
 			10 18 acquired key=other
