@@ -319,13 +319,29 @@ func TestSplitVoucherLosesDataDuringASale(t *testing.T) {
 				crowd(t, s, []*Gate{last}, usersOf(4000, buckets, func(b int) bool { return b != 0 })[2000:])
 				finish()
 				t.Logf("%d told accepted, %d orders, %d rejected, epoch %d", accepted.Load(), len(s.store.orders), len(s.store.rejected), s.store.epochState.Epoch)
-				if s.store.epochState.Epoch <= 2 {
+				if s.store.epochState.Epoch <= 2 && !(name == "a transfer" && s.transfersAgree()) {
 					t.Errorf("epoch %d: the loss was not noticed", s.store.epochState.Epoch)
 				}
 				s.balanced(last, stock)
 			})
 		}
 	}
+}
+
+// transfersAgree reports whether every bucket has received what the others gave it. So it is where a bucket lost a
+// transfer and gave as much again before anybody compared: what it gave is a total, so the other one received only the
+// rest, and nothing is missing.
+func (s *fixture) transfersAgree() bool {
+	for giver, keys := range s.buckets() {
+		for i, receiver := range s.buckets() {
+			given, _ := s.client.HGet(context.Background(), keys.Meta, ledger.FieldTo+fmt.Sprint(i)).Int64()
+			received, _ := s.client.HGet(context.Background(), receiver.Meta, ledger.FieldFrom+fmt.Sprint(giver)).Int64()
+			if given != received {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // The first opener dies with some of the buckets open. The next one starts over, and orders that were
