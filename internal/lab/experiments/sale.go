@@ -196,7 +196,7 @@ func sixtyForThirty(t *lab.Trial, setup lab.Setup) {
 		// A buyer that comes just before a release makes no picture.
 		if w, ok := witness.Picture(evidence, witness.Focus{Who: fmt.Sprintf("buyer %d", a.User)}); ok {
 			w.Kind = finding.TurnedAway
-			w.Summary = tell.F("%s It is told that the service is busy, and so are %d others; at the end %d vouchers are left.", w.Summary, told-1, left)
+			w.Summary = tell.F("%s This buyer is told that the service is busy, and so are %d others; at the end %d vouchers are left.", w.Summary, told-1, left)
 			t.Witness(w)
 			return
 		}

@@ -221,7 +221,7 @@ func (h *history) turnedAway(f Focus) (*drawing, tell.Text) {
 		all := h.HoldsOf[e.Key]
 		if i := judge.GrantedAfter(all, e.At) - 1; i >= 0 && all[i].End >= e.At {
 			d := h.draw("", e.Key, all[i].At, min(all[i].End, h.End), subjects{holds: []*judge.Hold{all[i]}, refusals: []*eventlog.Event{e}})
-			return d, tell.F("%s; before its release %s %s, at %s.", d.tellHold(all[i], e.At), d.who(judge.ActorOf(e)), refusal(e), d.when(e.At))
+			return d, tell.F("%s; %s %s at %s, before the release.", d.tellHold(all[i], e.At), d.who(judge.ActorOf(e)), refusal(e), d.when(e.At))
 		}
 	}
 	return nil, tell.Text{}

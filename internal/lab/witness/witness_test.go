@@ -186,7 +186,7 @@ func TestGivingUpIsNoRefusal(t *testing.T) {
 		if !ok {
 			t.Fatal("nothing is shown")
 		}
-		if !strings.HasSuffix(w.Summary.String(), "before its release buyer 18 "+want+", at 9.0 ms.") {
+		if !strings.HasSuffix(w.Summary.String(), "buyer 18 "+want+" at 9.0 ms, before the release.") {
 			t.Errorf("%s: %s", text, w.Summary)
 		}
 		if lane := drawn(w)[1]; !strings.HasSuffix(lane, "("+strings.TrimPrefix(want, "is ")+")") {
@@ -316,7 +316,7 @@ func TestPictureOfPrevention(t *testing.T) {
 			21 17 released asked=20
 			22 19 acquired asked=3
 			30 19 releasing stored=19`},
-		{name: "one is refused", summary: "Buyer 17 gets the lock at 1.0 ms; before its release buyer 18 is refused, at 9.0 ms.", history: `
+		{name: "one is refused", summary: "Buyer 17 gets the lock at 1.0 ms; buyer 18 is refused at 9.0 ms, before the release.", history: `
 			1  17 acquired asked=0
 			9  18 refused asked=8 err=taken
 			20 17 releasing stored=17`},
