@@ -94,7 +94,7 @@ func arrangement(e, played *lab.Experiment, r *finding.Result) tell.Text {
 	case len(r.Changed) > 0:
 		return tell.F("(with its own numbers) %s This run was with %s.", own, changes(r))
 	case r.SetupOf != "":
-		return tell.F("(with its own setup) %s This run was with the setup of %s: %s", own, r.SetupOf, played.Says(lab.Arrangement))
+		return tell.F("This run was with the setup of %s: %s With its own setup: %s", r.SetupOf, played.Says(lab.Arrangement), own)
 	}
 	return own
 }

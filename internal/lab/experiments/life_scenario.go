@@ -115,7 +115,7 @@ func cancelledAgain(t *lab.Trial, setup lab.Setup) {
 	s.must(client.XAck(ctx, queue, "workers", entries...).Err())
 	s.finish(finding.ReturnedTwice, func(found int, ev judge.Evidence) tell.Text {
 		return tell.F("Process-1 has cancelled %d orders by %s, and cannot say so: without a connection its acknowledgement fails at %s. The queue gives the same work to "+
-			"process-2 at %s, which cancels them again. Of %d vouchers %d are on sale: %d were returned twice.",
+			"process-2 at %s, and process-2 cancels the orders again. Of %d vouchers %d are on sale: %d were returned twice.",
 			n, moment(done), moment(cut), moment(twice), n, ev.Audit.Stock, found)
 	}, func(int, judge.Evidence) tell.Text {
 		return tell.F("Process-1 has cancelled %d orders by %s, and cannot say so. Process-2 does the same work again at %s: no order is unpaid any "+
@@ -167,11 +167,11 @@ func eventsComeTwice(t *lab.Trial, setup lab.Setup) {
 	s.provider.untilHandled(payment.EventPaid, 2*n)
 	s.mark(webhooks, finding.Notes, tell.F("has taken all of them"), false)
 	s.finish(finding.GivenAway, func(found int, _ judge.Evidence) tell.Text {
-		return tell.F("%d buyers pay, and each event comes twice. The first one pays the order. The second one finds a paid order, is taken for a "+
-			"second payment, and its money goes back: %d buyers have a voucher and their money.", n, found)
+		return tell.F("%d buyers pay, and each event comes twice. The first delivery marks the order as paid. The second delivery finds a paid "+
+			"order and is taken for a second payment, whose money goes back: %d buyers have a voucher and their money.", n, found)
 	}, func(int, judge.Evidence) tell.Text {
-		return tell.F("%d buyers pay, and each event comes twice. The first one records the payment under its id and pays the order. The second one "+
-			"finds the payment recorded, and changes nothing.", n)
+		return tell.F("%d buyers pay, and each event comes twice. The first delivery records the payment under its id and marks the order as "+
+			"paid. The second delivery finds the payment recorded, and changes nothing.", n)
 	})
 }
 
@@ -251,10 +251,10 @@ func moneyComesLate(t *lab.Trial, setup lab.Setup) {
 	ev := s.evidence()
 	s.mark(laneMariaDB, finding.WritesStock, tell.F("%d orders paid", ev.Audit.Orders), ev.Audit.Oversold() > 0)
 	s.finish(finding.Oversold, func(_ int, ev judge.Evidence) tell.Text {
-		return tell.F("By %s all %d vouchers are ordered by others. The money of the %d cancelled orders arrives by %s and pays for them: %d paid orders "+
+		return tell.F("By %s other buyers have ordered all %d vouchers. The money for the %d cancelled orders arrives by %s, and they are marked as paid, too: %d paid orders "+
 			"for %d vouchers.", moment(bought), n, n, moment(late), ev.Audit.Orders, n)
 	}, func(int, judge.Evidence) tell.Text {
-		return tell.F("By %s all %d vouchers are ordered by others. The money of the %d cancelled orders arrives by %s, finds no stock, and goes back.",
+		return tell.F("By %s other buyers have ordered all %d vouchers. The money for the %d cancelled orders arrives by %s, finds no stock, and goes back.",
 			moment(bought), n, n, moment(late))
 	})
 }

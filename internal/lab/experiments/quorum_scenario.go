@@ -62,8 +62,8 @@ func oneNodeDies(t *lab.Trial, setup lab.Setup) {
 	story := witness.Story{
 		Key: e.key, Who: append([]string{firstBuyer}, late...), From: before.Asked, To: last.At,
 		Summary: func(when func(int64) tell.Text) tell.Text {
-			return tell.F("Buyer 1 gets the lock at %s. Then %s killed, out of %d nodes. The others still grant the lock to buyer 2 and buyer 3, the last time at %s.",
-				when(before.At), isAre(killed, len(nodes)-alive), len(nodes), when(last.At))
+			return tell.F("Buyer 1 gets the lock at %s and releases it. Of %d nodes, %s killed. The others still grant the lock to buyer 2 and buyer 3, the last time at %s.",
+				when(before.At), len(nodes), isAre(killed, len(nodes)-alive), when(last.At))
 		},
 	}
 	if len(refused) > 0 {
@@ -73,8 +73,11 @@ func oneNodeDies(t *lab.Trial, setup lab.Setup) {
 			both = tell.F("%s and to %s", both, tell.Name(who))
 		}
 		story.Summary = func(when func(int64) tell.Text) tell.Text {
-			return tell.F("Buyer 1 gets the lock at %s. Then %s killed, out of %d nodes, and the lock is unavailable to %s, though nobody holds it.",
-				when(before.At), isAre(killed, len(nodes)-alive), len(nodes), both)
+			if len(nodes) == 1 {
+				return tell.F("Buyer 1 gets the lock at %s and releases it. Then the only server is killed, and the lock is unavailable to %s, though nobody holds it.", when(before.At), both)
+			}
+			return tell.F("Buyer 1 gets the lock at %s and releases it. Of %d nodes, %s killed: the lock is unavailable to %s, though nobody holds it.",
+				when(before.At), len(nodes), isAre(killed, len(nodes)-alive), both)
 		}
 		for _, who := range refused {
 			story.Wrong = append(story.Wrong, witness.Wrong{Who: who, Mark: finding.Refuses})

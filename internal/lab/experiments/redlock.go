@@ -113,14 +113,14 @@ func slowNodesGrant(t *lab.Trial, setup lab.Setup) {
 	story := witness.Story{
 		Key: e.key, Who: []string{firstBuyer, secondBuyer}, From: g.Asked, To: next.At,
 		Summary: func(when func(int64) tell.Text) tell.Text {
-			return tell.F("Buyer 1 asks for %d ms. The answers of the nodes take longer than that: at %s it is told that it does not have the lock, and buyer 2 gets it at %s.",
+			return tell.F("Buyer 1 asks for a lease of %d ms. The answers of the nodes take longer than that: at %s it is told that it does not have the lock, and buyer 2 gets it at %s.",
 				setup.Policy.LockTTLMS, when(g.At), when(next.At))
 		},
 	}
 	if judge.Judge(evidence).Anomalies[finding.Overlaps] > 0 {
 		story.Kind = finding.Overlaps
 		story.Summary = func(when func(int64) tell.Text) tell.Text {
-			return tell.F("Buyer 1 asks for %d ms. The last node has answered at %s, after %d ms, and buyer 1 takes the lock; on most nodes it has expired by then, and at %s buyer 2 gets it, too.",
+			return tell.F("Buyer 1 asks for a lease of %d ms. The last node has answered at %s, after %d ms, and buyer 1 takes the lock; on most nodes it has expired by then, and at %s buyer 2 gets it, too.",
 				setup.Policy.LockTTLMS, when(g.At), g.Waited().Milliseconds(), when(next.At))
 		}
 	}

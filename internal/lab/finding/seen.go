@@ -34,7 +34,7 @@ func (r *Result) Seen() tell.Text {
 		of   []tell.Text
 	}{
 		{seen, deciding}, {missed, absent},
-		{tell.F("Seen besides, and of no weight for the verdict: %s.", tell.List(besides...)), besides},
+		{tell.F("Also seen, but not counted in the verdict: %s.", tell.List(besides...)), besides},
 	} {
 		if len(one.of) > 0 {
 			said = append(said, one.text)

@@ -9,7 +9,7 @@ import (
 func TestSeen(t *testing.T) {
 	about := []finding.Kind{finding.LostUpdates, finding.Oversold}
 	for want, r := range map[string]finding.Result{
-		"Seen: lost updates 2. Not seen: oversold. Seen besides, and of no weight for the verdict: two holders 1.": {
+		"Seen: lost updates 2. Not seen: oversold. Also seen, but not counted in the verdict: two holders 1.": {
 			Expect: finding.Breaks, Anomalies: map[finding.Kind]int{finding.LostUpdates: 2, finding.Overlaps: 1},
 		},
 		"Expected, and not seen: oversold, lost updates.":             {Expect: finding.Breaks},

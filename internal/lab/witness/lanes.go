@@ -237,7 +237,11 @@ func (d *drawing) databaseLane() finding.Lane {
 			case s.Write == nil:
 				m.Kind, m.Label = finding.Notes, tell.F("order")
 			case s.Unguarded() && s.Read != nil:
-				m.Label = tell.F("stock %d→%d", s.Read.Stock, s.Write.Stock)
+				from := s.Read.Stock
+				if before := d.lastSold(s); before != nil && before.Unguarded() {
+					from = before.Write.Stock // what it writes over, which it may not have read
+				}
+				m.Label = tell.F("stock %d→%d", from, s.Write.Stock)
 			case s.Unguarded():
 				m.Label = tell.F("stock %d", s.Write.Stock)
 			default:

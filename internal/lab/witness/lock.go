@@ -64,7 +64,7 @@ func (d *drawing) tellHold(one *judge.Hold, at int64) tell.Text {
 		told = tell.F("%s comes in at %s", d.who(one.By), d.when(one.At))
 	}
 	if left, known := one.LeaseLeft(); known {
-		told = tell.F("%s with %s of its lease left", told, length(left))
+		told = tell.F("%s, with %s of its lease left by its own count", told, length(left))
 	}
 	for _, stop := range d.Pauses {
 		to := cmp.Or(stop.To, d.End)
@@ -99,7 +99,7 @@ func (h *history) showStale(found []judge.StaleWrite) (finding.Witness, bool) {
 	if s.Late.Unguarded() {
 		what = tell.F("commits a stock of %d", s.Late.Write.Stock)
 	}
-	if before := h.lastSold(s.Late); before != nil && before.Unguarded() && before.Under != mine {
+	if before := h.lastSold(s.Late); before != nil && before.Unguarded() && s.Late.Read != nil && before.Ended.At > s.Late.Read.At {
 		what = tell.F("%s over the %d that was committed meanwhile", what, before.Write.Stock)
 	}
 	return d.witness(tell.F("%s; at %s %s %s; at %s %s nevertheless %s.",

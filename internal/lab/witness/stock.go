@@ -50,7 +50,7 @@ func (d *drawing) tellLostUpdate(l judge.LostUpdate) tell.Text {
 	first, last := d.who(l.Overwritten.By), d.who(l.By.By)
 	switch {
 	case l.Overwritten.Read != nil && l.Overwritten.Read.Stock == l.By.Read.Stock && l.Overwritten.Unguarded():
-		return tell.F("%s and %s both read a stock of %d; %s writes %d, committed at %s, and %s writes %d over it at %s: one of the two is lost",
+		return tell.F("%s and %s both read a stock of %d; %s commits %d at %s, and %s commits %d over it at %s: two are sold, and the stock has fallen by one",
 			first, last, l.By.Read.Stock, first, l.Overwritten.Write.Stock, d.when(l.Overwritten.Ended.At), last, l.By.Write.Stock, d.when(l.By.Ended.At))
 	case l.Overwritten.Unguarded():
 		return tell.F("%s reads a stock of %d; %s commits %d at %s; at %s %s commits %d over it, computed from what it had read",

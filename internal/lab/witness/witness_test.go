@@ -102,7 +102,7 @@ func proof(t *testing.T, ev judge.Evidence, kind finding.Kind) finding.Witness {
 
 func TestWrongReleaseIsDrawn(t *testing.T) {
 	show(t, proof(t, judgetest.Script(t, judgetest.NaiveChain), finding.WrongReleases),
-		"Buyer 17 gets the lock at 1.0 ms with 100 ms of its lease left; at 102 ms buyer 18 is granted it; at 120 ms buyer 17 releases, which deletes the lock of buyer 18 and lets buyer 19 in at 122 ms; at 140 ms buyer 18 releases, which deletes the lock of buyer 19 and lets buyer 20 in at 142 ms.",
+		"Buyer 17 gets the lock at 1.0 ms, with 100 ms of its lease left by its own count; at 102 ms buyer 18 is granted it; at 120 ms buyer 17 releases, which deletes the lock of buyer 18 and lets buyer 19 in at 122 ms; at 140 ms buyer 18 releases, which deletes the lock of buyer 19 and lets buyer 20 in at 142 ms.",
 		"buyer 17 (api-1): holds(1-101 buyer 17 (api-1)) believes(101-119 buyer 17 (api-1)) !release@120(deletes the lock of buyer 18)",
 		"buyer 18 (api-2): waits(50-102 buyer 18 (api-2)) holds(102-122 buyer 18 (api-2)) believes(122-139 buyer 18 (api-2)) !release@140(deletes the lock of buyer 19)",
 		"buyer 19 (api-1): waits(60-122 buyer 19 (api-1)) holds(122-142 buyer 19 (api-1)) believes(142-159 buyer 19 (api-1)) release@160(releases)",
@@ -112,11 +112,11 @@ func TestWrongReleaseIsDrawn(t *testing.T) {
 
 func TestStaleWriteIsDrawn(t *testing.T) {
 	show(t, proof(t, judgetest.Script(t, paused), finding.StaleWrites),
-		"Buyer 17 gets the lock at 1.0 ms with 100 ms of its lease left, and its process stands still for 400 ms; at 102 ms buyer 18 is granted it; at 413 ms buyer 17 nevertheless commits a stock of 3 over the 3 that was committed meanwhile.",
+		"Buyer 17 gets the lock at 1.0 ms, with 100 ms of its lease left by its own count, and its process stands still for 400 ms; at 102 ms buyer 18 is granted it; at 413 ms buyer 17 nevertheless commits a stock of 3 over the 3 that was committed meanwhile.",
 		"buyer 17 (api-1): holds(1-101 buyer 17 (api-1)) paused(10-410 buyer 17 (api-1)) believes(101-414 buyer 17 (api-1)) read@2(reads 4) wakes@410(wakes) !write@411(writes 3) release@414(releases)",
 		"buyer 18 (api-2): waits(20-102 buyer 18 (api-2)) holds(102-108 buyer 18 (api-2)) read@103(reads 4) write@105(writes 3) release@108(releases)",
 		"lock store: stored(2-101 buyer 17) stored(102-110 buyer 18) ?expired@101(lease over) deleted@110(deleted)",
-		"database: write@107(stock 4→3) !write@413(stock 4→3)",
+		"database: write@107(stock 4→3) !write@413(stock 3→3)",
 		"faults: paused(10-410 api-1 stands still)")
 }
 
@@ -230,12 +230,31 @@ func TestDuplicatesAreDrawn(t *testing.T) {
 		"database: note@4(order) !note@5(order)")
 }
 
+// What was committed before the late buyer read is no write that it overwrites.
+func TestStaleWriteOverNothing(t *testing.T) {
+	ev := judgetest.Script(t, `
+		0   16 read stock=5 tx=1
+		0.1 16 write stock=4 tx=1
+		0.4 16 committed asked=0.2 tx=1
+		0.5 17 acquiring
+		1   17 acquired asked=0.5 left=100 token=33
+		2   17 read stock=4 tx=1
+		102 18@2 acquired asked=20 left=100 token=34
+		411 17 write stock=3 tx=1
+		413 17 committed asked=412 tx=1
+		414 18@2 releasing asked=413.5 left=-313 stored=free`)
+	w := proof(t, ev, finding.StaleWrites)
+	if !strings.HasSuffix(w.Summary.String(), "at 413 ms buyer 17 nevertheless commits a stock of 3.") {
+		t.Error(w.Summary)
+	}
+}
+
 func TestOversoldIsDrawn(t *testing.T) {
 	ev := judgetest.Script(t, paused)
 	ev.Audit = &order.Audit{InitialStock: 1, Orders: 2, DistinctUsers: 2}
 	w := proof(t, ev, finding.Oversold)
 	judgetest.CheckWitness(t, w)
-	if !strings.HasSuffix(w.Summary.String(), "one of the two is lost. Of 1 vouchers 2 were sold.") {
+	if !strings.HasSuffix(w.Summary.String(), "two are sold, and the stock has fallen by one. Of 1 vouchers 2 were sold.") {
 		t.Error(w.Summary)
 	}
 }
@@ -289,20 +308,20 @@ func TestPictureOfPrevention(t *testing.T) {
 		focus         witness.Focus
 		summary       string
 	}{
-		{name: "a late write is refused", history: fenced, summary: "Buyer 17 gets the lock at 1.0 ms with 100 ms of its lease left, and its process stands still for 400 ms; at 102 ms buyer 18 is granted it; the late write of buyer 17 is refused at 413 ms."},
-		{name: "a holder is told", summary: "Buyer 17 gets the lock at 1.0 ms with 100 ms of its lease left; at 90 ms it is told that it holds it no longer; buyer 18 is granted it at 101 ms.", history: `
+		{name: "a late write is refused", history: fenced, summary: "Buyer 17 gets the lock at 1.0 ms, with 100 ms of its lease left by its own count, and its process stands still for 400 ms; at 102 ms buyer 18 is granted it; the late write of buyer 17 is refused at 413 ms."},
+		{name: "a holder is told", summary: "Buyer 17 gets the lock at 1.0 ms, with 100 ms of its lease left by its own count; at 90 ms it is told that it holds it no longer; buyer 18 is granted it at 101 ms.", history: `
 			1   17 acquired asked=0 left=100
 			90  17 lost err=expired
 			101 18@2 acquired asked=5
 			150 18@2 releasing stored=18`},
-		{name: "a dead holder's lock goes to the next one", summary: "Buyer 17 gets the lock at 1.0 ms with 100 ms of its lease left and is killed at 5.0 ms; 96 ms later, at 101 ms, buyer 18 is granted it.", history: `
+		{name: "a dead holder's lock goes to the next one", summary: "Buyer 17 gets the lock at 1.0 ms, with 100 ms of its lease left by its own count and is killed at 5.0 ms; 96 ms later, at 101 ms, buyer 18 is granted it.", history: `
 			1   17 acquired asked=0 left=100
 			2   store 17 ttl=99
 			5   api-1 killed
 			101 store free
 			101 18@2 acquired asked=5
 			150 18@2 releasing stored=18`},
-		{name: "a late release leaves the next one's lock", summary: "Buyer 17 gets the lock at 1.0 ms with 100 ms of its lease left; at 101 ms buyer 18 is granted it; at 140 ms buyer 17 releases, finds that the lock is not its own, and leaves it; buyer 18 has it until 180 ms.", history: `
+		{name: "a late release leaves the next one's lock", summary: "Buyer 17 gets the lock at 1.0 ms, with 100 ms of its lease left by its own count; at 101 ms buyer 18 is granted it; at 140 ms buyer 17 releases, finds that the lock is not its own, and leaves it; buyer 18 has it until 180 ms.", history: `
 			1   17 acquired asked=0 left=100
 			101 18@2 acquired asked=5
 			140 17 releasing left=-40 stored=x:18
