@@ -88,7 +88,7 @@ func TestBench(t *testing.T) {
 	if b.Processes[0].Is != "free" || !b.Processes[1].Holds || !b.Processes[2].Holds || strings.Count(b.Script, ".") != 4 {
 		t.Errorf("the state is %+v", b)
 	}
-	f.want(200, `class="mark deleted o1 wrong"`, "GET", "/api/bench.svg", "")
+	f.drawn(`class="mark deleted o1 wrong"`)
 	f.want(202, "", "POST", "/api/cancel", `{}`)
 	b = events.bench("it has ended", ended)
 	f.want(200, "<svg", "GET", "/api/bench.svg", "")
@@ -211,7 +211,7 @@ func TestBenchNetwork(t *testing.T) {
 		t.Fatalf("the late write: %s", b.last())
 	}
 	d.events.sees("it is named", func(b benchState) bool { return b.Found["stale_writes"] == 1 && b.Found["overlaps"] == 0 })
-	d.want(200, `process-1 is cut off from Redis`, "GET", "/api/bench.svg", "")
+	d.drawn(`process-1 is cut off from Redis`)
 	if b = d.more(7, "r1 b1 r2 a1"); b.last() != "done" || b.Processes[0].Cut {
 		t.Errorf("with its network back: %+v", b.Turns)
 	}
@@ -239,7 +239,7 @@ func TestBenchNodes(t *testing.T) {
 	}
 	d.events.sees("two holders are named", func(b benchState) bool { return b.Found["overlaps"] == 1 })
 	for _, part := range []string{"node 2 is back, empty", ">node 3<", "2 of 3 nodes"} {
-		d.want(200, part, "GET", "/api/bench.svg", "")
+		d.drawn(part)
 	}
 	d.stop()
 	b = d.play(setupOf("multi", 60, ""), "h2 a1")
@@ -273,7 +273,7 @@ func TestBenchFailOver(t *testing.T) {
 	}
 	d.events.sees("two holders are named", func(b benchState) bool { return b.Found["overlaps"] == 1 })
 	for _, part := range []string{"no replication", "the primary is dead", "without the key", "its replica"} {
-		d.want(200, part, "GET", "/api/bench.svg", "")
+		d.drawn(part)
 	}
 	d.stop()
 	b = d.play(`"lock":"lua","processes":2,"lease":60,"wait":0,"replica":true`, "l a1 u f a2 r1 a2")
@@ -295,7 +295,7 @@ func TestBenchMySQL(t *testing.T) {
 	if b = d.more(2, "d a2 w2"); b.last() != "done" {
 		t.Errorf("the row is deleted: %+v", b.Turns)
 	}
-	d.want(200, ">MariaDB<", "GET", "/api/bench.svg", "")
+	d.drawn(">MariaDB<")
 	d.stop()
 	for lock, moves := range map[string]string{"mysql-row-expiry": "a1 p1 x a2 w2 r2", "mysql-for-update": "a1 w1 r1 a2"} {
 		if b := d.play(setupOf(lock, 2, ""), moves); b.last() != "done" {
