@@ -208,8 +208,9 @@ func eventsComeReversed(t *lab.Trial, setup lab.Setup) {
 		return tell.F("The provider has received the money of %d orders and given it back. The refunds are taken by %s, the payments by %s, and the "+
 			"event that comes last decides: %d orders are paid without money, while %d of %d vouchers are on sale.", n, moment(refunded), moment(paid), found, ev.Audit.Stock, n)
 	}, func(_ int, ev judge.Evidence) tell.Text {
-		return tell.F("The provider has received the money of %d orders and given it back. The refunds are taken by %s: each one says that the payment "+
-			"was paid, too, and the order goes from unpaid over paid to refunded. The payments, by %s, are known: %d vouchers are on sale.",
+		return tell.F("The provider has received the money of %d orders and given it back. The refunds are taken by %s: each one also proves that "+
+			"the money had been paid, and the order goes from unpaid over paid to refunded. The payment events, taken by %s, change nothing, "+
+			"since the payments are recorded already: %d vouchers are on sale.",
 			n, moment(refunded), moment(paid), ev.Audit.Stock)
 	})
 }

@@ -234,7 +234,7 @@ func (c *clients) drawTurns(evidence judge.Evidence, all []reading, writer lockc
 		}
 	}
 	story.Summary = func(when func(int64) tell.Text) tell.Text {
-		return tell.F("The writer waits from %s on and is alone from %s on. When it leaves, the %d readers that wait by then come in together.",
+		return tell.F("The writer waits from %s on and is alone from %s on. When it leaves, the %d readers that are waiting come in together.",
 			when(writer.Asked), when(writer.At), waiting)
 	}
 	c.Witness(witness.Tell(withReadersNamed(evidence), story))

@@ -121,7 +121,7 @@ func (c *clients) judgeReleases(waiters []*waiter) {
 	if herds > 0 {
 		story.Kind = finding.Herds
 		story.Summary = func(when func(int64) tell.Text) tell.Text {
-			return tell.F("At %s buyer 1 releases the lock, and %d buyers wait for it. One release wakes up to %d of them. In all there are %d wake-ups, and %d of them are in vain.",
+			return tell.F("At %s buyer 1 releases the lock, and %d buyers wait for it. A release wakes as many as %d waiters. In all there are %d wake-ups, and %d of them are in vain.",
 				when(releases[0].release.At), behind, most, wakes, all.vain)
 		}
 	}

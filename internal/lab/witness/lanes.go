@@ -34,7 +34,7 @@ func (d *drawing) actorLane(p *participant) finding.Lane {
 			lane.Spans[len(lane.Spans)-1].Label = tell.F("is inside")
 		}
 		if n, of := d.votes(one); of > 0 {
-			mark(finding.Notes, one.At, tell.F("%d of %d nodes", n, of), false)
+			mark(finding.Notes, one.At, tell.F("on %d of %d nodes", n, of), false)
 		}
 		if one.How == judge.EndNotified {
 			mark(finding.Told, one.Lost.At, tell.F("told"), false)
@@ -105,8 +105,8 @@ func (d *drawing) holdSpans(one *judge.Hold, span func(finding.SpanKind, int64, 
 }
 
 // lostAt is when a holder no longer had the lock, though it believed so: the store had its key
-// no longer, or, where several servers store one lock or none was observed, another one was granted
-// it. judge.Never if that did not happen.
+// no longer, or, where several servers store one lock or none was observed, the lease was over on
+// all of them or another one was granted the lock. judge.Never if that did not happen.
 func (d *drawing) lostAt(one *judge.Hold) int64 {
 	if one.Unlocked {
 		return judge.Never
@@ -126,10 +126,37 @@ func (d *drawing) lostAt(one *judge.Hold) int64 {
 			}
 		}
 	}
+	lost := d.expiredEverywhere(one)
 	if next := d.next(one); next != nil && next.At < one.End && (d.outlived[one] || len(d.Servers) > 0) {
-		return next.At
+		lost = min(lost, next.At)
 	}
-	return judge.Never
+	return lost
+}
+
+// expiredEverywhere is when the last of several servers no longer had a holder's key because its lease was over there.
+// judge.Never if one of them had it to the end, or lost it in another way.
+func (d *drawing) expiredEverywhere(one *judge.Hold) int64 {
+	expired, stored := int64(0), false
+	for _, s := range d.Servers {
+		keys := s.Keys[d.key]
+		if keys == nil {
+			continue
+		}
+		for i := range keys.Entries {
+			k := &keys.Entries[i]
+			switch {
+			case k.By != one:
+			case k.Last || k.Expires == judge.Never || k.To < k.Expires-2*judge.TTLSlack:
+				return judge.Never
+			default:
+				expired, stored = max(expired, k.To), true
+			}
+		}
+	}
+	if !stored {
+		return judge.Never
+	}
+	return expired
 }
 
 // stored is what the store held under a holder's key: the store as a whole, or, where the servers are locks of their

@@ -266,7 +266,7 @@ func (d *drawing) tellStuck(s judge.StuckKey, asked *eventlog.Event, ended tell.
 	}
 	told = tell.F("%s; %s later the store still has the key", told, length(d.End-since))
 	if s.Entry.Expires == judge.Never {
-		told = tell.F("%s, without an end", told)
+		told = tell.F("%s, which has no expiry", told)
 	}
 	if turned != nil {
 		told = tell.F("%s; %s %s", told, d.who(judge.ActorOf(turned)), refusal(turned))

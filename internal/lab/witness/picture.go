@@ -208,6 +208,10 @@ func (h *history) handover(f Focus) (*drawing, tell.Text) {
 	}
 	begun, done := w.holder.At, min(w.waiter.End, h.End)
 	d := h.draw("", w.holder.Key, begun, done, subjects{holds: []*judge.Hold{w.holder, w.waiter}})
+	if w.waiter.Began < w.holder.At {
+		return d, tell.F("%s; %s waits for it already; %s gives it back at %s, and %s is granted it at %s.",
+			d.tellHold(w.holder, w.holder.End), d.who(w.waiter.By), d.who(w.holder.By), d.when(w.holder.End), d.who(w.waiter.By), d.when(w.waiter.At))
+	}
 	return d, tell.F("%s; %s asks for it and waits; %s gives it back at %s, and %s is granted it at %s.",
 		d.tellHold(w.holder, w.holder.End), d.who(w.waiter.By), d.who(w.holder.By), d.when(w.holder.End), d.who(w.waiter.By), d.when(w.waiter.At))
 }

@@ -96,6 +96,34 @@ func TestKeysApartAreKept(t *testing.T) {
 	}
 }
 
+// A lease that is over on every server is over, though nobody else was granted the lock.
+func TestLeaseOverOnEveryServer(t *testing.T) {
+	ev := judgetest.Script(t, `
+		0   17 acquiring
+		1   17 acquired asked=0 left=99
+		190 17 releasing asked=189 left=-90 stored=free
+		191 17 released asked=190 err=expired
+		200 18@2 acquiring
+		201 18@2 acquired asked=200 left=9000
+		230 end`)
+	for _, seen := range []struct{ node, at, what, ttl string }{
+		{"node 1", "0", "free", ""}, {"node 1", "1", "17", "100"}, {"node 1", "101", "free", ""},
+		{"node 2", "0", "free", ""}, {"node 2", "3", "17", "100"}, {"node 2", "103", "free", ""},
+	} {
+		s := judgetest.Sample(t, judgetest.Nanos(t, seen.at), seen.what, map[string]string{"ttl": seen.ttl})
+		s.Server = seen.node
+		ev.Samples = append(ev.Samples, s)
+	}
+	w, ok := witness.Picture(ev, witness.Focus{Who: "buyer 17"})
+	if !ok {
+		t.Fatal("no picture")
+	}
+	i := slices.IndexFunc(w.Lanes[0].Spans, func(s finding.Span) bool { return s.Kind == finding.Believes })
+	if i < 0 || w.Lanes[0].Spans[i].From != 103 {
+		t.Errorf("the lane is %+v", w.Lanes[0].Spans)
+	}
+}
+
 // One server's state at the end does not tell who holds the lock.
 func TestSingleServerIsNotTheStore(t *testing.T) {
 	ev := judgetest.Script(t, `

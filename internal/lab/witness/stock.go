@@ -50,7 +50,7 @@ func (d *drawing) tellLostUpdate(l judge.LostUpdate) tell.Text {
 	first, last := d.who(l.Overwritten.By), d.who(l.By.By)
 	switch {
 	case l.Overwritten.Read != nil && l.Overwritten.Read.Stock == l.By.Read.Stock && l.Overwritten.Unguarded():
-		return tell.F("%s and %s both read a stock of %d; %s commits %d at %s, and %s commits %d over it at %s: two are sold, and the stock has fallen by one",
+		return tell.F("%s and %s both read a stock of %d; %s commits %d at %s, and %s commits %d over it at %s: both sell the same voucher",
 			first, last, l.By.Read.Stock, first, l.Overwritten.Write.Stock, d.when(l.Overwritten.Ended.At), last, l.By.Write.Stock, d.when(l.By.Ended.At))
 	case l.Overwritten.Unguarded():
 		return tell.F("%s reads a stock of %d; %s commits %d at %s; at %s %s commits %d over it, computed from what it had read",
@@ -117,7 +117,7 @@ func (h *history) showDuplicates() (finding.Witness, bool) {
 	asked, also := p.one.Checked, p.other.Checked
 	switch {
 	case asked != nil && also != nil && !asked.Found && !also.Found:
-		summary = tell.F("%s: both look for an earlier one, at %s and at %s, and find none; the first is committed at %s, the second at %s",
+		summary = tell.F("%s: both requests look for an earlier order, at %s and at %s, and find none; the first is committed at %s, the second at %s",
 			summary, d.when(asked.At), d.when(also.At), d.when(p.one.Ended.At), d.when(p.other.Ended.At))
 	case together(p) > 0:
 		summary = tell.F("%s: the second is begun at %s, before the first is committed at %s", summary, d.when(p.other.Began), d.when(p.one.Ended.At))

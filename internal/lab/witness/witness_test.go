@@ -129,7 +129,7 @@ func TestStuckKeyOfTheUnheardIsDrawn(t *testing.T) {
 		5   api-1 killed
 		900 18@2 refused asked=20 err=taken
 		1000 end`), finding.StuckKeys),
-		"Buyer 17 asks for the lock at 0 ms, and the store has its key at 1.0 ms; at 4.0 ms api-1 is killed, before it was told that the lock is its own; 998 ms later the store still has the key, without an end; buyer 18 is refused.",
+		"Buyer 17 asks for the lock at 0 ms, and the store has its key at 1.0 ms; at 4.0 ms api-1 is killed, before it was told that the lock is its own; 998 ms later the store still has the key, which has no expiry; buyer 18 is refused.",
 		"buyer 17 (api-1): waits(0-4 buyer 17 (api-1)) killed@4(killed)",
 		"buyer 18 (api-2): waits(19-899 buyer 18 (api-2)) refused@899(refused)",
 		"lock store: !stored(1-944 buyer 17)",
@@ -224,7 +224,7 @@ func TestDuplicatesAreDrawn(t *testing.T) {
 		6 17 committed asked=5 tx=2 attempt=2`)
 	ev.Audit = &order.Audit{InitialStock: 9, Stock: 7, Orders: 2, DistinctUsers: 1}
 	show(t, proof(t, ev, finding.DuplicateOrders),
-		"User 17 has two orders: both look for an earlier one, at 0 ms and at 1.0 ms, and find none; the first is committed at 4.0 ms, the second at 5.0 ms.",
+		"User 17 has two orders: both requests look for an earlier order, at 0 ms and at 1.0 ms, and find none; the first is committed at 4.0 ms, the second at 5.0 ms.",
 		"buyer 17 (api-1): transaction(0-4 buyer 17 (api-1)) note@0(finds no order) note@2(orders)",
 		"buyer 17 (api-1), again: transaction(1-5 buyer 17 (api-1), again) note@1(finds no order) !note@3(orders)",
 		"database: note@4(order) !note@5(order)")
@@ -254,7 +254,7 @@ func TestOversoldIsDrawn(t *testing.T) {
 	ev.Audit = &order.Audit{InitialStock: 1, Orders: 2, DistinctUsers: 2}
 	w := proof(t, ev, finding.Oversold)
 	judgetest.CheckWitness(t, w)
-	if !strings.HasSuffix(w.Summary.String(), "two are sold, and the stock has fallen by one. Of 1 vouchers 2 were sold.") {
+	if !strings.HasSuffix(w.Summary.String(), "both sell the same voucher. Of 1 vouchers 2 were sold.") {
 		t.Error(w.Summary)
 	}
 }
@@ -335,6 +335,13 @@ func TestPictureOfPrevention(t *testing.T) {
 			21 17 released asked=20
 			22 19 acquired asked=3
 			30 19 releasing stored=19`},
+		{name: "one was waiting before", summary: "Buyer 17 gets the lock at 3.0 ms; buyer 19 waits for it already; buyer 17 gives it back at 20 ms, and buyer 19 is granted it at 22 ms.", history: `
+			0  17 acquiring
+			1  19@2 acquiring
+			3  17 acquired asked=0
+			20 17 releasing
+			21 17 released asked=20
+			22 19@2 acquired asked=1`},
 		{name: "one is refused", summary: "Buyer 17 gets the lock at 1.0 ms; buyer 18 is refused at 9.0 ms, before the release.", history: `
 			1  17 acquired asked=0
 			9  18 refused asked=8 err=taken
