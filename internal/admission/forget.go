@@ -261,9 +261,8 @@ func agree(all []ledger.State, st order.EpochState) bool {
 	return stock == st.Stock-st.Returned // what was given back may be on its way
 }
 
-// clear removes what Redis has of a voucher that was forgotten under an epoch. Once Redis has nothing,
-// clear records that in the database. What a process that woke up late has brought back is removed
-// before that.
+// clear removes what Redis has of a voucher that was forgotten under an epoch, including keys that a
+// process that woke up late wrote again. Once Redis has nothing, clear records that in the database.
 func (f *Forgetter) clear(ctx context.Context, v *voucherState, epoch int64, all bool) error {
 	left := int64(0)
 	for _, b := range v.buckets {

@@ -220,8 +220,8 @@ func (t *tx) lockUnpaid(ctx context.Context, some []heldOrder) (locked []heldOrd
 
 // returnStock gives the vouchers of orders of one voucher back, in the database and, under the flow
 // admission, in the books from which Redis is told: a total for each bucket, and the orders whose users may
-// order again. Both carry the epoch of this moment: the voucher's row is locked, so an epoch that is opened
-// later begins with this stock. While the voucher is closed, Redis need not be told.
+// order again. Both carry the latest open epoch. The voucher's row is locked, so an epoch that is opened later
+// begins with this stock. While the voucher is closed, only the total is written: Redis need not be told.
 func returnStock(orders []heldOrder) []write {
 	voucherID, n := orders[0].VoucherID, int64(len(orders))
 	perBucket := make(map[int]int64)

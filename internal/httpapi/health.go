@@ -182,8 +182,8 @@ func (h *health) runChecks(ctx context.Context) checkResult {
 	return h.last
 }
 
-// recent is runChecks with a short wait: it returns the result before if the checks take longer, or if those of
-// another scrape are still under way. It is nil before the first result.
+// recent is runChecks with a short wait. It returns the previous result if the checks take longer, or if those of
+// another scrape are still under way. The result is nil until the first checks have finished.
 func (h *health) recent(ctx context.Context) *checkResult {
 	if !h.scraping.CompareAndSwap(false, true) {
 		return h.latest.Load()

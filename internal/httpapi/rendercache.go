@@ -27,8 +27,8 @@ func newRenderCache() *renderCache {
 	return s
 }
 
-// bodyCache keeps the rendered body of a value. A value is unchanged if its address is: the entry keeps the
-// value alive, so that its address is not used again.
+// bodyCache keeps the rendered body of a value. The same address means the same, unchanged
+// value: the entry keeps the value alive, so that its address is not used again.
 type bodyCache[K, I comparable] struct {
 	limit int
 	mu    sync.RWMutex

@@ -24,7 +24,7 @@ type Observer struct {
 }
 
 // Observe returns a Locker that works as l and reports to o. It implements [Inspector]
-// and [ForceReleaser], and returns [errors.ErrUnsupported] where l does not.
+// and [ForceReleaser]. Their methods return [errors.ErrUnsupported] if l lacks them.
 func Observe(l Locker, o Observer) Locker { return &observed{locker: l, to: o} }
 
 type observed struct {

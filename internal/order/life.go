@@ -203,8 +203,8 @@ func (l *Life) Await(ctx context.Context, o Order, limit time.Duration) error {
 	return l.watch.await(ctx, o, limit)
 }
 
-// The expiry looks for due orders so often, and takes so many at a time. An order is expired at most
-// expireEvery and the time of a few transactions late.
+// The expiry looks for due orders every expireEvery, and takes up to expireBatch at a time. An order is
+// expired at most expireEvery and the time of a few transactions late.
 const (
 	expireEvery = 500 * time.Millisecond
 	expireBatch = 500

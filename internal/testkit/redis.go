@@ -119,8 +119,9 @@ func (s *RedisServer) Restart() {
 	}
 }
 
-// ReplicaOf makes the server a replica of the one at the address, and waits until it is in sync. Through a
-// [Proxy] that is cut later, it lags behind. After Restart it is no longer a replica.
+// ReplicaOf makes the server a replica of the one at the address, and waits until it is in sync. If the
+// address is a [Proxy]'s, cutting the proxy later makes the replica lag. After Restart the server is no longer a
+// replica.
 func (s *RedisServer) ReplicaOf(addr string) {
 	s.t.Helper()
 	process := s.own("ReplicaOf")

@@ -132,8 +132,8 @@ func (d *Decision) HasOrder() bool {
 	return strings.ContainsAny(d.Outcomes, string([]byte{Accepted, Repeated, RepeatedUnderKey}))
 }
 
-// Admit decides about a batch. With [ErrUnacknowledged] there is a decision too, and fewer
-// replicas than wanted have it.
+// Admit decides about a batch. With [ErrUnacknowledged] it returns the decision too, but
+// fewer replicas than required have acknowledged it.
 func (l *Ledger) Admit(ctx context.Context, b *Batch) (Decision, error) {
 	user, last := "", ""
 	if b.Known.Order != 0 {

@@ -39,7 +39,7 @@ func (k Keys) PreparedUsers(epoch int64) string {
 }
 
 // FinalChannel is the channel on which the ids of a voucher's orders are published once they
-// are final. A channel has no slot, so all buckets share one.
+// are final. A channel has no slot, so all buckets share one channel.
 func FinalChannel(prefix string, voucherID int64) string {
 	return KeysOf(prefix, voucherID, 0).Meta + ":done"
 }

@@ -151,8 +151,8 @@ func (r *relay) readReply(frame []byte) {
 	}
 }
 
-// watches reports whether the process watches a node and no request to set a watch is
-// unanswered.
+// watches reports whether the process watches a node and every request to set a watch has
+// been answered.
 func (r *relay) watches() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -120,8 +120,8 @@ func (h *Hold) ReleaseSpan() (from, to int64, ok bool) {
 	return from, to, true
 }
 
-// Nanos converts milliseconds to nanoseconds, limited to an hour in case a file contains
-// nonsense.
+// Nanos converts milliseconds to nanoseconds, limited to 1,000 hours either way in case a
+// file contains nonsense.
 func Nanos(ms float64) int64 {
 	const limit = float64(time.Hour) * 1e3
 	return int64(min(max(ms*1e6, -limit), limit))

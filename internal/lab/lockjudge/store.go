@@ -11,8 +11,8 @@ import (
 	"seckill/internal/lock/locktest"
 )
 
-// store reads a database that only the judged lock uses. How the lock names its keys is not
-// known: those that contain the name of the lock count as its own.
+// store reads a database that only the judged lock uses. It does not know how the
+// lock names its keys: every key that contains the lock's name counts as the lock's.
 type store struct {
 	client  *redis.Client
 	history *history

@@ -67,8 +67,8 @@ func (s *streams) watched() bool {
 	return s.open > 0
 }
 
-// serve is GET /api/events. A page that was cut off sends Last-Event-ID and gets what it has missed,
-// or the event "gap" first if that is gone.
+// serve is GET /api/events. A page that reconnects sends Last-Event-ID and gets the events that
+// it missed. If they are no longer stored, it gets the event "gap" first.
 func (s *streams) serve(w http.ResponseWriter, r *http.Request) error {
 	s.mu.Lock()
 	if s.open >= maxStreams {

@@ -141,9 +141,9 @@ func (t *trial) mustBeTold(l lock.Lease, what string, causes ...error) {
 	t.violated("the holder of a lock that %s was told %v", what, cause)
 }
 
-// toldBeforeOthersGetIn compares the moment at which a holder without a server is told
-// with the moment at which the next owner gets the lock. Goroutines of this process
-// measure both and may be late, hence the slack and the attempts.
+// toldBeforeOthersGetIn compares the moment at which a holder that is cut off from the
+// server learns of its loss with the moment at which the next owner gets the lock.
+// Goroutines of this process measure both and may be late, hence the slack and the attempts.
 func toldBeforeOthersGetIn(t *trial) {
 	t.require(t.Renewed > 0, "watchdog")
 	const slack, attempts = 10 * time.Millisecond, 3

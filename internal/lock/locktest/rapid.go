@@ -18,8 +18,8 @@ func (t *trial) quietRapid() {
 // rapidQuiet is a package variable because rapid's settings are global flags.
 var rapidQuiet sync.Once
 
-// rapidTB replaces the test: the claim decides whether a failure that rapid finds fails
-// the test.
+// rapidTB is passed to rapid instead of the test. It only records failures: the claim
+// decides whether they fail the test.
 type rapidTB struct {
 	name   string
 	failed bool

@@ -81,7 +81,7 @@ func (l *Locker) extend(ctx context.Context, a *acquisition, ttl time.Duration) 
 }
 
 // prolong sets the end of the batch's unexpired rows to ttl from now and counts them. If
-// the server's clock stands still, it may not count a row, because its end is unchanged.
+// the server's clock stands still, the count may omit a row whose end did not change.
 func (l *Locker) prolong(ctx context.Context, ttl time.Duration, batch ...*acquisition) (int64, error) {
 	marks := strings.Repeat(", ?", len(batch))[2:]
 	args := []any{ttl.Microseconds(), l.mechanism}
