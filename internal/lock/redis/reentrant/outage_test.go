@@ -114,7 +114,7 @@ func TestMiniredis(t *testing.T) {
 	if state := inspect(t, l); state.Owner != "me" || state.Count != 2 {
 		t.Errorf("Inspect = %+v, want me twice", state)
 	}
-	_, err := l.Acquire(t.Context(), key, lock.Options{Wait: 50 * time.Millisecond})
+	_, err := l.Acquire(t.Context(), key, lock.Options{Wait: time.Second}) // longer than a busy machine takes to answer
 	if refused, ok := errors.AsType[*lock.NotAcquiredError](err); !ok || refused.Holder != "me" {
 		t.Errorf("Acquire of a taken key = %v", err)
 	}

@@ -160,7 +160,7 @@ func TestHolderWithoutExpiry(t *testing.T) {
 	if err := client.Persist(t.Context(), name).Err(); err != nil {
 		t.Fatal(err)
 	}
-	_, err := l.Acquire(t.Context(), key, lock.Options{Wait: 20 * time.Millisecond})
+	_, err := l.Acquire(t.Context(), key, lock.Options{Wait: time.Second})
 	if refused, ok := errors.AsType[*lock.NotAcquiredError](err); !ok || refused.TTL != lock.NoExpiry {
 		t.Errorf("Acquire = %v, want a holder without an end", err)
 	}
@@ -182,7 +182,7 @@ func TestRefusalInLineNamesHolder(t *testing.T) {
 	var waiters sync.WaitGroup
 	for range 5 {
 		waiters.Go(func() {
-			_, err := l.Acquire(t.Context(), key, lock.Options{Wait: 300 * time.Millisecond})
+			_, err := l.Acquire(t.Context(), key, lock.Options{Wait: time.Second})
 			refused, ok := errors.AsType[*lock.NotAcquiredError](err)
 			if !ok || refused.Holder != "holder" || refused.TTL < 50*time.Second || refused.TTL > time.Minute {
 				t.Errorf("Acquire = %v, want one that names the holder", err)
