@@ -10,8 +10,8 @@ import (
 	"seckill/internal/lab/witness"
 )
 
-// The picture of a running experiment shows who holds the lock, who waits, and what has gone wrong so far. The time
-// axis leaves room for the events that follow.
+// The picture of a running experiment shows the holder, the waiters, and what has gone wrong so far. The time axis
+// leaves room for the events that follow.
 func TestLive(t *testing.T) {
 	ev := judgetest.Script(t, `
 		0   17 acquiring

@@ -85,7 +85,7 @@ func (h *history) refusedWrite(f Focus) (*drawing, tell.Text) {
 	}
 	mine := l.sale.Under
 	d := h.draw("", mine.Key, mine.At, l.sale.Ended.At, subjects{holds: []*judge.Hold{mine, l.next}, transactions: []*judge.Transaction{l.sale}})
-	if mine.Unlocked { // nobody is late who has no lock to lose
+	if mine.Unlocked { // without a lock there is none to lose, so the write is not late
 		return d, tell.F("%s; at %s %s %s; the write of %s is refused at %s.",
 			d.tellHold(mine, l.next.At), d.when(l.next.At), d.who(l.next.By), granted(l.next), d.who(mine.By), d.when(l.sale.Ended.At))
 	}

@@ -309,6 +309,15 @@ func TestPictureOfPrevention(t *testing.T) {
 		summary       string
 	}{
 		{name: "a late write is refused", history: fenced, summary: "Buyer 17 gets the lock at 1.0 ms, with 100 ms of its lease left by its own count, and its process stands still for 400 ms; at 102 ms buyer 18 is granted it; the late write of buyer 17 is refused at 413 ms."},
+		{name: "a write without a lock is refused, which is not late", summary: "Buyer 17 comes in at 0.5 ms; at 2.5 ms buyer 18 comes in; the write of buyer 17 is refused at 5.5 ms.", history: `
+			1  17 acquired asked=0.5 mech=none
+			2  17 write mode=version tx=1
+			3  18@2 acquired asked=2.5 mech=none
+			6  17 rolled_back asked=5 tx=1 err=conflict
+			9  17 releasing mech=none
+			9  17 released asked=9 mech=none
+			11 18@2 releasing mech=none
+			11 18@2 released asked=11 mech=none`},
 		{name: "a holder is told", summary: "Buyer 17 gets the lock at 1.0 ms, with 100 ms of its lease left by its own count; at 90 ms it is told that it holds it no longer; buyer 18 is granted it at 101 ms.", history: `
 			1   17 acquired asked=0 left=100
 			90  17 lost err=expired
