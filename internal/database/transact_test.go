@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"seckill/internal/order"
 	"seckill/internal/testkit"
 	"seckill/internal/voucher"
@@ -29,12 +31,29 @@ func wantNoOpenTransaction(t *testing.T, d *DB) {
 		wantErr(t, err)
 		return
 	}
-	testkit.Until(t, "no transaction is open on the server", func() bool {
-		var open int
-		const query = `SELECT COUNT(*) FROM information_schema.innodb_trx t LEFT JOIN information_schema.processlist p
-			ON p.id = t.trx_mysql_thread_id WHERE p.id IS NULL OR p.db = DATABASE()` // other tests use the server too
-		wantErr(t, d.readers.QueryRowContext(context.Background(), query).Scan(&open))
-		return open == 0
+	wantErr(t, testkit.NoTransaction(t.Context(), d.writers, time.Minute, "vouchers", "orders"))
+}
+
+// The check of wantNoOpenTransaction finds an open transaction, and is not disturbed by what other sessions do.
+func TestOpenTransactionIsFound(t *testing.T) {
+	t.Parallel()
+	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
+		d := openMigrated(t, databaseConfig(where))
+		createVoucher(t, d, 1, 5)
+		other := make(chan error, 1)
+		go func() {
+			other <- d.readers.QueryRowContext(t.Context(), "SELECT SLEEP(2) + LENGTH('🎫')").Scan(new(int))
+		}()
+		wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
+			wantErr(t, flushed(ctx, tx, tx.Decrement(ctx, 1)))
+			err := testkit.NoTransaction(ctx, d.readers, time.Second, "vouchers", "orders")
+			if failed, refused := errors.AsType[*mysql.MySQLError](err); !refused || failed.Number != 1205 { // ER_LOCK_WAIT_TIMEOUT
+				t.Errorf("beside an open transaction: %v", err)
+			}
+			return nil
+		}))
+		wantNoOpenTransaction(t, d)
+		wantErr(t, <-other)
 	})
 }
 

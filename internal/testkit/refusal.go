@@ -120,25 +120,43 @@ func (r *refuser) statements(begin, end string) func(context.Context) (func(cont
 	}
 }
 
+// connections returns the ids of an account's connections. SHOW PROCESSLIST also works while a session runs a
+// statement with an emoji; on MySQL, information_schema.processlist then answers error 3854.
+func connections(ctx context.Context, admin *sql.Conn, account string) ([]int64, error) {
+	rows, err := admin.QueryContext(ctx, "SHOW PROCESSLIST")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		return nil, err
+	}
+	var ids []int64
+	for rows.Next() {
+		var id int64
+		var user string
+		row := []any{&id, &user}
+		for range len(columns) - len(row) { // the two servers differ in the rest
+			row = append(row, new(sql.RawBytes))
+		}
+		if err := rows.Scan(row...); err != nil {
+			return nil, err
+		}
+		if user == account {
+			ids = append(ids, id)
+		}
+	}
+	return ids, rows.Err()
+}
+
 // noSuchThread: the connection ended before it was killed.
 const noSuchThread = 1094
 
 // killConnections closes all connections of the account, with exceptions.
 func (r *refuser) killConnections(ctx context.Context, admin *sql.Conn, except []int64) error {
-	rows, err := admin.QueryContext(ctx, "SELECT id FROM information_schema.processlist WHERE user = ?", account)
+	ids, err := connections(ctx, admin, account)
 	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	var ids []int64
-	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
-			return err
-		}
-		ids = append(ids, id)
-	}
-	if err := rows.Err(); err != nil {
 		return err
 	}
 	for _, id := range ids {
