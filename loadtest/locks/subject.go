@@ -73,7 +73,9 @@ func ours() []subject {
 // peers are the libraries: first with their defaults, then with the settings that suit these scenarios best.
 func peers() []subject {
 	return []subject{
-		{name: "go-redis by hand", says: "SET NX PX and a script that compares and deletes, asked again every 5 ms", open: openByHand},
+		{name: "go-redis by hand", says: "SET NX PX and a script that compares and deletes, asked again every 5 ms", open: byHand(compareAndDelete, "")},
+		// With the commands that reentrant sends, which check for waiters, what is left is the difference of the clients.
+		{name: "go-redis by hand, as reentrant", says: "SET NX PX and reentrant's release, asked again every 5 ms", open: byHand(deleteUnlessAwaited, "", ":queue")},
 		{name: "redsync", says: "go-redsync/redsync with its defaults: asked again after 50 to 250 ms, 32 times", open: redsyncWith()},
 		{name: "redsync 5 ms", says: "asked again every 5 ms, until the limit",
 			open: redsyncWith(redsync.WithRetryDelay(poll), redsync.WithTries(int(waitLimit/poll)))},
@@ -120,38 +122,52 @@ func own(name, says string, open func(*redis.Client) (lock.Locker, error)) subje
 	}}
 }
 
-// openByHand is the lock that programs write without a library.
-func openByHand(t target) (*locker, error) {
-	client := newClient(t)
-	script := redis.NewScript(`if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) end return 0`)
+// compareAndDelete is the release that programs write without a library.
+const compareAndDelete = `if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) end return 0`
+
+// deleteUnlessAwaited executes the commands of reentrant's release_free.lua.
+const deleteUnlessAwaited = `if redis.call("exists", KEYS[2]) == 0 and redis.call("get", KEYS[1]) == ARGV[1] then
+	return redis.call("del", KEYS[1]) end return 0`
+
+// byHand returns the lock that programs write without a library, with a script that releases it. The script's
+// keys are that of the lock with these endings.
+func byHand(release string, endings ...string) func(target) (*locker, error) {
+	script := redis.NewScript(release)
 	take := redis.SetArgs{Mode: "NX", TTL: lease}
-	return &locker{
-		acquire: func(ctx context.Context, key string) (func() error, error) {
-			value := rand.Text()
-			for {
-				err := client.SetArgs(ctx, key, value, take).Err()
-				if err == nil {
-					break
+	return func(t target) (*locker, error) {
+		client := newClient(t)
+		return &locker{
+			acquire: func(ctx context.Context, key string) (func() error, error) {
+				value := rand.Text()
+				for {
+					err := client.SetArgs(ctx, key, value, take).Err()
+					if err == nil {
+						break
+					}
+					if !errors.Is(err, redis.Nil) {
+						return nil, err
+					}
+					select {
+					case <-ctx.Done():
+						return nil, ctx.Err()
+					case <-time.After(poll):
+					}
 				}
-				if !errors.Is(err, redis.Nil) {
-					return nil, err
-				}
-				select {
-				case <-ctx.Done():
-					return nil, ctx.Err()
-				case <-time.After(poll):
-				}
-			}
-			return func() error {
-				n, err := script.Run(context.WithoutCancel(ctx), client, []string{key}, value).Int()
-				if err == nil && n == 0 {
-					err = errNotHeld
-				}
-				return err
-			}, nil
-		},
-		close: client.Close,
-	}, nil
+				return func() error {
+					keys := make([]string, len(endings))
+					for i, ending := range endings {
+						keys[i] = key + ending
+					}
+					n, err := script.Run(context.WithoutCancel(ctx), client, keys, value).Int()
+					if err == nil && n == 0 {
+						err = errNotHeld
+					}
+					return err
+				}, nil
+			},
+			close: client.Close,
+		}, nil
+	}
 }
 
 var errNotHeld = errors.New("the lock was not held any more")

@@ -1,11 +1,9 @@
--- The most frequent release: the lock has one lease, and nobody waits.
+-- The most frequent release: the lock has one lease, and nobody waits. The key expires with
+-- its last lease, so this lease has not ended.
 if ARGV[3] == '' and redis.call('EXISTS', KEYS[2]) == 0 then
   local held = redis.call('HGETALL', KEYS[1])
   if #held == 4 and held[2] == ARGV[1] and held[3] == ARGV[2] then
-    local time = redis.call('TIME')
-    if tonumber(held[4]) > time[1] * 1000 + math.floor(time[2] / 1000) then
-      return redis.call('DEL', KEYS[1])
-    end
+    return redis.call('DEL', KEYS[1])
   end
 end
 

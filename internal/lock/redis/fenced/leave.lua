@@ -13,7 +13,10 @@ local _, lease_id, _, owner = parse_entry(lock, entry)
 local held = redis.call('HMGET', lock, 'owner', lease_id)
 if held[1] == owner and held[2] then
   redis.call('HDEL', lock, lease_id)
-  if last_lease_end(lock) == 0 then
+  local last_end = last_lease_end(lock)
+  if last_end > 0 then
+    expire_with(lock, last_end)
+  else
     redis.call('DEL', lock)
     grant_next(lock, queue, KEYS[3], tonumber(ARGV[2]))
   end
