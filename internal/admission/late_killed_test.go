@@ -380,10 +380,7 @@ func (s *lateSale) mustPlace(user int64) {
 	s.t.Helper()
 	_, err := s.place(s.t.Context(), s.v, user)
 	must(s.t, err)
-	testkit.Until(s.t, "the entry is acknowledged", func() bool {
-		a, err := s.gate.Audit(s.t.Context(), s.v.ID)
-		return err == nil && a.Pending == 0
-	})
+	s.acknowledged(s.v)
 }
 
 // sellOut sells the last voucher.
