@@ -1,7 +1,7 @@
 -- The most frequent attempt: the lock is free, and nobody waits.
 if redis.call('EXISTS', KEYS[1], KEYS[2]) == 0 then
   local time = redis.call('TIME')
-  local ends = time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[3]
+  local ends = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[3])
   redis.call('HSET', KEYS[1], 'owner', ARGV[1], ARGV[2], ends)
   redis.call('PEXPIREAT', KEYS[1], ends)
   return 0
