@@ -7,7 +7,7 @@ type Lookup struct {
 	OrderID   int64
 	PaymentID string
 	PayBy     time.Time
-	// Due is when the provider is to be asked. It is what one process claims the look-up by.
+	// Due is when the provider is to be asked. The process that moves it to a later time does the look-up.
 	Due time.Time
 }
 
@@ -26,9 +26,9 @@ func FirstLookup(now, payBy time.Time) time.Time {
 	return now.Add(max(0, min(firstLookup, payBy.Sub(now)/2)))
 }
 
-// NextLookup returns when to look up a payment that is not final yet: each time after half of the time that is left
-// to pay, so that an order whose buyer has paid does not expire because a message was lost, and after PayBy each
-// time after as long as has passed since.
+// NextLookup returns when to look up a payment that is not final yet. Before payBy it waits for half of the time
+// that is left to pay. So an order whose buyer has paid does not expire because a message was lost. After payBy it
+// waits as long as has passed since payBy.
 func NextLookup(now, payBy time.Time) time.Time {
 	left := payBy.Sub(now)
 	switch {

@@ -79,8 +79,8 @@ func extent(w finding.Witness) (from, to float64) {
 	return from, to
 }
 
-// cast gives the buyers of a crowd new numbers: old to new. A crowd's buyers are served by API
-// processes; the names of others are the scenario's own.
+// cast maps the numbers of a crowd's buyers to the numbers that the pictures give them. A crowd's buyers
+// are served by API processes. The scenario itself names all other actors.
 type cast map[string]int
 
 var (
@@ -88,7 +88,7 @@ var (
 	mentioned = regexp.MustCompile(`\b([Bb]uyer|[Uu]ser) (\d+)\b`)
 )
 
-// rename returns a lane's name with the buyer's new number, which it gets when it is first met.
+// rename returns a lane's name with the buyer's new number. The first lane of a buyer determines it.
 func (c cast) rename(lane string) string {
 	if m := inCrowd.FindStringSubmatch(lane); m != nil && c[m[1]] == 0 {
 		c[m[1]] = len(c) + 1
@@ -96,7 +96,7 @@ func (c cast) rename(lane string) string {
 	return c.text(lane)
 }
 
-// text replaces the numbers in a text. A buyer without a lane is another one.
+// text replaces the numbers in a text. A buyer without a lane becomes "another buyer".
 func (c cast) text(s string) string {
 	if len(c) == 0 {
 		return s

@@ -25,7 +25,7 @@ const (
 	scanEvery = 5 * time.Millisecond
 )
 
-// deliver makes the changes that time brings, and delivers events, until ctx ends.
+// deliver makes the changes that have become due, and delivers events, until ctx ends.
 func (s *Sandbox) deliver(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -61,7 +61,7 @@ func (s *Sandbox) sleep(ctx context.Context, next time.Time) {
 	case <-ctx.Done():
 	case <-time.After(wait):
 	case <-s.books.changed:
-		time.Sleep(scanEvery) // more changes may follow: they are looked at together
+		time.Sleep(scanEvery) // more changes may follow, and one look finds them all
 	}
 }
 
@@ -110,7 +110,7 @@ func (b *books) takeDue(possible bool) (due []event, next time.Time) {
 		limit = 1 // two at once would arrive in any order
 		slices.SortFunc(due, func(x, y event) int { return y.Created.Compare(x.Created) })
 	}
-	due = due[:min(len(due), max(0, limit-running))] // the end of a delivery is a change: the rest follows then
+	due = due[:min(len(due), max(0, limit-running))] // the rest follows when a delivery ends, which is a change
 	for _, e := range due {
 		b.events[e.ID].delivering = true
 	}

@@ -19,8 +19,8 @@ type Watch struct {
 }
 
 // watch is shared by all callers in this process that watch one node. The driver keeps a
-// watch until it fires. With a watch for each waiter, those of waiters that gave up would
-// stay in its list as long as the node exists.
+// watch until it fires. If each waiter set a watch of its own, the driver would keep the
+// watches of waiters that gave up as long as the node exists.
 type watch struct {
 	ready chan struct{} // closed when the other fields are set
 	err   error
