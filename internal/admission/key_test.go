@@ -144,7 +144,7 @@ func TestSameKeyAfterALostReply(t *testing.T) {
 	s := newFixture(t, server.Addr(), 10)
 	blind := s.gate(func(c *Config) {
 		c.Client = dial(t, door.Addr())
-		c.AttemptTimeout, c.DecisionTimeout = 200*time.Millisecond, 500*time.Millisecond
+		c.AttemptTimeout, c.DecisionTimeout = time.Second, 2*time.Second
 	})
 	s.wantOrder(blind, 1, 11, 1, 11)
 	door.BlackholeReplies()

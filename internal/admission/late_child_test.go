@@ -3,6 +3,7 @@ package admission_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -35,6 +36,9 @@ func TestMain(m *testing.M) {
 		os.Exit(child())
 	}
 	testkit.ExamplesNeed("redis-server")
+	if err := flag.Set("rapid.nofailfile", "true"); err != nil {
+		panic(err)
+	}
 	testkit.Main(m)
 }
 

@@ -2,7 +2,6 @@ package admission
 
 import (
 	"errors"
-	"flag"
 	"strconv"
 
 	"strings"
@@ -20,9 +19,6 @@ import (
 // in any order. Stock, stock in transit and accepted orders always add up to the initial stock.
 func TestTransfersLoseNoStock(t *testing.T) {
 	t.Parallel()
-	if err := flag.Set("rapid.nofailfile", "true"); err != nil {
-		t.Fatal(err)
-	}
 	s := newFixture(t, testkit.Redis(t).Addr(), 0)
 	id := int64(0)
 	rapid.Check(t, func(rt *rapid.T) {

@@ -65,6 +65,7 @@ func (s *shop) start() {
 	t, store, fulfiller := s.t, s.db.AdmissionStore(), s.fulfiller()
 	gate, err := admission.New(admission.Config{
 		Client: s.client, Store: store, Awaiter: fulfiller, Locker: local.New(), Log: slog.New(slog.DiscardHandler), Prefix: s.prefix,
+		AttemptTimeout: 10 * time.Second, DecisionTimeout: 30 * time.Second, OpenWait: 5 * time.Second, // a busy machine is no outage
 	})
 	must(t, err)
 	t.Cleanup(func() { _ = gate.Close() })

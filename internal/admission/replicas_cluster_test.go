@@ -74,7 +74,7 @@ func TestClusterWaitsAndFailsOver(t *testing.T) {
 		where[addr] = s
 		c := s.config
 		c.Client, c.WaitReplicas = client, 1
-		c.AttemptTimeout, c.DecisionTimeout = 300*time.Millisecond, time.Second
+		c.AttemptTimeout, c.DecisionTimeout = time.Second, 3*time.Second
 		c = c.WithDefaults()
 		gates[addr] = newGate(c, newLedger(c))
 		t.Cleanup(func() { _ = gates[addr].Close() })

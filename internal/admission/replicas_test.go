@@ -28,7 +28,7 @@ func newReplicated(t *testing.T, stock int64) *replicated {
 	inStep(t, r.primary.Addr())
 	r.fixture = newFixture(t, r.primary.Addr(), stock)
 	r.config.WaitReplicas = 1
-	r.config.AttemptTimeout, r.config.DecisionTimeout = 200*time.Millisecond, time.Second
+	r.config.AttemptTimeout, r.config.DecisionTimeout = time.Second, 3*time.Second // so a replica has 500 ms to acknowledge
 	return r
 }
 
@@ -259,7 +259,7 @@ func TestLossOfAnUnacknowledgedOrderIsDetected(t *testing.T) {
 	inStep(t, primary.Addr())
 	r := &replicated{fixture: newFixture(t, door.Addr(), 10)}
 	r.config.WaitReplicas = 1
-	r.config.AttemptTimeout, r.config.DecisionTimeout = 200*time.Millisecond, time.Second
+	r.config.AttemptTimeout, r.config.DecisionTimeout = time.Second, 3*time.Second // so a replica has 500 ms to acknowledge
 	g := r.process()
 	if err := r.buy(g, 1, 11); err != nil {
 		t.Fatal(err)

@@ -2,7 +2,6 @@ package admission
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"reflect"
 	"slices"
@@ -55,9 +54,6 @@ func (m *model) state(now time.Time, o order.Order, bound int64) byte {
 
 func TestScriptsFollowTheModel(t *testing.T) {
 	t.Parallel()
-	if err := flag.Set("rapid.nofailfile", "true"); err != nil {
-		t.Fatal(err)
-	}
 	s := newFixture(t, testkit.Redis(t).Addr(), 0)
 	server := ledger.New(s.client, ledger.Options{})
 	id := int64(0)

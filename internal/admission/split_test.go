@@ -141,7 +141,7 @@ func TestSplitVoucherOnACluster(t *testing.T) {
 		sh.voucher.ID += int64(id)
 		s := &fixture{t: t, consumer: &consumer{tb: t, client: client, store: sh, keys: ledger.KeysOf("split:", sh.voucher.ID, 0)}}
 		s.config = Config{Client: client, Store: sh, Locker: local.New(), Log: slog.New(slog.DiscardHandler), Prefix: "split:",
-			AttemptTimeout: 10 * time.Second, DecisionTimeout: 30 * time.Second, // a busy machine is no outage
+			AttemptTimeout: 10 * time.Second, DecisionTimeout: 30 * time.Second, OpenWait: 5 * time.Second, // a busy machine is no outage
 		}
 		s.split(buckets)
 		nodes := map[string]bool{}
@@ -195,7 +195,7 @@ func TestProcessDiesDuringATransfer(t *testing.T) {
 			s := newFixture(t, testkit.Redis(t).Addr(), 40)
 			s.split(4)
 			c := s.config
-			c.AttemptTimeout, c.DecisionTimeout = 500*time.Millisecond, 500*time.Millisecond
+			c.AttemptTimeout, c.DecisionTimeout = 2*time.Second, 3*time.Second
 			dies := newGate(c.WithDefaults(), &dyingDuringTransfer{buckets: newLedger(c)})
 			defer func() { _ = dies.Close() }()
 			users := usersOf(60, 4, func(b int) bool { return b == 3 })

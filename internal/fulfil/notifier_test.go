@@ -51,8 +51,11 @@ func TestAwait(t *testing.T) {
 			t.Errorf("%+v, %v", o, err)
 		}
 		mustAwait(t, waiter, rejected)
-		if len(waiter.notifier.waiting) != 0 {
-			t.Errorf("%d orders still have waiters", len(waiter.notifier.waiting))
+		waiter.notifier.mu.Lock()
+		waiting := len(waiter.notifier.waiting)
+		waiter.notifier.mu.Unlock()
+		if waiting != 0 {
+			t.Errorf("%d orders still have waiters", waiting)
 		}
 		s.checkFinalState()
 	})
