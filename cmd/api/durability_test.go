@@ -157,10 +157,13 @@ func (d *crashTest) startAPIs() {
 	d.apis = []process{startProcess(d.t, d.where), startProcess(d.t, d.where)}
 }
 
-// sell sells to the users up to a number who have no order yet.
+// sell sells to the users up to a number who have no order yet. The second process may still be opening the voucher,
+// so they repeat their requests, under keys of this call.
 func (d *crashTest) sell(users int) map[string]int {
 	d.t.Helper()
-	codes, orders := d.sale.orderAll(users, 1, nil)
+	codes, orders := d.sale.orderAllBy(func(i, user int) outcome {
+		return d.sale.buyUntilAnswered(i, user, fmt.Sprintf("%d-%d", users, user))
+	}, users, 1, nil)
 	if codes["accepted"]+codes["already_ordered"] != users {
 		d.t.Fatalf("%v", codes)
 	}
@@ -207,7 +210,7 @@ func (d *crashTest) fillBatches(user int) (held, left map[string]int) {
 		return int(p.Count) == len(held)
 	}
 	for ; ; user++ {
-		got := d.sale.buyUntilAnswered(user, user, "")
+		got := d.sale.buyUntilAnswered(user, user, fmt.Sprintf("held-%d", user))
 		if got.code != "accepted" {
 			d.t.Fatalf("told %+v", got)
 		}
