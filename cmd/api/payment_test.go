@@ -274,7 +274,7 @@ func TestPaymentAfterTheOrderHasExpired(t *testing.T) {
 
 func payAfterExpiry(t *testing.T, policy string) {
 	s := openShop(t, sandbox.Behaviour{})
-	for within, user := time.Second, 7; ; within, user = 2*within, user+1 { // a busy machine may not press the button in time
+	for within, user := 3*time.Second, 7; ; within, user = 2*within, user+1 { // a busy machine may not press the button in time
 		voucherID := s.sellBy(t, policy, 1, within)
 		if err := s.provider.SetBehaviour(sandbox.Behaviour{PayLateMS: int(within.Milliseconds()) + 1500}); err != nil {
 			t.Fatal(err)

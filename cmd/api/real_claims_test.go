@@ -80,7 +80,7 @@ func openStuckSale(t *testing.T, where servers) *stuckSale {
 	h.testSale = openSale(t, h.stock, admissionPolicy, h.a)
 	h.release = h.holdRow(where.db)
 	var codes map[string]int
-	if codes, h.orders = h.orderAll(h.stock/2, 1, nil); codes["accepted"] != h.stock/2 {
+	if codes, h.orders = h.orderAllUntilAnswered(h.stock / 2); codes["accepted"] != h.stock/2 {
 		t.Fatalf("%v", codes)
 	}
 	testkit.Until(t, "a has unacknowledged orders", func() bool { return h.unacknowledged(h.client, "a") > 0 })
@@ -103,7 +103,9 @@ func (h *stuckSale) readRest(instance string) {
 func (h *stuckSale) sellRest(p process) {
 	h.t.Helper()
 	h.urls = []string{p.url}
-	codes, more := h.orderAll(h.stock, 1, nil) // also from users who already have one
+	codes, more := h.orderAllBy(func(i, user int) outcome { // also from users who already have one
+		return h.buyUntilAnswered(i, user, "rest-"+strconv.Itoa(user))
+	}, h.stock, 1, nil)
 	maps.Copy(h.orders, more)
 	// Whoever asks after the last one was sold is told sold_out from memory, also with an order.
 	if codes["accepted"] != h.stock/2 || codes["already_ordered"]+codes["sold_out"] != h.stock/2 {

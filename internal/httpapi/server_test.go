@@ -75,13 +75,13 @@ func exchange(t *testing.T, addr, raw string) string {
 
 // The read timeout does not apply to the work.
 func TestReadTimeoutDoesNotCutTheWork(t *testing.T) {
-	const readTimeout = 100 * time.Millisecond
+	const readTimeout = 500 * time.Millisecond
 	r := newFixture(t, lab)
 	r.orders.place = func(ctx context.Context, req order.Request) (order.Order, error) {
 		select {
 		case <-ctx.Done():
 			return order.Order{}, ctx.Err()
-		case <-time.After(3 * readTimeout):
+		case <-time.After(3 * readTimeout / 2):
 			return order.Order{ID: 7, Status: order.Confirmed}, nil
 		}
 	}
@@ -96,7 +96,7 @@ func TestReadTimeoutDoesNotCutTheWork(t *testing.T) {
 func TestServerLimits(t *testing.T) {
 	r := newFixture(t, lab)
 	addr := serveOn(t, r.handler, func(s *http.Server) {
-		s.ReadHeaderTimeout, s.ReadTimeout = 200*time.Millisecond, 200*time.Millisecond
+		s.ReadHeaderTimeout, s.ReadTimeout = time.Second, time.Second
 	})
 	const create = "POST /api/v1/vouchers HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 	for name, c := range map[string]struct{ raw, want string }{
