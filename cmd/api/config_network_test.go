@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"seckill/internal/testkit"
 )
 
 func TestInNetwork(t *testing.T) {
@@ -45,7 +47,7 @@ func TestInNetwork(t *testing.T) {
 // A debug listener in a network listens at the address in it, where the health check asks, and at no other.
 func TestDebugListenerInANetwork(t *testing.T) {
 	t.Parallel()
-	_, port, err := net.SplitHostPort(freeAddr(t))
+	_, port, err := net.SplitHostPort(testkit.FreeAddr(t))
 	if err != nil {
 		t.Fatal(err)
 	}

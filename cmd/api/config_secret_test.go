@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"seckill/internal/testkit"
 )
 
 func TestGuessableSecrets(t *testing.T) {
@@ -107,7 +109,7 @@ func TestCommandLineHidesSecrets(t *testing.T) {
 	if want := "api -mysql-dsn (hidden) -jwt-secret=(hidden) --admin-token (hidden) -redis-password=(hidden) -addr :1"; shown != want {
 		t.Errorf("%s, want %s", shown, want)
 	}
-	debug := freeAddr(t)
+	debug := testkit.FreeAddr(t)
 	start(t, []string{"-debug-addr", debug, "-jwt-secret", secret}, nil)
 	if status, body := call(t, http.MethodGet, "http://"+debug+"/debug/pprof/cmdline", nil, ""); status != http.StatusOK ||
 		!strings.Contains(body, filepath.Base(os.Args[0])) || strings.Contains(body, secret) {

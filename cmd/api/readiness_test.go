@@ -176,7 +176,7 @@ func TestNotReadyWhileLockedSalesStop(t *testing.T) {
 // The check of ZooKeeper succeeds for a server that serves, and for an ensemble of which one does.
 func TestZooKeeperIsAsked(t *testing.T) {
 	t.Parallel()
-	server, nobody := testkit.ZooKeeper(t).Addr(), freeAddr(t)
+	server, nobody := testkit.ZooKeeper(t).Addr(), testkit.FreeAddr(t)
 	for name, test := range map[string]struct {
 		addrs []string
 		ok    bool

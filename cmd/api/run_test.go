@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -215,7 +214,7 @@ func TestTwoServicesCannotShareAnAddress(t *testing.T) {
 
 func TestHealthcheck(t *testing.T) {
 	t.Parallel()
-	debug := freeAddr(t)
+	debug := testkit.FreeAddr(t)
 	s := start(t, []string{"-debug-addr", debug}, nil)
 	check := func() error {
 		return healthcheck(t.Context(), config{Addr: "127.0.0.1:1", DebugAddr: debug}, io.Discard, io.Discard)
@@ -239,15 +238,4 @@ func TestHealthcheck(t *testing.T) {
 	if err := check(); err == nil {
 		t.Error("a service that has stopped is healthy")
 	}
-}
-
-// freeAddr returns an address on loopback that was free a moment ago.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

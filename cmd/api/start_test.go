@@ -27,7 +27,7 @@ func TestFailedStartNamesTheSetting(t *testing.T) {
 		change(c)
 		return c.FormatDSN()
 	}
-	redis, nobody := testkit.Redis(t).Addr(), freeAddr(t)
+	redis, nobody := testkit.Redis(t).Addr(), testkit.FreeAddr(t)
 	for name, test := range map[string]struct{ dsn, redis, setting, says string }{
 		"no Redis there":    {db.DSN, nobody, "SECKILL_REDIS_ADDRS", "connection refused"},
 		"no database there": {dsn(func(c *mysql.Config) { c.Addr = nobody }), redis, "SECKILL_MYSQL_DSN", "connection refused"},

@@ -25,7 +25,7 @@ func TestRollingRestart(t *testing.T) {
 		return startProcess(t, s.with("SECKILL_ADDR="+addrs[i], "SECKILL_SHUTDOWN_DELAY="+delay.String(), "SECKILL_LOG_LEVEL=warn"))
 	}
 	for i := range 2 {
-		addrs = append(addrs, freeAddr(t))
+		addrs = append(addrs, testkit.FreeAddr(t))
 		instances = append(instances, begin(i))
 		urls = append(urls, instances[i].url)
 	}

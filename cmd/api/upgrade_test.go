@@ -132,7 +132,7 @@ func replaceOneByOne(t *testing.T, policy, before, this string) {
 		instances[i] = startProgram(t, program, s.with("SECKILL_ADDR="+addrs[i], "SECKILL_SHUTDOWN_DELAY=2s", "SECKILL_LOG_LEVEL=warn", together))
 	}
 	for i := range instances {
-		addrs[i] = freeAddr(t)
+		addrs[i] = testkit.FreeAddr(t)
 		begin(i, before)
 		urls[i] = instances[i].url
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -206,14 +205,7 @@ scrape_configs: [{job_name: seckill, static_configs: [{targets: ["` + target + `
 			t.Fatal(err)
 		}
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	addr := testkit.FreeAddr(t)
 	p := testkit.Start(t, testkit.Command{Path: path, Args: []string{
 		"--config.file=" + filepath.Join(folder, "prometheus.yml"), "--storage.tsdb.path=" + filepath.Join(folder, "data"), "--web.listen-address=" + addr,
 	}})

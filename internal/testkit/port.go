@@ -36,6 +36,15 @@ func freePort(above ...int) (int, error) {
 	return 0, fmt.Errorf("find a free port: 100 tries failed: %w", err)
 }
 
+// FreeAddr returns an address of 127.0.0.1 on which nobody listens. No client gets its port for an outgoing
+// connection, so it stays free unless another server of these tests takes it.
+func FreeAddr(t TB) string {
+	t.Helper()
+	port, err := freePort()
+	check(t, err)
+	return fmt.Sprintf("127.0.0.1:%d", port)
+}
+
 // free returns nil if nobody listens on the port, nor on those at the given distances above it.
 func free(port int, above ...int) error {
 	for _, distance := range append([]int{0}, above...) {
