@@ -146,7 +146,7 @@ func abortPackets(t *testing.T, here, there *DB, firstID int64, enough func(abor
 	defer others.Wait()
 	defer close(stop)
 	for began, id := time.Now(), firstID; !enough(aborted); id++ {
-		if time.Since(began) > 30*time.Second {
+		if time.Since(began) > 2*time.Minute { // three nodes may get little of a busy machine
 			t.Fatalf("%d packets were aborted, and not enough happened", aborted)
 		}
 		conn, err := here.writers.Conn(t.Context())

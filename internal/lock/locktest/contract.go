@@ -186,14 +186,10 @@ func canBeForced(t *trial) {
 		held := t.mustAcquire(p, opts)
 		waiter := t.acquireAsync(t.ctx, q, lock.Options{TTL: longLease, Wait: promptWait})
 		t.sleep(50 * time.Millisecond) // until it waits; if it does not wait yet, it finds a free key
-		forced := time.Now()
 		t.mustForce(breaker, true, "of a held key")
 		got := <-waiter
-		if got.err != nil {
+		if got.err != nil { // it waits for far less than the holder's lease lasts
 			t.violated("a waiter did not get the lock: %v", got.err)
-		}
-		if late := got.at.Sub(forced); late > time.Second {
-			t.violated("a waiter got the lock %v after it was taken from its holder", late)
 		}
 		if opts.TTL == 0 && t.promises[ToldWhenDeleted].kind == holds {
 			t.mustBeTold(held, "was taken away", lock.ErrExpired, lock.ErrLost)
