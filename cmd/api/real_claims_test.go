@@ -107,7 +107,7 @@ func (h *stuckSale) sellRest(p process) {
 		return h.buyUntilAnswered(i, user, "rest-"+strconv.Itoa(user))
 	}, h.stock, 1, nil)
 	maps.Copy(h.orders, more)
-	// Whoever asks after the last one was sold is told sold_out from memory, also with an order.
+	// After the last one is sold, the gate answers sold_out from memory, also to buyers who have an order.
 	if codes["accepted"] != h.stock/2 || codes["already_ordered"]+codes["sold_out"] != h.stock/2 {
 		h.t.Errorf("%v", codes)
 	}
