@@ -109,8 +109,8 @@ func TestDeadAndPausedProcesses(t *testing.T) {
 		api := r.API(2)
 		first := []*testbed.Instance{api[0], api[1]}
 		p := policy("naive")
-		p.LockTTLMS = 300
-		p.Faults = []lock.Fault{{Point: lock.CriticalSection, PauseMS: 100}}
+		p.LockTTLMS = 2000 // a buyer is done within it, and dies within the pause, on a busy machine too
+		p.Faults = []lock.Fault{{Point: lock.CriticalSection, PauseMS: 1000}}
 		sale := r.Sale(p, 5, api)
 		store := sale.Observe()
 

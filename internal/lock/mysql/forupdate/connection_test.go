@@ -17,7 +17,7 @@ import (
 func start(t *testing.T, db *sql.DB, check time.Duration) *forupdate.Locker {
 	t.Helper()
 	l, err := forupdate.New(db, forupdate.Config{Config: mysqlio.Config{CheckEvery: check,
-		Timeout: 300 * time.Millisecond}})
+		Timeout: 2 * time.Second}})
 	if err != nil {
 		t.Fatal(err)
 	}

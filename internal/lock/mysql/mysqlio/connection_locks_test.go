@@ -129,7 +129,7 @@ func TestOneWaitsOnTheServer(t *testing.T) {
 		var all sync.WaitGroup
 		for range 8 {
 			all.Go(func() {
-				_, err := cl.Acquire(t.Context(), "seat", "me", lock.Options{Wait: 200 * time.Millisecond}, c)
+				_, err := cl.Acquire(t.Context(), "seat", "me", lock.Options{Wait: 2 * time.Second}, c)
 				if !errors.Is(err, lock.ErrNotAcquired) {
 					t.Errorf("Acquire = %v, want ErrNotAcquired", err)
 				}

@@ -24,7 +24,7 @@ const (
 	lease = 30 * time.Second
 	// short is the NodeTimeout of tests with a silent node; patience that of tests in
 	// which all nodes answer, however busy the machine is.
-	short    = 100 * time.Millisecond
+	short    = 300 * time.Millisecond
 	patience = time.Second
 	// slack is how late a busy machine may be.
 	slack = 350 * time.Millisecond
@@ -119,7 +119,7 @@ func TestOneOfTenWins(t *testing.T) {
 
 func TestRefusalReleasesTheRest(t *testing.T) {
 	servers := nodestore.Start(t, 3)
-	l := process(t, servers, 3, quorum.Config{NodeTimeout: short})
+	l := process(t, servers, 3, quorum.Config{NodeTimeout: patience})
 	put(t, servers[1])
 	_, err := l.Acquire(t.Context(), key, lock.Options{TTL: lease})
 	taken, ok := errors.AsType[*lock.NotAcquiredError](err)
@@ -139,7 +139,7 @@ func TestRefusalReleasesTheRest(t *testing.T) {
 func TestFailedReleaseDoesNotStopTheOthers(t *testing.T) {
 	forBoth(t, func(t *testing.T, need int) {
 		servers := nodestore.Start(t, 3)
-		l := process(t, servers, need, quorum.Config{NodeTimeout: short})
+		l := process(t, servers, need, quorum.Config{NodeTimeout: patience})
 		held := acquire(t, l, lock.Options{TTL: lease})
 		servers[0].Kill()
 		err := held.Release(t.Context())
@@ -281,7 +281,7 @@ func TestRenewalNeedsTheQuorum(t *testing.T) {
 
 func TestInspect(t *testing.T) {
 	servers := nodestore.Start(t, 3)
-	l := process(t, servers, 2, quorum.Config{NodeTimeout: short})
+	l := process(t, servers, 2, quorum.Config{NodeTimeout: patience})
 	held := acquire(t, l, lock.Options{TTL: lease})
 	if err := servers[1].Client(t).PExpire(t.Context(), name, 5*time.Second).Err(); err != nil {
 		t.Fatal(err)

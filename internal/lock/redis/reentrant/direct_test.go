@@ -43,11 +43,13 @@ func startDirect(t *testing.T, config reentrant.Config) (*testkit.RedisServer, *
 	client.AddHook(seen)
 	l := startOn(t, client, config)
 	testkit.Until(t, "a pair of direct commands", func() bool {
-		before := seen.direct.Load()
-		if err := acquire(t.Context(), t, l, lock.Options{}).Release(t.Context()); err != nil {
+		before, lease := seen.direct.Load(), acquire(t.Context(), t, l, lock.Options{})
+		began := time.Now()
+		if err := lease.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		return seen.direct.Load() == before+2
+		// After a slow command the next one is queued.
+		return seen.direct.Load() == before+2 && time.Since(began) < 20*time.Millisecond
 	})
 	return server, seen, l
 }

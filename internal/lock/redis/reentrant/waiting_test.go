@@ -60,7 +60,8 @@ func TestWaitersShareOneConnection(t *testing.T) {
 func TestLineCostsOneWaiter(t *testing.T) {
 	server := testkit.NewRedis(t)
 	client := server.Client(t)
-	holder, l := start(t, server, reentrant.Config{}), start(t, server, reentrant.Config{})
+	config := reentrant.Config{QueueEntryTTL: time.Minute} // the head asks again after a third of it
+	holder, l := start(t, server, config), start(t, server, config)
 	held := acquire(t.Context(), t, holder, lock.Options{})
 	var order []int
 	var waiters sync.WaitGroup
