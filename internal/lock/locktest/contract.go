@@ -171,7 +171,8 @@ func (t *trial) mustCountWaiters(p lock.Locker, n int) {
 	t.violated("Inspect counts %d waiters, want %d", got, n)
 }
 
-// canBeForced takes a lock away from a live holder, which is the worst case.
+// canBeForced takes a lock away from a live holder, which is the worst case. The next waiter
+// gets it within a second; of several attempts, since on a busy machine one may be late.
 func canBeForced(t *trial) {
 	p, q := t.twoProcesses()
 	breaker, ok := t.process().(lock.ForceReleaser)
@@ -183,25 +184,39 @@ func canBeForced(t *trial) {
 	}
 	t.mustForce(breaker, false, "of a key that nobody holds")
 	for _, opts := range []lock.Options{{TTL: longLease}, {}} {
-		held := t.mustAcquire(p, opts)
-		waiter := t.acquireAsync(t.ctx, q, lock.Options{TTL: longLease, Wait: promptWait})
-		t.sleep(50 * time.Millisecond) // until it waits; if it does not wait yet, it finds a free key
-		t.mustForce(breaker, true, "of a held key")
-		got := <-waiter
-		if got.err != nil { // it waits for far less than the holder's lease lasts
-			t.violated("a waiter did not get the lock: %v", got.err)
+		const attempts = 3
+		late := t.force(breaker, p, q, opts)
+		for n := 1; n < attempts && late > time.Second; n++ {
+			late = t.force(breaker, p, q, opts)
 		}
-		if opts.TTL == 0 && t.promises[ToldWhenDeleted].kind == holds {
-			t.mustBeTold(held, "was taken away", lock.ErrExpired, lock.ErrLost)
+		if late > time.Second {
+			t.violated("a waiter got the lock %v after it was taken from its holder", late)
 		}
-		if err := held.Release(t.ctx); !errors.Is(err, lock.ErrExpired) && !errors.Is(err, lock.ErrLost) {
-			t.violated("the late release by the previous holder gave %v", err)
-		}
-		t.mustBeTaken(p, "that a waiter got after a forced release")
-		t.mustRelease(got.lease)
-		t.mustBeFree(p, "after it was taken away and then released")
 	}
-	t.mustBeEmpty("after two forced releases")
+	t.mustBeEmpty("after forced releases")
+}
+
+// force takes a lock from p while q waits. It returns how long q then waited.
+func (t *trial) force(breaker lock.ForceReleaser, p, q lock.Locker, opts lock.Options) (late time.Duration) {
+	held := t.mustAcquire(p, opts)
+	waiter := t.acquireAsync(t.ctx, q, lock.Options{TTL: longLease, Wait: promptWait})
+	t.sleep(50 * time.Millisecond) // until it waits; if it does not wait yet, it finds a free key
+	forced := time.Now()
+	t.mustForce(breaker, true, "of a held key")
+	got := <-waiter
+	if got.err != nil {
+		t.violated("a waiter did not get the lock: %v", got.err)
+	}
+	if opts.TTL == 0 && t.promises[ToldWhenDeleted].kind == holds {
+		t.mustBeTold(held, "was taken away", lock.ErrExpired, lock.ErrLost)
+	}
+	if err := held.Release(t.ctx); !errors.Is(err, lock.ErrExpired) && !errors.Is(err, lock.ErrLost) {
+		t.violated("the late release by the previous holder gave %v", err)
+	}
+	t.mustBeTaken(p, "that a waiter got after a forced release")
+	t.mustRelease(got.lease)
+	t.mustBeFree(p, "after it was taken away and then released")
+	return got.at.Sub(forced)
 }
 
 func (t *trial) mustForce(b lock.ForceReleaser, want bool, which string) {
