@@ -225,7 +225,7 @@ func TestGracefulStopFinishesOrders(t *testing.T) {
 	t.Parallel()
 	s := sharedServers(t)
 	a, b := startProcess(t, s), startProcess(t, s)
-	sale := openSale(t, 100, `{"faults":[{"point":"critical-section","pause_ms":1500}]}`, a)
+	sale := openSale(t, 100, `{"faults":[{"point":"critical-section","pause_ms":4000}]}`, a)
 	answers := make(chan outcome)
 	for user := range 20 {
 		go func() { answers <- sale.buy(0, user+1, "") }()

@@ -32,7 +32,7 @@ func TestSaleLeavesEvidence(t *testing.T) {
 			runScenario(t, in, needs, func(r *testbed.Run) {
 				api := r.API(0)
 				p := policy("naive")
-				p.Faults = []lock.Fault{{Point: lock.CriticalSection, PauseMS: 20}}
+				p.Faults = []lock.Fault{{Point: lock.CriticalSection, PauseMS: 100}}
 				sale := r.Sale(p, 5, api)
 				sale.Observe()
 				o := sale.SendLoad(load.Load{Buyers: 12, Concurrency: 12})
@@ -86,7 +86,7 @@ func checkEvents(t *testing.T, ev judge.Evidence, processes int) {
 	}
 }
 
-// checkSamples compares the samples with the holder of the lock for 20 ms.
+// checkSamples compares the samples with the holder of the lock for 100 ms.
 func checkSamples(t *testing.T, ev judge.Evidence, key string) {
 	t.Helper()
 	seen := map[string]bool{}
@@ -262,7 +262,7 @@ func TestLocksOnOtherServers(t *testing.T) {
 		t.Run(mechanism, func(t *testing.T) {
 			runScenario(t, env, append(real(), testbed.Nodes, testbed.ZooKeeper), func(r *testbed.Run) {
 				p := policy(mechanism)
-				p.Faults = []lock.Fault{{Point: lock.CriticalSection, PauseMS: 30}}
+				p.Faults = []lock.Fault{{Point: lock.CriticalSection, PauseMS: 100}}
 				sale := r.Sale(p, 3, r.API(0))
 				sale.Observe()
 				o := sale.SendLoad(load.Load{Buyers: 5})

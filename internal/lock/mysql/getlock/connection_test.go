@@ -92,6 +92,12 @@ func TestWaitsForFractionsOfASecond(t *testing.T) {
 		where, prefix := engine(t), testkit.KeyPrefix(t)
 		p, _ := start(t, where, prefix, time.Second)
 		held := acquire(t, p, lock.Options{})
+		// The limit is for the wait, so the connection of the waiter is opened before.
+		if other, err := p.Acquire(t.Context(), "other", lock.Options{}); err != nil {
+			t.Fatal(err)
+		} else if err := other.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		for _, wait := range []time.Duration{50 * time.Millisecond, 1200 * time.Millisecond} {
 			began, watch := time.Now(), testkit.StartStopwatch()
 			_, err := p.Acquire(t.Context(), "seat", lock.Options{Wait: wait})

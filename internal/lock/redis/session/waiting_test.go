@@ -197,10 +197,10 @@ func TestLimitEndsDuringHandoff(t *testing.T) {
 			p := start(t, server, create, session.Config{CommandTimeout: 200 * time.Millisecond})
 			observer := start(t, server, create, session.Config{})
 			// If the release is lost too, this lease expires; the waiter's would not.
-			h := acquire(t.Context(), t, p, lock.Options{TTL: 2 * time.Second})
-			waiting := lock.Async(t.Context(), p, key, lock.Options{Wait: 350 * time.Millisecond})
+			h := acquire(t.Context(), t, p, lock.Options{TTL: 4 * time.Second})
+			waiting := lock.Async(t.Context(), p, key, lock.Options{Wait: time.Second})
 			queued(t, observer, 1)
-			if err := client.Do(t.Context(), "CLIENT", "PAUSE", "900").Err(); err != nil {
+			if err := client.Do(t.Context(), "CLIENT", "PAUSE", "1800").Err(); err != nil {
 				t.Fatal(err)
 			}
 			_ = h.Release(t.Context()) // its outcome is unknown
