@@ -84,8 +84,9 @@ ready:
 # -count=1: a cached result proves nothing about the servers of this run. -vet=off: make lint runs go vet's checks.
 # -ldflags=-w: linking a test without debugging information takes two thirds of the time.
 TEST = go test -vet=off -ldflags=-w -p $(SIDE) -parallel $(SIDE)
-# Of all packages, the one that takes longest begins first, beside those that mostly wait for leases to end.
-FIRST = $(if $(filter ./...,$(PKG)),$$([ "$$module" != . ] || echo ./cmd/api ./internal/lock/...))
+# Of all packages, those that take longest begin first, beside those that mostly wait for leases to end. Otherwise the
+# run ends with one of them on cores that are idle.
+FIRST = $(if $(filter ./...,$(PKG)),$$([ "$$module" != . ] || echo ./cmd/api ./internal/lab/experiments ./internal/testkit ./internal/lock/... ./internal/deploy))
 
 .PHONY: test
 test: ready ## Run every test, with real servers on free ports
