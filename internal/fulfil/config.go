@@ -45,7 +45,7 @@ type Config struct {
 	// Workers is the number of concurrent transactions. Default 1.
 	Workers int
 	// BatchSize is the number of orders in a transaction, if there are as many. Entries with several orders can make
-	// it half more. Default 500.
+	// it half more. Larger batches need less of the database and delay buyers more. Default 250.
 	BatchSize int
 	// Linger is how long a worker waits for more entries after a batch that was not full,
 	// so that a busy stream is written in fewer transactions. An idle worker processes an
@@ -100,7 +100,7 @@ func (c Config) withDefaults() Config {
 		c.Name = fmt.Sprintf("%s-%d-%s", host, os.Getpid(), randomName())
 	}
 	c.Workers = cmp.Or(c.Workers, 1)
-	c.BatchSize = cmp.Or(c.BatchSize, 500)
+	c.BatchSize = cmp.Or(c.BatchSize, 250)
 	c.Linger = cmp.Or(c.Linger, 5*time.Millisecond)
 	c.Block = cmp.Or(c.Block, 250*time.Millisecond)
 	c.ClaimIdle = cmp.Or(c.ClaimIdle, 30*time.Second)

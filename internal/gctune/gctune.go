@@ -1,9 +1,9 @@
 // Package gctune sets how the process collects garbage.
 //
 // The live heap of the service is some ten MB, and most of what a request allocates is garbage at once. With
-// Go's default, GOGC=100, the collector runs many times a second in a rush. So the heap may grow further
-// before a collection. When more is live, as in a flood of connections, the same percentage could exceed the
-// memory of the machine, so the heap then may grow less.
+// Go's default, GOGC=100, the collector runs many times a second in a rush, and each time it delays the requests
+// that are under way. So a small heap grows to a size, not by a percentage. When more is live, as in a flood of
+// connections, that could exceed the memory of the machine, so the heap then grows by little.
 package gctune
 
 import (
@@ -16,9 +16,10 @@ import (
 )
 
 const (
-	smallHeapPercent = 400      // heap growth before a collection, in per cent of the live heap
-	largeHeap        = 24 << 20 // a live heap from this size on, in bytes,
-	largeHeapPercent = 60       // may grow by this much only
+	heapGoal   = 120 << 20 // the size of the heap that begins a collection, in bytes
+	maxPercent = 1500      // heap growth before a collection at most, in per cent of the live heap
+	largeHeap  = 24 << 20  // a live heap from this size on, in bytes,
+	minPercent = 60        // may grow by this much only
 )
 
 // memoryShare is the share of the control group's memory that the Go runtime may use. The rest is for what
@@ -32,17 +33,21 @@ func Apply() {
 		_, _ = memlimit.Set(memlimit.WithRatio(memoryShare))
 	}
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(smallHeapPercent)
-		afterCollection(&sentinel{percent: smallHeapPercent})
+		debug.SetGCPercent(startPercent)
+		afterCollection(&sentinel{percent: startPercent})
 	}
 }
+
+// startPercent is for the time before the first collection, when the live heap is not known. Go multiplies it with 4 MB.
+const startPercent = 400
 
 // sentinel is garbage whose finalizer runs after each collection.
 type sentinel struct{ percent int }
 
 func afterCollection(s *sentinel) {
 	runtime.SetFinalizer(s, func(s *sentinel) {
-		if percent := percentFor(liveHeap()); percent != s.percent {
+		// Setting the percentage stops the world, which a small difference is not worth.
+		if percent := percentFor(liveHeap()); 8*abs(percent-s.percent) > s.percent {
 			s.percent = percent
 			debug.SetGCPercent(percent)
 		}
@@ -50,12 +55,15 @@ func afterCollection(s *sentinel) {
 	})
 }
 
+// percentFor returns by how much a heap of that many live bytes may grow, in per cent.
 func percentFor(live uint64) int {
 	if live >= largeHeap {
-		return largeHeapPercent
+		return minPercent
 	}
-	return smallHeapPercent
+	return int(min((heapGoal-live)*100/max(live, 1), maxPercent))
 }
+
+func abs(n int) int { return max(n, -n) }
 
 // liveHeap is the size of the heap that the last collection found live, in bytes.
 func liveHeap() uint64 {

@@ -1,0 +1,70 @@
+package gctune
+
+import (
+	"math"
+	"runtime"
+	"runtime/debug"
+	"testing"
+
+	"seckill/internal/testkit"
+)
+
+const mb = 1 << 20
+
+func TestPercentFor(t *testing.T) {
+	for _, c := range []struct {
+		live uint64
+		want int
+	}{
+		{0, maxPercent},
+		{1 * mb, maxPercent},
+		{8 * mb, 1400}, // to 120 MB
+		{10 * mb, 1100},
+		{20 * mb, 500},
+		{largeHeap - 1, 400},
+		{largeHeap, minPercent},
+		{120 * mb, minPercent},
+		{math.MaxUint64, minPercent},
+	} {
+		if got := percentFor(c.live); got != c.want {
+			t.Errorf("%d MB live: %d %%, want %d %%", c.live/mb, got, c.want)
+		}
+	}
+}
+
+// After a collection the percentage is that of the heap it left, whether the heap grew or shrank.
+func TestPercentFollowsTheHeap(t *testing.T) {
+	t.Setenv("GOGC", "")
+	t.Setenv("GOMEMLIMIT", "")
+	before := debug.SetGCPercent(100)
+	limit := debug.SetMemoryLimit(-1)
+	t.Cleanup(func() {
+		debug.SetGCPercent(before)
+		debug.SetMemoryLimit(limit)
+	})
+	Apply()
+	if got := percent(); got != startPercent {
+		t.Fatalf("at first %d %%, want %d %%", got, startPercent)
+	}
+	becomes := func(what string, low, high int) {
+		t.Helper()
+		testkit.Until(t, what, func() bool {
+			runtime.GC() // the finalizer runs after it
+			got := percent()
+			return low <= got && got <= high
+		})
+	}
+	becomes("a small heap may grow by much", 1000, maxPercent)
+	large := make([]byte, 150*mb)
+	becomes("a large heap may grow by little", minPercent, minPercent)
+	runtime.KeepAlive(large)
+	large = nil
+	becomes("a small heap again", 1000, maxPercent)
+}
+
+// percent is GOGC as it is set now.
+func percent() int {
+	now := debug.SetGCPercent(100)
+	debug.SetGCPercent(now)
+	return now
+}
