@@ -50,7 +50,7 @@ func admissionSettings() []setting {
 				c.Admission.OrdersPerEntry, err = parseBound(v, admission.MaxBatch)
 				return err
 			}},
-		{name: "max-in-flight", arg: "number", usage: fmt.Sprintf("how many buyers may wait for this process's decision at a time; beyond that they are told to come again (one with an Idempotency-Key has reserved it in the database by then), 1 to %d (default 20000)", mostInFlight),
+		{name: "max-in-flight", arg: "number", usage: fmt.Sprintf("how many buyers may wait for this process's decision at a time; beyond that they are told to come again, 1 to %d (default 20000)", mostInFlight),
 			set: func(c *config, v string) (err error) {
 				c.Admission.MaxInFlight, err = parseBound(v, mostInFlight)
 				return err

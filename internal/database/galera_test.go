@@ -27,6 +27,7 @@ func TestGalera(t *testing.T) {
 		"separate statements": statementsAfterAnAbort,
 		"batch":               batchesFromTwoNodes,
 		"reads":               readsAfterAnotherNodesCommit,
+		"reads that fail":     readsOfANodeThatCannotWait,
 		"reservation":         reservationOnTwoNodes,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -332,6 +333,57 @@ func readsAfterAnotherNodesCommit(t *testing.T, here, there *DB) {
 	t.Logf("of 10 orders committed on another node %d were missing without wsrep_sync_wait, %d with it", without, with)
 	if with > 0 {
 		t.Errorf("%d of 10 orders were missing", with)
+	}
+}
+
+// readsOfANodeThatCannotWait: a node refuses reads that want to wait for what others have committed, with error 1205.
+// That lasts for milliseconds where members of the cluster change. Here it may only wait for a moment, and applies
+// nothing. The read is repeated, and ends when the node has caught up.
+func readsOfANodeThatCannotWait(t *testing.T, here, there *DB) {
+	openVoucher(t, here, 1, 10)
+	conn, err := there.locks.Conn(t.Context())
+	wantErr(t, err)
+	defer conn.Close()
+	exec := func(statement string) {
+		t.Helper()
+		_, err := conn.ExecContext(t.Context(), statement)
+		wantErr(t, err)
+	}
+	exec("SET GLOBAL wsrep_provider_options = 'repl.causal_read_timeout=PT0.02S'")
+	defer exec("SET GLOBAL wsrep_provider_options = 'repl.causal_read_timeout=PT30S'")
+	exec("FLUSH TABLES WITH READ LOCK") // the node applies nothing
+	openVoucher(t, here, 2, 10)
+
+	// Without repetition the read fails.
+	var refused bool
+	raw, err := there.writers.Conn(t.Context())
+	wantErr(t, err)
+	defer raw.Close()
+	wantErr(t, raw.Raw(func(c any) error {
+		rows, err := c.(*sessionConn).serverConn.QueryContext(t.Context(), "SELECT COUNT(*) FROM vouchers", nil)
+		if err == nil {
+			err = rows.Close()
+		}
+		refused = couldNotSync("SELECT", err)
+		return nil
+	}))
+	if !refused {
+		t.Fatal("the node did not refuse the read, so the test proves nothing")
+	}
+	read := make(chan error, 1)
+	go func() {
+		_, err := there.Vouchers().Voucher(t.Context(), 2)
+		read <- err
+	}()
+	select {
+	case err := <-read:
+		t.Errorf("the read of a node that is behind ended with %v", err)
+		read <- nil
+	case <-time.After(100 * time.Millisecond):
+	}
+	exec("UNLOCK TABLES")
+	if err := <-read; err != nil {
+		t.Errorf("the read of a node that has caught up ended with %v", err)
 	}
 }
 

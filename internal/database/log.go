@@ -18,7 +18,7 @@ func (d *DB) logSlow(ctx context.Context, query string, began time.Time) {
 	}
 }
 
-// maxLogged is the largest part of a statement in the log, in bytes. A statement that writes 500 orders has 11 kB.
+// maxLogged is the largest part of a statement in the log, in bytes. A statement that writes 250 orders has 6 kB.
 const maxLogged = 500
 
 func shorten(query string) string {

@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/go-sql-driver/mysql"
 )
@@ -33,27 +34,29 @@ func (s sessionConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	if !ok {
 		return nil, errors.Join(fmt.Errorf("database: the driver's connection is a %T", conn), conn.Close())
 	}
-	if err := s.prepare(ctx, server); err != nil {
+	member, err := s.prepare(ctx, server)
+	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	return &sessionConn{serverConn: server}, nil
+	return &sessionConn{serverConn: server, member: member}, nil
 }
 
-func (s sessionConnector) prepare(ctx context.Context, conn serverConn) error {
+// prepare reports whether the server is a node of a Galera cluster.
+func (s sessionConnector) prepare(ctx context.Context, conn serverConn) (member bool, err error) {
 	const isolation = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
 	if _, err := conn.ExecContext(ctx, isolation, nil); err != nil {
-		return err
+		return false, err
 	}
 	variables, err := wsrepVariables(ctx, conn)
 	if err != nil || variables["wsrep_on"] != "ON" {
-		return err
+		return false, err
 	}
 	const afterOthers = "SET SESSION wsrep_sync_wait = 7" // 1: SELECT, 2: UPDATE and DELETE, 4: INSERT and REPLACE
 	if _, err := conn.ExecContext(ctx, afterOthers, nil); err != nil {
-		return err
+		return false, err
 	}
 	s.cluster.joined(ctx, variables["wsrep_cluster_name"], variables["wsrep_node_name"])
-	return nil
+	return true, nil
 }
 
 // serverConn has the methods of the driver's connections.
@@ -72,8 +75,11 @@ type serverConn interface {
 // sessionConn is a connection that its pool drops once the server has refused a statement because of the
 // session's state. A session keeps the privileges and the read-only setting with which it began, even
 // after those of the server were corrected.
+//
+// On a node of a Galera cluster it repeats a read that could not wait for the other nodes' commits.
 type sessionConn struct {
 	serverConn
+	member   bool // of a cluster
 	outdated bool
 }
 
@@ -86,9 +92,24 @@ func (c *sessionConn) ExecContext(ctx context.Context, query string, args []driv
 
 // QueryContext implements [driver.QueryerContext].
 func (c *sessionConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	rows, err := c.serverConn.QueryContext(ctx, query, args)
-	c.checkOutdated(err)
-	return rows, err
+	for n := 1; ; n++ {
+		rows, err := c.serverConn.QueryContext(ctx, query, args)
+		c.checkOutdated(err)
+		if n == syncAttempts || !c.member || !couldNotSync(query, err) || backoff(ctx, n) != nil {
+			return rows, err
+		}
+	}
+}
+
+// syncAttempts bounds the attempts of a read. The pauses between them are most of a second.
+const syncAttempts = 15
+
+// couldNotSync reports whether a read failed because the node could not wait for the other nodes' commits. While
+// members of the cluster leave or come back, a node refuses that for some milliseconds, as error 1205, although it
+// serves. A read that locks no rows never has that error for another reason.
+func couldNotSync(query string, err error) bool {
+	e, ok := errors.AsType[*mysql.MySQLError](err)
+	return ok && e.Number == 1205 && strings.HasPrefix(query, "SELECT") && !strings.Contains(query, "FOR UPDATE")
 }
 
 // IsValid implements [driver.Validator].

@@ -18,7 +18,7 @@ import (
 
 // BenchmarkBacklog measures how fast a backlog is written to the database, per order.
 func BenchmarkBacklog(b *testing.B) {
-	for _, size := range []int{100, 500, 2000} {
+	for _, size := range []int{100, 250, 500, 1000} {
 		for _, workers := range []int{1, 2, 4} {
 			b.Run(fmt.Sprintf("batch=%d/workers=%d", size, workers), func(b *testing.B) {
 				client := clientOf(b, testkit.Redis(b).Addr())

@@ -137,5 +137,6 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// maxBatch keeps the number of arguments of one script and of one SQL statement moderate.
-const maxBatch = 2000
+// maxBatch keeps the number of arguments of one script and of one SQL statement moderate. Half more, as entries with
+// several orders can make it, is still fewer than the database's own limit.
+const maxBatch = 1300

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	heapGoal   = 120 << 20 // the size of the heap that begins a collection, in bytes
-	maxPercent = 1500      // heap growth before a collection at most, in per cent of the live heap
+	heapGoal   = 120 << 20 // the size of the heap that begins a collection, in bytes,
+	maxPercent = 1500      // unless it has grown by this much before, in per cent
 	largeHeap  = 24 << 20  // a live heap from this size on, in bytes,
 	minPercent = 60        // may grow by this much only
 )
@@ -47,7 +47,7 @@ type sentinel struct{ percent int }
 func afterCollection(s *sentinel) {
 	runtime.SetFinalizer(s, func(s *sentinel) {
 		// Setting the percentage stops the world, which a small difference is not worth.
-		if percent := percentFor(liveHeap()); 8*abs(percent-s.percent) > s.percent {
+		if percent := percentFor(scanned()); 8*abs(percent-s.percent) > s.percent {
 			s.percent = percent
 			debug.SetGCPercent(percent)
 		}
@@ -55,22 +55,26 @@ func afterCollection(s *sentinel) {
 	})
 }
 
-// percentFor returns by how much a heap of that many live bytes may grow, in per cent.
-func percentFor(live uint64) int {
+// percentFor returns by how much a heap of that many live bytes may grow, in per cent. Go grows the heap by that much
+// of the stacks and the globals, too, which are the roots.
+func percentFor(live, roots uint64) int {
 	if live >= largeHeap {
 		return minPercent
 	}
-	return int(min((heapGoal-live)*100/max(live, 1), maxPercent))
+	return int(min((heapGoal-live)*100/max(live+roots, 1), maxPercent))
 }
 
 func abs(n int) int { return max(n, -n) }
 
-// liveHeap is the size of the heap that the last collection found live, in bytes.
-func liveHeap() uint64 {
-	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	metrics.Read(sample)
-	if sample[0].Value.Kind() != metrics.KindUint64 {
-		return 0
+// scanned returns what the last collection found live in the heap, and the stacks and globals that it began with, in bytes.
+func scanned() (live, roots uint64) {
+	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
+	metrics.Read(samples)
+	var bytes [3]uint64
+	for i, s := range samples {
+		if s.Value.Kind() == metrics.KindUint64 {
+			bytes[i] = s.Value.Uint64()
+		}
 	}
-	return sample[0].Value.Uint64()
+	return bytes[0], bytes[1] + bytes[2]
 }

@@ -13,21 +13,23 @@ const mb = 1 << 20
 
 func TestPercentFor(t *testing.T) {
 	for _, c := range []struct {
-		live uint64
-		want int
+		live, roots uint64
+		want        int
 	}{
-		{0, maxPercent},
-		{1 * mb, maxPercent},
-		{8 * mb, 1400}, // to 120 MB
-		{10 * mb, 1100},
-		{20 * mb, 500},
-		{largeHeap - 1, 400},
-		{largeHeap, minPercent},
-		{120 * mb, minPercent},
-		{math.MaxUint64, minPercent},
+		{0, 0, maxPercent},
+		{1 * mb, 0, maxPercent},
+		{8 * mb, 0, 1400}, // to 120 MB
+		{8 * mb, 2 * mb, 1120},
+		{20 * mb, 0, 500},
+		{20 * mb, 80 * mb, 100},
+		{20 * mb, 300 * mb, 31}, // its stacks count: 100 MB more are 31 % of all
+		{largeHeap - 1, 0, 400},
+		{largeHeap, 0, minPercent},
+		{120 * mb, 0, minPercent},
+		{math.MaxUint64, math.MaxUint64, minPercent},
 	} {
-		if got := percentFor(c.live); got != c.want {
-			t.Errorf("%d MB live: %d %%, want %d %%", c.live/mb, got, c.want)
+		if got := percentFor(c.live, c.roots); got != c.want {
+			t.Errorf("%d MB live, %d MB of roots: %d %%, want %d %%", c.live/mb, c.roots/mb, got, c.want)
 		}
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"seckill/internal/lock/redis/fenced"
 	"seckill/internal/lock/redis/lua"
 	"seckill/internal/lock/redis/reentrant"
+	"seckill/internal/lock/redis/rw"
 )
 
 // subject is a lock with its settings.
@@ -65,6 +66,8 @@ func ours() []subject {
 			func(c *redis.Client) (lock.Locker, error) { return fair.New(c, fair.Config{}) }),
 		own("fenced", "the same with a growing token",
 			func(c *redis.Client) (lock.Locker, error) { return fenced.New(c, fenced.Config{}) }),
+		own("rw", "the same, locked for writing",
+			func(c *redis.Client) (lock.Locker, error) { return rw.New(c, rw.Config{}) }),
 		own("lua", "SET NX PX and a script that compares and deletes, asked again every 10 ms",
 			func(c *redis.Client) (lock.Locker, error) { return lua.New(c, lua.Config{}) }),
 	}
