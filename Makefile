@@ -120,7 +120,7 @@ bench-go: ## Run the Go benchmarks: make bench-go PKG=./internal/admission
 	@set -e; for module in $(TESTED); do (cd "$$module" && go test -run '^$$' -bench '$(RUN)' -benchmem $(PKG)); done
 
 .PHONY: bench-locks
-bench-locks: ## Compare reentrant, fair, fenced, rw and lua with other libraries: make bench-locks ARGS="-only one-key" (all: 20 minutes)
+bench-locks: ## Compare reentrant, fair, fenced, rw and lua with other libraries: make bench-locks ARGS="-only one-key" (all: 22 minutes)
 	cd loadtest/locks && go run . $(ARGS)
 
 .PHONY: lint
