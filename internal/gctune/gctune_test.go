@@ -60,7 +60,6 @@ func TestPercentFollowsTheHeap(t *testing.T) {
 	large := make([]byte, 150*mb)
 	becomes("a large heap may grow by little", minPercent, minPercent)
 	runtime.KeepAlive(large)
-	large = nil
 	becomes("a small heap again", 1000, maxPercent)
 }
 
