@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,6 +26,7 @@ func pageTakesToThePayment(b context.Context, t *testing.T) {
 	}
 	v := visit(b, t, url+"/", "en")
 	v.untilThere(title)
+	v.do(holdFirstWait)
 	v.do(card(title, ".buy") + `.click()`)
 	v.untilOutcome(title, "It is not paid yet")
 	v.until("the time to pay is shown", `/^(10:00|09:\d\d) left to pay$/.test(`+card(title, ".due")+`.textContent)`)
@@ -38,6 +40,12 @@ func pageTakesToThePayment(b context.Context, t *testing.T) {
 	v.until("it can be bought again", `!`+card(title, ".buy")+`.hidden && !`+card(title, ".buy")+`.disabled`)
 	v.do(card(title, ".buy") + `.click()`)
 	v.untilOutcome(title, "It is not paid yet")
+	v.until("the answer about the cancelled order is there", `window.release !== undefined`)
+	v.do(`window.release()`)
+	v.until("the page has read it", `window.read`)
+	if got := v.says(card(title, ".outcome") + `.textContent`); !strings.Contains(got, "It is not paid yet") {
+		t.Errorf("a late answer about the cancelled order makes the card of the new one say %q", got)
+	}
 	v.untroubled(url)
 
 	v.do(card(title, ".pay") + `.click()`)
@@ -52,6 +60,25 @@ func pageTakesToThePayment(b context.Context, t *testing.T) {
 		t.Error("what is paid can be paid again")
 	}
 }
+
+// holdFirstWait makes the page get the answer to its first request that waits for a change of an unpaid order only
+// when release is called. After that, read says that the page has done what it does with it.
+const holdFirstWait = `(() => {
+	const real = window.fetch;
+	let held = false;
+	window.fetch = async (path, init) => {
+		const hold = !held && path.includes('state=unpaid');
+		held ||= hold;
+		const answer = await real(path, init);
+		if (!hold) return answer;
+		const text = await answer.text();
+		await new Promise((resolve) => { window.release = resolve; });
+		return { ok: answer.ok, status: answer.status, headers: answer.headers, text: async () => {
+			setTimeout(() => { window.read = true; }); // after everything that follows from the text at once
+			return text;
+		} };
+	};
+})()`
 
 // arrives waits until an expression is true on a page that the tab is on its way to. While a tab goes from one page
 // to the next, nothing can be asked.

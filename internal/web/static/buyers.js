@@ -82,18 +82,22 @@ async function buy(card) {
     buyer.ask(t('who.first'));
     return;
   }
-  const stop = new AbortController();
-  ends.signal.addEventListener('abort', () => stop.abort());
-  card.stop = () => stop.abort();
+  const end = new AbortController();
+  const stop = () => end.abort();
+  ends.signal.addEventListener('abort', stop);
+  card.stop = stop;
   const whose = ends;
   await purchase.buy(card.id, Date.parse(card.voucher.begin_at), (state) => {
     if (whose !== ends) return; // another buyer has the page now
-    card.attempt = state;
-    card.draw();
+    const latest = card.stop === stop; // if not, this order was cancelled, and the card is about a later attempt
+    if (latest) {
+      card.attempt = state;
+      card.draw();
+    }
     if (state.is === 'order') noteOrder({ ...state.order, voucher_id: card.id });
-    if (state.is === 'refused') refused(card, state.error);
+    if (latest && state.is === 'refused') refused(card, state.error);
     if (state.is === 'order' || state.is === 'refused') poll(); // the stock is another one
-  }, stop.signal);
+  }, end.signal);
 }
 
 function refused(card, error) {
@@ -149,6 +153,7 @@ function noteOrder(order) {
 async function loadOrders(before = '') {
   const headers = buyer.headers();
   const whose = ends;
+  const known = new Set(orders);
   let answer = { orders: [] };
   if (headers) {
     try {
@@ -164,7 +169,7 @@ async function loadOrders(before = '') {
   if (whose !== ends) return;
   const listed = new Set(answer.orders.map((o) => o.order_id));
   if (before) orders.push(...answer.orders);
-  else orders = [...orders.filter((o) => !listed.has(o.order_id) && purchase.waits(o.status)), ...answer.orders];
+  else orders = [...orders.filter((o) => !listed.has(o.order_id) && (purchase.waits(o.status) || !known.has(o))), ...answer.orders];
   next = answer.next_before ?? '';
   drawOrders();
   for (const o of orders) follow(o, headers, whose);

@@ -40,7 +40,10 @@ function keyOf(voucherID) {
   return key;
 }
 
-const forget = (voucherID) => sessionStorage.removeItem(keyName(voucherID));
+// forget removes the key of an attempt, but not that of a later one.
+function forget(voucherID, key) {
+  if (sessionStorage.getItem(keyName(voucherID)) === key) sessionStorage.removeItem(keyName(voucherID));
+}
 
 function pause(ms, signal) {
   return new Promise((resolve) => {
@@ -62,11 +65,11 @@ export async function buy(voucherID, begin, report, signal) {
   const started = performance.now();
   for (let attempt = 1; ; attempt++) {
     report({ is: 'trying' });
+    const key = keyOf(voucherID);
     try {
-      const key = keyOf(voucherID);
       const placed = await api.call('POST', `/api/v1/vouchers/${voucherID}/orders`, { headers: { ...headers, 'Idempotency-Key': key }, signal });
       const told = (order) => {
-        if (!waits(order.status)) forget(voucherID);
+        if (!waits(order.status)) forget(voucherID, key);
         report({ is: 'order', order });
       };
       told(placed);
@@ -77,11 +80,11 @@ export async function buy(voucherID, begin, report, signal) {
       const opens = early(error, begin);
       if (!opens && !api.temporary(error)) {
         if (!(error instanceof api.Refusal)) throw error;
-        if (error.status < 500 && error.status !== 401) forget(voucherID);
+        if (error.status < 500 && error.status !== 401) forget(voucherID, key);
         report({ is: 'refused', error });
         return;
       }
-      if (opens) forget(voucherID); // a definite no: there is no order to find
+      if (opens) forget(voucherID, key); // a definite no: there is no order to find
       if (performance.now() - started > perseverance) break;
       // Not all at the same moment: they came at the same moment.
       const wait = opens ? 200 + Math.random() * 200 : 1000 * (error.retryAfter || Math.min(attempt, 5)) + Math.random() * 700;
