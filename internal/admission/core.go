@@ -84,7 +84,7 @@ var (
 	errDataLost      = errors.New("data was lost in Redis")
 	errBehind        = errors.New("not everything that the database has is in Redis")
 	errOpening       = errors.New("the voucher is being opened")
-	errEpochChanged  = errors.New("another process has changed the epoch")
+	errEpochChanged  = errors.New("the epoch is another one by now")
 	errLate          = errors.New("the call took too long to reach Redis")
 	errInDoubt       = errors.New("an earlier call may still act")
 	errUnreachable   = errors.New("the bucket did not answer a moment ago")

@@ -85,6 +85,34 @@ func TestCheckOpensAPartlyClosedVoucher(t *testing.T) {
 	}
 }
 
+// While a closed voucher is drained, a replica that does not know of the closed epoch is promoted. The orders that it
+// still accepts must not be of an epoch that is over, so the voucher is closed there first.
+func TestPromotionDuringTheDrain(t *testing.T) {
+	t.Parallel()
+	s := newFixture(t, testkit.Redis(t).Addr(), 10)
+	g := s.gate(nil)
+	if err := s.buy(g, 1, 11); err != nil {
+		t.Fatal(err)
+	}
+	b := g.voucher(&s.store.voucher).buckets[0]
+	_ = b.voucher.markClosed(b, 2, ledger.DataLost)
+	opened := make(chan error, 1)
+	go func() { opened <- g.Open(t.Context(), &s.store.voucher) }()
+	epoch := func() string { return s.client.HGet(t.Context(), s.keys.Meta, "epoch").Val() }
+	testkit.Until(t, "the bucket is closed", func() bool { return epoch() == "3" })
+	if err := s.client.HSet(t.Context(), s.keys.Meta, "epoch", 2).Err(); err != nil {
+		t.Fatal(err)
+	}
+	s.takeAll()
+	if err := <-opened; err != nil {
+		t.Fatal(err)
+	}
+	if got := epoch(); got != "4" {
+		t.Errorf("epoch %s, want 4: an epoch began while the one before was open in Redis", got)
+	}
+	s.balanced(g, 1)
+}
+
 // A voucher that was sold out may have stock when it is opened again.
 func TestOpeningClearsSoldOut(t *testing.T) {
 	t.Parallel()

@@ -27,7 +27,7 @@ func (v *voucherState) rebuild(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := v.drain(ctx); err != nil {
+	if err := v.drain(ctx, st.Epoch); err != nil {
 		return err
 	}
 	st, err = v.openEpoch(ctx, st.Epoch)
@@ -76,8 +76,9 @@ func (v *voucherState) openEpoch(ctx context.Context, closed int64) (order.Epoch
 // drainPoll is how often drain looks whether orders are pending.
 const drainPoll = 10 * time.Millisecond
 
-// drain waits until no order is pending. The consumers persist them.
-func (v *voucherState) drain(ctx context.Context) error {
+// drain waits until no order is pending under a closed epoch. The consumers persist them. A bucket with another
+// epoch is on a replica that was promoted without the closed one: it may still accept orders.
+func (v *voucherState) drain(ctx context.Context, closed int64) error {
 	for logged := false; ; {
 		all := v.states(ctx)
 		if err := firstError(all); err != nil {
@@ -85,6 +86,9 @@ func (v *voucherState) drain(ctx context.Context) error {
 		}
 		var pending int64
 		for i := range all {
+			if all[i].Epoch != closed {
+				return fmt.Errorf("%w: bucket %d has %d instead of %d", errEpochChanged, i, all[i].Epoch, closed)
+			}
 			pending += all[i].Pending
 		}
 		if pending == 0 {

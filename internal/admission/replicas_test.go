@@ -289,6 +289,35 @@ func TestLossOfAnUnacknowledgedOrderIsDetected(t *testing.T) {
 	r.balanced(g, 2)
 }
 
+// A voucher is not opened under a new epoch before a replica knows that the one before is closed: if it were promoted
+// then, processes that know nothing of the new epoch could tell buyers of orders under the old one.
+func TestReopeningWaitsForReplicas(t *testing.T) {
+	t.Parallel()
+	r := newReplicated(t, 10)
+	g := r.process()
+	if err := g.Open(t.Context(), &r.store.voucher); err != nil {
+		t.Fatal(err)
+	}
+	r.replica.Pause()
+	b := g.voucher(&r.store.voucher).buckets[0]
+	_ = b.voucher.markClosed(b, 2, ledger.DataLost)
+	ctx, cancel := context.WithTimeout(t.Context(), g.config.DecisionTimeout)
+	defer cancel()
+	if err := g.Open(ctx, &r.store.voucher); err == nil {
+		t.Error("opened without a replica")
+	}
+	if st, err := r.store.EpochState(t.Context(), r.store.voucher.ID); err != nil || st.Epoch != 3 {
+		t.Errorf("epoch %d, %v; want 3, which is closed", st.Epoch, err)
+	}
+	r.resume()
+	if err := g.Open(t.Context(), &r.store.voucher); err != nil {
+		t.Fatal(err)
+	}
+	if epoch := b.knownState().Epoch; epoch != 4 {
+		t.Errorf("epoch %d, want 4", epoch)
+	}
+}
+
 func TestConfigOfReplicas(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t, testkit.Redis(t).Addr(), 1)

@@ -18,9 +18,10 @@ var (
 )
 
 // Close closes a bucket under an odd epoch and returns the epoch that the bucket then has,
-// which may be a later one.
+// which may be a later one. Where replicas are waited for, they have the closed epoch when Close
+// returns: if one of them is promoted, it accepts nothing under the epoch before.
 func (l *Ledger) Close(ctx context.Context, keys Keys, epoch int64) (int64, error) {
-	return l.runNumber(ctx, l.scripts.close, []any{"", "", 1, keys.Meta, epoch})
+	return number(l.runAcknowledged(ctx, l.scripts.close, []any{"", "", 1, keys.Meta, epoch}))
 }
 
 // PreparedFor is how long users that were prepared for an epoch stay if nobody opens it.
@@ -60,10 +61,10 @@ type Opening struct {
 
 // Open opens a bucket with the users that were prepared, and reports whether it did.
 func (l *Ledger) Open(ctx context.Context, keys Keys, o Opening) (bool, error) {
-	n, err := l.runNumber(ctx, l.scripts.open, []any{
+	n, err := number(l.run(ctx, l.scripts.open, []any{
 		"", "", 3, keys.Meta, keys.Users, keys.PreparedUsers(o.Epoch),
 		o.Epoch, o.Epoch - 1, o.Seq, o.Stock, o.Begin, o.End, o.Users,
-	})
+	}))
 	return n == 1, err
 }
 

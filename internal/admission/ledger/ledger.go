@@ -95,9 +95,8 @@ func (l *Ledger) send(ctx context.Context, cmd redisscript.Cmd) (any, error) {
 	return cmd.Result()
 }
 
-// runNumber is run for a script that replies with one number.
-func (l *Ledger) runNumber(ctx context.Context, script *redisscript.Script, args []any) (int64, error) {
-	reply, err := l.run(ctx, script, args)
+// number is the reply of a script that replies with one number.
+func number(reply []any, err error) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
