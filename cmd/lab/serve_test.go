@@ -254,39 +254,45 @@ func TestServe(t *testing.T) {
 		}
 		g.do(`document.querySelector('input[value=holds]').click(); document.querySelector('.play .go').click()`)
 		g.until("the change turned it", lastOutcome+`.includes('The change turned the outcome')`)
-		if said := g.says(lastOutcome); !strings.Contains(said, "It holds") || !strings.Contains(said, "Right!") || strings.Contains(said, "so on down the queue") {
+		if said := g.says(lastOutcome); !strings.Contains(said, "It holds") || !strings.Contains(said, "Right!") || strings.Contains(said, "so on down the queue") || strings.Contains(said, "undefined") {
 			t.Errorf("the result: %s", said)
 		}
 	})
+	var complete string // how many runs have ended by themselves, in the words of the link to them
 	t.Run("watch it, and cancel", func(t *testing.T) {
 		g.t = t
-		before := g.says(runs)
 		g.do(`{ const s = document.getElementById('slow'); s.value = '5'; s.dispatchEvent(new Event('change')); }`)
 		g.do(`{ const b = document.getElementById('p-buyers'); b.value = '16'; b.dispatchEvent(new Event('input')); }`) // they take 24 s: it goes on when it is cancelled
 		if got := g.says(`document.querySelector('.command code').textContent`); !strings.HasSuffix(got, " --lease 2s --work 1500ms --pause 1250ms --buyers 16") {
 			t.Errorf("five times as slowly: %q", got)
 		}
-		g.do(`document.querySelector('input[value=none]').click(); document.querySelector('.play .go').click()`)
-		g.until("lanes are there", `!document.querySelector('.live').hidden && document.querySelectorAll('.live svg.picture .lane').length > 2`)
-		const drawn = `document.querySelectorAll('.live svg .lane ~ .bar, .live svg .lane ~ .mark').length`
-		g.do(`globalThis.before = ` + drawn)
-		g.until("they grow", drawn+` > before`)
-		g.until("the wrong release is named", `document.querySelector('.live .verdict.bad')?.textContent.includes('wrong releases 1')`)
+		// What is drawn is noted where it is drawn: a busy machine may not ask in time.
+		g.do(`globalThis.drawn = new Set(); new MutationObserver(() => drawn.add(
+			document.querySelectorAll('.live svg .lane ~ .bar, .live svg .lane ~ .mark').length)).observe(document.querySelector('.live'), { childList: true, subtree: true })`)
+		start := func() {
+			complete = g.says(runs)
+			g.do(`document.querySelector('input[value=none]').click(); document.querySelector('.play .go').click()`)
+			g.until("it is live", `!document.querySelector('.live').hidden`)
+		}
+		start()
+		g.until("lanes are there", `document.querySelectorAll('.live svg.picture .lane').length > 2`)
+		g.until("they grow", `drawn.size > 2`)
+		g.until("the wrong release is named", `/wrong releases [1-9]/.test(document.querySelector('.live .verdict.bad')?.textContent)`)
 		g.until("it is drawn", `/deletes \w’s lock/.test(document.querySelector('.live svg.picture').textContent)`)
 		g.portrait("lab-live")
-		if shown := g.says(`document.querySelector('.live').hidden`); shown != "false" {
-			t.Error("the run is over before it is cancelled")
+		const cancel = `!document.querySelector('.live').hidden && (document.querySelector('.live button').click(), true)`
+		for g.says(cancel) != "true" { // the machine is so busy that the run is over
+			start()
 		}
-		g.do(`document.querySelector('.live button').click()`)
 		g.until("it ends", `document.querySelector('.live').hidden`)
-		if after := g.says(runs); after != before {
-			t.Errorf("after the cancelled run: %s, before it: %s", after, before)
+		if after := g.says(runs); after != complete {
+			t.Errorf("after the cancelled run: %s, before it: %s", after, complete)
 		}
 	})
 	t.Run("the results", func(t *testing.T) {
 		g.t = t
 		g.do(`document.getElementById('results-link').click()`)
-		g.until("three are listed", `document.querySelectorAll('.results tbody tr').length === 3`)
+		g.until("all but the cancelled one are listed", fmt.Sprintf(`%q.includes('(' + document.querySelectorAll('.results tbody tr').length + ')')`, complete))
 		if said := g.says(`document.querySelector('main').innerText`); !strings.Contains(said, "2 of 2 predictions were right") || !strings.Contains(said, "lease 2s instead of") {
 			t.Errorf("the results: %s", said)
 		}

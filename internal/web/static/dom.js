@@ -3,7 +3,7 @@
 
 export const $ = (id) => document.getElementById(id);
 
-// h makes an element: h('p', { class: 'price' }, 'text', child). A child that is false is left out.
+// h makes an element: h('p', { class: 'price' }, 'text', child). A child that is false or missing is left out.
 export function h(name, attributes = {}, ...children) {
   const e = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -11,7 +11,7 @@ export function h(name, attributes = {}, ...children) {
     else if (value === true) e.setAttribute(key, '');
     else if (value !== false && value !== undefined) e.setAttribute(key, value);
   }
-  e.append(...children.filter((c) => c !== false));
+  e.append(...children.filter((c) => c !== false && c !== undefined && c !== null));
   return e;
 }
 
