@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -70,38 +71,62 @@ func (r *replicatedStreams) all(ctx context.Context, entries []entry) ([]entry, 
 	return kept, nil
 }
 
+// errOtherServer: the server that was asked is not the one that the entries were read from.
+var errOtherServer = errors.New("a replica was promoted that does not have them")
+
 // replicated waits until replicas have the entries, and returns those of the streams of which they have. The
 // others stay pending at the consumer, which reads them again.
 func (r *replicatedStreams) replicated(ctx context.Context, entries []entry) ([]entry, *readError) {
 	parts := byStream(entries)
 	errs := make([]error, len(parts))
 	var asking sync.WaitGroup
-	for i, part := range parts {
-		if i > 0 && r.oneServer {
-			break
+	if r.oneServer {
+		r.ask(ctx, parts, errs)
+	} else {
+		for i := range parts {
+			asking.Go(func() { r.ask(ctx, parts[i:i+1], errs[i:i+1]) })
 		}
-		asking.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
-			defer cancel()
-			errs[i] = r.ledger.ReplicateAll(ctx, part[0].keys)
-		})
 	}
 	asking.Wait()
 	var kept []entry
 	var failed *readError
 	for i, part := range parts {
-		err := errs[i]
-		if r.oneServer {
-			err = errs[0]
-		}
-		if err == nil {
+		if errs[i] == nil {
 			kept = append(kept, part...)
 			continue
 		}
 		if failed == nil {
-			failed = &readError{err: fmt.Errorf("entries that replicas do not have yet: %w", err)}
+			failed = &readError{err: fmt.Errorf("entries that replicas do not have yet: %w", errs[i])}
 		}
 		failed.streams = append(failed.streams, part[0].stream)
 	}
 	return kept, failed
+}
+
+// ask waits until replicas have the entries of some streams of one server, and sets the error of each stream.
+func (r *replicatedStreams) ask(ctx context.Context, parts [][]entry, errs []error) {
+	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
+	defer cancel()
+	var asked []int
+	var read []ledger.LastRead
+	for i, part := range parts {
+		for _, e := range slices.Backward(part) {
+			if !e.deleted { // of the others nothing is written
+				asked, read = append(asked, i), append(read, ledger.LastRead{Keys: e.keys, Entry: e.id})
+				break
+			}
+		}
+	}
+	if len(read) == 0 {
+		return
+	}
+	has, err := r.ledger.ReplicateAll(ctx, read)
+	for n, i := range asked {
+		switch {
+		case err != nil:
+			errs[i] = err
+		case !has[n]:
+			errs[i] = errOtherServer
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package fulfil
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -35,5 +36,59 @@ func TestNothingIsWrittenThatReplicasLack(t *testing.T) {
 	s.waitUntilEmpty()
 	if n := s.checkFinalState(); n != 0 {
 		t.Errorf("%d rejected", n)
+	}
+}
+
+// An entry is read, and then a replica without it is promoted. The new primary has replicas that have all that it has
+// written, and yet nobody has the entry: it is not handed out.
+func TestEntriesThatAPromotedReplicaLacks(t *testing.T) {
+	t.Parallel()
+	primary, replica := testkit.NewRedis(t), testkit.NewRedis(t)
+	link, door := testkit.NewProxy(t, primary.Addr()), testkit.NewProxy(t, primary.Addr())
+	replica.ReplicaOf(link.Addr())
+	s := openEnv(t, clientOf(t, door.Addr()), testkit.MariaDB(t), 2, 100)
+	streams := []*stream{newStream(s.prefix, 1, 0), newStream(s.prefix, 2, 0)}
+	read := newRedisStreams(s.client)
+	for _, of := range streams {
+		s.must(read.ensureGroup(t.Context(), of))
+	}
+	s.accept(2, 1)
+	acknowledged := func(addr string) {
+		conn := clientOf(t, addr).Conn()
+		defer conn.Close()
+		testkit.Until(t, "a replica has everything", func() bool {
+			s.must(conn.Set(t.Context(), "probe", 1, time.Second).Err())
+			n, err := conn.Wait(t.Context(), 1, time.Second).Result()
+			return err == nil && n == 1
+		})
+	}
+	acknowledged(primary.Addr())
+	link.Cut()
+	s.accept(1, 1)
+	entries, err := read.readNew(t.Context(), "w", streams, 10, time.Millisecond)
+	if err != nil || len(entries) != 2 {
+		t.Fatalf("%v, %v", entries, err)
+	}
+	primary.Kill()
+	replica.Promote()
+	door.SetUpstream(replica.Addr())
+	testkit.NewRedisReplica(t, replica)
+	acknowledged(replica.Addr())
+
+	options := ledger.Options{WaitReplicas: 1, WaitTimeout: nodeTimeout / 2}
+	testkit.Until(t, "an answer of the new primary", func() bool {
+		return s.client.Ping(t.Context()).Err() == nil
+	})
+	for _, oneServer := range []bool{true, false} { // false is how the nodes of a cluster are asked
+		r := &replicatedStreams{read, ledger.New(s.client, options), oneServer}
+		kept, failed := r.replicated(t.Context(), entries)
+		if failed == nil || !errors.Is(failed, errOtherServer) || len(failed.streams) != 1 || failed.streams[0] != streams[0] ||
+			len(kept) != 1 || kept[0].stream != streams[1] {
+			t.Errorf("one server %v: handed out %+v, %v", oneServer, kept, failed)
+		}
+		gone := parse(streams[0], "1-1", map[string]any(nil))
+		if kept, failed = r.replicated(t.Context(), gone); failed != nil || len(kept) != 1 {
+			t.Errorf("one server %v, a deleted entry: %v, %v", oneServer, kept, failed)
+		}
 	}
 }

@@ -51,7 +51,7 @@
 //	give.lua, take.lua  [Ledger.Give], [Ledger.Take]  move stock between buckets
 //	return.lua          [Ledger.Return]             take back the stock of orders
 //	replicate.lua       [Ledger.Replicate]          wait until replicas have an order
-//	replicate_all.lua   [Ledger.ReplicateAll]       wait until replicas have everything
+//	replicate_all.lua   [Ledger.ReplicateAll]       wait until replicas have entries, and all else
 //	remove.lua          [Ledger.Remove]             remove the keys of a forgotten voucher
 //	ensure_group.lua    [Consumers.EnsureGroup]     create the consumer group
 //	acknowledge.lua     [Consumers.Acknowledge]     take persisted entries out

@@ -33,10 +33,33 @@ func (l *Ledger) Replicate(ctx context.Context, keys Keys, o order.Order) (bool,
 //go:embed replicate_all.lua
 var replicateAllSource string
 
-// ReplicateAll waits until enough replicas have everything that the server of a bucket has written so far.
-func (l *Ledger) ReplicateAll(ctx context.Context, keys Keys) error {
-	_, err := l.runAcknowledged(ctx, l.scripts.replicateAll, []any{"", "", 1, keys.Meta})
-	return err
+// LastRead is the last entry that was read of the stream of a bucket.
+type LastRead struct {
+	Keys  Keys
+	Entry string
+}
+
+// ReplicateAll waits until enough replicas have everything that a server has written so far. It reports for each of
+// the buckets, which are all on that server, whether the server has the entry: one that was promoted after the entry
+// was read may lack it. A server has an entry only with all that were written before it and not removed since.
+func (l *Ledger) ReplicateAll(ctx context.Context, read []LastRead) ([]bool, error) {
+	keys, entries := make([]string, 0, 2*len(read)), make([]any, 0, len(read))
+	for _, r := range read {
+		keys, entries = append(keys, r.Keys.Meta, r.Keys.Orders), append(entries, r.Entry)
+	}
+	reply, err := l.runAcknowledged(ctx, l.scripts.replicateAll, redisscript.Args(keys, entries...))
+	if err != nil {
+		return nil, err
+	}
+	n := numbers(reply)
+	if len(n) != len(read) {
+		return nil, unexpected(reply)
+	}
+	has := make([]bool, len(n))
+	for i := range n {
+		has[i] = n[i] == 1
+	}
+	return has, nil
 }
 
 // runAcknowledged is run, and then waits until enough replicas have what the script and all
