@@ -93,12 +93,17 @@ func open(t *testing.T, addr string, network *locktest.Network) *zkio.Client {
 	return client
 }
 
-func session(t *testing.T, client *zkio.Client) *zkio.Session {
+// session returns the first session of a client. On a busy machine the server may need longer than a command may take
+// to accept it.
+func session(t *testing.T, client *zkio.Client) (s *zkio.Session) {
 	t.Helper()
-	s, err := client.Session(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Until(t, "a session", func() (there bool) {
+		var err error
+		if s, err = client.Session(t.Context()); err != nil && !errors.Is(err, lock.ErrUnavailable) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
 	return s
 }
 
