@@ -62,7 +62,7 @@ func openAdmission(ctx context.Context, cfg config, stores *stores, registry pro
 		return nil, errors.Join(err, opening.Close())
 	}
 	gate, err := admission.New(admission.Config{
-		Client: stores.orders, Store: stores.db.AdmissionStore(), Awaiter: fulfiller, Locker: opening, Log: log, Prefix: keyPrefix, Observer: tracing.Calls(observers.Gate()),
+		Client: stores.orders, Store: stores.db.AdmissionStore(), Workers: fulfiller, Locker: opening, Log: log, Prefix: keyPrefix, Observer: tracing.Calls(observers.Gate()),
 		MaxPending: cfg.Admission.MaxPending, MaxInFlight: cfg.Admission.MaxInFlight, WaitReplicas: cfg.WaitReplicas,
 		OrdersPerEntry: int(cfg.Admission.OrdersPerEntry),
 	})

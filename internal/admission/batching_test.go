@@ -34,7 +34,7 @@ func newSplitBubble(t *testing.T, buckets int, stock int64, change func(*Config)
 	sh := newStore(stock)
 	sh.split(buckets)
 	fake := newFakeLedger(sh, stock)
-	c := Config{Store: sh, Locker: local.New(), Log: slog.New(slog.DiscardHandler)}.WithDefaults()
+	c := Config{Store: sh, Workers: workers{complete: true}, Locker: local.New(), Log: slog.New(slog.DiscardHandler)}.WithDefaults()
 	if change != nil {
 		change(&c)
 	}

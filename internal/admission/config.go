@@ -23,23 +23,29 @@ type Store interface {
 	Open(ctx context.Context, voucherID, closed int64) (order.EpochState, error)
 	LiveOrders(ctx context.Context, voucherID, afterUser int64, limit int) ([]order.Order, error)
 	AdmissionVouchers(ctx context.Context, endsAfter time.Time) ([]order.AdmissionVoucher, error)
+	AdmissionVouchersOf(ctx context.Context, ids []int64) ([]order.AdmissionVoucher, error)
 	Forget(ctx context.Context, voucherID, closed int64, endedBy time.Time) error
 	Cleared(ctx context.Context, voucherID, forgotten int64) error
 	UnclearedVouchers(ctx context.Context, endedBy time.Time, after int64, limit int) ([]order.AdmissionVoucher, error)
 }
 
-// Awaiter waits until the consumers have persisted an order; [fulfil.Fulfiller] does.
-type Awaiter interface {
+// Workers persist the orders that the gate accepts; [fulfil.Fulfiller] has them.
+type Workers interface {
 	// Await is the method of [order.Gate].
 	Await(ctx context.Context, o order.Order, limit time.Duration) error
+	// Watch has the workers read a voucher's streams from now on.
+	Watch(ctx context.Context, v order.AdmissionVoucher) error
+	// Watched lists the vouchers whose streams they read. It reports false while some may be missing that have
+	// orders which are not persisted.
+	Watched() (vouchers []int64, complete bool)
 }
 
-// Config is what a [Gate] needs. Client, Store, Awaiter, Locker and Log are required. A zero in the
+// Config is what a [Gate] needs. Client, Store, Workers, Locker and Log are required. A zero in the
 // other fields takes the default.
 type Config struct {
 	Client  ledger.Client
 	Store   Store
-	Awaiter Awaiter
+	Workers Workers
 	// Locker makes sure that one process at a time opens a voucher. Any mechanism with a lease does.
 	Locker lock.Locker
 	Log    *slog.Logger
@@ -58,8 +64,9 @@ type Config struct {
 	RecheckEvery time.Duration
 	// CheckEvery is how often [Gate.Run] compares Redis with the database. Default 5 s.
 	CheckEvery time.Duration
-	// LookupAfterSale is for how long after a sale its orders are looked for in Redis. By then the
-	// last one must be persisted. Default 1 h.
+	// LookupAfterSale is for how long after a sale its orders are looked for in Redis in any case. Later they are
+	// looked for while the workers read the voucher's streams, as they do until the last order is persisted.
+	// Default 1 h.
 	LookupAfterSale time.Duration
 	// MaxPending is how many orders of a voucher may be accepted and not persisted yet. More are
 	// refused with [order.ErrOverloaded]. Default 100,000.
@@ -115,7 +122,7 @@ func (c Config) WithDefaults() Config {
 // Validate returns an error if something is missing or cannot work.
 func (c Config) Validate() error {
 	switch {
-	case c.Client == nil || c.Store == nil || c.Awaiter == nil || c.Locker == nil || c.Log == nil:
+	case c.Client == nil || c.Store == nil || c.Workers == nil || c.Locker == nil || c.Log == nil:
 		return errors.New("admission: incomplete configuration")
 	case c.AttemptTimeout < time.Millisecond: // the script counts in ms
 		return fmt.Errorf("admission: AttemptTimeout is %v, less than 1ms", c.AttemptTimeout)

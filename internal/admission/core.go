@@ -83,6 +83,7 @@ var (
 	errNotOpen       = errors.New("not open in Redis under the epoch known")
 	errDataLost      = errors.New("data was lost in Redis")
 	errBehind        = errors.New("not everything that the database has is in Redis")
+	errStarting      = errors.New("it is not known yet which vouchers have orders that are not persisted")
 	errOpening       = errors.New("the voucher is being opened")
 	errEpochChanged  = errors.New("the epoch is another one by now")
 	errLate          = errors.New("the call took too long to reach Redis")

@@ -66,7 +66,7 @@ func Example() {
 		return
 	}
 	gate, err := admission.New(admission.Config{
-		Client: client, Store: store, Awaiter: fulfiller, Locker: locks, Log: log, Prefix: "shop:",
+		Client: client, Store: store, Workers: fulfiller, Locker: locks, Log: log, Prefix: "shop:",
 	})
 	if err != nil {
 		fmt.Println(err)

@@ -110,7 +110,7 @@ func (g *Gate) OrdersOf(ctx context.Context, userID int64) ([]order.Order, error
 
 // Await implements [order.Gate].
 func (g *Gate) Await(ctx context.Context, o order.Order, limit time.Duration) error {
-	return g.config.Awaiter.Await(ctx, o, limit)
+	return g.config.Workers.Await(ctx, o, limit)
 }
 
 // Audit implements [order.Gate]. All numbers are sums over the buckets. The buckets are not read

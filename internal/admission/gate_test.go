@@ -229,7 +229,7 @@ func TestCluster(t *testing.T) {
 		sh := newStore(100)
 		sh.voucher.ID += id
 		s := &fixture{t: t, consumer: &consumer{tb: t, client: client, store: sh, keys: ledger.KeysOf("c:", sh.voucher.ID, 0)}}
-		s.config = Config{Client: client, Store: sh, Locker: local.New(), Log: slog.New(slog.DiscardHandler), Prefix: "c:",
+		s.config = Config{Client: client, Store: sh, Workers: workers{complete: true}, Locker: local.New(), Log: slog.New(slog.DiscardHandler), Prefix: "c:",
 			AttemptTimeout: 10 * time.Second, DecisionTimeout: 30 * time.Second, OpenWait: 5 * time.Second, // a busy machine is no outage
 		}
 		g := s.gate(nil)
@@ -269,7 +269,7 @@ func TestScriptsDeclareTheirKeys(t *testing.T) {
 	redisstore.DeclaresKeys(t, func(client *redis.Client, prefix string) (lock.Locker, error) {
 		sh := newStore(3)
 		s = &fixture{t: t, consumer: &consumer{tb: t, client: client, store: sh, keys: ledger.KeysOf(prefix, sh.voucher.ID, 0)}}
-		s.config = Config{Client: client, Store: sh, Locker: local.New(), Log: slog.New(slog.DiscardHandler), Prefix: prefix}
+		s.config = Config{Client: client, Store: sh, Workers: workers{complete: true}, Locker: local.New(), Log: slog.New(slog.DiscardHandler), Prefix: prefix}
 		s.split(2)
 		return local.New(), nil
 	}, func(ctx context.Context, _ lock.Locker) {
@@ -377,7 +377,7 @@ func TestConfig(t *testing.T) {
 func TestAwaitAsksTheConsumers(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t, testkit.Redis(t).Addr(), 1)
-	g := s.gate(func(c *Config) { c.Awaiter = awaiter{context.Canceled} })
+	g := s.gate(func(c *Config) { c.Workers = workers{err: context.Canceled} })
 	if err := g.Await(t.Context(), order.Order{ID: 1}, time.Second); !errors.Is(err, context.Canceled) {
 		t.Errorf("Await = %v, want the consumers' answer", err)
 	}

@@ -64,7 +64,7 @@ func newHung(t *testing.T, stock int64, buckets int) *hung {
 	sh := newStore(stock)
 	prefix := testkit.KeyPrefix(t)
 	s := &fixture{t: t, consumer: &consumer{tb: t, client: client, store: sh, keys: ledger.KeysOf(prefix, sh.voucher.ID, 0)}}
-	s.config = Config{Client: client, Store: sh, Locker: local.New(), Log: slog.New(slog.DiscardHandler), Prefix: prefix, OpenWait: 5 * time.Second}
+	s.config = Config{Client: client, Store: sh, Workers: workers{complete: true}, Locker: local.New(), Log: slog.New(slog.DiscardHandler), Prefix: prefix, OpenWait: 5 * time.Second}
 	s.split(buckets)
 	for _, addr := range addrs {
 		if err := dial(t, addr).ConfigSet(t.Context(), "cluster-require-full-coverage", "no").Err(); err != nil {

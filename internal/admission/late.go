@@ -137,7 +137,9 @@ func (l *LateMoney) reserve(ctx context.Context, o order.Order) error {
 	}
 	switch {
 	case err == nil:
-		return l.persistLost(ctx, b, epoch, o)
+		// An empty stream is not read for ever after the end of the sale, and money may come a week later.
+		err := g.config.Workers.Watch(ctx, order.AdmissionVoucher{VoucherID: o.VoucherID, Buckets: len(st.Seq)})
+		return errors.Join(err, l.persistLost(ctx, b, epoch, o))
 	case !errors.Is(err, order.ErrAlreadyOrdered):
 		return err
 	}

@@ -155,7 +155,7 @@ func runChild() error {
 		return err
 	}
 	gate, err := admission.New(admission.Config{
-		Client: client, Store: db.AdmissionStore(), Awaiter: fulfiller, Locker: local.New(), Log: log, Prefix: prefix,
+		Client: client, Store: db.AdmissionStore(), Workers: fulfiller, Locker: local.New(), Log: log, Prefix: prefix,
 		AttemptTimeout: 10 * time.Second, DecisionTimeout: 30 * time.Second, OpenWait: 5 * time.Second, // a busy machine is no outage
 	})
 	if err != nil {

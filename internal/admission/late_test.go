@@ -206,9 +206,7 @@ func TestLateMoneyAfterTheSale(t *testing.T) {
 	s := newShop(t, testkit.SQLite(t))
 	v := s.create(admittedVoucher, 2, 2)
 	first, second, third := s.cancelled(v, 1), s.cancelled(v, 2), s.cancelled(v, 3)
-	v.EndAt = time.Now().UTC().Truncate(time.Microsecond).Add(-time.Minute)
-	_, err := s.db.Pools()["writers"].ExecContext(t.Context(), "UPDATE vouchers SET end_at = ? WHERE id = ?", v.EndAt, v.ID)
-	must(t, err)
+	s.ended(v, time.Minute)
 	s.money(first)
 	testkit.Until(t, "the money is decided", func() bool {
 		s.gate.Check(t.Context())
@@ -240,4 +238,64 @@ func TestLateMoneyAfterTheSale(t *testing.T) {
 	if a, err := s.db.Orders().Audit(t.Context(), v.ID); err != nil || !a.Balanced() || a.Orders != 2 {
 		t.Errorf("%+v, %v", a, err)
 	}
+}
+
+// Hours after the sale no worker reads the voucher's stream any more, until money comes.
+func TestLateMoneyLongAfterTheSale(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, testkit.SQLite(t))
+	v := s.create(admittedVoucher, 2, 2)
+	id := s.cancelled(v, 1)
+	s.ended(v, 3*time.Hour)
+	s.stopWorkers()
+	s.start()
+	s.money(id)
+	s.decided(v)
+	s.wants(id, order.Paid, order.SettledLate)
+}
+
+// ended makes the sale of a voucher one that ended some time ago.
+func (s *shop) ended(v *voucher.Voucher, ago time.Duration) {
+	s.t.Helper()
+	v.EndAt = time.Now().UTC().Truncate(time.Microsecond).Add(-ago)
+	v.BeginAt = v.EndAt.Add(-time.Hour)
+	s.exec("UPDATE vouchers SET begin_at = ?, end_at = ? WHERE id = ?", v.BeginAt, v.EndAt, v.ID)
+}
+
+func (s *shop) exec(statement string, args ...any) {
+	s.t.Helper()
+	_, err := s.db.Pools()["writers"].ExecContext(s.t.Context(), statement, args...)
+	must(s.t, err)
+}
+
+// Hours after a sale an order is still found that the database has not taken: it refuses writes for a reason of its
+// own, and a process that starts then has never seen the sale.
+func TestPendingOrderLongAfterTheSale(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, testkit.SQLite(t))
+	v := s.create(admittedVoucher, 2, 2)
+	s.stopWorkers()
+	o := order.Order{ID: 7, VoucherID: v.ID, UserID: 1}
+	must(t, s.gate.Admit(t.Context(), v, o))
+	s.exec("CREATE TRIGGER full BEFORE INSERT ON orders BEGIN SELECT RAISE(ABORT, 'no space left'); END")
+	s.ended(v, 3*time.Hour)
+	s.start()
+	testkit.Until(t, "the process is ready to say", func() bool {
+		found, err := s.gate.Lookup(t.Context(), o.UserID, o.ID)
+		if err == nil && found.Status == order.Pending {
+			return true
+		}
+		if !errors.Is(err, order.ErrUnavailable) {
+			t.Fatalf("%+v, %v", found, err)
+		}
+		return false
+	})
+	if all, err := s.gate.OrdersOf(t.Context(), o.UserID); err != nil || len(all) != 1 {
+		t.Errorf("%v, %v", all, err)
+	}
+	s.exec("DROP TRIGGER full")
+	testkit.Until(t, "the order is persisted", func() bool {
+		_, err := s.db.Orders().Order(t.Context(), o.ID)
+		return err == nil
+	})
 }

@@ -117,6 +117,15 @@ func (s *store) AdmissionVouchers(_ context.Context, endsAfter time.Time) ([]ord
 	return s.others, s.down
 }
 
+func (s *store) AdmissionVouchersOf(_ context.Context, ids []int64) ([]order.AdmissionVoucher, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if slices.Contains(ids, s.voucher.ID) && !s.epochState.Forgotten {
+		return []order.AdmissionVoucher{{VoucherID: s.voucher.ID, Buckets: len(s.epochState.Seq), Epoch: s.epochState.Epoch}}, s.down
+	}
+	return nil, s.down
+}
+
 func (s *store) Forget(_ context.Context, id, closed int64, endedBy time.Time) error {
 	_, err := s.do(id, func() error {
 		if s.onForget != nil {
@@ -312,7 +321,7 @@ func newFixture(t testing.TB, addr string, stock int64) *fixture {
 	client := dial(t, addr)
 	s.consumer = &consumer{tb: t, client: client, store: sh, keys: ledger.KeysOf(s.prefix, sh.voucher.ID, 0)}
 	s.config = Config{
-		Client: client, Store: sh, Awaiter: awaiter{}, Locker: local.New(), Log: slog.New(slog.DiscardHandler), Prefix: s.prefix,
+		Client: client, Store: sh, Workers: workers{complete: true}, Locker: local.New(), Log: slog.New(slog.DiscardHandler), Prefix: s.prefix,
 		// A busy machine is no outage. A test in which a server hangs sets its own limits.
 		AttemptTimeout: 10 * time.Second, DecisionTimeout: 30 * time.Second, OpenWait: 5 * time.Second,
 	}
@@ -344,8 +353,8 @@ func (s *fixture) gate(change func(*Config)) *Gate {
 	if change != nil {
 		change(&c)
 	}
-	if c.Awaiter == nil {
-		c.Awaiter = awaiter{}
+	if c.Workers == nil {
+		c.Workers = workers{complete: true}
 	}
 	g, err := New(c)
 	if err != nil {
@@ -392,7 +401,15 @@ func batchOf(keys ledger.Keys, known ledger.Known, orders ...order.Order) *ledge
 	return b
 }
 
-// awaiter stands for the consumers: every order is final at once, with an error.
-type awaiter struct{ err error }
+// workers stands for the workers: every order is final at once, with an error.
+type workers struct {
+	err      error
+	watched  []int64
+	complete bool
+}
 
-func (a awaiter) Await(context.Context, order.Order, time.Duration) error { return a.err }
+func (w workers) Await(context.Context, order.Order, time.Duration) error { return w.err }
+
+func (w workers) Watch(context.Context, order.AdmissionVoucher) error { return nil }
+
+func (w workers) Watched() ([]int64, bool) { return slices.Clone(w.watched), w.complete }

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -67,7 +68,23 @@ func (l *lookups) listBuckets(ctx context.Context) (all []scannedBucket, err err
 func (l *lookups) listVouchers(ctx context.Context) ([]order.AdmissionVoucher, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
+	watched, complete := l.config.Workers.Watched()
+	if !complete {
+		return nil, unavailable(errStarting)
+	}
 	vouchers, err := l.config.Store.AdmissionVouchers(ctx, time.Now().Add(-l.config.LookupAfterSale))
+	if err == nil {
+		// The workers still read the streams of older vouchers whose orders the database has not taken.
+		older := slices.DeleteFunc(watched, func(id int64) bool {
+			_, listed := slices.BinarySearchFunc(vouchers, id, func(v order.AdmissionVoucher, id int64) int { return cmp.Compare(v.VoucherID, id) })
+			return listed
+		})
+		if len(older) > 0 {
+			var more []order.AdmissionVoucher
+			more, err = l.config.Store.AdmissionVouchersOf(ctx, older)
+			vouchers = append(vouchers, more...)
+		}
+	}
 	if err != nil && ctx.Err() != nil {
 		return nil, unavailable(err)
 	}

@@ -17,8 +17,8 @@ import (
 //
 //	the transaction commits            the stock is in the database, and a row says that Redis is to be told
 //	Redis is told                      the stock is on sale; a repetition adds nothing
-//	the row is deleted, and the        a Redis that forgets the return has a smaller number than the database,
-//	database has the bucket's seq      and the voucher is rebuilt
+//	the row is deleted                 a Redis that forgets the return has a smaller total than the database,
+//	                                   and the voucher is rebuilt
 //	the voucher is rebuilt meanwhile   the next epoch begins with the stock, and the row is deleted
 type Returner struct {
 	gate  *Gate

@@ -63,7 +63,7 @@ func saleOnRealServers(t *testing.T, buckets int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if gates[i], err = New(Config{Client: client, Store: db.AdmissionStore(), Awaiter: f, Locker: locker, Log: log}); err != nil {
+		if gates[i], err = New(Config{Client: client, Store: db.AdmissionStore(), Workers: f, Locker: locker, Log: log}); err != nil {
 			t.Fatal(err)
 		}
 		working.Go(func() { f.Run(stopping) })

@@ -32,7 +32,7 @@ func (s *slowStore) AdmissionVouchers(ctx context.Context, _ time.Time) ([]order
 }
 
 func newScanning(t *testing.T, s Store) *Gate {
-	g := newGate(Config{Store: s}.WithDefaults(), nil)
+	g := newGate(Config{Store: s, Workers: workers{complete: true}}.WithDefaults(), nil)
 	t.Cleanup(func() { _ = g.Close() })
 	return g
 }

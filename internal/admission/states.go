@@ -64,7 +64,7 @@ func otherWindow(now *ledger.State, st order.EpochState) bool {
 
 // behind reports whether a bucket in Redis lacks what the database had before it was read.
 func behind(now *ledger.State, st order.EpochState, number int) bool {
-	return !now.Open() || !st.Open() || now.Epoch != st.Epoch || now.Seq < st.Seq[number]
+	return !now.Open() || !st.Open() || now.Epoch != st.Epoch || now.Seq < st.Seq[number] || now.Arrived < st.Arrived[number]
 }
 
 // lostTransfer reports whether Redis has lost a transfer: one bucket has received more than the

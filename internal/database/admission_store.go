@@ -302,6 +302,11 @@ func (s *AdmissionStore) AdmissionVouchers(ctx context.Context, endsAfter time.T
 	return s.admissionVouchers(ctx, 0, "NOT v.admission_cleared AND v.admission_forgotten <> v.admission_epoch AND v.end_at > ?", stamp(endsAfter))
 }
 
+// AdmissionVouchersOf lists those of some vouchers that are sold by admission and not forgotten, by ID.
+func (s *AdmissionStore) AdmissionVouchersOf(ctx context.Context, ids []int64) ([]order.AdmissionVoucher, error) {
+	return s.admissionVouchers(ctx, 0, "NOT v.admission_cleared AND v.admission_forgotten <> v.admission_epoch AND v.id IN ?", ids)
+}
+
 // UnclearedVouchers implements [order.AdmissionStore].
 func (s *AdmissionStore) UnclearedVouchers(ctx context.Context, endedBy time.Time, after int64, limit int) ([]order.AdmissionVoucher, error) {
 	return s.admissionVouchers(ctx, limit, "NOT v.admission_cleared AND v.end_at <= ? AND v.id > ?", stamp(endedBy), after)

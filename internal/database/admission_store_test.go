@@ -58,6 +58,9 @@ func wantEpochState(t *testing.T, d *DB, id int64, want order.EpochState) {
 func sameEpochState(got, want order.EpochState) bool {
 	v := newVoucher(1, 1)
 	want.BeginAt, want.EndAt = v.BeginAt, v.EndAt
+	if want.Arrived == nil {
+		want.Arrived = map[int]int64{}
+	}
 	return reflect.DeepEqual(got, want)
 }
 

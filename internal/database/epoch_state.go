@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
 	"time"
 
 	"seckill/internal/order"
@@ -90,26 +91,28 @@ func (s *AdmissionStore) changeEpoch(ctx context.Context, voucherID int64, chang
 	return now, nil
 }
 
+// epochStateQuery is one statement, so that everything is read at the same moment. The sequence number of the first
+// bucket is in the voucher's row, which is all there is of a voucher that is not split.
+var epochStateQuery = `
+	SELECT v.admission_epoch, v.admission_epoch = v.admission_forgotten, v.stock, v.begin_at, v.end_at, v.admission_seq, s.seq, ` +
+	returnedTotal + ", " + arrivedIn("0") + ", " + arrivedIn("s.bucket") + `
+	FROM vouchers v LEFT JOIN admission_seqs s ON s.voucher_id = v.id
+	WHERE v.id = ? AND v.admission_epoch > 0
+	ORDER BY s.bucket`
+
 // epochState reads the state of a voucher that is sold by admission.
 func (t *tx) epochState(ctx context.Context, voucherID int64) (s order.EpochState, err error) {
-	// One statement, so that everything is read at the same moment. The sequence number of the first
-	// bucket is in the voucher's row, which is all there is of a voucher that is not split.
-	const query = `
-		SELECT v.admission_epoch, v.admission_epoch = v.admission_forgotten, v.stock, v.begin_at, v.end_at, v.admission_seq, s.seq, ` +
-		returnedTotal + `
-		FROM vouchers v LEFT JOIN admission_seqs s ON s.voucher_id = v.id
-		WHERE v.id = ? AND v.admission_epoch > 0
-		ORDER BY s.bucket`
-	err = t.readAll(ctx, query, []any{voucherID}, func(rows *sql.Rows) error {
-		var first int64
+	err = t.readAll(ctx, epochStateQuery, []any{voucherID}, func(rows *sql.Rows) error {
+		var first, arrivedInFirst, arrived int64
 		var other *int64
-		if err := rows.Scan(&s.Epoch, &s.Forgotten, &s.Stock, &s.BeginAt, &s.EndAt, &first, &other, &s.Returned); err != nil {
+		if err := rows.Scan(&s.Epoch, &s.Forgotten, &s.Stock, &s.BeginAt, &s.EndAt, &first, &other, &s.Returned, &arrivedInFirst, &arrived); err != nil {
 			return err
 		}
 		if s.Seq == nil {
-			s.Seq = []int64{first}
+			s.Seq, s.Arrived = []int64{first}, map[int]int64{0: arrivedInFirst}
 		}
 		if other != nil {
+			s.Arrived[len(s.Seq)] = arrived
 			s.Seq = append(s.Seq, *other)
 		}
 		return nil
@@ -117,5 +120,6 @@ func (t *tx) epochState(ctx context.Context, voucherID int64) (s order.EpochStat
 	if err == nil && s.Seq == nil {
 		err = voucher.ErrNotFound
 	}
+	maps.DeleteFunc(s.Arrived, func(_ int, n int64) bool { return n == 0 })
 	return s, err
 }

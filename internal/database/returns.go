@@ -13,6 +13,13 @@ import (
 const returnedTotal = `(SELECT COALESCE(SUM(r.total), 0) FROM admission_returns r
 	WHERE r.voucher_id = v.id AND r.epoch = v.admission_epoch - v.admission_epoch % 2)`
 
+// arrivedIn is the part of the returns of a bucket of a voucher v, in its open epoch, of which Redis was told.
+func arrivedIn(bucket string) string {
+	return `COALESCE((SELECT r.total - (SELECT COUNT(*) FROM returned_orders u
+			WHERE u.voucher_id = r.voucher_id AND u.bucket = r.bucket AND u.epoch = r.epoch)
+		FROM admission_returns r WHERE r.voucher_id = v.id AND r.bucket = ` + bucket + ` AND r.epoch = v.admission_epoch), 0)`
+}
+
 // prices remembers what orders are to be paid. A voucher's price and its time to pay never change, so a batch
 // of orders of vouchers that were seen before asks nobody.
 type prices struct {

@@ -2,6 +2,7 @@ package fulfil
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -10,14 +11,14 @@ import (
 
 // fullDiscoverEvery is after how many discoveries a full one follows. It includes the
 // vouchers whose sale ended long ago: without it nobody would notice entries in their
-// streams.
+// streams. After a start every discovery is a full one until one succeeds.
 const fullDiscoverEvery = 600
 
 func (f *Fulfiller) discoverPeriodically(ctx context.Context) {
 	n := 0
 	every(ctx, f.config.DiscoverEvery, func() {
 		n++
-		f.discover(ctx, n%fullDiscoverEvery == 0)
+		f.discover(ctx, n%fullDiscoverEvery == 0 || !f.complete.Load())
 	})
 }
 
@@ -54,15 +55,25 @@ func (f *Fulfiller) discover(ctx context.Context, full bool) {
 		f.warn(ctx, "cannot list the vouchers on sale", err)
 		return
 	}
+	complete := full
 	if full {
-		vouchers = append(vouchers, f.endedWithEntries(ctx)...)
+		ended, err := f.endedWithEntries(ctx)
+		if err != nil {
+			complete = false
+			f.warn(ctx, "cannot look for entries of vouchers whose sale has ended", err)
+		}
+		vouchers = append(vouchers, ended...)
 	}
 	wanted := make(map[int64]bool, len(vouchers))
 	for _, v := range vouchers {
 		wanted[v.VoucherID] = true
 		if err := f.Watch(ctx, v); err != nil {
+			complete = false
 			f.warn(ctx, "cannot read a stream", err)
 		}
+	}
+	if complete {
+		f.complete.Store(true)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -80,13 +91,13 @@ func (f *Fulfiller) discover(ctx context.Context, full bool) {
 const discoverPage = 1000
 
 // endedWithEntries lists the vouchers whose sale has ended and whose streams are not empty.
-// Vouchers whose keys were removed from Redis are not included.
-func (f *Fulfiller) endedWithEntries(ctx context.Context) (ended []order.AdmissionVoucher) {
+// Vouchers whose keys were removed from Redis are not included. With an error some may be
+// missing.
+func (f *Fulfiller) endedWithEntries(ctx context.Context) (ended []order.AdmissionVoucher, failed error) {
 	for after := int64(0); ; {
 		vouchers, err := f.config.Store.UnclearedVouchers(ctx, time.Now(), after, discoverPage)
 		if err != nil {
-			f.warn(ctx, "cannot list the vouchers whose sale has ended", err)
-			return ended
+			return ended, errors.Join(failed, err)
 		}
 		var streams []*stream
 		for _, v := range vouchers {
@@ -94,9 +105,7 @@ func (f *Fulfiller) endedWithEntries(ctx context.Context) (ended []order.Admissi
 			streams = append(streams, streamsOf(f.config.Prefix, v)...)
 		}
 		lengths, _, err := f.reader.backlog(ctx, streams)
-		if err != nil {
-			f.warn(ctx, "cannot read the lengths of the streams", err)
-		}
+		failed = errors.Join(failed, err)
 		hasEntries := make(map[int64]bool)
 		for s, n := range lengths {
 			if n > 0 {
@@ -109,7 +118,7 @@ func (f *Fulfiller) endedWithEntries(ctx context.Context) (ended []order.Admissi
 			}
 		}
 		if len(vouchers) < discoverPage {
-			return ended
+			return ended, failed
 		}
 	}
 }

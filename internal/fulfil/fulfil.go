@@ -29,6 +29,8 @@ type Fulfiller struct {
 	watched atomic.Pointer[[]*stream]
 	// watchedIDs are the ids of the watched streams, under mu.
 	watchedIDs map[streamID]bool
+	// complete: a full discovery has succeeded, so every stream that has entries is watched.
+	complete atomic.Bool
 	// pending is the latest count of pending entries; nil before the first one.
 	pending atomic.Pointer[pendingEntries]
 }
@@ -93,6 +95,20 @@ func (f *Fulfiller) Watch(ctx context.Context, v order.AdmissionVoucher) error {
 		failed = cmp.Or(failed, f.watchStream(ctx, s))
 	}
 	return failed
+}
+
+// Watched lists the vouchers whose streams are read: those that may have accepted orders which are not in the database
+// yet. It reports false while the vouchers of earlier times have not been looked through since the start.
+func (f *Fulfiller) Watched() (vouchers []int64, complete bool) {
+	complete = f.complete.Load()
+	listed := map[int64]bool{}
+	for _, s := range *f.watched.Load() {
+		if !listed[s.voucher] {
+			listed[s.voucher] = true
+			vouchers = append(vouchers, s.voucher)
+		}
+	}
+	return vouchers, complete
 }
 
 func (f *Fulfiller) watchStream(ctx context.Context, s *stream) error {

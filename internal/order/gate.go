@@ -117,6 +117,9 @@ type EpochState struct {
 	// Stock is the database's remaining stock. Returned is what orders have given back since the latest even
 	// epoch was opened: Stock has it, and the gate's stock has it once it arrived there.
 	Stock, Returned int64
+	// Arrived is how much of what was given back in this epoch the gate was told of, by bucket; a bucket that was told
+	// of nothing is missing. A gate that has less has lost data.
+	Arrived map[int]int64
 	// BeginAt and EndAt are the sale's window.
 	BeginAt, EndAt time.Time
 	// Forgotten says that the gate's data of the voucher was removed under Epoch, which is closed,
