@@ -16,6 +16,8 @@ const (
 	// request, so that a database that hangs is reported as unavailable and not as a request that
 	// took too long.
 	listTimeout = 3 * time.Second
+	// watchedPoll is how often a process that has just started asks whether its workers know all streams.
+	watchedPoll = 10 * time.Millisecond
 	// bucketsPerCall is how many buckets are read in one round trip.
 	bucketsPerCall = 1000
 )
@@ -69,8 +71,11 @@ func (l *lookups) listVouchers(ctx context.Context) ([]order.AdmissionVoucher, e
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	watched, complete := l.config.Workers.Watched()
-	if !complete {
-		return nil, unavailable(errStarting)
+	for !complete { // after a start it takes them a moment
+		if !sleep(ctx, watchedPoll) {
+			return nil, unavailable(errStarting)
+		}
+		watched, complete = l.config.Workers.Watched()
 	}
 	vouchers, err := l.config.Store.AdmissionVouchers(ctx, time.Now().Add(-l.config.LookupAfterSale))
 	if err == nil {
