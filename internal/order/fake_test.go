@@ -203,6 +203,7 @@ type fakeLocker struct {
 	taken   atomic.Bool
 	token   uint64
 	release error
+	wait    func() // called before the lock is acquired
 	last    *lock.Held
 	opts    lock.Options
 	key     string
@@ -211,6 +212,9 @@ type fakeLocker struct {
 func (l *fakeLocker) Acquire(ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
 	if !l.taken.CompareAndSwap(false, true) {
 		return nil, &lock.NotAcquiredError{Key: key, Holder: "other", TTL: time.Second}
+	}
+	if l.wait != nil {
+		l.wait()
 	}
 	l.add("acquire")
 	l.opts, l.key = opts, key

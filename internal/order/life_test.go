@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"seckill/internal/order"
+	"seckill/internal/voucher"
 )
 
 // lifeStore has one order in a state that a test sets.
@@ -102,6 +103,30 @@ func TestPlaceAsksForPayment(t *testing.T) {
 	}
 	if stored := s.store.orders[o.ID]; stored != o {
 		t.Errorf("stored %+v, want %+v", stored, o)
+	}
+}
+
+// The wait for the lock is none of the time to pay.
+func TestTimeToPayBeginsUnderTheLock(t *testing.T) {
+	for name, set := range map[string]func(*fixture){
+		"the lock around the transaction": func(*fixture) {},
+		"the lock inside the transaction": func(s *fixture) { s.vouchers.v.Policy.Placement = voucher.InsideTx },
+		"a transaction that is repeated":  func(s *fixture) { s.store.collisions = 2 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newFixture(t, nil)
+			s.vouchers.v.PayWithin, s.vouchers.v.PriceCents = 30*time.Second, 800
+			set(s)
+			placed := begin.Add(40 * time.Second)
+			s.lock.wait = func() { s.now, s.lock.wait = placed, nil }
+			o, err := s.order(t)
+			if want := placed.Add(30 * time.Second); err != nil || !o.PayBy.Equal(want) || !o.CreatedAt.Equal(begin) {
+				t.Errorf("created at %v, to be paid by %v, %v; want %v and %v", o.CreatedAt, o.PayBy, err, begin, want)
+			}
+			if stored := s.store.orders[o.ID]; stored != o {
+				t.Errorf("stored %+v, want %+v", stored, o)
+			}
+		})
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"time"
 
 	"seckill/internal/lock"
 	"seckill/internal/voucher"
@@ -17,24 +18,30 @@ type lockedOrder struct {
 	locker  lock.Locker
 	voucher *voucher.Voucher
 	order   Order
+	now     func() time.Time
 	log     *slog.Logger
 }
 
-func (s *Service) placeLocked(ctx context.Context, v *voucher.Voucher, o Order) error {
+// placeLocked returns the order as it was stored.
+func (s *Service) placeLocked(ctx context.Context, v *voucher.Voucher, o Order) (Order, error) {
 	locker, err := s.lockers.Locker(v.Policy.Lock)
 	if err != nil {
-		return err
+		return Order{}, err
 	}
-	p := &lockedOrder{store: s.store, locker: locker, voucher: v, order: o, log: s.log}
+	p := &lockedOrder{store: s.store, locker: locker, voucher: v, order: o, now: s.now, log: s.log}
 	if len(v.Policy.Faults) > 0 { // in the laboratory only
 		if err := p.injectFaults(); err != nil {
-			return err
+			return Order{}, err
 		}
 	}
+	place := p.lockAroundTx
 	if v.Policy.Placement == voucher.InsideTx {
-		return p.lockInsideTx(ctx)
+		place = p.lockInsideTx
 	}
-	return p.lockAroundTx(ctx)
+	if err := place(ctx); err != nil {
+		return Order{}, err
+	}
+	return p.order, nil
 }
 
 // lockAroundTx is the correct order. The transaction commits before the lock is released, so the
@@ -94,6 +101,10 @@ func (p *lockedOrder) decrementAndInsert(ctx context.Context, tx Tx, lease lock.
 	}
 	if err := decrement(ctx); err != nil {
 		return err
+	}
+	if p.voucher.AsksForPayment() {
+		// The time to pay begins now: the buyer could not pay while the order waited for the lock.
+		p.order.PayBy = stamp(p.now()).Add(p.voucher.PayWithin)
 	}
 	return tx.Insert(ctx, p.order, p.voucher.Policy.Unique)
 }

@@ -106,12 +106,13 @@ func (s *Service) Place(ctx context.Context, req Request) (Order, error) {
 		return Order{}, err
 	}
 	if v.AsksForPayment() {
-		o.Status, o.PayBy, o.AmountCents = Unpaid, o.CreatedAt.Add(v.PayWithin), v.PriceCents
+		o.Status, o.AmountCents = Unpaid, v.PriceCents
 	}
-	if err := s.placeLocked(ctx, v, o); err != nil {
+	placed, err := s.placeLocked(ctx, v, o)
+	if err != nil {
 		return s.resolveFailure(ctx, o, req, err)
 	}
-	return o, nil
+	return placed, nil
 }
 
 // Refusal returns the error with which Place would refuse a new request, if memory is enough to know
@@ -170,9 +171,12 @@ func (s *Service) newOrder(ctx context.Context, v *voucher.Voucher, req Request,
 			return Order{}, fmt.Errorf("generate an order id: %w", err)
 		}
 	}
-	o.CreatedAt = now.UTC().Truncate(time.Microsecond)
+	o.CreatedAt = stamp(now)
 	return o, nil
 }
+
+// stamp returns a time as the database stores it, so that an order is equal to what is read later.
+func stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 
 // resolveTimeout bounds the query for an order whose commit got no answer.
 const resolveTimeout = 2 * time.Second
