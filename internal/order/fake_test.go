@@ -241,10 +241,14 @@ func (s lockers) Locker(string) (lock.Locker, error) { return s.locker, nil }
 // fakeVouchers is an order.Vouchers with one voucher.
 type fakeVouchers struct {
 	v       voucher.Voucher
+	before  func() // called before the voucher is loaded
 	soldOut atomic.Int64
 }
 
 func (c *fakeVouchers) Voucher(_ context.Context, id int64) (*voucher.Voucher, error) {
+	if c.before != nil {
+		c.before()
+	}
 	if id != c.v.ID {
 		return nil, voucher.ErrNotFound
 	}

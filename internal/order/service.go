@@ -99,7 +99,7 @@ func (s *Service) Place(ctx context.Context, req Request) (Order, error) {
 		return s.placeAdmitted(ctx, v, req)
 	}
 	if err := s.onSale(v); err != nil {
-		return Order{}, err
+		return s.resolveFailure(ctx, req, req.ID, err)
 	}
 	o, err := s.newOrder(ctx, v, req, Confirmed, s.now())
 	if err != nil {
@@ -109,8 +109,11 @@ func (s *Service) Place(ctx context.Context, req Request) (Order, error) {
 		o.Status, o.AmountCents = Unpaid, v.PriceCents
 	}
 	placed, err := s.placeLocked(ctx, v, o)
+	if errors.Is(err, voucher.ErrSoldOut) {
+		s.vouchers.SoldOut(v.ID)
+	}
 	if err != nil {
-		return s.resolveFailure(ctx, o, req, err)
+		return s.resolveFailure(ctx, req, o.ID, err)
 	}
 	return placed, nil
 }
@@ -186,17 +189,14 @@ const resolveTimeout = 2 * time.Second
 //
 //   - the commit got no answer;
 //   - the request is resumed: its earlier attempt may have committed since Place looked for it, and
-//     have bought the last piece or this user's only one.
-func (s *Service) resolveFailure(ctx context.Context, o Order, req Request, failed error) (Order, error) {
-	if errors.Is(failed, voucher.ErrSoldOut) {
-		s.vouchers.SoldOut(o.VoucherID)
-	}
+//     have bought the last piece or this user's only one, or have been in time for the sale.
+func (s *Service) resolveFailure(ctx context.Context, req Request, id int64, failed error) (Order, error) {
 	if !req.Resumed && !errors.Is(failed, ErrUnavailable) {
 		return Order{}, failed
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resolveTimeout)
 	defer cancel()
-	placed, err := s.store.Order(ctx, o.ID)
+	placed, err := s.store.Order(ctx, id)
 	if err != nil || !req.matches(placed) {
 		return Order{}, failed
 	}

@@ -294,6 +294,29 @@ func TestResumedOrderCollidesWithTheEarlierAttempt(t *testing.T) {
 	}
 }
 
+// The earlier attempt commits after the query for its order and before the voucher is loaded, which then cannot be
+// bought any more.
+func TestResumedOrderIsRefusedFromTheCache(t *testing.T) {
+	for name, set := range map[string]func(*fixture){
+		"it bought the last piece":       func(s *fixture) { s.vouchers.v.Stock = 0 },
+		"it committed at the sale's end": func(s *fixture) { s.now = begin.Add(time.Hour) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newFixture(t, nil)
+			earlier := order.Order{ID: 99, VoucherID: 7, UserID: 42, Status: order.Confirmed}
+			s.vouchers.before = func() { s.store.orders[99] = earlier; set(s) }
+			o, err := s.Place(t.Context(), order.Request{VoucherID: 7, UserID: 42, ID: 99, Resumed: true})
+			if err != nil || o != earlier {
+				t.Errorf("Place = %+v, %v; want the earlier attempt's order", o, err)
+			}
+			_, err = s.Place(t.Context(), order.Request{VoucherID: 7, UserID: 43, ID: 100, Resumed: true})
+			if !errors.Is(err, voucher.ErrSoldOut) && !errors.Is(err, voucher.ErrEnded) {
+				t.Errorf("without an earlier order: %v", err)
+			}
+		})
+	}
+}
+
 func TestOrderIsVisibleToItsUserOnly(t *testing.T) {
 	s := newFixture(t, nil)
 	o, err := s.order(t)
