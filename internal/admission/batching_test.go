@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"seckill/internal/admission/ledger"
 	"seckill/internal/lock/local"
 	"seckill/internal/order"
 	"seckill/internal/voucher"
@@ -203,6 +205,35 @@ func TestUnavailableAfterDecisionTimeout(t *testing.T) {
 		b.fake.spoil = nil
 		if err := b.buy(t.Context(), 99); err != nil {
 			t.Errorf("afterwards: %v", err)
+		}
+		_ = b.Close()
+	})
+}
+
+// The reply to an order is lost, and the voucher is forgotten before the order can be sent again. That the sale is
+// over is no answer then: the order may have been accepted.
+func TestOutcomeIsUnknownAlthoughTheVoucherIsForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t, 5, nil)
+		b.fake.spoil = func(int64) (bool, error) {
+			b.store.mu.Lock()
+			b.store.epochState.Epoch, b.store.epochState.Forgotten = 3, true
+			b.store.mu.Unlock()
+			v := b.known(b.store.voucher.ID)
+			_ = v.markClosed(v.buckets[0], 2, ledger.Closed) // as a check does
+			return true, io.EOF
+		}
+		time.Sleep(time.Until(b.store.voucher.EndAt) - b.fake.trip)
+		err := b.buy(t.Context(), 1)
+		if !errors.Is(err, order.ErrUnavailable) || errors.Is(err, voucher.ErrEnded) || !strings.Contains(err.Error(), voucher.ErrEnded.Error()) {
+			t.Errorf("%v, want ErrUnavailable with the cause as text", err)
+		}
+		if b.fake.users[1] != 10 {
+			t.Error("the order was not accepted: this proves nothing")
+		}
+		if err := b.buy(t.Context(), 2); !errors.Is(err, voucher.ErrEnded) {
+			t.Errorf("an order that was not sent: %v", err)
 		}
 		_ = b.Close()
 	})

@@ -120,11 +120,12 @@ func (c *Config) openWait(tried bool) time.Duration {
 }
 
 // giveUp answers the remaining requests. After an attempt that may have acted, their outcome is
-// unknown even if the voucher is forgotten.
+// unknown even if the voucher is forgotten. Then the error has the cause as text only: a cause such
+// as [voucher.ErrEnded] would be taken for a refusal.
 func giveUp(requests []*request, cause error, tried bool) error {
 	err := notAdmitted(cause)
 	if tried {
-		err = unavailable(cause)
+		err = fmt.Errorf("%w: %s", order.ErrUnavailable, cause.Error())
 	}
 	batch.AnswerAll(requests, err)
 	return err
