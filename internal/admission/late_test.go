@@ -99,7 +99,7 @@ func TestLateMoneyWaitsForTheFirstVoucher(t *testing.T) {
 	s.money(id)
 	must(t, s.late.Round(t.Context()))
 	s.wants(id, order.Cancelled, order.LateUndecided)
-	due, err := s.db.AdmissionStore().Returns(t.Context(), 10)
+	due, _, err := s.db.AdmissionStore().Returns(t.Context(), order.Return{}, 10)
 	must(t, err)
 	s.returned()
 	s.decided(v)

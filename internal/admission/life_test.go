@@ -151,7 +151,7 @@ func (s *shop) returned() {
 	s.t.Helper()
 	testkit.Until(s.t, "all returns have arrived", func() bool {
 		_, failed := s.returns.Round(s.t.Context()) // Redis may be too slow, on a busy machine
-		due, err := s.db.AdmissionStore().Returns(s.t.Context(), 100)
+		due, _, err := s.db.AdmissionStore().Returns(s.t.Context(), order.Return{}, 100)
 		return failed == nil && err == nil && len(due) == 0
 	})
 }
@@ -299,6 +299,40 @@ func TestStockReturnsToItsBucket(t *testing.T) {
 	s.balanced(v)
 }
 
+// Redis refuses, for good, what it is told of more buckets than are read at once. The stock of another voucher, which
+// comes after them, is on sale again all the same.
+func TestReturnsPassBucketsThatFail(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, testkit.SQLite(t))
+	broken := int64(0)
+	for id := range int64(4) {
+		v := s.create(10+id, voucher.MaxBuckets, voucher.MaxBuckets)
+		for bucket := range v.Policy.Buckets {
+			broken++
+			must(t, s.client.Set(t.Context(), ledger.KeysOf(s.prefix, v.ID, bucket).Meta, "no hash", 0).Err())
+			_, err := s.db.Pools()["writers"].ExecContext(t.Context(), `INSERT INTO returned_orders (order_id, voucher_id, user_id, bucket, epoch)
+				SELECT ?, id, ?, ?, admission_epoch FROM vouchers WHERE id = ?`, broken, broken, bucket, v.ID)
+			must(t, err)
+		}
+	}
+	if _, more, err := s.db.AdmissionStore().Returns(t.Context(), order.Return{}, admission.ReturnsPerPage); err != nil || !more {
+		t.Fatalf("%d buckets fit into a page, %v: this proves nothing", broken, err)
+	}
+	v := s.create(20, 1, 1)
+	id, err := s.place(t.Context(), v, 7)
+	must(t, err)
+	s.acknowledged(v)
+	_, err = s.life.Cancel(t.Context(), id)
+	must(t, err)
+	told, err := s.returns.Round(t.Context())
+	if told != 1 || err == nil {
+		t.Errorf("%d buckets were told, %v; want one, and why the others were not", told, err)
+	}
+	if a := s.balanced(v); a.Gate.Stock != 1 {
+		t.Errorf("%+v", a)
+	}
+}
+
 // A return that is repeated, or that arrives after the voucher was reopened, adds nothing to the stock a second time.
 // If the user has ordered again meanwhile, the newer reservation stays.
 func TestReturnIsCountedOnce(t *testing.T) {
@@ -309,7 +343,7 @@ func TestReturnIsCountedOnce(t *testing.T) {
 	must(t, err)
 	_, err = s.life.Cancel(t.Context(), id)
 	must(t, err)
-	due, err := s.db.AdmissionStore().Returns(t.Context(), 10)
+	due, _, err := s.db.AdmissionStore().Returns(t.Context(), order.Return{}, 10)
 	if err != nil || len(due) != 1 || due[0].Total != 1 || len(due[0].Orders) != 1 || due[0].Orders[0].UserID != 7 {
 		t.Fatalf("due: %+v, %v", due, err)
 	}

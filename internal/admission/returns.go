@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -31,10 +32,10 @@ func (g *Gate) Returner(store order.ReturnStore) *Returner { return &Returner{ga
 const (
 	// returnEvery is how often the database is asked for stock that was given back.
 	returnEvery = 200 * time.Millisecond
-	// returnsPerRound is how many buckets are told in a round, returnsAtOnce how many at the same time: one that
+	// returnsPerPage is how many buckets are read at once, returnsAtOnce how many are told at the same time: one that
 	// does not answer must not hold up the others.
-	returnsPerRound = 200
-	returnsAtOnce   = 8
+	returnsPerPage = 200
+	returnsAtOnce  = 8
 )
 
 // Run returns stock until ctx ends.
@@ -58,14 +59,29 @@ func (r *Returner) Run(ctx context.Context) {
 }
 
 // Round tells each bucket once, and returns how many took stock back. A voucher that is closed is told in a
-// later round, unless it has been rebuilt by then.
-func (r *Returner) Round(ctx context.Context) (told int, err error) {
-	inStore, cancel := context.WithTimeout(ctx, storeTimeout)
-	due, err := r.store.Returns(inStore, returnsPerRound)
-	cancel()
-	if err != nil {
-		return 0, err
+// later round, unless it has been rebuilt by then. What fails is tried again in a later round; the error says why.
+func (r *Returner) Round(ctx context.Context) (told int, failed error) {
+	for after, more := (order.Return{}), true; more && ctx.Err() == nil; {
+		var page []order.Return
+		var err error
+		inStore, cancel := context.WithTimeout(ctx, storeTimeout)
+		page, more, err = r.store.Returns(inStore, after, returnsPerPage)
+		cancel()
+		if err != nil {
+			return told, cmp.Or(failed, err)
+		}
+		if len(page) > 0 { // otherwise the store has forgotten all of it, and the same place has others now
+			after = page[len(page)-1]
+		}
+		n, err := r.tellAll(ctx, page)
+		told += n
+		failed = cmp.Or(failed, err)
 	}
+	return told, failed
+}
+
+// tellAll tells some buckets, and returns how many took stock back. The error is that of one of the others.
+func (r *Returner) tellAll(ctx context.Context, due []order.Return) (told int, err error) {
 	took := make([]bool, len(due))
 	var group errgroup.Group
 	group.SetLimit(returnsAtOnce)

@@ -62,7 +62,7 @@ func (s *lateSale) cancelled(id int64) order.LateMoney {
 	if s.undecided(fmt.Sprint("pay_", id)) {
 		s.Error("listed before Redis was told")
 	}
-	due, err := s.store.Returns(s.Context(), 10)
+	due, _, err := s.store.Returns(s.Context(), order.Return{}, 10)
 	wantErr(s.T, err)
 	for _, r := range due {
 		wantErr(s.T, s.store.Returned(s.Context(), r, 1000))
@@ -132,7 +132,7 @@ func TestLateMoneyTakesAVoucherThatTheGateReserved(t *testing.T) {
 
 		_, err := d.Life().BeginRefund(t.Context(), 10)
 		wantErr(t, err)
-		due, err := s.store.Returns(t.Context(), 10)
+		due, _, err := s.store.Returns(t.Context(), order.Return{}, 10)
 		if err != nil || len(due) != 1 || due[0].Total != 2 || len(due[0].Orders) != 1 || !due[0].Orders[0].Late {
 			t.Errorf("due: %+v, %v", due, err)
 		}

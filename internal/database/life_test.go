@@ -385,7 +385,7 @@ func TestReturnsAreBookedForTheGate(t *testing.T) {
 		}
 		due := func(want ...order.Return) {
 			t.Helper()
-			got, err := store.Returns(t.Context(), 10)
+			got, _, err := store.Returns(t.Context(), order.Return{}, 10)
 			slices.SortFunc(got, func(a, b order.Return) int { return a.Bucket - b.Bucket })
 			if err != nil || len(got) != len(want) || len(want) > 0 && !reflect.DeepEqual(got, want) {
 				t.Errorf("due: %+v, %v; want %+v", got, err, want)

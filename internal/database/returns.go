@@ -106,12 +106,13 @@ var _ order.ReturnStore = (*AdmissionStore)(nil)
 const maxReturned = 500
 
 // Returns implements [order.ReturnStore].
-func (s *AdmissionStore) Returns(ctx context.Context, limit int) ([]order.Return, error) {
+func (s *AdmissionStore) Returns(ctx context.Context, after order.Return, limit int) (due []order.Return, more bool, err error) {
 	const query = `SELECT g.voucher_id, g.bucket, g.epoch, v.admission_epoch = g.epoch
-		FROM (SELECT DISTINCT voucher_id, bucket, epoch FROM returned_orders LIMIT ?) g
-		JOIN vouchers v ON v.id = g.voucher_id`
-	var due, over []order.Return
-	err := (&tx{db: s.db}).readAll(ctx, query, []any{limit}, func(rows *sql.Rows) error {
+		FROM (SELECT DISTINCT voucher_id, bucket, epoch FROM returned_orders
+			WHERE (voucher_id, bucket, epoch) > (?, ?, ?) ORDER BY voucher_id, bucket, epoch LIMIT ?) g
+		JOIN vouchers v ON v.id = g.voucher_id ORDER BY g.voucher_id, g.bucket, g.epoch`
+	var over []order.Return
+	err = (&tx{db: s.db}).readAll(ctx, query, []any{after.VoucherID, after.Bucket, after.Epoch, limit}, func(rows *sql.Rows) error {
 		var r order.Return
 		var current bool
 		err := rows.Scan(&r.VoucherID, &r.Bucket, &r.Epoch, &current)
@@ -123,19 +124,19 @@ func (s *AdmissionStore) Returns(ctx context.Context, limit int) ([]order.Return
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	for _, r := range over {
 		if err := s.forgetReturns(ctx, r); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
 	for i := range due {
 		if err := s.fill(ctx, &due[i]); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
-	return due, nil
+	return due, len(due)+len(over) == limit, nil
 }
 
 // forgetReturns removes the returns of an epoch that is over. An epoch never comes back.

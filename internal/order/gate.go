@@ -193,9 +193,10 @@ type AdmissionStore interface {
 // or refunded gives its voucher back in one transaction of the database ([LifeStore]); the gate is told
 // afterwards, as often as it takes. Its errors are those of [AdmissionStore].
 type ReturnStore interface {
-	// Returns lists up to limit buckets with orders of which the gate was not told yet, and forgets those
-	// whose epoch is over: the next epoch begins with their stock.
-	Returns(ctx context.Context, limit int) ([]Return, error)
+	// Returns looks at up to limit buckets with orders of which the gate was not told yet, after the bucket of
+	// a return, by voucher and bucket. It lists those of the current epoch, and forgets the others: the next
+	// epoch begins with their stock. more says that there may be further buckets.
+	Returns(ctx context.Context, after Return, limit int) (due []Return, more bool, err error)
 	// Returned records that the gate was told of a return, and the sequence number that the bucket has
 	// since then: a gate with a smaller one has lost data.
 	Returned(ctx context.Context, r Return, seq int64) error
