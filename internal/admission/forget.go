@@ -29,6 +29,9 @@ const (
 	streamGrace = 3 * time.Second
 	// unbalancedPause is when a voucher that does not balance is looked at again.
 	unbalancedPause = 10 * time.Minute
+	// maxFailed is how many vouchers in a row may fail. After so many it is not their own fault: a server does
+	// not answer.
+	maxFailed = 3
 	// forgetLease bounds how long a process that dies keeps other processes from opening the
 	// voucher. What happens under the lock takes some milliseconds.
 	forgetLease = 3 * time.Second
@@ -44,8 +47,8 @@ type ForgetConfig struct {
 	Balances func(ctx context.Context, v order.AdmissionVoucher) (bool, error)
 	Log      *slog.Logger
 	// Forgotten is called for each voucher that this process marked as forgotten. Kept is called
-	// after each round, with the number of vouchers that are kept because they do not balance.
-	// Both may be nil.
+	// each time that all vouchers were looked at, with the number of those that are kept because
+	// they do not balance. Both may be nil.
 	Forgotten func()
 	Kept      func(vouchers int)
 }
@@ -54,11 +57,23 @@ type ForgetConfig struct {
 // in the database. Several processes may do so at the same time, and each of them may stop anywhere:
 // see the package's documentation.
 type Forgetter struct {
-	gate       *Gate
-	config     ForgetConfig
-	after      int64               // the last voucher of the previous round, if that was not finished
+	gate   *Gate
+	config ForgetConfig
+	after  int64 // the last voucher of the previous round, if that was not finished
+	notes        // what is known
+	// listed are the notes of the vouchers that were looked at since the list was begun. At its end they
+	// replace the others, which may be of vouchers that are gone.
+	listed notes
+}
+
+// notes is what a round must know of earlier ones.
+type notes struct {
 	unbalanced map[int64]time.Time // by voucher: when it is looked at again
 	firstSeen  map[int64]time.Time // by forgotten voucher
+}
+
+func newNotes() notes {
+	return notes{unbalanced: map[int64]time.Time{}, firstSeen: map[int64]time.Time{}}
 }
 
 // Forgetter returns a forgetter for the gate's vouchers.
@@ -69,7 +84,7 @@ func (g *Gate) Forgetter(c ForgetConfig) (*Forgetter, error) {
 	if c.Every == 0 {
 		c.Every = min(max(c.After/4, time.Second), 30*time.Second)
 	}
-	return &Forgetter{gate: g, config: c, unbalanced: map[int64]time.Time{}, firstSeen: map[int64]time.Time{}}, nil
+	return &Forgetter{gate: g, config: c, notes: newNotes(), listed: newNotes()}, nil
 }
 
 // Run looks for vouchers to forget until ctx ends.
@@ -84,11 +99,10 @@ func (f *Forgetter) Run(ctx context.Context) {
 	}
 }
 
-// Round takes one step for each voucher that is due. It ends at the first server that does not
-// answer, and the next round continues from there.
+// Round takes one step for each voucher that is due. It passes over a voucher that fails. If several in a row
+// do, it ends, and the next round continues from there.
 func (f *Forgetter) Round(ctx context.Context) {
-	unbalanced, firstSeen := map[int64]time.Time{}, map[int64]time.Time{}
-	first := f.after
+	failed := 0
 	for {
 		vouchers, err := f.gate.config.Store.UnclearedVouchers(ctx, time.Now().Add(-f.config.After), f.after, vouchersPerPage)
 		if err != nil {
@@ -97,8 +111,13 @@ func (f *Forgetter) Round(ctx context.Context) {
 		}
 		for _, v := range vouchers {
 			f.after = v.VoucherID
-			if err := f.voucher(ctx, v, unbalanced, firstSeen); err != nil {
-				f.warn(ctx, "a voucher could not be forgotten", v.VoucherID, err)
+			err := f.voucher(ctx, v)
+			if err == nil {
+				failed = 0
+				continue
+			}
+			f.warn(ctx, "a voucher could not be forgotten", v.VoucherID, err)
+			if failed++; failed == maxFailed || ctx.Err() != nil {
 				return
 			}
 		}
@@ -106,22 +125,18 @@ func (f *Forgetter) Round(ctx context.Context) {
 			break
 		}
 	}
-	f.after = 0
-	if first == 0 { // otherwise this was part of a round, and says nothing about the other vouchers
-		f.unbalanced, f.firstSeen = unbalanced, firstSeen
-		if f.config.Kept != nil {
-			f.config.Kept(len(unbalanced))
-		}
+	f.after, f.notes, f.listed = 0, f.listed, newNotes()
+	if f.config.Kept != nil {
+		f.config.Kept(len(f.unbalanced))
 	}
 }
 
-// voucher takes the next step for one voucher, and notes what the next round must know.
-func (f *Forgetter) voucher(
-	ctx context.Context, v order.AdmissionVoucher, unbalanced, firstSeen map[int64]time.Time,
-) error {
+// voucher takes the next step for one voucher, and notes what later rounds must know.
+func (f *Forgetter) voucher(ctx context.Context, v order.AdmissionVoucher) error {
 	id, now := v.VoucherID, time.Now()
-	if until := f.unbalanced[id]; now.Before(until) {
-		unbalanced[id] = until
+	until, wasUnbalanced := f.unbalanced[id]
+	if now.Before(until) {
+		f.listed.unbalanced[id] = until
 		return nil
 	}
 	since, known := f.firstSeen[id]
@@ -131,14 +146,20 @@ func (f *Forgetter) voucher(
 	err := f.step(ctx, v, now.Sub(since) >= streamGrace)
 	switch {
 	case errors.Is(err, errUnbalanced):
-		if _, logged := f.unbalanced[id]; !logged {
+		if !wasUnbalanced {
 			f.config.Log.Error("a voucher is not forgotten: it does not balance", "voucher", id, "error", err)
 		}
-		unbalanced[id] = now.Add(unbalancedPause)
-		f.unbalanced[id] = unbalanced[id]
+		until = now.Add(unbalancedPause)
+		f.listed.unbalanced[id], f.unbalanced[id] = until, until
 	case err == nil:
-		firstSeen[id], f.firstSeen[id] = since, since
+		f.listed.firstSeen[id], f.firstSeen[id] = since, since
 	case !errors.Is(err, errNotYet) && !errors.Is(err, voucher.ErrNotFound):
+		if wasUnbalanced { // and nothing says that it is not any more
+			f.listed.unbalanced[id] = until
+		}
+		if known {
+			f.listed.firstSeen[id] = since
+		}
 		return err
 	}
 	return nil
