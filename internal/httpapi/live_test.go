@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"seckill/internal/httpapi"
 	"seckill/internal/lock"
 	"seckill/internal/order"
+	"seckill/internal/telemetry"
 	"seckill/internal/testkit"
 	"seckill/internal/voucher"
 )
@@ -185,6 +187,25 @@ func TestLiveFiguresEnd(t *testing.T) {
 		}
 	}
 	testkit.Until(t, "the stream is over", func() bool { return r.api.Streams() == 0 })
+}
+
+// With tracing on the figures arrive while the stream is open, too.
+func TestLiveFiguresAreTraced(t *testing.T) {
+	collector := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(collector.Close)
+	tracing, err := telemetry.Start(t.Context(), collector.URL, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tracing.Close(context.WithoutCancel(t.Context())) })
+	r, _, id := served(t)
+	server := httptest.NewServer(tracing.Handler(r.handler))
+	t.Cleanup(server.Close)
+	t.Cleanup(r.api.EndWaits)
+	defer time.AfterFunc(5*time.Second, r.api.EndWaits).Stop() // what was kept back arrives at the end of the stream
+	if watch(t, server.URL, id).figures(); r.api.Streams() != 1 {
+		t.Error("the first figures arrived when the stream was over")
+	}
 }
 
 // A store that does not answer is said, and the stream goes on.

@@ -98,5 +98,15 @@ func (w *responseWriter) Write(body []byte) (int, error) {
 	return w.ResponseWriter.Write(body)
 }
 
+// FlushError implements what [http.ResponseController] prefers to [http.Flusher]. A flush sends the header.
+func (w *responseWriter) FlushError() error {
+	w.wroteHeader = true
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// Flush implements [http.Flusher]. gin's writer, which the API's streams flush, calls it on the writer that it wraps:
+// it does not unwrap, and does nothing without it.
+func (w *responseWriter) Flush() { _ = w.FlushError() }
+
 // Unwrap gives [http.ResponseController] access to the underlying writer.
 func (w *responseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

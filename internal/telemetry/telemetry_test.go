@@ -1,6 +1,7 @@
 package telemetry_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -212,6 +213,68 @@ func TestServerErrors(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 }
+
+// An event of a stream arrives while its handler still runs. The handler flushes as gin's writer does, which the API's
+// handlers write to: it asks the writer that it wraps whether it is an [http.Flusher], and does not unwrap it.
+func TestStreamsAreFlushed(t *testing.T) {
+	r := newReceiver(t)
+	tracing, end := start(t, r.url, io.Discard)
+	defer end()
+	arrived := make(chan struct{})
+	server := httptest.NewServer(tracing.Handler(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		_, _ = io.WriteString(w, "data: 1\n\n")
+		if flusher, ok := w.(http.Flusher); ok {
+			flusher.Flush()
+		}
+		select {
+		case <-arrived:
+		case <-req.Context().Done(): // the client has given up
+		}
+	})))
+	defer server.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/api/v1/vouchers/7/live", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatalf("nothing arrives while the handler runs: %v", err)
+	}
+	defer resp.Body.Close()
+	if line, err := bufio.NewReader(resp.Body).ReadString('\n'); line != "data: 1\n" {
+		t.Errorf("%q arrives while the handler runs: %v", line, err)
+	}
+	close(arrived)
+}
+
+// A flush that fails says so, and one that sends the header settles the status.
+func TestFlush(t *testing.T) {
+	r := newReceiver(t)
+	tracing, end := start(t, r.url, io.Discard)
+	broken := errors.New("broken")
+	handler := tracing.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if err := http.NewResponseController(w).Flush(); !errors.Is(err, broken) {
+			t.Errorf("Flush = %v, want %v", err, broken)
+		}
+		w.WriteHeader(http.StatusInternalServerError) // too late
+	}))
+	handler.ServeHTTP(unflushable{httptest.NewRecorder(), broken}, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/vouchers", nil))
+	end()
+	if len(r.spans) != 1 || !strings.Contains(summary(r.spans[0]), "http.response.status_code=200") {
+		t.Errorf("%v", r.spans)
+	}
+}
+
+// unflushable is a writer whose flush fails with err.
+type unflushable struct {
+	http.ResponseWriter
+	err error
+}
+
+func (w unflushable) FlushError() error { return w.err }
 
 // An unreachable collector is logged once, and so is its return.
 func TestUnreachableCollector(t *testing.T) {
