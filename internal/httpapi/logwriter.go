@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bufio"
 	"context"
 	"io"
 	"sync"
@@ -11,9 +10,14 @@ import (
 // LogWriter buffers log lines, so that a request that logs does not wait for a system call. It buffers only
 // while [LogWriter.Run] runs; before and after that it writes each line at once. An orderly stop loses no
 // line. A process that is killed loses at most the lines of the last interval.
+//
+// A write that fails, since the disk is full for example, is continued by the next flush at the byte at which
+// it failed. So no line is torn, and none is lost as long as the buffer has room. Beyond that new lines are lost,
+// each as a whole, until a write succeeds.
 type LogWriter struct {
 	mu        sync.Mutex
-	buf       *bufio.Writer
+	out       io.Writer
+	buf       []byte // what out has not taken yet
 	buffering bool
 }
 
@@ -24,46 +28,61 @@ const (
 
 // NewLogWriter returns a writer to w.
 func NewLogWriter(w io.Writer) *LogWriter {
-	return &LogWriter{buf: bufio.NewWriterSize(w, logBuffer)}
+	return &LogWriter{out: w, buf: make([]byte, 0, logBuffer)}
 }
 
-// Write implements [io.Writer]. It is safe for use by several goroutines.
+// Write implements [io.Writer]. It is safe for use by several goroutines. It takes a line as a whole, or not at
+// all. An error says that a line is lost or, with len(p), that it has to wait for the next flush.
 func (l *LogWriter) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n, err := l.buf.Write(p)
-	if err == nil && !l.buffering {
-		err = l.buf.Flush()
+	if len(l.buf) > 0 && len(l.buf)+len(p) > logBuffer {
+		// A flush that fails may have written a part, and so made room.
+		if err := l.flush(); err != nil && len(l.buf)+len(p) > logBuffer {
+			return 0, err
+		}
 	}
-	return n, err
+	l.buf = append(l.buf, p...)
+	if l.buffering && len(l.buf) <= logBuffer {
+		return len(p), nil
+	}
+	return len(p), l.flush()
 }
 
 // Run buffers until ctx ends. It flushes the buffer every second and when it is full, and returns the
-// error of the last flush.
+// error of the last flush. An earlier error that has passed is none at the end.
 func (l *LogWriter) Run(ctx context.Context) error {
-	l.setBuffering(true)
+	_ = l.flushThenBuffer(true)
 	tick := time.NewTicker(logInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			l.setBuffering(false)
-			return l.flush()
+			return l.flushThenBuffer(false)
 		case <-tick.C:
 			// There is nowhere to report an error; the last flush returns it if it persists.
-			_ = l.flush()
+			_ = l.flushThenBuffer(true)
 		}
 	}
 }
 
-func (l *LogWriter) setBuffering(on bool) {
+// flushThenBuffer flushes, and sets whether later lines are buffered.
+func (l *LogWriter) flushThenBuffer(on bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.buffering = on
+	return l.flush()
 }
 
+// flush keeps what it cannot write. The lock is held.
 func (l *LogWriter) flush() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Flush()
+	if len(l.buf) == 0 {
+		return nil
+	}
+	n, err := l.out.Write(l.buf)
+	if err == nil && n < len(l.buf) {
+		err = io.ErrShortWrite
+	}
+	l.buf = l.buf[:copy(l.buf, l.buf[n:])]
+	return err
 }
