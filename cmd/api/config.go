@@ -124,7 +124,7 @@ func settings() []setting {
 		{name: "jwt-secret", arg: "secret", usage: fmt.Sprintf("HS256 secret of the buyers' tokens, %d bytes or more", minJWTSecret), secret: true,
 			set: func(c *config, v string) error { c.JWTSecret = v; return checkSecret(v, minJWTSecret) }},
 		{name: "admin-token", arg: "token", usage: fmt.Sprintf("bearer token of admin calls, %d bytes or more", minAdminToken), secret: true,
-			set: func(c *config, v string) error { c.AdminToken = v; return checkSecret(v, minAdminToken) }},
+			set: func(c *config, v string) error { c.AdminToken = v; return checkHeaderSecret(v, minAdminToken) }},
 		{name: "ids", arg: "kind", usage: "what mints ids: sonyflake, or redis-counter, which asks Redis for each (default sonyflake)",
 			set: func(c *config, v string) error { c.IDs = v; return oneOf(v, idsSonyflake, idsRedisCounter) }},
 		{name: "log-level", arg: "level", usage: "debug, info, warn or error (default info; embedded: warn)",

@@ -27,7 +27,7 @@ func paymentSettings() []setting {
 		{name: "payment-url", arg: "URL", usage: "the payment provider, https://host for instance (default: none; embedded: a sandbox in the process)",
 			set: func(c *config, v string) error { c.Payment.URL = v; return checkProvider(v) }},
 		{name: "payment-api-key", arg: "key", usage: fmt.Sprintf("API key of the payment provider, %d bytes or more", minAPIKey), secret: true,
-			set: func(c *config, v string) error { c.Payment.APIKey = v; return checkSecret(v, minAPIKey) }},
+			set: func(c *config, v string) error { c.Payment.APIKey = v; return checkHeaderSecret(v, minAPIKey) }},
 		{name: "payment-webhook-secret", arg: "secret", usage: "secret of the provider's webhooks, whsec_ and base64; two, separated by a space, while one is being replaced", secret: true,
 			set: func(c *config, v string) error {
 				c.Payment.WebhookSecrets = strings.Fields(v)

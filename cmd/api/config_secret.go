@@ -24,6 +24,24 @@ func checkSecret(secret string, shortest int) error {
 	return nil
 }
 
+// checkHeaderSecret is [checkSecret] for a secret that is sent in a header. It also refuses what a header cannot carry
+// (RFC 9110 §5.5), and with it the tab: nobody could call with such a secret.
+func checkHeaderSecret(secret string, shortest int) error {
+	if err := checkSecret(secret, shortest); err != nil {
+		return err
+	}
+	for i := range len(secret) {
+		if secret[i] < ' ' || secret[i] == 0x7f {
+			return fmt.Errorf("a header cannot carry it: it has a control character, byte %d of %d; "+
+				"a file has at most one newline, at its end, and printf %%s writes none", i+1, len(secret))
+		}
+	}
+	if strings.Trim(secret, " ") != secret {
+		return errors.New("a header cannot carry it: it begins or ends with a space; remove the space")
+	}
+	return nil
+}
+
 // minDistinct is the minimum number of different bytes in a secret.
 const minDistinct = 5
 

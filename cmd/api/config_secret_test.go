@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,6 +30,56 @@ func TestGuessableSecrets(t *testing.T) {
 		if err := checkSecret(drawn, minAdminToken); err != nil {
 			t.Errorf("%s: %v", drawn, err)
 		}
+	}
+}
+
+// A secret that is sent in a header has no bytes that cannot be sent there. Those of other secrets are free.
+func TestSecretsInHeaders(t *testing.T) {
+	const good = "7f3c9e0b51d84a26"
+	for name, test := range map[string]struct{ secret, says string }{
+		"leading space":     {" " + good, "begins or ends with a space"},
+		"trailing space":    {good + " ", "begins or ends with a space"},
+		"leading tab":       {"\t" + good, "control character, byte 1 of 17"},
+		"newline":           {good + "\n", "control character, byte 17 of 17"},
+		"carriage return":   {good + "\r", "control character, byte 17 of 17"},
+		"newline inside":    {good + "\n" + good, "control character, byte 17 of 33"},
+		"NUL":               {"\x00" + good, "control character, byte 1 of 17"},
+		"unit separator":    {good + "\x1f" + good, "control character, byte 17 of 33"},
+		"DEL":               {good + "\x7f", "control character, byte 17 of 17"},
+		"plain":             {good, ""},
+		"space inside":      {good + " " + good, ""},
+		"punctuation":       {"!" + good + "~", ""},
+		"beyond ASCII":      {good + "ß", ""},
+		"short as well":     {"a\n", "too short"},
+		"guessable as well": {strings.Repeat("a", 20) + "\n", "guessed"},
+	} {
+		for _, setting := range []string{"SECKILL_ADMIN_TOKEN", "SECKILL_PAYMENT_API_KEY"} {
+			env := production("SECKILL_PAYMENT_URL=https://provider", "SECKILL_PAYMENT_API_KEY="+good+"x", "SECKILL_PAYMENT_WEBHOOK_SECRET="+webhookSecret, setting+"="+test.secret)
+			_, err := parseConfig(nil, env, io.Discard)
+			switch {
+			case test.says == "":
+				if err != nil {
+					t.Errorf("%s, %s: %v", setting, name, err)
+				}
+			case err == nil || !strings.HasPrefix(err.Error(), setting) || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), test.secret):
+				t.Errorf("%s, %s: %v", setting, name, err)
+			}
+		}
+	}
+	// A file may end with one newline.
+	for end, fails := range map[string]bool{"\n": false, "\r\n": false, "\n\n": true} {
+		path := filepath.Join(t.TempDir(), "token")
+		if err := os.WriteFile(path, []byte(token+end), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		env := slices.DeleteFunc(production(), func(kv string) bool { return strings.HasPrefix(kv, "SECKILL_ADMIN_TOKEN=") })
+		_, err := parseConfig(nil, append(env, "SECKILL_ADMIN_TOKEN_FILE="+path), io.Discard)
+		if (err != nil) != fails || fails && !strings.Contains(err.Error(), "at most one newline") {
+			t.Errorf("a file that ends with %q: %v", end, err)
+		}
+	}
+	if _, err := parseConfig(nil, production("SECKILL_JWT_SECRET= "+secret+"\n", "SECKILL_REDIS_PASSWORD= two words "), io.Discard); err != nil {
+		t.Error(err)
 	}
 }
 
