@@ -34,7 +34,9 @@ func healthcheck(ctx context.Context, cfg config, _, _ io.Writer) error {
 	if err != nil {
 		return err
 	}
-	resp, err := http.DefaultClient.Do(req)
+	// http.DefaultClient would ask the proxy of HTTP_PROXY, for which this address is another machine's.
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
 	if err != nil {
 		return fmt.Errorf("not ready: %w", err)
 	}

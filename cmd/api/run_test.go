@@ -6,10 +6,13 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -237,5 +240,28 @@ func TestHealthcheck(t *testing.T) {
 	}
 	if err := check(); err == nil {
 		t.Error("a service that has stopped is healthy")
+	}
+}
+
+// The health check asks the process itself, whatever proxy the environment names: here one that calls everything
+// healthy. Nothing answers at the address, which is for documentation (RFC 5737). It is not one of the loopback
+// interface, for which net/http takes no proxy. net/http reads the variable once, hence the process of its own.
+func TestHealthcheckUsesNoProxy(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	t.Cleanup(proxy.Close)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, "healthcheck", "-debug-addr", "192.0.2.1:9100")
+	cmd.Env = []string{"SECKILL_TEST_AS_SERVICE=1", "HTTP_PROXY=" + proxy.URL}
+	out, err := cmd.CombinedOutput()
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 || !strings.Contains(string(out), "not ready") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if n := asked.Load(); n > 0 {
+		t.Errorf("the proxy was asked %d times", n)
 	}
 }
