@@ -52,6 +52,16 @@ func (a *API) GuardOrders(path string, guards ...Guard) error {
 // Streams returns the number of open streams of live figures.
 func (a *API) Streams() int64 { return a.live.streams.Load() }
 
+// Watchers returns the number of streams of a sale's figures.
+func (a *API) Watchers(voucherID int64) int {
+	a.live.mu.RLock()
+	defer a.live.mu.RUnlock()
+	if s := a.live.sales[voucherID]; s != nil {
+		return s.watchers
+	}
+	return 0
+}
+
 // FillStreams makes the number of streams the greatest that is allowed, until free is called.
 func (a *API) FillStreams() (free func()) {
 	n := maxStreams - a.live.streams.Load()

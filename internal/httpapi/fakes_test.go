@@ -189,7 +189,8 @@ type fakeOrders struct {
 	err     error // of everything but Place
 	refusal error // of Refusal
 	await   func(ctx context.Context, o order.Order, limit time.Duration) error
-	hold    func() // runs before a list is answered
+	hold    func()                          // runs before a list is answered
+	look    func(ctx context.Context) error // runs before an audit is answered, unless it is nil
 
 	keepsKeys     bool
 	keysErr       error // of KeepsKeys
@@ -256,9 +257,14 @@ func (f *fakeOrders) Await(ctx context.Context, o order.Order, limit time.Durati
 	return f.await(ctx, o, limit)
 }
 
-func (f *fakeOrders) Audit(_ context.Context, voucherID int64) (order.Audit, error) {
+func (f *fakeOrders) Audit(ctx context.Context, voucherID int64) (order.Audit, error) {
 	if voucherID != cmp.Or(f.audited, 1) {
 		return order.Audit{}, voucher.ErrNotFound
+	}
+	if f.look != nil {
+		if err := f.look(ctx); err != nil {
+			return order.Audit{}, err
+		}
 	}
 	return f.audit, f.err
 }

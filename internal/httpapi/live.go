@@ -240,10 +240,11 @@ func (a *API) look(ctx context.Context, s *liveSale, v *voucher.Voucher, after i
 	return nil
 }
 
-// figures looks at a sale once.
+// figures looks at a sale once, for all who watch it: it goes on when the one who has asked leaves.
 func (a *API) figures(ctx context.Context, s *liveSale, v *voucher.Voucher) figuresJSON {
-	ctx, cancel := context.WithTimeout(ctx, inspectTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), inspectTimeout)
 	defer cancel()
+	defer context.AfterFunc(a.waits, cancel)()
 	out := figuresJSON{At: a.deps.Now().UTC(), Outcomes: map[string]int64{}}
 	if au, err := a.deps.Orders.Audit(ctx, v.ID); err == nil {
 		out.Audit = new(newAuditJSON(au))

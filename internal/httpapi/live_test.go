@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -214,6 +216,69 @@ func TestLiveFiguresWithoutStores(t *testing.T) {
 	r.orders.err = order.ErrUnavailable
 	if f, _ := watch(t, url, id).figures(); f.Audit != nil {
 		t.Errorf("%+v", f.Audit)
+	}
+}
+
+// A look is for all who watch: it goes on when the one who has asked first leaves.
+func TestLiveFiguresOutliveTheOneWhoAsked(t *testing.T) {
+	r, _, id := served(t)
+	asked, left := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	r.orders.look = func(ctx context.Context) (err error) {
+		once.Do(func() {
+			close(asked)
+			<-left
+			err = ctx.Err()
+		})
+		return err
+	}
+	serve := func(ctx context.Context) (rec *httptest.ResponseRecorder, ended chan struct{}) {
+		rec, ended = httptest.NewRecorder(), make(chan struct{})
+		req := httptest.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("/api/v1/vouchers/%d/live", id), nil)
+		go func() {
+			defer close(ended)
+			r.handler.ServeHTTP(rec, req)
+		}()
+		return rec, ended
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	_, first := serve(ctx)
+	<-asked
+	rec, second := serve(t.Context())
+	testkit.Until(t, "two watch", func() bool { return r.api.Watchers(id) == 2 })
+	leave()
+	close(left)
+	<-first
+	r.api.EndWaits()
+	<-second
+	if got := rec.Body.String(); !strings.Contains(got, `"audit":{`) || strings.Contains(got, `"audit":null`) {
+		t.Errorf("the look was given up: %s", got)
+	}
+}
+
+// A look does not outlive the service: a stop does not wait for a store that hangs.
+func TestLiveFiguresAreGivenUpAtTheStop(t *testing.T) {
+	r, url, id := served(t)
+	asked, gaveUp := make(chan struct{}), make(chan error, 1)
+	r.orders.look = func(ctx context.Context) error {
+		close(asked)
+		<-ctx.Done()
+		gaveUp <- ctx.Err()
+		return ctx.Err()
+	}
+	go func() {
+		<-asked
+		r.api.EndWaits()
+	}()
+	w := watch(t, url, id)
+	if err := <-gaveUp; !errors.Is(err, context.Canceled) {
+		t.Errorf("the look ended with %v", err)
+	}
+	for {
+		if _, ok := w.next(); !ok {
+			break
+		}
 	}
 }
 
