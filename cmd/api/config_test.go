@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"seckill/internal/payment/sandbox"
 )
 
 const (
@@ -188,6 +190,22 @@ func TestHelpShowsEverySetting(t *testing.T) {
 		}
 		if strings.Contains(help.String(), s.envFile()) != s.secret {
 			t.Errorf("the help shows %s: %v", s.envFile(), !s.secret)
+		}
+	}
+}
+
+func TestSandboxBehaviour(t *testing.T) {
+	env := []string{"SECKILL_PAYMENT_API_KEY=" + paymentKey, "SECKILL_PAYMENT_WEBHOOK_SECRET=" + webhookSecret}
+	for text, want := range map[string]sandbox.Behaviour{`{"duplicate":2,"lose":0.1}`: {Duplicate: 2, Lose: 0.1}, `{}`: {}} {
+		var c sandboxCommand
+		if _, err := c.parse([]string{"-behaviour", text}, env, io.Discard); err != nil || c.behaviour != want {
+			t.Errorf("%s: %+v, %v", text, c.behaviour, err)
+		}
+	}
+	for _, text := range []string{`{"duplicates":2}`, `{"lose":2}`, `{} {}`, `{}x`, `[]`, `{`} {
+		var c sandboxCommand
+		if _, err := c.parse([]string{"-behaviour", text}, env, io.Discard); err == nil || !strings.Contains(err.Error(), "-behaviour") {
+			t.Errorf("%s: %v", text, err)
 		}
 	}
 }

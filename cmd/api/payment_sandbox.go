@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -26,7 +25,10 @@ func (c *sandboxCommand) parse(args, environ []string, help io.Writer) (config, 
 	flags.StringVar(&c.webhookURL, "webhook-url", "http://127.0.0.1:8080"+paymentsPath, "where the service takes webhooks")
 	flags.StringVar(&c.publicURL, "public-url", "", "how browsers reach the sandbox")
 	flags.StringVar(&c.file, "file", "", "keep payments in this file")
-	flags.Func("behaviour", "how to misbehave, as JSON", func(v string) error { return json.Unmarshal([]byte(v), &c.behaviour) })
+	flags.Func("behaviour", "how to misbehave, as JSON", func(v string) (err error) {
+		c.behaviour, err = sandbox.ParseBehaviour([]byte(v))
+		return err
+	})
 	cfg, err := parseSettings(flags, args, environ, help)
 	if err != nil {
 		return cfg, err

@@ -92,6 +92,7 @@ func writeJSON(w http.ResponseWriter, status int, answer any) {
 	_ = json.NewEncoder(w).Encode(answer) // fails when the client is gone
 }
 
+// readJSON reads a call of the provider's API. It ignores members that it does not know, as providers do.
 func readJSON(r *http.Request, into any) error {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -208,12 +209,13 @@ func (s *Sandbox) showBehaviour(*http.Request) (int, any, error) {
 }
 
 func (s *Sandbox) changeBehaviour(r *http.Request) (int, any, error) {
-	var to Behaviour
-	if err := readJSON(r, &to); err != nil {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
 		return 0, nil, err
 	}
-	if err := to.Validate(); err != nil {
-		return 0, nil, badRequestError{err.Error()}
+	to, err := ParseBehaviour(body)
+	if err != nil {
+		return 0, nil, badRequestError{"the behaviour: " + err.Error()}
 	}
 	return http.StatusOK, to, s.books.setBehaviour(to)
 }

@@ -1,7 +1,11 @@
 package sandbox
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"time"
 )
 
@@ -25,6 +29,20 @@ const (
 	maxDuplicate = 100
 	maxPause     = time.Hour
 )
+
+// ParseBehaviour reads a Behaviour from JSON. An unknown switch is an error: a sandbox that ignores a misspelt one
+// behaves well, and what is tested with it seems to withstand what never happened.
+func ParseBehaviour(text []byte) (b Behaviour, err error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&b); err != nil {
+		return Behaviour{}, err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return Behaviour{}, errors.New("something follows the object")
+	}
+	return b, b.Validate()
+}
 
 // Validate returns what is out of bounds.
 func (b Behaviour) Validate() error {

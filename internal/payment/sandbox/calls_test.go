@@ -52,10 +52,20 @@ func TestBadCalls(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d", name, status, answer, test.want)
 		}
 	}
-	for body, want := range map[string]int{`{"lose":0.5}`: 200, `{"lose":1.1}`: 400, `{"duplicate":-1}`: 400, `{"slow_ms":1e9}`: 400, `[]`: 400} {
+	for body, want := range map[string]int{
+		`{"lose":0.5}`: 200, `{"lose":1.1}`: 400, `{"duplicate":-1}`: 400, `{"slow_ms":1e9}`: 400, `[]`: 400,
+		// A misspelt switch that is ignored looks like a service that copes with it.
+		`{"duplicates":2}`: 400, `{"lose":0.5,"slow":1}`: 400, `{"lose":0.5} {"slow_ms":1}`: 400, `{"lose":0.5}}`: 400, `{}`: 200, "{}\n": 200,
+		"": 400, `{"lose":0.5`: 400,
+	} {
 		if status, answer := send(t, p.sandbox.URL(), "PUT", "/sandbox/behaviour", "Bearer "+apiKey, body); status != want {
 			t.Errorf("%s: %d %s, want %d", body, status, answer, want)
 		}
+	}
+	// A client of a newer API is served.
+	newer := strings.Replace(body(func(*payment.CreatePayment) {}), "{", `{"metadata":{},`, 1)
+	if status, answer := send(t, start(t, func(*sandbox.Config) {}).sandbox.URL(), "POST", "/v1/payments", "Bearer "+apiKey, newer); status != 201 {
+		t.Errorf("a call with an unknown member: %d %s", status, answer)
 	}
 }
 
