@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"mime"
 	"net"
 	"net/http"
@@ -116,7 +117,7 @@ func writeJSON(w http.ResponseWriter, status int, v any) error {
 	return nil
 }
 
-// readJSON reads a request, which is JSON.
+// readJSON reads a request, which is one JSON value.
 func readJSON(w http.ResponseWriter, r *http.Request, into any) error {
 	if err := checkJSON(r); err != nil {
 		return err
@@ -125,6 +126,9 @@ func readJSON(w http.ResponseWriter, r *http.Request, into any) error {
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
 		return because(errInvalid, err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return because(errInvalid, errors.New("something follows the JSON value"))
 	}
 	return nil
 }

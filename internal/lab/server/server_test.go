@@ -290,7 +290,7 @@ func TestInvalid(t *testing.T) {
 	for _, body := range []string{
 		`{"experiment":"other"}`, `{"experiment":"weak","predict":"perhaps"}`, `{"experiment":"weak","values":{"buyers":"9"}}`,
 		`{"experiment":"weak","values":{"lease":"1s"}}`, `{"experiment":"weak","more":1}`, `[]`, `{`,
-		`{"experiment":"` + strings.Repeat("x", 1<<17) + `"}`,
+		`{"experiment":"` + strings.Repeat("x", 1<<17) + `"}`, `{"experiment":"weak"} {"experiment":"strong"}`, `{"experiment":"weak"}}`,
 	} {
 		f.want(400, "invalid_request", "POST", "/api/runs", body)
 	}
