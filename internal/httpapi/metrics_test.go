@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"seckill/internal/order"
+	"seckill/internal/telemetry"
 	"seckill/internal/voucher"
 )
 
@@ -133,4 +134,18 @@ func TestDeadline(t *testing.T) {
 		return order.Order{}, voucher.ErrSoldOut
 	}
 	r.do(t, call{"POST", "/api/v1/vouchers/1/orders", "", []string{"X-User-ID: 42"}})
+}
+
+// The span of a request is named after its route, whichever it is.
+func TestTracesHaveEveryRoute(t *testing.T) {
+	for _, operation := range newFixture(t).api.Operations() {
+		_, route, _ := strings.Cut(operation, " ")
+		if !strings.HasPrefix(route, "/api/v1/") { // requests to others have no span
+			continue
+		}
+		path := strings.NewReplacer(":id", "7", "*key", "order:1:2").Replace(route)
+		if got := telemetry.Route(path); got != route {
+			t.Errorf("%s: %q, want %q", path, got, route)
+		}
+	}
 }

@@ -23,7 +23,7 @@ func (t *Tracing) Handler(next http.Handler) http.Handler {
 			return
 		}
 		name, attrs := method(r.Method), []attribute.KeyValue{attribute.String("http.request.method", method(r.Method))}
-		if route := routeOf(r.URL.Path); route != "" {
+		if route := Route(r.URL.Path); route != "" {
 			name += " " + route
 			attrs = append(attrs, attribute.String("http.route", route))
 		}
@@ -44,27 +44,23 @@ func (t *Tracing) Handler(next http.Handler) http.Handler {
 
 const api = "/api/v1/"
 
-// routeOf returns the route of a path, with parameters in place of ids. It is "" for a
+// Route returns the route of a path, with parameters in place of ids. It is "" for a
 // path that is not the API's, so that the set of span names stays finite.
-func routeOf(path string) string {
+func Route(path string) string {
 	parts := strings.Split(strings.TrimPrefix(path, api), "/")
-	switch parts[0] {
-	case "locks":
+	if parts[0] == "locks" {
 		return api + "locks/*key"
-	case "vouchers", "orders", "tokens":
-	default:
-		return ""
 	}
-	switch {
-	case len(parts) == 1:
-	case len(parts) == 2:
+	if len(parts) > 1 && parts[1] != "" && (parts[0] == "vouchers" || parts[0] == "orders") {
 		parts[1] = ":id"
-	case len(parts) == 3 && parts[0] == "vouchers" && (parts[2] == "orders" || parts[2] == "audit"):
-		parts[1] = ":id"
-	default:
-		return ""
 	}
-	return api + strings.Join(parts, "/")
+	switch route := strings.Join(parts, "/"); route {
+	case "vouchers", "vouchers/:id", "vouchers/:id/audit", "vouchers/:id/live", "vouchers/:id/orders", "vouchers/:id/rush",
+		"orders", "orders/:id", "orders/:id/cancel", "orders/:id/payment", "orders/:id/refund",
+		"payments/events", "tokens":
+		return api + route
+	}
+	return ""
 }
 
 // method returns m if it is a known HTTP method, else "_OTHER".

@@ -191,6 +191,29 @@ func TestSpans(t *testing.T) {
 	}
 }
 
+func TestRoutes(t *testing.T) {
+	for path, want := range map[string]string{
+		"/api/v1/vouchers":              "/api/v1/vouchers",
+		"/api/v1/vouchers/7":            "/api/v1/vouchers/:id",
+		"/api/v1/vouchers/x/orders":     "/api/v1/vouchers/:id/orders", // the API refuses the id
+		"/api/v1/orders/8/payment":      "/api/v1/orders/:id/payment",
+		"/api/v1/payments/events":       "/api/v1/payments/events",
+		"/api/v1/locks/order:1:2/a":     "/api/v1/locks/*key",
+		"/api/v1/vouchers/":             "",
+		"/api/v1/vouchers/7/payment":    "",
+		"/api/v1/orders/8/orders":       "",
+		"/api/v1/orders/8/payment/more": "",
+		"/api/v1/payments/8":            "",
+		"/api/v1/tokens/8":              "",
+		"/api/v1/":                      "",
+		"/api/v1/nothing":               "",
+	} {
+		if got := telemetry.Route(path); got != want {
+			t.Errorf("%s: %q, want %q", path, got, want)
+		}
+	}
+}
+
 func TestServerErrors(t *testing.T) {
 	r := newReceiver(t)
 	tracing, end := start(t, r.url, io.Discard)
