@@ -18,7 +18,8 @@
 //
 // Webhooks, as the Standard Webhooks specification has them (https://www.standardwebhooks.com): signed with
 // HMAC-SHA256 over id, timestamp and body. An event comes at least once and in any order, so each one is a fact that
-// stays true (the payment was paid, was refunded) and is recorded under the event's id.
+// stays true (the payment was paid, was refunded). Events' ids are not stored: whether the money is known already is
+// decided by the payment's id, under which it is recorded.
 //
 // # What is not believed
 //

@@ -34,7 +34,7 @@ const (
 	SecretPrefix = "whsec_"
 	// The specification's bounds of a key, in bytes.
 	minKey, maxKey = 24, 64
-	// maxID bounds the ids of events and payments, in bytes. They are stored.
+	// maxID bounds the ids of events, payments and refunds, in bytes. Those of payments are stored.
 	maxID = 64
 	// maxSignatures bounds the work that an unauthenticated request causes. A sender has as many as it has secrets.
 	maxSignatures = 16
@@ -100,7 +100,8 @@ func (w *Webhooks) Sign(header http.Header, id string, at time.Time, body []byte
 }
 
 // Verify returns the id of a webhook, or [ErrForged] or [ErrStale]. A timestamp may be 5 minutes off in either
-// direction. A webhook that was recorded and sent again within that time is accepted: its id tells.
+// direction. A webhook that was recorded and sent again within that time is accepted, like an event that the
+// provider sends twice: its payment's id tells, see [Settlements.Receive].
 func (w *Webhooks) Verify(header http.Header, body []byte) (id string, err error) {
 	for _, name := range []string{HeaderID, HeaderTimestamp, HeaderSignature} {
 		if n := len(header.Values(name)); n != 1 {
