@@ -8,9 +8,16 @@
 // # What a client can rely on
 //
 // Every request ends, since its context has a deadline. Every answer other than success is
-// application/problem+json (RFC 9457). The exceptions are requests that are not HTTP and headers that
-// are too large: net/http answers those in plain text. Every request has an id, the client's own
-// X-Request-ID if it is well formed. The id is echoed, logged, and part of each problem.
+// application/problem+json (RFC 9457), with these exceptions:
+//
+//	not HTTP, or headers that are too large  plain text, from net/http
+//	a range that a page does not have        416 in plain text, from [http.ServeContent]
+//	a precondition of a page that fails      304 or 412 without a body, from [http.ServeContent]
+//	/readyz while the instance is not ready  503 in application/json, with the checks
+//	other paths of [API.Debug]               plain text
+//
+// Every request has an id, the client's own X-Request-ID if it is well formed. The id is echoed, logged,
+// and part of each problem.
 //
 // If the client closes the connection, the context of its request ends and the work stops at the next
 // step that waits for it: no client waits for the outcome, and other requests may wait for the lock. The
