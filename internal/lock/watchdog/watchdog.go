@@ -19,7 +19,7 @@ type Config struct {
 	// RenewEvery is how often a lease is renewed, usually a third of its length.
 	RenewEvery time.Duration
 	// RetryEvery is how long one attempt to renew may take, and how soon after its
-	// start a failed one is repeated.
+	// start a failed one is repeated. A lease that ends before that is tried again sooner.
 	RetryEvery time.Duration
 	// Lost is called for each holder that was told. May be nil.
 	Lost func(cause error)
@@ -296,15 +296,29 @@ func (w *Watchdog[T]) update(e *Entry[T], r Outcome, start time.Time) (over []*E
 	case isOver(r.Err):
 		return w.removeLost(e, r.AllOfHolder, start)
 	default:
-		// After a pause: a renewal that failed quickly would fail as quickly again.
 		e.failure = r.Err
-		e.next = earlier(start.Add(w.config.RetryEvery), e.until)
+		e.next = w.retryAt(e, start)
 	}
 	heap.Fix(&w.due, e.index)
 	if e.next.Before(w.wakeAt) {
 		w.wakeUp()
 	}
 	return nil
+}
+
+// retryAt returns when a renewal of e that began at start and failed is repeated. It is after a
+// pause: a renewal that failed quickly would fail as quickly again. If less than the pause is
+// left, as after a handover, it is repeated after a third of what is left, as long as that is
+// a tenth of the pause or more.
+func (w *Watchdog[T]) retryAt(e *Entry[T], start time.Time) time.Time {
+	if at := start.Add(w.config.RetryEvery); at.Before(e.until) {
+		return at
+	}
+	now := time.Now()
+	if pause := e.until.Sub(now) / 3; pause >= w.config.RetryEvery/10 {
+		return now.Add(pause)
+	}
+	return e.until
 }
 
 // removeLost removes e and, where all leases of the holder are over, the others that it had

@@ -162,6 +162,38 @@ func TestRetriesWhileTimeIsLeft(t *testing.T) {
 	})
 }
 
+// The first lease of a handover is hardly longer than the pause between two tries: a first
+// renewal that fails is tried again sooner, and only a few times.
+func TestRetriesFirstRenewalAfterHandover(t *testing.T) {
+	const first = 1500 * time.Millisecond
+	handOver := func(t *testing.T, w *Watchdog[string]) *Entry[string] {
+		t.Helper()
+		e := &Entry[string]{Start: time.Now(), TTL: 30 * time.Second, FirstTTL: first, AutoRenew: true, Value: "seat"}
+		e.Held = lock.NewHeld(t.Context(), lock.Grant{Key: "seat", Owner: "me", Until: Until(e.Start, first)})
+		w.Watch(e)
+		return e
+	}
+	t.Run("fails once", func(t *testing.T) {
+		bubble(t, func(t *testing.T, w *Watchdog[string], s *server) {
+			s.answers(Outcome{Err: lock.ErrUnavailable}, 0)
+			e := handOver(t, w)
+			time.Sleep(first / 2)
+			s.answers(Outcome{}, 0)
+			time.Sleep(time.Minute)
+			mustHold(t, e)
+		})
+	})
+	t.Run("fails always", func(t *testing.T) {
+		bubble(t, func(t *testing.T, w *Watchdog[string], s *server) {
+			s.answers(Outcome{Err: lock.ErrUnavailable}, 0)
+			toldAfter(t, handOver(t, w), first-Margin(first), first-1, lock.ErrUnavailable)
+			if at, _ := s.renewals(); len(at) < 2 || len(at) > 5 {
+				t.Errorf("tried at %v, want a few tries", at)
+			}
+		})
+	})
+}
+
 func TestTellsBeforeTheEnd(t *testing.T) {
 	for name, latency := range map[string]time.Duration{"refused": 0, "hangs": time.Hour} {
 		t.Run(name, func(t *testing.T) {
