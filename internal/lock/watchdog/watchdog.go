@@ -21,8 +21,6 @@ type Config struct {
 	// RetryEvery is how long one attempt to renew may take, and how soon after its
 	// start a failed one is repeated. A lease that ends before that is tried again sooner.
 	RetryEvery time.Duration
-	// Lost is called for each holder that was told. May be nil.
-	Lost func(cause error)
 }
 
 // Watchdog watches leases. T is what the mechanism knows of one.
@@ -182,13 +180,6 @@ func (w *Watchdog[T]) Shorten(e *Entry[T], until time.Time) {
 	}
 }
 
-// Len returns the number of leases that are watched.
-func (w *Watchdog[T]) Len() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.due)
-}
-
 func (w *Watchdog[T]) remove(e *Entry[T]) {
 	if e.watched {
 		e.watched = false
@@ -342,9 +333,7 @@ func isOver(err error) bool { return errors.Is(err, lock.ErrExpired) || errors.I
 
 func (w *Watchdog[T]) notify(over []*Entry[T], cause error) {
 	for _, e := range over {
-		if e.Held.Lose(cause) && w.config.Lost != nil {
-			w.config.Lost(cause)
-		}
+		e.Held.Lose(cause)
 	}
 }
 
