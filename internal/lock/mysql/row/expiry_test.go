@@ -148,6 +148,47 @@ func TestRenewsInOneStatement(t *testing.T) {
 	})
 }
 
+// An extension that shortens a lease may have been carried out although its reply was lost.
+// The holder then assumes no more than the shorter lease.
+func TestShorteningWithoutReply(t *testing.T) {
+	const short, slack = 300 * time.Millisecond, 100 * time.Millisecond
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
+		where, network := engine(t), locktest.NewNetwork()
+		db := mysqlstore.Pool(t, where, network)
+		mysqlstore.Migrate(t, db, "0004_lock_rows")
+		l := start(t, db, row.Config{Expiry: true})
+		for name, cancelled := range map[string]bool{"reset": false, "cancelled": true} {
+			held, err := l.Acquire(t.Context(), name, lock.Options{TTL: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			if cancelled {
+				network.LoseReply(1, locktest.Silence, cancel)
+			} else {
+				network.LoseReply(1, locktest.Reset, nil)
+			}
+			watch := testkit.StartStopwatch()
+			err = held.Extend(ctx, short)
+			if !errors.Is(err, lock.ErrUnavailable) || errors.Is(err, context.Canceled) != cancelled {
+				t.Errorf("%s: Extend without a reply = %v, want ErrUnavailable", name, err)
+			}
+			if left := held.Remaining(); left > short {
+				t.Errorf("%s: the holder assumes %v", name, left)
+			}
+			select {
+			case <-held.Lost():
+			case <-time.After(10 * time.Second):
+				t.Errorf("%s: the holder was not told that its lease had ended", name)
+			}
+			if took := watch.Stop(); took > short+slack {
+				t.Errorf("%s: the holder was told after %v", name, took)
+			}
+			cancel()
+		}
+	})
+}
+
 func TestNewRefusesInvalidConfig(t *testing.T) {
 	if _, err := row.New(nil, row.Config{}); !errors.Is(err, lock.ErrInvalid) {
 		t.Errorf("New(nil) = %v, want ErrInvalid", err)

@@ -1,7 +1,9 @@
 package row
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -69,15 +71,20 @@ func (l *Locker) extend(ctx context.Context, a *acquisition, ttl time.Duration) 
 	}
 	began := time.Now()
 	n, err := l.prolong(ctx, ttl, a)
-	switch {
-	case err != nil:
-		return time.Time{}, mysqlio.Error(ctx, err)
-	case n == 0:
-		return time.Time{}, l.lossReason(ctx, a)
+	if err == nil && n == 0 {
+		err = l.lossReason(ctx, a)
 	}
 	until := watchdog.Until(began, ttl)
-	l.watchdog.Extended(&a.watched, until)
-	return until, nil
+	switch {
+	case err == nil:
+		l.watchdog.Extended(&a.watched, until)
+		return until, nil
+	case errors.Is(err, lock.ErrExpired) || errors.Is(err, lock.ErrLost):
+		return time.Time{}, err
+	}
+	// The server may have carried it out, and so have shortened the lease.
+	l.watchdog.Shorten(&a.watched, until)
+	return time.Time{}, fmt.Errorf("%w: %w", lock.ErrUnavailable, cmp.Or(ctx.Err(), err))
 }
 
 // prolong sets the end of the batch's unexpired rows to ttl from now and counts them. If
