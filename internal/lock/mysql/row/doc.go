@@ -48,8 +48,8 @@
 //   - Re-entry, order and wake-up: an owner waits for itself, any waiter may be served
 //     next, and a waiter notices a release at its next poll.
 //   - No leftovers: a statement that the server carries out more than a second after its
-//     caller gave up leaves a row, for ever or for its lease. An expired row stays until
-//     the next acquisition of the key.
+//     caller gave up, or released, leaves a row, for ever or for its lease. An expired row
+//     stays until the next acquisition of the key.
 //   - A bound for a try: it waits for a connection of the pool as long as its context
 //     allows.
 //

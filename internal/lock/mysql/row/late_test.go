@@ -120,3 +120,35 @@ func TestLateInsertIsUndone(t *testing.T) {
 		}
 	})
 }
+
+// An INSERT without an answer is repeated, and the repetition wins. The first INSERT is carried
+// out after the release: no row is left.
+func TestFirstInsertAfterReleaseIsUndone(t *testing.T) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
+		where, network := engine(t), locktest.NewNetwork()
+		a := &late{T: t, db: mysqlstore.Pool(t, where, nil)}
+		pool := mysqlstore.Pool(t, where, network)
+		mysqlstore.Migrate(t, pool, "0004_lock_rows")
+		for mechanism, expiry := range map[string]bool{"row": false, "row-expiry": true} {
+			l := start(t, pool, row.Config{Expiry: expiry})
+			network.LoseReply(1, locktest.Reset, func() {
+				a.id = a.holder()
+				a.exec("DELETE FROM lock_rows") // as if the INSERT had not been carried out yet
+			})
+			lease, err := l.Acquire(t.Context(), "seat", lock.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if id := a.holder(); id != a.id {
+				t.Fatalf("%s: the row is of %q, want that the INSERT of %q was repeated", mechanism, id, a.id)
+			}
+			network.LoseReply(1, locktest.Deliver, func() { // the reply to the DELETE
+				a.exec("INSERT INTO lock_rows (mechanism, name, holder, owner) VALUES (?, 'seat', ?, '')", mechanism, a.id)
+			})
+			if err := lease.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+			testkit.Until(t, mechanism+": no row of the first INSERT", func() bool { return a.holder() == "" })
+		}
+	})
+}

@@ -34,10 +34,22 @@ func (l *Locker) lease(ctx context.Context, a *acquisition, began time.Time) *lo
 	return held
 }
 
-// release deletes the row by its id. If there is no such row it returns the reason. If an
+// release gives the row back. If a statement that takes the row may still be carried out, it
+// has that one undone too, unless the caller may release again.
+func (l *Locker) release(ctx context.Context, a *acquisition) error {
+	err := l.deleteHeld(ctx, a)
+	if a.late && (err == nil || isOver(err)) {
+		l.startUndoLater(a)
+	}
+	return err
+}
+
+func isOver(err error) bool { return errors.Is(err, lock.ErrExpired) || errors.Is(err, lock.ErrLost) }
+
+// deleteHeld deletes the row by its id. If there is no such row it returns the reason. If an
 // earlier release got no answer and the lease cannot have run out, that release has
 // deleted the row.
-func (l *Locker) release(ctx context.Context, a *acquisition) error {
+func (l *Locker) deleteHeld(ctx context.Context, a *acquisition) error {
 	deleted, err := l.delete(ctx, a, true)
 	switch {
 	case err != nil:
@@ -79,7 +91,7 @@ func (l *Locker) extend(ctx context.Context, a *acquisition, ttl time.Duration) 
 	case err == nil:
 		l.watchdog.Extended(&a.watched, until)
 		return until, nil
-	case errors.Is(err, lock.ErrExpired) || errors.Is(err, lock.ErrLost):
+	case isOver(err):
 		return time.Time{}, err
 	}
 	// The server may have carried it out, and so have shortened the lease.

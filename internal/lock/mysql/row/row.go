@@ -83,6 +83,7 @@ type acquisition struct {
 	renewed bool
 	watched watchdog.Entry[*acquisition]
 	sent    bool // a statement that takes the row got no answer
+	late    bool // such a statement was sent before the one that won
 	unknown bool // a release got no answer
 }
 
@@ -125,7 +126,7 @@ func (l *Locker) try(ctx context.Context, a *acquisition) (lock.Lease, error) {
 	won, err := l.insertOrTakeOver(ctx, a)
 	switch {
 	case won:
-		a.sent = false // from now on the lease deletes the row
+		a.late, a.sent = a.sent, false // from now on the lease deletes the row
 		return lock.Deliver(ctx, l.lease(ctx, a, began))
 	case errors.Is(err, lock.ErrNotAcquired):
 		return nil, err
@@ -234,13 +235,11 @@ func (l *Locker) find(ctx context.Context, key string) (found, error) {
 	return f, err
 }
 
-// undoFor is how long a failed acquisition repeats the deletion of its row. By then the
+// undoFor is how long the deletion of an acquisition's row is repeated. By then the
 // server has carried out every statement that it has received.
 const undoFor = time.Second
 
-// undo deletes the row of a failed acquisition, if there may be one. The server may carry
-// out the statement without an answer after the first DELETE, so the DELETE is repeated
-// in the background.
+// undo deletes the row of a failed acquisition, if there may be one.
 func (l *Locker) undo(ctx context.Context, a *acquisition) {
 	if !a.sent {
 		return
@@ -250,6 +249,12 @@ func (l *Locker) undo(ctx context.Context, a *acquisition) {
 	if deleted, _ := l.delete(ctx, a, false); deleted { // the caller gets the first error
 		return
 	}
+	l.startUndoLater(a)
+}
+
+// startUndoLater repeats the DELETE in the background: the server may carry out a statement
+// without an answer after the DELETE of a failed acquisition, or after a release.
+func (l *Locker) startUndoLater(a *acquisition) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closing.Err() == nil {
