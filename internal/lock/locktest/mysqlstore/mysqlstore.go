@@ -250,3 +250,42 @@ func ConnectionLossIsSeenByTheServerFirst(t *testing.T, db *sql.DB, p, q lock.Lo
 		t.Error(err)
 	}
 }
+
+// EndedContextKeepsLock checks what happens when a holder extends its lease under a context that
+// has ended, or that ends while the server answers: the outcome is unknown, and the lock stays
+// with its holder. p is a process on network that checks its connections less often than the
+// test lasts; q is another process.
+func EndedContextKeepsLock(t *testing.T, network *locktest.Network, p, q lock.Locker) {
+	t.Helper()
+	held, err := p.Acquire(t.Context(), "seat", lock.Options{TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, before := range map[string]bool{"before": true, "during": false} {
+		ctx, cancel := context.WithCancel(t.Context())
+		if before {
+			cancel()
+		} else {
+			network.LoseReply(1, locktest.Deliver, cancel)
+		}
+		switch err := held.Extend(ctx, lock.MaxTTL); {
+		case err == nil && !before: // the answer was quicker
+		case !errors.Is(err, lock.ErrUnavailable) || !errors.Is(err, context.Canceled):
+			t.Errorf("Extend whose context ended %s it = %v, want ErrUnavailable", name, err)
+		}
+		select {
+		case <-held.Lost():
+			t.Fatalf("Extend whose context ended %s it gave the lock away: %v", name, context.Cause(held.Context()))
+		default:
+		}
+		if _, err := q.Acquire(t.Context(), "seat", lock.Options{}); !errors.Is(err, lock.ErrNotAcquired) {
+			t.Errorf("Acquire of another process = %v, want ErrNotAcquired", err)
+		}
+		if err := held.Extend(t.Context(), time.Minute); err != nil {
+			t.Errorf("Extend after one whose context ended %s it = %v", name, err)
+		}
+	}
+	if err := held.Release(t.Context()); err != nil {
+		t.Errorf("Release = %v", err)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"seckill/internal/lock"
+	"seckill/internal/lock/locktest"
 	"seckill/internal/lock/locktest/mysqlstore"
 	"seckill/internal/lock/mysql/forupdate"
 	"seckill/internal/lock/mysql/mysqlio"
@@ -76,6 +77,16 @@ func TestConnectionLossIsSeenByTheServerFirst(t *testing.T) {
 		mysqlstore.ConnectionLossIsSeenByTheServerFirst(t, db, p, q, check, func() (uint64, error) {
 			return holder(t.Context(), db, "seat")
 		})
+	})
+}
+
+func TestEndedContextKeepsLock(t *testing.T) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
+		where, network := engine(t), locktest.NewNetwork()
+		db := mysqlstore.Pool(t, where, nil)
+		mysqlstore.Migrate(t, db, migration)
+		p, q := start(t, mysqlstore.Pool(t, where, network), time.Hour), start(t, db, time.Second)
+		mysqlstore.EndedContextKeepsLock(t, network, p, q)
 	})
 }
 

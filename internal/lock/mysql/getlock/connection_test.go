@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"seckill/internal/lock"
+	"seckill/internal/lock/locktest"
 	"seckill/internal/lock/locktest/mysqlstore"
 	"seckill/internal/lock/mysql/getlock"
 	"seckill/internal/lock/mysql/mysqlio"
@@ -45,6 +46,20 @@ func TestConnectionLossIsSeenByTheServerFirst(t *testing.T) {
 		mysqlstore.ConnectionLossIsSeenByTheServerFirst(t, db, p, q, check, func() (uint64, error) {
 			return holder(t.Context(), db, prefix, "seat")
 		})
+	})
+}
+
+func TestEndedContextKeepsLock(t *testing.T) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
+		where, prefix, network := engine(t), testkit.KeyPrefix(t), locktest.NewNetwork()
+		config := getlock.Config{Prefix: prefix, Config: mysqlio.Config{CheckEvery: time.Hour}}
+		p, err := getlock.New(mysqlstore.Pool(t, where, network), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = p.Close() })
+		q, _ := start(t, where, prefix, time.Second)
+		mysqlstore.EndedContextKeepsLock(t, network, p, q)
 	})
 }
 

@@ -17,9 +17,9 @@ type lease struct {
 	locks   *ConnectionLocks
 	attempt Attempt
 
-	stop    chan struct{} // closed by a release or by Abandon
-	done    chan struct{} // closed when the watcher has ended
-	changed chan struct{} // the end of the lease has changed
+	stop       chan struct{} // closed by a release or by Abandon
+	done       chan struct{} // closed when the watcher has ended
+	extensions chan extension
 
 	// watcherReleases is set by a release that could not wait for the watcher. The
 	// watcher then releases the key.
@@ -33,13 +33,24 @@ type lease struct {
 	until     time.Time // the end of a fixed lease
 }
 
+// extension asks the watcher to extend the lease.
+type extension struct {
+	ttl   time.Duration // 0: the lease has no end and is only checked
+	reply chan<- extended
+}
+
+type extended struct {
+	until time.Time
+	err   error
+}
+
 // hold makes a lease of a session that has the key. The server does not know leases: a
 // fixed lease is measured here only, so it may start now.
 func (cl *ConnectionLocks) hold(ctx context.Context, s *Session, key string, owner lock.Owner, ttl time.Duration,
 	attempt Attempt) (*lease, error) {
 	l := &lease{
 		locks: cl, attempt: attempt, session: s,
-		stop: make(chan struct{}), done: make(chan struct{}), changed: make(chan struct{}, 1),
+		stop: make(chan struct{}), done: make(chan struct{}), extensions: make(chan extension),
 	}
 	if ttl > 0 {
 		l.until = time.Now().Add(ttl)
@@ -81,7 +92,7 @@ func (l *lease) Abandon() {
 	}
 }
 
-// watch checks the connection and ends a fixed lease.
+// watch checks the connection, and extends and ends a fixed lease.
 func (l *lease) watch() {
 	defer func() {
 		close(l.done)
@@ -107,13 +118,18 @@ func (l *lease) watch() {
 		case <-l.locks.closing.Done():
 			l.endClosed()
 			return
-		case <-l.changed:
 		case <-end.C:
 			if l.expire() {
 				return
 			}
 		case <-tick.C:
-			if !l.check() {
+			if l.check() != nil {
+				return
+			}
+		case e := <-l.extensions:
+			x := l.checkAndExtend(e.ttl)
+			e.reply <- x
+			if x.err != nil {
 				return
 			}
 		}
@@ -158,21 +174,29 @@ func (l *lease) expire() bool {
 	return true
 }
 
-// check reports whether the connection still has the key. If not, it tells the holder.
-func (l *lease) check() bool {
+// check returns nil if the connection still has the key. If not, it tells the holder and
+// returns the reason.
+func (l *lease) check() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.over {
-		return false
-	}
 	ctx, cancel := l.locks.cleanupContext()
 	defer cancel()
 	if l.attempt.Check(ctx, l.session) == nil {
-		return true
+		return nil
 	}
 	l.tellHolder(ctx)
-	_ = l.endLost() // a release asks again
-	return false
+	return l.endLost()
+}
+
+// checkAndExtend makes a fixed lease end ttl from now if the connection still has the key.
+func (l *lease) checkAndExtend(ttl time.Duration) extended {
+	if err := l.check(); err != nil || ttl == 0 {
+		return extended{err: err}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.until = time.Now().Add(ttl)
+	return extended{until: l.until}
 }
 
 // closeDelay is how long the server may take to forget a connection that it has closed.
@@ -221,28 +245,28 @@ func (l *lease) lossReason(ctx context.Context) error {
 	return fmt.Errorf("%w: %q", lock.ErrLost, l.Key())
 }
 
-// extend makes a fixed lease end ttl from now if the connection still has the key.
+// extend has the watcher extend the lease. If ctx ends first, the check goes on without the
+// caller: a statement that is cut short costs the connection, and so the lock.
 func (l *lease) extend(ctx context.Context, ttl time.Duration) (time.Time, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.over {
-		return time.Time{}, l.lossReason(ctx)
+	if ctx.Err() != nil {
+		return time.Time{}, fmt.Errorf("%w: %w", lock.ErrUnavailable, ctx.Err())
 	}
-	if err := l.attempt.Check(ctx, l.session); err != nil {
-		ask, cancel := context.WithTimeout(ctx, l.locks.config.Timeout)
-		defer cancel()
-		l.tellHolder(ask)
-		return time.Time{}, l.endLost()
-	}
-	if ttl == 0 {
-		return time.Time{}, nil // the lease has no end
-	}
-	l.until = time.Now().Add(ttl)
+	reply := make(chan extended, 1) // the watcher does not wait for a caller that has left
 	select {
-	case l.changed <- struct{}{}:
-	default:
+	case l.extensions <- extension{ttl, reply}:
+	case <-l.stop:
+		return time.Time{}, lock.ErrNotHeld
+	case <-l.done:
+		return time.Time{}, l.lossReason(ctx)
+	case <-ctx.Done():
+		return time.Time{}, fmt.Errorf("%w: %w", lock.ErrUnavailable, ctx.Err())
 	}
-	return l.until, nil
+	select {
+	case x := <-reply:
+		return x.until, x.err
+	case <-ctx.Done():
+		return time.Time{}, fmt.Errorf("%w: %w", lock.ErrUnavailable, ctx.Err())
+	}
 }
 
 // release frees the key after the watcher has ended. If ctx ends earlier, the watcher

@@ -138,3 +138,46 @@ func TestReleaseDuringCheckIsFinished(t *testing.T) {
 		}
 	})
 }
+
+// An extension does not keep a caller whose context has ended waiting, however long the check
+// takes. The lock stays with its holder.
+func TestExtendDuringCheckEndsWithItsContext(t *testing.T) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
+		cl := newFrequentLocks(t, engine(t))
+		checking, goOn := make(chan struct{}), make(chan struct{})
+		letGo := sync.OnceFunc(func() { close(goOn) })
+		defer letGo()
+		w := &watched{attempt: free}
+		begun := sync.OnceFunc(func() { close(checking) })
+		w.check = func(context.Context) error {
+			begun()
+			<-goOn
+			return nil
+		}
+		held, err := cl.Acquire(t.Context(), "seat", "me", lock.Options{TTL: time.Minute}, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		extended := make(chan error, 1)
+		go func() { extended <- held.Extend(ctx, time.Hour) }()
+		<-checking
+		cancel()
+		select {
+		case err := <-extended:
+			if !errors.Is(err, lock.ErrUnavailable) {
+				t.Errorf("Extend = %v, want ErrUnavailable", err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Error("Extend waits for the check although its context has ended")
+		}
+		letGo()
+		if err := held.Extend(t.Context(), time.Minute); err != nil {
+			t.Errorf("Extend after the check = %v", err)
+		}
+		if err := held.Release(t.Context()); err != nil {
+			t.Errorf("Release = %v", err)
+		}
+	})
+}
