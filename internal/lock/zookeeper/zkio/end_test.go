@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -94,6 +95,50 @@ func TestHolderIsToldBeforeTheServer(t *testing.T) {
 	if closed.Load() != 1 || untold.Load() != 0 {
 		t.Errorf("the server was told %d times, %d of them before the holder; want once, after the holder", closed.Load(),
 			untold.Load())
+	}
+}
+
+// unanswered swallows the requests for a node's data and announces them.
+type unanswered struct {
+	net.Conn
+	asked func()
+}
+
+func (c unanswered) Write(p []byte) (int, error) {
+	const opGetData = 4
+	if len(p) >= 12 && binary.BigEndian.Uint32(p[8:]) == opGetData {
+		c.asked()
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
+// If the session ends while a watch is being set, that is no end of the caller's context.
+func TestWatchOfSessionThatEnds(t *testing.T) {
+	asked := make(chan struct{})
+	client, err := zkio.Open(zkio.Config{
+		Servers: []string{testkit.ZooKeeper(t).Addr()}, SessionTimeout: 10 * time.Second,
+		Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+			return unanswered{conn, sync.OnceFunc(func() { close(asked) })}, err
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	s := session(t, client)
+	watched := make(chan error, 1)
+	go func() {
+		_, err := s.Watch(t.Context(), "/")
+		watched <- err
+	}()
+	<-asked
+	if err := client.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-watched; !errors.Is(err, lock.ErrUnavailable) || errors.Is(err, context.Canceled) {
+		t.Errorf("Watch = %v, want ErrUnavailable", err)
 	}
 }
 

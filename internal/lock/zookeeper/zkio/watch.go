@@ -107,7 +107,9 @@ func (s *Session) keepWatching(path string, w *watch) {
 		if err != nil || !first && now.stat.Czxid != w.stat.Czxid {
 			s.removeWatch(path, w)
 			if first {
-				w.err = err
+				if w.err = err; !answered(err) { // the session is over: err may be that of its context
+					w.err = s.endError()
+				}
 				close(w.ready)
 			}
 			return
