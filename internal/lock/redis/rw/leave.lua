@@ -14,8 +14,10 @@ local left = redis.call('ZREM', queue, entry)
 local s = state(lock)
 local free = s.writers == 0 and s.readers == 0
 if string.find(entry, ':r@', #lock + 1, true) == #lock + 1 then
-  -- A reader that was notified, and gives up.
-  if s.turn > s.time and reader_came(lock) and free then
+  -- A reader that was notified, and gives up. If it has a lease by now, it has come already.
+  local _, lease_id, _, owner = parse_entry(lock, entry)
+  local came = redis.call('HEXISTS', lock, 'read ' .. lease_id .. ' ' .. owner) == 1
+  if not came and s.turn > s.time and reader_came(lock) and free then
     redis.call('DEL', lock)
     if not admit_writer(lock, queue) then
       admit_readers(lock, readers)

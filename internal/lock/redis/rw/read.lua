@@ -35,10 +35,10 @@ if wait > 0 then
 end
 
 redis.call('HDEL', lock, 'for')
-redis.call('HSET', lock, 'read ' .. lease_id .. ' ' .. owner, s.time + ttl)
+local new = redis.call('HSET', lock, 'read ' .. lease_id .. ' ' .. owner, s.time + ttl) == 1
 expire_with(lock, math.max(s.last_end, s.time + ttl))
-if s.turn > s.time and ARGV[5] ~= '0' then
-  reader_came(lock) -- it waited and was notified
+if new and s.turn > s.time and ARGV[5] ~= '0' then
+  reader_came(lock) -- it waited and was notified; a repeated attempt does not count again
 end
 if entry ~= '' then
   redis.call('ZREM', readers, entry)
