@@ -35,8 +35,10 @@ if wait > 0 then
 end
 
 redis.call('HDEL', lock, 'for')
-local new = redis.call('HSET', lock, 'read ' .. lease_id .. ' ' .. owner, s.time + ttl) == 1
-expire_with(lock, math.max(s.last_end, s.time + ttl))
+local field = 'read ' .. lease_id .. ' ' .. owner
+local ends = granted_end(s, field, ttl)
+local new = redis.call('HSET', lock, field, ends) == 1
+expire_with(lock, math.max(s.last_end, ends))
 if new and s.turn > s.time and ARGV[5] ~= '0' then
   reader_came(lock) -- it waited and was notified; a repeated attempt does not count again
 end

@@ -131,3 +131,26 @@ func TestReaderCountsOnceInTurn(t *testing.T) {
 		})
 	}
 }
+
+// An attempt that arrives twice, the second time after the holder has extended its lease, does
+// not shorten it.
+func TestLateAttemptDoesNotShortenLease(t *testing.T) {
+	for _, mode := range []string{"read", "write"} {
+		t.Run(mode, func(t *testing.T) {
+			s := newScripts(t)
+			p := s.party(mode, mode, "holder")
+			const extended = time.Hour
+			if !p.try(time.Minute) || s.run("renew", p.owner, p.leaseID, extended.Milliseconds()) != int64(1) {
+				t.Fatal("the lock was not granted and extended")
+			}
+			if !p.try(time.Minute) {
+				t.Error("the repeated attempt was refused")
+			}
+			state, _ := s.run("inspect").([]any)
+			ms, _ := state[2].(int64)
+			if left := time.Duration(ms) * time.Millisecond; left < extended/2 {
+				t.Errorf("%v are left of a lease of %v", left, extended)
+			}
+		})
+	}
+}

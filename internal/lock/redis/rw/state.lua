@@ -13,10 +13,11 @@
 -- notified, in ms: longer than a live waiter needs to come.
 local reserved_for = 1000
 
--- state reads a lock and removes the leases that have ended.
+-- state reads a lock and removes the leases that have ended. s.ends has the ends of the others,
+-- by their fields.
 local function state(lock)
   local time = now()
-  local s = {time = time, writers = 0, readers = 0, last_end = 0, wanted = 0, turn = 0, reading = {}}
+  local s = {time = time, writers = 0, readers = 0, last_end = 0, wanted = 0, turn = 0, reading = {}, ends = {}}
   local fields = redis.call('HGETALL', lock)
   for i = 1, #fields, 2 do
     local field, value = fields[i], fields[i + 1]
@@ -28,7 +29,8 @@ local function state(lock)
     elseif tonumber(value) <= time then
       redis.call('HDEL', lock, field)
     else
-      s.last_end = math.max(s.last_end, tonumber(value))
+      s.ends[field] = tonumber(value)
+      s.last_end = math.max(s.last_end, s.ends[field])
       if reader then
         s.readers = s.readers + 1
         s.reading[reader] = true
@@ -43,6 +45,12 @@ local function state(lock)
     s.owner = nil
   end
   return s
+end
+
+-- granted_end returns when a lease that is granted ends: ttl from now, or later where it ends
+-- later already. A command that arrives late, or twice, must not shorten it.
+local function granted_end(s, field, ttl)
+  return math.max(s.ends[field] or 0, s.time + ttl)
 end
 
 -- admit_readers starts a turn of the readers: it notifies all waiting readers, in all

@@ -34,8 +34,9 @@ if granted then
   if free then
     redis.call('DEL', lock)
   end
-  redis.call('HSET', lock, 'owner', owner, lease_id, s.time + ttl)
-  expire_with(lock, math.max(s.last_end, s.time + ttl))
+  local ends = granted_end(s, lease_id, ttl)
+  redis.call('HSET', lock, 'owner', owner, lease_id, ends)
+  expire_with(lock, math.max(s.last_end, ends))
   if entry ~= '' then
     redis.call('ZREM', queue, entry)
   end
