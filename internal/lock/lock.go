@@ -13,7 +13,9 @@ type Locker interface {
 	// once that ends, [ErrUnavailable], [ErrWrongKind] and [ErrInvalid].
 	//
 	// With an error it leaves nothing behind: it releases, on a context of its own,
-	// what the server may have granted.
+	// what the server may have granted. The exception is a command that the server
+	// carries out after that clean-up: what it takes stays for its lease. Packages say
+	// what their mechanisms do about it.
 	Acquire(ctx context.Context, key string, opts Options) (Lease, error)
 }
 

@@ -92,7 +92,7 @@ func (s *Session) dead(ctx context.Context) bool {
 	return s.broken
 }
 
-// returnToPool returns a discardSession connection to the pool, and ends one that is broken.
+// returnToPool returns a clean connection to the pool, and ends one that is broken.
 func (s *Session) returnToPool(ctx context.Context) {
 	if s.broken {
 		_ = s.terminate(ctx) // the server will notice the end itself

@@ -22,6 +22,9 @@
 //     (opts.TTL, else [lock.DefaultTTL]) and nothing renews it: with work that takes
 //     longer, or a pause of the process, there are two holders. They learn of it from
 //     their releases ([lock.ErrExpired], [lock.ErrLost]) and not before.
+//   - That a failed acquisition leaves nothing. Where there is no reply, or the context ends
+//     first, the value is deleted once. A SET that Redis executes after that takes the key
+//     for its lease, and nobody releases it.
 //   - Re-entry: an owner that acquires again waits for itself.
 //   - Order and wake-up: a free lock goes to the caller that asks first, and waiters
 //     notice a release at their next poll.

@@ -24,7 +24,8 @@
 //     process holds by then, and deletes it. The comparison helps within one process,
 //     where a mutex would do. Package uuid adds a prefix that no other process has.
 //   - That an acquisition whose reply was lost harms nobody. What the server may have
-//     granted is released after the same comparison, and so may be another process's.
+//     granted is released after the same comparison, and so may be another process's. It is
+//     released once: a SET that Redis executes after that takes the key for its lease.
 //   - That a process recognises its own lock. Two processes may use the same number, so a
 //     SET that is repeated after a lost reply cannot tell its own first attempt from
 //     another holder's, and is refused. The key stays for its lease.

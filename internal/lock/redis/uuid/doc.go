@@ -26,6 +26,9 @@
 //   - That nobody else gets the lock while the holder works: the lease is fixed
 //     (opts.TTL, else [lock.DefaultTTL]), nothing renews it, and the holder is not told of
 //     its end.
+//   - That a failed acquisition leaves nothing. Where there is no reply, or the context ends
+//     first, the value is looked for and deleted once. A SET that Redis executes after that
+//     takes the key for its lease, and nobody releases it.
 //   - Re-entry: an owner that acquires again waits for itself.
 //
 // # The wrong key
