@@ -68,10 +68,10 @@ func (s *scripts) party(acquire, mode, name string) *party {
 // channel is that of the waiters of a mode, which are all in one process.
 func (s *scripts) channel(mode string) string { return s.keys[0] + ":" + mode + "@test" }
 
-// try asks for the lock as a waiter, for ttl, and reports whether it was granted.
-func (p *party) try(ttl time.Duration) bool {
+// try asks for the lock as a waiter, for a minute, and reports whether it was granted.
+func (p *party) try() bool {
 	p.Helper()
-	reply := p.run(p.acquire, p.owner, p.leaseID, ttl.Milliseconds(), p.entry, p.ticket, 60_000)
+	reply := p.run(p.acquire, p.owner, p.leaseID, 60_000, p.entry, p.ticket, 60_000)
 	if refusal, ok := reply.([]any); ok {
 		p.ticket, _ = refusal[2].(string)
 		return false
@@ -90,7 +90,7 @@ func (p *party) release() {
 // leaves the queue although it has just been granted the lock. The turn goes on for the others.
 func TestReaderCountsOnceInTurn(t *testing.T) {
 	for name, again := range map[string]func(p *party){
-		"asks twice": func(p *party) { p.try(time.Minute) },
+		"asks twice": func(p *party) { p.try() },
 		"leaves":     func(p *party) { p.run("leave", p.entry, 60_000) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestReaderCountsOnceInTurn(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if !holder.try(time.Minute) || first.try(time.Minute) || second.try(time.Minute) || waiter.try(time.Minute) {
+			if !holder.try() || first.try() || second.try() || waiter.try() {
 				t.Fatal("want one holder and three who wait")
 			}
 			holder.release()
@@ -114,15 +114,15 @@ func TestReaderCountsOnceInTurn(t *testing.T) {
 			if err := s.client.Persist(t.Context(), s.keys[0]).Err(); err != nil {
 				t.Fatal(err)
 			}
-			if !first.try(time.Minute) {
+			if !first.try() {
 				t.Fatal("the first reader was refused in its turn")
 			}
 			again(first)
 			first.release()
-			if waiter.try(time.Minute) {
+			if waiter.try() {
 				t.Error("the writer got the lock before the second reader")
 			}
-			if !second.try(time.Minute) {
+			if !second.try() {
 				t.Error("the second reader was refused in its turn")
 			}
 			if over, err := s.client.HExists(t.Context(), s.keys[0], "turn").Result(); err != nil || over {
@@ -140,10 +140,10 @@ func TestLateAttemptDoesNotShortenLease(t *testing.T) {
 			s := newScripts(t)
 			p := s.party(mode, mode, "holder")
 			const extended = time.Hour
-			if !p.try(time.Minute) || s.run("renew", p.owner, p.leaseID, extended.Milliseconds()) != int64(1) {
+			if !p.try() || s.run("renew", p.owner, p.leaseID, extended.Milliseconds()) != int64(1) {
 				t.Fatal("the lock was not granted and extended")
 			}
-			if !p.try(time.Minute) {
+			if !p.try() {
 				t.Error("the repeated attempt was refused")
 			}
 			state, _ := s.run("inspect").([]any)
