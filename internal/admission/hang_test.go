@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -47,6 +48,77 @@ func TestRebalancingSkipsABucketThatHangs(t *testing.T) {
 			t.Errorf("when it answers again: %v", err)
 		}
 		_ = b.Close()
+	})
+}
+
+// hangingNode is a node that has every voucher but one, and does not answer.
+type hangingNode struct {
+	buckets
+	answers  ledger.Keys // of the voucher on another node
+	answered time.Time   // when that was read
+
+	mu          sync.Mutex
+	asked, most int // how many wait, and how many have waited at once
+}
+
+func (n *hangingNode) States(ctx context.Context, buckets []ledger.Keys) []ledger.State {
+	if buckets[0] == n.answers {
+		n.answered = time.Now()
+		return n.buckets.States(ctx, buckets)
+	}
+	n.wait(1)
+	defer n.wait(-1)
+	<-ctx.Done()
+	return []ledger.State{{Err: ctx.Err(), Heard: time.Now()}}
+}
+
+func (n *hangingNode) wait(more int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.asked += more
+	n.most = max(n.most, n.asked)
+}
+
+// sameForAll is a database in which every voucher is as the one.
+type sameForAll struct{ *store }
+
+func (s sameForAll) EpochState(ctx context.Context, _ int64) (order.EpochState, error) {
+	return s.store.EpochState(ctx, s.voucher.ID)
+}
+
+// A hundred vouchers are on a node that hangs. The checks of all take no longer than a few of them, and so many at
+// once is the most.
+func TestCheckWhileANodeHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sh := newStore(5)
+		node := &hangingNode{buckets: newFakeLedger(sh, 5), answers: ledger.KeysOf("", sh.voucher.ID, 0)}
+		g := newGate(Config{Store: sameForAll{sh}, Locker: local.New(), Log: slog.New(slog.DiscardHandler)}.WithDefaults(), node)
+		if err := g.Open(t.Context(), &sh.voucher); err != nil {
+			t.Fatal(err)
+		}
+		for n := range int64(100) {
+			hanging := sh.voucher
+			hanging.ID += n + 1
+			g.voucher(&hanging)
+		}
+		for range 10 { // the order of the vouchers is random
+			begun := time.Now()
+			g.Check(t.Context())
+			if took := time.Since(begun); took > 4*storeTimeout {
+				t.Errorf("the checks took %v", took)
+			}
+			if node.answered.Before(begun) {
+				t.Error("the voucher on the other node was not checked")
+			}
+		}
+		if node.most > checksAtOnce {
+			t.Errorf("%d at once", node.most)
+		}
+		if n := len(g.all()); n != 101 {
+			t.Errorf("the gate knows %d vouchers, want 101", n)
+		}
+		_ = g.Close()
 	})
 }
 
