@@ -112,7 +112,7 @@ func TestCommandLine(t *testing.T) {
 		code = run(ctx, args, &o, &p)
 		return code, o.String(), p.String()
 	}
-	brief := []string{"-duration", "20ms", "-rounds", "2", "-only", "^alone/(lua|redislock)"}
+	brief := []string{"-duration", "300ms", "-rounds", "2", "-only", "^alone/(lua|redislock)"}
 
 	code, out, progress := call(t.Context(), brief...)
 	if code != 0 || strings.Count(out, "| alone |") != 2 || strings.Count(progress, "round 2/2") != 2 {
