@@ -62,6 +62,15 @@ func (a *API) Watchers(voucherID int64) int {
 	return 0
 }
 
+// KeepSale is how long a sale that nobody watches is known, MaxKept how many of them are.
+const (
+	KeepSale = keepSale
+	MaxKept  = maxKept
+)
+
+// Sales returns the number of sales whose orders are counted.
+func (a *API) Sales() int64 { return a.live.known.Load() }
+
 // FillStreams makes the number of streams the greatest that is allowed, until free is called.
 func (a *API) FillStreams() (free func()) {
 	n := maxStreams - a.live.streams.Load()

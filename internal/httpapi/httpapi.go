@@ -206,8 +206,11 @@ func (a *API) Debug() http.Handler { return a.debug }
 // connection is idle when the server stops.
 func (a *API) Drain() { a.health.draining.Store(true) }
 
-// EndWaits ends the wait of every request that waits for an order, now and from then on.
-func (a *API) EndWaits() { a.endWaits() }
+// EndWaits ends the wait of every request that waits for an order, and every stream, now and from then on.
+func (a *API) EndWaits() {
+	a.endWaits()
+	a.live.end()
+}
 
 // route is a row of the route table.
 type route struct {

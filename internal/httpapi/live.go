@@ -22,8 +22,11 @@ import (
 const (
 	// maxStreams is the number of streams of one process. A stream costs a connection and a goroutine.
 	maxStreams = 256
-	// streamTime ends a stream. Its client opens another one and continues where it was.
+	// streamTime ends a stream. Its client opens another one within keepSale, and continues where it was.
 	streamTime = 10 * time.Minute
+	// keepSale is how long a sale is kept when its last watcher has left, maxKept how many such sales are.
+	keepSale = 30 * time.Second
+	maxKept  = 16
 	// sampleEvery is the time between two looks at a sale, however many watch it.
 	sampleEvery = time.Second
 	// sampleShare makes a look that takes long a rare one: it takes about one part in so many of the time, as long
@@ -37,18 +40,26 @@ const (
 // errTooManyStreams is an [errTooManyRequests] of streams.
 var errTooManyStreams = fmt.Errorf("%w: of live figures", errTooManyRequests)
 
-// live is the sales that somebody watches. While nobody does, an order costs one look at a number.
+// live is the sales that somebody watches, or has watched a moment ago. While there is none, an order costs one look
+// at a number.
 type live struct {
 	streams atomic.Int64
+	known   atomic.Int64 // the number of sales
 
 	mu    sync.RWMutex
 	sales map[int64]*liveSale
+	kept  int // the number of sales without watchers
+	ended bool
 }
 
 // liveSale is what is known of a sale since somebody watches it.
 type liveSale struct {
-	name     string // tells these samples from those of an earlier watch and of another process
-	watchers int    // guarded by live.mu
+	id   int64
+	name string // tells these samples from those of an earlier watch and of another process
+
+	// Guarded by live.mu.
+	watchers int
+	drop     *time.Timer // nil while somebody watches
 
 	counting sync.Mutex
 	outcomes map[string]int64
@@ -95,7 +106,7 @@ func newLive() *live { return &live{sales: make(map[int64]*liveSale)} }
 
 // note counts what became of an order.
 func (l *live) note(r *request, outcome string) {
-	if l.streams.Load() == 0 {
+	if l.known.Load() == 0 {
 		return
 	}
 	id, err := r.pathID()
@@ -116,20 +127,68 @@ func (l *live) note(r *request, outcome string) {
 func (l *live) watch(v *voucher.Voucher, handovers *lock.Handovers) (s *liveSale, leave func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if s = l.sales[v.ID]; s == nil {
-		s = &liveSale{name: rand.Text()[:8], outcomes: make(map[string]int64), uncount: func() {}}
+	switch s = l.sales[v.ID]; {
+	case s == nil:
+		s = &liveSale{id: v.ID, name: rand.Text()[:8], outcomes: make(map[string]int64), uncount: func() {}}
 		if handovers != nil && underOneLock(v) {
 			s.handovers, s.uncount = handovers.Watch(v.Policy.Lock, v.StockKey())
 		}
 		l.sales[v.ID] = s
+		l.known.Add(1)
+	case s.drop != nil:
+		l.unkeep(s)
 	}
 	s.watchers++
-	return s, func() {
+	return s, func() { l.leave(s) }
+}
+
+// leave removes a watcher. The last one may come back: the sale is kept for a while, unless too many are.
+func (l *live) leave(s *liveSale) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s.watchers--; s.watchers > 0 {
+		return
+	}
+	if l.ended || l.kept == maxKept {
+		l.forget(s)
+		return
+	}
+	l.kept++
+	var timer *time.Timer
+	timer = time.AfterFunc(keepSale, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if s.watchers--; s.watchers == 0 {
-			delete(l.sales, v.ID)
-			s.uncount()
+		if s.drop == timer { // else somebody came back just now
+			l.unkeep(s)
+			l.forget(s)
+		}
+	})
+	s.drop = timer
+}
+
+// unkeep ends the time for which a sale is kept. The lock is held.
+func (l *live) unkeep(s *liveSale) {
+	s.drop.Stop()
+	s.drop = nil
+	l.kept--
+}
+
+// forget removes a sale without watchers. The lock is held.
+func (l *live) forget(s *liveSale) {
+	delete(l.sales, s.id)
+	l.known.Add(-1)
+	s.uncount()
+}
+
+// end forgets the sales without watchers, now and from then on.
+func (l *live) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
+	for _, s := range l.sales {
+		if s.drop != nil {
+			l.unkeep(s)
+			l.forget(s)
 		}
 	}
 }

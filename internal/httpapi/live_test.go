@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"seckill/internal/httpapi"
@@ -101,8 +102,8 @@ func (w *watched) figures() (f figures, id string) {
 	return f, e.id
 }
 
-// served is a fixture on a real listener, with one voucher.
-func served(t *testing.T, options ...option) (r *fixture, url string, id int64) {
+// onSale is a fixture with one voucher.
+func onSale(t *testing.T, options ...option) (r *fixture, id int64) {
 	t.Helper()
 	r = newFixture(t, append(options, lab)...)
 	p := voucher.DefaultPolicy()
@@ -114,10 +115,17 @@ func served(t *testing.T, options ...option) (r *fixture, url string, id int64) 
 		t.Fatal(err)
 	}
 	r.orders.audited = v.ID
+	return r, v.ID
+}
+
+// served is a fixture on a real listener, with one voucher.
+func served(t *testing.T, options ...option) (r *fixture, url string, id int64) {
+	t.Helper()
+	r, id = onSale(t, options...)
 	server := httptest.NewServer(r.handler)
 	t.Cleanup(server.Close)
 	t.Cleanup(r.api.EndWaits) // before the server is closed: it waits for its streams
-	return r, server.URL, v.ID
+	return r, server.URL, id
 }
 
 func TestLiveFigures(t *testing.T) {
@@ -158,17 +166,86 @@ func TestLiveFigures(t *testing.T) {
 	}
 }
 
-// The event of a client that comes back when nobody else has watched is gone, and it is told.
-func TestLiveFiguresSayThatThereIsAGap(t *testing.T) {
-	r, url, id := served(t)
-	w := watch(t, url, id)
-	_, last := w.figures()
-	w.stop()
-	testkit.Until(t, "the stream is over", func() bool { return r.api.Streams() == 0 })
-	w = watch(t, url, id, "Last-Event-ID: "+last)
-	if e, _ := w.next(); e.name != "gap" {
-		t.Errorf("the first event is %+v", e)
+// alone opens a stream that is the only one, for a while, and returns its events.
+func (r *fixture) alone(t *testing.T, id int64, last string, while time.Duration) (events []event) {
+	t.Helper()
+	ctx, leave := context.WithCancel(t.Context())
+	req := httptest.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("/api/v1/vouchers/%d/live", id), nil)
+	if last != "" {
+		req.Header.Set("Last-Event-ID", last)
 	}
+	rec := httptest.NewRecorder()
+	time.AfterFunc(while, leave)
+	r.handler.ServeHTTP(rec, req)
+	w := &watched{t, rec.Code, bufio.NewReader(rec.Body), leave}
+	for {
+		e, ok := w.next()
+		if !ok {
+			return events
+		}
+		events = append(events, e)
+	}
+}
+
+// A client whose stream was ended or cut off goes on where it was, also if nobody else has watched. Later its events
+// are gone, and it is told.
+func TestLiveFiguresWaitForTheirOnlyWatcher(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, id := onSale(t)
+		place := call{"POST", fmt.Sprintf("/api/v1/vouchers/%d/orders", id), "", []string{"X-User-ID: 1"}}
+		first := r.alone(t, id, "", time.Second/2)
+		r.do(t, place)
+		time.Sleep(httpapi.KeepSale - time.Second)
+		second := r.alone(t, id, first[0].id, time.Second/2)
+		if len(first) != 1 || len(second) != 1 || second[0].name != "" || second[0].id != strings.TrimSuffix(first[0].id, "1")+"2" ||
+			!strings.Contains(second[0].data, `"confirmed":1`) {
+			t.Errorf("after %+v comes %+v", first, second)
+		}
+		time.Sleep(httpapi.KeepSale - time.Second) // counted from the second time
+		if n := r.api.Sales(); n != 1 {
+			t.Errorf("%d sales are known, want 1", n)
+		}
+		time.Sleep(2 * time.Second)
+		if n := r.api.Sales(); n != 0 {
+			t.Errorf("%d sales are known when nobody has watched for long", n)
+		}
+		r.do(t, place)
+		third := r.alone(t, id, second[0].id, time.Second/2)
+		if len(third) != 2 || third[0].name != "gap" || !strings.Contains(third[1].data, `"outcomes":{}`) {
+			t.Errorf("after the gap: %+v", third)
+		}
+	})
+}
+
+// The sales that nobody watches are few, and none is known after the stop of the service.
+func TestLiveFiguresThatNobodyWatchesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, id := onSale(t)
+		for range httpapi.MaxKept {
+			v, err := r.vouchers.Create(t.Context(), voucher.Voucher{
+				Title: "u", InitialStock: 2, BeginAt: start().Add(-time.Hour), EndAt: start().Add(time.Hour), Policy: voucher.DefaultPolicy(),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.alone(t, v.ID, "", time.Millisecond)
+		}
+		if n := r.api.Sales(); n != httpapi.MaxKept {
+			t.Errorf("%d sales are known, want %d", n, httpapi.MaxKept)
+		}
+		events := r.alone(t, id, "", time.Millisecond)
+		if again := r.alone(t, id, events[0].id, time.Millisecond); len(again) == 0 || again[0].name != "gap" || r.api.Sales() != httpapi.MaxKept {
+			t.Errorf("one more is kept: %+v, %d sales", again, r.api.Sales())
+		}
+		r.api.EndWaits()
+		if n := r.api.Sales(); n != 0 {
+			t.Errorf("%d sales are known after the stop", n)
+		}
+		r.alone(t, id, "", time.Millisecond)
+		if n := r.api.Sales(); n != 0 {
+			t.Errorf("%d sales are kept after the stop", n)
+		}
+	})
 }
 
 // A stop of the service ends the streams, and their number is bounded.
@@ -200,7 +277,7 @@ func TestLiveFiguresAreTraced(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { tracing.Close(context.WithoutCancel(t.Context())) })
-	r, _, id := served(t)
+	r, id := onSale(t)
 	server := httptest.NewServer(tracing.Handler(r.handler))
 	t.Cleanup(server.Close)
 	t.Cleanup(r.api.EndWaits)
@@ -221,7 +298,7 @@ func TestLiveFiguresWithoutStores(t *testing.T) {
 
 // A look is for all who watch: it goes on when the one who has asked first leaves.
 func TestLiveFiguresOutliveTheOneWhoAsked(t *testing.T) {
-	r, _, id := served(t)
+	r, id := onSale(t)
 	asked, left := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	r.orders.look = func(ctx context.Context) (err error) {
