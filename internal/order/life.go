@@ -61,8 +61,8 @@ type Details struct {
 }
 
 // LifeStore moves orders from state to state: each method is one transaction, with the conditional statement
-// of its row in the table of [Moves] and all that follows from it. Its errors are those of this package, as of
-// [Store].
+// of its row in the table of transitions ([MoveOf]) and all that follows from it. Its errors are those of this
+// package, as of [Store].
 type LifeStore interface {
 	// Details returns what an order has besides its state, or [ErrNotFound].
 	Details(ctx context.Context, orderID int64) (Details, error)

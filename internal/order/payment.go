@@ -33,15 +33,6 @@ type RefundRequest struct {
 	AmountCents int64
 }
 
-// PaymentState is what a provider knows of a payment.
-type PaymentState struct {
-	Payment
-	Paid, Refunded bool
-	// PaidAt and PaidCents say when the buyer paid, and how much. They are zero before that.
-	PaidAt    time.Time
-	PaidCents int64
-}
-
 // Errors of a [PaymentProvider].
 var (
 	// ErrPaymentUnavailable says that the provider gave no answer, so that the outcome is unknown. The same
@@ -58,8 +49,6 @@ type PaymentProvider interface {
 	Create(ctx context.Context, r PaymentRequest) (Payment, error)
 	// Refund returns nil once the money is on its way back, by this call or an earlier one with the same key.
 	Refund(ctx context.Context, r RefundRequest) error
-	// Lookup returns the payment that was created under a key, or [ErrPaymentNotFound].
-	Lookup(ctx context.Context, key string) (PaymentState, error)
 }
 
 // Receipt is money that the provider has received.

@@ -1,9 +1,6 @@
 package order
 
-import (
-	"fmt"
-	"slices"
-)
+import "fmt"
 
 // Status is the state of an order.
 type Status string
@@ -64,9 +61,6 @@ var moves = []Move{
 	{Refunding, Refunded, ByProvider},
 }
 
-// Moves lists the table of transitions.
-func Moves() []Move { return slices.Clone(moves) }
-
 // MoveOf returns the row of the table for a transition. The error is a fault of the program.
 func MoveOf(from, to Status) (Move, error) {
 	for _, m := range moves {
@@ -92,9 +86,6 @@ func (m Move) Stock() int64 {
 // Live reports whether an order in this state has a voucher: it counts against the stock, and its user has
 // no other live order.
 func (s Status) Live() bool { return s == Confirmed || s == Unpaid || s == Paid }
-
-// LiveStates lists the states for which Live is true.
-func LiveStates() []Status { return []Status{Confirmed, Unpaid, Paid} }
 
 // Persisted reports whether the database has carried out an accepted order, now or earlier. Whatever became
 // of the order afterwards, it has taken its voucher then.

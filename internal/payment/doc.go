@@ -8,7 +8,7 @@
 //	POST /v1/payments               creates a payment, whose pay_url is shown to the buyer
 //	POST /v1/payments/{id}/refunds  gives money back
 //	GET  /v1/payments/{id}          looks a payment up
-//	GET  /v1/payments?key=KEY       looks up the payment that was created under an idempotency key
+//	GET  /v1/payments?key=KEY       looks up the payment that was created under an idempotency key; only tests ask so
 //
 // The errors of a call fall into two classes. [ErrRefused] and [ErrNotFound] are the provider's word that nothing
 // was done. After any other error the outcome is unknown: the request may have arrived, and it is repeated under the

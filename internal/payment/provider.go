@@ -46,23 +46,6 @@ func (p *Provider) Refund(ctx context.Context, r order.RefundRequest) error {
 	return nil
 }
 
-// Lookup implements [order.PaymentProvider].
-func (p *Provider) Lookup(ctx context.Context, key string) (order.PaymentState, error) {
-	now, err := p.client.PaymentUnder(ctx, key)
-	if err != nil {
-		return order.PaymentState{}, domainError(err)
-	}
-	r := p.receipt(now)
-	state := order.PaymentState{
-		Payment: order.Payment{ID: now.ID, URL: now.PayURL, OrderID: r.OrderID, AmountCents: now.AmountCents, PayBy: now.ExpiresAt},
-		Paid:    now.Status == StatusPaid, Refunded: now.RefundedCents == now.AmountCents, PaidAt: r.At,
-	}
-	if state.Paid {
-		state.PaidCents = now.AmountCents
-	}
-	return state, nil
-}
-
 // receipt returns the receipt of a payment that was paid. Money in another currency than ours, or with a reference
 // that is none of ours, belongs to no order.
 func (p *Provider) receipt(now Payment) order.Receipt {
