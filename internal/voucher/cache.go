@@ -10,9 +10,10 @@ import (
 
 // Bounds of a [Cache].
 const (
-	// DefaultCacheTTL is how old a cached stock may be. Window, price and policy never change; only the
-	// stock does, and the store decides what is sold. So a stale entry can at worst send a buyer to the
-	// store in vain, or refuse one for this long after stock came back.
+	// DefaultCacheTTL is how old a cached stock may be. Price and policy never change. The stock does, and the
+	// store decides what is sold. So a stale entry can at worst send a buyer to the store in vain, or refuse one
+	// for this long after stock came back. The end of a sale may be moved in the database (ADR 13), and counts
+	// this much later.
 	//
 	// While the store is down, entries stay as they are: operations that need the store fail by themselves,
 	// and admission, which does not need it, continues.
