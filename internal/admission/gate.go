@@ -67,7 +67,7 @@ func (g *Gate) Refusal(v *voucher.Voucher, userID int64) error {
 
 // Admit implements [order.Gate]. Where Redis is asked, it recognizes an order that was accepted
 // before. But a voucher that is sold out, or whose sale is over, is refused without asking
-// Redis, so a caller that repeats an order calls [Gate.Lookup] first.
+// Redis, so a caller that may repeat an order calls [Gate.OrderOf] after such a refusal.
 //
 // If ctx ends while the order waits in its queue, the order is taken out: at once if the queue
 // has not moved for a moment, otherwise when its batch would be sent. Once the order was sent,
