@@ -241,7 +241,9 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		body, tag = f.zipped, tag+"-gzip"
 	}
 	h.Set("ETag", `"`+tag+`"`)
-	h.Set("Content-Length", strconv.Itoa(len(body)))
+	if r.Header.Get("If-Match") == "" { // ServeContent would send it with a 412, which has no body
+		h.Set("Content-Length", strconv.Itoa(len(body)))
+	}
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
 }
 

@@ -192,3 +192,22 @@ func TestAcceptEncoding(t *testing.T) {
 		}
 	}
 }
+
+// A precondition that fails is answered without a body, and without the length of one.
+func TestPreconditionThatFails(t *testing.T) {
+	server := httptest.NewServer(newSite(t))
+	defer server.Close()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("If-Match", `"another"`)
+	resp, err := server.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); resp.StatusCode != http.StatusPreconditionFailed || err != nil || len(body) > 0 {
+		t.Errorf("%d, %q, %v", resp.StatusCode, body, err)
+	}
+}
