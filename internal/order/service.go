@@ -190,6 +190,8 @@ const resolveTimeout = 2 * time.Second
 //   - the commit got no answer;
 //   - the request is resumed: its earlier attempt may have committed since Place looked for it, and
 //     have bought the last piece or this user's only one, or have been in time for the sale.
+//
+// If the database does not answer, the outcome is unknown: the error is [ErrUnavailable].
 func (s *Service) resolveFailure(ctx context.Context, req Request, id int64, failed error) (Order, error) {
 	if !req.Resumed && !errors.Is(failed, ErrUnavailable) {
 		return Order{}, failed
@@ -197,10 +199,13 @@ func (s *Service) resolveFailure(ctx context.Context, req Request, id int64, fai
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resolveTimeout)
 	defer cancel()
 	placed, err := s.store.Order(ctx, id)
-	if err != nil || !req.matches(placed) {
+	switch {
+	case err == nil && req.matches(placed):
+		return placed, nil
+	case err == nil || errors.Is(err, ErrNotFound) || errors.Is(failed, ErrUnavailable):
 		return Order{}, failed
 	}
-	return placed, nil
+	return Order{}, fmt.Errorf("%w: an earlier attempt may have succeeded: %s", ErrUnavailable, err.Error())
 }
 
 // Order returns a user's order. For another user's order it returns [ErrNotFound] too, so that nobody

@@ -313,6 +313,11 @@ func TestResumedOrderIsRefusedFromTheCache(t *testing.T) {
 			if !errors.Is(err, voucher.ErrSoldOut) && !errors.Is(err, voucher.ErrEnded) {
 				t.Errorf("without an earlier order: %v", err)
 			}
+			s.vouchers.before = func() { s.store.lookup = errors.New("disk I/O error") }
+			_, err = s.Place(t.Context(), order.Request{VoucherID: 7, UserID: 44, ID: 101, Resumed: true})
+			if !errors.Is(err, order.ErrUnavailable) {
+				t.Errorf("where nobody knows: %v, want ErrUnavailable", err)
+			}
 		})
 	}
 }
