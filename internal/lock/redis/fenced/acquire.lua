@@ -17,7 +17,8 @@
 --                                earlier attempt whose reply was lost, or a release, granted
 --                                it
 --          {owner, ttl, ticket}  refused: the holder, PTTL (-1: no expiry), and the caller's
---                                ticket
+--                                ticket. A 1 follows where its entry was queued before and no
+--                                longer there
 local lock, queue, counter, owner, lease_id, ttl, entry =
   KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 

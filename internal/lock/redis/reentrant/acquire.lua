@@ -15,7 +15,8 @@
 --
 -- Replies  0                  granted. Also where this lease holds the lock already: an
 --                             earlier attempt whose reply was lost, or a release, granted it
---          {owner, ttl, '1'}  refused and queued: the holder, and PTTL (-1: no expiry)
+--          {owner, ttl, '1'}  refused and queued: the holder, and PTTL (-1: no expiry). A 1
+--                             follows where the entry was queued before and no longer there
 local lock, queue, owner, lease_id, ttl, entry = KEYS[1], KEYS[2], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 
 local function granted()
@@ -28,16 +29,17 @@ end
 -- An entry that was queued before and is no longer there was notified and came late, or the
 -- queue was lost: it becomes the first again.
 local function refused(holder)
-  local left = redis.call('PTTL', lock)
+  local left, gone = redis.call('PTTL', lock), nil
   if entry ~= '' then
     if ARGV[5] == '0' and ARGV[7] == '0' then
       redis.call('RPUSH', queue, entry)
     elseif not redis.call('LPOS', queue, entry) then
       redis.call(ARGV[5] == '0' and 'RPUSH' or 'LPUSH', queue, entry)
+      gone = 1
     end
     redis.call('PEXPIRE', queue, ARGV[6])
   end
-  return {holder, left, '1'}
+  return {holder, left, '1', gone}
 end
 
 -- Adds a lease for an owner that has some already.

@@ -65,12 +65,12 @@ func (s *Session) try(ctx, limit context.Context, r *request, w *waiter) (*lock.
 	case int64:
 		return s.deliver(ctx, r, grant{start: start, token: uint64(reply), how: s.waiters.howGranted(w)})
 	case []any:
-		refusal, ticket, err := parseRefusal(r.key, reply)
+		refusal, err := parseRefusal(r.key, reply)
 		if err != nil {
 			return nil, err
 		}
-		s.waiters.refused(w, start, refusal, ticket)
-		return nil, refusal
+		s.waiters.refused(w, start, refusal)
+		return nil, refusal.NotAcquiredError
 	}
 	return nil, unexpected(reply)
 }
@@ -181,18 +181,28 @@ func (s *Session) deliver(ctx context.Context, r *request, g grant) (*lock.Held,
 	return s.hold(ctx, r, g), nil
 }
 
-// parseRefusal parses the reply {holder, ttl, ticket}.
-func parseRefusal(key string, reply []any) (refusal *lock.NotAcquiredError, ticket string, err error) {
-	if len(reply) != 3 {
-		return nil, "", unexpected(reply)
+// refusal is the reply to an attempt that was refused.
+type refusal struct {
+	*lock.NotAcquiredError
+	ticket   string
+	requeued bool // the waiter's entry in Redis was no longer there, and was added again
+}
+
+// parseRefusal parses the reply {holder, ttl, ticket}, which a 1 may follow.
+func parseRefusal(key string, reply []any) (refusal, error) {
+	if len(reply) != 3 && len(reply) != 4 {
+		return refusal{}, unexpected(reply)
 	}
 	holder, okHolder := reply[0].(string)
 	ms, okTTL := reply[1].(int64)
 	ticket, okTicket := reply[2].(string)
 	if !okHolder || !okTTL || !okTicket {
-		return nil, "", unexpected(reply)
+		return refusal{}, unexpected(reply)
 	}
-	return &lock.NotAcquiredError{Key: key, Holder: lock.Owner(holder), TTL: parsePTTL(ms)}, ticket, nil
+	return refusal{
+		NotAcquiredError: &lock.NotAcquiredError{Key: key, Holder: lock.Owner(holder), TTL: parsePTTL(ms)},
+		ticket:           ticket, requeued: len(reply) == 4,
+	}, nil
 }
 
 // parsePTTL returns the reply to PTTL as a duration.

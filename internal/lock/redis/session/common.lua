@@ -55,18 +55,20 @@ local function parse_entry(lock, entry)
 end
 
 -- enqueue adds the caller's entry to a queue, unless it is there, and returns its ticket:
--- the given one, or a new one where that is '0'. A caller that does not wait has the
--- entry ''. The queue expires entry_ttl ms after its last entry was refreshed.
+-- the given one, or a new one where that is '0'; and 1 where the entry was queued before
+-- and no longer there. A caller that does not wait has the entry ''. The queue expires
+-- entry_ttl ms after its last entry was refreshed.
 local function enqueue(queue, entry, ticket, entry_ttl)
   if entry == '' then
     return ticket
   end
-  if ticket == '0' then
+  local before = ticket ~= '0'
+  if not before then
     ticket = new_ticket()
   end
-  redis.call('ZADD', queue, 'NX', ticket, entry)
+  local added = redis.call('ZADD', queue, 'NX', ticket, entry)
   redis.call('PEXPIRE', queue, entry_ttl)
-  return ticket
+  return ticket, before and added == 1 and 1 or nil
 end
 
 -- pop_listener removes entries from the head of a queue, with the command pop, until the

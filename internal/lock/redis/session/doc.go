@@ -35,7 +35,8 @@
 //	break    ARGV QueueEntryTTL
 //
 //	acquire  token                  granted; 0 where the protocol has no tokens
-//	         {holder, ttl, ticket}  refused
+//	         {holder, ttl, ticket}  refused. From a protocol that sends "granted", a 1
+//	                                follows where the entry was queued before and is gone
 //	         error INVALID text     the request makes no sense
 //	release  1                      released
 //	         2                      released; the owner has other leases
@@ -99,9 +100,14 @@
 //
 // With the last message the release itself has made the waiter the holder. One release
 // wakes one process, nobody overtakes the waiter, and it need not ask again. It holds the
-// lock for half of Config.QueueEntryTTL, which it counts from its last refused attempt, and
-// so from before the grant; then its watchdog renews the lease to its whole length. A waiter
-// that died holds up the others for no longer than that.
+// lock for half of Config.QueueEntryTTL, which it counts from its last refused attempt;
+// then its watchdog renews the lease to its whole length. A waiter that died holds up the
+// others for no longer than that.
+//
+// The message may be so late that the grant has ended and the waiter was refused since. Such
+// a refusal, or one before it whose reply was lost, found that the waiter's entry had been
+// removed. So after a refusal that did, and after an attempt without a reply, the waiter asks
+// whenever it is notified. Otherwise its last refused attempt came before the grant.
 //
 // Where the next waiter is in the holder's own process, the release makes it the holder and
 // the reply says so: one round trip per grant, and no message. While other processes wait,

@@ -161,6 +161,64 @@ func TestGrantedLeaseIsNotOverwritten(t *testing.T) {
 	}
 }
 
+// A message that grants the lock is late: the grant has ended, another holds the lock, and the
+// waiter has asked and was refused meanwhile. It does not take its last refusal for one from
+// before the grant, also where the reply to the first of them was lost.
+func TestLateMessageMakesNoSecondHolder(t *testing.T) {
+	for what, lost := range map[string]bool{"answered": false, "not answered": true} {
+		for name, create := range map[string]maker{"reentrant": newReentrant, "fenced": newFenced} {
+			t.Run(what+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				server, prefix := testkit.Redis(t), testkit.KeyPrefix(t)
+				client, config := server.Client(t), session.Config{Prefix: prefix, CommandTimeout: time.Minute}
+				p, network := process(t, server, create, config)
+				q := start(t, server, create, config)
+				h := acquire(t.Context(), t, q, lock.Options{})
+				waiting := lock.Async(t.Context(), p, key, lock.Options{Wait: time.Minute})
+				queued(t, q, 1)
+				testkit.Until(t, "a subscription", func() bool {
+					return len(client.PubSubChannels(t.Context(), prefix+"*").Val()) == 1
+				})
+				commandsGo, messagesGo := hold(t, &network.commandsHeld), hold(t, &network.messagesHeld)
+				release(t, h) // grants the lock to the waiter
+				// Once that grant has ended.
+				other := acquire(t.Context(), t, q, lock.Options{Wait: time.Minute, TTL: time.Minute})
+				// A second waiter of the process knows only what the first was told.
+				refused := func(longerThan time.Duration) {
+					testkit.Until(t, "a refusal", func() bool {
+						_, err := p.Acquire(t.Context(), key, lock.Options{Wait: 10 * time.Millisecond})
+						refusal, ok := errors.AsType[*lock.NotAcquiredError](err)
+						return ok && refusal.Holder == other.Owner() && refusal.TTL > longerThan
+					})
+				}
+				if lost {
+					network.loseReply(t, attempt)
+				}
+				commandsGo()
+				refused(0) // of an attempt that began before the other had the lock
+				if err := other.Extend(t.Context(), time.Hour); err != nil {
+					t.Fatal(err)
+				}
+				refused(time.Minute)
+				asked := network.stopReply(t, attempt)
+				messagesGo()
+				select {
+				case r := <-waiting:
+					t.Fatalf("Acquire = %v while another holds the lock", r.Err)
+				case <-asked.reached:
+					asked.letGo()
+				}
+				release(t, other)
+				w := leaseOf(t, waiting)
+				if state := inspect(t, q); state.Owner != w.Owner() {
+					t.Errorf("Inspect = %+v, want the waiter as the holder", state)
+				}
+				release(t, w)
+			})
+		}
+	}
+}
+
 // An extension that shortens a lease may have been carried out although its reply was lost.
 // The holder then assumes no more than the shorter lease.
 func TestShorteningWithoutReply(t *testing.T) {

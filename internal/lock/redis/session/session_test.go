@@ -3,6 +3,7 @@ package session_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"slices"
 	"sync"
@@ -68,6 +69,7 @@ type network struct {
 // stop holds back the reply to one command that the server has run.
 type stop struct {
 	match   func(args []any) bool
+	lose    bool          // the reply is lost with its connection, at once
 	reached chan struct{} // closed when a reply is held back
 	letGo   func()
 	goOn    chan struct{}
@@ -121,6 +123,12 @@ func (n *network) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 		err := next(ctx, cmds)
 		if s := n.due(cmds); s != nil {
 			close(s.reached)
+			if s.lose {
+				for _, cmd := range cmds {
+					cmd.SetErr(io.EOF)
+				}
+				return io.EOF
+			}
 			<-s.goOn
 		}
 		return err
@@ -143,7 +151,18 @@ func (n *network) due(cmds []redis.Cmder) *stop {
 // stopReply holds back the reply to the next command that matches.
 func (n *network) stopReply(t *testing.T, match func(args []any) bool) *stop {
 	t.Helper()
-	s := &stop{match: match, reached: make(chan struct{}), goOn: make(chan struct{})}
+	return n.stopAt(t, &stop{match: match})
+}
+
+// loseReply loses the reply to the next command that matches.
+func (n *network) loseReply(t *testing.T, match func(args []any) bool) {
+	t.Helper()
+	n.stopAt(t, &stop{match: match, lose: true})
+}
+
+func (n *network) stopAt(t *testing.T, s *stop) *stop {
+	t.Helper()
+	s.reached, s.goOn = make(chan struct{}), make(chan struct{})
 	s.letGo = sync.OnceFunc(func() { close(s.goOn) })
 	t.Cleanup(s.letGo)
 	n.mu.Lock()

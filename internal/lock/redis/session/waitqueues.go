@@ -61,6 +61,7 @@ type waiter struct {
 	attemptNow bool      // it has a reason to ask at once
 	attemptAt  time.Time // when it asks without a reason; zero: it does not ask yet
 	refusedAt  time.Time // when its last refused attempt started
+	requeued   bool      // a refusal found its entry gone: it may have been granted the lock earlier
 	named      bool      // Redis named it, and it has not been refused since
 
 	handoffDone chan struct{}  // closed when a local handoff to it has ended; nil: none
@@ -231,20 +232,21 @@ func (w *waiter) ticketRef() *string {
 }
 
 // refused records the refusal of an attempt that began at start.
-func (q *waitQueues) refused(w *waiter, start time.Time, e *lock.NotAcquiredError, ticket string) {
+func (q *waitQueues) refused(w *waiter, start time.Time, r refusal) {
 	if w == nil {
 		return
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	k := w.queue
-	*w.ticketRef() = ticket
+	*w.ticketRef() = r.ticket
 	w.refusedAt, w.named = start, false
-	k.holder, k.until = e.Holder, time.Time{}
-	if e.TTL != lock.NoExpiry {
-		k.until = time.Now().Add(e.TTL)
+	w.requeued = w.requeued || r.requeued
+	k.holder, k.until = r.Holder, time.Time{}
+	if r.TTL != lock.NoExpiry {
+		k.until = time.Now().Add(r.TTL)
 	}
-	w.attemptAt = q.retryTime(min(e.TTL, q.pollInterval))
+	w.attemptAt = q.retryTime(min(r.TTL, q.pollInterval))
 }
 
 // howGranted returns how the key came to the caller of an attempt that was granted.
@@ -334,14 +336,20 @@ func parseGranted(payload string) (leaseID string, token uint64, ok bool) {
 }
 
 // onGranted is called when a release in another process made w the holder for
-// handoffTTL. That time is counted from an attempt that was refused, which came before
-// the grant. It suffices where a watchdog renews the lease and most of the time is left.
-// Otherwise w asks, finds that it is the holder, and gets its whole lease.
+// handoffTTL. That time is counted from w's last refusal. It suffices where a watchdog
+// renews the lease and most of the time is left. Otherwise w asks, finds that it is the
+// holder, and gets its whole lease.
+//
+// The last refusal came before the grant: a grant removes w's entry from the queue, and only
+// w adds it again, so the first refusal after a grant finds it gone. Where a refusal did, or
+// the reply to an attempt was lost, this message may be late and the grant over. w asks then
+// too.
 func (w *waiter) onGranted(token uint64) {
 	w.named = true
 	first := min(w.req.ttl, w.queue.all.handoffTTL)
 	left := time.Until(w.refusedAt.Add(first))
-	if w.handoffDone != nil || w.handoff != nil || !w.req.autoRenew || left < first/2 {
+	late := w.requeued || w.req.unanswered.Load() // possibly
+	if w.handoffDone != nil || w.handoff != nil || !w.req.autoRenew || late || left < first/2 {
 		w.requestAttempt()
 		return
 	}
