@@ -57,7 +57,9 @@ func (q *waitQueues) endHandoff(w *waiter, result handoffResult) (orphaned bool)
 		w.req.unanswered.Store(true)
 	}
 	if w.left {
-		w.req.granted.Store(result.granted)
+		if result.granted { // else its own attempt may have been granted
+			w.req.granted.Store(true)
+		}
 		return result.granted || result.unknown
 	}
 	if result.granted {

@@ -121,6 +121,46 @@ func TestHandoffDuringLastAttempt(t *testing.T) {
 	}
 }
 
+// A waiter's attempt is granted a lock that it then fails to return, while a release that
+// hands over nothing is under way in its process. The waiter has left when the reply to that
+// release arrives, and what its own attempt was granted is released all the same.
+func TestGrantIsReleasedAfterFailedHandoff(t *testing.T) {
+	fails, err := lock.NewFaults([]lock.Fault{{Point: lock.AfterAcquireBeforeReply, Effect: lock.EffectError}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, create := range all() {
+		t.Run(name, func(t *testing.T) {
+			server, config := testkit.Redis(t), session.Config{Prefix: testkit.KeyPrefix(t), CommandTimeout: time.Minute}
+			p, network := process(t, server, create, config)
+			observer := start(t, server, create, config)
+			h := acquire(t.Context(), t, p, lock.Options{})
+			asks := network.stopCommand(t, waiterAttempt)
+			waiting := lock.Async(lock.WithFaults(t.Context(), fails), p, key, lock.Options{Wait: time.Minute, TTL: time.Hour})
+			<-asks.reached
+			// The lock is gone, so the release hands over nothing, and its reply is late.
+			if err := server.Client(t).Del(t.Context(), redisio.Key(config.Prefix, name, key, "")).Err(); err != nil {
+				t.Fatal(err)
+			}
+			releases, releaseEnded := network.stopReply(t, releasing), make(chan error, 1)
+			go func() { releaseEnded <- h.Release(t.Context()) }()
+			<-releases.reached
+			leaves := network.stopReply(t, leaving)
+			asks.letGo()
+			<-leaves.reached
+			releases.letGo()
+			if err := <-releaseEnded; !errors.Is(err, lock.ErrExpired) {
+				t.Errorf("Release of a lock that is gone = %v, want ErrExpired", err)
+			}
+			leaves.letGo()
+			if r := result(t, waiting); !errors.Is(r.Err, lock.ErrInjected) {
+				t.Errorf("Acquire = %v, want ErrInjected", r.Err)
+			}
+			testkit.Until(t, "a free lock", func() bool { return inspect(t, observer).Owner == "" })
+		})
+	}
+}
+
 // Two waiters of one owner in two processes. The attempt of the second finds the lock free and
 // grants it to the first, which came earlier. As the same owner the second then re-enters, and
 // does not overwrite the lease of the first.
@@ -294,11 +334,10 @@ func TestRepeatedAttemptQueuesOneEntry(t *testing.T) {
 	p, network := process(t, server, newReentrant, session.Config{Prefix: prefix, CommandTimeout: 200 * time.Millisecond})
 	q := start(t, server, newReentrant, session.Config{Prefix: prefix})
 	h := acquire(t.Context(), t, q, lock.Options{})
-	isWaiter := func(args []any) bool { return attempt(args) && args[len(args)-4] != "" }
-	lost := network.stopReply(t, isWaiter)
+	lost := network.stopReply(t, waiterAttempt)
 	waiting := lock.Async(t.Context(), p, key, lock.Options{Wait: time.Minute})
 	<-lost.reached
-	repeated := network.stopReply(t, isWaiter)
+	repeated := network.stopReply(t, waiterAttempt)
 	<-repeated.reached
 	repeated.letGo()
 	if entries := client.LRange(t.Context(), queue, 0, -1).Val(); len(entries) != 1 {

@@ -66,11 +66,12 @@ type network struct {
 	stop *stop
 }
 
-// stop holds back the reply to one command that the server has run.
+// stop holds back the reply to one command that the server has run, or the command itself.
 type stop struct {
 	match   func(args []any) bool
+	command bool          // it is the command that is held back
 	lose    bool          // the reply is lost with its connection, at once
-	reached chan struct{} // closed when a reply is held back
+	reached chan struct{} // closed when it is held back
 	letGo   func()
 	goOn    chan struct{}
 }
@@ -120,8 +121,12 @@ func (n *network) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		n.commandsHeld.RLock()
 		n.commandsHeld.RUnlock() //nolint:staticcheck // it waits until commands are no longer held up
+		if s := n.due(cmds, true); s != nil {
+			close(s.reached)
+			<-s.goOn
+		}
 		err := next(ctx, cmds)
-		if s := n.due(cmds); s != nil {
+		if s := n.due(cmds, false); s != nil {
 			close(s.reached)
 			if s.lose {
 				for _, cmd := range cmds {
@@ -135,11 +140,11 @@ func (n *network) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-func (n *network) due(cmds []redis.Cmder) *stop {
+func (n *network) due(cmds []redis.Cmder, command bool) *stop {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	s := n.stop
-	if s == nil || !slices.ContainsFunc(cmds, func(c redis.Cmder) bool {
+	if s == nil || s.command != command || !slices.ContainsFunc(cmds, func(c redis.Cmder) bool {
 		return !redis.HasErrorPrefix(c.Err(), "NOSCRIPT") && s.match(c.Args())
 	}) {
 		return nil
@@ -152,6 +157,12 @@ func (n *network) due(cmds []redis.Cmder) *stop {
 func (n *network) stopReply(t *testing.T, match func(args []any) bool) *stop {
 	t.Helper()
 	return n.stopAt(t, &stop{match: match})
+}
+
+// stopCommand holds back the next command that matches.
+func (n *network) stopCommand(t *testing.T, match func(args []any) bool) *stop {
+	t.Helper()
+	return n.stopAt(t, &stop{match: match, command: true})
 }
 
 // loseReply loses the reply to the next command that matches.
@@ -180,9 +191,13 @@ func scriptArgs(args []any) int {
 	return 0
 }
 
-// attempt matches the script that acquires, renewal the one that renews.
-func attempt(args []any) bool { return scriptArgs(args) == 7 }
-func renewal(args []any) bool { return scriptArgs(args) == 3 }
+// attempt matches the script that acquires, waiterAttempt only where a waiter asks, and the
+// others the scripts that release, renew, and remove a queue entry.
+func attempt(args []any) bool       { return scriptArgs(args) == 7 }
+func waiterAttempt(args []any) bool { return attempt(args) && args[len(args)-4] != "" }
+func releasing(args []any) bool     { return scriptArgs(args) == 8 }
+func renewal(args []any) bool       { return scriptArgs(args) == 3 }
+func leaving(args []any) bool       { return scriptArgs(args) == 2 }
 
 // hold holds up the commands or the messages of a network until letGo or the end of the test.
 func hold(t *testing.T, gate *sync.RWMutex) (letGo func()) {
