@@ -28,8 +28,8 @@ func Async(ctx context.Context, l Locker, key string, opts Options) <-chan Resul
 			}
 		})
 		context.AfterFunc(lease.Context(), func() {
-			if ctx.Err() == nil {
-				stop() // released
+			if len(results) == 0 {
+				stop() // received
 			}
 		})
 	}()

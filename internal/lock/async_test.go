@@ -2,8 +2,10 @@ package lock_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"seckill/internal/lock"
@@ -49,16 +51,18 @@ func (c *countingContext) count() (registered, left int) {
 	return c.next, len(c.waiting)
 }
 
-// A lease that was received and released leaves no function on the context of its acquisition,
-// which may be that of the whole process.
+// A lease that was received, and then released or lost, leaves no function on the context of
+// its acquisition, which may be that of the whole process.
 func TestAsyncLeavesNothingOnItsContext(t *testing.T) {
 	ctx := newCountingContext(t.Context())
-	for range 10 {
+	for i := range 10 {
 		r := <-lock.Async(ctx, heldAtOnce{}, "seat", lock.Options{})
 		if r.Err != nil {
 			t.Fatal(r.Err)
 		}
-		if err := r.Lease.Release(t.Context()); err != nil {
+		if i%2 == 1 {
+			r.Lease.(*lock.Held).Lose(lock.ErrLost)
+		} else if err := r.Lease.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -78,10 +82,38 @@ func TestAsyncLeavesNothingOnItsContext(t *testing.T) {
 	}
 }
 
+// A lease that was lost before it was received is released at the end of its context like
+// every other: one of several nodes may still have it.
+func TestAsyncReleasesLostLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var g grant
+		h := g.hold(ctx, time.Time{})
+		results := lock.Async(ctx, granted{h}, "seat", lock.Options{})
+		synctest.Wait()
+		h.Lose(lock.ErrLost)
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		g.mustHave(t, 1, 1)
+		if r := <-results; r.Lease != nil || !errors.Is(r.Err, context.Canceled) {
+			t.Errorf("the result is %v, %v; want the error of the context", r.Lease, r.Err)
+		}
+	})
+}
+
 // heldAtOnce grants every acquisition.
 type heldAtOnce struct{}
 
 // Acquire implements [lock.Locker].
 func (heldAtOnce) Acquire(ctx context.Context, key string, _ lock.Options) (lock.Lease, error) {
 	return lock.NewHeld(ctx, lock.Grant{Key: key, Release: func(context.Context) error { return nil }}), nil
+}
+
+// granted grants one lease.
+type granted struct{ *lock.Held }
+
+// Acquire implements [lock.Locker].
+func (g granted) Acquire(context.Context, string, lock.Options) (lock.Lease, error) {
+	return g.Held, nil
 }
