@@ -73,7 +73,7 @@ var ended = func() chan struct{} {
 // directLimit is the context of commands that callers send, one after the other. It has a
 // timer that is used again and again: context.WithDeadline would make one for each.
 type directLimit struct {
-	context.Context              // ends when the batcher is closed
+	context.Context              // only for its values
 	deadline        atomic.Int64 // in ns of the clock
 	timer           *time.Timer
 	done            chan struct{} // closed by the timer
