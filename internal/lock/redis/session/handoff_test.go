@@ -101,9 +101,9 @@ func TestHandoffDuringLastAttempt(t *testing.T) {
 				p, network := process(t, server, create, config)
 				observer := start(t, server, create, config)
 				h := acquire(t.Context(), t, p, lock.Options{TTL: time.Minute})
-				limit := time.Now().Add(wait)
 				waiting := lock.Async(t.Context(), p, key, lock.Options{Wait: wait, TTL: time.Minute})
 				queued(t, observer, 1)
+				limit := time.Now().Add(wait)          // the waiter's own ends a little earlier
 				asked := network.stopReply(t, attempt) // the waiter asks again
 				select {
 				case <-asked.reached:
