@@ -32,20 +32,7 @@ func lateInsert(t *testing.T, where testkit.Database) *late {
 	mysqlstore.Migrate(t, a.db, "0004_lock_rows")
 	pool := mysqlstore.Pool(t, where, network)
 	l := start(t, pool, row.Config{Poll: lock.Polling{Every: 300 * time.Millisecond}})
-	var conns []*sql.Conn // two open connections: one to lose and one to continue with
-	for range 2 {
-		conn, err := pool.Conn(t.Context())
-		if err == nil {
-			err = conn.PingContext(t.Context())
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		conns = append(conns, conn)
-	}
-	for _, conn := range conns {
-		_ = conn.Close()
-	}
+	connect(t, pool)
 	lost := make(chan struct{})
 	network.LoseReply(1, locktest.Reset, func() {
 		a.id = a.holder()
@@ -69,6 +56,21 @@ func lateInsert(t *testing.T, where testkit.Database) *late {
 		}
 	}
 	return a
+}
+
+// connect opens two connections: one to lose and one to continue with.
+func connect(t *testing.T, pool *sql.DB) {
+	t.Helper()
+	for range 2 {
+		conn, err := pool.Conn(t.Context())
+		if err == nil {
+			err = conn.PingContext(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+	}
 }
 
 func (a *late) exec(statement string, args ...any) {
@@ -125,12 +127,15 @@ func TestLateInsertIsUndone(t *testing.T) {
 // out after the release: no row is left.
 func TestFirstInsertAfterReleaseIsUndone(t *testing.T) {
 	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
-		where, network := engine(t), locktest.NewNetwork()
+		where := engine(t)
 		a := &late{T: t, db: mysqlstore.Pool(t, where, nil)}
-		pool := mysqlstore.Pool(t, where, network)
-		mysqlstore.Migrate(t, pool, "0004_lock_rows")
+		mysqlstore.Migrate(t, a.db, "0004_lock_rows")
 		for mechanism, expiry := range map[string]bool{"row": false, "row-expiry": true} {
+			// Each has a network of its own: the last reply to the first one may still be on its way.
+			network := locktest.NewNetwork()
+			pool := mysqlstore.Pool(t, where, network)
 			l := start(t, pool, row.Config{Expiry: expiry})
+			connect(t, pool)
 			network.LoseReply(1, locktest.Reset, func() {
 				a.id = a.holder()
 				a.exec("DELETE FROM lock_rows") // as if the INSERT had not been carried out yet
