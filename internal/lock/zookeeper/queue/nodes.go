@@ -81,7 +81,11 @@ func leave(c *zk.Conn, queue, name string) error {
 		err = c.Delete(queue+"/"+name, -1)
 	}
 	if err == nil || errors.Is(err, zk.ErrNoNode) {
-		_ = c.Delete(queue, -1) // fails if there are other children; the server deletes a container later
+		// It fails if there are other children. Where the connection breaks it is sent once more; a container that
+		// stays all the same is deleted by the server later.
+		if lost := c.Delete(queue, -1); errors.Is(lost, zk.ErrConnectionClosed) {
+			_ = c.Delete(queue, -1)
+		}
 	}
 	return err
 }
