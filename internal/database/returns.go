@@ -13,7 +13,8 @@ import (
 const returnedTotal = `(SELECT COALESCE(SUM(r.total), 0) FROM admission_returns r
 	WHERE r.voucher_id = v.id AND r.epoch = v.admission_epoch - v.admission_epoch % 2)`
 
-// arrivedIn is the part of the returns of a bucket of a voucher v, in its open epoch, of which Redis was told.
+// arrivedIn counts the pieces that a bucket of a voucher v has given back in its open epoch, and that Redis was told of:
+// the total less the orders that wait to be told.
 func arrivedIn(bucket string) string {
 	return `COALESCE((SELECT r.total - (SELECT COUNT(*) FROM returned_orders u
 			WHERE u.voucher_id = r.voucher_id AND u.bucket = r.bucket AND u.epoch = r.epoch)

@@ -10,7 +10,8 @@ import (
 	"seckill/internal/voucher"
 )
 
-// The buckets of which the gate is to be told are read in pages. What is forgotten on the way hides no other bucket.
+// The buckets with returns are read in pages. Returns of an epoch that is over, which are removed on the way, hide no other
+// bucket.
 func TestReturnsInPages(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {

@@ -299,7 +299,7 @@ func (a *API) look(ctx context.Context, s *liveSale, v *voucher.Voucher, after i
 	return nil
 }
 
-// figures looks at a sale once, for all who watch it: it goes on when the one who has asked leaves.
+// figures looks at a sale once, for all its watchers. The look does not end when the watcher that asked for it leaves.
 func (a *API) figures(ctx context.Context, s *liveSale, v *voucher.Voucher) figuresJSON {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), inspectTimeout)
 	defer cancel()

@@ -296,7 +296,7 @@ func TestLiveFiguresWithoutStores(t *testing.T) {
 	}
 }
 
-// A look is for all who watch: it goes on when the one who has asked first leaves.
+// All watchers share a look. It does not end when the watcher that asked for it leaves.
 func TestLiveFiguresOutliveTheOneWhoAsked(t *testing.T) {
 	r, id := onSale(t)
 	asked, left := make(chan struct{}), make(chan struct{})
