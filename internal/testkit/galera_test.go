@@ -22,11 +22,12 @@ func TestGaleraReplicatesAndNodesRejoin(t *testing.T) {
 	seen := func(node int, want string) {
 		t.Helper()
 		db := open(t, databases[node])
-		// A node refuses to wait for what others have committed, with error 1205, while a member leaves or comes back.
+		// While a member leaves or comes back, a node refuses to wait for what others have committed, with error 1205. It
+		// refuses everything, with error 1047, while it is itself the member that the others do not hear.
 		testkit.Until(t, fmt.Sprintf("an answer of node %d", node), func() bool {
 			var got string
 			err := db.QueryRow("SET STATEMENT wsrep_sync_wait = 1 FOR SELECT COUNT(*) FROM kept").Scan(&got)
-			if refused, ok := errors.AsType[*mysql.MySQLError](err); ok && refused.Number == 1205 {
+			if refusedWith(err, 1205) || refusedWith(err, 1047) {
 				return false
 			}
 			if err != nil || got != want {
@@ -35,25 +36,41 @@ func TestGaleraReplicatesAndNodesRejoin(t *testing.T) {
 			return true
 		})
 	}
+	insert := func(node, id int) {
+		t.Helper()
+		db := open(t, databases[node])
+		testkit.Until(t, fmt.Sprintf("node %d takes a row", node), func() bool {
+			_, err := db.Exec(fmt.Sprintf("INSERT INTO kept VALUES (%d)", id))
+			if err != nil && !refusedWith(err, 1047) {
+				t.Fatalf("insert %d on node %d: %v", id, node, err)
+			}
+			return err == nil
+		})
+	}
 	for node := range databases {
-		exec(t, open(t, databases[node]), fmt.Sprintf("INSERT INTO kept VALUES (%d)", node))
+		insert(node, node)
 	}
 	for node := range databases {
 		seen(node, "3")
 	}
 
 	cluster.Nodes[2].Kill()
-	exec(t, open(t, databases[1]), "INSERT INTO kept VALUES (3)")
+	insert(1, 3)
 	cluster.Nodes[2].Restart()
 	seen(2, "4")
 	// The node that created the cluster rejoins like any other.
 	cluster.Nodes[0].Kill()
-	exec(t, open(t, databases[1]), "INSERT INTO kept VALUES (4)")
+	insert(1, 4)
 	cluster.Nodes[0].Restart()
 	seen(0, "5")
 
 	cluster.Nodes[1].Pause()
-	exec(t, open(t, databases[2]), "INSERT INTO kept VALUES (5)") // succeeds once the paused node is expelled
+	insert(2, 5) // succeeds once the paused node is expelled
 	cluster.Nodes[1].Resume()
 	seen(0, "6")
+}
+
+func refusedWith(err error, number uint16) bool {
+	refused, ok := errors.AsType[*mysql.MySQLError](err)
+	return ok && refused.Number == number
 }

@@ -78,6 +78,11 @@ func TestBench(t *testing.T) {
 	f.want(409, "not_now", "POST", "/api/bench/act", `{"do":"r1"}`)
 
 	for i, move := range []string{"a1", "x", "a2", "r1", "a3"} {
+		if move == "r1" {
+			// The judge names a wrong release where the observer of the store has seen the key that was deleted. It looks
+			// again and again, and needs a moment on a busy machine. The replay keeps the pause.
+			time.Sleep(300 * time.Millisecond)
+		}
 		f.want(202, "", "POST", "/api/bench/act", `{"do":"`+move+`"}`)
 		b := events.bench(move+" has ended", moved(i+1))
 		if told := b.Turns[i].Told; told != "done" {

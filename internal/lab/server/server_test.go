@@ -200,7 +200,7 @@ func (s *stream) untilBy(deadline time.Time, part string) string {
 			return s.lines.Text()
 		}
 	}
-	s.t.Fatalf("the stream ended without %q: %v", part, s.lines.Err())
+	s.t.Fatalf("the stream ended without %q: %v; the last of the bench was %+v", part, s.lines.Err(), s.state)
 	return ""
 }
 
