@@ -90,7 +90,7 @@ func tellsExpiredFromLost(t *trial) {
 	network.Cut()
 	t.releaseGives(lease, lock.ErrUnavailable, "without a server")
 	network.Restore()
-	t.sleep(shortLease)
+	t.sleep(shortLease + lastMoment)
 	t.releaseGives(lease, lock.ErrExpired, "repeated after the lease ran out")
 }
 

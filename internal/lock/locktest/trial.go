@@ -21,6 +21,9 @@ const (
 	longLease = 30 * time.Second
 	// shortLease is for trials that wait for the end of a lease.
 	shortLease = 150 * time.Millisecond
+	// lastMoment is how long a store may keep a lease beyond its TTL. Redis counts in whole
+	// milliseconds, and a key is still there in the millisecond in which it ends.
+	lastMoment = time.Millisecond
 	// toldWithin is how long a mechanism without a watchdog has to tell a holder
 	// that it lost its lock.
 	toldWithin = 200 * time.Millisecond
