@@ -102,3 +102,11 @@ func (c *countedConn) CloseWrite() error {
 	}
 	return nil
 }
+
+// SetWriteBuffer implements [kernelBuffered].
+func (c *countedConn) SetWriteBuffer(bytes int) error {
+	if buffered, is := c.Conn.(kernelBuffered); is {
+		return buffered.SetWriteBuffer(bytes)
+	}
+	return nil
+}

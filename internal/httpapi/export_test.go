@@ -5,10 +5,18 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"time"
 )
 
 // Listen returns the listener of a [Server], for a server that a test configures.
 func Listen(l net.Listener) net.Listener { return newListener(l) }
+
+// ListenBriefly returns the listener of a [Server] with another limit on each write.
+func ListenBriefly(l net.Listener, limit time.Duration) net.Listener {
+	own := newListener(l)
+	own.limit.Store(int64(limit))
+	return own
+}
 
 // Operations returns the rows of the route table, as "GET /api/v1/orders/:id".
 func (a *API) Operations() (all []string) {

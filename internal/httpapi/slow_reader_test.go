@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -117,6 +118,33 @@ func TestStopDoesNotWaitForClientsThatDoNotRead(t *testing.T) {
 				_ = conn.Close()
 			}
 		})
+	}
+}
+
+// The kernel keeps a bounded amount of what a client does not read, instead of megabytes for each connection.
+func TestUnreadAnswersAreBounded(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := httpapi.ListenBriefly(newFixture(t, lab).api.LimitConnections(inner), time.Second)
+	defer l.Close()
+	client, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	server, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	// The client's own buffer, which begins with 128 kB on Linux, takes a part of it.
+	const bound = 512 << 10
+	taken, err := server.Write(make([]byte, 16<<20))
+	t.Logf("%d kB were taken of an answer that nobody read", taken>>10)
+	if !errors.Is(err, os.ErrDeadlineExceeded) || taken > bound {
+		t.Errorf("%d bytes were taken, then %v; want %d at most, then the deadline", taken, err, bound)
 	}
 }
 
