@@ -1,11 +1,14 @@
 package main
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
+
+	"seckill/internal/payment"
 )
 
 // fileSuffix, appended to the name of a secret, is the setting for a file with the secret: -jwt-secret-file,
@@ -90,6 +93,10 @@ func (c *config) checkDistinct() error {
 		{"SECKILL_ADMIN_TOKEN", c.AdminToken}, {"SECKILL_JWT_SECRET", c.JWTSecret}, {"SECKILL_REDIS_PASSWORD", c.RedisPassword},
 		{"SECKILL_PAYMENT_API_KEY", c.Payment.APIKey},
 	}
+	for _, webhook := range c.Payment.WebhookSecrets {
+		all = append(all, named{"SECKILL_PAYMENT_WEBHOOK_SECRET", webhook},
+			named{"the key in SECKILL_PAYMENT_WEBHOOK_SECRET", strings.TrimPrefix(webhook, payment.SecretPrefix)})
+	}
 	if dsn, err := mysql.ParseDSN(c.MySQLDSN); err == nil { // else it is refused later
 		all = append(all, named{"the password in SECKILL_MYSQL_DSN", dsn.Passwd})
 	}
@@ -103,12 +110,28 @@ func (c *config) checkDistinct() error {
 	return nil
 }
 
-// errURL is the error for a value that is not shown, since it may contain a password.
-var errURL = errors.New("want host:port, without a scheme and a user; the password of Redis goes into SECKILL_REDIS_PASSWORD")
+// checkWebhookSecret is [checkSecret] for the key in a webhook's secret, which is well formed.
+func checkWebhookSecret(secret string) error {
+	encoded := strings.TrimPrefix(secret, payment.SecretPrefix)
+	key, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return errors.New("not base64")
+	}
+	for _, text := range []string{encoded, string(key)} {
+		if why := guessable(text); why != "" {
+			return fmt.Errorf("easily guessed: %s; generate one, with echo %s$(openssl rand -base64 32) for instance", why, payment.SecretPrefix)
+		}
+	}
+	return nil
+}
 
-// withCredentials reports whether a value may contain a password: a URL or user@host.
+// errURL is the error for a value that is not shown, since it may contain a password.
+var errURL = errors.New("want host:port, without a scheme, a user and options; the password of Redis goes into SECKILL_REDIS_PASSWORD")
+
+// withCredentials reports whether a value may contain a password: a URL, user@host, or an address with options such as
+// host:6379,password=….
 func withCredentials(value string) bool {
-	return strings.Contains(value, "@") || strings.Contains(value, "://")
+	return strings.ContainsAny(value, "@=") || strings.Contains(value, "://")
 }
 
 // hide replaces the secrets in a command line.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/base64"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"seckill/internal/payment"
 	"seckill/internal/testkit"
 )
 
@@ -94,13 +96,37 @@ func TestSecretsAreDistinct(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	// The provider knows the webhooks' secret, and must not be able to issue tokens with it.
+	for _, shared := range []string{webhookSecret, strings.TrimPrefix(webhookSecret, payment.SecretPrefix)} {
+		_, err := parseConfig(nil, provided("SECKILL_JWT_SECRET="+shared), io.Discard)
+		if err == nil || !strings.HasPrefix(err.Error(), "SECKILL_JWT_SECRET is the same as ") || !strings.Contains(err.Error(), "SECKILL_PAYMENT_WEBHOOK_SECRET") {
+			t.Errorf("%s: %v", shared, err)
+		}
+	}
+}
+
+// provided is the environment of a server with a payment provider, changed.
+func provided(changes ...string) []string {
+	return production(append([]string{"SECKILL_PAYMENT_URL=https://provider", "SECKILL_PAYMENT_API_KEY=7f3c9e0b51d84a26x", "SECKILL_PAYMENT_WEBHOOK_SECRET=" + webhookSecret}, changes...)...)
+}
+
+func TestGuessableWebhookSecrets(t *testing.T) {
+	for _, key := range []string{strings.Repeat("a", 24), strings.Repeat("abcdefgh", 4), "changeme-changeme-please-changeme!"} {
+		weak := payment.SecretPrefix + base64.StdEncoding.EncodeToString([]byte(key))
+		for _, setting := range []string{weak, webhookSecret + " " + weak} {
+			_, err := parseConfig(nil, provided("SECKILL_PAYMENT_WEBHOOK_SECRET="+setting), io.Discard)
+			if err == nil || !strings.Contains(err.Error(), "SECKILL_PAYMENT_WEBHOOK_SECRET") || !strings.Contains(err.Error(), "guessed") || strings.Contains(err.Error(), weak) {
+				t.Errorf("%s: %v", key, err)
+			}
+		}
+	}
 }
 
 // No error about an address shows a password in it.
 func TestAddressesDoNotShowPasswords(t *testing.T) {
 	const password = "hush,hush"
 	for _, setting := range []string{"SECKILL_REDIS_ADDRS", "SECKILL_LOCK_REDIS_ADDRS", "SECKILL_ZOOKEEPER_ADDRS", "SECKILL_ADDR", "SECKILL_DEBUG_ADDR"} {
-		for _, value := range []string{"redis://:" + password + "@host:6379", "redis://host:6379/" + password, password + "@host:6379", "a:1,user:" + password + "@host:1"} {
+		for _, value := range []string{"host:6379,password=" + password + ",ssl=true", "redis://:" + password + "@host:6379", "redis://host:6379/" + password, password + "@host:6379", "a:1,user:" + password + "@host:1"} {
 			_, err := parseConfig(nil, production(setting+"="+value), io.Discard)
 			if err == nil || !strings.Contains(err.Error(), setting) || !strings.Contains(err.Error(), "host:port") || strings.Contains(err.Error(), "hush") {
 				t.Errorf("%s=%s: %v", setting, value, err)

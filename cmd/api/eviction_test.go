@@ -63,7 +63,7 @@ func TestEvictionWhileRunning(t *testing.T) {
 	p := startProcess(t, s)
 	admission, locked := openSale(t, 1000, `{"flow":"admission"}`, p), openSale(t, 1000, `{}`, p)
 	weak := openSale(t, 1000, `{"lock":"naive","unique":false}`, p)
-	codes, orders := admission.orderAll(100, 1, nil)
+	codes, orders := admission.orderAllUntilAnswered(100)
 	if codes["accepted"] != 100 {
 		t.Fatal(codes)
 	}
@@ -76,7 +76,7 @@ func TestEvictionWhileRunning(t *testing.T) {
 			t.Errorf("%s while Redis evicts: %+v", name, got)
 		}
 	}
-	if got := weak.buy(0, 500, ""); got.code != "created" {
+	if got := weak.buyUntilAnswered(0, 500, "key"); got.code != "created" {
 		t.Errorf("a weak lock while Redis evicts: %+v", got)
 	}
 	if _, body := call(t, http.MethodGet, p.url+"/readyz", nil, ""); !strings.Contains(body, `"eviction":"failing"`) {
@@ -87,9 +87,9 @@ func TestEvictionWhileRunning(t *testing.T) {
 	}
 	configSet(t, redis, "maxmemory-policy", "noeviction")
 	waitReady(t, p)
-	more, moreOrders := admission.orderAll(200, 1, nil) // half of these users have an order
+	more, moreOrders := admission.orderAllUnder("more-", 200) // half of these users have an order
 	maps.Copy(orders, moreOrders)
-	if more["accepted"] != 100 || locked.buy(0, 500, "").code != "created" {
+	if more["accepted"] != 100 || locked.buyUntilAnswered(0, 500, "key").code != "created" {
 		t.Errorf("after the correction buyers were told %v", more)
 	}
 	admission.atRest(0) // an order counts twice until its entry is acknowledged
@@ -144,7 +144,7 @@ func TestMemoryIsFull(t *testing.T) {
 	waitReady(t, p)
 	testkit.Until(t, "orders are accepted again", func() bool { return admission.buy(0, 5000, "").code != "unavailable" })
 	admission.waitForOrders(len(orders) + 1)
-	if got := locked.buy(0, 500, "").code; got != "created" {
+	if got := locked.buyUntilAnswered(0, 500, "key").code; got != "created" {
 		t.Errorf("a locked order after the correction: %s", got)
 	}
 	testkit.Until(t, "the audit is balanced", func() bool { return admission.audit(0).Balanced })

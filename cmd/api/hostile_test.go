@@ -83,7 +83,7 @@ func runHostileClient(t *testing.T, connections int, limit time.Duration, buy fu
 	for range 100 {
 		openSale(t, 100, admissionPolicy, a)
 	}
-	placed := sale.buy(0, 666, "")
+	placed := sale.buyUntilAnswered(0, 666, "first")
 	if placed.code != "accepted" {
 		t.Fatalf("%+v", placed)
 	}

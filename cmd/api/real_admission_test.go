@@ -88,7 +88,7 @@ func TestAdmissionOverTwoProcesses(t *testing.T) {
 			if took := time.Since(begun); took > 15*time.Second { // not the end of the wait
 				t.Errorf("waited %v", took)
 			}
-			if again := sale.buy(user+1, user, "once"); !sameOrder(again, got) {
+			if again := sale.buyUntilAnswered(user+1, user, "once"); !sameOrder(again, got) {
 				t.Errorf("told %+v, then %+v", got, again)
 			}
 		}
@@ -180,7 +180,7 @@ func TestAdmissionOutlivesItsProcesses(t *testing.T) {
 	s := sharedServers(t)
 	a := startProcess(t, s)
 	sale := openSale(t, stock, admissionPolicy, a)
-	_, orders := sale.orderAll(stock, 1, nil)
+	_, orders := sale.orderAllUntilAnswered(stock)
 	a.Terminate()
 	<-a.Done()
 	if err := a.Wait(); err != nil {

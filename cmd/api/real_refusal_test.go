@@ -36,7 +36,7 @@ func TestDatabaseRefusesRequests(t *testing.T) {
 					t.Errorf("under a lock, key %q: told %+v", key, got)
 				}
 			}
-			if got := admitted.buy(0, user, ""); got.code != "accepted" {
+			if got := admitted.buyUntilAnswered(0, user, "admitted"); got.code != "accepted" {
 				t.Errorf("admission told %+v", got)
 			}
 			for _, path := range []string{

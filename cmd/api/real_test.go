@@ -212,7 +212,7 @@ func TestRepetitionAfterADeathGetsTheOneAnswer(t *testing.T) {
 	if got.code != "created" {
 		t.Fatalf("the repetition was told %+v", got)
 	}
-	if again := sale.buy(1, 42, "once-only"); again != got {
+	if again := sale.buyUntilAnswered(1, 42, "once-only"); again != got {
 		t.Errorf("told %+v, then %+v", got, again)
 	}
 	if a := sale.audit(1); a.Orders != 1 || !a.Balanced {

@@ -96,7 +96,10 @@ type testSale struct {
 	urls    []string
 	voucher string
 	buckets int // 0 is 1
-	client  *http.Client
+	// admission: the flow is admission. The answer to an order is then accepted, and to a repetition created if the
+	// order is confirmed by then.
+	admission bool
+	client    *http.Client
 }
 
 func openSale(t *testing.T, stock int, policy string, processes ...process) *testSale {
@@ -109,7 +112,7 @@ func openSaleOf(t *testing.T, fields, policy string, processes ...process) *test
 	t.Helper()
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	t.Cleanup(transport.CloseIdleConnections)
-	s := &testSale{t: t, client: &http.Client{Transport: transport, Timeout: time.Minute}}
+	s := &testSale{t: t, admission: strings.Contains(policy, `"admission"`), client: &http.Client{Transport: transport, Timeout: time.Minute}}
 	for _, p := range processes {
 		s.urls = append(s.urls, p.url)
 	}
@@ -173,14 +176,19 @@ func (s *testSale) buy(i, user int, key string) outcome {
 	return outcome{code: answer.Code}
 }
 
-// buyUntilAnswered repeats an order until the answer is neither a network error, unavailable nor busy.
+// buyUntilAnswered repeats an order until the answer is neither a network error, unavailable nor busy. An order by
+// admission that was repeated is "accepted" even if it is confirmed by then.
 func (s *testSale) buyUntilAnswered(i, user int, key string) (told outcome) {
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		switch told = s.buy(i, user, key); told.code {
 		case "network", "unavailable", "busy":
-		default:
-			return told
+			continue
+		case "created":
+			if s.admission {
+				told.code = "accepted"
+			}
 		}
+		return told
 	}
 	return told
 }
@@ -207,7 +215,12 @@ func (s *testSale) orderAll(users, each int, during func(answered int)) (codes, 
 
 // orderAllUntilAnswered is orderAll for users who send one order each and repeat it under a key until it is answered.
 func (s *testSale) orderAllUntilAnswered(users int) (codes, orders map[string]int) {
-	return s.orderAllBy(func(i, user int) outcome { return s.buyUntilAnswered(i, user, "key-"+strconv.Itoa(user)) }, users, 1, nil)
+	return s.orderAllUnder("key-", users)
+}
+
+// orderAllUnder is orderAllUntilAnswered with keys that begin with a prefix.
+func (s *testSale) orderAllUnder(prefix string, users int) (codes, orders map[string]int) {
+	return s.orderAllBy(func(i, user int) outcome { return s.buyUntilAnswered(i, user, prefix+strconv.Itoa(user)) }, users, 1, nil)
 }
 
 func (s *testSale) orderAllBy(send func(i, user int) outcome, users, each int, during func(answered int)) (codes, orders map[string]int) {

@@ -133,7 +133,7 @@ func (s *session) open() (*lab.Lab, error) {
 		return s.lab, nil
 	}
 	o := s.config.Options
-	o.Progress = s.note
+	o.Progress, o.Notice = s.note, s.note
 	o.Started = func(r *testbed.Run) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
