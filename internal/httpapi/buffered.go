@@ -3,17 +3,39 @@ package httpapi
 import (
 	"bytes"
 	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
-// maxRenderings bounds the concurrent calls of one [buffered] handler.
-const maxRenderings = 4
+// The limits of one [buffered] handler.
+const (
+	// maxRenderings bounds the concurrent calls of the handler.
+	maxRenderings = 4
+	// maxBuffered bounds the requests that wait for a call or whose result is being sent, maxBufferedPerAddress
+	// those of one client. Each may hold a result until a write times out.
+	maxBuffered           = 256
+	maxBufferedPerAddress = 16
+)
 
 // buffered returns a handler that runs h into memory and sends the result afterwards. At most
 // [maxRenderings] calls of h run at once. A client that reads slowly, or not at all, occupies none of those
-// slots. Further requests wait for a slot as long as their client does.
-func buffered(h http.Handler) http.Handler {
+// slots. Further requests wait for a slot as long as their client does; those beyond the limits are answered
+// with 503 at once, and counted in shed.
+func buffered(h http.Handler, shed prometheus.Counter) http.Handler {
 	slots := make(chan struct{}, maxRenderings)
+	all, clients := concurrency{limit: maxBuffered}, newClientCounter(maxBufferedPerAddress)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		client := addressKey(r.RemoteAddr)
+		if !all.enter() {
+			shedBuffered(w, shed)
+			return
+		}
+		defer all.leave()
+		if !clients.enter(client) {
+			shedBuffered(w, shed)
+			return
+		}
+		defer clients.leave(client)
 		select {
 		case slots <- struct{}{}:
 		case <-r.Context().Done():
@@ -27,6 +49,14 @@ func buffered(h http.Handler) http.Handler {
 		w.WriteHeader(answer.status)
 		_, _ = w.Write(answer.body.Bytes()) // the client may be gone
 	})
+}
+
+// shedBuffered refuses a request before any work is done.
+func shedBuffered(w http.ResponseWriter, shed prometheus.Counter) {
+	shed.Inc()
+	w.Header().Set("Retry-After", "1")
+	w.Header().Set("Connection", "close")
+	http.Error(w, "too many requests are on their way; try again", http.StatusServiceUnavailable)
 }
 
 // bufferedResponse is a response in memory.

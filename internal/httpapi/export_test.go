@@ -76,6 +76,14 @@ const (
 	MaxKept  = maxKept
 )
 
+// The limits on the requests for /metrics of an address, and on those that wait for the checks; and how long a result of
+// the checks is recent.
+const (
+	CheckEvery            = checkEvery
+	MaxBufferedPerAddress = maxBufferedPerAddress
+	MaxWaitForChecks      = maxWaitForChecks
+)
+
 // Sales returns the number of sales whose orders are counted.
 func (a *API) Sales() int64 { return a.live.known.Load() }
 

@@ -52,7 +52,7 @@ func (a *API) newDebug() http.Handler {
 	mux.Handle("GET /metrics", buffered(promhttp.HandlerFor(a.deps.Gatherer, promhttp.HandlerOpts{
 		ErrorLog:      slog.NewLogLogger(a.deps.Log.Handler(), slog.LevelWarn),
 		ErrorHandling: promhttp.ContinueOnError,
-	})))
+	}), a.limits.shed[limitScrapes]))
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", a.commandLine) // pprof.Cmdline would show secrets
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
@@ -79,6 +79,9 @@ const (
 	// scrapeWait is how long a scrape waits for the checks. After that it shows the result before, so
 	// that the metrics can be read while a server hangs.
 	scrapeWait = 200 * time.Millisecond
+	// maxWaitForChecks bounds the requests that wait for the checks. Further ones get the result before: the load
+	// balancer is answered in a flood too.
+	maxWaitForChecks = 64
 )
 
 // health answers /readyz.
@@ -88,6 +91,7 @@ type health struct {
 	draining atomic.Bool
 	scraping atomic.Bool                 // checks that a scrape has started are under way
 	latest   atomic.Pointer[checkResult] // last, without mu
+	waiting  concurrency                 // for the checks
 
 	mu     sync.Mutex // held while the checks run: concurrent requests wait for their result
 	at     time.Time
@@ -96,7 +100,9 @@ type health struct {
 	soldAt time.Time
 }
 
-func newHealth(of Readiness, log *slog.Logger) *health { return &health{Readiness: of, log: log} }
+func newHealth(of Readiness, log *slog.Logger) *health {
+	return &health{Readiness: of, log: log, waiting: concurrency{limit: maxWaitForChecks}}
+}
 
 // checkResult is the result of all checks.
 type checkResult struct {
@@ -123,7 +129,7 @@ type flowJSON struct {
 // serve answers two readers. The load balancer looks at the status: whether to send buyers here. An operator looks
 // at the body; ?verbose=1 adds each flow, and ?strict=1 turns the status into whether everything works.
 func (h *health) serve(w http.ResponseWriter, r *http.Request) {
-	result := h.runChecks(r.Context())
+	result := h.result(r.Context())
 	body := readyJSON{Ready: result.ready && !h.draining.Load(), Checks: make(map[string]string, len(h.Checks))}
 	for _, c := range h.Checks {
 		body.Checks[c.Name] = "ok"
@@ -146,6 +152,16 @@ func (h *health) serve(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(body) // the client may be gone
+}
+
+// result is runChecks for a bounded number of requests at once. Others get the previous result, if there is one.
+func (h *health) result(ctx context.Context) checkResult {
+	if h.waiting.enter() {
+		defer h.waiting.leave()
+	} else if latest := h.latest.Load(); latest != nil {
+		return *latest
+	}
+	return h.runChecks(ctx)
 }
 
 // runChecks runs all checks at once, unless their last result is recent.

@@ -184,10 +184,10 @@ func New(cfg Config, deps Deps) (*API, error) {
 	if err := register(deps.Registerer, newHealthMetrics(a.health)); err != nil {
 		return nil, err
 	}
-	a.debug = noticeLeaving(a.requireSameSite(a.newDebug()))
 	if a.limits, err = newLimiter(cfg.Limits, deps.Registerer); err != nil {
 		return nil, fmt.Errorf("httpapi: register metrics: %w", err)
 	}
+	a.debug = noticeLeaving(a.requireSameSite(a.newDebug()))
 	if a.public, err = a.newPublic(); err != nil {
 		return nil, err
 	}

@@ -48,6 +48,7 @@ const (
 	limitWaits       = "waits"
 	limitConnections = "connections"
 	limitAddressConn = "connections_per_address"
+	limitScrapes     = "metrics" // requests for /metrics, see buffered
 )
 
 func newLimiter(l Limits, reg prometheus.Registerer) (*limiter, error) {
@@ -59,7 +60,7 @@ func newLimiter(l Limits, reg prometheus.Registerer) (*limiter, error) {
 		userOrders: newClientCounter(l.OrdersPerUser), userRequests: newClientCounter(l.RequestsPerUser), addresses: newClientCounter(l.RequestsPerAddress),
 		userWaits: newClientCounter(l.WaitsPerUser), shed: make(map[string]prometheus.Counter),
 	}
-	for _, name := range []string{limitOrders, limitRequests, limitUserOrders, limitUser, limitAddress, limitWaits, limitConnections, limitAddressConn} {
+	for _, name := range []string{limitOrders, limitRequests, limitUserOrders, limitUser, limitAddress, limitWaits, limitConnections, limitAddressConn, limitScrapes} {
 		lim.shed[name] = shed.WithLabelValues(name)
 	}
 	return lim, reg.Register(shed)

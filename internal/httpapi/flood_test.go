@@ -1,0 +1,199 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"seckill/internal/httpapi"
+)
+
+// Requests for /metrics that wait, or whose answers are not read, are bounded. Those beyond the limit are refused at once,
+// and served again when the others have timed out.
+func TestScrapesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, l := newFixture(t, lab), newPipes()
+		server, done := r.api.Server(r.handler, l), make(chan error, 1)
+		go func() { done <- server.Serve() }()
+		ask := func() (status int) {
+			conn := l.ask(t, "/metrics")
+			defer conn.Close()
+			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.Copy(io.Discard, resp.Body)
+			_ = resp.Body.Close()
+			if resp.StatusCode == http.StatusServiceUnavailable && resp.Header.Get("Retry-After") != "1" {
+				t.Errorf("headers %v", resp.Header)
+			}
+			return resp.StatusCode
+		}
+		var deaf []net.Conn
+		for range httpapi.MaxBufferedPerAddress {
+			deaf = append(deaf, l.ask(t, "/metrics"))
+		}
+		synctest.Wait()
+		if status := ask(); status != http.StatusServiceUnavailable {
+			t.Errorf("beyond the limit: %d, want 503", status)
+		}
+		time.Sleep(11 * time.Second)
+		if status := ask(); status != http.StatusOK {
+			t.Errorf("after the others have timed out: %d, want 200", status)
+		}
+		for _, conn := range deaf {
+			_ = conn.Close()
+		}
+		stopNow(t, server)
+		if err := <-done; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+}
+
+// While a check hangs and more requests wait for it than may, the balancer is told the previous result at once.
+func TestReadinessInAFlood(t *testing.T) {
+	hangs := make(chan struct{})
+	var asked atomic.Int64
+	r := newFixture(t, func(_ *httpapi.Config, r *fixture) {
+		r.checks = []httpapi.Check{{Name: "database", Ask: func(context.Context) error {
+			if asked.Add(1) == 1 {
+				return nil
+			}
+			<-hangs
+			return errors.New("it hung")
+		}}}
+	})
+	ready := func() int { return get(r.api.Debug(), "/readyz").Code }
+	if code := ready(); code != http.StatusOK {
+		t.Fatal(code)
+	}
+	time.Sleep(httpapi.CheckEvery) // from here on the result is not recent
+	codes := make(chan int)
+	for range httpapi.MaxWaitForChecks + 1 {
+		go func() { codes <- ready() }()
+	}
+	if code := <-codes; code != http.StatusOK { // nobody else can be answered
+		t.Errorf("beyond the limit: %d, want the previous result", code)
+	}
+	close(hangs)
+	for range httpapi.MaxWaitForChecks {
+		if code := <-codes; code != http.StatusServiceUnavailable {
+			t.Errorf("a request that waited was told %d", code)
+		}
+	}
+}
+
+// Requests without a user are limited for each IPv4 address and each IPv6 /64.
+func TestRequestsPerAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFixture(t, lab, func(cfg *httpapi.Config, _ *fixture) { cfg.Limits = httpapi.Limits{RequestsPerAddress: 2} })
+		free := make(chan struct{})
+		if err := r.api.AddRoute("GET", "/slow", false, func(context.Context, func() ([]byte, error)) error { <-free; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		ask := func(path, from string) int {
+			req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+			req.RemoteAddr = from
+			rec := httptest.NewRecorder()
+			r.handler.ServeHTTP(rec, req)
+			return rec.Code
+		}
+		for _, from := range []string{"192.0.2.1:1", "192.0.2.1:2", "[2001:db8::1]:1", "[2001:db8::2]:1"} {
+			go ask("/slow", from)
+		}
+		synctest.Wait()
+		for from, want := range map[string]int{
+			"192.0.2.1:3": 429, "[::ffff:192.0.2.1]:3": 429, "192.0.2.2:1": 200, "[2001:db8::3]:1": 429, "[2001:db8:0:1::1]:1": 200,
+		} {
+			if got := ask("/api/v1/vouchers", from); got != want {
+				t.Errorf("from %s: %d, want %d", from, got, want)
+			}
+		}
+		close(free)
+		synctest.Wait()
+		if got := ask("/api/v1/vouchers", "192.0.2.1:3"); got != http.StatusOK {
+			t.Errorf("afterwards: %d", got)
+		}
+	})
+}
+
+// fromAddress is a connection from a given client.
+type fromAddress struct {
+	net.Conn
+	client netip.AddrPort
+}
+
+func (c fromAddress) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(c.client) }
+
+// Connections are limited for each IPv4 address and each IPv6 /64, except from loopback.
+func TestConnectionsPerAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFixture(t, lab, func(cfg *httpapi.Config, _ *fixture) { cfg.Limits = httpapi.Limits{ConnectionsPerAddress: 1} })
+		inner := newPipes()
+		l, accepted := r.api.LimitConnections(inner), make(chan net.Conn)
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					close(accepted)
+					return
+				}
+				accepted <- c
+			}
+		}()
+		// dial returns the connection, or nil if it was refused.
+		dial := func(from string) net.Conn {
+			near, far := net.Pipe()
+			inner.conns <- fromAddress{far, netip.MustParseAddrPort(from)}
+			refusal := make(chan string, 1)
+			go func() {
+				text, _ := io.ReadAll(near)
+				refusal <- string(text)
+			}()
+			select {
+			case c := <-accepted:
+				return c
+			case text := <-refusal:
+				if !strings.HasPrefix(text, "HTTP/1.1 503 ") {
+					t.Errorf("from %s: %q", from, text)
+				}
+				return nil
+			}
+		}
+		first := dial("192.0.2.1:1")
+		open := []net.Conn{first, dial("[2001:db8::1]:1"), dial("127.0.0.1:1")}
+		for from, want := range map[string]bool{
+			"192.0.2.1:2": false, "[2001:db8::2]:1": false, "192.0.2.2:1": true, "[2001:db8:0:1::1]:1": true, "127.0.0.1:2": true, "[::1]:1": true,
+		} {
+			c := dial(from)
+			if (c != nil) != want {
+				t.Errorf("a connection from %s: accepted %v, want %v", from, c != nil, want)
+			}
+			if c != nil {
+				open = append(open, c)
+			}
+		}
+		_ = first.Close()
+		if c := dial("192.0.2.1:3"); c == nil {
+			t.Error("refused although the address has no connection any more")
+		} else {
+			open = append(open, c)
+		}
+		for _, c := range open {
+			_ = c.Close()
+		}
+		_ = inner.Close()
+		<-accepted
+	})
+}
