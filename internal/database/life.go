@@ -141,13 +141,15 @@ func (t *tx) changeState(orders []heldOrder, from, to order.Status) (order.Move,
 
 // ExpireDue implements [order.LifeStore]. The first query finds due orders by their index, and locks
 // nothing. Each transaction then takes those of one voucher, and leaves out orders that another transaction
-// has locked: another process expires them, or a buyer pays or cancels at this moment.
+// has locked: another process expires them, or a buyer pays or cancels at this moment. A voucher whose
+// transaction fails does not keep the others waiting.
 func (l *Life) ExpireDue(ctx context.Context, limit int) (n int, err error) {
 	due, err := l.due(ctx, limit)
 	if err != nil {
 		return 0, err
 	}
-	for len(due) > 0 {
+	var failed []error
+	for len(due) > 0 && ctx.Err() == nil {
 		some := due
 		if i := slices.IndexFunc(due, func(o heldOrder) bool { return o.VoucherID != due[0].VoucherID }); i > 0 {
 			some = due[:i]
@@ -155,10 +157,10 @@ func (l *Life) ExpireDue(ctx context.Context, limit int) (n int, err error) {
 		due = due[len(some):]
 		expired, err := l.expire(ctx, some)
 		if n += expired; err != nil {
-			return n, err
+			failed = append(failed, fmt.Errorf("voucher %d: %w", some[0].VoucherID, err))
 		}
 	}
-	return n, nil
+	return n, errors.Join(append(failed, ctx.Err())...)
 }
 
 // due lists orders whose time to pay is over, by voucher and id. The clock is the database's: the processes'

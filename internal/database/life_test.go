@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -221,6 +222,29 @@ func TestExpiry(t *testing.T) {
 			}
 		}
 		wantState(t, d, 1000+paid, order.Unpaid, order.Expired)
+	})
+}
+
+// Orders of a voucher whose row cannot be updated do not expire. Those of other vouchers do, whatever their ids.
+func TestExpiryPassesVouchersThatFail(t *testing.T) {
+	t.Parallel()
+	engines(t, func(t *testing.T, d *DB) {
+		for v := range int64(3) {
+			createVoucher(t, d, v+1, 10)
+			wantErr(t, placeOrder(t.Context(), d, newUnpaid(v+101, v+1, 1, time.Now().Add(-time.Second)), true))
+		}
+		trigger := "CREATE TRIGGER refuses BEFORE UPDATE ON vouchers FOR EACH ROW BEGIN IF OLD.id = 1 THEN SIGNAL SQLSTATE '45000'; END IF; END"
+		if d.name == "sqlite" {
+			trigger = "CREATE TRIGGER refuses BEFORE UPDATE ON vouchers WHEN OLD.id = 1 BEGIN SELECT RAISE(ABORT, 'refused'); END"
+		}
+		_, err := d.writers.ExecContext(t.Context(), trigger)
+		noErr(t, err)
+		n, err := d.Life().ExpireDue(t.Context(), 10)
+		if n != 2 || err == nil || !strings.Contains(err.Error(), "voucher 1: ") {
+			t.Errorf("%d of 3 orders expired, %v; want 2, and an error that names voucher 1", n, err)
+		}
+		wantState(t, d, 101, order.Unpaid)
+		wantState(t, d, 103, order.Unpaid, order.Expired)
 	})
 }
 
