@@ -76,7 +76,7 @@ func TestEvictionWhileRunning(t *testing.T) {
 			t.Errorf("%s while Redis evicts: %+v", name, got)
 		}
 	}
-	if got := weak.buyUntilAnswered(0, 500, "key"); got.code != "created" {
+	if got := weak.buyUntilAnswered(0, 500, "weak"); got.code != "created" {
 		t.Errorf("a weak lock while Redis evicts: %+v", got)
 	}
 	if _, body := call(t, http.MethodGet, p.url+"/readyz", nil, ""); !strings.Contains(body, `"eviction":"failing"`) {
@@ -89,7 +89,7 @@ func TestEvictionWhileRunning(t *testing.T) {
 	waitReady(t, p)
 	more, moreOrders := admission.orderAllUnder("more-", 200) // half of these users have an order
 	maps.Copy(orders, moreOrders)
-	if more["accepted"] != 100 || locked.buyUntilAnswered(0, 500, "key").code != "created" {
+	if more["accepted"] != 100 || locked.buyUntilAnswered(0, 500, "locked").code != "created" {
 		t.Errorf("after the correction buyers were told %v", more)
 	}
 	admission.atRest(0) // an order counts twice until its entry is acknowledged
@@ -144,7 +144,7 @@ func TestMemoryIsFull(t *testing.T) {
 	waitReady(t, p)
 	testkit.Until(t, "orders are accepted again", func() bool { return admission.buy(0, 5000, "").code != "unavailable" })
 	admission.waitForOrders(len(orders) + 1)
-	if got := locked.buyUntilAnswered(0, 500, "key").code; got != "created" {
+	if got := locked.buyUntilAnswered(0, 500, "locked").code; got != "created" {
 		t.Errorf("a locked order after the correction: %s", got)
 	}
 	testkit.Until(t, "the audit is balanced", func() bool { return admission.audit(0).Balanced })
