@@ -1,6 +1,7 @@
 package database
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -142,13 +143,24 @@ func (t *tx) changeState(orders []heldOrder, from, to order.Status) (order.Move,
 // ExpireDue implements [order.LifeStore]. The first query finds due orders by their index, and locks
 // nothing. Each transaction then takes those of one voucher, and leaves out orders that another transaction
 // has locked: another process expires them, or a buyer pays or cancels at this moment. A voucher whose
-// transaction fails does not keep the others waiting.
-func (l *Life) ExpireDue(ctx context.Context, limit int) (n int, err error) {
-	due, err := l.due(ctx, limit)
-	if err != nil {
-		return 0, err
+// transaction fails keeps the orders of no other one waiting, however many due orders it has.
+func (l *Life) ExpireDue(ctx context.Context, limit int) (n int, failed error) {
+	for left := 0; ; { // of the orders so far, those that are due still
+		due, err := l.due(ctx, left, limit)
+		if err != nil {
+			return n, cmp.Or(failed, err)
+		}
+		expired, err := l.expireByVoucher(ctx, due)
+		n, left, failed = n+expired, left+len(due)-expired, cmp.Or(failed, err)
+		if err == nil || len(due) < limit || ctx.Err() != nil {
+			return n, failed
+		}
 	}
-	var failed []error
+}
+
+// expireByVoucher expires due orders, those of one voucher after the other. The error is that of the first
+// voucher that fails.
+func (l *Life) expireByVoucher(ctx context.Context, due []heldOrder) (n int, failed error) {
 	for len(due) > 0 && ctx.Err() == nil {
 		some := due
 		if i := slices.IndexFunc(due, func(o heldOrder) bool { return o.VoucherID != due[0].VoucherID }); i > 0 {
@@ -157,21 +169,21 @@ func (l *Life) ExpireDue(ctx context.Context, limit int) (n int, err error) {
 		due = due[len(some):]
 		expired, err := l.expire(ctx, some)
 		if n += expired; err != nil {
-			failed = append(failed, fmt.Errorf("voucher %d: %w", some[0].VoucherID, err))
+			failed = cmp.Or(failed, fmt.Errorf("voucher %d: %w", some[0].VoucherID, err))
 		}
 	}
-	return n, errors.Join(append(failed, ctx.Err())...)
+	return n, cmp.Or(failed, ctx.Err())
 }
 
-// due lists orders whose time to pay is over, by voucher and id. The clock is the database's: the processes'
-// may differ, and one that is ahead must not expire what others promise.
-func (l *Life) due(ctx context.Context, limit int) (due []heldOrder, err error) {
-	now, args := "UTC_TIMESTAMP(6)", []any{limit}
+// due lists orders whose time to pay is over, by voucher and id, except for the first ones. The clock is the
+// database's: the processes' may differ, and one that is ahead must not expire what others promise.
+func (l *Life) due(ctx context.Context, except, limit int) (due []heldOrder, err error) {
+	now, args := "UTC_TIMESTAMP(6)", []any{limit, except}
 	if !l.db.batches { // SQLite is in this process
-		now, args = "?", []any{stamp(time.Now()), limit}
+		now, args = "?", []any{stamp(time.Now()), limit, except}
 	}
 	query := `SELECT o.id, o.voucher_id, p.bucket FROM orders o JOIN
-		(SELECT order_id, bucket FROM order_payments WHERE unpaid = TRUE AND pay_by <= ` + now + ` ORDER BY pay_by LIMIT ?) p
+		(SELECT order_id, bucket FROM order_payments WHERE unpaid = TRUE AND pay_by <= ` + now + ` ORDER BY pay_by LIMIT ? OFFSET ?) p
 		ON p.order_id = o.id WHERE o.status = 'unpaid' ORDER BY o.voucher_id, o.id`
 	err = (&tx{db: l.db}).readAll(ctx, query, args, func(rows *sql.Rows) error {
 		var o heldOrder

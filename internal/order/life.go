@@ -73,8 +73,8 @@ type LifeStore interface {
 	// that is cancelled already is returned as it is. Otherwise the error is an [ErrNotCancellable].
 	Cancel(ctx context.Context, orderID int64) (Order, error)
 	// ExpireDue moves up to limit orders whose time to pay is over to [Expired], gives their vouchers back,
-	// and returns how many there were. Any number of processes may call it at the same time. A voucher that fails
-	// is part of the error, and does not keep the orders of others from expiring.
+	// and returns how many there were. Any number of processes may call it at the same time. If a voucher
+	// fails, the orders of others expire all the same, and the error is that of the first one that failed.
 	ExpireDue(ctx context.Context, limit int) (int, error)
 
 	// PaymentOf returns the payment of an unpaid order. For an order that was created a payment before, it
