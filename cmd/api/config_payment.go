@@ -31,15 +31,13 @@ func paymentSettings() []setting {
 		{name: "payment-webhook-secret", arg: "secret", usage: "secret of the provider's webhooks, whsec_ and base64; two, separated by a space, while one is being replaced", secret: true,
 			set: func(c *config, v string) error {
 				c.Payment.WebhookSecrets = strings.Fields(v)
-				if _, err := payment.NewWebhooks(c.Payment.WebhookSecrets...); err != nil {
-					return err
-				}
 				for _, secret := range c.Payment.WebhookSecrets {
 					if err := checkWebhookSecret(secret); err != nil {
 						return err
 					}
 				}
-				return nil
+				_, err := payment.NewWebhooks(c.Payment.WebhookSecrets...) // at least one
+				return err
 			}},
 		{name: "payment-currency", arg: "code", usage: "currency of all prices, three letters of ISO 4217 (default " + defaultCurrency + ")",
 			set: func(c *config, v string) error { c.Payment.Currency = v; return checkCurrency(v) }},

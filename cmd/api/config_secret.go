@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"strings"
@@ -110,14 +109,13 @@ func (c *config) checkDistinct() error {
 	return nil
 }
 
-// checkWebhookSecret is [checkSecret] for the key in a webhook's secret, which is well formed.
+// checkWebhookSecret is [checkSecret] for a webhook's secret. Neither its key nor the base64 of that may be guessable.
 func checkWebhookSecret(secret string) error {
-	encoded := strings.TrimPrefix(secret, payment.SecretPrefix)
-	key, err := base64.StdEncoding.DecodeString(encoded)
+	key, err := payment.SecretKey(secret)
 	if err != nil {
-		return errors.New("not base64")
+		return err
 	}
-	for _, text := range []string{encoded, string(key)} {
+	for _, text := range []string{strings.TrimPrefix(secret, payment.SecretPrefix), string(key)} {
 		if why := guessable(text); why != "" {
 			return fmt.Errorf("easily guessed: %s; generate one, with echo %s$(openssl rand -base64 32) for instance", why, payment.SecretPrefix)
 		}

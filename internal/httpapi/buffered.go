@@ -24,15 +24,21 @@ const (
 func buffered(h http.Handler, shed prometheus.Counter) http.Handler {
 	slots := make(chan struct{}, maxRenderings)
 	all, clients := concurrency{limit: maxBuffered}, newClientCounter(maxBufferedPerAddress)
+	refuse := func(w http.ResponseWriter) {
+		shed.Inc()
+		w.Header().Set("Retry-After", "1")
+		w.Header().Set("Connection", "close")
+		http.Error(w, "too many requests are on their way; try again", http.StatusServiceUnavailable)
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		client := addressKey(r.RemoteAddr)
 		if !all.enter() {
-			shedBuffered(w, shed)
+			refuse(w)
 			return
 		}
 		defer all.leave()
+		client := addressKey(r.RemoteAddr)
 		if !clients.enter(client) {
-			shedBuffered(w, shed)
+			refuse(w)
 			return
 		}
 		defer clients.leave(client)
@@ -49,14 +55,6 @@ func buffered(h http.Handler, shed prometheus.Counter) http.Handler {
 		w.WriteHeader(answer.status)
 		_, _ = w.Write(answer.body.Bytes()) // the client may be gone
 	})
-}
-
-// shedBuffered refuses a request before any work is done.
-func shedBuffered(w http.ResponseWriter, shed prometheus.Counter) {
-	shed.Inc()
-	w.Header().Set("Retry-After", "1")
-	w.Header().Set("Connection", "close")
-	http.Error(w, "too many requests are on their way; try again", http.StatusServiceUnavailable)
 }
 
 // bufferedResponse is a response in memory.

@@ -76,9 +76,10 @@ const (
 	MaxKept  = maxKept
 )
 
-// The limits on the requests for /metrics of an address, and on those that wait for the checks; and how long a result of
-// the checks is recent.
+// The limits on the requests for /metrics, and on those that wait for the checks; and how long a result of the checks is
+// recent.
 const (
+	MaxBuffered           = maxBuffered
 	CheckEvery            = checkEvery
 	MaxBufferedPerAddress = maxBufferedPerAddress
 	MaxWaitForChecks      = maxWaitForChecks

@@ -1,9 +1,9 @@
 package httpapi_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -18,47 +18,56 @@ import (
 	"seckill/internal/httpapi"
 )
 
-// Requests for /metrics that wait, or whose answers are not read, are bounded. Those beyond the limit are refused at once,
-// and served again when the others have timed out.
+// unread is the answer to a client that reads only from a moment on.
+type unread struct {
+	*httptest.ResponseRecorder
+	from <-chan struct{}
+}
+
+func (w unread) Write(p []byte) (int, error) { <-w.from; return w.ResponseRecorder.Write(p) }
+
+// Requests for /metrics that wait, or whose answers are not read, are bounded in all and for each address.
 func TestScrapesAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, l := newFixture(t, lab), newPipes()
-		server, done := r.api.Server(r.handler, l), make(chan error, 1)
-		go func() { done <- server.Serve() }()
-		ask := func() (status int) {
-			conn := l.ask(t, "/metrics")
-			defer conn.Close()
-			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, _ = io.Copy(io.Discard, resp.Body)
-			_ = resp.Body.Close()
-			if resp.StatusCode == http.StatusServiceUnavailable && resp.Header.Get("Retry-After") != "1" {
-				t.Errorf("headers %v", resp.Header)
-			}
-			return resp.StatusCode
-		}
-		var deaf []net.Conn
-		for range httpapi.MaxBufferedPerAddress {
-			deaf = append(deaf, l.ask(t, "/metrics"))
-		}
-		synctest.Wait()
-		if status := ask(); status != http.StatusServiceUnavailable {
-			t.Errorf("beyond the limit: %d, want 503", status)
-		}
-		time.Sleep(11 * time.Second)
-		if status := ask(); status != http.StatusOK {
-			t.Errorf("after the others have timed out: %d, want 200", status)
-		}
-		for _, conn := range deaf {
-			_ = conn.Close()
-		}
-		stopNow(t, server)
-		if err := <-done; err != nil {
-			t.Errorf("Serve: %v", err)
-		}
-	})
+	address := func(i int) string { return fmt.Sprintf("192.0.2.%d:1", i) }
+	for name, c := range map[string]struct {
+		unread int
+		from   func(i int) string // the i-th client that does not read
+		next   map[string]int     // what is answered to another client, by its address
+	}{
+		"of an address": {httpapi.MaxBufferedPerAddress, func(int) string { return address(1) }, map[string]int{address(1): 503, address(2): 200}},
+		"in all":        {httpapi.MaxBuffered, func(i int) string { return address(i % 250) }, map[string]int{address(251): 503}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newFixture(t)
+				ask := func(w http.ResponseWriter, from string) {
+					req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil)
+					req.RemoteAddr = from
+					r.api.Debug().ServeHTTP(w, req)
+				}
+				read := make(chan struct{})
+				for i := range c.unread {
+					go ask(unread{httptest.NewRecorder(), read}, c.from(i))
+				}
+				synctest.Wait()
+				for from, want := range c.next {
+					rec := httptest.NewRecorder()
+					ask(rec, from)
+					if refused := want == http.StatusServiceUnavailable; rec.Code != want || refused && rec.Header().Get("Retry-After") != "1" {
+						t.Errorf("from %s: %d with %v, want %d", from, rec.Code, rec.Header(), want)
+					}
+				}
+				close(read)
+				synctest.Wait()
+				for from := range c.next {
+					rec := httptest.NewRecorder()
+					if ask(rec, from); rec.Code != http.StatusOK {
+						t.Errorf("from %s, after the others have read: %d", from, rec.Code)
+					}
+				}
+			})
+		})
+	}
 }
 
 // While a check hangs and more requests wait for it than may, the balancer is told the previous result at once.

@@ -52,7 +52,7 @@ func NewWebhooks(secrets ...string) (*Webhooks, error) {
 	}
 	w := &Webhooks{}
 	for _, secret := range secrets {
-		if err := CheckSecret(secret); err != nil {
+		if _, err := SecretKey(secret); err != nil {
 			return nil, err
 		}
 		signer, err := standardwebhooks.NewWebhook(secret)
@@ -64,21 +64,21 @@ func NewWebhooks(secrets ...string) (*Webhooks, error) {
 	return w, nil
 }
 
-// CheckSecret returns an [ErrSecret] unless secret is whsec_ and a key of 24 to 64 bytes in base64. The error does
-// not show the secret.
-func CheckSecret(secret string) error {
+// SecretKey returns the key in a secret, or an [ErrSecret] unless that is whsec_ and a key of 24 to 64 bytes in base64.
+// The error does not show the secret.
+func SecretKey(secret string) ([]byte, error) {
 	encoded, found := strings.CutPrefix(secret, SecretPrefix)
 	if !found {
-		return fmt.Errorf("%w: want %s and a key in base64", ErrSecret, SecretPrefix)
+		return nil, fmt.Errorf("%w: want %s and a key in base64", ErrSecret, SecretPrefix)
 	}
 	key, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil {
-		return fmt.Errorf("%w: what follows %s is not base64", ErrSecret, SecretPrefix)
+		return nil, fmt.Errorf("%w: what follows %s is not base64", ErrSecret, SecretPrefix)
 	}
 	if len(key) < minKey || len(key) > maxKey {
-		return fmt.Errorf("%w: the key has %d bytes, want %d to %d", ErrSecret, len(key), minKey, maxKey)
+		return nil, fmt.Errorf("%w: the key has %d bytes, want %d to %d", ErrSecret, len(key), minKey, maxKey)
 	}
-	return nil
+	return key, nil
 }
 
 // Sign sets the headers of a webhook that is sent at a time.
