@@ -21,6 +21,8 @@ const pollEvery = 200 * time.Millisecond
 type balancer struct {
 	backends []*backend
 	next     atomic.Uint64
+	served   atomic.Int64 // requests that a backend answered
+	refused  atomic.Int64 // of these, with 5xx
 	failed   atomic.Int64 // requests that got no answer from their backend
 }
 
@@ -46,6 +48,13 @@ func newBalancer(t *testing.T, urls ...string) *balancer {
 		proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) {
 			b.failed.Add(1)
 			w.WriteHeader(http.StatusBadGateway)
+		}
+		proxy.ModifyResponse = func(resp *http.Response) error {
+			b.served.Add(1)
+			if resp.StatusCode >= http.StatusInternalServerError {
+				b.refused.Add(1)
+			}
+			return nil
 		}
 		b.backends = append(b.backends, &backend{url: target, proxy: proxy})
 	}

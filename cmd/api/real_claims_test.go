@@ -181,6 +181,18 @@ func TestInstanceGoesOnAfterARestart(t *testing.T) {
 // that dies too. Another process opens the voucher soon, although ClaimIdle is its default of 30 s.
 func TestProcessThatReopensDies(t *testing.T) {
 	t.Parallel()
+	openerDies(t, busyReopenLimit)
+}
+
+func TestSoakProcessThatReopensDies(t *testing.T) {
+	testkit.Soak(t)
+	for range 20 {
+		openerDies(t, reopenLimit)
+	}
+}
+
+func openerDies(t *testing.T, limit time.Duration) {
+	t.Helper()
 	where := sharedServers(t)
 	client := redisAt(t, where.redis[0])
 	a, b := startProcess(t, where), startProcess(t, where)
@@ -223,8 +235,8 @@ func TestProcessThatReopensDies(t *testing.T) {
 		return got.order != ""
 	})
 	took := time.Since(killed)
-	if took > busyReopenLimit {
-		t.Errorf("on sale again %v after the death", took)
+	if took > limit {
+		t.Errorf("on sale again %v after the death, want %v", took, limit)
 	}
 	_, more := sale.orderAllUnder("more-", 200)
 	maps.Copy(orders, more)
