@@ -44,7 +44,7 @@ func (s *AdmissionStore) Persist(ctx context.Context, batch []order.Accepted) ([
 			return states, err
 		}
 		if n == previouslyMissing {
-			return nil, errSecondOrder // no order id was the duplicate, so it was a user
+			return nil, s.secondOrder(ctx, missing, late) // no order id was the duplicate
 		}
 		prices, err := s.db.prices.of(ctx, s.db, missing)
 		if err != nil {
@@ -78,13 +78,44 @@ func (s *AdmissionStore) Persist(ctx context.Context, batch []order.Accepted) ([
 // errSecondOrder says that a user of the batch has another order, in the database or in the batch.
 var errSecondOrder = fmt.Errorf("%w: with another id", order.ErrAlreadyOrdered)
 
+// errNoSecondOrder says that a unique index refused a row, and no user has another order: the index, or a trigger, is
+// not one of this program, and may refuse every order.
+var errNoSecondOrder = fmt.Errorf("%w: %w: a duplicate row, although no user has a second order", order.ErrUnavailable, order.ErrRefused)
+
+// secondOrder returns why a unique index refused some orders although it was none of their ids.
+func (s *AdmissionStore) secondOrder(ctx context.Context, missing []order.Accepted, late []lateOrder) error {
+	all := slices.Clone(missing)
+	for _, o := range late {
+		all = append(all, o.accepted)
+	}
+	users, ids := map[int64][]int64{}, make([]int64, len(all))
+	for i, a := range all {
+		if ids[i] = a.OrderID; slices.Contains(users[a.VoucherID], a.UserID) {
+			return errSecondOrder
+		}
+		users[a.VoucherID] = append(users[a.VoucherID], a.UserID)
+	}
+	for voucherID, of := range users {
+		var others int64
+		err := s.db.rows.WithContext(ctx).Model(&orderRow{}).
+			Where("voucher_id = ? AND unique_user_id IN ? AND id NOT IN ?", voucherID, of, ids).Count(&others).Error
+		switch {
+		case err != nil:
+			return translate(ctx, err)
+		case others > 0:
+			return errSecondOrder
+		}
+	}
+	return errNoSecondOrder
+}
+
 // Reject implements [order.AdmissionStore]. A rejected order takes nothing from the stock, and its user
 // may place another one.
 func (s *AdmissionStore) Reject(ctx context.Context, a order.Accepted) (order.Status, error) {
 	if a.Late {
 		return s.rejectLate(ctx, a)
 	}
-	for {
+	for repeated := false; ; repeated = true {
 		states, missing, err := s.findExisting(ctx, []order.Accepted{a})
 		if err != nil {
 			return "", err
@@ -97,12 +128,11 @@ func (s *AdmissionStore) Reject(ctx context.Context, a order.Accepted) (order.St
 				ID: a.OrderID, VoucherID: a.VoucherID, UserID: a.UserID, Status: order.Rejected, CreatedAt: a.At,
 			}, false)
 		})
-		// Only the id can be a duplicate here: another process was faster.
-		if !errors.Is(err, errDuplicate) {
+		switch {
+		case !errors.Is(err, errDuplicate):
 			return order.Rejected, err
-		}
-		if err := ctx.Err(); err != nil {
-			return "", err
+		case repeated: // there is no such order, so it was not another process that wrote it first
+			return "", errNoSecondOrder
 		}
 	}
 }

@@ -183,3 +183,38 @@ func TestOnlyOwnCollisionsAreRepeated(t *testing.T) {
 		}
 	})
 }
+
+// A unique index that somebody has added refuses orders. No user has a second order, so no order is at fault.
+func TestDuplicateOfAnUnknownIndex(t *testing.T) {
+	t.Parallel()
+	engines(t, func(t *testing.T, d *DB) {
+		openVoucher(t, d, 1, 10)
+		openVoucher(t, d, 2, 10)
+		store, first, second := d.AdmissionStore(), accepted(1, 1, 41), accepted(2, 2, 41)
+		_, err := store.Persist(t.Context(), []order.Accepted{first})
+		noErr(t, err)
+		for _, index := range []string{"user_id", "created_at"} { // the second one refuses rejected orders, too
+			_, err := d.writers.ExecContext(t.Context(), "CREATE UNIQUE INDEX strange ON orders ("+index+")")
+			noErr(t, err)
+			_, err = store.Persist(t.Context(), []order.Accepted{second})
+			if !errors.Is(err, order.ErrUnavailable) || errors.Is(err, order.ErrAlreadyOrdered) {
+				t.Errorf("a unique index on %s: %v", index, err)
+			}
+			if _, err := store.Reject(t.Context(), second); !errors.Is(err, order.ErrUnavailable) {
+				t.Errorf("a unique index on %s: rejected with %v", index, err)
+			}
+			drop := "DROP INDEX strange ON orders"
+			if d.name == "sqlite" {
+				drop = "DROP INDEX strange"
+			}
+			_, err = d.writers.ExecContext(t.Context(), drop)
+			noErr(t, err)
+		}
+		states, err := store.Persist(t.Context(), []order.Accepted{second})
+		allStates(t, states, err, 1, order.Confirmed)
+		_, err = store.Persist(t.Context(), []order.Accepted{accepted(3, 2, 41)})
+		if !errors.Is(err, order.ErrAlreadyOrdered) {
+			t.Errorf("a second order: %v", err)
+		}
+	})
+}

@@ -78,7 +78,7 @@ func persistAsChild() error {
 		Client: client, Store: printing, Orders: db.Orders(), Log: slog.New(slog.NewTextHandler(os.Stdout, nil)),
 		Prefix: os.Getenv(childPrefix), Name: os.Getenv(childName), Faults: faults, BatchSize: 8,
 		Block: 20 * time.Millisecond, DiscoverEvery: 50 * time.Millisecond, ClaimIdle: 100 * time.Millisecond,
-		MinBackoff: 5 * time.Millisecond, MaxBackoff: 100 * time.Millisecond, MaxAttempts: 1000,
+		MinBackoff: 5 * time.Millisecond, MaxBackoff: 100 * time.Millisecond, MaxFailures: 1000, MaxAttempts: 1000,
 	})
 	if err != nil {
 		return err

@@ -68,8 +68,12 @@ type Config struct {
 	// MaxDeliveries is how often an entry is delivered as part of a batch. After that it
 	// is tried alone, because it may be the one that crashes its consumers. Default 3.
 	MaxDeliveries int64
-	// MaxAttempts is how often an entry must fail alone, or crash the process, with other
-	// orders written in between, before it is rejected. Default 5.
+	// MaxFailures is how often an order must fail alone before it is rejected, each time with another order of its
+	// voucher and bucket written since the failure before. Default 30: with the default of MaxBackoff that takes
+	// a minute. So an order is not rejected that met, a few times in a row, the one of several servers that refuses.
+	MaxFailures int64
+	// MaxAttempts is how often an entry must crash the process, with other orders written just before, until it
+	// is rejected. Default 5.
 	MaxAttempts int64
 	// MinBackoff and MaxBackoff are the pauses after the first failure and after many.
 	// Default 50 ms and 2 s.
@@ -107,6 +111,7 @@ func (c Config) withDefaults() Config {
 	c.ClaimEvery = cmp.Or(c.ClaimEvery, c.ClaimIdle/3)
 	c.HeartbeatEvery = cmp.Or(c.HeartbeatEvery, 500*time.Millisecond)
 	c.MaxDeliveries = cmp.Or(c.MaxDeliveries, 3)
+	c.MaxFailures = cmp.Or(c.MaxFailures, 30)
 	c.MaxAttempts = cmp.Or(c.MaxAttempts, 5)
 	c.MinBackoff = cmp.Or(c.MinBackoff, 50*time.Millisecond)
 	c.MaxBackoff = cmp.Or(c.MaxBackoff, 2*time.Second)
@@ -127,8 +132,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("fulfil: %d workers, batches of %d: at least 1 each, batches of at most %d", c.Workers, c.BatchSize, maxBatch)
 	case c.WaitReplicas < 0:
 		return fmt.Errorf("fulfil: WaitReplicas is %d, less than 0", c.WaitReplicas)
-	case min(c.MaxDeliveries, c.MaxAttempts) < 1:
-		return fmt.Errorf("fulfil: %d deliveries, %d attempts: at least 1 each", c.MaxDeliveries, c.MaxAttempts)
+	case min(c.MaxDeliveries, c.MaxFailures, c.MaxAttempts) < 1:
+		return fmt.Errorf("fulfil: %d deliveries, %d failures, %d attempts: at least 1 each", c.MaxDeliveries, c.MaxFailures, c.MaxAttempts)
 	case min(c.Block, c.ClaimIdle, c.ClaimEvery, c.HeartbeatEvery) < time.Millisecond: // Redis counts in ms, and blocks for ever on 0
 		return fmt.Errorf("fulfil: Block %v, ClaimIdle %v, ClaimEvery %v, HeartbeatEvery %v: at least 1 ms each", c.Block, c.ClaimIdle, c.ClaimEvery, c.HeartbeatEvery)
 	case min(c.MinBackoff, c.MaxBackoff, c.DiscoverEvery, c.RetainFor, c.FinishTimeout) <= 0:

@@ -22,7 +22,10 @@ func TestDatabaseRefuses(t *testing.T) {
 	for _, engine := range refusing {
 		t.Run(engine.name, func(t *testing.T) {
 			t.Parallel()
-			testRefusals(t, engine.start(t, testkit.SmallTablespace()...), engine.quick, 1500*time.Millisecond, 4*time.Millisecond)
+			quick := func(server *testkit.SQLServer, where testkit.Database) []testkit.Refusal {
+				return slices.DeleteFunc(testkit.Refusals(server, where), func(r testkit.Refusal) bool { return !slices.Contains(engine.quick, r.Name) })
+			}
+			testRefusals(t, engine.start(t, testkit.SmallTablespace()...), quick, 1500*time.Millisecond, 4*time.Millisecond, 4*time.Millisecond)
 		})
 	}
 }
@@ -32,7 +35,20 @@ func TestSoakDatabaseRefuses(t *testing.T) {
 	testkit.Soak(t)
 	for _, engine := range refusing {
 		t.Run(engine.name, func(t *testing.T) {
-			testRefusals(t, engine.start(t, testkit.SmallTablespace()...), nil, 30*time.Second, 2*time.Millisecond)
+			testRefusals(t, engine.start(t, testkit.SmallTablespace()...), testkit.Refusals, 30*time.Second, 2*time.Millisecond, 2*time.Millisecond)
+		})
+	}
+}
+
+// The database refuses all orders of one voucher, because of its schema, and takes those of another one. None is rejected.
+func TestDatabaseRefusesAVoucher(t *testing.T) {
+	for _, engine := range refusing {
+		t.Run(engine.name, func(t *testing.T) {
+			t.Parallel()
+			ofVoucher2 := func(server *testkit.SQLServer, where testkit.Database) []testkit.Refusal {
+				return testkit.VoucherRefusals(server, where, 2)
+			}
+			testRefusals(t, engine.start(t), ofVoucher2, 2*time.Second, 4*time.Millisecond, 200*time.Millisecond)
 		})
 	}
 }
@@ -48,12 +64,16 @@ var refusing = []struct {
 	{"mysql", testkit.NewMySQL, []string{"read-only transactions", "offline", "disk full"}},
 }
 
-func testRefusals(t *testing.T, server *testkit.SQLServer, only []string, last, every time.Duration) {
+// testRefusals sells two vouchers, with an order every so often for each, during refusals that last for a time.
+func testRefusals(
+	t *testing.T, server *testkit.SQLServer, refusals func(*testkit.SQLServer, testkit.Database) []testkit.Refusal, last time.Duration, every ...time.Duration,
+) {
 	where := server.Account(t, server.Database(t))
 	s := openEnv(t, clientOf(t, testkit.Redis(t).Addr()), where, 2, 1_000_000)
 	watched := &errorCounter{AdmissionStore: s.db.AdmissionStore()}
 	change := func(c *Config) {
 		c.Store, c.BatchSize, c.ClaimIdle, c.Log = watched, 100, time.Second, slog.New(slog.DiscardHandler)
+		c.MaxBackoff, c.MaxFailures = 100*time.Millisecond, 5
 	}
 	s.run(change)
 	s.run(change)
@@ -67,9 +87,9 @@ func testRefusals(t *testing.T, server *testkit.SQLServer, only []string, last, 
 		before := len(s.accepted)
 		quit := make(chan struct{})
 		var buyers sync.WaitGroup
-		for _, id := range s.vouchers {
+		for i, id := range s.vouchers {
 			buyers.Go(func() {
-				for tick := time.NewTicker(every); ; {
+				for tick := time.NewTicker(every[i]); ; {
 					select {
 					case <-quit:
 						tick.Stop()
@@ -86,10 +106,7 @@ func testRefusals(t *testing.T, server *testkit.SQLServer, only []string, last, 
 		return len(s.accepted) - before
 	}
 	var before int64
-	for _, refusal := range testkit.Refusals(server, where) {
-		if only != nil && !slices.Contains(only, refusal.Name) {
-			continue
-		}
+	for _, refusal := range refusals(server, where) {
 		t.Run(refusal.Name, func(t *testing.T) {
 			watched.clear()
 			n := flow(func() {

@@ -3,6 +3,7 @@ package fulfil
 import (
 	"iter"
 	"slices"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 
@@ -17,6 +18,9 @@ type stream struct {
 	keys    ledger.Keys
 	// finalChannel announces the final orders of the voucher, of all its buckets.
 	finalChannel string
+	// writtenNew and writtenLate count the orders of this stream that the process has written. Late ones take a
+	// voucher again, and are written by other statements.
+	writtenNew, writtenLate atomic.Int64
 }
 
 // streamID identifies a stream.
@@ -58,6 +62,19 @@ type entry struct {
 	// deliveries is the number of deliveries; 0 if it was not counted.
 	deliveries int64
 }
+
+// written returns the counter of the orders that are like this one: of the same voucher and bucket, and written by the
+// same statements. The database may refuse all of them, and take those of other vouchers.
+func (e *entry) written() *atomic.Int64 {
+	if e.order.Late {
+		return &e.writtenLate
+	}
+	return &e.writtenNew
+}
+
+// isNew reports whether the order was delivered for the first time. The database may have any other order already, and
+// then its success does not show that the database takes orders.
+func (e *entry) isNew() bool { return e.deliveries == 0 && e.order.At.Equal(ledger.EntryTime(e.id)) }
 
 // group is one delivery of an entry of the stream that has several orders. They are written like any other orders,
 // and the entry is acknowledged with the last one. If one of them cannot be written, the entry is split: then each

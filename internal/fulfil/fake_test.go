@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 )
 
@@ -84,7 +85,9 @@ func (m *fakeStreams) readNew(_ context.Context, consumer string, _ []*stream, c
 	err = m.locked(func() {
 		for _, h := range m.entries {
 			if !h.acknowledged && h.consumer == "" && len(found) < count {
-				found = append(found, m.deliver(h, consumer))
+				e := m.deliver(h, consumer)
+				e.deliveries = 0 // a first delivery is not counted
+				found = append(found, e)
 			}
 		}
 	})
@@ -255,8 +258,9 @@ func (m *fakeStreams) Reject(context.Context, order.Accepted) (order.Status, err
 // accept adds an order to the stream.
 func (m *fakeStreams) accept() {
 	n := int64(len(m.entries) + 1)
+	id := fmt.Sprintf("%05d", n)
 	m.entries = append(m.entries, &delivery{entry: entry{
-		stream: m.stream, id: fmt.Sprintf("%05d", n), order: order.Accepted{OrderID: n, VoucherID: 1, UserID: n},
+		stream: m.stream, id: id, order: order.Accepted{OrderID: n, VoucherID: 1, UserID: n, At: ledger.EntryTime(id)},
 	}})
 }
 

@@ -191,7 +191,7 @@ func TestDeliveredTwice(t *testing.T) {
 			s.must(s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: s.keys(1).Orders, Values: fields(a)}).Err())
 		}
 		for range 2 {
-			s.run(func(c *Config) { c.Faults, c.BatchSize, c.MaxAttempts = faults, 5, 1000 })
+			s.run(func(c *Config) { c.Faults, c.BatchSize, c.MaxFailures, c.MaxAttempts = faults, 5, 1000, 1000 })
 		}
 		if n := s.checkFinalState(); n != 0 || len(s.deadLetters(1)) != 0 {
 			t.Errorf("%d rejected, dead letters %v", n, s.deadLetters(1))
@@ -320,8 +320,11 @@ func TestDatabaseDownAndBack(t *testing.T) {
 	t.Parallel()
 	server := testkit.NewMariaDB(t)
 	s := openEnv(t, clientOf(t, testkit.Redis(t).Addr()), server.Database(t), 2, 1000)
-	s.run(func(c *Config) { c.ClaimIdle, c.MaxDeliveries, c.MaxAttempts = 200*time.Millisecond, 1, 1 })
-	s.run(func(c *Config) { c.ClaimIdle, c.MaxDeliveries, c.MaxAttempts = 200*time.Millisecond, 1, 1 })
+	for range 2 {
+		s.run(func(c *Config) {
+			c.ClaimIdle, c.MaxDeliveries, c.MaxFailures, c.MaxAttempts = 200*time.Millisecond, 1, 1, 1
+		})
+	}
 	s.accept(1, 50)
 	s.waitUntilEmpty()
 	server.Kill()
@@ -410,6 +413,7 @@ func TestConfig(t *testing.T) {
 		"blocks for ever":    func(c *Config) { c.Block = time.Microsecond },
 		"negative timeout":   func(c *Config) { c.FinishTimeout = -1 },
 		"negative attempts":  func(c *Config) { c.MaxAttempts = -1 },
+		"negative failures":  func(c *Config) { c.MaxFailures = -1 },
 		"negative idle time": func(c *Config) { c.ClaimIdle = -1 },
 	} {
 		if f, err := New(s.config(wrong)); err == nil || f != nil {

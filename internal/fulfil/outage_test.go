@@ -62,13 +62,13 @@ func TestBadEntriesAreIsolated(t *testing.T) {
 					if persisted != 498 || !maps.Equal(rejected, map[int64]Reason{77: SoldOut}) {
 						t.Errorf("without other orders: %d persisted, rejected %v", persisted, rejected)
 					}
-					m.flow(time.Second, 4*time.Second)
+					m.flow(time.Second, 29*time.Second)
 					if _, rejected = m.after(0); len(rejected) != 1 {
-						t.Errorf("after less than five counted failures: rejected %v", rejected)
+						t.Errorf("after less than 30 counted failures: rejected %v", rejected)
 					}
-					m.flow(time.Second, 30*time.Second)
+					m.flow(time.Second, 31*time.Second)
 					persisted, rejected = m.after(10 * time.Second)
-					if persisted != 498+34 || !maps.Equal(rejected, map[int64]Reason{77: SoldOut, 401: Failed}) {
+					if persisted != 498+60 || !maps.Equal(rejected, map[int64]Reason{77: SoldOut, 401: Failed}) {
 						t.Errorf("finally: %d persisted, rejected %v", persisted, rejected)
 					}
 				})

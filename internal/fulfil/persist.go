@@ -78,7 +78,7 @@ func (b *bisection) write(ctx context.Context, batch []entry) error {
 		return b.reject(ctx, retryEntry{entry: batch[0]}, reason, err)
 	}
 	if len(batch) == 1 {
-		b.failed = append(b.failed, retryEntry{entry: batch[0], failures: 1, writes: b.health.writes()})
+		b.failed = append(b.failed, retryEntry{entry: batch[0], failures: 1, writes: b.health.writes(), alike: batch[0].written().Load()})
 	}
 	if b.pauseDue = transient(err); len(batch) == 1 {
 		return nil
@@ -113,6 +113,11 @@ func (w *worker) tryWrite(ctx context.Context, batch []entry) ([]order.Status, e
 	statuses, err := w.write(ctx, accepted(batch))
 	w.config.Observer.batch(len(batch), time.Since(began), err)
 	w.recordWrite(ctx, began, err)
+	for i, status := range statuses {
+		if status.Persisted() && batch[i].isNew() {
+			batch[i].written().Add(1)
+		}
+	}
 	return statuses, err
 }
 

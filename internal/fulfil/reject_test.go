@@ -203,7 +203,7 @@ func TestUnforeseenFailure(t *testing.T) {
 				}
 				return bad.AdmissionStore.Persist(ctx, batch)
 			}
-			s.run(func(c *Config) { c.Store, c.Workers, c.MaxAttempts = bad, 1, 3 })
+			s.run(func(c *Config) { c.Store, c.Workers, c.MaxFailures = bad, 1, 3 })
 			testkit.Until(t, "it is rejected", func() bool {
 				s.accept(1, 1)
 				return len(s.deadLetters(1)) > 0
@@ -237,7 +237,7 @@ func TestEverythingFails(t *testing.T) {
 		}
 		return nil, strange
 	}
-	s.run(func(c *Config) { c.Store, c.MaxAttempts = bad, 2 })
+	s.run(func(c *Config) { c.Store, c.MaxFailures = bad, 2 })
 	for range 50 {
 		<-asked
 	}

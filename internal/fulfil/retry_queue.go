@@ -14,11 +14,11 @@ import (
 type retryEntry struct {
 	entry
 	due time.Time
-	// failures is how often it failed alone. writes is the value of [dbHealth.writes] at
-	// the latest failure: if that has grown, others were written since.
-	failures int
-	writes   int64
-	// countedFailures is the number of failures that followed the write of another order,
+	// failures is how often it failed alone. writes and alike are the values of [dbHealth.writes], at the
+	// first failure, and of [entry.written], at the latest: if they have grown, others were written since.
+	failures      int
+	writes, alike int64
+	// countedFailures is the number of failures that followed the write of an order like this one,
 	// which itself followed the previous failure.
 	countedFailures int64
 }
@@ -82,20 +82,20 @@ func (w *worker) tryAlone(ctx context.Context, e retryEntry) (outage bool, err e
 }
 
 // requeue queues an entry again that failed alone. It rejects the entry if the failures are
-// now proven to be its own: the database objects to it repeatedly and takes others in
-// between.
+// now proven to be its own: the database objects to it every time, and takes others that are like it in
+// between. Orders of other vouchers prove nothing: a trigger or a foreign key may refuse one voucher.
 func (w *worker) requeue(ctx context.Context, e retryEntry, err error) error {
-	writes := w.health.writes()
-	if mayBlameOrder(err) && e.failures > 0 && writes > e.writes {
+	alike := e.written().Load()
+	if mayBlameOrder(err) && e.failures > 0 && alike > e.alike {
 		e.countedFailures++
-		w.config.Log.LogAttrs(ctx, slog.LevelWarn, "fulfil: an order fails while others are written",
+		w.config.Log.LogAttrs(ctx, slog.LevelWarn, "fulfil: an order fails while others of its voucher are written",
 			slog.Int64("voucher", e.voucher), slog.String("entry", e.id), slog.Int64("order", e.order.OrderID),
 			slog.Int64("attempt", e.countedFailures), slog.Any("error", err))
-		if e.countedFailures >= w.config.MaxAttempts {
+		if e.countedFailures >= w.config.MaxFailures {
 			return w.reject(ctx, e, Failed, err)
 		}
 	}
-	e.writes = writes
+	e.alike = alike
 	e.failures++
 	w.retryLater(e, backoff(e.failures, w.config.MinBackoff, w.config.MaxBackoff))
 	return nil

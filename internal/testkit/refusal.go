@@ -41,7 +41,7 @@ func SmallTablespace() []string {
 	}
 }
 
-// Refusal is a state of a database server in which it refuses every write with the same error.
+// Refusal is a state of a database server in which it refuses every write, or those for one voucher, with the same error.
 type Refusal struct {
 	Name string
 	// Number is the number of the server's error.
@@ -80,6 +80,25 @@ func Refusals(server *SQLServer, db Database) []Refusal {
 	return all
 }
 
+// VoucherRefusals lists refusals of the orders of one voucher: the server takes those of all others.
+func VoucherRefusals(server *SQLServer, db Database, voucherID int64) []Refusal {
+	r := &refuser{server: server.process, db: db}
+	_, r.schema, _ = strings.Cut(db.DSN, "/")
+	orders, trigger, known := r.schema+".orders", r.schema+".refuses", r.schema+".known"
+	return []Refusal{
+		{"trigger", 1644, r.statements(
+			fmt.Sprintf("CREATE TRIGGER %s BEFORE UPDATE ON %s.vouchers FOR EACH ROW IF NEW.id = %d THEN SIGNAL SQLSTATE '45000'; END IF", trigger, r.schema, voucherID),
+			"DROP TRIGGER "+trigger,
+		)},
+		{"foreign key", 1452, r.changes([]string{
+			"CREATE TABLE " + known + " (id BIGINT PRIMARY KEY)",
+			fmt.Sprintf("INSERT INTO %s SELECT id FROM %s.vouchers WHERE id <> %d", known, r.schema, voucherID),
+			"SET foreign_key_checks = OFF", // for the orders that are there already
+			"ALTER TABLE " + orders + " ADD CONSTRAINT refuses FOREIGN KEY (voucher_id) REFERENCES " + known + " (id)",
+		}, []string{"ALTER TABLE " + orders + " DROP FOREIGN KEY refuses", "DROP TABLE " + known})},
+	}
+}
+
 // refuser begins and ends the refusals of a server.
 type refuser struct {
 	server *sqlProcess
@@ -102,20 +121,34 @@ func (r *refuser) admin(ctx context.Context) (*sql.Conn, func() error, error) {
 
 // statements begins a refusal with one statement and ends it with another one.
 func (r *refuser) statements(begin, end string) func(context.Context) (func(context.Context) error, error) {
+	return r.changes([]string{begin}, []string{end})
+}
+
+// execAll executes statements until one fails.
+func execAll(ctx context.Context, conn *sql.Conn, statements []string) error {
+	for _, query := range statements {
+		if _, err := conn.ExecContext(ctx, query); err != nil {
+			return fmt.Errorf("%s: %w", query, err)
+		}
+	}
+	return nil
+}
+
+// changes begins a refusal with some statements and ends it with others, all of them on one connection.
+func (r *refuser) changes(begin, end []string) func(context.Context) (func(context.Context) error, error) {
 	return func(ctx context.Context) (func(context.Context) error, error) {
 		admin, done, err := r.admin(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if _, err := admin.ExecContext(ctx, begin); err != nil {
-			return nil, errors.Join(fmt.Errorf("%s: %w", begin, err), done())
+		if err := execAll(ctx, admin, begin); err != nil {
+			return nil, errors.Join(err, done())
 		}
 		if err := r.killConnections(ctx, admin, nil); err != nil {
 			return nil, errors.Join(err, done())
 		}
 		return func(ctx context.Context) error {
-			_, err := admin.ExecContext(ctx, end)
-			return errors.Join(err, done())
+			return errors.Join(execAll(ctx, admin, end), done())
 		}, nil
 	}
 }
