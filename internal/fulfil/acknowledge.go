@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -83,22 +82,24 @@ func (r *redisStreams) deadLetter(ctx context.Context, e entry, returnStock bool
 	return moved, nil
 }
 
-// attemptsTTL is the time to live of the attempts. Deleting an entry deletes its attempts,
-// but a late worker may add some afterwards.
-const attemptsTTL = 24 * time.Hour
-
-func (r *redisStreams) addAttempts(ctx context.Context, e entry, by int64) (int64, error) {
+func (r *redisStreams) beginAttempt(ctx context.Context, e entry, process string) (int64, error) {
 	n, err := call(ctx, r, e.stream, nodeTimeout, func(ctx context.Context) (int64, error) {
-		pipe := r.client.Pipeline()
-		n := pipe.HIncrBy(ctx, e.keys.Tries, e.id, by)
-		pipe.Expire(ctx, e.keys.Tries, attemptsTTL)
-		_, err := pipe.Exec(ctx)
-		return n.Val(), err
+		return r.scripts.BeginAttempt(ctx, r.client, e.keys, e.id, process)
 	})
 	if err != nil {
-		return 0, fmt.Errorf("count the attempts of entry %s: %w", e.id, err)
+		return 0, fmt.Errorf("begin an attempt at entry %s: %w", e.id, err)
 	}
 	return n, nil
+}
+
+func (r *redisStreams) endAttempt(ctx context.Context, e entry, process string) error {
+	_, err := call(ctx, r, e.stream, nodeTimeout, func(ctx context.Context) (any, error) {
+		return nil, r.scripts.EndAttempt(ctx, r.client, e.keys, e.id, process)
+	})
+	if err != nil {
+		return fmt.Errorf("end an attempt at entry %s: %w", e.id, err)
+	}
+	return nil
 }
 
 func (r *redisStreams) findReservation(ctx context.Context, e entry) (order.Accepted, bool, error) {

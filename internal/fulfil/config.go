@@ -70,7 +70,8 @@ type Config struct {
 	MaxDeliveries int64
 	// MaxFailures is how often an order must fail alone before it is rejected, each time with another order of its
 	// voucher and bucket written since the failure before. Default 30: with the default of MaxBackoff that takes
-	// a minute. So an order is not rejected that met, a few times in a row, the one of several servers that refuses.
+	// half a minute at least. Where one of several servers behind a proxy refuses everything, an order meets the
+	// others in that time.
 	MaxFailures int64
 	// MaxAttempts is how often an entry must crash the process, with other orders written just before, until it
 	// is rejected. Default 5.

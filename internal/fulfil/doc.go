@@ -35,17 +35,18 @@
 //	the database names the order's own     reject it
 //	fault (already ordered, sold out,
 //	...)
-//	the database objects to an order in    queue it for a retry. A failure counts if another order
-//	another way, or writing it panics      was written since the previous one. Reject it after
-//	                                       MaxAttempts counted failures. Without other orders it
-//	                                       waits
+//	the database objects to an order in    queue it for a retry. A failure counts if another order of
+//	another way, or writing it panics      the same voucher and bucket was written since the previous
+//	                                       one. Reject it after MaxFailures counted failures. Without
+//	                                       such orders it waits: the database may refuse all of them
 //	an entry fails, and the error says     queue it for a retry, however often others are written
 //	nothing about it
 //	a rejection cannot be recorded         offer the order to the database again later
 //	an entry crashes the process, again    Redis counts deliveries. After MaxDeliveries try the
-//	and again                              entry alone. If others were written just before, count
-//	                                       the attempt before it begins and uncount it when it
-//	                                       ends: the attempts that remain crashed the process
+//	and again                              entry alone. If others were written just before, record
+//	                                       in Redis that this process begins to, and that it has
+//	                                       ended. Reject it once MaxAttempts processes have begun
+//	                                       and not ended: it crashed them
 //	a failover promotes a replica that     twice a second, count what is pending under the workers'
 //	lacks the latest acknowledgements;     names. A worker that knows of fewer entries replays all
 //	no call fails                          of them

@@ -23,17 +23,20 @@ type fakeStreams struct {
 	stream   *stream
 	entries  []*delivery
 	rejected map[int64]Reason
-	attempts map[string]int64
+	attempts map[string]map[string]bool // the processes whose attempts have not ended, by entry
+	begun    int                        // attempts
 	// page is the number of entries that one claimIdle examines.
 	page int
 	// dbErr, unless nil, is the database's error for everything. redisDown: no call to Redis
 	// succeeds.
-	dbErr      error
-	redisDown  bool
-	offered    []int // the sizes of the batches
-	persisted  map[int64]time.Time
-	refuse     func(order.Accepted) error
-	heartbeats map[string]time.Time // until when, by key
+	dbErr     error
+	redisDown bool
+	// repliesLost: an attempt that begins is recorded, and the worker does not learn of it.
+	repliesLost bool
+	offered     []int // the sizes of the batches
+	persisted   map[int64]time.Time
+	refuse      func(order.Accepted) error
+	heartbeats  map[string]time.Time // until when, by key
 }
 
 type delivery struct {
@@ -45,7 +48,7 @@ type delivery struct {
 
 func newFakeStreams(orders int) *fakeStreams {
 	m := &fakeStreams{
-		stream: newStream("", 1, 0), rejected: map[int64]Reason{}, attempts: map[string]int64{}, page: 10,
+		stream: newStream("", 1, 0), rejected: map[int64]Reason{}, attempts: map[string]map[string]bool{}, page: 10,
 		persisted: map[int64]time.Time{}, heartbeats: map[string]time.Time{},
 	}
 	for range orders {
@@ -204,12 +207,23 @@ func (m *fakeStreams) deadLetter(_ context.Context, e entry, _ bool, reason Reas
 	return rejected, err
 }
 
-func (m *fakeStreams) addAttempts(_ context.Context, e entry, by int64) (n int64, err error) {
+func (m *fakeStreams) beginAttempt(_ context.Context, e entry, process string) (n int64, err error) {
 	err = m.locked(func() {
-		m.attempts[e.id] += by
-		n = m.attempts[e.id]
+		if m.attempts[e.id] == nil {
+			m.attempts[e.id] = map[string]bool{}
+		}
+		m.attempts[e.id][process] = true
+		m.begun++
+		n = int64(len(m.attempts[e.id]))
 	})
+	if err == nil && m.repliesLost {
+		return 0, errRedisDown
+	}
 	return n, err
+}
+
+func (m *fakeStreams) endAttempt(_ context.Context, e entry, process string) error {
+	return m.locked(func() { delete(m.attempts[e.id], process) })
 }
 
 func (m *fakeStreams) findReservation(_ context.Context, e entry) (order.Accepted, bool, error) {

@@ -21,6 +21,8 @@ type Fulfiller struct {
 	reader   streamReader
 	notifier *notifier
 	health   dbHealth
+	// incarnation tells this process from one of the same name before it.
+	incarnation string
 	// retrying is the number of entries in the retry queues of all workers.
 	retrying atomic.Int64
 
@@ -50,7 +52,7 @@ func New(c Config) (*Fulfiller, error) {
 }
 
 func newFulfiller(c Config, r streamReader) *Fulfiller {
-	f := &Fulfiller{config: c, reader: r, notifier: newNotifier(c.Client), watchedIDs: map[streamID]bool{}}
+	f := &Fulfiller{config: c, reader: r, notifier: newNotifier(c.Client), incarnation: randomName(), watchedIDs: map[streamID]bool{}}
 	f.watched.Store(&[]*stream{})
 	return f
 }

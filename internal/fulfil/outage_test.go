@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -229,23 +228,59 @@ func TestOnlyCrashingAttemptsCount(t *testing.T) {
 		m := newFakeStreams(10)
 		m.dbErr = order.ErrUnavailable
 		for _, h := range m.entries {
-			h.deliveries = 100
+			h.consumer, h.deliveries = "gone-1", 100
 		}
 		m.work(t, nil, func() {
 			m.flow(time.Minute, time.Hour)
 			m.set(func() {
-				if n := slices.Collect(maps.Values(m.attempts)); len(n) != 0 {
-					t.Errorf("attempts were counted in an outage: %v", n)
+				if len(m.attempts) != 0 {
+					t.Errorf("attempts were counted in an outage: %v", m.attempts)
 				}
 				m.dbErr = nil
 			})
 			if persisted, rejected := m.after(10 * time.Second); persisted != 70 || len(rejected) != 0 {
 				t.Errorf("%d persisted, rejected %v", persisted, rejected)
 			}
-			for id, n := range m.attempts {
-				if n != 0 {
-					t.Errorf("entry %s has %d unfinished attempts", id, n)
+			for id, unfinished := range m.attempts {
+				if len(unfinished) != 0 {
+					t.Errorf("entry %s has unfinished attempts of %v", id, unfinished)
 				}
+			}
+		})
+	})
+}
+
+// Redis records the attempts and its replies are lost, for several processes after each other. The database was not
+// asked, so that is no reason to reject an order.
+func TestLostRepliesAreNoAttempts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newFakeStreams(1)
+		suspicious := m.entries[0]
+		suspicious.consumer, suspicious.deliveries, m.repliesLost = "gone-1", 100, true
+		m.refuse = func(a order.Accepted) error {
+			if a.OrderID == 1 {
+				return order.ErrUnavailable // before the first write nothing is counted, and the database is asked
+			}
+			return nil
+		}
+		for range 20 { // processes
+			m.work(t, func(c *Config) { c.ClaimIdle, c.ClaimEvery = time.Second, time.Second }, func() {
+				m.flow(100*time.Millisecond, 30*time.Second)
+				if _, rejected := m.after(0); suspicious.acknowledged || len(rejected) != 0 {
+					t.Errorf("written %v, rejected %v", suspicious.acknowledged, rejected)
+				}
+			})
+			if n := len(m.attempts[suspicious.id]); n != 0 || m.begun == 0 {
+				t.Errorf("%d of %d attempts have not ended", n, m.begun)
+			}
+			m.begun = 0
+		}
+		m.repliesLost, m.refuse = false, nil
+		m.work(t, func(c *Config) { c.ClaimIdle, c.ClaimEvery = time.Second, time.Second }, func() {
+			m.flow(time.Second, 10*time.Second)
+			if _, rejected := m.after(10 * time.Second); !suspicious.acknowledged || len(rejected) != 0 {
+				t.Errorf("written %v, rejected %v", suspicious.acknowledged, rejected)
 			}
 		})
 	})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -268,12 +269,23 @@ func TestDeadlyEntry(t *testing.T) {
 	s.must(err)
 	for _, e := range entries {
 		if e.order.OrderID == deadly { // then it was tried alone, and two more processes crashed
-			for range 2 {
-				_, err := in.addAttempts(t.Context(), e, 1)
-				s.must(err)
+			for n := range int64(2) {
+				process := strconv.FormatInt(n, 10)
+				for range 2 { // the call is repeated, as after a lost reply
+					unfinished, err := in.beginAttempt(t.Context(), e, process)
+					if s.must(err); unfinished != n+1 {
+						t.Errorf("%d unfinished attempts, want %d", unfinished, n+1)
+					}
+				}
 			}
-			// Attempts that a worker counts after the entry was deleted expire.
-			if ttl, err := s.client.TTL(t.Context(), e.keys.Tries).Result(); err != nil || ttl <= 0 || ttl > attemptsTTL {
+			for range 2 { // a process that ended its attempt
+				_, err := in.beginAttempt(t.Context(), e, "well")
+				s.must(err)
+				s.must(in.endAttempt(t.Context(), e, "well"))
+				s.must(in.endAttempt(t.Context(), e, "well"))
+			}
+			// Attempts that a worker begins after the entry was deleted expire.
+			if ttl, err := s.client.TTL(t.Context(), e.keys.Tries).Result(); err != nil || ttl <= 0 || ttl > 24*time.Hour {
 				t.Errorf("the attempts expire in %v, %v", ttl, err)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -26,7 +27,7 @@ type retryEntry struct {
 // retry tries the entries that are due. During an outage it stops at the first failure;
 // the order is random, so that no entry always comes first.
 func (w *worker) retry(ctx context.Context) {
-	w.uncountEndedAttempts(ctx)
+	w.endAttempts(ctx)
 	now := time.Now()
 	var due []retryEntry
 	w.retryQueue = slices.DeleteFunc(w.retryQueue, func(e retryEntry) bool {
@@ -51,23 +52,32 @@ func (w *worker) retry(ctx context.Context) {
 	}
 }
 
+// attempt identifies an attempt to write an entry alone.
+type attempt struct {
+	stream *stream
+	id     string
+}
+
 // tryAlone writes a single entry. It reports an outage if the database's error says nothing
 // about the entry.
 func (w *worker) tryAlone(ctx context.Context, e retryEntry) (outage bool, err error) {
 	if e.malformed != nil {
 		return false, w.reject(ctx, e, Malformed, e.malformed)
 	}
-	unfinished, err := w.countAttempt(ctx, e.entry)
-	switch {
-	case err != nil:
-		return false, err
-	case unfinished > w.config.MaxAttempts:
-		return false, w.reject(ctx, e, Deadly, errDeadly)
+	suspicious := w.suspicious(e.entry)
+	if suspicious {
+		unfinished, err := w.reader.beginAttempt(ctx, e.entry, w.incarnation)
+		switch {
+		case err != nil:
+			w.endAttempt(ctx, e.entry) // it may have begun, for all that Redis says
+			return false, err
+		case unfinished > w.config.MaxAttempts:
+			return false, w.reject(ctx, e, Deadly, errDeadly)
+		}
 	}
 	statuses, err := w.tryWrite(ctx, []entry{e.entry})
-	if unfinished > 0 {
-		w.unsettledAttempts = append(w.unsettledAttempts, e.entry)
-		w.uncountEndedAttempts(context.WithoutCancel(ctx))
+	if suspicious {
+		w.endAttempt(ctx, e.entry)
 	}
 	switch {
 	case err == nil:
@@ -88,7 +98,7 @@ func (w *worker) requeue(ctx context.Context, e retryEntry, err error) error {
 	alike := e.written().Load()
 	if mayBlameOrder(err) && e.failures > 0 && alike > e.alike {
 		e.countedFailures++
-		w.config.Log.LogAttrs(ctx, slog.LevelWarn, "fulfil: an order fails while others of its voucher are written",
+		w.config.Log.LogAttrs(ctx, slog.LevelWarn, "fulfil: an order fails while others are written",
 			slog.Int64("voucher", e.voucher), slog.String("entry", e.id), slog.Int64("order", e.order.OrderID),
 			slog.Int64("attempt", e.countedFailures), slog.Any("error", err))
 		if e.countedFailures >= w.config.MaxFailures {
@@ -104,25 +114,26 @@ func (w *worker) requeue(ctx context.Context, e retryEntry, err error) error {
 // errDeadly is the detail of a dead letter with the reason [Deadly].
 var errDeadly = errors.New("fulfil: the process ended during each attempt, and not when others were written")
 
-// countAttempt counts an attempt that may crash the process, before it begins. It returns
-// the number of attempts without an end, including this one; 0 if it was not counted.
+// suspicious reports whether an attempt at an entry may crash the process, so that Redis has to know of it before it
+// begins. Attempts that remain there, because they ended their processes, have the entry rejected.
 //
-// It counts only entries that were delivered suspiciously often, and only while the
-// database takes others. During an outage an attempt lasts as long as the database hangs,
-// and a process that ends meanwhile says nothing about the entry.
-func (w *worker) countAttempt(ctx context.Context, e entry) (unfinished int64, err error) {
-	if e.deliveries <= w.config.MaxDeliveries || !w.health.healthy() {
-		return 0, nil
-	}
-	return w.reader.addAttempts(ctx, e, 1)
+// That concerns only entries that were delivered suspiciously often, and only while the database takes others. During
+// an outage an attempt lasts as long as the database hangs, and a process that ends meanwhile says nothing about the
+// entry.
+func (w *worker) suspicious(e entry) bool {
+	return e.deliveries > w.config.MaxDeliveries && w.health.healthy()
 }
 
-// uncountEndedAttempts decrements the count of attempts that have ended. If Redis does not
-// answer, it is repeated later.
-func (w *worker) uncountEndedAttempts(ctx context.Context) {
-	w.unsettledAttempts = slices.DeleteFunc(w.unsettledAttempts, func(e entry) bool {
-		_, err := w.reader.addAttempts(ctx, e, -1)
-		return err == nil
+// endAttempt records that an attempt has ended, or did not take place. If Redis does not answer, that is repeated later.
+func (w *worker) endAttempt(ctx context.Context, e entry) {
+	w.unsettledAttempts[attempt{stream: e.stream, id: e.id}] = e
+	w.endAttempts(context.WithoutCancel(ctx))
+}
+
+// endAttempts records the ends of attempts.
+func (w *worker) endAttempts(ctx context.Context) {
+	maps.DeleteFunc(w.unsettledAttempts, func(_ attempt, e entry) bool {
+		return w.reader.endAttempt(ctx, e, w.incarnation) == nil
 	})
 }
 

@@ -48,8 +48,11 @@ type streamReader interface {
 	// deadLetter moves an entry to the dead letters. With returnStock it also returns the
 	// reservation of e.order. It reports false if another consumer was faster.
 	deadLetter(ctx context.Context, e entry, returnStock bool, reason Reason, detail string) (bool, error)
-	// addAttempts adds by to the number of attempts of an entry, and returns it.
-	addAttempts(ctx context.Context, e entry, by int64) (int64, error)
+	// beginAttempt records that a process is about to write an entry alone, and returns how many processes have
+	// begun that and not ended it. With an error it may be recorded. endAttempt records the end of an attempt, if it
+	// had begun. Both may be repeated.
+	beginAttempt(ctx context.Context, e entry, process string) (unfinished int64, err error)
+	endAttempt(ctx context.Context, e entry, process string) error
 	// findReservation completes the order of a malformed entry from the voucher's
 	// reservations. It reports whether it found the reservation.
 	findReservation(ctx context.Context, e entry) (order.Accepted, bool, error)

@@ -33,9 +33,8 @@ type worker struct {
 	// latest report to the observer.
 	retryQueue []retryEntry
 	reported   int
-	// unsettledAttempts are attempts that have ended and whose count is still to be
-	// decremented.
-	unsettledAttempts []entry
+	// unsettledAttempts are attempts that have ended, and Redis may not know it yet.
+	unsettledAttempts map[attempt]entry
 	// stopping reports whether the worker is to read no more entries.
 	stopping func() bool
 	// recovered is the latest count of pending entries that recoverPending has used.
@@ -63,7 +62,7 @@ type streamState struct {
 func newWorker(f *Fulfiller, n int) *worker {
 	return &worker{
 		Fulfiller: f, name: fmt.Sprintf("%s-%d", f.config.Name, n+1), claimer: n == 0,
-		streams: map[*stream]*streamState{}, known: &[]*stream{},
+		streams: map[*stream]*streamState{}, known: &[]*stream{}, unsettledAttempts: map[attempt]entry{},
 		// A random offset spreads the claims of processes that start together.
 		nextClaim: time.Now().Add(mathrand.N(f.config.ClaimEvery)),
 		stopping:  func() bool { return false },
@@ -79,6 +78,7 @@ func (w *worker) run(stop, work context.Context) {
 	for stop.Err() == nil {
 		w.runOnce(stop, work)
 	}
+	w.endAttempts(work)
 	var failed error
 	for _, s := range *w.known {
 		failed = cmp.Or(failed, w.reader.removeConsumer(work, w.name, s))

@@ -1,7 +1,7 @@
 -- Take entries whose orders are persisted out of the stream and publish the orders.
 --
 -- KEYS[1]  the stream
--- KEYS[2]  a hash: entry -> how often it was tried alone
+-- KEYS[2]  a hash: entry -> who tried it alone, see attempt.lua
 -- KEYS[3]  the bucket: a hash, see the package ledger
 -- ARGV[1]  the group
 -- ARGV[2]  the channel on which orders that are final are published

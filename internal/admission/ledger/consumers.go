@@ -5,6 +5,7 @@ import (
 	_ "embed" // the scripts
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -20,6 +21,8 @@ var (
 	splitSource string
 	//go:embed dead_letter.lua
 	deadLetterSource string
+	//go:embed attempt.lua
+	attemptSource string
 	//go:embed remove_consumer.lua
 	removeConsumerSource string
 )
@@ -28,7 +31,7 @@ var (
 // the client is configured to, repetitions and redirections of a cluster included: each of
 // them may be executed twice.
 type Consumers struct {
-	ensureGroup, acknowledge, split, deadLetter, removeConsumer *redis.Script
+	ensureGroup, acknowledge, split, deadLetter, attempt, removeConsumer *redis.Script
 }
 
 // NewConsumers returns the scripts.
@@ -36,7 +39,8 @@ func NewConsumers() *Consumers {
 	return &Consumers{
 		ensureGroup: redis.NewScript(ensureGroupSource), acknowledge: redis.NewScript(acknowledgeSource),
 		split:      redis.NewScript(splitSource),
-		deadLetter: redis.NewScript(deadLetterSource), removeConsumer: redis.NewScript(removeConsumerSource),
+		deadLetter: redis.NewScript(deadLetterSource), attempt: redis.NewScript(attemptSource),
+		removeConsumer: redis.NewScript(removeConsumerSource),
 	}
 }
 
@@ -122,6 +126,21 @@ func (c *Consumers) DeadLetter(ctx context.Context, client redis.Scripter, r *Re
 		[]string{r.Keys.Orders, r.Keys.Meta, r.Keys.Users, r.Keys.Dead, r.Keys.Tries},
 		Group, r.Entry, user, reserved, r.Reason, r.Detail, r.Channel).Int64()
 	return n > 0, err
+}
+
+// attemptsTTL is the time to live of attempts. Deleting an entry deletes its attempts, but a late worker may begin
+// one afterwards.
+const attemptsTTL = 24 * time.Hour
+
+// BeginAttempt records that a process is about to write an entry alone. It returns how many processes have begun that,
+// this one included, and not ended it.
+func (c *Consumers) BeginAttempt(ctx context.Context, client redis.Scripter, keys Keys, entryID, process string) (int64, error) {
+	return c.attempt.Run(ctx, client, []string{keys.Tries}, entryID, process, int64(attemptsTTL/time.Second)).Int64()
+}
+
+// EndAttempt records that a process's attempt to write an entry alone has ended, if it had begun one.
+func (c *Consumers) EndAttempt(ctx context.Context, client redis.Scripter, keys Keys, entryID, process string) error {
+	return c.attempt.Run(ctx, client, []string{keys.Tries}, entryID, process, 0).Err()
 }
 
 // RemoveConsumer takes a consumer out of the group, unless entries are pending under its name.

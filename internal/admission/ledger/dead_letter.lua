@@ -4,7 +4,7 @@
 -- KEYS[2]  the bucket: a hash with stock, seq and back, see the package ledger
 -- KEYS[3]  its users: a hash, user -> order
 -- KEYS[4]  the stream of dead letters
--- KEYS[5]  a hash: entry -> how often it was tried alone
+-- KEYS[5]  a hash: entry -> who tried it alone, see attempt.lua
 -- ARGV[1]  the group
 -- ARGV[2]  the entry
 -- ARGV[3]  the user and

@@ -15,7 +15,7 @@
 //	adm:{voucher}:users:E     hash    the users being prepared for epoch E
 //	adm:{voucher}:orders      stream  accepted orders that are not persisted yet
 //	adm:{voucher}:dead        stream  dead letters
-//	adm:{voucher}:orders:tries hash   entry -> how often it was tried alone
+//	adm:{voucher}:orders:tries hash   entry -> processes that tried it alone and did not end that
 //	adm:{voucher}:done        channel ids of orders that are final, for all buckets
 //
 // An accepted order is its id or, if its request had an idempotency key, the id, a colon and a
@@ -57,6 +57,7 @@
 //	acknowledge.lua     [Consumers.Acknowledge]     take persisted entries out
 //	dead_letter.lua     [Consumers.DeadLetter]      move an entry to the dead letters
 //	split.lua           [Consumers.Split]           replace an entry by one for each of its orders
+//	attempt.lua         [Consumers.BeginAttempt], [Consumers.EndAttempt]  count what ends a process
 //	remove_consumer.lua [Consumers.RemoveConsumer]  leave the consumer group
 //
 // # Stock in transit

@@ -15,7 +15,7 @@ type Keys struct {
 	Orders string
 	// Dead is the stream of accepted orders that were rejected.
 	Dead string
-	// Tries is a hash: id of an entry of Orders -> how often it was tried alone.
+	// Tries is a hash: id of an entry of Orders -> the processes that tried it alone and did not end that.
 	Tries string
 }
 

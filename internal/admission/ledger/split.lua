@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  the stream
 -- KEYS[2]  the bucket: a hash, see the package ledger
--- KEYS[3]  a hash: entry -> how often it was tried alone
+-- KEYS[3]  a hash: entry -> who tried it alone, see attempt.lua
 -- ARGV[1]  the group
 -- ARGV[2]  the entry
 --
