@@ -2,6 +2,7 @@ package main
 
 import (
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -14,8 +15,15 @@ import (
 type chaosDatabase struct {
 	nodes []*testkit.SQLServer
 	of    [2]testkit.Database // for each process
-	// refusals are the refusals that can be injected; none for a cluster.
-	refusals []testkit.Refusal
+}
+
+// refusals are the refusals that can be injected: each node's own, and those of one voucher's orders.
+func (d chaosDatabase) refusals(voucherID int64) (all []testkit.Refusal) {
+	for i, db := range d.of {
+		server := d.nodes[i%len(d.nodes)]
+		all = append(append(all, testkit.Refusals(server, db)...), testkit.VoucherRefusals(server, db, voucherID)...)
+	}
+	return all
 }
 
 // openChaosMariaDB leaves out the full disk: in a hundred rounds the limited tablespace would really fill up.
@@ -23,14 +31,17 @@ func openChaosMariaDB(t *testing.T) chaosDatabase {
 	t.Helper()
 	server := testkit.NewMariaDB(t, "--innodb-flush-log-at-trx-commit=1")
 	db := server.Account(t, server.Database(t))
-	return chaosDatabase{nodes: []*testkit.SQLServer{server}, of: [2]testkit.Database{db, db}, refusals: testkit.Refusals(server, db)}
+	return chaosDatabase{nodes: []*testkit.SQLServer{server}, of: [2]testkit.Database{db, db}}
 }
 
 func openChaosGalera(t *testing.T) chaosDatabase {
 	t.Helper()
 	cluster := testkit.Galera(t, 3)
-	all := cluster.Database(t)
-	return chaosDatabase{nodes: cluster.Nodes, of: [2]testkit.Database{all[0], all[1]}}
+	d := chaosDatabase{nodes: cluster.Nodes}
+	for i, db := range cluster.Database(t)[:len(d.of)] {
+		d.of[i] = cluster.Nodes[i].Account(t, db)
+	}
+	return d
 }
 
 // chaosRedis is a primary and its replica. The processes reach the current primary by one address.
@@ -93,7 +104,12 @@ func (c *chaos) configure(setting, to, back string) {
 // refuse makes the database refuse for a while.
 func (c *chaos) refuse() {
 	c.t.Helper()
-	r := c.db.refusals[c.rng.IntN(len(c.db.refusals))]
+	voucherID, err := strconv.ParseInt(c.sales[len(c.sales)-1].voucher, 10, 64)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	all := c.db.refusals(voucherID)
+	r := all[c.rng.IntN(len(all))]
 	c.struck["MariaDB: "+r.Name]++
 	end, err := r.Begin(c.t.Context())
 	if err != nil {
@@ -140,10 +156,8 @@ func (c *chaos) injectFault() {
 		v.Resume()
 		return
 	case 4, 5, 6:
-		if len(c.db.refusals) > 0 {
-			c.refuse()
-			return
-		}
+		c.refuse()
+		return
 	case 7, 8:
 		c.struck["promotion of the replica"]++
 		c.redis.promote(c.t, time.Duration(c.rng.IntN(100))*time.Millisecond)
