@@ -64,6 +64,36 @@ var refusing = []struct {
 	{"mysql", testkit.NewMySQL, []string{"read-only transactions", "offline", "disk full"}},
 }
 
+// A voucher that the database refuses holds up no other one, however many of its orders wait.
+func TestRefusedVoucherHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	for name, perEntry := range map[string]int{"one order in an entry": 1, "several orders in an entry": 64} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := testkit.NewMariaDB(t)
+			where := server.Account(t, server.Database(t))
+			s := openEnv(t, clientOf(t, testkit.Redis(t).Addr()), where, 2, 1_000_000)
+			s.perEntry = perEntry
+			watched := &errorCounter{AdmissionStore: s.db.AdmissionStore()}
+			watched.clear()
+			end, err := testkit.VoucherRefusals(server, where, 2)[0].Begin(t.Context())
+			s.must(err)
+			const waiting, sold = 3000, 500
+			s.accept(2, waiting)
+			s.run(func(c *Config) { c.Store, c.BatchSize, c.Log = watched, 100, slog.New(slog.DiscardHandler) })
+			for n := range int64(4) {
+				s.accept(1, sold)
+				testkit.Until(t, "the orders of the other voucher are persisted", func() bool { return watched.written() >= (n+1)*sold })
+			}
+			t.Logf("%d orders were refused %d times until %d others were persisted", waiting, watched.seen()[1644], 4*sold)
+			s.must(end(t.Context()))
+			if n := s.checkFinalState(); n != 0 {
+				t.Errorf("%d rejected", n)
+			}
+		})
+	}
+}
+
 // testRefusals sells two vouchers, with an order every so often for each, during refusals that last for a time.
 func testRefusals(
 	t *testing.T, server *testkit.SQLServer, refusals func(*testkit.SQLServer, testkit.Database) []testkit.Refusal, last time.Duration, every ...time.Duration,

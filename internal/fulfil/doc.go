@@ -39,6 +39,8 @@
 //	another way, or writing it panics      the same voucher and bucket was written since the previous
 //	                                       one. Reject it after MaxFailures counted failures. Without
 //	                                       such orders it waits: the database may refuse all of them
+//	the database objects to several        try no more of them. Set the rest aside and try one every 2 s;
+//	orders of a stream in a row            once it is written, write the others in batches
 //	an entry fails, and the error says     queue it for a retry, however often others are written
 //	nothing about it
 //	a rejection cannot be recorded         offer the order to the database again later

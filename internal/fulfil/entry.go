@@ -63,6 +63,14 @@ type entry struct {
 	deliveries int64
 }
 
+// entryID identifies an entry of a stream.
+type entryID struct {
+	stream *stream
+	id     string
+}
+
+func (e *entry) key() entryID { return entryID{stream: e.stream, id: e.id} }
+
 // written returns the counter of the orders that are like this one: of the same voucher and bucket, and written by the
 // same statements. The database may refuse all of them, and take those of other vouchers.
 func (e *entry) written() *atomic.Int64 {

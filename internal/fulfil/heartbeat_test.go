@@ -53,7 +53,7 @@ func TestRetryQueueCausesNoReplay(t *testing.T) {
 		if w.recoverPending(t.Context(), t.Context()); w.streams[m.stream].replay {
 			t.Error("an entry of the retry queue causes a replay")
 		}
-		w.retryQueue = nil
+		clear(w.retryQueue)
 		if w.recoverPending(t.Context(), t.Context()); w.streams[m.stream].replay {
 			t.Error("the same count of pending entries is used twice")
 		}

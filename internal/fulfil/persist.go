@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"seckill/internal/lock"
@@ -20,26 +21,27 @@ import (
 // A batch that fails is split in halves. That finds a bad entry, and costs little if there
 // is none: in an outage each half is just one more attempt after the same pause.
 func (w *worker) persist(ctx context.Context, batch []entry) error {
-	b := bisection{worker: w}
+	b := bisection{worker: w, refused: map[*stream]int{}}
 	failed := b.write(ctx, batch)
 	for len(b.failed) > 0 && ctx.Err() == nil {
-		var waiting []entry
+		var failing []retryEntry
 		for _, e := range b.failed {
 			switch {
 			case e.group != nil && e.group.split: // it is delivered again
 			case w.health.writes() == e.writes:
-				waiting = append(waiting, e.entry)
+				failing = append(failing, e)
 			case e.group != nil: // others were written since: it may be the order's own fault
 				w.split(ctx, e.entry)
 			default:
 				w.retryLater(e, w.config.MinBackoff)
 			}
 		}
-		if b.failed = nil; len(waiting) == 0 {
+		if b.failed = nil; len(failing) == 0 {
 			break
 		}
 		// Nothing was written since: either an outage, or these entries are all bad. New
 		// entries show which it is. They are written with these, so they need not wait.
+		waiting := w.leaveRoom(ctx, failing)
 		if !b.pause(ctx) {
 			break
 		}
@@ -55,9 +57,19 @@ type bisection struct {
 	failures int          // since the latest success
 	pauseDue bool         // the latest write failed, and no pause followed yet
 	failed   []retryEntry // entries that failed alone
+	// refused counts the entries of a stream that the database refused alone, since one was written.
+	refused map[*stream]int
 }
 
+// maxRefused is after how many orders of a stream that the database refuses no more of them are tried: it may refuse
+// all orders of the voucher, and those of others must not wait until each was tried.
+const maxRefused = 8
+
 func (b *bisection) write(ctx context.Context, batch []entry) error {
+	if s := batch[0].stream; b.refused[s] >= maxRefused && !slices.ContainsFunc(batch, func(e entry) bool { return e.stream != s }) {
+		b.setAside(ctx, batch)
+		return nil
+	}
 	if b.pauseDue && !b.pause(ctx) {
 		return ctx.Err()
 	}
@@ -65,6 +77,9 @@ func (b *bisection) write(ctx context.Context, batch []entry) error {
 	switch {
 	case err == nil:
 		b.failures = 0
+		for _, e := range batch {
+			delete(b.refused, e.stream)
+		}
 		return b.complete(ctx, batch, statuses)
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -78,13 +93,28 @@ func (b *bisection) write(ctx context.Context, batch []entry) error {
 		return b.reject(ctx, retryEntry{entry: batch[0]}, reason, err)
 	}
 	if len(batch) == 1 {
+		if mayBlameOrder(err) {
+			b.refused[batch[0].stream]++
+		}
 		b.failed = append(b.failed, retryEntry{entry: batch[0], failures: 1, writes: b.health.writes(), alike: batch[0].written().Load()})
 	}
-	if b.pauseDue = transient(err); len(batch) == 1 {
+	// A server that refuses data is not spared by a pause, and the other half may be of a voucher that it takes.
+	if b.pauseDue = transient(err) && !errors.Is(err, order.ErrRefused); len(batch) == 1 {
 		return nil
 	}
 	half := len(batch) / 2
 	return cmp.Or(b.write(ctx, batch[:half]), b.write(ctx, batch[half:]))
+}
+
+// setAside has entries tried later, together once the database takes one of them.
+func (b *bisection) setAside(ctx context.Context, entries []entry) {
+	for _, e := range entries {
+		if e.group != nil {
+			b.split(ctx, e)
+		} else {
+			b.retryLater(retryEntry{entry: e, alike: e.written().Load(), setAside: true}, b.config.MinBackoff)
+		}
+	}
 }
 
 // pause sleeps after a failure: once between two attempts, so that the end of an outage is noticed after MaxBackoff at
@@ -93,6 +123,24 @@ func (b *bisection) pause(ctx context.Context) bool {
 	b.failures++
 	b.pauseDue = false
 	return sleep(ctx, backoff(b.failures, b.config.MinBackoff, b.config.MaxBackoff))
+}
+
+// leaveRoom returns the first half of a batch of entries that fail, and has the others delivered or tried again
+// alone. Otherwise a batch of orders that the database refuses, all of one voucher, would leave no room for the orders of
+// other vouchers.
+func (w *worker) leaveRoom(ctx context.Context, failing []retryEntry) (first []entry) {
+	for _, e := range failing {
+		switch {
+		case e.group != nil && e.group.split: // it is delivered again
+		case len(first) < w.config.BatchSize/2:
+			first = append(first, e.entry)
+		case e.group != nil:
+			w.split(ctx, e.entry)
+		default:
+			w.retryLater(e, w.config.MinBackoff)
+		}
+	}
+	return slices.DeleteFunc(first, func(e entry) bool { return e.group != nil && e.group.split })
 }
 
 // readMore reads up to n new entries without waiting for them, to be written together with

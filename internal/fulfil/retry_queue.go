@@ -1,6 +1,7 @@
 package fulfil
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -19,43 +20,69 @@ type retryEntry struct {
 	// first failure, and of [entry.written], at the latest: if they have grown, others were written since.
 	failures      int
 	writes, alike int64
+	// setAside: it was queued because the database refused others of its stream.
+	setAside bool
 	// countedFailures is the number of failures that followed the write of an order like this one,
 	// which itself followed the previous failure.
 	countedFailures int64
 }
 
-// retry tries the entries that are due. During an outage it stops at the first failure;
+// retry tries the entries that are due. During an outage it stops at the first failure, and pauses;
 // the order is random, so that no entry always comes first.
 func (w *worker) retry(ctx context.Context) {
 	w.endAttempts(ctx)
 	now := time.Now()
+	if now.Before(w.retryAfter) {
+		return
+	}
 	var due []retryEntry
-	w.retryQueue = slices.DeleteFunc(w.retryQueue, func(e retryEntry) bool {
-		if e.due.After(now) {
-			return false
+	for _, e := range w.retryQueue {
+		if !e.due.After(now) {
+			due = append(due, e)
 		}
-		due = append(due, e)
-		return true
-	})
+	}
 	rand.Shuffle(len(due), func(i, j int) { due[i], due[j] = due[j], due[i] })
-	for i, e := range due {
+	for _, e := range due {
+		delete(w.retryQueue, e.key())
 		outage, err := w.tryAlone(ctx, e)
 		if err != nil {
 			w.streamsFailed(ctx, err, e.stream)
 		}
 		if outage {
-			for _, other := range due[i+1:] {
-				w.retryLater(other, backoff(e.failures+1, w.config.MinBackoff, w.config.MaxBackoff))
-			}
+			w.retryFailures++
+			w.retryAfter = time.Now().Add(backoff(w.retryFailures, w.config.MinBackoff, w.config.MaxBackoff))
+			return
+		}
+		if w.retryFailures = 0; err == nil && e.untried() {
+			w.retryTogether(ctx)
 			return
 		}
 	}
 }
 
-// attempt identifies an attempt to write an entry alone.
-type attempt struct {
-	stream *stream
-	id     string
+// untried reports whether the entry was set aside without being tried, because the database refused others of its
+// stream.
+func (e *retryEntry) untried() bool { return e.failures == 0 && e.setAside }
+
+// retryTogether writes the entries that were set aside untried, in batches: one of them was just written.
+func (w *worker) retryTogether(ctx context.Context) {
+	var untried []entry
+	for key, e := range w.retryQueue {
+		if e.untried() {
+			untried = append(untried, e.entry)
+			delete(w.retryQueue, key)
+		}
+	}
+	slices.SortFunc(untried, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(a.voucher, b.voucher), cmp.Compare(a.bucket, b.bucket), cmp.Compare(a.order.OrderID, b.order.OrderID))
+	})
+	for part := range batches(untried, w.config.BatchSize) {
+		if err := w.persist(ctx, part); err != nil {
+			for _, ofStream := range byStream(part) {
+				w.streamsFailed(ctx, err, ofStream[0].stream)
+			}
+		}
+	}
 }
 
 // tryAlone writes a single entry. It reports an outage if the database's error says nothing
@@ -126,13 +153,13 @@ func (w *worker) suspicious(e entry) bool {
 
 // endAttempt records that an attempt has ended, or did not take place. If Redis does not answer, that is repeated later.
 func (w *worker) endAttempt(ctx context.Context, e entry) {
-	w.unsettledAttempts[attempt{stream: e.stream, id: e.id}] = e
+	w.unsettledAttempts[e.key()] = e
 	w.endAttempts(context.WithoutCancel(ctx))
 }
 
 // endAttempts records the ends of attempts.
 func (w *worker) endAttempts(ctx context.Context) {
-	maps.DeleteFunc(w.unsettledAttempts, func(_ attempt, e entry) bool {
+	maps.DeleteFunc(w.unsettledAttempts, func(_ entryID, e entry) bool {
 		return w.reader.endAttempt(ctx, e, w.incarnation) == nil
 	})
 }
@@ -140,12 +167,13 @@ func (w *worker) endAttempts(ctx context.Context) {
 // retryLater queues an entry, due after a delay.
 func (w *worker) retryLater(e retryEntry, delay time.Duration) {
 	if e.due = time.Now().Add(delay); !w.inRetryQueue(e.entry) {
-		w.retryQueue = append(w.retryQueue, e)
+		w.retryQueue[e.key()] = e
 	}
 }
 
 func (w *worker) inRetryQueue(e entry) bool {
-	return slices.ContainsFunc(w.retryQueue, func(r retryEntry) bool { return r.stream == e.stream && r.id == e.id })
+	_, queued := w.retryQueue[e.key()]
+	return queued
 }
 
 func (w *worker) withoutRetries(entries []entry) []entry {

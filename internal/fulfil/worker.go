@@ -29,12 +29,16 @@ type worker struct {
 	// streams is the state of each watched stream; known is the list that it was built from.
 	streams map[*stream]*streamState
 	known   *[]*stream
-	// retryQueue are the entries to try again alone; reported is their number in the
-	// latest report to the observer.
-	retryQueue []retryEntry
+	// retryQueue are the entries to try again alone, and reported is their number in the latest report to
+	// the observer. If the database refuses a voucher, these are all its orders that are pending.
+	retryQueue map[entryID]retryEntry
 	reported   int
+	// retryFailures counts the failures of retries since one of them found no outage. None is tried before
+	// retryAfter.
+	retryFailures int
+	retryAfter    time.Time
 	// unsettledAttempts are attempts that have ended, and Redis may not know it yet.
-	unsettledAttempts map[attempt]entry
+	unsettledAttempts map[entryID]entry
 	// stopping reports whether the worker is to read no more entries.
 	stopping func() bool
 	// recovered is the latest count of pending entries that recoverPending has used.
@@ -62,7 +66,8 @@ type streamState struct {
 func newWorker(f *Fulfiller, n int) *worker {
 	return &worker{
 		Fulfiller: f, name: fmt.Sprintf("%s-%d", f.config.Name, n+1), claimer: n == 0,
-		streams: map[*stream]*streamState{}, known: &[]*stream{}, unsettledAttempts: map[attempt]entry{},
+		streams: map[*stream]*streamState{}, known: &[]*stream{},
+		retryQueue: map[entryID]retryEntry{}, unsettledAttempts: map[entryID]entry{},
 		// A random offset spreads the claims of processes that start together.
 		nextClaim: time.Now().Add(mathrand.N(f.config.ClaimEvery)),
 		stopping:  func() bool { return false },
