@@ -10,8 +10,9 @@ import (
 	"seckill/internal/order"
 )
 
-// lookups finds accepted orders that may not be in the database yet. All requests share scans of the
-// buckets that have pending orders; see scan.go.
+// lookups finds accepted orders that may not be in the database yet. All requests share scans, which read
+// the orders of all users who wait for them: what Redis is asked does not grow with the rate of requests.
+// See scan.go.
 type lookups struct {
 	*core
 	scans scanner

@@ -344,7 +344,6 @@ func TestAskingForUsersIsBusy(t *testing.T) {
 func TestNodeThatHangsWhenAskedForUsers(t *testing.T) {
 	t.Parallel()
 	h := newHung(t, 10, 1)
-	h.fixture.client = h.cluster
 	g := h.gate(func(c *Config) { c.AttemptTimeout, c.DecisionTimeout = 2*time.Second, 10*time.Second })
 	if err := h.buy(g, 1, 11); err != nil {
 		t.Fatal(err)
