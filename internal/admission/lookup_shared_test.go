@@ -48,6 +48,16 @@ func (s *fixture) bucketOf(voucher int64, bucket int) ledger.Keys {
 	return ledger.KeysOf(s.config.Prefix, voucher, bucket)
 }
 
+// scanFor returns a scan that some users have joined, some of them more than once.
+func scanFor(users ...int64) *scan {
+	c := scanner{closing: context.Background(), spawn: func(func()) bool { return true }}
+	s := c.join(users[0])
+	for _, user := range users[1:] {
+		c.join(user)
+	}
+	return s
+}
+
 // pipelines records the commands of each round trip of several commands.
 type pipelines struct {
 	before func(ctx context.Context, commands []redis.Cmder) error // may be nil
@@ -248,12 +258,26 @@ func TestBucketThatSaysTooLittle(t *testing.T) {
 				if o, err := gate().Lookup(t.Context(), buyers[n], 1000+buyers[n]); !errors.Is(err, buyer) {
 					t.Errorf("bucket %d, its buyer: %+v, %v; want %v", n, o, err, buyer)
 				}
+				// What is known of a bucket's user does not depend on what is unknown of others.
+				if all, err := gate().OrdersOf(t.Context(), buyers[n]); buyer == nil && (err != nil || len(all) != 1) {
+					t.Errorf("bucket %d, its buyer's list: %v, %v", n, all, err)
+				}
 				if o, err := gate().Lookup(t.Context(), others[n], 77); !errors.Is(err, other) {
 					t.Errorf("bucket %d, another user: %+v, %v; want %v", n, o, err, other)
 				}
 				all, err := gate().OrdersOf(t.Context(), others[n])
 				if unknown := errors.Is(other, order.ErrUnavailable); unknown != errors.Is(err, order.ErrUnavailable) || len(all) != 0 {
 					t.Errorf("bucket %d, another user's list: %v, %v; want %v", n, all, err, other)
+				}
+			}
+			taken := scanFor(append(slices.Clone(buyers), others...)...)
+			gate().lookups.takeScan(t.Context(), taken)
+			for a, err := range taken.answers(t.Context()) {
+				for n, user := range others {
+					unknown := n == damaged && errors.Is(tc.other, order.ErrUnavailable)
+					if missing := a.missing(user); err != nil || unknown != (missing != nil) {
+						t.Errorf("bucket %d, in a scan for all: %v, %v; unknown: %v", n, err, missing, unknown)
+					}
 				}
 			}
 		})
@@ -291,11 +315,11 @@ func TestQueriesAreBounded(t *testing.T) {
 			}
 			seen := &pipelines{}
 			g := s.gateWith(seen)
-			users := make(map[int64]struct{})
+			var users []int64
 			for n := range tc.requests {
-				users[int64(1+n%tc.users)] = struct{}{}
+				users = append(users, int64(1+n%tc.users))
 			}
-			taken := &scan{users: users, listed: make(chan struct{})}
+			taken := scanFor(users...)
 			g.lookups.takeScan(t.Context(), taken)
 			for a, err := range taken.answers(t.Context()) {
 				if err != nil || a.missing(1) != nil || len(a.found[int64(tc.users)]) != tc.vouchers {
@@ -333,7 +357,7 @@ func TestAskingForUsersIsBusy(t *testing.T) {
 		}
 		return nil
 	}})
-	taken := &scan{users: map[int64]struct{}{1: {}}, listed: make(chan struct{})}
+	taken := scanFor(1)
 	if busy := g.lookups.takeScan(t.Context(), taken); busy < delay {
 		t.Errorf("busy for %v, want %v at least", busy, delay)
 	}
