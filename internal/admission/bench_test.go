@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -59,6 +60,26 @@ func BenchmarkSoldOut(b *testing.B) {
 			}
 		}
 	})
+}
+
+// How long a look-up takes that no other one shares, while all vouchers have pending orders.
+func BenchmarkIdleLookup(b *testing.B) {
+	for _, vouchers := range []int{1, 610} {
+		b.Run(strconv.Itoa(vouchers)+" vouchers", func(b *testing.B) {
+			s, g := benchFixture(b)
+			for n := range int64(vouchers) {
+				s.add(otherVoucher{id: 8000 + n, buckets: 1, epoch: 2, orders: map[int64]int64{1: 1000 + n}})
+			}
+			for b.Loop() {
+				b.StopTimer()
+				time.Sleep(maxScanPause) // the pause after the scan before
+				b.StartTimer()
+				if _, err := g.Lookup(b.Context(), 2, 77); !errors.Is(err, order.ErrNotFound) {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }
 
 func benchFixture(b *testing.B) (*fixture, *Gate) {

@@ -111,6 +111,6 @@
 // # Reading order
 //
 // gate.go, decide.go, rebalance.go, lifecycle.go and rebuild.go, then voucher.go, states.go and
-// cache.go, which they work on; lookup.go, pending.go and scan.go for lookups; audit.go, check.go, returns.go,
-// late.go and forget.go. All that Redis holds is in package ledger, all scripts beside it.
+// cache.go, which they work on; lookup.go, scan.go, pending.go and node.go for lookups; audit.go, check.go,
+// returns.go, late.go and forget.go. All that Redis holds is in package ledger, all scripts beside it.
 package admission

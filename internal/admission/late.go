@@ -171,11 +171,11 @@ func (l *LateMoney) persistLost(ctx context.Context, b *bucket, epoch int64, o o
 	if epoch == 0 || now.Epoch != epoch || now.Pending > 0 {
 		return nil
 	}
-	held := l.gate.reader.Reservations(ctx, o.UserID, []ledger.Keys{b.keys})[0]
-	if err := cmp.Or(held.OrderErr, held.EpochErr); err != nil {
+	held := l.gate.reader.Reservations(ctx, []ledger.Query{{Bucket: b.keys, Users: []int64{o.UserID}}})[0]
+	if err := cmp.Or(held.Users[0].Err, held.EpochErr); err != nil {
 		return unavailable(err)
 	}
-	if held.Order != o.ID || held.Epoch != epoch {
+	if held.Users[0].Order != o.ID || held.Epoch != epoch {
 		return nil
 	}
 	_, err := l.store.Persist(ctx, []order.Accepted{{

@@ -3,8 +3,6 @@ package admission
 import (
 	"cmp"
 	"context"
-	"iter"
-	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -12,8 +10,9 @@ import (
 	"seckill/internal/order"
 )
 
-// lookups finds accepted orders that may not be in the database yet. All requests share scans of the
-// buckets that have pending orders; see scan.go.
+// lookups finds accepted orders that may not be in the database yet. All requests share scans, which read
+// the orders of all users who wait for them: what Redis is asked does not grow with the rate of requests.
+// See scan.go.
 type lookups struct {
 	*core
 	scans scanner
@@ -25,156 +24,80 @@ func newLookups(c *core) *lookups {
 	return l
 }
 
-// lookup finds an order of a user.
+// lookup finds an order of a user. It does not wait for a node that hangs if another one has the order.
 func (l *lookups) lookup(ctx context.Context, userID, orderID int64) (order.Order, error) {
-	s := l.scans.join()
-	if err := s.wait(ctx); err != nil {
-		return order.Order{}, err
-	}
-	var read []userReservation
-	for r := range l.search(ctx, s, userID) {
-		if r.OrderErr == nil && r.Order == orderID {
-			o := r.order(userID)
-			return o, l.replicated(ctx, r.keys, o) // the other buckets do not matter any more
+	var missing error
+	for a, err := range l.scans.join(userID).answers(ctx) {
+		if err != nil {
+			return order.Order{}, err
 		}
-		read = append(read, r)
+		for _, f := range a.found[userID] {
+			if f.Err == nil && f.Order == orderID {
+				o := f.of(userID)
+				return o, l.replicated(ctx, f.keys, o) // the other buckets do not matter any more
+			}
+		}
+		missing = cmp.Or(missing, a.missing(userID))
 	}
-	if err := l.complete(ctx, read); err != nil {
-		return order.Order{}, err
+	return order.Order{}, cmp.Or(missing, order.ErrNotFound)
+}
+
+// ordersOf finds all orders of a user.
+func (l *lookups) ordersOf(ctx context.Context, userID int64) ([]order.Order, error) {
+	var found []foundOrder
+	for a, err := range l.scans.join(userID).answers(ctx) {
+		if err == nil {
+			err = a.missing(userID)
+		}
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, a.found[userID]...)
 	}
-	return order.Order{}, order.ErrNotFound
+	orders := make([]order.Order, len(found))
+	waiting, waitCtx := errgroup.WithContext(ctx)
+	for i, f := range found {
+		orders[i] = f.of(userID)
+		waiting.Go(func() error { return l.replicated(waitCtx, f.keys, orders[i]) })
+	}
+	if err := waiting.Wait(); err != nil {
+		return nil, err
+	}
+	return orders, nil
 }
 
 // orderOf finds the user's order in the one bucket of a voucher that may have it.
 func (l *lookups) orderOf(ctx context.Context, voucherID int64, keys ledger.Keys, userID int64) (order.Order, error) {
 	read, cancel := context.WithTimeout(ctx, l.config.AttemptTimeout)
 	defer cancel()
-	r := userReservation{voucherID: voucherID, keys: keys, Reservation: l.reader.Reservations(read, userID, []ledger.Keys{keys})[0]}
-	if r.OrderErr == nil && r.Order != 0 {
-		o := r.order(userID)
+	bucket := l.reader.Reservations(read, []ledger.Query{{Bucket: keys, Users: []int64{userID}}})[0]
+	has := bucket.Users[0]
+	if has.Err == nil && has.Order != 0 {
+		o := pendingOrderOf(voucherID, userID, has)
 		return o, l.replicated(ctx, keys, o)
 	}
-	if err := l.complete(ctx, []userReservation{r}); err != nil {
-		return order.Order{}, err
+	err := order.ErrNotFound
+	if has.Err != nil {
+		err = unavailable(has.Err)
+	} else if unknown := l.allUsers(ctx, voucherID, bucket); unknown != nil {
+		err = unknown
 	}
-	return order.Order{}, order.ErrNotFound
+	return order.Order{}, cmp.Or(ctx.Err(), err)
 }
 
-// ordersOf finds all orders of a user.
-func (l *lookups) ordersOf(ctx context.Context, userID int64) ([]order.Order, error) {
-	s := l.scans.join()
-	if err := s.wait(ctx); err != nil {
-		return nil, err
-	}
-	read := slices.Collect(l.search(ctx, s, userID))
-	if err := l.complete(ctx, read); err != nil {
-		return nil, err
-	}
-	var found []order.Order
-	waiting, waitCtx := errgroup.WithContext(ctx)
-	for _, r := range read {
-		if r.OrderErr == nil && r.Order != 0 {
-			o := r.order(userID)
-			found = append(found, o)
-			waiting.Go(func() error { return l.replicated(waitCtx, r.keys, o) })
-		}
-	}
-	if err := waiting.Wait(); err != nil {
-		return nil, err
-	}
-	return found, nil
+func pendingOrderOf(voucherID, userID int64, r ledger.Reservation) order.Order {
+	return order.Order{ID: r.Order, VoucherID: voucherID, UserID: userID, Status: order.Pending, Key: r.Key}
 }
 
-// userReservation is what a bucket has of a user.
-type userReservation struct {
-	voucherID int64
-	keys      ledger.Keys
-	ledger.Reservation
-}
-
-func (r *userReservation) order(userID int64) order.Order {
-	return order.Order{ID: r.Order, VoucherID: r.voucherID, UserID: userID, Status: order.Pending, Key: r.Key}
-}
-
-// search reads the user's reservations in the buckets that have pending orders. The database has all
-// orders of the other buckets, apart from the unknown ones, which search yields with their errors. A
-// node that hangs comes last: what the other nodes have is found without waiting for it.
-func (l *lookups) search(ctx context.Context, s *scan, userID int64) iter.Seq[userReservation] {
-	return func(yield func(userReservation) bool) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		answers := make(chan []userReservation, len(s.nodes)) // nobody may be left to receive them
-		for _, n := range s.nodes {
-			go func() { answers <- l.searchNode(ctx, n, userID) }()
-		}
-		for range s.nodes {
-			for _, r := range <-answers {
-				if !yield(r) {
-					return
-				}
-			}
-		}
-	}
-}
-
-func (l *lookups) searchNode(ctx context.Context, n *nodeScan, userID int64) (read []userReservation) {
-	select {
-	case <-n.done:
-	case <-ctx.Done():
-		return nil // complete returns the context's error
-	}
-	for _, b := range n.unknown {
-		if b.has(userID) {
-			unknown := ledger.Reservation{OrderErr: b.err}
-			read = append(read, userReservation{voucherID: b.VoucherID, keys: b.keys, Reservation: unknown})
-		}
-	}
-	var own []scannedBucket
-	for _, b := range n.pending {
-		if b.has(userID) {
-			own = append(own, b)
-		}
-	}
-	if len(own) == 0 {
-		return read
-	}
-	ctx, cancel := context.WithTimeout(ctx, l.config.AttemptTimeout)
-	defer cancel()
-	for i, r := range l.reader.Reservations(ctx, userID, keysOf(own)) {
-		read = append(read, userReservation{voucherID: own[i].VoucherID, keys: own[i].keys, Reservation: r})
-	}
-	return read
-}
-
-// complete returns nil if everything there is was read: wherever the user has no order, Redis has
-// all users of the voucher, because the voucher is open or was forgotten.
-func (l *lookups) complete(ctx context.Context, read []userReservation) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	for _, r := range read {
-		var err error
-		switch {
-		case r.OrderErr != nil:
-			err = unavailable(r.OrderErr)
-		case r.Order == 0:
-			err = l.hasAllUsers(ctx, r)
-		}
-		if err != nil {
-			return cmp.Or(ctx.Err(), err)
-		}
-	}
-	return nil
-}
-
-func (l *lookups) hasAllUsers(ctx context.Context, r userReservation) error {
+// allUsers returns nil if Redis has all users of the voucher, because the voucher is open or was forgotten.
+func (l *lookups) allUsers(ctx context.Context, voucherID int64, bucket ledger.Reservations) error {
 	switch {
-	case r.EpochErr != nil:
-		return unavailable(r.EpochErr)
-	case r.Epoch > 0 && r.Epoch%2 == 0:
+	case bucket.EpochErr != nil:
+		return unavailable(bucket.EpochErr)
+	case bucket.Epoch > 0 && bucket.Epoch%2 == 0:
 		return nil
 	}
-	st, err := l.config.Store.EpochState(ctx, r.voucherID)
+	st, err := l.config.Store.EpochState(ctx, voucherID)
 	if err != nil || neverOpened(st.Epoch) || st.Forgotten {
 		return err
 	}

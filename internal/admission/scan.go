@@ -2,6 +2,8 @@ package admission
 
 import (
 	"context"
+	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,20 +36,36 @@ type scanner struct {
 
 // scan is one reading of what is pending in all vouchers, shared by many callers.
 type scan struct {
-	listed chan struct{} // closed once err and nodes are set
-	err    error         // why nothing is known
-	nodes  []*nodeScan
+	users  map[int64]struct{} // whose orders are wanted; it does not change once the scan has begun
+	listed chan struct{}      // closed once err and nodes are set
+	err    error              // why nothing is known
+	nodes  []nodeScan         // one for each node, in the order in which they answer
 }
 
 // nodeScan is the part of a scan that one node answers.
 type nodeScan struct {
-	all  []scannedBucket
-	done chan struct{} // closed once the rest is set
+	done chan struct{} // closed once the answer is set
+	nodeAnswer
+}
 
-	// pending are the buckets with orders that may not be in the database yet.
-	pending []scannedBucket
-	// unknown are the buckets that may have such orders, for all that Redis says.
+// nodeAnswer is what a node has.
+type nodeAnswer struct {
+	// found are the orders that may not be in the database yet, by user.
+	found map[int64][]foundOrder
+	// unknown are the buckets that may have such orders beyond those found, for all that Redis says.
 	unknown []unknownBucket
+	// silent is the error with which the node did not answer in time.
+	silent error
+}
+
+// foundOrder is an order that a bucket has, or the error with which it could not be read.
+type foundOrder struct {
+	*scannedBucket
+	ledger.Reservation
+}
+
+func (f *foundOrder) of(userID int64) order.Order {
+	return pendingOrderOf(f.VoucherID, userID, f.Reservation)
 }
 
 // scannedBucket is a bucket of a voucher.
@@ -57,27 +75,67 @@ type scannedBucket struct {
 	keys   ledger.Keys
 }
 
-// has reports whether a user belongs to the bucket.
-func (b *scannedBucket) has(userID int64) bool { return ledger.BucketOf(userID, b.Buckets) == b.number }
-
 // unknownBucket is a bucket of which Redis does not say, or does not know, what is pending.
 type unknownBucket struct {
-	scannedBucket
+	*scannedBucket
 	err error
 }
 
-// wait waits until the scan is listed, or the caller's context ends.
-func (s *scan) wait(ctx context.Context) error {
-	select {
-	case <-s.listed:
-		return s.err
-	case <-ctx.Done():
-		return ctx.Err()
+// missing returns why the node may have an order of the user that it does not show; nil if it shows all.
+func (a *nodeAnswer) missing(userID int64) error {
+	found := a.found[userID]
+	for _, f := range found {
+		if f.Err != nil {
+			return unavailable(f.Err)
+		}
+	}
+	for _, b := range a.unknown {
+		inBucket := func(f foundOrder) bool { return f.VoucherID == b.VoucherID } // a user has one order of a voucher
+		if ledger.BucketOf(userID, b.Buckets) == b.number && !slices.ContainsFunc(found, inBucket) {
+			return unavailable(b.err)
+		}
+	}
+	return nil
+}
+
+// answers yields what each node has, as soon as it is known: a node that hangs comes last. An error ends
+// it: the scan's, or the context's.
+func (s *scan) answers(ctx context.Context) iter.Seq2[*nodeAnswer, error] {
+	return func(yield func(*nodeAnswer, error) bool) {
+		err := await(ctx, s.listed)
+		if err == nil {
+			err = s.err
+		}
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for i := range s.nodes {
+			n := &s.nodes[i]
+			if err := await(ctx, n.done); err != nil {
+				yield(nil, err)
+				return
+			}
+			if !yield(&n.nodeAnswer, nil) {
+				return
+			}
+		}
 	}
 }
 
-func (s *scan) list(nodes []*nodeScan) {
-	s.nodes = nodes
+func await(ctx context.Context, done <-chan struct{}) error {
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+	return ctx.Err()
+}
+
+func (s *scan) list(nodes int) {
+	s.nodes = make([]nodeScan, nodes)
+	for i := range s.nodes {
+		s.nodes[i].done = make(chan struct{})
+	}
 	close(s.listed)
 }
 
@@ -86,14 +144,15 @@ func (s *scan) fail(err error) {
 	close(s.listed)
 }
 
-// join returns a scan that has not begun yet.
-func (c *scanner) join() *scan {
+// join returns a scan that has not begun yet, and that looks for the user's orders.
+func (c *scanner) join(userID int64) *scan {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.next
 	if s == nil {
-		s = &scan{listed: make(chan struct{})}
+		s = &scan{users: make(map[int64]struct{}), listed: make(chan struct{})}
 	}
+	s.users[userID] = struct{}{}
 	if c.closing.Err() != nil || !c.working && !c.spawn(c.work) {
 		if c.next == nil { // otherwise the goroutine at work takes it, or fails it
 			s.fail(unavailable(errClosed))

@@ -37,7 +37,12 @@ func newScanning(t *testing.T, s Store) *Gate {
 	return g
 }
 
-func (g *Gate) joinAndWait(ctx context.Context) error { return g.lookups.scans.join().wait(ctx) }
+func (g *Gate) joinAndWait(ctx context.Context) error {
+	for _, err := range g.lookups.scans.join(1).answers(ctx) {
+		return err
+	}
+	return nil
+}
 
 // While the database hangs, a caller is answered within one timeout: it does not wait for several scans. A
 // caller with a shorter deadline waits no longer than that.

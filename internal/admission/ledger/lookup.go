@@ -67,44 +67,70 @@ func (l *Ledger) Backlogs(ctx context.Context, buckets []Keys) []Backlog {
 	return all
 }
 
+// Query asks what a bucket has of some users.
+type Query struct {
+	Bucket Keys
+	Users  []int64
+}
+
+// Reservations is what a bucket has of the users of a [Query].
+type Reservations struct {
+	// Users has what the bucket has of each user, in the order of the query.
+	Users []Reservation
+	// Epoch is the bucket's; 0 where it has none.
+	Epoch int64
+	// UsersErr and EpochErr say why one of them is not known.
+	UsersErr, EpochErr error
+}
+
 // Reservation is what a bucket has of a user.
 type Reservation struct {
 	// Order is the user's accepted order; 0 where there is none. Key is its idempotency key.
 	Order int64
 	Key   order.KeyHash
-	// Epoch is the bucket's; 0 where it has none.
-	Epoch int64
-	// OrderErr and EpochErr say why one of them is not known.
-	OrderErr, EpochErr error
+	// Err says why the order is not known.
+	Err error
 }
 
-// Reservations reads what several buckets have of a user, in one round trip.
-func (l *Ledger) Reservations(ctx context.Context, userID int64, buckets []Keys) []Reservation {
-	pipe, user := l.client.Pipeline(), strconv.FormatInt(userID, 10)
-	orders, epochs := make([]*redis.StringCmd, len(buckets)), make([]*redis.StringCmd, len(buckets))
-	for i, keys := range buckets {
-		orders[i], epochs[i] = pipe.HGet(ctx, keys.Users, user), pipe.HGet(ctx, keys.Meta, FieldEpoch)
+// Reservations answers several queries in one round trip. Each costs two commands, however many users
+// it names.
+func (l *Ledger) Reservations(ctx context.Context, queries []Query) []Reservations {
+	pipe := l.client.Pipeline()
+	users, epochs := make([]*redis.SliceCmd, len(queries)), make([]*redis.StringCmd, len(queries))
+	for i, q := range queries {
+		fields := make([]string, len(q.Users))
+		for n, user := range q.Users {
+			fields[n] = strconv.FormatInt(user, 10)
+		}
+		// The epoch comes second: if Redis loses its data in between, the epoch is missing.
+		users[i], epochs[i] = pipe.HMGet(ctx, q.Bucket.Users, fields...), pipe.HGet(ctx, q.Bucket.Meta, FieldEpoch)
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
-	all := make([]Reservation, len(buckets))
-	for i := range all {
+	all := make([]Reservations, len(queries))
+	for i, q := range queries {
 		r := &all[i]
-		r.Order, r.Key, r.OrderErr = reserved(orders[i])
+		r.Users, r.UsersErr = reserved(users[i], len(q.Users))
 		r.Epoch, r.EpochErr = orZero(epochs[i])
 	}
 	return all
 }
 
-// reserved parses what a user has reserved; 0 where there is nothing.
-func reserved(field *redis.StringCmd) (id int64, key order.KeyHash, err error) {
-	text, err := field.Result()
-	switch {
-	case errors.Is(err, redis.Nil):
-		return 0, 0, nil
-	case err != nil:
-		return 0, 0, err
+// reserved parses what some users have reserved.
+func reserved(fields *redis.SliceCmd, users int) ([]Reservation, error) {
+	values, err := fields.Result()
+	if err == nil && len(values) != users {
+		err = unexpected(values)
 	}
-	return ParseReserved(text)
+	all := make([]Reservation, users)
+	for i := range all {
+		r := &all[i]
+		if err != nil {
+			r.Err = err
+		} else if text, there := values[i].(string); there {
+			r.Order, r.Key, r.Err = ParseReserved(text)
+		}
+	}
+	return all, err
 }
 
 // orZero is the number that a field holds, 0 where there is no field.

@@ -1,0 +1,415 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/admission/ledger"
+	"seckill/internal/order"
+	"seckill/internal/testkit"
+)
+
+// otherVoucher is a voucher beside the fixture's, with orders that are pending: user -> order.
+type otherVoucher struct {
+	id, epoch int64
+	buckets   int
+	orders    map[int64]int64
+}
+
+// add adds a voucher to the database and to Redis.
+func (s *fixture) add(v otherVoucher) {
+	s.t.Helper()
+	s.store.mu.Lock()
+	s.store.others = append(s.store.others, order.AdmissionVoucher{VoucherID: v.id, Buckets: v.buckets, Epoch: v.epoch})
+	s.store.mu.Unlock()
+	line := s.client.Pipeline()
+	for n := range v.buckets {
+		line.HSet(s.t.Context(), s.bucketOf(v.id, n).Meta, ledger.FieldEpoch, v.epoch)
+	}
+	for user, id := range v.orders {
+		keys := s.bucketOf(v.id, ledger.BucketOf(user, v.buckets))
+		line.HSet(s.t.Context(), keys.Users, user, ledger.Reserved(id, 0))
+		line.XAdd(s.t.Context(), &redis.XAddArgs{Stream: keys.Orders, Values: []any{ledger.EntryOrder, id, ledger.EntryUser, user}})
+	}
+	if _, err := line.Exec(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *fixture) bucketOf(voucher int64, bucket int) ledger.Keys {
+	return ledger.KeysOf(s.config.Prefix, voucher, bucket)
+}
+
+// scanFor returns a scan that some users have joined, some of them more than once.
+func scanFor(users ...int64) *scan {
+	c := scanner{closing: context.Background(), spawn: func(func()) bool { return true }}
+	s := c.join(users[0])
+	for _, user := range users[1:] {
+		c.join(user)
+	}
+	return s
+}
+
+// pipelines records the commands of each round trip of several commands.
+type pipelines struct {
+	before func(ctx context.Context, commands []redis.Cmder) error // may be nil
+
+	mu    sync.Mutex
+	trips [][]redis.Cmder
+}
+
+func (p *pipelines) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (p *pipelines) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (p *pipelines) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, commands []redis.Cmder) error {
+		p.mu.Lock()
+		p.trips = append(p.trips, commands)
+		p.mu.Unlock()
+		if p.before != nil {
+			if err := p.before(ctx, commands); err != nil {
+				for _, c := range commands {
+					c.SetErr(err)
+				}
+				return err
+			}
+		}
+		return next(ctx, commands)
+	}
+}
+
+// usersAsked returns how many users each HMGET of each round trip named.
+func (p *pipelines) usersAsked() (trips [][]int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, commands := range p.trips {
+		var trip []int
+		for _, c := range commands {
+			if c.Name() == "hmget" {
+				trip = append(trip, len(c.Args())-2)
+			}
+		}
+		if len(trip) > 0 {
+			trips = append(trips, trip)
+		}
+	}
+	return trips
+}
+
+func asksForUsers(commands []redis.Cmder) bool {
+	return slices.ContainsFunc(commands, func(c redis.Cmder) bool { return c.Name() == "hmget" })
+}
+
+func (s *fixture) gateWith(hook redis.Hook) *Gate {
+	client := dial(s.t.(*testing.T), s.addr)
+	client.AddHook(hook)
+	return s.gate(func(c *Config) { c.Client = client })
+}
+
+// Each user is shown the user's own orders and no others, in one bucket or in several, whoever shares the scan.
+func TestSharedScanShowsEachUserTheirOwn(t *testing.T) {
+	t.Parallel()
+	const users, vouchers = 120, 12
+	s := newFixture(t, testkit.Redis(t).Addr(), 10)
+	own := make(map[int64][]int64) // orders by user
+	for n := range int64(vouchers) {
+		v := otherVoucher{id: 8000 + n, buckets: 1 + int(n%3)*2, epoch: 2, orders: make(map[int64]int64)}
+		for user := int64(1); user <= users; user++ {
+			if user%10 != 0 && (user+n)%4 == 0 { // every tenth has none
+				id := 100_000 + n*1000 + user
+				v.orders[user], own[user] = id, append(own[user], id)
+			}
+		}
+		s.add(v)
+	}
+	g := s.gate(nil)
+	var asking sync.WaitGroup
+	for user := int64(1); user <= users; user++ {
+		asking.Go(func() {
+			all, err := g.OrdersOf(t.Context(), user)
+			var ids []int64
+			for _, o := range all {
+				if ids = append(ids, o.ID); o.UserID != user || o.VoucherID != 8000+(o.ID-100_000)/1000 || o.Status != order.Pending {
+					t.Errorf("user %d: %+v", user, o)
+				}
+			}
+			if slices.Sort(ids); err != nil || !slices.Equal(ids, own[user]) {
+				t.Errorf("user %d has %v, %v; want %v", user, ids, err, own[user])
+			}
+		})
+		asking.Go(func() {
+			for _, id := range own[1+user%users] { // the next user's
+				if o, err := g.Lookup(t.Context(), user, id); !errors.Is(err, order.ErrNotFound) {
+					t.Errorf("user %d is shown %+v, %v", user, o, err)
+				}
+			}
+		})
+		asking.Go(func() {
+			for _, id := range own[user] {
+				if o, err := g.Lookup(t.Context(), user, id); err != nil || o.ID != id || o.UserID != user {
+					t.Errorf("user %d: order %d is %+v, %v", user, id, o, err)
+				}
+			}
+		})
+		if user%7 == 0 { // callers who leave early
+			asking.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Microsecond)
+				defer cancel()
+				if _, err := g.OrdersOf(ctx, user); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("a caller who leaves: %v", err)
+				}
+			})
+		}
+	}
+	asking.Wait()
+}
+
+// What a bucket with pending orders does not say is unknown to the users of that bucket who have no order there, and
+// to nobody else.
+func TestBucketThatSaysTooLittle(t *testing.T) {
+	t.Parallel()
+	const buckets = 3
+	buyers := make([]int64, buckets) // one of each bucket
+	others := make([]int64, buckets)
+	for n := range buckets {
+		of := usersOf(2, buckets, func(b int) bool { return b == n })
+		buyers[n], others[n] = of[0], of[1]
+	}
+	const damaged = 1
+	for name, tc := range map[string]struct {
+		damage func(s *fixture, of ledger.Keys)
+		list   func(v *order.AdmissionVoucher) bool // changes what is listed later; false drops it
+		buyer  error                                // of the damaged bucket
+		other  error                                // of the damaged bucket, without an order
+	}{
+		"intact": {damage: func(*fixture, ledger.Keys) {}, other: order.ErrNotFound},
+		"odd epoch": {
+			damage: func(s *fixture, of ledger.Keys) { s.client.HSet(s.t.Context(), of.Meta, ledger.FieldEpoch, 3) },
+			other:  order.ErrUnavailable,
+		},
+		"no epoch": {
+			damage: func(s *fixture, of ledger.Keys) { s.client.Del(s.t.Context(), of.Meta) },
+			other:  order.ErrUnavailable,
+		},
+		"an epoch that is no number": {
+			damage: func(s *fixture, of ledger.Keys) { s.client.HSet(s.t.Context(), of.Meta, ledger.FieldEpoch, "x") },
+			other:  order.ErrUnavailable,
+		},
+		"an epoch that the database has left behind": {
+			damage: func(s *fixture, of ledger.Keys) { s.client.HSet(s.t.Context(), of.Meta, ledger.FieldEpoch, 2) },
+			other:  order.ErrUnavailable,
+		},
+		"the users are of another type": {
+			damage: func(s *fixture, of ledger.Keys) { s.client.Set(s.t.Context(), of.Users, "x", 0) },
+			buyer:  order.ErrUnavailable, other: order.ErrUnavailable,
+		},
+		"one user's order is no number": {
+			damage: func(s *fixture, of ledger.Keys) { s.client.HSet(s.t.Context(), of.Users, buyers[damaged], "x") },
+			buyer:  order.ErrUnavailable, other: order.ErrNotFound,
+		},
+		"all were lost, and some are pending again": {
+			damage: func(s *fixture, of ledger.Keys) { s.client.Del(s.t.Context(), of.Users, of.Meta) },
+			buyer:  order.ErrUnavailable, other: order.ErrUnavailable,
+		},
+		"forgotten meanwhile": {
+			damage: func(s *fixture, of ledger.Keys) { s.client.Del(s.t.Context(), of.Users, of.Meta) },
+			list:   func(*order.AdmissionVoucher) bool { return false },
+			buyer:  order.ErrNotFound, other: order.ErrNotFound,
+		},
+		"opened under the next epoch meanwhile": {
+			damage: func(s *fixture, _ ledger.Keys) {
+				for n := range buckets {
+					s.client.HSet(s.t.Context(), s.bucketOf(8000, n).Meta, ledger.FieldEpoch, 6)
+				}
+			},
+			list: func(v *order.AdmissionVoucher) bool {
+				v.Epoch = 6
+				return true
+			},
+			other: order.ErrNotFound,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newFixture(t, testkit.Redis(t).Addr(), 10)
+			v := otherVoucher{id: 8000, buckets: buckets, epoch: 4, orders: make(map[int64]int64)}
+			for _, user := range buyers {
+				v.orders[user] = 1000 + user
+			}
+			s.add(v)
+			tc.damage(s, s.bucketOf(v.id, damaged))
+			gate := func() *Gate {
+				return s.gate(func(c *Config) { c.Store = &changingList{store: s.store, change: tc.list} })
+			}
+			for n := range buckets {
+				buyer, other := error(nil), order.ErrNotFound
+				if n == damaged {
+					buyer, other = tc.buyer, tc.other
+				}
+				if o, err := gate().Lookup(t.Context(), buyers[n], 1000+buyers[n]); !errors.Is(err, buyer) {
+					t.Errorf("bucket %d, its buyer: %+v, %v; want %v", n, o, err, buyer)
+				}
+				// What is known of a bucket's user does not depend on what is unknown of others.
+				if all, err := gate().OrdersOf(t.Context(), buyers[n]); buyer == nil && (err != nil || len(all) != 1) {
+					t.Errorf("bucket %d, its buyer's list: %v, %v", n, all, err)
+				}
+				if o, err := gate().Lookup(t.Context(), others[n], 77); !errors.Is(err, other) {
+					t.Errorf("bucket %d, another user: %+v, %v; want %v", n, o, err, other)
+				}
+				all, err := gate().OrdersOf(t.Context(), others[n])
+				if unknown := errors.Is(other, order.ErrUnavailable); unknown != errors.Is(err, order.ErrUnavailable) || len(all) != 0 {
+					t.Errorf("bucket %d, another user's list: %v, %v; want %v", n, all, err, other)
+				}
+			}
+			taken := scanFor(append(slices.Clone(buyers), others...)...)
+			gate().lookups.takeScan(t.Context(), taken)
+			for a, err := range taken.answers(t.Context()) {
+				for n, user := range others {
+					unknown := n == damaged && errors.Is(tc.other, order.ErrUnavailable)
+					if missing := a.missing(user); err != nil || unknown != (missing != nil) {
+						t.Errorf("bucket %d, in a scan for all: %v, %v; unknown: %v", n, err, missing, unknown)
+					}
+				}
+			}
+		})
+	}
+}
+
+// changingList is a database in which the other vouchers change once the list was read.
+type changingList struct {
+	*store
+	change func(*order.AdmissionVoucher) bool // may be nil
+	read   atomic.Int64
+}
+
+func (c *changingList) AdmissionVouchers(ctx context.Context, endsAfter time.Time) (all []order.AdmissionVoucher, err error) {
+	listed, err := c.store.AdmissionVouchers(ctx, endsAfter)
+	first := c.read.Add(1) == 1
+	for _, v := range listed {
+		if c.change == nil || first || c.change(&v) {
+			all = append(all, v)
+		}
+	}
+	return all, err
+}
+
+// A scan names each user once, however many requests the user has sent, and splits what would be too much for one
+// command or one round trip.
+func TestQueriesAreBounded(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ users, requests, vouchers int }{{1, 200, 1500}, {2500, 2500, 12}} {
+		t.Run(fmt.Sprintf("%d users, %d vouchers", tc.users, tc.vouchers), func(t *testing.T) {
+			t.Parallel()
+			s := newFixture(t, testkit.Redis(t).Addr(), 10)
+			for n := range int64(tc.vouchers) {
+				s.add(otherVoucher{id: 8000 + n, buckets: 1, epoch: 2, orders: map[int64]int64{1 + n: 1000 + n, int64(tc.users): 5000 + n}})
+			}
+			seen := &pipelines{}
+			g := s.gateWith(seen)
+			var users []int64
+			for n := range tc.requests {
+				users = append(users, int64(1+n%tc.users))
+			}
+			taken := scanFor(users...)
+			g.lookups.takeScan(t.Context(), taken)
+			for a, err := range taken.answers(t.Context()) {
+				if err != nil || a.missing(1) != nil || len(a.found[int64(tc.users)]) != tc.vouchers {
+					t.Errorf("%d orders of user %d, %v, %v", len(a.found[int64(tc.users)]), tc.users, err, a.missing(1))
+				}
+			}
+			asked := 0
+			for _, trip := range seen.usersAsked() {
+				sum := 0
+				for _, n := range trip {
+					if sum += n; n > usersPerCommand {
+						t.Errorf("a command asks for %d users", n)
+					}
+				}
+				if asked += sum; sum > usersPerCall || len(trip) > bucketsPerCall {
+					t.Errorf("a round trip has %d commands for %d users", len(trip), sum)
+				}
+			}
+			if asked != tc.users*tc.vouchers {
+				t.Errorf("%d users were asked for, want %d", asked, tc.users*tc.vouchers)
+			}
+		})
+	}
+}
+
+// The time in which users are asked for is time in which Redis is busy: the next scan pauses for it too.
+func TestAskingForUsersIsBusy(t *testing.T) {
+	t.Parallel()
+	const delay = 30 * time.Millisecond
+	s := newFixture(t, testkit.Redis(t).Addr(), 10)
+	s.add(otherVoucher{id: 8000, buckets: 1, epoch: 2, orders: map[int64]int64{1: 11}})
+	g := s.gateWith(&pipelines{before: func(_ context.Context, commands []redis.Cmder) error {
+		if asksForUsers(commands) {
+			time.Sleep(delay) // a slow server
+		}
+		return nil
+	}})
+	taken := scanFor(1)
+	if busy := g.lookups.takeScan(t.Context(), taken); busy < delay {
+		t.Errorf("busy for %v, want %v at least", busy, delay)
+	}
+}
+
+// A node stops after it has said which vouchers have pending orders. Nobody waits for longer than one timeout,
+// however many vouchers it has; orders on other nodes are found without waiting for it.
+func TestNodeThatHangsWhenAskedForUsers(t *testing.T) {
+	t.Parallel()
+	h := newHung(t, 10, 1)
+	g := h.gate(func(c *Config) { c.AttemptTimeout, c.DecisionTimeout = 2*time.Second, 10*time.Second })
+	if err := h.buy(g, 1, 11); err != nil {
+		t.Fatal(err)
+	}
+	id, victim := h.store.voucher.ID, ""
+	for added := 0; added < 2*bucketsPerCall+1; {
+		id++
+		switch addr := h.node(h.bucketOf(id, 0)).Options().Addr; {
+		case addr == h.node(h.keys).Options().Addr:
+			continue
+		case victim == "":
+			victim = addr
+		case addr != victim:
+			continue
+		}
+		h.add(otherVoucher{id: id, buckets: 1, epoch: 2, orders: map[int64]int64{5: id}})
+		added++
+	}
+	hook := &pipelines{before: func(ctx context.Context, commands []redis.Cmder) error {
+		if asksForUsers(commands) {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return nil
+	}}
+	h.node(h.bucketOf(id, 0)).AddHook(hook)
+	watch := testkit.StartStopwatch()
+	if o, err := g.Lookup(t.Context(), 1, 11); err != nil || o.ID != 11 {
+		t.Errorf("an order on another node: %+v, %v", o, err)
+	}
+	if took := watch.Stop(); took > g.config.AttemptTimeout {
+		t.Errorf("it took %v", took)
+	}
+	watch = testkit.StartStopwatch()
+	if _, err := g.Lookup(t.Context(), 1, 12); !errors.Is(err, order.ErrUnavailable) {
+		t.Errorf("an order that the node may have: %v", err)
+	}
+	// It waits for the scan before, and for its own.
+	if took := watch.Stop(); took > 5*g.config.AttemptTimeout/2 {
+		t.Errorf("it took %v", took)
+	}
+	if n := len(hook.usersAsked()); n > 2 {
+		t.Errorf("a node that hangs was asked %d times in 2 scans", n)
+	}
+}
