@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -110,9 +111,9 @@ type Quota interface {
 type Site interface {
 	// Paths returns the paths of the pages.
 	Paths() []string
-	// Serves reports whether there is something at a path, of a page or of a file.
-	Serves(path string) bool
-	// ServeHTTP answers GET and HEAD for a path that is served.
+	// Serves reports whether there is a page or a file at a URL. An encoded slash separates nothing.
+	Serves(u *url.URL) bool
+	// ServeHTTP answers GET and HEAD for a URL that is served.
 	http.Handler
 }
 
