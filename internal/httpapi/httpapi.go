@@ -18,6 +18,7 @@ import (
 	"seckill/internal/idempotency"
 	"seckill/internal/lock"
 	"seckill/internal/order"
+	"seckill/internal/samesite"
 	"seckill/internal/voucher"
 )
 
@@ -136,8 +137,8 @@ type API struct {
 	ids      *requestIDs
 	owners   *lock.Owners
 	health   *health
-	adminKey []byte    // digest of the admin token; nil if there is none
-	site     *sameSite // nil outside lab mode
+	adminKey []byte          // digest of the admin token; nil if there is none
+	site     *samesite.Guard // nil outside lab mode
 	rendered *renderCache
 	limits   *limiter
 	live     *live
@@ -173,7 +174,7 @@ func New(cfg Config, deps Deps) (*API, error) {
 		adminKey: digestOf(cfg.AdminToken),
 	}
 	if cfg.Lab {
-		a.site = newSameSite(cfg.LabHosts)
+		a.site = samesite.New(cfg.LabHosts...)
 	}
 	a.waits, a.endWaits = context.WithCancel(context.Background())
 	work, cancelWork := context.WithCancelCause(context.Background())
