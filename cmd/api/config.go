@@ -75,7 +75,9 @@ const minLockWatchdog = 100 * time.Millisecond
 type setting struct {
 	name, arg, usage string
 	secret           bool
-	set              func(c *config, value string) error
+	// address: a password may stand in the value by mistake, so errors do not show it.
+	address bool
+	set     func(c *config, value string) error
 }
 
 // env returns the name of the environment variable: SECKILL_ADDR for -addr.
@@ -88,13 +90,13 @@ func (s setting) envFile() string { return s.env() + "_FILE" }
 
 func settings() []setting {
 	return slices.Concat([]setting{
-		{name: "addr", arg: "host:port", usage: "where to serve (default 127.0.0.1:8080)",
+		{name: "addr", arg: "host:port", usage: "where to serve (default 127.0.0.1:8080)", address: true,
 			set: func(c *config, v string) error { c.Addr = v; return checkAddr(v) }},
-		{name: "debug-addr", arg: "host:port", usage: "where to serve /livez, /readyz, /metrics and /debug/pprof; without it the first three are served with the API. With a network as the host, 10.1.0.0/24:9100, at this machine's address in it",
+		{name: "debug-addr", arg: "host:port", usage: "where to serve /livez, /readyz, /metrics and /debug/pprof; without it the first three are served with the API. With a network as the host, 10.1.0.0/24:9100, at this machine's address in it", address: true,
 			set: func(c *config, v string) error { c.DebugAddr = v; return checkDebugAddr(v) }},
 		{name: "mysql-dsn", arg: "DSN", usage: "MySQL or MariaDB DSN, user:password@tcp(host:port)/database", secret: true,
 			set: func(c *config, v string) error { c.MySQLDSN = v; return nil }},
-		{name: "redis-addrs", arg: "host:port,…", usage: "Redis: one address is a single node, several are a cluster, with -redis-master they are sentinels",
+		{name: "redis-addrs", arg: "host:port,…", usage: "Redis: one address is a single node, several are a cluster, with -redis-master they are sentinels", address: true,
 			set: func(c *config, v string) (err error) { c.RedisAddrs, err = addrList(v); return err }},
 		{name: "redis-master", arg: "name", usage: "name of the primary that the sentinels watch",
 			set: func(c *config, v string) error { c.RedisMaster = v; return nil }},
@@ -105,11 +107,11 @@ func settings() []setting {
 				c.WaitReplicas, err = parseCount(v, maxWaitReplicas)
 				return err
 			}},
-		{name: "lock-redis-addrs", arg: "host:port,…", usage: "independent Redis nodes for the locks multi and red",
+		{name: "lock-redis-addrs", arg: "host:port,…", usage: "independent Redis nodes for the locks multi and red", address: true,
 			set: func(c *config, v string) (err error) { c.LockRedisAddrs, err = addrList(v); return err }},
 		{name: "allow-eviction", arg: "", usage: "serve although Redis has a maxmemory-policy other than noeviction: accepted orders and locks can be lost",
 			set: func(c *config, v string) (err error) { c.AllowEviction, err = parseBool(v); return err }},
-		{name: "zookeeper-addrs", arg: "host:port,…", usage: "ZooKeeper servers for the locks zk-node and zk-queue",
+		{name: "zookeeper-addrs", arg: "host:port,…", usage: "ZooKeeper servers for the locks zk-node and zk-queue", address: true,
 			set: func(c *config, v string) (err error) { c.ZooKeeperAddrs, err = addrList(v); return err }},
 		{name: "lock-watchdog", arg: "duration", usage: fmt.Sprintf("lease of the locks that are renewed while they are held, %v to %v (default: each mechanism's own, 30s)", minLockWatchdog, lock.MaxTTL),
 			set: func(c *config, v string) (err error) { c.LockWatchdog, err = parseWatchdog(v); return err }},
@@ -167,8 +169,11 @@ func parseSettings(flags *flag.FlagSet, args, environ []string, help io.Writer) 
 	if err := flags.Parse(args); err != nil {
 		return c, err
 	}
-	if flags.NArg() > 0 {
-		return c, fmt.Errorf("unexpected argument %q; try -help", flags.Arg(0))
+	switch first := len(args) - flags.NArg(); {
+	case flags.NArg() > 0 && first == 0:
+		return c, fmt.Errorf("unexpected argument %q; try -help", args[0])
+	case flags.NArg() > 0: // not shown: it may be the second word of a secret before it
+		return c, fmt.Errorf("argument %d is unexpected; try -help", first+1)
 	}
 
 	env := environment(environ)
@@ -182,7 +187,7 @@ func parseSettings(flags *flag.FlagSet, args, environ []string, help io.Writer) 
 			continue
 		}
 		if err := s.set(&c, value); err != nil {
-			if s.secret || withCredentials(value) {
+			if s.secret || s.address || withCredentials(value) {
 				return c, fmt.Errorf("%s: %w", source, err)
 			}
 			return c, fmt.Errorf("%s is %q: %w", source, value, err)
@@ -342,6 +347,8 @@ func environment(environ []string) map[string]string {
 	return env
 }
 
+// checkAddr accepts host:port. Its errors do not show the address: a password may stand in it, also in the place of
+// the port.
 func checkAddr(addr string) error {
 	if withCredentials(addr) {
 		return errURL
@@ -351,9 +358,9 @@ func checkAddr(addr string) error {
 		return errors.New("want host:port")
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return fmt.Errorf("port %q is not a number from 0 to 65535", port)
+		return errors.New("the port is not a number from 0 to 65535")
 	} else if strconv.FormatUint(n, 10) != port {
-		return fmt.Errorf("port %q has leading zeros", port)
+		return errors.New("the port has leading zeros")
 	}
 	return nil
 }
@@ -366,7 +373,7 @@ func addrList(v string) ([]string, error) {
 	for a := range strings.SplitSeq(v, ",") {
 		a = strings.TrimSpace(a)
 		if err := checkAddr(a); err != nil {
-			return nil, fmt.Errorf("%q: %w", a, err)
+			return nil, fmt.Errorf("address %d: %w", len(addrs)+1, err)
 		}
 		if slices.Contains(addrs, a) {
 			return nil, fmt.Errorf("%q is given twice", a)

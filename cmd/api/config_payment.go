@@ -24,7 +24,7 @@ const (
 
 func paymentSettings() []setting {
 	return []setting{
-		{name: "payment-url", arg: "URL", usage: "the payment provider, https://host for instance (default: none; embedded: a sandbox in the process)",
+		{name: "payment-url", arg: "URL", usage: "the payment provider, https://host for instance (default: none; embedded: a sandbox in the process)", address: true,
 			set: func(c *config, v string) error { c.Payment.URL = v; return checkProvider(v) }},
 		{name: "payment-api-key", arg: "key", usage: fmt.Sprintf("API key of the payment provider, %d bytes or more", minAPIKey), secret: true,
 			set: func(c *config, v string) error { c.Payment.APIKey = v; return checkHeaderSecret(v, minAPIKey) }},

@@ -139,6 +139,38 @@ func TestAddressesDoNotShowPasswords(t *testing.T) {
 	}
 }
 
+// A password in the place of a port, a host or a whole address is not shown either.
+func TestAddressesDoNotShowWhatIsNoAddress(t *testing.T) {
+	const password = "hunter2"
+	for _, flag := range []string{"redis-addrs", "lock-redis-addrs", "zookeeper-addrs", "addr", "debug-addr", "payment-url"} {
+		for _, value := range []string{
+			"host:" + password, "host:" + password + ":6379", "host:6379:" + password, ":" + password, password, password + ":",
+			"host:6379 " + password, "a:1,host:" + password, "host:0" + password, "[" + password, "host:70000" + password, "user:" + password + "/db",
+		} {
+			variable := setting{name: flag}.env()
+			for source, parse := range map[string]func() (config, error){
+				variable:   func() (config, error) { return parseConfig(nil, production(variable+"="+value), io.Discard) },
+				"-" + flag: func() (config, error) { return parseConfig([]string{"-" + flag, value}, production(), io.Discard) },
+			} {
+				_, err := parse()
+				if err == nil || !strings.HasPrefix(err.Error(), source+": ") || strings.Contains(err.Error(), password) {
+					t.Errorf("%s=%s: %v", source, value, err)
+				}
+			}
+		}
+	}
+	var c sandboxCommand
+	for _, args := range [][]string{
+		{"-listen", "host:" + password}, {"-webhook-url", "http://me:" + password + "@host/"}, {"-public-url", "host:" + password},
+	} {
+		env := []string{"SECKILL_PAYMENT_API_KEY=" + paymentKey, "SECKILL_PAYMENT_WEBHOOK_SECRET=" + webhookSecret}
+		if _, err := c.parse(args, env, io.Discard); err == nil || !strings.Contains(err.Error(), args[0]) || strings.Contains(err.Error(), password) {
+			t.Errorf("%v: %v", args, err)
+		}
+		c = sandboxCommand{}
+	}
+}
+
 func TestSecretsFromFiles(t *testing.T) {
 	write := func(name, text string) string {
 		path := filepath.Join(t.TempDir(), name)

@@ -41,7 +41,10 @@ func (c *sandboxCommand) parse(args, environ []string, help io.Writer) (config, 
 			return cfg, fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	return cfg, checkAddr(c.listen)
+	if err := checkAddr(c.listen); err != nil {
+		return cfg, fmt.Errorf("-listen: %w", err)
+	}
+	return cfg, nil
 }
 
 // run serves until ctx ends.

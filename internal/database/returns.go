@@ -3,6 +3,7 @@ package database
 import (
 	"context"
 	"database/sql"
+	"maps"
 	"sync"
 	"time"
 
@@ -36,7 +37,7 @@ type price struct {
 	within time.Duration
 }
 
-// maxPrices bounds what is remembered.
+// maxPrices bounds what is remembered, unless a single batch has orders of more vouchers.
 const maxPrices = 10_000
 
 // of returns the prices of the vouchers of some orders. A voucher that does not exist has none.
@@ -69,15 +70,19 @@ func (p *prices) of(ctx context.Context, db *DB, orders []order.Accepted) (price
 	if err != nil {
 		return nil, err
 	}
+	maps.Copy(list, found)
+	p.remember(found)
+	return list, nil
+}
+
+// remember adds prices. When there are too many it forgets those of before, which can be read again.
+func (p *prices) remember(found priceList) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.known == nil || len(p.known) > maxPrices {
+	if p.known == nil || len(p.known)+len(found) > maxPrices {
 		p.known = make(priceList)
 	}
-	for id, one := range found {
-		list[id], p.known[id] = one, one
-	}
-	return list, nil
+	maps.Copy(p.known, found)
 }
 
 // status is the state of an order that is written now.

@@ -63,3 +63,23 @@ func TestReturnsInPages(t *testing.T) {
 		}
 	})
 }
+
+// Whatever vouchers orders are accepted for, the prices that are remembered are bounded.
+func TestPricesAreBounded(t *testing.T) {
+	t.Parallel()
+	var p prices
+	const batch = 512
+	for first := int64(0); first < 3*maxPrices; first += batch {
+		found := make(priceList, batch)
+		for id := range int64(batch) {
+			found[first+id] = price{cents: first + id}
+		}
+		p.remember(found)
+		if len(p.known) > maxPrices {
+			t.Fatalf("%d prices are remembered, want %d at most", len(p.known), maxPrices)
+		}
+		if p.known[first+1].cents != first+1 {
+			t.Fatal("the newest price is not remembered")
+		}
+	}
+}

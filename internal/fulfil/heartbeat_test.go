@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"seckill/internal/testkit"
 )
 
 // A promoted replica lacks the latest acknowledgements: entries that the worker has finished
@@ -86,4 +88,21 @@ func TestEntriesOfADeadProcess(t *testing.T) {
 			}
 		})
 	})
+}
+
+// A process that dies leaves its heartbeat key behind, which goes by itself.
+func TestHeartbeatKeysExpire(t *testing.T) {
+	t.Parallel()
+	client := testkit.Redis(t).Client(t)
+	f := newFulfiller(Config{Name: "dies", Prefix: testkit.KeyPrefix(t), Store: fakeAdmissionStore{}, Client: client}.withDefaults(), &redisStreams{client: client})
+	for range 2 { // set, and renewed
+		f.heartbeat(t.Context())
+		if ttl := client.PTTL(t.Context(), f.heartbeatKey("dies")).Val(); ttl <= 0 || ttl > f.heartbeatTTL() {
+			t.Errorf("the key lives for %v, want %v at most", ttl, f.heartbeatTTL())
+		}
+	}
+	if f.heartbeatTTL() > 2*time.Second {
+		t.Errorf("a dead process counts as alive for %v", f.heartbeatTTL())
+	}
+	testkit.Until(t, "the key is gone", func() bool { return client.Exists(t.Context(), f.heartbeatKey("dies")).Val() == 0 })
 }

@@ -106,10 +106,8 @@ func (a *API) answer(ctx context.Context, r *request, who access, h handler) (ou
 			out = a.renderError(r, &panicError{value: p, stack: debug.Stack()})
 		}
 	}()
-	if a.site != nil {
-		if err := a.site.check(r.Request); err != nil {
-			return a.renderError(r, err)
-		}
+	if err := a.checkSite(r.Request); err != nil {
+		return a.renderError(r, err)
 	}
 	if err := a.authenticate(r, who); err != nil {
 		return a.renderError(r, err)

@@ -58,7 +58,7 @@
 // # What lab mode accepts
 //
 // In lab mode a request needs no token, so a page of another site could make a browser send one. See
-// sameSite for the requests that are refused.
+// package samesite for the requests that are refused.
 //
 // # Performance
 //

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"seckill/internal/idempotency"
 	"seckill/internal/lock"
 	"seckill/internal/order"
+	"seckill/internal/samesite"
 	"seckill/internal/voucher"
 )
 
@@ -110,9 +112,9 @@ type Quota interface {
 type Site interface {
 	// Paths returns the paths of the pages.
 	Paths() []string
-	// Serves reports whether there is something at a path, of a page or of a file.
-	Serves(path string) bool
-	// ServeHTTP answers GET and HEAD for a path that is served.
+	// Serves reports whether there is a page or a file at a URL. An encoded slash separates nothing.
+	Serves(u *url.URL) bool
+	// ServeHTTP answers GET and HEAD for a URL that is served.
 	http.Handler
 }
 
@@ -135,8 +137,8 @@ type API struct {
 	ids      *requestIDs
 	owners   *lock.Owners
 	health   *health
-	adminKey []byte    // digest of the admin token; nil if there is none
-	site     *sameSite // nil outside lab mode
+	adminKey []byte          // digest of the admin token; nil if there is none
+	site     *samesite.Guard // nil outside lab mode
 	rendered *renderCache
 	limits   *limiter
 	live     *live
@@ -172,7 +174,7 @@ func New(cfg Config, deps Deps) (*API, error) {
 		adminKey: digestOf(cfg.AdminToken),
 	}
 	if cfg.Lab {
-		a.site = newSameSite(cfg.LabHosts)
+		a.site = samesite.New(cfg.LabHosts...)
 	}
 	a.waits, a.endWaits = context.WithCancel(context.Background())
 	work, cancelWork := context.WithCancelCause(context.Background())

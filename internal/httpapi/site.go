@@ -27,7 +27,7 @@ func (a *API) addSite(e *gin.Engine) {
 
 // showPage answers with a page or one of its files.
 func (a *API) showPage(_ context.Context, r *request) (reply, error) {
-	if !a.deps.Site.Serves(r.URL.Path) {
+	if !a.deps.Site.Serves(r.URL) {
 		return reply{}, errNoRoute
 	}
 	return reply{page: a.deps.Site, outcome: "ok"}, nil

@@ -47,6 +47,19 @@ func TestSiteIsServed(t *testing.T) {
 	}
 }
 
+// An encoded slash separates nothing, as in the routes of the API.
+func TestSiteAndEncodedSlashes(t *testing.T) {
+	r := newFixture(t, lab, withSite(t))
+	for _, path := range []string{"/static/x%2Fbuyers.js", "/static/x%2fbuyers.js", "/static%2Fx/buyers.js", "/static%2fx%2fbuyers.js", "/%2Fconsole"} {
+		wantProblem(t, sent(t.Context(), r.handler, "GET", path, "example.com"), http.StatusNotFound, "not_found")
+	}
+	for _, path := range []string{"/static/x/buyers.js", "/static/x/%62uyers.js"} {
+		if rec := sent(t.Context(), r.handler, "GET", path, "example.com"); rec.Code != http.StatusOK {
+			t.Errorf("%s: %d", path, rec.Code)
+		}
+	}
+}
+
 func TestServiceWithoutSite(t *testing.T) {
 	r := newFixture(t)
 	wantProblem(t, sent(t.Context(), r.handler, "GET", "/", "example.com"), http.StatusNotFound, "not_found")

@@ -55,7 +55,7 @@ func (s *Settlements) Run(ctx context.Context) {
 
 // refundDue carries out the refunds that are due. Its error is the store's: a refund that fails is due again.
 func (s *Settlements) refundDue(ctx context.Context) error {
-	known, after := retries{}, ""
+	next, after, still := s.retries.next(), "", 0
 	for more := true; more; {
 		due, err := s.Store.DueRefunds(ctx, after, batch)
 		if err != nil {
@@ -75,15 +75,18 @@ func (s *Settlements) refundDue(ctx context.Context) error {
 			after = r.PaymentID
 			switch {
 			case !tried[i]:
-				known[r.PaymentID] = s.retries[r.PaymentID]
+				next.keep(r.PaymentID, s.retries.of[r.PaymentID])
 			case results[i] != nil:
-				known[r.PaymentID] = s.retries[r.PaymentID].next(time.Now())
+				next.keep(r.PaymentID, s.retries.of[r.PaymentID].next(time.Now()))
+			default:
+				continue
 			}
+			still++
 		}
 		more = len(due) == batch && ctx.Err() == nil
 	}
-	s.retries = known
-	s.Observer.Due(len(known))
+	s.retries = next
+	s.Observer.Due(still)
 	return nil
 }
 
@@ -140,8 +143,37 @@ func (s *Settlements) lookUp(ctx context.Context, one order.Lookup) error {
 	return err
 }
 
-// retries says when what has failed is to be tried again.
-type retries map[string]retry
+// maxRetries is the most refunds whose failures are remembered one by one, about 100 bytes each.
+const maxRetries = 100_000
+
+// retries says when what has failed is to be tried again. Refunds that it has no room for are tried together.
+type retries struct {
+	limit int
+	of    map[string]retry // by payment
+	// rest is when those are to be tried that are not in the map; the zero time if it has all.
+	rest time.Time
+}
+
+func newRetries(limit int) retries { return retries{limit: limit, of: map[string]retry{}} }
+
+// next returns the retries of the next pass, still empty.
+func (r retries) next() retries {
+	n := newRetries(r.limit)
+	if now := time.Now(); now.Before(r.rest) {
+		n.rest = r.rest
+	}
+	return n
+}
+
+// keep remembers a refund that is still due.
+func (r *retries) keep(id string, one retry) {
+	switch {
+	case len(r.of) < r.limit && one.failed > 0:
+		r.of[id] = one
+	case r.rest.IsZero():
+		r.rest = time.Now().Add(longestRetry)
+	}
+}
 
 type retry struct {
 	failed int
@@ -154,7 +186,12 @@ const (
 	longestRetry = time.Minute
 )
 
-func (r retries) ready(id string, now time.Time) bool { return !now.Before(r[id].at) }
+func (r retries) ready(id string, now time.Time) bool {
+	if one, known := r.of[id]; known {
+		return !now.Before(one.at)
+	}
+	return !now.Before(r.rest)
+}
 
 // next is the retry after another failure.
 func (r retry) next(now time.Time) retry {

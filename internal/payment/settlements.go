@@ -66,7 +66,7 @@ func NewSettlements(c SettlementsConfig) (*Settlements, error) {
 	if c.Webhooks == nil || c.Provider == nil || c.Life == nil || c.Store == nil || c.Observer == nil || c.Log == nil {
 		return nil, errors.New("payment: incomplete configuration")
 	}
-	return &Settlements{SettlementsConfig: c, retries: retries{}}, nil
+	return &Settlements{SettlementsConfig: c, retries: newRetries(maxRetries)}, nil
 }
 
 // Receive takes a webhook. After nil the provider may forget it; after an error it has to send it again. The errors

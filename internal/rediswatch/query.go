@@ -3,8 +3,11 @@ package rediswatch
 import (
 	"context"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -13,33 +16,58 @@ import (
 type settings struct {
 	policy string // maxmemory-policy
 	aof    string // "yes" or "no"
-	// denied: the server answers, but does not permit a command that was needed.
-	denied bool
+	// denied is the error of a server that answers, but does not tell its policy. Policy and aof are then
+	// those that it told last.
+	denied string
 }
 
-func (s settings) unknown() bool { return s.denied && s.policy == "" }
+func (s settings) unchecked() bool { return s.denied != "" }
 
 func (s settings) evicts() bool { return s.policy != "" && s.policy != noEviction }
 
+// group is a configured client and the servers that the latest check found behind it.
+type group struct {
+	client redis.UniversalClient
+	found  []string // addresses
+}
+
 // queryAll queries all servers behind a client and calls report for each, possibly from
-// several goroutines at once. An error means that the server did not answer.
-func queryAll(ctx context.Context, client redis.UniversalClient, report func(addr string, s settings, err error)) {
-	switch c := client.(type) {
+// several goroutines at once. An error means that the server did not answer. While nothing
+// lists the servers, as a primary lists its replicas, those that were found before are
+// reported. Each query ends after the timeout.
+func (g *group) queryAll(ctx context.Context, timeout time.Duration, report func(addr string, s settings, err error)) {
+	switch c := g.client.(type) {
 	case *redis.ClusterClient:
-		// The error is either that of one node, which report has received, or means that
-		// no node answers.
-		_ = c.ForEachShard(ctx, func(ctx context.Context, node *redis.Client) error {
-			s, _, err := query(ctx, node)
-			report(node.Options().Addr, s, err)
+		listing, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		err := c.ForEachShard(listing, func(ctx context.Context, node *redis.Client) error {
+			set, _, err := query(ctx, node)
+			report(node.Options().Addr, set, err)
 			return nil
 		})
-	case *redis.Client:
-		s, replicas, err := query(ctx, c)
-		report(addrOf(c), s, err)
-		for _, addr := range replicas {
-			s, err := queryReplica(ctx, c, addr)
-			report(addr, s, err)
+		if err != nil { // no node lists the others
+			for _, addr := range g.found {
+				report(addr, settings{}, err)
+			}
 		}
+	case *redis.Client:
+		asking, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		set, replicas, err := query(asking, c)
+		report(addrOf(c), set, err)
+		if replicas == nil {
+			replicas = slices.DeleteFunc(slices.Clone(g.found), func(addr string) bool { return addr == addrOf(c) })
+		}
+		var queries sync.WaitGroup
+		for _, addr := range replicas {
+			queries.Go(func() {
+				ctx, cancel := context.WithTimeout(ctx, timeout)
+				defer cancel()
+				set, err := queryReplica(ctx, c, addr)
+				report(addr, set, err)
+			})
+		}
+		queries.Wait()
 	}
 }
 
@@ -65,14 +93,18 @@ func queryReplica(ctx context.Context, primary *redis.Client, addr string) (sett
 	return s, err
 }
 
-// query reads the settings and the replicas of one server from INFO. What INFO lacks it
-// reads with CONFIG GET, which managed servers often deny.
+// query reads the settings and the replicas of one server from INFO; replicas is nil if the
+// server does not list them. What INFO lacks it reads with CONFIG GET, which managed servers
+// often deny.
 func query(ctx context.Context, node *redis.Client) (s settings, replicas []string, err error) {
 	text, err := node.Info(ctx).Result()
 	if err != nil && !denied(err) {
 		return settings{}, nil, err
 	}
 	info := parseInfo(text)
+	if err == nil {
+		replicas = replicasOf(info)
+	}
 	s.policy = info["maxmemory_policy"]
 	switch info["aof_enabled"] {
 	case "0":
@@ -88,15 +120,20 @@ func query(ctx context.Context, node *redis.Client) (s settings, replicas []stri
 		if err != nil && !denied(err) {
 			return settings{}, nil, err
 		}
-		*value, s.denied = got[setting], s.denied || err != nil
+		if *value = got[setting]; value == &s.policy && err != nil {
+			s.denied = err.Error()
+		}
 	}
-	return s, replicasOf(info), nil
+	return s, replicas, nil
 }
 
 // denied says whether the server answered that a command is not permitted (NOPERM) or not
-// known (ERR), as after rename-command. Other errors, such as LOADING, are temporary.
+// known (ERR), as after rename-command, or that it has another password (NOAUTH, WRONGPASS),
+// as a replica may have. Other errors, such as LOADING, are temporary.
 func denied(err error) bool {
-	return redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "ERR")
+	return slices.ContainsFunc([]string{"NOPERM", "ERR", "NOAUTH", "WRONGPASS"}, func(prefix string) bool {
+		return redis.HasErrorPrefix(err, prefix)
+	})
 }
 
 // parseInfo reads the lines "field:value" of INFO.
@@ -111,7 +148,8 @@ func parseInfo(text string) map[string]string {
 }
 
 // replicasOf reads the addresses in the lines "slaveN:ip=…,port=…,state=…" of INFO.
-func replicasOf(info map[string]string) (addrs []string) {
+func replicasOf(info map[string]string) []string {
+	addrs := []string{}
 	for n := 0; ; n++ {
 		line, found := info["slave"+strconv.Itoa(n)]
 		if !found {

@@ -13,6 +13,7 @@
 package rediswatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,7 +42,7 @@ type Config struct {
 	Log     *slog.Logger
 	// Every is the time between two checks. Default 2 s.
 	Every time.Duration
-	// Timeout bounds the check of one client's servers. Default 2 s.
+	// Timeout bounds the check of one server. Default 2 s.
 	Timeout time.Duration
 }
 
@@ -50,7 +51,9 @@ type Config struct {
 // time.
 type Watch struct {
 	config Config
-	nodes  map[string]settings // by address; used by Check only
+	// Used by Check only.
+	groups []*group
+	nodes  map[string]settings // by address
 	// evicts is an ErrEvicts that names the server, or nil.
 	evicts atomic.Pointer[error]
 	counts atomic.Pointer[Counts]
@@ -59,8 +62,8 @@ type Watch struct {
 // Counts are the numbers of servers with each problem.
 type Counts struct {
 	Evicting, WithoutAOF int
-	// Unknown is the number of servers that allow neither INFO nor CONFIG GET.
-	Unknown int
+	// Unchecked is the number of servers that answer, but do not tell their policy.
+	Unchecked int
 }
 
 // New returns a watch that has not checked anything yet.
@@ -73,6 +76,9 @@ func New(c Config) *Watch {
 	}
 	w := &Watch{config: c, nodes: map[string]settings{}}
 	w.counts.Store(&Counts{})
+	for _, client := range c.Clients {
+		w.groups = append(w.groups, &group{client: client})
+	}
 	return w
 }
 
@@ -103,24 +109,29 @@ func (w *Watch) Run(ctx context.Context) {
 }
 
 // Check queries every server and returns the new result of [Watch.Evicts]. A server that
-// does not answer keeps its latest known settings, as long as it is configured or another
-// server lists it.
+// does not answer, or does not tell its settings, keeps its latest known ones. So do the
+// replicas of a primary that does not answer. A server is forgotten when its primary or its
+// cluster answers and no longer lists it.
 func (w *Watch) Check(ctx context.Context) error {
 	var mu sync.Mutex
 	found := map[string]settings{}
 	var queries sync.WaitGroup
-	for _, client := range w.config.Clients {
+	for _, g := range w.groups {
+		var behind []string
 		queries.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, w.config.Timeout)
-			defer cancel()
-			queryAll(ctx, client, func(addr string, s settings, err error) {
+			g.queryAll(ctx, w.config.Timeout, func(addr string, s settings, err error) {
 				mu.Lock()
 				defer mu.Unlock()
-				if err != nil {
-					s = w.nodes[addr]
+				known := w.nodes[addr]
+				switch {
+				case err != nil:
+					s = known
+				case s.unchecked():
+					s.policy, s.aof = known.policy, cmp.Or(s.aof, known.aof)
 				}
-				found[addr] = s
+				found[addr], behind = s, append(behind, addr)
 			})
+			g.found = behind
 		})
 	}
 	queries.Wait()
@@ -138,10 +149,10 @@ func (w *Watch) update(found map[string]settings) {
 	for _, addr := range slices.Sorted(maps.Keys(found)) {
 		s := found[addr]
 		w.logChange(addr, w.nodes[addr], s)
-		switch {
-		case s.unknown():
-			counts.Unknown++
-		case s.evicts():
+		if s.unchecked() {
+			counts.Unchecked++
+		}
+		if s.evicts() {
 			counts.Evicting++
 			err := fmt.Errorf("%w: maxmemory-policy of %s is %s, not %s", ErrEvicts, addr, s.policy, noEviction)
 			evicts = &err
@@ -160,9 +171,11 @@ func (w *Watch) logChange(addr string, before, now settings) {
 		return
 	}
 	log := w.config.Log.With("node", addr)
+	if now.unchecked() && !before.unchecked() {
+		log.Warn("cannot tell whether Redis evicts keys: it denies INFO and CONFIG GET", "answer", now.denied, "latest_known_policy", now.policy)
+	}
 	switch {
-	case now.unknown():
-		log.Warn("cannot tell whether Redis evicts keys: neither INFO nor CONFIG GET is allowed")
+	case before.policy == now.policy:
 	case now.evicts():
 		log.Error("Redis may evict locks and accepted orders: set maxmemory-policy noeviction", "maxmemory_policy", now.policy)
 	case before.evicts():

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -97,7 +98,7 @@ func TestEveryServerIsChecked(t *testing.T) {
 	})
 }
 
-// If INFO or CONFIG is forbidden, the other one is used. If both are, the server is unknown.
+// If INFO or CONFIG is forbidden, the other one is used. If both are, the server is unchecked.
 func TestForbiddenCommands(t *testing.T) {
 	for name, c := range map[string]struct {
 		args   []string
@@ -108,7 +109,7 @@ func TestForbiddenCommands(t *testing.T) {
 		"INFO by ACL": {[]string{"--user", "default", "on", "nopass", "~*", "&*", "+@all", "-info"},
 			true, rediswatch.Counts{Evicting: 1, WithoutAOF: 1}},
 		"both by ACL": {[]string{"--user", "default", "on", "nopass", "~*", "&*", "+@all", "-info", "-config"},
-			false, rediswatch.Counts{Unknown: 1}},
+			false, rediswatch.Counts{Unchecked: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := testkit.NewRedis(t, "--maxmemory-policy", "allkeys-lru")
@@ -129,7 +130,7 @@ func TestForbiddenCommands(t *testing.T) {
 			if err := w.Check(t.Context()); (err != nil) != c.evicts || w.Counts() != c.counts {
 				t.Errorf("%v, %+v", err, w.Counts())
 			}
-			if logged := strings.Contains(log.String(), "neither INFO nor CONFIG GET"); logged != (c.counts.Unknown == 1) {
+			if logged := strings.Contains(log.String(), "denies INFO and CONFIG GET"); logged != (c.counts.Unchecked == 1) {
 				t.Errorf("the log is\n%s", log)
 			}
 		})
@@ -146,5 +147,106 @@ func TestServerThatDoesNotAnswer(t *testing.T) {
 	server.Kill()
 	if err := w.Check(t.Context()); err == nil || w.Counts().Evicting != 1 {
 		t.Errorf("%v, %+v after the server was killed", err, w.Counts())
+	}
+}
+
+// A server that denies its settings from now on keeps its latest known ones too, and is counted as unchecked.
+func TestServerThatDeniesLater(t *testing.T) {
+	server := testkit.NewRedis(t, "--maxmemory-policy", "allkeys-lru")
+	client := server.Client(t)
+	w, log := newWatch(client)
+	_ = w.Check(t.Context())
+	if err := client.Do(t.Context(), "acl", "setuser", "default", "-info", "-config").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Check(t.Context()); !errors.Is(err, rediswatch.ErrEvicts) ||
+		w.Counts() != (rediswatch.Counts{Evicting: 1, WithoutAOF: 1, Unchecked: 1}) {
+		t.Errorf("%v, %+v", err, w.Counts())
+	}
+	for text, times := range map[string]int{"NOPERM": 1, "latest_known_policy=allkeys-lru": 1, "set maxmemory-policy": 1, "no longer": 0} {
+		if strings.Count(log.String(), text) != times {
+			t.Errorf("the log does not contain %q %d times:\n%s", text, times, log)
+		}
+	}
+}
+
+// A replica that has another password than its primary is unchecked.
+func TestReplicaWithItsOwnPassword(t *testing.T) {
+	setPassword := func(client *redis.Client, password string) {
+		t.Helper()
+		if err := client.ConfigSet(t.Context(), "requirepass", password).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for answer, password := range map[string]string{"NOAUTH": "", "WRONGPASS": "the-primary's"} {
+		t.Run(answer, func(t *testing.T) {
+			primary := testkit.NewRedis(t, "--appendonly", "yes")
+			replica := testkit.NewRedisReplica(t, primary, "--appendonly", "yes")
+			own := replica.Client(t)
+			setPassword(own, "its-own")
+			if password != "" {
+				setPassword(primary.Client(t), password)
+			}
+			client := redis.NewClient(&redis.Options{Addr: primary.Addr(), Password: password})
+			defer client.Close()
+			w, log := newWatch(client)
+			if err := w.Check(t.Context()); err != nil || w.Counts() != (rediswatch.Counts{Unchecked: 1}) {
+				t.Errorf("%v, %+v", err, w.Counts())
+			}
+			if !strings.Contains(log.String(), answer) || !strings.Contains(log.String(), replica.Addr()) {
+				t.Errorf("the log names neither the replica nor its answer:\n%s", log)
+			}
+			if err := own.Do(t.Context(), "auth", "its-own").Err(); err != nil {
+				t.Fatal(err)
+			}
+			setPassword(own, password) // as the primary's
+			if err := w.Check(t.Context()); err != nil || w.Counts() != (rediswatch.Counts{}) {
+				t.Errorf("%v, %+v with the same password", err, w.Counts())
+			}
+		})
+	}
+}
+
+// While a primary is down nothing lists its replicas, and one of them may be promoted.
+func TestReplicasOfAPrimaryThatIsDown(t *testing.T) {
+	for name, takeDown := range map[string]func(*testkit.RedisServer){
+		"killed": (*testkit.RedisServer).Kill,
+		"paused": (*testkit.RedisServer).Pause,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			primary := testkit.NewRedis(t)
+			evicting := testkit.NewRedisReplica(t, primary, "--maxmemory-policy", "allkeys-lru")
+			later := testkit.NewRedisReplica(t, primary)
+			client := redis.NewClient(&redis.Options{Addr: primary.Addr(), MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true})
+			defer client.Close()
+			w := rediswatch.New(rediswatch.Config{
+				Clients: []redis.UniversalClient{client}, Log: slog.New(slog.DiscardHandler), Timeout: time.Second,
+			})
+			check := func(when string, evicts int) {
+				t.Helper()
+				if err := w.Check(t.Context()); errors.Is(err, rediswatch.ErrEvicts) != (evicts > 0) || w.Counts().Evicting != evicts {
+					t.Errorf("%s: %v, %+v; want %d that evict", when, err, w.Counts(), evicts)
+				}
+			}
+			check("all answer", 1)
+			takeDown(primary)
+			check("the primary is down", 1)
+			set := func(replica *testkit.RedisServer, policy string) {
+				t.Helper()
+				if err := replica.Client(t).ConfigSet(t.Context(), "maxmemory-policy", policy).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			set(later, "volatile-lru")
+			check("another replica evicts too", 2)
+			set(evicting, "noeviction")
+			set(later, "noeviction")
+			check("both are repaired", 0)
+			set(evicting, "allkeys-lru")
+			check("one evicts again", 1)
+			evicting.Kill()
+			check("it is down as well", 1)
+		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"maps"
 	"net/http"
+	"net/url"
 	"path"
 	"regexp"
 	"slices"
@@ -189,12 +190,16 @@ func newFile(name string, body []byte, cache string) (*file, error) {
 	return f, nil
 }
 
-// find returns the file at a path and how it may be kept.
-func (s *Site) find(at string) (f *file, cache string) {
-	if f := s.pages[at]; f != nil {
+// find returns the file that a URL names and how it may be kept. An encoded slash (%2F) separates nothing
+// (RFC 3986 §2.2), and no name contains a slash.
+func (s *Site) find(u *url.URL) (f *file, cache string) {
+	if strings.Contains(strings.ToLower(u.EscapedPath()), "%2f") {
+		return nil, ""
+	}
+	if f := s.pages[u.Path]; f != nil {
 		return f, f.cache
 	}
-	rest, ok := strings.CutPrefix(at, folder)
+	rest, ok := strings.CutPrefix(u.Path, folder)
 	if !ok {
 		return nil, ""
 	}
@@ -208,9 +213,9 @@ func (s *Site) find(at string) (f *file, cache string) {
 	return f, forEver
 }
 
-// Serves reports whether the site has something at a path.
-func (s *Site) Serves(at string) bool {
-	f, _ := s.find(at)
+// Serves reports whether the site has something at a URL. Only its path counts.
+func (s *Site) Serves(u *url.URL) bool {
+	f, _ := s.find(u)
 	return f != nil
 }
 
@@ -219,9 +224,9 @@ func (s *Site) Paths() []string {
 	return slices.Sorted(maps.Keys(s.pages))
 }
 
-// ServeHTTP answers GET and HEAD for a path that the site serves.
+// ServeHTTP answers GET and HEAD for a URL that the site serves.
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	f, cache := s.find(r.URL.Path)
+	f, cache := s.find(r.URL)
 	if f == nil {
 		http.NotFound(w, r)
 		return

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"regexp"
 	"strings"
 	"testing"
@@ -170,13 +171,23 @@ func TestServesNothingElse(t *testing.T) {
 	for _, path := range []string{
 		"", "/index.html", "/static", "/static/", "/static/x/", "/static/x/nothing.js", "/static/x/../buyers.js", "/static/x/y/buyers.js",
 		"/buyers.js", "/pages/buyers.html", "/messages/en.json", "/static/x/en.json",
+		"/static/x%2Fbuyers.js", "/static/x%2fbuyers.js", "/static%2Fx/buyers.js", "/static%2fx%2fbuyers.js", "%2F", "%2fconsole",
+		"/static/x%252Fbuyers.js",
 	} {
-		if s.Serves(path) {
+		u, err := (&url.URL{}).Parse(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Serves(u) {
 			t.Errorf("%q is served", path)
 		}
 	}
-	if resp := get(t, s, "/nothing"); resp.StatusCode != http.StatusNotFound {
-		t.Errorf("%s", resp.Status)
+	for path, want := range map[string]int{
+		"/nothing": http.StatusNotFound, "/static/x%2fbuyers.js": http.StatusNotFound, "/static/x/%62uyers.js": http.StatusOK,
+	} {
+		if resp := get(t, s, path); resp.StatusCode != want {
+			t.Errorf("%s: %s, want %d", path, resp.Status, want)
+		}
 	}
 }
 

@@ -28,10 +28,10 @@ func (s *Sandbox) handler() http.Handler {
 	mux.HandleFunc("POST /v1/payments/{id}/refunds", s.api(s.createRefund))
 	mux.HandleFunc("GET /sandbox/behaviour", s.api(s.showBehaviour))
 	mux.HandleFunc("PUT /sandbox/behaviour", s.api(s.changeBehaviour))
-	mux.HandleFunc("GET /pay/{id}", s.showPage)
-	mux.HandleFunc("POST /pay/{id}", s.decide)
-	mux.HandleFunc("GET /pay.css", s.style)
-	mux.HandleFunc("GET /{$}", s.showBooks)
+	mux.HandleFunc("GET /pay/{id}", s.ownPage(s.showPage))
+	mux.HandleFunc("POST /pay/{id}", s.ownPage(s.decide))
+	mux.HandleFunc("GET /pay.css", s.ownPage(s.style))
+	mux.HandleFunc("GET /{$}", s.ownPage(s.showBooks))
 	return http.MaxBytesHandler(mux, maxBody)
 }
 

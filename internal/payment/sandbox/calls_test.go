@@ -9,6 +9,7 @@ import (
 
 	"seckill/internal/payment"
 	"seckill/internal/payment/sandbox"
+	"seckill/internal/testkit"
 )
 
 func TestCallsNeedTheKey(t *testing.T) {
@@ -84,5 +85,76 @@ func TestPageOfNoPayment(t *testing.T) {
 	}
 	if status, text = send(t, p.sandbox.URL(), "GET", "/", "", ""); status != 200 || !strings.Contains(text, "Payments: 1,") || strings.Contains(text, created.ID) {
 		t.Errorf("%d %s", status, text)
+	}
+}
+
+// A page of another site cannot look at a payment page or decide for the buyer, neither from its own name nor under one
+// that it has made resolve to the sandbox.
+func TestPagesOfOtherSitesAreRefused(t *testing.T) {
+	address := testkit.FreeAddr(t)
+	p := start(t, func(c *sandbox.Config) { c.Addr, c.PublicURL = address, "https://pay.example:8443" })
+	client, err := payment.NewClient(payment.ClientConfig{URL: "http://" + address, Key: apiKey, Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	p.Client = client
+	id := p.create(t, "k", anHour()).ID
+	sent := func(method, path, host string, headers ...string) (status int) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+address+path, strings.NewReader("decision=pay"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = host
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		for _, header := range headers {
+			name, value, _ := strings.Cut(header, ": ")
+			req.Header.Set(name, value)
+		}
+		resp, err := (&http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		return resp.StatusCode
+	}
+	for _, path := range []string{"/pay/" + id, "/", "/pay.css"} {
+		for _, host := range []string{"rebind.attacker.example", "localhost.attacker.example:8070", "10.1.2.3", "example"} {
+			if status := sent("GET", path, host); status != http.StatusForbidden {
+				t.Errorf("GET %s at %s: %d", path, host, status)
+			}
+		}
+		for _, host := range []string{"pay.example", "PAY.example:8443", "localhost:1", address} {
+			if status := sent("GET", path, host, "Sec-Fetch-Site: cross-site"); status != http.StatusOK { // a link of the shop's
+				t.Errorf("GET %s at %s: %d", path, host, status)
+			}
+		}
+	}
+	for name, headers := range map[string][]string{
+		"rebinding":                      {"rebind.attacker.example", "Sec-Fetch-Site: same-origin", "Origin: http://rebind.attacker.example"},
+		"another site":                   {"pay.example:8443", "Sec-Fetch-Site: cross-site", "Origin: http://attacker.example"},
+		"another site, no origin":        {"pay.example:8443", "Sec-Fetch-Site: cross-site"},
+		"another site, older browser":    {"pay.example:8443", "Origin: http://attacker.example"},
+		"another port of the same name":  {"pay.example:8443", "Sec-Fetch-Site: same-site", "Origin: https://pay.example:3000"},
+		"a sandboxed frame, or a file":   {"pay.example:8443", "Origin: null"},
+		"another port, an older browser": {address, "Origin: http://127.0.0.1:1"},
+	} {
+		if status := sent("POST", "/pay/"+id, headers[0], headers[1:]...); status != http.StatusForbidden {
+			t.Errorf("%s: %d", name, status)
+		}
+	}
+	if now := p.status(t, id); now != payment.StatusOpen {
+		t.Errorf("after the refusals the payment is %s", now)
+	}
+	// A call with the key is taken under any name: a web page does not have the key.
+	if status := sent("GET", "/v1/payments/"+id, "payments.internal:8070", "Authorization: Bearer "+apiKey); status != http.StatusOK {
+		t.Errorf("a call under another name: %d", status)
+	}
+	if status := sent("POST", "/pay/"+id, "pay.example:8443", "Origin: https://pay.example:8443"); status != http.StatusSeeOther {
+		t.Errorf("the page's own form: %d", status)
+	}
+	if now := p.status(t, id); now != payment.StatusPaid {
+		t.Errorf("after the page's own form the payment is %s", now)
 	}
 }

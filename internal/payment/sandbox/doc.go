@@ -10,7 +10,8 @@
 //	GET, POST /pay/{id}             the payment page: pay or refuse. It works without scripts
 //
 // Calls below /v1 and /sandbox need the API key. The address of a payment page is the secret of that page: its id
-// has 128 random bits.
+// has 128 random bits. Pages are served under the sandbox's own host names only, and a decision that a page of another
+// site has sent is refused: see package samesite.
 //
 // # A payment's states
 //

@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	provider "seckill/internal/payment"
+	"seckill/internal/samesite"
 )
 
 //go:embed page.html
@@ -35,6 +36,21 @@ func (p pageData) Back() string {
 // money formats an amount: 80.00 EUR.
 func money(cents int64, currency string) string {
 	return fmt.Sprintf("%d.%02d %s", cents/100, cents%100, currency)
+}
+
+// ownPage refuses what a page of another site can make a browser send: nothing here needs the API key, and a decision
+// changes a payment.
+func (s *Sandbox) ownPage(page http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		switch err := s.site.Check(r); {
+		case errors.Is(err, samesite.ErrHost):
+			http.Error(w, "the sandbox has another host name; -public-url tells it one", http.StatusForbidden)
+		case err != nil:
+			http.Error(w, "a page of another site has sent this", http.StatusForbidden)
+		default:
+			page(w, r)
+		}
+	}
 }
 
 // showPage is GET /pay/{id}.
@@ -83,7 +99,8 @@ func (s *Sandbox) html(w http.ResponseWriter, status int, page *template.Templat
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
-	h.Set("Referrer-Policy", "no-referrer") // the address is the secret of the page
+	// The address is the secret of the page. With no-referrer the page's own form would have the Origin null.
+	h.Set("Referrer-Policy", "same-origin")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(status)

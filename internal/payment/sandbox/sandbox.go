@@ -10,19 +10,22 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	provider "seckill/internal/payment"
+	"seckill/internal/samesite"
 )
 
 // Config configures a [Sandbox].
 type Config struct {
 	// Addr is where to serve, host:port.
 	Addr string
-	// PublicURL is how browsers reach it; "" means http:// and the address.
+	// PublicURL is how browsers reach it; "" means http:// and the address. Pages are served to requests whose
+	// Host is that of PublicURL or Addr, a loopback name or address, or the address that was connected to.
 	PublicURL string
 	// APIKey is what the calls are authorized with, Secrets are what the webhooks are signed with.
 	APIKey  string
@@ -45,6 +48,7 @@ type Sandbox struct {
 	url      string
 	receiver atomic.Pointer[string]
 	pages    *template.Template
+	site     *samesite.Guard
 	running  atomic.Bool
 }
 
@@ -75,12 +79,24 @@ func Open(ctx context.Context, cfg Config) (*Sandbox, error) {
 	if s.url == "" {
 		s.url = "http://" + listener.Addr().String()
 	}
+	s.site = samesite.New(hosts(cfg)...)
 	s.SetWebhookURL(cfg.WebhookURL)
 	s.books, err = openBooks(cfg.File, time.Now, func(id string) string { return s.url + "/pay/" + id }, cfg.Behaviour)
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
 	return s, nil
+}
+
+// hosts are the host names of the configuration.
+func hosts(cfg Config) (names []string) {
+	if host, _, err := net.SplitHostPort(cfg.Addr); err == nil && host != "" {
+		names = append(names, host)
+	}
+	if u, err := url.Parse(cfg.PublicURL); err == nil && u.Hostname() != "" {
+		names = append(names, u.Hostname())
+	}
+	return names
 }
 
 // URL is where the sandbox serves.
