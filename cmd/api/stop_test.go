@@ -101,8 +101,11 @@ func again(n int, do func()) (stop func()) {
 }
 
 // look reads the voucher and returns the status.
-func (s *testSale) look() int {
-	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.urls[0]+"/api/v1/vouchers/"+s.voucher, nil)
+func (s *testSale) look() int { return s.see("/" + s.voucher) }
+
+// see reads what is at a path below the vouchers, and returns the status.
+func (s *testSale) see(path string) int {
+	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.urls[0]+"/api/v1/vouchers"+path, nil)
 	if err != nil {
 		return 0
 	}
