@@ -49,7 +49,7 @@ func TestCacheUnknownIDsTakeNothingFromOthers(t *testing.T) {
 		flood.Wait()
 		n := store.queries.Load()
 		t.Logf("%d queries in %d s; a voucher was found after %v at most", n, seconds, slowest)
-		if n > 200*seconds+1 || slowest > 10*time.Millisecond {
+		if n > 200*(seconds+1) || slowest > 10*time.Millisecond {
 			t.Errorf("%d queries in %d s; a voucher was found after %v", n, seconds, slowest)
 		}
 	})
