@@ -64,7 +64,7 @@ func serve(ctx context.Context, cfg config, api *httpapi.API, handler http.Handl
 //	at once    /readyz fails; requests are still answered, with Connection: close
 //	delay      no new connection is accepted; requests that wait for an order are answered
 //	+ timeout  requests that still run are cancelled, and answered with 503
-//	+ 8 s      connections that are still open are closed
+//	+ 14 s     connections that are still open are closed
 //
 // The first server is the public one. Health and metrics are served until it has stopped.
 func shutdown(ctx context.Context, cfg config, delay time.Duration, api *httpapi.API, servers []*httpapi.Server, log *slog.Logger) error {

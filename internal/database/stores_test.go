@@ -94,6 +94,22 @@ func TestVouchersAreListedInOrder(t *testing.T) {
 	})
 }
 
+// A voucher that cannot be read does not keep others from being read.
+func TestVouchersByID(t *testing.T) {
+	t.Parallel()
+	engines(t, func(t *testing.T, d *DB) {
+		for id := range int64(4) {
+			createVoucher(t, d, 1+id, 10+id)
+		}
+		wantErr(t, d.rows.Exec("UPDATE vouchers SET policy = '[]' WHERE id = 3").Error)
+		got, err := d.Vouchers().VouchersByID(t.Context(), []int64{2, 77, 3, 4})
+		wantErr(t, err)
+		if len(got) != 3 || got[2].Voucher.Stock != 11 || got[4].Voucher.Stock != 13 || got[2].Err != nil || got[3].Err == nil || got[3].Voucher != nil {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
 func TestNothingIsFoundInAnEmptyDatabase(t *testing.T) {
 	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {

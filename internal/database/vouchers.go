@@ -123,6 +123,20 @@ func (s *Vouchers) Voucher(ctx context.Context, id int64) (*voucher.Voucher, err
 	return row.voucher()
 }
 
+// VouchersByID implements [voucher.Store].
+func (s *Vouchers) VouchersByID(ctx context.Context, ids []int64) (map[int64]voucher.Found, error) {
+	var rows []voucherRow
+	if err := s.db.rows.WithContext(ctx).Find(&rows, "id IN ?", ids).Error; err != nil {
+		return nil, translate(ctx, err)
+	}
+	found := make(map[int64]voucher.Found, len(rows))
+	for _, row := range rows {
+		v, err := row.voucher()
+		found[row.ID] = voucher.Found{Voucher: v, Err: err}
+	}
+	return found, nil
+}
+
 // Vouchers implements [voucher.Store].
 func (s *Vouchers) Vouchers(ctx context.Context, after int64, limit int) ([]*voucher.Voucher, error) {
 	var rows []voucherRow

@@ -7,6 +7,7 @@
 package gctune
 
 import (
+	"math"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -28,13 +29,21 @@ const memoryShare = 0.9
 
 // Apply sets the memory limit and the percentage, unless GOMEMLIMIT or GOGC do.
 func Apply() {
-	if os.Getenv("GOMEMLIMIT") == "" {
-		// It fails without a control group, or without a limit in it: there is nothing to set then.
-		_, _ = memlimit.Set(memlimit.WithRatio(memoryShare))
-	}
+	limitMemory(memlimit.FromCgroup)
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(startPercent)
 		afterCollection(&sentinel{percent: startPercent})
+	}
+}
+
+func limitMemory(group memlimit.Provider) {
+	if os.Getenv("GOMEMLIMIT") != "" { // Go itself has read it
+		return
+	}
+	// memlimit.Set would take an empty GOMEMLIMIT for a limit, which Go does not. An error says that there is no
+	// control group, or no limit in it: there is nothing to set then.
+	if limit, err := memlimit.ApplyRatio(group, memoryShare)(); err == nil {
+		debug.SetMemoryLimit(int64(min(limit, math.MaxInt64)))
 	}
 }
 

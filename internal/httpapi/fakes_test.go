@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -320,6 +321,19 @@ func (s *voucherStore) Voucher(_ context.Context, id int64) (*voucher.Voucher, e
 		}
 	}
 	return nil, voucher.ErrNotFound
+}
+
+func (s *voucherStore) VouchersByID(ctx context.Context, ids []int64) (map[int64]voucher.Found, error) {
+	found := map[int64]voucher.Found{}
+	for _, id := range ids {
+		switch v, err := s.Voucher(ctx, id); {
+		case err == nil:
+			found[id] = voucher.Found{Voucher: v}
+		case !errors.Is(err, voucher.ErrNotFound):
+			return nil, err
+		}
+	}
+	return found, nil
 }
 
 func (s *voucherStore) Vouchers(_ context.Context, after int64, limit int) ([]*voucher.Voucher, error) {

@@ -124,7 +124,7 @@ func TestAccessLog(t *testing.T) {
 	}
 }
 
-// Every request's work has a deadline.
+// Every request's work has a deadline, that of a read after 10 s.
 func TestDeadline(t *testing.T) {
 	r := newFixture(t, lab)
 	r.orders.place = func(ctx context.Context, _ order.Request) (order.Order, error) {
@@ -134,6 +134,17 @@ func TestDeadline(t *testing.T) {
 		return order.Order{}, voucher.ErrSoldOut
 	}
 	r.do(t, call{"POST", "/api/v1/vouchers/1/orders", "", []string{"X-User-ID: 42"}})
+	read := false
+	r.orders.look = func(ctx context.Context) error {
+		read = true
+		if until, ok := ctx.Deadline(); !ok || time.Until(until) > 10*time.Second {
+			t.Errorf("the deadline of a read is in %v, %t; want 10s at most", time.Until(until), ok)
+		}
+		return nil
+	}
+	if r.do(t, call{"GET", "/api/v1/vouchers/1/audit", "", nil}); !read {
+		t.Error("nothing was read")
+	}
 }
 
 // The span of a request is named after its route, whichever it is.

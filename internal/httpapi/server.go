@@ -78,9 +78,10 @@ func (s *Server) Stop(ctx context.Context) error {
 	return nil
 }
 
-// answerTimeout is how long requests may take to answer after their contexts were cancelled: they look up
-// the outcome of the order and release the lock.
-const answerTimeout = 8 * time.Second
+// answerTimeout is how long requests may take to answer after their contexts were cancelled. What was sent already
+// goes on: a commit with its wait for the row (8 s while the database hangs), then the query for the outcome of the
+// order (2 s), then the release of the lock (3 s).
+const answerTimeout = 14 * time.Second
 
 // closeAfterReply makes every connection close after its next answer once [API.Drain] was called.
 func (a *API) closeAfterReply(h http.Handler) http.Handler {

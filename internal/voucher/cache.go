@@ -2,7 +2,6 @@ package voucher
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,10 +9,10 @@ import (
 
 // Bounds of a [Cache].
 const (
-	// DefaultCacheTTL is how old a cached stock may be. Price and policy never change. The stock does, and the
-	// store decides what is sold. So a stale entry can at worst send a buyer to the store in vain, or refuse one
-	// for this long after stock came back. The end of a sale may be moved in the database (ADR 13), and counts
-	// this much later.
+	// DefaultCacheTTL is how old a cached stock may be before it is loaded again. Price and policy never change.
+	// The stock does, and the store decides what is sold. So a stale entry can at worst send a buyer to the store
+	// in vain, or refuse one for this long after stock came back. The end of a sale may be moved in the database
+	// (ADR 13), and counts this much later.
 	//
 	// While the store is down, entries stay as they are: operations that need the store fail by themselves,
 	// and admission, which does not need it, continues.
@@ -25,12 +24,11 @@ const (
 	// PageSize is the most vouchers that a page of the list has.
 	PageSize = 101
 
-	// Clients decide which keys are loaded, so the loads are bounded. Beyond the bound a cached key is
-	// answered from the cache, and any other key with [ErrBusy]. Orders have a bound of their own, which
-	// reads cannot use up.
-	refreshesPerSecond   = 500 // of cached keys
-	readMissesPerSecond  = 100 // of keys that are not cached, for reads
-	orderMissesPerSecond = 200 // of keys that are not cached, for orders
+	// Clients decide which pages are loaded, so these loads are bounded; those of vouchers are by [lookups].
+	// Beyond the bound a cached page is answered from the cache, and any other page with [ErrBusy]. The first
+	// page does not count.
+	pageRefreshesPerSecond = 500 // of cached pages
+	pageMissesPerSecond    = 100 // of pages that are not cached
 )
 
 // Cache answers most requests of a rush without asking the store: reads, and orders before the sale, after
@@ -48,7 +46,8 @@ type Cache struct {
 	vouchers, absent map[int64]*entry
 	pages            map[int64]*slot[[]*Voucher] // by the id after which they begin
 
-	refreshes, readMisses, orderMisses budget
+	lookups                   lookups
+	pageRefreshes, pageMisses budget
 }
 
 // entry is the slot of one voucher. Its value is nil if there is no such voucher.
@@ -65,37 +64,35 @@ func NewCache(store Store, ttl time.Duration, now func() time.Time) *Cache {
 	return &Cache{
 		store: store, ttl: ttl, now: now,
 		vouchers: make(map[int64]*entry), absent: make(map[int64]*entry), pages: make(map[int64]*slot[[]*Voucher]),
-		refreshes:   budget{perSecond: refreshesPerSecond},
-		readMisses:  budget{perSecond: readMissesPerSecond},
-		orderMisses: budget{perSecond: orderMissesPerSecond},
+		lookups:       lookups{store: store},
+		pageRefreshes: budget{perSecond: pageRefreshesPerSecond},
+		pageMisses:    budget{perSecond: pageMissesPerSecond},
 	}
 }
 
-// Voucher returns a voucher for an order. Its stock is at most as old as the cache's TTL plus the time of one
-// load, or from the last answer of the store. It returns [ErrNotFound] if there is no such voucher, and
-// [ErrBusy] beyond the bound of loads. The caller must not change the voucher.
+// Voucher returns a voucher for an order, which the store decides on. So an order does not wait for a load if the
+// cached stock is younger than [serveStale]. It returns [ErrNotFound] if there is no such voucher, and [ErrBusy]
+// if too many requests wait for ids that are not cached. The caller must not change the voucher.
 func (c *Cache) Voucher(ctx context.Context, id int64) (*Voucher, error) {
-	return c.voucher(ctx, id, &c.orderMisses)
+	return c.voucher(ctx, id, serveStale)
 }
 
-// Read is like [Cache.Voucher], for requests that do not place an order.
+// Read is like [Cache.Voucher], for a stock that is shown. It is not older than the TTL if the store answers within
+// [loadPatience]; otherwise it is the last that is known.
 func (c *Cache) Read(ctx context.Context, id int64) (*Voucher, error) {
-	return c.voucher(ctx, id, &c.readMisses)
+	return c.voucher(ctx, id, 0)
 }
 
-func (c *Cache) voucher(ctx context.Context, id int64, misses *budget) (*Voucher, error) {
-	now := c.now()
+func (c *Cache) voucher(ctx context.Context, id int64, stale time.Duration) (*Voucher, error) {
 	e := c.entry(id)
 	if e == nil {
-		if !misses.take(now) {
-			return nil, ErrBusy
-		}
 		e = c.add(id)
 	}
 	seen := e.seen.Load()
-	if !seen.fresh(now, c.ttl) && (seen == nil || c.refreshes.take(now)) {
+	if !seen.fresh(c.now(), c.ttl) {
 		var err error
-		if seen, err = e.latest(ctx, c.now, func(ctx context.Context) (*Voucher, error) { return c.load(ctx, e) }); err != nil {
+		seen, err = e.latest(ctx, c.now, stale, func(ctx context.Context) (*Voucher, error) { return c.load(ctx, e) })
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -110,18 +107,15 @@ func (c *Cache) voucher(ctx context.Context, id int64, misses *budget) (*Voucher
 
 // load asks the store for a voucher. A voucher that does not exist is a valid result.
 func (c *Cache) load(ctx context.Context, e *entry) (*Voucher, error) {
-	v, err := c.store.Voucher(ctx, e.id)
-	switch {
-	case errors.Is(err, ErrNotFound):
-		return nil, nil
-	case err == nil:
+	v, err := c.lookups.find(ctx, e.id)
+	if v != nil {
 		c.keep(e)
 	}
 	return v, err
 }
 
-// Vouchers lists up to limit vouchers with an ID above after, oldest first. The list is as old as that of
-// [Cache.Voucher]. The caller must change neither the slice nor its vouchers. Vouchers returns the same slice
+// Vouchers lists up to limit vouchers with an ID above after, oldest first. The list is as old as the
+// answer of [Cache.Read]. The caller must change neither the slice nor its vouchers. Vouchers returns the same slice
 // as long as nothing was loaded.
 func (c *Cache) Vouchers(ctx context.Context, after int64, limit int) ([]*Voucher, error) {
 	if limit > PageSize {
@@ -130,15 +124,15 @@ func (c *Cache) Vouchers(ctx context.Context, after int64, limit int) ([]*Vouche
 	now := c.now()
 	p := c.page(after)
 	if p == nil {
-		if after != 0 && !c.readMisses.take(now) {
+		if after != 0 && !c.pageMisses.take(now) {
 			return nil, ErrBusy
 		}
 		p = c.addPage(after)
 	}
 	seen := p.seen.Load()
-	if !seen.fresh(now, c.ttl) && (seen == nil || c.refreshes.take(now)) {
+	if !seen.fresh(now, c.ttl) && (seen == nil || after == 0 || c.pageRefreshes.take(now)) {
 		var err error
-		seen, err = p.latest(ctx, c.now, func(ctx context.Context) ([]*Voucher, error) {
+		seen, err = p.latest(ctx, c.now, 0, func(ctx context.Context) ([]*Voucher, error) {
 			return c.store.Vouchers(ctx, after, PageSize)
 		})
 		if err != nil {

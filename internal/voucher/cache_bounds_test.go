@@ -1,6 +1,7 @@
 package voucher_test
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"testing"
@@ -10,36 +11,94 @@ import (
 	"seckill/internal/voucher"
 )
 
-// Requests for ids without a voucher reach the store at a bounded rate and evict no voucher.
-func TestCacheBoundsRequestsForMissingVouchers(t *testing.T) {
+// However many ids without a voucher a client asks for, the store is queried at a bounded rate, and no request of
+// others is refused: neither for a voucher that is cached, nor for one that another process has just created.
+func TestCacheUnknownIDsTakeNothingFromOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &slowStore{}
 		cache := newCache(t, store)
-		if _, err := cache.Read(t.Context(), 1); err != nil {
-			t.Fatal(err)
+		const seconds, clients = 5, 64 // as many requests as one user may have under way
+		begun := time.Now()
+		var flood sync.WaitGroup
+		for client := range int64(clients) {
+			flood.Go(func() {
+				for id := 1_000_000 + client; time.Since(begun) < seconds*time.Second; id += clients {
+					ask := cache.Read
+					if client%2 == 0 {
+						ask = cache.Voucher
+					}
+					if _, err := ask(t.Context(), id); !errors.Is(err, voucher.ErrNotFound) {
+						t.Errorf("an unknown id: %v", err)
+					}
+				}
+			})
 		}
-		store.queries.Store(0)
-		const seconds = 10
-		busy := 0
-		for i := range int64(seconds * 1000) {
-			time.Sleep(time.Millisecond)
-			_, err := cache.Read(t.Context(), 1_000_000+i)
-			if errors.Is(err, voucher.ErrBusy) {
-				busy++
-			} else if !errors.Is(err, voucher.ErrNotFound) {
-				t.Fatal(err)
+		var slowest time.Duration
+		for id := int64(1); time.Since(begun) < seconds*time.Second; id++ {
+			for _, ask := range []func(context.Context, int64) (*voucher.Voucher, error){cache.Voucher, cache.Read} {
+				for _, id := range []int64{1, 1 + id} { // the one is cached, the other is new
+					asked := time.Now()
+					if _, err := ask(t.Context(), id); err != nil {
+						t.Fatalf("voucher %d: %v", id, err)
+					}
+					slowest = max(slowest, time.Since(asked))
+				}
 			}
+			time.Sleep(10 * time.Millisecond)
 		}
-		if n := store.queries.Load(); n > 100*(seconds+1) || busy == 0 {
-			t.Errorf("the store was asked %d times in %d s, and %d requests were refused with ErrBusy", n, seconds, busy)
+		flood.Wait()
+		n := store.queries.Load()
+		t.Logf("%d queries in %d s; a voucher was found after %v at most", n, seconds, slowest)
+		if n > 200*(seconds+1) || slowest > 10*time.Millisecond {
+			t.Errorf("%d queries in %d s; a voucher was found after %v", n, seconds, slowest)
 		}
-		// Orders for vouchers that are not cached still reach the store.
-		store.stock.Store(5)
-		if v, err := cache.Voucher(t.Context(), 2); err != nil || v.Stock != 5 {
-			t.Errorf("an order: %+v, %v", v, err)
+	})
+}
+
+// A store that hangs leaves no line behind it: who has given up is not looked up, and more than a bound are
+// refused.
+func TestCacheOfAStoreThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &slowStore{delay: time.Hour}
+		cache := newCache(t, store)
+		gone, leave := context.WithCancel(t.Context())
+		leave()
+		for id := range int64(5000) { // their loads go on without them
+			_, _ = cache.Read(gone, 1000+id)
 		}
-		if v, err := cache.Read(t.Context(), 1); err != nil || v.Stock != 5 {
-			t.Errorf("a known voucher: %+v, %v", v, err)
+		synctest.Wait()
+		if _, err := cache.Read(t.Context(), 9998); !errors.Is(err, voucher.ErrBusy) {
+			t.Errorf("beyond the bound: %v", err)
+		}
+		time.Sleep(3100 * time.Millisecond) // the query and those who waited have given up
+		store.delay = 0
+		store.queries.Store(0)
+		begun := time.Now()
+		if _, err := cache.Read(t.Context(), 9999); err != nil || time.Since(begun) > time.Second {
+			t.Errorf("afterwards: %v after %v", err, time.Since(begun))
+		}
+		if n := store.queries.Load(); n > 1 {
+			t.Errorf("%d queries, though only one waits", n)
+		}
+	})
+}
+
+// One voucher that cannot be read does not keep others from being read.
+func TestCacheUnreadableVoucher(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &slowStore{delay: 10 * time.Millisecond, unreadable: 3}
+		cache := newCache(t, store)
+		var asking sync.WaitGroup
+		for id := int64(1); id <= 5; id++ {
+			asking.Go(func() {
+				if _, err := cache.Voucher(t.Context(), id); (err != nil) != (id == 3) {
+					t.Errorf("voucher %d: %v", id, err)
+				}
+			})
+		}
+		asking.Wait()
+		if n := store.queries.Load(); n > 2 {
+			t.Errorf("%d queries for 5 vouchers that were asked for at once", n)
 		}
 	})
 }
@@ -66,26 +125,78 @@ func TestCacheListIsBounded(t *testing.T) {
 	})
 }
 
-// Refreshes are bounded too: if more vouchers are requested, the answers are older.
+// The stock that is shown is at most the TTL old, however many vouchers are asked for, and the store is queried at
+// a bounded rate.
 func TestCacheRefreshesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &slowStore{}
 		cache := newCache(t, store)
-		for id := range int64(200) {
-			cache.Created(&voucher.Voucher{ID: 1 + id})
+		const vouchers = 1000
+		for id := range int64(vouchers) {
+			cache.Created(&voucher.Voucher{ID: 1000 + id})
 		}
 		const seconds = 5
-		for range seconds * 10 {
+		for i := range int64(seconds * 10) {
 			time.Sleep(100 * time.Millisecond)
-			for id := range int64(200) {
-				if _, err := cache.Read(t.Context(), 1+id); err != nil {
-					t.Fatal(err)
-				}
+			store.stock.Store(i)
+			var reading sync.WaitGroup
+			for id := range int64(vouchers) {
+				reading.Go(func() {
+					if v, err := cache.Read(t.Context(), 1000+id); err != nil || v.Stock != i {
+						t.Errorf("voucher %d: %+v, %v; want a stock of %d", 1000+id, v, err, i)
+					}
+				})
 			}
+			reading.Wait()
 		}
-		if n := store.queries.Load(); n > 500*(seconds+1) {
+		if n := store.queries.Load(); n > 200*seconds {
 			t.Errorf("the store was asked %d times in %d s", n, seconds)
 		}
+	})
+}
+
+// The stock that is shown is not older than the TTL if the store answers within the time that a reader waits, even
+// if nobody has asked for a while and others ask at the same time. If the store is slower, it is the last known.
+func TestCacheShowsNoOldStock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &slowStore{delay: 150 * time.Millisecond}
+		cache := newCache(t, store)
+		lists := func(ctx context.Context) (int64, error) {
+			page, err := cache.Vouchers(ctx, 0, 1)
+			if err != nil {
+				return 0, err
+			}
+			return page[0].Stock, nil
+		}
+		voucher := func(ctx context.Context) (int64, error) {
+			v, err := cache.Read(ctx, 1)
+			if err != nil {
+				return 0, err
+			}
+			return v.Stock, nil
+		}
+		show := func(want int64) {
+			t.Helper()
+			var readers sync.WaitGroup
+			for _, shown := range []func(context.Context) (int64, error){voucher, voucher, lists, lists} {
+				readers.Go(func() {
+					begun := time.Now()
+					if got, err := shown(t.Context()); err != nil || got != want || time.Since(begun) > 200*time.Millisecond {
+						t.Errorf("shown %d, %v, after %v; want %d", got, err, time.Since(begun), want)
+					}
+				})
+			}
+			readers.Wait()
+		}
+		for i := range int64(10) {
+			store.stock.Store(i)
+			show(i)
+			time.Sleep(time.Duration(i+1) * 100 * time.Millisecond)
+		}
+		store.delay = time.Second
+		store.stock.Store(77)
+		show(9)
+		time.Sleep(time.Second) // the load ends
 	})
 }
 
@@ -132,14 +243,13 @@ func TestCacheStaysBounded(t *testing.T) {
 			cache.Created(&voucher.Voucher{ID: 1000 + id})
 		}
 		// A bounded cache has forgotten most of them.
-		busy := 0
 		for id := range int64(10_000) {
-			if _, err := cache.Read(t.Context(), 1000+id); errors.Is(err, voucher.ErrBusy) {
-				busy++
+			if _, err := cache.Read(t.Context(), 1000+id); err != nil {
+				t.Fatal(err)
 			}
 		}
-		if busy < 5000 {
-			t.Errorf("%d of 10,000 vouchers were not in memory: the cache does not forget", busy)
+		if n := store.queries.Load(); n < 5000 {
+			t.Errorf("%d of 10,000 vouchers were not in memory: the cache does not forget", n)
 		}
 	})
 }

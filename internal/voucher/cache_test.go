@@ -20,9 +20,10 @@ type slowStore struct {
 	delay           time.Duration
 	stock           atomic.Int64
 	fail            atomic.Pointer[error]
+	unreadable      int64 // a voucher
 }
 
-func (s *slowStore) Voucher(ctx context.Context, id int64) (*voucher.Voucher, error) {
+func (s *slowStore) VouchersByID(ctx context.Context, ids []int64) (map[int64]voucher.Found, error) {
 	s.queries.Add(1)
 	select {
 	case <-time.After(s.delay):
@@ -32,15 +33,25 @@ func (s *slowStore) Voucher(ctx context.Context, id int64) (*voucher.Voucher, er
 	if err := s.fail.Load(); err != nil {
 		return nil, *err
 	}
-	if id == 404 || id >= 1_000_000 {
-		return nil, voucher.ErrNotFound
+	found := map[int64]voucher.Found{}
+	for _, id := range ids {
+		if id == s.unreadable {
+			found[id] = voucher.Found{Err: errors.New("unreadable")}
+		} else if id != 404 && id < 1_000_000 {
+			found[id] = voucher.Found{Voucher: &voucher.Voucher{ID: id, Stock: s.stock.Load()}}
+		}
 	}
-	return &voucher.Voucher{ID: id, Stock: s.stock.Load()}, nil
+	return found, nil
 }
 
 // Vouchers has the ids 1 to 250, and those that were created.
-func (s *slowStore) Vouchers(_ context.Context, after int64, limit int) (found []*voucher.Voucher, err error) {
+func (s *slowStore) Vouchers(ctx context.Context, after int64, limit int) (found []*voucher.Voucher, err error) {
 	s.listed.Add(1)
+	select {
+	case <-time.After(s.delay):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	if err := s.fail.Load(); err != nil {
 		return nil, *err
 	}

@@ -13,6 +13,7 @@ import (
 
 // memoryStore is a voucher store in memory; it is also the source of ids and lockers.
 type memoryStore struct {
+	voucher.Store
 	vouchers map[int64]*voucher.Voucher
 	// before runs before a voucher is stored, after runs after that. Their error is returned to the caller.
 	before, after func(v *voucher.Voucher) error
@@ -43,10 +44,6 @@ func (s *memoryStore) Voucher(_ context.Context, id int64) (*voucher.Voucher, er
 		return v, nil
 	}
 	return nil, voucher.ErrNotFound
-}
-
-func (s *memoryStore) Vouchers(context.Context, int64, int) ([]*voucher.Voucher, error) {
-	return nil, nil
 }
 
 func (s *memoryStore) NextID(context.Context) (int64, error) { return 7, nil }

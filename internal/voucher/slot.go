@@ -10,9 +10,9 @@ import (
 // Bounds of a [slot].
 const (
 	loadTimeout = 3 * time.Second
-	// A value younger than serveStale is served while a new one is loaded. If it is older, the caller waits
-	// for the load, at most loadPatience: a store that hangs must not block callers for which a stale
-	// value is good enough.
+	// While a new value is loaded, orders are served one that is younger than serveStale. Other callers wait
+	// for the load, at most loadPatience: a store that hangs must not block callers for which a stale value is
+	// good enough.
 	serveStale   = time.Second
 	loadPatience = 200 * time.Millisecond
 )
@@ -36,8 +36,9 @@ func (s *snapshot[T]) fresh(now time.Time, ttl time.Duration) bool {
 	return s != nil && now.Sub(s.at) < ttl
 }
 
-// latest returns the snapshot to serve if the current one is not fresh. Its only error is the context's.
-func (s *slot[T]) latest(ctx context.Context, now func() time.Time, load func(context.Context) (T, error)) (*snapshot[T], error) {
+// latest returns the snapshot to serve if the current one is not fresh: the one that is loaded, or a current one
+// younger than stale while another caller loads. Its only error is the context's.
+func (s *slot[T]) latest(ctx context.Context, now func() time.Time, stale time.Duration, load func(context.Context) (T, error)) (*snapshot[T], error) {
 	seen := s.seen.Load()
 	done, mine := s.claim()
 	if mine {
@@ -46,7 +47,7 @@ func (s *slot[T]) latest(ctx context.Context, now func() time.Time, load func(co
 	}
 	var patience <-chan time.Time // nil: wait without limit
 	if seen != nil && seen.err == nil {
-		if !mine && now().Sub(seen.at) < serveStale {
+		if !mine && now().Sub(seen.at) < stale {
 			return seen, nil
 		}
 		timer := time.NewTimer(loadPatience)

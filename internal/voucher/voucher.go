@@ -17,7 +17,7 @@ var (
 	ErrEnded      = errors.New("voucher: sale has ended")
 	ErrSoldOut    = errors.New("voucher: sold out")
 	ErrInvalid    = errors.New("voucher: invalid")
-	// ErrBusy says that too many requests ask for vouchers that are not cached. The store was not asked.
+	// ErrBusy says that too many requests ask for what is not cached. The store was not asked.
 	ErrBusy = errors.New("voucher: too many requests for vouchers that are not cached")
 	// ErrLabOnly says that only a server in lab mode sells under the policy.
 	ErrLabOnly = errors.New("voucher: policy needs lab mode")
@@ -119,8 +119,16 @@ type Store interface {
 	CreateVoucher(ctx context.Context, v *Voucher) error
 	// Voucher returns the voucher with its current stock, or [ErrNotFound].
 	Voucher(ctx context.Context, id int64) (*Voucher, error)
+	// VouchersByID returns the vouchers with the given IDs, of which it leaves out those that do not exist.
+	VouchersByID(ctx context.Context, ids []int64) (map[int64]Found, error)
 	// Vouchers lists up to limit vouchers with an ID above after, oldest first.
 	Vouchers(ctx context.Context, after int64, limit int) ([]*Voucher, error)
+}
+
+// Found is a voucher that the store has, or why that one cannot be read while others can.
+type Found struct {
+	Voucher *Voucher
+	Err     error
 }
 
 func invalid(format string, args ...any) error {
