@@ -17,5 +17,5 @@
 // One run or bench goes on at a time. All tabs share the session, which ends with the process.
 //
 // The server listens on the loopback interface only, because it starts processes. A page of
-// another site that a visitor has open cannot drive it either: see [sameSite].
+// another site that a visitor has open cannot drive it either: see package samesite.
 package server

@@ -8,13 +8,12 @@ import (
 	"fmt"
 	"io"
 	"mime"
-	"net"
 	"net/http"
-	"net/netip"
 	"strings"
 
 	"seckill/internal/lab/bench"
 	"seckill/internal/lab/tell"
+	"seckill/internal/samesite"
 )
 
 // maxBody is the most that a request may have.
@@ -176,37 +175,15 @@ func (b *body) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // errForeign says that a page of another site may have made the user's browser send the request.
 var errForeign = errors.New("a page of another site may have sent this")
 
-// sameSite refuses what a page of another site can make a browser send.
-//
-//	DNS rebinding               The name of that page is made to resolve to this machine. Its Host
-//	                            header then has that name, so only loopback's own are accepted.
-//	cross-site request forgery  A form or a fetch to this server. Sec-Fetch-Site or Origin shows it.
-type sameSite struct {
-	forgery http.CrossOriginProtection
-	next    http.Handler
-}
-
-func newSameSite(next http.Handler) *sameSite { return &sameSite{next: next} }
-
-// ServeHTTP implements [http.Handler].
-func (s *sameSite) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	err := s.forgery.Check(r)
-	if err == nil && loopbackHost(r.Host) {
-		s.next.ServeHTTP(w, r)
-		return
-	}
-	secure(w.Header())
-	writeError(w, errForeign)
-}
-
-// loopbackHost reports whether a Host header names the loopback interface.
-func loopbackHost(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	host = strings.Trim(host, "[]")
-	if addr, err := netip.ParseAddr(host); err == nil {
-		return addr.Unmap().IsLoopback()
-	}
-	return strings.EqualFold(strings.TrimSuffix(host, "."), "localhost")
+// sameSite refuses what a page of another site can make a browser send, see package samesite.
+func sameSite(next http.Handler) http.Handler {
+	site := samesite.New() // loopback's own names
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if site.Check(r) == nil {
+			next.ServeHTTP(w, r)
+			return
+		}
+		secure(w.Header())
+		writeError(w, errForeign)
+	})
 }

@@ -80,7 +80,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	} {
 		mux.Handle(route, adapt(h))
 	}
-	s.handler = newSameSite(mux)
+	s.handler = sameSite(mux)
 	return s, nil
 }
 
