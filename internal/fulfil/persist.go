@@ -61,11 +61,14 @@ type bisection struct {
 	refused map[*stream]int
 }
 
-// maxRefused is after how many orders of a stream that the database refuses no more of them are tried: it may refuse
-// all orders of the voucher, and those of others must not wait until each was tried.
+// After maxRefused refused orders of a stream, no more orders of it are tried: the database may refuse all orders of the
+// voucher, and those of others must not wait until each was tried.
 const maxRefused = 8
 
 func (b *bisection) write(ctx context.Context, batch []entry) error {
+	if len(batch) == 0 {
+		return nil
+	}
 	if s := batch[0].stream; b.refused[s] >= maxRefused && !slices.ContainsFunc(batch, func(e entry) bool { return e.stream != s }) {
 		b.setAside(ctx, batch)
 		return nil
@@ -125,8 +128,8 @@ func (b *bisection) pause(ctx context.Context) bool {
 	return sleep(ctx, backoff(b.failures, b.config.MinBackoff, b.config.MaxBackoff))
 }
 
-// leaveRoom returns the first half of a batch of entries that fail, and has the others delivered or tried again
-// alone. Otherwise a batch of orders that the database refuses, all of one voucher, would leave no room for the orders of
+// leaveRoom returns the first half of a batch of entries that fail, and splits the others or moves them to the retry
+// queue. It may return none: an entry of the stream that is split takes all its orders along. Otherwise a batch of orders that the database refuses, all of one voucher, would leave no room for the orders of
 // other vouchers.
 func (w *worker) leaveRoom(ctx context.Context, failing []retryEntry) (first []entry) {
 	for _, e := range failing {

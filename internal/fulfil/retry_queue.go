@@ -27,69 +27,108 @@ type retryEntry struct {
 	countedFailures int64
 }
 
-// retry tries the entries that are due. During an outage it stops at the first failure, and pauses;
-// the order is random, so that no entry always comes first.
+// retry tries the entries that are due, a batch of them at most: new ones must not wait for long. A stream of which one
+// fails for another reason than the entry's own is left for a while, and so are all of them in an outage. The order is
+// random, so that no entry always comes first.
 func (w *worker) retry(ctx context.Context) {
 	w.endAttempts(ctx)
-	now := time.Now()
-	if now.Before(w.retryAfter) {
-		return
-	}
-	var due []retryEntry
-	for _, e := range w.retryQueue {
-		if !e.due.After(now) {
-			due = append(due, e)
+	outages := 0 // streams that met one, since an entry was written
+	for _, e := range w.dueRetries() {
+		if !w.inRetryQueue(e.entry) || w.retryPaused(e.stream) {
+			continue
 		}
-	}
-	rand.Shuffle(len(due), func(i, j int) { due[i], due[j] = due[j], due[i] })
-	for _, e := range due {
 		delete(w.retryQueue, e.key())
-		outage, err := w.tryAlone(ctx, e)
+		result, err := w.tryAlone(ctx, e)
 		if err != nil {
 			w.streamsFailed(ctx, err, e.stream)
 		}
-		if outage {
-			w.retryFailures++
-			w.retryAfter = time.Now().Add(backoff(w.retryFailures, w.config.MinBackoff, w.config.MaxBackoff))
-			return
-		}
-		if w.retryFailures = 0; err == nil && e.untried() {
-			w.retryTogether(ctx)
-			return
-		}
-	}
-}
-
-// untried reports whether the entry was set aside without being tried, because the database refused others of its
-// stream.
-func (e *retryEntry) untried() bool { return e.failures == 0 && e.setAside }
-
-// retryTogether writes the entries that were set aside untried, in batches: one of them was just written.
-func (w *worker) retryTogether(ctx context.Context) {
-	var untried []entry
-	for key, e := range w.retryQueue {
-		if e.untried() {
-			untried = append(untried, e.entry)
-			delete(w.retryQueue, key)
-		}
-	}
-	slices.SortFunc(untried, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(a.voucher, b.voucher), cmp.Compare(a.bucket, b.bucket), cmp.Compare(a.order.OrderID, b.order.OrderID))
-	})
-	for part := range batches(untried, w.config.BatchSize) {
-		if err := w.persist(ctx, part); err != nil {
-			for _, ofStream := range byStream(part) {
-				w.streamsFailed(ctx, err, ofStream[0].stream)
+		switch result {
+		case written:
+			outages = 0
+			delete(w.retryPauses, e.stream)
+			delete(w.retryPauses, nil)
+			if e.untried() {
+				w.retryTogether(ctx, e.stream)
+			}
+		case refused:
+			w.pauseRetries(e.stream)
+		case outage:
+			w.pauseRetries(e.stream)
+			if outages++; outages > 1 { // it is not one voucher's row that somebody has locked
+				w.pauseRetries(nil)
+				return
 			}
 		}
 	}
 }
 
-// tryAlone writes a single entry. It reports an outage if the database's error says nothing
-// about the entry.
-func (w *worker) tryAlone(ctx context.Context, e retryEntry) (outage bool, err error) {
+// dueRetries returns entries that are due. It looks for them every MinBackoff, because the queue may be long.
+func (w *worker) dueRetries() (due []retryEntry) {
+	now := time.Now()
+	if now.Before(w.nextRetry) || w.retryPaused(nil) {
+		return nil
+	}
+	w.nextRetry = now.Add(w.config.MinBackoff)
+	for _, e := range w.retryQueue {
+		if !e.due.After(now) && !w.retryPaused(e.stream) {
+			due = append(due, e)
+		}
+	}
+	rand.Shuffle(len(due), func(i, j int) { due[i], due[j] = due[j], due[i] })
+	return due[:min(len(due), w.config.BatchSize)]
+}
+
+// retryPause is how long no entry of a stream is tried.
+type retryPause struct {
+	failures int
+	until    time.Time
+}
+
+// pauseRetries begins a pause of a stream, or of all streams if it is nil. It grows until an entry is written.
+func (w *worker) pauseRetries(s *stream) {
+	p := w.retryPauses[s]
+	p.failures++
+	p.until = time.Now().Add(backoff(p.failures, w.config.MinBackoff, w.config.MaxBackoff))
+	w.retryPauses[s] = p
+}
+
+func (w *worker) retryPaused(s *stream) bool { return time.Now().Before(w.retryPauses[s].until) }
+
+// untried reports whether the entry was set aside without being tried, because the database refused others of its
+// stream.
+func (e *retryEntry) untried() bool { return e.failures == 0 && e.setAside }
+
+// retryTogether writes the entries of a stream that were set aside untried, in batches: one of them was just written.
+func (w *worker) retryTogether(ctx context.Context, s *stream) {
+	var untried []entry
+	for key, e := range w.retryQueue {
+		if e.stream == s && e.untried() {
+			untried = append(untried, e.entry)
+			delete(w.retryQueue, key)
+		}
+	}
+	slices.SortFunc(untried, func(a, b entry) int { return cmp.Compare(a.order.OrderID, b.order.OrderID) })
+	for part := range batches(untried, w.config.BatchSize) {
+		if err := w.persist(ctx, part); err != nil {
+			w.streamsFailed(ctx, err, s)
+		}
+	}
+}
+
+// retryResult is what became of an entry that was tried alone.
+type retryResult int
+
+const (
+	decided retryResult = iota // it failed by its own fault, or was not tried
+	written
+	refused // the database objects to it, and perhaps to all of its voucher
+	outage  // the error says nothing about the entry
+)
+
+// tryAlone writes a single entry.
+func (w *worker) tryAlone(ctx context.Context, e retryEntry) (retryResult, error) {
 	if e.malformed != nil {
-		return false, w.reject(ctx, e, Malformed, e.malformed)
+		return decided, w.reject(ctx, e, Malformed, e.malformed)
 	}
 	suspicious := w.suspicious(e.entry)
 	if suspicious {
@@ -97,9 +136,9 @@ func (w *worker) tryAlone(ctx context.Context, e retryEntry) (outage bool, err e
 		switch {
 		case err != nil:
 			w.endAttempt(ctx, e.entry) // it may have begun, for all that Redis says
-			return false, err
+			return decided, err
 		case unfinished > w.config.MaxAttempts:
-			return false, w.reject(ctx, e, Deadly, errDeadly)
+			return decided, w.reject(ctx, e, Deadly, errDeadly)
 		}
 	}
 	statuses, err := w.tryWrite(ctx, []entry{e.entry})
@@ -108,14 +147,18 @@ func (w *worker) tryAlone(ctx context.Context, e retryEntry) (outage bool, err e
 	}
 	switch {
 	case err == nil:
-		return false, w.complete(ctx, []entry{e.entry}, statuses)
+		return written, w.complete(ctx, []entry{e.entry}, statuses)
 	case ctx.Err() != nil:
-		return true, ctx.Err()
+		return outage, ctx.Err()
 	}
 	if reason, final := rejectionReason(err); final {
-		return false, w.reject(ctx, e, reason, err)
+		return decided, w.reject(ctx, e, reason, err)
 	}
-	return transient(err), w.requeue(ctx, e, err)
+	result := outage
+	if mayBlameOrder(err) {
+		result = refused
+	}
+	return result, w.requeue(ctx, e, err)
 }
 
 // requeue queues an entry again that failed alone. It rejects the entry if the failures are

@@ -33,10 +33,10 @@ type worker struct {
 	// the observer. If the database refuses a voucher, these are all its orders that are pending.
 	retryQueue map[entryID]retryEntry
 	reported   int
-	// retryFailures counts the failures of retries since one of them found no outage. None is tried before
-	// retryAfter.
-	retryFailures int
-	retryAfter    time.Time
+	// retryPauses are the pauses of retries after failures, by stream; nil is for all streams. Before nextRetry
+	// the queue is not looked through again.
+	retryPauses map[*stream]retryPause
+	nextRetry   time.Time
 	// unsettledAttempts are attempts that have ended, and Redis may not know it yet.
 	unsettledAttempts map[entryID]entry
 	// stopping reports whether the worker is to read no more entries.
@@ -67,7 +67,7 @@ func newWorker(f *Fulfiller, n int) *worker {
 	return &worker{
 		Fulfiller: f, name: fmt.Sprintf("%s-%d", f.config.Name, n+1), claimer: n == 0,
 		streams: map[*stream]*streamState{}, known: &[]*stream{},
-		retryQueue: map[entryID]retryEntry{}, unsettledAttempts: map[entryID]entry{},
+		retryQueue: map[entryID]retryEntry{}, retryPauses: map[*stream]retryPause{}, unsettledAttempts: map[entryID]entry{},
 		// A random offset spreads the claims of processes that start together.
 		nextClaim: time.Now().Add(mathrand.N(f.config.ClaimEvery)),
 		stopping:  func() bool { return false },
@@ -128,6 +128,7 @@ func (w *worker) updateStreams() {
 	for s := range w.streams {
 		if !slices.Contains(*watched, s) {
 			delete(w.streams, s)
+			delete(w.retryPauses, s)
 		}
 	}
 }

@@ -120,7 +120,10 @@ func query(ctx context.Context, node *redis.Client) (s settings, replicas []stri
 		if err != nil && !denied(err) {
 			return settings{}, nil, err
 		}
-		if *value = got[setting]; value == &s.policy && err != nil {
+		if *value = got[setting]; value != &s.policy || *value != "" {
+			continue
+		}
+		if s.denied = "no such setting"; err != nil {
 			s.denied = err.Error()
 		}
 	}

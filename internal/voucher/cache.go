@@ -107,11 +107,18 @@ func (c *Cache) voucher(ctx context.Context, id int64, stale time.Duration) (*Vo
 
 // load asks the store for a voucher. A voucher that does not exist is a valid result.
 func (c *Cache) load(ctx context.Context, e *entry) (*Voucher, error) {
-	v, err := c.lookups.find(ctx, e.id)
+	v, err := c.lookups.find(ctx, e.id, c.has(e))
 	if v != nil {
 		c.keep(e)
 	}
 	return v, err
+}
+
+// has reports whether an entry is known to be that of a voucher.
+func (c *Cache) has(e *entry) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.vouchers[e.id] == e
 }
 
 // Vouchers lists up to limit vouchers with an ID above after, oldest first. The list is as old as the
@@ -210,10 +217,7 @@ func (c *Cache) add(id int64) *entry {
 
 // keep records that a voucher with this id exists.
 func (c *Cache) keep(e *entry) {
-	c.mu.RLock()
-	known := c.vouchers[e.id] == e
-	c.mu.RUnlock()
-	if known {
+	if c.has(e) {
 		return
 	}
 	c.mu.Lock()

@@ -264,3 +264,31 @@ func BenchmarkCacheRead(b *testing.B) {
 		}
 	}
 }
+
+// Vouchers that are cached are loaded again however many requests wait for unknown ids.
+func TestCacheLoadsKnownVouchersFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &slowStore{}
+		store.stock.Store(1)
+		cache := newCache(t, store)
+		if v, err := cache.Read(t.Context(), 1); err != nil || v.Stock != 1 {
+			t.Fatalf("%+v, %v", v, err)
+		}
+		store.delay = 10 * time.Millisecond
+		gone, leave := context.WithCancel(t.Context())
+		leave()
+		time.Sleep(200 * time.Millisecond)
+		for id := range int64(5000) { // their loads go on without them
+			_, _ = cache.Read(gone, 1_000_000+id)
+		}
+		synctest.Wait()
+		if _, err := cache.Read(t.Context(), 2_000_000); !errors.Is(err, voucher.ErrBusy) {
+			t.Errorf("an unknown id beyond the bound: %v", err)
+		}
+		store.stock.Store(2)
+		if v, err := cache.Read(t.Context(), 1); err != nil || v.Stock != 2 {
+			t.Errorf("%+v, %v; want the stock of now", v, err)
+		}
+		time.Sleep(5 * time.Second) // the loads end
+	})
+}

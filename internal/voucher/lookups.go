@@ -21,16 +21,19 @@ const (
 type lookups struct {
 	store Store
 
-	mu      sync.Mutex
-	waiting []*lookup // some of them have given up
-	alive   int       // those who have not
-	running bool      // a query runs, or is about to
-	ended   time.Time // the last query
+	mu sync.Mutex
+	// refreshes wait for vouchers that are known to exist; there is one at most for each cached voucher. Requests for
+	// other ids wait apart, so that any number of them keeps no known voucher from being loaded.
+	refreshes, waiting []*lookup // some of them have given up
+	alive              int       // those in waiting who have not
+	running            bool      // a query runs, or is about to
+	ended              time.Time // the last query
 }
 
 // lookup is one id that somebody waits for.
 type lookup struct {
 	id    int64
+	known bool
 	state lookupState
 	done  chan struct{} // closed when found and err are set
 	found Found
@@ -46,9 +49,9 @@ const (
 )
 
 // find returns the voucher, or nil if there is none. Its errors are the store's, the context's, and [ErrBusy] if
-// too many wait.
-func (l *lookups) find(ctx context.Context, id int64) (*Voucher, error) {
-	mine, err := l.enqueue(ctx, id)
+// too many wait for ids that are not known to exist.
+func (l *lookups) find(ctx context.Context, id int64, known bool) (*Voucher, error) {
+	mine, err := l.enqueue(ctx, id, known)
 	if err != nil {
 		return nil, err
 	}
@@ -64,15 +67,19 @@ func (l *lookups) find(ctx context.Context, id int64) (*Voucher, error) {
 	return mine.found.Voucher, mine.found.Err
 }
 
-func (l *lookups) enqueue(ctx context.Context, id int64) (*lookup, error) {
+func (l *lookups) enqueue(ctx context.Context, id int64, known bool) (*lookup, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.alive >= maxLookups {
+	mine := &lookup{id: id, known: known, done: make(chan struct{})}
+	switch {
+	case known:
+		l.refreshes = append(l.refreshes, mine)
+	case l.alive >= maxLookups:
 		return nil, ErrBusy
+	default:
+		l.waiting = append(l.waiting, mine)
+		l.alive++
 	}
-	mine := &lookup{id: id, done: make(chan struct{})}
-	l.waiting = append(l.waiting, mine)
-	l.alive++
 	if !l.running {
 		l.start(context.WithoutCancel(ctx))
 	}
@@ -82,8 +89,10 @@ func (l *lookups) enqueue(ctx context.Context, id int64) (*lookup, error) {
 func (l *lookups) giveUp(one *lookup) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if one.state == inLine {
-		one.state = givenUp
+	if one.state != inLine {
+		return
+	}
+	if one.state = givenUp; !one.known {
 		l.alive--
 	}
 }
@@ -96,25 +105,31 @@ func (l *lookups) start(ctx context.Context) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.ended, l.running = time.Now(), false
-		if len(l.waiting) > 0 {
+		if len(l.refreshes)+len(l.waiting) > 0 {
 			l.start(ctx)
 		}
 	})
 }
 
-// next takes those who have waited longest.
+// next takes those who have waited longest: refreshes, and others for half of the query at least.
 func (l *lookups) next() (batch []*lookup) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for len(l.waiting) > 0 && len(batch) < maxIDs {
-		if first := l.waiting[0]; first.state == inLine {
-			first.state = asked
-			l.alive--
-			batch = append(batch, first)
+	take := func(from []*lookup, most int) []*lookup {
+		for len(from) > 0 && len(batch) < most {
+			if first := from[0]; first.state == inLine {
+				first.state = asked
+				batch = append(batch, first)
+			}
+			from[0] = nil
+			from = from[1:]
 		}
-		l.waiting[0] = nil
-		l.waiting = l.waiting[1:]
+		return from
 	}
+	l.refreshes = take(l.refreshes, maxIDs-min(l.alive, maxIDs/2))
+	refreshed := len(batch)
+	l.waiting = take(l.waiting, maxIDs)
+	l.alive -= len(batch) - refreshed
 	return batch
 }
 
