@@ -11,7 +11,7 @@ import (
 )
 
 // lookups finds accepted orders that may not be in the database yet. All requests share scans, which read
-// the orders of all users who wait for them: what Redis is asked does not grow with the rate of requests.
+// the orders of all users who wait for them: the number of commands that Redis gets does not grow with the rate of requests.
 // See scan.go.
 type lookups struct {
 	*core

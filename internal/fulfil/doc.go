@@ -46,9 +46,9 @@
 //	a rejection cannot be recorded         offer the order to the database again later
 //	an entry crashes the process, again    Redis counts deliveries. After MaxDeliveries try the
 //	and again                              entry alone. If others were written just before, record
-//	                                       in Redis that this process begins to, and that it has
-//	                                       ended. Reject it once MaxAttempts processes have begun
-//	                                       and not ended: it crashed them
+//	                                       in Redis when this process begins the attempt and when
+//	                                       it ends it. Reject the entry once MaxAttempts processes
+//	                                       have begun and not ended one: it crashed them
 //	a failover promotes a replica that     twice a second, count what is pending under the workers'
 //	lacks the latest acknowledgements;     names. A worker that knows of fewer entries replays all
 //	no call fails                          of them

@@ -16,8 +16,8 @@ import (
 type retryEntry struct {
 	entry
 	due time.Time
-	// failures is how often it failed alone. writes and alike are the values of [dbHealth.writes], at the
-	// first failure, and of [entry.written], at the latest: if they have grown, others were written since.
+	// failures is how often it failed alone. writes is [dbHealth.writes] at the first failure, alike is
+	// [entry.written] at the latest: if they have grown, others were written since.
 	failures      int
 	writes, alike int64
 	// setAside: it was queued because the database refused others of its stream.
@@ -98,7 +98,7 @@ func (w *worker) retryPaused(s *stream) bool { return time.Now().Before(w.retryP
 // stream.
 func (e *retryEntry) untried() bool { return e.failures == 0 && e.setAside }
 
-// retryTogether writes the entries of a stream that were set aside untried, in batches: one of them was just written.
+// retryTogether writes the entries of a stream that were set aside untried, in batches, after one of them was written.
 func (w *worker) retryTogether(ctx context.Context, s *stream) {
 	var untried []entry
 	for key, e := range w.retryQueue {

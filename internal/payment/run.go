@@ -150,7 +150,7 @@ const maxRetries = 100_000
 type retries struct {
 	limit int
 	of    map[string]retry // by payment
-	// rest is when those are to be tried that are not in the map; the zero time if it has all.
+	// rest is when refunds that are not in the map are tried; the zero time if it has all.
 	rest time.Time
 }
 

@@ -172,7 +172,7 @@ func (w *Watch) logChange(addr string, before, now settings) {
 	}
 	log := w.config.Log.With("node", addr)
 	if now.unchecked() && !before.unchecked() {
-		log.Warn("cannot tell whether Redis evicts keys: it denies INFO and CONFIG GET", "answer", now.denied, "latest_known_policy", now.policy)
+		log.Warn("cannot tell whether Redis evicts keys: it does not answer INFO or CONFIG GET", "answer", now.denied, "latest_known_policy", now.policy)
 	}
 	switch {
 	case before.policy == now.policy:

@@ -70,15 +70,15 @@ func NewCache(store Store, ttl time.Duration, now func() time.Time) *Cache {
 	}
 }
 
-// Voucher returns a voucher for an order, which the store decides on. So an order does not wait for a load if the
-// cached stock is younger than [serveStale]. It returns [ErrNotFound] if there is no such voucher, and [ErrBusy]
-// if too many requests wait for ids that are not cached. The caller must not change the voucher.
+// Voucher returns a voucher for an order, which the store decides on. So an order does not wait for the load of
+// another caller if the cached stock is younger than [serveStale]. It returns [ErrNotFound] if there is no such
+// voucher, and [ErrBusy] if too many requests wait for ids that are not cached. The caller must not change the voucher.
 func (c *Cache) Voucher(ctx context.Context, id int64) (*Voucher, error) {
 	return c.voucher(ctx, id, serveStale)
 }
 
-// Read is like [Cache.Voucher], for a stock that is shown. It is not older than the TTL if the store answers within
-// [loadPatience]; otherwise it is the last that is known.
+// Read is like [Cache.Voucher], for a stock that is shown. It is loaded again when it is older than the TTL; if the store
+// does not answer within [loadPatience], it is the last that is known.
 func (c *Cache) Read(ctx context.Context, id int64) (*Voucher, error) {
 	return c.voucher(ctx, id, 0)
 }

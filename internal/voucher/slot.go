@@ -10,7 +10,7 @@ import (
 // Bounds of a [slot].
 const (
 	loadTimeout = 3 * time.Second
-	// While a new value is loaded, orders are served one that is younger than serveStale. Other callers wait
+	// While a new value is loaded, an order gets the old one if that is younger than serveStale. Other callers wait
 	// for the load, at most loadPatience: a store that hangs must not block callers for which a stale value is
 	// good enough.
 	serveStale   = time.Second

@@ -15,7 +15,7 @@
 //	adm:{voucher}:users:E     hash    the users being prepared for epoch E
 //	adm:{voucher}:orders      stream  accepted orders that are not persisted yet
 //	adm:{voucher}:dead        stream  dead letters
-//	adm:{voucher}:orders:tries hash   entry -> processes that tried it alone and did not end that
+//	adm:{voucher}:orders:tries hash   entry -> processes that began to write it alone, and have not finished
 //	adm:{voucher}:done        channel ids of orders that are final, for all buckets
 //
 // An accepted order is its id or, if its request had an idempotency key, the id, a colon and a

@@ -15,7 +15,7 @@ type Keys struct {
 	Orders string
 	// Dead is the stream of accepted orders that were rejected.
 	Dead string
-	// Tries is a hash: id of an entry of Orders -> the processes that tried it alone and did not end that.
+	// Tries is a hash: id of an entry of Orders -> the processes that began to write it alone, and have not finished.
 	Tries string
 }
 
