@@ -53,8 +53,8 @@ func TestReadsAreServedFromMemory(t *testing.T) {
 	}
 }
 
-// One who asks for vouchers that do not exist takes no look from others: a voucher that another process has just
-// created is shown and sold at the first request.
+// A client asks for vouchers that do not exist, as often as it can. Meanwhile a voucher that another process has just
+// created is shown and sold to others at their first request.
 func TestUnknownVouchersTakeNothingFromOthers(t *testing.T) {
 	mariadb := testkit.NewMariaDB(t)
 	db := mariadb.Database(t)

@@ -394,21 +394,7 @@ func TestNodeThatHangsWhenAskedForUsers(t *testing.T) {
 		return nil
 	}}
 	h.node(h.bucketOf(id, 0)).AddHook(hook)
-	watch := testkit.StartStopwatch()
-	if o, err := g.Lookup(t.Context(), 1, 11); err != nil || o.ID != 11 {
-		t.Errorf("an order on another node: %+v, %v", o, err)
-	}
-	if took := watch.Stop(); took > g.config.AttemptTimeout {
-		t.Errorf("it took %v", took)
-	}
-	watch = testkit.StartStopwatch()
-	if _, err := g.Lookup(t.Context(), 1, 12); !errors.Is(err, order.ErrUnavailable) {
-		t.Errorf("an order that the node may have: %v", err)
-	}
-	// It waits for the scan before, and for its own.
-	if took := watch.Stop(); took > 5*g.config.AttemptTimeout/2 {
-		t.Errorf("it took %v", took)
-	}
+	checkLookups(t, g, 5*g.config.AttemptTimeout/2) // it waits for the scan before, and for its own
 	if n := len(hook.usersAsked()); n > 2 {
 		t.Errorf("a node that hangs was asked %d times in 2 scans", n)
 	}

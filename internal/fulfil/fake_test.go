@@ -269,6 +269,16 @@ func (m *fakeStreams) Reject(context.Context, order.Accepted) (order.Status, err
 	return order.Rejected, nil
 }
 
+// refuseFirst makes the database answer the first order with an error.
+func (m *fakeStreams) refuseFirst(err error) {
+	m.refuse = func(a order.Accepted) error {
+		if a.OrderID == 1 {
+			return err
+		}
+		return nil
+	}
+}
+
 // accept adds an order to the stream.
 func (m *fakeStreams) accept() {
 	n := int64(len(m.entries) + 1)

@@ -128,12 +128,7 @@ func TestLoneEntryWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newFakeStreams(1)
-				m.refuse = func(a order.Accepted) error {
-					if a.OrderID == 1 {
-						return err
-					}
-					return nil
-				}
+				m.refuseFirst(err)
 				var outage atomic.Pointer[time.Time]
 				began := time.Now()
 				m.work(t, func(c *Config) {
@@ -258,13 +253,8 @@ func TestLostRepliesAreNoAttempts(t *testing.T) {
 		m := newFakeStreams(1)
 		suspicious := m.entries[0]
 		suspicious.consumer, suspicious.deliveries, m.repliesLost = "gone-1", 100, true
-		m.refuse = func(a order.Accepted) error {
-			if a.OrderID == 1 {
-				return order.ErrUnavailable // before the first write nothing is counted, and the database is asked
-			}
-			return nil
-		}
-		for range 20 { // processes
+		m.refuseFirst(order.ErrUnavailable) // before the first write nothing is counted, and the database is asked
+		for range 20 {                      // processes
 			m.work(t, func(c *Config) { c.ClaimIdle, c.ClaimEvery = time.Second, time.Second }, func() {
 				m.flow(100*time.Millisecond, 30*time.Second)
 				if _, rejected := m.after(0); suspicious.acknowledged || len(rejected) != 0 {

@@ -60,12 +60,7 @@ func TestBatchesOfOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := newFakeStreams(1)
-		m.refuse = func(a order.Accepted) error {
-			if a.OrderID == 1 {
-				return errRefused
-			}
-			return nil
-		}
+		m.refuseFirst(errRefused)
 		m.work(t, func(c *Config) { c.BatchSize = 1 }, func() {
 			m.after(time.Minute) // nothing else to write
 			m.flow(time.Second, 10*time.Second)

@@ -55,8 +55,8 @@ func TestCacheUnknownIDsTakeNothingFromOthers(t *testing.T) {
 	})
 }
 
-// A store that hangs leaves no line behind it: who has given up is not looked up, and more than a bound are
-// refused.
+// While the store hangs, requests beyond a bound are refused. Once it answers, the cache does not ask it for the ids of
+// requests that have given up.
 func TestCacheOfAStoreThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &slowStore{delay: time.Hour}

@@ -119,7 +119,7 @@ type Store interface {
 	CreateVoucher(ctx context.Context, v *Voucher) error
 	// Voucher returns the voucher with its current stock, or [ErrNotFound].
 	Voucher(ctx context.Context, id int64) (*Voucher, error)
-	// VouchersByID returns the vouchers with the given IDs, of which it leaves out those that do not exist.
+	// VouchersByID returns the vouchers with the given IDs. IDs without a voucher are missing in the result.
 	VouchersByID(ctx context.Context, ids []int64) (map[int64]Found, error)
 	// Vouchers lists up to limit vouchers with an ID above after, oldest first.
 	Vouchers(ctx context.Context, after int64, limit int) ([]*Voucher, error)
