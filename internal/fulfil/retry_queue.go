@@ -33,11 +33,12 @@ type retryEntry struct {
 func (w *worker) retry(ctx context.Context) {
 	w.endAttempts(ctx)
 	outages := 0 // streams that met one, since an entry was written
-	for _, e := range w.dueRetries() {
-		if !w.inRetryQueue(e.entry) || w.retryPaused(e.stream) {
+	for _, key := range w.dueRetries() {
+		e, queued := w.retryQueue[key] // writing others together may have taken it out, or postponed it
+		if !queued || e.due.After(time.Now()) || w.retryPaused(e.stream) {
 			continue
 		}
-		delete(w.retryQueue, e.key())
+		delete(w.retryQueue, key)
 		result, err := w.tryAlone(ctx, e)
 		if err != nil {
 			w.streamsFailed(ctx, err, e.stream)
@@ -63,15 +64,15 @@ func (w *worker) retry(ctx context.Context) {
 }
 
 // dueRetries returns entries that are due. It looks for them every MinBackoff, because the queue may be long.
-func (w *worker) dueRetries() (due []retryEntry) {
+func (w *worker) dueRetries() (due []entryID) {
 	now := time.Now()
 	if now.Before(w.nextRetry) || w.retryPaused(nil) {
 		return nil
 	}
 	w.nextRetry = now.Add(w.config.MinBackoff)
-	for _, e := range w.retryQueue {
+	for key, e := range w.retryQueue {
 		if !e.due.After(now) && !w.retryPaused(e.stream) {
-			due = append(due, e)
+			due = append(due, key)
 		}
 	}
 	rand.Shuffle(len(due), func(i, j int) { due[i], due[j] = due[j], due[i] })
