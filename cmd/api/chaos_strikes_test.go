@@ -26,7 +26,6 @@ func (d chaosDatabase) refusals(voucherID int64) (all []testkit.Refusal) {
 	return all
 }
 
-// openChaosMariaDB leaves out the full disk: in a hundred rounds the limited tablespace would really fill up.
 func openChaosMariaDB(t *testing.T) chaosDatabase {
 	t.Helper()
 	server := testkit.NewMariaDB(t, "--innodb-flush-log-at-trx-commit=1")

@@ -34,7 +34,7 @@ func (s *SQLServer) Account(t TB, db Database) Database {
 }
 
 // SmallTablespace returns flags for [NewMariaDB] and [NewMySQL]: all tables share one file of at most
-// 32 MB, so that it can be filled. Without them [Refusals] omits the full disk.
+// 32 MB, so that it can be filled. Without them a trigger answers [Refusals] with the error of a full disk.
 func SmallTablespace() []string {
 	return []string{
 		"--innodb-file-per-table=OFF", "--innodb-data-file-path=ibdata1:12M:autoextend:max:32M", "--innodb-autoextend-increment=1",
@@ -75,9 +75,14 @@ func Refusals(server *SQLServer, db Database) []Refusal {
 		)
 	}
 	if slices.Contains(server.process.extra, SmallTablespace()[0]) {
-		all = append(all, Refusal{"disk full", 1114, r.diskFull})
+		return append(all, Refusal{"disk full", tableFull, r.diskFull})
 	}
-	return all
+	// A table that has grown keeps free pages, so a full disk would not stop it for hundreds of orders.
+	full := r.schema + ".full"
+	return append(all, Refusal{"error of a full disk", tableFull, r.statements(
+		fmt.Sprintf("CREATE TRIGGER %s BEFORE INSERT ON %s.orders FOR EACH ROW SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = %d", full, r.schema, tableFull),
+		"DROP TRIGGER "+full,
+	)})
 }
 
 // VoucherRefusals lists refusals of the orders of one voucher: the server takes those of all others.
