@@ -137,7 +137,7 @@ func TestReadyWhileMySQLLocks(t *testing.T) {
 	})
 	const leaseOfRedis = 10 * time.Second // idworker's default
 	user := 0
-	for end := time.Now().Add(leaseOfRedis + time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(leaseOfRedis + time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		user++
 		if got := sale.buyUntilAnswered(0, user, "key-"+strconv.Itoa(user)); got.code != "created" {
 			t.Fatalf("order %d, Redis stopped: %+v", user, got)
