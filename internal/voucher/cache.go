@@ -50,7 +50,7 @@ type Cache struct {
 	pageRefreshes, pageMisses budget
 }
 
-// entry is the slot of one voucher. Its value is nil if there is no such voucher.
+// entry is the slot of one voucher.
 type entry struct {
 	id int64
 	slot[*Voucher]
@@ -91,24 +91,20 @@ func (c *Cache) voucher(ctx context.Context, id int64, stale time.Duration) (*Vo
 	seen := e.seen.Load()
 	if !seen.fresh(c.now(), c.ttl) {
 		var err error
-		seen, err = e.latest(ctx, c.now, stale, func(ctx context.Context) (*Voucher, error) { return c.load(ctx, e) })
+		seen, err = e.latest(ctx, stale, source[*Voucher]{
+			now: c.now, abandon: true, load: func(ctx context.Context) (*Voucher, error) { return c.load(ctx, e) },
+		})
 		if err != nil {
 			return nil, err
 		}
 	}
-	switch {
-	case seen.err != nil:
-		return nil, seen.err
-	case seen.value == nil:
-		return nil, ErrNotFound
-	}
-	return seen.value, nil
+	return seen.value, seen.err
 }
 
-// load asks the store for a voucher. A voucher that does not exist is a valid result.
+// load asks the store for a voucher.
 func (c *Cache) load(ctx context.Context, e *entry) (*Voucher, error) {
 	v, err := c.lookups.find(ctx, e.id, c.has(e))
-	if v != nil {
+	if err == nil {
 		c.keep(e)
 	}
 	return v, err
@@ -137,10 +133,12 @@ func (c *Cache) Vouchers(ctx context.Context, after int64, limit int) ([]*Vouche
 		p = c.addPage(after)
 	}
 	seen := p.seen.Load()
-	if !seen.fresh(now, c.ttl) && (seen == nil || after == 0 || c.pageRefreshes.take(now)) {
+	if !seen.fresh(now, c.ttl) {
 		var err error
-		seen, err = p.latest(ctx, c.now, 0, func(ctx context.Context) ([]*Voucher, error) {
-			return c.store.Vouchers(ctx, after, PageSize)
+		seen, err = p.latest(ctx, 0, source[[]*Voucher]{
+			now:     c.now,
+			load:    func(ctx context.Context) ([]*Voucher, error) { return c.store.Vouchers(ctx, after, PageSize) },
+			mayLoad: func() bool { return seen == nil || after == 0 || c.pageRefreshes.take(now) },
 		})
 		if err != nil {
 			return nil, err
@@ -174,7 +172,7 @@ func (c *Cache) SoldOut(id int64) {
 		return
 	}
 	seen := e.seen.Load()
-	if seen == nil || seen.value == nil || seen.value.Stock == 0 {
+	if !seen.hasValue() || seen.value.Stock == 0 {
 		return
 	}
 	v := *seen.value
@@ -189,13 +187,13 @@ func (c *Cache) entry(id int64) *entry {
 		return e
 	}
 	c.mu.RLock()
+	defer c.mu.RUnlock()
 	e := c.vouchers[id]
 	if e == nil {
 		e = c.absent[id]
 	}
-	c.mu.RUnlock()
 	if e != nil {
-		c.hot.Store(e)
+		c.hot.Store(e) // under the lock, so that keep can replace it
 	}
 	return e
 }
@@ -224,6 +222,9 @@ func (c *Cache) keep(e *entry) {
 	defer c.mu.Unlock()
 	delete(c.absent, e.id)
 	put(c.vouchers, e.id, e, maxVouchers)
+	if hot := c.hot.Load(); hot != nil && hot.id == e.id {
+		c.hot.Store(e) // another entry of this id had been forgotten, and was in use
+	}
 }
 
 func (c *Cache) page(after int64) *slot[[]*Voucher] {

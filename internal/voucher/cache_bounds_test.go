@@ -55,22 +55,27 @@ func TestCacheUnknownIDsTakeNothingFromOthers(t *testing.T) {
 	})
 }
 
+// fill has as many requests wait for unknown ids as may.
+func fill(t *testing.T, cache *voucher.Cache) (waiting *sync.WaitGroup) {
+	waiting = &sync.WaitGroup{}
+	for id := range int64(5000) {
+		waiting.Go(func() { _, _ = cache.Read(t.Context(), 1_000_000+id) })
+	}
+	synctest.Wait()
+	return waiting
+}
+
 // While the store hangs, requests beyond a bound are refused. Once it answers, the cache does not ask it for the ids of
 // requests that have given up.
 func TestCacheOfAStoreThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &slowStore{delay: time.Hour}
 		cache := newCache(t, store)
-		gone, leave := context.WithCancel(t.Context())
-		leave()
-		for id := range int64(5000) { // their loads go on without them
-			_, _ = cache.Read(gone, 1000+id)
-		}
-		synctest.Wait()
+		waiting := fill(t, cache)
 		if _, err := cache.Read(t.Context(), 9998); !errors.Is(err, voucher.ErrBusy) {
 			t.Errorf("beyond the bound: %v", err)
 		}
-		time.Sleep(3100 * time.Millisecond) // the query and those who waited have given up
+		waiting.Wait() // the query and those who waited have given up
 		store.delay = 0
 		store.queries.Store(0)
 		begun := time.Now()
@@ -275,13 +280,8 @@ func TestCacheLoadsKnownVouchersFirst(t *testing.T) {
 			t.Fatalf("%+v, %v", v, err)
 		}
 		store.delay = 10 * time.Millisecond
-		gone, leave := context.WithCancel(t.Context())
-		leave()
 		time.Sleep(200 * time.Millisecond)
-		for id := range int64(5000) { // their loads go on without them
-			_, _ = cache.Read(gone, 1_000_000+id)
-		}
-		synctest.Wait()
+		waiting := fill(t, cache)
 		if _, err := cache.Read(t.Context(), 2_000_000); !errors.Is(err, voucher.ErrBusy) {
 			t.Errorf("an unknown id beyond the bound: %v", err)
 		}
@@ -289,6 +289,6 @@ func TestCacheLoadsKnownVouchersFirst(t *testing.T) {
 		if v, err := cache.Read(t.Context(), 1); err != nil || v.Stock != 2 {
 			t.Errorf("%+v, %v; want the stock of now", v, err)
 		}
-		time.Sleep(5 * time.Second) // the loads end
+		waiting.Wait()
 	})
 }

@@ -12,7 +12,8 @@ const (
 	// queries a second for 20,000 ids, however many are asked for.
 	maxIDs      = 100
 	lookupPause = 5 * time.Millisecond
-	// maxLookups is how many may wait. One address or user has far fewer requests under way.
+	// maxLookups is how many may wait. One address or user has far fewer requests under way, and a request that has
+	// ended does not wait.
 	maxLookups = 4096
 )
 
@@ -48,10 +49,10 @@ const (
 	givenUp
 )
 
-// find returns the voucher, or nil if there is none. Its errors are the store's, the context's, and [ErrBusy] if
-// too many wait for ids that are not known to exist.
+// find returns the voucher. Its errors are [ErrNotFound], the store's, the context's, and [ErrBusy] if too many wait
+// for ids that are not known to exist.
 func (l *lookups) find(ctx context.Context, id int64, known bool) (*Voucher, error) {
-	mine, err := l.enqueue(ctx, id, known)
+	mine, err := l.enqueue(id, known)
 	if err != nil {
 		return nil, err
 	}
@@ -61,13 +62,18 @@ func (l *lookups) find(ctx context.Context, id int64, known bool) (*Voucher, err
 		l.giveUp(mine)
 		return nil, ctx.Err()
 	}
-	if mine.err != nil {
+	switch {
+	case mine.err != nil:
 		return nil, mine.err
+	case mine.found.Err != nil:
+		return nil, mine.found.Err
+	case mine.found.Voucher == nil:
+		return nil, ErrNotFound
 	}
-	return mine.found.Voucher, mine.found.Err
+	return mine.found.Voucher, nil
 }
 
-func (l *lookups) enqueue(ctx context.Context, id int64, known bool) (*lookup, error) {
+func (l *lookups) enqueue(id int64, known bool) (*lookup, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	mine := &lookup{id: id, known: known, done: make(chan struct{})}
@@ -81,7 +87,7 @@ func (l *lookups) enqueue(ctx context.Context, id int64, known bool) (*lookup, e
 		l.alive++
 	}
 	if !l.running {
-		l.start(context.WithoutCancel(ctx))
+		l.start()
 	}
 	return mine, nil
 }
@@ -98,15 +104,15 @@ func (l *lookups) giveUp(one *lookup) {
 }
 
 // start starts a query after the pause. The caller holds the mutex.
-func (l *lookups) start(ctx context.Context) {
+func (l *lookups) start() {
 	l.running = true
 	time.AfterFunc(time.Until(l.ended.Add(lookupPause)), func() {
-		l.answer(ctx, l.next())
+		l.answer(l.next())
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.ended, l.running = time.Now(), false
 		if len(l.refreshes)+len(l.waiting) > 0 {
-			l.start(ctx)
+			l.start()
 		}
 	})
 }
@@ -133,11 +139,11 @@ func (l *lookups) next() (batch []*lookup) {
 	return batch
 }
 
-func (l *lookups) answer(ctx context.Context, batch []*lookup) {
+func (l *lookups) answer(batch []*lookup) {
 	if len(batch) == 0 { // nobody waits any more
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), loadTimeout) // it is of many requests
 	defer cancel()
 	ids := make([]int64, len(batch))
 	for i, one := range batch {

@@ -1,0 +1,144 @@
+package voucher_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"seckill/internal/voucher"
+)
+
+// A client that hangs up on each of its requests for unknown ids takes no place from others, however many it sends.
+func TestCacheOfAClientThatHangsUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &slowStore{delay: 50 * time.Millisecond}
+		cache := newCache(t, store)
+		const lasts = 5 * time.Second
+		begun := time.Now()
+		flood := make(chan struct{})
+		go func() {
+			defer close(flood)
+			for id := int64(1_000_000); time.Since(begun) < lasts; id++ { // 4,000 a second
+				ctx, hangUp := context.WithTimeout(t.Context(), 200*time.Microsecond)
+				_, _ = cache.Read(ctx, id)
+				hangUp()
+				time.Sleep(50 * time.Microsecond)
+			}
+		}()
+		for id := int64(1); time.Since(begun) < lasts; id++ {
+			asked := time.Now()
+			if _, err := cache.Voucher(t.Context(), id); err != nil || time.Since(asked) > 2*(store.delay+5*time.Millisecond) {
+				t.Errorf("voucher %d: %v after %v", id, err, time.Since(asked))
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		<-flood
+		time.Sleep(5 * time.Second) // all loads have ended
+	})
+}
+
+// Somebody else may have created a voucher since the store was asked for it: that there is none is not said when this
+// is out of date, however the store is.
+func TestCacheDoesNotServeAnOldAbsence(t *testing.T) {
+	const id = 1_000_001
+	down := errors.New("down")
+	for name, test := range map[string]struct {
+		later time.Duration
+		store func(*slowStore)
+		want  error
+	}{
+		"slow database":    {time.Hour, func(s *slowStore) { s.delay = time.Second }, nil},
+		"database is down": {time.Hour, func(s *slowStore) { s.fail.Store(&down) }, down},
+		"while another loads": {900 * time.Millisecond, func(s *slowStore) {
+			s.delay = 20 * time.Millisecond
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &slowStore{}
+				cache := newCache(t, store)
+				for range 2 {
+					if _, err := cache.Read(t.Context(), id); !errors.Is(err, voucher.ErrNotFound) {
+						t.Fatal(err)
+					}
+				}
+				if n := store.queries.Load(); n != 1 {
+					t.Errorf("%d queries within the TTL", n)
+				}
+				store.also.Store(id)
+				time.Sleep(test.later)
+				test.store(store)
+				other := make(chan error)
+				go func() { _, err := cache.Read(t.Context(), id); other <- err }()
+				synctest.Wait()
+				if _, err := cache.Voucher(t.Context(), id); !errors.Is(err, test.want) {
+					t.Errorf("an order is told %v, want %v", err, test.want)
+				}
+				if err := <-other; !errors.Is(err, test.want) {
+					t.Errorf("a reader is told %v, want %v", err, test.want)
+				}
+			})
+		})
+	}
+}
+
+// A load that fails does not replace the voucher that is created at that moment.
+func TestCacheKeepsWhatIsCreatedWhileALoadFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &slowStore{delay: 50 * time.Millisecond}
+		down := errors.New("down")
+		store.fail.Store(&down)
+		cache := newCache(t, store)
+		asked := make(chan struct{})
+		go func() { defer close(asked); _, _ = cache.Read(t.Context(), 1) }()
+		synctest.Wait()
+		cache.Created(&voucher.Voucher{ID: 1, Stock: 9})
+		<-asked
+		for range 2 {
+			if v, err := cache.Read(t.Context(), 1); err != nil || v.Stock != 9 {
+				t.Errorf("%+v, %v", v, err)
+			}
+			time.Sleep(time.Second)
+		}
+	})
+}
+
+// Those who wait for one page use up the loads of no other one, and an old failure is not answered.
+func TestCachePagesAreCountedByLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &slowStore{}
+		cache := newCache(t, store)
+		stockOf := func(after int64) (int64, error) {
+			page, err := cache.Vouchers(t.Context(), after, 5)
+			if err != nil {
+				return 0, err
+			}
+			return page[0].Stock, nil
+		}
+		for _, after := range []int64{10, 20} {
+			if _, err := stockOf(after); err != nil {
+				t.Fatal(err)
+			}
+		}
+		down := errors.New("down")
+		store.fail.Store(&down)
+		if _, err := stockOf(30); !errors.Is(err, down) {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		store.fail.Store(nil)
+		store.stock.Store(9)
+		store.delay = 20 * time.Millisecond
+		for range 2000 {
+			go func() { _, _ = stockOf(10) }()
+		}
+		synctest.Wait()
+		for _, after := range []int64{20, 30} {
+			if n, err := stockOf(after); err != nil || n != 9 {
+				t.Errorf("page %d shows %d, %v", after, n, err)
+			}
+		}
+	})
+}
