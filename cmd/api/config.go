@@ -170,9 +170,9 @@ func parseSettings(flags *flag.FlagSet, args, environ []string, help io.Writer) 
 		return c, err
 	}
 	switch first := len(args) - flags.NArg(); {
-	case flags.NArg() > 0 && first == 0:
+	case flags.NArg() > 0 && first == 0 && !withCredentials(args[0]):
 		return c, fmt.Errorf("unexpected argument %q; try -help", args[0])
-	case flags.NArg() > 0: // not shown: it may be the second word of a secret before it
+	case flags.NArg() > 0: // not shown: it may be a secret, or the second word of one before it
 		return c, fmt.Errorf("argument %d is unexpected; try -help", first+1)
 	}
 

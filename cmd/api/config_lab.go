@@ -9,7 +9,7 @@ import (
 
 func labSettings() []setting {
 	return []setting{
-		{name: "lab-hosts", arg: "name,…", usage: "host names or addresses, without ports, that lab mode answers to beside those of loopback and the address that was connected to; a request with another Host is refused",
+		{name: "lab-hosts", arg: "name,…", address: true, usage: "host names or addresses, without ports, that lab mode answers to beside those of loopback and the address that was connected to; a request with another Host is refused",
 			set: func(c *config, v string) (err error) { c.LabHosts, err = hostList(v); return err }},
 	}
 }
@@ -20,10 +20,8 @@ func hostList(v string) ([]string, error) {
 	var hosts []string
 	for h := range strings.SplitSeq(v, ",") {
 		h = strings.TrimSpace(h)
-		if addr, err := netip.ParseAddr(strings.Trim(h, "[]")); err == nil {
-			h = addr.Unmap().String()
-		} else if !name.MatchString(h) {
-			return nil, fmt.Errorf("%q is no host name or address without a port", h)
+		if _, err := netip.ParseAddr(strings.Trim(h, "[]")); err != nil && !name.MatchString(h) {
+			return nil, fmt.Errorf("name %d is no host name or address without a port", len(hosts)+1) // it may have a password
 		}
 		hosts = append(hosts, h)
 	}

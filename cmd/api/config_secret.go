@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
@@ -132,16 +133,24 @@ func withCredentials(value string) bool {
 	return strings.ContainsAny(value, "@=") || strings.Contains(value, "://")
 }
 
-// hide replaces the secrets in a command line.
-func (c *config) hide(args []string) []string {
-	hidden := make([]string, len(args))
-	for i, arg := range args {
-		for _, secret := range append([]string{c.MySQLDSN, c.JWTSecret, c.AdminToken, c.RedisPassword, c.Payment.APIKey}, c.Payment.WebhookSecrets...) {
-			if secret != "" {
-				arg = strings.ReplaceAll(arg, secret, "(hidden)")
-			}
-		}
-		hidden[i] = arg
+// hide replaces the values of all flags with secrets in a command line, also of those that a later one overrides.
+func hide(commandLine []string) []string {
+	const hidden = "(hidden)"
+	secret := map[string]bool{}
+	for _, s := range settings() {
+		secret[s.name] = s.secret
 	}
-	return hidden
+	shown := slices.Clone(commandLine)
+	for i, arg := range commandLine {
+		flag, isFlag := strings.CutPrefix(arg, "-")
+		name, value, _ := strings.Cut(strings.TrimPrefix(flag, "-"), "=")
+		switch {
+		case !isFlag || !secret[name]:
+		case value != "":
+			shown[i] = strings.TrimSuffix(arg, value) + hidden
+		case i+1 < len(shown):
+			shown[i+1] = hidden
+		}
+	}
+	return shown
 }

@@ -159,6 +159,12 @@ func TestAddressesDoNotShowWhatIsNoAddress(t *testing.T) {
 			}
 		}
 	}
+	for _, value := range []string{"user:" + password + "@host", "http://me:" + password + "@host", "host,user:" + password, "host,password=" + password} {
+		_, err := parseConfig(nil, production("SECKILL_LAB_HOSTS="+value), io.Discard)
+		if err == nil || !strings.HasPrefix(err.Error(), "SECKILL_LAB_HOSTS: name ") || strings.Contains(err.Error(), password) {
+			t.Errorf("SECKILL_LAB_HOSTS=%s: %v", value, err)
+		}
+	}
 	var c sandboxCommand
 	for _, args := range [][]string{
 		{"-listen", "host:" + password}, {"-webhook-url", "http://me:" + password + "@host/"}, {"-public-url", "host:" + password},
@@ -214,12 +220,23 @@ func TestSecretsFromFiles(t *testing.T) {
 	}
 }
 
+// An argument may be a setting whose flag was forgotten.
+func TestUnexpectedArgumentsDoNotShowPasswords(t *testing.T) {
+	for argument, shown := range map[string]bool{"serve": true, "root:hunter2@tcp(db:3306)/x": false, "redis://:hunter2@db": false} {
+		_, err := parseConfig([]string{argument}, production(), io.Discard)
+		if err == nil || strings.Contains(err.Error(), argument) != shown || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", argument, err)
+		}
+	}
+}
+
 // Secrets that were given as flags are not shown by /debug/pprof/cmdline.
 func TestCommandLineHidesSecrets(t *testing.T) {
-	c := config{MySQLDSN: dsn, JWTSecret: secret, AdminToken: token, RedisPassword: "hush"}
-	args := []string{"api", "-mysql-dsn", dsn, "-jwt-secret=" + secret, "--admin-token", token, "-redis-password=hush", "-addr", ":1"}
-	shown := strings.Join(c.hide(args), " ")
-	if want := "api -mysql-dsn (hidden) -jwt-secret=(hidden) --admin-token (hidden) -redis-password=(hidden) -addr :1"; shown != want {
+	args := []string{"api", "-mysql-dsn", dsn, "-jwt-secret=" + secret + "=", "-jwt-secret", secret, "--admin-token", token, "--redis-password=hush", "-addr", ":1",
+		"-lab", "-jwt-secret-file", "/run/secret", "-admin-token"}
+	shown := strings.Join(hide(args), " ")
+	if want := "api -mysql-dsn (hidden) -jwt-secret=(hidden) -jwt-secret (hidden) --admin-token (hidden) --redis-password=(hidden) -addr :1 " +
+		"-lab -jwt-secret-file /run/secret -admin-token"; shown != want {
 		t.Errorf("%s, want %s", shown, want)
 	}
 	debug := testkit.FreeAddr(t)

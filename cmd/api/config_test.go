@@ -131,7 +131,7 @@ func TestConfigErrorsNameTheSetting(t *testing.T) {
 		{"rate that is none", []string{"-user-rate", "NaN"}, nil, []string{"-user-rate", "0.001"}},
 		{"rate of nothing", nil, []string{"SECKILL_USER_RATE=0"}, []string{"SECKILL_USER_RATE", "0.001"}},
 		{"watchdog too long", nil, []string{"SECKILL_LOCK_WATCHDOG=61m"}, []string{"SECKILL_LOCK_WATCHDOG", "100ms to 1h"}},
-		{"lab host with a port", []string{"-lab-hosts", "api-1:8080"}, nil, []string{"-lab-hosts", "api-1:8080", "without a port"}},
+		{"lab host with a port", []string{"-lab-hosts", "api-1:8080"}, nil, []string{"-lab-hosts", "name 1 ", "without a port"}},
 		{"lab hosts with a hole", nil, []string{"SECKILL_LAB_HOSTS=api-1,,api-2"}, []string{"SECKILL_LAB_HOSTS", "no host name"}},
 		{"trace outside the lab", []string{"-lab-trace", "events"}, production(), []string{"SECKILL_LAB_TRACE", "SECKILL_LAB is off"}},
 		{"delay without a unit", nil, []string{"SECKILL_SHUTDOWN_DELAY=5"}, []string{"SECKILL_SHUTDOWN_DELAY", "5s"}},

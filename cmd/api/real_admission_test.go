@@ -98,7 +98,7 @@ func TestAdmissionOverTwoProcesses(t *testing.T) {
 // A sale by admission during which a process or a server dies.
 func TestAdmissionSurvives(t *testing.T) {
 	t.Parallel()
-	const users, stock, pace = 3000, 1000, 40 * time.Millisecond
+	const users, stock, pace = 1500, 1000, 40 * time.Millisecond
 	for _, tc := range []struct {
 		name string
 		lost bool // orders that were accepted may be forgotten

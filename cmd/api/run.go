@@ -120,7 +120,7 @@ func newAPI(cfg config, deps httpapi.Deps) (_ *httpapi.API, err error) {
 	}
 	deps.Site, deps.Limit, deps.Lookups, deps.Keys = site, limits.orders, limits.lookups, limits.keys
 	return httpapi.New(httpapi.Config{
-		Lab: cfg.Lab, Limits: cfg.Bounds, LabHosts: cfg.LabHosts, AdminToken: cfg.AdminToken, DebugListener: cfg.DebugAddr != "", CommandLine: cfg.hide(os.Args),
+		Lab: cfg.Lab, Limits: cfg.Bounds, LabHosts: cfg.LabHosts, AdminToken: cfg.AdminToken, DebugListener: cfg.DebugAddr != "", CommandLine: hide(os.Args),
 	}, deps)
 }
 

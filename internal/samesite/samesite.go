@@ -64,7 +64,7 @@ func (g *Guard) serves(r *http.Request) bool {
 		host = name
 	}
 	if addr, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
-		return addr.IsLoopback() || addr.Unmap() == arrivedAt(r) || g.names[addr.String()]
+		return addr.IsLoopback() || addr.Unmap() == arrivedAt(r) || g.names[hostName(host)]
 	}
 	return g.names[hostName(host)]
 }
@@ -78,5 +78,10 @@ func arrivedAt(r *http.Request) netip.Addr {
 	return local.AddrPort().Addr().Unmap()
 }
 
-// hostName normalizes a host name for comparison.
-func hostName(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
+// hostName normalizes a host name or an address for comparison.
+func hostName(name string) string {
+	if addr, err := netip.ParseAddr(strings.Trim(name, "[]")); err == nil {
+		return addr.Unmap().String()
+	}
+	return strings.ToLower(strings.TrimSuffix(name, "."))
+}
