@@ -67,7 +67,7 @@ func register(registry prometheus.Registerer, servers string, w *Watch) error {
 			func(c Counts) int { return c.Evicting }},
 		{"seckill_redis_nodes_without_aof", "Redis servers without appendonly: a restart forgets accepted orders.",
 			func(c Counts) int { return c.WithoutAOF }},
-		{"seckill_redis_unchecked_nodes", "Redis servers that deny INFO and CONFIG GET, or have another password: whether they evict is not known.",
+		{"seckill_redis_unchecked_nodes", "Redis servers that deny their settings or their list of replicas, or have never answered: whether they evict is not known.",
 			func(c Counts) int { return c.Unchecked }},
 	} {
 		errs = append(errs, registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{

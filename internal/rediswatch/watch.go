@@ -51,9 +51,8 @@ type Config struct {
 // time.
 type Watch struct {
 	config Config
-	// Used by Check only.
 	groups []*group
-	nodes  map[string]settings // by address
+	mu     sync.Mutex // guards the known settings of the groups
 	// evicts is an ErrEvicts that names the server, or nil.
 	evicts atomic.Pointer[error]
 	counts atomic.Pointer[Counts]
@@ -62,7 +61,8 @@ type Watch struct {
 // Counts are the numbers of servers with each problem.
 type Counts struct {
 	Evicting, WithoutAOF int
-	// Unchecked is the number of servers that answer, but do not tell their policy.
+	// Unchecked is the number of servers that do not tell their settings or their replicas, or that are listed and
+	// have never answered.
 	Unchecked int
 }
 
@@ -74,10 +74,10 @@ func New(c Config) *Watch {
 	if c.Timeout == 0 {
 		c.Timeout = 2 * time.Second
 	}
-	w := &Watch{config: c, nodes: map[string]settings{}}
+	w := &Watch{config: c}
 	w.counts.Store(&Counts{})
 	for _, client := range c.Clients {
-		w.groups = append(w.groups, &group{client: client})
+		w.groups = append(w.groups, &group{client: client, known: map[string]settings{}})
 	}
 	return w
 }
@@ -108,71 +108,87 @@ func (w *Watch) Run(ctx context.Context) {
 	}
 }
 
-// Check queries every server and returns the new result of [Watch.Evicts]. A server that
-// does not answer, or does not tell its settings, keeps its latest known ones. So do the
-// replicas of a primary that does not answer. A server is forgotten when its primary or its
-// cluster answers and no longer lists it.
+// Check queries every server and returns the new result of [Watch.Evicts]. What a server answers takes effect at once,
+// as others may hang. A server that does not answer, or does not tell its settings, keeps its latest known ones. So do
+// the replicas of a primary that does not answer. A server is forgotten when its primary or its cluster answers and no
+// longer lists it.
 func (w *Watch) Check(ctx context.Context) error {
-	var mu sync.Mutex
-	found := map[string]settings{}
-	var queries sync.WaitGroup
+	var checks sync.WaitGroup
 	for _, g := range w.groups {
-		var behind []string
-		queries.Go(func() {
-			g.queryAll(ctx, w.config.Timeout, func(addr string, s settings, err error) {
-				mu.Lock()
-				defer mu.Unlock()
-				known := w.nodes[addr]
-				switch {
-				case err != nil:
-					s = known
-				case s.unchecked():
-					s.policy, s.aof = known.policy, cmp.Or(s.aof, known.aof)
+		checks.Go(func() {
+			there := g.queryAll(ctx, w.config.Timeout, func(addr string, s settings, err error) {
+				if ctx.Err() == nil { // else the check was interrupted
+					w.update(g, addr, s, err)
 				}
-				found[addr], behind = s, append(behind, addr)
 			})
-			g.found = behind
+			if ctx.Err() == nil {
+				w.forget(g, there)
+			}
 		})
 	}
-	queries.Wait()
-	if ctx.Err() != nil {
-		return w.Evicts() // the check was interrupted
-	}
-	w.update(found)
+	checks.Wait()
 	return w.Evicts()
 }
 
-// update replaces the known settings and logs the changes.
-func (w *Watch) update(found map[string]settings) {
+// update takes over what one server reported, and logs the changes.
+func (w *Watch) update(g *group, addr string, s settings, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before, known := g.known[addr]
+	switch {
+	case err == nil:
+		s.policy, s.aof = cmp.Or(s.policy, before.policy), cmp.Or(s.aof, before.aof)
+	case known:
+		s = before
+	default:
+		s = settings{unknown: noAnswer}
+	}
+	g.known[addr] = s
+	w.logChange(addr, before, s, err)
+	w.count()
+}
+
+// forget drops the servers of a group that are no longer there.
+func (w *Watch) forget(g *group, there map[string]bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	maps.DeleteFunc(g.known, func(addr string, _ settings) bool { return !there[addr] })
+	w.count()
+}
+
+// count makes the known settings the result of the check.
+func (w *Watch) count() {
 	var counts Counts
 	var evicts *error
-	for _, addr := range slices.Sorted(maps.Keys(found)) {
-		s := found[addr]
-		w.logChange(addr, w.nodes[addr], s)
-		if s.unchecked() {
-			counts.Unchecked++
-		}
-		if s.evicts() {
-			counts.Evicting++
-			err := fmt.Errorf("%w: maxmemory-policy of %s is %s, not %s", ErrEvicts, addr, s.policy, noEviction)
-			evicts = &err
-		}
-		if s.aof == "no" {
-			counts.WithoutAOF++
+	for _, g := range w.groups {
+		for _, addr := range slices.Sorted(maps.Keys(g.known)) {
+			s := g.known[addr]
+			if s.unchecked() {
+				counts.Unchecked++
+			}
+			if s.evicts() {
+				counts.Evicting++
+				err := fmt.Errorf("%w: maxmemory-policy of %s is %s, not %s", ErrEvicts, addr, s.policy, noEviction)
+				evicts = &err
+			}
+			if s.aof == "no" {
+				counts.WithoutAOF++
+			}
 		}
 	}
-	w.nodes = found
 	w.counts.Store(&counts)
 	w.evicts.Store(evicts)
 }
 
-func (w *Watch) logChange(addr string, before, now settings) {
-	if before == now {
-		return
-	}
+// logChange logs what is new. err is why a server is unchecked that did not answer.
+func (w *Watch) logChange(addr string, before, now settings, err error) {
 	log := w.config.Log.With("node", addr)
-	if now.unchecked() && !before.unchecked() {
-		log.Warn("cannot tell whether Redis evicts keys: it does not answer INFO or CONFIG GET", "answer", now.denied, "latest_known_policy", now.policy)
+	if now.unchecked() && now.unknown != before.unknown {
+		why := now.unknown
+		if err != nil {
+			why += ": " + err.Error()
+		}
+		log.Warn("cannot tell whether Redis evicts keys: the settings of a server are unknown", "why", why, "latest_known_policy", now.policy)
 	}
 	switch {
 	case before.policy == now.policy:
