@@ -160,20 +160,26 @@ func (w *Watch) forget(g *group, there map[string]bool) {
 func (w *Watch) count() {
 	var counts Counts
 	var evicts *error
+	all := map[string]settings{} // a server can be behind two clients
 	for _, g := range w.groups {
-		for _, addr := range slices.Sorted(maps.Keys(g.known)) {
-			s := g.known[addr]
-			if s.unchecked() {
-				counts.Unchecked++
+		for addr, s := range g.known {
+			if other, twice := all[addr]; !twice || other.unchecked() {
+				all[addr] = s
 			}
-			if s.evicts() {
-				counts.Evicting++
-				err := fmt.Errorf("%w: maxmemory-policy of %s is %s, not %s", ErrEvicts, addr, s.policy, noEviction)
-				evicts = &err
-			}
-			if s.aof == "no" {
-				counts.WithoutAOF++
-			}
+		}
+	}
+	for _, addr := range slices.Sorted(maps.Keys(all)) {
+		s := all[addr]
+		if s.unchecked() {
+			counts.Unchecked++
+		}
+		if s.evicts() {
+			counts.Evicting++
+			err := fmt.Errorf("%w: maxmemory-policy of %s is %s, not %s", ErrEvicts, addr, s.policy, noEviction)
+			evicts = &err
+		}
+		if s.aof == "no" {
+			counts.WithoutAOF++
 		}
 	}
 	w.counts.Store(&counts)
