@@ -144,7 +144,7 @@ func tellsCancelledFromTaken(t *trial) {
 	_, err = t.acquire(ctx, p, lock.Options{TTL: longLease, Wait: anyWait})
 	t.expectContextError(err, context.DeadlineExceeded)
 	t.mustRelease(held)
-	t.mustBeFree(p, "after two waits that were cancelled")
+	t.mustBecomeFree(p, "after two waits that were cancelled")
 }
 
 // cancelLeavesNothing ends the context when the server has granted the lock and the
@@ -192,7 +192,7 @@ func cancelledWaitersAreGone(t *trial) {
 		t.violated("the waiter that was not cancelled did not get the lock: %v", got.err)
 	}
 	t.mustRelease(got.lease)
-	t.mustBeFree(p, "after a hundred cancelled waits")
+	t.mustBecomeFree(p, "after a hundred cancelled waits")
 	t.mustBeEmpty("after a hundred cancelled waits")
 }
 
