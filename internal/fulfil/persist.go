@@ -129,8 +129,8 @@ func (b *bisection) pause(ctx context.Context) bool {
 }
 
 // leaveRoom returns the first half of a batch of entries that fail, and splits the others or moves them to the retry
-// queue. It may return none: an entry of the stream that is split takes all its orders along. Otherwise a batch of orders that the database refuses, all of one voucher, would leave no room for the orders of
-// other vouchers.
+// queue. Otherwise a batch of orders that the database refuses, all of one voucher, would leave no room for the orders
+// of other vouchers. It may return none: an entry of the stream that is split takes all its orders along.
 func (w *worker) leaveRoom(ctx context.Context, failing []retryEntry) (first []entry) {
 	for _, e := range failing {
 		switch {
