@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"iter"
 	"slices"
 
 	"seckill/internal/admission/ledger"
@@ -43,8 +44,7 @@ func (r *nodeReading) read(ctx context.Context, all []scannedBucket) nodeAnswer 
 	for some := range slices.Chunk(all, bucketsPerCall) {
 		pending = append(pending, r.readBacklogs(ctx, some)...)
 	}
-	each := min(usersPerCommand, max(1, len(r.users)))
-	for some := range slices.Chunk(queriesOf(pending, r.users), min(bucketsPerCall, usersPerCall/each)) {
+	for some := range calls(queriesOf(pending, r.users)) {
 		r.readOrders(ctx, some)
 	}
 	r.classify(ctx)
@@ -153,6 +153,23 @@ func (r *nodeReading) classify(ctx context.Context) {
 			r.doNotKnow(s.scannedBucket, err)
 		} else if v, there := now[s.VoucherID]; there && !openUnder(s.redisEpoch, v.Epoch) {
 			r.doNotKnow(s.scannedBucket, errOpening)
+		}
+	}
+}
+
+// calls splits queries into those of one round trip each.
+func calls(queries []query) iter.Seq[[]query] {
+	return func(yield func([]query) bool) {
+		for len(queries) > 0 {
+			n, users := 0, 0
+			for n < len(queries) && n < bucketsPerCall && (n == 0 || users+len(queries[n].users) <= usersPerCall) {
+				users += len(queries[n].users)
+				n++
+			}
+			if !yield(queries[:n]) {
+				return
+			}
+			queries = queries[n:]
 		}
 	}
 }

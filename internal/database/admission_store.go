@@ -39,11 +39,14 @@ func (s *AdmissionStore) Persist(ctx context.Context, batch []order.Accepted) ([
 			return nil, err
 		}
 		late, err := s.lateOrders(ctx, batch, states)
-		n := len(missing) + len(late)
-		if err != nil || n == 0 {
-			return states, err
+		if err != nil {
+			return nil, err
 		}
-		if n == previouslyMissing {
+		n := len(missing) + len(late)
+		switch n {
+		case 0:
+			return states, nil
+		case previouslyMissing:
 			return nil, s.secondOrder(ctx, missing, late) // no order id was the duplicate
 		}
 		prices, err := s.db.prices.of(ctx, s.db, missing)

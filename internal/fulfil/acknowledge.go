@@ -82,14 +82,14 @@ func (r *redisStreams) deadLetter(ctx context.Context, e entry, returnStock bool
 	return moved, nil
 }
 
-func (r *redisStreams) beginAttempt(ctx context.Context, e entry, process string) (int64, error) {
-	n, err := call(ctx, r, e.stream, nodeTimeout, func(ctx context.Context) (int64, error) {
+func (r *redisStreams) beginAttempt(ctx context.Context, e entry, process string) ([]string, error) {
+	others, err := call(ctx, r, e.stream, nodeTimeout, func(ctx context.Context) ([]string, error) {
 		return r.scripts.BeginAttempt(ctx, r.client, e.keys, e.id, process)
 	})
 	if err != nil {
-		return 0, fmt.Errorf("begin an attempt at entry %s: %w", e.id, err)
+		return nil, fmt.Errorf("begin an attempt at entry %s: %w", e.id, err)
 	}
-	return n, nil
+	return others, nil
 }
 
 func (r *redisStreams) endAttempt(ctx context.Context, e entry, process string) error {

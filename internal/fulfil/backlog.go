@@ -102,18 +102,22 @@ func (r *redisStreams) idleConsumers(ctx context.Context, s *stream, idle time.D
 	return names, nil
 }
 
-// setHeartbeat renews the key before it tries to set it: PEXPIRE needs no memory, and Redis
-// may have none left.
-func (r *redisStreams) setHeartbeat(ctx context.Context, key string, ttl time.Duration) error {
+// setHeartbeat renews the key before it tries to set it: GETEX needs no memory, and Redis may have none left.
+func (r *redisStreams) setHeartbeat(ctx context.Context, key, incarnation string, ttl time.Duration) (renewed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
 	pipe := r.client.Pipeline()
-	renewed, set := pipe.PExpire(ctx, key, ttl), pipe.SetNX(ctx, key, 1, ttl)
+	before, set := pipe.GetEx(ctx, key, ttl), pipe.SetNX(ctx, key, incarnation, ttl)
 	_, _ = pipe.Exec(ctx) // each command has its own error
-	if renewed.Err() == nil && renewed.Val() {
-		return nil
+	switch {
+	case errors.Is(before.Err(), redis.Nil):
+		return false, set.Err()
+	case before.Err() != nil:
+		return false, errors.Join(before.Err(), set.Err())
+	case before.Val() != incarnation: // of a process that had the same name
+		return false, r.client.Set(ctx, key, incarnation, ttl).Err()
 	}
-	return errors.Join(renewed.Err(), set.Err())
+	return true, nil
 }
 
 func (r *redisStreams) removeHeartbeat(ctx context.Context, key string) error {
@@ -122,23 +126,24 @@ func (r *redisStreams) removeHeartbeat(ctx context.Context, key string) error {
 	return r.client.Del(ctx, key).Err()
 }
 
-func (r *redisStreams) alive(ctx context.Context, keys []string) (map[string]bool, error) {
+func (r *redisStreams) alive(ctx context.Context, keys []string) (map[string]string, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
 	pipe := r.client.Pipeline()
-	exists := make([]*redis.IntCmd, len(keys))
+	values := make([]*redis.StringCmd, len(keys))
 	for i, key := range keys {
-		exists[i] = pipe.Exists(ctx, key)
+		values[i] = pipe.Get(ctx, key)
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, fmt.Errorf("read the heartbeats: %w", err)
-	}
-	alive := make(map[string]bool, len(keys))
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	alive := make(map[string]string, len(keys))
 	for i, key := range keys {
-		alive[key] = exists[i].Val() > 0
+		if err := values[i].Err(); err != nil && !errors.Is(err, redis.Nil) {
+			return nil, fmt.Errorf("read the heartbeats: %w", err)
+		}
+		alive[key] = values[i].Val()
 	}
 	return alive, nil
 }

@@ -9,18 +9,24 @@ import (
 func (w *worker) replayPending(stop, work context.Context) {
 	for _, s := range w.availableStreams() {
 		for state := w.streams[s]; state.replay && !state.retryAt.After(time.Now()) && stop.Err() == nil; {
-			entries, err := w.reader.readPending(work, w.name, s, state.replayAfter, w.entriesFor(w.config.BatchSize))
-			switch {
-			case err != nil:
-				w.streamsFailed(work, err, s)
-			case len(entries) == 0:
-				state.replay, state.failures = false, 0
-			default:
-				state.replayAfter = entries[len(entries)-1].id
-				w.process(work, w.withoutRetries(entries))
-			}
+			w.process(work, w.replayPage(work, s, w.entriesFor(w.config.BatchSize)))
 		}
 	}
+}
+
+// replayPage reads the next of the pending entries that are replayed. Those in the retry queue are left there.
+func (w *worker) replayPage(ctx context.Context, s *stream, count int) []entry {
+	state := w.streams[s]
+	entries, err := w.reader.readPending(ctx, w.name, s, state.replayAfter, count)
+	switch {
+	case err != nil:
+		w.streamsFailed(ctx, err, s)
+	case len(entries) == 0:
+		state.replay, state.failures = false, 0
+	default:
+		state.replayAfter = entries[len(entries)-1].id
+	}
+	return w.withoutRetries(entries)
 }
 
 // recoverPending uses each new count of pending entries once. If Redis lists more entries

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -70,11 +71,11 @@ type Config struct {
 	MaxDeliveries int64
 	// MaxFailures is how often an order must fail alone before it is rejected, each time with another order of its
 	// voucher and bucket written since the failure before. Default 30: with the default of MaxBackoff that takes
-	// half a minute at least. Where one of several servers behind a proxy refuses everything, an order meets the
+	// about half a minute at least. Where one of several servers behind a proxy refuses everything, an order meets the
 	// others in that time.
 	MaxFailures int64
-	// MaxAttempts is how often an entry must crash the process, with other orders written just before, until it
-	// is rejected. Default 5.
+	// MaxAttempts is how many processes an entry must crash, with other orders written just before, until it is
+	// rejected. Default 5.
 	MaxAttempts int64
 	// MinBackoff and MaxBackoff are the pauses after the first failure and after many.
 	// Default 50 ms and 2 s.
@@ -131,6 +132,8 @@ func (c Config) Validate() error {
 	switch {
 	case c.Workers < 1 || c.BatchSize < 1 || c.BatchSize > maxBatch:
 		return fmt.Errorf("fulfil: %d workers, batches of %d: at least 1 each, batches of at most %d", c.Workers, c.BatchSize, maxBatch)
+	case strings.Contains(c.Name, " "): // a list of names is separated by spaces
+		return fmt.Errorf("fulfil: the name %q has a space", c.Name)
 	case c.WaitReplicas < 0:
 		return fmt.Errorf("fulfil: WaitReplicas is %d, less than 0", c.WaitReplicas)
 	case min(c.MaxDeliveries, c.MaxFailures, c.MaxAttempts) < 1:

@@ -39,8 +39,9 @@
 //	another way, or writing it panics      the same voucher and bucket was written since the previous
 //	                                       one. Reject it after MaxFailures counted failures. Without
 //	                                       such orders it waits: the database may refuse all of them
-//	the database objects to several        try no more of them. Set the rest aside and try one every 2 s;
-//	orders of a stream in a row            once it is written, write the others in batches
+//	the database objects to several        try no more of them. Set the rest aside and try some every 2 s,
+//	orders of a stream in a row            those first that have failed the fewest times. Once one is
+//	                                       written, write those in batches that were not tried yet
 //	an entry fails, and the error says     queue it for a retry, however often others are written
 //	nothing about it
 //	a rejection cannot be recorded         offer the order to the database again later
@@ -48,7 +49,8 @@
 //	and again                              entry alone. If others were written just before, record
 //	                                       in Redis when this process begins the attempt and when
 //	                                       it ends it. Reject the entry once MaxAttempts processes
-//	                                       have begun and not ended one: it crashed them
+//	                                       have begun one and are dead, by their heartbeats: it
+//	                                       crashed them
 //	a failover promotes a replica that     twice a second, count what is pending under the workers'
 //	lacks the latest acknowledgements;     names. A worker that knows of fewer entries replays all
 //	no call fails                          of them

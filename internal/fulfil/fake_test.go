@@ -36,7 +36,13 @@ type fakeStreams struct {
 	offered     []int // the sizes of the batches
 	persisted   map[int64]time.Time
 	refuse      func(order.Accepted) error
-	heartbeats  map[string]time.Time // until when, by key
+	heartbeats  map[string]heartbeat // by key
+}
+
+// heartbeat is a process's heartbeat key.
+type heartbeat struct {
+	incarnation string
+	until       time.Time
 }
 
 type delivery struct {
@@ -49,7 +55,7 @@ type delivery struct {
 func newFakeStreams(orders int) *fakeStreams {
 	m := &fakeStreams{
 		stream: newStream("", 1, 0), rejected: map[int64]Reason{}, attempts: map[string]map[string]bool{}, page: 10,
-		persisted: map[int64]time.Time{}, heartbeats: map[string]time.Time{},
+		persisted: map[int64]time.Time{}, heartbeats: map[string]heartbeat{},
 	}
 	for range orders {
 		m.accept()
@@ -155,22 +161,29 @@ func (m *fakeStreams) countPending(context.Context, []*stream) (of map[*stream]m
 	return map[*stream]map[string]int64{m.stream: counts}, err
 }
 
-func (m *fakeStreams) setHeartbeat(_ context.Context, key string, lasts time.Duration) error {
-	return m.locked(func() { m.heartbeats[key] = time.Now().Add(lasts) })
+func (m *fakeStreams) setHeartbeat(_ context.Context, key, incarnation string, lasts time.Duration) (renewed bool, err error) {
+	err = m.locked(func() {
+		before := m.heartbeats[key]
+		renewed = before.incarnation == incarnation && time.Now().Before(before.until)
+		m.heartbeats[key] = heartbeat{incarnation, time.Now().Add(lasts)}
+	})
+	return renewed, err
 }
 
 func (m *fakeStreams) removeHeartbeat(_ context.Context, key string) error {
 	return m.locked(func() { delete(m.heartbeats, key) })
 }
 
-func (m *fakeStreams) alive(context.Context, []string) (lives map[string]bool, err error) {
-	lives = map[string]bool{}
+func (m *fakeStreams) alive(context.Context, []string) (incarnations map[string]string, err error) {
+	incarnations = map[string]string{}
 	err = m.locked(func() {
-		for key, until := range m.heartbeats {
-			lives[key] = time.Now().Before(until)
+		for key, h := range m.heartbeats {
+			if time.Now().Before(h.until) {
+				incarnations[key] = h.incarnation
+			}
 		}
 	})
-	return lives, err
+	return incarnations, err
 }
 
 func (m *fakeStreams) acknowledge(_ context.Context, parts [][]entry) []error {
@@ -207,19 +220,19 @@ func (m *fakeStreams) deadLetter(_ context.Context, e entry, _ bool, reason Reas
 	return rejected, err
 }
 
-func (m *fakeStreams) beginAttempt(_ context.Context, e entry, process string) (n int64, err error) {
+func (m *fakeStreams) beginAttempt(_ context.Context, e entry, process string) (others []string, err error) {
 	err = m.locked(func() {
 		if m.attempts[e.id] == nil {
 			m.attempts[e.id] = map[string]bool{}
 		}
+		others = slices.DeleteFunc(slices.Sorted(maps.Keys(m.attempts[e.id])), func(other string) bool { return other == process })
 		m.attempts[e.id][process] = true
 		m.begun++
-		n = int64(len(m.attempts[e.id]))
 	})
 	if err == nil && m.repliesLost {
-		return 0, errRedisDown
+		return nil, errRedisDown
 	}
-	return n, err
+	return others, err
 }
 
 func (m *fakeStreams) endAttempt(_ context.Context, e entry, process string) error {
@@ -401,7 +414,7 @@ func TestClaimExaminesAllPages(t *testing.T) {
 			}
 		}
 		began := time.Now()
-		m.heartbeats["fulfil:alive:other"] = began.Add(time.Hour)
+		m.heartbeats["fulfil:alive:other"] = heartbeat{"x", began.Add(time.Hour)}
 		m.work(t, func(c *Config) { c.ClaimIdle, c.ClaimEvery = time.Minute, 20*time.Second }, func() {
 			time.Sleep(59 * time.Second)
 			synctest.Wait()

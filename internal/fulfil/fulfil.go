@@ -23,6 +23,9 @@ type Fulfiller struct {
 	health   dbHealth
 	// incarnation tells this process from one of the same name before it.
 	incarnation string
+	// heartbeatSince is since when the heartbeat key has been there without a break, for all that is known; nil if it
+	// may not be there.
+	heartbeatSince atomic.Pointer[time.Time]
 	// retrying is the number of entries in the retry queues of all workers.
 	retrying atomic.Int64
 

@@ -2,6 +2,7 @@ package fulfil
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -48,8 +49,14 @@ func (f *Fulfiller) startHeartbeat() (stop func()) {
 // heartbeat renews the process's heartbeat key and counts the pending entries. Errors are
 // those of Redis, which the workers report.
 func (f *Fulfiller) heartbeat(ctx context.Context) {
-	if f.reader.setHeartbeat(ctx, f.heartbeatKey(f.config.Name), f.heartbeatTTL()) != nil {
+	renewed, err := f.reader.setHeartbeat(ctx, f.heartbeatKey(f.config.Name), f.incarnation, f.heartbeatTTL())
+	if err != nil {
+		f.heartbeatSince.Store(nil)
 		return
+	}
+	if !renewed || f.heartbeatSince.Load() == nil {
+		now := time.Now()
+		f.heartbeatSince.Store(&now)
 	}
 	counts, _ := f.reader.countPending(ctx, *f.watched.Load())
 	keys := map[string]bool{}
@@ -60,19 +67,46 @@ func (f *Fulfiller) heartbeat(ctx context.Context) {
 	}
 	pending := &pendingEntries{counts: counts, dead: map[string]bool{}}
 	alive, err := f.reader.alive(ctx, slices.Collect(maps.Keys(keys)))
-	if err != nil {
-		alive = keys // not known: assume that all are alive
-	}
+	known := err == nil // else assume that all are alive
 	for _, consumers := range counts {
 		for consumer := range consumers {
 			process := processOf(consumer)
-			pending.dead[consumer] = process != f.config.Name && !alive[f.heartbeatKey(process)]
+			pending.dead[consumer] = known && process != f.config.Name && alive[f.heartbeatKey(process)] == ""
 		}
 	}
 	f.pending.Store(pending)
 }
 
-// heartbeatKey is the key that exists while a process is alive.
+// attempter is the name under which this process records its attempts.
+func (f *Fulfiller) attempter() string { return f.config.Name + ":" + f.incarnation }
+
+// errNotKnownYet: which processes are alive is only known when each of them has had the time for a heartbeat, since
+// this process began, or Redis came back, perhaps without the keys.
+var errNotKnownYet = errors.New("fulfil: which processes are alive is not known yet")
+
+// crashed counts those of some attempts whose processes have ended.
+func (f *Fulfiller) crashed(ctx context.Context, attempts []string) (n int64, err error) {
+	if since := f.heartbeatSince.Load(); since == nil || time.Since(*since) < f.heartbeatTTL() {
+		return 0, errNotKnownYet
+	}
+	incarnations := map[string]string{} // by heartbeat key
+	for _, attempt := range attempts {
+		if i := strings.LastIndexByte(attempt, ':'); i >= 0 { // else it is of another version
+			incarnations[f.heartbeatKey(attempt[:i])] = ""
+		}
+	}
+	if incarnations, err = f.reader.alive(ctx, slices.Collect(maps.Keys(incarnations))); err != nil {
+		return 0, err
+	}
+	for _, attempt := range attempts {
+		if i := strings.LastIndexByte(attempt, ':'); i >= 0 && incarnations[f.heartbeatKey(attempt[:i])] != attempt[i+1:] {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// heartbeatKey is the key that exists while a process is alive. Its value is the process's incarnation.
 func (f *Fulfiller) heartbeatKey(process string) string {
 	return f.config.Prefix + "fulfil:alive:" + process
 }

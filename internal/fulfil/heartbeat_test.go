@@ -76,7 +76,7 @@ func TestEntriesOfADeadProcess(t *testing.T) {
 		for n, h := range m.entries {
 			h.consumer, h.deliveredAt = []string{"dead-1", "alive-1"}[n%2], began
 		}
-		m.heartbeats["fulfil:alive:dead"], m.heartbeats["fulfil:alive:alive"] = began.Add(500*time.Millisecond), began.Add(time.Hour)
+		m.heartbeats["fulfil:alive:dead"], m.heartbeats["fulfil:alive:alive"] = heartbeat{"x", began.Add(500 * time.Millisecond)}, heartbeat{"x", began.Add(time.Hour)}
 		m.work(t, nil, func() {
 			time.Sleep(2200 * time.Millisecond) // the entries may be claimed 1.5 s after their delivery
 			m.mu.Lock()
@@ -105,4 +105,27 @@ func TestHeartbeatKeysExpire(t *testing.T) {
 		t.Errorf("a dead process counts as alive for %v", f.heartbeatTTL())
 	}
 	testkit.Until(t, "the key is gone", func() bool { return client.Exists(t.Context(), f.heartbeatKey("dies")).Val() == 0 })
+}
+
+// A process that takes over the name of a dead one is another incarnation, and attempts of the dead one are its own.
+func TestIncarnations(t *testing.T) {
+	t.Parallel()
+	r, client := newRedisStreams(testkit.Redis(t).Client(t)), testkit.Redis(t).Client(t)
+	key := testkit.KeyPrefix(t) + "alive"
+	for i, test := range []struct {
+		incarnation string
+		renewed     bool
+	}{{"a", false}, {"a", true}, {"b", false}, {"b", true}} {
+		renewed, err := r.setHeartbeat(t.Context(), key, test.incarnation, time.Minute)
+		if err != nil || renewed != test.renewed {
+			t.Errorf("heartbeat %d: renewed %t, %v", i, renewed, err)
+		}
+		alive, err := r.alive(t.Context(), []string{key, key + "-other"})
+		if err != nil || alive[key] != test.incarnation || alive[key+"-other"] != "" {
+			t.Errorf("heartbeat %d: %v, %v", i, alive, err)
+		}
+		if ttl := client.PTTL(t.Context(), key).Val(); ttl <= 0 || ttl > time.Minute {
+			t.Errorf("heartbeat %d: the key lives for %v", i, ttl)
+		}
+	}
 }

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -242,6 +245,54 @@ func TestOnlyCrashingAttemptsCount(t *testing.T) {
 				}
 			}
 		})
+	})
+}
+
+// slowStore takes a while for order 1, and then does not say what became of it, as if its voucher's row were locked.
+type slowStore struct {
+	fakeAdmissionStore
+	lasts time.Duration
+}
+
+func (s slowStore) Persist(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
+	if slices.ContainsFunc(batch, func(a order.Accepted) bool { return a.OrderID == 1 }) {
+		if !sleep(ctx, s.lasts) {
+			return nil, ctx.Err()
+		}
+		return nil, order.ErrUnavailable
+	}
+	return s.fakeAdmissionStore.Persist(ctx, batch)
+}
+
+// Attempts of many processes that live overlap, because each of them lasts long. They say nothing about the entry.
+func TestAttemptsOfLiveProcessesAreNotDeadly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const processes = 16
+		m := newFakeStreams(1)
+		stop, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		for n := range processes {
+			f := newFulfiller(Config{
+				Store: slowStore{fakeAdmissionStore{m}, 15 * time.Second}, Log: slog.New(slog.DiscardHandler), Name: fmt.Sprintf("w-%d", n),
+			}.withDefaults(), m)
+			f.setWatched([]*stream{m.stream})
+			f.heartbeat(t.Context())
+			defer f.startHeartbeat()()
+			running.Go(func() { newWorker(f, 0).run(stop, stop) })
+		}
+		most := 0
+		for began := time.Now(); time.Since(began) < 15*time.Minute; time.Sleep(100 * time.Millisecond) {
+			m.set(func() {
+				m.accept()
+				most = max(most, len(m.attempts["00001"]))
+			})
+		}
+		if _, rejected := m.after(0); len(rejected) != 0 || most <= 5 {
+			t.Errorf("%d attempts overlapped, rejected %v", most, rejected)
+		}
+		cancel()
+		running.Wait()
 	})
 }
 

@@ -22,6 +22,10 @@ import (
 // is none: in an outage each half is just one more attempt after the same pause.
 func (w *worker) persist(ctx context.Context, batch []entry) error {
 	b := bisection{worker: w, refused: map[*stream]int{}}
+	inHand := map[*stream]bool{}
+	for _, e := range batch {
+		inHand[e.stream] = true
+	}
 	failed := b.write(ctx, batch)
 	for len(b.failed) > 0 && ctx.Err() == nil {
 		var failing []retryEntry
@@ -45,7 +49,7 @@ func (w *worker) persist(ctx context.Context, batch []entry) error {
 		if !b.pause(ctx) {
 			break
 		}
-		waiting = append(waiting, w.readMore(ctx, w.config.BatchSize-len(waiting))...)
+		waiting = append(waiting, w.readMore(ctx, w.config.BatchSize-len(waiting), inHand)...)
 		failed = cmp.Or(failed, b.write(ctx, waiting))
 	}
 	return cmp.Or(failed, ctx.Err())
@@ -146,16 +150,39 @@ func (w *worker) leaveRoom(ctx context.Context, failing []retryEntry) (first []e
 	return slices.DeleteFunc(first, func(e entry) bool { return e.group != nil && e.group.split })
 }
 
-// readMore reads up to n new entries without waiting for them, to be written together with
-// entries that fail.
-func (w *worker) readMore(ctx context.Context, n int) []entry {
-	ready := w.readyStreams()
-	if n < 1 || len(ready) == 0 || w.stopping() {
+// readMore reads up to n more entries without waiting for them, to be written together with entries that fail. A stream
+// that is to be replayed, as all are after a start, is: else its orders would wait for those that fail. Streams in hand
+// are not, since they would deliver the entries that fail once more; readMore adds those that it replays.
+func (w *worker) readMore(ctx context.Context, n int, inHand map[*stream]bool) []entry {
+	streams := slices.DeleteFunc(w.availableStreams(), func(s *stream) bool { return w.streams[s].replay && inHand[s] })
+	if n < 1 || len(streams) == 0 || w.stopping() {
 		return nil
 	}
-	rand.Shuffle(len(ready), func(i, j int) { ready[i], ready[j] = ready[j], ready[i] })
-	ready = ready[:min(len(ready), n)]
-	return w.selectBatch(ctx, w.readNew(ctx, ready, w.entriesFor(n/len(ready)), time.Millisecond))
+	rand.Shuffle(len(streams), func(i, j int) { streams[i], streams[j] = streams[j], streams[i] })
+	streams = streams[:min(len(streams), n)]
+	count := w.entriesFor(n / len(streams))
+	var ready []*stream
+	var more []entry
+	for _, s := range streams {
+		if w.streams[s].replay {
+			inHand[s] = true
+			more = append(more, w.replayPage(ctx, s, count)...)
+		} else {
+			ready = append(ready, s)
+		}
+	}
+	if err := w.acknowledge(ctx, deleted(more)); err != nil {
+		w.warn(ctx, "deleted entries could not be acknowledged, retrying later", err) // when they are claimed
+	}
+	if len(ready) > 0 {
+		more = append(more, w.readNew(ctx, ready, count, time.Millisecond)...)
+	}
+	return w.selectBatch(ctx, more)
+}
+
+// deleted returns the entries that were deleted after their delivery.
+func deleted(entries []entry) []entry {
+	return slices.DeleteFunc(slices.Clone(entries), func(e entry) bool { return !e.deleted })
 }
 
 // tryWrite runs one transaction and records its result.
@@ -164,12 +191,15 @@ func (w *worker) tryWrite(ctx context.Context, batch []entry) ([]order.Status, e
 	statuses, err := w.write(ctx, accepted(batch))
 	w.config.Observer.batch(len(batch), time.Since(began), err)
 	w.recordWrite(ctx, began, err)
+	if err != nil {
+		return nil, err
+	}
 	for i, status := range statuses {
 		if status.Persisted() && batch[i].isNew() {
 			batch[i].written().Add(1)
 		}
 	}
-	return statuses, err
+	return statuses, nil
 }
 
 var (

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -22,18 +21,24 @@ type retryEntry struct {
 	writes, alike int64
 	// setAside: it was queued because the database refused others of its stream.
 	setAside bool
+	// undecided: which processes ended during earlier attempts was not known yet.
+	undecided bool
 	// countedFailures is the number of failures that followed the write of an order like this one,
 	// which itself followed the previous failure.
 	countedFailures int64
 }
 
-// retry tries the entries that are due, a batch of them at most: new ones must not wait for long. A stream of which one
-// fails for another reason than the entry's own is left for a while, and so are all of them in an outage. The order is
-// random, so that no entry always comes first.
+// retry tries the entries that are due, a batch of them at most: new ones must not wait for long. A stream of which
+// some are refused, or one fails for a reason that is not the entry's own, is left for a while, and so are all of them in
+// an outage. Those that have failed the fewest times come first, so that each has its turn.
 func (w *worker) retry(ctx context.Context) {
 	w.endAttempts(ctx)
-	outages := 0 // streams that met one, since an entry was written
+	outages := 0                  // streams that met one, since an entry was written
+	refusals := map[*stream]int{} // since an entry of the stream was written
 	for _, key := range w.dueRetries() {
+		if ctx.Err() != nil {
+			return
+		}
 		e, queued := w.retryQueue[key] // writing others together may have taken it out, or postponed it
 		if !queued || e.due.After(time.Now()) || w.retryPaused(e.stream) {
 			continue
@@ -44,15 +49,21 @@ func (w *worker) retry(ctx context.Context) {
 			w.streamsFailed(ctx, err, e.stream)
 		}
 		switch result {
+		case decided:
+			if err != nil { // of Redis: each further entry would wait for it, too
+				w.pauseRetries(e.stream)
+			}
 		case written:
-			outages = 0
+			outages, refusals[e.stream] = 0, 0
 			delete(w.retryPauses, e.stream)
 			delete(w.retryPauses, nil)
 			if e.untried() {
 				w.retryTogether(ctx, e.stream)
 			}
 		case refused:
-			w.pauseRetries(e.stream)
+			if refusals[e.stream]++; refusals[e.stream] >= maxRefused {
+				w.pauseRetries(e.stream)
+			}
 		case outage:
 			w.pauseRetries(e.stream)
 			if outages++; outages > 1 { // it is not one voucher's row that somebody has locked
@@ -76,6 +87,7 @@ func (w *worker) dueRetries() (due []entryID) {
 		}
 	}
 	rand.Shuffle(len(due), func(i, j int) { due[i], due[j] = due[j], due[i] })
+	slices.SortStableFunc(due, func(a, b entryID) int { return cmp.Compare(w.retryQueue[a].failures, w.retryQueue[b].failures) })
 	return due[:min(len(due), w.config.BatchSize)]
 }
 
@@ -132,13 +144,19 @@ func (w *worker) tryAlone(ctx context.Context, e retryEntry) (retryResult, error
 		return decided, w.reject(ctx, e, Malformed, e.malformed)
 	}
 	suspicious := w.suspicious(e.entry)
-	if suspicious {
-		unfinished, err := w.reader.beginAttempt(ctx, e.entry, w.incarnation)
+	if suspicious || e.undecided {
+		deadly, err := w.beginAttempt(ctx, e.entry)
+		if err != nil || deadly || !suspicious {
+			w.endAttempt(ctx, e.entry) // with an error it may have begun, for all that Redis says
+		}
 		switch {
+		case errors.Is(err, errNotKnownYet):
+			e.undecided = true
+			w.retryLater(e, w.config.HeartbeatEvery)
+			return decided, nil
 		case err != nil:
-			w.endAttempt(ctx, e.entry) // it may have begun, for all that Redis says
 			return decided, err
-		case unfinished > w.config.MaxAttempts:
+		case deadly:
 			return decided, w.reject(ctx, e, Deadly, errDeadly)
 		}
 	}
@@ -183,10 +201,11 @@ func (w *worker) requeue(ctx context.Context, e retryEntry, err error) error {
 }
 
 // errDeadly is the detail of a dead letter with the reason [Deadly].
-var errDeadly = errors.New("fulfil: the process ended during each attempt, and not when others were written")
+var errDeadly = errors.New("fulfil: several processes ended during attempts at the entry, and not when others were written")
 
 // suspicious reports whether an attempt at an entry may crash the process, so that Redis has to know of it before it
-// begins. Attempts that remain there, because they ended their processes, have the entry rejected.
+// begins. Attempts that remain there, because they ended their processes, have the entry rejected. Those of processes
+// that live are still under way, and prove nothing.
 //
 // That concerns only entries that were delivered suspiciously often, and only while the database takes others. During
 // an outage an attempt lasts as long as the database hangs, and a process that ends meanwhile says nothing about the
@@ -195,17 +214,34 @@ func (w *worker) suspicious(e entry) bool {
 	return e.deliveries > w.config.MaxDeliveries && w.health.healthy()
 }
 
-// endAttempt records that an attempt has ended, or did not take place. If Redis does not answer, that is repeated later.
-func (w *worker) endAttempt(ctx context.Context, e entry) {
-	w.unsettledAttempts[e.key()] = e
-	w.endAttempts(context.WithoutCancel(ctx))
+// beginAttempt records an attempt. It reports whether the earlier ones of so many processes ended with their process
+// that the entry is to blame.
+func (w *worker) beginAttempt(ctx context.Context, e entry) (deadly bool, err error) {
+	others, err := w.reader.beginAttempt(ctx, e, w.attempter())
+	if err != nil || int64(len(others)) < w.config.MaxAttempts {
+		return false, err
+	}
+	crashed, err := w.crashed(ctx, others)
+	return crashed >= w.config.MaxAttempts, err
 }
 
-// endAttempts records the ends of attempts.
+// endAttempt records that an attempt has ended, or did not take place. If Redis does not answer, that is repeated later.
+func (w *worker) endAttempt(ctx context.Context, e entry) {
+	if w.reader.endAttempt(context.WithoutCancel(ctx), e, w.attempter()) != nil {
+		w.unsettledAttempts[e.key()] = e
+	} else {
+		delete(w.unsettledAttempts, e.key())
+	}
+}
+
+// endAttempts records the ends of attempts that Redis may not know. It stops when Redis does not answer.
 func (w *worker) endAttempts(ctx context.Context) {
-	maps.DeleteFunc(w.unsettledAttempts, func(_ entryID, e entry) bool {
-		return w.reader.endAttempt(ctx, e, w.incarnation) == nil
-	})
+	for key, e := range w.unsettledAttempts {
+		if w.reader.endAttempt(ctx, e, w.attempter()) != nil {
+			return
+		}
+		delete(w.unsettledAttempts, key)
+	}
 }
 
 // retryLater queues an entry, due after a delay.

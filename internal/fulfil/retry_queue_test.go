@@ -1,8 +1,10 @@
 package fulfil
 
 import (
+	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,7 +13,7 @@ import (
 )
 
 // Entries of one stream that fail, for whatever reason, do not keep those of another stream from being tried again,
-// however many they are. They are not tried more often than every 2 s in the long run.
+// however many they are. In the long run some of them are tried every 2 s, and no more.
 func TestRetriesOfOneStreamHoldUpNoOther(t *testing.T) {
 	t.Parallel()
 	for name, why := range map[string]error{"refused": errRefused, "misfit": errors.New("the row does not fit"), "unavailable": order.ErrUnavailable} {
@@ -40,7 +42,7 @@ func TestRetriesOfOneStreamHoldUpNoOther(t *testing.T) {
 				if persisted, rejected := m.after(0); persisted != well || len(rejected) != 0 {
 					t.Errorf("%d persisted, rejected %v", persisted, rejected)
 				}
-				if tries := len(m.offered); tries > 300 {
+				if tries := len(m.offered); tries > 400 {
 					t.Errorf("tried %d times in a minute", tries)
 				}
 				m.set(func() { m.refuse = nil })
@@ -53,6 +55,97 @@ func TestRetriesOfOneStreamHoldUpNoOther(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The database refuses most orders of a voucher. The others wait until each was tried, and not for those that are tried
+// again.
+func TestGoodOrdersAmongRefusedOnes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const orders, oneIn = 1000, 20
+		m := newFakeStreams(orders)
+		m.refuse = func(a order.Accepted) error {
+			if a.OrderID%oneIn != 0 {
+				return errRefused
+			}
+			return nil
+		}
+		m.work(t, nil, func() {
+			if persisted, rejected := m.after(5 * time.Minute); persisted != orders/oneIn || len(rejected) != 0 {
+				t.Errorf("%d of %d are written, rejected %v", persisted, orders/oneIn, rejected)
+			}
+		})
+	})
+}
+
+// hangingStreams is a Redis that hangs.
+type hangingStreams struct {
+	*fakeStreams
+	hangs atomic.Bool
+}
+
+// pass waits in vain while Redis hangs.
+func (m *hangingStreams) pass(ctx context.Context) error {
+	if !m.hangs.Load() {
+		return nil
+	}
+	sleep(ctx, nodeTimeout)
+	return errRedisDown
+}
+
+func (m *hangingStreams) beginAttempt(ctx context.Context, e entry, process string) ([]string, error) {
+	if err := m.pass(ctx); err != nil {
+		return nil, err
+	}
+	return m.fakeStreams.beginAttempt(ctx, e, process)
+}
+
+func (m *hangingStreams) endAttempt(ctx context.Context, e entry, process string) error {
+	if err := m.pass(ctx); err != nil {
+		return err
+	}
+	return m.fakeStreams.endAttempt(ctx, e, process)
+}
+
+// Redis hangs while many entries are to be tried alone. A round of the worker takes a few timeouts and not one for each
+// of them, and the worker ends as soon as it is told to give up.
+func TestAttemptsWhileRedisHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const entries = 200
+		m := &hangingStreams{fakeStreams: newFakeStreams(entries)}
+		m.hangs.Store(true)
+		f := newFulfiller(Config{Name: "w", Store: fakeAdmissionStore{m.fakeStreams}, Log: slog.New(slog.DiscardHandler)}.withDefaults(), m)
+		w := newWorker(f, 0)
+		for _, h := range m.entries {
+			e := h.entry
+			e.deliveries = 100
+			w.retryLater(retryEntry{entry: e}, 0)
+		}
+		for range 10 {
+			f.health.succeeded(time.Now()) // suspicious, since others are written
+			begun := time.Now()
+			w.retry(t.Context())
+			if took := time.Since(begun); took > 4*nodeTimeout {
+				t.Errorf("a round took %v", took)
+			}
+			time.Sleep(time.Second)
+		}
+		ctx, giveUp := context.WithCancel(t.Context())
+		time.AfterFunc(nodeTimeout/2, giveUp)
+		begun := time.Now()
+		w.retry(ctx)
+		if took := time.Since(begun); took > 2*nodeTimeout {
+			t.Errorf("the worker ended %v later", took)
+		}
+		m.hangs.Store(false)
+		w.endAttempts(t.Context())
+		for id, unfinished := range m.attempts {
+			if len(unfinished) != 0 {
+				t.Errorf("entry %s has unfinished attempts of %v", id, unfinished)
+			}
+		}
+	})
 }
 
 // A batch of one order, which the database refuses, leaves nothing to write when it is set aside.

@@ -33,11 +33,11 @@ type streamReader interface {
 	// error, some streams are missing from the result.
 	countPending(ctx context.Context, streams []*stream) (map[*stream]map[string]int64, error)
 
-	// setHeartbeat sets a process's heartbeat key, removeHeartbeat deletes it, and alive
-	// returns which of the keys exist.
-	setHeartbeat(ctx context.Context, key string, ttl time.Duration) error
+	// setHeartbeat sets a process's heartbeat key, and reports whether it was there. removeHeartbeat deletes it,
+	// and alive returns the incarnations that the keys have.
+	setHeartbeat(ctx context.Context, key, incarnation string, ttl time.Duration) (renewed bool, err error)
 	removeHeartbeat(ctx context.Context, key string) error
-	alive(ctx context.Context, keys []string) (map[string]bool, error)
+	alive(ctx context.Context, keys []string) (map[string]string, error)
 
 	// acknowledge deletes entries from their streams and announces that their orders are
 	// final. Each part has the entries of one stream, and its own error.
@@ -48,10 +48,10 @@ type streamReader interface {
 	// deadLetter moves an entry to the dead letters. With returnStock it also returns the
 	// reservation of e.order. It reports false if another consumer was faster.
 	deadLetter(ctx context.Context, e entry, returnStock bool, reason Reason, detail string) (bool, error)
-	// beginAttempt records that a process is about to write an entry alone, and returns how many processes have
+	// beginAttempt records that a process is about to write an entry alone, and returns the other processes that have
 	// begun that and not ended it. With an error it may be recorded. endAttempt records the end of an attempt, if it
 	// had begun. Both may be repeated.
-	beginAttempt(ctx context.Context, e entry, process string) (unfinished int64, err error)
+	beginAttempt(ctx context.Context, e entry, process string) (others []string, err error)
 	endAttempt(ctx context.Context, e entry, process string) error
 	// findReservation completes the order of a malformed entry from the voucher's
 	// reservations. It reports whether it found the reservation.

@@ -94,8 +94,8 @@ func (w *worker) run(stop, work context.Context) {
 }
 
 // runOnce processes retries first, then pending entries, then idle entries of other
-// consumers, then new entries. A stream that fails does not block the others. A node of a
-// cluster that hangs blocks them for [nodeTimeout], once per [openFor].
+// consumers, then new entries. A stream that fails does not block the others, and neither does a voucher that the
+// database does not take. A node of a cluster that hangs blocks them for [nodeTimeout], once per [openFor].
 func (w *worker) runOnce(stop, work context.Context) {
 	w.updateStreams()
 	w.recoverPending(stop, work)
@@ -232,13 +232,7 @@ func (w *worker) processEntries(ctx context.Context, entries []entry) error {
 	if err := w.config.Faults.Pass(ctx, lock.CriticalSection); err != nil {
 		return err
 	}
-	var deleted []entry
-	for _, e := range entries {
-		if e.deleted {
-			deleted = append(deleted, e)
-		}
-	}
-	failed := w.acknowledge(ctx, deleted)
+	failed := w.acknowledge(ctx, deleted(entries))
 	for part := range batches(w.selectBatch(ctx, entries), w.config.BatchSize) {
 		failed = cmp.Or(failed, w.persist(ctx, part))
 	}

@@ -6,23 +6,24 @@
 -- ARGV[2]  the process
 -- ARGV[3]  for how long the hash is kept, in s; 0 ends the attempt
 --
--- Replies  how many processes have an attempt that has not ended
+-- Replies  the other processes that have an attempt that has not ended
 local entry, process, keep = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local all = {}
+local others = {}
 for other in string.gmatch(redis.call('HGET', KEYS[1], entry) or '', '%S+') do
   if other ~= process then
-    all[#all + 1] = other
+    others[#others + 1] = other
   end
 end
+local all = table.concat(others, ' ')
 if keep > 0 then
-  all[#all + 1] = process
+  all = all .. ' ' .. process
 end
-if #all == 0 then
+if all == '' then
   redis.call('HDEL', KEYS[1], entry)
 else
-  redis.call('HSET', KEYS[1], entry, table.concat(all, ' '))
+  redis.call('HSET', KEYS[1], entry, all)
 end
 if keep > 0 then
   redis.call('EXPIRE', KEYS[1], keep)
 end
-return #all
+return others

@@ -132,10 +132,10 @@ func (c *Consumers) DeadLetter(ctx context.Context, client redis.Scripter, r *Re
 // one afterwards.
 const attemptsTTL = 24 * time.Hour
 
-// BeginAttempt records that a process is about to write an entry alone. It returns how many processes have begun that,
-// this one included, and not ended it.
-func (c *Consumers) BeginAttempt(ctx context.Context, client redis.Scripter, keys Keys, entryID, process string) (int64, error) {
-	return c.attempt.Run(ctx, client, []string{keys.Tries}, entryID, process, int64(attemptsTTL/time.Second)).Int64()
+// BeginAttempt records that a process, named without spaces, is about to write an entry alone. It returns the other
+// processes that have begun that and not ended it.
+func (c *Consumers) BeginAttempt(ctx context.Context, client redis.Scripter, keys Keys, entryID, process string) (others []string, err error) {
+	return c.attempt.Run(ctx, client, []string{keys.Tries}, entryID, process, int64(attemptsTTL/time.Second)).StringSlice()
 }
 
 // EndAttempt records that a process's attempt to write an entry alone has ended, if it had begun one.

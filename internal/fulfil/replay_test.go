@@ -1,0 +1,127 @@
+package fulfil
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"seckill/internal/order"
+)
+
+// twoStreams are the streams of two vouchers.
+type twoStreams struct {
+	*fakeStreams
+	second *fakeStreams
+}
+
+func (m twoStreams) of(s *stream) *fakeStreams {
+	if s == m.second.stream {
+		return m.second
+	}
+	return m.fakeStreams
+}
+
+func (m twoStreams) readNew(ctx context.Context, consumer string, streams []*stream, count int, block time.Duration) (all []entry, err error) {
+	for _, s := range streams {
+		found, err := m.of(s).readNew(ctx, consumer, nil, count, 0)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	if len(all) == 0 {
+		time.Sleep(block)
+	}
+	return all, nil
+}
+
+func (m twoStreams) readPending(ctx context.Context, consumer string, s *stream, after string, count int) ([]entry, error) {
+	return m.of(s).readPending(ctx, consumer, s, after, count)
+}
+
+func (m twoStreams) claimIdle(ctx context.Context, consumer string, s *stream, idle time.Duration, cursor string, count int) ([]entry, string, error) {
+	return m.of(s).claimIdle(ctx, consumer, s, idle, cursor, count)
+}
+
+func (m twoStreams) claimFrom(ctx context.Context, consumer, from string, s *stream, idle time.Duration, count int) ([]entry, error) {
+	return m.of(s).claimFrom(ctx, consumer, from, s, idle, count)
+}
+
+func (m twoStreams) countPending(ctx context.Context, streams []*stream) (map[*stream]map[string]int64, error) {
+	counts, err := m.fakeStreams.countPending(ctx, streams)
+	if err != nil {
+		return nil, err
+	}
+	of, err := m.second.countPending(ctx, streams)
+	counts[m.second.stream] = of[m.second.stream]
+	return counts, err
+}
+
+func (m twoStreams) acknowledge(ctx context.Context, parts [][]entry) []error {
+	errs := make([]error, len(parts))
+	for i, part := range parts {
+		errs[i] = m.of(part[0].stream).acknowledge(ctx, parts[i:i+1])[0]
+	}
+	return errs
+}
+
+// firstFails is the database of twoStreams while it takes no orders of the first voucher.
+type firstFails struct {
+	fakeAdmissionStore
+	second *fakeStreams
+	err    error
+}
+
+func (s firstFails) Persist(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
+	for _, a := range batch {
+		if a.VoucherID == s.stream.voucher {
+			return nil, s.err
+		}
+	}
+	return s.second.Persist(ctx, batch)
+}
+
+// A worker begins, so that it replays all streams, and the first orders that it gets are of a voucher whose row somebody
+// has locked. Those of another voucher do not wait for them, whether they are new or were in the worker's hands before.
+func TestReplayHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	for name, err := range map[string]error{"unavailable": order.ErrUnavailable, "refused": errRefused} {
+		for where, consumer := range map[string]string{"new": "", "its own": "w-1", "a dead process's": "dead-1"} {
+			for others, holder := range map[string]string{"new": "", "its own": "w-1"} {
+				t.Run(name+", "+where+", others "+others, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						const failing, well = 3, 300
+						m := twoStreams{newFakeStreams(failing), newFakeStreams(well)}
+						m.second.stream = newStream("", 2, 0)
+						for _, h := range m.entries {
+							h.consumer, h.deliveries = consumer, 1
+						}
+						for _, h := range m.second.entries {
+							h.stream, h.order.VoucherID, h.consumer = m.second.stream, 2, holder
+						}
+						f := newFulfiller(Config{
+							Name: "w", Store: firstFails{fakeAdmissionStore{m.fakeStreams}, m.second, err}, Log: slog.New(slog.DiscardHandler),
+						}.withDefaults(), m)
+						f.setWatched([]*stream{m.stream, m.second.stream})
+						f.heartbeat(t.Context())
+						defer f.startHeartbeat()()
+						stop, cancel := context.WithCancel(t.Context())
+						var running sync.WaitGroup
+						running.Go(func() { newWorker(f, 0).run(stop, stop) })
+						if n, _ := m.second.after(20 * time.Second); n != well {
+							t.Errorf("%d of %d orders of the other voucher are written", n, well)
+						}
+						if _, rejected := m.after(time.Minute); len(rejected) != 0 {
+							t.Errorf("rejected %v", rejected)
+						}
+						cancel()
+						running.Wait()
+					})
+				})
+			}
+		}
+	}
+}
