@@ -130,7 +130,12 @@ func settings() []setting {
 		{name: "ids", arg: "kind", usage: "what mints ids: sonyflake, or redis-counter, which asks Redis for each (default sonyflake)",
 			set: func(c *config, v string) error { c.IDs = v; return oneOf(v, idsSonyflake, idsRedisCounter) }},
 		{name: "log-level", arg: "level", usage: "debug, info, warn or error (default info; embedded: warn)",
-			set: func(c *config, v string) error { return c.LogLevel.UnmarshalText([]byte(v)) }},
+			set: func(c *config, v string) error {
+				if c.LogLevel.UnmarshalText([]byte(v)) != nil { // that error quotes the value, which may be a secret by mistake
+					return errors.New("want debug, info, warn or error")
+				}
+				return nil
+			}},
 	}, limitSettings(), boundSettings(), labSettings(), admissionSettings(), paymentSettings(), stopSettings())
 }
 

@@ -230,6 +230,17 @@ func TestUnexpectedArgumentsDoNotShowPasswords(t *testing.T) {
 	}
 }
 
+// A secret in the place of the path of its file, or of another setting, is not shown.
+func TestMisplacedSecretsAreNotShown(t *testing.T) {
+	for _, misplaced := range []string{"SECKILL_JWT_SECRET_FILE=" + secret, "SECKILL_LOG_LEVEL=root:" + secret + "@tcp(db:3306)/x"} {
+		name, _, _ := strings.Cut(misplaced, "=")
+		_, err := parseConfig(nil, production(misplaced), io.Discard)
+		if err == nil || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), secret) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // Secrets that were given as flags are not shown by /debug/pprof/cmdline.
 func TestCommandLineHidesSecrets(t *testing.T) {
 	args := []string{"api", "-mysql-dsn", dsn, "-jwt-secret=" + secret + "=", "-jwt-secret", secret, "--admin-token", token, "--redis-password=hush", "-addr", ":1",

@@ -88,6 +88,26 @@ func TestPageOfNoPayment(t *testing.T) {
 	}
 }
 
+// A browser shortens the address of the public URL that was typed.
+func TestPagesAtAnAddressWrittenInAnotherForm(t *testing.T) {
+	address := testkit.FreeAddr(t)
+	start(t, func(c *sandbox.Config) { c.Addr, c.PublicURL = address, "http://[2001:DB8:0::1]:8443" })
+	for host, want := range map[string]int{"[2001:db8::1]:8443": http.StatusOK, "[2001:db8::2]:8443": http.StatusForbidden} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = host
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := resp.Body.Close(); err != nil || resp.StatusCode != want {
+			t.Errorf("%s: %d, %v, want %d", host, resp.StatusCode, err, want)
+		}
+	}
+}
+
 // A page of another site cannot look at a payment page or decide for the buyer, neither from its own name nor under one
 // that it has made resolve to the sandbox.
 func TestPagesOfOtherSitesAreRefused(t *testing.T) {
