@@ -91,7 +91,9 @@ FIRST = $(if $(filter ./...,$(PKG)),$$([ "$$module" != . ] || echo ./cmd/api ./i
 
 .PHONY: test
 test: ready ## Run every test, with real servers on free ports
-	@set -e; for module in $(TESTED); do (set -x; cd "$$module" && $(TEST) -count=1 -timeout 40m -run '$(RUN)' $(FIRST) $(PKG)); done
+	@running=(); for module in $(TESTED); do \
+		(set -x; cd "$$module" && $(TEST) -count=1 -timeout 40m -run '$(RUN)' $(FIRST) $(PKG)) & running+=($$!); done; \
+	failed=0; for one in "$${running[@]}"; do wait "$$one" || failed=1; done; exit $$failed
 
 # Twice the time: the detector slows everything down, and all has to be compiled for it.
 .PHONY: race
