@@ -14,8 +14,8 @@ const (
 	// in vain, or refuse one for this long after stock came back. The end of a sale may be moved in the database
 	// (ADR 13), and counts this much later.
 	//
-	// While the store is down, entries stay as they are: operations that need the store fail by themselves,
-	// and admission, which does not need it, continues.
+	// While the store is down, vouchers stay as they are: operations that need the store fail by themselves,
+	// and admission, which does not need it, continues. That there is no voucher is not said for longer.
 	DefaultCacheTTL = 100 * time.Millisecond
 
 	maxVouchers = 4096 // existing vouchers
