@@ -1,6 +1,7 @@
 package rediswatch_test
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net"
@@ -141,4 +142,33 @@ func TestClientWithoutAnAnswer(t *testing.T) {
 			expectWarning(t, log)
 		})
 	}
+}
+
+// A server is behind two clients, one of which cannot reach it any more, or never could. What the other one has learnt
+// counts, whichever comes first, and the server counts once.
+func TestServerBehindTwoClients(t *testing.T) {
+	server := testkit.NewRedis(t, "--maxmemory-policy", "allkeys-lru", "--appendonly", "yes")
+	silent := func() redis.UniversalClient {
+		client := redis.NewClient(&redis.Options{
+			Addr: server.Addr(), MaxRetries: -1, DialerRetries: 1,
+			Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no way") },
+		})
+		t.Cleanup(func() { _ = client.Close() })
+		return client
+	}
+	for name, clients := range map[string][]redis.UniversalClient{
+		"the silent one first": {silent(), server.Client(t)}, "the silent one last": {server.Client(t), silent()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _ := quickWatch(clients...)
+			expect(t, "both", w, rediswatch.Counts{Evicting: 1})
+		})
+	}
+	do(t, server, "acl", "setuser", "default", "-config", "-info", "-role")
+	w, _ := quickWatch(server.Client(t), silent())
+	expect(t, "unknown to both", w, rediswatch.Counts{Unchecked: 1})
+	do(t, server, "acl", "setuser", "default", "+info")
+	expect(t, "known now", w, rediswatch.Counts{Evicting: 1})
+	do(t, server, "acl", "setuser", "default", "-info")
+	expect(t, "known before to one", w, rediswatch.Counts{Evicting: 1, Unchecked: 1})
 }

@@ -163,7 +163,7 @@ func (w *Watch) count() {
 	all := map[string]settings{} // a server can be behind two clients
 	for _, g := range w.groups {
 		for addr, s := range g.known {
-			if other, twice := all[addr]; !twice || other.unchecked() {
+			if other, twice := all[addr]; !twice || other.policy == "" || other.unchecked() && !s.unchecked() {
 				all[addr] = s
 			}
 		}

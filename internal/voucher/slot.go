@@ -108,7 +108,7 @@ func (s *slot[T]) join(ctx context.Context, from source[T]) (l *loading, mine bo
 	return s.loading, mine
 }
 
-// leave is called by everybody who has joined a load.
+// leave ends a caller's wait for a load. Each caller that has joined one calls it once.
 func (s *slot[T]) leave(l *loading, abandon bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
