@@ -81,14 +81,22 @@ func (w *worker) dueRetries() (due []entryID) {
 		return nil
 	}
 	w.nextRetry = now.Add(w.config.MinBackoff)
+	type candidate struct {
+		entryID
+		failures int
+	}
+	var all []candidate
 	for key, e := range w.retryQueue {
 		if !e.due.After(now) && !w.retryPaused(e.stream) {
-			due = append(due, key)
+			all = append(all, candidate{key, e.failures})
 		}
 	}
-	rand.Shuffle(len(due), func(i, j int) { due[i], due[j] = due[j], due[i] })
-	slices.SortStableFunc(due, func(a, b entryID) int { return cmp.Compare(w.retryQueue[a].failures, w.retryQueue[b].failures) })
-	return due[:min(len(due), w.config.BatchSize)]
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	slices.SortFunc(all, func(a, b candidate) int { return cmp.Compare(a.failures, b.failures) })
+	for _, c := range all[:min(len(all), w.config.BatchSize)] {
+		due = append(due, c.entryID)
+	}
+	return due
 }
 
 // retryPause is how long no entry of a stream is tried.

@@ -1,7 +1,9 @@
 package voucher
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -20,4 +22,33 @@ func TestCacheKeysAreBounded(t *testing.T) {
 	if c.page(0) == nil {
 		t.Error("the first page was dropped")
 	}
+}
+
+// hangingStore answers no look-up.
+type hangingStore struct{ Store }
+
+func (hangingStore) VouchersByID(ctx context.Context, _ []int64) (map[int64]Found, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// However many requests give up while a query hangs, few of them are kept.
+func TestLookupsThatGaveUpAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := lookups{store: hangingStore{}}
+		go func() { _, _ = l.find(t.Context(), 1, false) }()
+		time.Sleep(time.Second) // its query hangs
+		gone, hangUp := context.WithCancel(t.Context())
+		hangUp()
+		for id := range int64(20 * maxLookups) {
+			_, _ = l.find(gone, 2+id, false)
+			if n := len(l.waiting); n > 2*maxLookups+1 {
+				t.Fatalf("%d are kept after %d have given up", n, id+1)
+			}
+		}
+		if l.alive != 0 {
+			t.Errorf("%d wait", l.alive)
+		}
+		time.Sleep(2 * loadTimeout)
+	})
 }

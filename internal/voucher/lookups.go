@@ -2,6 +2,7 @@ package voucher
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -98,8 +99,11 @@ func (l *lookups) giveUp(one *lookup) {
 	if one.state != inLine {
 		return
 	}
-	if one.state = givenUp; !one.known {
-		l.alive--
+	if one.state = givenUp; one.known {
+		return
+	}
+	if l.alive--; len(l.waiting) > 2*maxLookups { // while a query hangs, nobody else removes those who have given up
+		l.waiting = slices.DeleteFunc(l.waiting, func(other *lookup) bool { return other.state == givenUp })
 	}
 }
 
