@@ -36,18 +36,23 @@ func (hangingStore) VouchersByID(ctx context.Context, _ []int64) (map[int64]Foun
 func TestLookupsThatGaveUpAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := lookups{store: hangingStore{}}
+		kept := func() (all, alive int) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return len(l.waiting), l.alive
+		}
 		go func() { _, _ = l.find(t.Context(), 1, false) }()
 		time.Sleep(time.Second) // its query hangs
 		gone, hangUp := context.WithCancel(t.Context())
 		hangUp()
 		for id := range int64(20 * maxLookups) {
 			_, _ = l.find(gone, 2+id, false)
-			if n := len(l.waiting); n > 2*maxLookups+1 {
+			if n, _ := kept(); n > 2*maxLookups+1 {
 				t.Fatalf("%d are kept after %d have given up", n, id+1)
 			}
 		}
-		if l.alive != 0 {
-			t.Errorf("%d wait", l.alive)
+		if _, alive := kept(); alive != 0 {
+			t.Errorf("%d wait", alive)
 		}
 		time.Sleep(2 * loadTimeout)
 	})
