@@ -70,6 +70,32 @@ func TestServerKilledUnderLoad(t *testing.T) {
 	wantErr(t, placeOrder(t.Context(), d, newOrder(99_000_000, 1, 99_000_000), true))
 }
 
+// The server dies while connections are idle in their pools. That the driver cannot say goodbye on them is no failure
+// of a stop.
+func TestCloseAfterTheServerDied(t *testing.T) {
+	t.Parallel()
+	server := testkit.NewMariaDB(t)
+	c := databaseConfig(server.Database(t))
+	conns := make(chan net.Conn, 100)
+	c.MySQL = dialThrough(t, c.MySQL, func(conn net.Conn) net.Conn { conns <- conn; return conn })
+	d := openMigrated(t, c)
+	createVoucher(t, d, 1, 5)
+	wantErr(t, placeOrder(t.Context(), d, newOrder(1, 1, 42), true))
+
+	server.Kill()
+	for _, name := range []string{"readers", "writers"} {
+		if d.Pools()[name].Stats().Idle == 0 {
+			t.Fatalf("no connection of the %s is idle", name)
+		}
+	}
+	for range len(conns) {
+		// The first write is answered by a reset, after which writes fail.
+		conn := <-conns
+		testkit.Until(t, "the connection is reset", func() bool { _, err := conn.Write([]byte{0}); return err != nil })
+	}
+	wantErr(t, d.Close())
+}
+
 // The COMMIT is carried out and its reply is lost. The caller must be told that the outcome is unknown.
 func TestCommitWithoutAReply(t *testing.T) {
 	t.Parallel()

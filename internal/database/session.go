@@ -112,6 +112,13 @@ func couldNotSync(query string, err error) bool {
 	return ok && e.Number == 1205 && strings.HasPrefix(query, "SELECT") && !strings.Contains(query, "FOR UPDATE")
 }
 
+// Close implements [driver.Conn]. That the server could not be told, because it is gone, is no error: the connection
+// is closed, and [sql.DB.Close] would report it as a failure of the pool.
+func (c *sessionConn) Close() error {
+	_ = c.serverConn.Close()
+	return nil
+}
+
 // IsValid implements [driver.Validator].
 func (c *sessionConn) IsValid() bool { return !c.outdated && c.serverConn.IsValid() }
 
