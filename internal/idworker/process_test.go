@@ -251,8 +251,8 @@ func TestKilledProcess(t *testing.T) {
 	p.Kill()
 
 	client := server.Client(t)
+	began := time.Now() // before Redis reads the TTL: its answer may be late
 	ttl := client.PTTL(t.Context(), prefix+"idworker:{sonyflake}:lease:7").Val()
-	began := time.Now()
 	s, err := NewSonyflake(t.Context(), client, cfg)
 	if err != nil {
 		t.Fatal(err)
