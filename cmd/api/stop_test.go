@@ -221,3 +221,25 @@ func TestStopWhileServersHang(t *testing.T) {
 		})
 	}
 }
+
+// Servers that have died cannot be told that their connections end. That is no failure of the stop.
+func TestStopAfterServersDied(t *testing.T) {
+	t.Parallel()
+	mariadb, redis := testkit.NewMariaDB(t), testkit.NewRedis(t)
+	p := startProcess(t, servers{db: mariadb.Database(t), redis: []string{redis.Addr()}})
+	locked, admitted := openSale(t, 100, `{}`, p), openSale(t, 100, `{"flow":"admission"}`, p)
+	for user := range 10 {
+		if one, other := locked.buy(0, user+1, "").code, admitted.buy(0, user+1, "").code; one != "created" || other != "accepted" {
+			t.Fatalf("user %d is told %q and %q", user+1, one, other)
+		}
+	}
+	mariadb.Kill()
+	redis.Kill()
+	if code := locked.buy(0, 100, "").code; code != "unavailable" {
+		t.Errorf("with both servers dead a buyer is told %q", code)
+	}
+	p.Terminate()
+	if err := p.Wait(); err != nil {
+		t.Errorf("the stop ended with %v", err)
+	}
+}
