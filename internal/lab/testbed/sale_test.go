@@ -146,30 +146,27 @@ func TestDeadAndPausedProcesses(t *testing.T) {
 
 func TestHealthyProcessesAreUsedAgainAndOthersReplaced(t *testing.T) {
 	const mine, others = "SECKILL_LOCK_WATCHDOG=7s", "SECKILL_LOCK_WATCHDOG=8s" // and nobody else's
-	urls := func(spoil func(*testbed.Run, []*testbed.Instance), setting string) (all []string) {
+	processes := func(spoil func(*testbed.Run, []*testbed.Instance), setting string) (api []*testbed.Instance) {
 		runScenario(t, env, real(), func(r *testbed.Run) {
-			api := r.API(2, setting)
-			for _, i := range api {
-				all = append(all, i.URL)
-			}
+			api = r.API(2, setting)
 			spoil(r, api)
 		})
-		return all
+		return api
 	}
 	good := func(*testbed.Run, []*testbed.Instance) {}
-	first := urls(good, mine)
-	second := urls(func(_ *testbed.Run, api []*testbed.Instance) { api[0].Kill() }, mine)
+	first := processes(good, mine)
+	second := processes(func(_ *testbed.Run, api []*testbed.Instance) { api[0].Kill() }, mine)
 	if !slices.Equal(first, second) {
 		t.Errorf("healthy ones were replaced: %v, %v", first, second)
 	}
-	third := urls(func(_ *testbed.Run, api []*testbed.Instance) { api[1].Pause() }, mine)
+	third := processes(func(_ *testbed.Run, api []*testbed.Instance) { api[1].Pause() }, mine)
 	if third[0] == first[0] || third[1] != first[1] {
 		t.Errorf("after a death: %v, before: %v", third, first)
 	}
-	if fourth := urls(good, mine); fourth[0] != third[0] || fourth[1] == third[1] {
+	if fourth := processes(good, mine); fourth[0] != third[0] || fourth[1] == third[1] {
 		t.Errorf("after a pause: %v, before: %v", fourth, third)
 	}
-	if other := urls(good, others); slices.Contains(other, third[0]) {
+	if other := processes(good, others); slices.Contains(other, third[0]) {
 		t.Error("a process with other settings was used")
 	}
 }
