@@ -17,8 +17,9 @@ import (
 
 // settings are those of one server.
 type settings struct {
-	policy string // maxmemory-policy
-	aof    string // "yes" or "no"
+	policy string    // maxmemory-policy
+	aof    string    // "yes" or "no"
+	told   time.Time // when it told the policy
 	// unknown says why the server is unchecked: its answer, or noAnswer. Policy and aof are then those that it told
 	// last.
 	unknown string

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -171,4 +172,27 @@ func TestServerBehindTwoClients(t *testing.T) {
 	expect(t, "known now", w, rediswatch.Counts{Evicting: 1})
 	do(t, server, "acl", "setuser", "default", "-info")
 	expect(t, "known before to one", w, rediswatch.Counts{Evicting: 1, Unchecked: 1})
+}
+
+// A server was known to two clients, and one of them no longer reaches it. What the other one hears is newer.
+func TestNewestAnswerOfTwoClients(t *testing.T) {
+	server := testkit.NewRedis(t, "--appendonly", "yes")
+	var cut atomic.Bool
+	client := redis.NewClient(&redis.Options{
+		Addr: server.Addr(), MaxRetries: -1, DialerRetries: 1, PoolSize: 1, ConnMaxIdleTime: time.Nanosecond,
+		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if cut.Load() {
+				return nil, errors.New("no way")
+			}
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		},
+	})
+	t.Cleanup(func() { _ = client.Close() })
+	w, _ := quickWatch(client, server.Client(t))
+	expect(t, "both reach it", w, rediswatch.Counts{})
+	cut.Store(true)
+	do(t, server, "config", "set", "maxmemory-policy", "allkeys-lru")
+	expect(t, "one reaches it", w, rediswatch.Counts{Evicting: 1})
+	do(t, server, "config", "set", "maxmemory-policy", "noeviction")
+	expect(t, "still one", w, rediswatch.Counts{})
 }

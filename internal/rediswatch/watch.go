@@ -137,6 +137,9 @@ func (w *Watch) update(g *group, addr string, s settings, err error) {
 	before, known := g.known[addr]
 	switch {
 	case err == nil:
+		if s.told = before.told; s.policy != "" {
+			s.told = time.Now()
+		}
 		s.policy, s.aof = cmp.Or(s.policy, before.policy), cmp.Or(s.aof, before.aof)
 	case known:
 		s = before
@@ -163,7 +166,8 @@ func (w *Watch) count() {
 	all := map[string]settings{} // a server can be behind two clients
 	for _, g := range w.groups {
 		for addr, s := range g.known {
-			if other, twice := all[addr]; !twice || other.policy == "" || other.unchecked() && !s.unchecked() {
+			other, twice := all[addr]
+			if newer := s.told.Compare(other.told); !twice || newer > 0 || newer == 0 && other.unchecked() {
 				all[addr] = s
 			}
 		}
