@@ -3,6 +3,7 @@ package auth_test
 import (
 	"errors"
 	"math"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -212,4 +213,18 @@ func BenchmarkVerify(b *testing.B) {
 			}
 		}
 	})
+}
+
+// A secret that was given in the place of the path of its file is not in the error, and a path is.
+func TestReadSecretShowsNoSecret(t *testing.T) {
+	const misplaced = "q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA="
+	for path, shown := range map[string]bool{
+		misplaced: false, "/" + misplaced: false, misplaced[:9] + "/" + misplaced[9:]: false, "./" + misplaced: false,
+		filepath.Join(t.TempDir(), "no-such-file"): true, t.TempDir(): true,
+	} {
+		_, err := auth.ReadSecret(path)
+		if err == nil || strings.Contains(err.Error(), path) != shown || !shown && strings.Contains(err.Error(), misplaced[9:]) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
 }

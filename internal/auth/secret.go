@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 )
 
@@ -13,10 +14,10 @@ import (
 const maxSecretFile = 64 << 10
 
 // ReadSecret reads a secret from a file, without a newline at its end. An empty file is an error. Its errors show a path
-// only if it has a folder: otherwise it may be the secret itself, given in the place of its file.
+// only if it has a folder that is there: otherwise it may be the secret itself, given in the place of its file.
 func ReadSecret(path string) (string, error) {
 	f, err := os.Open(path)
-	if failed, ok := errors.AsType[*fs.PathError](err); ok && !strings.ContainsRune(path, os.PathSeparator) {
+	if failed, ok := errors.AsType[*fs.PathError](err); ok && !hasFolder(path) {
 		return "", fmt.Errorf("want the path of a file: %w", failed.Err)
 	}
 	if err != nil {
@@ -35,4 +36,15 @@ func ReadSecret(path string) (string, error) {
 		return "", fmt.Errorf("%s is empty", path)
 	}
 	return secret, nil
+}
+
+// hasFolder reports whether a path names a folder that is there. The root does not count: a secret in base64 may begin
+// with a slash.
+func hasFolder(path string) bool {
+	folder := filepath.Dir(path)
+	if folder == "." || folder == string(os.PathSeparator) {
+		return false
+	}
+	info, err := os.Stat(folder)
+	return err == nil && info.IsDir()
 }
