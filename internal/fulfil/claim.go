@@ -21,6 +21,7 @@ func (w *worker) replayPage(ctx context.Context, s *stream, count int) []entry {
 	switch {
 	case err != nil:
 		w.streamsFailed(ctx, err, s)
+		return nil
 	case len(entries) == 0:
 		state.replay, state.failures = false, 0
 	default:

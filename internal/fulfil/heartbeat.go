@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // An entry can be pending without any worker processing it. Two cases cause no error in
@@ -50,11 +52,13 @@ func (f *Fulfiller) startHeartbeat() (stop func()) {
 // those of Redis, which the workers report.
 func (f *Fulfiller) heartbeat(ctx context.Context) {
 	renewed, err := f.reader.setHeartbeat(ctx, f.heartbeatKey(f.config.Name), f.incarnation, f.heartbeatTTL())
-	if err != nil {
+	switch _, answered := errors.AsType[redis.Error](err); {
+	case err != nil && !answered:
 		f.heartbeatSince.Store(nil)
 		return
-	}
-	if !renewed || f.heartbeatSince.Load() == nil {
+	case err != nil: // its memory is full, but it can still tell what is pending
+		f.heartbeatSince.Store(nil)
+	case !renewed || f.heartbeatSince.Load() == nil:
 		now := time.Now()
 		f.heartbeatSince.Store(&now)
 	}
@@ -84,26 +88,31 @@ func (f *Fulfiller) attempter() string { return f.config.Name + ":" + f.incarnat
 // this process began, or Redis came back, perhaps without the keys.
 var errNotKnownYet = errors.New("fulfil: which processes are alive is not known yet")
 
-// crashed counts those of some attempts whose processes have ended.
-func (f *Fulfiller) crashed(ctx context.Context, attempts []string) (n int64, err error) {
+// attempters counts those of some attempts whose processes have ended, and returns those whose processes live. Attempts
+// of another version are neither.
+func (f *Fulfiller) attempters(ctx context.Context, attempts []string) (ended int64, alive []string, err error) {
 	if since := f.heartbeatSince.Load(); since == nil || time.Since(*since) < f.heartbeatTTL() {
-		return 0, errNotKnownYet
+		return 0, nil, errNotKnownYet
 	}
 	incarnations := map[string]string{} // by heartbeat key
 	for _, attempt := range attempts {
-		if i := strings.LastIndexByte(attempt, ':'); i >= 0 { // else it is of another version
+		if i := strings.LastIndexByte(attempt, ':'); i >= 0 {
 			incarnations[f.heartbeatKey(attempt[:i])] = ""
 		}
 	}
 	if incarnations, err = f.reader.alive(ctx, slices.Collect(maps.Keys(incarnations))); err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	for _, attempt := range attempts {
-		if i := strings.LastIndexByte(attempt, ':'); i >= 0 && incarnations[f.heartbeatKey(attempt[:i])] != attempt[i+1:] {
-			n++
+		switch i := strings.LastIndexByte(attempt, ':'); {
+		case i < 0:
+		case incarnations[f.heartbeatKey(attempt[:i])] == attempt[i+1:]:
+			alive = append(alive, attempt)
+		default:
+			ended++
 		}
 	}
-	return n, nil
+	return ended, alive, nil
 }
 
 // heartbeatKey is the key that exists while a process is alive. Its value is the process's incarnation.

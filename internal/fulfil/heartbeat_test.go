@@ -107,6 +107,26 @@ func TestHeartbeatKeysExpire(t *testing.T) {
 	testkit.Until(t, "the key is gone", func() bool { return client.Exists(t.Context(), f.heartbeatKey("dies")).Val() == 0 })
 }
 
+// A process took over the name of a dead one, and Redis' memory is full: it can renew the key and not set its own
+// incarnation. The process still looks for entries that nobody works on.
+func TestHeartbeatWithoutMemory(t *testing.T) {
+	t.Parallel()
+	server := testkit.NewRedis(t)
+	client := server.Client(t)
+	f := newFulfiller(Config{Name: "again", Store: fakeAdmissionStore{}, Client: client}.withDefaults(), newRedisStreams(client))
+	f.setWatched(nil)
+	if err := client.Set(t.Context(), f.heartbeatKey("again"), "former", time.Minute).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	f.heartbeat(t.Context())
+	if f.pending.Load() == nil || f.heartbeatSince.Load() != nil {
+		t.Errorf("pending entries %v, heartbeat since %v", f.pending.Load(), f.heartbeatSince.Load())
+	}
+}
+
 // A process that takes over the name of a dead one is another incarnation, and attempts of the dead one are its own.
 func TestIncarnations(t *testing.T) {
 	t.Parallel()

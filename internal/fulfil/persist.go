@@ -20,12 +20,10 @@ import (
 //
 // A batch that fails is split in halves. That finds a bad entry, and costs little if there
 // is none: in an outage each half is just one more attempt after the same pause.
-func (w *worker) persist(ctx context.Context, batch []entry) error {
+//
+// inHand are the streams of all entries that the worker has in hand; see [worker.readMore].
+func (w *worker) persist(ctx context.Context, batch []entry, inHand map[*stream]bool) error {
 	b := bisection{worker: w, refused: map[*stream]int{}}
-	inHand := map[*stream]bool{}
-	for _, e := range batch {
-		inHand[e.stream] = true
-	}
 	failed := b.write(ctx, batch)
 	for len(b.failed) > 0 && ctx.Err() == nil {
 		var failing []retryEntry
@@ -102,6 +100,7 @@ func (b *bisection) write(ctx context.Context, batch []entry) error {
 	if len(batch) == 1 {
 		if mayBlameOrder(err) {
 			b.refused[batch[0].stream]++
+			b.warnRefused(ctx, batch[0], err)
 		}
 		b.failed = append(b.failed, retryEntry{entry: batch[0], failures: 1, writes: b.health.writes(), alike: batch[0].written().Load()})
 	}
@@ -152,7 +151,7 @@ func (w *worker) leaveRoom(ctx context.Context, failing []retryEntry) (first []e
 
 // readMore reads up to n more entries without waiting for them, to be written together with entries that fail. A stream
 // that is to be replayed, as all are after a start, is: else its orders would wait for those that fail. Streams in hand
-// are not, since they would deliver the entries that fail once more; readMore adds those that it replays.
+// are not, since they would deliver the entries that fail once more; readMore adds those that it reads.
 func (w *worker) readMore(ctx context.Context, n int, inHand map[*stream]bool) []entry {
 	streams := slices.DeleteFunc(w.availableStreams(), func(s *stream) bool { return w.streams[s].replay && inHand[s] })
 	if n < 1 || len(streams) == 0 || w.stopping() {
@@ -164,8 +163,8 @@ func (w *worker) readMore(ctx context.Context, n int, inHand map[*stream]bool) [
 	var ready []*stream
 	var more []entry
 	for _, s := range streams {
+		inHand[s] = true
 		if w.streams[s].replay {
-			inHand[s] = true
 			more = append(more, w.replayPage(ctx, s, count)...)
 		} else {
 			ready = append(ready, s)

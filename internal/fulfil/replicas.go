@@ -40,7 +40,7 @@ func (r *replicatedStreams) readNew(ctx context.Context, consumer string, stream
 func (r *replicatedStreams) readPending(ctx context.Context, consumer string, s *stream, after string, count int) ([]entry, error) {
 	entries, err := r.streamReader.readPending(ctx, consumer, s, after, count)
 	if err != nil {
-		return entries, err
+		return nil, err
 	}
 	return r.all(ctx, entries)
 }
@@ -48,7 +48,7 @@ func (r *replicatedStreams) readPending(ctx context.Context, consumer string, s 
 func (r *replicatedStreams) claimIdle(ctx context.Context, consumer string, s *stream, idle time.Duration, cursor string, count int) ([]entry, string, error) {
 	entries, next, err := r.streamReader.claimIdle(ctx, consumer, s, idle, cursor, count)
 	if err != nil {
-		return entries, next, err
+		return nil, next, err
 	}
 	entries, err = r.all(ctx, entries)
 	return entries, next, err
@@ -57,7 +57,7 @@ func (r *replicatedStreams) claimIdle(ctx context.Context, consumer string, s *s
 func (r *replicatedStreams) claimFrom(ctx context.Context, consumer, from string, s *stream, idle time.Duration, count int) ([]entry, error) {
 	entries, err := r.streamReader.claimFrom(ctx, consumer, from, s, idle, count)
 	if err != nil {
-		return entries, err
+		return nil, err
 	}
 	return r.all(ctx, entries)
 }

@@ -21,8 +21,10 @@ type retryEntry struct {
 	writes, alike int64
 	// setAside: it was queued because the database refused others of its stream.
 	setAside bool
-	// undecided: which processes ended during earlier attempts was not known yet.
+	// undecided: which processes ended during earlier attempts was not known yet, or another process was trying it.
 	undecided bool
+	// awaited are the processes that were trying it, since when.
+	awaited map[string]time.Time
 	// countedFailures is the number of failures that followed the write of an order like this one,
 	// which itself followed the previous failure.
 	countedFailures int64
@@ -30,11 +32,12 @@ type retryEntry struct {
 
 // retry tries the entries that are due, a batch of them at most: new ones must not wait for long. A stream of which
 // some are refused, or one fails for a reason that is not the entry's own, is left for a while, and so are all of them in
-// an outage. Those that have failed the fewest times come first, so that each has its turn.
+// an outage. Those that have failed the fewest times come first, so that each has its turn. After maxRefusals it ends, as
+// new orders wait meanwhile.
 func (w *worker) retry(ctx context.Context) {
 	w.endAttempts(ctx)
-	outages := 0                  // streams that met one, since an entry was written
-	refusals := map[*stream]int{} // since an entry of the stream was written
+	outages := 0 // streams that met one, since an entry was written
+	refusals := 0
 	for _, key := range w.dueRetries() {
 		if ctx.Err() != nil {
 			return
@@ -54,15 +57,20 @@ func (w *worker) retry(ctx context.Context) {
 				w.pauseRetries(e.stream)
 			}
 		case written:
-			outages, refusals[e.stream] = 0, 0
+			outages = 0
+			delete(w.refusals, e.stream)
 			delete(w.retryPauses, e.stream)
 			delete(w.retryPauses, nil)
 			if e.untried() {
 				w.retryTogether(ctx, e.stream)
 			}
 		case refused:
-			if refusals[e.stream]++; refusals[e.stream] >= maxRefused {
+			if w.refusals[e.stream]++; w.refusals[e.stream] >= maxRefused {
+				delete(w.refusals, e.stream)
 				w.pauseRetries(e.stream)
+			}
+			if refusals++; refusals >= maxRefusals {
+				return
 			}
 		case outage:
 			w.pauseRetries(e.stream)
@@ -73,6 +81,9 @@ func (w *worker) retry(ctx context.Context) {
 		}
 	}
 }
+
+// maxRefusals is how many entries that are refused one call of [worker.retry] tries, of all streams together.
+const maxRefusals = 4 * maxRefused
 
 // dueRetries returns entries that are due. It looks for them every MinBackoff, because the queue may be long.
 func (w *worker) dueRetries() (due []entryID) {
@@ -129,8 +140,9 @@ func (w *worker) retryTogether(ctx context.Context, s *stream) {
 		}
 	}
 	slices.SortFunc(untried, func(a, b entry) int { return cmp.Compare(a.order.OrderID, b.order.OrderID) })
+	inHand := streamSet(untried)
 	for part := range batches(untried, w.config.BatchSize) {
-		if err := w.persist(ctx, part); err != nil {
+		if err := w.persist(ctx, part, inHand); err != nil {
 			w.streamsFailed(ctx, err, s)
 		}
 	}
@@ -153,12 +165,12 @@ func (w *worker) tryAlone(ctx context.Context, e retryEntry) (retryResult, error
 	}
 	suspicious := w.suspicious(e.entry)
 	if suspicious || e.undecided {
-		deadly, err := w.beginAttempt(ctx, e.entry)
+		deadly, err := w.beginAttempt(ctx, &e)
 		if err != nil || deadly || !suspicious {
 			w.endAttempt(ctx, e.entry) // with an error it may have begun, for all that Redis says
 		}
 		switch {
-		case errors.Is(err, errNotKnownYet):
+		case errors.Is(err, errNotKnownYet), errors.Is(err, errAttempted):
 			e.undecided = true
 			w.retryLater(e, w.config.HeartbeatEvery)
 			return decided, nil
@@ -201,11 +213,27 @@ func (w *worker) requeue(ctx context.Context, e retryEntry, err error) error {
 		if e.countedFailures >= w.config.MaxFailures {
 			return w.reject(ctx, e, Failed, err)
 		}
+	} else if mayBlameOrder(err) {
+		w.warnRefused(ctx, e.entry, err)
 	}
 	e.alike = alike
 	e.failures++
 	w.retryLater(e, backoff(e.failures, w.config.MinBackoff, w.config.MaxBackoff))
 	return nil
+}
+
+// warnEvery is the shortest time between two warnings that orders of one stream are refused.
+const warnEvery = time.Minute
+
+// warnRefused logs that the database refuses an order, which says nothing of the order yet: it may refuse all orders of
+// the voucher.
+func (w *worker) warnRefused(ctx context.Context, e entry, err error) {
+	if last, warned := w.warnedOf[e.stream]; warned && time.Since(last) < warnEvery {
+		return
+	}
+	w.warnedOf[e.stream] = time.Now()
+	w.config.Log.LogAttrs(ctx, slog.LevelWarn, "fulfil: the database refuses an order, trying again later",
+		slog.Int64("voucher", e.voucher), slog.Int64("order", e.order.OrderID), slog.Any("error", err))
 }
 
 // errDeadly is the detail of a dead letter with the reason [Deadly].
@@ -222,15 +250,36 @@ func (w *worker) suspicious(e entry) bool {
 	return e.deliveries > w.config.MaxDeliveries && w.health.healthy()
 }
 
+// errAttempted: a process that lives is trying the entry.
+var errAttempted = errors.New("fulfil: another process is trying the entry")
+
 // beginAttempt records an attempt. It reports whether the earlier ones of so many processes ended with their process
 // that the entry is to blame.
-func (w *worker) beginAttempt(ctx context.Context, e entry) (deadly bool, err error) {
-	others, err := w.reader.beginAttempt(ctx, e, w.attempter())
-	if err != nil || int64(len(others)) < w.config.MaxAttempts {
+//
+// Its error is errAttempted while a process that lives is trying the entry. So attempts follow each other, and processes
+// that are killed at the same moment are one attempt and not several. An attempt that lasts for longer than ClaimIdle is
+// not waited for: Redis may have forgotten its end in a failover.
+func (w *worker) beginAttempt(ctx context.Context, e *retryEntry) (deadly bool, err error) {
+	others, err := w.reader.beginAttempt(ctx, e.entry, w.attempter())
+	if err != nil || len(others) == 0 {
 		return false, err
 	}
-	crashed, err := w.crashed(ctx, others)
-	return crashed >= w.config.MaxAttempts, err
+	ended, alive, err := w.attempters(ctx, others)
+	if err != nil {
+		return false, err
+	}
+	before := e.awaited
+	e.awaited = map[string]time.Time{}
+	for _, process := range alive {
+		since, awaited := before[process]
+		if !awaited {
+			since = time.Now()
+		}
+		if e.awaited[process] = since; time.Since(since) < w.config.ClaimIdle {
+			err = errAttempted
+		}
+	}
+	return err == nil && ended >= w.config.MaxAttempts, err
 }
 
 // endAttempt records that an attempt has ended, or did not take place. If Redis does not answer, that is repeated later.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -57,6 +58,49 @@ func TestRetriesOfOneStreamHoldUpNoOther(t *testing.T) {
 	}
 }
 
+// The database refuses a voucher with many buckets. New orders do not wait until one of each was tried again, nor does an
+// order of another voucher that failed before, and the log says why the database refuses.
+func TestRefusalsOfManyBuckets(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const buckets, each, well = 64, 50, 20
+		m := newFakeStreams(buckets*each + well)
+		m.refuse = func(a order.Accepted) error {
+			if a.OrderID > well {
+				return errRefused
+			}
+			return nil
+		}
+		var log strings.Builder
+		f := newFulfiller(Config{Name: "w", Store: fakeAdmissionStore{m}, Log: slog.New(slog.NewTextHandler(&log, nil))}.withDefaults(), m)
+		w, other := newWorker(f, 0), newStream("", 2, 0)
+		var refused []*stream
+		for bucket := range buckets {
+			refused = append(refused, newStream("", 1, bucket))
+		}
+		for n, h := range m.entries {
+			e := retryEntry{entry: h.entry, setAside: true}
+			if e.stream = refused[n%buckets]; n < well {
+				e.stream, e.setAside, e.failures = other, false, 1
+			}
+			w.retryLater(e, 0)
+		}
+		for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(10 * time.Millisecond) {
+			before := len(m.offered)
+			w.retry(t.Context())
+			if tries := len(m.offered) - before; tries > 32+well {
+				t.Fatalf("%d orders were tried in a row", tries)
+			}
+		}
+		if persisted, rejected := m.after(0); persisted != well || len(rejected) != 0 {
+			t.Errorf("%d persisted, rejected %v", persisted, rejected)
+		}
+		if n := strings.Count(log.String(), "the database refuses an order"); n != buckets || !strings.Contains(log.String(), errRefused.Error()) {
+			t.Errorf("%d lines say that the database refuses a bucket's orders, want %d", n, buckets)
+		}
+	})
+}
+
 // The database refuses most orders of a voucher. The others wait until each was tried, and not for those that are tried
 // again.
 func TestGoodOrdersAmongRefusedOnes(t *testing.T) {
@@ -94,10 +138,8 @@ func (m *hangingStreams) pass(ctx context.Context) error {
 }
 
 func (m *hangingStreams) beginAttempt(ctx context.Context, e entry, process string) ([]string, error) {
-	if err := m.pass(ctx); err != nil {
-		return nil, err
-	}
-	return m.fakeStreams.beginAttempt(ctx, e, process)
+	others, err := m.fakeStreams.beginAttempt(ctx, e, process) // Redis gets the command and does not answer
+	return others, errors.Join(err, m.pass(ctx))
 }
 
 func (m *hangingStreams) endAttempt(ctx context.Context, e entry, process string) error {
@@ -137,6 +179,9 @@ func TestAttemptsWhileRedisHangs(t *testing.T) {
 		w.retry(ctx)
 		if took := time.Since(begun); took > 2*nodeTimeout {
 			t.Errorf("the worker ended %v later", took)
+		}
+		if m.begun == 0 || len(w.unsettledAttempts) == 0 {
+			t.Errorf("%d attempts were begun, %d of them may not have ended", m.begun, len(w.unsettledAttempts))
 		}
 		m.hangs.Store(false)
 		w.endAttempts(t.Context())

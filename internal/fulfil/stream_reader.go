@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -22,7 +23,8 @@ type streamReader interface {
 	// entries may have been delivered than it returns. A [readError] names the streams
 	// that failed; the others did not.
 	readNew(ctx context.Context, consumer string, streams []*stream, count int, block time.Duration) ([]entry, error)
-	// readPending delivers the pending entries of a consumer again, from after an id on.
+	// readPending delivers the pending entries of a consumer again, from after an id on. With an error it returns none,
+	// and neither do claimIdle and claimFrom.
 	readPending(ctx context.Context, consumer string, s *stream, after string, count int) ([]entry, error)
 	// claimIdle claims entries that have been pending for idle at any consumer. It starts
 	// at a cursor and returns the next one, "0-0" at the end.
@@ -191,8 +193,7 @@ func (r *redisStreams) readPending(ctx context.Context, consumer string, s *stre
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return nil, fmt.Errorf("read pending entries: %w", err)
 	}
-	entries := entriesOf([]*stream{s}, found)
-	return entries, r.countDeliveries(ctx, consumer, entries)
+	return r.counted(ctx, consumer, entriesOf([]*stream{s}, found))
 }
 
 func (r *redisStreams) claimIdle(ctx context.Context, consumer string, s *stream, idle time.Duration, cursor string, count int) ([]entry, string, error) {
@@ -206,8 +207,8 @@ func (r *redisStreams) claimIdle(ctx context.Context, consumer string, s *stream
 	if err != nil {
 		return nil, "", fmt.Errorf("claim idle entries: %w", err)
 	}
-	entries := parseAll(s, found)
-	return entries, next, r.countDeliveries(ctx, consumer, entries)
+	entries, err := r.counted(ctx, consumer, parseAll(s, found))
+	return entries, next, err
 }
 
 func (r *redisStreams) claimFrom(ctx context.Context, consumer, from string, s *stream, idle time.Duration, count int) ([]entry, error) {
@@ -229,14 +230,14 @@ func (r *redisStreams) claimFrom(ctx context.Context, consumer, from string, s *
 	if err != nil {
 		return nil, fmt.Errorf("claim the entries of %s: %w", from, err)
 	}
-	entries := parseAll(s, found)
-	return entries, r.countDeliveries(ctx, consumer, entries)
+	return r.counted(ctx, consumer, parseAll(s, found))
 }
 
-// countDeliveries sets the number of deliveries of pending entries of one stream.
-func (r *redisStreams) countDeliveries(ctx context.Context, consumer string, entries []entry) error {
+// counted sets the number of deliveries of pending entries of one stream. With an error it returns none of them: an entry
+// that seems to be new would be written together with others although it may be deadly.
+func (r *redisStreams) counted(ctx context.Context, consumer string, entries []entry) ([]entry, error) {
 	if len(entries) == 0 {
-		return nil
+		return nil, nil
 	}
 	pending, err := call(ctx, r, entries[0].stream, nodeTimeout, func(ctx context.Context) ([]redis.XPendingExt, error) {
 		return r.client.XPendingExt(ctx, &redis.XPendingExtArgs{
@@ -245,14 +246,45 @@ func (r *redisStreams) countDeliveries(ctx context.Context, consumer string, ent
 		}).Result()
 	})
 	if err != nil {
-		return fmt.Errorf("count deliveries: %w", err)
+		return nil, fmt.Errorf("count deliveries: %w", err)
 	}
 	deliveries := make(map[string]int64, len(pending))
 	for _, p := range pending {
 		deliveries[p.ID] = p.RetryCount
 	}
-	for i := range entries {
-		entries[i].deliveries = deliveries[entries[i].id]
+	if err := r.countOneByOne(ctx, consumer, entries, deliveries); err != nil {
+		return nil, fmt.Errorf("count deliveries: %w", err)
+	}
+	for i, e := range entries {
+		entries[i].deliveries = max(1, deliveries[e.id]) // 0 if it is no longer pending, and it is not new either
+	}
+	return entries, nil
+}
+
+// countOneByOne adds the deliveries that are not known yet. The consumer can have more entries between those that it
+// has claimed.
+func (r *redisStreams) countOneByOne(ctx context.Context, consumer string, entries []entry, deliveries map[string]int64) error {
+	unknown := slices.DeleteFunc(slices.Clone(entries), func(e entry) bool { return deliveries[e.id] > 0 })
+	if len(unknown) == 0 {
+		return nil
+	}
+	counts, err := call(ctx, r, entries[0].stream, nodeTimeout, func(ctx context.Context) ([]redis.Cmder, error) {
+		return r.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+			for _, e := range unknown {
+				pipe.XPendingExt(ctx, &redis.XPendingExtArgs{
+					Stream: e.keys.Orders, Group: ledger.Group, Consumer: consumer, Start: e.id, End: e.id, Count: 1,
+				})
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return err
+	}
+	for _, count := range counts {
+		for _, p := range count.(*redis.XPendingExtCmd).Val() {
+			deliveries[p.ID] = p.RetryCount
+		}
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	mathrand "math/rand/v2"
 	"slices"
 	"strings"
@@ -37,6 +38,10 @@ type worker struct {
 	// the queue is not looked through again.
 	retryPauses map[*stream]retryPause
 	nextRetry   time.Time
+	// refusals counts the entries of a stream that were tried alone and refused, since one was written or the latest
+	// pause of the stream. warnedOf is when a refusal was last logged.
+	refusals map[*stream]int
+	warnedOf map[*stream]time.Time
 	// unsettledAttempts are attempts that have ended, and Redis may not know it yet.
 	unsettledAttempts map[entryID]entry
 	// stopping reports whether the worker is to read no more entries.
@@ -67,7 +72,8 @@ func newWorker(f *Fulfiller, n int) *worker {
 	return &worker{
 		Fulfiller: f, name: fmt.Sprintf("%s-%d", f.config.Name, n+1), claimer: n == 0,
 		streams: map[*stream]*streamState{}, known: &[]*stream{},
-		retryQueue: map[entryID]retryEntry{}, retryPauses: map[*stream]retryPause{}, unsettledAttempts: map[entryID]entry{},
+		retryQueue: map[entryID]retryEntry{}, retryPauses: map[*stream]retryPause{}, refusals: map[*stream]int{}, warnedOf: map[*stream]time.Time{},
+		unsettledAttempts: map[entryID]entry{},
 		// A random offset spreads the claims of processes that start together.
 		nextClaim: time.Now().Add(mathrand.N(f.config.ClaimEvery)),
 		stopping:  func() bool { return false },
@@ -129,6 +135,8 @@ func (w *worker) updateStreams() {
 		if !slices.Contains(*watched, s) {
 			delete(w.streams, s)
 			delete(w.retryPauses, s)
+			delete(w.refusals, s)
+			delete(w.warnedOf, s)
 		}
 	}
 }
@@ -218,13 +226,7 @@ func (w *worker) process(ctx context.Context, entries []entry) {
 		return
 	}
 	if err := w.processEntries(ctx, entries); err != nil {
-		var streams []*stream
-		for _, e := range entries {
-			if !slices.Contains(streams, e.stream) {
-				streams = append(streams, e.stream)
-			}
-		}
-		w.streamsFailed(ctx, err, streams...)
+		w.streamsFailed(ctx, err, slices.Collect(maps.Keys(streamSet(entries)))...)
 	}
 }
 
@@ -233,11 +235,22 @@ func (w *worker) processEntries(ctx context.Context, entries []entry) error {
 		return err
 	}
 	failed := w.acknowledge(ctx, deleted(entries))
-	for part := range batches(w.selectBatch(ctx, entries), w.config.BatchSize) {
-		failed = cmp.Or(failed, w.persist(ctx, part))
+	batch := w.selectBatch(ctx, entries)
+	inHand := streamSet(batch)
+	for part := range batches(batch, w.config.BatchSize) {
+		failed = cmp.Or(failed, w.persist(ctx, part, inHand))
 	}
 	w.retry(ctx)
 	return failed
+}
+
+// streamSet returns the set of the entries' streams.
+func streamSet(entries []entry) map[*stream]bool {
+	streams := map[*stream]bool{}
+	for _, e := range entries {
+		streams[e.stream] = true
+	}
+	return streams
 }
 
 // batches splits entries into parts of the same size, as near to size as possible. Entries of a stream with several

@@ -1,0 +1,246 @@
+package fulfil
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/admission/ledger"
+	"seckill/internal/order"
+	"seckill/internal/testkit"
+)
+
+// uncountedStreams is a Redis that delivers pending entries and then dies: how often they were delivered, and whether
+// replicas have them, is not known.
+type uncountedStreams struct{ *fakeStreams }
+
+func (m uncountedStreams) readPending(ctx context.Context, consumer string, s *stream, after string, count int) ([]entry, error) {
+	found, _ := m.fakeStreams.readPending(ctx, consumer, s, after, count)
+	return found, errRedisDown
+}
+
+// What is not known of entries is not assumed: they are written when they were read without an error. Otherwise the
+// database could have orders that the replica that is promoted does not have.
+func TestEntriesReadWithAnErrorAreNotWritten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newFakeStreams(5)
+		for _, h := range m.entries {
+			h.consumer = "w-1"
+		}
+		f := newFulfiller(Config{Name: "w", Store: fakeAdmissionStore{m}, Log: slog.New(slog.DiscardHandler)}.withDefaults(), uncountedStreams{m})
+		f.setWatched([]*stream{m.stream})
+		w := newWorker(f, 0)
+		for range 100 {
+			w.runOnce(t.Context(), t.Context())
+		}
+		if persisted, _ := m.after(0); persisted != 0 {
+			t.Errorf("%d orders were written", persisted)
+		}
+	})
+}
+
+// Redis delivers pending entries, but does not tell how often it did before.
+func TestDeliveriesThatAreDenied(t *testing.T) {
+	t.Parallel()
+	server := testkit.NewRedis(t)
+	admin := server.Client(t)
+	st, ids := pendingAt(t, admin, "me", "dead")
+	if err := admin.Do(t.Context(), "acl", "setuser", "limited", "on", "nopass", "~*", "&*", "+@all", "-xpending").Err(); err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "limited", Password: "any", MaxRetries: -1})
+	t.Cleanup(func() { _ = client.Close() })
+	r := newRedisStreams(client)
+	for name, read := range map[string]func() ([]entry, error){
+		"read": func() ([]entry, error) { return r.readPending(t.Context(), "me", st, "0", 10) },
+		"claim idle ones": func() ([]entry, error) {
+			entries, _, err := r.claimIdle(t.Context(), "me", st, 0, claimStart, 10)
+			return entries, err
+		},
+		"claim from a dead process": func() ([]entry, error) { return r.claimFrom(t.Context(), "me", "dead", st, 0, 10) },
+	} {
+		if entries, err := read(); err == nil || len(entries) != 0 {
+			t.Errorf("%s: %d of %d entries, %v", name, len(entries), len(ids), err)
+		}
+	}
+}
+
+// The consumer has more entries between those that it claims. All that it claims were delivered before.
+func TestDeliveriesOfClaimedEntries(t *testing.T) {
+	t.Parallel()
+	client := testkit.Redis(t).Client(t)
+	st, ids := pendingAt(t, client, "dead", "me", "me", "me", "dead")
+	entries, err := newRedisStreams(client).claimFrom(t.Context(), "me", "dead", st, 0, 10)
+	if err != nil || len(entries) != 2 || entries[0].id != ids[0] || entries[1].id != ids[4] {
+		t.Fatalf("claimed %v, %v", entries, err)
+	}
+	for _, e := range entries {
+		if e.deliveries != 2 {
+			t.Errorf("entry %s was delivered %d times, want 2", e.id, e.deliveries)
+		}
+	}
+}
+
+// pendingAt returns a stream with entries that are pending at some consumers, and their ids.
+func pendingAt(t *testing.T, client *redis.Client, consumers ...string) (st *stream, ids []string) {
+	t.Helper()
+	st = newStream(testkit.KeyPrefix(t), 1, 0)
+	client.HSet(t.Context(), st.keys.Meta, ledger.FieldEpoch, 1)
+	if err := newRedisStreams(client).ensureGroup(t.Context(), st); err != nil {
+		t.Fatal(err)
+	}
+	for n, consumer := range consumers {
+		id, err := client.XAdd(t.Context(), &redis.XAddArgs{Stream: st.keys.Orders, Values: []any{"n", n}}).Result()
+		if err == nil {
+			err = client.XReadGroup(t.Context(), &redis.XReadGroupArgs{
+				Group: ledger.Group, Consumer: consumer, Streams: []string{st.keys.Orders, ">"}, Block: -1,
+			}).Err()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	return st, ids
+}
+
+// mortalStreams are the streams as seen by a process that can be killed.
+type mortalStreams struct {
+	*fakeStreams
+	killed context.Context
+}
+
+func (m mortalStreams) alone(do func() error) error {
+	if m.killed.Err() != nil {
+		return errRedisDown
+	}
+	return do()
+}
+
+func (m mortalStreams) endAttempt(ctx context.Context, e entry, process string) error {
+	return m.alone(func() error { return m.fakeStreams.endAttempt(ctx, e, process) })
+}
+
+func (m mortalStreams) removeHeartbeat(ctx context.Context, key string) error {
+	return m.alone(func() error { return m.fakeStreams.removeHeartbeat(ctx, key) })
+}
+
+// Many processes wait for one voucher's row, and are killed at the same moment. That is no proof that the order ended
+// any of them.
+func TestProcessesThatAreKilledTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newFakeStreams(1)
+		var running sync.WaitGroup
+		start := func(name string, processes int, store func(fakeAdmissionStore) order.AdmissionStore) (kill func()) {
+			killed, kill := context.WithCancel(t.Context())
+			for n := range processes {
+				f := newFulfiller(Config{
+					Store: store(fakeAdmissionStore{m}), Log: slog.New(slog.DiscardHandler), Name: fmt.Sprintf("%s-%d", name, n),
+				}.withDefaults(), mortalStreams{m, killed})
+				f.setWatched([]*stream{m.stream})
+				f.heartbeat(killed)
+				stop := f.startHeartbeat()
+				running.Go(func() {
+					newWorker(f, 0).run(killed, killed)
+					stop()
+				})
+			}
+			return kill
+		}
+		kill := start("first", 16, func(s fakeAdmissionStore) order.AdmissionStore { return slowStore{s, 15 * time.Second} })
+		attempts := 0
+		for began := time.Now(); attempts == 0 || attempts < 6 && time.Since(began) < 15*time.Minute; time.Sleep(100 * time.Millisecond) {
+			m.set(func() {
+				m.accept()
+				attempts = len(m.attempts["00001"])
+			})
+		}
+		kill()
+		running.Wait()
+		kill = start("second", 1, func(s fakeAdmissionStore) order.AdmissionStore { return s })
+		m.flow(100*time.Millisecond, 2*time.Minute)
+		kill()
+		running.Wait()
+		if _, rejected := m.after(0); attempts == 0 || len(rejected) != 0 || m.persisted[1].IsZero() {
+			t.Errorf("killed during %d attempts: written %t, rejected %v", attempts, !m.persisted[1].IsZero(), rejected)
+		}
+	})
+}
+
+// errCut is the error of a read that fails partly.
+var errCut = errors.New("the connection was cut")
+
+// cutStreams lose the reply to every third read of new entries.
+type cutStreams struct {
+	twoStreams
+	reads *int
+}
+
+func (m cutStreams) readNew(ctx context.Context, consumer string, streams []*stream, count int, block time.Duration) ([]entry, error) {
+	found, err := m.twoStreams.readNew(ctx, consumer, streams, count, block)
+	if *m.reads++; *m.reads%3 == 0 {
+		return nil, errCut
+	}
+	return found, err
+}
+
+// onceStore wants no order twice in a transaction.
+type onceStore struct {
+	fakeAdmissionStore
+	t *testing.T
+}
+
+func (s onceStore) Persist(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
+	seen := map[int64]bool{}
+	for _, a := range batch {
+		if seen[a.OrderID] {
+			s.t.Errorf("order %d is twice in a batch of %d", a.OrderID, len(batch))
+		}
+		seen[a.OrderID] = true
+	}
+	return s.fakeAdmissionStore.Persist(ctx, batch)
+}
+
+// While the database is down and reads of new orders fail, no order is in a batch twice.
+func TestNoOrderIsTwiceInABatch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := cutStreams{twoStreams{newFakeStreams(20), newFakeStreams(0)}, new(int)}
+		m.second.stream = newStream("", 2, 0)
+		m.dbErr = order.ErrUnavailable
+		f := newFulfiller(Config{Name: "w", Store: onceStore{fakeAdmissionStore{m.fakeStreams}, t}, Log: slog.New(slog.DiscardHandler)}.withDefaults(), m)
+		f.setWatched([]*stream{m.stream, m.second.stream})
+		stop, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { newWorker(f, 0).run(stop, stop) })
+		for range 600 {
+			time.Sleep(100 * time.Millisecond) // the orders of the second voucher come when those of the first one fail
+			m.second.set(func() {
+				if n := len(m.second.entries); n < 20 {
+					m.second.accept()
+					h := m.second.entries[n]
+					h.stream, h.order.VoucherID, h.order.OrderID = m.second.stream, 2, h.order.OrderID+1000
+				}
+			})
+		}
+		m.set(func() { m.dbErr = nil })
+		if n, _ := m.after(time.Minute); n != 40 {
+			t.Errorf("%d orders are written", n)
+		}
+		cancel()
+		running.Wait()
+		if !slices.ContainsFunc(m.offered, func(n int) bool { return n > 1 }) {
+			t.Error("no order was written together with others")
+		}
+	})
+}
