@@ -100,7 +100,10 @@ func TestAlertsFireOnFaults(t *testing.T) {
 	t.Run("the process with the consumers stands still", func(t *testing.T) {
 		api.Pause()
 		defer api.Resume()
-		testkit.Until(t, "SeckillInstanceDown fires", func() bool { return slices.Contains(alerts.firing(), "SeckillInstanceDown") })
+		testkit.Until(t, "SeckillInstanceDown and SeckillNoInstance fire", func() bool {
+			firing := alerts.firing()
+			return slices.Contains(firing, "SeckillInstanceDown") && slices.Contains(firing, "SeckillNoInstance")
+		})
 	})
 }
 
