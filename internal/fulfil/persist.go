@@ -151,7 +151,7 @@ func (w *worker) leaveRoom(ctx context.Context, failing []retryEntry) (first []e
 
 // readMore reads up to n more entries without waiting for them, to be written together with entries that fail. A stream
 // that is to be replayed, as all are after a start, is: else its orders would wait for those that fail. Streams in hand
-// are not, since they would deliver the entries that fail once more; readMore adds those that it reads.
+// are not, since they would deliver the entries that fail once more; readMore adds those of the entries that it reads.
 func (w *worker) readMore(ctx context.Context, n int, inHand map[*stream]bool) []entry {
 	streams := slices.DeleteFunc(w.availableStreams(), func(s *stream) bool { return w.streams[s].replay && inHand[s] })
 	if n < 1 || len(streams) == 0 || w.stopping() {
@@ -163,7 +163,6 @@ func (w *worker) readMore(ctx context.Context, n int, inHand map[*stream]bool) [
 	var ready []*stream
 	var more []entry
 	for _, s := range streams {
-		inHand[s] = true
 		if w.streams[s].replay {
 			more = append(more, w.replayPage(ctx, s, count)...)
 		} else {
@@ -175,6 +174,9 @@ func (w *worker) readMore(ctx context.Context, n int, inHand map[*stream]bool) [
 	}
 	if len(ready) > 0 {
 		more = append(more, w.readNew(ctx, ready, count, time.Millisecond)...)
+	}
+	for _, e := range more { // and not those of which nothing was read: what a failed read left is to be replayed
+		inHand[e.stream] = true
 	}
 	return w.selectBatch(ctx, more)
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -180,15 +181,15 @@ func TestProcessesThatAreKilledTogether(t *testing.T) {
 // errCut is the error of a read that fails partly.
 var errCut = errors.New("the connection was cut")
 
-// cutStreams lose the reply to every third read of new entries.
+// cutStreams lose replies: the entries are delivered, and the worker learns of none.
 type cutStreams struct {
 	twoStreams
-	reads *int
+	cut func() bool
 }
 
 func (m cutStreams) readNew(ctx context.Context, consumer string, streams []*stream, count int, block time.Duration) ([]entry, error) {
 	found, err := m.twoStreams.readNew(ctx, consumer, streams, count, block)
-	if *m.reads++; *m.reads%3 == 0 {
+	if m.cut() {
 		return nil, errCut
 	}
 	return found, err
@@ -211,11 +212,46 @@ func (s onceStore) Persist(ctx context.Context, batch []order.Accepted) ([]order
 	return s.fakeAdmissionStore.Persist(ctx, batch)
 }
 
+// While the row of one voucher is locked, reads fail after they delivered another voucher's orders. These are replayed and
+// written all the same.
+func TestFailedReadHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var cut atomic.Bool
+		m := cutStreams{twoStreams{newFakeStreams(3), newFakeStreams(0)}, cut.Load}
+		m.second.stream = newStream("", 2, 0)
+		f := newFulfiller(Config{
+			Name: "w", Store: firstFails{fakeAdmissionStore{m.fakeStreams}, m.second, order.ErrUnavailable}, Log: slog.New(slog.DiscardHandler),
+		}.withDefaults(), m)
+		f.setWatched([]*stream{m.stream, m.second.stream})
+		stop, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { newWorker(f, 0).run(stop, stop) })
+		time.Sleep(5 * time.Second) // by now the first voucher's orders are in hand
+		cut.Store(true)
+		m.second.set(func() {
+			for n := range 20 {
+				m.second.accept()
+				h := m.second.entries[n]
+				h.stream, h.order.VoucherID = m.second.stream, 2
+			}
+		})
+		time.Sleep(5 * time.Second)
+		cut.Store(false)
+		if n, _ := m.second.after(20 * time.Second); n != 20 {
+			t.Errorf("%d of 20 orders of the other voucher are written", n)
+		}
+		cancel()
+		running.Wait()
+	})
+}
+
 // While the database is down and reads of new orders fail, no order is in a batch twice.
 func TestNoOrderIsTwiceInABatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m := cutStreams{twoStreams{newFakeStreams(20), newFakeStreams(0)}, new(int)}
+		reads := 0
+		m := cutStreams{twoStreams{newFakeStreams(20), newFakeStreams(0)}, func() bool { reads++; return reads%3 == 0 }}
 		m.second.stream = newStream("", 2, 0)
 		m.dbErr = order.ErrUnavailable
 		f := newFulfiller(Config{Name: "w", Store: onceStore{fakeAdmissionStore{m.fakeStreams}, t}, Log: slog.New(slog.DiscardHandler)}.withDefaults(), m)
