@@ -202,7 +202,7 @@ func TestSecretsFromFiles(t *testing.T) {
 		says      []string
 	}{
 		"both":        {args, production(), []string{"-jwt-secret-file", "SECKILL_JWT_SECRET"}},
-		"no file":     {nil, append(env, "SECKILL_JWT_SECRET_FILE=/nowhere/jwt"), []string{"SECKILL_JWT_SECRET_FILE", "/nowhere/jwt"}},
+		"no file":     {nil, append(env, "SECKILL_JWT_SECRET_FILE=/etc/no-such-jwt"), []string{"SECKILL_JWT_SECRET_FILE", "/etc/no-such-jwt"}},
 		"empty file":  {nil, append(env, "SECKILL_JWT_SECRET_FILE="+write("empty", "\n")), []string{"SECKILL_JWT_SECRET_FILE", "empty"}},
 		"weak secret": {nil, append(env, "SECKILL_JWT_SECRET_FILE="+write("weak", strings.Repeat("x", 40))), []string{"SECKILL_JWT_SECRET_FILE", "guessed"}},
 		"a folder":    {[]string{"-jwt-secret-file", t.TempDir()}, env, []string{"-jwt-secret-file"}},

@@ -36,7 +36,9 @@ func TestAlertsFireOnFaults(t *testing.T) {
 	if status := api.order(t, admission, 1); status != http.StatusAccepted { // the process knows the voucher
 		t.Fatalf("the first order: %d", status)
 	}
-	testkit.Until(t, "the service is scraped", func() bool { return alerts.has(`up{job="seckill"} == 1`) })
+	testkit.Until(t, "the service is scraped", func() bool { // until then there is none that answers
+		return alerts.has(`up{job="seckill"} == 1`) && !slices.Contains(alerts.firing(), "SeckillNoInstance")
+	})
 	if firing := alerts.firing(); len(firing) > 0 {
 		t.Fatalf("before any fault: %v", firing)
 	}
