@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -81,13 +82,20 @@ func leave(c *zk.Conn, queue, name string) error {
 		err = c.Delete(queue+"/"+name, -1)
 	}
 	if err == nil || errors.Is(err, zk.ErrNoNode) {
-		// It fails if there are other children. Where the connection breaks it is sent once more; a container that
-		// stays all the same is deleted by the server later.
-		if lost := c.Delete(queue, -1); errors.Is(lost, zk.ErrConnectionClosed) {
-			_ = c.Delete(queue, -1)
-		}
+		deleteUnused(c, queue)
 	}
 	return err
+}
+
+// deleteUnused deletes the queue if it has no children. Where the connection breaks it tries again a few times, since the
+// driver fails requests until it has connected again. A container that stays all the same is deleted by the server later.
+func deleteUnused(c *zk.Conn, queue string) {
+	for pause := 10 * time.Millisecond; pause < 200*time.Millisecond; pause *= 2 {
+		if err := c.Delete(queue, -1); err == nil || zkio.Answered(err) {
+			return
+		}
+		time.Sleep(pause)
+	}
 }
 
 // list returns the queue's nodes in order.

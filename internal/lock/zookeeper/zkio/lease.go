@@ -149,7 +149,7 @@ func (l *lease) released(ctx context.Context, s *Session, uncertain bool, err er
 	l.uncertain = l.uncertain || uncertain
 	over := l.TTL > 0 && !time.Now().Before(l.until)
 	mine := l.uncertain && !over && !l.session.Over() // only this release can have deleted the nodes
-	if (err == nil || answered(err)) && l.timer != nil {
+	if (err == nil || Answered(err)) && l.timer != nil {
 		l.timer.Stop()
 	}
 	l.mu.Unlock()
@@ -222,7 +222,7 @@ func (s *Session) DeleteEventually(remove func(*zk.Conn) error) {
 		defer first()
 		for !s.Over() {
 			_, _, err := Do(s.ctx, s, func(c *zk.Conn) (struct{}, error) { return struct{}{}, remove(c) })
-			if err == nil || answered(err) {
+			if err == nil || Answered(err) {
 				return
 			}
 			first()

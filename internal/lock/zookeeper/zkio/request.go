@@ -61,7 +61,7 @@ func Do[T any](
 		}
 		result, err = send(ctx, s, request)
 		switch {
-		case err == nil || answered(err):
+		case err == nil || Answered(err):
 			return result, uncertain, err
 		case ctx.Err() != nil:
 			return result, true, ctx.Err()
@@ -124,11 +124,11 @@ func send[T any](ctx context.Context, s *Session, request func(*zk.Conn) (T, err
 	}
 }
 
-// answered reports whether err tells the outcome of a request. The error of a broken
+// Answered reports whether err tells the outcome of a request. The error of a broken
 // connection or session does not, nor does an error of the server that is not about the
 // request: after some of these the request may have been carried out, and its nodes still
 // have to be deleted.
-func answered(err error) bool {
+func Answered(err error) bool {
 	for _, outcome := range []error{
 		zk.ErrNoNode, zk.ErrNodeExists, zk.ErrNotEmpty, zk.ErrBadVersion, zk.ErrNoChildrenForEphemerals,
 		zk.ErrNoAuth, zk.ErrInvalidACL, zk.ErrAPIError, zk.ErrBadArguments, zk.ErrInvalidPath,

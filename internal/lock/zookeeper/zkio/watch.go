@@ -101,13 +101,13 @@ func (s *Session) keepWatching(path string, w *watch) {
 			data, stat, fires, err := c.GetW(path)
 			return watchResult{data, stat, fires}, err
 		})
-		if err != nil && !answered(err) && !s.Over() {
+		if err != nil && !Answered(err) && !s.Over() {
 			continue // Do has waited
 		}
 		if err != nil || !first && now.stat.Czxid != w.stat.Czxid {
 			s.removeWatch(path, w)
 			if first {
-				if w.err = err; !answered(err) { // the session is over: err may be that of its context
+				if w.err = err; !Answered(err) { // the session is over: err may be that of its context
 					w.err = s.endError()
 				}
 				close(w.ready)
