@@ -26,9 +26,6 @@ func (t *trial) exclude(process func(i int) lock.Locker) {
 	var winner atomic.Pointer[lock.Lease]
 	startTogether(contenders, func(i int) {
 		lease, err := t.acquire(t.ctx, process(i), lock.Options{TTL: longLease})
-		for errors.Is(err, lock.ErrUnavailable) && t.ctx.Err() == nil { // a busy machine's server was late
-			lease, err = t.acquire(t.ctx, process(i), lock.Options{TTL: longLease})
-		}
 		switch {
 		case err == nil:
 			winners.Add(1)
