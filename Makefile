@@ -114,7 +114,7 @@ soak: ready ## Run the long tests, repeat the concurrency tests COUNT times, and
 	$(if $(filter ^TestSoak,$(LONG)),@scripts/compose-test.sh)
 
 .PHONY: bench
-bench: ## Compare the flow admission with a bare gin handler: one table, 4 minutes; BENCH=quick: one minute; BENCH=sold-out: a part
+bench: ## Compare the admission flow with a bare gin handler: one table, 4 minutes; BENCH=quick: one minute; BENCH=sold-out: a part
 	@command -v wrk >/dev/null || { echo "make bench needs wrk: apt-get install wrk" >&2; exit 1; }
 	go test -run '^$$' -bench '^BenchmarkFastPath$$/$(filter-out quick,$(patsubst /%,%,$(BENCH)))' -benchtime 1x -timeout 30m ./loadtest $(if $(filter quick,$(BENCH)),-quick)
 

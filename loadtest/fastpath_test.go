@@ -20,7 +20,7 @@ import (
 // The prefix of cmd/api's keys in Redis.
 const keyPrefix = "seckill:"
 
-// BenchmarkFastPath measures the flow admission and prints one table at the end. make bench runs it.
+// BenchmarkFastPath measures the admission flow and prints one table at the end. make bench runs it.
 func BenchmarkFastPath(b *testing.B) {
 	needWrk(b)
 	s := newShop(b)

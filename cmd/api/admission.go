@@ -21,7 +21,7 @@ import (
 	"seckill/internal/voucher"
 )
 
-// admissionFlow is the flow admission: the gate that decides, and the workers that persist what it accepted.
+// admissionFlow is the admission flow: the gate that decides, and the workers that persist what it accepted.
 type admissionFlow struct {
 	gate      *admission.Gate
 	opening   *reentrant.Locker

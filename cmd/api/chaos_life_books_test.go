@@ -17,7 +17,7 @@ type lifeSum struct {
 	orders, paid, refunded int
 	cents                  int64
 	states, outcomes       map[string]int
-	late                   int // payments that came late under the flow admission and have bought a voucher
+	late                   int // payments that came late under the admission flow and have bought a voucher
 }
 
 // providerPayment is a payment in the provider's books.

@@ -22,7 +22,7 @@ import (
 	"seckill/internal/testkit"
 )
 
-// TestChaosLife runs rounds of sales that ask for payment, over two processes: under the flow locked and under
+// TestChaosLife runs rounds of sales that ask for payment, over two processes: under the locked flow and under
 // admission in turn. The buyers pay, pay twice, cancel, pay what they have cancelled, or do nothing, and the
 // administrator refunds. The provider is a process of its own that duplicates, reorders and loses its events, and lets
 // money arrive late. Meanwhile processes, Redis, MariaDB and the provider are killed or paused at random.

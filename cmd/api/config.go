@@ -102,7 +102,7 @@ func settings() []setting {
 			set: func(c *config, v string) error { c.RedisMaster = v; return nil }},
 		{name: "redis-password", arg: "password", usage: "password of Redis", secret: true,
 			set: func(c *config, v string) error { c.RedisPassword = v; return nil }},
-		{name: "redis-wait-replicas", arg: "number", usage: fmt.Sprintf("how many replicas of Redis must have an order that was admitted before its buyer is told, 0 to %d (default 0: the primary's word is enough)", maxWaitReplicas),
+		{name: "redis-wait-replicas", arg: "number", usage: fmt.Sprintf("how many replicas of Redis must have an accepted order before its buyer is told and before it is written to the database, 0 to %d (default 0: the primary's word is enough)", maxWaitReplicas),
 			set: func(c *config, v string) (err error) {
 				c.WaitReplicas, err = parseCount(v, maxWaitReplicas)
 				return err

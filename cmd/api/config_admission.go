@@ -11,7 +11,7 @@ import (
 	"seckill/internal/admission/ledger"
 )
 
-// admissionConfig is the configuration of the flow admission. A zero takes the default of the package that
+// admissionConfig is the configuration of the admission flow. A zero takes the default of the package that
 // uses it.
 type admissionConfig struct {
 	MaxPending int64 // orders of a voucher that are accepted and not persisted
@@ -55,11 +55,11 @@ func admissionSettings() []setting {
 				c.Admission.MaxInFlight, err = parseBound(v, mostInFlight)
 				return err
 			}},
-		{name: "claim-idle", arg: "duration", usage: fmt.Sprintf("after what time accepted orders that a process has in its hands are taken over by another one, %v to %v (default 30s)", minClaimIdle, maxClaimIdle),
+		{name: "claim-idle", arg: "duration", usage: fmt.Sprintf("how long a process may hold accepted orders without finishing them before another one takes them over, %v to %v (default 30s)", minClaimIdle, maxClaimIdle),
 			set: func(c *config, v string) (err error) { c.Admission.ClaimIdle, err = parseClaimIdle(v); return err }},
 		{name: "forget-after", arg: "duration", usage: fmt.Sprintf("how long after the end of its sale a voucher that was sold by admission is removed from Redis, once all of its orders are in the database and its stock balances, %v to %v (default %v)", minForgetAfter, maxForgetAfter, defaultForgetAfter),
 			set: func(c *config, v string) (err error) { c.Admission.ForgetAfter, err = parseForgetAfter(v); return err }},
-		{name: "instance", arg: "name", usage: "what this process is called where accepted orders are persisted: another name than that of any other process, and after a restart the same, so that it goes on at once with what it had in its hands (default: host, process id and a random part)",
+		{name: "instance", arg: "name", usage: "name of this process as a consumer of the streams of accepted orders: no other process has it, and a process that restarts keeps it, to go on at once with its unfinished orders (default: host, process id and a random part)",
 			set: func(c *config, v string) error { c.Admission.Instance = v; return checkInstance(v) }},
 	}
 }

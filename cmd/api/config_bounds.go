@@ -32,14 +32,14 @@ func boundSettings() []setting {
 		}
 	}
 	return []setting{
-		bound("max-orders", "how many orders may be at work at once", standard.Orders, func(l *httpapi.Limits) *int { return &l.Orders }),
-		bound("max-orders-per-user", "how many of them of one user", standard.OrdersPerUser, func(l *httpapi.Limits) *int { return &l.OrdersPerUser }),
-		bound("max-requests", "how many other requests may be at work at once", standard.Requests, func(l *httpapi.Limits) *int { return &l.Requests }),
-		bound("max-requests-per-user", "how many of them of one user", standard.RequestsPerUser, func(l *httpapi.Limits) *int { return &l.RequestsPerUser }),
-		bound("max-requests-per-address", "how many of them from one address, of those that need no user", standard.RequestsPerAddress, func(l *httpapi.Limits) *int { return &l.RequestsPerAddress }),
-		bound("max-waits", "how many requests may wait for an order to be confirmed (?wait=); others are answered at once", standard.Waits, func(l *httpapi.Limits) *int { return &l.Waits }),
-		bound("max-waits-per-user", "how many of them of one user", standard.WaitsPerUser, func(l *httpapi.Limits) *int { return &l.WaitsPerUser }),
+		bound("max-orders", "how many orders may be in progress at once", standard.Orders, func(l *httpapi.Limits) *int { return &l.Orders }),
+		bound("max-orders-per-user", "how many orders of one user may be in progress at once", standard.OrdersPerUser, func(l *httpapi.Limits) *int { return &l.OrdersPerUser }),
+		bound("max-requests", "how many requests that are not orders may be in progress at once", standard.Requests, func(l *httpapi.Limits) *int { return &l.Requests }),
+		bound("max-requests-per-user", "how many requests of one user that are not orders may be in progress at once", standard.RequestsPerUser, func(l *httpapi.Limits) *int { return &l.RequestsPerUser }),
+		bound("max-requests-per-address", "how many requests without a user may be in progress at once from one address", standard.RequestsPerAddress, func(l *httpapi.Limits) *int { return &l.RequestsPerAddress }),
+		bound("max-waits", "how many requests may wait for the next state of an order (?wait=); others are answered at once", standard.Waits, func(l *httpapi.Limits) *int { return &l.Waits }),
+		bound("max-waits-per-user", "how many requests of one user may wait for the next state of an order (?wait=)", standard.WaitsPerUser, func(l *httpapi.Limits) *int { return &l.WaitsPerUser }),
 		bound("max-connections", "how many connections may be open", standard.Connections, func(l *httpapi.Limits) *int { return &l.Connections }),
-		bound("max-connections-per-address", "how many of them from one address that is not loopback; 0 behind a load balancer", standard.ConnectionsPerAddress, func(l *httpapi.Limits) *int { return &l.ConnectionsPerAddress }),
+		bound("max-connections-per-address", "how many connections may be open from one address that is not loopback; 0 behind a load balancer: no bound", standard.ConnectionsPerAddress, func(l *httpapi.Limits) *int { return &l.ConnectionsPerAddress }),
 	}
 }

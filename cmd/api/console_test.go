@@ -53,7 +53,7 @@ func consoleShowsOversold(b context.Context, t *testing.T) {
 	offer("admission", "Safe")
 	rush()
 	v.until("it adds up", `document.getElementById('verdict').textContent.startsWith('It adds up') && document.getElementById('figures').textContent.includes('Orders10')`)
-	if got := v.says(`document.getElementById('lock').textContent`); got != "Holdernone: the flow admission takes no lock" {
+	if got := v.says(`document.getElementById('lock').textContent`); got != "Holdernone: the admission flow takes no lock" {
 		t.Errorf("of the lock it is said %q", got)
 	}
 	offer("locked", "Locked")

@@ -24,7 +24,7 @@ var (
 type pooled interface{ PoolStats() *redis.PoolStats }
 
 // redisPools collects what the pools of the service's clients are doing: "locks" is the client of locks, ids and
-// readiness, "orders" that of the flow admission, "nodes" all of the independent nodes together.
+// readiness, "orders" that of the admission flow, "nodes" all of the independent nodes together.
 type redisPools map[string][]pooled
 
 func (s *stores) pools() redisPools {

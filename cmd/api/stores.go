@@ -19,7 +19,7 @@ import (
 type stores struct {
 	db    *database.DB
 	redis redis.UniversalClient
-	// orders is the same Redis, with a client for the flow admission that retries nothing by itself. A
+	// orders is the same Redis, with a client for the admission flow that retries nothing by itself. A
 	// cluster client is an exception: it follows its slots and tries another node after a failure,
 	// whatever its number of retries. There the gate prevents the repetition of commands that must not be
 	// decided twice, and the commands of fulfil may be repeated.

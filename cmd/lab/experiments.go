@@ -146,7 +146,7 @@ func orEmpty[T any](list []T) []T {
 }
 
 func runHelp(w io.Writer) {
-	fmt.Fprint(w, `lab run plays experiments and says whether they came out as expected.
+	fmt.Fprint(w, `lab run runs experiments and says whether they came out as expected.
 
 usage: lab run ID... | all [flags]
 
@@ -158,7 +158,7 @@ To learn:
                  another number for this run, within bounds; lab show ID lists
                  what an experiment has. Whatever comes out is right then: the
                  verdict says what was changed, and whether that turned it
-  --swap         give each experiment its partner's mechanism: the verdict must
+  --swap         run each experiment with its partner's setup: the verdict must
                  turn, so nothing is as expected and the exit code is 1
 
 To print:
@@ -172,8 +172,8 @@ To run:
                  experiment that is about their number it changes that
   --duration D   longest time in which new buyers come, 100ms to 1m (default 3s)
   --seed N       the same seed gives the same load and faults (default 1)
-  --embedded     leave the real servers alone: SQLite and an in-process Redis,
-                 and only what is honest on them
+  --embedded     use no installed server: SQLite and a Redis written in Go.
+                 Experiments that would show something else there are skipped
   --api PATH     the service's binary (default: api beside this program, else
                  built from source with the go command)
 

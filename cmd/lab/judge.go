@@ -37,8 +37,10 @@ its standard output, one JSON object per line: internal/lab/lockjudge/wire has t
 protocol, examples/locks has locks that speak it. The server is a redis-server, or
 one inside this process where none is installed.
 
-Exit code: 0 when nothing broke but comforts, 1 when something graver or one of the
-two sales broke, or the lock could not be judged, 2 for wrong usage.
+A comfort is what a lock can do without, as re-entry.
+
+Exit code: 0 when nothing broke or only comforts are missing, 1 when another behaviour
+or one of the two sales broke, or the lock could not be judged, 2 for wrong usage.
 `)
 }
 

@@ -45,18 +45,18 @@ func commands() []command {
 	return []command{
 		{name: "list", summary: "name the experiments", help: listHelp, run: list},
 		{name: "show", summary: "describe an experiment, and what of it can be changed", help: showHelp, run: show},
-		{name: "run", summary: "play experiments, and say whether they came out as expected", help: runHelp, run: runExperiments},
+		{name: "run", summary: "run experiments, and say whether they came out as expected", help: runHelp, run: runExperiments},
 		{name: "serve", summary: "the laboratory as a page: choose, predict, run, see why", help: serveHelp, run: serve},
 		{name: "sweep", summary: "run an experiment with several values of a number", help: sweepHelp, run: sweep},
 		{name: "new-lock", summary: "write a lock with a mistake to find", help: newLockHelp, run: newLock},
-		{name: "judge", summary: "say what of a lock breaks, the gravest first, and sell under it", help: judgeHelp, run: judge},
+		{name: "judge", summary: "list which behaviours of a lock break, the gravest first, and run two sales under it", help: judgeHelp, run: judge},
 		{name: "catalogue", summary: "print the failure catalogue, made from the experiments", help: catalogueHelp, run: writeCatalogue},
 		{name: "tokens", summary: "make the buyers' tokens and targets for k6, vegeta and wrk", help: tokensHelp, run: tokens},
 		{name: "version", summary: "print the version, the commit and the Go that built it", help: versionHelp, run: printVersion},
 	}
 }
 
-// run runs the subcommand, or plays a first experiment if there is none, and turns its error
+// run runs the subcommand, or runs a first experiment if there is none, and turns its error
 // into an exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
@@ -98,7 +98,7 @@ func help(w io.Writer) {
 	for _, c := range commands() {
 		fmt.Fprintf(w, "  %-10s %s\n", c.name, c.summary)
 	}
-	fmt.Fprint(w, "  help       say more about a command\n\nWithout a command it plays a first experiment.\n")
+	fmt.Fprint(w, "  help       say more about a command\n\nWithout a command it runs a first experiment.\n")
 }
 
 func helpAbout(args []string, stdout, stderr io.Writer) int {

@@ -1,4 +1,4 @@
-// Package admission is the gate of the flow admission. It decides about orders in Redis, with a
+// Package admission is the gate of the admission flow. It decides about orders in Redis, with a
 // script that decides about a whole batch of orders in one round trip.
 //
 // # The way of an order

@@ -72,7 +72,7 @@ func TestForgetterPassesVouchersThatFail(t *testing.T) {
 	}
 }
 
-// createEnded stores a voucher of the flow admission whose sale is over.
+// createEnded stores a voucher of the admission flow whose sale is over.
 func (s *shop) createEnded(id int64) {
 	s.t.Helper()
 	now := time.Now().UTC().Truncate(time.Microsecond)

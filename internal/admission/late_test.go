@@ -200,7 +200,7 @@ func TestLateMoneyWhateverStops(t *testing.T) {
 	}
 }
 
-// The rule is that of the flow locked: the end of the sale does not matter, nor that Redis has forgotten it.
+// The rule is that of the locked flow: the end of the sale does not matter, nor that Redis has forgotten it.
 func TestLateMoneyAfterTheSale(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, testkit.SQLite(t))

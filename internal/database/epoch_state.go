@@ -11,7 +11,7 @@ import (
 	"seckill/internal/voucher"
 )
 
-// firstEpoch is the epoch of a new voucher under the flow admission: closed, and never opened yet.
+// firstEpoch is the epoch of a new voucher under the admission flow: closed, and never opened yet.
 const firstEpoch = 1
 
 // drainedBy is the last epoch in which an order of the given epoch is still persisted: the closed epoch

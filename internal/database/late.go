@@ -13,7 +13,7 @@ import (
 	"seckill/internal/voucher"
 )
 
-// Late money under the flow admission. Its row in the table payments has the outcome 'late' until it is decided,
+// Late money under the admission flow. Its row in the table payments has the outcome 'late' until it is decided,
 // by one of these statements. Each of them finds the row only if none of the others has:
 //
 //	payLateMoney   a voucher was reserved in Redis, and the order is Paid

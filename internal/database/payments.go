@@ -133,7 +133,7 @@ func paidBy(paymentID string, orderID int64) write {
 // the unique index refuses a user with another order, and the condition on the stock an order without a
 // voucher. Both leave nothing behind, and the money is to be refunded.
 //
-// Under the flow admission the stock that can be sold is in Redis, and the money waits until the gate was
+// Under the admission flow the stock that can be sold is in Redis, and the money waits until the gate was
 // asked; see late.go.
 //
 // Under both flows, once money of the order was refused, further money is refused for the same reason.

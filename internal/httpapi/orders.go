@@ -225,7 +225,7 @@ func (a *API) listOrders(ctx context.Context, r *request) (reply, error) {
 	return a.render(http.StatusOK, out)
 }
 
-// auditJSON is the audit of a sale. Stock is what can still be sold. Under the flow admission that is the
+// auditJSON is the audit of a sale. Stock is what can still be sold. Under the admission flow that is the
 // gate's stock, and DatabaseStock is the database's: InitialStock less DatabaseStock must be Orders.
 type auditJSON struct {
 	InitialStock    int64 `json:"initial_stock"`

@@ -17,7 +17,7 @@ import (
 	"seckill/internal/voucher"
 )
 
-// Admission are the metrics of the flow admission.
+// Admission are the metrics of the admission flow.
 type Admission struct {
 	decisions []decision
 	queue     prometheus.Histogram
@@ -43,7 +43,7 @@ type decision struct {
 	count prometheus.Counter
 }
 
-// NewAdmission registers the metrics of the flow admission.
+// NewAdmission registers the metrics of the admission flow.
 func NewAdmission(registry prometheus.Registerer) (*Admission, error) {
 	r := &registerer{registry: registry}
 	durations := prometheus.ExponentialBuckets(0.0001, 2, 18) // 0.1 ms to 13 s

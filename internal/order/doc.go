@@ -27,8 +27,8 @@
 // confirmed, unpaid or paid has a voucher. In all other states it has given its voucher back, once.
 //
 // Money that arrives for an order that is cancelled or expired takes a voucher again, if there is one
-// and the user has no other order. Otherwise it is refunded. Under the flow locked one transaction decides
-// that. Under the flow admission the gate has the stock: the money is [LateUndecided] until the gate has
+// and the user has no other order. Otherwise it is refunded. Under the locked flow one transaction decides
+// that. Under the admission flow the gate has the stock: the money is [LateUndecided] until the gate has
 // reserved a voucher and a worker has written it, or the money goes back ([LateStore]). No money is dropped:
 // what belongs to no order is kept.
 //

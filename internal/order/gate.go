@@ -36,7 +36,7 @@ func (e *RepeatedError) Error() string {
 	return fmt.Sprintf("order: placed before under the same key, as %d", e.ID)
 }
 
-// Gate decides orders in front of the database, under the flow admission. An accepted order is not lost
+// Gate decides orders in front of the database, under the admission flow. An accepted order is not lost
 // and reaches the database later, exactly once.
 type Gate interface {
 	// Refusal returns the error with which Admit would refuse the user, if the gate knows it without
@@ -131,7 +131,7 @@ type EpochState struct {
 // Open reports whether orders may be accepted, under s.Epoch.
 func (s EpochState) Open() bool { return s.Epoch > 0 && s.Epoch%2 == 0 }
 
-// AdmissionStore is the database's side of the flow admission. Its errors are those of this package and
+// AdmissionStore is the database's side of the admission flow. Its errors are those of this package and
 // of package voucher. [ErrUnavailable] is every error that is not known to be the order's own: the
 // database did not answer, refused for a reason of its own, or left the outcome unknown. The caller
 // repeats the call.
@@ -221,7 +221,7 @@ type ReturnedOrder struct {
 	Late bool
 }
 
-// LateStore is the database's side of late money under the flow admission: money for an order that was
+// LateStore is the database's side of late money under the admission flow: money for an order that was
 // cancelled or expired, see [LateUndecided]. Its errors are those of [AdmissionStore].
 type LateStore interface {
 	// LateMoney lists up to limit payments that are undecided, with IDs above after, by ID. It leaves out those

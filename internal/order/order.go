@@ -36,7 +36,7 @@ type Order struct {
 	// placed whose voucher asks for payment; [LifeStore] shows them later.
 	PayBy       time.Time
 	AmountCents int64
-	// Key is the idempotency key under which the order was placed. It is set under the flow admission
+	// Key is the idempotency key under which the order was placed. It is set under the admission flow
 	// only, and only where a gate or a store returns an order with which requests are compared.
 	Key KeyHash
 }
@@ -53,7 +53,7 @@ func HashKey(key string) KeyHash {
 }
 
 // Audit is the state of a voucher's sale: what the database holds, counted in one transaction, and
-// under the flow admission what the gate holds.
+// under the admission flow what the gate holds.
 type Audit struct {
 	InitialStock, Stock int64
 	// Orders counts the live orders, DistinctUsers the users who placed them.
@@ -67,7 +67,7 @@ type Audit struct {
 	Gate *GateAudit
 }
 
-// Remaining is the stock that can still be sold. Under the flow admission that is the gate's: the
+// Remaining is the stock that can still be sold. Under the admission flow that is the gate's: the
 // database's stock follows when the orders are persisted.
 func (a Audit) Remaining() int64 {
 	if a.Gate != nil {

@@ -72,7 +72,7 @@ const (
 	// SettledLate: the order was cancelled or expired, and has taken a voucher again.
 	SettledLate Outcome = "paid_late"
 
-	// LateUndecided: the order was cancelled or expired, and the gate of the flow admission is to be asked for
+	// LateUndecided: the order was cancelled or expired, and the gate of the admission flow is to be asked for
 	// a voucher. The outcome becomes SettledLate, RefundNoStock, RefundOtherOrder or RefundNotPayable.
 	LateUndecided Outcome = "late"
 

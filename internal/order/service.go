@@ -30,7 +30,7 @@ type Config struct {
 	Lockers  Lockers
 	Now      func() time.Time
 	Log      *slog.Logger
-	// Gate decides orders under the flow admission. Without it such a voucher is not sold.
+	// Gate decides orders under the admission flow. Without it such a voucher is not sold.
 	Gate Gate
 	// Lab allows policies that are not safe. Without it, a voucher that a server in lab mode created
 	// in the same database with such a policy is not sold.
@@ -79,7 +79,7 @@ func (s *Service) Placed(ctx context.Context, voucherID, userID int64, key KeyHa
 }
 
 // Place orders one voucher for one user under the voucher's policy. The order is Confirmed, or
-// Unpaid if the voucher asks for payment, or Pending under the flow admission. A resumed order has the state that it has reached. Place returns
+// Unpaid if the voucher asks for payment, or Pending under the admission flow. A resumed order has the state that it has reached. Place returns
 // the errors of voucher, of this package, of the context and of the lock. If the lock was lost,
 // nothing was sold.
 //
@@ -238,7 +238,7 @@ func (s *Service) OrdersOf(ctx context.Context, userID, before int64, limit int)
 	return mergeAccepted(stored, accepted, before, limit), nil
 }
 
-// Audit counts what the database holds of a voucher and, under the flow admission, what the gate holds.
+// Audit counts what the database holds of a voucher and, under the admission flow, what the gate holds.
 // It returns [voucher.ErrNotFound] if there is no such voucher.
 func (s *Service) Audit(ctx context.Context, voucherID int64) (Audit, error) {
 	if s.gate == nil {

@@ -46,7 +46,7 @@ type Move struct {
 // conditional statement in the database (… WHERE id = ? AND status = ?), in the transaction that also does
 // what follows from it: the stock, the buyer's right to order again, the history, the money to return.
 //
-// An order enters as Pending under the flow admission. Under the flow locked it enters as Confirmed or, if
+// An order enters as Pending under the admission flow. Under the locked flow it enters as Confirmed or, if
 // the voucher asks for payment, as Unpaid.
 var moves = []Move{
 	{Pending, Confirmed, ByWorker},

@@ -48,5 +48,5 @@ func TestMovesKeepTheStock(t *testing.T) {
 		}
 	}
 	walk(order.Pending, 0, 0)
-	walk(order.Unpaid, 1, 0) // under the flow locked
+	walk(order.Unpaid, 1, 0) // under the locked flow
 }

@@ -28,7 +28,7 @@ type Policy struct {
 	// FaultSeed makes a fault with a probability hit the same users in every run; see [Policy.FaultsFor].
 	// 0 decides at random each time.
 	FaultSeed int64 `json:"fault_seed,omitempty"`
-	// Buckets is the number of buckets that the stock is split into under the flow admission; 0 is 1. The
+	// Buckets is the number of buckets that the stock is split into under the admission flow; 0 is 1. The
 	// buckets can be on different servers. A user belongs to one of them, and an empty bucket takes stock
 	// from the others.
 	Buckets int `json:"buckets,omitempty"`
@@ -153,7 +153,7 @@ func (p *Policy) Validate() error {
 	return nil
 }
 
-// validateAdmission refuses the fields that the flow admission would ignore.
+// validateAdmission refuses the fields that the admission flow would ignore.
 func (p *Policy) validateAdmission() error {
 	d := DefaultPolicy()
 	for _, f := range []struct {

@@ -24,7 +24,7 @@ type Service struct {
 	Store   Store
 	IDs     IDs
 	Lockers Lockers
-	// Admission says that the server supports the flow admission.
+	// Admission says that the server supports the admission flow.
 	Admission bool
 	// Payments says that the server has a payment provider.
 	Payments bool

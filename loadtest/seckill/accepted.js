@@ -1,4 +1,4 @@
-// The outcome of accepted orders. Under the flow admission a 202 says that the order will be in the database. Its
+// The outcome of accepted orders. Under the admission flow a 202 says that the order will be in the database. Its
 // buyer polls until it is there; the server holds each poll until the order is final or the wait is over.
 
 import http from 'k6/http';

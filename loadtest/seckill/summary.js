@@ -241,7 +241,7 @@ function spreadLine(l) {
   return `p50 ${ms(l.p50)} ms, p95 ${ms(l.p95)} ms, p99 ${ms(l.p99)} ms, max ${ms(l.max)} ms`;
 }
 
-// The lock options of a policy; under the flow admission there are none.
+// The lock options of a policy; under the admission flow there are none.
 const OF_LOCKS = ['lock', 'lock_ttl_ms', 'lock_wait_ms', 'placement', 'scope', 'stock'];
 
 // k6 passes objects in no particular order.

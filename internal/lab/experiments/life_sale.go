@@ -59,7 +59,7 @@ func (s *paidSale) newOrder(user int64, within time.Duration) order.Order {
 	}
 }
 
-// place places an order of a user, as the service does under the flow locked.
+// place places an order of a user, as the service does under the locked flow.
 func (s *paidSale) place(user int64, within time.Duration) (id int64) {
 	o := s.newOrder(user, within)
 	s.must(s.db.Orders().Transact(s.Context(), func(ctx context.Context, tx order.Tx) error {

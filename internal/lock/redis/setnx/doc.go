@@ -28,7 +28,7 @@
 //
 // # How to see it break
 //
-// Sell a voucher under {"lock":"setnx","faults":[{"point":"holder-crash",
+// Sell a voucher under {"lock":"setnx","scope":"voucher","faults":[{"point":"holder-crash",
 // "effect":"abandon","probability":0.05}]}: after the crash every buyer gets "busy" until
 // the end of the sale. In the conformance suite, freed-after-death shows it.
 package setnx

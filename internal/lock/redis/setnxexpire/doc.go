@@ -30,7 +30,7 @@
 //
 // # How to see it break
 //
-// Sell a voucher under {"lock":"setnx-expire","faults":[{"point":
+// Sell a voucher under {"lock":"setnx-expire","scope":"voucher","faults":[{"point":
 // "between-setnx-and-expire","effect":"abandon","probability":0.05}]}: after the crash
 // every buyer gets "busy" until the end of the sale. In the conformance suite a holder
 // dies after PEXPIRE, so freed-after-death holds; in TestDiesBetweenTheTwo it dies before.
