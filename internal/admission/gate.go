@@ -37,11 +37,9 @@ func New(c Config) (*Gate, error) {
 }
 
 func newGate(c Config, b buckets) *Gate {
-	shared := newCore(c, b)
-	return &Gate{
-		core: shared, inFlight: NewInFlight(c.MaxInFlight),
-		lookups: newLookups(shared), vouchers: make(map[int64]*voucherState),
-	}
+	g := &Gate{core: newCore(c, b), inFlight: NewInFlight(c.MaxInFlight), vouchers: make(map[int64]*voucherState)}
+	g.lookups = newLookups(g.core, g.openClosed)
+	return g
 }
 
 // Close ends the batches under way, which takes at most [Config.DecisionTimeout], refuses all
@@ -119,14 +117,19 @@ func (g *Gate) Await(ctx context.Context, o order.Order, limit time.Duration) er
 // at the same moment, but none of them has changed while Seq and Pending stay the same; and stock
 // that is transferred in the meantime is counted once.
 func (g *Gate) Audit(ctx context.Context, voucherID int64) (order.GateAudit, error) {
-	if v := g.known(voucherID); v != nil {
-		return v.audit(ctx)
+	v := g.known(voucherID)
+	if v == nil {
+		st, err := g.config.Store.EpochState(ctx, voucherID)
+		if err != nil {
+			return order.GateAudit{}, err
+		}
+		v = newVoucherState(g.core, voucherOf(voucherID, st)) // not kept: an audit alone needs no state in memory
 	}
-	st, err := g.config.Store.EpochState(ctx, voucherID)
-	if err != nil {
-		return order.GateAudit{}, err
+	audit, err := v.audit(ctx)
+	if errors.Is(err, errOpening) {
+		g.openClosed(voucherID)
 	}
-	return newVoucherState(g.core, voucherOf(voucherID, st)).audit(ctx) // not kept: it does not have the sale's window
+	return audit, err
 }
 
 // Open opens a voucher before the first buyer comes, and waits until it is open. The error is
@@ -140,6 +143,22 @@ func (g *Gate) Open(ctx context.Context, v *voucher.Voucher) error {
 		}
 	}
 	return nil
+}
+
+// openClosed starts to open a voucher that was found closed, and reports whether it does: false if that is under way,
+// or if the voucher was open when this process saw it last. Then [Gate.Check] finds out what became of it.
+func (g *Gate) openClosed(voucherID int64) bool {
+	if s := g.known(voucherID); s != nil {
+		return s.reopenClosed()
+	}
+	return g.spawn(func() {
+		ctx, cancel := context.WithTimeout(g.closing, storeTimeout)
+		defer cancel()
+		st, err := g.config.Store.EpochState(ctx, voucherID)
+		if err == nil && !st.Forgotten { // otherwise the next look-up begins again
+			g.voucher(voucherOf(voucherID, st)).reopenClosed()
+		}
+	})
 }
 
 // Run compares Redis with the database at intervals, until ctx ends: without it, nobody would

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -113,6 +114,19 @@ func (v *voucherState) reopen() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.startOpening()
+}
+
+// reopenClosed starts to open a voucher of which a bucket is closed for all that this process knows, and reports
+// whether it does: false if that is under way.
+func (v *voucherState) reopenClosed() bool {
+	open := !slices.ContainsFunc(v.knownStates(), func(k ledger.Known) bool { return k.Epoch == 0 })
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if open || v.lifecycle.opening != nil {
+		return false
+	}
+	v.startOpening()
+	return true
 }
 
 // startOpening starts to open the voucher, unless that is under way. v.mu is held.

@@ -16,10 +16,13 @@ import (
 type lookups struct {
 	*core
 	scans scanner
+	// open starts to open a voucher that a look-up found closed, and reports whether that is news. Otherwise a
+	// voucher that no buyer can open, because memory refuses them all, would stay unknown to look-ups.
+	open func(voucherID int64) bool
 }
 
-func newLookups(c *core) *lookups {
-	l := &lookups{core: c}
+func newLookups(c *core, open func(voucherID int64) bool) *lookups {
+	l := &lookups{core: c, open: open}
 	l.scans.closing, l.scans.spawn, l.scans.take = c.closing, c.spawn, l.takeScan
 	return l
 }
@@ -101,6 +104,7 @@ func (l *lookups) allUsers(ctx context.Context, voucherID int64, bucket ledger.R
 	if err != nil || neverOpened(st.Epoch) || st.Forgotten {
 		return err
 	}
+	l.open(voucherID)
 	return unavailable(errOpening)
 }
 

@@ -136,9 +136,12 @@ func openUnder(redis, database int64) bool {
 	return redis > 0 && redis%2 == 0 && (database == redis || database == redis+1)
 }
 
+// opensPerNode is how many vouchers one scan of a node starts to open. After Redis was emptied all of them are closed.
+const opensPerNode = 8
+
 // classify reads the list of vouchers again for the suspects: since it was read, a voucher may have
 // been forgotten, or closed, drained and opened under the next epoch. In both cases the database has
-// all orders. What the other suspects had is unknown.
+// all orders. What the other suspects had is unknown until their vouchers are open again.
 func (r *nodeReading) classify(ctx context.Context) {
 	if len(r.suspects) == 0 {
 		return
@@ -148,11 +151,15 @@ func (r *nodeReading) classify(ctx context.Context) {
 	for _, v := range vouchers {
 		now[v.VoucherID] = v
 	}
+	started := 0
 	for _, s := range r.suspects {
 		if err != nil {
 			r.doNotKnow(s.scannedBucket, err)
 		} else if v, there := now[s.VoucherID]; there && !openUnder(s.redisEpoch, v.Epoch) {
 			r.doNotKnow(s.scannedBucket, errOpening)
+			if started < opensPerNode && r.open(s.VoucherID) {
+				started++
+			}
 		}
 	}
 }

@@ -73,13 +73,20 @@ func (v *voucherState) openEpoch(ctx context.Context, closed int64) (order.Epoch
 	return v.config.Store.Open(ctx, v.id, closed)
 }
 
-// drainPoll is how often drain looks whether orders are pending.
-const drainPoll = 10 * time.Millisecond
+const (
+	// drainPoll is how often drain looks whether orders are pending, at first. An outage of the database lasts longer:
+	// the pause grows to a sixteenth of what the drain has taken, and to maxDrainPoll at most.
+	drainPoll    = 10 * time.Millisecond
+	maxDrainPoll = 250 * time.Millisecond
+	// drainWarning is how often a drain that does not end says so.
+	drainWarning = time.Minute
+)
 
 // drain waits until no order is pending under a closed epoch. The consumers persist them. A bucket with another
 // epoch is on a replica that was promoted without the closed one: it may still accept orders.
 func (v *voucherState) drain(ctx context.Context, closed int64) error {
-	for logged := false; ; {
+	begun := time.Now()
+	for next := begun; ; { // when it is logged next
 		all := v.states(ctx)
 		if err := firstError(all); err != nil {
 			return err
@@ -94,11 +101,18 @@ func (v *voucherState) drain(ctx context.Context, closed int64) error {
 		if pending == 0 {
 			return nil
 		}
-		if !logged {
+		took := time.Since(begun)
+		switch now := time.Now(); {
+		case now.Before(next):
+		case next.Equal(begun):
 			v.config.Log.Info("admission waits for pending orders", "voucher", v.id, "orders", pending)
-			logged = true
+			next = now.Add(drainWarning)
+		default:
+			v.config.Log.Warn("admission stays closed until the database takes the pending orders",
+				"voucher", v.id, "orders", pending, "since", took.Round(time.Second).String())
+			next = now.Add(drainWarning)
 		}
-		if !sleep(ctx, drainPoll) {
+		if !sleep(ctx, min(max(drainPoll, took/16), maxDrainPoll)) {
 			return context.Cause(ctx)
 		}
 	}

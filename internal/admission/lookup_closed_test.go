@@ -1,0 +1,100 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"seckill/internal/admission/ledger"
+	"seckill/internal/order"
+	"seckill/internal/testkit"
+)
+
+// A voucher that Redis has no more is unknown to look-ups and audits until it is open. No buyer opens it if memory
+// refuses them all: it is sold out, or its sale has not begun. So look-ups and audits open it.
+func TestLookupsOpenAClosedVoucher(t *testing.T) {
+	t.Parallel()
+	const stranger = 999
+	for name, ask := range map[string]func(ctx context.Context, s *fixture, g *Gate) error{
+		"a list": func(ctx context.Context, _ *fixture, g *Gate) error {
+			_, err := g.OrdersOf(ctx, stranger)
+			return err
+		},
+		"an order": func(ctx context.Context, _ *fixture, g *Gate) error {
+			_, err := g.Lookup(ctx, stranger, 12345)
+			return err
+		},
+		"an audit": func(ctx context.Context, s *fixture, g *Gate) error {
+			_, err := g.Audit(ctx, s.store.voucher.ID)
+			return err
+		},
+		"an idempotency key": func(ctx context.Context, s *fixture, g *Gate) error {
+			_, err := g.OrderOf(ctx, &s.store.voucher, stranger)
+			return err
+		},
+	} {
+		for _, buckets := range []int{1, 4} {
+			for _, crashed := range []bool{false, true} { // a process that opened it and died
+				t.Run(fmt.Sprintf("%s, %d buckets, crashed %v", name, buckets, crashed), func(t *testing.T) {
+					t.Parallel()
+					s := newFixture(t, testkit.Redis(t).Addr(), 10)
+					s.split(buckets)
+					rush(t, s, []*Gate{s.gate(nil)}, 10)
+					s.takeAll()
+					for _, keys := range s.buckets() {
+						if err := s.client.Del(t.Context(), keys.Meta, keys.Users, keys.Orders).Err(); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if crashed {
+						if _, err := s.store.Close(t.Context(), s.store.voucher.ID); err != nil {
+							t.Fatal(err)
+						}
+					}
+					fresh := s.gate(nil)
+					err := ask(t.Context(), s, fresh)
+					for deadline := time.Now().Add(20 * time.Second); errors.Is(err, order.ErrUnavailable) && time.Now().Before(deadline); {
+						time.Sleep(10 * time.Millisecond)
+						err = ask(t.Context(), s, fresh)
+					}
+					if err != nil && !errors.Is(err, order.ErrNotFound) {
+						t.Errorf("a user without an order: %v", err)
+					}
+					s.balanced(fresh, 10)
+				})
+			}
+		}
+	}
+}
+
+// After Redis was emptied every voucher is closed. One scan begins with some of them.
+func TestLookupsOpenSomeVouchersAtATime(t *testing.T) {
+	t.Parallel()
+	s := newFixture(t, testkit.Redis(t).Addr(), 10)
+	for n := range int64(10 * opensPerNode) {
+		s.store.others = append(s.store.others, order.AdmissionVoucher{VoucherID: 8000 + n, Buckets: 1, Epoch: 2})
+	}
+	g := s.gate(nil)
+	opened := make(map[int64]int)
+	g.lookups.open = func(id int64) bool {
+		opened[id]++
+		return opened[id] == 1
+	}
+	for scans := 1; scans <= 10; scans++ {
+		taken := scanFor(1)
+		g.lookups.takeScan(t.Context(), taken)
+		if want := scans * opensPerNode; len(opened) != want {
+			t.Fatalf("%d vouchers after %d scans, want %d", len(opened), scans, want)
+		}
+		for a := range taken.answers(t.Context()) {
+			if got := a.missing(1); !errors.Is(got, order.ErrUnavailable) {
+				t.Errorf("closed vouchers are not unknown: %v", got)
+			}
+		}
+	}
+	if keys := ledger.KeysOf(s.config.Prefix, 8000, 0); s.client.Exists(t.Context(), keys.Meta).Val() != 0 {
+		t.Error("the fixture has the voucher in Redis")
+	}
+}
