@@ -85,7 +85,12 @@ func (a *API) runOnce(ctx context.Context, r *request, payload []byte, op idempo
 // for a request whose refusal is known, or for a user with too many stored keys. But if the key is stored
 // already, it returns no error, because an earlier attempt may have succeeded. charged says that one key was
 // charged to the user's quota.
+//
+// Each request is charged as a look-up, since it asks the store for its key, as often as it is repeated.
 func (a *API) checkBeforeReserve(ctx context.Context, key idempotency.Key, op idempotentOperation) (charged bool, err error) {
+	if err := a.allowLookup(key.UserID); err != nil {
+		return false, err
+	}
 	var refused error
 	if op.cachedRefusal != nil {
 		refused = op.cachedRefusal(ctx)
@@ -100,9 +105,6 @@ func (a *API) checkBeforeReserve(ctx context.Context, key idempotency.Key, op id
 		}
 		refused = &rateLimitedError{wait}
 	}
-	if err := a.allowLookup(key.UserID); err != nil {
-		return false, err
-	}
 	_, known, err := a.deps.Idempotency.Find(ctx, key)
 	switch {
 	case err != nil:
@@ -113,9 +115,10 @@ func (a *API) checkBeforeReserve(ctx context.Context, key idempotency.Key, op id
 	return false, nil
 }
 
-// allowLookup charges one look-up to the user's quota, or returns [errRateLimited].
+// allowLookup charges one look-up to the user's quota, or returns [errRateLimited]. An administrator, who has no user
+// ID, has no quota.
 func (a *API) allowLookup(userID int64) error {
-	if a.deps.Lookups == nil {
+	if a.deps.Lookups == nil || userID == 0 {
 		return nil
 	}
 	if wait, ok := a.deps.Lookups.Allow(userID); !ok {

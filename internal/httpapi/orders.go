@@ -74,6 +74,9 @@ func (a *API) placeUnderKey(ctx context.Context, r *request, voucherID int64, ke
 	if refused := a.deps.Orders.Refusal(ctx, voucherID, r.user); refused != nil {
 		return a.placedOrRefused(ctx, r, voucherID, key, refused)
 	}
+	if err := a.allowLookup(r.user); err != nil { // a repetition looks for its order
+		return reply{}, err
+	}
 	id, err := a.deps.IDs.NextID(ctx)
 	if err != nil {
 		return reply{}, unavailable("generate an order id", err)

@@ -139,3 +139,37 @@ func TestLookUpsPerUser(t *testing.T) {
 		t.Errorf("the store was asked %d times, want once", r.idem.finds.Load())
 	}
 }
+
+// A key that is sent again and again costs as much as a look-up, whether its order was placed or the voucher is busy.
+func TestRepeatedKeysAreLookUps(t *testing.T) {
+	for name, tc := range map[string]struct {
+		keepsKeys bool
+		place     func(context.Context, order.Request) (order.Order, error)
+	}{
+		"placed, locked":    {},
+		"placed, admission": {keepsKeys: true},
+		"busy":              {place: func(context.Context, order.Request) (order.Order, error) { return order.Order{}, order.ErrBusy }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const allowed, sent = 5, 50
+			r := newFixture(t, lab, func(_ *httpapi.Config, r *fixture) { r.lookups = &quota{left: allowed} })
+			r.orders.keepsKeys, r.orders.place = tc.keepsKeys, tc.place
+			answered := 0
+			for range sent {
+				rec := r.do(t, underKey("k"))
+				if rec.Code != http.StatusTooManyRequests {
+					answered++
+					continue
+				}
+				wantProblem(t, rec, http.StatusTooManyRequests, "rate_limited")
+			}
+			if answered != allowed {
+				t.Errorf("%d of %d requests under one key were carried out, want %d", answered, sent, allowed)
+			}
+			// Without a key nothing is looked for.
+			if rec := r.do(t, call{"POST", "/api/v1/vouchers/1/orders", "", []string{"X-User-ID: 42"}}); rec.Code == http.StatusTooManyRequests {
+				t.Errorf("an order without a key: status %d", rec.Code)
+			}
+		})
+	}
+}
