@@ -44,6 +44,7 @@ type config struct {
 	Bounds         httpapi.Limits
 	UserLookups    float64 // look-ups of orders and idempotency keys, per user and second
 	UserKeys       int64   // new idempotency keys, per user and hour
+	UserCancels    int64   // cancelled orders, per user and hour
 	Admission      admissionConfig
 	Payment        paymentConfig
 	LogLevel       slog.Level
@@ -154,7 +155,7 @@ func parseConfig(args, environ []string, help io.Writer) (config, error) {
 func parseSettings(flags *flag.FlagSet, args, environ []string, help io.Writer) (config, error) {
 	c := config{Bounds: defaultBounds(),
 		Addr: "127.0.0.1:8080", IDs: idsSonyflake, ShutdownTimeout: defaultShutdownTimeout,
-		UserLookups: defaultUserLookups, UserKeys: defaultUserKeys, Payment: paymentConfig{Currency: defaultCurrency},
+		UserLookups: defaultUserLookups, UserKeys: defaultUserKeys, UserCancels: defaultUserCancels, Payment: paymentConfig{Currency: defaultCurrency},
 	}
 	all := settings()
 	flags.SetOutput(io.Discard)

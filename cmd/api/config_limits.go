@@ -12,6 +12,7 @@ import (
 const (
 	defaultUserLookups = 50
 	defaultUserKeys    = 1000
+	defaultUserCancels = 100
 )
 
 func limitSettings() []setting {
@@ -22,6 +23,8 @@ func limitSettings() []setting {
 			set: func(c *config, v string) (err error) { c.UserLookups, err = parseRate(v); return err }},
 		{name: "user-keys", arg: "number", usage: fmt.Sprintf("how many new idempotency keys of each user this process stores per hour, and as many at once, 1 to %d (default %d)", maxUserKeys, defaultUserKeys),
 			set: func(c *config, v string) (err error) { c.UserKeys, err = parseBound(v, maxUserKeys); return err }},
+		{name: "user-cancels", arg: "number", usage: fmt.Sprintf("how many orders each user may cancel at this process per hour, and as many at once, 1 to %d (default %d)", maxUserKeys, defaultUserCancels),
+			set: func(c *config, v string) (err error) { c.UserCancels, err = parseBound(v, maxUserKeys); return err }},
 	}
 }
 
@@ -36,7 +39,7 @@ func parseRate(v string) (float64, error) {
 	return rate, nil
 }
 
-// maxUserKeys is more than a database should store for one user.
+// maxUserKeys is more than a database should store for one user, of keys and of cancelled orders.
 const maxUserKeys = 1_000_000
 
 // The number of users that a limiter tracks, at 40 bytes each: for orders, and for everything else.
@@ -47,8 +50,8 @@ const (
 
 // limits are the limits per user.
 type limits struct {
-	orders        func(userID int64) (wait time.Duration, ok bool) // nil: no limit
-	lookups, keys *admission.Limiter
+	orders                 func(userID int64) (wait time.Duration, ok bool) // nil: no limit
+	lookups, keys, cancels *admission.Limiter
 }
 
 func newLimits(cfg config) (l limits, err error) {
@@ -62,9 +65,16 @@ func newLimits(cfg config) (l limits, err error) {
 	if l.lookups, err = admission.NewLimiter(cfg.UserLookups, max(1, int(2*cfg.UserLookups)), quotaUsers); err != nil {
 		return limits{}, fmt.Errorf("SECKILL_USER_LOOKUPS: %w", err)
 	}
-	perSecond := float64(cfg.UserKeys) / time.Hour.Seconds()
-	if l.keys, err = admission.NewLimiter(perSecond, int(cfg.UserKeys), quotaUsers); err != nil {
+	if l.keys, err = perHour(cfg.UserKeys); err != nil {
 		return limits{}, fmt.Errorf("SECKILL_USER_KEYS: %w", err)
 	}
+	if l.cancels, err = perHour(cfg.UserCancels); err != nil {
+		return limits{}, fmt.Errorf("SECKILL_USER_CANCELS: %w", err)
+	}
 	return l, nil
+}
+
+// perHour allows each user n requests per hour, and as many at once.
+func perHour(n int64) (*admission.Limiter, error) {
+	return admission.NewLimiter(float64(n)/time.Hour.Seconds(), int(n), quotaUsers)
 }

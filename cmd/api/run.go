@@ -118,7 +118,7 @@ func newAPI(cfg config, deps httpapi.Deps) (_ *httpapi.API, err error) {
 	if err != nil {
 		return nil, err
 	}
-	deps.Site, deps.Limit, deps.Lookups, deps.Keys = site, limits.orders, limits.lookups, limits.keys
+	deps.Site, deps.Limit, deps.Lookups, deps.Keys, deps.Cancels = site, limits.orders, limits.lookups, limits.keys, limits.cancels
 	return httpapi.New(httpapi.Config{
 		Lab: cfg.Lab, Limits: cfg.Bounds, LabHosts: cfg.LabHosts, AdminToken: cfg.AdminToken, DebugListener: cfg.DebugAddr != "", CommandLine: hide(os.Args),
 	}, deps)

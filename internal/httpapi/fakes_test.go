@@ -55,6 +55,7 @@ type fixture struct {
 	limit     func(userID int64) (time.Duration, bool)
 	lookups   httpapi.Quota
 	keys      httpapi.Quota
+	cancels   httpapi.Quota
 	site      httpapi.Site
 
 	undescribed bool // its answers are made up: they are not compared with docs/openapi.json
@@ -95,7 +96,7 @@ func (r *fixture) deps(locks fakeLocks) httpapi.Deps {
 	r.registry = prometheus.NewRegistry()
 	d := httpapi.Deps{
 		Orders: r.orders, Life: r.life, Events: r.events, Vouchers: r.vouchers, Idempotency: r.idem, IDs: r.ids, Tokens: r.tokens,
-		Ready: httpapi.Readiness{Checks: r.checks, Flows: r.flows, Sold: r.sold}, Limit: r.limit, Lookups: r.lookups, Keys: r.keys, Site: r.site,
+		Ready: httpapi.Readiness{Checks: r.checks, Flows: r.flows, Sold: r.sold}, Limit: r.limit, Lookups: r.lookups, Keys: r.keys, Cancels: r.cancels, Site: r.site,
 		Handovers:  r.handovers,
 		Log:        slog.New(slog.NewJSONHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Registerer: r.registry, Gatherer: r.registry, Now: r.clock.Now,

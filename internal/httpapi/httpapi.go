@@ -41,7 +41,7 @@ type Config struct {
 	CommandLine []string
 }
 
-// Deps are the dependencies of the handlers. All but Life, Limit, Lookups, Keys, Site and Ready are required.
+// Deps are the dependencies of the handlers. All but Life, Limit, Lookups, Keys, Cancels, Site and Ready are required.
 type Deps struct {
 	Orders Orders
 	// Life moves orders through the states of a payment; without it nobody pays or cancels.
@@ -61,8 +61,8 @@ type Deps struct {
 	// limit.
 	Limit func(userID int64) (wait time.Duration, ok bool)
 	// Lookups bounds how often a user may look up orders and idempotency keys, Keys how many idempotency
-	// keys a user may store. nil means no limit.
-	Lookups, Keys Quota
+	// keys a user may store, Cancels how many orders a user may cancel. nil means no limit.
+	Lookups, Keys, Cancels Quota
 	// Site is the pages for browsers. nil means that there are none.
 	Site       Site
 	Ready      Readiness

@@ -64,14 +64,23 @@ func (a *API) payOrder(ctx context.Context, r *request) (reply, error) {
 	return a.render(http.StatusCreated, paymentJSON{PaymentID: p.ID, PayURL: p.URL, PayBy: p.PayBy.UTC()})
 }
 
-// cancelOrder is POST /api/v1/orders/{id}/cancel.
+// cancelOrder is POST /api/v1/orders/{id}/cancel. A cancelled order stays in the database, and its user may order
+// again, so a user may cancel a number of orders only.
 func (a *API) cancelOrder(ctx context.Context, r *request) (reply, error) {
 	id, err := a.orderToMove(r)
 	if err != nil {
 		return reply{}, err
 	}
+	if a.deps.Cancels != nil {
+		if wait, ok := a.deps.Cancels.Allow(r.user); !ok {
+			return reply{}, &rateLimitedError{wait}
+		}
+	}
 	o, err := a.deps.Life.Cancel(ctx, r.user, id)
 	if err != nil {
+		if a.deps.Cancels != nil {
+			a.deps.Cancels.Return(r.user)
+		}
 		return reply{}, err
 	}
 	return a.renderDetailed(ctx, http.StatusOK, o)

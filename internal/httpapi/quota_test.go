@@ -173,3 +173,27 @@ func TestRepeatedKeysAreLookUps(t *testing.T) {
 		})
 	}
 }
+
+// A cancelled order is a row for ever, and its user may order again: one user could fill the database.
+func TestCancelsPerUser(t *testing.T) {
+	const allowed = 3
+	cancels := &quota{left: allowed}
+	r := newFixture(t, lab, func(_ *httpapi.Config, r *fixture) { r.cancels = cancels })
+	cancel := call{"POST", "/api/v1/orders/7/cancel", "", []string{"X-User-ID: 42"}}
+	r.life.err = &order.StateError{Err: order.ErrNotCancellable, Status: order.Paid}
+	for range 2 * allowed { // nothing is cancelled
+		wantProblem(t, r.do(t, cancel), http.StatusConflict, "not_cancellable")
+	}
+	r.life.err = nil
+	r.life.order = order.Order{ID: 7, VoucherID: 1, UserID: 42, Status: order.Cancelled}
+	for range allowed {
+		if rec := r.do(t, cancel); rec.Code != http.StatusOK {
+			t.Errorf("status %d, want 200: %s", rec.Code, rec.Body)
+		}
+	}
+	rec := r.do(t, cancel)
+	wantProblem(t, rec, http.StatusTooManyRequests, "rate_limited")
+	if rec.Header().Get("Retry-After") != "4" {
+		t.Errorf("Retry-After %q, want 4", rec.Header().Get("Retry-After"))
+	}
+}
