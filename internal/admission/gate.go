@@ -38,7 +38,7 @@ func New(c Config) (*Gate, error) {
 
 func newGate(c Config, b buckets) *Gate {
 	g := &Gate{core: newCore(c, b), inFlight: NewInFlight(c.MaxInFlight), vouchers: make(map[int64]*voucherState)}
-	g.lookups = newLookups(g.core, g.openClosed)
+	g.lookups = newLookups(g.core, g.openClosed, g.stuck)
 	return g
 }
 
@@ -159,6 +159,16 @@ func (g *Gate) openClosed(voucherID int64) bool {
 			g.voucher(voucherOf(voucherID, st)).reopenClosed()
 		}
 	})
+}
+
+// stuckAfter is after what time look-ups no longer wait for a voucher that is being opened.
+const stuckAfter = time.Minute
+
+// stuck reports whether the opening of a voucher has been under way for longer than that: some of its pending orders
+// cannot be written.
+func (g *Gate) stuck(voucherID int64) bool {
+	s := g.known(voucherID)
+	return s != nil && s.openingFor() > stuckAfter
 }
 
 // Run compares Redis with the database at intervals, until ctx ends: without it, nobody would

@@ -129,6 +129,16 @@ func (v *voucherState) reopenClosed() bool {
 	return true
 }
 
+// openingFor returns how long the opening has been under way, 0 if none is.
+func (v *voucherState) openingFor() time.Duration {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.lifecycle.opening == nil {
+		return 0
+	}
+	return time.Since(v.lifecycle.begun)
+}
+
 // startOpening starts to open the voucher, unless that is under way. v.mu is held.
 func (v *voucherState) startOpening() {
 	if v.lifecycle.opening != nil {

@@ -19,10 +19,12 @@ type lookups struct {
 	// open starts to open a voucher that a look-up found closed, and reports whether that is news. Otherwise a
 	// voucher that no buyer can open, because memory refuses them all, would stay unknown to look-ups.
 	open func(voucherID int64) bool
+	// stuck reports whether a voucher has been closed for longer than look-ups wait for it.
+	stuck func(voucherID int64) bool
 }
 
-func newLookups(c *core, open func(voucherID int64) bool) *lookups {
-	l := &lookups{core: c, open: open}
+func newLookups(c *core, open, stuck func(voucherID int64) bool) *lookups {
+	l := &lookups{core: c, open: open, stuck: stuck}
 	l.scans.closing, l.scans.spawn, l.scans.take = c.closing, c.spawn, l.takeScan
 	return l
 }

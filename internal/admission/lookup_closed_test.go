@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -66,6 +67,55 @@ func TestLookupsOpenAClosedVoucher(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// A voucher that cannot be opened, since one of its orders cannot be written, is no reason to refuse all users their
+// lists for ever.
+func TestLookupsDoNotWaitForAStuckVoucher(t *testing.T) {
+	t.Parallel()
+	const buyer, id, stranger = 1, 501, 999
+	for _, buckets := range []int{1, 4} {
+		t.Run(fmt.Sprintf("%d buckets", buckets), func(t *testing.T) {
+			t.Parallel()
+			s := newFixture(t, testkit.Redis(t).Addr(), 10)
+			s.split(buckets)
+			if err := s.buy(s.gate(nil), buyer, id); err != nil { // and nobody writes it
+				t.Fatal(err)
+			}
+			if _, err := s.store.Close(t.Context(), s.store.voucher.ID); err != nil {
+				t.Fatal(err)
+			}
+			g := s.gate(nil)
+			g.openClosed(s.store.voucher.ID)
+			testkit.Until(t, "every bucket is closed", func() bool {
+				v := g.known(s.store.voucher.ID)
+				return v != nil && !slices.ContainsFunc(v.states(t.Context()), func(st ledger.State) bool { return st.Epoch != 3 })
+			})
+			if _, err := g.OrdersOf(t.Context(), stranger); !errors.Is(err, order.ErrUnavailable) {
+				t.Errorf("while the voucher is being opened: %v, want %v", err, order.ErrUnavailable)
+			}
+			v := g.known(s.store.voucher.ID)
+			v.mu.Lock()
+			v.lifecycle.begun = v.lifecycle.begun.Add(-2 * stuckAfter)
+			v.mu.Unlock()
+			if all, err := g.OrdersOf(t.Context(), stranger); err != nil || len(all) != 0 {
+				t.Errorf("a user without an order: %v, %v", all, err)
+			}
+			if _, err := g.Lookup(t.Context(), stranger, 77); !errors.Is(err, order.ErrNotFound) {
+				t.Errorf("an order that there is not: %v", err)
+			}
+			if all, err := g.OrdersOf(t.Context(), buyer); err != nil || len(all) != 1 || all[0].ID != id {
+				t.Errorf("the user whose order waits: %v, %v", all, err)
+			}
+			if err := s.buy(s.gate(func(c *Config) { c.OpenWait = time.Millisecond }), 2, 502); !errors.Is(err, order.ErrUnavailable) {
+				t.Errorf("a new order: %v", err)
+			}
+			s.takeAll()
+			testkit.Until(t, "the voucher is open", func() bool { return s.buy(g, 3, 503) == nil })
+			s.takeAll()
+			s.balanced(g, 2)
+		})
 	}
 }
 

@@ -142,6 +142,10 @@ const opensPerNode = 8
 // classify reads the list of vouchers again for the suspects: since it was read, a voucher may have
 // been forgotten, or closed, drained and opened under the next epoch. In both cases the database has
 // all orders. What the other suspects had is unknown until their vouchers are open again.
+//
+// But a voucher that cannot be opened because one of its orders cannot be written must not hold up the look-ups of all
+// users for ever. After a while what Redis has of it counts. Only an order that Redis lost, and that a worker has and
+// cannot write, is then not found although it may still be confirmed.
 func (r *nodeReading) classify(ctx context.Context) {
 	if len(r.suspects) == 0 {
 		return
@@ -156,6 +160,9 @@ func (r *nodeReading) classify(ctx context.Context) {
 		if err != nil {
 			r.doNotKnow(s.scannedBucket, err)
 		} else if v, there := now[s.VoucherID]; there && !openUnder(s.redisEpoch, v.Epoch) {
+			if s.redisEpoch == v.Epoch && r.stuck(s.VoucherID) {
+				continue
+			}
 			r.doNotKnow(s.scannedBucket, errOpening)
 			if started < opensPerNode && r.open(s.VoucherID) {
 				started++
