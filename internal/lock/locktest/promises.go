@@ -149,8 +149,10 @@ func (c Claim) verify(seen error) error {
 
 // open reports whether a trial has decided nothing about a claim: see maxTrials.
 func (c Claim) open(name Behaviour, found error, stall time.Duration) bool {
+	_, violated := errors.AsType[*violationError](found)
 	if c.kind == breaks {
-		return found == nil
+		return !violated
 	}
-	return found != nil && stall > stallLimit && !name.timeless()
+	late := !violated || !name.timeless() // lateness can explain what was found
+	return found != nil && stall > stallLimit && late
 }

@@ -203,6 +203,9 @@ func TestWhenTrialsDecideNothing(t *testing.T) {
 		{"two holders on a machine that stalled", Holds(), ExcludesGoroutines, late, stalled, false},
 		{"seen to break", Breaks("x"), TriesOnce, late, stalled, false},
 		{"not seen to break", Breaks("x"), TriesOnce, nil, calm, true},
+		{"no answer on a calm machine", Holds(), ExcludesGoroutines, lock.ErrUnavailable, calm, false},
+		{"no answer on a machine that stalled", Holds(), ExcludesGoroutines, lock.ErrUnavailable, stalled, true},
+		{"no answer where it was to break", Breaks("x"), TriesOnce, lock.ErrUnavailable, calm, true},
 	} {
 		if got := test.claim.open(test.name, test.found, test.stall); got != test.open {
 			t.Errorf("%s: another trial: %t", test.what, got)
