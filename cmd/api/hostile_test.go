@@ -50,7 +50,18 @@ func floods(voucher, order string) []flood {
 		{"orders of one user", "POST /api/v1/vouchers/" + voucher + "/orders HTTP/1.1\r\nHost: localhost\r\nX-User-ID: 666\r\nContent-Length: 0\r\n\r\n", false},
 		{"nothing sent", "", true},
 		{"half a header", "GET /api/v1/vouchers HTTP/1.1\r\nHost: localhost\r\nX-Pad: " + strings.Repeat("x", 4000), true},
+		{"short header lines", "GET /api/v1/vouchers HTTP/1.1\r\nHost: localhost\r\n" + shortLines(4000), false},
 	}
+}
+
+// shortLines are n header lines of five bytes, each with another name, which net/http keeps in a map until the header ends.
+func shortLines(n int) string {
+	const letters = "abcdefghijklmnopqrstuvwxyz"
+	var lines strings.Builder
+	for i := range n {
+		lines.Write([]byte{letters[i%26], letters[i/26%26], letters[i/26/26%26], ':', '\n'})
+	}
+	return lines.String()
 }
 
 // A hostile client with thousands of connections and concurrent requests costs the service a bounded amount of

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"os"
@@ -51,6 +52,8 @@ type conn struct {
 	stopping bool          // that read was interrupted
 	early    []byte        // what it has read: the beginning of the next request
 	byteBuf  [1]byte
+
+	header headerLines
 }
 
 func newConn(c net.Conn, l *listener) *conn { return &conn{Conn: c, listener: l} }
@@ -137,18 +140,33 @@ var aLongTimeAgo = time.Unix(1, 0)
 
 // Read implements [net.Conn].
 func (c *conn) Read(p []byte) (int, error) {
-	if n, err, done := c.readWithout(p); done {
-		return n, err
+	n, err := c.readCounted(p)
+	if errors.Is(err, errHeaderLines) {
+		c.refuseHeader()
 	}
-	n, err := c.Conn.Read(p)
-	c.mu.Lock()
-	c.reading = false
-	c.mu.Unlock()
 	return n, err
 }
 
-// readWithout reads without the connection where that is possible, and otherwise prepares the connection.
-func (c *conn) readWithout(p []byte) (n int, err error, done bool) {
+// readCounted reads without refusing a header.
+func (c *conn) readCounted(p []byte) (int, error) {
+	p, n, err, done := c.readWithout(p)
+	if done {
+		return n, err
+	}
+	n, err = c.Conn.Read(p)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reading = false
+	passed, refused := c.header.read(p[:n])
+	if refused != nil {
+		err = refused
+	}
+	return passed, err
+}
+
+// readWithout reads without the connection where that is possible, and otherwise prepares the connection for a read
+// into a part of p.
+func (c *conn) readWithout(p []byte) (part []byte, n int, err error, done bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	// net/http lifts the deadline for a background read, and without one reads nothing else a byte at a time.
@@ -157,18 +175,24 @@ func (c *conn) readWithout(p []byte) (n int, err error, done bool) {
 	switch {
 	case len(p) == 1 && !background && !c.wanted.After(time.Now()):
 		// A background read that was interrupted before it began.
-		return 0, os.ErrDeadlineExceeded, true
+		return nil, 0, os.ErrDeadlineExceeded, true
 	case c.declined:
-		return 0, nil, true
+		return nil, 0, nil, true
 	}
 	c.stopWatcher()
+	p = c.header.bounded(p)
+	if len(c.header.rest) > 0 {
+		n, err = c.header.readRest(p)
+		return nil, n, err, true
+	}
 	if len(c.early) > 0 {
 		n = copy(p, c.early)
 		c.early = c.early[n:]
-		return n, nil, true
+		n, err = c.header.count(p[:n])
+		return nil, n, err, true
 	}
 	err = c.beginRead()
-	return 0, err, err != nil
+	return p, 0, err, err != nil
 }
 
 // beginRead prepares the connection for a read. The lock is held.

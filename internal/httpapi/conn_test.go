@@ -23,6 +23,20 @@ const anOrder = "POST /api/v1/vouchers/1/orders HTTP/1.1\r\nHost: localhost\r\nX
 type countingConn struct {
 	net.Conn
 	background, deadlines atomic.Int64
+	halfClosed            atomic.Bool
+}
+
+// CloseWrite makes later writes fail, as that of a TCP connection does.
+func (c *countingConn) CloseWrite() error {
+	c.halfClosed.Store(true)
+	return nil
+}
+
+func (c *countingConn) Write(p []byte) (int, error) {
+	if c.halfClosed.Load() {
+		return 0, net.ErrClosed
+	}
+	return c.Conn.Write(p)
 }
 
 func (c *countingConn) Read(p []byte) (int, error) {

@@ -10,7 +10,7 @@
 // Every request ends, since its context has a deadline. Every answer other than success is
 // application/problem+json (RFC 9457), with these exceptions:
 //
-//	not HTTP, or headers that are too large  plain text, from net/http
+//	not HTTP, or headers that are too large  plain text, as net/http answers
 //	a range that a page does not have        416 in plain text, from [http.ServeContent]
 //	a precondition of a page that fails      304 or 412 without a body, from [http.ServeContent]
 //	/readyz while the instance is not ready  503 in application/json, with the checks

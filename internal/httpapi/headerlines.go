@@ -1,0 +1,147 @@
+package httpapi
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// maxHeaderLines bounds the lines of a request's header, the request line apart. net/http bounds their bytes only, by
+// maxHeaderBytes and 4 kB more: 4,000 lines of five bytes fit into that, and take 0.8 MB in its map. A browser sends about
+// 20 lines.
+const maxHeaderLines = 100
+
+const (
+	// tooManyLines is what net/http answers to a header of too many bytes.
+	tooManyLines = "HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Type: text/plain; charset=utf-8\r\n" +
+		"Connection: close\r\n\r\n431 Request Header Fields Too Large"
+	// lingerTimeout is how long the rest of such a header is read and thrown away. A connection that is closed before
+	// that is reset, and the client may not see the answer.
+	lingerTimeout = 500 * time.Millisecond
+
+	// unknownRead is the most that is read at once, in bytes, of a body whose length is not known. What is read with its
+	// end belongs to the next header, and its lines are not counted.
+	unknownRead = 512
+)
+
+// errHeaderLines ends a connection. net/http answers nothing to an error of a read.
+var errHeaderLines error = &net.OpError{Op: "read", Net: "tcp", Err: errors.New("too many header lines")}
+
+// headerLines counts the lines of each header that a connection reads. Its zero value is that of a new connection.
+//
+// That a header has ended is known when net/http calls the handler. A blank line says so earlier, but only a parser knows
+// which blank line counts. So a read ends at each blank line, and nothing of a body is taken for a header.
+type headerLines struct {
+	lines int
+	begun bool // the current line has a character
+	// body is how much of the body has not been read, in bytes; negative if its length is not known. After it the next
+	// header begins.
+	body    int64
+	refused bool   // net/http reads on after an error
+	rest    []byte // was read from the connection together with the end of a header
+}
+
+// beginBody is called with a request's handler: its header has ended.
+func (h *headerLines) beginBody(length int64) { h.lines, h.begun, h.body = 0, false, length }
+
+// beginHeader is called when a request has ended.
+func (h *headerLines) beginHeader() { h.beginBody(0) }
+
+// bounded returns the part of p that may be filled by the next read.
+func (h *headerLines) bounded(p []byte) []byte {
+	switch {
+	case h.body < 0:
+		return p[:min(len(p), unknownRead)]
+	case h.body > 0:
+		return p[:min(int64(len(p)), h.body)]
+	}
+	return p
+}
+
+// readRest reads what earlier reads have left.
+func (h *headerLines) readRest(p []byte) (int, error) {
+	part := h.rest[:min(len(p), len(h.rest))]
+	n, err := h.count(part)
+	copy(p, part[:n])
+	if h.rest = h.rest[n:]; len(h.rest) == 0 {
+		h.rest = nil
+	}
+	return n, err
+}
+
+// read is told what was read from the connection. It returns how much of that is to be passed on now.
+func (h *headerLines) read(p []byte) (int, error) {
+	n, err := h.count(p)
+	if err == nil && n < len(p) {
+		h.rest = bytes.Clone(p[n:])
+	}
+	return n, err
+}
+
+// count counts up to the first blank line, and returns how much that is.
+func (h *headerLines) count(p []byte) (n int, err error) {
+	switch {
+	case h.refused:
+		return 0, errHeaderLines
+	case h.body > 0:
+		h.body -= int64(len(p)) // bounded has seen to it that p has no more
+		return len(p), nil
+	case h.body < 0:
+		return len(p), nil
+	}
+	for n < len(p) {
+		end := bytes.IndexByte(p[n:], '\n')
+		if end < 0 {
+			h.begun = h.begun || string(p[n:]) != "\r"
+			return len(p), nil
+		}
+		if h.lines++; h.lines > 1+maxHeaderLines+1 { // with the request line and the blank one
+			return 0, errHeaderLines
+		}
+		blank := !h.begun && (end == 0 || end == 1 && p[n] == '\r')
+		h.begun = false
+		if n += end + 1; blank {
+			break
+		}
+	}
+	return n, nil
+}
+
+// refuseHeader answers a header with too many lines, once.
+func (c *conn) refuseHeader() {
+	c.mu.Lock()
+	answered := c.header.refused
+	c.header.refused = true
+	c.mu.Unlock()
+	if answered {
+		return
+	}
+	_, _ = io.WriteString(c, tooManyLines) // the client may be gone
+	_ = c.CloseWrite()
+	_ = c.Conn.SetReadDeadline(time.Now().Add(lingerTimeout))
+	_, _ = io.CopyN(io.Discard, c.Conn, maxHeaderBytes)
+}
+
+// tellBody tells the connection of each request that its header has ended, and how long the body is.
+func tellBody(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c, is := r.Context().Value(connKey{}).(*conn); is {
+			c.mu.Lock()
+			c.header.beginBody(r.ContentLength)
+			c.mu.Unlock()
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// tellEnd is the ConnState of a server: it tells the connection that a request has ended.
+func tellEnd(c net.Conn, state http.ConnState) {
+	if own, is := c.(*conn); is && state == http.StateIdle {
+		own.mu.Lock()
+		own.header.beginHeader()
+		own.mu.Unlock()
+	}
+}

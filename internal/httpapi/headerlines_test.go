@@ -1,0 +1,147 @@
+package httpapi_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// withLines is an order whose header has n lines after the request line. A body follows it.
+func withLines(n int, end, framing, body string) string {
+	lines := []string{"POST /api/v1/vouchers/1/orders HTTP/1.1", "Host: localhost", "X-User-ID: 42", "Content-Type: application/json", framing}
+	for i := len(lines) - 1; i < n; i++ {
+		lines = append(lines, fmt.Sprintf("a%d:", i))
+	}
+	return strings.Join(lines, end) + end + end + body
+}
+
+func lines(n int) string { return withLines(n, "\r\n", "Content-Length: 0", "") }
+
+// wantRefused waits for the answer to a header with too many lines, and for the end of the connection.
+func (c *client) wantRefused() {
+	c.t.Helper()
+	resp, err := http.ReadResponse(c.answers, nil)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge || !resp.Close || string(text) != resp.Status {
+		c.t.Errorf("%s %q, closed %v; want 431, and the connection closed", resp.Status, text, resp.Close)
+	}
+	c.wantClosed()
+}
+
+// A header has at most 100 lines, however it arrives, and whatever was sent before it on the connection. The lines of a
+// body do not count.
+func TestHeaderLinesAreBounded(t *testing.T) {
+	var (
+		most, over = lines(100), lines(101)
+		newlines   = "{" + strings.Repeat("\n", 10_000) + "}"
+		sized      = withLines(5, "\r\n", fmt.Sprintf("Content-Length: %d", len(newlines)), newlines)
+		chunked    = withLines(5, "\r\n", "Transfer-Encoding: chunked", fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(newlines), newlines))
+		everyone   = "OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n" // net/http answers it without a handler
+	)
+	for name, tt := range map[string]struct {
+		sent     string
+		accepted int
+		refused  bool
+	}{
+		"100 lines":                            {most, 1, false},
+		"101 lines":                            {over, 0, true},
+		"100 lines that end with \\n":          {withLines(100, "\n", "Content-Length: 0", ""), 1, false},
+		"101 lines that end with \\n":          {withLines(101, "\n", "Content-Length: 0", ""), 0, true},
+		"4,000 lines without an end":           {strings.TrimSuffix(lines(4000), "\r\n"), 0, true},
+		"a request after another one":          {most + most + over, 2, true},
+		"a body with 10,000 lines":             {sized + sized, 2, false},
+		"a request after such a body":          {sized + most + over, 2, true},
+		"the same body in chunks":              {chunked + sized + chunked, 3, false},
+		"a request after such chunks":          {chunked + lines(1000), 1, true},
+		"a request after two such bodies":      {chunked + sized + lines(1000), 2, true},
+		"empty lines between requests":         {lines(4) + "\r\n" + lines(98) + "\r\n" + over, 2, true},
+		"half an empty line between requests":  {lines(4) + "\r\r\n\n" + over, 1, true},
+		"a request after one without handler":  {everyone + lines(1000), 1, true},
+		"empty lines before the first request": {"\r\n" + lines(4), 0, false},
+	} {
+		for _, size := range []int{1, 7, 1000, 1 << 20} {
+			t.Run(fmt.Sprintf("%s, %d bytes at a time", name, size), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					c := connect(t, func(context.Context) error { return nil })
+					go func() {
+						for rest := tt.sent; rest != ""; {
+							part := rest[:min(size, len(rest))]
+							if _, err := io.WriteString(c, part); err != nil {
+								return // refused
+							}
+							rest = rest[len(part):]
+						}
+					}()
+					for range tt.accepted {
+						c.wantAccepted()
+					}
+					if tt.refused {
+						c.wantRefused()
+					}
+				})
+			})
+		}
+	}
+}
+
+// wantAccepted reads an answer that is not a refusal.
+func (c *client) wantAccepted() {
+	c.t.Helper()
+	resp, err := http.ReadResponse(c.answers, nil)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, resp.Body)
+	_ = resp.Body.Close()
+	if resp.StatusCode/100 != 2 {
+		c.t.Fatalf("%s, want 2xx", resp.Status)
+	}
+}
+
+// Requests on one connection are counted anew, also after pauses.
+func TestHeaderLinesOfEachRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := connect(t, func(context.Context) error { return nil })
+		for range 5 {
+			c.send(lines(100))
+			c.wantCreated()
+			time.Sleep(time.Second)
+		}
+		var sending sync.WaitGroup
+		defer sending.Wait()
+		sending.Go(func() { _, _ = io.WriteString(c, lines(101)) })
+		c.wantRefused()
+	})
+}
+
+// A client that is refused and goes on sending is cut off.
+func TestRefusedHeaderThatGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := connect(t, func(context.Context) error { return nil })
+		began := time.Now()
+		var sending sync.WaitGroup
+		defer sending.Wait()
+		sending.Go(func() {
+			for _, err := io.WriteString(c, "GET / HTTP/1.1\r\n"); err == nil; time.Sleep(time.Millisecond) {
+				_, err = io.WriteString(c, "a:\r\n")
+			}
+		})
+		c.wantRefused()
+		if took := time.Since(began); took > 700*time.Millisecond {
+			t.Errorf("closed after %v", took)
+		}
+	})
+}
