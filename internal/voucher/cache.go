@@ -26,9 +26,11 @@ const (
 
 	// Clients decide which pages are loaded, so these loads are bounded; those of vouchers are by [lookups].
 	// Beyond the bound a cached page is answered from the cache, and any other page with [ErrBusy]. The first
-	// page does not count.
-	pageRefreshesPerSecond = 500 // of cached pages
+	// page does not count. Each load reads 101 rows, and hundreds of loads a second delay the orders under a lock.
+	pageRefreshesPerSecond = 50  // of cached pages
 	pageMissesPerSecond    = 100 // of pages that are not cached
+	// maxPageAge is the age from which a cached page is loaded also beyond the bound: maxPages times a second at most.
+	maxPageAge = time.Second
 )
 
 // Cache answers most requests of a rush without asking the store: reads, and orders before the sale, after
@@ -117,8 +119,8 @@ func (c *Cache) has(e *entry) bool {
 	return c.vouchers[e.id] == e
 }
 
-// Vouchers lists up to limit vouchers with an ID above after, oldest first. The list is as old as the
-// answer of [Cache.Read]. The caller must change neither the slice nor its vouchers. Vouchers returns the same slice
+// Vouchers lists up to limit vouchers with an ID above after, oldest first. The first page is as old as the answer of
+// [Cache.Read]. The others are too, unless many are asked for: then they may be as old as maxPageAge. The caller must change neither the slice nor its vouchers. Vouchers returns the same slice
 // as long as nothing was loaded.
 func (c *Cache) Vouchers(ctx context.Context, after int64, limit int) ([]*Voucher, error) {
 	if limit > PageSize {
@@ -138,7 +140,7 @@ func (c *Cache) Vouchers(ctx context.Context, after int64, limit int) ([]*Vouche
 		seen, err = p.latest(ctx, 0, source[[]*Voucher]{
 			now:     c.now,
 			load:    func(ctx context.Context) ([]*Voucher, error) { return c.store.Vouchers(ctx, after, PageSize) },
-			mayLoad: func() bool { return seen == nil || after == 0 || c.pageRefreshes.take(now) },
+			mayLoad: func() bool { return after == 0 || c.mayRefresh(seen, now) },
 		})
 		if err != nil {
 			return nil, err
@@ -148,6 +150,17 @@ func (c *Cache) Vouchers(ctx context.Context, after int64, limit int) ([]*Vouche
 		return nil, seen.err
 	}
 	return seen.value[:min(limit, len(seen.value))], nil
+}
+
+// mayRefresh reports whether a cached page may be loaded again.
+func (c *Cache) mayRefresh(seen *snapshot[[]*Voucher], now time.Time) bool {
+	if seen.fresh(now, maxPageAge) {
+		return c.pageRefreshes.take(now)
+	}
+	if seen != nil { // a page that was never loaded counts as a miss
+		c.pageRefreshes.spend(now)
+	}
+	return true
 }
 
 // Created adds a voucher that was just stored. Every later call returns it.

@@ -130,6 +130,46 @@ func TestCacheListIsBounded(t *testing.T) {
 	})
 }
 
+// A client that asks for all cached pages again and again makes the store list about 50 pages a second. The first page is
+// at most the TTL old, and each other page a second. None is refused.
+func TestCachePagesAreRefreshedWithinABound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &slowStore{}
+		cache := newCache(t, store)
+		begun := time.Now()
+		// show returns how old a page is. The store's stock is the time in ms.
+		show := func(after int64) time.Duration {
+			store.stock.Store(time.Since(begun).Milliseconds())
+			page, err := cache.Vouchers(t.Context(), after, 1)
+			if err != nil {
+				t.Fatalf("page %d: %v", after, err)
+			}
+			return time.Since(begun) - time.Duration(page[0].Stock)*time.Millisecond
+		}
+		const seconds, pages = 10, 63
+		var oldest time.Duration
+		for i := range int64(seconds * 1000) {
+			if age := show(0); age > 100*time.Millisecond {
+				t.Fatalf("the first page is %v old", age)
+			}
+			oldest = max(oldest, show(1+i%pages))
+			time.Sleep(time.Millisecond)
+		}
+		n := store.listed.Load() - seconds*10 // without the first page
+		t.Logf("%d loads in %d s; the oldest page was %v old", n, seconds, oldest)
+		if n > (pages+1)*seconds+2*50 || oldest > time.Second+pages*time.Millisecond {
+			t.Errorf("%d loads in %d s; the oldest page was %v old", n, seconds, oldest)
+		}
+		time.Sleep(2 * time.Second)
+		for range 10 { // without the others it is as fresh as the first
+			if age := show(7); age > 100*time.Millisecond {
+				t.Errorf("a page that is asked for alone is %v old", age)
+			}
+			time.Sleep(130 * time.Millisecond)
+		}
+	})
+}
+
 // The stock that is shown is at most the TTL old, however many vouchers are asked for, and the store is queried at
 // a bounded rate.
 func TestCacheRefreshesAreBounded(t *testing.T) {

@@ -173,17 +173,32 @@ type budget struct {
 	due time.Time // the theoretical arrival time of the algorithm
 }
 
+// take reports whether another operation is within the limit, and counts it if so.
 func (b *budget) take(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	due := b.due
-	if due.Before(now) {
-		due = now
-	}
-	due = due.Add(time.Second / time.Duration(b.perSecond))
+	due := b.after(now)
 	if due.Sub(now) > time.Second {
 		return false
 	}
 	b.due = due
 	return true
+}
+
+// spend counts an operation that is done whatever the limit. Those beyond it delay later ones, by a second at most.
+func (b *budget) spend(now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if due := b.after(now); due.Sub(now) <= 2*time.Second {
+		b.due = due
+	}
+}
+
+// after is the arrival time after one more operation. The lock is held.
+func (b *budget) after(now time.Time) time.Time {
+	due := b.due
+	if due.Before(now) {
+		due = now
+	}
+	return due.Add(time.Second / time.Duration(b.perSecond))
 }
