@@ -39,7 +39,8 @@ usage: lab tokens --users N [flags]
   --base-url URL    where the service is (vegeta; default http://127.0.0.1:8080);
                     several, repeated or separated by commas, are used in turn
   --ttl DURATION    how long a token is good for, at most %s (default 1h)
-  --output FILE     write there, readable by you alone, and not to standard output; short: -o
+  --output FILE     write there, readable by you alone, and not to standard output; a
+                    folder that is missing is created; short: -o
 
 The secret is the service's own and comes from the environment: %s, at
 least %d bytes, or a file whose path is %s. Without it vegeta
@@ -235,11 +236,14 @@ func writeBuyers(ctx context.Context, w io.Writer, req request, identify func(in
 	return out.Flush()
 }
 
-// writeFile writes the whole file or leaves the old one. Tokens are credentials: only the
-// owner can read the file.
+// writeFile writes the whole file or leaves the old one, and creates its folder if necessary. Tokens are credentials: only
+// the owner can read the file and a new folder.
 func writeFile(path string, write func(io.Writer) error) (err error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return usagef("--output %s is not a file", path)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), ".lab-tokens-*") // 0600
 	if err != nil {

@@ -189,6 +189,25 @@ func TestOutputFile(t *testing.T) {
 	}
 }
 
+// A fresh clone has no folder loadtest/out, which the help writes to.
+func TestOutputFolderIsCreated(t *testing.T) {
+	t.Setenv(secretEnv, secret)
+	folder := filepath.Join(t.TempDir(), "loadtest", "out")
+	path := filepath.Join(folder, "targets.jsonl")
+	if code, _, stderr := call(t, "tokens", "--users", "2", "--format", "vegeta", "--voucher", "7", "-o", path); code != exitOK {
+		t.Fatalf("exit code %d, stderr %q", code, stderr)
+	}
+	for path, want := range map[string]os.FileMode{folder: 0o700, filepath.Dir(folder): 0o700, path: 0o600} {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if mode := info.Mode().Perm(); mode != want {
+			t.Errorf("the mode of %s is %o, want %o", path, mode, want)
+		}
+	}
+}
+
 func TestInterruptedOutputLeavesTheFileAsItWas(t *testing.T) {
 	t.Setenv(secretEnv, secret)
 	path := filepath.Join(t.TempDir(), "tokens.txt")
