@@ -300,6 +300,8 @@ func (t *tx) takeStock(s *voucherShare) error {
 			}
 			now, err := t.epochState(ctx, s.voucher)
 			switch {
+			case errors.Is(err, voucher.ErrNotFound):
+				return missingVoucher(s.voucher)
 			case err != nil:
 				return err
 			case now.Epoch > drainedBy(s.epoch):
@@ -311,6 +313,11 @@ func (t *tx) takeStock(s *voucherShare) error {
 			return fmt.Errorf("%w: %d left of voucher %d, for %d orders", voucher.ErrSoldOut, now.Stock, s.voucher, s.orders)
 		},
 	})
+}
+
+// missingVoucher is the error of accepted orders whose voucher has no row.
+func missingVoucher(id int64) error {
+	return fmt.Errorf("%w: %w: %d", order.ErrUnavailable, order.ErrVoucherMissing, id)
 }
 
 // LiveOrders implements [order.AdmissionStore].

@@ -133,8 +133,8 @@ func TestPersistAllOrNothing(t *testing.T) {
 			"another user's id":             {accepted(1, 1, 50), order.ErrIDTaken},
 			"another voucher's id":          {accepted(1, 2, 41), order.ErrIDTaken},
 			"an id twice in the batch":      {accepted(12, 1, 50), order.ErrIDTaken},
-			"a voucher that does not exist": {accepted(50, 2, 50), voucher.ErrNotFound},
-			"a voucher under a lock":        {accepted(50, 3, 50), voucher.ErrNotFound},
+			"a voucher that does not exist": {accepted(50, 2, 50), order.ErrVoucherMissing},
+			"a voucher under a lock":        {accepted(50, 3, 50), order.ErrVoucherMissing},
 			"an epoch that is over":         {stale, order.ErrStaleEpoch},
 			"one more than the stock":       {accepted(50, 1, 50), voucher.ErrSoldOut},
 		} {

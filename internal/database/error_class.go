@@ -25,6 +25,7 @@ const (
 	TooManyConnections ErrorClass = "connections" // too many connections
 	Offline            ErrorClass = "offline"     // shutting down, in offline mode, not part of its cluster
 	Schema             ErrorClass = "schema"      // a table or a column is missing or different
+	NoVoucher          ErrorClass = "no_voucher"  // the row of a voucher is missing
 	DataRejected       ErrorClass = "data"        // the database refuses the data
 	Collision          ErrorClass = "collision"   // repeated deadlocks or lock wait timeouts
 	OtherServerError   ErrorClass = "other"       // a server error that is not listed here
@@ -33,7 +34,7 @@ const (
 
 // ErrorClasses lists all of them but [NoError].
 func ErrorClasses() []ErrorClass {
-	return []ErrorClass{Unreachable, Access, DiskFull, ReadOnly, TooManyConnections, Offline, Schema, DataRejected, Collision, OtherServerError, InternalError}
+	return []ErrorClass{Unreachable, Access, DiskFull, ReadOnly, TooManyConnections, Offline, Schema, NoVoucher, DataRejected, Collision, OtherServerError, InternalError}
 }
 
 // mysqlClasses has the classes of the error numbers of MySQL and MariaDB. Only metrics depend on it.
@@ -81,6 +82,12 @@ func ClassOf(err error) ErrorClass {
 			return Access
 		}
 		return OtherServerError
+	}
+	switch {
+	case errors.Is(err, order.ErrVoucherMissing):
+		return NoVoucher
+	case errors.Is(err, order.ErrRefused):
+		return DataRejected
 	}
 	if slices.ContainsFunc([]error{order.ErrUnavailable, context.DeadlineExceeded, context.Canceled}, func(gone error) bool { return errors.Is(err, gone) }) {
 		return Unreachable

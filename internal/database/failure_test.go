@@ -162,6 +162,8 @@ func TestErrorClasses(t *testing.T) {
 		"connections":       {number(1040), TooManyConnections},
 		"deadlocks":         {number(1213), Collision},
 		"too long":          {number(1406), DataRejected},
+		"no voucher":        {missingVoucher(7), NoVoucher},
+		"refused":           {errNoSecondOrder, DataRejected},
 		"not listed":        {number(4999), OtherServerError},
 		"cut off":           {translate(t.Context(), io.ErrUnexpectedEOF), Unreachable},
 		"a panic":           {errors.New("panic"), InternalError},

@@ -215,7 +215,10 @@ func (s *AdmissionStore) undecidedMoney(ctx context.Context, orderID int64) (pay
 // open now, so the money stays undecided.
 func (s *AdmissionStore) rejectLate(ctx context.Context, a order.Accepted) (order.Status, error) {
 	now, err := (&tx{db: s.db}).epochState(ctx, a.VoucherID)
-	if err != nil && !errors.Is(err, voucher.ErrNotFound) {
+	switch {
+	case errors.Is(err, voucher.ErrNotFound):
+		return "", missingVoucher(a.VoucherID)
+	case err != nil:
 		return "", err
 	}
 	if now.Epoch <= drainedBy(a.Epoch) {

@@ -107,6 +107,33 @@ func (s *lateSale) wantMoney(id int64, outcome order.Outcome, refundDue bool) {
 	}
 }
 
+// The row of the voucher is gone for a while, as on a replica that lags and took over. Nothing is decided about its orders
+// until it is back, and then they are sold for what they cost, whether or not this process knows the price.
+func TestTheVoucherIsMissing(t *testing.T) {
+	t.Parallel()
+	engines(t, func(t *testing.T, d *DB) {
+		s := openLateSale(t, d, 10)
+		money := s.cancelled(1)
+		for id, known := range map[int64]bool{2: true, 3: false} {
+			if !known {
+				d.prices.known = nil
+			}
+			wantErr(t, d.rows.Exec("UPDATE vouchers SET id = 77 WHERE id = 1").Error)
+			for range 2 {
+				_, err := s.store.Persist(t.Context(), []order.Accepted{s.reserved(id, false)})
+				wantErr(t, err, order.ErrUnavailable, order.ErrVoucherMissing)
+			}
+			_, err := s.store.Reject(t.Context(), s.reserved(1, true))
+			wantErr(t, err, order.ErrUnavailable, order.ErrVoucherMissing)
+			s.wantUndecided(money)
+			wantErr(t, d.rows.Exec("UPDATE vouchers SET id = 1 WHERE id = 77").Error)
+			s.persists(order.Unpaid, s.reserved(id, false))
+		}
+		s.persists(order.Paid, s.reserved(1, true))
+		wantNoOpenTransaction(t, d)
+	})
+}
+
 // A voucher that the gate reserved for late money is written once, in a batch with other orders. The order can then be
 // refunded like any other.
 func TestLateMoneyTakesAVoucherThatTheGateReserved(t *testing.T) {

@@ -40,7 +40,8 @@ type price struct {
 // maxPrices bounds what is remembered, unless a single batch has orders of more vouchers.
 const maxPrices = 10_000
 
-// of returns the prices of the vouchers of some orders. A voucher that does not exist has none.
+// of returns the prices of the vouchers of some orders. Its error is [order.ErrVoucherMissing] if one of them has no row:
+// by the time the orders are written the row may be back, and they would be sold for nothing.
 func (p *prices) of(ctx context.Context, db *DB, orders []order.Accepted) (priceList, error) {
 	list := make(priceList, 1)
 	var missing []any
@@ -70,8 +71,13 @@ func (p *prices) of(ctx context.Context, db *DB, orders []order.Accepted) (price
 	if err != nil {
 		return nil, err
 	}
-	maps.Copy(list, found)
 	p.remember(found)
+	for _, id := range missing {
+		if _, there := found[id.(int64)]; !there {
+			return nil, missingVoucher(id.(int64))
+		}
+	}
+	maps.Copy(list, found)
 	return list, nil
 }
 

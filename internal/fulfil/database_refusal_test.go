@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -40,13 +41,14 @@ func TestSoakDatabaseRefuses(t *testing.T) {
 	}
 }
 
-// The database refuses all orders of one voucher, because of its schema, and takes those of another one. None is rejected.
+// The database refuses all orders of one voucher, because of its schema or because it does not have the voucher, and takes
+// those of another one. None is rejected.
 func TestDatabaseRefusesAVoucher(t *testing.T) {
 	for _, engine := range refusing {
 		t.Run(engine.name, func(t *testing.T) {
 			t.Parallel()
 			ofVoucher2 := func(server *testkit.SQLServer, where testkit.Database) []testkit.Refusal {
-				return testkit.VoucherRefusals(server, where, 2)
+				return append(testkit.VoucherRefusals(server, where, 2), testkit.MissingVoucher(server, where, 2))
 			}
 			testRefusals(t, engine.start(t), ofVoucher2, 2*time.Second, 4*time.Millisecond, 200*time.Millisecond)
 		})
@@ -64,34 +66,54 @@ var refusing = []struct {
 	{"mysql", testkit.NewMySQL, []string{"read-only transactions", "offline", "disk full"}},
 }
 
-// A voucher that the database refuses holds up no other one, however many of its orders wait.
+// A voucher that the database refuses, or does not have, holds up no other one, however many of its orders wait. All of
+// them are confirmed once the database takes them.
 func TestRefusedVoucherHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
-	for name, perEntry := range map[string]int{"one order in an entry": 1, "several orders in an entry": 64} {
+	for name, tc := range map[string]struct {
+		perEntry int
+		refusal  func(*testkit.SQLServer, testkit.Database, int64) testkit.Refusal
+	}{
+		"one order in an entry":            {1, firstVoucherRefusal},
+		"several orders in an entry":       {64, firstVoucherRefusal},
+		"no voucher, one order in each":    {1, testkit.MissingVoucher},
+		"no voucher, several orders in it": {64, testkit.MissingVoucher},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := testkit.NewMariaDB(t)
 			where := server.Account(t, server.Database(t))
 			s := openEnv(t, clientOf(t, testkit.Redis(t).Addr()), where, 2, 1_000_000)
-			s.perEntry = perEntry
+			s.perEntry = tc.perEntry
 			watched := &errorCounter{AdmissionStore: s.db.AdmissionStore()}
 			watched.clear()
-			end, err := testkit.VoucherRefusals(server, where, 2)[0].Begin(t.Context())
+			s.run(func(c *Config) { c.Store, c.BatchSize, c.Log = watched, 100, slog.New(slog.DiscardHandler) })
+			s.accept(2, 1)
+			s.waitUntilEmpty() // the stream is read from now on, whether or not the database has the voucher
+			refusal := tc.refusal(server, where, 2)
+			end, err := refusal.Begin(t.Context())
 			s.must(err)
+			began := time.Now()
 			const waiting, sold = 3000, 500
 			s.accept(2, waiting)
-			s.run(func(c *Config) { c.Store, c.BatchSize, c.Log = watched, 100, slog.New(slog.DiscardHandler) })
 			for n := range int64(4) {
 				s.accept(1, sold)
-				testkit.Until(t, "the orders of the other voucher are persisted", func() bool { return watched.written() >= (n+1)*sold })
+				testkit.Until(t, "the orders of the other voucher are persisted", func() bool { return watched.written() >= 1+(n+1)*sold })
 			}
-			t.Logf("%d orders were refused %d times until %d others were persisted", waiting, watched.seen()[1644], 4*sold)
+			took := time.Since(began)
+			time.Sleep(2*time.Second - took) // the time that the refusal lasts at least
+			t.Logf("%d orders were refused %d times in %v; %d others were persisted after %v",
+				waiting, watched.seen()[refusal.Number], time.Since(began).Round(time.Millisecond), 4*sold, took.Round(time.Millisecond))
 			s.must(end(t.Context()))
 			if n := s.checkFinalState(); n != 0 {
 				t.Errorf("%d rejected", n)
 			}
 		})
 	}
+}
+
+func firstVoucherRefusal(server *testkit.SQLServer, where testkit.Database, voucherID int64) testkit.Refusal {
+	return testkit.VoucherRefusals(server, where, voucherID)[0]
 }
 
 // testRefusals sells two vouchers, with an order every so often for each, during refusals that last for a time.
@@ -180,7 +202,8 @@ func (s *env) sums() (confirmed, rejected int64) {
 	return confirmed, rejected
 }
 
-// errorCounter is a store that counts the server's errors by number, and the orders that it wrote.
+// errorCounter is a store that counts the server's errors by number, and the orders that it wrote. That the server does
+// not have a voucher has the number 0.
 type errorCounter struct {
 	order.AdmissionStore
 	orders atomic.Int64
@@ -197,7 +220,7 @@ func (n *errorCounter) clear() {
 func (n *errorCounter) seen() map[uint16]int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.count
+	return maps.Clone(n.count)
 }
 
 func (n *errorCounter) written() int64 { return n.orders.Load() }
@@ -205,7 +228,11 @@ func (n *errorCounter) written() int64 { return n.orders.Load() }
 func (n *errorCounter) Persist(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
 	statuses, err := n.AdmissionStore.Persist(ctx, batch)
 	n.orders.Add(int64(len(statuses)))
-	if e, ok := errors.AsType[*mysql.MySQLError](err); ok {
+	e, ok := errors.AsType[*mysql.MySQLError](err)
+	if !ok && errors.Is(err, order.ErrVoucherMissing) {
+		e, ok = &mysql.MySQLError{}, true
+	}
+	if ok {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.count[e.Number]++

@@ -75,16 +75,32 @@ func (f *Fulfiller) discover(ctx context.Context, full bool) {
 	if complete {
 		f.complete.Store(true)
 	}
+	ended := f.endedVouchers(ctx, lengths, wanted)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.setWatched(slices.DeleteFunc(slices.Clone(*f.watched.Load()), func(s *stream) bool {
 		n, counted := lengths[s]
-		over := counted && n == 0 && !wanted[s.voucher]
+		over := counted && n == 0 && ended[s.voucher]
 		if over {
 			delete(f.watchedIDs, s.id())
 		}
 		return over
 	}))
+}
+
+// endedVouchers returns the vouchers with empty streams that the database does not list as wanted any more, and still has.
+// One that it does not have was lost in the database, not in Redis, and may be sold on: its streams are read until the
+// database has it again.
+func (f *Fulfiller) endedVouchers(ctx context.Context, lengths map[*stream]int64, wanted map[int64]bool) map[int64]bool {
+	ended := map[int64]bool{}
+	for s, n := range lengths {
+		if _, asked := ended[s.voucher]; n > 0 || asked || wanted[s.voucher] {
+			continue
+		}
+		_, err := f.config.Store.EpochState(ctx, s.voucher)
+		ended[s.voucher] = err == nil
+	}
+	return ended
 }
 
 // discoverPage is the number of vouchers per query.

@@ -78,7 +78,6 @@ const (
 	SoldOut        Reason = "sold_out"        // the database has no stock left
 	StaleEpoch     Reason = "stale_epoch"     // accepted before Redis was rebuilt, and not counted in the rebuild
 	IDTaken        Reason = "id_taken"        // another order has the id
-	NoVoucher      Reason = "no_voucher"      // the database does not have the voucher
 	Failed         Reason = "failed"          // the database objected repeatedly, and took others in between
 	Deadly         Reason = "deadly"          // the process crashed repeatedly with it, after others were written
 	Before         Reason = "before"          // an earlier delivery rejected it but did not write the dead letter

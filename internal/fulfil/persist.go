@@ -98,14 +98,14 @@ func (b *bisection) write(ctx context.Context, batch []entry) error {
 		return b.reject(ctx, retryEntry{entry: batch[0]}, reason, err)
 	}
 	if len(batch) == 1 {
-		if mayBlameOrder(err) {
+		if !saysNothing(err) {
 			b.refused[batch[0].stream]++
 			b.warnRefused(ctx, batch[0], err)
 		}
 		b.failed = append(b.failed, retryEntry{entry: batch[0], failures: 1, writes: b.health.writes(), alike: batch[0].written().Load()})
 	}
-	// A server that refuses data is not spared by a pause, and the other half may be of a voucher that it takes.
-	if b.pauseDue = transient(err) && !errors.Is(err, order.ErrRefused); len(batch) == 1 {
+	// A server that answers is not spared by a pause, and the other half may be of a voucher that it takes.
+	if b.pauseDue = saysNothing(err); len(batch) == 1 {
 		return nil
 	}
 	half := len(batch) / 2
@@ -286,6 +286,12 @@ func transient(err error) bool {
 	return errors.Is(err, order.ErrUnavailable) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
+// saysNothing reports whether an error says nothing about the orders: the next ones, of any voucher, probably fail like
+// these. A database that refuses an order, or does not have its voucher, may take those of other vouchers.
+func saysNothing(err error) bool {
+	return !mayBlameOrder(err) && !errors.Is(err, order.ErrVoucherMissing)
+}
+
 // mayBlameOrder reports whether an error may be the order's own fault: the database, or
 // this program, objected while it processed that order.
 func mayBlameOrder(err error) bool { return !transient(err) || errors.Is(err, order.ErrRefused) }
@@ -300,7 +306,6 @@ func rejectionReason(err error) (Reason, bool) {
 		{order.ErrStaleEpoch, StaleEpoch},
 		{order.ErrIDTaken, IDTaken},
 		{voucher.ErrSoldOut, SoldOut},
-		{voucher.ErrNotFound, NoVoucher},
 	} {
 		if errors.Is(err, final.err) {
 			return final.reason, true

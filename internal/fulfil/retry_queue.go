@@ -193,9 +193,9 @@ func (w *worker) tryAlone(ctx context.Context, e retryEntry) (retryResult, error
 	if reason, final := rejectionReason(err); final {
 		return decided, w.reject(ctx, e, reason, err)
 	}
-	result := outage
-	if mayBlameOrder(err) {
-		result = refused
+	result := refused
+	if saysNothing(err) {
+		result = outage
 	}
 	return result, w.requeue(ctx, e, err)
 }
@@ -213,7 +213,7 @@ func (w *worker) requeue(ctx context.Context, e retryEntry, err error) error {
 		if e.countedFailures >= w.config.MaxFailures {
 			return w.reject(ctx, e, Failed, err)
 		}
-	} else if mayBlameOrder(err) {
+	} else if !saysNothing(err) {
 		w.warnRefused(ctx, e.entry, err)
 	}
 	e.alike = alike

@@ -44,6 +44,7 @@ func domainErrors() map[string]answered {
 		"order.ErrStale":          {order.ErrStale, conflict, "busy"},
 		"order.ErrUnavailable":    {order.ErrUnavailable, unavailable, "unavailable"},
 		"order.ErrRefused":        {fmt.Errorf("%w: %w", order.ErrUnavailable, order.ErrRefused), unavailable, "unavailable"},
+		"order.ErrVoucherMissing": {fmt.Errorf("%w: %w", order.ErrUnavailable, order.ErrVoucherMissing), unavailable, "unavailable"},
 		"order.ErrOverloaded":     {order.ErrOverloaded, unavailable, "unavailable"},
 		"order.ErrStaleEpoch":     {order.ErrStaleEpoch, internal, "internal"},
 		"order.ErrIDTaken":        {order.ErrIDTaken, internal, "internal"},

@@ -9,9 +9,9 @@ import (
 	"seckill/internal/voucher"
 )
 
-// Errors of an accepted order that cannot be persisted, besides [ErrAlreadyOrdered],
-// [voucher.ErrSoldOut] and [voucher.ErrNotFound]. All but ErrOverloaded and ErrRefused are final:
-// another attempt ends the same.
+// Errors of an accepted order that cannot be persisted, besides [ErrAlreadyOrdered] and
+// [voucher.ErrSoldOut]. All but ErrOverloaded, ErrRefused and ErrVoucherMissing are final: another
+// attempt ends the same.
 var (
 	// ErrOverloaded says that nothing was decided, because too many accepted orders are not persisted
 	// yet. The same request may succeed in a moment.
@@ -24,6 +24,10 @@ var (
 	// ErrRefused comes with [ErrUnavailable]: the database answered and refused the data it was given.
 	// It may refuse this order only, or every order.
 	ErrRefused = errors.New("order: the database refused the data")
+	// ErrVoucherMissing comes with [ErrUnavailable]: the database answered and does not have the voucher.
+	// No voucher is ever deleted, so the database has lost some of its data, for instance because a
+	// replica that lags took over. That says nothing about any order of the voucher.
+	ErrVoucherMissing = errors.New("order: the database does not have the voucher")
 )
 
 // RepeatedError says that the user's order was accepted earlier, under the same idempotency key.
@@ -144,11 +148,12 @@ type AdmissionStore interface {
 	// asks for payment. An order that is stored already has the state that it has reached: Rejected if it
 	// was rejected earlier, and any other state if it was persisted. One order alone can fail the batch:
 	//
-	//	ErrAlreadyOrdered    the user has another order
-	//	ErrStaleEpoch        the order's epoch is over
-	//	ErrIDTaken           another order has its id
-	//	voucher.ErrSoldOut   the stock is smaller than the batch; fewer orders may fit
-	//	voucher.ErrNotFound  there is no such voucher
+	//	ErrAlreadyOrdered   the user has another order
+	//	ErrStaleEpoch       the order's epoch is over
+	//	ErrIDTaken          another order has its id
+	//	voucher.ErrSoldOut  the stock is smaller than the batch; fewer orders may fit
+	//
+	// A voucher that is not there is no such reason: see [ErrVoucherMissing].
 	//
 	// A Late order becomes Paid if its money is still undecided, and takes from the stock like the others. If
 	// the money was refunded meanwhile, the state is Rejected: the reservation is to be given back.

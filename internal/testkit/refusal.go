@@ -44,7 +44,7 @@ func SmallTablespace() []string {
 // Refusal is a state of a database server in which it refuses every write, or those for one voucher, with the same error.
 type Refusal struct {
 	Name string
-	// Number is the number of the server's error.
+	// Number is the number of the server's error, 0 if the server reports none.
 	Number uint16
 	// Begin puts the server into the state. If the state would only affect new connections, it also closes
 	// the account's connections. end ends the state.
@@ -102,6 +102,21 @@ func VoucherRefusals(server *SQLServer, db Database, voucherID int64) []Refusal 
 			"ALTER TABLE " + orders + " ADD CONSTRAINT refuses FOREIGN KEY (voucher_id) REFERENCES " + known + " (id)",
 		}, []string{"ALTER TABLE " + orders + " DROP FOREIGN KEY refuses", "DROP TABLE " + known})},
 	}
+}
+
+// MissingVoucher is the state of a server that does not have the row of a voucher, like a replica that lags and took over.
+// The other vouchers are not affected: the row is moved to another table, and later back.
+func MissingVoucher(server *SQLServer, db Database, voucherID int64) Refusal {
+	r := &refuser{server: server.process, db: db}
+	_, r.schema, _ = strings.Cut(db.DSN, "/")
+	vouchers, away := r.schema+".vouchers", r.schema+".vouchers_away"
+	return Refusal{"voucher missing", 0, r.changes([]string{
+		"CREATE TABLE " + away + " LIKE " + vouchers,
+		"BEGIN",
+		fmt.Sprintf("INSERT INTO %s SELECT * FROM %s WHERE id = %d FOR UPDATE", away, vouchers, voucherID),
+		fmt.Sprintf("DELETE FROM %s WHERE id = %d", vouchers, voucherID),
+		"COMMIT",
+	}, []string{"INSERT INTO " + vouchers + " SELECT * FROM " + away, "DROP TABLE " + away})}
 }
 
 // refuser begins and ends the refusals of a server.
