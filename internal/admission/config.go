@@ -35,9 +35,9 @@ type Workers interface {
 	Await(ctx context.Context, o order.Order, limit time.Duration) error
 	// Watch has the workers read a voucher's streams from now on.
 	Watch(ctx context.Context, v order.AdmissionVoucher) error
-	// Watched lists the vouchers whose streams they read. It reports false while some may be missing that have
-	// orders which are not persisted.
-	Watched() (vouchers []int64, complete bool)
+	// Watched lists the vouchers whose streams they read, without epochs. It reports false while some may be missing
+	// that have orders which are not persisted.
+	Watched() (vouchers []order.AdmissionVoucher, complete bool)
 }
 
 // Config is what a [Gate] needs. Client, Store, Workers, Locker and Log are required. A zero in the

@@ -284,6 +284,29 @@ func TestBucketThatSaysTooLittle(t *testing.T) {
 	}
 }
 
+// The database has lost a voucher whose orders the workers still wait to write. Its buyers find them.
+func TestLookupWhileTheVoucherIsMissing(t *testing.T) {
+	t.Parallel()
+	s := newFixture(t, testkit.Redis(t).Addr(), 10)
+	v := otherVoucher{id: 8000, buckets: 3, epoch: 4, orders: map[int64]int64{1: 1001, 2: 1002, 3: 1003}}
+	s.add(v)
+	s.store.others = nil
+	g := s.gate(func(c *Config) {
+		c.Workers = workers{complete: true, watched: []order.AdmissionVoucher{{VoucherID: v.id, Buckets: v.buckets}}}
+	})
+	for user, id := range v.orders {
+		if o, err := g.Lookup(t.Context(), user, id); err != nil || o.VoucherID != v.id || o.Status != order.Pending {
+			t.Errorf("user %d: %+v, %v", user, o, err)
+		}
+		if all, err := g.OrdersOf(t.Context(), user); err != nil || len(all) != 1 {
+			t.Errorf("user %d: %+v, %v", user, all, err)
+		}
+	}
+	if o, err := g.Lookup(t.Context(), 4, 1004); !errors.Is(err, order.ErrNotFound) {
+		t.Errorf("a user without an order: %+v, %v", o, err)
+	}
+}
+
 // changingList is a database in which the other vouchers change once the list was read.
 type changingList struct {
 	*store

@@ -404,7 +404,7 @@ func batchOf(keys ledger.Keys, known ledger.Known, orders ...order.Order) *ledge
 // workers stands for the workers: every order is final at once, with an error.
 type workers struct {
 	err      error
-	watched  []int64
+	watched  []order.AdmissionVoucher
 	complete bool
 }
 
@@ -412,4 +412,6 @@ func (w workers) Await(context.Context, order.Order, time.Duration) error { retu
 
 func (w workers) Watch(context.Context, order.AdmissionVoucher) error { return nil }
 
-func (w workers) Watched() ([]int64, bool) { return slices.Clone(w.watched), w.complete }
+func (w workers) Watched() ([]order.AdmissionVoucher, bool) {
+	return slices.Clone(w.watched), w.complete
+}

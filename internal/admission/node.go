@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"iter"
+	"math"
 	"slices"
 
 	"seckill/internal/admission/ledger"
@@ -130,10 +131,13 @@ func (r *nodeReading) compare(b *scannedBucket, epoch int64) {
 	}
 }
 
-// openUnder reports whether a bucket with an epoch is open, and the database has the same epoch or
-// has just closed it.
+// anyEpoch is the epoch of a voucher that the database has lost.
+const anyEpoch = math.MaxInt64
+
+// openUnder reports whether a bucket with an epoch is open, and the database has the same epoch, or
+// has just closed it, or has lost the voucher.
 func openUnder(redis, database int64) bool {
-	return redis > 0 && redis%2 == 0 && (database == redis || database == redis+1)
+	return redis > 0 && redis%2 == 0 && (database == redis || database == redis+1 || database == anyEpoch)
 }
 
 // opensPerNode is how many vouchers one scan of a node starts to open. After Redis was emptied all of them are closed.

@@ -3,12 +3,14 @@ package admission
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
 
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
+	"seckill/internal/voucher"
 )
 
 const (
@@ -83,20 +85,49 @@ func (l *lookups) listVouchers(ctx context.Context) ([]order.AdmissionVoucher, e
 	vouchers, err := l.config.Store.AdmissionVouchers(ctx, time.Now().Add(-l.config.LookupAfterSale))
 	if err == nil {
 		// The workers still read the streams of older vouchers whose orders the database has not taken.
-		older := slices.DeleteFunc(watched, func(id int64) bool {
-			_, listed := slices.BinarySearchFunc(vouchers, id, func(v order.AdmissionVoucher, id int64) int { return cmp.Compare(v.VoucherID, id) })
-			return listed
-		})
-		if len(older) > 0 {
-			var more []order.AdmissionVoucher
-			more, err = l.config.Store.AdmissionVouchersOf(ctx, older)
-			vouchers = append(vouchers, more...)
-		}
+		var more []order.AdmissionVoucher
+		more, err = l.listOlder(ctx, without(watched, vouchers))
+		vouchers = append(vouchers, more...)
 	}
 	if err != nil && ctx.Err() != nil {
 		return nil, unavailable(err)
 	}
 	return vouchers, err
+}
+
+// without returns those of some vouchers that are not in a list, which is sorted by ID.
+func without(some, list []order.AdmissionVoucher) []order.AdmissionVoucher {
+	return slices.DeleteFunc(some, func(v order.AdmissionVoucher) bool {
+		_, listed := slices.BinarySearchFunc(list, v, func(a, b order.AdmissionVoucher) int { return cmp.Compare(a.VoucherID, b.VoucherID) })
+		return listed
+	})
+}
+
+// listOlder lists those of some vouchers that are not forgotten. One that the database has lost is taken as the workers
+// know it, so that its buyers still find their orders.
+func (l *lookups) listOlder(ctx context.Context, some []order.AdmissionVoucher) ([]order.AdmissionVoucher, error) {
+	if len(some) == 0 {
+		return nil, nil
+	}
+	ids := make([]int64, len(some))
+	for i, v := range some {
+		ids[i] = v.VoucherID
+	}
+	older, err := l.config.Store.AdmissionVouchersOf(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range without(some, older) {
+		_, err := l.config.Store.EpochState(ctx, v.VoucherID)
+		switch {
+		case errors.Is(err, voucher.ErrNotFound):
+			v.Epoch = anyEpoch
+			older = append(older, v)
+		case err != nil:
+			return nil, err
+		}
+	}
+	return older, nil
 }
 
 // byNode groups buckets by the nodes of a cluster that have them.

@@ -104,14 +104,14 @@ func (f *Fulfiller) Watch(ctx context.Context, v order.AdmissionVoucher) error {
 
 // Watched lists the vouchers whose streams are read: those that may have accepted orders which are not in the database
 // yet. It reports false while the vouchers of earlier times have not been looked through since the start.
-func (f *Fulfiller) Watched() (vouchers []int64, complete bool) {
+func (f *Fulfiller) Watched() (vouchers []order.AdmissionVoucher, complete bool) {
 	complete = f.complete.Load()
-	listed := map[int64]bool{}
+	buckets := map[int64]int{}
 	for _, s := range *f.watched.Load() {
-		if !listed[s.voucher] {
-			listed[s.voucher] = true
-			vouchers = append(vouchers, s.voucher)
-		}
+		buckets[s.voucher] = max(buckets[s.voucher], s.bucket+1)
+	}
+	for id, n := range buckets {
+		vouchers = append(vouchers, order.AdmissionVoucher{VoucherID: id, Buckets: n})
 	}
 	return vouchers, complete
 }
