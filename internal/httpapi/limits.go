@@ -34,6 +34,8 @@ type limiter struct {
 	userOrders, userRequests, addresses *clientCounter
 	waits                               concurrency
 	userWaits                           *clientCounter
+	events                              concurrency
+	eventAddresses                      *clientCounter
 
 	shed map[string]prometheus.Counter // by limit
 }
@@ -49,6 +51,15 @@ const (
 	limitConnections = "connections"
 	limitAddressConn = "connections_per_address"
 	limitScrapes     = "metrics" // requests for /metrics, see buffered
+	limitEvents      = "payment_events"
+	limitEventAddr   = "payment_events_per_address"
+)
+
+// The limits on webhooks of the payment provider. An address may have half of them, so that one client does not keep the
+// provider out.
+const (
+	maxEvents           = 64
+	maxEventsPerAddress = maxEvents / 2
 )
 
 func newLimiter(l Limits, reg prometheus.Registerer) (*limiter, error) {
@@ -59,8 +70,10 @@ func newLimiter(l Limits, reg prometheus.Registerer) (*limiter, error) {
 		orders: concurrency{limit: int64(l.Orders)}, requests: concurrency{limit: int64(l.Requests)}, waits: concurrency{limit: int64(l.Waits)},
 		userOrders: newClientCounter(l.OrdersPerUser), userRequests: newClientCounter(l.RequestsPerUser), addresses: newClientCounter(l.RequestsPerAddress),
 		userWaits: newClientCounter(l.WaitsPerUser), shed: make(map[string]prometheus.Counter),
+		// No limit per address where all clients have that of a balancer.
+		events: concurrency{limit: maxEvents}, eventAddresses: newClientCounter(min(maxEventsPerAddress, l.RequestsPerAddress)),
 	}
-	for _, name := range []string{limitOrders, limitRequests, limitUserOrders, limitUser, limitAddress, limitWaits, limitConnections, limitAddressConn, limitScrapes} {
+	for _, name := range []string{limitOrders, limitRequests, limitUserOrders, limitUser, limitAddress, limitWaits, limitConnections, limitAddressConn, limitScrapes, limitEvents, limitEventAddr} {
 		lim.shed[name] = shed.WithLabelValues(name)
 	}
 	return lim, reg.Register(shed)
@@ -88,6 +101,9 @@ func (a *API) limited(rt route, h handler) handler {
 			defer l.userOrders.leave(uint64(r.user))
 			return h(ctx, r)
 		}
+	}
+	if rt.path == paymentEventsRoute {
+		return h // has limits of its own, see receiveEvent
 	}
 	clients, limit := l.userRequests, limitUser
 	client := func(r *request) uint64 { return uint64(r.user) }
@@ -134,6 +150,19 @@ func (a *API) enterWait(r *request) (done func(), ok bool) {
 	}
 	r.release()
 	return func() { l.userWaits.leave(key); l.waits.leave() }, true
+}
+
+// enterEvent counts a webhook of the payment provider until leave is called, or returns why it is refused.
+func (l *limiter) enterEvent(r *request) (leave func(), err error) {
+	if !l.events.enter() {
+		return nil, l.reject(limitEvents, errTooManyRequests)
+	}
+	key := addressKey(r.RemoteAddr)
+	if !l.eventAddresses.enter(key) {
+		l.events.leave()
+		return nil, l.reject(limitEventAddr, errTooManyOfClient)
+	}
+	return func() { l.eventAddresses.leave(key); l.events.leave() }, nil
 }
 
 // concurrency counts the concurrent requests of the whole process.

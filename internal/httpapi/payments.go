@@ -9,6 +9,8 @@ import (
 
 // PaymentEvents takes what the payment provider sends. [payment.Settlements] implements it.
 type PaymentEvents interface {
+	// CheckHeader returns the error of Receive if the headers are enough to know it.
+	CheckHeader(header http.Header) error
 	// Receive verifies a webhook and does what follows from it. After an error the provider sends it again.
 	Receive(ctx context.Context, header http.Header, body []byte) error
 }
@@ -19,11 +21,20 @@ var _ PaymentEvents = (*payment.Settlements)(nil)
 const paymentEventsRoute = "/api/v1/payments/events"
 
 // receiveEvent is POST /api/v1/payments/events. The signature is the caller's identity, so the route is open to
-// anyone.
+// anyone. Only the body shows whether it is right, and anyone may send that slowly: so the route has limits of its own,
+// and takes no slot from other requests.
 func (a *API) receiveEvent(ctx context.Context, r *request) (reply, error) {
 	if a.deps.Events == nil {
 		return reply{}, errNoRoute
 	}
+	if err := a.deps.Events.CheckHeader(r.Header); err != nil {
+		return reply{}, err
+	}
+	leave, err := a.limits.enterEvent(r)
+	if err != nil {
+		return reply{}, err
+	}
+	defer leave()
 	body, err := r.readJSON()
 	if err != nil {
 		return reply{}, err

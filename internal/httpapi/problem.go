@@ -73,7 +73,8 @@ const (
 	retry
 	// routine: an ordinary event of a sale, which is not logged.
 	routine
-	// closeConnection: the connection is closed, since an open one costs memory.
+	// closeConnection: the connection is closed, since an open one costs memory. net/http does not wait for the rest of
+	// the body then.
 	closeConnection
 )
 
@@ -117,7 +118,7 @@ func table() []*problem {
 		{conflict, "not_refundable", "The order cannot be refunded in its state", is(order.ErrNotRefundable), effectNone, showDetail | routine, nil},
 		{bad, "invalid_request", "The request is not valid", is(errInvalid, voucher.ErrInvalid, payment.ErrMalformed), effectNone, showDetail, nil},
 		{unauthorized, "unauthenticated", "Who are you?", is(errUnauthenticated), effectNone, showDetail, nil},
-		{unauthorized, "unauthenticated", "The webhook is not accepted", is(payment.ErrForged, payment.ErrStale), effectNone, 0, nil},
+		{unauthorized, "unauthenticated", "The webhook is not accepted", is(payment.ErrForged, payment.ErrStale), effectNone, closeConnection, nil},
 		{forbidden, "forbidden", "This is for the administrator", is(errForbidden), effectNone, 0, nil},
 		{forbidden, "forbidden", "This server does not take that request from there", is(errCrossSite), effectNone, showDetail, nil},
 		{forbidden, "lab_only", "This needs a server in lab mode", is(errLabOnly, voucher.ErrLabOnly), effectNone, showDetail, nil},

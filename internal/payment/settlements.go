@@ -69,6 +69,16 @@ func NewSettlements(c SettlementsConfig) (*Settlements, error) {
 	return &Settlements{SettlementsConfig: c, retries: newRetries(maxRetries)}, nil
 }
 
+// CheckHeader returns an [ErrForged] if the headers alone show that Receive will not accept a webhook. Its body need not be
+// read then.
+func (s *Settlements) CheckHeader(header http.Header) error {
+	err := CheckHeader(header)
+	if err != nil {
+		s.Observer.Event("other", resultOf(err))
+	}
+	return err
+}
+
 // Receive takes a webhook. After nil the provider may forget it; after an error it has to send it again. The errors
 // are [ErrForged], [ErrStale], [ErrMalformed] and those of package order.
 //

@@ -1,10 +1,12 @@
 package payment
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -38,6 +40,8 @@ const (
 	maxID = 64
 	// maxSignatures bounds the work that an unauthenticated request causes. A sender has as many as it has secrets.
 	maxSignatures = 16
+	// signatureVersion begins a signature; 32 bytes in base64 follow.
+	signatureVersion = "v1,"
 )
 
 // Webhooks signs webhooks and verifies them. It has several secrets while one is being replaced by another.
@@ -103,18 +107,10 @@ func (w *Webhooks) Sign(header http.Header, id string, at time.Time, body []byte
 // direction. A webhook that was recorded and sent again within that time is accepted, like an event that the
 // provider sends twice: its payment's id tells, see [Settlements.Receive].
 func (w *Webhooks) Verify(header http.Header, body []byte) (id string, err error) {
-	for _, name := range []string{HeaderID, HeaderTimestamp, HeaderSignature} {
-		if n := len(header.Values(name)); n != 1 {
-			return "", fmt.Errorf("%w: %s was sent %d times", ErrForged, name, n)
-		}
+	if err := CheckHeader(header); err != nil {
+		return "", err
 	}
 	id = header.Get(HeaderID)
-	if !validID(id) {
-		return "", fmt.Errorf("%w: %s is malformed", ErrForged, HeaderID)
-	}
-	if strings.Count(header.Get(HeaderSignature), " ") >= maxSignatures {
-		return "", fmt.Errorf("%w: more than %d signatures", ErrForged, maxSignatures)
-	}
 	// A forged webhook is forged whatever its time: whoever has no secret learns nothing about the clock.
 	for _, secret := range w.secrets {
 		if secret.VerifyIgnoringTimestamp(body, header) != nil {
@@ -126,6 +122,36 @@ func (w *Webhooks) Verify(header http.Header, body []byte) (id string, err error
 		return id, nil
 	}
 	return "", fmt.Errorf("%w: no signature matches", ErrForged)
+}
+
+// CheckHeader returns an [ErrForged] if the headers of a webhook alone show that [Webhooks.Verify] will not accept it: one
+// is missing or malformed. It says nothing about the time.
+func CheckHeader(header http.Header) error {
+	for _, name := range []string{HeaderID, HeaderTimestamp, HeaderSignature} {
+		if n := len(header.Values(name)); n != 1 {
+			return fmt.Errorf("%w: %s was sent %d times", ErrForged, name, n)
+		}
+	}
+	if !validID(header.Get(HeaderID)) {
+		return fmt.Errorf("%w: %s is malformed", ErrForged, HeaderID)
+	}
+	if _, err := strconv.ParseInt(header.Get(HeaderTimestamp), 10, 64); err != nil {
+		return fmt.Errorf("%w: %s is malformed", ErrForged, HeaderTimestamp)
+	}
+	signatures := strings.Split(header.Get(HeaderSignature), " ")
+	if len(signatures) > maxSignatures {
+		return fmt.Errorf("%w: more than %d signatures", ErrForged, maxSignatures)
+	}
+	if !slices.ContainsFunc(signatures, validSignature) {
+		return fmt.Errorf("%w: %s is malformed", ErrForged, HeaderSignature)
+	}
+	return nil
+}
+
+func validSignature(signature string) bool {
+	encoded, known := strings.CutPrefix(signature, signatureVersion)
+	decoded, err := base64.StdEncoding.DecodeString(encoded)
+	return known && err == nil && len(decoded) == sha256.Size
 }
 
 // validID reports whether an id has the characters that the providers' ids have. There is no dot among them:

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -91,6 +92,10 @@ func TestVerify(t *testing.T) {
 			id, err := w.Verify(h, []byte(body))
 			if !errors.Is(err, test.want) || (err == nil) != (id == exampleID) {
 				t.Errorf("id %q, err %v, want %v", id, err, test.want)
+			}
+			wellFormed := test.want == nil || slices.Contains([]string{"other body", "empty body", "other id", "later timestamp", "wrong signature"}, name)
+			if err := CheckHeader(h); (err == nil) != wellFormed || err != nil && !errors.Is(err, ErrForged) {
+				t.Errorf("the headers alone: %v", err)
 			}
 		})
 	}
