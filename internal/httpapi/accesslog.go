@@ -12,12 +12,21 @@ import (
 //	error, warn  the service failed
 //	info         the request changed something or was refused
 //	debug        what happens ten thousand times a second in a rush: reads, ordinary refusals
+//
+// Lines of refusals are bounded by [maxRefusalLines]. The next line with the same code says how many are missing.
 func (a *API) logAccess(r *request, out reply, took time.Duration) {
 	ctx, level := r.Context(), levelOf(r.Method, out)
 	if !a.deps.Log.Enabled(ctx, level) {
 		return
 	}
-	attrs := make([]slog.Attr, 0, 9)
+	missing := 0
+	if out.problem != nil && level == slog.LevelInfo {
+		var ok bool
+		if missing, ok = a.problems.lines[out.problem.code].take(time.Now()); !ok {
+			return
+		}
+	}
+	attrs := make([]slog.Attr, 0, 10)
 	attrs = append(attrs,
 		slog.String("method", clip(r.Method)), slog.String("path", clip(r.URL.Path)),
 		slog.Int("status", out.status), slog.String("outcome", out.outcome),
@@ -30,6 +39,9 @@ func (a *API) logAccess(r *request, out reply, took time.Duration) {
 	}
 	if p, panicked := errors.AsType[*panicError](out.err); panicked {
 		attrs = append(attrs, slog.String("stack", string(p.stack)))
+	}
+	if missing > 0 {
+		attrs = append(attrs, slog.Int("suppressed", missing))
 	}
 	a.deps.Log.LogAttrs(ctx, level, "request", attrs...)
 }

@@ -142,6 +142,7 @@ func is(errs ...error) []error { return errs }
 type problems struct {
 	rows           []*problem
 	gone, internal *problem
+	lines          map[string]*lineLimit // of the log, by code
 
 	contentType, json  []string
 	noStore, challenge []string
@@ -161,8 +162,10 @@ func newProblems() *problems {
 		noStore:         []string{"no-store"},
 		closeConnection: []string{"close"},
 		challenge:       []string{`Bearer realm="seckill"`},
+		lines:           make(map[string]*lineLimit),
 	}
 	for _, p := range ps.rows {
+		ps.lines[p.code] = &lineLimit{}
 		p.prefix = fmt.Appendf(nil, `{"type":"urn:seckill:problem:%s","title":%q,"status":%d,"code":%q`,
 			p.code, p.title, p.status, p.code)
 	}

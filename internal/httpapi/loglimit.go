@@ -1,0 +1,34 @@
+package httpapi
+
+import (
+	"sync"
+	"time"
+)
+
+// maxRefusalLines bounds the log lines of refusals with one code, per second. Anybody can have requests refused, and each
+// line has 250 bytes.
+const maxRefusalLines = 10
+
+// lineLimit counts the log lines of one code.
+type lineLimit struct {
+	mu         sync.Mutex
+	begun      time.Time // the second that is counted
+	lines      int       // written in that second
+	suppressed int       // not written since the last line
+}
+
+// take reports whether a line may be written now and, if so, how many were suppressed before it.
+func (l *lineLimit) take(now time.Time) (suppressed int, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now.Sub(l.begun) >= time.Second {
+		l.begun, l.lines = now, 0
+	}
+	if l.lines == maxRefusalLines {
+		l.suppressed++
+		return 0, false
+	}
+	l.lines++
+	suppressed, l.suppressed = l.suppressed, 0
+	return suppressed, true
+}
