@@ -19,6 +19,7 @@ import (
 	"seckill/internal/httpapi"
 	"seckill/internal/idempotency"
 	"seckill/internal/lock"
+	"seckill/internal/lock/mysql/row"
 	"seckill/internal/order"
 	"seckill/internal/rediswatch"
 	"seckill/internal/telemetry"
@@ -132,6 +133,12 @@ func background(stores *stores, guard *rediswatch.Guard, money *payments, log *s
 		money.run,
 		func(ctx context.Context, _ string) error {
 			idempotency.SweepUntil(ctx, stores.db.Idempotency(), log)
+			return nil
+		},
+		func(ctx context.Context, _ string) error {
+			if rows := stores.db.RowPool(); rows != nil {
+				row.SweepUntil(ctx, rows, log)
+			}
 			return nil
 		},
 	}
