@@ -96,6 +96,31 @@ func TestEvictionWhileRunning(t *testing.T) {
 	admission.checkBalanced(0, more, orders)
 }
 
+// Redis begins to evict while the service stops and is still serving. Orders that rely on it are refused then, too.
+func TestEvictionDuringTheShutdownDelay(t *testing.T) {
+	server := testkit.NewRedis(t, "--appendonly", "yes")
+	redis := server.Client(t)
+	s := servers{db: testkit.MariaDB(t), redis: []string{server.Addr()}}
+	p := startProcess(t, s.with("SECKILL_SHUTDOWN_DELAY=1m"))
+	sale := openSale(t, 1000, `{"flow":"admission"}`, p)
+	p.Terminate()
+	testkit.Until(t, "not ready", func() bool { return !asksReady(t.Context(), p.url) })
+	user := 1
+	if got := sale.buyUntilAnswered(0, user, "first").code; got != "accepted" {
+		t.Errorf("during the delay: %s", got)
+	}
+	configSet(t, redis, "maxmemory-policy", "allkeys-lru")
+	testkit.Until(t, "orders are refused", func() bool { user++; return sale.buy(0, user, "").code == "unavailable" })
+	configSet(t, redis, "maxmemory-policy", "noeviction")
+	testkit.Until(t, "orders are accepted", func() bool { user++; return sale.buy(0, user, "").code == "accepted" })
+	p.Terminate() // ends the delay
+	select {
+	case <-p.Done():
+	case <-time.After(20 * time.Second):
+		t.Error("the second signal did not end the delay")
+	}
+}
+
 // waitForOrders waits until the database has that many orders.
 func (s *testSale) waitForOrders(orders int) {
 	s.t.Helper()

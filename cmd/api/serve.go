@@ -16,7 +16,8 @@ import (
 )
 
 // serve listens and serves the API until ctx ends, and then stops; see [shutdown]. Meanwhile it runs the
-// given background work, which gets the URL of the service and ends with its context.
+// given background work, which gets the URL of the service and ends with its context. That goes on as long as requests
+// are served: for instance, somebody has to watch whether Redis evicts keys.
 func serve(ctx context.Context, cfg config, api *httpapi.API, handler http.Handler, log *slog.Logger, background ...func(ctx context.Context, url string) error) error {
 	public, err := listen(ctx, "SECKILL_ADDR", cfg.Addr)
 	if err != nil {
@@ -36,6 +37,7 @@ func serve(ctx context.Context, cfg config, api *httpapi.API, handler http.Handl
 	}
 
 	stopRequested := ctx
+	working, endWork := context.WithCancel(context.WithoutCancel(ctx))
 	serving, ctx := errgroup.WithContext(ctx)
 	for _, server := range servers {
 		serving.Go(func() error {
@@ -51,10 +53,10 @@ func serve(ctx context.Context, cfg config, api *httpapi.API, handler http.Handl
 		if stopRequested.Err() == nil { // a server failed: there are no requests to wait for
 			delay = 0
 		}
-		return shutdown(context.WithoutCancel(ctx), cfg, delay, api, servers, log)
+		return shutdown(context.WithoutCancel(ctx), cfg, delay, api, servers, endWork, log)
 	})
 	for _, work := range background {
-		serving.Go(func() error { return work(ctx, urlOf(public.Addr())) })
+		serving.Go(func() error { return work(working, urlOf(public.Addr())) })
 	}
 	return serving.Wait()
 }
@@ -66,8 +68,11 @@ func serve(ctx context.Context, cfg config, api *httpapi.API, handler http.Handl
 //	+ timeout  requests that still run are cancelled, and answered with 503
 //	+ 14 s     connections that are still open are closed
 //
-// The first server is the public one. Health and metrics are served until it has stopped.
-func shutdown(ctx context.Context, cfg config, delay time.Duration, api *httpapi.API, servers []*httpapi.Server, log *slog.Logger) error {
+// The first server is the public one. Health and metrics are served until it has stopped. endWork is called when its
+// requests have finished or are about to be cancelled.
+func shutdown(
+	ctx context.Context, cfg config, delay time.Duration, api *httpapi.API, servers []*httpapi.Server, endWork func(), log *slog.Logger,
+) error {
 	api.Drain()
 	if delay > 0 {
 		log.Info("not ready; still serving", "for", delay.String())
@@ -82,6 +87,7 @@ func shutdown(ctx context.Context, cfg config, delay time.Duration, api *httpapi
 			timeout = 0
 		}
 		finishing, cancel := context.WithTimeout(ctx, timeout)
+		context.AfterFunc(finishing, endWork)
 		if err := server.Stop(finishing); err != nil {
 			failed = append(failed, fmt.Errorf("requests were cut off after %v: %w", timeout, err))
 		}
