@@ -31,11 +31,23 @@ type dbHealth struct {
 func (h *dbHealth) succeeded(began time.Time) (outage time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.reported {
-		outage = time.Since(h.failingSince)
-	}
 	if h.successes++; began.After(h.lastSuccess) {
 		h.lastSuccess = began
+	}
+	return h.end()
+}
+
+// rejected records that the database wrote a rejection. That ends an outage, and does not count as the write of an order.
+func (h *dbHealth) rejected() (outage time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.end()
+}
+
+// end ends an outage, if there is one. The mutex is held.
+func (h *dbHealth) end() (outage time.Duration) {
+	if h.reported {
+		outage = time.Since(h.failingSince)
 	}
 	h.failingSince, h.err, h.reported = time.Time{}, nil, false
 	return outage
@@ -92,14 +104,11 @@ func (f *Fulfiller) Check(context.Context) error {
 // beginning and the end of an outage.
 func (f *Fulfiller) recordWrite(ctx context.Context, began time.Time, err error) {
 	if err == nil {
-		if outage := f.health.succeeded(began); outage > 0 {
-			f.config.Log.LogAttrs(ctx, slog.LevelInfo, "fulfil: the database takes orders again", slog.Duration("after", outage))
-			f.config.Observer.outage(time.Time{}, nil)
-		}
+		f.outageEnded(ctx, f.health.succeeded(began))
 		return
 	}
 	if _, final := rejectionReason(err); final || ctx.Err() != nil {
-		return // the database answered, or the caller gave up
+		return // the order is rejected next, which shows whether the database writes; or the caller gave up
 	}
 	since, first := f.health.failed(began, err)
 	if first {
@@ -108,4 +117,13 @@ func (f *Fulfiller) recordWrite(ctx context.Context, began time.Time, err error)
 	if !since.IsZero() {
 		f.config.Observer.outage(since, err)
 	}
+}
+
+// outageEnded reports the end of an outage, unless its length is 0.
+func (f *Fulfiller) outageEnded(ctx context.Context, outage time.Duration) {
+	if outage == 0 {
+		return
+	}
+	f.config.Log.LogAttrs(ctx, slog.LevelInfo, "fulfil: the database takes orders again", slog.Duration("after", outage))
+	f.config.Observer.outage(time.Time{}, nil)
 }

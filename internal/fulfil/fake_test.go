@@ -37,6 +37,7 @@ type fakeStreams struct {
 	persisted   map[int64]time.Time
 	refuse      func(order.Accepted) error
 	heartbeats  map[string]heartbeat // by key
+	fulfiller   *Fulfiller           // of work
 }
 
 // heartbeat is a process's heartbeat key.
@@ -310,6 +311,7 @@ func (m *fakeStreams) work(t *testing.T, change func(*Config), script func()) {
 	}
 	f := newFulfiller(c, m)
 	f.setWatched([]*stream{m.stream})
+	m.fulfiller = f
 	stop, cancel := context.WithCancel(t.Context())
 	work, giveUp := context.WithCancel(t.Context())
 	var running sync.WaitGroup

@@ -201,6 +201,37 @@ func TestOutagesComeAndGo(t *testing.T) {
 	}
 }
 
+// After an outage the database only answers that orders are refused for good. The outage is over once it has recorded
+// that.
+func TestOutageEndsWithARejection(t *testing.T) {
+	t.Parallel()
+	for name, final := range map[string]error{"sold out": voucher.ErrSoldOut, "stale epoch": order.ErrStaleEpoch} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newFakeStreams(3)
+				m.dbErr = order.ErrUnavailable
+				var since atomic.Pointer[time.Time]
+				m.work(t, func(c *Config) {
+					c.Observer.Outage = func(began time.Time, _ error) { since.Store(&began) }
+				}, func() {
+					time.Sleep(5 * time.Second)
+					if err := m.fulfiller.Check(t.Context()); err == nil || since.Load() == nil || since.Load().IsZero() {
+						t.Errorf("during the outage: %v, since %v", err, since.Load())
+					}
+					m.set(func() { m.dbErr, m.refuse = nil, func(order.Accepted) error { return final } })
+					persisted, rejected := m.after(5 * time.Second)
+					if persisted != 0 || len(rejected) != 3 {
+						t.Errorf("%d persisted, rejected %v", persisted, rejected)
+					}
+					if err := m.fulfiller.Check(t.Context()); err != nil || !since.Load().IsZero() {
+						t.Errorf("after the outage: %v, since %v", err, since.Load())
+					}
+				})
+			})
+		})
+	}
+}
+
 // An order is refused for good while rejections cannot be recorded. It is offered again, and
 // confirmed if that is right by then.
 func TestRejectionIsRetried(t *testing.T) {

@@ -25,15 +25,19 @@ func (w *worker) reject(ctx context.Context, queued retryEntry, reason Reason, c
 	if reserved {
 		status, err := w.config.Store.Reject(ctx, e.order)
 		switch {
-		case err != nil && ctx.Err() != nil:
+		case err == nil:
+			w.outageEnded(ctx, w.health.rejected())
+		case ctx.Err() != nil:
 			return err
 		case errors.Is(err, order.ErrIDTaken):
 			// The id belongs to another order, so nobody can confirm this one.
-		case err != nil:
+		default:
 			// The database seems to write nothing at all. That is not the entry's fault.
 			w.warn(ctx, "a rejection could not be recorded, retrying later", err)
 			w.retryLater(queued, w.config.MaxBackoff)
 			return nil
+		}
+		switch {
 		case status.Persisted() && e.malformed == nil:
 			return w.complete(ctx, []entry{e}, []order.Status{status}) // another worker has persisted it
 		case status.Persisted():
