@@ -138,7 +138,10 @@ func TestLookupsOpenSomeVouchersAtATime(t *testing.T) {
 		if want := scans * opensPerNode; len(opened) != want {
 			t.Fatalf("%d vouchers after %d scans, want %d", len(opened), scans, want)
 		}
-		for a := range taken.answers(t.Context()) {
+		for a, err := range taken.answers(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
 			if got := a.missing(1); !errors.Is(got, order.ErrUnavailable) {
 				t.Errorf("closed vouchers are not unknown: %v", got)
 			}

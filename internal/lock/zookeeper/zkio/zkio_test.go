@@ -114,7 +114,7 @@ func hold(t *testing.T, s *zkio.Session, path string) lock.Lease {
 	_, uncertain, err := zkio.Do(t.Context(), s, func(c *zk.Conn) (string, error) {
 		return c.Create(path, nil, zk.FlagEphemeral, zkio.ACL())
 	})
-	if err != nil && !(uncertain && errors.Is(err, zk.ErrNodeExists)) {
+	if err != nil && (!uncertain || !errors.Is(err, zk.ErrNodeExists)) {
 		t.Fatal(err)
 	}
 	lease, err := s.Hold(t.Context(), zkio.Attempt{
