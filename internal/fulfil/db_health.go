@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 )
@@ -24,6 +25,24 @@ type dbHealth struct {
 	failingSince time.Time
 	err          error
 	reported     bool
+	// running are the beginnings of the writes that have not ended. lastAnswer is when the latest successful write or
+	// rejection ended.
+	running    []time.Time
+	lastAnswer time.Time
+}
+
+// begin records that a write begins, and finish that it has ended, with whatever result.
+func (h *dbHealth) begin(began time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.running = append(h.running, began)
+}
+
+func (h *dbHealth) finish(began time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	i := slices.Index(h.running, began)
+	h.running = slices.Delete(h.running, i, i+1)
 }
 
 // succeeded records a successful write. If it ends a reported outage, it returns how long
@@ -50,6 +69,7 @@ func (h *dbHealth) end() (outage time.Duration) {
 		outage = time.Since(h.failingSince)
 	}
 	h.failingSince, h.err, h.reported = time.Time{}, nil, false
+	h.lastAnswer = time.Now()
 	return outage
 }
 
@@ -85,19 +105,42 @@ func (h *dbHealth) healthy() bool {
 	return h.failingSince.IsZero() && !h.lastSuccess.IsZero() && time.Since(h.lastSuccess) < outageAfter
 }
 
-// errOutage: the database takes no orders.
-var errOutage = errors.New("fulfil: the database takes no orders")
+var (
+	// errOutage: the database takes no orders.
+	errOutage = errors.New("fulfil: the database takes no orders")
+	// errStillRunning: a write has not ended yet.
+	errStillRunning = errors.New("fulfil: a write is still running")
+)
 
 // Check returns an error while accepted orders wait because the database does not answer
 // or refuses every order. It does not query the database: a failure while no order is
 // being written is noticed with the next order.
 func (f *Fulfiller) Check(context.Context) error {
-	f.health.mu.Lock()
-	defer f.health.mu.Unlock()
-	if !f.health.reported {
+	since, err := f.health.outage()
+	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%w for %v: %w", errOutage, time.Since(f.health.failingSince).Round(time.Second), f.health.err)
+	return fmt.Errorf("%w for %v: %w", errOutage, time.Since(since).Round(time.Second), err)
+}
+
+// outage returns since when the database has taken no orders, and why; nil if it takes them. A write that hangs says so
+// before it fails.
+func (h *dbHealth) outage() (since time.Time, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.reported:
+		return h.failingSince, h.err
+	case len(h.running) == 0:
+		return time.Time{}, nil
+	}
+	if since = slices.MinFunc(h.running, time.Time.Compare); h.lastAnswer.After(since) {
+		since = h.lastAnswer
+	}
+	if time.Since(since) < outageAfter {
+		return time.Time{}, nil
+	}
+	return since, errStillRunning
 }
 
 // recordWrite records a write that began at a time and ended with err, and reports the

@@ -232,6 +232,34 @@ func TestOutageEndsWithARejection(t *testing.T) {
 	}
 }
 
+// A write hangs. The database takes no orders then, before that fails, unless other workers write orders meanwhile.
+func TestWriteThatHangs(t *testing.T) {
+	t.Parallel()
+	for name, others := range map[string]bool{"alone": false, "while others are written": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newFakeStreams(1)
+				began := time.Now()
+				m.work(t, func(c *Config) { c.Store = slowStore{fakeAdmissionStore{m}, 10 * time.Second} }, func() {
+					for time.Since(began) < 9*time.Second {
+						time.Sleep(300 * time.Millisecond)
+						if others {
+							m.fulfiller.recordWrite(t.Context(), time.Now().Add(-10*time.Millisecond), nil)
+						}
+						hangs := time.Since(began) > outageAfter && !others
+						if err := m.fulfiller.Check(t.Context()); hangs != errors.Is(err, errStillRunning) || hangs != (err != nil) {
+							t.Errorf("after %v: %v", time.Since(began), err)
+						}
+					}
+				})
+				if n := len(m.fulfiller.health.running); n != 0 {
+					t.Errorf("%d writes are said to be running", n)
+				}
+			})
+		})
+	}
+}
+
 // An order is refused for good while rejections cannot be recorded. It is offered again, and
 // confirmed if that is right by then.
 func TestRejectionIsRetried(t *testing.T) {

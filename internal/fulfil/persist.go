@@ -189,7 +189,9 @@ func deleted(entries []entry) []entry {
 // tryWrite runs one transaction and records its result.
 func (w *worker) tryWrite(ctx context.Context, batch []entry) ([]order.Status, error) {
 	began := time.Now()
+	w.health.begin(began)
 	statuses, err := w.write(ctx, accepted(batch))
+	w.health.finish(began)
 	w.config.Observer.batch(len(batch), time.Since(began), err)
 	w.recordWrite(ctx, began, err)
 	if err != nil {
