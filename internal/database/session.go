@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 )
@@ -92,17 +93,22 @@ func (c *sessionConn) ExecContext(ctx context.Context, query string, args []driv
 
 // QueryContext implements [driver.QueryerContext].
 func (c *sessionConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	began := time.Now()
 	for n := 1; ; n++ {
 		rows, err := c.serverConn.QueryContext(ctx, query, args)
 		c.checkOutdated(err)
-		if n == syncAttempts || !c.member || !couldNotSync(query, err) || backoff(ctx, n) != nil {
+		if !c.member || !couldNotSync(query, err) || n == syncAttempts || time.Since(began) >= syncFor || backoff(ctx, n) != nil {
 			return rows, err
 		}
 	}
 }
 
-// syncAttempts bounds the attempts of a read. The pauses between them are most of a second.
-const syncAttempts = 15
+// syncAttempts bounds the attempts of a read, whose pauses are most of a second. No attempt begins after syncFor: a node
+// that applies nothing makes each of them wait for as long as repl.causal_read_timeout says.
+const (
+	syncAttempts = 15
+	syncFor      = time.Second
+)
 
 // couldNotSync reports whether a read failed because the node could not wait for the other nodes' commits. While
 // members of the cluster leave or come back, a node refuses that for some milliseconds, as error 1205, although it
