@@ -119,9 +119,9 @@ func (c *Cache) has(e *entry) bool {
 	return c.vouchers[e.id] == e
 }
 
-// Vouchers lists up to limit vouchers with an ID above after, oldest first. The first page is as old as the answer of
-// [Cache.Read]. The others are too, unless many are asked for: then they may be as old as maxPageAge. The caller must change neither the slice nor its vouchers. Vouchers returns the same slice
-// as long as nothing was loaded.
+// Vouchers lists up to limit vouchers with an ID above after, oldest first. The list is as old as the
+// answer of [Cache.Read]; pages other than the first are up to maxPageAge old while many are asked for. The caller must
+// change neither the slice nor its vouchers. Vouchers returns the same slice as long as nothing was loaded.
 func (c *Cache) Vouchers(ctx context.Context, after int64, limit int) ([]*Voucher, error) {
 	if limit > PageSize {
 		return c.store.Vouchers(ctx, after, limit)
