@@ -42,7 +42,7 @@ func TestEachBucketHasASequenceNumber(t *testing.T) {
 
 		// An order that is not persisted raises no sequence number.
 		_, err := store.Persist(t.Context(), []order.Accepted{in(11, 1, 3, 11), in(12, 4, 0, 1)})
-		wantErr(t, err, voucher.ErrNotFound)
+		wantErr(t, err, order.ErrVoucherMissing)
 		_, err = store.Reject(t.Context(), in(13, 1, 3, 12))
 		wantErr(t, err)
 		want := order.EpochState{Epoch: 3, Seq: []int64{3, 4, 8, 0}, Stock: 92}
