@@ -25,13 +25,13 @@ type dbHealth struct {
 	failingSince time.Time
 	err          error
 	reported     bool
-	// running are the beginnings of the writes that have not ended. lastAnswer is when the latest successful write or
-	// rejection ended.
+	// running are the beginnings of the writes and rejections that have not ended. lastAnswer is when the latest successful
+	// one ended.
 	running    []time.Time
 	lastAnswer time.Time
 }
 
-// begin records that a write begins, and finish that it has ended, with whatever result.
+// begin records that a write or a rejection begins, and finish that it has ended, with whatever result.
 func (h *dbHealth) begin(began time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"time"
 
 	"seckill/internal/lock"
 	"seckill/internal/order"
@@ -23,7 +24,10 @@ func (w *worker) reject(ctx context.Context, queued retryEntry, reason Reason, c
 	}
 	returnStock := reserved
 	if reserved {
+		began := time.Now()
+		w.health.begin(began)
 		status, err := w.config.Store.Reject(ctx, e.order)
+		w.health.finish(began)
 		switch {
 		case err == nil:
 			w.outageEnded(ctx, w.health.rejected())
