@@ -49,7 +49,7 @@ func commands() []command {
 		{name: "serve", summary: "the laboratory as a page: choose, predict, run, see why", help: serveHelp, run: serve},
 		{name: "sweep", summary: "run an experiment with several values of a number", help: sweepHelp, run: sweep},
 		{name: "new-lock", summary: "write a lock with a mistake to find", help: newLockHelp, run: newLock},
-		{name: "judge", summary: "list which behaviours of a lock break, the gravest first, and run two sales under it", help: judgeHelp, run: judge},
+		{name: "judge", summary: "say which behaviours of a lock break, and sell under it twice", help: judgeHelp, run: judge},
 		{name: "catalogue", summary: "print the failure catalogue, made from the experiments", help: catalogueHelp, run: writeCatalogue},
 		{name: "tokens", summary: "make the buyers' tokens and targets for k6, vegeta and wrk", help: tokensHelp, run: tokens},
 		{name: "version", summary: "print the version, the commit and the Go that built it", help: versionHelp, run: printVersion},
