@@ -43,7 +43,7 @@ type Config struct {
 	// Default 5 s.
 	EndTimeout time.Duration
 	// MaxAttempts bounds how often a transaction runs that fails with a deadlock or a lock wait
-	// timeout. On a Galera cluster it is multiplied by four. Default 5.
+	// timeout. On a Galera cluster it is multiplied by four, for 5 s. Default 5.
 	MaxAttempts int
 
 	// SlowQuery is the duration from which a statement is logged as slow. Default 200 ms; negative:

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // cluster is what the connections know of a Galera cluster.
@@ -27,8 +28,12 @@ func (c *cluster) joined(ctx context.Context, name, node string) {
 }
 
 // clusterAttempts multiplies the attempts of a transaction on a cluster. Nodes that write to the same row
-// abort each other's transactions: with two nodes every second attempt.
-const clusterAttempts = 4
+// abort each other's transactions: with two nodes every second attempt. That takes milliseconds. After clusterFor there are
+// no more attempts than elsewhere: each of them may wait for a node that applies nothing, until repl.causal_read_timeout.
+const (
+	clusterAttempts = 4
+	clusterFor      = 5 * time.Second
+)
 
 // maxAttempts bounds the attempts of a transaction that collides.
 func (d *DB) maxAttempts() int {

@@ -24,9 +24,11 @@ func (d *DB) retry(ctx context.Context, attempt func() error) error {
 
 // retryWhile is retry for an attempt that itself reports whether it collided.
 func (d *DB) retryWhile(ctx context.Context, attempt func() (collided bool, err error)) error {
+	began := time.Now()
 	for n := 1; ; n++ {
 		collided, err := attempt()
-		if !collided || n == d.maxAttempts() {
+		tooLate := n >= d.config.MaxAttempts && time.Since(began) >= clusterFor
+		if !collided || n == d.maxAttempts() || tooLate {
 			return err
 		}
 		d.config.Logger.LogAttrs(ctx, slog.LevelInfo, "database collision, trying again",
