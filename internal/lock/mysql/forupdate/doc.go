@@ -57,7 +57,8 @@
 //   - Re-entry: an owner waits for itself.
 //   - Order. MariaDB serves waiters in order of arrival; MySQL weighs them.
 //   - No leftovers: a dead holder leaves its row, which is free, until the key is used
-//     again.
+//     again. Nothing else deletes such rows: a node of a cluster does not see the row
+//     locks on other nodes, and its DELETE would abort their holders' transactions.
 //   - That ForceRelease ends the right holder: it asks for the holder's connection and
 //     then sends KILL. If the holder releases in between, its connection is ended all
 //     the same, whatever it is used for by then.
