@@ -232,7 +232,7 @@ func TestServe(t *testing.T) {
 			t.Errorf("the partner's result: %s", said)
 		}
 		g.until("both are on one axis", bothShown+` && new Set([...document.querySelectorAll('.outcome-of')].map((o) =>
-			[...o.querySelector('figure svg').querySelectorAll('.axis text')].at(-1).textContent)).size === 1`)
+			[...o.querySelector('figure svg').querySelectorAll('.axis text')]).map((l) => l.at(0).textContent + l.at(-1).textContent)).size === 1`)
 		g.fits("naive-result")
 	})
 	t.Run("in Chinese", func(t *testing.T) {

@@ -1,6 +1,10 @@
 package finding
 
-import "seckill/internal/lab/tell"
+import (
+	"math"
+
+	"seckill/internal/lab/tell"
+)
 
 // Witness is the smallest set of events that proves an anomaly or, in an experiment that
 // holds, shows how it was prevented. It is drawn as lanes on one time axis.
@@ -18,9 +22,27 @@ type Witness struct {
 	// Lanes go from top to bottom: the actors in the order in which they appear, then the
 	// stores.
 	Lanes []Lane `json:"lanes"`
-	// Until is how far the axis goes at least, in ms: for a picture that still grows, or two of
-	// them on one scale.
-	Until float64 `json:"until_ms,omitempty"`
+	// From and Until are where the axis begins and ends at the latest and at the earliest, in ms: for a picture that
+	// still grows, or two of them on one axis. From may be nil.
+	From  *float64 `json:"from_ms,omitempty"`
+	Until float64  `json:"until_ms,omitempty"`
+}
+
+// Period returns when the first and the last thing that the picture shows happen, in ms; 0 and 0 if it shows nothing.
+func (w *Witness) Period() (from, to float64) {
+	from, to = math.Inf(1), math.Inf(-1)
+	for _, lane := range w.Lanes {
+		for _, s := range lane.Spans {
+			from, to = min(from, s.From), max(to, s.To)
+		}
+		for _, m := range lane.Marks {
+			from, to = min(from, m.At), max(to, m.At)
+		}
+	}
+	if from > to {
+		return 0, 0
+	}
+	return from, to
 }
 
 // Aside is an anomaly in a sentence.

@@ -79,21 +79,13 @@ func arranged(lanes []finding.Lane) []finding.Lane {
 }
 
 // period is what the picture shows, in ms: from its beginning to the last thing
-// that happens.
-func period(lanes []finding.Lane) (from, to float64) {
-	from, to = math.Inf(1), math.Inf(-1)
-	for _, lane := range lanes {
-		for _, s := range lane.Spans {
-			from, to = min(from, s.From), max(to, s.To)
-		}
-		for _, m := range lane.Marks {
-			from, to = min(from, m.At), max(to, m.At)
-		}
+// that happens. It is extended to begin at the moment earliest, if there is one, and to end at latest.
+func period(lanes []finding.Lane, earliest *float64, latest float64) (from, to float64) {
+	from, to = (&finding.Witness{Lanes: lanes}).Period()
+	if earliest != nil {
+		from = min(from, *earliest)
 	}
-	if from > to { // nothing happens
-		from, to = 0, 1
-	}
-	if to == from {
+	if to = max(to, latest); to == from {
 		to = from + 1
 	}
 	if lead := (to - from) / 20; from < 4*lead {

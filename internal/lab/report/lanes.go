@@ -26,7 +26,7 @@ func ColourWanted(getenv func(string) string, terminal bool) bool {
 // footnotes. Colour adds no information.
 func Lanes(w io.Writer, wit finding.Witness, width int, colour bool, lang tell.Language) error {
 	t := text{actors: newActorIndex(wit), lanes: arranged(wit.Lanes), width: max(width, narrowest), lang: lang}
-	t.from, t.to = period(t.lanes)
+	t.from, t.to = period(t.lanes, nil, 0)
 	t.layOut()
 	var out strings.Builder
 	for _, line := range wrap(wit.Summary.In(lang), t.width) {

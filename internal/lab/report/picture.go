@@ -122,8 +122,7 @@ type pictureMark struct {
 // draw lays out a witness in a language.
 func draw(wit finding.Witness, id string, lang tell.Language, size Size) *picture {
 	d := drawing{actors: newActorIndex(wit), lanes: arranged(wit.Lanes), lang: lang, size: size, width: size.width()}
-	d.from, d.to = period(d.lanes)
-	d.to = max(d.to, wit.Until)
+	d.from, d.to = period(d.lanes, wit.From, wit.Until)
 	d.left, d.right = edge+d.gutter(), d.width-edge-12
 	d.pic = &picture{
 		ID: id, Title: titleOf(wit).In(lang), Desc: wit.Summary.In(lang),

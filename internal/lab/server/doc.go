@@ -6,7 +6,7 @@
 //	POST /api/runs                begins a run: {"experiment", "values", "predict"}
 //	POST /api/cancel              ends it
 //	GET  /api/runs/{n}            what came out
-//	GET  /api/runs/{n}/{i}.svg    its pictures; ?until=MS stretches the axis, ?lang=zh draws them in Chinese, ?size=narrow for a phone
+//	GET  /api/runs/{n}/{i}.svg    its pictures; ?from=MS&until=MS stretches the axis, ?lang=zh draws them in Chinese, ?size=narrow for a phone
 //	GET  /api/live.svg            the picture of the run that goes on; ?lang=zh
 //	POST /api/bench               begins a bench: {"lock", "processes", "lease", "wait", "script"}; see package bench
 //	POST /api/bench/act           makes a move on it: {"do"}

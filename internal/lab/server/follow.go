@@ -160,12 +160,16 @@ func (s *Server) picture(w http.ResponseWriter, r *http.Request) error {
 		return errNotFound
 	}
 	shown := all[i]
-	if until := r.URL.Query().Get("until"); until != "" {
-		ms, err := strconv.ParseFloat(until, 64)
-		if err != nil || !(ms >= 0 && ms <= maxUntil) {
-			return fmt.Errorf("%w: until is %q; 0 to %d ms", errInvalid, until, maxUntil)
-		}
-		shown.Until = ms
+	from, err := moment(r, "from")
+	if err != nil {
+		return err
+	}
+	until, err := moment(r, "until")
+	if err != nil {
+		return err
+	}
+	if shown.From = from; until != nil {
+		shown.Until = *until
 	}
 	reader, err := readerOf(r)
 	if err != nil {
@@ -177,6 +181,19 @@ func (s *Server) picture(w http.ResponseWriter, r *http.Request) error {
 	}
 	writeSVG(w, []byte(drawn))
 	return nil
+}
+
+// moment reads an end of the axis from the address, in ms; nil if it is not given.
+func moment(r *http.Request, name string) (*float64, error) {
+	given := r.URL.Query().Get(name)
+	if given == "" {
+		return nil, nil
+	}
+	ms, err := strconv.ParseFloat(given, 64)
+	if err != nil || !(ms >= 0 && ms <= maxUntil) {
+		return nil, fmt.Errorf("%w: %s is %q; 0 to %d ms", errInvalid, name, given, maxUntil)
+	}
+	return &ms, nil
 }
 
 func writeSVG(w http.ResponseWriter, drawn []byte) {

@@ -105,7 +105,8 @@ type pictureJSON struct {
 	Kind    finding.Kind             `json:"kind"` // "": it shows how an anomaly was prevented
 	Summary map[tell.Language]string `json:"summary"`
 	Key     string                   `json:"key"`
-	EndMS   float64                  `json:"end_ms"` // of its axis
+	BeginMS float64                  `json:"begin_ms"` // of what it shows
+	EndMS   float64                  `json:"end_ms"`
 }
 
 func newOutcome(one *run) outcomeJSON {
@@ -116,14 +117,7 @@ func newOutcome(one *run) outcomeJSON {
 	}
 	for i, w := range witnesses(&r) {
 		p := pictureJSON{URL: fmt.Sprintf("/api/runs/%d/%d.svg", one.n, i), Kind: w.Kind, Summary: w.Summary.All(), Key: w.Key}
-		for _, lane := range w.Lanes {
-			for _, s := range lane.Spans {
-				p.EndMS = max(p.EndMS, s.To)
-			}
-			for _, m := range lane.Marks {
-				p.EndMS = max(p.EndMS, m.At)
-			}
-		}
+		p.BeginMS, p.EndMS = w.Period()
 		out.Pictures = append(out.Pictures, p)
 	}
 	for _, m := range r.Measures {

@@ -217,7 +217,7 @@ func TestRun(t *testing.T) {
 	events.until(`"runs":[{"n":1,"experiment":"weak","changed":[],"observed":"breaks","skipped":false,"predicted":"breaks:overlaps","right":true}]`)
 
 	text := f.want(200, `"prediction_right":true`, "GET", "/api/runs/1", "")
-	for _, part := range []string{`"as_written":true`, `"why":"the reason"`, `"why":"缘由"`, `"url":"/api/runs/1/0.svg"`, `"end_ms":100`, `"observed":"breaks"`} {
+	for _, part := range []string{`"as_written":true`, `"why":"the reason"`, `"why":"缘由"`, `"url":"/api/runs/1/0.svg"`, `"begin_ms":0`, `"end_ms":100`, `"observed":"breaks"`} {
 		if !strings.Contains(text, part) {
 			t.Errorf("the result has no %s: %s", part, text)
 		}
@@ -264,6 +264,7 @@ func TestPicture(t *testing.T) {
 	f.want(400, "invalid_request", "GET", "/api/live.svg?lang=fr", "")
 	for _, until := range []string{"-1", "x", "NaN", "1e9"} {
 		f.want(400, "invalid_request", "GET", "/api/runs/1/0.svg?until="+until, "")
+		f.want(400, "invalid_request", "GET", "/api/runs/1/0.svg?from="+until, "")
 	}
 	for _, path := range []string{"/api/runs/1/1.svg", "/api/runs/1/-1.svg", "/api/runs/1/0", "/api/runs/2/0.svg", "/api/runs/x/0.svg", "/api/other"} {
 		f.want(404, "not_found", "GET", path, "")

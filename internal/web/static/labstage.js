@@ -35,8 +35,8 @@ export function stage(lab, e, run) {
     try {
       const found = (await Promise.all([newest(e.id), newest(e.partner)])).filter((o) => o !== null);
       if (wanted !== drawn) return; // there is a newer one by now
-      const until = found.length > 1 ? Math.max(...found.map((o) => o.pictures[0]?.end_ms ?? 0)) : 0;
-      list(box, found.map((o) => outcome(lab, lab.experiments.get(o.result.id), o, until, o.result.id !== e.id)));
+      const axis = found.length > 1 ? common(found.flatMap((o) => o.pictures.slice(0, 1))) : '';
+      list(box, found.map((o) => outcome(lab, lab.experiments.get(o.result.id), o, axis, o.result.id !== e.id)));
     } catch {
       drawn = ''; // the next event tries again
     }
@@ -52,6 +52,11 @@ export function stage(lab, e, run) {
       draw();
     },
   };
+}
+
+// common is the part of a picture's address that puts it on one axis with others.
+function common(pictures) {
+  return `?from=${Math.min(...pictures.map((p) => p.begin_ms))}&until=${Math.max(...pictures.map((p) => p.end_ms))}`;
 }
 
 // liveBox shows a run while it goes on.
@@ -111,12 +116,12 @@ function partnerBox(partner, run) {
 }
 
 // outcome shows what came out of a run.
-function outcome(lab, e, o, until, ofPartner) {
+function outcome(lab, e, o, axis, ofPartner) {
   const r = o.result;
   const id = `outcome-${o.n}`;
   const pictures = o.pictures.map((p, i) => {
     const place = frame(pictureTitle(p));
-    place.show(inLanguage(p.url + (until > 0 && i === 0 ? `?until=${until}` : '')));
+    place.show(inLanguage(p.url + (i === 0 ? axis : '')));
     return h('figure', {}, h('figcaption', {}, h('strong', {}, pictureTitle(p)), ' ', h('span', {}, own(p.summary)),
       p.key && h('span', { class: 'small' }, ' ', t('lab.key'), ' ', h('code', {}, p.key))), place.element);
   });
