@@ -132,12 +132,16 @@ func background(stores *stores, guard *rediswatch.Guard, money *payments, log *s
 		func(ctx context.Context, _ string) error { money.life.RunExpiry(ctx); return nil },
 		money.run,
 		func(ctx context.Context, _ string) error {
-			idempotency.SweepUntil(ctx, stores.db.Idempotency(), log)
+			sweepUntil(ctx, log, "idempotency keys were not swept", func(ctx context.Context, limit int) (int64, error) {
+				return stores.db.Idempotency().Sweep(ctx, time.Now().Add(-idempotency.KeepAnswers), limit)
+			})
 			return nil
 		},
 		func(ctx context.Context, _ string) error {
 			if rows := stores.db.RowPool(); rows != nil {
-				row.SweepUntil(ctx, rows, log)
+				sweepUntil(ctx, log, "expired rows of locks were not swept", func(ctx context.Context, limit int) (int64, error) {
+					return row.Sweep(ctx, rows, limit)
+				})
 			}
 			return nil
 		},

@@ -55,14 +55,13 @@ func TestLookupsOpenAClosedVoucher(t *testing.T) {
 						}
 					}
 					fresh := s.gate(nil)
-					err := ask(t.Context(), s, fresh)
-					for deadline := time.Now().Add(20 * time.Second); errors.Is(err, order.ErrUnavailable) && time.Now().Before(deadline); {
-						time.Sleep(10 * time.Millisecond)
-						err = ask(t.Context(), s, fresh)
-					}
-					if err != nil && !errors.Is(err, order.ErrNotFound) {
-						t.Errorf("a user without an order: %v", err)
-					}
+					testkit.Until(t, "the voucher is open", func() bool {
+						err := ask(t.Context(), s, fresh)
+						if err != nil && !errors.Is(err, order.ErrNotFound) && !errors.Is(err, order.ErrUnavailable) {
+							t.Fatal(err)
+						}
+						return !errors.Is(err, order.ErrUnavailable)
+					})
 					s.balanced(fresh, 10)
 				})
 			}

@@ -134,7 +134,8 @@ func (s *Idempotency) Cancel(ctx context.Context, key idempotency.Key, mine idem
 	return err
 }
 
-// Sweep implements [idempotency.Store]. It deletes the oldest keys first.
+// Sweep deletes records whose attempt started before a time, the oldest ones first and at most limit of them, and returns
+// their number.
 func (s *Idempotency) Sweep(ctx context.Context, before time.Time, limit int) (int64, error) {
 	return s.write(ctx, s.db.sweep, stamp(before), limit)
 }

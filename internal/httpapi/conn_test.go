@@ -93,7 +93,8 @@ func (c *client) send(text string) {
 	}
 }
 
-func (c *client) wantCreated() {
+// answer reads an answer and returns its status.
+func (c *client) answer() int {
 	c.t.Helper()
 	resp, err := http.ReadResponse(c.answers, nil)
 	if err != nil {
@@ -101,8 +102,13 @@ func (c *client) wantCreated() {
 	}
 	_, _ = io.Copy(io.Discard, resp.Body)
 	_ = resp.Body.Close()
-	if resp.StatusCode != http.StatusCreated {
-		c.t.Fatalf("%s, want 201", resp.Status)
+	return resp.StatusCode
+}
+
+func (c *client) wantCreated() {
+	c.t.Helper()
+	if status := c.answer(); status != http.StatusCreated {
+		c.t.Fatalf("%d, want 201", status)
 	}
 }
 

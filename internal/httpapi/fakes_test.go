@@ -122,6 +122,14 @@ type call struct {
 	headers            []string
 }
 
+// addHeaders adds headers, each as "Name: value", to a request.
+func addHeaders(req *http.Request, headers []string) {
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		req.Header.Add(name, value)
+	}
+}
+
 func (r *fixture) do(t testing.TB, c call) *httptest.ResponseRecorder {
 	t.Helper()
 	var body io.Reader

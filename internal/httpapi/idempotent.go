@@ -115,8 +115,8 @@ func (a *API) checkBeforeReserve(ctx context.Context, key idempotency.Key, op id
 	return false, nil
 }
 
-// allowLookup charges one look-up to the user's quota, or returns [errRateLimited]. An administrator, who has no user
-// ID, has no quota.
+// allowLookup charges one look-up to the user's quota, or returns [errRateLimited]. The quota does not apply to
+// administrators: their requests have the user ID 0.
 func (a *API) allowLookup(userID int64) error {
 	if a.deps.Lookups == nil || userID == 0 {
 		return nil

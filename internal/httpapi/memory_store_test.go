@@ -88,8 +88,6 @@ func (s *memoryStore) held(key idempotency.Key, mine idempotency.Record) *idempo
 	return rec
 }
 
-func (s *memoryStore) Sweep(context.Context, time.Time, int) (int64, error) { return 0, nil }
-
 func (s *memoryStore) record(key idempotency.Key) (idempotency.Record, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,10 +23,7 @@ func sent(ctx context.Context, h http.Handler, method, path, host string, header
 	req := httptest.NewRequestWithContext(ctx, method, path, strings.NewReader(`{"user_id":"42"}`))
 	req.Host = host
 	req.Header.Set("Content-Type", "application/json")
-	for _, header := range headers {
-		name, value, _ := strings.Cut(header, ": ")
-		req.Header.Add(name, value)
-	}
+	addHeaders(req, headers)
 	rec := httptest.NewRecorder()
 	h.ServeHTTP(rec, req)
 	return rec

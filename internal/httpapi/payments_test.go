@@ -78,10 +78,7 @@ func (r *fixture) sendEvent(from string, body io.Reader, headers ...string) *htt
 	req := httptest.NewRequestWithContext(context.Background(), http.MethodPost, "/api/v1/payments/events", body)
 	req.RemoteAddr = from
 	req.Header.Set("Content-Type", "application/json")
-	for _, h := range headers {
-		name, value, _ := strings.Cut(h, ": ")
-		req.Header.Add(name, value)
-	}
+	addHeaders(req, headers)
 	rec := httptest.NewRecorder()
 	r.handler.ServeHTTP(rec, req)
 	return rec

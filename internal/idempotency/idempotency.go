@@ -22,6 +22,9 @@ import (
 	"time"
 )
 
+// KeepAnswers is how long answers are kept.
+const KeepAnswers = 24 * time.Hour
+
 // MaxKey is the longest key a client may send, in bytes.
 const MaxKey = 128
 
@@ -75,7 +78,4 @@ type Store interface {
 	// effect and may be tried again under the same key. After a takeover or an answer it
 	// changes nothing.
 	Cancel(ctx context.Context, key Key, mine Record) error
-	// Sweep deletes records whose attempt started before a time, at most limit of them,
-	// and returns their number.
-	Sweep(ctx context.Context, before time.Time, limit int) (int64, error)
 }

@@ -50,7 +50,7 @@
 //   - No leftovers: a statement that the server carries out more than a second after its
 //     caller gave up, or released, leaves a row, for ever or for its lease. An expired row
 //     stays until the next acquisition of the key, or until it is swept an hour later
-//     ([SweepUntil]).
+//     ([Sweep]).
 //   - A bound for a try: it waits for a connection of the pool as long as its context
 //     allows.
 //

@@ -3,39 +3,12 @@ package row
 import (
 	"context"
 	"database/sql"
-	"log/slog"
 	"strings"
 	"time"
 )
 
-// How long an expired row is kept, and how old ones are deleted.
-const (
-	keepExpired = time.Hour
-	sweepEvery  = 10 * time.Minute
-	sweepBatch  = 1000
-)
-
-// SweepUntil deletes the rows that dead holders left, until ctx ends; see [Sweep].
-func SweepUntil(ctx context.Context, db *sql.DB, log *slog.Logger) {
-	ticker := time.NewTicker(sweepEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			for {
-				n, err := Sweep(ctx, db, sweepBatch)
-				if err != nil && ctx.Err() == nil {
-					log.Warn("expired rows of locks were not swept", "error", err)
-				}
-				if err != nil || n < sweepBatch {
-					break
-				}
-			}
-		}
-	}
-}
+// keepExpired is how long an expired row is kept.
+const keepExpired = time.Hour
 
 // Sweep deletes rows whose lease ended more than an hour ago, at most limit of them, and returns their number. Nobody
 // needs them: such a lock is free, and a row has no counter that must go on. Rows without expiry stay, since nobody can
