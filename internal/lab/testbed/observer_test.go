@@ -28,10 +28,12 @@ type store struct {
 func (s *store) Inspect(ctx context.Context, key string) (lock.State, error) {
 	s.most.Store(max(s.most.Load(), s.asks.Add(1)))
 	defer s.asks.Add(-1)
-	select {
-	case <-time.After(s.takes):
-	case <-ctx.Done():
-		return lock.State{}, ctx.Err()
+	if s.takes > 0 { // timers of zero that run at the same time in one bubble crash the race detector (Go 1.26)
+		select {
+		case <-time.After(s.takes):
+		case <-ctx.Done():
+			return lock.State{}, ctx.Err()
+		}
 	}
 	return s.at(key, time.Since(s.began))
 }
