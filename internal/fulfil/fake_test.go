@@ -21,6 +21,7 @@ import (
 type fakeStreams struct {
 	mu       sync.Mutex
 	stream   *stream
+	ids      int64 // the number of the order before the first one
 	entries  []*delivery
 	rejected map[int64]Reason
 	attempts map[string]map[string]bool // the processes whose attempts have not ended, by entry
@@ -295,10 +296,10 @@ func (m *fakeStreams) refuseFirst(err error) {
 
 // accept adds an order to the stream.
 func (m *fakeStreams) accept() {
-	n := int64(len(m.entries) + 1)
+	n := m.ids + int64(len(m.entries)+1)
 	id := fmt.Sprintf("%05d", n)
 	m.entries = append(m.entries, &delivery{entry: entry{
-		stream: m.stream, id: id, order: order.Accepted{OrderID: n, VoucherID: 1, UserID: n, At: ledger.EntryTime(id)},
+		stream: m.stream, id: id, order: order.Accepted{OrderID: n, VoucherID: m.stream.voucher, UserID: n, At: ledger.EntryTime(id)},
 	}})
 }
 

@@ -14,6 +14,16 @@ import (
 	"seckill/internal/voucher"
 )
 
+// persistAll writes entries in batches; see persist. Of several errors it returns the first.
+func (w *worker) persistAll(ctx context.Context, entries []entry) (failed error) {
+	rest := entries
+	for batch := range batches(entries, w.config.BatchSize) {
+		rest = rest[len(batch):]
+		failed = cmp.Or(failed, w.persist(ctx, batch, rest))
+	}
+	return failed
+}
+
 // persist writes a batch and takes it out of the streams, however long the database is
 // unavailable. Its error is one of Redis or of the context; the unfinished entries are
 // then delivered again.
@@ -21,8 +31,8 @@ import (
 // A batch that fails is split in halves. That finds a bad entry, and costs little if there
 // is none: in an outage each half is just one more attempt after the same pause.
 //
-// inHand are the streams of all entries that the worker has in hand; see [worker.readMore].
-func (w *worker) persist(ctx context.Context, batch []entry, inHand map[*stream]bool) error {
+// The worker has other entries in hand, which are written later: those of rest.
+func (w *worker) persist(ctx context.Context, batch, rest []entry) error {
 	b := bisection{worker: w, refused: map[*stream]int{}}
 	failed := b.write(ctx, batch)
 	for len(b.failed) > 0 && ctx.Err() == nil {
@@ -47,7 +57,7 @@ func (w *worker) persist(ctx context.Context, batch []entry, inHand map[*stream]
 		if !b.pause(ctx) {
 			break
 		}
-		waiting = append(waiting, w.readMore(ctx, w.config.BatchSize-len(waiting), inHand)...)
+		waiting = append(waiting, w.readMore(ctx, w.config.BatchSize-len(waiting), slices.Concat(waiting, rest))...)
 		failed = cmp.Or(failed, b.write(ctx, waiting))
 	}
 	return cmp.Or(failed, ctx.Err())
@@ -149,17 +159,21 @@ func (w *worker) leaveRoom(ctx context.Context, failing []retryEntry) (first []e
 	return slices.DeleteFunc(first, func(e entry) bool { return e.group != nil && e.group.split })
 }
 
-// readMore reads up to n more entries without waiting for them, to be written together with entries that fail. A stream
-// that is to be replayed, as all are after a start, is: else its orders would wait for those that fail. Streams in hand
-// are not, since they would deliver the entries that fail once more; readMore adds those of the entries that it reads.
-func (w *worker) readMore(ctx context.Context, n int, inHand map[*stream]bool) []entry {
-	streams := slices.DeleteFunc(w.availableStreams(), func(s *stream) bool { return w.streams[s].replay && inHand[s] })
+// readMore reads up to n more entries without waiting for them, to be written together with entries that fail. Of a
+// stream that is to be replayed, as all are after a start and after a read that failed, it reads the next page: else its
+// orders would wait for those that fail. The pages also have the entries that the worker has in hand; these are left out.
+func (w *worker) readMore(ctx context.Context, n int, inHand []entry) []entry {
+	streams := w.availableStreams()
 	if n < 1 || len(streams) == 0 || w.stopping() {
 		return nil
 	}
 	rand.Shuffle(len(streams), func(i, j int) { streams[i], streams[j] = streams[j], streams[i] })
 	streams = streams[:min(len(streams), n)]
 	count := w.entriesFor(n / len(streams))
+	held := make(map[entryID]bool, len(inHand))
+	for _, e := range inHand {
+		held[e.key()] = true
+	}
 	var ready []*stream
 	var more []entry
 	for _, s := range streams {
@@ -169,14 +183,12 @@ func (w *worker) readMore(ctx context.Context, n int, inHand map[*stream]bool) [
 			ready = append(ready, s)
 		}
 	}
+	more = slices.DeleteFunc(more, func(e entry) bool { return held[e.key()] })
 	if err := w.acknowledge(ctx, deleted(more)); err != nil {
 		w.warn(ctx, "deleted entries could not be acknowledged, retrying later", err) // when they are claimed
 	}
 	if len(ready) > 0 {
 		more = append(more, w.readNew(ctx, ready, count, time.Millisecond)...)
-	}
-	for _, e := range more { // and not those of which nothing was read: what a failed read left is to be replayed
-		inHand[e.stream] = true
 	}
 	return w.selectBatch(ctx, more)
 }

@@ -17,6 +17,33 @@ type twoStreams struct {
 	second *fakeStreams
 }
 
+// newTwoStreams returns streams with so many orders of the vouchers 1 and 2. The orders of voucher 2 have numbers after
+// 1000.
+func newTwoStreams(first, second int) twoStreams {
+	m := twoStreams{newFakeStreams(first), newFakeStreams(0)}
+	m.second.stream, m.second.ids = newStream("", 2, 0), 1000
+	for range second {
+		m.second.accept()
+	}
+	return m
+}
+
+// run starts a worker that reads some streams from a reader. It ends when end is called.
+func (m twoStreams) run(t *testing.T, from streamReader, to order.AdmissionStore, streams ...*stream) (end func()) {
+	f := newFulfiller(Config{Name: "w", Store: to, Log: slog.New(slog.DiscardHandler)}.withDefaults(), from)
+	f.setWatched(streams)
+	f.heartbeat(t.Context())
+	endHeartbeat := f.startHeartbeat()
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { newWorker(f, 0).run(ctx, ctx) })
+	return func() {
+		cancel()
+		running.Wait()
+		endHeartbeat()
+	}
+}
+
 func (m twoStreams) of(s *stream) *fakeStreams {
 	if s == m.second.stream {
 		return m.second
@@ -94,31 +121,20 @@ func TestReplayHoldsUpNoOther(t *testing.T) {
 				t.Run(name+", "+where+", others "+others, func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						const failing, well = 3, 300
-						m := twoStreams{newFakeStreams(failing), newFakeStreams(well)}
-						m.second.stream = newStream("", 2, 0)
+						m := newTwoStreams(failing, well)
 						for _, h := range m.entries {
 							h.consumer, h.deliveries = consumer, 1
 						}
 						for _, h := range m.second.entries {
-							h.stream, h.order.VoucherID, h.consumer = m.second.stream, 2, holder
+							h.consumer = holder
 						}
-						f := newFulfiller(Config{
-							Name: "w", Store: firstFails{fakeAdmissionStore{m.fakeStreams}, m.second, err}, Log: slog.New(slog.DiscardHandler),
-						}.withDefaults(), m)
-						f.setWatched([]*stream{m.stream, m.second.stream})
-						f.heartbeat(t.Context())
-						defer f.startHeartbeat()()
-						stop, cancel := context.WithCancel(t.Context())
-						var running sync.WaitGroup
-						running.Go(func() { newWorker(f, 0).run(stop, stop) })
+						defer m.run(t, m, firstFails{fakeAdmissionStore{m.fakeStreams}, m.second, err}, m.stream, m.second.stream)()
 						if n, _ := m.second.after(20 * time.Second); n != well {
 							t.Errorf("%d of %d orders of the other voucher are written", n, well)
 						}
 						if _, rejected := m.after(time.Minute); len(rejected) != 0 {
 							t.Errorf("rejected %v", rejected)
 						}
-						cancel()
-						running.Wait()
 					})
 				})
 			}

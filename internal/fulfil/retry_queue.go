@@ -140,11 +140,8 @@ func (w *worker) retryTogether(ctx context.Context, s *stream) {
 		}
 	}
 	slices.SortFunc(untried, func(a, b entry) int { return cmp.Compare(a.order.OrderID, b.order.OrderID) })
-	inHand := streamSet(untried)
-	for part := range batches(untried, w.config.BatchSize) {
-		if err := w.persist(ctx, part, inHand); err != nil {
-			w.streamsFailed(ctx, err, s)
-		}
+	if err := w.persistAll(ctx, untried); err != nil {
+		w.streamsFailed(ctx, err, s)
 	}
 }
 

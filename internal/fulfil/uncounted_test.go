@@ -212,38 +212,43 @@ func (s onceStore) Persist(ctx context.Context, batch []order.Accepted) ([]order
 	return s.fakeAdmissionStore.Persist(ctx, batch)
 }
 
-// While the row of one voucher is locked, reads fail after they delivered another voucher's orders. These are replayed and
-// written all the same.
+// While the database does not take one voucher's orders, reads fail after they delivered another voucher's. These are
+// replayed and written all the same, whether or not the worker had orders of that voucher in its hands before.
 func TestFailedReadHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var cut atomic.Bool
-		m := cutStreams{twoStreams{newFakeStreams(3), newFakeStreams(0)}, cut.Load}
-		m.second.stream = newStream("", 2, 0)
-		f := newFulfiller(Config{
-			Name: "w", Store: firstFails{fakeAdmissionStore{m.fakeStreams}, m.second, order.ErrUnavailable}, Log: slog.New(slog.DiscardHandler),
-		}.withDefaults(), m)
-		f.setWatched([]*stream{m.stream, m.second.stream})
-		stop, cancel := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { newWorker(f, 0).run(stop, stop) })
-		time.Sleep(5 * time.Second) // by now the first voucher's orders are in hand
-		cut.Store(true)
-		m.second.set(func() {
-			for n := range 20 {
-				m.second.accept()
-				h := m.second.entries[n]
-				h.stream, h.order.VoucherID = m.second.stream, 2
-			}
-		})
-		time.Sleep(5 * time.Second)
-		cut.Store(false)
-		if n, _ := m.second.after(20 * time.Second); n != 20 {
-			t.Errorf("%d of 20 orders of the other voucher are written", n)
+	for _, tc := range []struct {
+		err     error
+		failing int
+	}{{order.ErrUnavailable, 3}, {errRefused, 3}, {errRefused, 3000}} {
+		for _, before := range []int{0, 1} {
+			t.Run(fmt.Sprintf("%d orders fail, %d others before: %v", tc.failing, before, tc.err), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var cut atomic.Bool
+					m := cutStreams{newTwoStreams(tc.failing, before), cut.Load}
+					// Those of the second voucher are written first, so that nothing is written once an order failed.
+					defer m.run(t, m, firstFails{fakeAdmissionStore{m.fakeStreams}, m.second, tc.err}, m.second.stream, m.stream)()
+					if n, _ := m.second.after(5 * time.Second); n != before { // by now the first voucher's orders are in hand
+						t.Fatalf("%d of %d orders of the other voucher are written", n, before)
+					}
+					cut.Store(true)
+					const more = 300
+					m.second.set(func() {
+						for range more {
+							m.second.accept()
+						}
+					})
+					time.Sleep(5 * time.Second)
+					cut.Store(false)
+					if n, _ := m.second.after(20 * time.Second); n != before+more {
+						t.Errorf("%d of %d orders of the other voucher are written", n, before+more)
+					}
+					if _, rejected := m.after(time.Minute); len(rejected) != 0 {
+						t.Errorf("rejected %v", rejected)
+					}
+				})
+			})
 		}
-		cancel()
-		running.Wait()
-	})
+	}
 }
 
 // While the database is down and reads of new orders fail, no order is in a batch twice.
@@ -251,21 +256,14 @@ func TestNoOrderIsTwiceInABatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		reads := 0
-		m := cutStreams{twoStreams{newFakeStreams(20), newFakeStreams(0)}, func() bool { reads++; return reads%3 == 0 }}
-		m.second.stream = newStream("", 2, 0)
+		m := cutStreams{newTwoStreams(20, 0), func() bool { reads++; return reads%3 == 0 }}
 		m.dbErr = order.ErrUnavailable
-		f := newFulfiller(Config{Name: "w", Store: onceStore{fakeAdmissionStore{m.fakeStreams}, t}, Log: slog.New(slog.DiscardHandler)}.withDefaults(), m)
-		f.setWatched([]*stream{m.stream, m.second.stream})
-		stop, cancel := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { newWorker(f, 0).run(stop, stop) })
+		end := m.run(t, m, onceStore{fakeAdmissionStore{m.fakeStreams}, t}, m.stream, m.second.stream)
 		for range 600 {
 			time.Sleep(100 * time.Millisecond) // the orders of the second voucher come when those of the first one fail
 			m.second.set(func() {
-				if n := len(m.second.entries); n < 20 {
+				if len(m.second.entries) < 20 {
 					m.second.accept()
-					h := m.second.entries[n]
-					h.stream, h.order.VoucherID, h.order.OrderID = m.second.stream, 2, h.order.OrderID+1000
 				}
 			})
 		}
@@ -273,8 +271,7 @@ func TestNoOrderIsTwiceInABatch(t *testing.T) {
 		if n, _ := m.after(time.Minute); n != 40 {
 			t.Errorf("%d orders are written", n)
 		}
-		cancel()
-		running.Wait()
+		end()
 		if !slices.ContainsFunc(m.offered, func(n int) bool { return n > 1 }) {
 			t.Error("no order was written together with others")
 		}

@@ -235,11 +235,7 @@ func (w *worker) processEntries(ctx context.Context, entries []entry) error {
 		return err
 	}
 	failed := w.acknowledge(ctx, deleted(entries))
-	batch := w.selectBatch(ctx, entries)
-	inHand := streamSet(batch)
-	for part := range batches(batch, w.config.BatchSize) {
-		failed = cmp.Or(failed, w.persist(ctx, part, inHand))
-	}
+	failed = cmp.Or(failed, w.persistAll(ctx, w.selectBatch(ctx, entries)))
 	w.retry(ctx)
 	return failed
 }
