@@ -2,16 +2,24 @@ package fulfil
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
-// replayPending processes the entries that were delivered to this worker and not finished.
+// replayPending processes the next page of the entries of each stream that were delivered to this worker and not
+// finished. New entries of other streams are read between two pages: there are many while the database refuses a voucher.
 func (w *worker) replayPending(stop, work context.Context) {
 	for _, s := range w.availableStreams() {
-		for state := w.streams[s]; state.replay && !state.retryAt.After(time.Now()) && stop.Err() == nil; {
-			w.process(work, w.replayPage(work, s, w.entriesFor(w.config.BatchSize)))
+		if w.streams[s].replay && stop.Err() == nil {
+			// Not entriesFor: most may be single orders in the retry queue, whatever the latest entries had.
+			w.process(work, w.replayPage(work, s, w.config.BatchSize))
 		}
 	}
+}
+
+// replayDue reports whether replayPending has something to do.
+func (w *worker) replayDue() bool {
+	return slices.ContainsFunc(w.availableStreams(), func(s *stream) bool { return w.streams[s].replay })
 }
 
 // replayPage reads the next of the pending entries that are replayed. Those in the retry queue are left there.
@@ -32,7 +40,7 @@ func (w *worker) replayPage(ctx context.Context, s *stream, count int) []entry {
 
 // recoverPending uses each new count of pending entries once. If Redis lists more entries
 // under this worker's name than the worker knows of, the stream is replayed; between two
-// rounds the worker knows only of its retry queue. The claimer also claims the entries of
+// rounds the worker knows only of its retry queue, and of what a replay is about to find. The claimer also claims the entries of
 // dead processes.
 func (w *worker) recoverPending(stop, work context.Context) {
 	pending := w.pending.Load()
@@ -45,7 +53,7 @@ func (w *worker) recoverPending(stop, work context.Context) {
 		if state == nil {
 			continue
 		}
-		if counts[w.name] > w.retriesOf(s) {
+		if !state.replay && counts[w.name] > w.retriesOf(s) {
 			state.replay, state.replayAfter = true, "0"
 		}
 		if !w.claimer || state.retryAt.After(time.Now()) {

@@ -87,7 +87,7 @@ func TestRefusedVoucherHoldsUpNoOther(t *testing.T) {
 			s.perEntry = tc.perEntry
 			watched := &errorCounter{AdmissionStore: s.db.AdmissionStore()}
 			watched.clear()
-			s.run(func(c *Config) { c.Store, c.BatchSize, c.Log = watched, 100, slog.New(slog.DiscardHandler) })
+			s.run(func(c *Config) { c.Store, c.BatchSize = watched, 100 })
 			s.accept(2, 1)
 			s.waitUntilEmpty() // the stream is read from now on, whether or not the database has the voucher
 			refusal := tc.refusal(server, where, 2)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -140,4 +141,65 @@ func TestReplayHoldsUpNoOther(t *testing.T) {
 			}
 		}
 	}
+}
+
+// slowPages is a Redis that takes 200 ms for each page of a replay.
+type slowPages struct {
+	cutStreams
+	pages *atomic.Int64
+}
+
+func (m slowPages) readPending(ctx context.Context, consumer string, s *stream, after string, count int) ([]entry, error) {
+	m.pages.Add(1)
+	time.Sleep(200 * time.Millisecond)
+	return m.twoStreams.readPending(ctx, consumer, s, after, count)
+}
+
+// A worker has thousands of orders of a voucher that the database refuses in its retry queue when a read fails, so that
+// they are delivered once more. New orders of another voucher are read between two pages.
+func TestLongReplayHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var cut atomic.Bool
+		m := slowPages{cutStreams{newTwoStreams(5000, 0), cut.Load}, &atomic.Int64{}}
+		m.page = 1000
+		defer m.run(t, m, firstFails{fakeAdmissionStore{m.fakeStreams}, m.second, errRefused}, m.stream, m.second.stream)()
+		time.Sleep(10 * time.Minute) // all are in the retry queue
+		before := m.pages.Load()
+		cut.Store(true)
+		time.Sleep(time.Second)
+		cut.Store(false)
+		for n := range 5 {
+			m.second.set(m.second.accept)
+			if written, _ := m.second.after(time.Second); written != n+1 {
+				t.Errorf("%d of %d orders of the other voucher are written after %d pages", written, n+1, m.pages.Load()-before)
+			}
+		}
+		if n := m.pages.Load() - before; n < 20 {
+			t.Errorf("the replay had only %d pages", n)
+		}
+	})
+}
+
+// The entries of one voucher have many orders each. A replay of another one's still reads as many entries at once as a
+// batch has orders.
+func TestReplayOfSingleOrdersHasFullPages(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := slowPages{cutStreams{newTwoStreams(3000, 0), nil}, &atomic.Int64{}}
+		for _, h := range m.entries {
+			h.consumer = "w-1"
+		}
+		c := Config{Name: "w", Store: fakeAdmissionStore{m.fakeStreams}, Log: slog.New(slog.DiscardHandler)}.withDefaults()
+		f := newFulfiller(c, m)
+		f.setWatched([]*stream{m.stream})
+		w := newWorker(f, 0)
+		w.updateStreams()
+		for w.ordersPerEntry = 64; w.replayDue(); {
+			w.replayPending(t.Context(), t.Context())
+		}
+		if got, want := m.pages.Load(), int64(3000/c.BatchSize+1); got != want || len(m.persisted) != 3000 {
+			t.Errorf("%d pages, want %d; %d orders are written", got, want, len(m.persisted))
+		}
+	})
 }

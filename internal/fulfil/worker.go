@@ -144,15 +144,21 @@ func (w *worker) updateStreams() {
 // processNew reads new entries from the streams that are ready, and processes them.
 func (w *worker) processNew(stop, work context.Context) {
 	ready := w.readyStreams()
-	if len(ready) == 0 {
-		sleep(stop, min(w.config.Block, w.config.MinBackoff))
+	block := w.config.Block
+	switch replay := w.replayDue(); {
+	case len(ready) == 0 && replay:
 		return
+	case len(ready) == 0:
+		sleep(stop, min(block, w.config.MinBackoff))
+		return
+	case replay:
+		block = time.Millisecond
 	}
 	// A read takes up to share entries of each stream. If many streams are active, like
 	// those of a voucher with many buckets, their shares add up to one batch. Taking more
 	// would withhold entries from other processes.
 	share := w.entriesFor(w.config.BatchSize / max(1, w.activeStreams))
-	entries := w.readNew(work, ready, share, w.config.Block)
+	entries := w.readNew(work, ready, share, block)
 	parts := byStream(entries)
 	full := slices.ContainsFunc(parts, func(part []entry) bool { return countIDs(part) >= share })
 	if len(parts) > 0 { // an empty read says nothing about the next one
