@@ -11,7 +11,6 @@ import (
 func (w *worker) replayPending(stop, work context.Context) {
 	for _, s := range w.availableStreams() {
 		if w.streams[s].replay && stop.Err() == nil {
-			// Not entriesFor: most may be single orders in the retry queue, whatever the latest entries had.
 			w.process(work, w.replayPage(work, s, w.config.BatchSize))
 		}
 	}
@@ -22,10 +21,11 @@ func (w *worker) replayDue() bool {
 	return slices.ContainsFunc(w.availableStreams(), func(s *stream) bool { return w.streams[s].replay })
 }
 
-// replayPage reads the next of the pending entries that are replayed. Those in the retry queue are left there.
-func (w *worker) replayPage(ctx context.Context, s *stream, count int) []entry {
+// replayPage reads the next pending entries that are replayed, with about so many orders. Those in the retry queue are
+// left there.
+func (w *worker) replayPage(ctx context.Context, s *stream, orders int) []entry {
 	state := w.streams[s]
-	entries, err := w.reader.readPending(ctx, w.name, s, state.replayAfter, count)
+	entries, err := w.reader.readPending(ctx, w.name, s, state.replayAfter, state.perEntry.entriesFor(orders))
 	switch {
 	case err != nil:
 		w.streamsFailed(ctx, err, s)
@@ -34,6 +34,7 @@ func (w *worker) replayPage(ctx context.Context, s *stream, count int) []entry {
 		state.replay, state.failures = false, 0
 	default:
 		state.replayAfter = entries[len(entries)-1].id
+		state.perEntry.add(entries)
 	}
 	return w.withoutRetries(entries)
 }
@@ -69,8 +70,8 @@ func (w *worker) recoverPending(stop, work context.Context) {
 
 // claimFrom claims and processes the entries of a consumer whose process is dead.
 func (w *worker) claimFrom(stop, work context.Context, s *stream, from string) {
-	for stop.Err() == nil {
-		entries, err := w.reader.claimFrom(work, w.name, from, s, w.heartbeatTTL(), w.entriesFor(w.config.BatchSize))
+	for state := w.streams[s]; stop.Err() == nil; {
+		entries, err := w.reader.claimFrom(work, w.name, from, s, w.heartbeatTTL(), state.perEntry.entriesFor(w.config.BatchSize))
 		if err != nil {
 			w.streamsFailed(work, err, s)
 			return
@@ -78,6 +79,7 @@ func (w *worker) claimFrom(stop, work context.Context, s *stream, from string) {
 		if len(entries) == 0 {
 			return
 		}
+		state.perEntry.add(entries)
 		w.config.Observer.claimed(len(entries))
 		w.process(work, w.withoutRetries(entries))
 	}
@@ -92,12 +94,14 @@ func (w *worker) claimIdleEntries(stop, work context.Context) {
 	w.nextClaim = time.Now().Add(w.config.ClaimEvery)
 	for _, s := range w.availableStreams() {
 		// One call examines a limited number of entries, so an empty reply is not the end.
+		perEntry := &w.streams[s].perEntry
 		for cursor := claimStart; stop.Err() == nil; {
-			entries, next, err := w.reader.claimIdle(work, w.name, s, w.config.ClaimIdle, cursor, w.entriesFor(w.config.BatchSize))
+			entries, next, err := w.reader.claimIdle(work, w.name, s, w.config.ClaimIdle, cursor, perEntry.entriesFor(w.config.BatchSize))
 			if err != nil {
 				w.streamsFailed(work, err, s)
 				break
 			}
+			perEntry.add(entries)
 			w.config.Observer.claimed(len(entries))
 			w.process(work, w.withoutRetries(entries))
 			if next == claimStart {

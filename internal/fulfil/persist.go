@@ -169,7 +169,7 @@ func (w *worker) readMore(ctx context.Context, n int, inHand []entry) []entry {
 	}
 	rand.Shuffle(len(streams), func(i, j int) { streams[i], streams[j] = streams[j], streams[i] })
 	streams = streams[:min(len(streams), n)]
-	count := w.entriesFor(n / len(streams))
+	share := n / len(streams)
 	held := make(map[entryID]bool, len(inHand))
 	for _, e := range inHand {
 		held[e.key()] = true
@@ -178,7 +178,7 @@ func (w *worker) readMore(ctx context.Context, n int, inHand []entry) []entry {
 	var more []entry
 	for _, s := range streams {
 		if w.streams[s].replay {
-			more = append(more, w.replayPage(ctx, s, count)...)
+			more = append(more, w.replayPage(ctx, s, share)...)
 		} else {
 			ready = append(ready, s)
 		}
@@ -188,7 +188,7 @@ func (w *worker) readMore(ctx context.Context, n int, inHand []entry) []entry {
 		w.warn(ctx, "deleted entries could not be acknowledged, retrying later", err) // when they are claimed
 	}
 	if len(ready) > 0 {
-		more = append(more, w.readNew(ctx, ready, count, time.Millisecond)...)
+		more = append(more, w.readNew(ctx, ready, w.perEntry.entriesFor(share), time.Millisecond)...)
 	}
 	return w.selectBatch(ctx, more)
 }

@@ -143,7 +143,7 @@ func TestReplayHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// slowPages is a Redis that takes 200 ms for each page of a replay.
+// slowPages are streams of which Redis takes 200 ms for each page of a replay.
 type slowPages struct {
 	cutStreams
 	pages *atomic.Int64
@@ -181,25 +181,27 @@ func TestLongReplayHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// The entries of one voucher have many orders each. A replay of another one's still reads as many entries at once as a
-// batch has orders.
-func TestReplayOfSingleOrdersHasFullPages(t *testing.T) {
+// A dead process and this one have thousands of single orders of a voucher, while entries have many orders by default.
+// They are claimed and replayed in batches all the same.
+func TestPendingSingleOrdersAreReadInBatches(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		m := slowPages{cutStreams{newTwoStreams(3000, 0), nil}, &atomic.Int64{}}
-		for _, h := range m.entries {
-			h.consumer = "w-1"
-		}
-		c := Config{Name: "w", Store: fakeAdmissionStore{m.fakeStreams}, Log: slog.New(slog.DiscardHandler)}.withDefaults()
-		f := newFulfiller(c, m)
-		f.setWatched([]*stream{m.stream})
-		w := newWorker(f, 0)
-		w.updateStreams()
-		for w.ordersPerEntry = 64; w.replayDue(); {
-			w.replayPending(t.Context(), t.Context())
-		}
-		if got, want := m.pages.Load(), int64(3000/c.BatchSize+1); got != want || len(m.persisted) != 3000 {
-			t.Errorf("%d pages, want %d; %d orders are written", got, want, len(m.persisted))
-		}
-	})
+	for _, consumer := range []string{"w-1", "dead-1"} {
+		t.Run(consumer, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := slowPages{cutStreams{newTwoStreams(3000, 0), func() bool { return false }}, &atomic.Int64{}}
+				for _, h := range m.entries {
+					h.consumer = consumer
+				}
+				defer m.run(t, m, fakeAdmissionStore{m.fakeStreams}, m.stream)()
+				if n, _ := m.after(time.Minute); n != 3000 {
+					t.Errorf("%d orders are written", n)
+				}
+				m.set(func() {
+					if n := len(m.offered); n > 20 {
+						t.Errorf("3000 orders took %d transactions", n)
+					}
+				})
+			})
+		})
+	}
 }

@@ -52,8 +52,8 @@ type worker struct {
 	moreExpected bool
 	// activeStreams is the number of streams in the last batch; 0 before the first one.
 	activeStreams int
-	// ordersPerEntry is how many orders the entries of the streams had in the latest batches, on average.
-	ordersPerEntry float64
+	// perEntry are the orders of the new entries of all streams.
+	perEntry ordersPerEntry
 }
 
 // streamState is what a worker knows of a stream.
@@ -66,6 +66,8 @@ type streamState struct {
 	// retryAt.
 	failures int
 	retryAt  time.Time
+	// perEntry are the orders of the pending entries.
+	perEntry ordersPerEntry
 }
 
 func newWorker(f *Fulfiller, n int) *worker {
@@ -77,8 +79,7 @@ func newWorker(f *Fulfiller, n int) *worker {
 		// A random offset spreads the claims of processes that start together.
 		nextClaim: time.Now().Add(mathrand.N(f.config.ClaimEvery)),
 		stopping:  func() bool { return false },
-		// So a first batch does not take more than its share, whatever its entries have.
-		ordersPerEntry: ledger.DefaultOrdersPerEntry,
+		perEntry:  ledger.DefaultOrdersPerEntry,
 	}
 }
 
@@ -128,7 +129,7 @@ func (w *worker) updateStreams() {
 	w.known = watched
 	for _, s := range *watched {
 		if w.streams[s] == nil {
-			w.streams[s] = &streamState{replay: true, replayAfter: "0"}
+			w.streams[s] = &streamState{replay: true, replayAfter: "0", perEntry: ledger.DefaultOrdersPerEntry}
 		}
 	}
 	for s := range w.streams {
@@ -157,7 +158,7 @@ func (w *worker) processNew(stop, work context.Context) {
 	// A read takes up to share entries of each stream. If many streams are active, like
 	// those of a voucher with many buckets, their shares add up to one batch. Taking more
 	// would withhold entries from other processes.
-	share := w.entriesFor(w.config.BatchSize / max(1, w.activeStreams))
+	share := w.perEntry.entriesFor(w.config.BatchSize / max(1, w.activeStreams))
 	entries := w.readNew(work, ready, share, block)
 	parts := byStream(entries)
 	full := slices.ContainsFunc(parts, func(part []entry) bool { return countIDs(part) >= share })
@@ -168,8 +169,18 @@ func (w *worker) processNew(stop, work context.Context) {
 	w.process(work, entries)
 }
 
-// entriesFor returns how many entries of a stream have about n orders, by what the last ones had.
-func (w *worker) entriesFor(n int) int { return max(1, int(float64(n)/w.ordersPerEntry)) }
+// ordersPerEntry is how many orders the latest entries had, on average. It begins with the most that they have by
+// default, so that a first batch does not take more than its share.
+type ordersPerEntry float64
+
+// entriesFor returns how many entries have about n orders.
+func (o ordersPerEntry) entriesFor(n int) int { return max(1, int(float64(n)/float64(o))) }
+
+func (o *ordersPerEntry) add(entries []entry) {
+	if n := countIDs(entries); n > 0 {
+		*o = (*o + ordersPerEntry(len(entries))/ordersPerEntry(n)) / 2
+	}
+}
 
 // readNew reads new entries, up to share of each stream. If that fails, all of these
 // streams are replayed, because entries may have been delivered with the lost reply.
@@ -185,9 +196,7 @@ func (w *worker) readNew(ctx context.Context, streams []*stream, share int, bloc
 		}
 		w.streamsFailed(ctx, err, failed...)
 	}
-	if n := countIDs(entries); n > 0 {
-		w.ordersPerEntry = (w.ordersPerEntry + float64(len(entries))/float64(n)) / 2
-	}
+	w.perEntry.add(entries)
 	return entries
 }
 
