@@ -189,6 +189,7 @@ func TestPendingSingleOrdersAreReadInBatches(t *testing.T) {
 		t.Run(consumer, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := slowPages{cutStreams{newTwoStreams(3000, 0), func() bool { return false }}, &atomic.Int64{}}
+				m.page = 1000 // for the claims, if one comes first
 				for _, h := range m.entries {
 					h.consumer = consumer
 				}
