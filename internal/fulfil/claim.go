@@ -41,8 +41,8 @@ func (w *worker) replayPage(ctx context.Context, s *stream, orders int) []entry 
 
 // recoverPending uses each new count of pending entries once. If Redis lists more entries
 // under this worker's name than the worker knows of, the stream is replayed; between two
-// rounds the worker knows only of its retry queue, and of what a replay is about to find. The claimer also claims the entries of
-// dead processes.
+// rounds the worker knows only of its retry queue. A replay that is under way finds the
+// rest. The claimer also claims the entries of dead processes.
 func (w *worker) recoverPending(stop, work context.Context) {
 	pending := w.pending.Load()
 	if pending == nil || pending == w.recovered {
