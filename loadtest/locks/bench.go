@@ -64,11 +64,10 @@ func (b *bench) measure(ctx context.Context, s scenario, sub subject, warmUp, du
 
 	ctx, stop := context.WithCancel(ctx) // without a deadline: some libraries shorten their leases to fit one
 	defer stop()
-	opens := time.Now().Add(warmUp)
-	r := &running{scenario: s, names: names, inside: make([]atomic.Int32, len(names)), opens: opens, closes: opens.Add(duration)}
+	r := &running{scenario: s, names: names, inside: make([]atomic.Int32, len(names))}
 	ended := r.start(ctx, lockers)
 
-	before, after, err := b.window(ctx, r, &sent)
+	w, err := b.window(ctx, r, warmUp, duration, &sent)
 	stop()
 	select {
 	case <-ended:
@@ -79,13 +78,13 @@ func (b *bench) measure(ctx context.Context, s scenario, sub subject, warmUp, du
 		return nil, err
 	}
 	m := &measurement{}
-	m.fill(r.tallies, duration)
+	m.fill(r.tallies, w.took)
 	if err := r.firstError(m.Grants == 0); err != nil {
 		return nil, err
 	}
 	if counting {
-		m.Sent = float64(after.sent-before.sent) / float64(m.Grants)
-		m.Executed = float64(after.executed-before.executed) / float64(m.Grants)
+		m.Sent = float64(w.sent) / float64(m.Grants)
+		m.Executed = float64(w.executed) / float64(m.Grants)
 	}
 	return m, nil
 }
@@ -107,29 +106,51 @@ func openLockers(s scenario, sub subject, to target) ([]*locker, error) {
 	return lockers, nil
 }
 
-// snapshot is the number of commands up to a moment.
-type snapshot struct{ sent, executed int64 }
-
-// window waits for the measured time to pass, and counts commands at its beginning and its end.
-func (b *bench) window(ctx context.Context, r *running, sent *counter) (before, after snapshot, err error) {
-	if before, err = b.snapshot(ctx, sent, r.opens); err != nil {
-		return before, after, err
-	}
-	after, err = b.snapshot(ctx, sent, r.closes)
-	return before, after, err
+// window is the time in which grants count, with the commands of that time.
+type window struct {
+	took           time.Duration // the measured time, a little longer on a busy machine
+	sent, executed int64
 }
 
-// snapshot waits until a moment and counts.
-func (b *bench) snapshot(ctx context.Context, sent *counter, then time.Time) (snapshot, error) {
+// window waits for the warm-up and the measured time to pass. The counts are nested: grants count in a part of the time
+// in which sent commands do, and these in a part of the time in which executed ones do. So no grant lacks its commands,
+// however long a busy server takes to tell its count.
+func (b *bench) window(ctx context.Context, r *running, warmUp, duration time.Duration, sent *counter) (w window, err error) {
+	if err := sleep(ctx, warmUp); err != nil {
+		return w, err
+	}
+	executedBefore, err := b.executed(ctx)
+	if err != nil {
+		return w, err
+	}
+	sentBefore := sent.commands.Load()
+	opened := time.Now()
+	r.open.Store(true)
+	if err := sleep(ctx, duration); err != nil {
+		return w, err
+	}
+	r.open.Store(false)
+	w.took = time.Since(opened)
+	w.sent = sent.commands.Load() - sentBefore
+	w.executed, err = b.executed(ctx)
+	w.executed -= executedBefore
+	return w, err
+}
+
+// sleep waits, or returns the error of ctx when that ends first.
+func sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
-		return snapshot{}, ctx.Err()
-	case <-time.After(time.Until(then)):
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
 	}
-	s := snapshot{sent: sent.commands.Load()}
+}
+
+// executed asks the server how many commands it has executed.
+func (b *bench) executed(ctx context.Context) (int64, error) {
 	stats, err := b.stats.Info(ctx, "commandstats").Result()
-	s.executed = executed(stats)
-	return s, err
+	return executed(stats), err
 }
 
 // executed sums the calls in INFO commandstats, except those of INFO itself. The server counts the commands of
@@ -152,11 +173,11 @@ func executed(stats string) int64 {
 
 // running is a measurement in progress.
 type running struct {
-	scenario      scenario
-	names         []string
-	inside        []atomic.Int32 // how many hold each key
-	opens, closes time.Time      // the time that counts
-	tallies       []workerResult // of each worker, valid when all have ended
+	scenario scenario
+	names    []string
+	inside   []atomic.Int32 // how many hold each key
+	open     atomic.Bool    // grants count
+	tallies  []workerResult // of each worker, valid when all have ended
 }
 
 // workerResult is what one worker measured.
@@ -198,11 +219,11 @@ func (r *running) work(ctx context.Context, l *locker, id int) {
 		asked := time.Now()
 		release := r.acquire(ctx, l, r.names[key], &t)
 		if release == nil {
-			t.unfinished = max(r.closes.Sub(asked), 0)
+			t.unfinished = time.Since(asked)
 			return
 		}
-		if now := time.Now(); !now.Before(r.opens) && now.Before(r.closes) {
-			t.waits = append(t.waits, now.Sub(asked))
+		if r.open.Load() {
+			t.waits = append(t.waits, time.Since(asked))
 		}
 		// A lock may end with the context it was acquired under, so that what is
 		// seen after that proves nothing.

@@ -32,8 +32,8 @@ func TestEverySubject(t *testing.T) {
 				if m.Violations > 0 {
 					t.Errorf("two holders %d times", m.Violations)
 				}
-				// The commands of grants that were under way when the measurement began are not counted. On a slow machine
-				// they are a part of few.
+				// Of grants that were under way when the measurement began, not all commands are counted, and a command that
+				// is under way when it ends may be executed later. On a slow machine they are a part of few.
 				edge := float64(s.workers) / float64(m.Grants)
 				if m.Sent+edge < 1 || m.Executed+edge < m.Sent {
 					t.Errorf("%.1f commands sent and %.1f executed per grant", m.Sent, m.Executed)

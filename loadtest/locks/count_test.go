@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -64,13 +63,13 @@ func TestCounterAgreesWithTheServer(t *testing.T) {
 	if err := conn.Ping(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	count := func() snapshot {
+	count := func() window {
 		t.Helper()
-		s, err := b.snapshot(t.Context(), &sent, time.Now())
+		executed, err := b.executed(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		return s
+		return window{sent: sent.commands.Load(), executed: executed}
 	}
 	begin := count()
 	_, err = conn.Pipelined(t.Context(), func(p redis.Pipeliner) error {
