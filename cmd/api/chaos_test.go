@@ -148,7 +148,7 @@ const strikes = 3
 func (c *chaos) round() {
 	c.t.Helper()
 	waitReady(c.t, c.apis[:]...)
-	s := &chaosRound{stock: 200 + c.rng.IntN(800), orders: map[int]string{}, codes: map[string]int{}}
+	s := &chaosRound{stock: 400 + c.rng.IntN(1600), orders: map[int]string{}, codes: map[string]int{}}
 	buckets := 1
 	if len(c.sales)%2 == 1 {
 		buckets = 4
@@ -213,7 +213,7 @@ func (c *chaos) buyers(s *chaosRound, calm <-chan struct{}) {
 			}
 		default:
 		}
-		time.Sleep(rand.N(40 * time.Millisecond)) // as buyers come
+		time.Sleep(rand.N(120 * time.Millisecond)) // as buyers come; the sale lasts about as long as the faults
 	}
 }
 
