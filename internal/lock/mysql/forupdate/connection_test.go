@@ -166,6 +166,49 @@ func TestRowInTheMakingIsNotHeld(t *testing.T) {
 	})
 }
 
+// A row that stays locked without a holder for as long as a try lasts is taken. The server is not unavailable.
+func TestRowThatStaysLockedIsTaken(t *testing.T) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
+		db := mysqlstore.Pool(t, engine(t), nil)
+		mysqlstore.Migrate(t, db, migration)
+		l, err := forupdate.New(db, forupdate.Config{Config: mysqlio.Config{Timeout: 300 * time.Millisecond}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		if _, err := db.ExecContext(t.Context(), "INSERT INTO lock_for_update (name) VALUES ('old seat')"); err != nil {
+			t.Fatal(err)
+		}
+		for key, statement := range map[string]string{
+			"new seat": "INSERT INTO lock_for_update (name) VALUES ('new seat')",
+			"old seat": "SELECT 1 FROM lock_for_update WHERE name = 'old seat' FOR UPDATE",
+		} {
+			other, err := db.BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := other.ExecContext(t.Context(), statement); err != nil {
+				t.Fatal(err)
+			}
+			for range 5 { // the limit cuts another statement short each time
+				if _, err := l.Acquire(t.Context(), key, lock.Options{}); !errors.Is(err, lock.ErrNotAcquired) {
+					t.Errorf("Acquire %q = %v, want ErrNotAcquired", key, err)
+				}
+			}
+			if err := other.Rollback(); err != nil {
+				t.Error(err)
+			}
+			lease, err := l.Acquire(t.Context(), key, lock.Options{Wait: time.Minute})
+			if err != nil {
+				t.Fatalf("Acquire %q afterwards = %v", key, err)
+			}
+			if err := lease.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
 func TestNewNeedsDatabase(t *testing.T) {
 	if _, err := forupdate.New(nil, forupdate.Config{}); !errors.Is(err, lock.ErrInvalid) {
 		t.Errorf("New(nil) = %v, want ErrInvalid", err)

@@ -28,9 +28,10 @@
 // SELECT returns no row; the waiter has nothing, rolls back and starts again.
 //
 // A connection that creates or deletes a row locks it for a moment. A try that meets a
-// locked row therefore reads the holder: it is refused only if there is one, otherwise it
-// tries again. There is no INSERT that does not wait. A try cuts its INSERT short after
-// 200 ms, which costs the connection, and continues on another one.
+// locked row therefore reads the holder: it is refused if there is one, otherwise it tries
+// again, for Config.Timeout at most; then the row counts as taken. There is no INSERT that
+// does not wait. A try cuts its INSERT short after 200 ms, which costs the connection, and
+// continues on another one.
 //
 // The server waits as long as the connection's innodb_lock_wait_timeout: whole seconds, set
 // in the DSN, whose readTimeout must be longer. The statement is repeated until the wait

@@ -89,34 +89,23 @@ type attempt struct {
 var _ mysqlio.Attempt = (*attempt)(nil)
 
 // Try locks the row if nobody holds it. A row that is locked but names no holder is locked
-// for a moment by an INSERT or a DELETE. Try does not mistake these for a holder.
+// for a moment by an INSERT or a DELETE. Try does not mistake these for a holder. It cuts
+// the INSERT short if it waits, because somebody has locked the row. The session cannot be
+// used any more, and ConnectionLocks tries again on another one.
 func (a *attempt) Try(ctx context.Context, s *mysqlio.Session) error {
-	for {
-		err := a.tryOnce(ctx, s)
-		if !errors.Is(err, mysqlio.ErrTaken) {
-			return err
-		}
-		if holder, err := a.Holder(ctx, s); err != nil || holder.Connection != 0 {
-			return mysqlio.ErrTaken
-		}
-		select {
-		case <-time.After(time.Millisecond):
-		case <-ctx.Done():
-			return mysqlio.ErrTaken
-		}
-	}
-}
-
-// tryOnce cuts the INSERT short if it waits, because somebody has locked the row. The
-// session cannot be used any more, and ConnectionLocks tries again on another one.
-func (a *attempt) tryOnce(ctx context.Context, s *mysqlio.Session) error {
 	short, cancel := context.WithTimeout(ctx, insertTimeout)
 	defer cancel()
 	err := a.take(ctx, short, s, " NOWAIT")
-	if err != nil && !mysqlio.Answered(err) && short.Err() != nil && ctx.Err() == nil {
-		return mysqlio.ErrTaken
+	switch {
+	case err != nil && !mysqlio.Answered(err) && short.Err() != nil && ctx.Err() == nil:
+		return mysqlio.ErrLocked
+	case !errors.Is(err, mysqlio.ErrTaken):
+		return err
 	}
-	return err
+	if holder, err := a.Holder(ctx, s); err != nil || holder.Connection == 0 {
+		return mysqlio.ErrLocked
+	}
+	return mysqlio.ErrTaken
 }
 
 // Wait lets the server wait for the row for the connection's innodb_lock_wait_timeout.

@@ -12,18 +12,23 @@ import (
 	"seckill/internal/lock"
 )
 
-// ErrTaken is what an [Attempt] returns for a key that is held by another owner.
-var ErrTaken = errors.New("taken")
+var (
+	// ErrTaken is what an [Attempt] returns for a key that is held by another owner.
+	ErrTaken = errors.New("taken")
+	// ErrLocked is what an [Attempt] returns for a key that another session keeps from it without holding it, as it
+	// does for a moment.
+	ErrLocked = errors.New("locked by a session that does not hold it")
+)
 
 var errClosed = errors.New("the locker is closed")
 
 // Attempt is one acquisition of one key, as the statements of a mechanism. Errors other
-// than [ErrTaken] are those of the statements.
+// than [ErrTaken] and [ErrLocked] are those of the statements.
 type Attempt interface {
 	// Try asks for the key once. It returns nil if the session has the key, and
-	// [ErrTaken] if another owner has it; the session is then unchanged. If Try
-	// returns ErrTaken after it has cut a statement short, ConnectionLocks tries
-	// again on another session.
+	// [ErrTaken] if another owner has it; the session is then unchanged. After
+	// [ErrLocked], ConnectionLocks tries again, on another session if Try has cut
+	// a statement short.
 	Try(ctx context.Context, s *Session) error
 	// Wait is like Try, but lets the server wait for a bounded time.
 	Wait(ctx context.Context, s *Session) error
@@ -51,7 +56,8 @@ type Config struct {
 	// holder may be told that it is gone. Default 1 s.
 	CheckEvery time.Duration
 	// Timeout bounds a check and every clean-up after a failed acquisition. It also
-	// bounds how long an acquisition without a wait limit waits for a connection.
+	// bounds how long an acquisition without a wait limit waits for a connection,
+	// or for a key that another session keeps from it without holding it.
 	// Default 1 s.
 	Timeout time.Duration
 }
@@ -168,28 +174,41 @@ func (cl *ConnectionLocks) acquireSession(ctx context.Context, key string, wait 
 	}
 }
 
-// try asks once. If the key is taken it also asks for the holder. If the mechanism itself
-// cut its try short, the try is repeated on another session.
+// retryPause is the time between two tries of a key that is locked for a moment.
+const retryPause = time.Millisecond
+
+// try asks once. If the key is taken it also asks for the holder. If the key is locked for a moment, it asks again. If
+// that lasts until ctx ends, the key counts as taken, whatever became of the last statement.
 func (cl *ConnectionLocks) try(ctx context.Context, key string, attempt Attempt) (*Session, error) {
-	for {
-		s, err := open(ctx, cl.db)
-		if err != nil {
-			return nil, err
+	var s *Session
+	for locked := false; ; locked = true {
+		var err error
+		if s == nil {
+			s, err = open(ctx, cl.db)
 		}
-		err = attempt.Try(ctx, s)
+		if err == nil {
+			err = attempt.Try(ctx, s)
+		}
 		switch {
 		case err == nil && ctx.Err() == nil:
 			return s, nil
-		case errors.Is(err, ErrTaken) && !s.broken:
+		case errors.Is(err, ErrTaken):
 			holder, _ := cl.holderOn(ctx, s, attempt) // the error may lack the holder's name
 			cl.returnSession(s)
 			return nil, &lock.NotAcquiredError{Key: key, Holder: holder.Owner}
+		case errors.Is(err, ErrLocked) && !s.broken && ctx.Err() == nil:
+			time.Sleep(retryPause)
+			continue
+		case s != nil: // also after a grant that is too late: the driver may have closed the connection
+			cl.discardSession(s, attempt)
+			s = nil
 		}
-		cl.discardSession(s, attempt)
 		switch {
-		case err == nil: // granted too late: the driver may have closed the connection
+		case ctx.Err() != nil && (locked || errors.Is(err, ErrLocked)):
+			return nil, ErrTaken
+		case err == nil:
 			return nil, ctx.Err()
-		case !errors.Is(err, ErrTaken):
+		case !errors.Is(err, ErrLocked):
 			return nil, err
 		}
 	}

@@ -63,7 +63,7 @@ func TestNothingIsWonAfterStatementWithoutAnswer(t *testing.T) {
 			if err := s.Scan(ctx, []any{new(int)}, "SELECT 1"); err == nil {
 				t.Error("Scan succeeded after a statement without an answer")
 			}
-			return mysqlio.ErrTaken
+			return mysqlio.ErrLocked
 		})
 		lease, err := cl.Acquire(t.Context(), "seat", "me", lock.Options{}, try)
 		if err != nil {
