@@ -54,7 +54,8 @@ const (
 	saleTwice = 10
 	// saleWork is how long a buyer who is not late takes between reading the stock and writing it.
 	saleWork = 25 * time.Millisecond
-	// saleWait is how long a buyer waits for the lock, and saleLimit bounds a sale.
+	// saleWait is how long a buyer waits for the lock, and saleLimit bounds a sale; both after the time that the late
+	// buyer takes.
 	saleWait  = 8 * time.Second
 	saleLimit = 20 * time.Second
 	// judgedLock is what the lock is called in the voucher's policy.
@@ -186,7 +187,7 @@ func (l *logged) events() ([]eventlog.Event, error) {
 // play plays the sale and judges it.
 func (s *sale) play() (finding.Result, error) {
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(s.Context(), saleLimit)
+	ctx, cancel := context.WithTimeout(s.Context(), s.late+saleLimit)
 	defer cancel()
 	v := s.voucher()
 	inspector := &saleInspector{client: s.client}
@@ -225,7 +226,7 @@ func (s *sale) play() (finding.Result, error) {
 func (s *sale) voucher() *voucher.Voucher {
 	p := voucher.DefaultPolicy()
 	p.Lock, p.Scope, p.Stock, p.Unique = judgedLock, voucher.ScopeVoucher, voucher.StockUnguarded, false
-	p.LockWaitMS = saleWait.Milliseconds()
+	p.LockWaitMS = (s.late + saleWait).Milliseconds()
 	if !s.renews {
 		p.LockTTLMS = s.options.Lease.Milliseconds()
 	}
