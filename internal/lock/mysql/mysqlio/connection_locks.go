@@ -196,9 +196,12 @@ func (cl *ConnectionLocks) try(ctx context.Context, key string, attempt Attempt)
 			holder, _ := cl.holderOn(ctx, s, attempt) // the error may lack the holder's name
 			cl.returnSession(s)
 			return nil, &lock.NotAcquiredError{Key: key, Holder: holder.Owner}
-		case errors.Is(err, ErrLocked) && !s.broken && ctx.Err() == nil:
-			time.Sleep(retryPause)
-			continue
+		case errors.Is(err, ErrLocked) && !s.broken:
+			if ctx.Err() == nil {
+				time.Sleep(retryPause)
+				continue
+			}
+			cl.returnSession(s)
 		case s != nil: // also after a grant that is too late: the driver may have closed the connection
 			cl.discardSession(s, attempt)
 			s = nil
