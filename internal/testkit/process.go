@@ -30,6 +30,7 @@ type Command struct {
 
 // Process is a running child process in a group of its own. Signals go to the whole group.
 type Process struct {
+	t      TB // of Start; nil for a server, whose methods name their own
 	cmd    *exec.Cmd
 	output *output
 	done   chan struct{} // closed when the process has ended and its output is complete
@@ -56,6 +57,7 @@ func Start(t TB, c Command) *Process {
 	if err != nil {
 		t.Fatalf("testkit: %v", err)
 	}
+	p.t = t
 	t.Cleanup(func() {
 		p.Kill()
 		if t.Failed() {
@@ -141,8 +143,26 @@ func (p *Process) Stop() error {
 func (p *Process) Terminate() { p.signal(sigTerm) }
 
 // Pause stops the process at any instruction (SIGSTOP), like a long garbage collection or a suspended
-// machine.
-func (p *Process) Pause() { p.signal(sigStop) }
+// machine. It returns when no thread runs any more, or when the process has ended.
+func (p *Process) Pause() {
+	p.t.Helper()
+	p.pause(p.t)
+}
+
+// pause waits for the threads, because one of them has to run before the signal reaches the others. Until then, which is
+// milliseconds on a busy machine, a server goes on to answer.
+func (p *Process) pause(t TB) {
+	t.Helper()
+	p.signal(sigStop)
+	Until(t, "all threads of a paused process have stopped", func() bool {
+		select {
+		case <-p.done:
+			return true
+		default:
+			return allStopped(p.PID())
+		}
+	})
+}
 
 // Resume continues a paused process (SIGCONT).
 func (p *Process) Resume() { p.signal(sigCont) }

@@ -104,7 +104,10 @@ func (s *RedisServer) Stop() {
 }
 
 // Pause pauses the server (SIGSTOP): connections stay open and nothing answers.
-func (s *RedisServer) Pause() { s.own("Pause").Pause() }
+func (s *RedisServer) Pause() {
+	s.t.Helper()
+	s.own("Pause").pause(s.t)
+}
 
 // Resume continues a paused server.
 func (s *RedisServer) Resume() { s.own("Resume").Resume() }

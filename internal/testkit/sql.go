@@ -68,7 +68,10 @@ func (s *SQLServer) Stop() {
 }
 
 // Pause pauses the server (SIGSTOP): connections stay open and nothing answers.
-func (s *SQLServer) Pause() { s.process.Pause() }
+func (s *SQLServer) Pause() {
+	s.t.Helper()
+	s.process.pause(s.t)
+}
 
 // Resume continues a paused server.
 func (s *SQLServer) Resume() { s.process.Resume() }

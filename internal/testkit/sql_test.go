@@ -1,9 +1,12 @@
 package testkit_test
 
 import (
+	"context"
 	"database/sql"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"seckill/internal/testkit"
 )
@@ -92,5 +95,26 @@ func TestSQLServerKeepsCommittedDataAfterAKill(t *testing.T) {
 				t.Errorf("read %s, want 42", got)
 			}
 		})
+	}
+}
+
+// A paused server answers nothing: not even in the first milliseconds, in which a busy machine has not yet stopped all of
+// its threads.
+func TestPausedSQLServerAnswersNothing(t *testing.T) {
+	server := testkit.NewMariaDB(t)
+	db := open(t, server.Database(t))
+	for range 2 * runtime.NumCPU() {
+		shell(t, "while :; do :; done") // the machine is busy
+	}
+	for i := range 50 {
+		exec(t, db, "DO 1") // there is an idle connection
+		server.Pause()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		_, err := db.ExecContext(ctx, "DO 1")
+		cancel()
+		server.Resume()
+		if err == nil {
+			t.Fatalf("pause %d: a paused server answers", i+1)
+		}
 	}
 }

@@ -24,5 +24,7 @@ func childAttributes(string) *syscall.SysProcAttr { return &syscall.SysProcAttr{
 
 func signalGroup(int, syscall.Signal) error { return errors.ErrUnsupported }
 
+func allStopped(int) bool { return true }
+
 // NotifyResumed returns a channel that is never sent to.
 func NotifyResumed() <-chan os.Signal { return nil }

@@ -95,7 +95,10 @@ func (discardZKLogger) Printf(string, ...any) {}
 func (s *ZooKeeperServer) Kill() { s.own("Kill").Kill() }
 
 // Pause pauses the server (SIGSTOP): connections stay open and nothing answers.
-func (s *ZooKeeperServer) Pause() { s.own("Pause").Pause() }
+func (s *ZooKeeperServer) Pause() {
+	s.t.Helper()
+	s.own("Pause").pause(s.t)
+}
 
 // Resume continues a paused server. A session whose timeout has passed may be expired; only a restart
 // gives every session a full timeout again.

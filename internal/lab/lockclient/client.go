@@ -41,7 +41,6 @@ const childEnv = "SECKILL_LAB_CLIENT"
 const (
 	startLimit = 60 * time.Second
 	stopLimit  = 10 * time.Second
-	pauseLimit = 10 * time.Second
 )
 
 // Start executes this program once more, as a client, and returns when the client is ready.

@@ -1,14 +1,9 @@
 package lockclient
 
 import (
-	"bytes"
-	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -29,10 +24,10 @@ type pausePeriod struct{ from, to int64 }
 func (c *Client) Pause() {
 	c.t.Helper()
 	c.process.Pause()
-	ctx, cancel := context.WithTimeout(c.t.Context(), pauseLimit)
-	defer cancel()
-	if err := c.awaitStop(ctx); err != nil {
-		c.t.Fatalf("lock client %s: pause: %v", c.config.Name, err)
+	select {
+	case <-c.process.Done():
+		c.t.Fatalf("lock client %s: pause: %v", c.config.Name, ErrDead)
+	default:
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,51 +106,6 @@ func (c *Client) noteExit() {
 // stopped reports whether the process is paused. The mutex is held.
 func (c *Client) stopped() bool {
 	return len(c.pauses) > 0 && c.pauses[len(c.pauses)-1].to == 0
-}
-
-// awaitStop waits until every thread is stopped.
-func (c *Client) awaitStop(ctx context.Context) error {
-	look := time.NewTicker(time.Millisecond)
-	defer look.Stop()
-	for {
-		running, err := running(c.PID())
-		if err == nil && running == 0 {
-			return nil
-		}
-		select {
-		case <-c.process.Done():
-			return ErrDead
-		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("%d threads still run: %w", running, ctx.Err()), err)
-		case <-look.C:
-		}
-	}
-}
-
-// running counts the threads of a process that are not stopped. Without /proc it cannot count:
-// it only knows that the signal was sent.
-func running(pid int) (int, error) {
-	if _, err := os.Stat("/proc/self/task"); errors.Is(err, os.ErrNotExist) {
-		return 0, nil
-	}
-	tasks := filepath.Join("/proc", strconv.Itoa(pid), "task")
-	threads, err := os.ReadDir(tasks)
-	if err != nil {
-		return 0, err
-	}
-	n := 0
-	for _, thread := range threads {
-		stat, err := os.ReadFile(filepath.Join(tasks, thread.Name(), "stat"))
-		if err != nil {
-			return 0, err
-		}
-		// "pid (name) state …"; the name may have anything in it.
-		_, state, ok := bytes.Cut(stat[max(0, bytes.LastIndexByte(stat, ')')):], []byte{' '})
-		if !ok || len(state) == 0 || state[0] != 'T' {
-			n++
-		}
-	}
-	return n, nil
 }
 
 // killedBySignal reports whether a process was ended by SIGKILL, as by a fault.

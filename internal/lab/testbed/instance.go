@@ -193,7 +193,7 @@ func (i *Instance) Alive() bool {
 	return i.died == 0
 }
 
-// Pause stops the process (SIGSTOP).
+// Pause stops the process (SIGSTOP), and returns when all of its threads are stopped.
 func (i *Instance) Pause() {
 	i.process.Pause()
 	i.mu.Lock()
