@@ -29,6 +29,9 @@ const MaxBatch = 2000
 // It inserts the orders before it takes the stock. So the voucher's row, which every other batch waits
 // for, is locked for one statement and the commit only. If another process writes the same batch at the
 // same time, the primary key lets one of them win.
+//
+// A deadlock is repeated. A row that stays locked for Config.LockWait is not waited for again: the caller has batches of
+// other vouchers to write.
 func (s *AdmissionStore) Persist(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
 	if len(batch) > MaxBatch {
 		return nil, fmt.Errorf("database: a batch of %d orders, at most %d", len(batch), MaxBatch)
@@ -53,7 +56,9 @@ func (s *AdmissionStore) Persist(ctx context.Context, batch []order.Accepted) ([
 		if err != nil {
 			return nil, err
 		}
-		err = s.db.transact(ctx, func(_ context.Context, t *tx) error { return t.persist(missing, late, prices) })
+		err = s.db.transactOn(ctx, s.db.admission, s.db.config.LockWait/2, func(_ context.Context, t *tx) error {
+			return t.persist(missing, late, prices)
+		})
 		switch {
 		case errors.Is(err, errDuplicate):
 			previouslyMissing = n // another process may have written one of the orders meanwhile: query again
@@ -126,7 +131,7 @@ func (s *AdmissionStore) Reject(ctx context.Context, a order.Accepted) (order.St
 		if len(missing) == 0 {
 			return states[0], nil
 		}
-		err = s.db.transact(ctx, func(ctx context.Context, t *tx) error {
+		err = s.transact(ctx, func(ctx context.Context, t *tx) error {
 			return t.Insert(ctx, order.Order{
 				ID: a.OrderID, VoucherID: a.VoucherID, UserID: a.UserID, Status: order.Rejected, CreatedAt: a.At,
 			}, false)

@@ -21,8 +21,8 @@ type Config struct {
 	// MaxReaders is the number of connections for everything outside a transaction. Default 32
 	// (SQLite: 4).
 	MaxReaders int
-	// MaxWriters is the number of concurrent transactions; more of them queue in this process.
-	// Default 16. SQLite always has one.
+	// MaxWriters is the number of concurrent transactions; more of them queue in this process. A quarter of them is for
+	// the [AdmissionStore]. Default 16. SQLite always has one.
 	MaxWriters int
 	// MaxLocks is the number of connections for locks that are kept in the database. Default 24: two
 	// processes then stay below the 151 connections that a server allows by default. Unused with
@@ -52,6 +52,9 @@ type Config struct {
 	// Logger receives slow statements and repeated transactions. Default: no log.
 	Logger *slog.Logger
 }
+
+// admissionShare is the part of the writers that is for admission: one in so many.
+const admissionShare = 4
 
 // Validate returns what is wrong with a configuration. Its errors show no secret.
 func (c Config) Validate() error {

@@ -58,8 +58,8 @@ func TestWrongPasswordIsNotShown(t *testing.T) {
 	})
 }
 
-// The code relies on these settings, so the DSN cannot override them. All pools have them; the writers
-// have no autocommit, and the locks a lock wait timeout of their own.
+// The code relies on these settings, so the DSN cannot override them. All pools have them; the writers,
+// and those for admission, have no autocommit, and the locks a lock wait timeout of their own.
 func TestSessionSettings(t *testing.T) {
 	t.Parallel()
 	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
@@ -72,8 +72,8 @@ func TestSessionSettings(t *testing.T) {
 			isolation = "SELECT @@tx_isolation"
 		}
 		for name, pool := range d.Pools() {
-			autocommit := map[string]string{"readers": "1", "writers": "0", "locks": "1"}[name]
-			wait := map[string]string{"readers": "2", "writers": "2", "locks": "5"}[name]
+			autocommit := map[string]string{"readers": "1", "writers": "0", "admission": "0", "locks": "1"}[name]
+			wait := map[string]string{"readers": "2", "writers": "2", "admission": "2", "locks": "5"}[name]
 			for query, want := range map[string]string{
 				isolation:                           "READ-COMMITTED",
 				"SELECT @@time_zone":                "+00:00",
@@ -93,7 +93,7 @@ func TestSessionSettings(t *testing.T) {
 				t.Errorf("%s: sql_mode is %q", name, mode)
 			}
 			_, err := pool.ExecContext(t.Context(), "DO 1; DO 2")
-			if several := err == nil; several != (name == "writers") {
+			if several := err == nil; several != (name == "writers" || name == "admission") {
 				t.Errorf("%s: accepts several statements at once: %v", name, several)
 			}
 		}

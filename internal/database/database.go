@@ -23,8 +23,9 @@ type DB struct {
 // engine is what differs between MySQL and SQLite.
 type engine struct {
 	name string // "mysql" or "sqlite"
-	// readers serves reads, writers transactions.
-	readers, writers *sql.DB
+	// readers serves reads, writers transactions. Those of admission have a pool of their own, as requests that wait for a
+	// locked row can occupy all writers; SQLite has one writer for both.
+	readers, writers, admission *sql.DB
 	// singles serves writes of one statement, which commit by themselves: the readers' pool on MySQL,
 	// the writer on SQLite.
 	singles *sql.DB
@@ -110,6 +111,9 @@ func (d *DB) Engine() string { return d.name }
 // Pools returns the connection pools by name, for metrics.
 func (d *DB) Pools() map[string]*sql.DB {
 	pools := map[string]*sql.DB{"readers": d.readers, "writers": d.writers}
+	if d.admission != d.writers {
+		pools["admission"] = d.admission
+	}
 	if d.locks != nil {
 		pools["locks"] = d.locks
 	}

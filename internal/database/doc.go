@@ -7,8 +7,8 @@
 //
 // # Two pools
 //
-// A transaction runs on a connection of the writers' pool, everything else on the readers' pool. That
-// serves both engines:
+// A transaction runs on a connection of the writers' pool, or of a smaller one if it is the [AdmissionStore]'s, and
+// everything else on the readers' pool. That serves both engines:
 //
 //	SQLite  has one writer at a time. The writers' pool has one connection, and transactions queue for
 //	        it in Go, where a context can end the wait.
@@ -16,7 +16,8 @@
 //	        without a round trip of its own.
 //
 // A small writers' pool is also a queue in front of the hot row: every transaction that waits for a
-// row lock slows InnoDB down, whereas a goroutine that waits for a connection costs it nothing.
+// row lock slows InnoDB down, whereas a goroutine that waits for a connection costs it nothing. A row that somebody keeps
+// locked fills it with buyers of one voucher, which is why the accepted orders of others do not pass through it.
 //
 // # What a transaction sees
 //

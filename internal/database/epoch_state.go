@@ -73,12 +73,12 @@ func (s *AdmissionStore) updateClosed(ctx context.Context, voucherID, closed int
 		}
 		return fmt.Errorf("%w: voucher %d is not closed under epoch %d, or its sale is not over", order.ErrConflict, voucherID, closed)
 	}
-	return s.db.transact(ctx, func(_ context.Context, t *tx) error { return t.enqueue(change) })
+	return s.transact(ctx, func(_ context.Context, t *tx) error { return t.enqueue(change) })
 }
 
 // changeEpoch changes a voucher's epoch and returns the state after that.
 func (s *AdmissionStore) changeEpoch(ctx context.Context, voucherID int64, change write) (now order.EpochState, err error) {
-	err = s.db.transact(ctx, func(ctx context.Context, t *tx) error {
+	err = s.transact(ctx, func(ctx context.Context, t *tx) error {
 		if err := t.enqueue(change); err != nil {
 			return err
 		}

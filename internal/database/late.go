@@ -48,7 +48,7 @@ func (s *AdmissionStore) LateMoney(ctx context.Context, after string, limit int)
 
 // RefundLate implements [order.LateStore].
 func (s *AdmissionStore) RefundLate(ctx context.Context, m order.LateMoney, why order.Outcome) error {
-	return s.db.transact(ctx, func(_ context.Context, t *tx) error {
+	return s.transact(ctx, func(_ context.Context, t *tx) error {
 		return t.enqueueLocked(m.Order.ID, write{
 			query: "UPDATE payments SET outcome = ?, refund_due = TRUE WHERE payment_id = ? AND outcome = 'late'",
 			args:  []any{string(why), m.PaymentID},
@@ -98,7 +98,7 @@ func (t *tx) enqueueLocked(orderID int64, w write) error {
 // pending, so the database's stock is what can be sold. Opening it again locks the same row.
 func (s *AdmissionStore) PayForgotten(ctx context.Context, m order.LateMoney) error {
 	late := lateOrder{from: m.Order.Status, payment: m.PaymentID, accepted: order.Accepted{OrderID: m.Order.ID}}
-	err := s.db.transact(ctx, func(_ context.Context, t *tx) error {
+	err := s.transact(ctx, func(_ context.Context, t *tx) error {
 		if err := t.payLateMoney(late); err != nil {
 			return err
 		}
@@ -222,7 +222,7 @@ func (s *AdmissionStore) rejectLate(ctx context.Context, a order.Accepted) (orde
 		return "", err
 	}
 	if now.Epoch <= drainedBy(a.Epoch) {
-		err = s.db.transact(ctx, func(_ context.Context, t *tx) error {
+		err = s.transact(ctx, func(_ context.Context, t *tx) error {
 			return t.enqueueLocked(a.OrderID, write{
 				query: `UPDATE payments SET refund_due = TRUE, outcome = CASE
 					WHEN EXISTS (SELECT 1 FROM orders o WHERE o.voucher_id = ? AND o.unique_user_id = ?) THEN 'other_order'

@@ -33,16 +33,23 @@ func openMySQL(c Config) (engine, error) {
 	// sendWithCommit. The price: SQL injected into a statement could add a second statement. The
 	// statements here are constants, and the driver escapes their parameters.
 	transactional.MultiStatements = true
-	writers, err := mysqlPool(transactional, galera, c.MaxWriters)
+	forAdmission := c.MaxWriters / admissionShare
+	writers, err := mysqlPool(transactional, galera, c.MaxWriters-forAdmission)
 	if err != nil {
 		return engine{}, errors.Join(err, readers.Close())
 	}
+	admission := writers
+	if forAdmission > 0 {
+		if admission, err = mysqlPool(transactional, galera, forAdmission); err != nil {
+			return engine{}, errors.Join(err, readers.Close(), writers.Close())
+		}
+	}
 	locks, err := mysqlPool(forLocks(config), galera, c.MaxLocks)
 	if err != nil {
-		return engine{}, errors.Join(err, readers.Close(), writers.Close())
+		return engine{}, errors.Join(err, readers.Close(), writers.Close(), admission.Close())
 	}
 	return engine{
-		name: "mysql", readers: readers, writers: writers, singles: readers, locks: locks, batches: true, galera: galera,
+		name: "mysql", readers: readers, writers: writers, admission: admission, singles: readers, locks: locks, batches: true, galera: galera,
 		dialector: func(pool *sql.DB) gorm.Dialector {
 			// Only gorm's own migrations need the server's version.
 			return mysqlgorm.New(mysqlgorm.Config{Conn: pool, SkipInitializeWithVersion: true})

@@ -3,6 +3,7 @@ package database
 import (
 	"context"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"time"
 )
@@ -16,18 +17,23 @@ const (
 // retry calls attempt until it ends without a collision, a bounded number of times, with a growing pause
 // between attempts. The end of ctx ends the pause. retry returns the error of the last attempt.
 func (d *DB) retry(ctx context.Context, attempt func() error) error {
-	return d.retryWhile(ctx, func() (collided bool, err error) {
+	return d.retryWhile(ctx, forever, func() (collided bool, err error) {
 		err = attempt()
 		return failureOf(err) == collision, err
 	})
 }
 
-// retryWhile is retry for an attempt that itself reports whether it collided.
-func (d *DB) retryWhile(ctx context.Context, attempt func() (collided bool, err error)) error {
+// forever is longer than any attempt takes.
+const forever = math.MaxInt64 * time.Nanosecond
+
+// retryWhile is retry for an attempt that itself reports whether it collided. An attempt that took as long as longest is
+// the last one.
+func (d *DB) retryWhile(ctx context.Context, longest time.Duration, attempt func() (collided bool, err error)) error {
 	began := time.Now()
 	for n := 1; ; n++ {
+		attempted := time.Now()
 		collided, err := attempt()
-		tooLate := n >= d.config.MaxAttempts && time.Since(began) >= clusterFor
+		tooLate := n >= d.config.MaxAttempts && time.Since(began) >= clusterFor || time.Since(attempted) >= longest
 		if !collided || n == d.maxAttempts() || tooLate {
 			return err
 		}

@@ -153,7 +153,7 @@ func (s *AdmissionStore) Returns(ctx context.Context, after order.Return, limit 
 
 // forgetReturns removes the returns of an epoch that is over. An epoch never comes back.
 func (s *AdmissionStore) forgetReturns(ctx context.Context, r order.Return) error {
-	return s.db.transact(ctx, func(_ context.Context, t *tx) error {
+	return s.transact(ctx, func(_ context.Context, t *tx) error {
 		return t.enqueue(write{
 			query: "DELETE FROM returned_orders WHERE voucher_id = ? AND bucket = ? AND epoch = ?",
 			args:  []any{r.VoucherID, r.Bucket, r.Epoch},
@@ -201,7 +201,7 @@ func (s *AdmissionStore) Returned(ctx context.Context, r order.Return, seq int64
 			args:  []any{seq, r.VoucherID, r.Bucket, seq},
 		}
 	}
-	return s.db.transact(ctx, func(_ context.Context, t *tx) error {
+	return s.transact(ctx, func(_ context.Context, t *tx) error {
 		if err := t.enqueue(write{query: "DELETE FROM returned_orders WHERE order_id IN (" + placeholders(len(ids)) + ")", args: ids}); err != nil {
 			return err
 		}

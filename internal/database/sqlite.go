@@ -29,7 +29,7 @@ func openSQLite(c Config) (engine, error) {
 		return engine{}, errors.Join(err, readers.Close())
 	}
 	return engine{
-		name: "sqlite", readers: readers, writers: writer, singles: writer,
+		name: "sqlite", readers: readers, writers: writer, admission: writer, singles: writer,
 		// A deferred transaction that reads first and then writes fails at once if another one has
 		// written meanwhile, however long the busy timeout is.
 		begin:     "BEGIN IMMEDIATE",

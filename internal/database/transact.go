@@ -31,8 +31,17 @@ func (o *Orders) Transact(ctx context.Context, fn func(ctx context.Context, tx o
 }
 
 func (d *DB) transact(ctx context.Context, fn func(ctx context.Context, t *tx) error) error {
-	return d.retryWhile(ctx, func() (collided bool, err error) {
-		t := &tx{db: d, number: 1 + rand.Int64N(math.MaxInt64)}
+	return d.transactOn(ctx, d.writers, forever, fn)
+}
+
+func (s *AdmissionStore) transact(ctx context.Context, fn func(ctx context.Context, t *tx) error) error {
+	return s.db.transactOn(ctx, s.db.admission, forever, fn)
+}
+
+// transactOn is transact on the connections of a pool. An attempt that took as long as longest is not repeated.
+func (d *DB) transactOn(ctx context.Context, pool *sql.DB, longest time.Duration, fn func(ctx context.Context, t *tx) error) error {
+	return d.retryWhile(ctx, longest, func() (collided bool, err error) {
+		t := &tx{db: d, pool: pool, number: 1 + rand.Int64N(math.MaxInt64)}
 		defer t.rollback(ctx) // does nothing after a commit; also runs when fn panics
 		if err = fn(ctx, t); err == nil {
 			err = t.commit(ctx)
@@ -50,6 +59,7 @@ func (d *DB) transact(ctx context.Context, fn func(ctx context.Context, t *tx) e
 // tx is an [order.Tx]. Its statements are in tx.go; write.go sends them.
 type tx struct {
 	db   *DB
+	pool *sql.DB
 	conn *sql.Conn // nil before the first write is sent
 	// number identifies this attempt in vouchers.last_writer; see sendWithCommit.
 	number int64
@@ -62,12 +72,12 @@ type tx struct {
 
 var _ order.Tx = (*tx)(nil)
 
-// begin takes a connection from the writers' pool, once.
+// begin takes a connection from the pool, once.
 func (t *tx) begin(ctx context.Context) error {
 	if t.conn != nil {
 		return nil
 	}
-	conn, err := t.db.writers.Conn(ctx)
+	conn, err := t.pool.Conn(ctx)
 	if err != nil {
 		return t.recordError(translate(ctx, err))
 	}

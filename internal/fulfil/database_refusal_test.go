@@ -78,6 +78,8 @@ func TestRefusedVoucherHoldsUpNoOther(t *testing.T) {
 		"several orders in an entry":       {64, firstVoucherRefusal},
 		"no voucher, one order in each":    {1, testkit.MissingVoucher},
 		"no voucher, several orders in it": {64, testkit.MissingVoucher},
+		"locked, one order in each":        {1, testkit.LockedVoucher},
+		"locked, several orders in it":     {64, testkit.LockedVoucher},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

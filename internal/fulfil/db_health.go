@@ -17,8 +17,7 @@ const outageAfter = time.Second
 // dbHealth tracks whether the database takes orders from this process.
 type dbHealth struct {
 	mu sync.Mutex
-	// successes counts the successful writes; lastSuccess is when the latest of them began.
-	successes   int64
+	// lastSuccess is when the latest successful write began.
 	lastSuccess time.Time
 	// failingSince is when writes began to fail, with no success since; zero after a
 	// success. err is the latest error. reported: the outage was logged.
@@ -50,7 +49,7 @@ func (h *dbHealth) finish(began time.Time) {
 func (h *dbHealth) succeeded(began time.Time) (outage time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.successes++; began.After(h.lastSuccess) {
+	if began.After(h.lastSuccess) {
 		h.lastSuccess = began
 	}
 	return h.end()
@@ -89,13 +88,6 @@ func (h *dbHealth) failed(began time.Time, err error) (since time.Time, first bo
 	}
 	first, h.reported = !h.reported, true
 	return h.failingSince, first
-}
-
-// writes returns the number of successful transactions.
-func (h *dbHealth) writes() int64 {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.successes
 }
 
 // healthy reports whether the latest write succeeded, less than outageAfter ago.

@@ -23,12 +23,11 @@
 // an outage, however long it lasts.
 //
 //	failure                                reaction
-//	the database does not answer, or       retry the same batch for ever, with growing pauses
-//	refuses everything (disk full,
-//	password changed)
-//	a batch fails                          split it in halves down to the order that fails; write
-//	                                       the others. Retry a single order together with new
-//	                                       ones
+//	the database does not answer, or       set the orders aside, read no new ones, and try one for
+//	refuses everything (disk full,         ever, with growing pauses. Once it is written, write the
+//	password changed)                      others in batches
+//	a batch fails                          split it by voucher, then in halves down to the order
+//	                                       that fails; write the others
 //	one of the several orders of an entry  replace the entry by one entry for each order; only these
 //	fails, or the entry was delivered      are retried, counted or rejected
 //	suspiciously often
@@ -39,9 +38,10 @@
 //	another way, or writing it panics      the same voucher and bucket was written since the previous
 //	                                       one. Reject it after MaxFailures counted failures. Without
 //	                                       such orders it waits: the database may refuse all of them
-//	the database objects to several        try no more of them. Set the rest aside and try some every 2 s,
-//	orders of a stream in a row            those first that have failed the fewest times. Once one is
-//	                                       written, write those in batches that were not tried yet
+//	several attempts at one voucher's      try no more of its orders, set the rest aside, and do the
+//	orders fail in a row, or two that      same as in an outage, with the streams of this voucher
+//	wait for its row to be unlocked        only. Orders that have failed the fewest times are tried
+//	                                       first
 //	an entry fails, and the error says     queue it for a retry, however often others are written
 //	nothing about it
 //	a rejection cannot be recorded         offer the order to the database again later

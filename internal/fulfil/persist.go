@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -16,181 +15,168 @@ import (
 
 // persistAll writes entries in batches; see persist. Of several errors it returns the first.
 func (w *worker) persistAll(ctx context.Context, entries []entry) (failed error) {
-	rest := entries
 	for batch := range batches(entries, w.config.BatchSize) {
-		rest = rest[len(batch):]
-		failed = cmp.Or(failed, w.persist(ctx, batch, rest))
+		failed = cmp.Or(failed, w.persist(ctx, batch))
 	}
 	return failed
 }
 
-// persist writes a batch and takes it out of the streams, however long the database is
-// unavailable. Its error is one of Redis or of the context; the unfinished entries are
-// then delivered again.
-//
-// A batch that fails is split in halves. That finds a bad entry, and costs little if there
-// is none: in an outage each half is just one more attempt after the same pause.
-//
-// The worker has other entries in hand, which are written later: those of rest.
-func (w *worker) persist(ctx context.Context, batch, rest []entry) error {
-	b := bisection{worker: w, refused: map[*stream]int{}}
-	failed := b.write(ctx, batch)
-	for len(b.failed) > 0 && ctx.Err() == nil {
-		var failing []retryEntry
-		for _, e := range b.failed {
-			switch {
-			case e.group != nil && e.group.split: // it is delivered again
-			case w.health.writes() == e.writes:
-				failing = append(failing, e)
-			case e.group != nil: // others were written since: it may be the order's own fault
-				w.split(ctx, e.entry)
-			default:
-				w.retryLater(e, w.config.MinBackoff)
-			}
-		}
-		if b.failed = nil; len(failing) == 0 {
-			break
-		}
-		// Nothing was written since: either an outage, or these entries are all bad. New
-		// entries show which it is. They are written with these, so they need not wait.
-		waiting := w.leaveRoom(ctx, failing)
-		if !b.pause(ctx) {
-			break
-		}
-		waiting = append(waiting, w.readMore(ctx, w.config.BatchSize-len(waiting), slices.Concat(waiting, rest))...)
-		failed = cmp.Or(failed, b.write(ctx, waiting))
+// persist writes a batch and takes it out of the streams. Orders that the database does not take are in the retry queue
+// afterwards, or their entries are split. Its error is one of Redis or of the context; the unfinished entries are then
+// delivered again.
+func (w *worker) persist(ctx context.Context, batch []entry) (failed error) {
+	b := bisection{worker: w, parts: [][]entry{w.withoutRefused(ctx, batch)}, failures: map[int64]int{}}
+	for len(b.parts) > 0 && ctx.Err() == nil {
+		part := b.parts[0]
+		b.parts = b.parts[1:]
+		failed = cmp.Or(failed, b.write(ctx, part))
 	}
 	return cmp.Or(failed, ctx.Err())
 }
 
-// bisection writes one batch and finds the entries that fail.
+// bisection writes a batch, and finds the orders of it that fail: a part that fails is split in halves, whose turn comes
+// after the parts that wait already.
 type bisection struct {
 	*worker
-	failures int          // since the latest success
-	pauseDue bool         // the latest write failed, and no pause followed yet
-	failed   []retryEntry // entries that failed alone
-	// refused counts the entries of a stream that the database refused alone, since one was written.
-	refused map[*stream]int
+	parts    [][]entry
+	attempts int  // that failed since the latest success, and say nothing about the orders
+	pauseDue bool // the latest attempt was such a one, and no pause followed yet
+	// failures counts those of the parts that have orders of one voucher, since one of them was written.
+	failures map[int64]int
 }
 
-// After maxRefused refused orders of a stream, no more orders of it are tried: the database may refuse all orders of the
-// voucher, and those of others must not wait until each was tried.
-const maxRefused = 8
+const (
+	// After maxRefused failures of a voucher no more of its orders are tried: the database may take none, and those of other
+	// vouchers must not wait until each was tried.
+	maxRefused = 8
+	// An attempt that fails after outageAfter or more counts as slowFailure. If somebody keeps the voucher's row locked, each
+	// attempt waits for it until the database gives up.
+	slowFailure = maxRefused / 2
+)
 
-func (b *bisection) write(ctx context.Context, batch []entry) error {
-	if len(batch) == 0 {
+// write writes a part of the batch.
+func (b *bisection) write(ctx context.Context, part []entry) error {
+	part = slices.DeleteFunc(part, func(e entry) bool { return e.group != nil && e.group.split }) // delivered again
+	if len(part) == 0 {
 		return nil
 	}
-	if s := batch[0].stream; b.refused[s] >= maxRefused && !slices.ContainsFunc(batch, func(e entry) bool { return e.stream != s }) {
-		b.setAside(ctx, batch)
+	voucherID, one := voucherOf(part)
+	if one && b.failures[voucherID] >= maxRefused {
+		b.setAside(ctx, part)
 		return nil
 	}
 	if b.pauseDue && !b.pause(ctx) {
 		return ctx.Err()
 	}
-	statuses, err := b.tryWrite(ctx, batch)
+	began := time.Now()
+	statuses, err := b.tryWrite(ctx, part)
 	switch {
 	case err == nil:
-		b.failures = 0
-		for _, e := range batch {
-			delete(b.refused, e.stream)
+		b.attempts = 0
+		for _, e := range part {
+			delete(b.failures, e.voucher)
 		}
-		return b.complete(ctx, batch, statuses)
+		return b.complete(ctx, part, statuses)
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
+	// A server that answers is not spared by a pause, and the next part may be of a voucher that it takes.
+	b.pauseDue = saysNothing(err)
+	if one {
+		b.countFailure(part, time.Since(began), err)
+	}
+	switch half := len(part) / 2; {
+	case half == 0:
+		return b.failedAlone(ctx, part[0], err)
+	case one:
+		b.parts = append(b.parts, part[:half], part[half:])
+	default: // usually all of them are of vouchers that the database takes, but one
+		b.parts = append(b.parts, byVoucher(part)...)
+	}
+	return nil
+}
+
+// countFailure counts a failure of a part that has orders of one voucher. If it says nothing about the orders, then after
+// maxRefused of them the voucher's retries are paused.
+func (b *bisection) countFailure(part []entry, took time.Duration, err error) {
+	voucherID := part[0].voucher
+	if b.failures[voucherID]++; took >= outageAfter {
+		b.failures[voucherID] += slowFailure - 1
+	}
+	if saysNothing(err) && b.failures[voucherID] >= maxRefused {
+		b.pauseVoucher(part[0].stream, took, true)
+	}
+}
+
+// failedAlone handles an order that failed alone.
+func (b *bisection) failedAlone(ctx context.Context, e entry, err error) error {
 	reason, final := rejectionReason(err)
-	if len(batch) == 1 && final && batch[0].group != nil {
-		b.split(ctx, batch[0])
-		return nil
-	}
-	if len(batch) == 1 && final {
-		return b.reject(ctx, retryEntry{entry: batch[0]}, reason, err)
-	}
-	if len(batch) == 1 {
+	switch {
+	case final && e.group != nil:
+		b.split(ctx, e)
+	case final:
+		return b.reject(ctx, retryEntry{entry: e}, reason, err)
+	default:
 		if !saysNothing(err) {
-			b.refused[batch[0].stream]++
-			b.warnRefused(ctx, batch[0], err)
+			b.warnRefused(ctx, e, err)
 		}
-		b.failed = append(b.failed, retryEntry{entry: batch[0], failures: 1, writes: b.health.writes(), alike: batch[0].written().Load()})
+		b.queue(ctx, retryEntry{entry: e, failures: 1, alike: e.written().Load()})
 	}
-	// A server that answers is not spared by a pause, and the other half may be of a voucher that it takes.
-	if b.pauseDue = saysNothing(err); len(batch) == 1 {
-		return nil
-	}
-	half := len(batch) / 2
-	return cmp.Or(b.write(ctx, batch[:half]), b.write(ctx, batch[half:]))
+	return nil
 }
 
 // setAside has entries tried later, together once the database takes one of them.
-func (b *bisection) setAside(ctx context.Context, entries []entry) {
+func (w *worker) setAside(ctx context.Context, entries []entry) {
 	for _, e := range entries {
-		if e.group != nil {
-			b.split(ctx, e)
-		} else {
-			b.retryLater(retryEntry{entry: e, alike: e.written().Load(), setAside: true}, b.config.MinBackoff)
-		}
+		w.queue(ctx, retryEntry{entry: e, alike: e.written().Load(), setAside: true})
 	}
 }
 
-// pause sleeps after a failure: once between two attempts, so that the end of an outage is noticed after MaxBackoff at
-// the latest. It reports false if ctx ended.
+// queue moves an order to the retry queue, or splits its entry.
+func (w *worker) queue(ctx context.Context, e retryEntry) {
+	if e.group != nil {
+		w.split(ctx, e.entry)
+	} else {
+		w.retryLater(e, w.config.MinBackoff)
+	}
+}
+
+// withoutRefused sets those entries aside of whose streams the database takes no orders.
+func (w *worker) withoutRefused(ctx context.Context, batch []entry) []entry {
+	refused := w.refusesAll()
+	return slices.DeleteFunc(slices.Clone(batch), func(e entry) bool {
+		if refused(e.stream) {
+			w.setAside(ctx, []entry{e})
+		}
+		return refused(e.stream)
+	})
+}
+
+// pause sleeps after a failure. It reports false if ctx ended.
 func (b *bisection) pause(ctx context.Context) bool {
-	b.failures++
+	b.attempts++
 	b.pauseDue = false
-	return sleep(ctx, backoff(b.failures, b.config.MinBackoff, b.config.MaxBackoff))
+	return sleep(ctx, backoff(b.attempts, b.config.MinBackoff, b.config.MaxBackoff))
 }
 
-// leaveRoom returns the first half of a batch of entries that fail, and splits the others or moves them to the retry
-// queue. Otherwise a batch of orders that the database refuses, all of one voucher, would leave no room for the orders
-// of other vouchers. It may return none: an entry of the stream that is split takes all its orders along.
-func (w *worker) leaveRoom(ctx context.Context, failing []retryEntry) (first []entry) {
-	for _, e := range failing {
-		switch {
-		case e.group != nil && e.group.split: // it is delivered again
-		case len(first) < w.config.BatchSize/2:
-			first = append(first, e.entry)
-		case e.group != nil:
-			w.split(ctx, e.entry)
-		default:
-			w.retryLater(e, w.config.MinBackoff)
-		}
-	}
-	return slices.DeleteFunc(first, func(e entry) bool { return e.group != nil && e.group.split })
+// voucherOf returns the voucher of some entries, and whether all of them are of it.
+func voucherOf(entries []entry) (voucherID int64, one bool) {
+	voucherID = entries[0].voucher
+	return voucherID, !slices.ContainsFunc(entries, func(e entry) bool { return e.voucher != voucherID })
 }
 
-// readMore reads up to n more entries without waiting for them, to be written together with entries that fail. Of a
-// stream that is to be replayed, as all are after a start and after a read that failed, it reads the next page: else its
-// orders would wait for those that fail. The pages also have the entries that the worker has in hand; these are left out.
-func (w *worker) readMore(ctx context.Context, n int, inHand []entry) []entry {
-	streams := w.availableStreams()
-	if n < 1 || len(streams) == 0 || w.stopping() {
-		return nil
-	}
-	rand.Shuffle(len(streams), func(i, j int) { streams[i], streams[j] = streams[j], streams[i] })
-	streams = streams[:min(len(streams), n)]
-	share := n / len(streams)
-	held := make(map[entryID]bool, len(inHand))
-	for _, e := range inHand {
-		held[e.key()] = true
-	}
-	var ready []*stream
-	var more []entry
-	for _, s := range streams {
-		if w.streams[s].replay {
-			more = append(more, w.replayPage(ctx, s, share)...)
-		} else {
-			ready = append(ready, s)
+// byVoucher splits entries into parts of one voucher each.
+func byVoucher(entries []entry) (parts [][]entry) {
+	of := map[int64]int{} // the part of each voucher
+	for _, e := range entries {
+		i, known := of[e.voucher]
+		if !known {
+			i = len(parts)
+			of[e.voucher], parts = i, append(parts, nil)
 		}
+		parts[i] = append(parts[i], e)
 	}
-	more = slices.DeleteFunc(more, func(e entry) bool { return held[e.key()] })
-	if err := w.acknowledge(ctx, deleted(more)); err != nil {
-		w.warn(ctx, "deleted entries could not be acknowledged, retrying later", err) // when they are claimed
-	}
-	if len(ready) > 0 {
-		more = append(more, w.readNew(ctx, ready, w.perEntry.entriesFor(share), time.Millisecond)...)
-	}
-	return w.selectBatch(ctx, more)
+	return parts
 }
 
 // deleted returns the entries that were deleted after their delivery.
@@ -210,8 +196,10 @@ func (w *worker) tryWrite(ctx context.Context, batch []entry) ([]order.Status, e
 		return nil, err
 	}
 	for i, status := range statuses {
-		if status.Persisted() && batch[i].isNew() {
-			batch[i].written().Add(1)
+		if e := &batch[i]; status.Persisted() && e.isNew() {
+			e.written().Add(1)
+			delete(w.retryPauses, e.stream)
+			delete(w.retryPauses, nil)
 		}
 	}
 	return statuses, nil

@@ -162,7 +162,9 @@ func TestLongReplayHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var cut atomic.Bool
 		m := slowPages{cutStreams{newTwoStreams(5000, 0), cut.Load}, &atomic.Int64{}}
-		m.page = 1000
+		for _, h := range m.entries {
+			h.consumer = "w-1"
+		}
 		defer m.run(t, m, firstFails{fakeAdmissionStore{m.fakeStreams}, m.second, errRefused}, m.stream, m.second.stream)()
 		time.Sleep(10 * time.Minute) // all are in the retry queue
 		before := m.pages.Load()

@@ -15,11 +15,11 @@ import (
 type retryEntry struct {
 	entry
 	due time.Time
-	// failures is how often it failed alone. writes is [dbHealth.writes] at the first failure, alike is
-	// [entry.written] at the latest: if they have grown, others were written since.
-	failures      int
-	writes, alike int64
-	// setAside: it was queued because the database refused others of its stream.
+	// failures is how often it failed alone. alike is [entry.written] at the latest failure: if it has grown, others were
+	// written since.
+	failures int
+	alike    int64
+	// setAside: it was queued because the database did not take others of its voucher.
 	setAside bool
 	// undecided: which processes ended during earlier attempts was not known yet, or another process was trying it.
 	undecided bool
@@ -32,11 +32,11 @@ type retryEntry struct {
 
 // retry tries the entries that are due, a batch of them at most: new ones must not wait for long. A stream of which
 // some are refused, or one fails for a reason that is not the entry's own, is left for a while, and so are all of them in
-// an outage. Those that have failed the fewest times come first, so that each has its turn. After maxRefusals it ends, as
-// new orders wait meanwhile.
+// an outage. Those that have failed the fewest times come first, so that each has its turn. After maxRefusals or a slow
+// attempt it ends, as new orders wait meanwhile.
 func (w *worker) retry(ctx context.Context) {
 	w.endAttempts(ctx)
-	outages := 0 // streams that met one, since an entry was written
+	outages := 0 // vouchers that met one, since an entry was written
 	refusals := 0
 	for _, key := range w.dueRetries() {
 		if ctx.Err() != nil {
@@ -47,14 +47,16 @@ func (w *worker) retry(ctx context.Context) {
 			continue
 		}
 		delete(w.retryQueue, key)
+		began := time.Now()
 		result, err := w.tryAlone(ctx, e)
+		took := time.Since(began)
 		if err != nil {
 			w.streamsFailed(ctx, err, e.stream)
 		}
 		switch result {
 		case decided:
 			if err != nil { // of Redis: each further entry would wait for it, too
-				w.pauseRetries(e.stream)
+				w.pauseRetries(e.stream, 0)
 			}
 		case written:
 			outages = 0
@@ -67,17 +69,20 @@ func (w *worker) retry(ctx context.Context) {
 		case refused:
 			if w.refusals[e.stream]++; w.refusals[e.stream] >= maxRefused {
 				delete(w.refusals, e.stream)
-				w.pauseRetries(e.stream)
+				w.pauseRetries(e.stream, 0)
 			}
 			if refusals++; refusals >= maxRefusals {
 				return
 			}
 		case outage:
-			w.pauseRetries(e.stream)
+			w.pauseVoucher(e.stream, took, e.untried())
 			if outages++; outages > 1 { // it is not one voucher's row that somebody has locked
-				w.pauseRetries(nil)
+				w.pauseRetries(nil, took)
 				return
 			}
+		}
+		if took >= outageAfter {
+			return
 		}
 	}
 }
@@ -110,24 +115,64 @@ func (w *worker) dueRetries() (due []entryID) {
 	return due
 }
 
-// retryPause is how long no entry of a stream is tried.
+// retryPause is how long no entry of a stream is tried again.
 type retryPause struct {
 	failures int
 	until    time.Time
+	// refusesAll: the database took none of several orders of the stream's voucher, or not even the first that was tried
+	// of those set aside.
+	refusesAll bool
 }
 
-// pauseRetries begins a pause of a stream, or of all streams if it is nil. It grows until an entry is written.
-func (w *worker) pauseRetries(s *stream) {
+// pauseRetries begins a pause of a stream, or of all streams if it is nil, after an attempt that took a time. The pause
+// grows until an entry is written, and is not shorter than the attempt: other streams have half of the time at least.
+func (w *worker) pauseRetries(s *stream, took time.Duration) {
 	p := w.retryPauses[s]
 	p.failures++
-	p.until = time.Now().Add(backoff(p.failures, w.config.MinBackoff, w.config.MaxBackoff))
+	p.until = time.Now().Add(max(took, backoff(p.failures, w.config.MinBackoff, w.config.MaxBackoff)))
 	w.retryPauses[s] = p
+}
+
+// pauseVoucher begins a pause of a stream and the others of its voucher. With refusesAll they get no new entries either.
+func (w *worker) pauseVoucher(of *stream, took time.Duration, refusesAll bool) {
+	w.pauseRetries(of, took)
+	for s := range w.streams {
+		if s.voucher == of.voucher && s != of {
+			w.pauseRetries(s, took)
+		}
+	}
+	for s, p := range w.retryPauses {
+		if s != nil && s.voucher == of.voucher && refusesAll {
+			p.refusesAll = true
+			w.retryPauses[s] = p
+		}
+	}
 }
 
 func (w *worker) retryPaused(s *stream) bool { return time.Now().Before(w.retryPauses[s].until) }
 
-// untried reports whether the entry was set aside without being tried, because the database refused others of its
-// stream.
+// refusesAll tells of which streams the database takes no orders: until their pause is over, and while there are entries
+// set aside that will show whether it takes them again. New entries of these streams stay in Redis, so that the retry queue
+// does not grow with them, and none is tried together with others.
+func (w *worker) refusesAll() func(*stream) bool {
+	refused := map[*stream]bool{}
+	for s, p := range w.retryPauses {
+		if p.refusesAll {
+			refused[s] = w.retryPaused(s)
+		}
+	}
+	if len(refused) > 0 {
+		for _, e := range w.retryQueue {
+			if _, known := refused[e.stream]; known && e.untried() {
+				refused[e.stream] = true
+			}
+		}
+	}
+	return func(s *stream) bool { return refused[s] }
+}
+
+// untried reports whether the entry was set aside without being tried, because the database did not take others of its
+// voucher.
 func (e *retryEntry) untried() bool { return e.failures == 0 && e.setAside }
 
 // retryTogether writes the entries of a stream that were set aside untried, in batches, after one of them was written.
@@ -177,6 +222,7 @@ func (w *worker) tryAlone(ctx context.Context, e retryEntry) (retryResult, error
 			return decided, w.reject(ctx, e, Deadly, errDeadly)
 		}
 	}
+	began := time.Now()
 	statuses, err := w.tryWrite(ctx, []entry{e.entry})
 	if suspicious {
 		w.endAttempt(ctx, e.entry)
@@ -194,13 +240,13 @@ func (w *worker) tryAlone(ctx context.Context, e retryEntry) (retryResult, error
 	if saysNothing(err) {
 		result = outage
 	}
-	return result, w.requeue(ctx, e, err)
+	return result, w.requeue(ctx, e, time.Since(began), err)
 }
 
-// requeue queues an entry again that failed alone. It rejects the entry if the failures are
+// requeue queues an entry again that failed alone, after an attempt that took a time. It rejects the entry if the failures are
 // now proven to be its own: the database objects to it every time, and takes others that are like it in
 // between. Orders of other vouchers prove nothing: a trigger or a foreign key may refuse one voucher.
-func (w *worker) requeue(ctx context.Context, e retryEntry, err error) error {
+func (w *worker) requeue(ctx context.Context, e retryEntry, took time.Duration, err error) error {
 	alike := e.written().Load()
 	if mayBlameOrder(err) && e.failures > 0 && alike > e.alike {
 		e.countedFailures++
@@ -215,7 +261,7 @@ func (w *worker) requeue(ctx context.Context, e retryEntry, err error) error {
 	}
 	e.alike = alike
 	e.failures++
-	w.retryLater(e, backoff(e.failures, w.config.MinBackoff, w.config.MaxBackoff))
+	w.retryLater(e, max(2*took, backoff(e.failures, w.config.MinBackoff, w.config.MaxBackoff)))
 	return nil
 }
 

@@ -219,7 +219,7 @@ func TestFailedReadHoldsUpNoOther(t *testing.T) {
 	for _, tc := range []struct {
 		err     error
 		failing int
-	}{{order.ErrUnavailable, 3}, {errRefused, 3}, {errRefused, 3000}} {
+	}{{order.ErrUnavailable, 3}, {order.ErrUnavailable, 64}, {order.ErrUnavailable, 3000}, {errRefused, 3}, {errRefused, 3000}} {
 		for _, before := range []int{0, 1} {
 			t.Run(fmt.Sprintf("%d orders fail, %d others before: %v", tc.failing, before, tc.err), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {

@@ -200,9 +200,10 @@ func (w *worker) readNew(ctx context.Context, streams []*stream, share int, bloc
 	return entries
 }
 
-// readyStreams lists the available streams without pending entries to replay.
+// readyStreams lists the available streams without pending entries to replay, of which the database takes orders.
 func (w *worker) readyStreams() []*stream {
-	return slices.DeleteFunc(w.availableStreams(), func(s *stream) bool { return w.streams[s].replay })
+	refused := w.refusesAll()
+	return slices.DeleteFunc(w.availableStreams(), func(s *stream) bool { return w.streams[s].replay || refused(s) })
 }
 
 // availableStreams lists the streams that are not paused after a failure.

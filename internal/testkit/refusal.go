@@ -119,6 +119,16 @@ func MissingVoucher(server *SQLServer, db Database, voucherID int64) Refusal {
 	}, []string{"INSERT INTO " + vouchers + " SELECT * FROM " + away, "DROP TABLE " + away})}
 }
 
+// LockedVoucher is the state of a server on which somebody keeps the row of a voucher locked. Writes of the voucher wait for
+// it until they time out.
+func LockedVoucher(server *SQLServer, db Database, voucherID int64) Refusal {
+	r := &refuser{server: server.process, db: db}
+	_, r.schema, _ = strings.Cut(db.DSN, "/")
+	return Refusal{"voucher locked", 1205, r.changes(
+		[]string{"BEGIN", fmt.Sprintf("UPDATE %s.vouchers SET stock = stock WHERE id = %d", r.schema, voucherID)}, []string{"ROLLBACK"},
+	)}
+}
+
 // refuser begins and ends the refusals of a server.
 type refuser struct {
 	server *sqlProcess
