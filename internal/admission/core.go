@@ -35,6 +35,7 @@ type buckets interface {
 	Return(ctx context.Context, keys ledger.Keys, r order.Return) (ledger.Transfer, error)
 	Close(ctx context.Context, keys ledger.Keys, epoch int64) (int64, error)
 	Prepare(ctx context.Context, users []ledger.Users) error
+	Discard(ctx context.Context, keys ledger.Keys, epoch int64) error
 	Open(ctx context.Context, keys ledger.Keys, o ledger.Opening) (bool, error)
 	Replicate(ctx context.Context, keys ledger.Keys, o order.Order) (bool, error)
 	Remove(ctx context.Context, keys ledger.Keys, epoch int64, all bool) (ledger.Removal, error)

@@ -203,7 +203,8 @@ func (f *fakeLedger) Take(ctx context.Context, keys ledger.Keys, _ int64, from i
 func (f *fakeLedger) Close(_ context.Context, _ ledger.Keys, epoch int64) (int64, error) {
 	return epoch, nil
 }
-func (f *fakeLedger) Prepare(context.Context, []ledger.Users) error { return nil }
+func (f *fakeLedger) Prepare(context.Context, []ledger.Users) error     { return nil }
+func (f *fakeLedger) Discard(context.Context, ledger.Keys, int64) error { return nil }
 func (f *fakeLedger) Open(context.Context, ledger.Keys, ledger.Opening) (bool, error) {
 	return true, nil
 }

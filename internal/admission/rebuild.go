@@ -34,6 +34,15 @@ func (v *voucherState) rebuild(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := v.openBuckets(ctx, st); err != nil {
+		v.discardPrepared(ctx, st.Epoch)
+		return err
+	}
+	return nil
+}
+
+// openBuckets opens all buckets under the epoch of st, with the users from the database.
+func (v *voucherState) openBuckets(ctx context.Context, st order.EpochState) error {
 	copied, err := v.copyUsers(ctx, st.Epoch)
 	if err != nil {
 		return err
@@ -149,6 +158,22 @@ func (v *voucherState) copyUsers(ctx context.Context, epoch int64) ([]int64, err
 			copied[v.bucketOf(o.UserID).number]++
 		}
 		after = page[len(page)-1].UserID
+	}
+}
+
+// discardPrepared removes the users that were prepared for an epoch. The next attempt has another epoch, and copies them
+// again: without this each one would occupy memory for [ledger.PreparedFor]. Where Redis does not answer, that is the
+// bound.
+func (v *voucherState) discardPrepared(ctx context.Context, epoch int64) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	var discarding errgroup.Group
+	discarding.SetLimit(bucketsAtOnce)
+	for _, b := range v.buckets {
+		discarding.Go(func() error { return v.ledger.Discard(ctx, b.keys, epoch) })
+	}
+	if err := discarding.Wait(); err != nil {
+		v.config.Log.Warn("admission cannot remove the users that were prepared", "voucher", v.id, "error", err)
 	}
 }
 

@@ -1,8 +1,9 @@
 package fulfil
 
 import (
+	"cmp"
 	"context"
-	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -55,24 +56,34 @@ func (f *Fulfiller) discover(ctx context.Context, full bool) {
 		f.warn(ctx, "cannot list the vouchers on sale", err)
 		return
 	}
-	complete := full
+	listed := full
 	if full {
 		ended, err := f.endedWithEntries(ctx)
 		if err != nil {
-			complete = false
+			listed = false
 			f.warn(ctx, "cannot look for entries of vouchers whose sale has ended", err)
 		}
 		vouchers = append(vouchers, ended...)
 	}
 	wanted := make(map[int64]bool, len(vouchers))
+	var unwatched []order.AdmissionVoucher
+	var failed error
 	for _, v := range vouchers {
 		wanted[v.VoucherID] = true
 		if err := f.Watch(ctx, v); err != nil {
-			complete = false
-			f.warn(ctx, "cannot read a stream", err)
+			unwatched, failed = append(unwatched, v), cmp.Or(failed, err)
 		}
 	}
-	if complete {
+	if failed != nil {
+		f.warn(ctx, fmt.Sprintf("cannot read the streams of %d vouchers", len(unwatched)), failed)
+	}
+	if listed || f.complete.Load() { // those of a list that is not complete do not replace the others
+		f.unwatched.Store(&unwatched)
+	}
+	if listed {
+		f.listed.Store(true)
+	}
+	if listed && failed == nil {
 		f.complete.Store(true)
 	}
 	ended := f.endedVouchers(ctx, lengths, wanted)
@@ -106,14 +117,14 @@ func (f *Fulfiller) endedVouchers(ctx context.Context, lengths map[*stream]int64
 // discoverPage is the number of vouchers per query.
 const discoverPage = 1000
 
-// endedWithEntries lists the vouchers whose sale has ended and whose streams are not empty.
-// Vouchers whose keys were removed from Redis are not included. With an error some may be
-// missing.
-func (f *Fulfiller) endedWithEntries(ctx context.Context) (ended []order.AdmissionVoucher, failed error) {
+// endedWithEntries lists the vouchers whose sale has ended and whose streams are not empty, or could not be looked at.
+// Vouchers whose keys were removed from Redis are not included. Its error is one of the database, and some may be missing
+// then.
+func (f *Fulfiller) endedWithEntries(ctx context.Context) (ended []order.AdmissionVoucher, err error) {
 	for after := int64(0); ; {
 		vouchers, err := f.config.Store.UnclearedVouchers(ctx, time.Now(), after, discoverPage)
 		if err != nil {
-			return ended, errors.Join(failed, err)
+			return ended, err
 		}
 		var streams []*stream
 		for _, v := range vouchers {
@@ -121,20 +132,22 @@ func (f *Fulfiller) endedWithEntries(ctx context.Context) (ended []order.Admissi
 			streams = append(streams, streamsOf(f.config.Prefix, v)...)
 		}
 		lengths, _, err := f.reader.backlog(ctx, streams)
-		failed = errors.Join(failed, err)
-		hasEntries := make(map[int64]bool)
-		for s, n := range lengths {
-			if n > 0 {
-				hasEntries[s.voucher] = true
+		if err != nil {
+			f.warn(ctx, "cannot read the lengths of the streams of vouchers whose sale has ended", err)
+		}
+		mayHaveEntries := make(map[int64]bool)
+		for _, s := range streams {
+			if n, counted := lengths[s]; n > 0 || !counted {
+				mayHaveEntries[s.voucher] = true
 			}
 		}
 		for _, v := range vouchers {
-			if hasEntries[v.VoucherID] {
+			if mayHaveEntries[v.VoucherID] {
 				ended = append(ended, v)
 			}
 		}
 		if len(vouchers) < discoverPage {
-			return ended, failed
+			return ended, nil
 		}
 	}
 }

@@ -76,5 +76,5 @@
 //   - The reason in a dead letter is unspecific ([Before]) if the process died between the
 //     two steps of the rejection.
 //   - An entry that crashes its process and is the only entry crashes every process that
-//     tries it.
+//     tries it. So does one that takes more than a second to do so.
 package fulfil

@@ -36,6 +36,10 @@ type Fulfiller struct {
 	watchedIDs map[streamID]bool
 	// complete: a full discovery has succeeded, so every stream that has entries is watched.
 	complete atomic.Bool
+	// listed: the vouchers of earlier times were read from the database, and those of unwatched are the ones whose streams
+	// could not be looked at yet.
+	listed    atomic.Bool
+	unwatched atomic.Pointer[[]order.AdmissionVoucher]
 	// pending is the latest count of pending entries; nil before the first one.
 	pending atomic.Pointer[pendingEntries]
 }
@@ -102,11 +106,17 @@ func (f *Fulfiller) Watch(ctx context.Context, v order.AdmissionVoucher) error {
 	return failed
 }
 
-// Watched lists the vouchers whose streams are read: those that may have accepted orders which are not in the database
-// yet. It reports false while the vouchers of earlier times have not been looked through since the start.
+// Watched lists the vouchers whose streams are read, or will be when their nodes answer: those that may have accepted
+// orders which are not in the database yet. It reports false while the vouchers of earlier times have not been looked
+// through since the start.
 func (f *Fulfiller) Watched() (vouchers []order.AdmissionVoucher, complete bool) {
-	complete = f.complete.Load()
+	complete = f.listed.Load()
 	buckets := map[int64]int{}
+	if unwatched := f.unwatched.Load(); unwatched != nil {
+		for _, v := range *unwatched {
+			buckets[v.VoucherID] = v.Buckets
+		}
+	}
 	for _, s := range *f.watched.Load() {
 		buckets[s.voucher] = max(buckets[s.voucher], s.bucket+1)
 	}

@@ -223,7 +223,12 @@ func (w *worker) tryAlone(ctx context.Context, e retryEntry) (retryResult, error
 		}
 	}
 	began := time.Now()
+	inTime := func() {}
+	if suspicious {
+		inTime = w.endSlowAttempt(ctx, e.entry)
+	}
 	statuses, err := w.tryWrite(ctx, []entry{e.entry})
+	inTime()
 	if suspicious {
 		w.endAttempt(ctx, e.entry)
 	}
@@ -287,8 +292,8 @@ var errDeadly = errors.New("fulfil: several processes ended during attempts at t
 // that live are still under way, and prove nothing.
 //
 // That concerns only entries that were delivered suspiciously often, and only while the database takes others. During
-// an outage an attempt lasts as long as the database hangs, and a process that ends meanwhile says nothing about the
-// entry.
+// an outage, or while the voucher's row is locked, an attempt lasts for long, and a process that ends meanwhile says
+// nothing about the entry; see endSlowAttempt.
 func (w *worker) suspicious(e entry) bool {
 	return e.deliveries > w.config.MaxDeliveries && w.health.healthy()
 }
@@ -331,6 +336,22 @@ func (w *worker) endAttempt(ctx context.Context, e entry) {
 		w.unsettledAttempts[e.key()] = e
 	} else {
 		delete(w.unsettledAttempts, e.key())
+	}
+}
+
+// endSlowAttempt has Redis know that an attempt has ended once it takes for longer than outageAfter, unless the function
+// that it returns is called before: the attempt waits for the database then, and a process that is killed meanwhile was not
+// crashed by the entry.
+func (w *worker) endSlowAttempt(ctx context.Context, e entry) (inTime func()) {
+	recorded := make(chan struct{})
+	timer := time.AfterFunc(outageAfter, func() {
+		defer close(recorded)
+		_ = w.reader.endAttempt(context.WithoutCancel(ctx), e, w.attempter()) // endAttempt follows
+	})
+	return func() {
+		if !timer.Stop() {
+			<-recorded
+		}
 	}
 }
 

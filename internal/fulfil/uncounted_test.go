@@ -178,6 +178,55 @@ func TestProcessesThatAreKilledTogether(t *testing.T) {
 	})
 }
 
+// Processes are killed one after the other, each while it has waited for seconds for one voucher's row, and while others
+// are written. The order is well: it did not end any of them.
+func TestProcessesThatAreKilledWhileTheyWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newFakeStreams(1)
+		m.entries[0].consumer, m.entries[0].deliveries = "gone-1", 100
+		process := func(name string, store order.AdmissionStore, until func() bool) {
+			killed, kill := context.WithCancel(t.Context())
+			f := newFulfiller(Config{Store: store, Log: slog.New(slog.DiscardHandler), Name: name}.withDefaults(), mortalStreams{m, killed})
+			f.setWatched([]*stream{m.stream})
+			f.heartbeat(killed)
+			stop := f.startHeartbeat()
+			var running sync.WaitGroup
+			running.Go(func() { newWorker(f, 0).run(killed, killed) })
+			for began := time.Now(); !until() && time.Since(began) < 15*time.Minute; time.Sleep(100 * time.Millisecond) {
+				m.set(m.accept)
+			}
+			kill()
+			running.Wait()
+			stop()
+			time.Sleep(time.Minute) // until it counts as dead
+		}
+		for n := range 7 {
+			begun := time.Time{}
+			process(fmt.Sprintf("w-%d", n), slowStore{fakeAdmissionStore{m}, 15 * time.Second}, func() (waited bool) {
+				m.set(func() {
+					if m.begun > n && begun.IsZero() {
+						begun = time.Now()
+					}
+				})
+				return !begun.IsZero() && time.Since(begun) > 10*time.Second
+			})
+			m.set(func() {
+				if m.begun != n+1 {
+					t.Errorf("%d attempts of %d processes", m.begun, n+1)
+				}
+			})
+		}
+		process("last", fakeAdmissionStore{m}, func() (written bool) {
+			m.set(func() { written = !m.persisted[1].IsZero() })
+			return written
+		})
+		if _, rejected := m.after(0); len(rejected) != 0 || m.persisted[1].IsZero() {
+			t.Errorf("written %t, rejected %v", !m.persisted[1].IsZero(), rejected)
+		}
+	})
+}
+
 // errCut is the error of a read that fails partly.
 var errCut = errors.New("the connection was cut")
 

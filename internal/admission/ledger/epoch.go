@@ -5,6 +5,8 @@ import (
 	_ "embed" // the scripts
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"seckill/internal/order"
 )
 
@@ -24,8 +26,9 @@ func (l *Ledger) Close(ctx context.Context, keys Keys, epoch int64) (int64, erro
 	return number(l.runAcknowledged(ctx, l.scripts.close, []any{"", "", 1, keys.Meta, epoch}))
 }
 
-// PreparedFor is how long users that were prepared for an epoch stay if nobody opens it.
-const PreparedFor = time.Hour
+// PreparedFor is how long users that were prepared for an epoch stay if nobody opens it or discards them, from the latest
+// call of Prepare on.
+const PreparedFor = 10 * time.Minute
 
 // Users are orders that are to be prepared under a key, see [Keys.PreparedUsers].
 type Users struct {
@@ -46,6 +49,11 @@ func (l *Ledger) Prepare(ctx context.Context, users []Users) error {
 	}
 	_, err := pipe.Exec(ctx)
 	return err
+}
+
+// Discard removes the users that were prepared for an epoch of a bucket which will not be opened under it.
+func (l *Ledger) Discard(ctx context.Context, keys Keys, epoch int64) error {
+	return l.client.Process(ctx, redis.NewIntCmd(ctx, "unlink", keys.PreparedUsers(epoch)))
 }
 
 // Opening is what a bucket is opened with.

@@ -1,0 +1,89 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"seckill/internal/admission/ledger"
+	"seckill/internal/order"
+	"seckill/internal/testkit"
+)
+
+// failingPages is a database that fails after the first page of the orders of a voucher, while fails is set.
+type failingPages struct {
+	*store
+	fails atomic.Bool
+	tries atomic.Int64
+}
+
+func (s *failingPages) LiveOrders(ctx context.Context, id, after int64, limit int) ([]order.Order, error) {
+	if after > 0 && s.fails.Load() {
+		s.tries.Add(1)
+		return nil, order.ErrUnavailable
+	}
+	return s.store.LiveOrders(ctx, id, after, limit)
+}
+
+// failingOpen is Redis that does not open one of the buckets, while fails is set.
+type failingOpen struct {
+	buckets
+	fails *atomic.Bool
+	tries *atomic.Int64
+}
+
+func (l failingOpen) Open(ctx context.Context, keys ledger.Keys, o ledger.Opening) (bool, error) {
+	if l.fails.Load() && strings.HasSuffix(keys.Meta, ".1}") {
+		l.tries.Add(1)
+		return false, errors.New("no connection")
+	}
+	return l.buckets.Open(ctx, keys, o)
+}
+
+// Attempts to open a voucher that fail do not leave a copy of its users in Redis each.
+func TestFailedRebuildsLeaveNoUsers(t *testing.T) {
+	t.Parallel()
+	for _, where := range []string{"database", "Redis"} {
+		t.Run(where, func(t *testing.T) {
+			s := newFixture(t, testkit.Redis(t).Addr(), 10)
+			s.split(2)
+			for user := range int64(pageSize + 500) {
+				s.store.orders[user+1] = order.Order{ID: user + 100_000, UserID: user + 1, VoucherID: s.store.voucher.ID, Status: order.Confirmed}
+			}
+			db := &failingPages{store: s.store}
+			opens := failingOpen{tries: &db.tries, fails: &atomic.Bool{}}
+			fails := &db.fails
+			if where == "Redis" {
+				fails = opens.fails
+			}
+			fails.Store(true)
+			c := s.config
+			c.Store, c.OpenWait = db, 100*time.Millisecond
+			c = c.WithDefaults()
+			opens.buckets = newLedger(c)
+			g := newGate(c, opens)
+			t.Cleanup(func() { _ = g.Close() })
+			prepared := func() (n int) {
+				for _, key := range s.client.Keys(t.Context(), s.prefix+"*").Val() {
+					if s.client.Type(t.Context(), key).Val() == "hash" && s.client.TTL(t.Context(), key).Val() > 0 {
+						n++
+					}
+				}
+				return n
+			}
+			testkit.Until(t, "some attempts", func() bool {
+				_ = s.buy(g, 1_000_000, 1)
+				return db.tries.Load() >= 4
+			})
+			testkit.Until(t, "no users that were prepared, but those of an attempt under way", func() bool { return prepared() <= 2 })
+			fails.Store(false)
+			testkit.Until(t, "the voucher is open", func() bool { return s.buy(g, 1_000_001, 2) == nil })
+			if n := prepared(); n != 0 {
+				t.Errorf("%d prepared hashes are left", n)
+			}
+		})
+	}
+}

@@ -1,0 +1,70 @@
+package fulfil
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"seckill/internal/order"
+)
+
+// nodeAway are streams of which those of one voucher are on a node that does not answer.
+type nodeAway struct {
+	*fakeStreams
+	voucher int64
+}
+
+func (m nodeAway) ensureGroup(_ context.Context, s *stream) error {
+	if s.voucher == m.voucher {
+		return errRedisDown
+	}
+	return nil
+}
+
+func (m nodeAway) backlog(_ context.Context, streams []*stream) (lengths map[*stream]int64, oldest time.Duration, err error) {
+	lengths = map[*stream]int64{}
+	for _, s := range streams {
+		if s.voucher == m.voucher {
+			err = errRedisDown
+		} else {
+			lengths[s] = 0
+		}
+	}
+	return lengths, 0, err
+}
+
+// listed is a database with a voucher on sale and two whose sale has ended.
+type listed struct{ fakeAdmissionStore }
+
+func (listed) UnclearedVouchers(_ context.Context, _ time.Time, after int64, _ int) ([]order.AdmissionVoucher, error) {
+	all := []order.AdmissionVoucher{{VoucherID: 2, Buckets: 3}, {VoucherID: 3, Buckets: 1}}
+	return slices.DeleteFunc(all, func(v order.AdmissionVoucher) bool { return v.VoucherID <= after }), nil
+}
+
+// A process starts while a node of a Redis cluster does not answer. It knows which vouchers may have orders that are not in
+// the database yet, so that those of the other nodes are found.
+func TestStartWhileANodeIsAway(t *testing.T) {
+	t.Parallel()
+	for _, away := range []int64{1, 2} { // on sale, and ended
+		m := newFakeStreams(0)
+		f := newFulfiller(Config{Store: listed{fakeAdmissionStore{m}}, Log: slog.New(slog.DiscardHandler)}.withDefaults(), nodeAway{m, away})
+		if _, complete := f.Watched(); complete {
+			t.Error("complete before the start")
+		}
+		for range 3 {
+			f.discover(t.Context(), true)
+			vouchers, complete := f.Watched()
+			i := slices.IndexFunc(vouchers, func(v order.AdmissionVoucher) bool { return v.VoucherID == away })
+			if !complete || i < 0 || vouchers[i].Buckets != 2*int(away)-1 || !slices.ContainsFunc(vouchers, func(v order.AdmissionVoucher) bool { return v.VoucherID == 1 }) {
+				t.Errorf("voucher %d is on the node: watched %+v, complete %t", away, vouchers, complete)
+			}
+		}
+		f.reader = m // the node is back
+		f.discover(t.Context(), true)
+		if vouchers, complete := f.Watched(); !complete || f.unwatched.Load() == nil || len(*f.unwatched.Load()) != 0 || !f.complete.Load() {
+			t.Errorf("the node is back: watched %+v, complete %t", vouchers, complete)
+		}
+	}
+}
