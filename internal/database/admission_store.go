@@ -245,7 +245,7 @@ func (t *tx) insertAccepted(orders []order.Accepted, prices priceList) error {
 		return err
 	}
 	if unpaid := prices.unpaid(orders); len(unpaid) > 0 {
-		return t.enqueue(newPayments(unpaid))
+		return t.enqueue(t.db.newPayments(unpaid))
 	}
 	return nil
 }

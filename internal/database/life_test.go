@@ -25,6 +25,34 @@ func newUnpaid(id, voucherID, userID int64, payBy time.Time) order.Order {
 	return o
 }
 
+// The clock of the database is half an hour behind that of the process, in both flows. Buyers have as much time to pay as
+// the voucher gives them, by the clock that judges it.
+func TestTimeToPayCountsFromTheDatabasesClock(t *testing.T) {
+	t.Parallel()
+	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
+		d := openMigrated(t, databaseConfig(where))
+		createVoucher(t, d, 1, 10)
+		v := newVoucher(2, 10)
+		v.Policy.Flow, v.PayWithin = voucher.FlowAdmission, 10*time.Minute
+		wantErr(t, d.Vouchers().CreateVoucher(t.Context(), v))
+		_, err := d.AdmissionStore().Open(t.Context(), 2, firstEpoch)
+		wantErr(t, err)
+		behind := time.Now().Add(-30 * time.Minute).Truncate(time.Second)
+		c := databaseConfig(where)
+		c.MySQL += fmt.Sprintf("?timestamp=%d", behind.Unix())
+		late := open(t, c)
+		wantErr(t, placeOrder(t.Context(), late, newUnpaid(1, 1, 1, time.Now().Add(10*time.Minute)), true))
+		_, err = late.AdmissionStore().Persist(t.Context(), []order.Accepted{{OrderID: 2, VoucherID: 2, UserID: 2, At: time.Now(), Epoch: 2, Seq: 1}})
+		wantErr(t, err)
+		for id := range int64(2) {
+			details, err := d.Life().Details(t.Context(), id+1)
+			if left := details.PayBy.Sub(behind); err != nil || left > 10*time.Minute || left < 5*time.Minute {
+				t.Errorf("order %d has %v to pay, %v", id+1, left, err)
+			}
+		}
+	})
+}
+
 func placeUnpaid(t testing.TB, d *DB, id, userID int64) {
 	t.Helper()
 	noErr(t, placeOrder(context.Background(), d, newUnpaid(id, 1, userID, time.Now().Add(time.Hour)), true))

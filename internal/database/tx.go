@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"seckill/internal/order"
 	"seckill/internal/voucher"
@@ -131,18 +132,23 @@ func (t *tx) insertUnpaid(o order.Order, insert write) error {
 	if err := t.enqueue(insert); err != nil {
 		return err
 	}
-	return t.enqueue(newPayments(held))
+	return t.enqueue(t.db.newPayments(held))
 }
 
-// newPayments records what is to be paid for orders, and until when.
-func newPayments(orders []heldOrder) write {
+// newPayments records what is to be paid for orders, and until when. [Life.due] asks the database's clock whether that time
+// is over, so the time that is left counts from that clock on: the process's may be off.
+func (d *DB) newPayments(orders []heldOrder) write {
+	payBy, at := "?", func(t time.Time) any { return stamp(t) }
+	if d.batches { // SQLite is in this process
+		payBy, at = "UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND", func(t time.Time) any { return time.Until(t).Microseconds() }
+	}
 	args := make([]any, 0, 5*len(orders))
 	for _, o := range orders {
-		args = append(args, o.ID, o.bucket, o.AmountCents, stamp(o.PayBy), stamp(o.CreatedAt))
+		args = append(args, o.ID, o.bucket, o.AmountCents, at(o.PayBy), stamp(o.CreatedAt))
 	}
 	return write{
 		query: "INSERT INTO order_payments (order_id, bucket, amount_cents, pay_by, unpaid_at, unpaid) VALUES " +
-			rowsOf(len(orders), "(?, ?, ?, ?, ?, TRUE)"),
+			rowsOf(len(orders), "(?, ?, ?, "+payBy+", ?, TRUE)"),
 		args: args,
 	}
 }
