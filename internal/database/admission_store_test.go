@@ -1,18 +1,12 @@
 package database
 
 import (
-	"bytes"
-	"context"
 	"errors"
-	"log/slog"
 	"math/rand/v2"
 	"reflect"
 	"slices"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"seckill/internal/order"
 	"seckill/internal/testkit"
@@ -222,66 +216,6 @@ func TestPersistNeverOversells(t *testing.T) {
 			t.Errorf("%v", outcomes)
 		}
 		wantAudit(t, d, order.Audit{InitialStock: 12, Stock: 2, Orders: 10, DistinctUsers: 10})
-	})
-}
-
-// Somebody keeps the voucher's row locked. Persist waits for it once, as its caller has other vouchers' orders to write.
-func TestPersistWaitsOnceForALockedRow(t *testing.T) {
-	t.Parallel()
-	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
-		c := databaseConfig(where)
-		c.LockWait = time.Second
-		var log bytes.Buffer
-		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
-		d := openMigrated(t, c)
-		openVoucher(t, d, 1, 10)
-		wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
-			wantErr(t, flushed(ctx, tx, tx.Decrement(ctx, 1)))
-			_, err := d.AdmissionStore().Persist(t.Context(), acceptedRange(1, 4, 1))
-			wantErr(t, err, order.ErrUnavailable)
-			return tx.SetStock(ctx, 1, 10)
-		}))
-		if strings.Contains(log.String(), "trying again") {
-			t.Errorf("it was repeated: %s", log.String())
-		}
-		_, err := d.AdmissionStore().Persist(t.Context(), acceptedRange(1, 4, 1))
-		wantErr(t, err)
-		wantAudit(t, d, order.Audit{InitialStock: 10, Stock: 7, Orders: 3, DistinctUsers: 3})
-		wantNoOpenTransaction(t, d)
-	})
-}
-
-// Buyers wait for one voucher's row, which somebody keeps locked, with all connections that they can get. The accepted
-// orders of another voucher do not wait for them.
-func TestPersistWhileBuyersWaitForARow(t *testing.T) {
-	t.Parallel()
-	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
-		c := databaseConfig(where)
-		c.MaxWriters, c.LockWait, c.ReadTimeout = 4, time.Minute, 2*time.Minute
-		d := openMigrated(t, c)
-		createVoucher(t, d, 1, 10)
-		openVoucher(t, d, 2, 10)
-		conn, err := d.readers.Conn(t.Context())
-		wantErr(t, err)
-		for _, query := range []string{"BEGIN", "UPDATE vouchers SET stock = stock WHERE id = 1"} {
-			_, err := conn.ExecContext(t.Context(), query)
-			wantErr(t, err)
-		}
-		var buyers sync.WaitGroup
-		for range 20 {
-			buyers.Go(func() {
-				_ = transact(t, d, func(ctx context.Context, tx order.Tx) error { return flushed(ctx, tx, tx.Decrement(ctx, 1)) })
-			})
-		}
-		testkit.Until(t, "buyers that wait for a connection", func() bool { return d.writers.Stats().WaitCount > 0 })
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // half of what a buyer waits for the row
-		defer cancel()
-		if _, err := d.AdmissionStore().Persist(ctx, acceptedRange(1, 4, 2)); err != nil {
-			t.Errorf("accepted orders of the other voucher: %v", err)
-		}
-		_, err = conn.ExecContext(t.Context(), "ROLLBACK")
-		wantErr(t, errors.Join(err, conn.Close()))
-		buyers.Wait()
 	})
 }
 
