@@ -38,10 +38,11 @@
 //	another way, or writing it panics      the same voucher and bucket was written since the previous
 //	                                       one. Reject it after MaxFailures counted failures. Without
 //	                                       such orders it waits: the database may refuse all of them
-//	several attempts at one voucher's      try no more of its orders, set the rest aside, and do the
-//	orders fail in a row, or two that      same as in an outage, with the streams of this voucher
-//	wait for its row to be unlocked        only. Orders that have failed the fewest times are tried
-//	                                       first
+//	several attempts at one voucher's      try no more of its orders, set the rest aside, and try
+//	orders fail in a row, or two that      some every 2 s, those first that have failed the fewest
+//	wait for its row to be unlocked        times. Once one is written, write the others in batches.
+//	                                       Unless the database objects to the orders, read no new
+//	                                       ones of the voucher meanwhile
 //	an entry fails, and the error says     queue it for a retry, however often others are written
 //	nothing about it
 //	a rejection cannot be recorded         offer the order to the database again later

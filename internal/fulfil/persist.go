@@ -82,7 +82,7 @@ func (b *bisection) write(ctx context.Context, part []entry) error {
 	}
 	// A server that answers is not spared by a pause, and the next part may be of a voucher that it takes.
 	b.pauseDue = saysNothing(err)
-	if one {
+	if _, final := rejectionReason(err); one && !final {
 		b.countFailure(part, time.Since(began), err)
 	}
 	switch half := len(part) / 2; {
