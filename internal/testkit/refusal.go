@@ -78,10 +78,8 @@ func Refusals(server *SQLServer, db Database) []Refusal {
 		return append(all, Refusal{"disk full", tableFull, r.diskFull})
 	}
 	// A table that has grown keeps free pages, so a full disk would not stop it for hundreds of orders.
-	full := r.schema + ".full"
-	return append(all, Refusal{"error of a full disk", tableFull, r.statements(
-		fmt.Sprintf("CREATE TRIGGER %s BEFORE INSERT ON %s.orders FOR EACH ROW SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = %d", full, r.schema, tableFull),
-		"DROP TRIGGER "+full,
+	return append(all, Refusal{"error of a full disk", tableFull, r.trigger(
+		"full", "BEFORE INSERT", "orders", fmt.Sprintf("SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = %d", tableFull),
 	)})
 }
 
@@ -89,16 +87,9 @@ func Refusals(server *SQLServer, db Database) []Refusal {
 func VoucherRefusals(server *SQLServer, db Database, voucherID int64) []Refusal {
 	r := &refuser{server: server.process, db: db}
 	_, r.schema, _ = strings.Cut(db.DSN, "/")
-	orders, trigger, known := r.schema+".orders", r.schema+".refuses", r.schema+".known"
+	orders, known := r.schema+".orders", r.schema+".known"
 	return []Refusal{
-		{"trigger", 1644, r.changes([]string{
-			fmt.Sprintf("CREATE TRIGGER %s BEFORE UPDATE ON %s.vouchers FOR EACH ROW IF NEW.id = %d THEN SIGNAL SQLSTATE '45000'; END IF", trigger, r.schema, voucherID),
-		}, []string{
-			// MariaDB 10.11 keeps a trigger that it drops if a connection was killed while it read the table's triggers:
-			// the server then has them as "Unknown trigger has an error in its body" until it reads them again.
-			"FLUSH TABLES " + r.schema + ".vouchers",
-			"DROP TRIGGER " + trigger,
-		})},
+		{"trigger", 1644, r.trigger("refuses", "BEFORE UPDATE", "vouchers", fmt.Sprintf("IF NEW.id = %d THEN SIGNAL SQLSTATE '45000'; END IF", voucherID))},
 		{"foreign key", 1452, r.changes([]string{
 			"CREATE TABLE " + known + " (id BIGINT PRIMARY KEY)",
 			fmt.Sprintf("INSERT INTO %s SELECT id FROM %s.vouchers WHERE id <> %d", known, r.schema, voucherID),
@@ -156,6 +147,18 @@ func (r *refuser) admin(ctx context.Context) (*sql.Conn, func() error, error) {
 // statements begins a refusal with one statement and ends it with another one.
 func (r *refuser) statements(begin, end string) func(context.Context) (func(context.Context) error, error) {
 	return r.changes([]string{begin}, []string{end})
+}
+
+// trigger is a refusal by a trigger of a table.
+//
+// MariaDB 10.11 keeps a trigger that it drops if a connection was killed while it read the table's triggers: the server
+// then has them as "Unknown trigger has an error in its body", until it reads them again.
+func (r *refuser) trigger(name, event, table, body string) func(context.Context) (func(context.Context) error, error) {
+	name, table = r.schema+"."+name, r.schema+"."+table
+	return r.changes(
+		[]string{"CREATE TRIGGER " + name + " " + event + " ON " + table + " FOR EACH ROW " + body},
+		[]string{"FLUSH TABLES " + table, "DROP TRIGGER " + name},
+	)
 }
 
 // execAll executes statements until one fails.
