@@ -90,6 +90,13 @@ func (h *dbHealth) failed(began time.Time, err error) (since time.Time, first bo
 	return h.failingSince, first
 }
 
+// inOutage reports whether an outage was reported that has not ended.
+func (h *dbHealth) inOutage() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.reported
+}
+
 // healthy reports whether the latest write succeeded, less than outageAfter ago.
 func (h *dbHealth) healthy() bool {
 	h.mu.Lock()

@@ -83,7 +83,7 @@ func (b *bisection) write(ctx context.Context, part []entry) error {
 	// A server that answers is not spared by a pause, and the next part may be of a voucher that it takes.
 	b.pauseDue = saysNothing(err)
 	if _, final := rejectionReason(err); one && !final {
-		b.countFailure(part, time.Since(began), err)
+		b.countFailure(ctx, part, time.Since(began), err)
 	}
 	switch half := len(part) / 2; {
 	case half == 0:
@@ -98,12 +98,13 @@ func (b *bisection) write(ctx context.Context, part []entry) error {
 
 // countFailure counts a failure of a part that has orders of one voucher. If it says nothing about the orders, then after
 // maxRefused of them the voucher's retries are paused.
-func (b *bisection) countFailure(part []entry, took time.Duration, err error) {
+func (b *bisection) countFailure(ctx context.Context, part []entry, took time.Duration, err error) {
 	voucherID := part[0].voucher
 	if b.failures[voucherID]++; took >= outageAfter {
 		b.failures[voucherID] += slowFailure - 1
 	}
 	if saysNothing(err) && b.failures[voucherID] >= maxRefused {
+		b.warnRefused(ctx, part[0], err)
 		b.pauseVoucher(part[0].stream, took, true)
 	}
 }

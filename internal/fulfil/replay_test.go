@@ -2,7 +2,10 @@ package fulfil
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -31,7 +34,11 @@ func newTwoStreams(first, second int) twoStreams {
 
 // run starts a worker that reads some streams from a reader. It ends when end is called.
 func (m twoStreams) run(t *testing.T, from streamReader, to order.AdmissionStore, streams ...*stream) (end func()) {
-	f := newFulfiller(Config{Name: "w", Store: to, Log: slog.New(slog.DiscardHandler)}.withDefaults(), from)
+	return m.runLogged(t, io.Discard, from, to, streams...)
+}
+
+func (m twoStreams) runLogged(t *testing.T, log io.Writer, from streamReader, to order.AdmissionStore, streams ...*stream) (end func()) {
+	f := newFulfiller(Config{Name: "w", Store: to, Log: slog.New(slog.NewTextHandler(log, nil))}.withDefaults(), from)
 	f.setWatched(streams)
 	f.heartbeat(t.Context())
 	endHeartbeat := f.startHeartbeat()
@@ -140,6 +147,30 @@ func TestReplayHoldsUpNoOther(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// The log says once a minute which voucher's orders wait, and why, while others are written. In an outage it does not blame
+// a voucher.
+func TestLogNamesTheVoucherThatWaits(t *testing.T) {
+	t.Parallel()
+	for others, want := range map[bool]int{true: 10, false: 0} {
+		t.Run(fmt.Sprint("others are written: ", others), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newTwoStreams(64, 0)
+				var log strings.Builder
+				end := m.runLogged(t, &log, m, firstFails{fakeAdmissionStore{m.fakeStreams}, m.second, order.ErrUnavailable}, m.second.stream, m.stream)
+				for range 600 {
+					if time.Sleep(time.Second); others {
+						m.second.set(m.second.accept)
+					}
+				}
+				end()
+				if n := strings.Count(log.String(), "the database refuses an order, trying again later\" voucher=1"); n < want-1 || n > want+1 {
+					t.Errorf("%d lines in ten minutes: %s", n, log.String())
+				}
+			})
+		})
 	}
 }
 

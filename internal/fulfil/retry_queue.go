@@ -261,7 +261,7 @@ func (w *worker) requeue(ctx context.Context, e retryEntry, took time.Duration, 
 		if e.countedFailures >= w.config.MaxFailures {
 			return w.reject(ctx, e, Failed, err)
 		}
-	} else if !saysNothing(err) {
+	} else {
 		w.warnRefused(ctx, e.entry, err)
 	}
 	e.alike = alike
@@ -274,9 +274,10 @@ func (w *worker) requeue(ctx context.Context, e retryEntry, took time.Duration, 
 const warnEvery = time.Minute
 
 // warnRefused logs that the database refuses an order, which says nothing of the order yet: it may refuse all orders of
-// the voucher.
+// the voucher. In an outage another line says why.
 func (w *worker) warnRefused(ctx context.Context, e entry, err error) {
-	if last, warned := w.warnedOf[e.stream]; warned && time.Since(last) < warnEvery {
+	last, warned := w.warnedOf[e.stream]
+	if warned && time.Since(last) < warnEvery || saysNothing(err) && w.health.inOutage() {
 		return
 	}
 	w.warnedOf[e.stream] = time.Now()
