@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/go-sql-driver/mysql"
 )
@@ -297,20 +296,29 @@ func (r *refuser) tooManyConnections(ctx context.Context) (func(context.Context)
 const tableFull = 1114
 
 // diskFull fills the tablespace of a server with [SmallTablespace].
+//
+// Dropping a table needs space for its undo log, of which the end may find none. A transaction that began before has some
+// for itself, and its rollback frees what it has inserted.
 func (r *refuser) diskFull(ctx context.Context) (func(context.Context) error, error) {
 	admin, done, err := r.admin(ctx)
 	if err != nil {
 		return nil, err
 	}
-	filler := r.schema + ".filler"
+	holder, holderDone, err := r.admin(ctx)
+	if err != nil {
+		return nil, errors.Join(err, done())
+	}
+	filler, reserve := r.schema+".filler", r.schema+".reserve"
 	end := func(ctx context.Context) error {
-		// Dropping a table needs a little space, too, which other statements take and free again.
-		_, err := admin.ExecContext(ctx, "DROP TABLE IF EXISTS "+filler)
-		for n := 0; isFull(err) && n < 500; n++ {
-			time.Sleep(10 * time.Millisecond)
-			_, err = admin.ExecContext(ctx, "DROP TABLE IF EXISTS "+filler)
-		}
-		return errors.Join(err, done())
+		return errors.Join(
+			execAll(ctx, holder, []string{"ROLLBACK"}), holderDone(),
+			execAll(ctx, admin, []string{"DROP TABLE IF EXISTS " + filler, "DROP TABLE IF EXISTS " + reserve}), done(),
+		)
+	}
+	if err := execAll(ctx, holder, []string{
+		"CREATE TABLE " + reserve + " (room LONGBLOB)", "BEGIN", "INSERT INTO " + reserve + " VALUES (REPEAT('x', 512 * 1024))",
+	}); err != nil {
+		return nil, errors.Join(err, end(ctx))
 	}
 	_, err = admin.ExecContext(ctx, "CREATE TABLE "+filler+" (id INT AUTO_INCREMENT PRIMARY KEY, room LONGBLOB)")
 	for _, size := range []int{1 << 20, 64 << 10, 4 << 10} {
