@@ -90,7 +90,7 @@ func BenchmarkSell(b *testing.B) {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
 			where := testkit.NewMariaDB(b).Database(b)
 			c := databaseConfig(where)
-			c.MaxWriters = writers
+			c.MaxWriters = writers * admissionShare / (admissionShare - 1) // those for admission come on top
 			d := openMigrated(b, c)
 			createVoucher(b, d, 1, benchStock)
 			inParallel(b, func(ctx context.Context, n int64) error {
