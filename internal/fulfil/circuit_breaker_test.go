@@ -131,8 +131,12 @@ func TestNodeHangs(t *testing.T) {
 	if took := watch.Stop(); took > 2500*time.Millisecond {
 		t.Errorf("the stop took %v", took)
 	}
-	s.run(named)
+	started, _ := s.run(named)
 	goesOn("started while the node hangs", openFor)
+	testkit.Until(t, "the voucher is listed, with the buckets of the node", func() bool {
+		vouchers, complete := started.Watched()
+		return complete && len(vouchers) == 1 && vouchers[0].Buckets == s.buckets
+	})
 	thaw()
 	s.checkFinalState()
 }

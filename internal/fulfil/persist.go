@@ -38,10 +38,12 @@ func (w *worker) persist(ctx context.Context, batch []entry) (failed error) {
 // after the parts that wait already.
 type bisection struct {
 	*worker
-	parts    [][]entry
-	attempts int  // that failed since the latest success, and say nothing about the orders
-	pauseDue bool // the latest attempt was such a one, and no pause followed yet
-	// failures counts those of the parts that have orders of one voucher, since one of them was written.
+	parts [][]entry
+	// attempts is how many attempts have failed since the latest success with an error that says nothing about the orders.
+	// pauseDue: the latest attempt was one of these, and no pause has followed yet.
+	attempts int
+	pauseDue bool
+	// failures counts, by voucher, the failures of parts with orders of this voucher only. A success of the voucher resets it.
 	failures map[int64]int
 }
 
@@ -142,7 +144,8 @@ func (w *worker) queue(ctx context.Context, e retryEntry) {
 	}
 }
 
-// withoutRefused sets those entries aside of whose streams the database takes no orders.
+// withoutRefused returns a batch without the entries of streams whose orders the database does not take. It sets these
+// entries aside.
 func (w *worker) withoutRefused(ctx context.Context, batch []entry) []entry {
 	refused := w.refusesAll()
 	return slices.DeleteFunc(slices.Clone(batch), func(e entry) bool {

@@ -151,9 +151,10 @@ func (w *worker) pauseVoucher(of *stream, took time.Duration, refusesAll bool) {
 
 func (w *worker) retryPaused(s *stream) bool { return time.Now().Before(w.retryPauses[s].until) }
 
-// refusesAll tells of which streams the database takes no orders: until their pause is over, and while there are entries
-// set aside that will show whether it takes them again. New entries of these streams stay in Redis, so that the retry queue
-// does not grow with them, and none is tried together with others.
+// refusesAll returns a function that reports whether the database takes no orders of a stream. That holds until the pause of
+// the stream is over, and then as long as entries are set aside: one of them will show whether the database takes orders
+// again. Meanwhile new entries of the stream stay in Redis, so that the retry queue does not grow, and no entry of the stream
+// is tried together with others.
 func (w *worker) refusesAll() func(*stream) bool {
 	refused := map[*stream]bool{}
 	for s, p := range w.retryPauses {

@@ -200,7 +200,8 @@ func (w *worker) readNew(ctx context.Context, streams []*stream, share int, bloc
 	return entries
 }
 
-// readyStreams lists the available streams without pending entries to replay, of which the database takes orders.
+// readyStreams lists the streams that new entries are read from. Left out are the streams that are paused after a failure,
+// those with pending entries to replay, and those whose orders the database does not take.
 func (w *worker) readyStreams() []*stream {
 	refused := w.refusesAll()
 	return slices.DeleteFunc(w.availableStreams(), func(s *stream) bool { return w.streams[s].replay || refused(s) })

@@ -297,8 +297,8 @@ const tableFull = 1114
 
 // diskFull fills the tablespace of a server with [SmallTablespace].
 //
-// Dropping a table needs space for its undo log, of which the end may find none. A transaction that began before has some
-// for itself, and its rollback frees what it has inserted.
+// DROP TABLE writes an undo log, and a full tablespace has no page for it. So a second transaction inserts 512 KB before
+// the tablespace is full. Its rollback needs no new page, and frees the space that DROP TABLE needs.
 func (r *refuser) diskFull(ctx context.Context) (func(context.Context) error, error) {
 	admin, done, err := r.admin(ctx)
 	if err != nil {
