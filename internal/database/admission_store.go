@@ -29,9 +29,6 @@ const MaxBatch = 2000
 // It inserts the orders before it takes the stock. So the voucher's row, which every other batch waits
 // for, is locked for one statement and the commit only. If another process writes the same batch at the
 // same time, the primary key lets one of them win.
-//
-// A deadlock is repeated. A row that stays locked for Config.LockWait is not waited for again: the caller has batches of
-// other vouchers to write.
 func (s *AdmissionStore) Persist(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
 	if len(batch) > MaxBatch {
 		return nil, fmt.Errorf("database: a batch of %d orders, at most %d", len(batch), MaxBatch)
@@ -56,9 +53,7 @@ func (s *AdmissionStore) Persist(ctx context.Context, batch []order.Accepted) ([
 		if err != nil {
 			return nil, err
 		}
-		err = s.db.transactOn(ctx, s.db.admission, s.db.config.LockWait/2, func(_ context.Context, t *tx) error {
-			return t.persist(missing, late, prices)
-		})
+		err = s.transact(ctx, func(_ context.Context, t *tx) error { return t.persist(missing, late, prices) })
 		switch {
 		case errors.Is(err, errDuplicate):
 			previouslyMissing = n // another process may have written one of the orders meanwhile: query again

@@ -143,7 +143,8 @@ func (t *tx) changeState(orders []heldOrder, from, to order.Status) (order.Move,
 // ExpireDue implements [order.LifeStore]. The first query finds due orders by their index, and locks
 // nothing. Each transaction then takes those of one voucher, and leaves out orders that another transaction
 // has locked: another process expires them, or a buyer pays or cancels at this moment. A voucher whose
-// transaction fails keeps the orders of no other one waiting, however many due orders it has.
+// transaction fails keeps the orders of no other one waiting, however many due orders it has; one whose row is locked does
+// so for Config.LockWait, once for each page of its orders.
 func (l *Life) ExpireDue(ctx context.Context, limit int) (n int, failed error) {
 	for left := 0; ; { // of the orders so far, those that are due still
 		due, err := l.due(ctx, left, limit)
@@ -196,7 +197,7 @@ func (l *Life) due(ctx context.Context, except, limit int) (due []heldOrder, err
 
 // expire expires those of some orders of one voucher that are still unpaid and not locked.
 func (l *Life) expire(ctx context.Context, due []heldOrder) (n int, err error) {
-	err = l.db.transact(ctx, func(ctx context.Context, t *tx) error {
+	err = l.db.transactOn(ctx, l.db.writers, l.db.waitsOnce(), func(ctx context.Context, t *tx) error {
 		if err := t.begin(ctx); err != nil {
 			return err
 		}

@@ -14,6 +14,9 @@ import (
 	"seckill/internal/testkit"
 )
 
+// repeated is what the log says of a transaction that is repeated.
+const repeated = "database collision, trying again"
+
 // Somebody keeps the voucher's row locked. Persist waits for it once, as its caller has other vouchers' orders to write.
 func TestPersistWaitsOnceForALockedRow(t *testing.T) {
 	t.Parallel()
@@ -26,7 +29,6 @@ func TestPersistWaitsOnceForALockedRow(t *testing.T) {
 		openVoucher(t, d, 1, 10)
 		wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
 			wantErr(t, flushed(ctx, tx, tx.Decrement(ctx, 1)))
-			const repeated = "database collision, trying again"
 			_, err := d.AdmissionStore().Persist(t.Context(), acceptedRange(1, 4, 1))
 			wantErr(t, err, order.ErrUnavailable)
 			if strings.Contains(log.String(), repeated) {
@@ -79,5 +81,33 @@ func TestPersistWhileBuyersWaitForARow(t *testing.T) {
 		_, err = conn.ExecContext(t.Context(), "ROLLBACK")
 		wantErr(t, errors.Join(err, conn.Close()))
 		buyers.Wait()
+	})
+}
+
+// Somebody keeps one voucher's row locked. Unpaid orders of other vouchers expire after one wait for it.
+func TestExpiryWaitsOnceForALockedRow(t *testing.T) {
+	t.Parallel()
+	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
+		c := databaseConfig(where)
+		c.LockWait = time.Second
+		var log bytes.Buffer
+		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		d := openMigrated(t, c)
+		for id := range int64(2) {
+			createVoucher(t, d, id+1, 10)
+			wantErr(t, placeOrder(t.Context(), d, newUnpaid(id+1, id+1, 1, time.Now().Add(-time.Minute)), true))
+		}
+		wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
+			wantErr(t, flushed(ctx, tx, tx.Decrement(ctx, 1)))
+			if n, err := d.Life().ExpireDue(t.Context(), 10); n != 1 || !errors.Is(err, order.ErrUnavailable) {
+				t.Errorf("%d orders expired, %v", n, err)
+			}
+			return nil
+		}))
+		if strings.Contains(log.String(), repeated) {
+			t.Errorf("it was repeated: %s", log.String())
+		}
+		wantState(t, d, 1, order.Unpaid)
+		wantState(t, d, 2, order.Unpaid, order.Expired)
 	})
 }

@@ -34,9 +34,14 @@ func (d *DB) transact(ctx context.Context, fn func(ctx context.Context, t *tx) e
 	return d.transactOn(ctx, d.writers, forever, fn)
 }
 
+// transact repeats a deadlock, like that of DB. But it waits for a locked row only once: its callers try again themselves,
+// and have other vouchers to work on meanwhile.
 func (s *AdmissionStore) transact(ctx context.Context, fn func(ctx context.Context, t *tx) error) error {
-	return s.db.transactOn(ctx, s.db.admission, forever, fn)
+	return s.db.transactOn(ctx, s.db.admission, s.db.waitsOnce(), fn)
 }
+
+// waitsOnce is how long an attempt takes at least that has waited for a locked row, and no deadlock does.
+func (d *DB) waitsOnce() time.Duration { return d.config.LockWait / 2 }
 
 // transactOn is transact on the connections of a pool. An attempt that took as long as longest is not repeated.
 func (d *DB) transactOn(ctx context.Context, pool *sql.DB, longest time.Duration, fn func(ctx context.Context, t *tx) error) error {
