@@ -195,6 +195,12 @@ func TestMoneyIsNeverDropped(t *testing.T) {
 		if n, cents, err := d.Life().UnmatchedPayments(t.Context()); err != nil || n != 2 || cents != 2*priceCents {
 			t.Errorf("%d unmatched payments of %d, %v", n, cents, err)
 		}
+		for range 2 { // an operator gives it back at the provider, which says so
+			wantErr(t, d.Life().MarkRefunded(t.Context(), "nobody"))
+		}
+		if n, cents, err := d.Life().UnmatchedPayments(t.Context()); err != nil || n != 1 || cents != priceCents {
+			t.Errorf("after one was given back: %d unmatched payments of %d, %v", n, cents, err)
+		}
 		wantErr(t, placeOrder(t.Context(), d, newOrder(11, 1, 101), true))
 		settles(t, d, receipt("gift", 11), order.Settlement{Outcome: order.RefundNotPayable})
 		due, err := d.Life().DueRefunds(t.Context(), "", 10)

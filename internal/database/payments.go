@@ -232,7 +232,7 @@ func (l *Life) MarkRefunded(ctx context.Context, paymentID string) error {
 			}
 		}
 		return t.enqueue(write{
-			query: "UPDATE payments SET refund_due = FALSE, refunded_at = ? WHERE payment_id = ? AND refund_due = TRUE",
+			query: "UPDATE payments SET refund_due = FALSE, refunded_at = ? WHERE payment_id = ? AND refunded_at IS NULL AND (refund_due = TRUE OR outcome = 'unmatched')",
 			args:  []any{stamp(time.Now()), paymentID},
 		})
 	})
@@ -244,7 +244,7 @@ func (l *Life) MarkRefunded(ctx context.Context, paymentID string) error {
 
 // UnmatchedPayments implements [order.LifeStore].
 func (l *Life) UnmatchedPayments(ctx context.Context) (payments, cents int64, err error) {
-	const query = "SELECT COUNT(*), COALESCE(SUM(amount_cents), 0) FROM payments WHERE refund_due = FALSE AND outcome = 'unmatched'"
+	const query = "SELECT COUNT(*), COALESCE(SUM(amount_cents), 0) FROM payments WHERE outcome = 'unmatched' AND refunded_at IS NULL"
 	err = (&tx{db: l.db}).read(ctx, query, nil, &payments, &cents)
 	return payments, cents, err
 }
