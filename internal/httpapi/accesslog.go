@@ -13,16 +13,17 @@ import (
 //	info         the request changed something or was refused
 //	debug        what happens ten thousand times a second in a rush: reads, ordinary refusals
 //
-// Lines of refusals are bounded by [maxRefusalLines]. The next line with the same code says how many are missing.
+// Lines of refusals, and of requests that their user may repeat for nothing, are bounded by [maxLines]. The next line with
+// the same outcome says how many are missing.
 func (a *API) logAccess(r *request, out reply, took time.Duration) {
 	ctx, level := r.Context(), levelOf(r.Method, out)
 	if !a.deps.Log.Enabled(ctx, level) {
 		return
 	}
 	missing := 0
-	if out.problem != nil && level == slog.LevelInfo {
+	if limit := a.lines[out.outcome]; limit != nil && level == slog.LevelInfo && (out.problem != nil || r.user != 0) {
 		var ok bool
-		if missing, ok = a.problems.lines[out.problem.code].take(time.Now()); !ok {
+		if missing, ok = limit.take(time.Now()); !ok {
 			return
 		}
 	}

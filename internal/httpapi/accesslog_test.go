@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"seckill/internal/order"
 )
 
 // logged returns how many lines the log has for each outcome, and how many they say are missing.
@@ -71,6 +74,30 @@ func TestRefusalsAreLoggedWithinABound(t *testing.T) {
 		r.serve(t.Context(), http.MethodGet, "/nowhere")
 		if lines, suppressed := r.logged(t); lines["not_found"]+suppressed["not_found"] != 3*clients*each+1 {
 			t.Errorf("%d lines and %d suppressed of %d requests", lines["not_found"], suppressed["not_found"], 3*clients*each+1)
+		}
+	})
+}
+
+// A user who repeats what has taken effect, an order under its key or the request for a payment, fills no log either. Orders
+// are all logged: the stock bounds them.
+func TestRepetitionsAreLoggedWithinABound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFixture(t, lab)
+		r.life.payment = order.Payment{ID: "pay_1", URL: "http://pay.example/pay_1", OrderID: 7}
+		const each = 200
+		for n := range each {
+			r.serve(t.Context(), http.MethodPost, "/api/v1/vouchers/1/orders", "X-User-ID", "42", "Idempotency-Key", "again")
+			r.serve(t.Context(), http.MethodPost, "/api/v1/orders/7/payment", "X-User-ID", "42")
+			r.serve(t.Context(), http.MethodPost, "/api/v1/vouchers/1/orders", "X-User-ID", strconv.Itoa(100+n))
+		}
+		lines, _ := r.logged(t)
+		if lines["replayed"] != 10 || lines["ok"] != 10 || lines["confirmed"] != each+1 {
+			t.Errorf("lines of %d repetitions, payments and orders: %v", each, lines)
+		}
+		time.Sleep(time.Second)
+		r.serve(t.Context(), http.MethodPost, "/api/v1/orders/7/payment", "X-User-ID", "42")
+		if _, suppressed := r.logged(t); suppressed["ok"] != each-10 {
+			t.Errorf("%d lines are said to be missing, want %d", suppressed["ok"], each-10)
 		}
 	})
 }
