@@ -91,6 +91,13 @@ func TestStatesThatDoNotAllowIt(t *testing.T) {
 			wantProblem(t, r.do(t, call{"POST", "/api/v1/orders/7/" + c.path, body, user}), 400, "invalid_request")
 		}
 	}
+	r.life.err = fmt.Errorf("%w: code \"amount_too_small\"", order.ErrPaymentRefused)
+	if p := wantProblem(t, r.do(t, call{"POST", "/api/v1/orders/7/payment", "", user}), 409, "not_payable"); p.Detail != "" {
+		t.Errorf("the buyer is told what the provider says to its operator: %+v", p)
+	}
+	if !strings.Contains(r.log.String(), "amount_too_small") {
+		t.Error("the log does not say why the provider refuses")
+	}
 	strict := newFixture(t)
 	for _, path := range []string{"payment", "cancel", "refund"} {
 		wantProblem(t, strict.do(t, call{"POST", "/api/v1/orders/7/" + path, "", nil}), 401, "unauthenticated")

@@ -116,6 +116,7 @@ func table() []*problem {
 		{conflict, "not_cancellable", "The order cannot be cancelled in its state", is(order.ErrNotCancellable), effectNone, showDetail | routine, nil},
 		{conflict, "not_payable", "The order cannot be paid in its state", is(order.ErrNotPayable), effectNone, showDetail | routine, nil},
 		{conflict, "not_refundable", "The order cannot be refunded in its state", is(order.ErrNotRefundable), effectNone, showDetail | routine, nil},
+		{conflict, "not_payable", "The payment provider does not take this payment", is(order.ErrPaymentRefused), effectNone, 0, nil},
 		{bad, "invalid_request", "The request is not valid", is(errInvalid, voucher.ErrInvalid, payment.ErrMalformed), effectNone, showDetail, nil},
 		{unauthorized, "unauthenticated", "Who are you?", is(errUnauthenticated), effectNone, showDetail, nil},
 		{unauthorized, "unauthenticated", "The webhook is not accepted", is(payment.ErrForged, payment.ErrStale), effectNone, closeConnection, nil},
@@ -142,7 +143,6 @@ func is(errs ...error) []error { return errs }
 type problems struct {
 	rows           []*problem
 	gone, internal *problem
-	lines          map[string]*lineLimit // of the log, by code
 
 	contentType, json  []string
 	noStore, challenge []string
@@ -162,10 +162,8 @@ func newProblems() *problems {
 		noStore:         []string{"no-store"},
 		closeConnection: []string{"close"},
 		challenge:       []string{`Bearer realm="seckill"`},
-		lines:           make(map[string]*lineLimit),
 	}
 	for _, p := range ps.rows {
-		ps.lines[p.code] = &lineLimit{}
 		p.prefix = fmt.Appendf(nil, `{"type":"urn:seckill:problem:%s","title":%q,"status":%d,"code":%q`,
 			p.code, p.title, p.status, p.code)
 	}

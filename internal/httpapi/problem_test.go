@@ -53,6 +53,7 @@ func domainErrors() map[string]answered {
 		"order.ErrNotPayable":         {order.ErrNotPayable, conflict, "not_payable"},
 		"order.ErrNotRefundable":      {order.ErrNotRefundable, conflict, "not_refundable"},
 		"order.ErrPaymentUnavailable": {order.ErrPaymentUnavailable, unavailable, "unavailable"},
+		"order.ErrPaymentRefused":     {order.ErrPaymentRefused, conflict, "not_payable"},
 		"order.ErrPaymentNotFound":    {order.ErrPaymentNotFound, internal, "internal"},
 
 		"lock.ErrNotAcquired":   {lock.ErrNotAcquired, conflict, "busy"},

@@ -103,7 +103,7 @@ type LifeStore interface {
 	// MarkRefunded records that the provider has returned the money of a payment. The order that it had paid
 	// is [Refunded] then. A repetition changes nothing. Money that is undecided takes no voucher any more.
 	MarkRefunded(ctx context.Context, paymentID string) error
-	// UnmatchedPayments counts the money that belongs to no order.
+	// UnmatchedPayments counts the money that belongs to no order and was not given back.
 	UnmatchedPayments(ctx context.Context) (payments, cents int64, err error)
 }
 
@@ -150,12 +150,13 @@ func (l *Life) Pay(ctx context.Context, userID, id int64) (Payment, error) {
 		return Payment{}, err
 	case o.Status == Pending:
 		return Payment{}, &StateError{ErrNotPayable, Pending}
-	case l.Provider == nil:
-		return Payment{}, fmt.Errorf("%w: this server has no payment provider", ErrUnavailable)
 	}
 	p, err := l.Store.PaymentOf(ctx, id)
 	if err != nil || p.ID != "" {
 		return p, err
+	}
+	if l.Provider == nil {
+		return Payment{}, fmt.Errorf("%w: this server has no payment provider", ErrUnavailable)
 	}
 	made, err := l.Provider.Create(ctx, PaymentRequest{
 		Key: PaymentKey(id), OrderID: id, AmountCents: p.AmountCents, PayBy: p.PayBy,

@@ -23,6 +23,8 @@ type lifeStore struct {
 	due     []int
 	expiry  error
 	reads   atomic.Int64
+
+	notPayable bool // the order asks for no payment
 }
 
 func (s *lifeStore) StatesOf(_ context.Context, ids []int64) (map[int64]order.Status, error) {
@@ -39,6 +41,9 @@ func (s *lifeStore) StatesOf(_ context.Context, ids []int64) (map[int64]order.St
 func (s *lifeStore) PaymentOf(context.Context, int64) (order.Payment, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.notPayable {
+		return order.Payment{}, &order.StateError{Err: order.ErrNotPayable, Status: s.state}
+	}
 	return s.payment, nil
 }
 
@@ -170,6 +175,11 @@ func TestPayNeedsAProvider(t *testing.T) {
 	life := newLife(t, &lifeStore{state: order.Unpaid}, nil)
 	if _, err := life.Pay(t.Context(), 42, 1); !errors.Is(err, order.ErrUnavailable) {
 		t.Errorf("without a provider: %v", err)
+	}
+	// What the order's state forbids is no matter of the provider.
+	confirmed := &lifeStore{state: order.Confirmed, notPayable: true}
+	if _, err := newLife(t, confirmed, nil).Pay(t.Context(), 42, 1); !errors.Is(err, order.ErrNotPayable) {
+		t.Errorf("a confirmed order: %v", err)
 	}
 }
 

@@ -38,12 +38,14 @@ var (
 	// ErrPaymentUnavailable says that the provider gave no answer, so that the outcome is unknown. The same
 	// call with the same key may be repeated.
 	ErrPaymentUnavailable = errors.New("order: the payment provider does not answer")
+	// ErrPaymentRefused says that the provider does not take the payment, and that asking again is no use.
+	ErrPaymentRefused = errors.New("order: the payment provider refuses the payment")
 	// ErrPaymentNotFound says that the provider has no such payment.
 	ErrPaymentNotFound = errors.New("order: the payment provider has no such payment")
 )
 
-// PaymentProvider takes the buyers' money. Its errors are [ErrPaymentUnavailable], [ErrPaymentNotFound] and
-// the context's. It tells of money that it has received by itself, through [Life.Settle].
+// PaymentProvider takes the buyers' money. Its errors are [ErrPaymentUnavailable], [ErrPaymentRefused],
+// [ErrPaymentNotFound] and the context's. It tells of money that it has received by itself, through [Life.Settle].
 type PaymentProvider interface {
 	// Create returns the payment for a request: a new one, or the one of an earlier call with the same key.
 	Create(ctx context.Context, r PaymentRequest) (Payment, error)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"seckill/internal/order"
 )
 
 const apiKey = "key-of-the-tests"
@@ -87,6 +89,15 @@ func TestClientTellsErrorsApart(t *testing.T) {
 			p, err := newClient(t, server.URL, 0).Create(t.Context(), "k", request())
 			if !errors.Is(err, test.want) || err == nil && p.ID != "pay_1" {
 				t.Errorf("payment %+v, err %v, want %v", p, err, test.want)
+			}
+			domain := map[error]error{nil: nil, ErrRefused: order.ErrPaymentRefused, ErrNotFound: order.ErrPaymentNotFound}
+			want, ok := domain[test.want]
+			if !ok {
+				want = order.ErrPaymentUnavailable
+			}
+			asked := order.PaymentRequest{Key: "k", OrderID: 42, AmountCents: request().AmountCents, PayBy: request().ExpiresAt}
+			if _, err := NewProvider(newClient(t, server.URL, 0), request().Currency).Create(t.Context(), asked); !errors.Is(err, want) {
+				t.Errorf("the orders are told %v, want %v", err, want)
 			}
 			for _, other := range []error{ErrRefused, ErrNotFound, ErrUnavailable} {
 				if !errors.Is(test.want, other) && errors.Is(err, other) {

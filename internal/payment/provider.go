@@ -27,7 +27,10 @@ func (p *Provider) Create(ctx context.Context, r order.PaymentRequest) (order.Pa
 	made, err := p.client.Create(ctx, r.Key, CreatePayment{
 		Reference: strconv.FormatInt(r.OrderID, 10), AmountCents: r.AmountCents, Currency: p.currency, ExpiresAt: r.PayBy.UTC(),
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrRefused):
+		return order.Payment{}, fmt.Errorf("%w: %w", order.ErrPaymentRefused, err)
+	case err != nil:
 		return order.Payment{}, domainError(err)
 	}
 	return order.Payment{ID: made.ID, URL: made.PayURL, OrderID: r.OrderID, AmountCents: made.AmountCents, PayBy: r.PayBy}, nil
