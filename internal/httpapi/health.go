@@ -53,11 +53,13 @@ func (a *API) newDebug() http.Handler {
 		ErrorLog:      slog.NewLogLogger(a.deps.Log.Handler(), slog.LevelWarn),
 		ErrorHandling: promhttp.ContinueOnError,
 	}), a.limits.shed[limitScrapes]))
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/cmdline", a.commandLine) // pprof.Cmdline would show secrets
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	profiles := http.NewServeMux()
+	profiles.HandleFunc("/debug/pprof/", pprof.Index)
+	profiles.HandleFunc("/debug/pprof/cmdline", a.commandLine) // pprof.Cmdline would show secrets
+	profiles.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	profiles.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	profiles.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	mux.Handle("/debug/pprof/", a.refusePages(profiles))
 	return mux
 }
 

@@ -26,6 +26,19 @@ func (a *API) checkSite(r *http.Request) error {
 	return nil
 }
 
+// refusePages refuses what a page of another site makes an operator's browser ask for, in front of a handler whose GET
+// costs something or tells secrets. It applies outside lab mode too, since the debug listener asks for no token.
+func (a *API) refusePages(next http.Handler) http.Handler {
+	guard := samesite.New(a.cfg.LabHosts...)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := guard.CheckRead(r); err != nil {
+			a.refuseSite(w, r, fmt.Errorf("%w: a page of another site may have sent this", errCrossSite))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 // requireSameSite refuses cross-site requests in front of a handler that does not go through adapt.
 func (a *API) requireSameSite(next http.Handler) http.Handler {
 	if a.site == nil {
@@ -37,9 +50,14 @@ func (a *API) requireSameSite(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		out := a.renderError(&request{Request: r, id: a.ids.of(r)}, err)
-		w.Header()["Content-Type"] = out.contentType
-		w.WriteHeader(out.status)
-		_, _ = w.Write(out.body) // the client may be gone
+		a.refuseSite(w, r, err)
 	})
+}
+
+// refuseSite answers with an [errCrossSite].
+func (a *API) refuseSite(w http.ResponseWriter, r *http.Request, err error) {
+	out := a.renderError(&request{Request: r, id: a.ids.of(r)}, err)
+	w.Header()["Content-Type"] = out.contentType
+	w.WriteHeader(out.status)
+	_, _ = w.Write(out.body) // the client may be gone
 }

@@ -137,3 +137,38 @@ func TestProductionKnowsNoHosts(t *testing.T) {
 		t.Errorf("status %d, want 200", rec.Code)
 	}
 }
+
+// A GET of the profiles costs time and tells what the process does, and the debug listener asks for no token: the page of
+// another site must not reach it through an operator's browser, in lab mode or not.
+func TestProfilesAreNotForPages(t *testing.T) {
+	arrived := func(ip string) context.Context {
+		return context.WithValue(t.Context(), http.LocalAddrContextKey, net.Addr(&net.TCPAddr{IP: net.ParseIP(ip), Port: 9100}))
+	}
+	for name, o := range map[string]option{"lab": lab, "production": func(*httpapi.Config, *fixture) {}} {
+		r := newFixture(t, o)
+		for _, c := range []struct {
+			name    string
+			ctx     context.Context
+			host    string
+			headers []string
+			want    int
+		}{
+			{"go tool pprof", arrived("127.0.0.1"), "localhost:9100", nil, 200},
+			{"typed by the operator", arrived("127.0.0.1"), "127.0.0.1:9100", []string{"Sec-Fetch-Site: none"}, 200},
+			{"another site's page", arrived("127.0.0.1"), "127.0.0.1:9100", []string{"Sec-Fetch-Site: cross-site"}, 403},
+			{"another port of this machine", arrived("127.0.0.1"), "127.0.0.1:9100", []string{"Sec-Fetch-Site: same-site"}, 403},
+			{"another site's page, an older browser", arrived("127.0.0.1"), "127.0.0.1:9100", []string{"Origin: http://attacker.example"}, 403},
+			{"DNS rebinding", arrived("127.0.0.1"), "rebind.attacker.example:9100", []string{"Sec-Fetch-Site: same-origin"}, 403},
+		} {
+			for _, path := range []string{"/debug/pprof/heap?gc=1", "/debug/pprof/", "/debug/pprof/cmdline"} {
+				if rec := sent(c.ctx, r.api.Debug(), "GET", path, c.host, c.headers...); rec.Code != c.want {
+					t.Errorf("%s, %s: GET %s: status %d, want %d: %s", name, c.name, path, rec.Code, c.want, rec.Body)
+				}
+			}
+		}
+	}
+	// Where others reach the listener too, it has any name.
+	if rec := sent(arrived("10.1.2.3"), newFixture(t).api.Debug(), "GET", "/debug/pprof/cmdline", "api-1:9100"); rec.Code != http.StatusOK {
+		t.Errorf("by a name in the cluster: status %d, want 200", rec.Code)
+	}
+}

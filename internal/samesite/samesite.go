@@ -57,6 +57,20 @@ func (g *Guard) Check(r *http.Request) error {
 	return nil
 }
 
+// CheckRead is Check for a GET that costs something, on a listener that has any name. The name counts only if the connection
+// arrived at a loopback address: only there the browser of the user reaches what others do not.
+func (g *Guard) CheckRead(r *http.Request) error {
+	if arrivedAt(r).IsLoopback() && !g.serves(r) {
+		return ErrHost
+	}
+	asked := *r
+	asked.Method = http.MethodPost // the protection lets every GET pass
+	if g.forgery.Check(&asked) != nil {
+		return ErrForged
+	}
+	return nil
+}
+
 // serves reports whether the Host header names this server.
 func (g *Guard) serves(r *http.Request) bool {
 	host := r.Host
