@@ -83,9 +83,10 @@ func TestVoucherIsMissingForAWhile(t *testing.T) {
 		}
 	}
 	aside := regexp.MustCompile(`(?m)^seckill_fulfil_set_aside_orders [1-9]`)
-	if _, body := call(t, http.MethodGet, p.url+"/metrics", nil, ""); !aside.MatchString(body) {
-		t.Error("the metrics do not say that orders are set aside")
-	}
+	testkit.Until(t, "the metrics say that orders are set aside", func() bool {
+		_, body := call(t, http.MethodGet, p.url+"/metrics", nil, "")
+		return aside.MatchString(body)
+	})
 	exec(db, "INSERT INTO vouchers SELECT * FROM vouchers_away")
 	lost.checkAllConfirmed(stock, orders)
 }

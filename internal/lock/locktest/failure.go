@@ -33,7 +33,8 @@ func failedGrantIsGivenBack(t *trial) {
 	t.mustBeFree(p, "after a context that ended between grant and reply")
 
 	panics := t.fault(lock.Fault{Point: lock.AfterAcquireBeforeReply, Effect: lock.EffectPanic})
-	if !t.panics(func() { _, _ = t.acquire(lock.WithFaults(t.ctx, panics), p, lock.Options{TTL: longLease}) }) {
+	if !t.panics(func() { _, err = t.acquire(lock.WithFaults(t.ctx, panics), p, lock.Options{TTL: longLease}) }) {
+		t.checkErr(err) // it was not granted
 		t.violated("a panic between grant and reply did not reach the caller")
 	}
 	t.mustBeFree(p, "after a panic between grant and reply")
