@@ -31,12 +31,12 @@ func TestDatabaseRefuses(t *testing.T) {
 	}
 }
 
-// All refusals on both servers, each for 30 s.
+// All refusals on both servers, each for 30 s. The tablespace, which one of them fills, has room for some 60,000 orders.
 func TestSoakDatabaseRefuses(t *testing.T) {
 	testkit.Soak(t)
 	for _, engine := range refusing {
 		t.Run(engine.name, func(t *testing.T) {
-			testRefusals(t, engine.start(t, testkit.SmallTablespace()...), testkit.Refusals, 30*time.Second, 2*time.Millisecond, 2*time.Millisecond)
+			testRefusals(t, engine.start(t, testkit.SmallTablespace()...), testkit.Refusals, 30*time.Second, 10*time.Millisecond, 10*time.Millisecond)
 		})
 	}
 }
