@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"slices"
 	"testing"
 	"time"
 
@@ -73,7 +72,7 @@ func TestExperiments(t *testing.T) {
 		e := &set[i]
 		t.Run(e.ID, func(t *testing.T) {
 			parallelIfQuiet(t, e)
-			r := onAPunctualMachine(t, e.Expect, func() finding.Result { return bench.Run(t.Context(), e) })
+			r := bench.Run(t.Context(), e)
 			check(t, r)
 			if !r.AsExpected {
 				t.Errorf("observed %s, want %s: %v", r.Observed, e.Expect, r.Anomalies)
@@ -103,37 +102,13 @@ func runSwapped(t *testing.T, bench *lab.Lab, e *lab.Experiment) {
 	t.Helper()
 	t.Run(e.ID+" with the setup of "+e.Partner, func(t *testing.T) {
 		parallelIfQuiet(t, e)
-		r := onAPunctualMachine(t, e.Expect.Opposite(), func() finding.Result { return bench.Swap(t.Context(), e) })
+		r := bench.Swap(t.Context(), e)
 		check(t, r)
 		if r.AsExpected || r.Observed != e.Expect.Opposite() {
 			t.Errorf("observed %s, want %s: %v", r.Observed, e.Expect.Opposite(), r.Anomalies)
 		}
 		show(t, r)
 	})
-}
-
-// timeless are the kinds that no lateness of the machine explains.
-var timeless = []finding.Kind{
-	finding.Oversold, finding.DuplicateOrders, finding.LostOrders, finding.LostStock, finding.LostUpdates, finding.PaidForNothing,
-	finding.GivenAway, finding.ReturnedTwice,
-}
-
-// onAPunctualMachine repeats a run whose verdict is not the one that is wanted, if this process was late by a tenth of a
-// second in sum: that is the size of the experiments' margins. On a machine that keeps time the first verdict counts, and
-// everywhere that something broke which was to hold, and has nothing to do with time.
-func onAPunctualMachine(t *testing.T, want finding.Verdict, run func() finding.Result) finding.Result {
-	t.Helper()
-	const most, late = 3, 100 * time.Millisecond
-	for attempt := 1; ; attempt++ {
-		began, ran := time.Now(), testkit.StartStopwatch()
-		r := run()
-		stalled := time.Since(began) - ran.Stop()
-		counts := want == finding.Holds && slices.ContainsFunc(timeless, func(k finding.Kind) bool { return r.Anomalies[k] > 0 })
-		if r.Skipped != "" || r.Observed == want || counts || stalled < late || attempt == most {
-			return r
-		}
-		t.Logf("observed %s, want %s, on a machine that was late by %v: run again", r.Observed, want, stalled.Round(time.Millisecond))
-	}
 }
 
 // parallelIfQuiet runs quiet experiments in parallel, as [lab.Lab.RunAll] does.

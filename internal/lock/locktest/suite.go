@@ -121,7 +121,7 @@ func RunShared(t *testing.T, factory Factory, promises Promises) {
 // be told who was late, and only if lateness can explain what was found: a trial that could not
 // be run, since a server did not answer in time, or a violation that is about time. On a machine
 // that keeps time, one violation disproves a promise.
-const maxTrials = 10
+const maxTrials = 5
 
 // rest is the time between two such trials, for the machine to calm down.
 const rest = time.Second
