@@ -61,10 +61,16 @@ func Start(t TB, c Command) *Process {
 	t.Cleanup(func() {
 		p.Kill()
 		if t.Failed() {
-			t.Logf("output of %s (process %d):\n%s", c.Path, p.PID(), p.output.tail(shownLines))
+			p.logOutput(t, c.Path)
 		}
 	})
 	return p
+}
+
+// logOutput shows the end of what the process has printed.
+func (p *Process) logOutput(t TB, of string) {
+	t.Helper()
+	t.Logf("output of %s (process %d):\n%s", of, p.PID(), p.output.tail(shownLines))
 }
 
 func start(c Command) (*Process, error) {

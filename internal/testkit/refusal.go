@@ -3,10 +3,12 @@ package testkit
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 )
@@ -35,9 +37,14 @@ func (s *SQLServer) Account(t TB, db Database) Database {
 // SmallTablespace returns flags for [NewMariaDB] and [NewMySQL]: all tables share one file of at most
 // 32 MB, so that it can be filled. Without them a trigger answers [Refusals] with the error of a full disk.
 func SmallTablespace() []string {
-	return []string{
-		"--innodb-file-per-table=OFF", "--innodb-data-file-path=ibdata1:12M:autoextend:max:32M", "--innodb-autoextend-increment=1",
-	}
+	return []string{"--innodb-file-per-table=OFF", tablespaceOf(smallTablespace), "--innodb-autoextend-increment=1"}
+}
+
+const smallTablespace = 32 // MB
+
+// tablespaceOf is the flag for one file of at most that many MB.
+func tablespaceOf(mb int) string {
+	return fmt.Sprintf("--innodb-data-file-path=ibdata1:12M:autoextend:max:%dM", mb)
 }
 
 // Refusal is a state of a database server in which it refuses every write, or those for one voucher, with the same error.
@@ -128,6 +135,7 @@ type refuser struct {
 	server *sqlProcess
 	db     Database
 	schema string
+	aborts int // of the server, because of its full disk
 }
 
 // admin returns a connection as root, which the refusals do not affect.
@@ -299,7 +307,62 @@ const tableFull = 1114
 //
 // DROP TABLE writes an undo log, and a full tablespace has no page for it. So a second transaction inserts 512 KB before
 // the tablespace is full. Its rollback needs no new page, and frees the space that DROP TABLE needs.
+//
+// MariaDB 10.11 aborts when it has no space to undo a write ("[FATAL] InnoDB: Error (Out of disk space) in rollback"), and
+// once started again at the next DROP TABLE. An operator gives it more space first, and so does this.
 func (r *refuser) diskFull(ctx context.Context) (func(context.Context) error, error) {
+	empty, err := r.fillDisk(ctx)
+	for r.aborted(err) {
+		if err := r.afterAbort(ctx); err != nil {
+			return nil, err
+		}
+		empty, err = r.fillDisk(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		err := empty(ctx)
+		if r.aborted(err) {
+			return r.afterAbort(ctx)
+		}
+		return err
+	}, nil
+}
+
+// aborted reports whether an error comes from the end of the server, and waits for it.
+func (r *refuser) aborted(err error) bool {
+	if !errors.Is(err, mysql.ErrInvalidConn) && !errors.Is(err, driver.ErrBadConn) {
+		return false
+	}
+	select {
+	case <-r.server.Done():
+		return true
+	case <-time.After(stopGrace):
+		return false
+	}
+}
+
+// afterAbort starts a server that has aborted because of its full disk, with more space than it had.
+func (r *refuser) afterAbort(ctx context.Context) error {
+	r.aborts++
+	r.server.extra = append(r.server.extra, tablespaceOf((1+r.aborts)*smallTablespace)) // the last such flag counts
+	if err := r.server.restart(); err != nil {
+		return err
+	}
+	admin, done, err := r.admin(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(execAll(ctx, admin, r.dropFillers()), done())
+}
+
+// dropFillers are the statements that give back what fillDisk has taken.
+func (r *refuser) dropFillers() []string {
+	return []string{"DROP TABLE IF EXISTS " + r.schema + ".filler", "DROP TABLE IF EXISTS " + r.schema + ".reserve"}
+}
+
+func (r *refuser) fillDisk(ctx context.Context) (func(context.Context) error, error) {
 	admin, done, err := r.admin(ctx)
 	if err != nil {
 		return nil, err
@@ -312,7 +375,7 @@ func (r *refuser) diskFull(ctx context.Context) (func(context.Context) error, er
 	end := func(ctx context.Context) error {
 		return errors.Join(
 			execAll(ctx, holder, []string{"ROLLBACK"}), holderDone(),
-			execAll(ctx, admin, []string{"DROP TABLE IF EXISTS " + filler, "DROP TABLE IF EXISTS " + reserve}), done(),
+			execAll(ctx, admin, r.dropFillers()), done(),
 		)
 	}
 	if err := execAll(ctx, holder, []string{

@@ -42,6 +42,9 @@ func newSQL(t TB, engine sqlEngine, args []string) *SQLServer {
 		if err := process.close(); err != nil {
 			t.Errorf("testkit: stop %s: %v", engine.name(), err)
 		}
+		if t.Failed() {
+			process.logOutput(t, engine.name())
+		}
 	})
 	return &SQLServer{t: t, process: process}
 }
