@@ -21,10 +21,12 @@ func (a *API) logAccess(r *request, out reply, took time.Duration) {
 		return
 	}
 	missing := 0
-	if limit := a.lines[out.outcome]; limit != nil && level == slog.LevelInfo && (out.problem != nil || r.user != 0) {
-		var ok bool
-		if missing, ok = limit.take(time.Now()); !ok {
-			return
+	if level == slog.LevelInfo && (out.problem != nil || r.user != 0) {
+		if limit := a.problems.lines[out.outcome]; limit != nil {
+			var ok bool
+			if missing, ok = limit.take(time.Now()); !ok {
+				return
+			}
 		}
 	}
 	attrs := make([]slog.Attr, 0, 10)

@@ -133,7 +133,6 @@ type API struct {
 	cfg      Config
 	deps     Deps
 	problems *problems
-	lines    map[string]*lineLimit // of the log, by outcome
 	metrics  *metrics
 	ids      *requestIDs
 	owners   *lock.Owners
@@ -174,7 +173,6 @@ func New(cfg Config, deps Deps) (*API, error) {
 		health:   newHealth(deps.Ready, deps.Log),
 		adminKey: digestOf(cfg.AdminToken),
 	}
-	a.lines = newLineLimits(a.problems)
 	if cfg.Lab {
 		a.site = samesite.New(cfg.LabHosts...)
 	}

@@ -17,16 +17,6 @@ type lineLimit struct {
 	suppressed int       // not written since the last line
 }
 
-// newLineLimits returns the limits by outcome: one for each code of a refusal, and for what a user can repeat and cause
-// nothing new. Orders have none, since the stock bounds them.
-func newLineLimits(of *problems) map[string]*lineLimit {
-	limits := map[string]*lineLimit{"ok": {}, "replayed": {}}
-	for _, p := range of.rows {
-		limits[p.code] = &lineLimit{}
-	}
-	return limits
-}
-
 // take reports whether a line may be written now and, if so, how many were suppressed before it.
 func (l *lineLimit) take(now time.Time) (suppressed int, ok bool) {
 	l.mu.Lock()

@@ -31,11 +31,14 @@ func (a *API) checkSite(r *http.Request) error {
 func (a *API) refusePages(next http.Handler) http.Handler {
 	guard := samesite.New(a.cfg.LabHosts...)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := guard.CheckRead(r); err != nil {
-			a.refuseSite(w, r, fmt.Errorf("%w: a page of another site may have sent this", errCrossSite))
-			return
+		switch err := guard.CheckRead(r); {
+		case err == nil:
+			next.ServeHTTP(w, r)
+		case errors.Is(err, samesite.ErrHost):
+			a.refuseSite(w, r, fmt.Errorf("%w: Host is %q; on loopback, profiles have a loopback name or address", errCrossSite, clip(r.Host)))
+		default:
+			a.refuseSite(w, r, fmt.Errorf("%w: a page of another site has sent this; open the address directly", errCrossSite))
 		}
-		next.ServeHTTP(w, r)
 	})
 }
 

@@ -143,6 +143,7 @@ func is(errs ...error) []error { return errs }
 type problems struct {
 	rows           []*problem
 	gone, internal *problem
+	lines          map[string]*lineLimit // of the log, by outcome
 
 	contentType, json  []string
 	noStore, challenge []string
@@ -162,8 +163,11 @@ func newProblems() *problems {
 		noStore:         []string{"no-store"},
 		closeConnection: []string{"close"},
 		challenge:       []string{`Bearer realm="seckill"`},
+		// What a user can repeat and cause nothing new has a limit, too. Orders have none: the stock bounds them.
+		lines: map[string]*lineLimit{"ok": {}, "replayed": {}},
 	}
 	for _, p := range ps.rows {
+		ps.lines[p.code] = &lineLimit{}
 		p.prefix = fmt.Appendf(nil, `{"type":"urn:seckill:problem:%s","title":%q,"status":%d,"code":%q`,
 			p.code, p.title, p.status, p.code)
 	}
