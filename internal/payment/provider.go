@@ -27,10 +27,7 @@ func (p *Provider) Create(ctx context.Context, r order.PaymentRequest) (order.Pa
 	made, err := p.client.Create(ctx, r.Key, CreatePayment{
 		Reference: strconv.FormatInt(r.OrderID, 10), AmountCents: r.AmountCents, Currency: p.currency, ExpiresAt: r.PayBy.UTC(),
 	})
-	switch {
-	case errors.Is(err, ErrRefused):
-		return order.Payment{}, fmt.Errorf("%w: %w", order.ErrPaymentRefused, err)
-	case err != nil:
+	if err != nil {
 		return order.Payment{}, domainError(err)
 	}
 	return order.Payment{ID: made.ID, URL: made.PayURL, OrderID: r.OrderID, AmountCents: made.AmountCents, PayBy: r.PayBy}, nil
@@ -65,8 +62,10 @@ func (p *Provider) receipt(now Payment) order.Receipt {
 // domainError returns an error of the client as one of package order.
 func domainError(err error) error {
 	switch {
-	case err == nil, errors.Is(err, ErrRefused):
-		return err
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrRefused):
+		return fmt.Errorf("%w: %w", order.ErrPaymentRefused, err)
 	case errors.Is(err, ErrNotFound):
 		return fmt.Errorf("%w: %w", order.ErrPaymentNotFound, err)
 	}
