@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -30,7 +31,7 @@ type Config struct {
 	Lab bool
 }
 
-// Site is the pages and their files, compressed and hashed. It never changes, so it may be used concurrently.
+// Site is the pages and their files, hashed. It never changes, so it may be used concurrently.
 type Site struct {
 	pages   map[string]*file // by path
 	static  map[string]*file // by name
@@ -39,10 +40,11 @@ type Site struct {
 
 // file is a file as it is sent.
 type file struct {
-	contentType  string
-	etag         string
-	cache        string
-	body, zipped []byte // zipped is nil if it would not be smaller
+	contentType string
+	etag        string
+	cache       string
+	body        []byte
+	zipped      func() []byte // nil if it would not be smaller; compressed when it is first asked for
 }
 
 // The folder of the static files: /static/{version}/{name}.
@@ -172,22 +174,27 @@ func newFile(name string, body []byte, cache string) (*file, error) {
 		return nil, fmt.Errorf("%s: the type is not known", name)
 	}
 	sum := sha256.Sum256(body)
-	f := &file{contentType: kind, etag: hex.EncodeToString(sum[:12]), cache: cache, body: body}
+	return &file{
+		contentType: kind, etag: hex.EncodeToString(sum[:12]), cache: cache, body: body,
+		// Not at once: compressing all of them takes as long as the rest of a start.
+		zipped: sync.OnceValue(func() []byte { return compress(body) }),
+	}, nil
+}
+
+// compress returns the text as gzip, or nil if that is not smaller.
+func compress(text []byte) []byte {
 	var zipped bytes.Buffer
 	w, err := gzip.NewWriterLevel(&zipped, gzip.BestCompression)
 	if err != nil {
-		return nil, err
+		panic(err) // the level is a constant
 	}
-	if _, err := w.Write(body); err != nil {
-		return nil, err
+	// Writing to a bytes.Buffer cannot fail.
+	_, _ = w.Write(text)
+	_ = w.Close()
+	if zipped.Len() >= len(text) {
+		return nil
 	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	if zipped.Len() < len(body) {
-		f.zipped = zipped.Bytes()
-	}
-	return f, nil
+	return zipped.Bytes()
 }
 
 // find returns the file that a URL names and how it may be kept. An encoded slash (%2F) separates nothing
@@ -241,9 +248,11 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", cache)
 	h.Set("Vary", "Accept-Encoding")
 	body, tag := f.body, f.etag
-	if f.zipped != nil && acceptsGzip(r.Header.Values("Accept-Encoding")) {
-		h.Set("Content-Encoding", "gzip")
-		body, tag = f.zipped, tag+"-gzip"
+	if acceptsGzip(r.Header.Values("Accept-Encoding")) {
+		if zipped := f.zipped(); zipped != nil {
+			h.Set("Content-Encoding", "gzip")
+			body, tag = zipped, tag+"-gzip"
+		}
 	}
 	h.Set("ETag", `"`+tag+`"`)
 	if r.Header.Get("If-Match") == "" { // ServeContent would send it with a 412, which has no body
