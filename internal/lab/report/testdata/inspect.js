@@ -35,12 +35,16 @@
 
   // Contrast, of what stands on one colour or on a bar's tint.
   const paint = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const colours = new Map();
   const rgba = (css) => {
-    paint.clearRect(0, 0, 1, 1);
-    paint.fillStyle = css;
-    paint.fillRect(0, 0, 1, 1);
-    const [r, g, b, a] = paint.getImageData(0, 0, 1, 1).data;
-    return [r, g, b, a / 255];
+    if (!colours.has(css)) {
+      paint.clearRect(0, 0, 1, 1);
+      paint.fillStyle = css;
+      paint.fillRect(0, 0, 1, 1);
+      const [r, g, b, a] = paint.getImageData(0, 0, 1, 1).data;
+      colours.set(css, [r, g, b, a / 255]);
+    }
+    return colours.get(css);
   };
   const over = ([r, g, b, a], back) => [r, g, b].map((v, i) => v * a + back[i] * (1 - a));
   const luminance = (c) => {
