@@ -49,6 +49,9 @@ func inspectPage(ctx context.Context, t *testing.T, notes *browser.Notes, r repo
 		t.Fatal(err)
 	}
 	address := "file://" + filepath.Join(dir, report.File)
+	if err := chromedp.Do(ctx, chromedp.Navigate(address)); err != nil {
+		t.Fatal(err)
+	}
 	schemes := []string{"light", "dark"}
 	for i, size := range [][2]int64{{1920, 1080}, {1280, 720}, {390, 844}, {320, 568}} {
 		inThisSize := schemes
@@ -57,7 +60,7 @@ func inspectPage(ctx context.Context, t *testing.T, notes *browser.Notes, r repo
 		}
 		for _, scheme := range inThisSize {
 			t.Run(fmt.Sprintf("%dx%d %s", size[0], size[1], scheme), func(t *testing.T) {
-				text, err := look(ctx, address, size[0], size[1], scheme)
+				text, err := look(ctx, size[0], size[1], scheme)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -77,13 +80,9 @@ func inspectPage(ctx context.Context, t *testing.T, notes *browser.Notes, r repo
 	}
 }
 
-// look opens the page in a window of that size and returns what testdata/inspect.js
-// tells of it.
-func look(ctx context.Context, address string, width, height int64, scheme string) (string, error) {
+// look returns what testdata/inspect.js tells of the page in a window of that size.
+func look(ctx context.Context, width, height int64, scheme string) (string, error) {
 	if err := browser.Window(ctx, width, height, scheme); err != nil {
-		return "", err
-	}
-	if err := chromedp.Do(ctx, chromedp.Navigate(address)); err != nil {
 		return "", err
 	}
 	return chromedp.Run(ctx, chromedp.Evaluate[string](inspect))
