@@ -215,6 +215,8 @@ func (s *sqlProcess) args() []string {
 		"--skip-name-resolve",
 		"--max-connections=300",
 		"--innodb-buffer-pool-size=64M",
+		"--innodb-log-buffer-size=2M", // of 64 MB, which MySQL fills with zeros
+		"--key-buffer-size=1M",        // of 128 MB: no test has a MyISAM table
 		"--performance-schema=OFF",
 		"--skip-log-bin",
 	}, asRoot(), s.engine.flags(s.program.inside(s.data())), s.extra)
