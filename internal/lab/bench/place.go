@@ -66,8 +66,12 @@ type node struct {
 	down     func() // ends the fault that it is down
 }
 
+// sampleEvery is the time between two looks at the key. Who makes moves by hand sees no less.
+const sampleEvery = 10 * time.Millisecond
+
 // newPlace starts the servers of a bench, and observes the key.
 func newPlace(r *testbed.Run, s Setup) *place {
+	r.SampleEvery(sampleEvery)
 	p := &place{run: r, setup: s, key: "stock:" + strings.ToLower(rand.Text()[:8]), voucher: 1}
 	p.config = lockclient.Config{Prefix: testbed.KeyPrefix}
 	if lease := time.Duration(s.Lease) * time.Second; s.Renew {

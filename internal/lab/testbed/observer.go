@@ -12,10 +12,11 @@ import (
 	"seckill/internal/lock"
 )
 
-// Observer samples what a lock store holds under keys: it asks every millisecond, one request
-// at a time, and keeps the changes.
+// Observer samples what a lock store holds under keys: it asks every millisecond, or as
+// [Run.SampleEvery] says, one request at a time, and keeps the changes.
 type Observer struct {
 	run       *Run
+	every     time.Duration
 	inspector lock.Inspector
 	keys      []string
 	server    string // one of several, by name; "": see [Run.SoFar]
@@ -36,6 +37,14 @@ const (
 	minRenewal = 20 * time.Millisecond
 )
 
+// SampleEvery sets how often the observers ask that begin after it. Asking every millisecond takes a
+// fifth of a processor core, which is too much for what lasts minutes.
+func (r *Run) SampleEvery(pause time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sampleEvery = pause
+}
+
 // Observe samples keys until the experiment ends. Without an inspector, or with one that does
 // not support it, the observer sees nothing.
 func (r *Run) Observe(of lock.Inspector, keys ...string) *Observer {
@@ -52,6 +61,7 @@ func (r *Run) ObserveServer(name string, of lock.Inspector, keys ...string) *Obs
 		return o
 	}
 	r.mu.Lock()
+	o.every = r.sampleEvery
 	r.observers = append(r.observers, o)
 	r.mu.Unlock()
 	go o.watch(ctx)
@@ -76,7 +86,7 @@ func (o *Observer) Lose(why string) {
 
 func (o *Observer) watch(ctx context.Context) {
 	defer close(o.done)
-	tick := time.NewTicker(pollInterval)
+	tick := time.NewTicker(o.every)
 	defer tick.Stop()
 	for {
 		for _, key := range o.keys {

@@ -34,14 +34,15 @@ type Run struct {
 	engine   finding.Engine
 	faults   []judge.Fault
 	// sources and observers are what [Run.SoFar] asks.
-	sources   []func(*judge.Evidence)
-	observers []*Observer
+	sources     []func(*judge.Evidence)
+	observers   []*Observer
+	sampleEvery time.Duration // the pause of new observers
 }
 
 var _ testkit.TB = (*Run)(nil)
 
 func newRun(ctx context.Context, e *Environment, name string) *Run {
-	r := &Run{env: e, name: name, required: map[Server]bool{}}
+	r := &Run{env: e, name: name, required: map[Server]bool{}, sampleEvery: pollInterval}
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
 	return r
 }
