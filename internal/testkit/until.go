@@ -7,7 +7,7 @@ const (
 	untilLimit = 2 * time.Minute
 	// untilEvery and untilAtMost bound the time between two looks. Servers and other processes do not announce most of
 	// what a test waits for.
-	untilEvery, untilAtMost = 5 * time.Millisecond, 50 * time.Millisecond
+	untilEvery, untilAtMost = 5 * time.Millisecond, 100 * time.Millisecond
 )
 
 // Until waits until condition reports true. It fails t with what was awaited if that takes more than two minutes.
