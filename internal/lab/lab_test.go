@@ -180,6 +180,38 @@ func TestNoVerdictOnALateMachine(t *testing.T) {
 	}
 }
 
+// Who reads an unexpected verdict learns that the machine was late. An expected one needs no excuse.
+func TestUnexpectedVerdictOfALateMachine(t *testing.T) {
+	env, err := testbed.Open(t.Context(), testbed.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := env.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for name, c := range map[string]struct {
+		stalled time.Duration
+		found   int
+		told    bool
+	}{
+		"late, unexpected":    {250 * time.Millisecond, 0, true},
+		"in time, unexpected": {time.Millisecond, 0, false},
+		"late, expected":      {250 * time.Millisecond, 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := experiment("a", "b", finding.Breaks, finding.Oversold)
+			e.Scenario = func(t *Trial, _ Setup) { t.Found(finding.Oversold, c.found) }
+			l := &Lab{env: env, watch: func() func() time.Duration { return func() time.Duration { return c.stalled } }}
+			r := l.Run(t.Context(), &e)
+			if told := len(r.Measures) == 1 && r.Measures[0].Value == 250; told != c.told {
+				t.Errorf("%s, measures %+v", r.Observed, r.Measures)
+			}
+		})
+	}
+}
+
 func TestWitnessIsOfTheKindThatDecides(t *testing.T) {
 	of := func(kinds ...finding.Kind) (all []finding.Witness) {
 		for _, k := range kinds {

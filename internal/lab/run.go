@@ -62,12 +62,17 @@ const (
 
 // runWith runs an experiment with the setup of another one, or its own. A run that comes to no
 // verdict on a machine that was late is repeated: a step of its preparation may have missed its
-// limit. A verdict stands, whatever it is.
+// limit. A verdict stands, whatever it is; one that is not the expected one says how late the machine was.
 func (l *Lab) runWith(ctx context.Context, e, of *Experiment) finding.Result {
 	for attempt := 1; ; attempt++ {
 		stop := l.watch()
 		r := l.attempt(ctx, e, of)
 		stalled := stop()
+		if stalled >= lateMachine && r.Observed != "" && (of != e || !r.AsExpected) {
+			r.Measures = append(r.Measures, finding.Measure{
+				Name: tell.F("this machine was late, which may have decided it, by"), Value: float64(stalled.Milliseconds()), Unit: tell.F("ms"),
+			})
+		}
 		if r.Failed == "" || stalled < lateMachine || attempt == maxAttempts || ctx.Err() != nil {
 			return r
 		}

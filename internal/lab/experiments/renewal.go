@@ -70,7 +70,7 @@ func renewalFails(t *lab.Trial, setup lab.Setup) {
 	c.release(other, later.Lease)
 
 	evidence := c.evidence()
-	t.Found(finding.FalseAlarms, falseAlarms(evidence.Events, holder.Name()))
+	t.Found(finding.FalseAlarms, len(falseAlarms(evidence.Events, holder.Name())))
 	t.Measure(tell.F("buyer 2 was let in after buyer 1's grant"), millis(time.Duration(later.At-g.At)), tell.F("ms"))
 	story := witness.Story{
 		Key: c.key, Who: []string{firstBuyer, secondBuyer}, From: g.Asked, To: later.At,
