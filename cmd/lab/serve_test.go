@@ -237,7 +237,8 @@ func TestServe(t *testing.T) {
 	})
 	t.Run("in Chinese", func(t *testing.T) {
 		g.t = t
-		g.inChinese(`[...document.querySelectorAll('.outcome-of svg.picture')].filter((p) => /[一-龥]/.test(p.textContent)).length === 2`)
+		// On a busy machine a run may have more pictures, of anomalies that it is not about.
+		g.inChinese(bothShown, `[...document.querySelectorAll('.outcome-of figure')].every((f) => /[一-龥]/.test(f.querySelector('svg.picture')?.textContent))`)
 	})
 	t.Run("a changed number turns it", func(t *testing.T) {
 		g.t = t
