@@ -66,7 +66,7 @@ type node struct {
 	down     func() // ends the fault that it is down
 }
 
-// sampleEvery is the time between two looks at the key. Who makes moves by hand sees no less.
+// sampleEvery is the time between two looks at the key: short for somebody who makes moves by hand.
 const sampleEvery = 10 * time.Millisecond
 
 // newPlace starts the servers of a bench, and observes the key.
