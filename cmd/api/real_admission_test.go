@@ -62,7 +62,7 @@ const admissionPolicy = `{"flow":"admission"}`
 
 func TestAdmissionOverTwoProcesses(t *testing.T) {
 	t.Parallel()
-	const users, stock = 800, 200
+	const users, stock = 2000, 500
 	s := sharedServers(t)
 	a, b := startProcess(t, s), startProcess(t, s)
 	sale := openSale(t, stock, admissionPolicy, a, b)
@@ -98,7 +98,7 @@ func TestAdmissionOverTwoProcesses(t *testing.T) {
 // A sale by admission during which a process or a server dies.
 func TestAdmissionSurvives(t *testing.T) {
 	t.Parallel()
-	const users, stock, pace = 600, 400, 100 * time.Millisecond
+	const users, stock, pace = 1500, 1000, 40 * time.Millisecond
 	for _, tc := range []struct {
 		name string
 		lost bool // orders that were accepted may be forgotten

@@ -29,7 +29,7 @@ func TestSaleOnRealServers(t *testing.T) {
 }
 
 func saleOnRealServers(t *testing.T, buckets int) {
-	const stock, buyers = 1200, 2000
+	const stock, buyers = 3000, 5000
 	ctx, log := t.Context(), slog.New(slog.DiscardHandler)
 	server := testkit.NewRedis(t)
 	client := dial(t, server.Addr())

@@ -103,7 +103,7 @@ func TestRefusedVoucherHoldsUpNoOther(t *testing.T) {
 			end, err := refusal.Begin(t.Context())
 			s.must(err)
 			began := time.Now()
-			const waiting, sold = 1500, 250
+			const waiting, sold = 3000, 500
 			s.accept(2, waiting)
 			for n := range int64(4) {
 				s.accept(1, sold)
