@@ -84,12 +84,7 @@ func (g *galera) start(t TB, i int, cluster *GaleraCluster) error {
 	if err != nil {
 		return err
 	}
-	t.Cleanup(func() {
-		if err := process.close(); err != nil {
-			t.Errorf("testkit: stop a Galera node: %v", err)
-		}
-	})
-	cluster.Nodes[i] = &SQLServer{t: t, process: process}
+	cluster.Nodes[i] = newSQLServer(t, process)
 	return nil
 }
 

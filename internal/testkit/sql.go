@@ -38,12 +38,18 @@ func newSQL(t TB, engine sqlEngine, args []string) *SQLServer {
 	t.Helper()
 	process, err := startSQL(engine, args)
 	check(t, err)
+	return newSQLServer(t, process)
+}
+
+// newSQLServer stops the process at the end of the test, and shows what it printed if the test failed.
+func newSQLServer(t TB, process *sqlProcess) *SQLServer {
 	t.Cleanup(func() {
+		name := process.engine.name()
 		if err := process.close(); err != nil {
-			t.Errorf("testkit: stop %s: %v", engine.name(), err)
+			t.Errorf("testkit: stop %s: %v", name, err)
 		}
 		if t.Failed() {
-			process.logOutput(t, engine.name())
+			process.logOutput(t, name)
 		}
 	})
 	return &SQLServer{t: t, process: process}
