@@ -180,7 +180,7 @@ func TestNoVerdictOnALateMachine(t *testing.T) {
 	}
 }
 
-// Who reads an unexpected verdict learns that the machine was late. An expected one needs no excuse.
+// The result of an unexpected verdict says that the machine was late. The result of an expected one does not.
 func TestUnexpectedVerdictOfALateMachine(t *testing.T) {
 	env, err := testbed.Open(t.Context(), testbed.Options{})
 	if err != nil {
