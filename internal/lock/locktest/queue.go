@@ -65,12 +65,12 @@ func (t *trial) enqueue(n int, in func(i int, l lock.Lease)) []queuedWaiter {
 	return waiters
 }
 
-// awaitQueued waits until the nth waiter is in the queue. If the store cannot count
-// waiters, it waits until every request of the waiter has been answered: until the waiter
-// was silent at 20 looks in a row, or at 100 in all. On a busy machine the requests of a
-// waiter that polls leave no longer pauses.
+// awaitQueued waits until the nth waiter is in the queue. If neither the store nor the locker
+// counts waiters, it waits until every request of the waiter has been answered: until the
+// waiter was silent at 20 looks in a row, or at 100 in all. On a busy machine the requests of
+// a waiter that polls leave no longer pauses.
 func (t *trial) awaitQueued(p lock.Locker, w queuedWaiter, n int) {
-	inspector, ok := p.(lock.Inspector)
+	inspector, counts := p.(lock.Inspector)
 	inRow, inAll := 0, 0
 	t.eventually("a waiter to be in the queue", func() bool {
 		if len(w.got) > 0 {
@@ -80,10 +80,12 @@ func (t *trial) awaitQueued(p lock.Locker, w queuedWaiter, n int) {
 			waiting, err := t.Store.Waiting(t.ctx, t.key)
 			return err == nil && waiting >= n
 		}
-		if ok {
-			if state, err := inspector.Inspect(t.ctx, t.key); err == nil && len(state.Queue) >= n {
+		if counts {
+			state, err := inspector.Inspect(t.ctx, t.key)
+			if err == nil && len(state.Queue) >= n {
 				return true
 			}
+			counts = err != nil || state.Waiting != lock.WaitingUnknown // a look must not cost round trips for nothing
 		}
 		if w.network == nil || w.network.Received() > 0 && w.network.Idle() {
 			inRow++

@@ -20,7 +20,7 @@ import (
 func TestServerThatHangs(t *testing.T) {
 	server := testkit.NewRedis(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	l := startOn(t, client, reentrant.Config{CommandTimeout: 200 * time.Millisecond})
+	l := startOn(t, client, reentrant.Config{CommandTimeout: time.Second})
 	if err := acquire(t.Context(), t, l, lock.Options{}).Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -331,7 +331,7 @@ func TestAbandonAfterWait(t *testing.T) {
 func TestRepeatedAttemptQueuesOneEntry(t *testing.T) {
 	server, prefix := testkit.Redis(t), testkit.KeyPrefix(t)
 	client, queue := server.Client(t), redisio.Key(prefix, "reentrant", key, "queue")
-	p, network := process(t, server, newReentrant, session.Config{Prefix: prefix, CommandTimeout: 200 * time.Millisecond})
+	p, network := process(t, server, newReentrant, session.Config{Prefix: prefix, CommandTimeout: time.Second})
 	q := start(t, server, newReentrant, session.Config{Prefix: prefix})
 	h := acquire(t.Context(), t, q, lock.Options{})
 	lost := network.stopReply(t, waiterAttempt)

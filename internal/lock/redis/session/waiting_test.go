@@ -194,13 +194,13 @@ func TestLimitEndsDuringHandoff(t *testing.T) {
 			t.Parallel()
 			server := testkit.NewRedis(t)
 			client := server.Client(t)
-			p := start(t, server, create, session.Config{CommandTimeout: 200 * time.Millisecond})
+			p := start(t, server, create, session.Config{CommandTimeout: 600 * time.Millisecond})
 			observer := start(t, server, create, session.Config{})
 			// If the release is lost too, this lease expires; the waiter's would not.
-			h := acquire(t.Context(), t, p, lock.Options{TTL: 4 * time.Second})
-			waiting := lock.Async(t.Context(), p, key, lock.Options{Wait: time.Second})
+			h := acquire(t.Context(), t, p, lock.Options{TTL: 6 * time.Second})
+			waiting := lock.Async(t.Context(), p, key, lock.Options{Wait: 1500 * time.Millisecond})
 			queued(t, observer, 1)
-			if err := client.Do(t.Context(), "CLIENT", "PAUSE", "1800").Err(); err != nil {
+			if err := client.Do(t.Context(), "CLIENT", "PAUSE", "2600").Err(); err != nil {
 				t.Fatal(err)
 			}
 			_ = h.Release(t.Context()) // its outcome is unknown
