@@ -32,13 +32,14 @@ func TestEveryLockSells(t *testing.T) {
 			sale := openSale(t, 10, policy, a, b)
 			codes, orders := sale.orderAll(20, 1, nil)
 			sale.checkBalanced(0, codes, orders)
-			if codes["created"] == 0 {
-				t.Errorf("no order succeeded: %v", codes)
-			}
 			if !m.Safe {
+				if codes["created"] == 0 {
+					t.Errorf("no order succeeded: %v", codes)
+				}
 				return
 			}
-			// Where several nodes vote, a slow one can make the lock unavailable. Those buyers ask again.
+			// A node that votes late, or a first connection to ZooKeeper that takes longer than a second, makes the
+			// lock unavailable. Those buyers ask again.
 			testkit.Until(t, "an answer for all", func() bool {
 				if codes["unavailable"] == 0 {
 					return true
