@@ -1,9 +1,11 @@
 package forupdate_test
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -148,8 +150,7 @@ func TestRowInTheMakingIsNotHeld(t *testing.T) {
 		}()
 		seen := make(map[string]bool) // waiting INSERTs: the first is cut short, a second one follows
 		for end := time.Now().Add(time.Minute); len(seen) < 2; time.Sleep(time.Millisecond) {
-			waits, err := mysqlstore.Column(t.Context(), db, "SELECT id FROM information_schema.processlist"+
-				" WHERE db = DATABASE() AND id <> CONNECTION_ID() AND info LIKE 'INSERT IGNORE%'")
+			waits, err := insertsThatWait(t.Context(), db)
 			if err != nil || time.Now().After(end) {
 				t.Fatalf("the INSERTs of %d connections waited, %v", len(seen), err)
 			}
@@ -166,12 +167,64 @@ func TestRowInTheMakingIsNotHeld(t *testing.T) {
 	})
 }
 
+// insertsThatWait returns the connections of the locker's INSERTs that the server executes.
+func insertsThatWait(ctx context.Context, db *sql.DB) ([]string, error) {
+	return mysqlstore.Column(ctx, db, "SELECT id FROM information_schema.processlist"+
+		" WHERE db = DATABASE() AND id <> CONNECTION_ID() AND info LIKE 'INSERT IGNORE%'")
+}
+
+// An INSERT that waits until the caller's own limit, which ends first, says that the row is locked. The server is not
+// unavailable.
+func TestLimitShorterThanTheInsertsIsTaken(t *testing.T) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
+		db := mysqlstore.Pool(t, engine(t), nil)
+		mysqlstore.Migrate(t, db, migration)
+		l := start(t, db, time.Second)
+		maker, err := db.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer maker.Rollback() //nolint:errcheck // it made nothing else
+		if _, err := maker.ExecContext(t.Context(), "INSERT INTO lock_for_update (name) VALUES ('seat')"); err != nil {
+			t.Fatal(err)
+		}
+		for range 20 { // a busy machine may not get as far as the INSERT
+			got := make(chan error, 1)
+			go func() {
+				_, err := l.Acquire(t.Context(), "seat", lock.Options{Wait: 150 * time.Millisecond})
+				got <- err
+			}()
+			waited := false
+			for over := false; !over; time.Sleep(time.Millisecond) {
+				waits, err := insertsThatWait(t.Context(), db)
+				if err != nil {
+					t.Fatal(err)
+				}
+				waited = waited || len(waits) > 0
+				select {
+				case err = <-got:
+					over = true
+				default:
+					continue
+				}
+				if waited {
+					if !errors.Is(err, lock.ErrNotAcquired) {
+						t.Errorf("Acquire = %v, want ErrNotAcquired", err)
+					}
+					return
+				}
+			}
+		}
+		t.Error("no INSERT waited")
+	})
+}
+
 // A row that stays locked without a holder for as long as a try lasts is taken. The server is not unavailable.
 func TestRowThatStaysLockedIsTaken(t *testing.T) {
 	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		db := mysqlstore.Pool(t, engine(t), nil)
 		mysqlstore.Migrate(t, db, migration)
-		l, err := forupdate.New(db, forupdate.Config{Config: mysqlio.Config{Timeout: 300 * time.Millisecond}})
+		l, err := forupdate.New(db, forupdate.Config{}) // a busy machine needs time to get as far as the row
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -190,11 +243,15 @@ func TestRowThatStaysLockedIsTaken(t *testing.T) {
 			if _, err := other.ExecContext(t.Context(), statement); err != nil {
 				t.Fatal(err)
 			}
+			var buyers sync.WaitGroup
 			for range 5 { // the limit cuts another statement short each time
-				if _, err := l.Acquire(t.Context(), key, lock.Options{}); !errors.Is(err, lock.ErrNotAcquired) {
-					t.Errorf("Acquire %q = %v, want ErrNotAcquired", key, err)
-				}
+				buyers.Go(func() {
+					if _, err := l.Acquire(t.Context(), key, lock.Options{}); !errors.Is(err, lock.ErrNotAcquired) {
+						t.Errorf("Acquire %q = %v, want ErrNotAcquired", key, err)
+					}
+				})
 			}
+			buyers.Wait()
 			if err := other.Rollback(); err != nil {
 				t.Error(err)
 			}

@@ -89,17 +89,10 @@ type attempt struct {
 var _ mysqlio.Attempt = (*attempt)(nil)
 
 // Try locks the row if nobody holds it. A row that is locked but names no holder is locked
-// for a moment by an INSERT or a DELETE. Try does not mistake these for a holder. It cuts
-// the INSERT short if it waits, because somebody has locked the row. The session cannot be
-// used any more, and ConnectionLocks tries again on another one.
+// for a moment by an INSERT or a DELETE. Try does not mistake these for a holder.
 func (a *attempt) Try(ctx context.Context, s *mysqlio.Session) error {
-	short, cancel := context.WithTimeout(ctx, insertTimeout)
-	defer cancel()
-	err := a.take(ctx, short, s, " NOWAIT")
-	switch {
-	case err != nil && !mysqlio.Answered(err) && short.Err() != nil && ctx.Err() == nil:
-		return mysqlio.ErrLocked
-	case !errors.Is(err, mysqlio.ErrTaken):
+	err := a.take(ctx, s, insertTimeout, " NOWAIT")
+	if !errors.Is(err, mysqlio.ErrTaken) {
 		return err
 	}
 	if holder, err := a.Holder(ctx, s); err != nil || holder.Connection == 0 {
@@ -109,13 +102,15 @@ func (a *attempt) Try(ctx context.Context, s *mysqlio.Session) error {
 }
 
 // Wait lets the server wait for the row for the connection's innodb_lock_wait_timeout.
-func (a *attempt) Wait(ctx context.Context, s *mysqlio.Session) error { return a.take(ctx, ctx, s, "") }
+func (a *attempt) Wait(ctx context.Context, s *mysqlio.Session) error {
+	return a.take(ctx, s, 0, "")
+}
 
 // take makes sure that the row exists, and locks it. The previous holder may have deleted
 // the row before the lock is granted; take then starts again.
-func (a *attempt) take(ctx, insert context.Context, s *mysqlio.Session, wait string) error {
+func (a *attempt) take(ctx context.Context, s *mysqlio.Session, insertLimit time.Duration, wait string) error {
 	for range attempts {
-		err := a.makeRow(insert, s)
+		err := a.makeRow(ctx, s, insertLimit)
 		if mysqlio.IsConflict(err) {
 			continue
 		}
@@ -142,14 +137,25 @@ func (a *attempt) take(ctx, insert context.Context, s *mysqlio.Session, wait str
 }
 
 // makeRow commits the row unless it exists. It reads first, because an INSERT would wait
-// for the holder of an existing row.
-func (a *attempt) makeRow(ctx context.Context, s *mysqlio.Session) error {
+// for the holder of an existing row. An INSERT that waits until the limit (0: none) or ctx ends is cut
+// short, because somebody has locked the row. The session cannot be used any more then, and
+// ConnectionLocks tries again on another one.
+func (a *attempt) makeRow(ctx context.Context, s *mysqlio.Session, limit time.Duration) error {
 	var one int
 	err := s.Scan(ctx, []any{&one}, "SELECT 1 FROM lock_for_update WHERE name = ?", a.name)
 	if !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
-	return s.Exec(ctx, "INSERT IGNORE INTO lock_for_update (name) VALUES (?)", a.name)
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
+	err = s.Exec(ctx, "INSERT IGNORE INTO lock_for_update (name) VALUES (?)", a.name)
+	if err != nil && !mysqlio.Answered(err) && ctx.Err() != nil {
+		return mysqlio.ErrLocked
+	}
+	return err
 }
 
 // lockRow begins the transaction that holds the lock, and writes the holder's name for
