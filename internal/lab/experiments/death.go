@@ -3,6 +3,7 @@ package experiments
 import (
 	"cmp"
 	"errors"
+	"slices"
 	"time"
 
 	"seckill/internal/lab"
@@ -139,7 +140,7 @@ func holderCutOff(t *lab.Trial, setup lab.Setup) {
 
 	evidence := c.fullEvidence()
 	evidence.Grace = due
-	t.Judge(evidenceWhenDue(evidence, cut+int64(due+betweenCommands+deadSlack)))
+	t.Judge(evidenceWhenDue(evidence, secondBuyer, cut+int64(due+betweenCommands+deadSlack)))
 	if err == nil {
 		t.Measure(tell.F("the next one got in after the cut"), millis(time.Duration(next.At-cut)), tell.F("ms"))
 	} else {
@@ -180,7 +181,7 @@ func holderKilled(t *lab.Trial, setup lab.Setup) {
 	evidence := c.fullEvidence()
 	evidence.Grace = due // the hypothesis says so, whatever lease the setup has
 	death := evidence.Deaths[0].At
-	t.Judge(evidenceWhenDue(evidence, death+int64(due+deadSlack)))
+	t.Judge(evidenceWhenDue(evidence, next, death+int64(due+deadSlack)))
 	if err == nil {
 		t.Measure(tell.F("the next one got in after the death"), millis(time.Duration(g.At-death)), tell.F("ms"))
 	} else {
@@ -190,8 +191,12 @@ func holderKilled(t *lab.Trial, setup lab.Setup) {
 
 // evidenceWhenDue is for a key that must be free by a given time. If the key was stuck then
 // and is free at the end, it returns what was known at that time; otherwise all evidence.
-func evidenceWhenDue(evidence judge.Evidence, by int64) judge.Evidence {
+// From the time at which next gets the lock, the key is its own.
+func evidenceWhenDue(evidence judge.Evidence, next string, by int64) judge.Evidence {
 	then := evidence.Until(min(by, evidence.End))
+	if slices.ContainsFunc(then.Events, acquiredBy(next)) {
+		return evidence
+	}
 	isStuck := func(ev judge.Evidence) bool { return judge.Judge(ev).Anomalies[finding.StuckKeys] > 0 }
 	if isStuck(then) && !isStuck(evidence) {
 		return then

@@ -6,6 +6,8 @@ import (
 
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/judge"
+	"seckill/internal/lab/judge/judgetest"
 )
 
 // If a dead holder's lock lasts longer than the hypothesis says, the experiment breaks, even
@@ -20,6 +22,42 @@ func TestDeadHoldersLockMustEndInTime(t *testing.T) {
 		t.Run(id, func(t *testing.T) {
 			t.Parallel()
 			breaksWith(t, id, lengthen)
+		})
+	}
+}
+
+// A key of the next buyer, who got in in time, is not the dead holder's, however late its release is seen.
+func TestNextBuyersKeyIsNotTheDeadOnes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		next  string
+		stuck int
+	}{
+		"granted in time, its release seen late": {`
+			830  store free
+			831  18@2 acquired asked=20
+			832  store 18
+			1150 18@2 releasing stored=18
+			1151 18@2 released asked=1150
+			1230 store free
+			1300 end`, 0},
+		"granted too late": {`
+			1230 store free
+			1231 18@2 acquired asked=20
+			1232 store 18
+			1290 18@2 releasing stored=18
+			1291 18@2 released asked=1290
+			1291 store free
+			1350 end`, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			evidence := judgetest.Script(t, `
+			1  17 acquired asked=0
+			2  store 17
+			10 api-1 killed`+tt.next)
+			due := evidenceWhenDue(evidence, "buyer 18", judgetest.Nanos(t, "1200"))
+			if stuck := judge.Judge(due).Anomalies[finding.StuckKeys]; stuck != tt.stuck {
+				t.Errorf("%d stuck keys, want %d", stuck, tt.stuck)
+			}
 		})
 	}
 }

@@ -95,7 +95,7 @@ func panicking(t *lab.Trial, setup lab.Setup, grace time.Duration) {
 			},
 		}))
 	}
-	t.Judge(evidenceWhenDue(evidence, gone.At+int64(grace+almostAtOnce)))
+	t.Judge(evidenceWhenDue(evidence, next, gone.At+int64(grace+almostAtOnce)))
 }
 
 // renewals counts how often the store extended a holder's lock after the holder was gone.

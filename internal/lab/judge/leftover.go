@@ -53,7 +53,8 @@ type StuckKey struct {
 }
 
 // stuckKeys finds them. A key that the store holds at the end is stuck if its holder is gone
-// or nobody can hold it, and if it does not expire or has outlasted the grace period.
+// or nobody can hold it, and if it does not expire or has outlasted the grace period. A holder
+// whose release has no answer yet is not gone.
 func (h *History) stuckKeys() []StuckKey {
 	var found []StuckKey
 	for key, keys := range h.Store {
@@ -90,10 +91,18 @@ func (h *History) awaited(key, value string) bool {
 	})
 }
 
-// stillHeld reports whether a holder believes at the end that it has what the store holds.
+// stillHeld reports whether somebody has at the end what the store holds: a holder believes so,
+// or a living process waits for the answer to its release.
 func (h *History) stillHeld(key string, k *Entry) bool {
 	return slices.ContainsFunc(h.HoldsOf[key], func(one *Hold) bool {
-		return one.End >= h.End && one.How == NotEnded && (!k.Certain || one.stores(k.Value))
+		return (one.End >= h.End && one.How == NotEnded || h.releases(one)) && (!k.Certain || one.stores(k.Value))
+	})
+}
+
+// releases reports whether a holder's release is under way at the end.
+func (h *History) releases(one *Hold) bool {
+	return one.Releasing != nil && one.Released == nil && !slices.ContainsFunc(h.Deaths, func(d Death) bool {
+		return d.Process == one.By.Process && d.At >= one.Releasing.At
 	})
 }
 

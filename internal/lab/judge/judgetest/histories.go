@@ -329,6 +329,17 @@ var histories = []History{
 		10  17 releasing stored=17
 		11  17 released asked=10 err=unavailable
 		1000 end`, Want: map[finding.Kind]int{finding.StuckKeys: 1}},
+	{Name: "its release is under way", Events: `
+		1   17 acquired asked=0
+		2   store 17
+		900 17 releasing stored=17
+		1000 end`},
+	{Name: "dies while it releases", Events: `
+		1   17 acquired asked=0
+		2   store 17
+		900 17 releasing stored=17
+		910 api-1 killed
+		1000 end`, Want: map[finding.Kind]int{finding.StuckKeys: 1}},
 	{Name: "nobody was told of the grant", Events: `
 		1   17 acquiring
 		2   store #anybody
