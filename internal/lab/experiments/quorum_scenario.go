@@ -94,7 +94,8 @@ func isAre(what tell.Text, n int) tell.Text {
 }
 
 // tryOnce makes a buyer try, work and release. It is not granted the lock if too many nodes do
-// not answer.
+// not answer. A release is repeated: a majority has granted the lock, so that only a busy machine
+// keeps it from taking the release in time.
 func (e *ownServers) tryOnce(at *lockclient.Client, who string) (g lockclient.Grant, granted bool) {
 	g, err := at.Acquire(e.Context(), e.request(who))
 	if errors.Is(err, lock.ErrUnavailable) {
@@ -102,7 +103,13 @@ func (e *ownServers) tryOnce(at *lockclient.Client, who string) (g lockclient.Gr
 	}
 	e.must(err)
 	e.Sleep(overlapTime / 3)
-	e.must(at.Release(e.Context(), g.Lease))
+	e.Until("enough nodes to take the release in time", func() bool {
+		err := at.Release(e.Context(), g.Lease)
+		if !errors.Is(err, lock.ErrUnavailable) {
+			e.must(err)
+		}
+		return err == nil
+	})
 	return g, true
 }
 

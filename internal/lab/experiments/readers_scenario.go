@@ -155,6 +155,7 @@ func writerAmongReaders(t *lab.Trial, setup lab.Setup) {
 	c := newClients(t, setup)
 	processes := []*lockclient.Client{c.start("process-1"), c.start("process-2")}
 	third := c.start("process-3")
+	c.warmUp(third)
 	c.observe()
 	open, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -173,8 +174,7 @@ func writerAmongReaders(t *lab.Trial, setup lab.Setup) {
 	for _, process := range processes {
 		c.awaitReaders(process, readersBefore)
 	}
-	g, err := third.Acquire(t.Context(), c.request(writer))
-	c.must(err)
+	g, queued := c.acquireQueued(third, c.request(writer))
 	t.Sleep(writeTime)
 	c.release(third, g.Lease)
 	t.Sleep(2 * readTime) // the waiting readers come in
@@ -189,7 +189,7 @@ func writerAmongReaders(t *lab.Trial, setup lab.Setup) {
 		evidence.Events[i].Shared = strings.HasPrefix(evidence.Events[i].Who, "reader")
 	}
 	all := readings(evidence.Events)
-	before := letInBefore(all, g.Asked, g.At)
+	before := letInBefore(all, cmp.Or(queued, g.Asked), g.At)
 	t.Found(finding.Starved, starvedWriters(before))
 	t.Measure(tell.F("readers at once"), float64(concurrentReaders(all)), tell.Text{})
 	t.Measure(tell.F("the writer waited"), millis(g.Waited()), tell.F("ms"))
@@ -198,6 +198,28 @@ func writerAmongReaders(t *lab.Trial, setup lab.Setup) {
 		c.drawTurns(evidence, all, g)
 	}
 	t.Judge(evidence)
+}
+
+// acquireQueued acquires, and returns when the store was seen to have somebody who waits; 0 if it was not seen.
+// A machine that is busy may send the request long after the client has begun to ask.
+func (c *clients) acquireQueued(client *lockclient.Client, req lockclient.Acquire) (g lockclient.Grant, queued int64) {
+	var answered atomic.Bool
+	asks := c.Go(func() {
+		defer answered.Store(true)
+		var err error
+		g, err = client.Acquire(c.Context(), req)
+		c.must(err)
+	})
+	if inspector := c.Inspector(req.Lock); inspector != nil {
+		c.Until("the request waits or has an answer", func() bool {
+			if state, err := inspector.Inspect(c.Context(), req.Key); err == nil && state.Waiting > 0 {
+				queued = time.Now().UnixNano()
+			}
+			return queued != 0 || answered.Load()
+		})
+	}
+	asks()
+	return g, queued
 }
 
 // letInBefore counts the readers that asked after the writer and got in before it.

@@ -174,7 +174,7 @@ func oneNodeHangs(t *lab.Trial, setup lab.Setup) {
 func grantIsNotHeard(t *lab.Trial, setup lab.Setup) {
 	e := newOwnServers(t, setup)
 	nodes := t.OwnNodes(majorityNodes)
-	ways, through := e.nodesBehind(nodes, nodeTimeout)
+	ways, through := e.nodesBehind(nodes, longNodeTimeout)
 	first, second := e.clients.start("process-1", through), e.start("process-2")
 	e.warmUp(first)
 
