@@ -13,6 +13,9 @@ import (
 	"seckill/internal/testkit"
 )
 
+// busyTTL is long enough for a busy machine to renew in time.
+const busyTTL = 2 * time.Second
+
 // rowLocker is the lock that the service uses, on a new database.
 func rowLocker(t *testing.T) *row.Locker {
 	t.Helper()
@@ -47,7 +50,7 @@ func withLocks(t *testing.T, locker lock.Locker, cfg Config) *Sonyflake {
 // Several generators share the range, no two at the same time a machine id, and renewals keep what they have.
 func TestMachineIDsAsLocks(t *testing.T) {
 	locker := rowLocker(t)
-	cfg := Config{Machines: 1, FirstMachine: 100, LastMachine: 102, TTL: 300 * time.Millisecond}
+	cfg := Config{Machines: 1, FirstMachine: 100, LastMachine: 102, TTL: busyTTL}
 	all := []*Sonyflake{withLocks(t, locker, cfg), withLocks(t, locker, cfg), withLocks(t, locker, cfg)}
 	full, cancel := context.WithTimeout(t.Context(), 2*cfg.TTL)
 	defer cancel()
@@ -76,7 +79,7 @@ func TestMachineIDsAsLocks(t *testing.T) {
 // A machine id whose lock is taken away is not used any more, and another one is leased.
 func TestMachineIDLocksAreRenewedAndReplaced(t *testing.T) {
 	locker := rowLocker(t)
-	s := withLocks(t, locker, Config{Machines: 1, FirstMachine: 7, LastMachine: 8, TTL: 300 * time.Millisecond})
+	s := withLocks(t, locker, Config{Machines: 1, FirstMachine: 7, LastMachine: 8, TTL: busyTTL})
 	machine := func() int64 {
 		id, err := s.NextID(t.Context())
 		if err != nil {
