@@ -19,10 +19,10 @@ func TestSharedZooKeeperServesEveryTest(t *testing.T) {
 		t.Errorf("two servers, %s and %s, want one", first.Addr(), second.Addr())
 	}
 	path := "/" + testkit.KeyPrefix(t)
-	if _, err := first.Conn(t, time.Second).Create(path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll)); err != nil {
+	if _, err := first.Conn(t, 30*time.Second).Create(path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
 	}
-	if found, _, err := second.Conn(t, time.Second).Exists(path); !found || err != nil {
+	if found, _, err := second.Conn(t, 30*time.Second).Exists(path); !found || err != nil {
 		t.Errorf("Exists = %v, %v, want what the other connection created", found, err)
 	}
 }
@@ -45,7 +45,7 @@ func TestMissingZooKeeperSkipsUnlessInfrastructureIsRequired(t *testing.T) {
 
 func TestZooKeeperKeepsItsDataAndSessionsAfterAKill(t *testing.T) {
 	server := testkit.NewZooKeeper(t)
-	dead := server.Conn(t, 2*time.Second)
+	dead := server.Conn(t, 5*time.Second)
 	for path, mode := range map[string]int32{"/kept": zk.FlagPersistent, "/goes": zk.FlagEphemeral} {
 		if _, err := dead.Create(path, nil, mode, zk.WorldACL(zk.PermAll)); err != nil {
 			t.Fatal(err)
@@ -54,7 +54,7 @@ func TestZooKeeperKeepsItsDataAndSessionsAfterAKill(t *testing.T) {
 	server.Kill()
 	dead.Close()
 	server.Restart()
-	conn := server.Conn(t, 10*time.Second)
+	conn := server.Conn(t, 30*time.Second)
 	if found, _, err := conn.Exists("/kept"); !found || err != nil {
 		t.Errorf("Exists = %v, %v, want what was written before the kill", found, err)
 	}

@@ -16,7 +16,7 @@ func TestPausedHolderIsRobbedAndToldWhenItGoesOn(t *testing.T) {
 	prefix := testkit.KeyPrefix(t)
 	c, b := play(t, "paused", prefix), play(t, "next", prefix)
 	ctx := soon(t)
-	g := must[lockclient.Grant](t)(c.Acquire(ctx, lockclient.Acquire{Lock: "reentrant", Key: "k", TTL: 500 * time.Millisecond}))
+	g := must[lockclient.Grant](t)(c.Acquire(ctx, lockclient.Acquire{Lock: "reentrant", Key: "k", TTL: 2 * time.Second}))
 	c.Pause()
 
 	asked, giveUp := context.WithTimeout(ctx, 50*time.Millisecond)
