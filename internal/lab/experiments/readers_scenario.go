@@ -200,8 +200,8 @@ func writerAmongReaders(t *lab.Trial, setup lab.Setup) {
 	t.Judge(evidence)
 }
 
-// acquireQueued acquires, and returns when the store was seen to have somebody who waits; 0 if it was not seen.
-// A machine that is busy may send the request long after the client has begun to ask.
+// acquireQueued acquires a lock, and also returns the time at which the store first showed a waiting request; 0 if
+// it showed none. On a busy machine, a client may send its request long after it has begun to acquire.
 func (c *clients) acquireQueued(client *lockclient.Client, req lockclient.Acquire) (g lockclient.Grant, queued int64) {
 	var answered atomic.Bool
 	asks := c.Go(func() {
