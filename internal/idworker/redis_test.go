@@ -221,7 +221,7 @@ func TestRedisKilled(t *testing.T) {
 // have stopped.
 func TestGracePeriod(t *testing.T) {
 	onBothRedis(t, func(t *testing.T, client *redis.Client) {
-		cfg := Config{KeyPrefix: testkit.KeyPrefix(t), Machines: 1, FirstMachine: 7, LastMachine: 8, TTL: 600 * time.Millisecond}
+		cfg := Config{KeyPrefix: testkit.KeyPrefix(t), Machines: 1, FirstMachine: 7, LastMachine: 8, TTL: 2 * time.Second}
 		cfg.GracePeriod = cfg.TTL
 		former := open(t, client, cfg)
 		mustMint(t, former)

@@ -136,7 +136,7 @@ func TestLossEndsWorkThatLooks(t *testing.T) {
 		for name, deaf := range map[string]bool{"looks": false, "is deaf": true} {
 			t.Run(name, func(t *testing.T) {
 				ctx := soon(t)
-				g := must[lockclient.Grant](t)(c.Acquire(ctx, lockclient.Acquire{Lock: "reentrant", Key: name, TTL: 400 * time.Millisecond}))
+				g := must[lockclient.Grant](t)(c.Acquire(ctx, lockclient.Acquire{Lock: "reentrant", Key: name, TTL: time.Second}))
 				r := must[lockclient.Reading](t)(c.Read(ctx, lockclient.Read{Voucher: onSale, Lease: g.Lease, IgnoreLoss: deaf}))
 				must[lockclient.Status](t)(c.AwaitLoss(ctx, g.Lease))
 				err := c.Write(ctx, lockclient.Write{Tx: r.Tx, Mode: voucher.StockUnguarded, Stock: 2, Order: 7, User: 7})

@@ -109,7 +109,7 @@ func TestStuckClock(t *testing.T) {
 	stuck, clock := testkit.NewRedisWithClock(t)
 	servers := append(nodestore.Start(t, 2), stuck)
 	a, b := process(t, nodestore.DialAll(t, servers, nil)), process(t, nodestore.DialAll(t, servers, nil))
-	const lease = 500 * time.Millisecond
+	const lease = time.Second
 	clock.Stick()
 	lock.Abandon(acquire(t, a, lease))
 	if _, err := b.Acquire(t.Context(), key, lock.Options{TTL: lease, Wait: 4 * lease}); !errors.Is(err, lock.ErrNotAcquired) {

@@ -253,7 +253,7 @@ func TestLateGrantIsNone(t *testing.T) {
 	l := process(t, servers, 2, quorum.Config{NodeTimeout: patience})
 	// All nodes sleep longer than the lease, and then grant it.
 	for _, s := range servers {
-		if err := s.Client(t).Do(t.Context(), "CLIENT", "PAUSE", 200, "ALL").Err(); err != nil {
+		if err := s.Client(t).Do(t.Context(), "CLIENT", "PAUSE", 500, "ALL").Err(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -172,7 +172,7 @@ func TestJumpingClocks(t *testing.T) {
 func TestStuckClock(t *testing.T) {
 	servers, clocks := clocked(t, 1)
 	a, b := process(t, servers), process(t, servers)
-	const lease = 500 * time.Millisecond
+	const lease = time.Second
 	clocks[0].Stick()
 	lock.Abandon(acquire(t, a, lease))
 	held, err := b.Acquire(t.Context(), key, lock.Options{TTL: lease, Wait: 10 * lease})
