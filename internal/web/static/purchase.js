@@ -20,10 +20,11 @@ const perseverance = 120000;
 // By how much the clocks of the instances behind one address may differ, in ms.
 const skew = 2000;
 
-// early says whether a sale that was open by the page's clock has not begun by the server's. The page knows the server's
-// clock to a fraction of a second only, and most buyers tap in the sale's first second.
-function early(error, begin) {
-  return error instanceof api.Refusal && error.code === 'sale_not_started' && clock.earliest() < begin + skew;
+// early says whether a sale that was open by the page's clock had not begun by the server's when the order was sent, at
+// that time of the server's clock. The page knows that clock to a fraction of a second only, and most buyers tap in the
+// sale's first second. The refusal says nothing about later: the sale may have begun while it was on its way.
+function early(error, sent, begin) {
+  return error instanceof api.Refusal && error.code === 'sale_not_started' && sent < begin + skew;
 }
 
 // The key of an attempt is kept until its outcome is known. A repetition, even after the page was loaded again,
@@ -66,6 +67,7 @@ export async function buy(voucherID, begin, report, signal) {
   for (let attempt = 1; ; attempt++) {
     report({ is: 'trying' });
     const key = keyOf(voucherID);
+    const sent = clock.earliest();
     try {
       const placed = await api.call('POST', `/api/v1/vouchers/${voucherID}/orders`, { headers: { ...headers, 'Idempotency-Key': key }, signal });
       const told = (order) => {
@@ -77,7 +79,7 @@ export async function buy(voucherID, begin, report, signal) {
       return;
     } catch (error) {
       if (signal.aborted) break;
-      const opens = early(error, begin);
+      const opens = early(error, sent, begin);
       if (!opens && !api.temporary(error)) {
         if (!(error instanceof api.Refusal)) throw error;
         if (error.status < 500 && error.status !== 401) forget(voucherID, key);
