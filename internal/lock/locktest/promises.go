@@ -153,6 +153,9 @@ func (c Claim) open(name Behaviour, found error, stall time.Duration) bool {
 	if c.kind == breaks {
 		return !violated
 	}
+	if _, granted := errors.AsType[*lateGrantError](found); granted {
+		return true
+	}
 	late := !violated || !name.timeless() // lateness can explain what was found
 	return found != nil && stall > stallLimit && late
 }

@@ -119,8 +119,9 @@ func RunShared(t *testing.T, factory Factory, promises Promises) {
 // so: some weaknesses are races, which a busy machine may decide the other way. One that is
 // promised gets another trial only if the machine stalled in the last one, so that it cannot
 // be told who was late, and only if lateness can explain what was found: a trial that could not
-// be run, since a server did not answer in time, or a violation that is about time. On a machine
-// that keeps time, one violation disproves a promise.
+// be run, since a server did not answer in time, or a violation that is about time. A lease that
+// was granted too late to count shows by itself that the machine was late. On a machine that
+// keeps time, one violation disproves a promise.
 const maxTrials = 5
 
 // rest is the time between two such trials, for the machine to calm down.

@@ -185,6 +185,40 @@ func TestSoundLockerFailsDeclaredBreakage(t *testing.T) {
 	}
 }
 
+// A lease that was granted too late to count is no violation. One that is refused at once, or without a limit of its
+// own, is.
+func TestLateGrantIsNoViolation(t *testing.T) {
+	for name, c := range map[string]struct {
+		opts lock.Options
+		took time.Duration
+		late bool
+	}{
+		"later than the lease": {lock.Options{TTL: shortLease}, shortLease, true},
+		"at once":              {lock.Options{TTL: shortLease}, 0, false},
+		"of any length":        {lock.Options{}, shortLease, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				acquiring := behaviour{check: func(t *trial) { t.mustAcquire(t.process(), c.opts) }}
+				err := acquiring.try(t, subject(func() lock.Locker {
+					return flawedLocker{Locker: local.New(), acquire: func(lock.Locker, context.Context, string, lock.Options) (lock.Lease, error) {
+						time.Sleep(c.took)
+						return nil, lock.ErrUnavailable
+					}}
+				}))
+				_, late := errors.AsType[*lateGrantError](err)
+				_, violated := errors.AsType[*violationError](err)
+				if late != c.late || violated == c.late {
+					t.Errorf("the trial gave %v; granted late: %t", err, c.late)
+				}
+				if Holds().verify(err) == nil {
+					t.Error("the suite would have accepted the promise")
+				}
+			})
+		})
+	}
+}
+
 // A promise gets another trial if the machine stalled and lateness can explain the violation; a declared breakage if
 // it was not seen.
 func TestWhenTrialsDecideNothing(t *testing.T) {
@@ -206,6 +240,7 @@ func TestWhenTrialsDecideNothing(t *testing.T) {
 		{"no answer on a calm machine", Holds(), ExcludesGoroutines, lock.ErrUnavailable, calm, false},
 		{"no answer on a machine that stalled", Holds(), ExcludesGoroutines, lock.ErrUnavailable, stalled, true},
 		{"no answer where it was to break", Breaks("x"), TriesOnce, lock.ErrUnavailable, calm, true},
+		{"granted too late by servers beside a process that kept time", Holds(), ToldWhenExpired, &lateGrantError{}, calm, true},
 	} {
 		if got := test.claim.open(test.name, test.found, test.stall); got != test.open {
 			t.Errorf("%s: another trial: %t", test.what, got)

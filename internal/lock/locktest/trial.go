@@ -41,6 +41,20 @@ type violationError struct {
 
 func (v *violationError) Error() string { return v.what }
 
+// lateGrantError reports that the servers took about as long as a lease lasts to grant it, so
+// that the mechanism rightly did not count it. The trial could not be run, since the machine was
+// late. The [stallWatch] need not have seen it: it watches this process, and the servers are others.
+type lateGrantError struct {
+	took time.Duration
+	err  error
+}
+
+func (e *lateGrantError) Error() string {
+	return fmt.Sprintf("the servers were late by %v: %v", e.took.Round(time.Millisecond), e.err)
+}
+
+func (e *lateGrantError) Unwrap() error { return e.err }
+
 // trial is one run of a check. Like FailNow of testing.T, its methods end the check
 // when a condition is not met, with a [*violationError] if the mechanism is at fault.
 type trial struct {
@@ -162,8 +176,13 @@ func (t *trial) mustAcquireAs(ctx context.Context, p lock.Locker, opts lock.Opti
 }
 
 func (t *trial) mustAcquireKey(ctx context.Context, p lock.Locker, key string, opts lock.Options) lock.Lease {
+	began := time.Now()
 	lease, err := t.acquireKey(ctx, p, key, opts)
-	if err != nil {
+	took := time.Since(began)
+	switch {
+	case errors.Is(err, lock.ErrUnavailable) && opts.Wait == 0 && opts.TTL > 0 && took > opts.TTL/2:
+		t.checkErr(&lateGrantError{took, err})
+	case err != nil:
 		t.violated("could not acquire %q: %v", key, err)
 	}
 	return lease
