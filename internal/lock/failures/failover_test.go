@@ -32,8 +32,12 @@ func replicaPromotedUnreplicated(t *testing.T, r *report) {
 	if n := pair.Dial(t).Exists(t.Context(), redisKey("", "fenced", key)+":token").Val(); n != 0 {
 		t.Error("the replica knows the token counter, so the test proves nothing about it")
 	}
+	seconds := map[string]*acquisition{}
 	for _, m := range mechanisms() {
-		second := acquire(t, newProcess(t, m.name, pair.Dial(t), config), key, m.lease(longLease))
+		seconds[m.name] = acquireAsync(t.Context(), newProcess(t, m.name, pair.Dial(t), config), key, m.lease(longLease))
+	}
+	for _, m := range mechanisms() {
+		second := seconds[m.name].mustSucceed(t)
 		mustNotKnow(t, first[m.name])
 		r.add(fault, m.name, time.Since(promoted), "two holders at the same time")
 		if m.name == "fenced" {
