@@ -3,11 +3,13 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"regexp"
 	"runtime/debug"
 	"slices"
@@ -31,11 +33,11 @@ const (
 
 // flood is what a hostile client does on each of its connections.
 type flood struct {
-	name string
-	// send is written to the connection; "" sends nothing.
-	send string
-	// unread: the answers are not read.
-	unread bool
+	Name string
+	// Send is written to the connection; "" sends nothing.
+	Send string
+	// Unread: the answers are not read.
+	Unread bool
 }
 
 func floods(voucher, order string) []flood {
@@ -100,15 +102,8 @@ func runHostileClient(t *testing.T, connections int, limit time.Duration, buy fu
 	}
 	user := 1000
 	for _, f := range floods(sale.voucher, placed.order) {
-		t.Run(f.name, func(t *testing.T) {
-			ctx, stop := context.WithCancel(t.Context())
-			var hostile sync.WaitGroup
-			var begun sync.WaitGroup
-			begun.Add(connections)
-			for range connections {
-				hostile.Go(func() { f.run(ctx, strings.TrimPrefix(a.url, "http://"), begun.Done) })
-			}
-			begun.Wait()
+		t.Run(f.Name, func(t *testing.T) {
+			stop := hostileClient{f, strings.TrimPrefix(a.url, "http://"), connections}.start(t)
 			const buyers = 100
 			took := make([]time.Duration, 0, buyers)
 			for range buyers {
@@ -121,7 +116,6 @@ func runHostileClient(t *testing.T, connections int, limit time.Duration, buy fu
 			}
 			buffers := tcpBuffers()
 			stop()
-			hostile.Wait()
 			slices.Sort(took)
 			peak := peakMemory(t, a.PID())
 			t.Logf("%d connections: p50 %v, p99 %v, at most %d MB so far; %s MB in the machine's TCP buffers",
@@ -133,6 +127,83 @@ func runHostileClient(t *testing.T, connections int, limit time.Duration, buy fu
 	}
 }
 
+// hostileClient floods the service at Addr. It is a process of its own: what it takes of the processor does not
+// delay the buyers' clock in this one.
+type hostileClient struct {
+	Flood       flood
+	Addr        string
+	Connections int
+}
+
+const hostileEnv = "SECKILL_TEST_AS_HOSTILE_CLIENT"
+
+// start starts the client, waits until each of its connections has begun, and returns a function that ends it.
+func (c hostileClient) start(t *testing.T) (stop func()) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self)
+	cmd.Env = append(os.Environ(), hostileEnv+"=1")
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.Write(append(config, '\n')); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatalf("the hostile client said %q: %v", line, err)
+	}
+	return func() {
+		_ = in.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the hostile client: %v", err)
+		}
+	}
+}
+
+// beHostile is the process of a [hostileClient]. It ends with its standard input.
+func beHostile() error {
+	in := bufio.NewReader(os.Stdin)
+	config, err := in.ReadBytes('\n')
+	if err != nil {
+		return err
+	}
+	var c hostileClient
+	if err := json.Unmarshal(config, &c); err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	go func() {
+		_, _ = io.Copy(io.Discard, in)
+		stop()
+	}()
+	var all, begun sync.WaitGroup
+	begun.Add(c.Connections)
+	for range c.Connections {
+		all.Go(func() { c.Flood.run(ctx, c.Addr, begun.Done) })
+	}
+	begun.Wait()
+	fmt.Println("all connections have begun")
+	all.Wait()
+	return nil
+}
+
 // run opens one connection, calls begun, and floods until ctx ends. After a rejection it starts again after a
 // while, as any client would.
 func (f flood) run(ctx context.Context, addr string, begun func()) {
@@ -142,9 +213,9 @@ func (f flood) run(ctx context.Context, addr string, begun func()) {
 		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 		if err == nil {
 			stop := context.AfterFunc(ctx, func() { _ = c.Close() })
-			_, err = io.WriteString(c, f.send)
+			_, err = io.WriteString(c, f.Send)
 			once()
-			if f.unread {
+			if f.Unread {
 				<-ctx.Done()
 			} else if err == nil {
 				f.read(ctx, c)
@@ -176,7 +247,7 @@ func (f flood) read(ctx context.Context, c net.Conn) {
 			return
 		case <-time.After(time.Second):
 		}
-		if _, err := io.WriteString(c, f.send); err != nil {
+		if _, err := io.WriteString(c, f.Send); err != nil {
 			return
 		}
 	}

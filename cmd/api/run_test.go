@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -23,6 +24,13 @@ func TestMain(m *testing.M) {
 	// A test that needs several processes starts this binary again, as the service.
 	if os.Getenv("SECKILL_TEST_AS_SERVICE") == "1" {
 		main()
+	}
+	if os.Getenv(hostileEnv) == "1" {
+		if err := beHostile(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
 	}
 	testkit.Main(m)
 }
