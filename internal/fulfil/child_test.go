@@ -43,7 +43,7 @@ func child() int {
 func persistAsChild() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	client := redis.NewClient(&redis.Options{Addr: os.Getenv(childRedis), MaxRetries: -1})
+	client := redis.NewClient(&redis.Options{Addr: os.Getenv(childRedis), MaxRetries: -1, ContextTimeoutEnabled: true})
 	defer client.Close()
 	db, err := database.Open(ctx, database.Config{MySQL: os.Getenv(childDSN)})
 	if err != nil {

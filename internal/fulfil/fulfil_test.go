@@ -320,3 +320,21 @@ func TestRemovedStreamIsNotRecreated(t *testing.T) {
 		s.checkFinalState()
 	})
 }
+
+// A read that finds nothing takes as long as it may block, and is no failure, also if that is longer than a node may
+// take to answer anything else. A busy machine may be later than that.
+func TestIdleReadIsNoFailure(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, 1, 100)
+	in, st := newRedisStreams(s.client), newStream(s.prefix, 1, 0)
+	s.must(in.ensureGroup(t.Context(), st))
+	const block = 2 * nodeTimeout
+	testkit.Until(t, "an idle read", func() bool {
+		began := time.Now()
+		entries, err := in.readNew(t.Context(), "w", []*stream{st}, 10, block)
+		if took := time.Since(began); err == nil && took < block {
+			t.Errorf("%v after %v, want %v", entries, took, block)
+		}
+		return err == nil
+	})
+}

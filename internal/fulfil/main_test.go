@@ -63,7 +63,7 @@ func newEnv(t *testing.T, vouchers int, stock int64) *env {
 
 // clientOf returns a client with the service's options.
 func clientOf(t testing.TB, addr string) *redis.Client {
-	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
+	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, ContextTimeoutEnabled: true})
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }

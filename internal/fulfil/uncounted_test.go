@@ -58,7 +58,7 @@ func TestDeliveriesThatAreDenied(t *testing.T) {
 	if err := admin.Do(t.Context(), "acl", "setuser", "limited", "on", "nopass", "~*", "&*", "+@all", "-xpending").Err(); err != nil {
 		t.Fatal(err)
 	}
-	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "limited", Password: "any", MaxRetries: -1})
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "limited", Password: "any", MaxRetries: -1, ContextTimeoutEnabled: true})
 	t.Cleanup(func() { _ = client.Close() })
 	r := newRedisStreams(client)
 	for name, read := range map[string]func() ([]entry, error){
