@@ -9,13 +9,14 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
+	"os/signal"
 	"regexp"
 	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -103,7 +104,7 @@ func runHostileClient(t *testing.T, connections int, limit time.Duration, buy fu
 	user := 1000
 	for _, f := range floods(sale.voucher, placed.order) {
 		t.Run(f.Name, func(t *testing.T) {
-			stop := hostileClient{f, strings.TrimPrefix(a.url, "http://"), connections}.start(t)
+			hostile := hostileClient{f, strings.TrimPrefix(a.url, "http://"), connections}.start(t)
 			const buyers = 100
 			took := make([]time.Duration, 0, buyers)
 			for range buyers {
@@ -115,7 +116,9 @@ func runHostileClient(t *testing.T, connections int, limit time.Duration, buy fu
 				took = append(took, time.Since(at))
 			}
 			buffers := tcpBuffers()
-			stop()
+			if err := hostile.Stop(); err != nil {
+				t.Errorf("the hostile client: %v", err)
+			}
 			slices.Sort(took)
 			peak := peakMemory(t, a.PID())
 			t.Logf("%d connections: p50 %v, p99 %v, at most %d MB so far; %s MB in the machine's TCP buffers",
@@ -137,62 +140,27 @@ type hostileClient struct {
 
 const hostileEnv = "SECKILL_TEST_AS_HOSTILE_CLIENT"
 
-// start starts the client, waits until each of its connections has begun, and returns a function that ends it.
-func (c hostileClient) start(t *testing.T) (stop func()) {
+// start starts the client, and returns it when each of its connections has begun. It floods until it is stopped.
+func (c hostileClient) start(t *testing.T) *testkit.Process {
 	t.Helper()
-	self, err := os.Executable()
+	text, err := json.Marshal(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := json.Marshal(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), self)
-	cmd.Env = append(os.Environ(), hostileEnv+"=1")
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := in.Write(append(config, '\n')); err != nil {
-		t.Fatal(err)
-	}
-	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-		t.Fatalf("the hostile client said %q: %v", line, err)
-	}
-	return func() {
-		_ = in.Close()
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("the hostile client: %v", err)
-		}
-	}
+	p := testkit.Start(t, testkit.Command{Path: selfPath(t), Env: []string{hostileEnv + "=" + string(text)}})
+	p.WaitLine(t, "^all connections have begun$")
+	return p
 }
 
-// beHostile is the process of a [hostileClient]. It ends with its standard input.
-func beHostile() error {
-	in := bufio.NewReader(os.Stdin)
-	config, err := in.ReadBytes('\n')
-	if err != nil {
-		return err
-	}
-	var c hostileClient
-	if err := json.Unmarshal(config, &c); err != nil {
-		return err
-	}
-	ctx, stop := context.WithCancel(context.Background())
+// beHostile is the process of a hostileClient. It returns the exit code.
+func beHostile(text string) (code int) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	go func() {
-		_, _ = io.Copy(io.Discard, in)
-		stop()
-	}()
+	var c hostileClient
+	if err := json.Unmarshal([]byte(text), &c); err != nil {
+		fmt.Println("failed:", err)
+		return 1
+	}
 	var all, begun sync.WaitGroup
 	begun.Add(c.Connections)
 	for range c.Connections {
@@ -201,7 +169,7 @@ func beHostile() error {
 	begun.Wait()
 	fmt.Println("all connections have begun")
 	all.Wait()
-	return nil
+	return 0
 }
 
 // run opens one connection, calls begun, and floods until ctx ends. After a rejection it starts again after a

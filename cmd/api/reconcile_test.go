@@ -27,13 +27,9 @@ import (
 // runReconcile runs the command in a process of its own.
 func runReconcile(t *testing.T, s servers, args ...string) (exit int, output string, r reconcile.Report) {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, self, append([]string{"reconcile"}, args...)...)
+	cmd := exec.CommandContext(ctx, selfPath(t), append([]string{"reconcile"}, args...)...)
 	cmd.Env = append(os.Environ(), "SECKILL_TEST_AS_SERVICE=1", "SECKILL_MYSQL_DSN="+s.db.DSN, "SECKILL_REDIS_ADDRS="+strings.Join(s.redis, ","))
 	var out, errs strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &errs

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -25,12 +24,8 @@ func TestMain(m *testing.M) {
 	if os.Getenv("SECKILL_TEST_AS_SERVICE") == "1" {
 		main()
 	}
-	if os.Getenv(hostileEnv) == "1" {
-		if err := beHostile(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
+	if text := os.Getenv(hostileEnv); text != "" {
+		os.Exit(beHostile(text))
 	}
 	testkit.Main(m)
 }
@@ -169,7 +164,8 @@ func noticed(logs string) string {
 	var lines strings.Builder
 	for line := range strings.Lines(logs) {
 		slow := strings.Contains(line, `"msg":"slow statement"`) ||
-			strings.Contains(line, `read pipe: i/o timeout`) // of the Redis in the process; the command is repeated
+			// of the Redis in the process. TestIdleReadIsNoFailure of internal/fulfil has what is not the machine's.
+			strings.Contains(line, `"msg":"fulfil: a stream failed, retrying","error":"read accepted orders: read pipe: i/o timeout"`)
 		if !slow {
 			lines.WriteString(line)
 		}
@@ -261,11 +257,7 @@ func TestHealthcheckUsesNoProxy(t *testing.T) {
 	var asked atomic.Int64
 	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
 	t.Cleanup(proxy.Close)
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), self, "healthcheck", "-debug-addr", "192.0.2.1:9100")
+	cmd := exec.CommandContext(t.Context(), selfPath(t), "healthcheck", "-debug-addr", "192.0.2.1:9100")
 	cmd.Env = []string{"SECKILL_TEST_AS_SERVICE=1", "HTTP_PROXY=" + proxy.URL}
 	out, err := cmd.CombinedOutput()
 	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 || !strings.Contains(string(out), "not ready") {
