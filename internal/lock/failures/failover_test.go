@@ -32,16 +32,19 @@ func replicaPromotedUnreplicated(t *testing.T, r *report) {
 	if n := pair.Dial(t).Exists(t.Context(), redisKey("", "fenced", key)+":token").Val(); n != 0 {
 		t.Error("the replica knows the token counter, so the test proves nothing about it")
 	}
-	seconds := map[string]*acquisition{}
+	again := map[string]<-chan lock.Result{}
 	for _, m := range mechanisms() {
-		seconds[m.name] = acquireAsync(t.Context(), newProcess(t, m.name, pair.Dial(t), config), key, m.lease(longLease))
+		again[m.name] = lock.Async(t.Context(), newProcess(t, m.name, pair.Dial(t), config), key, m.lease(longLease))
 	}
 	for _, m := range mechanisms() {
-		second := seconds[m.name].mustSucceed(t)
+		second := <-again[m.name]
+		if second.Err != nil {
+			t.Fatalf("%s: Acquire after the failover: %v", m.name, second.Err)
+		}
 		mustNotKnow(t, first[m.name])
 		r.add(fault, m.name, time.Since(promoted), "two holders at the same time")
 		if m.name == "fenced" {
-			mustGrow(t, r, fault, "the failover to a server without the counter", first[m.name].Token(), second.Token())
+			mustGrow(t, r, fault, "the failover to a server without the counter", first[m.name].Token(), second.Lease.Token())
 		}
 	}
 	for _, m := range selected(renews) {
