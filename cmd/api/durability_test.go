@@ -233,6 +233,9 @@ func (d *crashTest) kept() {
 		safe = d.inStep
 	case slices.Contains(d.setting.args, "everysec"):
 		safe = func() bool {
+			if d.unwritten() > 0 { // the file cannot tell of it
+				return false
+			}
 			written, safe := d.disk.sizes()
 			return written == safe
 		}
@@ -310,16 +313,26 @@ func (d *crashTest) now() bool {
 		d.primary.Resume()
 		return false
 	}
-	// While the disk is at work Redis answers without having written, for two seconds.
-	info := d.primary.Client(d.t).InfoMap(d.t.Context(), "persistence")
-	unwritten, err := strconv.Atoi(info.Item("Persistence", "aof_buffer_length"))
+	if d.setting.slow {
+		return d.unwritten() > unsafe
+	}
+	return d.persistence("aof_pending_bio_fsync") == 0 && d.disk.sinceSync() < freshly
+}
+
+// unwritten returns how many bytes Redis has yet to write to its append-only file. With everysec it answers for up to
+// two seconds without having written, while an fsync is under way.
+func (d *crashTest) unwritten() int {
+	d.t.Helper()
+	return d.persistence("aof_buffer_length")
+}
+
+func (d *crashTest) persistence(field string) int {
+	d.t.Helper()
+	n, err := strconv.Atoi(d.primary.Client(d.t).InfoMap(d.t.Context(), "persistence").Item("Persistence", field))
 	if err != nil {
 		d.t.Error(err)
 	}
-	if d.setting.slow {
-		return unwritten > unsafe
-	}
-	return info.Item("Persistence", "aof_pending_bio_fsync") == "0" && d.disk.sinceSync() < freshly
+	return n
 }
 
 func (d *crashTest) crash() {
