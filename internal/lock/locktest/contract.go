@@ -202,7 +202,7 @@ func (t *trial) force(breaker lock.ForceReleaser, p, q lock.Locker, opts lock.Op
 	waiter := t.acquireAsync(t.ctx, q, lock.Options{TTL: longLease, Wait: promptWait})
 	t.sleep(50 * time.Millisecond) // until it waits; if it does not wait yet, it finds a free key
 	forced := time.Now()
-	t.mustForce(breaker, true, "of a held key")
+	t.measureRemoval(func() { t.mustForce(breaker, true, "of a held key") })
 	got := <-waiter
 	if got.err != nil {
 		t.violated("a waiter did not get the lock: %v", got.err)

@@ -153,7 +153,7 @@ func (c Claim) open(name Behaviour, found error, stall time.Duration) bool {
 	if c.kind == breaks {
 		return !violated
 	}
-	if _, late := errors.AsType[*lateGrantError](found); late {
+	if _, late := errors.AsType[*lateServerError](found); late {
 		return true
 	}
 	late := !violated || !name.timeless() // lateness can explain what was found

@@ -120,8 +120,8 @@ func RunShared(t *testing.T, factory Factory, promises Promises) {
 // promised gets another trial only if the machine stalled in the last one, so that it cannot
 // be told who was late, and only if lateness can explain what was found: a trial that could not
 // be run, since a server did not answer in time, or a violation that is about time. A lease that
-// was granted too late to count shows by itself that the machine was late. On a machine that
-// keeps time, one violation disproves a promise.
+// was granted too late to count shows by itself that the machine was late, and so does a key that
+// the server took long to remove. On a machine that keeps time, one violation disproves a promise.
 const maxTrials = 5
 
 // rest is the time between two such trials, for the machine to calm down.

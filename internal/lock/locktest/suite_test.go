@@ -185,31 +185,43 @@ func TestSoundLockerFailsDeclaredBreakage(t *testing.T) {
 	}
 }
 
-// A lease that was granted too late to count is no violation. One that is refused at once, or without a limit of its
-// own, is.
-func TestLateGrantIsNoViolation(t *testing.T) {
+// A lease that was granted too late to count is no violation, nor is a holder that was told late, or the wrong reason,
+// of a removal that took long. A grant that is refused at once, or without a limit of its own, is, and so is a holder
+// that is not told of a quick removal.
+func TestLateServerIsNoViolation(t *testing.T) {
+	refused := func(took time.Duration, opts lock.Options) func(*trial) {
+		return func(t *trial) {
+			unavailable := func(lock.Locker, context.Context, string, lock.Options) (lock.Lease, error) {
+				time.Sleep(took)
+				return nil, lock.ErrUnavailable
+			}
+			t.mustAcquire(flawedLocker{Locker: t.process(), acquire: unavailable}, opts)
+		}
+	}
+	untold := func(took time.Duration) func(*trial) {
+		return func(t *trial) {
+			lease := t.mustAcquire(t.process(), lock.Options{})
+			t.measureRemoval(func() { time.Sleep(took) })
+			t.mustBeTold(lease, "was deleted", lock.ErrExpired)
+		}
+	}
 	for name, c := range map[string]struct {
-		opts lock.Options
-		took time.Duration
-		late bool
+		check func(*trial)
+		late  bool
 	}{
-		"later than the lease": {lock.Options{TTL: shortLease}, shortLease, true},
-		"at once":              {lock.Options{TTL: shortLease}, 0, false},
-		"of any length":        {lock.Options{}, shortLease, false},
+		"refused later than the lease": {refused(shortLease, lock.Options{TTL: shortLease}), true},
+		"refused at once":              {refused(0, lock.Options{TTL: shortLease}), false},
+		"refused, of any length":       {refused(shortLease, lock.Options{}), false},
+		"untold of a slow removal":     {untold(toldWithin), true},
+		"untold of a quick removal":    {untold(0), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				acquiring := behaviour{check: func(t *trial) { t.mustAcquire(t.process(), c.opts) }}
-				err := acquiring.try(t, subject(func() lock.Locker {
-					return flawedLocker{Locker: local.New(), acquire: func(lock.Locker, context.Context, string, lock.Options) (lock.Lease, error) {
-						time.Sleep(c.took)
-						return nil, lock.ErrUnavailable
-					}}
-				}))
-				_, late := errors.AsType[*lateGrantError](err)
+				err := behaviour{check: c.check}.try(t, subject(func() lock.Locker { return local.New() }))
+				_, late := errors.AsType[*lateServerError](err)
 				_, violated := errors.AsType[*violationError](err)
 				if late != c.late || violated == c.late {
-					t.Errorf("the trial gave %v; granted late: %t", err, c.late)
+					t.Errorf("the trial gave %v; a late server: %t", err, c.late)
 				}
 				if Holds().verify(err) == nil {
 					t.Error("the suite would have accepted the promise")
@@ -240,7 +252,7 @@ func TestWhenTrialsDecideNothing(t *testing.T) {
 		{"no answer on a calm machine", Holds(), ExcludesGoroutines, lock.ErrUnavailable, calm, false},
 		{"no answer on a machine that stalled", Holds(), ExcludesGoroutines, lock.ErrUnavailable, stalled, true},
 		{"no answer where it was to break", Breaks("x"), TriesOnce, lock.ErrUnavailable, calm, true},
-		{"granted too late by servers beside a process that kept time", Holds(), ToldWhenExpired, &lateGrantError{}, calm, true},
+		{"granted too late by servers beside a process that kept time", Holds(), ToldWhenExpired, &lateServerError{}, calm, true},
 	} {
 		if got := test.claim.open(test.name, test.found, test.stall); got != test.open {
 			t.Errorf("%s: another trial: %t", test.what, got)

@@ -41,19 +41,20 @@ type violationError struct {
 
 func (v *violationError) Error() string { return v.what }
 
-// lateGrantError reports that the servers took about as long as a lease lasts to grant it, so
-// that the mechanism rightly did not count it. The trial could not be run, since the machine was
-// late. The [stallWatch] need not have seen it: it watches this process, and the servers are others.
-type lateGrantError struct {
+// lateServerError reports that a server took so long for a step that nothing can be said about a
+// mechanism which measures time. The trial could not be run, since the machine was late. The
+// [stallWatch] need not have seen it: it watches this process, and the servers are others.
+type lateServerError struct {
+	step string
 	took time.Duration
-	err  error
+	err  error // what was found
 }
 
-func (e *lateGrantError) Error() string {
-	return fmt.Sprintf("the servers were late by %v: %v", e.took.Round(time.Millisecond), e.err)
+func (e *lateServerError) Error() string {
+	return fmt.Sprintf("the server took %v to %s: %v", e.took.Round(time.Millisecond), e.step, e.err)
 }
 
-func (e *lateGrantError) Unwrap() error { return e.err }
+func (e *lateServerError) Unwrap() error { return e.err }
 
 // trial is one run of a check. Like FailNow of testing.T, its methods end the check
 // when a condition is not met, with a [*violationError] if the mechanism is at fault.
@@ -63,6 +64,8 @@ type trial struct {
 	ctx context.Context
 	key string
 	err error
+	// removal is how long the server took to take the key from its holder.
+	removal time.Duration
 
 	mu     sync.Mutex
 	leases []lock.Lease
@@ -180,8 +183,9 @@ func (t *trial) mustAcquireKey(ctx context.Context, p lock.Locker, key string, o
 	lease, err := t.acquireKey(ctx, p, key, opts)
 	took := time.Since(began)
 	switch {
+	// The mechanism rightly does not count a lease that lasts about as long as its grant took.
 	case errors.Is(err, lock.ErrUnavailable) && opts.Wait == 0 && opts.TTL > 0 && took > opts.TTL/2:
-		t.checkErr(&lateGrantError{took, err})
+		t.checkErr(&lateServerError{"grant the lock", took, err})
 	case err != nil:
 		t.violated("could not acquire %q: %v", key, err)
 	}
@@ -250,7 +254,14 @@ func (t *trial) mustBeEmpty(when string) {
 // removeKey takes the key from its holder.
 func (t *trial) removeKey() {
 	t.require(t.Store.Remove != nil, "way to remove a lock")
-	t.checkErr(t.Store.Remove(t.ctx, t.key))
+	t.measureRemoval(func() { t.checkErr(t.Store.Remove(t.ctx, t.key)) })
+}
+
+// measureRemoval takes the key from its holder by remove, which returns when that is done.
+func (t *trial) measureRemoval(remove func()) {
+	began := time.Now()
+	remove()
+	t.removal = time.Since(began)
 }
 
 // storedTTL returns the lease that the store has for the key.
