@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"net"
 	"sync"
-	"testing"
 	"time"
 )
 
@@ -15,6 +14,10 @@ type countingDialer struct {
 	mu   sync.Mutex
 	sent int
 	last time.Time
+
+	pending int32 // the newest request
+	watch   bool  // it sets a watch
+	watches bool  // and was answered; the watch has not fired
 }
 
 func (c *countingDialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -34,32 +37,27 @@ func (c *countingDialer) take() int {
 	return sent
 }
 
-// settle waits for requests, and then until there are none for a while.
-func (c *countingDialer) settle(t testing.TB) {
-	t.Helper()
-	const quiet = 150 * time.Millisecond
-	for limit := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		if last := c.newest(); !last.IsZero() && time.Since(last) > quiet {
-			return
-		}
-		if time.Now().After(limit) {
-			t.Fatal("a waiting process sent nothing for 10 s, or did not stop sending")
-		}
-	}
+// waits reports whether the process waits for the server: it has set a watch, which has not fired.
+func (c *countingDialer) waits() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.watches
 }
 
-// settleAll waits until no process has sent a request for a while.
-func settleAll(lines []*countingDialer) {
+// settled reports whether all processes but the new holder wait for the server, and none has sent a request for a while.
+func settled(lines []*countingDialer) bool {
 	const quiet = 500 * time.Millisecond
-	last := time.Now()
-	for time.Since(last) < quiet {
-		time.Sleep(time.Millisecond)
-		for _, line := range lines {
-			if at := line.newest(); at.After(last) {
-				last = at
-			}
+	waiting := 0
+	var last time.Time
+	for _, line := range lines {
+		if line.waits() {
+			waiting++
+		}
+		if at := line.newest(); at.After(last) {
+			last = at
 		}
 	}
+	return waiting >= len(lines)-1 && time.Since(last) > quiet
 }
 
 // newest returns when the last request was sent.
@@ -69,21 +67,59 @@ func (c *countingDialer) newest() time.Time {
 	return c.last
 }
 
+// countingConn reads the frames of ZooKeeper's protocol that pass through it. A frame begins with its length (4 bytes).
 type countingConn struct {
 	net.Conn
 	by      *countingDialer
 	greeted bool
+	in      []byte // the beginning of a frame, the rest of which has not been read yet
+	welcome bool   // the server's answer to the greeting has been read
 }
 
-// Write counts frames. A frame begins with its length (4 bytes) and the request number.
+// Write counts frames: the length, the request's number, the operation. Numbers below 0 are those of heartbeats and
+// of the watches that a new connection sets again. getData says in its last byte whether it sets a watch.
 func (c *countingConn) Write(p []byte) (int, error) {
-	const ping = -2
-	if c.greeted && len(p) >= 8 && int32(binary.BigEndian.Uint32(p[4:8])) != ping {
-		c.by.mu.Lock()
-		c.by.sent++
-		c.by.last = time.Now()
-		c.by.mu.Unlock()
+	const getData = 4
+	if c.greeted && len(p) >= 12 {
+		if xid := frameInt(p[4:]); xid >= 0 {
+			c.by.requested(xid, frameInt(p[8:]) == getData && p[len(p)-1] == 1)
+		}
 	}
 	c.greeted = true
 	return c.Conn.Write(p)
+}
+
+func (c *countingConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.in = append(c.in, p[:n]...)
+	for len(c.in) >= 8 && len(c.in) >= 4+int(frameInt(c.in)) {
+		if c.welcome {
+			c.by.answered(frameInt(c.in[4:]))
+		}
+		c.welcome = true
+		c.in = c.in[4+int(frameInt(c.in)):]
+	}
+	return n, err
+}
+
+func frameInt(p []byte) int32 { return int32(binary.BigEndian.Uint32(p)) }
+
+func (c *countingDialer) requested(xid int32, watch bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sent++
+	c.last = time.Now()
+	c.pending, c.watch, c.watches = xid, watch, false
+}
+
+func (c *countingDialer) answered(xid int32) {
+	const event = -1 // of a watch
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch xid {
+	case c.pending:
+		c.watches = c.watch
+	case event:
+		c.watches = false
+	}
 }

@@ -223,7 +223,7 @@ func LeavesNothingAfterLostReply(t *testing.T, m Mechanism) {
 
 // MeasureHerd says how many of n waiting processes talk to the server when the lock is
 // released to one of them, and how many requests they make. It measures again, a few times,
-// if the holder's session ended: then the server was late for all, and all connect again.
+// if a session ended: then the server was late for all, and all connect again.
 func MeasureHerd(t *testing.T, m Mechanism, n int) (awake, requests int) {
 	t.Helper()
 	for try := 1; ; try++ {
@@ -251,6 +251,11 @@ func measureHerd(t *testing.T, m Mechanism, n int) (awake, requests int, err err
 	done := make(chan struct{}, n)
 	dialers := make([]*countingDialer, n)
 	got := make(chan lock.Lease, n)
+	failed := make(chan error, n)
+	until := func(what string, condition func() bool) {
+		t.Helper()
+		testkit.Until(t, what, func() bool { return len(failed) > 0 || condition() })
+	}
 	for i := range dialers {
 		dialers[i] = &countingDialer{}
 		client, err := zkio.Open(zkio.Config{Servers: []string{loc.addr}, SessionTimeout: Session, Dial: dialers[i].dial})
@@ -263,19 +268,23 @@ func measureHerd(t *testing.T, m Mechanism, n int) (awake, requests int, err err
 			t.Fatal(err)
 		}
 		go func() {
-			if lease, err := locker.Acquire(ctx, key, lock.Options{Wait: time.Minute}); err == nil {
+			lease, err := locker.Acquire(ctx, key, lock.Options{Wait: time.Minute})
+			switch {
+			case err == nil:
 				got <- lease
+			case ctx.Err() == nil:
+				failed <- err
 			}
 			done <- struct{}{}
 		}()
-		dialers[i].settle(t)
+		until("the process waits", dialers[i].waits)
 	}
 	for _, line := range dialers {
 		line.take()
 	}
 	err = lease.Release(t.Context())
 	winner := <-got
-	settleAll(dialers)
+	until("all but the new holder wait again", func() bool { return settled(dialers) })
 	for _, line := range dialers {
 		if made := line.take(); made > 0 {
 			awake++
@@ -286,6 +295,9 @@ func measureHerd(t *testing.T, m Mechanism, n int) (awake, requests int, err err
 	err = errors.Join(err, winner.Release(t.Context()))
 	for range n {
 		<-done
+	}
+	if len(failed) > 0 {
+		err = errors.Join(err, <-failed)
 	}
 	select {
 	case late := <-got: // it got the lock before it noticed the cancellation
