@@ -4,7 +4,7 @@ package locktest
 // which must be found whatever rapid generates and however few scripts a busy machine
 // can run.
 func fixedScripts() []script {
-	return []script{releaseAfterExpiry(), reentryThenRelease(), extendAfterLoss()}
+	return []script{releaseAfterExpiry(), reentryThenRelease(), extendAfterLoss(), deadHolder()}
 }
 
 // releaseAfterExpiry has a holder release a lock that another owner has by then. The
@@ -47,5 +47,14 @@ func extendAfterLoss() script {
 		{action: stepTry, owner: 1, process: 1},
 		{action: stepExtend, lease: 1},
 		{action: stepExtend},
+	}
+}
+
+// deadHolder has an owner try the key of a holder that died. A lock that is a lease keeps it until its end.
+func deadHolder() script {
+	return script{
+		{action: stepTry, owner: 0, process: 0},
+		{action: stepAbandon},
+		{action: stepTry, owner: 1, process: 1},
 	}
 }
