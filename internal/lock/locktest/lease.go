@@ -3,7 +3,6 @@ package locktest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"seckill/internal/lock"
@@ -120,15 +119,8 @@ func toldWhenExpired(t *trial) {
 	t.mustBeTold(lease, "ran out", lock.ErrExpired)
 }
 
-// mustBeTold waits as long as a watchdog may take to tell the holder. A mechanism whose lock ends with
-// its connection cannot tell one that the server is slow to close from one that is cut off.
+// mustBeTold waits as long as a watchdog may take to tell the holder.
 func (t *trial) mustBeTold(l lock.Lease, what string, causes ...error) {
-	wrong := func(format string, args ...any) {
-		if t.removal > toldWithin/2 {
-			t.checkErr(&lateServerError{"remove the lock", t.removal, fmt.Errorf(format, args...)})
-		}
-		t.violated(format, args...)
-	}
 	limit := toldWithin + t.Renewed
 	if t.Renewed > 0 {
 		limit += tolerance
@@ -138,7 +130,7 @@ func (t *trial) mustBeTold(l lock.Lease, what string, causes ...error) {
 	select {
 	case <-l.Lost():
 	case <-timer.C:
-		wrong("%v after the lock %s its holder had not been told", limit, what)
+		t.violated("%v after the lock %s its holder had not been told", limit, what)
 	}
 	cause := context.Cause(l.Context())
 	for _, want := range causes {
@@ -146,7 +138,12 @@ func (t *trial) mustBeTold(l lock.Lease, what string, causes ...error) {
 			return
 		}
 	}
-	wrong("the holder of a lock that %s was told %v", what, cause)
+	// A mechanism whose lock ends with its connection tells its holder after a while that the connection does not
+	// answer: it cannot tell one that the server is slow to close from one that is cut off.
+	if t.removal > toldWithin/2 {
+		t.checkErr(&lateServerError{"remove the lock", t.removal, cause})
+	}
+	t.violated("the holder of a lock that %s was told %v", what, cause)
 }
 
 // toldBeforeOthersGetIn compares the moment at which a holder that is cut off from the

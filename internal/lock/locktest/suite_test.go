@@ -185,9 +185,9 @@ func TestSoundLockerFailsDeclaredBreakage(t *testing.T) {
 	}
 }
 
-// A lease that was granted too late to count is no violation, nor is a holder that was told late, or the wrong reason,
-// of a removal that took long. A grant that is refused at once, or without a limit of its own, is, and so is a holder
-// that is not told of a quick removal.
+// A lease that was granted too late to count is no violation, nor is a holder that was told the wrong reason for a
+// removal that took long. A grant that is refused at once, or without a limit of its own, is one, and so is the wrong
+// reason for a quick removal, or a holder that is not told at all.
 func TestLateServerIsNoViolation(t *testing.T) {
 	refused := func(took time.Duration, opts lock.Options) func(*trial) {
 		return func(t *trial) {
@@ -198,10 +198,13 @@ func TestLateServerIsNoViolation(t *testing.T) {
 			t.mustAcquire(flawedLocker{Locker: t.process(), acquire: unavailable}, opts)
 		}
 	}
-	untold := func(took time.Duration) func(*trial) {
+	told := func(took time.Duration, cause error) func(*trial) {
 		return func(t *trial) {
-			lease := t.mustAcquire(t.process(), lock.Options{})
+			lease := lock.NewHeld(t.ctx, lock.Grant{Key: t.key, Stop: func() {}})
 			t.measureRemoval(func() { time.Sleep(took) })
+			if cause != nil {
+				lease.Lose(cause)
+			}
 			t.mustBeTold(lease, "was deleted", lock.ErrExpired)
 		}
 	}
@@ -212,8 +215,9 @@ func TestLateServerIsNoViolation(t *testing.T) {
 		"refused later than the lease": {refused(shortLease, lock.Options{TTL: shortLease}), true},
 		"refused at once":              {refused(0, lock.Options{TTL: shortLease}), false},
 		"refused, of any length":       {refused(shortLease, lock.Options{}), false},
-		"untold of a slow removal":     {untold(toldWithin), true},
-		"untold of a quick removal":    {untold(0), false},
+		"told another reason, slowly":  {told(toldWithin, lock.ErrUnavailable), true},
+		"told another reason, quickly": {told(0, lock.ErrUnavailable), false},
+		"told nothing, slowly":         {told(toldWithin, nil), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -37,6 +37,17 @@ func (c *countingDialer) take() int {
 	return sent
 }
 
+// countRequests says how many processes have sent requests since the last call, and how many requests.
+func countRequests(lines []*countingDialer) (awake, requests int) {
+	for _, line := range lines {
+		if made := line.take(); made > 0 {
+			awake++
+			requests += made
+		}
+	}
+	return awake, requests
+}
+
 // waits reports whether the process waits for the server: it has set a watch, which has not fired.
 func (c *countingDialer) waits() bool {
 	c.mu.Lock()

@@ -279,18 +279,11 @@ func measureHerd(t *testing.T, m Mechanism, n int) (awake, requests int, err err
 		}()
 		until("the process waits", dialers[i].waits)
 	}
-	for _, line := range dialers {
-		line.take()
-	}
+	countRequests(dialers) // those until here do not count
 	err = lease.Release(t.Context())
 	winner := <-got
 	until("all but the new holder wait again", func() bool { return settled(dialers) })
-	for _, line := range dialers {
-		if made := line.take(); made > 0 {
-			awake++
-			requests += made
-		}
-	}
+	awake, requests = countRequests(dialers)
 	cancel()
 	err = errors.Join(err, winner.Release(t.Context()))
 	for range n {
