@@ -12,9 +12,10 @@ import (
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	args := []string{"sweep", "naive-wrong-release", "--lease", "200ms..5s", "--steps", "2", "--runs", "2"}
+	// In slow motion, so that a busy machine does not decide the other way.
+	args := []string{"sweep", "naive-wrong-release", "--lease", "1200ms..5s", "--work", "900ms", "--pause", "750ms", "--steps", "2", "--runs", "2"}
 	code, stdout, stderr := b.run(withoutServers(t), args...)
-	for _, want := range []string{"  200ms   2 of 2   █", "  5s      0 of 2   ·", "It breaks up to 200ms, and holds from 5s."} {
+	for _, want := range []string{"  1.2s    2 of 2   █", "  5s      0 of 2   ·", "It breaks up to 1.2s, and holds from 5s."} {
 		if code != exitOK || !strings.Contains(stdout, want) {
 			t.Errorf("exit code %d, no %q in\n%s%s", code, want, stdout, stderr)
 		}
@@ -33,7 +34,7 @@ func TestSweep(t *testing.T) {
 		steps = append(steps, step)
 	}
 	want := []sweepStep{
-		{ID: "naive-wrong-release", Parameter: "lease", Value: "200ms", Runs: 2, Broke: 2},
+		{ID: "naive-wrong-release", Parameter: "lease", Value: "1.2s", Runs: 2, Broke: 2},
 		{ID: "naive-wrong-release", Parameter: "lease", Value: "5s", Runs: 2, Held: 2},
 	}
 	if code != exitOK || !slices.Equal(steps, want) {
