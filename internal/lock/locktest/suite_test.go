@@ -235,6 +235,61 @@ func TestLateServerIsNoViolation(t *testing.T) {
 	}
 }
 
+// A waiter need not wait as soon as it has sent its first request: the server may answer that late.
+func TestWaiterMayBeginToWaitLate(t *testing.T) {
+	const poll = 20 * time.Millisecond
+	for name, c := range map[string]struct {
+		answers []time.Duration // how long the server takes for each request before the wait
+		polls   bool
+		holds   bool
+	}{
+		"at once":                    {nil, false, true},
+		"after answers":              {[]time.Duration{0, 0, 0, 0}, false, true},
+		"after a late answer":        {[]time.Duration{150 * time.Millisecond, 0, 0, 0}, false, true},
+		"polls":                      {nil, true, false},
+		"polls, after a late answer": {[]time.Duration{150 * time.Millisecond}, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := local.New()
+				remote := Subject{Remote: true, Process: func(_ testing.TB, network *Network) lock.Locker {
+					if network == nil {
+						return server
+					}
+					ask := func(answer time.Duration) {
+						network.send()
+						time.Sleep(answer)
+						network.receive()
+					}
+					return flawedLocker{Locker: server, acquire: func(l lock.Locker, ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
+						ask(0)
+						if opts.Wait == 0 {
+							return l.Acquire(ctx, key, opts)
+						}
+						for _, answer := range c.answers {
+							ask(answer)
+						}
+						if !c.polls {
+							return l.Acquire(ctx, key, opts)
+						}
+						for end := time.Now().Add(opts.Wait); ; ask(poll) {
+							lease, err := l.Acquire(ctx, key, lock.Options{TTL: opts.TTL})
+							if !errors.Is(err, lock.ErrNotAcquired) || time.Now().After(end) {
+								return lease, err
+							}
+						}
+					}}
+				}}
+				err := find(t, WakesByMessage).try(t, remote)
+				time.Sleep(anyWait) // until a waiter of a trial that has ended gives up
+				if _, violated := errors.AsType[*violationError](err); violated == c.holds || c.holds && err != nil {
+					t.Errorf("the trial gave %v", err)
+				}
+			})
+		})
+	}
+}
+
 // A promise gets another trial if the machine stalled and lateness can explain the violation; a declared breakage if
 // it was not seen.
 func TestWhenTrialsDecideNothing(t *testing.T) {
