@@ -87,8 +87,9 @@ func planned(t *testing.T, redis promotion, buckets, wait, rounds int, limit tim
 	where := redis.where.with(fmt.Sprintf("SECKILL_REDIS_WAIT_REPLICAS=%d", wait), "SECKILL_LOG_LEVEL=warn")
 	where.db = testkit.MariaDB(t)
 	apis := []process{startProcess(t, where), startProcess(t, where)}
+	const stock = 1_000_000 // never sold out, however long a failover takes
 	s := &steadySale{
-		testSale: openSale(t, 4000*(rounds+1), fmt.Sprintf(`{"flow":"admission","buckets":%d}`, buckets), apis...),
+		testSale: openSale(t, stock, fmt.Sprintf(`{"flow":"admission","buckets":%d}`, buckets), apis...),
 		accepted: make([][]time.Time, buckets), orders: map[string]accepted{}, codes: map[string]int{},
 	}
 	s.buckets, s.client.Timeout = buckets, 5*time.Second
