@@ -192,8 +192,27 @@ func Waits(ctx context.Context, db *sql.DB, text string) ([]string, error) {
 	return waits, nil
 }
 
-// Kill ends a connection by its number and returns when the server no longer knows it.
-func Kill(ctx context.Context, db *sql.DB, id uint64) error {
+// KillHolder ends the connection that has a lock, if there is one, and returns when the connection does not have it any
+// more. holder returns its number, 0 if there is none. A busy MySQL takes a moment from the one in which it does not know
+// the connection any more to the one in which the lock is free.
+func KillHolder(ctx context.Context, db *sql.DB, holder func(context.Context) (uint64, error)) error {
+	id, err := holder(ctx)
+	if err != nil || id == 0 {
+		return err
+	}
+	if err := kill(ctx, db, id); err != nil {
+		return err
+	}
+	for {
+		if now, err := holder(ctx); err != nil || now != id {
+			return err
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// kill ends a connection by its number and returns when the server no longer knows it.
+func kill(ctx context.Context, db *sql.DB, id uint64) error {
 	const noSuchThread = 1094
 	for {
 		_, err := db.ExecContext(ctx, fmt.Sprintf("KILL %d", id))
@@ -212,18 +231,17 @@ func Kill(ctx context.Context, db *sql.DB, id uint64) error {
 // until its next check. p and q are processes that check their connections every check;
 // holder returns the connection that has the key "seat".
 func ConnectionLossIsSeenByTheServerFirst(t *testing.T, db *sql.DB, p, q lock.Locker, check time.Duration,
-	holder func() (uint64, error),
+	holder func(context.Context) (uint64, error),
 ) {
 	t.Helper()
 	held, err := p.Acquire(t.Context(), "seat", lock.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, err := holder()
-	if err != nil || id == 0 {
+	if id, err := holder(t.Context()); err != nil || id == 0 {
 		t.Fatalf("held by connection %d, %v", id, err)
 	}
-	if err := Kill(t.Context(), db, id); err != nil {
+	if err := KillHolder(t.Context(), db, holder); err != nil {
 		t.Fatal(err)
 	}
 	next, err := q.Acquire(t.Context(), "seat", lock.Options{})

@@ -76,8 +76,8 @@ func TestConnectionLossIsSeenByTheServerFirst(t *testing.T) {
 		mysqlstore.Migrate(t, db, migration)
 		const check = 2 * time.Second
 		p, q := start(t, db, check), start(t, mysqlstore.Pool(t, where, nil), check)
-		mysqlstore.ConnectionLossIsSeenByTheServerFirst(t, db, p, q, check, func() (uint64, error) {
-			return holder(t.Context(), db, "seat")
+		mysqlstore.ConnectionLossIsSeenByTheServerFirst(t, db, p, q, check, func(ctx context.Context) (uint64, error) {
+			return holder(ctx, db, "seat")
 		})
 	})
 }

@@ -28,11 +28,7 @@ func mechanism() mysqlstore.Mechanism {
 		Store: func(db *sql.DB, _ string) locktest.Store {
 			return locktest.Store{
 				Remove: func(ctx context.Context, key string) error {
-					id, err := holder(ctx, db, key)
-					if err != nil || id == 0 {
-						return err
-					}
-					return mysqlstore.Kill(ctx, db, id)
+					return mysqlstore.KillHolder(ctx, db, func(ctx context.Context) (uint64, error) { return holder(ctx, db, key) })
 				},
 				Leftovers: func(ctx context.Context) ([]string, error) {
 					rows, err := mysqlstore.Column(ctx, db, "SELECT name FROM lock_for_update")

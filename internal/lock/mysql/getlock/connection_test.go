@@ -43,8 +43,8 @@ func TestConnectionLossIsSeenByTheServerFirst(t *testing.T) {
 		const check = 2 * time.Second
 		p, _ := start(t, where, prefix, check)
 		q, db := start(t, where, prefix, check)
-		mysqlstore.ConnectionLossIsSeenByTheServerFirst(t, db, p, q, check, func() (uint64, error) {
-			return holder(t.Context(), db, prefix, "seat")
+		mysqlstore.ConnectionLossIsSeenByTheServerFirst(t, db, p, q, check, func(ctx context.Context) (uint64, error) {
+			return holder(ctx, db, prefix, "seat")
 		})
 	})
 }

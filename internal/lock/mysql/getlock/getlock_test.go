@@ -25,11 +25,7 @@ func mechanism() mysqlstore.Mechanism {
 		Store: func(db *sql.DB, prefix string) locktest.Store {
 			return locktest.Store{
 				Remove: func(ctx context.Context, key string) error {
-					id, err := holder(ctx, db, prefix, key)
-					if err != nil || id == 0 {
-						return err
-					}
-					return mysqlstore.Kill(ctx, db, id)
+					return mysqlstore.KillHolder(ctx, db, func(ctx context.Context) (uint64, error) { return holder(ctx, db, prefix, key) })
 				},
 				Leftovers: func(ctx context.Context) ([]string, error) {
 					if id, err := holder(ctx, db, prefix, "seat"); err != nil || id != 0 {
