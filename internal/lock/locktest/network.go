@@ -50,8 +50,9 @@ func NewNetwork() *Network { return &Network{conns: make(map[*faultyConn]struct{
 
 // Dial connects through the network. Its signature is that of net.Dialer.DialContext.
 func (nw *Network) Dial(ctx context.Context, transport, addr string) (net.Conn, error) {
+	refused := &net.OpError{Op: "dial", Net: transport, Err: errCut}
 	if nw.isCut() {
-		return nil, &net.OpError{Op: "dial", Net: transport, Err: errCut}
+		return nil, refused
 	}
 	conn, err := (&net.Dialer{}).DialContext(ctx, transport, addr)
 	if err != nil {
@@ -59,8 +60,12 @@ func (nw *Network) Dial(ctx context.Context, transport, addr string) (net.Conn, 
 	}
 	faulty := &faultyConn{Conn: conn, network: nw}
 	nw.mu.Lock()
+	defer nw.mu.Unlock()
+	if nw.cut { // meanwhile
+		_ = conn.Close()
+		return nil, refused
+	}
 	nw.conns[faulty] = struct{}{}
-	nw.mu.Unlock()
 	return faulty, nil
 }
 

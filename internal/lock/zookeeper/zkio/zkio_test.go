@@ -298,6 +298,7 @@ func TestListIsSharedAndNeverOlderThanItsCall(t *testing.T) {
 func TestDriverMessagesAreLogged(t *testing.T) {
 	network := locktest.NewNetwork()
 	var text text
+	// The driver does not dial for a session that is over: this one lasts, however busy the machine is.
 	client, err := zkio.Open(zkio.Config{
 		Servers: []string{testkit.ZooKeeper(t).Addr()}, SessionTimeout: timeout, Dial: network.Dial,
 		Logger: slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug})),
