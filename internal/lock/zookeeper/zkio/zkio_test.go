@@ -300,7 +300,7 @@ func TestDriverMessagesAreLogged(t *testing.T) {
 	var text text
 	// The driver does not dial for a session that is over: this one lasts, however busy the machine is.
 	client, err := zkio.Open(zkio.Config{
-		Servers: []string{testkit.ZooKeeper(t).Addr()}, SessionTimeout: timeout, Dial: network.Dial,
+		Servers: []string{testkit.ZooKeeper(t).Addr()}, SessionTimeout: time.Minute, Dial: network.Dial,
 		Logger: slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	if err != nil {
