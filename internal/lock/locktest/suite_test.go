@@ -237,17 +237,16 @@ func TestLateServerIsNoViolation(t *testing.T) {
 
 // A waiter need not wait as soon as it has sent its first request: the server may answer that late.
 func TestWaiterMayBeginToWaitLate(t *testing.T) {
-	const poll = 20 * time.Millisecond
 	for name, c := range map[string]struct {
 		answers []time.Duration // how long the server takes for each request before the wait
-		polls   bool
-		holds   bool
+		poll    time.Duration   // 0: it waits
 	}{
-		"at once":                    {nil, false, true},
-		"after answers":              {[]time.Duration{0, 0, 0, 0}, false, true},
-		"after a late answer":        {[]time.Duration{150 * time.Millisecond, 0, 0, 0}, false, true},
-		"polls":                      {nil, true, false},
-		"polls, after a late answer": {[]time.Duration{150 * time.Millisecond}, true, false},
+		"at once":                    {nil, 0},
+		"after answers":              {[]time.Duration{0, 0, 0, 0}, 0},
+		"after a late answer":        {[]time.Duration{150 * time.Millisecond, 0, 0, 0}, 0},
+		"polls":                      {nil, 20 * time.Millisecond},
+		"polls slowly":               {nil, 120 * time.Millisecond},
+		"polls, after a late answer": {[]time.Duration{150 * time.Millisecond}, 20 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -269,10 +268,10 @@ func TestWaiterMayBeginToWaitLate(t *testing.T) {
 						for _, answer := range c.answers {
 							ask(answer)
 						}
-						if !c.polls {
+						if c.poll == 0 {
 							return l.Acquire(ctx, key, opts)
 						}
-						for end := time.Now().Add(opts.Wait); ; ask(poll) {
+						for end := time.Now().Add(opts.Wait); ; ask(c.poll) {
 							lease, err := l.Acquire(ctx, key, lock.Options{TTL: opts.TTL})
 							if !errors.Is(err, lock.ErrNotAcquired) || time.Now().After(end) {
 								return lease, err
@@ -282,7 +281,7 @@ func TestWaiterMayBeginToWaitLate(t *testing.T) {
 				}}
 				err := find(t, WakesByMessage).try(t, remote)
 				time.Sleep(anyWait) // until a waiter of a trial that has ended gives up
-				if _, violated := errors.AsType[*violationError](err); violated == c.holds || c.holds && err != nil {
+				if _, violated := errors.AsType[*violationError](err); violated != (c.poll > 0) || !violated && err != nil {
 					t.Errorf("the trial gave %v", err)
 				}
 			})
