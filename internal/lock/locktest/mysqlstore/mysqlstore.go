@@ -192,9 +192,9 @@ func Waits(ctx context.Context, db *sql.DB, text string) ([]string, error) {
 	return waits, nil
 }
 
-// KillHolder ends the connection that has a lock, if there is one, and returns when the connection does not have it any
-// more. holder returns its number, 0 if there is none. A busy MySQL takes a moment from the one in which it does not know
-// the connection any more to the one in which the lock is free.
+// KillHolder ends the connection that has a lock, if there is one, and returns when it no longer has the lock. holder
+// returns the number of the connection, 0 if there is none. A busy MySQL forgets a connection some milliseconds before it
+// frees what the connection had locked.
 func KillHolder(ctx context.Context, db *sql.DB, holder func(context.Context) (uint64, error)) error {
 	id, err := holder(ctx)
 	if err != nil || id == 0 {
