@@ -28,7 +28,7 @@ const MaxBatch = 2000
 //
 // It inserts the orders before it takes the stock. So the voucher's row, which every other batch waits
 // for, is locked for one statement and the commit only. If another process writes the same batch at the
-// same time, the primary key lets one of them win.
+// same time, the primary key lets one of them win. The other one finds the orders; see flushCommits.
 func (s *AdmissionStore) Persist(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
 	if len(batch) > MaxBatch {
 		return nil, fmt.Errorf("database: a batch of %d orders, at most %d", len(batch), MaxBatch)
@@ -45,6 +45,9 @@ func (s *AdmissionStore) Persist(ctx context.Context, batch []order.Accepted) ([
 		n := len(missing) + len(late)
 		switch n {
 		case 0:
+			if err := s.db.flushCommits(ctx); err != nil {
+				return nil, err
+			}
 			return states, nil
 		case previouslyMissing:
 			return nil, s.secondOrder(ctx, missing, late) // no order id was the duplicate
@@ -116,7 +119,8 @@ func (s *AdmissionStore) secondOrder(ctx context.Context, missing []order.Accept
 // may place another one.
 func (s *AdmissionStore) Reject(ctx context.Context, a order.Accepted) (order.Status, error) {
 	if a.Late {
-		return s.rejectLate(ctx, a)
+		state, err := s.rejectLate(ctx, a)
+		return s.durable(ctx, state, err)
 	}
 	for repeated := false; ; repeated = true {
 		states, missing, err := s.findExisting(ctx, []order.Accepted{a})
@@ -124,7 +128,7 @@ func (s *AdmissionStore) Reject(ctx context.Context, a order.Accepted) (order.St
 			return "", err
 		}
 		if len(missing) == 0 {
-			return states[0], nil
+			return s.durable(ctx, states[0], nil)
 		}
 		err = s.transact(ctx, func(ctx context.Context, t *tx) error {
 			return t.Insert(ctx, order.Order{
@@ -138,6 +142,17 @@ func (s *AdmissionStore) Reject(ctx context.Context, a order.Accepted) (order.St
 			return "", errNoSecondOrder
 		}
 	}
+}
+
+// durable returns the state of an order that was read, once a crash cannot undo it.
+func (s *AdmissionStore) durable(ctx context.Context, state order.Status, err error) (order.Status, error) {
+	if err == nil {
+		err = s.db.flushCommits(ctx)
+	}
+	if err != nil {
+		return "", err
+	}
+	return state, nil
 }
 
 // findExisting returns the states of the orders that exist, and the orders that are missing, each once
@@ -329,6 +344,11 @@ func (s *AdmissionStore) LiveOrders(ctx context.Context, voucherID, afterUser in
 		Order("unique_user_id").Limit(limit).Find(&rows).Error
 	if err != nil {
 		return nil, translate(ctx, err)
+	}
+	if len(rows) == 0 {
+		if err := s.db.flushCommits(ctx); err != nil {
+			return nil, err
+		}
 	}
 	orders := make([]order.Order, len(rows))
 	for i, row := range rows {

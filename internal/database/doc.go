@@ -26,6 +26,12 @@
 // isolation level is READ COMMITTED, set explicitly. On SQLite the late begin is what lets two buyers
 // read the same stock at all, so a weak policy is as weak there as it is on MySQL.
 //
+// # What a crash undoes
+//
+// A transaction can be seen before it is on the disk. A method that changes nothing, since another transaction has made the
+// change, waits until no crash can undo that change; see flushCommits. Methods that only read do not wait, except where
+// their documentation says so.
+//
 // # Failures
 //
 // Only failure.go reads error numbers. The stores return the errors of packages order and voucher, or

@@ -7,13 +7,14 @@ import (
 )
 
 // newest is the version of the newest migration.
-const newest = 14
+const newest = 15
 
-// tables lists the tables that the migrations create. SQLite has none for locks.
+// tables lists the tables that the migrations create. SQLite has none for locks and
+// for flushes.
 func tables(where testkit.Database) []string {
 	made := []string{"vouchers", "orders", "idempotency_keys", "admission_seqs", "order_payments", "payments", "admission_returns", "returned_orders"}
 	if where.Engine != "sqlite" {
-		made = append(made, "lock_rows", "lock_for_update")
+		made = append(made, "lock_rows", "lock_for_update", "log_flushes")
 	}
 	return made
 }

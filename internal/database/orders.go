@@ -55,6 +55,18 @@ func (o *Orders) Order(ctx context.Context, id int64) (order.Order, error) {
 	return o.take(ctx, "id = ?", id)
 }
 
+// DurableOrder implements [order.Store].
+func (o *Orders) DurableOrder(ctx context.Context, id int64) (order.Order, error) {
+	found, err := o.Order(ctx, id)
+	if err != nil {
+		return order.Order{}, err
+	}
+	if err := o.db.flushCommits(ctx); err != nil {
+		return order.Order{}, err
+	}
+	return found, nil
+}
+
 // OrderUnderKey implements [order.Store]. It reads the index that makes the user's order unique.
 func (o *Orders) OrderUnderKey(ctx context.Context, voucherID, userID int64, key order.KeyHash) (order.Order, error) {
 	return o.take(ctx, "voucher_id = ? AND unique_user_id = ? AND key_hash = ?", voucherID, userID, int64(key))

@@ -32,19 +32,30 @@ func (l *Life) PaymentOf(ctx context.Context, orderID int64) (order.Payment, err
 		return order.Payment{}, &order.StateError{Err: order.ErrNotPayable, Status: status}
 	}
 	p.AmountCents, p.PayBy = cents.Int64, utcOrZero(payBy)
-	return p, nil
+	if p.ID != "" { // otherwise the buyer might pay, and nobody would look the payment up
+		err = l.db.flushCommits(ctx)
+	}
+	return p, err
 }
 
 // KeepPayment implements [order.LifeStore].
 func (l *Life) KeepPayment(ctx context.Context, p order.Payment) (order.Payment, error) {
+	kept := false
 	err := l.db.transact(ctx, func(_ context.Context, t *tx) error {
 		return t.enqueue(write{
 			query: "UPDATE order_payments SET payment_id = ?, pay_url = ?, look_at = ? WHERE order_id = ? AND payment_id IS NULL",
 			args:  []any{p.ID, p.URL, stamp(order.FirstLookup(time.Now(), p.PayBy)), p.OrderID},
+			check: func(_ context.Context, found int64) error {
+				kept = found == 1
+				return nil
+			},
 		})
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return order.Payment{}, err
+	case kept:
+		return p, nil
 	}
 	return l.PaymentOf(ctx, p.OrderID)
 }
@@ -57,8 +68,11 @@ const maxSettles = 10
 // than it was read in changes nothing, and the next one reads again.
 func (l *Life) MarkPaid(ctx context.Context, r order.Receipt) (order.Settlement, error) {
 	for range maxSettles {
-		if s, err := l.settled(ctx, r.PaymentID); err == nil || !errors.Is(err, sql.ErrNoRows) {
-			return s, err
+		switch s, err := l.settled(ctx, r.PaymentID); {
+		case err == nil:
+			return s, l.db.flushCommits(ctx)
+		case !errors.Is(err, sql.ErrNoRows):
+			return order.Settlement{}, err
 		}
 		outcome, err := l.settle(ctx, r)
 		if errors.Is(err, errDuplicate) || errors.Is(err, errMoved) {
@@ -209,7 +223,13 @@ func (l *Life) DueRefunds(ctx context.Context, after string, limit int) (due []o
 		due = append(due, r)
 		return err
 	})
-	return due, err
+	if err == nil && len(due) > 0 { // otherwise the provider might return the money of an order that a crash makes paid again
+		err = l.db.flushCommits(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return due, nil
 }
 
 // MarkRefunded implements [order.LifeStore].
@@ -225,6 +245,7 @@ func (l *Life) MarkRefunded(ctx context.Context, paymentID string) error {
 	case outcome == order.LateUndecided:
 		return l.db.transact(ctx, func(_ context.Context, t *tx) error { return t.enqueueLocked(orderID, refundedLate(paymentID)) })
 	}
+	marked := false
 	err = l.db.transact(ctx, func(_ context.Context, t *tx) error {
 		if outcome.Bought() {
 			if err := t.move([]heldOrder{{Order: order.Order{ID: orderID}}}, order.Refunding, order.Refunded); err != nil {
@@ -234,10 +255,14 @@ func (l *Life) MarkRefunded(ctx context.Context, paymentID string) error {
 		return t.enqueue(write{
 			query: "UPDATE payments SET refund_due = FALSE, refunded_at = ? WHERE payment_id = ? AND refunded_at IS NULL AND (refund_due = TRUE OR outcome = 'unmatched')",
 			args:  []any{stamp(time.Now()), paymentID},
+			check: func(_ context.Context, found int64) error {
+				marked = found == 1
+				return nil
+			},
 		})
 	})
-	if errors.Is(err, errMoved) {
-		return nil // refunded by an earlier call
+	if errors.Is(err, errMoved) || err == nil && !marked { // refunded by an earlier call
+		return l.db.flushCommits(ctx)
 	}
 	return err
 }

@@ -148,6 +148,11 @@ func (s *AdmissionStore) Returns(ctx context.Context, after order.Return, limit 
 			return nil, false, err
 		}
 	}
+	if len(due) > 0 { // otherwise Redis might sell stock that a crash takes back
+		if err := s.db.flushCommits(ctx); err != nil {
+			return nil, false, err
+		}
+	}
 	return due, len(due)+len(over) == limit, nil
 }
 

@@ -46,6 +46,7 @@ type fakeStore struct {
 	audit      order.Audit
 	commit     error  // the error of a commit that was carried out
 	lookup     error  // the error of Order
+	flush      error  // the error of DurableOrder, for an order that Order finds
 	before     func() // called before a transaction begins
 	collisions int    // how many times Transact still rolls back and repeats its closure
 }
@@ -90,6 +91,14 @@ func (m *fakeStore) Order(_ context.Context, id int64) (order.Order, error) {
 		return o, nil
 	}
 	return order.Order{}, order.ErrNotFound
+}
+
+func (m *fakeStore) DurableOrder(ctx context.Context, id int64) (order.Order, error) {
+	o, err := m.Order(ctx, id)
+	if err == nil && m.flush != nil {
+		return order.Order{}, m.flush
+	}
+	return o, err
 }
 
 func (m *fakeStore) OrderUnderKey(_ context.Context, voucherID, userID int64, key order.KeyHash) (order.Order, error) {

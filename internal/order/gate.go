@@ -139,6 +139,9 @@ func (s EpochState) Open() bool { return s.Epoch > 0 && s.Epoch%2 == 0 }
 // of package voucher. [ErrUnavailable] is every error that is not known to be the order's own: the
 // database did not answer, refused for a reason of its own, or left the outcome unknown. The caller
 // repeats the call.
+//
+// The caller acts on what Persist, Reject and LiveOrders return, so they return nothing that a crash of
+// the database can undo, whoever wrote it.
 type AdmissionStore interface {
 	// Persist confirms a batch of accepted orders and takes them from the stock, in one transaction. If
 	// it returns an error, nothing was written. An order that is stored already, or is in the batch
@@ -178,7 +181,8 @@ type AdmissionStore interface {
 	// [ErrConflict] means that another process has opened the voucher, or closed it again, meanwhile.
 	Open(ctx context.Context, voucherID, closed int64) (EpochState, error)
 	// LiveOrders lists up to limit live orders of the voucher whose user ID is above afterUser, by
-	// user, with their keys. CreatedAt is zero.
+	// user, with their keys. CreatedAt is zero. A crash can undo what the pages have until the empty page at
+	// the end was returned.
 	LiveOrders(ctx context.Context, voucherID, afterUser int64, limit int) ([]Order, error)
 	// Forget marks a voucher as forgotten. It returns [ErrConflict] if the voucher is no longer closed
 	// under that epoch, or its sale ends after endedBy.
@@ -200,7 +204,8 @@ type AdmissionStore interface {
 type ReturnStore interface {
 	// Returns looks at up to limit buckets with orders of which the gate was not told yet, after the bucket of
 	// a return, by voucher and bucket. It lists those of the current epoch, and forgets the others: the next
-	// epoch begins with their stock. more says that there may be further buckets.
+	// epoch begins with their stock. more says that there may be further buckets. A crash of the database
+	// cannot undo what is listed.
 	Returns(ctx context.Context, after Return, limit int) (due []Return, more bool, err error)
 	// Returned records that the gate was told of a return, and the sequence number that the bucket has
 	// since then: a gate with a smaller one has lost data.

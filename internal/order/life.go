@@ -63,6 +63,9 @@ type Details struct {
 // LifeStore moves orders from state to state: each method is one transaction, with the conditional statement
 // of its row in the table of transitions ([MoveOf]) and all that follows from it. Its errors are those of this
 // package, as of [Store].
+//
+// A method that changes nothing, because another call has made the change, returns once a crash of the database
+// cannot undo that change. Nor can it undo what DueRefunds and PaymentOf return.
 type LifeStore interface {
 	// Details returns what an order has besides its state, or [ErrNotFound].
 	Details(ctx context.Context, orderID int64) (Details, error)
@@ -80,8 +83,8 @@ type LifeStore interface {
 	// PaymentOf returns the payment of an unpaid order. For an order that was created a payment before, it
 	// returns that in any state. Otherwise the error is [ErrNotPayable] or [ErrNotFound].
 	PaymentOf(ctx context.Context, orderID int64) (Payment, error)
-	// KeepPayment stores the id and the address of an order's payment, unless there are some already, and
-	// returns what is stored.
+	// KeepPayment stores the id and the address of a payment that PaymentOf has returned without them, and
+	// returns it. If some are stored already, it returns that payment.
 	KeepPayment(ctx context.Context, p Payment) (Payment, error)
 	// MarkPaid settles money that was received, once for each payment:
 	//

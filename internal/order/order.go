@@ -126,6 +126,9 @@ type Store interface {
 	Transact(ctx context.Context, fn func(ctx context.Context, tx Tx) error) error
 	// Order returns an order, or [ErrNotFound].
 	Order(ctx context.Context, id int64) (Order, error)
+	// DurableOrder is Order for an order of which a buyer is told for the first time. Its commit may still be
+	// under way: the order is returned once a crash of the database cannot undo it.
+	DurableOrder(ctx context.Context, id int64) (Order, error)
 	// OrderUnderKey returns the user's live order of a voucher if it was placed under that key, or
 	// [ErrNotFound].
 	OrderUnderKey(ctx context.Context, voucherID, userID int64, key KeyHash) (Order, error)

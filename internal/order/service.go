@@ -87,7 +87,7 @@ func (s *Service) Placed(ctx context.Context, voucherID, userID int64, key KeyHa
 // Resumed, or with the same Key.
 func (s *Service) Place(ctx context.Context, req Request) (Order, error) {
 	if req.Resumed {
-		if o, err := s.store.Order(ctx, req.ID); !errors.Is(err, ErrNotFound) {
+		if o, err := s.store.DurableOrder(ctx, req.ID); !errors.Is(err, ErrNotFound) {
 			return req.checkFound(o, err)
 		}
 	}
@@ -198,7 +198,7 @@ func (s *Service) resolveFailure(ctx context.Context, req Request, id int64, fai
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resolveTimeout)
 	defer cancel()
-	placed, err := s.store.Order(ctx, id)
+	placed, err := s.store.DurableOrder(ctx, id)
 	switch {
 	case err == nil && req.matches(placed):
 		return placed, nil

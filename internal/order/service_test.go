@@ -227,6 +227,20 @@ func TestUnknownOutcomeOfACommitIsResolved(t *testing.T) {
 			t.Errorf("Place = %+v, %v, want the stored order", o, err)
 		}
 	})
+	t.Run("a crash can still undo it", func(t *testing.T) {
+		s := newFixture(t, nil)
+		s.store.commit, s.store.flush = order.ErrUnavailable, order.ErrUnavailable
+		for _, resumed := range []bool{false, true} {
+			o, err := s.Place(t.Context(), order.Request{VoucherID: 7, UserID: 42, ID: 99, Resumed: resumed})
+			if !errors.Is(err, order.ErrUnavailable) || o != (order.Order{}) {
+				t.Errorf("resumed %t: Place = %+v, %v", resumed, o, err)
+			}
+		}
+		s.store.flush = nil
+		if o, err := s.Place(t.Context(), order.Request{VoucherID: 7, UserID: 42, ID: 99, Resumed: true}); err != nil || o.ID != 99 {
+			t.Errorf("once it is on the disk: %+v, %v", o, err)
+		}
+	})
 	t.Run("the database does not answer", func(t *testing.T) {
 		s := newFixture(t, nil)
 		s.store.commit, s.store.lookup = order.ErrUnavailable, order.ErrUnavailable

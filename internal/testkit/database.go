@@ -51,7 +51,7 @@ func MySQL(t TB) Database {
 
 func sharedDatabase(t TB, server *shared[*sqlProcess], engine sqlEngine) Database {
 	t.Helper()
-	s, err := server.get(func() (*sqlProcess, error) { return startSQL(engine, withoutSync) })
+	s, err := server.get(func() (*sqlProcess, error) { return startSQL(engine, nil, withoutSync) })
 	check(t, err)
 	db, name := s.database(t)
 	t.Cleanup(func() {

@@ -80,7 +80,7 @@ type galeraNode struct {
 const galeraGroup, galeraIST = 1, 2
 
 func (g *galera) start(t TB, i int, cluster *GaleraCluster) error {
-	process, err := startSQL(g.nodes[i], nil)
+	process, err := startSQL(g.nodes[i], nil, nil)
 	if err != nil {
 		return err
 	}

@@ -24,19 +24,26 @@ type SQLServer struct {
 // additional flags of mariadbd, such as "--innodb-lock-wait-timeout=1".
 func NewMariaDB(t TB, args ...string) *SQLServer {
 	t.Helper()
-	return newSQL(t, mariaDB{}, args)
+	return NewMariaDBEnv(t, nil, args...)
+}
+
+// NewMariaDBEnv is NewMariaDB with additional environment variables (NAME=value), such as a library to
+// preload.
+func NewMariaDBEnv(t TB, env []string, args ...string) *SQLServer {
+	t.Helper()
+	return newSQL(t, mariaDB{}, env, args)
 }
 
 // NewMySQL starts a MySQL server for this test alone and stops it at the end of the test. args are
 // additional flags of mysqld.
 func NewMySQL(t TB, args ...string) *SQLServer {
 	t.Helper()
-	return newSQL(t, mySQL{}, args)
+	return newSQL(t, mySQL{}, nil, args)
 }
 
-func newSQL(t TB, engine sqlEngine, args []string) *SQLServer {
+func newSQL(t TB, engine sqlEngine, env, args []string) *SQLServer {
 	t.Helper()
-	process, err := startSQL(engine, args)
+	process, err := startSQL(engine, env, args)
 	check(t, err)
 	return newSQLServer(t, process)
 }
@@ -141,10 +148,11 @@ type sqlProcess struct {
 	port    int
 	dir     string
 	remove  func() error // removes dir
+	env     []string
 	extra   []string
 }
 
-func startSQL(engine sqlEngine, extra []string) (*sqlProcess, error) {
+func startSQL(engine sqlEngine, env, extra []string) (*sqlProcess, error) {
 	program, err := engine.locate()
 	if err != nil {
 		return nil, err
@@ -153,7 +161,7 @@ func startSQL(engine sqlEngine, extra []string) (*sqlProcess, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &sqlProcess{engine: engine, program: program, dir: dir, remove: remove, extra: extra}
+	s := &sqlProcess{engine: engine, program: program, dir: dir, remove: remove, env: env, extra: extra}
 	err = engine.initialize(program, s.data())
 	if err == nil {
 		var above []int
@@ -172,13 +180,13 @@ func startSQL(engine sqlEngine, extra []string) (*sqlProcess, error) {
 }
 
 func (s *sqlProcess) restart() error {
-	c := Command{Path: s.program.path, Args: s.args(), Dir: s.program.inside(s.dir), Root: s.program.root}
+	c := Command{Path: s.program.path, Args: s.args(), Env: s.env, Dir: s.program.inside(s.dir), Root: s.program.root}
 	if starter, ok := s.engine.(sqlStarter); ok {
 		flags, env, err := starter.start(s)
 		if err != nil {
 			return err
 		}
-		c.Args, c.Env = append(c.Args, flags...), env
+		c.Args, c.Env = append(c.Args, flags...), slices.Concat(c.Env, env)
 	}
 	p, err := start(c)
 	if err != nil {

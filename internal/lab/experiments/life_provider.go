@@ -170,7 +170,8 @@ func (p *provider) pay(id int64) (paymentID string) {
 		Key: order.PaymentKey(id), OrderID: id, AmountCents: asked.AmountCents, PayBy: asked.PayBy,
 	})
 	s.must(err)
-	kept, err := s.life.KeepPayment(s.Context(), made)
+	asked.ID, asked.URL = made.ID, made.URL
+	kept, err := s.life.KeepPayment(s.Context(), asked)
 	s.must(err)
 	form := strings.NewReader(url.Values{"decision": {"pay"}}.Encode())
 	req, err := http.NewRequestWithContext(s.Context(), http.MethodPost, kept.URL, form)

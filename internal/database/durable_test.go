@@ -1,0 +1,179 @@
+package database
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"seckill/internal/order"
+	"seckill/internal/testkit"
+)
+
+// stallingServer is a MariaDB whose disk can be made to hang.
+type stallingServer struct {
+	*testkit.SQLServer
+	t    *testing.T
+	file string // while it exists, nothing is written to the redo log
+}
+
+func newStallingServer(t *testing.T) *stallingServer {
+	t.Helper()
+	cc := testkit.Tool(t, "apt-get install gcc libc6-dev", cmp.Or(os.Getenv("CC"), "gcc"))
+	dir := t.TempDir()
+	library, file := filepath.Join(dir, "stall.so"), filepath.Join(dir, "stall")
+	if out, err := exec.CommandContext(t.Context(), cc, "-shared", "-fPIC", "-O2", "-o", library, "testdata/stall.c", "-ldl").CombinedOutput(); err != nil {
+		t.Fatalf("compile stall.c: %v\n%s", err, out)
+	}
+	return &stallingServer{testkit.NewMariaDBEnv(t, []string{"STALL=" + file, "LD_PRELOAD=" + library}), t, file}
+}
+
+func (s *stallingServer) stall() {
+	s.t.Helper()
+	wantErr(s.t, os.WriteFile(s.file, nil, 0o600))
+}
+
+// crash kills the server, and starts it again with a disk that works.
+func (s *stallingServer) crash() {
+	s.t.Helper()
+	s.Kill()
+	wantErr(s.t, os.Remove(s.file))
+	s.Restart()
+}
+
+// A commit is visible before it is on the disk. If the server dies in between, the commit is gone. Its own client was
+// never told of it; nobody else may have acted on it either.
+func TestNobodyActsOnACommitThatACrashUndoes(t *testing.T) {
+	t.Parallel()
+	server := newStallingServer(t)
+	paid := func(payment string, id int64) order.Receipt {
+		return order.Receipt{PaymentID: payment, OrderID: id, AmountCents: 8000, At: time.Now()}
+	}
+	// Order 1 of the locked voucher 1 and order 11 of voucher 2, which is sold by admission, are unpaid, order 2 is paid,
+	// and the money of order 3 is being refunded.
+	prepare := func(t *testing.T, d *DB) {
+		v := newVoucher(1, 10)
+		v.PayWithin = time.Hour
+		wantErr(t, d.Vouchers().CreateVoucher(t.Context(), v))
+		for id := range int64(3) {
+			placeUnpaid(t, d, 1+id, 100+id)
+		}
+		for id, payment := range map[int64]string{2: "p2", 3: "p3"} {
+			_, err := d.Life().MarkPaid(t.Context(), paid(payment, id))
+			wantErr(t, err)
+		}
+		_, err := d.Life().BeginRefund(t.Context(), 3)
+		wantErr(t, err)
+		v = newVoucher(2, 10)
+		v.Policy.Flow, v.PayWithin = "admission", time.Hour
+		wantErr(t, d.Vouchers().CreateVoucher(t.Context(), v))
+		_, err = d.AdmissionStore().Open(t.Context(), 2, firstEpoch)
+		wantErr(t, err)
+		_, err = d.AdmissionStore().Persist(t.Context(), acceptedRange(11, 12, 2))
+		wantErr(t, err)
+	}
+	cancel := func(id int64) func(context.Context, *DB) error {
+		return func(ctx context.Context, d *DB) error { _, err := d.Life().Cancel(ctx, id); return err }
+	}
+	refund := func(ctx context.Context, d *DB) error { _, err := d.Life().BeginRefund(ctx, 2); return err }
+	settle := func(ctx context.Context, d *DB) error { _, err := d.Life().MarkPaid(ctx, paid("p1", 1)); return err }
+	persist := func(ctx context.Context, d *DB) error {
+		_, err := d.AdmissionStore().Persist(ctx, acceptedRange(11, 14, 2))
+		return err
+	}
+	reject := func(ctx context.Context, d *DB) error {
+		_, err := d.AdmissionStore().Reject(ctx, accepted(21, 2, 21))
+		return err
+	}
+	pay := func(ctx context.Context, d *DB) error {
+		p, err := d.Life().PaymentOf(ctx, 1)
+		if err == nil && p.ID == "" {
+			p.ID = "p1"
+			_, err = d.Life().KeepPayment(ctx, p)
+		}
+		return err
+	}
+	refunded := func(ctx context.Context, d *DB) error { return d.Life().MarkRefunded(ctx, "p3") }
+	for _, c := range []struct {
+		name    string
+		change  func(context.Context, *DB) error // made by one process
+		visible string                           // a query that finds a row once the change is visible
+		act     func(context.Context, *DB) error // by another process
+	}{
+		{"an order is persisted", persist, "SELECT 1 FROM orders WHERE id = 13", persist},
+		{"an order is rejected", reject, "SELECT 1 FROM orders WHERE id = 21", reject},
+		{"a persisted order is to be rejected", persist, "SELECT 1 FROM orders WHERE id = 13", func(ctx context.Context, d *DB) error {
+			_, err := d.AdmissionStore().Reject(ctx, accepted(13, 2, 13))
+			return err
+		}},
+		{"an order is placed", func(ctx context.Context, d *DB) error {
+			return placeOrder(ctx, d, newOrder(4, 1, 104), true)
+		}, "SELECT 1 FROM orders WHERE id = 4", func(ctx context.Context, d *DB) error {
+			_, err := d.Orders().DurableOrder(ctx, 4)
+			return err
+		}},
+		{"an order is cancelled", cancel(1), "SELECT 1 FROM orders WHERE id = 1 AND status = 'cancelled'", cancel(1)},
+		{"a voucher comes back", cancel(11), "SELECT 1 FROM returned_orders WHERE order_id = 11", func(ctx context.Context, d *DB) error {
+			_, _, err := d.AdmissionStore().Returns(ctx, order.Return{}, 10)
+			return err
+		}},
+		{"the users are copied", cancel(11), "SELECT 1 FROM orders WHERE id = 11 AND status = 'cancelled'", func(ctx context.Context, d *DB) error {
+			_, err := d.AdmissionStore().LiveOrders(ctx, 2, 12, 10)
+			return err
+		}},
+		{"money arrives", settle, "SELECT 1 FROM payments WHERE payment_id = 'p1'", settle},
+		{"a payment is created", pay, "SELECT 1 FROM order_payments WHERE order_id = 1 AND payment_id IS NOT NULL", pay},
+		{"a refund begins", refund, "SELECT 1 FROM orders WHERE id = 2 AND status = 'refunding'", refund},
+		{"a refund is due", refund, "SELECT 1 FROM payments WHERE payment_id = 'p2' AND refund_due", func(ctx context.Context, d *DB) error {
+			_, err := d.Life().DueRefunds(ctx, "", 10)
+			return err
+		}},
+		{"a refund is carried out", refunded, "SELECT 1 FROM orders WHERE id = 3 AND status = 'refunded'", refunded},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			config := databaseConfig(server.Database(t))
+			one, other := openMigrated(t, config), open(t, config)
+			prepare(t, one)
+			find := func() bool {
+				var n int
+				return one.readers.QueryRowContext(t.Context(), c.visible).Scan(&n) == nil
+			}
+			if find() {
+				t.Fatalf("before the change: %s", c.visible)
+			}
+			server.stall()
+			changed, acted := make(chan error, 1), make(chan error, 1)
+			go func() { changed <- c.change(t.Context(), one) }()
+			testkit.Until(t, "the change is visible", find)
+			go func() { acted <- c.act(t.Context(), other) }()
+			testkit.Until(t, "the other process has acted, or waits for the disk", func() bool {
+				return len(acted) > 0 || committing(t, one.readers) == 2
+			})
+			early := len(acted) > 0
+			server.crash()
+			if err := <-acted; early && err == nil {
+				t.Error("the other process acted on a change that is not on the disk")
+			} else {
+				wantErr(t, err, order.ErrUnavailable)
+			}
+			wantErr(t, <-changed, order.ErrUnavailable)
+			if find() {
+				t.Error("the crash did not undo the change, so the test shows nothing")
+			}
+			wantErr(t, c.change(t.Context(), one))
+			wantErr(t, c.act(t.Context(), other))
+		})
+	}
+}
+
+// committing counts the connections that commit.
+func committing(t *testing.T, db *sql.DB) (n int) {
+	t.Helper()
+	wantErr(t, db.QueryRowContext(t.Context(), `SELECT COUNT(*) FROM information_schema.processlist
+		WHERE info LIKE '%COMMIT' OR info LIKE 'INSERT INTO log_flushes%'`).Scan(&n))
+	return n
+}

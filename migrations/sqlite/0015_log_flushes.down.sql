@@ -1,0 +1,2 @@
+-- See the file that leads up.
+SELECT 1;
