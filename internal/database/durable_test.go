@@ -116,6 +116,12 @@ func TestNobodyActsOnACommitThatACrashUndoes(t *testing.T) {
 			_, err := d.Orders().DurableOrder(ctx, 4)
 			return err
 		}},
+		{"a voucher is created", func(ctx context.Context, d *DB) error {
+			return d.Vouchers().CreateVoucher(ctx, newVoucher(3, 1))
+		}, "SELECT 1 FROM vouchers WHERE id = 3", func(ctx context.Context, d *DB) error {
+			_, err := d.Vouchers().DurableVoucher(ctx, 3)
+			return err
+		}},
 		{"an order is cancelled", cancel(1), "SELECT 1 FROM orders WHERE id = 1 AND status = 'cancelled'", cancel(1)},
 		{"a voucher comes back", cancel(11), "SELECT 1 FROM returned_orders WHERE order_id = 11", func(ctx context.Context, d *DB) error {
 			_, _, err := d.AdmissionStore().Returns(ctx, order.Return{}, 10)

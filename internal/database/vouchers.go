@@ -123,6 +123,18 @@ func (s *Vouchers) Voucher(ctx context.Context, id int64) (*voucher.Voucher, err
 	return row.voucher()
 }
 
+// DurableVoucher implements [voucher.Store].
+func (s *Vouchers) DurableVoucher(ctx context.Context, id int64) (*voucher.Voucher, error) {
+	v, err := s.Voucher(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.db.flushCommits(ctx); err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
 // VouchersByID implements [voucher.Store].
 func (s *Vouchers) VouchersByID(ctx context.Context, ids []int64) (map[int64]voucher.Found, error) {
 	var rows []voucherRow

@@ -61,7 +61,7 @@ func (s *Service) Create(ctx context.Context, v Voucher) (*Voucher, error) {
 		return nil, invalid("policy.lock: %v", err)
 	}
 	if v.ID != 0 {
-		if created, err := s.Store.Voucher(ctx, v.ID); !errors.Is(err, ErrNotFound) {
+		if created, err := s.Store.DurableVoucher(ctx, v.ID); !errors.Is(err, ErrNotFound) {
 			return created, err
 		}
 	} else {
@@ -75,7 +75,7 @@ func (s *Service) Create(ctx context.Context, v Voucher) (*Voucher, error) {
 	if err := s.Store.CreateVoucher(ctx, &v); err != nil {
 		// It may exist all the same: the reply was lost, or an earlier attempt with the same ID was still
 		// running.
-		if created, absent := s.Store.Voucher(ctx, v.ID); absent == nil {
+		if created, absent := s.Store.DurableVoucher(ctx, v.ID); absent == nil {
 			s.cache(created)
 			return created, nil
 		}

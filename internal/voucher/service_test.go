@@ -17,6 +17,8 @@ type memoryStore struct {
 	vouchers map[int64]*voucher.Voucher
 	// before runs before a voucher is stored, after runs after that. Their error is returned to the caller.
 	before, after func(v *voucher.Voucher) error
+	// flush is the error of DurableVoucher, for a voucher that Voucher finds.
+	flush error
 }
 
 func (s *memoryStore) CreateVoucher(_ context.Context, v *voucher.Voucher) error {
@@ -44,6 +46,14 @@ func (s *memoryStore) Voucher(_ context.Context, id int64) (*voucher.Voucher, er
 		return v, nil
 	}
 	return nil, voucher.ErrNotFound
+}
+
+func (s *memoryStore) DurableVoucher(ctx context.Context, id int64) (*voucher.Voucher, error) {
+	v, err := s.Voucher(ctx, id)
+	if err == nil && s.flush != nil {
+		return nil, s.flush
+	}
+	return v, err
 }
 
 func (s *memoryStore) NextID(context.Context) (int64, error) { return 7, nil }
@@ -142,6 +152,24 @@ func TestCreateWhoseReplyWasLost(t *testing.T) {
 	s = &memoryStore{before: s.after}
 	if got, err := newService(s).Create(t.Context(), validVoucher()); !errors.Is(err, errStore) {
 		t.Errorf("not stored: Create = %+v, %v; want the store's error", got, err)
+	}
+}
+
+// A voucher that is visible and not on the disk yet is not confirmed.
+func TestCreateThatACrashCanUndo(t *testing.T) {
+	errFlush := errors.New("the disk hangs")
+	s := &memoryStore{after: func(*voucher.Voucher) error { return errStore }, flush: errFlush}
+	v := validVoucher()
+	v.ID = 42
+	if got, err := newService(s).Create(t.Context(), v); !errors.Is(err, errStore) {
+		t.Errorf("Create = %+v, %v; want the store's error", got, err)
+	}
+	if got, err := newService(s).Create(t.Context(), v); !errors.Is(err, errFlush) {
+		t.Errorf("again: Create = %+v, %v; want the error of the flush", got, err)
+	}
+	s.flush = nil
+	if got, err := newService(s).Create(t.Context(), v); err != nil || got.ID != 42 {
+		t.Errorf("on the disk: Create = %+v, %v", got, err)
 	}
 }
 

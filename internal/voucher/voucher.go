@@ -119,6 +119,9 @@ type Store interface {
 	CreateVoucher(ctx context.Context, v *Voucher) error
 	// Voucher returns the voucher with its current stock, or [ErrNotFound].
 	Voucher(ctx context.Context, id int64) (*Voucher, error)
+	// DurableVoucher is Voucher for one that the caller may just have created. Its commit may still be under
+	// way: the voucher is returned once a crash of the database cannot undo it.
+	DurableVoucher(ctx context.Context, id int64) (*Voucher, error)
 	// VouchersByID returns the vouchers with the given IDs. IDs without a voucher are missing in the result.
 	VouchersByID(ctx context.Context, ids []int64) (map[int64]Found, error)
 	// Vouchers lists up to limit vouchers with an ID above after, oldest first.

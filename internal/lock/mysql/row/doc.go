@@ -44,6 +44,9 @@
 //   - With expiry: that there is only one holder. A process that was paused for longer
 //     than its lease continues until it is told. If the server's clock is set forward,
 //     every lease ends early.
+//   - That a lock survives a crash of the server, if the reply to its INSERT was lost: the
+//     row that the repeated INSERT finds may not be on the disk yet. The server then
+//     forgets it, and another caller gets the lock.
 //   - Fencing tokens: a counter in the row would be deleted with the row.
 //   - Re-entry, order and wake-up: an owner waits for itself, any waiter may be served
 //     next, and a waiter notices a release at its next poll.
