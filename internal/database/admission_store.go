@@ -45,7 +45,7 @@ func (s *AdmissionStore) Persist(ctx context.Context, batch []order.Accepted) ([
 		n := len(missing) + len(late)
 		switch n {
 		case 0:
-			if err := s.db.flushCommits(ctx); err != nil {
+			if err := s.flushCommits(ctx); err != nil {
 				return nil, err
 			}
 			return states, nil
@@ -147,7 +147,7 @@ func (s *AdmissionStore) Reject(ctx context.Context, a order.Accepted) (order.St
 // durable returns the state of an order that was read, once a crash cannot undo it.
 func (s *AdmissionStore) durable(ctx context.Context, state order.Status, err error) (order.Status, error) {
 	if err == nil {
-		err = s.db.flushCommits(ctx)
+		err = s.flushCommits(ctx)
 	}
 	if err != nil {
 		return "", err
@@ -346,7 +346,7 @@ func (s *AdmissionStore) LiveOrders(ctx context.Context, voucherID, afterUser in
 		return nil, translate(ctx, err)
 	}
 	if len(rows) == 0 {
-		if err := s.db.flushCommits(ctx); err != nil {
+		if err := s.flushCommits(ctx); err != nil {
 			return nil, err
 		}
 	}

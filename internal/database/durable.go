@@ -2,28 +2,44 @@ package database
 
 import (
 	"context"
+	"database/sql"
 	"math/rand/v2"
 	"time"
 )
 
-// flushCommits returns once a crash of the server cannot undo anything that was visible before the call. Whoever acts on
-// what another transaction has written calls it first.
+// flushCommits returns once a crash of the server cannot undo anything that was visible before the call. A process calls
+// it before it acts on what another transaction has written.
 //
 // InnoDB makes a transaction visible, and releases its locks, before it has written the COMMIT to its log; only the client
 // that sent the COMMIT waits for the disk. (With a binary log it is the other way round.) The log is written in sequence:
 // once a later commit is on the disk, all earlier ones are. The commit must change a row, since InnoDB writes nothing for
 // a transaction that changes nothing. See docs/adr/0018-visible-is-not-durable.md.
-func (d *DB) flushCommits(ctx context.Context) error {
+//
+// The end of ctx ends the wait. The connection is one of the pool, which must not be the readers': while the disk hangs,
+// reads go on.
+func (d *DB) flushCommits(ctx context.Context, pool *sql.DB) error {
 	if !d.batches {
-		return nil // SQLite writes a commit before anybody sees it
+		return nil // SQLite passes a commit to the operating system before anybody sees it
 	}
-	const query = "INSERT INTO log_flushes (id, flushes) VALUES (?, 1) ON DUPLICATE KEY UPDATE flushes = flushes + 1"
+	const query = "INSERT INTO log_flushes (id, flushes) VALUES (?, 1) ON DUPLICATE KEY UPDATE flushes = flushes + 1; COMMIT"
 	defer d.logSlow(ctx, query, time.Now())
 	return d.retry(ctx, func() error {
-		_, err := d.singles.ExecContext(ctx, query, rand.IntN(flushRows))
-		return translateWrite(ctx, err)
+		conn, err := pool.Conn(ctx)
+		if err != nil {
+			return translate(ctx, err)
+		}
+		if _, err := conn.ExecContext(ctx, query, rand.IntN(flushRows)); err != nil {
+			_ = discard(conn) // it may be within a transaction
+			return translateWrite(ctx, err)
+		}
+		return conn.Close()
 	})
 }
 
 // flushRows is the number of rows over which flushes are spread, so that they seldom wait for each other.
 const flushRows = 16
+
+// flushCommits waits on a connection of admission.
+func (s *AdmissionStore) flushCommits(ctx context.Context) error {
+	return s.db.flushCommits(ctx, s.db.admission)
+}

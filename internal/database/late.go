@@ -43,7 +43,13 @@ func (s *AdmissionStore) LateMoney(ctx context.Context, after string, limit int)
 		all = append(all, m)
 		return err
 	})
-	return all, err
+	if err == nil && len(all) > 0 { // also for the returns of which the gate was told
+		err = s.flushCommits(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
 }
 
 // RefundLate implements [order.LateStore].

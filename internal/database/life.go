@@ -45,7 +45,7 @@ func (l *Life) giveBack(ctx context.Context, id int64, from, to order.Status, re
 		case err != nil:
 			return order.Order{}, err
 		case o.Status == to || to == order.Refunding && o.Status == order.Refunded:
-			return o.Order, l.db.flushCommits(ctx)
+			return o.Order, l.db.flushCommits(ctx, l.db.writers)
 		case o.Status != from:
 			return order.Order{}, &order.StateError{Err: refused, Status: o.Status}
 		}

@@ -32,10 +32,11 @@ func (l *Life) PaymentOf(ctx context.Context, orderID int64) (order.Payment, err
 		return order.Payment{}, &order.StateError{Err: order.ErrNotPayable, Status: status}
 	}
 	p.AmountCents, p.PayBy = cents.Int64, utcOrZero(payBy)
-	if p.ID != "" { // otherwise the buyer might pay, and nobody would look the payment up
-		err = l.db.flushCommits(ctx)
+	// The provider will be told of the order, or the buyer of the payment.
+	if err := l.db.flushCommits(ctx, l.db.writers); err != nil {
+		return order.Payment{}, err
 	}
-	return p, err
+	return p, nil
 }
 
 // KeepPayment implements [order.LifeStore].
@@ -70,7 +71,7 @@ func (l *Life) MarkPaid(ctx context.Context, r order.Receipt) (order.Settlement,
 	for range maxSettles {
 		switch s, err := l.settled(ctx, r.PaymentID); {
 		case err == nil:
-			return s, l.db.flushCommits(ctx)
+			return s, l.db.flushCommits(ctx, l.db.writers)
 		case !errors.Is(err, sql.ErrNoRows):
 			return order.Settlement{}, err
 		}
@@ -224,7 +225,7 @@ func (l *Life) DueRefunds(ctx context.Context, after string, limit int) (due []o
 		return err
 	})
 	if err == nil && len(due) > 0 { // otherwise the provider might return the money of an order that a crash makes paid again
-		err = l.db.flushCommits(ctx)
+		err = l.db.flushCommits(ctx, l.db.writers)
 	}
 	if err != nil {
 		return nil, err
@@ -262,7 +263,7 @@ func (l *Life) MarkRefunded(ctx context.Context, paymentID string) error {
 		})
 	})
 	if errors.Is(err, errMoved) || err == nil && !marked { // refunded by an earlier call
-		return l.db.flushCommits(ctx)
+		return l.db.flushCommits(ctx, l.db.writers)
 	}
 	return err
 }

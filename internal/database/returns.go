@@ -149,7 +149,7 @@ func (s *AdmissionStore) Returns(ctx context.Context, after order.Return, limit 
 		}
 	}
 	if len(due) > 0 { // otherwise Redis might sell stock that a crash takes back
-		if err := s.db.flushCommits(ctx); err != nil {
+		if err := s.flushCommits(ctx); err != nil {
 			return nil, false, err
 		}
 	}

@@ -129,7 +129,7 @@ func (s *Vouchers) DurableVoucher(ctx context.Context, id int64) (*voucher.Vouch
 	if err != nil {
 		return nil, err
 	}
-	if err := s.db.flushCommits(ctx); err != nil {
+	if err := s.db.flushCommits(ctx, s.db.writers); err != nil {
 		return nil, err
 	}
 	return v, nil

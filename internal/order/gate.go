@@ -235,7 +235,8 @@ type ReturnedOrder struct {
 // cancelled or expired, see [LateUndecided]. Its errors are those of [AdmissionStore].
 type LateStore interface {
 	// LateMoney lists up to limit payments that are undecided, with IDs above after, by ID. It leaves out those
-	// whose order has given a voucher back of which the gate is still to be told.
+	// whose order has given a voucher back of which the gate is still to be told. A crash of the database cannot
+	// undo what is listed.
 	LateMoney(ctx context.Context, after string, limit int) ([]LateMoney, error)
 	// RefundLate decides that the money goes back, for one of the reasons among the outcomes. Money that is
 	// decided already stays as it is.
