@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -62,22 +63,28 @@ type bookedLife struct {
 
 // read reads the books of a round. What is still on its way makes it an errNotAtRest. Money only moves on: once the
 // provider's payments are final and known, and then nothing is due in the database, the provider's books are final.
+// The orders are read at one moment with what is due: late money that is decided in between changes an order and the stock.
 func (c *lifeChaos) read(r *lifeRound) (b bookedRound, err error) {
 	ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
 	defer cancel()
-	if b.orders, err = c.readOrders(ctx, r); err != nil {
+	if b.orders, err = readOrders(ctx, c.books, r); err != nil {
 		return b, err
 	}
 	if _, err := c.paymentsOf(ctx, b.orders); err != nil {
 		return b, err
 	}
-	if b.orders, err = c.readOrders(ctx, r); err != nil {
+	moment, err := c.books.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
+	if err != nil {
+		return b, err
+	}
+	defer func() { _ = moment.Rollback() }()
+	if b.orders, err = readOrders(ctx, moment, r); err != nil {
 		return b, err
 	}
 	var returning, due int
 	const open = `SELECT (SELECT stock FROM vouchers WHERE id = ?), (SELECT COUNT(*) FROM returned_orders WHERE voucher_id = ?),
 		(SELECT COUNT(*) FROM payments p JOIN orders o ON o.id = p.order_id WHERE o.voucher_id = ? AND (p.refund_due OR p.outcome = 'late'))`
-	if err := c.books.QueryRowContext(ctx, open, r.voucher, r.voucher, r.voucher).Scan(&b.stock, &returning, &due); err != nil {
+	if err := moment.QueryRowContext(ctx, open, r.voucher, r.voucher, r.voucher).Scan(&b.stock, &returning, &due); err != nil {
 		return b, err
 	}
 	if returning+due > 0 {
@@ -87,8 +94,11 @@ func (c *lifeChaos) read(r *lifeRound) (b bookedRound, err error) {
 	return b, err
 }
 
-func (c *lifeChaos) readOrders(ctx context.Context, r *lifeRound) (map[string]bookedLife, error) {
-	rows, err := c.books.QueryContext(ctx, "SELECT id, user_id, status FROM orders WHERE voucher_id = ?", r.voucher)
+func readOrders(ctx context.Context, books interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}, r *lifeRound,
+) (map[string]bookedLife, error) {
+	rows, err := books.QueryContext(ctx, "SELECT id, user_id, status FROM orders WHERE voucher_id = ?", r.voucher)
 	if err != nil {
 		return nil, err
 	}
