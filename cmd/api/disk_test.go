@@ -1,9 +1,7 @@
 package main
 
 import (
-	"cmp"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"testing"
@@ -23,14 +21,8 @@ type disk struct {
 // newDisk starts a Redis for this test alone.
 func newDisk(t *testing.T, args ...string) *disk {
 	t.Helper()
-	cc := testkit.Tool(t, "apt-get install gcc libc6-dev", cmp.Or(os.Getenv("CC"), "gcc"))
-	dir := t.TempDir()
-	d := &disk{t: t, synced: filepath.Join(dir, "synced")}
-	library := filepath.Join(dir, "synced.so")
-	if out, err := exec.CommandContext(t.Context(), cc, "-shared", "-fPIC", "-O2", "-o", library, "testdata/synced.c", "-ldl").CombinedOutput(); err != nil {
-		t.Fatalf("compile synced.c: %v\n%s", err, out)
-	}
-	d.redis = testkit.NewRedisEnv(t, []string{"SYNCED=" + d.synced, "LD_PRELOAD=" + library}, args...)
+	d := &disk{t: t, synced: filepath.Join(t.TempDir(), "synced")}
+	d.redis = testkit.NewRedisEnv(t, []string{"SYNCED=" + d.synced, testkit.Preload(t, "testdata/synced.c")}, args...)
 	return d
 }
 

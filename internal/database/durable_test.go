@@ -1,11 +1,9 @@
 package database
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -23,13 +21,8 @@ type stallingServer struct {
 
 func newStallingServer(t *testing.T) *stallingServer {
 	t.Helper()
-	cc := testkit.Tool(t, "apt-get install gcc libc6-dev", cmp.Or(os.Getenv("CC"), "gcc"))
-	dir := t.TempDir()
-	library, file := filepath.Join(dir, "stall.so"), filepath.Join(dir, "stall")
-	if out, err := exec.CommandContext(t.Context(), cc, "-shared", "-fPIC", "-O2", "-o", library, "testdata/stall.c", "-ldl").CombinedOutput(); err != nil {
-		t.Fatalf("compile stall.c: %v\n%s", err, out)
-	}
-	return &stallingServer{testkit.NewMariaDBEnv(t, []string{"STALL=" + file, "LD_PRELOAD=" + library}), t, file}
+	file := filepath.Join(t.TempDir(), "stall")
+	return &stallingServer{testkit.NewMariaDBEnv(t, []string{"STALL=" + file, testkit.Preload(t, "testdata/stall.c")}), t, file}
 }
 
 func (s *stallingServer) stall() {
