@@ -84,7 +84,7 @@ ready:
 
 # -count=1: a cached result proves nothing about the servers of this run. -vet=off: make lint runs go vet's checks.
 # -ldflags=-w: linking a test without debugging information takes two thirds of the time.
-TEST = go test -vet=off -ldflags=-w -p $(SIDE) -parallel $(SIDE)
+TEST = SECKILL_TEST_SERVERS=1 go test -vet=off -ldflags=-w -p $(SIDE) -parallel $(SIDE)
 # Of all packages, those that take longest begin first, beside those that mostly wait for leases to end. Otherwise the
 # run ends with one of them on cores that are idle.
 FIRST = $(if $(filter ./...,$(PKG)),$$([ "$$module" != . ] || echo ./cmd/api ./internal/lab/experiments ./internal/testkit ./internal/lock/... ./internal/deploy))
@@ -108,7 +108,7 @@ test-short: ## Run the quick tests, with the servers that are installed
 # containers are tested too.
 .PHONY: soak
 soak: ready ## Run the long tests, repeat the concurrency tests COUNT times, and run the containers
-	SECKILL_TEST_SOAK=1 go test $(RACE) -vet=off -ldflags=-w -p 1 -count=1 -timeout 60m -v -run '$(LONG)' \
+	SECKILL_TEST_SERVERS=1 SECKILL_TEST_SOAK=1 go test $(RACE) -vet=off -ldflags=-w -p 1 -count=1 -timeout 60m -v -run '$(LONG)' \
 		$$(grep -rlF 'testkit.Soak(' --include='*_test.go' cmd internal | xargs -n 1 dirname | sort -u | sed 's|^|./|') | grep -vE '^=== '
 	$(TEST) $(RACE) -count=$(COUNT) -timeout 120m -run '$(RUN)' $(REPEATED)
 	$(if $(filter ^TestSoak,$(LONG)),@scripts/compose-test.sh)

@@ -21,9 +21,12 @@ import (
 )
 
 // Main runs the tests of a package (m is the *[testing.M]), stops the shared servers, and fails
-// if a goroutine has leaked. It does not return.
-func Main(m interface{ Run() int }) {
+// if a goroutine has leaked. In a process of [StartChild] it runs one of the children instead. It does not return.
+func Main(m interface{ Run() int }, children ...Children) {
 	MainIfReaper()
+	for _, c := range children {
+		c.run()
+	}
 	redis.SetLogger(discardLogger{})
 	_ = mysql.SetLogger(discardLogger{}) // it only fails without a logger
 	code := m.Run()

@@ -26,6 +26,9 @@ const (
 // locate prefers a mysqld on the PATH that is MySQL's: if MariaDB is installed, its server has that
 // name. Otherwise it looks into the folder that scripts/mysql-root.sh makes.
 func (mySQL) locate() (sqlProgram, error) {
+	if err := allowed(); err != nil {
+		return sqlProgram{}, err
+	}
 	if path, err := lookUp("mysqld", mySQLHow); err == nil {
 		version, err := exec.Command(path, "--no-defaults", "--version").Output()
 		if err == nil && !bytes.Contains(version, []byte("MariaDB")) {

@@ -40,6 +40,7 @@ func freePort(above ...int) (int, error) {
 // connection, so it stays free unless another server of these tests takes it.
 func FreeAddr(t TB) string {
 	t.Helper()
+	check(t, allowed())
 	port, err := freePort()
 	check(t, err)
 	return fmt.Sprintf("127.0.0.1:%d", port)

@@ -53,6 +53,7 @@ const (
 // failed, its output is logged.
 func Start(t TB, c Command) *Process {
 	t.Helper()
+	check(t, allowed())
 	p, err := start(c)
 	if err != nil {
 		t.Fatalf("testkit: %v", err)

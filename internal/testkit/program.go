@@ -18,6 +18,7 @@ type programs struct {
 // it, since linking takes seconds, and all programs lie in one folder, where lab looks for api.
 func Program(t TB, name string) string {
 	t.Helper()
+	check(t, allowed())
 	path, err := binary.programs.build(name)
 	if err != nil {
 		t.Fatalf("%v", err)

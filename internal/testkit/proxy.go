@@ -41,6 +41,7 @@ const portReleaseTimeout = 5 * time.Second
 // NewProxy starts a proxy in front of the server at an address, for this test alone.
 func NewProxy(t TB, upstream string) *Proxy {
 	t.Helper()
+	check(t, allowed())
 	p := &Proxy{t: t, upstream: upstream,
 		api: toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())}
 	check(t, withFreePort(func(port int) error {

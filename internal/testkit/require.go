@@ -18,7 +18,7 @@ func (e *MissingError) Error() string {
 	return fmt.Sprintf("%s not found on PATH: %s", e.Server, e.How)
 }
 
-// Installed returns nil if the server is installed, so that a test that needs it would run here, else a
+// Installed returns nil if the server is installed, so that a test that needs it would run here, else an error, such as a
 // *[MissingError]. It starts no server. The names are "redis-server", "mariadbd", "galera", "mysqld"
 // (MySQL's own), "zookeeper" and "libfaketime".
 func Installed(server string) error {
@@ -42,12 +42,15 @@ func Installed(server string) error {
 	return err
 }
 
-// check fails the test on an error. If a server is not installed it skips the test, unless
-// REQUIRE_INFRA=1.
+// check fails the test on an error. It skips a test that belongs to another tier. If a server is not installed it skips
+// the test, unless REQUIRE_INFRA=1.
 func check(t TB, err error) {
 	t.Helper()
 	if err == nil {
 		return
+	}
+	if errors.Is(err, errTier) {
+		t.Skipf("%v", err)
 	}
 	if _, missing := errors.AsType[*MissingError](err); missing {
 		if os.Getenv("REQUIRE_INFRA") == "1" {
@@ -69,6 +72,7 @@ func Require(t TB, err error) {
 // none is, the test is skipped, unless REQUIRE_INFRA=1. The parameter how says how to install it.
 func Tool(t TB, how string, names ...string) string {
 	t.Helper()
+	check(t, allowed())
 	for _, name := range names {
 		if path, err := exec.LookPath(name); err == nil {
 			return path
@@ -81,6 +85,9 @@ func Tool(t TB, how string, names ...string) string {
 // lookUp finds a server's program on the PATH, or in the folders for servers, which a user's PATH often
 // lacks.
 func lookUp(name, how string) (string, error) {
+	if err := allowed(); err != nil {
+		return "", err
+	}
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
 	}

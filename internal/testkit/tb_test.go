@@ -99,6 +99,7 @@ func TestExperimentSkipsForAMissingServer(t *testing.T) {
 }
 
 func TestInstalledSaysHowToInstall(t *testing.T) {
+	testkit.Servers(t)
 	for _, server := range []string{"redis-server", "mariadbd", "mysqld", "zookeeper", "libfaketime"} {
 		err := testkit.Installed(server)
 		if _, missing := errors.AsType[*testkit.MissingError](err); err != nil && !missing {
@@ -133,6 +134,7 @@ func TestFolderIsRemoved(t *testing.T) {
 }
 
 func TestCloseLeavesNothing(t *testing.T) {
+	testkit.Servers(t)
 	out, err := runChild("TestClosedTwice", childScenario+"=close")
 	if err != nil || !strings.Contains(out, "--- PASS: TestClosedTwice") {
 		t.Errorf("the child ended with %v; it printed:\n%s", err, out)

@@ -28,6 +28,7 @@ func TestSharedZooKeeperServesEveryTest(t *testing.T) {
 }
 
 func TestMissingZooKeeperSkipsUnlessInfrastructureIsRequired(t *testing.T) {
+	testkit.Servers(t)
 	for _, tc := range []struct {
 		require string
 		want    string

@@ -1,0 +1,38 @@
+package testkit
+
+import (
+	"fmt"
+	"os"
+)
+
+// Children are the functions that a test binary can run in a process of its own, by name. Give them to [Main].
+type Children map[string]func() (exitCode int)
+
+// childVar names the function that this process runs in place of the tests.
+const childVar = "SECKILL_TEST_CHILD"
+
+// run runs the function that this process was started for, if there is one, and ends the process.
+func (c Children) run() {
+	name := os.Getenv(childVar)
+	if name == "" {
+		return
+	}
+	child, known := c[name]
+	if !known {
+		fmt.Fprintf(os.Stderr, "testkit: the package has no child %q\n", name)
+		os.Exit(2)
+	}
+	os.Exit(child())
+}
+
+// StartChild starts this test binary again, as a process that runs the function of that name in [Children]. env
+// (NAME=value) tells it what to do.
+func StartChild(t TB, name string, env ...string) *Process {
+	t.Helper()
+	check(t, allowed())
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatalf("testkit: %v", err)
+	}
+	return Start(t, Command{Path: self, Env: append([]string{childVar + "=" + name}, env...)})
+}
