@@ -85,33 +85,33 @@ ready:
 # -count=1: a cached result proves nothing about the servers of this run. -vet=off: make lint runs go vet's checks.
 # -ldflags=-w: linking a test without debugging information takes two thirds of the time.
 TEST = SECKILL_TEST_SERVERS=1 go test -vet=off -ldflags=-w -p $(SIDE) -parallel $(SIDE)
-# Of all packages, those that take longest begin first, beside those that mostly wait for leases to end. Otherwise the
-# run ends with one of them on cores that are idle.
-FIRST = $(if $(filter ./...,$(PKG)),$$([ "$$module" != . ] || echo ./cmd/api ./internal/lab/experiments ./internal/testkit ./internal/lock/... ./internal/deploy))
+# Of all packages, those that take longest begin first, beside those that mostly wait. Otherwise the run ends with one of
+# them on cores that are idle.
+FIRST = $(if $(filter ./...,$(PKG)),$$([ "$$module" != . ] || echo ./test/... ./internal/lab/experiments ./internal/lock/...))
 
 .PHONY: test
-test: ready ## Run every test, with real servers on free ports
+test: ready ## Run every test once, with real servers on free ports
 	@running=(); for module in $(TESTED); do \
-		(set -x; cd "$$module" && $(TEST) -count=1 -timeout 40m -run '$(RUN)' $(FIRST) $(PKG)) & running+=($$!); done; \
+		(set -x; cd "$$module" && $(TEST) -count=1 -timeout 20m -run '$(RUN)' $(FIRST) $(PKG)) & running+=($$!); done; \
 	failed=0; for one in "$${running[@]}"; do wait "$$one" || failed=1; done; exit $$failed
 
-# Twice the time: the detector slows everything down, and all has to be compiled for it.
 .PHONY: race
-race: TEST += $(RACE)
-race: test ## Run every test with the race detector
-
-.PHONY: test-short
-test-short: ## Run the quick tests, with the servers that are installed
-	go test -short -timeout 5m -run '$(RUN)' $(PKG)
+race: ## Run the tests that need Go alone with the race detector
+	go test $(RACE) -count=1 -run '$(RUN)' $(PKG)
 
 # The long tests have names with TestSoak…; testkit.Soak skips them everywhere else. If all of them are asked for, the
-# containers are tested too.
+# faults of make mutants are tried and the containers are tested too.
 .PHONY: soak
-soak: ready ## Run the long tests, repeat the concurrency tests COUNT times, and run the containers
+soak: ready ## Run what needs time: rates, repetition, chaos, real leases, deliberate faults, containers
 	SECKILL_TEST_SERVERS=1 SECKILL_TEST_SOAK=1 go test $(RACE) -vet=off -ldflags=-w -p 1 -count=1 -timeout 60m -v -run '$(LONG)' \
-		$$(grep -rlF 'testkit.Soak(' --include='*_test.go' cmd internal | xargs -n 1 dirname | sort -u | sed 's|^|./|') | grep -vE '^=== '
-	$(TEST) $(RACE) -count=$(COUNT) -timeout 120m -run '$(RUN)' $(REPEATED)
+		$$(grep -rlE 'testkit\.Soak\(' --include='*_test.go' cmd internal test | xargs -n 1 dirname | sort -u | sed 's|^|./|') | grep -vE '^=== '
+	$(if $(REPEATED),$(TEST) $(RACE) -count=$(COUNT) -timeout 120m -run '$(RUN)' $(REPEATED))
+	$(if $(filter ^TestSoak,$(LONG)),$(MAKE) --no-print-directory mutants)
 	$(if $(filter ^TestSoak,$(LONG)),@scripts/compose-test.sh)
+
+.PHONY: mutants
+mutants: ready ## Put deliberate faults into a copy of the code and show which test catches each: make mutants ARGS="-only lua"
+	go run ./tools/mutants $(ARGS)
 
 .PHONY: bench
 bench: ## Compare the admission flow with a bare gin handler: one table, 4 minutes; BENCH=quick: one minute; BENCH=sold-out: a part
