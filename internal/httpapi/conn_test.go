@@ -1,124 +1,15 @@
 package httpapi_test
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"seckill/internal/order"
 )
-
-const anOrder = "POST /api/v1/vouchers/1/orders HTTP/1.1\r\nHost: localhost\r\nX-User-ID: 42\r\nContent-Length: 0\r\n\r\n"
-
-// countingConn counts the calls that cost the most.
-type countingConn struct {
-	net.Conn
-	background, deadlines atomic.Int64
-	halfClosed            atomic.Bool
-}
-
-// CloseWrite makes later writes fail, as that of a TCP connection does.
-func (c *countingConn) CloseWrite() error {
-	c.halfClosed.Store(true)
-	return nil
-}
-
-func (c *countingConn) Write(p []byte) (int, error) {
-	if c.halfClosed.Load() {
-		return 0, net.ErrClosed
-	}
-	return c.Conn.Write(p)
-}
-
-func (c *countingConn) Read(p []byte) (int, error) {
-	if len(p) == 1 {
-		c.background.Add(1)
-	}
-	return c.Conn.Read(p)
-}
-
-func (c *countingConn) SetReadDeadline(t time.Time) error {
-	c.deadlines.Add(1)
-	return c.Conn.SetReadDeadline(t)
-}
-
-func (c *countingConn) SetWriteDeadline(t time.Time) error {
-	c.deadlines.Add(1)
-	return c.Conn.SetWriteDeadline(t)
-}
-
-// client is a client of a server of its own, both in one bubble of time.
-type client struct {
-	net.Conn
-	t       *testing.T
-	answers *bufio.Reader
-	server  *countingConn
-}
-
-// connect serves orders that place places. The server is stopped when the test ends.
-func connect(t *testing.T, place func(context.Context) error) *client {
-	t.Helper()
-	r, l := newFixture(t, lab), newPipes()
-	r.orders.place = func(ctx context.Context, _ order.Request) (order.Order, error) {
-		return order.Order{ID: 7, Status: order.Confirmed}, place(ctx)
-	}
-	server, done := r.api.Server(r.handler, l), make(chan error, 1)
-	go func() { done <- server.Serve() }()
-	near, far := net.Pipe()
-	c := &client{Conn: near, t: t, answers: bufio.NewReader(near), server: &countingConn{Conn: far}}
-	l.conns <- c.server
-	t.Cleanup(func() {
-		_ = near.Close()
-		stopNow(t, server)
-		if err := <-done; err != nil {
-			t.Errorf("Serve: %v", err)
-		}
-	})
-	return c
-}
-
-func (c *client) send(text string) {
-	c.t.Helper()
-	if _, err := io.WriteString(c, text); err != nil {
-		c.t.Fatal(err)
-	}
-}
-
-// answer reads an answer and returns its status.
-func (c *client) answer() int {
-	c.t.Helper()
-	resp, err := http.ReadResponse(c.answers, nil)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	_, _ = io.Copy(io.Discard, resp.Body)
-	_ = resp.Body.Close()
-	return resp.StatusCode
-}
-
-func (c *client) wantCreated() {
-	c.t.Helper()
-	if status := c.answer(); status != http.StatusCreated {
-		c.t.Fatalf("%d, want 201", status)
-	}
-}
-
-// wantClosed waits until the server closes the connection.
-func (c *client) wantClosed() {
-	c.t.Helper()
-	if _, err := c.answers.ReadByte(); !errors.Is(err, io.EOF) {
-		c.t.Fatalf("read %v, want EOF", err)
-	}
-}
 
 // A request that is answered soon costs no background read and sets no deadline of its own.
 func TestSoonAnsweredRequestsShareDeadlines(t *testing.T) {
@@ -127,7 +18,7 @@ func TestSoonAnsweredRequestsShareDeadlines(t *testing.T) {
 		ask := func(n int) (background, deadlines int64) {
 			for range n {
 				c.send(anOrder)
-				c.wantCreated()
+				c.want(http.StatusCreated)
 				synctest.Wait()
 			}
 			return c.server.background.Load(), c.server.deadlines.Load()
@@ -199,7 +90,7 @@ func TestPipelinedRequests(t *testing.T) {
 						}
 					}()
 					for range 3 {
-						c.wantCreated()
+						c.want(http.StatusCreated)
 					}
 				})
 			})
@@ -210,7 +101,7 @@ func TestPipelinedRequests(t *testing.T) {
 // Somebody who waits for the end of the context takes nothing from a body that arrives meanwhile.
 func TestWatchingLeavesTheBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, l := newFixture(t, lab), newPipes()
+		r := newFixture(t, lab)
 		const sent = `{"a":"body that arrives in pieces"}`
 		if err := r.api.AddRoute(http.MethodPost, "/watching", false, func(ctx context.Context, body func() ([]byte, error)) error {
 			_ = ctx.Done()
@@ -222,34 +113,17 @@ func TestWatchingLeavesTheBody(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		server, done := r.api.Server(r.handler, l), make(chan error, 1)
-		go func() { done <- server.Serve() }()
-		near, far := net.Pipe()
-		l.conns <- far
-		answers := bufio.NewReader(near)
+		c := r.listen(t).connect()
+		head := header("POST", "/watching", "Content-Type: application/json", fmt.Sprint("Content-Length: ", len(sent))) + "\r\n"
 		for range 3 {
-			head := fmt.Sprintf("POST /watching HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", len(sent))
 			go func() {
 				for _, piece := range []string{head, sent[:1], sent[1:2], sent[2:]} {
 					time.Sleep(20 * time.Millisecond)
-					_, _ = io.WriteString(near, piece)
+					_, _ = io.WriteString(c, piece)
 				}
 			}()
-			resp, err := http.ReadResponse(answers, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, _ = io.Copy(io.Discard, resp.Body)
-			_ = resp.Body.Close()
-			if resp.StatusCode != http.StatusOK {
-				t.Errorf("%s, want 200", resp.Status)
-			}
+			c.want(http.StatusOK)
 			time.Sleep(time.Second)
-		}
-		_ = near.Close()
-		stopNow(t, server)
-		if err := <-done; err != nil {
-			t.Errorf("Serve: %v", err)
 		}
 	})
 }
@@ -268,7 +142,7 @@ func TestSharedDeadlinesStillEnd(t *testing.T) {
 				c := connect(t, func(context.Context) error { return nil })
 				for range 20 {
 					c.send(anOrder)
-					c.wantCreated()
+					c.want(http.StatusCreated)
 					time.Sleep(300 * time.Millisecond)
 				}
 				began := time.Now()
@@ -283,20 +157,24 @@ func TestSharedDeadlinesStillEnd(t *testing.T) {
 	}
 }
 
-// A request that takes longer than the deadlines is not cut off by one of an earlier read.
+// Neither the deadline for reading a request nor one of an earlier read cuts off its work.
 func TestLongWorkOutlivesDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		const takes = 15 * time.Second // longer than a request may take to be read
 		c := connect(t, func(ctx context.Context) error {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
-			case <-time.After(7 * time.Second): // less than the deadline of a request
+			case <-time.After(takes):
 				return nil
 			}
 		})
-		for range 20 { // longer than an idle connection lives
-			c.send(anOrder)
-			c.wantCreated()
+		withBody := header("POST", "/api/v1/vouchers/1/orders", "X-User-ID: 42", "Content-Type: application/json", "Content-Length: 2") + "\r\n{}"
+		for range 10 { // longer than an idle connection lives
+			for _, request := range []string{anOrder, withBody} {
+				c.send(request)
+				c.want(http.StatusCreated)
+			}
 		}
 	})
 }

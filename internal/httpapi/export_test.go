@@ -8,9 +8,6 @@ import (
 	"time"
 )
 
-// Listen returns the listener of a [Server], for a server that a test configures.
-func Listen(l net.Listener) net.Listener { return newListener(l) }
-
 // ListenBriefly returns the listener of a [Server] with another limit on each write.
 func ListenBriefly(l net.Listener, limit time.Duration) net.Listener {
 	own := newListener(l)
@@ -87,6 +84,9 @@ const (
 
 // Sales returns the number of sales whose orders are counted.
 func (a *API) Sales() int64 { return a.live.known.Load() }
+
+// AgeChecks makes the last result of the checks too old to be used again.
+func (a *API) AgeChecks() { a.health.at = a.health.at.Add(-checkEvery) }
 
 // FillStreams makes the number of streams the greatest that is allowed, until free is called.
 func (a *API) FillStreams() (free func()) {

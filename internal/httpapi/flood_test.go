@@ -2,7 +2,6 @@ package httpapi_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -10,12 +9,11 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"seckill/internal/httpapi"
+	"seckill/internal/simulate"
 )
 
 // unread is the answer to a client that reads only from a moment on.
@@ -70,45 +68,6 @@ func TestScrapesAreBounded(t *testing.T) {
 	}
 }
 
-// While a check hangs and more requests wait for it than may, the balancer is told the previous result at once.
-func TestReadinessInAFlood(t *testing.T) {
-	hangs := make(chan struct{})
-	var asked atomic.Int64
-	r := newFixture(t, func(_ *httpapi.Config, r *fixture) {
-		r.checks = []httpapi.Check{{Name: "database", Ask: func(context.Context) error {
-			if asked.Add(1) == 1 {
-				return nil
-			}
-			<-hangs
-			return errors.New("it hung")
-		}}}
-	})
-	ready := func() int { return get(r.api.Debug(), "/readyz").Code }
-	if code := ready(); code != http.StatusOK {
-		t.Fatal(code)
-	}
-	time.Sleep(httpapi.CheckEvery) // from here on the result is not recent
-	codes := make(chan int)
-	for range httpapi.MaxWaitForChecks + 1 {
-		go func() { codes <- ready() }()
-	}
-	select {
-	case code := <-codes: // nobody else can be answered
-		if code != http.StatusOK {
-			t.Errorf("beyond the limit: %d, want the previous result", code)
-		}
-	case <-time.After(time.Minute):
-		close(hangs)
-		t.Fatal("all requests wait for the check")
-	}
-	close(hangs)
-	for range httpapi.MaxWaitForChecks {
-		if code := <-codes; code != http.StatusServiceUnavailable {
-			t.Errorf("a request that waited was told %d", code)
-		}
-	}
-}
-
 // Requests without a user are limited for each IPv4 address and each IPv6 /64.
 func TestRequestsPerAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -151,64 +110,76 @@ type fromAddress struct {
 
 func (c fromAddress) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(c.client) }
 
-// Connections are limited for each IPv4 address and each IPv6 /64, except from loopback.
-func TestConnectionsPerAddress(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newFixture(t, lab, func(cfg *httpapi.Config, _ *fixture) { cfg.Limits = httpapi.Limits{ConnectionsPerAddress: 1} })
-		inner := newPipes()
-		l, accepted := r.api.LimitConnections(inner), make(chan net.Conn)
-		go func() {
-			for {
-				c, err := l.Accept()
-				if err != nil {
-					close(accepted)
-					return
+// Connections are limited in all, and for each IPv4 address and each IPv6 /64 except from loopback. One beyond a limit is
+// answered and closed.
+func TestConnectionsAreLimited(t *testing.T) {
+	for name, c := range map[string]struct {
+		limits httpapi.Limits
+		open   []string
+		next   map[string]bool // whether another connection is accepted; it is closed at once
+	}{
+		"in all": {httpapi.Limits{Connections: 2}, []string{"192.0.2.1:1", "192.0.2.2:1"}, map[string]bool{"192.0.2.3:1": false, "127.0.0.1:1": false}},
+		"per address": {
+			httpapi.Limits{ConnectionsPerAddress: 1}, []string{"192.0.2.1:1", "[2001:db8::1]:1", "127.0.0.1:1"}, map[string]bool{
+				"192.0.2.1:2": false, "[2001:db8::2]:1": false, "192.0.2.2:1": true, "[2001:db8:0:1::1]:1": true, "127.0.0.1:2": true, "[::1]:1": true,
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				inner := simulate.Listen()
+				l := newFixture(t, lab, func(cfg *httpapi.Config, _ *fixture) { cfg.Limits = c.limits }).api.LimitConnections(inner)
+				accepted := make(chan net.Conn)
+				go func() {
+					defer close(accepted)
+					for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+						accepted <- c
+					}
+				}()
+				// dial returns the server's connection, or nil if it was refused.
+				dial := func(from string) net.Conn {
+					near, far := net.Pipe()
+					if err := inner.Connect(t.Context(), fromAddress{far, netip.MustParseAddrPort(from)}); err != nil {
+						t.Fatal(err)
+					}
+					refusal := make(chan string, 1)
+					go func() {
+						text, _ := io.ReadAll(near)
+						refusal <- string(text)
+					}()
+					select {
+					case c := <-accepted:
+						return c
+					case text := <-refusal:
+						if !strings.HasPrefix(text, "HTTP/1.1 503 ") || !strings.Contains(text, `"code":"unavailable"`) {
+							t.Errorf("from %s: %q", from, text)
+						}
+						return nil
+					}
 				}
-				accepted <- c
-			}
-		}()
-		// dial returns the connection, or nil if it was refused.
-		dial := func(from string) net.Conn {
-			near, far := net.Pipe()
-			inner.conns <- fromAddress{far, netip.MustParseAddrPort(from)}
-			refusal := make(chan string, 1)
-			go func() {
-				text, _ := io.ReadAll(near)
-				refusal <- string(text)
-			}()
-			select {
-			case c := <-accepted:
-				return c
-			case text := <-refusal:
-				if !strings.HasPrefix(text, "HTTP/1.1 503 ") {
-					t.Errorf("from %s: %q", from, text)
+				var open []net.Conn
+				for _, from := range c.open {
+					open = append(open, dial(from))
 				}
-				return nil
-			}
-		}
-		first := dial("192.0.2.1:1")
-		open := []net.Conn{first, dial("[2001:db8::1]:1"), dial("127.0.0.1:1")}
-		for from, want := range map[string]bool{
-			"192.0.2.1:2": false, "[2001:db8::2]:1": false, "192.0.2.2:1": true, "[2001:db8:0:1::1]:1": true, "127.0.0.1:2": true, "[::1]:1": true,
-		} {
-			c := dial(from)
-			if (c != nil) != want {
-				t.Errorf("a connection from %s: accepted %v, want %v", from, c != nil, want)
-			}
-			if c != nil {
-				open = append(open, c)
-			}
-		}
-		_ = first.Close()
-		if c := dial("192.0.2.1:3"); c == nil {
-			t.Error("refused although the address has no connection any more")
-		} else {
-			open = append(open, c)
-		}
-		for _, c := range open {
-			_ = c.Close()
-		}
-		_ = inner.Close()
-		<-accepted
-	})
+				for from, want := range c.next {
+					next := dial(from)
+					if (next != nil) != want {
+						t.Errorf("a connection from %s: accepted %v, want %v", from, next != nil, want)
+					}
+					if next != nil {
+						_ = next.Close()
+					}
+				}
+				_ = open[0].Close()
+				if open[0] = dial(c.open[0]); open[0] == nil {
+					t.Error("refused although another connection was closed")
+				}
+				for _, c := range open {
+					_ = c.Close()
+				}
+				_ = inner.Close()
+				<-accepted
+			})
+		})
+	}
 }

@@ -3,10 +3,6 @@ package httpapi_test
 import (
 	"context"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,7 +10,6 @@ import (
 
 	"seckill/internal/httpapi"
 	"seckill/internal/order"
-	"seckill/internal/testkit"
 )
 
 // hold sends requests that stay in progress until release is called.
@@ -107,41 +102,5 @@ func TestWaitsAreLimited(t *testing.T) {
 		if took := time.Since(begun); took < 10*time.Second {
 			t.Errorf("afterwards nobody may wait: %v", took)
 		}
-	})
-}
-
-// A connection beyond the limit is answered and closed. Another one is accepted after one has ended.
-func TestConnectionsAreLimited(t *testing.T) {
-	r := newFixture(t, lab, func(cfg *httpapi.Config, _ *fixture) { cfg.Limits = httpapi.Limits{Connections: 2} })
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewUnstartedServer(r.handler)
-	server.Listener = r.api.LimitConnections(l)
-	server.Start()
-	defer server.Close()
-	dial := func() net.Conn {
-		c, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = c.Close() })
-		return c
-	}
-	first := dial()
-	dial()
-	answer, err := io.ReadAll(dial())
-	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 503 ") || !strings.Contains(string(answer), `"code":"unavailable"`) {
-		t.Errorf("beyond the limit: %q, %v", answer, err)
-	}
-	_ = first.Close()
-	testkit.Until(t, "there is room after a connection was closed", func() bool {
-		resp, err := http.Get("http://" + l.Addr().String() + "/api/v1/vouchers")
-		if err != nil {
-			return false
-		}
-		_ = resp.Body.Close()
-		return resp.StatusCode == http.StatusOK
 	})
 }

@@ -4,13 +4,11 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,7 +17,6 @@ import (
 	"seckill/internal/lock"
 	"seckill/internal/order"
 	"seckill/internal/telemetry"
-	"seckill/internal/testkit"
 	"seckill/internal/voucher"
 )
 
@@ -34,19 +31,20 @@ type watched struct {
 	stop   func()
 }
 
-// watch opens a stream of live figures on a real connection.
-func watch(t *testing.T, url string, id int64, headers ...string) *watched {
+// watch opens a stream of live figures.
+func (s *server) watch(id int64, headers ...string) *watched {
+	s.t.Helper()
+	return watch(s.t, &http.Client{Transport: &http.Transport{DialContext: s.Dial, DisableKeepAlives: true}}, "http://localhost", id, headers...)
+}
+
+func watch(t *testing.T, client *http.Client, url string, id int64, headers ...string) *watched {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s/api/v1/vouchers/%d/live", url, id), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, h := range headers {
-		name, value, _ := strings.Cut(h, ": ")
-		req.Header.Set(name, value)
-	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	addHeaders(req, headers)
 	resp, err := client.Do(req)
 	if err != nil {
 		cancel()
@@ -102,68 +100,72 @@ func (w *watched) figures() (f figures, id string) {
 	return f, e.id
 }
 
-// onSale is a fixture with one voucher.
+// onSale is a fixture with one voucher, all of whose buyers want one lock.
 func onSale(t *testing.T, options ...option) (r *fixture, id int64) {
 	t.Helper()
 	r = newFixture(t, append(options, lab)...)
+	r.orders.audited = r.sell(t, voucher.ScopeVoucher)
+	return r, r.orders.audited
+}
+
+// sell creates a voucher that is on sale.
+func (r *fixture) sell(t *testing.T, scope voucher.Scope) (id int64) {
+	t.Helper()
 	p := voucher.DefaultPolicy()
-	p.Scope = voucher.ScopeVoucher
+	p.Scope = scope
 	v, err := r.vouchers.Create(t.Context(), voucher.Voucher{
 		Title: "t", InitialStock: 2, BeginAt: start().Add(-time.Hour), EndAt: start().Add(time.Hour), Policy: p,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.orders.audited = v.ID
-	return r, v.ID
+	return v.ID
 }
 
-// served is a fixture on a real listener, with one voucher.
-func served(t *testing.T, options ...option) (r *fixture, url string, id int64) {
-	t.Helper()
-	r, id = onSale(t, options...)
-	server := httptest.NewServer(r.handler)
-	t.Cleanup(server.Close)
-	t.Cleanup(r.api.EndWaits) // before the server is closed: it waits for its streams
-	return r, server.URL, id
+// served runs a test in a bubble of time, with a voucher on sale behind a server.
+func served(t *testing.T, test func(t *testing.T, r *fixture, s *server, id int64), options ...option) {
+	synctest.Test(t, func(t *testing.T) {
+		r, id := onSale(t, options...)
+		s := r.listen(t)
+		t.Cleanup(r.api.EndWaits) // before the server is stopped: it waits for its streams
+		test(t, r, s, id)
+	})
 }
 
 func TestLiveFigures(t *testing.T) {
-	r, url, id := served(t)
-	r.orders.audit = order.Audit{InitialStock: 2, Stock: 0, Orders: 5, DistinctUsers: 5}
-	w := watch(t, url, id)
-	f, first := w.figures()
-	if f.Audit == nil || f.Audit.Oversold != 3 || len(f.Outcomes) != 0 {
-		t.Errorf("%+v %s", f, first)
-	}
-	place := fmt.Sprintf("/api/v1/vouchers/%d/orders", id)
-	for user := range 3 {
-		r.do(t, call{"POST", place, "", []string{fmt.Sprint("X-User-ID: ", user+1)}})
-	}
-	r.orders.place = func(context.Context, order.Request) (order.Order, error) { return order.Order{}, voucher.ErrSoldOut }
-	r.do(t, call{"POST", place, "", []string{"X-User-ID: 9"}})
-	testkit.Until(t, "the answers are counted", func() bool {
-		f, _ = w.figures()
-		return f.Outcomes["confirmed"] == 3 && f.Outcomes["sold_out"] == 1
+	served(t, func(t *testing.T, r *fixture, s *server, id int64) {
+		r.orders.audit = order.Audit{InitialStock: 2, Stock: 0, Orders: 5, DistinctUsers: 5}
+		w := s.watch(id)
+		f, first := w.figures()
+		if f.Audit == nil || f.Audit.Oversold != 3 || len(f.Outcomes) != 0 {
+			t.Errorf("%+v %s", f, first)
+		}
+		place := fmt.Sprintf("/api/v1/vouchers/%d/orders", id)
+		for user := range 3 {
+			r.do(t, call{"POST", place, "", []string{fmt.Sprint("X-User-ID: ", user+1)}})
+		}
+		r.orders.place = failing(voucher.ErrSoldOut)
+		r.do(t, call{"POST", place, "", []string{"X-User-ID: 9"}})
+		began := time.Now()
+		if f, _ = w.figures(); f.Outcomes["confirmed"] != 3 || f.Outcomes["sold_out"] != 1 || time.Since(began) != time.Second {
+			t.Errorf("after %v: %+v", time.Since(began), f)
+		}
+		// A listener that reconnects while another one watches gets the events that it missed.
+		if _, next := s.watch(id, "Last-Event-ID: "+first).figures(); next != strings.TrimSuffix(first, "1")+"2" {
+			t.Errorf("after %s comes %s", first, next)
+		}
+		// Another watch, of another process for instance, is not known.
+		other := s.watch(id, "Last-Event-ID: OTHER-7")
+		if e, _ := other.next(); e.name != "gap" {
+			t.Errorf("the first event is %+v", e)
+		}
+		for range 2 { // all that is kept
+			f, _ = other.figures()
+		}
+		if f.Outcomes["confirmed"] != 3 {
+			t.Errorf("after the gap: %+v", f)
+		}
 	})
-
-	// A listener that reconnects while another one watches gets the events that it missed.
-	again := watch(t, url, id, "Last-Event-ID: "+first)
-	if _, next := again.figures(); next != strings.TrimSuffix(first, "1")+"2" {
-		t.Errorf("after %s comes %s", first, next)
-	}
-	// Another watch, of another process for instance, is not known.
-	other := watch(t, url, id, "Last-Event-ID: OTHER-7")
-	if e, _ := other.next(); e.name != "gap" {
-		t.Errorf("the first event is %+v", e)
-	}
-	testkit.Until(t, "the figures are complete after the gap", func() bool {
-		f, _ := other.figures()
-		return f.Outcomes["confirmed"] == 3
-	})
-	for _, w := range []*watched{w, again, other} {
-		w.stop()
-	}
 }
 
 // alone opens a stream that is the only one, for a while, and returns its events.
@@ -222,13 +224,7 @@ func TestLiveFiguresThatNobodyWatchesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, id := onSale(t)
 		for range httpapi.MaxKept {
-			v, err := r.vouchers.Create(t.Context(), voucher.Voucher{
-				Title: "u", InitialStock: 2, BeginAt: start().Add(-time.Hour), EndAt: start().Add(time.Hour), Policy: voucher.DefaultPolicy(),
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.alone(t, v.ID, "", time.Millisecond)
+			r.alone(t, r.sell(t, voucher.ScopeUser), "", time.Millisecond)
 		}
 		if n := r.api.Sales(); n != httpapi.MaxKept {
 			t.Errorf("%d sales are known, want %d", n, httpapi.MaxKept)
@@ -248,24 +244,30 @@ func TestLiveFiguresThatNobodyWatchesAreBounded(t *testing.T) {
 	})
 }
 
-// A stop of the service ends the streams, and their number is bounded.
+// A stop of the service ends the streams, and their number is bounded. A store that does not answer is said, and the stream
+// goes on.
 func TestLiveFiguresEnd(t *testing.T) {
-	r, url, id := served(t)
-	w := watch(t, url, id)
-	w.figures()
-	free := r.api.FillStreams()
-	refused := watch(t, url, id)
-	if refused.status != http.StatusServiceUnavailable {
-		t.Errorf("one stream too many: %d", refused.status)
-	}
-	free()
-	r.api.EndWaits()
-	for {
-		if _, ok := w.next(); !ok {
-			break
+	served(t, func(t *testing.T, r *fixture, s *server, id int64) {
+		w := s.watch(id)
+		w.figures()
+		r.orders.err = order.ErrUnavailable
+		if f, _ := w.figures(); f.Audit != nil {
+			t.Errorf("%+v", f.Audit)
 		}
-	}
-	testkit.Until(t, "the stream is over", func() bool { return r.api.Streams() == 0 })
+		free := r.api.FillStreams()
+		if refused := s.watch(id); refused.status != http.StatusServiceUnavailable {
+			t.Errorf("one stream too many: %d", refused.status)
+		}
+		free()
+		r.api.EndWaits()
+		if e, open := w.next(); open {
+			t.Errorf("after the stop: %+v", e)
+		}
+		synctest.Wait()
+		if n := r.api.Streams(); n != 0 {
+			t.Errorf("%d streams", n)
+		}
+	})
 }
 
 // With tracing on the figures arrive while the stream is open, too.
@@ -281,82 +283,38 @@ func TestLiveFiguresAreTraced(t *testing.T) {
 	server := httptest.NewServer(tracing.Handler(r.handler))
 	t.Cleanup(server.Close)
 	t.Cleanup(r.api.EndWaits)
-	defer time.AfterFunc(5*time.Second, r.api.EndWaits).Stop() // what was kept back arrives at the end of the stream
-	if watch(t, server.URL, id).figures(); r.api.Streams() != 1 {
+	w := watch(t, server.Client(), server.URL, id) // what is kept back never arrives: the stream does not end
+	if w.figures(); r.api.Streams() != 1 {
 		t.Error("the first figures arrived when the stream was over")
 	}
 }
 
-// A store that does not answer is said, and the stream goes on.
-func TestLiveFiguresWithoutStores(t *testing.T) {
-	r, url, id := served(t)
-	r.orders.err = order.ErrUnavailable
-	if f, _ := watch(t, url, id).figures(); f.Audit != nil {
-		t.Errorf("%+v", f.Audit)
-	}
-}
-
-// All watchers share a look. It does not end when the watcher that asked for it leaves.
+// All watchers share a look. It does not end when the watcher that asked for it leaves, but with the service: a stop does
+// not wait for a store that hangs.
 func TestLiveFiguresOutliveTheOneWhoAsked(t *testing.T) {
-	r, id := onSale(t)
-	asked, left := make(chan struct{}), make(chan struct{})
-	var once sync.Once
-	r.orders.look = func(ctx context.Context) (err error) {
-		once.Do(func() {
-			close(asked)
-			<-left
-			err = ctx.Err()
-		})
-		return err
-	}
-	serve := func(ctx context.Context) (rec *httptest.ResponseRecorder, ended chan struct{}) {
-		rec, ended = httptest.NewRecorder(), make(chan struct{})
-		req := httptest.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("/api/v1/vouchers/%d/live", id), nil)
-		go func() {
-			defer close(ended)
-			r.handler.ServeHTTP(rec, req)
-		}()
-		return rec, ended
-	}
-	ctx, leave := context.WithCancel(t.Context())
-	defer leave()
-	_, first := serve(ctx)
-	<-asked
-	rec, second := serve(t.Context())
-	testkit.Until(t, "two watch", func() bool { return r.api.Watchers(id) == 2 })
-	leave()
-	close(left)
-	<-first
-	r.api.EndWaits()
-	<-second
-	if got := rec.Body.String(); !strings.Contains(got, `"audit":{`) || strings.Contains(got, `"audit":null`) {
-		t.Errorf("the look was given up: %s", got)
-	}
-}
-
-// A look does not outlive the service: a stop does not wait for a store that hangs.
-func TestLiveFiguresAreGivenUpAtTheStop(t *testing.T) {
-	r, url, id := served(t)
-	asked, gaveUp := make(chan struct{}), make(chan error, 1)
-	r.orders.look = func(ctx context.Context) error {
-		close(asked)
-		<-ctx.Done()
-		gaveUp <- ctx.Err()
-		return ctx.Err()
-	}
-	go func() {
-		<-asked
-		r.api.EndWaits()
-	}()
-	w := watch(t, url, id)
-	if err := <-gaveUp; !errors.Is(err, context.Canceled) {
-		t.Errorf("the look ended with %v", err)
-	}
-	for {
-		if _, ok := w.next(); !ok {
-			break
+	synctest.Test(t, func(t *testing.T) {
+		r, id := onSale(t)
+		looks, takes := 0, 1500*time.Millisecond
+		r.orders.look = func(ctx context.Context) error {
+			looks++
+			select {
+			case <-time.After(takes):
+			case <-ctx.Done():
+			}
+			return ctx.Err()
 		}
-	}
+		r.alone(t, id, "", time.Second)
+		if second := r.alone(t, id, "", time.Millisecond); len(second) != 1 || !strings.Contains(second[0].data, `"audit":{`) || looks != 1 {
+			t.Errorf("after %d looks: %+v", looks, second)
+		}
+		time.Sleep(time.Minute)
+		takes = time.Hour
+		time.AfterFunc(time.Second, r.api.EndWaits)
+		began := time.Now()
+		if r.alone(t, id, "", time.Minute); looks != 2 || time.Since(began) != time.Second {
+			t.Errorf("the stop waited %v for %d looks", time.Since(began), looks)
+		}
+	})
 }
 
 func TestLiveFiguresAreTheAdministrators(t *testing.T) {
@@ -366,43 +324,33 @@ func TestLiveFiguresAreTheAdministrators(t *testing.T) {
 	wantProblem(t, r.do(t, call{"GET", "/api/v1/vouchers/7/live", "", []string{"Authorization: Bearer " + adminToken}}), http.StatusNotFound, "voucher_not_found")
 }
 
-// The handovers of the lock on the voucher are counted while somebody watches, and no others.
+// The handovers of the lock on the voucher are counted while somebody watches, and no others. Where each buyer has a lock of
+// their own, nothing is handed over from buyer to buyer.
 func TestLiveFiguresOfHandovers(t *testing.T) {
 	handovers := &lock.Handovers{}
-	r, url, id := served(t, func(_ *httpapi.Config, r *fixture) { r.handovers = handovers })
-	grant := func(key string, how lock.Handover) {
-		handovers.Of("reentrant")(lock.NewHeld(t.Context(), lock.Grant{Key: key, Handover: how}))
-	}
-	v, err := r.vouchers.Voucher(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	grant(v.StockKey(), lock.PassedInProcess)
-	w := watch(t, url, id)
-	if f, _ := w.figures(); f.Handovers == nil || f.Handovers.Passing != "told" || f.Handovers.InProcess != 0 {
-		t.Errorf("at first: %+v", f.Handovers)
-	}
-	for _, how := range []lock.Handover{lock.FoundFree, lock.PassedInProcess, lock.PassedInProcess, lock.PassedByStore} {
-		grant(v.StockKey(), how)
-	}
-	grant("order:1:2", lock.PassedByStore)
-	testkit.Until(t, "the leases are counted", func() bool {
+	served(t, func(t *testing.T, r *fixture, s *server, id int64) {
+		grant := func(key string, how lock.Handover) {
+			handovers.Of("reentrant")(lock.NewHeld(t.Context(), lock.Grant{Key: key, Handover: how}))
+		}
+		v, err := r.vouchers.Voucher(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		grant(v.StockKey(), lock.PassedInProcess)
+		w := s.watch(id)
+		if f, _ := w.figures(); f.Handovers == nil || f.Handovers.Passing != "told" || f.Handovers.InProcess != 0 {
+			t.Errorf("at first: %+v", f.Handovers)
+		}
+		for _, how := range []lock.Handover{lock.FoundFree, lock.PassedInProcess, lock.PassedInProcess, lock.PassedByStore} {
+			grant(v.StockKey(), how)
+		}
+		grant("order:1:2", lock.PassedByStore)
 		f, _ := w.figures()
-		h := f.Handovers
-		return h.Mechanism == "reentrant" && h.FoundFree == 1 && h.InProcess == 2 && h.ByStore == 1
-	})
-}
-
-// Where each buyer has a lock of their own, nothing is handed over from buyer to buyer.
-func TestNoHandoversBetweenLocksOfUsers(t *testing.T) {
-	r, url, _ := served(t, func(_ *httpapi.Config, r *fixture) { r.handovers = &lock.Handovers{} })
-	v, err := r.vouchers.Create(t.Context(), voucher.Voucher{
-		Title: "u", InitialStock: 2, BeginAt: start().Add(-time.Hour), EndAt: start().Add(time.Hour), Policy: voucher.DefaultPolicy(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if f, _ := watch(t, url, v.ID).figures(); f.Handovers != nil {
-		t.Errorf("%+v", f.Handovers)
-	}
+		if h := f.Handovers; h.Mechanism != "reentrant" || h.FoundFree != 1 || h.InProcess != 2 || h.ByStore != 1 {
+			t.Errorf("%+v", h)
+		}
+		if f, _ := s.watch(r.sell(t, voucher.ScopeUser)).figures(); f.Handovers != nil {
+			t.Errorf("of a lock for each buyer: %+v", f.Handovers)
+		}
+	}, func(_ *httpapi.Config, r *fixture) { r.handovers = handovers })
 }

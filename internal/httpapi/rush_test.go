@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 
 	"seckill/internal/order"
@@ -13,7 +12,7 @@ import (
 )
 
 func TestRush(t *testing.T) {
-	r, _, id := served(t)
+	r, id := onSale(t)
 	r.orders.place = func(_ context.Context, req order.Request) (order.Order, error) {
 		if req.UserID%2 == 0 {
 			return order.Order{}, voucher.ErrSoldOut
@@ -50,7 +49,7 @@ func TestRushIsBounded(t *testing.T) {
 	production := newFixture(t)
 	wantProblem(t, production.do(t, call{"POST", "/api/v1/vouchers/7/rush", `{"buyers":1}`, []string{"Authorization: Bearer " + adminToken}}), http.StatusForbidden, "lab_only")
 
-	r, url, id := served(t)
+	r, id := onSale(t)
 	arrived, release := make(chan struct{}), make(chan struct{})
 	r.orders.place = func(context.Context, order.Request) (order.Order, error) {
 		close(arrived)
@@ -61,12 +60,7 @@ func TestRushIsBounded(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		resp, err := http.Post(url+path, "application/json", strings.NewReader(`{"buyers":1}`))
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		_ = resp.Body.Close()
+		r.do(t, call{"POST", path, `{"buyers":1}`, nil})
 	}()
 	<-arrived
 	wantProblem(t, r.do(t, call{"POST", path, `{"buyers":1}`, nil}), http.StatusConflict, "busy")

@@ -1,0 +1,241 @@
+package httpapi_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"seckill/internal/httpapi"
+)
+
+func get(h http.Handler, path string) *httptest.ResponseRecorder {
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, path, nil))
+	return rec
+}
+
+func TestDebugRoutes(t *testing.T) {
+	alone := newFixture(t, lab)
+	apart := newFixture(t, lab, func(c *httpapi.Config, _ *fixture) { c.DebugListener = true })
+	for _, c := range []struct {
+		path                string
+		alone, apart, debug int
+	}{
+		{path: "/livez", alone: 200, apart: 404, debug: 200},
+		{path: "/readyz", alone: 200, apart: 404, debug: 200},
+		{path: "/metrics", alone: 200, apart: 404, debug: 200},
+		{path: "/debug/pprof/", alone: 404, apart: 404, debug: 200},
+		{path: "/debug/pprof/cmdline", alone: 404, apart: 404, debug: 200},
+	} {
+		if got := get(alone.handler, c.path).Code; got != c.alone {
+			t.Errorf("%s on the only listener: %d, want %d", c.path, got, c.alone)
+		}
+		if got := get(apart.handler, c.path).Code; got != c.apart {
+			t.Errorf("%s on the public listener: %d, want %d", c.path, got, c.apart)
+		}
+		if got := get(apart.api.Debug(), c.path).Code; got != c.debug {
+			t.Errorf("%s on the debug listener: %d, want %d", c.path, got, c.debug)
+		}
+	}
+	if body := get(apart.api.Debug(), "/metrics").Body.String(); !strings.Contains(body, "seckill_orders_total") {
+		t.Error("/metrics does not count orders")
+	}
+}
+
+// A result of the checks serves for half a second. The answer and the log say which check fails, the log alone why.
+func TestReadiness(t *testing.T) {
+	synctest.Test(t, testReadiness)
+}
+
+func testReadiness(t *testing.T) {
+	var down atomic.Bool
+	var asked atomic.Int64
+	r := newFixture(t, func(_ *httpapi.Config, r *fixture) {
+		r.checks = []httpapi.Check{
+			{Name: "database", Ask: func(context.Context) error { asked.Add(1); return nil }},
+			{Name: "redis", Ask: func(context.Context) error {
+				if down.Load() {
+					return errors.New("dial secret-host: refused")
+				}
+				return nil
+			}},
+		}
+	})
+	want := func(code int, checks string) {
+		t.Helper()
+		rec := get(r.api.Debug(), "/readyz")
+		var body struct{ Checks map[string]string }
+		if err := json.Unmarshal(rec.Body.Bytes(), &body); err != nil {
+			t.Fatal(err)
+		}
+		if got := body.Checks["database"] + " " + body.Checks["redis"]; rec.Code != code || got != checks || strings.Contains(rec.Body.String(), "secret-host") {
+			t.Errorf("%d %s, want %d and %s", rec.Code, rec.Body, code, checks)
+		}
+	}
+	for range 10 {
+		want(http.StatusOK, "ok ok")
+	}
+	down.Store(true)
+	time.Sleep(httpapi.CheckEvery - 1)
+	want(http.StatusOK, "ok ok")
+	if n := asked.Load(); n != 1 {
+		t.Errorf("the database was asked %d times", n)
+	}
+	time.Sleep(1)
+	want(http.StatusServiceUnavailable, "ok failing")
+	if !strings.Contains(r.log.String(), "secret-host") {
+		t.Error("the log does not say why")
+	}
+	down.Store(false)
+	time.Sleep(httpapi.CheckEvery)
+	want(http.StatusOK, "ok ok")
+	r.api.Drain()
+	want(http.StatusServiceUnavailable, "ok ok")
+	if code := get(r.handler, "/livez").Code; code != http.StatusOK {
+		t.Errorf("not alive while draining: %d", code)
+	}
+}
+
+// The balancer's answer depends on the flows that are sold by; the operator's names every server.
+func TestReadinessOfFlows(t *testing.T) {
+	var failing, sold atomic.Value // a space-separated list of checks, and of flows
+	down := errors.New("down")
+	check := func(name string) httpapi.Check {
+		return httpapi.Check{Name: name, Ask: func(context.Context) error {
+			if slices.Contains(strings.Fields(failing.Load().(string)), name) {
+				return down
+			}
+			return nil
+		}}
+	}
+	for name, test := range map[string]struct {
+		failing, sold string // sold "?": not known
+		ready, strict bool
+		flows         string
+	}{
+		"all well":                          {"", "a b", true, true, "a:true:1 b:true:1"},
+		"what one flow needs":               {"x", "a b", true, false, "a:false:1[x] b:true:1"},
+		"what the only sold flow needs":     {"x", "a", false, false, "a:false:1[x] b:true:0"},
+		"what the flow that is idle needs":  {"x", "b", true, false, "a:false:0[x] b:true:1"},
+		"nothing sold, a flow works":        {"x", "", true, false, "a:false:0[x] b:true:0"},
+		"nothing sold, nothing works":       {"x y", "", false, false, "a:false:0[x] b:false:0[y]"},
+		"not known, a flow works":           {"y", "?", true, false, "a:true:? b:false:?[y]"},
+		"what no flow needs":                {"z", "a b", true, false, "a:true:1 b:true:1"},
+		"what both need":                    {"both", "a b", false, false, "a:false:1[both] b:false:1[both]"},
+		"a flow that this instance has not": {"", "other", false, true, "a:true:0 b:true:0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			failing.Store(test.failing)
+			sold.Store(test.sold)
+			r := newFixture(t, func(_ *httpapi.Config, r *fixture) {
+				r.checks = []httpapi.Check{check("x"), check("y"), check("z"), check("both")}
+				r.flows = []httpapi.Flow{{Name: "a", Needs: []string{"x", "both"}}, {Name: "b", Needs: []string{"y", "both"}}}
+				r.sold = func(context.Context) (map[string]int, error) {
+					if test.sold == "?" {
+						return nil, down
+					}
+					m := map[string]int{}
+					for flow := range strings.FieldsSeq(sold.Load().(string)) {
+						m[flow] = 1
+					}
+					return m, nil
+				}
+			})
+			for path, ready := range map[string]bool{"/readyz": test.ready, "/readyz?strict=1": test.strict && test.ready, "/readyz?verbose=1": test.ready} {
+				rec := r.do(t, call{"GET", path, "", nil})
+				want := http.StatusServiceUnavailable
+				if ready {
+					want = http.StatusOK
+				}
+				var body struct {
+					Ready bool
+					Flows map[string]struct {
+						Ready    bool
+						Vouchers *int
+						Failing  []string
+					}
+				}
+				if err := json.Unmarshal(rec.Body.Bytes(), &body); err != nil || rec.Code != want || body.Ready != ready {
+					t.Errorf("%s: %d %s (%v)", path, rec.Code, rec.Body, err)
+				}
+				var flows []string
+				for _, name := range slices.Sorted(maps.Keys(body.Flows)) {
+					f, vouchers, why := body.Flows[name], "?", ""
+					if f.Vouchers != nil {
+						vouchers = strconv.Itoa(*f.Vouchers)
+					}
+					if len(f.Failing) > 0 {
+						why = fmt.Sprint(f.Failing)
+					}
+					flows = append(flows, fmt.Sprintf("%s:%v:%s%s", name, f.Ready, vouchers, why))
+				}
+				if got := strings.Join(flows, " "); strings.Contains(path, "verbose") && got != test.flows || !strings.Contains(path, "verbose") && got != "" {
+					t.Errorf("%s: flows %q, want %q for verbose=1", path, got, test.flows)
+				}
+			}
+			metrics := get(r.api.Debug(), "/metrics").Body.String()
+			for _, want := range []string{
+				fmt.Sprintf("\nseckill_ready %d\n", map[bool]int{true: 1}[test.ready]),
+				fmt.Sprintf("\nseckill_check_ok{check=\"x\"} %d\n", map[bool]int{false: 1}[strings.Contains(test.failing, "x")]),
+				fmt.Sprintf("\nseckill_flow_ready{flow=\"a\"} %d\n", map[bool]int{true: 1}[strings.Contains(test.flows, "a:true")]),
+			} {
+				if !strings.Contains(metrics, want) {
+					t.Errorf("the metrics lack %q", want)
+				}
+			}
+			if known := strings.Contains(metrics, "\nseckill_flow_vouchers{"); known != (test.sold != "?") {
+				t.Errorf("the number of vouchers is in the metrics: %v", known)
+			}
+		})
+	}
+}
+
+// While a check hangs and more requests wait for it than may, the balancer is told the previous result at once.
+func TestReadinessInAFlood(t *testing.T) {
+	hangs := make(chan struct{})
+	var asked atomic.Int64
+	r := newFixture(t, func(_ *httpapi.Config, r *fixture) {
+		r.checks = []httpapi.Check{{Name: "database", Ask: func(context.Context) error {
+			if asked.Add(1) == 1 {
+				return nil
+			}
+			<-hangs
+			return errors.New("it hung")
+		}}}
+	})
+	ready := func() int { return get(r.api.Debug(), "/readyz").Code }
+	if code := ready(); code != http.StatusOK {
+		t.Fatal(code)
+	}
+	r.api.AgeChecks() // from here on the result is not recent
+	codes := make(chan int)
+	for range httpapi.MaxWaitForChecks + 1 {
+		go func() { codes <- ready() }()
+	}
+	select {
+	case code := <-codes: // nobody else can be answered
+		if code != http.StatusOK {
+			t.Errorf("beyond the limit: %d, want the previous result", code)
+		}
+	case <-time.After(time.Minute):
+		close(hangs)
+		t.Fatal("all requests wait for the check")
+	}
+	close(hangs)
+	for range httpapi.MaxWaitForChecks {
+		if code := <-codes; code != http.StatusServiceUnavailable {
+			t.Errorf("a request that waited was told %d", code)
+		}
+	}
+}
