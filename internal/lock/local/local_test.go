@@ -14,7 +14,7 @@ import (
 func TestMain(m *testing.M) { testkit.Main(m) }
 
 func TestConformance(t *testing.T) {
-	locktest.Run(t, subject, locktest.NoTokens().
+	locktest.Virtual(t, subject, locktest.NoTokens().
 		Except(locktest.Breaks("each process has its own mutexes"),
 			locktest.ExcludesProcesses, locktest.ServesInOrderAcrossProcesses, locktest.EvictsDeadWaiters,
 			locktest.LinearizableMutex, locktest.LinearizableReentrant, locktest.LinearizableFenced).

@@ -61,7 +61,7 @@ func enduresManyPairs(t *trial) {
 	t.mustStayTaken(q, t.Renewed, fmt.Sprintf("on another key after %d pairs", got.Load()))
 	t.mustRelease(held)
 	for i := range keys {
-		t.mustRelease(t.mustAcquireKey(t.ctx, q, fmt.Sprint("pair:", i), lock.Options{TTL: longLease}))
+		t.mustRelease(t.mustAcquireKey(t.ctx, q, fmt.Sprint("pair:", i), lock.Options{TTL: t.long}))
 	}
 	t.mustBeEmpty("after many pairs")
 }
@@ -76,14 +76,14 @@ func thousandCancelledWaiters(t *trial) {
 	if rw, ok := p.(ReadWriter); ok {
 		sides = append(sides, rw.Reader())
 	}
-	held := t.mustAcquire(p, lock.Options{TTL: longLease})
+	held := t.mustAcquire(p, lock.Options{TTL: t.long})
 	ctx, cancel := context.WithCancel(t.ctx)
 	defer cancel()
 	label := fmt.Sprintf("%p", t)
 	waits := make([]<-chan outcome, waiters)
 	pprof.Do(ctx, pprof.Labels("locktest", label), func(ctx context.Context) {
 		for i := range waits {
-			waits[i] = t.acquireAsync(ctx, sides[i%len(sides)], lock.Options{TTL: longLease, Wait: trialLimit})
+			waits[i] = t.acquireAsync(ctx, sides[i%len(sides)], lock.Options{TTL: t.long, Wait: t.limit})
 		}
 	})
 	t.sleep(100 * time.Millisecond)
@@ -101,7 +101,7 @@ func thousandCancelledWaiters(t *trial) {
 	// On a slow machine the server may grant what a waiter asked for after the waiter has left. A clean-up may repeat the
 	// release for lock.ReleaseTimeout.
 	left := 0
-	for limit := time.Now().Add(lock.ReleaseTimeout + promptWait); ; time.Sleep(5 * time.Millisecond) {
+	for limit := time.Now().Add(lock.ReleaseTimeout + t.prompt); ; time.Sleep(5 * time.Millisecond) {
 		if left = labelled(label); left <= spare {
 			break
 		}
@@ -109,7 +109,7 @@ func thousandCancelledWaiters(t *trial) {
 			t.violated("%d cancelled waiters left %d goroutines", waiters, left)
 		}
 	}
-	patient := t.acquireAsync(t.ctx, p, lock.Options{TTL: longLease, Wait: anyWait})
+	patient := t.acquireAsync(t.ctx, p, lock.Options{TTL: t.long, Wait: t.limit})
 	t.sleep(20 * time.Millisecond)
 	t.mustRelease(held)
 	got := <-patient

@@ -25,7 +25,7 @@ func (t *trial) exclude(process func(i int) lock.Locker) {
 	var winners, others atomic.Int32
 	var winner atomic.Pointer[lock.Lease]
 	startTogether(contenders, func(i int) {
-		lease, err := t.acquire(t.ctx, process(i), lock.Options{TTL: longLease})
+		lease, err := t.acquire(t.ctx, process(i), lock.Options{TTL: t.long})
 		switch {
 		case err == nil:
 			winners.Add(1)
@@ -42,7 +42,7 @@ func (t *trial) exclude(process func(i int) lock.Locker) {
 
 	var inside, together, failed atomic.Int32
 	startTogether(contenders, func(i int) {
-		lease, err := t.acquire(t.ctx, process(i), lock.Options{TTL: longLease, Wait: trialLimit / 2})
+		lease, err := t.acquire(t.ctx, process(i), lock.Options{TTL: t.long, Wait: t.limit})
 		if err != nil {
 			failed.Add(1)
 			return
@@ -64,9 +64,9 @@ func (t *trial) exclude(process func(i int) lock.Locker) {
 
 func keepsKeysApart(t *trial) {
 	p, q := t.twoProcesses()
-	one := t.mustAcquireKey(t.ctx, p, "seat:1", lock.Options{TTL: longLease})
+	one := t.mustAcquireKey(t.ctx, p, "seat:1", lock.Options{TTL: t.long})
 	for _, key := range []string{"seat", "seat:2", "seat:1:count", "seat:11", "Seat:1", "座位:1"} {
-		t.mustRelease(t.mustAcquireKey(t.ctx, q, key, lock.Options{TTL: longLease}))
+		t.mustRelease(t.mustAcquireKey(t.ctx, q, key, lock.Options{TTL: t.long}))
 	}
 	t.mustRelease(one)
 }
@@ -79,17 +79,17 @@ func servesInOrder(t *trial) {
 		t.require(t.Store.Waiting != nil, "way to count waiters")
 		late = holder // processes that share no server share no queue
 	}
-	held := t.mustAcquire(holder, lock.Options{TTL: longLease})
+	held := t.mustAcquire(holder, lock.Options{TTL: t.long})
 	var first queuedWaiter
 	if t.Remote {
 		first = t.enqueue(1, nil)[0]
 	} else {
-		first.got = t.acquireAsync(t.ctx, holder, lock.Options{TTL: longLease, Wait: anyWait})
+		first.got = t.acquireAsync(t.ctx, holder, lock.Options{TTL: t.long, Wait: t.limit})
 		t.awaitQueued(holder, first, 1)
 	}
 	first.freeze()
 	err := held.Release(t.ctx)
-	overtook, tried := t.acquire(t.ctx, late, lock.Options{TTL: longLease})
+	overtook, tried := t.acquire(t.ctx, late, lock.Options{TTL: t.long})
 	first.unfreeze()
 	if err != nil {
 		t.violated("the release failed: %v", err)
@@ -110,14 +110,14 @@ func ownerFromContext(t *trial) {
 	p := t.process()
 	owners := lock.NewOwners()
 	mine := owners.New()
-	a := t.mustAcquireAs(lock.WithOwner(t.ctx, mine), p, lock.Options{TTL: longLease})
+	a := t.mustAcquireAs(lock.WithOwner(t.ctx, mine), p, lock.Options{TTL: t.long})
 	if a.Owner() != mine || a.Key() != t.key {
 		t.violated("the lease is for owner %s on %q, want owner %s on %q", a.Owner(), a.Key(), mine, t.key)
 	}
 	t.mustRelease(a)
-	b := t.mustAcquire(p, lock.Options{TTL: longLease})
+	b := t.mustAcquire(p, lock.Options{TTL: t.long})
 	t.mustRelease(b)
-	c := t.mustAcquire(t.process(), lock.Options{TTL: longLease})
+	c := t.mustAcquire(t.process(), lock.Options{TTL: t.long})
 	t.mustRelease(c)
 	if b.Owner() == "" || b.Owner() == mine || b.Owner() == c.Owner() {
 		t.violated("without an owner in the context the holders were %q and %q", b.Owner(), c.Owner())
@@ -126,8 +126,8 @@ func ownerFromContext(t *trial) {
 
 func namesHolder(t *trial) {
 	p, q := t.twoProcesses()
-	held := t.mustAcquire(p, lock.Options{TTL: longLease})
-	_, err := t.acquire(t.ctx, q, lock.Options{TTL: longLease})
+	held := t.mustAcquire(p, lock.Options{TTL: t.long})
+	_, err := t.acquire(t.ctx, q, lock.Options{TTL: t.long})
 	taken, ok := errors.AsType[*lock.NotAcquiredError](err)
 	if !ok {
 		t.violated("a taken key gave %v", err)
@@ -135,8 +135,8 @@ func namesHolder(t *trial) {
 	if taken.Holder != held.Owner() || taken.Key != t.key {
 		t.violated("%s holds %q, but according to the error %q holds %q", held.Owner(), t.key, taken.Holder, taken.Key)
 	}
-	if taken.TTL < 0 || taken.TTL > longLease && taken.TTL != lock.NoExpiry {
-		t.violated("according to the error a lease of at most %v runs for another %v", longLease, taken.TTL)
+	if taken.TTL < 0 || taken.TTL > t.long && taken.TTL != lock.NoExpiry {
+		t.violated("according to the error a lease of at most %v runs for another %v", t.long, taken.TTL)
 	}
 }
 
@@ -144,7 +144,7 @@ func reenters(t *trial) {
 	p, q := t.process(), t.process()
 	stranger := t.process()
 	ctx := lock.WithOwner(t.ctx, lock.NewOwners().New())
-	opts := lock.Options{TTL: longLease}
+	opts := lock.Options{TTL: t.long}
 
 	one := t.mustAcquireAs(ctx, p, opts)
 	two := t.mustAcquireAs(ctx, p, opts)
@@ -163,7 +163,7 @@ func reenters(t *trial) {
 
 func reentryKeepsLease(t *trial) {
 	p, q := t.twoProcesses()
-	const given = 5 * time.Second
+	given := t.given
 	ctx := lock.WithOwner(t.ctx, lock.NewOwners().New())
 
 	one := t.mustAcquireAs(ctx, p, lock.Options{TTL: given})
@@ -184,15 +184,14 @@ func reentryKeepsLease(t *trial) {
 
 // mustStoreLease compares the lease in the store with the one given a moment ago.
 func (t *trial) mustStoreLease(given time.Duration, when string) {
-	const slack = 3 * time.Second // a busy machine may be late; a wrong lease differs by more
-	if ttl := t.storedTTL(); ttl > given || ttl < given-slack {
+	if ttl := t.storedTTL(); ttl > given || ttl < given-t.slack {
 		t.violated("the lease %s is %v, want %v", when, ttl, given)
 	}
 }
 
 // mustStayTaken fails the behaviour if another owner gets the lock within d.
 func (t *trial) mustStayTaken(p lock.Locker, d time.Duration, when string) {
-	_, err := t.acquire(t.ctx, p, lock.Options{TTL: longLease, Wait: d})
+	_, err := t.acquire(t.ctx, p, lock.Options{TTL: t.long, Wait: d})
 	if err == nil {
 		t.violated("another owner got the lock %s", when)
 	}
@@ -205,7 +204,7 @@ func tokensGrow(t *trial) {
 	ps := []lock.Locker{t.process(), t.process()}
 	var last uint64
 	for i := range 6 {
-		lease := t.mustAcquire(ps[i%len(ps)], lock.Options{TTL: longLease})
+		lease := t.mustAcquire(ps[i%len(ps)], lock.Options{TTL: t.long})
 		token := lease.Token()
 		if token <= last {
 			t.violated("the token %d came after %d", token, last)
@@ -218,8 +217,8 @@ func tokensGrow(t *trial) {
 	}
 	p := ps[0]
 	ctx := lock.WithOwner(t.ctx, lock.NewOwners().New())
-	one := t.mustAcquireAs(ctx, p, lock.Options{TTL: longLease})
-	if two, err := t.acquire(ctx, p, lock.Options{TTL: longLease}); err == nil {
+	one := t.mustAcquireAs(ctx, p, lock.Options{TTL: t.long})
+	if two, err := t.acquire(ctx, p, lock.Options{TTL: t.long}); err == nil {
 		if two.Token() != one.Token() {
 			t.violated("re-entry changed the token from %d to %d", one.Token(), two.Token())
 		}

@@ -19,21 +19,21 @@ func (t *trial) fault(f lock.Fault) *lock.Faults {
 func failedGrantIsGivenBack(t *trial) {
 	p := t.process()
 	fails := t.fault(lock.Fault{Point: lock.AfterAcquireBeforeReply, Effect: lock.EffectError})
-	_, err := t.acquire(lock.WithFaults(t.ctx, fails), p, lock.Options{TTL: longLease})
+	_, err := t.acquire(lock.WithFaults(t.ctx, fails), p, lock.Options{TTL: t.long})
 	if !errors.Is(err, lock.ErrInjected) {
 		t.violated("a failure between grant and reply gave %v", err)
 	}
 	t.mustBeFree(p, "after a failure between grant and reply")
 
-	stalls := t.fault(lock.Fault{Point: lock.AfterAcquireBeforeReply, PauseMS: trialLimit.Milliseconds()})
+	stalls := t.fault(lock.Fault{Point: lock.AfterAcquireBeforeReply, PauseMS: lock.MaxFaultPause.Milliseconds()})
 	ctx, cancel := context.WithTimeout(t.ctx, 50*time.Millisecond)
 	defer cancel()
-	_, err = t.acquire(lock.WithFaults(ctx, stalls), p, lock.Options{TTL: longLease})
+	_, err = t.acquire(lock.WithFaults(ctx, stalls), p, lock.Options{TTL: t.long})
 	t.expectContextError(err, context.DeadlineExceeded)
 	t.mustBeFree(p, "after a context that ended between grant and reply")
 
 	panics := t.fault(lock.Fault{Point: lock.AfterAcquireBeforeReply, Effect: lock.EffectPanic})
-	if !t.panics(func() { _, err = t.acquire(lock.WithFaults(t.ctx, panics), p, lock.Options{TTL: longLease}) }) {
+	if !t.panics(func() { _, err = t.acquire(lock.WithFaults(t.ctx, panics), p, lock.Options{TTL: t.long}) }) {
 		t.checkErr(err) // it was not granted
 		t.violated("a panic between grant and reply did not reach the caller")
 	}
@@ -51,7 +51,7 @@ func (t *trial) panics(f func()) (did bool) {
 func abandonedGrantStays(t *trial) {
 	p := t.process()
 	dies := t.fault(lock.Fault{Point: lock.AfterAcquireBeforeReply, Effect: lock.EffectAbandon})
-	_, err := t.acquire(lock.WithFaults(t.ctx, dies), p, lock.Options{TTL: longLease})
+	_, err := t.acquire(lock.WithFaults(t.ctx, dies), p, lock.Options{TTL: t.long})
 	if !errors.Is(err, lock.ErrAbandoned) {
 		t.violated("a death between grant and reply gave %v", err)
 	}
@@ -59,12 +59,12 @@ func abandonedGrantStays(t *trial) {
 }
 
 func unavailableIsQuick(t *trial) {
-	const quick = 2 * time.Second
+	quick := t.within(2 * time.Second)
 	p, network := t.processOnNetwork()
 	network.Cut()
-	for _, wait := range []time.Duration{0, trialLimit} {
+	for _, wait := range []time.Duration{0, t.limit} {
 		began := time.Now()
-		_, err := t.acquire(t.ctx, p, lock.Options{TTL: longLease, Wait: wait})
+		_, err := t.acquire(t.ctx, p, lock.Options{TTL: t.long, Wait: wait})
 		took := time.Since(began)
 		if !errors.Is(err, lock.ErrUnavailable) || errors.Is(err, lock.ErrNotAcquired) {
 			t.violated("without a server an acquisition gave %v", err)
@@ -90,7 +90,7 @@ func refusesInvalid(t *trial) {
 		"a lease below a ms":      {t.key, lock.Options{TTL: lock.MinTTL - 1}},
 		"a lease of a day":        {t.key, lock.Options{TTL: 24 * time.Hour}},
 		"a negative wait limit":   {t.key, lock.Options{Wait: -1}},
-		"a lease of a nanosecond": {t.key, lock.Options{TTL: 1, Wait: anyWait}},
+		"a lease of a nanosecond": {t.key, lock.Options{TTL: 1, Wait: t.limit}},
 	}
 	for what, c := range cases {
 		if _, err := t.acquireKey(t.ctx, p, c.key, c.opts); !errors.Is(err, lock.ErrInvalid) {
@@ -106,7 +106,7 @@ func refusesWrongKind(t *trial) {
 	p := t.process()
 	t.checkErr(t.Store.PutWrongKind(t.ctx, t.key))
 	for _, wait := range []time.Duration{0, 50 * time.Millisecond} {
-		_, err := t.acquire(t.ctx, p, lock.Options{TTL: longLease, Wait: wait})
+		_, err := t.acquire(t.ctx, p, lock.Options{TTL: t.long, Wait: wait})
 		if !errors.Is(err, lock.ErrWrongKind) {
 			t.violated("a key with a value of another kind gave %v", err)
 		}

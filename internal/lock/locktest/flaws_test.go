@@ -35,14 +35,14 @@ func TestFlawsAreCaught(t *testing.T) {
 	for name, flaws := range flaws {
 		t.Run("sound/"+string(name), func(t *testing.T) {
 			t.Parallel()
-			if err := Holds().verify(find(t, name).try(t, memorySubject(t, ""))); err != nil {
+			if err := Holds().verify(observe(t, name, func(t *testing.T) Subject { return memorySubject(t, "") })); err != nil {
 				t.Errorf("a sound lock: %v", err)
 			}
 		})
 		for _, flaw := range flaws {
 			t.Run(flaw+"/"+string(name), func(t *testing.T) {
 				t.Parallel()
-				err := find(t, name).try(t, memorySubject(t, flaw))
+				err := observe(t, name, func(t *testing.T) Subject { return memorySubject(t, flaw) })
 				if _, ok := errors.AsType[*violationError](err); !ok {
 					t.Errorf("the trial gave %v, want a violation", err)
 				}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -27,26 +28,24 @@ const (
 	checkLimit = 10 * time.Second
 )
 
-// recorder keeps a history. It uses the clock of this process, in which all clients run,
-// whatever process their locker stands for.
+// recorder keeps a history. All clients run in this process, whatever process their locker stands for, so the calls and
+// returns can be numbered: in virtual time, many happen at one moment.
 type recorder struct {
-	began time.Time
+	moments atomic.Int64
 
 	mu  sync.Mutex
 	ops []porcupine.Operation
 }
 
-func newRecorder() *recorder { return &recorder{began: time.Now()} }
-
-// do runs one operation and records it with its input, its output and both times.
+// do runs one operation and records it with its input, its output and both moments.
 func (r *recorder) do(client int, in input, run func() output) output {
-	call := time.Since(r.began)
+	call := r.moments.Add(1)
 	out := run()
-	back := time.Since(r.began)
+	back := r.moments.Add(1)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ops = append(r.ops, porcupine.Operation{
-		ClientId: client, Input: in, Call: int64(call), Output: out, Return: int64(back),
+		ClientId: client, Input: in, Call: call, Output: out, Return: back,
 	})
 	return out
 }
@@ -65,7 +64,7 @@ type client struct {
 // clients makes n clients, spread over three processes.
 func (t *trial) clients(n int) []*client {
 	ps := []lock.Locker{t.process(), t.process(), t.process()}
-	r := newRecorder()
+	r := &recorder{}
 	owners := lock.NewOwners()
 	all := make([]*client, n)
 	for i := range all {
@@ -80,10 +79,10 @@ func (t *trial) clients(n int) []*client {
 // acquire acquires the lease with the number depth of this client, by a try or by a
 // wait.
 func (c *client) acquire(depth int, waits bool) (lock.Lease, bool) {
-	opts := lock.Options{TTL: longLease}
+	opts := lock.Options{TTL: c.long}
 	in := input{kind: try, client: c.id, lease: 2*c.id + depth}
 	if waits {
-		in.kind, opts.Wait = wait, promptWait
+		in.kind, opts.Wait = wait, c.prompt
 	}
 	var lease lock.Lease
 	out := c.do(c.id, in, func() output {

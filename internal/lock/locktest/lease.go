@@ -8,13 +8,15 @@ import (
 	"seckill/internal/lock"
 )
 
+// toldWithin is how long a mechanism without a watchdog has to tell a holder that it lost its lock.
+const toldWithin = 200 * time.Millisecond
+
 func keepsGivenLease(t *trial) {
-	const given = 5 * time.Second
-	lease := t.mustAcquire(t.process(), lock.Options{TTL: given})
-	if left := lease.Remaining(); left > given || left < given-3*time.Second {
-		t.violated("of a lease of %v just granted %v remain", given, left)
+	lease := t.mustAcquire(t.process(), lock.Options{TTL: t.given})
+	if left := lease.Remaining(); left > t.given || left < t.given-t.slack {
+		t.violated("of a lease of %v just granted %v remain", t.given, left)
 	}
-	t.mustStoreLease(given, "in the store")
+	t.mustStoreLease(t.given, "in the store")
 	t.mustRelease(lease)
 	if ttl := t.storedTTL(); ttl != 0 {
 		t.violated("after the release the store still has a lease of %v", ttl)
@@ -23,24 +25,25 @@ func keepsGivenLease(t *trial) {
 
 func leaseRunsOut(t *trial) {
 	p, q := t.twoProcesses()
-	t.mustAcquire(p, lock.Options{TTL: shortLease})
-	t.mustAcquireAfterLease(q, shortLease, "of a live holder")
+	t.mustAcquire(p, lock.Options{TTL: t.short})
+	t.mustAcquireAfterLease(q, t.short, "of a live holder")
 }
 
 // mustAcquireAfterLease fails the behaviour if another owner does not get the lock at
 // the end of a lease.
 func (t *trial) mustAcquireAfterLease(p lock.Locker, lease time.Duration, which string) {
-	got := <-t.acquireAsync(t.ctx, p, lock.Options{TTL: longLease, Wait: lease + tolerance})
+	late := promptly + t.tolerance
+	got := <-t.acquireAsync(t.ctx, p, lock.Options{TTL: t.long, Wait: lease + late})
 	if got.err != nil {
-		t.violated("%v after the end of the lease of %v %s the lock was not free: %v", tolerance, lease, which, got.err)
+		t.violated("%v after the end of the lease of %v %s the lock was not free: %v", late, lease, which, got.err)
 	}
 	t.mustRelease(got.lease)
 }
 
 func freedAfterDeath(t *trial) {
 	p, q := t.twoProcesses()
-	lock.Abandon(t.mustAcquire(p, lock.Options{TTL: shortLease}))
-	t.mustAcquireAfterLease(q, shortLease, "of a dead holder")
+	lock.Abandon(t.mustAcquire(p, lock.Options{TTL: t.short}))
+	t.mustAcquireAfterLease(q, t.short, "of a dead holder")
 	if t.Renewed > 0 {
 		lock.Abandon(t.mustAcquire(p, lock.Options{}))
 		t.mustAcquireAfterLease(q, t.Renewed, "that a dead holder had renewed")
@@ -55,9 +58,9 @@ func survivesLongHold(t *trial) {
 	lease := t.mustAcquire(p, lock.Options{})
 	watch := 2 * t.Renewed
 	if t.Renewed == 0 {
-		watch = 2 * shortLease
+		watch = 2 * t.short
 		if t.Store.Shorten != nil {
-			t.checkErr(t.Store.Shorten(t.ctx, t.key, shortLease))
+			t.checkErr(t.Store.Shorten(t.ctx, t.key, t.short))
 		}
 	}
 	t.mustStayTaken(q, watch, "while its holder was still working")
@@ -88,10 +91,10 @@ func renewalEndsWithRelease(t *trial) {
 	t.require(t.Renewed > 0, "watchdog")
 	p, q := t.twoProcesses()
 	t.mustRelease(t.mustAcquire(p, lock.Options{}))
-	fixed := t.mustAcquire(p, lock.Options{TTL: longLease})
+	fixed := t.mustAcquire(p, lock.Options{TTL: t.long})
 	before := t.storedTTL()
 	t.sleep(t.Renewed)
-	if after := t.storedTTL(); after > before-t.Renewed/2 || after < before-t.Renewed-3*time.Second {
+	if after := t.storedTTL(); after > before-t.Renewed/2 || after < before-t.Renewed-t.slack {
 		t.violated("a renewal that should have ended changed %v into %v within %v", before, after, t.Renewed)
 	}
 	t.mustRelease(fixed)
@@ -109,22 +112,19 @@ func toldWhenDeleted(t *trial) {
 func toldWhenStolen(t *trial) {
 	lease := t.mustAcquire(t.process(), lock.Options{})
 	t.removeKey()
-	t.mustAcquire(t.process(), lock.Options{TTL: longLease})
+	t.mustAcquire(t.process(), lock.Options{TTL: t.long})
 	// A watchdog that checks between the two steps correctly finds an expired lock.
 	t.mustBeTold(lease, "was stolen", lock.ErrLost, lock.ErrExpired)
 }
 
 func toldWhenExpired(t *trial) {
-	lease := t.mustAcquire(t.process(), lock.Options{TTL: shortLease})
+	lease := t.mustAcquire(t.process(), lock.Options{TTL: t.short})
 	t.mustBeTold(lease, "ran out", lock.ErrExpired)
 }
 
 // mustBeTold waits as long as a watchdog may take to tell the holder.
 func (t *trial) mustBeTold(l lock.Lease, what string, causes ...error) {
-	limit := toldWithin + t.Renewed
-	if t.Renewed > 0 {
-		limit += tolerance
-	}
+	limit := toldWithin + t.Renewed + t.tolerance
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
@@ -148,17 +148,17 @@ func (t *trial) mustBeTold(l lock.Lease, what string, causes ...error) {
 
 // toldBeforeOthersGetIn compares the moment at which a holder that is cut off from the
 // server learns of its loss with the moment at which the next owner gets the lock.
-// Goroutines of this process measure both and may be late, hence the slack and the attempts.
+// Outside a bubble goroutines of this process measure both and may be late, hence the slack and the attempts.
 func toldBeforeOthersGetIn(t *trial) {
 	t.require(t.Renewed > 0, "watchdog")
-	const slack, attempts = 10 * time.Millisecond, 3
+	slack := min(t.tolerance, 10*time.Millisecond)
 	p, network := t.processOnNetwork()
 	q := t.process()
 	best := time.Hour
-	for range attempts {
+	for range t.attempts {
 		lease := t.mustAcquire(p, lock.Options{})
 		network.Cut()
-		next := t.acquireAsync(t.ctx, q, lock.Options{TTL: longLease, Wait: t.Renewed + tolerance})
+		next := t.acquireAsync(t.ctx, q, lock.Options{TTL: t.long, Wait: t.Renewed + promptly + t.tolerance})
 		var told time.Time
 		select {
 		case <-lease.Lost():

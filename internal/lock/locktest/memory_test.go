@@ -77,7 +77,7 @@ func (p *process) Acquire(ctx context.Context, key string, opts lock.Options) (l
 		go func() { <-p.end }()
 	}
 	if opts.TTL == 0 {
-		opts.TTL = longLease
+		opts.TTL = time.Hour
 	}
 	w := &memoryWaiter{
 		memoryLease: &memoryLease{owner: p.owners.From(ctx), shared: p.shared},
@@ -264,7 +264,7 @@ func (m *memory) release(key string, l *memoryLease) error {
 	}
 	if m.flaw == "a release lengthens other leases" && l.shared {
 		for _, other := range e.leases {
-			other.until = other.until.Add(longLease)
+			other.until = other.until.Add(time.Hour)
 		}
 	}
 	return nil
@@ -381,13 +381,13 @@ func (m *memory) left(context.Context) ([]string, error) {
 	return left, nil
 }
 
-func (m *memory) pause(_ context.Context, d time.Duration) error {
+func (m *memory) pause(context.Context, time.Duration) error {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.flaw == "a pause reverses the queue" {
 		for _, e := range m.keys {
 			slices.Reverse(e.queue)
 		}
 	}
-	time.AfterFunc(d, m.mu.Unlock)
 	return nil
 }

@@ -17,7 +17,7 @@ func Observe(tb testing.TB, name Behaviour, subject Subject) error {
 	if i < 0 {
 		return fmt.Errorf("locktest: no behaviour is called %q", name)
 	}
-	return table[i].try(tb, subject)
+	return table[i].try(tb, subject.at(realPace(), nil))
 }
 
 // Violated says what a trial of [Observe] saw, and when, if the behaviour did not hold.

@@ -47,18 +47,20 @@ func (p Promises) Except(claim Claim, behaviours ...Behaviour) Promises {
 // Each of them differs from the one before it by a property that a family of locks
 // has in common.
 
-// AllHold promises every behaviour of [Run].
+// AllHold promises every behaviour of [Behaviours].
 func AllHold() Promises { return allHold(behaviours()) }
 
-// AllSharedHold promises every behaviour of [RunShared].
-func AllSharedHold() Promises { return allHold(sharedBehaviours()) }
+// AndShared adds the promise of every behaviour of a read-write lock.
+func (p Promises) AndShared() Promises { return p.Except(Holds(), SharedBehaviours()...) }
 
-func allHold(table []behaviour) Promises {
-	p := make(Promises, len(table))
-	for _, b := range table {
-		p[b.name] = Holds()
+func allHold(table []behaviour) Promises { return make(Promises).Except(Holds(), names(table)...) }
+
+// table returns the behaviours that a mechanism must make claims about: those of a read-write lock if it claims to be one.
+func (p Promises) table() []behaviour {
+	if _, shared := p[ReadersShare]; shared {
+		return slices.Concat(behaviours(), sharedBehaviours())
 	}
-	return p
+	return behaviours()
 }
 
 // NoTokens is [AllHold] for a lock without fencing tokens.
@@ -147,15 +149,12 @@ func (c Claim) verify(seen error) error {
 	return nil
 }
 
-// open reports whether a trial has decided nothing about a claim: see maxTrials.
-func (c Claim) open(name Behaviour, found error, stall time.Duration) bool {
+// open reports whether a trial in which the machine stalled for some time has decided nothing about a claim.
+func (c Claim) open(name Behaviour, found error, stalled time.Duration) bool {
 	_, violated := errors.AsType[*violationError](found)
 	if c.kind == breaks {
 		return !violated
 	}
-	if _, late := errors.AsType[*lateServerError](found); late {
-		return true
-	}
-	late := !violated || !name.timeless() // lateness can explain what was found
-	return found != nil && stall > stallLimit && late
+	_, late := errors.AsType[*lateServerError](found)
+	return late || found != nil && stalled > stallLimit && !(violated && name.timeless())
 }

@@ -52,7 +52,7 @@ func (t *trial) enqueue(n int, in func(i int, l lock.Lease)) []queuedWaiter {
 		}
 		got := make(chan outcome, 1)
 		go func() {
-			lease, err := t.acquire(ctx, p, lock.Options{TTL: longLease, Wait: trialLimit})
+			lease, err := t.acquire(ctx, p, lock.Options{TTL: t.long, Wait: t.limit})
 			if err == nil && in != nil {
 				in(i, lease)
 			}
@@ -104,7 +104,7 @@ func (w queuedWaiter) freeze() {
 		return
 	}
 	w.network.Freeze()
-	for limit := time.Now().Add(tolerance); !w.network.Idle() && time.Now().Before(limit); {
+	for limit := time.Now().Add(time.Minute); !w.network.Idle() && time.Now().Before(limit); {
 		time.Sleep(time.Millisecond)
 	}
 }
@@ -124,15 +124,15 @@ func (t *trial) deadWaiterTimeout() time.Duration { return cmp.Or(t.DeadWaiterTi
 func (t *trial) mustServeInOrder(dies func(i int) bool, release func(lock.Lease)) {
 	const n = 8
 	holder := t.process()
-	held := t.mustAcquire(holder, lock.Options{TTL: longLease})
+	held := t.mustAcquire(holder, lock.Options{TTL: t.long})
 	var served serviceOrder
 	waiters := t.enqueue(n, func(i int, l lock.Lease) {
 		served.add(i)
 		if dies(i) {
-			_ = l.Extend(t.ctx, shortLease) // if the mechanism cannot do this, the store does it below
+			_ = l.Extend(t.ctx, t.short) // if the mechanism cannot do this, the store does it below
 			lock.Abandon(l)
 			if t.Store.Shorten != nil {
-				_ = t.Store.Shorten(t.ctx, t.key, shortLease)
+				_ = t.Store.Shorten(t.ctx, t.key, t.short)
 			}
 			return
 		}
@@ -193,7 +193,7 @@ func evictsDeadWaiters(t *trial) {
 	if !t.Remote {
 		dead, live = nil, []int{0, 1, 3, 4, 5, 6} // waiters of one process do not die one by one
 	}
-	held := t.mustAcquire(t.process(), lock.Options{TTL: longLease})
+	held := t.mustAcquire(t.process(), lock.Options{TTL: t.long})
 	var served serviceOrder
 	waiters := t.enqueue(n, func(i int, l lock.Lease) {
 		if i := slices.Index(live, i); i >= 0 {
@@ -224,7 +224,7 @@ func evictsDeadWaiters(t *trial) {
 		t.violated("a waiter that gave up got the error %v", got.err)
 	}
 	t.mustRelease(held)
-	limit := 2*t.deadWaiterTimeout() + time.Second // two dead waiters are ahead of a live one
+	limit := 2*t.deadWaiterTimeout() + t.within(noticed) // two dead waiters are ahead of a live one
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
 	for _, i := range live {

@@ -11,9 +11,9 @@ import (
 
 func releasesOnce(t *trial) {
 	p := t.process()
-	first := t.mustAcquire(p, lock.Options{TTL: longLease})
+	first := t.mustAcquire(p, lock.Options{TTL: t.long})
 	t.mustRelease(first)
-	next := t.mustAcquire(p, lock.Options{TTL: longLease})
+	next := t.mustAcquire(p, lock.Options{TTL: t.long})
 	if err := first.Release(t.ctx); !errors.Is(err, lock.ErrNotHeld) {
 		t.violated("a second release gave %v", err)
 	}
@@ -23,9 +23,9 @@ func releasesOnce(t *trial) {
 
 func releasesOnlyOwn(t *trial) {
 	p, q := t.twoProcesses()
-	late := t.mustAcquire(p, lock.Options{TTL: longLease})
+	late := t.mustAcquire(p, lock.Options{TTL: t.long})
 	t.removeKey()
-	next := t.mustAcquire(q, lock.Options{TTL: longLease})
+	next := t.mustAcquire(q, lock.Options{TTL: t.long})
 	_ = late.Release(t.ctx)
 	t.mustBeTaken(p, "while its holder had it, after a late release by the previous holder")
 	t.mustRelease(next)
@@ -38,7 +38,7 @@ func releasesAtomically(t *trial) {
 	p, network := t.processOnNetwork()
 	q, stranger := t.process(), t.process()
 	for gap := 2; ; gap++ {
-		lease := t.mustAcquire(p, lock.Options{TTL: longLease})
+		lease := t.mustAcquire(p, lock.Options{TTL: t.long})
 		var next atomic.Pointer[outcome]
 		network.Observe(func(n int) {
 			if n == gap {
@@ -62,13 +62,13 @@ func (t *trial) steal(q lock.Locker) *outcome {
 	if err := t.Store.Remove(t.ctx, t.key); err != nil {
 		return &outcome{err: err}
 	}
-	lease, err := t.acquire(t.ctx, q, lock.Options{TTL: longLease})
+	lease, err := t.acquire(t.ctx, q, lock.Options{TTL: t.long})
 	return &outcome{lease: lease, err: err}
 }
 
 func tellsExpiredFromLost(t *trial) {
 	p, q := t.twoProcesses()
-	opts := lock.Options{TTL: longLease}
+	opts := lock.Options{TTL: t.long}
 
 	lease := t.mustAcquire(p, opts)
 	t.removeKey()
@@ -85,12 +85,15 @@ func tellsExpiredFromLost(t *trial) {
 	t.mustRelease(t.mustAcquire(q, opts))
 	t.releaseGives(lease, lock.ErrExpired, "of a lock that another owner had meanwhile")
 
+	if !t.timed {
+		return
+	}
 	cutOff, network := t.processOnNetwork()
-	lease = t.mustAcquire(cutOff, lock.Options{TTL: shortLease})
+	lease = t.mustAcquire(cutOff, lock.Options{TTL: t.short})
 	network.Cut()
 	t.releaseGives(lease, lock.ErrUnavailable, "without a server")
 	network.Restore()
-	t.sleep(shortLease + lastMoment)
+	t.sleep(t.short + lastMoment)
 	t.releaseGives(lease, lock.ErrExpired, "repeated after the lease ran out")
 }
 
@@ -105,7 +108,7 @@ func leavesNothing(t *trial) {
 	p, q := t.twoProcesses()
 	held := t.mustAcquire(p, lock.Options{})
 	_, _ = t.acquire(t.ctx, q, lock.Options{})
-	waiter := t.acquireAsync(t.ctx, p, lock.Options{TTL: longLease, Wait: anyWait})
+	waiter := t.acquireAsync(t.ctx, p, lock.Options{TTL: t.long, Wait: t.limit})
 	t.sleep(20 * time.Millisecond)
 	t.mustRelease(held)
 	got := <-waiter
@@ -121,7 +124,7 @@ func endsContextOnRelease(t *trial) {
 	p := t.process()
 	parent, cancel := context.WithCancel(context.WithValue(t.ctx, tag{}, "kept"))
 	defer cancel()
-	lease := t.mustAcquireAs(parent, p, lock.Options{TTL: longLease})
+	lease := t.mustAcquireAs(parent, p, lock.Options{TTL: t.long})
 	if lease.Context().Value(tag{}) != "kept" {
 		t.violated("the lease's context does not derive from the acquisition's")
 	}
@@ -136,7 +139,7 @@ func endsContextOnRelease(t *trial) {
 		t.violated("Lost was closed by a release")
 	}
 
-	lease = t.mustAcquireAs(parent, p, lock.Options{TTL: longLease})
+	lease = t.mustAcquireAs(parent, p, lock.Options{TTL: t.long})
 	cancel()
 	if cause := context.Cause(lease.Context()); !errors.Is(cause, context.Canceled) {
 		t.violated("after the parent ended the cause of the context is %v", cause)
@@ -158,7 +161,7 @@ func survivesLostReleaseReply(t *trial) {
 	p, network := t.processOnNetwork()
 	other := t.process()
 	for n, commands := 1, 1; n <= commands; n++ {
-		lease := t.mustAcquire(p, lock.Options{TTL: longLease})
+		lease := t.mustAcquire(p, lock.Options{TTL: t.long})
 		network.Observe(nil)
 		network.LoseReply(n, Reset, nil)
 		err := lease.Release(t.ctx)
@@ -176,7 +179,7 @@ func survivesLostReleaseReply(t *trial) {
 }
 
 func (t *trial) commandsOfRelease(p lock.Locker, network *Network) int {
-	lease := t.mustAcquire(p, lock.Options{TTL: longLease})
+	lease := t.mustAcquire(p, lock.Options{TTL: t.long})
 	network.Observe(nil)
 	t.mustRelease(lease)
 	return network.Sent()
@@ -184,7 +187,7 @@ func (t *trial) commandsOfRelease(p lock.Locker, network *Network) int {
 
 func releasesAgainAfterOutage(t *trial) {
 	p, network := t.processOnNetwork()
-	lease := t.mustAcquire(p, lock.Options{TTL: longLease})
+	lease := t.mustAcquire(p, lock.Options{TTL: t.long})
 	network.Cut()
 	if err := lease.Release(t.ctx); !errors.Is(err, lock.ErrUnavailable) {
 		t.violated("a release without a server gave %v", err)

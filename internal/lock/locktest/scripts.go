@@ -147,9 +147,9 @@ func (t *trial) newScriptRunner() *scriptRunner {
 	s := &scriptRunner{trial: t, processes: []lock.Locker{p, q}, owners: lock.NewOwners()}
 	for _, p := range s.processes { // both alike, so that they have made the same number of attempts
 		ctx := lock.WithOwner(t.ctx, s.owners.New())
-		one := t.mustAcquireKey(ctx, p, "rehearsal", lock.Options{TTL: longLease})
-		again, err := t.acquireKey(ctx, p, "rehearsal", lock.Options{TTL: longLease})
-		s.extends = !errors.Is(one.Extend(t.ctx, longLease), errors.ErrUnsupported)
+		one := t.mustAcquireKey(ctx, p, "rehearsal", lock.Options{TTL: t.long})
+		again, err := t.acquireKey(ctx, p, "rehearsal", lock.Options{TTL: t.long})
+		s.extends = !errors.Is(one.Extend(t.ctx, t.long), errors.ErrUnsupported)
 		if s.reenters = err == nil; s.reenters {
 			t.mustRelease(again)
 		}
@@ -226,7 +226,7 @@ func (r *scriptRun) act(s step) error {
 		l.closed = true // the store still has the lease
 	case stepExtend:
 		if r.extends {
-			return r.expect("extending", l.Extend(r.ctx, longLease), l)
+			return r.expect("extending", l.Extend(r.ctx, r.long), l)
 		}
 	}
 	return nil
@@ -235,7 +235,7 @@ func (r *scriptRun) act(s step) error {
 func (r *scriptRun) try(s step) error {
 	k := &r.keys[s.key]
 	ctx := lock.WithOwner(r.ctx, r.owners[s.owner])
-	lease, err := r.acquireKey(ctx, r.processes[s.process], r.name(s.key), lock.Options{TTL: longLease})
+	lease, err := r.acquireKey(ctx, r.processes[s.process], r.name(s.key), lock.Options{TTL: r.long})
 	free := k.owner == 0 || k.owner == s.owner+1 && r.reenters
 	refused := errors.Is(err, lock.ErrNotAcquired)
 	switch {

@@ -28,7 +28,7 @@ func readersShare(t *trial) {
 	}
 	leases := make([]lock.Lease, n)
 	errs := make([]error, n)
-	startTogether(n, func(i int) { leases[i], errs[i] = t.acquire(t.ctx, readers[i], lock.Options{TTL: longLease}) })
+	startTogether(n, func(i int) { leases[i], errs[i] = t.acquire(t.ctx, readers[i], lock.Options{TTL: t.long}) })
 	if err := errors.Join(errs...); err != nil {
 		t.violated("of %d readers that tried at once some did not get the lock: %v", n, err)
 	}
@@ -44,12 +44,12 @@ func readersShare(t *trial) {
 func writersExclude(t *trial) {
 	reader, writer := t.readWriter()
 	otherReader, otherWriter := t.readWriter()
-	held := t.mustAcquire(writer, lock.Options{TTL: longLease})
+	held := t.mustAcquire(writer, lock.Options{TTL: t.long})
 	t.mustBeTaken(otherWriter, "while there was a writer")
 	t.mustBeTaken(otherReader, "while there was a writer")
 	t.mustBeTaken(reader, "while there was a writer in the same process")
 	t.mustRelease(held)
-	held = t.mustAcquire(reader, lock.Options{TTL: longLease})
+	held = t.mustAcquire(reader, lock.Options{TTL: t.long})
 	t.mustBeTaken(otherWriter, "for writing while there was a reader")
 	t.mustBeTaken(writer, "for writing while there was a reader in the same process")
 	t.mustRelease(held)
@@ -65,7 +65,7 @@ func writersExclude(t *trial) {
 		case !alone:
 			mine = otherReader
 		}
-		lease, err := t.acquire(t.ctx, mine, lock.Options{TTL: longLease, Wait: trialLimit / 2})
+		lease, err := t.acquire(t.ctx, mine, lock.Options{TTL: t.long, Wait: t.limit})
 		if err != nil {
 			met.Add(1)
 			return
@@ -93,11 +93,11 @@ func writersExclude(t *trial) {
 func releaseAdmitsAllReaders(t *trial) {
 	const n = 6
 	_, writer := t.readWriter()
-	held := t.mustAcquire(writer, lock.Options{TTL: longLease})
+	held := t.mustAcquire(writer, lock.Options{TTL: t.long})
 	waits := make([]<-chan outcome, n)
 	for i := range waits {
 		reader, _ := t.readWriter()
-		waits[i] = t.acquireAsync(t.ctx, reader, lock.Options{TTL: longLease, Wait: promptWait})
+		waits[i] = t.acquireAsync(t.ctx, reader, lock.Options{TTL: t.long, Wait: t.prompt})
 	}
 	t.sleep(100 * time.Millisecond) // until they wait
 	released := time.Now()
@@ -107,7 +107,7 @@ func releaseAdmitsAllReaders(t *trial) {
 		if got.err != nil {
 			t.violated("reader %d of %d did not get the lock after a writer: %v", i, n, got.err)
 		}
-		if late := got.at.Sub(released); late > time.Second {
+		if late := got.at.Sub(released); late > t.within(noticed) {
 			t.violated("reader %d of %d got the lock %v after the writer's release", i, n, late)
 		}
 		defer func() { _ = got.lease.Release(t.ctx) }()
@@ -120,32 +120,32 @@ func releaseAdmitsAllReaders(t *trial) {
 func readerLeasesAreApart(t *trial) {
 	long, _ := t.readWriter()
 	short, writer := t.readWriter()
-	const lease = 4 * shortLease
+	lease := 4 * t.short
 
-	one := t.mustAcquire(long, lock.Options{TTL: longLease})
-	lock.Abandon(t.mustAcquire(short, lock.Options{TTL: shortLease}))
-	t.mustStayTaken(writer, 2*shortLease, "after a short reader's lease had run out, while a long reader's had not")
-	t.mustRelease(t.mustAcquire(short, lock.Options{TTL: shortLease}))
+	one := t.mustAcquire(long, lock.Options{TTL: t.long})
+	lock.Abandon(t.mustAcquire(short, lock.Options{TTL: t.short}))
+	t.mustStayTaken(writer, 2*t.short, "after a short reader's lease had run out, while a long reader's had not")
+	t.mustRelease(t.mustAcquire(short, lock.Options{TTL: t.short}))
 	t.mustBeTaken(writer, "after a short reader's release, while a long one read")
 	t.mustRelease(one)
 	t.mustBeFree(writer, "after the last reader")
 
 	// The long reader releases. Only the short one's lease remains.
-	one = t.mustAcquire(long, lock.Options{TTL: longLease})
+	one = t.mustAcquire(long, lock.Options{TTL: t.long})
 	began := time.Now()
 	lock.Abandon(t.mustAcquire(short, lock.Options{TTL: lease}))
 	t.mustRelease(one)
 	t.mustAcquireAfterLease(writer, lease, "of a short reader, after a long one had released")
-	if early := lease - time.Since(began); early > 20*time.Millisecond {
+	if early := lease - time.Since(began); early > t.early() {
 		t.violated("a long reader's release shortened a short reader's lease by %v", early)
 	}
 
 	// The release of one reader does not lengthen the other's lease either.
 	began = time.Now()
 	lock.Abandon(t.mustAcquire(long, lock.Options{TTL: lease}))
-	t.mustRelease(t.mustAcquire(short, lock.Options{TTL: longLease}))
+	t.mustRelease(t.mustAcquire(short, lock.Options{TTL: t.long}))
 	t.mustAcquireAfterLease(writer, lease, "of a reader, after one with a longer lease had released")
-	if early := lease - time.Since(began); early > 20*time.Millisecond {
+	if early := lease - time.Since(began); early > t.early() {
 		t.violated("another reader's release shortened a reader's lease by %v", early)
 	}
 }
@@ -153,15 +153,15 @@ func readerLeasesAreApart(t *trial) {
 func deadReaderBlocksOneLease(t *trial) {
 	reader, writer := t.readWriter()
 	living, _ := t.readWriter()
-	lock.Abandon(t.mustAcquire(reader, lock.Options{TTL: shortLease}))
-	t.mustAcquireAfterLease(writer, shortLease, "of a dead reader")
+	lock.Abandon(t.mustAcquire(reader, lock.Options{TTL: t.short}))
+	t.mustAcquireAfterLease(writer, t.short, "of a dead reader")
 	if t.Renewed > 0 {
 		lock.Abandon(t.mustAcquire(reader, lock.Options{}))
 		t.mustAcquireAfterLease(writer, t.Renewed, "that a dead reader renewed")
 	}
-	lock.Abandon(t.mustAcquire(reader, lock.Options{TTL: shortLease}))
-	one := t.mustAcquire(living, lock.Options{TTL: longLease})
-	t.mustStayTaken(writer, 2*shortLease, "of a live reader, after another reader died")
+	lock.Abandon(t.mustAcquire(reader, lock.Options{TTL: t.short}))
+	one := t.mustAcquire(living, lock.Options{TTL: t.long})
+	t.mustStayTaken(writer, 2*t.short, "of a live reader, after another reader died")
 	t.mustRelease(one)
 	t.mustBeFree(writer, "after the live reader's release, long after the dead one's lease")
 }
@@ -172,16 +172,16 @@ func upgradeIsRefused(t *trial) {
 	reader, writer := t.readWriter()
 	otherReader, otherWriter := t.readWriter()
 	ctx := lock.WithOwner(t.ctx, lock.NewOwners().New())
-	mine := t.mustAcquireAs(ctx, reader, lock.Options{TTL: longLease})
+	mine := t.mustAcquireAs(ctx, reader, lock.Options{TTL: t.long})
 	for _, others := range []bool{false, true} {
 		var other lock.Lease
 		if others {
-			other = t.mustAcquire(otherReader, lock.Options{TTL: longLease})
+			other = t.mustAcquire(otherReader, lock.Options{TTL: t.long})
 		}
 		for _, w := range []lock.Locker{writer, otherWriter} {
-			for _, wait := range []time.Duration{0, promptWait} {
+			for _, wait := range []time.Duration{0, t.prompt} {
 				began := time.Now()
-				lease, err := t.acquire(ctx, w, lock.Options{TTL: longLease, Wait: wait})
+				lease, err := t.acquire(ctx, w, lock.Options{TTL: t.long, Wait: wait})
 				if err == nil {
 					_ = lease.Release(t.ctx)
 					t.violated("a reader got the lock for writing, with other readers: %t", others)
@@ -189,7 +189,7 @@ func upgradeIsRefused(t *trial) {
 				if !errors.Is(err, lock.ErrNotAcquired) && !errors.Is(err, lock.ErrInvalid) {
 					t.violated("a reader that asked to write got the error %v", err)
 				}
-				if took := time.Since(began); took > promptWait/2 {
+				if took := time.Since(began); took > t.within(noticed) {
 					t.violated("a reader that asked to write with a wait limit of %v was refused after %v", wait, took)
 				}
 			}
@@ -198,7 +198,7 @@ func upgradeIsRefused(t *trial) {
 			t.mustRelease(other)
 		}
 	}
-	again := t.mustAcquire(otherReader, lock.Options{TTL: longLease}) // no refused writer blocks readers
+	again := t.mustAcquire(otherReader, lock.Options{TTL: t.long}) // no refused writer blocks readers
 	t.mustRelease(again)
 	t.mustRelease(mine)
 	t.mustBeFree(otherWriter, "after the reader's release")
@@ -209,12 +209,12 @@ func downgradeWorks(t *trial) {
 	reader, writer := t.readWriter()
 	otherReader, otherWriter := t.readWriter()
 	ctx := lock.WithOwner(t.ctx, lock.NewOwners().New())
-	writing := t.mustAcquireAs(ctx, writer, lock.Options{TTL: longLease})
-	reading := t.mustAcquireAs(ctx, reader, lock.Options{TTL: longLease})
+	writing := t.mustAcquireAs(ctx, writer, lock.Options{TTL: t.long})
+	reading := t.mustAcquireAs(ctx, reader, lock.Options{TTL: t.long})
 	t.mustBeTaken(otherReader, "while its holder both wrote and read")
 	t.mustRelease(writing)
 	t.mustBeTaken(otherWriter, "after a downgrade")
-	shared := t.mustAcquire(otherReader, lock.Options{TTL: longLease, Wait: anyWait})
+	shared := t.mustAcquire(otherReader, lock.Options{TTL: t.long, Wait: t.limit})
 	t.mustBeTaken(otherWriter, "after a downgrade, with another reader")
 	t.mustRelease(reading)
 	t.mustRelease(shared)
@@ -234,14 +234,14 @@ func writerGetsInAmongReaders(t *trial) {
 		reader, _ := t.readWriter()
 		all.Go(func() {
 			for !closed(stop) {
-				lease, err := t.acquire(t.ctx, reader, lock.Options{TTL: longLease, Wait: 2 * bound})
+				lease, err := t.acquire(t.ctx, reader, lock.Options{TTL: t.long, Wait: 2 * bound})
 				if err != nil {
 					return
 				}
 				inside.Add(1)
 				for !closed(stop) {
 					time.Sleep(reads)
-					next, err := t.acquire(t.ctx, reader, lock.Options{TTL: longLease})
+					next, err := t.acquire(t.ctx, reader, lock.Options{TTL: t.long})
 					if err != nil {
 						break
 					}
@@ -254,7 +254,7 @@ func writerGetsInAmongReaders(t *trial) {
 		})
 	}
 	t.eventually("readers", func() bool { return inside.Load() == readers })
-	lease, err := t.acquire(t.ctx, writer, lock.Options{TTL: longLease, Wait: bound})
+	lease, err := t.acquire(t.ctx, writer, lock.Options{TTL: t.long, Wait: bound})
 	met := inside.Load() // a reader decrements the counter before it releases
 	close(stop)
 	if err == nil {

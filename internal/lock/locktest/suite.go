@@ -8,9 +8,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"seckill/internal/lock"
+	"seckill/internal/testkit"
 )
 
 // Subject is one mechanism on one store.
@@ -21,9 +23,8 @@ type Subject struct {
 	Process func(tb testing.TB, network *Network) lock.Locker
 	// Remote reports whether lockers reach their store over connections.
 	Remote bool
-	// Renewed is the lease that the watchdog renews for an acquisition without a
-	// TTL; 0 if the mechanism has no watchdog. Half a second to a second keeps the
-	// suite both fast and reliable.
+	// Renewed is the lease that the watchdog renews for an acquisition without a TTL; 0 if the
+	// mechanism has no watchdog.
 	Renewed time.Duration
 	// Store reads the store and disturbs it.
 	Store Store
@@ -40,11 +41,12 @@ type Subject struct {
 	// behaviours that disturb a whole server. Its Process and Store replace those of
 	// this subject. May be nil.
 	Dedicated Factory
-	// Shared starts another process of a read-write lock for [RunShared]. If it is
-	// nil, the lockers that Process starts must be [ReadWriter]s.
+	// Shared starts another process of a read-write lock, for the behaviours that only such a
+	// lock has. If it is nil, the lockers that Process starts must be [ReadWriter]s.
 	Shared func(tb testing.TB, network *Network) ReadWriter
 
 	promises Promises // some checks depend on what else the mechanism promises
+	pace
 }
 
 // ReadWriter is the read-write lock of one process: two lockers on the same keys.
@@ -100,35 +102,73 @@ func Opened(tb testing.TB, locker lock.Locker, err error) lock.Locker {
 	return locker
 }
 
-// Run proves every claim of a mechanism and logs what each trial observed. If
-// LOCKTEST_REPORT names a file, Run appends a line to it, from which the command
-// locktest/report makes a table.
+// Virtual proves every claim of a mechanism in virtual time: each trial runs in a bubble of testing/synctest, in which the
+// factory makes the subject. So everything that the subject needs, its server too, is in this process. What has a time
+// limit must keep it to the millisecond.
+func Virtual(t *testing.T, factory Factory, promises Promises) {
+	t.Helper()
+	run(t, promises, virtualPace(), func(t *testing.T, b behaviour, p pace) (subject Subject, found error) {
+		synctest.Test(t, func(t *testing.T) {
+			subject = factory(t).at(p, promises)
+			found = b.try(t, subject)
+		})
+		return subject, found
+	})
+}
+
+// Run proves on a real server what does not depend on how fast the machine is: all behaviours that are not timed. Use
+// [Soak] for the rest, and [Virtual] for all of them where the store can be in this process.
 func Run(t *testing.T, factory Factory, promises Promises) {
 	t.Helper()
-	run(t, factory, promises, behaviours())
+	testkit.Servers(t)
+	run(t, promises, untimedPace(), func(t *testing.T, b behaviour, p pace) (Subject, error) {
+		subject := factory(t).at(p, promises)
+		return subject, b.try(t, subject)
+	})
 }
 
-// RunShared is Run for what a read-write lock does beyond being a lock. Its promises
-// are about [SharedBehaviours].
-func RunShared(t *testing.T, factory Factory, promises Promises) {
+// Soak proves every claim on a real server, with real leases. A behaviour gets up to maxTrials trials, and the table says in
+// how many of them it was seen. What is declared to break gets them to do so: some weaknesses are races, which the machine may
+// decide the other way. What is promised gets another trial only if the machine stalled in the last one, so that nobody
+// can say who was late. On a machine that keeps time, one violation disproves a promise.
+func Soak(t *testing.T, factory Factory, promises Promises) {
 	t.Helper()
-	run(t, factory, promises, sharedBehaviours())
+	testkit.Soak(t)
+	run(t, promises, realPace(), func(t *testing.T, b behaviour, p pace) (subject Subject, found error) {
+		for trials := 1; ; trials++ {
+			subject = factory(t).at(p, promises)
+			began, watch := time.Now(), testkit.StartStopwatch()
+			found = b.try(t, subject)
+			stalled := time.Since(began) - watch.Stop()
+			if trials == maxTrials || !promises[b.name].open(b.name, found, stalled) {
+				t.Logf("%s: decided by trial %d", b.name, trials)
+				return subject, found
+			}
+			t.Logf("%s: tried again; the machine stalled for %v in all, and the trial showed: %v", b.name, stalled, found)
+			time.Sleep(rest)
+		}
+	})
 }
 
-// maxTrials is how many trials a behaviour gets. One that is declared to break gets them to do
-// so: some weaknesses are races, which a busy machine may decide the other way. One that is
-// promised gets another trial only if the machine stalled in the last one, so that it cannot
-// be told who was late, and only if lateness can explain what was found: a trial that could not
-// be run, since a server did not answer in time, or a violation that is about time. A lease that
-// was granted too late to count shows by itself that the machine was late, and so does a key that
-// the server took long to remove. On a machine that keeps time, one violation disproves a promise.
-const maxTrials = 5
+const (
+	maxTrials = 5
+	// rest is the time between two trials in which the machine may calm down.
+	rest = time.Second
+	// stallLimit is how long in all a machine may not run a trial whose measurements count.
+	stallLimit = 25 * time.Millisecond
+)
 
-// rest is the time between two such trials, for the machine to calm down.
-const rest = time.Second
+// at returns s for trials at a pace.
+func (s Subject) at(p pace, promises Promises) Subject {
+	s.pace, s.promises = p, promises
+	return s
+}
 
-func run(t *testing.T, factory Factory, promises Promises, table []behaviour) {
+// run has try prove each claim, and logs what was observed. If LOCKTEST_REPORT names a file, it appends a line to it, from
+// which the command locktest/report makes a table.
+func run(t *testing.T, promises Promises, p pace, try func(*testing.T, behaviour, pace) (Subject, error)) {
 	t.Helper()
+	table := promises.table()
 	if err := promises.complete(table); err != nil {
 		t.Fatal(err)
 	}
@@ -141,29 +181,18 @@ func run(t *testing.T, factory Factory, promises Promises, table []behaviour) {
 	})
 	for _, b := range table {
 		claim := promises[b.name]
-		if claim.kind == notApplicable {
+		if claim.kind == notApplicable || b.timed && !p.timed {
 			continue
 		}
+		p := p
+		if claim.kind == breaks {
+			p = p.provingBreaks()
+		}
 		t.Run(string(b.name), func(t *testing.T) {
-			if !b.name.heavy() {
+			if p.virtual || !b.name.heavy() {
 				t.Parallel()
 			}
-			var subject Subject
-			var found error
-			for trials := 1; ; trials++ {
-				subject = factory(t)
-				subject.promises = promises
-				watch := watchStalls()
-				found = b.try(t, subject)
-				stall := watch.end()
-				if trials == maxTrials || !claim.open(b.name, found, stall) {
-					break
-				}
-				if claim.kind == holds {
-					t.Logf("%s: tried again, since the machine stalled for %v when this was found: %v", b.name, stall, found)
-					time.Sleep(rest)
-				}
-			}
+			subject, found := try(t, b, p)
 			seen.add(b.name, subject.Name, found)
 			if err := claim.verify(found); err != nil {
 				t.Errorf("%s: %v", b.description, err)

@@ -136,7 +136,7 @@ func TestWrongLockersAreCaught(t *testing.T) {
 		},
 		"every acquisition waits a little": {
 			func(next lock.Locker, ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
-				opts.Wait += 2 * tolerance
+				opts.Wait += time.Second
 				return next.Acquire(ctx, key, opts)
 			}, []Behaviour{TriesOnce, WaitsAsLongAsAsked},
 		},
@@ -154,7 +154,7 @@ func TestWrongLockersAreCaught(t *testing.T) {
 		for _, caught := range test.caught {
 			t.Run(name+"/"+string(caught), func(t *testing.T) {
 				t.Parallel()
-				err := find(t, caught).try(t, subject(func() lock.Locker {
+				err := observe(t, caught, subject(func() lock.Locker {
 					return flawedLocker{Locker: local.New(), acquire: test.acquire}
 				}))
 				if _, ok := errors.AsType[*violationError](err); !ok {
@@ -171,7 +171,7 @@ func TestWrongLockersAreCaught(t *testing.T) {
 func TestSoundLockerFailsDeclaredBreakage(t *testing.T) {
 	sound := subject(func() lock.Locker { return local.New() })
 	for _, name := range []Behaviour{ExcludesGoroutines, ReleasesOnce, TriesOnce, EndsContextOnRelease} {
-		found := find(t, name).try(t, sound)
+		found := observe(t, name, sound)
 		if err := Holds().verify(found); err != nil {
 			t.Errorf("%s: a sound locker failed: %v", name, err)
 		}
@@ -180,7 +180,7 @@ func TestSoundLockerFailsDeclaredBreakage(t *testing.T) {
 		}
 	}
 	unsound := subject(func() lock.Locker { return none.New() })
-	if err := Breaks("everybody gets in").verify(find(t, ExcludesGoroutines).try(t, unsound)); err != nil {
+	if err := Breaks("everybody gets in").verify(observe(t, ExcludesGoroutines, unsound)); err != nil {
 		t.Errorf("a real breakage: %v", err)
 	}
 }
@@ -212,16 +212,16 @@ func TestLateServerIsNoViolation(t *testing.T) {
 		check func(*trial)
 		late  bool
 	}{
-		"refused later than the lease": {refused(shortLease, lock.Options{TTL: shortLease}), true},
-		"refused at once":              {refused(0, lock.Options{TTL: shortLease}), false},
-		"refused, of any length":       {refused(shortLease, lock.Options{}), false},
+		"refused later than the lease": {refused(virtualPace().short, lock.Options{TTL: virtualPace().short}), true},
+		"refused at once":              {refused(0, lock.Options{TTL: virtualPace().short}), false},
+		"refused, of any length":       {refused(virtualPace().short, lock.Options{}), false},
 		"told another reason, slowly":  {told(toldWithin, lock.ErrUnavailable), true},
 		"told another reason, quickly": {told(0, lock.ErrUnavailable), false},
 		"told nothing, slowly":         {told(toldWithin, nil), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				err := behaviour{check: c.check}.try(t, subject(func() lock.Locker { return local.New() }))
+				err := behaviour{check: c.check}.try(t, subject(func() lock.Locker { return local.New() })(t).at(virtualPace(), nil))
 				_, late := errors.AsType[*lateServerError](err)
 				_, violated := errors.AsType[*violationError](err)
 				if late != c.late || violated == c.late {
@@ -229,60 +229,6 @@ func TestLateServerIsNoViolation(t *testing.T) {
 				}
 				if Holds().verify(err) == nil {
 					t.Error("the suite would have accepted the promise")
-				}
-			})
-		})
-	}
-}
-
-// A waiter need not wait as soon as it has sent its first request: the server may answer that late.
-func TestWaiterMayBeginToWaitLate(t *testing.T) {
-	for name, c := range map[string]struct {
-		answers []time.Duration // how long the server takes for each request before the wait
-		poll    time.Duration   // 0: it waits
-	}{
-		"at once":                    {nil, 0},
-		"after answers":              {[]time.Duration{0, 0, 0, 0}, 0},
-		"after a late answer":        {[]time.Duration{150 * time.Millisecond, 0, 0, 0}, 0},
-		"polls":                      {nil, 20 * time.Millisecond},
-		"polls slowly":               {nil, 120 * time.Millisecond},
-		"polls, after a late answer": {[]time.Duration{150 * time.Millisecond}, 20 * time.Millisecond},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := local.New()
-				remote := Subject{Remote: true, Process: func(_ testing.TB, network *Network) lock.Locker {
-					if network == nil {
-						return server
-					}
-					ask := func(answer time.Duration) {
-						network.send()
-						time.Sleep(answer)
-						network.receive()
-					}
-					return flawedLocker{Locker: server, acquire: func(l lock.Locker, ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
-						ask(0)
-						if opts.Wait == 0 {
-							return l.Acquire(ctx, key, opts)
-						}
-						for _, answer := range c.answers {
-							ask(answer)
-						}
-						if c.poll == 0 {
-							return l.Acquire(ctx, key, opts)
-						}
-						for end := time.Now().Add(opts.Wait); ; ask(c.poll) {
-							lease, err := l.Acquire(ctx, key, lock.Options{TTL: opts.TTL})
-							if !errors.Is(err, lock.ErrNotAcquired) || time.Now().After(end) {
-								return lease, err
-							}
-						}
-					}}
-				}}
-				err := find(t, WakesByMessage).try(t, remote)
-				time.Sleep(anyWait) // until a waiter of a trial that has ended gives up
-				if _, violated := errors.AsType[*violationError](err); violated != (c.poll > 0) || !violated && err != nil {
-					t.Errorf("the trial gave %v", err)
 				}
 			})
 		})
@@ -318,19 +264,9 @@ func TestWhenTrialsDecideNothing(t *testing.T) {
 	}
 }
 
-func TestStallsAreMeasured(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // its clock is never late
-		w := watchStalls()
-		time.Sleep(time.Second)
-		if worst := w.end(); worst != 0 {
-			t.Errorf("a clock that is never late was %v late", worst)
-		}
-	})
-}
-
 // A trial that cannot be run proves neither a promise nor a breakage.
 func TestFailedTrialProvesNothing(t *testing.T) {
-	found := find(t, ToldWhenDeleted).try(t, subject(func() lock.Locker { return local.New() }))
+	found := observe(t, ToldWhenDeleted, subject(func() lock.Locker { return local.New() }))
 	if _, ok := errors.AsType[*violationError](found); found == nil || ok {
 		t.Fatalf("a trial without a store gave %v, want an error that is no violation", found)
 	}
@@ -359,16 +295,23 @@ func TestPromisesAreComplete(t *testing.T) {
 }
 
 // subject makes a subject that has neither connections nor a store.
-func subject(locker func() lock.Locker) Subject {
-	return Subject{Process: func(testing.TB, *Network) lock.Locker { return locker() }}
+func subject(locker func() lock.Locker) func(*testing.T) Subject {
+	return func(*testing.T) Subject {
+		return Subject{Process: func(testing.TB, *Network) lock.Locker { return locker() }}
+	}
 }
 
-func find(t *testing.T, name Behaviour) behaviour {
+// observe runs one trial of a behaviour in virtual time.
+func observe(t *testing.T, name Behaviour, subject func(*testing.T) Subject) (found error) {
 	t.Helper()
 	all := slices.Concat(behaviours(), sharedBehaviours())
 	i := slices.IndexFunc(all, func(b behaviour) bool { return b.name == name })
 	if i < 0 {
 		t.Fatalf("no behaviour %s", name)
 	}
-	return all[i]
+	synctest.Test(t, func(t *testing.T) {
+		s := subject(t)
+		found = all[i].try(t, s.at(virtualPace(), s.promises))
+	})
+	return found
 }

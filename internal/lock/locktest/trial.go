@@ -4,33 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"sync"
 	"testing"
 	"time"
 
 	"seckill/internal/lock"
-)
-
-// tolerance is how late an event may be that has a time limit.
-const tolerance = 350 * time.Millisecond
-
-const (
-	// longLease outlasts every trial.
-	longLease = 30 * time.Second
-	// shortLease is for trials that wait for the end of a lease.
-	shortLease = 150 * time.Millisecond
-	// lastMoment is how long a store may keep a lease beyond its TTL. Redis counts in whole
-	// milliseconds, and a key is still there in the millisecond in which it ends.
-	lastMoment = time.Millisecond
-	// toldWithin is how long a mechanism without a watchdog has to tell a holder
-	// that it lost its lock.
-	toldWithin = 200 * time.Millisecond
-	// trialLimit ends a trial in which a locker hangs.
-	trialLimit = 30 * time.Second
-	// longLimit replaces trialLimit if [Long] asks for the full length.
-	longLimit = 10 * time.Minute
 )
 
 // violationError reports that a behaviour was observed not to hold.
@@ -74,11 +53,7 @@ type trial struct {
 // try runs one trial. It returns nil if the behaviour held, a [*violationError] if it
 // did not, and another error if the trial could not be run.
 func (b behaviour) try(tb testing.TB, subject Subject) error {
-	limit := trialLimit
-	if os.Getenv(Long) != "" {
-		limit = longLimit
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(context.Background(), subject.limit)
 	defer cancel()
 	t := &trial{Subject: subject, tb: tb, ctx: ctx, key: "seat"}
 	done := make(chan struct{})
@@ -142,7 +117,7 @@ func (t *trial) processOnNetwork() (lock.Locker, *Network) {
 	t.require(t.Remote, "connections")
 	network := NewNetwork()
 	p := t.Process(t.tb, network)
-	lease, err := t.acquireKey(t.ctx, p, "warm-up", lock.Options{TTL: longLease})
+	lease, err := t.acquireKey(t.ctx, p, "warm-up", lock.Options{TTL: t.long})
 	t.checkErr(err)
 	t.mustRelease(lease)
 	return p, network
@@ -201,7 +176,7 @@ func (t *trial) mustRelease(l lock.Lease) {
 
 // mustBeTaken fails the behaviour if another owner gets the key.
 func (t *trial) mustBeTaken(p lock.Locker, when string) {
-	_, err := t.acquire(t.ctx, p, lock.Options{TTL: longLease})
+	_, err := t.acquire(t.ctx, p, lock.Options{TTL: t.long})
 	if err == nil {
 		t.violated("another owner got the lock %s", when)
 	}
@@ -212,7 +187,7 @@ func (t *trial) mustBeTaken(p lock.Locker, when string) {
 
 // mustBeFree fails the behaviour if another owner does not get the key.
 func (t *trial) mustBeFree(p lock.Locker, when string) {
-	lease, err := t.acquire(t.ctx, p, lock.Options{TTL: longLease})
+	lease, err := t.acquire(t.ctx, p, lock.Options{TTL: t.long})
 	if err != nil {
 		t.violated("the lock is not free %s: %v", when, err)
 	}
@@ -223,7 +198,7 @@ func (t *trial) mustBeFree(p lock.Locker, when string) {
 // server may grant what a waiter asked for after the waiter has left, and a clean-up may repeat the release for
 // lock.ReleaseTimeout.
 func (t *trial) mustBecomeFree(p lock.Locker, when string) {
-	lease, err := t.acquire(t.ctx, p, lock.Options{TTL: longLease, Wait: lock.ReleaseTimeout + promptWait})
+	lease, err := t.acquire(t.ctx, p, lock.Options{TTL: t.long, Wait: lock.ReleaseTimeout + t.prompt})
 	if err != nil {
 		t.violated("the lock is not free %s: %v", when, err)
 	}
@@ -237,7 +212,7 @@ func (t *trial) mustBeEmpty(when string) {
 		return
 	}
 	var left []string
-	for limit := time.Now().Add(tolerance); ; time.Sleep(5 * time.Millisecond) {
+	for limit := time.Now().Add(t.tolerance); ; time.Sleep(5 * time.Millisecond) {
 		var err error
 		left, err = t.Store.Leftovers(t.ctx)
 		t.checkErr(err)
@@ -305,7 +280,7 @@ func startTogether(n int, run func(i int)) {
 
 // eventually polls a condition that a correct mechanism reaches by itself.
 func (t *trial) eventually(what string, condition func() bool) {
-	limit := time.Now().Add(trialLimit / 2)
+	limit := time.Now().Add(t.limit / 2)
 	for !condition() {
 		if time.Now().After(limit) {
 			t.checkErr(fmt.Errorf("timed out waiting for %s", what))

@@ -17,7 +17,7 @@ func TestConformance(t *testing.T) {
 			Process: func(testing.TB, *locktest.Network) lock.Locker { return none.New() },
 		}
 	}
-	locktest.Run(t, subject, locktest.AllHold().
+	locktest.Virtual(t, subject, locktest.AllHold().
 		Except(locktest.Breaks("it excludes nobody"),
 			locktest.ExcludesGoroutines, locktest.ExcludesProcesses, locktest.ServesInOrderAcrossProcesses,
 			locktest.EvictsDeadWaiters, locktest.SurvivesLongHold, locktest.LinearizableMutex,

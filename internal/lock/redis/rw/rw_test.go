@@ -33,11 +33,7 @@ func factory(tb testing.TB) locktest.Subject {
 }
 
 // The Locker itself is the writers'.
-func TestConformance(t *testing.T) { locktest.Run(t, factory, locktest.NoTokens()) }
-
-func TestShared(t *testing.T) {
-	locktest.RunShared(t, factory, locktest.AllSharedHold())
-}
+func TestConformance(t *testing.T) { locktest.Run(t, factory, locktest.NoTokens().AndShared()) }
 
 // The lock keeps the same promises on a cluster as on one server.
 func TestConformanceOnCluster(t *testing.T) {
