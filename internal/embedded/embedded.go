@@ -28,7 +28,7 @@ func Open() (*Servers, error) {
 	}
 	s := &Servers{dir: dir}
 	for i := range 1 + nodeCount {
-		server, err := newRedis()
+		server, err := NewRedis()
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("start the embedded Redis: %w", err), s.Close())
 		}
@@ -53,10 +53,10 @@ func (s *Servers) Nodes() []*Redis { return s.nodes }
 // Close stops the servers and removes their data.
 func (s *Servers) Close() error {
 	if s.redis != nil {
-		s.redis.close()
+		s.redis.Close()
 	}
 	for _, node := range s.nodes {
-		node.close()
+		node.Close()
 	}
 	return os.RemoveAll(s.dir)
 }

@@ -13,95 +13,80 @@ import (
 type Redis struct {
 	mini *miniredis.Miniredis
 
-	mu     sync.Mutex
-	closed bool
+	mu    sync.Mutex
+	conns map[net.Conn]struct{} // the server's ends
+	down  bool
 }
 
-func newRedis() (*Redis, error) {
+// NewRedis starts a server. Close it.
+func NewRedis() (*Redis, error) {
 	mini := miniredis.NewMiniRedis()
 	mini.ClockTTL(true)       // otherwise keys expire only when a test advances the time
 	first, err := mini.Dial() // starts the server without a listener
 	if err != nil {
 		return nil, err
 	}
-	return &Redis{mini: mini}, first.Close()
+	return &Redis{mini: mini, conns: make(map[net.Conn]struct{})}, first.Close()
 }
 
 // Dial connects to the server. It is for the Dialer of a client's options.
-func (e *Redis) Dial(context.Context, string, string) (net.Conn, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return nil, net.ErrClosed
+func (r *Redis) Dial(_ context.Context, network, _ string) (net.Conn, error) {
+	client, end := pipe()
+	conn := &serverConn{Conn: end, closed: r.forget}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.down {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: net.ErrClosed}
 	}
-	client, server := net.Pipe()
-	e.mini.Server().ServeConn(newBufferedConn(server))
+	r.conns[conn] = struct{}{}
+	r.mini.Server().ServeConn(conn)
 	return client, nil
 }
 
-func (e *Redis) close() {
-	e.mu.Lock()
-	e.closed = true
-	e.mu.Unlock()
-	e.mini.Close()
+// Stop closes all connections and accepts no new ones. The data stays.
+func (r *Redis) Stop() {
+	r.mu.Lock()
+	r.down = true
+	var conns []net.Conn
+	for conn := range r.conns {
+		conns = append(conns, conn)
+	}
+	r.mu.Unlock()
+	for _, conn := range conns {
+		_ = conn.Close()
+	}
 }
 
-// bufferedConn is the server's end of a pipe. Its writes do not wait until the client reads. A pipe has no
-// buffer, and a client writes a whole pipeline before it reads the first reply: without a buffer both ends
-// would wait for each other.
-type bufferedConn struct {
+// Start undoes Stop.
+func (r *Redis) Start() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.down = false
+}
+
+// Close stops the server for ever.
+func (r *Redis) Close() {
+	r.Stop()
+	r.mini.Close()
+}
+
+// Mini is the server itself, to look into it and to change what it does.
+func (r *Redis) Mini() *miniredis.Miniredis { return r.mini }
+
+func (r *Redis) forget(conn net.Conn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.conns, conn)
+}
+
+// serverConn is the server's end of a connection.
+type serverConn struct {
 	net.Conn
-	mu     sync.Mutex
-	more   *sync.Cond // signalled when there is data to send or the connection was closed
-	buffer []byte
-	closed bool
-}
-
-var _ net.Conn = (*bufferedConn)(nil)
-
-func newBufferedConn(c net.Conn) *bufferedConn {
-	b := &bufferedConn{Conn: c}
-	b.more = sync.NewCond(&b.mu)
-	go b.send()
-	return b
-}
-
-// Write implements [net.Conn].
-func (c *bufferedConn) Write(p []byte) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return 0, net.ErrClosed
-	}
-	c.buffer = append(c.buffer, p...)
-	c.more.Signal()
-	return len(p), nil
-}
-
-// send sends the buffered data until either side closes the connection.
-func (c *bufferedConn) send() {
-	for {
-		c.mu.Lock()
-		for len(c.buffer) == 0 && !c.closed {
-			c.more.Wait()
-		}
-		next, closed := c.buffer, c.closed
-		c.buffer = nil
-		c.mu.Unlock()
-		if closed {
-			return
-		}
-		if _, err := c.Conn.Write(next); err != nil {
-			_ = c.Close()
-		}
-	}
+	closed func(net.Conn)
 }
 
 // Close implements [net.Conn].
-func (c *bufferedConn) Close() error {
-	c.mu.Lock()
-	c.closed = true
-	c.more.Signal()
-	c.mu.Unlock()
+func (c *serverConn) Close() error {
+	c.closed(c)
 	return c.Conn.Close()
 }

@@ -1,0 +1,37 @@
+package embedded
+
+import (
+	"os"
+	"testing"
+)
+
+// What the servers do is tested in simulate, which builds on them.
+func TestServersAreOpenUntilClosed(t *testing.T) {
+	servers, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(servers.Nodes()) != 3 {
+		t.Errorf("%d nodes, want 3", len(servers.Nodes()))
+	}
+	all := append(servers.Nodes(), servers.Redis())
+	for _, server := range all {
+		if conn, err := server.Dial(t.Context(), "tcp", ""); err != nil {
+			t.Error(err)
+		} else {
+			_ = conn.Close()
+		}
+	}
+	folder := servers.dir
+	if err := servers.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, server := range all {
+		if _, err := server.Dial(t.Context(), "tcp", ""); err == nil {
+			t.Error("Dial succeeded after the server was closed")
+		}
+	}
+	if _, err := os.Stat(folder); !os.IsNotExist(err) {
+		t.Errorf("the folder is left: %v", err)
+	}
+}
