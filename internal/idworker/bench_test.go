@@ -10,7 +10,7 @@ import (
 // BenchmarkNextID measures the cost of an id, not the rate: it has enough machine ids to
 // never wait for a tick.
 func BenchmarkNextID(b *testing.B) {
-	client := testkit.Redis(b).Client(b)
+	client := anyRedis(b)
 	s, err := NewSonyflake(b.Context(), client, Config{KeyPrefix: testkit.KeyPrefix(b), Machines: MaxMachines})
 	if err != nil {
 		b.Fatal(err)
@@ -43,7 +43,7 @@ func BenchmarkNextID(b *testing.B) {
 }
 
 func BenchmarkRedisCounter(b *testing.B) {
-	c := NewRedisCounter(testkit.Redis(b).Client(b), CounterConfig{KeyPrefix: testkit.KeyPrefix(b)})
+	c := NewRedisCounter(anyRedis(b), CounterConfig{KeyPrefix: testkit.KeyPrefix(b)})
 	for b.Loop() {
 		if _, err := c.NextID(b.Context()); err != nil {
 			b.Fatal(err)

@@ -9,49 +9,47 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
 	"seckill/internal/order"
+	"seckill/internal/simulate"
 	"seckill/internal/testkit"
 )
 
 func TestRedisCounter(t *testing.T) {
-	onBothRedis(t, func(t *testing.T, client *redis.Client) {
-		prefix := testkit.KeyPrefix(t)
-		const workers, each = 8, 100
-		ids := make([][]int64, workers)
-		var wg sync.WaitGroup
-		for w := range workers {
-			wg.Go(func() {
-				c := NewRedisCounter(client, CounterConfig{KeyPrefix: prefix})
-				for range each {
-					id, err := c.NextID(t.Context())
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					ids[w] = append(ids[w], id)
+	client, prefix := anyRedis(t), testkit.KeyPrefix(t)
+	const workers, each = 8, 100
+	ids := make([][]int64, workers)
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			c := NewRedisCounter(client, CounterConfig{KeyPrefix: prefix})
+			for range each {
+				id, err := c.NextID(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
 				}
-			})
-		}
-		wg.Wait()
-		seen := unique{}
-		for w := range workers {
-			seen.add(t, fmt.Sprintf("worker %d", w), ids[w]...)
-		}
-		if len(seen) != workers*each {
-			t.Errorf("%d ids", len(seen))
-		}
-		for _, key := range client.Keys(t.Context(), prefix+"*").Val() {
-			if !strings.HasPrefix(key, prefix+"icr:order:20") {
-				t.Errorf("key %q", key)
+				ids[w] = append(ids[w], id)
 			}
-			if ttl := client.PTTL(t.Context(), key).Val(); ttl <= 24*time.Hour || ttl > counterTTL {
-				t.Errorf("%s expires in %v", key, ttl)
-			}
+		})
+	}
+	wg.Wait()
+	seen := unique{}
+	for w := range workers {
+		seen.add(t, fmt.Sprintf("worker %d", w), ids[w]...)
+	}
+	if len(seen) != workers*each {
+		t.Errorf("%d ids", len(seen))
+	}
+	for _, key := range client.Keys(t.Context(), prefix+"*").Val() {
+		if !strings.HasPrefix(key, prefix+"icr:order:20") {
+			t.Errorf("key %q", key)
 		}
-	})
+		if ttl := client.PTTL(t.Context(), key).Val(); ttl <= 24*time.Hour || ttl > counterTTL {
+			t.Errorf("%s expires in %v", key, ttl)
+		}
+	}
 }
 
 // Second and day come from one reading of the clock, whatever the time zone.
@@ -69,34 +67,27 @@ func TestCounterKey(t *testing.T) {
 }
 
 func TestCounterErrors(t *testing.T) {
-	t.Run("Redis is down", func(t *testing.T) {
-		server := testkit.NewRedis(t)
-		c := NewRedisCounter(server.Client(t), CounterConfig{})
-		mustMint(t, c)
-		server.Kill()
-		if _, err := c.NextID(t.Context()); !errors.Is(err, order.ErrUnavailable) {
-			t.Errorf("%v; want order.ErrUnavailable", err)
+	server := simulate.NewRedis(t)
+	client := server.Client(t)
+	c := NewRedisCounter(client, CounterConfig{})
+	for _, day := range []time.Time{time.Now().UTC(), time.Now().UTC().Add(time.Hour)} {
+		if err := client.Set(t.Context(), c.key(day), int64(1)<<countBits-2, 0).Err(); err != nil {
+			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if _, err := c.NextID(ctx); !errors.Is(err, context.Canceled) {
-			t.Errorf("%v; want context.Canceled", err)
-		}
-	})
-	t.Run("count of the day used up", func(t *testing.T) {
-		onBothRedis(t, func(t *testing.T, client *redis.Client) {
-			c := NewRedisCounter(client, CounterConfig{KeyPrefix: testkit.KeyPrefix(t)})
-			for _, day := range []time.Time{time.Now().UTC(), time.Now().UTC().Add(time.Hour)} {
-				if err := client.Set(t.Context(), c.key(day), int64(1)<<countBits-2, time.Minute).Err(); err != nil {
-					t.Fatal(err)
-				}
-			}
-			mustMint(t, c)
-			if id, err := c.NextID(t.Context()); !errors.Is(err, ErrExhausted) {
-				t.Errorf("NextID = %d, %v; want ErrExhausted", id, err)
-			}
-		})
-	})
+	}
+	mustMint(t, c)
+	if id, err := c.NextID(t.Context()); !errors.Is(err, ErrExhausted) {
+		t.Errorf("NextID = %d, %v with the count of the day used up; want ErrExhausted", id, err)
+	}
+	server.Stop()
+	if _, err := c.NextID(t.Context()); !errors.Is(err, order.ErrUnavailable) {
+		t.Errorf("%v while Redis is down; want order.ErrUnavailable", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.NextID(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v; want context.Canceled", err)
+	}
 }
 
 func TestCounterLayout(t *testing.T) {

@@ -2,35 +2,26 @@ package idworker
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"seckill/internal/lock"
-	"seckill/internal/lock/locktest/mysqlstore"
-	"seckill/internal/lock/mysql/row"
-	"seckill/internal/testkit"
+	"seckill/internal/lock/redis/reentrant"
+	"seckill/internal/simulate"
 )
 
-// busyTTL is long enough for a busy machine to renew in time.
-const busyTTL = 2 * time.Second
-
-// rowLocker is the lock that the service uses, on a new database.
-func rowLocker(t *testing.T) *row.Locker {
-	t.Helper()
-	db, err := sql.Open("mysql", testkit.MariaDB(t).DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
-	mysqlstore.Migrate(t, db, "0004_lock_rows")
-	locker, err := row.New(db, row.Config{Expiry: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = locker.Close() })
-	return locker
+// inBubbleWithLocks runs fn in a synctest bubble, with a lock that has a fixed lease.
+func inBubbleWithLocks(t *testing.T, fn func(t *testing.T, locker *reentrant.Locker)) {
+	synctest.Test(t, func(t *testing.T) {
+		locker, err := reentrant.New(simulate.NewRedis(t).Client(t), reentrant.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer locker.Close()
+		fn(t, locker)
+	})
 }
 
 func withLocks(t *testing.T, locker lock.Locker, cfg Config) *Sonyflake {
@@ -39,65 +30,74 @@ func withLocks(t *testing.T, locker lock.Locker, cfg Config) *Sonyflake {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := s.Close(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
-	})
 	return s
 }
 
 // Several generators share the range, no two at the same time a machine id, and renewals keep what they have.
 func TestMachineIDsAsLocks(t *testing.T) {
-	locker := rowLocker(t)
-	cfg := Config{Machines: 1, FirstMachine: 100, LastMachine: 102, TTL: busyTTL}
-	all := []*Sonyflake{withLocks(t, locker, cfg), withLocks(t, locker, cfg), withLocks(t, locker, cfg)}
-	full, cancel := context.WithTimeout(t.Context(), 2*cfg.TTL)
-	defer cancel()
-	if s, err := NewSonyflakeWithLocks(full, locker, cfg); !errors.Is(err, ErrNoLease) {
-		t.Errorf("a fourth of three machine ids: %v, %v", s, err)
-	}
-	seen := map[int64]bool{}
-	machines := map[int64]bool{}
+	inBubbleWithLocks(t, func(t *testing.T, locker *reentrant.Locker) {
+		cfg := Config{Machines: 1, FirstMachine: 100, LastMachine: 102, start: bubbleStart}
+		all := []*Sonyflake{withLocks(t, locker, cfg), withLocks(t, locker, cfg), withLocks(t, locker, cfg)}
+		full, cancel := context.WithTimeout(t.Context(), time.Minute+time.Millisecond)
+		defer cancel()
+		if s, err := NewSonyflakeWithLocks(full, locker, cfg); !errors.Is(err, ErrNoLease) {
+			t.Errorf("a fourth of three machine ids: %v, %v", s, err)
+		}
+		mintFromAll(t, all, 100, 101, 102)
+		for _, s := range all {
+			if err := s.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		again := withLocks(t, locker, cfg) // what was released is free at once
+		if err := again.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// mintFromAll mints in turn and checks that the ids are unique and come from these machine ids.
+func mintFromAll(t *testing.T, all []*Sonyflake, machines ...int64) {
+	t.Helper()
+	seen, used := unique{}, map[int64]bool{}
 	for range 1000 {
 		for _, s := range all {
-			id, err := s.NextID(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if seen[id] {
-				t.Fatalf("%d was minted twice", id)
-			}
-			seen[id], machines[id&0xffff] = true, true
+			id := mustMint(t, s)
+			seen.add(t, "one of them", id)
+			used[id&0xffff] = true
 		}
 	}
-	if len(machines) != 3 || !machines[100] || !machines[101] || !machines[102] {
-		t.Errorf("machine ids %v", machines)
+	for _, machine := range machines {
+		if !used[machine] {
+			t.Errorf("machine id %d was not used", machine)
+		}
+	}
+	if len(used) != len(machines) {
+		t.Errorf("machine ids %v, want %v", used, machines)
 	}
 }
 
-// A machine id whose lock is taken away is not used any more, and another one is leased.
-func TestMachineIDLocksAreRenewedAndReplaced(t *testing.T) {
-	locker := rowLocker(t)
-	s := withLocks(t, locker, Config{Machines: 1, FirstMachine: 7, LastMachine: 8, TTL: busyTTL})
-	machine := func() int64 {
-		id, err := s.NextID(t.Context())
-		if err != nil {
-			return -1
+// A machine id whose lock is taken away is not used from the next renewal on, and another one is leased.
+func TestMachineIDLocksAreReplaced(t *testing.T) {
+	inBubbleWithLocks(t, func(t *testing.T, locker *reentrant.Locker) {
+		cfg := Config{Machines: 1, FirstMachine: 7, LastMachine: 8, start: bubbleStart}
+		s := withLocks(t, locker, cfg)
+		first := mustMint(t, s) & 0xffff
+		key := map[int64]string{7: "machine-id:7", 8: "machine-id:8"}[first]
+		if freed, err := locker.ForceRelease(t.Context(), key); err != nil || !freed {
+			t.Fatalf("ForceRelease(%q) = %v, %v", key, freed, err)
 		}
-		return id & 0xffff
-	}
-	first := machine()
-	key := map[int64]string{7: "machine-id:7", 8: "machine-id:8"}[first]
-	if freed, err := locker.ForceRelease(t.Context(), key); err != nil || !freed {
-		t.Fatalf("ForceRelease(%q) = %v, %v", key, freed, err)
-	}
-	other, err := locker.Acquire(t.Context(), key, lock.Options{TTL: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	testkit.Until(t, "the other machine id is leased", func() bool { m := machine(); return m != first && m != -1 })
-	if err := other.Release(t.Context()); err != nil {
-		t.Error(err)
-	}
+		other, err := locker.Acquire(t.Context(), key, lock.Options{TTL: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(cfg.withDefaults().Renewal)
+		synctest.Wait()
+		if machine := mustMint(t, s) & 0xffff; machine == first {
+			t.Errorf("machine id %d is used although its lock was lost", machine)
+		}
+		if err := errors.Join(other.Release(t.Context()), s.Close(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
 }

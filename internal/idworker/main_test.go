@@ -1,15 +1,11 @@
 package idworker
 
 import (
-	"os"
 	"testing"
 
 	"seckill/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
-	if mode := os.Getenv(childMode); mode != "" {
-		os.Exit(child(mode))
-	}
-	testkit.Main(m)
+	testkit.Main(m, testkit.Children{"burst": child(burstToFile), "steady": child(steady)})
 }

@@ -19,10 +19,8 @@ import (
 	"seckill/internal/testkit"
 )
 
-// When these environment variables are set, the test binary runs as a child process that
-// mints ids.
+// These environment variables tell a child process what to do.
 const (
-	childMode   = "IDWORKER_CHILD" // burst or steady
 	childRedis  = "IDWORKER_CHILD_REDIS"
 	childPrefix = "IDWORKER_CHILD_PREFIX"
 	childFile   = "IDWORKER_CHILD_FILE"
@@ -30,30 +28,25 @@ const (
 
 const (
 	burstGoroutines = 32
-	burstIDs        = 20_000
+	burstIDs        = 10_000
 )
+
+// child returns the main function of a child process.
+func child(run func(client redis.Scripter, prefix string) error) func() int {
+	return func() int {
+		client := redis.NewClient(&redis.Options{Addr: os.Getenv(childRedis)})
+		defer client.Close()
+		if err := run(client, os.Getenv(childPrefix)); err != nil {
+			fmt.Println("failed:", err)
+			return 1
+		}
+		return 0
+	}
+}
 
 // oneMachineConfig has a single machine id for all processes.
 func oneMachineConfig(prefix string) Config {
 	return Config{KeyPrefix: prefix, Machines: 1, FirstMachine: 7, LastMachine: 7, TTL: time.Second}
-}
-
-// child is the main function of a child process.
-func child(mode string) int {
-	client := redis.NewClient(&redis.Options{Addr: os.Getenv(childRedis)})
-	defer client.Close()
-	var err error
-	switch prefix := os.Getenv(childPrefix); mode {
-	case "burst":
-		err = burstToFile(client, Config{KeyPrefix: prefix}, os.Getenv(childFile))
-	case "steady":
-		err = steady(client, oneMachineConfig(prefix))
-	}
-	if err != nil {
-		fmt.Println("failed:", err)
-		return 1
-	}
-	return 0
 }
 
 // burst mints burstIDs ids as fast as possible, in many goroutines.
@@ -81,8 +74,8 @@ func burst(ctx context.Context, client redis.Scripter, cfg Config) ([]int64, err
 	return slices.Concat(ids...), errors.Join(errors.Join(errs...), s.Close(ctx))
 }
 
-func burstToFile(client redis.Scripter, cfg Config, path string) error {
-	ids, err := burst(context.Background(), client, cfg)
+func burstToFile(client redis.Scripter, prefix string) error {
+	ids, err := burst(context.Background(), client, Config{KeyPrefix: prefix})
 	if err != nil {
 		return err
 	}
@@ -90,13 +83,13 @@ func burstToFile(client redis.Scripter, cfg Config, path string) error {
 	for _, id := range ids {
 		fmt.Fprintln(&text, id)
 	}
-	return os.WriteFile(path, []byte(text.String()), 0o600)
+	return os.WriteFile(os.Getenv(childFile), []byte(text.String()), 0o600)
 }
 
 // steady mints an id every 5 ms, for ever. It prints each id, or a refusal.
-func steady(client redis.Scripter, cfg Config) error {
+func steady(client redis.Scripter, prefix string) error {
 	ctx := context.Background()
-	s, err := NewSonyflake(ctx, client, cfg)
+	s, err := NewSonyflake(ctx, client, oneMachineConfig(prefix))
 	if err != nil {
 		return err
 	}
@@ -113,31 +106,9 @@ func steady(client redis.Scripter, cfg Config) error {
 	}
 }
 
-func startChild(t *testing.T, mode, addr, prefix, file string) *testkit.Process {
+func startChild(t *testing.T, name, addr, prefix, file string) *testkit.Process {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return testkit.Start(t, testkit.Command{Path: self, Env: []string{
-		childMode + "=" + mode, childRedis + "=" + addr, childPrefix + "=" + prefix, childFile + "=" + file,
-	}})
-}
-
-// unique collects ids and fails the test on a duplicate.
-type unique map[int64]string
-
-func (u unique) add(t *testing.T, who string, ids ...int64) {
-	t.Helper()
-	for _, id := range ids {
-		if id <= 0 {
-			t.Fatalf("%s minted %d", who, id)
-		}
-		if other, ok := u[id]; ok {
-			t.Fatalf("%d was minted by %s and by %s", id, other, who)
-		}
-		u[id] = who
-	}
+	return testkit.StartChild(t, name, childRedis+"="+addr, childPrefix+"="+prefix, childFile+"="+file)
 }
 
 func TestProcessesOnOneHost(t *testing.T) {
@@ -239,35 +210,5 @@ func TestPausedProcess(t *testing.T) {
 	p.Kill()
 	for _, id := range printedIDs(t, p)[before:] {
 		seen.add(t, "the paused process, with its second lease", id)
-	}
-}
-
-// The machine id of a killed process is unavailable until its lease has expired.
-func TestKilledProcess(t *testing.T) {
-	server, prefix := testkit.Redis(t), testkit.KeyPrefix(t)
-	cfg := oneMachineConfig(prefix)
-	p := startChild(t, "steady", server.Addr(), prefix, "")
-	p.WaitLine(t, `^id \d+$`)
-	p.Kill()
-
-	client := server.Client(t)
-	began := time.Now() // before Redis reads the TTL: its answer may be late
-	ttl := client.PTTL(t.Context(), prefix+"idworker:{sonyflake}:lease:7").Val()
-	s, err := NewSonyflake(t.Context(), client, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close(context.Background())
-	if waited := time.Since(began); waited < ttl-2*time.Millisecond {
-		t.Errorf("leased after %v; the lease of the killed process had %v left", waited, ttl)
-	}
-	seen := unique{}
-	seen.add(t, "the killed process", printedIDs(t, p)...)
-	for range 1000 {
-		id, err := s.NextID(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		seen.add(t, "the next holder", id)
 	}
 }

@@ -47,17 +47,17 @@ func TestIDsAreUnique(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		steps := rapid.SliceOfN(rapid.Custom(drawStep), 1, 60).Draw(rt, "steps")
 		var err error
-		synctest.Test(t, func(t *testing.T) { err = simulate(t, steps) })
+		synctest.Test(t, func(t *testing.T) { err = run(t, steps) })
 		if err != nil {
 			rt.Fatal(err)
 		}
 	})
 }
 
-// simulate runs the steps and returns the first violation.
-func simulate(t *testing.T, steps []step) error {
+// run runs the steps and returns the first violation.
+func run(t *testing.T, steps []step) error {
 	cfg := Config{FirstMachine: 1, LastMachine: 4, TTL: time.Second}
-	registry := newFakeRegistry(cfg)
+	registry := newLeases(t, cfg)
 	var processes [3]process
 	for i := range processes {
 		processes[i].start(t, registry, cfg)
@@ -84,8 +84,10 @@ func simulate(t *testing.T, steps []step) error {
 			registry.remove(uint16(s.n))
 		case "takeOver":
 			registry.takeOver(uint16(s.n))
-		case "down", "up":
-			registry.setDown(s.kind == "down")
+		case "down":
+			registry.server.Stop()
+		case "up":
+			registry.server.Start()
 		}
 	}
 	return nil
@@ -98,15 +100,14 @@ type process struct {
 }
 
 // start restarts the process, if it gets a machine id within 50 ms.
-func (p *process) start(t *testing.T, registry *fakeRegistry, cfg Config) {
+func (p *process) start(t *testing.T, registry *leases, cfg Config) {
 	p.freeze()
 	p.ids = nil
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	cfg.start = func() time.Time {
-		return time.Date(1999, time.January, 1, 0, 0, 0, 0, time.UTC).Add(-time.Duration(p.ahead.Load()))
-	}
-	if ids, err := newSonyflake(ctx, registry, cfg.withDefaults()); err == nil {
+	cfg.start = clockAhead(&p.ahead)
+	cfg = cfg.withDefaults()
+	if ids, err := newSonyflake(ctx, newRedisRegistry(registry.client, cfg), cfg); err == nil {
 		p.ids = ids
 	}
 }

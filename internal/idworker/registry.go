@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// registry leases the machine ids. Tests have one in memory.
+// registry leases the machine ids.
 type registry interface {
 	// acquire leases a machine id whose mark is before r.tick. A *busyError means that
 	// none is available at the moment.

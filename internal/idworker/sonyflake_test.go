@@ -3,6 +3,8 @@ package idworker
 import (
 	"context"
 	"errors"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -11,13 +13,48 @@ import (
 	"github.com/sony/sonyflake"
 
 	"seckill/internal/order"
+	"seckill/internal/simulate"
 )
 
-// testSonyflake is a Sonyflake with a fakeRegistry, in a synctest bubble.
+// leases is the registry in a Redis in this process, and what disturbs it.
+type leases struct {
+	*redisRegistry
+	server *simulate.Redis
+}
+
+// newLeases must be called in the bubble.
+func newLeases(t *testing.T, cfg Config) *leases {
+	server := simulate.NewRedis(t)
+	cfg.start = bubbleStart
+	return &leases{newRedisRegistry(server.Client(t), cfg.withDefaults()), server}
+}
+
+// bubbleStart is tick 0: a bubble's clock starts in 2000.
+func bubbleStart() time.Time { return time.Date(1999, time.January, 1, 0, 0, 0, 0, time.UTC) }
+
+// remove deletes a lease without its holder's knowledge, but not the mark.
+func (l *leases) remove(machine uint16) { l.server.Mini().Del(l.leaseKey(machine)) }
+
+// takeOver gives a lease to another holder.
+func (l *leases) takeOver(machine uint16) {
+	_ = l.server.Mini().Set(l.leaseKey(machine), "other") // it fails only if the key is of another kind
+	l.server.Mini().SetTTL(l.leaseKey(machine), l.cfg.TTL)
+}
+
+func (l *leases) held() (n int) {
+	for _, key := range l.server.Mini().Keys() {
+		if strings.Contains(key, ":lease:") {
+			n++
+		}
+	}
+	return n
+}
+
+// testSonyflake is a Sonyflake in a synctest bubble.
 type testSonyflake struct {
 	*Sonyflake
 	t        *testing.T
-	registry *fakeRegistry
+	registry *leases
 	ahead    *atomic.Int64 // by how much this process's clock is ahead, in ns
 	seen     map[int64]bool
 }
@@ -25,17 +62,18 @@ type testSonyflake struct {
 // inBubble runs fn in a synctest bubble.
 func inBubble(t *testing.T, cfg Config, fn func(t *testing.T, b *testSonyflake)) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newTestSonyflake(t, newFakeRegistry(cfg), cfg)
+		b := newTestSonyflake(t, newLeases(t, cfg), cfg)
 		defer b.close()
 		synctest.Wait() // the other machine ids are leased in the background
 		fn(t, b)
 	})
 }
 
-func newTestSonyflake(t *testing.T, registry *fakeRegistry, cfg Config) *testSonyflake {
+func newTestSonyflake(t *testing.T, registry *leases, cfg Config) *testSonyflake {
 	b := &testSonyflake{t: t, registry: registry, ahead: new(atomic.Int64), seen: map[int64]bool{}}
-	cfg.start = b.start
-	s, err := newSonyflake(t.Context(), registry, cfg.withDefaults())
+	cfg.start = clockAhead(b.ahead)
+	cfg = cfg.withDefaults()
+	s, err := newSonyflake(t.Context(), newRedisRegistry(registry.client, cfg), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,9 +81,9 @@ func newTestSonyflake(t *testing.T, registry *fakeRegistry, cfg Config) *testSon
 	return b
 }
 
-// start returns tick 0. It is in 1999 because a bubble's clock starts in 2000.
-func (b *testSonyflake) start() time.Time {
-	return time.Date(1999, time.January, 1, 0, 0, 0, 0, time.UTC).Add(-time.Duration(b.ahead.Load()))
+// clockAhead returns tick 0 for a process whose clock is ahead.
+func clockAhead(ahead *atomic.Int64) func() time.Time {
+	return func() time.Time { return bubbleStart().Add(-time.Duration(ahead.Load())) }
 }
 
 // step moves this process's clock.
@@ -142,12 +180,19 @@ func TestWaitEndsWithTheContext(t *testing.T) {
 
 func TestLeaseIsRenewed(t *testing.T) {
 	inBubble(t, Config{TTL: 9 * time.Second}, func(t *testing.T, b *testSonyflake) {
+		renewals := 0
+		b.registry.server.Refuse(func(command string, _ ...string) string {
+			if command == "PEXPIRE" {
+				renewals++
+			}
+			return ""
+		})
 		for range 100 {
 			time.Sleep(time.Second)
 			b.wantReady()
 		}
-		if n := b.registry.renewals(); n < 60 || n > 70 {
-			t.Errorf("%d renewals in 100 s of two machine ids every 3 s", n)
+		if renewals != 66 {
+			t.Errorf("%d renewals in 100 s of two machine ids every 3 s", renewals)
 		}
 	})
 }
@@ -156,21 +201,21 @@ func TestUnreachable(t *testing.T) {
 	cfg := Config{Machines: 1, TTL: 10 * time.Second, Renewal: 4 * time.Second, Retry: time.Second}
 	inBubble(t, cfg, func(t *testing.T, b *testSonyflake) {
 		time.Sleep(5 * time.Second) // renewed at 4 s: minting may go on until 13 s
-		b.registry.setDown(true)
+		b.registry.server.Stop()
 		time.Sleep(8*time.Second - time.Millisecond)
 		b.wantReady()
 		time.Sleep(time.Millisecond)
 		b.wantNotReady()
-		b.registry.setDown(false)
+		b.registry.server.Start()
 		time.Sleep(cfg.Retry)
 		synctest.Wait()
 		b.wantReady() // with another machine id: the former lease lasts for another second
 	})
 	t.Run("briefly", func(t *testing.T) {
 		inBubble(t, cfg, func(t *testing.T, b *testSonyflake) {
-			b.registry.setDown(true)
+			b.registry.server.Stop()
 			time.Sleep(8*time.Second - time.Millisecond)
-			b.registry.setDown(false)
+			b.registry.server.Start()
 			for range 20 {
 				time.Sleep(time.Second)
 				b.wantReady()
@@ -180,15 +225,16 @@ func TestUnreachable(t *testing.T) {
 }
 
 func TestLeaseLost(t *testing.T) {
-	for name, take := range map[string]func(*fakeRegistry, uint16){
-		"deleted":    (*fakeRegistry).remove,
-		"taken over": (*fakeRegistry).takeOver,
+	for name, take := range map[string]func(*leases, uint16){
+		"deleted":    (*leases).remove,
+		"taken over": (*leases).takeOver,
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, Config{Machines: 1}, func(t *testing.T, b *testSonyflake) {
+			cfg := Config{Machines: 1, FirstMachine: 7, LastMachine: 9}
+			inBubble(t, cfg, func(t *testing.T, b *testSonyflake) {
 				before := b.mint()
 				take(b.registry, uint16(sonyflake.MachineID(before)))
-				other := newTestSonyflake(t, b.registry, Config{Machines: 1})
+				other := newTestSonyflake(t, b.registry, cfg)
 				defer other.close()
 				if id := other.mint(); sonyflake.MachineID(id) == sonyflake.MachineID(before) {
 					t.Fatal("a machine id that may still be minting was leased again")
@@ -283,12 +329,12 @@ func TestClose(t *testing.T) {
 		if n := b.registry.held(); n != 3 {
 			t.Fatalf("%d machine ids are leased", n)
 		}
-		b.registry.setDown(true)
-		if err := b.Close(t.Context()); !errors.Is(err, errDown) {
-			t.Errorf("close while the registry is down: %v", err)
+		b.registry.server.Stop()
+		if b.Close(t.Context()) == nil {
+			t.Error("closed while Redis is down, and no error")
 		}
 		b.wantNotReady()
-		b.registry.setDown(false)
+		b.registry.server.Start()
 		b.close()
 		if n := b.registry.held(); n != 0 {
 			t.Errorf("%d machine ids are still leased", n)
@@ -300,24 +346,24 @@ func TestClose(t *testing.T) {
 func TestNewSonyflakeWaitsForAFreeMachine(t *testing.T) {
 	cfg := Config{Machines: 1, FirstMachine: 7, LastMachine: 7}
 	inBubble(t, cfg, func(t *testing.T, b *testSonyflake) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute+time.Millisecond) // not in the middle of a try
 		defer cancel()
 		second := cfg.withDefaults()
-		second.start = b.start
+		second.start = bubbleStart
 		if _, err := newSonyflake(ctx, b.registry, second); !errors.Is(err, ErrNoLease) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("while the machine id is held: %v", err)
 		}
-		b.registry.setDown(true)
+		b.registry.server.Stop()
 		if _, err := newSonyflake(t.Context(), b.registry, second); !errors.Is(err, ErrNoLease) {
-			t.Errorf("while the registry is down: %v", err)
+			t.Errorf("while Redis is down: %v", err)
 		}
-		b.registry.setDown(false)
+		b.registry.server.Start()
 	})
 }
 
 func TestNextRefusesAnIDThatIsNotAfterTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := ticks{start: func() time.Time { return time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC) }}
+		c := ticks{start: bubbleStart}
 		g := newGenerator(grant{machine: 7}, c, reserve(c, time.Second))
 		if _, _, err := g.mint(); err != nil {
 			t.Fatal(err)
@@ -327,6 +373,58 @@ func TestNextRefusesAnIDThatIsNotAfterTheLast(t *testing.T) {
 		id, wait, err := g.next(time.Now())
 		if id != 0 || wait != 3*unit || err != nil {
 			t.Errorf("next = %d, %v, %v; want to wait for tick %d", id, wait, err, last+3)
+		}
+	})
+}
+
+// With a GracePeriod, a Redis that lost its data leases nothing until all former holders
+// have stopped.
+func TestGracePeriod(t *testing.T) {
+	cfg := Config{Machines: 1, FirstMachine: 7, LastMachine: 8, TTL: 2 * time.Second, GracePeriod: 2 * time.Second}
+	inBubble(t, cfg, func(t *testing.T, former *testSonyflake) {
+		former.mint()
+		held := former.slots[0].generator.Load()
+		lost := time.Now()
+		former.registry.server.Mini().FlushAll()
+		next := newTestSonyflake(t, former.registry, cfg)
+		defer next.close()
+		if waited := time.Since(lost); waited < cfg.GracePeriod || waited > cfg.GracePeriod+cfg.withDefaults().Retry {
+			t.Errorf("leased %v after the loss; want %v", waited, cfg.GracePeriod)
+		}
+		if held.ready() == nil {
+			t.Error("the machine id leased before the loss is still minting")
+		}
+		next.mint()
+	})
+}
+
+func TestManyGoroutines(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, b *testSonyflake) {
+		other := newTestSonyflake(t, b.registry, Config{})
+		defer other.close()
+		const goroutines, each = 16, 500
+		ids := make([][]int64, goroutines)
+		var wg sync.WaitGroup
+		for g := range goroutines {
+			s := []*testSonyflake{b, other}[g%2]
+			wg.Go(func() {
+				for range each {
+					id, err := s.NextID(t.Context())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					ids[g] = append(ids[g], id)
+				}
+			})
+		}
+		wg.Wait()
+		seen := unique{}
+		for g := range goroutines {
+			seen.add(t, "a goroutine", ids[g]...)
+		}
+		if len(seen) != goroutines*each {
+			t.Errorf("%d ids", len(seen))
 		}
 	})
 }

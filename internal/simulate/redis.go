@@ -29,11 +29,12 @@ func NewRedis(t TB) *Redis {
 	return &Redis{r}
 }
 
-// Options returns options for a client that works in a bubble: it asks no resolver, starts nothing in the background, and
-// repeats no command.
+// Options returns options for a client that works in a bubble: it asks no resolver, starts nothing in the background (after
+// PoolSize failed dials go-redis does), and repeats no command.
 func (r *Redis) Options() *redis.Options {
 	return &redis.Options{
 		Addr: "127.0.0.1:1", Dialer: r.Dial, DialerRetries: 1, MaxRetries: -1, ContextTimeoutEnabled: true, DisableIdentity: true,
+		PoolSize: 1000,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 }
