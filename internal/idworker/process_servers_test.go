@@ -28,7 +28,7 @@ const (
 
 const (
 	burstGoroutines = 32
-	burstIDs        = 10_000
+	burstIDs        = 9_600
 )
 
 // child returns the main function of a child process.

@@ -34,7 +34,7 @@ func NewRedis(t TB) *Redis {
 func (r *Redis) Options() *redis.Options {
 	return &redis.Options{
 		Addr: "127.0.0.1:1", Dialer: r.Dial, DialerRetries: 1, MaxRetries: -1, ContextTimeoutEnabled: true, DisableIdentity: true,
-		PoolSize: 1000,
+		PoolSize:                 1000,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 }
