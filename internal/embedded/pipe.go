@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// pipe returns the two ends of a connection in this process. Unlike those of [net.Pipe] its writes do not wait until the
+// Pipe returns the two ends of a connection in this process. Unlike those of [net.Pipe] its writes do not wait until the
 // other end reads, since a client writes a whole pipeline before it reads the first reply.
-func pipe() (a, b net.Conn) {
+func Pipe() (a, b net.Conn) {
 	there, back := newStream(), newStream()
 	return &end{in: back, out: there}, &end{in: there, out: back}
 }

@@ -31,7 +31,7 @@ func NewRedis() (*Redis, error) {
 
 // Dial connects to the server. It is for the Dialer of a client's options.
 func (r *Redis) Dial(_ context.Context, network, _ string) (net.Conn, error) {
-	client, end := pipe()
+	client, end := Pipe()
 	conn := &serverConn{Conn: end, closed: r.forget}
 	r.mu.Lock()
 	defer r.mu.Unlock()
