@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"seckill/internal/testkit"
+	"seckill/internal/simulate"
 )
 
 // A promoted replica lacks the latest acknowledgements: entries that the worker has finished
@@ -90,62 +90,61 @@ func TestEntriesOfADeadProcess(t *testing.T) {
 	})
 }
 
-// A process that dies leaves its heartbeat key behind, which goes by itself.
+// A process that dies leaves its heartbeat key behind, which goes by itself. One that takes over the name of a dead one is
+// another incarnation, and attempts of the dead one are its own.
 func TestHeartbeatKeysExpire(t *testing.T) {
 	t.Parallel()
-	client := testkit.Redis(t).Client(t)
-	f := newFulfiller(Config{Name: "dies", Prefix: testkit.KeyPrefix(t), Store: fakeAdmissionStore{}, Client: client}.withDefaults(), &redisStreams{client: client})
-	for range 2 { // set, and renewed
-		f.heartbeat(t.Context())
-		if ttl := client.PTTL(t.Context(), f.heartbeatKey("dies")).Val(); ttl <= 0 || ttl > f.heartbeatTTL() {
-			t.Errorf("the key lives for %v, want %v at most", ttl, f.heartbeatTTL())
+	synctest.Test(t, func(t *testing.T) {
+		client := simulate.NewRedis(t).Client(t)
+		beat := func(incarnation string) *Fulfiller {
+			f := newFulfiller(Config{Name: "dies", Store: fakeAdmissionStore{}, Client: client}.withDefaults(), newRedisStreams(client))
+			f.incarnation = incarnation
+			f.heartbeat(t.Context())
+			return f
 		}
-	}
-	if f.heartbeatTTL() > 2*time.Second {
-		t.Errorf("a dead process counts as alive for %v", f.heartbeatTTL())
-	}
-	testkit.Until(t, "the key is gone", func() bool { return client.Exists(t.Context(), f.heartbeatKey("dies")).Val() == 0 })
+		f := beat("a")
+		for _, incarnation := range []string{"a", "a", "b", "b"} { // set, renewed, and taken over
+			time.Sleep(f.heartbeatTTL() / 2)
+			beat(incarnation)
+			alive, err := f.reader.alive(t.Context(), []string{f.heartbeatKey("dies"), f.heartbeatKey("other")})
+			if err != nil || alive[f.heartbeatKey("dies")] != incarnation || alive[f.heartbeatKey("other")] != "" {
+				t.Errorf("%v, %v; want %s", alive, err, incarnation)
+			}
+			if ttl := client.PTTL(t.Context(), f.heartbeatKey("dies")).Val(); ttl != f.heartbeatTTL() || ttl > 2*time.Second {
+				t.Errorf("the key lives for %v, want %v", ttl, f.heartbeatTTL())
+			}
+		}
+		for name, renewed := range map[string]bool{"b": true, "c": false} {
+			if got, err := f.reader.setHeartbeat(t.Context(), f.heartbeatKey("dies"), name, f.heartbeatTTL()); err != nil || got != renewed && name == "b" {
+				t.Errorf("renewed by %s: %v, %v", name, got, err)
+			}
+		}
+		time.Sleep(f.heartbeatTTL())
+		if client.Exists(t.Context(), f.heartbeatKey("dies")).Val() != 0 {
+			t.Error("the key of a dead process stays")
+		}
+	})
 }
 
 // A process took over the name of a dead one, and Redis' memory is full: it can renew the key and not set its own
 // incarnation. The process still looks for entries that nobody works on.
 func TestHeartbeatWithoutMemory(t *testing.T) {
 	t.Parallel()
-	server := testkit.NewRedis(t)
+	server := simulate.NewRedis(t)
 	client := server.Client(t)
 	f := newFulfiller(Config{Name: "again", Store: fakeAdmissionStore{}, Client: client}.withDefaults(), newRedisStreams(client))
 	f.setWatched(nil)
 	if err := client.Set(t.Context(), f.heartbeatKey("again"), "former", time.Minute).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if err := client.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
-		t.Fatal(err)
-	}
+	server.Refuse(func(command string, _ ...string) string {
+		if command == "SET" {
+			return "OOM command not allowed when used memory > 'maxmemory'."
+		}
+		return ""
+	})
 	f.heartbeat(t.Context())
 	if f.pending.Load() == nil || f.heartbeatSince.Load() != nil {
 		t.Errorf("pending entries %v, heartbeat since %v", f.pending.Load(), f.heartbeatSince.Load())
-	}
-}
-
-// A process that takes over the name of a dead one is another incarnation, and attempts of the dead one are its own.
-func TestIncarnations(t *testing.T) {
-	t.Parallel()
-	r, client := newRedisStreams(testkit.Redis(t).Client(t)), testkit.Redis(t).Client(t)
-	key := testkit.KeyPrefix(t) + "alive"
-	for i, test := range []struct {
-		incarnation string
-		renewed     bool
-	}{{"a", false}, {"a", true}, {"b", false}, {"b", true}} {
-		renewed, err := r.setHeartbeat(t.Context(), key, test.incarnation, time.Minute)
-		if err != nil || renewed != test.renewed {
-			t.Errorf("heartbeat %d: renewed %t, %v", i, renewed, err)
-		}
-		alive, err := r.alive(t.Context(), []string{key, key + "-other"})
-		if err != nil || alive[key] != test.incarnation || alive[key+"-other"] != "" {
-			t.Errorf("heartbeat %d: %v, %v", i, alive, err)
-		}
-		if ttl := client.PTTL(t.Context(), key).Val(); ttl <= 0 || ttl > time.Minute {
-			t.Errorf("heartbeat %d: the key lives for %v", i, ttl)
-		}
 	}
 }

@@ -5,38 +5,42 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/admission/ledger"
 	"seckill/internal/database"
 	"seckill/internal/order"
+	"seckill/internal/simulate"
 	"seckill/internal/testkit"
 	"seckill/internal/voucher"
 )
 
-func TestMain(m *testing.M) {
-	if os.Getenv(childRedis) != "" {
-		os.Exit(child())
-	}
-	testkit.Main(m)
+func TestMain(m *testing.M) { testkit.Main(m, testkit.Children{"fulfil": child}) }
+
+// sale is what an env has.
+type sale struct {
+	vouchers int   // default 1
+	buckets  int   // of each voucher, default 1
+	stock    int64 // of each voucher, default 1000
 }
 
 // env has vouchers that are sold by admission, in Redis and in a database.
 type env struct {
 	t        *testing.T
+	server   *simulate.Redis // nil if it is a real one
 	client   redis.UniversalClient
 	db       *database.DB
 	prefix   string
 	vouchers []int64
+	buckets  int
 	// perEntry is how many orders accept puts into an entry. Default 7.
 	perEntry int
 	stock    int64
@@ -44,28 +48,20 @@ type env struct {
 	mu       sync.Mutex
 	accepted map[int64]order.Accepted
 	ids      atomic.Int64
+	seqs     map[int]int64 // by bucket, if there are several
 }
 
-// withServers runs fn with real servers, and with miniredis and SQLite.
-func withServers(t *testing.T, fn func(t *testing.T, s *env)) {
-	t.Run("real", func(t *testing.T) { fn(t, newEnv(t, 1, 1000)) })
-	t.Run("embedded", func(t *testing.T) {
-		server := miniredis.RunT(t)
-		where := testkit.SQLite(t)
-		fn(t, openEnv(t, clientOf(t, server.Addr()), where, 1, 1000))
+// inBubble tells a story in virtual time, with a Redis in this process and SQLite.
+func inBubble(t *testing.T, of sale, story func(t *testing.T, s *env)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(func() { time.Sleep(time.Minute) }) // last: a client may still sleep before it notices that it is closed
+		server := simulate.NewRedis(t)
+		s := openEnv(t, server.Client(t), testkit.SQLite(t), of)
+		s.server = server
+		story(t, s)
 	})
-}
-
-// newEnv returns an env on the servers that the tests share.
-func newEnv(t *testing.T, vouchers int, stock int64) *env {
-	return openEnv(t, clientOf(t, testkit.Redis(t).Addr()), testkit.MariaDB(t), vouchers, stock)
-}
-
-// clientOf returns a client with the service's options.
-func clientOf(t testing.TB, addr string) *redis.Client {
-	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, ContextTimeoutEnabled: true})
-	t.Cleanup(func() { _ = client.Close() })
-	return client
 }
 
 func openDB(t testing.TB, where testkit.Database) *database.DB {
@@ -85,43 +81,58 @@ func openDB(t testing.TB, where testkit.Database) *database.DB {
 	return db
 }
 
-func openEnv(t *testing.T, client redis.UniversalClient, where testkit.Database, vouchers int, stock int64) *env {
+func openEnv(t *testing.T, client redis.UniversalClient, where testkit.Database, of sale) *env {
 	t.Helper()
-	s := &env{t: t, client: client, db: openDB(t, where), prefix: testkit.KeyPrefix(t), stock: stock, accepted: map[int64]order.Accepted{}}
-	for n := range vouchers {
-		s.vouchers = append(s.vouchers, int64(n+1))
-		s.open(int64(n + 1))
+	s := &env{
+		t: t, client: client, db: openDB(t, where), prefix: testkit.KeyPrefix(t),
+		buckets: cmp.Or(of.buckets, 1), stock: cmp.Or(of.stock, 1000), accepted: map[int64]order.Accepted{}, seqs: map[int]int64{},
+	}
+	for n := range cmp.Or(of.vouchers, 1) {
+		s.open(int64(n+1), time.Now().Add(time.Hour))
 	}
 	return s
 }
 
-// open creates a voucher on sale, in epoch 2.
-func (s *env) open(id int64) {
+// open creates a voucher whose sale has begun, in epoch 2.
+func (s *env) open(id int64, end time.Time) {
 	s.t.Helper()
-	s.openUntil(id, time.Now().Add(time.Hour))
-}
-
-func (s *env) openUntil(id int64, end time.Time) {
-	s.t.Helper()
-	now := time.Now()
+	s.vouchers = append(s.vouchers, id)
 	v := &voucher.Voucher{
 		ID: id, Title: "a voucher", Stock: s.stock, InitialStock: s.stock,
-		BeginAt: end.Add(-24 * time.Hour), EndAt: end, Policy: voucher.DefaultPolicy(), CreatedAt: now,
+		BeginAt: end.Add(-24 * time.Hour), EndAt: end, Policy: voucher.DefaultPolicy(), CreatedAt: time.Now(),
 	}
 	v.Policy.Flow = voucher.FlowAdmission
+	if s.buckets > 1 {
+		v.Policy.Buckets = s.buckets
+	}
 	s.must(s.db.Vouchers().CreateVoucher(s.t.Context(), v))
-	now2, err := s.db.AdmissionStore().Open(s.t.Context(), id, 1)
+	opened, err := s.db.AdmissionStore().Open(s.t.Context(), id, 1)
 	s.must(err)
-	s.must(s.client.HSet(s.t.Context(), s.keys(id).Meta, ledger.FieldEpoch, now2.Epoch, ledger.FieldSeq, 0, ledger.FieldStock, now2.Stock, ledger.FieldReturned, 0,
-		ledger.FieldBegin, 0, ledger.FieldEnd, end.UnixMilli()).Err())
+	for b := range s.buckets {
+		s.must(s.client.HSet(s.t.Context(), s.keysOf(id, b).Meta, ledger.FieldEpoch, opened.Epoch, ledger.FieldSeq, 0,
+			ledger.FieldStock, s.stock/int64(s.buckets), ledger.FieldReturned, 0, ledger.FieldBegin, 0, ledger.FieldEnd, end.UnixMilli()).Err())
+	}
 }
 
-func (s *env) keys(voucherID int64) ledger.Keys { return ledger.KeysOf(s.prefix, voucherID, 0) }
+func (s *env) keys(voucherID int64) ledger.Keys { return s.keysOf(voucherID, 0) }
+func (s *env) keysOf(voucherID int64, bucket int) ledger.Keys {
+	return ledger.KeysOf(s.prefix, voucherID, bucket)
+}
 
 func (s *env) must(err error) {
 	s.t.Helper()
 	if err != nil {
 		s.t.Fatal(err)
+	}
+}
+
+// until waits, in the env's time, until condition reports true.
+func (s *env) until(what string, condition func() bool) {
+	s.t.Helper()
+	for began := time.Now(); !condition(); time.Sleep(10 * time.Millisecond) {
+		if time.Since(began) > 2*time.Minute {
+			s.t.Fatalf("not within two minutes: %s", what)
+		}
 	}
 }
 
@@ -148,12 +159,21 @@ func (s *env) accept(voucherID int64, n int) []order.Accepted {
 	return all
 }
 
-// acceptAnyway accepts orders that the gate would refuse, each in an entry of its own.
-func (s *env) acceptAnyway(voucherID int64, n int) {
+// acceptEach accepts n orders, each in an entry of its own and in the bucket of its user, also those that the gate would
+// refuse.
+func (s *env) acceptEach(voucherID int64, n int) (all []order.Accepted) {
 	s.t.Helper()
 	for range n {
-		s.must(s.admit(accept(voucherID, s.ids.Add(1))))
+		a := accept(voucherID, s.ids.Add(1))
+		if s.buckets > 1 {
+			a.Bucket = ledger.BucketOf(a.UserID, s.buckets)
+			s.seqs[a.Bucket]++
+			a.Seq = s.seqs[a.Bucket]
+		}
+		s.must(s.admit(a))
+		all = append(all, a)
 	}
+	return all
 }
 
 func accept(voucherID, n int64) order.Accepted {
@@ -165,7 +185,7 @@ func accept(voucherID, n int64) order.Accepted {
 }
 
 func (s *env) admit(a order.Accepted) error {
-	keys, ctx := ledger.KeysOf(s.prefix, a.VoucherID, a.Bucket), context.Background()
+	keys, ctx := s.keysOf(a.VoucherID, a.Bucket), context.Background()
 	both := s.client.TxPipeline()
 	both.HSet(ctx, keys.Users, a.UserID, ledger.Reserved(a.OrderID, a.Key))
 	both.HIncrBy(ctx, keys.Meta, ledger.FieldStock, -1)
@@ -184,6 +204,17 @@ func fields(a order.Accepted) []any {
 	return []any{
 		ledger.EntryOrder, ledger.Reserved(a.OrderID, a.Key), ledger.EntryUser, a.UserID,
 		ledger.EntryEpoch, a.Epoch, ledger.EntrySeq, a.Seq,
+	}
+}
+
+// pendingAt lets a consumer read what is new in a stream, and again and again until it was delivered so many times.
+func (s *env) pendingAt(st *stream, consumer string, count, deliveries int64) {
+	s.t.Helper()
+	s.must(newRedisStreams(s.client).ensureGroup(s.t.Context(), st))
+	for from := ">"; deliveries > 0; from, deliveries = "0", deliveries-1 {
+		s.must(s.client.XReadGroup(s.t.Context(), &redis.XReadGroupArgs{
+			Group: ledger.Group, Consumer: consumer, Count: count, Streams: []string{st.keys.Orders, from}, Block: -1,
+		}).Err())
 	}
 }
 
@@ -217,27 +248,40 @@ func background(t testing.TB, f *Fulfiller) (stop func()) {
 	return stop
 }
 
-// waitUntilEmpty waits until the streams are empty.
+// left returns the number of entries in the streams.
+func (s *env) left() (n int64) {
+	for _, id := range s.vouchers {
+		for b := range s.buckets {
+			entries, err := s.client.XLen(context.Background(), s.keysOf(id, b).Orders).Result()
+			if err != nil {
+				return -1
+			}
+			n += entries
+		}
+	}
+	return n
+}
+
 func (s *env) waitUntilEmpty() {
 	s.t.Helper()
-	testkit.Until(s.t, "the streams are empty", func() bool {
-		for _, id := range s.vouchers {
-			if n, err := s.client.XLen(context.Background(), s.keys(id).Orders).Result(); err != nil || n > 0 {
-				return false
-			}
-		}
-		return true
-	})
+	s.until("the streams are empty", func() bool { return s.left() == 0 })
 }
 
 // checkFinalState waits until the streams are empty and checks what must then be true: each
 // accepted order is confirmed or rejected, and stock and reservations match the confirmed
-// orders, in Redis and in the database. It returns the number of rejected orders.
+// orders, in each bucket in Redis and in the database. It returns the number of rejected orders.
 func (s *env) checkFinalState() (rejected int) {
 	s.t.Helper()
 	s.waitUntilEmpty()
 	ctx := context.Background()
-	confirmed := map[int64]map[string]string{}
+	confirmed, counts, seqs := map[*stream]map[string]string{}, map[int64]int64{}, map[*stream]int64{}
+	streams := map[streamID]*stream{}
+	for _, id := range s.vouchers {
+		for b := range s.buckets {
+			st := newStream(s.prefix, id, b)
+			streams[st.id()], confirmed[st] = st, map[string]string{}
+		}
+	}
 	for id, a := range s.accepted {
 		o, err := s.db.Orders().Order(ctx, id)
 		switch {
@@ -246,50 +290,83 @@ func (s *env) checkFinalState() (rejected int) {
 		case o.Status == order.Rejected:
 			rejected++
 		case o.Status == order.Confirmed:
-			if confirmed[a.VoucherID] == nil {
-				confirmed[a.VoucherID] = map[string]string{}
-			}
-			confirmed[a.VoucherID][text(a.UserID)] = ledger.Reserved(id, a.Key)
+			st := streams[newStream(s.prefix, a.VoucherID, a.Bucket).id()]
+			confirmed[st][text(a.UserID)] = ledger.Reserved(id, a.Key)
+			counts[a.VoucherID]++
+			seqs[st] = max(seqs[st], a.Seq)
 		default:
 			s.t.Errorf("order %d is %s", id, o.Status)
 		}
 	}
 	for _, id := range s.vouchers {
-		n := int64(len(confirmed[id]))
+		n := counts[id]
 		audit, err := s.db.Orders().Audit(ctx, id)
 		if err != nil || audit != (order.Audit{InitialStock: s.stock, Stock: s.stock - n, Orders: n, DistinctUsers: n}) {
 			s.t.Errorf("voucher %d: the database holds %+v, %v; %d are confirmed", id, audit, err, n)
 		}
-		left, err := s.client.HGet(ctx, s.keys(id).Meta, ledger.FieldStock).Int64()
-		if err != nil || left != s.stock-n {
-			s.t.Errorf("voucher %d: Redis has %d left, %v; %d are confirmed", id, left, err, n)
+	}
+	for st, users := range confirmed {
+		s.checkStream(st, users)
+		if s.buckets == 1 {
+			continue
 		}
-		users, err := s.client.HGetAll(ctx, s.keys(id).Users).Result()
-		if err != nil || fmt.Sprint(users) != fmt.Sprint(confirmed[id]) && len(users)+len(confirmed[id]) > 0 {
-			s.t.Errorf("voucher %d: users %v, %v; confirmed %v", id, users, err, confirmed[id])
+		if state, err := s.db.AdmissionStore().EpochState(ctx, st.voucher); err != nil || state.Seq[st.bucket] != seqs[st] {
+			s.t.Errorf("the database has %+v, %v; want seq %d in bucket %d", state, err, seqs[st], st.bucket)
 		}
-		pending, err := s.client.XPending(ctx, s.keys(id).Orders, ledger.Group).Result()
-		if err != nil || pending.Count != 0 {
-			s.t.Errorf("voucher %d: pending %+v, %v", id, pending, err)
-		}
-		if extra := s.client.HGet(ctx, s.keys(id).Meta, ledger.FieldExtra).Val(); extra != "" && extra != "0" {
-			s.t.Errorf("voucher %d: its entries have %s orders beyond one each, and there are none", id, extra)
-		}
-		testkit.Until(s.t, "all attempts are deleted", func() bool { // a worker may be late
-			return s.client.Exists(ctx, newStream(s.prefix, id, 0).keys.Tries).Val() == 0
-		})
 	}
 	return rejected
 }
 
+// checkStream compares what Redis has of a bucket with the confirmed orders.
+func (s *env) checkStream(st *stream, confirmed map[string]string) {
+	s.t.Helper()
+	ctx := context.Background()
+	meta, err := s.client.HGetAll(ctx, st.keys.Meta).Result()
+	if want := s.stock/int64(s.buckets) - int64(len(confirmed)); err != nil || meta[ledger.FieldStock] != text(want) {
+		s.t.Errorf("%s: %v, %v; %d are confirmed", st.keys.Meta, meta, err, len(confirmed))
+	}
+	if extra := cmp.Or(meta[ledger.FieldExtra], "0"); extra != "0" {
+		s.t.Errorf("%s: its entries have %s orders beyond one each, and there are none", st.keys.Meta, extra)
+	}
+	users, err := s.client.HGetAll(ctx, st.keys.Users).Result()
+	if err != nil || fmt.Sprint(users) != fmt.Sprint(confirmed) {
+		s.t.Errorf("%s: %v, %v; confirmed %v", st.keys.Users, users, err, confirmed)
+	}
+	if pending, err := s.client.XPending(ctx, st.keys.Orders, ledger.Group).Result(); err == nil && pending.Count != 0 {
+		s.t.Errorf("%s: pending %+v", st.keys.Orders, pending)
+	}
+	s.until("all attempts are deleted", func() bool { return s.client.Exists(ctx, st.keys.Tries).Val() == 0 }) // a worker may be late
+}
+
 func text(n int64) string { return strconv.FormatInt(n, 10) }
 
-// deadLetters returns the dead letters of a voucher.
+// deadLetters returns the dead letters of a voucher's first bucket.
 func (s *env) deadLetters(voucherID int64) []redis.XMessage {
 	s.t.Helper()
 	dead, err := s.client.XRange(s.t.Context(), s.keys(voucherID).Dead, "-", "+").Result()
 	s.must(err)
 	return dead
+}
+
+// wantDeadLetters compares the reasons of a voucher's dead letters.
+func (s *env) wantDeadLetters(voucherID int64, reasons ...Reason) {
+	s.t.Helper()
+	var got []Reason
+	for _, l := range s.deadLetters(voucherID) {
+		got = append(got, Reason(l.Values[ledger.DeadReason].(string)))
+	}
+	if fmt.Sprint(got) != fmt.Sprint(reasons) {
+		s.t.Errorf("dead letters %v, want %v", got, reasons)
+	}
+}
+
+// makeEpochStale starts a new epoch of a voucher, so that orders accepted before are refused.
+func (s *env) makeEpochStale(id int64) {
+	s.t.Helper()
+	closed, err := s.db.AdmissionStore().Close(s.t.Context(), id)
+	s.must(err)
+	_, err = s.db.AdmissionStore().Open(s.t.Context(), id, closed.Epoch)
+	s.must(err)
 }
 
 // fakeStore wraps a store and replaces Persist or Reject.

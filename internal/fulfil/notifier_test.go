@@ -7,140 +7,121 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"seckill/internal/order"
-	"seckill/internal/testkit"
 )
 
-// mustAwait waits for an order with a limit that no test reaches.
-func mustAwait(t *testing.T, f *Fulfiller, a order.Accepted) {
-	t.Helper()
+// await waits for an order with a limit that no test reaches.
+func (s *env) await(f *Fulfiller, a order.Accepted) {
+	s.t.Helper()
 	began := time.Now()
-	err := f.Await(t.Context(), order.Order{ID: a.OrderID, VoucherID: a.VoucherID}, 20*time.Second)
-	if took := time.Since(began); err != nil || took > 10*time.Second {
-		t.Errorf("Await: %v, after %v", err, took)
+	err := f.Await(s.t.Context(), order.Order{ID: a.OrderID, VoucherID: a.VoucherID}, time.Minute)
+	if took := time.Since(began); err != nil || took >= time.Minute {
+		s.t.Errorf("Await: %v, after %v", err, took)
 	}
+}
+
+// waiterAlone returns a process that persists nothing, since it finds no vouchers.
+func (s *env) waiterAlone() *Fulfiller {
+	s.t.Helper()
+	f, _ := s.run(func(c *Config) { c.Store = &listingStore{AdmissionStore: s.db.AdmissionStore()} })
+	return f
 }
 
 // Await returns for an order that another process persists, for one of its own process, and
 // for one that was final before, whether confirmed or rejected.
-func TestAwait(t *testing.T) {
-	t.Parallel()
-	withServers(t, func(t *testing.T, s *env) {
-		s.vouchers = append(s.vouchers, 2)
-		s.open(2)
-		elsewhere, stop := s.run(func(c *Config) { c.Workers = 1 })
-		stop()
-		none := &listingStore{AdmissionStore: s.db.AdmissionStore()} // lists no vouchers, so this process persists nothing
-		waiter, err := New(s.config(func(c *Config) { c.Store = none }))
-		s.must(err)
-		background(t, waiter)
-
-		s.accept(1, 3)
-		rejected := s.accept(2, 1)[0]
-		s.makeEpochStale(2)
-		var all sync.WaitGroup
-		for _, a := range s.accepted {
-			all.Go(func() { mustAwait(t, waiter, a) })
-			all.Go(func() { mustAwait(t, waiter, a) }) // two waiters for one order
-		}
-		background(t, newFulfiller(elsewhere.config, elsewhere.reader))
-		all.Wait()
-		if o, err := s.db.Orders().Order(t.Context(), rejected.OrderID); err != nil || o.Status != order.Rejected {
-			t.Errorf("%+v, %v", o, err)
-		}
-		mustAwait(t, waiter, rejected)
-		waiter.notifier.mu.Lock()
-		waiting := len(waiter.notifier.waiting)
-		waiter.notifier.mu.Unlock()
+func awaitElsewhere(t *testing.T, s *env) {
+	waiter := s.waiterAlone()
+	s.accept(1, 3)
+	rejected := s.accept(2, 1)[0]
+	s.makeEpochStale(2)
+	var all sync.WaitGroup
+	for _, a := range s.accepted {
+		all.Go(func() { s.await(waiter, a) })
+		all.Go(func() { s.await(waiter, a) }) // two waiters for one order
+	}
+	same, _ := s.run(nil)
+	all.Wait()
+	if o, err := s.db.Orders().Order(t.Context(), rejected.OrderID); err != nil || o.Status != order.Rejected {
+		t.Errorf("%+v, %v", o, err)
+	}
+	s.await(waiter, rejected)
+	for range 20 {
+		all.Go(func() { s.await(same, s.accept(1, 1)[0]) })
+	}
+	all.Wait()
+	for _, f := range []*Fulfiller{waiter, same} {
+		f.notifier.mu.Lock()
+		waiting := len(f.notifier.waiting)
+		f.notifier.mu.Unlock()
 		if waiting != 0 {
 			t.Errorf("%d orders still have waiters", waiting)
 		}
-		s.checkFinalState()
-	})
-}
-
-func TestAwaitInTheSameProcess(t *testing.T) {
-	t.Parallel()
-	s := newEnv(t, 1, 1000)
-	f, _ := s.run(nil)
-	var all sync.WaitGroup
-	for range 50 {
-		all.Go(func() { mustAwait(t, f, s.accept(1, 1)[0]) })
 	}
-	all.Wait()
 	s.checkFinalState()
 }
 
+// Await ends with its limit or with the context, also after the stop.
 func TestAwaitEnds(t *testing.T) {
-	t.Parallel()
-	s := newEnv(t, 1, 10)
-	f, stop := s.run(nil)
-	nobodys := order.Order{ID: 404, VoucherID: 1}
-	if err := f.Await(t.Context(), nobodys, 30*time.Millisecond); err != nil {
-		t.Error(err)
-	}
-	if err := f.Await(t.Context(), nobodys, 0); err != nil {
-		t.Error(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if err := f.Await(ctx, nobodys, time.Minute); !errors.Is(err, context.DeadlineExceeded) {
-		t.Error(err)
-	}
-	stop()
-	if err := f.Await(t.Context(), nobodys, 20*time.Millisecond); err != nil {
-		t.Error(err)
-	}
-	if len(f.notifier.waiting) != 0 {
-		t.Errorf("%d orders still have waiters", len(f.notifier.waiting))
-	}
+	inBubble(t, sale{}, func(t *testing.T, s *env) {
+		f, stop := s.run(nil)
+		nobodys := order.Order{ID: 404, VoucherID: 1}
+		ends := func(ctx context.Context, limit, after time.Duration, want error) {
+			t.Helper()
+			began := time.Now()
+			if err := f.Await(ctx, nobodys, limit); !errors.Is(err, want) || time.Since(began) != after {
+				t.Errorf("%v after %v, want %v after %v", err, time.Since(began), want, after)
+			}
+		}
+		ends(t.Context(), 30*time.Millisecond, 30*time.Millisecond, nil)
+		ends(t.Context(), 0, 0, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		ends(ctx, time.Minute, 20*time.Millisecond, context.DeadlineExceeded)
+		stop()
+		ends(t.Context(), 20*time.Millisecond, 20*time.Millisecond, nil)
+		if len(f.notifier.waiting) != 0 {
+			t.Errorf("%d orders still have waiters", len(f.notifier.waiting))
+		}
+	})
 }
 
 // The subscription's connection is lost. After the reconnection the order is read from the
 // database, because its announcement may have been missed.
 func TestAwaitAfterALostConnection(t *testing.T) {
-	server := testkit.NewRedis(t)
-	s := openEnv(t, clientOf(t, server.Addr()), testkit.MariaDB(t), 1, 100)
-	waiter, err := New(s.config(func(c *Config) { c.Store = &listingStore{AdmissionStore: s.db.AdmissionStore()} }))
-	s.must(err)
-	background(t, waiter)
-	a := s.accept(1, 1)[0]
-	var waiting sync.WaitGroup
-	waiting.Go(func() { mustAwait(t, waiter, a) })
-	testkit.Until(t, "the channel is subscribed", func() bool {
-		n, err := s.client.PubSubNumSub(t.Context(), newStream(s.prefix, 1, 0).finalChannel).Result()
-		return err == nil && n[newStream(s.prefix, 1, 0).finalChannel] == 1
+	inBubble(t, sale{}, func(t *testing.T, s *env) {
+		waiter := s.waiterAlone()
+		a := s.accept(1, 1)[0]
+		var waiting sync.WaitGroup
+		waiting.Go(func() { s.await(waiter, a) })
+		channel := newStream(s.prefix, 1, 0).finalChannel
+		s.until("the channel is subscribed", func() bool {
+			return s.client.PubSubNumSub(t.Context(), channel).Val()[channel] == 1
+		})
+		s.server.Stop()
+		// This is not announced.
+		_, err := s.db.AdmissionStore().Persist(t.Context(), []order.Accepted{a})
+		s.must(err)
+		s.server.Start()
+		waiting.Wait()
 	})
-	// This is not announced, as if it happened while the connection was lost.
-	_, err = s.db.AdmissionStore().Persist(t.Context(), []order.Accepted{a})
-	s.must(err)
-	s.must(s.client.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err())
-	waiting.Wait()
 }
 
 // A channel without waiters is unsubscribed after a while, and subscribed again when needed.
 func TestIdleChannelsAreUnsubscribed(t *testing.T) {
-	t.Parallel()
-	n := newNotifier(clientOf(t, miniredis.RunT(t).Addr()))
-	subscription := n.client.Subscribe(t.Context())
-	defer subscription.Close()
-	w := n.wait("c", 1)
-	n.subscribe(t.Context(), subscription)
-	n.leave(w)
-	n.unsubscribe(t.Context(), subscription)
-	if len(n.channels) != 1 {
-		t.Error("unsubscribed at once")
-	}
-	n.channels["c"].idleSince = time.Now().Add(-2 * unsubscribeAfter)
-	n.unsubscribe(t.Context(), subscription)
-	if len(n.channels) != 0 {
-		t.Error("not unsubscribed")
-	}
-	<-n.changed
-	n.wait("c", 2)
-	if <-n.changed; n.channels["c"].requested {
-		t.Error("not subscribed again")
-	}
+	inBubble(t, sale{}, func(t *testing.T, s *env) {
+		f, _ := s.run(func(c *Config) { c.Block, c.DiscoverEvery = 10*time.Second, 10*time.Second })
+		channel := newStream(s.prefix, 1, 0).finalChannel
+		subscribed := func() int64 { return s.client.PubSubNumSub(t.Context(), channel).Val()[channel] }
+		for range 2 {
+			s.await(f, s.accept(1, 1)[0])
+			time.Sleep(unsubscribeAfter - time.Second)
+			if subscribed() != 1 {
+				t.Error("unsubscribed too early")
+			}
+			time.Sleep(unsubscribeAfter + time.Second)
+			if subscribed() != 0 {
+				t.Error("not unsubscribed")
+			}
+		}
+	})
 }

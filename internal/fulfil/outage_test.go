@@ -118,12 +118,12 @@ func TestBadEntryThatLooksLikeAnOutage(t *testing.T) {
 					if persisted, rejected := m.after(30 * time.Second); persisted != 298 || len(rejected) != 0 {
 						t.Errorf("%d persisted, rejected %v", persisted, rejected)
 					}
-					m.flow(time.Second, time.Hour)
-					if persisted, rejected := m.after(10 * time.Second); persisted != 298+3600 || len(rejected) != 0 || aside.Load() != 2 {
+					m.flow(time.Second, 20*time.Minute)
+					if persisted, rejected := m.after(10 * time.Second); persisted != 298+1200 || len(rejected) != 0 || aside.Load() != 2 {
 						t.Errorf("%d persisted, rejected %v, %d in the retry queue", persisted, rejected, aside.Load())
 					}
 					m.set(func() { m.refuse = nil })
-					if persisted, _ := m.after(10 * time.Second); persisted != 300+3600 || aside.Load() != 0 {
+					if persisted, _ := m.after(10 * time.Second); persisted != 300+1200 || aside.Load() != 0 {
 						t.Errorf("%d persisted, %d in the retry queue", persisted, aside.Load())
 					}
 				})
@@ -145,7 +145,7 @@ func TestLoneEntryWaits(t *testing.T) {
 				m.work(t, func(c *Config) {
 					c.Observer.Outage = func(since time.Time, _ error) { outage.Store(&since) }
 				}, func() {
-					if persisted, rejected := m.after(time.Hour); persisted != 0 || len(rejected) != 0 {
+					if persisted, rejected := m.after(10 * time.Minute); persisted != 0 || len(rejected) != 0 {
 						t.Errorf("%d persisted, rejected %v", persisted, rejected)
 					}
 					if since := outage.Load(); since == nil || since.Sub(began) > time.Second {
@@ -274,7 +274,7 @@ func TestRejectionIsRetried(t *testing.T) {
 			return nil
 		}
 		m.work(t, nil, func() {
-			if _, rejected := m.after(time.Hour); len(rejected) != 0 {
+			if _, rejected := m.after(10 * time.Minute); len(rejected) != 0 {
 				t.Errorf("rejected %v", rejected)
 			}
 			m.set(func() { m.dbErr, m.refuse = nil, nil })
@@ -335,7 +335,7 @@ func (s slowStore) Persist(ctx context.Context, batch []order.Accepted) ([]order
 func TestAttemptsOfLiveProcessesAreNotDeadly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const processes = 16
+		const processes = 8
 		m := newFakeStreams(1)
 		stop, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
@@ -349,7 +349,7 @@ func TestAttemptsOfLiveProcessesAreNotDeadly(t *testing.T) {
 			running.Go(func() { newWorker(f, 0).run(stop, stop) })
 		}
 		most := 0
-		for began := time.Now(); time.Since(began) < 15*time.Minute; time.Sleep(100 * time.Millisecond) {
+		for began := time.Now(); time.Since(began) < 5*time.Minute; time.Sleep(100 * time.Millisecond) {
 			m.set(func() {
 				m.accept()
 				most = max(most, len(m.attempts["00001"]))

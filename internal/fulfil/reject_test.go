@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,133 +12,90 @@ import (
 
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
-	"seckill/internal/testkit"
+	"seckill/internal/simulate"
 )
 
-// add adds an entry with any fields to the stream of a voucher.
-func (s *env) add(voucherID int64, values ...any) {
+// add adds an entry with any fields to the stream of voucher 1.
+func (s *env) add(values ...any) {
 	s.t.Helper()
-	s.must(s.client.XAdd(s.t.Context(), &redis.XAddArgs{Stream: s.keys(voucherID).Orders, Values: values}).Err())
-}
-
-// replaceEntry accepts an order and replaces its entry.
-func (s *env) replaceEntry(voucherID int64, entry func(a order.Accepted) []any) order.Accepted {
-	s.t.Helper()
-	a := s.accept(voucherID, 1)[0]
-	last, err := s.client.XRevRangeN(s.t.Context(), s.keys(voucherID).Orders, "+", "-", 1).Result()
-	s.must(err)
-	s.must(s.client.XDel(s.t.Context(), s.keys(voucherID).Orders, last[0].ID).Err())
-	s.add(voucherID, entry(a)...)
-	return a
+	s.must(s.client.XAdd(s.t.Context(), &redis.XAddArgs{Stream: s.keys(1).Orders, Values: values}).Err())
 }
 
 // Malformed entries become dead letters, and their reservations are returned once. The other
 // entries are persisted.
-func TestMalformedEntries(t *testing.T) {
-	t.Parallel()
-	withServers(t, func(t *testing.T, s *env) {
-		s.accept(1, 5)
-		malformed := []order.Accepted{
-			s.replaceEntry(1, func(a order.Accepted) []any { return []any{ledger.EntryOrder, a.OrderID} }),
-			s.replaceEntry(1, func(a order.Accepted) []any { return []any{ledger.EntryUser, a.UserID, ledger.EntryOrder, "x"} }),
-			s.replaceEntry(1, func(a order.Accepted) []any {
-				return []any{ledger.EntryUser, a.UserID, ledger.EntryOrder, a.OrderID, ledger.EntryEpoch, "two"}
-			}),
-		}
-		// These have no reservation.
-		s.add(1, "garbage", "💥")
-		s.add(1, ledger.EntryUser, -1, ledger.EntryOrder, "99999999999999999999")
-		s.add(1, ledger.EntryUser, 777, ledger.EntryEpoch, 2)
-		s.add(1, ledger.EntryOrder, 777)
-		// This one is complete, without the optional fields.
-		s.replaceEntry(1, func(a order.Accepted) []any {
-			return []any{ledger.EntryUser, a.UserID, ledger.EntryOrder, a.OrderID, ledger.EntryEpoch, 2}
-		})
-		s.accept(1, 5)
-		s.run(func(c *Config) { c.BatchSize = 3 })
-		if n := s.checkFinalState(); n != len(malformed) {
-			t.Errorf("%d rejected", n)
-		}
-		for _, a := range malformed {
-			if o, err := s.db.Orders().Order(t.Context(), a.OrderID); err != nil || o.Status != order.Rejected {
-				t.Errorf("%+v, %v", o, err)
-			}
-		}
-		dead := s.deadLetters(1)
-		if len(dead) != 7 {
-			t.Errorf("%d dead letters", len(dead))
-		}
-		for _, l := range dead {
-			if l.Values[ledger.DeadReason] != string(Malformed) || l.Values[ledger.DeadFrom] == "" || l.Values["detail"] == "" {
-				t.Errorf("dead letter %+v", l)
-			}
-		}
+func malformedEntries(t *testing.T, s *env) {
+	confirmed := s.accept(1, 5)[0]
+	malformed := []order.Accepted{
+		s.replaceEntry(0, func(a order.Accepted) []any { return []any{ledger.EntryOrder, a.OrderID} }),
+		s.replaceEntry(0, func(a order.Accepted) []any { return []any{ledger.EntryUser, a.UserID, ledger.EntryOrder, "x"} }),
+		s.replaceEntry(0, func(a order.Accepted) []any {
+			return []any{ledger.EntryUser, a.UserID, ledger.EntryOrder, a.OrderID, ledger.EntryEpoch, "two"}
+		}),
+	}
+	// These have no reservation.
+	s.add("garbage", "💥")
+	s.add(ledger.EntryUser, -1, ledger.EntryOrder, "99999999999999999999")
+	s.add(ledger.EntryUser, 777, ledger.EntryEpoch, 2)
+	s.add(ledger.EntryOrder, 777)
+	// This one is complete, without the optional fields.
+	s.replaceEntry(0, func(a order.Accepted) []any {
+		return []any{ledger.EntryUser, a.UserID, ledger.EntryOrder, a.OrderID, ledger.EntryEpoch, 2}
 	})
-}
-
-// A malformed copy of an entry whose order is confirmed does not change the order.
-func TestMalformedCopyOfAConfirmedOrder(t *testing.T) {
-	t.Parallel()
-	s := newEnv(t, 1, 10)
-	a := s.accept(1, 1)[0]
-	s.run(nil)
-	s.waitUntilEmpty()
-	s.add(1, ledger.EntryUser, a.UserID)
-	s.add(1, ledger.EntryOrder, a.OrderID)
-	if n := s.checkFinalState(); n != 0 || len(s.deadLetters(1)) != 2 {
+	s.accept(1, 5)
+	s.run(func(c *Config) { c.BatchSize = 3 })
+	if n := s.checkFinalState(); n != len(malformed) {
+		t.Errorf("%d rejected", n)
+	}
+	for _, a := range malformed {
+		if o, err := s.db.Orders().Order(t.Context(), a.OrderID); err != nil || o.Status != order.Rejected {
+			t.Errorf("%+v, %v", o, err)
+		}
+	}
+	dead := s.deadLetters(1)
+	if len(dead) != 7 {
+		t.Errorf("%d dead letters", len(dead))
+	}
+	for _, l := range dead {
+		if l.Values[ledger.DeadReason] != string(Malformed) || l.Values[ledger.DeadFrom] == "" || l.Values["detail"] == "" {
+			t.Errorf("dead letter %+v", l)
+		}
+	}
+	// A malformed copy of an entry whose order is confirmed does not change the order.
+	s.add(ledger.EntryUser, confirmed.UserID)
+	s.add(ledger.EntryOrder, confirmed.OrderID)
+	if n := s.checkFinalState(); n != len(malformed) || len(s.deadLetters(1)) != 9 {
 		t.Errorf("%d rejected, dead letters %v", n, s.deadLetters(1))
 	}
 }
 
 // Orders that the database refuses are found in the middle of large batches.
-func TestRefusedOrders(t *testing.T) {
-	t.Parallel()
-	withServers(t, func(t *testing.T, s *env) {
-		s.vouchers = append(s.vouchers, 2)
-		s.open(2)
-		reasons := map[string]int{}
-		for n := range 6 {
-			s.accept(1, 7)
-			if n%2 == 0 {
-				s.accept(2, 1)
-			}
+func refusedOrders(t *testing.T, s *env) {
+	for n := range 6 {
+		s.accept(1, 7)
+		if n%2 == 0 {
+			s.accept(2, 1)
 		}
-		s.makeEpochStale(2)
-		s.run(func(c *Config) { c.BatchSize = 20 })
-		if n := s.checkFinalState(); n != 3 {
-			t.Errorf("%d rejected", n)
-		}
-		for _, l := range s.deadLetters(2) {
-			reasons[l.Values[ledger.DeadReason].(string)]++
-		}
-		if fmt.Sprint(reasons) != fmt.Sprintf("map[%s:3]", StaleEpoch) {
-			t.Errorf("reasons %v", reasons)
-		}
-	})
+	}
+	s.makeEpochStale(2)
+	s.run(func(c *Config) { c.BatchSize = 20 })
+	if n := s.checkFinalState(); n != 3 {
+		t.Errorf("%d rejected", n)
+	}
+	s.wantDeadLetters(2, StaleEpoch, StaleEpoch, StaleEpoch)
 }
 
 // Redis has accepted more orders than the database has stock for, as after an operator's
 // mistake. The stock is used up, and the other orders are rejected.
-func TestMoreAcceptedThanStock(t *testing.T) {
-	t.Parallel()
-	s := newEnv(t, 1, 10)
-	s.acceptAnyway(1, 25)
+func moreAcceptedThanStock(t *testing.T, s *env) {
+	s.acceptEach(1, 25)
 	s.run(nil)
-	s.waitUntilEmpty()
-	audit, err := s.db.Orders().Audit(t.Context(), 1)
-	s.must(err)
-	if audit != (order.Audit{InitialStock: 10, Orders: 10, DistinctUsers: 10}) {
-		t.Errorf("audit %+v", audit)
-	}
 	if n := s.checkFinalState(); n != 15 || len(s.deadLetters(1)) != 15 {
 		t.Errorf("%d rejected", n)
 	}
 }
 
 // A user has a second order, which Redis should have refused. The first one stays.
-func TestSecondOrderOfAUser(t *testing.T) {
-	t.Parallel()
-	s := newEnv(t, 1, 10)
+func secondOrderOfAUser(t *testing.T, s *env) {
 	first := s.accept(1, 1)[0]
 	second := first
 	second.OrderID = 5000
@@ -150,23 +107,16 @@ func TestSecondOrderOfAUser(t *testing.T) {
 	if err != nil || o.Status != order.Rejected {
 		t.Errorf("%+v, %v", o, err)
 	}
-	dead := s.deadLetters(1)
-	if len(dead) != 1 || dead[0].Values[ledger.DeadReason] != string(AlreadyOrdered) {
-		t.Errorf("dead letters %v", dead)
-	}
-	if left := s.client.HGet(t.Context(), s.keys(1).Meta, ledger.FieldStock).Val(); left != "9" {
-		t.Errorf("%s are left, after one confirmed of 10", left)
-	}
-	if back := s.client.HGet(t.Context(), s.keys(1).Meta, ledger.FieldReturned).Val(); back != "1" {
-		t.Errorf("returned %s times", back)
+	s.wantDeadLetters(1, AlreadyOrdered)
+	meta := s.client.HGetAll(t.Context(), s.keys(1).Meta).Val()
+	if meta[ledger.FieldStock] != "9" || meta[ledger.FieldReturned] != "1" {
+		t.Errorf("after one confirmed order of 10, and one rejected: %v", meta)
 	}
 }
 
 // The order id belongs to another order. No row can be written for it, so only the reservation
 // is returned.
-func TestIDOfAnotherOrder(t *testing.T) {
-	t.Parallel()
-	s := newEnv(t, 2, 10)
+func idOfAnotherOrder(t *testing.T, s *env) {
 	theirs := s.accept(1, 1)[0]
 	s.run(nil)
 	s.waitUntilEmpty()
@@ -174,119 +124,103 @@ func TestIDOfAnotherOrder(t *testing.T) {
 	mine.VoucherID, mine.UserID = 2, 777
 	s.must(s.admit(mine))
 	s.waitUntilEmpty()
-	delete(s.accepted, theirs.OrderID)
-	if dead := s.deadLetters(2); len(dead) != 1 || dead[0].Values[ledger.DeadReason] != string(IDTaken) {
-		t.Errorf("dead letters %v", dead)
-	}
+	s.wantDeadLetters(2, IDTaken)
 	s.accepted[theirs.OrderID] = theirs
 	s.checkFinalState()
 }
 
-// One order fails repeatedly with an unforeseen error while others are written. Only that one
-// is rejected, after a bounded number of attempts.
-func TestUnforeseenFailure(t *testing.T) {
+// One of the orders of an entry cannot be written. It alone is rejected or retried, whatever the database says about
+// it, and the others are persisted.
+func TestOneOfSeveralOrdersFails(t *testing.T) {
 	t.Parallel()
-	for _, how := range []string{"error", "panic", "a wrong answer"} {
-		t.Run(how, func(t *testing.T) {
-			s := newEnv(t, 1, 10_000)
-			poison := s.accept(1, 10)[4].OrderID
-			bad := &fakeStore{AdmissionStore: s.db.AdmissionStore()}
-			bad.persist = func(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
-				if slices.ContainsFunc(batch, func(a order.Accepted) bool { return a.OrderID == poison }) {
-					switch how {
-					case "error":
-						return nil, errors.New("never seen before")
-					case "panic":
-						panic("never seen before")
+	objects := errors.New("the database objects")
+	for name, test := range map[string]struct {
+		err      error
+		lasts    int // how many transactions fail
+		rejected []Reason
+	}{
+		"for good":                     {order.ErrStaleEpoch, 1 << 30, []Reason{StaleEpoch}},
+		"again and again":              {objects, 1 << 30, []Reason{Failed}},
+		"for a while":                  {objects, 4, nil},
+		"as if there were an outage":   {order.ErrUnavailable, 12, nil},
+		"whenever others are with it":  {objects, 1, nil},
+		"by a panic of the connection": {errPanic, 1 << 30, []Reason{Failed}},
+		"with a wrong answer":          {nil, 1 << 30, []Reason{Failed}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, sale{stock: 10_000}, func(t *testing.T, s *env) {
+				s.perEntry = 20
+				bad := s.accept(1, 20)[7].OrderID
+				failing := &fakeStore{AdmissionStore: s.db.AdmissionStore()}
+				failed := 0
+				failing.persist = func(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
+					for _, a := range batch {
+						if a.OrderID != bad || failed >= test.lasts {
+							continue
+						}
+						if failed++; errors.Is(test.err, errPanic) {
+							panic("a bug")
+						}
+						return nil, test.err
 					}
-					return nil, nil
+					return failing.AdmissionStore.Persist(ctx, batch)
 				}
-				return bad.AdmissionStore.Persist(ctx, batch)
-			}
-			s.run(func(c *Config) { c.Store, c.Workers, c.MaxFailures = bad, 1, 3 })
-			testkit.Until(t, "it is rejected", func() bool {
-				s.accept(1, 1)
-				return len(s.deadLetters(1)) > 0
+				// Others are written again and again, which proves that there is no outage.
+				s.run(func(c *Config) { c.Store, c.Workers = failing, 1 })
+				s.until("everything is decided", func() bool {
+					s.accept(1, 1)
+					o, err := s.db.Orders().Order(t.Context(), bad)
+					confirmed := err == nil && o.Status == order.Confirmed
+					return len(s.deadLetters(1)) == len(test.rejected) && confirmed == (test.rejected == nil)
+				})
+				if n := s.checkFinalState(); n != len(test.rejected) {
+					t.Errorf("%d orders are rejected, want %d", n, len(test.rejected))
+				}
+				s.wantDeadLetters(1, test.rejected...)
 			})
-			if n := s.checkFinalState(); n != 1 {
-				t.Errorf("%d rejected", n)
-			}
-			if l := s.deadLetters(1); len(l) != 1 || l[0].Values[ledger.DeadReason] != string(Failed) {
-				t.Errorf("dead letters %v", l)
-			}
 		})
 	}
 }
 
-// The database writes nothing at all, not even a rejection, and its errors are unknown. No
-// order is rejected.
-func TestEverythingFails(t *testing.T) {
-	t.Parallel()
-	s := newEnv(t, 1, 100)
-	s.accept(1, 5)
-	strange := errors.New("the table is gone")
-	broken := make(chan struct{})
-	bad := &fakeStore{AdmissionStore: s.db.AdmissionStore()}
-	asked := make(chan struct{}, 100)
-	bad.persist = func(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
-		select {
-		case <-broken:
-			return bad.AdmissionStore.Persist(ctx, batch)
-		case asked <- struct{}{}:
-		default:
-		}
-		return nil, strange
-	}
-	s.run(func(c *Config) { c.Store, c.MaxFailures = bad, 2 })
-	for range 50 {
-		<-asked
-	}
-	close(broken)
+// An entry that was delivered suspiciously often is split: the order that crashed its consumers is found among the
+// others.
+func suspiciousEntryIsSplit(t *testing.T, s *env) {
+	s.accept(1, 7)
+	s.pendingAt(newStream(s.prefix, 1, 0), "me-1", 10, 4)
+	reader := &countingSplits{streamReader: newRedisStreams(s.client)}
+	f := newFulfiller(s.config(func(c *Config) { c.Name, c.Workers = "me", 1 }).withDefaults(), reader)
+	stop := background(t, f)
 	if n := s.checkFinalState(); n != 0 {
-		t.Errorf("%d rejected", n)
+		t.Errorf("%d orders are rejected", n)
+	}
+	stop()
+	if n := reader.splits.Load(); n != 1 {
+		t.Errorf("%d entries were split", n)
 	}
 }
 
+// countingSplits counts the entries that are split.
+type countingSplits struct {
+	streamReader
+	splits atomic.Int64
+}
+
+func (r *countingSplits) split(ctx context.Context, e entry) error {
+	r.splits.Add(1)
+	return r.streamReader.split(ctx, e)
+}
+
 // An entry that crashes every process is tried alone, and then not any more.
-func TestDeadlyEntry(t *testing.T) {
-	t.Parallel()
-	s := newEnv(t, 1, 100)
+func deadlyEntry(t *testing.T, s *env) {
 	s.perEntry = 1
-	all := s.accept(1, 6)
-	deadly, in := all[2].OrderID, newRedisStreams(s.client)
+	deadly, in := s.accept(1, 6)[2].OrderID, newRedisStreams(s.client)
 	st := newStream(s.prefix, 1, 0)
-	s.must(in.ensureGroup(t.Context(), st))
-	// Five processes received all entries and crashed.
-	for n := range 5 {
-		args := &redis.XReadGroupArgs{Group: ledger.Group, Consumer: "me-1", Streams: []string{s.keys(1).Orders, "0"}, Block: -1}
-		if n == 0 {
-			args.Streams[1] = ">"
-		}
-		s.must(s.client.XReadGroup(t.Context(), args).Err())
-	}
+	s.pendingAt(st, "me-1", 10, 5) // five processes received all entries and crashed
 	entries, err := in.readPending(t.Context(), "me-1", st, "0", 10)
 	s.must(err)
 	for _, e := range entries {
 		if e.order.OrderID == deadly { // then it was tried alone, and two more processes crashed
-			for n := range int64(2) {
-				process := fmt.Sprintf("me:%d", n)
-				for range 2 { // the call is repeated, as after a lost reply
-					others, err := in.beginAttempt(t.Context(), e, process)
-					if s.must(err); int64(len(others)) != n {
-						t.Errorf("unfinished attempts of %v, want %d", others, n)
-					}
-				}
-			}
-			for range 2 { // a process that ended its attempt
-				_, err := in.beginAttempt(t.Context(), e, "well")
-				s.must(err)
-				s.must(in.endAttempt(t.Context(), e, "well"))
-				s.must(in.endAttempt(t.Context(), e, "well"))
-			}
-			// Attempts that a worker begins after the entry was deleted expire.
-			if ttl, err := s.client.TTL(t.Context(), e.keys.Tries).Result(); err != nil || ttl <= 0 || ttl > 24*time.Hour {
-				t.Errorf("the attempts expire in %v, %v", ttl, err)
-			}
+			s.crashTwo(in, e)
 		}
 	}
 	var together, written int
@@ -312,15 +246,35 @@ func TestDeadlyEntry(t *testing.T) {
 	if n := s.checkFinalState(); n != 1 || together != 1 {
 		t.Errorf("%d rejected; %d were tried together", n, together)
 	}
-	if l := s.deadLetters(1); len(l) != 1 || l[0].Values[ledger.DeadReason] != string(Deadly) {
-		t.Errorf("dead letters %v", l)
+	s.wantDeadLetters(1, Deadly)
+}
+
+// crashTwo records two attempts of processes that crashed, and those of one that ended them.
+func (s *env) crashTwo(in *redisStreams, e entry) {
+	s.t.Helper()
+	for n := range int64(2) {
+		process := fmt.Sprintf("me:%d", n)
+		for range 2 { // the call is repeated, as after a lost reply
+			others, err := in.beginAttempt(s.t.Context(), e, process)
+			if s.must(err); int64(len(others)) != n {
+				s.t.Errorf("unfinished attempts of %v, want %d", others, n)
+			}
+		}
+	}
+	for range 2 {
+		_, err := in.beginAttempt(s.t.Context(), e, "well")
+		s.must(err)
+		s.must(in.endAttempt(s.t.Context(), e, "well"))
+		s.must(in.endAttempt(s.t.Context(), e, "well"))
+	}
+	// Attempts that a worker begins after the entry was deleted expire.
+	if ttl, err := s.client.TTL(s.t.Context(), e.keys.Tries).Result(); err != nil || ttl <= 0 || ttl > 24*time.Hour {
+		s.t.Errorf("the attempts expire in %v, %v", ttl, err)
 	}
 }
 
 // Another process confirms the order before it can be rejected.
-func TestRejectionComesTooLate(t *testing.T) {
-	t.Parallel()
-	s := newEnv(t, 1, 100)
+func rejectionComesTooLate(t *testing.T, s *env) {
 	a := s.accept(1, 1)[0]
 	bad := &fakeStore{AdmissionStore: s.db.AdmissionStore(), persist: func(context.Context, []order.Accepted) ([]order.Status, error) {
 		return nil, order.ErrStaleEpoch
@@ -332,9 +286,7 @@ func TestRejectionComesTooLate(t *testing.T) {
 		return bad.AdmissionStore.Reject(ctx, a)
 	}
 	f, _ := s.run(func(c *Config) { c.Store = bad })
-	if err := f.Await(t.Context(), order.Order{ID: a.OrderID, VoucherID: 1}, 5*time.Second); err != nil {
-		t.Error(err)
-	}
+	s.await(f, a)
 	if n := s.checkFinalState(); n != 0 || len(s.deadLetters(1)) != 0 {
 		t.Errorf("%d rejected, dead letters %v", n, s.deadLetters(1))
 	}
@@ -343,8 +295,8 @@ func TestRejectionComesTooLate(t *testing.T) {
 // While Redis is being rebuilt the reservation is not returned.
 func TestDeadLetterDuringARebuild(t *testing.T) {
 	t.Parallel()
-	client := clientOf(t, testkit.Redis(t).Addr())
-	in, st := newRedisStreams(client), newStream(testkit.KeyPrefix(t), 1, 0)
+	client := simulate.NewRedis(t).Client(t)
+	in, st := newRedisStreams(client), newStream("", 1, 0)
 	client.HSet(t.Context(), st.keys.Meta, ledger.FieldEpoch, 3)
 	if err := in.ensureGroup(t.Context(), st); err != nil {
 		t.Fatal(err)

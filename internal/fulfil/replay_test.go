@@ -192,12 +192,12 @@ func TestLongReplayHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var cut atomic.Bool
-		m := slowPages{cutStreams{newTwoStreams(5000, 0), cut.Load}, &atomic.Int64{}}
+		m := slowPages{cutStreams{newTwoStreams(2500, 0), cut.Load}, &atomic.Int64{}}
 		for _, h := range m.entries {
 			h.consumer = "w-1"
 		}
 		defer m.run(t, m, firstFails{fakeAdmissionStore{m.fakeStreams}, m.second, errRefused}, m.stream, m.second.stream)()
-		time.Sleep(10 * time.Minute) // all are in the retry queue
+		time.Sleep(3 * time.Minute) // all are in the retry queue
 		before := m.pages.Load()
 		cut.Store(true)
 		time.Sleep(time.Second)
@@ -208,7 +208,7 @@ func TestLongReplayHoldsUpNoOther(t *testing.T) {
 				t.Errorf("%d of %d orders of the other voucher are written after %d pages", written, n+1, m.pages.Load()-before)
 			}
 		}
-		if n := m.pages.Load() - before; n < 20 {
+		if n := m.pages.Load() - before; n < 10 {
 			t.Errorf("the replay had only %d pages", n)
 		}
 	})

@@ -20,7 +20,7 @@ func TestRetriesOfOneStreamHoldUpNoOther(t *testing.T) {
 	for name, why := range map[string]error{"refused": errRefused, "misfit": errors.New("the row does not fit"), "unavailable": order.ErrUnavailable} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				const failing, well = 5000, 20
+				const failing, well = 2000, 20
 				m := newFakeStreams(failing + well)
 				m.refuse = func(a order.Accepted) error {
 					if a.OrderID > well {

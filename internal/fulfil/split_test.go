@@ -11,184 +11,81 @@ import (
 
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
-	"seckill/internal/testkit"
-	"seckill/internal/voucher"
 )
 
-// splitEnv has one voucher whose stock is split into several buckets.
-type splitEnv struct {
-	*env
-	buckets int
-	part    int64 // of the stock, in each bucket
-	seqs    []int64
-	all     []order.Accepted
-}
-
-func openSplitEnv(t *testing.T, client redis.UniversalClient, buckets int, part int64) *splitEnv {
-	t.Helper()
-	s := &splitEnv{env: openEnv(t, client, testkit.MariaDB(t), 0, int64(buckets)*part), buckets: buckets, part: part, seqs: make([]int64, buckets)}
-	v := &voucher.Voucher{
-		ID: 1, Title: "a voucher", Stock: s.stock, InitialStock: s.stock,
-		BeginAt: time.Now(), EndAt: time.Now().Add(time.Hour), Policy: voucher.DefaultPolicy(), CreatedAt: time.Now(),
-	}
-	v.Policy.Flow, v.Policy.Buckets = voucher.FlowAdmission, buckets
-	s.must(s.db.Vouchers().CreateVoucher(t.Context(), v))
-	opened, err := s.db.AdmissionStore().Open(t.Context(), 1, 1)
-	s.must(err)
-	for b := range buckets {
-		s.must(client.HSet(t.Context(), s.keys(b).Meta, ledger.FieldEpoch, opened.Epoch, ledger.FieldSeq, 0, ledger.FieldStock, part, ledger.FieldReturned, 0).Err())
-	}
-	return s
-}
-
-func (s *splitEnv) keys(bucket int) ledger.Keys { return ledger.KeysOf(s.prefix, 1, bucket) }
-
-// accept accepts orders of n new users, as the gate does.
-func (s *splitEnv) accept(n int) {
-	s.t.Helper()
-	for range n {
-		a := accept(1, s.ids.Add(1))
-		a.Bucket = ledger.BucketOf(a.UserID, s.buckets)
-		s.seqs[a.Bucket]++
-		a.Seq = s.seqs[a.Bucket]
-		s.must(s.admit(a))
-		s.all = append(s.all, a)
-	}
-}
-
 // inFlight returns the number of entries in the streams and of the pending ones.
-func (s *splitEnv) inFlight() (entries, held int64) {
+func (s *env) inFlight() (entries, held int64) {
 	s.t.Helper()
-	for b := range s.buckets {
-		entries += s.client.XLen(context.Background(), s.keys(b).Orders).Val()
-		pending, err := s.client.XPending(context.Background(), s.keys(b).Orders, ledger.Group).Result()
-		if err == nil { // otherwise there is no group yet
-			held += pending.Count
-		}
-	}
-	return entries, held
-}
-
-// checkFinalState waits until the streams are empty. Then each order must be confirmed, except
-// the rejected ones, and each bucket must have its own stock, users and sequence number.
-func (s *splitEnv) checkFinalState(rejected ...order.Accepted) {
-	s.t.Helper()
-	testkit.Until(s.t, "the streams are empty", func() bool { entries, held := s.inFlight(); return entries+held == 0 })
-	want := map[int64]order.Status{}
-	for _, a := range s.all {
-		want[a.OrderID] = order.Confirmed
-	}
-	for _, a := range rejected {
-		want[a.OrderID] = order.Rejected
-	}
-	users, seqs, confirmed := make([]map[string]string, s.buckets), make([]int64, s.buckets), int64(0)
-	for b := range users {
-		users[b] = map[string]string{}
-	}
-	for _, a := range s.all {
-		o, err := s.db.Orders().Order(s.t.Context(), a.OrderID)
-		if err != nil || o.Status != want[a.OrderID] {
-			s.t.Errorf("order %+v is %s, %v", a, o.Status, err)
-		}
-		if want[a.OrderID] == order.Confirmed {
-			users[a.Bucket][text(a.UserID)] = ledger.Reserved(a.OrderID, a.Key)
-			seqs[a.Bucket] = max(seqs[a.Bucket], a.Seq)
-			confirmed++
-		}
-	}
-	for b := range s.buckets {
-		got, err := s.client.HGetAll(s.t.Context(), s.keys(b).Users).Result()
-		if err != nil || fmt.Sprint(got) != fmt.Sprint(users[b]) {
-			s.t.Errorf("bucket %d: users %v, %v; confirmed %v", b, got, err, users[b])
-		}
-		if left, err := s.client.HGet(s.t.Context(), s.keys(b).Meta, ledger.FieldStock).Int64(); err != nil || left != s.part-int64(len(users[b])) {
-			s.t.Errorf("bucket %d: %d left, %v; %d confirmed of %d", b, left, err, len(users[b]), s.part)
-		}
-		testkit.Until(s.t, "all attempts are deleted", func() bool {
-			return s.client.Exists(s.t.Context(), newStream(s.prefix, 1, b).keys.Tries).Val() == 0
-		})
-	}
-	standing, err := s.db.AdmissionStore().EpochState(s.t.Context(), 1)
-	if err != nil || standing.Stock != s.stock-confirmed || fmt.Sprint(standing.Seq) != fmt.Sprint(seqs) {
-		s.t.Errorf("the database has %+v, %v; want stock %d, seq %v", standing, err, s.stock-confirmed, seqs)
-	}
-}
-
-// withSplitVoucher runs fn with a voucher in five buckets, in a single Redis and in a cluster.
-func withSplitVoucher(t *testing.T, fn func(t *testing.T, s *splitEnv)) {
-	t.Run("single", func(t *testing.T) { fn(t, openSplitEnv(t, clientOf(t, testkit.Redis(t).Addr()), 5, 100)) })
-	t.Run("cluster", func(t *testing.T) {
-		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: testkit.RedisCluster(t), MaxRedirects: 3})
-		t.Cleanup(func() { _ = client.Close() })
-		fn(t, openSplitEnv(t, client, 5, 100))
-	})
-}
-
-func TestSplitVoucher(t *testing.T) {
-	t.Parallel()
-	withSplitVoucher(t, func(t *testing.T, s *splitEnv) {
-		s.accept(60)
-		f, _ := s.run(nil)
-		s.run(nil)
-		s.accept(60)
-		for _, a := range s.all[100:] {
-			if err := f.Await(t.Context(), order.Order{ID: a.OrderID, VoucherID: 1}, 10*time.Second); err != nil {
-				t.Error(err)
-			}
-			if o, err := s.db.Orders().Order(t.Context(), a.OrderID); err != nil || o.Status != order.Confirmed {
-				t.Errorf("after Await the order is %s, %v", o.Status, err)
+	for _, id := range s.vouchers {
+		for b := range s.buckets {
+			pending, err := s.client.XPending(context.Background(), s.keysOf(id, b).Orders, ledger.Group).Result()
+			if err == nil { // otherwise there is no group yet
+				held += pending.Count
 			}
 		}
-		s.checkFinalState()
-	})
+	}
+	return s.left(), held
+}
+
+func splitVoucher(t *testing.T, s *env) {
+	s.acceptEach(1, 100)
+	f, _ := s.run(nil)
+	s.run(nil)
+	for _, a := range s.acceptEach(1, 20) {
+		s.await(f, a)
+		if o, err := s.db.Orders().Order(t.Context(), a.OrderID); err != nil || o.Status != order.Confirmed {
+			t.Errorf("after Await the order is %s, %v", o.Status, err)
+		}
+	}
+	if n := s.checkFinalState(); n != 0 {
+		t.Errorf("%d rejected", n)
+	}
 }
 
 // A rejected order becomes a dead letter in its own bucket, and its reservation is returned
 // there. The other buckets are not affected.
-func TestSplitVoucherRejects(t *testing.T) {
-	t.Parallel()
-	withSplitVoucher(t, func(t *testing.T, s *splitEnv) {
-		s.accept(50)
-		refused := s.all[7]
-		bad := &fakeStore{AdmissionStore: s.db.AdmissionStore()}
-		bad.persist = func(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
-			for _, a := range batch {
-				if a.OrderID == refused.OrderID {
-					return nil, fmt.Errorf("%w: injected by the test", order.ErrStaleEpoch)
-				}
-			}
-			return bad.AdmissionStore.Persist(ctx, batch)
-		}
-		// An entry of another bucket is malformed, and one of a third bucket has only its user.
-		malformed := s.replaceEntry(refused.Bucket, func(a order.Accepted) []any { return []any{ledger.EntryOrder, a.OrderID} })
-		nameless := s.replaceEntry((refused.Bucket+1)%s.buckets, func(a order.Accepted) []any { return []any{ledger.EntryUser, a.UserID} })
-		s.run(func(c *Config) { c.Store, c.Workers = bad, 1 })
-		s.checkFinalState(refused, malformed, nameless)
-		reasons := map[int][]string{}
-		for b := range s.buckets {
-			for _, l := range s.client.XRange(t.Context(), s.keys(b).Dead, "-", "+").Val() {
-				reasons[b] = append(reasons[b], fmt.Sprint(l.Values[ledger.DeadReason]))
-			}
-			if back := s.client.HGet(t.Context(), s.keys(b).Meta, ledger.FieldReturned).Val(); back != fmt.Sprint(len(reasons[b])) {
-				t.Errorf("bucket %d: %s returned, dead letters %v", b, back, reasons[b])
+func splitVoucherRejects(t *testing.T, s *env) {
+	refused := s.acceptEach(1, 50)[7]
+	bad := &fakeStore{AdmissionStore: s.db.AdmissionStore()}
+	bad.persist = func(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
+		for _, a := range batch {
+			if a.OrderID == refused.OrderID {
+				return nil, fmt.Errorf("%w: injected by the test", order.ErrStaleEpoch)
 			}
 		}
-		if len(reasons[refused.Bucket]) != 1 || reasons[refused.Bucket][0] != string(StaleEpoch) ||
-			len(reasons[malformed.Bucket]) != 1 || len(reasons[nameless.Bucket]) != 1 || len(reasons) != 3 {
-			t.Errorf("%v", reasons)
+		return bad.AdmissionStore.Persist(ctx, batch)
+	}
+	// An entry of another bucket is malformed, and one of a third bucket has only its user.
+	next := func(b int) int { return (b + 1) % s.buckets }
+	malformed := s.replaceEntry(next(refused.Bucket), func(a order.Accepted) []any { return []any{ledger.EntryOrder, a.OrderID} })
+	nameless := s.replaceEntry(next(malformed.Bucket), func(a order.Accepted) []any { return []any{ledger.EntryUser, a.UserID} })
+	s.run(func(c *Config) { c.Store, c.Workers = bad, 1 })
+	if n := s.checkFinalState(); n != 3 {
+		t.Errorf("%d rejected", n)
+	}
+	reasons := map[int]string{}
+	for b := range s.buckets {
+		dead := s.client.XRange(t.Context(), s.keysOf(1, b).Dead, "-", "+").Val()
+		for _, l := range dead {
+			reasons[b] += fmt.Sprint(l.Values[ledger.DeadReason])
 		}
-	})
+		if back := s.client.HGet(t.Context(), s.keysOf(1, b).Meta, ledger.FieldReturned).Val(); back != fmt.Sprint(len(dead)) {
+			t.Errorf("bucket %d: %s returned, dead letters %v", b, back, dead)
+		}
+	}
+	if want := map[int]string{refused.Bucket: string(StaleEpoch), malformed.Bucket: string(Malformed), nameless.Bucket: string(Malformed)}; fmt.Sprint(reasons) != fmt.Sprint(want) {
+		t.Errorf("%v, want %v", reasons, want)
+	}
 }
 
-// replaceEntry accepts an order in the bucket after other, the last of its stream, and replaces
-// its entry.
-func (s *splitEnv) replaceEntry(other int, entry func(a order.Accepted) []any) order.Accepted {
+// replaceEntry accepts an order in a bucket of voucher 1, the last of its stream, and replaces its entry.
+func (s *env) replaceEntry(bucket int, entry func(a order.Accepted) []any) order.Accepted {
 	s.t.Helper()
-	for s.accept(1); s.all[len(s.all)-1].Bucket != (other+1)%s.buckets; {
-		s.accept(1)
+	a := s.acceptEach(1, 1)[0]
+	for a.Bucket != bucket {
+		a = s.acceptEach(1, 1)[0]
 	}
-	a := s.all[len(s.all)-1]
-	orders := s.keys(a.Bucket).Orders
+	orders := s.keysOf(1, bucket).Orders
 	last, err := s.client.XRevRangeN(s.t.Context(), orders, "+", "-", 1).Result()
 	s.must(err)
 	s.must(s.client.XDel(s.t.Context(), orders, last[0].ID).Err())
@@ -197,36 +94,30 @@ func (s *splitEnv) replaceEntry(other int, entry func(a order.Accepted) []any) o
 }
 
 // A consumer dies with pending entries of all buckets.
-func TestSplitVoucherIsClaimed(t *testing.T) {
-	t.Parallel()
-	withSplitVoucher(t, func(t *testing.T, s *splitEnv) {
-		s.accept(50)
-		in := newRedisStreams(s.client)
-		for _, st := range streamsOf(s.prefix, order.AdmissionVoucher{VoucherID: 1, Buckets: s.buckets}) {
-			s.must(in.ensureGroup(t.Context(), st))
-			_, err := in.readNew(t.Context(), "dead-1", []*stream{st}, 100, time.Second)
-			s.must(err)
-		}
-		if _, held := s.inFlight(); held != 50 {
-			t.Fatalf("%d pending", held)
-		}
-		s.run(func(c *Config) { c.ClaimIdle = 100 * time.Millisecond })
-		s.checkFinalState()
-	})
+func splitVoucherIsClaimed(t *testing.T, s *env) {
+	s.acceptEach(1, 50)
+	for _, st := range streamsOf(s.prefix, order.AdmissionVoucher{VoucherID: 1, Buckets: s.buckets}) {
+		s.pendingAt(st, "dead-1", 100, 1)
+	}
+	if _, held := s.inFlight(); held != 50 {
+		t.Fatalf("%d pending", held)
+	}
+	s.run(func(c *Config) { c.ClaimIdle = 100 * time.Millisecond })
+	if n := s.checkFinalState(); n != 0 {
+		t.Errorf("%d rejected", n)
+	}
 }
 
 // A worker takes one batch from all buckets of a voucher together, not one from each: pending
 // entries are withheld from other workers.
-func TestBatchOfManyStreams(t *testing.T) {
-	t.Parallel()
-	const size = 40
-	s := openSplitEnv(t, clientOf(t, testkit.Redis(t).Addr()), 8, 200)
-	s.accept(1000)
+func batchOfManyStreams(t *testing.T, s *env) {
+	const orders, size = 1000, 40
+	s.acceptEach(1, orders)
 	most, batches := int64(0), 0
 	counting := &fakeStore{AdmissionStore: s.db.AdmissionStore()}
 	counting.persist = func(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
 		// The first read takes as much of each stream as if it were the only one.
-		if entries, held := s.inFlight(); entries <= 1000-8*size && entries > 100 {
+		if entries, held := s.inFlight(); entries <= orders-8*size && entries > 100 {
 			most = max(most, held)
 			batches++
 		}
@@ -241,13 +132,11 @@ func TestBatchOfManyStreams(t *testing.T) {
 
 // A restarted Redis does not know the scripts, and a broken stream does not affect the
 // acknowledgement of the others.
-func TestAcknowledgeInSeveralStreams(t *testing.T) {
-	t.Parallel()
-	s := openSplitEnv(t, clientOf(t, testkit.NewRedis(t).Addr()), 3, 100)
-	s.accept(30)
+func acknowledgeInSeveralStreams(t *testing.T, s *env) {
+	s.acceptEach(1, 30)
 	in := newRedisStreams(s.client)
 	var parts [][]entry
-	for b, st := range streamsOf(s.prefix, order.AdmissionVoucher{VoucherID: 1, Buckets: 3}) {
+	for b, st := range streamsOf(s.prefix, order.AdmissionVoucher{VoucherID: 1, Buckets: s.buckets}) {
 		s.must(in.ensureGroup(t.Context(), st))
 		part, err := in.readNew(t.Context(), "me-1", []*stream{st}, 100, time.Second)
 		s.must(err)
@@ -256,12 +145,13 @@ func TestAcknowledgeInSeveralStreams(t *testing.T) {
 			s.must(s.client.Set(t.Context(), st.keys.Orders, "no stream", 0).Err())
 		}
 	}
+	s.must(s.client.ScriptFlush(t.Context()).Err())
 	errs := in.acknowledge(t.Context(), parts)
 	if errs[0] != nil || errs[1] == nil || !strings.Contains(errs[1].Error(), "acknowledge") || errs[2] != nil {
 		t.Errorf("%v", errs)
 	}
 	for _, b := range []int{0, 2} {
-		if n := s.client.XLen(t.Context(), s.keys(b).Orders).Val(); n != 0 {
+		if n := s.client.XLen(t.Context(), s.keysOf(1, b).Orders).Val(); n != 0 {
 			t.Errorf("%d left in bucket %d", n, b)
 		}
 	}

@@ -12,11 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
-	"seckill/internal/testkit"
 )
 
 // uncountedStreams is a Redis that delivers pending entries and then dies: how often they were delivered, and whether
@@ -51,36 +47,46 @@ func TestEntriesReadWithAnErrorAreNotWritten(t *testing.T) {
 
 // Redis delivers pending entries, but does not tell how often it did before.
 func TestDeliveriesThatAreDenied(t *testing.T) {
-	t.Parallel()
-	server := testkit.NewRedis(t)
-	admin := server.Client(t)
-	st, ids := pendingAt(t, admin, "me", "dead")
-	if err := admin.Do(t.Context(), "acl", "setuser", "limited", "on", "nopass", "~*", "&*", "+@all", "-xpending").Err(); err != nil {
-		t.Fatal(err)
-	}
-	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "limited", Password: "any", MaxRetries: -1, ContextTimeoutEnabled: true})
-	t.Cleanup(func() { _ = client.Close() })
-	r := newRedisStreams(client)
-	for name, read := range map[string]func() ([]entry, error){
-		"read": func() ([]entry, error) { return r.readPending(t.Context(), "me", st, "0", 10) },
-		"claim idle ones": func() ([]entry, error) {
-			entries, _, err := r.claimIdle(t.Context(), "me", st, 0, claimStart, 10)
-			return entries, err
-		},
-		"claim from a dead process": func() ([]entry, error) { return r.claimFrom(t.Context(), "me", "dead", st, 0, 10) },
-	} {
-		if entries, err := read(); err == nil || len(entries) != 0 {
-			t.Errorf("%s: %d of %d entries, %v", name, len(entries), len(ids), err)
+	inBubble(t, sale{}, func(t *testing.T, s *env) {
+		s.accept(1, 3)
+		st := newStream(s.prefix, 1, 0)
+		s.pendingAt(st, "me", 10, 1)
+		s.accept(1, 3)
+		s.pendingAt(st, "dead", 10, 1)
+		s.server.Refuse(func(command string, _ ...string) string {
+			if command == "XPENDING" {
+				return "NOPERM this user has no permissions"
+			}
+			return ""
+		})
+		r := newRedisStreams(s.client)
+		for name, read := range map[string]func() ([]entry, error){
+			"read": func() ([]entry, error) { return r.readPending(t.Context(), "me", st, "0", 10) },
+			"claim idle ones": func() ([]entry, error) {
+				entries, _, err := r.claimIdle(t.Context(), "me", st, 0, claimStart, 10)
+				return entries, err
+			},
+			"claim from a dead process": func() ([]entry, error) { return r.claimFrom(t.Context(), "me", "dead", st, 0, 10) },
+		} {
+			if entries, err := read(); err == nil || len(entries) != 0 {
+				t.Errorf("%s: %d entries, %v", name, len(entries), err)
+			}
 		}
-	}
+	})
 }
 
 // The consumer has more entries between those that it claims. All that it claims were delivered before.
-func TestDeliveriesOfClaimedEntries(t *testing.T) {
-	t.Parallel()
-	client := testkit.Redis(t).Client(t)
-	st, ids := pendingAt(t, client, "dead", "me", "me", "me", "dead")
-	entries, err := newRedisStreams(client).claimFrom(t.Context(), "me", "dead", st, 0, 10)
+func deliveriesOfClaimedEntries(t *testing.T, s *env) {
+	st := newStream(s.prefix, 1, 0)
+	var ids []string
+	for _, consumer := range []string{"dead", "me", "me", "me", "dead"} {
+		s.acceptEach(1, 1)
+		s.pendingAt(st, consumer, 10, 1)
+		last, err := s.client.XRevRangeN(t.Context(), st.keys.Orders, "+", "-", 1).Result()
+		s.must(err)
+		ids = append(ids, last[0].ID)
+	}
+	entries, err := newRedisStreams(s.client).claimFrom(t.Context(), "me", "dead", st, 0, 10)
 	if err != nil || len(entries) != 2 || entries[0].id != ids[0] || entries[1].id != ids[4] {
 		t.Fatalf("claimed %v, %v", entries, err)
 	}
@@ -89,29 +95,6 @@ func TestDeliveriesOfClaimedEntries(t *testing.T) {
 			t.Errorf("entry %s was delivered %d times, want 2", e.id, e.deliveries)
 		}
 	}
-}
-
-// pendingAt returns a stream with entries that are pending at some consumers, and their ids.
-func pendingAt(t *testing.T, client *redis.Client, consumers ...string) (st *stream, ids []string) {
-	t.Helper()
-	st = newStream(testkit.KeyPrefix(t), 1, 0)
-	client.HSet(t.Context(), st.keys.Meta, ledger.FieldEpoch, 1)
-	if err := newRedisStreams(client).ensureGroup(t.Context(), st); err != nil {
-		t.Fatal(err)
-	}
-	for n, consumer := range consumers {
-		id, err := client.XAdd(t.Context(), &redis.XAddArgs{Stream: st.keys.Orders, Values: []any{"n", n}}).Result()
-		if err == nil {
-			err = client.XReadGroup(t.Context(), &redis.XReadGroupArgs{
-				Group: ledger.Group, Consumer: consumer, Streams: []string{st.keys.Orders, ">"}, Block: -1,
-			}).Err()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		ids = append(ids, id)
-	}
-	return st, ids
 }
 
 // mortalStreams are the streams as seen by a process that can be killed.
@@ -158,9 +141,9 @@ func TestProcessesThatAreKilledTogether(t *testing.T) {
 			}
 			return kill
 		}
-		kill := start("first", 16, func(s fakeAdmissionStore) order.AdmissionStore { return slowStore{s, 15 * time.Second} })
+		kill := start("first", 8, func(s fakeAdmissionStore) order.AdmissionStore { return slowStore{s, 15 * time.Second} })
 		attempts := 0
-		for began := time.Now(); attempts == 0 || attempts < 6 && time.Since(began) < 15*time.Minute; time.Sleep(100 * time.Millisecond) {
+		for began := time.Now(); attempts == 0 || attempts < 5 && time.Since(began) < 5*time.Minute; time.Sleep(100 * time.Millisecond) {
 			m.set(func() {
 				m.accept()
 				attempts = len(m.attempts["00001"])
