@@ -5,11 +5,9 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
-	"sync/atomic"
 	"testing"
 
 	"seckill/internal/order"
-	"seckill/internal/testkit"
 	"seckill/internal/voucher"
 )
 
@@ -72,7 +70,6 @@ func allStates(t *testing.T, got []order.Status, err error, n int, want order.St
 }
 
 func TestPersistIsIdempotent(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		openVoucher(t, d, 1, 100)
 		openVoucher(t, d, 2, 100)
@@ -103,7 +100,6 @@ func TestPersistIsIdempotent(t *testing.T) {
 }
 
 func TestPersistTheLargestBatch(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		openVoucher(t, d, 1, MaxBatch)
 		states, err := d.AdmissionStore().Persist(t.Context(), acceptedRange(1, MaxBatch+1, 1))
@@ -114,7 +110,6 @@ func TestPersistTheLargestBatch(t *testing.T) {
 
 // One entry that cannot be persisted fails the whole batch, with the reason.
 func TestPersistAllOrNothing(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		openVoucher(t, d, 1, 4)
 		createVoucher(t, d, 3, 10) // sold under a lock
@@ -155,7 +150,6 @@ func TestPersistAllOrNothing(t *testing.T) {
 // Several consumers persist the same entries, in different batches and a different order. They belong to
 // three vouchers, one with one bucket and two with several.
 func TestConcurrentPersist(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		const orders, consumers = 240, 8
 		var all []order.Accepted
@@ -205,7 +199,6 @@ func TestConcurrentPersist(t *testing.T) {
 
 // More orders than stock, in batches of five at the same moment.
 func TestPersistNeverOversells(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		openVoucher(t, d, 1, 12)
 		outcomes := countErrs(t, runAtOnce(6, func(i int) error {
@@ -219,47 +212,7 @@ func TestPersistNeverOversells(t *testing.T) {
 	})
 }
 
-// The connection breaks at any byte, and the batch is repeated until it is reported as persisted. It is
-// stored exactly once.
-func TestPersistWhoseReplyWasLost(t *testing.T) {
-	t.Parallel()
-	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
-		w := newByteLimit()
-		c := databaseConfig(where)
-		c.MySQL, c.MaxWriters, c.MaxReaders = dialThrough(t, c.MySQL, w.wrap), 1, 1
-		d := openMigrated(t, c)
-		openSplitVoucher(t, d, 1, 10_000, 2)
-		cuts, first := 0, int64(1)
-		for _, budget := range []*atomic.Int64{&w.up, &w.down} {
-			for bytes := int64(0); bytes < 1200; bytes += 17 {
-				batch := acceptedRange(first, first+3, 1)
-				batch[1].Bucket = 1
-				first += 3
-				budget.Store(bytes)
-				_, err := d.AdmissionStore().Persist(t.Context(), batch)
-				budget.Store(unlimited)
-				if err != nil {
-					wantErr(t, err, order.ErrUnavailable)
-					cuts++
-				}
-				states, err := d.AdmissionStore().Persist(t.Context(), batch)
-				for errors.Is(err, order.ErrUnavailable) { // a connection that was broken before
-					states, err = d.AdmissionStore().Persist(t.Context(), batch)
-				}
-				allStates(t, states, err, 3, order.Confirmed)
-			}
-		}
-		if cuts < 20 {
-			t.Errorf("only %d cuts", cuts)
-		}
-		wantEpochState(t, d, 1, order.EpochState{Epoch: 2, Seq: []int64{first - 1, first - 2}, Stock: 10_001 - first})
-		wantAudit(t, d, order.Audit{InitialStock: 10_000, Stock: 10_001 - first, Orders: first - 1, DistinctUsers: first - 1})
-		wantNoOpenTransaction(t, d)
-	})
-}
-
 func TestRejectIsDecidedOnce(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		openVoucher(t, d, 1, 10)
 		state, err := d.AdmissionStore().Reject(t.Context(), accepted(1, 1, 41))
@@ -288,7 +241,6 @@ func TestRejectIsDecidedOnce(t *testing.T) {
 // Persist and Reject of the same order at the same moment: one of them wins, and all calls return the same
 // state.
 func TestConcurrentRejectAndPersist(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		const rounds = 30
 		openVoucher(t, d, 1, rounds)
@@ -321,7 +273,6 @@ func TestConcurrentRejectAndPersist(t *testing.T) {
 }
 
 func TestLiveOrdersAreListedByUser(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		openVoucher(t, d, 1, 10)
 		openVoucher(t, d, 2, 10)
@@ -355,7 +306,6 @@ func TestLiveOrdersAreListedByUser(t *testing.T) {
 
 // An order is found under its key as long as it is live, and under no other.
 func TestOrderUnderKey(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		openVoucher(t, d, 1, 10)
 		openVoucher(t, d, 2, 10)

@@ -1,19 +1,14 @@
 package database
 
 import (
-	"math/rand/v2"
-	"net"
 	"reflect"
-	"sync/atomic"
 	"testing"
 
 	"seckill/internal/order"
-	"seckill/internal/testkit"
 	"seckill/internal/voucher"
 )
 
 func TestEachBucketHasASequenceNumber(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		store := d.AdmissionStore()
 		openSplitVoucher(t, d, 1, 100, 4)
@@ -60,7 +55,6 @@ func TestEachBucketHasASequenceNumber(t *testing.T) {
 }
 
 func TestBucketsAreListedWithTheVouchers(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		for id, buckets := range map[int64]int{1: 0, 2: 1, 3: 2, 4: 64} {
 			openSplitVoucher(t, d, id, 100, buckets)
@@ -77,7 +71,6 @@ func TestBucketsAreListedWithTheVouchers(t *testing.T) {
 
 // A voucher and its buckets are created together or not at all.
 func TestSplitVoucherIsCreatedWhole(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		v := newVoucher(1, 10)
 		v.Policy.Flow, v.Policy.Buckets = voucher.FlowAdmission, 3
@@ -100,75 +93,4 @@ func TestSplitVoucherIsCreatedWhole(t *testing.T) {
 		wantEpochState(t, d, 1, order.EpochState{Epoch: 1, Seq: make([]int64, 3), Stock: 10})
 		wantNoOpenTransaction(t, d)
 	})
-}
-
-// Concurrent batches that share vouchers and buckets wait for each other without a deadlock.
-func TestBatchesLockInTheSameOrder(t *testing.T) {
-	t.Parallel()
-	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
-		const vouchers, buckets, consumers, batches, size = 3, 4, 6, 25, 24
-		c := databaseConfig(where)
-		c.MaxAttempts = 1 // a deadlock is an error
-		d := openMigrated(t, c)
-		for v := int64(1); v <= vouchers; v++ {
-			openSplitVoucher(t, d, v, consumers*batches*size, buckets)
-		}
-		for _, err := range runAtOnce(consumers, func(i int) error {
-			for n := range batches {
-				first := int64(1 + (n*consumers+i)*size)
-				batch := acceptedRange(first, first+size, 1)
-				for j := range batch {
-					batch[j].VoucherID = 1 + rand.Int64N(vouchers)
-					batch[j].Bucket = rand.IntN(buckets)
-				}
-				if _, err := d.AdmissionStore().Persist(t.Context(), batch); err != nil {
-					return err
-				}
-			}
-			return nil
-		}) {
-			wantErr(t, err)
-		}
-		wantNoOpenTransaction(t, d)
-	})
-}
-
-// Query, write, commit: three round trips for any number of orders and buckets.
-func TestPersistTakesThreeRoundTrips(t *testing.T) {
-	t.Parallel()
-	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
-		var trips atomic.Int64
-		c := databaseConfig(where)
-		c.MySQL = dialThrough(t, c.MySQL, func(conn net.Conn) net.Conn { return &countingConn{conn, &trips} })
-		d := openMigrated(t, c)
-		for buckets := int64(1); buckets <= 3; buckets++ {
-			openSplitVoucher(t, d, buckets, 100, int(buckets))
-			persist := func(first int64) {
-				batch := acceptedRange(1000*buckets+first, 1000*buckets+first+30, buckets)
-				for i := range batch {
-					batch[i].Bucket = i % int(buckets)
-				}
-				_, err := d.AdmissionStore().Persist(t.Context(), batch)
-				wantErr(t, err)
-			}
-			persist(0) // connects
-			trips.Store(0)
-			persist(30)
-			if n := trips.Load(); n != 3 {
-				t.Errorf("%d round trips with %d buckets, want 3", n, buckets)
-			}
-		}
-	})
-}
-
-// countingConn counts writes: the driver sends a command in one write and waits for its answer before the
-// next one.
-type countingConn struct {
-	net.Conn
-	sent *atomic.Int64
-}
-
-func (c *countingConn) Write(b []byte) (int, error) {
-	c.sent.Add(1)
-	return c.Conn.Write(b)
 }

@@ -3,7 +3,6 @@ package database
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,93 +12,6 @@ import (
 	"seckill/internal/order"
 	"seckill/internal/testkit"
 )
-
-// rowLockingEngines runs fn over the engines that lock rows.
-func rowLockingEngines(t *testing.T, fn func(t *testing.T, where testkit.Database)) {
-	t.Helper()
-	t.Run("mariadb", func(t *testing.T) { fn(t, testkit.MariaDB(t)) })
-	t.Run("mysql", func(t *testing.T) { fn(t, testkit.MySQL(t)) })
-}
-
-// Two transactions lock the same two rows in opposite order. Each holds its first row before either asks
-// for its second one, so one of them must fail and be repeated.
-func TestDeadlockIsRepeated(t *testing.T) {
-	t.Parallel()
-	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
-		d := openMigrated(t, databaseConfig(where))
-		createVoucher(t, d, 1, 10)
-		createVoucher(t, d, 2, 10)
-		bothHoldOne := newBarrier(2)
-		var attempts atomic.Int64
-		for _, err := range runAtOnce(2, func(i int) error {
-			first, second := int64(i+1), int64(2-i)
-			return transact(t, d, func(ctx context.Context, tx order.Tx) error {
-				attempts.Add(1)
-				if err := flushed(ctx, tx, tx.Decrement(ctx, first)); err != nil {
-					return err
-				}
-				if err := bothHoldOne.wait(ctx); err != nil {
-					return err
-				}
-				return tx.Decrement(ctx, second)
-			})
-		}) {
-			wantErr(t, err)
-		}
-		if n := attempts.Load(); n != 3 {
-			t.Errorf("%d attempts, want 3: one each, and one repetition", n)
-		}
-		wantStock(t, d, 1, 8, 2)
-		wantStock(t, d, 2, 8, 2)
-		wantNoOpenTransaction(t, d)
-	})
-}
-
-// Error 1205 rolls back the statement only. If the whole transaction were not rolled back and repeated,
-// the order would exist twice or not at all.
-func TestLockWaitRepeatsTheWholeTransaction(t *testing.T) {
-	t.Parallel()
-	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
-		c := databaseConfig(where)
-		c.LockWait = time.Second
-		d := openMigrated(t, c)
-		createVoucher(t, d, 1, 10)
-
-		holding, release := make(chan struct{}), make(chan struct{})
-		errs := runAtOnce(2, func(i int) error {
-			if i == 0 {
-				return transact(t, d, func(ctx context.Context, tx order.Tx) error {
-					err := flushed(ctx, tx, tx.Decrement(ctx, 1))
-					close(holding)
-					<-release
-					return err
-				})
-			}
-			<-holding
-			attempt := 0
-			return transact(t, d, func(ctx context.Context, tx order.Tx) error {
-				attempt++
-				if err := tx.Insert(ctx, newOrder(1, 1, 42), true); err != nil {
-					return err
-				}
-				err := flushed(ctx, tx, tx.Decrement(ctx, 1))
-				if attempt == 1 {
-					if n, ok := errors.AsType[*mysql.MySQLError](err); !ok || n.Number != 1205 {
-						t.Errorf("first attempt: %v, want 1205", err)
-					}
-					close(release)
-					return nil // a collision counts even if fn ignores it
-				}
-				return err
-			})
-		})
-		for _, err := range errs {
-			wantErr(t, err)
-		}
-		wantAudit(t, d, order.Audit{InitialStock: 10, Stock: 8, Orders: 1, DistinctUsers: 1})
-		wantNoOpenTransaction(t, d)
-	})
-}
 
 // Two processes use one file: the busy timeout runs out, and the transaction is repeated.
 func TestBusyFileRepeatsTheTransaction(t *testing.T) {
@@ -170,7 +82,6 @@ func TestRetryEndsWithTheContext(t *testing.T) {
 }
 
 func TestOnlyOwnCollisionsAreRepeated(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		attempts := 0
 		err := transact(t, d, func(context.Context, order.Tx) error {
@@ -186,7 +97,6 @@ func TestOnlyOwnCollisionsAreRepeated(t *testing.T) {
 
 // A unique index that somebody has added refuses orders. No user has a second order, so no order is at fault.
 func TestDuplicateOfAnUnknownIndex(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		openVoucher(t, d, 1, 10)
 		openVoucher(t, d, 2, 10)

@@ -10,7 +10,6 @@ import (
 )
 
 func TestEpochs(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		store := d.AdmissionStore()
 		openVoucher(t, d, 1, 10)
@@ -52,7 +51,6 @@ func TestEpochs(t *testing.T) {
 // An order of the old epoch is persisted before Open reads the stock, or not at all: the stock that Open
 // returns and the stored orders always agree.
 func TestConcurrentOpenAndPersist(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		const stock, batches = 1000, 6
 		openVoucher(t, d, 1, stock)
@@ -85,7 +83,6 @@ func TestConcurrentOpenAndPersist(t *testing.T) {
 }
 
 func TestEpochStateOfAVoucherUnderALock(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		createVoucher(t, d, 1, 10)
 		for _, id := range []int64{1, 404} {
@@ -107,7 +104,6 @@ func idsOf(sales []order.AdmissionVoucher) (ids []int64) {
 }
 
 func TestAdmissionVouchersAreFound(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		createVoucher(t, d, 1, 10)
 		openVoucher(t, d, 3, 10)
@@ -128,7 +124,6 @@ func TestAdmissionVouchersAreFound(t *testing.T) {
 // AdmissionVouchers does not list a forgotten voucher. Closing it again resets the mark and gives it an
 // epoch that no step of its removal applies to.
 func TestVoucherIsForgottenAndOpenedAgain(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		openVoucher(t, d, 1, 10)
 		ends := newVoucher(1, 1).EndAt

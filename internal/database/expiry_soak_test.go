@@ -118,3 +118,8 @@ func explainDue(t *testing.T, d *DB) {
 	}
 	noErr(t, rows.Err())
 }
+
+func TestSoakCancelPayAndExpireAtTheSameInstant(t *testing.T) {
+	testkit.Soak(t)
+	engines(t, func(t *testing.T, d *DB) { sameInstant(t, d, 1000) })
+}

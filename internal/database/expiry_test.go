@@ -11,7 +11,6 @@ import (
 
 // Several processes expire at the same time: each due order once, and no other.
 func TestExpiry(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		const vouchers, perVoucher, paid = 3, 40, 5
 		for v := range int64(vouchers) {
@@ -60,7 +59,6 @@ func TestExpiry(t *testing.T) {
 // Orders of a voucher whose row cannot be updated do not expire. Those of other vouchers do, whatever their ids, and
 // even if the one has more due orders than are read at a time.
 func TestExpiryPassesVouchersThatFail(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		const stuck, limit = 7, 3
 		place := func(id, voucher, user int64, due time.Duration) {

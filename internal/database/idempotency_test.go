@@ -18,7 +18,6 @@ var (
 )
 
 func TestReserveAnswerReplay(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		s, ctx := d.Idempotency(), t.Context()
 		key := idempotency.Key{UserID: 42, Value: "k"}
@@ -49,7 +48,6 @@ func TestReserveAnswerReplay(t *testing.T) {
 }
 
 func TestKeysAreBytesAndBelongToTheirUser(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		for i, key := range []idempotency.Key{
 			{UserID: 1, Value: "key"}, {UserID: 2, Value: "key"}, {UserID: 1, Value: "KEY"}, {UserID: 1, Value: "key "},
@@ -64,7 +62,6 @@ func TestKeysAreBytesAndBelongToTheirUser(t *testing.T) {
 }
 
 func TestTakeover(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		s, ctx := d.Idempotency(), t.Context()
 		key := idempotency.Key{UserID: 42, Value: "k"}
@@ -117,7 +114,6 @@ func TestTakeover(t *testing.T) {
 }
 
 func TestTwentyBeginAtOnce(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		key := idempotency.Key{UserID: 42, Value: "k"}
 		begin := func(now, staleBefore time.Time) (won int) {
@@ -151,7 +147,6 @@ func TestTwentyBeginAtOnce(t *testing.T) {
 
 // Concurrent reservations and cancellations must not make Begin fail.
 func TestBeginAgainstCancel(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		key := idempotency.Key{UserID: 42, Value: "k"}
 		for _, err := range runAtOnce(4, func(int) error {
@@ -174,7 +169,6 @@ func TestBeginAgainstCancel(t *testing.T) {
 }
 
 func TestSweepTheOldest(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		s, ctx := d.Idempotency(), t.Context()
 		for i, offset := range []time.Duration{0, time.Microsecond, 100 * time.Millisecond, time.Second} {
@@ -197,7 +191,6 @@ func TestSweepTheOldest(t *testing.T) {
 }
 
 func TestIdempotencyHearsTheContext(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

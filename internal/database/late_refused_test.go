@@ -13,7 +13,6 @@ import (
 // A worker that was told that a late order is rejected gives its reservation back. No other worker is told otherwise
 // afterwards, also if more money arrives at the same instant.
 func TestRefusalOfLateMoneyIsFinal(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		const rounds = 40
 		s := openLateSale(t, d, rounds)
@@ -58,7 +57,6 @@ func TestRefusalOfLateMoneyIsFinal(t *testing.T) {
 // Once late money of an order was refused, further money is refused too, under both flows, also if there is a voucher
 // by then. Money of another amount refuses nothing.
 func TestMoneyAfterLateMoneyWasRefused(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		t.Run("locked", func(t *testing.T) {
 			createVoucher(t, d, 2, 1)

@@ -110,7 +110,6 @@ func (s *lateSale) wantMoney(id int64, outcome order.Outcome, refundDue bool) {
 // The row of the voucher is gone for a while, as on a replica that lags and took over. Nothing is decided about its orders
 // until it is back, and then they are sold for what they cost, whether or not this process knows the price.
 func TestTheVoucherIsMissing(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		s := openLateSale(t, d, 10)
 		money := s.cancelled(1)
@@ -137,7 +136,6 @@ func TestTheVoucherIsMissing(t *testing.T) {
 // A voucher that the gate reserved for late money is written once, in a batch with other orders. The order can then be
 // refunded like any other.
 func TestLateMoneyTakesAVoucherThatTheGateReserved(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		s := openLateSale(t, d, 3)
 		s.cancelled(10)
@@ -170,7 +168,6 @@ func TestLateMoneyTakesAVoucherThatTheGateReserved(t *testing.T) {
 
 // A reservation for which there is no undecided money is rejected, so that it goes back. Money is decided once.
 func TestLateMoneyIsDecidedOnce(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		s := openLateSale(t, d, 4)
 		m := s.cancelled(10)
@@ -218,7 +215,6 @@ func TestLateMoneyIsDecidedOnce(t *testing.T) {
 // While an epoch is drained its reservations are still written. One of an epoch that is over decides nothing: the money
 // is decided again, under the epoch that is open.
 func TestLateMoneyOutlivesAnEpoch(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		s := openLateSale(t, d, 3)
 		s.cancelled(10)
@@ -241,7 +237,6 @@ func TestLateMoneyOutlivesAnEpoch(t *testing.T) {
 
 // Of several payments for one order, one pays for it.
 func TestLateMoneyOfSeveralPayments(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		s := openLateSale(t, d, 2)
 		s.cancelled(10)
@@ -268,7 +263,6 @@ func TestLateMoneyOfSeveralPayments(t *testing.T) {
 
 // Once Redis has forgotten a voucher, the database decides alone, until the voucher is opened again.
 func TestLateMoneyOfAForgottenVoucher(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		s := openLateSale(t, d, 1)
 		first := s.cancelled(10)
@@ -295,7 +289,6 @@ func TestLateMoneyOfAForgottenVoucher(t *testing.T) {
 
 // Several processes decide at the same instant: the money has paid for a voucher or goes back, and the stock is right.
 func TestLateMoneyAtTheSameInstant(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		const rounds = 15
 		s := openLateSale(t, d, rounds)
@@ -336,7 +329,6 @@ func TestLateMoneyAtTheSameInstant(t *testing.T) {
 
 // Money that arrives late takes a voucher if there is one and the user has no other order.
 func TestLatePayment(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		life := d.Life()
 		createVoucher(t, d, 1, 1)

@@ -11,7 +11,6 @@ import (
 
 // A payment is due for a look-up from its creation until its outcome is known, and one of several processes gets it.
 func TestLookups(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		createVoucher(t, d, 1, 3)
 		later := time.Now().Add(24 * time.Hour)

@@ -52,6 +52,7 @@ func openMigrated(t testing.TB, c Config) *DB {
 // engines runs fn for every engine, with the schema migrated.
 func engines(t *testing.T, fn func(t *testing.T, d *DB)) {
 	t.Helper()
+	t.Parallel()
 	testkit.SQLEngines(t, func(t *testing.T, where testkit.Database) {
 		fn(t, openMigrated(t, databaseConfig(where)))
 	})

@@ -84,7 +84,6 @@ func TestMigrateByManyStartersAtOnce(t *testing.T) {
 }
 
 func TestMigrateRefusesAnInterruptedSchema(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		if _, err := d.singles.ExecContext(t.Context(), "UPDATE schema_migrations SET dirty = 1"); err != nil {
 			t.Fatal(err)

@@ -13,7 +13,6 @@ import (
 // The buckets with returns are read in pages. Returns of an epoch that is over, which are removed on the way, hide no other
 // bucket.
 func TestReturnsInPages(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		store := d.AdmissionStore()
 		next := int64(0)

@@ -12,7 +12,6 @@ import (
 )
 
 func TestVoucherComesBackAsItWent(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		v := newVoucher(math.MaxInt64, 7)
 		v.Stock, v.Version = 5, 2
@@ -40,7 +39,6 @@ func TestVoucherComesBackAsItWent(t *testing.T) {
 }
 
 func TestSalesAreCounted(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 		for i, sale := range []struct {
@@ -71,7 +69,6 @@ func TestSalesAreCounted(t *testing.T) {
 }
 
 func TestVouchersAreListedInOrder(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		for _, id := range []int64{30, 10, 20} {
 			createVoucher(t, d, id, 1)
@@ -96,7 +93,6 @@ func TestVouchersAreListedInOrder(t *testing.T) {
 
 // A voucher that cannot be read does not keep others from being read.
 func TestVouchersByID(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		for id := range int64(4) {
 			createVoucher(t, d, 1+id, 10+id)
@@ -111,7 +107,6 @@ func TestVouchersByID(t *testing.T) {
 }
 
 func TestNothingIsFoundInAnEmptyDatabase(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		_, err := d.Vouchers().Voucher(t.Context(), 1)
 		wantErr(t, err, voucher.ErrNotFound)
@@ -123,7 +118,6 @@ func TestNothingIsFoundInAnEmptyDatabase(t *testing.T) {
 }
 
 func TestOrdersOfAUserNewestFirst(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		createVoucher(t, d, 1, 10)
 		for id := int64(1); id <= 4; id++ {
@@ -145,7 +139,6 @@ func TestOrdersOfAUserNewestFirst(t *testing.T) {
 }
 
 func TestAuditCounts(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		createVoucher(t, d, 1, 10)
 		createVoucher(t, d, 2, 10)

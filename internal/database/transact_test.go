@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
-
 	"seckill/internal/order"
 	"seckill/internal/testkit"
 	"seckill/internal/voucher"
@@ -34,31 +32,7 @@ func wantNoOpenTransaction(t *testing.T, d *DB) {
 	wantErr(t, testkit.NoTransaction(t.Context(), d.writers, time.Minute, "vouchers", "orders"))
 }
 
-// The check of wantNoOpenTransaction finds an open transaction, and is not disturbed by what other sessions do.
-func TestOpenTransactionIsFound(t *testing.T) {
-	t.Parallel()
-	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
-		d := openMigrated(t, databaseConfig(where))
-		createVoucher(t, d, 1, 5)
-		other := make(chan error, 1)
-		go func() {
-			other <- d.readers.QueryRowContext(t.Context(), "SELECT SLEEP(2) + LENGTH('🎫')").Scan(new(int))
-		}()
-		wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
-			wantErr(t, flushed(ctx, tx, tx.Decrement(ctx, 1)))
-			err := testkit.NoTransaction(ctx, d.readers, time.Second, "vouchers", "orders")
-			if failed, refused := errors.AsType[*mysql.MySQLError](err); !refused || failed.Number != 1205 { // ER_LOCK_WAIT_TIMEOUT
-				t.Errorf("beside an open transaction: %v", err)
-			}
-			return nil
-		}))
-		wantNoOpenTransaction(t, d)
-		wantErr(t, <-other)
-	})
-}
-
 func TestFailureRollsBack(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		createVoucher(t, d, 1, 5)
 		mine := errors.New("changed my mind")
@@ -77,7 +51,6 @@ func TestFailureRollsBack(t *testing.T) {
 }
 
 func TestPanicRollsBack(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		createVoucher(t, d, 1, 5)
 		func() {
@@ -97,7 +70,6 @@ func TestPanicRollsBack(t *testing.T) {
 }
 
 func TestCancelledInTheMiddle(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		createVoucher(t, d, 1, 5)
 		for name, after := range map[string]func(ctx context.Context, tx order.Tx) error{
@@ -124,7 +96,6 @@ func TestCancelledInTheMiddle(t *testing.T) {
 }
 
 func TestDeadlineWhileWaitingForARow(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		createVoucher(t, d, 1, 5)
 		wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
@@ -197,7 +168,6 @@ func TestPoolOfOneServesMany(t *testing.T) {
 }
 
 func TestTransactionThatOnlyReadsNeedsNoWriter(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		createVoucher(t, d, 1, 5)
 		wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
@@ -211,7 +181,6 @@ func TestTransactionThatOnlyReadsNeedsNoWriter(t *testing.T) {
 }
 
 func TestTransactionIsOverWithItsFunction(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		createVoucher(t, d, 1, 5)
 		var escaped order.Tx
@@ -231,7 +200,6 @@ func TestTransactionIsOverWithItsFunction(t *testing.T) {
 
 // Of two writes that are sent with the commit, either both take effect or none.
 func TestWholeTransactionInOneTrip(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		createVoucher(t, d, 1, 1)
 		sell := func(o order.Order) error {
@@ -255,7 +223,6 @@ func TestWholeTransactionInOneTrip(t *testing.T) {
 
 // One round trip also works for two other writes than those of the order flow.
 func TestOneTripOfOtherWrites(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		createVoucher(t, d, 1, 5)
 		wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
@@ -276,25 +243,8 @@ func TestOneTripOfOtherWrites(t *testing.T) {
 	})
 }
 
-// If the server reports no error and wrote no order, the order is not confirmed.
-func TestDecrementWithoutItsOrderIsNoSuccess(t *testing.T) {
-	t.Parallel()
-	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
-		d := openMigrated(t, databaseConfig(where))
-		createVoucher(t, d, 1, 5)
-		wantErr(t, transact(t, d, func(ctx context.Context, x order.Tx) error {
-			err := errors.Join(x.Decrement(ctx, 1), x.Insert(ctx, newOrder(1, 1, 42), true))
-			insert := &x.(*tx).pending[1]
-			insert.dependentArgs[len(insert.dependentArgs)-1] = int64(7) // some other transaction's number
-			return err
-		}), errNoOrder)
-		wantNoOpenTransaction(t, d)
-	})
-}
-
 // A refused statement does not undo the statements before it, unless fn returns the error.
 func TestRefusedStatementLeavesTheRest(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		createVoucher(t, d, 1, 1)
 		wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {

@@ -25,7 +25,6 @@ func wantStock(t *testing.T, d *DB, id, stock, version int64) {
 }
 
 func TestEachWayToTakeFromTheStock(t *testing.T) {
-	t.Parallel()
 	type Tx = order.Tx
 	decrement := func(ctx context.Context, tx Tx) error { return tx.Decrement(ctx, 1) }
 	set := func(stock int64) func(context.Context, Tx) error {
@@ -92,7 +91,6 @@ func wipe(t *testing.T, d *DB) {
 }
 
 func TestNoSuchVoucher(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		for name, do := range map[string]func(ctx context.Context, tx order.Tx) error{
 			"StockOf":          func(ctx context.Context, tx order.Tx) error { _, _, err := tx.StockOf(ctx, 1); return err },
@@ -107,7 +105,6 @@ func TestNoSuchVoucher(t *testing.T) {
 }
 
 func TestUniqueIsThePolicysChoice(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		insert := func(o order.Order, unique bool) error {
 			return transact(t, d, func(ctx context.Context, tx order.Tx) error { return tx.Insert(ctx, o, unique) })
@@ -136,7 +133,6 @@ func TestUniqueIsThePolicysChoice(t *testing.T) {
 }
 
 func TestTransactionSeesItsOwnWrites(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		createVoucher(t, d, 1, 5)
 		wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
@@ -162,7 +158,6 @@ func TestTransactionSeesItsOwnWrites(t *testing.T) {
 }
 
 func TestTwentyForTheLastPiece(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		createVoucher(t, d, 1, 1)
 		got := countErrs(t, runAtOnce(20, func(i int) error {
@@ -176,7 +171,6 @@ func TestTwentyForTheLastPiece(t *testing.T) {
 }
 
 func TestTwentyOrdersOfOneUserAtOnce(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		createVoucher(t, d, 1, 100)
 		got := countErrs(t, runAtOnce(20, func(i int) error {
@@ -191,7 +185,6 @@ func TestTwentyOrdersOfOneUserAtOnce(t *testing.T) {
 
 // The weak policy must be weak on every engine: all buyers read the same stock before any of them writes.
 func TestUnguardedLosesUpdates(t *testing.T) {
-	t.Parallel()
 	engines(t, func(t *testing.T, d *DB) {
 		const buyers = 8
 		createVoucher(t, d, 1, buyers)

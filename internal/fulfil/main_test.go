@@ -66,7 +66,7 @@ func inBubble(t *testing.T, of sale, story func(t *testing.T, s *env)) {
 
 func openDB(t testing.TB, where testkit.Database) *database.DB {
 	t.Helper()
-	c := database.Config{MySQL: where.DSN}
+	c := database.Config{MySQL: where.DSN, LockWait: time.Second}
 	if where.Engine == "sqlite" {
 		c = database.Config{SQLite: where.DSN}
 	}

@@ -1,10 +1,7 @@
 package database
 
 import (
-	"context"
-	"errors"
 	"net"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -94,56 +91,6 @@ func TestCloseAfterTheServerDied(t *testing.T) {
 		testkit.Until(t, "the connection is reset", func() bool { _, err := conn.Write([]byte{0}); return err != nil })
 	}
 	wantErr(t, d.Close())
-}
-
-// The COMMIT is carried out and its reply is lost. The caller must be told that the outcome is unknown.
-func TestCommitWithoutAReply(t *testing.T) {
-	t.Parallel()
-	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
-		var muted atomic.Bool
-		c := databaseConfig(where)
-		c.MySQL = dialThrough(t, c.MySQL, func(conn net.Conn) net.Conn { return &mutedConn{conn, &muted} })
-		c.EndTimeout, c.LockWait = 200*time.Millisecond, time.Second
-		d := openMigrated(t, c)
-		createVoucher(t, d, 1, 5)
-
-		wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
-			err := flushed(ctx, tx, errors.Join(tx.Decrement(ctx, 1), tx.Insert(ctx, newOrder(1, 1, 42), true)))
-			muted.Store(true)
-			return err
-		}), order.ErrUnavailable)
-		muted.Store(false)
-		wantErr(t, placeOrder(t.Context(), d, newOrder(3, 1, 44), true)) // leaves a connection in the pool
-		wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
-			// Both go out with the commit, in one round trip.
-			err := errors.Join(tx.Decrement(ctx, 1), tx.Insert(ctx, newOrder(2, 1, 43), true))
-			muted.Store(true)
-			return err
-		}), order.ErrUnavailable)
-		muted.Store(false)
-
-		wantNoOpenTransaction(t, d)
-		for id := range int64(3) {
-			_, err := d.Orders().Order(t.Context(), id+1)
-			wantErr(t, err)
-		}
-		wantAudit(t, d, order.Audit{InitialStock: 5, Stock: 2, Orders: 3, DistinctUsers: 3})
-	})
-}
-
-// mutedConn drops what the server sends while muted is set.
-type mutedConn struct {
-	net.Conn
-	muted *atomic.Bool
-}
-
-func (c *mutedConn) Read(b []byte) (int, error) {
-	for {
-		n, err := c.Conn.Read(b)
-		if err != nil || !c.muted.Load() {
-			return n, err
-		}
-	}
 }
 
 func TestTooManyConnections(t *testing.T) {

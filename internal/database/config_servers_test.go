@@ -1,0 +1,89 @@
+package database
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"seckill/internal/order"
+	"seckill/internal/testkit"
+	"seckill/internal/voucher"
+)
+
+func TestWrongPasswordIsNotShown(t *testing.T) {
+	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
+		_, err := Open(t.Context(), Config{MySQL: strings.Replace(where.DSN, "root@", "root:hunter2@", 1)})
+		if err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("error is %v", err)
+		}
+	})
+}
+
+// The code relies on these settings, so the DSN cannot override them. All pools have them; the writers,
+// and those for admission, have no autocommit, and the locks a lock wait timeout of their own.
+func TestSessionSettings(t *testing.T) {
+	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
+		c := Config{MySQL: where.DSN + "?parseTime=false&loc=Asia%2FShanghai&charset=latin1&time_zone=%27%2B08:00%27&sql_mode=%27%27" +
+			"&autocommit=1&tx_isolation=%27SERIALIZABLE%27&transaction_isolation=%27SERIALIZABLE%27&interpolateParams=false&multiStatements=true"}
+		c.LockWait = 1500 * time.Millisecond
+		d := open(t, c)
+		isolation := "SELECT @@transaction_isolation"
+		if where.Engine == "mariadb" {
+			isolation = "SELECT @@tx_isolation"
+		}
+		for name, pool := range d.Pools() {
+			autocommit := map[string]string{"readers": "1", "writers": "0", "admission": "0", "locks": "1"}[name]
+			wait := map[string]string{"readers": "2", "writers": "2", "admission": "2", "locks": "5"}[name]
+			for query, want := range map[string]string{
+				isolation:                           "READ-COMMITTED",
+				"SELECT @@time_zone":                "+00:00",
+				"SELECT @@character_set_connection": "utf8mb4",
+				"SELECT @@autocommit":               autocommit,
+				"SELECT @@innodb_lock_wait_timeout": wait,
+			} {
+				var got string
+				wantErr(t, pool.QueryRowContext(t.Context(), query).Scan(&got))
+				if got != want {
+					t.Errorf("%s: %s: %s, want %s", name, query, got, want)
+				}
+			}
+			var mode string
+			wantErr(t, pool.QueryRowContext(t.Context(), "SELECT @@sql_mode").Scan(&mode))
+			if !strings.Contains(mode, "STRICT_ALL_TABLES") {
+				t.Errorf("%s: sql_mode is %q", name, mode)
+			}
+			_, err := pool.ExecContext(t.Context(), "DO 1; DO 2")
+			if several := err == nil; several != (name == "writers" || name == "admission") {
+				t.Errorf("%s: accepts several statements at once: %v", name, several)
+			}
+		}
+	})
+}
+
+// The clock of the database is half an hour behind that of the process, in both flows. Buyers have as much time to pay as
+// the voucher gives them, by the clock that judges it.
+func TestTimeToPayCountsFromTheDatabasesClock(t *testing.T) {
+	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
+		d := openMigrated(t, databaseConfig(where))
+		createVoucher(t, d, 1, 10)
+		v := newVoucher(2, 10)
+		v.Policy.Flow, v.PayWithin = voucher.FlowAdmission, 10*time.Minute
+		wantErr(t, d.Vouchers().CreateVoucher(t.Context(), v))
+		_, err := d.AdmissionStore().Open(t.Context(), 2, firstEpoch)
+		wantErr(t, err)
+		behind := time.Now().Add(-30 * time.Minute).Truncate(time.Second)
+		c := databaseConfig(where)
+		c.MySQL += fmt.Sprintf("?timestamp=%d", behind.Unix())
+		late := open(t, c)
+		wantErr(t, placeOrder(t.Context(), late, newUnpaid(1, 1, 1, time.Now().Add(10*time.Minute)), true))
+		_, err = late.AdmissionStore().Persist(t.Context(), []order.Accepted{{OrderID: 2, VoucherID: 2, UserID: 2, At: time.Now(), Epoch: 2, Seq: 1}})
+		wantErr(t, err)
+		for id := range int64(2) {
+			details, err := d.Life().Details(t.Context(), id+1)
+			if left := details.PayBy.Sub(behind); err != nil || left > 10*time.Minute || left < 5*time.Minute {
+				t.Errorf("order %d has %v to pay, %v", id+1, left, err)
+			}
+		}
+	})
+}
