@@ -314,7 +314,7 @@ func TestRedisEmptied(t *testing.T) {
 		s.accept(1, 10)
 		s.checkFinalState()
 		s.server.RestartEmpty()
-		s.client = s.server.Client(t) // the test's own: the workers have theirs
+		s.client = s.server.Client(t)                         // the test's own: the workers have theirs
 		for id, stock := range map[int64]int{1: 90, 2: 100} { // rebuilt
 			s.must(s.client.HSet(t.Context(), s.keys(id).Meta, ledger.FieldStock, stock, ledger.FieldEpoch, 2).Err())
 		}
