@@ -17,7 +17,7 @@ import (
 	"seckill/internal/voucher"
 )
 
-// The prefix of cmd/api's keys in Redis.
+// The prefix of the service's keys in Redis.
 const keyPrefix = "seckill:"
 
 // BenchmarkFastPath measures the admission flow and prints one table at the end. make bench runs it.

@@ -8,12 +8,13 @@ import (
 // Children are the functions that a test binary can run in a process of its own, by name. Give them to [Main].
 type Children map[string]func() (exitCode int)
 
-// childVar names the function that this process runs in place of the tests.
-const childVar = "SECKILL_TEST_CHILD"
+// ChildVar names the function that this process runs in place of the tests, for a test that starts its binary otherwise
+// than by [StartChild].
+const ChildVar = "SECKILL_TEST_CHILD"
 
 // run runs the function that this process was started for, if there is one, and ends the process.
 func (c Children) run() {
-	name := os.Getenv(childVar)
+	name := os.Getenv(ChildVar)
 	if name == "" {
 		return
 	}
@@ -34,5 +35,5 @@ func StartChild(t TB, name string, env ...string) *Process {
 	if err != nil {
 		t.Fatalf("testkit: %v", err)
 	}
-	return Start(t, Command{Path: self, Env: append([]string{childVar + "=" + name}, env...)})
+	return Start(t, Command{Path: self, Env: append([]string{ChildVar + "=" + name}, env...)})
 }

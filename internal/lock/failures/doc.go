@@ -43,7 +43,7 @@
 // careful it is. No lock prevents this. With a fencing token, the same packet finds a newer
 // token in the row and is refused.
 //
-// TestFencedSaleWithAStoppedProcess in cmd/api tests the same sale over HTTP.
+// TestFencedSaleWithAStoppedProcess in test/faults tests the same sale over HTTP.
 //
 // # Faults that other packages test
 //

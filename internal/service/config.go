@@ -1,0 +1,439 @@
+package service
+
+import (
+	"crypto/rand"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"seckill/internal/auth"
+	"seckill/internal/httpapi"
+	"seckill/internal/lock"
+	"seckill/internal/lock/redis/red"
+)
+
+// config is the configuration of the service.
+type Config struct {
+	Addr           string
+	DebugAddr      string
+	MySQLDSN       string
+	RedisAddrs     []string
+	RedisMaster    string
+	RedisPassword  string
+	WaitReplicas   int // number of replicas that must have an order before it is confirmed to the buyer
+	LockRedisAddrs []string
+	AllowEviction  bool // start even if Redis may evict accepted orders and locks
+	ZooKeeperAddrs []string
+	LockWatchdog   time.Duration // 0: each mechanism's default
+	Lab            bool
+	LabAllowRemote bool
+	LabHosts       []string // host names of this server in lab mode, besides those of loopback
+	LabTrace       string   // a file, "" for none
+	LabName        string
+	JWTSecret      string
+	AdminToken     string
+	UserRate       float64 // orders per user and second; 0: no limit
+	Bounds         httpapi.Limits
+	UserLookups    float64 // look-ups of orders and idempotency keys, per user and second
+	UserKeys       int64   // new idempotency keys, per user and hour
+	UserCancels    int64   // cancelled orders, per user and hour
+	Admission      admissionConfig
+	Payment        paymentConfig
+	LogLevel       slog.Level
+	// ShutdownDelay is how long the service continues to serve after it was told to stop, ShutdownTimeout how
+	// long its last requests may take after that.
+	ShutdownDelay, ShutdownTimeout time.Duration
+
+	IDs string
+
+	// TracesEndpoint is the base URL of the collector that traces are sent to, "" for none.
+	TracesEndpoint string
+
+	// Embedded says that neither a database nor Redis is configured.
+	Embedded bool
+	// Unknown are the SECKILL_ variables in the environment that are not settings.
+	Unknown []string
+}
+
+// The minimum lengths of secrets. HS256 needs a key as long as its hash.
+const (
+	minJWTSecret  = 32
+	minAdminToken = 16
+)
+
+// minLockWatchdog leaves enough time to repeat a failed renewal.
+const minLockWatchdog = 100 * time.Millisecond
+
+// setting is one flag and the environment variable of the same name.
+type setting struct {
+	name, arg, usage string
+	secret           bool
+	// address: a password may stand in the value by mistake, so errors do not show it.
+	address bool
+	set     func(c *Config, value string) error
+}
+
+// env returns the name of the environment variable: SECKILL_ADDR for -addr.
+func (s setting) env() string {
+	return "SECKILL_" + strings.ToUpper(strings.ReplaceAll(s.name, "-", "_"))
+}
+
+// envFile returns the name of the variable for a file with the secret: SECKILL_JWT_SECRET_FILE.
+func (s setting) envFile() string { return s.env() + "_FILE" }
+
+func settings() []setting {
+	return slices.Concat([]setting{
+		{name: "addr", arg: "host:port", usage: "where to serve (default 127.0.0.1:8080)", address: true,
+			set: func(c *Config, v string) error { c.Addr = v; return checkAddr(v) }},
+		{name: "debug-addr", arg: "host:port", usage: "where to serve /livez, /readyz, /metrics and /debug/pprof; without it the first three are served with the API. With a network as the host, 10.1.0.0/24:9100, at this machine's address in it", address: true,
+			set: func(c *Config, v string) error { c.DebugAddr = v; return checkDebugAddr(v) }},
+		{name: "mysql-dsn", arg: "DSN", usage: "MySQL or MariaDB DSN, user:password@tcp(host:port)/database", secret: true,
+			set: func(c *Config, v string) error { c.MySQLDSN = v; return nil }},
+		{name: "redis-addrs", arg: "host:port,…", usage: "Redis: one address is a single node, several are a cluster, with -redis-master they are sentinels", address: true,
+			set: func(c *Config, v string) (err error) { c.RedisAddrs, err = addrList(v); return err }},
+		{name: "redis-master", arg: "name", usage: "name of the primary that the sentinels watch",
+			set: func(c *Config, v string) error { c.RedisMaster = v; return nil }},
+		{name: "redis-password", arg: "password", usage: "password of Redis", secret: true,
+			set: func(c *Config, v string) error { c.RedisPassword = v; return nil }},
+		{name: "redis-wait-replicas", arg: "number", usage: fmt.Sprintf("how many replicas of Redis must have an accepted order before its buyer is told and before it is written to the database, 0 to %d (default 0: the primary's word is enough)", maxWaitReplicas),
+			set: func(c *Config, v string) (err error) {
+				c.WaitReplicas, err = parseCount(v, maxWaitReplicas)
+				return err
+			}},
+		{name: "lock-redis-addrs", arg: "host:port,…", usage: "independent Redis nodes for the locks multi and red", address: true,
+			set: func(c *Config, v string) (err error) { c.LockRedisAddrs, err = addrList(v); return err }},
+		{name: "allow-eviction", arg: "", usage: "serve although Redis has a maxmemory-policy other than noeviction: accepted orders and locks can be lost",
+			set: func(c *Config, v string) (err error) { c.AllowEviction, err = parseBool(v); return err }},
+		{name: "zookeeper-addrs", arg: "host:port,…", usage: "ZooKeeper servers for the locks zk-node and zk-queue", address: true,
+			set: func(c *Config, v string) (err error) { c.ZooKeeperAddrs, err = addrList(v); return err }},
+		{name: "lock-watchdog", arg: "duration", usage: fmt.Sprintf("lease of the locks that are renewed while they are held, %v to %v (default: each mechanism's own, 30s)", minLockWatchdog, lock.MaxTTL),
+			set: func(c *Config, v string) (err error) { c.LockWatchdog, err = parseWatchdog(v); return err }},
+		{name: "lab", arg: "", usage: "lab mode: unsafe policies, faults, X-User-ID and admin calls without a token (default: only when embedded)",
+			set: func(c *Config, v string) (err error) { c.Lab, err = parseBool(v); return err }},
+		{name: "lab-allow-remote", arg: "", usage: "let lab mode listen beyond loopback",
+			set: func(c *Config, v string) (err error) { c.LabAllowRemote, err = parseBool(v); return err }},
+		{name: "lab-trace", arg: "file", usage: "append to this file what happens to locks and stock, one JSON object per line; in lab mode only",
+			set: func(c *Config, v string) error { c.LabTrace = v; return nil }},
+		{name: "lab-name", arg: "name", usage: "what this process is called in -lab-trace (default api-PID)",
+			set: func(c *Config, v string) error { c.LabName = v; return nil }},
+		{name: "jwt-secret", arg: "secret", usage: fmt.Sprintf("HS256 secret of the buyers' tokens, %d bytes or more", minJWTSecret), secret: true,
+			set: func(c *Config, v string) error { c.JWTSecret = v; return checkSecret(v, minJWTSecret) }},
+		{name: "admin-token", arg: "token", usage: fmt.Sprintf("bearer token of admin calls, %d bytes or more", minAdminToken), secret: true,
+			set: func(c *Config, v string) error { c.AdminToken = v; return checkHeaderSecret(v, minAdminToken) }},
+		{name: "ids", arg: "kind", usage: "what mints ids: sonyflake, or redis-counter, which asks Redis for each (default sonyflake)",
+			set: func(c *Config, v string) error { c.IDs = v; return oneOf(v, idsSonyflake, idsRedisCounter) }},
+		{name: "log-level", arg: "level", usage: "debug, info, warn or error (default info; embedded: warn)",
+			set: func(c *Config, v string) error {
+				if c.LogLevel.UnmarshalText([]byte(v)) != nil { // that error quotes the value, which may be a secret by mistake
+					return errors.New("want debug, info, warn or error")
+				}
+				return nil
+			}},
+	}, limitSettings(), boundSettings(), labSettings(), admissionSettings(), paymentSettings(), stopSettings())
+}
+
+// parseConfig parses the settings of the service and checks that they fit together.
+func ParseConfig(args, environ []string, help io.Writer) (Config, error) {
+	c, err := parseSettings(flag.NewFlagSet("api", flag.ContinueOnError), args, environ, help)
+	if err != nil {
+		return c, err
+	}
+	return c, c.validate()
+}
+
+// parseSettings parses the flags, including those that a command has defined already, and reads the
+// environment for the settings without a flag. Every error names the setting as its user wrote it, and none
+// shows a secret.
+func parseSettings(flags *flag.FlagSet, args, environ []string, help io.Writer) (Config, error) {
+	c := Config{Bounds: defaultBounds(),
+		Addr: "127.0.0.1:8080", IDs: idsSonyflake, ShutdownTimeout: defaultShutdownTimeout,
+		UserLookups: defaultUserLookups, UserKeys: defaultUserKeys, UserCancels: defaultUserCancels, Payment: paymentConfig{Currency: defaultCurrency},
+	}
+	all := settings()
+	flags.SetOutput(io.Discard)
+	flags.Usage = func() { usage(help, all) }
+	given := map[string]string{}
+	for _, s := range all {
+		note := func(v string) error { given[s.name] = v; return nil }
+		if s.arg == "" { // a boolean flag: -lab alone means on
+			flags.BoolFunc(s.name, s.usage, note)
+		} else {
+			flags.Func(s.name, s.usage, note)
+		}
+		if s.secret {
+			flags.Func(s.name+fileSuffix, s.usage, func(v string) error { given[s.name+fileSuffix] = v; return nil })
+		}
+	}
+	if err := flags.Parse(args); err != nil {
+		return c, err
+	}
+	switch first := len(args) - flags.NArg(); {
+	case flags.NArg() > 0 && first == 0 && !withCredentials(args[0]):
+		return c, fmt.Errorf("unexpected argument %q; try -help", args[0])
+	case flags.NArg() > 0: // not shown: it may be a secret, or the second word of one before it
+		return c, fmt.Errorf("argument %d is unexpected; try -help", first+1)
+	}
+
+	env := environment(environ)
+	isSet := map[string]bool{}
+	for _, s := range all {
+		value, source, err := s.find(given, env)
+		if err != nil {
+			return c, err
+		}
+		if value == "" {
+			continue
+		}
+		if err := s.set(&c, value); err != nil {
+			if s.secret || s.address || withCredentials(value) {
+				return c, fmt.Errorf("%s: %w", source, err)
+			}
+			return c, fmt.Errorf("%s is %q: %w", source, value, err)
+		}
+		isSet[s.name] = true
+	}
+	c.TracesEndpoint = env[tracesEndpoint]
+	delete(env, tracesEndpoint)
+	for name := range env {
+		c.Unknown = append(c.Unknown, name)
+	}
+	slices.Sort(c.Unknown)
+
+	c.Embedded = c.MySQLDSN == "" && len(c.RedisAddrs) == 0
+	if c.Embedded && !isSet["lab"] {
+		c.Lab = true
+	}
+	if !c.Embedded && !isSet["shutdown-delay"] {
+		c.ShutdownDelay = defaultShutdownDelay
+	}
+	if c.Embedded && !isSet["log-level"] {
+		c.LogLevel = slog.LevelWarn
+	}
+	return c, nil
+}
+
+// find returns the value of a setting, "" if it is not set, and its name as the user wrote it. It removes the
+// setting's variables from env.
+func (s setting) find(given, env map[string]string) (value, source string, err error) {
+	of := func(name, variable string) (value, source string, err error) {
+		defer delete(env, variable)
+		value, asFlag := given[name]
+		if asFlag && value == "" {
+			return "", "", fmt.Errorf("-%s is empty", name)
+		}
+		if asFlag {
+			return value, "-" + name, nil
+		}
+		return env[variable], variable, nil
+	}
+	value, source, err = of(s.name, s.env())
+	if err != nil || !s.secret {
+		return value, source, err
+	}
+	path, file, err := of(s.name+fileSuffix, s.envFile())
+	switch {
+	case err != nil || path == "":
+		return value, source, err
+	case value != "":
+		return "", "", fmt.Errorf("%s and %s are both given: want one of them", source, file)
+	}
+	if value, err = auth.ReadSecret(path); err != nil {
+		return "", "", fmt.Errorf("%s: %w", file, err)
+	}
+	return value, file, nil
+}
+
+// validate checks the settings that depend on each other.
+func (c *Config) validate() error {
+	switch {
+	case c.MySQLDSN == "" && len(c.RedisAddrs) > 0:
+		return errors.New("SECKILL_MYSQL_DSN is missing: SECKILL_REDIS_ADDRS is set, and the service needs both, or neither to run embedded")
+	case c.MySQLDSN != "" && len(c.RedisAddrs) == 0:
+		return errors.New("SECKILL_REDIS_ADDRS is missing: SECKILL_MYSQL_DSN is set, and the service needs both, or neither to run embedded")
+	case c.RedisMaster != "" && c.Embedded:
+		return errors.New("SECKILL_REDIS_MASTER is set, but SECKILL_REDIS_ADDRS names no sentinels")
+	case c.WaitReplicas > 0 && c.Embedded:
+		return errors.New("SECKILL_REDIS_WAIT_REPLICAS is set, and the embedded Redis has no replicas: set SECKILL_REDIS_ADDRS and SECKILL_MYSQL_DSN too")
+	case c.DebugAddr != "" && c.DebugAddr == c.Addr:
+		return fmt.Errorf("SECKILL_DEBUG_ADDR is the same as SECKILL_ADDR, %s: choose another port", c.Addr)
+	case !c.Embedded && c.JWTSecret == "":
+		return fmt.Errorf("SECKILL_JWT_SECRET is missing: with real stores buyers need tokens signed with a secret of %d bytes or more", minJWTSecret)
+	case !c.Embedded && !c.Lab && c.AdminToken == "":
+		return fmt.Errorf("SECKILL_ADMIN_TOKEN is missing: outside lab mode vouchers are created with a token of %d bytes or more", minAdminToken)
+	case c.Embedded && !c.Lab && (c.JWTSecret == "" || c.AdminToken == ""):
+		return errors.New("SECKILL_LAB is off: then SECKILL_JWT_SECRET and SECKILL_ADMIN_TOKEN are needed, embedded too")
+	case c.Lab && !c.LabAllowRemote && !loopback(c.Addr):
+		return fmt.Errorf("lab mode is on and SECKILL_ADDR is %s, beyond loopback: anybody could sell and order; "+
+			"listen on 127.0.0.1, switch SECKILL_LAB off, or set SECKILL_LAB_ALLOW_REMOTE=1", c.Addr)
+	case c.LabTrace != "" && !c.Lab:
+		return errors.New("SECKILL_LAB_TRACE is set and SECKILL_LAB is off: orders are recorded in lab mode only")
+	}
+	if err := c.Payment.validate(); err != nil {
+		return err
+	}
+	return c.checkDistinct()
+}
+
+// warn logs the settings that have no effect.
+func (c *Config) warn(log *slog.Logger) {
+	for _, name := range c.Unknown {
+		log.Warn("unknown setting", "variable", name)
+	}
+	if n := len(c.LockRedisAddrs); n > 0 && n < red.MinNodes {
+		log.Warn("too few nodes for the lock red", "variable", "SECKILL_LOCK_REDIS_ADDRS", "nodes", n, "needed", red.MinNodes)
+	}
+}
+
+// secret returns the secret for signing tokens. If none is configured, it is random and valid until the
+// process stops.
+func (c *Config) secret() []byte {
+	if c.JWTSecret != "" {
+		return []byte(c.JWTSecret)
+	}
+	return []byte(rand.Text() + rand.Text())
+}
+
+func usage(w io.Writer, all []setting) {
+	fmt.Fprint(w, `api serves the flash sale.
+
+usage: api [flags]               serve until interrupted
+       api healthcheck [flags]   ask a running server whether it is ready; exit code 0 or 1
+       api reconcile [-json] [-dead] [-voucher ID] [flags]
+                                 compare what Redis and the database have of each voucher that is sold by
+                                 admission; exit code 0 when all balance, 1 when not or when it is not known.
+                                 With -dead also the orders that were accepted and rejected: how many the
+                                 database has, which is the record, and why, the latest of each voucher, as
+                                 far as Redis still has it
+       api payment-sandbox [-listen host:port] [-webhook-url URL] [-public-url URL] [-file FILE]
+                           [-behaviour JSON] [flags]
+                                 serve a payment provider that moves no money, for SECKILL_PAYMENT_URL; needs
+                                 SECKILL_PAYMENT_API_KEY and SECKILL_PAYMENT_WEBHOOK_SECRET
+       api -version              print the version, the commit and the Go that built it
+
+Each flag can be given as an environment variable instead. With neither a
+database nor Redis the service runs embedded, with SQLite and an in-process
+Redis, in lab mode, on loopback.
+
+A secret can be read from a file instead: SECKILL_JWT_SECRET_FILE, or -jwt-secret-file, is the path.
+A newline at its end is cut off. Giving the secret and its file is an error.
+A secret that is given as a flag can be seen by everybody who sees the process (ps).
+
+OTEL_EXPORTER_OTLP_ENDPOINT, http://host:4318 for instance, has traces sent there.
+
+`)
+	for _, s := range all {
+		variables := s.env()
+		if s.secret {
+			variables += " or " + s.envFile()
+		}
+		fmt.Fprintf(w, "  %s\n        %s\n        %s\n", strings.TrimSpace("-"+s.name+" "+s.arg), variables, s.usage)
+	}
+}
+
+// tracesEndpoint is the variable that enables traces. OpenTelemetry defines its name.
+const tracesEndpoint = "OTEL_EXPORTER_OTLP_ENDPOINT"
+
+// environment returns the variables of this program, without those of its tests.
+func environment(environ []string) map[string]string {
+	env := map[string]string{}
+	for _, kv := range environ {
+		name, value, _ := strings.Cut(kv, "=")
+		if strings.HasPrefix(name, "SECKILL_") && !strings.HasPrefix(name, "SECKILL_TEST_") || name == tracesEndpoint {
+			env[name] = value
+		}
+	}
+	return env
+}
+
+// checkAddr accepts host:port. Its errors do not show the address: a password may stand in it, also in the place of
+// the port.
+func checkAddr(addr string) error {
+	if withCredentials(addr) {
+		return errURL
+	}
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return errors.New("want host:port")
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return errors.New("the port is not a number from 0 to 65535")
+	} else if strconv.FormatUint(n, 10) != port {
+		return errors.New("the port has leading zeros")
+	}
+	return nil
+}
+
+func addrList(v string) ([]string, error) {
+	if withCredentials(v) { // checked before splitting, since a password may contain a comma
+		return nil, errURL
+	}
+	var addrs []string
+	for a := range strings.SplitSeq(v, ",") {
+		a = strings.TrimSpace(a)
+		if err := checkAddr(a); err != nil {
+			return nil, fmt.Errorf("address %d: %w", len(addrs)+1, err)
+		}
+		if slices.Contains(addrs, a) {
+			return nil, fmt.Errorf("%q is given twice", a)
+		}
+		addrs = append(addrs, a)
+	}
+	return addrs, nil
+}
+
+func parseBool(v string) (bool, error) {
+	b, err := strconv.ParseBool(v)
+	if err != nil {
+		return false, errors.New("want 1 or 0, true or false")
+	}
+	return b, nil
+}
+
+func parseWatchdog(v string) (time.Duration, error) {
+	d, err := time.ParseDuration(v)
+	if err != nil {
+		return 0, errors.New("want a duration, such as 500ms or 30s")
+	}
+	if d < minLockWatchdog || d > lock.MaxTTL {
+		return 0, fmt.Errorf("want %v to %v", minLockWatchdog, lock.MaxTTL)
+	}
+	return d, nil
+}
+
+// maxWaitReplicas is more replicas than any installation waits for.
+const maxWaitReplicas = 16
+
+func parseCount(v string, most int) (int, error) {
+	n, err := strconv.Atoi(v)
+	if err != nil || n < 0 || n > most {
+		return 0, fmt.Errorf("want a number from 0 to %d", most)
+	}
+	return n, nil
+}
+
+func oneOf(v string, allowed ...string) error {
+	if !slices.Contains(allowed, v) {
+		return fmt.Errorf("want %s", strings.Join(allowed, " or "))
+	}
+	return nil
+}
+
+func loopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	if host == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsLoopback()
+}

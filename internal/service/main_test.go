@@ -1,0 +1,9 @@
+package service_test
+
+import (
+	"testing"
+
+	"seckill/test/harness"
+)
+
+func TestMain(m *testing.M) { harness.Main(m) }

@@ -1,0 +1,159 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"seckill/internal/httpapi"
+	"seckill/internal/lock/redis/red"
+	"seckill/internal/rediswatch"
+	"seckill/internal/voucher"
+)
+
+// The flows of /readyz: admission, and the locked flow by the servers that keep the lock.
+const (
+	flowAdmission  = "admission"
+	flowRedis      = "locked-redis"
+	flowRedisNodes = "locked-redis-nodes"
+	flowMySQL      = "locked-mysql"
+	flowZooKeeper  = "locked-zookeeper"
+	flowLocal      = "locked-local" // no lock, or one in the process
+)
+
+// flowOf returns the flow of /readyz by which a voucher is sold.
+func flowOf(flow voucher.Flow, mechanism string) string {
+	switch {
+	case flow == voucher.FlowAdmission:
+		return flowAdmission
+	case mechanism == "none" || mechanism == "local":
+		return flowLocal
+	case mechanism == "multi" || mechanism == "red":
+		return flowRedisNodes
+	case strings.HasPrefix(mechanism, "mysql-"):
+		return flowMySQL
+	case strings.HasPrefix(mechanism, "zk-"):
+		return flowZooKeeper
+	}
+	return flowRedis
+}
+
+// readiness returns the checks of /readyz, and the flows that this process can serve with what each of them needs.
+// No flow needs persistence: while the database takes no orders, admission accepts and keeps them.
+func readiness(cfg Config, stores *stores, admission *admissionFlow, guard *rediswatch.Guard, ids idSource) httpapi.Readiness {
+	checks := []httpapi.Check{
+		{Name: "database", Ask: stores.db.Ping},
+		{Name: "persistence", Ask: admission.fulfiller.Check},
+		{Name: "redis", Ask: func(ctx context.Context) error { return stores.redis.Ping(ctx).Err() }},
+		{Name: "eviction", Ask: guard.Ready},
+		{Name: "ids", Ask: ids.ready},
+	}
+	flows := []httpapi.Flow{
+		{Name: flowAdmission, Needs: []string{"redis", "eviction", "ids"}},
+		{Name: flowRedis, Needs: []string{"database", "redis", "eviction", "ids"}},
+	}
+	if cfg.Lab {
+		flows = append(flows, httpapi.Flow{Name: flowLocal, Needs: []string{"database", "ids"}})
+	}
+	if stores.db.LockPool() != nil {
+		flows = append(flows, httpapi.Flow{Name: flowMySQL, Needs: []string{"database", "ids"}})
+	}
+	if len(stores.nodes) > 0 {
+		checks = append(checks, httpapi.Check{Name: "lock-redis", Ask: func(ctx context.Context) error {
+			return errors.Join(askNodes(ctx, stores.nodes), guard.NodesReady())
+		}})
+		flows = append(flows, httpapi.Flow{Name: flowRedisNodes, Needs: []string{"database", "lock-redis", "ids"}})
+	}
+	if len(cfg.ZooKeeperAddrs) > 0 {
+		checks = append(checks, httpapi.Check{Name: "zookeeper", Ask: func(ctx context.Context) error { return askZooKeeper(ctx, cfg.ZooKeeperAddrs) }})
+		flows = append(flows, httpapi.Flow{Name: flowZooKeeper, Needs: []string{"database", "zookeeper", "ids"}})
+	}
+	return httpapi.Readiness{Checks: checks, Flows: flows, Sold: sold(stores)}
+}
+
+// sold returns how many vouchers are sold by each flow.
+func sold(stores *stores) httpapi.Sold {
+	return func(ctx context.Context) (map[string]int, error) {
+		sales, err := stores.db.Vouchers().Sales(ctx, time.Now())
+		if err != nil {
+			return nil, err
+		}
+		byFlow := make(map[string]int)
+		for _, s := range sales {
+			byFlow[flowOf(s.Flow, s.Lock)] += s.Vouchers
+		}
+		return byFlow, nil
+	}
+}
+
+// askNodes returns an error unless a majority of the independent Redis nodes answers.
+func askNodes(ctx context.Context, nodes []red.Client) error {
+	var answers atomic.Int64
+	var asking errgroup.Group
+	for _, node := range nodes {
+		asking.Go(func() error {
+			err := node.Process(ctx, redis.NewStatusCmd(ctx, "PING"))
+			if err == nil {
+				answers.Add(1)
+			}
+			return err
+		})
+	}
+	if err := asking.Wait(); int(answers.Load()) <= len(nodes)/2 {
+		return fmt.Errorf("%d of %d nodes answer: %w", answers.Load(), len(nodes), err)
+	}
+	return nil
+}
+
+// askZooKeeper returns an error unless a server says that it serves. It asks with the command srvr, the one that
+// ZooKeeper permits by default. A server that permits none is alive; more is not known.
+func askZooKeeper(ctx context.Context, addrs []string) error {
+	errs := make([]error, len(addrs))
+	var asking errgroup.Group
+	for i, addr := range addrs {
+		asking.Go(func() error {
+			errs[i] = askZooKeeperServer(ctx, addr)
+			return nil
+		})
+	}
+	_ = asking.Wait()
+	for _, err := range errs {
+		if err == nil {
+			return nil
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func askZooKeeperServer(ctx context.Context, addr string) error {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(deadline); err != nil {
+			return err
+		}
+	}
+	if _, err := conn.Write([]byte("srvr")); err != nil {
+		return err
+	}
+	answer, err := io.ReadAll(io.LimitReader(conn, 4096))
+	switch text := string(answer); {
+	case strings.Contains(text, "Mode:") || strings.Contains(text, "not in the whitelist"):
+		return nil
+	case err != nil:
+		return fmt.Errorf("%s: %w", addr, err)
+	default:
+		return fmt.Errorf("%s does not serve: %.100q", addr, text)
+	}
+}

@@ -1,0 +1,63 @@
+package service
+
+import (
+	"log/slog"
+	"slices"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/lock"
+	"seckill/internal/lock/lockers"
+	"seckill/internal/lock/redis/red"
+	"seckill/internal/testkit"
+	"seckill/internal/voucher"
+)
+
+// Each mechanism belongs to the flow of the servers that it can be opened with.
+func TestFlowOfEveryLock(t *testing.T) {
+	var nobody []red.Client // opening talks to nobody
+	for _, addr := range []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"} {
+		client := redis.NewClient(&redis.Options{Addr: addr})
+		t.Cleanup(func() { _ = client.Close() })
+		nobody = append(nobody, client)
+	}
+	for flow, servers := range map[string]lockers.Servers{
+		flowLocal:      {},
+		flowRedis:      {Redis: nobody[0].(redis.UniversalClient)},
+		flowRedisNodes: {Nodes: nobody},
+		flowZooKeeper:  {ZooKeeper: []string{"127.0.0.1:1"}},
+	} {
+		set, err := lockers.Open(servers, lockers.Config{Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range lock.Catalogue() {
+			local := m.Name == "none" || m.Name == "local"
+			got := flowOf(voucher.FlowLocked, m.Name) == flow
+			if has := slices.Contains(set.Names(), m.Name) && (flow == flowLocal || !local); got != has {
+				t.Errorf("%s is counted as %s, and %s has it: %v", m.Name, flowOf(voucher.FlowLocked, m.Name), flow, has)
+			}
+		}
+		if err := set.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if flowOf(voucher.FlowLocked, "mysql-row") != flowMySQL || flowOf(voucher.FlowAdmission, "reentrant") != flowAdmission {
+		t.Error("MySQL or admission is counted elsewhere")
+	}
+}
+
+// The check of ZooKeeper succeeds for a server that serves, and for an ensemble of which one does.
+func TestZooKeeperIsAsked(t *testing.T) {
+	t.Parallel()
+	server, nobody := testkit.ZooKeeper(t).Addr(), testkit.FreeAddr(t)
+	for name, test := range map[string]struct {
+		addrs []string
+		ok    bool
+	}{"serves": {[]string{server}, true}, "one of two": {[]string{nobody, server}, true}, "nobody": {[]string{nobody}, false}} {
+		if err := askZooKeeper(t.Context(), test.addrs); (err == nil) != test.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// How often a client retries a command that failed.
+const (
+	// With retries, a command whose first reply was lost can be carried out twice. Commands that must not
+	// be carried out twice have an id of their own; see the lock mechanisms.
+	retries = 2
+	// The gate and the workers retry themselves: each knows when it may send a command again, and finds out
+	// the outcome of the one before.
+	noRetries = -1
+)
+
+// redisLog logs the messages of go-redis at debug level. They are about dials and failovers, which errors and
+// metrics report too.
+type redisLog struct{ log *slog.Logger }
+
+// Printf implements go-redis' logger.
+func (r redisLog) Printf(ctx context.Context, format string, args ...any) {
+	if r.log.Enabled(ctx, slog.LevelDebug) {
+		r.log.DebugContext(ctx, "go-redis", slog.String("says", fmt.Sprintf(format, args...)))
+	}
+}
+
+// dialer connects to a server. nil is go-redis' own, over TCP.
+type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// openRedis connects to a single node, a cluster, or the primary behind sentinels, depending on the
+// configuration.
+func openRedis(ctx context.Context, cfg Config, dial dialer, maxRetries int) (redis.UniversalClient, error) {
+	client := redis.NewUniversalClient(&redis.UniversalOptions{
+		Addrs: cfg.RedisAddrs, MasterName: cfg.RedisMaster, Password: cfg.RedisPassword, ClientName: "seckill", Dialer: dial,
+		// A command ends with its context. Without this only the socket timeouts apply, and a caller whose
+		// context ends in 50 ms waits for seconds.
+		ContextTimeoutEnabled: true,
+		DialTimeout:           2 * time.Second,
+		ReadTimeout:           2 * time.Second,
+		WriteTimeout:          2 * time.Second,
+		PoolTimeout:           2 * time.Second,
+		MaxRetries:            maxRetries,
+		// A server that is down should be noticed at once. Retries of the dial would multiply those above.
+		DialerRetries: 1,
+		PoolSize:      64,
+		// Pipelines have a pool of their own, by default of 10 connections. After as many failed dials the
+		// pool gives up for a second.
+		PipelinePoolSize: 64,
+	})
+	ping, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if err := client.Ping(ping).Err(); err != nil {
+		_ = client.Close()
+		return nil, fmt.Errorf("SECKILL_REDIS_ADDRS: no answer from %s: %w", strings.Join(cfg.RedisAddrs, ","), err)
+	}
+	return client, nil
+}
+
+// warnReplicas logs a warning if orders have to wait for more replicas than Redis has. Until it has enough,
+// every order is answered with unavailable.
+func warnReplicas(ctx context.Context, client redis.UniversalClient, wanted int, log *slog.Logger) {
+	if wanted == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	ask := func(ctx context.Context, node *redis.Client) error {
+		info := node.InfoMap(ctx, "replication")
+		if err := info.Err(); err != nil {
+			return fmt.Errorf("%s: %w", node.Options().Addr, err)
+		}
+		if has, err := strconv.Atoi(info.Item("Replication", "connected_slaves")); err != nil || has < wanted {
+			log.Warn("Redis has fewer replicas than orders wait for: no order is accepted until it has more",
+				"variable", "SECKILL_REDIS_WAIT_REPLICAS", "wanted", wanted, "connected", has, "node", node.Options().Addr)
+		}
+		return nil
+	}
+	var err error
+	switch c := client.(type) {
+	case *redis.ClusterClient:
+		err = c.ForEachMaster(ctx, ask)
+	case *redis.Client:
+		err = ask(ctx, c)
+	}
+	if err != nil {
+		log.Warn("the number of Redis replicas is unknown", "variable", "SECKILL_REDIS_WAIT_REPLICAS", "error", err)
+	}
+}
+
+// openNode returns a client for one of several independent nodes. It does not connect yet, since these locks
+// work while a minority of the nodes is down.
+func openNode(addr, password string, dial dialer) *redis.Client {
+	return redis.NewClient(&redis.Options{
+		Addr: addr, Password: password, ClientName: "seckill", Dialer: dial,
+		ContextTimeoutEnabled: true,
+		DialTimeout:           2 * time.Second,
+		ReadTimeout:           2 * time.Second,
+		WriteTimeout:          2 * time.Second,
+		DialerRetries:         1,
+		PoolSize:              64,
+	})
+}

@@ -1,0 +1,191 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"seckill/internal/auth"
+	"seckill/internal/buildinfo"
+	"seckill/internal/httpapi"
+	"seckill/internal/idempotency"
+	"seckill/internal/lock"
+	"seckill/internal/lock/mysql/row"
+	"seckill/internal/order"
+	"seckill/internal/rediswatch"
+	"seckill/internal/telemetry"
+	"seckill/internal/voucher"
+	"seckill/internal/web"
+)
+
+// run runs the service from start to stop. It is also the diagram of the system: everything is wired here. It
+// returns when ctx has ended and everything is closed, or with the error that prevented the start or ended
+// the serving. Text for people goes to out, the log to logs.
+func Run(ctx context.Context, cfg Config, out, logs io.Writer) (err error) {
+	// Deferred calls run in reverse order, so the log ends last.
+	log, endLog := startLog(ctx, cfg, logs)
+	defer func() { err = errors.Join(err, endLog()) }()
+
+	tracing, err := telemetry.Start(ctx, cfg.TracesEndpoint, log)
+	if err != nil {
+		return fmt.Errorf("%s: %w", tracesEndpoint, err)
+	}
+	defer closeTracing(ctx, tracing)
+
+	stores, err := openStores(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stores.close()) }()
+
+	ids, err := openIDs(ctx, cfg.IDs, stores, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, ids.close()) }()
+
+	registry := newRegistry(stores)
+	guard, err := openGuard(ctx, cfg, stores, registry, log)
+	if err != nil {
+		return err
+	}
+
+	rec, err := openEventLog(cfg)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rec.close()) }()
+
+	handovers := &lock.Handovers{}
+	lockers, err := openLockers(stores.locks(cfg.ZooKeeperAddrs), cfg, registry, handovers, guard, rec.Recorder, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lockers.Close()) }()
+
+	// Closed after the last request was answered, and before the locks and the stores.
+	admission, err := openAdmission(ctx, cfg, stores, registry, tracing, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, admission.close()) }()
+
+	vouchers := newVouchers(cfg, stores, ids, lockers, admission)
+	orders, err := order.NewService(order.Config{
+		Store: rec.store(stores.db.Orders()), Vouchers: vouchers.Cache,
+		IDs: ids, Lockers: lockers, Gate: tracing.Gate(guard.Gate(admission.gate)), Now: time.Now, Log: log, Lab: cfg.Lab,
+	})
+	if err != nil {
+		return err
+	}
+	money, err := openPayments(ctx, cfg, stores, orders, registry, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, money.close()) }()
+	api, err := newAPI(cfg, httpapi.Deps{
+		Orders: rec.orders(orders), Life: money.life, Events: money.events(), Vouchers: vouchers, Idempotency: stores.db.Idempotency(), IDs: ids,
+		Lockers: lockers, Handovers: handovers, Ready: readiness(cfg, stores, admission, guard, ids), Log: log, Registerer: registry, Gatherer: registry, Now: time.Now,
+	})
+	if err != nil {
+		return err
+	}
+	return serve(ctx, cfg, api, tracing.Handler(api.Public()), log, append(background(stores, guard, money, log),
+		func(ctx context.Context, url string) error {
+			return greet(ctx, out, cfg, vouchers.Service, money.sandbox, url)
+		})...)
+}
+
+// newAPI returns the HTTP interface: deps with tokens, limits and the page.
+func newAPI(cfg Config, deps httpapi.Deps) (_ *httpapi.API, err error) {
+	deps.Tokens, err = auth.NewTokens(cfg.secret(), time.Now)
+	if err != nil {
+		return nil, fmt.Errorf("SECKILL_JWT_SECRET: %w", err)
+	}
+	site, err := web.New(web.Config{Lab: cfg.Lab})
+	if err != nil {
+		return nil, err
+	}
+	limits, err := newLimits(cfg)
+	if err != nil {
+		return nil, err
+	}
+	deps.Site, deps.Limit, deps.Lookups, deps.Keys, deps.Cancels = site, limits.orders, limits.lookups, limits.keys, limits.cancels
+	return httpapi.New(httpapi.Config{
+		Lab: cfg.Lab, Limits: cfg.Bounds, LabHosts: cfg.LabHosts, AdminToken: cfg.AdminToken, DebugListener: cfg.DebugAddr != "", CommandLine: hide(os.Args),
+	}, deps)
+}
+
+// background is the work beside the requests.
+func background(stores *stores, guard *rediswatch.Guard, money *payments, log *slog.Logger) []func(ctx context.Context, url string) error {
+	return []func(ctx context.Context, url string) error{
+		func(ctx context.Context, _ string) error { guard.Run(ctx); return nil },
+		func(ctx context.Context, _ string) error { money.life.RunExpiry(ctx); return nil },
+		money.run,
+		func(ctx context.Context, _ string) error {
+			sweepUntil(ctx, log, "idempotency keys were not swept", func(ctx context.Context, limit int) (int64, error) {
+				return stores.db.Idempotency().Sweep(ctx, time.Now().Add(-idempotency.KeepAnswers), limit)
+			})
+			return nil
+		},
+		func(ctx context.Context, _ string) error {
+			if rows := stores.db.RowPool(); rows != nil {
+				sweepUntil(ctx, log, "expired rows of locks were not swept", func(ctx context.Context, limit int) (int64, error) {
+					return row.Sweep(ctx, rows, limit)
+				})
+			}
+			return nil
+		},
+	}
+}
+
+func newVouchers(cfg Config, stores *stores, ids idSource, lockers voucher.Lockers, admission *admissionFlow) preparedVouchers {
+	return preparedVouchers{admission: admission, Service: &voucher.Service{
+		Cache: voucher.NewCache(stores.db.Vouchers(), 0, time.Now), Store: stores.db.Vouchers(),
+		IDs: ids, Lockers: hintingLockers{lockers}, Admission: true, Payments: cfg.takesPayments(), Lab: cfg.Lab, Now: time.Now,
+	}}
+}
+
+// startLog starts the buffered log. The function that it returns flushes and ends it.
+func startLog(ctx context.Context, cfg Config, logs io.Writer) (*slog.Logger, func() error) {
+	lines := httpapi.NewLogWriter(logs)
+	log := slog.New(slog.NewJSONHandler(lines, &slog.HandlerOptions{Level: cfg.LogLevel}))
+	cfg.warn(log)
+	redis.SetLogger(redisLog{log}) // go-redis has one logger for the whole process
+	logging, end := context.WithCancel(context.WithoutCancel(ctx))
+	var buffering errgroup.Group
+	buffering.Go(func() error { return lines.Run(logging) })
+	return log, func() error {
+		end()
+		return buffering.Wait()
+	}
+}
+
+// newRegistry returns a registry with the metrics of the build, the runtime, the process and the pools of connections.
+func newRegistry(s *stores) *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(buildinfo.Read().Metric(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(s.pools())
+	for name, pool := range s.db.Pools() {
+		registry.MustRegister(collectors.NewDBStatsCollector(pool, name))
+	}
+	return registry
+}
+
+// lastTraces bounds how long a stop waits until the last spans are sent.
+const lastTraces = 3 * time.Second
+
+func closeTracing(ctx context.Context, tracing *telemetry.Tracing) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTraces)
+	defer cancel()
+	tracing.Close(ctx)
+}

@@ -1,0 +1,102 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/database"
+	"seckill/internal/embedded"
+	"seckill/internal/lock/lockers"
+	"seckill/internal/lock/redis/red"
+)
+
+// stores are the servers with the service's data.
+type stores struct {
+	db    *database.DB
+	redis redis.UniversalClient
+	// orders is the same Redis, with a client for the admission flow that retries nothing by itself. A
+	// cluster client is an exception: it follows its slots and tries another node after a failure,
+	// whatever its number of retries. There the gate prevents the repetition of commands that must not be
+	// decided twice, and the commands of fulfil may be repeated.
+	orders redis.UniversalClient
+	// nodes are independent Redis servers, for the locks that use several.
+	nodes   []red.Client
+	closers []func() error
+}
+
+// openStores connects to the database and to Redis, or starts the embedded ones, and migrates the schema.
+func openStores(ctx context.Context, cfg Config, log *slog.Logger) (_ *stores, err error) {
+	s := &stores{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+
+	config := database.Config{MySQL: cfg.MySQLDSN, Logger: log}
+	var dial dialer
+	var nodes []*redis.Client
+	if cfg.Embedded {
+		e, err := embedded.Open()
+		if err != nil {
+			return nil, err
+		}
+		s.closers = append(s.closers, e.Close)
+		config.SQLite = e.SQLite()
+		cfg.RedisAddrs, dial = []string{"embedded"}, e.Redis().Dial
+		if len(cfg.LockRedisAddrs) == 0 {
+			for i, node := range e.Nodes() { // the address is only a name: Dial ignores it
+				nodes = append(nodes, openNode(fmt.Sprintf("embedded-%d", i+1), "", node.Dial))
+			}
+		}
+	}
+	s.redis, err = openRedis(ctx, cfg, dial, retries)
+	if err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, s.redis.Close)
+	s.orders, err = openRedis(ctx, cfg, dial, noRetries)
+	if err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, s.orders.Close)
+	for _, addr := range cfg.LockRedisAddrs {
+		nodes = append(nodes, openNode(addr, cfg.RedisPassword, nil))
+	}
+	for _, node := range nodes {
+		s.nodes = append(s.nodes, node)
+		s.closers = append(s.closers, node.Close)
+	}
+	s.db, err = database.Open(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("SECKILL_MYSQL_DSN: %w", err)
+	}
+	s.closers = append(s.closers, s.db.Close)
+	migrated, err := s.db.Migrate(ctx)
+	if err != nil {
+		return nil, err
+	}
+	log.Info("schema is up to date", "database", s.db.Engine(), "version", migrated.To, "was", migrated.From)
+	return s, nil
+}
+
+// locks returns the servers that can keep locks.
+func (s *stores) locks(zookeeper []string) lockers.Servers {
+	return lockers.Servers{
+		Redis: s.redis, Nodes: s.nodes, MySQL: s.db.LockPool(), Rows: s.db.RowPool(), ZooKeeper: zookeeper,
+	}
+}
+
+// close closes everything in reverse order.
+func (s *stores) close() error {
+	var failed []error
+	for _, closeOne := range slices.Backward(s.closers) {
+		failed = append(failed, closeOne())
+	}
+	return errors.Join(failed...)
+}

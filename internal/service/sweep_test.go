@@ -1,0 +1,56 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Old rows are deleted in batches until none is left, every ten minutes. An error is logged, and ends only that sweep.
+func TestSweepUntil(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var logged bytes.Buffer
+		left, calls, broken := int64(0), 0, false
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			sweepUntil(ctx, slog.New(slog.NewTextHandler(&logged, nil)), "rows were not swept", func(_ context.Context, limit int) (int64, error) {
+				calls++
+				if broken {
+					return 0, errors.New("no database")
+				}
+				n := min(left, int64(limit))
+				left -= n
+				return n, nil
+			})
+		}()
+		next := func(rows int64, wantCalls int) {
+			t.Helper()
+			left, calls = rows, 0
+			time.Sleep(sweepEvery)
+			synctest.Wait()
+			if calls != wantCalls || !broken && left != 0 {
+				t.Errorf("of %d rows %d are left after %d calls, want %d", rows, left, calls, wantCalls)
+			}
+		}
+		next(0, 1)
+		next(sweepBatch-1, 1)
+		next(2*sweepBatch+3, 3)
+		broken = true
+		next(5000, 1)
+		if n := strings.Count(logged.String(), "rows were not swept"); n != 1 {
+			t.Errorf("logged %d times: %s", n, &logged)
+		}
+		broken = false
+		next(5000, 6) // the last one finds none
+		cancel()
+		<-ended
+	})
+}

@@ -1,0 +1,83 @@
+package chaos
+
+import (
+	"maps"
+	"strconv"
+	"sync"
+
+	"seckill/internal/admission/ledger"
+	"seckill/test/harness"
+)
+
+// balanced waits until no order of a round is in flight, and checks its audit.
+func (c *chaos) balanced(n int, s *chaosRound) {
+	c.t.Helper()
+	harness.WaitReady(c.t, c.apis[:]...)
+	s.Drained(c.redis.primary.Client(c.t))
+	now := *s.Sale // some of its buyers may still be at it
+	now.URLs = []string{c.apis[0].URL, c.apis[1].URL}
+	want := harness.Audit{InitialStock: s.stock, Orders: s.stock, Balanced: true}
+	for i := range now.URLs {
+		if got := now.Audit(i); got != want {
+			c.t.Errorf("round %d, process %d: %+v", n, i, got)
+		}
+	}
+}
+
+// checkRound checks the outcome of a round.
+func (c *chaos) checkRound(n int, s *chaosRound) {
+	c.t.Helper()
+	c.balanced(n, s)
+	s.URLs = []string{c.apis[0].URL, c.apis[1].URL}
+	// There are as many orders as stock, each of another user, and all are confirmed. So no order exists without a
+	// buyer who was told of it.
+	if len(s.orders) != s.stock {
+		c.t.Errorf("round %d: %d buyers were told of an order, of %d", n, len(s.orders), s.stock)
+	}
+	client := c.redis.primary.Client(c.t)
+	there := map[string]string{}
+	for b, keys := range s.AllKeys() {
+		if dead := client.XLen(c.t.Context(), keys.Dead).Val(); dead != 0 {
+			c.t.Errorf("round %d: %d dead letters in bucket %d", n, dead, b)
+		}
+		users, err := client.HGetAll(c.t.Context(), keys.Users).Result()
+		if err != nil {
+			c.t.Errorf("round %d: %v", n, err)
+		}
+		maps.Copy(there, users)
+	}
+	if len(there) != s.stock {
+		c.t.Errorf("round %d: Redis has %d users", n, len(there))
+	}
+	var readers sync.WaitGroup
+	users := make(chan int)
+	for range harness.Connections {
+		readers.Go(func() {
+			for user := range users {
+				c.readable(n, s, user)
+			}
+		})
+	}
+	for user, order := range s.orders {
+		has := there[strconv.Itoa(user)]
+		if id, _, err := ledger.ParseReserved(has); err != nil || strconv.FormatInt(id, 10) != order {
+			c.t.Errorf("round %d: user %d was told of %s, Redis has %q", n, user, order, has)
+		}
+		users <- user
+	}
+	close(users)
+	readers.Wait()
+}
+
+// readable queries an order as its user. One in twenty users repeats the request.
+func (c *chaos) readable(n int, s *chaosRound, user int) {
+	want := s.orders[user]
+	if got := s.StatusOf(user%2, want, user); got != "confirmed" {
+		c.t.Errorf("round %d: order %s of user %d is %q", n, want, user, got)
+	}
+	if user%20 == 0 {
+		if got := s.BuyUntilAnswered(user, user, "key-"+strconv.Itoa(user)); got.Order != want {
+			c.t.Errorf("round %d: user %d had %s, and repeats: %+v", n, user, want, got)
+		}
+	}
+}

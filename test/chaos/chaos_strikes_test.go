@@ -1,0 +1,211 @@
+package chaos
+
+import (
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/testkit"
+	"seckill/test/harness"
+)
+
+// chaosDatabase is the database of the orders.
+type chaosDatabase struct {
+	nodes []*testkit.SQLServer
+	of    [2]testkit.Database // for each process
+}
+
+// refusals are the refusals that can be injected: each node's own, and those of one voucher's orders.
+func (d chaosDatabase) refusals(voucherID int64) (all []testkit.Refusal) {
+	for i, db := range d.of {
+		server := d.nodes[i%len(d.nodes)]
+		all = append(append(all, testkit.Refusals(server, db)...), testkit.VoucherRefusals(server, db, voucherID)...)
+	}
+	return all
+}
+
+func openChaosMariaDB(t *testing.T) chaosDatabase {
+	t.Helper()
+	server := testkit.NewMariaDB(t, "--innodb-flush-log-at-trx-commit=1")
+	db := server.Account(t, server.Database(t))
+	return chaosDatabase{nodes: []*testkit.SQLServer{server}, of: [2]testkit.Database{db, db}}
+}
+
+func openChaosGalera(t *testing.T) chaosDatabase {
+	t.Helper()
+	cluster := testkit.Galera(t, 3)
+	d := chaosDatabase{nodes: cluster.Nodes}
+	for i, db := range cluster.Database(t)[:len(d.of)] {
+		d.of[i] = cluster.Nodes[i].Account(t, db)
+	}
+	return d
+}
+
+// chaosRedis is a primary and its replica. The processes reach the current primary by one address.
+type chaosRedis struct {
+	primary, replica *testkit.RedisServer
+	door, link       *testkit.Proxy // link is the replica's way to the primary
+}
+
+func openChaosRedis(t *testing.T) *chaosRedis {
+	t.Helper()
+	r := &chaosRedis{primary: testkit.NewRedis(t, harness.Fsync("always")...), replica: testkit.NewRedis(t, harness.Fsync("always")...)}
+	r.door, r.link = testkit.NewProxy(t, r.primary.Addr()), testkit.NewProxy(t, r.primary.Addr())
+	r.follow(t)
+	return r
+}
+
+// follow waits until the replica has all data of the primary, in memory and in its file. Without the file, a replica
+// that is promoted and then killed would come back with older data.
+func (r *chaosRedis) follow(t *testing.T) {
+	t.Helper()
+	r.replica.ReplicaOf(r.link.Addr())
+	client := redis.NewClient(&redis.Options{Addr: r.replica.Addr()})
+	defer client.Close()
+	testkit.Until(t, "the replica's file is written", func() bool {
+		info := client.InfoMap(t.Context(), "persistence")
+		return info.Item("Persistence", "aof_enabled") == "1" && info.Item("Persistence", "aof_rewrite_in_progress") == "0" &&
+			info.Item("Persistence", "aof_rewrite_scheduled") == "0"
+	})
+}
+
+// promote makes the replica the primary, without what was written during the lag. No order of that time is
+// confirmed to a buyer, but it may be in the database.
+func (r *chaosRedis) promote(t *testing.T, lag time.Duration) {
+	t.Helper()
+	r.follow(t) // the primary may have been restarted a moment ago
+	r.link.Cut()
+	time.Sleep(lag)
+	r.replica.Promote()
+	r.door.SetUpstream(r.replica.Addr())
+	r.primary, r.replica = r.replica, r.primary
+	r.link.SetUpstream(r.primary.Addr())
+	r.follow(t)
+}
+
+// configure changes a setting of the primary for a while.
+func (c *chaos) configure(setting, to, back string) {
+	c.t.Helper()
+	c.struck["Redis "+setting+" "+to]++
+	client := redis.NewClient(&redis.Options{Addr: c.redis.primary.Addr()})
+	defer client.Close()
+	if err := client.ConfigSet(c.t.Context(), setting, to).Err(); err != nil {
+		c.t.Fatal(err)
+	}
+	c.wait()
+	if err := client.ConfigSet(c.t.Context(), setting, back).Err(); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// refuse makes the database refuse for a while.
+func (c *chaos) refuse() {
+	c.t.Helper()
+	voucherID, err := strconv.ParseInt(c.sales[len(c.sales)-1].Voucher, 10, 64)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	all := c.db.refusals(voucherID)
+	r := all[c.rng.IntN(len(all))]
+	c.struck["MariaDB: "+r.Name]++
+	end, err := r.Begin(c.t.Context())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.wait()
+	if err := end(c.t.Context()); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// wait waits for a random time, up to longer than any timeout.
+func (c *chaos) wait() {
+	time.Sleep(time.Duration(50+c.rng.IntN(2500)) * time.Millisecond)
+}
+
+// node returns a random node of the database.
+func (c *chaos) node() *testkit.SQLServer { return c.db.nodes[c.rng.IntN(len(c.db.nodes))] }
+
+// The targets of faults.
+const (
+	victimRedis = iota
+	victimMariaDB
+	victimA
+	victimB
+	victims
+)
+
+// names are for the summary.
+var names = [victims]string{"Redis", "MariaDB", "API", "API"}
+
+// injectFault kills one or two targets, pauses one for a while, or makes a server refuse or change its role.
+func (c *chaos) injectFault() {
+	c.t.Helper()
+	hit := c.rng.Perm(victims)[:1]
+	switch c.rng.IntN(18) {
+	case 0, 1: // two at once
+		hit = c.rng.Perm(victims)[:2]
+	case 2, 3:
+		c.struck["SIGSTOP "+names[hit[0]]]++
+		v := c.stoppable(hit[0])
+		v.Pause()
+		c.wait()
+		v.Resume()
+		return
+	case 4, 5, 6:
+		c.refuse()
+		return
+	case 7, 8:
+		c.struck["promotion of the replica"]++
+		c.redis.promote(c.t, time.Duration(c.rng.IntN(100))*time.Millisecond)
+		return
+	case 9:
+		c.configure("maxmemory", "1", "0")
+		return
+	case 10:
+		c.configure("maxmemory-policy", "allkeys-lru", "noeviction")
+		return
+	}
+	slices.Sort(hit) // a process needs its servers to start
+	if len(hit) > 1 {
+		c.struck["two at once"]++
+	}
+	node := c.node()
+	for _, v := range hit {
+		c.struck["SIGKILL "+names[v]]++
+		switch v {
+		case victimRedis:
+			c.redis.primary.Kill()
+		case victimMariaDB:
+			node.Kill()
+		default:
+			c.apis[v-victimA].Kill()
+		}
+	}
+	for _, v := range hit {
+		switch v {
+		case victimRedis:
+			c.redis.primary.Restart()
+		case victimMariaDB:
+			node.Restart()
+		default:
+			c.start(v - victimA)
+		}
+	}
+}
+
+func (c *chaos) stoppable(victim int) interface {
+	Pause()
+	Resume()
+} {
+	switch victim {
+	case victimRedis:
+		return c.redis.primary
+	case victimMariaDB:
+		return c.node()
+	}
+	return c.apis[victim-victimA]
+}

@@ -1,0 +1,245 @@
+package chaos
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"seckill/internal/testkit"
+	"seckill/test/harness"
+)
+
+// TestChaos runs rounds of a sale by admission over two processes. In each round, processes and servers are
+// killed or paused at random while buyers come. Every buyer repeats the request, with one Idempotency-Key, until
+// it is answered. Beside that, the database refuses for reasons of its own, the replica of Redis is promoted
+// although the primary is healthy, and the memory of Redis is full or may be evicted. Afterwards nothing is
+// lost, duplicated, oversold or rejected. Every second voucher is split into buckets.
+//
+// A round does not wait until the orders of the one before are processed: entries that a process left behind are
+// claimed while others die. By the end of the next round all of them are processed and the audit is balanced. At
+// the end every order of every round is checked.
+//
+// SECKILL_TEST_ROUNDS is the number of rounds (default 3). SECKILL_TEST_SEED determines the targets of the
+// faults, but not the state of the service when they happen.
+func TestChaos(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		runChaos(t, 1, openChaosMariaDB)
+		return
+	}
+	runChaos(t, harness.Number(t, "SECKILL_TEST_ROUNDS", 3), openChaosMariaDB)
+}
+
+// TestSoakChaos is TestChaos for some minutes.
+func TestSoakChaos(t *testing.T) {
+	testkit.Soak(t)
+	runChaos(t, harness.Number(t, "SECKILL_TEST_ROUNDS", 30), openChaosMariaDB)
+}
+
+// TestSoakChaosGalera is TestChaos with a Galera cluster: each process writes to a node of its own, and nodes
+// are killed and paused.
+func TestSoakChaosGalera(t *testing.T) {
+	testkit.Soak(t)
+	runChaos(t, harness.Number(t, "SECKILL_TEST_ROUNDS", 10), openChaosGalera)
+}
+
+func runChaos(t *testing.T, rounds int, database func(*testing.T) chaosDatabase) {
+	t.Helper()
+	seed := harness.Number(t, "SECKILL_TEST_SEED", int(time.Now().UnixNano()%1_000_000))
+	t.Logf("SECKILL_TEST_ROUNDS=%d SECKILL_TEST_SEED=%d", rounds, seed)
+	c := openChaos(t, uint64(seed), database(t))
+	begun := time.Now()
+	for n := range rounds {
+		c.round()
+		if n > 0 {
+			c.balanced(n, c.sales[n-1])
+		}
+		if (n+1)%10 == 0 {
+			t.Logf("%d rounds, %v, %v", n+1, c.summary(), time.Since(begun).Round(time.Second))
+		}
+	}
+	c.stragglers.Wait()
+	orders := 0
+	for n, s := range c.sales {
+		c.checkRound(n+1, s)
+		orders += len(s.orders)
+	}
+	t.Logf("%d rounds in %v: %v, of these %d before all was sold; %d orders, %d buyers, answers %v",
+		rounds, time.Since(begun).Round(time.Second), c.summary(), c.during, orders, c.users.Load(), c.answers())
+	for i, p := range c.apis {
+		if err := p.Stop(); err != nil {
+			t.Errorf("process %d: %v", i, err)
+		}
+	}
+}
+
+// chaos is a service and the faults that are injected into it.
+type chaos struct {
+	t      *testing.T
+	rng    *rand.Rand
+	db     chaosDatabase
+	redis  *chaosRedis
+	apis   [2]harness.Process
+	urls   [2]atomic.Pointer[string] // of apis, for the buyers
+	client *http.Client
+
+	sales      []*chaosRound
+	users      atomic.Int64
+	stragglers sync.WaitGroup
+	struck     map[string]int
+	during     int // strikes before all was sold
+}
+
+func openChaos(t *testing.T, seed uint64, db chaosDatabase) *chaos {
+	t.Helper()
+	transport := &http.Transport{MaxIdleConnsPerHost: 2 * harness.Connections}
+	t.Cleanup(transport.CloseIdleConnections)
+	c := &chaos{
+		t: t, rng: rand.New(rand.NewPCG(seed, 0)), struck: map[string]int{}, db: db, redis: openChaosRedis(t),
+		// A buyer whose process is paused tries the other one.
+		client: &http.Client{Transport: transport, Timeout: 2 * time.Second},
+	}
+	t.Cleanup(c.stragglers.Wait)
+	for i := range c.apis {
+		c.start(i)
+	}
+	return c
+}
+
+func (c *chaos) start(i int) {
+	c.t.Helper()
+	// A process is sometimes paused for longer than the others wait.
+	where := harness.Stores{DB: c.db.of[i], Redis: []string{c.redis.door.Addr()}}
+	p := harness.Start(c.t, where.With("SECKILL_CLAIM_IDLE=2s", "SECKILL_REDIS_WAIT_REPLICAS=1"))
+	c.apis[i] = p
+	c.urls[i].Store(&p.URL)
+}
+
+// chaosRound is the voucher of one round.
+type chaosRound struct {
+	*harness.Sale
+	stock int
+	over  atomic.Bool // a buyer was told that it is sold out
+
+	mu     sync.Mutex
+	orders map[int]string // by user
+	codes  map[string]int
+}
+
+// strikes is the number of faults in a round.
+const strikes = 3
+
+func (c *chaos) round() {
+	c.t.Helper()
+	harness.WaitReady(c.t, c.apis[:]...)
+	s := &chaosRound{stock: 400 + c.rng.IntN(1600), orders: map[int]string{}, codes: map[string]int{}}
+	buckets := 1
+	if len(c.sales)%2 == 1 {
+		buckets = 4
+	}
+	s.Sale = harness.OpenSale(c.t, s.stock, fmt.Sprintf(`{"flow":"admission","buckets":%d}`, buckets), c.apis[:]...)
+	s.Client, s.Buckets = c.client, buckets
+	c.sales = append(c.sales, s)
+	var buyers sync.WaitGroup
+	calm := make(chan struct{})
+	for range harness.Connections {
+		buyers.Go(func() { c.buyers(s, calm) })
+	}
+	for range strikes {
+		time.Sleep(time.Duration(20+c.rng.IntN(400)) * time.Millisecond) // at a random moment of the load
+		if !s.over.Load() {
+			c.during++
+		}
+		c.injectFault()
+	}
+	close(calm)
+	buyers.Wait()
+	for i, p := range c.apis {
+		select {
+		case <-p.Done():
+			c.t.Fatalf("process %d ended by itself: %v\n%s", i, p.Wait(), p.Output())
+		default:
+		}
+	}
+}
+
+// summary lists how often each target was hit.
+func (c *chaos) summary() string {
+	return fmt.Sprintf("%d strikes %v", strikes*len(c.sales), c.struck)
+}
+
+func (c *chaos) answers() map[string]int {
+	all := map[string]int{}
+	for _, s := range c.sales {
+		for code, n := range s.codes {
+			all[code] += n
+		}
+	}
+	return all
+}
+
+// buyers is one connection: it sends one buyer's request after the other, until the faults are over and all is sold.
+func (c *chaos) buyers(s *chaosRound, calm <-chan struct{}) {
+	for c.t.Context().Err() == nil {
+		user := int(c.users.Add(1))
+		if answered, _ := c.buyUntilAnswered(s, user, time.Second); !answered {
+			// The next buyer does not wait for this one.
+			c.stragglers.Go(func() {
+				if answered, last := c.buyUntilAnswered(s, user, 2*time.Minute); !answered {
+					c.t.Errorf("user %d never had an answer, but %q", user, last)
+				}
+			})
+		}
+		select {
+		case <-calm:
+			if s.over.Load() {
+				return
+			}
+		default:
+		}
+		time.Sleep(rand.N(120 * time.Millisecond)) // as buyers come; the sale lasts about as long as the faults
+	}
+}
+
+// buyUntilAnswered repeats a request until it is answered, or until patience has passed.
+func (c *chaos) buyUntilAnswered(s *chaosRound, user int, patience time.Duration) (answered bool, last string) {
+	for begun, n := time.Now(), user; ; n++ {
+		got := c.ask(s, n, user)
+		s.mu.Lock()
+		s.codes[got.Code]++
+		if got.Order != "" {
+			s.orders[user] = got.Order
+		}
+		s.mu.Unlock()
+		switch got.Code {
+		case "accepted", "created": // the latter where a repetition finds it confirmed
+			return true, got.Code
+		case "sold_out":
+			s.over.Store(true)
+			return true, got.Code
+		case "network", "unavailable", "busy":
+		default:
+			c.t.Errorf("user %d was told %q", user, got.Code)
+			return true, got.Code
+		}
+		if c.t.Context().Err() != nil { // the test has failed already
+			return true, got.Code
+		}
+		if time.Since(begun) > patience {
+			return false, got.Code
+		}
+		time.Sleep(50*time.Millisecond + rand.N(100*time.Millisecond))
+	}
+}
+
+// ask sends the one request of a buyer, to the n-th process.
+func (c *chaos) ask(s *chaosRound, n, user int) harness.Outcome {
+	there := *s.Sale
+	there.URLs = []string{*c.urls[n%len(c.urls)].Load()}
+	return there.Buy(0, user, "key-"+strconv.Itoa(user))
+}

@@ -1,0 +1,134 @@
+package faults
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"seckill/internal/testkit"
+	"seckill/test/harness"
+)
+
+// readyFlows returns the status of /readyz, and by flow whether it works and how many vouchers are sold by it.
+func readyFlows(t *testing.T, p harness.Process) (status int, flows map[string]flowState) {
+	t.Helper()
+	status, body := harness.Call(t, http.MethodGet, p.URL+"/readyz?verbose=1", nil, "")
+	var answer struct{ Flows map[string]flowState }
+	if err := json.Unmarshal([]byte(body), &answer); err != nil {
+		t.Fatalf("%d %s: %v", status, body, err)
+	}
+	return status, answer.Flows
+}
+
+type flowState struct {
+	Ready    bool
+	Vouchers int
+	Failing  []string
+}
+
+// waitSold waits until the instance knows that a voucher is sold by a flow.
+func waitSold(t *testing.T, p harness.Process, flow string) {
+	t.Helper()
+	testkit.Until(t, "the voucher is counted", func() bool {
+		_, flows := readyFlows(t, p)
+		return flows[flow].Vouchers == 1
+	})
+}
+
+// The database stops during a sale by admission: the instance stays in the balancer, and every order is accepted.
+// Then Redis stops too: it leaves. Both come back: every accepted order is in the database.
+func TestReadyWhileAdmissionSells(t *testing.T) {
+	t.Parallel()
+	mariadb, redis := testkit.NewMariaDB(t), testkit.NewRedis(t, "--appendonly", "yes", "--appendfsync", "always")
+	p := harness.Start(t, harness.Stores{DB: mariadb.Database(t), Redis: []string{redis.Addr()}})
+	sale := harness.OpenSale(t, 2000, `{"flow":"admission"}`, p)
+	waitSold(t, p, "admission")
+	if got := sale.BuyUntilAnswered(0, 5000, "first"); got.Code != "accepted" { // the process knows the voucher
+		t.Fatalf("told %+v", got)
+	}
+	mariadb.Kill()
+	testkit.Until(t, "the outage is seen", func() bool {
+		_, flows := readyFlows(t, p)
+		return slices.Equal(flows["locked-redis"].Failing, []string{"database"})
+	})
+	codes, orders := sale.OrderAllUntilAnswered(1000) // on a busy machine Redis may be late
+	if codes["accepted"] != 1000 || len(orders) != 1000 {
+		t.Errorf("while the database is stopped, buyers are told %v", codes)
+	}
+	status, flows := readyFlows(t, p)
+	if status != http.StatusOK || !flows["admission"].Ready || flows["locked-mysql"].Ready {
+		t.Errorf("the database is stopped: %d %+v", status, flows)
+	}
+	if status, _ := harness.Call(t, http.MethodGet, p.URL+"/readyz?strict=1", nil, ""); status != http.StatusServiceUnavailable {
+		t.Errorf("strict: %d", status)
+	}
+	_, metrics := harness.Call(t, http.MethodGet, p.URL+"/metrics", nil, "")
+	for _, want := range []string{"seckill_ready 1", `seckill_check_ok{check="database"} 0`, `seckill_flow_ready{flow="admission"} 1`, `seckill_flow_vouchers{flow="admission"} 1`} {
+		if !strings.Contains(metrics, "\n"+want+"\n") {
+			t.Errorf("the metrics lack %s", want)
+		}
+	}
+	redis.Kill()
+	testkit.Until(t, "not ready while both are stopped", func() bool { return !harness.Ready(t.Context(), p.URL) })
+	redis.Restart()
+	mariadb.Restart()
+	harness.WaitReady(t, p)
+	waitForOrders(sale, len(orders)+1)
+	testkit.Until(t, "the audit is balanced", func() bool { return sale.Audit(0).Balanced })
+	sale.CheckBalanced(0, codes, orders)
+}
+
+// Redis stops while only vouchers with a lock in MySQL are sold: the instance stays in the balancer and sells, also
+// after the machine ids of Redis are over.
+func TestReadyWhileMySQLLocks(t *testing.T) {
+	t.Parallel()
+	mariadb, redis := testkit.NewMariaDB(t), testkit.NewRedis(t)
+	p := harness.Start(t, harness.Stores{DB: mariadb.Database(t), Redis: []string{redis.Addr()}})
+	sale := harness.OpenSale(t, 100_000, `{"lock":"mysql-get-lock"}`, p)
+	waitSold(t, p, "locked-mysql")
+	redis.Kill()
+	testkit.Until(t, "the outage is seen", func() bool {
+		_, flows := readyFlows(t, p)
+		return slices.Contains(flows["locked-redis"].Failing, "redis")
+	})
+	const leaseOfRedis = 10 * time.Second // idworker's default
+	user := 0
+	for end := time.Now().Add(leaseOfRedis + time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		user++
+		if got := sale.BuyUntilAnswered(0, user, "key-"+strconv.Itoa(user)); got.Code != "created" {
+			t.Fatalf("order %d, Redis stopped: %+v", user, got)
+		}
+		if status, flows := readyFlows(t, p); status != http.StatusOK || !flows["locked-mysql"].Ready || flows["admission"].Ready {
+			t.Fatalf("Redis is stopped: %d %+v", status, flows)
+		}
+	}
+	mariadb.Kill()
+	testkit.Until(t, "not ready while both are stopped", func() bool { return !harness.Ready(t.Context(), p.URL) })
+	mariadb.Restart()
+	testkit.Until(t, "ready with the database alone", func() bool { return harness.Ready(t.Context(), p.URL) })
+	redis.Restart()
+	harness.WaitReady(t, p)
+	if a := sale.Audit(0); a.Orders != user || !a.Balanced {
+		t.Errorf("%d were created, %+v", user, a)
+	}
+}
+
+// Orders under a lock only, and the database stops: no voucher can be bought, and the instance leaves the balancer.
+func TestNotReadyWhileLockedSalesStop(t *testing.T) {
+	t.Parallel()
+	mariadb, redis := testkit.NewMariaDB(t), testkit.NewRedis(t)
+	p := harness.Start(t, harness.Stores{DB: mariadb.Database(t), Redis: []string{redis.Addr()}})
+	sale := harness.OpenSale(t, 10, `{}`, p)
+	waitSold(t, p, "locked-redis")
+	mariadb.Kill()
+	testkit.Until(t, "not ready", func() bool { return !harness.Ready(t.Context(), p.URL) })
+	mariadb.Restart()
+	testkit.Until(t, "ready again", func() bool { return harness.Ready(t.Context(), p.URL) })
+	if got := sale.BuyUntilAnswered(0, 1, ""); got.Code != "created" {
+		t.Errorf("told %+v", got)
+	}
+}

@@ -1,0 +1,129 @@
+package harness
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"seckill/internal/service"
+)
+
+// InProcess is a service in this process.
+type InProcess struct {
+	Banner, Curl string
+	Pay          string // the lines that buy, pay and show, of an embedded service with its own sandbox
+	stop         context.CancelFunc
+	ended        chan error
+	Logs         *strings.Builder // to be read after the end
+}
+
+// StartInProcess runs the service on a free port and waits for its banner.
+func StartInProcess(t *testing.T, args, environ []string) *InProcess {
+	t.Helper()
+	cfg, err := service.ParseConfig(append([]string{"-addr", "127.0.0.1:0"}, args...), environ, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	r := &InProcess{stop: stop, ended: make(chan error, 1), Logs: &strings.Builder{}}
+	out, in := io.Pipe()
+	go func() {
+		err := service.Run(ctx, cfg, in, r.Logs)
+		r.ended <- err
+		_ = in.CloseWithError(errors.Join(err, io.EOF))
+	}()
+	t.Cleanup(func() {
+		stop()
+		if err, first := <-r.ended; first && err != nil {
+			t.Errorf("the service ended with %v\n%s", err, r.Logs)
+		}
+	})
+	lines := bufio.NewReader(out)
+	if r.Banner, err = lines.ReadString('\n'); err != nil {
+		t.Fatalf("no banner: %v", err)
+	}
+	if cfg.Embedded {
+		if r.Curl, err = lines.ReadString('\n'); err != nil {
+			t.Fatalf("no curl line: %v", err)
+		}
+	}
+	for range 5 {
+		if !cfg.Embedded || cfg.Payment.URL != "" {
+			break
+		}
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			t.Fatalf("no lines of the sandbox: %v", err)
+		}
+		if !strings.HasPrefix(line, "seckill: ") {
+			r.Pay += line
+		}
+	}
+	return r
+}
+
+// End stops the service and returns its error.
+func (r *InProcess) End() error {
+	r.stop()
+	err := <-r.ended
+	close(r.ended)
+	return err
+}
+
+var CurlLine = regexp.MustCompile(`^curl -i -X POST -H '(\S+): (\S+)' (http://\S+)\n$`)
+
+// Buy runs the printed curl command.
+func (r *InProcess) Buy(t *testing.T) (status int, body string) {
+	t.Helper()
+	found := CurlLine.FindStringSubmatch(r.Curl)
+	if found == nil {
+		t.Fatalf("the curl line is %q", r.Curl)
+	}
+	return Call(t, http.MethodPost, found[3], http.Header{found[1]: {found[2]}}, "")
+}
+
+func Call(t *testing.T, method, url string, header http.Header, body string) (status int, answer string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header = header.Clone()
+	if req.Header == nil {
+		req.Header = http.Header{}
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	transport := &http.Transport{DisableKeepAlives: true, ExpectContinueTimeout: time.Minute}
+	resp, err := (&http.Client{Transport: transport, Timeout: time.Minute}).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	got, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(got)
+}
+
+// Noticed removes from a log what a slow machine adds to it.
+func Noticed(logs string) string {
+	var lines strings.Builder
+	for line := range strings.Lines(logs) {
+		slow := strings.Contains(line, `"msg":"slow statement"`) ||
+			// of the Redis in the process. TestIdleReadIsNoFailure of internal/fulfil has what is not the machine's.
+			strings.Contains(line, `"msg":"fulfil: a stream failed, retrying","error":"read accepted orders: read pipe: i/o timeout"`)
+		if !slow {
+			lines.WriteString(line)
+		}
+	}
+	return lines.String()
+}

@@ -1,0 +1,445 @@
+package life
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"seckill/internal/payment"
+	"seckill/internal/payment/sandbox"
+	"seckill/internal/service"
+	"seckill/internal/testkit"
+	"seckill/test/harness"
+)
+
+// The lines that an embedded service prints buy a voucher, pay it in the sandbox, and show that it is paid.
+func TestPrintedLinesPay(t *testing.T) {
+	for _, tool := range []string{"sh", "curl", "sed"} {
+		testkit.Tool(t, "the printed lines need it", tool)
+	}
+	s := harness.StartInProcess(t, nil, nil)
+	shell := exec.CommandContext(t.Context(), "sh", "-e")
+	shell.Stdin = strings.NewReader(s.Pay)
+	out, err := shell.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), `"status":"paid"`) {
+		t.Errorf("%v: %s\nof the lines\n%s", err, out, s.Pay)
+	}
+}
+
+// shop is an embedded service with a payment provider that the test controls.
+type shop struct {
+	*harness.InProcess
+	url      string
+	provider *sandbox.Sandbox
+	client   *payment.Client // as another one that has the key
+	webhooks *payment.Webhooks
+	end      func() // ends the provider
+}
+
+func openShop(t *testing.T, behaviour sandbox.Behaviour) *shop {
+	t.Helper()
+	p, err := sandbox.Open(t.Context(), sandbox.Config{
+		Addr: "127.0.0.1:0", APIKey: harness.PaymentKey, Secrets: []string{harness.WebhookSecret}, Behaviour: behaviour, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(ctx) }()
+	s := &shop{provider: p, end: sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the sandbox ended with %v", err)
+		}
+	})}
+	t.Cleanup(s.end)
+	s.InProcess = harness.StartInProcess(t, nil, []string{
+		"SECKILL_PAYMENT_URL=" + p.URL(), "SECKILL_PAYMENT_API_KEY=" + harness.PaymentKey, "SECKILL_PAYMENT_WEBHOOK_SECRET=" + harness.WebhookSecret,
+		"SECKILL_USER_LOOKUPS=100000", // the tests ask again and again
+	})
+	s.url = regexp.MustCompile(`http://[^,]+`).FindString(s.Banner)
+	p.SetWebhookURL(s.url + service.PaymentsPath)
+	if s.client, err = payment.NewClient(payment.ClientConfig{URL: p.URL(), Key: harness.PaymentKey}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.client.Close)
+	if s.webhooks, err = payment.NewWebhooks(harness.WebhookSecret); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// request sends a request as a user and parses the answer; it fails the test if the status is another one.
+func (s *shop) request(t *testing.T, user int, method, path, body string, want int, answer any) {
+	t.Helper()
+	status, text := harness.Call(t, method, s.url+path, http.Header{"X-User-ID": {fmt.Sprint(user)}}, body)
+	if status != want {
+		t.Fatalf("%s %s: %d %s, want %d", method, path, status, text, want)
+	}
+	if answer != nil {
+		if err := json.Unmarshal([]byte(text), answer); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+	}
+}
+
+// sell puts a voucher on sale and returns its id.
+func (s *shop) sell(t *testing.T, stock int, within time.Duration) string {
+	t.Helper()
+	return s.sellBy(t, `{}`, stock, within)
+}
+
+// sellBy is sell with a policy.
+func (s *shop) sellBy(t *testing.T, policy string, stock int, within time.Duration) string {
+	t.Helper()
+	var v struct{ ID string }
+	s.request(t, 1, "POST", "/api/v1/vouchers", fmt.Sprintf(`{"title":"t","price_cents":8000,"stock":%d,"pay_within_s":%d,`+
+		`"begin_at":"2020-01-01T00:00:00Z","end_at":"2120-01-01T00:00:00Z","policy":%s}`, stock, int(within.Seconds()), policy), 201, &v)
+	return v.ID
+}
+
+// bothFlows are the policies of a sale under each flow.
+var bothFlows = map[string]string{"locked": `{}`, "admission": `{"flow":"admission","buckets":2}`}
+
+// bought is an order with its payment.
+type bought struct {
+	user                 int
+	order, payment, page string
+}
+
+func (s *shop) buyAs(t *testing.T, user int, voucherID string) bought {
+	t.Helper()
+	var o struct {
+		ID     string `json:"order_id"`
+		Status string
+	}
+	testkit.Until(t, "the order is placed", func() bool { // stock that was given back may be on its way
+		status, text := harness.Call(t, "POST", s.url+"/api/v1/vouchers/"+voucherID+"/orders", http.Header{"X-User-ID": {fmt.Sprint(user)}}, "")
+		return status/100 == 2 && json.Unmarshal([]byte(text), &o) == nil
+	})
+	testkit.Until(t, "the order is in the database", func() bool {
+		s.request(t, user, "GET", "/api/v1/orders/"+o.ID+"?wait=2s&state=pending", "", 200, &o)
+		return o.Status != "pending"
+	})
+	var p struct {
+		ID  string `json:"payment_id"`
+		URL string `json:"pay_url"`
+	}
+	s.request(t, user, "POST", "/api/v1/orders/"+o.ID+"/payment", "", 201, &p)
+	return bought{user, o.ID, p.ID, p.URL}
+}
+
+func pressPay(t *testing.T, page string) {
+	t.Helper()
+	resp, err := http.PostForm(page, url.Values{"decision": {"pay"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+}
+
+// shown is an order as its user sees it.
+type shown struct {
+	Status   string
+	Payments []struct{ Outcome, Refund string }
+}
+
+func (s *shop) show(t *testing.T, b bought) (o shown) {
+	t.Helper()
+	s.request(t, b.user, "GET", "/api/v1/orders/"+b.order, "", 200, &o)
+	return o
+}
+
+func (s *shop) await(t *testing.T, b bought, status string) shown {
+	t.Helper()
+	var o shown
+	testkit.Until(t, "the order is "+status, func() bool { o = s.show(t, b); return o.Status == status })
+	return o
+}
+
+// given returns how much of a payment went back.
+func (s *shop) given(t *testing.T, b bought) int64 {
+	t.Helper()
+	p, err := s.client.Payment(t.Context(), b.payment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.RefundedCents
+}
+
+func (s *shop) balanced(t *testing.T, voucherID string, stock int) {
+	t.Helper()
+	var audit struct {
+		Stock    int
+		Balanced bool
+	}
+	s.request(t, 1, "GET", "/api/v1/vouchers/"+voucherID+"/audit", "", 200, &audit)
+	if !audit.Balanced || audit.Stock != stock {
+		t.Errorf("audit %+v, want a stock of %d", audit, stock)
+	}
+}
+
+// atRest is balanced, once what is on its way between the database and Redis has arrived.
+func (s *shop) atRest(t *testing.T, voucherID string, stock int) {
+	t.Helper()
+	testkit.Until(t, "nothing is on its way", func() bool {
+		var audit struct{ Stock, Pending int }
+		s.request(t, 1, "GET", "/api/v1/vouchers/"+voucherID+"/audit", "", 200, &audit)
+		return audit.Stock == stock && audit.Pending == 0
+	})
+	s.balanced(t, voucherID, stock)
+}
+
+func (s *shop) metric(t *testing.T, name string) string {
+	t.Helper()
+	_, text := harness.Call(t, http.MethodGet, s.url+"/metrics", nil, "")
+	value := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + ` (\S+)$`).FindStringSubmatch(text)
+	if value == nil {
+		return ""
+	}
+	return value[1]
+}
+
+// Events that come three times and in another order than they happened: an order is paid once, and refunded once.
+func TestPaymentEventsTwiceAndOutOfOrder(t *testing.T) {
+	t.Parallel()
+	s := openShop(t, sandbox.Behaviour{Duplicate: 2, ReorderMS: 1})
+	voucherID := s.sell(t, 2, time.Hour)
+	b := s.buyAs(t, 7, voucherID)
+	if again := s.paymentOf(t, b); again != b.payment {
+		t.Errorf("the repeated call has the payment %s, not %s", again, b.payment)
+	}
+	pressPay(t, b.page)
+	s.await(t, b, "paid")
+	s.balanced(t, voucherID, 1)
+	s.request(t, 1, "POST", "/api/v1/orders/"+b.order+"/refund", "", 202, nil)
+	s.await(t, b, "refunded")
+	testkit.Until(t, "each event came three times", func() bool {
+		return s.metric(t, `seckill_payment_events_total{result="ok",type="payment.paid"}`) == "3" &&
+			s.metric(t, `seckill_payment_events_total{result="ok",type="payment.refunded"}`) == "3"
+	})
+	if o := s.show(t, b); o.Status != "refunded" || len(o.Payments) != 1 || s.given(t, b) != 8000 {
+		t.Errorf("%+v, and %d cents were given back", o, s.given(t, b))
+	}
+	s.balanced(t, voucherID, 2)
+	if n := s.metric(t, `seckill_payments_cents_total{outcome="paid"}`); n != "8000" {
+		t.Errorf("%s cents were counted as paid", n)
+	}
+}
+
+func (s *shop) paymentOf(t *testing.T, b bought) string {
+	t.Helper()
+	var p struct {
+		ID string `json:"payment_id"`
+	}
+	s.request(t, b.user, "POST", "/api/v1/orders/"+b.order+"/payment", "", 201, &p)
+	return p.ID
+}
+
+// A webhook that is lost does not lose the money: the provider is asked.
+func TestLostPaymentEventIsLookedUp(t *testing.T) {
+	t.Parallel()
+	s := openShop(t, sandbox.Behaviour{Lose: 1})
+	voucherID := s.sell(t, 1, 20*time.Second)
+	b := s.buyAs(t, 7, voucherID)
+	pressPay(t, b.page)
+	var o shown
+	// A busy machine may ask when the order has expired: then the money takes the voucher again.
+	testkit.Until(t, "the order is paid", func() bool { o = s.show(t, b); return o.Status == "paid" })
+	if n := s.metric(t, `seckill_payment_events_total{result="ok",type="payment.paid"}`); n != "0" {
+		t.Errorf("%s events came", n)
+	}
+	s.balanced(t, voucherID, 0)
+}
+
+// Money that is on its way when the order expires takes the voucher that is left.
+func TestPaymentAfterTheOrderHasExpired(t *testing.T) {
+	t.Parallel()
+	for flow, policy := range bothFlows {
+		t.Run(flow, func(t *testing.T) {
+			t.Parallel()
+			payAfterExpiry(t, policy)
+		})
+	}
+}
+
+func payAfterExpiry(t *testing.T, policy string) {
+	s := openShop(t, sandbox.Behaviour{})
+	for within, user := 3*time.Second, 7; ; within, user = 2*within, user+1 { // a busy machine may not press the button in time
+		voucherID := s.sellBy(t, policy, 1, within)
+		if err := s.provider.SetBehaviour(sandbox.Behaviour{PayLateMS: int(within.Milliseconds()) + 1500}); err != nil {
+			t.Fatal(err)
+		}
+		b := s.buyAs(t, user, voucherID)
+		pressPay(t, b.page)
+		if p, err := s.client.Payment(t.Context(), b.payment); err != nil || p.Status == payment.StatusExpired {
+			continue
+		}
+		if o := s.await(t, b, "paid"); len(o.Payments) != 1 || o.Payments[0].Outcome != "paid_late" || s.given(t, b) != 0 {
+			t.Errorf("%+v, and %d cents were given back", o, s.given(t, b))
+		}
+		s.atRest(t, voucherID, 0)
+		return
+	}
+}
+
+// Money that comes for an order that was cancelled: it takes a voucher if there is one and the user has no other
+// order, or it goes back by itself.
+func TestPaymentOfACancelledOrder(t *testing.T) {
+	t.Parallel()
+	for flow, policy := range bothFlows {
+		t.Run(flow, func(t *testing.T) {
+			t.Parallel()
+			payCancelled(t, policy)
+		})
+	}
+}
+
+func payCancelled(t *testing.T, policy string) {
+	s := openShop(t, sandbox.Behaviour{})
+	voucherID := s.sellBy(t, policy, 1, time.Hour)
+	cancelled := func(user int) bought {
+		b := s.buyAs(t, user, voucherID)
+		s.request(t, user, "POST", "/api/v1/orders/"+b.order+"/cancel", "", 200, nil)
+		return b
+	}
+	refunded := func(b bought, outcome string) {
+		t.Helper()
+		pressPay(t, b.page)
+		var o shown
+		testkit.Until(t, "the money is back: "+outcome, func() bool {
+			o = s.show(t, b)
+			return len(o.Payments) == 1 && o.Payments[0].Refund == "done"
+		})
+		if o.Status != "cancelled" || o.Payments[0].Outcome != outcome || s.given(t, b) != 8000 {
+			t.Errorf("%+v, and %d cents were given back; want %s", o, s.given(t, b), outcome)
+		}
+	}
+	first, second := cancelled(7), cancelled(8)
+	again := s.buyAs(t, 7, voucherID)
+	refunded(first, "other_order")
+	refunded(second, "no_stock")
+	s.atRest(t, voucherID, 0)
+
+	s.request(t, 7, "POST", "/api/v1/orders/"+again.order+"/cancel", "", 200, nil)
+	s.atRest(t, voucherID, 1)
+	pressPay(t, again.page)
+	if o := s.await(t, again, "paid"); len(o.Payments) != 1 || o.Payments[0].Outcome != "paid_late" || s.given(t, again) != 0 {
+		t.Errorf("%+v, and %d cents were given back", o, s.given(t, again))
+	}
+	s.atRest(t, voucherID, 0)
+}
+
+// A refund that the provider does not answer is carried out when it does, once.
+func TestRefundsWaitForTheProvider(t *testing.T) {
+	t.Parallel()
+	s := openShop(t, sandbox.Behaviour{})
+	voucherID := s.sell(t, 1, time.Hour)
+	b := s.buyAs(t, 7, voucherID)
+	pressPay(t, b.page)
+	s.await(t, b, "paid")
+	if err := s.provider.SetBehaviour(sandbox.Behaviour{SlowMS: 60_000}); err != nil { // longer than the service waits
+		t.Fatal(err)
+	}
+	s.request(t, 1, "POST", "/api/v1/orders/"+b.order+"/refund", "", 202, nil)
+	s.balanced(t, voucherID, 1) // the voucher is back at once
+	testkit.Until(t, "a call had no answer", func() bool {
+		return s.metric(t, `seckill_payment_refunds_total{result="failed"}`) != "0"
+	})
+	if err := s.provider.SetBehaviour(sandbox.Behaviour{}); err != nil {
+		t.Fatal(err)
+	}
+	s.await(t, b, "refunded")
+	if n := s.given(t, b); n != 8000 {
+		t.Errorf("%d cents were given back", n)
+	}
+}
+
+// Webhooks that are forged, stale or about nothing that is known: the right answer, and no order changes.
+func TestPaymentEventsThatAreWrong(t *testing.T) {
+	t.Parallel()
+	s := openShop(t, sandbox.Behaviour{})
+	voucherID := s.sell(t, 1, time.Hour)
+	b := s.buyAs(t, 7, voucherID)
+	event := func(id, reference string, cents int64, currency string) string {
+		now := time.Now().UTC()
+		text, err := json.Marshal(payment.Event{Type: payment.EventPaid, Timestamp: now, Data: payment.Payment{
+			ID: id, Reference: reference, AmountCents: cents, Currency: currency, Status: payment.StatusPaid, PaidAt: &now, PayURL: "http://pay.test/x",
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	right := event(b.payment, b.order, 8000, "EUR")
+	send := func(body string, at time.Time, change func(http.Header)) int {
+		h := http.Header{}
+		if err := s.webhooks.Sign(h, "msg_1", at, []byte(body)); err != nil {
+			t.Fatal(err)
+		}
+		change(h)
+		status, _ := harness.Call(t, http.MethodPost, s.url+service.PaymentsPath, h, body)
+		return status
+	}
+	same := func(http.Header) {}
+	for name, test := range map[string]struct {
+		status, want int
+	}{
+		"forged":        {send(right, time.Now(), func(h http.Header) { h.Set(payment.HeaderSignature, "v1,"+strings.Repeat("A", 43)+"=") }), 401},
+		"unsigned":      {send(right, time.Now(), func(h http.Header) { h.Del(payment.HeaderSignature) }), 401},
+		"stale":         {send(right, time.Now().Add(-time.Hour), same), 401},
+		"of the future": {send(right, time.Now().Add(time.Hour), same), 401},
+		"malformed":     {send(`{"type":"payment.paid","data":{"id":"`+b.payment+`","status":"paid"}}`, time.Now(), same), 400},
+		"oversized": {send(`{"type":"`+string(bytes.Repeat([]byte("x"), 70_000))+`"}`, time.Now(), func(h http.Header) {
+			h.Set("Expect", "100-continue") // it is refused before it is sent: the connection may be closed while it is
+		}), 413},
+		"other type": {send(`{"type":"payout.paid","data":{}}`, time.Now(), same), 204},
+	} {
+		if test.status != test.want {
+			t.Errorf("%s: %d, want %d", name, test.status, test.want)
+		}
+	}
+	if o := s.show(t, b); o.Status != "unpaid" || len(o.Payments) != 0 {
+		t.Fatalf("the order is %+v", o)
+	}
+
+	// Money that is not what was asked for is kept. The provider does not know these payments: there is nothing that
+	// could be given back.
+	for _, body := range []string{
+		event("pay_unknown", "4242", 8000, "EUR"), event("pay_noreference", "", 8000, "EUR"), event("pay_dollars", b.order, 8000, "USD"),
+	} {
+		for range 2 { // and a repetition is counted once
+			if status := send(body, time.Now(), same); status != 204 {
+				t.Errorf("%s: %d", body, status)
+			}
+		}
+	}
+	testkit.Until(t, "the money of nobody is counted", func() bool {
+		return s.metric(t, "seckill_payments_unmatched") == "3" && s.metric(t, "seckill_payments_unmatched_cents") == "24000"
+	})
+	if status := send(event("pay_wrong", b.order, 1, "EUR"), time.Now(), same); status != 204 {
+		t.Errorf("wrong amount: %d", status)
+	}
+	if o := s.show(t, b); o.Status != "unpaid" || len(o.Payments) != 1 || o.Payments[0].Outcome != "wrong_amount" || o.Payments[0].Refund != "due" {
+		t.Errorf("after a wrong amount: %+v", o)
+	}
+	s.request(t, 8, "POST", "/api/v1/orders/"+b.order+"/payment", "", 404, nil) // another user's order
+	if status := send(right, time.Now(), same); status != 204 {
+		t.Errorf("the right one: %d", status)
+	}
+	if o := s.show(t, b); o.Status != "paid" {
+		t.Errorf("after the right one: %+v", o)
+	}
+	s.balanced(t, voucherID, 0)
+}

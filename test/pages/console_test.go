@@ -1,0 +1,118 @@
+package pages
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"seckill/internal/testkit/browser"
+	"seckill/test/harness"
+)
+
+// consoleShowsOversold: a teacher puts a voucher on sale that is not safe, is warned, sends a rush, and sees what
+// became of it; the same with the safe policy.
+func consoleShowsOversold(b context.Context, t *testing.T) {
+	s := harness.StartInProcess(t, nil, nil)
+	url := s.UrlOfBanner(t)
+	v := visit(b, t, url+"/console", "en")
+	v.until("the first voucher is watched", `document.getElementById('verdict').textContent.startsWith('It adds up')`)
+	v.until("it is safe, and the form says so", `document.getElementById('warnings').textContent.startsWith('Safe')`)
+
+	offer := func(preset, title string) {
+		t.Helper()
+		v.do(fmt.Sprintf(`{ const p = document.getElementById('preset'); p.value = %q; p.dispatchEvent(new Event('input'));
+			document.getElementById('title').value = %q; document.getElementById('stock').value = '10';
+			document.getElementById('policy-pause_ms').value = '3000'; // all read before the first one writes, on any machine
+			document.querySelector('#offer .go').click(); }`, preset, title))
+		v.until("it is watched", fmt.Sprintf(`document.querySelector('#sale option:checked')?.textContent === %q && document.getElementById('figures').textContent.includes('Stock at first10')`, title))
+	}
+	rush := func() {
+		t.Helper()
+		v.do(`document.getElementById('buyers').value = '100'; document.getElementById('rush-go').click()`)
+		v.until("the rush is over", `document.getElementById('rush-outcome').textContent.startsWith('100 buyers')`)
+	}
+	offer("oversell", "Weak")
+	if got := v.says(`document.querySelectorAll('#warnings .bad').length`); got != "3" { // lock, stock, fault
+		t.Errorf("%s warnings: %s", got, v.says(`document.getElementById('warnings').innerText`))
+	}
+	rush()
+	v.until("it is said that it was oversold", `/^Oversold by \d+$/.test(document.getElementById('verdict').textContent) &&
+		document.getElementById('verdict').className === 'verdict alarm'`)
+	v.until("the answers are counted", `document.getElementById('outcomes').textContent.includes('Confirmed')`)
+	v.until("a line is drawn", `document.querySelector('#chart .orders')?.getAttribute('points').split(' ').length > 1`)
+	if got := v.says(`document.querySelector('#qr svg').getAttribute('aria-label')`); got != "QR code of "+url+"/" {
+		t.Errorf("the picture is %q", got)
+	}
+	if got := v.says(`document.getElementById('lock').textContent`); !strings.HasSuffix(got, "Handed overnever: it is free for whoever asks next") {
+		t.Errorf("of a lock that is not handed over it is said %q", got)
+	}
+	consoleFits(t, v)
+
+	offer("admission", "Safe")
+	rush()
+	v.until("it adds up", `document.getElementById('verdict').textContent.startsWith('It adds up') && document.getElementById('figures').textContent.includes('Orders10')`)
+	if got := v.says(`document.getElementById('lock').textContent`); got != "Holdernone: the admission flow takes no lock" {
+		t.Errorf("of the lock it is said %q", got)
+	}
+	offer("locked", "Locked")
+	v.until("the lock is seen", `document.getElementById('lock').textContent.includes('Holder')`)
+	rush()
+	v.until("ten are sold", `document.getElementById('figures').textContent.includes('Orders10')`)
+	v.until("the handovers of the lock are seen", `/Holders so far[1-9]\d*Handed over[1-9]\d*: [1-9]\d* in this process, \d+ by the store/.test(document.getElementById('lock').textContent)`)
+	v.untroubled(url)
+}
+
+// consoleFits looks at the console in every window.
+func consoleFits(t *testing.T, v *visitor) {
+	t.Helper()
+	for i, width := range []int64{390, 768, 1280, 1920} {
+		for _, scheme := range []string{"light", "dark"} {
+			name := fmt.Sprintf("console-%d-%s", width, scheme)
+			if err := browser.Window(v.tab, width, 1000, scheme); err != nil {
+				t.Fatal(err)
+			}
+			v.do(fmt.Sprintf(`document.querySelector('#languages [lang=%s]').click()`, []string{"en", "zh"}[i%2]))
+			if got := v.says(`document.documentElement.scrollWidth - document.documentElement.clientWidth`); got != "0" {
+				t.Errorf("%s: %s px too wide", name, got)
+			}
+			if (scheme == "light") == (width == 1280) && (width == 390 || width == 1280) {
+				found, err := browser.Inaccessible(v.tab)
+				if err != nil || len(found) > 0 {
+					t.Errorf("%s: %q, %v", name, found, err)
+				}
+			}
+			if dir := os.Getenv("PAGE_SHOTS"); dir != "" {
+				if err := browser.Shoot(v.tab, dir, name); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	v.do(`document.querySelector('#languages [lang=en]').click()`)
+}
+
+// consoleAsksForTheToken: outside lab mode the console is the administrator's, cannot send a rush, and says that
+// the service refuses what is not safe.
+func consoleAsksForTheToken(b context.Context, t *testing.T) {
+	s := harness.StartInProcess(t, []string{"-lab=false"}, []string{"SECKILL_JWT_SECRET=" + harness.Secret, "SECKILL_ADMIN_TOKEN=" + harness.AdminToken})
+	url := s.UrlOfBanner(t)
+	v := visit(b, t, url+"/console", "en")
+	use := func(token string) {
+		t.Helper()
+		v.until("the console asks for the token", `document.getElementById('identity').open`)
+		v.do(fmt.Sprintf(`document.getElementById('token').value = %q; document.querySelector('#identity .go').click()`, token))
+	}
+	use("not the administrator's")
+	use(harness.AdminToken)
+	v.until("the figures are there", `document.getElementById('verdict').textContent.startsWith('It adds up')`)
+	if got := v.says(`document.getElementById('rush')`); got != "null" {
+		t.Errorf("there is a rush: %s", got)
+	}
+	v.do(`{ const p = document.getElementById('preset'); p.value = 'oversell'; p.dispatchEvent(new Event('input'));
+		document.querySelector('#offer .go').click(); }`)
+	v.until("it is refused", `document.getElementById('offer-outcome').textContent.includes('lab mode only')`)
+	v.untroubled(url, http.StatusUnauthorized, http.StatusForbidden)
+}

@@ -1,0 +1,92 @@
+package pages
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"seckill/internal/testkit"
+	"seckill/test/harness"
+)
+
+// A voucher that is to be paid is paid at the provider's page, and given back with a button.
+func pageTakesToThePayment(b context.Context, t *testing.T) {
+	s := harness.StartInProcess(t, nil, nil)
+	url := s.UrlOfBanner(t)
+	const title = "To be paid"
+	status, body := harness.Call(t, http.MethodPost, url+"/api/v1/vouchers", nil, fmt.Sprintf(
+		`{"title":%q,"stock":5,"price_cents":1250,"value_cents":2000,"pay_within_s":600,"begin_at":%q,"end_at":%q}`,
+		title, past.UTC().Format(time.RFC3339Nano), future.UTC().Format(time.RFC3339Nano)))
+	if status != http.StatusCreated {
+		t.Fatalf("%d %s", status, body)
+	}
+	v := visit(b, t, url+"/", "en")
+	v.untilThere(title)
+	v.do(holdFirstWait)
+	v.do(card(title, ".buy") + `.click()`)
+	v.untilOutcome(title, "It is not paid yet")
+	v.until("the time to pay is shown", `/^(10:00|09:\d\d) left to pay$/.test(`+card(title, ".due")+`.textContent)`)
+
+	v.do(card(title, ".cancel") + `.focus()`)
+	v.press("\r")
+	v.untilOutcome(title, "The order is cancelled")
+	if got := v.says(`document.activeElement === ` + card(title, ".outcome")); got != "true" {
+		t.Errorf("the focus is on %s", v.says(`document.activeElement.outerHTML`))
+	}
+	v.until("it can be bought again", `!`+card(title, ".buy")+`.hidden && !`+card(title, ".buy")+`.disabled`)
+	v.do(card(title, ".buy") + `.click()`)
+	v.untilOutcome(title, "It is not paid yet")
+	v.until("the answer about the cancelled order is there", `window.release !== undefined`)
+	v.do(`window.release()`)
+	v.until("the page has read it", `window.read`)
+	if got := v.says(card(title, ".outcome") + `.textContent`); !strings.Contains(got, "It is not paid yet") {
+		t.Errorf("a late answer about the cancelled order makes the card of the new one say %q", got)
+	}
+	v.untroubled(url)
+
+	v.do(card(title, ".pay") + `.click()`)
+	v.arrives("the provider's page", `document.title === "Payment sandbox" && document.querySelector('[value=pay]') !== null`)
+	v.do(`document.querySelector('[value=pay]').click()`)
+	v.arrives("the provider has the money", `document.querySelector('[role=status]') !== null`)
+	v.open(url + "/")
+	v.untilThere(title)
+	v.untilOutcome(title, "It is yours. The order is paid.")
+	v.until("both orders are listed", `[...document.querySelectorAll('#orders .chip')].map((c) => c.textContent).join() === 'Paid,Cancelled'`)
+	if got := v.says(card(title, ".bill") + `.hidden`); got != "true" {
+		t.Error("what is paid can be paid again")
+	}
+}
+
+// holdFirstWait makes the page get the answer to its first request that waits for a change of an unpaid order only
+// when release is called. After that, read says that the page has done what it does with it.
+const holdFirstWait = `(() => {
+	const real = window.fetch;
+	let held = false;
+	window.fetch = async (path, init) => {
+		const hold = !held && path.includes('state=unpaid');
+		held ||= hold;
+		const answer = await real(path, init);
+		if (!hold) return answer;
+		const text = await answer.text();
+		await new Promise((resolve) => { window.release = resolve; });
+		return { ok: answer.ok, status: answer.status, headers: answer.headers, text: async () => {
+			setTimeout(() => { window.read = true; }); // after everything that follows from the text at once
+			return text;
+		} };
+	};
+})()`
+
+// arrives waits until an expression is true on a page that the tab is on its way to. While a tab goes from one page
+// to the next, nothing can be asked.
+func (v *visitor) arrives(what, expression string) {
+	v.t.Helper()
+	testkit.Until(v.t, what, func() bool {
+		is, err := chromedp.Run(v.tab, chromedp.Evaluate[bool](expression))
+		return err == nil && is
+	})
+}

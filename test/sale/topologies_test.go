@@ -1,0 +1,154 @@
+package sale
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"seckill/internal/auth"
+	"seckill/internal/testkit"
+	"seckill/test/harness"
+)
+
+func TestProductionMode(t *testing.T) {
+	t.Parallel()
+	for _, engine := range []struct {
+		name string
+		open func(testkit.TB) testkit.Database
+	}{{"mariadb", testkit.MariaDB}, {"mysql", testkit.MySQL}} {
+		t.Run(engine.name, func(t *testing.T) {
+			t.Parallel()
+			s := harness.Stores{DB: engine.open(t), Redis: []string{testkit.NewRedis(t).Addr()}}
+			p := harness.Start(t, s.With("SECKILL_LAB=0"))
+			tokens, err := auth.NewTokens([]byte(harness.Secret), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			jwt, err := tokens.Mint(42, time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			admin := http.Header{"Authorization": {"Bearer " + harness.AdminToken}}
+			buyer := http.Header{"Authorization": {"Bearer " + jwt}}
+			voucher := func(policy string) string {
+				return fmt.Sprintf(`{"title":"t","stock":2,"begin_at":"2020-01-01T00:00:00Z","end_at":"2120-01-01T00:00:00Z","policy":%s}`, policy)
+			}
+			expect := func(wantStatus int, wantBody, method, path string, who http.Header, body string) string {
+				t.Helper()
+				status, got := harness.Call(t, method, p.URL+path, who, body)
+				if status != wantStatus || !strings.Contains(got, wantBody) {
+					t.Errorf("%s %s: %d %s, want %d with %s", method, path, status, got, wantStatus, wantBody)
+				}
+				return got
+			}
+			expect(401, `"unauthenticated"`, "POST", "/api/v1/vouchers", nil, voucher(`{}`))
+			expect(403, `"forbidden"`, "POST", "/api/v1/vouchers", buyer, voucher(`{}`))
+			for _, weak := range []string{`{"lock":"naive"}`, `{"stock":"unguarded"}`, `{"unique":false}`, `{"placement":"inside-tx"}`,
+				`{"faults":[{"point":"critical-section","pause_ms":5}]}`} {
+				expect(403, `"lab_only"`, "POST", "/api/v1/vouchers", admin, voucher(weak))
+			}
+			expect(400, `policy.scope`, "POST", "/api/v1/vouchers", admin, voucher(`{"flow":"admission","scope":"voucher"}`))
+			created := expect(201, `"id":"`, "POST", "/api/v1/vouchers", admin, voucher(`{}`))
+			_, id, _ := strings.Cut(created, `"id":"`)
+			id, _, _ = strings.Cut(id, `"`)
+			orders := "/api/v1/vouchers/" + id + "/orders"
+			expect(401, `"unauthenticated"`, "POST", orders, http.Header{"X-User-Id": {"42"}}, "")
+			expect(201, `"confirmed"`, "POST", orders, buyer, "")
+			expect(409, `"already_ordered"`, "POST", orders, buyer, "")
+			expect(403, `"forbidden"`, "GET", "/api/v1/vouchers/"+id+"/audit", buyer, "")
+			expect(200, `"balanced":true`, "GET", "/api/v1/vouchers/"+id+"/audit", admin, "")
+			expect(403, `"lab_only"`, "POST", "/api/v1/tokens", nil, `{"user_id":"1"}`)
+
+			// A weak voucher that a server in lab mode put on sale in the same database.
+			weak := harness.OpenSale(t, 5, `{"lock":"none","stock":"unguarded"}`, harness.Start(t, s))
+			expect(403, `"lab_only"`, "POST", "/api/v1/vouchers/"+weak.Voucher+"/orders", buyer, "")
+
+			if err := p.Stop(); err != nil {
+				t.Errorf("SIGTERM: %v", err)
+			}
+			for _, hidden := range []string{harness.Secret, harness.AdminToken, jwt} {
+				if strings.Contains(p.Output(), hidden) {
+					t.Errorf("the output shows a secret:\n%s", p.Output())
+				}
+			}
+		})
+	}
+}
+
+// Two processes sell one voucher with an unguarded stock: the weak locks oversell, the strong ones do not.
+func TestLocksOverTwoProcesses(t *testing.T) {
+	t.Parallel()
+	s := harness.NewStores(t)
+	a, b := harness.Start(t, s), harness.Start(t, s)
+	const users, stock = 300, 20
+	const unguarded = `{"scope":"voucher","stock":"unguarded","lock_wait_ms":20000,"lock":%q,"lock_ttl_ms":%d,
+		"faults":[{"point":"critical-section","pause_ms":%d,"probability":%v}]}`
+	for _, tc := range []struct {
+		lock           string
+		ttlMS, pauseMS int
+		probability    float64
+		oversells      bool
+	}{
+		{"none", 0, 5, 1, true},
+		{"local", 0, 5, 1, true},
+		{"naive", 20, 100, 0.5, true}, // that none of the first 20 pauses has a probability of 1 in a million
+		{"lua", 0, 1, 1, false},
+		{"reentrant", 0, 100, 0.2, false},
+	} {
+		t.Run(tc.lock, func(t *testing.T) {
+			sale := harness.OpenSale(t, stock, fmt.Sprintf(unguarded, tc.lock, tc.ttlMS, tc.pauseMS, tc.probability), a, b)
+			codes, orders := sale.OrderAll(users, 1, nil)
+			got := sale.Audit(0)
+			t.Logf("%v; %+v", codes, got)
+			if tc.oversells {
+				if got.Oversold == 0 {
+					t.Errorf("%s did not oversell: %+v", tc.lock, got)
+				}
+				return
+			}
+			if got.Orders != stock || got.Oversold != 0 || !got.Balanced || len(orders) != stock {
+				t.Errorf("%s sold %d of %d: %+v", tc.lock, got.Orders, stock, got)
+			}
+		})
+	}
+	for lock, duplicates := range map[string]bool{"none": true, "reentrant": false} {
+		t.Run("one per user, "+lock, func(t *testing.T) {
+			sale := harness.OpenSale(t, 1000, fmt.Sprintf(`{"lock":%q,"unique":false,"faults":[{"point":"critical-section","pause_ms":10}]}`, lock), a, b)
+			sale.OrderAll(40, 4, nil)
+			if got := sale.Audit(1); got.DuplicateOrders > 0 != duplicates {
+				t.Errorf("%s: %+v", lock, got)
+			}
+		})
+	}
+}
+
+func TestRedisTopologies(t *testing.T) {
+	t.Parallel()
+	sell := func(t *testing.T, s harness.Stores) (*harness.Sale, harness.Process) {
+		t.Helper()
+		p := harness.Start(t, s)
+		sale := harness.OpenSale(t, 30, `{"lock_wait_ms":5000}`, p)
+		codes, orders := sale.OrderAll(60, 1, nil)
+		sale.CheckBalanced(0, codes, orders)
+		if len(orders) != 30 {
+			t.Errorf("%d of 30 sold: %v", len(orders), codes)
+		}
+		return sale, p
+	}
+	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
+		sell(t, harness.Stores{DB: testkit.MariaDB(t), Redis: testkit.RedisCluster(t)})
+	})
+	t.Run("sentinel, primary killed", func(t *testing.T) {
+		t.Parallel()
+		sentinel := testkit.RedisSentinel(t)
+		_, p := sell(t, harness.Stores{DB: testkit.MariaDB(t), Redis: sentinel.Addrs}.With("SECKILL_REDIS_MASTER="+sentinel.MasterName))
+		sentinel.KillPrimary()
+		p.WaitHTTP(t, p.URL+"/readyz?strict=1")
+		sale := harness.OpenSale(t, 10, `{"lock_wait_ms":5000}`, p)
+		codes, orders := sale.OrderAll(20, 1, nil)
+		sale.CheckBalanced(0, codes, orders)
+	})
+}
