@@ -16,6 +16,8 @@ type Redis struct {
 	mu    sync.Mutex
 	conns map[net.Conn]struct{} // the server's ends
 	down  bool
+
+	watch func(data []byte) // nil: nobody watches
 }
 
 // NewRedis starts a server. Close it.
@@ -32,7 +34,7 @@ func NewRedis() (*Redis, error) {
 // Dial connects to the server. It is for the Dialer of a client's options.
 func (r *Redis) Dial(_ context.Context, network, _ string) (net.Conn, error) {
 	client, end := Pipe()
-	conn := &serverConn{Conn: end, closed: r.forget}
+	conn := &serverConn{Conn: end, closed: r.forget, watch: r.watch}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.down {
@@ -70,6 +72,10 @@ func (r *Redis) Close() {
 	r.mini.Close()
 }
 
+// Watch has watch called with what a client has sent, before the server sees it. It may wait, which delays that client.
+// Call Watch before the first client connects.
+func (r *Redis) Watch(watch func(data []byte)) { r.watch = watch }
+
 // Mini is the server itself, to look into it and to change what it does.
 func (r *Redis) Mini() *miniredis.Miniredis { return r.mini }
 
@@ -83,6 +89,16 @@ func (r *Redis) forget(conn net.Conn) {
 type serverConn struct {
 	net.Conn
 	closed func(net.Conn)
+	watch  func([]byte)
+}
+
+// Read implements [net.Conn].
+func (c *serverConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.watch != nil {
+		c.watch(p[:n])
+	}
+	return n, err
 }
 
 // Close implements [net.Conn].

@@ -11,6 +11,8 @@ import (
 type Polling struct {
 	// Every is the mean time between two attempts; 0 stands for [DefaultPollEvery].
 	Every time.Duration
+	// Jitter returns a number from 0 up to n, without n. nil stands for the runtime's own generator.
+	Jitter func(n time.Duration) time.Duration
 }
 
 // DefaultPollEvery is a compromise: a shorter interval costs commands, a longer one
@@ -32,12 +34,16 @@ func (p Polling) Acquire(
 	if every <= 0 {
 		every = DefaultPollEvery
 	}
+	jitter := p.Jitter
+	if jitter == nil {
+		jitter = rand.N[time.Duration]
+	}
 	deadline := time.NewTimer(wait)
 	defer deadline.Stop()
 	next := time.NewTimer(0)
 	defer next.Stop()
 	for {
-		next.Reset(every/2 + rand.N(every))
+		next.Reset(every/2 + jitter(every))
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()

@@ -1,6 +1,9 @@
 package simulate
 
 import (
+	"sync"
+	"time"
+
 	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
@@ -16,7 +19,12 @@ type TB interface {
 }
 
 // Redis is a Redis server in this process. It listens on no port.
-type Redis struct{ *embedded.Redis }
+type Redis struct {
+	*embedded.Redis
+
+	mu     sync.Mutex
+	paused time.Time // until when
+}
 
 // NewRedis starts a server that stops when t ends. In a bubble, call it from inside.
 func NewRedis(t TB) *Redis {
@@ -26,7 +34,17 @@ func NewRedis(t TB) *Redis {
 		t.Fatalf("simulate: start a Redis in this process: %v", err)
 	}
 	t.Cleanup(r.Close)
-	return &Redis{r}
+	server := &Redis{Redis: r}
+	r.Watch(server.arrive)
+	return server
+}
+
+// arrive is called when a request arrives.
+func (r *Redis) arrive([]byte) {
+	r.mu.Lock()
+	until := r.paused
+	r.mu.Unlock()
+	time.Sleep(time.Until(until))
 }
 
 // Options returns options for a client that works in a bubble: it asks no resolver, starts nothing in the background (after
@@ -52,6 +70,13 @@ func (r *Redis) RestartEmpty() {
 	r.Stop()
 	r.Mini().FlushAll()
 	r.Start()
+}
+
+// Pause has the server answer nothing for d, as CLIENT PAUSE does. Keys expire meanwhile.
+func (r *Redis) Pause(d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.paused = time.Now().Add(d)
 }
 
 // Refuse has refuse called ahead of every command, also of those that a script calls. What it returns, if it is not
