@@ -19,6 +19,16 @@
 // returns a new one). A test that kills or pauses a server starts its own ([NewRedis], [NewMariaDB],
 // [NewMySQL], [NewZooKeeper], [Galera]). A [Proxy] injects network faults between a server and its
 // clients.
+//
+// A test belongs to one of three tiers, and its file's name says to which:
+//
+//	x_test.go          go test ./...  Go alone: no process, no server, no wall clock. A test that asks for one is skipped.
+//	x_servers_test.go  make test      real servers and processes (SECKILL_TEST_SERVERS=1), as slow as they may be
+//	x_soak_test.go     make soak      real timing, rates and repetition (SECKILL_TEST_SOAK=1 too); [Soak] skips the rest
+//
+// [AnyRedis], [SQLEngines] and [SQLite] let one test serve the first two tiers: in go test they give a Redis in this
+// process, and SQLite alone. A test that waits for another process does so with [Until], which has one limit for all.
+//
 // If a server is not installed, the test is skipped, with the command that installs it. With
 // REQUIRE_INFRA=1 it fails instead: a build that is meant to prove something must not pass by skipping.
 // [Installed] asks without skipping.

@@ -37,7 +37,7 @@ func Main(m interface{ Run() int }, children ...Children) {
 	}
 	if code == 0 {
 		http.DefaultClient.CloseIdleConnections()
-		if err := leakedGoroutines(); err != nil {
+		if err := leakedGoroutines(shutdownTimeout); err != nil {
 			fmt.Fprintln(os.Stderr, "testkit: goroutines are left after all tests:", err)
 			code = 1
 		}
@@ -60,9 +60,9 @@ func abandonedByProxy() []goleak.Option {
 // dial of up to 5 s has ended.
 const shutdownTimeout = 7 * time.Second
 
-// leakedGoroutines returns an error that shows the goroutines that do not end.
-func leakedGoroutines() (err error) {
-	for limit := time.Now().Add(shutdownTimeout); ; {
+// leakedGoroutines returns an error that shows the goroutines that do not end in time.
+func leakedGoroutines(within time.Duration) (err error) {
+	for limit := time.Now().Add(within); ; {
 		if err = goleak.Find(abandonedByProxy()...); err == nil || time.Now().After(limit) {
 			return err
 		}
@@ -111,6 +111,10 @@ func (b *testBinary) next() int64 { return b.counter.Add(1) }
 // folder returns a new temporary folder under parent ("" means the system's), which the reaper knows
 // of, and the function that removes it.
 func (b *testBinary) folder(parent string) (path string, remove func() error, err error) {
+	if allowed() != nil { // in go test there is no reaper, and nobody kills this process on purpose
+		path, err := os.MkdirTemp(parent, "seckill-test-")
+		return path, func() error { return os.RemoveAll(path) }, err
+	}
 	j, err := b.startedReaper()
 	if err != nil {
 		return "", nil, err

@@ -73,31 +73,6 @@ func TestDatabaseIsDroppedAfterItsTest(t *testing.T) {
 	}
 }
 
-func TestSQLServerKeepsCommittedDataAfterAKill(t *testing.T) {
-	for name, start := range map[string]func(testkit.TB, ...string) *testkit.SQLServer{
-		"mariadb": testkit.NewMariaDB, "mysql": testkit.NewMySQL,
-	} {
-		t.Run(name, func(t *testing.T) {
-			server := start(t, "--innodb-lock-wait-timeout=1")
-			db := open(t, server.Database(t))
-			if got := query(t, db, "SELECT @@innodb_lock_wait_timeout"); got != "1" {
-				t.Errorf("innodb_lock_wait_timeout is %s, want the 1 of the flag", got)
-			}
-			exec(t, db, "CREATE TABLE kept (id INT PRIMARY KEY)")
-			exec(t, db, "INSERT INTO kept VALUES (42)")
-
-			server.Kill()
-			if err := db.Ping(); err == nil {
-				t.Error("a killed server answers")
-			}
-			server.Restart()
-			if got := query(t, db, "SELECT id FROM kept"); got != "42" {
-				t.Errorf("read %s, want 42", got)
-			}
-		})
-	}
-}
-
 // A paused server answers nothing: not even in the first milliseconds, in which a busy machine has not yet stopped all of
 // its threads.
 func TestPausedSQLServerAnswersNothing(t *testing.T) {

@@ -14,7 +14,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -94,11 +93,12 @@ func TestPausedProcessDoesNotRun(t *testing.T) {
 func TestNothingIsLeftOfADeadTestBinary(t *testing.T) {
 	for _, end := range []string{"panic", "kill", "exit", "kill without a shell"} {
 		t.Run(end, func(t *testing.T) {
-			env := []string{childScenario + "=" + end}
+			t.Parallel()
+			var env []string
 			if strings.HasSuffix(end, "without a shell") {
 				env = append(env, "PATH="+onlyRedis(t))
 			}
-			out, err := runChild("TestAbnormalEnd", env...)
+			out, err := runChild(t, end, env...)
 			if err == nil {
 				t.Error("the child ended normally, want an abnormal end")
 			}
@@ -129,27 +129,33 @@ func onlyRedis(t *testing.T) string {
 	return folder
 }
 
-// TestAbnormalEnd runs as a child of TestNothingIsLeftOfADeadTestBinary; by itself it does nothing.
-func TestAbnormalEnd(t *testing.T) {
-	end := os.Getenv(childScenario)
-	if end == "" {
-		return
+// A stopwatch does not count the time in which its process is paused.
+func TestStopwatchOfAPausedProcess(t *testing.T) {
+	const pause = 400 * time.Millisecond
+	child := testkit.StartChild(t, "stopwatch")
+	child.WaitLine(t, "started")
+	child.Pause()
+	time.Sleep(pause)
+	child.Resume()
+	stood, err := time.ParseDuration(child.WaitLine(t, `stood still for (\S+)`)[1])
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, server := range []*testkit.RedisServer{testkit.Redis(t), testkit.NewRedis(t)} {
-		info := server.Client(t).InfoMap(t.Context(), "server")
-		fmt.Printf("left process %s in %s\n", info.Item("Server", "process_id"), server.Dir())
+	if stood < pause-20*time.Millisecond {
+		t.Errorf("of a pause of %v it saw %v", pause, stood)
 	}
-	switch end {
-	case "panic":
-		panic("as asked")
-	case "kill", "kill without a shell":
-		if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-		select {}
-	case "exit":
-		os.Exit(7)
-	}
+}
+
+// measureAPause runs in a child: it measures until it was paused and goes on.
+func measureAPause() int {
+	resumed := testkit.NotifyResumed()
+	began, s := time.Now(), testkit.StartStopwatch()
+	fmt.Println("started")
+	<-resumed
+	time.Sleep(50 * time.Millisecond) // its next look
+	took := time.Since(began)
+	fmt.Println("stood still for", took-s.Stop())
+	return 0
 }
 
 func waitGone(t *testing.T, pid string) {

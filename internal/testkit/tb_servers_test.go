@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -88,6 +87,7 @@ func TestExperimentUsesTheSameServers(t *testing.T) {
 }
 
 func TestExperimentSkipsForAMissingServer(t *testing.T) {
+	testkit.Servers(t)
 	t.Setenv("PATH", "/nowhere")
 	for _, require := range []string{"", "1"} {
 		t.Setenv("REQUIRE_INFRA", require)
@@ -117,49 +117,4 @@ func TestInstalledSaysHowToInstall(t *testing.T) {
 	if _, missing := errors.AsType[*testkit.MissingError](testkit.Installed("redis")); missing {
 		t.Error("an unknown name counts as a missing server")
 	}
-}
-
-func TestFolderIsRemoved(t *testing.T) {
-	path, remove, err := testkit.Folder()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if info, err := os.Stat(path); err != nil || !info.IsDir() {
-		t.Errorf("%s: %v", path, err)
-	}
-	if err := remove(); err != nil {
-		t.Error(err)
-	}
-	waitRemoved(t, path)
-}
-
-func TestCloseLeavesNothing(t *testing.T) {
-	testkit.Servers(t)
-	out, err := runChild("TestClosedTwice", childScenario+"=close")
-	if err != nil || !strings.Contains(out, "--- PASS: TestClosedTwice") {
-		t.Errorf("the child ended with %v; it printed:\n%s", err, out)
-	}
-}
-
-// TestClosedTwice runs as a child of TestCloseLeavesNothing; by itself it does nothing.
-func TestClosedTwice(t *testing.T) {
-	if os.Getenv(childScenario) != "close" {
-		return
-	}
-	folder, _, err := testkit.Folder()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		shared := testkit.Redis(t)
-		pid := shared.Client(t).InfoMap(t.Context(), "server").Item("Server", "process_id")
-		for range 2 {
-			if err := testkit.Close(); err != nil {
-				t.Errorf("Close = %v", err)
-			}
-		}
-		waitGone(t, pid)
-		waitRemoved(t, shared.Dir())
-	}
-	waitRemoved(t, folder) // nobody removed it: the reaper did
 }
