@@ -1,53 +1,9 @@
 package main
 
 import (
-	"encoding/json"
-	"slices"
 	"strings"
 	"testing"
 )
-
-// The lease decides: a short one breaks every time, a long one never. With 200ms every buyer works longer than its lease, so
-// that each release finds the lock of another; with as long as the work, 300ms, a busy machine may miss that.
-func TestSweep(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	// In slow motion, so that a busy machine does not decide the other way.
-	args := []string{"sweep", "naive-wrong-release", "--lease", "1200ms..5s", "--work", "900ms", "--pause", "750ms", "--steps", "2", "--runs", "2"}
-	code, stdout, stderr := b.run(withoutServers(t), args...)
-	for _, want := range []string{"  1.2s    2 of 2   █", "  5s      0 of 2   ·", "It breaks up to 1.2s, and holds from 5s."} {
-		if code != exitOK || !strings.Contains(stdout, want) {
-			t.Errorf("exit code %d, no %q in\n%s%s", code, want, stdout, stderr)
-		}
-	}
-	if !strings.Contains(stderr, "[4/4] --lease 5s") {
-		t.Errorf("progress is\n%s", stderr)
-	}
-
-	code, stdout, _ = b.run(withoutServers(t), append(args, "--json")...)
-	var steps []sweepStep
-	for line := range strings.Lines(stdout) {
-		var step sweepStep
-		if err := json.Unmarshal([]byte(line), &step); err != nil {
-			t.Fatalf("%v in %s", err, line)
-		}
-		steps = append(steps, step)
-	}
-	want := []sweepStep{
-		{ID: "naive-wrong-release", Parameter: "lease", Value: "1.2s", Runs: 2, Broke: 2},
-		{ID: "naive-wrong-release", Parameter: "lease", Value: "5s", Runs: 2, Held: 2},
-	}
-	if code != exitOK || !slices.Equal(steps, want) {
-		t.Errorf("exit code %d, %+v", code, steps)
-	}
-
-	// Without its servers no run comes to a verdict, and it says why.
-	code, stdout, stderr = b.run(withoutServers(t), "sweep", "paused-holder", "--lease", "1s..2s", "--steps", "2", "--runs", "1")
-	if code != exitFailed || !strings.Contains(stdout, "1 without a verdict") || !strings.Contains(stderr, "2 of 2 runs without a verdict: ") {
-		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
-	}
-	b.nothingLeft()
-}
 
 func TestValuesBetween(t *testing.T) {
 	for _, c := range []struct {

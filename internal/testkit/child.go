@@ -26,14 +26,20 @@ func (c Children) run() {
 	os.Exit(child())
 }
 
-// StartChild starts this test binary again, as a process that runs the function of that name in [Children]. env
-// (NAME=value) tells it what to do.
-func StartChild(t TB, name string, env ...string) *Process {
+// Child returns the command that runs this test binary again, as a process that runs the function of that name in
+// [Children]. env (NAME=value) tells it what to do.
+func Child(t TB, name string, env ...string) Command {
 	t.Helper()
 	check(t, allowed())
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatalf("testkit: %v", err)
 	}
-	return Start(t, Command{Path: self, Env: append([]string{ChildVar + "=" + name}, env...)})
+	return Command{Path: self, Env: append([]string{ChildVar + "=" + name}, env...)}
+}
+
+// StartChild starts the process of [Child].
+func StartChild(t TB, name string, env ...string) *Process {
+	t.Helper()
+	return Start(t, Child(t, name, env...))
 }

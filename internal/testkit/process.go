@@ -53,11 +53,8 @@ const (
 // failed, its output is logged.
 func Start(t TB, c Command) *Process {
 	t.Helper()
-	check(t, allowed())
 	p, err := start(c)
-	if err != nil {
-		t.Fatalf("testkit: %v", err)
-	}
+	check(t, err)
 	p.t = t
 	t.Cleanup(func() {
 		p.Kill()
@@ -75,6 +72,9 @@ func (p *Process) logOutput(t TB, of string) {
 }
 
 func start(c Command) (*Process, error) {
+	if err := allowed(); err != nil {
+		return nil, err
+	}
 	j, err := binary.startedReaper()
 	if err != nil {
 		return nil, err

@@ -16,7 +16,8 @@ func TestGoAloneStartsNothing(t *testing.T) {
 	t.Setenv(ServersVar, "")
 	t.Setenv("REQUIRE_INFRA", "1") // which does not turn a test of another tier into a failure
 	for name, ask := range map[string]func(TB){
-		"redis-server": func(t TB) { NewRedis(t) }, "its clock": func(t TB) { NewRedisWithClock(t) }, "MariaDB": func(t TB) { MariaDB(t) },
+		"redis-server": func(t TB) { NewRedis(t) }, "a program like it": func(t TB) { NewRedisProgram(t, Command{Path: "/bin/true"}) },
+		"its clock": func(t TB) { NewRedisWithClock(t) }, "MariaDB": func(t TB) { MariaDB(t) },
 		"MySQL": func(t TB) { NewMySQL(t) }, "Galera": func(t TB) { Galera(t, 3) }, "ZooKeeper": func(t TB) { NewZooKeeper(t) },
 		"a proxy": func(t TB) { NewProxy(t, "127.0.0.1:1") }, "a process": func(t TB) { Start(t, Command{Path: "/bin/true"}) },
 		"a child": func(t TB) { StartChild(t, "any") }, "a program": func(t TB) { Program(t, "api") }, "a tool": func(t TB) { Tool(t, "", "sh") },

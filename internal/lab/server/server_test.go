@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"seckill/internal/lab"
+	"seckill/internal/lab/bench"
 	"seckill/internal/lab/builtin"
 	"seckill/internal/lab/experiments"
 	"seckill/internal/lab/finding"
@@ -141,13 +142,12 @@ func (f *fixture) want(status int, part, method, path, body string, headers ...s
 	return text
 }
 
-// drawn waits until the bench's picture has a part: it may be drawn a little after what it shows was named.
-func (f *fixture) drawn(part string) {
-	f.t.Helper()
-	testkit.Until(f.t, fmt.Sprintf("the picture has %q", part), func() bool {
-		status, picture := f.send("GET", "/api/bench.svg", "")
-		return status == 200 && strings.Contains(picture, part)
-	})
+// benchState is what an event says of the bench.
+type benchState struct {
+	bench.State
+	Found   map[string]int
+	Picture int
+	Failed  string
 }
 
 // stream reads events until one has a part, and returns the id of that.

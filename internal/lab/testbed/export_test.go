@@ -1,15 +1,10 @@
 package testbed
 
-import "time"
-
 // Leave closes an environment while there is another one in the program.
 func (e *Environment) Leave() error { return e.stop() }
 
 // Folder is the folder of an environment.
 func Folder(e *Environment) string { return e.folder }
-
-// Limit sets how long an experiment may take.
-func Limit(e *Environment, d time.Duration) { e.limit = d }
 
 // Binary is the path of the service's binary.
 func Binary(r *Run) string { return r.apiBinary() }

@@ -19,7 +19,7 @@ var env, embedded *testbed.Environment
 
 func TestMain(m *testing.M) {
 	builtin.MainIfChild()
-	testkit.Main(withEnvironments{m})
+	testkit.Main(withEnvironments{m}, testkit.Children{"laboratory": playUntilKilled})
 }
 
 // withEnvironments opens the environments, runs the tests and closes them.
@@ -56,5 +56,3 @@ func runScenario(t *testing.T, in *testbed.Environment, needs []testbed.Server, 
 		t.Skip(skipped.String())
 	}
 }
-
-func real() []testbed.Server { return []testbed.Server{testbed.RedisServer, testbed.Database} }

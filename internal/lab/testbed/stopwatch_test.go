@@ -1,70 +1,35 @@
-package testbed_test
+package testbed
 
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
-
-	"seckill/internal/lab/tell"
-	"seckill/internal/lab/testbed"
 )
 
-// A slow build of the service does not count as an experiment's time, and is announced.
-func TestClockStandsStillDuringABuild(t *testing.T) {
-	tools := t.TempDir()
-	slowGo := "#!/bin/sh\nsleep 3\necho '#!/bin/sh' >\"$3\"\n" // go build -o PATH
-	if err := os.WriteFile(filepath.Join(tools, "go"), []byte(slowGo), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("PATH", tools+string(os.PathListSeparator)+os.Getenv("PATH"))
-	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	t.Setenv("HOME", t.TempDir())
-	var mu sync.Mutex
-	var notices []string
-	e, err := testbed.Open(t.Context(), testbed.Options{Notice: func(what tell.Text) {
-		mu.Lock()
-		defer mu.Unlock()
-		notices = append(notices, what.String())
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.Leave(); err != nil {
-			t.Error(err)
-		}
-	})
-	const limit = 2 * time.Second // less than the build takes
-	testbed.Limit(e, limit)
-
-	if _, err = e.Run(t.Context(), "builds", nil, func(r *testbed.Run) {
+// An experiment is ended at its limit. The time in which its stopwatch is stopped, as during a build, does not count.
+func TestStopwatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		path := testbed.Binary(r)
-		if took, counted := time.Since(began), r.Elapsed(); took < 3*time.Second || counted > took-2*time.Second {
-			t.Errorf("the build took %v, of which %v count", took, counted)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		s := startStopwatch(2*time.Minute, cancel)
+		time.Sleep(time.Minute)
+		start := s.stop()
+		s.stop()() // it is stopped already: this starts nothing
+		time.Sleep(time.Hour)
+		if got := s.elapsed(); got != time.Minute || ctx.Err() != nil {
+			t.Errorf("after an hour of building: %v, %v", got, ctx.Err())
 		}
-		if _, err := os.Stat(path); err != nil {
-			t.Error(err)
+		start()
+		<-ctx.Done()
+		if took := time.Since(began); took != time.Hour+2*time.Minute || s.elapsed() != 2*time.Minute {
+			t.Errorf("ended after %v, of which %v count", took, s.elapsed())
 		}
-	}); err != nil {
-		t.Error(err)
-	}
-	built := func(what string) bool { return strings.HasPrefix(what, "building the service from source") }
-	if !slices.ContainsFunc(notices, built) || !strings.HasPrefix(notices[len(notices)-1], "the service is built, in ") {
-		t.Errorf("told %q", notices)
-	}
-
-	_, err = e.Run(t.Context(), "takes too long", nil, func(r *testbed.Run) {
-		testbed.Binary(r) // the stopwatch runs again afterwards
-		r.Sleep(time.Minute)
+		if err := context.Cause(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "took longer than 2m0s") {
+			t.Errorf("the cause is %v", err)
+		}
+		s.stop()
 	})
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "took longer than 2s") {
-		t.Errorf("err = %v", err)
-	}
 }

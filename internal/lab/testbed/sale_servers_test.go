@@ -16,6 +16,8 @@ import (
 	"seckill/internal/voucher"
 )
 
+func real() []testbed.Server { return []testbed.Server{testbed.RedisServer, testbed.Database} }
+
 func policy(mechanism string) voucher.Policy {
 	p := voucher.DefaultPolicy()
 	p.Lock, p.Scope, p.LockWaitMS = mechanism, voucher.ScopeVoucher, 15000
@@ -195,6 +197,7 @@ func TestProcessThatKillsItself(t *testing.T) {
 }
 
 func TestEmbeddedIsOneProcess(t *testing.T) {
+	testkit.Servers(t)
 	skipped, err := embedded.Run(t.Context(), t.Name(), nil, func(r *testbed.Run) { r.API(2) })
 	if err != nil || !strings.Contains(skipped.String(), "2 API processes") {
 		t.Errorf("skipped: %q, %v", skipped, err)
@@ -214,6 +217,7 @@ func TestForeignSettingsAreKeptOut(t *testing.T) {
 }
 
 func TestRefusedVoucherEndsTheExperiment(t *testing.T) {
+	testkit.Servers(t)
 	_, err := embedded.Run(t.Context(), t.Name(), nil, func(r *testbed.Run) { r.Sale(policy("zk-node"), 1, r.API(1)) })
 	if err == nil || !strings.Contains(err.Error(), "put a voucher on sale") {
 		t.Errorf("err = %v", err)
@@ -234,6 +238,7 @@ func TestSaleWithoutProcessesIsForActors(t *testing.T) {
 }
 
 func TestCommandsAreCounted(t *testing.T) {
+	testkit.Servers(t)
 	runScenario(t, env, []testbed.Server{testbed.Redis}, func(r *testbed.Run) {
 		own := r.OwnRedis()
 		client := own.Client(r)
@@ -252,35 +257,6 @@ func TestCommandsAreCounted(t *testing.T) {
 			return r.Commands(nil).Since(before).Total() == 0
 		})
 	})
-}
-
-func TestLocksOnOtherServers(t *testing.T) {
-	for _, mechanism := range []string{"red", "multi", "mysql-row-expiry", "mysql-get-lock", "zk-queue"} {
-		t.Run(mechanism, func(t *testing.T) {
-			runScenario(t, env, append(real(), testbed.Nodes, testbed.ZooKeeper), func(r *testbed.Run) {
-				p := policy(mechanism)
-				p.Faults = []lock.Fault{{Point: lock.CriticalSection, PauseMS: 100}}
-				sale := r.Sale(p, 3, r.API(0))
-				sale.Observe()
-				o := sale.SendLoad(load.Load{Buyers: 5})
-				ev := sale.Evidence()
-				if o.Answers[load.Created] != 3 || ev.Audit.Orders != 3 {
-					t.Errorf("answers: %v, audit: %+v", o.Answers, ev.Audit)
-				}
-				if ev.LockStore != testbed.LockStore(mechanism) || r.Engine().ZooKeeper == "" {
-					t.Errorf("lock store %q, engine %+v", ev.LockStore, r.Engine())
-				}
-				owners := map[string]bool{}
-				for _, x := range ev.Samples {
-					owners[x.Stored.Owner] = true
-				}
-				t.Logf("%s: %d owners, %d samples, judged %v", mechanism, len(owners), len(ev.Samples), judge.Judge(ev).Anomalies)
-				if len(owners) < 4 {
-					t.Errorf("owners seen: %v", owners)
-				}
-			})
-		})
-	}
 }
 
 func now() int64 { return time.Now().UnixNano() }
@@ -307,21 +283,5 @@ func TestSeedDecidesWhomAFaultStrikes(t *testing.T) {
 	}
 	if again := struck(); !slices.Equal(first, again) {
 		t.Errorf("struck first %v, then %v", first, again)
-	}
-}
-
-func TestExperimentsSideBySide(t *testing.T) {
-	for range 4 {
-		t.Run("one", func(t *testing.T) {
-			t.Parallel()
-			runScenario(t, env, real(), func(r *testbed.Run) {
-				sale := r.Sale(policy("fair"), 5, r.API(2))
-				sale.Observe()
-				sale.SendLoad(load.Load{Buyers: 10})
-				if ev := sale.Evidence(); ev.Audit.Orders != 5 || len(ev.Acks) != 5 {
-					t.Errorf("audit %+v, %d acks", ev.Audit, len(ev.Acks))
-				}
-			})
-		})
 	}
 }

@@ -2,10 +2,9 @@ package lockjudge_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
-	"os"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -13,82 +12,45 @@ import (
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/lockjudge"
 	"seckill/internal/lab/tell"
-	"seckill/internal/lab/testbed"
+	"seckill/internal/lock/locktest"
 )
 
-// sold sells under a lock of the project, on a Redis of its own.
-func sold(t *testing.T, env *testbed.Environment, name string, lease time.Duration) (sales []finding.Result) {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
+// The gravest comes first, with its history; comforts do not count.
+func TestReport(t *testing.T) {
+	results := []lockjudge.Judged{
+		{
+			Grade: lockjudge.Exclusion, Behaviour: locktest.ReleasesOnlyOwn, Broken: "it was deleted",
+			History: []lockjudge.Event{{At: 0, Who: "process 1", What: "release seat: released"}},
+		},
+		{Grade: lockjudge.Liveness, Behaviour: locktest.LeaseRunsOut},
+		{Grade: lockjudge.Telling, Behaviour: locktest.ToldWhenDeleted, Untried: "no server\nand more"},
+		{Grade: lockjudge.Comfort, Behaviour: locktest.Reenters, Broken: "it waits for itself"},
 	}
-	_, err = env.Run(t.Context(), name, nil, func(r *testbed.Run) {
-		addr, _ := r.AnyRedis()
-		sales, err = lockjudge.Sell(r, lockjudge.SaleOptions{
-			Command: []string{"/usr/bin/env", lockEnv + "=" + name, self}, Redis: addr, Lease: lease,
-		})
-		if err != nil {
-			r.Errorf("%w", err)
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
+	var out bytes.Buffer
+	if err := lockjudge.Report(&out, "mylock", "a server", 3*time.Second, results); err != nil {
+		t.Error(err)
 	}
-	if len(sales) != 2 || sales[0].ID != lockjudge.SaleInTime || sales[1].ID != lockjudge.SaleOneLate {
-		t.Fatalf("%d sales: %+v", len(sales), sales)
+	if err := lockjudge.Verdict(results, nil); !errors.Is(err, lockjudge.ErrBroken) || !strings.Contains(err.Error(), "1 behaviours") {
+		t.Errorf("the verdict is %v", err)
 	}
-	for _, s := range sales {
-		t.Logf("%s: %d orders, %v, answers %v", s.ID, s.Orders, s.Anomalies, s.Answers)
-		if s.Witness == nil || len(s.Witness.Lanes) < 2 || s.Witness.Summary.In(tell.English) == "" {
-			t.Errorf("%s: the picture is %+v", s.ID, s.Witness)
+	last := -1
+	for _, want := range []string{
+		"mylock: 2 of 3 behaviours break, in 3 s, on a server", "MUTUAL EXCLUSION", "releases-only-own breaks",
+		"seen: it was deleted", "process 1  release seat: released", "COMFORT", "reenters breaks", "Held: lease-runs-out",
+		"Not tried: told-when-deleted (no server)",
+	} {
+		at := strings.Index(out.String(), want)
+		if at <= last {
+			t.Errorf("%q is missing, or not where it belongs, in\n%s", want, out.String())
 		}
-		if s.Requests != 80 {
-			t.Errorf("%s: %d requests, want 80", s.ID, s.Requests)
-		}
+		last = at
 	}
-	return sales
-}
-
-// A lock that excludes nobody oversells, one whose lease ends during the work oversells when a buyer
-// is late, and one that renews sells right.
-func TestSell(t *testing.T) {
-	env, err := testbed.Open(context.Background(), testbed.Defaults())
-	if err != nil {
-		t.Fatal(err)
+	if err := lockjudge.Verdict(results[1:], nil); err != nil {
+		t.Errorf("a lock that lacks a comfort only: %v", err)
 	}
-	t.Cleanup(func() {
-		if err := env.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-
-	t.Run("none", func(t *testing.T) {
-		inTime := sold(t, env, "none", 0)[0]
-		if inTime.Observed != finding.Breaks || inTime.Anomalies[finding.Oversold] == 0 || inTime.Anomalies[finding.WrongReleases] > 0 {
-			t.Errorf("it %s: %v", inTime.Observed, inTime.Anomalies)
-		}
-		err := lockjudge.Verdict(nil, []finding.Result{inTime})
-		if !errors.Is(err, lockjudge.ErrBroken) || !strings.Contains(err.Error(), inTime.Title) {
-			t.Errorf("the verdict is %v", err)
-		}
-	})
-	t.Run("naive", func(t *testing.T) {
-		late := sold(t, env, "naive", 0)[1]
-		if late.Observed != finding.Breaks || late.Anomalies[finding.Overlaps] == 0 {
-			t.Errorf("it %s: %v", late.Observed, late.Anomalies)
-		}
-		if w := late.Witness; w == nil || w.Kind == "" {
-			t.Errorf("the picture does not prove an anomaly: %+v", w)
-		}
-	})
-	t.Run("reentrant", func(t *testing.T) {
-		for _, s := range sold(t, env, "reentrant", 3*time.Second) {
-			if s.Observed != finding.Holds || s.Orders != 30 {
-				t.Errorf("%s: %d orders, it %s: %v", s.ID, s.Orders, s.Observed, s.Anomalies)
-			}
-		}
-	})
+	if got := fmt.Sprint(lockjudge.Exclusion, lockjudge.Comfort); got != "mutual exclusion comfort" {
+		t.Errorf("the grades are called %s", got)
+	}
 }
 
 // The document has everything that the terminal shows, and the page has it, too.

@@ -14,14 +14,6 @@ import (
 	"seckill/internal/testkit"
 )
 
-// benchState is what an event says of the bench.
-type benchState struct {
-	bench.State
-	Found   map[string]int
-	Picture int
-	Failed  string
-}
-
 // bench reads events until the state of the bench is as wanted.
 func (s *stream) bench(what string, as func(b benchState) bool) (b benchState) {
 	s.t.Helper()
@@ -54,6 +46,15 @@ func (s *stream) sees(what string, as func(b benchState) bool) benchState {
 	return s.bench(what, as)
 }
 
+// drawn waits until the bench's picture has a part: it may be drawn a little after what it shows was named.
+func (f *fixture) drawn(part string) {
+	f.t.Helper()
+	testkit.Until(f.t, fmt.Sprintf("the picture has %q", part), func() bool {
+		status, picture := f.send("GET", "/api/bench.svg", "")
+		return status == 200 && strings.Contains(picture, part)
+	})
+}
+
 func ready(b benchState) bool { return b.Ready }
 
 func ended(b benchState) bool { return b.Ending != bench.NotEnded }
@@ -65,8 +66,8 @@ func moved(n int) func(benchState) bool {
 
 // The wrong release of naive-wrong-release, by hand, and once more from the script.
 func TestBench(t *testing.T) {
-	f := start(t)
-	events := f.watch("")
+	f := embedded(t)
+	events := f.events
 	events.until(`"bench":null`)
 	f.want(409, "idle", "POST", "/api/bench/act", `{"do":"a1"}`)
 	f.want(204, "", "GET", "/api/bench.svg", "")
@@ -114,6 +115,14 @@ func TestBench(t *testing.T) {
 type driver struct {
 	*fixture
 	events *stream
+}
+
+// embedded starts a page that uses the laboratory's own servers.
+func embedded(t *testing.T) driver {
+	t.Helper()
+	testkit.Servers(t)
+	f := start(t)
+	return driver{f, f.watch("")}
 }
 
 // play begins a bench and makes moves, each after the end of the one before.
@@ -169,8 +178,7 @@ func setupOf(lock string, lease int, more string) string {
 // A paused holder writes after its successor, unless the token is checked; a killed one leaves its
 // key.
 func TestBenchLocks(t *testing.T) {
-	f := start(t)
-	d := driver{f, f.watch("")}
+	d := embedded(t)
 	if b := d.play(setupOf("reentrant", 2, ""), "a1 p1 x a2 w2 c1 w1"); b.last() != "done" {
 		t.Fatalf("the late write: %s", b.last())
 	}
@@ -199,8 +207,7 @@ func TestBenchLocks(t *testing.T) {
 // A process that is cut off cannot renew its lease: it is told, and another gets the lock. A write
 // that does not ask is a stale one. With its network back it works again.
 func TestBenchNetwork(t *testing.T) {
-	f := start(t)
-	d := driver{f, f.watch("")}
+	d := embedded(t)
 	b := d.play(setupOf("reentrant", 2, `,"renew":true`), "a1 x")
 	if b.last() != "renewed" {
 		t.Errorf("the lease of a holder with its network: %s", b.last())
@@ -234,8 +241,7 @@ func TestBenchNetwork(t *testing.T) {
 
 // A majority of nodes grants a lock twice if one of them forgets: the voter restarts empty.
 func TestBenchNodes(t *testing.T) {
-	f := start(t)
-	d := driver{f, f.watch("")}
+	d := embedded(t)
 	d.play(setupOf("red", 60, ""), "h3")
 	b := d.acquired(1, "a1")
 	b = d.acquired(len(b.Turns), "s3 h2 s2 a2")
@@ -328,17 +334,16 @@ func TestBenchZooKeeper(t *testing.T) {
 
 // The steps are kept as a file. A file is checked whole before its first step.
 func TestBenchFile(t *testing.T) {
-	f := start(t)
-	d := driver{f, f.watch("")}
-	f.want(404, "not_found", "GET", "/api/bench.json", "")
+	d := embedded(t)
+	d.want(404, "not_found", "GET", "/api/bench.json", "")
 	d.play(setupOf("lua", 20, `,"renew":false`), "a1 n1 b1 k1 d a2")
-	kept := f.want(200, `"do": "restore-network"`, "GET", "/api/bench.json", "")
+	kept := d.want(200, `"do": "restore-network"`, "GET", "/api/bench.json", "")
 	d.stop()
-	if again := f.want(200, "", "GET", "/api/bench.json", ""); again != kept {
+	if again := d.want(200, "", "GET", "/api/bench.json", ""); again != kept {
 		t.Errorf("the file of a bench that has ended: %s", again)
 	}
-	asked := f.want(200, `"lock":"lua"`, "POST", "/api/bench/file", kept)
-	f.want(202, "", "POST", "/api/bench", asked)
+	asked := d.want(200, `"lock":"lua"`, "POST", "/api/bench/file", kept)
+	d.want(202, "", "POST", "/api/bench", asked)
 	b := d.events.bench("it is replayed", func(b benchState) bool { return b.Ready && !b.Replaying && moved(6)(b) })
 	if b.Stopped || len(b.Turns) != 6 || b.last() != "done" {
 		t.Errorf("the replay: %+v", b)
@@ -350,8 +355,8 @@ func TestBenchFile(t *testing.T) {
 		strings.Replace(kept, `"processes": 2`, `"processes": 9`, 1):                `"detail":"processes is 9; 2 to 4"`,
 		strings.Replace(kept, `"lua"`, `"zk-node"`, 1) + strings.Repeat(" ", 1<<20): `"reason":"size"`,
 	} {
-		f.want(400, part, "POST", "/api/bench/file", text)
+		d.want(400, part, "POST", "/api/bench/file", text)
 	}
-	f.want(409, `"code":"missing"`, "POST", "/api/bench", `{`+setupOf("lua", 20, `,"replica":true`)+`}`)
-	f.want(400, `"detail":"the lock is`, "POST", "/api/bench", `{"lock":"other","processes":2,"lease":4,"wait":0}`)
+	d.want(409, `"code":"missing"`, "POST", "/api/bench", `{`+setupOf("lua", 20, `,"replica":true`)+`}`)
+	d.want(400, `"detail":"the lock is`, "POST", "/api/bench", `{"lock":"other","processes":2,"lease":4,"wait":0}`)
 }

@@ -110,6 +110,7 @@ func (f *failing) Fatalf(format string, _ ...any) {
 }
 
 func TestConfigurationThatIsWrong(t *testing.T) {
+	testkit.Servers(t)
 	for name, config := range map[string]lockclient.Config{
 		"no name":       {},
 		"two databases": {Name: "a", MySQLDSN: "x", SQLite: "y"},

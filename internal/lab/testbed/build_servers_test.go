@@ -1,0 +1,59 @@
+package testbed_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"seckill/internal/lab/tell"
+	"seckill/internal/lab/testbed"
+	"seckill/internal/testkit"
+)
+
+// A slow build of the service is announced, and does not count as an experiment's time.
+func TestSlowBuildIsAnnounced(t *testing.T) {
+	testkit.Servers(t)
+	tools := t.TempDir()
+	slowGo := "#!/bin/sh\nsleep 2\necho '#!/bin/sh' >\"$3\"\n" // go build -o PATH
+	if err := os.WriteFile(filepath.Join(tools, "go"), []byte(slowGo), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", tools+string(os.PathListSeparator)+os.Getenv("PATH"))
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	t.Setenv("HOME", t.TempDir())
+	var mu sync.Mutex
+	var notices []string
+	e, err := testbed.Open(t.Context(), testbed.Options{Notice: func(what tell.Text) {
+		mu.Lock()
+		defer mu.Unlock()
+		notices = append(notices, what.String())
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Leave(); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err = e.Run(t.Context(), "builds", nil, func(r *testbed.Run) {
+		before, began := r.Elapsed(), time.Now()
+		path := testbed.Binary(r)
+		if took, counted := time.Since(began), r.Elapsed()-before; took < 2*time.Second || counted > took-2*time.Second {
+			t.Errorf("the build took %v, of which %v count", took, counted)
+		}
+		if _, err := os.Stat(path); err != nil {
+			t.Error(err)
+		}
+	}); err != nil {
+		t.Error(err)
+	}
+	built := func(what string) bool { return strings.HasPrefix(what, "building the service from source") }
+	if !slices.ContainsFunc(notices, built) || !strings.HasPrefix(notices[len(notices)-1], "the service is built, in ") {
+		t.Errorf("told %q", notices)
+	}
+}
