@@ -287,37 +287,63 @@ func TestLateMoneyOfAForgottenVoucher(t *testing.T) {
 	})
 }
 
-// Several processes decide at the same instant: the money has paid for a voucher or goes back, and the stock is right.
+// Several processes decide at the same instant, also while more money arrives: the money has paid for a voucher or goes
+// back, and the stock is right. A worker that was told that a late order is rejected gives its reservation back, so no
+// other one is told otherwise afterwards.
 func TestLateMoneyAtTheSameInstant(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
-		const rounds = 15
+		const rounds = 30
 		s := openLateSale(t, d, rounds)
 		outcomes := map[order.Status]int{}
 		for id := range int64(rounds) {
-			m := s.cancelled(100 + id)
-			a := s.reserved(100+id, true)
-			var states []order.Status
-			errs := runAtOnce(4, func(who int) (err error) {
-				switch who {
-				case 0:
-					states, err = s.store.Persist(t.Context(), []order.Accepted{a})
-				case 1:
-					_, err = s.store.Persist(t.Context(), []order.Accepted{a})
-				case 2:
-					_, err = s.store.Reject(t.Context(), a)
-				case 3:
+			m, a, more := s.cancelled(100+id), s.reserved(100+id, true), receipt(fmt.Sprint("more_", id), 100+id)
+			states := make([]order.Status, 3)
+			errs := runAtOnce(5, func(who int) (err error) {
+				var all []order.Status
+				switch {
+				case who < 2:
+					if all, err = s.store.Persist(t.Context(), []order.Accepted{a}); err == nil {
+						states[who] = all[0]
+					}
+				case who == 2 && id%3 > 0:
+					states[who], err = s.store.Reject(t.Context(), a)
+				case who == 3:
 					err = s.store.RefundLate(t.Context(), m, order.RefundNoStock)
+				case who == 4 && id%2 > 0:
+					_, err = d.Life().MarkPaid(t.Context(), more)
 				}
 				return err
 			})
-			if err := errors.Join(errs...); err != nil {
-				t.Fatal(err)
+			wantErr(t, errors.Join(errs...))
+			final, err := s.store.Persist(t.Context(), []order.Accepted{a})
+			wantErr(t, err)
+			outcomes[final[0]]++
+			if slices.Contains(states, order.Rejected) && final[0] != order.Rejected {
+				t.Errorf("order %d was rejected, and is %s", a.OrderID, final[0])
 			}
-			outcomes[states[0]]++
-			if states[0] == order.Paid {
-				s.wantMoney(a.OrderID, order.SettledLate, false)
-			} else {
-				s.wantMoney(a.OrderID, order.RefundNoStock, true)
+			switch details, err := d.Life().Details(t.Context(), a.OrderID); {
+			case err != nil:
+				t.Error(err)
+			case final[0] != order.Paid && final[0] != order.Rejected:
+				t.Errorf("order %d is %s", a.OrderID, final[0])
+			default:
+				bought := 0
+				for _, p := range details.Payments {
+					if p.Outcome.Bought() {
+						bought++
+					}
+				}
+				if (bought == 1) != (final[0] == order.Paid) || bought > 1 {
+					t.Errorf("order %d is %s: %+v", a.OrderID, final[0], details.Payments)
+				}
+			}
+			left, err := s.store.LateMoney(t.Context(), "", 10)
+			wantErr(t, err)
+			for _, m := range left {
+				if final[0] == order.Rejected {
+					t.Errorf("order %d is rejected, and payment %s undecided", a.OrderID, m.PaymentID)
+				}
+				wantErr(t, s.store.RefundLate(t.Context(), m, order.RefundNotPayable))
 			}
 		}
 		if a, err := d.Orders().Audit(t.Context(), 1); err != nil || !a.Balanced() || a.Orders != int64(outcomes[order.Paid]) {
@@ -360,5 +386,49 @@ func TestLatePayment(t *testing.T) {
 		if err != nil || len(due) != 2 || due[0].PaymentID != "other" || due[1].PaymentID != "too late" {
 			t.Errorf("due: %+v, %v", due, err)
 		}
+	})
+}
+
+// Once late money of an order was refused, further money is refused too, under both flows, also if there is a voucher
+// by then. Money of another amount refuses nothing.
+func TestMoneyAfterLateMoneyWasRefused(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		t.Run("locked", func(t *testing.T) {
+			createVoucher(t, d, 2, 1)
+			cancel := func(id int64) {
+				_, err := d.Life().Cancel(t.Context(), id)
+				wantErr(t, err)
+			}
+			place := func(id int64) {
+				wantErr(t, placeOrder(t.Context(), d, newUnpaid(id, 2, 100+id, time.Now().Add(time.Hour)), true))
+			}
+			place(20)
+			cancel(20)
+			place(21)
+			settles(t, d, receipt("20 first", 20), order.Settlement{Outcome: order.RefundNoStock})
+			cancel(21)
+			settles(t, d, receipt("20 second", 20), order.Settlement{Outcome: order.RefundNoStock})
+			wantState(t, d, 20, order.Unpaid, order.Cancelled)
+
+			wrong := receipt("21 wrong", 21)
+			wrong.AmountCents++
+			settles(t, d, wrong, order.Settlement{Outcome: order.RefundWrongAmount})
+			settles(t, d, receipt("21 right", 21), order.Settlement{Outcome: order.SettledLate})
+		})
+		t.Run("admission", func(t *testing.T) {
+			s := openLateSale(t, d, 1)
+			m := s.cancelled(10)
+			wantErr(t, s.store.RefundLate(t.Context(), m, order.RefundNoStock))
+			settles(t, d, receipt("10 second", 10), order.Settlement{Outcome: order.RefundNoStock})
+			wantState(t, d, 10, order.Unpaid, order.Cancelled)
+
+			s.persists(order.Unpaid, s.reserved(11, false))
+			_, err := d.Life().Cancel(t.Context(), 11)
+			wantErr(t, err)
+			wrong := receipt("11 wrong", 11)
+			wrong.AmountCents++
+			settles(t, d, wrong, order.Settlement{Outcome: order.RefundWrongAmount})
+			settles(t, d, receipt("11 right", 11), order.Settlement{Outcome: order.LateUndecided})
+		})
 	})
 }

@@ -1,6 +1,7 @@
 package database
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"testing"
@@ -32,95 +33,74 @@ func wantNoOpenTransaction(t *testing.T, d *DB) {
 	wantErr(t, testkit.NoTransaction(t.Context(), d.writers, time.Minute, "vouchers", "orders"))
 }
 
-func TestFailureRollsBack(t *testing.T) {
+// A transaction that fails, panics or is cancelled leaves nothing behind, and is over with its function.
+func TestTransactionThatDoesNotCommit(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		createVoucher(t, d, 1, 5)
 		mine := errors.New("changed my mind")
-		wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
-			if err := tx.Insert(ctx, newOrder(1, 1, 42), true); err != nil {
-				return err
-			}
-			if err := tx.Decrement(ctx, 1); err != nil {
-				return err
-			}
-			return mine
-		}), mine)
-		wantAudit(t, d, order.Audit{InitialStock: 5, Stock: 5})
-		wantNoOpenTransaction(t, d)
-	})
-}
-
-func TestPanicRollsBack(t *testing.T) {
-	engines(t, func(t *testing.T, d *DB) {
-		createVoucher(t, d, 1, 5)
-		func() {
-			defer func() {
-				if recover() != "boom" {
-					t.Error("the panic did not come through")
-				}
-			}()
-			_ = transact(t, d, func(ctx context.Context, tx order.Tx) error {
-				wantErr(t, flushed(ctx, tx, tx.Decrement(ctx, 1)))
-				panic("boom")
-			})
-		}()
-		wantStock(t, d, 1, 5, 0)
-		wantNoOpenTransaction(t, d)
-	})
-}
-
-func TestCancelledInTheMiddle(t *testing.T) {
-	engines(t, func(t *testing.T, d *DB) {
-		createVoucher(t, d, 1, 5)
-		for name, after := range map[string]func(ctx context.Context, tx order.Tx) error{
-			"then another statement": func(ctx context.Context, tx order.Tx) error {
-				return tx.Insert(ctx, newOrder(1, 1, 42), true)
-			},
-			"then success": func(context.Context, order.Tx) error { return nil },
+		take := func(ctx context.Context, tx order.Tx) error { return flushed(ctx, tx, tx.Decrement(ctx, 1)) }
+		insert := func(ctx context.Context, tx order.Tx) error { return tx.Insert(ctx, newOrder(1, 1, 42), true) }
+		for name, tc := range map[string]struct {
+			fn   func(ctx context.Context, cancel func(), tx order.Tx) error
+			want error
+		}{
+			"an error": {func(ctx context.Context, _ func(), tx order.Tx) error {
+				return cmp.Or(insert(ctx, tx), tx.Decrement(ctx, 1), mine)
+			}, mine},
+			"a panic": {func(ctx context.Context, _ func(), tx order.Tx) error {
+				wantErr(t, take(ctx, tx))
+				panic(mine)
+			}, mine},
+			"cancelled, then another statement": {func(ctx context.Context, cancel func(), tx order.Tx) error {
+				wantErr(t, take(ctx, tx))
+				cancel()
+				return insert(ctx, tx)
+			}, context.Canceled},
+			"cancelled, then success": {func(ctx context.Context, cancel func(), tx order.Tx) error {
+				wantErr(t, take(ctx, tx))
+				cancel()
+				return nil
+			}, context.Canceled},
 		} {
 			t.Run(name, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				wantErr(t, d.Orders().Transact(ctx, func(ctx context.Context, tx order.Tx) error {
-					if err := flushed(ctx, tx, tx.Decrement(ctx, 1)); err != nil {
-						return err
-					}
-					cancel()
-					return after(ctx, tx)
-				}), context.Canceled)
-				wantStock(t, d, 1, 5, 0)
+				var escaped order.Tx
+				err := func() (err error) {
+					defer func() {
+						if p := recover(); p != nil {
+							err = p.(error) // the panic comes through
+						}
+					}()
+					return d.Orders().Transact(ctx, func(ctx context.Context, tx order.Tx) error {
+						escaped = tx
+						return tc.fn(ctx, cancel, tx)
+					})
+				}()
+				wantErr(t, err, tc.want)
 				wantNoOpenTransaction(t, d)
+				_, read := escaped.Ordered(t.Context(), 1, 1)
+				if escaped.Decrement(t.Context(), 1) == nil || read == nil {
+					t.Error("wrote or read after the end")
+				}
+				wantStock(t, d, 1, 5, 0)
+				wantAudit(t, d, order.Audit{InitialStock: 5, Stock: 5})
 			})
 		}
 	})
 }
 
-func TestDeadlineWhileWaitingForARow(t *testing.T) {
-	engines(t, func(t *testing.T, d *DB) {
-		createVoucher(t, d, 1, 5)
-		wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
-			if err := flushed(ctx, tx, tx.Decrement(ctx, 1)); err != nil {
-				return err
-			}
-			short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
-			defer cancel()
-			wantErr(t, placeOrder(short, d, newOrder(1, 1, 42), true), context.DeadlineExceeded)
-			return nil
-		}))
-		wantAudit(t, d, order.Audit{InitialStock: 5, Stock: 4})
-		wantNoOpenTransaction(t, d)
-	})
-}
-
 // No connection is held before the first write: with a pool of one writer, two transactions can run and wait for
-// each other.
-func TestNoConnectionIsHeldBeforeTheFirstWrite(t *testing.T) {
+// each other. One that only reads needs none. Whoever waits for the connection, or in a larger pool for the row, does so
+// until its context ends.
+func TestPools(t *testing.T) {
 	t.Parallel()
 	testkit.SQLEngines(t, func(t *testing.T, where testkit.Database) {
 		c := databaseConfig(where)
+		large := openMigrated(t, c)
 		c.MaxWriters, c.MaxReaders = 1, 1
-		d := openMigrated(t, c)
-		createVoucher(t, d, 1, 5)
+		d := open(t, c)
+		createVoucher(t, d, 1, 32)
 		both := newBarrier(2)
 		for _, err := range runAtOnce(2, func(i int) error {
 			return transact(t, d, func(ctx context.Context, tx order.Tx) error {
@@ -135,41 +115,6 @@ func TestNoConnectionIsHeldBeforeTheFirstWrite(t *testing.T) {
 		}) {
 			wantErr(t, err)
 		}
-		wantStock(t, d, 1, 3, 2)
-	})
-}
-
-func TestPoolOfOneServesMany(t *testing.T) {
-	t.Parallel()
-	testkit.SQLEngines(t, func(t *testing.T, where testkit.Database) {
-		c := databaseConfig(where)
-		c.MaxWriters, c.MaxReaders = 1, 1
-		d := openMigrated(t, c)
-		createVoucher(t, d, 1, 30)
-		for _, err := range runAtOnce(30, func(i int) error {
-			return placeOrder(t.Context(), d, newOrder(int64(i+1), 1, int64(i+1)), true)
-		}) {
-			wantErr(t, err)
-		}
-		wantAudit(t, d, order.Audit{InitialStock: 30, Orders: 30, DistinctUsers: 30})
-
-		t.Run("and a wait that is too long ends with the context", func(t *testing.T) {
-			wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
-				if err := flushed(ctx, tx, tx.SetStock(ctx, 1, 1)); err != nil {
-					return err
-				}
-				short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
-				defer cancel()
-				wantErr(t, placeOrder(short, d, newOrder(99, 1, 99), true), context.DeadlineExceeded)
-				return nil
-			}))
-		})
-	})
-}
-
-func TestTransactionThatOnlyReadsNeedsNoWriter(t *testing.T) {
-	engines(t, func(t *testing.T, d *DB) {
-		createVoucher(t, d, 1, 5)
 		wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
 			_, _, err := tx.StockOf(ctx, 1)
 			if n := d.writers.Stats().InUse; n != 0 {
@@ -177,24 +122,24 @@ func TestTransactionThatOnlyReadsNeedsNoWriter(t *testing.T) {
 			}
 			return err
 		}))
-	})
-}
-
-func TestTransactionIsOverWithItsFunction(t *testing.T) {
-	engines(t, func(t *testing.T, d *DB) {
-		createVoucher(t, d, 1, 5)
-		var escaped order.Tx
-		wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
-			escaped = tx
-			return tx.Decrement(ctx, 1)
-		}))
-		if err := escaped.Decrement(t.Context(), 1); err == nil {
-			t.Error("wrote after the commit")
+		for _, err := range runAtOnce(30, func(i int) error {
+			return placeOrder(t.Context(), d, newOrder(int64(i+1), 1, int64(i+1)), true)
+		}) {
+			wantErr(t, err)
 		}
-		if _, err := escaped.Ordered(t.Context(), 1, 1); err == nil {
-			t.Error("read after the commit")
+		wantStock(t, d, 1, 0, 32)
+		for _, d := range []*DB{d, large} {
+			wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
+				wantErr(t, flushed(ctx, tx, tx.SetStock(ctx, 1, 1)))
+				short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+				defer cancel()
+				wantErr(t, placeOrder(short, d, newOrder(99, 1, 99), true), context.DeadlineExceeded)
+				return nil
+			}))
+			wantNoOpenTransaction(t, d)
 		}
-		wantStock(t, d, 1, 4, 1)
+		_, err := d.Orders().Order(t.Context(), 99)
+		wantErr(t, err, order.ErrNotFound)
 	})
 }
 
@@ -217,28 +162,30 @@ func TestWholeTransactionInOneTrip(t *testing.T) {
 		wantErr(t, sell(newOrder(5, 2, 42)), order.ErrAlreadyOrdered)
 		wantErr(t, sell(newOrder(4, 2, 43)), order.ErrAlreadyOrdered) // the id
 		wantStock(t, d, 2, 4, 1)
-		wantNoOpenTransaction(t, d)
-	})
-}
 
-// One round trip also works for two other writes than those of the order flow.
-func TestOneTripOfOtherWrites(t *testing.T) {
-	engines(t, func(t *testing.T, d *DB) {
-		createVoucher(t, d, 1, 5)
-		wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
-			return errors.Join(tx.Insert(ctx, newOrder(1, 1, 42), true), tx.Insert(ctx, newOrder(2, 1, 43), true))
-		}))
-		wantAudit(t, d, order.Audit{InitialStock: 5, Stock: 5, Orders: 2, DistinctUsers: 2})
-		wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
-			return errors.Join(tx.SetStock(ctx, 1, -1), tx.Insert(ctx, newOrder(3, 1, 44), true))
-		}), voucher.ErrSoldOut)
-		wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
-			return errors.Join(tx.DecrementFenced(ctx, 1, 7), tx.Insert(ctx, newOrder(3, 1, 44), true))
-		}))
-		wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
-			return errors.Join(tx.DecrementFenced(ctx, 1, 6), tx.Insert(ctx, newOrder(4, 1, 45), true))
-		}), order.ErrStale)
-		wantAudit(t, d, order.Audit{InitialStock: 5, Stock: 4, Orders: 3, DistinctUsers: 3})
+		// Two other writes than those of the order flow.
+		createVoucher(t, d, 3, 5)
+		both := func(want error, writes func(ctx context.Context, tx order.Tx) error, orders ...order.Order) {
+			t.Helper()
+			wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
+				err := writes(ctx, tx)
+				for _, o := range orders {
+					err = errors.Join(err, tx.Insert(ctx, o, true))
+				}
+				return err
+			}), want)
+		}
+		fenced := func(token uint64) func(ctx context.Context, tx order.Tx) error {
+			return func(ctx context.Context, tx order.Tx) error { return tx.DecrementFenced(ctx, 3, token) }
+		}
+		both(nil, func(context.Context, order.Tx) error { return nil }, newOrder(6, 3, 42), newOrder(7, 3, 43))
+		both(voucher.ErrSoldOut, func(ctx context.Context, tx order.Tx) error { return tx.SetStock(ctx, 3, -1) }, newOrder(8, 3, 44))
+		both(nil, fenced(7), newOrder(8, 3, 44))
+		both(order.ErrStale, fenced(6), newOrder(9, 3, 45))
+		audit, err := d.Orders().Audit(t.Context(), 3)
+		if want := (order.Audit{InitialStock: 5, Stock: 4, Orders: 3, DistinctUsers: 3}); err != nil || audit != want {
+			t.Errorf("%+v, %v; want %+v", audit, err, want)
+		}
 		wantNoOpenTransaction(t, d)
 	})
 }

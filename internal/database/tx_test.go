@@ -157,29 +157,27 @@ func TestTransactionSeesItsOwnWrites(t *testing.T) {
 	})
 }
 
-func TestTwentyForTheLastPiece(t *testing.T) {
+// Twenty buyers at once: one gets the last piece, and one user gets one order.
+func TestTwentyAtOnce(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		createVoucher(t, d, 1, 1)
-		got := countErrs(t, runAtOnce(20, func(i int) error {
-			return placeOrder(t.Context(), d, newOrder(int64(i+1), 1, int64(i+1)), true)
-		}), nil, voucher.ErrSoldOut)
-		if got[nil] != 1 {
-			t.Errorf("%d got the last piece", got[nil])
+		createVoucher(t, d, 2, 100)
+		for name, tc := range map[string]struct {
+			place func(i int64) order.Order
+			want  error
+		}{
+			"the last piece": {func(i int64) order.Order { return newOrder(i+1, 1, i+1) }, voucher.ErrSoldOut},
+			"one user":       {func(i int64) order.Order { return newOrder(i+100, 2, 42) }, order.ErrAlreadyOrdered},
+		} {
+			got := countErrs(t, runAtOnce(20, func(i int) error {
+				return placeOrder(t.Context(), d, tc.place(int64(i)), true)
+			}), nil, tc.want)
+			if got[nil] != 1 {
+				t.Errorf("%s: %d orders", name, got[nil])
+			}
 		}
 		wantAudit(t, d, order.Audit{InitialStock: 1, Orders: 1, DistinctUsers: 1})
-	})
-}
-
-func TestTwentyOrdersOfOneUserAtOnce(t *testing.T) {
-	engines(t, func(t *testing.T, d *DB) {
-		createVoucher(t, d, 1, 100)
-		got := countErrs(t, runAtOnce(20, func(i int) error {
-			return placeOrder(t.Context(), d, newOrder(int64(i+1), 1, 42), true)
-		}), nil, order.ErrAlreadyOrdered)
-		if got[nil] != 1 {
-			t.Errorf("%d orders of one user", got[nil])
-		}
-		wantAudit(t, d, order.Audit{InitialStock: 100, Stock: 99, Orders: 1, DistinctUsers: 1})
+		wantStock(t, d, 2, 99, 1)
 	})
 }
 
