@@ -54,21 +54,6 @@ func TestEachBucketHasASequenceNumber(t *testing.T) {
 	})
 }
 
-func TestBucketsAreListedWithTheVouchers(t *testing.T) {
-	engines(t, func(t *testing.T, d *DB) {
-		for id, buckets := range map[int64]int{1: 0, 2: 1, 3: 2, 4: 64} {
-			openSplitVoucher(t, d, id, 100, buckets)
-		}
-		createVoucher(t, d, 5, 100)
-		got, err := d.AdmissionStore().AdmissionVouchers(t.Context(), newVoucher(1, 1).BeginAt)
-		want := []order.AdmissionVoucher{{VoucherID: 1, Buckets: 1, Epoch: 2}, {VoucherID: 2, Buckets: 1, Epoch: 2}, {VoucherID: 3, Buckets: 2, Epoch: 2}, {VoucherID: 4, Buckets: 64, Epoch: 2}}
-		if wantErr(t, err); !reflect.DeepEqual(got, want) {
-			t.Errorf("got %+v, want %+v", got, want)
-		}
-		wantEpochState(t, d, 4, order.EpochState{Epoch: 2, Seq: make([]int64, 64), Stock: 100})
-	})
-}
-
 // A voucher and its buckets are created together or not at all.
 func TestSplitVoucherIsCreatedWhole(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {

@@ -82,41 +82,29 @@ func TestConcurrentOpenAndPersist(t *testing.T) {
 	})
 }
 
-func TestEpochStateOfAVoucherUnderALock(t *testing.T) {
+// Vouchers that are sold by admission are listed with their buckets until their sale ends. One that is sold under a lock
+// has no epoch.
+func TestAdmissionVouchersAreListed(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
-		createVoucher(t, d, 1, 10)
-		for _, id := range []int64{1, 404} {
-			_, err := d.AdmissionStore().EpochState(t.Context(), id)
-			wantErr(t, err, voucher.ErrNotFound)
-			_, err = d.AdmissionStore().Close(t.Context(), id)
-			wantErr(t, err, voucher.ErrNotFound)
-			_, err = d.AdmissionStore().Open(t.Context(), id, 1)
-			wantErr(t, err, order.ErrConflict)
+		store, ends := d.AdmissionStore(), newVoucher(1, 1).EndAt
+		for id, buckets := range map[int64]int{4: 64, 1: 0, 2: 1, 3: 2} {
+			openSplitVoucher(t, d, id, 100, buckets)
 		}
-	})
-}
-
-func idsOf(sales []order.AdmissionVoucher) (ids []int64) {
-	for _, s := range sales {
-		ids = append(ids, s.VoucherID)
-	}
-	return ids
-}
-
-func TestAdmissionVouchersAreFound(t *testing.T) {
-	engines(t, func(t *testing.T, d *DB) {
-		createVoucher(t, d, 1, 10)
-		openVoucher(t, d, 3, 10)
-		openVoucher(t, d, 2, 10)
-		ends := newVoucher(1, 1).EndAt
-		for _, tc := range []struct {
-			endsAfter time.Time
-			want      []int64
-		}{{ends.Add(-time.Microsecond), []int64{2, 3}}, {ends, []int64{}}} {
-			got, err := d.AdmissionStore().AdmissionVouchers(t.Context(), tc.endsAfter)
-			if wantErr(t, err); !slices.Equal(idsOf(got), tc.want) {
-				t.Errorf("ending after %v: %v, want %v", tc.endsAfter, got, tc.want)
+		createVoucher(t, d, 5, 100)
+		all := []order.AdmissionVoucher{{VoucherID: 1, Buckets: 1, Epoch: 2}, {VoucherID: 2, Buckets: 1, Epoch: 2}, {VoucherID: 3, Buckets: 2, Epoch: 2}, {VoucherID: 4, Buckets: 64, Epoch: 2}}
+		for at, want := range map[time.Time][]order.AdmissionVoucher{ends.Add(-time.Microsecond): all, ends: {}} {
+			if got, err := store.AdmissionVouchers(t.Context(), at); err != nil || !slices.Equal(got, want) {
+				t.Errorf("ending after %v: %+v, %v; want %+v", at, got, err, want)
 			}
+		}
+		wantEpochState(t, d, 4, order.EpochState{Epoch: 2, Seq: make([]int64, 64), Stock: 100})
+		for _, id := range []int64{5, 404} {
+			_, err := store.EpochState(t.Context(), id)
+			wantErr(t, err, voucher.ErrNotFound)
+			_, err = store.Close(t.Context(), id)
+			wantErr(t, err, voucher.ErrNotFound)
+			_, err = store.Open(t.Context(), id, 1)
+			wantErr(t, err, order.ErrConflict)
 		}
 	})
 }

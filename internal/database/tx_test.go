@@ -84,7 +84,7 @@ func TestEachWayToTakeFromTheStock(t *testing.T) {
 
 func wipe(t *testing.T, d *DB) {
 	t.Helper()
-	for _, table := range []string{"vouchers", "orders"} {
+	for _, table := range []string{"vouchers", "orders", "admission_seqs"} {
 		_, err := d.singles.ExecContext(t.Context(), "DELETE FROM "+table)
 		wantErr(t, err)
 	}
