@@ -49,7 +49,7 @@ func TestStartWhileANodeIsAway(t *testing.T) {
 	t.Parallel()
 	for _, away := range []int64{1, 2} { // on sale, and ended
 		m := newFakeStreams(0)
-		f := newFulfiller(Config{Store: listed{fakeAdmissionStore{m}}, Log: slog.New(slog.DiscardHandler)}.withDefaults(), nodeAway{m, away})
+		f := newFulfiller(Config{Store: listed{storeOf(m)}, Log: slog.New(slog.DiscardHandler)}.withDefaults(), nodeAway{m, away})
 		if _, complete := f.Watched(); complete {
 			t.Error("complete before the start")
 		}

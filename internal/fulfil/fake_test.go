@@ -16,16 +16,15 @@ import (
 	"seckill/internal/order"
 )
 
-// fakeStreams is a streamReader and the state of a fake store, in memory: one stream and the
-// consumers of its entries.
+// fakeStreams is a streamReader and the state of a fake store, in memory: the streams of two vouchers, and the
+// consumers of their entries.
 type fakeStreams struct {
-	mu       sync.Mutex
-	stream   *stream
-	ids      int64 // the number of the order before the first one
-	entries  []*delivery
-	rejected map[int64]Reason
-	attempts map[string]map[string]bool // the processes whose attempts have not ended, by entry
-	begun    int                        // attempts
+	mu             sync.Mutex
+	stream, second *stream
+	entries        []*delivery
+	rejected       map[int64]Reason
+	attempts       map[string]map[string]bool // the processes whose attempts have not ended, by entry
+	begun          int                        // attempts
 	// page is the number of entries that one claimIdle examines.
 	page int
 	// dbErr, unless nil, is the database's error for everything. redisDown: no call to Redis
@@ -56,7 +55,7 @@ type delivery struct {
 
 func newFakeStreams(orders int) *fakeStreams {
 	m := &fakeStreams{
-		stream: newStream("", 1, 0), rejected: map[int64]Reason{}, attempts: map[string]map[string]bool{}, page: 10,
+		stream: newStream("", 1, 0), second: newStream("", 2, 0), rejected: map[int64]Reason{}, attempts: map[string]map[string]bool{}, page: 10,
 		persisted: map[int64]time.Time{}, heartbeats: map[string]heartbeat{},
 	}
 	for range orders {
@@ -92,10 +91,12 @@ func (m *fakeStreams) deliver(h *delivery, to string) entry {
 
 func (m *fakeStreams) ensureGroup(context.Context, *stream) error { return nil }
 
-func (m *fakeStreams) readNew(_ context.Context, consumer string, _ []*stream, count int, block time.Duration) (found []entry, err error) {
+func (m *fakeStreams) readNew(_ context.Context, consumer string, streams []*stream, count int, block time.Duration) (found []entry, err error) {
+	perStream := map[*stream]int{}
 	err = m.locked(func() {
 		for _, h := range m.entries {
-			if !h.acknowledged && h.consumer == "" && len(found) < count {
+			if slices.Contains(streams, h.stream) && !h.acknowledged && h.consumer == "" && perStream[h.stream] < count {
+				perStream[h.stream]++
 				e := m.deliver(h, consumer)
 				e.deliveries = 0 // a first delivery is not counted
 				found = append(found, e)
@@ -108,10 +109,10 @@ func (m *fakeStreams) readNew(_ context.Context, consumer string, _ []*stream, c
 	return found, err
 }
 
-func (m *fakeStreams) readPending(_ context.Context, consumer string, _ *stream, after string, count int) (found []entry, err error) {
+func (m *fakeStreams) readPending(_ context.Context, consumer string, s *stream, after string, count int) (found []entry, err error) {
 	err = m.locked(func() {
 		for _, h := range m.entries {
-			if !h.acknowledged && h.consumer == consumer && h.id > after && len(found) < count {
+			if h.stream == s && !h.acknowledged && h.consumer == consumer && h.id > after && len(found) < count {
 				found = append(found, m.deliver(h, consumer))
 			}
 		}
@@ -119,12 +120,12 @@ func (m *fakeStreams) readPending(_ context.Context, consumer string, _ *stream,
 	return found, err
 }
 
-func (m *fakeStreams) claimIdle(_ context.Context, consumer string, _ *stream, idle time.Duration, cursor string, _ int) (found []entry, next string, err error) {
+func (m *fakeStreams) claimIdle(_ context.Context, consumer string, s *stream, idle time.Duration, cursor string, _ int) (found []entry, next string, err error) {
 	next = "0-0"
 	err = m.locked(func() {
 		looked := 0
 		for _, h := range m.entries {
-			if h.acknowledged || h.consumer == "" || h.id <= cursor {
+			if h.stream != s || h.acknowledged || h.consumer == "" || h.id <= cursor {
 				continue
 			}
 			if looked++; looked > m.page {
@@ -140,10 +141,10 @@ func (m *fakeStreams) claimIdle(_ context.Context, consumer string, _ *stream, i
 	return found, next, err
 }
 
-func (m *fakeStreams) claimFrom(_ context.Context, consumer, from string, _ *stream, idle time.Duration, count int) (found []entry, err error) {
+func (m *fakeStreams) claimFrom(_ context.Context, consumer, from string, s *stream, idle time.Duration, count int) (found []entry, err error) {
 	err = m.locked(func() {
 		for _, h := range m.entries {
-			if !h.acknowledged && h.consumer == from && time.Since(h.deliveredAt) >= idle && len(found) < count {
+			if h.stream == s && !h.acknowledged && h.consumer == from && time.Since(h.deliveredAt) >= idle && len(found) < count {
 				found = append(found, m.deliver(h, consumer))
 			}
 		}
@@ -151,16 +152,19 @@ func (m *fakeStreams) claimFrom(_ context.Context, consumer, from string, _ *str
 	return found, err
 }
 
-func (m *fakeStreams) countPending(context.Context, []*stream) (of map[*stream]map[string]int64, err error) {
-	counts := map[string]int64{}
+func (m *fakeStreams) countPending(_ context.Context, streams []*stream) (counts map[*stream]map[string]int64, err error) {
+	counts = map[*stream]map[string]int64{}
+	for _, s := range streams {
+		counts[s] = map[string]int64{}
+	}
 	err = m.locked(func() {
 		for _, h := range m.entries {
-			if !h.acknowledged && h.consumer != "" {
-				counts[h.consumer]++
+			if !h.acknowledged && h.consumer != "" && counts[h.stream] != nil {
+				counts[h.stream][h.consumer]++
 			}
 		}
 	})
-	return map[*stream]map[string]int64{m.stream: counts}, err
+	return counts, err
 }
 
 func (m *fakeStreams) setHeartbeat(_ context.Context, key, incarnation string, lasts time.Duration) (renewed bool, err error) {
@@ -252,6 +256,7 @@ func (m *fakeStreams) backlog(context.Context, []*stream) (map[*stream]int64, ti
 func (m *fakeStreams) idleConsumers(context.Context, *stream, time.Duration) ([]string, error) {
 	return nil, nil
 }
+
 func (m *fakeStreams) removeConsumer(context.Context, string, *stream) error { return nil }
 
 func (m *fakeStreams) Persist(_ context.Context, batch []order.Accepted) ([]order.Status, error) {
@@ -294,60 +299,88 @@ func (m *fakeStreams) refuseFirst(err error) {
 	}
 }
 
-// accept adds an order to the stream.
-func (m *fakeStreams) accept() {
-	n := m.ids + int64(len(m.entries)+1)
+// accept adds an order to the stream, and acceptOther one to the second stream, whose orders have numbers after secondIDs.
+func (m *fakeStreams) accept() { m.acceptIn(m.stream, int64(len(m.entries)+1)) }
+
+func (m *fakeStreams) acceptOther() { m.acceptIn(m.second, secondIDs+int64(len(m.entries)+1)) }
+
+const secondIDs = 1_000_000
+
+func (m *fakeStreams) acceptIn(s *stream, n int64) {
 	id := fmt.Sprintf("%05d", n)
 	m.entries = append(m.entries, &delivery{entry: entry{
-		stream: m.stream, id: id, order: order.Accepted{OrderID: n, VoucherID: m.stream.voucher, UserID: n, At: ledger.EntryTime(id)},
+		stream: s, id: id, order: order.Accepted{OrderID: n, VoucherID: s.voucher, UserID: n, At: ledger.EntryTime(id)},
 	}})
+}
+
+// of lists the entries of a stream.
+func (m *fakeStreams) of(s *stream) (all []*delivery) {
+	for _, h := range m.entries {
+		if h.stream == s {
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
+// othersAfter sleeps for d and returns how many orders of the second stream are persisted.
+func (m *fakeStreams) othersAfter(d time.Duration) (n int) {
+	time.Sleep(d)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id := range m.persisted {
+		if id > secondIDs {
+			n++
+		}
+	}
+	return n
 }
 
 // work runs a worker on m while script runs.
 func (m *fakeStreams) work(t *testing.T, change func(*Config), script func()) {
 	t.Helper()
-	c := Config{Store: fakeAdmissionStore{m}, Log: slog.New(slog.DiscardHandler), Name: "w"}.withDefaults()
+	end := m.run(t, m, storeOf(m), change, m.stream)
+	script()
+	end()
+}
+
+// run starts a worker that reads some streams from a reader. It ends when end is called.
+func (m *fakeStreams) run(t *testing.T, from streamReader, to order.AdmissionStore, change func(*Config), streams ...*stream) (end func()) {
+	c := Config{Store: to, Log: slog.New(slog.DiscardHandler), Name: "w"}.withDefaults()
 	if change != nil {
 		change(&c)
 	}
-	f := newFulfiller(c, m)
-	f.setWatched([]*stream{m.stream})
+	f := newFulfiller(c, from)
+	f.setWatched(streams)
 	m.fulfiller = f
-	stop, cancel := context.WithCancel(t.Context())
-	work, giveUp := context.WithCancel(t.Context())
-	var running sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
 	f.heartbeat(t.Context())
-	defer f.startHeartbeat()()
-	running.Go(func() { newWorker(f, 0).run(stop, work) })
-	script()
-	cancel()
-	giveUp()
-	running.Wait()
+	endHeartbeat := f.startHeartbeat()
+	var running sync.WaitGroup
+	running.Go(func() { newWorker(f, 0).run(ctx, ctx) })
+	return func() {
+		cancel()
+		running.Wait()
+		endHeartbeat()
+	}
 }
 
 // fakeAdmissionStore is a store of which only Persist, Reject and the lists of vouchers work.
-type fakeAdmissionStore struct{ *fakeStreams }
+type fakeAdmissionStore struct {
+	*fakeStreams
+	unsupported
+}
 
-func (fakeAdmissionStore) EpochState(context.Context, int64) (order.EpochState, error) {
-	return order.EpochState{}, errors.ErrUnsupported
-}
-func (fakeAdmissionStore) Close(context.Context, int64) (order.EpochState, error) {
-	return order.EpochState{}, errors.ErrUnsupported
-}
-func (fakeAdmissionStore) Open(context.Context, int64, int64) (order.EpochState, error) {
-	return order.EpochState{}, errors.ErrUnsupported
-}
-func (fakeAdmissionStore) LiveOrders(context.Context, int64, int64, int) ([]order.Order, error) {
-	return nil, errors.ErrUnsupported
-}
-func (fakeAdmissionStore) Forget(context.Context, int64, int64, time.Time) error {
-	return errors.ErrUnsupported
-}
-func (fakeAdmissionStore) Cleared(context.Context, int64, int64) error { return errors.ErrUnsupported }
-func (fakeAdmissionStore) UnclearedVouchers(context.Context, time.Time, int64, int) ([]order.AdmissionVoucher, error) {
+func storeOf(m *fakeStreams) fakeAdmissionStore { return fakeAdmissionStore{fakeStreams: m} }
+
+// unsupported is a store whose other methods nobody calls.
+type unsupported struct{ order.AdmissionStore }
+
+func (unsupported) UnclearedVouchers(context.Context, time.Time, int64, int) ([]order.AdmissionVoucher, error) {
 	return nil, nil
 }
-func (fakeAdmissionStore) AdmissionVouchers(context.Context, time.Time) ([]order.AdmissionVoucher, error) {
+
+func (unsupported) AdmissionVouchers(context.Context, time.Time) ([]order.AdmissionVoucher, error) {
 	return []order.AdmissionVoucher{{VoucherID: 1, Buckets: 1}}, nil
 }
 

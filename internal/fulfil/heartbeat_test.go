@@ -45,7 +45,7 @@ func TestRetryQueueCausesNoReplay(t *testing.T) {
 			time.Sleep(time.Second)
 		})
 		m.entries[0].acknowledged = false
-		f := newFulfiller(Config{Name: "w", Store: fakeAdmissionStore{m}}.withDefaults(), m)
+		f := newFulfiller(Config{Name: "w", Store: storeOf(m)}.withDefaults(), m)
 		f.setWatched([]*stream{m.stream})
 		w := newWorker(f, 0)
 		w.updateStreams()

@@ -62,7 +62,7 @@ func TestBadEntriesAreIsolated(t *testing.T) {
 					}
 					return nil
 				}
-				m.work(t, func(c *Config) { c.Store = panicSafeStore{fakeAdmissionStore{m}} }, func() {
+				m.work(t, func(c *Config) { c.Store = panicSafeStore{storeOf(m)} }, func() {
 					persisted, rejected := m.after(time.Minute)
 					if persisted != 498 || !maps.Equal(rejected, map[int64]Reason{77: SoldOut}) {
 						t.Errorf("without other orders: %d persisted, rejected %v", persisted, rejected)
@@ -240,7 +240,7 @@ func TestWriteThatHangs(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newFakeStreams(1)
 				began := time.Now()
-				m.work(t, func(c *Config) { c.Store = slowStore{fakeAdmissionStore{m}, 10 * time.Second} }, func() {
+				m.work(t, func(c *Config) { c.Store = slowStore{storeOf(m), 10 * time.Second} }, func() {
 					for time.Since(began) < 9*time.Second {
 						time.Sleep(300 * time.Millisecond)
 						if others {
@@ -341,7 +341,7 @@ func TestAttemptsOfLiveProcessesAreNotDeadly(t *testing.T) {
 		var running sync.WaitGroup
 		for n := range processes {
 			f := newFulfiller(Config{
-				Store: slowStore{fakeAdmissionStore{m}, 15 * time.Second}, Log: slog.New(slog.DiscardHandler), Name: fmt.Sprintf("w-%d", n),
+				Store: slowStore{storeOf(m), 15 * time.Second}, Log: slog.New(slog.DiscardHandler), Name: fmt.Sprintf("w-%d", n),
 			}.withDefaults(), m)
 			f.setWatched([]*stream{m.stream})
 			f.heartbeat(t.Context())

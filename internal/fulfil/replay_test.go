@@ -3,10 +3,8 @@ package fulfil
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -15,99 +13,10 @@ import (
 	"seckill/internal/order"
 )
 
-// twoStreams are the streams of two vouchers.
-type twoStreams struct {
-	*fakeStreams
-	second *fakeStreams
-}
-
-// newTwoStreams returns streams with so many orders of the vouchers 1 and 2. The orders of voucher 2 have numbers after
-// 1000.
-func newTwoStreams(first, second int) twoStreams {
-	m := twoStreams{newFakeStreams(first), newFakeStreams(0)}
-	m.second.stream, m.second.ids = newStream("", 2, 0), 1000
-	for range second {
-		m.second.accept()
-	}
-	return m
-}
-
-// run starts a worker that reads some streams from a reader. It ends when end is called.
-func (m twoStreams) run(t *testing.T, from streamReader, to order.AdmissionStore, streams ...*stream) (end func()) {
-	return m.runLogged(t, io.Discard, from, to, streams...)
-}
-
-func (m twoStreams) runLogged(t *testing.T, log io.Writer, from streamReader, to order.AdmissionStore, streams ...*stream) (end func()) {
-	f := newFulfiller(Config{Name: "w", Store: to, Log: slog.New(slog.NewTextHandler(log, nil))}.withDefaults(), from)
-	f.setWatched(streams)
-	f.heartbeat(t.Context())
-	endHeartbeat := f.startHeartbeat()
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { newWorker(f, 0).run(ctx, ctx) })
-	return func() {
-		cancel()
-		running.Wait()
-		endHeartbeat()
-	}
-}
-
-func (m twoStreams) of(s *stream) *fakeStreams {
-	if s == m.second.stream {
-		return m.second
-	}
-	return m.fakeStreams
-}
-
-func (m twoStreams) readNew(ctx context.Context, consumer string, streams []*stream, count int, block time.Duration) (all []entry, err error) {
-	for _, s := range streams {
-		found, err := m.of(s).readNew(ctx, consumer, nil, count, 0)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, found...)
-	}
-	if len(all) == 0 {
-		time.Sleep(block)
-	}
-	return all, nil
-}
-
-func (m twoStreams) readPending(ctx context.Context, consumer string, s *stream, after string, count int) ([]entry, error) {
-	return m.of(s).readPending(ctx, consumer, s, after, count)
-}
-
-func (m twoStreams) claimIdle(ctx context.Context, consumer string, s *stream, idle time.Duration, cursor string, count int) ([]entry, string, error) {
-	return m.of(s).claimIdle(ctx, consumer, s, idle, cursor, count)
-}
-
-func (m twoStreams) claimFrom(ctx context.Context, consumer, from string, s *stream, idle time.Duration, count int) ([]entry, error) {
-	return m.of(s).claimFrom(ctx, consumer, from, s, idle, count)
-}
-
-func (m twoStreams) countPending(ctx context.Context, streams []*stream) (map[*stream]map[string]int64, error) {
-	counts, err := m.fakeStreams.countPending(ctx, streams)
-	if err != nil {
-		return nil, err
-	}
-	of, err := m.second.countPending(ctx, streams)
-	counts[m.second.stream] = of[m.second.stream]
-	return counts, err
-}
-
-func (m twoStreams) acknowledge(ctx context.Context, parts [][]entry) []error {
-	errs := make([]error, len(parts))
-	for i, part := range parts {
-		errs[i] = m.of(part[0].stream).acknowledge(ctx, parts[i:i+1])[0]
-	}
-	return errs
-}
-
-// firstFails is the database of twoStreams while it takes no orders of the first voucher.
+// firstFails is the database while it takes no orders of the first voucher.
 type firstFails struct {
 	fakeAdmissionStore
-	second *fakeStreams
-	err    error
+	err error
 }
 
 func (s firstFails) Persist(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
@@ -116,7 +25,7 @@ func (s firstFails) Persist(ctx context.Context, batch []order.Accepted) ([]orde
 			return nil, s.err
 		}
 	}
-	return s.second.Persist(ctx, batch)
+	return s.fakeAdmissionStore.Persist(ctx, batch)
 }
 
 // A worker begins, so that it replays all streams, and the first orders that it gets are of a voucher whose row somebody
@@ -129,15 +38,18 @@ func TestReplayHoldsUpNoOther(t *testing.T) {
 				t.Run(name+", "+where+", others "+others, func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						const failing, well = 3, 300
-						m := newTwoStreams(failing, well)
-						for _, h := range m.entries {
+						m := newFakeStreams(failing)
+						for range well {
+							m.acceptOther()
+						}
+						for _, h := range m.of(m.stream) {
 							h.consumer, h.deliveries = consumer, 1
 						}
-						for _, h := range m.second.entries {
+						for _, h := range m.of(m.second) {
 							h.consumer = holder
 						}
-						defer m.run(t, m, firstFails{fakeAdmissionStore{m.fakeStreams}, m.second, err}, m.stream, m.second.stream)()
-						if n, _ := m.second.after(20 * time.Second); n != well {
+						defer m.run(t, m, firstFails{storeOf(m), err}, nil, m.stream, m.second)()
+						if n := m.othersAfter(20 * time.Second); n != well {
 							t.Errorf("%d of %d orders of the other voucher are written", n, well)
 						}
 						if _, rejected := m.after(time.Minute); len(rejected) != 0 {
@@ -157,12 +69,13 @@ func TestLogNamesTheVoucherThatWaits(t *testing.T) {
 	for others, want := range map[bool]int{true: 10, false: 0} {
 		t.Run(fmt.Sprint("others are written: ", others), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := newTwoStreams(64, 0)
+				m := newFakeStreams(64)
 				var log strings.Builder
-				end := m.runLogged(t, &log, m, firstFails{fakeAdmissionStore{m.fakeStreams}, m.second, order.ErrUnavailable}, m.second.stream, m.stream)
+				logs := func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) }
+				end := m.run(t, m, firstFails{storeOf(m), order.ErrUnavailable}, logs, m.second, m.stream)
 				for range 600 {
 					if time.Sleep(time.Second); others {
-						m.second.set(m.second.accept)
+						m.set(m.acceptOther)
 					}
 				}
 				end()
@@ -183,7 +96,7 @@ type slowPages struct {
 func (m slowPages) readPending(ctx context.Context, consumer string, s *stream, after string, count int) ([]entry, error) {
 	m.pages.Add(1)
 	time.Sleep(200 * time.Millisecond)
-	return m.twoStreams.readPending(ctx, consumer, s, after, count)
+	return m.fakeStreams.readPending(ctx, consumer, s, after, count)
 }
 
 // A worker has thousands of orders of a voucher that the database refuses in its retry queue when a read fails, so that
@@ -192,19 +105,19 @@ func TestLongReplayHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var cut atomic.Bool
-		m := slowPages{cutStreams{newTwoStreams(2500, 0), cut.Load}, &atomic.Int64{}}
+		m := slowPages{cutStreams{newFakeStreams(2500), cut.Load}, &atomic.Int64{}}
 		for _, h := range m.entries {
 			h.consumer = "w-1"
 		}
-		defer m.run(t, m, firstFails{fakeAdmissionStore{m.fakeStreams}, m.second, errRefused}, m.stream, m.second.stream)()
+		defer m.run(t, m, firstFails{storeOf(m.fakeStreams), errRefused}, nil, m.stream, m.second)()
 		time.Sleep(3 * time.Minute) // all are in the retry queue
 		before := m.pages.Load()
 		cut.Store(true)
 		time.Sleep(time.Second)
 		cut.Store(false)
 		for n := range 5 {
-			m.second.set(m.second.accept)
-			if written, _ := m.second.after(time.Second); written != n+1 {
+			m.set(m.acceptOther)
+			if written := m.othersAfter(time.Second); written != n+1 {
 				t.Errorf("%d of %d orders of the other voucher are written after %d pages", written, n+1, m.pages.Load()-before)
 			}
 		}
@@ -221,12 +134,12 @@ func TestPendingSingleOrdersAreReadInBatches(t *testing.T) {
 	for _, consumer := range []string{"w-1", "dead-1"} {
 		t.Run(consumer, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := slowPages{cutStreams{newTwoStreams(3000, 0), func() bool { return false }}, &atomic.Int64{}}
+				m := slowPages{cutStreams{newFakeStreams(3000), func() bool { return false }}, &atomic.Int64{}}
 				m.page = 1000 // for the claims, if one comes first
 				for _, h := range m.entries {
 					h.consumer = consumer
 				}
-				defer m.run(t, m, fakeAdmissionStore{m.fakeStreams}, m.stream)()
+				defer m.run(t, m, storeOf(m.fakeStreams), nil, m.stream)()
 				if n, _ := m.after(time.Minute); n != 3000 {
 					t.Errorf("%d orders are written", n)
 				}

@@ -28,7 +28,7 @@ func TestRetriesOfOneStreamHoldUpNoOther(t *testing.T) {
 					}
 					return nil
 				}
-				f := newFulfiller(Config{Name: "w", Store: fakeAdmissionStore{m}, Log: slog.New(slog.DiscardHandler)}.withDefaults(), m)
+				f := newFulfiller(Config{Name: "w", Store: storeOf(m), Log: slog.New(slog.DiscardHandler)}.withDefaults(), m)
 				w, other := newWorker(f, 0), newStream("", 2, 0)
 				for n, h := range m.entries {
 					e := h.entry
@@ -72,7 +72,7 @@ func TestRefusalsOfManyBuckets(t *testing.T) {
 			return nil
 		}
 		var log strings.Builder
-		f := newFulfiller(Config{Name: "w", Store: fakeAdmissionStore{m}, Log: slog.New(slog.NewTextHandler(&log, nil))}.withDefaults(), m)
+		f := newFulfiller(Config{Name: "w", Store: storeOf(m), Log: slog.New(slog.NewTextHandler(&log, nil))}.withDefaults(), m)
 		w, other := newWorker(f, 0), newStream("", 2, 0)
 		var refused []*stream
 		for bucket := range buckets {
@@ -157,7 +157,7 @@ func TestAttemptsWhileRedisHangs(t *testing.T) {
 		const entries = 200
 		m := &hangingStreams{fakeStreams: newFakeStreams(entries)}
 		m.hangs.Store(true)
-		f := newFulfiller(Config{Name: "w", Store: fakeAdmissionStore{m.fakeStreams}, Log: slog.New(slog.DiscardHandler)}.withDefaults(), m)
+		f := newFulfiller(Config{Name: "w", Store: storeOf(m.fakeStreams), Log: slog.New(slog.DiscardHandler)}.withDefaults(), m)
 		w := newWorker(f, 0)
 		for _, h := range m.entries {
 			e := h.entry

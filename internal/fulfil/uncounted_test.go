@@ -33,7 +33,7 @@ func TestEntriesReadWithAnErrorAreNotWritten(t *testing.T) {
 		for _, h := range m.entries {
 			h.consumer = "w-1"
 		}
-		f := newFulfiller(Config{Name: "w", Store: fakeAdmissionStore{m}, Log: slog.New(slog.DiscardHandler)}.withDefaults(), uncountedStreams{m})
+		f := newFulfiller(Config{Name: "w", Store: storeOf(m), Log: slog.New(slog.DiscardHandler)}.withDefaults(), uncountedStreams{m})
 		f.setWatched([]*stream{m.stream})
 		w := newWorker(f, 0)
 		for range 100 {
@@ -129,7 +129,7 @@ func TestProcessesThatAreKilledTogether(t *testing.T) {
 			killed, kill := context.WithCancel(t.Context())
 			for n := range processes {
 				f := newFulfiller(Config{
-					Store: store(fakeAdmissionStore{m}), Log: slog.New(slog.DiscardHandler), Name: fmt.Sprintf("%s-%d", name, n),
+					Store: store(storeOf(m)), Log: slog.New(slog.DiscardHandler), Name: fmt.Sprintf("%s-%d", name, n),
 				}.withDefaults(), mortalStreams{m, killed})
 				f.setWatched([]*stream{m.stream})
 				f.heartbeat(killed)
@@ -186,7 +186,7 @@ func TestProcessesThatAreKilledWhileTheyWait(t *testing.T) {
 		}
 		for n := range 7 {
 			begun := time.Time{}
-			process(fmt.Sprintf("w-%d", n), slowStore{fakeAdmissionStore{m}, 15 * time.Second}, func() (waited bool) {
+			process(fmt.Sprintf("w-%d", n), slowStore{storeOf(m), 15 * time.Second}, func() (waited bool) {
 				m.set(func() {
 					if m.begun > n && begun.IsZero() {
 						begun = time.Now()
@@ -200,7 +200,7 @@ func TestProcessesThatAreKilledWhileTheyWait(t *testing.T) {
 				}
 			})
 		}
-		process("last", fakeAdmissionStore{m}, func() (written bool) {
+		process("last", storeOf(m), func() (written bool) {
 			m.set(func() { written = !m.persisted[1].IsZero() })
 			return written
 		})
@@ -215,12 +215,12 @@ var errCut = errors.New("the connection was cut")
 
 // cutStreams lose replies: the entries are delivered, and the worker learns of none.
 type cutStreams struct {
-	twoStreams
+	*fakeStreams
 	cut func() bool
 }
 
 func (m cutStreams) readNew(ctx context.Context, consumer string, streams []*stream, count int, block time.Duration) ([]entry, error) {
-	found, err := m.twoStreams.readNew(ctx, consumer, streams, count, block)
+	found, err := m.fakeStreams.readNew(ctx, consumer, streams, count, block)
 	if m.cut() {
 		return nil, errCut
 	}
@@ -256,22 +256,25 @@ func TestFailedReadHoldsUpNoOther(t *testing.T) {
 			t.Run(fmt.Sprintf("%d orders fail, %d others before: %v", tc.failing, before, tc.err), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var cut atomic.Bool
-					m := cutStreams{newTwoStreams(tc.failing, before), cut.Load}
+					m := cutStreams{newFakeStreams(tc.failing), cut.Load}
+					for range before {
+						m.acceptOther()
+					}
 					// Those of the second voucher are written first, so that nothing is written once an order failed.
-					defer m.run(t, m, firstFails{fakeAdmissionStore{m.fakeStreams}, m.second, tc.err}, m.second.stream, m.stream)()
-					if n, _ := m.second.after(5 * time.Second); n != before { // by now the first voucher's orders are in hand
+					defer m.run(t, m, firstFails{storeOf(m.fakeStreams), tc.err}, nil, m.second, m.stream)()
+					if n := m.othersAfter(5 * time.Second); n != before { // by now the first voucher's orders are in hand
 						t.Fatalf("%d of %d orders of the other voucher are written", n, before)
 					}
 					cut.Store(true)
 					const more = 300
-					m.second.set(func() {
+					m.set(func() {
 						for range more {
-							m.second.accept()
+							m.acceptOther()
 						}
 					})
 					time.Sleep(5 * time.Second)
 					cut.Store(false)
-					if n, _ := m.second.after(20 * time.Second); n != before+more {
+					if n := m.othersAfter(20 * time.Second); n != before+more {
 						t.Errorf("%d of %d orders of the other voucher are written", n, before+more)
 					}
 					if _, rejected := m.after(time.Minute); len(rejected) != 0 {
@@ -288,14 +291,14 @@ func TestNoOrderIsTwiceInABatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		reads := 0
-		m := cutStreams{newTwoStreams(20, 0), func() bool { reads++; return reads%3 == 0 }}
+		m := cutStreams{newFakeStreams(20), func() bool { reads++; return reads%3 == 0 }}
 		m.dbErr = order.ErrUnavailable
-		end := m.run(t, m, onceStore{fakeAdmissionStore{m.fakeStreams}, t}, m.stream, m.second.stream)
+		end := m.run(t, m, onceStore{storeOf(m.fakeStreams), t}, nil, m.stream, m.second)
 		for range 600 {
 			time.Sleep(100 * time.Millisecond) // the orders of the second voucher come when those of the first one fail
-			m.second.set(func() {
-				if len(m.second.entries) < 20 {
-					m.second.accept()
+			m.set(func() {
+				if len(m.entries) < 40 {
+					m.acceptOther()
 				}
 			})
 		}
