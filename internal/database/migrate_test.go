@@ -2,6 +2,8 @@ package database
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"seckill/internal/testkit"
 )
@@ -85,5 +87,37 @@ func TestMigrateByManyStartersAtOnce(t *testing.T) {
 		if worked != 1 {
 			t.Errorf("%d starters did the work, want 1", worked)
 		}
+	})
+}
+
+// In a Galera cluster migrations have a lock in a table. Whoever waits for it gets it when the owner is dead, which is
+// when its number has not changed for deadAfter readings, and the owner cannot go on when it turns out to be alive.
+func TestClusterLockOfADeadMigration(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, databaseConfig(testkit.SQLite(t)))
+		_, err := d.singles.ExecContext(t.Context(), "CREATE TABLE schema_migrations_owner (id INT PRIMARY KEY, owner VARCHAR(32) NOT NULL, beat BIGINT NOT NULL)")
+		wantErr(t, err)
+		_, err = d.singles.ExecContext(t.Context(), "INSERT INTO schema_migrations_owner VALUES (1, '', 0)")
+		wantErr(t, err)
+		first, second := newClusterLock(d.singles), newClusterLock(d.singles)
+		wantErr(t, first.take(t.Context()))
+		free := first.keep(t.Context())
+		taken := make(chan error, 1)
+		go func() { taken <- second.take(t.Context()) }()
+		time.Sleep(time.Hour)
+		if len(taken) > 0 {
+			t.Fatalf("taken from a living owner: %v", <-taken)
+		}
+		wantErr(t, free())
+		wantErr(t, <-taken)
+
+		began := time.Now()
+		wantErr(t, first.take(t.Context())) // nobody beats any more
+		if took := time.Since(began); took != deadAfter*second.pause {
+			t.Errorf("taken from a dead owner after %v, want %v", took, deadAfter*second.pause)
+		}
+		wantErr(t, second.beat(t.Context()), errLockLost)
+		wantErr(t, clusterMigrations{lock: second}.SetVersion(1, true), errLockLost)
 	})
 }

@@ -97,6 +97,7 @@ func TestPools(t *testing.T) {
 	t.Parallel()
 	testkit.SQLEngines(t, func(t *testing.T, where testkit.Database) {
 		c := databaseConfig(where)
+		c.LockWait = time.Second
 		large := openMigrated(t, c)
 		c.MaxWriters, c.MaxReaders = 1, 1
 		d := open(t, c)
