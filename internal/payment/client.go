@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"time"
@@ -40,6 +41,8 @@ type ClientConfig struct {
 	Key string
 	// Timeout bounds each call; 0 means [DefaultTimeout].
 	Timeout time.Duration
+	// Dial connects to the provider; nil means TCP.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
 // Client calls the provider. It never repeats a call by itself. It is safe for use by several goroutines.
@@ -65,6 +68,9 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxConnsPerHost, transport.MaxIdleConnsPerHost = maxConnections, maxConnections
+	if cfg.Dial != nil {
+		transport.DialContext = cfg.Dial
+	}
 	return &Client{base: base, key: cfg.Key, timeout: cfg.Timeout, transport: transport, http: &http.Client{
 		Transport: transport,
 		// A redirection would turn a POST into a GET, or take the API key elsewhere.

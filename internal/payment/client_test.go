@@ -5,20 +5,29 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log"
+	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"seckill/internal/order"
+	"seckill/internal/simulate"
 )
 
 const apiKey = "key-of-the-tests"
 
-func newClient(t *testing.T, url string, timeout time.Duration) *Client {
+// newClient returns the client of a provider whose handler is serve. Both are in the bubble of time of the test, if it has
+// one.
+func newClient(t *testing.T, timeout time.Duration, serve http.HandlerFunc) *Client {
 	t.Helper()
-	c, err := NewClient(ClientConfig{URL: url, Key: apiKey, Timeout: timeout})
+	l := simulate.Listen()
+	server := &http.Server{Handler: serve, ErrorLog: log.New(io.Discard, "", 0)}
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(func() { _ = server.Close() })
+	c, err := NewClient(ClientConfig{URL: "http://127.0.0.1:1", Key: apiKey, Timeout: timeout, Dial: l.Dial})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,16 +86,15 @@ func TestClientTellsErrorsApart(t *testing.T) {
 		"more refunded":          {201, answer(func(p *Payment) { p.RefundedCents = 8001 }), ErrMalformed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			client := newClient(t, 0, func(w http.ResponseWriter, r *http.Request) {
 				if r.Header.Get("Idempotency-Key") != "k" || r.Header.Get("Authorization") != "Bearer "+apiKey {
 					t.Errorf("headers %v", r.Header)
 				}
 				w.Header().Set("Location", "/elsewhere")
 				w.WriteHeader(test.status)
 				_, _ = io.WriteString(w, test.body)
-			}))
-			defer server.Close()
-			p, err := newClient(t, server.URL, 0).Create(t.Context(), "k", request())
+			})
+			p, err := client.Create(t.Context(), "k", request())
 			if !errors.Is(err, test.want) || err == nil && p.ID != "pay_1" {
 				t.Errorf("payment %+v, err %v, want %v", p, err, test.want)
 			}
@@ -96,7 +104,7 @@ func TestClientTellsErrorsApart(t *testing.T) {
 				want = order.ErrPaymentUnavailable
 			}
 			asked := order.PaymentRequest{Key: "k", OrderID: 42, AmountCents: request().AmountCents, PayBy: request().ExpiresAt}
-			if _, err := NewProvider(newClient(t, server.URL, 0), request().Currency).Create(t.Context(), asked); !errors.Is(err, want) {
+			if _, err := NewProvider(client, request().Currency).Create(t.Context(), asked); !errors.Is(err, want) {
 				t.Errorf("the orders are told %v, want %v", err, want)
 			}
 			for _, other := range []error{ErrRefused, ErrNotFound, ErrUnavailable} {
@@ -110,42 +118,48 @@ func TestClientTellsErrorsApart(t *testing.T) {
 
 // A provider that hangs, hangs in the middle of its answer, or is away: the outcome is unknown.
 func TestClientDoesNotWaitForEver(t *testing.T) {
-	for name, serve := range map[string]http.HandlerFunc{
-		"no answer": func(_ http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(io.Discard, r.Body) // the server notices that the client has gone once the body is read
-			<-r.Context().Done()
-		},
-		"half an answer": func(w http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(io.Discard, r.Body)
+	hang := func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // the server notices that the client has gone once the body is read
+		<-r.Context().Done()
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, test := range map[string]struct {
+		serve http.HandlerFunc
+		ctx   context.Context
+		after time.Duration
+		want  error // beside ErrUnavailable
+	}{
+		"no answer": {hang, nil, DefaultTimeout, context.DeadlineExceeded},
+		"half an answer": {func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.WriteString(w, `{"id":`)
 			w.(http.Flusher).Flush()
-			<-r.Context().Done()
-		},
-		"connection cut": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+			hang(w, r)
+		}, nil, DefaultTimeout, context.DeadlineExceeded},
+		"connection cut": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, nil, 0, io.EOF},
+		"caller gave up": {hang, gone, 0, context.Canceled},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := httptest.NewServer(serve)
-			defer server.Close()
-			_, err := newClient(t, server.URL, 100*time.Millisecond).Create(t.Context(), "k", request())
-			if !errors.Is(err, ErrUnavailable) {
-				t.Errorf("err = %v, want %v", err, ErrUnavailable)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				ctx := t.Context()
+				if test.ctx != nil {
+					ctx = test.ctx
+				}
+				client, began := newClient(t, 0, test.serve), time.Now()
+				_, err := client.Create(ctx, "k", request())
+				if !errors.Is(err, ErrUnavailable) || !errors.Is(err, test.want) || time.Since(began) != test.after {
+					t.Errorf("after %v: %v, want %v and %v", time.Since(began), err, ErrUnavailable, test.want)
+				}
+			})
 		})
 	}
-	t.Run("nobody there", func(t *testing.T) {
-		server := httptest.NewServer(http.NotFoundHandler())
-		server.Close()
-		if _, err := newClient(t, server.URL, 0).Payment(t.Context(), "pay_1"); !errors.Is(err, ErrUnavailable) {
-			t.Errorf("err = %v, want %v", err, ErrUnavailable)
-		}
-	})
-	t.Run("caller gave up", func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if _, err := newClient(t, "http://127.0.0.1:9", 0).Payment(ctx, "pay_1"); !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.Canceled) {
-			t.Errorf("err = %v, want %v", err, context.Canceled)
-		}
-	})
+	away, err := NewClient(ClientConfig{URL: "http://127.0.0.1:9", Key: apiKey, Dial: func(context.Context, string, string) (net.Conn, error) { return nil, net.ErrClosed }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := away.Payment(t.Context(), "pay_1"); !errors.Is(err, ErrUnavailable) || !errors.Is(err, net.ErrClosed) {
+		t.Errorf("nobody there: %v, want %v", err, ErrUnavailable)
+	}
 }
 
 func TestParseURL(t *testing.T) {

@@ -5,41 +5,53 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"seckill/internal/payment"
 	"seckill/internal/payment/sandbox"
-	"seckill/internal/testkit"
 )
 
+// call sends a call of the API.
+func (p *provider) call(t *testing.T, method, path, body string) (status int, text string) {
+	t.Helper()
+	return p.send(t, method, path, body, "Authorization: Bearer "+apiKey, "Idempotency-Key: k-of-a-call")
+}
+
 func TestCallsNeedTheKey(t *testing.T) {
-	p := start(t, func(*sandbox.Config) {})
-	for _, call := range []struct{ method, path string }{
-		{"POST", "/v1/payments"}, {"GET", "/v1/payments"}, {"GET", "/v1/payments/x"}, {"POST", "/v1/payments/x/refunds"},
-		{"GET", "/sandbox/behaviour"}, {"PUT", "/sandbox/behaviour"},
-	} {
-		for key, want := range map[string]bool{"": false, "Bearer wrong": false, "Bearer " + apiKey: true} {
-			status, _ := send(t, p.sandbox.URL(), call.method, call.path, key, "{}")
-			if (status != http.StatusUnauthorized) != want {
-				t.Errorf("%s %s with %q: %d", call.method, call.path, key, status)
+	synctest.Test(t, func(t *testing.T) {
+		p := start(t, nil, nil)
+		for _, call := range []struct{ method, path string }{
+			{"POST", "/v1/payments"}, {"GET", "/v1/payments"}, {"GET", "/v1/payments/x"}, {"POST", "/v1/payments/x/refunds"},
+			{"GET", "/sandbox/behaviour"}, {"PUT", "/sandbox/behaviour"},
+		} {
+			for key, want := range map[string]bool{"": false, "Bearer wrong": false, "Bearer " + apiKey: true} {
+				if status, _ := p.send(t, call.method, call.path, "{}", "Authorization: "+key); (status != http.StatusUnauthorized) != want {
+					t.Errorf("%s %s with %q: %d", call.method, call.path, key, status)
+				}
 			}
 		}
-	}
+	})
 }
 
 func TestBadCalls(t *testing.T) {
-	p := start(t, func(*sandbox.Config) {})
+	synctest.Test(t, testBadCalls)
+}
+
+func testBadCalls(t *testing.T) {
+	p := start(t, nil, nil)
 	body := func(change func(*payment.CreatePayment)) string {
 		req := anHour()
 		change(&req)
 		text, _ := json.Marshal(req)
 		return string(text)
 	}
+	right := body(func(*payment.CreatePayment) {})
 	for name, test := range map[string]struct {
 		body string
 		want int
 	}{
-		"as it should be": {body(func(*payment.CreatePayment) {}), 201},
+		"as it should be": {right, 201},
 		"no JSON":         {"{", 400},
 		"nothing to pay":  {body(func(r *payment.CreatePayment) { r.AmountCents = 0 }), 400},
 		"too much":        {body(func(r *payment.CreatePayment) { r.AmountCents = 1 << 60 }), 400},
@@ -47,9 +59,10 @@ func TestBadCalls(t *testing.T) {
 		"odd currency":    {body(func(r *payment.CreatePayment) { r.Currency = "eu1" }), 400},
 		"no reference":    {body(func(r *payment.CreatePayment) { r.Reference = "" }), 400},
 		"no end":          {body(func(r *payment.CreatePayment) { r.ExpiresAt = time.Time{} }), 400},
+		"a newer API":     {strings.Replace(right, "{", `{"metadata":{},`, 1), 201},
 		"too large":       {body(func(r *payment.CreatePayment) { r.Reference = strings.Repeat("x", 20<<10) }), 413},
 	} {
-		if status, answer := send(t, p.sandbox.URL(), "POST", "/v1/payments", "Bearer "+apiKey, test.body); status != test.want {
+		if status, answer := p.call(t, "POST", "/v1/payments", test.body); status != test.want {
 			t.Errorf("%s: %d %s, want %d", name, status, answer, test.want)
 		}
 	}
@@ -59,93 +72,53 @@ func TestBadCalls(t *testing.T) {
 		`{"duplicates":2}`: 400, `{"lose":0.5,"slow":1}`: 400, `{"lose":0.5} {"slow_ms":1}`: 400, `{"lose":0.5}}`: 400, `{}`: 200, "{}\n": 200,
 		"": 400, `{"lose":0.5`: 400,
 	} {
-		if status, answer := send(t, p.sandbox.URL(), "PUT", "/sandbox/behaviour", "Bearer "+apiKey, body); status != want {
+		if status, answer := p.call(t, "PUT", "/sandbox/behaviour", body); status != want {
 			t.Errorf("%s: %d %s, want %d", body, status, answer, want)
 		}
-	}
-	// A client of a newer API is served.
-	newer := strings.Replace(body(func(*payment.CreatePayment) {}), "{", `{"metadata":{},`, 1)
-	if status, answer := send(t, start(t, func(*sandbox.Config) {}).sandbox.URL(), "POST", "/v1/payments", "Bearer "+apiKey, newer); status != 201 {
-		t.Errorf("a call with an unknown member: %d %s", status, answer)
 	}
 }
 
 func TestPageOfNoPayment(t *testing.T) {
-	p := start(t, func(*sandbox.Config) {})
-	status, text := send(t, p.sandbox.URL(), "GET", "/pay/pay_unknown", "", "")
-	if status != http.StatusNotFound || !strings.Contains(text, "no such payment") {
-		t.Errorf("%d %s", status, text)
-	}
-	created := p.create(t, "k", anHour())
-	if page := press(t, created.PayURL, "perhaps"); !strings.Contains(page, "neither pay nor refuse") {
-		t.Errorf("an unknown decision: %s", page)
-	}
-	if status, text = send(t, created.PayURL, "GET", "", "", ""); status != 200 || !strings.Contains(text, "80.00 EUR") {
-		t.Errorf("%d %s", status, text)
-	}
-	if status, text = send(t, p.sandbox.URL(), "GET", "/", "", ""); status != 200 || !strings.Contains(text, "Payments: 1,") || strings.Contains(text, created.ID) {
-		t.Errorf("%d %s", status, text)
-	}
-}
-
-// A browser shortens the address of the public URL that was typed.
-func TestPagesAtAnAddressWrittenInAnotherForm(t *testing.T) {
-	address := testkit.FreeAddr(t)
-	start(t, func(c *sandbox.Config) { c.Addr, c.PublicURL = address, "http://[2001:DB8:0::1]:8443" })
-	for host, want := range map[string]int{"[2001:db8::1]:8443": http.StatusOK, "[2001:db8::2]:8443": http.StatusForbidden} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/", nil)
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		p := start(t, nil, nil)
+		want := func(path string, status int, says, saysNot string) {
+			t.Helper()
+			if got, text := p.send(t, "GET", path, ""); got != status || !strings.Contains(text, says) || strings.Contains(text, saysNot) {
+				t.Errorf("%s: %d %s", path, got, text)
+			}
 		}
-		req.Host = host
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
+		created := p.create(t, "k", anHour())
+		want("/pay/pay_unknown", http.StatusNotFound, "no such payment", created.ID)
+		if page := p.press(t, created, "perhaps"); !strings.Contains(page, "neither pay nor refuse") {
+			t.Errorf("an unknown decision: %s", page)
 		}
-		if err := resp.Body.Close(); err != nil || resp.StatusCode != want {
-			t.Errorf("%s: %d, %v, want %d", host, resp.StatusCode, err, want)
-		}
-	}
+		want("/pay/"+created.ID, http.StatusOK, "80.00 EUR", "Paid.")
+		want("/", http.StatusOK, "Payments: 1,", created.ID)
+	})
 }
 
 // A page of another site cannot look at a payment page or decide for the buyer, neither from its own name nor under one
 // that it has made resolve to the sandbox.
 func TestPagesOfOtherSitesAreRefused(t *testing.T) {
-	address := testkit.FreeAddr(t)
-	p := start(t, func(c *sandbox.Config) { c.Addr, c.PublicURL = address, "https://pay.example:8443" })
-	client, err := payment.NewClient(payment.ClientConfig{URL: "http://" + address, Key: apiKey, Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	p.Client = client
-	id := p.create(t, "k", anHour()).ID
+	synctest.Test(t, testPagesOfOtherSitesAreRefused)
+}
+
+func testPagesOfOtherSitesAreRefused(t *testing.T) {
+	p := start(t, nil, func(c *sandbox.Config) { c.Addr, c.PublicURL = "10.1.2.4:8070", "https://pay.example:8443" })
+	p.browser.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	created := p.create(t, "k", anHour())
 	sent := func(method, path, host string, headers ...string) (status int) {
 		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+address+path, strings.NewReader("decision=pay"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Host = host
-		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		for _, header := range headers {
-			name, value, _ := strings.Cut(header, ": ")
-			req.Header.Set(name, value)
-		}
-		resp, err := (&http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		return resp.StatusCode
+		status, _ = p.send(t, method, path, "decision=pay", append(headers, "Host: "+host, "Content-Type: application/x-www-form-urlencoded")...)
+		return status
 	}
-	for _, path := range []string{"/pay/" + id, "/", "/pay.css"} {
+	for _, path := range []string{"/pay/" + created.ID, "/", "/pay.css"} {
 		for _, host := range []string{"rebind.attacker.example", "localhost.attacker.example:8070", "10.1.2.3", "example"} {
 			if status := sent("GET", path, host); status != http.StatusForbidden {
 				t.Errorf("GET %s at %s: %d", path, host, status)
 			}
 		}
-		for _, host := range []string{"pay.example", "PAY.example:8443", "localhost:1", address} {
+		for _, host := range []string{"pay.example", "PAY.example:8443", "localhost:1", "10.1.2.4:8070"} {
 			if status := sent("GET", path, host, "Sec-Fetch-Site: cross-site"); status != http.StatusOK { // a link of the shop's
 				t.Errorf("GET %s at %s: %d", path, host, status)
 			}
@@ -158,23 +131,26 @@ func TestPagesOfOtherSitesAreRefused(t *testing.T) {
 		"another site, older browser":    {"pay.example:8443", "Origin: http://attacker.example"},
 		"another port of the same name":  {"pay.example:8443", "Sec-Fetch-Site: same-site", "Origin: https://pay.example:3000"},
 		"a sandboxed frame, or a file":   {"pay.example:8443", "Origin: null"},
-		"another port, an older browser": {address, "Origin: http://127.0.0.1:1"},
+		"another port, an older browser": {"10.1.2.4:8070", "Origin: http://10.1.2.4:1"},
 	} {
-		if status := sent("POST", "/pay/"+id, headers[0], headers[1:]...); status != http.StatusForbidden {
+		if status := sent("POST", "/pay/"+created.ID, headers[0], headers[1:]...); status != http.StatusForbidden {
 			t.Errorf("%s: %d", name, status)
 		}
 	}
-	if now := p.status(t, id); now != payment.StatusOpen {
-		t.Errorf("after the refusals the payment is %s", now)
-	}
+	p.wantStatus(t, created.ID, payment.StatusOpen)
 	// A call with the key is taken under any name: a web page does not have the key.
-	if status := sent("GET", "/v1/payments/"+id, "payments.internal:8070", "Authorization: Bearer "+apiKey); status != http.StatusOK {
+	if status := sent("GET", "/v1/payments/"+created.ID, "payments.internal:8070", "Authorization: Bearer "+apiKey); status != http.StatusOK {
 		t.Errorf("a call under another name: %d", status)
 	}
-	if status := sent("POST", "/pay/"+id, "pay.example:8443", "Origin: https://pay.example:8443"); status != http.StatusSeeOther {
+	if status := sent("POST", "/pay/"+created.ID, "pay.example:8443", "Origin: https://pay.example:8443"); status != http.StatusSeeOther {
 		t.Errorf("the page's own form: %d", status)
 	}
-	if now := p.status(t, id); now != payment.StatusPaid {
-		t.Errorf("after the page's own form the payment is %s", now)
+	p.wantStatus(t, created.ID, payment.StatusPaid)
+	// A browser shortens the address of the public URL that was typed.
+	p = start(t, nil, func(c *sandbox.Config) { c.PublicURL = "http://[2001:DB8:0::1]:8443" })
+	for host, want := range map[string]int{"[2001:db8::1]:8443": http.StatusOK, "[2001:db8::2]:8443": http.StatusForbidden} {
+		if status := sent("GET", "/", host); status != want {
+			t.Errorf("GET / at %s: %d, want %d", host, status, want)
+		}
 	}
 }

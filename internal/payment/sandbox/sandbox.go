@@ -24,6 +24,9 @@ import (
 type Config struct {
 	// Addr is where to serve, host:port.
 	Addr string
+	// Listener serves in place of one at Addr, and Dial reaches the receiver of events; nil means TCP.
+	Listener net.Listener
+	Dial     func(ctx context.Context, network, addr string) (net.Conn, error)
 	// PublicURL is how browsers reach it; "" means http:// and the address. Pages are served to requests whose
 	// Host is that of PublicURL or Addr, a loopback name or address, or the address that was connected to.
 	PublicURL string
@@ -68,12 +71,18 @@ func Open(ctx context.Context, cfg Config) (*Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Addr)
-	if err != nil {
-		return nil, err
+	listener := cfg.Listener
+	if listener == nil {
+		if listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Addr); err != nil {
+			return nil, err
+		}
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	if cfg.Dial != nil {
+		transport.DialContext = cfg.Dial
 	}
 	s := &Sandbox{cfg: cfg, webhooks: webhooks, listener: listener, url: cfg.PublicURL, pages: pages, http: &http.Client{
-		Transport:     http.DefaultTransport.(*http.Transport).Clone(),
+		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 	if s.url == "" {

@@ -2,257 +2,247 @@ package sandbox_test
 
 import (
 	"errors"
-	"fmt"
+	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"seckill/internal/payment"
 	"seckill/internal/payment/sandbox"
-	"seckill/internal/testkit"
 )
 
 func TestPayAndRefund(t *testing.T) {
-	r := newReceiver(t)
-	p := startFor(t, r, sandbox.Behaviour{})
-	created := p.create(t, "k", anHour())
-	if created.Status != payment.StatusOpen {
-		t.Errorf("status %s", created.Status)
-	}
-	if page := press(t, created.PayURL, "pay"); !strings.Contains(page, "Paid.") {
-		t.Errorf("the page after paying: %s", page)
-	}
-	r.await(t, "paid")
-	// A second decision changes nothing.
-	press(t, created.PayURL, "refuse")
-	press(t, created.PayURL, "pay")
-	if got := p.status(t, created.ID); got != payment.StatusPaid {
-		t.Errorf("status %s", got)
-	}
-	part := payment.CreateRefund{AmountCents: 3000, Currency: "EUR"}
-	first, err := p.Refund(t.Context(), "r1", created.ID, part)
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := p.Refund(t.Context(), "r1", created.ID, part)
-	if err != nil || again != first {
-		t.Errorf("the repeated refund: %+v, %v, want %+v", again, err, first)
-	}
-	if _, err := p.Refund(t.Context(), "r1", created.ID, payment.CreateRefund{AmountCents: 1, Currency: "EUR"}); !errors.Is(err, payment.ErrRefused) {
-		t.Errorf("the same key for another amount: %v", err)
-	}
-	if _, err := p.Refund(t.Context(), "r2", created.ID, payment.CreateRefund{AmountCents: 5001, Currency: "EUR"}); !errors.Is(err, payment.ErrRefused) {
-		t.Errorf("more than is left: %v", err)
-	}
-	if _, err := p.Refund(t.Context(), "r3", created.ID, payment.CreateRefund{AmountCents: 5000, Currency: "EUR"}); err != nil {
-		t.Error(err)
-	}
-	r.await(t, "paid", "refunded", "refunded")
-	if now, err := p.Payment(t.Context(), created.ID); err != nil || now.RefundedCents != 8000 {
-		t.Errorf("%+v, %v", now, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		p, r := behaving(t, sandbox.Behaviour{})
+		created := p.create(t, "k", anHour())
+		p.wantStatus(t, created.ID, payment.StatusOpen)
+		if page := p.press(t, created, "pay"); !strings.Contains(page, "Paid.") {
+			t.Errorf("the page after paying: %s", page)
+		}
+		// A second decision changes nothing.
+		p.press(t, created, "refuse")
+		p.press(t, created, "pay")
+		p.wantStatus(t, created.ID, payment.StatusPaid)
+		r.want(t, time.Second, "paid")
+		first, err := p.Refund(t.Context(), "r1", created.ID, back(3000))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := p.Refund(t.Context(), "r1", created.ID, back(3000)); err != nil || again != first {
+			t.Errorf("the repeated refund: %+v, %v, want %+v", again, err, first)
+		}
+		for key, cents := range map[string]int64{"r1": 1, "r2": 5001} { // the key of another amount; more than is left
+			if _, err := p.Refund(t.Context(), key, created.ID, back(cents)); !errors.Is(err, payment.ErrRefused) {
+				t.Errorf("%d under %s: %v", cents, key, err)
+			}
+		}
+		if _, err := p.Refund(t.Context(), "r3", created.ID, back(5000)); err != nil {
+			t.Error(err)
+		}
+		r.want(t, time.Second, "paid", "refunded", "refunded")
+		if now, err := p.Payment(t.Context(), created.ID); err != nil || now.RefundedCents != 8000 {
+			t.Errorf("%+v, %v", now, err)
+		}
+	})
 }
 
 func TestCreateIsIdempotent(t *testing.T) {
-	p := start(t, func(*sandbox.Config) {})
-	req := anHour()
-	var wg sync.WaitGroup
-	ids := make([]string, 16)
-	for i := range ids {
-		wg.Go(func() {
-			if one, err := p.Create(t.Context(), "k", req); err != nil {
-				t.Error(err)
-			} else {
-				ids[i] = one.ID
-			}
-		})
-	}
-	wg.Wait()
-	for _, id := range ids {
-		if id != ids[0] {
-			t.Fatalf("one key has several payments: %v", ids)
+	synctest.Test(t, func(t *testing.T) {
+		p := start(t, nil, nil)
+		req := anHour()
+		var wg sync.WaitGroup
+		ids := make([]string, 16)
+		for i := range ids {
+			wg.Go(func() {
+				if one, err := p.Create(t.Context(), "k", req); err != nil {
+					t.Error(err)
+				} else {
+					ids[i] = one.ID
+				}
+			})
 		}
-	}
-	if found, err := p.PaymentUnder(t.Context(), "k"); err != nil || found.ID != ids[0] {
-		t.Errorf("under the key: %+v, %v", found, err)
-	}
-	if _, err := p.PaymentUnder(t.Context(), "other"); !errors.Is(err, payment.ErrNotFound) {
-		t.Errorf("under another key: %v", err)
-	}
-	if _, err := p.Payment(t.Context(), "pay_unknown"); !errors.Is(err, payment.ErrNotFound) {
-		t.Errorf("an unknown payment: %v", err)
-	}
-	req.AmountCents++
-	if _, err := p.Create(t.Context(), "k", req); !errors.Is(err, payment.ErrRefused) {
-		t.Errorf("the same key for another amount: %v", err)
-	}
+		wg.Wait()
+		for _, id := range ids {
+			if id != ids[0] {
+				t.Fatalf("one key has several payments: %v", ids)
+			}
+		}
+		if found, err := p.PaymentUnder(t.Context(), "k"); err != nil || found.ID != ids[0] {
+			t.Errorf("under the key: %+v, %v", found, err)
+		}
+		if _, err := p.PaymentUnder(t.Context(), "other"); !errors.Is(err, payment.ErrNotFound) {
+			t.Errorf("under another key: %v", err)
+		}
+		if _, err := p.Payment(t.Context(), "pay_unknown"); !errors.Is(err, payment.ErrNotFound) {
+			t.Errorf("an unknown payment: %v", err)
+		}
+		req.AmountCents++
+		if _, err := p.Create(t.Context(), "k", req); !errors.Is(err, payment.ErrRefused) {
+			t.Errorf("the same key for another amount: %v", err)
+		}
+	})
 }
 
 func TestRefuseAndExpire(t *testing.T) {
-	r := newReceiver(t)
-	p := startFor(t, r, sandbox.Behaviour{})
-	refused := p.create(t, "k1", anHour())
-	if page := press(t, refused.PayURL, "refuse"); !strings.Contains(page, "refused") {
-		t.Errorf("the page after refusing: %s", page)
-	}
-	r.await(t, "refused")
-	req := anHour()
-	req.ExpiresAt = time.Now().Add(time.Second)
-	expired := p.create(t, "k2", req)
-	r.await(t, "refused", "expired") // nobody asks for it
-	if page := press(t, expired.PayURL, "pay"); !strings.Contains(page, "The time to pay is over") {
-		t.Errorf("the page after the time: %s", page)
-	}
-	if got := p.status(t, expired.ID); got != payment.StatusExpired {
-		t.Errorf("status %s", got)
-	}
-	if _, err := p.Refund(t.Context(), "r", expired.ID, payment.CreateRefund{AmountCents: 8000, Currency: "EUR"}); !errors.Is(err, payment.ErrRefused) {
-		t.Errorf("a refund of what was not paid: %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		p, r := behaving(t, sandbox.Behaviour{})
+		refused := p.create(t, "k1", anHour())
+		if page := p.press(t, refused, "refuse"); !strings.Contains(page, "refused") {
+			t.Errorf("the page after refusing: %s", page)
+		}
+		expired := p.create(t, "k2", anHour())
+		r.want(t, time.Hour-1, "refused")
+		p.wantStatus(t, expired.ID, payment.StatusOpen)
+		r.want(t, time.Second, "refused", "expired") // nobody asks for it
+		if page := p.press(t, expired, "pay"); !strings.Contains(page, "The time to pay is over") {
+			t.Errorf("the page after the time: %s", page)
+		}
+		p.wantStatus(t, expired.ID, payment.StatusExpired)
+		if _, err := p.Refund(t.Context(), "r", expired.ID, back(8000)); !errors.Is(err, payment.ErrRefused) {
+			t.Errorf("a refund of what was not paid: %v", err)
+		}
+	})
 }
 
-// An event is delivered until it is accepted, under the same id.
+// An event is delivered until it is accepted, after pauses that double, and then as often as it is to be repeated; always
+// under the same id.
 func TestDeliversUntilAccepted(t *testing.T) {
-	r := newReceiver(t)
-	r.refuses = 3
-	p := startFor(t, r, sandbox.Behaviour{})
-	press(t, p.create(t, "k", anHour()).PayURL, "pay")
-	r.await(t, "paid")
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.refused != 3 {
-		t.Errorf("%d attempts before the one that was accepted, want 3", r.refused)
-	}
-}
-
-func TestDuplicates(t *testing.T) {
-	r := newReceiver(t)
-	p := startFor(t, r, sandbox.Behaviour{Duplicate: 2})
-	press(t, p.create(t, "k", anHour()).PayURL, "pay")
-	r.await(t, "paid", "paid", "paid")
-	if r.events[0].id != r.events[1].id || r.events[1].id != r.events[2].id {
-		t.Errorf("the repetitions have ids of their own: %v", r.events)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		p, r := behaving(t, sandbox.Behaviour{Duplicate: 2})
+		r.refuses = 3
+		p.press(t, p.create(t, "k", anHour()), "pay")
+		r.want(t, time.Minute, "paid", "paid", "paid")
+		for i, want := range []time.Duration{200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond} {
+			if pause := r.arrivals[i+1].Sub(r.arrivals[i]); pause < want || pause > want+10*time.Millisecond {
+				t.Errorf("pause %d is %v, want %v", i, pause, want)
+			}
+		}
+		if r.events[0].id != r.events[1].id || r.events[1].id != r.events[2].id {
+			t.Errorf("the repetitions have ids of their own: %v", r.events)
+		}
+	})
 }
 
 // The newest of the events that were gathered comes first.
 func TestReorders(t *testing.T) {
-	r := newReceiver(t)
-	p := startFor(t, &receiver{}, sandbox.Behaviour{ReorderMS: 1}) // without an address they are gathered
-	created := p.create(t, "k", anHour())
-	press(t, created.PayURL, "pay")
-	if _, err := p.Refund(t.Context(), "r", created.ID, payment.CreateRefund{AmountCents: 8000, Currency: "EUR"}); err != nil {
-		t.Fatal(err)
-	}
-	over := time.Now().Add(time.Millisecond)
-	testkit.Until(t, "the window is over", func() bool { return time.Now().After(over) })
-	p.sandbox.SetWebhookURL(r.url)
-	r.await(t, "refunded", "paid")
+	synctest.Test(t, func(t *testing.T) {
+		p, r := behaving(t, sandbox.Behaviour{ReorderMS: 1000})
+		created := p.create(t, "k", anHour())
+		p.press(t, created, "pay")
+		time.Sleep(500 * time.Millisecond)
+		if _, err := p.Refund(t.Context(), "r", created.ID, back(8000)); err != nil {
+			t.Fatal(err)
+		}
+		r.want(t, 499*time.Millisecond)
+		r.want(t, time.Second, "refunded", "paid")
+	})
 }
 
 func TestLoses(t *testing.T) {
-	r := newReceiver(t)
-	p := startFor(t, r, sandbox.Behaviour{Lose: 1})
-	lost := p.create(t, "k", anHour())
-	press(t, lost.PayURL, "pay")
-	if err := p.sandbox.SetBehaviour(sandbox.Behaviour{}); err != nil {
-		t.Fatal(err)
-	}
-	press(t, p.create(t, "k2", anHour()).PayURL, "refuse")
-	r.await(t, "refused")
-	if got := p.status(t, lost.ID); got != payment.StatusPaid { // who looks, finds it
-		t.Errorf("status %s", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		p, r := behaving(t, sandbox.Behaviour{Lose: 1})
+		lost := p.create(t, "k", anHour())
+		p.press(t, lost, "pay")
+		if err := p.sandbox.SetBehaviour(sandbox.Behaviour{}); err != nil {
+			t.Fatal(err)
+		}
+		p.press(t, p.create(t, "k2", anHour()), "refuse")
+		r.want(t, time.Minute, "refused")
+		p.wantStatus(t, lost.ID, payment.StatusPaid) // who looks, finds it
+	})
 }
 
 // A slow provider has done what it was asked before it answers.
 func TestAnswersSlowly(t *testing.T) {
-	p := start(t, func(c *sandbox.Config) { c.Behaviour.SlowMS = int(time.Hour.Milliseconds()) })
-	hasty, err := payment.NewClient(payment.ClientConfig{URL: p.sandbox.URL(), Key: apiKey, Timeout: 50 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(hasty.Close)
-	req, first := anHour(), payment.Payment{}
-	testkit.Until(t, "the payment was created", func() bool { // a busy machine may not even connect in time
-		if _, err := hasty.Create(t.Context(), "k", req); !errors.Is(err, payment.ErrUnavailable) {
-			t.Fatalf("err = %v, want %v", err, payment.ErrUnavailable)
+	synctest.Test(t, func(t *testing.T) {
+		p := start(t, nil, func(c *sandbox.Config) { c.Behaviour.SlowMS = 1000 })
+		req, began := anHour(), time.Now()
+		_, err := p.client(t, 999*time.Millisecond).Create(t.Context(), "k", req)
+		if !errors.Is(err, payment.ErrUnavailable) || time.Since(began) != 999*time.Millisecond {
+			t.Errorf("given up after %v: %v, want %v", time.Since(began), err, payment.ErrUnavailable)
 		}
 		if err := p.sandbox.SetBehaviour(sandbox.Behaviour{}); err != nil {
 			t.Fatal(err)
 		}
-		first, err = p.PaymentUnder(t.Context(), "k")
-		return err == nil
+		first, err := p.PaymentUnder(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again := p.create(t, "k", req); again.ID != first.ID {
+			t.Errorf("the repetition created %s beside %s", again.ID, first.ID)
+		}
 	})
-	if again := p.create(t, "k", req); again.ID != first.ID {
-		t.Errorf("the repetition created %s beside %s", again.ID, first.ID)
-	}
 }
 
 // Money that is on its way arrives, although the time to pay is over.
 func TestPaysLate(t *testing.T) {
-	r := newReceiver(t)
-	p := startFor(t, r, sandbox.Behaviour{})
-	req, created := anHour(), payment.Payment{}
-	for limit := time.Second; ; limit *= 2 { // a busy machine may not press the button in time
-		if err := p.sandbox.SetBehaviour(sandbox.Behaviour{PayLateMS: int(limit.Milliseconds()) + 100}); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		p, r := behaving(t, sandbox.Behaviour{PayLateMS: 2000})
+		req := anHour()
+		req.ExpiresAt = time.Now().Add(time.Second)
+		created, paid := p.create(t, "k", req), time.Now()
+		if page := p.press(t, created, "pay"); !strings.Contains(page, "on its way") {
+			t.Errorf("the page after paying: %s", page)
 		}
-		req.ExpiresAt = time.Now().Add(limit)
-		created = p.create(t, fmt.Sprint("k", limit), req)
-		if strings.Contains(press(t, created.PayURL, "pay"), "on its way") {
-			break
+		r.want(t, 1999*time.Millisecond)
+		r.want(t, time.Second, "paid")
+		if now, err := p.Payment(t.Context(), created.ID); err != nil || now.PaidAt == nil || !now.PaidAt.Equal(paid.Add(2*time.Second)) {
+			t.Errorf("%+v, %v: want it paid 2 s after %v", now, err, paid)
 		}
-	}
-	testkit.Until(t, "the money is there", func() bool { return slices.Contains(r.kinds(), "paid") })
-	now, err := p.Payment(t.Context(), created.ID)
-	if err != nil || now.PaidAt == nil || !now.PaidAt.After(req.ExpiresAt) {
-		t.Errorf("%+v, %v: want paid after %v", now, err, req.ExpiresAt)
-	}
+	})
 }
 
 // Payments that were answered, and events that are yet to be delivered, survive the process.
 func TestTheFileKeepsEverything(t *testing.T) {
-	r := newReceiver(t)
-	file := filepath.Join(t.TempDir(), "provider.jsonl")
-	withFile := func(c *sandbox.Config) { c.File = file }
-	before := start(t, withFile)
-	req := anHour()
-	created := before.create(t, "k", req)
-	press(t, created.PayURL, "pay")
-	refunded, err := before.Refund(t.Context(), "r", created.ID, payment.CreateRefund{AmountCents: 8000, Currency: "EUR"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := before.sandbox.SetBehaviour(sandbox.Behaviour{Duplicate: 1}); err != nil {
-		t.Fatal(err)
-	}
-	before.stop()
-	appendTo(t, file, `{"payment":{"id":"pay_cut`) // a process that was killed while it wrote
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "provider.jsonl")
+		withFile := func(c *sandbox.Config) { c.File = file }
+		before := start(t, nil, withFile)
+		req := anHour()
+		created := before.create(t, "k", req)
+		before.press(t, created, "pay")
+		refunded, err := before.Refund(t.Context(), "r", created.ID, back(8000))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := before.sandbox.SetBehaviour(sandbox.Behaviour{Duplicate: 1}); err != nil {
+			t.Fatal(err)
+		}
+		before.stop()
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = append(text, `{"payment":{"id":"pay_cut`...) // a process that was killed while it wrote
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
 
-	after := start(t, func(c *sandbox.Config) { withFile(c); c.WebhookURL = r.url })
-	if again := after.create(t, "k", req); again.ID != created.ID || again.Status != payment.StatusPaid {
-		t.Errorf("after the restart the key has %+v", again)
-	}
-	if again, err := after.Refund(t.Context(), "r", created.ID, payment.CreateRefund{AmountCents: 8000, Currency: "EUR"}); err != nil || again != refunded {
-		t.Errorf("after the restart the refund is %+v, %v, want %+v", again, err, refunded)
-	}
-	testkit.Until(t, "both events", func() bool { return len(r.kinds()) == 2 }) // those of before, once each
-	press(t, after.create(t, "k2", req).PayURL, "pay")
-	testkit.Until(t, "an event, twice", func() bool { return len(r.kinds()) == 4 }) // the switch was kept, too
-
-	testkit.Until(t, "the sandbox knows that they were accepted", func() bool {
-		_, text := send(t, after.sandbox.URL(), "GET", "/", "", "")
-		return strings.Contains(text, "Events to deliver: 0")
+		r := newReceiver(t)
+		after := start(t, r, withFile)
+		if again := after.create(t, "k", req); again.ID != created.ID || again.Status != payment.StatusPaid {
+			t.Errorf("after the restart the key has %+v", again)
+		}
+		if again, err := after.Refund(t.Context(), "r", created.ID, back(8000)); err != nil || again != refunded {
+			t.Errorf("after the restart the refund is %+v, %v, want %+v", again, err, refunded)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if len(r.events) != 2 { // those of before, once each, in any order
+			t.Errorf("events of before: %+v", r.events)
+		}
+		r.events = nil
+		after.press(t, after.create(t, "k2", req), "pay")
+		r.want(t, time.Second, "paid", "paid") // the switch was kept, too
+		if _, text := after.send(t, "GET", "/", ""); !strings.Contains(text, "Events to deliver: 0") {
+			t.Errorf("after all deliveries: %s", text)
+		}
+		after.stop()
+		again := start(t, r, withFile)
+		again.press(t, again.create(t, "k3", req), "refuse")
+		r.want(t, time.Minute, "paid", "paid", "refused", "refused") // what was delivered is not delivered again
 	})
-	after.stop()
-	again := start(t, func(c *sandbox.Config) { withFile(c); c.WebhookURL = r.url })
-	press(t, again.create(t, "k3", req).PayURL, "refuse")
-	testkit.Until(t, "the new event, twice", func() bool { return len(r.kinds()) >= 6 })
-	if got := r.kinds(); len(got) != 6 {
-		t.Errorf("events %v: what was delivered is delivered again after a restart", got)
-	}
 }
