@@ -12,10 +12,9 @@ import (
 
 // A client that hangs up on each of its requests for unknown ids takes no place from others, however many it sends.
 func TestCacheOfAClientThatHangsUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &slowStore{delay: 50 * time.Millisecond}
-		cache := newCache(t, store)
-		const lasts = 5 * time.Second
+	cached(t, func(t *testing.T, store *slowStore, cache *voucher.Cache) {
+		store.delay = 50 * time.Millisecond
+		const lasts = 2 * time.Second
 		begun := time.Now()
 		flood := make(chan struct{})
 		go func() {
@@ -56,17 +55,13 @@ func TestCacheDoesNotServeAnOldAbsence(t *testing.T) {
 		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := &slowStore{}
-				cache := newCache(t, store)
+			cached(t, func(t *testing.T, store *slowStore, cache *voucher.Cache) {
 				for range 2 {
 					if _, err := cache.Read(t.Context(), id); !errors.Is(err, voucher.ErrNotFound) {
 						t.Fatal(err)
 					}
 				}
-				if n := store.queries.Load(); n != 1 {
-					t.Errorf("%d queries within the TTL", n)
-				}
+				store.wantQueries(t, 1, 0) // within the TTL
 				store.also.Store(id)
 				time.Sleep(test.later)
 				test.store(store)
@@ -84,32 +79,9 @@ func TestCacheDoesNotServeAnOldAbsence(t *testing.T) {
 	}
 }
 
-// A load that fails does not replace the voucher that is created at that moment.
-func TestCacheKeepsWhatIsCreatedWhileALoadFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &slowStore{delay: 50 * time.Millisecond}
-		down := errors.New("down")
-		store.fail.Store(&down)
-		cache := newCache(t, store)
-		asked := make(chan struct{})
-		go func() { defer close(asked); _, _ = cache.Read(t.Context(), 1) }()
-		synctest.Wait()
-		cache.Created(&voucher.Voucher{ID: 1, Stock: 9})
-		<-asked
-		for range 2 {
-			if v, err := cache.Read(t.Context(), 1); err != nil || v.Stock != 9 {
-				t.Errorf("%+v, %v", v, err)
-			}
-			time.Sleep(time.Second)
-		}
-	})
-}
-
 // Those who wait for one page use up the loads of no other one, and an old failure is not answered.
 func TestCachePagesAreCountedByLoad(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &slowStore{}
-		cache := newCache(t, store)
+	cached(t, func(t *testing.T, store *slowStore, cache *voucher.Cache) {
 		stockOf := func(after int64) (int64, error) {
 			page, err := cache.Vouchers(t.Context(), after, 5)
 			if err != nil {

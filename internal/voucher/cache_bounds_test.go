@@ -14,10 +14,8 @@ import (
 // However many ids without a voucher a client asks for, the store is queried at a bounded rate, and no request of
 // others is refused: neither for a voucher that is cached, nor for one that another process has just created.
 func TestCacheUnknownIDsTakeNothingFromOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &slowStore{}
-		cache := newCache(t, store)
-		const seconds, clients = 5, 64 // as many requests as one user may have under way
+	cached(t, func(t *testing.T, store *slowStore, cache *voucher.Cache) {
+		const seconds, clients = 2, 64 // as many requests as one user may have under way
 		begun := time.Now()
 		var flood sync.WaitGroup
 		for client := range int64(clients) {
@@ -48,7 +46,6 @@ func TestCacheUnknownIDsTakeNothingFromOthers(t *testing.T) {
 		}
 		flood.Wait()
 		n := store.queries.Load()
-		t.Logf("%d queries in %d s; a voucher was found after %v at most", n, seconds, slowest)
 		if n > 200*(seconds+1) || slowest > 10*time.Millisecond {
 			t.Errorf("%d queries in %d s; a voucher was found after %v", n, seconds, slowest)
 		}
@@ -68,9 +65,8 @@ func fill(t *testing.T, cache *voucher.Cache) (waiting *sync.WaitGroup) {
 // While the store hangs, requests beyond a bound are refused. Once it answers, the cache does not ask it for the ids of
 // requests that have given up.
 func TestCacheOfAStoreThatHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &slowStore{delay: time.Hour}
-		cache := newCache(t, store)
+	cached(t, func(t *testing.T, store *slowStore, cache *voucher.Cache) {
+		store.delay = time.Hour
 		waiting := fill(t, cache)
 		if _, err := cache.Read(t.Context(), 9998); !errors.Is(err, voucher.ErrBusy) {
 			t.Errorf("beyond the bound: %v", err)
@@ -90,9 +86,8 @@ func TestCacheOfAStoreThatHangs(t *testing.T) {
 
 // One voucher that cannot be read does not keep others from being read.
 func TestCacheUnreadableVoucher(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &slowStore{delay: 10 * time.Millisecond, unreadable: 3}
-		cache := newCache(t, store)
+	cached(t, func(t *testing.T, store *slowStore, cache *voucher.Cache) {
+		store.delay, store.unreadable = 10*time.Millisecond, 3
 		var asking sync.WaitGroup
 		for id := int64(1); id <= 5; id++ {
 			asking.Go(func() {
@@ -110,10 +105,8 @@ func TestCacheUnreadableVoucher(t *testing.T) {
 
 // Requests for many pages reach the store at a bounded rate, and the first page stays cached.
 func TestCacheListIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &slowStore{}
-		cache := newCache(t, store)
-		const seconds = 10
+	cached(t, func(t *testing.T, store *slowStore, cache *voucher.Cache) {
+		const seconds = 3
 		for i := range int64(seconds * 1000) {
 			time.Sleep(time.Millisecond)
 			if _, err := cache.Vouchers(t.Context(), 1+i*7919, 20); err != nil && !errors.Is(err, voucher.ErrBusy) {
@@ -133,9 +126,7 @@ func TestCacheListIsBounded(t *testing.T) {
 // A client that asks for all cached pages again and again makes the store list about 50 pages a second. The first page is
 // at most the TTL old, and each other page a second. None is refused.
 func TestCachePagesAreRefreshedWithinABound(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &slowStore{}
-		cache := newCache(t, store)
+	cached(t, func(t *testing.T, store *slowStore, cache *voucher.Cache) {
 		begun := time.Now()
 		// show returns how old a page is. The store's stock is the time in ms.
 		show := func(after int64) time.Duration {
@@ -146,7 +137,7 @@ func TestCachePagesAreRefreshedWithinABound(t *testing.T) {
 			}
 			return time.Since(begun) - time.Duration(page[0].Stock)*time.Millisecond
 		}
-		const seconds, pages = 10, 63
+		const seconds, pages = 3, 63
 		var oldest time.Duration
 		for i := range int64(seconds * 1000) {
 			if age := show(0); age > 100*time.Millisecond {
@@ -156,7 +147,6 @@ func TestCachePagesAreRefreshedWithinABound(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		n := store.listed.Load() - seconds*10 // without the first page
-		t.Logf("%d loads in %d s; the oldest page was %v old", n, seconds, oldest)
 		if n > (pages+1)*seconds+2*50 || oldest > time.Second+pages*time.Millisecond {
 			t.Errorf("%d loads in %d s; the oldest page was %v old", n, seconds, oldest)
 		}
@@ -173,14 +163,12 @@ func TestCachePagesAreRefreshedWithinABound(t *testing.T) {
 // The stock that is shown is at most the TTL old, however many vouchers are asked for, and the store is queried at
 // a bounded rate.
 func TestCacheRefreshesAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &slowStore{}
-		cache := newCache(t, store)
-		const vouchers = 1000
+	cached(t, func(t *testing.T, store *slowStore, cache *voucher.Cache) {
+		const vouchers = 500
 		for id := range int64(vouchers) {
 			cache.Created(&voucher.Voucher{ID: 1000 + id})
 		}
-		const seconds = 5
+		const seconds = 2
 		for i := range int64(seconds * 10) {
 			time.Sleep(100 * time.Millisecond)
 			store.stock.Store(i)
@@ -203,9 +191,8 @@ func TestCacheRefreshesAreBounded(t *testing.T) {
 // The stock that is shown is not older than the TTL if the store answers within the time that a reader waits, even
 // if nobody has asked for a while and others ask at the same time. If the store is slower, it is the last known.
 func TestCacheShowsNoOldStock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &slowStore{delay: 150 * time.Millisecond}
-		cache := newCache(t, store)
+	cached(t, func(t *testing.T, store *slowStore, cache *voucher.Cache) {
+		store.delay = 150 * time.Millisecond
 		lists := func(ctx context.Context) (int64, error) {
 			page, err := cache.Vouchers(ctx, 0, 1)
 			if err != nil {
@@ -245,58 +232,41 @@ func TestCacheShowsNoOldStock(t *testing.T) {
 	})
 }
 
-// A voucher that was created in this process is returned at once, even if it was requested before, or an earlier
-// load is still running.
+// A voucher that was created in this process is returned at once, even if it was requested before and an earlier load is
+// still running, whether that finds nothing or fails.
 func TestCacheReturnsNewVouchersAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &slowStore{delay: 50 * time.Millisecond}
-		cache := newCache(t, store)
-		const id = 1_000_001 // the store answers that it does not exist
-		list := func() int {
-			page, err := cache.Vouchers(t.Context(), 249, 10)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return len(page)
-		}
-		if n := list(); n != 1 {
-			t.Fatalf("%d on the last page, want 1", n)
-		}
-		var early sync.WaitGroup
-		early.Go(func() { _, _ = cache.Read(t.Context(), id) })
-		synctest.Wait()
-		time.Sleep(10 * time.Millisecond)
-		cache.Created(&voucher.Voucher{ID: id, Stock: 9})
-		store.created.Add(1)
-		for range 2 {
-			if v, err := cache.Read(t.Context(), id); err != nil || v.Stock != 9 {
-				t.Errorf("Read = %+v, %v", v, err)
-			}
-			if n := list(); n != 2 {
-				t.Errorf("%d on the last page, want 2", n)
-			}
-			early.Wait()
-		}
-	})
-}
-
-func TestCacheStaysBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &slowStore{}
-		cache := newCache(t, store)
-		for id := range int64(10_000) {
-			cache.Created(&voucher.Voucher{ID: 1000 + id})
-		}
-		// A bounded cache has forgotten most of them.
-		for id := range int64(10_000) {
-			if _, err := cache.Read(t.Context(), 1000+id); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if n := store.queries.Load(); n < 5000 {
-			t.Errorf("%d of 10,000 vouchers were not in memory: the cache does not forget", n)
-		}
-	})
+	down := errors.New("down")
+	for name, failure := range map[string]*error{"the load finds nothing": nil, "the load fails": &down} {
+		t.Run(name, func(t *testing.T) {
+			cached(t, func(t *testing.T, store *slowStore, cache *voucher.Cache) {
+				store.delay = 50 * time.Millisecond
+				const id = 1_000_001 // the store answers that it does not exist
+				list := func(want int) {
+					t.Helper()
+					if page, err := cache.Vouchers(t.Context(), 249, 10); err != nil || len(page) != want {
+						t.Errorf("%d on the last page, %v, want %d", len(page), err, want)
+					}
+				}
+				list(1)
+				store.fail.Store(failure)
+				early := make(chan struct{})
+				go func() { defer close(early); _, _ = cache.Read(t.Context(), id) }()
+				synctest.Wait()
+				time.Sleep(10 * time.Millisecond)
+				cache.Created(&voucher.Voucher{ID: id, Stock: 9})
+				store.created.Add(1)
+				for range 2 {
+					if v, err := cache.Read(t.Context(), id); err != nil || v.Stock != 9 {
+						t.Errorf("Read = %+v, %v", v, err)
+					}
+					if failure == nil {
+						list(2)
+					}
+					<-early
+				}
+			})
+		})
+	}
 }
 
 func BenchmarkCacheRead(b *testing.B) {
@@ -312,10 +282,8 @@ func BenchmarkCacheRead(b *testing.B) {
 
 // Vouchers that are cached are loaded again however many requests wait for unknown ids.
 func TestCacheLoadsKnownVouchersFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &slowStore{}
+	cached(t, func(t *testing.T, store *slowStore, cache *voucher.Cache) {
 		store.stock.Store(1)
-		cache := newCache(t, store)
 		if v, err := cache.Read(t.Context(), 1); err != nil || v.Stock != 1 {
 			t.Fatalf("%+v, %v", v, err)
 		}

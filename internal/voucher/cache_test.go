@@ -70,16 +70,26 @@ func (s *slowStore) Vouchers(ctx context.Context, after int64, limit int) (found
 	return found, nil
 }
 
-func newCache(t *testing.T, s *slowStore) *voucher.Cache {
+// cached runs a test in a bubble of time, with a cache over a store.
+func cached(t *testing.T, test func(t *testing.T, store *slowStore, cache *voucher.Cache)) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &slowStore{}
+		test(t, store, voucher.NewCache(store, 100*time.Millisecond, time.Now))
+	})
+}
+
+// wantQueries checks how many queries and lists the store was asked for.
+func (s *slowStore) wantQueries(t *testing.T, queries, lists int64) {
 	t.Helper()
-	return voucher.NewCache(s, 100*time.Millisecond, time.Now)
+	if q, l := s.queries.Load(), s.listed.Load(); q != queries || l != lists {
+		t.Errorf("%d queries and %d lists, want %d and %d", q, l, queries, lists)
+	}
 }
 
 func TestCacheSharesOneLoad(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &slowStore{delay: 20 * time.Millisecond}
+	cached(t, func(t *testing.T, store *slowStore, cache *voucher.Cache) {
+		store.delay = 20 * time.Millisecond
 		store.stock.Store(7)
-		cache := newCache(t, store)
 		var wg sync.WaitGroup
 		for range 500 {
 			wg.Go(func() {
@@ -89,17 +99,14 @@ func TestCacheSharesOneLoad(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if n := store.queries.Load(); n != 1 {
-			t.Errorf("the store was asked %d times, want 1", n)
-		}
+		store.wantQueries(t, 1, 0)
 	})
 }
 
 func TestCacheServesStaleWhileItLoads(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &slowStore{delay: 20 * time.Millisecond}
+	cached(t, func(t *testing.T, store *slowStore, cache *voucher.Cache) {
+		store.delay = 20 * time.Millisecond
 		store.stock.Store(7)
-		cache := newCache(t, store)
 		stockOf := func() int64 {
 			v, err := cache.Voucher(t.Context(), 1)
 			if err != nil {
@@ -132,10 +139,9 @@ func TestCacheServesStaleWhileItLoads(t *testing.T) {
 }
 
 func TestCacheLoadSurvivesItsCaller(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &slowStore{delay: 20 * time.Millisecond}
+	cached(t, func(t *testing.T, store *slowStore, cache *voucher.Cache) {
+		store.delay = 20 * time.Millisecond
 		store.stock.Store(1)
-		cache := newCache(t, store)
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() { _, _ = cache.Voucher(ctx, 1) })
@@ -160,26 +166,9 @@ func TestCacheLoadSurvivesItsCaller(t *testing.T) {
 	})
 }
 
-func TestCacheRemembersMissingVouchers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &slowStore{}
-		cache := newCache(t, store)
-		for range 3 {
-			if _, err := cache.Voucher(t.Context(), 404); !errors.Is(err, voucher.ErrNotFound) {
-				t.Fatalf("err = %v, want ErrNotFound", err)
-			}
-		}
-		if n := store.queries.Load(); n != 1 {
-			t.Errorf("asked %d times for a voucher that does not exist, want 1", n)
-		}
-	})
-}
-
 // A store that fails is asked again after each TTL, not by every request.
 func TestCacheRemembersAFailureShortly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &slowStore{}
-		cache := newCache(t, store)
+	cached(t, func(t *testing.T, store *slowStore, cache *voucher.Cache) {
 		down := errors.New("down")
 		store.fail.Store(&down)
 		for range 3 {
@@ -193,9 +182,7 @@ func TestCacheRemembersAFailureShortly(t *testing.T) {
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
-		if n, lists := store.queries.Load(), store.listed.Load(); n != 3 || lists != 3 {
-			t.Errorf("asked %d and %d times, want 3", n, lists)
-		}
+		store.wantQueries(t, 3, 3)
 		store.fail.Store(nil)
 		if _, err := cache.Voucher(t.Context(), 1); err != nil {
 			t.Errorf("after the failure: %v", err)
@@ -203,62 +190,53 @@ func TestCacheRemembersAFailureShortly(t *testing.T) {
 	})
 }
 
-// A store that hangs does not block requests for which the cached value is good enough.
-func TestCacheWhileItsStoreHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &slowStore{}
-		cache := newCache(t, store)
-		if _, err := cache.Voucher(t.Context(), 1); err != nil {
-			t.Fatal(err)
-		}
-		store.delay = time.Hour
-		for range 50 {
-			time.Sleep(150 * time.Millisecond)
-			begun := time.Now()
-			if _, err := cache.Voucher(t.Context(), 1); err != nil || time.Since(begun) > 200*time.Millisecond {
-				t.Fatalf("%v after %v", err, time.Since(begun))
-			}
-		}
-		time.Sleep(time.Hour)
-	})
-}
-
-// While the store is down, the cache serves the last answer and asks the store again after each TTL.
+// While the store is down or hangs, the cache serves the last answer after a short wait at most, and asks the store again
+// after each TTL or each query that hung.
 func TestCacheOutlivesItsStore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &slowStore{}
-		store.stock.Store(5)
-		cache := newCache(t, store)
-		if _, err := cache.Voucher(t.Context(), 1); err != nil {
-			t.Fatal(err)
-		}
-		down := errors.New("down")
-		store.fail.Store(&down)
-		store.stock.Store(4)
-		for range 3 {
-			time.Sleep(150 * time.Millisecond)
-			for range 2 {
-				if v, err := cache.Voucher(t.Context(), 1); err != nil || v.Stock != 5 {
-					t.Errorf("Voucher = %v, %v; want the cached one", v, err)
+	down := errors.New("down")
+	for name, test := range map[string]struct {
+		fall    func(*slowStore)
+		queries int64
+		waits   time.Duration
+	}{
+		"down":  {func(s *slowStore) { s.fail.Store(&down) }, 50, 0},
+		"hangs": {func(s *slowStore) { s.delay = time.Hour }, 7, 200 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cached(t, func(t *testing.T, store *slowStore, cache *voucher.Cache) {
+				want := func(stock int64, within time.Duration) {
+					t.Helper()
+					begun := time.Now()
+					if v, err := cache.Voucher(t.Context(), 1); err != nil || v.Stock != stock || time.Since(begun) > within {
+						t.Errorf("Voucher = %v, %v after %v; want a stock of %d", v, err, time.Since(begun), stock)
+					}
 				}
-			}
-		}
-		if n := store.queries.Load(); n != 4 {
-			t.Errorf("asked %d times, want 4", n)
-		}
-		store.fail.Store(nil)
-		time.Sleep(150 * time.Millisecond)
-		if v, err := cache.Voucher(t.Context(), 1); err != nil || v.Stock != 4 {
-			t.Errorf("Voucher = %v, %v; want the new one", v, err)
-		}
-	})
+				store.stock.Store(5)
+				want(5, 0)
+				test.fall(store)
+				store.stock.Store(4)
+				store.queries.Store(0)
+				for range 50 {
+					time.Sleep(150 * time.Millisecond)
+					for range 2 {
+						want(5, test.waits)
+					}
+				}
+				if n := store.queries.Load(); n > test.queries {
+					t.Errorf("asked %d times, want %d", n, test.queries)
+				}
+				store.fail.Store(nil)
+				store.delay = 0
+				time.Sleep(5 * time.Second) // the last query that hangs
+				want(4, 0)
+			})
+		})
+	}
 }
 
 func TestCacheSoldOutMarkLiftsWhenStockReturns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &slowStore{}
+	cached(t, func(t *testing.T, store *slowStore, cache *voucher.Cache) {
 		store.stock.Store(5)
-		cache := newCache(t, store)
 		loaded, _ := cache.Voucher(t.Context(), 1)
 		cache.SoldOut(1)
 		if v, _ := cache.Voucher(t.Context(), 1); v.Stock != 0 {

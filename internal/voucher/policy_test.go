@@ -12,24 +12,33 @@ import (
 	"seckill/internal/voucher"
 )
 
-func TestPolicyRoundTrip(t *testing.T) {
+// wantRoundTrip checks that a policy survives JSON, which has an optional member only if it is set.
+func wantRoundTrip(t *testing.T, p voucher.Policy, member string, set bool) {
+	t.Helper()
+	data, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got voucher.Policy
+	if err := json.Unmarshal(data, &got); err != nil || !reflect.DeepEqual(got, p) || strings.Contains(string(data), member) != set {
+		t.Errorf("%s became %+v, %v", data, got, err)
+	}
+}
+
+func TestFaultSeed(t *testing.T) {
 	for _, seed := range []int64{0, 1, -1, math.MaxInt64} {
 		p := voucher.DefaultPolicy()
 		p.FaultSeed = seed
 		p.Faults = []lock.Fault{{Point: lock.CriticalSection, PauseMS: 5, Probability: 0.5}}
-		data, err := json.Marshal(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got voucher.Policy
-		if err := json.Unmarshal(data, &got); err != nil || !reflect.DeepEqual(got, p) {
-			t.Errorf("%s became %+v, %v", data, got, err)
-		}
-		if strings.Contains(string(data), "fault_seed") != (seed != 0) {
-			t.Errorf("seed %d: %s", seed, data)
-		}
+		wantRoundTrip(t, p, "fault_seed", seed != 0)
 		if err := p.Validate(); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
+		}
+		if undecided := reflect.DeepEqual(p.FaultsFor(17), p.Faults); undecided != (seed == 0) {
+			t.Errorf("seed %d: whom the fault hits is undecided: %v", seed, undecided)
+		}
+		if p.Faults = nil; len(p.FaultsFor(17)) != 0 {
+			t.Errorf("seed %d: a fault of none", seed)
 		}
 	}
 }
@@ -86,17 +95,6 @@ func TestSeededFaultsHitTheSameUsers(t *testing.T) {
 	}
 }
 
-func TestFaultsWithoutSeedAreNotDecided(t *testing.T) {
-	p := voucher.Policy{Faults: []lock.Fault{{Point: lock.CriticalSection, PauseMS: 1, Probability: 0.5}}}
-	if got := p.FaultsFor(17); !reflect.DeepEqual(got, p.Faults) {
-		t.Errorf("%+v", got)
-	}
-	p = voucher.Policy{FaultSeed: 5}
-	if got := p.FaultsFor(17); len(got) != 0 {
-		t.Errorf("%+v", got)
-	}
-}
-
 func TestBuckets(t *testing.T) {
 	for _, tc := range []struct {
 		flow         voucher.Flow
@@ -125,14 +123,7 @@ func TestBuckets(t *testing.T) {
 		if got := p.BucketCount(); got != tc.parts {
 			t.Errorf("policy.buckets %d: BucketCount = %d, want %d", tc.given, got, tc.parts)
 		}
-		data, err := json.Marshal(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got voucher.Policy
-		if err := json.Unmarshal(data, &got); err != nil || !reflect.DeepEqual(got, p) || strings.Contains(string(data), "buckets") != (tc.given != 0) {
-			t.Errorf("%s became %+v, %v", data, got, err)
-		}
+		wantRoundTrip(t, p, "buckets", tc.given != 0)
 	}
 }
 

@@ -3,7 +3,6 @@ package voucher_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -102,11 +101,16 @@ func TestCreateRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v, s := validVoucher(), &memoryStore{}
 			tc.change(&v)
-			if got, err := newService(s).Create(t.Context(), v); !errors.Is(err, tc.want) {
+			service := newService(s)
+			if got, err := service.Create(t.Context(), v); !errors.Is(err, tc.want) {
 				t.Errorf("Create = %+v, %v; want %v", got, err, tc.want)
 			}
 			if len(s.vouchers) > 0 {
 				t.Error("it was stored")
+			}
+			service.Admission = true
+			if _, err := service.Create(t.Context(), v); (err == nil) != (v.Policy.Flow == voucher.FlowAdmission) {
+				t.Errorf("with a gate: %v", err)
 			}
 		})
 	}
@@ -144,51 +148,24 @@ func TestCreateReturnsTheVoucherOfAnotherAttempt(t *testing.T) {
 	}
 }
 
+// A voucher whose commit got no answer is confirmed once it is on the disk: while it is only visible, a crash can undo it.
 func TestCreateWhoseReplyWasLost(t *testing.T) {
-	s := &memoryStore{after: func(*voucher.Voucher) error { return errStore }}
-	if got, err := newService(s).Create(t.Context(), validVoucher()); err != nil || got.ID != 7 {
-		t.Errorf("stored: Create = %+v, %v; want the voucher", got, err)
-	}
-	s = &memoryStore{before: s.after}
-	if got, err := newService(s).Create(t.Context(), validVoucher()); !errors.Is(err, errStore) {
-		t.Errorf("not stored: Create = %+v, %v; want the store's error", got, err)
-	}
-}
-
-// A voucher that is visible and not on the disk yet is not confirmed.
-func TestCreateThatACrashCanUndo(t *testing.T) {
 	errFlush := errors.New("the disk hangs")
-	s := &memoryStore{after: func(*voucher.Voucher) error { return errStore }, flush: errFlush}
-	v := validVoucher()
+	lost := func(*voucher.Voucher) error { return errStore }
+	s, v := &memoryStore{after: lost, flush: errFlush}, validVoucher()
 	v.ID = 42
-	if got, err := newService(s).Create(t.Context(), v); !errors.Is(err, errStore) {
-		t.Errorf("Create = %+v, %v; want the store's error", got, err)
+	create := func(what string, want error) {
+		t.Helper()
+		if got, err := newService(s).Create(t.Context(), v); !errors.Is(err, want) || err == nil && got.ID != 42 {
+			t.Errorf("%s: Create = %+v, %v; want %v", what, got, err, want)
+		}
 	}
-	if got, err := newService(s).Create(t.Context(), v); !errors.Is(err, errFlush) {
-		t.Errorf("again: Create = %+v, %v; want the error of the flush", got, err)
-	}
+	create("visible", errStore)
+	create("again", errFlush)
 	s.flush = nil
-	if got, err := newService(s).Create(t.Context(), v); err != nil || got.ID != 42 {
-		t.Errorf("on the disk: Create = %+v, %v", got, err)
-	}
-}
-
-func TestCreateUnderAdmission(t *testing.T) {
-	service := newService(&memoryStore{})
-	service.Admission = true
-	v := validVoucher()
-	v.Policy.Flow = voucher.FlowAdmission
-	if got, err := service.Create(t.Context(), v); err != nil || got.Policy.Flow != voucher.FlowAdmission {
-		t.Errorf("Create = %+v, %v", got, err)
-	}
-}
-
-// A validation error is one sentence about one field.
-func TestPolicyErrorIsOneSentence(t *testing.T) {
-	v := validVoucher()
-	v.Policy.Flow, v.Policy.Scope, v.Policy.Stock = "?", "?", "?"
-	err := v.Validate()
-	if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "policy.flow") {
-		t.Errorf("Validate = %q", err)
-	}
+	create("on the disk", nil)
+	s = &memoryStore{after: lost}
+	create("at once on the disk", nil)
+	s = &memoryStore{before: lost}
+	create("not stored", errStore)
 }
