@@ -3,7 +3,6 @@ package order_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"reflect"
 	"slices"
 	"testing"
@@ -102,14 +101,7 @@ func newAdmissionFixture(t *testing.T) *admissionFixture {
 	t.Helper()
 	s := newFixture(t, func(p *voucher.Policy) { p.Flow = voucher.FlowAdmission })
 	g, ids := &fakeGate{stepLog: s.steps, orders: map[int64]order.Order{}}, &counter{}
-	svc, err := order.NewService(order.Config{
-		Store: s.store, Vouchers: s.vouchers, IDs: ids, Lockers: lockers{s.lock}, Gate: g,
-		Now: func() time.Time { return s.now }, Log: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Service = svc
+	s.configure(t, order.Config{IDs: ids, Gate: g})
 	return &admissionFixture{s, g, ids}
 }
 
@@ -296,27 +288,6 @@ func TestAuditOfAdmission(t *testing.T) {
 	s.vouchers.v.Policy = voucher.DefaultPolicy() // under a lock there is no gate to ask
 	if _, err := s.Audit(t.Context(), 7); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestAuditArithmeticOfAdmission(t *testing.T) {
-	for _, tc := range []struct {
-		name               string
-		a                  order.Audit
-		gate               order.GateAudit
-		unaccounted, drift int64
-		balanced           bool
-	}{
-		{"untouched", order.Audit{InitialStock: 100, Stock: 100}, order.GateAudit{Stock: 100}, 0, 0, true},
-		{"in flight", order.Audit{InitialStock: 100, Stock: 40, Orders: 60, DistinctUsers: 60}, order.GateAudit{Stock: 15, Pending: 25}, 0, 0, true},
-		{"too much stock at the gate", order.Audit{InitialStock: 100, Stock: 40, Orders: 60, DistinctUsers: 60}, order.GateAudit{Stock: 20, Pending: 25}, -5, 0, false},
-		{"orders lost at the gate", order.Audit{InitialStock: 100, Stock: 40, Orders: 60, DistinctUsers: 60}, order.GateAudit{Stock: 15, Pending: 20}, 5, 0, false},
-		{"too much stock in the database", order.Audit{InitialStock: 100, Stock: 50, Orders: 60, DistinctUsers: 60}, order.GateAudit{Stock: 40}, 0, -10, false},
-	} {
-		tc.a.Gate = &tc.gate
-		if u, d, b := tc.a.Unaccounted(), tc.a.Drift(), tc.a.Balanced(); u != tc.unaccounted || d != tc.drift || b != tc.balanced {
-			t.Errorf("%s: unaccounted %d, drift %d, balanced %v", tc.name, u, d, b)
-		}
 	}
 }
 

@@ -299,15 +299,20 @@ func newFixture(t *testing.T, change func(*voucher.Policy)) *fixture {
 	if change != nil {
 		change(&s.vouchers.v.Policy)
 	}
-	svc, err := order.NewService(order.Config{
-		Store: s.store, Vouchers: s.vouchers, IDs: &counter{}, Lockers: lockers{s.lock},
-		Now: func() time.Time { return s.now }, Log: slog.New(slog.DiscardHandler), Lab: true,
-	})
+	s.configure(t, order.Config{IDs: &counter{}, Lab: true})
+	return s
+}
+
+// configure makes the service with the fakes that c leaves out.
+func (s *fixture) configure(t *testing.T, c order.Config) {
+	t.Helper()
+	c.Store, c.Vouchers, c.Lockers = s.store, s.vouchers, lockers{s.lock}
+	c.Now, c.Log = func() time.Time { return s.now }, slog.New(slog.DiscardHandler)
+	svc, err := order.NewService(c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.Service = svc
-	return s
 }
 
 func (s *fixture) order(t *testing.T) (order.Order, error) {

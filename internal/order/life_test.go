@@ -195,7 +195,7 @@ func TestAwaitPayment(t *testing.T) {
 				if err := life.Await(t.Context(), order.Order{ID: 1, Status: order.Unpaid}, time.Minute); err != nil {
 					t.Error(err)
 				}
-				if took := time.Since(begun); took < 10*time.Second || took > 11*time.Second {
+				if took := time.Since(begun); took < 10*time.Second || took > 11*time.Second { // within one look
 					t.Errorf("told after %v", took)
 				}
 			})

@@ -62,17 +62,17 @@ func TestPlaceRefusesBeforeTheLock(t *testing.T) {
 		{"after the sale", func(s *fixture) { s.now = begin.Add(time.Hour) }, voucher.ErrEnded},
 		{"no stock left", func(s *fixture) { s.vouchers.v.Stock = 0 }, voucher.ErrSoldOut},
 		{"no such voucher", func(s *fixture) { s.vouchers.v.ID = 8 }, voucher.ErrNotFound},
+		{"an unsafe policy of a laboratory", func(s *fixture) { s.vouchers.v.Policy.Lock = "naive" }, voucher.ErrLabOnly},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			s := newFixture(t, nil)
-			tc.set(s)
-			if _, err := s.order(t); !errors.Is(err, tc.want) {
-				t.Errorf("err = %v, want %v", err, tc.want)
-			}
-			if steps := s.steps.all(); len(steps) != 0 {
-				t.Errorf("it continued with %q", steps)
-			}
-		})
+		s := newFixture(t, nil)
+		s.configure(t, order.Config{IDs: &counter{}})
+		tc.set(s)
+		if err := s.Refusal(t.Context(), 7, 42); !errors.Is(err, tc.want) {
+			t.Errorf("%s: Refusal = %v, want %v", tc.name, err, tc.want)
+		}
+		if _, err := s.order(t); !errors.Is(err, tc.want) || len(s.steps.all()) != 0 {
+			t.Errorf("%s: err = %v, want %v; it continued with %q", tc.name, err, tc.want, s.steps.all())
+		}
 	}
 }
 
@@ -152,7 +152,7 @@ func TestPlaceUnderTheLock(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, err := s.Place(ctx, order.Request{VoucherID: 7, UserID: 42})
-		if !errors.Is(err, context.Canceled) || s.lock.taken.Load() || slices.Contains(s.steps.all(), "release on a dead context") {
+		if !errors.Is(err, context.Canceled) || s.lock.taken.Load() || slices.Contains(s.steps.all(), "release on an ended context") {
 			t.Errorf("err = %v, steps %q", err, s.steps.all())
 		}
 	})
@@ -166,40 +166,23 @@ func TestPlaceUnderTheLock(t *testing.T) {
 }
 
 func TestFaultsInTheFlow(t *testing.T) {
-	points := []lock.Point{lock.HolderCrash, lock.CriticalSection, lock.BeforeCommit, lock.AfterCommit, lock.BeforeRelease}
-	for _, at := range points {
-		committed := at == lock.AfterCommit || at == lock.BeforeRelease
-		t.Run(fmt.Sprintf("abandon at %s", at), func(t *testing.T) {
-			s := newFixture(t, func(p *voucher.Policy) {
-				p.Faults = []lock.Fault{{Point: at, Effect: lock.EffectAbandon}}
+	for _, at := range []lock.Point{lock.HolderCrash, lock.CriticalSection, lock.BeforeCommit, lock.AfterCommit, lock.BeforeRelease} {
+		for effect, want := range map[lock.Effect]error{lock.EffectAbandon: lock.ErrAbandoned, lock.EffectError: lock.ErrInjected} {
+			t.Run(fmt.Sprintf("%s at %s", effect, at), func(t *testing.T) {
+				s := newFixture(t, func(p *voucher.Policy) { p.Faults = []lock.Fault{{Point: at, Effect: effect}} })
+				if _, err := s.order(t); at != lock.BeforeRelease && !errors.Is(err, want) {
+					t.Errorf("err = %v", err)
+				}
+				// An abandoned lease is not released, and not renewed any more.
+				if steps := s.steps.all(); slices.Contains(steps, "release") != (effect == lock.EffectError) || !slices.Contains(steps, "stop") {
+					t.Errorf("steps %q", steps)
+				}
+				committed := at == lock.AfterCommit || at == lock.BeforeRelease
+				if got := len(s.store.orders) == 1; got != committed {
+					t.Errorf("order stored %v, want %v", got, committed)
+				}
 			})
-			_, err := s.order(t)
-			if at != lock.BeforeRelease && !errors.Is(err, lock.ErrAbandoned) {
-				t.Errorf("err = %v", err)
-			}
-			steps := s.steps.all()
-			if slices.Contains(steps, "release") || !slices.Contains(steps, "stop") {
-				t.Errorf("an abandoned lease was released, or is still renewed: %q", steps)
-			}
-			if got := len(s.store.orders) == 1; got != committed {
-				t.Errorf("order stored %v, want %v", got, committed)
-			}
-		})
-		t.Run(fmt.Sprintf("error at %s", at), func(t *testing.T) {
-			s := newFixture(t, func(p *voucher.Policy) {
-				p.Faults = []lock.Fault{{Point: at, Effect: lock.EffectError}}
-			})
-			_, err := s.order(t)
-			if at != lock.BeforeRelease && !errors.Is(err, lock.ErrInjected) {
-				t.Errorf("err = %v", err)
-			}
-			if s.lock.taken.Load() {
-				t.Error("the lock was not released")
-			}
-			if got := len(s.store.orders) == 1; got != committed {
-				t.Errorf("order stored %v, want %v", got, committed)
-			}
-		})
+		}
 	}
 	t.Run("panic in the critical section", func(t *testing.T) {
 		s := newFixture(t, func(p *voucher.Policy) {
@@ -294,104 +277,99 @@ func TestResumedOrderWhoseIDBelongsToAnother(t *testing.T) {
 	}
 }
 
-// The earlier attempt commits between the query for its order and the writes of the attempt that
-// resumes it.
-func TestResumedOrderCollidesWithTheEarlierAttempt(t *testing.T) {
-	for _, left := range []int64{0, 3} {
-		s := newFixture(t, nil)
-		earlier := order.Order{ID: 99, VoucherID: 7, UserID: 42, Status: order.Confirmed}
-		s.store.before = func() { s.store.orders[99], s.store.stock = earlier, left }
-		o, err := s.Place(t.Context(), order.Request{VoucherID: 7, UserID: 42, ID: 99, Resumed: true})
-		if err != nil || o != earlier || s.store.stock != left {
-			t.Errorf("%d left: Place = %+v, %v, stock %d; want the earlier attempt's order", left, o, err, s.store.stock)
-		}
-	}
-}
-
-// The earlier attempt commits after the query for its order and before the voucher is loaded, which then cannot be
-// bought any more.
-func TestResumedOrderIsRefusedFromTheCache(t *testing.T) {
-	for name, set := range map[string]func(*fixture){
-		"it bought the last piece":       func(s *fixture) { s.vouchers.v.Stock = 0 },
-		"it committed at the sale's end": func(s *fixture) { s.now = begin.Add(time.Hour) },
+// The earlier attempt commits after the query for its order: before the voucher is loaded, which then cannot be bought any
+// more, or before the writes of the attempt that resumes it.
+func TestResumedOrderMeetsTheEarlierAttempt(t *testing.T) {
+	soldOut := func(s *fixture) { s.store.stock = 0 }
+	known := func(s *fixture) { s.vouchers.v.Stock = 0 }
+	over := func(s *fixture) { s.now = begin.Add(time.Hour) }
+	for name, tc := range map[string]struct {
+		meanwhile func(*fixture) // beside the commit of the earlier attempt
+		writing   bool           // it is before the writes
+		want      error          // without an earlier attempt
+	}{
+		"it bought the last piece":                  {known, false, voucher.ErrSoldOut},
+		"it committed at the sale's end":            {over, false, voucher.ErrEnded},
+		"it bought the last piece before the write": {soldOut, true, voucher.ErrSoldOut},
+		"it committed before the write":             {func(*fixture) {}, true, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newFixture(t, nil)
 			earlier := order.Order{ID: 99, VoucherID: 7, UserID: 42, Status: order.Confirmed}
-			s.vouchers.before = func() { s.store.orders[99] = earlier; set(s) }
+			at := &s.vouchers.before
+			if tc.writing {
+				at = &s.store.before
+			}
+			*at = func() { s.store.orders[99] = earlier; tc.meanwhile(s) }
 			o, err := s.Place(t.Context(), order.Request{VoucherID: 7, UserID: 42, ID: 99, Resumed: true})
-			if err != nil || o != earlier {
-				t.Errorf("Place = %+v, %v; want the earlier attempt's order", o, err)
+			if err != nil || o != earlier || len(s.store.orders) != 1 {
+				t.Errorf("Place = %+v, %v, stored %v; want the earlier attempt's order", o, err, s.store.orders)
 			}
-			_, err = s.Place(t.Context(), order.Request{VoucherID: 7, UserID: 43, ID: 100, Resumed: true})
-			if !errors.Is(err, voucher.ErrSoldOut) && !errors.Is(err, voucher.ErrEnded) {
-				t.Errorf("without an earlier order: %v", err)
+			if _, err = s.Place(t.Context(), order.Request{VoucherID: 7, UserID: 43, ID: 100, Resumed: true}); !errors.Is(err, tc.want) {
+				t.Errorf("without an earlier order: %v, want %v", err, tc.want)
 			}
-			s.vouchers.before = func() { s.store.lookup = errors.New("disk I/O error") }
-			_, err = s.Place(t.Context(), order.Request{VoucherID: 7, UserID: 44, ID: 101, Resumed: true})
-			if !errors.Is(err, order.ErrUnavailable) {
-				t.Errorf("where nobody knows: %v, want ErrUnavailable", err)
+			if *at = func() { s.store.lookup = errors.New("disk I/O error") }; tc.want != nil {
+				if _, err = s.Place(t.Context(), order.Request{VoucherID: 7, UserID: 44, ID: 101, Resumed: true}); !errors.Is(err, order.ErrUnavailable) {
+					t.Errorf("where nobody knows: %v, want ErrUnavailable", err)
+				}
 			}
 		})
-	}
-}
-
-func TestOrderIsVisibleToItsUserOnly(t *testing.T) {
-	s := newFixture(t, nil)
-	o, err := s.order(t)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := s.Order(t.Context(), 42, o.ID); err != nil || got != o {
-		t.Errorf("Order = %+v, %v", got, err)
-	}
-	if _, err := s.Order(t.Context(), 43, o.ID); !errors.Is(err, order.ErrNotFound) {
-		t.Errorf("another user got %v", err)
 	}
 }
 
 func TestAuditArithmetic(t *testing.T) {
+	half := order.Audit{InitialStock: 100, Stock: 40, Orders: 60, DistinctUsers: 60}
 	for _, tc := range []struct {
-		name                             string
-		a                                order.Audit
-		oversold, duplicate, unaccounted int64
-		balanced                         bool
+		name                                    string
+		a                                       order.Audit
+		gate                                    *order.GateAudit
+		oversold, duplicate, unaccounted, drift int64
+		balanced                                bool
 	}{
-		{"untouched", order.Audit{InitialStock: 100, Stock: 100}, 0, 0, 0, true},
-		{"sold out", order.Audit{InitialStock: 100, Orders: 100, DistinctUsers: 100}, 0, 0, 0, true},
-		{"lost updates", order.Audit{InitialStock: 100, Stock: 40, Orders: 100, DistinctUsers: 100}, 0, 0, -40, false},
-		{"oversold", order.Audit{InitialStock: 100, Orders: 137, DistinctUsers: 137}, 37, 0, -37, false},
-		{"four orders of one user", order.Audit{InitialStock: 100, Stock: 96, Orders: 4, DistinctUsers: 1}, 0, 3, 0, false},
-		{"stock gone without orders", order.Audit{InitialStock: 100, Stock: 90, Orders: 4, DistinctUsers: 4}, 0, 0, 6, false},
-		{"pending", order.Audit{InitialStock: 100, Stock: 90, Orders: 4, DistinctUsers: 4, Pending: 6}, 0, 0, 0, true},
+		{"untouched", order.Audit{InitialStock: 100, Stock: 100}, nil, 0, 0, 0, 0, true},
+		{"sold out", order.Audit{InitialStock: 100, Orders: 100, DistinctUsers: 100}, nil, 0, 0, 0, 0, true},
+		{"lost updates", order.Audit{InitialStock: 100, Stock: 40, Orders: 100, DistinctUsers: 100}, nil, 0, 0, -40, 0, false},
+		{"oversold", order.Audit{InitialStock: 100, Orders: 137, DistinctUsers: 137}, nil, 37, 0, -37, 0, false},
+		{"four orders of one user", order.Audit{InitialStock: 100, Stock: 96, Orders: 4, DistinctUsers: 1}, nil, 0, 3, 0, 0, false},
+		{"stock gone without orders", order.Audit{InitialStock: 100, Stock: 90, Orders: 4, DistinctUsers: 4}, nil, 0, 0, 6, 0, false},
+		{"pending", order.Audit{InitialStock: 100, Stock: 90, Orders: 4, DistinctUsers: 4, Pending: 6}, nil, 0, 0, 0, 0, true},
+		{"untouched, admission", order.Audit{InitialStock: 100, Stock: 100}, &order.GateAudit{Stock: 100}, 0, 0, 0, 0, true},
+		{"in flight", half, &order.GateAudit{Stock: 15, Pending: 25}, 0, 0, 0, 0, true},
+		{"too much stock at the gate", half, &order.GateAudit{Stock: 20, Pending: 25}, 0, 0, -5, 0, false},
+		{"orders lost at the gate", half, &order.GateAudit{Stock: 15, Pending: 20}, 0, 0, 5, 0, false},
+		{"too much stock in the database", order.Audit{InitialStock: 100, Stock: 50, Orders: 60, DistinctUsers: 60}, &order.GateAudit{Stock: 40}, 0, 0, 0, -10, false},
 	} {
-		if o, d, u, b := tc.a.Oversold(), tc.a.DuplicateOrders(), tc.a.Unaccounted(), tc.a.Balanced(); o != tc.oversold || d != tc.duplicate || u != tc.unaccounted || b != tc.balanced {
-			t.Errorf("%s: oversold %d, duplicates %d, unaccounted %d, balanced %v", tc.name, o, d, u, b)
+		tc.a.Gate = tc.gate
+		drift := int64(0)
+		if tc.gate != nil {
+			drift = tc.a.Drift()
+		}
+		got := [...]int64{tc.a.Oversold(), tc.a.DuplicateOrders(), tc.a.Unaccounted(), drift}
+		if want := [...]int64{tc.oversold, tc.duplicate, tc.unaccounted, tc.drift}; got != want || tc.a.Balanced() != tc.balanced {
+			t.Errorf("%s: oversold, duplicates, unaccounted and drift are %v, balanced %v; want %v", tc.name, got, tc.a.Balanced(), want)
 		}
 	}
 }
 
-// A seeded fault hits the same buyers in every process and on every run.
+// A seeded fault hits the users that the policy says, on every run.
 func TestSeededFaultHitsTheSameBuyers(t *testing.T) {
-	hit := func() []int64 {
-		var users []int64
-		s := newFixture(t, func(p *voucher.Policy) {
-			p.Faults = []lock.Fault{{Point: lock.CriticalSection, Effect: lock.EffectError, Probability: 0.3}}
-			p.FaultSeed = 11
-		})
-		s.store.stock = 100
-		for user := range int64(50) {
-			switch _, err := s.Place(t.Context(), order.Request{VoucherID: 7, UserID: user + 1}); {
-			case errors.Is(err, lock.ErrInjected):
-				users = append(users, user)
-			case err != nil:
-				t.Fatal(err)
-			}
+	s := newFixture(t, func(p *voucher.Policy) {
+		p.Faults = []lock.Fault{{Point: lock.CriticalSection, Effect: lock.EffectError, Probability: 0.3}}
+		p.FaultSeed = 11
+	})
+	s.store.stock = 100
+	hits := 0
+	for user := range int64(50) {
+		_, err := s.Place(t.Context(), order.Request{VoucherID: 7, UserID: user + 1})
+		want := len(s.vouchers.v.Policy.FaultsFor(user+1)) > 0
+		if hit := errors.Is(err, lock.ErrInjected); hit != want || !hit && err != nil {
+			t.Errorf("user %d: %v, want a hit: %v", user+1, err, want)
 		}
-		return users
+		if want {
+			hits++
+		}
 	}
-	first := hit()
-	if again := hit(); !slices.Equal(first, again) || len(first) == 0 || len(first) == 50 {
-		t.Errorf("hit %v, then %v", first, again)
+	if hits == 0 || hits == 50 {
+		t.Errorf("%d of 50 are hit", hits)
 	}
 }
