@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"seckill/internal/service"
 )
@@ -88,32 +87,6 @@ func (r *InProcess) Buy(t *testing.T) (status int, body string) {
 	return Call(t, http.MethodPost, found[3], http.Header{found[1]: {found[2]}}, "")
 }
 
-func Call(t *testing.T, method, url string, header http.Header, body string) (status int, answer string) {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header = header.Clone()
-	if req.Header == nil {
-		req.Header = http.Header{}
-	}
-	if body != "" {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	transport := &http.Transport{DisableKeepAlives: true, ExpectContinueTimeout: time.Minute}
-	resp, err := (&http.Client{Transport: transport, Timeout: time.Minute}).Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	got, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, string(got)
-}
-
 // Noticed removes from a log what a slow machine adds to it.
 func Noticed(logs string) string {
 	var lines strings.Builder
@@ -126,4 +99,14 @@ func Noticed(logs string) string {
 		}
 	}
 	return lines.String()
+}
+
+// URLOfBanner is the address that the service has printed.
+func (r *InProcess) URLOfBanner(t *testing.T) string {
+	t.Helper()
+	found := regexp.MustCompile(`http://[^, \n]+`).FindString(r.Banner)
+	if found == "" {
+		t.Fatalf("the banner is %q", r.Banner)
+	}
+	return found
 }

@@ -1,14 +1,27 @@
 package harness
 
 import (
-	"fmt"
-	"net/http"
-	"strings"
+	"database/sql"
+	"slices"
+	"strconv"
 	"testing"
-	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/testkit"
 )
+
+// Stores are the database and the Redis that several API processes share.
+type Stores struct {
+	DB    testkit.Database
+	Redis []string // host:port of each
+	Env   []string
+}
+
+func (s Stores) With(env ...string) Stores {
+	s.Env = append(append([]string(nil), s.Env...), env...)
+	return s
+}
 
 // NewStores returns a new database on the test binary's MariaDB and a Redis for this test alone: the service
 // uses a whole Redis, and tests run in parallel.
@@ -17,25 +30,64 @@ func NewStores(t *testing.T) Stores {
 	return Stores{DB: testkit.MariaDB(t), Redis: []string{testkit.NewRedis(t).Addr()}}
 }
 
-func WaitReady(t *testing.T, processes ...Process) {
+// RedisAt returns a client for the Redis at an address.
+func RedisAt(t *testing.T, addr string) *redis.Client {
 	t.Helper()
-	for _, p := range processes {
-		p.WaitHTTP(t, p.URL+"/readyz?strict=1")
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+var appendOnly = []string{"--appendonly", "yes", "--appendfsync"}
+
+func Fsync(when string) []string { return append(slices.Clone(appendOnly), when) }
+
+// HoldRow locks the voucher's row, so that no order is persisted until release is called.
+func (s *Sale) HoldRow(where testkit.Database) (release func()) {
+	s.T.Helper()
+	db, err := sql.Open("mysql", where.DSN)
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	s.T.Cleanup(func() { _ = db.Close() })
+	tx, err := db.BeginTx(s.T.Context(), nil)
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	if _, err := tx.ExecContext(s.T.Context(), "SELECT id FROM vouchers WHERE id = ? FOR UPDATE", s.Voucher); err != nil {
+		s.T.Fatal(err)
+	}
+	return func() {
+		if err := tx.Rollback(); err != nil {
+			s.T.Error(err)
+		}
 	}
 }
 
-// WaitInFlight waits until a process has that many running requests, besides the one that asks.
-func WaitInFlight(t *testing.T, p Process, n int) {
+// Statuses returns the status of each order of a voucher in the database, by id.
+func Statuses(t *testing.T, where testkit.Database, voucher string) map[string]string {
 	t.Helper()
-	want := fmt.Sprintf("seckill_http_requests_in_flight %d\n", n)
-	deadline := time.Now().Add(Patience)
-	for {
-		_, body := Call(t, http.MethodGet, p.URL+"/metrics", nil, "")
-		if strings.Contains(body, want) {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("never %q in\n%s", want, body)
-		}
+	db, err := sql.Open("mysql", where.DSN)
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer db.Close()
+	rows, err := db.QueryContext(t.Context(), "SELECT id, status FROM orders WHERE voucher_id = ?", voucher)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	all := map[string]string{}
+	for rows.Next() {
+		var id int64
+		var status string
+		if err := rows.Scan(&id, &status); err != nil {
+			t.Fatal(err)
+		}
+		all[strconv.FormatInt(id, 10)] = status
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all
 }

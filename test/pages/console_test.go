@@ -16,7 +16,7 @@ import (
 // became of it; the same with the safe policy.
 func consoleShowsOversold(b context.Context, t *testing.T) {
 	s := harness.StartInProcess(t, nil, nil)
-	url := s.UrlOfBanner(t)
+	url := s.URLOfBanner(t)
 	v := visit(b, t, url+"/console", "en")
 	v.until("the first voucher is watched", `document.getElementById('verdict').textContent.startsWith('It adds up')`)
 	v.until("it is safe, and the form says so", `document.getElementById('warnings').textContent.startsWith('Safe')`)
@@ -98,7 +98,7 @@ func consoleFits(t *testing.T, v *visitor) {
 // the service refuses what is not safe.
 func consoleAsksForTheToken(b context.Context, t *testing.T) {
 	s := harness.StartInProcess(t, []string{"-lab=false"}, []string{"SECKILL_JWT_SECRET=" + harness.Secret, "SECKILL_ADMIN_TOKEN=" + harness.AdminToken})
-	url := s.UrlOfBanner(t)
+	url := s.URLOfBanner(t)
 	v := visit(b, t, url+"/console", "en")
 	use := func(token string) {
 		t.Helper()

@@ -14,7 +14,7 @@ import (
 // A sale that is opened while the page waits can be bought from in its first second, by the server's clock.
 func pageCountsDown(b context.Context, t *testing.T) {
 	s := harness.StartInProcess(t, nil, nil)
-	url := s.UrlOfBanner(t)
+	url := s.URLOfBanner(t)
 	sell(t, url, "Tomorrow", 5, time.Now().Add(25*time.Hour), future, `{}`)
 	v := visit(b, t, url+"/", "zh-CN")
 	v.untilThere("Tomorrow")
@@ -41,7 +41,7 @@ func pageCountsDown(b context.Context, t *testing.T) {
 // allows it, before the server does, gets the order when the sale opens, also if the first refusal arrives long after that.
 func pageTapsEarly(b context.Context, t *testing.T) {
 	s := harness.StartInProcess(t, nil, nil)
-	url := s.UrlOfBanner(t)
+	url := s.URLOfBanner(t)
 	v := visit(b, t, url+"/", "en")
 	v.until("the page is up", `document.querySelectorAll('.card').length > 0`)
 	// The page is told that each sale that comes begins 1.9 s earlier than it does, and taps at once.
@@ -88,7 +88,7 @@ func pageTapsEarly(b context.Context, t *testing.T) {
 // A buyer who is refused for the moment waits as long as the service says, and then gets the order.
 func pageTriesAgain(b context.Context, t *testing.T) {
 	s := harness.StartInProcess(t, []string{"-user-rate", "1"}, nil)
-	url := s.UrlOfBanner(t)
+	url := s.URLOfBanner(t)
 	const vouchers = 4
 	for i := range vouchers {
 		sell(t, url, fmt.Sprint("Voucher ", i), 5, past, future, `{}`)

@@ -17,7 +17,7 @@ import (
 // A voucher that is to be paid is paid at the provider's page, and given back with a button.
 func pageTakesToThePayment(b context.Context, t *testing.T) {
 	s := harness.StartInProcess(t, nil, nil)
-	url := s.UrlOfBanner(t)
+	url := s.URLOfBanner(t)
 	const title = "To be paid"
 	status, body := harness.Call(t, http.MethodPost, url+"/api/v1/vouchers", nil, fmt.Sprintf(
 		`{"title":%q,"stock":5,"price_cents":1250,"value_cents":2000,"pay_within_s":600,"begin_at":%q,"end_at":%q}`,

@@ -169,7 +169,7 @@ var past, future = time.Now().Add(-time.Hour), time.Now().Add(30 * 24 * time.Hou
 // One who uses the keyboard alone opens the page and buys with one key; what became of the order is said.
 func pageSells(b context.Context, t *testing.T) {
 	s := harness.StartInProcess(t, nil, nil)
-	url := s.UrlOfBanner(t)
+	url := s.URLOfBanner(t)
 	const first = "Under a lock"
 	orders := sell(t, url, first, 100, past, future, `{}`)
 	sell(t, url, "By admission", 500, past, future, `{"flow":"admission"}`)
@@ -237,7 +237,7 @@ func pageSells(b context.Context, t *testing.T) {
 // Outside lab mode the page asks for a token, and says when it is not accepted.
 func pageWithTokens(b context.Context, t *testing.T) {
 	s := harness.StartInProcess(t, []string{"-lab=false"}, []string{"SECKILL_JWT_SECRET=" + harness.Secret, "SECKILL_ADMIN_TOKEN=" + harness.AdminToken})
-	url := s.UrlOfBanner(t)
+	url := s.URLOfBanner(t)
 	tokens, err := auth.NewTokens([]byte(harness.Secret), time.Now)
 	if err != nil {
 		t.Fatal(err)
@@ -279,7 +279,7 @@ func pageWithTokens(b context.Context, t *testing.T) {
 // in PAGE_SHOTS gets the pictures.
 func pageFits(b context.Context, t *testing.T) {
 	s := harness.StartInProcess(t, nil, nil)
-	url := s.UrlOfBanner(t)
+	url := s.URLOfBanner(t)
 	sell(t, url, "Concert, stalls", 500, past, future, `{"flow":"admission"}`)
 	sell(t, url, "Breakfast for two with a view over the harbour, on a Sunday", 20, time.Now().Add(40*time.Minute), future, `{}`)
 	sell(t, url, "One coffee", 1, past, future, `{"lock":"naive","stock":"unguarded","scope":"voucher"}`)
@@ -328,7 +328,7 @@ func pageFits(b context.Context, t *testing.T) {
 // resolve to this machine.
 func pageElsewhere(b context.Context, t *testing.T) {
 	s := harness.StartInProcess(t, nil, nil)
-	url := s.UrlOfBanner(t)
+	url := s.URLOfBanner(t)
 	evil := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		_, _ = fmt.Fprint(w, `<!doctype html><html lang="en"><title>evil</title><body></body></html>`)

@@ -24,7 +24,7 @@ import (
 
 // stores are a test's own connections to the stores of a service.
 type stores struct {
-	redis *redis.Client
+	redis redis.UniversalClient
 	db    *database.DB
 }
 
@@ -39,7 +39,9 @@ func storesOf(t *testing.T, s harness.Stores) *stores {
 	if _, err := db.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return &stores{harness.RedisAt(t, s.Redis[0]), db}
+	client := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: s.Redis})
+	t.Cleanup(func() { _ = client.Close() })
+	return &stores{client, db}
 }
 
 func TestReconcile(t *testing.T) {

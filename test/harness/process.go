@@ -1,0 +1,83 @@
+package harness
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"seckill/internal/testkit"
+)
+
+// Process is a service in a process of its own.
+type Process struct {
+	*testkit.Process
+	URL string
+}
+
+// Start starts the service in lab mode, unless env says otherwise.
+func Start(t *testing.T, s Stores) Process {
+	t.Helper()
+	return StartProgram(t, SelfPath(t), s)
+}
+
+// StartProgram is [Start] with another build of the service.
+func StartProgram(t *testing.T, path string, s Stores) Process {
+	t.Helper()
+	return Served(t, Launch(t, path, s))
+}
+
+// Served waits until a process that was launched serves.
+func Served(t *testing.T, p *testkit.Process) Process {
+	t.Helper()
+	return Process{p, p.WaitLine(t, `serving on (http://[^\s,]+)`)[1]}
+}
+
+func Launch(t *testing.T, path string, s Stores) *testkit.Process {
+	t.Helper()
+	redis := ""
+	for i, addr := range s.Redis {
+		redis += map[bool]string{true: ",", false: ""}[i > 0] + addr
+	}
+	return testkit.Start(t, testkit.Command{Path: path, Env: append([]string{
+		AsService, "SECKILL_ADDR=127.0.0.1:0", "SECKILL_LAB=1",
+		"SECKILL_MYSQL_DSN=" + s.DB.DSN, "SECKILL_REDIS_ADDRS=" + redis,
+		"SECKILL_JWT_SECRET=" + Secret, "SECKILL_ADMIN_TOKEN=" + AdminToken,
+		"SECKILL_SHUTDOWN_DELAY=0s", // no balancer to wait for
+	}, s.Env...)})
+}
+
+// SelfPath is the path of the test's binary, which is the service, too.
+func SelfPath(t *testing.T) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return self
+}
+
+func WaitReady(t *testing.T, processes ...Process) {
+	t.Helper()
+	for _, p := range processes {
+		p.WaitHTTP(t, p.URL+"/readyz?strict=1")
+	}
+}
+
+// WaitInFlight waits until a process has that many running requests, besides the one that asks.
+func WaitInFlight(t *testing.T, p Process, n int) {
+	t.Helper()
+	want := fmt.Sprintf("seckill_http_requests_in_flight %d\n", n)
+	deadline := time.Now().Add(Patience)
+	for {
+		_, body := Call(t, http.MethodGet, p.URL+"/metrics", nil, "")
+		if strings.Contains(body, want) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("never %q in\n%s", want, body)
+		}
+	}
+}
