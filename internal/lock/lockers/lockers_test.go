@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	_ "github.com/go-sql-driver/mysql"
@@ -16,6 +17,7 @@ import (
 	"seckill/internal/lock"
 	"seckill/internal/lock/lockers"
 	"seckill/internal/lock/redis/red"
+	"seckill/internal/simulate"
 	"seckill/internal/testkit"
 )
 
@@ -23,7 +25,6 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 func open(t *testing.T, servers lockers.Servers, config lockers.Config) *lockers.Set {
 	t.Helper()
-	config.Prefix = testkit.KeyPrefix(t)
 	set, err := lockers.Open(servers, config)
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +39,8 @@ func open(t *testing.T, servers lockers.Servers, config lockers.Config) *lockers
 
 // The servers decide which mechanisms there are; none of them has to answer yet.
 func TestWhatServersGive(t *testing.T) {
-	client := testkit.Redis(t).Client(t)
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	t.Cleanup(func() { _ = client.Close() })
 	db, err := sql.Open("mysql", "nobody@tcp(127.0.0.1:1)/nothing")
 	if err != nil {
 		t.Fatal(err)
@@ -73,30 +75,25 @@ func TestWhatServersGive(t *testing.T) {
 }
 
 func TestWatchdogIsTheLease(t *testing.T) {
-	set := open(t, lockers.Servers{Redis: testkit.Redis(t).Client(t)}, lockers.Config{Watchdog: 5 * time.Second})
-	for _, name := range []string{"reentrant", "fair", "rw", "fenced"} {
-		l, err := set.Locker(name)
-		if err != nil {
-			t.Fatal(err)
+	inBubble(t, func(t *testing.T, p twoProcesses) {
+		if !p.renews {
+			return
 		}
-		held, err := l.Acquire(t.Context(), "seat", lock.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		state, err := l.(lock.Inspector).Inspect(t.Context(), "seat")
-		if err != nil || state.TTL <= 0 || state.TTL > 5*time.Second || held.Remaining() > 5*time.Second {
-			t.Errorf("%s: %+v, %v; %v left", name, state, err, held.Remaining())
+		held := mustAcquire(t, p.first, "seat", lock.Options{})
+		state, err := p.first.(lock.Inspector).Inspect(t.Context(), "seat")
+		if err != nil || state.TTL != watchdog || held.Remaining() > watchdog {
+			t.Errorf("%+v, %v; %v left", state, err, held.Remaining())
 		}
 		if err := held.Release(t.Context()); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Error(err)
 		}
-	}
+	})
 }
 
 func TestEveryMechanismIsWrapped(t *testing.T) {
 	var mu sync.Mutex
 	var wrapped []string
-	set := open(t, lockers.Servers{Redis: testkit.Redis(t).Client(t)}, lockers.Config{
+	set := open(t, lockers.Servers{Redis: simulate.NewRedis(t).Client(t)}, lockers.Config{
 		Wrap: func(name string, l lock.Locker) lock.Locker {
 			mu.Lock()
 			defer mu.Unlock()
@@ -114,7 +111,7 @@ func TestEveryMechanismIsWrapped(t *testing.T) {
 }
 
 func TestReadersHoldTogether(t *testing.T) {
-	set := open(t, lockers.Servers{Redis: testkit.Redis(t).Client(t)}, lockers.Config{})
+	set := open(t, lockers.Servers{Redis: simulate.NewRedis(t).Client(t)}, lockers.Config{})
 	reader, err := set.Reader("rw")
 	if err != nil {
 		t.Fatal(err)
@@ -136,86 +133,56 @@ func TestReadersHoldTogether(t *testing.T) {
 
 // What the catalogue says of how a key finds its next holder is what the mechanisms do, in one process and between two.
 func TestPassing(t *testing.T) {
-	servers := lockers.Servers{Redis: testkit.Redis(t).Client(t), ZooKeeper: []string{testkit.ZooKeeper(t).Addr()}}
-	for range 3 {
-		servers.Nodes = append(servers.Nodes, testkit.NewRedis(t).Client(t))
-	}
-	config := lockers.Config{Prefix: testkit.KeyPrefix(t), NodeTimeout: 5 * time.Second}
-	one, other := openPassing(t, servers, config), openPassing(t, servers, config)
 	for _, m := range lock.Catalogue() {
-		if m.Name == "none" || strings.HasPrefix(m.Name, "mysql") {
-			continue // no waiters; PassingUntold, and polling
+		if m.Name == "none" || strings.HasPrefix(m.Name, "mysql") || strings.HasPrefix(m.Name, "zk") {
+			continue // no waiters; PassingUntold, and polling; TestPassingInZooKeeper
 		}
 		if m.Name == "uuid-wrong-key" {
 			continue // it reads another key than it wrote, so its release fails
 		}
 		inProcess, byStore := lock.PassedInProcess, lock.PassedByStore
-		switch {
-		case m.Passing != lock.PassingTold:
+		if m.Passing != lock.PassingTold {
 			inProcess, byStore = lock.FoundFree, lock.FoundFree
-		case m.Name == "zk-queue": // the server keeps the queue, of all processes
-			inProcess = lock.PassedByStore
 		}
 		t.Run(m.Name, func(t *testing.T) {
-			passing(t, one, one, m.Name, inProcess)
-			if m.Name != "local" {
-				passing(t, one, other, m.Name, byStore)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				servers := lockers.Servers{Redis: simulate.NewRedis(t).Client(t)}
+				for i := range red.MinNodes {
+					options := simulate.NewRedis(t).Options()
+					options.Addr = fmt.Sprintf("127.0.0.1:%d", i+1) // two votes of one server would be one
+					node := redis.NewClient(options)
+					defer node.Close()
+					servers.Nodes = append(servers.Nodes, node)
+				}
+				one, other := open(t, servers, lockers.Config{}), open(t, servers, lockers.Config{})
+				waiting := func(lock.Locker) { time.Sleep(time.Second / 2) } // it asks every second
+				mustPass(t, locker(t, one, m.Name), locker(t, one, m.Name), waiting, inProcess)
+				if m.Name != "local" {
+					mustPass(t, locker(t, one, m.Name), locker(t, other, m.Name), waiting, byStore)
+				}
+			})
 		})
 	}
 }
 
-func openPassing(t *testing.T, servers lockers.Servers, config lockers.Config) *lockers.Set {
+func locker(t *testing.T, set *lockers.Set, name string) lock.Locker {
 	t.Helper()
-	set, err := lockers.Open(servers, config)
+	l, err := set.Locker(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = set.Close() })
-	return set
+	return l
 }
 
-// passing tries until a key comes to a waiter in the wanted way. Every round gives the waiter twice the time to begin to
-// wait: a release that does not find it yet may leave the key free, or to the store. What is FoundFree has to be so in
-// all rounds.
-func passing(t *testing.T, holders, waiters *lockers.Set, name string, want lock.Handover) {
+// mustPass checks how a key comes to a waiter after its release. waiting returns once the waiter waits.
+func mustPass(t *testing.T, holder, waiter lock.Locker, waiting func(lock.Locker), want lock.Handover) {
 	t.Helper()
-	var got lock.Handover
-	for hold := 5 * time.Millisecond; hold < 5*time.Second; hold *= 2 {
-		got = nextHolder(t, holders, waiters, name, hold)
-		if want == lock.FoundFree {
-			if got != want || hold > 50*time.Millisecond {
-				break
-			}
-		} else if got == want {
-			break
-		}
-	}
-	if got != want {
-		t.Errorf("the next holder: %v, want %v", got, want)
-	}
-}
-
-// nextHolder returns how a key came to a waiter after its holder had it for a while.
-func nextHolder(t *testing.T, holders, waiters *lockers.Set, name string, hold time.Duration) lock.Handover {
-	t.Helper()
-	holder, err := holders.Locker(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	waiter, err := waiters.Locker(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	held, err := holder.Acquire(t.Context(), "passed", lock.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	held := mustAcquire(t, holder, "passed", lock.Options{})
 	if got := lock.HandoverOf(held); got != lock.FoundFree {
 		t.Errorf("the first holder: %v", got)
 	}
 	next := lock.Async(t.Context(), waiter, "passed", lock.Options{Wait: time.Minute})
-	time.Sleep(hold)
+	waiting(waiter)
 	if err := held.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -223,16 +190,17 @@ func nextHolder(t *testing.T, holders, waiters *lockers.Set, name string, hold t
 	if r.Err != nil {
 		t.Fatal(r.Err)
 	}
-	got := lock.HandoverOf(r.Lease)
+	if got := lock.HandoverOf(r.Lease); got != want {
+		t.Errorf("the next holder: %v, want %v", got, want)
+	}
 	if err := r.Lease.Release(t.Context()); err != nil {
 		t.Error(err)
 	}
-	return got
 }
 
 // Every mechanism that cannot work is reported, and no goroutine is left.
 func TestWrongConfiguration(t *testing.T) {
-	client := testkit.Redis(t).Client(t)
+	client := simulate.NewRedis(t).Client(t)
 	for _, c := range []lockers.Config{{Watchdog: -time.Second}, {ZooKeeperSession: time.Millisecond}} {
 		set, err := lockers.Open(lockers.Servers{Redis: client, ZooKeeper: []string{"127.0.0.1:1"}}, c)
 		if !errors.Is(err, lock.ErrInvalid) || set != nil {

@@ -45,5 +45,5 @@
 // beside locks without an order. What a dead waiter and a promoted replica cause:
 //
 //	go test -run TestConformance/evicts-dead-waiters -v ./internal/lock/redis/fair
-//	go test -run TestFaults/replica -v ./internal/lock/failures
+//	go test -run TestServerForgets/fair -v ./internal/lock/lockers
 package fair

@@ -44,9 +44,10 @@
 //
 // # How to see it hold
 //
-// internal/lock/failures stops a holder with SIGSTOP for longer than its lease. Under
-// reentrant the late write succeeds; under fenced it is refused. It also moves the server's
-// clock, deletes the counter, and does both at once:
+// The laboratory stops a holder with SIGSTOP for longer than its lease. Under reentrant the
+// late write succeeds; under fenced it is refused. A test moves the server's clock, deletes
+// the counter, and does both at once:
 //
-//	go test -run 'TestFaults/(holder-stopped|clock-moved)' -v ./internal/lock/failures
+//	go run ./cmd/lab run paused-holder paused-holder-fenced
+//	go test -run TestTokensAndTheServersClock/fenced -v ./internal/lock/lockers
 package fenced

@@ -38,7 +38,7 @@
 //
 // # What is not guaranteed
 //
-// A single holder. Each of these cases is a test of this package or of internal/lock/failures:
+// A single holder. Each of these cases is a test of this package or an experiment of the laboratory:
 //
 //   - A node that voted restarts empty, without persistence. It votes again, and there are two
 //     holders. The remedy is a delayed restart: a node that may have forgotten stays away for

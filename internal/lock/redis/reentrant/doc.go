@@ -64,6 +64,6 @@
 // "pause_ms":400,"probability":0.05}]}, where naive and lua oversell, the work ends with its
 // lease and nothing is written late. Without lock_ttl_ms the lease is renewed and the sale
 // is right. A pause of the whole process breaks it: SIGSTOP for longer than the lease,
-// between the check and the write. internal/lock/failures does that, with this lock and with
-// fenced.
+// between the check and the write. The laboratory's paused-holder does that, with this lock
+// and with fenced.
 package reentrant

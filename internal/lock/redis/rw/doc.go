@@ -47,5 +47,5 @@
 //
 // A primary dies before its replica received the lock, and there are two writers:
 //
-//	go test -run TestFaults/replica-promoted-unreplicated -v ./internal/lock/failures
+//	go test -run TestServerForgets/rw -v ./internal/lock/lockers
 package rw

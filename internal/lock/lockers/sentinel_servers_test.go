@@ -1,0 +1,76 @@
+package lockers_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/lock"
+	"seckill/internal/lock/lockers"
+	"seckill/internal/testkit"
+)
+
+// The primary dies, and sentinels promote its replica. A lock that was replicated stays held, and its holder goes on with
+// it on the new primary. A waiter gets it at the release. Other locks can be acquired again.
+func TestReplicatedLocksSurviveAFailover(t *testing.T) {
+	sentinel := testkit.RedisSentinel(t)
+	dial := func() *redis.Client {
+		client := redis.NewFailoverClient(&redis.FailoverOptions{
+			MasterName: sentinel.MasterName, SentinelAddrs: sentinel.Addrs, ContextTimeoutEnabled: true,
+		})
+		t.Cleanup(func() { _ = client.Close() })
+		return client
+	}
+	config := lockers.Config{Watchdog: 30 * time.Minute}
+	first, second := open(t, lockers.Servers{Redis: dial()}, config), open(t, lockers.Servers{Redis: dial()}, config)
+	held, waiting := map[string]lock.Lease{}, map[string]<-chan error{}
+	for _, m := range onOneRedis() {
+		held[m.name] = mustAcquire(t, locker(t, first, m.name), "seat", m.lease())
+		if m.renews {
+			waiting[m.name] = acquirePatiently(t.Context(), locker(t, second, m.name), "seat")
+		}
+	}
+	awaitReplica(t, dial())
+	sentinel.KillPrimary()
+
+	for _, m := range onOneRedis() {
+		l := locker(t, second, m.name)
+		if err := <-acquirePatiently(t.Context(), l, "another seat"); err != nil {
+			t.Errorf("%s: another key: %v", m.name, err)
+		}
+		if m.renews {
+			if err := errors.Join(held[m.name].Extend(t.Context(), 0), context.Cause(held[m.name].Context())); err != nil {
+				t.Errorf("%s: the holder of a replicated lock: %v", m.name, err)
+			}
+		} else if _, err := l.Acquire(t.Context(), "seat", lock.Options{}); !errors.Is(err, lock.ErrNotAcquired) {
+			t.Errorf("%s: a replicated lock is not taken: %v", m.name, err)
+		}
+		if err := held[m.name].Release(t.Context()); err != nil {
+			t.Errorf("%s: release on the new primary: %v", m.name, err)
+		}
+		next := waiting[m.name]
+		if next == nil {
+			next = acquirePatiently(t.Context(), l, "seat")
+		}
+		if err := <-next; err != nil {
+			t.Errorf("%s: after the release: %v", m.name, err)
+		}
+	}
+}
+
+// awaitReplica waits until the replica has everything that was written so far: it has, when it has a later write of this
+// connection.
+func awaitReplica(t *testing.T, client *redis.Client) {
+	t.Helper()
+	conn := client.Conn()
+	defer conn.Close()
+	if err := conn.Set(t.Context(), "mark", 1, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := conn.Wait(t.Context(), 1, 0).Result(); err != nil || n != 1 {
+		t.Fatalf("WAIT: %d replicas, %v", n, err)
+	}
+}
