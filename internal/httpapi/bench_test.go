@@ -96,12 +96,12 @@ func BenchmarkSoldOutJWT(b *testing.B) {
 }
 
 func BenchmarkSoldOutLogged(b *testing.B) {
-	_, h := soldOut(b, slog.LevelDebug, httpapi.NewLogWriter(io.Discard), voucher.ErrSoldOut)
+	_, h := soldOut(b, slog.LevelDebug, io.Discard, voucher.ErrSoldOut)
 	benchOrders(b, h, http.StatusConflict, "X-User-ID", "42")
 }
 
 func BenchmarkPlaced(b *testing.B) {
-	_, h := soldOut(b, slog.LevelInfo, httpapi.NewLogWriter(io.Discard), nil)
+	_, h := soldOut(b, slog.LevelInfo, io.Discard, nil)
 	benchOrders(b, h, http.StatusCreated, "X-User-ID", "42")
 }
 

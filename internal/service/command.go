@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"slices"
 	"syscall"
+	"time"
 
 	"seckill/internal/buildinfo"
 	"seckill/internal/gctune"
@@ -18,7 +19,8 @@ import (
 // returns the exit code: 2 for an invalid setting, 1 for a failure, 0 for a clean stop.
 func Command(args, environ []string) int {
 	gctune.Apply()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	signal.Ignore(syscall.SIGPIPE) // a log whose reader has gone ends nothing
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	// After the first signal, a second one has its usual effect: Ctrl-C twice ends a stop that hangs.
 	context.AfterFunc(ctx, stop)
 
@@ -42,16 +44,17 @@ func Command(args, environ []string) int {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
 	case err != nil:
-		fmt.Fprintln(os.Stderr, "api: "+err.Error())
+		complain(err)
 		return 2
 	}
+	defer context.AfterFunc(ctx, func() { exitAfter(cfg.stopLimit()) })()
 	err = do(ctx, cfg, os.Stdout, os.Stderr)
 	switch {
 	case errors.Is(err, errUsage):
-		fmt.Fprintln(os.Stderr, "api: "+err.Error())
+		complain(err)
 		return 2
 	case err != nil && !stopped(ctx, err):
-		fmt.Fprintln(os.Stderr, "api: "+err.Error())
+		complain(err)
 		return 1
 	}
 	return 0
@@ -65,4 +68,12 @@ func asksVersion(args []string) bool {
 // stopped reports whether an error only means that the start was interrupted.
 func stopped(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && errors.Is(err, context.Canceled)
+}
+
+// exitAfter ends the program when a stop takes longer than its steps may take together: something hangs that has no limit
+// of its own.
+func exitAfter(limit time.Duration) {
+	time.Sleep(limit)
+	complain(fmt.Errorf("the stop did not end within %v", limit))
+	os.Exit(1)
 }

@@ -13,7 +13,13 @@ const (
 	defaultShutdownDelay   = 5 * time.Second
 	defaultShutdownTimeout = 10 * time.Second
 	maxShutdown            = 10 * time.Minute
+	// closing is how long a stop may take beyond the delay and the timeout: to persist what was accepted, and to close
+	// the stores and the log.
+	closing = 30 * time.Second
 )
+
+// stopLimit is when a stop has failed.
+func (c Config) stopLimit() time.Duration { return c.ShutdownDelay + c.ShutdownTimeout + closing }
 
 func stopSettings() []setting {
 	return []setting{

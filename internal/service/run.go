@@ -11,8 +11,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/redis/go-redis/v9"
-	"golang.org/x/sync/errgroup"
 
 	"seckill/internal/auth"
 	"seckill/internal/buildinfo"
@@ -20,6 +18,7 @@ import (
 	"seckill/internal/idempotency"
 	"seckill/internal/lock"
 	"seckill/internal/lock/mysql/row"
+	"seckill/internal/logbuffer"
 	"seckill/internal/order"
 	"seckill/internal/rediswatch"
 	"seckill/internal/telemetry"
@@ -32,8 +31,8 @@ import (
 // the serving. Text for people goes to out, the log to logs.
 func Run(ctx context.Context, cfg Config, out, logs io.Writer) (err error) {
 	// Deferred calls run in reverse order, so the log ends last.
-	log, endLog := startLog(ctx, cfg, logs)
-	defer func() { err = errors.Join(err, endLog()) }()
+	log, lines := startLog(cfg, logs)
+	defer func() { err = errors.Join(err, lines.Close()) }()
 
 	tracing, err := telemetry.Start(ctx, cfg.TracesEndpoint, log)
 	if err != nil {
@@ -53,7 +52,7 @@ func Run(ctx context.Context, cfg Config, out, logs io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, ids.close()) }()
 
-	registry := newRegistry(stores)
+	registry := newRegistry(stores, lines)
 	guard, err := openGuard(ctx, cfg, stores, registry, log)
 	if err != nil {
 		return err
@@ -155,26 +154,11 @@ func newVouchers(cfg Config, stores *stores, ids idSource, lockers voucher.Locke
 	}}
 }
 
-// startLog starts the buffered log. The function that it returns flushes and ends it.
-func startLog(ctx context.Context, cfg Config, logs io.Writer) (*slog.Logger, func() error) {
-	lines := httpapi.NewLogWriter(logs)
-	log := slog.New(slog.NewJSONHandler(lines, &slog.HandlerOptions{Level: cfg.LogLevel}))
-	cfg.warn(log)
-	redis.SetLogger(redisLog{log}) // go-redis has one logger for the whole process
-	logging, end := context.WithCancel(context.WithoutCancel(ctx))
-	var buffering errgroup.Group
-	buffering.Go(func() error { return lines.Run(logging) })
-	return log, func() error {
-		end()
-		return buffering.Wait()
-	}
-}
-
 // newRegistry returns a registry with the metrics of the build, the runtime, the process and the pools of connections.
-func newRegistry(s *stores) *prometheus.Registry {
+func newRegistry(s *stores, lines *logbuffer.Writer) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(buildinfo.Read().Metric(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	registry.MustRegister(s.pools())
+	registry.MustRegister(s.pools(), droppedLines(lines))
 	for name, pool := range s.db.Pools() {
 		registry.MustRegister(collectors.NewDBStatsCollector(pool, name))
 	}
