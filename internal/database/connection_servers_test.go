@@ -16,7 +16,7 @@ import (
 	"seckill/internal/testkit"
 )
 
-// The connection breaks after each byte of a whole transaction, in the request and in the answer: one that places an
+// The connection breaks anywhere within a whole transaction, in the request and in the answer: one that places an
 // order, and one that persists a batch, which is then repeated until it is reported as persisted. Each time the orders and
 // their decrements are all written or all missing, what was confirmed exists, and no transaction stays open.
 func TestConnectionLostAtAnyByte(t *testing.T) {

@@ -126,7 +126,7 @@ func TestNodeHangs(t *testing.T) {
 
 		goesOn := func(what string, long time.Duration) {
 			t.Helper()
-			for end := time.Now().Add(long); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			for end := time.Now().Add(long); time.Now().Before(end); time.Sleep(300 * time.Millisecond) {
 				began := time.Now()
 				s.acceptIn(elsewhere...)
 				s.until("the streams of the other nodes are empty", func() bool {

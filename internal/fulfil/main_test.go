@@ -34,7 +34,7 @@ type sale struct {
 
 // env has vouchers that are sold by admission, in Redis and in a database.
 type env struct {
-	t        *testing.T
+	t        testing.TB
 	server   *simulate.Redis // nil if it is a real one
 	client   redis.UniversalClient
 	db       *database.DB
@@ -81,7 +81,7 @@ func openDB(t testing.TB, where testkit.Database) *database.DB {
 	return db
 }
 
-func openEnv(t *testing.T, client redis.UniversalClient, where testkit.Database, of sale) *env {
+func openEnv(t testing.TB, client redis.UniversalClient, where testkit.Database, of sale) *env {
 	t.Helper()
 	s := &env{
 		t: t, client: client, db: openDB(t, where), prefix: testkit.KeyPrefix(t),

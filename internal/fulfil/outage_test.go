@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -329,38 +327,6 @@ func (s slowStore) Persist(ctx context.Context, batch []order.Accepted) ([]order
 		return nil, order.ErrUnavailable
 	}
 	return s.fakeAdmissionStore.Persist(ctx, batch)
-}
-
-// Attempts of processes that live last long. They say nothing about the entry, however many processes want to try it.
-func TestAttemptsOfLiveProcessesAreNotDeadly(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const processes = 8
-		m := newFakeStreams(1)
-		stop, cancel := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		for n := range processes {
-			f := newFulfiller(Config{
-				Store: slowStore{storeOf(m), 15 * time.Second}, Log: slog.New(slog.DiscardHandler), Name: fmt.Sprintf("w-%d", n),
-			}.withDefaults(), m)
-			f.setWatched([]*stream{m.stream})
-			f.heartbeat(t.Context())
-			defer f.startHeartbeat()()
-			running.Go(func() { newWorker(f, 0).run(stop, stop) })
-		}
-		most := 0
-		for began := time.Now(); time.Since(began) < 5*time.Minute; time.Sleep(100 * time.Millisecond) {
-			m.set(func() {
-				m.accept()
-				most = max(most, len(m.attempts["00001"]))
-			})
-		}
-		if _, rejected := m.after(0); len(rejected) != 0 || most == 0 {
-			t.Errorf("%d attempts at once, rejected %v", most, rejected)
-		}
-		cancel()
-		running.Wait()
-	})
 }
 
 // Redis records the attempts and its replies are lost, for several processes after each other. The database was not

@@ -166,7 +166,7 @@ func TestOneOfSeveralOrdersFails(t *testing.T) {
 					return failing.AdmissionStore.Persist(ctx, batch)
 				}
 				// Others are written again and again, which proves that there is no outage.
-				s.run(func(c *Config) { c.Store, c.Workers = failing, 1 })
+				s.run(func(c *Config) { c.Store, c.Workers, c.MaxFailures = failing, 1, 5 })
 				s.until("everything is decided", func() bool {
 					s.accept(1, 1)
 					o, err := s.db.Orders().Order(t.Context(), bad)
