@@ -66,9 +66,6 @@ func (h hands) judged(what string) {
 // The wrong release of naive-wrong-release by hand: start and four clicks. The link repeats it, and
 // so does the file.
 func TestServeByHand(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a browser and a lease take a while")
-	}
 	t.Parallel()
 	b, server, url, g := openLaboratory(t, "--embedded")
 	h := hands{g}
@@ -175,9 +172,6 @@ func (h hands) load(text string) {
 // On real servers: a lease whose holder cannot renew it, a replica without the key, and a lock in
 // MySQL that ends with its connection.
 func TestServeByHandServers(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a browser and servers take a while")
-	}
 	t.Parallel()
 	for _, name := range []string{"redis-server", "mariadbd"} {
 		testkit.Require(t, testkit.Installed(name))

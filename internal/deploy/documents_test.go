@@ -102,7 +102,7 @@ func TestLinks(t *testing.T) {
 
 // A path, a test or a setting that a document names exists.
 func TestNamesInDocuments(t *testing.T) {
-	code := sources(t)
+	code := sources(t, ".", ".go", ".sh", ".js", ".yml")
 	missing := func(name string) bool {
 		if strings.Contains(name, "NAME") || strings.HasPrefix(name, "loadtest/out") { // the reader's own
 			return false
@@ -144,28 +144,6 @@ func exists(code, name string) bool {
 		strings.Contains(code, `"`+strings.TrimPrefix(metric, "seckill_")+`"`)
 }
 
-// sources is the text of all Go files and scripts.
-func sources(t *testing.T) string {
-	t.Helper()
-	var all strings.Builder
-	err := fs.WalkDir(os.DirFS(root), ".", func(path string, entry fs.DirEntry, err error) error {
-		switch filepath.Ext(path) {
-		case ".go", ".sh", ".js", ".yml":
-			if err == nil && !entry.IsDir() {
-				all.WriteString(read(t, path))
-			}
-		}
-		if entry != nil && entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && path != "." {
-			return fs.SkipDir
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all.String()
-}
-
 // withoutCode removes blocks of code and code in a line, in which nothing is a link.
 func withoutCode(text string) string {
 	text = regexp.MustCompile("(?ms)^```.*?^```$").ReplaceAllString(text, "")
@@ -182,9 +160,4 @@ func anchors(text string) []string {
 		all = append(all, strings.ReplaceAll(name, " ", "-"))
 	}
 	return all
-}
-
-func unique(names []string) []string {
-	slices.Sort(names)
-	return slices.Compact(names)
 }

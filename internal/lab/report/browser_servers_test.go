@@ -14,6 +14,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"seckill/internal/lab/report"
+	"seckill/internal/testkit"
 	"seckill/internal/testkit/browser"
 )
 
@@ -32,16 +33,19 @@ type seen struct {
 }
 
 func TestPageInABrowser(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a browser takes a while")
-	}
 	ctx, notes := browser.Open(t)
-	for name, r := range map[string]report.Report{"made up": sample(), "recorded": recorded(t)} {
-		t.Run(name, func(t *testing.T) { inspectPage(ctx, t, notes, r, strings.ReplaceAll(name, " ", "-")) })
-	}
+	inspectPage(ctx, t, notes, sample(), "made-up")
 }
 
-// inspectPage looks at a report in windows of every size, in both schemes.
+// TestSoakPageInABrowser looks at the report of a hundred experiments, too.
+func TestSoakPageInABrowser(t *testing.T) {
+	testkit.Soak(t)
+	ctx, notes := browser.Open(t)
+	inspectPage(ctx, t, notes, sample(), "made-up")
+	inspectPage(ctx, t, notes, recorded(t), "recorded")
+}
+
+// inspectPage looks at a report in windows of every size, in soak in both schemes.
 func inspectPage(ctx context.Context, t *testing.T, notes *browser.Notes, r report.Report, name string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -55,7 +59,7 @@ func inspectPage(ctx context.Context, t *testing.T, notes *browser.Notes, r repo
 	schemes := []string{"light", "dark"}
 	for i, size := range [][2]int64{{1920, 1080}, {1280, 720}, {390, 844}, {320, 568}} {
 		inThisSize := schemes
-		if name == "recorded" { // it has a hundred pictures: each size once
+		if name == "recorded" || os.Getenv(testkit.SoakVar) != "1" { // each size once
 			inThisSize = schemes[i%2 : i%2+1]
 		}
 		for _, scheme := range inThisSize {

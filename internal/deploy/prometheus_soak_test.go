@@ -1,11 +1,8 @@
 package deploy_test
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -14,23 +11,20 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
 	"seckill/internal/testkit"
+	"seckill/test/harness"
 )
 
-// The alerts fire in a real Prometheus that scrapes a running service when its servers fail. Only the times differ:
+// TestSoakAlertsFireOnFaults: the alerts fire in a real Prometheus that scrapes a running service when its servers fail. Only the times differ:
 // it scrapes and evaluates every second, and nothing waits for minutes.
-func TestAlertsFireOnFaults(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds and runs the service, its servers and Prometheus")
-	}
-	path := prometheusPath(t)
+func TestSoakAlertsFireOnFaults(t *testing.T) {
+	testkit.Soak(t)
 	mariadb, redis := testkit.NewMariaDB(t), testkit.NewRedis(t, "--appendonly", "yes")
-	api := startService(t, testkit.Program(t, "api"), mariadb, redis)
-	alerts := startPrometheus(t, path, strings.TrimPrefix(api.url, "http://"))
+	api := startService(t, mariadb, redis)
+	alerts := startPrometheus(t, strings.TrimPrefix(api.url, "http://"))
 	admission := api.sell(t, `{"flow":"admission"}`)
 	locked := api.sell(t, `{}`)
 	if status := api.order(t, admission, 1); status != http.StatusAccepted { // the process knows the voucher
@@ -49,13 +43,21 @@ func TestAlertsFireOnFaults(t *testing.T) {
 		return alerts.has(`up{job="seckill"} == 1`) && alerts.has(`seckill_reconcile_last_timestamp_seconds > 0`) && len(firing) == 0
 	})
 	users := 1
+	fire := func(t *testing.T, wanted ...string) bool {
+		t.Helper()
+		firing := alerts.firing()
+		return !slices.ContainsFunc(wanted, func(name string) bool { return !slices.Contains(firing, name) })
+	}
+	awaitFiring := func(t *testing.T, wanted ...string) {
+		t.Helper()
+		testkit.Until(t, fmt.Sprint(wanted, " fire"), func() bool { return fire(t, wanted...) })
+	}
 	buyUntilFiring := func(t *testing.T, voucher string, wanted ...string) {
 		t.Helper()
 		testkit.Until(t, fmt.Sprint(wanted, " fire"), func() bool {
 			users++
 			api.order(t, voucher, users)
-			firing := alerts.firing()
-			return !slices.ContainsFunc(wanted, func(name string) bool { return !slices.Contains(firing, name) })
+			return fire(t, wanted...)
 		})
 	}
 
@@ -73,14 +75,14 @@ func TestAlertsFireOnFaults(t *testing.T) {
 		late := api.sell(t, `{"lock":"lua","lock_ttl_ms":50,"faults":[{"point":"critical-section","pause_ms":200}]}`)
 		users++
 		api.order(t, late, users) // once is enough
-		testkit.Until(t, "SeckillLockLost fires", func() bool { return slices.Contains(alerts.firing(), "SeckillLockLost") })
+		awaitFiring(t, "SeckillLockLost")
 	})
 	t.Run("an entry cannot be read", func(t *testing.T) {
 		entries := keyOf(t, redis, admission) + ":orders"
 		if err := redis.Client(t).XAdd(t.Context(), &goredis.XAddArgs{Stream: entries, Values: []string{"order", "none"}}).Err(); err != nil {
 			t.Fatal(err)
 		}
-		testkit.Until(t, "SeckillDeadLetters fires", func() bool { return slices.Contains(alerts.firing(), "SeckillDeadLetters") })
+		awaitFiring(t, "SeckillDeadLetters")
 	})
 	t.Run("Redis is full", func(t *testing.T) {
 		client := redis.Client(t)
@@ -97,22 +99,48 @@ func TestAlertsFireOnFaults(t *testing.T) {
 		mariadb.Kill()
 		buyUntilFiring(t, admission, "SeckillDatabaseTakesNoOrders", "SeckillBacklogOld", "SeckillCheckFails", "SeckillFlowNotServed")
 		mariadb.Restart()
-		testkit.Until(t, "the alerts end", func() bool {
-			firing := alerts.firing()
-			return !slices.Contains(firing, "SeckillDatabaseTakesNoOrders") && !slices.Contains(firing, "SeckillFlowNotServed")
-		})
+		testkit.Until(t, "the alerts end", func() bool { return !fire(t, "SeckillDatabaseTakesNoOrders") && !fire(t, "SeckillFlowNotServed") })
 	})
 	t.Run("Redis and the database disagree", func(t *testing.T) {
-		testkit.Until(t, "SeckillDrift fires", func() bool { return slices.Contains(alerts.firing(), "SeckillDrift") })
+		awaitFiring(t, "SeckillDrift")
 	})
 	t.Run("the process with the consumers stands still", func(t *testing.T) {
 		api.Pause()
 		defer api.Resume()
-		testkit.Until(t, "SeckillInstanceDown and SeckillNoInstance fire", func() bool {
-			firing := alerts.firing()
-			return slices.Contains(firing, "SeckillInstanceDown") && slices.Contains(firing, "SeckillNoInstance")
-		})
+		awaitFiring(t, "SeckillInstanceDown", "SeckillNoInstance")
 	})
+}
+
+// TestSoakDashboards: every expression of every dashboard has a result in a real Prometheus that scrapes a service which has sold under
+// both flows and asked for a payment.
+func TestSoakDashboards(t *testing.T) {
+	testkit.Soak(t)
+	mariadb, redis := testkit.NewMariaDB(t), testkit.NewRedis(t, "--appendonly", "yes")
+	payment := []string{"SECKILL_PAYMENT_API_KEY=" + "stand-in-for-the-api-key-of-a-provider", "SECKILL_PAYMENT_WEBHOOK_SECRET=whsec_c3RhbmQtaW4tZm9yLXRoZS13ZWJob29rLXNlY3JldA=="}
+	command := testkit.Child(t, "service", payment...)
+	command.Args = []string{"payment-sandbox", "-listen", "127.0.0.1:0"}
+	sandbox := testkit.Start(t, command)
+	provider := sandbox.WaitLine(t, `(http://127\.0\.0\.1:\d+)`)[1]
+	api := startService(t, mariadb, redis, append(payment, "SECKILL_PAYMENT_URL="+provider)...)
+	shown := startPrometheus(t, strings.TrimPrefix(api.url, "http://"))
+
+	paid := api.put(t, `{"title":"t","stock":100,"begin_at":"2020-01-01T00:00:00Z","end_at":"2120-01-01T00:00:00Z","price_cents":100,"pay_within_s":600,"policy":{}}`)
+	for i, voucher := range []string{api.sell(t, `{"flow":"admission"}`), api.sell(t, `{}`), paid} {
+		if status := api.order(t, voucher, i+1); status != 201 && status != 202 {
+			t.Fatalf("an order: %d", status)
+		}
+	}
+	for name, d := range dashboards(t) {
+		asked := 0
+		for _, p := range d.Panels {
+			for _, target := range p.Targets {
+				asked++
+				expr := strings.NewReplacer("$job", ".*", "$__rate_interval", "30s").Replace(target.Expr)
+				testkit.Until(t, fmt.Sprintf("%s, %s: %s has a result", name, p.Title, expr), func() bool { return shown.has(expr) })
+			}
+		}
+		t.Logf("%s: %d expressions", name, asked)
+	}
 }
 
 // keyOf returns the key of a voucher that is sold by admission.
@@ -125,36 +153,31 @@ func keyOf(t *testing.T, redis *testkit.RedisServer, voucher string) string {
 	return keys[0]
 }
 
-func prometheusPath(t *testing.T) string {
-	t.Helper()
-	return testkit.Tool(t, "apt-get install prometheus", "prometheus")
-}
-
-// service is a running api in lab mode.
-type service struct {
+// api is a running service in lab mode.
+type api struct {
 	*testkit.Process
 	url string
 }
 
-func startService(t *testing.T, path string, mariadb *testkit.SQLServer, redis *testkit.RedisServer, env ...string) service {
+func startService(t *testing.T, mariadb *testkit.SQLServer, redis *testkit.RedisServer, env ...string) api {
 	t.Helper()
-	p := testkit.Start(t, testkit.Command{Path: path, Env: append([]string{
+	p := testkit.StartChild(t, "service", append([]string{
 		"SECKILL_ADDR=127.0.0.1:0", "SECKILL_LAB=1", "SECKILL_LOG_LEVEL=error", "SECKILL_SHUTDOWN_DELAY=0s",
 		"SECKILL_JWT_SECRET=" + secrets()["SECKILL_JWT_SECRET"], "SECKILL_MYSQL_DSN=" + mariadb.Database(t).DSN, "SECKILL_REDIS_ADDRS=" + redis.Addr(),
-	}, env...)})
-	return service{p, p.WaitLine(t, `serving on (http://[^\s,]+)`)[1]}
+	}, env...)...)
+	return api{p, p.WaitLine(t, `serving on (http://[^\s,]+)`)[1]}
 }
 
 // sell puts a voucher on sale and returns its id.
-func (s service) sell(t *testing.T, policy string) string {
+func (s api) sell(t *testing.T, policy string) string {
 	t.Helper()
 	return s.put(t, `{"title":"t","stock":1000000,"begin_at":"2020-01-01T00:00:00Z","end_at":"2120-01-01T00:00:00Z","policy":`+policy+`}`)
 }
 
 // put creates a voucher and returns its id.
-func (s service) put(t *testing.T, voucher string) string {
+func (s api) put(t *testing.T, voucher string) string {
 	t.Helper()
-	status, body := send(t, http.MethodPost, s.url+"/api/v1/vouchers", "", voucher)
+	status, body := harness.Call(t, http.MethodPost, s.url+"/api/v1/vouchers", nil, voucher)
 	var created struct{ ID string }
 	if err := json.Unmarshal([]byte(body), &created); err != nil || status != http.StatusCreated {
 		t.Fatalf("%d %s", status, body)
@@ -162,37 +185,10 @@ func (s service) put(t *testing.T, voucher string) string {
 	return created.ID
 }
 
-func (s service) order(t *testing.T, voucher string, user int) (status int) {
+func (s api) order(t *testing.T, voucher string, user int) (status int) {
 	t.Helper()
-	status, _ = send(t, http.MethodPost, s.url+"/api/v1/vouchers/"+voucher+"/orders", fmt.Sprint(user), "")
+	status, _ = harness.Call(t, http.MethodPost, s.url+"/api/v1/vouchers/"+voucher+"/orders", http.Header{"X-User-Id": {fmt.Sprint(user)}}, "")
 	return status
-}
-
-func send(t *testing.T, method, address, user, body string) (status int, answer string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if body != "" {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	if user != "" {
-		req.Header.Set("X-User-ID", user)
-	}
-	req.Close = true
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	var text bytes.Buffer
-	if _, err := io.Copy(&text, resp.Body); err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, text.String()
 }
 
 // prometheus is a running Prometheus with the alerts of this project.
@@ -201,8 +197,9 @@ type prometheus struct {
 	url string
 }
 
-func startPrometheus(t *testing.T, path, target string) prometheus {
+func startPrometheus(t *testing.T, target string) prometheus {
 	t.Helper()
+	path := testkit.Tool(t, "apt-get install prometheus", "prometheus")
 	folder := t.TempDir()
 	for name, text := range map[string]string{
 		"alerts.yml": impatient(t, read(t, "docs/prometheus/alerts.yml")),
@@ -270,7 +267,7 @@ func (p prometheus) has(expression string) bool {
 
 func (p prometheus) get(path string, into any) {
 	p.t.Helper()
-	status, body := send(p.t, http.MethodGet, p.url+path, "", "")
+	status, body := harness.Call(p.t, http.MethodGet, p.url+path, nil, "")
 	if err := json.Unmarshal([]byte(body), into); err != nil || status != http.StatusOK {
 		p.t.Fatalf("%s: %d %s (%v)", path, status, body, err)
 	}

@@ -1,0 +1,117 @@
+package deploy_test
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/compose-spec/compose-go/v2/types"
+)
+
+// An image is named with its whole version, so that a restart does not bring another one; the base of the final image has
+// no versions, and digests cannot be looked up where the project is made. make compose-test runs where no registry can be
+// reached, so each image needs a stand-in. docs/operations.md says which versions are shipped beside those that are tested.
+func TestImages(t *testing.T) {
+	var images []string
+	for _, from := range regexp.MustCompile(`(?m)^FROM (\S+)`).FindAllStringSubmatch(read(t, "Dockerfile"), -1) {
+		images = append(images, from[1])
+	}
+	services := everyService(t)
+	for _, service := range services {
+		if service.Build == nil && service.PullPolicy != types.PullPolicyNever {
+			images = append(images, service.Image)
+		}
+	}
+	engine := read(t, "scripts/compose-engine.sh")
+	for _, image := range unique(images) {
+		name, version, _ := strings.Cut(image, ":")
+		if image != "gcr.io/distroless/static-debian12:nonroot" && !regexp.MustCompile(`^v?\d+\.\d+\.\d+(-alpine)?(@sha256:[0-9a-f]{64})?$`).MatchString(version) {
+			t.Errorf("%s is not a version of three numbers", image)
+		}
+		if name == "grafana/grafana" && strings.Contains(engine, "grafana: !reset null") {
+			continue // neither a package of Debian nor a Go module: that engine runs without it
+		}
+		if !regexp.MustCompile(`\b(layer|image_named) ` + regexp.QuoteMeta(name) + `[ )]`).MatchString(engine) {
+			t.Errorf("scripts/compose-engine.sh makes no stand-in for %s", image)
+		}
+	}
+	operations := read(t, "docs/operations.md")
+	for row, service := range map[string]string{"MySQL": "mysql", "MariaDB": "galera-1", "Redis": "redis", "ZooKeeper": "zookeeper-1"} {
+		_, version, _ := strings.Cut(services[service].Image, ":")
+		version, _, _ = strings.Cut(version, "-")
+		if !regexp.MustCompile(`(?m)^\| ` + row + ` \|[^|]+\|[^|]+\| ` + regexp.QuoteMeta(version) + ` \|`).MatchString(operations) {
+			t.Errorf("docs/operations.md does not say that %s is %s", row, version)
+		}
+	}
+}
+
+// Docker makes a volume without a name for each folder that an image calls one and that nothing is mounted on, and keeps
+// it for ever.
+func TestNoVolumeIsAnonymous(t *testing.T) {
+	of := map[string]string{
+		"redis": "/data", "mysql": "/var/lib/mysql", "mariadb": "/var/lib/mysql", "zookeeper": "/data /datalog /logs",
+		"prom/prometheus": "/prometheus", "jaegertracing/jaeger": "/tmp",
+	}
+	for name, service := range everyService(t) {
+		image, _, _ := strings.Cut(service.Image, ":")
+		mounted := slices.Clone([]string(service.Tmpfs))
+		for _, v := range service.Volumes {
+			mounted = append(mounted, v.Target)
+		}
+		for _, folder := range strings.Fields(of[image]) {
+			if !slices.Contains(mounted, folder) {
+				t.Errorf("%s: %s is a volume of %s, and mounted are %v", name, folder, image, mounted)
+			}
+		}
+	}
+}
+
+func TestDockerfile(t *testing.T) {
+	text := read(t, "Dockerfile")
+	stages := regexp.MustCompile(`(?m)^FROM `).Split(text, -1)[1:]
+	if len(stages) != 2 {
+		t.Fatalf("%d stages, want one to build and one to run", len(stages))
+	}
+	build, final := stages[0], stages[1]
+	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(read(t, "go.mod"))
+	if version == nil || !strings.HasPrefix(build, "golang:"+version[1]+".") {
+		t.Errorf("the build stage is not of the Go that go.mod names, %v", version)
+	}
+	wanted := map[string][]string{
+		build: {"CGO_ENABLED=0", "-trimpath", "--mount=type=cache"},
+		final: {"\nUSER nonroot", "\nHEALTHCHECK ", `"healthcheck"]`, "\nENTRYPOINT [", "\nENV SECKILL_ADDR=0.0.0.0:8080\nEXPOSE 8080\n"},
+	}
+	for _, arg := range []string{"version", "commit"} { // they come from the caller, for the binaries and for the labels
+		name := strings.ToUpper(arg)
+		wanted[build] = append(wanted[build], "\nARG "+name+"\n", "-X seckill/internal/buildinfo."+arg+"=${"+name+"}")
+	}
+	for label, value := range map[string]string{
+		"title": "seckill", "description": "", "licenses": "MIT", "version": "${VERSION}", "revision": "${COMMIT}", "created": "${CREATED}",
+		"base.name": strings.Fields(final)[0],
+	} {
+		wanted[final] = append(wanted[final], "org.opencontainers.image."+label+`="`+value)
+		if strings.HasPrefix(value, "$") {
+			wanted[final] = append(wanted[final], "\nARG "+strings.Trim(value, "${}")+"\n")
+		}
+	}
+	for stage, parts := range wanted {
+		for _, part := range parts {
+			if !strings.Contains(stage, part) {
+				t.Errorf("the stage of %s has no %q", strings.Fields(stage)[0], part)
+			}
+		}
+	}
+	if strings.Contains(final, "\nRUN ") {
+		t.Error("the final stage runs a command, and has no shell")
+	}
+	if secret := regexp.MustCompile(`(?mi)^(ARG|ENV)\b.*(SECRET|TOKEN|PASSWORD|DSN)`).FindString(text); secret != "" {
+		t.Errorf("an image keeps what it is told for ever: %q", secret)
+	}
+	// The build context must contain neither secrets nor the git history.
+	for _, want := range []string{".git", ".env", ".env.*", "secrets"} {
+		if !slices.Contains(strings.Split(read(t, ".dockerignore"), "\n"), want) {
+			t.Errorf("%s would be sent to the builder", want)
+		}
+	}
+}
