@@ -124,6 +124,21 @@ func TestAccessLog(t *testing.T) {
 	}
 }
 
+// What a client sends does not fill the log, nor a label.
+func TestLongRequestLineIsNotLoggedWhole(t *testing.T) {
+	r := newFixture(t, lab)
+	r.do(t, call{strings.Repeat("M", 7_000), "/api/v1/vouchers/" + strings.Repeat("v", 7_000), "", nil})
+	metrics := r.do(t, call{"GET", "/metrics", "", nil}).Body.String()
+	if !strings.Contains(r.log.String(), `"method":"M`) || len(metrics) == 0 {
+		t.Fatalf("log %.200q, metrics %.200q", r.log, metrics)
+	}
+	for where, text := range map[string]string{"log": r.log.String(), "metrics": metrics} {
+		if strings.Contains(text, strings.Repeat("M", 100)) || strings.Contains(text, strings.Repeat("v", 100)) {
+			t.Errorf("the %s has more than 100 bytes in a row of what the client sent", where)
+		}
+	}
+}
+
 // Every request's work has a deadline, that of a read after 10 s.
 func TestDeadline(t *testing.T) {
 	r := newFixture(t, lab)

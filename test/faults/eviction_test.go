@@ -5,10 +5,10 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -18,15 +18,9 @@ import (
 	"seckill/test/harness"
 )
 
-func configSet(t *testing.T, client *redis.Client, setting, value string) {
-	t.Helper()
-	if err := client.ConfigSet(t.Context(), setting, value).Err(); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // The service does not start on a Redis that may evict keys, unless the settings allow it.
 func TestStartRefusesEviction(t *testing.T) {
+	t.Parallel()
 	db, redis := testkit.MariaDB(t), testkit.NewRedis(t, "--maxmemory-policy", "volatile-lru")
 	env := []string{
 		"SECKILL_MYSQL_DSN=" + db.DSN, "SECKILL_REDIS_ADDRS=" + testkit.Redis(t).Addr(), "SECKILL_LOCK_REDIS_ADDRS=" + testkit.Redis(t).Addr(),
@@ -56,77 +50,124 @@ func TestStartRefusesEviction(t *testing.T) {
 	}
 }
 
-// Redis begins to evict in the middle of a sale: orders that rely on it are refused until its setting is
-// corrected, and no accepted order is lost.
-func TestEvictionWhileRunning(t *testing.T) {
+const evictingNodes = `seckill_redis_evicting_nodes{servers="redis"}`
+
+// evictAll fills the memory of a Redis that may evict, until it has evicted every key, and returns how many. Writes
+// fail until the memory is given back.
+func evictAll(t *testing.T, client *redis.Client) (evicted int) {
+	t.Helper()
+	configSet(t, client, "maxmemory", "1")
+	testkit.Until(t, "Redis has evicted every key", func() bool { return client.DBSize(t.Context()).Val() == 0 })
+	stats := client.InfoMap(t.Context(), "stats").Val()["Stats"]
+	evicted, err := strconv.Atoi(stats["evicted_keys"])
+	if err != nil || evicted == 0 {
+		t.Fatalf("evicted_keys is %q", stats["evicted_keys"])
+	}
+	return evicted
+}
+
+// Redis begins to evict in the middle of a sale, is noticed, and then evicts every key: what was accepted is in the
+// database by then, nothing that relies on Redis is accepted meanwhile, and the sale goes on once the setting is corrected.
+// A weak lock goes on all the time.
+func TestKeysAreEvicted(t *testing.T) {
+	t.Parallel()
 	server := testkit.NewRedis(t, "--appendonly", "yes")
-	redis := server.Client(t)
-	s := harness.Stores{DB: testkit.MariaDB(t), Redis: []string{server.Addr()}}
-	p := harness.Start(t, s)
-	admission, locked := harness.OpenSale(t, 1000, `{"flow":"admission"}`, p), harness.OpenSale(t, 1000, `{}`, p)
+	client := server.Client(t)
+	p := harness.Start(t, harness.Stores{DB: testkit.MariaDB(t), Redis: []string{server.Addr()}})
+	admission, locked := harness.OpenSale(t, 150, `{"flow":"admission","buckets":2}`, p), harness.OpenSale(t, 1000, `{}`, p)
 	weak := harness.OpenSale(t, 1000, `{"lock":"naive","unique":false}`, p)
 	codes, orders := admission.OrderAllUntilAnswered(100)
-	if codes["accepted"] != 100 {
+	if codes["accepted"] != 100 || locked.BuyUntilAnswered(0, 1, "first").Code != "created" {
 		t.Fatal(codes)
 	}
-	configSet(t, redis, "maxmemory-policy", "allkeys-lru")
-	began := time.Now()
+	admission.AtRest(0)
+	configSet(t, client, "maxmemory-policy", "allkeys-lru")
 	testkit.Until(t, "not ready", func() bool { return !harness.Ready(t.Context(), p.URL) })
-	t.Logf("not ready after %v", time.Since(began).Round(100*time.Millisecond))
-	for name, sale := range map[string]*harness.Sale{"admission": admission, "locked": locked} {
-		if got := sale.Buy(0, 500, ""); got.Code != "unavailable" {
-			t.Errorf("%s while Redis evicts: %+v", name, got)
+	refuses := func(when string) {
+		t.Helper()
+		for name, sale := range map[string]*harness.Sale{"admission": admission, "locked": locked} {
+			for user := range 20 {
+				if got := sale.Buy(0, 500+user, ""); got.Code != "unavailable" {
+					t.Errorf("%s, %s: a buyer is told %+v", name, when, got)
+				}
+			}
 		}
 	}
+	refuses("Redis may evict")
 	if got := weak.BuyUntilAnswered(0, 500, "weak"); got.Code != "created" {
 		t.Errorf("a weak lock while Redis evicts: %+v", got)
 	}
 	if _, body := harness.Call(t, http.MethodGet, p.URL+"/readyz", nil, ""); !strings.Contains(body, `"eviction":"failing"`) {
 		t.Errorf("readiness says %s", body)
 	}
-	if _, body := harness.Call(t, http.MethodGet, p.URL+"/metrics", nil, ""); !strings.Contains(body, `seckill_redis_evicting_nodes{servers="redis"} 1`) {
-		t.Error("the metrics do not count the server")
+	evicted := evictAll(t, client)
+	refuses("Redis has evicted")
+	configSet(t, client, "maxmemory", "0") // it would take orders again, and evict them the next time
+	refuses("Redis has memory again")
+	if n := counter(t, p, evictingNodes); n != 1 {
+		t.Errorf("the metric counts %v servers that evict", n)
 	}
-	configSet(t, redis, "maxmemory-policy", "noeviction")
+	configSet(t, client, "maxmemory-policy", "noeviction")
 	harness.WaitReady(t, p)
-	more, moreOrders := admission.OrderAllUnder("more-", 200) // half of these users have an order
-	maps.Copy(orders, moreOrders)
-	if more["accepted"] != 100 || locked.BuyUntilAnswered(0, 500, "locked").Code != "created" {
+	if got := locked.BuyUntilAnswered(0, 1, "").Code; got != "already_ordered" {
+		t.Errorf("a second locked order: %s", got)
+	}
+	more, moreOrders := admission.OrderAllUnder("more-", 200)
+	if more["accepted"] != 50 || more["already_ordered"] != 100 || more["sold_out"] != 50 {
 		t.Errorf("after the correction buyers were told %v", more)
 	}
-	admission.AtRest(0) // an order counts twice until its entry is acknowledged
-	admission.CheckBalanced(0, more, orders)
+	maps.Copy(orders, moreOrders)
+	admission.CheckAllConfirmed(150, orders)
+	t.Logf("%d keys were evicted", evicted)
 }
 
-// Redis begins to evict while the service stops and is still serving. Orders that rely on it are refused then, too.
-func TestEvictionDuringTheShutdownDelay(t *testing.T) {
-	server := testkit.NewRedis(t, "--appendonly", "yes")
-	redis := server.Client(t)
-	s := harness.Stores{DB: testkit.MariaDB(t), Redis: []string{server.Addr()}}
-	p := harness.Start(t, s.With("SECKILL_SHUTDOWN_DELAY=1m"))
-	sale := harness.OpenSale(t, 1000, `{"flow":"admission"}`, p)
-	p.Terminate()
-	testkit.Until(t, "not ready", func() bool { return !harness.Ready(t.Context(), p.URL) })
-	user := 1
-	if got := sale.BuyUntilAnswered(0, user, "first").Code; got != "accepted" {
-		t.Errorf("during the delay: %s", got)
+// Eviction was allowed, and happens while orders are on their way. Orders may be lost, but the service has said so,
+// stays ready, oversells nothing, gives nobody two, and keeps what the database has.
+func TestKeysAreEvictedWhereThatIsAllowed(t *testing.T) {
+	t.Parallel()
+	server := testkit.NewRedis(t, "--appendonly", "yes", "--maxmemory-policy", "allkeys-lru")
+	client := server.Client(t)
+	s := harness.Stores{DB: testkit.MariaDB(t), Redis: []string{server.Addr()}}.With("SECKILL_ALLOW_EVICTION=1", "SECKILL_LOG_LEVEL=warn")
+	p := harness.Start(t, s)
+	p.WaitLine(t, "Redis may evict locks and accepted orders")
+	harness.WaitReady(t, p)
+	const stock = 300
+	sale := harness.OpenSale(t, stock, harness.AdmissionPolicy, p)
+	codes, persisted := sale.OrderAllUntilAnswered(100)
+	if codes["accepted"] != 100 {
+		t.Fatal(codes)
 	}
-	configSet(t, redis, "maxmemory-policy", "allkeys-lru")
-	testkit.Until(t, "orders are refused", func() bool { user++; return sale.Buy(0, user, "").Code == "unavailable" })
-	configSet(t, redis, "maxmemory-policy", "noeviction")
-	testkit.Until(t, "orders are accepted", func() bool { user++; return sale.Buy(0, user, "").Code == "accepted" })
-	p.Terminate() // ends the delay
-	select {
-	case <-p.Done():
-	case <-time.After(20 * time.Second):
-		t.Error("the second signal did not end the delay")
+	sale.AtRest(0)
+	release := sale.HoldRow(s.DB)
+	_, onTheirWay := sale.OrderAllUnder("pending-", 200) // half of these users have an order
+	if len(onTheirWay) != 100 {
+		t.Errorf("%d orders are on their way", len(onTheirWay))
 	}
-}
-
-// waitForOrders waits until the database has that many orders.
-func waitForOrders(s *harness.Sale, orders int) {
-	s.T.Helper()
-	testkit.Until(s.T, "all orders are in the database", func() bool { return s.Audit(0).Orders >= orders })
+	evicted := evictAll(t, client)
+	if n := counter(t, p, evictingNodes); n != 1 {
+		t.Errorf("the metric counts %v servers that evict", n)
+	}
+	configSet(t, client, "maxmemory", "0")
+	release()
+	harness.WaitReady(t, p)
+	more, moreOrders := sale.OrderAllUnder("more-", 600)
+	if more["accepted"]+more["already_ordered"]+more["sold_out"] != 600 || more["already_ordered"] < 100 {
+		t.Errorf("after the eviction buyers were told %v", more)
+	}
+	maps.Copy(persisted, moreOrders)
+	if lost := sale.CheckSoldOut(0, stock, persisted); lost > 0 {
+		t.Errorf("%d orders were lost that were persisted, or accepted after the eviction", lost)
+	}
+	if a := sale.Audit(0); a.Oversold != 0 || a.DuplicateOrders != 0 {
+		t.Errorf("the sale is wrong: %+v", a)
+	}
+	gone := 0
+	for order, user := range onTheirWay {
+		if strings.HasPrefix(sale.StatusOf(0, order, user), "404") {
+			gone++
+		}
+	}
+	t.Logf("%d keys were evicted, and %d of %d orders that were on their way are lost", evicted, gone, len(onTheirWay))
 }
 
 // The memory of Redis is full in the middle of a sale, under noeviction. Orders are answered with unavailable,
@@ -134,40 +175,24 @@ func waitForOrders(s *harness.Sale, orders int) {
 func TestMemoryIsFull(t *testing.T) {
 	t.Parallel()
 	server := testkit.NewRedis(t, "--appendonly", "yes", "--maxmemory-policy", "noeviction")
-	redis := server.Client(t)
-	s := harness.Stores{DB: testkit.MariaDB(t), Redis: []string{server.Addr()}}
-	p := harness.Start(t, s)
+	client := server.Client(t)
+	p := harness.Start(t, harness.Stores{DB: testkit.MariaDB(t), Redis: []string{server.Addr()}})
 	admission, locked := harness.OpenSale(t, 2000, `{"flow":"admission"}`, p), harness.OpenSale(t, 2000, `{}`, p)
-	full, isFull := make(chan struct{}), make(chan struct{})
-	goOn := sync.OnceFunc(func() { close(isFull) })
-	defer goOn()
-	var codes, orders map[string]int
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		once := sync.OnceFunc(func() { close(full) })
-		codes, orders = admission.OrderAll(640, 1, func(answered int) { // while Redis is full, an answer takes 2 s
-			if answered >= 500 {
-				once()
-				<-isFull
-			}
-		})
-	}()
-	<-full
-	configSet(t, redis, "maxmemory", "1")
-	goOn()
-	for range 20 {
-		if got := locked.Buy(0, 500, "").Code; got != "unavailable" {
-			t.Errorf("a locked order while Redis is full: %s", got)
+	fill := sync.OnceFunc(func() { configSet(t, client, "maxmemory", "1") })
+	codes, orders := admission.OrderAll(300, 1, func(answered int) { // while Redis is full, an answer takes 2 s
+		if answered >= 240 {
+			fill()
 		}
-	}
-	<-done
+	})
 	if len(codes) != 2 || codes["unavailable"] == 0 || codes["accepted"] != len(orders) {
 		t.Errorf("buyers were told %v", codes)
 	}
+	if got := locked.Buy(0, 500, "").Code; got != "unavailable" {
+		t.Errorf("a locked order while Redis is full: %s", got)
+	}
 	// Redis stays full, and the orders reach the database all the same.
 	waitForOrders(admission, len(orders))
-	configSet(t, redis, "maxmemory", "0")
+	configSet(t, client, "maxmemory", "0")
 	harness.WaitReady(t, p)
 	testkit.Until(t, "orders are accepted again", func() bool { return admission.Buy(0, 5000, "").Code != "unavailable" })
 	waitForOrders(admission, len(orders)+1)
