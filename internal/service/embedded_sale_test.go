@@ -43,9 +43,19 @@ func TestAdmissionEmbedded(t *testing.T) {
 	}
 }
 
+// The limits of a user concern no other user.
 func TestUserRate(t *testing.T) {
 	t.Parallel()
-	r := harness.StartInProcess(t, []string{"-user-rate", "0.1"}, nil)
+	r := harness.StartInProcess(t, []string{"-user-rate", "0.1", "-user-lookups", "0.01"}, nil)
+	orders := r.URLOfBanner(t) + "/api/v1/orders/77"
+	for _, look := range []struct {
+		user   string
+		status int
+	}{{"1", http.StatusNotFound}, {"1", http.StatusTooManyRequests}, {"2", http.StatusNotFound}} {
+		if status, body := harness.Call(t, http.MethodGet, orders, http.Header{"X-User-Id": {look.user}}, ""); status != look.status {
+			t.Errorf("user %s looks up an order: %d %s, want %d", look.user, status, body, look.status)
+		}
+	}
 	if status, body := r.Buy(t); status != http.StatusCreated {
 		t.Errorf("%d %s", status, body)
 	}
