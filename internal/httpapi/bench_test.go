@@ -51,8 +51,8 @@ func benchRequest(b *testing.B, h http.Handler, req *http.Request, want int, hea
 	}
 }
 
-// soldOut returns an API that refuses every order and logs to out, from a level on.
-func soldOut(b *testing.B, level slog.Level, out io.Writer, place error) (*fixture, http.Handler) {
+// placing returns an API that refuses every order, unless place is nil, and logs to out, from a level on.
+func placing(b *testing.B, level slog.Level, out io.Writer, place error) (*fixture, http.Handler) {
 	b.Helper()
 	r := newFixture(b, lab)
 	r.orders = &fakeOrders{}
@@ -85,24 +85,28 @@ func BenchmarkBareGin(b *testing.B) {
 	benchOrders(b, e, http.StatusConflict)
 }
 
-func BenchmarkSoldOut(b *testing.B) {
-	_, h := soldOut(b, slog.LevelInfo, io.Discard, voucher.ErrSoldOut)
-	benchOrders(b, h, http.StatusConflict, "X-User-ID", "42")
-}
-
-func BenchmarkSoldOutJWT(b *testing.B) {
-	r, h := soldOut(b, slog.LevelInfo, io.Discard, voucher.ErrSoldOut)
-	benchOrders(b, h, http.StatusConflict, "Authorization", r.bearer(b, 42))
-}
-
-func BenchmarkSoldOutLogged(b *testing.B) {
-	_, h := soldOut(b, slog.LevelDebug, io.Discard, voucher.ErrSoldOut)
-	benchOrders(b, h, http.StatusConflict, "X-User-ID", "42")
-}
-
-func BenchmarkPlaced(b *testing.B) {
-	_, h := soldOut(b, slog.LevelInfo, io.Discard, nil)
-	benchOrders(b, h, http.StatusCreated, "X-User-ID", "42")
+func BenchmarkOrder(b *testing.B) {
+	for name, c := range map[string]struct {
+		level  slog.Level
+		out    io.Writer
+		refuse error
+		jwt    bool
+		want   int
+	}{
+		"sold out":         {slog.LevelInfo, io.Discard, voucher.ErrSoldOut, false, http.StatusConflict},
+		"sold out, JWT":    {slog.LevelInfo, io.Discard, voucher.ErrSoldOut, true, http.StatusConflict},
+		"sold out, logged": {slog.LevelDebug, io.Discard, voucher.ErrSoldOut, false, http.StatusConflict},
+		"placed":           {slog.LevelInfo, io.Discard, nil, false, http.StatusCreated},
+	} {
+		b.Run(name, func(b *testing.B) {
+			r, h := placing(b, c.level, c.out, c.refuse)
+			headers := []string{"X-User-ID", "42"}
+			if c.jwt {
+				headers = []string{"Authorization", r.bearer(b, 42)}
+			}
+			benchOrders(b, h, c.want, headers...)
+		})
+	}
 }
 
 // BenchmarkLook compares reads of vouchers with bare gin, which sends the same bytes. The stock is refreshed

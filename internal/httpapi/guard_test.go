@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,12 +22,19 @@ import (
 // guardRoute adds POST /guarded/:id for users and returns the locker of its guard.
 func guardRoute(t testing.TB, r *fixture, g httpapi.Guard, work httpapi.Work) *fakeLocker {
 	t.Helper()
-	g.Key, g.Lock = "g:{path.id}", "reentrant"
+	guard(t, r, g, work)
+	return r.locks["reentrant"].(*fakeLocker)
+}
+
+func guard(t testing.TB, r *fixture, g httpapi.Guard, work httpapi.Work) {
+	t.Helper()
+	g.Key, g.Lock = cmp.Or(g.Key, "g:{path.id}"), "reentrant"
 	if err := r.api.AddRoute("POST", "/guarded/:id", true, work, g); err != nil {
 		t.Fatal(err)
 	}
-	return r.locks["reentrant"].(*fakeLocker)
 }
+
+func nothing(context.Context, func() ([]byte, error)) error { return nil }
 
 func (r *fixture) guarded(ctx context.Context) *httptest.ResponseRecorder {
 	return r.serve(ctx, "POST", "/guarded/7", "X-User-ID", "42")
@@ -127,27 +135,23 @@ func TestGuardedClientHangsUp(t *testing.T) {
 	})
 }
 
-// The lease is released although the context of the request has ended.
-func TestGuardedClientHangsUpAtWork(t *testing.T) {
-	r := newFixture(t, lab)
-	ctx, hangUp := context.WithCancel(t.Context())
-	l := guardRoute(t, r, httpapi.Guard{}, func(ctx context.Context, _ func() ([]byte, error)) error {
+// The lease is released although the context of the request has ended, or the handler has panicked.
+func TestGuardReleases(t *testing.T) {
+	for name, work := range map[string]func(ctx context.Context, hangUp context.CancelFunc) error{
+		"the client hangs up": func(ctx context.Context, hangUp context.CancelFunc) error { hangUp(); <-ctx.Done(); return ctx.Err() },
+		"panic":               func(context.Context, context.CancelFunc) error { panic("oops") },
+	} {
+		r := newFixture(t, lab)
+		ctx, hangUp := context.WithCancel(t.Context())
+		l := guardRoute(t, r, httpapi.Guard{}, func(ctx context.Context, _ func() ([]byte, error)) error { return work(ctx, hangUp) })
+		rec := r.guarded(ctx)
+		if len(l.locked()) != 1 || l.held() != 0 || strings.Contains(r.log.String(), "release failed") {
+			t.Errorf("%s: locked %q, %d leases left behind: %s", name, l.locked(), l.held(), r.log)
+		}
+		if name == "panic" {
+			wantProblem(t, rec, http.StatusInternalServerError, "internal")
+		}
 		hangUp()
-		<-ctx.Done()
-		return ctx.Err()
-	})
-	r.guarded(ctx)
-	if l.held() != 0 || strings.Contains(r.log.String(), "release failed") {
-		t.Errorf("%d leases left behind: %s", l.held(), r.log)
-	}
-}
-
-func TestGuardReleasesAfterPanic(t *testing.T) {
-	r := newFixture(t, lab)
-	l := guardRoute(t, r, httpapi.Guard{}, func(context.Context, func() ([]byte, error)) error { panic("oops") })
-	wantProblem(t, r.guarded(t.Context()), http.StatusInternalServerError, "internal")
-	if len(l.locked()) != 1 || l.held() != 0 {
-		t.Errorf("locked %q, %d leases left behind", l.locked(), l.held())
 	}
 }
 
@@ -270,6 +274,41 @@ func TestBestEffort(t *testing.T) {
 	}
 }
 
+// A wait that timed out does not show the reason, so the guard checks whether the server answers.
+func TestBestEffortWaitRunsOut(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		server inspectable
+		ran    bool
+	}{
+		{"the server answers", inspectable{state: lock.State{Owner: "other", Count: 1}}, false},
+		{"the server answers, the key is free by now", inspectable{}, false},
+		{"the server hangs", inspectable{hangs: true}, true},
+		{"the server is away", inspectable{err: fmt.Errorf("%w: dial", lock.ErrUnavailable)}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newFixture(t, lab)
+				c.server.fakeLocker = r.locks["reentrant"].(*fakeLocker)
+				c.server.refuse = &lock.NotAcquiredError{Key: "g:7"}
+				r.locks["reentrant"] = &c.server
+				ran := false
+				guard(t, r, httpapi.Guard{BestEffort: true}, func(context.Context, func() ([]byte, error)) error {
+					ran = true
+					return nil
+				})
+				rec := r.guarded(t.Context())
+				if ran != c.ran || ran != (rec.Code == http.StatusOK) {
+					t.Errorf("ran: %t; %d %s", ran, rec.Code, rec.Body)
+				}
+				if !ran {
+					wantProblem(t, rec, http.StatusConflict, "busy")
+				}
+			})
+		})
+	}
+}
+
 // The whole request has one owner, and the locks are acquired in the order of their declaration.
 func TestGuardsShareTheOwner(t *testing.T) {
 	r := newFixture(t, lab)
@@ -305,14 +344,11 @@ func TestGuardsShareTheOwner(t *testing.T) {
 func TestGuardLeavesTheBody(t *testing.T) {
 	r := newFixture(t, lab)
 	var read []string
-	err := r.api.AddRoute("POST", "/guarded/:id", true, func(_ context.Context, body func() ([]byte, error)) error {
+	l := guardRoute(t, r, httpapi.Guard{Key: "g:{json.n}"}, func(_ context.Context, body func() ([]byte, error)) error {
 		b, err := body()
 		read = append(read, string(b))
 		return err
-	}, httpapi.Guard{Key: "g:{json.n}", Lock: "reentrant"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	})
 	const body = ` {"n": 9007199254740993, "more": [1.50]} `
 	if rec := r.do(t, call{"POST", "/guarded/7", body, []string{"X-User-ID: 42"}}); rec.Code != http.StatusOK {
 		t.Errorf("%d %s", rec.Code, rec.Body)
@@ -322,22 +358,18 @@ func TestGuardLeavesTheBody(t *testing.T) {
 	}
 	large := `{"n": 1, "pad": "` + strings.Repeat("x", 65<<10) + `"}`
 	wantProblem(t, r.do(t, call{"POST", "/guarded/7", large, []string{"X-User-ID: 42"}}), http.StatusRequestEntityTooLarge, "payload_too_large")
-	if l := r.locks["reentrant"].(*fakeLocker); len(read) != 1 || len(l.locked()) != 1 {
+	if len(read) != 1 || len(l.locked()) != 1 {
 		t.Errorf("too large a body was read by the handler or locked %q", l.locked())
 	}
 }
 
-// A request that fails authentication locks nothing.
-func TestGuardComesAfterAuthentication(t *testing.T) {
-	r := newFixture(t)
-	l := r.locks["reentrant"].(*fakeLocker)
-	wantProblem(t, r.do(t, call{"GET", "/api/v1/vouchers/1/audit", "", nil}), http.StatusUnauthorized, "unauthenticated")
-	if len(l.locked()) != 0 {
+// The audit has a guard. A request that fails authentication locks nothing.
+func TestAuditIsGuarded(t *testing.T) {
+	strict := newFixture(t)
+	wantProblem(t, strict.do(t, call{"GET", "/api/v1/vouchers/1/audit", "", nil}), http.StatusUnauthorized, "unauthenticated")
+	if l := strict.locks["reentrant"].(*fakeLocker); len(l.locked()) != 0 {
 		t.Errorf("locked %q", l.locked())
 	}
-}
-
-func TestAuditIsGuarded(t *testing.T) {
 	r := newFixture(t, lab)
 	l := r.locks["reentrant"].(*fakeLocker)
 	for _, method := range []string{"GET", "HEAD"} {
@@ -365,7 +397,7 @@ func TestGuardsAreChecked(t *testing.T) {
 		"lease too short":   {Key: "k", Lock: "reentrant", Lease: time.Microsecond},
 		"lease too long":    {Key: "k", Lock: "reentrant", Lease: 2 * time.Hour},
 	} {
-		err := newFixture(t).api.AddRoute("POST", "/x", false, func(context.Context, func() ([]byte, error)) error { return nil }, g)
+		err := newFixture(t).api.AddRoute("POST", "/x", false, nothing, g)
 		if err == nil || !strings.Contains(err.Error(), "httpapi: guard of POST /x: ") {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -64,7 +64,7 @@ func TestFinalAnswersAreReplayed(t *testing.T) {
 func TestTemporaryAnswersAreNotReplayed(t *testing.T) {
 	for name, err := range map[string]error{
 		"busy": order.ErrBusy, "conflict": order.ErrConflict, "too early": voucher.ErrNotStarted,
-		"invalid": voucher.ErrInvalid,
+		"invalid": voucher.ErrInvalid, "overloaded": order.ErrOverloaded,
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newFixture(t, lab)

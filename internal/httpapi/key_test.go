@@ -1,7 +1,6 @@
 package httpapi_test
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -15,9 +14,7 @@ import (
 // keyRoute adds POST /keyed/:id/:name, guarded by key, and returns the locker of its guard.
 func keyRoute(t testing.TB, r *fixture, key string) *fakeLocker {
 	t.Helper()
-	err := r.api.AddRoute("POST", "/keyed/:id/:name", true,
-		func(context.Context, func() ([]byte, error)) error { return nil }, httpapi.Guard{Key: key, Lock: "reentrant"})
-	if err != nil {
+	if err := r.api.AddRoute("POST", "/keyed/:id/:name", true, nothing, httpapi.Guard{Key: key, Lock: "reentrant"}); err != nil {
 		t.Fatal(err)
 	}
 	return r.locks["reentrant"].(*fakeLocker)
@@ -134,8 +131,7 @@ func TestKeyDoesNotCompile(t *testing.T) {
 	} {
 		t.Run(c.key, func(t *testing.T) {
 			r := newFixture(t, lab)
-			err := r.api.AddRoute(c.method, "/wrong/:id", c.forUser,
-				func(context.Context, func() ([]byte, error)) error { return nil }, httpapi.Guard{Key: c.key, Lock: "reentrant"})
+			err := r.api.AddRoute(c.method, "/wrong/:id", c.forUser, nothing, httpapi.Guard{Key: c.key, Lock: "reentrant"})
 			if err == nil {
 				t.Fatal("no error")
 			}

@@ -64,7 +64,7 @@ func TestOrderKeepsItsKey(t *testing.T) {
 // told of the order all the same.
 func TestRefusalFromMemoryFindsTheOrder(t *testing.T) {
 	for _, refusal := range []error{voucher.ErrSoldOut, voucher.ErrEnded} {
-		r := keepingKeys(t)
+		r := keepingKeys(t, func(_ *httpapi.Config, r *fixture) { r.lookups = &quota{left: 100} })
 		first := r.do(t, keyed("k"))
 		r.orders.refusal = refusal
 		sameAnswer(t, first, r.do(t, keyed("k")))
@@ -76,22 +76,19 @@ func TestRefusalFromMemoryFindsTheOrder(t *testing.T) {
 		if n := len(r.orders.requests()); n != 1 {
 			t.Errorf("%v: %d orders placed", refusal, n)
 		}
+		// Each look-up costs a query.
+		asked := r.orders.placedLookups.Load()
+		r.lookups.(*quota).left = 0
+		wantProblem(t, r.do(t, keyed("k")), http.StatusTooManyRequests, "rate_limited")
+		if n := r.orders.placedLookups.Load(); n != asked {
+			t.Errorf("%d look-ups beyond the quota", n-asked)
+		}
 	}
 	r := keepingKeys(t)
 	r.orders.refusal = voucher.ErrNotStarted // nobody has an order yet
 	wantProblem(t, r.do(t, keyed("k")), http.StatusConflict, "sale_not_started")
 	if n := r.orders.placedLookups.Load(); n != 0 {
 		t.Errorf("%d look-ups before the sale", n)
-	}
-}
-
-// A look-up behind a refusal costs a query, so each user has a quota of them.
-func TestLookUpsBehindRefusalsAreLimited(t *testing.T) {
-	r := keepingKeys(t, func(_ *httpapi.Config, r *fixture) { r.lookups = &quota{} })
-	r.orders.refusal = voucher.ErrSoldOut
-	wantProblem(t, r.do(t, keyed("k")), http.StatusTooManyRequests, "rate_limited")
-	if n := r.orders.placedLookups.Load(); n != 0 {
-		t.Errorf("%d look-ups beyond the quota", n)
 	}
 }
 

@@ -36,10 +36,6 @@ func (q *quota) Return(int64) {
 	q.left++
 }
 
-func underKey(key string) call {
-	return call{"POST", "/api/v1/vouchers/1/orders", "", []string{"X-User-ID: 42", "Idempotency-Key: " + key}}
-}
-
 // TestARefusalFromMemoryReservesNothing checks that a request whose refusal is known stores no key, and that the
 // answer of a key that is stored takes precedence.
 func TestARefusalFromMemoryReservesNothing(t *testing.T) {
@@ -55,13 +51,13 @@ func TestARefusalFromMemoryReservesNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newFixture(t, lab)
-			first := r.do(t, underKey("bought"))
+			first := r.do(t, keyed("bought"))
 			r.orders.refusal = c.err
-			wantProblem(t, r.do(t, underKey("new")), c.status, c.code)
+			wantProblem(t, r.do(t, keyed("new")), c.status, c.code)
 			if _, there := r.idem.record(idempotency.Key{UserID: 42, Value: "new"}); there || len(r.orders.requests()) != 1 {
 				t.Errorf("the key was reserved: %v; %d orders asked for, want 1", there, len(r.orders.requests()))
 			}
-			again := r.do(t, underKey("bought"))
+			again := r.do(t, keyed("bought"))
 			if again.Code != http.StatusCreated || again.Body.String() != first.Body.String() || again.Header().Get("Idempotency-Replayed") == "" {
 				t.Errorf("the repetition is answered with %d %s, want the first answer %s", again.Code, again.Body, first.Body)
 			}
@@ -74,11 +70,11 @@ func TestARefusalFromMemoryReservesNothing(t *testing.T) {
 func TestARefusalFromMemoryLetsALostAttemptBeFound(t *testing.T) {
 	r := newFixture(t, lab)
 	r.orders.place = func(context.Context, order.Request) (order.Order, error) { return order.Order{}, order.ErrUnavailable }
-	wantProblem(t, r.do(t, underKey("k")), http.StatusServiceUnavailable, "unavailable")
+	wantProblem(t, r.do(t, keyed("k")), http.StatusServiceUnavailable, "unavailable")
 	r.orders.place, r.orders.refusal = nil, voucher.ErrSoldOut
-	wantProblem(t, r.do(t, underKey("k")), http.StatusConflict, "busy")
+	wantProblem(t, r.do(t, keyed("k")), http.StatusConflict, "busy")
 	r.clock.Advance(11 * time.Second)
-	if rec := r.do(t, underKey("k")); rec.Code != http.StatusCreated {
+	if rec := r.do(t, keyed("k")); rec.Code != http.StatusCreated {
 		t.Errorf("status %d, want 201: %s", rec.Code, rec.Body)
 	}
 }
@@ -86,21 +82,21 @@ func TestARefusalFromMemoryLetsALostAttemptBeFound(t *testing.T) {
 func TestKeysPerUser(t *testing.T) {
 	keys := &quota{left: 2}
 	r := newFixture(t, lab, func(_ *httpapi.Config, r *fixture) { r.keys = keys })
-	r.do(t, underKey("a"))
+	r.do(t, keyed("a"))
 	for range 3 { // a repetition stores nothing more
-		r.do(t, underKey("a"))
+		r.do(t, keyed("a"))
 	}
 	if keys.left != 1 {
 		t.Errorf("one key and its repetitions leave %d of 2, want 1", keys.left)
 	}
 	r.orders.place = func(context.Context, order.Request) (order.Order, error) { return order.Order{}, order.ErrBusy }
-	wantProblem(t, r.do(t, underKey("b")), http.StatusConflict, "busy")
+	wantProblem(t, r.do(t, keyed("b")), http.StatusConflict, "busy")
 	if keys.left != 1 {
 		t.Errorf("a key that is free again leaves %d, want 1", keys.left)
 	}
 	r.orders.place = nil
-	r.do(t, underKey("c"))
-	rec := r.do(t, underKey("d"))
+	r.do(t, keyed("c"))
+	rec := r.do(t, keyed("d"))
 	wantProblem(t, rec, http.StatusTooManyRequests, "rate_limited")
 	if after := rec.Header().Get("Retry-After"); after != "4" {
 		t.Errorf("Retry-After %q, want 4", after)
@@ -108,7 +104,7 @@ func TestKeysPerUser(t *testing.T) {
 	if _, there := r.idem.record(idempotency.Key{UserID: 42, Value: "d"}); there {
 		t.Error("the key was reserved beyond the quota")
 	}
-	if rec := r.do(t, underKey("a")); rec.Code != http.StatusCreated {
+	if rec := r.do(t, keyed("a")); rec.Code != http.StatusCreated {
 		t.Errorf("a repetition beyond the quota: status %d, want 201", rec.Code)
 	}
 	// An administrator's keys are not counted.
@@ -127,8 +123,8 @@ func TestLookUpsPerUser(t *testing.T) {
 		t.Errorf("status %d, want 200", rec.Code)
 	}
 	r.orders.refusal = voucher.ErrSoldOut
-	wantProblem(t, r.do(t, underKey("k")), http.StatusConflict, "sold_out")
-	for _, c := range []call{{"GET", "/api/v1/orders/7", "", user}, {"GET", "/api/v1/orders", "", user}, underKey("l")} {
+	wantProblem(t, r.do(t, keyed("k")), http.StatusConflict, "sold_out")
+	for _, c := range []call{{"GET", "/api/v1/orders/7", "", user}, {"GET", "/api/v1/orders", "", user}, keyed("l")} {
 		rec := r.do(t, c)
 		wantProblem(t, rec, http.StatusTooManyRequests, "rate_limited")
 		if rec.Header().Get("Retry-After") == "" {
@@ -156,7 +152,7 @@ func TestRepeatedKeysAreLookUps(t *testing.T) {
 			r.orders.keepsKeys, r.orders.place = tc.keepsKeys, tc.place
 			answered := 0
 			for range sent {
-				rec := r.do(t, underKey("k"))
+				rec := r.do(t, keyed("k"))
 				if rec.Code != http.StatusTooManyRequests {
 					answered++
 					continue

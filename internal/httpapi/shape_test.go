@@ -1,10 +1,8 @@
 package httpapi_test
 
 import (
-	"context"
 	"encoding/json"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -75,17 +73,6 @@ func TestTokenAndProblemShape(t *testing.T) {
 	}
 	if got := slices.Sorted(maps.Keys(problem)); !slices.Equal(got, []string{"code", "detail", "request_id", "status", "title", "type"}) {
 		t.Errorf("a problem has %q", got)
-	}
-}
-
-func TestPendingOrderIsAccepted(t *testing.T) {
-	r := newFixture(t, lab)
-	r.orders.place = func(_ context.Context, req order.Request) (order.Order, error) {
-		return order.Order{ID: 7, VoucherID: req.VoucherID, UserID: req.UserID, Status: order.Pending}, nil
-	}
-	rec := r.do(t, call{"POST", "/api/v1/vouchers/1/orders", "", []string{"X-User-ID: 42"}})
-	if rec.Code != http.StatusAccepted || rec.Body.String() != `{"order_id":"7","status":"pending"}` || rec.Header().Get("Location") != "/api/v1/orders/7" {
-		t.Errorf("%d %q %s", rec.Code, rec.Header().Get("Location"), rec.Body)
 	}
 }
 
