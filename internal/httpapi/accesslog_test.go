@@ -43,7 +43,7 @@ func TestRefusalsAreLoggedWithinABound(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		const clients, each = 50, 20
+		const clients, each = 10, 20
 		flood := func() {
 			var asking sync.WaitGroup
 			for range clients {

@@ -155,154 +155,72 @@ func TestGuardReleases(t *testing.T) {
 	}
 }
 
-// If the lock was lost, the handler's answer is not sent, whatever it is.
-func TestGuardLosesLock(t *testing.T) {
+// What becomes of a request whose lock cannot be had, or is lost. If it was lost, the handler's answer is not sent, whatever it
+// is. A lock that only saves work (best effort) prevents none; after a wait that timed out, which does not show the reason, its
+// server is asked.
+func TestGuardWithoutItsLock(t *testing.T) {
 	lose := func(l *fakeLocker) { l.last().Lose(lock.ErrLost) }
-	for _, c := range []struct {
-		name string
-		work func(ctx context.Context, l *fakeLocker) error
-		code string // "": the handler's own answer, 200
-	}{
-		{"told, and stops", func(ctx context.Context, l *fakeLocker) error {
-			lose(l)
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(time.Minute):
-				t.Error("the work was not told")
-				return nil
-			}
-		}, "unavailable"},
-		{"told, and succeeds", func(_ context.Context, l *fakeLocker) error { lose(l); return nil }, "unavailable"},
-		{"told, and refuses", func(_ context.Context, l *fakeLocker) error { lose(l); return order.ErrAlreadyOrdered }, "unavailable"},
-		{"found out at the release: lost", func(_ context.Context, l *fakeLocker) error { l.releasing = lock.ErrLost; return nil }, "unavailable"},
-		{"found out at the release: expired", func(_ context.Context, l *fakeLocker) error { l.releasing = lock.ErrExpired; return nil }, "unavailable"},
-		{"by the clock only", func(_ context.Context, l *fakeLocker) error {
-			l.last().Renewed(time.Now().Add(-time.Second))
-			return nil
-		}, "unavailable"},
-		{"still held, the release has no outcome", func(_ context.Context, l *fakeLocker) error { l.releasing = lock.ErrUnavailable; return nil }, ""},
-		{"held", func(_ context.Context, l *fakeLocker) error { return order.ErrAlreadyOrdered }, "already_ordered"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			r := newFixture(t, lab)
-			var l *fakeLocker
-			l = guardRoute(t, r, httpapi.Guard{}, func(ctx context.Context, _ func() ([]byte, error)) error { return c.work(ctx, l) })
-			rec := r.guarded(t.Context())
-			switch c.code {
-			case "":
-				if rec.Code != http.StatusOK {
-					t.Errorf("%d %s", rec.Code, rec.Body)
-				}
-			case "unavailable":
-				wantProblem(t, rec, http.StatusServiceUnavailable, c.code)
-				if log := r.log.String(); !strings.Contains(log, `lost the lock on \"g:7\"`) {
-					t.Errorf("the log does not say why: %s", log)
-				}
-			default:
-				wantProblem(t, rec, http.StatusConflict, c.code)
-			}
-			if l.held() != 0 {
-				t.Errorf("%d leases left behind", l.held())
-			}
-		})
+	releasing := func(err error) func(context.Context, *fakeLocker) error {
+		return func(_ context.Context, l *fakeLocker) error { l.releasing = err; return nil }
 	}
-}
-
-// An error of the mechanism is answered by the usual table, and the handler does not run.
-func TestGuardCannotLock(t *testing.T) {
-	for name, c := range map[string]struct {
-		err    error
-		status int
-		code   string
-	}{
-		"unavailable": {fmt.Errorf("%w: dial", lock.ErrUnavailable), http.StatusServiceUnavailable, "unavailable"},
-		"deadline":    {context.DeadlineExceeded, http.StatusServiceUnavailable, "unavailable"},
-		"broken":      {errors.New("dial secret-host"), http.StatusInternalServerError, "internal"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newFixture(t, lab)
-			l := guardRoute(t, r, httpapi.Guard{}, func(context.Context, func() ([]byte, error)) error {
-				t.Error("the handler ran")
-				return nil
-			})
-			l.refuse = c.err
-			wantProblem(t, r.guarded(t.Context()), c.status, c.code)
-		})
-	}
-}
-
-// A lock that only saves work does not prevent work.
-func TestBestEffort(t *testing.T) {
+	const lost, without = `lost the lock on \"g:7\"`, "carried out without its lock"
+	away, timedOut := fmt.Errorf("%w: dial", lock.ErrUnavailable), &lock.NotAcquiredError{Key: "g:7"}
 	for _, c := range []struct {
-		name    string
-		arrange func(l *fakeLocker)
-		work    func(ctx context.Context, l *fakeLocker) error
-		code    string // "": the handler ran, and its answer counts
+		name       string
+		bestEffort bool
+		refuse     error        // of the lock
+		server     *inspectable // the lock's server, if it can be asked
+		work       func(ctx context.Context, l *fakeLocker) error
+		status     int // 200: the handler's own answer
+		code, log  string
 	}{
-		{"held", nil, nil, ""},
-		{"server away", func(l *fakeLocker) { l.refuse = fmt.Errorf("%w: dial", lock.ErrUnavailable) }, nil, ""},
-		{"lost at work", nil, func(ctx context.Context, l *fakeLocker) error { l.last().Lose(lock.ErrLost); return ctx.Err() }, ""},
-		{"busy", func(l *fakeLocker) { l.refuse = &lock.NotAcquiredError{Key: "k"} }, nil, "busy"},
-		{"broken", func(l *fakeLocker) { l.refuse = lock.ErrWrongKind }, nil, "internal"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			r := newFixture(t, lab)
-			var l *fakeLocker
-			ran := false
-			l = guardRoute(t, r, httpapi.Guard{BestEffort: true}, func(ctx context.Context, _ func() ([]byte, error)) error {
-				ran = true
-				if c.work != nil {
-					return c.work(ctx, l)
-				}
-				return nil
-			})
-			if c.arrange != nil {
-				c.arrange(l)
-			}
-			rec := r.guarded(t.Context())
-			if ran != (c.code == "") || ran != (rec.Code == http.StatusOK) || !strings.Contains(rec.Body.String(), c.code) {
-				t.Errorf("ran: %t; %d %s", ran, rec.Code, rec.Body)
-			}
-			if l.held() != 0 {
-				t.Errorf("%d leases left behind", l.held())
-			}
-			if away := strings.Contains(r.log.String(), "carried out without its lock"); away != (c.name == "server away") {
-				t.Errorf("the log: %s", r.log)
-			}
-		})
-	}
-}
-
-// A wait that timed out does not show the reason, so the guard checks whether the server answers.
-func TestBestEffortWaitRunsOut(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		server inspectable
-		ran    bool
-	}{
-		{"the server answers", inspectable{state: lock.State{Owner: "other", Count: 1}}, false},
-		{"the server answers, the key is free by now", inspectable{}, false},
-		{"the server hangs", inspectable{hangs: true}, true},
-		{"the server is away", inspectable{err: fmt.Errorf("%w: dial", lock.ErrUnavailable)}, true},
+		{"told, and stops", false, nil, nil, func(ctx context.Context, l *fakeLocker) error { lose(l); <-ctx.Done(); return ctx.Err() }, 503, "unavailable", lost},
+		{"told, and succeeds", false, nil, nil, func(_ context.Context, l *fakeLocker) error { lose(l); return nil }, 503, "unavailable", lost},
+		{"told, and refuses", false, nil, nil, func(_ context.Context, l *fakeLocker) error { lose(l); return order.ErrAlreadyOrdered }, 503, "unavailable", lost},
+		{"found out at the release: lost", false, nil, nil, releasing(lock.ErrLost), 503, "unavailable", lost},
+		{"found out at the release: expired", false, nil, nil, releasing(lock.ErrExpired), 503, "unavailable", lost},
+		{"by the clock only", false, nil, nil, func(_ context.Context, l *fakeLocker) error { l.last().Renewed(time.Now().Add(-1)); return nil }, 503, "unavailable", lost},
+		{"held, the release has no outcome", false, nil, nil, releasing(lock.ErrUnavailable), 200, "", ""},
+		{"held", false, nil, nil, func(context.Context, *fakeLocker) error { return order.ErrAlreadyOrdered }, 409, "already_ordered", ""},
+		{"server away", false, away, nil, nil, 503, "unavailable", ""},
+		{"deadline", false, context.DeadlineExceeded, nil, nil, 503, "unavailable", ""},
+		{"broken", false, errors.New("dial secret-host"), nil, nil, 500, "internal", ""},
+		{"held, best effort", true, nil, nil, releasing(nil), 200, "", ""},
+		{"lost, best effort", true, nil, nil, func(ctx context.Context, l *fakeLocker) error { lose(l); return ctx.Err() }, 200, "", ""},
+		{"server away, best effort", true, away, nil, nil, 200, "", without},
+		{"busy, best effort", true, timedOut, nil, nil, 409, "busy", ""},
+		{"broken, best effort", true, lock.ErrWrongKind, nil, nil, 500, "internal", ""},
+		{"timed out, the server answers", true, timedOut, &inspectable{state: lock.State{Owner: "other", Count: 1}}, nil, 409, "busy", ""},
+		{"timed out, the key is free by now", true, timedOut, &inspectable{}, nil, 409, "busy", ""},
+		{"timed out, the server hangs", true, timedOut, &inspectable{hangs: true}, nil, 200, "", without},
+		{"timed out, the server is away", true, timedOut, &inspectable{err: away}, nil, 200, "", without},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newFixture(t, lab)
-				c.server.fakeLocker = r.locks["reentrant"].(*fakeLocker)
-				c.server.refuse = &lock.NotAcquiredError{Key: "g:7"}
-				r.locks["reentrant"] = &c.server
+				l := r.locks["reentrant"].(*fakeLocker)
+				if l.refuse = c.refuse; c.server != nil {
+					c.server.fakeLocker = l
+					r.locks["reentrant"] = c.server
+				}
 				ran := false
-				guard(t, r, httpapi.Guard{BestEffort: true}, func(context.Context, func() ([]byte, error)) error {
-					ran = true
-					return nil
+				guard(t, r, httpapi.Guard{BestEffort: c.bestEffort}, func(ctx context.Context, _ func() ([]byte, error)) error {
+					if ran = true; c.work == nil {
+						return nil
+					}
+					return c.work(ctx, l)
 				})
 				rec := r.guarded(t.Context())
-				if ran != c.ran || ran != (rec.Code == http.StatusOK) {
-					t.Errorf("ran: %t; %d %s", ran, rec.Code, rec.Body)
+				if c.status != http.StatusOK {
+					wantProblem(t, rec, c.status, c.code)
+				} else if rec.Code != c.status {
+					t.Errorf("%d %s", rec.Code, rec.Body)
 				}
-				if !ran {
-					wantProblem(t, rec, http.StatusConflict, "busy")
+				if want := c.refuse == nil || c.status == http.StatusOK; ran != want || l.held() != 0 {
+					t.Errorf("the handler ran: %v, want %v; %d leases left behind", ran, want, l.held())
+				}
+				if log := r.log.String(); !strings.Contains(log, c.log) || c.log == "" && (strings.Contains(log, lost) || strings.Contains(log, without)) {
+					t.Errorf("the log does not say %q alone: %s", c.log, log)
 				}
 			})
 		})

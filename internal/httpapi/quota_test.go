@@ -147,7 +147,7 @@ func TestRepeatedKeysAreLookUps(t *testing.T) {
 		"busy":              {place: func(context.Context, order.Request) (order.Order, error) { return order.Order{}, order.ErrBusy }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			const allowed, sent = 5, 50
+			const allowed, sent = 5, 12
 			r := newFixture(t, lab, func(_ *httpapi.Config, r *fixture) { r.lookups = &quota{left: allowed} })
 			r.orders.keepsKeys, r.orders.place = tc.keepsKeys, tc.place
 			answered := 0

@@ -66,76 +66,65 @@ func text(t *testing.T, resp *http.Response) string {
 
 var address = regexp.MustCompile(`(?:href|src)="(/static/[^"]+)"`)
 
-// Every file that a page names is there, is kept for ever, and all together are small.
-func TestFirstViewIsSmall(t *testing.T) {
+// pages calls test with every page.
+func pages(t *testing.T, test func(t *testing.T, s *web.Site, path string)) {
 	for _, s := range sites(t) {
 		for _, path := range s.Paths() {
-			viewIsSmall(t, s, path)
+			t.Run(path, func(t *testing.T) { test(t, s, path) })
 		}
 	}
 }
 
-func viewIsSmall(t *testing.T, s *web.Site, path string) {
-	t.Helper()
-	sum := 0
-	page := get(t, s, path, "Accept-Encoding: gzip, br")
-	if page.Header.Get("Cache-Control") != "no-cache" {
-		t.Errorf("%s: Cache-Control is %q", path, page.Header.Get("Cache-Control"))
-	}
-	sum += int(page.ContentLength)
-	seen := map[string]bool{}
-	for _, found := range address.FindAllStringSubmatch(text(t, page), -1) {
-		if seen[found[1]] {
-			continue
+// Every file that a page names is there, is kept for ever, and all together are small.
+func TestFirstViewIsSmall(t *testing.T) {
+	pages(t, func(t *testing.T, s *web.Site, path string) {
+		page := get(t, s, path, "Accept-Encoding: gzip, br")
+		if page.Header.Get("Cache-Control") != "no-cache" {
+			t.Errorf("Cache-Control is %q", page.Header.Get("Cache-Control"))
 		}
-		seen[found[1]] = true
-		f := get(t, s, found[1], "Accept-Encoding: gzip")
-		if f.StatusCode != http.StatusOK || f.Header.Get("Cache-Control") != "public, max-age=31536000, immutable" {
-			t.Errorf("%s: %s, Cache-Control %q", found[1], f.Status, f.Header.Get("Cache-Control"))
+		sum, seen := int(page.ContentLength), map[string]bool{}
+		for _, found := range address.FindAllStringSubmatch(text(t, page), -1) {
+			if seen[found[1]] {
+				continue
+			}
+			seen[found[1]] = true
+			f := get(t, s, found[1], "Accept-Encoding: gzip")
+			if f.StatusCode != http.StatusOK || f.Header.Get("Cache-Control") != "public, max-age=31536000, immutable" {
+				t.Errorf("%s: %s, Cache-Control %q", found[1], f.Status, f.Header.Get("Cache-Control"))
+			}
+			sum += int(f.ContentLength)
 		}
-		sum += int(f.ContentLength)
-	}
-	if len(seen) < 5 {
-		t.Errorf("%s names %d files", path, len(seen))
-	}
-	t.Logf("%s: %d files, %d bytes", path, len(seen), sum)
-	if sum > firstView {
-		t.Errorf("%s: the first view has %d bytes, at most %d", path, sum, firstView)
-	}
+		if len(seen) < 5 || sum > firstView {
+			t.Errorf("the first view has %d files and %d bytes, at most %d", len(seen), sum, firstView)
+		}
+	})
 }
 
 // A page has no inline script or style, which its policy would keep from running.
 func TestNothingIsInline(t *testing.T) {
-	for _, s := range sites(t) {
-		for _, path := range s.Paths() {
-			nothingIsInline(t, s, path)
+	pages(t, func(t *testing.T, s *web.Site, path string) {
+		resp := get(t, s, path)
+		policy := resp.Header.Get("Content-Security-Policy")
+		for _, want := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'"} {
+			if !strings.Contains(policy, want) {
+				t.Errorf("the policy has no %q", want)
+			}
 		}
-	}
-}
-
-func nothingIsInline(t *testing.T, s *web.Site, path string) {
-	t.Helper()
-	resp := get(t, s, path)
-	policy := resp.Header.Get("Content-Security-Policy")
-	for _, want := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'"} {
-		if !strings.Contains(policy, want) {
-			t.Errorf("%s: the policy has no %q", path, want)
+		if strings.Contains(policy, "unsafe") || strings.Contains(policy, "http") || strings.Contains(policy, "*") {
+			t.Errorf("the policy is wide: %s", policy)
 		}
-	}
-	if strings.Contains(policy, "unsafe") || strings.Contains(policy, "http") || strings.Contains(policy, "*") {
-		t.Errorf("%s: the policy is wide: %s", path, policy)
-	}
-	for name, want := range map[string]string{
-		"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cross-Origin-Opener-Policy": "same-origin",
-		"Cross-Origin-Resource-Policy": "same-origin", "Vary": "Accept-Encoding",
-	} {
-		if got := resp.Header.Get(name); got != want {
-			t.Errorf("%s: %s is %q, want %q", path, name, got, want)
+		for name, want := range map[string]string{
+			"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cross-Origin-Opener-Policy": "same-origin",
+			"Cross-Origin-Resource-Policy": "same-origin", "Vary": "Accept-Encoding",
+		} {
+			if got := resp.Header.Get(name); got != want {
+				t.Errorf("%s is %q, want %q", name, got, want)
+			}
 		}
-	}
-	if inline := regexp.MustCompile(`(?i)<script(?:\s[^>]*)?>[^<]|<style|\sstyle=|\son\w+=|javascript:|(?:src|href)="(?:https?:)?//`).FindString(text(t, resp)); inline != "" {
-		t.Errorf("%s has %q", path, inline)
-	}
+		if inline := regexp.MustCompile(`(?i)<script(?:\s[^>]*)?>[^<]|<style|\sstyle=|\son\w+=|javascript:|(?:src|href)="(?:https?:)?//`).FindString(text(t, resp)); inline != "" {
+			t.Errorf("it has %q", inline)
+		}
+	})
 }
 
 func TestCaching(t *testing.T) {
@@ -206,19 +195,8 @@ func TestAcceptEncoding(t *testing.T) {
 
 // A precondition that fails is answered without a body, and without the length of one.
 func TestPreconditionThatFails(t *testing.T) {
-	server := httptest.NewServer(newSite(t))
-	defer server.Close()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("If-Match", `"another"`)
-	resp, err := server.Client().Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if body, err := io.ReadAll(resp.Body); resp.StatusCode != http.StatusPreconditionFailed || err != nil || len(body) > 0 {
-		t.Errorf("%d, %q, %v", resp.StatusCode, body, err)
+	resp := get(t, newSite(t), "/", `If-Match: "another"`)
+	if body := text(t, resp); resp.StatusCode != http.StatusPreconditionFailed || body != "" || resp.Header.Get("Content-Length") != "" {
+		t.Errorf("%d, %q, %v", resp.StatusCode, body, resp.Header)
 	}
 }
