@@ -142,7 +142,5 @@ func TestRateLimit(t *testing.T) {
 		t.Errorf("%d orders were placed", n)
 	}
 	clear(waits)
-	if rec := r.do(t, call{"POST", "/api/v1/vouchers/1/orders", "", []string{"X-User-ID: 42", "Idempotency-Key: k"}}); rec.Code != http.StatusCreated {
-		t.Errorf("then: %d %s", rec.Code, rec.Body)
-	}
+	r.want(t, call{"POST", "/api/v1/vouchers/1/orders", "", []string{"X-User-ID: 42", "Idempotency-Key: k"}}, http.StatusCreated)
 }

@@ -160,6 +160,14 @@ func (r *fixture) do(t testing.TB, c call) *httptest.ResponseRecorder {
 	return rec
 }
 
+// want checks the status of the answer to a request.
+func (r *fixture) want(t testing.TB, c call, status int) {
+	t.Helper()
+	if rec := r.do(t, c); rec.Code != status {
+		t.Errorf("%s %s: %d %s, want %d", c.method, c.path, rec.Code, rec.Body, status)
+	}
+}
+
 // problemJSON is a problem as a client reads it.
 type problemJSON struct {
 	Type, Title, Code, Detail string

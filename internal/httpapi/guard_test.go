@@ -268,9 +268,7 @@ func TestGuardLeavesTheBody(t *testing.T) {
 		return err
 	})
 	const body = ` {"n": 9007199254740993, "more": [1.50]} `
-	if rec := r.do(t, call{"POST", "/guarded/7", body, []string{"X-User-ID: 42"}}); rec.Code != http.StatusOK {
-		t.Errorf("%d %s", rec.Code, rec.Body)
-	}
+	r.want(t, call{"POST", "/guarded/7", body, []string{"X-User-ID: 42"}}, http.StatusOK)
 	if len(read) != 1 || read[0] != body {
 		t.Errorf("the handler read %q", read)
 	}
@@ -291,9 +289,7 @@ func TestAuditIsGuarded(t *testing.T) {
 	r := newFixture(t, lab)
 	l := r.locks["reentrant"].(*fakeLocker)
 	for _, method := range []string{"GET", "HEAD"} {
-		if rec := r.do(t, call{method, "/api/v1/vouchers/1/audit", "", nil}); rec.Code != http.StatusOK {
-			t.Errorf("%d %s", rec.Code, rec.Body)
-		}
+		r.want(t, call{method, "/api/v1/vouchers/1/audit", "", nil}, http.StatusOK)
 	}
 	if got := strings.Join(l.locked(), " "); got != "audit:1 audit:1" || l.held() != 0 {
 		t.Errorf("locked %s, %d left behind", got, l.held())
@@ -302,9 +298,7 @@ func TestAuditIsGuarded(t *testing.T) {
 		t.Errorf("asked for %+v", got)
 	}
 	l.refuse = lock.ErrUnavailable
-	if rec := r.do(t, call{"GET", "/api/v1/vouchers/1/audit", "", nil}); rec.Code != http.StatusOK {
-		t.Errorf("without the lock's server: %d %s", rec.Code, rec.Body)
-	}
+	r.want(t, call{"GET", "/api/v1/vouchers/1/audit", "", nil}, http.StatusOK)
 }
 
 func TestGuardsAreChecked(t *testing.T) {

@@ -208,9 +208,7 @@ func TestVoucherIsCreatedOnce(t *testing.T) {
 	r.vouchers.store.lose = order.ErrUnavailable
 	wantProblem(t, r.do(t, create), http.StatusServiceUnavailable, "unavailable")
 	r.clock.Advance(11 * time.Second)
-	if rec := r.do(t, create); rec.Code != http.StatusCreated {
-		t.Errorf("%d %s", rec.Code, rec.Body)
-	}
+	r.want(t, create, http.StatusCreated)
 	if n := len(r.vouchers.store.list); n != 1 {
 		t.Errorf("%d vouchers, want 1", n)
 	}
@@ -233,9 +231,7 @@ func TestStoreFailures(t *testing.T) {
 	t.Run("complete", func(t *testing.T) {
 		r := newFixture(t, lab)
 		r.idem.complete = errors.New("no route to host")
-		if rec := r.do(t, keyed("k")); rec.Code != http.StatusCreated {
-			t.Errorf("an accepted order was answered %d %s", rec.Code, rec.Body)
-		}
+		r.want(t, keyed("k"), http.StatusCreated)
 	})
 }
 

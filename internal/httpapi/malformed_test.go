@@ -238,9 +238,7 @@ func TestWellFormedRequests(t *testing.T) {
 		"order, letters encoded":  {"POST", "/api/v1/%76ouchers/%31/orders", "", []string{"X-User-ID: 42"}},
 		"token":                   {"POST", "/api/v1/tokens", `{"user_id": "42"}`, nil},
 	} {
-		if rec := r.do(t, c); rec.Code != http.StatusCreated {
-			t.Errorf("%s: %d %s", name, rec.Code, rec.Body)
-		}
+		t.Run(name, func(t *testing.T) { r.want(t, c, http.StatusCreated) })
 	}
 	const limit = 64 << 10
 	for size, want := range map[int]int{limit: http.StatusCreated, limit + 1: http.StatusRequestEntityTooLarge} {
@@ -263,9 +261,7 @@ func TestWellFormedRequests(t *testing.T) {
 		"/api/v1/orders/7", "/api/v1/orders/7?wait=2s", "/api/v1/vouchers/1/audit",
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodHead} {
-			if rec := r.do(t, call{method, path, "", []string{"X-User-ID: 42"}}); rec.Code != http.StatusOK {
-				t.Errorf("%s %s: %d %s", method, path, rec.Code, rec.Body)
-			}
+			r.want(t, call{method, path, "", []string{"X-User-ID: 42"}}, http.StatusOK)
 		}
 	}
 }
@@ -305,9 +301,7 @@ func TestPolicyIsDecoded(t *testing.T) {
 	r := newFixture(t, lab)
 	body := voucherBody("policy", `{"lock": "naive", "scope": "voucher", "placement": "inside-tx", "stock": "unguarded", "unique": false,
 		"lock_ttl_ms": 200, "lock_wait_ms": 1000, "fault_seed": 7, "faults": [{"point": "critical-section", "effect": "error", "pause_ms": 400, "probability": 0.05}]}`)
-	if rec := r.do(t, call{"POST", "/api/v1/vouchers", body, nil}); rec.Code != http.StatusCreated {
-		t.Fatalf("%d %s", rec.Code, rec.Body)
-	}
+	r.want(t, call{"POST", "/api/v1/vouchers", body, nil}, http.StatusCreated)
 	got := r.vouchers.store.list[0].Policy
 	if len(got.Faults) != 1 {
 		t.Fatalf("policy %+v; want one fault", got)

@@ -64,7 +64,7 @@ func TestMetrics(t *testing.T) {
 	keyed.headers = append([]string{"Idempotency-Key: k"}, place.headers...)
 	r.do(t, keyed)
 	r.do(t, keyed)
-	r.orders.place = func(context.Context, order.Request) (order.Order, error) { return order.Order{}, voucher.ErrSoldOut }
+	r.orders.place = failing(voucher.ErrSoldOut)
 	r.do(t, place)
 	r.do(t, place)
 	r.do(t, call{"GET", "/api/v1/vouchers/99", "", nil})
@@ -116,7 +116,7 @@ func TestAccessLog(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := newFixture(t, lab)
 			if c.err != nil {
-				r.orders.place = func(context.Context, order.Request) (order.Order, error) { return order.Order{}, c.err }
+				r.orders.place = failing(c.err)
 			}
 			id := r.do(t, c.call).Header().Get("X-Request-ID")
 			line := r.log.String()

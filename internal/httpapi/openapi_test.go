@@ -194,9 +194,7 @@ func TestOpenAPIExamples(t *testing.T) {
 				}
 				r := newFixture(t, lab)
 				r.vouchers.Admission = true
-				if rec := r.do(t, call{method, path, string(body), nil}); rec.Code != http.StatusCreated {
-					t.Errorf("example %q of %s %s: %d %s", name, method, path, rec.Code, rec.Body)
-				}
+				t.Run(name, func(t *testing.T) { r.want(t, call{method, path, string(body), nil}, http.StatusCreated) })
 				ran++
 			}
 		}

@@ -183,9 +183,7 @@ func TestPanic(t *testing.T) {
 	}
 	r.orders.place = nil
 	place.headers = place.headers[:1]
-	if rec := r.do(t, place); rec.Code != http.StatusCreated {
-		t.Errorf("after the panic: %d %s", rec.Code, rec.Body)
-	}
+	r.want(t, place, http.StatusCreated)
 }
 
 func TestClientGone(t *testing.T) {

@@ -69,14 +69,12 @@ func TestARefusalFromMemoryReservesNothing(t *testing.T) {
 // order before the voucher was sold out.
 func TestARefusalFromMemoryLetsALostAttemptBeFound(t *testing.T) {
 	r := newFixture(t, lab)
-	r.orders.place = func(context.Context, order.Request) (order.Order, error) { return order.Order{}, order.ErrUnavailable }
+	r.orders.place = failing(order.ErrUnavailable)
 	wantProblem(t, r.do(t, keyed("k")), http.StatusServiceUnavailable, "unavailable")
 	r.orders.place, r.orders.refusal = nil, voucher.ErrSoldOut
 	wantProblem(t, r.do(t, keyed("k")), http.StatusConflict, "busy")
 	r.clock.Advance(11 * time.Second)
-	if rec := r.do(t, keyed("k")); rec.Code != http.StatusCreated {
-		t.Errorf("status %d, want 201: %s", rec.Code, rec.Body)
-	}
+	r.want(t, keyed("k"), http.StatusCreated)
 }
 
 func TestKeysPerUser(t *testing.T) {
@@ -89,7 +87,7 @@ func TestKeysPerUser(t *testing.T) {
 	if keys.left != 1 {
 		t.Errorf("one key and its repetitions leave %d of 2, want 1", keys.left)
 	}
-	r.orders.place = func(context.Context, order.Request) (order.Order, error) { return order.Order{}, order.ErrBusy }
+	r.orders.place = failing(order.ErrBusy)
 	wantProblem(t, r.do(t, keyed("b")), http.StatusConflict, "busy")
 	if keys.left != 1 {
 		t.Errorf("a key that is free again leaves %d, want 1", keys.left)
@@ -104,14 +102,10 @@ func TestKeysPerUser(t *testing.T) {
 	if _, there := r.idem.record(idempotency.Key{UserID: 42, Value: "d"}); there {
 		t.Error("the key was reserved beyond the quota")
 	}
-	if rec := r.do(t, keyed("a")); rec.Code != http.StatusCreated {
-		t.Errorf("a repetition beyond the quota: status %d, want 201", rec.Code)
-	}
+	r.want(t, keyed("a"), http.StatusCreated)
 	// An administrator's keys are not counted.
 	admin := call{"POST", "/api/v1/vouchers", voucherBody("", ""), []string{"Idempotency-Key: v"}}
-	if rec := r.do(t, admin); rec.Code != http.StatusCreated {
-		t.Errorf("a voucher: status %d, want 201: %s", rec.Code, rec.Body)
-	}
+	r.want(t, admin, http.StatusCreated)
 }
 
 func TestLookUpsPerUser(t *testing.T) {
@@ -119,9 +113,7 @@ func TestLookUpsPerUser(t *testing.T) {
 	r := newFixture(t, lab, func(_ *httpapi.Config, r *fixture) { r.lookups = lookups })
 	user := []string{"X-User-ID: 42"}
 	wantProblem(t, r.do(t, call{"GET", "/api/v1/orders/7", "", user}), http.StatusNotFound, "order_not_found")
-	if rec := r.do(t, call{"GET", "/api/v1/orders", "", user}); rec.Code != http.StatusOK {
-		t.Errorf("status %d, want 200", rec.Code)
-	}
+	r.want(t, call{"GET", "/api/v1/orders", "", user}, http.StatusOK)
 	r.orders.refusal = voucher.ErrSoldOut
 	wantProblem(t, r.do(t, keyed("k")), http.StatusConflict, "sold_out")
 	for _, c := range []call{{"GET", "/api/v1/orders/7", "", user}, {"GET", "/api/v1/orders", "", user}, keyed("l")} {
@@ -144,7 +136,7 @@ func TestRepeatedKeysAreLookUps(t *testing.T) {
 	}{
 		"placed, locked":    {},
 		"placed, admission": {keepsKeys: true},
-		"busy":              {place: func(context.Context, order.Request) (order.Order, error) { return order.Order{}, order.ErrBusy }},
+		"busy":              {place: failing(order.ErrBusy)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			const allowed, sent = 5, 12
@@ -183,9 +175,7 @@ func TestCancelsPerUser(t *testing.T) {
 	r.life.err = nil
 	r.life.order = order.Order{ID: 7, VoucherID: 1, UserID: 42, Status: order.Cancelled}
 	for range allowed {
-		if rec := r.do(t, cancel); rec.Code != http.StatusOK {
-			t.Errorf("status %d, want 200: %s", rec.Code, rec.Body)
-		}
+		r.want(t, cancel, http.StatusOK)
 	}
 	rec := r.do(t, cancel)
 	wantProblem(t, rec, http.StatusTooManyRequests, "rate_limited")

@@ -16,9 +16,7 @@ func TestShownStockFollows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFixture(t, lab)
 		r.vouchers.Cache = voucher.NewCache(r.vouchers.store, 0, time.Now)
-		if rec := r.do(t, call{"POST", "/api/v1/vouchers", voucherBody("", ""), nil}); rec.Code != http.StatusCreated {
-			t.Fatal(rec.Body)
-		}
+		r.want(t, call{"POST", "/api/v1/vouchers", voucherBody("", ""), nil}, http.StatusCreated)
 		id := r.vouchers.store.list[0].ID
 		look := func(stock int) {
 			t.Helper()
@@ -33,9 +31,7 @@ func TestShownStockFollows(t *testing.T) {
 		look(100)
 		time.Sleep(voucher.DefaultCacheTTL)
 		look(60)
-		if rec := r.do(t, call{"POST", "/api/v1/vouchers", voucherBody("", ""), nil}); rec.Code != http.StatusCreated {
-			t.Fatal(rec.Body)
-		}
+		r.want(t, call{"POST", "/api/v1/vouchers", voucherBody("", ""), nil}, http.StatusCreated)
 		if got := r.do(t, call{"GET", "/api/v1/vouchers", "", nil}).Body.String(); strings.Count(got, `"title"`) != 2 {
 			t.Errorf("a new voucher is not listed at once: %s", got)
 		}
