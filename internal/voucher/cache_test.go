@@ -225,10 +225,11 @@ func TestCacheOutlivesItsStore(t *testing.T) {
 				if n := store.queries.Load(); n > test.queries {
 					t.Errorf("asked %d times, want %d", n, test.queries)
 				}
+				time.Sleep(5 * time.Second) // the last query that hangs
+				synctest.Wait()
 				store.fail.Store(nil)
 				store.delay = 0
-				time.Sleep(5 * time.Second) // the last query that hangs
-				want(4, 0)
+				want(4, 200*time.Millisecond)
 			})
 		})
 	}
