@@ -1,8 +1,10 @@
 package httpapi_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -48,37 +50,39 @@ func TestAcceptedOrder(t *testing.T) {
 func TestWaitForAnOrder(t *testing.T) {
 	const path = "/api/v1/orders/7?wait=2s"
 	user := []string{"X-User-ID: 42"}
-	t.Run("until it is final", func(t *testing.T) {
-		r := newFixture(t, lab)
-		r.orders.orders = []order.Order{pendingOrder()}
-		r.orders.await = func(_ context.Context, o order.Order, limit time.Duration) error {
-			if o != pendingOrder() || limit != 2*time.Second {
-				t.Errorf("waits %v for %+v", limit, o)
+	// A client that knows an older state is told the newer one at once.
+	for _, c := range []struct {
+		query         string
+		status, after order.Status // after "": nobody waits
+	}{
+		{"?wait=2s", order.Pending, order.Confirmed},
+		{"?wait=2s&state=pending", order.Pending, order.Confirmed},
+		{"?wait=2s", order.Unpaid, order.Paid},
+		{"?wait=2s&state=unpaid", order.Unpaid, order.Paid},
+		{"?wait=2s&state=pending", order.Unpaid, ""},
+		{"", order.Pending, ""},
+		{"?wait=0s", order.Pending, ""},
+		{"?wait=2s", order.Rejected, ""},
+	} {
+		t.Run(string(c.status)+c.query, func(t *testing.T) {
+			r := newFixture(t, lab)
+			o := order.Order{ID: 7, VoucherID: 1, UserID: 42, Status: c.status, CreatedAt: start()}
+			r.orders.orders = []order.Order{o}
+			await := func(_ context.Context, of order.Order, limit time.Duration) error {
+				if of != o || limit != 2*time.Second || c.after == "" {
+					t.Errorf("waits %v for %+v", limit, of)
+				}
+				r.orders.orders[0].Status = c.after
+				return nil
 			}
-			r.orders.orders[0].Status, r.orders.orders[0].CreatedAt = order.Confirmed, start()
-			return nil
-		}
-		const want = `{"order_id":"7","voucher_id":"1","status":"confirmed","created_at":"2030-01-02T03:04:05Z"}`
-		if rec := r.do(t, call{"GET", path, "", user}); rec.Code != http.StatusOK || rec.Body.String() != want {
-			t.Errorf("%d %s", rec.Code, rec.Body)
-		}
-	})
-	t.Run("not without ?wait=, nor for a final order", func(t *testing.T) {
-		r := newFixture(t, lab)
-		r.orders.orders = []order.Order{pendingOrder()}
-		r.orders.await = func(context.Context, order.Order, time.Duration) error { panic("waited") }
-		const want = `{"order_id":"7","voucher_id":"1","status":"pending"}`
-		for _, path := range []string{"/api/v1/orders/7", "/api/v1/orders/7?wait=0s"} {
-			if rec := r.do(t, call{"GET", path, "", user}); rec.Code != http.StatusOK || rec.Body.String() != want {
-				t.Errorf("%s: %d %s", path, rec.Code, rec.Body)
+			r.orders.await, r.life.await = await, await
+			want := fmt.Sprintf(`{"order_id":"7","voucher_id":"1","status":%q,"created_at":"2030-01-02T03:04:05Z"}`, cmp.Or(c.after, c.status))
+			if rec := r.do(t, call{"GET", "/api/v1/orders/7" + c.query, "", user}); rec.Code != http.StatusOK || rec.Body.String() != want {
+				t.Errorf("%d %s", rec.Code, rec.Body)
 			}
-		}
-		r.orders.orders[0].Status = order.Rejected
-		if rec := r.do(t, call{"GET", path, "", user}); !strings.Contains(rec.Body.String(), `"rejected"`) {
-			t.Errorf("%d %s", rec.Code, rec.Body)
-		}
-		wantProblem(t, r.do(t, call{"GET", path, "", []string{"X-User-ID: 43"}}), http.StatusNotFound, "order_not_found")
-	})
+			wantProblem(t, r.do(t, call{"GET", path, "", []string{"X-User-ID: 43"}}), http.StatusNotFound, "order_not_found")
+		})
+	}
 	t.Run("a failure to wait is an error", func(t *testing.T) {
 		r := newFixture(t, lab)
 		r.orders.orders = []order.Order{pendingOrder()}

@@ -1,7 +1,6 @@
 package httpapi_test
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -17,7 +16,7 @@ type fakeLife struct {
 	order   order.Order
 	payment order.Payment
 	details order.Details
-	await   func(context.Context, order.Order) error
+	await   func(context.Context, order.Order, time.Duration) error
 	err     error
 }
 
@@ -34,8 +33,8 @@ func (f *fakeLife) Details(_ context.Context, o order.Order) (order.Details, err
 	return f.details, nil
 }
 
-func (f *fakeLife) Await(ctx context.Context, o order.Order, _ time.Duration) error {
-	return f.await(ctx, o)
+func (f *fakeLife) Await(ctx context.Context, o order.Order, limit time.Duration) error {
+	return f.await(ctx, o, limit)
 }
 
 func TestOrdersThatArePaid(t *testing.T) {
@@ -103,39 +102,6 @@ func TestStatesThatDoNotAllowIt(t *testing.T) {
 		wantProblem(t, strict.do(t, call{"POST", "/api/v1/orders/7/" + path, "", nil}), 401, "unauthenticated")
 	}
 	wantProblem(t, strict.do(t, call{"POST", "/api/v1/orders/7/refund", "", []string{"Authorization: " + strict.bearer(t, 42)}}), 403, "forbidden")
-}
-
-// A wait for an unpaid order ends with its next state.
-func TestWaitForPayment(t *testing.T) {
-	r := newFixture(t, lab)
-	r.orders.orders = []order.Order{{ID: 7, VoucherID: 1, UserID: 42, Status: order.Unpaid, CreatedAt: start()}}
-	waited := order.Status("")
-	r.life.await = func(_ context.Context, o order.Order) error {
-		waited, r.orders.orders[0].Status = o.Status, order.Paid
-		return nil
-	}
-	rec := r.do(t, call{"GET", "/api/v1/orders/7?wait=2s", "", []string{"X-User-ID: 42"}})
-	want := `{"order_id":"7","voucher_id":"1","status":"paid","created_at":"2030-01-02T03:04:05Z"}`
-	if rec.Code != http.StatusOK || rec.Body.String() != want || waited != order.Unpaid {
-		t.Errorf("%d %s, after a wait for an order that was %q", rec.Code, rec.Body, cmp.Or(waited, "nothing"))
-	}
-}
-
-// A client that knows an older state is told the newer one at once.
-func TestWaitFromAState(t *testing.T) {
-	for known, waits := range map[string]bool{"pending": false, "unpaid": true} {
-		r := newFixture(t, lab)
-		r.orders.orders = []order.Order{{ID: 7, VoucherID: 1, UserID: 42, Status: order.Unpaid, CreatedAt: start()}}
-		waited := false
-		r.life.await = func(context.Context, order.Order) error {
-			waited = true
-			return nil
-		}
-		rec := r.do(t, call{"GET", "/api/v1/orders/7?wait=2s&state=" + known, "", []string{"X-User-ID: 42"}})
-		if rec.Code != http.StatusOK || !strings.Contains(rec.Body.String(), `"status":"unpaid"`) || waited != waits {
-			t.Errorf("state=%s: %d %s, waited: %v", known, rec.Code, rec.Body, waited)
-		}
-	}
 }
 
 func TestVoucherThatAsksForPayment(t *testing.T) {

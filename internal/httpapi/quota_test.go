@@ -65,18 +65,6 @@ func TestARefusalFromMemoryReservesNothing(t *testing.T) {
 	}
 }
 
-// TestARefusalFromMemoryLetsALostAttemptBeFound: the attempt that reserved the key died. It may have placed the
-// order before the voucher was sold out.
-func TestARefusalFromMemoryLetsALostAttemptBeFound(t *testing.T) {
-	r := newFixture(t, lab)
-	r.orders.place = failing(order.ErrUnavailable)
-	wantProblem(t, r.do(t, keyed("k")), http.StatusServiceUnavailable, "unavailable")
-	r.orders.place, r.orders.refusal = nil, voucher.ErrSoldOut
-	wantProblem(t, r.do(t, keyed("k")), http.StatusConflict, "busy")
-	r.clock.Advance(11 * time.Second)
-	r.want(t, keyed("k"), http.StatusCreated)
-}
-
 func TestKeysPerUser(t *testing.T) {
 	keys := &quota{left: 2}
 	r := newFixture(t, lab, func(_ *httpapi.Config, r *fixture) { r.keys = keys })
