@@ -190,6 +190,9 @@ func TestPendingOrderIsVisibleToItsUserOnly(t *testing.T) {
 	if got, err := s.Order(t.Context(), 42, o.ID); err != nil || got != final {
 		t.Errorf("Order = %+v, %v", got, err)
 	}
+	if _, err := s.Order(t.Context(), 43, o.ID); !errors.Is(err, order.ErrNotFound) {
+		t.Errorf("another user got %v", err)
+	}
 	if err := s.Await(t.Context(), final, time.Minute); err != nil || s.gate.awaited != 0 {
 		t.Errorf("awaited %v for a final order, %v", s.gate.awaited, err)
 	}

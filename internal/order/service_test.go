@@ -273,6 +273,12 @@ func TestResumedOrderWhoseIDBelongsToAnother(t *testing.T) {
 			if s.store.stock != 10 || len(s.store.orders) != 1 {
 				t.Errorf("stock %d, orders %v", s.store.stock, s.store.orders)
 			}
+			s = newFixture(t, nil)
+			s.vouchers.before = func() { s.store.orders[99] = there; s.vouchers.v.Stock = 0 }
+			o, err = s.Place(t.Context(), order.Request{VoucherID: 7, UserID: 42, ID: 99, Resumed: true})
+			if !errors.Is(err, voucher.ErrSoldOut) || o != (order.Order{}) {
+				t.Errorf("since the query for it: Place = %+v, %v; want ErrSoldOut", o, err)
+			}
 		})
 	}
 }

@@ -66,6 +66,9 @@ func testBadCalls(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d", name, status, answer, test.want)
 		}
 	}
+	if status, answer := p.call(t, "POST", "/v1/payments/x/refunds", "{}"); status != 400 {
+		t.Errorf("a refund of nothing: %d %s", status, answer)
+	}
 	for body, want := range map[string]int{
 		`{"lose":0.5}`: 200, `{"lose":1.1}`: 400, `{"duplicate":-1}`: 400, `{"slow_ms":1e9}`: 400, `[]`: 400,
 		// A misspelt switch that is ignored looks like a service that copes with it.
