@@ -30,7 +30,7 @@ func BenchmarkAdmit(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			server := ledger.New(dial(b, s.addr), ledger.Options{})
+			server := ledger.New(dial(b, s.options), ledger.Options{})
 			benchBuyers(b, buyers, func(n int64) error {
 				batch := batchOf(s.keys, ledger.Known{Epoch: known.Epoch}, order.Order{ID: n + 1e18, UserID: n})
 				batch.MaxPending, batch.Expiry = 1<<40, 1<<50
@@ -84,10 +84,10 @@ func BenchmarkIdleLookup(b *testing.B) {
 
 func benchFixture(b *testing.B) (*fixture, *Gate) {
 	b.Helper()
-	s := newFixture(b, testkit.NewRedis(b).Addr(), 1<<40)
+	s := newFixture(b, at(testkit.NewRedis(b).Addr()), 1<<40)
 	g := s.gate(func(c *Config) {
 		c.MaxPending = 1 << 40
-		c.Client = redis.NewClient(&redis.Options{Addr: s.addr, ContextTimeoutEnabled: true, MaxRetries: -1, PoolSize: 64})
+		c.Client = redis.NewClient(&redis.Options{Addr: s.options.Addr, ContextTimeoutEnabled: true, MaxRetries: -1, PoolSize: 64})
 	})
 	if err := g.Open(b.Context(), &s.store.voucher); err != nil {
 		b.Fatal(err)

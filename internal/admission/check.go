@@ -60,6 +60,9 @@ func (v *voucherState) compare(before []ledger.Known, all []ledger.State, st ord
 		case now.Epoch != was.Epoch || st.Epoch != was.Epoch || otherWindow(now, st):
 			same = false
 			_ = v.markClosed(b, was.Epoch, ledger.Closed)
+		case now.Torn:
+			same = false
+			_ = v.markClosed(b, was.Epoch, ledger.Torn)
 		case lost || behind(now, st, i) || now.Seq < was.Seq || now.Returned < was.Returned:
 			same = false
 			_ = v.markClosed(b, was.Epoch, ledger.DataLost)

@@ -18,7 +18,7 @@ import (
 func TestRedisClockJumps(t *testing.T) {
 	t.Parallel()
 	server, clock := testkit.NewRedisWithClock(t)
-	s := newFixture(t, server.Addr(), 100) // on sale from an hour ago for two
+	s := newFixture(t, at(server.Addr()), 100) // on sale from an hour ago for two
 	g := s.gate(nil)
 	user := int64(0)
 	buy := func(when string, want error) {
@@ -60,7 +60,7 @@ func TestRedisClockJumps(t *testing.T) {
 func TestCheckReadsTheClockOfAClosedVoucher(t *testing.T) {
 	t.Parallel()
 	server, clock := testkit.NewRedisWithClock(t)
-	s := newFixture(t, server.Addr(), 100)
+	s := newFixture(t, at(server.Addr()), 100)
 	g := s.gate(nil)
 	if err := s.buy(g, 1, 11); err != nil {
 		t.Fatal(err)
@@ -93,9 +93,9 @@ func TestClockGoesBackWhileAnOutcomeIsUnknown(t *testing.T) {
 	}{{"accepted", 1, nil}, {"sold out", 0, order.ErrUnavailable}} {
 		t.Run(tc.name, func(t *testing.T) {
 			clock.Jump(0)
-			s := newFixture(t, server.Addr(), tc.stock)
+			s := newFixture(t, at(server.Addr()), tc.stock)
 			g := s.gate(func(c *Config) {
-				c.Client = dial(t, proxy.Addr())
+				c.Client = dial(t, at(proxy.Addr()))
 				c.AttemptTimeout, c.DecisionTimeout = 500*time.Millisecond, 3*time.Second
 			})
 			if err := g.Open(t.Context(), &s.store.voucher); err != nil {
@@ -141,7 +141,7 @@ func (l *jumpingClock) Open(ctx context.Context, keys ledger.Keys, p ledger.Open
 func TestVoucherIsNotOpenedWithoutItsUsers(t *testing.T) {
 	t.Parallel()
 	server, clock := testkit.NewRedisWithClock(t)
-	s := newFixture(t, server.Addr(), 10)
+	s := newFixture(t, at(server.Addr()), 10)
 	if err := s.buy(s.gate(nil), 1, 11); err != nil {
 		t.Fatal(err)
 	}

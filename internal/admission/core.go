@@ -83,6 +83,7 @@ var (
 	errClosed        = errors.New("the gate is closed")
 	errNotOpen       = errors.New("not open in Redis under the epoch known")
 	errDataLost      = errors.New("data was lost in Redis")
+	errTorn          = errors.New("a script stopped in its middle in Redis")
 	errBehind        = errors.New("not everything that the database has is in Redis")
 	errStarting      = errors.New("it is not known yet which vouchers have orders that are not persisted")
 	errOpening       = errors.New("the voucher is being opened")

@@ -18,7 +18,7 @@ import (
 func TestServerRestoredFromOlderData(t *testing.T) {
 	t.Parallel()
 	server := testkit.NewRedis(t, "--appendonly", "no")
-	s := newFixture(t, server.Addr(), 100)
+	s := newFixture(t, at(server.Addr()), 100)
 	g := s.gate(nil)
 	if sold := rush(t, s, []*Gate{g}, 10); sold != 10 {
 		t.Fatal(sold)
@@ -61,7 +61,7 @@ func TestServerRestoredFromOlderData(t *testing.T) {
 // A process that starts after the loss has not seen what the others saw, but the database has it.
 func TestNewProcessFindsRedisBehindTheDatabase(t *testing.T) {
 	t.Parallel()
-	s := newFixture(t, testkit.Redis(t).Addr(), 100)
+	s := newFixture(t, testkit.AnyRedis(t), 100)
 	rush(t, s, []*Gate{s.gate(nil)}, 10)
 	if _, err := s.take(t.Context(), false); err != nil {
 		t.Fatal(err)
@@ -115,7 +115,7 @@ func (s *fixture) lastOrders(n int64) map[string]bool {
 // process has seen. This process misses its own last order.
 func TestDataLossIsDetectedAfterOthersSoldMore(t *testing.T) {
 	t.Parallel()
-	s := newFixture(t, testkit.Redis(t).Addr(), 100)
+	s := newFixture(t, testkit.AnyRedis(t), 100)
 	mine, other := s.gate(nil), s.gate(nil)
 	if err := other.Open(t.Context(), &s.store.voucher); err != nil {
 		t.Fatal(err)
@@ -150,7 +150,7 @@ func TestDataLossIsDetectedAfterOthersSoldMore(t *testing.T) {
 // A reservation that was given back is not lost data.
 func TestReturnedReservationIsNoDataLoss(t *testing.T) {
 	t.Parallel()
-	s := newFixture(t, testkit.Redis(t).Addr(), 100)
+	s := newFixture(t, testkit.AnyRedis(t), 100)
 	g := s.gate(nil)
 	for user := range int64(5) {
 		if err := s.buy(g, user+1, user+101); err != nil {
@@ -173,7 +173,7 @@ func TestReturnedReservationIsNoDataLoss(t *testing.T) {
 
 func TestRunDetectsDataLossWithoutBuyers(t *testing.T) {
 	t.Parallel()
-	s := newFixture(t, testkit.Redis(t).Addr(), 10)
+	s := newFixture(t, testkit.AnyRedis(t), 10)
 	opened := make(chan int64, 9)
 	g := s.gate(func(c *Config) {
 		c.CheckEvery = 10 * time.Millisecond

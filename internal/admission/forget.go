@@ -260,10 +260,11 @@ func (f *Forgetter) atRest(ctx context.Context, v *voucherState, all []ledger.St
 }
 
 // comparable reports whether Redis has the stock of the database's epoch, or of the one that was
-// closed last. Otherwise Redis was emptied or has older data, and its stock says nothing.
+// closed last. Otherwise Redis was emptied or has older data, or a script stopped in its middle, and its stock says
+// nothing.
 func comparable(all []ledger.State, st order.EpochState) bool {
 	for i := range all {
-		if all[i].Stock < 0 || all[i].Epoch != st.Epoch && (st.Open() || all[i].Epoch != st.Epoch-1) {
+		if all[i].Torn || all[i].Stock < 0 || all[i].Epoch != st.Epoch && (st.Open() || all[i].Epoch != st.Epoch-1) {
 			return false
 		}
 	}

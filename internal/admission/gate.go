@@ -36,6 +36,13 @@ func New(c Config) (*Gate, error) {
 	return newGate(c, newLedger(c)), nil
 }
 
+// Try returns [ledger.ErrForbidden] if Redis refuses a command that the flow needs. Any other error says nothing.
+func (g *Gate) Try(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	return g.reader.Try(ctx, g.config.Prefix)
+}
+
 func newGate(c Config, b buckets) *Gate {
 	g := &Gate{core: newCore(c, b), inFlight: NewInFlight(c.MaxInFlight), vouchers: make(map[int64]*voucherState)}
 	g.lookups = newLookups(g.core, g.openClosed, g.stuck)

@@ -53,7 +53,7 @@ func rush(t testing.TB, s *fixture, gates []*Gate, n int64, expected ...error) i
 
 func TestSellsExactlyTheStock(t *testing.T) {
 	t.Parallel()
-	s := newFixture(t, testkit.Redis(t).Addr(), 500)
+	s := newFixture(t, testkit.AnyRedis(t), 500)
 	gates := []*Gate{s.gate(nil), s.gate(nil)}
 	if sold := rush(t, s, gates, 2000, voucher.ErrSoldOut); sold != 500 {
 		t.Errorf("%d accepted, want 500", sold)
@@ -66,7 +66,7 @@ func TestSellsExactlyTheStock(t *testing.T) {
 
 func TestAnswers(t *testing.T) {
 	t.Parallel()
-	s := newFixture(t, testkit.Redis(t).Addr(), 3)
+	s := newFixture(t, testkit.AnyRedis(t), 3)
 	g := s.gate(func(c *Config) { c.MaxPending = 2 })
 	for _, c := range []struct {
 		name     string
@@ -122,7 +122,7 @@ func TestWindowIsByTheServersClock(t *testing.T) {
 		"before": {time.Hour, 2 * time.Hour, voucher.ErrNotStarted},
 		"after":  {-2 * time.Hour, -time.Hour, voucher.ErrEnded},
 	} {
-		s := newFixture(t, testkit.Redis(t).Addr(), 3)
+		s := newFixture(t, testkit.AnyRedis(t), 3)
 		now := time.Now()
 		s.store.voucher.BeginAt, s.store.voucher.EndAt = now.Add(c.from), now.Add(c.to)
 		g := s.gate(nil)
@@ -137,10 +137,10 @@ func TestWindowIsByTheServersClock(t *testing.T) {
 // Replies are lost: the script runs, and the gate does not learn the result.
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
-	s := newFixture(t, testkit.Redis(t).Addr(), 50)
-	proxy := testkit.NewProxy(t, s.addr)
+	s := newFixture(t, testkit.AnyRedis(t), 50)
+	proxy := testkit.NewProxy(t, s.options.Addr)
 	g := s.gate(func(c *Config) {
-		c.Client = dial(t, proxy.Addr())
+		c.Client = dial(t, at(proxy.Addr()))
 		c.AttemptTimeout, c.DecisionTimeout = 200*time.Millisecond, 5*time.Second
 	})
 	if err := g.Open(t.Context(), &s.store.voucher); err != nil {
@@ -173,10 +173,10 @@ func TestLostReplies(t *testing.T) {
 func TestCutConnections(t *testing.T) {
 	t.Parallel()
 	const stock, buyers, each = 3000, 20, 200
-	s := newFixture(t, testkit.Redis(t).Addr(), stock)
-	proxy := testkit.NewProxy(t, s.addr)
+	s := newFixture(t, testkit.AnyRedis(t), stock)
+	proxy := testkit.NewProxy(t, s.options.Addr)
 	g := s.gate(func(c *Config) {
-		c.Client, c.AttemptTimeout, c.DecisionTimeout = dial(t, proxy.Addr()), 100*time.Millisecond, 100*time.Millisecond
+		c.Client, c.AttemptTimeout, c.DecisionTimeout = dial(t, at(proxy.Addr())), 100*time.Millisecond, 100*time.Millisecond
 	})
 	if err := g.Open(t.Context(), &s.store.voucher); err != nil {
 		t.Fatal(err)
@@ -297,7 +297,7 @@ func TestEmbeddedRedis(t *testing.T) {
 
 func embeddedRedis(t *testing.T, buckets int) {
 	server := miniredis.RunT(t)
-	s := newFixture(t, server.Addr(), 20)
+	s := newFixture(t, at(server.Addr()), 20)
 	s.split(buckets)
 	g := s.gate(nil)
 	if sold := rush(t, s, []*Gate{g}, 50, voucher.ErrSoldOut); sold != 20 {
@@ -322,7 +322,7 @@ func embeddedRedis(t *testing.T, buckets int) {
 func TestMemoryPerOrder(t *testing.T) {
 	server := testkit.NewRedis(t)
 	const orders = 100_000
-	s := newFixture(t, server.Addr(), orders)
+	s := newFixture(t, at(server.Addr()), orders)
 	g := s.gate(func(c *Config) { c.MaxPending = orders })
 	used := func() int64 {
 		info := s.client.InfoMap(t.Context(), "memory")
@@ -360,7 +360,7 @@ func TestMemoryPerOrder(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	t.Parallel()
-	good := newFixture(t, "127.0.0.1:1", 1).config
+	good := newFixture(t, at("127.0.0.1:1"), 1).config
 	for name, change := range map[string]func(*Config){
 		"incomplete":            func(c *Config) { c.Store = nil },
 		"AttemptTimeout":        func(c *Config) { c.AttemptTimeout = time.Microsecond },
@@ -379,7 +379,7 @@ func TestConfig(t *testing.T) {
 // Await is the consumers' part of the gate.
 func TestAwaitAsksTheConsumers(t *testing.T) {
 	t.Parallel()
-	s := newFixture(t, testkit.Redis(t).Addr(), 1)
+	s := newFixture(t, testkit.AnyRedis(t), 1)
 	g := s.gate(func(c *Config) { c.Workers = workers{err: context.Canceled} })
 	if err := g.Await(t.Context(), order.Order{ID: 1}, time.Second); !errors.Is(err, context.Canceled) {
 		t.Errorf("Await = %v, want the consumers' answer", err)

@@ -139,7 +139,7 @@ func newHung(t *testing.T, stock int64, buckets int) *hung {
 	s.config = Config{Client: client, Store: sh, Workers: workers{complete: true}, Locker: local.New(), Log: slog.New(slog.DiscardHandler), Prefix: prefix, OpenWait: 5 * time.Second}
 	s.split(buckets)
 	for _, addr := range addrs {
-		if err := dial(t, addr).ConfigSet(t.Context(), "cluster-require-full-coverage", "no").Err(); err != nil {
+		if err := dial(t, at(addr)).ConfigSet(t.Context(), "cluster-require-full-coverage", "no").Err(); err != nil {
 			t.Fatal(err)
 		}
 	}

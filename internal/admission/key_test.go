@@ -35,7 +35,7 @@ func (s *fixture) wantOrder(g *Gate, user, id int64, key order.KeyHash, want int
 // process, before and after the order is persisted, after its stock is sold, and after Redis lost everything.
 func TestSameKeyIsToldTheSameOrder(t *testing.T) {
 	server := testkit.NewRedis(t)
-	s := newFixture(t, server.Addr(), 2)
+	s := newFixture(t, at(server.Addr()), 2)
 	first, second := s.gate(nil), s.gate(nil)
 	s.wantOrder(first, 1, 11, 77, 11)
 	s.wantOrder(second, 1, 12, 77, 11)
@@ -84,7 +84,7 @@ func TestSameKeyIsToldTheSameOrder(t *testing.T) {
 // Many repetitions of one request at once, through two processes, place one order.
 func TestSameKeyAtOnce(t *testing.T) {
 	t.Parallel()
-	s := newFixture(t, testkit.Redis(t).Addr(), 1000)
+	s := newFixture(t, testkit.AnyRedis(t), 1000)
 	gates := []*Gate{s.gate(nil), s.gate(nil)}
 	const users, times = 50, 8
 	told := make([][times]int64, users)
@@ -141,9 +141,9 @@ func TestSameKeyAfterALostReply(t *testing.T) {
 	t.Parallel()
 	server := testkit.NewRedis(t)
 	door := testkit.NewProxy(t, server.Addr())
-	s := newFixture(t, server.Addr(), 10)
+	s := newFixture(t, at(server.Addr()), 10)
 	blind := s.gate(func(c *Config) {
-		c.Client = dial(t, door.Addr())
+		c.Client = dial(t, at(door.Addr()))
 		c.AttemptTimeout, c.DecisionTimeout = time.Second, 2*time.Second
 	})
 	s.wantOrder(blind, 1, 11, 1, 11)

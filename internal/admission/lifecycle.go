@@ -36,7 +36,7 @@ import (
 // under a lock; see rebuild.go. The lock only spares other processes the same work. What keeps
 // them apart is the epoch.
 type lifecycle struct {
-	// lostEpoch is the last epoch of which Redis has lost data. It is never trusted again.
+	// lostEpoch is the last epoch of which Redis has lost data, or in which a script stopped in its middle. It is never trusted again.
 	lostEpoch int64
 	// logged: it was logged that the voucher is closed.
 	logged bool
@@ -270,14 +270,19 @@ func final(err error) bool {
 // markClosed notes that a bucket is not open under an epoch, and returns why. The next request
 // opens the voucher.
 func (v *voucherState) markClosed(b *bucket, epoch int64, why ledger.Verdict) error {
-	cause := errNotOpen
-	if why == ledger.DataLost {
+	cause, lost := errNotOpen, true
+	switch why {
+	case ledger.DataLost:
 		cause = errDataLost
+	case ledger.Torn:
+		cause = errTorn
+	default:
+		lost = false
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	wasOpen := b.forgetEpoch(epoch)
-	if why == ledger.DataLost { // also if the bucket was closed before for another reason
+	if lost { // also if the bucket was closed before for another reason
 		v.lifecycle.lostEpoch = max(v.lifecycle.lostEpoch, epoch)
 	}
 	if wasOpen && !v.lifecycle.logged { // once for all buckets

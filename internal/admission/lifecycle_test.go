@@ -41,7 +41,7 @@ func TestRedisIsEmptiedDuringASale(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := testkit.NewRedis(t)
-			s := newFixture(t, server.Addr(), 2000)
+			s := newFixture(t, at(server.Addr()), 2000)
 			s.config.Locker = locker(s)
 			gates := []*Gate{s.gate(nil), s.gate(nil), s.gate(nil)}
 			finish := s.run()
@@ -78,7 +78,7 @@ func TestRedisIsEmptiedDuringASale(t *testing.T) {
 // others are decided under the new one.
 func TestEpochChangesUnderLoad(t *testing.T) {
 	t.Parallel()
-	s := newFixture(t, testkit.Redis(t).Addr(), 1500)
+	s := newFixture(t, testkit.AnyRedis(t), 1500)
 	gates := []*Gate{s.gate(nil), s.gate(nil)}
 	finish := s.run()
 	var accepted atomic.Int64
@@ -118,7 +118,7 @@ func TestEpochChangesUnderLoad(t *testing.T) {
 // under a later epoch.
 func TestLateOpenerChangesNothing(t *testing.T) {
 	t.Parallel()
-	s := newFixture(t, testkit.Redis(t).Addr(), 10)
+	s := newFixture(t, testkit.AnyRedis(t), 10)
 	s.config.Locker = grantsEverybody{}
 	stopped, goOn := make(chan struct{}), make(chan struct{})
 	var opens atomic.Int64
@@ -150,7 +150,7 @@ func TestLateOpenerChangesNothing(t *testing.T) {
 
 func TestOpeningWaitsForPendingOrders(t *testing.T) {
 	t.Parallel()
-	s := newFixture(t, testkit.Redis(t).Addr(), 10)
+	s := newFixture(t, testkit.AnyRedis(t), 10)
 	if err := s.buy(s.gate(nil), 1, 11); err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func TestOpeningWaitsForPendingOrders(t *testing.T) {
 
 func TestManyUsersAreCopied(t *testing.T) {
 	t.Parallel()
-	s := newFixture(t, testkit.Redis(t).Addr(), 5000)
+	s := newFixture(t, testkit.AnyRedis(t), 5000)
 	for user := range int64(2*pageSize + 1) {
 		s.store.orders[user+1] = order.Order{ID: user + 10_000, UserID: user + 1}
 		s.store.epochState.Stock--
@@ -197,7 +197,7 @@ func TestManyUsersAreCopied(t *testing.T) {
 
 func TestOpeningFails(t *testing.T) {
 	t.Parallel()
-	s := newFixture(t, testkit.Redis(t).Addr(), 10)
+	s := newFixture(t, testkit.AnyRedis(t), 10)
 	g := s.gate(func(c *Config) { c.OpenWait = 50 * time.Millisecond })
 	s.store.fail(errors.Join(order.ErrUnavailable, io.EOF))
 	if err := s.buy(g, 1, 11); !errors.Is(err, order.ErrUnavailable) || !errors.Is(err, io.EOF) {
@@ -216,7 +216,7 @@ func TestOpeningFails(t *testing.T) {
 
 func TestCheckDropsVouchersWhoseSaleIsOver(t *testing.T) {
 	t.Parallel()
-	s := newFixture(t, testkit.Redis(t).Addr(), 10)
+	s := newFixture(t, testkit.AnyRedis(t), 10)
 	g := s.gate(func(c *Config) { c.LookupAfterSale = time.Nanosecond })
 	s.store.voucher.EndAt = time.Now().Add(-time.Minute)
 	if err := s.buy(g, 1, 11); !errors.Is(err, voucher.ErrEnded) {

@@ -40,7 +40,7 @@ func TestLookupsOpenAClosedVoucher(t *testing.T) {
 			for _, crashed := range []bool{false, true} { // a process that opened it and died
 				t.Run(fmt.Sprintf("%s, %d buckets, crashed %v", name, buckets, crashed), func(t *testing.T) {
 					t.Parallel()
-					s := newFixture(t, testkit.Redis(t).Addr(), 10)
+					s := newFixture(t, testkit.AnyRedis(t), 10)
 					s.split(buckets)
 					rush(t, s, []*Gate{s.gate(nil)}, 10)
 					s.takeAll()
@@ -77,7 +77,7 @@ func TestLookupsDoNotWaitForAStuckVoucher(t *testing.T) {
 	for _, buckets := range []int{1, 4} {
 		t.Run(fmt.Sprintf("%d buckets", buckets), func(t *testing.T) {
 			t.Parallel()
-			s := newFixture(t, testkit.Redis(t).Addr(), 10)
+			s := newFixture(t, testkit.AnyRedis(t), 10)
 			s.split(buckets)
 			if err := s.buy(s.gate(nil), buyer, id); err != nil { // and nobody writes it
 				t.Fatal(err)
@@ -121,7 +121,7 @@ func TestLookupsDoNotWaitForAStuckVoucher(t *testing.T) {
 // After Redis was emptied every voucher is closed. One scan begins with some of them.
 func TestLookupsOpenSomeVouchersAtATime(t *testing.T) {
 	t.Parallel()
-	s := newFixture(t, testkit.Redis(t).Addr(), 10)
+	s := newFixture(t, testkit.AnyRedis(t), 10)
 	for n := range int64(10 * opensPerNode) {
 		s.store.others = append(s.store.others, order.AdmissionVoucher{VoucherID: 8000 + n, Buckets: 1, Epoch: 2})
 	}

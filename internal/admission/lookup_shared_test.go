@@ -110,7 +110,7 @@ func asksForUsers(commands []redis.Cmder) bool {
 }
 
 func (s *fixture) gateWith(hook redis.Hook) *Gate {
-	client := dial(s.t.(*testing.T), s.addr)
+	client := dial(s.t, s.options)
 	client.AddHook(hook)
 	return s.gate(func(c *Config) { c.Client = client })
 }
@@ -119,7 +119,7 @@ func (s *fixture) gateWith(hook redis.Hook) *Gate {
 func TestSharedScanShowsEachUserTheirOwn(t *testing.T) {
 	t.Parallel()
 	const users, vouchers = 120, 12
-	s := newFixture(t, testkit.Redis(t).Addr(), 10)
+	s := newFixture(t, testkit.AnyRedis(t), 10)
 	own := make(map[int64][]int64) // orders by user
 	for n := range int64(vouchers) {
 		v := otherVoucher{id: 8000 + n, buckets: 1 + int(n%3)*2, epoch: 2, orders: make(map[int64]int64)}
@@ -240,7 +240,7 @@ func TestBucketThatSaysTooLittle(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newFixture(t, testkit.Redis(t).Addr(), 10)
+			s := newFixture(t, testkit.AnyRedis(t), 10)
 			v := otherVoucher{id: 8000, buckets: buckets, epoch: 4, orders: make(map[int64]int64)}
 			for _, user := range buyers {
 				v.orders[user] = 1000 + user
@@ -287,7 +287,7 @@ func TestBucketThatSaysTooLittle(t *testing.T) {
 // The database has lost a voucher whose orders the workers still wait to write. Its buyers find them.
 func TestLookupWhileTheVoucherIsMissing(t *testing.T) {
 	t.Parallel()
-	s := newFixture(t, testkit.Redis(t).Addr(), 10)
+	s := newFixture(t, testkit.AnyRedis(t), 10)
 	v := otherVoucher{id: 8000, buckets: 3, epoch: 4, orders: map[int64]int64{1: 1001, 2: 1002, 3: 1003}}
 	s.add(v)
 	s.store.others = nil
@@ -332,7 +332,7 @@ func TestQueriesAreBounded(t *testing.T) {
 	for _, tc := range []struct{ users, requests, vouchers int }{{1, 200, 1500}, {2500, 2500, 12}} {
 		t.Run(fmt.Sprintf("%d users, %d vouchers", tc.users, tc.vouchers), func(t *testing.T) {
 			t.Parallel()
-			s := newFixture(t, testkit.Redis(t).Addr(), 10)
+			s := newFixture(t, at(testkit.Redis(t).Addr()), 10)
 			for n := range int64(tc.vouchers) {
 				s.add(otherVoucher{id: 8000 + n, buckets: 1, epoch: 2, orders: map[int64]int64{1 + n: 1000 + n, int64(tc.users): 5000 + n}})
 			}
@@ -372,7 +372,7 @@ func TestQueriesAreBounded(t *testing.T) {
 func TestAskingForUsersIsBusy(t *testing.T) {
 	t.Parallel()
 	const delay = 30 * time.Millisecond
-	s := newFixture(t, testkit.Redis(t).Addr(), 10)
+	s := newFixture(t, testkit.AnyRedis(t), 10)
 	s.add(otherVoucher{id: 8000, buckets: 1, epoch: 2, orders: map[int64]int64{1: 11}})
 	g := s.gateWith(&pipelines{before: func(_ context.Context, commands []redis.Cmder) error {
 		if asksForUsers(commands) {

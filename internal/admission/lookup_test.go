@@ -13,7 +13,7 @@ import (
 
 func TestLookup(t *testing.T) {
 	t.Parallel()
-	s := newFixture(t, testkit.Redis(t).Addr(), 10)
+	s := newFixture(t, testkit.AnyRedis(t), 10)
 	mine, other := s.gate(nil), s.gate(nil)
 	id := s.store.voucher.ID
 	if _, err := other.Lookup(t.Context(), 1, 11); !errors.Is(err, order.ErrNotFound) {
@@ -63,9 +63,9 @@ func TestLookup(t *testing.T) {
 
 func TestLookupWithoutServers(t *testing.T) {
 	t.Parallel()
-	s := newFixture(t, testkit.Redis(t).Addr(), 10)
-	proxy := testkit.NewProxy(t, s.addr)
-	g := s.gate(func(c *Config) { c.Client = dial(t, proxy.Addr()) })
+	s := newFixture(t, testkit.AnyRedis(t), 10)
+	proxy := testkit.NewProxy(t, s.options.Addr)
+	g := s.gate(func(c *Config) { c.Client = dial(t, at(proxy.Addr())) })
 	if err := s.buy(g, 1, 11); err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestLookupWithoutServers(t *testing.T) {
 // A voucher that was created after the last scan is found too.
 func TestLookupOfANewVoucher(t *testing.T) {
 	t.Parallel()
-	s := newFixture(t, testkit.Redis(t).Addr(), 10)
+	s := newFixture(t, testkit.AnyRedis(t), 10)
 	g := s.gate(nil)
 	s.store.voucher.EndAt = time.Now().Add(-2 * time.Hour) // not listed
 	if o, err := g.OrdersOf(t.Context(), 1); err != nil || len(o) != 0 {

@@ -18,7 +18,7 @@ import (
 // again.
 func TestDataLossInAClosedBucket(t *testing.T) {
 	t.Parallel()
-	s := newFixture(t, testkit.Redis(t).Addr(), 10)
+	s := newFixture(t, testkit.AnyRedis(t), 10)
 	g := s.gate(nil)
 	if err := g.Open(t.Context(), &s.store.voucher); err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func TestDataLossDuringTheOpening(t *testing.T) {
 // it.
 func TestCheckOpensAPartlyClosedVoucher(t *testing.T) {
 	t.Parallel()
-	s := newFixture(t, testkit.Redis(t).Addr(), 40)
+	s := newFixture(t, testkit.AnyRedis(t), 40)
 	s.split(4)
 	g := s.gate(nil)
 	if err := g.Open(t.Context(), &s.store.voucher); err != nil {
@@ -89,7 +89,7 @@ func TestCheckOpensAPartlyClosedVoucher(t *testing.T) {
 // still accepts must not be of an epoch that is over, so the voucher is closed there first.
 func TestPromotionDuringTheDrain(t *testing.T) {
 	t.Parallel()
-	s := newFixture(t, testkit.Redis(t).Addr(), 10)
+	s := newFixture(t, testkit.AnyRedis(t), 10)
 	g := s.gate(nil)
 	if err := s.buy(g, 1, 11); err != nil {
 		t.Fatal(err)

@@ -27,6 +27,7 @@ type store struct {
 	epochState order.EpochState
 	orders     map[int64]order.Order // by user
 	rejected   map[int64]order.Order // by id
+	refused    map[int64]bool        // users whose orders are refused
 	down       error
 	others     []order.AdmissionVoucher
 	cleared    bool
@@ -179,7 +180,7 @@ func (s *store) persist(a order.Accepted) error {
 	switch have, ordered := s.orders[a.UserID]; {
 	case have.ID == a.OrderID && ordered:
 		return nil
-	case s.rejected[a.OrderID].ID != 0:
+	case s.rejected[a.OrderID].ID != 0, s.refused[a.UserID]:
 		return order.ErrConflict
 	case ordered:
 		return order.ErrAlreadyOrdered
@@ -308,17 +309,17 @@ func (c *consumer) takeAll() {
 // fixture is a voucher, its database and Redis.
 type fixture struct {
 	*consumer
-	t      testing.TB
-	addr   string
-	prefix string
-	config Config
+	t       testing.TB
+	options *redis.Options
+	prefix  string
+	config  Config
 }
 
-func newFixture(t testing.TB, addr string, stock int64) *fixture {
+func newFixture(t testing.TB, options *redis.Options, stock int64) *fixture {
 	t.Helper()
-	s := &fixture{t: t, addr: addr, prefix: testkit.KeyPrefix(t)}
+	s := &fixture{t: t, options: options, prefix: testkit.KeyPrefix(t)}
 	sh := newStore(stock)
-	client := dial(t, addr)
+	client := dial(t, options)
 	s.consumer = &consumer{tb: t, client: client, store: sh, keys: ledger.KeysOf(s.prefix, sh.voucher.ID, 0)}
 	s.config = Config{
 		Client: client, Store: sh, Workers: workers{complete: true}, Locker: local.New(), Log: slog.New(slog.DiscardHandler), Prefix: s.prefix,
@@ -336,12 +337,16 @@ func (s *fixture) split(buckets int) {
 	}
 }
 
-func dial(t testing.TB, addr string) *redis.Client {
-	client := redis.NewClient(&redis.Options{
-		Addr: addr, ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1,
-		PoolSize: 10_000, PipelinePoolSize: 10_000, // after as many failures to dial, go-redis does not try for a second
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
+// at returns options for a server at an address.
+func at(addr string) *redis.Options { return &redis.Options{Addr: addr} }
+
+// dial returns a client that repeats no command.
+func dial(t testing.TB, options *redis.Options) *redis.Client {
+	o := *options
+	o.ContextTimeoutEnabled, o.MaxRetries, o.DialerRetries = true, -1, 1
+	o.PoolSize, o.PipelinePoolSize = 10_000, 10_000 // after as many failures to dial, go-redis does not try for a second
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	client := redis.NewClient(&o)
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }

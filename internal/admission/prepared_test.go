@@ -48,7 +48,7 @@ func TestFailedRebuildsLeaveNoUsers(t *testing.T) {
 	t.Parallel()
 	for _, where := range []string{"database", "Redis"} {
 		t.Run(where, func(t *testing.T) {
-			s := newFixture(t, testkit.Redis(t).Addr(), 10)
+			s := newFixture(t, testkit.AnyRedis(t), 10)
 			s.split(2)
 			for user := range int64(pageSize + 500) {
 				s.store.orders[user+1] = order.Order{ID: user + 100_000, UserID: user + 1, VoucherID: s.store.voucher.ID, Status: order.Confirmed}

@@ -79,7 +79,8 @@ func (v *voucherState) closeEpoch(ctx context.Context) (order.EpochState, error)
 func (v *voucherState) openEpoch(ctx context.Context, closed int64) (order.EpochState, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	return v.config.Store.Open(ctx, v.id, closed)
+	st, err := v.config.Store.Open(ctx, v.id, closed)
+	return bounded(st), err
 }
 
 const (

@@ -40,7 +40,7 @@ func withReplicas(t *testing.T, addrs []string) map[string]*testkit.RedisServer 
 	}
 	// The nodes do not elect a node that they do not know.
 	for _, addr := range addrs {
-		client := dial(t, addr)
+		client := dial(t, at(addr))
 		testkit.Until(t, "a node that knows all replicas", func() bool {
 			known := client.ClusterNodes(t.Context()).Val()
 			return strings.Count(known, "slave ") == len(addrs) && strings.Count(known, " connected") == 2*len(addrs)
@@ -60,7 +60,7 @@ func TestClusterWaitsAndFailsOver(t *testing.T) {
 	where := map[string]*fixture{} // by the primary of its slot
 	gates := map[string]*Gate{}
 	for id := int64(7001); len(where) < len(addrs); id++ {
-		s := newFixture(t, addrs[0], 100)
+		s := newFixture(t, at(addrs[0]), 100)
 		s.store.voucher.ID = id
 		s.client, s.keys = client, ledger.KeysOf(s.prefix, id, 0)
 		node, err := client.MasterForKey(t.Context(), s.keys.Meta)

@@ -26,7 +26,7 @@ func newReplicated(t *testing.T, stock int64) *replicated {
 	r := &replicated{primary: testkit.NewRedis(t)}
 	r.replica = testkit.NewRedisReplica(t, r.primary)
 	inStep(t, r.primary.Addr())
-	r.fixture = newFixture(t, r.primary.Addr(), stock)
+	r.fixture = newFixture(t, at(r.primary.Addr()), stock)
 	r.config.WaitReplicas = 1
 	r.config.AttemptTimeout, r.config.DecisionTimeout = time.Second, 3*time.Second // so a replica has 500 ms to acknowledge
 	return r
@@ -36,7 +36,7 @@ func newReplicated(t *testing.T, stock int64) *replicated {
 // is no concern of a test that measures an outage.
 func inStep(t testing.TB, addr string) {
 	t.Helper()
-	conn := dial(t, addr).Conn()
+	conn := dial(t, at(addr)).Conn()
 	defer conn.Close()
 	testkit.Until(t, "a replica that acknowledges", func() bool {
 		// There must be something to acknowledge. A cluster node accepts only keys of its own slots.
@@ -59,7 +59,7 @@ func (r *replicated) resume() {
 func (r *replicated) process() *Gate {
 	r.t.Helper()
 	c := r.config
-	c.Client = dial(r.t, r.addr)
+	c.Client = dial(r.t, r.options)
 	c = c.WithDefaults()
 	if err := c.Validate(); err != nil {
 		r.t.Fatal(err)
@@ -91,7 +91,7 @@ func TestCallWaitsForReplicas(t *testing.T) {
 	epoch := r.store.epochState.Epoch
 	ask := func(orders ...order.Order) (ledger.Decision, error) {
 		c := g.config
-		c.Client = dial(t, r.addr) // another connection
+		c.Client = dial(t, r.options) // another connection
 		return newLedger(c).Admit(t.Context(), batchOf(r.keys, ledger.Known{Epoch: epoch}, orders...))
 	}
 	one, other := order.Order{UserID: 1, ID: 11}, order.Order{UserID: 1, ID: 12}
@@ -257,7 +257,7 @@ func TestLossOfAnUnacknowledgedOrderIsDetected(t *testing.T) {
 	link, door := testkit.NewProxy(t, primary.Addr()), testkit.NewProxy(t, primary.Addr())
 	replica.ReplicaOf(link.Addr())
 	inStep(t, primary.Addr())
-	r := &replicated{fixture: newFixture(t, door.Addr(), 10)}
+	r := &replicated{fixture: newFixture(t, at(door.Addr()), 10)}
 	r.config.WaitReplicas = 1
 	r.config.AttemptTimeout, r.config.DecisionTimeout = time.Second, 3*time.Second // so a replica has 500 ms to acknowledge
 	g := r.process()
@@ -320,7 +320,7 @@ func TestReopeningWaitsForReplicas(t *testing.T) {
 
 func TestConfigOfReplicas(t *testing.T) {
 	t.Parallel()
-	s := newFixture(t, testkit.Redis(t).Addr(), 1)
+	s := newFixture(t, testkit.AnyRedis(t), 1)
 	for _, tc := range []struct {
 		name   string
 		change func(*Config)

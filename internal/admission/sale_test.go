@@ -32,7 +32,7 @@ func saleOnRealServers(t *testing.T, buckets int) {
 	const stock, buyers = 3000, 5000
 	ctx, log := t.Context(), slog.New(slog.DiscardHandler)
 	server := testkit.NewRedis(t)
-	client := dial(t, server.Addr())
+	client := dial(t, at(server.Addr()))
 	db, err := database.Open(ctx, database.Config{MySQL: testkit.MariaDB(t).DSN, Logger: log})
 	if err != nil {
 		t.Fatal(err)

@@ -81,7 +81,7 @@ func TestSplitVoucherSellsExactlyAll(t *testing.T) {
 		{"no stock", 4, 0, anyBucket},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newFixture(t, addr, int64(c.stock))
+			s := newFixture(t, at(addr), int64(c.stock))
 			s.split(c.buckets)
 			var draws atomic.Int64
 			var gates []*Gate
@@ -192,7 +192,7 @@ func TestProcessDiesDuringATransfer(t *testing.T) {
 		"a check settles it": func(g *Gate) { g.Check(context.Background()) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newFixture(t, testkit.Redis(t).Addr(), 40)
+			s := newFixture(t, testkit.AnyRedis(t), 40)
 			s.split(4)
 			c := s.config
 			c.AttemptTimeout, c.DecisionTimeout = 2*time.Second, 3*time.Second
@@ -235,7 +235,7 @@ func TestProcessDiesDuringATransfer(t *testing.T) {
 // Steps of transfers fail, executed or not, and more calls fail than succeed.
 func TestTransfersWithUnknownOutcome(t *testing.T) {
 	t.Parallel()
-	s := newFixture(t, testkit.Redis(t).Addr(), 400)
+	s := newFixture(t, testkit.AnyRedis(t), 400)
 	s.split(5)
 	var gates []*Gate
 	for seed := range uint64(2) {
@@ -278,7 +278,7 @@ func TestSplitVoucherLosesDataDuringASale(t *testing.T) {
 	} {
 		for _, excludes := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, lock %t", name, excludes), func(t *testing.T) {
-				s := newFixture(t, testkit.NewRedis(t).Addr(), stock)
+				s := newFixture(t, at(testkit.NewRedis(t).Addr()), stock)
 				s.split(buckets)
 				if !excludes {
 					s.config.Locker = grantsEverybody{}
@@ -348,7 +348,7 @@ func (s *fixture) transfersAgree() bool {
 // accepted in between count.
 func TestOpenerDiesBetweenTwoBuckets(t *testing.T) {
 	t.Parallel()
-	s := newFixture(t, testkit.Redis(t).Addr(), 100)
+	s := newFixture(t, testkit.AnyRedis(t), 100)
 	s.split(4)
 	st, err := s.store.Open(t.Context(), s.store.voucher.ID, 1)
 	if err != nil {
@@ -392,7 +392,7 @@ func TestOpenerDiesBetweenTwoBuckets(t *testing.T) {
 
 func TestPendingOrdersAreBoundedPerBucket(t *testing.T) {
 	t.Parallel()
-	s := newFixture(t, testkit.Redis(t).Addr(), 100)
+	s := newFixture(t, testkit.AnyRedis(t), 100)
 	s.split(4)
 	g := s.gate(func(c *Config) { c.MaxPending = 6 }) // 2 in each
 	users := usersOf(3, 4, func(b int) bool { return b == 1 })

@@ -33,7 +33,7 @@ func (c *tracer) call(orders iter.Seq[context.Context]) (string, func(error)) {
 func TestEntriesHaveTheTraceOfTheirCall(t *testing.T) {
 	t.Parallel()
 	const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-	s := newFixture(t, testkit.Redis(t).Addr(), 5)
+	s := newFixture(t, testkit.AnyRedis(t), 5)
 	named, nameless := &tracer{name: traceparent}, &tracer{}
 	gates := []*Gate{s.gate(nil)}
 	for _, c := range []*tracer{named, nameless} {

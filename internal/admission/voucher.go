@@ -94,7 +94,19 @@ func (v *voucherState) knownStates() []ledger.Known {
 func (v *voucherState) epochState(ctx context.Context) (order.EpochState, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	return v.config.Store.EpochState(ctx, v.id)
+	st, err := v.config.Store.EpochState(ctx, v.id)
+	return bounded(st), err
+}
+
+// bounded drops sequence numbers that no script can have written, see [ledger.MaxNumber]: Redis could never catch up
+// with them.
+func bounded(st order.EpochState) order.EpochState {
+	for i, seq := range st.Seq {
+		if seq > ledger.MaxNumber {
+			st.Seq[i] = 0
+		}
+	}
+	return st
 }
 
 // markSoldOut notes that no bucket had any stock when the buckets were read. The refusals are

@@ -12,6 +12,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"net"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -87,6 +88,28 @@ func NotSent(err error) bool {
 		return true
 	}
 	return errors.Is(err, redis.ErrPoolTimeout)
+}
+
+// refusals are the errors of a server that has not run a script, and never will for this call. The states of the second
+// group do not change while a script runs, so a server looks at them ahead of a script's first write only.
+var refusals = []string{
+	"NOSCRIPT", "LOADING", "BUSY ", "MOVED", "ASK ", "TRYAGAIN", "CLUSTERDOWN", "CROSSSLOT", "NOAUTH", "MASTERDOWN", "EXECABORT",
+	"READONLY", "OOM", "MISCONF", "NOREPLICAS",
+}
+
+// Refused reports whether err proves that a server refused a script before the script wrote anything. An error that a
+// running script ended with is no such proof.
+func Refused(err error) bool {
+	if !Answered(err) || err == nil {
+		return false
+	}
+	for _, prefix := range refusals {
+		if redis.HasErrorPrefix(err, prefix) {
+			return true
+		}
+	}
+	// This client may not run scripts at all. A command that a script may not run is refused with a text that names the script.
+	return redis.HasErrorPrefix(err, "NOPERM") && !strings.Contains(err.Error(), "script")
 }
 
 // Answered reports whether the server replied, if only with an error.

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"seckill/internal/admission"
+	"seckill/internal/admission/ledger"
 	"seckill/internal/fulfil"
 	"seckill/internal/lock/redis/reentrant"
 	"seckill/internal/metrics"
@@ -68,6 +69,12 @@ func openAdmission(ctx context.Context, cfg Config, stores *stores, registry pro
 	})
 	if err != nil {
 		return nil, errors.Join(err, opening.Close())
+	}
+	switch err := gate.Try(ctx); {
+	case errors.Is(err, ledger.ErrForbidden):
+		return nil, errors.Join(fmt.Errorf("SECKILL_REDIS_ADDRS: %w: docs/operations.md has a user's ACL", err), gate.Close(), opening.Close())
+	case err != nil:
+		log.Warn("it is not known whether Redis permits all commands", "error", err)
 	}
 	forgetter, err := gate.Forgetter(observers.Forgetting(admission.ForgetConfig{
 		After: cmp.Or(cfg.Admission.ForgetAfter, defaultForgetAfter), Balances: reconciler.Balances, Log: log,

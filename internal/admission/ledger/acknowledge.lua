@@ -1,4 +1,5 @@
--- Take entries whose orders are persisted out of the stream and publish the orders.
+-- Take entries whose orders are persisted out of the stream and publish the orders. A call that stops may be
+-- repeated. Then extra may be too high until the stream is empty, never too low.
 --
 -- KEYS[1]  the stream
 -- KEYS[2]  a hash: entry -> who tried it alone, see attempt.lua
@@ -23,14 +24,15 @@ for i = 5, first - 1, 2 do
   end
   entries[#entries + 1] = ARGV[i]
 end
+local known = extra > 0 and redis.call('HGET', KEYS[3], 'extra')
+if known then
+  redis.call('HSET', KEYS[3], 'extra', math.max(0, known - extra))
+end
 redis.call('XACK', stream, ARGV[1], unpack(entries))
 if redis.call('EXISTS', KEYS[2]) == 1 then
   redis.call('HDEL', KEYS[2], unpack(entries))
 end
-if extra > 0 and redis.call('HEXISTS', KEYS[3], 'extra') == 1 then
-  redis.call('HINCRBY', KEYS[3], 'extra', -extra)
-end
 if ARGV[3] ~= '' then
-  redis.call('PUBLISH', ARGV[2], ARGV[3])
+  redis.pcall('PUBLISH', ARGV[2], ARGV[3]) -- without it buyers wait for longer
 end
 return gone

@@ -94,6 +94,8 @@ const (
 	DataLost
 	// Late: the call arrived after its expiry. Nothing was done.
 	Late
+	// Torn: a script that changed the bucket stopped in its middle. Nothing was done; the bucket is to be rebuilt.
+	Torn
 )
 
 // Decision is the reply of admit.lua.
@@ -149,7 +151,7 @@ func (l *Ledger) Admit(ctx context.Context, b *Batch) (Decision, error) {
 	}
 	n := numbers(reply)
 	switch {
-	case len(n) == 2 && len(reply) == 2 && Verdict(n[0]) > Decided && Verdict(n[0]) <= Late:
+	case len(n) == 2 && len(reply) == 2 && Verdict(n[0]) > Decided && Verdict(n[0]) <= Torn:
 		return Decision{Verdict: Verdict(n[0]), Now: n[1]}, nil
 	case len(n) == 5 && len(reply) == 7 && Verdict(n[0]) == Decided:
 		outcomes, _ := reply[5].(string)

@@ -1,6 +1,7 @@
 -- Decide about a batch of orders of one bucket, in the order given. The script checks
 -- everything before it writes anything. The same call again changes nothing more, and
--- gives the same answer for the orders that it accepted.
+-- gives the same answer for the orders that it accepted. If the server refuses the first
+-- entry, nothing was done; if the script stops later, the bucket stays busy.
 --
 -- KEYS[1]  the bucket: a hash, see the package ledger
 -- KEYS[2]  its users: a hash, user -> order
@@ -24,6 +25,7 @@
 --                      1 closed: the bucket is not open under that epoch
 --                      2 data lost: the caller has seen more than Redis has
 --                      3 late: the call arrived after ARGV[7]
+--                      4 torn: a script that changed the bucket stopped in its middle
 --            now       in ms of this server's clock
 --            outcomes  one letter for each pair:
 --                        a  accepted
@@ -42,9 +44,12 @@ local trace, perEntry = ARGV[8], tonumber(ARGV[9])
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local known = redis.call('HMGET', voucher, 'epoch', 'seq', 'stock', 'back', 'begin', 'end', 'extra')
+local known = redis.call('HMGET', voucher, 'epoch', 'seq', 'stock', 'back', 'begin', 'end', 'extra', 'busy')
 if known[1] ~= epoch or not known[3] then
   return {1, now}
+end
+if known[8] == '1' then
+  return {4, now}
 end
 local seq, stock, back = tonumber(known[2]), tonumber(known[3]), tonumber(known[4])
 local seenBack = tonumber(ARGV[3])
@@ -109,26 +114,34 @@ for i = 2, #asked do
 end
 
 if #accepted > 0 then
-  redis.call('HSET', users, unpack(accepted))
+  redis.call('HSET', voucher, 'busy', 1)
   -- All orders of a call have the seq of its last one: Redis has all of them or none, and turning a
   -- number into text costs as much as a tenth of the script.
   seq = seq + #accepted / 2
-  local call, last = redis.call, string.format('%d', seq)
+  local call, last = redis.pcall, string.format('%d', seq)
   for i = 1, #accepted, 2 * perEntry do
     local to = math.min(i + 2 * perEntry - 1, #accepted)
     local alone = to == i + 1
+    local added
     if alone and trace == '' then
-      call('XADD', orders, '*', 'o', accepted[to], 'u', accepted[i], 'e', epoch, 's', last)
+      added = call('XADD', orders, '*', 'o', accepted[to], 'u', accepted[i], 'e', epoch, 's', last)
     elseif alone then
-      call('XADD', orders, '*', 'o', accepted[to], 'u', accepted[i], 'e', epoch, 's', last, 'p', trace)
+      added = call('XADD', orders, '*', 'o', accepted[to], 'u', accepted[i], 'e', epoch, 's', last, 'p', trace)
     elseif trace == '' then
-      call('XADD', orders, '*', 'e', epoch, 's', last, unpack(accepted, i, to))
+      added = call('XADD', orders, '*', 'e', epoch, 's', last, unpack(accepted, i, to))
     else
-      call('XADD', orders, '*', 'e', epoch, 's', last, 'p', trace, unpack(accepted, i, to))
+      added = call('XADD', orders, '*', 'e', epoch, 's', last, 'p', trace, unpack(accepted, i, to))
+    end
+    if type(added) == 'table' then -- an error
+      if i == 1 then
+        redis.call('HSET', voucher, 'busy', 0)
+      end
+      return added
     end
     extra = extra + (to - i - 1) / 2
   end
-  redis.call('HSET', voucher, 'seq', seq, 'stock', stock, 'extra', extra) -- whole numbers are sent as such
+  redis.call('HSET', users, unpack(accepted))
+  redis.call('HSET', voucher, 'seq', seq, 'stock', stock, 'extra', extra, 'busy', 0) -- whole numbers are sent as such
 elseif repeated then
   -- This changes nothing, but a WAIT on this connection then also waits until replicas have
   -- what another connection wrote about these orders.

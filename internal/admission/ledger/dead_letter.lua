@@ -1,7 +1,7 @@
--- Move an entry to the dead letters and give back what was reserved for it.
+-- Move an entry to the dead letters and give back what was reserved for it. A call that stops may be repeated.
 --
 -- KEYS[1]  the stream
--- KEYS[2]  the bucket: a hash with stock, seq and back, see the package ledger
+-- KEYS[2]  the bucket: a hash with stock, seq, back and busy, see the package ledger
 -- KEYS[3]  its users: a hash, user -> order
 -- KEYS[4]  the stream of dead letters
 -- KEYS[5]  a hash: entry -> who tried it alone, see attempt.lua
@@ -24,25 +24,46 @@ if not found then
   redis.call('HDEL', KEYS[5], entry)
   return 0
 end
--- Without the bucket's stock, Redis is being rebuilt from the database, which knows
--- of the rejection.
-local reserved = order ~= '' and redis.call('HGET', users, user) == order and redis.call('HEXISTS', voucher, 'stock') == 1
+-- Without the bucket's stock, Redis is being rebuilt from the database, which knows of the rejection. So is a bucket
+-- that is busy: an earlier call, perhaps for this entry, stopped in its middle.
+local known = redis.call('HMGET', voucher, 'stock', 'back', 'seq', 'busy')
+local reserved = order ~= '' and redis.call('HGET', users, user) == order and known[1] and known[4] ~= '1'
 
-local letter = found[2]
-for _, more in ipairs({'reason', ARGV[5], 'detail', ARGV[6], 'from', entry}) do
-  letter[#letter + 1] = more
+-- What the server may refuse is tried first, where it changes nothing.
+redis.call('XDEL', stream, '0-0')
+redis.call('XACK', stream, ARGV[1], '0-0')
+redis.call('HDEL', KEYS[5], '')
+if reserved then
+  redis.call('HDEL', users, '')
+  redis.call('HSET', voucher, 'busy', 1)
 end
-redis.call('XADD', KEYS[4], '*', unpack(letter))
+
+local last = redis.call('XREVRANGE', KEYS[4], '+', '-', 'COUNT', 1)[1]
+local moved = false -- by a call that stopped
+for i = 1, last and #last[2] or 0, 2 do
+  moved = moved or last[2][i] == 'from' and last[2][i + 1] == entry
+end
+if not moved then
+  local letter = found[2]
+  for _, more in ipairs({'reason', ARGV[5], 'detail', ARGV[6], 'from', entry}) do
+    letter[#letter + 1] = more
+  end
+  local added = redis.pcall('XADD', KEYS[4], '*', unpack(letter))
+  if type(added) == 'table' then -- an error
+    if reserved then
+      redis.call('HSET', voucher, 'busy', 0)
+    end
+    return added
+  end
+end
 if reserved then
   redis.call('HDEL', users, user)
-  redis.call('HINCRBY', voucher, 'stock', 1)
-  redis.call('HINCRBY', voucher, 'back', 1)
-  redis.call('HINCRBY', voucher, 'seq', 1)
+  redis.call('HSET', voucher, 'stock', known[1] + 1, 'back', known[2] + 1, 'seq', known[3] + 1, 'busy', 0)
 end
 redis.call('XDEL', stream, entry)
 redis.call('XACK', stream, ARGV[1], entry)
 redis.call('HDEL', KEYS[5], entry)
 if order ~= '' then
-  redis.call('PUBLISH', ARGV[7], string.match(order, '^%d+')) -- without its key
+  redis.pcall('PUBLISH', ARGV[7], string.match(order, '^%d+')) -- without its key; without it buyers wait for longer
 end
 return reserved and 2 or 1

@@ -10,7 +10,7 @@
 // one script can enforce one order per user.
 //
 //	key                       type    holds
-//	adm:{voucher}             hash    epoch, seq, stock, back, ret, extra, begin, end, to:N, from:N
+//	adm:{voucher}             hash    epoch, seq, stock, back, ret, extra, busy, begin, end, to:N, from:N
 //	adm:{voucher}:users       hash    user -> accepted order
 //	adm:{voucher}:users:E     hash    the users being prepared for epoch E
 //	adm:{voucher}:orders      stream  accepted orders that are not persisted yet
@@ -40,9 +40,16 @@
 // # Scripts
 //
 // Each script is a file with a header that lists KEYS, ARGV and the replies, and has one
-// method. Scripts check everything before they write, since Redis does not roll back a
-// script that fails in the middle. Each may be repeated: the same call again, or an earlier
-// call that arrives late, changes nothing more.
+// method. Each may be repeated: the same call again, or an earlier call that arrives late,
+// changes nothing more.
+//
+// Redis does not roll back a script that fails in the middle. So what can fail comes first, and
+// what commits comes last, in one command where that is possible. Scripts check everything before
+// they write. What the server may refuse, because its ACL or a rename forbids the command, is
+// refused at the first write, or is tried where it changes nothing. A script that must change
+// several keys marks the bucket as busy first ([FieldBusy]), and clears the mark with its last write
+// to the bucket. Nobody works on a bucket that stays busy: the gate closes it, drains it, and rebuilds
+// it from the database.
 //
 //	admit.lua           [Ledger.Admit]              decide about a batch of orders
 //	state.lua           [Ledger.State]              read a bucket
@@ -58,6 +65,7 @@
 //	dead_letter.lua     [Consumers.DeadLetter]      move an entry to the dead letters
 //	split.lua           [Consumers.Split]           replace an entry by one for each of its orders
 //	attempt.lua         [Consumers.BeginAttempt], [Consumers.EndAttempt]  count what ends a process
+//	trial.lua           [Ledger.Try]                try every command that the others need
 //	remove_consumer.lua [Consumers.RemoveConsumer]  leave the consumer group
 //
 // # Stock in transit

@@ -37,6 +37,10 @@ const (
 // save little, and several consumers could not share what one call has accepted.
 const DefaultOrdersPerEntry = 64
 
+// MaxNumber bounds epochs and sequence numbers, which count from 0. Lua's numbers are exact up to twice as much, so counting
+// on from any number in bounds stays exact.
+const MaxNumber = 1 << 52
+
 // Entry is an order of an entry of Orders.
 type Entry struct {
 	// Order has no voucher and no bucket: they are not in the entry.
@@ -53,6 +57,9 @@ func ParseEntry(id string, fields map[string]any) []Entry {
 	common.Epoch, epochErr = positive(fields, EntryEpoch)
 	if seq, err := positive(fields, EntrySeq); err == nil {
 		common.Seq = seq
+	}
+	if common.Epoch > MaxNumber || common.Seq > MaxNumber {
+		epochErr = fmt.Errorf("epoch %d or sequence number %d is above %d", common.Epoch, common.Seq, int64(MaxNumber))
 	}
 	common.Trace, _ = fields[EntryTrace].(string)
 

@@ -77,6 +77,9 @@ const (
 	// stream and this field together count the orders that are pending. It means nothing while the
 	// stream is empty.
 	FieldExtra = "extra"
+	// FieldBusy is 1 while a script changes several keys. A script that finds it so knows that an earlier one stopped in
+	// its middle, and leaves the bucket to be rebuilt from the database.
+	FieldBusy = "busy"
 	// FieldBegin and FieldEnd are the sale's window, in ms of Redis' clock.
 	FieldBegin = "begin"
 	FieldEnd   = "end"

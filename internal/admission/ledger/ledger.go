@@ -123,11 +123,12 @@ func unexpected(reply any) error {
 	return fmt.Errorf("%w: unexpected reply %v", order.ErrUnavailable, reply)
 }
 
-// Harmless reports whether a call that failed with err has changed nothing and never will:
-// it did not reach the server, or the server refused it as a whole.
+// Harmless reports whether a call that failed with err has changed nothing and never will: it did not reach the
+// server, or the server refused it before the script wrote anything. Any other error out of a script leaves it open
+// what the script has done.
 func Harmless(err error) bool {
 	if errors.Is(err, ErrUnacknowledged) {
 		return false
 	}
-	return redisscript.NotSent(err) || redisscript.Answered(err)
+	return redisscript.NotSent(err) || redisscript.Refused(err)
 }

@@ -1,5 +1,5 @@
 -- Open a bucket that was closed, with the users that were prepared and without transfers. What is
--- pending stays.
+-- pending stays. The last command opens it: if the script stops before, the bucket stays closed.
 --
 -- KEYS[1]  the bucket: a hash, see the package ledger
 -- KEYS[2]  its users: a hash, user -> order
@@ -20,7 +20,7 @@ if known[1] ~= ARGV[2] or redis.call('HLEN', fresh) ~= tonumber(ARGV[7]) then
   return 0
 end
 local seq = ARGV[3]
-if known[2] and tonumber(known[2]) > tonumber(seq) then
+if known[2] and tonumber(known[2]) > tonumber(seq) and tonumber(known[2]) <= 4503599627370496 then -- see MaxNumber
   seq = known[2]
 end
 redis.call('UNLINK', users) -- RENAME would free the old users in this thread
@@ -29,8 +29,5 @@ if redis.call('EXISTS', fresh) == 1 then
   redis.call('PERSIST', users)
 end
 redis.call('DEL', voucher) -- with its transfers and all else that belongs to earlier epochs
-redis.call('HSET', voucher, 'epoch', ARGV[1], 'seq', seq, 'stock', ARGV[4], 'back', '0', 'begin', ARGV[5], 'end', ARGV[6])
-if known[3] then
-  redis.call('HSET', voucher, 'extra', known[3])
-end
+redis.call('HSET', voucher, 'epoch', ARGV[1], 'seq', seq, 'stock', ARGV[4], 'back', '0', 'begin', ARGV[5], 'end', ARGV[6], 'extra', known[3] or '0')
 return 1

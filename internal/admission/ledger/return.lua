@@ -9,13 +9,13 @@
 --
 -- Replies  {verdict, added, seq}
 --            verdict  0 done
---                     1 closed: the bucket is not open under that epoch
+--                     1 closed: the bucket is not open under that epoch, or is busy
 --            added    what was added to the stock
 --          With verdict 1 nothing was done, and the reply is {1}.
 local voucher, users = KEYS[1], KEYS[2]
 
-local known = redis.call('HMGET', voucher, 'epoch', 'stock', 'seq', 'ret')
-if known[1] ~= ARGV[1] or not known[2] then
+local known = redis.call('HMGET', voucher, 'epoch', 'stock', 'seq', 'ret', 'back', 'busy')
+if known[1] ~= ARGV[1] or not known[2] or known[6] == '1' then
   return {1}
 end
 local asked, gone = {}, {}
@@ -34,12 +34,11 @@ local added = math.max(0, tonumber(ARGV[2]) - tonumber(known[4] or 0))
 if added == 0 and #gone == 0 then
   return {0, 0, tonumber(known[3])}
 end
-if added > 0 then
-  redis.call('HINCRBY', voucher, 'stock', added)
-  redis.call('HSET', voucher, 'ret', ARGV[2])
-end
+-- The units and their total are written at once. A call that stops before it removes the users is repeated: it then adds
+-- no units, and back counts these users again, which does no harm.
+local seq, ret = known[3] + 1, added > 0 and ARGV[2] or known[4] or 0
+redis.call('HSET', voucher, 'stock', known[2] + added, 'ret', ret, 'back', known[5] + #gone, 'seq', seq)
 if #gone > 0 then
   redis.call('HDEL', users, unpack(gone))
-  redis.call('HINCRBY', voucher, 'back', #gone)
 end
-return {0, added, redis.call('HINCRBY', voucher, 'seq', 1)}
+return {0, added, seq}

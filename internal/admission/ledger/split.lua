@@ -1,5 +1,5 @@
 -- Replace an entry that has several orders by entries of one order each, at the end of the stream.
--- They are delivered like new ones. An entry with one order stays.
+-- They are delivered like new ones. An entry with one order stays. If the server refuses a command, nothing was done.
 --
 -- KEYS[1]  the stream
 -- KEYS[2]  the bucket: a hash, see the package ledger
@@ -33,13 +33,33 @@ end
 if #orders == 0 then
   return 1
 end
+local extra = redis.call('HGET', KEYS[2], 'extra')
+-- What the server may refuse is tried first, where it changes nothing.
+redis.call('XDEL', stream, '0-0')
+redis.call('XACK', stream, ARGV[1], '0-0')
+redis.call('HDEL', KEYS[3], '')
+local added, failed = {}, nil
 for _, order in ipairs(orders) do
-  redis.call('XADD', stream, '*', 'o', order[2], 'u', order[1], unpack(common))
+  local id = redis.pcall('XADD', stream, '*', 'o', order[2], 'u', order[1], unpack(common))
+  if type(id) == 'table' then
+    failed = id
+    break
+  end
+  added[#added + 1] = id
 end
-redis.call('XDEL', stream, entry)
+if not failed then
+  local removed = redis.pcall('XDEL', stream, entry)
+  failed = type(removed) == 'table' and removed
+end
+if failed then
+  if #added > 0 then
+    redis.call('XDEL', stream, unpack(added))
+  end
+  return failed
+end
+if extra then -- too high until the stream is empty if the script stops here, never too low
+  redis.call('HSET', KEYS[2], 'extra', math.max(0, extra + 1 - #orders))
+end
 redis.call('XACK', stream, ARGV[1], entry)
 redis.call('HDEL', KEYS[3], entry)
-if redis.call('HEXISTS', KEYS[2], 'extra') == 1 then
-  redis.call('HINCRBY', KEYS[2], 'extra', 1 - #orders)
-end
 return #orders

@@ -23,6 +23,8 @@ type State struct {
 	Begin, End int64
 	// Arrived is the total of the stock that orders gave back in the database, as far as it has arrived.
 	Arrived int64
+	// Torn: a script that changed the bucket stopped in its middle, see [FieldBusy]. The numbers above are wrong.
+	Torn bool
 	// To is the total that the bucket gave to each other bucket in this epoch, From the
 	// total that arrived from each. They are nil where there was no transfer.
 	To, From map[int]int64
@@ -33,7 +35,7 @@ type State struct {
 }
 
 // Open reports whether the bucket accepts orders.
-func (s *State) Open() bool { return s.Epoch > 0 && s.Epoch%2 == 0 && s.Stock >= 0 }
+func (s *State) Open() bool { return s.Epoch > 0 && s.Epoch%2 == 0 && s.Stock >= 0 && !s.Torn }
 
 // Lent is what the bucket has given to other buckets less what it has got from them. A
 // transfer changes a bucket's stock and Lent, and not their sum.
@@ -82,12 +84,12 @@ func (l *Ledger) State(ctx context.Context, keys Keys) State {
 
 func parseState(reply []any) State {
 	n := numbers(reply)
-	if len(n) != 10 || len(reply) != 12 {
+	if len(n) != 11 || len(reply) != 13 {
 		return State{Err: unexpected(reply)}
 	}
 	return State{
-		Now: n[0], Pending: n[1], Dead: n[2], Epoch: n[3], Seq: n[4], Stock: n[5], Returned: n[6], Begin: n[7], End: n[8], Arrived: n[9],
-		To: totals(reply[10]), From: totals(reply[11]),
+		Now: n[0], Pending: n[1], Dead: n[2], Epoch: n[3], Seq: n[4], Stock: n[5], Returned: n[6], Begin: n[7], End: n[8], Arrived: n[9], Torn: n[10] == 1,
+		To: totals(reply[11]), From: totals(reply[12]),
 	}
 }
 

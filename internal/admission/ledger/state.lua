@@ -4,11 +4,11 @@
 -- KEYS[2]  its accepted orders: a stream
 -- KEYS[3]  its dead letters: a stream
 --
--- Replies  {now, pending, dead, epoch, seq, stock, back, begin, end, ret, to, from}
+-- Replies  {now, pending, dead, epoch, seq, stock, back, begin, end, ret, busy, to, from}
 --            now      in ms of this server's clock
 --            pending  how many accepted orders are not persisted yet
 --            dead     how many dead letters there are
---            epoch…   the fields of the hash, -1 for one that is missing, 0 for ret
+--            epoch…   the fields of the hash, -1 for one that is missing, 0 for ret and busy
 --            to       bucket, the total that this bucket gave to it, bucket …
 --            from     bucket, the total that arrived from it, bucket …
 local clock = redis.call('TIME')
@@ -27,10 +27,10 @@ for i = 1, #all, 2 do
 end
 local pending = redis.call('XLEN', KEYS[2])
 if pending > 0 then
-  pending = pending + (known.extra or 0)
+  pending = pending + math.max(0, known.extra or 0)
 end
 return {
   clock[1] * 1000 + math.floor(clock[2] / 1000), pending, redis.call('XLEN', KEYS[3]),
   known.epoch or -1, known.seq or -1, known.stock or -1, known.back or -1,
-  known.begin or -1, known['end'] or -1, known.ret or 0, to, from,
+  known.begin or -1, known['end'] or -1, known.ret or 0, known.busy or 0, to, from,
 }

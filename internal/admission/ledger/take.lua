@@ -8,18 +8,18 @@
 --
 -- Replies  {verdict, taken, seq}
 --            verdict  0 done
---                     1 closed: the bucket is not open under that epoch
+--                     1 closed: the bucket is not open under that epoch, or is busy
 --          With verdict 1 nothing was done, and the reply is {1}.
 local voucher, from = KEYS[1], 'from:' .. ARGV[2]
 
-local known = redis.call('HMGET', voucher, 'epoch', 'stock', 'seq', from)
-if known[1] ~= ARGV[1] or not known[2] then
+local known = redis.call('HMGET', voucher, 'epoch', 'stock', 'seq', from, 'busy')
+if known[1] ~= ARGV[1] or not known[2] or known[5] == '1' then
   return {1}
 end
 local taken = tonumber(ARGV[3]) - tonumber(known[4] or 0)
 if taken <= 0 then
   return {0, 0, tonumber(known[3])}
 end
-redis.call('HINCRBY', voucher, 'stock', taken)
-redis.call('HSET', voucher, from, ARGV[3])
-return {0, taken, redis.call('HINCRBY', voucher, 'seq', 1)}
+local seq = known[3] + 1
+redis.call('HSET', voucher, 'stock', known[2] + taken, from, ARGV[3], 'seq', seq) -- all of it or nothing
+return {0, taken, seq}
