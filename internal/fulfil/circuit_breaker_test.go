@@ -207,8 +207,7 @@ func TestNodesAreCalledConcurrently(t *testing.T) {
 // After a timeout a single caller tests the node, and all callers use it again once it answers.
 // A Redis that is not a cluster is always called.
 func TestCircuitBreaker(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		h, asked := circuitBreaker{openUntil: map[string]time.Time{}}, 0
 		call := func(ctx context.Context, node string, takes time.Duration) error {
 			return h.call(ctx, node, nodeTimeout, func(ctx context.Context) error {

@@ -387,8 +387,7 @@ func (unsupported) AdmissionVouchers(context.Context, time.Time) ([]order.Admiss
 // The database is unavailable for an hour. It is tried again every one to two seconds, and no
 // order is rejected.
 func TestOutageOfAnHour(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		m := newFakeStreams(30)
 		m.dbErr = order.ErrUnavailable
 		m.work(t, nil, func() {
@@ -415,8 +414,7 @@ func TestOutageOfAnHour(t *testing.T) {
 // Redis becomes unavailable after the commit. The entries are delivered again and then
 // acknowledged.
 func TestRedisUnavailableForLong(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		m := newFakeStreams(5)
 		m.refuse = func(order.Accepted) error { m.redisDown = true; return nil }
 		m.work(t, nil, func() {
@@ -440,8 +438,7 @@ func TestRedisUnavailableForLong(t *testing.T) {
 // Entries that are pending at another consumer are claimed after ClaimIdle and not before, also
 // when a page of younger entries precedes them.
 func TestClaimExaminesAllPages(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		m := newFakeStreams(25)
 		for n, h := range m.entries {
 			h.consumer, h.deliveredAt = "other", time.Now()

@@ -2,7 +2,6 @@ package fulfil
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"seckill/internal/simulate"
@@ -11,8 +10,7 @@ import (
 // A promoted replica lacks the latest acknowledgements: entries that the worker has finished
 // are pending again under its name. No call of the worker fails.
 func TestLostAcknowledgements(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		m := newFakeStreams(5)
 		m.work(t, nil, func() {
 			time.Sleep(10 * time.Second)
@@ -38,8 +36,7 @@ func TestLostAcknowledgements(t *testing.T) {
 
 // The entries in a worker's retry queue are pending under its name. They do not cause a replay.
 func TestRetryQueueCausesNoReplay(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		m := newFakeStreams(1)
 		m.work(t, nil, func() {
 			time.Sleep(time.Second)
@@ -69,8 +66,7 @@ func TestRetryQueueCausesNoReplay(t *testing.T) {
 // The entries of a dead process are claimed as soon as it is known to be dead. Those of a live
 // process are not.
 func TestEntriesOfADeadProcess(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		m := newFakeStreams(10)
 		began := time.Now()
 		for n, h := range m.entries {
@@ -93,8 +89,7 @@ func TestEntriesOfADeadProcess(t *testing.T) {
 // A process that dies leaves its heartbeat key behind, which goes by itself. One that takes over the name of a dead one is
 // another incarnation, and attempts of the dead one are its own.
 func TestHeartbeatKeysExpire(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		client := simulate.NewRedis(t).Client(t)
 		beat := func(incarnation string) *Fulfiller {
 			f := newFulfiller(Config{Name: "dies", Store: fakeAdmissionStore{}, Client: client}.withDefaults(), newRedisStreams(client))

@@ -51,11 +51,25 @@ type env struct {
 	seqs     map[int]int64 // by bucket, if there are several
 }
 
+// bubble runs fn in virtual time, and bubbles does so for each case.
+func bubble(t *testing.T, fn func(t *testing.T)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, fn)
+}
+
+func bubbles[C any](t *testing.T, cases map[string]C, fn func(t *testing.T, c C)) {
+	t.Helper()
+	t.Parallel()
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { fn(t, c) }) })
+	}
+}
+
 // inBubble tells a story in virtual time, with a Redis in this process and SQLite.
 func inBubble(t *testing.T, of sale, story func(t *testing.T, s *env)) {
 	t.Helper()
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		t.Cleanup(func() { time.Sleep(time.Minute) }) // last: a client may still sleep before it notices that it is closed
 		server := simulate.NewRedis(t)
 		s := openEnv(t, server.Client(t), testkit.SQLite(t), of)

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"seckill/internal/order"
@@ -42,42 +41,37 @@ func (m *fakeStreams) flow(every, d time.Duration) {
 // Orders that fail do not block the others. One whose own fault the database names is rejected
 // at once. The others are rejected when the fault is proven to be theirs, and not before.
 func TestBadEntriesAreIsolated(t *testing.T) {
-	t.Parallel()
-	for name, poison := range map[string]func() error{
+	bubbles(t, map[string]func() error{
 		"an error that nobody knows": func() error { return errUnknown },
 		"the database objects":       func() error { return errRefused },
 		"a panic":                    func() error { panic(errUnknown) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := newFakeStreams(500)
-				m.refuse = func(a order.Accepted) error {
-					switch a.OrderID {
-					case 77:
-						return voucher.ErrSoldOut
-					case 401:
-						return poison()
-					}
-					return nil
-				}
-				m.work(t, func(c *Config) { c.Store = panicSafeStore{storeOf(m)} }, func() {
-					persisted, rejected := m.after(time.Minute)
-					if persisted != 498 || !maps.Equal(rejected, map[int64]Reason{77: SoldOut}) {
-						t.Errorf("without other orders: %d persisted, rejected %v", persisted, rejected)
-					}
-					m.flow(time.Second, 29*time.Second)
-					if _, rejected = m.after(0); len(rejected) != 1 {
-						t.Errorf("after less than 30 counted failures: rejected %v", rejected)
-					}
-					m.flow(time.Second, 31*time.Second)
-					persisted, rejected = m.after(10 * time.Second)
-					if persisted != 498+60 || !maps.Equal(rejected, map[int64]Reason{77: SoldOut, 401: Failed}) {
-						t.Errorf("finally: %d persisted, rejected %v", persisted, rejected)
-					}
-				})
-			})
+	}, func(t *testing.T, poison func() error) {
+		m := newFakeStreams(500)
+		m.refuse = func(a order.Accepted) error {
+			switch a.OrderID {
+			case 77:
+				return voucher.ErrSoldOut
+			case 401:
+				return poison()
+			}
+			return nil
+		}
+		m.work(t, func(c *Config) { c.Store = panicSafeStore{storeOf(m)} }, func() {
+			persisted, rejected := m.after(time.Minute)
+			if persisted != 498 || !maps.Equal(rejected, map[int64]Reason{77: SoldOut}) {
+				t.Errorf("without other orders: %d persisted, rejected %v", persisted, rejected)
+			}
+			m.flow(time.Second, 29*time.Second)
+			if _, rejected = m.after(0); len(rejected) != 1 {
+				t.Errorf("after less than 30 counted failures: rejected %v", rejected)
+			}
+			m.flow(time.Second, 31*time.Second)
+			persisted, rejected = m.after(10 * time.Second)
+			if persisted != 498+60 || !maps.Equal(rejected, map[int64]Reason{77: SoldOut, 401: Failed}) {
+				t.Errorf("finally: %d persisted, rejected %v", persisted, rejected)
+			}
 		})
-	}
+	})
 }
 
 // panicSafeStore calls refuse without the mutex, so that a panic does not leave it locked.
@@ -100,169 +94,143 @@ func (s panicSafeStore) Persist(ctx context.Context, batch []order.Accepted) (st
 // An entry whose failure says nothing about it waits for ever and does not block the others. That the database does not
 // have its voucher is such a failure, even if orders of the same voucher are written: of two servers one may have it.
 func TestBadEntryThatLooksLikeAnOutage(t *testing.T) {
-	t.Parallel()
-	for name, failure := range map[string]error{"unavailable": order.ErrUnavailable, "no voucher": errVoucherMissing} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := newFakeStreams(300)
-				m.refuse = func(a order.Accepted) error {
-					if a.OrderID == 1 || a.OrderID == 200 {
-						return failure
-					}
-					return nil
-				}
-				var aside atomic.Int64
-				m.work(t, func(c *Config) { c.Observer.RetryQueue = aside.Store }, func() {
-					if persisted, rejected := m.after(30 * time.Second); persisted != 298 || len(rejected) != 0 {
-						t.Errorf("%d persisted, rejected %v", persisted, rejected)
-					}
-					m.flow(time.Second, 20*time.Minute)
-					if persisted, rejected := m.after(10 * time.Second); persisted != 298+1200 || len(rejected) != 0 || aside.Load() != 2 {
-						t.Errorf("%d persisted, rejected %v, %d in the retry queue", persisted, rejected, aside.Load())
-					}
-					m.set(func() { m.refuse = nil })
-					if persisted, _ := m.after(10 * time.Second); persisted != 300+1200 || aside.Load() != 0 {
-						t.Errorf("%d persisted, %d in the retry queue", persisted, aside.Load())
-					}
-				})
-			})
+	bubbles(t, map[string]error{"unavailable": order.ErrUnavailable, "no voucher": errVoucherMissing}, func(t *testing.T, failure error) {
+		m := newFakeStreams(300)
+		m.refuse = func(a order.Accepted) error {
+			if a.OrderID == 1 || a.OrderID == 200 {
+				return failure
+			}
+			return nil
+		}
+		var aside atomic.Int64
+		m.work(t, func(c *Config) { c.Observer.RetryQueue = aside.Store }, func() {
+			if persisted, rejected := m.after(30 * time.Second); persisted != 298 || len(rejected) != 0 {
+				t.Errorf("%d persisted, rejected %v", persisted, rejected)
+			}
+			m.flow(time.Second, 20*time.Minute)
+			if persisted, rejected := m.after(10 * time.Second); persisted != 298+1200 || len(rejected) != 0 || aside.Load() != 2 {
+				t.Errorf("%d persisted, rejected %v, %d in the retry queue", persisted, rejected, aside.Load())
+			}
+			m.set(func() { m.refuse = nil })
+			if persisted, _ := m.after(10 * time.Second); persisted != 300+1200 || aside.Load() != 0 {
+				t.Errorf("%d persisted, %d in the retry queue", persisted, aside.Load())
+			}
 		})
-	}
+	})
 }
 
 // An entry that fails and is the only one waits. Later entries overtake it.
 func TestLoneEntryWaits(t *testing.T) {
-	t.Parallel()
-	for name, err := range map[string]error{"strange": errUnknown, "objects": errRefused, "unavailable": order.ErrUnavailable, "no voucher": errVoucherMissing} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := newFakeStreams(1)
-				m.refuseFirst(err)
-				var outage atomic.Pointer[time.Time]
-				began := time.Now()
-				m.work(t, func(c *Config) {
-					c.Observer.Outage = func(since time.Time, _ error) { outage.Store(&since) }
-				}, func() {
-					if persisted, rejected := m.after(10 * time.Minute); persisted != 0 || len(rejected) != 0 {
-						t.Errorf("%d persisted, rejected %v", persisted, rejected)
-					}
-					if since := outage.Load(); since == nil || since.Sub(began) > time.Second {
-						t.Errorf("an outage since %v was reported, the entry fails since %v", since, began)
-					}
-					m.set(m.accept)
-					if persisted, rejected := m.after(10 * time.Second); persisted != 1 || len(rejected) != 0 {
-						t.Errorf("%d persisted, rejected %v", persisted, rejected)
-					}
-					m.set(func() { m.refuse = nil })
-					if persisted, rejected := m.after(10 * time.Second); persisted != 2 || len(rejected) != 0 || !outage.Load().IsZero() {
-						t.Errorf("%d persisted, rejected %v, outage since %v", persisted, rejected, outage.Load())
-					}
-				})
-			})
+	bubbles(t, map[string]error{"strange": errUnknown, "objects": errRefused, "unavailable": order.ErrUnavailable, "no voucher": errVoucherMissing}, func(t *testing.T, err error) {
+		m := newFakeStreams(1)
+		m.refuseFirst(err)
+		var outage atomic.Pointer[time.Time]
+		began := time.Now()
+		m.work(t, func(c *Config) {
+			c.Observer.Outage = func(since time.Time, _ error) { outage.Store(&since) }
+		}, func() {
+			if persisted, rejected := m.after(10 * time.Minute); persisted != 0 || len(rejected) != 0 {
+				t.Errorf("%d persisted, rejected %v", persisted, rejected)
+			}
+			if since := outage.Load(); since == nil || since.Sub(began) > time.Second {
+				t.Errorf("an outage since %v was reported, the entry fails since %v", since, began)
+			}
+			m.set(m.accept)
+			if persisted, rejected := m.after(10 * time.Second); persisted != 1 || len(rejected) != 0 {
+				t.Errorf("%d persisted, rejected %v", persisted, rejected)
+			}
+			m.set(func() { m.refuse = nil })
+			if persisted, rejected := m.after(10 * time.Second); persisted != 2 || len(rejected) != 0 || !outage.Load().IsZero() {
+				t.Errorf("%d persisted, rejected %v, outage since %v", persisted, rejected, outage.Load())
+			}
 		})
-	}
+	})
 }
 
 // Outages begin and end while orders arrive. Whatever the database's error is, no order is
 // rejected for it.
 func TestOutagesComeAndGo(t *testing.T) {
-	t.Parallel()
-	for name, down := range map[string]error{"unavailable": order.ErrUnavailable, "objects": errRefused, "strange": errUnknown} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := newFakeStreams(0)
-				outages := 0
-				var running atomic.Bool
-				m.work(t, func(c *Config) {
-					c.Observer.Outage = func(since time.Time, _ error) {
-						if running.Swap(!since.IsZero()) != !since.IsZero() && !since.IsZero() {
-							outages++
-						}
-					}
-				}, func() {
-					for range 10 {
-						m.flow(50*time.Millisecond, 3*time.Second)
-						m.set(func() { m.dbErr = down })
-						m.flow(50*time.Millisecond, 7*time.Second)
-						m.set(func() { m.dbErr = nil })
-					}
-					persisted, rejected := m.after(20 * time.Second)
-					if persisted != 10*200 || len(rejected) != 0 {
-						t.Errorf("%d persisted, rejected %v", persisted, rejected)
-					}
-					if outages != 10 || running.Load() {
-						t.Errorf("%d outages were reported of 10; still running: %v", outages, running.Load())
-					}
-				})
-			})
+	bubbles(t, map[string]error{"unavailable": order.ErrUnavailable, "objects": errRefused, "strange": errUnknown}, func(t *testing.T, down error) {
+		m := newFakeStreams(0)
+		outages := 0
+		var running atomic.Bool
+		m.work(t, func(c *Config) {
+			c.Observer.Outage = func(since time.Time, _ error) {
+				if running.Swap(!since.IsZero()) != !since.IsZero() && !since.IsZero() {
+					outages++
+				}
+			}
+		}, func() {
+			for range 10 {
+				m.flow(50*time.Millisecond, 3*time.Second)
+				m.set(func() { m.dbErr = down })
+				m.flow(50*time.Millisecond, 7*time.Second)
+				m.set(func() { m.dbErr = nil })
+			}
+			persisted, rejected := m.after(20 * time.Second)
+			if persisted != 10*200 || len(rejected) != 0 {
+				t.Errorf("%d persisted, rejected %v", persisted, rejected)
+			}
+			if outages != 10 || running.Load() {
+				t.Errorf("%d outages were reported of 10; still running: %v", outages, running.Load())
+			}
 		})
-	}
+	})
 }
 
 // After an outage the database only answers that orders are refused for good. The outage is over once it has recorded
 // that.
 func TestOutageEndsWithARejection(t *testing.T) {
-	t.Parallel()
-	for name, final := range map[string]error{"sold out": voucher.ErrSoldOut, "stale epoch": order.ErrStaleEpoch} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := newFakeStreams(3)
-				m.dbErr = order.ErrUnavailable
-				var since atomic.Pointer[time.Time]
-				m.work(t, func(c *Config) {
-					c.Observer.Outage = func(began time.Time, _ error) { since.Store(&began) }
-				}, func() {
-					time.Sleep(5 * time.Second)
-					if err := m.fulfiller.Check(t.Context()); err == nil || since.Load() == nil || since.Load().IsZero() {
-						t.Errorf("during the outage: %v, since %v", err, since.Load())
-					}
-					m.set(func() { m.dbErr, m.refuse = nil, func(order.Accepted) error { return final } })
-					persisted, rejected := m.after(5 * time.Second)
-					if persisted != 0 || len(rejected) != 3 {
-						t.Errorf("%d persisted, rejected %v", persisted, rejected)
-					}
-					if err := m.fulfiller.Check(t.Context()); err != nil || !since.Load().IsZero() {
-						t.Errorf("after the outage: %v, since %v", err, since.Load())
-					}
-				})
-			})
+	bubbles(t, map[string]error{"sold out": voucher.ErrSoldOut, "stale epoch": order.ErrStaleEpoch}, func(t *testing.T, final error) {
+		m := newFakeStreams(3)
+		m.dbErr = order.ErrUnavailable
+		var since atomic.Pointer[time.Time]
+		m.work(t, func(c *Config) {
+			c.Observer.Outage = func(began time.Time, _ error) { since.Store(&began) }
+		}, func() {
+			time.Sleep(5 * time.Second)
+			if err := m.fulfiller.Check(t.Context()); err == nil || since.Load() == nil || since.Load().IsZero() {
+				t.Errorf("during the outage: %v, since %v", err, since.Load())
+			}
+			m.set(func() { m.dbErr, m.refuse = nil, func(order.Accepted) error { return final } })
+			persisted, rejected := m.after(5 * time.Second)
+			if persisted != 0 || len(rejected) != 3 {
+				t.Errorf("%d persisted, rejected %v", persisted, rejected)
+			}
+			if err := m.fulfiller.Check(t.Context()); err != nil || !since.Load().IsZero() {
+				t.Errorf("after the outage: %v, since %v", err, since.Load())
+			}
 		})
-	}
+	})
 }
 
 // A write hangs. The database takes no orders then, before that fails, unless other workers write orders meanwhile.
 func TestWriteThatHangs(t *testing.T) {
-	t.Parallel()
-	for name, others := range map[string]bool{"alone": false, "while others are written": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := newFakeStreams(1)
-				began := time.Now()
-				m.work(t, func(c *Config) { c.Store = slowStore{storeOf(m), 10 * time.Second} }, func() {
-					for time.Since(began) < 9*time.Second {
-						time.Sleep(300 * time.Millisecond)
-						if others {
-							m.fulfiller.recordWrite(t.Context(), time.Now().Add(-10*time.Millisecond), nil)
-						}
-						hangs := time.Since(began) > outageAfter && !others
-						if err := m.fulfiller.Check(t.Context()); hangs != errors.Is(err, errStillRunning) || hangs != (err != nil) {
-							t.Errorf("after %v: %v", time.Since(began), err)
-						}
-					}
-				})
-				if n := len(m.fulfiller.health.running); n != 0 {
-					t.Errorf("%d writes are said to be running", n)
+	bubbles(t, map[string]bool{"alone": false, "while others are written": true}, func(t *testing.T, others bool) {
+		m := newFakeStreams(1)
+		began := time.Now()
+		m.work(t, func(c *Config) { c.Store = slowStore{storeOf(m), 10 * time.Second} }, func() {
+			for time.Since(began) < 9*time.Second {
+				time.Sleep(300 * time.Millisecond)
+				if others {
+					m.fulfiller.recordWrite(t.Context(), time.Now().Add(-10*time.Millisecond), nil)
 				}
-			})
+				hangs := time.Since(began) > outageAfter && !others
+				if err := m.fulfiller.Check(t.Context()); hangs != errors.Is(err, errStillRunning) || hangs != (err != nil) {
+					t.Errorf("after %v: %v", time.Since(began), err)
+				}
+			}
 		})
-	}
+		if n := len(m.fulfiller.health.running); n != 0 {
+			t.Errorf("%d writes are said to be running", n)
+		}
+	})
 }
 
 // An order is refused for good while rejections cannot be recorded. It is offered again, and
 // confirmed if that is right by then.
 func TestRejectionIsRetried(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		m := newFakeStreams(20)
 		m.refuse = func(a order.Accepted) error {
 			if a.OrderID == 7 {
@@ -286,8 +254,7 @@ func TestRejectionIsRetried(t *testing.T) {
 // The attempts of an entry that was delivered often are counted while others are written, and
 // uncounted when they end. In an outage they are not counted at all.
 func TestOnlyCrashingAttemptsCount(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		m := newFakeStreams(10)
 		m.dbErr = order.ErrUnavailable
 		for _, h := range m.entries {
@@ -332,8 +299,7 @@ func (s slowStore) Persist(ctx context.Context, batch []order.Accepted) ([]order
 // Redis records the attempts and its replies are lost, for several processes after each other. The database was not
 // asked, so that is no reason to reject an order.
 func TestLostRepliesAreNoAttempts(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		m := newFakeStreams(1)
 		suspicious := m.entries[0]
 		suspicious.consumer, suspicious.deliveries, m.repliesLost = "gone-1", 100, true

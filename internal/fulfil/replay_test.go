@@ -102,8 +102,7 @@ func (m slowPages) readPending(ctx context.Context, consumer string, s *stream, 
 // A worker has thousands of orders of a voucher that the database refuses in its retry queue when a read fails, so that
 // they are delivered once more. New orders of another voucher are read between two pages.
 func TestLongReplayHoldsUpNoOther(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		var cut atomic.Bool
 		m := slowPages{cutStreams{newFakeStreams(2500), cut.Load}, &atomic.Int64{}}
 		for _, h := range m.entries {

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"seckill/internal/order"
@@ -16,53 +15,47 @@ import (
 // Entries of one stream that fail, for whatever reason, do not keep those of another stream from being tried again,
 // however many they are. In the long run some of them are tried every 2 s, and no more.
 func TestRetriesOfOneStreamHoldUpNoOther(t *testing.T) {
-	t.Parallel()
-	for name, why := range map[string]error{"refused": errRefused, "misfit": errors.New("the row does not fit"), "unavailable": order.ErrUnavailable} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				const failing, well = 2000, 20
-				m := newFakeStreams(failing + well)
-				m.refuse = func(a order.Accepted) error {
-					if a.OrderID > well {
-						return why
-					}
-					return nil
-				}
-				f := newFulfiller(Config{Name: "w", Store: storeOf(m), Log: slog.New(slog.DiscardHandler)}.withDefaults(), m)
-				w, other := newWorker(f, 0), newStream("", 2, 0)
-				for n, h := range m.entries {
-					e := h.entry
-					if n < well {
-						e.stream = other
-					}
-					w.retryLater(retryEntry{entry: e, setAside: n%2 == 0}, 0)
-				}
-				for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(10 * time.Millisecond) {
-					w.retry(t.Context())
-				}
-				if persisted, rejected := m.after(0); persisted != well || len(rejected) != 0 {
-					t.Errorf("%d persisted, rejected %v", persisted, rejected)
-				}
-				if tries := len(m.offered); tries > 400 {
-					t.Errorf("tried %d times in a minute", tries)
-				}
-				m.set(func() { m.refuse = nil })
-				for began := time.Now(); len(w.retryQueue) > 0 && time.Since(began) < time.Minute; time.Sleep(10 * time.Millisecond) {
-					w.retry(t.Context())
-				}
-				if persisted, _ := m.after(0); persisted != failing+well {
-					t.Errorf("finally %d persisted", persisted)
-				}
-			})
-		})
-	}
+	bubbles(t, map[string]error{"refused": errRefused, "misfit": errors.New("the row does not fit"), "unavailable": order.ErrUnavailable}, func(t *testing.T, why error) {
+		const failing, well = 2000, 20
+		m := newFakeStreams(failing + well)
+		m.refuse = func(a order.Accepted) error {
+			if a.OrderID > well {
+				return why
+			}
+			return nil
+		}
+		f := newFulfiller(Config{Name: "w", Store: storeOf(m), Log: slog.New(slog.DiscardHandler)}.withDefaults(), m)
+		w, other := newWorker(f, 0), newStream("", 2, 0)
+		for n, h := range m.entries {
+			e := h.entry
+			if n < well {
+				e.stream = other
+			}
+			w.retryLater(retryEntry{entry: e, setAside: n%2 == 0}, 0)
+		}
+		for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(10 * time.Millisecond) {
+			w.retry(t.Context())
+		}
+		if persisted, rejected := m.after(0); persisted != well || len(rejected) != 0 {
+			t.Errorf("%d persisted, rejected %v", persisted, rejected)
+		}
+		if tries := len(m.offered); tries > 400 {
+			t.Errorf("tried %d times in a minute", tries)
+		}
+		m.set(func() { m.refuse = nil })
+		for began := time.Now(); len(w.retryQueue) > 0 && time.Since(began) < time.Minute; time.Sleep(10 * time.Millisecond) {
+			w.retry(t.Context())
+		}
+		if persisted, _ := m.after(0); persisted != failing+well {
+			t.Errorf("finally %d persisted", persisted)
+		}
+	})
 }
 
 // The database refuses a voucher with many buckets. New orders do not wait until one of each was tried again, nor does an
 // order of another voucher that failed before, and the log says why the database refuses.
 func TestRefusalsOfManyBuckets(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		const buckets, each, well = 64, 50, 20
 		m := newFakeStreams(buckets*each + well)
 		m.refuse = func(a order.Accepted) error {
@@ -104,8 +97,7 @@ func TestRefusalsOfManyBuckets(t *testing.T) {
 // The database refuses most orders of a voucher. The others wait until each was tried, and not for those that are tried
 // again.
 func TestGoodOrdersAmongRefusedOnes(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		const orders, oneIn = 1000, 20
 		m := newFakeStreams(orders)
 		m.refuse = func(a order.Accepted) error {
@@ -152,8 +144,7 @@ func (m *hangingStreams) endAttempt(ctx context.Context, e entry, process string
 // Redis hangs while many entries are to be tried alone. A round of the worker takes a few timeouts and not one for each
 // of them, and the worker ends as soon as it is told to give up.
 func TestAttemptsWhileRedisHangs(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		const entries = 200
 		m := &hangingStreams{fakeStreams: newFakeStreams(entries)}
 		m.hangs.Store(true)
@@ -195,8 +186,7 @@ func TestAttemptsWhileRedisHangs(t *testing.T) {
 
 // A batch of one order, which the database refuses, leaves nothing to write when it is set aside.
 func TestBatchesOfOne(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		m := newFakeStreams(1)
 		m.refuseFirst(errRefused)
 		m.work(t, func(c *Config) { c.BatchSize = 1 }, func() {

@@ -27,8 +27,7 @@ func (m uncountedStreams) readPending(ctx context.Context, consumer string, s *s
 // What is not known of entries is not assumed: they are written when they were read without an error. Otherwise the
 // database could have orders that the replica that is promoted does not have.
 func TestEntriesReadWithAnErrorAreNotWritten(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		m := newFakeStreams(5)
 		for _, h := range m.entries {
 			h.consumer = "w-1"
@@ -122,8 +121,7 @@ func (m mortalStreams) removeHeartbeat(ctx context.Context, key string) error {
 // however many processes want to try it. Then they are killed at the same moment, which is no proof that the order ended any
 // of them.
 func TestProcessesThatAreKilledTogether(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		m := newFakeStreams(1)
 		var running sync.WaitGroup
 		start := func(name string, processes int, store order.AdmissionStore) (kill func()) {
@@ -171,8 +169,7 @@ func (m *fakeStreams) start(t *testing.T, killed context.Context, name string, s
 // Processes are killed one after the other, each while it has waited for seconds for one voucher's row, and while others
 // are written. The order is well: it did not end any of them.
 func TestProcessesThatAreKilledWhileTheyWait(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		m := newFakeStreams(1)
 		m.entries[0].consumer, m.entries[0].deliveries = "gone-1", 100
 		process := func(name string, store order.AdmissionStore, until func() bool) {
@@ -289,8 +286,7 @@ func TestFailedReadHoldsUpNoOther(t *testing.T) {
 
 // While the database is down and reads of new orders fail, no order is in a batch twice.
 func TestNoOrderIsTwiceInABatch(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		reads := 0
 		m := cutStreams{newFakeStreams(20), func() bool { reads++; return reads%3 == 0 }}
 		m.dbErr = order.ErrUnavailable
