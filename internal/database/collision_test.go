@@ -52,34 +52,50 @@ func TestBusyFileRepeatsTheTransaction(t *testing.T) {
 	wantStock(t, d, 1, 8, 2)
 }
 
+// Retries are bounded by number, by time and by the context. Transactions that abort each other in a cluster are repeated
+// more often than elsewhere, but not if each attempt waits.
+func TestRetriesAreBounded(t *testing.T) {
+	t.Parallel()
+	lockWait := &mysql.MySQLError{Number: 1205}
+	for name, tc := range map[string]struct {
+		cluster           bool
+		err               error
+		limit, each       time.Duration // of the context, of an attempt
+		attempts          int           // 0: until the context ends
+		shortest, longest time.Duration
+	}{
+		"deadlocks":                        {false, errDeadlock, time.Hour, 0, 5, 15 * time.Millisecond, 30 * time.Millisecond}, // half to the whole of 2+4+8+16 ms
+		"the context ends":                 {false, errDeadlock, 8 * time.Millisecond, 0, 0, 8 * time.Millisecond, 8 * time.Millisecond},
+		"a cluster's nodes abort at once":  {true, lockWait, time.Hour, time.Millisecond, 5 * clusterAttempts, 0, clusterFor},
+		"the applier of a node is blocked": {true, lockWait, time.Hour, 5 * time.Second, 5, 25 * time.Second, 26 * time.Second},
+		"the applier of a node is slow":    {true, lockWait, time.Hour, 800 * time.Millisecond, 7, 0, time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := &DB{config: Config{MaxAttempts: 5}.withDefaults(), engine: engine{galera: &cluster{}}}
+				d.galera.member.Store(tc.cluster)
+				ctx, cancel := context.WithTimeout(t.Context(), tc.limit)
+				defer cancel()
+				began, attempts := time.Now(), 0
+				err := d.retry(ctx, func() error {
+					attempts++
+					time.Sleep(tc.each)
+					return translate(ctx, tc.err)
+				})
+				if took := time.Since(began); took < tc.shortest || took > tc.longest || tc.attempts > 0 && attempts != tc.attempts {
+					t.Errorf("%d attempts in %v", attempts, took)
+				}
+				if tc.attempts == 0 {
+					wantErr(t, err, context.DeadlineExceeded)
+				} else {
+					wantErr(t, err, order.ErrUnavailable, tc.err)
+				}
+			})
+		})
+	}
+}
+
 var errDeadlock = &mysql.MySQLError{Number: 1213, Message: "Deadlock found"}
-
-func TestRetryIsBounded(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		d := &DB{config: Config{MaxAttempts: 5}.withDefaults()}
-		began, attempts := time.Now(), 0
-		err := d.retry(t.Context(), func() error { attempts++; return translate(t.Context(), errDeadlock) })
-		wantErr(t, err, order.ErrUnavailable, errDeadlock)
-		if attempts != 5 {
-			t.Errorf("%d attempts", attempts)
-		}
-		if pauses := time.Since(began); pauses < 15*time.Millisecond || pauses > 30*time.Millisecond {
-			t.Errorf("pauses add up to %v, want half to the whole of 2+4+8+16 ms", pauses)
-		}
-	})
-}
-
-func TestRetryEndsWithTheContext(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		d := &DB{config: Config{MaxAttempts: 1 << 30}.withDefaults()}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		err := d.retry(ctx, func() error { return translate(ctx, errDeadlock) })
-		wantErr(t, err, context.DeadlineExceeded)
-	})
-}
 
 func TestOnlyOwnCollisionsAreRepeated(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {

@@ -47,32 +47,3 @@ func (s *unsyncedServer) QueryContext(context.Context, string, []driver.NamedVal
 	time.Sleep(s.takes)
 	return nil, &mysql.MySQLError{Number: 1205}
 }
-
-// Transactions that abort each other in a cluster are repeated more often than elsewhere, but not if each attempt waits.
-func TestCollisionsInAClusterThatIsBlocked(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		each     time.Duration
-		attempts int
-	}{
-		"the nodes abort at once":     {time.Millisecond, 5 * clusterAttempts},
-		"a node's applier is blocked": {5 * time.Second, 5},
-		"a node's applier is slow":    {800 * time.Millisecond, 7},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := &DB{config: Config{MaxAttempts: 5}.withDefaults(), engine: engine{galera: &cluster{}}}
-				d.galera.member.Store(true)
-				attempts := 0
-				err := d.retry(t.Context(), func() error {
-					attempts++
-					time.Sleep(tc.each)
-					return &mysql.MySQLError{Number: 1205}
-				})
-				if failureOf(err) != collision || attempts != tc.attempts {
-					t.Errorf("%v after %d attempts, want %d", err, attempts, tc.attempts)
-				}
-			})
-		})
-	}
-}

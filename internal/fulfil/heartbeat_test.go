@@ -109,9 +109,13 @@ func TestHeartbeatKeysExpire(t *testing.T) {
 				t.Errorf("the key lives for %v, want %v", ttl, f.heartbeatTTL())
 			}
 		}
-		for name, renewed := range map[string]bool{"b": true, "c": false} {
-			if got, err := f.reader.setHeartbeat(t.Context(), f.heartbeatKey("dies"), name, f.heartbeatTTL()); err != nil || got != renewed && name == "b" {
-				t.Errorf("renewed by %s: %v, %v", name, got, err)
+		for _, test := range []struct {
+			incarnation string
+			renewed     bool
+		}{{"b", true}, {"c", false}, {"c", true}} {
+			renewed, err := f.reader.setHeartbeat(t.Context(), f.heartbeatKey("dies"), test.incarnation, f.heartbeatTTL())
+			if err != nil || renewed != test.renewed {
+				t.Errorf("renewed by %s: %t, %v", test.incarnation, renewed, err)
 			}
 		}
 		time.Sleep(f.heartbeatTTL())
