@@ -119,14 +119,6 @@ func TestServeByHand(t *testing.T) {
 	g.leave(b, server, url)
 }
 
-// shown looks at one more view: with the others they would take too long in every run.
-func (h hands) shown(name string) {
-	h.t.Helper()
-	if os.Getenv("PAGE_SHOTS") != "" {
-		h.fits(name)
-	}
-}
-
 // replays makes the moves of the script that the form has.
 func (h hands) replays(found string) {
 	h.t.Helper()
@@ -167,56 +159,4 @@ func (h hands) load(text string) {
 	if err := chromedp.Do(h.tab, chromedp.SetUploadFiles(`.bench input[type=file]`, []string{path}, chromedp.NodeReady)); err != nil {
 		h.t.Fatal(err)
 	}
-}
-
-// On real servers: a lease whose holder cannot renew it, a replica without the key, and a lock in
-// MySQL that ends with its connection.
-func TestServeByHandServers(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"redis-server", "mariadbd"} {
-		testkit.Require(t, testkit.Installed(name))
-	}
-	b, server, url, g := openLaboratory(t)
-	h := hands{g}
-	t.Run("network", func(t *testing.T) {
-		g.t = t
-		h.begin(url, "lock=reentrant&processes=2&lease=2&wait=30&renew=true")
-		if told := h.move(0, "a1", "n1", "x", "a2"); told != "done" {
-			t.Errorf("the second process acquires: %s", told)
-		}
-		g.until("the first one is told", live+`.querySelector('.driver .chips').textContent.includes('knows it has lost')`)
-		h.move(4, "w1")
-		h.judged("stale writes 1")
-		g.until("the lanes show it", live+`.querySelector('svg.picture')?.textContent.includes('process-1 is cut off from Redis')`)
-		h.shown("bench-network")
-		if told := h.move(5, "b1", "r1", "r2", "a1"); told != "done" {
-			t.Errorf("with its network back: %s", told)
-		}
-		h.end()
-	})
-	t.Run("fail over", func(t *testing.T) {
-		g.t = t
-		h.begin(url, "lock=fenced&processes=2&lease=20&wait=30&replica=true")
-		h.move(0, "l", "a1")
-		if told := h.move(2, "f"); told != "the replica serves, without the key" {
-			t.Errorf("the fail-over: %s", told)
-		}
-		h.move(3, "a2")
-		h.judged("two holders 1")
-		g.fits("bench-failover")
-		h.end()
-	})
-	t.Run("MySQL", func(t *testing.T) {
-		g.t = t
-		h.begin(url, "lock=mysql-get-lock&processes=2&lease=10&wait=30")
-		g.until("a button that is off says why", live+`.querySelector('.driver.column')?.textContent.includes('the lock is its holder’s connection')`)
-		if told := h.move(0, "a1", "w1", "r1", "a2", "k2", "a1"); told != "done" {
-			t.Errorf("after the death of the holder: %s", told)
-		}
-		g.until("the lanes show the database", live+`.querySelector('svg.picture')?.textContent.includes('MariaDB')`)
-		h.shown("bench-mysql")
-		h.end()
-	})
-	g.t = t
-	g.leave(b, server, url)
 }

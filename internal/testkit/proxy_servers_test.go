@@ -134,34 +134,3 @@ func TestResetWaitsForThePort(t *testing.T) {
 	proxy.Reset()
 	testkit.Until(t, "an answer after Reset", func() bool { return client.Ping(t.Context()).Err() == nil })
 }
-
-func TestProxySurvivesARestartOfTheServer(t *testing.T) {
-	server := testkit.NewRedis(t)
-	proxy := testkit.NewProxy(t, server.Addr())
-	client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), MaxRetries: -1})
-	defer client.Close()
-	answers(t, client)
-	server.Kill()
-	if err := client.Ping(t.Context()).Err(); err == nil {
-		t.Error("a killed server answered")
-	}
-	server.Restart()
-	testkit.Until(t, "an answer from the server that was started again", func() bool {
-		return client.Ping(t.Context()).Err() == nil
-	})
-}
-
-func TestSetUpstream(t *testing.T) {
-	one, other := testkit.NewRedis(t), testkit.NewRedis(t)
-	proxy := testkit.NewProxy(t, one.Addr())
-	client := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
-	defer client.Close()
-	if err := client.Set(t.Context(), "k", "one", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := other.Client(t).Set(t.Context(), "k", "other", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	proxy.SetUpstream(other.Addr())
-	testkit.Until(t, "the other server's value", func() bool { return client.Get(t.Context(), "k").Val() == "other" })
-}

@@ -69,6 +69,7 @@ version-cas-no-lock
 local-one-process
 unique-index-no-lock
 lua-atomic-release
+nested-reentrant
 commit-before-release
 paused-holder-fenced
 zk-session-expired-fenced

@@ -60,75 +60,6 @@ func TestTwoActorsShareALock(t *testing.T) {
 	}
 }
 
-func TestReentry(t *testing.T) {
-	c := play(t, "nested", testkit.KeyPrefix(t))
-	ctx := soon(t)
-	first := must[lockclient.Grant](t)(c.Acquire(ctx, lockclient.Acquire{Lock: "reentrant", Key: "k", Owner: "thread 1"}))
-	again := must[lockclient.Grant](t)(c.Acquire(ctx, lockclient.Acquire{Lock: "reentrant", Key: "k", Owner: "thread 1"}))
-	if first.Owner != again.Owner || first.Lease == again.Lease {
-		t.Errorf("%+v, then %+v; want two leases of one owner", first, again)
-	}
-	if _, err := c.Acquire(ctx, lockclient.Acquire{Lock: "reentrant", Key: "k", Owner: "thread 2"}); !errors.Is(err, lock.ErrNotAcquired) {
-		t.Errorf("another owner gets %v; want %v", err, lock.ErrNotAcquired)
-	}
-	ok(t, c.Release(ctx, again.Lease))
-	if state := must[lock.State](t)(c.Inspect(ctx, "reentrant", "k")); state.Owner != first.Owner {
-		t.Errorf("after the inner release the store has %+v; want the owner still", state)
-	}
-	ok(t, c.Release(ctx, first.Lease))
-}
-
-func TestNestedAcquisition(t *testing.T) {
-	c := play(t, "nested", testkit.KeyPrefix(t))
-	for name, refused := range map[string]lockclient.Kind{"lua": lockclient.NotAcquired, "reentrant": ""} {
-		t.Run(name, func(t *testing.T) {
-			ctx := soon(t)
-			n := must[lockclient.Nested](t)(c.Nest(ctx, lockclient.Nest{
-				Acquire: lockclient.Acquire{Lock: name, Key: "nested " + name, TTL: patience}, InnerWait: 60 * time.Millisecond,
-			}))
-			switch {
-			case refused == "" && n.Refused != nil:
-				t.Errorf("the inner acquisition: %v; want re-entry", n.Refused)
-			case refused != "" && (n.Refused == nil || n.Refused.Kind != refused):
-				t.Errorf("the inner acquisition: %v; want %s: it waits for itself", n.Refused, refused)
-			case refused != "" && n.Inner.Waited() < 60*time.Millisecond:
-				t.Errorf("the inner acquisition waited %v; want its whole limit", n.Inner.Waited())
-			}
-			if n.Released != [2]*lockclient.Error{} {
-				t.Errorf("the releases: %v", n.Released)
-			}
-			g := must[lockclient.Grant](t)(c.Acquire(ctx, lockclient.Acquire{Lock: name, Key: "nested " + name}))
-			ok(t, c.Release(ctx, g.Lease))
-		})
-	}
-}
-
-func TestPanicInTheWork(t *testing.T) {
-	c := play(t, "careless", testkit.KeyPrefix(t))
-	for name, deferred := range map[string]bool{"with a deferred release": true, "without": false} {
-		t.Run(name, func(t *testing.T) {
-			ctx := soon(t)
-			p := must[lockclient.Panicked](t)(c.Panic(ctx, lockclient.Panic{
-				Acquire: lockclient.Acquire{Lock: "lua", Key: name, TTL: patience}, Deferred: deferred,
-			}))
-			if p.Panic == "" {
-				t.Error("no panic was caught")
-			}
-			state := must[lock.State](t)(c.Inspect(ctx, "lua", name))
-			if (state.Owner == "") != deferred {
-				t.Errorf("after the panic the store has %+v; free: %t", state, deferred)
-			}
-		})
-	}
-	t.Run("a watchdog renews what is never released", func(t *testing.T) {
-		ctx := soon(t)
-		p := must[lockclient.Panicked](t)(c.Panic(ctx, lockclient.Panic{Acquire: lockclient.Acquire{Lock: "reentrant", Key: "renewed"}}))
-		if s := must[lockclient.Status](t)(c.Status(ctx, p.Lease)); !s.Held {
-			t.Errorf("the lease is %+v; want it held for ever", s)
-		}
-	})
-}
-
 func TestLeaseRunsOut(t *testing.T) {
 	c := play(t, "slow", testkit.KeyPrefix(t))
 	ctx := soon(t)
@@ -184,33 +115,6 @@ func TestEveryServer(t *testing.T) {
 	}
 	if events := c.Events(); events != nil {
 		t.Errorf("an untraced actor has %d events", len(events))
-	}
-}
-
-func TestAbandon(t *testing.T) {
-	c := play(t, "gone", testkit.KeyPrefix(t))
-	ctx := soon(t)
-	g := must[lockclient.Grant](t)(c.Acquire(ctx, lockclient.Acquire{Lock: "setnx", Key: "k"}))
-	ok(t, c.Abandon(ctx, g.Lease))
-	if s := must[lockclient.Status](t)(c.Status(ctx, g.Lease)); s.Held {
-		t.Errorf("the status is %+v; want it not held", s)
-	}
-	if _, err := c.Acquire(ctx, lockclient.Acquire{Lock: "setnx", Key: "k"}); !errors.Is(err, lock.ErrNotAcquired) {
-		t.Errorf("the next one gets %v; want %v", err, lock.ErrNotAcquired)
-	}
-}
-
-func TestReaders(t *testing.T) {
-	c := play(t, "library", testkit.KeyPrefix(t))
-	ctx := soon(t)
-	for range 2 {
-		must[lockclient.Grant](t)(c.Acquire(ctx, lockclient.Acquire{Lock: "rw", Key: "k", Shared: true}))
-	}
-	if _, err := c.Acquire(ctx, lockclient.Acquire{Lock: "rw", Key: "k"}); !errors.Is(err, lock.ErrNotAcquired) {
-		t.Errorf("a writer beside readers gets %v; want %v", err, lock.ErrNotAcquired)
-	}
-	if _, err := c.Acquire(ctx, lockclient.Acquire{Lock: "lua", Key: "k", Shared: true}); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("a reader where there are none gets %v; want %v", err, errors.ErrUnsupported)
 	}
 }
 

@@ -1,48 +1,14 @@
 package lockclient_test
 
 import (
-	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"seckill/internal/lab/judge"
 	"seckill/internal/lab/lockclient"
 	"seckill/internal/lock"
 	"seckill/internal/testkit"
 )
-
-func TestPausedHolderIsRobbedAndToldWhenItGoesOn(t *testing.T) {
-	prefix := testkit.KeyPrefix(t)
-	c, b := play(t, "paused", prefix), play(t, "next", prefix)
-	ctx := soon(t)
-	g := must[lockclient.Grant](t)(c.Acquire(ctx, lockclient.Acquire{Lock: "reentrant", Key: "k", TTL: 2 * time.Second}))
-	c.Pause()
-
-	asked, giveUp := context.WithTimeout(ctx, 50*time.Millisecond)
-	defer giveUp()
-	if _, err := c.Status(asked, g.Lease); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a paused process answers (%v)", err)
-	}
-	next := must[lockclient.Grant](t)(b.Acquire(ctx, lockclient.Acquire{Lock: "reentrant", Key: "k", Wait: patience}))
-	c.Resume()
-	if s := must[lockclient.Status](t)(c.AwaitLoss(ctx, g.Lease)); s.NotifiedAt < next.At {
-		t.Errorf("it was told at %d, before the next one had it at %d", s.NotifiedAt, next.At)
-	}
-	if err := c.Release(ctx, g.Lease); !errors.Is(err, lock.ErrLost) {
-		t.Errorf("its release: %v; want %v", err, lock.ErrLost)
-	}
-
-	var evidence judge.Evidence
-	c.AddTo(&evidence)
-	b.AddTo(&evidence)
-	if len(evidence.Pauses) != 1 || len(evidence.Deaths) != 0 {
-		t.Fatalf("pauses %v, deaths %v; want one and none", evidence.Pauses, evidence.Deaths)
-	}
-	if p := evidence.Pauses[0]; p.Process != "paused" || p.From < g.At || p.To < next.At {
-		t.Errorf("the pause is %+v; want it from after %d to after %d", p, g.At, next.At)
-	}
-}
 
 func TestKilledActorAnswersNothing(t *testing.T) {
 	c := play(t, "killed", testkit.KeyPrefix(t))
@@ -70,19 +36,6 @@ func TestKilledActorAnswersNothing(t *testing.T) {
 	if len(evidence.Deaths) != 1 || evidence.Deaths[0].Process != "killed" || evidence.Deaths[0].At < g.At {
 		t.Errorf("deaths %v; want that of killed, after its grant", evidence.Deaths)
 	}
-}
-
-func TestFaultThatKills(t *testing.T) {
-	c := play(t, "crashing", testkit.KeyPrefix(t))
-	_, err := c.Acquire(soon(t), lockclient.Acquire{
-		Lock: "setnx-expire", Key: "k",
-		Faults: []lock.Fault{{Point: lock.BetweenSetNXAndExpire, Effect: lock.EffectKill}},
-	})
-	if !errors.Is(err, lockclient.ErrDead) {
-		t.Errorf("%v; want %v", err, lockclient.ErrDead)
-	}
-	var evidence judge.Evidence
-	testkit.Until(t, "the death noted", func() bool { evidence = judge.Evidence{}; c.AddTo(&evidence); return len(evidence.Deaths) == 1 })
 }
 
 func TestFaultThatPanics(t *testing.T) {

@@ -6,9 +6,7 @@ import (
 	"time"
 
 	"seckill/internal/database"
-	"seckill/internal/eventlog"
 	"seckill/internal/lab/lockclient"
-	"seckill/internal/lock"
 	"seckill/internal/order"
 	"seckill/internal/testkit"
 	"seckill/internal/voucher"
@@ -67,37 +65,6 @@ func (s *shop) has(t *testing.T, stock, orders int64) {
 	}
 }
 
-func TestLostUpdateStepByStep(t *testing.T) {
-	shops(t, func(t *testing.T, s *shop) {
-		c, b := s.play(t, "one"), s.play(t, "two")
-		ctx := soon(t)
-		first := must[lockclient.Reading](t)(c.Read(ctx, lockclient.Read{Voucher: onSale, Who: "buyer 1"}))
-		second := must[lockclient.Reading](t)(b.Read(ctx, lockclient.Read{Voucher: onSale}))
-		if first.Stock != 3 || second.Stock != 3 {
-			t.Errorf("they read %d and %d; want 3 and 3", first.Stock, second.Stock)
-		}
-		ok(t, c.Write(ctx, lockclient.Write{Tx: first.Tx, Mode: voucher.StockUnguarded, Stock: first.Stock - 1, Order: 101, User: 1}))
-		ok(t, b.Write(ctx, lockclient.Write{Tx: second.Tx, Mode: voucher.StockUnguarded, Stock: second.Stock - 1, Order: 102, User: 2}))
-		s.has(t, 2, 2)
-
-		tx := map[int64]bool{}
-		kinds := map[eventlog.Kind]int{}
-		for _, e := range c.Events() {
-			tx[e.Tx] = true
-			kinds[e.Kind]++
-			if e.Who != "buyer 1" {
-				t.Errorf("event %+v; want buyer 1's", e)
-			}
-		}
-		if len(tx) != 1 || kinds[eventlog.Read] != 1 || kinds[eventlog.Write] != 1 || kinds[eventlog.Committed] != 1 {
-			t.Errorf("%d transactions, events %v; want one that reads, writes and is committed", len(tx), kinds)
-		}
-		if err := c.Write(ctx, lockclient.Write{Tx: first.Tx, Mode: voucher.StockUnguarded}); lockclient.KindOf(err) != lockclient.Invalid {
-			t.Errorf("a second write: %v; want %s", err, lockclient.Invalid)
-		}
-	})
-}
-
 func TestWaysToWrite(t *testing.T) {
 	shops(t, func(t *testing.T, s *shop) {
 		c := s.play(t, "writer")
@@ -127,27 +94,6 @@ func TestWaysToWrite(t *testing.T) {
 			t.Errorf("no token: %v; want %s", err, lockclient.Invalid)
 		}
 		s.has(t, 1, 2)
-	})
-}
-
-func TestLossEndsWorkThatLooks(t *testing.T) {
-	shops(t, func(t *testing.T, s *shop) {
-		c := s.play(t, "late")
-		for name, deaf := range map[string]bool{"looks": false, "is deaf": true} {
-			t.Run(name, func(t *testing.T) {
-				ctx := soon(t)
-				g := must[lockclient.Grant](t)(c.Acquire(ctx, lockclient.Acquire{Lock: "reentrant", Key: name, TTL: time.Second}))
-				r := must[lockclient.Reading](t)(c.Read(ctx, lockclient.Read{Voucher: onSale, Lease: g.Lease, IgnoreLoss: deaf}))
-				must[lockclient.Status](t)(c.AwaitLoss(ctx, g.Lease))
-				err := c.Write(ctx, lockclient.Write{Tx: r.Tx, Mode: voucher.StockUnguarded, Stock: 2, Order: 7, User: 7})
-				if deaf {
-					ok(t, err)
-				} else if !errors.Is(err, lock.ErrExpired) {
-					t.Errorf("its write: %v; want %v", err, lock.ErrExpired)
-				}
-			})
-		}
-		s.has(t, 2, 1)
 	})
 }
 

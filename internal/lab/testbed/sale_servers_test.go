@@ -224,19 +224,6 @@ func TestRefusedVoucherEndsTheExperiment(t *testing.T) {
 	}
 }
 
-func TestSaleWithoutProcessesIsForActors(t *testing.T) {
-	runScenario(t, env, real(), func(r *testbed.Run) {
-		sale := r.Sale(policy("reentrant"), 7, nil)
-		sale.AddEvents(func() []eventlog.Event {
-			return []eventlog.Event{{Key: sale.Key(1), Who: "a"}, {Key: "another"}, {Voucher: sale.Voucher, Who: "b"}, {Voucher: 1}}
-		})
-		ev := sale.Evidence()
-		if ev.Audit == nil || ev.Audit.Stock != 7 || ev.Rows == nil || len(ev.Events) != 2 {
-			t.Errorf("audit %+v, rows %v, events %+v", ev.Audit, ev.Rows, ev.Events)
-		}
-	})
-}
-
 func TestCommandsAreCounted(t *testing.T) {
 	testkit.Servers(t)
 	runScenario(t, env, []testbed.Server{testbed.Redis}, func(r *testbed.Run) {
