@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -103,6 +105,25 @@ func TestWrongRun(t *testing.T) {
 		if code != exitUsage || stdout != "" || !strings.Contains(stderr, want) {
 			t.Errorf("%v: exit code %d, stdout %q, stderr %q; want 2 and %q", args, code, stdout, stderr, want)
 		}
+	}
+}
+
+// The exit code says whether all came out as expected. Nothing is expected of changed numbers, and of what was skipped; but
+// where nothing ran, nothing was shown.
+func TestExitCode(t *testing.T) {
+	right, wrong := finding.Result{ID: "right", AsExpected: true}, finding.Result{ID: "wrong"}
+	skipped, failed := finding.Result{ID: "skipped", Skipped: "no server"}, finding.Result{ID: "failed", Failed: "no verdict", Changed: []finding.Change{{}}}
+	changed := finding.Result{ID: "changed", Changed: []finding.Change{{}}}
+	for want, results := range map[string][]finding.Result{
+		"": {right, changed, skipped}, "wrong, failed": {right, wrong, failed}, "every experiment was skipped": {skipped},
+	} {
+		err := judgement(runRequest{}, results, nil)
+		if (err == nil) != (want == "") || err != nil && (!errors.Is(err, errUnexpected) || !strings.HasSuffix(err.Error(), ": "+want)) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	if err := judgement(runRequest{}, []finding.Result{right}, context.Canceled); !errors.Is(err, context.Canceled) {
+		t.Errorf("stopped: %v", err)
 	}
 }
 
