@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -74,14 +75,15 @@ func clusterComplete(ctx context.Context, server *RedisServer, nodes int) error 
 	return nil
 }
 
-// Sentinel is a primary with one replica, monitored by three sentinels, for one test.
+// Sentinel is a primary with replicas, monitored by three sentinels, for one test.
 type Sentinel struct {
 	Addrs      []string // of the sentinels
 	MasterName string   // the name under which they monitor the primary
 
-	t                TB
-	primary, replica *RedisServer
-	sentinels        []*redisProcess
+	t         TB
+	primary   *RedisServer
+	replicas  []*RedisServer
+	sentinels []*redisProcess
 }
 
 // RedisSentinel starts a primary, its replica and three sentinels for this test alone, and returns once a
@@ -89,10 +91,19 @@ type Sentinel struct {
 // the test.
 func RedisSentinel(t TB) *Sentinel {
 	t.Helper()
+	return RedisSentinelOf(t, 1)
+}
+
+// RedisSentinelOf is [RedisSentinel] with some replicas. The sentinels find all of them at their first look at the primary:
+// the next one is ten seconds later.
+func RedisSentinelOf(t TB, replicas int) *Sentinel {
+	t.Helper()
 	const sentinels, quorum = 3, 2
 	s := &Sentinel{MasterName: "seckill", t: t}
 	s.primary = NewRedis(t)
-	s.replica = NewRedis(t, "--replicaof", "127.0.0.1 "+strconv.Itoa(s.primary.process.port))
+	for range replicas {
+		s.replicas = append(s.replicas, NewRedisReplica(t, s.primary))
+	}
 	for range sentinels {
 		process, err := startRedis(redisOptions{sentinel: true})
 		check(t, err)
@@ -143,7 +154,7 @@ func (s *Sentinel) monitor(ctx context.Context, process *redisProcess, quorum in
 	return nil
 }
 
-// complete returns nil if a sentinel knows a replica that is in sync, and the other sentinels.
+// complete returns nil if a sentinel knows the replicas, which are in sync, and the other sentinels.
 func (s *Sentinel) complete(ctx context.Context, process *redisProcess) error {
 	client := redis.NewSentinelClient(&redis.Options{Addr: process.addr(), MaxRetries: -1})
 	defer client.Close()
@@ -151,8 +162,9 @@ func (s *Sentinel) complete(ctx context.Context, process *redisProcess) error {
 	if err != nil {
 		return err
 	}
-	if len(replicas) != 1 || replicas[0]["master-link-status"] != "ok" {
-		return fmt.Errorf("the replica is not in sync yet: %v", replicas)
+	notInSync := func(replica map[string]string) bool { return replica["master-link-status"] != "ok" }
+	if len(replicas) != len(s.replicas) || slices.ContainsFunc(replicas, notInSync) {
+		return fmt.Errorf("not %d replicas in sync yet: %v", len(s.replicas), replicas)
 	}
 	return client.CkQuorum(ctx, s.MasterName).Err()
 }

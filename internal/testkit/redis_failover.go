@@ -9,7 +9,7 @@ import (
 
 // Failover promotes the replica of a healthy primary (SENTINEL FAILOVER), and returns once every sentinel
 // names the new primary. A sentinel turns the old primary into a replica some ten seconds later;
-// Failover does so at once, as an operator would.
+// Failover does so at once, as an operator would. There is one replica.
 func (s *Sentinel) Failover() {
 	s.t.Helper()
 	before := s.Primary()
@@ -28,8 +28,8 @@ func (s *Sentinel) Failover() {
 			return err
 		})
 	}
-	s.primary, s.replica = s.replica, s.primary
-	s.replica.ReplicaOf(s.primary.Addr())
+	s.primary, s.replicas[0] = s.replicas[0], s.primary
+	s.replicas[0].ReplicaOf(s.primary.Addr())
 }
 
 // eventually retries try until it succeeds.

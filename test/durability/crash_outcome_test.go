@@ -80,7 +80,7 @@ func TestLostOrderUnderItsKey(t *testing.T) {
 	d := openCrashTest(t, testkit.NewMariaDB(t), redisSetting{name: "no AOF", loses: true, forgets: true})
 	const buyers = 10
 	key := func(user int) string { return "key-" + strconv.Itoa(user) }
-	release := d.holdRow()
+	release := d.sale.HoldRow(d.where.DB)
 	d.fillBatches(101)
 	first := map[int]harness.Outcome{}
 	for user := 1; user <= buyers; user++ {

@@ -79,18 +79,8 @@ func (f *failover) check(t *testing.T, client redis.UniversalClient, orders map[
 // it, and the sentinels choose the replica that has more.
 func TestDurabilitySentinelFailsOver(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("waits for sentinels")
-	}
-	sentinel := testkit.RedisSentinel(t)
+	sentinel := testkit.RedisSentinelOf(t, 2)
 	primary := sentinel.Primary()
-	testkit.NewRedis(t).ReplicaOf(primary)
-	watched := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addrs[0]})
-	defer watched.Close()
-	testkit.Until(t, "the sentinels know both replicas", func() bool {
-		known, err := watched.Replicas(t.Context(), sentinel.MasterName).Result()
-		return err == nil && len(known) == 2 && known[0]["master-link-status"] == "ok" && known[1]["master-link-status"] == "ok"
-	})
 	s := harness.Stores{DB: testkit.MariaDB(t), Redis: sentinel.Addrs}.With("SECKILL_REDIS_MASTER="+sentinel.MasterName, "SECKILL_REDIS_WAIT_REPLICAS=1")
 	f := &failover{kill: sentinel.KillPrimary, apis: []harness.Process{harness.Start(t, s), harness.Start(t, s)}}
 	f.sale = harness.OpenSale(t, failoverStock, harness.AdmissionPolicy, f.apis...)
@@ -106,9 +96,6 @@ func TestDurabilitySentinelFailsOver(t *testing.T) {
 // A cluster promotes a replica of the node that has the voucher's slot.
 func TestDurabilityClusterFailsOver(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("waits for a cluster")
-	}
 	addrs := testkit.RedisCluster(t)
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
 	defer client.Close()
