@@ -1,14 +1,12 @@
 package getlock_test
 
 import (
-	"context"
 	"database/sql"
+	"errors"
+	"strings"
 	"testing"
-	"time"
 
 	"seckill/internal/lock"
-	"seckill/internal/lock/locktest"
-	"seckill/internal/lock/locktest/mysqlstore"
 	"seckill/internal/lock/mysql/getlock"
 	"seckill/internal/lock/mysql/mysqlio"
 	"seckill/internal/testkit"
@@ -16,46 +14,30 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-func mechanism() mysqlstore.Mechanism {
-	return mysqlstore.Mechanism{
-		Name: "mysql-get-lock",
-		Open: func(db *sql.DB, prefix string) (lock.Locker, error) {
-			return getlock.New(db, getlock.Config{Prefix: prefix, Config: mysqlio.Config{CheckEvery: 20 * time.Millisecond}})
-		},
-		Store: func(db *sql.DB, prefix string) locktest.Store {
-			return locktest.Store{
-				Remove: func(ctx context.Context, key string) error {
-					return mysqlstore.KillHolder(ctx, db, func(ctx context.Context) (uint64, error) { return holder(ctx, db, prefix, key) })
-				},
-				Leftovers: func(ctx context.Context) ([]string, error) {
-					if id, err := holder(ctx, db, prefix, "seat"); err != nil || id != 0 {
-						return []string{"a holder of seat"}, err
-					}
-					return mysqlstore.Waits(ctx, db, "SELECT GET_LOCK(")
-				},
-			}
-		},
+func TestName(t *testing.T) {
+	if got := getlock.Name("shop:", "voucher:1"); got != "lock:shop:voucher:1" {
+		t.Errorf("a plain key is called %q", got)
+	}
+	seen := make(map[string]string)
+	for _, key := range []string{"seat", "Seat", "SEAT", "座位", "seat 1", strings.Repeat("k", 59),
+		strings.Repeat("k", 60), strings.Repeat("k", 256)} {
+		name := strings.ToLower(getlock.Name("", key)) // as the servers compare
+		if len(name) > 64 {
+			t.Errorf("the name of %q is %d characters long", key, len(name))
+		}
+		if other, ok := seen[name]; ok {
+			t.Errorf("%q and %q are both called %q", key, other, name)
+		}
+		seen[name] = key
 	}
 }
 
-// holder returns the connection that has a key, 0 if there is none.
-func holder(ctx context.Context, db *sql.DB, prefix, key string) (uint64, error) {
-	var id sql.Null[uint64]
-	err := db.QueryRowContext(ctx, "SELECT IS_USED_LOCK(?)", getlock.Name(prefix, key)).Scan(&id)
-	return id.V, err
-}
-
-func TestConformance(t *testing.T) {
-	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
-		locktest.Run(t, mechanism().Factory(engine), promises())
-	})
-}
-
-func promises() locktest.Promises {
-	return mysqlstore.ConnectionLock().
-		Except(locktest.Breaks("the server lets a connection acquire again, but every lease has its own"),
-			locktest.Reenters, locktest.LinearizableReentrant).
-		Except(locktest.Breaks("the server knows a connection and not an owner"), locktest.NamesHolder,
-			locktest.SaysWhoHolds).
-		Except(locktest.Breaks("in another process Inspect names a connection and not an owner"), locktest.FollowsModel)
+func TestNewNeedsDatabase(t *testing.T) {
+	if _, err := getlock.New(nil, getlock.Config{}); !errors.Is(err, lock.ErrInvalid) {
+		t.Errorf("New(nil) = %v, want ErrInvalid", err)
+	}
+	negative := getlock.Config{Config: mysqlio.Config{CheckEvery: -1}}
+	if _, err := getlock.New(&sql.DB{}, negative); !errors.Is(err, lock.ErrInvalid) {
+		t.Errorf("New with a negative interval = %v, want ErrInvalid", err)
+	}
 }

@@ -3,15 +3,12 @@ package mysqlio_test
 import (
 	"context"
 	"errors"
-	"sync"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"seckill/internal/lock"
-	"seckill/internal/lock/locktest/mysqlstore"
 	"seckill/internal/lock/mysql/mysqlio"
-	"seckill/internal/testkit"
 )
 
 // watched is an attempt for a free key with the test's own check and clean-up.
@@ -19,7 +16,7 @@ type watched struct {
 	attempt
 	check func(ctx context.Context) error
 	clear func()
-	freed atomic.Int32
+	freed int
 }
 
 func (w *watched) Check(ctx context.Context, _ *mysqlio.Session) error { return w.check(ctx) }
@@ -31,110 +28,80 @@ func (w *watched) Clear(context.Context, *mysqlio.Session) {
 }
 
 func (w *watched) Free(ctx context.Context, s *mysqlio.Session) error {
-	w.freed.Add(1)
+	w.freed++
 	return w.attempt.Free(ctx, s)
 }
 
-func free(ctx context.Context, s *mysqlio.Session) error { return s.Exec(ctx, "DO 1") }
-
-func newFrequentLocks(t *testing.T, where testkit.Database) *mysqlio.ConnectionLocks {
-	t.Helper()
-	config := mysqlio.Config{CheckEvery: 50 * time.Millisecond, Timeout: 500 * time.Millisecond}
-	locks, err := mysqlio.NewConnectionLocks(mysqlstore.Pool(t, where, nil), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = locks.Close() })
-	return locks
+// inBubble holds a key for up to ttl (0: without a limit), the connection of which is checked every second for up to 500 ms.
+func inBubble(t *testing.T, ttl time.Duration, check func(ctx context.Context) error, fn func(t *testing.T, w *watched, held lock.Lease)) {
+	synctest.Test(t, func(t *testing.T) {
+		_, db := pool(t)
+		w := &watched{attempt: func(ctx context.Context, s *mysqlio.Session) error { return s.Exec(ctx, "DO 1") }, check: check}
+		held, err := newLocks(t, db).Acquire(t.Context(), "seat", "me", lock.Options{TTL: ttl}, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fn(t, w, held)
+	})
 }
 
 // When a holder's session ends, another owner can get the key. The holder must have been
 // told before, with the reason as far as it is known.
 func TestHolderIsToldBeforeItsSessionEnds(t *testing.T) {
-	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
-		cl := newFrequentLocks(t, engine(t))
-		for _, tc := range []struct {
-			name  string
-			check func(ctx context.Context) error
-			want  error
-		}{
-			{"denied", func(context.Context) error { return lock.ErrExpired }, lock.ErrExpired},
-			{"without an answer", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, lock.ErrUnavailable},
-		} {
-			start := make(chan lock.Lease, 1)
-			var lease lock.Lease
-			var told atomic.Bool
-			w := &watched{attempt: free}
-			w.check = func(ctx context.Context) error {
-				if lease == nil {
-					lease = <-start
+	for _, tc := range []struct {
+		name  string
+		check func(ctx context.Context) error
+		after time.Duration
+		want  error
+	}{
+		{"denied", func(context.Context) error { return lock.ErrExpired }, time.Second, lock.ErrExpired},
+		{"without an answer", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, 1500 * time.Millisecond,
+			lock.ErrUnavailable},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inBubble(t, 0, tc.check, func(t *testing.T, w *watched, held lock.Lease) {
+				ended := false
+				w.clear = func() { // the session has just ended
+					ended = true
+					if held.Context().Err() == nil {
+						t.Error("the session ended before the holder was told")
+					}
 				}
-				return tc.check(ctx)
-			}
-			w.clear = func() { // the session has just ended
-				select {
-				case <-lease.Lost():
-					told.Store(true)
-				default:
-					t.Errorf("%s: the session ended before the holder was told", tc.name)
+				began := time.Now()
+				<-held.Lost()
+				if took := time.Since(began); took != tc.after {
+					t.Errorf("the holder was told after %v, want %v", took, tc.after)
 				}
-			}
-			held, err := cl.Acquire(t.Context(), "seat", "me", lock.Options{}, w)
-			if err != nil {
-				t.Fatal(err)
-			}
-			start <- held
-			select {
-			case <-held.Lost():
-			case <-time.After(time.Minute):
-				t.Fatalf("%s: the holder was never told", tc.name)
-			}
-			if cause := context.Cause(held.Context()); !errors.Is(cause, tc.want) {
-				t.Errorf("%s: the holder was told %v, want %v", tc.name, cause, tc.want)
-			}
-			if err := held.Release(t.Context()); !errors.Is(err, lock.ErrExpired) {
-				t.Errorf("%s: Release = %v, want ErrExpired", tc.name, err)
-			}
-			if !told.Load() {
-				t.Errorf("%s: the session did not end", tc.name)
-			}
-		}
-	})
+				if cause := context.Cause(held.Context()); !errors.Is(cause, tc.want) {
+					t.Errorf("the holder was told %v, want %v", cause, tc.want)
+				}
+				if err := held.Release(t.Context()); !errors.Is(err, lock.ErrExpired) {
+					t.Errorf("Release = %v, want ErrExpired", err)
+				}
+				if !ended {
+					t.Error("the session did not end")
+				}
+			})
+		})
+	}
 }
 
 // A release that cannot wait for the end of a check is finished later.
 func TestReleaseDuringCheckIsFinished(t *testing.T) {
-	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
-		cl := newFrequentLocks(t, engine(t))
-		checking, goOn := make(chan struct{}), make(chan struct{})
-		w := &watched{attempt: free}
-		begun := sync.OnceFunc(func() { close(checking) }) // a second check may have become due meanwhile
-		w.check = func(context.Context) error {
-			begun()
-			<-goOn
-			return nil
+	check := func(context.Context) error { time.Sleep(time.Minute); return nil } // does not end with its context
+	inBubble(t, 0, check, func(t *testing.T, w *watched, held lock.Lease) {
+		time.Sleep(2 * time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := held.Release(ctx); !errors.Is(err, lock.ErrUnavailable) || w.freed != 0 {
+			t.Errorf("a release that did not wait gave %v, want ErrUnavailable; freed: %d", err, w.freed)
 		}
-		held, err := cl.Acquire(t.Context(), "seat", "me", lock.Options{}, w)
-		if err != nil {
-			t.Fatal(err)
-		}
-		<-checking
-		ended, cancel := context.WithCancel(t.Context())
-		cancel()
-		if err := held.Release(ended); !errors.Is(err, lock.ErrUnavailable) {
-			t.Errorf("a release that did not wait gave %v, want ErrUnavailable", err)
-		}
-		close(goOn)
-		for limit := time.Now().Add(time.Minute); w.freed.Load() == 0; time.Sleep(time.Millisecond) {
-			if time.Now().After(limit) {
-				t.Fatal("the key was never freed")
-			}
-		}
+		time.Sleep(time.Minute)
 		if err := held.Release(t.Context()); err != nil {
 			t.Errorf("the repeated release = %v", err)
 		}
-		if n := w.freed.Load(); n != 1 {
-			t.Errorf("the key was freed %d times", n)
+		if w.freed != 1 {
+			t.Errorf("the key was freed %d times", w.freed)
 		}
 	})
 }
@@ -142,37 +109,14 @@ func TestReleaseDuringCheckIsFinished(t *testing.T) {
 // An extension does not keep a caller whose context has ended waiting, however long the check
 // takes. The lock stays with its holder.
 func TestExtendDuringCheckEndsWithItsContext(t *testing.T) {
-	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
-		cl := newFrequentLocks(t, engine(t))
-		checking, goOn := make(chan struct{}), make(chan struct{})
-		letGo := sync.OnceFunc(func() { close(goOn) })
-		defer letGo()
-		w := &watched{attempt: free}
-		begun := sync.OnceFunc(func() { close(checking) })
-		w.check = func(context.Context) error {
-			begun()
-			<-goOn
-			return nil
-		}
-		held, err := cl.Acquire(t.Context(), "seat", "me", lock.Options{TTL: time.Minute}, w)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
+	check := func(context.Context) error { time.Sleep(10 * time.Second); return nil }
+	inBubble(t, time.Minute, check, func(t *testing.T, _ *watched, held lock.Lease) {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
-		extended := make(chan error, 1)
-		go func() { extended <- held.Extend(ctx, time.Hour) }()
-		<-checking
-		cancel()
-		select {
-		case err := <-extended:
-			if !errors.Is(err, lock.ErrUnavailable) {
-				t.Errorf("Extend = %v, want ErrUnavailable", err)
-			}
-		case <-time.After(20 * time.Second):
-			t.Error("Extend waits for the check although its context has ended")
+		began := time.Now()
+		if err := held.Extend(ctx, time.Hour); !errors.Is(err, lock.ErrUnavailable) || time.Since(began) != 2*time.Second {
+			t.Errorf("Extend = %v after %v, want ErrUnavailable after 2 s", err, time.Since(began))
 		}
-		letGo()
 		if err := held.Extend(t.Context(), time.Minute); err != nil {
 			t.Errorf("Extend after the check = %v", err)
 		}

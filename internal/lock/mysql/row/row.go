@@ -34,6 +34,7 @@ type Locker struct {
 	close    context.CancelFunc
 	mu       sync.Mutex // guards cleanups against Close
 	cleanups sync.WaitGroup
+	undoFor  time.Duration // tests on slow machines take longer than undoFor
 }
 
 var (
@@ -53,7 +54,7 @@ func New(db *sql.DB, config Config) (*Locker, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	l := &Locker{db: db, config: config, mechanism: "row", owners: lock.NewOwners(), ids: lock.NewOwners()}
+	l := &Locker{db: db, config: config, mechanism: "row", owners: lock.NewOwners(), ids: lock.NewOwners(), undoFor: undoFor}
 	l.closing, l.close = context.WithCancel(context.Background())
 	if config.Expiry {
 		l.mechanism = "row-expiry"
@@ -263,7 +264,7 @@ func (l *Locker) startUndoLater(a *acquisition) {
 }
 
 func (l *Locker) undoLater(a *acquisition) {
-	ctx, cancel := context.WithTimeout(l.closing, undoFor)
+	ctx, cancel := context.WithTimeout(l.closing, l.undoFor)
 	defer cancel()
 	for pause := 10 * time.Millisecond; ; pause *= 2 {
 		select {

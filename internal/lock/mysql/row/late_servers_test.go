@@ -50,11 +50,7 @@ func lateInsert(t *testing.T, where testkit.Database) *late {
 	}()
 	<-lost
 	// The try sends the INSERT, the INSERT again, and the SELECT that finds another holder.
-	for end := time.Now().Add(time.Minute); network.Sent() < 3 || network.Received() < 3; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the first try did not end")
-		}
-	}
+	testkit.Until(t, "the end of the first try", func() bool { return network.Sent() >= 3 && network.Received() >= 3 })
 	return a
 }
 
@@ -115,11 +111,7 @@ func TestLateInsertIsUndone(t *testing.T) {
 		if err := <-a.done; !errors.Is(err, context.Canceled) {
 			t.Errorf("Acquire = %v, want context.Canceled", err)
 		}
-		for end := time.Now().Add(time.Minute); a.holder() != ""; time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatal("its row is still there")
-			}
-		}
+		testkit.Until(t, "no row", func() bool { return a.holder() == "" })
 	})
 }
 

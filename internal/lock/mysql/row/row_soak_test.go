@@ -1,0 +1,22 @@
+package row_test
+
+import (
+	"testing"
+	"time"
+
+	"seckill/internal/lock/locktest"
+	"seckill/internal/lock/locktest/mysqlstore"
+	"seckill/internal/testkit"
+)
+
+func TestSoakConformance(t *testing.T) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
+		locktest.Soak(t, bare().Factory(engine), barePromises())
+	})
+}
+
+func TestSoakConformanceWithExpiry(t *testing.T) {
+	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
+		locktest.Soak(t, expiring(1500*time.Millisecond).Factory(engine), promises())
+	})
+}
