@@ -5,15 +5,14 @@ import (
 	"encoding/binary"
 	"net"
 	"sync"
-	"time"
 )
 
-// countingDialer counts the requests that a process sends, without heartbeats and without
+// countingDialer counts the requests that a process sends until it is granted the lock, without heartbeats and without
 // the handshake.
 type countingDialer struct {
 	mu   sync.Mutex
 	sent int
-	last time.Time
+	over bool // it was granted the lock
 
 	pending int32 // the newest request
 	watch   bool  // it sets a watch
@@ -28,24 +27,22 @@ func (c *countingDialer) dial(ctx context.Context, network, addr string) (net.Co
 	return &countingConn{Conn: conn, by: c}, nil
 }
 
-// take returns the count and resets it.
-func (c *countingDialer) take() int {
+func (c *countingDialer) reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	sent := c.sent
 	c.sent = 0
-	return sent
 }
 
-// countRequests says how many processes have sent requests since the last call, and how many requests.
-func countRequests(lines []*countingDialer) (awake, requests int) {
-	for _, line := range lines {
-		if made := line.take(); made > 0 {
-			awake++
-			requests += made
-		}
-	}
-	return awake, requests
+func (c *countingDialer) granted() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over = true
+}
+
+func (c *countingDialer) requests() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sent
 }
 
 // waits reports whether the process waits for the server: it has set a watch, which has not fired.
@@ -53,29 +50,6 @@ func (c *countingDialer) waits() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.watches
-}
-
-// settled reports whether all processes but the new holder wait for the server, and none has sent a request for a while.
-func settled(lines []*countingDialer) bool {
-	const quiet = 500 * time.Millisecond
-	waiting := 0
-	var last time.Time
-	for _, line := range lines {
-		if line.waits() {
-			waiting++
-		}
-		if at := line.newest(); at.After(last) {
-			last = at
-		}
-	}
-	return waiting >= len(lines)-1 && time.Since(last) > quiet
-}
-
-// newest returns when the last request was sent.
-func (c *countingDialer) newest() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.last
 }
 
 // countingConn reads the frames of ZooKeeper's protocol that pass through it. A frame begins with its length (4 bytes).
@@ -118,8 +92,9 @@ func frameInt(p []byte) int32 { return int32(binary.BigEndian.Uint32(p)) }
 func (c *countingDialer) requested(xid int32, watch bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sent++
-	c.last = time.Now()
+	if !c.over {
+		c.sent++
+	}
 	c.pending, c.watch, c.watches = xid, watch, false
 }
 

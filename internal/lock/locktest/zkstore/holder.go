@@ -3,7 +3,6 @@ package zkstore
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -20,27 +19,21 @@ import (
 
 const key = "seat"
 
-// These variables tell a copy of the test binary to be a holder, and where.
+// These variables tell the holder's process where the lock is.
 const (
 	holderAddr   = "ZKSTORE_HOLDER_ADDR"
 	holderPrefix = "ZKSTORE_HOLDER_PREFIX"
 )
 
-// Main runs the tests of a mechanism, or runs as a process that holds a lock for them.
+// Main runs the tests of a mechanism, or a process that holds a lock for them.
 func Main(m *testing.M, open Open) {
-	if addr := os.Getenv(holderAddr); addr != "" {
-		if err := hold(open, addr, os.Getenv(holderPrefix)); err != nil {
+	testkit.Main(m, testkit.Children{"holder": func() int {
+		if err := hold(open, os.Getenv(holderAddr), os.Getenv(holderPrefix)); err != nil {
 			fmt.Println("failed:", err)
-			os.Exit(1)
+			return 1
 		}
-		os.Exit(0)
-	}
-	// Most of the time these tests wait for the end of a session.
-	if err := flag.Set("test.parallel", "6"); err != nil {
-		fmt.Println("failed:", err)
-		os.Exit(1)
-	}
-	testkit.Main(m)
+		return 0
+	}})
 }
 
 // hold takes the lock, prints what happens to it, and closes its client on SIGTERM.
@@ -79,7 +72,7 @@ type location struct {
 func newLocation(t *testing.T, m Mechanism) location {
 	t.Helper()
 	server := testkit.ZooKeeper(t)
-	v := &view{Mechanism: m, conn: server.Conn(t, Session), prefix: "/" + testkit.KeyPrefix(t)}
+	v := &view{Mechanism: m, conn: server.Conn(t, LongSession), prefix: "/" + testkit.KeyPrefix(t)}
 	return location{addr: server.Addr(), prefix: v.prefix, leftovers: func() []string {
 		left, err := v.leftovers(t.Context())
 		if err != nil {
@@ -92,12 +85,7 @@ func newLocation(t *testing.T, m Mechanism) location {
 // holder starts a process that holds the lock, and returns its token.
 func (loc location) holder(t *testing.T) (*testkit.Process, uint64) {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	process := testkit.Start(t, testkit.Command{Path: self,
-		Env: []string{holderAddr + "=" + loc.addr, holderPrefix + "=" + loc.prefix}})
+	process := testkit.StartChild(t, "holder", holderAddr+"="+loc.addr, holderPrefix+"="+loc.prefix)
 	token, err := strconv.ParseUint(process.WaitLine(t, `^holds with token (\d+)$`)[1], 10, 64)
 	if err != nil {
 		t.Fatal(err)
@@ -119,35 +107,25 @@ func waits(t *testing.T, l lock.Locker) <-chan lock.Lease {
 	return got
 }
 
-// FreesLockOfDeadProcess checks that the lock of a killed process is free at the end of its
-// session, and at once if the process closes its client.
+// FreesLockOfDeadProcess checks that the lock of a process becomes free when it is killed, and
+// when it closes its client, and that nothing is left.
 func FreesLockOfDeadProcess(t *testing.T, m Mechanism) {
 	t.Helper()
 	t.Parallel()
 	loc := newLocation(t, m)
-	next := Process(t, m.Open, loc.addr, loc.prefix, nil)
-	for _, tc := range []struct {
-		name     string
-		end      func(*testkit.Process)
-		from, to time.Duration
-	}{
-		// A live process has heard from the server within a third of the session timeout.
-		{"killed", (*testkit.Process).Kill, Session / 3, Session + time.Second},
-		{"closed", (*testkit.Process).Terminate, 0, Session / 2},
+	next := Process(t, m.Open, loc.addr, loc.prefix, LongSession, nil)
+	for name, end := range map[string]func(*testkit.Process){
+		"killed": (*testkit.Process).Kill, "closed": (*testkit.Process).Terminate,
 	} {
 		process, token := loc.holder(t)
 		got := waits(t, next)
-		ended := time.Now()
-		tc.end(process)
+		end(process)
 		lease := <-got
 		if lease == nil {
 			return
 		}
-		if took := time.Since(ended); took < tc.from || took > tc.to {
-			t.Errorf("%s: the next owner got the lock after %v, want %v to %v", tc.name, took, tc.from, tc.to)
-		}
 		if lease.Token() <= token {
-			t.Errorf("%s: token %d after %d", tc.name, lease.Token(), token)
+			t.Errorf("%s: token %d after %d", name, lease.Token(), token)
 		}
 		if err := lease.Release(t.Context()); err != nil {
 			t.Error(err)
@@ -166,7 +144,7 @@ func TellsPausedProcess(t *testing.T, m Mechanism) {
 	t.Parallel()
 	loc := newLocation(t, m)
 	process, token := loc.holder(t)
-	got := waits(t, Process(t, m.Open, loc.addr, loc.prefix, nil))
+	got := waits(t, Process(t, m.Open, loc.addr, loc.prefix, LongSession, nil))
 	process.Pause()
 	lease := <-got
 	process.Resume()
@@ -190,7 +168,7 @@ func LeavesNothingAfterLostReply(t *testing.T, m Mechanism) {
 	t.Parallel()
 	loc := newLocation(t, m)
 	line := locktest.NewNetwork()
-	locker := Process(t, m.Open, loc.addr, loc.prefix, line)
+	locker := Process(t, m.Open, loc.addr, loc.prefix, LongSession, line)
 	acquire := func(ctx context.Context) error {
 		lease, err := locker.Acquire(ctx, key, lock.Options{})
 		if err == nil {
@@ -221,44 +199,30 @@ func LeavesNothingAfterLostReply(t *testing.T, m Mechanism) {
 	}
 }
 
-// MeasureHerd says how many of n waiting processes talk to the server when the lock is
-// released to one of them, and how many requests they make. It measures again, a few times,
-// if a session ended: then the server was late for all, and all connect again.
-func MeasureHerd(t *testing.T, m Mechanism, n int) (awake, requests int) {
-	t.Helper()
-	for try := 1; ; try++ {
-		awake, requests, err := measureHerd(t, m, n)
-		switch {
-		case errors.Is(err, lock.ErrUnavailable) && try < 5:
-			t.Logf("measured again: %v", err)
-			continue
-		case err != nil:
-			t.Error(err)
-		}
-		t.Logf("%s: of %d waiting processes %d woke for one release and made %d requests", m.Name, n, awake, requests)
-		return awake, requests
-	}
+// Herd are processes that wait for one lock, and a holder.
+type Herd struct {
+	lines []*countingDialer
+	held  lock.Lease
+	got   chan lock.Lease
+	left  int // that have not had the lock
 }
 
-func measureHerd(t *testing.T, m Mechanism, n int) (awake, requests int, err error) {
+// NewHerd starts n waiting processes. Their sessions outlast the test: what they send after the release they send because
+// of it.
+func NewHerd(t *testing.T, m Mechanism, n int) *Herd {
 	t.Helper()
 	loc := newLocation(t, m)
-	lease, err := Process(t, m.Open, loc.addr, loc.prefix, nil).Acquire(t.Context(), key, lock.Options{})
+	h := &Herd{got: make(chan lock.Lease, n), left: n}
+	var err error
+	h.held, err = Process(t, m.Open, loc.addr, loc.prefix, LongSession, nil).Acquire(t.Context(), key, lock.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{}, n)
-	dialers := make([]*countingDialer, n)
-	got := make(chan lock.Lease, n)
-	failed := make(chan error, n)
-	until := func(what string, condition func() bool) {
-		t.Helper()
-		testkit.Until(t, what, func() bool { return len(failed) > 0 || condition() })
-	}
-	for i := range dialers {
-		dialers[i] = &countingDialer{}
-		client, err := zkio.Open(zkio.Config{Servers: []string{loc.addr}, SessionTimeout: Session, Dial: dialers[i].dial})
+	for range n {
+		line := &countingDialer{}
+		client, err := zkio.Open(zkio.Config{
+			Servers: []string{loc.addr}, SessionTimeout: LongSession, CommandTimeout: LongSession / 3, Dial: line.dial,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -267,40 +231,57 @@ func measureHerd(t *testing.T, m Mechanism, n int) (awake, requests int, err err
 		if err != nil {
 			t.Fatal(err)
 		}
+		h.lines = append(h.lines, line)
 		go func() {
-			lease, err := locker.Acquire(ctx, key, lock.Options{Wait: time.Minute})
-			switch {
-			case err == nil:
-				got <- lease
-			case ctx.Err() == nil:
-				failed <- err
+			lease, err := locker.Acquire(t.Context(), key, lock.Options{Wait: lock.MaxTTL})
+			if err != nil {
+				t.Error(err)
 			}
-			done <- struct{}{}
+			line.granted()
+			h.got <- lease
 		}()
-		until("the process waits", dialers[i].waits)
+		testkit.Until(t, "the process waits", line.waits)
 	}
-	countRequests(dialers) // those until here do not count
-	err = lease.Release(t.Context())
-	winner := <-got
-	until("all but the new holder wait again", func() bool { return settled(dialers) })
-	awake, requests = countRequests(dialers)
-	cancel()
-	err = errors.Join(err, winner.Release(t.Context()))
-	for range n {
-		<-done
+	for _, line := range h.lines { // what was sent until here does not count
+		line.reset()
 	}
-	if len(failed) > 0 {
-		err = errors.Join(err, <-failed)
+	return h
+}
+
+// Release gives the lock to one of the processes.
+func (h *Herd) Release(t *testing.T) {
+	t.Helper()
+	if err := h.held.Release(t.Context()); err != nil {
+		t.Fatal(err)
 	}
-	select {
-	case late := <-got: // it got the lock before it noticed the cancellation
-		_ = late.Release(t.Context())
-	default:
+	if h.held = <-h.got; h.held == nil {
+		t.FailNow()
 	}
-	if left := loc.leftovers(); err == nil && len(left) > 0 {
-		t.Errorf("the store still has %q", left)
+	h.left--
+}
+
+// AwaitAwake waits until each process has sent a request because of a release.
+func (h *Herd) AwaitAwake(t *testing.T) {
+	t.Helper()
+	for _, line := range h.lines {
+		testkit.Until(t, "a request of every process", func() bool { return line.requests() > 0 })
 	}
-	return awake, requests, err
+}
+
+// Drain has every process get the lock, in turn, and returns how many requests each made because of releases until it had
+// the lock.
+func (h *Herd) Drain(t *testing.T) (requests []int) {
+	t.Helper()
+	for h.left > 0 {
+		h.Release(t)
+	}
+	if err := h.held.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for _, line := range h.lines {
+		requests = append(requests, line.requests())
+	}
+	return requests
 }
 
 // CountsLeaseFromGrant checks that the fixed lease of a holder that had to wait counts from
@@ -310,7 +291,7 @@ func CountsLeaseFromGrant(t *testing.T, m Mechanism) {
 	t.Parallel()
 	const ttl, wait = 2 * time.Second, 1500 * time.Millisecond
 	loc := newLocation(t, m)
-	locker := Process(t, m.Open, loc.addr, loc.prefix, nil)
+	locker := Process(t, m.Open, loc.addr, loc.prefix, LongSession, nil)
 	if _, err := locker.Acquire(t.Context(), key, lock.Options{TTL: wait}); err != nil {
 		t.Fatal(err)
 	}

@@ -16,10 +16,13 @@ import (
 	"seckill/internal/testkit"
 )
 
-// Session is the session timeout of every process in these tests. It corresponds to the
+// Session is the session timeout in tests that wait for its end. It corresponds to the
 // watchdog's lease of other mechanisms. The server checks for expired sessions every
 // 100 ms.
 const Session = 1500 * time.Millisecond
+
+// LongSession outlasts every test, however slow the machine is.
+const LongSession = time.Minute
 
 // Locker is the interface of a ZooKeeper mechanism.
 type Locker interface {
@@ -41,16 +44,13 @@ type Mechanism struct {
 	PutWrongKind func(conn *zk.Conn, node string) error
 }
 
-// DeadWaiterTimeout is how long the node of a dead waiter stays at most.
-const DeadWaiterTimeout = Session + 300*time.Millisecond
-
-// Factory makes subjects on the test binary's shared server, each below its own path.
-func Factory(m Mechanism) locktest.Factory {
+// Factory makes subjects on the test binary's shared server, each below its own path. Their sessions last this long.
+func Factory(m Mechanism, session time.Duration) locktest.Factory {
 	return func(tb testing.TB) locktest.Subject {
-		s := subject(tb, m, testkit.ZooKeeper(tb))
+		s := subject(tb, m, testkit.ZooKeeper(tb), session)
 		s.Dedicated = func(tb testing.TB) locktest.Subject {
 			server := testkit.NewZooKeeper(tb)
-			s := subject(tb, m, server)
+			s := subject(tb, m, server, session)
 			s.Store.Pause = func(_ context.Context, d time.Duration) error {
 				server.Pause()
 				time.AfterFunc(d, server.Resume)
@@ -65,13 +65,13 @@ func Factory(m Mechanism) locktest.Factory {
 	}
 }
 
-func subject(tb testing.TB, m Mechanism, server *testkit.ZooKeeperServer) locktest.Subject {
-	v := &view{Mechanism: m, conn: server.Conn(tb, Session), prefix: "/" + testkit.KeyPrefix(tb)}
-	looks := Process(tb, m.Open, server.Addr(), v.prefix, nil)
+func subject(tb testing.TB, m Mechanism, server *testkit.ZooKeeperServer, session time.Duration) locktest.Subject {
+	v := &view{Mechanism: m, conn: server.Conn(tb, LongSession), prefix: "/" + testkit.KeyPrefix(tb)}
+	looks := Process(tb, m.Open, server.Addr(), v.prefix, LongSession, nil)
 	return locktest.Subject{
-		Name: m.Name, Remote: true, Renewed: Session, DeadWaiterTimeout: DeadWaiterTimeout,
+		Name: m.Name, Remote: true, Renewed: session, DeadWaiterTimeout: session + 300*time.Millisecond,
 		Process: func(tb testing.TB, network *locktest.Network) lock.Locker {
-			return Process(tb, m.Open, server.Addr(), v.prefix, network)
+			return Process(tb, m.Open, server.Addr(), v.prefix, session, network)
 		},
 		Store: locktest.Store{
 			TTL: func(ctx context.Context, key string) (time.Duration, error) {
@@ -92,9 +92,9 @@ func SessionLock() locktest.Promises {
 }
 
 // Process opens a client and a locker, as a process does. network may be nil.
-func Process(tb testing.TB, open Open, addr, prefix string, network *locktest.Network) Locker {
+func Process(tb testing.TB, open Open, addr, prefix string, session time.Duration, network *locktest.Network) Locker {
 	tb.Helper()
-	config := zkio.Config{Servers: []string{addr}, SessionTimeout: Session, CommandTimeout: Session / 3}
+	config := zkio.Config{Servers: []string{addr}, SessionTimeout: session, CommandTimeout: min(session/3, 10*time.Second)}
 	if network != nil {
 		config.Dial = network.Dial
 	}

@@ -166,57 +166,14 @@ func insertsThatWait(ctx context.Context, db *sql.DB) ([]string, error) {
 		" WHERE db = DATABASE() AND id <> CONNECTION_ID() AND info LIKE 'INSERT IGNORE%'")
 }
 
-// If the caller's limit ends before the INSERT's, the row counts as locked all the same. The server is not
-// unavailable.
-func TestLimitShorterThanTheInsertsIsTaken(t *testing.T) {
-	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
-		db := mysqlstore.Pool(t, engine(t), nil)
-		mysqlstore.Migrate(t, db, migration)
-		l := start(t, db, time.Minute)
-		maker, err := db.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer maker.Rollback() //nolint:errcheck // it made nothing else
-		if _, err := maker.ExecContext(t.Context(), "INSERT INTO lock_for_update (name) VALUES ('seat')"); err != nil {
-			t.Fatal(err)
-		}
-		executed := func() bool {
-			waits, err := insertsThatWait(t.Context(), db)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return len(waits) > 0
-		}
-		for range 20 { // a busy machine may not get as far as the INSERT
-			testkit.Until(t, "the last INSERT to end", func() bool { return !executed() })
-			got := make(chan error, 1)
-			go func() {
-				_, err := l.Acquire(t.Context(), "seat", lock.Options{Wait: 150 * time.Millisecond})
-				got <- err
-			}()
-			waited := false
-			testkit.Until(t, "an answer", func() bool {
-				waited = waited || executed()
-				return len(got) > 0
-			})
-			if err := <-got; waited {
-				if !errors.Is(err, lock.ErrNotAcquired) {
-					t.Errorf("Acquire = %v, want ErrNotAcquired", err)
-				}
-				return
-			}
-		}
-		t.Error("no INSERT waited")
-	})
-}
-
-// A row that stays locked without a holder for as long as a try lasts is taken. The server is not unavailable.
+// A row that stays locked without a holder for as long as a try lasts, or until the caller's limit, is taken. The server is
+// not unavailable.
 func TestRowThatStaysLockedIsTaken(t *testing.T) {
 	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		db := mysqlstore.Pool(t, engine(t), nil)
 		mysqlstore.Migrate(t, db, migration)
-		l := start(t, db, 2*time.Second)
+		const limit = 2 * time.Second
+		l, patient := start(t, db, limit), start(t, db, time.Minute)
 		if _, err := db.ExecContext(t.Context(), "INSERT INTO lock_for_update (name) VALUES ('old seat')"); err != nil {
 			t.Fatal(err)
 		}
@@ -236,6 +193,11 @@ func TestRowThatStaysLockedIsTaken(t *testing.T) {
 				buyers.Go(func() {
 					if _, err := l.Acquire(t.Context(), key, lock.Options{}); !errors.Is(err, lock.ErrNotAcquired) {
 						t.Errorf("Acquire %q = %v, want ErrNotAcquired", key, err)
+					}
+				})
+				buyers.Go(func() {
+					if _, err := patient.Acquire(t.Context(), key, lock.Options{Wait: limit}); !errors.Is(err, lock.ErrNotAcquired) {
+						t.Errorf("Acquire %q with a limit = %v, want ErrNotAcquired", key, err)
 					}
 				})
 			}

@@ -59,43 +59,6 @@ func TestEndedContextKeepsLock(t *testing.T) {
 	})
 }
 
-// A waiter that gives up leaves no server thread that gets the lock later.
-func TestCancelledWaiterIsGoneFromTheServer(t *testing.T) {
-	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
-		where, prefix := engine(t), testkit.KeyPrefix(t)
-		p, _ := start(t, where, prefix, nil)
-		q, db := start(t, where, prefix, nil)
-		held := acquire(t, p, lock.Options{})
-		ctx, cancel := context.WithCancel(t.Context())
-		failed := make(chan error, 1)
-		go func() {
-			_, err := q.Acquire(ctx, "seat", lock.Options{Wait: time.Minute})
-			failed <- err
-		}()
-		waiting := func() int {
-			waits, err := mysqlstore.Waits(t.Context(), db, "SELECT GET_LOCK(")
-			if err != nil {
-				t.Fatal(err)
-			}
-			return len(waits)
-		}
-		testkit.Until(t, "a waiter on the server", func() bool { return waiting() == 1 })
-		cancel()
-		if err := <-failed; !errors.Is(err, context.Canceled) {
-			t.Errorf("Acquire = %v, want context.Canceled", err)
-		}
-		if n := waiting(); n != 0 {
-			t.Errorf("%d waiters are left on the server", n)
-		}
-		if err := held.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if id, err := holder(t.Context(), db, prefix, "seat"); err != nil || id != 0 {
-			t.Errorf("after the release connection %d has the lock, %v", id, err)
-		}
-	})
-}
-
 // A wait with a fraction of a second lasts until its limit on both servers, although MySQL rounds fractions. That it does
 // not last longer is tested in soak.
 func TestWaitsForFractionsOfASecond(t *testing.T) {

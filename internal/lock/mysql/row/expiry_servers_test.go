@@ -92,27 +92,6 @@ func TestOneTakesOverWhatExpired(t *testing.T) {
 	})
 }
 
-// An INSERT whose reply was lost is repeated and finds its own row.
-func TestRecognisesItsOwnRow(t *testing.T) {
-	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
-		where := engine(t)
-		network := locktest.NewNetwork()
-		db := mysqlstore.Pool(t, where, network)
-		mysqlstore.Migrate(t, db, "0004_lock_rows")
-		for _, expiry := range []bool{false, true} {
-			l := start(t, db, row.Config{Expiry: expiry})
-			network.LoseReply(1, locktest.Reset, nil)
-			lease, err := l.Acquire(t.Context(), "seat", lock.Options{})
-			if err != nil {
-				t.Fatalf("with expiry %t: %v", expiry, err)
-			}
-			if err := lease.Release(t.Context()); err != nil {
-				t.Errorf("with expiry %t: %v", expiry, err)
-			}
-		}
-	})
-}
-
 // One statement renews many leases. Only the holder whose row is gone is told.
 func TestRenewsInOneStatement(t *testing.T) {
 	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {

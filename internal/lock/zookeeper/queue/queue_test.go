@@ -1,162 +1,19 @@
 package queue_test
 
 import (
-	"context"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/go-zookeeper/zk"
 
 	"seckill/internal/lock"
-	"seckill/internal/lock/locktest"
 	"seckill/internal/lock/locktest/zkstore"
 	"seckill/internal/lock/zookeeper/queue"
-	"seckill/internal/lock/zookeeper/zkio"
-	"seckill/internal/testkit"
 )
 
 func TestMain(m *testing.M) { zkstore.Main(m, open) }
 
-func open(client *zkio.Client, prefix string) (zkstore.Locker, error) {
-	return queue.New(client, queue.Config{Prefix: prefix})
-}
-
-func mechanism() zkstore.Mechanism {
-	return zkstore.Mechanism{Name: "zk-queue", Open: open, Remove: remove, PutWrongKind: putWrongKind}
-}
-
-func TestConformance(t *testing.T) {
-	locktest.Run(t, zkstore.Factory(mechanism()), zkstore.SessionLock())
-}
-
-// remove deletes the holder's node.
-func remove(conn *zk.Conn, path string) error {
-	names, _, err := conn.Children(path)
-	if err != nil || len(names) == 0 {
-		return err
-	}
-	number := func(name string) string { return name[strings.LastIndexByte(name, '-')+1:] }
-	first := slices.MinFunc(names, func(a, b string) int { return strings.Compare(number(a), number(b)) })
-	return conn.Delete(path+"/"+first, -1)
-}
-
-func putWrongKind(conn *zk.Conn, path string) error {
-	_, err := conn.Create(path, nil, zk.FlagPersistent, zkio.ACL())
-	if err == nil {
-		_, err = conn.Create(path+"/stranger", nil, zk.FlagPersistent, zkio.ACL())
-	}
-	return err
-}
-
 func TestNewNeedsClient(t *testing.T) {
-	_, err := queue.New(nil, queue.Config{})
-	if !errors.Is(err, lock.ErrInvalid) || !strings.Contains(err.Error(), "zk-queue") {
+	if _, err := queue.New(nil, queue.Config{}); !errors.Is(err, lock.ErrInvalid) || !strings.Contains(err.Error(), "zk-queue") {
 		t.Errorf("New(nil) = %v, want ErrInvalid", err)
-	}
-}
-
-func TestFreesLockOfDeadProcess(t *testing.T) { zkstore.FreesLockOfDeadProcess(t, mechanism()) }
-
-func TestTellsPausedProcess(t *testing.T) { zkstore.TellsPausedProcess(t, mechanism()) }
-
-func TestCountsLeaseFromGrant(t *testing.T) { zkstore.CountsLeaseFromGrant(t, mechanism()) }
-
-func TestLeavesNothingAfterLostReply(t *testing.T) {
-	zkstore.LeavesNothingAfterLostReply(t, mechanism())
-}
-
-func TestReleaseWakesOne(t *testing.T) {
-	awake, requests := zkstore.MeasureHerd(t, mechanism(), 8)
-	if awake != 1 || requests != 1 {
-		t.Errorf("%d processes woke and made %d requests, want one process that lists the queue once", awake, requests)
-	}
-}
-
-// A node that is in the queue for a moment could make another try fail.
-func TestRefusedTryNeverEntersTheQueue(t *testing.T) {
-	t.Parallel()
-	server, prefix := testkit.ZooKeeper(t), "/"+testkit.KeyPrefix(t)
-	conn := server.Conn(t, zkstore.Session)
-	held, err := zkstore.Process(t, open, server.Addr(), prefix, nil).Acquire(t.Context(), "seat", lock.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var before *zk.Stat
-	for range 2 {
-		_, now, err := conn.Exists(zkio.Path(prefix, "zk-queue") + "/seat")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if before != nil && (now.Cversion != before.Cversion || now.Pzxid != before.Pzxid) {
-			t.Errorf("a refused try changed the queue: %+v became %+v", before, now)
-		}
-		before = now
-		_, err = zkstore.Process(t, open, server.Addr(), prefix, nil).Acquire(t.Context(), "seat", lock.Options{})
-		if taken, ok := errors.AsType[*lock.NotAcquiredError](err); !ok || taken.Holder != held.Owner() {
-			t.Errorf("a try gave %v, want a NotAcquiredError that names %s", err, held.Owner())
-		}
-	}
-	if err := held.Release(t.Context()); err != nil {
-		t.Error(err)
-	}
-}
-
-// The waiter behind a dead waiter is woken and must not mistake the death for a release.
-func TestDeathOfWaiterAdmitsNobody(t *testing.T) {
-	t.Parallel()
-	server, prefix := testkit.ZooKeeper(t), "/"+testkit.KeyPrefix(t)
-	process := func(network *locktest.Network) zkstore.Locker {
-		return zkstore.Process(t, open, server.Addr(), prefix, network)
-	}
-	looks := process(nil)
-	queued := func(n int) {
-		t.Helper()
-		for limit := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-			state, err := looks.Inspect(t.Context(), "seat")
-			if err == nil && state.Waiting == n && len(state.Queue) == n {
-				return
-			}
-			if time.Now().After(limit) {
-				t.Fatalf("Inspect = %+v, %v; timed out waiting for %d in the queue", state, err, n)
-			}
-		}
-	}
-	held, err := process(nil).Acquire(t.Context(), "seat", lock.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	network := locktest.NewNetwork()
-	ctx, cancel := context.WithCancel(t.Context())
-	middle := lock.Async(ctx, process(network), "seat", lock.Options{Wait: time.Minute})
-	queued(1)
-	last := lock.Async(t.Context(), process(nil), "seat", lock.Options{Wait: time.Minute})
-	queued(2)
-
-	network.Cut() // its session ends
-	queued(1)
-	select {
-	case r := <-last:
-		t.Fatalf("the waiter behind a dead one got %v, %v while the lock was held", r.Lease, r.Err)
-	case <-time.After(200 * time.Millisecond):
-	}
-	if err := held.Release(t.Context()); err != nil {
-		t.Error(err)
-	}
-	r := <-last
-	if r.Err != nil {
-		t.Fatal(r.Err)
-	}
-	if r.Lease.Token() <= held.Token() {
-		t.Errorf("token %d after %d", r.Lease.Token(), held.Token())
-	}
-	if err := r.Lease.Release(t.Context()); err != nil {
-		t.Error(err)
-	}
-	cancel()
-	if r := <-middle; r.Err == nil {
-		t.Error("a waiter without a server got the lock")
 	}
 }

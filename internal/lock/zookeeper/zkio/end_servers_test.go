@@ -20,19 +20,11 @@ import (
 
 func TestReconnectionRenewsLeases(t *testing.T) {
 	network := locktest.NewNetwork()
-	client, err := zkio.Open(zkio.Config{
-		Servers: []string{testkit.ZooKeeper(t).Addr()}, SessionTimeout: 6 * time.Second, Dial: network.Dial,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	s := session(t, client)
+	s := session(t, open(t, testkit.ZooKeeper(t).Addr(), network))
 	lease := hold(t, s, "/"+testkit.KeyPrefix(t))
 	network.Cut()
-	for began := lease.Remaining(); lease.Remaining() > began-time.Second; {
-		time.Sleep(time.Millisecond)
-	}
+	began := lease.Remaining()
+	testkit.Until(t, "a second to pass", func() bool { return lease.Remaining() <= began-time.Second })
 	before := lease.Remaining()
 	network.Restore()
 	if err := exists(s, "/")(); err != nil { // long before the first ping
@@ -41,6 +33,23 @@ func TestReconnectionRenewsLeases(t *testing.T) {
 	if after := lease.Remaining(); after <= before {
 		t.Errorf("Remaining = %v after the reconnection, want more than the %v before", after, before)
 	}
+}
+
+// openThrough returns a client whose connections are wrapped.
+func openThrough(t *testing.T, wrap func(net.Conn) net.Conn) *zkio.Client {
+	t.Helper()
+	client, err := zkio.Open(zkio.Config{
+		Servers: []string{testkit.ZooKeeper(t).Addr()}, SessionTimeout: time.Minute,
+		Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+			return wrap(conn), err
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
 }
 
 // closing runs call before the request that ends the session is sent.
@@ -69,18 +78,9 @@ func TestHolderIsToldBeforeTheServer(t *testing.T) {
 			untold.Add(1)
 		}
 	}
-	client, err := zkio.Open(zkio.Config{
-		Servers: []string{testkit.ZooKeeper(t).Addr()}, SessionTimeout: 10 * time.Second,
-		Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
-			return closing{conn, check}, err
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := openThrough(t, func(conn net.Conn) net.Conn { return closing{conn, check} })
 	s := session(t, client)
+	var err error
 	lease, err = s.Hold(t.Context(), zkio.Attempt{Key: "seat"}, 1, s.Done())
 	if err != nil {
 		t.Fatal(err)
@@ -116,17 +116,7 @@ func (c unanswered) Write(p []byte) (int, error) {
 // If the session ends while a watch is being set, that is no end of the caller's context.
 func TestWatchOfSessionThatEnds(t *testing.T) {
 	asked := make(chan struct{})
-	client, err := zkio.Open(zkio.Config{
-		Servers: []string{testkit.ZooKeeper(t).Addr()}, SessionTimeout: 10 * time.Second,
-		Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
-			return unanswered{conn, sync.OnceFunc(func() { close(asked) })}, err
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := openThrough(t, func(conn net.Conn) net.Conn { return unanswered{conn, sync.OnceFunc(func() { close(asked) })} })
 	s := session(t, client)
 	watched := make(chan error, 1)
 	go func() {
@@ -167,11 +157,9 @@ func TestPausesBetweenRepetitions(t *testing.T) {
 	calls.Store(0)
 	began = time.Now()
 	s.DeleteEventually(func(c *zk.Conn) error { _, err := refused(c); return err })
-	for time.Since(began) < timeout/2 { // it continues in the background
-		time.Sleep(time.Millisecond)
-	}
-	if n := calls.Load(); n < 2 || n > 20 {
-		t.Errorf("DeleteEventually made %d requests in %v, want it to continue with pauses", n, time.Since(began))
+	testkit.Until(t, "repetitions in the background", func() bool { return calls.Load() >= 3 })
+	if n := calls.Load(); n > 20 && time.Since(began) < 500*time.Millisecond {
+		t.Errorf("DeleteEventually made %d requests in %v, want pauses", n, time.Since(began))
 	}
 }
 
