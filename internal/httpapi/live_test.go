@@ -250,6 +250,7 @@ func TestLiveFiguresEnd(t *testing.T) {
 	served(t, func(t *testing.T, r *fixture, s *server, id int64) {
 		w := s.watch(id)
 		w.figures()
+		synctest.Wait()
 		r.orders.err = order.ErrUnavailable
 		if f, _ := w.figures(); f.Audit != nil {
 			t.Errorf("%+v", f.Audit)

@@ -87,6 +87,9 @@ func TestClientTellsErrorsApart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := newClient(t, 0, func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path != "/v1/payments" {
+					t.Errorf("it followed a redirection to %s", r.URL)
+				}
 				if r.Header.Get("Idempotency-Key") != "k" || r.Header.Get("Authorization") != "Bearer "+apiKey {
 					t.Errorf("headers %v", r.Header)
 				}
