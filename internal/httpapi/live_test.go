@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -248,10 +249,16 @@ func TestLiveFiguresThatNobodyWatchesAreBounded(t *testing.T) {
 // goes on.
 func TestLiveFiguresEnd(t *testing.T) {
 	served(t, func(t *testing.T, r *fixture, s *server, id int64) {
+		var down atomic.Bool
+		r.orders.look = func(context.Context) error {
+			if down.Load() {
+				return order.ErrUnavailable
+			}
+			return nil
+		}
 		w := s.watch(id)
 		w.figures()
-		synctest.Wait()
-		r.orders.err = order.ErrUnavailable
+		down.Store(true)
 		if f, _ := w.figures(); f.Audit != nil {
 			t.Errorf("%+v", f.Audit)
 		}
