@@ -88,38 +88,35 @@ func TestUserAuthentication(t *testing.T) {
 
 func TestAdminAuthentication(t *testing.T) {
 	noAdmin := func(c *httpapi.Config, _ *fixture) { c.AdminToken = "" }
+	const out = http.StatusUnauthorized
 	for _, c := range []struct {
-		name    string
-		token   string // "user": a good user token
-		status  int
-		code    string
-		options []option
+		name   string
+		sent   string // in the header Authorization; "-": no header
+		status int
+		option option
 	}{
-		{"nothing", "", http.StatusUnauthorized, "unauthenticated", nil},
-		{"the token", adminToken, http.StatusOK, "", nil},
-		{"a beginning of it", adminToken[:10], http.StatusUnauthorized, "unauthenticated", nil},
-		{"a user", "user", http.StatusForbidden, "forbidden", nil},
-		{"nothing, in the lab", "", http.StatusOK, "", []option{lab}},
-		{"nonsense, in the lab", "nonsense", http.StatusOK, "", []option{lab}},
-		{"no admin token set, none sent", "", http.StatusUnauthorized, "unauthenticated", []option{noAdmin}},
-		{"no admin token set, one sent", adminToken, http.StatusUnauthorized, "unauthenticated", []option{noAdmin}},
-		{"no admin token set, an empty one sent", "empty", http.StatusUnauthorized, "unauthenticated", []option{noAdmin}},
+		{"nothing", "-", out, nil},
+		{"the token", "Bearer " + adminToken, http.StatusOK, nil},
+		{"a beginning of it", "Bearer " + adminToken[:10], out, nil},
+		{"a user", newFixture(t).bearer(t, 42), http.StatusForbidden, nil},
+		{"nothing, in the lab", "-", http.StatusOK, lab},
+		{"nonsense, in the lab", "Bearer nonsense", http.StatusOK, lab},
+		{"no admin token set, none sent", "-", out, noAdmin},
+		{"no admin token set, one sent", "Bearer " + adminToken, out, noAdmin},
+		{"no admin token set, an empty one sent", "Bearer ", out, noAdmin},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newFixture(t, c.options...)
-			var headers []string
-			switch c.token {
-			case "":
-			case "empty":
-				headers = []string{"Authorization: Bearer "}
-			case "user":
-				headers = []string{"Authorization: " + r.bearer(t, 42)}
-			default:
-				headers = []string{"Authorization: Bearer " + c.token}
+			var options []option
+			if c.option != nil {
+				options = append(options, c.option)
 			}
-			rec := r.do(t, call{"GET", "/api/v1/vouchers/1/audit", "", headers})
-			if c.code != "" {
-				wantProblem(t, rec, c.status, c.code)
+			audit := call{"GET", "/api/v1/vouchers/1/audit", "", nil}
+			if c.sent != "-" {
+				audit.headers = []string{"Authorization: " + c.sent}
+			}
+			rec := newFixture(t, options...).do(t, audit)
+			if code := map[int]string{out: "unauthenticated", http.StatusForbidden: "forbidden"}[c.status]; code != "" {
+				wantProblem(t, rec, c.status, code)
 			} else if rec.Code != c.status {
 				t.Errorf("%d %s; want %d", rec.Code, rec.Body, c.status)
 			}
