@@ -101,12 +101,20 @@ func pageTriesAgain(b context.Context, t *testing.T) {
 	v.do(`globalThis.said = []; new MutationObserver(() => {
 		for (const o of document.querySelectorAll('.outcome')) said.push(o.textContent);
 	}).observe(document.body, { subtree: true, childList: true, characterData: true })`)
+	v.do(`globalThis.keys = {}; const sent = fetch; globalThis.fetch = (path, init) => {
+		const key = init.headers['Idempotency-Key'];
+		if (key) (keys[path] ??= new Set()).add(key);
+		return sent(path, init);
+	}`)
 	v.do(`for (const b of document.querySelectorAll('.buy')) b.click()`)
 	for i := range vouchers {
 		v.untilOutcome(fmt.Sprint("Voucher ", i), "The order is confirmed")
 	}
 	if v.says(`said.includes('Busy, trying again …')`) != "true" {
 		t.Errorf("nobody was told to be patient: %s", v.says(`[...new Set(said)].join(' | ')`))
+	}
+	if got := v.says(`[...new Set(Object.values(keys).map((k) => k.size))]`); got != "1" {
+		t.Errorf("the attempts to buy one voucher have %s keys, want one", got)
 	}
 	v.untroubled(url, http.StatusTooManyRequests)
 
