@@ -42,9 +42,9 @@ func TestLabModeKnowsItsHosts(t *testing.T) {
 		{"api-1:8080", true}, {"API-1", true}, {"10.1.2.3:8080", true}, {"[fe80::7]:8080", true},
 		{"192.0.2.1:8080", true}, // where the connection arrived
 		{"rebind.attacker.example:8080", false}, {"rebind.attacker.example", false},
-		{"localhost.attacker.example", false}, {"127.0.0.1.attacker.example", false}, {"attacker-localhost", false},
+		{"localhost.attacker.example", false}, {"127.0.0.1.attacker.example", false}, {"attacker-localhost", false}, {"shop.localhost:8080", true},
 		{"10.1.2.4:8080", false}, {"192.0.2.2", false}, {"0.0.0.0:8080", false}, {"[::]:8080", false},
-		{"", false}, {":8080", false}, {"2130706433", false}, {"127.1", false}, {"api-1:8080:8080", false},
+		{":8080", false}, {"2130706433", false}, {"127.1", false}, {"api-1:8080:8080", false},
 	} {
 		t.Run(c.host, func(t *testing.T) {
 			r := newFixture(t, labAt("api-1", "10.1.2.3", "fe80::7"))
@@ -68,6 +68,19 @@ func TestLabModeKnowsItsHosts(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A health check in HTTP/1.0, as haproxy's, has no Host.
+func TestProbesNeedNoHost(t *testing.T) {
+	r := newFixture(t, lab)
+	for _, path := range []string{"/readyz", "/livez", "/metrics"} {
+		if rec := sent(t.Context(), r.handler, "GET", path, ""); rec.Code != http.StatusOK {
+			t.Errorf("GET %s without Host: status %d: %s", path, rec.Code, rec.Body)
+		}
+	}
+	if rec := sent(t.Context(), r.handler, "POST", mint, ""); rec.Code != http.StatusForbidden {
+		t.Errorf("POST %s without Host: status %d, want 403", mint, rec.Code)
 	}
 }
 

@@ -71,16 +71,22 @@ func (g *Guard) CheckRead(r *http.Request) error {
 	return nil
 }
 
-// serves reports whether the Host header names this server.
+// serves reports whether the Host header names this server. A request without the header does not come from a browser; a
+// health check in HTTP/1.0 has none, and only reads. A browser resolves every name below localhost to this machine (RFC 6761).
 func (g *Guard) serves(r *http.Request) bool {
 	host := r.Host
+	if host == "" {
+		return r.Method == http.MethodGet || r.Method == http.MethodHead
+	}
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
 	if addr, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+		addr = addr.WithZone("")
 		return addr.IsLoopback() || addr.Unmap() == arrivedAt(r) || g.names[hostName(host)]
 	}
-	return g.names[hostName(host)]
+	name := hostName(host)
+	return g.names[name] || strings.HasSuffix(name, ".localhost")
 }
 
 // arrivedAt returns the address of this server that the client connected to.
