@@ -155,8 +155,10 @@ func (l *Link) Idle() bool {
 func (l *Link) Unfreeze() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	close(l.frozen)
-	l.frozen = nil
+	if l.frozen != nil {
+		close(l.frozen)
+		l.frozen = nil
+	}
 }
 
 // Sent counts the sends since the last Observe.

@@ -23,7 +23,7 @@ type Redis struct {
 	*embedded.Redis
 
 	mu     sync.Mutex
-	paused time.Time // until when
+	paused chan struct{} // closed when the server goes on; nil: it is not paused
 }
 
 // NewRedis starts a server that stops when t ends. In a bubble, call it from inside.
@@ -33,18 +33,20 @@ func NewRedis(t TB) *Redis {
 	if err != nil {
 		t.Fatalf("simulate: start a Redis in this process: %v", err)
 	}
-	t.Cleanup(r.Close)
 	server := &Redis{Redis: r}
 	r.Watch(server.arrive)
+	t.Cleanup(func() { server.Resume(); r.Close() })
 	return server
 }
 
 // arrive is called when a request arrives.
 func (r *Redis) arrive([]byte) {
 	r.mu.Lock()
-	until := r.paused
+	paused := r.paused
 	r.mu.Unlock()
-	time.Sleep(time.Until(until))
+	if paused != nil {
+		<-paused
+	}
 }
 
 // Options returns options for a client that works in a bubble: it asks no resolver, starts nothing in the background (after
@@ -52,7 +54,7 @@ func (r *Redis) arrive([]byte) {
 func (r *Redis) Options() *redis.Options {
 	return &redis.Options{
 		Addr: "127.0.0.1:1", Dialer: r.Dial, DialerRetries: 1, MaxRetries: -1, ContextTimeoutEnabled: true, DisableIdentity: true,
-		PoolSize:                 1000,
+		PoolSize: 1000, PipelinePoolSize: 1000,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 }
@@ -72,11 +74,27 @@ func (r *Redis) RestartEmpty() {
 	r.Start()
 }
 
-// Pause has the server answer nothing for d, as CLIENT PAUSE does. Keys expire meanwhile.
+// Pause has the server answer nothing for d, as CLIENT PAUSE does, or until Resume. Keys expire meanwhile.
 func (r *Redis) Pause(d time.Duration) {
+	r.Resume()
+	paused := make(chan struct{})
+	r.mu.Lock()
+	r.paused = paused
+	r.mu.Unlock()
+	time.AfterFunc(d, func() { r.resume(paused) })
+}
+
+// Resume undoes Pause.
+func (r *Redis) Resume() { r.resume(nil) }
+
+// resume ends a pause, or the current one if that is nil.
+func (r *Redis) resume(paused chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.paused = time.Now().Add(d)
+	if r.paused != nil && (paused == nil || paused == r.paused) {
+		close(r.paused)
+		r.paused = nil
+	}
 }
 
 // Refuse has refuse called ahead of every command, also of those that a script calls. What it returns, if it is not

@@ -78,7 +78,7 @@ func (t *trial) mustExtend(l lock.Lease, ttl time.Duration) {
 // mustHaveLease compares the lease that was just given with what the holder and the
 // store report.
 func (t *trial) mustHaveLease(l lock.Lease, ttl time.Duration, when string) {
-	if left := l.Remaining(); left > ttl || left < ttl-t.slack {
+	if left := l.Remaining(); left > ttl || left < ttl-t.margin(ttl) {
 		t.violated("of a lease %s to %v only %v remain", when, ttl, left)
 	}
 	if t.Store.TTL != nil {

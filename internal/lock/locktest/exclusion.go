@@ -88,6 +88,7 @@ func servesInOrder(t *trial) {
 		t.awaitQueued(holder, first, 1)
 	}
 	first.freeze()
+	defer first.unfreeze()
 	err := held.Release(t.ctx)
 	overtook, tried := t.acquire(t.ctx, late, lock.Options{TTL: t.long})
 	first.unfreeze()

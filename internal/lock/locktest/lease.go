@@ -13,7 +13,7 @@ const toldWithin = 200 * time.Millisecond
 
 func keepsGivenLease(t *trial) {
 	lease := t.mustAcquire(t.process(), lock.Options{TTL: t.given})
-	if left := lease.Remaining(); left > t.given || left < t.given-t.slack {
+	if left := lease.Remaining(); left > t.given || left < t.given-t.margin(t.given) {
 		t.violated("of a lease of %v just granted %v remain", t.given, left)
 	}
 	t.mustStoreLease(t.given, "in the store")

@@ -28,6 +28,8 @@ type pace struct {
 }
 
 const (
+	// gone is within what time nothing is left after the last release: a subscription may stay for the next waiter.
+	gone = 150 * time.Millisecond
 	// lastMoment is how long a store may keep a lease beyond its TTL. Redis counts in whole milliseconds, and a key is
 	// still there in the millisecond in which it ends.
 	lastMoment = time.Millisecond
@@ -78,3 +80,6 @@ func (p pace) within(d time.Duration) time.Duration { return d + p.tolerance }
 
 // early is by how much a lease may seem to end too early, since two clocks measure it.
 func (p pace) early() time.Duration { return min(p.tolerance, 20*time.Millisecond) + lastMoment }
+
+// margin is how much less of a lease its holder may count on: clocks drift.
+func (p pace) margin(ttl time.Duration) time.Duration { return p.slack + ttl/20 }

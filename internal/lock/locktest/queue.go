@@ -147,6 +147,7 @@ func (t *trial) mustServeInOrder(dies func(i int) bool, release func(lock.Lease)
 		t.violated("waiters %v got the lock while it was held", early)
 	}
 	waiters[0].freeze()
+	defer waiters[0].unfreeze()
 	release(held)
 	t.sleep(min(100*time.Millisecond, t.deadWaiterTimeout()/4))
 	waiters[0].unfreeze()

@@ -4,18 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
-	"time"
-
-	"pgregory.net/rapid"
 
 	"seckill/internal/lock"
 )
 
-// The time for running scripts, and for shrinking one that fails.
+// scripts is how many random scripts run, in virtual time and otherwise; shrinkings is how many shorter ones are tried of
+// one that fails.
 const (
-	scriptsTime = 1500 * time.Millisecond
-	shrinkTime  = 700 * time.Millisecond
+	virtualScripts = 6
+	realScripts    = 60
+	shrinkings     = 200
 )
 
 // The actors of a script.
@@ -69,65 +70,57 @@ func (s script) String() string {
 	return strings.Join(parts, "; ")
 }
 
-func stepGenerator() *rapid.Generator[step] {
-	return rapid.Custom(func(t *rapid.T) step {
-		return step{
-			action:  action(rapid.IntRange(0, int(actions)-1).Draw(t, "do")),
-			owner:   rapid.IntRange(0, scriptOwners-1).Draw(t, "owner"),
-			process: rapid.IntRange(0, scriptProcesses-1).Draw(t, "process"),
-			key:     rapid.IntRange(0, scriptKeys-1).Draw(t, "key"),
-			lease:   rapid.IntRange(0, 3).Draw(t, "lease"),
+// randomScript has 4 to 40 steps.
+func randomScript(r *rand.Rand) script {
+	s := make(script, 4+r.IntN(37))
+	for i := range s {
+		s[i] = step{
+			action: action(r.IntN(int(actions))), owner: r.IntN(scriptOwners), process: r.IntN(scriptProcesses),
+			key: r.IntN(scriptKeys), lease: r.IntN(4),
 		}
-	})
+	}
+	return s
 }
 
 // followsModel runs scripts against the lock and against a model. Every script has keys
-// and owners of its own. Results are cached because rapid runs the same script more than
-// once. Runs end with scriptsTime or shrinkTime because rapid would otherwise shrink a
-// failing script for half a minute.
+// and owners of its own. They are the same in each run, so that a failure is, too.
 func followsModel(t *trial) {
-	t.quietRapid()
 	runner := t.newScriptRunner()
 	for _, fixed := range fixedScripts() {
 		if err := runner.run(fixed); err != nil {
-			t.scriptViolation(err, fixed, "")
+			t.scriptViolation(err, fixed)
 		}
 	}
-	var failing script
-	known := make(map[string]error)
-	end := time.Now().Add(scriptsTime)
-	tb := &rapidTB{name: t.tb.Name()}
-	rapid.Check(tb, func(r *rapid.T) {
-		s := script(rapid.SliceOfN(stepGenerator(), 4, 40).Draw(r, "script"))
-		err, seen := known[s.String()]
-		if !seen && time.Now().Before(end) {
-			err = runner.run(s)
-			known[s.String()] = err
-		}
-		if err == nil {
-			return
-		}
-		if failing == nil {
-			end = time.Now().Add(shrinkTime)
-		}
-		if failing == nil || len(s) <= len(failing) {
-			failing = s
-		}
-		r.Fatalf("%v", err)
-	})
-	if failing != nil {
-		t.scriptViolation(known[failing.String()], failing, tb.seed())
+	n := realScripts
+	if t.virtual {
+		n = virtualScripts
 	}
-	if tb.Failed() {
-		t.checkErr(errors.New(tb.text.String()))
+	for seed := range uint64(n) {
+		s := randomScript(rand.New(rand.NewPCG(seed, 1)))
+		if err := runner.run(s); err != nil {
+			t.scriptViolation(runner.shrink(s, err))
+		}
 	}
 }
 
-func (t *trial) scriptViolation(err error, s script, how string) {
+// shrink leaves out steps as long as the script fails without them. It returns the shortest script and its failure.
+func (s *scriptRunner) shrink(steps script, err error) (error, script) {
+	for i, tries := 0, 0; i < len(steps) && tries < shrinkings; tries++ {
+		shorter := slices.Delete(slices.Clone(steps), i, i+1)
+		if again := s.run(shorter); again != nil {
+			steps, err = shorter, again
+		} else {
+			i++
+		}
+	}
+	return err, steps
+}
+
+func (t *trial) scriptViolation(err error, s script) {
 	if _, ok := errors.AsType[*violationError](err); !ok {
 		t.checkErr(err)
 	}
-	t.violated("%v, in the script: %v%s", err, s, how)
+	t.violated("%v, in the script: %v", err, s)
 }
 
 // scriptRunner runs scripts on the lock of a trial.

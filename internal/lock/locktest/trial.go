@@ -212,7 +212,7 @@ func (t *trial) mustBeEmpty(when string) {
 		return
 	}
 	var left []string
-	for limit := time.Now().Add(t.tolerance); ; time.Sleep(5 * time.Millisecond) {
+	for limit := time.Now().Add(t.within(gone)); ; time.Sleep(5 * time.Millisecond) {
 		var err error
 		left, err = t.Store.Leftovers(t.ctx)
 		t.checkErr(err)

@@ -14,29 +14,38 @@ import (
 	"seckill/internal/testkit"
 )
 
-// ClusterFactory starts a Redis Cluster of three primaries for t and makes subjects of a
-// mechanism on it. There, a script fails if it touches a key of another slot. The key
-// names are those of [Factory].
-//
-// The store can neither pause a cluster nor count its subscribers: the behaviours that
-// need this run on one server.
-func ClusterFactory(t testing.TB, mechanism string,
-	open func(client redis.UniversalClient, prefix string) (lock.Locker, error)) locktest.Factory {
-	t.Helper()
-	addrs := testkit.RedisCluster(t)
+// RunOnCluster proves on a Redis Cluster of three primaries what does not depend on time. There, a script fails if it
+// touches a key of another slot.
+func (m Mechanism) RunOnCluster(t *testing.T, addrs []string) {
+	locktest.Run(t, m.cluster(addrs, untimed()), locktest.Only(m.Promises, clusterBehaviours()...))
+}
+
+// SoakOnCluster is RunOnCluster with real leases.
+func (m Mechanism) SoakOnCluster(t *testing.T, addrs []string) {
+	locktest.Soak(t, m.cluster(addrs, real()), locktest.Only(m.Promises, clusterBehaviours()...))
+}
+
+// cluster makes subjects on a cluster. The store can neither pause a cluster nor count its subscribers.
+func (m Mechanism) cluster(addrs []string, s Setting) locktest.Factory {
 	return func(tb testing.TB) locktest.Subject {
+		s := s
+		s.Prefix = testkit.KeyPrefix(tb)
 		client := dialCluster(tb, addrs, nil)
-		v := &clusterView{view: view{client: client, mechanism: mechanism, prefix: testkit.KeyPrefix(tb)}, cluster: client}
-		return locktest.Subject{
-			Name: mechanism + " on a cluster", Remote: true,
+		v := &clusterView{
+			view:    view{Mechanism: m, prefix: s.Prefix, quorum: 1, clients: []redis.UniversalClient{client}},
+			cluster: client,
+		}
+		subject := m.described(locktest.Subject{
 			Process: func(tb testing.TB, network *locktest.Network) lock.Locker {
 				tb.Helper()
-				locker, err := open(dialCluster(tb, addrs, network), v.prefix)
+				locker, err := m.Open([]redis.UniversalClient{dialCluster(tb, addrs, network)}, s)
 				return locktest.Opened(tb, locker, err)
 			},
 			Store: locktest.Store{TTL: v.ttl, Shorten: v.shorten, Remove: v.remove, PutWrongKind: v.putWrongKind,
 				Leftovers: v.leftovers},
-		}
+		}, s)
+		subject.Name += " on a cluster"
+		return subject
 	}
 }
 
@@ -63,8 +72,7 @@ func (v *clusterView) leftovers(ctx context.Context) ([]string, error) {
 	var mu sync.Mutex
 	var found []string
 	err := v.cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
-		one := view{client: node, prefix: v.prefix}
-		left, err := one.leftovers(ctx)
+		left, err := v.left(ctx, node)
 		if err != nil {
 			return fmt.Errorf("a node: %w", err)
 		}
@@ -77,9 +85,9 @@ func (v *clusterView) leftovers(ctx context.Context) ([]string, error) {
 	return slices.Compact(found), err
 }
 
-// ClusterBehaviours lists the behaviours that a cluster could change: where keys are
+// clusterBehaviours lists the behaviours that a cluster could change: where keys are
 // stored, how commands are sent, and what a lost reply or connection does.
-func ClusterBehaviours() []locktest.Behaviour {
+func clusterBehaviours() []locktest.Behaviour {
 	return []locktest.Behaviour{
 		locktest.ExcludesProcesses, locktest.KeepsKeysApart, locktest.NamesHolder, locktest.Reenters,
 		locktest.ReentryKeepsLease,

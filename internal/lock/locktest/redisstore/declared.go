@@ -20,17 +20,16 @@ import (
 
 // DeclaresKeys checks that the scripts of a mechanism declare in KEYS every key that
 // they touch, and that the keys of one call have one hash tag. A Redis Cluster relies on
-// both and checks only the second. use calls everything that the locker can do; nil goes
-// through a lock's normal life. The test has its own server, whose MONITOR distinguishes
+// both and checks only the second. The test has its own server, whose MONITOR distinguishes
 // the commands of a script from those of a client.
-func DeclaresKeys(t *testing.T, open Open, use func(ctx context.Context, l lock.Locker)) {
+func (m Mechanism) DeclaresKeys(t *testing.T) {
 	t.Helper()
-	if use == nil {
-		use = normalLife
-	}
 	lines, client := monitored(t, func(server *testkit.RedisServer) {
-		locker, err := open(server.Client(t), testkit.KeyPrefix(t))
-		use(t.Context(), locktest.Opened(t, locker, err))
+		locker, err := m.Open([]redis.UniversalClient{server.Client(t)}, Setting{Prefix: testkit.KeyPrefix(t)})
+		normalLife(t.Context(), locktest.Opened(t, locker, err))
+		if rw, ok := locker.(locktest.ReadWriter); ok {
+			normalLife(t.Context(), rw.Reader())
+		}
 	})
 	wrong, calls := undeclared(t.Context(), client, lines)
 	for _, w := range wrong {

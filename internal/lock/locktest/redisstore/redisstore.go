@@ -1,11 +1,10 @@
-// Package redisstore builds the locktest subject of a mechanism that keeps its locks in
-// Redis.
+// Package redisstore builds the locktest subjects of mechanisms that keep their locks in Redis: in this process in virtual
+// time, on real servers, or on a cluster.
 package redisstore
 
 import (
-	"context"
+	"cmp"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,133 +13,177 @@ import (
 
 	"seckill/internal/lock"
 	"seckill/internal/lock/locktest"
-	"seckill/internal/lock/redis/redisio"
+	"seckill/internal/simulate"
 	"seckill/internal/testkit"
 )
 
-// Open makes a mechanism's locker on a client, with its keys under prefix. A locker that
-// implements io.Closer is closed before its client.
-type Open func(client *redis.Client, prefix string) (lock.Locker, error)
+// Mechanism is a lock in Redis.
+type Mechanism struct {
+	// Name is the mechanism's name. The key of a lock is the one that redisio.Key returns for it without a part.
+	Name string
+	// Open makes a locker on one client for each node. A locker that implements io.Closer is closed before its clients.
+	Open func(clients []redis.UniversalClient, s Setting) (lock.Locker, error)
+	// Renews says that a watchdog renews leases.
+	Renews bool
+	// Nodes is how many independent servers the mechanism needs, and Quorum how many of them have to grant a key. 0
+	// stands for one.
+	Nodes, Quorum int
+	// Keeps is the end of the names of keys that outlive their locks on purpose.
+	Keeps string
+	// ErrorsInScripts says that the mechanism tells the kind of an error that Redis raises in one of its scripts.
+	ErrorsInScripts bool
+	// Promises are those of the mechanism.
+	Promises locktest.Promises
+}
 
-// Factory makes subjects of a mechanism on the test binary's shared redis-server, each
-// under its own prefix. The key of a lock is the one that [redisio.Key] returns for
-// mechanism without a part.
-func Factory(mechanism string, open Open) locktest.Factory {
+// Setting is what a locker needs to know of where it runs.
+type Setting struct {
+	// Prefix comes before every key.
+	Prefix string
+	// Renewed is the length of renewed leases.
+	Renewed time.Duration
+	// Patience is how long a server may take to answer, or a waiter to ask again. 0: the mechanism's default.
+	Patience time.Duration
+	// Poll is how waiters poll.
+	Poll lock.Polling
+}
+
+// The settings of each tier. In virtual time they are the mechanisms' defaults, except that waiters poll at fixed intervals:
+// at most 20 ms pass before one asks again. On real servers that may be slow, nothing may end before they answer.
+func virtual() Setting {
+	return Setting{Poll: lock.Polling{Jitter: func(n time.Duration) time.Duration { return n / 2 }}}
+}
+func untimed() Setting { return Setting{Patience: 20 * time.Second} }
+func real() Setting    { return Setting{Patience: 3 * time.Second, Renewed: 2 * time.Second} }
+
+// node is a server.
+type node struct {
+	// options are those of a client that reaches the server through network, if that is not nil.
+	options func(network *locktest.Network) *redis.Options
+	pause   func(time.Duration) // nil: send CLIENT PAUSE
+}
+
+// Simulated are the promises that a server in this process can prove.
+func (m Mechanism) Simulated() locktest.Promises {
+	if !m.ErrorsInScripts {
+		return m.Promises
+	}
+	return m.Promises.Except(locktest.NotApplicable("the simulated server has words of its own for an error in a script"),
+		locktest.RefusesWrongKind)
+}
+
+// Virtual makes a subject on servers in this process. Call it in a bubble of testing/synctest.
+func (m Mechanism) Virtual(tb testing.TB) locktest.Subject {
+	var nodes []node
+	listening := &listening{}
+	for i := range cmp.Or(m.Nodes, 1) {
+		server := simulate.NewRedis(tb)
+		nodes = append(nodes, node{pause: server.Pause, options: func(network *locktest.Network) *redis.Options {
+			options := server.Options()
+			options.Addr = fmt.Sprintf("127.0.0.1:%d", i+1) // a mechanism may refuse two nodes with one address
+			options.Dialer = listening.over(server.Dial)
+			if network != nil {
+				options.Dialer = network.Over(options.Dialer)
+			}
+			return options
+		}})
+	}
+	setting := virtual()
+	if m.Nodes > 1 {
+		setting.Renewed = 3 * time.Second // waiters poll: each second costs hundreds of scripts
+	}
+	s := m.subject(tb, "t:", nodes, setting)
+	s.Store.Connections = listening.count
+	return s
+}
+
+// Real makes a subject on real servers. Those with one node share the test binary's, each under its own prefix.
+func (m Mechanism) Real(servers []*testkit.RedisServer, s Setting) locktest.Factory {
 	return func(tb testing.TB) locktest.Subject {
-		subject := on(testkit.Redis(tb), tb, mechanism, open)
+		subject := m.on(tb, servers, s)
 		subject.Dedicated = func(tb testing.TB) locktest.Subject {
-			return on(testkit.NewRedis(tb), tb, mechanism, open)
+			var own []*testkit.RedisServer
+			for range servers {
+				own = append(own, testkit.NewRedis(tb))
+			}
+			return m.on(tb, own, s)
 		}
 		return subject
 	}
 }
 
-// on makes the subject on one server.
-func on(server *testkit.RedisServer, tb testing.TB, mechanism string, open Open) locktest.Subject {
-	v := newView(server, tb, mechanism)
-	return locktest.Subject{
-		Name: mechanism, Remote: true, Store: v.store(),
+func (m Mechanism) on(tb testing.TB, servers []*testkit.RedisServer, s Setting) locktest.Subject {
+	prefix := testkit.KeyPrefix(tb)
+	var nodes []node
+	for _, server := range servers {
+		nodes = append(nodes, node{options: func(network *locktest.Network) *redis.Options {
+			options := &redis.Options{Addr: server.Addr(), ClientName: prefix}
+			if network != nil {
+				options.Dialer = network.Dial
+			}
+			return options
+		}})
+	}
+	return m.subject(tb, prefix, nodes, s)
+}
+
+// Run proves on real servers what does not depend on time.
+func (m Mechanism) Run(t *testing.T) { locktest.Run(t, m.Real(m.servers(t), untimed()), m.Promises) }
+
+// Soak proves everything on real servers, with real leases.
+func (m Mechanism) Soak(t *testing.T) { locktest.Soak(t, m.Real(m.servers(t), real()), m.Promises) }
+
+func (m Mechanism) servers(t *testing.T) (servers []*testkit.RedisServer) {
+	if m.Nodes == 0 {
+		return []*testkit.RedisServer{testkit.Redis(t)}
+	}
+	for range m.Nodes {
+		servers = append(servers, testkit.NewRedis(t))
+	}
+	return servers
+}
+
+// subject makes a subject on the nodes. A process reaches all of them through one network.
+func (m Mechanism) subject(tb testing.TB, prefix string, nodes []node, s Setting) locktest.Subject {
+	s.Prefix = prefix
+	v := &view{Mechanism: m, prefix: prefix, quorum: cmp.Or(m.Quorum, 1), nodes: nodes}
+	for _, n := range nodes {
+		v.clients = append(v.clients, dial(tb, n, nil))
+	}
+	return m.described(locktest.Subject{
+		Store: v.store(),
 		Process: func(tb testing.TB, network *locktest.Network) lock.Locker {
 			tb.Helper()
-			locker, err := open(v.dial(tb, network), v.prefix)
+			var clients []redis.UniversalClient
+			for _, n := range nodes {
+				clients = append(clients, dial(tb, n, network))
+			}
+			locker, err := m.Open(clients, s)
 			return locktest.Opened(tb, locker, err)
 		},
-	}
+	}, s)
 }
 
-func newView(server *testkit.RedisServer, tb testing.TB, mechanism string) *view {
-	return &view{client: server.Client(tb), addr: server.Addr(), mechanism: mechanism, prefix: testkit.KeyPrefix(tb)}
+// described fills in what a subject says of the mechanism. Two callers that ask several nodes at once may each get a part
+// of them.
+func (m Mechanism) described(subject locktest.Subject, s Setting) locktest.Subject {
+	subject.Name, subject.Remote, subject.SplitVote = m.Name, true, m.Nodes > 1
+	subject.DeadWaiterTimeout = 3 * time.Second
+	if m.Renews {
+		subject.Renewed = cmp.Or(s.Renewed, 30*time.Second)
+	}
+	return subject
 }
 
-// view reads the keys under one prefix.
-type view struct {
-	client            redis.UniversalClient
-	addr              string
-	mechanism, prefix string
-}
-
-// dial opens the client of a process. Its commands end with their context. It repeats
-// lost commands, as go-redis does by default: a mechanism has to cope with that. It does
-// not repeat dialling, so that a cut network is noticed at once.
-func (v *view) dial(tb testing.TB, network *locktest.Network) *redis.Client {
-	opts := &redis.Options{
-		Addr: v.addr, ContextTimeoutEnabled: true, DialerRetries: 1, ClientName: v.prefix,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	}
-	if network != nil {
-		opts.Dialer = network.Dial
-	}
-	client := redis.NewClient(opts)
+// dial opens the client of a process. Its commands end with their context. It repeats lost commands, as go-redis does by
+// default: a mechanism has to cope with that. It does not repeat dialling, so that a cut network is noticed at once.
+func dial(tb testing.TB, n node, network *locktest.Network) *redis.Client {
+	options := n.options(network)
+	options.ContextTimeoutEnabled, options.DialerRetries, options.MaxRetries = true, 1, 3
+	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	// After so many failures go-redis dials in the background, even if it is closed.
+	options.PoolSize, options.PipelinePoolSize = 1000, 1000
+	client := redis.NewClient(options)
 	tb.Cleanup(func() { _ = client.Close() })
 	return client
-}
-
-func (v *view) store() locktest.Store {
-	return locktest.Store{
-		TTL: v.ttl, Shorten: v.shorten, Remove: v.remove, PutWrongKind: v.putWrongKind, Leftovers: v.leftovers,
-		Connections: v.connections, Pause: v.pause,
-	}
-}
-
-func (v *view) name(key string) string { return redisio.Key(v.prefix, v.mechanism, key, "") }
-
-func (v *view) ttl(ctx context.Context, key string) (time.Duration, error) {
-	return PTTL(ctx, v.client, v.name(key))
-}
-
-// PTTL returns how long a key still lives: 0 if it does not exist, [lock.NoExpiry] if it
-// has no expiry.
-func PTTL(ctx context.Context, client redis.UniversalClient, key string) (time.Duration, error) {
-	ttl, err := client.PTTL(ctx, key).Result()
-	switch {
-	case err != nil:
-		return 0, err
-	case ttl == -1: // go-redis returns the replies -1 and -2 unchanged, as nanoseconds
-		return lock.NoExpiry, nil
-	case ttl == -2:
-		return 0, nil
-	}
-	return ttl, nil
-}
-
-func (v *view) shorten(ctx context.Context, key string, ttl time.Duration) error {
-	return v.client.Do(ctx, "PEXPIRE", v.name(key), ttl.Milliseconds(), "XX").Err() // XX: only if the key has an expiry
-}
-
-func (v *view) remove(ctx context.Context, key string) error {
-	return v.client.Del(ctx, v.name(key)).Err()
-}
-
-func (v *view) putWrongKind(ctx context.Context, key string) error {
-	return v.client.RPush(ctx, v.name(key), "not", "a", "lock").Err()
-}
-
-// leftovers lists keys and channels.
-func (v *view) leftovers(ctx context.Context) ([]string, error) {
-	var found []string
-	keys := v.client.Scan(ctx, 0, v.prefix+"*", 1000).Iterator()
-	for keys.Next(ctx) {
-		found = append(found, keys.Val())
-	}
-	if err := keys.Err(); err != nil {
-		return nil, fmt.Errorf("listing keys: %w", err)
-	}
-	channels, err := v.client.PubSubChannels(ctx, v.prefix+"*").Result()
-	if err != nil {
-		return nil, fmt.Errorf("listing channels: %w", err)
-	}
-	return append(found, channels...), nil
-}
-
-// connections counts the subscribers among the clients whose name is the prefix.
-func (v *view) connections(ctx context.Context) (int, error) {
-	list, err := v.client.Do(ctx, "CLIENT", "LIST", "TYPE", "pubsub").Text()
-	if err != nil {
-		return 0, fmt.Errorf("listing clients: %w", err)
-	}
-	return strings.Count(list, " name="+v.prefix+" "), nil
-}
-
-func (v *view) pause(ctx context.Context, d time.Duration) error {
-	return v.client.Do(ctx, "CLIENT", "PAUSE", d.Milliseconds(), "ALL").Err()
 }

@@ -9,8 +9,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/lock"
-	"seckill/internal/lock/locktest"
-	"seckill/internal/lock/locktest/redisstore"
 	"seckill/internal/lock/redis/reentrant"
 	"seckill/internal/testkit"
 )
@@ -24,31 +22,6 @@ func TestMain(m *testing.M) {
 const renewed = 2 * time.Second
 
 const key = "seat"
-
-// open returns a locker, on one server or on a cluster.
-func open[C redis.UniversalClient](client C, prefix string) (lock.Locker, error) {
-	return reentrant.New(client, reentrant.Config{Prefix: prefix, WatchdogTimeout: renewed})
-}
-
-func factory(tb testing.TB) locktest.Subject {
-	s := redisstore.Factory("reentrant", open[*redis.Client])(tb)
-	s.Renewed, s.DeadWaiterTimeout = renewed, 3*time.Second
-	return s
-}
-
-func TestConformance(t *testing.T) { locktest.Run(t, factory, locktest.NoTokens()) }
-
-// The lock keeps the same promises on a cluster as on one server.
-func TestConformanceOnCluster(t *testing.T) {
-	onCluster := redisstore.ClusterFactory(t, "reentrant", open[redis.UniversalClient])
-	locktest.Run(t, func(tb testing.TB) locktest.Subject {
-		s := onCluster(tb)
-		s.Renewed, s.DeadWaiterTimeout = renewed, 3*time.Second
-		return s
-	}, locktest.Only(locktest.NoTokens(), redisstore.ClusterBehaviours()...))
-}
-
-func TestDeclaresKeys(t *testing.T) { redisstore.DeclaresKeys(t, open[*redis.Client], nil) }
 
 // start returns a locker with a client of its own, like a process of its own.
 func start(t *testing.T, server *testkit.RedisServer, config reentrant.Config) *reentrant.Locker {

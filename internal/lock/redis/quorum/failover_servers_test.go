@@ -1,0 +1,56 @@
+package quorum_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/lock"
+	"seckill/internal/lock/locktest/nodestore"
+	"seckill/internal/lock/redis/quorum"
+)
+
+// A primary and its replica are one of the nodes. A replica that is promoted without the last write grants a key twice if it
+// is the only node, and not if two more nodes have the key, whether all have to grant it or a majority.
+func TestPromotedReplica(t *testing.T) {
+	servers, pair := nodestore.Start(t, 2), nodestore.NewPair(t)
+	open := func(need int, clients ...*redis.Client) *quorum.Locker {
+		var all []quorum.Client
+		for _, c := range clients {
+			all = append(all, c)
+		}
+		l, err := quorum.New("test", need, all, quorum.Config{NodeTimeout: 20 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		return l
+	}
+	alone := func() *quorum.Locker { return open(1, pair.Dial(t)) }
+	three := func(need int) *quorum.Locker {
+		return open(need, append(nodestore.DialAll(t, servers, nil), pair.Dial(t))...)
+	}
+	acquire := func(l *quorum.Locker, key string) (lock.Lease, error) {
+		return l.Acquire(t.Context(), key, lock.Options{TTL: time.Hour})
+	}
+	for _, step := range []struct {
+		l   *quorum.Locker
+		key string
+	}{{alone(), "alone"}, {three(2), "majority"}, {three(3), "all"}} {
+		if _, err := acquire(step.l, step.key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pair.FailOver(t)
+
+	if _, err := acquire(alone(), "alone"); err != nil {
+		t.Errorf("the promoted replica alone = %v, want a second holder: else this test shows nothing", err)
+	}
+	if _, err := acquire(three(2), "majority"); err == nil {
+		t.Error("a majority of three nodes, of which one failed over, granted a key twice")
+	}
+	if _, err := acquire(three(3), "all"); err == nil {
+		t.Error("three nodes, of which one failed over, granted a key twice")
+	}
+}

@@ -1,0 +1,97 @@
+package redis_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/lock"
+	"seckill/internal/lock/locktest/redisstore"
+	"seckill/internal/simulate"
+)
+
+// mechanism is the one with a name.
+func mechanism(t *testing.T, name string) redisstore.Mechanism {
+	t.Helper()
+	for _, m := range mechanisms() {
+		if m.Name == name {
+			return m
+		}
+	}
+	t.Fatalf("no mechanism %s", name)
+	return redisstore.Mechanism{}
+}
+
+// onLink opens a locker on a server in this process, which it reaches through a link and repeats no command to.
+func onLink(t *testing.T, name string) (lock.Locker, *simulate.Link) {
+	t.Helper()
+	link, options := simulate.NewLink(), simulate.NewRedis(t).Options()
+	options.Dialer = link.Over(options.Dialer)
+	client := redis.NewClient(options)
+	t.Cleanup(func() { _ = client.Close() })
+	l, err := mechanism(t, name).Open([]redis.UniversalClient{client}, redisstore.Setting{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l, link
+}
+
+func acquire(t *testing.T, l lock.Locker) lock.Lease {
+	t.Helper()
+	lease, err := l.Acquire(t.Context(), "seat", lock.Options{TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease
+}
+
+// A release can be repeated. The first one succeeds, but its reply is lost. The repeated one reports neither an expiry nor,
+// if another owner has the lock by then, a loss.
+func TestReleaseAfterLostReply(t *testing.T) {
+	for name, commands := range map[string]int{"lua": 1, "uuid": 2, "thread-id": 2} {
+		t.Run(name, func(t *testing.T) {
+			l, link := onLink(t, name)
+			if err := acquire(t, l).Release(t.Context()); err != nil { // from now on the server knows the script
+				t.Fatal(err)
+			}
+			for _, taken := range []bool{false, true} {
+				lease := acquire(t, l)
+				link.LoseReply(commands, simulate.Reset, nil)
+				if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrUnavailable) {
+					t.Fatalf("Release without a reply = %v, want ErrUnavailable", err)
+				}
+				if taken {
+					acquire(t, l)
+				}
+				if err := lease.Release(t.Context()); err != nil {
+					t.Errorf("Release again (taken by another owner: %v) = %v, want nil: the first release succeeded", taken, err)
+				}
+			}
+		})
+	}
+}
+
+// A fault between comparing and deleting finds the key compared but not deleted.
+func TestPassesBetweenCompareAndDelete(t *testing.T) {
+	for _, name := range []string{"uuid", "thread-id"} {
+		t.Run(name, func(t *testing.T) {
+			faults, err := lock.NewFaults([]lock.Fault{{Point: lock.BetweenCompareAndDelete, Effect: lock.EffectError}}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, _ := onLink(t, name)
+			lease, err := l.Acquire(lock.WithFaults(t.Context(), faults), "seat", lock.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrInjected) {
+				t.Errorf("Release = %v, want ErrInjected", err)
+			}
+			if _, err := l.Acquire(t.Context(), "seat", lock.Options{}); !errors.Is(err, lock.ErrNotAcquired) {
+				t.Errorf("Acquire = %v, want ErrNotAcquired: nothing was deleted", err)
+			}
+		})
+	}
+}

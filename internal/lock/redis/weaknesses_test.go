@@ -1,0 +1,125 @@
+package redis_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/lock"
+	. "seckill/internal/lock/locktest"
+	"seckill/internal/lock/locktest/redisstore"
+	"seckill/internal/lock/redis/redisio"
+	"seckill/internal/lock/redis/setnxexpire"
+	"seckill/internal/lock/redis/threadid"
+	"seckill/internal/lock/redis/uuid"
+	"seckill/internal/simulate"
+)
+
+// A holder that dies between the two commands leaves the key for ever; one that fails there releases it.
+func TestDiesBetweenSetNXAndExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := simulate.NewRedis(t).Client(t)
+		l, err := setnxexpire.New(client, setnxexpire.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const lease = time.Second
+		acquireStruck := func(effect lock.Effect) error {
+			faults, err := lock.NewFaults([]lock.Fault{{Point: lock.BetweenSetNXAndExpire, Effect: effect}}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = l.Acquire(lock.WithFaults(t.Context(), faults), "seat", lock.Options{TTL: lease})
+			return err
+		}
+		if err := acquireStruck(lock.EffectError); !errors.Is(err, lock.ErrInjected) {
+			t.Fatalf("Acquire that fails between the two = %v, want ErrInjected", err)
+		}
+		if err := acquireStruck(lock.EffectAbandon); !errors.Is(err, lock.ErrAbandoned) {
+			t.Fatalf("Acquire that dies between the two = %v, want ErrAbandoned: the failure before it gave the key back", err)
+		}
+		const never = -1 // as go-redis returns it
+		if ttl := client.PTTL(t.Context(), redisio.Key("", "setnx-expire", "seat", "")).Val(); ttl != never {
+			t.Errorf("the dead holder's key ends in %v, want no end", ttl)
+		}
+		if _, err := l.Acquire(t.Context(), "seat", lock.Options{Wait: 4 * lease}); !errors.Is(err, lock.ErrNotAcquired) {
+			t.Errorf("Acquire, four leases after the death = %v, want ErrNotAcquired", err)
+		}
+	})
+}
+
+// Two processes with the same counter take each other's lock for their own: the late release succeeds, and the other holder
+// loses its lock.
+func TestThreadNumbersMeet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := simulate.NewRedis(t)
+		var processes [2]*threadid.Locker
+		for i := range processes {
+			var err error
+			if processes[i], err = threadid.New(server.Client(t), threadid.Config{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for round := range 3 {
+			late, err := processes[0].Acquire(t.Context(), "seat", lock.Options{TTL: time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			holder, err := processes[1].Acquire(t.Context(), "seat", lock.Options{Wait: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := late.Release(t.Context()); err != nil {
+				t.Errorf("round %d: a release of the other process's lock = %v, want nil: the numbers are equal", round, err)
+			}
+			if err := holder.Release(t.Context()); !errors.Is(err, lock.ErrExpired) {
+				t.Errorf("round %d: the holder's own release = %v, want ErrExpired: its lock was deleted", round, err)
+			}
+		}
+	})
+}
+
+// A release that reads the wrong key never releases: its promises are those of a fixed lease without those that need a
+// release.
+func TestWrongKeyConformance(t *testing.T) {
+	p := FixedLease()
+	for name, claim := range p {
+		if claim == Holds() {
+			p[name] = Breaks("no release recognises its own lock")
+		}
+	}
+	m := redisstore.Mechanism{Name: "uuid-wrong-key", Open: func(c []redis.UniversalClient, s redisstore.Setting) (lock.Locker, error) {
+		return uuid.New(c[0], uuid.Config{Prefix: s.Prefix, Poll: s.Poll, ReadsWrongKey: true})
+	}}
+	Virtual(t, m.Virtual, p.
+		Except(Holds(), NamesHolder, AbandonedGrantStays, RefusesWrongKind).
+		Except(Breaks("a released key is still held, and Inspect says so"), SaysWhoHolds))
+}
+
+// Nobody gets the lock before the lease has ended, although the holder released at once.
+func TestWrongKeyLocksOutUntilLeaseEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := uuid.New(simulate.NewRedis(t).Client(t), uuid.Config{ReadsWrongKey: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const ttl = 10 * time.Second
+		began := time.Now()
+		lease, err := l.Acquire(t.Context(), "seat", lock.Options{TTL: ttl})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrExpired) {
+			t.Errorf("Release = %v, want ErrExpired: there is nothing under the wrong key", err)
+		}
+		if _, err := l.Acquire(t.Context(), "seat", lock.Options{Wait: time.Minute}); err != nil {
+			t.Fatal(err)
+		}
+		if waited := time.Since(began); waited < ttl {
+			t.Errorf("the next one got in after %v, want no sooner than %v", waited, ttl)
+		}
+	})
+}
