@@ -10,6 +10,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"seckill/internal/order"
+	"seckill/internal/simulate"
 	"seckill/internal/testkit"
 )
 
@@ -79,7 +80,7 @@ func TestRetriesAreBounded(t *testing.T) {
 				began, attempts := time.Now(), 0
 				err := d.retry(ctx, func() error {
 					attempts++
-					time.Sleep(tc.each)
+					simulate.Sleep(tc.each)
 					return translate(ctx, tc.err)
 				})
 				if took := time.Since(began); took < tc.shortest || took > tc.longest || tc.attempts > 0 && attempts != tc.attempts {

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"seckill/internal/simulate"
 	"seckill/internal/testkit"
 )
 
@@ -105,7 +106,7 @@ func TestClusterLockOfADeadMigration(t *testing.T) {
 		free := first.keep(t.Context())
 		taken := make(chan error, 1)
 		go func() { taken <- second.take(t.Context()) }()
-		time.Sleep(time.Hour)
+		simulate.Sleep(time.Hour)
 		if len(taken) > 0 {
 			t.Fatalf("taken from a living owner: %v", <-taken)
 		}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	"seckill/internal/simulate"
 )
 
 // A read is repeated while a node cannot wait for the others' commits, for about a second. How long the node takes to say
@@ -44,6 +46,6 @@ type unsyncedServer struct {
 
 func (s *unsyncedServer) QueryContext(context.Context, string, []driver.NamedValue) (driver.Rows, error) {
 	s.asked++
-	time.Sleep(s.takes)
+	simulate.Sleep(s.takes)
 	return nil, &mysql.MySQLError{Number: 1205}
 }

@@ -16,7 +16,7 @@ func BenchmarkBacklog(b *testing.B) {
 	for _, size := range []int{100, 250, 500, 1000} {
 		for _, workers := range []int{1, 2, 4} {
 			b.Run(fmt.Sprintf("batch=%d/workers=%d", size, workers), func(b *testing.B) {
-				s := openEnv(b, clientOf(b, testkit.Redis(b).Addr()), testkit.MariaDB(b), sale{stock: voucher.MaxStock})
+				s := openReal(b, clientOf(b, testkit.Redis(b).Addr()), testkit.MariaDB(b), sale{stock: voucher.MaxStock})
 				for n := 0; n < b.N; n += 1000 {
 					s.accept(1, min(1000, b.N-n))
 				}

@@ -62,7 +62,7 @@ func inCluster(t *testing.T, of sale, story func(t *testing.T, s *env, first *no
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		t.Cleanup(func() { time.Sleep(time.Minute) }) // as in inBubble
+		t.Cleanup(func() { simulate.Sleep(time.Minute) }) // as in inBubble
 		nodes := map[string]*node{}
 		var slots []redis.ClusterSlot
 		for i, addr := range []string{"10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1"} {
@@ -126,7 +126,7 @@ func TestNodeHangs(t *testing.T) {
 
 		goesOn := func(what string, long time.Duration) {
 			t.Helper()
-			for end := time.Now().Add(long); time.Now().Before(end); time.Sleep(300 * time.Millisecond) {
+			for end := time.Now().Add(long); time.Now().Before(end); simulate.Sleep(300 * time.Millisecond) {
 				began := time.Now()
 				s.acceptIn(elsewhere...)
 				s.until("the streams of the other nodes are empty", func() bool {
@@ -231,11 +231,11 @@ func TestCircuitBreaker(t *testing.T) {
 		expect("timeout", 1, call(t.Context(), "a", time.Hour), context.DeadlineExceeded)
 		expect("circuit open", 0, call(t.Context(), "a", 0), errCircuitOpen)
 		expect("another node", 1, call(t.Context(), "b", 0), redis.Nil)
-		time.Sleep(openFor)
+		simulate.Sleep(openFor)
 		go func() { _ = call(t.Context(), "a", nodeTimeout/2) }()
 		synctest.Wait()
 		expect("another caller tests the node", 1, call(t.Context(), "a", 0), errCircuitOpen)
-		time.Sleep(nodeTimeout)
+		simulate.Sleep(nodeTimeout)
 		expect("circuit closed", 1, call(t.Context(), "a", 0), redis.Nil)
 		_ = call(t.Context(), "", time.Hour)
 		expect("not a cluster", 2, call(t.Context(), "", 0), redis.Nil)

@@ -14,6 +14,7 @@ import (
 
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
+	"seckill/internal/simulate"
 )
 
 // fakeStreams is a streamReader and the state of a fake store, in memory: the streams of two vouchers, and the
@@ -104,7 +105,7 @@ func (m *fakeStreams) readNew(_ context.Context, consumer string, streams []*str
 		}
 	})
 	if len(found) == 0 && err == nil {
-		time.Sleep(block)
+		simulate.Sleep(block)
 	}
 	return found, err
 }
@@ -325,7 +326,7 @@ func (m *fakeStreams) of(s *stream) (all []*delivery) {
 
 // othersAfter sleeps for d and returns how many orders of the second stream are persisted.
 func (m *fakeStreams) othersAfter(d time.Duration) (n int) {
-	time.Sleep(d)
+	simulate.Sleep(d)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for id := range m.persisted {
@@ -391,10 +392,10 @@ func TestOutageOfAnHour(t *testing.T) {
 		m := newFakeStreams(30)
 		m.dbErr = order.ErrUnavailable
 		m.work(t, nil, func() {
-			time.Sleep(time.Hour)
+			simulate.Sleep(time.Hour)
 			m.set(func() { m.dbErr = nil })
 			back := time.Now()
-			time.Sleep(10 * time.Second)
+			simulate.Sleep(10 * time.Second)
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			if len(m.persisted) != 30 || len(m.rejected) != 0 {
@@ -418,9 +419,9 @@ func TestRedisUnavailableForLong(t *testing.T) {
 		m := newFakeStreams(5)
 		m.refuse = func(order.Accepted) error { m.redisDown = true; return nil }
 		m.work(t, nil, func() {
-			time.Sleep(10 * time.Minute)
+			simulate.Sleep(10 * time.Minute)
 			m.set(func() { m.redisDown, m.refuse = false, nil })
-			time.Sleep(10 * time.Second)
+			simulate.Sleep(10 * time.Second)
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			for _, h := range m.entries {
@@ -449,14 +450,14 @@ func TestClaimExaminesAllPages(t *testing.T) {
 		began := time.Now()
 		m.heartbeats["fulfil:alive:other"] = heartbeat{"x", began.Add(time.Hour)}
 		m.work(t, func(c *Config) { c.ClaimIdle, c.ClaimEvery = time.Minute, 20*time.Second }, func() {
-			time.Sleep(59 * time.Second)
+			simulate.Sleep(59 * time.Second)
 			synctest.Wait()
 			m.set(func() {
 				if len(m.persisted) != 0 {
 					t.Errorf("%d entries were claimed too early", len(m.persisted))
 				}
 			})
-			time.Sleep(22 * time.Second)
+			simulate.Sleep(22 * time.Second)
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			if len(m.persisted) != 5 || m.persisted[21].Sub(began) < time.Minute {

@@ -15,6 +15,7 @@ import (
 	"seckill/internal/admission/ledger"
 	"seckill/internal/lock"
 	"seckill/internal/order"
+	"seckill/internal/simulate"
 	"seckill/internal/testkit"
 )
 
@@ -213,7 +214,7 @@ func removedStreamIsNotRecreated(t *testing.T, s *env) {
 	for range 20 {
 		s.must(s.client.Unlink(t.Context(), s.keys(1).Meta, s.keys(1).Orders).Err())
 		s.must(f.Watch(t.Context(), order.AdmissionVoucher{VoucherID: 1, Buckets: 1}))
-		time.Sleep(20 * time.Millisecond) // several reads and discoveries
+		s.sleep(20 * time.Millisecond) // several reads and discoveries
 		recreated += s.client.Exists(t.Context(), s.keys(1).Orders).Val()
 	}
 	if recreated > 0 {
@@ -245,7 +246,7 @@ func gracefulStop(t *testing.T, s *env) {
 	<-began
 	var stopped sync.WaitGroup
 	stopped.Go(stop)
-	time.Sleep(50 * time.Millisecond) // lets the stop arrive; the result does not depend on it
+	s.sleep(50 * time.Millisecond) // lets the stop arrive; the result does not depend on it
 	close(proceed)
 	stopped.Wait()
 	if n := s.left(); n == 30 || n == 0 || persisted.Load() != 30-n {
@@ -273,7 +274,7 @@ func TestStopDuringAnOutage(t *testing.T) {
 				return nil, order.ErrUnavailable
 			}}
 		})
-		time.Sleep(time.Second)
+		simulate.Sleep(time.Second)
 		began := time.Now()
 		stop()
 		if took := time.Since(began); took != 100*time.Millisecond {
@@ -295,9 +296,9 @@ func TestRedisGoesAwayAndComesBack(t *testing.T) {
 		for n := range 10 {
 			s.accept(1, 40)
 			s.accept(2, 40)
-			time.Sleep(time.Duration(n) * 7 * time.Millisecond)
+			simulate.Sleep(time.Duration(n) * 7 * time.Millisecond)
 			s.server.Stop()
-			time.Sleep(time.Second)
+			simulate.Sleep(time.Second)
 			s.server.Start()
 			s.client = s.server.Client(t) // the test's own: the workers have theirs
 		}

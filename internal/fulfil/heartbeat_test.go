@@ -13,7 +13,7 @@ func TestLostAcknowledgements(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		m := newFakeStreams(5)
 		m.work(t, nil, func() {
-			time.Sleep(10 * time.Second)
+			simulate.Sleep(10 * time.Second)
 			m.set(func() {
 				for _, h := range m.entries {
 					if !h.acknowledged {
@@ -22,7 +22,7 @@ func TestLostAcknowledgements(t *testing.T) {
 					h.acknowledged = false
 				}
 			})
-			time.Sleep(time.Second)
+			simulate.Sleep(time.Second)
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			for _, h := range m.entries {
@@ -39,7 +39,7 @@ func TestRetryQueueCausesNoReplay(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		m := newFakeStreams(1)
 		m.work(t, nil, func() {
-			time.Sleep(time.Second)
+			simulate.Sleep(time.Second)
 		})
 		m.entries[0].acknowledged = false
 		f := newFulfiller(Config{Name: "w", Store: storeOf(m)}.withDefaults(), m)
@@ -74,7 +74,7 @@ func TestEntriesOfADeadProcess(t *testing.T) {
 		}
 		m.heartbeats["fulfil:alive:dead"], m.heartbeats["fulfil:alive:alive"] = heartbeat{"x", began.Add(500 * time.Millisecond)}, heartbeat{"x", began.Add(time.Hour)}
 		m.work(t, nil, func() {
-			time.Sleep(2200 * time.Millisecond) // the entries may be claimed 1.5 s after their delivery
+			simulate.Sleep(2200 * time.Millisecond) // the entries may be claimed 1.5 s after their delivery
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			for _, h := range m.entries {
@@ -99,7 +99,7 @@ func TestHeartbeatKeysExpire(t *testing.T) {
 		}
 		f := beat("a")
 		for _, incarnation := range []string{"a", "a", "b", "b"} { // set, renewed, and taken over
-			time.Sleep(f.heartbeatTTL() / 2)
+			simulate.Sleep(f.heartbeatTTL() / 2)
 			beat(incarnation)
 			alive, err := f.reader.alive(t.Context(), []string{f.heartbeatKey("dies"), f.heartbeatKey("other")})
 			if err != nil || alive[f.heartbeatKey("dies")] != incarnation || alive[f.heartbeatKey("other")] != "" {
@@ -118,7 +118,7 @@ func TestHeartbeatKeysExpire(t *testing.T) {
 				t.Errorf("renewed by %s: %t, %v", test.incarnation, renewed, err)
 			}
 		}
-		time.Sleep(f.heartbeatTTL())
+		simulate.Sleep(f.heartbeatTTL())
 		if client.Exists(t.Context(), f.heartbeatKey("dies")).Val() != 0 {
 			t.Error("the key of a dead process stays")
 		}

@@ -76,7 +76,7 @@ func TestKilledAtEveryPoint(t *testing.T) {
 		t.Run(string(point), func(t *testing.T) {
 			t.Parallel()
 			addr, where := testkit.Redis(t).Addr(), testkit.MariaDB(t)
-			s := openEnv(t, clientOf(t, addr), where, sale{vouchers: 3, stock: 100})
+			s := openReal(t, clientOf(t, addr), where, sale{vouchers: 3, stock: 100})
 			s.accept(1, 40)
 			s.accept(2, 40)
 			s.accept(3, 20)

@@ -36,6 +36,7 @@ type sale struct {
 type env struct {
 	t        testing.TB
 	server   *simulate.Redis // nil if it is a real one
+	sleep    func(time.Duration)
 	client   redis.UniversalClient
 	db       *database.DB
 	prefix   string
@@ -70,7 +71,7 @@ func bubbles[C any](t *testing.T, cases map[string]C, fn func(t *testing.T, c C)
 func inBubble(t *testing.T, of sale, story func(t *testing.T, s *env)) {
 	t.Helper()
 	bubble(t, func(t *testing.T) {
-		t.Cleanup(func() { time.Sleep(time.Minute) }) // last: a client may still sleep before it notices that it is closed
+		t.Cleanup(func() { simulate.Sleep(time.Minute) }) // last: a client may still sleep before it notices that it is closed
 		server := simulate.NewRedis(t)
 		s := openEnv(t, server.Client(t), testkit.SQLite(t), of)
 		s.server = server
@@ -98,7 +99,7 @@ func openDB(t testing.TB, where testkit.Database) *database.DB {
 func openEnv(t testing.TB, client redis.UniversalClient, where testkit.Database, of sale) *env {
 	t.Helper()
 	s := &env{
-		t: t, client: client, db: openDB(t, where), prefix: testkit.KeyPrefix(t),
+		t: t, sleep: simulate.Sleep, client: client, db: openDB(t, where), prefix: testkit.KeyPrefix(t),
 		buckets: cmp.Or(of.buckets, 1), stock: cmp.Or(of.stock, 1000), accepted: map[int64]order.Accepted{}, seqs: map[int]int64{},
 	}
 	for n := range cmp.Or(of.vouchers, 1) {
@@ -129,6 +130,7 @@ func (s *env) open(id int64, end time.Time) {
 }
 
 func (s *env) keys(voucherID int64) ledger.Keys { return s.keysOf(voucherID, 0) }
+
 func (s *env) keysOf(voucherID int64, bucket int) ledger.Keys {
 	return ledger.KeysOf(s.prefix, voucherID, bucket)
 }
@@ -143,7 +145,7 @@ func (s *env) must(err error) {
 // until waits, in the env's time, until condition reports true.
 func (s *env) until(what string, condition func() bool) {
 	s.t.Helper()
-	for began := time.Now(); !condition(); time.Sleep(10 * time.Millisecond) {
+	for began := time.Now(); !condition(); s.sleep(10 * time.Millisecond) {
 		if time.Since(began) > 2*time.Minute {
 			s.t.Fatalf("not within two minutes: %s", what)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"seckill/internal/order"
+	"seckill/internal/simulate"
 )
 
 // await waits for an order with a limit that no test reaches.
@@ -114,11 +115,11 @@ func TestIdleChannelsAreUnsubscribed(t *testing.T) {
 		subscribed := func() int64 { return s.client.PubSubNumSub(t.Context(), channel).Val()[channel] }
 		for range 2 {
 			s.await(f, s.accept(1, 1)[0])
-			time.Sleep(unsubscribeAfter - time.Second)
+			simulate.Sleep(unsubscribeAfter - time.Second)
 			if subscribed() != 1 {
 				t.Error("unsubscribed too early")
 			}
-			time.Sleep(unsubscribeAfter + time.Second)
+			simulate.Sleep(unsubscribeAfter + time.Second)
 			if subscribed() != 0 {
 				t.Error("not unsubscribed")
 			}

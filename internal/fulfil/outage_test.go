@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"seckill/internal/order"
+	"seckill/internal/simulate"
 	"seckill/internal/voucher"
 )
 
@@ -25,7 +26,7 @@ var errVoucherMissing = fmt.Errorf("%w: %w", order.ErrUnavailable, order.ErrVouc
 // after sleeps for d and returns the number of persisted orders and the reasons of the rejected
 // ones.
 func (m *fakeStreams) after(d time.Duration) (persisted int, rejected map[int64]Reason) {
-	time.Sleep(d)
+	simulate.Sleep(d)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.persisted), maps.Clone(m.rejected)
@@ -33,7 +34,7 @@ func (m *fakeStreams) after(d time.Duration) (persisted int, rejected map[int64]
 
 // flow accepts an order every so often, for d.
 func (m *fakeStreams) flow(every, d time.Duration) {
-	for began := time.Now(); time.Since(began) < d; time.Sleep(every) {
+	for began := time.Now(); time.Since(began) < d; simulate.Sleep(every) {
 		m.set(m.accept)
 	}
 }
@@ -188,7 +189,7 @@ func TestOutageEndsWithARejection(t *testing.T) {
 		m.work(t, func(c *Config) {
 			c.Observer.Outage = func(began time.Time, _ error) { since.Store(&began) }
 		}, func() {
-			time.Sleep(5 * time.Second)
+			simulate.Sleep(5 * time.Second)
 			if err := m.fulfiller.Check(t.Context()); err == nil || since.Load() == nil || since.Load().IsZero() {
 				t.Errorf("during the outage: %v, since %v", err, since.Load())
 			}
@@ -211,7 +212,7 @@ func TestWriteThatHangs(t *testing.T) {
 		began := time.Now()
 		m.work(t, func(c *Config) { c.Store = slowStore{storeOf(m), 10 * time.Second} }, func() {
 			for time.Since(began) < 9*time.Second {
-				time.Sleep(300 * time.Millisecond)
+				simulate.Sleep(300 * time.Millisecond)
 				if others {
 					m.fulfiller.recordWrite(t.Context(), time.Now().Add(-10*time.Millisecond), nil)
 				}

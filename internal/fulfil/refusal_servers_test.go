@@ -60,7 +60,7 @@ type refusingEnv struct {
 
 func openRefusing(t *testing.T, server *testkit.SQLServer) *refusingEnv {
 	where := server.Account(t, server.Database(t))
-	s := &refusingEnv{openEnv(t, clientOf(t, testkit.Redis(t).Addr()), where, sale{vouchers: 2, stock: 100_000}), where, nil}
+	s := &refusingEnv{openReal(t, clientOf(t, testkit.Redis(t).Addr()), where, sale{vouchers: 2, stock: 100_000}), where, nil}
 	s.store = &errorCounter{AdmissionStore: s.db.AdmissionStore(), count: map[uint16]int{}, written: map[int64]int{}}
 	s.run(func(c *Config) { c.Store, c.BatchSize = s.store, 100 })
 	return s

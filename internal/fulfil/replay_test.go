@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"seckill/internal/order"
+	"seckill/internal/simulate"
 )
 
 // firstFails is the database while it takes no orders of the first voucher.
@@ -74,7 +75,7 @@ func TestLogNamesTheVoucherThatWaits(t *testing.T) {
 				logs := func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) }
 				end := m.run(t, m, firstFails{storeOf(m), order.ErrUnavailable}, logs, m.second, m.stream)
 				for range 600 {
-					if time.Sleep(time.Second); others {
+					if simulate.Sleep(time.Second); others {
 						m.set(m.acceptOther)
 					}
 				}
@@ -95,7 +96,7 @@ type slowPages struct {
 
 func (m slowPages) readPending(ctx context.Context, consumer string, s *stream, after string, count int) ([]entry, error) {
 	m.pages.Add(1)
-	time.Sleep(200 * time.Millisecond)
+	simulate.Sleep(200 * time.Millisecond)
 	return m.fakeStreams.readPending(ctx, consumer, s, after, count)
 }
 
@@ -109,10 +110,10 @@ func TestLongReplayHoldsUpNoOther(t *testing.T) {
 			h.consumer = "w-1"
 		}
 		defer m.run(t, m, firstFails{storeOf(m.fakeStreams), errRefused}, nil, m.stream, m.second)()
-		time.Sleep(3 * time.Minute) // all are in the retry queue
+		simulate.Sleep(3 * time.Minute) // all are in the retry queue
 		before := m.pages.Load()
 		cut.Store(true)
-		time.Sleep(time.Second)
+		simulate.Sleep(time.Second)
 		cut.Store(false)
 		for n := range 5 {
 			m.set(m.acceptOther)

@@ -15,7 +15,7 @@ func TestNothingIsWrittenThatReplicasLack(t *testing.T) {
 	t.Parallel()
 	primary := testkit.NewRedis(t)
 	replica := testkit.NewRedisReplica(t, primary)
-	s := openEnv(t, clientOf(t, primary.Addr()), testkit.MariaDB(t), sale{stock: 100})
+	s := openReal(t, clientOf(t, primary.Addr()), testkit.MariaDB(t), sale{stock: 100})
 	s.run(func(c *Config) { c.WaitReplicas = 1 })
 	s.accept(1, 2)
 	s.waitUntilEmpty()
@@ -52,7 +52,7 @@ func TestEntriesThatAPromotedReplicaLacks(t *testing.T) {
 	primary, replica := testkit.NewRedis(t), testkit.NewRedis(t)
 	link, door := testkit.NewProxy(t, primary.Addr()), testkit.NewProxy(t, primary.Addr())
 	replica.ReplicaOf(link.Addr())
-	s := openEnv(t, clientOf(t, door.Addr()), testkit.MariaDB(t), sale{vouchers: 2, stock: 100})
+	s := openReal(t, clientOf(t, door.Addr()), testkit.MariaDB(t), sale{vouchers: 2, stock: 100})
 	streams := []*stream{newStream(s.prefix, 1, 0), newStream(s.prefix, 2, 0)}
 	read := newRedisStreams(s.client)
 	for _, of := range streams {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"seckill/internal/order"
+	"seckill/internal/simulate"
 )
 
 // Entries of one stream that fail, for whatever reason, do not keep those of another stream from being tried again,
@@ -33,7 +34,7 @@ func TestRetriesOfOneStreamHoldUpNoOther(t *testing.T) {
 			}
 			w.retryLater(retryEntry{entry: e, setAside: n%2 == 0}, 0)
 		}
-		for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(10 * time.Millisecond) {
+		for began := time.Now(); time.Since(began) < time.Minute; simulate.Sleep(10 * time.Millisecond) {
 			w.retry(t.Context())
 		}
 		if persisted, rejected := m.after(0); persisted != well || len(rejected) != 0 {
@@ -43,7 +44,7 @@ func TestRetriesOfOneStreamHoldUpNoOther(t *testing.T) {
 			t.Errorf("tried %d times in a minute", tries)
 		}
 		m.set(func() { m.refuse = nil })
-		for began := time.Now(); len(w.retryQueue) > 0 && time.Since(began) < time.Minute; time.Sleep(10 * time.Millisecond) {
+		for began := time.Now(); len(w.retryQueue) > 0 && time.Since(began) < time.Minute; simulate.Sleep(10 * time.Millisecond) {
 			w.retry(t.Context())
 		}
 		if persisted, _ := m.after(0); persisted != failing+well {
@@ -78,7 +79,7 @@ func TestRefusalsOfManyBuckets(t *testing.T) {
 			}
 			w.retryLater(e, 0)
 		}
-		for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(10 * time.Millisecond) {
+		for began := time.Now(); time.Since(began) < 10*time.Second; simulate.Sleep(10 * time.Millisecond) {
 			before := len(m.offered)
 			w.retry(t.Context())
 			if tries := len(m.offered) - before; tries > 32+well {
@@ -162,7 +163,7 @@ func TestAttemptsWhileRedisHangs(t *testing.T) {
 			if took := time.Since(begun); took > 4*nodeTimeout {
 				t.Errorf("a round took %v", took)
 			}
-			time.Sleep(time.Second)
+			simulate.Sleep(time.Second)
 		}
 		ctx, giveUp := context.WithCancel(t.Context())
 		time.AfterFunc(nodeTimeout/2, giveUp)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"seckill/internal/order"
+	"seckill/internal/simulate"
 )
 
 // uncountedStreams is a Redis that delivers pending entries and then dies: how often they were delivered, and whether
@@ -134,7 +135,7 @@ func TestProcessesThatAreKilledTogether(t *testing.T) {
 		}
 		kill := start("first", 8, slowStore{storeOf(m), 15 * time.Second})
 		attempts := 0
-		for began := time.Now(); attempts == 0 || time.Since(began) < 5*time.Minute; time.Sleep(100 * time.Millisecond) {
+		for began := time.Now(); attempts == 0 || time.Since(began) < 5*time.Minute; simulate.Sleep(100 * time.Millisecond) {
 			m.set(func() {
 				m.accept()
 				attempts = len(m.attempts["00001"])
@@ -175,12 +176,12 @@ func TestProcessesThatAreKilledWhileTheyWait(t *testing.T) {
 		process := func(name string, store order.AdmissionStore, until func() bool) {
 			killed, kill := context.WithCancel(t.Context())
 			end := m.start(t, killed, name, store)
-			for began := time.Now(); !until() && time.Since(began) < 15*time.Minute; time.Sleep(100 * time.Millisecond) {
+			for began := time.Now(); !until() && time.Since(began) < 15*time.Minute; simulate.Sleep(100 * time.Millisecond) {
 				m.set(m.accept)
 			}
 			kill()
 			end()
-			time.Sleep(time.Minute) // until it counts as dead
+			simulate.Sleep(time.Minute) // until it counts as dead
 		}
 		for n := range 7 {
 			begun := time.Time{}
@@ -270,7 +271,7 @@ func TestFailedReadHoldsUpNoOther(t *testing.T) {
 							m.acceptOther()
 						}
 					})
-					time.Sleep(5 * time.Second)
+					simulate.Sleep(5 * time.Second)
 					cut.Store(false)
 					if n := m.othersAfter(20 * time.Second); n != before+more {
 						t.Errorf("%d of %d orders of the other voucher are written", n, before+more)
@@ -292,7 +293,7 @@ func TestNoOrderIsTwiceInABatch(t *testing.T) {
 		m.dbErr = order.ErrUnavailable
 		end := m.run(t, m, onceStore{storeOf(m.fakeStreams), t}, nil, m.stream, m.second)
 		for range 600 {
-			time.Sleep(100 * time.Millisecond) // the orders of the second voucher come when those of the first one fail
+			simulate.Sleep(100 * time.Millisecond) // the orders of the second voucher come when those of the first one fail
 			m.set(func() {
 				if len(m.entries) < 40 {
 					m.acceptOther()

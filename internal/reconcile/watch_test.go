@@ -7,12 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
+	"seckill/internal/simulate"
 )
 
 // store is a database with the voucher 7, which sold 4 of 10.
@@ -47,8 +46,7 @@ func (s *store) Rejected(context.Context, int64) (int64, error) { return int64(s
 // Watch counts the orders of a voucher when it is at rest, and again only after a decision. It logs
 // an imbalance when it appears and when it is over.
 func TestWatchCountsOrdersOnlyWhenSomethingHappened(t *testing.T) {
-	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
-	t.Cleanup(func() { _ = client.Close() })
+	client := simulate.NewRedis(t).Client(t)
 	db := &store{stock: 6}
 	var logs strings.Builder
 	w, err := NewWatch(New(Config{Client: client, Vouchers: db, Orders: db, Pause: time.Millisecond}),
