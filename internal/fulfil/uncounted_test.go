@@ -128,7 +128,7 @@ func TestProcessesThatAreKilledTogether(t *testing.T) {
 		start := func(name string, processes int, store order.AdmissionStore) (kill func()) {
 			killed, kill := context.WithCancel(t.Context())
 			for n := range processes {
-				end := m.start(t, killed, fmt.Sprintf("%s-%d", name, n), store)
+				end := m.start(killed, t, fmt.Sprintf("%s-%d", name, n), store)
 				running.Go(func() { <-killed.Done(); end() })
 			}
 			return kill
@@ -157,7 +157,7 @@ func TestProcessesThatAreKilledTogether(t *testing.T) {
 }
 
 // start starts a process with a worker, which can be killed. end waits for its end after that.
-func (m *fakeStreams) start(t *testing.T, killed context.Context, name string, store order.AdmissionStore) (end func()) {
+func (m *fakeStreams) start(killed context.Context, t *testing.T, name string, store order.AdmissionStore) (end func()) {
 	f := newFulfiller(Config{Store: store, Log: slog.New(slog.DiscardHandler), Name: name}.withDefaults(), mortalStreams{m, killed})
 	f.setWatched([]*stream{m.stream})
 	f.heartbeat(t.Context())
@@ -175,7 +175,7 @@ func TestProcessesThatAreKilledWhileTheyWait(t *testing.T) {
 		m.entries[0].consumer, m.entries[0].deliveries = "gone-1", 100
 		process := func(name string, store order.AdmissionStore, until func() bool) {
 			killed, kill := context.WithCancel(t.Context())
-			end := m.start(t, killed, name, store)
+			end := m.start(killed, t, name, store)
 			for began := time.Now(); !until() && time.Since(began) < 15*time.Minute; simulate.Sleep(100 * time.Millisecond) {
 				m.set(m.accept)
 			}
