@@ -1,29 +1,68 @@
 package service_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
+	"seckill/internal/service"
 	"seckill/test/harness"
 )
 
-// The embedded service listens on two sockets only, that of the API and that of the payment sandbox: its Redis and its
-// database have none.
-func TestEmbeddedServiceListensOnlyForHTTP(t *testing.T) {
+// TestEmbeddedService runs the service as in the first minute of the README: nothing but Go, one command, one curl
+// command. It listens on two sockets only, that of the API and that of the payment sandbox: its Redis and its database
+// have none.
+func TestEmbeddedService(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
 	before := listeners(t)
 	s := harness.StartInProcess(t, nil, nil)
-	if n := listeners(t) - before; n != 2 {
+	if !strings.Contains(s.Banner, "embedded") || !strings.Contains(s.Banner, "lab mode") {
+		t.Errorf("the banner is %q", s.Banner)
+	}
+	if n := listeners(t) - before; before >= 0 && n != 2 {
 		t.Errorf("%d more listening sockets, want the API's and the sandbox's", n)
 	}
+	if status, body := s.Buy(t); status != http.StatusCreated || !strings.Contains(body, `"status":"confirmed"`) {
+		t.Errorf("the first order: %d %s", status, body)
+	}
+	if status, body := s.Buy(t); status != http.StatusConflict || !strings.Contains(body, `"already_ordered"`) {
+		t.Errorf("the second order: %d %s", status, body)
+	}
+	audit := strings.TrimSuffix(harness.CurlLine.FindStringSubmatch(s.Curl)[3], "/orders") + "/audit"
+	if status, body := harness.Call(t, http.MethodGet, audit, nil, ""); status != http.StatusOK || !strings.Contains(body, `"balanced":true`) {
+		t.Errorf("the audit: %d %s", status, body)
+	}
+
+	// The same by admission. What it reports of itself is what the dashboard shows.
+	const stock = 20
+	sale := harness.OpenSale(t, stock, harness.AdmissionPolicy, harness.Process{URL: s.URLOfBanner(t)})
+	codes, orders := sale.OrderAll(2*stock, 1, nil)
+	if codes["accepted"] != stock || codes["sold_out"] != stock {
+		t.Errorf("%v", codes)
+	}
+	sale.CheckAllConfirmed(stock, orders)
+	metrics := s.AwaitMetrics(t, `seckill_admission_decisions_total{outcome="accepted"} 20`, `seckill_fulfil_delay_seconds_count 20`,
+		`seckill_fulfil_backlog_orders`, `seckill_orders_total{outcome="pending"} 20`)
+	t.Run("dashboard", func(t *testing.T) { checkDashboard(t, metrics) })
+
 	if err := s.End(); err != nil {
-		t.Error(err)
+		t.Errorf("a stop on request is an error: %v", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "seckill-*")); len(left) != 0 {
+		t.Errorf("files left: %v", left)
+	}
+	if logs := harness.Noticed(s.Logs.String()); logs != "" {
+		t.Errorf("a normal run logged:\n%s", logs)
 	}
 }
 
-// listeners counts the listening TCP sockets of this process, as /proc reports them.
+// listeners counts the listening TCP sockets of this process, as /proc reports them; -1 where it does not.
 func listeners(t *testing.T) (n int) {
 	t.Helper()
 	const listening = "0A"
@@ -31,7 +70,7 @@ func listeners(t *testing.T) (n int) {
 	for _, table := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
 		f, err := os.Open(table)
 		if err != nil {
-			t.Skipf("not known on this system: %v", err)
+			return -1
 		}
 		text, err := io.ReadAll(f)
 		_ = f.Close()
@@ -54,4 +93,61 @@ func listeners(t *testing.T) (n int) {
 		}
 	}
 	return n
+}
+
+// A service with ids of Redis sells. It names the setting when a voucher's lock has no servers, says who holds a simple
+// lock, here of a holder that died, and no second service gets its address.
+func TestLaboratoryOfAnEmbeddedService(t *testing.T) {
+	t.Parallel()
+	s := harness.StartInProcess(t, []string{"-ids", "redis-counter"}, nil)
+	url := s.URLOfBanner(t)
+	for lock, setting := range map[string]string{"zk-node": "SECKILL_ZOOKEEPER_ADDRS", "mysql-get-lock": "SECKILL_MYSQL_DSN"} {
+		status, body := harness.Call(t, http.MethodPost, url+"/api/v1/vouchers", nil,
+			`{"title":"t","stock":1,"begin_at":"2020-01-01T00:00:00Z","end_at":"2120-01-01T00:00:00Z","policy":{"lock":"`+lock+`"}}`)
+		if status != http.StatusBadRequest || !strings.Contains(body, "set "+setting) {
+			t.Errorf("%s: %d %s", lock, status, body)
+		}
+	}
+	for mechanism, endless := range map[string]bool{
+		"setnx": true, "setnx-expire": false, "naive": false, "thread-id": false, "uuid": false, "uuid-wrong-key": false, "lua": false,
+	} {
+		sale := harness.OpenSale(t, 5, fmt.Sprintf(`{"lock":%q,"faults":[{"point":"after-commit","effect":"abandon"}]}`, mechanism), harness.Process{URL: url})
+		sale.Buy(0, 42, "")
+		_, body := harness.Call(t, http.MethodGet, url+"/api/v1/locks/order:"+sale.Voucher+":42", nil, "")
+		var seen struct {
+			Locks []struct {
+				Mechanism, Owner string
+				TTLMS            *int64 `json:"ttl_ms"`
+			}
+		}
+		if err := json.Unmarshal([]byte(body), &seen); err != nil {
+			t.Fatal(err)
+		}
+		if len(seen.Locks) != 1 || seen.Locks[0].Mechanism != mechanism || seen.Locks[0].Owner == "" || (seen.Locks[0].TTLMS == nil) != endless {
+			t.Errorf("%s: %s", mechanism, body)
+		}
+	}
+	cfg, err := service.ParseConfig([]string{"-addr", strings.TrimPrefix(url, "http://")}, nil, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := service.Run(t.Context(), cfg, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), "SECKILL_ADDR") {
+		t.Errorf("err = %v, want one that names the setting", err)
+	}
+}
+
+// The URL in the banner of a service that listens on all interfaces can be opened. Here a user has one order in ten
+// seconds, too.
+func TestServiceOnAllInterfaces(t *testing.T) {
+	t.Parallel()
+	s := harness.StartInProcess(t, []string{"-addr", ":0", "-lab-allow-remote", "-user-rate", "0.1"}, nil)
+	if !regexp.MustCompile(`^seckill: serving on http://localhost:\d+, .*on all interfaces, lab mode\n$`).MatchString(s.Banner) {
+		t.Errorf("the banner is %q", s.Banner)
+	}
+	if status, body := s.Buy(t); status != http.StatusCreated {
+		t.Errorf("%d %s", status, body)
+	}
+	if status, body := s.Buy(t); status != http.StatusTooManyRequests || !strings.Contains(body, `"rate_limited"`) {
+		t.Errorf("%d %s", status, body)
+	}
 }

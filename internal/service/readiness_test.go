@@ -10,7 +10,6 @@ import (
 	"seckill/internal/lock"
 	"seckill/internal/lock/lockers"
 	"seckill/internal/lock/redis/red"
-	"seckill/internal/testkit"
 	"seckill/internal/voucher"
 )
 
@@ -45,19 +44,5 @@ func TestFlowOfEveryLock(t *testing.T) {
 	}
 	if flowOf(voucher.FlowLocked, "mysql-row") != flowMySQL || flowOf(voucher.FlowAdmission, "reentrant") != flowAdmission {
 		t.Error("MySQL or admission is counted elsewhere")
-	}
-}
-
-// The check of ZooKeeper succeeds for a server that serves, and for an ensemble of which one does.
-func TestZooKeeperIsAsked(t *testing.T) {
-	t.Parallel()
-	server, nobody := testkit.ZooKeeper(t).Addr(), testkit.FreeAddr(t)
-	for name, test := range map[string]struct {
-		addrs []string
-		ok    bool
-	}{"serves": {[]string{server}, true}, "one of two": {[]string{nobody, server}, true}, "nobody": {[]string{nobody}, false}} {
-		if err := askZooKeeper(t.Context(), test.addrs); (err == nil) != test.ok {
-			t.Errorf("%s: %v", name, err)
-		}
 	}
 }

@@ -68,7 +68,11 @@ func (c *reconcileCommand) run(ctx context.Context, cfg Config, out, logs io.Wri
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 
-	reconciler := NewReconciler(client, db)
+	return c.report(ctx, NewReconciler(client, db), out)
+}
+
+// report prints what the reconciler finds, and returns [errUnbalanced] if it does not add up.
+func (c *reconcileCommand) report(ctx context.Context, reconciler *reconcile.Reconciler, out io.Writer) error {
 	vouchers, err := reconciler.List(ctx, c.voucher)
 	switch {
 	case errors.Is(err, voucher.ErrNotFound):

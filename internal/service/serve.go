@@ -53,13 +53,28 @@ func serve(ctx context.Context, cfg Config, api *httpapi.API, handler http.Handl
 		if stopRequested.Err() == nil { // a server failed: there are no requests to wait for
 			delay = 0
 		}
-		return shutdown(context.WithoutCancel(ctx), cfg, delay, api, servers, endWork, log)
+		var stopping []stopper
+		for _, server := range servers {
+			stopping = append(stopping, server)
+		}
+		return shutdown(context.WithoutCancel(ctx), delay, cfg.ShutdownTimeout, api, stopping, endWork, log)
 	})
 	for _, work := range background {
 		serving.Go(func() error { return work(working, urlOf(public.Addr())) })
 	}
 	return serving.Wait()
 }
+
+// drainer is what [httpapi.API] does about a stop, stopper what [httpapi.Server] does.
+type (
+	drainer interface {
+		Drain()
+		EndWaits()
+	}
+	stopper interface {
+		Stop(ctx context.Context) error
+	}
+)
 
 // shutdown stops in steps, so that no request from a load balancer fails:
 //
@@ -70,19 +85,17 @@ func serve(ctx context.Context, cfg Config, api *httpapi.API, handler http.Handl
 //
 // The first server is the public one. Health and metrics are served until it has stopped. endWork is called when its
 // requests have finished or are about to be cancelled.
-func shutdown(
-	ctx context.Context, cfg Config, delay time.Duration, api *httpapi.API, servers []*httpapi.Server, endWork func(), log *slog.Logger,
-) error {
+func shutdown(ctx context.Context, delay, finish time.Duration, api drainer, servers []stopper, endWork func(), log *slog.Logger) error {
 	api.Drain()
 	if delay > 0 {
 		log.Info("not ready; still serving", "for", delay.String())
 		time.Sleep(delay)
 	}
 	api.EndWaits()
-	log.Info("stopping", "finish_within", cfg.ShutdownTimeout.String())
+	log.Info("stopping", "finish_within", finish.String())
 	var failed []error
 	for i, server := range servers {
-		timeout := cfg.ShutdownTimeout
+		timeout := finish
 		if i > 0 { // no need to wait for a running profile
 			timeout = 0
 		}

@@ -1,74 +1,53 @@
 package service
 
 import (
-	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/go-sql-driver/mysql"
-
-	"seckill/internal/testkit"
+	"time"
 )
 
-// An invalid setting is reported in one sentence that names it and shows no secret.
-func TestFailedStartNamesTheSetting(t *testing.T) {
-	t.Parallel()
-	const password = "not-for-the-log"
-	db := testkit.MariaDB(t)
-	dsn := func(change func(*mysql.Config)) string {
-		c, err := mysql.ParseDSN(db.DSN)
+// A start that fails names the setting, and leaves no folder behind, also if the embedded stores are open by then.
+func TestFailedStartOfAnEmbeddedService(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	for setting, given := range map[string][]string{
+		"SECKILL_ADDR":       {"-addr", "256.0.0.1:1", "-lab-allow-remote"},
+		"SECKILL_LAB_TRACE":  {"-lab-trace", t.TempDir()},
+		"SECKILL_DEBUG_ADDR": {"-debug-addr", "0.0.0.1/32:9100"}, // no machine has an address in this network
+		tracesEndpoint:       nil,
+	} {
+		var environ []string
+		if given == nil {
+			environ = []string{tracesEndpoint + "=collector:4318"}
+		}
+		cfg, err := ParseConfig(append([]string{"-addr", "127.0.0.1:0"}, given...), environ, io.Discard)
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.User, c.Passwd = "root", password
-		change(c)
-		return c.FormatDSN()
-	}
-	redis, nobody := testkit.Redis(t).Addr(), testkit.FreeAddr(t)
-	for name, test := range map[string]struct{ dsn, redis, setting, says string }{
-		"no Redis there":    {db.DSN, nobody, "SECKILL_REDIS_ADDRS", "connection refused"},
-		"no database there": {dsn(func(c *mysql.Config) { c.Addr = nobody }), redis, "SECKILL_MYSQL_DSN", "connection refused"},
-		"wrong password":    {dsn(func(*mysql.Config) {}), redis, "SECKILL_MYSQL_DSN", "Access denied"},
-		"wrong name":        {dsn(func(c *mysql.Config) { c.DBName, c.Passwd = "nosuch", "" }), redis, "SECKILL_MYSQL_DSN", "Unknown database"},
-		"not a DSN":         {"root:" + password + "/@nowhere", redis, "SECKILL_MYSQL_DSN", "invalid MySQL DSN"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			cfg, err := ParseConfig([]string{"-addr", "127.0.0.1:0"}, []string{
-				"SECKILL_MYSQL_DSN=" + test.dsn, "SECKILL_REDIS_ADDRS=" + test.redis,
-				"SECKILL_JWT_SECRET=" + secret, "SECKILL_ADMIN_TOKEN=" + token,
-			}, io.Discard)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var logs strings.Builder
-			err = Run(t.Context(), cfg, io.Discard, &logs)
-			if err == nil || !strings.HasPrefix(err.Error(), test.setting+": ") || !strings.Contains(err.Error(), test.says) {
-				t.Errorf("err = %v, want %q and %q", err, test.setting, test.says)
-			}
-			said := fmt.Sprint(logs.String(), err)
-			for _, s := range []string{password, secret, token} {
-				if strings.Contains(said, s) {
-					t.Errorf("the secret %q was printed: %s", s, said)
-				}
-			}
-		})
-	}
-}
-
-// A start that fails after the embedded stores are open leaves no folder behind.
-func TestFailedStartLeavesNothingBehind(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
-	cfg, err := ParseConfig([]string{"-addr", "256.0.0.1:1"}, []string{"SECKILL_LAB_ALLOW_REMOTE=1"}, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := Run(t.Context(), cfg, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), "SECKILL_ADDR") {
-		t.Errorf("err = %v", err)
+		if err := Run(t.Context(), cfg, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), setting) {
+			t.Errorf("%s: %v", setting, err)
+		}
 	}
 	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "seckill-*")); len(left) != 0 {
 		t.Errorf("files left: %v", left)
+	}
+}
+
+// The addresses in a banner can be opened.
+func TestURLOfAListener(t *testing.T) {
+	for ip, want := range map[string]string{"0.0.0.0": "http://localhost:80", "::": "http://localhost:80", "127.0.0.1": "http://127.0.0.1:80", "::1": "http://[::1]:80"} {
+		if got := urlOf(&net.TCPAddr{IP: net.ParseIP(ip), Port: 80}); got != want {
+			t.Errorf("%s: %s, want %s", ip, got, want)
+		}
+	}
+}
+
+func TestLabSettings(t *testing.T) {
+	c, err := ParseConfig([]string{"-lab-trace", "events", "-lock-watchdog", "1h"}, []string{"SECKILL_LAB_NAME=api-1"}, io.Discard)
+	if err != nil || c.LabTrace != "events" || c.LabName != "api-1" || c.LockWatchdog != time.Hour {
+		t.Errorf("%+v, %v", c, err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"seckill/internal/service"
+	"seckill/internal/testkit"
 )
 
 // InProcess is a service in this process.
@@ -109,4 +110,17 @@ func (r *InProcess) URLOfBanner(t *testing.T) string {
 		t.Fatalf("the banner is %q", r.Banner)
 	}
 	return found
+}
+
+// AwaitMetrics waits until the metrics have these lines or names, and returns all. An order is counted after its entry has
+// gone.
+func (r *InProcess) AwaitMetrics(t *testing.T, wanted ...string) (metrics string) {
+	t.Helper()
+	for _, want := range wanted {
+		testkit.Until(t, want+" is in the metrics", func() bool {
+			_, metrics = Call(t, http.MethodGet, r.URLOfBanner(t)+"/metrics", nil, "")
+			return strings.Contains(metrics, want)
+		})
+	}
+	return metrics
 }
