@@ -137,10 +137,10 @@ func TestLaboratoryOfAnEmbeddedService(t *testing.T) {
 }
 
 // The URL in the banner of a service that listens on all interfaces can be opened. Here a user has one order in ten
-// seconds, too.
+// seconds, too, and one look-up in a hundred. The limits of a user concern no other user.
 func TestServiceOnAllInterfaces(t *testing.T) {
 	t.Parallel()
-	s := harness.StartInProcess(t, []string{"-addr", ":0", "-lab-allow-remote", "-user-rate", "0.1"}, nil)
+	s := harness.StartInProcess(t, []string{"-addr", ":0", "-lab-allow-remote", "-user-rate", "0.1", "-user-lookups", "0.01"}, nil)
 	if !regexp.MustCompile(`^seckill: serving on http://localhost:\d+, .*on all interfaces, lab mode\n$`).MatchString(s.Banner) {
 		t.Errorf("the banner is %q", s.Banner)
 	}
@@ -149,5 +149,13 @@ func TestServiceOnAllInterfaces(t *testing.T) {
 	}
 	if status, body := s.Buy(t); status != http.StatusTooManyRequests || !strings.Contains(body, `"rate_limited"`) {
 		t.Errorf("%d %s", status, body)
+	}
+	for _, look := range []struct {
+		user   string
+		status int
+	}{{"1", http.StatusNotFound}, {"1", http.StatusTooManyRequests}, {"2", http.StatusNotFound}} {
+		if status, body := harness.Call(t, http.MethodGet, s.URLOfBanner(t)+"/api/v1/orders/77", http.Header{"X-User-Id": {look.user}}, ""); status != look.status {
+			t.Errorf("user %s looks up an order: %d %s, want %d", look.user, status, body, look.status)
+		}
 	}
 }
