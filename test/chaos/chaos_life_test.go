@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,7 +30,7 @@ import (
 // Once a round has come to rest, the stock equation is exact, no order is paid and returned, and every unit of money
 // has either paid for a voucher or gone back, once.
 //
-// SECKILL_TEST_ROUNDS is the number of rounds (default 2), SECKILL_TEST_SEED determines the targets of the faults.
+// SECKILL_TEST_ROUNDS is the number of rounds (default 2), SECKILL_TEST_SEED determines the faults and their targets.
 func TestChaosLife(t *testing.T) {
 	t.Parallel()
 	runLifeChaos(t, harness.Number(t, "SECKILL_TEST_ROUNDS", 2))
@@ -45,64 +44,45 @@ func TestSoakChaosLife(t *testing.T) {
 
 func runLifeChaos(t *testing.T, rounds int) {
 	t.Helper()
-	seed := harness.Number(t, "SECKILL_TEST_SEED", int(time.Now().UnixNano()%1_000_000))
-	t.Logf("SECKILL_TEST_ROUNDS=%d SECKILL_TEST_SEED=%d", rounds, seed)
-	c := openLifeChaos(t, uint64(seed))
-	begun := time.Now()
+	c := openLifeChaos(t, rounds)
 	for n := range rounds {
 		c.round(n)
 		if n > 0 {
 			c.checkRound(n, c.rounds[n-1])
 		}
 		if (n+1)%10 == 0 {
-			t.Logf("%d rounds, %v, %v", n+1, c.struck, time.Since(begun).Round(time.Second))
+			t.Logf("%d rounds, %v", n+1, c.summary())
 		}
 	}
 	c.checkRound(rounds, c.rounds[rounds-1])
-	t.Logf("%d rounds in %v: %d kills and pauses %v; %d orders %v; %d payments of %d cents, %d of them refunded; by outcome %v, %d of paid_late under admission",
-		rounds, time.Since(begun).Round(time.Second), c.kills(), c.struck, c.sum.orders, c.sum.states, c.sum.paid, c.sum.cents, c.sum.refunded, c.sum.outcomes, c.sum.late)
-	for i, p := range c.apis {
-		if err := p.Stop(); err != nil {
-			t.Errorf("process %d: %v", i, err)
-		}
-	}
+	t.Logf("%d rounds in %v; %d orders %v; %d payments of %d cents, %d of them refunded; by outcome %v, %d of paid_late under admission",
+		rounds, c.summary(), c.sum.orders, c.sum.states, c.sum.paid, c.sum.cents, c.sum.refunded, c.sum.outcomes, c.sum.late)
+	c.end()
 }
 
 // lifeChaos is a service with its provider, and the faults that are injected into both.
 type lifeChaos struct {
-	t       *testing.T
-	rng     *rand.Rand
+	*bed
 	mariadb *testkit.SQLServer
 	where   harness.Stores
 	books   *sql.DB
 	redis   *testkit.RedisServer
-	apis    [2]harness.Process
-	urls    [2]atomic.Pointer[string]
 
 	provider              *testkit.Process
 	journal               string
 	pages, events         *testkit.Proxy // to the provider, and from it to the service: their addresses stay
 	providerURL, eventURL string
 
-	client *http.Client
-	users  atomic.Int64
 	rounds []*lifeRound
-	struck map[string]int
 	sum    lifeSum
 }
 
-func openLifeChaos(t *testing.T, seed uint64) *lifeChaos {
+func openLifeChaos(t *testing.T, rounds int) *lifeChaos {
 	t.Helper()
-	transport := &http.Transport{MaxIdleConnsPerHost: 2 * harness.Connections}
-	t.Cleanup(transport.CloseIdleConnections)
 	c := &lifeChaos{
-		t: t, rng: rand.New(rand.NewPCG(seed, 0)), struck: map[string]int{}, journal: filepath.Join(t.TempDir(), "provider"),
+		bed: openBed(t, rounds), journal: filepath.Join(t.TempDir(), "provider"),
 		mariadb: testkit.NewMariaDB(t, "--innodb-flush-log-at-trx-commit=1"), redis: testkit.NewRedis(t, harness.Fsync("always")...),
 		sum: lifeSum{states: map[string]int{}, outcomes: map[string]int{}},
-		client: &http.Client{
-			Transport: transport, Timeout: 2 * time.Second, // a buyer whose process is paused tries the other one
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
 	}
 	// The two addresses lead nowhere until the processes behind them are there.
 	c.pages, c.events = testkit.NewProxy(t, "127.0.0.1:1"), testkit.NewProxy(t, "127.0.0.1:1")
@@ -124,10 +104,8 @@ func openLifeChaos(t *testing.T, seed uint64) *lifeChaos {
 
 func (c *lifeChaos) start(i int) {
 	c.t.Helper()
-	p := harness.Start(c.t, c.where)
-	c.apis[i] = p
-	c.urls[i].Store(&p.URL)
-	c.events.SetUpstream(strings.TrimPrefix(p.URL, "http://"))
+	c.serve(i, c.where)
+	c.events.SetUpstream(strings.TrimPrefix(c.apis[i].URL, "http://"))
 }
 
 // startProvider starts the provider with what its file has, on another port than before.
@@ -213,18 +191,11 @@ func (c *lifeChaos) round(n int) {
 		})
 	}
 	for range strikes {
-		time.Sleep(time.Duration(20+c.rng.IntN(600)) * time.Millisecond) // at a random moment of the load
-		c.strike()
+		c.deal(600*time.Millisecond, c.hands)()
 	}
 	close(r.calm)
 	buyers.Wait()
-	for i, p := range c.apis {
-		select {
-		case <-p.Done():
-			c.t.Fatalf("process %d ended by itself: %v\n%s", i, p.Wait(), p.Output())
-		default:
-		}
-	}
+	c.checkAlive()
 }
 
 // openPaidSale is openSale of a voucher that asks for payment.
@@ -233,42 +204,49 @@ func openPaidSale(t *testing.T, stock int, policy string, processes ...harness.P
 	return harness.OpenSaleOf(t, fmt.Sprintf(`"stock":%d,"price_cents":%d,"pay_within_s":%d`, stock, lifePrice, int(lifePayWithin.Seconds())), policy, processes...)
 }
 
-// strike kills a target and starts it again, or pauses it for a while.
-func (c *lifeChaos) strike() {
-	c.t.Helper()
-	type target interface {
-		Kill()
-		Pause()
-		Resume()
+// hands are the strikes of four rounds. In the first two each target is killed, all but the provider under the locked flow.
+func (c *lifeChaos) hands() [][]strike {
+	kill := func(name string) strike { return func() { c.kill(name) } }
+	anyOf := func() string { return []string{"API", "API", "Redis", "MariaDB", "provider"}[c.rng.IntN(5)] }
+	stop := func() {
+		name := anyOf()
+		target, _ := c.target(name)
+		c.stop(name, target)
 	}
-	i := c.rng.IntN(2)
-	name, hit, back := "API", target(c.apis[i]), func() { c.start(i) }
-	switch c.rng.IntN(5) {
-	case 0:
-		name, hit, back = "Redis", c.redis, c.redis.Restart
-	case 1:
-		name, hit, back = "MariaDB", c.mariadb, c.mariadb.Restart
-	case 2:
-		name, hit, back = "provider", c.provider, c.startProvider
+	return [][]strike{
+		{kill("API"), kill("MariaDB"), kill("Redis")},
+		{kill("provider"), kill("API"), stop},
+		{kill("API"), kill("provider"), kill(anyOf()), kill(anyOf()), kill(anyOf()), stop},
 	}
-	if c.rng.IntN(5) == 0 {
-		c.struck["SIGSTOP "+name]++
-		hit.Pause()
-		time.Sleep(time.Duration(50+c.rng.IntN(2000)) * time.Millisecond)
-		hit.Resume()
-		return
-	}
+}
+
+// kill kills a target and starts it again.
+func (c *lifeChaos) kill(name string) {
 	c.struck["SIGKILL "+name]++
-	hit.Kill()
-	time.Sleep(time.Duration(c.rng.IntN(300)) * time.Millisecond)
+	target, back := c.target(name)
+	target.Kill()
+	time.Sleep(c.upTo(300 * time.Millisecond))
 	back()
 }
 
-func (c *lifeChaos) kills() (n int) {
-	for _, one := range c.struck {
-		n += one
+type target interface {
+	Kill()
+	Pause()
+	Resume()
+}
+
+// target returns a target and what starts it again.
+func (c *lifeChaos) target(name string) (hit target, back func()) {
+	switch name {
+	case "Redis":
+		return c.redis, c.redis.Restart
+	case "MariaDB":
+		return c.mariadb, c.mariadb.Restart
+	case "provider":
+		return c.provider, c.startProvider
 	}
-	return n
+	i := c.rng.IntN(len(c.apis))
+	return c.apis[i], func() { c.start(i) }
 }
 
 var errNotAtRest = errors.New("not at rest")

@@ -121,11 +121,6 @@ func (c *chaos) refuse() {
 	}
 }
 
-// wait waits for a random time, up to longer than any timeout.
-func (c *chaos) wait() {
-	time.Sleep(time.Duration(50+c.rng.IntN(2500)) * time.Millisecond)
-}
-
 // node returns a random node of the database.
 func (c *chaos) node() *testkit.SQLServer { return c.db.nodes[c.rng.IntN(len(c.db.nodes))] }
 
@@ -141,38 +136,30 @@ const (
 // names are for the summary.
 var names = [victims]string{"Redis", "MariaDB", "API", "API"}
 
-// injectFault kills one or two targets, pauses one for a while, or makes a server refuse or change its role.
-func (c *chaos) injectFault() {
-	c.t.Helper()
-	hit := c.rng.Perm(victims)[:1]
-	switch c.rng.IntN(18) {
-	case 0, 1: // two at once
-		hit = c.rng.Perm(victims)[:2]
-	case 2, 3:
-		c.struck["SIGSTOP "+names[hit[0]]]++
-		v := c.stoppable(hit[0])
-		v.Pause()
-		c.wait()
-		v.Resume()
-		return
-	case 4, 5, 6:
-		c.refuse()
-		return
-	case 7, 8:
-		c.struck["promotion of the replica"]++
-		c.redis.promote(c.t, time.Duration(c.rng.IntN(100))*time.Millisecond)
-		return
-	case 9:
-		c.configure("maxmemory", "1", "0")
-		return
-	case 10:
-		c.configure("maxmemory-policy", "allkeys-lru", "noeviction")
-		return
-	}
-	slices.Sort(hit) // a process needs its servers to start
-	if len(hit) > 1 {
+// hands are the strikes of six rounds. The first two rounds have each kind once, but for memory and eviction.
+func (c *chaos) hands() [][]strike {
+	kill := func(v int) strike { return func() { c.kill(v) } }
+	two := func() {
 		c.struck["two at once"]++
+		c.kill(c.rng.Perm(victims)[:2]...)
 	}
+	promote := func() {
+		c.struck["promotion of the replica"]++
+		c.redis.promote(c.t, c.upTo(100*time.Millisecond))
+	}
+	return [][]strike{
+		{kill(victimRedis), kill(victimMariaDB), kill(victimA), c.stopOne, c.refuse, promote},
+		{
+			kill(victimA), kill(victimB), kill(victimB), two, two, kill(c.rng.IntN(victims)), c.stopOne, c.refuse, c.refuse, promote,
+			func() { c.configure("maxmemory", "1", "0") },
+			func() { c.configure("maxmemory-policy", "allkeys-lru", "noeviction") },
+		},
+	}
+}
+
+// kill kills targets and starts them again. A process needs its servers to start, so that they come first.
+func (c *chaos) kill(hit ...int) {
+	slices.Sort(hit)
 	node := c.node()
 	for _, v := range hit {
 		c.struck["SIGKILL "+names[v]]++
@@ -197,15 +184,14 @@ func (c *chaos) injectFault() {
 	}
 }
 
-func (c *chaos) stoppable(victim int) interface {
-	Pause()
-	Resume()
-} {
-	switch victim {
+// stopOne pauses a target for a while.
+func (c *chaos) stopOne() {
+	switch v := c.rng.IntN(victims); v {
 	case victimRedis:
-		return c.redis.primary
+		c.stop(names[v], c.redis.primary)
 	case victimMariaDB:
-		return c.node()
+		c.stop(names[v], c.node())
+	default:
+		c.stop(names[v], c.apis[v-victimA])
 	}
-	return c.apis[victim-victimA]
 }
