@@ -11,6 +11,32 @@ import (
 	"seckill/internal/voucher"
 )
 
+// Whatever a server does by default, and for each new connection, what was answered is committed.
+func TestServerWithoutAutocommit(t *testing.T) {
+	server := testkit.NewMariaDB(t, "--autocommit=0", "--completion-type=CHAIN")
+	where := server.Database(t)
+	root := open(t, databaseConfig(where)).Pools()["readers"]
+	for _, query := range []string{
+		"CREATE USER seckill", "GRANT ALL ON *.* TO seckill", // the statements of init_connect are not for root
+		"SET GLOBAL init_connect = 'SET autocommit = 0, sql_safe_updates = 1, unique_checks = 0'",
+	} {
+		_, err := root.ExecContext(t.Context(), query)
+		wantErr(t, err)
+	}
+	where.DSN = strings.Replace(where.DSN, "root@", "seckill@", 1)
+	d := openMigrated(t, databaseConfig(where))
+	createVoucher(t, d, 1, 10)
+	wantErr(t, placeOrder(t.Context(), d, newOrder(11, 1, 42), true))
+	server.Restart() // what was not committed is gone
+	var vouchers, orders int
+	testkit.Until(t, "the database is back", func() bool {
+		return root.QueryRowContext(t.Context(), "SELECT (SELECT COUNT(*) FROM vouchers), (SELECT COUNT(*) FROM orders)").Scan(&vouchers, &orders) == nil
+	})
+	if vouchers != 1 || orders != 1 {
+		t.Errorf("%d vouchers and %d orders are committed, want 1 and 1", vouchers, orders)
+	}
+}
+
 func TestWrongPasswordIsNotShown(t *testing.T) {
 	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
 		_, err := Open(t.Context(), Config{MySQL: strings.Replace(where.DSN, "root@", "root:hunter2@", 1)})
@@ -25,7 +51,7 @@ func TestWrongPasswordIsNotShown(t *testing.T) {
 func TestSessionSettings(t *testing.T) {
 	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
 		c := Config{MySQL: where.DSN + "?parseTime=false&loc=Asia%2FShanghai&charset=latin1&time_zone=%27%2B08:00%27&sql_mode=%27%27" +
-			"&autocommit=1&tx_isolation=%27SERIALIZABLE%27&transaction_isolation=%27SERIALIZABLE%27&interpolateParams=false&multiStatements=true"}
+			"&autocommit=0&@@session.completion_type=1&sql_safe_updates=1&SQL_SELECT_LIMIT=1&unique_checks=0&tx_isolation=%27SERIALIZABLE%27&transaction_isolation=%27SERIALIZABLE%27&interpolateParams=false&multiStatements=true"}
 		c.LockWait = 1500 * time.Millisecond
 		d := open(t, c)
 		isolation := "SELECT @@transaction_isolation"
@@ -40,6 +66,10 @@ func TestSessionSettings(t *testing.T) {
 				"SELECT @@time_zone":                "+00:00",
 				"SELECT @@character_set_connection": "utf8mb4",
 				"SELECT @@autocommit":               autocommit,
+				"SELECT @@completion_type":          "NO_CHAIN",
+				"SELECT @@sql_safe_updates":         "0",
+				"SELECT @@sql_select_limit":         "18446744073709551615",
+				"SELECT @@unique_checks":            "1",
 				"SELECT @@innodb_lock_wait_timeout": wait,
 			} {
 				var got string

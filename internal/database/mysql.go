@@ -62,6 +62,7 @@ func openMySQL(c Config) (engine, error) {
 // mysqlConfig parses the DSN and overrides what the code relies on:
 //
 //	UTC on both sides, strict SQL, utf8mb4
+//	a statement commits by itself, changes any number of rows, and returns all of them; a COMMIT begins nothing
 //	the driver puts the parameters into the statement; a prepared statement costs two more round trips
 //	affected rows count the rows found, as SQLite counts them
 //	one statement per query, except where openMySQL says otherwise
@@ -98,15 +99,24 @@ func mysqlConfig(c Config) (*mysql.Config, error) {
 	if config.Params == nil {
 		config.Params = make(map[string]string)
 	}
-	// The variable for the isolation level has a different name in each server; see sessionConnector.
-	maps.DeleteFunc(config.Params, func(name, _ string) bool {
-		return strings.HasSuffix(name, "tx_isolation") || strings.HasSuffix(name, "transaction_isolation")
-	})
-	maps.Copy(config.Params, map[string]string{
+	// A server's defaults and its init_connect may say otherwise, and so may the DSN.
+	relied := map[string]string{
+		"autocommit":               "1",
+		"completion_type":          "0",
+		"sql_safe_updates":         "0",
+		"sql_select_limit":         "18446744073709551615",
+		"unique_checks":            "1",
 		"time_zone":                "'+00:00'",
 		"sql_mode":                 "'STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'",
 		"innodb_lock_wait_timeout": strconv.Itoa(max(1, int((c.LockWait+time.Second-1)/time.Second))),
+	}
+	maps.DeleteFunc(config.Params, func(name, _ string) bool {
+		name = strings.ToLower(name[strings.LastIndexAny(name, "@. ")+1:]) // of @@session.autocommit, or SESSION autocommit
+		_, ours := relied[name]
+		// The variable for the isolation level has a different name in each server; see sessionConnector.
+		return ours || name == "tx_isolation" || name == "transaction_isolation"
 	})
+	maps.Copy(config.Params, relied)
 	return config, nil
 }
 
