@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -180,6 +181,46 @@ func TestPayNeedsAProvider(t *testing.T) {
 	confirmed := &lifeStore{state: order.Confirmed, notPayable: true}
 	if _, err := newLife(t, confirmed, nil).Pay(t.Context(), 42, 1); !errors.Is(err, order.ErrNotPayable) {
 		t.Errorf("a confirmed order: %v", err)
+	}
+}
+
+// An order that is not in the database yet can neither be paid nor cancelled there.
+func TestPendingOrdersHaveNoLife(t *testing.T) {
+	life := newLife(t, &lifeStore{state: order.Pending}, nil)
+	_, pay := life.Pay(t.Context(), 42, 1)
+	_, cancel := life.Cancel(t.Context(), 42, 1)
+	for err, want := range map[error]error{pay: order.ErrNotPayable, cancel: order.ErrNotCancellable} {
+		if state, ok := errors.AsType[*order.StateError](err); !errors.Is(err, want) || !ok || state.Status != order.Pending {
+			t.Errorf("%v, want %v", err, want)
+		}
+	}
+}
+
+// MarkPaid settles with the outcome that the receipt names.
+func (s *lifeStore) MarkPaid(_ context.Context, r order.Receipt) (order.Settlement, error) {
+	return order.Settlement{Outcome: order.Outcome(r.PaymentID), Repeated: r.OrderID == 2}, nil
+}
+
+// Money that paid for nothing is logged, once.
+func TestMoneyForNothingIsLogged(t *testing.T) {
+	var log strings.Builder
+	life, err := order.NewLife(order.LifeConfig{Store: &lifeStore{}, Orders: newFixture(t, nil).Service, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for outcome, want := range map[order.Outcome]bool{
+		order.SettledPaid: false, order.SettledLate: false, order.LateUndecided: false,
+		order.RefundWrongAmount: true, order.RefundNoStock: true, order.RefundOtherOrder: true, order.RefundNotPayable: true, order.Unmatched: true,
+	} {
+		for id := range int64(2) {
+			log.Reset()
+			if _, err := life.Settle(t.Context(), order.Receipt{PaymentID: string(outcome), OrderID: id + 1}); err != nil {
+				t.Fatal(err)
+			}
+			if logged := strings.Contains(log.String(), "paid for nothing"); logged != (want && id == 0) {
+				t.Errorf("%s, repeated %v: logged %v", outcome, id == 1, logged)
+			}
+		}
 	}
 }
 

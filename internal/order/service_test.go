@@ -90,13 +90,15 @@ func TestPlaceUnderTheLock(t *testing.T) {
 		}
 	})
 	t.Run("sold out, while the cached stock says otherwise", func(t *testing.T) {
-		s := newFixture(t, nil)
-		s.store.stock = 0
-		if _, err := s.order(t); !errors.Is(err, voucher.ErrSoldOut) {
-			t.Errorf("err = %v", err)
-		}
-		if len(s.store.orders) != 0 || s.vouchers.soldOut.Load() != 1 {
-			t.Errorf("orders %v, SoldOut called %d times", s.store.orders, s.vouchers.soldOut.Load())
+		for _, strategy := range []voucher.Stock{voucher.StockConditional, voucher.StockVersion, voucher.StockUnguarded} {
+			s := newFixture(t, func(p *voucher.Policy) { p.Stock = strategy })
+			s.store.stock = 0
+			if _, err := s.order(t); !errors.Is(err, voucher.ErrSoldOut) {
+				t.Errorf("%s: err = %v", strategy, err)
+			}
+			if len(s.store.orders) != 0 || s.vouchers.soldOut.Load() != 1 {
+				t.Errorf("%s: orders %v, SoldOut called %d times", strategy, s.store.orders, s.vouchers.soldOut.Load())
+			}
 		}
 	})
 	t.Run("another owner has the lock", func(t *testing.T) {
