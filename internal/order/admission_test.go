@@ -148,6 +148,9 @@ func TestAdmissionRefusesFromMemory(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newAdmissionFixture(t)
 			tc.set(s)
+			if err := s.Refusal(t.Context(), 7, 42); !errors.Is(err, tc.want) {
+				t.Errorf("Refusal = %v, want %v", err, tc.want)
+			}
 			_, err := s.order(t)
 			if !errors.Is(err, tc.want) || (len(s.steps.all()) == 0) != (tc.want != nil) {
 				t.Errorf("err = %v, steps %q; want %v", err, s.steps.all(), tc.want)
@@ -371,6 +374,14 @@ func TestWhoKeepsKeys(t *testing.T) {
 	locked := newFixture(t, nil)
 	if kept, err := locked.KeepsKeys(t.Context(), 7); kept || err != nil {
 		t.Errorf("locked: %v, %v", kept, err)
+	}
+	locked.vouchers.v.Policy.Flow = voucher.FlowAdmission // on a server that does not sell by it
+	if kept, err := locked.KeepsKeys(t.Context(), 7); kept || err != nil || locked.Refusal(t.Context(), 7, 42) != nil {
+		t.Errorf("admission without a gate: %v, %v, refused %v", kept, err, locked.Refusal(t.Context(), 7, 42))
+	}
+	s.vouchers.v.Policy = voucher.DefaultPolicy()
+	if kept, err := s.KeepsKeys(t.Context(), 7); kept || err != nil {
+		t.Errorf("locked, beside a gate: %v, %v", kept, err)
 	}
 	if kept, err := s.KeepsKeys(t.Context(), 99); kept || !errors.Is(err, voucher.ErrNotFound) {
 		t.Errorf("no voucher: %v, %v", kept, err)
