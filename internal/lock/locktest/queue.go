@@ -61,6 +61,7 @@ func (t *trial) enqueue(n int, in func(i int, l lock.Lease)) []queuedWaiter {
 		w.got = got
 		waiters[i] = w
 		t.awaitQueued(p, w, i+1)
+		time.Sleep(time.Millisecond) // in virtual time all of them would have come at one moment
 	}
 	return waiters
 }
