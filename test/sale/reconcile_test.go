@@ -25,7 +25,7 @@ import (
 // and most of them of one bucket. Whenever one looks it balances; in the end all is sold.
 func TestSplitSaleBalances(t *testing.T) {
 	t.Parallel()
-	const users, stock = 1500, 600
+	const users, stock = 800, 300
 	buckets := 4
 	s := harness.Stores{DB: testkit.MariaDB(t), Redis: testkit.RedisCluster(t)}
 	a, b := harness.Start(t, s), harness.Start(t, s)
