@@ -28,7 +28,7 @@ const together = "SECKILL_ORDERS_PER_ENTRY=1"
 // The earlier version is SECKILL_TEST_UPGRADE_FROM, or else the first one with this schema. Both versions must have the
 // same schema: an earlier one does not start on a newer one.
 //
-//	SECKILL_TEST_SOAK=1 SECKILL_TEST_UPGRADE_FROM=HEAD~20 go test -run TestSoakUpgrade -v ./test/upgrade
+//	SECKILL_TEST_SERVERS=1 SECKILL_TEST_SOAK=1 SECKILL_TEST_UPGRADE_FROM=HEAD~20 go test -run TestSoakUpgrade -v ./test/upgrade
 func TestSoakUpgrade(t *testing.T) {
 	testkit.Soak(t)
 	this := harness.SelfPath(t)
