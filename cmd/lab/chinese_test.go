@@ -48,7 +48,11 @@ func TestRunInChinese(t *testing.T) {
 	var ran []server.Ran
 	for i := range set {
 		e := &set[i]
-		for _, r := range outcomes(e) {
+		sorts := outcomes(e)
+		if i%8 > 0 {
+			sorts = sorts[:1] // the texts are its own, the words around them are those of every experiment
+		}
+		for _, r := range sorts {
 			req := runRequest{all: set, chosen: []*lab.Experiment{e}, lang: tell.Chinese, lanes: true, quiz: r.Prediction != ""}
 			var out strings.Builder
 			if err := printOne(&out, req, &r); err != nil {

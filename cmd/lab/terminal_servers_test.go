@@ -225,20 +225,3 @@ func TestPredictInAScript(t *testing.T) {
 		}
 	}
 }
-
-// Ctrl-C ends a sweep: what has been played is printed, and nothing is left.
-func TestSweepIsLeft(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	s := b.sit(true, withoutServers(t), "sweep", "naive-wrong-release", "--lease", "300ms..5s", "--runs", "50")
-	s.sees("[  1/300] --lease 300ms", 1)
-	s.types("\x03")
-	if code := s.leaves(); code != exitFailed {
-		t.Errorf("exit code %d", code)
-	}
-	s.sees("of 300 runs", 1)
-	if out := s.stdout.String(); !strings.Contains(out, "  300ms  ") || strings.Contains(out, "It breaks ") {
-		t.Errorf("it prints\n%s", out)
-	}
-	b.nothingLeft()
-}

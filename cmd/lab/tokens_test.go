@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,15 +22,47 @@ import (
 
 const secret = "a secret that is long enough for HS256"
 
-func TestTokensOnePerLine(t *testing.T) {
+// The tokens are those of the users that were asked for, one on each line or in one JSON array, until their time is over.
+func TestTokens(t *testing.T) {
 	t.Setenv(secretEnv, secret)
-	code, stdout, stderr := call(t, "tokens", "--users", "3", "--first-user", "40")
-	if code != exitOK || stderr != "" {
-		t.Fatalf("exit code %d, stderr %q", code, stderr)
+	for _, c := range []struct {
+		args []string
+		read func(out string) (list []string, err error)
+		want []int64
+	}{
+		{[]string{"--users", "3", "--first-user", "40"}, perLine, []int64{40, 41, 42}},
+		{[]string{"--users", "1", "--format", "k6"}, array, []int64{1}},
+		{[]string{"--users", "3", "--format", "k6"}, array, []int64{1, 2, 3}},
+	} {
+		code, stdout, stderr := call(t, append([]string{"tokens"}, c.args...)...)
+		list, err := c.read(stdout)
+		if code != exitOK || stderr != "" || err != nil {
+			t.Fatalf("%q: exit code %d, stderr %q, %v", c.args, code, stderr, err)
+		}
+		if users := verify(t, list); !slices.Equal(users, c.want) {
+			t.Errorf("%q: tokens of %v, want %v", c.args, users, c.want)
+		}
 	}
-	if users := verify(t, strings.Split(strings.TrimSuffix(stdout, "\n"), "\n")); !slices.Equal(users, []int64{40, 41, 42}) {
-		t.Errorf("tokens of %v, want 40, 41, 42", users)
+	_, stdout, _ := call(t, "tokens", "--users", "1", "--ttl", "10m")
+	token := strings.TrimSpace(stdout)
+	for after, good := range map[time.Duration]bool{9 * time.Minute: true, 11 * time.Minute: false} {
+		later, err := auth.NewTokens([]byte(secret), func() time.Time { return time.Now().Add(after) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := later.Verify(token); (err == nil) != good {
+			t.Errorf("after %v: %v", after, err)
+		}
 	}
+}
+
+func perLine(out string) ([]string, error) {
+	return strings.Split(strings.TrimSuffix(out, "\n"), "\n"), nil
+}
+
+func array(out string) (list []string, err error) {
+	err = json.Unmarshal([]byte(out), &list)
+	return list, err
 }
 
 func TestTokensWithTheSecretOfAFile(t *testing.T) {
@@ -56,35 +87,6 @@ func TestTokensWithTheSecretOfAFile(t *testing.T) {
 	t.Setenv(secretFileEnv, path+"-missing")
 	if code, _, stderr := call(t, "tokens", "--users", "1"); code != exitUsage || !strings.Contains(stderr, secretFileEnv) {
 		t.Errorf("a missing file: exit code %d, stderr %q", code, stderr)
-	}
-}
-
-func TestTokensForK6AreOneJSONArray(t *testing.T) {
-	t.Setenv(secretEnv, secret)
-	for _, n := range []int64{1, 3} {
-		_, stdout, _ := call(t, "tokens", "--users", strconv.FormatInt(n, 10), "--format", "k6")
-		var list []string
-		if err := json.Unmarshal([]byte(stdout), &list); err != nil {
-			t.Fatalf("%v in %q", err, stdout)
-		}
-		if users := verify(t, list); int64(len(users)) != n || users[0] != 1 || users[n-1] != n {
-			t.Errorf("tokens of %v, want 1 to %d", users, n)
-		}
-	}
-}
-
-func TestTokensEndAfterTheirTTL(t *testing.T) {
-	t.Setenv(secretEnv, secret)
-	_, stdout, _ := call(t, "tokens", "--users", "1", "--ttl", "10m")
-	token := strings.TrimSpace(stdout)
-	for after, good := range map[time.Duration]bool{9 * time.Minute: true, 11 * time.Minute: false} {
-		later, err := auth.NewTokens([]byte(secret), func() time.Time { return time.Now().Add(after) })
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := later.Verify(token); (err == nil) != good {
-			t.Errorf("after %v: %v", after, err)
-		}
 	}
 }
 
@@ -113,20 +115,7 @@ func TestVegetaTargetsCarryTokens(t *testing.T) {
 	}
 }
 
-func TestVegetaTargetsWithoutSecretCarryUserIDs(t *testing.T) {
-	t.Setenv(secretEnv, "")
-	code, stdout, stderr := call(t, "tokens", "--users", "2", "--first-user", "7", "--format", "vegeta", "--voucher", "1")
-	if code != exitOK || !strings.Contains(stderr, "X-User-ID") {
-		t.Fatalf("exit code %d, stderr %q: it must say that these are no tokens", code, stderr)
-	}
-	for i, r := range decodeVegeta(t, stdout) {
-		if got, want := r.Header.Get("X-User-ID"), strconv.Itoa(7+i); got != want {
-			t.Errorf("target %d is of user %q, want %s", i, got, want)
-		}
-	}
-}
-
-// A server receives the requests that the targets describe.
+// A server receives the requests that the targets describe: without a secret, those of user ids.
 func TestVegetaTargetsAreOrders(t *testing.T) {
 	t.Setenv(secretEnv, "")
 	var heard []string
@@ -139,7 +128,10 @@ func TestVegetaTargetsAreOrders(t *testing.T) {
 	client := server.Client()
 	defer client.CloseIdleConnections()
 
-	_, stdout, _ := call(t, "tokens", "--users", "2", "--format", "vegeta", "--voucher", "12", "--base-url", server.URL)
+	code, stdout, stderr := call(t, "tokens", "--users", "2", "--first-user", "7", "--format", "vegeta", "--voucher", "12", "--base-url", server.URL)
+	if code != exitOK || !strings.Contains(stderr, "X-User-ID") {
+		t.Fatalf("exit code %d, stderr %q: it must say that these are no tokens", code, stderr)
+	}
 	for _, r := range decodeVegeta(t, stdout) {
 		resp, err := client.Do(r)
 		if err != nil {
@@ -150,7 +142,7 @@ func TestVegetaTargetsAreOrders(t *testing.T) {
 			t.Errorf("%s %s: %s", r.Method, r.URL, resp.Status)
 		}
 	}
-	if want := []string{"12 by 1", "12 by 2"}; !slices.Equal(heard, want) {
+	if want := []string{"12 by 7", "12 by 8"}; !slices.Equal(heard, want) {
 		t.Errorf("heard %v, want %v", heard, want)
 	}
 }
@@ -164,47 +156,39 @@ func TestShortSecretIsRefusedAndNotShown(t *testing.T) {
 	}
 }
 
+// A file that is there is replaced. A fresh clone has no folder loadtest/out, which the help writes to. Nobody else reads
+// the tokens.
 func TestOutputFile(t *testing.T) {
 	t.Setenv(secretEnv, secret)
-	path := filepath.Join(t.TempDir(), "tokens.txt")
-	if err := os.WriteFile(path, []byte("from before\n"), 0o644); err != nil {
+	there, folder := filepath.Join(t.TempDir(), "tokens.txt"), filepath.Join(t.TempDir(), "loadtest", "out")
+	if err := os.WriteFile(there, []byte("from before\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if code, stdout, stderr := call(t, "tokens", "--users", "2", "-o", path); code != exitOK || stdout != "" || stderr != "" {
-		t.Fatalf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+	for _, path := range []string{there, filepath.Join(folder, "tokens.txt")} {
+		if code, stdout, stderr := call(t, "tokens", "--users", "2", "-o", path); code != exitOK || stdout != "" || stderr != "" {
+			t.Fatalf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+		}
+		body, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if users := verify(t, strings.Fields(string(body))); !slices.Equal(users, []int64{1, 2}) {
+			t.Errorf("tokens of %v, want 1 and 2", users)
+		}
+		wantMode(t, path, 0o600)
 	}
-	body, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if users := verify(t, strings.Fields(string(body))); !slices.Equal(users, []int64{1, 2}) {
-		t.Errorf("tokens of %v, want 1 and 2", users)
-	}
+	wantMode(t, folder, 0o700)
+	wantMode(t, filepath.Dir(folder), 0o700)
+}
+
+func wantMode(t *testing.T, path string, want os.FileMode) {
+	t.Helper()
 	info, err := os.Stat(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if mode := info.Mode().Perm(); mode != 0o600 {
-		t.Errorf("the file's mode is %o, want 600", mode)
-	}
-}
-
-// A fresh clone has no folder loadtest/out, which the help writes to.
-func TestOutputFolderIsCreated(t *testing.T) {
-	t.Setenv(secretEnv, secret)
-	folder := filepath.Join(t.TempDir(), "loadtest", "out")
-	path := filepath.Join(folder, "targets.jsonl")
-	if code, _, stderr := call(t, "tokens", "--users", "2", "--format", "vegeta", "--voucher", "7", "-o", path); code != exitOK {
-		t.Fatalf("exit code %d, stderr %q", code, stderr)
-	}
-	for path, want := range map[string]os.FileMode{folder: 0o700, filepath.Dir(folder): 0o700, path: 0o600} {
-		info, err := os.Stat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if mode := info.Mode().Perm(); mode != want {
-			t.Errorf("the mode of %s is %o, want %o", path, mode, want)
-		}
+	if mode := info.Mode().Perm(); mode != want {
+		t.Errorf("the mode of %s is %o, want %o", path, mode, want)
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 	"seckill/internal/testkit"
 )
 
-// soon is long for an answer over loopback, and short for a test that waits for a missing one.
-const soon = 300 * time.Millisecond
+// soon is long for an answer over loopback on a busy machine, and short for a test that waits for a missing one.
+const soon = 3 * time.Second
 
 // proxied returns a server, a proxy in front of it, and a connected client behind the proxy with short
 // timeouts.
@@ -62,13 +62,7 @@ func TestProxySlowsARoundTrip(t *testing.T) {
 		}
 	}
 	proxy.Latency(0)
-	fastest := time.Hour
-	for range 5 {
-		fastest = min(fastest, took())
-	}
-	if fastest >= 100*time.Millisecond {
-		t.Errorf("a round trip still takes %v after the latency was removed", fastest)
-	}
+	testkit.Until(t, "a round trip takes less after the latency was removed", func() bool { return took() < 100*time.Millisecond })
 }
 
 func TestProxyBlackholes(t *testing.T) {
@@ -81,6 +75,7 @@ func TestProxyBlackholes(t *testing.T) {
 		{"requests", (*testkit.Proxy).BlackholeRequests, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
 			server, proxy, client := proxied(t)
 			key := testkit.KeyPrefix(t) + "n"
 			tc.set(proxy)

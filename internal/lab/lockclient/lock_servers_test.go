@@ -160,47 +160,6 @@ func TestRequestThatIsTakenBack(t *testing.T) {
 	ok(t, b.Release(ctx, g.Lease))
 }
 
-func TestLoop(t *testing.T) {
-	prefix := testkit.KeyPrefix(t)
-	c, b := play(t, "left", prefix), play(t, "right", prefix)
-	ctx := soon(t)
-	contend := lockclient.Loop{
-		Acquire: lockclient.Acquire{Lock: "reentrant", Key: "k", Wait: patience}, Workers: 3, Times: 5, Hold: time.Millisecond,
-	}
-	results := make(chan lockclient.Looped, 2)
-	for _, one := range []*lockclient.Client{c, b} {
-		go func() {
-			l, err := one.Loop(ctx, contend)
-			if err != nil {
-				t.Error(err)
-			}
-			results <- l
-		}()
-	}
-	var turns []lockclient.Turn
-	for range 2 {
-		l := <-results
-		if len(l.Turns) != 15 || len(l.Refused) != 0 || len(l.Unreleased) != 0 {
-			t.Errorf("%d turns, refused %v, unreleased %v; want 15, none and none", len(l.Turns), l.Refused, l.Unreleased)
-		}
-		turns = append(turns, l.Turns...)
-	}
-	slices.SortFunc(turns, func(a, b lockclient.Turn) int { return int(a.At - b.At) })
-	for i := 1; i < len(turns); i++ {
-		if turns[i].At < turns[i-1].Releasing {
-			t.Errorf("%+v was granted while %+v held", turns[i], turns[i-1])
-		}
-	}
-	if l := must[lockclient.Looped](t)(c.Loop(ctx, lockclient.Loop{
-		Acquire: lockclient.Acquire{Lock: "lua", Key: "short"}, For: 30 * time.Millisecond, Think: time.Millisecond,
-	})); len(l.Turns) == 0 {
-		t.Error("a loop for a time had no turn")
-	}
-	if _, err := c.Loop(ctx, lockclient.Loop{Acquire: lockclient.Acquire{Lock: "lua", Key: "k"}}); lockclient.KindOf(err) != lockclient.Invalid {
-		t.Errorf("a loop without an end: %v; want %s", err, lockclient.Invalid)
-	}
-}
-
 // patience limits a step that should take no time.
 const patience = 30 * time.Second
 

@@ -19,7 +19,7 @@ var env, embedded *testbed.Environment
 
 func TestMain(m *testing.M) {
 	builtin.MainIfChild()
-	testkit.Main(withEnvironments{m}, testkit.Children{"laboratory": playUntilKilled})
+	testkit.Main(withEnvironments{m})
 }
 
 // withEnvironments opens the environments, runs the tests and closes them.
