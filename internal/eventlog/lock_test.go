@@ -14,7 +14,7 @@ import (
 	"seckill/internal/lock/local"
 	"seckill/internal/lock/redis/naive"
 	"seckill/internal/lock/redis/rw"
-	"seckill/internal/testkit"
+	"seckill/internal/simulate"
 )
 
 // fake is a mechanism whose results a test sets.
@@ -327,7 +327,7 @@ func TestAsyncThroughTheDecorator(t *testing.T) {
 
 func TestReadersAreRecordedAsReaders(t *testing.T) {
 	rec, w := newRecorder(t)
-	locker, err := rw.New(testkit.Redis(t).Client(t), rw.Config{Prefix: testkit.KeyPrefix(t)})
+	locker, err := rw.New(simulate.NewRedis(t).Client(t), rw.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -355,39 +355,42 @@ func TestReadersAreRecordedAsReaders(t *testing.T) {
 
 // The naive lock's release deletes another holder's key. The events of both holders show it.
 func TestReleaseOfAnothersLockIsVisible(t *testing.T) {
-	rec, w := newRecorder(t)
-	client := testkit.Redis(t).Client(t)
-	locker, err := naive.New(client, naive.Config{Prefix: testkit.KeyPrefix(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := eventlog.Locker("naive", locker, rec)
-	late, err := l.Acquire(eventlog.WithWho(t.Context(), "buyer 1"), "seat", lock.Options{TTL: 20 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	next, err := l.Acquire(eventlog.WithWho(t.Context(), "buyer 2"), "seat", lock.Options{TTL: time.Minute, Wait: 10 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, lease := range []lock.Lease{late, next} {
-		if err := lease.Release(t.Context()); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		rec, w := newRecorder(t)
+		locker, err := naive.New(simulate.NewRedis(t).Client(t), naive.Config{})
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	for _, e := range w.events(t) {
-		if e.Kind != eventlog.Releasing {
-			continue
-		}
-		switch e.Who {
-		case "buyer 1":
-			if *e.LeftMS >= 0 || e.Stored.Owner != string(next.Owner()) || *e.Stored.TTLMS < 1 {
-				t.Errorf("the late holder: %+v, stored %+v", e, e.Stored)
+		l := eventlog.Locker("naive", locker, rec)
+		acquire := func(who string, ttl time.Duration) lock.Lease {
+			held, err := l.Acquire(eventlog.WithWho(t.Context(), who), "seat", lock.Options{TTL: ttl})
+			if err != nil {
+				t.Fatal(err)
 			}
-		case "buyer 2":
-			if *e.LeftMS <= 0 || e.Stored.Owner != "" || e.Stored.TTLMS != nil {
-				t.Errorf("the next holder: %+v, stored %+v", e, e.Stored)
+			return held
+		}
+		late := acquire("buyer 1", time.Second)
+		time.Sleep(2 * time.Second)
+		next := acquire("buyer 2", time.Minute)
+		for _, lease := range []lock.Lease{late, next} {
+			if err := lease.Release(t.Context()); err != nil {
+				t.Fatal(err)
 			}
 		}
-	}
+		for _, e := range w.events(t) {
+			if e.Kind != eventlog.Releasing {
+				continue
+			}
+			switch e.Who {
+			case "buyer 1":
+				if *e.LeftMS != -1000 || e.Stored.Owner != string(next.Owner()) || *e.Stored.TTLMS != 60_000 {
+					t.Errorf("the late holder: %+v, stored %+v", e, e.Stored)
+				}
+			case "buyer 2":
+				if *e.LeftMS != 60_000 || e.Stored.Owner != "" || e.Stored.TTLMS != nil {
+					t.Errorf("the next holder: %+v, stored %+v", e, e.Stored)
+				}
+			}
+		}
+	})
 }

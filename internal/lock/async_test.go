@@ -54,32 +54,24 @@ func (c *countingContext) count() (registered, left int) {
 // A lease that was received, and then released or lost, leaves no function on the context of
 // its acquisition, which may be that of the whole process.
 func TestAsyncLeavesNothingOnItsContext(t *testing.T) {
-	ctx := newCountingContext(t.Context())
-	for i := range 10 {
-		r := <-lock.Async(ctx, heldAtOnce{}, "seat", lock.Options{})
-		if r.Err != nil {
-			t.Fatal(r.Err)
+	synctest.Test(t, func(t *testing.T) {
+		ctx := newCountingContext(t.Context())
+		for i := range 10 {
+			r := <-lock.Async(ctx, heldAtOnce{}, "seat", lock.Options{})
+			if r.Err != nil {
+				t.Fatal(r.Err)
+			}
+			if i%2 == 1 {
+				r.Lease.(*lock.Held).Lose(lock.ErrLost)
+			} else if err := r.Lease.Release(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if i%2 == 1 {
-			r.Lease.(*lock.Held).Lose(lock.ErrLost)
-		} else if err := r.Lease.Release(t.Context()); err != nil {
-			t.Fatal(err)
+		synctest.Wait() // Async registers after it has delivered the result
+		if registered, left := ctx.count(); registered < 10 || left > 0 {
+			t.Errorf("%d of %d functions still wait for the end of the context", left, registered)
 		}
-	}
-	end := time.Now().Add(time.Minute)
-	for {
-		registered, left := ctx.count()
-		if registered < 10 && time.Now().Before(end) {
-			continue // Async registers after it has delivered the result
-		}
-		if left == 0 {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%d of %d functions still wait for the end of the context", left, registered)
-		}
-		time.Sleep(time.Millisecond)
-	}
+	})
 }
 
 // A lease that was lost before it was received is released at the end of its context like

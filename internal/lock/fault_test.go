@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"os"
-	"os/exec"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -99,23 +96,6 @@ func TestFaultProbability(t *testing.T) {
 		if err := p.Pass(t.Context(), lock.BeforeRelease); (err != nil) != injected {
 			t.Errorf("random number %v, probability 0.25: %v", random, err)
 		}
-	}
-}
-
-func TestFaultKills(t *testing.T) {
-	const child = "SECKILL_TEST_FAULT_KILLS"
-	if os.Getenv(child) != "" {
-		_ = plan(t, nil, lock.Fault{Point: lock.AfterCommit, Effect: lock.EffectKill}).Pass(t.Context(), lock.AfterCommit)
-		t.Fatal("still alive")
-	}
-	cmd := exec.Command(os.Args[0], "-test.run=^TestFaultKills$")
-	cmd.Env = append(os.Environ(), child+"=1")
-	exit, ok := errors.AsType[*exec.ExitError](cmd.Run())
-	if !ok {
-		t.Fatal("the child ended without an error")
-	}
-	if status, ok := exit.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
-		t.Errorf("the child ended with %v, want SIGKILL", exit)
 	}
 }
 

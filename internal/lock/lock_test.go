@@ -10,12 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"seckill/internal/lock"
+	"seckill/internal/testkit"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testkit.Main(m, testkit.Children{"dies": dies}) }
 
 func TestCheck(t *testing.T) {
 	right := []struct {

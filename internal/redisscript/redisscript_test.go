@@ -8,17 +8,15 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/redisscript"
+	"seckill/internal/simulate"
 )
 
 // A script is sent by its digest, and by its source only where the server does not have it.
 func TestScriptRunsByDigestOrSource(t *testing.T) {
-	server := miniredis.RunT(t)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	t.Cleanup(func() { _ = client.Close() })
+	client := simulate.NewRedis(t).Client(t)
 	script := redisscript.New("return {KEYS[1], ARGV[1], ARGV[2]}")
 	run := func() (sent []any, reply any) {
 		t.Helper()
@@ -43,8 +41,9 @@ func TestScriptRunsByDigestOrSource(t *testing.T) {
 
 // go-redis does not repeat a command whose reply is lost.
 func TestCommandIsSentOnce(t *testing.T) {
-	server := miniredis.RunT(t)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: 3})
+	options := simulate.NewRedis(t).Options()
+	options.MaxRetries = 3
+	client := redis.NewClient(options)
 	t.Cleanup(func() { _ = client.Close() })
 	lost := &losesReplies{}
 	client.AddHook(lost)

@@ -143,7 +143,7 @@ func addrOf(c *redis.Client) string {
 func queryReplica(ctx context.Context, primary *redis.Client, addr string) (settings, error) {
 	o := primary.Options()
 	replica := redis.NewClient(&redis.Options{
-		Addr: addr, Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig, ClientName: o.ClientName,
+		Addr: addr, Dialer: o.Dialer, Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig, ClientName: o.ClientName,
 		ContextTimeoutEnabled: true, DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout,
 		DialerRetries: 1, MaxRetries: -1, PoolSize: 1,
 	})

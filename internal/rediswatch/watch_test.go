@@ -1,10 +1,12 @@
 package rediswatch_test
 
 import (
+	"context"
 	"errors"
-	"log/slog"
+	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -15,238 +17,294 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// newWatch returns a watch and its log.
-func newWatch(clients ...redis.UniversalClient) (*rediswatch.Watch, *strings.Builder) {
-	var log strings.Builder
-	return rediswatch.New(rediswatch.Config{Clients: clients, Log: slog.New(slog.NewTextHandler(&log, nil))}), &log
-}
-
-func TestPolicies(t *testing.T) {
-	server := testkit.NewRedis(t)
-	client := server.Client(t)
-	w, log := newWatch(client)
-	for _, policy := range []string{"noeviction", "allkeys-lru", "allkeys-lfu", "allkeys-random",
-		"volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl", "noeviction"} {
-		if err := client.ConfigSet(t.Context(), "maxmemory-policy", policy).Err(); err != nil {
-			t.Fatal(err)
-		}
-		err := w.Check(t.Context())
-		if evicts := policy != "noeviction"; errors.Is(err, rediswatch.ErrEvicts) != evicts || !errors.Is(w.Evicts(), err) {
-			t.Errorf("%s: %v", policy, err)
-		} else if evicts && (!strings.Contains(err.Error(), policy) || !strings.Contains(err.Error(), server.Addr())) {
-			t.Errorf("%q names neither the policy %s nor the server", err, policy)
-		}
-	}
-	if got := w.Counts(); got != (rediswatch.Counts{WithoutAOF: 1}) {
-		t.Errorf("%+v, want a server without AOF", got)
-	}
-	if err := client.ConfigSet(t.Context(), "appendonly", "yes").Err(); err != nil {
-		t.Fatal(err)
-	}
-	_ = w.Check(t.Context())
-	if got := w.Counts(); got != (rediswatch.Counts{}) {
-		t.Errorf("%+v with appendonly yes", got)
-	}
-	for _, text := range []string{"allkeys-random", "no longer evicts", "appendonly yes"} {
-		if strings.Count(log.String(), text) != 1 {
-			t.Errorf("the log does not contain %q exactly once:\n%s", text, log)
-		}
+// expect checks once, and compares the result.
+func expect(t *testing.T, when string, w *rediswatch.Watch, want rediswatch.Counts) {
+	t.Helper()
+	err := w.Check(t.Context())
+	if errors.Is(err, rediswatch.ErrEvicts) != (want.Evicting > 0) || w.Counts() != want {
+		t.Errorf("%s: %v, %+v, want %+v", when, err, w.Counts(), want)
 	}
 }
 
-// Every server that holds the data, or may be promoted, is checked.
-func TestEveryServerIsChecked(t *testing.T) {
-	set := func(t *testing.T, addr, policy string) {
-		t.Helper()
-		client := redis.NewClient(&redis.Options{Addr: addr})
-		defer client.Close()
-		if err := client.ConfigSet(t.Context(), "maxmemory-policy", policy).Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	// check makes one server after another evict keys, and expects the watch to notice.
-	check := func(t *testing.T, w *rediswatch.Watch, addrs ...string) {
-		t.Helper()
-		for _, addr := range addrs {
-			if err := w.Check(t.Context()); err != nil {
-				t.Errorf("no server evicts, Check = %v", err)
-			}
-			set(t, addr, "volatile-ttl")
-			if err := w.Check(t.Context()); err == nil || w.Counts().Evicting != 1 {
-				t.Errorf("%s evicts, Check = %v, Counts = %+v", addr, err, w.Counts())
-			}
-			set(t, addr, "noeviction")
-		}
-	}
-	t.Run("replica", func(t *testing.T) {
-		primary := testkit.NewRedis(t)
-		replica := testkit.NewRedisReplica(t, primary)
-		w, _ := newWatch(primary.Client(t))
-		check(t, w, primary.Addr(), replica.Addr())
-	})
-	t.Run("cluster", func(t *testing.T) {
-		addrs := testkit.RedisCluster(t)
-		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
-		defer client.Close()
-		w, _ := newWatch(client)
-		check(t, w, addrs...)
-	})
-	t.Run("independent nodes", func(t *testing.T) {
-		a, b := testkit.NewRedis(t), testkit.NewRedis(t)
-		w, _ := newWatch(a.Client(t), b.Client(t))
-		check(t, w, a.Addr(), b.Addr())
-	})
-}
-
-// If INFO or CONFIG is forbidden, the other one is used. If both are, the server is unchecked.
-func TestForbiddenCommands(t *testing.T) {
-	for name, c := range map[string]struct {
-		args   []string
-		evicts bool
-		counts rediswatch.Counts
-	}{
-		"CONFIG": {[]string{"--rename-command", "CONFIG", ""}, true, rediswatch.Counts{Evicting: 1, WithoutAOF: 1}},
-		"INFO by ACL": {[]string{"--user", "default", "on", "nopass", "~*", "&*", "+@all", "-info"},
-			true, rediswatch.Counts{Evicting: 1, WithoutAOF: 1}},
-		"both by ACL": {[]string{"--user", "default", "on", "nopass", "~*", "&*", "+@all", "-info", "-config"},
-			false, rediswatch.Counts{Unchecked: 1}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			server := testkit.NewRedis(t, "--maxmemory-policy", "allkeys-lru")
-			client := server.Client(t)
-			if c.args[0] == "--user" {
-				args := []any{"acl", "setuser"}
-				for _, rule := range c.args[1:] {
-					args = append(args, rule)
-				}
-				if err := client.Do(t.Context(), args...).Err(); err != nil {
-					t.Fatal(err)
-				}
-			} else {
-				server = testkit.NewRedis(t, append(c.args, "--maxmemory-policy", "allkeys-lru")...)
-				client = server.Client(t)
-			}
-			w, log := newWatch(client)
-			if err := w.Check(t.Context()); (err != nil) != c.evicts || w.Counts() != c.counts {
-				t.Errorf("%v, %+v", err, w.Counts())
-			}
-			if logged := strings.Contains(log.String(), "cannot tell whether Redis evicts keys"); logged != (c.counts.Unchecked == 1) {
-				t.Errorf("the log is\n%s", log)
-			}
-		})
-	}
-}
-
-// A server that does not answer keeps its latest known settings.
-func TestServerThatDoesNotAnswer(t *testing.T) {
-	server := testkit.NewRedis(t, "--maxmemory-policy", "allkeys-lru")
-	w, _ := newWatch(redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1, ContextTimeoutEnabled: true}))
-	if err := w.Check(t.Context()); err == nil {
-		t.Fatal("the policy was not detected")
-	}
-	server.Kill()
-	if err := w.Check(t.Context()); err == nil || w.Counts().Evicting != 1 {
-		t.Errorf("%v, %+v after the server was killed", err, w.Counts())
-	}
-}
-
-// A server that denies its settings from now on keeps its latest known ones too, and is counted as unchecked.
-func TestServerThatDeniesLater(t *testing.T) {
-	server := testkit.NewRedis(t, "--maxmemory-policy", "allkeys-lru")
-	client := server.Client(t)
-	w, log := newWatch(client)
-	_ = w.Check(t.Context())
-	if err := client.Do(t.Context(), "acl", "setuser", "default", "-info", "-config").Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Check(t.Context()); !errors.Is(err, rediswatch.ErrEvicts) ||
-		w.Counts() != (rediswatch.Counts{Evicting: 1, WithoutAOF: 1, Unchecked: 1}) {
-		t.Errorf("%v, %+v", err, w.Counts())
-	}
-	for text, times := range map[string]int{"NOPERM": 1, "latest_known_policy=allkeys-lru": 1, "set maxmemory-policy": 1, "no longer": 0} {
+// expectLog wants each text in the log this often.
+func expectLog(t *testing.T, log *strings.Builder, texts map[string]int) {
+	t.Helper()
+	for text, times := range texts {
 		if strings.Count(log.String(), text) != times {
 			t.Errorf("the log does not contain %q %d times:\n%s", text, times, log)
 		}
 	}
 }
 
-// A replica that has another password than its primary is unchecked.
-func TestReplicaWithItsOwnPassword(t *testing.T) {
-	setPassword := func(client *redis.Client, password string) {
-		t.Helper()
-		if err := client.ConfigSet(t.Context(), "requirepass", password).Err(); err != nil {
-			t.Fatal(err)
+const unchecked = "cannot tell whether Redis evicts"
+
+func TestPolicies(t *testing.T) {
+	all := servers{}
+	server := all.add(t, "noeviction")
+	server.aof = false
+	w, log := newWatch(all.client(t, server, true))
+	for _, policy := range []string{"noeviction", "allkeys-lru", "allkeys-lfu", "allkeys-random",
+		"volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl", "noeviction"} {
+		server.set(policy)
+		err := w.Check(t.Context())
+		if evicts := policy != "noeviction"; errors.Is(err, rediswatch.ErrEvicts) != evicts || !errors.Is(w.Evicts(), err) {
+			t.Errorf("%s: %v", policy, err)
+		} else if evicts && (!strings.Contains(err.Error(), policy) || !strings.Contains(err.Error(), server.addr)) {
+			t.Errorf("%q names neither the policy %s nor the server", err, policy)
 		}
 	}
-	for answer, password := range map[string]string{"NOAUTH": "", "WRONGPASS": "the-primary's"} {
-		t.Run(answer, func(t *testing.T) {
-			primary := testkit.NewRedis(t, "--appendonly", "yes")
-			replica := testkit.NewRedisReplica(t, primary, "--appendonly", "yes")
-			own := replica.Client(t)
-			setPassword(own, "its-own")
-			if password != "" {
-				setPassword(primary.Client(t), password)
+	if got := w.Counts(); got != (rediswatch.Counts{WithoutAOF: 1}) {
+		t.Errorf("%+v, want a server without AOF", got)
+	}
+	server.aof = true
+	expect(t, "with appendonly yes", w, rediswatch.Counts{})
+	expectLog(t, log, map[string]int{"allkeys-random": 1, "no longer evicts": 1, "appendonly yes": 1})
+}
+
+// If INFO or CONFIG is denied, the other one is used. If both are, the server is unchecked, and what it told before counts.
+func TestDeniedCommands(t *testing.T) {
+	for name, c := range map[string]struct {
+		denied []string
+		before bool // it has answered once
+		want   rediswatch.Counts
+		log    map[string]int
+	}{
+		"CONFIG":     {[]string{"CONFIG"}, false, rediswatch.Counts{Evicting: 1}, map[string]int{unchecked: 0}},
+		"INFO":       {[]string{"INFO"}, false, rediswatch.Counts{Evicting: 1}, map[string]int{unchecked: 0}},
+		"both":       {[]string{"INFO", "CONFIG"}, false, rediswatch.Counts{Unchecked: 1}, map[string]int{unchecked: 1}},
+		"both later": {[]string{"INFO", "CONFIG"}, true, rediswatch.Counts{Evicting: 1, Unchecked: 1}, map[string]int{"NOPERM": 1, "latest_known_policy=allkeys-lru": 1, "set maxmemory-policy": 1, "no longer": 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := servers{}
+			server := all.add(t, "allkeys-lru")
+			w, log := newWatch(all.client(t, server, true))
+			if c.before {
+				_ = w.Check(t.Context())
 			}
-			client := redis.NewClient(&redis.Options{Addr: primary.Addr(), Password: password})
-			defer client.Close()
-			w, log := newWatch(client)
-			if err := w.Check(t.Context()); err != nil || w.Counts() != (rediswatch.Counts{Unchecked: 1}) {
-				t.Errorf("%v, %+v", err, w.Counts())
+			server.set("allkeys-lru", c.denied...)
+			for range 2 {
+				expect(t, "denied", w, c.want)
 			}
-			if !strings.Contains(log.String(), answer) || !strings.Contains(log.String(), replica.Addr()) {
-				t.Errorf("the log names neither the replica nor its answer:\n%s", log)
-			}
-			if err := own.Do(t.Context(), "auth", "its-own").Err(); err != nil {
-				t.Fatal(err)
-			}
-			setPassword(own, password) // as the primary's
-			if err := w.Check(t.Context()); err != nil || w.Counts() != (rediswatch.Counts{}) {
-				t.Errorf("%v, %+v with the same password", err, w.Counts())
-			}
+			expectLog(t, log, c.log)
+		})
+	}
+}
+
+// Without INFO the primary's replicas are known from ROLE. Without both, the primary is unchecked.
+func TestReplicasWithoutInfo(t *testing.T) {
+	all := servers{}
+	primary := all.add(t, "noeviction", all.add(t, "allkeys-lru"))
+	primary.set("noeviction", "INFO", "ROLE")
+	w, log := newWatch(all.client(t, primary, true))
+	for range 2 {
+		expect(t, "without INFO and ROLE", w, rediswatch.Counts{Unchecked: 1})
+	}
+	expectLog(t, log, map[string]int{unchecked: 1, primary.addr: 1, "replicas are not known": 1, "'role'": 1})
+	primary.set("noeviction", "INFO")
+	expect(t, "without INFO", w, rediswatch.Counts{Evicting: 1})
+	primary.set("noeviction", "INFO", "ROLE")
+	expect(t, "known replicas without ROLE", w, rediswatch.Counts{Evicting: 1, Unchecked: 1})
+}
+
+// silences are the ways in which a server does not answer, for a minute.
+func silences() map[string]func(*node) {
+	return map[string]func(*node){
+		"hangs": func(n *node) { n.Pause(time.Minute) },
+		"is down": func(n *node) {
+			n.Stop()
+			time.AfterFunc(time.Minute, n.Start)
+		},
+	}
+}
+
+// A replica that is listed and has never answered is unchecked. Once it has answered, that counts.
+func TestReplicaThatHasNeverAnswered(t *testing.T) {
+	for name, silence := range silences() {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all := servers{}
+				replica := all.add(t, "allkeys-lru")
+				w, log := newWatch(all.client(t, all.add(t, "noeviction", replica), true))
+				silence(replica)
+				for range 2 {
+					expect(t, "it has never answered", w, rediswatch.Counts{Unchecked: 1})
+				}
+				expectLog(t, log, map[string]int{unchecked: 1, replica.addr: 1, "no answer: ": 1})
+				time.Sleep(time.Minute)
+				expect(t, "it has answered", w, rediswatch.Counts{Evicting: 1})
+				silence(replica)
+				expect(t, "it has answered before", w, rediswatch.Counts{Evicting: 1})
+				expectLog(t, log, map[string]int{unchecked: 1})
+				time.Sleep(time.Minute)
+			})
 		})
 	}
 }
 
 // While a primary is down nothing lists its replicas, and one of them may be promoted.
-func TestReplicasOfAPrimaryThatIsDown(t *testing.T) {
-	for name, takeDown := range map[string]func(*testkit.RedisServer){
-		"killed": (*testkit.RedisServer).Kill,
-		"paused": (*testkit.RedisServer).Pause,
-	} {
+func TestReplicasOfAPrimaryThatIsSilent(t *testing.T) {
+	for name, silence := range silences() {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			primary := testkit.NewRedis(t)
-			evicting := testkit.NewRedisReplica(t, primary, "--maxmemory-policy", "allkeys-lru")
-			later := testkit.NewRedisReplica(t, primary)
-			client := redis.NewClient(&redis.Options{Addr: primary.Addr(), MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true})
-			defer client.Close()
-			w := rediswatch.New(rediswatch.Config{
-				Clients: []redis.UniversalClient{client}, Log: slog.New(slog.DiscardHandler), Timeout: time.Second,
+			synctest.Test(t, func(t *testing.T) {
+				all := servers{}
+				evicting, later := all.add(t, "allkeys-lru"), all.add(t, "noeviction")
+				primary := all.add(t, "noeviction", evicting, later)
+				w, _ := newWatch(all.client(t, primary, true))
+				expect(t, "all answer", w, rediswatch.Counts{Evicting: 1})
+				silence(primary)
+				expect(t, "the primary is silent", w, rediswatch.Counts{Evicting: 1})
+				later.set("volatile-lru")
+				expect(t, "another replica evicts too", w, rediswatch.Counts{Evicting: 2})
+				evicting.set("noeviction")
+				later.set("noeviction")
+				expect(t, "both are repaired", w, rediswatch.Counts{})
+				evicting.set("allkeys-lru")
+				expect(t, "one evicts again", w, rediswatch.Counts{Evicting: 1})
+				evicting.Stop()
+				expect(t, "it is down as well", w, rediswatch.Counts{Evicting: 1})
+				time.Sleep(time.Minute)
 			})
-			check := func(when string, evicts int) {
-				t.Helper()
-				if err := w.Check(t.Context()); errors.Is(err, rediswatch.ErrEvicts) != (evicts > 0) || w.Counts().Evicting != evicts {
-					t.Errorf("%s: %v, %+v; want %d that evict", when, err, w.Counts(), evicts)
-				}
-			}
-			check("all answer", 1)
-			takeDown(primary)
-			check("the primary is down", 1)
-			set := func(replica *testkit.RedisServer, policy string) {
-				t.Helper()
-				if err := replica.Client(t).ConfigSet(t.Context(), "maxmemory-policy", policy).Err(); err != nil {
-					t.Fatal(err)
-				}
-			}
-			set(later, "volatile-lru")
-			check("another replica evicts too", 2)
-			set(evicting, "noeviction")
-			set(later, "noeviction")
-			check("both are repaired", 0)
-			set(evicting, "allkeys-lru")
-			check("one evicts again", 1)
-			evicting.Kill()
-			check("it is down as well", 1)
 		})
 	}
+}
+
+// While one server hangs, what another one answers takes effect.
+func TestChangeWhileAnotherServerHangs(t *testing.T) {
+	for name, start := range map[string]func(t *testing.T, all servers) (hangs, changes *node, clients []redis.UniversalClient){
+		"primary": func(t *testing.T, all servers) (_, _ *node, _ []redis.UniversalClient) {
+			replica := all.add(t, "noeviction")
+			primary := all.add(t, "noeviction", replica)
+			return primary, replica, []redis.UniversalClient{all.client(t, primary, true)}
+		},
+		"replica": func(t *testing.T, all servers) (_, _ *node, _ []redis.UniversalClient) {
+			replica := all.add(t, "noeviction")
+			primary := all.add(t, "noeviction", replica)
+			return replica, primary, []redis.UniversalClient{all.client(t, primary, true)}
+		},
+		"independent node": func(t *testing.T, all servers) (_, _ *node, _ []redis.UniversalClient) {
+			a, b := all.add(t, "noeviction"), all.add(t, "noeviction")
+			return a, b, []redis.UniversalClient{all.client(t, a, true), all.client(t, b, true)}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				hangs, changes, clients := start(t, servers{})
+				w, _ := newWatch(clients...)
+				expect(t, "at first", w, rediswatch.Counts{})
+				hangs.Pause(time.Minute)
+				changes.set("allkeys-lru")
+				noticesDuringCheck(t, w)
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
+
+// noticesDuringCheck wants a check to notice at once that a server evicts, though it ends only with its time limit.
+func noticesDuringCheck(t *testing.T, w *rediswatch.Watch) {
+	t.Helper()
+	began := time.Now()
+	done := make(chan time.Duration, 1)
+	go func() {
+		_ = w.Check(t.Context())
+		done <- time.Since(began)
+	}()
+	synctest.Wait()
+	if w.Evicts() == nil || time.Since(began) != 0 {
+		t.Errorf("%v after %v", w.Evicts(), time.Since(began))
+	}
+	if took := <-done; took != 2*time.Second {
+		t.Errorf("the check ended after %v, want the default time limit", took)
+	}
+}
+
+// While no node of a cluster lists the others, those that the client knows are asked.
+func TestClusterListingHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := servers{}
+		var slots []redis.ClusterSlot // which node has which does not matter here
+		for i := range 3 {
+			slots = append(slots, redis.ClusterSlot{Start: i, End: i, Nodes: []redis.ClusterNode{{Addr: all.add(t, "noeviction").addr}}})
+		}
+		hangs := false
+		o := all[slots[0].Nodes[0].Addr].Options()
+		client := redis.NewClusterClient(&redis.ClusterOptions{
+			ContextTimeoutEnabled: true, DisableIdentity: true, MaintNotificationsConfig: o.MaintNotificationsConfig, MaxRedirects: -1,
+			Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				return all[addr].Dial(ctx, network, addr)
+			},
+			ClusterSlots: func(ctx context.Context) ([]redis.ClusterSlot, error) {
+				if hangs {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				return slots, nil
+			}})
+		defer client.Close()
+		w, _ := newWatch(client)
+		expect(t, "the cluster answers", w, rediswatch.Counts{}) // now the client knows the nodes
+		hangs = true
+		evicting := all[slots[0].Nodes[0].Addr]
+		evicting.set("allkeys-lru")
+		expect(t, "the first listing hangs", w, rediswatch.Counts{Evicting: 1})
+		evicting.set("noeviction")
+		expect(t, "the second one hangs", w, rediswatch.Counts{})
+		evicting.set("allkeys-lru")
+		noticesDuringCheck(t, w)
+	})
+}
+
+// Whatever a client leads to: it is unchecked as long as no server behind it has answered.
+func TestClientWithoutAnAnswer(t *testing.T) {
+	nowhere := func(context.Context, string, string) (net.Conn, error) { return nil, net.ErrClosed }
+	addrs := []string{"10.0.0.1:6379"}
+	for name, client := range map[string]redis.UniversalClient{
+		"single node": redis.NewClient(&redis.Options{Addr: addrs[0], Dialer: nowhere, MaxRetries: -1, DialerRetries: 1}),
+		"cluster":     redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, Dialer: nowhere, DialerRetries: 1}),
+		// The watch does not know what is behind a ring.
+		"ring": redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": addrs[0]}, Dialer: nowhere}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer client.Close()
+			w, log := newWatch(client)
+			for range 2 {
+				expect(t, "no answer", w, rediswatch.Counts{Unchecked: 1})
+			}
+			expectLog(t, log, map[string]int{unchecked: 1})
+		})
+	}
+}
+
+// A server is behind two clients, one of which cannot reach it any more, or never could. What the other one has learnt
+// counts, whichever comes first, and the server counts once.
+func TestServerBehindTwoClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := servers{}
+		server := all.add(t, "allkeys-lru")
+		good, silent := all.client(t, server, true), all.client(t, server, false)
+		for _, clients := range [][]redis.UniversalClient{{silent, good}, {good, silent}} {
+			w, _ := newWatch(clients...)
+			expect(t, "one cannot reach it", w, rediswatch.Counts{Evicting: 1})
+		}
+		server.set("allkeys-lru", "CONFIG", "INFO", "ROLE")
+		w, _ := newWatch(good, silent)
+		expect(t, "unknown to both", w, rediswatch.Counts{Unchecked: 1})
+		server.set("allkeys-lru", "CONFIG", "ROLE")
+		expect(t, "known now", w, rediswatch.Counts{Evicting: 1})
+		server.set("allkeys-lru", "CONFIG", "INFO", "ROLE")
+		expect(t, "known before to one", w, rediswatch.Counts{Evicting: 1, Unchecked: 1})
+
+		// Both knew it, and one no longer reaches it: what the other one hears is newer.
+		server.set("noeviction")
+		former := all.client(t, server, true)
+		w, _ = newWatch(former, good)
+		expect(t, "both reach it", w, rediswatch.Counts{})
+		_ = former.Close()
+		time.Sleep(time.Second)
+		server.set("allkeys-lru")
+		expect(t, "one reaches it", w, rediswatch.Counts{Evicting: 1})
+		time.Sleep(time.Second)
+		server.set("noeviction")
+		expect(t, "still one", w, rediswatch.Counts{})
+	})
 }
