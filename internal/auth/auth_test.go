@@ -130,9 +130,14 @@ func TestLimits(t *testing.T) {
 	for _, c := range []struct {
 		user int64
 		ttl  time.Duration
-	}{{0, time.Minute}, {-1, time.Minute}, {1, 0}, {1, -time.Second}, {1, auth.MaxTTL + 1}} {
+	}{{0, time.Minute}, {-1, time.Minute}, {1, 0}, {1, time.Second - 1}, {1, -time.Second}, {1, auth.MaxTTL + 1}} {
 		if _, err := tokens.Mint(c.user, c.ttl); !errors.Is(err, auth.ErrMint) {
 			t.Errorf("Mint(%d, %v): %v; want ErrMint", c.user, c.ttl, err)
+		}
+	}
+	for _, ttl := range []time.Duration{time.Second, auth.MaxTTL} {
+		if _, err := tokens.Mint(1, ttl); err != nil {
+			t.Errorf("Mint for %v: %v", ttl, err)
 		}
 	}
 }
