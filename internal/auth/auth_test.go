@@ -3,6 +3,7 @@ package auth_test
 import (
 	"errors"
 	"math"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -210,6 +211,21 @@ func TestReadSecretShowsNoSecret(t *testing.T) {
 		_, err := auth.ReadSecret(path)
 		if err == nil || strings.Contains(err.Error(), path) != shown || !shown && strings.Contains(err.Error(), misplaced[9:]) {
 			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+func TestReadSecret(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "secret")
+	for text, want := range map[string]string{
+		secret: secret, secret + "\n": secret, secret + "\r\n": secret, "a\nb": "a\nb", strings.Repeat("x", 64<<10): strings.Repeat("x", 64<<10),
+		"": "", "\n": "", strings.Repeat("x", 64<<10+1): "",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := auth.ReadSecret(path); got != want || (err == nil) != (want != "") {
+			t.Errorf("a file of %d bytes: %.40q, %v; want %.40q", len(text), got, err, want)
 		}
 	}
 }

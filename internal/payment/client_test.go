@@ -119,6 +119,30 @@ func TestClientTellsErrorsApart(t *testing.T) {
 	}
 }
 
+// The answer to a refund or a look-up is of what was asked for.
+func TestClientChecksWhatItIsTold(t *testing.T) {
+	asked := CreateRefund{AmountCents: 100, Currency: "EUR"}
+	for name, change := range map[string]func(*Refund){
+		"as asked": func(*Refund) {}, "no id": func(r *Refund) { r.ID = "" }, "other payment": func(r *Refund) { r.PaymentID = "pay_2" },
+		"other amount": func(r *Refund) { r.AmountCents++ }, "other currency": func(r *Refund) { r.Currency = "USD" },
+	} {
+		client := newClient(t, 0, func(w http.ResponseWriter, _ *http.Request) {
+			r := Refund{ID: "ref_1", PaymentID: "pay_1", AmountCents: 100, Currency: "EUR"}
+			change(&r)
+			_ = json.NewEncoder(w).Encode(r)
+		})
+		if _, err := client.Refund(t.Context(), "k", "pay_1", asked); (err == nil) != (name == "as asked") || err != nil && !errors.Is(err, ErrMalformed) {
+			t.Errorf("a refund, %s: %v", name, err)
+		}
+	}
+	client := newClient(t, 0, func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(open()) })
+	for id, want := range map[string]error{"pay_1": nil, "pay_2": ErrMalformed} {
+		if _, err := client.Payment(t.Context(), id); !errors.Is(err, want) {
+			t.Errorf("looked up %s: %v, want %v", id, err, want)
+		}
+	}
+}
+
 // A provider that hangs, hangs in the middle of its answer, or is away: the outcome is unknown.
 func TestClientDoesNotWaitForEver(t *testing.T) {
 	hang := func(_ http.ResponseWriter, r *http.Request) {
