@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -111,14 +110,7 @@ func (c *lifeChaos) start(i int) {
 // startProvider starts the provider with what its file has, on another port than before.
 func (c *lifeChaos) startProvider() {
 	c.t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(c.t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	addr := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		c.t.Fatal(err)
-	}
+	addr := testkit.FreeAddr(c.t)
 	c.provider = testkit.Start(c.t, testkit.Command{
 		Path: harness.SelfPath(c.t), Args: []string{
 			"payment-sandbox", "-listen", addr, "-public-url", c.providerURL, "-webhook-url", c.eventURL, "-file", c.journal,

@@ -13,7 +13,7 @@ import (
 func (c *chaos) balanced(n int, s *chaosRound) {
 	c.t.Helper()
 	harness.WaitReady(c.t, c.apis[:]...)
-	s.Drained(c.redis.primary.Client(c.t))
+	s.Drained(c.redis.Primary.Client(c.t))
 	now := *s.Sale // some of its buyers may still be at it
 	now.URLs = []string{c.apis[0].URL, c.apis[1].URL}
 	want := harness.Audit{InitialStock: s.stock, Orders: s.stock, Balanced: true}
@@ -34,7 +34,7 @@ func (c *chaos) checkRound(n int, s *chaosRound) {
 	if len(s.orders) != s.stock {
 		c.t.Errorf("round %d: %d buyers were told of an order, of %d", n, len(s.orders), s.stock)
 	}
-	client := c.redis.primary.Client(c.t)
+	client := c.redis.Primary.Client(c.t)
 	there := map[string]string{}
 	for b, keys := range s.AllKeys() {
 		if dead := client.XLen(c.t.Context(), keys.Dead).Val(); dead != 0 {

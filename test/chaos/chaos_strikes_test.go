@@ -6,10 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"seckill/internal/testkit"
-	"seckill/test/harness"
 )
 
 // chaosDatabase is the database of the orders.
@@ -44,54 +41,11 @@ func openChaosGalera(t *testing.T) chaosDatabase {
 	return d
 }
 
-// chaosRedis is a primary and its replica. The processes reach the current primary by one address.
-type chaosRedis struct {
-	primary, replica *testkit.RedisServer
-	door, link       *testkit.Proxy // link is the replica's way to the primary
-}
-
-func openChaosRedis(t *testing.T) *chaosRedis {
-	t.Helper()
-	r := &chaosRedis{primary: testkit.NewRedis(t, harness.Fsync("always")...), replica: testkit.NewRedis(t, harness.Fsync("always")...)}
-	r.door, r.link = testkit.NewProxy(t, r.primary.Addr()), testkit.NewProxy(t, r.primary.Addr())
-	r.follow(t)
-	return r
-}
-
-// follow waits until the replica has all data of the primary, in memory and in its file. Without the file, a replica
-// that is promoted and then killed would come back with older data.
-func (r *chaosRedis) follow(t *testing.T) {
-	t.Helper()
-	r.replica.ReplicaOf(r.link.Addr())
-	client := redis.NewClient(&redis.Options{Addr: r.replica.Addr()})
-	defer client.Close()
-	testkit.Until(t, "the replica's file is written", func() bool {
-		info := client.InfoMap(t.Context(), "persistence")
-		return info.Item("Persistence", "aof_enabled") == "1" && info.Item("Persistence", "aof_rewrite_in_progress") == "0" &&
-			info.Item("Persistence", "aof_rewrite_scheduled") == "0"
-	})
-}
-
-// promote makes the replica the primary, without what was written during the lag. No order of that time is
-// confirmed to a buyer, but it may be in the database.
-func (r *chaosRedis) promote(t *testing.T, lag time.Duration) {
-	t.Helper()
-	r.follow(t) // the primary may have been restarted a moment ago
-	r.link.Cut()
-	time.Sleep(lag)
-	r.replica.Promote()
-	r.door.SetUpstream(r.replica.Addr())
-	r.primary, r.replica = r.replica, r.primary
-	r.link.SetUpstream(r.primary.Addr())
-	r.follow(t)
-}
-
 // configure changes a setting of the primary for a while.
 func (c *chaos) configure(setting, to, back string) {
 	c.t.Helper()
 	c.struck["Redis "+setting+" "+to]++
-	client := redis.NewClient(&redis.Options{Addr: c.redis.primary.Addr()})
-	defer client.Close()
+	client := c.redis.Primary.Client(c.t)
 	if err := client.ConfigSet(c.t.Context(), setting, to).Err(); err != nil {
 		c.t.Fatal(err)
 	}
@@ -145,7 +99,7 @@ func (c *chaos) hands() [][]strike {
 	}
 	promote := func() {
 		c.struck["promotion of the replica"]++
-		c.redis.promote(c.t, c.upTo(100*time.Millisecond))
+		c.redis.Promote(c.upTo(100 * time.Millisecond)) // no order of that time is told, but it may be in the database
 	}
 	return [][]strike{
 		{kill(victimRedis), kill(victimMariaDB), kill(victimA), c.stopOne, c.refuse, promote},
@@ -165,7 +119,7 @@ func (c *chaos) kill(hit ...int) {
 		c.struck["SIGKILL "+names[v]]++
 		switch v {
 		case victimRedis:
-			c.redis.primary.Kill()
+			c.redis.Primary.Kill()
 		case victimMariaDB:
 			node.Kill()
 		default:
@@ -175,7 +129,7 @@ func (c *chaos) kill(hit ...int) {
 	for _, v := range hit {
 		switch v {
 		case victimRedis:
-			c.redis.primary.Restart()
+			c.redis.Primary.Restart()
 		case victimMariaDB:
 			node.Restart()
 		default:
@@ -188,7 +142,7 @@ func (c *chaos) kill(hit ...int) {
 func (c *chaos) stopOne() {
 	switch v := c.rng.IntN(victims); v {
 	case victimRedis:
-		c.stop(names[v], c.redis.primary)
+		c.stop(names[v], c.redis.Primary)
 	case victimMariaDB:
 		c.stop(names[v], c.node())
 	default:

@@ -45,7 +45,7 @@ func TestSoakChaosGalera(t *testing.T) {
 
 func runChaos(t *testing.T, rounds int, database func(*testing.T) chaosDatabase) {
 	t.Helper()
-	c := &chaos{bed: openBed(t, rounds), db: database(t), redis: openChaosRedis(t)}
+	c := &chaos{bed: openBed(t, rounds), db: database(t), redis: harness.NewReplicated(t, harness.Fsync("always")...)}
 	t.Cleanup(c.stragglers.Wait)
 	for i := range c.apis {
 		c.start(i)
@@ -77,7 +77,7 @@ func runChaos(t *testing.T, rounds int, database func(*testing.T) chaosDatabase)
 type chaos struct {
 	*bed
 	db         chaosDatabase
-	redis      *chaosRedis
+	redis      *harness.Replicated
 	sales      []*chaosRound
 	stragglers sync.WaitGroup
 	during     int // strikes before all was sold
@@ -86,7 +86,7 @@ type chaos struct {
 func (c *chaos) start(i int) {
 	c.t.Helper()
 	// A process is sometimes paused for longer than the others wait.
-	where := harness.Stores{DB: c.db.of[i], Redis: []string{c.redis.door.Addr()}}
+	where := harness.Stores{DB: c.db.of[i], Redis: []string{c.redis.Addr()}}
 	c.serve(i, where.With("SECKILL_CLAIM_IDLE=2s", "SECKILL_REDIS_WAIT_REPLICAS=1"))
 }
 

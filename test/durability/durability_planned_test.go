@@ -48,22 +48,9 @@ type promotion struct {
 // promoteByHand returns a primary behind an address that is redirected to the promoted replica.
 func promoteByHand(t *testing.T) promotion {
 	t.Helper()
-	primary, replica := testkit.NewRedis(t), testkit.NewRedis(t)
-	door, link := testkit.NewProxy(t, primary.Addr()), testkit.NewProxy(t, primary.Addr())
-	replica.ReplicaOf(link.Addr())
-	acknowledges(t, primary.Client(t), 1)
-	return promotion{
-		where: harness.Stores{Redis: []string{door.Addr()}},
-		promote: func() {
-			link.Cut()
-			time.Sleep(replicaLag)
-			replica.Promote()
-			door.SetUpstream(replica.Addr())
-			primary, replica = replica, primary
-			link.SetUpstream(primary.Addr())
-			replica.ReplicaOf(link.Addr())
-		},
-	}
+	r := harness.NewReplicated(t)
+	acknowledges(t, r.Primary.Client(t), 1)
+	return promotion{where: harness.Stores{Redis: []string{r.Addr()}}, promote: func() { r.Promote(replicaLag) }}
 }
 
 // replicaLag is how far the promoted replica is behind: entries that were acknowledged on the old primary are

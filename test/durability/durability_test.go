@@ -95,11 +95,9 @@ type crashTest struct {
 	t       *testing.T
 	setting redisSetting
 	where   harness.Stores
-	disk    *disk // nil with a replica
+	disk    *disk               // nil with a replica
+	pair    *harness.Replicated // nil without one
 	primary *testkit.RedisServer
-	replica *testkit.RedisServer
-	link    *testkit.Proxy // between the two
-	door    *testkit.Proxy // the address of whichever is the primary
 	apis    []harness.Process
 	sale    *harness.Sale
 	gone    int64
@@ -109,11 +107,9 @@ func openCrashTest(t *testing.T, mariadb *testkit.SQLServer, setting redisSettin
 	t.Helper()
 	d := &crashTest{t: t, setting: setting, where: harness.Stores{DB: mariadb.Database(t)}}
 	if setting.replica {
-		d.primary = testkit.NewRedis(t)
-		d.link, d.door = testkit.NewProxy(t, d.primary.Addr()), testkit.NewProxy(t, d.primary.Addr())
-		d.replica = testkit.NewRedis(t)
-		d.replica.ReplicaOf(d.link.Addr())
-		d.where.Redis = []string{d.door.Addr()}
+		d.pair = harness.NewReplicated(t)
+		d.primary = d.pair.Primary
+		d.where.Redis = []string{d.pair.Addr()}
 		if setting.wait {
 			d.where = d.where.With("SECKILL_REDIS_WAIT_REPLICAS=1")
 			client := d.primary.Client(t)
@@ -222,7 +218,7 @@ func (d *crashTest) inStep() bool {
 	ask := func(s *testkit.RedisServer) string {
 		return s.Client(d.t).HGet(d.t.Context(), d.sale.Keys().Meta, ledger.FieldSeq).Val()
 	}
-	return ask(d.primary) == ask(d.replica)
+	return ask(d.pair.Primary) == ask(d.pair.Replica)
 }
 
 // sellAndCrash sells to further buyers and kills Redis once there is something to lose. It returns the orders
@@ -250,7 +246,7 @@ func (d *crashTest) sellAndCrash(after func()) (orders map[string]int, took time
 	}
 	if d.setting.replica {
 		until(250)
-		d.link.Cut()
+		d.pair.Cut()
 	}
 	until(300)
 	death := time.Now()
@@ -312,9 +308,8 @@ func (d *crashTest) crash() {
 	d.t.Helper()
 	if d.setting.replica {
 		d.primary.Kill()
-		d.replica.Promote()
-		d.door.SetUpstream(d.replica.Addr())
-		d.primary = d.replica
+		d.pair.TakeOver()
+		d.primary = d.pair.Primary
 		if d.setting.wait { // otherwise no buyer gets an answer any more
 			testkit.NewRedisReplica(d.t, d.primary)
 		}

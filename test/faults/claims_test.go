@@ -46,7 +46,7 @@ func TestStoppedPastTheClaimAndWoken(t *testing.T) {
 	}
 	// While the sleeper's transaction holds what b needs, b has orders of the sleeper in its hands too: those of the first
 	// page that it claims, since it waits with them.
-	testkit.Until(t, "b has claimed some of them", func() bool { return counter(t, b, "seckill_fulfil_claimed_total") > 0 })
+	testkit.Until(t, "b has claimed some of them", func() bool { return b.Metric(t, "seckill_fulfil_claimed_total") > 0 })
 	release()
 	a.Resume()
 	waitForOrders(sale, 20)

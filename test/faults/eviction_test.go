@@ -104,7 +104,7 @@ func TestKeysAreEvicted(t *testing.T) {
 	refuses("Redis has evicted")
 	configSet(t, client, "maxmemory", "0") // it would take orders again, and evict them the next time
 	refuses("Redis has memory again")
-	if n := counter(t, p, evictingNodes); n != 1 {
+	if n := p.Metric(t, evictingNodes); n != 1 {
 		t.Errorf("the metric counts %v servers that evict", n)
 	}
 	configSet(t, client, "maxmemory-policy", "noeviction")
@@ -144,7 +144,7 @@ func TestKeysAreEvictedWhereThatIsAllowed(t *testing.T) {
 		t.Errorf("%d orders are on their way", len(onTheirWay))
 	}
 	evicted := evictAll(t, client)
-	if n := counter(t, p, evictingNodes); n != 1 {
+	if n := p.Metric(t, evictingNodes); n != 1 {
 		t.Errorf("the metric counts %v servers that evict", n)
 	}
 	configSet(t, client, "maxmemory", "0")

@@ -1,9 +1,6 @@
 package faults
 
 import (
-	"net/http"
-	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -20,19 +17,6 @@ func configSet(t *testing.T, client *redis.Client, setting, value string) {
 	if err := client.ConfigSet(t.Context(), setting, value).Err(); err != nil {
 		t.Error(err)
 	}
-}
-
-// counter reads a metric of a process.
-func counter(t *testing.T, p harness.Process, name string) float64 {
-	t.Helper()
-	_, body := harness.Call(t, http.MethodGet, p.URL+"/metrics", nil, "")
-	_, text, found := strings.Cut(body, "\n"+name+" ")
-	text, _, _ = strings.Cut(text, "\n")
-	n, err := strconv.ParseFloat(text, 64)
-	if !found || err != nil {
-		t.Fatalf("no %s: %v", name, err)
-	}
-	return n
 }
 
 // waitForOrders waits until the database has that many orders.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -64,6 +65,19 @@ func WaitReady(t *testing.T, processes ...Process) {
 	for _, p := range processes {
 		p.WaitHTTP(t, p.URL+"/readyz?strict=1")
 	}
+}
+
+// Metric reads a metric; its name may have labels.
+func (p Process) Metric(t *testing.T, name string) float64 {
+	t.Helper()
+	_, body := Call(t, http.MethodGet, p.URL+"/metrics", nil, "")
+	_, text, found := strings.Cut(body, "\n"+name+" ")
+	text, _, _ = strings.Cut(text, "\n")
+	n, err := strconv.ParseFloat(text, 64)
+	if !found || err != nil {
+		t.Fatalf("no %s: %v", name, err)
+	}
+	return n
 }
 
 // WaitInFlight waits until a process has that many running requests, besides the one that asks.

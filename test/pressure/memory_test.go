@@ -2,7 +2,6 @@ package pressure
 
 import (
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -30,12 +29,8 @@ func TestMemoryLimitIsOfTheControlGroup(t *testing.T) {
 				Env: []string{harness.AsService, "SECKILL_ADDR=127.0.0.1:0", "GOMEMLIMIT=" + c.env},
 			})
 			url := p.WaitLine(t, `(http://127\.0\.0\.1:\d+)`)[1]
-			_, metrics := harness.Call(t, http.MethodGet, url+"/metrics", nil, "")
-			const metric = "\ngo_gc_gomemlimit_bytes "
-			_, value, _ := strings.Cut(metrics, metric)
-			value, _, _ = strings.Cut(value, "\n")
-			if got, err := strconv.ParseFloat(value, 64); err != nil || int64(got) != c.want {
-				t.Errorf("go_gc_gomemlimit_bytes %s (%v), want %d", value, err, c.want)
+			if got := (harness.Process{Process: p, URL: url}).Metric(t, "go_gc_gomemlimit_bytes"); int64(got) != c.want {
+				t.Errorf("go_gc_gomemlimit_bytes %.0f, want %d", got, c.want)
 			}
 			if err := p.Stop(); err != nil {
 				t.Error(err)

@@ -3,6 +3,7 @@ package pressure
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"strconv"
@@ -30,7 +31,7 @@ type soakRun struct {
 // sample is a measurement of all processes together.
 type sample struct {
 	at                           time.Duration
-	answered                     int64 // since the sample before
+	answered                     int64 // so far
 	rss, heap, goroutines, redis float64
 	keys                         int64
 }
@@ -72,7 +73,8 @@ func (k soakRun) run(t *testing.T) {
 	if k.lasts >= time.Minute { // of less, the garbage collector's cycles are all that could be seen
 		k.checkNoGrowth(t, samples)
 	}
-	t.Logf("%v after %d sales", load.codes(), load.sales.Load())
+	told, _ := load.answers()
+	t.Logf("%v after %d sales", told, load.sales.Load())
 
 	testkit.Until(t, fmt.Sprintf("nothing is left in Redis of %d sales", load.sales.Load()), func() bool {
 		left, err := client.Keys(t.Context(), "*adm:{*").Result()
@@ -91,8 +93,8 @@ func (k soakRun) run(t *testing.T) {
 			known++
 		}
 	}
-	if exit != 0 || known != load.sales.Load() || confirmed < load.count("accepted") {
-		t.Errorf("reconcile ended with %d: %d of %d sales forgotten, %d of %d orders confirmed\n%.2000s", exit, known, load.sales.Load(), confirmed, load.count("accepted"), output)
+	if exit != 0 || known != load.sales.Load() || confirmed < told["accepted"] {
+		t.Errorf("reconcile ended with %d: %d of %d sales forgotten, %d of %d orders confirmed\n%.2000s", exit, known, load.sales.Load(), confirmed, told["accepted"], output)
 	}
 	load.checkLateRequests(b)
 }
@@ -109,7 +111,6 @@ type soakLoad struct {
 
 	mu   sync.Mutex
 	told map[string]int64
-	seen int64  // answers that were counted in a sample
 	one  order1 // some order that was accepted
 }
 
@@ -207,27 +208,14 @@ func (l *soakLoad) buy(n int) {
 	}
 }
 
-func (l *soakLoad) count(code string) int64 {
+// answers returns how many buyers were told what, and how many in all.
+func (l *soakLoad) answers() (told map[string]int64, all int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.told[code]
-}
-
-func (l *soakLoad) codes() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return fmt.Sprint(l.told)
-}
-
-// answered counts the buyers that were answered since the last call.
-func (l *soakLoad) answered() (n int64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, told := range l.told {
-		n += told
+	for _, n := range l.told {
+		all += n
 	}
-	n, l.seen = n-l.seen, n
-	return n
+	return maps.Clone(l.told), all
 }
 
 // checkLateRequests checks the answers to requests that arrive after everything was forgotten.
@@ -256,48 +244,29 @@ func (l *soakLoad) checkLateRequests(p harness.Process) {
 
 func (k soakRun) sample(t *testing.T, at time.Duration, client *redis.Client, load *soakLoad, processes ...harness.Process) sample {
 	t.Helper()
-	s := sample{at: at, answered: load.answered()}
+	s := sample{at: at}
+	_, s.answered = load.answers()
 	for _, p := range processes {
-		_, body := harness.Call(t, http.MethodGet, p.URL+"/metrics", nil, "")
-		s.rss += metricOf(t, body, "process_resident_memory_bytes") / 1e6
-		s.heap += metricOf(t, body, "go_memstats_heap_inuse_bytes") / 1e6
-		s.goroutines += metricOf(t, body, "go_goroutines")
+		s.rss += p.Metric(t, "process_resident_memory_bytes") / 1e6
+		s.heap += p.Metric(t, "go_memstats_heap_inuse_bytes") / 1e6
+		s.goroutines += p.Metric(t, "go_goroutines")
 	}
-	info, err := client.Info(t.Context(), "memory").Result()
+	used, err := strconv.ParseFloat(client.InfoMap(t.Context(), "memory").Item("Memory", "used_memory"), 64)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.redis = metricOf(t, strings.ReplaceAll(strings.ReplaceAll(info, "\r", ""), ":", " "), "used_memory") / 1e6
-	if s.keys, err = client.DBSize(t.Context()).Result(); err != nil {
-		t.Fatal(err)
-	}
+	s.redis, s.keys = used/1e6, client.DBSize(t.Context()).Val()
 	return s
-}
-
-// metricOf reads a metric without labels from the text format.
-func metricOf(t *testing.T, text, name string) float64 {
-	t.Helper()
-	for line := range strings.Lines(text) {
-		if value, is := strings.CutPrefix(line, name+" "); is {
-			n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
-			if err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
-			return n
-		}
-	}
-	t.Fatalf("%s is not there", name)
-	return 0
 }
 
 func (k soakRun) table(t *testing.T, samples []sample) {
 	var out strings.Builder
 	fmt.Fprintf(&out, "two processes, %d vouchers at a time for %v each, forgotten after %v, %d orders/s wanted\n", k.vouchers, k.sale, k.forgetAfter, k.rate)
 	fmt.Fprintf(&out, "%8s %10s %8s %8s %10s %10s %6s\n", "at", "orders/s", "RSS MB", "heap MB", "goroutines", "Redis MB", "keys")
-	before := time.Duration(0)
+	var before sample
 	for _, s := range samples {
-		fmt.Fprintf(&out, "%8s %10.0f %8.1f %8.1f %10.0f %10.2f %6d\n", s.at.Round(time.Second), float64(s.answered)/(s.at-before).Seconds(), s.rss, s.heap, s.goroutines, s.redis, s.keys)
-		before = s.at
+		fmt.Fprintf(&out, "%8s %10.0f %8.1f %8.1f %10.0f %10.2f %6d\n", s.at.Round(time.Second), float64(s.answered-before.answered)/(s.at-before.at).Seconds(), s.rss, s.heap, s.goroutines, s.redis, s.keys)
+		before = s
 	}
 	t.Log("\n" + out.String())
 }
