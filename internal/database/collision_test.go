@@ -98,20 +98,6 @@ func TestRetriesAreBounded(t *testing.T) {
 
 var errDeadlock = &mysql.MySQLError{Number: 1213, Message: "Deadlock found"}
 
-func TestOnlyOwnCollisionsAreRepeated(t *testing.T) {
-	engines(t, func(t *testing.T, d *DB) {
-		attempts := 0
-		err := transact(t, d, func(context.Context, order.Tx) error {
-			attempts++
-			return errDeadlock // as from a lock that is kept in a table
-		})
-		wantErr(t, err, errDeadlock)
-		if attempts != 1 {
-			t.Errorf("%d attempts for the deadlock of another transaction", attempts)
-		}
-	})
-}
-
 // A unique index that somebody has added refuses orders. No user has a second order, so no order is at fault.
 func TestDuplicateOfAnUnknownIndex(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {

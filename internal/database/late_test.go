@@ -292,7 +292,7 @@ func TestLateMoneyOfAForgottenVoucher(t *testing.T) {
 // other one is told otherwise afterwards.
 func TestLateMoneyAtTheSameInstant(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
-		const rounds = 30
+		const rounds = 18
 		s := openLateSale(t, d, rounds)
 		outcomes := map[order.Status]int{}
 		for id := range int64(rounds) {

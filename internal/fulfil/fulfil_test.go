@@ -164,24 +164,27 @@ func deliveredTwice(t *testing.T, s *env) {
 	}
 }
 
-// The pending entries of a dead consumer are claimed, and the consumer is removed.
+// The pending entries of a dead consumer are claimed, in all buckets, and the consumer is removed.
 func deadConsumersEntries(t *testing.T, s *env) {
-	s.perEntry = 1
-	s.accept(1, 25)
-	s.pendingAt(newStream(s.prefix, 1, 0), "dead", 20, 1)
+	s.acceptEach(1, 40)
+	streams := streamsOf(s.prefix, order.AdmissionVoucher{VoucherID: 1, Buckets: s.buckets})
+	for _, st := range streams {
+		s.pendingAt(st, "dead", 30, 1)
+	}
+	_, held := s.inFlight()
 	var claimed atomic.Int64
 	s.run(func(c *Config) {
 		c.ClaimIdle, c.BatchSize = 50*time.Millisecond, 6
 		c.Observer.Claimed = func(n int) { claimed.Add(int64(n)) }
 	})
-	if n := s.checkFinalState(); n != 0 || claimed.Load() < 20 {
-		t.Errorf("%d rejected, %d claimed", n, claimed.Load())
+	if n := s.checkFinalState(); n != 0 || claimed.Load() < held || held < 30 {
+		t.Errorf("%d rejected, %d of %d claimed", n, claimed.Load(), held)
 	}
 	if s.server != nil {
 		return // in miniredis claimed entries stay pending at their first consumer
 	}
 	s.until("the dead consumer is removed", func() bool {
-		all, err := s.client.XInfoConsumers(t.Context(), s.keys(1).Orders, ledger.Group).Result()
+		all, err := s.client.XInfoConsumers(t.Context(), streams[0].keys.Orders, ledger.Group).Result()
 		s.must(err)
 		return !slices.ContainsFunc(all, func(c redis.XInfoConsumer) bool { return c.Name == "dead" })
 	})

@@ -93,21 +93,6 @@ func (s *env) replaceEntry(bucket int, entry func(a order.Accepted) []any) order
 	return a
 }
 
-// A consumer dies with pending entries of all buckets.
-func splitVoucherIsClaimed(t *testing.T, s *env) {
-	s.acceptEach(1, 50)
-	for _, st := range streamsOf(s.prefix, order.AdmissionVoucher{VoucherID: 1, Buckets: s.buckets}) {
-		s.pendingAt(st, "dead-1", 100, 1)
-	}
-	if _, held := s.inFlight(); held != 50 {
-		t.Fatalf("%d pending", held)
-	}
-	s.run(func(c *Config) { c.ClaimIdle = 100 * time.Millisecond })
-	if n := s.checkFinalState(); n != 0 {
-		t.Errorf("%d rejected", n)
-	}
-}
-
 // A worker takes one batch from all buckets of a voucher together, not one from each: pending
 // entries are withheld from other workers.
 func batchOfManyStreams(t *testing.T, s *env) {

@@ -1,5 +1,5 @@
 /*
- * Preloaded into mariadbd by durable_test.go: a disk that hangs. While the file
+ * Preloaded into mariadbd by durable_servers_test.go: a disk that hangs. While the file
  * $STALL exists, nothing is written to the redo log.
  */
 #define _GNU_SOURCE
