@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"seckill/internal/lock"
 	"seckill/internal/lock/redis/redisio"
 	"seckill/internal/lock/redis/session"
-	"seckill/internal/testkit"
+	"seckill/internal/simulate"
 )
 
 // An operator takes a lock from its holder, and it is granted briefly to a waiter of the
@@ -18,8 +19,8 @@ import (
 // than Redis has.
 func TestReleaseOfLostLockIsNoHandoff(t *testing.T) {
 	for name, create := range map[string]maker{"reentrant": newReentrant, "fenced": newFenced} {
-		t.Run(name, func(t *testing.T) {
-			server, prefix := testkit.Redis(t), testkit.KeyPrefix(t)
+		bubble(t, name, func(t *testing.T) {
+			server, prefix := simulate.NewRedis(t), "t:"
 			p, network := process(t, server, create, session.Config{Prefix: prefix})
 			operator := start(t, server, create, session.Config{Prefix: prefix})
 			former := acquire(t.Context(), t, p, lock.Options{})
@@ -45,8 +46,8 @@ func TestReleaseOfLostLockIsNoHandoff(t *testing.T) {
 // The release of an expired lease fails, whichever of two processes has the lock by then.
 func TestReleaseOfExpiredLease(t *testing.T) {
 	for name, create := range all() {
-		t.Run(name, func(t *testing.T) {
-			server, prefix := testkit.Redis(t), testkit.KeyPrefix(t)
+		bubble(t, name, func(t *testing.T) {
+			server, prefix := simulate.NewRedis(t), "t:"
 			p := start(t, server, create, session.Config{Prefix: prefix})
 			q := start(t, server, create, session.Config{Prefix: prefix})
 			for round := range 12 {
@@ -76,7 +77,7 @@ func TestReleaseOfExpiredLease(t *testing.T) {
 
 // checkRemaining compares a lease with its expiry in Redis and releases it. Redis is asked first: on a busy machine its
 // answer may be late, and the lease gets shorter meanwhile.
-func checkRemaining(t *testing.T, r lock.Result, server *testkit.RedisServer, prefix, name string) {
+func checkRemaining(t *testing.T, r lock.Result, server *simulate.Redis, prefix, name string) {
 	t.Helper()
 	if r.Err != nil {
 		t.Fatal(r.Err)
@@ -94,10 +95,9 @@ func TestHandoffDuringLastAttempt(t *testing.T) {
 	const wait = 700 * time.Millisecond
 	for answer, after := range map[string]time.Duration{"answered": 20 * time.Millisecond, "not answered": time.Minute} {
 		for name, create := range all() {
-			t.Run(answer+"/"+name, func(t *testing.T) {
-				t.Parallel()
-				server := testkit.Redis(t)
-				config := session.Config{Prefix: testkit.KeyPrefix(t), QueueEntryTTL: 300 * time.Millisecond}
+			bubble(t, answer+"/"+name, func(t *testing.T) {
+				server := simulate.NewRedis(t)
+				config := session.Config{Prefix: "t:", QueueEntryTTL: 300 * time.Millisecond}
 				p, network := process(t, server, create, config)
 				observer := start(t, server, create, config)
 				h := acquire(t.Context(), t, p, lock.Options{TTL: time.Minute})
@@ -115,7 +115,7 @@ func TestHandoffDuringLastAttempt(t *testing.T) {
 				if r := result(t, waiting); r.Err == nil {
 					t.Fatal("the waiter has the lock although its last attempt has no reply yet")
 				}
-				testkit.Until(t, "a free lock", func() bool { return inspect(t, observer).Owner == "" })
+				until(t, "a free lock", func() bool { return inspect(t, observer).Owner == "" })
 			})
 		}
 	}
@@ -130,8 +130,8 @@ func TestGrantIsReleasedAfterFailedHandoff(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, create := range all() {
-		t.Run(name, func(t *testing.T) {
-			server, config := testkit.Redis(t), session.Config{Prefix: testkit.KeyPrefix(t), CommandTimeout: time.Minute}
+		bubble(t, name, func(t *testing.T) {
+			server, config := simulate.NewRedis(t), session.Config{Prefix: "t:", CommandTimeout: time.Minute}
 			p, network := process(t, server, create, config)
 			observer := start(t, server, create, config)
 			h := acquire(t.Context(), t, p, lock.Options{})
@@ -156,7 +156,7 @@ func TestGrantIsReleasedAfterFailedHandoff(t *testing.T) {
 			if r := result(t, waiting); !errors.Is(r.Err, lock.ErrInjected) {
 				t.Errorf("Acquire = %v, want ErrInjected", r.Err)
 			}
-			testkit.Until(t, "a free lock", func() bool { return inspect(t, observer).Owner == "" })
+			until(t, "a free lock", func() bool { return inspect(t, observer).Owner == "" })
 		})
 	}
 }
@@ -166,9 +166,8 @@ func TestGrantIsReleasedAfterFailedHandoff(t *testing.T) {
 // does not overwrite the lease of the first.
 func TestGrantedLeaseIsNotOverwritten(t *testing.T) {
 	for name, create := range map[string]maker{"reentrant": newReentrant, "fenced": newFenced} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			server, prefix := testkit.Redis(t), testkit.KeyPrefix(t)
+		bubble(t, name, func(t *testing.T) {
+			server, prefix := simulate.NewRedis(t), "t:"
 			p, network := process(t, server, create, session.Config{Prefix: prefix})
 			q := start(t, server, create, session.Config{Prefix: prefix})
 			other := start(t, server, create, session.Config{Prefix: prefix})
@@ -207,16 +206,15 @@ func TestGrantedLeaseIsNotOverwritten(t *testing.T) {
 func TestLateMessageMakesNoSecondHolder(t *testing.T) {
 	for what, lost := range map[string]bool{"answered": false, "not answered": true} {
 		for name, create := range map[string]maker{"reentrant": newReentrant, "fenced": newFenced} {
-			t.Run(what+"/"+name, func(t *testing.T) {
-				t.Parallel()
-				server, prefix := testkit.Redis(t), testkit.KeyPrefix(t)
+			bubble(t, what+"/"+name, func(t *testing.T) {
+				server, prefix := simulate.NewRedis(t), "t:"
 				client, config := server.Client(t), session.Config{Prefix: prefix, CommandTimeout: time.Minute}
 				p, network := process(t, server, create, config)
 				q := start(t, server, create, config)
 				h := acquire(t.Context(), t, q, lock.Options{})
 				waiting := lock.Async(t.Context(), p, key, lock.Options{Wait: time.Minute})
 				queued(t, q, 1)
-				testkit.Until(t, "a subscription", func() bool {
+				until(t, "a subscription", func() bool {
 					return len(client.PubSubChannels(t.Context(), prefix+"*").Val()) == 1
 				})
 				commandsGo, messagesGo := hold(t, &network.commandsHeld), hold(t, &network.messagesHeld)
@@ -225,7 +223,7 @@ func TestLateMessageMakesNoSecondHolder(t *testing.T) {
 				other := acquire(t.Context(), t, q, lock.Options{Wait: time.Minute, TTL: time.Minute})
 				// A second waiter of the process knows only what the first was told.
 				refused := func(longerThan time.Duration) {
-					testkit.Until(t, "a refusal", func() bool {
+					until(t, "a refusal", func() bool {
 						_, err := p.Acquire(t.Context(), key, lock.Options{Wait: 10 * time.Millisecond})
 						refusal, ok := errors.AsType[*lock.NotAcquiredError](err)
 						return ok && refusal.Holder == other.Owner() && refusal.TTL > longerThan
@@ -263,9 +261,9 @@ func TestLateMessageMakesNoSecondHolder(t *testing.T) {
 // The holder then assumes no more than the shorter lease.
 func TestShorteningWithoutReply(t *testing.T) {
 	for name, create := range all() {
-		t.Run(name, func(t *testing.T) {
+		bubble(t, name, func(t *testing.T) {
 			const short = 200 * time.Millisecond
-			p, network := process(t, testkit.Redis(t), create, session.Config{Prefix: testkit.KeyPrefix(t)})
+			p, network := process(t, simulate.NewRedis(t), create, session.Config{Prefix: "t:"})
 			held := acquire(t.Context(), t, p, lock.Options{TTL: time.Minute})
 			reply := network.stopReply(t, renewal)
 			ctx, cancel := context.WithCancel(t.Context())
@@ -273,7 +271,7 @@ func TestShorteningWithoutReply(t *testing.T) {
 				<-reply.reached
 				cancel()
 			}()
-			watch := testkit.StartStopwatch()
+			began := time.Now()
 			if err := held.Extend(ctx, short); !errors.Is(err, lock.ErrUnavailable) {
 				t.Errorf("Extend without a reply = %v, want ErrUnavailable", err)
 			}
@@ -286,7 +284,7 @@ func TestShorteningWithoutReply(t *testing.T) {
 			case <-time.After(time.Minute):
 				t.Error("the holder was not told that its lease had ended")
 			}
-			if took := watch.Stop(); took > short+slack {
+			if took := time.Since(began); took > short+slack {
 				t.Errorf("the holder was told after %v", took)
 			}
 		})
@@ -298,8 +296,8 @@ func TestShorteningWithoutReply(t *testing.T) {
 func TestAbandonAfterWait(t *testing.T) {
 	for name, create := range all() {
 		for _, where := range []string{"same process", "other process"} {
-			t.Run(name+"/"+where, func(t *testing.T) {
-				server, config := testkit.Redis(t), session.Config{Prefix: testkit.KeyPrefix(t)}
+			bubble(t, name+"/"+where, func(t *testing.T) {
+				server, config := simulate.NewRedis(t), session.Config{Prefix: "t:"}
 				p, q := start(t, server, create, config), start(t, server, create, config)
 				holder := q
 				if where == "same process" {
@@ -329,23 +327,25 @@ func TestAbandonAfterWait(t *testing.T) {
 // repetition must not queue a second one: the lock would be granted again to a waiter that had
 // it.
 func TestRepeatedAttemptQueuesOneEntry(t *testing.T) {
-	server, prefix := testkit.Redis(t), testkit.KeyPrefix(t)
-	client, queue := server.Client(t), redisio.Key(prefix, "reentrant", key, "queue")
-	p, network := process(t, server, newReentrant, session.Config{Prefix: prefix, CommandTimeout: time.Second})
-	q := start(t, server, newReentrant, session.Config{Prefix: prefix})
-	h := acquire(t.Context(), t, q, lock.Options{})
-	lost := network.stopReply(t, waiterAttempt)
-	waiting := lock.Async(t.Context(), p, key, lock.Options{Wait: time.Minute})
-	<-lost.reached
-	repeated := network.stopReply(t, waiterAttempt)
-	<-repeated.reached
-	repeated.letGo()
-	if entries := client.LRange(t.Context(), queue, 0, -1).Val(); len(entries) != 1 {
-		t.Errorf("the queue is %q, want one entry", entries)
-	}
-	release(t, h)
-	release(t, leaseOf(t, waiting))
-	if state := inspect(t, q); state.Owner != "" {
-		t.Errorf("the lock was granted again to %q, which had released it", state.Owner)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		server, prefix := simulate.NewRedis(t), "t:"
+		client, queue := server.Client(t), redisio.Key(prefix, "reentrant", key, "queue")
+		p, network := process(t, server, newReentrant, session.Config{Prefix: prefix, CommandTimeout: time.Second})
+		q := start(t, server, newReentrant, session.Config{Prefix: prefix})
+		h := acquire(t.Context(), t, q, lock.Options{})
+		lost := network.stopReply(t, waiterAttempt)
+		waiting := lock.Async(t.Context(), p, key, lock.Options{Wait: time.Minute})
+		<-lost.reached
+		repeated := network.stopReply(t, waiterAttempt)
+		<-repeated.reached
+		repeated.letGo()
+		if entries := client.LRange(t.Context(), queue, 0, -1).Val(); len(entries) != 1 {
+			t.Errorf("the queue is %q, want one entry", entries)
+		}
+		release(t, h)
+		release(t, leaseOf(t, waiting))
+		if state := inspect(t, q); state.Owner != "" {
+			t.Errorf("the lock was granted again to %q, which had released it", state.Owner)
+		}
+	})
 }

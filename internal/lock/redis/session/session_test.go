@@ -7,7 +7,9 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -19,6 +21,7 @@ import (
 	"seckill/internal/lock/redis/reentrant"
 	"seckill/internal/lock/redis/rw"
 	"seckill/internal/lock/redis/session"
+	"seckill/internal/simulate"
 	"seckill/internal/testkit"
 )
 
@@ -27,7 +30,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 const key = "seat"
 
 // slack is how much the end of a lease may differ between Redis and this process.
-const slack = 100 * time.Millisecond
+const slack = time.Millisecond
 
 // mechanism is the interface of every mechanism on a session.
 type mechanism interface {
@@ -49,6 +52,22 @@ func newFenced(c session.Client, config session.Config) (mechanism, error) {
 func newFair(c session.Client, config session.Config) (mechanism, error) { return fair.New(c, config) }
 func newRW(c session.Client, config session.Config) (mechanism, error)   { return rw.New(c, config) }
 
+// bubble runs a subtest in virtual time.
+func bubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
+// until waits until something is so.
+func until(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for limit := time.Now().Add(time.Minute); !condition(); time.Sleep(time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatalf("timed out waiting for %s", what)
+		}
+	}
+}
+
 // all returns the mechanisms by their names in Redis.
 func all() map[string]maker {
 	return map[string]maker{"reentrant": newReentrant, "fenced": newFenced, "fair": newFair, "rw": newRW}
@@ -60,7 +79,7 @@ type network struct {
 	*redis.Client
 	messages *redis.Client
 
-	commandsHeld, messagesHeld sync.RWMutex
+	commandsHeld, messagesHeld gate
 
 	mu   sync.Mutex
 	stop *stop
@@ -76,14 +95,19 @@ type stop struct {
 	goOn    chan struct{}
 }
 
-func newNetwork(t *testing.T, server *testkit.RedisServer) *network {
+func newNetwork(t *testing.T, server *simulate.Redis) *network {
 	t.Helper()
 	n := &network{}
-	client := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
+	client := server.Client(t)
 	client.AddHook(n)
 	n.Client = client
-	n.messages = redis.NewClient(&redis.Options{Addr: server.Addr(), Dialer: n.dialMessages})
-	t.Cleanup(func() { _, _ = client.Close(), n.messages.Close() })
+	options := server.Options()
+	options.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := server.Dial(ctx, network, addr)
+		return messageConn{conn, &n.messagesHeld}, err
+	}
+	n.messages = redis.NewClient(options)
+	t.Cleanup(func() { _ = n.messages.Close() })
 	return n
 }
 
@@ -92,21 +116,15 @@ func (n *network) Subscribe(ctx context.Context, channels ...string) *redis.PubS
 	return n.messages.Subscribe(ctx, channels...)
 }
 
-func (n *network) dialMessages(ctx context.Context, network, addr string) (net.Conn, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-	return messageConn{conn, &n.messagesHeld}, err
-}
-
 type messageConn struct {
 	net.Conn
-	held *sync.RWMutex
+	held *gate
 }
 
 // Read returns once messages are no longer held up.
 func (c messageConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	c.held.RLock()
-	defer c.held.RUnlock()
+	c.held.wait()
 	return n, err
 }
 
@@ -119,8 +137,7 @@ func (n *network) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return
 // ProcessPipelineHook implements [redis.Hook]. A session sends all its commands in pipelines.
 func (n *network) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		n.commandsHeld.RLock()
-		n.commandsHeld.RUnlock() //nolint:staticcheck // it waits until commands are no longer held up
+		n.commandsHeld.wait()
 		if s := n.due(cmds, true); s != nil {
 			close(s.reached)
 			<-s.goOn
@@ -200,16 +217,29 @@ func renewal(args []any) bool       { return scriptArgs(args) == 3 }
 func leaving(args []any) bool       { return scriptArgs(args) == 2 }
 
 // hold holds up the commands or the messages of a network until letGo or the end of the test.
-func hold(t *testing.T, gate *sync.RWMutex) (letGo func()) {
+func hold(t *testing.T, g *gate) (letGo func()) {
 	t.Helper()
-	gate.Lock()
-	letGo = sync.OnceFunc(gate.Unlock)
+	shut := make(chan struct{})
+	g.shut.Store(&shut)
+	letGo = sync.OnceFunc(func() {
+		g.shut.Store(nil)
+		close(shut)
+	})
 	t.Cleanup(letGo)
 	return letGo
 }
 
+// gate is open, or shut until the channel is closed. A goroutine that waits for a channel lets virtual time go on.
+type gate struct{ shut atomic.Pointer[chan struct{}] }
+
+func (g *gate) wait() {
+	if shut := g.shut.Load(); shut != nil {
+		<-*shut
+	}
+}
+
 // process starts a mechanism on a network of its own.
-func process(t *testing.T, server *testkit.RedisServer, create maker, config session.Config) (mechanism, *network) {
+func process(t *testing.T, server *simulate.Redis, create maker, config session.Config) (mechanism, *network) {
 	t.Helper()
 	n := newNetwork(t, server)
 	m, err := create(n, config)
@@ -221,7 +251,7 @@ func process(t *testing.T, server *testkit.RedisServer, create maker, config ses
 }
 
 // start is process without its network.
-func start(t *testing.T, server *testkit.RedisServer, create maker, config session.Config) mechanism {
+func start(t *testing.T, server *simulate.Redis, create maker, config session.Config) mechanism {
 	t.Helper()
 	m, _ := process(t, server, create, config)
 	return m
@@ -269,7 +299,7 @@ func leaseOf(t *testing.T, results <-chan lock.Result) lock.Lease {
 // queued polls until n waiters have an entry in Redis. Nobody may wait in the observer's process.
 func queued(t *testing.T, observer lock.Inspector, n int) {
 	t.Helper()
-	testkit.Until(t, "all waiters in the queue", func() bool {
+	until(t, "all waiters in the queue", func() bool {
 		return inspect(t, observer).Waiting == n
 	})
 }
@@ -284,7 +314,7 @@ func inspect(t *testing.T, l lock.Inspector) lock.State {
 }
 
 // pttl returns how long Redis keeps a lock taken.
-func pttl(t *testing.T, server *testkit.RedisServer, prefix, name string) time.Duration {
+func pttl(t *testing.T, server *simulate.Redis, prefix, name string) time.Duration {
 	t.Helper()
 	left, err := server.Client(t).PTTL(t.Context(), redisio.Key(prefix, name, key, "")).Result()
 	if err != nil {

@@ -8,12 +8,13 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"seckill/internal/lock"
 	"seckill/internal/lock/redis/rw"
 	"seckill/internal/lock/redis/session"
-	"seckill/internal/testkit"
+	"seckill/internal/simulate"
 )
 
 // A waiter that died has the first entry in the queue. Callers that come and go meanwhile,
@@ -30,9 +31,8 @@ func TestDeadWaiterKeepsFreeLockBriefly(t *testing.T) {
 		"none waits":                              {[]time.Duration{0}, 50 * time.Millisecond},
 	}
 	for name, visit := range visits {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			server, config := testkit.Redis(t), session.Config{Prefix: testkit.KeyPrefix(t), QueueEntryTTL: place}
+		bubble(t, name, func(t *testing.T) {
+			server, config := simulate.NewRedis(t), session.Config{Prefix: "t:", QueueEntryTTL: place}
 			p, q := start(t, server, newFair, config), start(t, server, newFair, config)
 			h := acquire(t.Context(), t, q, lock.Options{})
 			waiting := lock.Async(t.Context(), p, key, lock.Options{Wait: time.Minute})
@@ -42,7 +42,7 @@ func TestDeadWaiterKeepsFreeLockBriefly(t *testing.T) {
 			}
 			<-waiting
 			release(t, h)
-			free := testkit.StartStopwatch()
+			began := time.Now()
 			for i := 0; ; i++ {
 				lease, err := q.Acquire(t.Context(), key, lock.Options{Wait: visit.waits[i%len(visit.waits)]})
 				if err == nil {
@@ -51,7 +51,7 @@ func TestDeadWaiterKeepsFreeLockBriefly(t *testing.T) {
 				}
 				time.Sleep(visit.pause)
 			}
-			if took := free.Stop(); took > 2*place+2*visit.pause+slack {
+			if took := time.Since(began); took > 2*place+2*visit.pause+slack {
 				t.Errorf("a dead waiter kept the free lock for %v, its entry lasts %v", took, place)
 			}
 		})
@@ -60,35 +60,37 @@ func TestDeadWaiterKeepsFreeLockBriefly(t *testing.T) {
 
 // The queue of a fair lock lists the waiting owners of all processes in order.
 func TestFairQueueNamesOwners(t *testing.T) {
-	server, config := testkit.Redis(t), session.Config{Prefix: testkit.KeyPrefix(t)}
-	p, q := start(t, server, newFair, config), start(t, server, newFair, config)
-	observer := start(t, server, newFair, config)
-	h := acquire(t.Context(), t, p, lock.Options{})
-	want := []lock.Owner{"first", "second with a blank", "third", "fourth"}
-	var waiters sync.WaitGroup
-	for i, owner := range want {
-		waiters.Go(func() {
-			l := []lock.Locker{p, q}[i%2]
-			lease, err := l.Acquire(lock.WithOwner(t.Context(), owner), key, lock.Options{Wait: time.Minute})
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			release(t, lease)
-		})
-		queued(t, observer, i+1)
-	}
-	for _, l := range []lock.Inspector{p, q, observer} {
-		if state := inspect(t, l); !slices.Equal(state.Queue, want) || state.Waiting != len(want) {
-			t.Errorf("Inspect = %+v, want the queue %q", state, want)
+	synctest.Test(t, func(t *testing.T) {
+		server, config := simulate.NewRedis(t), session.Config{Prefix: "t:"}
+		p, q := start(t, server, newFair, config), start(t, server, newFair, config)
+		observer := start(t, server, newFair, config)
+		h := acquire(t.Context(), t, p, lock.Options{})
+		want := []lock.Owner{"first", "second with a blank", "third", "fourth"}
+		var waiters sync.WaitGroup
+		for i, owner := range want {
+			waiters.Go(func() {
+				l := []lock.Locker{p, q}[i%2]
+				lease, err := l.Acquire(lock.WithOwner(t.Context(), owner), key, lock.Options{Wait: time.Minute})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				release(t, lease)
+			})
+			queued(t, observer, i+1)
 		}
-	}
-	release(t, h)
-	waiters.Wait()
+		for _, l := range []lock.Inspector{p, q, observer} {
+			if state := inspect(t, l); !slices.Equal(state.Queue, want) || state.Waiting != len(want) {
+				t.Errorf("Inspect = %+v, want the queue %q", state, want)
+			}
+		}
+		release(t, h)
+		waiters.Wait()
+	})
 }
 
 // startRW is process for the lock for readers and writers.
-func startRW(t *testing.T, server *testkit.RedisServer, config session.Config) (*rw.Locker, *network) {
+func startRW(t *testing.T, server *simulate.Redis, config session.Config) (*rw.Locker, *network) {
 	t.Helper()
 	m, n := process(t, server, newRW, config)
 	return m.(*rw.Locker), n
@@ -98,55 +100,57 @@ func startRW(t *testing.T, server *testkit.RedisServer, config session.Config) (
 // process that receives the message late, after the readers of another process have come and
 // gone.
 func TestReadersGoBeforeNextWriter(t *testing.T) {
-	server, config := testkit.Redis(t), session.Config{Prefix: testkit.KeyPrefix(t)}
-	a, _ := startRW(t, server, config)
-	b, late := startRW(t, server, config)
-	c, _ := startRW(t, server, config)
-	observer, _ := startRW(t, server, config)
-	const readers = 4
-	for range 5 {
-		h := acquire(t.Context(), t, a, lock.Options{})
-		var mu sync.Mutex
-		var order []string
-		var done [2]sync.WaitGroup
-		for i, l := range []*rw.Locker{a, b} {
-			for range readers {
-				done[i].Go(func() {
-					lease, err := l.Reader().Acquire(t.Context(), key, lock.Options{Wait: time.Minute})
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					mu.Lock()
-					order = append(order, "r")
-					mu.Unlock()
-					release(t, lease)
-				})
+	synctest.Test(t, func(t *testing.T) {
+		server, config := simulate.NewRedis(t), session.Config{Prefix: "t:"}
+		a, _ := startRW(t, server, config)
+		b, late := startRW(t, server, config)
+		c, _ := startRW(t, server, config)
+		observer, _ := startRW(t, server, config)
+		const readers = 4
+		for range 5 {
+			h := acquire(t.Context(), t, a, lock.Options{})
+			var mu sync.Mutex
+			var order []string
+			var done [2]sync.WaitGroup
+			for i, l := range []*rw.Locker{a, b} {
+				for range readers {
+					done[i].Go(func() {
+						lease, err := l.Reader().Acquire(t.Context(), key, lock.Options{Wait: time.Minute})
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						mu.Lock()
+						order = append(order, "r")
+						mu.Unlock()
+						release(t, lease)
+					})
+				}
 			}
+			queued(t, observer, 2*readers)
+			writer := lock.Async(t.Context(), c, key, lock.Options{Wait: time.Minute})
+			queued(t, observer, 2*readers+1)
+			letGo := hold(t, &late.messagesHeld)
+			release(t, h)
+			done[0].Wait()
+			letGo()
+			w := leaseOf(t, writer)
+			mu.Lock()
+			if n := len(order); n != 2*readers {
+				t.Errorf("the next writer got in after %d of %d readers", n, 2*readers)
+			}
+			mu.Unlock()
+			release(t, w)
+			done[1].Wait()
 		}
-		queued(t, observer, 2*readers)
-		writer := lock.Async(t.Context(), c, key, lock.Options{Wait: time.Minute})
-		queued(t, observer, 2*readers+1)
-		letGo := hold(t, &late.messagesHeld)
-		release(t, h)
-		done[0].Wait()
-		letGo()
-		w := leaseOf(t, writer)
-		mu.Lock()
-		if n := len(order); n != 2*readers {
-			t.Errorf("the next writer got in after %d of %d readers", n, 2*readers)
-		}
-		mu.Unlock()
-		release(t, w)
-		done[1].Wait()
-	}
+	})
 }
 
 // A reader whose process has died is not subscribed, and no writer waits for it.
 func TestDeadReaderCostsNoTime(t *testing.T) {
 	for _, living := range []int{0, 2} {
-		t.Run(fmt.Sprint(living, " readers live"), func(t *testing.T) {
-			server, config := testkit.Redis(t), session.Config{Prefix: testkit.KeyPrefix(t)}
+		bubble(t, fmt.Sprint(living, " readers live"), func(t *testing.T) {
+			server, config := simulate.NewRedis(t), session.Config{Prefix: "t:"}
 			a, _ := startRW(t, server, config)
 			dead, _ := startRW(t, server, config)
 			client := server.Client(t)
@@ -155,7 +159,7 @@ func TestDeadReaderCostsNoTime(t *testing.T) {
 			queued(t, a, 1)
 			_ = dead.Close()
 			<-waiting
-			testkit.Until(t, "the end of its connection", func() bool {
+			until(t, "the end of its connection", func() bool {
 				return len(client.PubSubChannels(t.Context(), config.Prefix+"*").Val()) == 0
 			})
 			var readers sync.WaitGroup
@@ -169,14 +173,14 @@ func TestDeadReaderCostsNoTime(t *testing.T) {
 					release(t, lease)
 				})
 				// The dead reader's entry counts, and so do those of the living.
-				testkit.Until(t, "a queued reader", func() bool { return inspect(t, a).Waiting >= i+2 })
+				until(t, "a queued reader", func() bool { return inspect(t, a).Waiting >= i+2 })
 			}
 			writer := lock.Async(t.Context(), a, key, lock.Options{Wait: time.Minute})
-			testkit.Until(t, "a queued writer", func() bool { return inspect(t, a).Waiting >= living+2 })
-			watch := testkit.StartStopwatch()
+			until(t, "a queued writer", func() bool { return inspect(t, a).Waiting >= living+2 })
+			began := time.Now()
 			release(t, h)
 			w := leaseOf(t, writer)
-			if took := watch.Stop(); took > 500*time.Millisecond {
+			if took := time.Since(began); took > 500*time.Millisecond {
 				t.Errorf("the writer waited %v for a dead reader", took)
 			}
 			release(t, w)
@@ -190,24 +194,20 @@ func TestDeadReaderCostsNoTime(t *testing.T) {
 // leaves no lock behind.
 func TestLimitEndsDuringHandoff(t *testing.T) {
 	for name, create := range all() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			server := testkit.NewRedis(t)
-			client := server.Client(t)
+		bubble(t, name, func(t *testing.T) {
+			server := simulate.NewRedis(t)
 			p := start(t, server, create, session.Config{CommandTimeout: 600 * time.Millisecond})
 			observer := start(t, server, create, session.Config{})
 			// If the release is lost too, this lease expires; the waiter's would not.
 			h := acquire(t.Context(), t, p, lock.Options{TTL: 6 * time.Second})
 			waiting := lock.Async(t.Context(), p, key, lock.Options{Wait: 1500 * time.Millisecond})
 			queued(t, observer, 1)
-			if err := client.Do(t.Context(), "CLIENT", "PAUSE", "2600").Err(); err != nil {
-				t.Fatal(err)
-			}
+			server.Pause(2600 * time.Millisecond)
 			_ = h.Release(t.Context()) // its outcome is unknown
 			if r := result(t, waiting); r.Err == nil {
 				t.Fatal("the waiter has the lock of a server that hangs")
 			}
-			testkit.Until(t, "a free lock", func() bool {
+			until(t, "a free lock", func() bool {
 				state, err := observer.Inspect(t.Context(), key)
 				return err == nil && state.Owner == ""
 			})
@@ -218,25 +218,24 @@ func TestLimitEndsDuringHandoff(t *testing.T) {
 // A wait limit ends in time, whatever the server does: at most 250 ms go into the clean-up.
 func TestWaitLimitOnServerThatHangs(t *testing.T) {
 	for name, create := range all() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			server := testkit.NewRedis(t)
+		bubble(t, name, func(t *testing.T) {
+			server := simulate.NewRedis(t)
 			p, fresh := start(t, server, create, session.Config{}), start(t, server, create, session.Config{})
 			observer := start(t, server, create, session.Config{})
 			lock.Abandon(acquire(t.Context(), t, observer, lock.Options{TTL: time.Minute}))
 			var callers sync.WaitGroup
 			try := func(what string, l lock.Locker, key string, wait time.Duration) {
 				callers.Go(func() {
-					watch := testkit.StartStopwatch()
+					began := time.Now()
 					_, err := l.Acquire(t.Context(), key, lock.Options{Wait: wait})
-					if took := watch.Stop(); err == nil || took > wait+350*time.Millisecond {
+					if took := time.Since(began); err == nil || took > wait+350*time.Millisecond {
 						t.Errorf("%s: a wait of %v ended after %v with %v", what, wait, took, err)
 					}
 				})
 			}
 			try("in the queue", p, key, 1200*time.Millisecond)
 			queued(t, observer, 1)
-			server.Pause()
+			server.Pause(time.Hour)
 			try("the very first attempt", fresh, "other", 100*time.Millisecond)
 			try("the very first attempt", fresh, "third", 1200*time.Millisecond)
 			try("an attempt of a process that has worked", p, "fourth", 100*time.Millisecond)
@@ -249,10 +248,10 @@ func TestWaitLimitOnServerThatHangs(t *testing.T) {
 // An acquisition that may wait, and whose context ends while the refusal of its first
 // attempt is on its way, ends with the context's error: its wait was not over.
 func TestContextEndsWithTheFirstRefusal(t *testing.T) {
-	server := testkit.Redis(t)
 	for name, create := range all() {
-		t.Run(name, func(t *testing.T) {
-			config := session.Config{Prefix: testkit.KeyPrefix(t)}
+		bubble(t, name, func(t *testing.T) {
+			server := simulate.NewRedis(t)
+			config := session.Config{Prefix: "t:"}
 			p, network := process(t, server, create, config)
 			acquire(t.Context(), t, start(t, server, create, config), lock.Options{TTL: time.Minute})
 			owned := lock.WithOwner(t.Context(), "buyer") // with an owner given, an acquisition asks before it waits
