@@ -17,10 +17,10 @@ import (
 // A planned failover makes a replica the primary although the old one is healthy, and redirects the connections.
 // The voucher is on sale again. No order that was accepted before is lost. No order that is accepted
 // meanwhile is lost either, if a buyer is told of an order only when the replica has it.
+// Chaos promotes by hand, too.
 func TestPlannedFailover(t *testing.T) {
 	t.Parallel()
-	t.Run("by hand", func(t *testing.T) { t.Parallel(); planned(t, promoteByHand(t), 4, 0, 2, nil) })
-	t.Run("sentinel", func(t *testing.T) { t.Parallel(); planned(t, promoteBySentinel(t), 4, 1, 1, nil) })
+	planned(t, promoteBySentinel(t), 4, 1, 1, nil)
 }
 
 // reopenLimit is how long a planned failover may keep any bucket of a voucher shut.

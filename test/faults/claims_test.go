@@ -88,8 +88,8 @@ func unacknowledged(s *harness.Sale, client *redis.Client, instance string) int6
 func TestSoakProcessThatReopensDies(t *testing.T) {
 	testkit.Soak(t)
 	figures := harness.NewFigures(t)
-	for range 20 {
-		openerDies(t, figures)
+	for n := range 20 {
+		t.Run(strconv.Itoa(n), func(t *testing.T) { openerDies(t, figures) })
 	}
 }
 
