@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"context"
 	"errors"
 	"io"
 	"maps"
@@ -33,7 +34,9 @@ func TestStartRefusesEviction(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = service.Run(t.Context(), cfg, io.Discard, io.Discard)
+			ctx, cancel := context.WithTimeout(t.Context(), harness.Patience) // if it starts
+			defer cancel()
+			err = service.Run(ctx, cfg, io.Discard, io.Discard)
 			if !errors.Is(err, rediswatch.ErrEvicts) {
 				t.Fatalf("err = %v", err)
 			}
