@@ -119,8 +119,11 @@ func closeTwice(t *testing.T) {
 	waitRemoved(t, folder) // nobody removed it: the reaper did
 }
 
-// endAbnormally starts two servers and ends this process without stopping them.
+// endAbnormally starts two servers, and a process that has a child of its own, which the kernel does not kill with it. It
+// ends this process without stopping them.
 func endAbnormally(t *testing.T, how string) {
+	parent := testkit.Start(t, testkit.Command{Path: "/bin/sh", Args: []string{"-c", `/bin/sleep 1000 & echo "child $!"; wait`}})
+	fmt.Printf("left process %s in %s\n", parent.WaitLine(t, `child (\d+)`)[1], testkit.Redis(t).Dir())
 	for _, server := range []*testkit.RedisServer{testkit.Redis(t), testkit.NewRedis(t)} {
 		info := server.Client(t).InfoMap(t.Context(), "server")
 		fmt.Printf("left process %s in %s\n", info.Item("Server", "process_id"), server.Dir())

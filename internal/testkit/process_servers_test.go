@@ -103,8 +103,8 @@ func TestNothingIsLeftOfADeadTestBinary(t *testing.T) {
 				t.Error("the child ended normally, want an abnormal end")
 			}
 			left := regexp.MustCompile(`(?m)^left process (\d+) in (.+)$`).FindAllStringSubmatch(out, -1)
-			if len(left) != 2 {
-				t.Fatalf("the child started %d servers, want 2; it printed:\n%s", len(left), out)
+			if len(left) != 3 {
+				t.Fatalf("the child started %d processes, want 3; it printed:\n%s", len(left), out)
 			}
 			for _, server := range left {
 				waitGone(t, server[1])
