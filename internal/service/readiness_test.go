@@ -4,12 +4,14 @@ import (
 	"log/slog"
 	"slices"
 	"testing"
+	"testing/synctest"
 
 	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/lock"
 	"seckill/internal/lock/lockers"
 	"seckill/internal/lock/redis/red"
+	"seckill/internal/simulate"
 	"seckill/internal/voucher"
 )
 
@@ -45,4 +47,23 @@ func TestFlowOfEveryLock(t *testing.T) {
 	if flowOf(voucher.FlowLocked, "mysql-row") != flowMySQL || flowOf(voucher.FlowAdmission, "reentrant") != flowAdmission {
 		t.Error("MySQL or admission is counted elsewhere")
 	}
+}
+
+// The independent nodes are ready while a majority of them answers.
+func TestMajorityOfTheNodesAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var nodes []red.Client
+		var servers []*simulate.Redis
+		for range 4 {
+			server := simulate.NewRedis(t)
+			servers = append(servers, server)
+			nodes = append(nodes, server.Client(t))
+		}
+		for stopped, ready := range []bool{true, true, false} { // two of four are no majority
+			if err := askNodes(t.Context(), nodes); (err == nil) != ready {
+				t.Errorf("%d of 4 stopped: %v", stopped, err)
+			}
+			servers[stopped].Stop()
+		}
+	})
 }
