@@ -38,7 +38,7 @@ func TestRedisPools(t *testing.T) {
 		synctest.Wait()
 		expect("one command", 1, 0, 0, 0)
 		go pop() // finds no connection
-		time.Sleep(3 * time.Second)
+		simulate.Sleep(3 * time.Second)
 		push := server.Client(t)
 		for range 2 {
 			if err := push.RPush(t.Context(), "list", "1").Err(); err != nil {

@@ -8,7 +8,8 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
+
+	"seckill/internal/simulate"
 )
 
 // Old rows are deleted in batches until none is left, every ten minutes. An error is logged, and ends only that sweep.
@@ -34,7 +35,7 @@ func TestSweepUntil(t *testing.T) {
 		next := func(rows int64, wantCalls int) {
 			t.Helper()
 			left, calls = rows, 0
-			time.Sleep(sweepEvery)
+			simulate.Sleep(sweepEvery)
 			synctest.Wait()
 			if calls != wantCalls || !broken && left != 0 {
 				t.Errorf("of %d rows %d are left after %d calls, want %d", rows, left, calls, wantCalls)
