@@ -38,7 +38,8 @@ func pageCountsDown(b context.Context, t *testing.T) {
 }
 
 // The page knows the server's clock to a fraction of a second, and instances differ. A buyer who taps as soon as the page
-// allows it, before the server does, gets the order when the sale opens, here on a network on which the first refusal arrives long after that.
+// allows it, before the server does, gets the order when the sale opens, here on a network on which the first refusal
+// arrives long after that.
 func pageTapsEarly(b context.Context, t *testing.T) {
 	s := harness.StartInProcess(t, nil, nil)
 	url := s.URLOfBanner(t)
