@@ -156,6 +156,37 @@ func TestProcessesThatAreKilledTogether(t *testing.T) {
 	})
 }
 
+// While the process of an attempt lives, nobody else tries the entry. Once it is dead, the entry is to blame.
+func TestWhoseAttemptsAreDeadly(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		m := newFakeStreams(1)
+		process := func(name string) *worker {
+			return newWorker(newFulfiller(Config{Name: name, Store: storeOf(m), Log: slog.New(slog.DiscardHandler), MaxAttempts: 1}.withDefaults(), m), 0)
+		}
+		first, second := process("first"), process("second")
+		after := func(living ...*worker) { // as long as makes a process dead
+			for range 2 * missedHeartbeats {
+				for _, w := range living {
+					w.heartbeat(t.Context())
+				}
+				simulate.Sleep(first.config.HeartbeatEvery)
+			}
+		}
+		attempt := func(w *worker, deadly bool, want error) {
+			t.Helper()
+			e := retryEntry{entry: m.entries[0].entry}
+			if got, err := w.beginAttempt(t.Context(), &e); got != deadly || !errors.Is(err, want) {
+				t.Errorf("%s: deadly %t, %v; want %t, %v", w.name, got, err, deadly, want)
+			}
+		}
+		after(first, second)
+		attempt(first, false, nil)
+		attempt(second, false, errAttempted)
+		after(second)
+		attempt(second, true, nil)
+	})
+}
+
 // start starts a process with a worker, which can be killed. end waits for its end after that.
 func (m *fakeStreams) start(killed context.Context, t *testing.T, name string, store order.AdmissionStore) (end func()) {
 	f := newFulfiller(Config{Store: store, Log: slog.New(slog.DiscardHandler), Name: name}.withDefaults(), mortalStreams{m, killed})
