@@ -54,12 +54,16 @@ func TestStoppedPastTheClaimAndWoken(t *testing.T) {
 
 	release = sale.HoldRow(where.DB)
 	sale.URLs = []string{a.URL}
-	for user := 101; unacknowledged(sale, client, "a") == 0; user++ { // b takes some
+	for user := 101; unacknowledged(sale, client, "a") == 0; user++ { // b takes one
 		got := sale.BuyUntilAnswered(0, user, strconv.Itoa(user))
 		if got.Code != "accepted" {
 			t.Fatalf("told %+v", got)
 		}
 		orders[got.Order] = user
+		testkit.Until(t, "a process has read it", func() bool {
+			read, err := client.XPending(t.Context(), sale.Keys().Orders, ledger.Group).Result()
+			return err == nil && read.Count == client.XLen(t.Context(), sale.Keys().Orders).Val()
+		})
 	}
 	a.Kill()
 	release()
