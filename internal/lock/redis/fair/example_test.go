@@ -9,15 +9,16 @@ import (
 
 	"seckill/internal/lock"
 	"seckill/internal/lock/redis/fair"
+	"seckill/internal/simulate"
 	"seckill/internal/testkit"
 )
 
-// connect starts a Redis server for an example. Where you have one:
+// connect starts a Redis in this process for an example. Where you have one:
 //
 //	client := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 func connect() (client *redis.Client, stop func()) {
 	t, end := testkit.Example()
-	return testkit.NewRedis(t).Client(t), end
+	return simulate.NewRedis(t).Client(t), end
 }
 
 // Waiters get the lock in order of arrival. Inspect lists them.

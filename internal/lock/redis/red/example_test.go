@@ -6,23 +6,30 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"seckill/internal/lock"
 	"seckill/internal/lock/redis/red"
+	"seckill/internal/simulate"
 	"seckill/internal/testkit"
 )
 
-// startNodes starts three independent Redis servers for an example. Where you have them:
+// startNodes starts three Redis servers in this process for an example. Where you have them:
 //
 //	nodes := []red.Client{
 //		redis.NewClient(&redis.Options{Addr: "a:6379", ContextTimeoutEnabled: true}),
 //		redis.NewClient(&redis.Options{Addr: "b:6379", ContextTimeoutEnabled: true}),
 //		redis.NewClient(&redis.Options{Addr: "c:6379", ContextTimeoutEnabled: true}),
 //	}
-func startNodes() (nodes []red.Client, servers []*testkit.RedisServer, stop func()) {
+func startNodes() (nodes []red.Client, servers []*simulate.Redis, stop func()) {
 	t, end := testkit.Example()
-	for range 3 {
-		server := testkit.NewRedis(t)
-		servers, nodes = append(servers, server), append(nodes, server.Client(t))
+	for i := range 3 {
+		server := simulate.NewRedis(t)
+		options := server.Options()
+		options.Addr = fmt.Sprintf("node-%d:6379", i)
+		client := redis.NewClient(options)
+		t.Cleanup(func() { _ = client.Close() })
+		servers, nodes = append(servers, server), append(nodes, client)
 	}
 	return nodes, servers, end
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"seckill/internal/simulate"
 	"sync"
 	"testing"
 	"time"
@@ -12,7 +13,6 @@ import (
 
 	"seckill/internal/lock"
 	"seckill/internal/lock/redis/reentrant"
-	"seckill/internal/testkit"
 )
 
 // delayer is a network that breaks a connection and delivers later what was written to it.
@@ -98,10 +98,10 @@ func TestAttemptThatArrivesLate(t *testing.T) {
 		"granted after a wait":      {true, lock.Options{TTL: minute, Wait: minute}, nil, nil},
 	}
 	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			server, prefix, network := testkit.Redis(t), testkit.KeyPrefix(t), &delayer{}
+		bubble(t, name, func(t *testing.T) {
+			server, prefix, network := simulate.NewRedis(t), "t:", &delayer{}
 			holder := start(t, server, reentrant.Config{Prefix: prefix})
-			client := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
+			client := server.Client(t)
 			client.AddHook(network)
 			l := startOn(t, client, reentrant.Config{Prefix: prefix})
 			if err := acquire(t.Context(), t, l, lock.Options{}).Release(t.Context()); err != nil { // loads the scripts
@@ -120,9 +120,9 @@ func TestAttemptThatArrivesLate(t *testing.T) {
 				}
 				got <- err
 			}()
-			testkit.Until(t, "the attempt", network.keeps) // held back, and no command of this test
+			until(t, "the attempt", network.keeps) // held back, and no command of this test
 			if c.held && c.want == nil {
-				testkit.Until(t, "a waiter", func() bool { return inspect(t, l).Waiting == 1 })
+				until(t, "a waiter", func() bool { return inspect(t, l).Waiting == 1 })
 			} else if err := <-got; !errors.Is(err, c.want) {
 				t.Fatalf("Acquire and Release = %v, want %v", err, c.want)
 			}
@@ -137,7 +137,7 @@ func TestAttemptThatArrivesLate(t *testing.T) {
 				}
 			}
 			network.deliver(t, server.Client(t))
-			testkit.Until(t, "a free lock", func() bool { return inspect(t, holder).Owner == "" })
+			until(t, "a free lock", func() bool { return inspect(t, holder).Owner == "" })
 		})
 	}
 }

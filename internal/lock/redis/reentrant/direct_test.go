@@ -5,15 +5,16 @@ import (
 	"context"
 	"errors"
 	"runtime/debug"
+	"seckill/internal/simulate"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/lock"
 	"seckill/internal/lock/redis/reentrant"
-	"seckill/internal/testkit"
 )
 
 // senders is a hook that counts commands by who sends them.
@@ -36,13 +37,13 @@ func (s *senders) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 
 // startDirect returns a locker on a server of its own, where the next command of a goroutine
 // alone is sent by that goroutine.
-func startDirect(t *testing.T, config reentrant.Config) (*testkit.RedisServer, *senders, *reentrant.Locker) {
+func startDirect(t *testing.T, config reentrant.Config) (*simulate.Redis, *senders, *reentrant.Locker) {
 	t.Helper()
-	server, seen := testkit.NewRedis(t), &senders{}
-	client := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
+	server, seen := simulate.NewRedis(t), &senders{}
+	client := server.Client(t)
 	client.AddHook(seen)
 	l := startOn(t, client, config)
-	testkit.Until(t, "a pair of direct commands", func() bool {
+	until(t, "a pair of direct commands", func() bool {
 		before, lease := seen.direct.Load(), acquire(t.Context(), t, l, lock.Options{})
 		began := time.Now()
 		if err := lease.Release(t.Context()); err != nil {
@@ -61,17 +62,17 @@ func TestSlowReplyToDirectCommand(t *testing.T) {
 		"new owner":   func(ctx context.Context) context.Context { return ctx },
 		"given owner": func(ctx context.Context) context.Context { return lock.WithOwner(ctx, "someone") },
 	} {
-		t.Run(name, func(t *testing.T) {
+		bubble(t, name, func(t *testing.T) {
 			server, seen, l := startDirect(t, reentrant.Config{CommandTimeout: time.Minute})
 			direct, queued := seen.direct.Load(), seen.queued.Load()
-			server.Pause()
+			server.Pause(time.Hour)
 			leases, failed := make(chan lock.Lease, 1), make(chan error, 1)
 			go func() {
 				lease, err := l.Acquire(ctx(t.Context()), key, lock.Options{Wait: time.Minute})
 				leases <- lease
 				failed <- err
 			}()
-			testkit.Until(t, "the repetition", func() bool { return seen.queued.Load() > queued })
+			until(t, "the repetition", func() bool { return seen.queued.Load() > queued })
 			if n := seen.direct.Load() - direct; n != 1 {
 				t.Errorf("%d direct commands before the repetition, want 1", n)
 			}
@@ -86,64 +87,70 @@ func TestSlowReplyToDirectCommand(t *testing.T) {
 			if err := lease.Release(t.Context()); err != nil {
 				t.Errorf("Release = %v", err)
 			}
-			testkit.Until(t, "a free lock", func() bool { return inspect(t, l).Owner == "" })
+			until(t, "a free lock", func() bool { return inspect(t, l).Owner == "" })
 		})
 	}
 }
 
 // The same for a release, whose repetition finds nothing.
 func TestSlowReplyToDirectRelease(t *testing.T) {
-	server, seen, l := startDirect(t, reentrant.Config{CommandTimeout: time.Minute})
-	lease := acquire(t.Context(), t, l, lock.Options{})
-	queued := seen.queued.Load()
-	server.Pause()
-	failed := make(chan error, 1)
-	go func() { failed <- lease.Release(t.Context()) }()
-	testkit.Until(t, "the repetition", func() bool { return seen.queued.Load() > queued })
-	server.Resume()
-	if err := <-failed; err != nil {
-		t.Errorf("Release = %v", err)
-	}
-	if state := inspect(t, l); state.Owner != "" {
-		t.Errorf("held by %q after the release", state.Owner)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		server, seen, l := startDirect(t, reentrant.Config{CommandTimeout: time.Minute})
+		lease := acquire(t.Context(), t, l, lock.Options{})
+		queued := seen.queued.Load()
+		server.Pause(time.Hour)
+		failed := make(chan error, 1)
+		go func() { failed <- lease.Release(t.Context()) }()
+		until(t, "the repetition", func() bool { return seen.queued.Load() > queued })
+		server.Resume()
+		if err := <-failed; err != nil {
+			t.Errorf("Release = %v", err)
+		}
+		if state := inspect(t, l); state.Owner != "" {
+			t.Errorf("held by %q after the release", state.Owner)
+		}
+	})
 }
 
 // A caller that is cancelled while the server does not answer its direct command leaves
 // without waiting for the server, and what the server then grants is released.
 func TestCancelledDuringDirectCommand(t *testing.T) {
-	server, seen, l := startDirect(t, reentrant.Config{CommandTimeout: time.Minute})
-	direct := seen.direct.Load()
-	server.Pause()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	failed := make(chan error, 1)
-	go func() {
-		_, err := l.Acquire(ctx, key, lock.Options{Wait: time.Minute})
-		failed <- err
-	}()
-	testkit.Until(t, "the attempt", func() bool { return seen.direct.Load() == direct+1 })
-	cancel()
-	if err := <-failed; !errors.Is(err, context.Canceled) { // the server does not answer yet
-		t.Errorf("Acquire = %v, want the context's error", err)
-	}
-	server.Resume()
-	testkit.Until(t, "a free lock", func() bool { return inspect(t, l).Owner == "" })
+	synctest.Test(t, func(t *testing.T) {
+		server, seen, l := startDirect(t, reentrant.Config{CommandTimeout: time.Minute})
+		direct := seen.direct.Load()
+		server.Pause(time.Hour)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		failed := make(chan error, 1)
+		go func() {
+			_, err := l.Acquire(ctx, key, lock.Options{Wait: time.Minute})
+			failed <- err
+		}()
+		until(t, "the attempt", func() bool { return seen.direct.Load() == direct+1 })
+		cancel()
+		if err := <-failed; !errors.Is(err, context.Canceled) { // the server does not answer yet
+			t.Errorf("Acquire = %v, want the context's error", err)
+		}
+		server.Resume()
+		until(t, "a free lock", func() bool { return inspect(t, l).Owner == "" })
+	})
 }
 
 // A client that does not end its commands with their context gets none from the callers: a
 // caller could not leave.
 func TestClientWithoutDeadlinesGetsNoDirectCommands(t *testing.T) {
-	seen := &senders{}
-	client := redis.NewClient(&redis.Options{Addr: testkit.Redis(t).Addr()})
-	client.AddHook(seen)
-	l := startOn(t, client, reentrant.Config{Prefix: testkit.KeyPrefix(t)})
-	for range 20 {
-		if err := acquire(t.Context(), t, l, lock.Options{}).Release(t.Context()); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		seen := &senders{}
+		client := withoutDeadlines(t, simulate.NewRedis(t))
+		client.AddHook(seen)
+		l := startOn(t, client, reentrant.Config{Prefix: "t:"})
+		for range 20 {
+			if err := acquire(t.Context(), t, l, lock.Options{}).Release(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	if n := seen.direct.Load(); n != 0 {
-		t.Errorf("%d direct commands", n)
-	}
+		if n := seen.direct.Load(); n != 0 {
+			t.Errorf("%d direct commands", n)
+		}
+	})
 }

@@ -3,7 +3,9 @@ package reentrant_test
 import (
 	"context"
 	"errors"
+	"seckill/internal/simulate"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -14,7 +16,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testkit.ExamplesNeed("redis-server")
 	testkit.Main(m)
 }
 
@@ -23,13 +24,34 @@ const renewed = 2 * time.Second
 
 const key = "seat"
 
-// start returns a locker with a client of its own, like a process of its own.
-func start(t *testing.T, server *testkit.RedisServer, config reentrant.Config) *reentrant.Locker {
+// bubble runs a subtest in virtual time.
+func bubble(t *testing.T, name string, test func(t *testing.T)) {
 	t.Helper()
-	client := redis.NewClient(&redis.Options{
-		Addr: server.Addr(), ContextTimeoutEnabled: true, DialerRetries: 1,
-		PoolSize: 1000, // after that many failures go-redis dials in the background, even when it is closed
-	})
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
+// until waits until something is so.
+func until(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for limit := time.Now().Add(time.Minute); !condition(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatalf("timed out waiting for %s", what)
+		}
+	}
+}
+
+// withoutDeadlines returns a client that does not end its commands with their context.
+func withoutDeadlines(t *testing.T, server *simulate.Redis) *redis.Client {
+	t.Helper()
+	options := server.Options()
+	options.ContextTimeoutEnabled = false
+	return redis.NewClient(options)
+}
+
+// start returns a locker with a client of its own, like a process of its own.
+func start(t *testing.T, server *simulate.Redis, config reentrant.Config) *reentrant.Locker {
+	t.Helper()
+	client := server.Client(t)
 	return startOn(t, client, config)
 }
 

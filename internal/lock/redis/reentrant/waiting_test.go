@@ -4,219 +4,218 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"seckill/internal/simulate"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/lock"
 	"seckill/internal/lock/redis/redisio"
 	"seckill/internal/lock/redis/reentrant"
-	"seckill/internal/testkit"
 )
 
-// Two thousand waiters on fifty keys share one pub/sub connection, and leave nothing behind.
-func TestWaitersShareOneConnection(t *testing.T) {
-	const keys, perKey = 50, 40
-	server := testkit.NewRedis(t)
-	client := server.Client(t)
-	holder, l := start(t, server, reentrant.Config{}), start(t, server, reentrant.Config{CommandTimeout: 10 * time.Second})
-	for k := range keys {
-		if _, err := holder.Acquire(t.Context(), fmt.Sprint("seat-", k), lock.Options{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var waiters sync.WaitGroup
-	for i := range keys * perKey {
-		waiters.Go(func() {
-			_, err := l.Acquire(ctx, fmt.Sprint("seat-", i%keys), lock.Options{Wait: time.Minute})
-			if !errors.Is(err, context.Canceled) {
-				t.Errorf("a cancelled wait gave %v", err)
+// Two thousand waiters on fifty keys need a channel for each key, and leave nothing behind.
+func TestWaitersShareChannels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const keys, perKey = 50, 40
+		server := simulate.NewRedis(t)
+		client := server.Client(t)
+		holder, l := start(t, server, reentrant.Config{}), start(t, server, reentrant.Config{CommandTimeout: 10 * time.Second})
+		for k := range keys {
+			if _, err := holder.Acquire(t.Context(), fmt.Sprint("seat-", k), lock.Options{}); err != nil {
+				t.Fatal(err)
 			}
-		})
-	}
-	channels := func() int { return len(client.PubSubChannels(t.Context(), "*").Val()) }
-	testkit.Until(t, "a channel for each key", func() bool { return channels() == keys })
-	for k := range keys {
-		testkit.Until(t, "all waiters of a key", func() bool {
-			state, err := l.Inspect(t.Context(), fmt.Sprint("seat-", k))
-			return err == nil && state.Waiting == perKey
-		})
-	}
-	clients := client.Do(t.Context(), "CLIENT", "LIST", "TYPE", "pubsub").Val().(string)
-	if n := strings.Count(clients, "id="); n != 1 {
-		t.Errorf("%d pub/sub connections for one process, want 1", n)
-	}
-	cancel()
-	waiters.Wait()
-	testkit.Until(t, "an empty PUBSUB CHANNELS", func() bool { return channels() == 0 })
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var waiters sync.WaitGroup
+		for i := range keys * perKey {
+			waiters.Go(func() {
+				_, err := l.Acquire(ctx, fmt.Sprint("seat-", i%keys), lock.Options{Wait: time.Minute})
+				if !errors.Is(err, context.Canceled) {
+					t.Errorf("a cancelled wait gave %v", err)
+				}
+			})
+		}
+		channels := func() int { return len(client.PubSubChannels(t.Context(), "*").Val()) }
+		until(t, "a channel for each key", func() bool { return channels() == keys })
+		for k := range keys {
+			until(t, "all waiters of a key", func() bool {
+				state, err := l.Inspect(t.Context(), fmt.Sprint("seat-", k))
+				return err == nil && state.Waiting == perKey
+			})
+		}
+		cancel()
+		waiters.Wait()
+		until(t, "an empty PUBSUB CHANNELS", func() bool { return channels() == 0 })
+	})
 }
 
 // However many goroutines wait for a key, only one of them asks Redis.
 func TestLineCostsOneWaiter(t *testing.T) {
-	server := testkit.NewRedis(t)
-	client := server.Client(t)
-	config := reentrant.Config{QueueEntryTTL: time.Minute} // the head asks again after a third of it
-	holder, l := start(t, server, config), start(t, server, config)
-	held := acquire(t.Context(), t, holder, lock.Options{})
-	var order []int
-	var waiters sync.WaitGroup
-	wait := func(i int) {
-		waiters.Go(func() {
-			lease, err := l.Acquire(t.Context(), key, lock.Options{Wait: time.Minute})
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			order = append(order, i) // guarded by the lock itself
-			if err := lease.Release(t.Context()); err != nil {
-				t.Error(err)
-			}
-		})
-		testkit.Until(t, "the waiter in line", func() bool { return inspect(t, l).Waiting == i+1 })
-	}
-	wait(0)
-	testkit.Until(t, "the head to settle", func() bool { return len(client.PubSubChannels(t.Context(), "*").Val()) == 1 })
-	const more = 30
-	before := acquisitions(t, client)
-	for i := range more {
-		wait(i + 1)
-	}
-	if asked := acquisitions(t, client) - before; asked > 2 {
-		t.Errorf("%d more waiters asked Redis for the lock %d times", more, asked)
-	}
-	if err := held.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	waiters.Wait()
-	for i, who := range order {
-		if i != who {
-			t.Fatalf("served in the order %v, want that of arrival", order)
+	synctest.Test(t, func(t *testing.T) {
+		server := simulate.NewRedis(t)
+		client := server.Client(t)
+		config := reentrant.Config{QueueEntryTTL: time.Minute} // the head asks again after a third of it
+		holder, l := start(t, server, config), start(t, server, config)
+		held := acquire(t.Context(), t, holder, lock.Options{})
+		var order []int
+		var waiters sync.WaitGroup
+		wait := func(i int) {
+			waiters.Go(func() {
+				lease, err := l.Acquire(t.Context(), key, lock.Options{Wait: time.Minute})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				order = append(order, i) // guarded by the lock itself
+				if err := lease.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+			until(t, "the waiter in line", func() bool { return inspect(t, l).Waiting == i+1 })
 		}
-	}
-}
-
-// acquisitions counts a command that acquire.lua alone runs, once per attempt.
-func acquisitions(t *testing.T, client *redis.Client) (calls int) {
-	t.Helper()
-	stats := client.InfoMap(t.Context(), "commandstats").Val()["Commandstats"]
-	if line, ok := stats["cmdstat_hget"]; ok {
-		if _, err := fmt.Sscanf(line, "calls=%d", &calls); err != nil {
+		wait(0)
+		until(t, "the head to settle", func() bool { return len(client.PubSubChannels(t.Context(), "*").Val()) == 1 })
+		const more = 30
+		var asked atomic.Int64
+		server.Refuse(func(command string, _ ...string) string {
+			if command == "HGET" { // acquire.lua alone runs it, once an attempt
+				asked.Add(1)
+			}
+			return ""
+		})
+		for i := range more {
+			wait(i + 1)
+		}
+		if asked := asked.Load(); asked > 2 {
+			t.Errorf("%d more waiters asked Redis for the lock %d times", more, asked)
+		}
+		if err := held.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-	}
-	return calls
+		waiters.Wait()
+		for i, who := range order {
+			if i != who {
+				t.Fatalf("served in the order %v, want that of arrival", order)
+			}
+		}
+	})
 }
 
 // A pub/sub connection that breaks costs a reconnection, not a lease.
 func TestSubscriptionIsRestored(t *testing.T) {
-	server := testkit.NewRedis(t)
-	client := server.Client(t)
-	holder := start(t, server, reentrant.Config{})
-	l := start(t, server, reentrant.Config{WatchdogTimeout: 30 * time.Second, RetryEvery: 20 * time.Millisecond})
-	subscribers := func() int64 {
-		return int64(len(client.PubSubChannels(t.Context(), redisio.Key("", "reentrant", key, "*")).Val()))
-	}
-	held := acquire(t.Context(), t, holder, lock.Options{})
-	got := make(chan error, 1)
-	go func() {
-		lease, err := l.Acquire(t.Context(), key, lock.Options{Wait: time.Minute})
-		if err == nil {
-			err = lease.Release(t.Context())
+	synctest.Test(t, func(t *testing.T) {
+		server := simulate.NewRedis(t)
+		client := server.Client(t)
+		holder := start(t, server, reentrant.Config{})
+		l := start(t, server, reentrant.Config{WatchdogTimeout: 30 * time.Second, RetryEvery: 20 * time.Millisecond})
+		subscribers := func() int64 {
+			return int64(len(client.PubSubChannels(t.Context(), redisio.Key("", "reentrant", key, "*")).Val()))
 		}
-		got <- err
-	}()
-	testkit.Until(t, "a subscription", func() bool { return subscribers() == 1 })
-	for range 3 {
-		killed := client.Do(t.Context(), "CLIENT", "KILL", "TYPE", "pubsub")
-		if killed.Err() != nil {
-			t.Fatal(killed.Err())
+		held := acquire(t.Context(), t, holder, lock.Options{})
+		got := make(chan error, 1)
+		go func() {
+			lease, err := l.Acquire(t.Context(), key, lock.Options{Wait: time.Minute})
+			if err == nil {
+				err = lease.Release(t.Context())
+			}
+			got <- err
+		}()
+		until(t, "a subscription", func() bool { return subscribers() == 1 })
+		for range 3 {
+			server.Stop() // ends every connection
+			server.Start()
+			until(t, "a new subscription", func() bool { return subscribers() == 1 })
 		}
-		testkit.Until(t, "a new subscription", func() bool { return subscribers() == 1 })
-	}
-	if err := held.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case err := <-got:
-		if err != nil {
-			t.Error(err)
+		if err := held.Release(t.Context()); err != nil {
+			t.Fatal(err)
 		}
-	case <-time.After(time.Minute):
-		t.Error("the waiter missed the release")
-	}
+		select {
+		case err := <-got:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(time.Minute):
+			t.Error("the waiter missed the release")
+		}
+	})
 }
 
 // A waiter keeps asking for a key without an expiry, which another program removed.
 func TestHolderWithoutExpiry(t *testing.T) {
-	server, prefix := testkit.Redis(t), testkit.KeyPrefix(t)
-	client := server.Client(t)
-	l := start(t, server, reentrant.Config{Prefix: prefix, RetryEvery: 50 * time.Millisecond})
-	name := redisio.Key(prefix, "reentrant", key, "")
-	lock.Abandon(acquire(t.Context(), t, l, lock.Options{TTL: time.Minute}))
-	if err := client.Persist(t.Context(), name).Err(); err != nil {
-		t.Fatal(err)
-	}
-	_, err := l.Acquire(t.Context(), key, lock.Options{Wait: time.Second})
-	if refused, ok := errors.AsType[*lock.NotAcquiredError](err); !ok || refused.TTL != lock.NoExpiry {
-		t.Errorf("Acquire = %v, want a holder without an end", err)
-	}
-	time.AfterFunc(100*time.Millisecond, func() { client.Del(context.Background(), name) })
-	began := time.Now()
-	lease := acquire(t.Context(), t, l, lock.Options{Wait: 10 * time.Second})
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("the waiter needed %v", took)
-	}
-	if err := lease.Release(t.Context()); err != nil {
-		t.Error(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		server, prefix := simulate.NewRedis(t), "t:"
+		client := server.Client(t)
+		l := start(t, server, reentrant.Config{Prefix: prefix, RetryEvery: 50 * time.Millisecond})
+		name := redisio.Key(prefix, "reentrant", key, "")
+		lock.Abandon(acquire(t.Context(), t, l, lock.Options{TTL: time.Minute}))
+		if err := client.Persist(t.Context(), name).Err(); err != nil {
+			t.Fatal(err)
+		}
+		_, err := l.Acquire(t.Context(), key, lock.Options{Wait: time.Second})
+		if refused, ok := errors.AsType[*lock.NotAcquiredError](err); !ok || refused.TTL != lock.NoExpiry {
+			t.Errorf("Acquire = %v, want a holder without an end", err)
+		}
+		time.AfterFunc(100*time.Millisecond, func() { client.Del(context.Background(), name) })
+		began := time.Now()
+		lease := acquire(t.Context(), t, l, lock.Options{Wait: 10 * time.Second})
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("the waiter needed %v", took)
+		}
+		if err := lease.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // The refusal at the end of the wait limit names the holder, also far back in the queue.
 func TestRefusalInLineNamesHolder(t *testing.T) {
-	l := start(t, testkit.Redis(t), reentrant.Config{Prefix: testkit.KeyPrefix(t)})
-	held := acquire(lock.WithOwner(t.Context(), "holder"), t, l, lock.Options{TTL: time.Minute})
-	var waiters sync.WaitGroup
-	for range 5 {
-		waiters.Go(func() {
-			_, err := l.Acquire(t.Context(), key, lock.Options{Wait: time.Second})
-			refused, ok := errors.AsType[*lock.NotAcquiredError](err)
-			if !ok || refused.Holder != "holder" || refused.TTL < 50*time.Second || refused.TTL > time.Minute {
-				t.Errorf("Acquire = %v, want one that names the holder", err)
-			}
-		})
-	}
-	waiters.Wait()
-	if err := held.Release(t.Context()); err != nil {
-		t.Error(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		l := start(t, simulate.NewRedis(t), reentrant.Config{Prefix: "t:"})
+		held := acquire(lock.WithOwner(t.Context(), "holder"), t, l, lock.Options{TTL: time.Minute})
+		var waiters sync.WaitGroup
+		for range 5 {
+			waiters.Go(func() {
+				_, err := l.Acquire(t.Context(), key, lock.Options{Wait: time.Second})
+				refused, ok := errors.AsType[*lock.NotAcquiredError](err)
+				if !ok || refused.Holder != "holder" || refused.TTL < 50*time.Second || refused.TTL > time.Minute {
+					t.Errorf("Acquire = %v, want one that names the holder", err)
+				}
+			})
+		}
+		waiters.Wait()
+		if err := held.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // An owner that re-enters does not queue behind waiters that wait for it.
 func TestReentryPassesTheLine(t *testing.T) {
-	l := start(t, testkit.Redis(t), reentrant.Config{Prefix: testkit.KeyPrefix(t)})
-	ctx := lock.WithOwner(t.Context(), "me")
-	outer := acquire(ctx, t, l, lock.Options{})
-	got := make(chan error, 1)
-	go func() {
-		lease, err := l.Acquire(t.Context(), key, lock.Options{Wait: time.Minute})
-		if err == nil {
-			err = lease.Release(t.Context())
+	synctest.Test(t, func(t *testing.T) {
+		l := start(t, simulate.NewRedis(t), reentrant.Config{Prefix: "t:"})
+		ctx := lock.WithOwner(t.Context(), "me")
+		outer := acquire(ctx, t, l, lock.Options{})
+		got := make(chan error, 1)
+		go func() {
+			lease, err := l.Acquire(t.Context(), key, lock.Options{Wait: time.Minute})
+			if err == nil {
+				err = lease.Release(t.Context())
+			}
+			got <- err
+		}()
+		until(t, "a waiter", func() bool { return inspect(t, l).Waiting == 1 })
+		inner := acquire(ctx, t, l, lock.Options{Wait: time.Minute})
+		for _, lease := range []lock.Lease{inner, outer} {
+			if err := lease.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
 		}
-		got <- err
-	}()
-	testkit.Until(t, "a waiter", func() bool { return inspect(t, l).Waiting == 1 })
-	inner := acquire(ctx, t, l, lock.Options{Wait: time.Minute})
-	for _, lease := range []lock.Lease{inner, outer} {
-		if err := lease.Release(t.Context()); err != nil {
+		if err := <-got; err != nil {
 			t.Error(err)
 		}
-	}
-	if err := <-got; err != nil {
-		t.Error(err)
-	}
+	})
 }
