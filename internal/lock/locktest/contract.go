@@ -189,10 +189,10 @@ func canBeForced(t *trial) {
 	t.mustForce(breaker, false, "of a key that nobody holds")
 	for _, opts := range []lock.Options{{TTL: t.long}, {}} {
 		late := t.force(breaker, p, q, opts)
-		for n := 1; n < t.attempts && late > t.within(noticed); n++ {
+		for n := 1; n < t.attempts && late > t.noticed(); n++ {
 			late = t.force(breaker, p, q, opts)
 		}
-		if late > t.within(noticed) {
+		if late > t.noticed() {
 			t.violated("a waiter got the lock %v after it was taken from its holder", late)
 		}
 	}

@@ -83,3 +83,12 @@ func (p pace) early() time.Duration { return min(p.tolerance, 20*time.Millisecon
 
 // margin is how much less of a lease its holder may count on: clocks drift.
 func (p pace) margin(ttl time.Duration) time.Duration { return p.slack + ttl/20 }
+
+// noticed is within what time a release or the like reaches those whom it concerns: in virtual time none passes until
+// then, unless they poll.
+func (p pace) noticed() time.Duration {
+	if p.virtual {
+		return promptly
+	}
+	return time.Second + p.tolerance
+}

@@ -226,7 +226,7 @@ func evictsDeadWaiters(t *trial) {
 		t.violated("a waiter that gave up got the error %v", got.err)
 	}
 	t.mustRelease(held)
-	limit := 2*t.deadWaiterTimeout() + t.within(noticed) // two dead waiters are ahead of a live one
+	limit := 2*t.deadWaiterTimeout() + t.within(time.Second) // two dead waiters are ahead of a live one
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
 	for _, i := range live {

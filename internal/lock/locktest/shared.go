@@ -107,7 +107,7 @@ func releaseAdmitsAllReaders(t *trial) {
 		if got.err != nil {
 			t.violated("reader %d of %d did not get the lock after a writer: %v", i, n, got.err)
 		}
-		if late := got.at.Sub(released); late > t.within(noticed) {
+		if late := got.at.Sub(released); late > t.noticed() {
 			t.violated("reader %d of %d got the lock %v after the writer's release", i, n, late)
 		}
 		defer func() { _ = got.lease.Release(t.ctx) }()
@@ -189,7 +189,7 @@ func upgradeIsRefused(t *trial) {
 				if !errors.Is(err, lock.ErrNotAcquired) && !errors.Is(err, lock.ErrInvalid) {
 					t.violated("a reader that asked to write got the error %v", err)
 				}
-				if took := time.Since(began); took > t.within(noticed) {
+				if took := time.Since(began); took > t.noticed() {
 					t.violated("a reader that asked to write with a wait limit of %v was refused after %v", wait, took)
 				}
 			}

@@ -11,9 +11,6 @@ import (
 // promptly is within what time a waiter gets a lock whose lease has run out, without a message.
 const promptly = 20 * time.Millisecond
 
-// noticed is within what time a release, a cancellation or the like reaches those whom it concerns.
-const noticed = time.Second
-
 func triesOnce(t *trial) {
 	p := t.process()
 	held := t.mustAcquire(p, lock.Options{TTL: t.long})
@@ -103,7 +100,7 @@ func wakesByMessage(t *trial) {
 	if got.err != nil {
 		t.violated("the waiter did not get the lock: %v", got.err)
 	}
-	if late := got.at.Sub(released); late > t.within(noticed) {
+	if late := got.at.Sub(released); late > t.noticed() {
 		t.violated("the waiter got the lock %v after the release", late)
 	}
 	t.mustRelease(got.lease)

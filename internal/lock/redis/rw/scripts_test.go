@@ -21,7 +21,8 @@ type scripts struct {
 
 func newScripts(t *testing.T) *scripts {
 	t.Helper()
-	s := &scripts{T: t, client: testkit.Redis(t).Client(t)}
+	s := &scripts{T: t, client: redis.NewClient(testkit.AnyRedis(t))}
+	t.Cleanup(func() { _ = s.client.Close() })
 	prefix := testkit.KeyPrefix(t)
 	for _, part := range []string{"", "queue", "readers"} {
 		s.keys = append(s.keys, redisio.Key(prefix, "rw", "seat", part))
