@@ -16,6 +16,7 @@ import (
 	"seckill/internal/admission/ledger"
 	"seckill/internal/lock/local"
 	"seckill/internal/order"
+	"seckill/internal/simulate"
 	"seckill/internal/voucher"
 )
 
@@ -118,7 +119,7 @@ func TestRequestLeavesWhenItsContextEnds(t *testing.T) {
 		if !errors.Is(queued, context.Canceled) {
 			t.Errorf("a request that waited got %v, want the context's error", queued)
 		}
-		time.Sleep(time.Second)
+		simulate.Sleep(time.Second)
 		if len(b.fake.batches) != 1 || *b.fake.stock() != 4 {
 			t.Errorf("batches %v, stock %d: a request that left was sent", b.fake.batches, *b.fake.stock())
 		}
@@ -130,7 +131,8 @@ func TestRequestLeavesWhenItsContextEnds(t *testing.T) {
 type refused string
 
 func (r refused) Error() string { return string(r) }
-func (refused) RedisError()     {}
+
+func (refused) RedisError() {}
 
 var _ redis.Error = refused("")
 
@@ -224,7 +226,7 @@ func TestOutcomeIsUnknownAlthoughTheVoucherIsForgotten(t *testing.T) {
 			_ = v.markClosed(v.buckets[0], 2, ledger.Closed) // as a check does
 			return true, io.EOF
 		}
-		time.Sleep(time.Until(b.store.voucher.EndAt) - b.fake.trip)
+		simulate.Sleep(time.Until(b.store.voucher.EndAt) - b.fake.trip)
 		err := b.buy(t.Context(), 1)
 		if !errors.Is(err, order.ErrUnavailable) || errors.Is(err, voucher.ErrEnded) || !strings.Contains(err.Error(), voucher.ErrEnded.Error()) {
 			t.Errorf("%v, want ErrUnavailable with the cause as text", err)
@@ -260,13 +262,13 @@ func TestSoldOutIsCached(t *testing.T) {
 		if err := b.buy(t.Context(), 5000); !errors.Is(err, voucher.ErrSoldOut) {
 			t.Errorf("within the recheck: %v", err)
 		}
-		time.Sleep(100 * time.Millisecond)
+		simulate.Sleep(100 * time.Millisecond)
 		if err := b.buy(t.Context(), 5001); err != nil {
 			t.Errorf("after the recheck: %v", err)
 		}
 		// The end of the sale, by Redis' clock, needs no Redis.
 		calls := b.fake.calls.Load()
-		time.Sleep(2 * time.Hour)
+		simulate.Sleep(2 * time.Hour)
 		if err := b.buy(t.Context(), 5002); !errors.Is(err, voucher.ErrEnded) || b.fake.calls.Load() != calls {
 			t.Errorf("after the end: %v, Redis was asked %d times more", err, b.fake.calls.Load()-calls)
 		}

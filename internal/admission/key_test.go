@@ -9,6 +9,7 @@ import (
 
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
+	"seckill/internal/simulate"
 	"seckill/internal/testkit"
 	"seckill/internal/voucher"
 )
@@ -34,51 +35,52 @@ func (s *fixture) wantOrder(g *Gate, user, id int64, key order.KeyHash, want int
 // The repetition of a request has another id, and is told of the order that the first one placed: by any
 // process, before and after the order is persisted, after its stock is sold, and after Redis lost everything.
 func TestSameKeyIsToldTheSameOrder(t *testing.T) {
-	server := testkit.NewRedis(t)
-	s := newFixture(t, at(server.Addr()), 2)
-	first, second := s.gate(nil), s.gate(nil)
-	s.wantOrder(first, 1, 11, 77, 11)
-	s.wantOrder(second, 1, 12, 77, 11)
-	if _, err := s.buyUnder(second, 1, 13, 78); !errors.Is(err, order.ErrAlreadyOrdered) {
-		t.Errorf("another key: %v", err)
-	}
-	if err := s.buy(second, 1, 14); !errors.Is(err, order.ErrAlreadyOrdered) {
-		t.Errorf("no key: %v", err)
-	}
-	s.wantOrder(second, 1, 11, 77, 11) // with the id, too
+	t.Parallel()
+	inBubble(t, 2, func(t *testing.T, s *fixture, _ *simulate.Redis) {
+		first, second := s.gate(nil), s.gate(nil)
+		s.wantOrder(first, 1, 11, 77, 11)
+		s.wantOrder(second, 1, 12, 77, 11)
+		if _, err := s.buyUnder(second, 1, 13, 78); !errors.Is(err, order.ErrAlreadyOrdered) {
+			t.Errorf("another key: %v", err)
+		}
+		if err := s.buy(second, 1, 14); !errors.Is(err, order.ErrAlreadyOrdered) {
+			t.Errorf("no key: %v", err)
+		}
+		s.wantOrder(second, 1, 11, 77, 11) // with the id, too
 
-	s.takeAll()
-	s.wantOrder(first, 1, 15, 77, 11)
-	o, err := second.OrderOf(t.Context(), &s.store.voucher, 1)
-	if err != nil || o.ID != 11 || o.Key != 77 || o.VoucherID != s.store.voucher.ID || o.Status != order.Pending {
-		t.Errorf("OrderOf = %+v, %v", o, err)
-	}
-	if o, err := second.OrderOf(t.Context(), &s.store.voucher, 2); !errors.Is(err, order.ErrNotFound) {
-		t.Errorf("OrderOf a user without one = %+v, %v", o, err)
-	}
+		s.takeAll()
+		s.wantOrder(first, 1, 15, 77, 11)
+		o, err := second.OrderOf(t.Context(), &s.store.voucher, 1)
+		if err != nil || o.ID != 11 || o.Key != 77 || o.VoucherID != s.store.voucher.ID || o.Status != order.Pending {
+			t.Errorf("OrderOf = %+v, %v", o, err)
+		}
+		if o, err := second.OrderOf(t.Context(), &s.store.voucher, 2); !errors.Is(err, order.ErrNotFound) {
+			t.Errorf("OrderOf a user without one = %+v, %v", o, err)
+		}
 
-	s.wantOrder(first, 2, 21, 0, 21)
-	if _, err := s.buyUnder(first, 3, 31, 77); !errors.Is(err, voucher.ErrSoldOut) {
-		t.Errorf("the same key of another user, after the last piece: %v", err)
-	}
-	// Memory refuses without asking Redis: the caller looks for the order itself.
-	if _, err := s.buyUnder(first, 1, 16, 77); !errors.Is(err, voucher.ErrSoldOut) {
-		t.Errorf("from memory: %v", err)
-	}
-	s.takeAll()
+		s.wantOrder(first, 2, 21, 0, 21)
+		if _, err := s.buyUnder(first, 3, 31, 77); !errors.Is(err, voucher.ErrSoldOut) {
+			t.Errorf("the same key of another user, after the last piece: %v", err)
+		}
+		// Memory refuses without asking Redis: the caller looks for the order itself.
+		if _, err := s.buyUnder(first, 1, 16, 77); !errors.Is(err, voucher.ErrSoldOut) {
+			t.Errorf("from memory: %v", err)
+		}
+		s.takeAll()
 
-	if err := server.Client(t).FlushAll(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
-	third := s.gate(nil)
-	testkit.Until(t, "the voucher to be opened again", func() bool {
-		_, err := s.buyUnder(third, 3, 32, 5)
-		return errors.Is(err, voucher.ErrSoldOut)
+		if err := s.client.FlushAll(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		third := s.gate(nil)
+		until(t, "the voucher to be opened again", func() bool {
+			_, err := s.buyUnder(third, 3, 32, 5)
+			return errors.Is(err, voucher.ErrSoldOut)
+		})
+		if o, err := third.OrderOf(t.Context(), &s.store.voucher, 1); err != nil || o.ID != 11 || o.Key != 77 {
+			t.Errorf("after Redis lost everything, OrderOf = %+v, %v", o, err)
+		}
+		s.balanced(third, 2)
 	})
-	if o, err := third.OrderOf(t.Context(), &s.store.voucher, 1); err != nil || o.ID != 11 || o.Key != 77 {
-		t.Errorf("after Redis lost everything, OrderOf = %+v, %v", o, err)
-	}
-	s.balanced(third, 2)
 }
 
 // Many repetitions of one request at once, through two processes, place one order.
@@ -114,46 +116,6 @@ func TestSameKeyAtOnce(t *testing.T) {
 	s.balanced(gates[0], users)
 }
 
-// A repetition is told of an order only if replicas have the order.
-func TestSameKeyWaitsForReplicas(t *testing.T) {
-	t.Parallel()
-	r := newReplicated(t, 10)
-	g := r.process()
-	r.wantOrder(g, 1, 11, 77, 11)
-	r.replica.Pause()
-	if _, err := r.buyUnder(g, 2, 21, 78); !errors.Is(err, order.ErrUnavailable) {
-		t.Errorf("without a replica: %v", err)
-	}
-	if _, err := r.buyUnder(g, 2, 22, 78); !errors.Is(err, order.ErrUnavailable) {
-		t.Errorf("the repetition without a replica: %v", err)
-	}
-	if o, err := g.OrderOf(t.Context(), &r.store.voucher, 2); !errors.Is(err, order.ErrUnavailable) {
-		t.Errorf("OrderOf without a replica = %+v, %v", o, err)
-	}
-	r.resume()
-	r.wantOrder(g, 2, 23, 78, 21)
-	r.takeAll()
-	r.balanced(g, 2)
-}
-
-// A reply that is lost leaves the outcome unknown, and the repetition finds it out.
-func TestSameKeyAfterALostReply(t *testing.T) {
-	t.Parallel()
-	server := testkit.NewRedis(t)
-	door := testkit.NewProxy(t, server.Addr())
-	s := newFixture(t, at(server.Addr()), 10)
-	blind := s.gate(func(c *Config) {
-		c.Client = dial(t, at(door.Addr()))
-		c.AttemptTimeout, c.DecisionTimeout = time.Second, 2*time.Second
-	})
-	s.wantOrder(blind, 1, 11, 1, 11)
-	door.BlackholeReplies()
-	if _, err := s.buyUnder(blind, 2, 21, 2); !errors.Is(err, order.ErrUnavailable) {
-		t.Errorf("without a reply: %v", err)
-	}
-	s.wantOrder(s.gate(nil), 2, 22, 2, 21)
-}
-
 func TestReserved(t *testing.T) {
 	t.Parallel()
 	for _, o := range []struct {
@@ -171,4 +133,21 @@ func TestReserved(t *testing.T) {
 			t.Errorf("%q is parsed as %d, %d", bad, id, key)
 		}
 	}
+}
+
+// A reply that is lost leaves the outcome unknown, and the repetition finds it out.
+func TestSameKeyAfterALostReply(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 10, func(t *testing.T, s *fixture, server *simulate.Redis) {
+		link := simulate.NewLink()
+		blind := s.gate(func(c *Config) {
+			c.Client, c.AttemptTimeout, c.DecisionTimeout = through(t, link, server), time.Second, 2*time.Second
+		})
+		s.wantOrder(blind, 1, 11, 1, 11)
+		link.LoseReply(1, simulate.Silence, link.Cut)
+		if _, err := s.buyUnder(blind, 2, 21, 2); !errors.Is(err, order.ErrUnavailable) {
+			t.Errorf("without a reply: %v", err)
+		}
+		s.wantOrder(s.gate(nil), 2, 22, 2, 21)
+	})
 }

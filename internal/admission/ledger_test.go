@@ -1,9 +1,7 @@
 package admission
 
 import (
-	"errors"
 	"strconv"
-
 	"strings"
 	"testing"
 	"time"
@@ -229,39 +227,4 @@ func TestCheckDetectsALostTransfer(t *testing.T) {
 		t.Errorf("epoch %d, want 4", epoch)
 	}
 	s.balanced(g, 15)
-}
-
-// Where the gate waits for replicas, a bucket receives only stock that they know was given.
-func TestTransferWaitsForReplicas(t *testing.T) {
-	t.Parallel()
-	r := newReplicated(t, 20)
-	r.split(2)
-	// Redis looks ten times a second whether a WAIT is over.
-	r.config.AttemptTimeout, r.config.DecisionTimeout = 500*time.Millisecond, 3*time.Second
-	g := r.process()
-	users := usersOf(15, 2, func(b int) bool { return b == 1 })
-	for _, user := range users[:10] {
-		if err := r.buy(g, user, 100+user); err != nil {
-			t.Fatal(err)
-		}
-	}
-	r.replica.Pause()
-	if err := r.buy(g, users[10], 100+users[10]); !errors.Is(err, order.ErrUnavailable) {
-		t.Errorf("without the replica: %v", err)
-	}
-	all := ledger.New(r.client, ledger.Options{}).States(t.Context(), r.buckets())
-	if all[0].To[1] != 5 || all[1].From[0] != 0 || all[1].Stock != 0 {
-		t.Errorf("given %d, received %d: want 5 and, as no replica has acknowledged it, 0", all[0].To[1], all[1].From[0])
-	}
-	r.resume()
-	for _, user := range users[10:] {
-		if err := r.buy(g, user, 100+user); err != nil {
-			t.Errorf("with it again: %v", err)
-		}
-	}
-	if moved := ledger.New(r.client, ledger.Options{}).States(t.Context(), r.buckets())[1].From[0]; moved != 5 {
-		t.Errorf("%d received, want 5", moved)
-	}
-	r.takeAll()
-	r.balanced(g, 15)
 }

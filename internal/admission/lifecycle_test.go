@@ -14,6 +14,7 @@ import (
 	"seckill/internal/lock"
 	"seckill/internal/lock/redis/reentrant"
 	"seckill/internal/order"
+	"seckill/internal/simulate"
 	"seckill/internal/testkit"
 	"seckill/internal/voucher"
 )
@@ -40,22 +41,21 @@ func TestRedisIsEmptiedDuringASale(t *testing.T) {
 		"although the lock excludes nobody": func(*fixture) lock.Locker { return grantsEverybody{} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := testkit.NewRedis(t)
-			s := newFixture(t, at(server.Addr()), 2000)
+			s := newFixture(t, simulate.NewRedis(t).Options(), 300)
 			s.config.Locker = locker(s)
 			gates := []*Gate{s.gate(nil), s.gate(nil), s.gate(nil)}
 			finish := s.run()
 			var accepted atomic.Int64
 			var wg sync.WaitGroup
-			for w := range int64(60) {
+			for w := range int64(30) {
 				wg.Go(func() {
-					for n := range int64(60) {
-						user := w*60 + n + 1
+					for n := range int64(20) {
+						user := w*20 + n + 1
 						err := s.buy(gates[user%3], user, 100_000+user)
 						for errors.Is(err, order.ErrUnavailable) {
 							err = s.buy(gates[user%3], user, 100_000+user)
 						}
-						if err == nil && accepted.Add(1) == 700 {
+						if err == nil && accepted.Add(1) == 100 {
 							if err := s.client.FlushAll(context.Background()).Err(); err != nil {
 								t.Error(err)
 							}
@@ -68,8 +68,7 @@ func TestRedisIsEmptiedDuringASale(t *testing.T) {
 			}
 			wg.Wait()
 			finish()
-			t.Logf("%d told accepted, %d orders, %d rejected, epoch %d", accepted.Load(), len(s.store.orders), len(s.store.rejected), s.store.epochState.Epoch)
-			s.balanced(s.gate(nil), 2000)
+			s.balanced(s.gate(nil), 300)
 		})
 	}
 }
@@ -78,15 +77,15 @@ func TestRedisIsEmptiedDuringASale(t *testing.T) {
 // others are decided under the new one.
 func TestEpochChangesUnderLoad(t *testing.T) {
 	t.Parallel()
-	s := newFixture(t, testkit.AnyRedis(t), 1500)
+	s := newFixture(t, testkit.AnyRedis(t), 300)
 	gates := []*Gate{s.gate(nil), s.gate(nil)}
 	finish := s.run()
 	var accepted atomic.Int64
 	var wg sync.WaitGroup
 	for w := range int64(50) {
 		wg.Go(func() {
-			for n := range int64(40) {
-				user := w*40 + n + 1
+			for n := range int64(8) {
+				user := w*8 + n + 1
 				err := s.buy(gates[user%2], user, 100_000+user)
 				for errors.Is(err, order.ErrUnavailable) {
 					err = s.buy(gates[user%2], user, 100_000+user)
@@ -94,7 +93,7 @@ func TestEpochChangesUnderLoad(t *testing.T) {
 				if err != nil && !errors.Is(err, voucher.ErrSoldOut) {
 					t.Errorf("user %d: %v", user, err)
 				}
-				if err == nil && accepted.Add(1)%200 == 0 { // as another process would that distrusts Redis
+				if err == nil && accepted.Add(1)%50 == 0 { // as another process would that distrusts Redis
 					_, _ = s.store.Close(t.Context(), s.store.voucher.ID)
 					gates[0].Check(t.Context())
 				}
@@ -103,7 +102,6 @@ func TestEpochChangesUnderLoad(t *testing.T) {
 	}
 	wg.Wait()
 	finish()
-	t.Logf("%d epochs", s.store.epochState.Epoch/2)
 	if s.store.epochState.Epoch < 6 || len(s.store.rejected) > 0 {
 		t.Errorf("epoch %d, %d rejected", s.store.epochState.Epoch, len(s.store.rejected))
 	}
@@ -111,7 +109,7 @@ func TestEpochChangesUnderLoad(t *testing.T) {
 	if err := last.Open(t.Context(), &s.store.voucher); err != nil {
 		t.Fatal(err)
 	}
-	s.balanced(last, 1500)
+	s.balanced(last, 300)
 }
 
 // A process that was stopped between the database and Redis continues when others have opened the voucher

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"seckill/internal/simulate"
 )
 
 func TestLimiter(t *testing.T) {
@@ -24,7 +26,7 @@ func TestLimiter(t *testing.T) {
 		if _, ok := l.Allow(2); !ok {
 			t.Error("another user was refused")
 		}
-		time.Sleep(100 * time.Millisecond)
+		simulate.Sleep(100 * time.Millisecond)
 		if _, ok := l.Allow(1); !ok {
 			t.Error("refused after the wait it was told")
 		}
@@ -33,7 +35,7 @@ func TestLimiter(t *testing.T) {
 		}
 		// In the long run it is the rate, however often is asked.
 		allowed := 0
-		for begun := time.Now(); time.Since(begun) < 10*time.Second; time.Sleep(time.Millisecond) {
+		for begun := time.Now(); time.Since(begun) < 10*time.Second; simulate.Sleep(time.Millisecond) {
 			if _, ok := l.Allow(3); ok {
 				allowed++
 			}

@@ -10,6 +10,7 @@ import (
 
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
+	"seckill/internal/simulate"
 	"seckill/internal/testkit"
 )
 
@@ -38,9 +39,7 @@ func TestLookupsOpenAClosedVoucher(t *testing.T) {
 	} {
 		for _, buckets := range []int{1, 4} {
 			for _, crashed := range []bool{false, true} { // a process that opened it and died
-				t.Run(fmt.Sprintf("%s, %d buckets, crashed %v", name, buckets, crashed), func(t *testing.T) {
-					t.Parallel()
-					s := newFixture(t, testkit.AnyRedis(t), 10)
+				inBubble(t, 10, func(t *testing.T, s *fixture, _ *simulate.Redis) {
 					s.split(buckets)
 					rush(t, s, []*Gate{s.gate(nil)}, 10)
 					s.takeAll()
@@ -55,7 +54,7 @@ func TestLookupsOpenAClosedVoucher(t *testing.T) {
 						}
 					}
 					fresh := s.gate(nil)
-					testkit.Until(t, "the voucher is open", func() bool {
+					until(t, fmt.Sprintf("%s opens %d buckets, crashed %v", name, buckets, crashed), func() bool {
 						err := ask(t.Context(), s, fresh)
 						if err != nil && !errors.Is(err, order.ErrNotFound) && !errors.Is(err, order.ErrUnavailable) {
 							t.Fatal(err)
@@ -75,9 +74,7 @@ func TestLookupsDoNotWaitForAStuckVoucher(t *testing.T) {
 	t.Parallel()
 	const buyer, id, stranger = 1, 501, 999
 	for _, buckets := range []int{1, 4} {
-		t.Run(fmt.Sprintf("%d buckets", buckets), func(t *testing.T) {
-			t.Parallel()
-			s := newFixture(t, testkit.AnyRedis(t), 10)
+		inBubble(t, 10, func(t *testing.T, s *fixture, _ *simulate.Redis) {
 			s.split(buckets)
 			if err := s.buy(s.gate(nil), buyer, id); err != nil { // and nobody writes it
 				t.Fatal(err)
@@ -87,17 +84,14 @@ func TestLookupsDoNotWaitForAStuckVoucher(t *testing.T) {
 			}
 			g := s.gate(nil)
 			g.openClosed(s.store.voucher.ID)
-			testkit.Until(t, "every bucket is closed", func() bool {
+			until(t, "every bucket is closed", func() bool {
 				v := g.known(s.store.voucher.ID)
 				return v != nil && !slices.ContainsFunc(v.states(t.Context()), func(st ledger.State) bool { return st.Epoch != 3 })
 			})
 			if _, err := g.OrdersOf(t.Context(), stranger); !errors.Is(err, order.ErrUnavailable) {
 				t.Errorf("while the voucher is being opened: %v, want %v", err, order.ErrUnavailable)
 			}
-			v := g.known(s.store.voucher.ID)
-			v.mu.Lock()
-			v.lifecycle.begun = v.lifecycle.begun.Add(-2 * stuckAfter)
-			v.mu.Unlock()
+			simulate.Sleep(stuckAfter)
 			if all, err := g.OrdersOf(t.Context(), stranger); err != nil || len(all) != 0 {
 				t.Errorf("a user without an order: %v, %v", all, err)
 			}
@@ -111,7 +105,7 @@ func TestLookupsDoNotWaitForAStuckVoucher(t *testing.T) {
 				t.Errorf("a new order: %v", err)
 			}
 			s.takeAll()
-			testkit.Until(t, "the voucher is open", func() bool { return s.buy(g, 3, 503) == nil })
+			until(t, "the voucher is open", func() bool { return s.buy(g, 3, 503) == nil })
 			s.takeAll()
 			s.balanced(g, 2)
 		})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"seckill/internal/order"
+	"seckill/internal/simulate"
 	"seckill/internal/testkit"
 )
 
@@ -63,32 +64,33 @@ func TestLookup(t *testing.T) {
 
 func TestLookupWithoutServers(t *testing.T) {
 	t.Parallel()
-	s := newFixture(t, testkit.AnyRedis(t), 10)
-	proxy := testkit.NewProxy(t, s.options.Addr)
-	g := s.gate(func(c *Config) { c.Client = dial(t, at(proxy.Addr())) })
-	if err := s.buy(g, 1, 11); err != nil {
-		t.Fatal(err)
-	}
-	proxy.Cut()
-	if _, err := g.Lookup(t.Context(), 1, 11); !errors.Is(err, order.ErrUnavailable) {
-		t.Errorf("without Redis: %v", err)
-	}
-	if _, err := g.Audit(t.Context(), s.store.voucher.ID); !errors.Is(err, order.ErrUnavailable) {
-		t.Errorf("Audit without Redis: %v", err)
-	}
-	s.store.fail(errors.Join(order.ErrUnavailable, io.EOF))
-	if _, err := s.gate(nil).Lookup(t.Context(), 1, 11); !errors.Is(err, order.ErrUnavailable) {
-		t.Errorf("without a database: %v", err)
-	}
-	s.store.fail(nil)
-	ended, end := context.WithCancel(t.Context())
-	end()
-	if _, err := g.Lookup(ended, 1, 11); !errors.Is(err, context.Canceled) {
-		t.Errorf("after the context ended: %v", err)
-	}
-	if err := g.Admit(ended, &s.store.voucher, order.Order{ID: 1, UserID: 1}); !errors.Is(err, context.Canceled) {
-		t.Errorf("Admit after the context ended: %v", err)
-	}
+	inBubble(t, 10, func(t *testing.T, s *fixture, server *simulate.Redis) {
+		link := simulate.NewLink()
+		g := s.gate(func(c *Config) { c.Client = through(t, link, server) })
+		if err := s.buy(g, 1, 11); err != nil {
+			t.Fatal(err)
+		}
+		link.Cut()
+		if _, err := g.Lookup(t.Context(), 1, 11); !errors.Is(err, order.ErrUnavailable) {
+			t.Errorf("without Redis: %v", err)
+		}
+		if _, err := g.Audit(t.Context(), s.store.voucher.ID); !errors.Is(err, order.ErrUnavailable) {
+			t.Errorf("Audit without Redis: %v", err)
+		}
+		s.store.fail(errors.Join(order.ErrUnavailable, io.EOF))
+		if _, err := s.gate(nil).Lookup(t.Context(), 1, 11); !errors.Is(err, order.ErrUnavailable) {
+			t.Errorf("without a database: %v", err)
+		}
+		s.store.fail(nil)
+		ended, end := context.WithCancel(t.Context())
+		end()
+		if _, err := g.Lookup(ended, 1, 11); !errors.Is(err, context.Canceled) {
+			t.Errorf("after the context ended: %v", err)
+		}
+		if err := g.Admit(ended, &s.store.voucher, order.Order{ID: 1, UserID: 1}); !errors.Is(err, context.Canceled) {
+			t.Errorf("Admit after the context ended: %v", err)
+		}
+	})
 }
 
 // A voucher that was created after the last scan is found too.

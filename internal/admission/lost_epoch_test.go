@@ -10,6 +10,7 @@ import (
 
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
+	"seckill/internal/simulate"
 	"seckill/internal/testkit"
 	"seckill/internal/voucher"
 )
@@ -58,59 +59,61 @@ func TestDataLossDuringTheOpening(t *testing.T) {
 // it.
 func TestCheckOpensAPartlyClosedVoucher(t *testing.T) {
 	t.Parallel()
-	s := newFixture(t, testkit.AnyRedis(t), 40)
-	s.split(4)
-	g := s.gate(nil)
-	if err := g.Open(t.Context(), &s.store.voucher); err != nil {
-		t.Fatal(err)
-	}
-	_ = g.voucher(&s.store.voucher).buckets[1].voucher.markClosed(g.voucher(&s.store.voucher).buckets[1], 2, ledger.DataLost)
-	g.Check(t.Context())
-	testkit.Until(t, "all buckets open", func() bool {
-		for _, known := range g.voucher(&s.store.voucher).knownStates() {
-			if known.Epoch == 0 {
-				return false
+	inBubble(t, 40, func(t *testing.T, s *fixture, _ *simulate.Redis) {
+		s.split(4)
+		g := s.gate(nil)
+		if err := g.Open(t.Context(), &s.store.voucher); err != nil {
+			t.Fatal(err)
+		}
+		_ = g.voucher(&s.store.voucher).buckets[1].voucher.markClosed(g.voucher(&s.store.voucher).buckets[1], 2, ledger.DataLost)
+		g.Check(t.Context())
+		until(t, "all buckets open", func() bool {
+			for _, known := range g.voucher(&s.store.voucher).knownStates() {
+				if known.Epoch == 0 {
+					return false
+				}
+			}
+			return true
+		})
+		g.Check(t.Context()) // the others find that theirs is over
+		if err := g.Open(t.Context(), &s.store.voucher); err != nil {
+			t.Fatal(err)
+		}
+		for bucket, known := range g.voucher(&s.store.voucher).knownStates() {
+			if known.Epoch != 4 {
+				t.Errorf("bucket %d has epoch %d, want 4", bucket, known.Epoch)
 			}
 		}
-		return true
 	})
-	g.Check(t.Context()) // the others find that theirs is over
-	if err := g.Open(t.Context(), &s.store.voucher); err != nil {
-		t.Fatal(err)
-	}
-	for bucket, known := range g.voucher(&s.store.voucher).knownStates() {
-		if known.Epoch != 4 {
-			t.Errorf("bucket %d has epoch %d, want 4", bucket, known.Epoch)
-		}
-	}
 }
 
 // While a closed voucher is drained, a replica that does not know of the closed epoch is promoted. The orders that it
 // still accepts must not be of an epoch that is over, so the voucher is closed there first.
 func TestPromotionDuringTheDrain(t *testing.T) {
 	t.Parallel()
-	s := newFixture(t, testkit.AnyRedis(t), 10)
-	g := s.gate(nil)
-	if err := s.buy(g, 1, 11); err != nil {
-		t.Fatal(err)
-	}
-	b := g.voucher(&s.store.voucher).buckets[0]
-	_ = b.voucher.markClosed(b, 2, ledger.DataLost)
-	opened := make(chan error, 1)
-	go func() { opened <- g.Open(t.Context(), &s.store.voucher) }()
-	epoch := func() string { return s.client.HGet(t.Context(), s.keys.Meta, "epoch").Val() }
-	testkit.Until(t, "the bucket is closed", func() bool { return epoch() == "3" })
-	if err := s.client.HSet(t.Context(), s.keys.Meta, "epoch", 2).Err(); err != nil {
-		t.Fatal(err)
-	}
-	s.takeAll()
-	if err := <-opened; err != nil {
-		t.Fatal(err)
-	}
-	if got := epoch(); got != "4" {
-		t.Errorf("epoch %s, want 4: an epoch began while the one before was open in Redis", got)
-	}
-	s.balanced(g, 1)
+	inBubble(t, 10, func(t *testing.T, s *fixture, _ *simulate.Redis) {
+		g := s.gate(nil)
+		if err := s.buy(g, 1, 11); err != nil {
+			t.Fatal(err)
+		}
+		b := g.voucher(&s.store.voucher).buckets[0]
+		_ = b.voucher.markClosed(b, 2, ledger.DataLost)
+		opened := make(chan error, 1)
+		go func() { opened <- g.Open(t.Context(), &s.store.voucher) }()
+		epoch := func() string { return s.client.HGet(t.Context(), s.keys.Meta, "epoch").Val() }
+		until(t, "the bucket is closed", func() bool { return epoch() == "3" })
+		if err := s.client.HSet(t.Context(), s.keys.Meta, "epoch", 2).Err(); err != nil {
+			t.Fatal(err)
+		}
+		s.takeAll()
+		if err := <-opened; err != nil {
+			t.Fatal(err)
+		}
+		if got := epoch(); got != "4" {
+			t.Errorf("epoch %s, want 4: an epoch began while the one before was open in Redis", got)
+		}
+		s.balanced(g, 1)
+	})
 }
 
 // A voucher that was sold out may have stock when it is opened again.

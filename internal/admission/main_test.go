@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -16,6 +17,7 @@ import (
 	"seckill/internal/admission/ledger"
 	"seckill/internal/lock/local"
 	"seckill/internal/order"
+	"seckill/internal/simulate"
 	"seckill/internal/testkit"
 	"seckill/internal/voucher"
 )
@@ -419,4 +421,37 @@ func (w workers) Watch(context.Context, order.AdmissionVoucher) error { return n
 
 func (w workers) Watched() ([]order.AdmissionVoucher, bool) {
 	return slices.Clone(w.watched), w.complete
+}
+
+// inBubble plays a test in virtual time, over a Redis in this process.
+func inBubble(t *testing.T, stock int64, play func(t *testing.T, s *fixture, server *simulate.Redis)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		server := simulate.NewRedis(t)
+		play(t, newFixture(t, server.Options(), stock), server)
+	})
+}
+
+// through returns a client whose connections fail as the link does.
+func through(t testing.TB, link *simulate.Link, server *simulate.Redis) *redis.Client {
+	o := server.Options()
+	o.Dialer = link.Over(server.Dial)
+	return dial(t, o)
+}
+
+// until waits, in a bubble, until something has come about.
+func until(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	for began := time.Now(); !done(); simulate.Sleep(5 * time.Millisecond) {
+		if time.Since(began) > time.Minute {
+			t.Fatalf("not after a minute: %s", what)
+		}
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -10,7 +10,7 @@ import (
 
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
-	"seckill/internal/testkit"
+	"seckill/internal/simulate"
 )
 
 // failingPages is a database that fails after the first page of the orders of a voucher, while fails is set.
@@ -47,8 +47,7 @@ func (l failingOpen) Open(ctx context.Context, keys ledger.Keys, o ledger.Openin
 func TestFailedRebuildsLeaveNoUsers(t *testing.T) {
 	t.Parallel()
 	for _, where := range []string{"database", "Redis"} {
-		t.Run(where, func(t *testing.T) {
-			s := newFixture(t, testkit.AnyRedis(t), 10)
+		inBubble(t, 10, func(t *testing.T, s *fixture, _ *simulate.Redis) {
 			s.split(2)
 			for user := range int64(pageSize + 500) {
 				s.store.orders[user+1] = order.Order{ID: user + 100_000, UserID: user + 1, VoucherID: s.store.voucher.ID, Status: order.Confirmed}
@@ -74,13 +73,13 @@ func TestFailedRebuildsLeaveNoUsers(t *testing.T) {
 				}
 				return n
 			}
-			testkit.Until(t, "some attempts", func() bool {
+			until(t, "some attempts", func() bool {
 				_ = s.buy(g, 1_000_000, 1)
 				return db.tries.Load() >= 4
 			})
-			testkit.Until(t, "no users that were prepared, but those of an attempt under way", func() bool { return prepared() <= 2 })
+			until(t, "no users that were prepared, but those of an attempt under way", func() bool { return prepared() <= 2 })
 			fails.Store(false)
-			testkit.Until(t, "the voucher is open", func() bool { return s.buy(g, 1_000_001, 2) == nil })
+			until(t, "the voucher is open", func() bool { return s.buy(g, 1_000_001, 2) == nil })
 			if n := prepared(); n != 0 {
 				t.Errorf("%d prepared hashes are left", n)
 			}

@@ -15,6 +15,7 @@ import (
 	"seckill/internal/admission/batch"
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
+	"seckill/internal/simulate"
 )
 
 // slow is a gate whose round trips take a second.
@@ -30,7 +31,7 @@ type leaver struct {
 
 func (l *leaver) run(t *testing.T, b *bubble, user int64) {
 	begun := time.Now()
-	time.Sleep(l.joins)
+	simulate.Sleep(l.joins)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	stop := time.AfterFunc(l.leave-l.joins, cancel)
@@ -59,7 +60,7 @@ func TestRequestLeavesAStalledQueueAtOnce(t *testing.T) {
 		} {
 			wg.Go(func() { l.run(t, b, int64(i+1)) })
 		}
-		time.Sleep(450 * ms)
+		simulate.Sleep(450 * ms)
 		synctest.Wait()
 		if n := b.inFlight.Len(); n != 3 {
 			t.Errorf("%d in flight after three have left, want 3", n)
@@ -144,7 +145,7 @@ func TestQueueWithManyCancellations(t *testing.T) {
 		b := newBubble(t, 1_000_000, slow)
 		chance := rand.New(rand.NewPCG(1, 2)) // its user is one round trip at a time
 		b.fake.spoil = func(int64) (bool, error) {
-			time.Sleep(time.Duration(chance.IntN(30)) * time.Millisecond)
+			simulate.Sleep(time.Duration(chance.IntN(30)) * time.Millisecond)
 			return true, nil
 		}
 		var wg sync.WaitGroup
@@ -153,7 +154,7 @@ func TestQueueWithManyCancellations(t *testing.T) {
 			wg.Go(func() {
 				chance := rand.New(rand.NewPCG(3, uint64(buyer)))
 				for n := range int64(5) {
-					time.Sleep(time.Duration(chance.IntN(20)) * time.Millisecond)
+					simulate.Sleep(time.Duration(chance.IntN(20)) * time.Millisecond)
 					user := buyer*5 + n + 1
 					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(chance.IntN(50_000))*time.Microsecond)
 					err := b.buy(ctx, user)
@@ -194,7 +195,7 @@ func TestQueueTime(t *testing.T) {
 		var wg sync.WaitGroup
 		for user, joins := range []time.Duration{0, 300 * time.Millisecond, 900 * time.Millisecond, 1100 * time.Millisecond} {
 			wg.Go(func() {
-				time.Sleep(joins)
+				simulate.Sleep(joins)
 				_ = b.buy(t.Context(), int64(user+1))
 			})
 		}

@@ -11,6 +11,7 @@ import (
 
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
+	"seckill/internal/simulate"
 	"seckill/internal/voucher"
 )
 
@@ -52,7 +53,7 @@ func TestSoldOutIsCachedForAllBuckets(t *testing.T) {
 		if err := b.buy(t.Context(), of(2, 70)); !errors.Is(err, voucher.ErrSoldOut) {
 			t.Errorf("within the recheck: %v", err)
 		}
-		time.Sleep(b.config.RecheckEvery)
+		simulate.Sleep(b.config.RecheckEvery)
 		for _, bucket := range []int{2, 0} {
 			if err := b.buy(t.Context(), of(bucket, 80)); err != nil {
 				t.Errorf("bucket %d, after the recheck: %v", bucket, err)
@@ -86,7 +87,7 @@ func TestBucketsShareOneReading(t *testing.T) {
 		}
 		calls, readings := b.fake.calls.Load(), b.fake.readings.Load()
 		for n := range 1000 { // 1 s
-			time.Sleep(time.Millisecond)
+			simulate.Sleep(time.Millisecond)
 			if err := b.buy(t.Context(), of(n%testBuckets, 100)); !errors.Is(err, voucher.ErrSoldOut) {
 				t.Error(err)
 			}

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
-	"time"
 
+	"seckill/internal/simulate"
 	"seckill/internal/voucher"
 )
 
@@ -42,7 +42,7 @@ func TestRefusalFromMemory(t *testing.T) {
 		b.fake.mu.Lock()
 		*b.fake.stock() = 1 // one was given back
 		b.fake.mu.Unlock()
-		time.Sleep(b.config.RecheckEvery)
+		simulate.Sleep(b.config.RecheckEvery)
 		for range 3 { // however many look, the turn stays
 			if err := foretold(5000); err != nil {
 				t.Errorf("when somebody is to look again: %v", err)

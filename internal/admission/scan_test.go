@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"seckill/internal/order"
+	"seckill/internal/simulate"
 )
 
 // slowStore answers after a delay, or with the context's error, and counts the calls.
@@ -52,7 +53,7 @@ func TestScansWhileTheDatabaseHangs(t *testing.T) {
 		g := newScanning(t, &slowStore{delay: time.Hour})
 		var callers sync.WaitGroup
 		for i := range 40 {
-			time.Sleep(50 * time.Millisecond) // some arrive while a scan is under way
+			simulate.Sleep(50 * time.Millisecond) // some arrive while a scan is under way
 			callers.Go(func() {
 				begun := time.Now()
 				err := g.joinAndWait(t.Context())
@@ -91,7 +92,7 @@ func TestOneScanServesManyCallers(t *testing.T) {
 				})
 			}
 			synctest.Wait()
-			time.Sleep(500 * time.Millisecond)
+			simulate.Sleep(500 * time.Millisecond)
 		}
 		callers.Wait()
 		if n := store.asked.Load(); n != 2 {
@@ -117,7 +118,7 @@ func TestPauseBetweenScans(t *testing.T) {
 				store := &slowStore{delay: tc.takes}
 				g := newScanning(t, store)
 				var callers sync.WaitGroup
-				for begun := time.Now(); time.Since(begun) < 11*time.Second; time.Sleep(time.Millisecond) {
+				for begun := time.Now(); time.Since(begun) < 11*time.Second; simulate.Sleep(time.Millisecond) {
 					callers.Go(func() {
 						begun := time.Now()
 						err := g.joinAndWait(t.Context())
@@ -153,7 +154,7 @@ func TestFailedScan(t *testing.T) {
 		store.delay = time.Hour
 		for range 2 { // one is in a look, and one waits for the next
 			go func() { waiting <- g.joinAndWait(t.Context()) }()
-			time.Sleep(maxScanPause)
+			simulate.Sleep(maxScanPause)
 		}
 		_ = g.Close()
 		for range 2 {

@@ -4,18 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"seckill/internal/admission/ledger"
-	"seckill/internal/lock/local"
 	"seckill/internal/order"
+	"seckill/internal/simulate"
 	"seckill/internal/testkit"
 	"seckill/internal/voucher"
 )
@@ -66,46 +63,12 @@ func crowd(t testing.TB, s *fixture, gates []*Gate, users []int64) int64 {
 
 func TestSplitVoucherSellsExactlyAll(t *testing.T) {
 	t.Parallel()
-	addr := testkit.Redis(t).Addr()
-	for _, c := range []struct {
-		name           string
-		buckets, stock int
-		wanted         func(bucket int) bool
-	}{
-		{"two buckets", 2, 501, anyBucket},
-		{"four buckets", 4, 500, anyBucket},
-		{"all buyers in one of four", 4, 500, func(b int) bool { return b == 2 }},
-		{"sixty-four buckets", 64, 500, anyBucket},
-		{"sixty-four buckets and one piece", 64, 1, anyBucket},
-		{"sixty-four buckets, all buyers in the last one", 64, 40, func(b int) bool { return b == 63 }},
+	sellsExactlyAll(t, []split{
+		{"two buckets", 2, 101, anyBucket},
+		{"four buckets", 4, 100, anyBucket},
+		{"all buyers in one of four", 4, 100, func(b int) bool { return b == 2 }},
 		{"no stock", 4, 0, anyBucket},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			s := newFixture(t, at(addr), int64(c.stock))
-			s.split(c.buckets)
-			var draws atomic.Int64
-			var gates []*Gate
-			for range 3 {
-				gates = append(gates, s.gate(func(c *Config) {
-					c.DecisionTimeout = 20 * time.Second // as this machine may be busy
-					c.Observer.Rebalanced = func(int64) { draws.Add(1) }
-				}))
-			}
-			if sold := crowd(t, s, gates, usersOf(1000, c.buckets, c.wanted)); sold != int64(c.stock) {
-				t.Errorf("%d sold, want %d", sold, c.stock)
-			}
-			t.Logf("%d transfers", draws.Load())
-			if most := int64(3 * c.buckets * 10); draws.Load() > most {
-				t.Errorf("%d transfers, want at most %d", draws.Load(), most)
-			}
-			s.takeAll()
-			s.balanced(gates[0], int64(c.stock))
-			s.balanced(s.gate(nil), int64(c.stock)) // a process that has seen nothing of it
-			if epoch := s.store.epochState.Epoch; epoch != 2 {
-				t.Errorf("epoch %d: the voucher was closed without a reason", epoch)
-			}
-		})
-	}
+	})
 }
 
 // ordersOf looks up all users at the same time, and returns the order of each.
@@ -131,68 +94,13 @@ func ordersOf(t *testing.T, g *Gate, users []int64) map[int64]int64 {
 	return found
 }
 
-func TestSplitVoucherOnACluster(t *testing.T) {
-	t.Parallel()
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: testkit.RedisCluster(t), ContextTimeoutEnabled: true})
-	t.Cleanup(func() { _ = client.Close() })
-	for id, wanted := range []func(int) bool{anyBucket, func(b int) bool { return b == 1 }} {
-		const buckets = 6
-		sh := newStore(300)
-		sh.voucher.ID += int64(id)
-		s := &fixture{t: t, consumer: &consumer{tb: t, client: client, store: sh, keys: ledger.KeysOf("split:", sh.voucher.ID, 0)}}
-		s.config = Config{Client: client, Store: sh, Locker: local.New(), Log: slog.New(slog.DiscardHandler), Prefix: "split:",
-			AttemptTimeout: 10 * time.Second, DecisionTimeout: 30 * time.Second, OpenWait: 5 * time.Second, // a busy machine is no outage
-		}
-		s.split(buckets)
-		nodes := map[string]bool{}
-		for _, keys := range s.buckets() {
-			node, err := client.MasterForKey(t.Context(), keys.Meta)
-			if err != nil {
-				t.Fatal(err)
-			}
-			nodes[node.Options().Addr] = true
-		}
-		if len(nodes) < 2 {
-			t.Fatalf("all buckets are on %v", nodes)
-		}
-		gates := []*Gate{s.gate(nil), s.gate(nil)}
-		users := usersOf(600, buckets, wanted)
-		if sold := crowd(t, s, gates, users); sold != 300 {
-			t.Errorf("%d sold, want 300", sold)
-		}
-		found := ordersOf(t, gates[1], users)
-		s.takeAll()
-		for user := range sh.orders {
-			if found[user] != 1_000_000+user {
-				t.Errorf("OrdersOf(%d) = %d", user, found[user])
-			}
-		}
-		// Rebuilt on the cluster, too.
-		if err := client.Del(t.Context(), s.others[2].Meta, s.others[2].Users).Err(); err != nil {
-			t.Fatal(err)
-		}
-		gates[0].Check(t.Context())
-		if err := gates[0].Open(t.Context(), &sh.voucher); err != nil {
-			t.Fatal(err)
-		}
-		for user := range sh.orders {
-			if err := s.buy(s.gate(nil), user, 5); !errors.Is(err, order.ErrAlreadyOrdered) {
-				t.Errorf("user %d, after the rebuild: %v", user, err)
-				break
-			}
-		}
-		s.balanced(gates[1], 300)
-	}
-}
-
 func TestProcessDiesDuringATransfer(t *testing.T) {
 	t.Parallel()
 	for name, heal := range map[string]func(g *Gate){
 		"a buyer finds it":   func(*Gate) {},
 		"a check settles it": func(g *Gate) { g.Check(context.Background()) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			s := newFixture(t, testkit.AnyRedis(t), 40)
+		inBubble(t, 40, func(t *testing.T, s *fixture, _ *simulate.Redis) {
 			s.split(4)
 			c := s.config
 			c.AttemptTimeout, c.DecisionTimeout = 2*time.Second, 3*time.Second
@@ -235,7 +143,7 @@ func TestProcessDiesDuringATransfer(t *testing.T) {
 // Steps of transfers fail, executed or not, and more calls fail than succeed.
 func TestTransfersWithUnknownOutcome(t *testing.T) {
 	t.Parallel()
-	s := newFixture(t, testkit.AnyRedis(t), 400)
+	s := newFixture(t, testkit.AnyRedis(t), 80)
 	s.split(5)
 	var gates []*Gate
 	for seed := range uint64(2) {
@@ -245,17 +153,17 @@ func TestTransfersWithUnknownOutcome(t *testing.T) {
 		t.Cleanup(func() { _ = g.Close() })
 		gates = append(gates, g)
 	}
-	if sold := crowd(t, s, gates, usersOf(600, 5, func(b int) bool { return b < 2 })); sold != 400 {
-		t.Errorf("%d sold, want 400", sold)
+	if sold := crowd(t, s, gates, usersOf(120, 5, func(b int) bool { return b < 2 })); sold != 80 {
+		t.Errorf("%d sold, want 80", sold)
 	}
 	s.takeAll()
-	s.balanced(s.gate(nil), 400)
+	s.balanced(s.gate(nil), 80)
 }
 
 // Redis loses data during the sale of a split voucher: everything, or one bucket. The sale goes on, and
 // sells the whole stock to as many users.
 func TestSplitVoucherLosesDataDuringASale(t *testing.T) {
-	const buckets, stock = 4, 1200
+	const buckets, stock = 4, 120
 	for name, lose := range map[string]func(*fixture, context.Context) error{
 		"everything": func(s *fixture, ctx context.Context) error { return s.client.FlushAll(ctx).Err() },
 		"one bucket": func(s *fixture, ctx context.Context) error {
@@ -278,7 +186,7 @@ func TestSplitVoucherLosesDataDuringASale(t *testing.T) {
 	} {
 		for _, excludes := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, lock %t", name, excludes), func(t *testing.T) {
-				s := newFixture(t, at(testkit.NewRedis(t).Addr()), stock)
+				s := newFixture(t, simulate.NewRedis(t).Options(), stock)
 				s.split(buckets)
 				if !excludes {
 					s.config.Locker = grantsEverybody{}
@@ -287,16 +195,16 @@ func TestSplitVoucherLosesDataDuringASale(t *testing.T) {
 				finish := s.run()
 				var accepted atomic.Int64
 				var wg sync.WaitGroup
-				users := usersOf(2000, buckets, func(b int) bool { return b != 0 })
-				for w := range 40 {
+				users := usersOf(200, buckets, func(b int) bool { return b != 0 })
+				for w := range 20 {
 					wg.Go(func() {
-						for n, user := range users[w*50 : (w+1)*50] {
+						for n, user := range users[w*10 : (w+1)*10] {
 							g := gates[(n+w)%3]
 							err := s.buy(g, user, 1_000_000+user)
 							for errors.Is(err, order.ErrUnavailable) {
 								err = s.buy(g, user, 1_000_000+user)
 							}
-							if err == nil && accepted.Add(1) == 1100 {
+							if err == nil && accepted.Add(1) == 110 {
 								if err := lose(s, context.Background()); err != nil {
 									t.Error(err)
 								}
@@ -316,9 +224,8 @@ func TestSplitVoucherLosesDataDuringASale(t *testing.T) {
 				}
 				// Stock whose orders were lost while pending is on sale again.
 				finish = s.run()
-				crowd(t, s, []*Gate{last}, usersOf(4000, buckets, func(b int) bool { return b != 0 })[2000:])
+				crowd(t, s, []*Gate{last}, usersOf(400, buckets, func(b int) bool { return b != 0 })[200:])
 				finish()
-				t.Logf("%d told accepted, %d orders, %d rejected, epoch %d", accepted.Load(), len(s.store.orders), len(s.store.rejected), s.store.epochState.Epoch)
 				if s.store.epochState.Epoch <= 2 && (name != "a transfer" || !s.transfersAgree()) {
 					t.Errorf("epoch %d: the loss was not noticed", s.store.epochState.Epoch)
 				}
@@ -413,5 +320,39 @@ func TestPendingOrdersAreBoundedPerBucket(t *testing.T) {
 	}
 	if s.store.epochState.Epoch != 2 {
 		t.Errorf("epoch %d", s.store.epochState.Epoch)
+	}
+}
+
+type split struct {
+	name           string
+	buckets, stock int
+	wanted         func(bucket int) bool // the buyers'
+}
+
+func sellsExactlyAll(t *testing.T, cases []split) {
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			s := newFixture(t, testkit.AnyRedis(t), int64(c.stock))
+			s.split(c.buckets)
+			var draws atomic.Int64
+			var gates []*Gate
+			for range 3 {
+				gates = append(gates, s.gate(func(c *Config) {
+					c.Observer.Rebalanced = func(int64) { draws.Add(1) }
+				}))
+			}
+			if sold := crowd(t, s, gates, usersOf(200, c.buckets, c.wanted)); sold != int64(c.stock) {
+				t.Errorf("%d sold, want %d", sold, c.stock)
+			}
+			if most := int64(3 * c.buckets * 10); draws.Load() > most {
+				t.Errorf("%d transfers, want at most %d", draws.Load(), most)
+			}
+			s.takeAll()
+			s.balanced(gates[0], int64(c.stock))
+			s.balanced(s.gate(nil), int64(c.stock)) // a process that has seen nothing of it
+			if epoch := s.store.epochState.Epoch; epoch != 2 {
+				t.Errorf("epoch %d: the voucher was closed without a reason", epoch)
+			}
+		})
 	}
 }

@@ -139,10 +139,3 @@ func (s *fixture) sellDuring(happens func(sold *atomic.Int64)) map[int64]error {
 	finish()
 	return answers
 }
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

@@ -109,8 +109,10 @@ func (s *stopper) hook(next redis.ProcessHook) redis.ProcessHook {
 
 type processHook func(redis.ProcessHook) redis.ProcessHook
 
-func (h processHook) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (h processHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
 func (h processHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return h(next) }
+
 func (h processHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
@@ -159,7 +161,7 @@ func (s *stopStory) until(what string, step func() error) {
 		if failures == 6 {
 			s.Fatalf("%s: %v", what, err)
 		}
-		time.Sleep(time.Second)
+		simulate.Sleep(time.Second)
 		s.g.Check(s.Context()) // as Run does every few seconds
 	}
 }
@@ -181,7 +183,7 @@ func (s *stopStory) play() {
 	s.ids[5] = 51
 	s.buyTogether(5, 8, 9, 12, 13, 16, 17, 20) // more than there are units, and all in one bucket
 	s.takeEntries()
-	time.Sleep(time.Second)
+	simulate.Sleep(time.Second)
 	s.buyTogether(6, 7, 10)
 	s.takeEntries()
 	s.check()

@@ -3,7 +3,6 @@ package admission_test
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -16,7 +15,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -28,23 +26,12 @@ import (
 	"seckill/internal/lock/local"
 	"seckill/internal/order"
 	"seckill/internal/payment"
-	"seckill/internal/testkit"
 )
-
-func TestMain(m *testing.M) {
-	if os.Getenv(childRedis) != "" {
-		os.Exit(child())
-	}
-	testkit.ExamplesNeed("redis-server")
-	if err := flag.Set("rapid.nofailfile", "true"); err != nil {
-		panic(err)
-	}
-	testkit.Main(m)
-}
 
 // When these environment variables are set, the test binary runs as a process of the service that has everything that
 // late money passes: it takes the provider's events, asks Redis, writes the orders, and refunds.
 const (
+	lateChild     = "late money"
 	childRedis    = "LATE_CHILD_REDIS"
 	childDSN      = "LATE_CHILD_DSN"
 	childPrefix   = "LATE_CHILD_PREFIX"

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"os"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -62,12 +61,9 @@ func newLateSale(t *testing.T, stock int64, buckets int) *lateSale {
 // startChild starts a process that kills itself at a point, and has the provider send its events to it.
 func (s *lateSale) startChild(point string, odds float64) *testkit.Process {
 	s.t.Helper()
-	self, err := os.Executable()
-	must(s.t, err)
-	p := testkit.Start(s.t, testkit.Command{Path: self, Env: []string{
-		childRedis + "=" + s.client.Options().Addr, childDSN + "=" + s.dsn, childPrefix + "=" + s.prefix,
-		childProvider + "=" + s.provider.URL(), childPoint + "=" + point, childOdds + "=" + strconv.FormatFloat(odds, 'f', -1, 64),
-	}})
+	p := testkit.StartChild(s.t, lateChild,
+		childRedis+"="+s.client.Options().Addr, childDSN+"="+s.dsn, childPrefix+"="+s.prefix,
+		childProvider+"="+s.provider.URL(), childPoint+"="+point, childOdds+"="+strconv.FormatFloat(odds, 'f', -1, 64))
 	serving := regexp.MustCompile(`serving on (http\S+)`)
 	testkit.Until(s.t, "the child serves or has ended", func() bool {
 		select {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +13,28 @@ import (
 	"seckill/internal/testkit"
 	"seckill/internal/voucher"
 )
+
+// A repetition is told of an order only if replicas have the order.
+func TestSameKeyWaitsForReplicas(t *testing.T) {
+	t.Parallel()
+	r := newReplicated(t, 10)
+	g := r.process()
+	r.wantOrder(g, 1, 11, 77, 11)
+	r.replica.Pause()
+	if _, err := r.buyUnder(g, 2, 21, 78); !errors.Is(err, order.ErrUnavailable) {
+		t.Errorf("without a replica: %v", err)
+	}
+	if _, err := r.buyUnder(g, 2, 22, 78); !errors.Is(err, order.ErrUnavailable) {
+		t.Errorf("the repetition without a replica: %v", err)
+	}
+	if o, err := g.OrderOf(t.Context(), &r.store.voucher, 2); !errors.Is(err, order.ErrUnavailable) {
+		t.Errorf("OrderOf without a replica = %+v, %v", o, err)
+	}
+	r.resume()
+	r.wantOrder(g, 2, 23, 78, 21)
+	r.takeAll()
+	r.balanced(g, 2)
+}
 
 // replicated is a voucher on a primary with one replica, which can be stopped.
 type replicated struct {
@@ -318,26 +339,37 @@ func TestReopeningWaitsForReplicas(t *testing.T) {
 	}
 }
 
-func TestConfigOfReplicas(t *testing.T) {
+// Where the gate waits for replicas, a bucket receives only stock that they know was given.
+func TestTransferWaitsForReplicas(t *testing.T) {
 	t.Parallel()
-	s := newFixture(t, testkit.AnyRedis(t), 1)
-	for _, tc := range []struct {
-		name   string
-		change func(*Config)
-		want   string
-	}{
-		{"fewer than none", func(c *Config) { c.WaitReplicas = -1 }, "WaitReplicas"},
-		{"no time", func(c *Config) { c.WaitReplicas, c.WaitTimeout = 1, time.Microsecond }, "WaitTimeout"},
-		{"as long as an attempt", func(c *Config) { c.WaitReplicas, c.AttemptTimeout, c.WaitTimeout = 1, time.Second, time.Second }, "WaitTimeout"},
-		{"half of too little", func(c *Config) { c.WaitReplicas, c.AttemptTimeout = 1, time.Millisecond }, "WaitTimeout"},
-		{"not asked for", func(c *Config) { c.AttemptTimeout = time.Millisecond }, ""},
-		{"as it comes", func(c *Config) { c.WaitReplicas = 1 }, ""},
-	} {
-		c := s.config
-		tc.change(&c)
-		err := c.WithDefaults().Validate()
-		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: %v", tc.name, err)
+	r := newReplicated(t, 20)
+	r.split(2)
+	// Redis looks ten times a second whether a WAIT is over.
+	r.config.AttemptTimeout, r.config.DecisionTimeout = 500*time.Millisecond, 3*time.Second
+	g := r.process()
+	users := usersOf(15, 2, func(b int) bool { return b == 1 })
+	for _, user := range users[:10] {
+		if err := r.buy(g, user, 100+user); err != nil {
+			t.Fatal(err)
 		}
 	}
+	r.replica.Pause()
+	if err := r.buy(g, users[10], 100+users[10]); !errors.Is(err, order.ErrUnavailable) {
+		t.Errorf("without the replica: %v", err)
+	}
+	all := ledger.New(r.client, ledger.Options{}).States(t.Context(), r.buckets())
+	if all[0].To[1] != 5 || all[1].From[0] != 0 || all[1].Stock != 0 {
+		t.Errorf("given %d, received %d: want 5 and, as no replica has acknowledged it, 0", all[0].To[1], all[1].From[0])
+	}
+	r.resume()
+	for _, user := range users[10:] {
+		if err := r.buy(g, user, 100+user); err != nil {
+			t.Errorf("with it again: %v", err)
+		}
+	}
+	if moved := ledger.New(r.client, ledger.Options{}).States(t.Context(), r.buckets())[1].From[0]; moved != 5 {
+		t.Errorf("%d received, want 5", moved)
+	}
+	r.takeAll()
+	r.balanced(g, 15)
 }
