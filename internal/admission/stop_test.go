@@ -73,20 +73,30 @@ type stopper struct {
 	index        int
 	forbid       bool // the command stays forbidden, also to other scripts, until lift
 
-	inside  bool   // the script runs
-	seen    int    // how many commands of its first run were seen
-	command string // the one it was stopped at
+	mu      sync.Mutex
+	inside  int             // how many calls of the script are under way
+	keys    map[string]bool // that its calls declare
+	strange []string        // keys that the script touches and that are not declared, or not of one slot
+	seen    int             // how many commands of its first run were seen
+	command string          // the one it was stopped at
 	lifted  bool
 }
 
 // refuse is for [simulate.Redis.Refuse].
 func (s *stopper) refuse(command string, args ...string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, arg := range args {
+		if s.inside > 0 && strings.Contains(arg, "adm:{") && command != "PUBLISH" && !s.keys[arg] && !strings.HasPrefix(command, "EVAL") {
+			s.strange = append(s.strange, command+" "+arg)
+		}
+	}
 	switch {
 	case command == "EVAL" || command == "EVALSHA":
 		return ""
 	case s.command != "" && s.forbid && !s.lifted && command == s.command:
 		return "NOPERM ACL failure in script: the command is forbidden"
-	case !s.inside || s.command != "":
+	case s.inside == 0 || s.command != "":
 		return ""
 	}
 	if s.seen++; s.seen < s.index {
@@ -96,15 +106,46 @@ func (s *stopper) refuse(command string, args ...string) string {
 	return "ERR stopped by the test"
 }
 
-// hook tells the stopper when its script runs. The story runs one script at a time.
+// hook tells the stopper when its script runs.
 func (s *stopper) hook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if args := cmd.Args(); len(args) > 1 && (args[1] == s.source || args[1] == redis.NewScript(s.source).Hash()) {
-			s.inside, s.seen = true, 0
-			defer func() { s.inside = false }()
+			s.begin(args[3 : 3+args[2].(int)])
+			defer s.end()
 		}
 		return next(ctx, cmd)
 	}
+}
+
+func (s *stopper) begin(keys []any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.inside++; s.inside == 1 {
+		s.seen = 0
+	}
+	if s.keys == nil {
+		s.keys = make(map[string]bool)
+	}
+	first, _ := keys[0].(string)
+	tag := first[:strings.Index(first, "}")+1]
+	for _, key := range keys {
+		name, _ := key.(string)
+		if s.keys[name] = true; !strings.HasPrefix(name, tag) {
+			s.strange = append(s.strange, name)
+		}
+	}
+}
+
+func (s *stopper) lift() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lifted = true
+}
+
+func (s *stopper) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.inside--
 }
 
 type processHook func(redis.ProcessHook) redis.ProcessHook
@@ -131,6 +172,9 @@ func stopScript(t *testing.T, stop *stopper) {
 		s.g = s.gate(nil)
 		s.play()
 		_ = s.g.Close()
+		if len(stop.strange) > 0 { // a cluster would refuse it, or not notice
+			t.Errorf("%s touches keys that its call does not declare, or not of one slot: %v", stop.name, stop.strange)
+		}
 		if t.Failed() {
 			t.Logf("%s, stopped at command %d, %s, for ever %v", stop.name, stop.index, stop.command, stop.forbid)
 		}
@@ -156,7 +200,7 @@ func (s *stopStory) until(what string, step func() error) {
 			return
 		}
 		if failures == 3 {
-			s.stop.lifted = true
+			s.stop.lift()
 		}
 		if failures == 6 {
 			s.Fatalf("%s: %v", what, err)
