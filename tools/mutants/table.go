@@ -1,5 +1,7 @@
 package main
 
+import "slices"
+
 // mutant is one deliberate fault.
 type mutant struct {
 	fault    string // what is wrong now, for a reader
@@ -11,9 +13,5 @@ type mutant struct {
 // table lists the faults. They are of the kind that one makes: a comparison left out, a step too early, a bound that is
 // off by one. A new promise comes with its fault.
 func table() []mutant {
-	return []mutant{
-		{"a release deletes whoever's lock it is", "internal/lock/redis/lua/release.lua",
-			"if value ~= ARGV[1] then", "if false then",
-			"./internal/lock/redis/lua"},
-	}
+	return slices.Concat(inLocks(), inOrders(), inAdmission(), inDatabase(), inAPI(), inLaboratory())
 }

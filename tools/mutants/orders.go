@@ -1,0 +1,24 @@
+package main
+
+// inOrders lists faults of a voucher and of placing an order.
+func inOrders() []mutant {
+	const (
+		voucher = "./internal/voucher"
+		order   = "./internal/order"
+	)
+	return []mutant{
+		{"a sale still sells at its end", "internal/voucher/voucher.go",
+			"case !now.Before(v.EndAt):", "case now.After(v.EndAt):", voucher},
+		{"look-ups of unknown ids leave the database no pause", "internal/voucher/lookups.go",
+			"lookupPause = 5 * time.Millisecond", "lookupPause = time.Millisecond", voucher},
+		{"an unsafe policy sells outside lab mode", "internal/order/service.go",
+			"	if !s.lab {\n		return v.Policy.Safe()\n	}\n", "", order},
+		{"a sold out voucher is asked for under the lock", "internal/order/service.go",
+			"	if v.Stock <= 0 {\n		return voucher.ErrSoldOut\n	}\n", "", order},
+		{"the last unit but none is sold under the lock", "internal/order/locked.go", "if stock <= 0 {", "if stock < 0 {", order},
+		{"an epoch that was never opened counts as open", "internal/order/gate.go",
+			"return s.Epoch > 0 && s.Epoch%2 == 0", "return s.Epoch%2 == 0", order},
+		{"a resumed request is answered with another's order", "internal/order/service.go",
+			"case err == nil && req.matches(placed):", "case err == nil:", order},
+	}
+}
