@@ -45,5 +45,11 @@ func inAPI() []mutant {
 			"	w.buf = spare[:0]\n	w.mu.Unlock()\n	if len(lines) == 0 {\n		return lines, nil\n	}\n	n, err := w.out.Write(lines)",
 			"	w.buf = spare[:0]\n	if len(lines) == 0 {\n		w.mu.Unlock()\n		return lines, nil\n	}\n	n, err := w.out.Write(lines)\n	w.mu.Unlock()",
 			"./internal/logbuffer"},
+		{"a balancer is told of a stop only when the delay is over", "internal/service/serve.go",
+			"	api.Drain()\n	if delay > 0 {", "	defer api.Drain()\n	if delay > 0 {", "./internal/service ./test/faults"},
+		{"a stop does not wait for the requests", "internal/service/serve.go",
+			"context.WithTimeout(ctx, timeout)", "context.WithTimeout(ctx, 0*timeout)", "./internal/service ./test/faults"},
+		{"admission is not ready without the database, which it does not need", "internal/service/readiness.go",
+			`{Name: flowAdmission, Needs: []string{"redis",`, `{Name: flowAdmission, Needs: []string{"database", "redis",`, "./internal/service ./test/faults"},
 	}
 }

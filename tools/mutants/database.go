@@ -1,5 +1,49 @@
 package main
 
+// inDatabase lists faults of writing orders, accepted ones among them, into the database.
 func inDatabase() []mutant {
-	return []mutant{}
+	const (
+		fulfil    = "./internal/fulfil"
+		database  = "./internal/database"
+		reconcile = "./internal/reconcile"
+	)
+	return []mutant{
+		{"an entry is acknowledged before its order is committed", "internal/fulfil/persist.go",
+			"	began := time.Now()\n	w.health.begin(began)", "	_ = w.reader.acknowledge(ctx, byStream(batch))\n	began := time.Now()\n	w.health.begin(began)", fulfil},
+		{"an order that cannot be written is tried for ever", "internal/fulfil/retry_queue.go",
+			"if e.countedFailures >= w.config.MaxFailures {", "if false {", fulfil},
+		{"an order is blamed for an outage", "internal/fulfil/persist.go",
+			"return !transient(err) || errors.Is(err, order.ErrRefused)", "return err != nil", fulfil},
+		{"a voucher that the database refuses holds up the others", "internal/fulfil/persist.go",
+			"if one && b.failures[voucherID] >= maxRefused {", "if one && b.failures[voucherID] >= 1<<30 {", fulfil},
+		{"an attempt of a process that lives counts as one that killed it", "internal/fulfil/heartbeat.go",
+			"			alive = append(alive, attempt)", "			ended++", fulfil},
+		{"a node that hangs is asked again and again", "internal/fulfil/circuit_breaker.go",
+			`if timedOut && node != "" {`, "if false {", fulfil},
+		{"only the first page of a dead process' entries is claimed", "internal/fulfil/claim.go",
+			"if next == claimStart {", "if true {", fulfil},
+		{"a malformed copy of a persisted order returns its unit to the stock", "internal/fulfil/reject.go",
+			"returnStock = false // this is", "returnStock = true // this is", fulfil},
+		{"a client that waits for its order is forgotten with the connection", "internal/fulfil/notifier.go",
+			"			for w := range c.waiters {\n				wake(w.query)\n			}\n		}\n	}\n}", "		}\n	}\n}", fulfil},
+		{"a worker takes entries of an epoch that is over", "internal/database/admission_store.go",
+			"WHERE id = ? AND stock >= ? AND admission_epoch BETWEEN ? AND ?`", "WHERE id = ? AND stock >= ? AND admission_epoch BETWEEN ? AND ? + 1000`", database},
+		{"a duplicate key is taken for an outage", "internal/database/failure.go", "	1062: duplicate, // ER_DUP_ENTRY\n", "", database},
+		{"a paid order expires", "internal/database/life.go",
+			`WHERE id IN (" + marks + ") AND status = ?"`, `WHERE id IN (" + marks + ") AND status <> '' AND ? <> ''"`, database},
+		{"a collision is repeated without bound", "internal/database/retry.go",
+			"if !collided || n == d.maxAttempts() || tooLate {", "if !collided || n == 1<<20 || tooLate && n < 0 {", database},
+		{"a migration that is alive is taken for dead", "internal/database/migrate_galera.go",
+			"seenOwner, seenBeat, reads = owner, beat, 0", "seenOwner, seenBeat = owner, beat", database},
+		{"a write with an old fencing token is accepted", "internal/database/tx.go",
+			"AND fence_token <= ?`", "AND fence_token < ? + 1000`", database},
+		{"a version that has changed is accepted", "internal/database/tx.go",
+			"AND version = ? AND stock > 0`", "AND version >= ? AND stock > 0`", database},
+		{"several orders of one entry take too few units", "internal/database/admission_store.go",
+			"args: []any{s.orders, s.orders, s.seq,", "args: []any{max(1, s.orders-1), s.orders, s.seq,", database},
+		{"a stock that cannot be read counts as balanced", "internal/reconcile/reading.go", "case most < 0:", "case false:", reconcile},
+		{"a lock wait that ran out is repeated in the same transaction", "internal/database/transact.go",
+			"	t.ended = true\n	if t.conn == nil {\n		return\n	}\n	if err", "	t.ended = true\n	if t.collided != nil {\n		_ = t.conn.Close()\n		return\n	}\n	if t.conn == nil {\n		return\n	}\n	if err", database},
+		{"what another transaction wrote is acted on before it is on the disk", "internal/database/durable.go", "if !d.batches {", "if true {", database},
+	}
 }
