@@ -38,7 +38,7 @@ func TestMachineIDsAsLocks(t *testing.T) {
 	inBubbleWithLocks(t, func(t *testing.T, locker *reentrant.Locker) {
 		cfg := Config{Machines: 1, FirstMachine: 100, LastMachine: 102, start: bubbleStart}
 		all := []*Sonyflake{withLocks(t, locker, cfg), withLocks(t, locker, cfg), withLocks(t, locker, cfg)}
-		full, cancel := context.WithTimeout(t.Context(), time.Minute+time.Millisecond)
+		full, cancel := context.WithTimeout(t.Context(), 15*time.Second+time.Millisecond)
 		defer cancel()
 		if s, err := NewSonyflakeWithLocks(full, locker, cfg); !errors.Is(err, ErrNoLease) {
 			t.Errorf("a fourth of three machine ids: %v, %v", s, err)
