@@ -19,17 +19,15 @@
 // "processes": lockers that share the store and nothing else. The connections of a
 // process may go through a [Network], which the suite cuts, freezes or makes lose a
 // reply. Through the [Store] the suite reads and changes what the mechanism keeps.
-// Packages redisstore, nodestore, mysqlstore and zkstore build subjects; another
-// mechanism fills in the struct.
+// Packages redisstore, mysqlstore and zkstore build subjects; another mechanism
+// fills in the struct.
 //
 // # Time
 //
-// Leases are short and real, because most stores have a clock of their own. What must
-// happen within a limit is measured against a generous [tolerance]. Where the point is
-// to be quick, the best of several attempts counts, so that a busy machine does not
-// decide. A check that something does not happen waits for a stated time. Nothing
-// sleeps in the hope that something has happened. Trials run in parallel, except for
-// those that keep the machine busy: these run first, one by one.
+// [Virtual] runs each trial in a bubble of testing/synctest, with the store in this process: a lease of an hour costs
+// nothing, and every limit is kept to the millisecond. [Run] proves on a real server what does not depend on how fast the
+// machine is: each behaviour says whether it is timed. [Soak] proves all of them there, with real leases and a tolerance;
+// it tries again where the machine stalled. What a trial may expect of time stands in one place, the type pace.
 //
 // # Histories and scripts
 //
@@ -41,13 +39,12 @@
 //     suite names the operation that cannot be explained, and go test -artifacts keeps
 //     a picture. A refusal is legal only if somebody held the lock at some moment of
 //     the attempt.
-//   - Scripts: rapid generates scripts, and the suite runs each of them step by step
-//     against the lock and against a model of it. It names the shortest script on which
-//     the two differ, with its seed.
+//   - Scripts: the suite runs random scripts step by step against the lock and against a
+//     model of it. It names the shortest script that it finds on which the two differ.
 //
 // # Read-write locks, clusters, reports
 //
-// [RunShared] checks what a read-write lock does beyond being a lock. Package
+// [Promises.AndShared] adds what a read-write lock does beyond being a lock. Package
 // redisstore also runs a Redis mechanism on a cluster. With LOCKTEST_REPORT set, runs
 // append their verdicts to a file, from which locktest/report prints the table of all
 // mechanisms. LOCKTEST_LONG=1 makes endures-many-pairs take its full length.

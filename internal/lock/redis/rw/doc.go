@@ -40,7 +40,7 @@
 //
 // # How to see it
 //
-// locktest.RunShared proves the promises: readers share, a dead reader blocks for one lease
+// The suite proves the promises: readers share, a dead reader blocks for one lease
 // and no longer, an upgrade is refused, writers get in among endless readers.
 //
 // # How to see it break
