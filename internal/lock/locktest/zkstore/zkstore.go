@@ -94,7 +94,7 @@ func SessionLock() locktest.Promises {
 // Process opens a client and a locker, as a process does. network may be nil.
 func Process(tb testing.TB, open Open, addr, prefix string, session time.Duration, network *locktest.Network) Locker {
 	tb.Helper()
-	config := zkio.Config{Servers: []string{addr}, SessionTimeout: session, CommandTimeout: min(session/3, 10*time.Second)}
+	config := zkio.Config{Servers: []string{addr}, SessionTimeout: session, CommandTimeout: min(session/3, 5*time.Second)}
 	if network != nil {
 		config.Dial = network.Dial
 	}
