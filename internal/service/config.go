@@ -20,7 +20,7 @@ import (
 	"seckill/internal/lock/redis/red"
 )
 
-// config is the configuration of the service.
+// Config is the configuration of the service.
 type Config struct {
 	Addr           string
 	DebugAddr      string
@@ -140,7 +140,7 @@ func settings() []setting {
 	}, limitSettings(), boundSettings(), labSettings(), admissionSettings(), paymentSettings(), stopSettings())
 }
 
-// parseConfig parses the settings of the service and checks that they fit together.
+// ParseConfig parses the settings of the service and checks that they fit together.
 func ParseConfig(args, environ []string, help io.Writer) (Config, error) {
 	c, err := parseSettings(flag.NewFlagSet("api", flag.ContinueOnError), args, environ, help)
 	if err != nil {

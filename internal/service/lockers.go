@@ -15,7 +15,7 @@ import (
 	"seckill/internal/voucher"
 )
 
-// keyPrefix is the prefix of every key in Redis and of the names of GET_LOCK.
+// KeyPrefix is the prefix of every key in Redis and of the names of GET_LOCK.
 const KeyPrefix = "seckill:"
 
 // openLockers opens every mechanism whose servers are configured, with metrics and the count of handovers, with the

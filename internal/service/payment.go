@@ -17,7 +17,7 @@ import (
 	"seckill/internal/payment/sandbox"
 )
 
-// paymentsPath is where the provider sends its webhooks.
+// PaymentsPath is where the provider sends its webhooks.
 const PaymentsPath = "/api/v1/payments/events"
 
 // payments are the payment provider and what connects it to the orders. Without a provider only life is set.

@@ -105,6 +105,7 @@ func (c *reconcileCommand) print(out io.Writer, report reconcile.Report) error {
 	return report.PrintDeadLetters(out)
 }
 
+// NewReconciler returns what compares the two stores of the service.
 func NewReconciler(client redis.UniversalClient, db *database.DB) *reconcile.Reconciler {
 	return reconcile.New(reconcile.Config{Client: client, Prefix: KeyPrefix, Vouchers: db.AdmissionStore(), Orders: db.Orders()})
 }

@@ -26,7 +26,7 @@ import (
 	"seckill/internal/web"
 )
 
-// run runs the service from start to stop. It is also the diagram of the system: everything is wired here. It
+// Run runs the service from start to stop. It is also the diagram of the system: everything is wired here. It
 // returns when ctx has ended and everything is closed, or with the error that prevented the start or ended
 // the serving. Text for people goes to out, the log to logs.
 func Run(ctx context.Context, cfg Config, out, logs io.Writer) (err error) {

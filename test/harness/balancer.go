@@ -26,6 +26,7 @@ type Balancer struct {
 	Failed   atomic.Int64 // requests that got no answer from their backend
 }
 
+// Backend is an instance behind a [Balancer].
 type Backend struct {
 	url   *url.URL
 	proxy *httputil.ReverseProxy
@@ -77,6 +78,7 @@ func (b *Balancer) poll(ctx context.Context) {
 	}
 }
 
+// Ready asks an instance whether it is ready.
 func Ready(ctx context.Context, address string) bool {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()

@@ -27,6 +27,7 @@ type Audit struct {
 	Balanced        bool
 }
 
+// Audit asks the i-th process for the audit.
 func (s *Sale) Audit(i int) (a Audit) {
 	s.T.Helper()
 	status, body := Ask(s.T, s.URLs[i]+"/api/v1/vouchers/"+s.Voucher+"/audit", 1)
@@ -94,6 +95,7 @@ func (s *Sale) CheckAllConfirmed(stock int, orders map[string]int) {
 	}
 }
 
+// AdmissionPolicy sells by admission, in one bucket.
 const AdmissionPolicy = `{"flow":"admission"}`
 
 // RunReconcile runs the command in a process of its own.

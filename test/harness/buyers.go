@@ -27,6 +27,7 @@ func (s *Sale) OrderAllUnder(prefix string, users int) (codes, orders map[string
 	return s.OrderAllBy(func(i, user int) Outcome { return s.BuyUntilAnswered(i, user, prefix+strconv.Itoa(user)) }, users, 1, nil)
 }
 
+// OrderAllBy is [Sale.OrderAll] with another way to send an order.
 func (s *Sale) OrderAllBy(send func(i, user int) Outcome, users, each int, during func(answered int)) (codes, orders map[string]int) {
 	var mu sync.Mutex
 	codes, orders = map[string]int{}, map[string]int{}

@@ -11,6 +11,7 @@ import (
 	"seckill/internal/testkit"
 )
 
+// Call sends one request on a connection of its own. The body, if there is one, is JSON.
 func Call(t *testing.T, method, url string, header http.Header, body string) (status int, answer string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))

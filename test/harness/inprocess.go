@@ -76,6 +76,7 @@ func (r *InProcess) End() error {
 	return err
 }
 
+// CurlLine matches the line that buys: a header, its value and the URL of the orders.
 var CurlLine = regexp.MustCompile(`^curl -i -X POST -H '(\S+): (\S+)' (http://\S+)\n$`)
 
 // Buy runs the printed curl command.

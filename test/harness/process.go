@@ -36,15 +36,12 @@ func Served(t *testing.T, p *testkit.Process) Process {
 	return Process{p, p.WaitLine(t, `serving on (http://[^\s,]+)`)[1]}
 }
 
+// Launch starts a program as [Start] does, and does not wait until it serves.
 func Launch(t *testing.T, path string, s Stores) *testkit.Process {
 	t.Helper()
-	redis := ""
-	for i, addr := range s.Redis {
-		redis += map[bool]string{true: ",", false: ""}[i > 0] + addr
-	}
 	return testkit.Start(t, testkit.Command{Path: path, Env: append([]string{
 		AsService, "SECKILL_ADDR=127.0.0.1:0", "SECKILL_LAB=1",
-		"SECKILL_MYSQL_DSN=" + s.DB.DSN, "SECKILL_REDIS_ADDRS=" + redis,
+		"SECKILL_MYSQL_DSN=" + s.DB.DSN, "SECKILL_REDIS_ADDRS=" + strings.Join(s.Redis, ","),
 		"SECKILL_JWT_SECRET=" + Secret, "SECKILL_ADMIN_TOKEN=" + AdminToken,
 		"SECKILL_SHUTDOWN_DELAY=0s", // no balancer to wait for
 	}, s.Env...)})
@@ -60,6 +57,7 @@ func SelfPath(t *testing.T) string {
 	return self
 }
 
+// WaitReady waits until every flow of the processes is ready.
 func WaitReady(t *testing.T, processes ...Process) {
 	t.Helper()
 	for _, p := range processes {

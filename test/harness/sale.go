@@ -26,6 +26,7 @@ type Sale struct {
 	Client    *http.Client
 }
 
+// OpenSale puts a voucher on sale under a policy, which is JSON, at the processes.
 func OpenSale(t *testing.T, stock int, policy string, processes ...Process) *Sale {
 	t.Helper()
 	return OpenSaleOf(t, fmt.Sprintf(`"stock":%d`, stock), policy, processes...)

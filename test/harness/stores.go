@@ -18,6 +18,7 @@ type Stores struct {
 	Env   []string
 }
 
+// With adds settings (NAME=value) of the processes.
 func (s Stores) With(env ...string) Stores {
 	s.Env = append(append([]string(nil), s.Env...), env...)
 	return s
@@ -40,6 +41,7 @@ func RedisAt(t *testing.T, addr string) *redis.Client {
 
 var appendOnly = []string{"--appendonly", "yes", "--appendfsync"}
 
+// Fsync are the arguments of a Redis that appends to a file and syncs it always, everysec or no.
 func Fsync(when string) []string { return append(slices.Clone(appendOnly), when) }
 
 // HoldRow locks the voucher's row, so that no order is persisted until release is called.
