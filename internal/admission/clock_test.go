@@ -145,3 +145,27 @@ func TestVoucherIsNotOpenedWithoutItsUsers(t *testing.T) {
 	}
 	s.balanced(g, 1)
 }
+
+// A sale is half open, to the millisecond of the server's clock.
+func TestWindowIsHalfOpen(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 10, func(t *testing.T, s *fixture, _ *simulate.Redis) {
+		s.store.voucher.BeginAt = time.Now().Add(time.Minute)
+		must(t, s.gate(nil).Open(t.Context(), &s.store.voucher))
+		l, user := ledger.New(s.client, ledger.Options{}), int64(0)
+		for _, at := range []struct {
+			when time.Time
+			want string
+		}{
+			{s.store.voucher.BeginAt.Add(-time.Millisecond), "b"}, {s.store.voucher.BeginAt, "a"},
+			{s.store.voucher.EndAt.Add(-time.Millisecond), "a"}, {s.store.voucher.EndAt, "e"},
+		} {
+			simulate.Sleep(time.Until(at.when))
+			user++
+			b := batchOf(s.keys, ledger.Known{Epoch: 2}, order.Order{ID: 10 * user, UserID: user})
+			if d, err := l.Admit(t.Context(), b); err != nil || d.Outcomes != at.want {
+				t.Errorf("at %v: %+v, %v; want %s", at.when, d, err, at.want)
+			}
+		}
+	})
+}

@@ -92,6 +92,31 @@ func TestErrorsAreClassified(t *testing.T) {
 	}
 }
 
+// An error out of a running script proves nothing: only what a server says ahead of a script's first write does.
+func TestRefused(t *testing.T) {
+	for message, want := range map[string]bool{
+		"NOSCRIPT No matching script":                                            true,
+		"LOADING Redis is loading the dataset in memory":                         true,
+		"BUSY Redis is busy running a script":                                    true,
+		"MOVED 1 127.0.0.1:1":                                                    true,
+		"READONLY You can't write against a read only replica. script: a, on @b": true,
+		"OOM command not allowed when used memory > 'maxmemory'. script: a":      true,
+		"NOPERM this user has no permissions to run the 'evalsha' command":       true,
+		"NOPERM ACL failure in script: no permissions to run the 'xadd' command": false,
+		"BUSYGROUP Consumer Group name already exists":                           false,
+		"WRONGTYPE Operation against a key script: a, on @user_script:1.":        false,
+		"ERR The user executing the script can't run this command or subcommand": false,
+		"ERR The stream has exhausted the last possible ID":                      false,
+	} {
+		if got := redisscript.Refused(reply(message)); got != want {
+			t.Errorf("%s: %v", message, got)
+		}
+	}
+	if redisscript.Refused(nil) || redisscript.Refused(io.EOF) || redisscript.Refused(redis.Nil) {
+		t.Error("no error, a lost connection, or a reply is taken for a refusal")
+	}
+}
+
 // reply is an error that a server replied with.
 type reply string
 
