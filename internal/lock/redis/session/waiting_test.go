@@ -78,6 +78,7 @@ func TestFairQueueNamesOwners(t *testing.T) {
 				release(t, lease)
 			})
 			queued(t, observer, i+1)
+			time.Sleep(time.Millisecond) // two tickets of one microsecond would have no order
 		}
 		for _, l := range []lock.Inspector{p, q, observer} {
 			if state := inspect(t, l); !slices.Equal(state.Queue, want) || state.Waiting != len(want) {
