@@ -1,5 +1,38 @@
 package main
 
+// inLaboratory lists faults of what judges, of the service's settings, and of what deploys it.
 func inLaboratory() []mutant {
-	return []mutant{}
+	const (
+		judge   = "./internal/lab/judge"
+		service = "./internal/service"
+	)
+	return []mutant{
+		{"a release of another's lock is not seen", "internal/lab/judge/release.go",
+			"c.Releasing.At >= v.At || !c.ownAt(v.At)", "c.Releasing.At >= v.At && !c.ownAt(v.At)", judge},
+		{"two holders at a time are not seen", "internal/lab/judge/overlap.go", "before.End > g.At {", "before.End > g.End {", judge},
+		{"a key that stays for ever is not seen", "internal/lab/judge/leftover.go", "k.Expires != Never &&", "k.Expires == Never &&", judge},
+		{"a stale write that the fence let pass is not seen", "internal/lab/judge/overlap.go",
+			"s.Write.Mode == eventlog.ModeFenced && !committedBefore(", "s.Write.Mode == eventlog.ModeFenced && committedBefore(", judge},
+		{"an unexpected verdict ends with exit code 0", "cmd/lab/run.go",
+			"if !r.AsExpected && (len(r.Changed) == 0", "if r.AsExpected && (len(r.Changed) == 0", "./cmd/lab"},
+		{"all tokens are of one user", "cmd/lab/tokens.go", "identify(req.first + i)", "identify(req.first)", "./cmd/lab"},
+		{"experiments are missing in the catalogue", "internal/lab/experiments/experiments.go",
+			"connections(), pauses(), failovers()", "connections(), failovers()", "./internal/lab/catalogue ./internal/lab/experiments"},
+		{"an experiment holds although nobody looked", "internal/lab/trial.go",
+			"r.Observed == finding.Holds && missing", "r.Observed == finding.Breaks && missing", "./internal/lab"},
+		{"the laboratory obeys a form of another site", "internal/lab/server/http.go",
+			"if site.Check(r) == nil {", "if site.Check(r) == nil || r.Method == http.MethodPost {", "./internal/lab/server"},
+		{"an experiment runs before its outcome was predicted", "internal/web/static/labrun.js",
+			"go.disabled = busy || draft.predict === '' ||", "go.disabled = busy ||", "./internal/lab/server"},
+		{"the children of a test that died live on", "internal/testkit/reaper.go", `kill -KILL "-$group" 2>/dev/null`, ":", "./internal/testkit"},
+		{"a short secret is accepted", "internal/service/config_secret.go", "if len(secret) < shortest {", "if len(secret) < shortest-40 {", service},
+		{"one secret serves two purposes", "internal/service/config_secret.go",
+			`if one.value != "" && one.value == other.value {`, "if false {", service},
+		{"lab mode listens beyond loopback", "internal/service/config.go",
+			"case c.Lab && !c.LabAllowRemote && !loopback(c.Addr):", "case false:", service},
+		{"half of the nodes make red ready", "internal/service/readiness.go",
+			"int(answers.Load()) <= len(nodes)/2", "int(answers.Load()) < len(nodes)/2", service},
+		{"a stop does not wait until the balancer has noticed", "internal/service/serve.go", "		time.Sleep(delay)\n", "", service},
+		{"reconcile says that all is well", "internal/service/reconcile.go", "if !report.Balanced {", "if false {", service},
+	}
 }
