@@ -31,13 +31,6 @@ func TestLifeUnderRandomInterleavings(t *testing.T) {
 	}
 }
 
-func TestSoakLifeUnderRandomInterleavings(t *testing.T) {
-	testkit.Soak(t)
-	for range 10 {
-		interleave(newShop(t, testkit.MariaDB(t)), 2000)
-	}
-}
-
 // orders are the orders that were placed.
 type orders struct {
 	mu  sync.Mutex
