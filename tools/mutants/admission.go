@@ -1,5 +1,33 @@
 package main
 
+// inAdmission lists faults of the gate and of its scripts.
 func inAdmission() []mutant {
-	return []mutant{}
+	const (
+		admission = "./internal/admission"
+		ledger    = "internal/admission/ledger/"
+	)
+	return []mutant{
+		{"an order of any epoch is accepted", ledger + "admit.lua", "if known[1] ~= epoch or not known[3] then", "if not known[3] then", admission},
+		{"a user is reserved before the order is in the stream", ledger + "admit.lua",
+			"  redis.call('HSET', voucher, 'busy', 1)\n", "  redis.call('HSET', users, unpack(accepted))\n", admission},
+		{"one unit more is sold than there are", ledger + "admit.lua", "elseif stock <= 0 then", "elseif stock < 0 then", admission},
+		{"a user gets two", ledger + "admit.lua", "local has = held[i] or taken[user]", "local has = taken[user]", admission},
+		{"a sale by admission still sells at its end", ledger + "admit.lua",
+			"elseif now >= tonumber(known[6]) then", "elseif now > tonumber(known[6]) then", admission},
+		{"units come back with each repetition", ledger + "return.lua", "'ret', ret,", "'ret', known[4] or 0,", admission},
+		{"a transfer that is repeated arrives twice", ledger + "take.lua", "tonumber(ARGV[3]) - tonumber(known[4] or 0)", "tonumber(ARGV[3])", admission},
+		{"a dead letter is written at each attempt", ledger + "dead_letter.lua", "moved = moved or", "moved = false and", admission},
+		{"a voucher is forgotten with orders that are on their way", ledger + "remove.lua",
+			"if redis.call('XLEN', KEYS[3]) > 0 then", "if false then", admission},
+		{"an older epoch closes a newer one", ledger + "close.lua", "if epoch > tonumber(ARGV[1]) then", "if epoch < tonumber(ARGV[1]) then", admission},
+		{"a voucher opens before all its users are loaded", ledger + "open.lua",
+			"if known[1] ~= ARGV[2] or redis.call('HLEN', fresh) ~= tonumber(ARGV[7]) then", "if known[1] ~= ARGV[2] then", admission},
+		{"a voucher is forgotten before its orders are persisted", "internal/admission/forget.go",
+			"if all[i].Now < due || all[i].Pending > 0 {", "if all[i].Now < due {", admission},
+		{"a closed bucket counts as open", "internal/admission/node.go", "return redis > 0 && redis%2 == 0 && (", "return redis > 0 && (", admission},
+		{"a sequence number that no language can hold is taken", ledger + "entry.go",
+			"if common.Epoch > MaxNumber || common.Seq > MaxNumber {", "if common.Epoch > MaxNumber {", admission},
+		{"an error out of a running script is taken for a refusal", "internal/redisscript/redisscript.go",
+			`!strings.Contains(err.Error(), "script")`, `err.Error() != ""`, "./internal/redisscript ./internal/admission"},
+	}
 }
