@@ -7,36 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/golang-jwt/jwt/v5"
-
 	"seckill/internal/httpapi"
 	"seckill/internal/order"
 )
 
-// signed returns a token for user 42 whose claims edit has changed.
-func signed(t *testing.T, method jwt.SigningMethod, key any, edit func(jwt.MapClaims)) string {
-	t.Helper()
-	claims := jwt.MapClaims{"sub": "42", "exp": start().Add(time.Hour).Unix()}
-	if edit != nil {
-		edit(claims)
-	}
-	s, err := jwt.NewWithClaims(method, claims).SignedString(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return "Authorization: Bearer " + s
-}
-
 func TestUserAuthentication(t *testing.T) {
-	key := []byte(jwtSecret)
-	good := signed(t, jwt.SigningMethodHS256, key, nil)
-	claim := func(name string, value any) string {
-		return signed(t, jwt.SigningMethodHS256, key, func(c jwt.MapClaims) {
-			if c[name] = value; value == nil {
-				delete(c, name)
-			}
-		})
-	}
+	good := "Authorization: " + newFixture(t).bearer(t, 42)
 	const in, out, bad = http.StatusCreated, http.StatusUnauthorized, http.StatusBadRequest
 	for _, c := range []struct {
 		name    string
@@ -55,8 +31,6 @@ func TestUserAuthentication(t *testing.T) {
 		{"two tokens", []string{good, good}, out, out},
 		{"no scheme", []string{strings.Replace(good, "Bearer ", "", 1)}, out, out},
 		{"no token", []string{"Authorization: Bearer"}, out, out},
-		{"alg none", []string{signed(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, nil)}, out, out},
-		{"expired", []string{claim("exp", start().Add(-time.Minute).Unix())}, out, out},
 		{"the admin token", []string{"Authorization: Bearer " + adminToken}, out, out},
 	} {
 		for _, mode := range []struct {
@@ -124,6 +98,35 @@ func TestAdminAuthentication(t *testing.T) {
 	}
 }
 
+// What is an administrator's is refused to nobody and to users, and has no effect. Some of it exists in the lab only.
+func TestAdministratorsRoutes(t *testing.T) {
+	r := newFixture(t, labWithInspectors, func(c *httpapi.Config, _ *fixture) { c.Lab = false })
+	as := func(authorization string) []string {
+		return []string{"Authorization: " + authorization, "X-User-ID: 42"}
+	}
+	for _, c := range []struct {
+		method, path, body string
+		status             int // what the administrator is told
+		code               string
+	}{
+		{"GET", "/api/v1/vouchers/7/live", "", http.StatusNotFound, "voucher_not_found"},
+		{"POST", "/api/v1/vouchers/7/rush", `{"buyers":1}`, http.StatusForbidden, "lab_only"},
+		{"GET", "/api/v1/locks/k?lock=fenced", "", http.StatusForbidden, "lab_only"},
+		{"DELETE", "/api/v1/locks/k?lock=fenced", "", http.StatusForbidden, "lab_only"},
+		{"POST", "/api/v1/orders/7/refund", "x", http.StatusBadRequest, "invalid_request"},
+		{"POST", "/api/v1/vouchers", "x", http.StatusBadRequest, "invalid_request"},
+	} {
+		wantProblem(t, r.do(t, call{c.method, c.path, c.body, []string{"X-User-ID: 42"}}), http.StatusUnauthorized, "unauthenticated")
+		wantProblem(t, r.do(t, call{c.method, c.path, c.body, as("Bearer nonsense")}), http.StatusUnauthorized, "unauthenticated")
+		wantProblem(t, r.do(t, call{c.method, c.path, c.body, as(r.bearer(t, 42))}), http.StatusForbidden, "forbidden")
+		wantProblem(t, r.do(t, call{c.method, c.path, c.body, as("Bearer " + adminToken)}), c.status, c.code)
+	}
+	wantProblem(t, r.do(t, call{"POST", "/api/v1/tokens", `{"user_id": "42"}`, nil}), http.StatusForbidden, "lab_only")
+	if broken := r.inspectable("fenced").broken; len(broken) > 0 {
+		t.Errorf("locks were taken away: %q", broken)
+	}
+}
+
 func TestMintedTokenWorks(t *testing.T) {
 	r := newFixture(t, lab)
 	rec := r.do(t, call{"POST", "/api/v1/tokens", `{"user_id": "42"}`, nil})
@@ -141,7 +144,4 @@ func TestMintedTokenWorks(t *testing.T) {
 	if _, err := r.tokens.Verify(got.Token); err == nil {
 		t.Error("the token is good for longer than was said")
 	}
-
-	sale := newFixture(t)
-	wantProblem(t, sale.do(t, call{"POST", "/api/v1/tokens", `{"user_id": "42"}`, nil}), http.StatusForbidden, "lab_only")
 }

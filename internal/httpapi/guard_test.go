@@ -132,6 +132,9 @@ func TestGuardedClientHangsUp(t *testing.T) {
 		if got := r.metric(t, "seckill_http_problems_total", "client_gone"); got != 1 {
 			t.Errorf("%v clients counted as gone, want 1", got)
 		}
+		if strings.Contains(r.log.String(), `"WARN"`) {
+			t.Errorf("a client that goes is no warning: %s", r.log)
+		}
 	})
 }
 

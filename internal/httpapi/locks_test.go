@@ -82,27 +82,6 @@ func TestLockInspectionFails(t *testing.T) {
 	})
 }
 
-func TestLocksAreForOperators(t *testing.T) {
-	r := newFixture(t, labWithInspectors, func(c *httpapi.Config, _ *fixture) { c.Lab = false })
-	for _, c := range []struct {
-		auth   string
-		status int
-		code   string
-	}{
-		{"X-User-ID: 42", http.StatusUnauthorized, "unauthenticated"},
-		{"Authorization: Bearer nonsense", http.StatusUnauthorized, "unauthenticated"},
-		{"Authorization: " + r.bearer(t, 42), http.StatusForbidden, "forbidden"},
-		{"Authorization: Bearer " + adminToken, http.StatusForbidden, "lab_only"},
-	} {
-		for _, method := range []string{"GET", "DELETE"} {
-			wantProblem(t, r.do(t, call{method, "/api/v1/locks/k?lock=fenced", "", []string{c.auth}}), c.status, c.code)
-		}
-	}
-	if broken := r.inspectable("fenced").broken; len(broken) > 0 {
-		t.Errorf("locks were taken away: %q", broken)
-	}
-}
-
 // A forced release is logged, with the caller, also if it fails.
 func TestForcedReleaseIsLogged(t *testing.T) {
 	for header, want := range map[string][]string{
