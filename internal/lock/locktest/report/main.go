@@ -2,10 +2,11 @@
 // behaviours and mechanisms, and the counts of each mechanism.
 //
 //	export LOCKTEST_REPORT=/tmp/report.jsonl
-//	go test -count=1 -p 1 -run 'Conformance|Shared' ./internal/lock/none ./internal/lock/local ./internal/lock/redis/... ./internal/lock/mysql/... ./internal/lock/zookeeper/...
+//	export SECKILL_TEST_SERVERS=1 SECKILL_TEST_SOAK=1
+//	go test -count=1 -p 1 -timeout 60m -run Conformance ./internal/lock/none ./internal/lock/local ./internal/lock/redis ./internal/lock/mysql/... ./internal/lock/zookeeper/...
 //	go run ./internal/lock/locktest/report /tmp/report.jsonl
 //
-// If a mechanism was run more than once, the last run of a behaviour counts.
+// If a mechanism was run more than once, the last run to which a behaviour applies counts.
 package main
 
 import (
@@ -79,7 +80,9 @@ func (m *matrix) add(r locktest.Report) {
 		m.mechanisms = append(m.mechanisms, r.Mechanism)
 	}
 	for _, b := range r.Order {
-		found[b] = r.Claims[b]
+		if _, known := found[b]; !known || r.Claims[b].Claim != "n.a." {
+			found[b] = r.Claims[b]
+		}
 		if !slices.Contains(m.behaviours, b) {
 			m.behaviours = append(m.behaviours, b)
 		}

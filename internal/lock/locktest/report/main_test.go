@@ -12,6 +12,7 @@ func TestRun(t *testing.T) {
 	const lines = `{"mechanism":"none","holds":0,"breaks":1,"claims":{"tries-once":{"claim":"breaks","reason":"nobody is refused"}},"order":["tries-once"]}
 {"mechanism":"lua","holds":1,"claims":{"tries-once":{"claim":"holds","disproven":true},"reenters":{"claim":"n.a.","reason":"x"}},"order":["reenters","tries-once"]}
 {"mechanism":"lua","holds":1,"claims":{"tries-once":{"claim":"holds"}},"order":["tries-once"]}
+{"mechanism":"lua","claims":{"tries-once":{"claim":"n.a.","reason":"in virtual time"}},"order":["tries-once"]}
 {"mechanism":"rw","disproven":1,"claims":{"readers-share":{"claim":"holds","disproven":true}},"order":["readers-share"]}
 `
 	if err := os.WriteFile(path, []byte(lines), 0o600); err != nil {

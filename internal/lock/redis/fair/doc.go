@@ -44,6 +44,6 @@
 // make bench-locks ARGS="-only one-key" prints the grants per goroutine and the longest wait,
 // beside locks without an order. What a dead waiter and a promoted replica cause:
 //
-//	go test -run TestConformance/evicts-dead-waiters -v ./internal/lock/redis/fair
+//	go test -run 'TestConformance$/fair/evicts-dead-waiters' -v ./internal/lock/redis
 //	go test -run TestServerForgets/fair -v ./internal/lock/lockers
 package fair

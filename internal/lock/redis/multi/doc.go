@@ -45,7 +45,7 @@
 // # How to see it break
 //
 // Stop one node: every sale under {"lock":"multi"} fails with ErrUnavailable until it is back.
-// In the tests of this package, TestOneNodeDownAndNobodyGetsIt shows that, TestStuckClock the
-// clock that stands still, and TestPromotedReplica what a promoted replica does to one node
-// and not to three. TestForgetfulNode shows what holds.
+// In the tests of package quorum, TestTakenAndDeadNodes shows that, TestStuckClock the clock
+// that stands still, and TestPromotedReplica what a promoted replica does to one node and not
+// to three. TestForgetfulNode shows what holds.
 package multi

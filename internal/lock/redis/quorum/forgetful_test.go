@@ -26,6 +26,13 @@ func TestTakenAndDeadNodes(t *testing.T) {
 		servers.put(t, 0)
 		if need == 3 {
 			mustBeRefused(t, l, "with one node taken", lock.ErrNotAcquired)
+			servers[0].Mini().Del(name)
+			servers[1].Stop()
+			mustBeRefused(t, l, "with one node down", lock.ErrUnavailable)
+			servers[1].Start()
+			if err := acquire(t, l, lock.Options{TTL: lease}).Release(t.Context()); err != nil {
+				t.Errorf("Release after the node came back = %v", err)
+			}
 			return
 		}
 		if err := acquire(t, l, lock.Options{TTL: lease}).Release(t.Context()); err != nil {

@@ -38,7 +38,7 @@
 //
 // # What is not guaranteed
 //
-// A single holder. Each of these cases is a test of this package or an experiment of the laboratory:
+// A single holder. Each of these cases is a test of package quorum or an experiment of the laboratory:
 //
 //   - A node that voted restarts empty, without persistence. It votes again, and there are two
 //     holders. The remedy is a delayed restart: a node that may have forgotten stays away for
@@ -65,6 +65,7 @@
 //
 // # How to see it break
 //
-// go test -run 'ForgetfulNode|JumpingClocks' ./internal/lock/redis/red: two holders, and
-// neither is told. DelayedRestart shows the remedy.
+// Two holders, and neither is told; TestDelayedRestart shows the remedy:
+//
+//	go test -run 'ForgetfulNode|JumpingClocks' ./internal/lock/redis/quorum
 package red

@@ -33,5 +33,5 @@
 // Sell a voucher under {"lock":"setnx-expire","scope":"voucher","faults":[{"point":
 // "between-setnx-and-expire","effect":"abandon","probability":0.05}]}: after the crash
 // every buyer gets "busy" until the end of the sale. In the conformance suite a holder
-// dies after PEXPIRE, so freed-after-death holds; in TestDiesBetweenTheTwo it dies before.
+// dies after PEXPIRE, so freed-after-death holds; in TestDiesBetweenSetNXAndExpire it dies before.
 package setnxexpire
