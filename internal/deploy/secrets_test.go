@@ -74,7 +74,7 @@ func TestSecretsFromFiles(t *testing.T) {
 func TestNoSecretIsWrittenDown(t *testing.T) {
 	secretive := regexp.MustCompile(`PASSWORD|SECRET|TOKEN|DSN`)
 	checked := 0
-	for name, service := range everyService(t) {
+	for name, service := range everything(t).Services {
 		for key, value := range service.Environment {
 			switch {
 			case !secretive.MatchString(key) || strings.HasSuffix(key, "_RANDOM_ROOT_PASSWORD"):
@@ -99,7 +99,7 @@ func TestNoSecretIsWrittenDown(t *testing.T) {
 func TestSettings(t *testing.T) {
 	// These settings have no place in the containers: a name would be that of all instances, and the others are for experiments.
 	left := []string{"SECKILL_INSTANCE", "SECKILL_LOCK_WATCHDOG", "SECKILL_IDS", "SECKILL_LAB_TRACE", "SECKILL_LAB_NAME"}
-	api := everyService(t)["api"]
+	api := everything(t).Services["api"]
 	told := slices.Collect(maps.Keys(api.Environment))
 	if got, want := slices.Sorted(slices.Values(append(told, left...))), settings(t); !slices.Equal(got, want) {
 		t.Errorf("told or left out are %v, the service knows %v", got, want)

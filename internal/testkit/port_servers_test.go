@@ -158,16 +158,3 @@ func TestSetupKeepsTheFilesOfOtherServers(t *testing.T) {
 		t.Errorf("the other server's file: %v", err)
 	}
 }
-
-// A primary that is stopped does not wait for a replica that lags behind, as it does for ten seconds by default.
-func TestStoppedPrimaryDoesNotWaitForAReplica(t *testing.T) {
-	primary := NewRedis(t)
-	if limit, err := primary.Client(t).ConfigGet(t.Context(), "shutdown-timeout").Result(); err != nil || limit["shutdown-timeout"] != "0" {
-		t.Errorf("it waits for %v s, %v", limit, err)
-	}
-	NewRedisReplica(t, primary).Pause()
-	if err := primary.Client(t).Set(t.Context(), "k", 1, 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	primary.Stop()
-}

@@ -56,33 +56,23 @@ func NewProxy(t TB, upstream string) *Proxy {
 func (p *Proxy) Addr() string { return p.addr }
 
 // Latency adds d to each round trip, half of it in each direction, in whole milliseconds. It replaces
-// earlier calls of Latency and Slow; 0 removes the delay. Connections stay open.
+// earlier calls; 0 removes the delay. Connections stay open.
 func (p *Proxy) Latency(d time.Duration) {
 	p.t.Helper()
 	there := (d / 2).Truncate(time.Millisecond)
-	p.Slow(there, d-there)
-}
-
-// Slow delays requests and replies, in whole milliseconds.
-func (p *Proxy) Slow(request, reply time.Duration) {
-	p.t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	check(p.t, errors.Join(p.delay(requests, request), p.delay(replies, reply)))
+	check(p.t, errors.Join(p.delay(requests, there), p.delay(replies, d-there)))
 }
 
 // BlackholeReplies forwards requests and drops the replies: the server executes them, and the clients
 // get no answer. Connections stay open and new ones are accepted.
 func (p *Proxy) BlackholeReplies() {
 	p.t.Helper()
-	p.blackhole(replies)
-}
-
-// BlackholeRequests drops requests and forwards what the server sends on its own. Connections stay open
-// and new ones are accepted.
-func (p *Proxy) BlackholeRequests() {
-	p.t.Helper()
-	p.blackhole(requests)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	// A timeout of 0 never closes the connection.
+	check(p.t, p.add(fmt.Sprintf(`{"type": "timeout", "stream": %q, "attributes": {"timeout": 0}}`, replies)))
 }
 
 // Cut closes every connection and refuses new ones.
@@ -130,14 +120,6 @@ func (p *Proxy) open() error {
 		return fmt.Errorf("open a proxy at %s: %w", p.addr, err)
 	}
 	return nil
-}
-
-func (p *Proxy) blackhole(direction string) {
-	p.t.Helper()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	// A timeout of 0 never closes the connection.
-	check(p.t, p.add(fmt.Sprintf(`{"type": "timeout", "stream": %q, "attributes": {"timeout": 0}}`, direction)))
 }
 
 func (p *Proxy) delay(direction string, d time.Duration) error {
