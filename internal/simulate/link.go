@@ -137,7 +137,7 @@ func (l *Link) Delay(request, reply time.Duration) {
 	l.request, l.reply = request, reply
 }
 
-// Freeze stops the process at its next send, as SIGSTOP would, until Unfreeze.
+// Freeze stops the process, as SIGSTOP would, until Unfreeze: at its next send, or when it reads what has arrived.
 func (l *Link) Freeze() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -207,12 +207,7 @@ func (l *Link) send() *loss {
 func (l *Link) admit() (n int, before func(int), due *loss, delay time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.frozen != nil {
-		frozen := l.frozen
-		l.mu.Unlock()
-		<-frozen
-		l.mu.Lock()
-	}
+	l.awaitUnfreeze()
 	l.sent++
 	if l.loss != nil {
 		if l.loss.after--; l.loss.after == 0 {
@@ -233,6 +228,17 @@ func (l *Link) receive() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.received++
+	l.awaitUnfreeze()
+}
+
+// awaitUnfreeze returns once the link is not frozen. The mutex is held, and released meanwhile.
+func (l *Link) awaitUnfreeze() {
+	for l.frozen != nil {
+		frozen := l.frozen
+		l.mu.Unlock()
+		<-frozen
+		l.mu.Lock()
+	}
 }
 
 func (l *Link) drop(c *faultyConn) {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,6 +79,7 @@ func alterLease(
 }
 
 func TestWrongLockersAreCaught(t *testing.T) {
+	var releases atomic.Int64
 	tests := map[string]struct {
 		acquire func(lock.Locker, context.Context, string, lock.Options) (lock.Lease, error)
 		caught  []Behaviour
@@ -132,13 +134,30 @@ func TestWrongLockersAreCaught(t *testing.T) {
 			func(next lock.Locker, ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
 				opts.Wait = min(opts.Wait, 50*time.Millisecond)
 				return next.Acquire(context.WithoutCancel(ctx), key, opts)
-			}, []Behaviour{TellsCancelledFromTaken, CancelledWaitersAreGone, EndsContextOnRelease, WaitsAsLongAsAsked},
+			}, []Behaviour{TellsCancelledFromTaken, CancelledWaitersAreGone, EndsContextOnRelease, WaitsAsLongAsAsked, AsyncDelivers},
 		},
 		"every acquisition waits a little": {
 			func(next lock.Locker, ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
 				opts.Wait += time.Second
 				return next.Acquire(ctx, key, opts)
 			}, []Behaviour{TriesOnce, WaitsAsLongAsAsked},
+		},
+		"every hundredth release fails": {
+			alterLease(func(l flawedLease) flawedLease {
+				l.release = func(next lock.Lease, ctx context.Context) error {
+					if err := next.Release(ctx); releases.Add(1)%100 != 0 {
+						return err
+					}
+					return lock.ErrExpired
+				}
+				return l
+			}), []Behaviour{EnduresManyPairs},
+		},
+		"a goroutine stays for each waiter": {
+			func(next lock.Locker, ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
+				go time.Sleep(time.Minute)
+				return next.Acquire(ctx, key, opts)
+			}, []Behaviour{ThousandCancelledWaiters},
 		},
 		"a refusal has no details": {
 			func(next lock.Locker, ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
@@ -312,6 +331,7 @@ func observe(t *testing.T, name Behaviour, subject func(*testing.T) Subject) (fo
 	synctest.Test(t, func(t *testing.T) {
 		s := subject(t)
 		found = all[i].try(t, s.at(virtualPace(), s.promises))
+		time.Sleep(time.Minute) // until what a flaw has left behind ends
 	})
 	return found
 }
