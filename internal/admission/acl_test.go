@@ -19,9 +19,7 @@ import (
 func commandsOf(t *testing.T, path string) map[string]bool {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	commands := make(map[string]bool)
 	for _, call := range regexp.MustCompile(`\b(?:call|try)\('([A-Z]+)'`).FindAllStringSubmatch(string(text), -1) {
 		commands[call[1]] = true
@@ -33,9 +31,7 @@ func commandsOf(t *testing.T, path string) map[string]bool {
 func userOfTheDocs(t *testing.T) []string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, rest, found := strings.Cut(string(page), "ACL SETUSER seckill ")
 	line, _, closed := strings.Cut(rest, "```")
 	if !found || !closed {
@@ -82,9 +78,7 @@ func TestForbiddenCommandIsNamed(t *testing.T) {
 	server := simulate.NewRedis(t)
 	s := newFixture(t, server.Options(), 1)
 	g := s.gate(nil)
-	if err := g.Try(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, g.Try(t.Context()))
 	if left := s.client.DBSize(t.Context()).Val(); left != 0 {
 		t.Errorf("the trial leaves %d keys", left)
 	}

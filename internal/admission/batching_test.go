@@ -42,30 +42,13 @@ func newSplitBubble(t *testing.T, buckets int, stock int64, change func(*Config)
 		change(&c)
 	}
 	b := &bubble{Gate: newGate(c, fake), fake: fake, store: sh}
-	if err := b.Open(t.Context(), &sh.voucher); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Open(t.Context(), &sh.voucher))
 	t.Cleanup(func() { _ = b.Close() })
 	return b
 }
 
 func (b *bubble) buy(ctx context.Context, user int64) error {
 	return b.Admit(ctx, &b.store.voucher, order.Order{ID: 10 * user, UserID: user, VoucherID: b.store.voucher.ID})
-}
-
-func TestSingleRequestIsSentAtOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBubble(t, 5, nil)
-		begun := time.Now()
-		if err := b.buy(t.Context(), 1); err != nil {
-			t.Fatal(err)
-		}
-		if took := time.Since(begun); took != b.fake.trip {
-			t.Errorf("took %v, want one round trip, %v", took, b.fake.trip)
-		}
-		_ = b.Close()
-	})
 }
 
 func TestRequestsThatArriveMeanwhileAreBatched(t *testing.T) {
@@ -94,36 +77,6 @@ func TestRequestsThatArriveMeanwhileAreBatched(t *testing.T) {
 		if took := time.Since(begun); took != 3*b.fake.trip {
 			t.Errorf("took %v, want three round trips", took)
 		}
-		_ = b.Close()
-	})
-}
-
-func TestRequestLeavesWhenItsContextEnds(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBubble(t, 5, nil)
-		ctx, cancel := context.WithCancel(t.Context())
-		sentCtx, cancelSent := context.WithCancel(t.Context())
-		var first, queued error
-		var wg sync.WaitGroup
-		wg.Go(func() { first = b.buy(sentCtx, 1) })
-		synctest.Wait()
-		wg.Go(func() { queued = b.buy(ctx, 2) })
-		synctest.Wait()
-		cancel()
-		cancelSent()
-		wg.Wait()
-		if first != nil {
-			t.Errorf("a request that was sent got %v, want the outcome", first)
-		}
-		if !errors.Is(queued, context.Canceled) {
-			t.Errorf("a request that waited got %v, want the context's error", queued)
-		}
-		simulate.Sleep(time.Second)
-		if len(b.fake.batches) != 1 || *b.fake.stock() != 4 {
-			t.Errorf("batches %v, stock %d: a request that left was sent", b.fake.batches, *b.fake.stock())
-		}
-		_ = b.Close()
 	})
 }
 
@@ -153,17 +106,22 @@ func TestOutcomeAfterAFailedAttempt(t *testing.T) {
 				if b.fake.users[1] != 10 || *b.fake.stock() != 0 {
 					t.Errorf("users %v, stock %d", b.fake.users, *b.fake.stock())
 				}
-				_ = b.Close()
 			})
 		})
 	}
 }
 
-// A call whose reply is lost may still act until its expiry. No refusal is final before that.
+// A call whose reply is lost may still act until its expiry. No refusal is final before that, of one bucket or of several.
 func TestRefusalWaitsUntilNoEarlierCallCanAct(t *testing.T) {
 	t.Parallel()
+	for _, buckets := range []int{1, testBuckets} {
+		refusalWaits(t, buckets)
+	}
+}
+
+func refusalWaits(t *testing.T, buckets int) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBubble(t, 0, func(c *Config) { c.AttemptTimeout = 300 * time.Millisecond })
+		b := newSplitBubble(t, buckets, 0, func(c *Config) { c.AttemptTimeout = 300 * time.Millisecond })
 		b.fake.spoil = func(n int64) (bool, error) {
 			switch n {
 			case 1:
@@ -182,7 +140,6 @@ func TestRefusalWaitsUntilNoEarlierCallCanAct(t *testing.T) {
 		if took := time.Since(begun); took < 300*time.Millisecond || took > 350*time.Millisecond {
 			t.Errorf("took %v, want about the expiry, 300ms", took)
 		}
-		_ = b.Close()
 	})
 }
 
@@ -205,10 +162,7 @@ func TestUnavailableAfterDecisionTimeout(t *testing.T) {
 			t.Errorf("took %v, want the DecisionTimeout, 2s, for all", took)
 		}
 		b.fake.spoil = nil
-		if err := b.buy(t.Context(), 99); err != nil {
-			t.Errorf("afterwards: %v", err)
-		}
-		_ = b.Close()
+		wantErr(t, "afterwards", b.buy(t.Context(), 99), nil)
 	})
 }
 
@@ -234,45 +188,7 @@ func TestOutcomeIsUnknownAlthoughTheVoucherIsForgotten(t *testing.T) {
 		if b.fake.users[1] != 10 {
 			t.Error("the order was not accepted: this proves nothing")
 		}
-		if err := b.buy(t.Context(), 2); !errors.Is(err, voucher.ErrEnded) {
-			t.Errorf("an order that was not sent: %v", err)
-		}
-		_ = b.Close()
-	})
-}
-
-func TestSoldOutIsCached(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBubble(t, 1, nil)
-		if err := b.buy(t.Context(), 1); err != nil {
-			t.Fatal(err)
-		}
-		for user := range int64(1000) {
-			if err := b.buy(t.Context(), user+2); !errors.Is(err, voucher.ErrSoldOut) {
-				t.Fatal(err)
-			}
-		}
-		if n := b.fake.calls.Load(); n != 1 {
-			t.Errorf("Redis was asked %d times, want once", n)
-		}
-		b.fake.mu.Lock()
-		*b.fake.stock() = 1 // one was given back
-		b.fake.mu.Unlock()
-		if err := b.buy(t.Context(), 5000); !errors.Is(err, voucher.ErrSoldOut) {
-			t.Errorf("within the recheck: %v", err)
-		}
-		simulate.Sleep(100 * time.Millisecond)
-		if err := b.buy(t.Context(), 5001); err != nil {
-			t.Errorf("after the recheck: %v", err)
-		}
-		// The end of the sale, by Redis' clock, needs no Redis.
-		calls := b.fake.calls.Load()
-		simulate.Sleep(2 * time.Hour)
-		if err := b.buy(t.Context(), 5002); !errors.Is(err, voucher.ErrEnded) || b.fake.calls.Load() != calls {
-			t.Errorf("after the end: %v, Redis was asked %d times more", err, b.fake.calls.Load()-calls)
-		}
-		_ = b.Close()
+		wantErr(t, "an order that was not sent", b.buy(t.Context(), 2), voucher.ErrEnded)
 	})
 }
 
@@ -282,18 +198,12 @@ func TestClosedGateAndFullGate(t *testing.T) {
 		b := newBubble(t, 5, func(c *Config) { c.MaxInFlight = 1 })
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if err := b.buy(t.Context(), 1); err != nil {
-				t.Errorf("a request that was sent before the gate closed: %v", err)
-			}
+			wantErr(t, "a request that was sent before the gate closed", b.buy(t.Context(), 1), nil)
 		})
 		synctest.Wait()
-		if err := b.buy(t.Context(), 2); !errors.Is(err, order.ErrOverloaded) {
-			t.Errorf("beyond the bound: %v", err)
-		}
+		wantErr(t, "beyond the bound", b.buy(t.Context(), 2), order.ErrOverloaded)
 		_ = b.Close()
 		wg.Wait()
-		if err := b.buy(t.Context(), 3); !errors.Is(err, order.ErrUnavailable) {
-			t.Errorf("after the close: %v", err)
-		}
+		wantErr(t, "after the close", b.buy(t.Context(), 3), order.ErrUnavailable)
 	})
 }

@@ -64,9 +64,7 @@ func TestCheckReadsTheClockOfAClosedVoucher(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 100, func(t *testing.T, s *fixture, server *simulate.Redis) {
 		g := s.gate(nil)
-		if err := s.buy(g, 1, 11); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.buy(g, 1, 11))
 		finish := s.run()
 		finish()
 		jump(server, 2*time.Hour)
@@ -77,9 +75,7 @@ func TestCheckReadsTheClockOfAClosedVoucher(t *testing.T) {
 		_ = p.buckets[0].voucher.markClosed(p.buckets[0], s.store.epochState.Epoch, ledger.Closed)
 		jump(server, 0)
 		g.Check(t.Context())
-		if err := s.buy(g, 2, 21); err != nil {
-			t.Errorf("right again: %v", err)
-		}
+		wantErr(t, "right again", s.buy(g, 2, 21), nil)
 	})
 }
 
@@ -140,9 +136,7 @@ func TestVoucherIsNotOpenedWithoutItsUsers(t *testing.T) {
 	g := newGate(c, &expiring{buckets: newLedger(c), client: s.client})
 	t.Cleanup(func() { _ = g.Close() })
 	must(t, g.Open(t.Context(), &s.store.voucher))
-	if err := s.buy(g, 1, 12); !errors.Is(err, order.ErrAlreadyOrdered) {
-		t.Errorf("a second order: %v", err)
-	}
+	wantErr(t, "a second order", s.buy(g, 1, 12), order.ErrAlreadyOrdered)
 	s.balanced(g, 1)
 }
 

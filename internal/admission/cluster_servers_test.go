@@ -25,9 +25,7 @@ func TestNodeThatHangsWhenAskedForUsers(t *testing.T) {
 	t.Parallel()
 	h := newHung(t, 10, 1)
 	g := h.gate(func(c *Config) { c.AttemptTimeout, c.DecisionTimeout = 2*time.Second, 10*time.Second })
-	if err := h.buy(g, 1, 11); err != nil {
-		t.Fatal(err)
-	}
+	must(t, h.buy(g, 1, 11))
 	id, victim := h.store.voucher.ID, ""
 	for added := 0; added < 2*bucketsPerCall+1; {
 		id++
@@ -73,9 +71,7 @@ func newHung(t *testing.T, stock int64, buckets int) *hung {
 	s.config = Config{Client: client, Store: sh, Workers: workers{complete: true}, Locker: local.New(), Log: slog.New(slog.DiscardHandler), Prefix: prefix, OpenWait: 5 * time.Second}
 	s.split(buckets)
 	for _, addr := range addrs {
-		if err := dial(t, at(addr)).ConfigSet(t.Context(), "cluster-require-full-coverage", "no").Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, dial(t, at(addr)).ConfigSet(t.Context(), "cluster-require-full-coverage", "no").Err())
 	}
 	return &hung{fixture: s, cluster: client}
 }
@@ -83,9 +79,7 @@ func newHung(t *testing.T, stock int64, buckets int) *hung {
 func (h *hung) node(keys ledger.Keys) *redis.Client {
 	h.t.Helper()
 	node, err := h.cluster.MasterForKey(context.Background(), keys.Meta)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	must(h.t, err)
 	return node
 }
 
@@ -97,9 +91,7 @@ func (h *hung) stop(keys ledger.Keys) {
 	if err != nil || pid < 2 {
 		h.t.Fatalf("process %q: %v", id, err)
 	}
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		h.t.Fatal(err)
-	}
+	must(h.t, syscall.Kill(pid, syscall.SIGSTOP))
 	h.t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
 }
 
@@ -109,9 +101,7 @@ func TestRebalancingWhileANodeHangs(t *testing.T) {
 	const buckets = 6
 	h := newHung(t, 60, buckets)
 	g := h.gate(func(c *Config) { c.AttemptTimeout = 2 * time.Second; c.DecisionTimeout = 10 * time.Second })
-	if err := g.Open(t.Context(), &h.store.voucher); err != nil {
-		t.Fatal(err)
-	}
+	must(t, g.Open(t.Context(), &h.store.voucher))
 	reachable, stopped := int64(0), ""
 	for _, keys := range h.buckets()[1:] {
 		if addr := h.node(keys).Options().Addr; addr != h.node(h.keys).Options().Addr {
@@ -141,9 +131,7 @@ func TestLookupWhileANodeHangs(t *testing.T) {
 	t.Parallel()
 	h := newHung(t, 10, 1)
 	g := h.gate(func(c *Config) { c.AttemptTimeout, c.DecisionTimeout = 2*time.Second, 10*time.Second })
-	if err := h.buy(g, 1, 11); err != nil {
-		t.Fatal(err)
-	}
+	must(t, h.buy(g, 1, 11))
 	other := h.store.voucher.ID + 1
 	for h.node(ledger.KeysOf(h.config.Prefix, other, 0)) == h.node(h.keys) {
 		other++
@@ -172,9 +160,7 @@ func TestSplitVoucherOnACluster(t *testing.T) {
 		nodes := map[string]bool{}
 		for _, keys := range s.buckets() {
 			node, err := client.MasterForKey(t.Context(), keys.Meta)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			nodes[node.Options().Addr] = true
 		}
 		if len(nodes) < min(2, buckets) {
@@ -193,13 +179,9 @@ func TestSplitVoucherOnACluster(t *testing.T) {
 			}
 		}
 		// Rebuilt on the cluster, too.
-		if err := client.Del(t.Context(), s.buckets()[buckets/2].Meta, s.buckets()[buckets/2].Users).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, client.Del(t.Context(), s.buckets()[buckets/2].Meta, s.buckets()[buckets/2].Users).Err())
 		gates[0].Check(t.Context())
-		if err := gates[0].Open(t.Context(), &sh.voucher); err != nil {
-			t.Fatal(err)
-		}
+		must(t, gates[0].Open(t.Context(), &sh.voucher))
 		for user := range sh.orders {
 			if err := s.buy(s.gate(nil), user, 5); !errors.Is(err, order.ErrAlreadyOrdered) {
 				t.Errorf("user %d, after the rebuild: %v", user, err)
@@ -215,17 +197,13 @@ func TestSplitVoucherOnACluster(t *testing.T) {
 func withReplicas(t *testing.T, addrs []string) map[string]*testkit.RedisServer {
 	t.Helper()
 	host, port, err := net.SplitHostPort(addrs[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	of := make(map[string]*testkit.RedisServer)
 	for _, addr := range addrs {
 		id := redis.NewClient(&redis.Options{Addr: addr}).ClusterMyID(t.Context()).Val()
 		replica := testkit.NewRedis(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000")
 		client := replica.Client(t)
-		if err := client.ClusterMeet(t.Context(), host, port).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, client.ClusterMeet(t.Context(), host, port).Err())
 		// A node must know its primary before it can follow it.
 		testkit.Until(t, "a replica that follows "+addr, func() bool { return client.ClusterReplicate(t.Context(), id).Err() == nil })
 		inStep(t, addr)
@@ -257,9 +235,7 @@ func TestClusterWaitsAndFailsOver(t *testing.T) {
 		s.store.voucher.ID = id
 		s.client, s.keys = client, ledger.KeysOf(s.prefix, id, 0)
 		node, err := client.MasterForKey(t.Context(), s.keys.Meta)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		addr := node.Options().Addr
 		if where[addr] != nil {
 			continue
@@ -282,17 +258,11 @@ func TestClusterWaitsAndFailsOver(t *testing.T) {
 	victim := addrs[0]
 	s, g := where[victim], gates[victim]
 	replicas[victim].Pause()
-	if err := s.buy(g, 20, 200); !errors.Is(err, order.ErrUnavailable) {
-		t.Errorf("without its replica: %v", err)
-	}
-	if err := where[addrs[1]].buy(gates[addrs[1]], 20, 200); err != nil {
-		t.Errorf("at another node: %v", err)
-	}
+	wantErr(t, "without its replica", s.buy(g, 20, 200), order.ErrUnavailable)
+	wantErr(t, "at another node", where[addrs[1]].buy(gates[addrs[1]], 20, 200), nil)
 	replicas[victim].Resume()
 	inStep(t, victim)
-	if err := s.buy(g, 20, 200); err != nil {
-		t.Errorf("with it again: %v", err)
-	}
+	wantErr(t, "with it again", s.buy(g, 20, 200), nil)
 	killAt(t, victim)
 	// The promoted replica has no replica itself, so no order is acknowledged by a process that waits for
 	// one. A process that does not wait goes on selling.
@@ -305,9 +275,7 @@ func TestClusterWaitsAndFailsOver(t *testing.T) {
 			t.Errorf("the order of user %d, that was promised, is gone: %v", user, err)
 		}
 	}
-	if err := s.buy(g, 31, 310); !errors.Is(err, order.ErrUnavailable) {
-		t.Errorf("told without a replica: %v", err)
-	}
+	wantErr(t, "told without a replica", s.buy(g, 31, 310), order.ErrUnavailable)
 	if st := s.store.epochState; st.Epoch != 2 {
 		t.Errorf("epoch %d: nothing was lost, and it was closed", st.Epoch)
 	}
@@ -322,9 +290,7 @@ func killAt(t *testing.T, addr string) {
 	if err != nil || pid < 2 {
 		t.Fatalf("process %d at %s: %v", pid, addr, err)
 	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(pid, syscall.SIGKILL))
 }
 
 // checkLookups looks for an order that another node has, and for one that the node which hangs may have.
@@ -333,7 +299,5 @@ func checkLookups(t *testing.T, g *Gate) {
 	if o, err := g.Lookup(t.Context(), 1, 11); err != nil || o.ID != 11 {
 		t.Errorf("an order on another node: %+v, %v", o, err)
 	}
-	if _, err := g.Lookup(t.Context(), 1, 12); !errors.Is(err, order.ErrUnavailable) {
-		t.Errorf("an order that the node which hangs may have: %v", err)
-	}
+	wantErr(t, "an order that the node which hangs may have", errOf(g.Lookup(t.Context(), 1, 12)), order.ErrUnavailable)
 }

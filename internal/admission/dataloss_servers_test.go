@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -16,37 +15,23 @@ func TestServerRestoredFromOlderData(t *testing.T) {
 	server := testkit.NewRedis(t, "--appendonly", "no")
 	s := newFixture(t, at(server.Addr()), 100)
 	g := s.gate(nil)
-	if sold := rush(t, s, []*Gate{g}, 10); sold != 10 {
-		t.Fatal(sold)
-	}
-	if err := s.client.Save(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	crowd(t, s, []*Gate{g}, usersOf(10, 1, anyBucket))
+	must(t, s.client.Save(t.Context()).Err())
 	dump := filepath.Join(server.Dir(), "dump.rdb")
 	old, err := os.ReadFile(dump)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for user := range int64(20) {
-		if err := s.buy(g, 100+user, 500+user); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.buy(g, 100+user, 500+user))
 	}
 	if n, err := s.take(t.Context(), false); n != 30 || err != nil { // all persisted
 		t.Fatal(n, err)
 	}
 	server.Kill()
-	if err := os.WriteFile(dump, old, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(dump, old, 0o600))
 	server.Restart()
 	finish := s.run()
-	if err := s.buy(g, 100, 999); !errors.Is(err, order.ErrAlreadyOrdered) {
-		t.Errorf("a second order of a user that Redis had lost: %v", err)
-	}
-	if err := s.buy(s.gate(nil), 500, 5000); err != nil {
-		t.Errorf("a new user: %v", err)
-	}
+	wantErr(t, "a second order of a user that Redis had lost", s.buy(g, 100, 999), order.ErrAlreadyOrdered)
+	wantErr(t, "a new user", s.buy(s.gate(nil), 500, 5000), nil)
 	finish()
 	s.balanced(g, 31)
 	if s.store.epochState.Epoch <= 2 {

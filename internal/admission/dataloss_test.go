@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"strconv"
 	"testing"
 	"time"
 
@@ -16,53 +15,16 @@ import (
 func TestNewProcessFindsRedisBehindTheDatabase(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t, testkit.AnyRedis(t), 100)
-	rush(t, s, []*Gate{s.gate(nil)}, 10)
-	if _, err := s.take(t.Context(), false); err != nil {
-		t.Fatal(err)
-	}
-	s.lose(t, 5)
+	g := s.gate(nil)
+	must(t, s.buy(g, 1, 11))
+	before := s.client.HGetAll(t.Context(), s.keys.Meta).Val()
+	must(t, s.buy(g, 2, 21))
+	s.takeAll()
+	must(t, s.client.HSet(t.Context(), s.keys.Meta, before).Err())
+	must(t, s.client.HDel(t.Context(), s.keys.Users, "2").Err())
 	fresh := s.gate(nil)
-	if err := s.buy(fresh, 10, 999); !errors.Is(err, order.ErrAlreadyOrdered) {
-		t.Errorf("a second order of a user that Redis had lost: %v", err)
-	}
-	s.balanced(fresh, 10)
-}
-
-// lose removes the last n accepted orders from Redis: users, stock and sequence.
-func (s *fixture) lose(t *testing.T, n int64) {
-	t.Helper()
-	ctx := t.Context()
-	seq, _ := s.client.HGet(ctx, s.keys.Meta, "seq").Int64()
-	for user := range s.lastOrders(n) {
-		if err := s.client.HDel(ctx, s.keys.Users, user).Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := s.client.HSet(ctx, s.keys.Meta, "seq", seq-n).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.client.HIncrBy(ctx, s.keys.Meta, "stock", n).Err(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// lastOrders returns the users of the last n orders by id.
-func (s *fixture) lastOrders(n int64) map[string]bool {
-	last := map[string]bool{}
-	s.store.mu.Lock()
-	defer s.store.mu.Unlock()
-	for user, o := range s.store.orders {
-		later := int64(0)
-		for _, other := range s.store.orders {
-			if other.ID > o.ID {
-				later++
-			}
-		}
-		if later < n {
-			last[strconv.FormatInt(user, 10)] = true
-		}
-	}
-	return last
+	wantErr(t, "a second order of a user that Redis had lost", s.buy(fresh, 2, 22), order.ErrAlreadyOrdered)
+	s.balanced(fresh, 2)
 }
 
 // After the loss another process sells more, until Redis' sequence number is above the one that this
@@ -71,13 +33,9 @@ func TestDataLossIsDetectedAfterOthersSoldMore(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t, testkit.AnyRedis(t), 100)
 	mine, other := s.gate(nil), s.gate(nil)
-	if err := other.Open(t.Context(), &s.store.voucher); err != nil {
-		t.Fatal(err)
-	}
+	must(t, other.Open(t.Context(), &s.store.voucher))
 	for user := range int64(5) {
-		if err := s.buy(mine, user+1, user+101); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.buy(mine, user+1, user+101))
 	}
 	entries := s.client.XRangeN(t.Context(), s.keys.Orders, "-", "+", 10).Val()
 	for _, e := range entries[3:] { // the last two never were
@@ -86,9 +44,7 @@ func TestDataLossIsDetectedAfterOthersSoldMore(t *testing.T) {
 	}
 	s.client.HSet(t.Context(), s.keys.Meta, "seq", 3, "stock", 97)
 	for user := range int64(10) {
-		if err := s.buy(other, user+51, user+501); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.buy(other, user+51, user+501))
 	}
 	finish := s.run()
 	if err := s.buy(mine, 60, 1000); !errors.Is(err, order.ErrAlreadyOrdered) {
@@ -107,16 +63,10 @@ func TestReturnedReservationIsNoDataLoss(t *testing.T) {
 	s := newFixture(t, testkit.AnyRedis(t), 100)
 	g := s.gate(nil)
 	for user := range int64(5) {
-		if err := s.buy(g, user+1, user+101); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.take(t.Context(), true); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.buy(g, user+1, user+101))
+		must(t, errOf(s.take(t.Context(), true)))
 		for range 3 { // decisions that accept nothing
-			if err := s.buy(g, 99, 999); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.buy(g, 99, 999))
 		}
 		g.Check(t.Context())
 	}
@@ -133,19 +83,13 @@ func TestRunDetectsDataLossWithoutBuyers(t *testing.T) {
 		c.CheckEvery = 10 * time.Millisecond
 		c.Observer.Opened = func(_ time.Duration, epoch int64) { opened <- epoch }
 	})
-	if err := s.buy(g, 1, 11); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.take(t.Context(), false); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.buy(g, 1, 11))
+	s.takeAll()
 	<-opened
 	ctx, cancel := context.WithCancelCause(t.Context())
 	ran := make(chan error, 1)
 	go func() { ran <- g.Run(ctx) }()
-	if err := s.client.Del(ctx, s.keys.Meta, s.keys.Users).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.client.Del(ctx, s.keys.Meta, s.keys.Users).Err())
 	if epoch := <-opened; epoch != 4 {
 		t.Errorf("opened under epoch %d, want 4", epoch)
 	}

@@ -40,9 +40,7 @@ func TestDrainThatTakesLong(t *testing.T) {
 				counted := &countedLedger{fakeLedger: newFakeLedger(sh, 10)}
 				counted.buckets[0].state.Pending = 3
 				closed, err := sh.Close(t.Context(), sh.voucher.ID)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				var logged bytes.Buffer
 				g := newGate(Config{Store: sh, Log: slog.New(slog.NewTextHandler(&logged, nil))}.WithDefaults(), counted)
 				time.AfterFunc(tc.lasts, func() {
@@ -51,9 +49,7 @@ func TestDrainThatTakesLong(t *testing.T) {
 					counted.buckets[0].state.Pending = 0
 				})
 				begun := time.Now()
-				if err := newVoucherState(g.core, &sh.voucher).drain(t.Context(), closed.Epoch); err != nil {
-					t.Fatal(err)
-				}
+				must(t, newVoucherState(g.core, &sh.voucher).drain(t.Context(), closed.Epoch))
 				late := time.Since(begun) - tc.lasts
 				if late < 0 || late > time.Duration(tc.late)*time.Millisecond || counted.read > tc.reads {
 					t.Errorf("it ended %v late after %d readings", late, counted.read)

@@ -17,9 +17,7 @@ func TestSoakForgettingIsBounded(t *testing.T) {
 		for user := from; user < from+10_000; user++ {
 			pairs = append(pairs, user, 1_000_000_000_000+user)
 		}
-		if err := f.client.HSet(t.Context(), f.keys.Users, pairs...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, f.client.HSet(t.Context(), f.keys.Users, pairs...).Err())
 	}
 	f.client.ConfigSet(t.Context(), "slowlog-log-slower-than", "20000")
 	f.client.SlowLogReset(t.Context())

@@ -33,9 +33,7 @@ func newForgetting(t *testing.T, buckets int) *forgetting {
 	f.balances.Store(true)
 	f.gate = f.fixture.gate(nil)
 	for user := range int64(20) {
-		if err := f.buy(f.gate, user+1, user+101); err != nil {
-			t.Fatal(err)
-		}
+		must(t, f.buy(f.gate, user+1, user+101))
 	}
 	f.idle()
 	f.takeAll()
@@ -70,9 +68,7 @@ func (f *forgetting) forgetter() *Forgetter {
 		Balances: func(context.Context, order.AdmissionVoucher) (bool, error) { return f.balances.Load(), nil },
 		Kept:     func(n int) { f.kept.Store(int64(n)) },
 	})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, err)
 	return r
 }
 
@@ -90,9 +86,7 @@ func (f *forgetting) rounds(r *Forgetter, n int) {
 func (f *forgetting) keysLeft() []string {
 	f.t.Helper()
 	left, err := f.client.Keys(f.t.Context(), f.prefix+"*").Result()
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, err)
 	return left
 }
 
@@ -134,12 +128,8 @@ func TestVoucherIsForgotten(t *testing.T) {
 		if err := f.buy(f.gate, 77, 777); !errors.Is(err, voucher.ErrEnded) || errors.Is(err, order.ErrUnavailable) {
 			t.Errorf("a late buyer was told %v", err)
 		}
-		if _, err := f.gate.Lookup(t.Context(), 77, 777); !errors.Is(err, order.ErrNotFound) {
-			t.Errorf("an unknown order: %v", err)
-		}
-		if err := f.gate.Open(t.Context(), &f.store.voucher); !errors.Is(err, voucher.ErrEnded) {
-			t.Errorf("Open: %v", err)
-		}
+		wantErr(t, "an unknown order", errOf(f.gate.Lookup(t.Context(), 77, 777)), order.ErrNotFound)
+		wantErr(t, "Open", f.gate.Open(t.Context(), &f.store.voucher), voucher.ErrEnded)
 		a, err := f.gate.Audit(t.Context(), f.store.voucher.ID)
 		if want := (order.GateAudit{Stock: 80, Epoch: st.Epoch}); err != nil || a != want {
 			t.Errorf("audit %+v, %v; want %+v", a, err, want)
@@ -282,12 +272,8 @@ func TestForgottenVoucherIsOpenedAgain(t *testing.T) {
 		old := f.epochState().Epoch
 		f.moveEnd(time.Now().Add(time.Hour))
 		finish := f.run()
-		if err := f.buy(f.gate, 3, 999); !errors.Is(err, order.ErrAlreadyOrdered) {
-			t.Errorf("a second order: %v", err)
-		}
-		if err := f.buy(f.gate, 500, 5000); err != nil {
-			t.Errorf("a new buyer: %v", err)
-		}
+		wantErr(t, "a second order", f.buy(f.gate, 3, 999), order.ErrAlreadyOrdered)
+		wantErr(t, "a new buyer", f.buy(f.gate, 500, 5000), nil)
 		st := f.epochState()
 		if st.Forgotten || st.Epoch != old+3 || f.store.cleared {
 			t.Errorf("%+v, was %d", st, old)
@@ -302,9 +288,7 @@ func TestForgottenVoucherIsOpenedAgain(t *testing.T) {
 		if now := f.client.HLen(t.Context(), f.keys.Users).Val(); now != before {
 			t.Errorf("%d users, then %d", before, now)
 		}
-		if err := f.buy(f.gate, 500, 5001); !errors.Is(err, order.ErrAlreadyOrdered) {
-			t.Errorf("a second order: %v", err)
-		}
+		wantErr(t, "a second order", f.buy(f.gate, 500, 5001), order.ErrAlreadyOrdered)
 		finish()
 		f.balanced(f.gate, 21)
 	}
@@ -315,15 +299,11 @@ func TestEndIsMoved(t *testing.T) {
 	t.Parallel()
 	f := newForgetting(t, 2)
 	f.end()
-	if err := f.buy(f.gate, 50, 500); !errors.Is(err, voucher.ErrEnded) {
-		t.Errorf("after the end: %v", err)
-	}
+	wantErr(t, "after the end", f.buy(f.gate, 50, 500), voucher.ErrEnded)
 	f.store.mu.Lock()
 	f.store.voucher.EndAt = time.Now().Add(time.Hour) // in the database alone
 	f.store.mu.Unlock()
-	if err := f.buy(f.gate, 50, 500); err != nil {
-		t.Errorf("the end was moved: %v", err)
-	}
+	wantErr(t, "the end was moved", f.buy(f.gate, 50, 500), nil)
 	f.takeAll()
 	f.balanced(f.gate, 21)
 }

@@ -11,50 +11,8 @@ import (
 
 	"seckill/internal/order"
 	"seckill/internal/simulate"
-	"seckill/internal/testkit"
 	"seckill/internal/voucher"
 )
-
-// rush has users 1 to n buy at the same time, each through one of the gates, and returns how many were
-// accepted. The test fails on errors other than the expected ones.
-func rush(t testing.TB, s *fixture, gates []*Gate, n int64, expected ...error) int64 {
-	t.Helper()
-	var sold atomic.Int64
-	var wg sync.WaitGroup
-	start := make(chan struct{})
-	for user := range n {
-		wg.Go(func() {
-			<-start
-			err := s.buy(gates[user%int64(len(gates))], user+1, 10_000+user)
-			if err == nil {
-				sold.Add(1)
-				return
-			}
-			for _, e := range expected {
-				if errors.Is(err, e) {
-					return
-				}
-			}
-			t.Errorf("user %d: %v", user+1, err)
-		})
-	}
-	close(start)
-	wg.Wait()
-	return sold.Load()
-}
-
-func TestSellsExactlyTheStock(t *testing.T) {
-	t.Parallel()
-	s := newFixture(t, testkit.AnyRedis(t), 500)
-	gates := []*Gate{s.gate(nil), s.gate(nil)}
-	if sold := rush(t, s, gates, 2000, voucher.ErrSoldOut); sold != 500 {
-		t.Errorf("%d accepted, want 500", sold)
-	}
-	if n, err := s.take(t.Context(), false); n != 500 || err != nil {
-		t.Errorf("%d orders in the stream, %v; want 500", n, err)
-	}
-	s.balanced(gates[0], 500)
-}
 
 func TestAnswers(t *testing.T) {
 	t.Parallel()
@@ -76,9 +34,9 @@ func TestAnswers(t *testing.T) {
 				t.Errorf("%s: %v, want %v", c.name, err, c.want)
 			}
 		}
-		if _, err := s.take(t.Context(), false); err != nil {
-			t.Fatal(err)
-		}
+		waits := s.gate(func(c *Config) { c.Workers = workers{err: context.Canceled} })
+		wantErr(t, "what the workers say", waits.Await(t.Context(), order.Order{ID: 11}, time.Second), context.Canceled)
+		s.takeAll()
 		until(t, "an order after the others were persisted", func() bool { // the refusal is cached for a moment
 			err := s.buy(g, 3, 31)
 			if err != nil && !errors.Is(err, order.ErrOverloaded) {
@@ -86,9 +44,7 @@ func TestAnswers(t *testing.T) {
 			}
 			return err == nil
 		})
-		if err := s.buy(g, 4, 41); !errors.Is(err, voucher.ErrSoldOut) {
-			t.Errorf("after the last one: %v", err)
-		}
+		wantErr(t, "after the last one", s.buy(g, 4, 41), voucher.ErrSoldOut)
 		// Stock of an order that could not be carried out comes back, to one buyer.
 		if n, err := s.take(t.Context(), true); n != 1 || err != nil {
 			t.Fatalf("%d, %v", n, err)
@@ -106,27 +62,6 @@ func TestAnswers(t *testing.T) {
 	})
 }
 
-func TestWindowIsByTheServersClock(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		from, to time.Duration
-		want     error
-	}{
-		"before": {time.Hour, 2 * time.Hour, voucher.ErrNotStarted},
-		"after":  {-2 * time.Hour, -time.Hour, voucher.ErrEnded},
-	} {
-		s := newFixture(t, testkit.AnyRedis(t), 3)
-		now := time.Now()
-		s.store.voucher.BeginAt, s.store.voucher.EndAt = now.Add(c.from), now.Add(c.to)
-		g := s.gate(nil)
-		for range 2 {
-			if err := s.buy(g, 1, 11); !errors.Is(err, c.want) {
-				t.Errorf("%s: %v, want %v", name, err, c.want)
-			}
-		}
-	}
-}
-
 // Replies are lost: the script runs, and the gate does not learn the result.
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
@@ -136,14 +71,12 @@ func TestLostReplies(t *testing.T) {
 			c.Client = through(t, link, server)
 			c.AttemptTimeout, c.DecisionTimeout = 200*time.Millisecond, 5*time.Second
 		})
-		if err := g.Open(t.Context(), &s.store.voucher); err != nil {
-			t.Fatal(err)
-		}
+		must(t, g.Open(t.Context(), &s.store.voucher))
 		if err := s.buy(g, 1000, 20_000); err != nil { // the server has the script from here on
 			t.Fatal(err)
 		}
 		link.LoseReply(1, simulate.Silence, nil)
-		if sold := rush(t, s, []*Gate{g}, 40); sold != 40 {
+		if sold := crowd(t, s, []*Gate{g}, usersOf(40, 1, anyBucket)); sold != 40 {
 			t.Errorf("%d of 40 accepted", sold)
 		}
 		if n, err := s.take(t.Context(), false); n != 41 || err != nil {
@@ -164,9 +97,7 @@ func TestCutConnections(t *testing.T) {
 		g := s.gate(func(c *Config) {
 			c.Client, c.AttemptTimeout, c.DecisionTimeout = through(t, link, server), 8*time.Millisecond, 8*time.Millisecond
 		})
-		if err := g.Open(t.Context(), &s.store.voucher); err != nil {
-			t.Fatal(err)
-		}
+		must(t, g.Open(t.Context(), &s.store.voucher))
 		finish := s.run()
 		ctx, cancel := context.WithCancel(t.Context())
 		var cutting sync.WaitGroup
@@ -216,51 +147,31 @@ func TestCutConnections(t *testing.T) {
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	good := newFixture(t, at("127.0.0.1:1"), 1).config
-	for name, change := range map[string]func(*Config){
-		"incomplete":            func(c *Config) { c.Store = nil },
-		"AttemptTimeout":        func(c *Config) { c.AttemptTimeout = time.Microsecond },
-		"DecisionTimeout":       func(c *Config) { c.DecisionTimeout = time.Millisecond },
-		"must not be negative":  func(c *Config) { c.OpenWait = -1 },
-		"MaxPending and MaxInF": func(c *Config) { c.MaxPending = -1 },
+	for _, tc := range []struct {
+		change func(*Config)
+		want   string // in the error; "" is none
+	}{
+		{func(c *Config) { c.Store = nil }, "incomplete"},
+		{func(c *Config) { c.AttemptTimeout = time.Microsecond }, "AttemptTimeout"},
+		{func(c *Config) { c.DecisionTimeout = time.Millisecond }, "DecisionTimeout"},
+		{func(c *Config) { c.OpenWait = -1 }, "must not be negative"},
+		{func(c *Config) { c.MaxPending = -1 }, "MaxPending and MaxInF"},
+		{func(c *Config) { c.WaitReplicas = -1 }, "WaitReplicas"},
+		{func(c *Config) { c.WaitReplicas, c.WaitTimeout = 1, time.Microsecond }, "WaitTimeout"},
+		{func(c *Config) { c.WaitReplicas, c.AttemptTimeout, c.WaitTimeout = 1, time.Second, time.Second }, "WaitTimeout"},
+		{func(c *Config) { c.WaitReplicas, c.AttemptTimeout = 1, time.Millisecond }, "WaitTimeout"}, // half of it is too little
+		{func(c *Config) { c.AttemptTimeout = time.Millisecond }, ""},                               // and nobody waits
+		{func(c *Config) { c.WaitReplicas = 1 }, ""},
 	} {
 		c := good
-		change(&c)
-		if _, err := New(c); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-// Await is the consumers' part of the gate.
-func TestAwaitAsksTheConsumers(t *testing.T) {
-	t.Parallel()
-	s := newFixture(t, testkit.AnyRedis(t), 1)
-	g := s.gate(func(c *Config) { c.Workers = workers{err: context.Canceled} })
-	if err := g.Await(t.Context(), order.Order{ID: 1}, time.Second); !errors.Is(err, context.Canceled) {
-		t.Errorf("Await = %v, want the consumers' answer", err)
-	}
-}
-
-func TestConfigOfReplicas(t *testing.T) {
-	t.Parallel()
-	s := newFixture(t, testkit.AnyRedis(t), 1)
-	for _, tc := range []struct {
-		name   string
-		change func(*Config)
-		want   string
-	}{
-		{"fewer than none", func(c *Config) { c.WaitReplicas = -1 }, "WaitReplicas"},
-		{"no time", func(c *Config) { c.WaitReplicas, c.WaitTimeout = 1, time.Microsecond }, "WaitTimeout"},
-		{"as long as an attempt", func(c *Config) { c.WaitReplicas, c.AttemptTimeout, c.WaitTimeout = 1, time.Second, time.Second }, "WaitTimeout"},
-		{"half of too little", func(c *Config) { c.WaitReplicas, c.AttemptTimeout = 1, time.Millisecond }, "WaitTimeout"},
-		{"not asked for", func(c *Config) { c.AttemptTimeout = time.Millisecond }, ""},
-		{"as it comes", func(c *Config) { c.WaitReplicas = 1 }, ""},
-	} {
-		c := s.config
 		tc.change(&c)
-		err := c.WithDefaults().Validate()
-		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: %v", tc.name, err)
+		c = c.WithDefaults()
+		if err := c.Validate(); (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%+v: %v, want %q", c, err, tc.want)
 		}
+	}
+	good.Store = nil
+	if _, err := New(good); err == nil {
+		t.Error("New takes what is incomplete")
 	}
 }

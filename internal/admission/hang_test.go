@@ -2,7 +2,6 @@ package admission
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"testing"
@@ -34,14 +33,9 @@ func TestRebalancingSkipsABucketThatHangs(t *testing.T) {
 		if took := time.Since(begun); took > b.config.AttemptTimeout/4+300*time.Millisecond {
 			t.Errorf("64 orders took %v", took)
 		}
-		if err := b.buy(t.Context(), of(1, 70)); !errors.Is(err, order.ErrUnavailable) {
-			t.Errorf("while the stock of the bucket is unknown: %v", err)
-		}
+		wantErr(t, "while the stock of the bucket is unknown", b.buy(t.Context(), of(1, 70)), order.ErrUnavailable)
 		b.fake.buckets[3].hangs = false
-		if err := b.buy(t.Context(), of(1, 70)); !errors.Is(err, voucher.ErrSoldOut) {
-			t.Errorf("when it answers again: %v", err)
-		}
-		_ = b.Close()
+		wantErr(t, "when it answers again", b.buy(t.Context(), of(1, 70)), voucher.ErrSoldOut)
 	})
 }
 
@@ -88,9 +82,7 @@ func TestCheckWhileANodeHangs(t *testing.T) {
 		sh := newStore(5)
 		node := &hangingNode{buckets: newFakeLedger(sh, 5), answers: ledger.KeysOf("", sh.voucher.ID, 0)}
 		g := newGate(Config{Store: sameForAll{sh}, Locker: local.New(), Log: slog.New(slog.DiscardHandler)}.WithDefaults(), node)
-		if err := g.Open(t.Context(), &sh.voucher); err != nil {
-			t.Fatal(err)
-		}
+		must(t, g.Open(t.Context(), &sh.voucher))
 		for n := range int64(100) {
 			hanging := sh.voucher
 			hanging.ID += n + 1

@@ -40,12 +40,8 @@ func TestSameKeyIsToldTheSameOrder(t *testing.T) {
 		first, second := s.gate(nil), s.gate(nil)
 		s.wantOrder(first, 1, 11, 77, 11)
 		s.wantOrder(second, 1, 12, 77, 11)
-		if _, err := s.buyUnder(second, 1, 13, 78); !errors.Is(err, order.ErrAlreadyOrdered) {
-			t.Errorf("another key: %v", err)
-		}
-		if err := s.buy(second, 1, 14); !errors.Is(err, order.ErrAlreadyOrdered) {
-			t.Errorf("no key: %v", err)
-		}
+		wantErr(t, "another key", errOf(s.buyUnder(second, 1, 13, 78)), order.ErrAlreadyOrdered)
+		wantErr(t, "no key", s.buy(second, 1, 14), order.ErrAlreadyOrdered)
 		s.wantOrder(second, 1, 11, 77, 11) // with the id, too
 
 		s.takeAll()
@@ -59,18 +55,12 @@ func TestSameKeyIsToldTheSameOrder(t *testing.T) {
 		}
 
 		s.wantOrder(first, 2, 21, 0, 21)
-		if _, err := s.buyUnder(first, 3, 31, 77); !errors.Is(err, voucher.ErrSoldOut) {
-			t.Errorf("the same key of another user, after the last piece: %v", err)
-		}
+		wantErr(t, "the same key of another user, after the last piece", errOf(s.buyUnder(first, 3, 31, 77)), voucher.ErrSoldOut)
 		// Memory refuses without asking Redis: the caller looks for the order itself.
-		if _, err := s.buyUnder(first, 1, 16, 77); !errors.Is(err, voucher.ErrSoldOut) {
-			t.Errorf("from memory: %v", err)
-		}
+		wantErr(t, "from memory", errOf(s.buyUnder(first, 1, 16, 77)), voucher.ErrSoldOut)
 		s.takeAll()
 
-		if err := s.client.FlushAll(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.client.FlushAll(t.Context()).Err())
 		third := s.gate(nil)
 		until(t, "the voucher to be opened again", func() bool {
 			_, err := s.buyUnder(third, 3, 32, 5)
@@ -145,9 +135,7 @@ func TestSameKeyAfterALostReply(t *testing.T) {
 		})
 		s.wantOrder(blind, 1, 11, 1, 11)
 		link.LoseReply(1, simulate.Silence, link.Cut)
-		if _, err := s.buyUnder(blind, 2, 21, 2); !errors.Is(err, order.ErrUnavailable) {
-			t.Errorf("without a reply: %v", err)
-		}
+		wantErr(t, "without a reply", errOf(s.buyUnder(blind, 2, 21, 2)), order.ErrUnavailable)
 		s.wantOrder(s.gate(nil), 2, 22, 2, 21)
 	})
 }

@@ -57,9 +57,7 @@ func TestLateMoneyTakesAVoucherFromRedis(t *testing.T) {
 			s.money(first)
 			s.decided(v)
 			s.wants(first, order.Paid, order.SettledLate)
-			if _, err := s.place(t.Context(), v, 1); !errors.Is(err, order.ErrAlreadyOrdered) {
-				t.Errorf("a second order: %v", err)
-			}
+			wantErr(t, "a second order", errOf(s.place(t.Context(), v, 1)), order.ErrAlreadyOrdered)
 			again, err := s.place(t.Context(), v, 2)
 			must(t, err)
 			s.money(second)

@@ -202,9 +202,7 @@ func TestCheckDetectsALostTransfer(t *testing.T) {
 	s.split(2)
 	g := s.gate(nil)
 	for _, user := range usersOf(15, 2, func(b int) bool { return b == 1 }) {
-		if err := s.buy(g, user, 100+user); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.buy(g, user, 100+user))
 	}
 	s.takeAll()
 	g.Check(t.Context())
@@ -216,13 +214,9 @@ func TestCheckDetectsALostTransfer(t *testing.T) {
 	if seq == "0" {
 		t.Fatal("nothing was given")
 	}
-	if err := s.client.HSet(t.Context(), s.keys.Meta, ledger.FieldTo+"1", 0, ledger.FieldStock, 10).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.client.HSet(t.Context(), s.keys.Meta, ledger.FieldTo+"1", 0, ledger.FieldStock, 10).Err())
 	g.Check(t.Context())
-	if err := g.Open(t.Context(), &s.store.voucher); err != nil {
-		t.Fatal(err)
-	}
+	must(t, g.Open(t.Context(), &s.store.voucher))
 	if epoch := s.store.epochState.Epoch; epoch != 4 {
 		t.Errorf("epoch %d, want 4", epoch)
 	}

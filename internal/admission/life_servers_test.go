@@ -92,6 +92,17 @@ func (s *shop) work(f *fulfil.Fulfiller) {
 	s.t.Cleanup(s.stopWorkers)
 }
 
+// wantErr compares an answer, which may be nil, with the expected one.
+func wantErr(t testing.TB, what string, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%s: %v, want %v", what, err, want)
+	}
+}
+
+// errOf returns the error of a call whose result does not matter.
+func errOf[T any](_ T, err error) error { return err }
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -236,9 +247,7 @@ func TestStockReturnsToItsBucket(t *testing.T) {
 			return err == nil
 		})
 	}
-	if _, err := s.place(t.Context(), v, 5); !errors.Is(err, voucher.ErrSoldOut) {
-		t.Errorf("a fifth order of four: %v", err)
-	}
+	wantErr(t, "a fifth order of four", errOf(s.place(t.Context(), v, 5)), voucher.ErrSoldOut)
 	s.balanced(v)
 }
 
@@ -345,9 +354,7 @@ func TestRedisForgetsAReturn(t *testing.T) {
 	if a := restarted.balanced(v); a.Gate.Stock != 2 {
 		t.Errorf("%+v", a)
 	}
-	if _, err := restarted.place(t.Context(), v, 7); err != nil {
-		t.Errorf("the user may not order again: %v", err)
-	}
+	wantErr(t, "the user may not order again", errOf(restarted.place(t.Context(), v, 7)), nil)
 }
 
 // A voucher that was given back is on sale again in every process, also in those that have told buyers that it

@@ -9,12 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"seckill/internal/lock"
-	"seckill/internal/lock/redis/reentrant"
 	"seckill/internal/order"
-	"seckill/internal/simulate"
 	"seckill/internal/testkit"
 	"seckill/internal/voucher"
 )
@@ -24,53 +20,6 @@ type grantsEverybody struct{}
 
 func (grantsEverybody) Acquire(ctx context.Context, key string, _ lock.Options) (lock.Lease, error) {
 	return lock.NewHeld(ctx, lock.Grant{Key: key, Owner: "me", Release: func(context.Context) error { return nil }}), nil
-}
-
-// Redis is emptied during a sale, with persisted and pending orders. The sale goes on, and sells the whole
-// stock to as many users.
-func TestRedisIsEmptiedDuringASale(t *testing.T) {
-	for name, locker := range map[string]func(*fixture) lock.Locker{
-		"": func(s *fixture) lock.Locker {
-			l, err := reentrant.New(s.client.(*redis.Client), reentrant.Config{Prefix: s.prefix})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = l.Close() })
-			return l
-		},
-		"although the lock excludes nobody": func(*fixture) lock.Locker { return grantsEverybody{} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newFixture(t, simulate.NewRedis(t).Options(), 300)
-			s.config.Locker = locker(s)
-			gates := []*Gate{s.gate(nil), s.gate(nil), s.gate(nil)}
-			finish := s.run()
-			var accepted atomic.Int64
-			var wg sync.WaitGroup
-			for w := range int64(30) {
-				wg.Go(func() {
-					for n := range int64(20) {
-						user := w*20 + n + 1
-						err := s.buy(gates[user%3], user, 100_000+user)
-						for errors.Is(err, order.ErrUnavailable) {
-							err = s.buy(gates[user%3], user, 100_000+user)
-						}
-						if err == nil && accepted.Add(1) == 100 {
-							if err := s.client.FlushAll(context.Background()).Err(); err != nil {
-								t.Error(err)
-							}
-						}
-						if err != nil && !errors.Is(err, voucher.ErrSoldOut) && !errors.Is(err, order.ErrAlreadyOrdered) {
-							t.Errorf("user %d: %v", user, err)
-						}
-					}
-				})
-			}
-			wg.Wait()
-			finish()
-			s.balanced(s.gate(nil), 300)
-		})
-	}
 }
 
 // The epoch changes while buyers wait: orders accepted under the old epoch are drained and counted, the
@@ -106,9 +55,7 @@ func TestEpochChangesUnderLoad(t *testing.T) {
 		t.Errorf("epoch %d, %d rejected", s.store.epochState.Epoch, len(s.store.rejected))
 	}
 	last := s.gate(nil)
-	if err := last.Open(t.Context(), &s.store.voucher); err != nil {
-		t.Fatal(err)
-	}
+	must(t, last.Open(t.Context(), &s.store.voucher))
 	s.balanced(last, 300)
 }
 
@@ -130,47 +77,27 @@ func TestLateOpenerChangesNothing(t *testing.T) {
 	opened := make(chan error, 1)
 	go func() { opened <- slow.Open(context.Background(), &s.store.voucher) }()
 	<-stopped
-	if err := s.buy(quick, 1, 11); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.buy(quick, 1, 11))
 	close(goOn)
 	if err := <-opened; err != nil {
 		t.Error(err)
 	}
-	if err := s.buy(slow, 1, 12); !errors.Is(err, order.ErrAlreadyOrdered) {
-		t.Errorf("the late opener wrote over what there was: %v", err)
-	}
-	if _, err := s.take(t.Context(), false); err != nil {
-		t.Fatal(err)
-	}
+	wantErr(t, "the late opener wrote over what there was", s.buy(slow, 1, 12), order.ErrAlreadyOrdered)
+	s.takeAll()
 	s.balanced(slow, 1)
 }
 
 func TestOpeningWaitsForPendingOrders(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t, testkit.AnyRedis(t), 10)
-	if err := s.buy(s.gate(nil), 1, 11); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.client.Del(t.Context(), s.keys.Meta).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.buy(s.gate(nil), 1, 11))
+	must(t, s.client.Del(t.Context(), s.keys.Meta).Err())
 	g := s.gate(func(c *Config) { c.OpenWait = 50 * time.Millisecond })
-	if err := s.buy(g, 2, 22); !errors.Is(err, order.ErrUnavailable) {
-		t.Errorf("with an order on its way: %v", err)
-	}
-	if _, err := g.Audit(t.Context(), s.store.voucher.ID); !errors.Is(err, order.ErrUnavailable) {
-		t.Errorf("Audit while closed: %v", err)
-	}
-	if _, err := s.take(t.Context(), false); err != nil {
-		t.Fatal(err)
-	}
-	if err := g.Open(t.Context(), &s.store.voucher); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.buy(g, 1, 12); !errors.Is(err, order.ErrAlreadyOrdered) {
-		t.Errorf("the user who was drained: %v", err)
-	}
+	wantErr(t, "with an order on its way", s.buy(g, 2, 22), order.ErrUnavailable)
+	wantErr(t, "Audit while closed", errOf(g.Audit(t.Context(), s.store.voucher.ID)), order.ErrUnavailable)
+	s.takeAll()
+	must(t, g.Open(t.Context(), &s.store.voucher))
+	wantErr(t, "the user who was drained", s.buy(g, 1, 12), order.ErrAlreadyOrdered)
 	s.balanced(g, 1)
 }
 
@@ -202,14 +129,10 @@ func TestOpeningFails(t *testing.T) {
 		t.Errorf("without a database: %v", err)
 	}
 	s.store.fail(nil)
-	if err := g.Open(t.Context(), &s.store.voucher); err != nil {
-		t.Errorf("with it: %v", err)
-	}
+	wantErr(t, "with it", g.Open(t.Context(), &s.store.voucher), nil)
 	missing := s.store.voucher
 	missing.ID = 5
-	if err := g.Open(t.Context(), &missing); !errors.Is(err, voucher.ErrNotFound) {
-		t.Errorf("a voucher that is not there: %v", err)
-	}
+	wantErr(t, "a voucher that is not there", g.Open(t.Context(), &missing), voucher.ErrNotFound)
 }
 
 func TestCheckDropsVouchersWhoseSaleIsOver(t *testing.T) {

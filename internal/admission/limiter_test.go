@@ -12,9 +12,7 @@ func TestLimiter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l, err := NewLimiter(10, 3, 1000)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for n := range 3 {
 			if _, ok := l.Allow(1); !ok {
 				t.Fatalf("request %d of a burst of 3 was refused", n+1)
@@ -49,9 +47,7 @@ func TestLimiter(t *testing.T) {
 func TestLimiterIsBounded(t *testing.T) {
 	t.Parallel()
 	l, err := NewLimiter(0.001, 1, 6400)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	kept := func() (n int) {
 		for i := range l.shards {
 			n += len(l.shards[i].due)

@@ -41,17 +41,13 @@ func TestLookupsOpenAClosedVoucher(t *testing.T) {
 			for _, crashed := range []bool{false, true} { // a process that opened it and died
 				inBubble(t, 10, func(t *testing.T, s *fixture, _ *simulate.Redis) {
 					s.split(buckets)
-					rush(t, s, []*Gate{s.gate(nil)}, 10)
+					crowd(t, s, []*Gate{s.gate(nil)}, usersOf(10, 1, anyBucket))
 					s.takeAll()
 					for _, keys := range s.buckets() {
-						if err := s.client.Del(t.Context(), keys.Meta, keys.Users, keys.Orders).Err(); err != nil {
-							t.Fatal(err)
-						}
+						must(t, s.client.Del(t.Context(), keys.Meta, keys.Users, keys.Orders).Err())
 					}
 					if crashed {
-						if _, err := s.store.Close(t.Context(), s.store.voucher.ID); err != nil {
-							t.Fatal(err)
-						}
+						must(t, errOf(s.store.Close(t.Context(), s.store.voucher.ID)))
 					}
 					fresh := s.gate(nil)
 					until(t, fmt.Sprintf("%s opens %d buckets, crashed %v", name, buckets, crashed), func() bool {
@@ -79,9 +75,7 @@ func TestLookupsDoNotWaitForAStuckVoucher(t *testing.T) {
 			if err := s.buy(s.gate(nil), buyer, id); err != nil { // and nobody writes it
 				t.Fatal(err)
 			}
-			if _, err := s.store.Close(t.Context(), s.store.voucher.ID); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errOf(s.store.Close(t.Context(), s.store.voucher.ID)))
 			g := s.gate(nil)
 			g.openClosed(s.store.voucher.ID)
 			until(t, "every bucket is closed", func() bool {
@@ -95,15 +89,11 @@ func TestLookupsDoNotWaitForAStuckVoucher(t *testing.T) {
 			if all, err := g.OrdersOf(t.Context(), stranger); err != nil || len(all) != 0 {
 				t.Errorf("a user without an order: %v, %v", all, err)
 			}
-			if _, err := g.Lookup(t.Context(), stranger, 77); !errors.Is(err, order.ErrNotFound) {
-				t.Errorf("an order that there is not: %v", err)
-			}
+			wantErr(t, "an order that there is not", errOf(g.Lookup(t.Context(), stranger, 77)), order.ErrNotFound)
 			if all, err := g.OrdersOf(t.Context(), buyer); err != nil || len(all) != 1 || all[0].ID != id {
 				t.Errorf("the user whose order waits: %v, %v", all, err)
 			}
-			if err := s.buy(s.gate(func(c *Config) { c.OpenWait = time.Millisecond }), 2, 502); !errors.Is(err, order.ErrUnavailable) {
-				t.Errorf("a new order: %v", err)
-			}
+			wantErr(t, "a new order", s.buy(s.gate(func(c *Config) { c.OpenWait = time.Millisecond }), 2, 502), order.ErrUnavailable)
 			s.takeAll()
 			until(t, "the voucher is open", func() bool { return s.buy(g, 3, 503) == nil })
 			s.takeAll()
@@ -132,9 +122,7 @@ func TestLookupsOpenSomeVouchersAtATime(t *testing.T) {
 			t.Fatalf("%d vouchers after %d scans, want %d", len(opened), scans, want)
 		}
 		for a, err := range taken.answers(t.Context()) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if got := a.missing(1); !errors.Is(got, order.ErrUnavailable) {
 				t.Errorf("closed vouchers are not unknown: %v", got)
 			}

@@ -41,9 +41,7 @@ func (s *fixture) add(vouchers ...otherVoucher) {
 			line.XAdd(s.t.Context(), &redis.XAddArgs{Stream: keys.Orders, Values: []any{ledger.EntryOrder, id, ledger.EntryUser, user}})
 		}
 	}
-	if _, err := line.Exec(s.t.Context()); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, errOf(line.Exec(s.t.Context())))
 }
 
 func (s *fixture) bucketOf(voucher int64, bucket int) ledger.Keys {
@@ -166,9 +164,7 @@ func TestSharedScanShowsEachUserTheirOwn(t *testing.T) {
 			asking.Go(func() {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Microsecond)
 				defer cancel()
-				if _, err := g.OrdersOf(ctx, user); !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("a caller who leaves: %v", err)
-				}
+				wantErr(t, "a caller who leaves", errOf(g.OrdersOf(ctx, user)), context.DeadlineExceeded)
 			})
 		}
 	}

@@ -17,15 +17,11 @@ func TestLookup(t *testing.T) {
 	s := newFixture(t, testkit.AnyRedis(t), 10)
 	mine, other := s.gate(nil), s.gate(nil)
 	id := s.store.voucher.ID
-	if _, err := other.Lookup(t.Context(), 1, 11); !errors.Is(err, order.ErrNotFound) {
-		t.Errorf("before the voucher was opened: %v", err)
-	}
+	wantErr(t, "before the voucher was opened", errOf(other.Lookup(t.Context(), 1, 11)), order.ErrNotFound)
 	if a, err := other.Audit(t.Context(), id); err != nil || a != (order.GateAudit{Stock: 10, Epoch: 1}) {
 		t.Errorf("Audit before the voucher was opened: %+v, %v", a, err)
 	}
-	if err := s.buy(mine, 1, 11); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.buy(mine, 1, 11))
 	want := order.Order{ID: 11, VoucherID: id, UserID: 1, Status: order.Pending}
 	if o, err := other.Lookup(t.Context(), 1, 11); err != nil || o != want {
 		t.Errorf("Lookup = %+v, %v", o, err)
@@ -42,24 +38,14 @@ func TestLookup(t *testing.T) {
 		t.Errorf("Audit = %+v, %v", a, err)
 	}
 	// A rejected order is not found any more.
-	if _, err := s.take(t.Context(), true); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := other.Lookup(t.Context(), 1, 11); !errors.Is(err, order.ErrNotFound) {
-		t.Errorf("a rejected order: %v", err)
-	}
+	must(t, errOf(s.take(t.Context(), true)))
+	wantErr(t, "a rejected order", errOf(other.Lookup(t.Context(), 1, 11)), order.ErrNotFound)
 	// Once Redis was emptied, it is unknown who had an order. The look-up would have the voucher opened
 	// (TestLookupsOpenAClosedVoucher), and the audit might come after that.
 	other.lookups.open = func(int64) bool { return false }
-	if err := s.client.Del(t.Context(), s.keys.Meta, s.keys.Users).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := other.Lookup(t.Context(), 1, 11); !errors.Is(err, order.ErrUnavailable) {
-		t.Errorf("while Redis knows nothing: %v", err)
-	}
-	if _, err := other.Audit(t.Context(), id); !errors.Is(err, order.ErrUnavailable) {
-		t.Errorf("Audit while Redis knows nothing: %v", err)
-	}
+	must(t, s.client.Del(t.Context(), s.keys.Meta, s.keys.Users).Err())
+	wantErr(t, "while Redis knows nothing", errOf(other.Lookup(t.Context(), 1, 11)), order.ErrUnavailable)
+	wantErr(t, "Audit while Redis knows nothing", errOf(other.Audit(t.Context(), id)), order.ErrUnavailable)
 }
 
 func TestLookupWithoutServers(t *testing.T) {
@@ -67,29 +53,17 @@ func TestLookupWithoutServers(t *testing.T) {
 	inBubble(t, 10, func(t *testing.T, s *fixture, server *simulate.Redis) {
 		link := simulate.NewLink()
 		g := s.gate(func(c *Config) { c.Client = through(t, link, server) })
-		if err := s.buy(g, 1, 11); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.buy(g, 1, 11))
 		link.Cut()
-		if _, err := g.Lookup(t.Context(), 1, 11); !errors.Is(err, order.ErrUnavailable) {
-			t.Errorf("without Redis: %v", err)
-		}
-		if _, err := g.Audit(t.Context(), s.store.voucher.ID); !errors.Is(err, order.ErrUnavailable) {
-			t.Errorf("Audit without Redis: %v", err)
-		}
+		wantErr(t, "without Redis", errOf(g.Lookup(t.Context(), 1, 11)), order.ErrUnavailable)
+		wantErr(t, "Audit without Redis", errOf(g.Audit(t.Context(), s.store.voucher.ID)), order.ErrUnavailable)
 		s.store.fail(errors.Join(order.ErrUnavailable, io.EOF))
-		if _, err := s.gate(nil).Lookup(t.Context(), 1, 11); !errors.Is(err, order.ErrUnavailable) {
-			t.Errorf("without a database: %v", err)
-		}
+		wantErr(t, "without a database", errOf(s.gate(nil).Lookup(t.Context(), 1, 11)), order.ErrUnavailable)
 		s.store.fail(nil)
 		ended, end := context.WithCancel(t.Context())
 		end()
-		if _, err := g.Lookup(ended, 1, 11); !errors.Is(err, context.Canceled) {
-			t.Errorf("after the context ended: %v", err)
-		}
-		if err := g.Admit(ended, &s.store.voucher, order.Order{ID: 1, UserID: 1}); !errors.Is(err, context.Canceled) {
-			t.Errorf("Admit after the context ended: %v", err)
-		}
+		wantErr(t, "after the context ended", errOf(g.Lookup(ended, 1, 11)), context.Canceled)
+		wantErr(t, "Admit after the context ended", g.Admit(ended, &s.store.voucher, order.Order{ID: 1, UserID: 1}), context.Canceled)
 	})
 }
 
@@ -103,9 +77,7 @@ func TestLookupOfANewVoucher(t *testing.T) {
 		t.Fatal(o, err)
 	}
 	s.store.voucher.EndAt = time.Now().Add(time.Hour)
-	if err := s.buy(s.gate(nil), 1, 11); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.buy(s.gate(nil), 1, 11))
 	if _, err := g.Lookup(t.Context(), 1, 11); err != nil {
 		t.Error(err)
 	}

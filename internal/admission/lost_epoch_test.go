@@ -21,15 +21,11 @@ func TestDataLossInAClosedBucket(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t, testkit.AnyRedis(t), 10)
 	g := s.gate(nil)
-	if err := g.Open(t.Context(), &s.store.voucher); err != nil {
-		t.Fatal(err)
-	}
+	must(t, g.Open(t.Context(), &s.store.voucher))
 	l := g.voucher(&s.store.voucher).buckets[0]
 	_ = l.voucher.markClosed(l, 2, ledger.Closed)
 	_ = l.voucher.markClosed(l, 2, ledger.DataLost)
-	if err := g.Open(t.Context(), &s.store.voucher); err != nil {
-		t.Fatal(err)
-	}
+	must(t, g.Open(t.Context(), &s.store.voucher))
 	if epoch := l.knownState().Epoch; epoch != 4 {
 		t.Errorf("epoch %d, want 4", epoch)
 	}
@@ -51,7 +47,6 @@ func TestDataLossDuringTheOpening(t *testing.T) {
 		if last, err := p.finishAttempt(found, nil); !last || err != nil || p.buckets[0].knownState() != found[0] {
 			t.Errorf("the next Epoch: last %v, error %v, known %+v", last, err, p.buckets[0].knownState())
 		}
-		_ = b.Close()
 	})
 }
 
@@ -62,9 +57,7 @@ func TestCheckOpensAPartlyClosedVoucher(t *testing.T) {
 	inBubble(t, 40, func(t *testing.T, s *fixture, _ *simulate.Redis) {
 		s.split(4)
 		g := s.gate(nil)
-		if err := g.Open(t.Context(), &s.store.voucher); err != nil {
-			t.Fatal(err)
-		}
+		must(t, g.Open(t.Context(), &s.store.voucher))
 		_ = g.voucher(&s.store.voucher).buckets[1].voucher.markClosed(g.voucher(&s.store.voucher).buckets[1], 2, ledger.DataLost)
 		g.Check(t.Context())
 		until(t, "all buckets open", func() bool {
@@ -76,9 +69,7 @@ func TestCheckOpensAPartlyClosedVoucher(t *testing.T) {
 			return true
 		})
 		g.Check(t.Context()) // the others find that theirs is over
-		if err := g.Open(t.Context(), &s.store.voucher); err != nil {
-			t.Fatal(err)
-		}
+		must(t, g.Open(t.Context(), &s.store.voucher))
 		for bucket, known := range g.voucher(&s.store.voucher).knownStates() {
 			if known.Epoch != 4 {
 				t.Errorf("bucket %d has epoch %d, want 4", bucket, known.Epoch)
@@ -93,22 +84,16 @@ func TestPromotionDuringTheDrain(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 10, func(t *testing.T, s *fixture, _ *simulate.Redis) {
 		g := s.gate(nil)
-		if err := s.buy(g, 1, 11); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.buy(g, 1, 11))
 		b := g.voucher(&s.store.voucher).buckets[0]
 		_ = b.voucher.markClosed(b, 2, ledger.DataLost)
 		opened := make(chan error, 1)
 		go func() { opened <- g.Open(t.Context(), &s.store.voucher) }()
 		epoch := func() string { return s.client.HGet(t.Context(), s.keys.Meta, "epoch").Val() }
 		until(t, "the bucket is closed", func() bool { return epoch() == "3" })
-		if err := s.client.HSet(t.Context(), s.keys.Meta, "epoch", 2).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.client.HSet(t.Context(), s.keys.Meta, "epoch", 2).Err())
 		s.takeAll()
-		if err := <-opened; err != nil {
-			t.Fatal(err)
-		}
+		must(t, <-opened)
 		if got := epoch(); got != "4" {
 			t.Errorf("epoch %s, want 4: an epoch began while the one before was open in Redis", got)
 		}
@@ -128,13 +113,10 @@ func TestOpeningClearsSoldOut(t *testing.T) {
 		*b.fake.stock() = 1
 		b.fake.mu.Unlock()
 		_ = b.voucher(&b.store.voucher).buckets[0].voucher.markClosed(b.voucher(&b.store.voucher).buckets[0], 2, ledger.Closed)
-		if err := b.Open(t.Context(), &b.store.voucher); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Open(t.Context(), &b.store.voucher))
 		if err := b.buy(t.Context(), 2); err != nil {
 			t.Error(err)
 		}
-		_ = b.Close()
 	})
 }
 
@@ -162,7 +144,6 @@ func TestRequestLeavesWhileNoAttemptHasActed(t *testing.T) {
 			if err := b.buy(ctx, 1); !errors.Is(err, c.want) {
 				t.Errorf("%s: %v, want %v", name, err, c.want)
 			}
-			_ = b.Close()
 		})
 	}
 }

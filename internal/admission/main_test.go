@@ -364,9 +364,7 @@ func (s *fixture) gate(change func(*Config)) *Gate {
 		c.Workers = workers{complete: true}
 	}
 	g, err := New(c)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	s.t.Cleanup(func() { _ = g.Close() })
 	return g
 }
@@ -448,6 +446,17 @@ func until(t testing.TB, what string, done func() bool) {
 		}
 	}
 }
+
+// wantErr compares an answer, which may be nil, with the expected one.
+func wantErr(t testing.TB, what string, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%s: %v, want %v", what, err, want)
+	}
+}
+
+// errOf returns the error of a call whose result does not matter.
+func errOf[T any](_ T, err error) error { return err }
 
 func must(t testing.TB, err error) {
 	t.Helper()

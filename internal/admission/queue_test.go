@@ -69,7 +69,6 @@ func TestRequestLeavesAStalledQueueAtOnce(t *testing.T) {
 		if len(b.fake.batches) != 2 || len(b.fake.users) != 4 {
 			t.Errorf("batches of %v: a request that left was sent", b.fake.batches)
 		}
-		_ = b.Close()
 	})
 }
 
@@ -98,7 +97,6 @@ func TestRequestLeavesWhileTheVoucherIsOpened(t *testing.T) {
 		if err := b.buy(t.Context(), 9); err != nil || len(b.fake.users) != 1 {
 			t.Errorf("afterwards: %v, users %v", err, b.fake.users)
 		}
-		_ = b.Close()
 	})
 }
 
@@ -133,7 +131,6 @@ func TestNoRequestWatchesItsContextWhileTheQueueMoves(t *testing.T) {
 		if n := waited.Load(); n > 0 {
 			t.Errorf("%d requests watched their contexts", n)
 		}
-		_ = b.Close()
 	})
 }
 
@@ -179,7 +176,6 @@ func TestQueueWithManyCancellations(t *testing.T) {
 		if sold.Load() < 500 || left.Load() < 500 || b.inFlight.Len() != 0 {
 			t.Errorf("%d sold, %d left, %d in flight", sold.Load(), left.Load(), b.inFlight.Len())
 		}
-		_ = b.Close()
 	})
 }
 

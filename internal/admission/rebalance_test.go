@@ -27,20 +27,14 @@ func TestSoldOutIsCachedForAllBuckets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newSplitBubble(t, testBuckets, 1, nil)
 		readings := b.fake.readings.Load()
-		if err := b.buy(t.Context(), of(1, 0)); err != nil {
-			t.Errorf("whose bucket is empty, with stock in another: %v", err)
-		}
+		wantErr(t, "whose bucket is empty, with stock in another", b.buy(t.Context(), of(1, 0)), nil)
 		if n := b.fake.readings.Load() - readings; n != 1 {
 			t.Errorf("%d readings for one transfer", n)
 		}
-		if err := b.buy(t.Context(), of(2, 0)); !errors.Is(err, voucher.ErrSoldOut) {
-			t.Errorf("after the last one: %v", err)
-		}
+		wantErr(t, "after the last one", b.buy(t.Context(), of(2, 0)), voucher.ErrSoldOut)
 		calls, readings := b.fake.calls.Load(), b.fake.readings.Load()
 		for n := range 200 {
-			if err := b.buy(t.Context(), of(n%testBuckets, n/testBuckets+1)); !errors.Is(err, voucher.ErrSoldOut) {
-				t.Errorf("of any bucket: %v", err)
-			}
+			wantErr(t, "of any bucket", b.buy(t.Context(), of(n%testBuckets, n/testBuckets+1)), voucher.ErrSoldOut)
 		}
 		if b.fake.calls.Load() != calls || b.fake.readings.Load() != readings {
 			t.Error("Redis was asked although the voucher is sold out")
@@ -50,19 +44,14 @@ func TestSoldOutIsCachedForAllBuckets(t *testing.T) {
 		b.fake.mu.Lock()
 		b.fake.buckets[3].state.Stock = 2
 		b.fake.mu.Unlock()
-		if err := b.buy(t.Context(), of(2, 70)); !errors.Is(err, voucher.ErrSoldOut) {
-			t.Errorf("within the recheck: %v", err)
-		}
+		wantErr(t, "within the recheck", b.buy(t.Context(), of(2, 70)), voucher.ErrSoldOut)
 		simulate.Sleep(b.config.RecheckEvery)
 		for _, bucket := range []int{2, 0} {
 			if err := b.buy(t.Context(), of(bucket, 80)); err != nil {
 				t.Errorf("bucket %d, after the recheck: %v", bucket, err)
 			}
 		}
-		if err := b.buy(t.Context(), of(1, 80)); !errors.Is(err, voucher.ErrSoldOut) {
-			t.Errorf("after the last one: %v", err)
-		}
-		_ = b.Close()
+		wantErr(t, "after the last one", b.buy(t.Context(), of(1, 80)), voucher.ErrSoldOut)
 	})
 }
 
@@ -95,7 +84,6 @@ func TestBucketsShareOneReading(t *testing.T) {
 		if c, l := b.fake.calls.Load()-calls, b.fake.readings.Load()-readings; c > 10 || l > 10 {
 			t.Errorf("%d calls and %d readings in a second, want about one in %v", c, l, b.config.RecheckEvery)
 		}
-		_ = b.Close()
 	})
 }
 
@@ -121,7 +109,6 @@ func TestTransferWithAFailedStep(t *testing.T) {
 				if err := b.buy(t.Context(), of(2, 9)); !errors.Is(err, voucher.ErrSoldOut) {
 					t.Errorf("%s, carried out %t: %v", step, done, err)
 				}
-				_ = b.Close()
 			})
 		}
 	}
@@ -137,47 +124,16 @@ func TestSoldOutIsNotGuessed(t *testing.T) {
 		var wg sync.WaitGroup
 		for n := range 20 {
 			wg.Go(func() {
-				if err := b.buy(t.Context(), of(1+n%3, n)); !errors.Is(err, order.ErrUnavailable) {
-					t.Errorf("of an empty bucket: %v", err)
-				}
+				wantErr(t, "of an empty bucket", b.buy(t.Context(), of(1+n%3, n)), order.ErrUnavailable)
 			})
 		}
-		if err := b.buy(t.Context(), of(0, 0)); err != nil {
-			t.Errorf("of the bucket that has stock: %v", err)
-		}
+		wantErr(t, "of the bucket that has stock", b.buy(t.Context(), of(0, 0)), nil)
 		wg.Wait()
 		if took := time.Since(begun); took != b.config.DecisionTimeout {
 			t.Errorf("took %v, want the DecisionTimeout, %v", took, b.config.DecisionTimeout)
 		}
 		b.fake.broken = nil
-		if err := b.buy(t.Context(), of(1, 99)); err != nil {
-			t.Errorf("afterwards: %v", err)
-		}
-		_ = b.Close()
-	})
-}
-
-// A refusal waits here too until no earlier call can act.
-func TestEmptyBucketWaitsUntilNoEarlierCallCanAct(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newSplitBubble(t, testBuckets, 0, func(c *Config) { c.AttemptTimeout = 300 * time.Millisecond })
-		user := of(2, 0)
-		b.fake.spoil = func(n int64) (bool, error) {
-			switch n {
-			case 1:
-				return false, io.EOF
-			case 3: // meanwhile the first call has acted
-				b.fake.mu.Lock()
-				b.fake.users[user] = 10 * user
-				b.fake.mu.Unlock()
-			}
-			return true, nil
-		}
-		if err := b.buy(t.Context(), user); err != nil {
-			t.Errorf("%v, but the order was accepted", err)
-		}
-		_ = b.Close()
+		wantErr(t, "afterwards", b.buy(t.Context(), of(1, 99)), nil)
 	})
 }
 
@@ -239,9 +195,6 @@ func TestUnreachableBucket(t *testing.T) {
 				t.Errorf("order %d after it is back: %v", n, err)
 			}
 		}
-		if err := b.buy(t.Context(), of(0, 20)); !errors.Is(err, voucher.ErrSoldOut) {
-			t.Errorf("at the end: %v", err)
-		}
-		_ = b.Close()
+		wantErr(t, "at the end", b.buy(t.Context(), of(0, 20)), voucher.ErrSoldOut)
 	})
 }

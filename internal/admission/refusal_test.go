@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"seckill/internal/simulate"
 	"seckill/internal/voucher"
@@ -27,9 +28,7 @@ func TestRefusalFromMemory(t *testing.T) {
 		if err := foretold(1); err != nil {
 			t.Fatalf("before anybody has bought: %v", err)
 		}
-		if err := b.buy(t.Context(), 1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.buy(t.Context(), 1))
 		for user := range int64(1000) {
 			if err := foretold(user + 2); !errors.Is(err, voucher.ErrSoldOut) {
 				t.Fatal(err)
@@ -44,23 +43,18 @@ func TestRefusalFromMemory(t *testing.T) {
 		b.fake.mu.Unlock()
 		simulate.Sleep(b.config.RecheckEvery)
 		for range 3 { // however many look, the turn stays
-			if err := foretold(5000); err != nil {
-				t.Errorf("when somebody is to look again: %v", err)
-			}
+			wantErr(t, "when somebody is to look again", foretold(5000), nil)
 		}
-		if err := b.buy(t.Context(), 5000); err != nil {
-			t.Errorf("whose turn it was: %v", err)
-		}
+		wantErr(t, "whose turn it was", b.buy(t.Context(), 5000), nil)
+		wantErr(t, "sold out again", foretold(5001), voucher.ErrSoldOut)
+		// The end of the sale, by Redis' clock, needs no Redis.
+		simulate.Sleep(2 * time.Hour)
+		wantErr(t, "after the end", b.buy(t.Context(), 5002), voucher.ErrEnded)
 		if calls := b.fake.calls.Load(); calls != 2 {
 			t.Errorf("Redis was asked %d times, want twice", calls)
 		}
-		if err := foretold(5001); !errors.Is(err, voucher.ErrSoldOut) {
-			t.Errorf("sold out again: %v", err)
-		}
 		other := b.store.voucher
 		other.ID++
-		if err := b.Refusal(&other, 1); err != nil {
-			t.Errorf("of a voucher nobody has asked for: %v", err)
-		}
+		wantErr(t, "of a voucher nobody has asked for", b.Refusal(&other, 1), nil)
 	})
 }

@@ -21,12 +21,8 @@ func TestSameKeyWaitsForReplicas(t *testing.T) {
 	g := r.process()
 	r.wantOrder(g, 1, 11, 77, 11)
 	r.replica.Pause()
-	if _, err := r.buyUnder(g, 2, 21, 78); !errors.Is(err, order.ErrUnavailable) {
-		t.Errorf("without a replica: %v", err)
-	}
-	if _, err := r.buyUnder(g, 2, 22, 78); !errors.Is(err, order.ErrUnavailable) {
-		t.Errorf("the repetition without a replica: %v", err)
-	}
+	wantErr(t, "without a replica", errOf(r.buyUnder(g, 2, 21, 78)), order.ErrUnavailable)
+	wantErr(t, "the repetition without a replica", errOf(r.buyUnder(g, 2, 22, 78)), order.ErrUnavailable)
 	if o, err := g.OrderOf(t.Context(), &r.store.voucher, 2); !errors.Is(err, order.ErrUnavailable) {
 		t.Errorf("OrderOf without a replica = %+v, %v", o, err)
 	}
@@ -82,9 +78,7 @@ func (r *replicated) process() *Gate {
 	c := r.config
 	c.Client = dial(r.t, r.options)
 	c = c.WithDefaults()
-	if err := c.Validate(); err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, c.Validate())
 	g := newGate(c, newLedger(c))
 	r.t.Cleanup(func() { _ = g.Close() })
 	return g
@@ -106,9 +100,7 @@ func TestCallWaitsForReplicas(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t, 2)
 	g := r.process()
-	if err := g.Open(t.Context(), &r.store.voucher); err != nil {
-		t.Fatal(err)
-	}
+	must(t, g.Open(t.Context(), &r.store.voucher))
 	epoch := r.store.epochState.Epoch
 	ask := func(orders ...order.Order) (ledger.Decision, error) {
 		c := g.config
@@ -147,32 +139,20 @@ func TestOrderWithoutReplicaIsNotConfirmedToItsBuyer(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t, 10)
 	g := r.process()
-	if err := r.buy(g, 1, 11); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.buy(g, 1, 11))
 	r.replica.Pause()
 	begun, watch := time.Now(), testkit.StartStopwatch()
-	if err := r.buy(g, 2, 21); !errors.Is(err, order.ErrUnavailable) {
-		t.Errorf("without a replica: %v", err)
-	}
+	wantErr(t, "without a replica", r.buy(g, 2, 21), order.ErrUnavailable)
 	if took, ran := time.Since(begun), watch.Stop(); took < g.config.DecisionTimeout || ran > 2*g.config.DecisionTimeout {
 		t.Errorf("it took %v to give up", took)
 	}
 	there := order.Order{ID: 21, UserID: 2, VoucherID: r.store.voucher.ID}
-	if err := g.lookups.replicated(t.Context(), r.keys, there); !errors.Is(err, order.ErrUnavailable) {
-		t.Errorf("an order that no replica has: %v", err)
-	}
+	wantErr(t, "an order that no replica has", g.lookups.replicated(t.Context(), r.keys, there), order.ErrUnavailable)
 	r.resume()
-	if err := g.lookups.replicated(t.Context(), r.keys, there); err != nil {
-		t.Errorf("an order that the replica has: %v", err)
-	}
+	wantErr(t, "an order that the replica has", g.lookups.replicated(t.Context(), r.keys, there), nil)
 	there.ID = 22
-	if err := g.lookups.replicated(t.Context(), r.keys, there); !errors.Is(err, order.ErrUnavailable) {
-		t.Errorf("an order that is not there: %v", err)
-	}
-	if err := r.buy(r.process(), 2, 21); err != nil {
-		t.Errorf("the same again: %v", err)
-	}
+	wantErr(t, "an order that is not there", g.lookups.replicated(t.Context(), r.keys, there), order.ErrUnavailable)
+	wantErr(t, "the same again", r.buy(r.process(), 2, 21), nil)
 	finish := r.run()
 	finish()
 	r.balanced(g, 2)
@@ -184,9 +164,7 @@ func TestOnlyOrdersWaitForReplicas(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t, 2)
 	g := r.process()
-	if err := r.buy(g, 1, 11); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.buy(g, 1, 11))
 	if o, err := g.OrdersOf(t.Context(), 1); err != nil || len(o) != 1 || o[0].ID != 11 {
 		t.Errorf("with a replica: %v, %v", o, err)
 	}
@@ -197,24 +175,16 @@ func TestOnlyOrdersWaitForReplicas(t *testing.T) {
 	begun, done := time.Now(), make(chan error, 1)
 	last, again, none := waiting(2, 21), waiting(1, 12), waiting(3, 31)
 	go func() { done <- g.voucher(&r.store.voucher).bucketOf(1).decide([]*request{last, again, none}) }()
-	if err := <-again.Answered(); !errors.Is(err, order.ErrAlreadyOrdered) {
-		t.Errorf("a second order: %v", err)
-	}
-	if err := <-none.Answered(); !errors.Is(err, voucher.ErrSoldOut) {
-		t.Errorf("after the last one: %v", err)
-	}
+	wantErr(t, "a second order", <-again.Answered(), order.ErrAlreadyOrdered)
+	wantErr(t, "after the last one", <-none.Answered(), voucher.ErrSoldOut)
 	if took := time.Since(begun); took >= g.config.DecisionTimeout {
 		t.Errorf("refused after %v", took)
 	}
 	if o, err := g.OrdersOf(t.Context(), 2); !errors.Is(err, order.ErrUnavailable) {
 		t.Errorf("the user of an order that the replica does not have: %v, %v", o, err)
 	}
-	if err := <-last.Answered(); !errors.Is(err, order.ErrUnavailable) {
-		t.Errorf("the request of that order: %v", err)
-	}
-	if err := <-done; !errors.Is(err, order.ErrUnavailable) {
-		t.Errorf("the batch: %v", err)
-	}
+	wantErr(t, "the request of that order", <-last.Answered(), order.ErrUnavailable)
+	wantErr(t, "the batch", <-done, order.ErrUnavailable)
 	r.resume()
 	testkit.Until(t, "the replica has the order", func() bool { // it may need longer, on a busy machine
 		o, err := g.OrdersOf(t.Context(), 2)
@@ -282,9 +252,7 @@ func TestLossOfAnUnacknowledgedOrderIsDetected(t *testing.T) {
 	r.config.WaitReplicas = 1
 	r.config.AttemptTimeout, r.config.DecisionTimeout = time.Second, 3*time.Second // so a replica has 500 ms to acknowledge
 	g := r.process()
-	if err := r.buy(g, 1, 11); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.buy(g, 1, 11))
 	link.Cut()
 	if err := r.buy(g, 2, 21); !errors.Is(err, order.ErrUnavailable) {
 		t.Fatalf("without a replica: %v", err)
@@ -304,9 +272,7 @@ func TestLossOfAnUnacknowledgedOrderIsDetected(t *testing.T) {
 		return !errors.Is(err, order.ErrUnavailable)
 	})
 	finish()
-	if err := r.buy(g, 2, 22); !errors.Is(err, order.ErrAlreadyOrdered) {
-		t.Errorf("a second order of a user whose first one Redis forgot: %v", err)
-	}
+	wantErr(t, "a second order of a user whose first one Redis forgot", r.buy(g, 2, 22), order.ErrAlreadyOrdered)
 	r.balanced(g, 2)
 }
 
@@ -316,9 +282,7 @@ func TestReopeningWaitsForReplicas(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t, 10)
 	g := r.process()
-	if err := g.Open(t.Context(), &r.store.voucher); err != nil {
-		t.Fatal(err)
-	}
+	must(t, g.Open(t.Context(), &r.store.voucher))
 	r.replica.Pause()
 	b := g.voucher(&r.store.voucher).buckets[0]
 	_ = b.voucher.markClosed(b, 2, ledger.DataLost)
@@ -331,9 +295,7 @@ func TestReopeningWaitsForReplicas(t *testing.T) {
 		t.Errorf("epoch %d, %v; want 3, which is closed", st.Epoch, err)
 	}
 	r.resume()
-	if err := g.Open(t.Context(), &r.store.voucher); err != nil {
-		t.Fatal(err)
-	}
+	must(t, g.Open(t.Context(), &r.store.voucher))
 	if epoch := b.knownState().Epoch; epoch != 4 {
 		t.Errorf("epoch %d, want 4", epoch)
 	}
@@ -349,23 +311,17 @@ func TestTransferWaitsForReplicas(t *testing.T) {
 	g := r.process()
 	users := usersOf(15, 2, func(b int) bool { return b == 1 })
 	for _, user := range users[:10] {
-		if err := r.buy(g, user, 100+user); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.buy(g, user, 100+user))
 	}
 	r.replica.Pause()
-	if err := r.buy(g, users[10], 100+users[10]); !errors.Is(err, order.ErrUnavailable) {
-		t.Errorf("without the replica: %v", err)
-	}
+	wantErr(t, "without the replica", r.buy(g, users[10], 100+users[10]), order.ErrUnavailable)
 	all := ledger.New(r.client, ledger.Options{}).States(t.Context(), r.buckets())
 	if all[0].To[1] != 5 || all[1].From[0] != 0 || all[1].Stock != 0 {
 		t.Errorf("given %d, received %d: want 5 and, as no replica has acknowledged it, 0", all[0].To[1], all[1].From[0])
 	}
 	r.resume()
 	for _, user := range users[10:] {
-		if err := r.buy(g, user, 100+user); err != nil {
-			t.Errorf("with it again: %v", err)
-		}
+		wantErr(t, "with it again", r.buy(g, user, 100+user), nil)
 	}
 	if moved := ledger.New(r.client, ledger.Options{}).States(t.Context(), r.buckets())[1].From[0]; moved != 5 {
 		t.Errorf("%d received, want 5", moved)

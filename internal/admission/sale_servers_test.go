@@ -34,25 +34,17 @@ func saleOnRealServers(t *testing.T, buckets int) {
 	server := testkit.NewRedis(t)
 	client := dial(t, at(server.Addr()))
 	db, err := database.Open(ctx, database.Config{MySQL: testkit.MariaDB(t).DSN, Logger: log})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = db.Close() })
-	if _, err := db.Migrate(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(db.Migrate(ctx)))
 	v := &voucher.Voucher{
 		ID: 77, Title: "100 off", Stock: stock, InitialStock: stock, Policy: voucher.DefaultPolicy(),
 		BeginAt: time.Now().Add(-time.Minute).UTC(), EndAt: time.Now().Add(time.Hour).UTC(), CreatedAt: time.Now().UTC(),
 	}
 	v.Policy.Flow, v.Policy.Buckets = voucher.FlowAdmission, buckets
-	if err := db.Vouchers().CreateVoucher(ctx, v); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Vouchers().CreateVoucher(ctx, v))
 	locker, err := reentrant.New(client, reentrant.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = locker.Close() })
 
 	var gates [2]*Gate
@@ -60,9 +52,7 @@ func saleOnRealServers(t *testing.T, buckets int) {
 	stopping, stop := context.WithCancel(ctx)
 	for i := range gates {
 		f, err := fulfil.New(fulfil.Config{Client: client, Store: db.AdmissionStore(), Orders: db.Orders(), Log: log})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if gates[i], err = New(Config{Client: client, Store: db.AdmissionStore(), Workers: f, Locker: locker, Log: log}); err != nil {
 			t.Fatal(err)
 		}
@@ -110,9 +100,7 @@ func saleOnRealServers(t *testing.T, buckets int) {
 	stop()
 	working.Wait()
 	audit, err := db.Orders().Audit(ctx, v.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	audit.Gate = &gate
 	t.Logf("accepted %d times, epoch %d, %+v", told.Load(), gate.Epoch, audit)
 	users := int64(0)
@@ -137,14 +125,10 @@ func TestMemoryPerOrder(t *testing.T) {
 	used := func() int64 {
 		info := s.client.InfoMap(t.Context(), "memory")
 		n, err := strconv.ParseInt(info.Item("Memory", "used_memory"), 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return n
 	}
-	if err := g.Open(t.Context(), &s.store.voucher); err != nil {
-		t.Fatal(err)
-	}
+	must(t, g.Open(t.Context(), &s.store.voucher))
 	before := used()
 	var wg sync.WaitGroup
 	for w := range int64(100) {

@@ -64,9 +64,7 @@ func TestScansWhileTheDatabaseHangs(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
-		if err := g.joinAndWait(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a caller with a shorter deadline: %v", err)
-		}
+		wantErr(t, "a caller with a shorter deadline", g.joinAndWait(ctx), context.DeadlineExceeded)
 		callers.Wait()
 		_ = g.Close()
 	})
@@ -147,9 +145,7 @@ func TestFailedScan(t *testing.T) {
 			t.Error(err)
 		}
 		store.err = nil
-		if err := g.joinAndWait(t.Context()); err != nil {
-			t.Errorf("after a look that failed: %v", err)
-		}
+		wantErr(t, "after a look that failed", g.joinAndWait(t.Context()), nil)
 		waiting := make(chan error, 2)
 		store.delay = time.Hour
 		for range 2 { // one is in a look, and one waits for the next
@@ -158,12 +154,8 @@ func TestFailedScan(t *testing.T) {
 		}
 		_ = g.Close()
 		for range 2 {
-			if err := <-waiting; !errors.Is(err, order.ErrUnavailable) {
-				t.Errorf("when the gate was closed: %v", err)
-			}
+			wantErr(t, "when the gate was closed", <-waiting, order.ErrUnavailable)
 		}
-		if err := g.joinAndWait(t.Context()); !errors.Is(err, order.ErrUnavailable) {
-			t.Errorf("after the gate was closed: %v", err)
-		}
+		wantErr(t, "after the gate was closed", g.joinAndWait(t.Context()), order.ErrUnavailable)
 	})
 }

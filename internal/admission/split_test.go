@@ -64,6 +64,7 @@ func crowd(t testing.TB, s *fixture, gates []*Gate, users []int64) int64 {
 func TestSplitVoucherSellsExactlyAll(t *testing.T) {
 	t.Parallel()
 	sellsExactlyAll(t, []split{
+		{"one bucket", 1, 100, anyBucket},
 		{"two buckets", 2, 101, anyBucket},
 		{"four buckets", 4, 100, anyBucket},
 		{"all buyers in one of four", 4, 100, func(b int) bool { return b == 2 }},
@@ -122,9 +123,7 @@ func TestProcessDiesDuringATransfer(t *testing.T) {
 			if a, err := other.Audit(t.Context(), s.store.voucher.ID); err != nil || a.Stock != 30 || a.Pending != 10 {
 				t.Errorf("with stock in transit: %+v, %v", a, err)
 			}
-			if err := other.Open(t.Context(), &s.store.voucher); err != nil {
-				t.Fatal(err)
-			}
+			must(t, other.Open(t.Context(), &s.store.voucher))
 			heal(other)
 			all := ledger.New(s.client, ledger.Options{}).States(t.Context(), s.buckets())
 			transit := all[0].To[3] + all[1].To[3] + all[2].To[3] - all[3].From[0] - all[3].From[1] - all[3].From[2]
@@ -160,12 +159,13 @@ func TestTransfersWithUnknownOutcome(t *testing.T) {
 	s.balanced(s.gate(nil), 80)
 }
 
-// Redis loses data during the sale of a split voucher: everything, or one bucket. The sale goes on, and
-// sells the whole stock to as many users.
-func TestSplitVoucherLosesDataDuringASale(t *testing.T) {
-	const buckets, stock = 4, 120
+// Redis loses data during a sale: everything, one bucket, or less. The sale goes on, and sells the whole stock to as many
+// users, also where the lock excludes nobody.
+func TestRedisLosesDataDuringASale(t *testing.T) {
+	const stock = 120
+	emptied := func(s *fixture, ctx context.Context) error { return s.client.FlushAll(ctx).Err() }
 	for name, lose := range map[string]func(*fixture, context.Context) error{
-		"everything": func(s *fixture, ctx context.Context) error { return s.client.FlushAll(ctx).Err() },
+		"everything": emptied, "everything of one": emptied,
 		"one bucket": func(s *fixture, ctx context.Context) error {
 			return s.client.Del(ctx, s.others[1].Meta, s.others[1].Users, s.others[1].Orders).Err()
 		},
@@ -187,6 +187,10 @@ func TestSplitVoucherLosesDataDuringASale(t *testing.T) {
 		for _, excludes := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, lock %t", name, excludes), func(t *testing.T) {
 				s := newFixture(t, simulate.NewRedis(t).Options(), stock)
+				buckets := 4
+				if name == "everything of one" {
+					buckets = 1
+				}
 				s.split(buckets)
 				if !excludes {
 					s.config.Locker = grantsEverybody{}
@@ -195,7 +199,8 @@ func TestSplitVoucherLosesDataDuringASale(t *testing.T) {
 				finish := s.run()
 				var accepted atomic.Int64
 				var wg sync.WaitGroup
-				users := usersOf(200, buckets, func(b int) bool { return b != 0 })
+				buyers := usersOf(400, buckets, func(b int) bool { return b != 0 || buckets == 1 })
+				users, later := buyers[:200], buyers[200:]
 				for w := range 20 {
 					wg.Go(func() {
 						for n, user := range users[w*10 : (w+1)*10] {
@@ -219,12 +224,10 @@ func TestSplitVoucherLosesDataDuringASale(t *testing.T) {
 				gates[0].Check(t.Context()) // where nobody bought any more
 				finish()
 				last := s.gate(nil)
-				if err := last.Open(t.Context(), &s.store.voucher); err != nil {
-					t.Fatal(err)
-				}
+				must(t, last.Open(t.Context(), &s.store.voucher))
 				// Stock whose orders were lost while pending is on sale again.
 				finish = s.run()
-				crowd(t, s, []*Gate{last}, usersOf(400, buckets, func(b int) bool { return b != 0 })[200:])
+				crowd(t, s, []*Gate{last}, later)
 				finish()
 				if s.store.epochState.Epoch <= 2 && (name != "a transfer" || !s.transfersAgree()) {
 					t.Errorf("epoch %d: the loss was not noticed", s.store.epochState.Epoch)
@@ -258,15 +261,11 @@ func TestOpenerDiesBetweenTwoBuckets(t *testing.T) {
 	s := newFixture(t, testkit.AnyRedis(t), 100)
 	s.split(4)
 	st, err := s.store.Open(t.Context(), s.store.voucher.ID, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	server := ledger.New(s.client, ledger.Options{})
 	first := s.gate(nil).voucher(&s.store.voucher)
 	for _, keys := range s.buckets() {
-		if _, err := server.Close(t.Context(), keys, 1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(server.Close(t.Context(), keys, 1)))
 	}
 	if ok, err := server.Open(t.Context(), s.keys, first.opening(st, 0)); !ok || err != nil {
 		t.Fatal(ok, err)
@@ -280,13 +279,9 @@ func TestOpenerDiesBetweenTwoBuckets(t *testing.T) {
 		t.Fatal(a, err)
 	}
 	g := s.gate(nil)
-	if _, err := g.Audit(t.Context(), s.store.voucher.ID); !errors.Is(err, order.ErrUnavailable) {
-		t.Errorf("Audit of a voucher half open: %v", err)
-	}
+	wantErr(t, "Audit of a voucher half open", errOf(g.Audit(t.Context(), s.store.voucher.ID)), order.ErrUnavailable)
 	finish := s.run()
-	if err := g.Open(t.Context(), &s.store.voucher); err != nil {
-		t.Fatal(err)
-	}
+	must(t, g.Open(t.Context(), &s.store.voucher))
 	if sold := crowd(t, s, []*Gate{g}, append(users, usersOf(300, 4, func(b int) bool { return b != 0 })...)); sold != 100 {
 		t.Errorf("%d sold, want 100 with the 5 before", sold)
 	}
@@ -308,9 +303,7 @@ func TestPendingOrdersAreBoundedPerBucket(t *testing.T) {
 			t.Errorf("order %d of a bucket: %v, want %v", i+1, err, want)
 		}
 	}
-	if err := s.buy(g, usersOf(1, 4, func(b int) bool { return b == 2 })[0], 5); err != nil {
-		t.Errorf("the first of another bucket: %v", err)
-	}
+	wantErr(t, "the first of another bucket", s.buy(g, usersOf(1, 4, func(b int) bool { return b == 2 })[0], 5), nil)
 	// Another number of buckets than the database has is a mistake, not a reason to rebuild.
 	other := s.store.voucher
 	other.Policy.Buckets = 3

@@ -38,9 +38,7 @@ func TestScriptStopsAtAnyCommand(t *testing.T) {
 			continue
 		}
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		source := string(text)
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
