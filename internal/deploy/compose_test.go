@@ -138,7 +138,7 @@ func TestDependsOnWhatIsHealthy(t *testing.T) {
 		}
 	}
 	for name, on := range map[string]string{"api": "mysql redis", "balancer": "api", "k6": "balancer", "galera-2": "galera-1", "galera-3": "galera-2"} {
-		for _, on := range strings.Fields(on) {
+		for on := range strings.FieldsSeq(on) {
 			if _, ok := services[name].DependsOn[on]; !ok {
 				t.Errorf("%s is not started after %s, and stopped before it", name, on)
 			}

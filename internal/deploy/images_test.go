@@ -52,7 +52,7 @@ func TestNoVolumeIsAnonymous(t *testing.T) {
 		for _, v := range service.Volumes {
 			mounted = append(mounted, v.Target)
 		}
-		for _, folder := range strings.Fields(of[image]) {
+		for folder := range strings.FieldsSeq(of[image]) {
 			if !slices.Contains(mounted, folder) {
 				t.Errorf("%s: %s is a volume of %s, and mounted are %v", name, folder, image, mounted)
 			}
