@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"seckill/internal/lab"
-	"seckill/internal/lab/experiments"
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/report"
 	"seckill/internal/lab/server"
@@ -41,10 +40,7 @@ func outcomes(e *lab.Experiment) []finding.Result {
 
 // What lab run --lang zh prints and writes of any experiment is in Chinese.
 func TestRunInChinese(t *testing.T) {
-	set, err := experiments.All()
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := everyExperiment(t)
 	var ran []server.Ran
 	for i := range set {
 		e := &set[i]

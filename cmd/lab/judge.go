@@ -21,32 +21,34 @@ import (
 )
 
 func judgeHelp(w io.Writer) {
-	fmt.Fprint(w, `lab judge says which behaviours of a lock break, the gravest first, each with what
-happened just before. It does not ask what the lock promises. Then it sells a voucher
-under the lock twice, once with a buyer who takes longer than the lease, and draws it.
+	fmt.Fprint(w, `lab judge says which behaviours of a lock break, the gravest first, each with
+what happened just before. It does not ask what the lock promises. Then it sells
+a voucher under the lock twice, once with a buyer who takes longer than the
+lease, and draws it.
 
-usage: lab judge [flags] FOLDER            a lock in Go, as lab new-lock writes it
-       lab judge [flags] -- COMMAND ...    a lock in another language
+usage: lab judge [flags] FOLDER          a lock in Go, as lab new-lock writes it
+       lab judge [flags] -- COMMAND ...  a lock in another language
 
   --json         one object on standard output, nothing else
   --report DIR   write DIR/index.html, one file that needs no other
 
 The lock runs in processes of its own, which are killed and cut off from their
-server. Such a process reads requests from its standard input and writes answers to
-its standard output, one JSON object per line: internal/lab/lockjudge/wire has the
-protocol, examples/locks has locks that speak it. The server is a redis-server, or
-one inside this process where none is installed.
+server. Such a process reads requests from its standard input and writes answers
+to its standard output, one JSON object per line: internal/lab/lockjudge/wire
+has the protocol, examples/locks has locks that speak it. The server is a
+redis-server, or one inside this process where none is installed.
 
 A comfort is what a lock can do without, as re-entry.
 
-Exit code: 0 when nothing broke or only comforts are missing, 1 when another behaviour
-or one of the two sales broke, or the lock could not be judged, 2 for wrong usage.
+Exit code: 0 when nothing broke or only comforts are missing, 1 when another
+behaviour or one of the two sales broke, or the lock could not be judged, 2 for
+wrong usage.
 `)
 }
 
 func newLockHelp(w io.Writer) {
-	fmt.Fprint(w, `lab new-lock writes a lock to learn with, in a new folder of this repository. It has
-one mistake, for lab judge to find and for you to mend.
+	fmt.Fprint(w, `lab new-lock writes a lock to learn with, in a new folder of this repository. It
+has one mistake, for lab judge to find and for you to mend.
 
 usage: lab new-lock NAME           small letters and digits
 `)

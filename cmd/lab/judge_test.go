@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"os"
 	"strings"
 	"testing"
@@ -9,35 +8,32 @@ import (
 
 func TestNewLock(t *testing.T) {
 	t.Chdir(t.TempDir())
-	var out, errs bytes.Buffer
-	if code := run(t.Context(), []string{"new-lock", "mine"}, &out, &errs); code != exitUsage || !strings.Contains(errs.String(), "this repository") {
-		t.Errorf("outside of the repository: exit %d, %s", code, errs.String())
+	wantExit := func(want int, says, name string) {
+		t.Helper()
+		code, stdout, stderr := call(t, "new-lock", name)
+		if code != want || !strings.Contains(stdout+stderr, says) {
+			t.Errorf("a lock called %q: exit %d, %s%s", name, code, stdout, stderr)
+		}
 	}
+	wantExit(exitUsage, "this repository", "mine") // outside of it
 	if err := os.WriteFile("go.mod", []byte("module seckill\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, bad := range []string{"", "My-Lock", "../up", "9lives"} {
-		if code := run(t.Context(), []string{"new-lock", bad}, &out, &errs); code != exitUsage {
-			t.Errorf("a lock called %q: exit %d", bad, code)
-		}
+		wantExit(exitUsage, "", bad)
 	}
-	if code := run(t.Context(), []string{"new-lock", "mine"}, &out, &errs); code != exitOK || !strings.Contains(out.String(), "judge ./mine") {
-		t.Errorf("exit %d, %s%s", code, out.String(), errs.String())
-	}
+	wantExit(exitOK, "judge ./mine", "mine")
 	source, err := os.ReadFile("mine/main.go")
 	if err != nil || !strings.Contains(string(source), `"mine:{"`) || strings.Contains(string(source), "NAME") {
 		t.Errorf("%v; it wrote\n%s", err, source)
 	}
-	if code := run(t.Context(), []string{"new-lock", "mine"}, &out, &errs); code != exitFailed {
-		t.Errorf("a lock that is there already: exit %d", code)
-	}
+	wantExit(exitFailed, "", "mine") // it is there already
 }
 
 func TestJudgeUsage(t *testing.T) {
 	for _, args := range [][]string{{}, {"--"}, {"--fast"}, {"one", "two"}, {"one", "--", "two"}, {"--json"}, {"--report", "judge_test.go", "one"}} {
-		var out, errs bytes.Buffer
-		if code := run(t.Context(), append([]string{"judge"}, args...), &out, &errs); code != exitUsage {
-			t.Errorf("judge %q: exit %d, %s", args, code, errs.String())
+		if code, _, stderr := call(t, append([]string{"judge"}, args...)...); code != exitUsage {
+			t.Errorf("judge %q: exit %d, %s", args, code, stderr)
 		}
 	}
 }

@@ -19,10 +19,7 @@ import (
 
 // The documents say how many experiments a machine with Go alone plays.
 func TestDocumentsCountWhatGoAlonePlays(t *testing.T) {
-	all, err := experiments.All()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := everyExperiment(t)
 	alone := 0
 	for _, e := range all {
 		if !slices.ContainsFunc(e.Needs, func(s testbed.Server) bool { return s != testbed.Redis && s != testbed.Nodes }) {

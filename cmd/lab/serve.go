@@ -24,8 +24,8 @@ import (
 const defaultAddr = "127.0.0.1:8090"
 
 func serveHelp(w io.Writer) {
-	fmt.Fprint(w, `lab serve is the laboratory as a page: choose an experiment, predict its outcome,
-watch it run, see why, change a number and run it again.
+	fmt.Fprint(w, `lab serve is the laboratory as a page: choose an experiment, predict its
+outcome, watch it run, see why, change a number and run it again.
 
 usage: lab serve [flags]
 

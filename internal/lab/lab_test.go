@@ -21,60 +21,45 @@ func experiment(id, partner string, expect finding.Verdict, about ...finding.Kin
 	}
 }
 
+// A verdict "holds" needs somebody to have looked for the anomaly.
 func TestVerdict(t *testing.T) {
+	oversold, both := []finding.Kind{finding.Oversold}, []finding.Kind{finding.Oversold, finding.StuckKeys}
+	one := func(kind finding.Kind) map[finding.Kind]int { return map[finding.Kind]int{kind: 1} }
+	unseen := slices.Collect(everyKind())
 	for name, c := range map[string]struct {
 		expect   finding.Verdict
 		about    []finding.Kind
+		looked   []finding.Kind
 		found    map[finding.Kind]int
 		observed finding.Verdict
 		expected bool
+		missing  string
 	}{
-		"breaks as it was to":               {finding.Breaks, []finding.Kind{finding.Oversold}, map[finding.Kind]int{finding.Oversold: 1}, finding.Breaks, true},
-		"was to break, and holds":           {finding.Breaks, []finding.Kind{finding.Oversold}, nil, finding.Holds, false},
-		"breaks in another way":             {finding.Breaks, []finding.Kind{finding.Oversold, finding.Overlaps}, map[finding.Kind]int{finding.Overlaps: 1}, finding.Breaks, false},
-		"breaks in a way that says nothing": {finding.Breaks, []finding.Kind{finding.Oversold}, map[finding.Kind]int{finding.Overlaps: 1}, finding.Holds, false},
-		"holds as it was to":                {finding.Holds, []finding.Kind{finding.Oversold}, map[finding.Kind]int{finding.Overlaps: 1}, finding.Holds, true},
-		"was to hold, and breaks":           {finding.Holds, []finding.Kind{finding.Oversold}, map[finding.Kind]int{finding.Oversold: 1}, finding.Breaks, false},
-		"holds against every kind":          {finding.Holds, nil, nil, finding.Holds, true},
-		"breaks in any way":                 {finding.Holds, nil, map[finding.Kind]int{finding.NeedlessWaits: 1}, finding.Breaks, false},
+		"breaks as it was to":     {finding.Breaks, oversold, unseen, one(finding.Oversold), finding.Breaks, true, ""},
+		"was to break, and holds": {finding.Breaks, oversold, unseen, nil, finding.Holds, false, ""},
+		"breaks in another way": {
+			finding.Breaks, []finding.Kind{finding.Oversold, finding.Overlaps}, unseen, one(finding.Overlaps), finding.Breaks, false, "",
+		},
+		"breaks in a way that says nothing":     {finding.Breaks, oversold, unseen, one(finding.Overlaps), finding.Holds, false, ""},
+		"holds as it was to":                    {finding.Holds, oversold, unseen, one(finding.Overlaps), finding.Holds, true, ""},
+		"was to hold, and breaks":               {finding.Holds, oversold, unseen, one(finding.Oversold), finding.Breaks, false, ""},
+		"holds against every kind":              {finding.Holds, nil, unseen, nil, finding.Holds, true, ""},
+		"breaks in any way":                     {finding.Holds, nil, unseen, one(finding.NeedlessWaits), finding.Breaks, false, ""},
+		"one was not looked for":                {finding.Holds, both, oversold, nil, "", false, "stuck_keys"},
+		"it breaks without a look at the other": {finding.Holds, both, nil, one(finding.Oversold), finding.Breaks, false, ""},
+		"every kind, and one was looked for":    {finding.Holds, nil, oversold, nil, "", false, "overlaps"},
 	} {
 		e := experiment("a", "b", c.expect, c.about...)
-		t := newTrial(&e, finding.Result{})
-		for kind := range everyKind() {
-			t.Found(kind, 0)
+		tr := newTrial(&e, finding.Result{})
+		for _, kind := range c.looked {
+			tr.Found(kind, 0)
 		}
 		for kind, n := range c.found {
-			t.Found(kind, n)
+			tr.Found(kind, n)
 		}
-		if r := t.verdict(); r.Observed != c.observed || r.AsExpected != c.expected {
-			t.Errorf("%s: %s, as expected %v; want %s, %v", name, r.Observed, r.AsExpected, c.observed, c.expected)
-		}
-	}
-}
-
-// A verdict "holds" needs somebody to have looked for the anomaly.
-func TestWhatNobodyLookedForDoesNotHold(t *testing.T) {
-	for name, c := range map[string]struct {
-		about, none, some []finding.Kind
-		observed          finding.Verdict
-		missing           string
-	}{
-		"all were looked for":   {[]finding.Kind{finding.Oversold, finding.StuckKeys}, []finding.Kind{finding.Oversold, finding.StuckKeys}, nil, finding.Holds, ""},
-		"one was not":           {[]finding.Kind{finding.Oversold, finding.StuckKeys}, []finding.Kind{finding.Oversold}, nil, "", "stuck_keys"},
-		"it breaks anyway":      {[]finding.Kind{finding.Oversold, finding.StuckKeys}, nil, []finding.Kind{finding.Oversold}, finding.Breaks, ""},
-		"every kind, and a few": {nil, []finding.Kind{finding.Oversold}, nil, "", "overlaps"},
-	} {
-		e := experiment("a", "b", finding.Holds, c.about...)
-		t := newTrial(&e, finding.Result{})
-		for _, kind := range c.none {
-			t.Found(kind, 0)
-		}
-		for _, kind := range c.some {
-			t.Found(kind, 1)
-		}
-		r := t.verdict()
-		if r.Observed != c.observed || (r.Failed != "") != (c.missing != "") || !strings.Contains(r.Failed, c.missing) || r.Failed != "" && r.AsExpected {
-			t.Errorf("%s: %q, failed %q, as expected %v", name, r.Observed, r.Failed, r.AsExpected)
+		r := tr.verdict()
+		if r.Observed != c.observed || r.AsExpected != c.expected || (r.Failed != "") != (c.missing != "") || !strings.Contains(r.Failed, c.missing) {
+			t.Errorf("%s: %q, as expected %v, failed %q; want %+v", name, r.Observed, r.AsExpected, r.Failed, c)
 		}
 	}
 }
@@ -107,9 +92,9 @@ func TestCommandRepeatsTheRun(t *testing.T) {
 	}
 }
 
-// A swap runs with the partner's setup on the partner's servers, and says so.
-func TestSwapSaysWithWhat(t *testing.T) {
-	env, err := testbed.Open(t.Context(), testbed.Options{Embedded: true, Seed: 3})
+func opened(t *testing.T, o testbed.Options) *testbed.Environment {
+	t.Helper()
+	env, err := testbed.Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,6 +103,17 @@ func TestSwapSaysWithWhat(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	return env
+}
+
+// onAMachine is a laboratory on a machine that was late.
+func onAMachine(env *testbed.Environment, stalled time.Duration) *Lab {
+	return &Lab{env: env, watch: func() func() time.Duration { return func() time.Duration { return stalled } }}
+}
+
+// A swap runs with the partner's setup on the partner's servers, and says so.
+func TestSwapSaysWithWhat(t *testing.T) {
+	env := opened(t, testbed.Options{Embedded: true, Seed: 3})
 	set := Set{
 		experiment("weak", "sound", finding.Breaks, finding.Oversold),
 		experiment("sound", "weak", finding.Holds, finding.Oversold),
@@ -154,15 +150,7 @@ func TestNoVerdictOnALateMachine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			noticed := 0
-			env, err := testbed.Open(t.Context(), testbed.Options{Notice: func(tell.Text) { noticed++ }})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() {
-				if err := env.Close(); err != nil {
-					t.Error(err)
-				}
-			}()
+			env := opened(t, testbed.Options{Notice: func(tell.Text) { noticed++ }})
 			attempts := 0
 			e := experiment("a", "b", finding.Breaks, finding.Oversold)
 			e.Scenario = func(t *Trial, _ Setup) {
@@ -171,8 +159,7 @@ func TestNoVerdictOnALateMachine(t *testing.T) {
 				}
 				t.Found(finding.Oversold, 1)
 			}
-			l := &Lab{env: env, watch: func() func() time.Duration { return func() time.Duration { return c.stalled } }}
-			r := l.Run(t.Context(), &e)
+			r := onAMachine(env, c.stalled).Run(t.Context(), &e)
 			if attempts != c.attempts || (r.Failed != "") != c.failed || (noticed > 0) != c.notice {
 				t.Errorf("%d attempts, failed %q, %d notices; want %+v", attempts, r.Failed, noticed, c)
 			}
@@ -182,15 +169,7 @@ func TestNoVerdictOnALateMachine(t *testing.T) {
 
 // The result of an unexpected verdict says that the machine was late. The result of an expected one does not.
 func TestUnexpectedVerdictOfALateMachine(t *testing.T) {
-	env, err := testbed.Open(t.Context(), testbed.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := env.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	env := opened(t, testbed.Options{})
 	for name, c := range map[string]struct {
 		stalled time.Duration
 		found   int
@@ -203,8 +182,7 @@ func TestUnexpectedVerdictOfALateMachine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := experiment("a", "b", finding.Breaks, finding.Oversold)
 			e.Scenario = func(t *Trial, _ Setup) { t.Found(finding.Oversold, c.found) }
-			l := &Lab{env: env, watch: func() func() time.Duration { return func() time.Duration { return c.stalled } }}
-			r := l.Run(t.Context(), &e)
+			r := onAMachine(env, c.stalled).Run(t.Context(), &e)
 			if told := len(r.Measures) == 1 && r.Measures[0].Value == 250; told != c.told {
 				t.Errorf("%s, measures %+v", r.Observed, r.Measures)
 			}

@@ -5,8 +5,6 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,7 +12,6 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"seckill/internal/lab/report"
-	"seckill/internal/testkit"
 	"seckill/internal/testkit/browser"
 )
 
@@ -32,23 +29,10 @@ type seen struct {
 	Ground                               float64 // how light the page is, from 0 to 1
 }
 
+// A report is seen in windows of every size.
 func TestPageInABrowser(t *testing.T) {
 	ctx, notes := browser.Open(t)
-	inspectPage(ctx, t, notes, sample(), "made-up")
-}
-
-// TestSoakPageInABrowser looks at the report of a hundred experiments, too.
-func TestSoakPageInABrowser(t *testing.T) {
-	testkit.Soak(t)
-	ctx, notes := browser.Open(t)
-	inspectPage(ctx, t, notes, sample(), "made-up")
-	inspectPage(ctx, t, notes, recorded(t), "recorded")
-}
-
-// inspectPage looks at a report in windows of every size, in soak in both schemes.
-func inspectPage(ctx context.Context, t *testing.T, notes *browser.Notes, r report.Report, name string) {
-	t.Helper()
-	dir := t.TempDir()
+	r, dir := sample(), t.TempDir()
 	if err := report.WriteDir(dir, r); err != nil {
 		t.Fatal(err)
 	}
@@ -56,31 +40,24 @@ func inspectPage(ctx context.Context, t *testing.T, notes *browser.Notes, r repo
 	if err := chromedp.Do(ctx, chromedp.Navigate(address)); err != nil {
 		t.Fatal(err)
 	}
-	schemes := []string{"light", "dark"}
 	for i, size := range [][2]int64{{1920, 1080}, {1280, 720}, {390, 844}, {320, 568}} {
-		inThisSize := schemes
-		if name == "recorded" || os.Getenv(testkit.SoakVar) != "1" { // each size once
-			inThisSize = schemes[i%2 : i%2+1]
-		}
-		for _, scheme := range inThisSize {
-			t.Run(fmt.Sprintf("%dx%d %s", size[0], size[1], scheme), func(t *testing.T) {
-				text, err := look(ctx, size[0], size[1], scheme)
-				if err != nil {
-					t.Fatal(err)
+		scheme := []string{"light", "dark"}[i%2]
+		t.Run(fmt.Sprintf("%dx%d %s", size[0], size[1], scheme), func(t *testing.T) {
+			text, err := look(ctx, size[0], size[1], scheme)
+			if err != nil {
+				t.Fatal(err)
+			}
+			requests, trouble := notes.Take()
+			check(t, text, size[0], scheme, r)
+			if len(trouble) > 0 {
+				t.Errorf("the browser complains: %q", trouble)
+			}
+			for _, u := range requests {
+				if u != address && !strings.HasPrefix(u, "data:") {
+					t.Errorf("asked the network for %s", u)
 				}
-				requests, trouble := notes.Take()
-				check(t, text, size[0], scheme, r)
-				if len(trouble) > 0 {
-					t.Errorf("the browser complains: %q", trouble)
-				}
-				for _, u := range requests {
-					if u != address && !strings.HasPrefix(u, "data:") {
-						t.Errorf("asked the network for %s", u)
-					}
-				}
-				shoot(ctx, t, fmt.Sprintf("%s-%d-%s", name, size[0], scheme))
-			})
-		}
+			}
+		})
 	}
 }
 
@@ -134,31 +111,5 @@ func check(t *testing.T, text string, width int64, scheme string, r report.Repor
 	}
 	if light := got.Ground > 0.5; light != (scheme == "light") {
 		t.Errorf("the page's ground is %.2f in the %s scheme", got.Ground, scheme)
-	}
-}
-
-// shoot keeps what the browser shows in the folder that REPORT_SHOTS names.
-func shoot(ctx context.Context, t *testing.T, name string) {
-	dir := os.Getenv("REPORT_SHOTS")
-	if dir == "" {
-		return
-	}
-	parts := map[string]string{"": "", "-matrix": "#matrix"}
-	if strings.HasPrefix(name, "made-up") {
-		maps.Copy(parts, map[string]string{"-first": "#experiment-00", "-second": "#experiment-02", "-numbers": "#experiment-02 .numbers", "-crowd": "#experiment-04", "-killed": "#experiment-06"})
-	} else {
-		maps.Copy(parts, map[string]string{"-naive": "#naive-wrong-release", "-paused": "#paused-holder", "-fenced": "#paused-holder-fenced"})
-	}
-	for part, selector := range parts {
-		scroll := "scrollTo(0, 0)"
-		if selector != "" {
-			scroll = fmt.Sprintf("document.querySelector(%q).scrollIntoView()", selector)
-		}
-		if _, err := chromedp.Run(ctx, chromedp.Evaluate[any](scroll+", 1")); err != nil {
-			t.Fatal(err)
-		}
-		if err := browser.Shoot(ctx, dir, name+part); err != nil {
-			t.Fatal(err)
-		}
 	}
 }

@@ -1,13 +1,8 @@
 package report_test
 
 import (
-	"compress/gzip"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"os"
-	"testing"
 	"time"
 
 	"seckill/internal/lab/finding"
@@ -194,32 +189,4 @@ func sample() report.Report {
 	skipped := &r.Entries[20].Result
 	skipped.Observed, skipped.AsExpected, skipped.Witness, skipped.Latency, skipped.Skipped = "", false, nil, nil, "ZooKeeper is not installed"
 	return r
-}
-
-// recorded is the result of a run on real servers: testdata/run.jsonl.gz is the output of go
-// run ./cmd/lab run all --json.
-func recorded(t *testing.T) report.Report {
-	t.Helper()
-	file, err := os.Open("testdata/run.jsonl.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	lines, err := gzip.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := report.Report{Started: time.Date(2026, 11, 21, 7, 26, 0, 0, time.UTC), Took: 30 * time.Second, Seed: 1, Machine: "linux/amd64, 2 cores"}
-	for in := json.NewDecoder(lines); ; {
-		var e report.Entry
-		err := in.Decode(&e.Result)
-		if errors.Is(err, io.EOF) {
-			return r
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		e.Hypothesis, e.Arrangement, e.Why = "h", "a", "w" // their texts come from the experiments
-		r.Entries = append(r.Entries, e)
-	}
 }
