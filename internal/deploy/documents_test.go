@@ -100,7 +100,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// A path, a test or a setting that a document names exists.
+// A path, a test or a setting that a document names exists, and so does a test that a comment names.
 func TestNamesInDocuments(t *testing.T) {
 	code := sources(t, ".", ".go", ".sh", ".js", ".yml")
 	missing := func(name string) bool {
@@ -114,6 +114,12 @@ func TestNamesInDocuments(t *testing.T) {
 	test := regexp.MustCompile(`\b(?:Test|Benchmark|Example)[A-Z]\w*`)
 	setting := regexp.MustCompile(`\bSECKILL_[A-Z_]*[A-Z]`)
 	metric := regexp.MustCompile(`\bseckill_[a-z_]+[a-z]`)
+	comments := strings.Join(regexp.MustCompile(`(?m)//.*$`).FindAllString(code, -1), "\n")
+	for _, name := range unique(test.FindAllString(comments, -1)) {
+		if !strings.Contains(code, "func "+name) {
+			t.Errorf("a comment names the test %s, which does not exist", name)
+		}
+	}
 	for _, page := range documents(t) {
 		text := read(t, page)
 		for _, name := range unique(path.FindAllString(text, -1)) {
