@@ -11,7 +11,7 @@ import (
 	"seckill/internal/voucher"
 )
 
-// openVoucher creates a voucher that is sold by admission and opens it under epoch 2.
+// openVoucher is openSale for a voucher of [newVoucher].
 func openVoucher(t testing.TB, d *DB, id, stock int64) {
 	t.Helper()
 	openSplitVoucher(t, d, id, stock, 0)
@@ -21,11 +21,16 @@ func openVoucher(t testing.TB, d *DB, id, stock int64) {
 func openSplitVoucher(t testing.TB, d *DB, id, stock int64, buckets int) {
 	t.Helper()
 	v := newVoucher(id, stock)
-	v.Policy.Flow, v.Policy.Buckets = voucher.FlowAdmission, buckets
-	if err := d.Vouchers().CreateVoucher(t.Context(), v); err != nil {
-		t.Fatal(err)
-	}
-	if now, err := d.AdmissionStore().Open(t.Context(), id, firstEpoch); err != nil || !now.Open() || now.Stock != stock {
+	v.Policy.Buckets = buckets
+	openSale(t, d, v)
+}
+
+// openSale creates a voucher that is sold by admission and opens it under epoch 2.
+func openSale(t testing.TB, d *DB, v *voucher.Voucher) {
+	t.Helper()
+	v.Policy.Flow = voucher.FlowAdmission
+	wantErr(t, d.Vouchers().CreateVoucher(t.Context(), v))
+	if now, err := d.AdmissionStore().Open(t.Context(), v.ID, firstEpoch); err != nil || !now.Open() || now.Stock != v.Stock {
 		t.Fatalf("opened as %+v, %v", now, err)
 	}
 }
@@ -60,12 +65,21 @@ func sameEpochState(got, want order.EpochState) bool {
 	return reflect.DeepEqual(got, want)
 }
 
-// allStates fails the test unless a batch was persisted and every order has the same state.
-func allStates(t *testing.T, got []order.Status, err error, n int, want order.Status) {
+// persists persists a batch, of which every order then has the same state.
+func persists(t *testing.T, d *DB, want order.Status, batch []order.Accepted) {
 	t.Helper()
+	states, err := d.AdmissionStore().Persist(t.Context(), batch)
 	wantErr(t, err)
-	if len(got) != n || slices.ContainsFunc(got, func(s order.Status) bool { return s != want }) {
-		t.Errorf("states %v, want %d times %s", got, n, want)
+	if len(states) != len(batch) || slices.ContainsFunc(states, func(s order.Status) bool { return s != want }) {
+		t.Errorf("states %v, want %d times %s", states, len(batch), want)
+	}
+}
+
+func rejects(t *testing.T, d *DB, want order.Status, a order.Accepted) {
+	t.Helper()
+	state, err := d.AdmissionStore().Reject(t.Context(), a)
+	if wantErr(t, err); state != want {
+		t.Errorf("order %d is %s, want %s", a.OrderID, state, want)
 	}
 }
 
@@ -76,12 +90,10 @@ func TestPersistIsIdempotent(t *testing.T) {
 		// Three of one voucher, one of them twice, and one of another.
 		batch := []order.Accepted{accepted(3, 1, 43), accepted(1, 1, 41), accepted(9, 2, 41), accepted(3, 1, 43), accepted(2, 1, 42)}
 		for range 3 {
-			states, err := d.AdmissionStore().Persist(t.Context(), batch)
-			allStates(t, states, err, 5, order.Confirmed)
+			persists(t, d, order.Confirmed, batch)
 		}
 		overlapping := append(slices.Clone(batch), accepted(4, 1, 44))
-		states, err := d.AdmissionStore().Persist(t.Context(), overlapping)
-		allStates(t, states, err, 6, order.Confirmed)
+		persists(t, d, order.Confirmed, overlapping)
 
 		wantAudit(t, d, order.Audit{InitialStock: 100, Stock: 96, Orders: 4, DistinctUsers: 4})
 		wantEpochState(t, d, 1, order.EpochState{Epoch: 2, Seq: []int64{4}, Stock: 96})
@@ -90,14 +102,12 @@ func TestPersistIsIdempotent(t *testing.T) {
 		if wantErr(t, err); stored != newOrder(3, 1, 43) {
 			t.Errorf("stored %+v", stored)
 		}
-		states, err = d.AdmissionStore().Persist(t.Context(), nil)
-		allStates(t, states, err, 0, "")
+		persists(t, d, "", nil)
 		if _, err := d.AdmissionStore().Persist(t.Context(), make([]order.Accepted, MaxBatch+1)); err == nil {
 			t.Error("accepted a batch larger than MaxBatch")
 		}
 		openVoucher(t, d, 3, MaxBatch)
-		states, err = d.AdmissionStore().Persist(t.Context(), acceptedRange(1001, MaxBatch+1001, 3)) // the largest one
-		allStates(t, states, err, MaxBatch, order.Confirmed)
+		persists(t, d, order.Confirmed, acceptedRange(1001, MaxBatch+1001, 3)) // the largest one
 		wantEpochState(t, d, 3, order.EpochState{Epoch: 2, Seq: []int64{MaxBatch + 1000}})
 		wantNoOpenTransaction(t, d)
 	})
@@ -108,8 +118,7 @@ func TestPersistAllOrNothing(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		openVoucher(t, d, 1, 4)
 		createVoucher(t, d, 3, 10) // sold under a lock
-		states, err := d.AdmissionStore().Persist(t.Context(), []order.Accepted{accepted(1, 1, 41)})
-		allStates(t, states, err, 1, order.Confirmed)
+		persists(t, d, order.Confirmed, []order.Accepted{accepted(1, 1, 41)})
 		stale := accepted(50, 1, 50)
 		stale.Epoch = 0
 		for name, tc := range map[string]struct {
@@ -129,14 +138,12 @@ func TestPersistAllOrNothing(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				batch := append(acceptedRange(11, 14, 1), tc.poison)
 				for range 2 {
-					_, err := d.AdmissionStore().Persist(t.Context(), batch)
-					wantErr(t, err, tc.want)
+					wantErr(t, errOf(d.AdmissionStore().Persist(t.Context(), batch)), tc.want)
 				}
 				wantAudit(t, d, order.Audit{InitialStock: 4, Stock: 3, Orders: 1, DistinctUsers: 1})
 			})
 		}
-		states, err = d.AdmissionStore().Persist(t.Context(), acceptedRange(11, 14, 1))
-		allStates(t, states, err, 3, order.Confirmed)
+		persists(t, d, order.Confirmed, acceptedRange(11, 14, 1))
 		wantAudit(t, d, order.Audit{InitialStock: 4, Orders: 4, DistinctUsers: 4})
 		wantNoOpenTransaction(t, d)
 	})
@@ -155,7 +162,7 @@ func TestConcurrentPersist(t *testing.T) {
 		for i, a := range all {
 			all[i].Bucket = int(a.OrderID % a.VoucherID)
 		}
-		for _, err := range runAtOnce(consumers, func(int) error {
+		allAtOnce(t, consumers, func(int) error {
 			mine := slices.Clone(all)
 			rand.Shuffle(len(mine), func(i, j int) { mine[i], mine[j] = mine[j], mine[i] })
 			for batch := range slices.Chunk(mine, 60) {
@@ -171,9 +178,7 @@ func TestConcurrentPersist(t *testing.T) {
 				}
 			}
 			return nil
-		}) {
-			wantErr(t, err)
-		}
+		})
 		for v := int64(1); v <= 3; v++ {
 			got, err := d.Orders().Audit(t.Context(), v)
 			wantErr(t, err)
@@ -210,20 +215,15 @@ func TestPersistNeverOversells(t *testing.T) {
 func TestRejectIsDecidedOnce(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		openVoucher(t, d, 1, 10)
-		state, err := d.AdmissionStore().Reject(t.Context(), accepted(1, 1, 41))
-		allStates(t, []order.Status{state}, err, 1, order.Rejected)
-		state, err = d.AdmissionStore().Reject(t.Context(), accepted(1, 1, 41)) // again
-		allStates(t, []order.Status{state}, err, 1, order.Rejected)
+		rejects(t, d, order.Rejected, accepted(1, 1, 41))
+		rejects(t, d, order.Rejected, accepted(1, 1, 41)) // again
 		states, err := d.AdmissionStore().Persist(t.Context(), []order.Accepted{accepted(1, 1, 41), accepted(2, 1, 41)})
 		if wantErr(t, err); !slices.Equal(states, []order.Status{order.Rejected, order.Confirmed}) {
 			t.Errorf("states %v: a rejected order stays so, and its user may have another", states)
 		}
-		state, err = d.AdmissionStore().Reject(t.Context(), accepted(2, 1, 41)) // persisted meanwhile
-		allStates(t, []order.Status{state}, err, 1, order.Confirmed)
-		_, err = d.AdmissionStore().Reject(t.Context(), accepted(2, 1, 99))
-		wantErr(t, err, order.ErrIDTaken)
-		state, err = d.AdmissionStore().Reject(t.Context(), accepted(3, 404, 41)) // of a voucher that does not exist
-		allStates(t, []order.Status{state}, err, 1, order.Rejected)
+		rejects(t, d, order.Confirmed, accepted(2, 1, 41)) // persisted meanwhile
+		wantErr(t, errOf(d.AdmissionStore().Reject(t.Context(), accepted(2, 1, 99))), order.ErrIDTaken)
+		rejects(t, d, order.Rejected, accepted(3, 404, 41)) // of a voucher that does not exist
 		wantAudit(t, d, order.Audit{InitialStock: 10, Stock: 9, Orders: 1, DistinctUsers: 1})
 		for id, want := range map[int64]int64{1: 1, 404: 1, 2: 0} {
 			if n, err := d.Orders().Rejected(t.Context(), id); err != nil || n != want {
@@ -242,7 +242,7 @@ func TestConcurrentRejectAndPersist(t *testing.T) {
 		confirmed := int64(0)
 		for id := int64(1); id <= rounds; id++ {
 			var outcomes [4]order.Status
-			for _, err := range runAtOnce(4, func(i int) (err error) {
+			allAtOnce(t, 4, func(i int) (err error) {
 				if i%2 == 0 {
 					outcomes[i], err = d.AdmissionStore().Reject(t.Context(), accepted(id, 1, id))
 					return err
@@ -252,9 +252,7 @@ func TestConcurrentRejectAndPersist(t *testing.T) {
 					outcomes[i] = states[0]
 				}
 				return err
-			}) {
-				wantErr(t, err)
-			}
+			})
 			if one := outcomes[0]; outcomes != [4]order.Status{one, one, one, one} {
 				t.Fatalf("the calls returned %v", outcomes)
 			}
@@ -276,8 +274,7 @@ func TestLiveOrders(t *testing.T) {
 		keyed.Key, rejected.Key = -77, -77
 		_, err := d.AdmissionStore().Persist(t.Context(), []order.Accepted{accepted(5, 1, 41), accepted(4, 1, 43), keyed, accepted(2, 2, 42)})
 		wantErr(t, err)
-		_, err = d.AdmissionStore().Reject(t.Context(), rejected)
-		wantErr(t, err)
+		wantErr(t, errOf(d.AdmissionStore().Reject(t.Context(), rejected)))
 		live := func(id, user int64, key order.KeyHash) order.Order {
 			return order.Order{ID: id, VoucherID: 1, UserID: user, Status: order.Confirmed, Key: key}
 		}

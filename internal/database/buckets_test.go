@@ -28,18 +28,15 @@ func TestEachBucketHasASequenceNumber(t *testing.T) {
 			{in(9, 1, 1, 4)},                                  // one bucket, and not the first
 			{in(7, 1, 2, 6), in(7, 1, 2, 6), in(10, 1, 2, 8)}, // delivered again, with a new one
 		} {
-			_, err := store.Persist(t.Context(), batch)
-			wantErr(t, err)
+			wantErr(t, errOf(store.Persist(t.Context(), batch)))
 		}
 		wantEpochState(t, d, 1, order.EpochState{Epoch: 2, Seq: []int64{3, 4, 8, 0}, Stock: 92})
 		wantEpochState(t, d, 2, order.EpochState{Epoch: 2, Seq: []int64{0, 9}, Stock: 99})
 		wantEpochState(t, d, 3, order.EpochState{Epoch: 2, Seq: []int64{4}, Stock: 99})
 
 		// An order that is not persisted raises no sequence number.
-		_, err := store.Persist(t.Context(), []order.Accepted{in(11, 1, 3, 11), in(12, 4, 0, 1)})
-		wantErr(t, err, order.ErrVoucherMissing)
-		_, err = store.Reject(t.Context(), in(13, 1, 3, 12))
-		wantErr(t, err)
+		wantErr(t, errOf(store.Persist(t.Context(), []order.Accepted{in(11, 1, 3, 11), in(12, 4, 0, 1)})), order.ErrVoucherMissing)
+		wantErr(t, errOf(store.Reject(t.Context(), in(13, 1, 3, 12))))
 		want := order.EpochState{Epoch: 3, Seq: []int64{3, 4, 8, 0}, Stock: 92}
 		now, err := store.Close(t.Context(), 1)
 		if wantErr(t, err); !sameEpochState(now, want) {
@@ -66,15 +63,11 @@ func TestSplitVoucherIsCreatedWhole(t *testing.T) {
 			t.Errorf("stored %+v\n got   %+v", v, got)
 		}
 
-		if _, err := d.singles.ExecContext(t.Context(), "INSERT INTO admission_seqs (voucher_id, bucket, seq) VALUES (2, 2, 0)"); err != nil {
-			t.Fatal(err)
-		}
+		wantErr(t, errOf(d.singles.ExecContext(t.Context(), "INSERT INTO admission_seqs (voucher_id, bucket, seq) VALUES (2, 2, 0)")))
 		v.ID = 2
 		wantErr(t, d.Vouchers().CreateVoucher(t.Context(), v), errDuplicate)
-		_, err = d.Vouchers().Voucher(t.Context(), 2)
-		wantErr(t, err, voucher.ErrNotFound)
-		_, err = d.AdmissionStore().EpochState(t.Context(), 2)
-		wantErr(t, err, voucher.ErrNotFound)
+		wantErr(t, errOf(d.Vouchers().Voucher(t.Context(), 2)), voucher.ErrNotFound)
+		wantErr(t, errOf(d.AdmissionStore().EpochState(t.Context(), 2)), voucher.ErrNotFound)
 		wantEpochState(t, d, 1, order.EpochState{Epoch: 1, Seq: make([]int64, 3), Stock: 10})
 		wantNoOpenTransaction(t, d)
 	})

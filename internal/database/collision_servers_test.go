@@ -45,8 +45,7 @@ func TestWhoWaitsOnceForALockedRow(t *testing.T) {
 		}
 		wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
 			wantErr(t, flushed(ctx, tx, tx.Decrement(ctx, 1)))
-			_, err := d.AdmissionStore().Persist(t.Context(), acceptedRange(1, 4, 1))
-			wantErr(t, err, order.ErrUnavailable)
+			wantErr(t, errOf(d.AdmissionStore().Persist(t.Context(), acceptedRange(1, 4, 1))), order.ErrUnavailable)
 			if n, err := d.Life().ExpireDue(t.Context(), 10); n != 1 || !errors.Is(err, order.ErrUnavailable) {
 				t.Errorf("%d orders expired, %v", n, err)
 			}
@@ -61,14 +60,13 @@ func TestWhoWaitsOnceForALockedRow(t *testing.T) {
 				t.Errorf("a buyer's transaction was repeated %d times, want 1", n)
 			}
 			// The check of wantNoOpenTransaction finds this one.
-			err = testkit.NoTransaction(ctx, d.readers, time.Second, "vouchers", "orders")
+			err := testkit.NoTransaction(ctx, d.readers, time.Second, "vouchers", "orders")
 			if failed, refused := errors.AsType[*mysql.MySQLError](err); !refused || failed.Number != 1205 { // ER_LOCK_WAIT_TIMEOUT
 				t.Errorf("beside an open transaction: %v", err)
 			}
 			return tx.SetStock(ctx, 1, 9)
 		}))
-		_, err := d.AdmissionStore().Persist(t.Context(), acceptedRange(1, 4, 1))
-		wantErr(t, err)
+		wantErr(t, errOf(d.AdmissionStore().Persist(t.Context(), acceptedRange(1, 4, 1))))
 		wantAudit(t, d, order.Audit{InitialStock: 10, Stock: 6, Orders: 4, DistinctUsers: 4})
 		wantState(t, d, 101, order.Unpaid)
 		wantState(t, d, 102, order.Unpaid, order.Expired)
@@ -88,8 +86,7 @@ func TestPersistWhileBuyersWaitForARow(t *testing.T) {
 		conn, err := d.readers.Conn(t.Context())
 		wantErr(t, err)
 		for _, query := range []string{"BEGIN", "UPDATE vouchers SET stock = stock WHERE id = 1"} {
-			_, err := conn.ExecContext(t.Context(), query)
-			wantErr(t, err)
+			wantErr(t, errOf(conn.ExecContext(t.Context(), query)))
 		}
 		var buyers sync.WaitGroup
 		for range 20 {
@@ -118,7 +115,7 @@ func TestDeadlockIsRepeated(t *testing.T) {
 		createVoucher(t, d, 2, 10)
 		bothHoldOne := newBarrier(2)
 		var attempts atomic.Int64
-		for _, err := range runAtOnce(2, func(i int) error {
+		allAtOnce(t, 2, func(i int) error {
 			first, second := int64(i+1), int64(2-i)
 			return transact(t, d, func(ctx context.Context, tx order.Tx) error {
 				attempts.Add(1)
@@ -130,9 +127,7 @@ func TestDeadlockIsRepeated(t *testing.T) {
 				}
 				return tx.Decrement(ctx, second)
 			})
-		}) {
-			wantErr(t, err)
-		}
+		})
 		if n := attempts.Load(); n != 3 {
 			t.Errorf("%d attempts, want 3: one each, and one repetition", n)
 		}
@@ -152,7 +147,7 @@ func TestLockWaitRepeatsTheWholeTransaction(t *testing.T) {
 		createVoucher(t, d, 1, 10)
 
 		holding, release := make(chan struct{}), make(chan struct{})
-		errs := runAtOnce(2, func(i int) error {
+		allAtOnce(t, 2, func(i int) error {
 			if i == 0 {
 				return transact(t, d, func(ctx context.Context, tx order.Tx) error {
 					err := flushed(ctx, tx, tx.Decrement(ctx, 1))
@@ -179,9 +174,6 @@ func TestLockWaitRepeatsTheWholeTransaction(t *testing.T) {
 				return err
 			})
 		})
-		for _, err := range errs {
-			wantErr(t, err)
-		}
 		wantAudit(t, d, order.Audit{InitialStock: 10, Stock: 8, Orders: 1, DistinctUsers: 1})
 		wantNoOpenTransaction(t, d)
 	})
@@ -197,7 +189,7 @@ func TestBatchesLockInTheSameOrder(t *testing.T) {
 		for v := int64(1); v <= vouchers; v++ {
 			openSplitVoucher(t, d, v, consumers*batches*size, buckets)
 		}
-		for _, err := range runAtOnce(consumers, func(i int) error {
+		allAtOnce(t, consumers, func(i int) error {
 			for n := range batches {
 				first := int64(1 + (n*consumers+i)*size)
 				batch := acceptedRange(first, first+size, 1)
@@ -210,9 +202,7 @@ func TestBatchesLockInTheSameOrder(t *testing.T) {
 				}
 			}
 			return nil
-		}) {
-			wantErr(t, err)
-		}
+		})
 		wantNoOpenTransaction(t, d)
 	})
 }

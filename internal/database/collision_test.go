@@ -27,7 +27,7 @@ func TestBusyFileRepeatsTheTransaction(t *testing.T) {
 	attempts := 0
 	tried := make(chan struct{})
 	holding := make(chan struct{})
-	errs := runAtOnce(2, func(i int) error {
+	allAtOnce(t, 2, func(i int) error {
 		if i == 0 {
 			return transact(t, other, func(ctx context.Context, tx order.Tx) error {
 				err := flushed(ctx, tx, tx.Decrement(ctx, 1))
@@ -44,9 +44,6 @@ func TestBusyFileRepeatsTheTransaction(t *testing.T) {
 			return tx.Decrement(ctx, 1)
 		})
 	})
-	for _, err := range errs {
-		wantErr(t, err)
-	}
 	if attempts < 3 {
 		t.Errorf("%d attempts", attempts)
 	}
@@ -104,12 +101,10 @@ func TestDuplicateOfAnUnknownIndex(t *testing.T) {
 		openVoucher(t, d, 1, 10)
 		openVoucher(t, d, 2, 10)
 		store, first, second := d.AdmissionStore(), accepted(1, 1, 41), accepted(2, 2, 41)
-		_, err := store.Persist(t.Context(), []order.Accepted{first})
-		noErr(t, err)
+		wantErr(t, errOf(store.Persist(t.Context(), []order.Accepted{first})))
 		for _, index := range []string{"user_id", "created_at"} { // the second one refuses rejected orders, too
-			_, err := d.writers.ExecContext(t.Context(), "CREATE UNIQUE INDEX strange ON orders ("+index+")")
-			noErr(t, err)
-			_, err = store.Persist(t.Context(), []order.Accepted{second})
+			wantErr(t, errOf(d.writers.ExecContext(t.Context(), "CREATE UNIQUE INDEX strange ON orders ("+index+")")))
+			_, err := store.Persist(t.Context(), []order.Accepted{second})
 			if !errors.Is(err, order.ErrUnavailable) || errors.Is(err, order.ErrAlreadyOrdered) {
 				t.Errorf("a unique index on %s: %v", index, err)
 			}
@@ -120,14 +115,9 @@ func TestDuplicateOfAnUnknownIndex(t *testing.T) {
 			if d.name == "sqlite" {
 				drop = "DROP INDEX strange"
 			}
-			_, err = d.writers.ExecContext(t.Context(), drop)
-			noErr(t, err)
+			wantErr(t, errOf(d.writers.ExecContext(t.Context(), drop)))
 		}
-		states, err := store.Persist(t.Context(), []order.Accepted{second})
-		allStates(t, states, err, 1, order.Confirmed)
-		_, err = store.Persist(t.Context(), []order.Accepted{accepted(3, 2, 41)})
-		if !errors.Is(err, order.ErrAlreadyOrdered) {
-			t.Errorf("a second order: %v", err)
-		}
+		persists(t, d, order.Confirmed, []order.Accepted{second})
+		wantErr(t, errOf(store.Persist(t.Context(), []order.Accepted{accepted(3, 2, 41)})), order.ErrAlreadyOrdered)
 	})
 }

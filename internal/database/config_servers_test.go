@@ -6,9 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"seckill/internal/order"
 	"seckill/internal/testkit"
-	"seckill/internal/voucher"
 )
 
 // Whatever a server does by default, and for each new connection, what was answered is committed.
@@ -20,8 +18,7 @@ func TestServerWithoutAutocommit(t *testing.T) {
 		"CREATE USER seckill", "GRANT ALL ON *.* TO seckill", // the statements of init_connect are not for root
 		"SET GLOBAL init_connect = 'SET autocommit = 0, sql_safe_updates = 1, unique_checks = 0'",
 	} {
-		_, err := root.ExecContext(t.Context(), query)
-		wantErr(t, err)
+		wantErr(t, errOf(root.ExecContext(t.Context(), query)))
 	}
 	where.DSN = strings.Replace(where.DSN, "root@", "seckill@", 1)
 	d := openMigrated(t, databaseConfig(where))
@@ -98,17 +95,14 @@ func TestTimeToPayCountsFromTheDatabasesClock(t *testing.T) {
 		d := openMigrated(t, databaseConfig(where))
 		createVoucher(t, d, 1, 10)
 		v := newVoucher(2, 10)
-		v.Policy.Flow, v.PayWithin = voucher.FlowAdmission, 10*time.Minute
-		wantErr(t, d.Vouchers().CreateVoucher(t.Context(), v))
-		_, err := d.AdmissionStore().Open(t.Context(), 2, firstEpoch)
-		wantErr(t, err)
+		v.PayWithin = 10 * time.Minute
+		openSale(t, d, v)
 		behind := time.Now().Add(-30 * time.Minute).Truncate(time.Second)
 		c := databaseConfig(where)
 		c.MySQL += fmt.Sprintf("?timestamp=%d", behind.Unix())
 		late := open(t, c)
 		wantErr(t, placeOrder(t.Context(), late, newUnpaid(1, 1, 1, time.Now().Add(10*time.Minute)), true))
-		_, err = late.AdmissionStore().Persist(t.Context(), []order.Accepted{{OrderID: 2, VoucherID: 2, UserID: 2, At: time.Now(), Epoch: 2, Seq: 1}})
-		wantErr(t, err)
+		wantErr(t, errOf(late.AdmissionStore().Persist(t.Context(), acceptedRange(2, 3, 2))))
 		for id := range int64(2) {
 			details, err := d.Life().Details(t.Context(), id+1)
 			if left := details.PayBy.Sub(behind); err != nil || left > 10*time.Minute || left < 5*time.Minute {

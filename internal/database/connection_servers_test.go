@@ -79,8 +79,7 @@ func TestConnectionLostAtAnyByte(t *testing.T) {
 					last = 3*id + 2
 					wantEpochState(t, d, 1, order.EpochState{Epoch: 2, Seq: []int64{last, last - 1}, Stock: 10_000 - 3*id})
 				}
-				_, err = d.Orders().Order(t.Context(), last)
-				wantErr(t, err)
+				wantErr(t, errOf(d.Orders().Order(t.Context(), last)))
 			})
 		}
 	})
@@ -171,8 +170,7 @@ func TestCommitWithoutAReply(t *testing.T) {
 
 		wantNoOpenTransaction(t, d)
 		for id := range int64(3) {
-			_, err := d.Orders().Order(t.Context(), id+1)
-			wantErr(t, err)
+			wantErr(t, errOf(d.Orders().Order(t.Context(), id+1)))
 		}
 		wantAudit(t, d, order.Audit{InitialStock: 5, Stock: 2, Orders: 3, DistinctUsers: 3})
 	})
@@ -207,8 +205,7 @@ func TestPersistTakesThreeRoundTrips(t *testing.T) {
 				for i := range batch {
 					batch[i].Bucket = i % int(buckets)
 				}
-				_, err := d.AdmissionStore().Persist(t.Context(), batch)
-				wantErr(t, err)
+				wantErr(t, errOf(d.AdmissionStore().Persist(t.Context(), batch)))
 			}
 			persist(0) // connects
 			trips.Store(0)

@@ -63,20 +63,14 @@ func TestNobodyActsOnACommitThatACrashUndoes(t *testing.T) {
 			placeUnpaid(t, d, 1+id, 100+id)
 		}
 		for id, payment := range map[int64]string{2: "p2", 3: "p3"} {
-			_, err := d.Life().MarkPaid(t.Context(), paid(payment, id))
-			wantErr(t, err)
+			wantErr(t, errOf(d.Life().MarkPaid(t.Context(), paid(payment, id))))
 		}
-		_, err := d.Life().BeginRefund(t.Context(), 3)
-		wantErr(t, err)
+		wantErr(t, errOf(d.Life().BeginRefund(t.Context(), 3)))
 		v = newVoucher(2, 10)
-		v.Policy.Flow, v.PayWithin = "admission", time.Hour
-		wantErr(t, d.Vouchers().CreateVoucher(t.Context(), v))
-		_, err = d.AdmissionStore().Open(t.Context(), 2, firstEpoch)
-		wantErr(t, err)
-		_, err = d.AdmissionStore().Persist(t.Context(), acceptedRange(11, 13, 2))
-		wantErr(t, err)
-		_, err = d.Life().Cancel(t.Context(), 12)
-		wantErr(t, err)
+		v.PayWithin = time.Hour
+		openSale(t, d, v)
+		wantErr(t, errOf(d.AdmissionStore().Persist(t.Context(), acceptedRange(11, 13, 2))))
+		wantErr(t, errOf(d.Life().Cancel(t.Context(), 12)))
 		due, _, err := d.AdmissionStore().Returns(t.Context(), order.Return{}, 1)
 		wantErr(t, err)
 		wantErr(t, d.AdmissionStore().Returned(t.Context(), due[0], 13))

@@ -30,16 +30,13 @@ func TestEpochs(t *testing.T) {
 		}
 		wantErr(t, persist(2, 2)) // drained
 
-		_, err := store.Open(t.Context(), 1, 2)
-		wantErr(t, err, order.ErrConflict)
+		wantErr(t, errOf(store.Open(t.Context(), 1, 2)), order.ErrConflict)
 		now, err := store.Open(t.Context(), 1, 3)
 		if wantErr(t, err); !sameEpochState(now, order.EpochState{Epoch: 4, Seq: []int64{2}, Stock: 8}) || !now.Open() {
 			t.Errorf("opened as %+v", now)
 		}
-		_, err = store.Open(t.Context(), 1, 3) // by another process, later
-		wantErr(t, err, order.ErrConflict)
-		_, err = store.Open(t.Context(), 1, 4)
-		wantErr(t, err, order.ErrConflict)
+		wantErr(t, errOf(store.Open(t.Context(), 1, 3)), order.ErrConflict) // by another process, later
+		wantErr(t, errOf(store.Open(t.Context(), 1, 4)), order.ErrConflict)
 
 		wantErr(t, persist(3, 2), order.ErrStaleEpoch) // a consumer still held it
 		wantErr(t, persist(2, 2))                      // stored already, so it succeeds
@@ -99,12 +96,9 @@ func TestAdmissionVouchersAreListed(t *testing.T) {
 		}
 		wantEpochState(t, d, 4, order.EpochState{Epoch: 2, Seq: make([]int64, 64), Stock: 100})
 		for _, id := range []int64{5, 404} {
-			_, err := store.EpochState(t.Context(), id)
-			wantErr(t, err, voucher.ErrNotFound)
-			_, err = store.Close(t.Context(), id)
-			wantErr(t, err, voucher.ErrNotFound)
-			_, err = store.Open(t.Context(), id, 1)
-			wantErr(t, err, order.ErrConflict)
+			wantErr(t, errOf(store.EpochState(t.Context(), id)), voucher.ErrNotFound)
+			wantErr(t, errOf(store.Close(t.Context(), id)), voucher.ErrNotFound)
+			wantErr(t, errOf(store.Open(t.Context(), id, 1)), order.ErrConflict)
 		}
 	})
 }
@@ -160,10 +154,8 @@ func TestVoucherIsForgottenAndOpenedAgain(t *testing.T) {
 		listed(1, 1)
 		wantErr(t, store.Forget(t.Context(), 1, closed.Epoch, ends), order.ErrConflict)
 		wantErr(t, store.Cleared(t.Context(), 1, closed.Epoch), order.ErrConflict)
-		_, err = store.Open(t.Context(), 1, again.Epoch)
-		wantErr(t, err)
-		_, err = store.Persist(t.Context(), acceptedRange(1, 2, 1)) // of epoch 2
-		wantErr(t, err, order.ErrStaleEpoch)
+		wantErr(t, errOf(store.Open(t.Context(), 1, again.Epoch)))
+		wantErr(t, errOf(store.Persist(t.Context(), acceptedRange(1, 2, 1))), order.ErrStaleEpoch) // of epoch 2
 
 		createVoucher(t, d, 2, 10) // a voucher under a lock has no data in Redis
 		listed(1, 1)

@@ -77,30 +77,6 @@ func TestTranslation(t *testing.T) {
 	}
 }
 
-// Every error number outside the closed list is a problem of the server.
-func TestOtherErrorNumbersMeanUnavailable(t *testing.T) {
-	t.Parallel()
-	others := 0
-	for n := uint16(1000); n <= 5000; n++ {
-		got := translate(t.Context(), &mysql.MySQLError{Number: n})
-		if kind, listed := mysqlFailures[n]; listed && kind != collision {
-			if errors.Is(got, order.ErrUnavailable) {
-				t.Errorf("%d is the row's fault, and became %v", n, got)
-			}
-			continue
-		}
-		others++
-		for _, domain := range []error{errDuplicate, voucher.ErrSoldOut, errMisfit, order.ErrAlreadyOrdered, voucher.ErrNotFound} {
-			if !errors.Is(got, order.ErrUnavailable) || errors.Is(got, domain) {
-				t.Errorf("%d became %v", n, got)
-			}
-		}
-	}
-	if others < 3980 {
-		t.Errorf("only %d numbers are the server's", others)
-	}
-}
-
 // An error that a trigger or a constraint raises may be about one row, and is reported as such.
 func TestRefusedForItsData(t *testing.T) {
 	t.Parallel()

@@ -14,7 +14,6 @@ import (
 	"seckill/internal/idempotency"
 	"seckill/internal/order"
 	"seckill/internal/testkit"
-	"seckill/internal/voucher"
 )
 
 // TestGalera uses a real cluster with two writers. The subtests share it, since it takes seconds to start.
@@ -46,10 +45,8 @@ func writeBehindAMigration(t *testing.T, where []testkit.Database) {
 	conn, err := there.locks.Conn(t.Context())
 	wantErr(t, err)
 	defer conn.Close()
-	_, err = conn.ExecContext(t.Context(), "FLUSH TABLES WITH READ LOCK") // the node applies nothing
-	wantErr(t, err)
-	_, err = here.Migrate(t.Context())
-	wantErr(t, err)
+	wantErr(t, errOf(conn.ExecContext(t.Context(), "FLUSH TABLES WITH READ LOCK"))) // the node applies nothing
+	wantErr(t, errOf(here.Migrate(t.Context())))
 
 	written := make(chan error, 1)
 	go func() { written <- there.Vouchers().CreateVoucher(t.Context(), newVoucher(1, 1)) }()
@@ -59,8 +56,7 @@ func writeBehindAMigration(t *testing.T, where []testkit.Database) {
 			"SET STATEMENT wsrep_sync_wait = 0 FOR SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE INFO LIKE 'INSERT INTO%vouchers%'").Scan(&waiting))
 		return waiting == 1 || len(written) == 1
 	})
-	_, err = conn.ExecContext(t.Context(), "UNLOCK TABLES")
-	wantErr(t, err)
+	wantErr(t, errOf(conn.ExecContext(t.Context(), "UNLOCK TABLES")))
 	if err := <-written; err != nil {
 		t.Errorf("on a node that was behind: %v", err)
 	}
@@ -69,7 +65,7 @@ func writeBehindAMigration(t *testing.T, where []testkit.Database) {
 // migrateOnAllNodes starts several processes at once on each node. One does the work, and the others wait.
 func migrateOnAllNodes(t *testing.T, where []testkit.Database) {
 	results := make([]Migration, 2*len(where))
-	errs := runAtOnce(len(results), func(i int) error {
+	allAtOnce(t, len(results), func(i int) error {
 		d, err := Open(t.Context(), databaseConfig(where[i%len(where)]))
 		if err != nil {
 			return err
@@ -80,7 +76,6 @@ func migrateOnAllNodes(t *testing.T, where []testkit.Database) {
 		}
 		return nil
 	})
-	wantErr(t, errors.Join(errs...))
 	worked := 0
 	for _, result := range results {
 		if result.From == 0 {
@@ -177,13 +172,11 @@ func packetAfterAnAbort(t *testing.T, here, there *DB) {
 
 // batchAfterAnAbort sends the packet of a batch, and then COMMIT if the answer has no error.
 func batchAfterAnAbort(t *testing.T, here, there *DB) {
-	v := newVoucher(1, 1_000_000)
-	v.Policy.Flow = voucher.FlowAdmission
-	wantErr(t, here.Vouchers().CreateVoucher(t.Context(), v))
+	openVoucher(t, here, 1, 1_000_000)
 	committed := int64(0)
 	aborted := abortPackets(t, here, there, 1, func(aborted int) bool { return aborted >= 50 }, func(ctx context.Context, conn *sql.Conn, id int64) error {
 		x := &tx{db: here, number: id}
-		wantErr(t, x.persist([]order.Accepted{{OrderID: id, VoucherID: 1, UserID: id, Epoch: firstEpoch, Seq: id, At: noon}}, nil, nil))
+		wantErr(t, x.persist([]order.Accepted{accepted(id, 1, id)}, nil, nil))
 		insert, take := x.pending[0], x.pending[1]
 		_, err := conn.ExecContext(ctx, padded(insert.query, take.query), append(insert.args, take.args...)...)
 		if err != nil {
@@ -230,20 +223,12 @@ func statementsAfterAnAbort(t *testing.T, here, there *DB) {
 // claims entries.
 func batchesFromTwoNodes(t *testing.T, here, there *DB) {
 	const batches, size = 40, 25
-	v := newVoucher(1, batches*size)
-	v.Policy.Flow = voucher.FlowAdmission
-	wantErr(t, here.Vouchers().CreateVoucher(t.Context(), v))
-	state, err := here.AdmissionStore().Open(t.Context(), 1, firstEpoch)
-	wantErr(t, err)
+	openVoucher(t, here, 1, batches*size)
 	var collisions atomic.Int64
-	errs := runAtOnce(8, func(i int) error {
+	allAtOnce(t, 8, func(i int) error {
 		store := []*DB{here, there}[i%2].AdmissionStore()
 		for n := i / 4; n < batches; n += 2 { // each batch by four of them, on both nodes
-			batch := make([]order.Accepted, size)
-			for k := range batch {
-				id := int64(n*size + k + 1)
-				batch[k] = order.Accepted{OrderID: id, VoucherID: 1, UserID: id, Epoch: state.Epoch, Seq: id, At: v.CreatedAt}
-			}
+			batch := acceptedRange(int64(n*size+1), int64((n+1)*size+1), 1)
 			for tries := 0; ; tries++ {
 				_, err := store.Persist(t.Context(), batch)
 				if err == nil {
@@ -257,9 +242,6 @@ func batchesFromTwoNodes(t *testing.T, here, there *DB) {
 		}
 		return nil
 	})
-	for _, err := range errs {
-		wantErr(t, err)
-	}
 	t.Logf("%d batches of %d, each from both nodes; given up after repeated collisions: %d", batches, size, collisions.Load())
 	wantAudit(t, there, order.Audit{InitialStock: batches * size, Orders: batches * size, DistinctUsers: batches * size})
 }
@@ -267,14 +249,11 @@ func batchesFromTwoNodes(t *testing.T, here, there *DB) {
 // readsAfterAnotherNodesCommit reads on one node what was just committed on another, behind a transaction that
 // takes long to apply.
 func readsAfterAnotherNodesCommit(t *testing.T, here, there *DB) {
-	_, err := here.singles.Exec("CREATE TABLE ballast (id BIGINT PRIMARY KEY, filler VARCHAR(100))")
-	wantErr(t, err)
-	_, err = there.singles.Exec("SELECT COUNT(*) FROM ballast") // waits until it is there
-	wantErr(t, err)
+	wantErr(t, errOf(here.singles.Exec("CREATE TABLE ballast (id BIGINT PRIMARY KEY, filler VARCHAR(100))")))
+	wantErr(t, errOf(there.singles.Exec("SELECT COUNT(*) FROM ballast"))) // waits until it is there
 	missing := func(from int64, until int, read func(id int64) error) (missed int) {
 		for id := from; id < from+10 && missed < until; id++ {
-			_, err := here.singles.Exec("INSERT INTO ballast SELECT seq + ?, REPEAT('x', 100) FROM seq_1_to_3000", id*10_000)
-			wantErr(t, err)
+			wantErr(t, errOf(here.singles.Exec("INSERT INTO ballast SELECT seq + ?, REPEAT('x', 100) FROM seq_1_to_3000", id*10_000)))
 			wantErr(t, transact(t, here, func(ctx context.Context, tx order.Tx) error {
 				return tx.Insert(ctx, newOrder(id, 1, id), true)
 			}))
@@ -289,8 +268,7 @@ func readsAfterAnotherNodesCommit(t *testing.T, here, there *DB) {
 
 	conn, err := there.readers.Conn(t.Context())
 	wantErr(t, err)
-	_, err = conn.ExecContext(t.Context(), "SET SESSION wsrep_sync_wait = 0")
-	wantErr(t, err)
+	wantErr(t, errOf(conn.ExecContext(t.Context(), "SET SESSION wsrep_sync_wait = 0")))
 	without := missing(1, 1, func(id int64) error {
 		var found int64
 		return conn.QueryRowContext(t.Context(), "SELECT id FROM orders WHERE id = ?", id).Scan(&found)
@@ -318,8 +296,7 @@ func readsOfANodeThatCannotWait(t *testing.T, here, there *DB) {
 	defer conn.Close()
 	exec := func(statement string) {
 		t.Helper()
-		_, err := conn.ExecContext(t.Context(), statement)
-		wantErr(t, err)
+		wantErr(t, errOf(conn.ExecContext(t.Context(), statement)))
 	}
 	exec("SET GLOBAL wsrep_provider_options = 'repl.causal_read_timeout=PT0.02S'")
 	defer exec("SET GLOBAL wsrep_provider_options = 'repl.causal_read_timeout=PT30S'")
@@ -343,8 +320,7 @@ func readsOfANodeThatCannotWait(t *testing.T, here, there *DB) {
 		t.Fatal("the node did not refuse the read, so the test proves nothing")
 	}
 	// With it, the read waits for about a second, and never says that there is no such voucher.
-	_, err = there.Vouchers().Voucher(t.Context(), 2)
-	wantErr(t, err, order.ErrUnavailable)
+	wantErr(t, errOf(there.Vouchers().Voucher(t.Context(), 2)), order.ErrUnavailable)
 	exec("UNLOCK TABLES")
 	testkit.Until(t, "the node has caught up", func() bool {
 		_, err := there.Vouchers().Voucher(t.Context(), 2)
@@ -361,7 +337,7 @@ func reservationOnTwoNodes(t *testing.T, here, there *DB) {
 		stores := []*DB{here, there}
 		var mine atomic.Int64
 		ids := make([]int64, 2)
-		errs := runAtOnce(2, func(i int) error {
+		allAtOnce(t, 2, func(i int) error {
 			key := idempotency.Key{UserID: int64(n + 1), Value: "k"}
 			record, reserved, err := stores[i].Idempotency().Begin(t.Context(), key, sumA, int64(n*10+i), noon, never)
 			if reserved {
@@ -370,7 +346,6 @@ func reservationOnTwoNodes(t *testing.T, here, there *DB) {
 			ids[i] = record.ResourceID
 			return err
 		})
-		wantErr(t, errors.Join(errs...))
 		if mine.Load() != 1 || ids[0] != ids[1] {
 			t.Fatalf("key %d was reserved by %d, for the ids %v", n, mine.Load(), ids)
 		}

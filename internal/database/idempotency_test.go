@@ -119,16 +119,14 @@ func TestTwentyBeginAtOnce(t *testing.T) {
 		begin := func(now, staleBefore time.Time) (won int) {
 			t.Helper()
 			winners := make([]bool, 20)
-			for _, err := range runAtOnce(20, func(i int) error {
+			allAtOnce(t, 20, func(i int) error {
 				record, mine, err := d.Idempotency().Begin(t.Context(), key, sumA, 7, now, staleBefore)
 				if err == nil && record.ResourceID != 7 {
 					t.Errorf("resource %d", record.ResourceID)
 				}
 				winners[i] = mine
 				return err
-			}) {
-				wantErr(t, err)
-			}
+			})
 			for _, mine := range winners {
 				if mine {
 					won++
@@ -144,7 +142,7 @@ func TestTwentyBeginAtOnce(t *testing.T) {
 		}
 		// Concurrent reservations and cancellations do not make Begin fail.
 		key.Value = "other"
-		for _, err := range runAtOnce(4, func(int) error {
+		allAtOnce(t, 4, func(int) error {
 			for range 25 {
 				got, mine, err := d.Idempotency().Begin(t.Context(), key, sumA, 7, noon, never)
 				if err == nil && mine {
@@ -155,9 +153,7 @@ func TestTwentyBeginAtOnce(t *testing.T) {
 				}
 			}
 			return nil
-		}) {
-			wantErr(t, err)
-		}
+		})
 	})
 }
 

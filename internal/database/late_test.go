@@ -1,7 +1,6 @@
 package database
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -22,11 +21,9 @@ type lateSale struct {
 func openLateSale(t *testing.T, d *DB, stock int64) *lateSale {
 	t.Helper()
 	v := newVoucher(1, stock)
-	v.Policy.Flow, v.Policy.Buckets, v.PayWithin = voucher.FlowAdmission, 2, time.Hour
-	wantErr(t, d.Vouchers().CreateVoucher(t.Context(), v))
-	s := &lateSale{T: t, d: d, store: d.AdmissionStore(), epoch: firstEpoch}
-	s.open()
-	return s
+	v.Policy.Buckets, v.PayWithin = 2, time.Hour
+	openSale(t, d, v)
+	return &lateSale{T: t, d: d, store: d.AdmissionStore(), epoch: firstEpoch + 1}
 }
 
 // open opens the epoch after a closed one.
@@ -56,8 +53,7 @@ func (s *lateSale) reserved(id int64, late bool) order.Accepted {
 func (s *lateSale) cancelled(id int64) order.LateMoney {
 	s.Helper()
 	s.persists(order.Unpaid, s.reserved(id, false))
-	_, err := s.d.Life().Cancel(s.Context(), id)
-	wantErr(s.T, err)
+	cancelOrders(s, s.d, id)
 	settles(s, s.d, receipt(fmt.Sprint("pay_", id), id), order.Settlement{Outcome: order.LateUndecided})
 	if s.undecided(fmt.Sprint("pay_", id)) {
 		s.Error("listed before Redis was told")
@@ -107,6 +103,16 @@ func (s *lateSale) wantMoney(id int64, outcome order.Outcome, refundDue bool) {
 	}
 }
 
+// bought is how many payments of an order have paid for it.
+func bought(of order.Details) (n int) {
+	for _, p := range of.Payments {
+		if p.Outcome.Bought() {
+			n++
+		}
+	}
+	return n
+}
+
 // The row of the voucher is gone for a while, as on a replica that lags and took over. Nothing is decided about its orders
 // until it is back, and then they are sold for what they cost, whether or not this process knows the price.
 func TestTheVoucherIsMissing(t *testing.T) {
@@ -122,8 +128,7 @@ func TestTheVoucherIsMissing(t *testing.T) {
 				_, err := s.store.Persist(t.Context(), []order.Accepted{s.reserved(id, false)})
 				wantErr(t, err, order.ErrUnavailable, order.ErrVoucherMissing)
 			}
-			_, err := s.store.Reject(t.Context(), s.reserved(1, true))
-			wantErr(t, err, order.ErrUnavailable, order.ErrVoucherMissing)
+			wantErr(t, errOf(s.store.Reject(t.Context(), s.reserved(1, true))), order.ErrUnavailable, order.ErrVoucherMissing)
 			s.wantUndecided(money)
 			wantErr(t, d.rows.Exec("UPDATE vouchers SET id = 1 WHERE id = 77").Error)
 			s.persists(order.Unpaid, s.reserved(id, false))
@@ -155,8 +160,7 @@ func TestLateMoneyTakesAVoucherThatTheGateReserved(t *testing.T) {
 		settles(t, d, receipt("pay_10", 10), order.Settlement{Outcome: order.SettledLate, Repeated: true})
 		settles(t, d, receipt("second", 10), order.Settlement{Outcome: order.RefundNotPayable})
 
-		_, err := d.Life().BeginRefund(t.Context(), 10)
-		wantErr(t, err)
+		wantErr(t, errOf(d.Life().BeginRefund(t.Context(), 10)))
 		due, _, err := s.store.Returns(t.Context(), order.Return{}, 10)
 		if err != nil || len(due) != 1 || due[0].Total != 2 || len(due[0].Orders) != 1 || !due[0].Orders[0].Late {
 			t.Errorf("due: %+v, %v", due, err)
@@ -192,10 +196,8 @@ func TestLateMoneyIsDecidedOnce(t *testing.T) {
 		other := s.reserved(13, false)
 		other.UserID = 112
 		s.persists(order.Unpaid, other)
-		_, err := s.store.Persist(t.Context(), []order.Accepted{s.reserved(12, true)})
-		wantErr(t, err, order.ErrAlreadyOrdered)
-		_, err = s.store.Reject(t.Context(), s.reserved(12, true))
-		wantErr(t, err)
+		wantErr(t, errOf(s.store.Persist(t.Context(), []order.Accepted{s.reserved(12, true)})), order.ErrAlreadyOrdered)
+		wantErr(t, errOf(s.store.Reject(t.Context(), s.reserved(12, true))))
 		s.wantMoney(12, order.RefundOtherOrder, true)
 		s.wantUndecided()
 
@@ -224,8 +226,7 @@ func TestLateMoneyOutlivesAnEpoch(t *testing.T) {
 		stale := s.reserved(11, true)
 		stale.Epoch = 2
 		s.open()
-		_, err := s.store.Persist(t.Context(), []order.Accepted{stale})
-		wantErr(t, err, order.ErrStaleEpoch)
+		wantErr(t, errOf(s.store.Persist(t.Context(), []order.Accepted{stale})), order.ErrStaleEpoch)
 		if status, err := s.store.Reject(t.Context(), stale); err != nil || status != order.Rejected {
 			t.Errorf("%s, %v", status, err)
 		}
@@ -249,13 +250,7 @@ func TestLateMoneyOfSeveralPayments(t *testing.T) {
 		wantErr(t, s.store.RefundLate(t.Context(), left[0], order.RefundNotPayable))
 		details, err := d.Life().Details(t.Context(), 10)
 		wantErr(t, err)
-		bought := 0
-		for _, p := range details.Payments {
-			if p.Outcome.Bought() {
-				bought++
-			}
-		}
-		if bought != 1 || len(details.Payments) != 2 {
+		if bought(details) != 1 || len(details.Payments) != 2 {
 			t.Errorf("%+v", details.Payments)
 		}
 	})
@@ -268,8 +263,7 @@ func TestLateMoneyOfAForgottenVoucher(t *testing.T) {
 		first := s.cancelled(10)
 		wantErr(t, s.store.PayForgotten(t.Context(), first), order.ErrConflict) // it is on sale
 		s.persists(order.Unpaid, s.reserved(11, false))
-		_, err := d.Life().Cancel(t.Context(), 11)
-		wantErr(t, err)
+		cancelOrders(t, d, 11)
 		settles(t, d, receipt("pay_11", 11), order.Settlement{Outcome: order.LateUndecided})
 		second := first
 		second.PaymentID, second.Order.ID, second.Order.UserID = "pay_11", 11, 111
@@ -298,7 +292,7 @@ func TestLateMoneyAtTheSameInstant(t *testing.T) {
 		for id := range int64(rounds) {
 			m, a, more := s.cancelled(100+id), s.reserved(100+id, true), receipt(fmt.Sprint("more_", id), 100+id)
 			states := make([]order.Status, 3)
-			errs := runAtOnce(5, func(who int) (err error) {
+			allAtOnce(t, 5, func(who int) (err error) {
 				var all []order.Status
 				switch {
 				case who < 2:
@@ -314,7 +308,6 @@ func TestLateMoneyAtTheSameInstant(t *testing.T) {
 				}
 				return err
 			})
-			wantErr(t, errors.Join(errs...))
 			final, err := s.store.Persist(t.Context(), []order.Accepted{a})
 			wantErr(t, err)
 			outcomes[final[0]]++
@@ -327,13 +320,7 @@ func TestLateMoneyAtTheSameInstant(t *testing.T) {
 			case final[0] != order.Paid && final[0] != order.Rejected:
 				t.Errorf("order %d is %s", a.OrderID, final[0])
 			default:
-				bought := 0
-				for _, p := range details.Payments {
-					if p.Outcome.Bought() {
-						bought++
-					}
-				}
-				if (bought == 1) != (final[0] == order.Paid) || bought > 1 {
+				if n := bought(details); (n == 1) != (final[0] == order.Paid) || n > 1 {
 					t.Errorf("order %d is %s: %+v", a.OrderID, final[0], details.Payments)
 				}
 			}
@@ -358,27 +345,19 @@ func TestLatePayment(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		life := d.Life()
 		createVoucher(t, d, 1, 1)
-		cancel := func(id int64) {
-			t.Helper()
-			if _, err := life.Cancel(t.Context(), id); err != nil {
-				t.Fatal(err)
-			}
-		}
 		placeUnpaid(t, d, 10, 100)
-		cancel(10)
+		cancelOrders(t, d, 10)
 		settles(t, d, receipt("late", 10), order.Settlement{Outcome: order.SettledLate})
 		wantState(t, d, 10, order.Unpaid, order.Cancelled, order.Paid)
 		wantAudit(t, d, order.Audit{InitialStock: 1, Orders: 1, DistinctUsers: 1})
-		if _, err := life.BeginRefund(t.Context(), 10); err != nil {
-			t.Fatal(err)
-		}
+		wantErr(t, errOf(life.BeginRefund(t.Context(), 10)))
 
 		placeUnpaid(t, d, 11, 101)
-		cancel(11)
+		cancelOrders(t, d, 11)
 		placeUnpaid(t, d, 12, 102) // the last voucher
 		settles(t, d, receipt("too late", 11), order.Settlement{Outcome: order.RefundNoStock})
 		settles(t, d, receipt("too late", 11), order.Settlement{Outcome: order.RefundNoStock, Repeated: true})
-		cancel(12)
+		cancelOrders(t, d, 12)
 		placeUnpaid(t, d, 13, 102)
 		settles(t, d, receipt("other", 12), order.Settlement{Outcome: order.RefundOtherOrder})
 		wantAudit(t, d, order.Audit{InitialStock: 1, Orders: 1, DistinctUsers: 1})
@@ -395,18 +374,14 @@ func TestMoneyAfterLateMoneyWasRefused(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		t.Run("locked", func(t *testing.T) {
 			createVoucher(t, d, 2, 1)
-			cancel := func(id int64) {
-				_, err := d.Life().Cancel(t.Context(), id)
-				wantErr(t, err)
-			}
 			place := func(id int64) {
 				wantErr(t, placeOrder(t.Context(), d, newUnpaid(id, 2, 100+id, time.Now().Add(time.Hour)), true))
 			}
 			place(20)
-			cancel(20)
+			cancelOrders(t, d, 20)
 			place(21)
 			settles(t, d, receipt("20 first", 20), order.Settlement{Outcome: order.RefundNoStock})
-			cancel(21)
+			cancelOrders(t, d, 21)
 			settles(t, d, receipt("20 second", 20), order.Settlement{Outcome: order.RefundNoStock})
 			wantState(t, d, 20, order.Unpaid, order.Cancelled)
 
@@ -423,8 +398,7 @@ func TestMoneyAfterLateMoneyWasRefused(t *testing.T) {
 			wantState(t, d, 10, order.Unpaid, order.Cancelled)
 
 			s.persists(order.Unpaid, s.reserved(11, false))
-			_, err := d.Life().Cancel(t.Context(), 11)
-			wantErr(t, err)
+			cancelOrders(t, d, 11)
 			wrong := receipt("11 wrong", 11)
 			wrong.AmountCents++
 			settles(t, d, wrong, order.Settlement{Outcome: order.RefundWrongAmount})

@@ -12,7 +12,6 @@ import (
 	"github.com/golang-migrate/migrate/v4"
 
 	"seckill/internal/order"
-	"seckill/internal/voucher"
 )
 
 const priceCents = 8000
@@ -26,13 +25,13 @@ func newUnpaid(id, voucherID, userID int64, payBy time.Time) order.Order {
 
 func placeUnpaid(t testing.TB, d *DB, id, userID int64) {
 	t.Helper()
-	noErr(t, placeOrder(context.Background(), d, newUnpaid(id, 1, userID, time.Now().Add(time.Hour)), true))
+	wantErr(t, placeOrder(context.Background(), d, newUnpaid(id, 1, userID, time.Now().Add(time.Hour)), true))
 }
 
-func noErr(t testing.TB, err error) {
+func cancelOrders(t testing.TB, d *DB, ids ...int64) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
+	for _, id := range ids {
+		wantErr(t, errOf(d.Life().Cancel(context.Background(), id)))
 	}
 }
 
@@ -52,9 +51,9 @@ func settles(t testing.TB, d *DB, r order.Receipt, want order.Settlement) {
 func wantState(t testing.TB, d *DB, id int64, history ...order.Status) order.Details {
 	t.Helper()
 	o, err := d.Orders().Order(context.Background(), id)
-	noErr(t, err)
+	wantErr(t, err)
 	details, err := d.Life().Details(context.Background(), id)
-	noErr(t, err)
+	wantErr(t, err)
 	var got []order.Status
 	for _, e := range details.History {
 		got = append(got, e.Status)
@@ -82,10 +81,9 @@ func TestUnpaidOrderGivesItsVoucherBackOnce(t *testing.T) {
 		placeUnpaid(t, d, 11, 100) // the user may order again
 		wantAudit(t, d, order.Audit{InitialStock: 3, Stock: 2, Orders: 1, DistinctUsers: 1})
 
-		_, err := d.Life().Cancel(t.Context(), 99)
-		wantErr(t, err, order.ErrNotFound)
+		wantErr(t, errOf(d.Life().Cancel(t.Context(), 99)), order.ErrNotFound)
 		wantErr(t, placeOrder(t.Context(), d, newOrder(12, 1, 102), true))
-		_, err = d.Life().Cancel(t.Context(), 12) // it asks for no payment
+		_, err := d.Life().Cancel(t.Context(), 12) // it asks for no payment
 		wantErr(t, err, order.ErrNotCancellable)
 		if s, ok := errors.AsType[*order.StateError](err); !ok || s.Status != order.Confirmed {
 			t.Errorf("%v does not say that the order is confirmed", err)
@@ -112,8 +110,7 @@ func TestPaidOrderIsRefunded(t *testing.T) {
 		settles(t, d, receipt("pay_1", 10), order.Settlement{Outcome: order.SettledPaid})
 		settles(t, d, receipt("pay_1", 10), order.Settlement{Outcome: order.SettledPaid, Repeated: true})
 		settles(t, d, receipt("pay_2", 10), order.Settlement{Outcome: order.RefundNotPayable}) // paid twice
-		_, err = life.Cancel(t.Context(), 10)
-		wantErr(t, err, order.ErrNotCancellable)
+		wantErr(t, errOf(life.Cancel(t.Context(), 10)), order.ErrNotCancellable)
 		wantAudit(t, d, order.Audit{InitialStock: 1, Orders: 1, DistinctUsers: 1})
 		if kept, err := life.PaymentOf(t.Context(), 10); err != nil || kept.ID != "pay_1" {
 			t.Errorf("the payment of a paid order: %+v, %v", kept, err)
@@ -193,7 +190,7 @@ func sameInstant(t *testing.T, d *DB, rounds int) {
 		var settled order.Settlement
 		var expired int
 		var notCancelled error
-		errs := runAtOnce(3, func(who int) (err error) {
+		allAtOnce(t, 3, func(who int) (err error) {
 			switch who {
 			case 0:
 				_, notCancelled = life.Cancel(t.Context(), i+1)
@@ -207,9 +204,6 @@ func sameInstant(t *testing.T, d *DB, rounds int) {
 			}
 			return err
 		})
-		for _, err := range errs {
-			wantErr(t, err)
-		}
 		o, err := d.Orders().Order(t.Context(), i+1)
 		wantErr(t, err)
 		won[o.Status]++
@@ -251,26 +245,21 @@ func TestMigrateBackWithOrders(t *testing.T) {
 		for i := range int64(3) { // 1, 2 and 3 are paid, 4 is cancelled, 5 stays unpaid
 			settles(t, d, receipt(fmt.Sprint("pay_", i), i+1), order.Settlement{Outcome: order.SettledPaid})
 		}
-		_, err := life.BeginRefund(t.Context(), 2)
-		wantErr(t, err)
-		_, err = life.BeginRefund(t.Context(), 3)
-		wantErr(t, err)
+		wantErr(t, errOf(life.BeginRefund(t.Context(), 2)))
+		wantErr(t, errOf(life.BeginRefund(t.Context(), 3)))
 		wantErr(t, life.MarkRefunded(t.Context(), "pay_2"))
-		_, err = life.Cancel(t.Context(), 4)
-		wantErr(t, err)
+		wantErr(t, errOf(life.Cancel(t.Context(), 4)))
 		before, err := d.Orders().Audit(t.Context(), 1)
 		wantErr(t, err)
 
 		const withoutPayment = 10
-		_, err = d.migrate(t.Context(), func(m *migrate.Migrate) error { return m.Migrate(withoutPayment) })
-		wantErr(t, err)
+		wantErr(t, errOf(d.migrate(t.Context(), func(m *migrate.Migrate) error { return m.Migrate(withoutPayment) })))
 		rows := map[string]int{}
 		readRows(t, d, "SELECT status FROM orders", func(status string) { rows[status]++ })
 		if want := map[string]int{"confirmed": 3, "rejected": 3}; !reflect.DeepEqual(rows, want) {
 			t.Errorf("back: %v, want %v", rows, want)
 		}
-		_, err = d.Migrate(t.Context())
-		wantErr(t, err)
+		wantErr(t, errOf(d.Migrate(t.Context())))
 		if after, err := d.Orders().Audit(t.Context(), 1); err != nil || after != before || !after.Balanced() {
 			t.Errorf("forward again: %+v, %v; want %+v", after, err, before)
 		}
@@ -302,12 +291,10 @@ func readRows(t *testing.T, d *DB, query string, row func(text string)) {
 // over, the gate needs no message: the next epoch begins with the stock.
 func TestReturnsAreBookedForTheGate(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
-		store, life := d.AdmissionStore(), d.Life()
+		store := d.AdmissionStore()
 		v := newVoucher(1, 10)
-		v.Policy.Flow, v.Policy.Buckets, v.PayWithin = voucher.FlowAdmission, 2, time.Hour
-		wantErr(t, d.Vouchers().CreateVoucher(t.Context(), v))
-		_, err := store.Open(t.Context(), 1, firstEpoch)
-		wantErr(t, err)
+		v.Policy.Buckets, v.PayWithin = 2, time.Hour
+		openSale(t, d, v)
 		var batch []order.Accepted
 		for i := range int64(6) {
 			batch = append(batch, order.Accepted{OrderID: 10 + i, VoucherID: 1, UserID: 100 + i, At: time.Now(), Epoch: 2, Seq: 1 + i, Bucket: int(i % 2), Key: order.KeyHash(i)})
@@ -321,14 +308,6 @@ func TestReturnsAreBookedForTheGate(t *testing.T) {
 		if details := wantState(t, d, 10, order.Unpaid); details.AmountCents != priceCents || time.Until(details.PayBy) < 50*time.Minute {
 			t.Errorf("%+v", details)
 		}
-		cancel := func(ids ...int64) {
-			t.Helper()
-			for _, id := range ids {
-				if _, err := life.Cancel(t.Context(), id); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
 		due := func(want ...order.Return) {
 			t.Helper()
 			got, _, err := store.Returns(t.Context(), order.Return{}, 10)
@@ -337,7 +316,7 @@ func TestReturnsAreBookedForTheGate(t *testing.T) {
 				t.Errorf("due: %+v, %v; want %+v", got, err, want)
 			}
 		}
-		cancel(10, 11, 12)
+		cancelOrders(t, d, 10, 11, 12)
 		due(order.Return{VoucherID: 1, Bucket: 0, Epoch: 2, Total: 2, Orders: returned(order.Order{ID: 10, UserID: 100}, order.Order{ID: 12, UserID: 102, Key: 2})},
 			order.Return{VoucherID: 1, Bucket: 1, Epoch: 2, Total: 1, Orders: returned(order.Order{ID: 11, UserID: 101, Key: 1})})
 		wantErr(t, store.Returned(t.Context(), order.Return{VoucherID: 1, Bucket: 1, Epoch: 2, Orders: returned(order.Order{ID: 11})}, 77))
@@ -350,9 +329,8 @@ func TestReturnsAreBookedForTheGate(t *testing.T) {
 			t.Errorf("%v, %v", states, err)
 		}
 
-		_, err = store.Close(t.Context(), 1)
-		wantErr(t, err)
-		cancel(13) // no epoch is open: there is nobody to tell
+		wantErr(t, errOf(store.Close(t.Context(), 1)))
+		cancelOrders(t, d, 13) // no epoch is open: there is nobody to tell
 		due()
 		if st, err = store.EpochState(t.Context(), 1); err != nil || st.Epoch != 3 || st.Returned != 4 {
 			t.Errorf("closed: %+v, %v", st, err)
@@ -361,7 +339,7 @@ func TestReturnsAreBookedForTheGate(t *testing.T) {
 		if err != nil || st.Stock != 8 || st.Returned != 0 {
 			t.Errorf("open again: %+v, %v", st, err)
 		}
-		cancel(14)
+		cancelOrders(t, d, 14)
 		due(order.Return{VoucherID: 1, Bucket: 0, Epoch: 4, Total: 1, Orders: returned(order.Order{ID: 14, UserID: 104, Key: 4})})
 		wantAudit(t, d, order.Audit{InitialStock: 10, Stock: 9, Orders: 1, DistinctUsers: 1, Returned: 1})
 		// Late money waits for Redis under this flow: the stock that can be sold is there.

@@ -20,10 +20,9 @@ func TestLookups(t *testing.T) {
 		wantDue(t, d, later)
 		for id, name := range map[int64]string{10: "pay_a", 11: "pay_b"} {
 			p, err := d.Life().PaymentOf(t.Context(), id)
-			noErr(t, err)
+			wantErr(t, err)
 			p.ID, p.URL = name, "http://pay.test/"+name
-			_, err = d.Life().KeepPayment(t.Context(), p)
-			noErr(t, err)
+			wantErr(t, errOf(d.Life().KeepPayment(t.Context(), p)))
 		}
 		wantDue(t, d, time.Now().Add(-time.Hour))
 		wantDue(t, d, later, 10, 11)
@@ -57,7 +56,7 @@ func TestLookups(t *testing.T) {
 func wantDue(t *testing.T, d *DB, at time.Time, orders ...int64) []order.Lookup {
 	t.Helper()
 	due, err := d.Life().DueLookups(t.Context(), at, 10)
-	noErr(t, err)
+	wantErr(t, err)
 	found := map[int64]bool{}
 	for _, one := range due {
 		found[one.OrderID] = true

@@ -43,9 +43,7 @@ func open(t testing.TB, c Config) *DB {
 func openMigrated(t testing.TB, c Config) *DB {
 	t.Helper()
 	d := open(t, c)
-	if _, err := d.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	wantErr(t, errOf(d.Migrate(t.Context())))
 	return d
 }
 
@@ -61,9 +59,7 @@ func engines(t *testing.T, fn func(t *testing.T, d *DB)) {
 // createVoucher stores a voucher with a stock.
 func createVoucher(t testing.TB, d *DB, id, stock int64) {
 	t.Helper()
-	if err := d.Vouchers().CreateVoucher(t.Context(), newVoucher(id, stock)); err != nil {
-		t.Fatal(err)
-	}
+	wantErr(t, d.Vouchers().CreateVoucher(t.Context(), newVoucher(id, stock)))
 }
 
 func newVoucher(id, stock int64) *voucher.Voucher {
@@ -107,7 +103,7 @@ func wantAudit(t *testing.T, d *DB, want order.Audit) {
 	}
 }
 
-func wantErr(t *testing.T, err error, want ...error) {
+func wantErr(t testing.TB, err error, want ...error) {
 	t.Helper()
 	for _, w := range want {
 		if !errors.Is(err, w) {
@@ -118,6 +114,9 @@ func wantErr(t *testing.T, err error, want ...error) {
 		t.Fatalf("error is %v, want none", err)
 	}
 }
+
+// errOf returns the error of a call whose result does not matter.
+func errOf[T any](_ T, err error) error { return err }
 
 // runAtOnce calls fn n times at the same moment and returns the error of each call.
 func runAtOnce(n int, fn func(i int) error) []error {
@@ -133,6 +132,12 @@ func runAtOnce(n int, fn func(i int) error) []error {
 	close(start)
 	all.Wait()
 	return errs
+}
+
+// allAtOnce is runAtOnce for calls that all succeed.
+func allAtOnce(t testing.TB, n int, fn func(i int) error) {
+	t.Helper()
+	wantErr(t, errors.Join(runAtOnce(n, fn)...))
 }
 
 // countErrs counts how often each of the outcomes occurred. Any other outcome fails the test.

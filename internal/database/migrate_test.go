@@ -50,8 +50,7 @@ func TestMigrateForwardBackAndForward(t *testing.T) {
 			}
 		}
 		createVoucher(t, d, 1, 1)
-		_, err := d.singles.ExecContext(t.Context(), "UPDATE schema_migrations SET dirty = 1")
-		wantErr(t, err)
+		wantErr(t, errOf(d.singles.ExecContext(t.Context(), "UPDATE schema_migrations SET dirty = 1")))
 		if _, err := d.Migrate(t.Context()); err == nil {
 			t.Error("went on with a schema of which nobody knows how far it came")
 		}
@@ -99,8 +98,7 @@ func TestClusterLockOfADeadMigration(t *testing.T) {
 		d := open(t, databaseConfig(testkit.SQLite(t)))
 		_, err := d.singles.ExecContext(t.Context(), "CREATE TABLE schema_migrations_owner (id INT PRIMARY KEY, owner VARCHAR(32) NOT NULL, beat BIGINT NOT NULL)")
 		wantErr(t, err)
-		_, err = d.singles.ExecContext(t.Context(), "INSERT INTO schema_migrations_owner VALUES (1, '', 0)")
-		wantErr(t, err)
+		wantErr(t, errOf(d.singles.ExecContext(t.Context(), "INSERT INTO schema_migrations_owner VALUES (1, '', 0)")))
 		first, second := newClusterLock(d.singles), newClusterLock(d.singles)
 		wantErr(t, first.take(t.Context()))
 		free := first.keep(t.Context())

@@ -44,8 +44,7 @@ func TestServerKilledUnderLoad(t *testing.T) {
 	for _, err := range <-done {
 		wantErr(t, err, order.ErrUnavailable)
 	}
-	_, err := d.Orders().Order(t.Context(), 1)
-	wantErr(t, err, order.ErrUnavailable)
+	wantErr(t, errOf(d.Orders().Order(t.Context(), 1)), order.ErrUnavailable)
 	wantErr(t, d.Ping(t.Context()), order.ErrUnavailable)
 
 	server.Restart()

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"seckill/internal/order"
-	"seckill/internal/voucher"
 )
 
 // The buckets with returns are read in pages. Returns of an epoch that is over, which are removed on the way, hide no other
@@ -22,15 +21,13 @@ func TestReturnsInPages(t *testing.T) {
 				next++
 				_, err := d.singles.ExecContext(t.Context(), "INSERT INTO returned_orders (order_id, voucher_id, user_id, bucket, epoch) VALUES (?, ?, ?, ?, ?)",
 					next, voucherID, next, bucket, epoch)
-				noErr(t, err)
+				wantErr(t, err)
 			}
 		}
 		for id := range int64(3) {
 			v := newVoucher(1+id, 10)
-			v.Policy.Flow, v.Policy.Buckets, v.PayWithin = voucher.FlowAdmission, 4, time.Hour
-			noErr(t, d.Vouchers().CreateVoucher(t.Context(), v))
-			_, err := store.Open(t.Context(), 1+id, firstEpoch)
-			noErr(t, err)
+			v.Policy.Buckets, v.PayWithin = 4, time.Hour
+			openSale(t, d, v)
 		}
 		const over, current = firstEpoch - 1, firstEpoch + 1
 		add(3, 0, current, 1)
@@ -47,7 +44,7 @@ func TestReturnsInPages(t *testing.T) {
 				var due []order.Return
 				var err error
 				due, more, err = store.Returns(t.Context(), after, limit)
-				if noErr(t, err); len(due) > limit {
+				if wantErr(t, err); len(due) > limit {
 					t.Fatalf("%d buckets, at most %d", len(due), limit)
 				}
 				for _, r := range due {

@@ -24,10 +24,8 @@ func wantNoOpenTransaction(t *testing.T, d *DB) {
 		conn, err := d.writers.Conn(context.Background())
 		wantErr(t, err)
 		defer conn.Close()
-		_, err = conn.ExecContext(context.Background(), "BEGIN IMMEDIATE")
-		wantErr(t, err)
-		_, err = conn.ExecContext(context.Background(), "ROLLBACK")
-		wantErr(t, err)
+		wantErr(t, errOf(conn.ExecContext(context.Background(), "BEGIN IMMEDIATE")))
+		wantErr(t, errOf(conn.ExecContext(context.Background(), "ROLLBACK")))
 		return
 	}
 	wantErr(t, testkit.NoTransaction(t.Context(), d.writers, time.Minute, "vouchers", "orders"))
@@ -111,7 +109,7 @@ func TestPools(t *testing.T) {
 		d := open(t, c)
 		createVoucher(t, d, 1, 32)
 		both := newBarrier(2)
-		for _, err := range runAtOnce(2, func(i int) error {
+		allAtOnce(t, 2, func(i int) error {
 			return transact(t, d, func(ctx context.Context, tx order.Tx) error {
 				if _, err := tx.Ordered(ctx, 1, int64(i)); err != nil {
 					return err
@@ -121,9 +119,7 @@ func TestPools(t *testing.T) {
 				}
 				return tx.Decrement(ctx, 1)
 			})
-		}) {
-			wantErr(t, err)
-		}
+		})
 		wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
 			_, _, err := tx.StockOf(ctx, 1)
 			if n := d.writers.Stats().InUse; n != 0 {
@@ -131,11 +127,9 @@ func TestPools(t *testing.T) {
 			}
 			return err
 		}))
-		for _, err := range runAtOnce(30, func(i int) error {
+		allAtOnce(t, 30, func(i int) error {
 			return placeOrder(t.Context(), d, newOrder(int64(i+1), 1, int64(i+1)), true)
-		}) {
-			wantErr(t, err)
-		}
+		})
 		wantStock(t, d, 1, 0, 32)
 		for _, d := range []*DB{d, large} {
 			wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
@@ -147,8 +141,7 @@ func TestPools(t *testing.T) {
 			}))
 			wantNoOpenTransaction(t, d)
 		}
-		_, err := d.Orders().Order(t.Context(), 99)
-		wantErr(t, err, order.ErrNotFound)
+		wantErr(t, errOf(d.Orders().Order(t.Context(), 99)), order.ErrNotFound)
 	})
 }
 

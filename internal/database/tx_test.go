@@ -85,8 +85,7 @@ func TestEachWayToTakeFromTheStock(t *testing.T) {
 func wipe(t *testing.T, d *DB) {
 	t.Helper()
 	for _, table := range []string{"vouchers", "orders", "admission_seqs"} {
-		_, err := d.singles.ExecContext(t.Context(), "DELETE FROM "+table)
-		wantErr(t, err)
+		wantErr(t, errOf(d.singles.ExecContext(t.Context(), "DELETE FROM "+table)))
 	}
 }
 
@@ -187,7 +186,7 @@ func TestUnguardedLosesUpdates(t *testing.T) {
 		const buyers = 8
 		createVoucher(t, d, 1, buyers)
 		allHaveRead := newBarrier(buyers)
-		for _, err := range runAtOnce(buyers, func(i int) error {
+		allAtOnce(t, buyers, func(i int) error {
 			return transact(t, d, func(ctx context.Context, tx order.Tx) error {
 				stock, _, err := tx.StockOf(ctx, 1)
 				if err != nil {
@@ -201,9 +200,7 @@ func TestUnguardedLosesUpdates(t *testing.T) {
 				}
 				return tx.SetStock(ctx, 1, stock-1)
 			})
-		}) {
-			wantErr(t, err)
-		}
+		})
 		wantAudit(t, d, order.Audit{InitialStock: buyers, Stock: buyers - 1, Orders: buyers, DistinctUsers: buyers})
 	})
 }
