@@ -115,7 +115,7 @@ func (s *env) acceptIn(buckets ...int) {
 func TestNodeHangs(t *testing.T) {
 	inCluster(t, sale{buckets: 12, stock: 12_000}, func(t *testing.T, s *env, hangs *node, there, elsewhere []int) {
 		// The fixed name lets the second process replay the pending entries of the first.
-		named := func(c *Config) { c.Name = "api" }
+		named := func(c *Config) { c.Name, c.Block, c.DiscoverEvery = "api", 100*time.Millisecond, 500*time.Millisecond }
 		_, stop := s.run(named)
 		s.acceptEach(1, 40)
 		s.checkFinalState()

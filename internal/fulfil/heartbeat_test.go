@@ -42,8 +42,7 @@ func TestRetryQueueCausesNoReplay(t *testing.T) {
 			simulate.Sleep(time.Second)
 		})
 		m.entries[0].acknowledged = false
-		f := newFulfiller(Config{Name: "w", Store: storeOf(m)}.withDefaults(), m)
-		f.setWatched([]*stream{m.stream})
+		f := process(m, storeOf(m), nil, m.stream)
 		w := newWorker(f, 0)
 		w.updateStreams()
 		w.streams[m.stream].replay = false
@@ -64,15 +63,15 @@ func TestRetryQueueCausesNoReplay(t *testing.T) {
 }
 
 // The entries of a dead process are claimed as soon as it is known to be dead. Those of a live
-// process are not.
+// process are not, although its name begins like the other's.
 func TestEntriesOfADeadProcess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		m := newFakeStreams(10)
 		began := time.Now()
 		for n, h := range m.entries {
-			h.consumer, h.deliveredAt = []string{"dead-1", "alive-1"}[n%2], began
+			h.consumer, h.deliveredAt = []string{"api-1-1", "api-10-1"}[n%2], began
 		}
-		m.heartbeats["fulfil:alive:dead"], m.heartbeats["fulfil:alive:alive"] = heartbeat{"x", began.Add(500 * time.Millisecond)}, heartbeat{"x", began.Add(time.Hour)}
+		m.heartbeats["fulfil:alive:api-1"], m.heartbeats["fulfil:alive:api-10"] = heartbeat{"x", began.Add(500 * time.Millisecond)}, heartbeat{"x", began.Add(time.Hour)}
 		m.work(t, nil, func() {
 			simulate.Sleep(2200 * time.Millisecond) // the entries may be claimed 1.5 s after their delivery
 			m.mu.Lock()

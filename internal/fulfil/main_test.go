@@ -3,8 +3,11 @@ package fulfil
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -84,16 +87,44 @@ func openDB(t testing.TB, where testkit.Database) *database.DB {
 	c := database.Config{MySQL: where.DSN, LockWait: time.Second}
 	if where.Engine == "sqlite" {
 		c = database.Config{SQLite: where.DSN}
+		empty, err := emptySQLite()
+		if err = errors.Join(err, os.WriteFile(where.DSN, empty, 0o600)); err != nil {
+			t.Fatal(err)
+		}
 	}
-	db, err := database.Open(t.Context(), c)
+	db, err := openMigrated(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	if _, err := db.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	return db
+}
+
+// emptySQLite is a migrated database file without rows, of which each test gets a copy.
+var emptySQLite = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "fulfil")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "empty.db")
+	db, err := openMigrated(context.Background(), database.Config{SQLite: file})
+	if err != nil {
+		return nil, err
+	}
+	if err := db.Close(); err != nil { // which writes everything into the one file
+		return nil, err
+	}
+	return os.ReadFile(file)
+})
+
+func openMigrated(ctx context.Context, c database.Config) (*database.DB, error) {
+	db, err := database.Open(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	_, err = db.Migrate(ctx)
+	return db, err
 }
 
 func openEnv(t testing.TB, client redis.UniversalClient, where testkit.Database, of sale) *env {

@@ -17,7 +17,7 @@ import (
 // however many they are. In the long run some of them are tried every 2 s, and no more.
 func TestRetriesOfOneStreamHoldUpNoOther(t *testing.T) {
 	bubbles(t, map[string]error{"refused": errRefused, "misfit": errors.New("the row does not fit"), "unavailable": order.ErrUnavailable}, func(t *testing.T, why error) {
-		const failing, well = 2000, 20
+		const failing, well = 600, 20
 		m := newFakeStreams(failing + well)
 		m.refuse = func(a order.Accepted) error {
 			if a.OrderID > well {
@@ -25,8 +25,7 @@ func TestRetriesOfOneStreamHoldUpNoOther(t *testing.T) {
 			}
 			return nil
 		}
-		f := newFulfiller(Config{Name: "w", Store: storeOf(m), Log: slog.New(slog.DiscardHandler)}.withDefaults(), m)
-		w, other := newWorker(f, 0), newStream("", 2, 0)
+		w, other := newWorker(process(m, storeOf(m), nil), 0), newStream("", 2, 0)
 		for n, h := range m.entries {
 			e := h.entry
 			if n < well {
@@ -34,7 +33,7 @@ func TestRetriesOfOneStreamHoldUpNoOther(t *testing.T) {
 			}
 			w.retryLater(retryEntry{entry: e, setAside: n%2 == 0}, 0)
 		}
-		for began := time.Now(); time.Since(began) < time.Minute; simulate.Sleep(10 * time.Millisecond) {
+		for began := time.Now(); time.Since(began) < time.Minute; simulate.Sleep(w.config.MinBackoff) {
 			w.retry(t.Context())
 		}
 		if persisted, rejected := m.after(0); persisted != well || len(rejected) != 0 {
@@ -44,7 +43,7 @@ func TestRetriesOfOneStreamHoldUpNoOther(t *testing.T) {
 			t.Errorf("tried %d times in a minute", tries)
 		}
 		m.set(func() { m.refuse = nil })
-		for began := time.Now(); len(w.retryQueue) > 0 && time.Since(began) < time.Minute; simulate.Sleep(10 * time.Millisecond) {
+		for began := time.Now(); len(w.retryQueue) > 0 && time.Since(began) < time.Minute; simulate.Sleep(w.config.MinBackoff) {
 			w.retry(t.Context())
 		}
 		if persisted, _ := m.after(0); persisted != failing+well {
@@ -57,7 +56,7 @@ func TestRetriesOfOneStreamHoldUpNoOther(t *testing.T) {
 // order of another voucher that failed before, and the log says why the database refuses.
 func TestRefusalsOfManyBuckets(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		const buckets, each, well = 64, 50, 20
+		const buckets, each, well = 64, 20, 20
 		m := newFakeStreams(buckets*each + well)
 		m.refuse = func(a order.Accepted) error {
 			if a.OrderID > well {
@@ -66,7 +65,7 @@ func TestRefusalsOfManyBuckets(t *testing.T) {
 			return nil
 		}
 		var log strings.Builder
-		f := newFulfiller(Config{Name: "w", Store: storeOf(m), Log: slog.New(slog.NewTextHandler(&log, nil))}.withDefaults(), m)
+		f := process(m, storeOf(m), func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 		w, other := newWorker(f, 0), newStream("", 2, 0)
 		var refused []*stream
 		for bucket := range buckets {
@@ -99,7 +98,7 @@ func TestRefusalsOfManyBuckets(t *testing.T) {
 // again.
 func TestGoodOrdersAmongRefusedOnes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		const orders, oneIn = 1000, 20
+		const orders, oneIn = 500, 20
 		m := newFakeStreams(orders)
 		m.refuse = func(a order.Accepted) error {
 			if a.OrderID%oneIn != 0 {
@@ -149,15 +148,14 @@ func TestAttemptsWhileRedisHangs(t *testing.T) {
 		const entries = 200
 		m := &hangingStreams{fakeStreams: newFakeStreams(entries)}
 		m.hangs.Store(true)
-		f := newFulfiller(Config{Name: "w", Store: storeOf(m.fakeStreams), Log: slog.New(slog.DiscardHandler)}.withDefaults(), m)
-		w := newWorker(f, 0)
+		w := newWorker(process(m, storeOf(m.fakeStreams), nil), 0)
 		for _, h := range m.entries {
 			e := h.entry
 			e.deliveries = 100
 			w.retryLater(retryEntry{entry: e}, 0)
 		}
 		for range 10 {
-			f.health.succeeded(time.Now()) // suspicious, since others are written
+			w.health.succeeded(time.Now()) // suspicious, since others are written
 			begun := time.Now()
 			w.retry(t.Context())
 			if took := time.Since(begun); took > 4*nodeTimeout {
@@ -177,11 +175,7 @@ func TestAttemptsWhileRedisHangs(t *testing.T) {
 		}
 		m.hangs.Store(false)
 		w.endAttempts(t.Context())
-		for id, unfinished := range m.attempts {
-			if len(unfinished) != 0 {
-				t.Errorf("entry %s has unfinished attempts of %v", id, unfinished)
-			}
-		}
+		m.wantNoAttempts(t)
 	})
 }
 

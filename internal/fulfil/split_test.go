@@ -141,15 +141,3 @@ func acknowledgeInSeveralStreams(t *testing.T, s *env) {
 		}
 	}
 }
-
-// Names of processes that begin alike are told apart.
-func TestProcessOfAConsumer(t *testing.T) {
-	t.Parallel()
-	for consumer, want := range map[string]bool{
-		"api-1-1": true, "api-1-20": true, "api-10-1": false, "api-1": false, "api-2-1": false, "other": false,
-	} {
-		if (processOf(consumer) == "api-1") != want {
-			t.Errorf("the process of %s is %s", consumer, processOf(consumer))
-		}
-	}
-}
