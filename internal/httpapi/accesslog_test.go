@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -86,16 +86,16 @@ func TestRepetitionsAreLoggedWithinABound(t *testing.T) {
 		r.life.payment = order.Payment{ID: "pay_1", URL: "http://pay.example/pay_1", OrderID: 7}
 		const each = 200
 		for n := range each {
-			r.serve(t.Context(), http.MethodPost, "/api/v1/vouchers/1/orders", "X-User-ID", "42", "Idempotency-Key", "again")
-			r.serve(t.Context(), http.MethodPost, "/api/v1/orders/7/payment", "X-User-ID", "42")
-			r.serve(t.Context(), http.MethodPost, "/api/v1/vouchers/1/orders", "X-User-ID", strconv.Itoa(100+n))
+			r.serve(t.Context(), http.MethodPost, "/api/v1/vouchers/1/orders", "X-User-ID: 42", "Idempotency-Key: again")
+			r.serve(t.Context(), http.MethodPost, "/api/v1/orders/7/payment", "X-User-ID: 42")
+			r.serve(t.Context(), http.MethodPost, "/api/v1/vouchers/1/orders", fmt.Sprint("X-User-ID: ", 100+n))
 		}
 		lines, _ := r.logged(t)
 		if lines["replayed"] != 10 || lines["ok"] != 10 || lines["confirmed"] != each+1 {
 			t.Errorf("lines of %d repetitions, payments and orders: %v", each, lines)
 		}
 		time.Sleep(time.Second)
-		r.serve(t.Context(), http.MethodPost, "/api/v1/orders/7/payment", "X-User-ID", "42")
+		r.serve(t.Context(), http.MethodPost, "/api/v1/orders/7/payment", "X-User-ID: 42")
 		if _, suppressed := r.logged(t); suppressed["ok"] != each-10 {
 			t.Errorf("%d lines are said to be missing, want %d", suppressed["ok"], each-10)
 		}

@@ -104,7 +104,7 @@ func TestWaitForAnOrder(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				answer := make(chan *httptest.ResponseRecorder)
-				go func() { answer <- r.serve(ctx, "GET", path, "X-User-ID", "42") }()
+				go func() { answer <- r.serve(ctx, "GET", path, "X-User-ID: 42") }()
 				synctest.Wait()
 				end(r, cancel)
 				rec := <-answer

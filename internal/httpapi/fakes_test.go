@@ -3,12 +3,9 @@ package httpapi_test
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -114,88 +111,6 @@ func (r *fixture) bearer(t testing.TB, userID int64) string {
 		t.Fatal(err)
 	}
 	return "Bearer " + token
-}
-
-// call is a request in a test. Headers are "Name: value".
-type call struct {
-	method, path, body string
-	headers            []string
-}
-
-// addHeaders adds headers, each as "Name: value", to a request.
-func addHeaders(req *http.Request, headers []string) {
-	for _, h := range headers {
-		name, value, _ := strings.Cut(h, ": ")
-		req.Header.Add(name, value)
-	}
-}
-
-func (r *fixture) do(t testing.TB, c call) *httptest.ResponseRecorder {
-	t.Helper()
-	var body io.Reader
-	if c.body != "" {
-		body = strings.NewReader(c.body)
-	}
-	req := httptest.NewRequestWithContext(t.Context(), c.method, c.path, body)
-	if c.body != "" {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	for _, h := range c.headers {
-		name, value, _ := strings.Cut(h, ": ")
-		if strings.HasPrefix(name, "-") {
-			req.Header.Del(name[1:])
-			continue
-		}
-		if name == "Content-Type" {
-			req.Header.Set(name, value)
-			continue
-		}
-		req.Header.Add(name, value)
-	}
-	rec := httptest.NewRecorder()
-	r.handler.ServeHTTP(rec, req)
-	if !r.undescribed {
-		checkDescribed(t, req, c.body, rec)
-	}
-	return rec
-}
-
-// want checks the status of the answer to a request.
-func (r *fixture) want(t testing.TB, c call, status int) {
-	t.Helper()
-	if rec := r.do(t, c); rec.Code != status {
-		t.Errorf("%s %s: %d %s, want %d", c.method, c.path, rec.Code, rec.Body, status)
-	}
-}
-
-// problemJSON is a problem as a client reads it.
-type problemJSON struct {
-	Type, Title, Code, Detail string
-	Status                    int
-	RequestID                 string `json:"request_id"`
-	OrderStatus               string `json:"order_status"`
-}
-
-// wantProblem checks the form and the code of a problem, and returns it.
-func wantProblem(t testing.TB, rec *httptest.ResponseRecorder, status int, code string) problemJSON {
-	t.Helper()
-	if rec.Code != status {
-		t.Errorf("status %d, want %d; body %s", rec.Code, status, rec.Body)
-	}
-	if got := rec.Header().Get("Content-Type"); got != "application/problem+json" {
-		t.Errorf("Content-Type %q, want application/problem+json", got)
-	}
-	var p problemJSON
-	if err := json.Unmarshal(rec.Body.Bytes(), &p); err != nil {
-		t.Fatalf("the problem is not JSON: %v: %s", err, rec.Body)
-	}
-	if p.Code != code || p.Status != status || p.Title == "" || p.Type != "urn:seckill:problem:"+code {
-		t.Errorf("problem %+v, want code %q and status %d", p, code, status)
-	}
-	if id := rec.Header().Get("X-Request-ID"); id == "" || p.RequestID == "" {
-		t.Errorf("request id %q in the header, %q in the problem", id, p.RequestID)
-	}
-	return p
 }
 
 // fakeOrders returns what a test sets.

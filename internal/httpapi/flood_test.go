@@ -39,9 +39,7 @@ func TestScrapesAreBounded(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newFixture(t)
 				ask := func(w http.ResponseWriter, from string) {
-					req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil)
-					req.RemoteAddr = from
-					r.api.Debug().ServeHTTP(w, req)
+					r.api.Debug().ServeHTTP(w, newRequest(t.Context(), "GET", "/metrics", nil, "Remote-Addr: "+from))
 				}
 				read := make(chan struct{})
 				for i := range c.unread {
@@ -77,11 +75,7 @@ func TestRequestsPerAddress(t *testing.T) {
 			t.Fatal(err)
 		}
 		ask := func(path, from string) int {
-			req := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
-			req.RemoteAddr = from
-			rec := httptest.NewRecorder()
-			r.handler.ServeHTTP(rec, req)
-			return rec.Code
+			return r.serve(t.Context(), "GET", path, "Remote-Addr: "+from).Code
 		}
 		for _, from := range []string{"192.0.2.1:1", "192.0.2.1:2", "[2001:db8::1]:1", "[2001:db8::2]:1"} {
 			go ask("/slow", from)

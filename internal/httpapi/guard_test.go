@@ -37,7 +37,7 @@ func guard(t testing.TB, r *fixture, g httpapi.Guard, work httpapi.Work) {
 func nothing(context.Context, func() ([]byte, error)) error { return nil }
 
 func (r *fixture) guarded(ctx context.Context) *httptest.ResponseRecorder {
-	return r.serve(ctx, "POST", "/guarded/7", "X-User-ID", "42")
+	return r.serve(ctx, "POST", "/guarded/7", "X-User-ID: 42")
 }
 
 func TestGuardWaits(t *testing.T) {

@@ -242,7 +242,7 @@ func TestAnswerIsKeptForAClientThatLeft(t *testing.T) {
 		cancel()
 		return order.Order{ID: req.ID, VoucherID: 1, UserID: 42, Status: order.Confirmed}, nil
 	}
-	r.serve(ctx, "POST", "/api/v1/vouchers/1/orders", "X-User-ID", "42", "Idempotency-Key", "k")
+	r.serve(ctx, "POST", "/api/v1/vouchers/1/orders", "X-User-ID: 42", "Idempotency-Key: k")
 	if rec := r.do(t, keyed("k")); rec.Code != http.StatusCreated || rec.Header().Get("Idempotency-Replayed") != "true" {
 		t.Errorf("%d %s; want the answer that nobody waited for", rec.Code, rec.Body)
 	}

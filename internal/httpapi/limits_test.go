@@ -25,7 +25,7 @@ func (r *fixture) hold(t *testing.T, method, path string, users ...int) (release
 	}
 	r.orders.hold = func() { <-free }
 	for _, user := range users {
-		go r.serve(context.Background(), method, path, "X-User-ID", fmt.Sprint(user))
+		go r.serve(context.Background(), method, path, fmt.Sprint("X-User-ID: ", user))
 	}
 	synctest.Wait()
 	return func() {
@@ -57,7 +57,7 @@ func TestLimits(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newFixture(t, lab, func(cfg *httpapi.Config, _ *fixture) { cfg.Limits = c.limits })
 				release := r.hold(t, c.method, c.path, c.users...)
-				rec := r.serve(t.Context(), c.method, c.path, "X-User-ID", fmt.Sprint(c.user))
+				rec := r.serve(t.Context(), c.method, c.path, fmt.Sprint("X-User-ID: ", c.user))
 				if rec.Code != c.status {
 					t.Errorf("beyond the limit: %d %s", rec.Code, rec.Body)
 				}
@@ -69,7 +69,7 @@ func TestLimits(t *testing.T) {
 					if rec := r.do(t, c.other); rec.Code == 503 || rec.Code == 429 {
 						t.Errorf("another client: %d %s", rec.Code, rec.Body)
 					}
-					if rec := r.serve(t.Context(), c.method, c.path, "X-User-ID", fmt.Sprint(c.user)); rec.Code == 503 || rec.Code == 429 {
+					if rec := r.serve(t.Context(), c.method, c.path, fmt.Sprint("X-User-ID: ", c.user)); rec.Code == 503 || rec.Code == 429 {
 						t.Errorf("afterwards: %d %s", rec.Code, rec.Body)
 					}
 				}
@@ -91,17 +91,17 @@ func TestWaitsAreLimited(t *testing.T) {
 		}
 		const path = "/api/v1/orders/7?wait=5s"
 		for range 2 { // neither counts as the one request that the user may have at work
-			go r.serve(context.Background(), "GET", path, "X-User-ID", "42")
+			go r.serve(context.Background(), "GET", path, "X-User-ID: 42")
 			synctest.Wait()
 		}
 		begun := time.Now()
-		rec := r.serve(t.Context(), "GET", path, "X-User-ID", "42")
+		rec := r.serve(t.Context(), "GET", path, "X-User-ID: 42")
 		if rec.Code != 200 || !strings.Contains(rec.Body.String(), `"pending"`) || rec.Header().Get("Retry-After") == "" || time.Since(begun) > 0 {
 			t.Errorf("%d %s after %v", rec.Code, rec.Body, time.Since(begun))
 		}
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
-		r.serve(t.Context(), "GET", path, "X-User-ID", "42")
+		r.serve(t.Context(), "GET", path, "X-User-ID: 42")
 		if took := time.Since(begun); took < 10*time.Second {
 			t.Errorf("afterwards nobody may wait: %v", took)
 		}

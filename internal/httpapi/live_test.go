@@ -35,11 +35,8 @@ type watched struct {
 func (s *server) watch(id int64, headers ...string) *watched {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.t.Context())
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://localhost/api/v1/vouchers/%d/live", id), nil)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	addHeaders(req, headers)
+	req := newRequest(ctx, "GET", fmt.Sprintf("http://localhost/api/v1/vouchers/%d/live", id), nil, headers...)
+	req.RequestURI = "" // a client's request has none
 	client := &http.Client{Transport: &http.Transport{DialContext: s.Dial, DisableKeepAlives: true}}
 	resp, err := client.Do(req)
 	if err != nil {
@@ -166,13 +163,8 @@ func TestLiveFigures(t *testing.T) {
 func (r *fixture) alone(t *testing.T, id int64, last string, while time.Duration) (events []event) {
 	t.Helper()
 	ctx, leave := context.WithCancel(t.Context())
-	req := httptest.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("/api/v1/vouchers/%d/live", id), nil)
-	if last != "" {
-		req.Header.Set("Last-Event-ID", last)
-	}
-	rec := httptest.NewRecorder()
 	time.AfterFunc(while, leave)
-	r.handler.ServeHTTP(rec, req)
+	rec := r.serve(ctx, "GET", fmt.Sprintf("/api/v1/vouchers/%d/live", id), "Last-Event-ID: "+last)
 	w := &watched{t, rec.Code, bufio.NewReader(rec.Body)}
 	for {
 		e, ok := w.next()

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -43,17 +42,6 @@ func (r *fixture) metric(t testing.TB, name string, labels ...string) float64 {
 		}
 	}
 	return sum
-}
-
-// serve sends one request with headers, given as names and values, under a context.
-func (r *fixture) serve(ctx context.Context, method, path string, headers ...string) *httptest.ResponseRecorder {
-	req := httptest.NewRequestWithContext(ctx, method, path, nil)
-	for i := 0; i < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
-	}
-	rec := httptest.NewRecorder()
-	r.handler.ServeHTTP(rec, req)
-	return rec
 }
 
 func TestMetrics(t *testing.T) {

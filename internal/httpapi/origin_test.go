@@ -20,13 +20,8 @@ const mint = "/api/v1/tokens"
 
 // sent sends a request of a browser or another client to a host.
 func sent(ctx context.Context, h http.Handler, method, path, host string, headers ...string) *httptest.ResponseRecorder {
-	req := httptest.NewRequestWithContext(ctx, method, path, strings.NewReader(`{"user_id":"42"}`))
-	req.Host = host
-	req.Header.Set("Content-Type", "application/json")
-	addHeaders(req, headers)
-	rec := httptest.NewRecorder()
-	h.ServeHTTP(rec, req)
-	return rec
+	headers = append([]string{"Host: " + host, "Content-Type: application/json"}, headers...)
+	return ask(ctx, h, method, path, strings.NewReader(`{"user_id":"42"}`), headers...)
 }
 
 // TestLabModeKnowsItsHosts is about DNS rebinding: if the name of a page resolves to this server, the browser

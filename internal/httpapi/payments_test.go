@@ -75,13 +75,8 @@ func TestPaymentEvents(t *testing.T) {
 
 // sendEvent sends a webhook whose body is body.
 func (r *fixture) sendEvent(from string, body io.Reader, headers ...string) *httptest.ResponseRecorder {
-	req := httptest.NewRequestWithContext(context.Background(), http.MethodPost, "/api/v1/payments/events", body)
-	req.RemoteAddr = from
-	req.Header.Set("Content-Type", "application/json")
-	addHeaders(req, headers)
-	rec := httptest.NewRecorder()
-	r.handler.ServeHTTP(rec, req)
-	return rec
+	headers = append([]string{"Remote-Addr: " + from, "Content-Type: application/json"}, headers...)
+	return ask(context.Background(), r.handler, "POST", "/api/v1/payments/events", body, headers...)
 }
 
 // A webhook without the provider's headers is refused before its body is read.
@@ -132,7 +127,7 @@ func TestSlowPaymentEventsTakeNothingFromOthers(t *testing.T) {
 				if refused := tt.provider == 503; rec.Code != tt.provider || refused && rec.Header().Get("Retry-After") != "1" {
 					t.Errorf("the provider: %d %s %v, want %d", rec.Code, rec.Body, rec.Header(), tt.provider)
 				}
-				if rec := r.serve(t.Context(), "GET", "/api/v1/orders", "X-User-ID", "42"); rec.Code != 200 {
+				if rec := r.serve(t.Context(), "GET", "/api/v1/orders", "X-User-ID: 42"); rec.Code != 200 {
 					t.Errorf("another request: %d %s", rec.Code, rec.Body)
 				}
 				_ = end.Close()
