@@ -55,23 +55,24 @@ func TestLeavingIsNoticed(t *testing.T) {
 	}
 }
 
+func waitFor(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
 // Requests that are sent before the one before them is answered are all answered, whether they arrive with the
 // first or while it is watched, and also if nobody watches.
 func TestPipelinedRequests(t *testing.T) {
 	pause := map[string]func(context.Context){
 		"nobody waits": func(context.Context) { time.Sleep(100 * time.Millisecond) },
-		"waits": func(ctx context.Context) {
-			select {
-			case <-ctx.Done():
-			case <-time.After(100 * time.Millisecond):
-			}
-		},
+		"waits":        func(ctx context.Context) { _ = waitFor(ctx, 100*time.Millisecond) },
 		"waits later": func(ctx context.Context) {
 			time.Sleep(20 * time.Millisecond)
-			select {
-			case <-ctx.Done():
-			case <-time.After(80 * time.Millisecond):
-			}
+			_ = waitFor(ctx, 80*time.Millisecond)
 		},
 	}
 	for name, work := range pause {
@@ -161,14 +162,7 @@ func TestSharedDeadlinesStillEnd(t *testing.T) {
 func TestLongWorkOutlivesDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const takes = 15 * time.Second // longer than a request may take to be read
-		c := connect(t, func(ctx context.Context) error {
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(takes):
-				return nil
-			}
-		})
+		c := connect(t, func(ctx context.Context) error { return waitFor(ctx, takes) })
 		withBody := header("POST", "/api/v1/vouchers/1/orders", "X-User-ID: 42", "Content-Type: application/json", "Content-Length: 2") + "\r\n{}"
 		for range 10 { // longer than an idle connection lives
 			for _, request := range []string{anOrder, withBody} {

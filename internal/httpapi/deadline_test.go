@@ -65,20 +65,6 @@ func TestDeadlineIsAContext(t *testing.T) {
 	}
 }
 
-func TestDeadlineWakesWaiters(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		d := &deadline{parent: t.Context(), at: start.Add(time.Minute)}
-		defer d.end()
-		child, cancel := context.WithTimeout(d, time.Hour)
-		defer cancel()
-		<-child.Done()
-		if took := time.Since(start); took != time.Minute || !errors.Is(child.Err(), context.DeadlineExceeded) {
-			t.Errorf("woken after %v: %v", took, child.Err())
-		}
-	})
-}
-
 // The parent's own deadline applies if it is earlier.
 func TestDeadlineOfTheParent(t *testing.T) {
 	now := time.Now()

@@ -57,16 +57,6 @@ func (a *API) GuardOrders(path string, guards ...Guard) error {
 // Streams returns the number of open streams of live figures.
 func (a *API) Streams() int64 { return a.live.streams.Load() }
 
-// Watchers returns the number of streams of a sale's figures.
-func (a *API) Watchers(voucherID int64) int {
-	a.live.mu.RLock()
-	defer a.live.mu.RUnlock()
-	if s := a.live.sales[voucherID]; s != nil {
-		return s.watchers
-	}
-	return 0
-}
-
 // KeepSale is how long a sale that nobody watches is known, MaxKept how many of them are.
 const (
 	KeepSale = keepSale

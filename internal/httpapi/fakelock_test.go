@@ -37,7 +37,7 @@ type fakeLocker struct {
 	releasing error         // of a release, which takes place all the same
 
 	mu     sync.Mutex
-	keys   []string
+	keys   []string // that were granted
 	opts   []lock.Options
 	leases []*lock.Held
 	free   int // releases
@@ -68,32 +68,13 @@ func (f *fakeLocker) Acquire(ctx context.Context, key string, opts lock.Options)
 	return held, nil
 }
 
-// locked lists the keys that were granted.
-func (f *fakeLocker) locked() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Clone(f.keys)
-}
-
-func (f *fakeLocker) forget() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.keys, f.opts, f.leases = nil, nil, nil
-}
+func (f *fakeLocker) forget() { f.keys, f.opts, f.leases = nil, nil, nil }
 
 // last is the newest lease.
-func (f *fakeLocker) last() *lock.Held {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.leases[len(f.leases)-1]
-}
+func (f *fakeLocker) last() *lock.Held { return f.leases[len(f.leases)-1] }
 
 // held counts the leases that were not released.
-func (f *fakeLocker) held() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.keys) - f.free
-}
+func (f *fakeLocker) held() int { return len(f.keys) - f.free }
 
 // inspectable is a locker that operators can inspect. It returns what a test sets.
 type inspectable struct {

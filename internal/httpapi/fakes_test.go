@@ -40,10 +40,10 @@ type fixture struct {
 	vouchers  *fakeVouchers
 	idem      *memoryStore
 	ids       *sequence
-	clock     *clock
+	now       time.Time // is what the API takes for now
 	tokens    *auth.Tokens
 	registry  *prometheus.Registry
-	log       *lockedBuffer
+	log       strings.Builder
 	checks    []httpapi.Check
 	flows     []httpapi.Flow
 	sold      httpapi.Sold
@@ -66,13 +66,12 @@ func lab(c *httpapi.Config, _ *fixture) { c.Lab, c.LabHosts = true, []string{"ex
 func newFixture(t testing.TB, options ...option) *fixture {
 	t.Helper()
 	r := &fixture{
-		orders: &fakeOrders{}, life: &fakeLife{}, idem: &memoryStore{}, ids: &sequence{}, clock: &clock{now: start()},
-		log:   &lockedBuffer{},
+		orders: &fakeOrders{}, life: &fakeLife{}, idem: &memoryStore{}, ids: &sequence{}, now: start(),
 		locks: fakeLocks{"reentrant": newFakeLocker()},
 	}
-	r.vouchers = newFakeVouchers(t, r.ids, r.clock.Now)
+	r.vouchers = newFakeVouchers(r.ids, r.clock)
 	var err error
-	if r.tokens, err = auth.NewTokens([]byte(jwtSecret), r.clock.Now); err != nil {
+	if r.tokens, err = auth.NewTokens([]byte(jwtSecret), r.clock); err != nil {
 		t.Fatal(err)
 	}
 	cfg := httpapi.Config{AdminToken: adminToken}
@@ -88,6 +87,8 @@ func newFixture(t testing.TB, options ...option) *fixture {
 	return r
 }
 
+func (r *fixture) clock() time.Time { return r.now }
+
 // deps returns the dependencies of an API. Each API has metrics of its own.
 func (r *fixture) deps(locks fakeLocks) httpapi.Deps {
 	r.registry = prometheus.NewRegistry()
@@ -95,8 +96,8 @@ func (r *fixture) deps(locks fakeLocks) httpapi.Deps {
 		Orders: r.orders, Life: r.life, Events: r.events, Vouchers: r.vouchers, Idempotency: r.idem, IDs: r.ids, Tokens: r.tokens,
 		Ready: httpapi.Readiness{Checks: r.checks, Flows: r.flows, Sold: r.sold}, Limit: r.limit, Lookups: r.lookups, Keys: r.keys, Cancels: r.cancels, Site: r.site,
 		Handovers:  r.handovers,
-		Log:        slog.New(slog.NewJSONHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Registerer: r.registry, Gatherer: r.registry, Now: r.clock.Now,
+		Log:        slog.New(slog.NewJSONHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Registerer: r.registry, Gatherer: r.registry, Now: r.clock,
 	}
 	if locks != nil {
 		d.Lockers = locks
@@ -208,20 +209,9 @@ type fakeVouchers struct {
 	store *voucherStore
 }
 
-func newFakeVouchers(t testing.TB, ids voucher.IDs, now func() time.Time) *fakeVouchers {
-	t.Helper()
-	reg, err := lock.NewRegistry(map[string]lock.Locker{"reentrant": noLocker{}, "naive": noLocker{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	store := &voucherStore{}
-	return &fakeVouchers{Service: voucher.Service{Store: store, IDs: ids, Lockers: reg, Now: now}, store: store}
-}
-
-type noLocker struct{}
-
-func (noLocker) Acquire(context.Context, string, lock.Options) (lock.Lease, error) {
-	return nil, lock.ErrNotAcquired
+func newFakeVouchers(ids voucher.IDs, now func() time.Time) *fakeVouchers {
+	store, lockers := &voucherStore{}, fakeLocks{"reentrant": nil, "naive": nil}
+	return &fakeVouchers{Service: voucher.Service{Store: store, IDs: ids, Lockers: lockers, Now: now}, store: store}
 }
 
 type voucherStore struct {
@@ -291,39 +281,3 @@ type sequence struct {
 }
 
 func (s *sequence) NextID(context.Context) (int64, error) { return 1000 + s.n.Add(1), s.err }
-
-// clock is a clock that moves only when a test advances it.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) Advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
-// lockedBuffer is a buffer for the log.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}

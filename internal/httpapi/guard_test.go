@@ -133,7 +133,7 @@ func TestGuardedClientHangsUp(t *testing.T) {
 			t.Errorf("%v clients counted as gone, want 1", got)
 		}
 		if strings.Contains(r.log.String(), `"WARN"`) {
-			t.Errorf("a client that goes is no warning: %s", r.log)
+			t.Errorf("a client that goes is no warning: %s", r.log.String())
 		}
 	})
 }
@@ -148,8 +148,8 @@ func TestGuardReleases(t *testing.T) {
 		ctx, hangUp := context.WithCancel(t.Context())
 		l := guardRoute(t, r, httpapi.Guard{}, func(ctx context.Context, _ func() ([]byte, error)) error { return work(ctx, hangUp) })
 		rec := r.guarded(ctx)
-		if len(l.locked()) != 1 || l.held() != 0 || strings.Contains(r.log.String(), "release failed") {
-			t.Errorf("%s: locked %q, %d leases left behind: %s", name, l.locked(), l.held(), r.log)
+		if len(l.keys) != 1 || l.held() != 0 || strings.Contains(r.log.String(), "release failed") {
+			t.Errorf("%s: locked %q, %d leases left behind: %s", name, l.keys, l.held(), r.log.String())
 		}
 		if name == "panic" {
 			wantProblem(t, rec, http.StatusInternalServerError, "internal")
@@ -250,7 +250,7 @@ func TestGuardsShareTheOwner(t *testing.T) {
 		if a, b := l.leases[0].Owner(), l.leases[1].Owner(); a != b || a != inside || a == "" {
 			t.Errorf("owners %q and %q, inside %q", a, b, inside)
 		}
-		if got := strings.Join(l.locked(), " "); got != "a:7 b:42" {
+		if got := strings.Join(l.keys, " "); got != "a:7 b:42" {
 			t.Errorf("locked %s", got)
 		}
 		owners = append(owners, inside)
@@ -277,8 +277,8 @@ func TestGuardLeavesTheBody(t *testing.T) {
 	}
 	large := `{"n": 1, "pad": "` + strings.Repeat("x", 65<<10) + `"}`
 	wantProblem(t, r.do(t, call{"POST", "/guarded/7", large, []string{"X-User-ID: 42"}}), http.StatusRequestEntityTooLarge, "payload_too_large")
-	if len(read) != 1 || len(l.locked()) != 1 {
-		t.Errorf("too large a body was read by the handler or locked %q", l.locked())
+	if len(read) != 1 || len(l.keys) != 1 {
+		t.Errorf("too large a body was read by the handler or locked %q", l.keys)
 	}
 }
 
@@ -286,15 +286,15 @@ func TestGuardLeavesTheBody(t *testing.T) {
 func TestAuditIsGuarded(t *testing.T) {
 	strict := newFixture(t)
 	wantProblem(t, strict.do(t, call{"GET", "/api/v1/vouchers/1/audit", "", nil}), http.StatusUnauthorized, "unauthenticated")
-	if l := strict.locks["reentrant"].(*fakeLocker); len(l.locked()) != 0 {
-		t.Errorf("locked %q", l.locked())
+	if l := strict.locks["reentrant"].(*fakeLocker); len(l.keys) != 0 {
+		t.Errorf("locked %q", l.keys)
 	}
 	r := newFixture(t, lab)
 	l := r.locks["reentrant"].(*fakeLocker)
 	for _, method := range []string{"GET", "HEAD"} {
 		r.want(t, call{method, "/api/v1/vouchers/1/audit", "", nil}, http.StatusOK)
 	}
-	if got := strings.Join(l.locked(), " "); got != "audit:1 audit:1" || l.held() != 0 {
+	if got := strings.Join(l.keys, " "); got != "audit:1 audit:1" || l.held() != 0 {
 		t.Errorf("locked %s, %d left behind", got, l.held())
 	}
 	if got := l.opts[0]; got != (lock.Options{Wait: 2 * time.Second}) {

@@ -103,7 +103,7 @@ func TestUnknownOutcomeIsTakenOver(t *testing.T) {
 			if rec.Header().Get("Retry-After") == "" {
 				t.Error("no Retry-After")
 			}
-			r.clock.Advance(11 * time.Second)
+			r.now = r.now.Add(11 * time.Second)
 			third := r.do(t, keyed("k"))
 			if third.Code != http.StatusCreated {
 				t.Fatalf("when stale: %d %s", third.Code, third.Body)
@@ -126,7 +126,7 @@ func TestResumedRefusalsKeepTheReservation(t *testing.T) {
 			r.orders.place = failing(order.ErrUnavailable)
 			r.do(t, keyed("k"))
 			first, _ := r.idem.record(key)
-			r.clock.Advance(11 * time.Second)
+			r.now = r.now.Add(11 * time.Second)
 			r.orders.place = failing(err)
 			r.do(t, keyed("k"))
 			if rec, ok := r.idem.record(key); !ok || rec.Answer != nil || rec.ResourceID != first.ResourceID {
@@ -153,7 +153,7 @@ func TestLateRefusalsChangeNothing(t *testing.T) {
 			}
 			second := make(chan *httptest.ResponseRecorder, 1)
 			r.idem.beforeStore = sync.OnceFunc(func() {
-				r.clock.Advance(11 * time.Second)
+				r.now = r.now.Add(11 * time.Second)
 				go func() { second <- r.do(t, keyed("k")) }()
 				<-working
 			})
@@ -207,7 +207,7 @@ func TestVoucherIsCreatedOnce(t *testing.T) {
 	create := call{"POST", "/api/v1/vouchers", voucherBody("", ""), []string{"Idempotency-Key: v"}}
 	r.vouchers.store.lose = order.ErrUnavailable
 	wantProblem(t, r.do(t, create), http.StatusServiceUnavailable, "unavailable")
-	r.clock.Advance(11 * time.Second)
+	r.now = r.now.Add(11 * time.Second)
 	r.want(t, create, http.StatusCreated)
 	if n := len(r.vouchers.store.list); n != 1 {
 		t.Errorf("%d vouchers, want 1", n)

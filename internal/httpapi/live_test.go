@@ -290,11 +290,7 @@ func TestLiveFiguresOutliveTheOneWhoAsked(t *testing.T) {
 		looks, takes := 0, 1500*time.Millisecond
 		r.orders.look = func(ctx context.Context) error {
 			looks++
-			select {
-			case <-time.After(takes):
-			case <-ctx.Done():
-			}
-			return ctx.Err()
+			return waitFor(ctx, takes)
 		}
 		r.alone(t, id, "", time.Second)
 		if second := r.alone(t, id, "", time.Millisecond); len(second) != 1 || !strings.Contains(second[0].data, `"audit":{`) || looks != 1 {

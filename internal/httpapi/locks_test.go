@@ -104,6 +104,6 @@ func TestForcedReleaseIsLogged(t *testing.T) {
 	r.inspectable("fenced").err = lock.ErrUnavailable
 	r.do(t, call{"DELETE", "/api/v1/locks/k?lock=fenced", "", nil})
 	if !strings.Contains(r.log.String(), "taken away") || !strings.Contains(r.log.String(), lock.ErrUnavailable.Error()) {
-		t.Errorf("a failure is not written down: %s", r.log)
+		t.Errorf("a failure is not written down: %s", r.log.String())
 	}
 }

@@ -221,14 +221,9 @@ func enum(t *testing.T, schema, property string) (names []string) {
 // sameSet compares without regard to order and repetition.
 func sameSet(t *testing.T, what string, got, want []string) {
 	t.Helper()
-	for _, n := range want {
-		if !slices.Contains(got, n) {
-			t.Errorf("%s: docs/openapi.json lacks %q", what, n)
-		}
-	}
-	for _, n := range got {
-		if !slices.Contains(want, n) {
-			t.Errorf("%s: docs/openapi.json has %q, which does not exist", what, n)
+	for _, n := range slices.Concat(got, want) {
+		if described := slices.Contains(got, n); described != slices.Contains(want, n) {
+			t.Errorf("%s: %q, in docs/openapi.json: %v", what, n, described)
 		}
 	}
 }

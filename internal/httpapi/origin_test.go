@@ -42,7 +42,7 @@ func TestLabModeKnowsItsHosts(t *testing.T) {
 		{":8080", false}, {"2130706433", false}, {"127.1", false}, {"api-1:8080:8080", false},
 	} {
 		t.Run(c.host, func(t *testing.T) {
-			r := newFixture(t, labAt("api-1", "10.1.2.3", "fe80::7"))
+			r := newFixture(t, labAt("api-1", "10.1.2.3", "fe80::7"), withSite(t))
 			ctx := context.WithValue(t.Context(), http.LocalAddrContextKey, net.Addr(&net.TCPAddr{IP: net.ParseIP("192.0.2.1"), Port: 8080}))
 			for _, to := range []struct {
 				h            http.Handler
@@ -52,6 +52,8 @@ func TestLabModeKnowsItsHosts(t *testing.T) {
 				{r.handler, "POST", mint, http.StatusCreated},
 				{r.handler, "GET", "/api/v1/vouchers", http.StatusOK},
 				{r.handler, "GET", "/metrics", http.StatusOK},
+				{r.handler, "GET", "/", http.StatusOK},
+				{r.handler, "GET", "/static/x/buyers.js", http.StatusOK},
 				{r.api.Debug(), "GET", "/debug/pprof/cmdline", http.StatusOK},
 			} {
 				rec := sent(ctx, to.h, to.method, to.path, c.host)
@@ -161,20 +163,19 @@ func TestProfilesAreNotForPages(t *testing.T) {
 		r := newFixture(t, o)
 		for _, c := range []struct {
 			name    string
-			ctx     context.Context
 			host    string
 			headers []string
 			want    int
 		}{
-			{"go tool pprof", arrived("127.0.0.1"), "localhost:9100", nil, 200},
-			{"typed by the operator", arrived("127.0.0.1"), "127.0.0.1:9100", []string{"Sec-Fetch-Site: none"}, 200},
-			{"another site's page", arrived("127.0.0.1"), "127.0.0.1:9100", []string{"Sec-Fetch-Site: cross-site"}, 403},
-			{"another port of this machine", arrived("127.0.0.1"), "127.0.0.1:9100", []string{"Sec-Fetch-Site: same-site"}, 403},
-			{"another site's page, an older browser", arrived("127.0.0.1"), "127.0.0.1:9100", []string{"Origin: http://attacker.example"}, 403},
-			{"DNS rebinding", arrived("127.0.0.1"), "rebind.attacker.example:9100", []string{"Sec-Fetch-Site: same-origin"}, 403},
+			{"go tool pprof", "localhost:9100", nil, 200},
+			{"typed by the operator", "127.0.0.1:9100", []string{"Sec-Fetch-Site: none"}, 200},
+			{"another site's page", "127.0.0.1:9100", []string{"Sec-Fetch-Site: cross-site"}, 403},
+			{"another port of this machine", "127.0.0.1:9100", []string{"Sec-Fetch-Site: same-site"}, 403},
+			{"another site's page, an older browser", "127.0.0.1:9100", []string{"Origin: http://attacker.example"}, 403},
+			{"DNS rebinding", "rebind.attacker.example:9100", []string{"Sec-Fetch-Site: same-origin"}, 403},
 		} {
 			for _, path := range []string{"/debug/pprof/heap?gc=1", "/debug/pprof/", "/debug/pprof/cmdline"} {
-				if rec := sent(c.ctx, r.api.Debug(), "GET", path, c.host, c.headers...); rec.Code != c.want {
+				if rec := sent(arrived("127.0.0.1"), r.api.Debug(), "GET", path, c.host, c.headers...); rec.Code != c.want {
 					t.Errorf("%s, %s: GET %s: status %d, want %d: %s", name, c.name, path, rec.Code, c.want, rec.Body)
 				}
 			}

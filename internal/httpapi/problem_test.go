@@ -99,10 +99,10 @@ func TestErrorsAreAnswered(t *testing.T) {
 				}
 			} else if want.status >= 500 {
 				if n := strings.Count(r.log.String(), p.RequestID); n != 1 {
-					t.Errorf("logged %d times, want once: %s", n, r.log)
+					t.Errorf("logged %d times, want once: %s", n, r.log.String())
 				}
 				if !strings.Contains(r.log.String(), "while placing") {
-					t.Errorf("the log does not say why: %s", r.log)
+					t.Errorf("the log does not say why: %s", r.log.String())
 				}
 			}
 		})
