@@ -143,6 +143,8 @@ func TestDeliver(t *testing.T) {
 		"cancelled":   {cancelled, "", context.Canceled, 1},
 		"failed":      {t.Context(), lock.EffectError, lock.ErrInjected, 1},
 		"dead":        {t.Context(), lock.EffectAbandon, lock.ErrAbandoned, 0},
+		// A process may survive a panic, and then nobody in it would release the lease.
+		"panicking": {t.Context(), lock.EffectPanic, errPanicked, 1},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -151,7 +153,7 @@ func TestDeliver(t *testing.T) {
 			if c.effect != "" {
 				faults = plan(t, nil, lock.Fault{Point: lock.AfterAcquireBeforeReply, Effect: c.effect})
 			}
-			lease, err := lock.Deliver(lock.WithFaults(c.ctx, faults), g.hold(t.Context(), time.Time{}))
+			lease, err := deliver(lock.WithFaults(c.ctx, faults), g.hold(t.Context(), time.Time{}))
 			if !errors.Is(err, c.want) || (lease == nil) != (c.want != nil) {
 				t.Errorf("Deliver = %v, %v; want the error %v", lease, err, c.want)
 			}
@@ -162,4 +164,15 @@ func TestDeliver(t *testing.T) {
 			g.mustHave(t, c.released, stopped)
 		})
 	}
+}
+
+var errPanicked = errors.New("panicked")
+
+func deliver(ctx context.Context, held *lock.Held) (lease lock.Lease, err error) {
+	defer func() {
+		if recover() != nil {
+			err = errPanicked
+		}
+	}()
+	return lock.Deliver(ctx, held)
 }

@@ -110,17 +110,6 @@ func TestOwnerInContext(t *testing.T) {
 	}
 }
 
-func TestPollingTriesOnceWithoutWait(t *testing.T) {
-	tries := 0
-	_, err := lock.Polling{}.Acquire(t.Context(), 0, func(context.Context) (lock.Lease, error) {
-		tries++
-		return nil, &lock.NotAcquiredError{Key: "seat"}
-	})
-	if !errors.Is(err, lock.ErrNotAcquired) || tries != 1 {
-		t.Errorf("%d tries and %v, want one and ErrNotAcquired", tries, err)
-	}
-}
-
 func TestPollingUntilFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, free := time.Now(), time.Now().Add(time.Second)
@@ -154,6 +143,7 @@ func TestPollingEnds(t *testing.T) {
 		want          error
 		after         time.Duration
 	}{
+		"at once":           {timeout: time.Hour, want: lock.ErrNotAcquired},
 		"at its limit":      {wait: soon, timeout: time.Hour, want: lock.ErrNotAcquired, after: soon},
 		"with its context":  {wait: time.Hour, timeout: soon, want: context.DeadlineExceeded, after: soon},
 		"at the first fail": {wait: time.Hour, timeout: time.Hour, then: broken, want: broken, after: 100 * time.Millisecond},

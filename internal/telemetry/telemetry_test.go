@@ -373,22 +373,3 @@ func allocations(t *testing.T, h http.Handler) float64 {
 	w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/vouchers/7/orders", nil)
 	return testing.AllocsPerRun(100, func() { h.ServeHTTP(w, r) })
 }
-
-func BenchmarkOrder(b *testing.B) {
-	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	b.Cleanup(server.Close)
-	for _, bench := range []struct{ name, endpoint string }{{"unconfigured", ""}, {"traced", server.URL}} {
-		b.Run(bench.name, func(b *testing.B) {
-			tracing, err := telemetry.Start(b.Context(), bench.endpoint, slog.New(slog.DiscardHandler))
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer tracing.Close(context.WithoutCancel(b.Context()))
-			h, w, r := traced(tracing), httptest.NewRecorder(), httptest.NewRequestWithContext(b.Context(), http.MethodPost, "/api/v1/vouchers/7/orders", nil)
-			b.ReportAllocs()
-			for b.Loop() {
-				h.ServeHTTP(w, r)
-			}
-		})
-	}
-}

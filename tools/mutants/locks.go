@@ -21,6 +21,8 @@ func inLocks() []mutant {
 			"if not grant_next(lock, queue, tonumber(ARGV[7])) then", "if true then", redis},
 		{"the next caller passes the queue of a fair lock", "internal/lock/redis/fair/acquire.lua",
 			"if holder == owner or not holder and (not first or first == entry) then", "if holder == owner or not holder then", redis},
+		{"a dead waiter keeps its place in a fair lock's queue", "internal/lock/redis/fair/queue.lua",
+			"if ends and tonumber(ends) > time then", "if ends then", redis},
 		{"nobody is woken by the release of a fair lock", "internal/lock/redis/fair/release.lua",
 			"  notify(lock, first)\nend\nreturn ends", "end\nreturn ends", redis},
 		{"half of the nodes are a majority", "internal/lock/redis/red/red.go", "len(nodes)/2+1", "len(nodes)/2", redis},

@@ -225,7 +225,7 @@ func downgradeWorks(t *trial) {
 // writerGetsInAmongReaders has readers that each acquire their next lease before they
 // release the last one. There is always a reader, unless the lock refuses one.
 func writerGetsInAmongReaders(t *trial) {
-	const bound, readers, reads = 3 * time.Second, 3, 5 * time.Millisecond
+	const bound, readers, reads = 3 * time.Second, 3, 20 * time.Millisecond
 	_, writer := t.readWriter()
 	var all sync.WaitGroup
 	stop := make(chan struct{})

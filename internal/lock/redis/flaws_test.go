@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -41,12 +42,20 @@ func TestFlawsAreCaught(t *testing.T) {
 			[]Behaviour{ReentryKeepsLease},
 		},
 		{
+			"the server grants half of the lease", "fenced", "/ 1000) + ARGV[3])", "/ 1000) + ARGV[3] / 2)",
+			[]Behaviour{KeepsGivenLease, ToldBeforeOthersGetIn},
+		},
+		{
+			"a release leaves a key", "fenced", "redis.call('DEL', lock)", "redis.call('RENAME', lock, lock .. ':left')",
+			[]Behaviour{LeavesNothing},
+		},
+		{
 			"an extension adds up", "fenced", "lease_id, now() + ttl", "lease_id, redis.call('HGET', lock, lease_id) + ttl",
 			[]Behaviour{ExtendsLease},
 		},
 		{
 			"an extension changes nothing", "fenced", "redis.call('HSET', lock, lease_id, now() + ttl)", "",
-			[]Behaviour{ExtendsLease},
+			[]Behaviour{ExtendsLease, SurvivesLongHold, RenewalIsRetried, RenewalEndsWithRelease},
 		},
 		{
 			"the hold count stays at one", "fenced", "count = count + 1", "count = 1",
@@ -58,10 +67,6 @@ func TestFlawsAreCaught(t *testing.T) {
 		{
 			"the last waiter is served first", "fenced", "ZPOPMIN", "ZPOPMAX",
 			[]Behaviour{ServesInOrderAcrossProcesses, QueueSurvivesPause},
-		},
-		{
-			"the first waiter is served although it is dead", "fair", "ends and tonumber(ends) > time", "ends",
-			[]Behaviour{EvictsDeadWaiters},
 		},
 		{
 			"readers exclude each other", "rw", "wait = math.max(s.wanted - s.time, 0)", "wait = s.last_end - s.time",
@@ -99,16 +104,27 @@ func TestFlawsAreCaught(t *testing.T) {
 		for _, behaviour := range flaw.caught {
 			t.Run(flaw.what+"/"+string(behaviour), func(t *testing.T) {
 				t.Parallel()
-				m := mechanism(t, flaw.mechanism)
-				sound := m.Open
-				m.Open = func(clients []redis.UniversalClient, s redisstore.Setting) (lock.Locker, error) {
-					clients[0].AddHook(scriptFlaw{old: flaw.old, new: flaw.new})
-					return sound(clients, s)
-				}
-				Virtual(t, m.Virtual, Only(m.Simulated(), behaviour).Except(Breaks(flaw.what), behaviour))
+				mustBeCaught(t, flaw.mechanism, flaw.what, behaviour, func(c redis.UniversalClient, l lock.Locker) lock.Locker {
+					c.AddHook(scriptFlaw{old: flaw.old, new: flaw.new})
+					return l
+				})
 			})
 		}
 	}
+}
+
+// mustBeCaught runs the check of a behaviour with a mechanism that got a flaw.
+func mustBeCaught(
+	t *testing.T, name, what string, behaviour Behaviour, flawed func(redis.UniversalClient, lock.Locker) lock.Locker,
+) {
+	t.Helper()
+	m := mechanism(t, name)
+	sound := m.Open
+	m.Open = func(clients []redis.UniversalClient, s redisstore.Setting) (lock.Locker, error) {
+		l, err := sound(clients, s)
+		return flawed(clients[0], l), err
+	}
+	Virtual(t, m.Virtual, Only(m.Simulated(), behaviour).Except(Breaks(what), behaviour))
 }
 
 // scriptFlaw alters scripts on their way to the server. By its digest the server finds none of those.
@@ -127,4 +143,30 @@ func (f scriptFlaw) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 		}
 		return next(ctx, cmds)
 	}
+}
+
+// The same for what a process does while it has no server.
+func TestFlawsDuringAnOutageAreCaught(t *testing.T) {
+	mustBeCaught(t, "lua", "a release without a server succeeds", ReleasesAgainAfterOutage, hidden)
+	mustBeCaught(t, "lua", "an acquisition without a server takes long", UnavailableIsQuick, hidden)
+}
+
+func hidden(_ redis.UniversalClient, l lock.Locker) lock.Locker { return hidesOutage{l} }
+
+type hidesOutage struct{ lock.Locker }
+
+func (h hidesOutage) Acquire(ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
+	lease, err := h.Locker.Acquire(ctx, key, opts)
+	if err != nil {
+		time.Sleep(3 * time.Second)
+		return nil, err
+	}
+	return releasesAnyway{lease}, nil
+}
+
+type releasesAnyway struct{ lock.Lease }
+
+func (l releasesAnyway) Release(ctx context.Context) error {
+	_ = l.Lease.Release(ctx)
+	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,42 +103,6 @@ func (n nodes) put(t *testing.T, i int) {
 		t.Fatal(err)
 	}
 	n[i].Mini().SetTTL(name, time.Hour)
-}
-
-func TestOneOfTenWins(t *testing.T) {
-	forBoth(t, func(t *testing.T, servers nodes, need int) {
-		contenders := make([]*quorum.Locker, 10)
-		for i := range contenders {
-			contenders[i] = process(t, servers, need, quorum.Config{})
-		}
-		for n := range 10 {
-			leases := make([]lock.Lease, len(contenders))
-			start := make(chan struct{})
-			var all sync.WaitGroup
-			for i, l := range contenders {
-				all.Go(func() {
-					<-start
-					held, err := l.Acquire(t.Context(), key, lock.Options{TTL: lease})
-					if err != nil && !errors.Is(err, lock.ErrNotAcquired) {
-						t.Errorf("round %d: %v", n, err)
-					}
-					leases[i] = held
-				})
-			}
-			close(start)
-			all.Wait()
-			winners := slices.DeleteFunc(leases, func(l lock.Lease) bool { return l == nil })
-			if len(winners) > 1 { // none, if each got a part of the votes
-				t.Fatalf("round %d has %d winners", n, len(winners))
-			}
-			for _, w := range winners {
-				if err := w.Release(t.Context()); err != nil {
-					t.Error(err)
-				}
-			}
-			servers.mustHave(t, "after a round", false, false, false)
-		}
-	})
 }
 
 func TestRefusalReleasesTheRest(t *testing.T) {

@@ -43,51 +43,6 @@ func TestReleaseOfLostLockIsNoHandoff(t *testing.T) {
 	}
 }
 
-// The release of an expired lease fails, whichever of two processes has the lock by then.
-func TestReleaseOfExpiredLease(t *testing.T) {
-	for name, create := range all() {
-		bubble(t, name, func(t *testing.T) {
-			server, prefix := simulate.NewRedis(t), "t:"
-			p := start(t, server, create, session.Config{Prefix: prefix})
-			q := start(t, server, create, session.Config{Prefix: prefix})
-			for round := range 12 {
-				const ttl = 40 * time.Millisecond
-				h := acquire(t.Context(), t, p, lock.Options{TTL: ttl})
-				over := time.Now().Add(ttl + time.Duration(1+round%4)*time.Millisecond)
-				first := lock.Async(t.Context(), p, key, lock.Options{Wait: time.Minute})
-				second := lock.Async(t.Context(), q, key, lock.Options{Wait: time.Minute})
-				time.Sleep(time.Until(over))
-				if err := h.Release(t.Context()); !errors.Is(err, lock.ErrLost) && !errors.Is(err, lock.ErrExpired) {
-					t.Errorf("Release after the end of the lease = %v, want ErrLost or ErrExpired", err)
-				}
-				for range 2 { // whichever has it first
-					select {
-					case r := <-first:
-						first = nil
-						checkRemaining(t, r, server, prefix, name)
-					case r := <-second:
-						second = nil
-						checkRemaining(t, r, server, prefix, name)
-					}
-				}
-			}
-		})
-	}
-}
-
-// checkRemaining compares a lease with its expiry in Redis and releases it. Redis is asked first: on a busy machine its
-// answer may be late, and the lease gets shorter meanwhile.
-func checkRemaining(t *testing.T, r lock.Result, server *simulate.Redis, prefix, name string) {
-	t.Helper()
-	if r.Err != nil {
-		t.Fatal(r.Err)
-	}
-	if kept, assumed := pttl(t, server, prefix, name), r.Lease.Remaining(); assumed > kept+slack {
-		t.Errorf("the next holder assumes %v, Redis has %v", assumed, kept)
-	}
-	release(t, r.Lease)
-}
-
 // A waiter's limit ends while an attempt of its own is under way, and the lock is handed to it
 // meanwhile. Nobody will use the lock, so it is released: whether the reply to the attempt,
 // which is a refusal, arrives soon or never.

@@ -257,6 +257,25 @@ func start(t *testing.T, server *simulate.Redis, create maker, config session.Co
 	return m
 }
 
+// startOn starts reentrant on a client of the test's, which it closes.
+func startOn(t *testing.T, client redis.UniversalClient, config session.Config) mechanism {
+	t.Helper()
+	t.Cleanup(func() { _ = client.Close() })
+	m, err := newReentrant(client, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.Close() })
+	return m
+}
+
+// withoutDeadlines returns a client that does not end its commands with their context.
+func withoutDeadlines(server *simulate.Redis) *redis.Client {
+	options := server.Options()
+	options.ContextTimeoutEnabled = false
+	return redis.NewClient(options)
+}
+
 // acquire fails the test where the acquisition fails.
 func acquire(ctx context.Context, t *testing.T, l lock.Locker, opts lock.Options) lock.Lease {
 	t.Helper()

@@ -1,11 +1,10 @@
-package reentrant_test
+package session_test
 
 import (
 	"bytes"
 	"context"
 	"errors"
 	"runtime/debug"
-	"seckill/internal/simulate"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,7 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/lock"
-	"seckill/internal/lock/redis/reentrant"
+	"seckill/internal/lock/redis/session"
+	"seckill/internal/simulate"
 )
 
 // senders is a hook that counts commands by who sends them.
@@ -37,7 +37,7 @@ func (s *senders) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 
 // startDirect returns a locker on a server of its own, where the next command of a goroutine
 // alone is sent by that goroutine.
-func startDirect(t *testing.T, config reentrant.Config) (*simulate.Redis, *senders, *reentrant.Locker) {
+func startDirect(t *testing.T, config session.Config) (*simulate.Redis, *senders, mechanism) {
 	t.Helper()
 	server, seen := simulate.NewRedis(t), &senders{}
 	client := server.Client(t)
@@ -63,7 +63,7 @@ func TestSlowReplyToDirectCommand(t *testing.T) {
 		"given owner": func(ctx context.Context) context.Context { return lock.WithOwner(ctx, "someone") },
 	} {
 		bubble(t, name, func(t *testing.T) {
-			server, seen, l := startDirect(t, reentrant.Config{CommandTimeout: time.Minute})
+			server, seen, l := startDirect(t, session.Config{CommandTimeout: time.Minute})
 			direct, queued := seen.direct.Load(), seen.queued.Load()
 			server.Pause(time.Hour)
 			leases, failed := make(chan lock.Lease, 1), make(chan error, 1)
@@ -95,7 +95,7 @@ func TestSlowReplyToDirectCommand(t *testing.T) {
 // The same for a release, whose repetition finds nothing.
 func TestSlowReplyToDirectRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server, seen, l := startDirect(t, reentrant.Config{CommandTimeout: time.Minute})
+		server, seen, l := startDirect(t, session.Config{CommandTimeout: time.Minute})
 		lease := acquire(t.Context(), t, l, lock.Options{})
 		queued := seen.queued.Load()
 		server.Pause(time.Hour)
@@ -116,7 +116,7 @@ func TestSlowReplyToDirectRelease(t *testing.T) {
 // without waiting for the server, and what the server then grants is released.
 func TestCancelledDuringDirectCommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server, seen, l := startDirect(t, reentrant.Config{CommandTimeout: time.Minute})
+		server, seen, l := startDirect(t, session.Config{CommandTimeout: time.Minute})
 		direct := seen.direct.Load()
 		server.Pause(time.Hour)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -141,9 +141,9 @@ func TestCancelledDuringDirectCommand(t *testing.T) {
 func TestClientWithoutDeadlinesGetsNoDirectCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := &senders{}
-		client := withoutDeadlines(t, simulate.NewRedis(t))
+		client := withoutDeadlines(simulate.NewRedis(t))
 		client.AddHook(seen)
-		l := startOn(t, client, reentrant.Config{Prefix: "t:"})
+		l := startOn(t, client, session.Config{Prefix: "t:"})
 		for range 20 {
 			if err := acquire(t.Context(), t, l, lock.Options{}).Release(t.Context()); err != nil {
 				t.Fatal(err)

@@ -1,49 +1,25 @@
-package reentrant_test
+package session_test
 
 import (
+	"context"
 	"errors"
-	"seckill/internal/simulate"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"seckill/internal/lock"
 	"seckill/internal/lock/redis/redisio"
-	"seckill/internal/lock/redis/reentrant"
+	"seckill/internal/lock/redis/session"
+	"seckill/internal/simulate"
 )
 
-// The key expires when the last lease ends: not after the sum of them, nor after a default.
-func TestLeasesDoNotAddUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := start(t, simulate.NewRedis(t), reentrant.Config{Prefix: "t:"})
-		ctx := lock.WithOwner(t.Context(), "me")
-		between := func(low, high time.Duration) {
-			t.Helper()
-			if ttl := inspect(t, l).TTL; ttl < low || ttl > high {
-				t.Fatalf("the lease in Redis is %v, want %v to %v", ttl, low, high)
-			}
-		}
-		minute := acquire(ctx, t, l, lock.Options{TTL: time.Minute})
-		short := acquire(ctx, t, l, lock.Options{TTL: 10 * time.Second})
-		between(50*time.Second, time.Minute)
-		long := acquire(ctx, t, l, lock.Options{TTL: 10 * time.Minute})
-		between(9*time.Minute, 10*time.Minute)
-		for _, lease := range []lock.Lease{long, short} {
-			if err := lease.Release(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			between(50*time.Second, time.Minute)
-		}
-		if err := minute.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	})
-}
+// renewed is the length of renewed leases.
+const renewed = 2 * time.Second
 
 // An inner lease whose holder died keeps the lock until its own end and no longer.
 func TestAbandonedInnerLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := start(t, simulate.NewRedis(t), reentrant.Config{Prefix: "t:", WatchdogTimeout: renewed})
+		l := start(t, simulate.NewRedis(t), newReentrant, session.Config{Prefix: "t:", WatchdogTimeout: renewed})
 		ctx := lock.WithOwner(t.Context(), "me")
 		outer := acquire(ctx, t, l, lock.Options{})
 		lock.Abandon(acquire(ctx, t, l, lock.Options{TTL: 100 * time.Millisecond}))
@@ -61,7 +37,7 @@ func TestAbandonedInnerLease(t *testing.T) {
 func TestLossOfKeyIsLossOfAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, prefix := simulate.NewRedis(t), "t:"
-		l := start(t, server, reentrant.Config{Prefix: prefix, WatchdogTimeout: renewed})
+		l := start(t, server, newReentrant, session.Config{Prefix: prefix, WatchdogTimeout: renewed})
 		ctx := lock.WithOwner(t.Context(), "me")
 		watched := acquire(ctx, t, l, lock.Options{})
 		fixed := acquire(ctx, t, l, lock.Options{TTL: time.Hour})
@@ -76,27 +52,10 @@ func TestLossOfKeyIsLossOfAll(t *testing.T) {
 	})
 }
 
-func TestScriptsAreLoadedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := simulate.NewRedis(t)
-		l := start(t, server, reentrant.Config{WatchdogTimeout: renewed})
-		client := server.Client(t)
-		lease := acquire(t.Context(), t, l, lock.Options{})
-		for end := time.Now().Add(renewed + renewed/3); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-			if err := client.ScriptFlush(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := lease.Release(t.Context()); err != nil {
-			t.Errorf("Release = %v, want nil: renewals find their script again", err)
-		}
-	})
-}
-
 func TestCloseTellsEverybody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, prefix := simulate.NewRedis(t), "t:"
-		l := start(t, server, reentrant.Config{Prefix: prefix})
+		l := start(t, server, newReentrant, session.Config{Prefix: prefix})
 		lease := acquire(t.Context(), t, l, lock.Options{})
 		waiting := make(chan error, 1)
 		go func() {
@@ -118,4 +77,16 @@ func TestCloseTellsEverybody(t *testing.T) {
 			t.Errorf("Release after Close = %v, want ErrUnavailable", err)
 		}
 	})
+}
+
+func told(t *testing.T, lease lock.Lease, within time.Duration, want error) {
+	t.Helper()
+	select {
+	case <-lease.Lost():
+	case <-time.After(within):
+		t.Fatalf("the holder was not told within %v", within)
+	}
+	if cause := context.Cause(lease.Context()); !errors.Is(cause, want) {
+		t.Errorf("the holder was told %v, want %v", cause, want)
+	}
 }

@@ -1,10 +1,9 @@
-package reentrant_test
+package session_test
 
 import (
 	"context"
 	"errors"
 	"io"
-	"seckill/internal/simulate"
 	"sync"
 	"testing"
 	"time"
@@ -12,7 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/lock"
-	"seckill/internal/lock/redis/reentrant"
+	"seckill/internal/lock/redis/session"
+	"seckill/internal/simulate"
 )
 
 // delayer is a network that breaks a connection and delivers later what was written to it.
@@ -100,10 +100,10 @@ func TestAttemptThatArrivesLate(t *testing.T) {
 	for name, c := range cases {
 		bubble(t, name, func(t *testing.T) {
 			server, prefix, network := simulate.NewRedis(t), "t:", &delayer{}
-			holder := start(t, server, reentrant.Config{Prefix: prefix})
+			holder := start(t, server, newReentrant, session.Config{Prefix: prefix})
 			client := server.Client(t)
 			client.AddHook(network)
-			l := startOn(t, client, reentrant.Config{Prefix: prefix})
+			l := startOn(t, client, session.Config{Prefix: prefix})
 			if err := acquire(t.Context(), t, l, lock.Options{}).Release(t.Context()); err != nil { // loads the scripts
 				t.Fatal(err)
 			}

@@ -1,15 +1,15 @@
-package reentrant_test
+package session_test
 
 import (
 	"context"
 	"errors"
-	"seckill/internal/simulate"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"seckill/internal/lock"
-	"seckill/internal/lock/redis/reentrant"
+	"seckill/internal/lock/redis/session"
+	"seckill/internal/simulate"
 )
 
 // A server that hangs holds up no caller, even if the client does not end its commands with
@@ -17,8 +17,8 @@ import (
 func TestServerThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := simulate.NewRedis(t)
-		client := withoutDeadlines(t, server)
-		l := startOn(t, client, reentrant.Config{CommandTimeout: time.Second})
+		client := withoutDeadlines(server)
+		l := startOn(t, client, session.Config{CommandTimeout: time.Second})
 		if err := acquire(t.Context(), t, l, lock.Options{}).Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -41,27 +41,5 @@ func TestServerThatHangs(t *testing.T) {
 		}
 		server.Resume()
 		until(t, "a free lock", func() bool { state, err := l.Inspect(t.Context(), key); return err == nil && state.Owner == "" })
-	})
-}
-
-func TestServerThatDies(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := simulate.NewRedis(t)
-		l := start(t, server, reentrant.Config{WatchdogTimeout: renewed})
-		lease := acquire(t.Context(), t, l, lock.Options{})
-		server.Stop()
-		told(t, lease, 2*renewed, lock.ErrUnavailable)
-		began := time.Now()
-		if _, err := l.Acquire(t.Context(), key, lock.Options{Wait: time.Minute}); !errors.Is(err, lock.ErrUnavailable) {
-			t.Errorf("Acquire = %v, want ErrUnavailable", err)
-		}
-		if took := time.Since(began); took > 20*time.Second { // the wait is a minute
-			t.Errorf("it took %v to find that there is no server", took)
-		}
-		server.Start()
-		until(t, "a lock from the new server", func() bool {
-			again, err := l.Acquire(t.Context(), key, lock.Options{})
-			return err == nil && again.Release(t.Context()) == nil
-		})
 	})
 }

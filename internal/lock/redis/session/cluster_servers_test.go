@@ -1,4 +1,4 @@
-package reentrant_test
+package session_test
 
 import (
 	"context"
@@ -9,14 +9,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/lock"
-	"seckill/internal/lock/redis/reentrant"
+	"seckill/internal/lock/redis/session"
 	"seckill/internal/testkit"
 )
 
 // A message wakes a waiter, whichever node its key is on.
 func TestCluster(t *testing.T) {
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: testkit.RedisCluster(t), ContextTimeoutEnabled: true})
-	l := startOn(t, client, reentrant.Config{QueueEntryTTL: 5 * time.Minute})
+	l := startOn(t, client, session.Config{QueueEntryTTL: 5 * time.Minute})
 	for _, name := range []string{"a", "b", "c", "d", "e", "f"} { // on all three nodes
 		held, err := l.Acquire(t.Context(), name, lock.Options{})
 		if err != nil {

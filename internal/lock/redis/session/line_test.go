@@ -1,10 +1,8 @@
-package reentrant_test
+package session_test
 
 import (
 	"context"
 	"errors"
-	"fmt"
-	"seckill/internal/simulate"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,53 +11,17 @@ import (
 
 	"seckill/internal/lock"
 	"seckill/internal/lock/redis/redisio"
-	"seckill/internal/lock/redis/reentrant"
+	"seckill/internal/lock/redis/session"
+	"seckill/internal/simulate"
 )
-
-// Two thousand waiters on fifty keys need a channel for each key, and leave nothing behind.
-func TestWaitersShareChannels(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const keys, perKey = 50, 40
-		server := simulate.NewRedis(t)
-		client := server.Client(t)
-		holder, l := start(t, server, reentrant.Config{}), start(t, server, reentrant.Config{CommandTimeout: 10 * time.Second})
-		for k := range keys {
-			if _, err := holder.Acquire(t.Context(), fmt.Sprint("seat-", k), lock.Options{}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		var waiters sync.WaitGroup
-		for i := range keys * perKey {
-			waiters.Go(func() {
-				_, err := l.Acquire(ctx, fmt.Sprint("seat-", i%keys), lock.Options{Wait: time.Minute})
-				if !errors.Is(err, context.Canceled) {
-					t.Errorf("a cancelled wait gave %v", err)
-				}
-			})
-		}
-		channels := func() int { return len(client.PubSubChannels(t.Context(), "*").Val()) }
-		until(t, "a channel for each key", func() bool { return channels() == keys })
-		for k := range keys {
-			until(t, "all waiters of a key", func() bool {
-				state, err := l.Inspect(t.Context(), fmt.Sprint("seat-", k))
-				return err == nil && state.Waiting == perKey
-			})
-		}
-		cancel()
-		waiters.Wait()
-		until(t, "an empty PUBSUB CHANNELS", func() bool { return channels() == 0 })
-	})
-}
 
 // However many goroutines wait for a key, only one of them asks Redis.
 func TestLineCostsOneWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := simulate.NewRedis(t)
 		client := server.Client(t)
-		config := reentrant.Config{QueueEntryTTL: time.Minute} // the head asks again after a third of it
-		holder, l := start(t, server, config), start(t, server, config)
+		config := session.Config{QueueEntryTTL: time.Minute} // the head asks again after a third of it
+		holder, l := start(t, server, newReentrant, config), start(t, server, newReentrant, config)
 		held := acquire(t.Context(), t, holder, lock.Options{})
 		var order []int
 		var waiters sync.WaitGroup
@@ -110,8 +72,8 @@ func TestSubscriptionIsRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := simulate.NewRedis(t)
 		client := server.Client(t)
-		holder := start(t, server, reentrant.Config{})
-		l := start(t, server, reentrant.Config{WatchdogTimeout: 30 * time.Second, RetryEvery: 20 * time.Millisecond})
+		holder := start(t, server, newReentrant, session.Config{})
+		l := start(t, server, newReentrant, session.Config{WatchdogTimeout: 30 * time.Second, RetryEvery: 20 * time.Millisecond})
 		subscribers := func() int64 {
 			return int64(len(client.PubSubChannels(t.Context(), redisio.Key("", "reentrant", key, "*")).Val()))
 		}
@@ -149,7 +111,7 @@ func TestHolderWithoutExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, prefix := simulate.NewRedis(t), "t:"
 		client := server.Client(t)
-		l := start(t, server, reentrant.Config{Prefix: prefix, RetryEvery: 50 * time.Millisecond})
+		l := start(t, server, newReentrant, session.Config{Prefix: prefix, RetryEvery: 50 * time.Millisecond})
 		name := redisio.Key(prefix, "reentrant", key, "")
 		lock.Abandon(acquire(t.Context(), t, l, lock.Options{TTL: time.Minute}))
 		if err := client.Persist(t.Context(), name).Err(); err != nil {
@@ -171,32 +133,10 @@ func TestHolderWithoutExpiry(t *testing.T) {
 	})
 }
 
-// The refusal at the end of the wait limit names the holder, also far back in the queue.
-func TestRefusalInLineNamesHolder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := start(t, simulate.NewRedis(t), reentrant.Config{Prefix: "t:"})
-		held := acquire(lock.WithOwner(t.Context(), "holder"), t, l, lock.Options{TTL: time.Minute})
-		var waiters sync.WaitGroup
-		for range 5 {
-			waiters.Go(func() {
-				_, err := l.Acquire(t.Context(), key, lock.Options{Wait: time.Second})
-				refused, ok := errors.AsType[*lock.NotAcquiredError](err)
-				if !ok || refused.Holder != "holder" || refused.TTL < 50*time.Second || refused.TTL > time.Minute {
-					t.Errorf("Acquire = %v, want one that names the holder", err)
-				}
-			})
-		}
-		waiters.Wait()
-		if err := held.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 // An owner that re-enters does not queue behind waiters that wait for it.
 func TestReentryPassesTheLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := start(t, simulate.NewRedis(t), reentrant.Config{Prefix: "t:"})
+		l := start(t, simulate.NewRedis(t), newReentrant, session.Config{Prefix: "t:"})
 		ctx := lock.WithOwner(t.Context(), "me")
 		outer := acquire(ctx, t, l, lock.Options{})
 		got := make(chan error, 1)

@@ -1,0 +1,9 @@
+package redisstore_test
+
+import (
+	"testing"
+
+	"seckill/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
