@@ -154,9 +154,7 @@ func TestLateMoneyTakesAVoucherThatTheGateReserved(t *testing.T) {
 		s.wantMoney(10, order.SettledLate, false)
 		s.wantUndecided()
 		wantAudit(t, d, order.Audit{InitialStock: 3, Stock: 1, Orders: 2, DistinctUsers: 2, Returned: 1})
-		if status, err := s.store.Reject(t.Context(), late); err != nil || status != order.Paid {
-			t.Errorf("rejected after it was paid: %s, %v", status, err)
-		}
+		rejects(t, d, order.Paid, late)
 		settles(t, d, receipt("pay_10", 10), order.Settlement{Outcome: order.SettledLate, Repeated: true})
 		settles(t, d, receipt("second", 10), order.Settlement{Outcome: order.RefundNotPayable})
 
@@ -186,9 +184,7 @@ func TestLateMoneyIsDecidedOnce(t *testing.T) {
 		// The worker rejects what the gate reserved: for want of a voucher, or because of another order.
 		s.cancelled(11)
 		for range 2 {
-			if status, err := s.store.Reject(t.Context(), s.reserved(11, true)); err != nil || status != order.Rejected {
-				t.Errorf("%s, %v", status, err)
-			}
+			rejects(t, d, order.Rejected, s.reserved(11, true))
 		}
 		s.persists(order.Rejected, s.reserved(11, true))
 		s.wantMoney(11, order.RefundNoStock, true)
@@ -227,9 +223,7 @@ func TestLateMoneyOutlivesAnEpoch(t *testing.T) {
 		stale.Epoch = 2
 		s.open()
 		wantErr(t, errOf(s.store.Persist(t.Context(), []order.Accepted{stale})), order.ErrStaleEpoch)
-		if status, err := s.store.Reject(t.Context(), stale); err != nil || status != order.Rejected {
-			t.Errorf("%s, %v", status, err)
-		}
+		rejects(t, d, order.Rejected, stale)
 		s.wantUndecided(m)
 		s.persists(order.Paid, s.reserved(11, true))
 		wantAudit(t, d, order.Audit{InitialStock: 3, Stock: 1, Orders: 2, DistinctUsers: 2})

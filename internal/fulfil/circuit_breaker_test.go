@@ -154,9 +154,7 @@ func TestNodeHangs(t *testing.T) {
 			return complete && len(vouchers) == 1 && vouchers[0].Buckets == s.buckets
 		})
 		hangs.thaw()
-		if n := s.checkFinalState(); n != 0 {
-			t.Errorf("%d rejected", n)
-		}
+		s.wantFinalState(0)
 	})
 }
 

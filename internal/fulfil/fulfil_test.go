@@ -65,9 +65,7 @@ func processesShareVouchers(t *testing.T, s *env) {
 		}
 		return persisted[0].Load() > 0 && persisted[1].Load() > 0 && persisted[2].Load() > 0
 	})
-	if n := s.checkFinalState(); n != 0 {
-		t.Errorf("%d rejected", n)
-	}
+	s.wantFinalState(0)
 	var sum int64
 	for n, stop := range stops {
 		stop()
@@ -115,9 +113,7 @@ func brokenStream(t *testing.T, s *env) {
 	}
 	s.must(s.client.Rename(t.Context(), s.keys(2).Orders+":kept", s.keys(2).Orders).Err())
 	s.accept(2, 3)
-	if n := s.checkFinalState(); n != 0 {
-		t.Errorf("%d rejected", n)
-	}
+	s.wantFinalState(0)
 }
 
 // listingStore is a store with a fixed list of vouchers.
@@ -283,9 +279,7 @@ func TestStopDuringAnOutage(t *testing.T) {
 			t.Errorf("the stop took %v", took)
 		}
 		s.run(func(c *Config) { c.ClaimIdle = 20 * time.Millisecond })
-		if n := s.checkFinalState(); n != 0 {
-			t.Errorf("%d rejected", n)
-		}
+		s.wantFinalState(0)
 	})
 }
 
@@ -304,9 +298,7 @@ func TestRedisGoesAwayAndComesBack(t *testing.T) {
 			s.server.Start()
 			s.client = s.server.Client(t) // the test's own: the workers have theirs
 		}
-		if n := s.checkFinalState(); n != 0 {
-			t.Errorf("%d rejected", n)
-		}
+		s.wantFinalState(0)
 	})
 }
 
@@ -326,9 +318,7 @@ func TestRedisEmptied(t *testing.T) {
 		}
 		s.acceptEach(1, 10)
 		s.acceptEach(2, 10)
-		if n := s.checkFinalState(); n != 0 {
-			t.Errorf("%d rejected", n)
-		}
+		s.wantFinalState(0)
 	})
 }
 

@@ -364,6 +364,14 @@ func (s *env) checkFinalState() (rejected int) {
 	return rejected
 }
 
+// wantFinalState is checkFinalState, with so many rejected orders.
+func (s *env) wantFinalState(rejected int) {
+	s.t.Helper()
+	if n := s.checkFinalState(); n != rejected {
+		s.t.Errorf("%d orders are rejected, want %d", n, rejected)
+	}
+}
+
 // checkStream compares what Redis has of a bucket with the confirmed orders.
 func (s *env) checkStream(st *stream, confirmed map[string]string) {
 	s.t.Helper()

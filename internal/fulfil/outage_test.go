@@ -32,6 +32,21 @@ func (m *fakeStreams) after(d time.Duration) (persisted int, rejected map[int64]
 	return len(m.persisted), maps.Clone(m.rejected)
 }
 
+// wantAfter fails unless, after d, so many orders are persisted, and none is rejected.
+func (m *fakeStreams) wantAfter(t *testing.T, d time.Duration, want int) {
+	t.Helper()
+	if persisted, rejected := m.after(d); persisted != want || len(rejected) != 0 {
+		t.Errorf("%d persisted, want %d; rejected %v", persisted, want, rejected)
+	}
+}
+
+func (m *fakeStreams) wantNoneRejected(t *testing.T, d time.Duration) {
+	t.Helper()
+	if _, rejected := m.after(d); len(rejected) != 0 {
+		t.Errorf("rejected %v", rejected)
+	}
+}
+
 // wantNoAttempts fails unless all attempts have ended.
 func (m *fakeStreams) wantNoAttempts(t *testing.T) {
 	t.Helper()
@@ -98,9 +113,7 @@ func TestBadEntryThatLooksLikeAnOutage(t *testing.T) {
 		}
 		var aside atomic.Int64
 		m.work(t, func(c *Config) { c.Observer.RetryQueue = aside.Store }, func() {
-			if persisted, rejected := m.after(30 * time.Second); persisted != 298 || len(rejected) != 0 {
-				t.Errorf("%d persisted, rejected %v", persisted, rejected)
-			}
+			m.wantAfter(t, 30*time.Second, 298)
 			m.flow(time.Second, 20*time.Minute)
 			if persisted, rejected := m.after(10 * time.Second); persisted != 298+1200 || len(rejected) != 0 || aside.Load() != 2 {
 				t.Errorf("%d persisted, rejected %v, %d in the retry queue", persisted, rejected, aside.Load())
@@ -123,16 +136,12 @@ func TestLoneEntryWaits(t *testing.T) {
 		m.work(t, func(c *Config) {
 			c.Observer.Outage = func(since time.Time, _ error) { outage.Store(&since) }
 		}, func() {
-			if persisted, rejected := m.after(10 * time.Minute); persisted != 0 || len(rejected) != 0 {
-				t.Errorf("%d persisted, rejected %v", persisted, rejected)
-			}
+			m.wantAfter(t, 10*time.Minute, 0)
 			if since := outage.Load(); since == nil || since.Sub(began) > time.Second {
 				t.Errorf("an outage since %v was reported, the entry fails since %v", since, began)
 			}
 			m.set(m.accept)
-			if persisted, rejected := m.after(10 * time.Second); persisted != 1 || len(rejected) != 0 {
-				t.Errorf("%d persisted, rejected %v", persisted, rejected)
-			}
+			m.wantAfter(t, 10*time.Second, 1)
 			m.set(func() { m.refuse = nil })
 			if persisted, rejected := m.after(10 * time.Second); persisted != 2 || len(rejected) != 0 || !outage.Load().IsZero() {
 				t.Errorf("%d persisted, rejected %v, outage since %v", persisted, rejected, outage.Load())
@@ -161,10 +170,7 @@ func TestOutagesComeAndGo(t *testing.T) {
 				m.flow(50*time.Millisecond, 7*time.Second)
 				m.set(func() { m.dbErr = nil })
 			}
-			persisted, rejected := m.after(20 * time.Second)
-			if persisted != 10*200 || len(rejected) != 0 {
-				t.Errorf("%d persisted, rejected %v", persisted, rejected)
-			}
+			m.wantAfter(t, 20*time.Second, 10*200)
 			if outages != 10 || running.Load() {
 				t.Errorf("%d outages were reported of 10; still running: %v", outages, running.Load())
 			}
@@ -234,13 +240,9 @@ func TestRejectionIsRetried(t *testing.T) {
 			return nil
 		}
 		m.work(t, nil, func() {
-			if _, rejected := m.after(10 * time.Minute); len(rejected) != 0 {
-				t.Errorf("rejected %v", rejected)
-			}
+			m.wantNoneRejected(t, 10*time.Minute)
 			m.set(func() { m.dbErr, m.refuse = nil, nil })
-			if persisted, rejected := m.after(10 * time.Second); persisted != 20 || len(rejected) != 0 {
-				t.Errorf("%d persisted, rejected %v", persisted, rejected)
-			}
+			m.wantAfter(t, 10*time.Second, 20)
 		})
 	})
 }
@@ -262,9 +264,7 @@ func TestOnlyCrashingAttemptsCount(t *testing.T) {
 				}
 				m.dbErr = nil
 			})
-			if persisted, rejected := m.after(10 * time.Second); persisted != 70 || len(rejected) != 0 {
-				t.Errorf("%d persisted, rejected %v", persisted, rejected)
-			}
+			m.wantAfter(t, 10*time.Second, 70)
 			m.wantNoAttempts(t)
 		})
 	})

@@ -43,9 +43,7 @@ func malformedEntries(t *testing.T, s *env) {
 	})
 	s.accept(1, 5)
 	s.run(func(c *Config) { c.BatchSize = 3 })
-	if n := s.checkFinalState(); n != len(malformed) {
-		t.Errorf("%d rejected", n)
-	}
+	s.wantFinalState(len(malformed))
 	for _, a := range malformed {
 		if o, err := s.db.Orders().Order(t.Context(), a.OrderID); err != nil || o.Status != order.Rejected {
 			t.Errorf("%+v, %v", o, err)
@@ -78,9 +76,7 @@ func refusedOrders(t *testing.T, s *env) {
 	}
 	s.makeEpochStale(2)
 	s.run(func(c *Config) { c.BatchSize = 20 })
-	if n := s.checkFinalState(); n != 3 {
-		t.Errorf("%d rejected", n)
-	}
+	s.wantFinalState(3)
 	s.wantDeadLetters(2, StaleEpoch, StaleEpoch, StaleEpoch)
 }
 
@@ -173,9 +169,7 @@ func TestOneOfSeveralOrdersFails(t *testing.T) {
 					confirmed := err == nil && o.Status == order.Confirmed
 					return len(s.deadLetters(1)) == len(test.rejected) && confirmed == (test.rejected == nil)
 				})
-				if n := s.checkFinalState(); n != len(test.rejected) {
-					t.Errorf("%d orders are rejected, want %d", n, len(test.rejected))
-				}
+				s.wantFinalState(len(test.rejected))
 				s.wantDeadLetters(1, test.rejected...)
 			})
 		})
@@ -190,9 +184,7 @@ func suspiciousEntryIsSplit(t *testing.T, s *env) {
 	reader := &countingSplits{streamReader: newRedisStreams(s.client)}
 	f := newFulfiller(s.config(func(c *Config) { c.Name, c.Workers = "me", 1 }).withDefaults(), reader)
 	stop := background(t, f)
-	if n := s.checkFinalState(); n != 0 {
-		t.Errorf("%d orders are rejected", n)
-	}
+	s.wantFinalState(0)
 	stop()
 	if n := reader.splits.Load(); n != 1 {
 		t.Errorf("%d entries were split", n)

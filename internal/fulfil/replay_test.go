@@ -53,9 +53,7 @@ func TestReplayHoldsUpNoOther(t *testing.T) {
 						if n := m.othersAfter(20 * time.Second); n != well {
 							t.Errorf("%d of %d orders of the other voucher are written", n, well)
 						}
-						if _, rejected := m.after(time.Minute); len(rejected) != 0 {
-							t.Errorf("rejected %v", rejected)
-						}
+						m.wantNoneRejected(t, time.Minute)
 					})
 				})
 			}
@@ -140,9 +138,7 @@ func TestPendingSingleOrdersAreReadInBatches(t *testing.T) {
 					h.consumer = consumer
 				}
 				defer m.run(t.Context(), m, storeOf(m.fakeStreams), nil, m.stream)()
-				if n, _ := m.after(time.Minute); n != 1000 {
-					t.Errorf("%d orders are written", n)
-				}
+				m.wantAfter(t, time.Minute, 1000)
 				m.set(func() {
 					if n := len(m.offered); n > 14 { // the first ones are small
 						t.Errorf("1000 orders took %d transactions", n)

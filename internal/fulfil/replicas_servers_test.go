@@ -40,9 +40,7 @@ func TestNothingIsWrittenThatReplicasLack(t *testing.T) {
 	}
 	replica.Resume()
 	s.waitUntilEmpty()
-	if n := s.checkFinalState(); n != 0 {
-		t.Errorf("%d rejected", n)
-	}
+	s.wantFinalState(0)
 }
 
 // An entry is read, and then a replica without it is promoted. The new primary has replicas that have all that it has

@@ -36,9 +36,7 @@ func TestRetriesOfOneStreamHoldUpNoOther(t *testing.T) {
 		for began := time.Now(); time.Since(began) < time.Minute; simulate.Sleep(w.config.MinBackoff) {
 			w.retry(t.Context())
 		}
-		if persisted, rejected := m.after(0); persisted != well || len(rejected) != 0 {
-			t.Errorf("%d persisted, rejected %v", persisted, rejected)
-		}
+		m.wantAfter(t, 0, well)
 		if tries := len(m.offered); tries > 400 {
 			t.Errorf("tried %d times in a minute", tries)
 		}
@@ -46,9 +44,7 @@ func TestRetriesOfOneStreamHoldUpNoOther(t *testing.T) {
 		for began := time.Now(); len(w.retryQueue) > 0 && time.Since(began) < time.Minute; simulate.Sleep(w.config.MinBackoff) {
 			w.retry(t.Context())
 		}
-		if persisted, _ := m.after(0); persisted != failing+well {
-			t.Errorf("finally %d persisted", persisted)
-		}
+		m.wantAfter(t, 0, failing+well)
 	})
 }
 
@@ -85,9 +81,7 @@ func TestRefusalsOfManyBuckets(t *testing.T) {
 				t.Fatalf("%d orders were tried in a row", tries)
 			}
 		}
-		if persisted, rejected := m.after(0); persisted != well || len(rejected) != 0 {
-			t.Errorf("%d persisted, rejected %v", persisted, rejected)
-		}
+		m.wantAfter(t, 0, well)
 		if n := strings.Count(log.String(), "the database refuses an order"); n != buckets || !strings.Contains(log.String(), errRefused.Error()) {
 			t.Errorf("%d lines say that the database refuses a bucket's orders, want %d", n, buckets)
 		}
@@ -107,9 +101,7 @@ func TestGoodOrdersAmongRefusedOnes(t *testing.T) {
 			return nil
 		}
 		m.work(t, nil, func() {
-			if persisted, rejected := m.after(5 * time.Minute); persisted != orders/oneIn || len(rejected) != 0 {
-				t.Errorf("%d of %d are written, rejected %v", persisted, orders/oneIn, rejected)
-			}
+			m.wantAfter(t, 5*time.Minute, orders/oneIn)
 		})
 	})
 }
@@ -187,9 +179,7 @@ func TestBatchesOfOne(t *testing.T) {
 		m.work(t, func(c *Config) { c.BatchSize = 1 }, func() {
 			m.after(time.Minute) // nothing else to write
 			m.flow(time.Second, 10*time.Second)
-			if persisted, rejected := m.after(time.Second); persisted != 10 || len(rejected) != 0 {
-				t.Errorf("%d persisted, rejected %v", persisted, rejected)
-			}
+			m.wantAfter(t, time.Second, 10)
 		})
 	})
 }

@@ -37,9 +37,7 @@ func splitVoucher(t *testing.T, s *env) {
 			t.Errorf("after Await the order is %s, %v", o.Status, err)
 		}
 	}
-	if n := s.checkFinalState(); n != 0 {
-		t.Errorf("%d rejected", n)
-	}
+	s.wantFinalState(0)
 }
 
 // A rejected order becomes a dead letter in its own bucket, and its reservation is returned
@@ -60,9 +58,7 @@ func splitVoucherRejects(t *testing.T, s *env) {
 	malformed := s.replaceEntry(next(refused.Bucket), func(a order.Accepted) []any { return []any{ledger.EntryOrder, a.OrderID} })
 	nameless := s.replaceEntry(next(malformed.Bucket), func(a order.Accepted) []any { return []any{ledger.EntryUser, a.UserID} })
 	s.run(func(c *Config) { c.Store, c.Workers = bad, 1 })
-	if n := s.checkFinalState(); n != 3 {
-		t.Errorf("%d rejected", n)
-	}
+	s.wantFinalState(3)
 	reasons := map[int]string{}
 	for b := range s.buckets {
 		dead := s.client.XRange(t.Context(), s.keysOf(1, b).Dead, "-", "+").Val()

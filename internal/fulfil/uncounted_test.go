@@ -36,9 +36,7 @@ func TestEntriesReadWithAnErrorAreNotWritten(t *testing.T) {
 		for range 100 {
 			w.runOnce(t.Context(), t.Context())
 		}
-		if persisted, _ := m.after(0); persisted != 0 {
-			t.Errorf("%d orders were written", persisted)
-		}
+		m.wantAfter(t, 0, 0)
 	})
 }
 
@@ -298,9 +296,7 @@ func TestFailedReadHoldsUpNoOther(t *testing.T) {
 					if n := m.othersAfter(20 * time.Second); n != before+more {
 						t.Errorf("%d of %d orders of the other voucher are written", n, before+more)
 					}
-					if _, rejected := m.after(time.Minute); len(rejected) != 0 {
-						t.Errorf("rejected %v", rejected)
-					}
+					m.wantNoneRejected(t, time.Minute)
 				})
 			})
 		}
@@ -323,9 +319,7 @@ func TestNoOrderIsTwiceInABatch(t *testing.T) {
 			})
 		}
 		m.set(func() { m.dbErr = nil })
-		if n, _ := m.after(time.Minute); n != 40 {
-			t.Errorf("%d orders are written", n)
-		}
+		m.wantAfter(t, time.Minute, 40)
 		end()
 		if !slices.ContainsFunc(m.offered, func(n int) bool { return n > 1 }) {
 			t.Error("no order was written together with others")
