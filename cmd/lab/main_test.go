@@ -46,6 +46,14 @@ func TestHelp(t *testing.T) {
 	}
 }
 
+func TestWelcomeFitsATerminal(t *testing.T) {
+	for line := range strings.Lines(greeting + farewell) {
+		if utf8.RuneCountInString(line) > narrow+1 { // and its end
+			t.Errorf("%d columns: %s", utf8.RuneCountInString(line), line)
+		}
+	}
+}
+
 func TestVersion(t *testing.T) {
 	for _, arg := range []string{"version", "-version", "--version"} {
 		if code, stdout, stderr := call(t, arg); code != exitOK || stderr != "" || !strings.HasPrefix(stdout, "lab ") || !strings.Contains(stdout, ", go1.") {

@@ -16,7 +16,6 @@ import (
 	"unicode/utf8"
 	"unsafe"
 
-	"seckill/internal/lab/finding"
 	"seckill/internal/testkit"
 )
 
@@ -204,24 +203,5 @@ func TestQuizIsLeft(t *testing.T) {
 			}
 			b.nothingLeft()
 		})
-	}
-}
-
-// A script gives its prediction as a flag, and finds it in the JSON.
-func TestPredictInAScript(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	for predicted, right := range map[string]bool{"breaks:lost_updates": true, "holds": false} {
-		code, stdout, stderr := b.run(withoutServers(t), "run", "--quiz", "--predict", predicted, "--json", "no-lock", "zk-herd")
-		all := results(t, stdout)
-		if code != exitOK || len(all) != 2 {
-			t.Fatalf("exit code %d, %d results; stderr:\n%s", code, len(all), stderr)
-		}
-		if r := all[0]; r.Prediction != predicted || r.PredictionRight == nil || *r.PredictionRight != right || r.Observed != finding.Breaks {
-			t.Errorf("%q: %+v", predicted, r)
-		}
-		if r := all[1]; r.Skipped == "" || r.Prediction != predicted || r.PredictionRight != nil {
-			t.Errorf("skipped: %+v", r)
-		}
 	}
 }

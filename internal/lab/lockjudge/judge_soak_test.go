@@ -27,15 +27,11 @@ func judgedRight(t *testing.T) {
 	redis := testkit.NewRedis(t).Addr()
 	matter := append(safety(), locktest.RenewalIsRetried, locktest.TellsExpiredFromLost, locktest.FreedAfterDeath, locktest.ToldWhenDeleted)
 	right, of := 0, 0
-	for name, flaws := range map[string][]locktest.Behaviour{
-		"reentrant":    nil,
-		"renewal-once": {locktest.RenewalIsRetried, locktest.TellsExpiredFromLost, locktest.FreedAfterDeath, locktest.ToldWhenDeleted},
-		"naive":        {locktest.ReleasesOnlyOwn, locktest.TellsExpiredFromLost, locktest.ToldWhenDeleted},
-	} {
+	for name, want := range flaws() {
 		found := broken(t, command(t, name), redis, matter...)
 		for _, b := range matter {
 			of++
-			if _, is := found[b]; is == slices.Contains(flaws, b) {
+			if _, is := found[b]; is == slices.Contains(want, b) {
 				right++
 			} else {
 				t.Errorf("%s breaks %s: %v, want %v", name, b, is, !is)

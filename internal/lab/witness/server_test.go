@@ -3,6 +3,7 @@ package witness_test
 import (
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"seckill/internal/lab/finding"
@@ -12,11 +13,23 @@ import (
 	"seckill/internal/lab/witness"
 )
 
-// servers are samples of single servers: 17 has the lock on a majority, and one of these nodes
-// forgets it.
-func servers(t *testing.T) judge.Evidence {
+// sampled adds what single servers were seen to have. A line is "SERVER: AT OWNER [TTL]".
+func sampled(t *testing.T, ev judge.Evidence, seen string) judge.Evidence {
 	t.Helper()
-	ev := judgetest.Script(t, `
+	for line := range strings.Lines(strings.TrimSpace(seen)) {
+		server, rest, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		words := append(strings.Fields(rest), "")
+		s := judgetest.Sample(t, judgetest.Nanos(t, words[0]), words[1], map[string]string{"ttl": words[2]})
+		s.Server = server
+		ev.Samples = append(ev.Samples, s)
+	}
+	return ev
+}
+
+// bothHold is a history in which 18 is granted the lock that 17 has not released yet.
+func bothHold(t *testing.T) judge.Evidence {
+	t.Helper()
+	return judgetest.Script(t, `
 		0   17 acquiring
 		1   17 acquired asked=0 left=9000
 		50  18@2 acquiring
@@ -26,19 +39,25 @@ func servers(t *testing.T) judge.Evidence {
 		120 18@2 releasing asked=119 left=8900 stored=18
 		121 18@2 released asked=120
 		130 end`)
-	for _, seen := range []struct{ server, at, what string }{
-		{"node 1", "0", "free"}, {"node 1", "1", "17"}, {"node 1", "91", "free"},
-		{"node 2", "0.1", "free"}, {"node 2", "1", "17"}, {"node 2", "30", "down"}, {"node 2", "40", "free"}, {"node 2", "51", "18"}, {"node 2", "121", "free"},
-	} {
-		s := judgetest.Sample(t, judgetest.Nanos(t, seen.at), seen.what, nil)
-		s.Server = seen.server
-		ev.Samples = append(ev.Samples, s)
-	}
-	return ev
+}
+
+// forgotten are samples of single servers: 17 has the lock on a majority, and one of these nodes forgets it.
+func forgotten(t *testing.T) judge.Evidence {
+	t.Helper()
+	return sampled(t, bothHold(t), `
+		node 1: 0 free
+		node 1: 1 17
+		node 1: 91 free
+		node 2: 0.1 free
+		node 2: 1 17
+		node 2: 30 down
+		node 2: 40 free
+		node 2: 51 18
+		node 2: 121 free`)
 }
 
 func TestSingleServersHaveLanes(t *testing.T) {
-	j := judge.Judge(servers(t))
+	j := judge.Judge(forgotten(t))
 	if n := j.Anomalies[finding.Overlaps]; n != 1 || len(witness.Proofs(j)) != 1 {
 		t.Fatalf("%d overlaps, %d witnesses, want 1 of each", n, len(witness.Proofs(j)))
 	}
@@ -66,24 +85,13 @@ func TestSingleServersHaveLanes(t *testing.T) {
 
 // A holder keeps the key it took when another holder takes a key of another name.
 func TestKeysApartAreKept(t *testing.T) {
-	ev := judgetest.Script(t, `
-		0   17 acquiring
-		1   17 acquired asked=0 left=9000
-		50  18@2 acquiring
-		51  18@2 acquired asked=50 left=9000
-		90  17 releasing asked=89 left=8900 stored=17
-		91  17 released asked=90
-		120 18@2 releasing asked=119 left=8900 stored=18
-		121 18@2 released asked=120
-		130 end`)
-	for _, seen := range []struct{ key, at, what string }{
-		{"key 1", "0", "free"}, {"key 1", "1", "17"}, {"key 1", "91", "free"},
-		{"key 2", "0", "free"}, {"key 2", "51", "18"}, {"key 2", "121", "free"},
-	} {
-		s := judgetest.Sample(t, judgetest.Nanos(t, seen.at), seen.what, nil)
-		s.Server = seen.key
-		ev.Samples = append(ev.Samples, s)
-	}
+	ev := sampled(t, bothHold(t), `
+		key 1: 0 free
+		key 1: 1 17
+		key 1: 91 free
+		key 2: 0 free
+		key 2: 51 18
+		key 2: 121 free`)
 	for _, apart := range []bool{true, false} {
 		ev.Apart = apart
 		w := witness.Proofs(judge.Judge(ev))[0]
@@ -98,22 +106,20 @@ func TestKeysApartAreKept(t *testing.T) {
 
 // A lease that is over on every server is over, though nobody else was granted the lock.
 func TestLeaseOverOnEveryServer(t *testing.T) {
-	ev := judgetest.Script(t, `
+	ev := sampled(t, judgetest.Script(t, `
 		0   17 acquiring
 		1   17 acquired asked=0 left=99
 		190 17 releasing asked=189 left=-90 stored=free
 		191 17 released asked=190 err=expired
 		200 18@2 acquiring
 		201 18@2 acquired asked=200 left=9000
-		230 end`)
-	for _, seen := range []struct{ node, at, what, ttl string }{
-		{"node 1", "0", "free", ""}, {"node 1", "1", "17", "100"}, {"node 1", "101", "free", ""},
-		{"node 2", "0", "free", ""}, {"node 2", "3", "17", "100"}, {"node 2", "103", "free", ""},
-	} {
-		s := judgetest.Sample(t, judgetest.Nanos(t, seen.at), seen.what, map[string]string{"ttl": seen.ttl})
-		s.Server = seen.node
-		ev.Samples = append(ev.Samples, s)
-	}
+		230 end`), `
+		node 1: 0 free
+		node 1: 1 17 100
+		node 1: 101 free
+		node 2: 0 free
+		node 2: 3 17 100
+		node 2: 103 free`)
 	w, ok := witness.Picture(ev, witness.Focus{Who: "buyer 17"})
 	if !ok {
 		t.Fatal("no picture")
@@ -126,21 +132,18 @@ func TestLeaseOverOnEveryServer(t *testing.T) {
 
 // One server's state at the end does not tell who holds the lock.
 func TestSingleServerIsNotTheStore(t *testing.T) {
-	ev := judgetest.Script(t, `
+	ev := sampled(t, judgetest.Script(t, `
 		0   17 acquiring
 		1   17 acquired asked=0
 		50  17 abandoned
-		900 end`)
-	s := judgetest.Sample(t, judgetest.Nanos(t, "1"), "17", nil)
-	s.Server = "node 1"
-	ev.Samples = []judge.Sample{s}
+		900 end`), "node 1: 1 17")
 	if n, looked := judge.Judge(ev).Anomalies[finding.StuckKeys]; looked {
 		t.Errorf("%d stuck keys, where nobody looked at the store as a whole", n)
 	}
 }
 
 func TestTellMarksMoments(t *testing.T) {
-	ev := servers(t)
+	ev := forgotten(t)
 	w := witness.Tell(ev, witness.Story{
 		Kind: finding.Herds, Key: "k", Who: []string{"buyer 17", "buyer 18"}, From: judgetest.Nanos(t, "0"), To: judgetest.Nanos(t, "120"),
 		Summary: func(func(int64) tell.Text) tell.Text { return tell.Plain("they wake") },
