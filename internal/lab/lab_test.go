@@ -106,11 +106,6 @@ func opened(t *testing.T, o testbed.Options) *testbed.Environment {
 	return env
 }
 
-// onAMachine is a laboratory on a machine that was late.
-func onAMachine(env *testbed.Environment, stalled time.Duration) *Lab {
-	return &Lab{env: env, watch: func() func() time.Duration { return func() time.Duration { return stalled } }}
-}
-
 // A swap runs with the partner's setup on the partner's servers, and says so.
 func TestSwapSaysWithWhat(t *testing.T) {
 	env := opened(t, testbed.Options{Embedded: true, Seed: 3})
@@ -135,56 +130,41 @@ func TestSwapSaysWithWhat(t *testing.T) {
 	}
 }
 
-// A run without a verdict is repeated where the machine was late, and nowhere else. A verdict stands.
-func TestNoVerdictOnALateMachine(t *testing.T) {
+// A run without a verdict is repeated where the machine was late, and nowhere else. A verdict stands; that it is unexpected
+// and that the machine was late is said together.
+func TestLateMachine(t *testing.T) {
+	const late, inTime = 250 * time.Millisecond, time.Millisecond
 	for name, c := range map[string]struct {
-		stalled        time.Duration
-		failing        int // attempts
-		attempts       int
-		failed, notice bool
+		stalled              time.Duration
+		failing              int // attempts
+		found                int
+		attempts             int
+		failed, notice, told bool
 	}{
-		"late once":               {time.Second, 1, 2, false, true},
-		"late each time":          {time.Second, 9, maxAttempts, true, true},
-		"it was in time":          {time.Millisecond, 1, 1, true, false},
-		"late, and has a verdict": {time.Second, 0, 1, false, false},
+		"no verdict, late once":      {late, 1, 1, 2, false, true, false},
+		"no verdict, late each time": {late, 9, 1, maxAttempts, true, true, false},
+		"no verdict, and in time":    {inTime, 1, 1, 1, true, false, false},
+		"late, expected":             {late, 0, 1, 1, false, false, false},
+		"late, unexpected":           {late, 0, 0, 1, false, false, true},
+		"in time, unexpected":        {inTime, 0, 0, 1, false, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			noticed := 0
+			noticed, attempts := 0, 0
 			env := opened(t, testbed.Options{Notice: func(tell.Text) { noticed++ }})
-			attempts := 0
 			e := experiment("a", "b", finding.Breaks, finding.Oversold)
 			e.Scenario = func(t *Trial, _ Setup) {
 				if attempts++; attempts <= c.failing {
 					t.Fatalf("the server was late")
 				}
-				t.Found(finding.Oversold, 1)
+				t.Found(finding.Oversold, c.found)
 			}
-			r := onAMachine(env, c.stalled).Run(t.Context(), &e)
+			l := &Lab{env: env, watch: func() func() time.Duration { return func() time.Duration { return c.stalled } }}
+			r := l.Run(t.Context(), &e)
 			if attempts != c.attempts || (r.Failed != "") != c.failed || (noticed > 0) != c.notice {
 				t.Errorf("%d attempts, failed %q, %d notices; want %+v", attempts, r.Failed, noticed, c)
 			}
-		})
-	}
-}
-
-// The result of an unexpected verdict says that the machine was late. The result of an expected one does not.
-func TestUnexpectedVerdictOfALateMachine(t *testing.T) {
-	env := opened(t, testbed.Options{})
-	for name, c := range map[string]struct {
-		stalled time.Duration
-		found   int
-		told    bool
-	}{
-		"late, unexpected":    {250 * time.Millisecond, 0, true},
-		"in time, unexpected": {time.Millisecond, 0, false},
-		"late, expected":      {250 * time.Millisecond, 1, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			e := experiment("a", "b", finding.Breaks, finding.Oversold)
-			e.Scenario = func(t *Trial, _ Setup) { t.Found(finding.Oversold, c.found) }
-			r := onAMachine(env, c.stalled).Run(t.Context(), &e)
 			if told := len(r.Measures) == 1 && r.Measures[0].Value == 250; told != c.told {
-				t.Errorf("%s, measures %+v", r.Observed, r.Measures)
+				t.Errorf("%s, measures %+v; want %+v", r.Observed, r.Measures, c)
 			}
 		})
 	}

@@ -3,17 +3,12 @@
 package testkit_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"net"
 	"os"
 	osexec "os/exec"
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/testkit"
 )
@@ -41,7 +36,6 @@ func TestBinary(t *testing.T) {
 		says     []string
 	}{
 		"a goroutine is left":           {"leak", nil, true, []string{"goroutines are left", "testkit_test.TestInAChild"}},
-		"a pool is being closed":        {"pool", nil, false, []string{"PASS"}},
 		"closed twice, and used again":  {"close", nil, false, []string{"--- PASS"}},
 		"no redis-server":               {"redis", []string{"PATH=/nowhere", "REQUIRE_INFRA="}, false, []string{"--- SKIP", "redis-server not found on PATH: apt-get install"}},
 		"no redis-server, and it must":  {"redis", []string{"PATH=/nowhere", "REQUIRE_INFRA=1"}, true, []string{"--- FAIL", "redis-server not found on PATH"}},
@@ -70,8 +64,6 @@ func TestInAChild(t *testing.T) {
 	case "":
 	case "leak":
 		go func() { select {} }()
-	case "pool":
-		closeFailingPool(t)
 	case "close":
 		closeTwice(t)
 	case "redis":
@@ -80,22 +72,6 @@ func TestInAChild(t *testing.T) {
 		testkit.ZooKeeper(t)
 	default:
 		endAbnormally(t, scenario)
-	}
-}
-
-// closeFailingPool closes a pool whose dials fail: it sleeps between them, and notices a second later that it was closed.
-func closeFailingPool(t *testing.T) {
-	client := redis.NewClient(&redis.Options{
-		PoolSize: 1, MaxRetries: -1, DialerRetries: 1,
-		Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("nobody there") },
-	})
-	for range 3 { // as many failed dials as the pool has connections
-		if err := client.Ping(t.Context()).Err(); err == nil {
-			t.Error("Ping succeeded without a server")
-		}
-	}
-	if err := client.Close(); err != nil {
-		t.Error(err)
 	}
 }
 

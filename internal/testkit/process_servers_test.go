@@ -6,13 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	osexec "os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,44 +20,7 @@ import (
 // shell starts a shell script.
 func shell(t *testing.T, script string) *testkit.Process {
 	t.Helper()
-	return testkit.Start(t, testkit.Command{Path: "/bin/sh", Args: []string{"-c", script}, Env: []string{"GREETING=hello"}})
-}
-
-func TestWaitLineReturnsSubmatches(t *testing.T) {
-	p := shell(t, `echo "$GREETING, listening on port 123"; exec sleep 1000`)
-	if got := p.WaitLine(t, `listening on port (\d+)`); got[1] != "123" {
-		t.Errorf("submatches %q, want port 123", got)
-	}
-	if !strings.HasPrefix(p.Output(), "hello, ") {
-		t.Errorf("output %q, want the greeting from the environment", p.Output())
-	}
-}
-
-func TestWaitHTTPWaitsForOK(t *testing.T) {
-	asked := 0
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if asked++; asked < 3 {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-	}))
-	defer server.Close()
-	shell(t, "exec sleep 1000").WaitHTTP(t, server.URL)
-	if asked != 3 {
-		t.Errorf("%d requests, want 3: until the first 200", asked)
-	}
-}
-
-func TestStopReturnsTheExitCode(t *testing.T) {
-	for _, code := range []int{0, 3} {
-		t.Run(strconv.Itoa(code), func(t *testing.T) {
-			p := shell(t, fmt.Sprintf(`trap 'exit %d' TERM; echo ready; while :; do sleep 0.01; done`, code))
-			p.WaitLine(t, "ready")
-			err := p.Stop()
-			if exit, ok := errors.AsType[*osexec.ExitError](err); ok && exit.ExitCode() != code || !ok && (err != nil || code != 0) {
-				t.Errorf("Stop returned %v, want exit code %d", err, code)
-			}
-		})
-	}
+	return testkit.Start(t, testkit.Command{Path: "/bin/sh", Args: []string{"-c", script}})
 }
 
 func TestKillKillsTheWholeGroup(t *testing.T) {

@@ -42,25 +42,6 @@ func TestMeasurementSumsUpWorkers(t *testing.T) {
 	}
 }
 
-func TestSpread(t *testing.T) {
-	rounds := []measurement{{PerSecond: 30}, {PerSecond: 10}, {PerSecond: 20}, {PerSecond: 70}}
-	rate := func(m measurement) float64 { return m.PerSecond }
-	if got, want := spreadOf(rounds, rate), (spread[float64]{25, 10, 70}); got != want {
-		t.Errorf("of four: %+v, want %+v", got, want)
-	}
-	if got, want := spreadOf(rounds[:3], rate), (spread[float64]{20, 10, 30}); got != want {
-		t.Errorf("of three: %+v, want %+v", got, want)
-	}
-}
-
-func TestExecutedSumsUpCommandStats(t *testing.T) {
-	stats := "# Commandstats\r\ncmdstat_set:calls=12,usec=24,usec_per_call=2.00\r\n" +
-		"cmdstat_info:calls=100,usec=9\r\ncmdstat_client|setinfo:calls=3,usec=1\r\n"
-	if got := executed(stats); got != 15 {
-		t.Errorf("executed = %d, want 15", got)
-	}
-}
-
 func TestNumbersAreReadable(t *testing.T) {
 	for got, want := range map[string]string{
 		thousands(7): "7", thousands(472.4): "472", thousands(53012): "53,012", thousands(1234567): "1,234,567",

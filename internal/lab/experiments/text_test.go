@@ -140,24 +140,6 @@ func TestNoTextIsUnused(t *testing.T) {
 	}
 }
 
-func TestParse(t *testing.T) {
-	group, texts, err := parse(strings.Join([]string{
-		"# Readers", "", "## first", "Title: one", "  and a half", "Source: 001: 1. The first way: SETNX",
-		"K6: A=1", "  B=2", "", "## second", "Why: because", "",
-	}, "\n"))
-	if err != nil || group != "Readers" || len(texts) != 2 {
-		t.Fatalf("%q, %+v, %v", group, texts, err)
-	}
-	one, other := texts[0], texts[1]
-	if one.ID != "first" || one.Title != "one and a half" || !slices.Equal(one.K6, []string{"A=1", "B=2"}) ||
-		!slices.Equal(one.Sources, []lab.Source{{Document: "001", Section: "1. The first way: SETNX"}}) {
-		t.Errorf("%+v", one)
-	}
-	if other.ID != "second" || other.Why != "because" || other.Title != "" {
-		t.Errorf("%+v", other)
-	}
-}
-
 // A line break in a Chinese text is no space between Chinese characters.
 func TestUnfold(t *testing.T) {
 	for text, want := range map[string]string{

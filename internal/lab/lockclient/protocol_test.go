@@ -164,6 +164,8 @@ func TestConfigurationThatIsNotUnderstood(t *testing.T) {
 		"Name: a\n":                  "not understood",
 		`{"Nom":"a"}` + "\n":         "Nom",
 		`{"Watchdog":-1,"Name":"a"}`: "negative",
+		`{}`:                         "no name",
+		`{"Name":"a","MySQLDSN":"x","SQLite":"y"}`: "SQLite",
 	} {
 		var out strings.Builder
 		err := Main(t.Context(), strings.NewReader(config), &out, io.Discard)

@@ -50,33 +50,3 @@ func TestFaultThatPanics(t *testing.T) {
 	g := must[lockclient.Grant](t)(c.Acquire(ctx, lockclient.Acquire{Lock: "lua", Key: "k"}))
 	ok(t, c.Release(ctx, g.Lease))
 }
-
-// failing records that a test would have failed, and ends its caller.
-type failing struct {
-	*testing.T
-	said string
-}
-
-func (f *failing) Fatalf(format string, _ ...any) {
-	f.said = format
-	panic(f)
-}
-
-func TestConfigurationThatIsWrong(t *testing.T) {
-	testkit.Servers(t)
-	for name, config := range map[string]lockclient.Config{
-		"no name":       {},
-		"two databases": {Name: "a", MySQLDSN: "x", SQLite: "y"},
-		"no database":   {Name: "a", MySQLDSN: "nobody@tcp(127.0.0.1:1)/none"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := &failing{T: t}
-			defer func() {
-				if recover() != f || f.said == "" {
-					t.Error("it started")
-				}
-			}()
-			lockclient.Start(f, config)
-		})
-	}
-}
