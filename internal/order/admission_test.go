@@ -121,7 +121,7 @@ func TestGateDecidesAdmission(t *testing.T) {
 			t.Errorf("Place = %+v, %v, want %v", o, err, refused)
 		}
 	}
-	for _, step := range s.steps.all() {
+	for _, step := range s.steps.all {
 		if step != "admit 42 to 7 as pending" {
 			t.Errorf("unexpected step: %s", step)
 		}
@@ -152,8 +152,8 @@ func TestAdmissionRefusesFromMemory(t *testing.T) {
 				t.Errorf("Refusal = %v, want %v", err, tc.want)
 			}
 			_, err := s.order(t)
-			if !errors.Is(err, tc.want) || (len(s.steps.all()) == 0) != (tc.want != nil) {
-				t.Errorf("err = %v, steps %q; want %v", err, s.steps.all(), tc.want)
+			if !errors.Is(err, tc.want) || (len(s.steps.all) == 0) != (tc.want != nil) {
+				t.Errorf("err = %v, steps %q; want %v", err, s.steps.all, tc.want)
 			}
 			if generated := s.ids.n.Load(); generated != 0 && tc.want != nil {
 				t.Errorf("%d ids were generated for a refusal", generated)
@@ -164,8 +164,8 @@ func TestAdmissionRefusesFromMemory(t *testing.T) {
 
 func TestAdmissionWithoutAGate(t *testing.T) {
 	s := newFixture(t, func(p *voucher.Policy) { p.Flow = voucher.FlowAdmission })
-	if _, err := s.order(t); !errors.Is(err, order.ErrUnavailable) || len(s.steps.all()) != 0 {
-		t.Errorf("err = %v, steps %q", err, s.steps.all())
+	if _, err := s.order(t); !errors.Is(err, order.ErrUnavailable) || len(s.steps.all) != 0 {
+		t.Errorf("err = %v, steps %q", err, s.steps.all)
 	}
 	if err := s.Await(t.Context(), order.Order{Status: order.Pending}, time.Hour); err != nil {
 		t.Error(err)
@@ -367,25 +367,23 @@ func TestRefusalUnderAKeyFindsTheOrder(t *testing.T) {
 }
 
 func TestWhoKeepsKeys(t *testing.T) {
-	s := newAdmissionFixture(t)
-	if kept, err := s.KeepsKeys(t.Context(), 7); !kept || err != nil {
-		t.Errorf("admission: %v, %v", kept, err)
+	gated, locked := newAdmissionFixture(t).fixture, newFixture(t, nil)
+	want := func(what string, s *fixture, voucherID int64, want bool, wantErr error) {
+		t.Helper()
+		if kept, err := s.KeepsKeys(t.Context(), voucherID); kept != want || !errors.Is(err, wantErr) {
+			t.Errorf("%s: %v, %v", what, kept, err)
+		}
 	}
-	locked := newFixture(t, nil)
-	if kept, err := locked.KeepsKeys(t.Context(), 7); kept || err != nil {
-		t.Errorf("locked: %v, %v", kept, err)
-	}
+	want("admission", gated, 7, true, nil)
+	want("locked", locked, 7, false, nil)
 	locked.vouchers.v.Policy.Flow = voucher.FlowAdmission // on a server that does not sell by it
-	if kept, err := locked.KeepsKeys(t.Context(), 7); kept || err != nil || locked.Refusal(t.Context(), 7, 42) != nil {
-		t.Errorf("admission without a gate: %v, %v, refused %v", kept, err, locked.Refusal(t.Context(), 7, 42))
+	want("admission without a gate", locked, 7, false, nil)
+	if err := locked.Refusal(t.Context(), 7, 42); err != nil {
+		t.Errorf("admission without a gate refuses from memory: %v", err)
 	}
-	s.vouchers.v.Policy = voucher.DefaultPolicy()
-	if kept, err := s.KeepsKeys(t.Context(), 7); kept || err != nil {
-		t.Errorf("locked, beside a gate: %v, %v", kept, err)
-	}
-	if kept, err := s.KeepsKeys(t.Context(), 99); kept || !errors.Is(err, voucher.ErrNotFound) {
-		t.Errorf("no voucher: %v, %v", kept, err)
-	}
+	gated.vouchers.v.Policy = voucher.DefaultPolicy()
+	want("locked, beside a gate", gated, 7, false, nil)
+	want("no voucher", gated, 99, false, voucher.ErrNotFound)
 }
 
 func TestHashKey(t *testing.T) {

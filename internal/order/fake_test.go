@@ -1,12 +1,12 @@
 package order_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,28 +17,16 @@ import (
 )
 
 // stepLog records what the service did, in order.
-type stepLog struct {
-	mu    sync.Mutex
-	steps []string
-}
+type stepLog struct{ all []string }
 
 func (l *stepLog) add(format string, args ...any) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.steps = append(l.steps, fmt.Sprintf(format, args...))
-}
-
-func (l *stepLog) all() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return append([]string(nil), l.steps...)
+	l.all = append(l.all, fmt.Sprintf(format, args...))
 }
 
 // fakeStore is an order.Store that holds one voucher's row, with READ COMMITTED
 // reads and writes that become visible at the commit.
 type fakeStore struct {
 	*stepLog
-	mu         sync.Mutex
 	stock      int64
 	version    int64
 	fence      uint64
@@ -64,16 +52,10 @@ func (m *fakeStore) Transact(ctx context.Context, fn func(context.Context, order
 		}
 		m.add("rollback")
 	}
-	if err := fn(ctx, tx); err != nil {
+	if err := cmp.Or(fn(ctx, tx), ctx.Err()); err != nil {
 		m.add("rollback")
 		return err
 	}
-	if err := ctx.Err(); err != nil {
-		m.add("rollback")
-		return err
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	for _, write := range tx.writes {
 		write()
 	}
@@ -82,8 +64,6 @@ func (m *fakeStore) Transact(ctx context.Context, fn func(context.Context, order
 }
 
 func (m *fakeStore) Order(_ context.Context, id int64) (order.Order, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	if m.lookup != nil {
 		return order.Order{}, m.lookup
 	}
@@ -102,8 +82,6 @@ func (m *fakeStore) DurableOrder(ctx context.Context, id int64) (order.Order, er
 }
 
 func (m *fakeStore) OrderUnderKey(_ context.Context, voucherID, userID int64, key order.KeyHash) (order.Order, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	if m.lookup != nil {
 		return order.Order{}, m.lookup
 	}
@@ -116,8 +94,6 @@ func (m *fakeStore) OrderUnderKey(_ context.Context, voucherID, userID int64, ke
 }
 
 func (m *fakeStore) OrdersOf(_ context.Context, userID, before int64, limit int) (found []order.Order, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	for _, id := range slices.Backward(slices.Sorted(maps.Keys(m.orders))) {
 		if o := m.orders[id]; o.UserID == userID && id < before && len(found) < limit {
 			found = append(found, o)
@@ -141,8 +117,6 @@ func (t *fakeTx) write(name string, fn func()) {
 func (t *fakeTx) Flush(context.Context) error { t.m.add("flush"); return nil }
 
 func (t *fakeTx) Ordered(_ context.Context, voucherID, userID int64) (bool, error) {
-	t.m.mu.Lock()
-	defer t.m.mu.Unlock()
 	t.m.add("ordered?")
 	for _, o := range t.m.orders {
 		if o.UserID == userID && o.VoucherID == voucherID {
@@ -153,15 +127,11 @@ func (t *fakeTx) Ordered(_ context.Context, voucherID, userID int64) (bool, erro
 }
 
 func (t *fakeTx) StockOf(context.Context, int64) (stock, version int64, err error) {
-	t.m.mu.Lock()
-	defer t.m.mu.Unlock()
 	t.m.add("stock?")
 	return t.m.stock, t.m.version, nil
 }
 
 func (t *fakeTx) Decrement(context.Context, int64) error {
-	t.m.mu.Lock()
-	defer t.m.mu.Unlock()
 	if t.m.stock <= 0 {
 		return voucher.ErrSoldOut
 	}
@@ -175,8 +145,6 @@ func (t *fakeTx) SetStock(_ context.Context, _, stock int64) error {
 }
 
 func (t *fakeTx) DecrementVersion(_ context.Context, _, version int64) error {
-	t.m.mu.Lock()
-	defer t.m.mu.Unlock()
 	if t.m.version != version {
 		return order.ErrConflict
 	}
@@ -185,8 +153,6 @@ func (t *fakeTx) DecrementVersion(_ context.Context, _, version int64) error {
 }
 
 func (t *fakeTx) DecrementFenced(_ context.Context, _ int64, token uint64) error {
-	t.m.mu.Lock()
-	defer t.m.mu.Unlock()
 	if token < t.m.fence {
 		return order.ErrStale
 	}
@@ -195,8 +161,6 @@ func (t *fakeTx) DecrementFenced(_ context.Context, _ int64, token uint64) error
 }
 
 func (t *fakeTx) Insert(_ context.Context, o order.Order, unique bool) error {
-	t.m.mu.Lock()
-	defer t.m.mu.Unlock()
 	for _, other := range t.m.orders {
 		if other.ID == o.ID || unique && other.UserID == o.UserID {
 			return order.ErrAlreadyOrdered

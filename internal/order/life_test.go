@@ -28,6 +28,12 @@ type lifeStore struct {
 	notPayable bool // the order asks for no payment
 }
 
+func (s *lifeStore) change(to func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	to()
+}
+
 func (s *lifeStore) StatesOf(_ context.Context, ids []int64) (map[int64]order.Status, error) {
 	s.reads.Add(1)
 	s.mu.Lock()
@@ -242,9 +248,7 @@ func TestAwaitPayment(t *testing.T) {
 			})
 		}
 		time.Sleep(10 * time.Second)
-		store.mu.Lock()
-		store.state = order.Paid
-		store.mu.Unlock()
+		store.change(func() { store.state = order.Paid })
 		all.Wait()
 		if n := store.reads.Load(); n > 60 {
 			t.Errorf("%d queries in 10 s", n)
@@ -266,24 +270,16 @@ func TestRunExpiry(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { life.RunExpiry(ctx) })
-		left := func() int {
-			synctest.Wait()
-			store.mu.Lock()
-			defer store.mu.Unlock()
-			return len(store.due)
-		}
-		if left() != 0 { // a full batch is followed by the next one at once
+		synctest.Wait()
+		if len(store.due) != 0 { // a full batch is followed by the next one at once
 			t.Errorf("%v are left", store.due)
 		}
-		store.mu.Lock()
-		store.expiry, store.due = order.ErrUnavailable, []int{3}
-		store.mu.Unlock()
+		store.change(func() { store.expiry, store.due = order.ErrUnavailable, []int{3} })
 		time.Sleep(time.Minute)
-		store.mu.Lock()
-		store.expiry = nil
-		store.mu.Unlock()
+		store.change(func() { store.expiry = nil })
 		time.Sleep(time.Second)
-		if left() != 0 {
+		synctest.Wait()
+		if len(store.due) != 0 {
 			t.Errorf("%v are left a second after an outage", store.due)
 		}
 		cancel()

@@ -42,7 +42,7 @@ func TestPlaceTakesTheStepsInOrder(t *testing.T) {
 			if err != nil || o.Status != order.Confirmed || o.UserID != 42 || o.VoucherID != 7 || o.ID != 1 {
 				t.Fatalf("Place = %+v, %v", o, err)
 			}
-			if got := s.steps.all(); !slices.Equal(got, tc.want) {
+			if got := s.steps.all; !slices.Equal(got, tc.want) {
 				t.Errorf("steps\n got %q\nwant %q", got, tc.want)
 			}
 			if s.store.stock != 9 || s.store.orders[1] != o {
@@ -70,8 +70,8 @@ func TestPlaceRefusesBeforeTheLock(t *testing.T) {
 		if err := s.Refusal(t.Context(), 7, 42); !errors.Is(err, tc.want) {
 			t.Errorf("%s: Refusal = %v, want %v", tc.name, err, tc.want)
 		}
-		if _, err := s.order(t); !errors.Is(err, tc.want) || len(s.steps.all()) != 0 {
-			t.Errorf("%s: err = %v, want %v; it continued with %q", tc.name, err, tc.want, s.steps.all())
+		if _, err := s.order(t); !errors.Is(err, tc.want) || len(s.steps.all) != 0 {
+			t.Errorf("%s: err = %v, want %v; it continued with %q", tc.name, err, tc.want, s.steps.all)
 		}
 	}
 }
@@ -154,8 +154,8 @@ func TestPlaceUnderTheLock(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, err := s.Place(ctx, order.Request{VoucherID: 7, UserID: 42})
-		if !errors.Is(err, context.Canceled) || s.lock.taken.Load() || slices.Contains(s.steps.all(), "release on an ended context") {
-			t.Errorf("err = %v, steps %q", err, s.steps.all())
+		if !errors.Is(err, context.Canceled) || s.lock.taken.Load() || slices.Contains(s.steps.all, "release on an ended context") {
+			t.Errorf("err = %v, steps %q", err, s.steps.all)
 		}
 	})
 	t.Run("a repeated transaction places one order", func(t *testing.T) {
@@ -176,7 +176,7 @@ func TestFaultsInTheFlow(t *testing.T) {
 					t.Errorf("err = %v", err)
 				}
 				// An abandoned lease is not released, and not renewed any more.
-				if steps := s.steps.all(); slices.Contains(steps, "release") != (effect == lock.EffectError) || !slices.Contains(steps, "stop") {
+				if steps := s.steps.all; slices.Contains(steps, "release") != (effect == lock.EffectError) || !slices.Contains(steps, "stop") {
 					t.Errorf("steps %q", steps)
 				}
 				committed := at == lock.AfterCommit || at == lock.BeforeRelease

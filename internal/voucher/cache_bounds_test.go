@@ -174,11 +174,7 @@ func TestCacheRefreshesAreBounded(t *testing.T) {
 			store.stock.Store(i)
 			var reading sync.WaitGroup
 			for id := range int64(vouchers) {
-				reading.Go(func() {
-					if v, err := cache.Read(t.Context(), 1000+id); err != nil || v.Stock != i {
-						t.Errorf("voucher %d: %+v, %v; want a stock of %d", 1000+id, v, err, i)
-					}
-				})
+				reading.Go(func() { wantStock(t, cache.Read, 1000+id, i) })
 			}
 			reading.Wait()
 		}
@@ -256,9 +252,7 @@ func TestCacheReturnsNewVouchersAtOnce(t *testing.T) {
 				cache.Created(&voucher.Voucher{ID: id, Stock: 9})
 				store.created.Add(1)
 				for range 2 {
-					if v, err := cache.Read(t.Context(), id); err != nil || v.Stock != 9 {
-						t.Errorf("Read = %+v, %v", v, err)
-					}
+					wantStock(t, cache.Read, id, 9)
 					if failure == nil {
 						list(2)
 					}
@@ -269,24 +263,11 @@ func TestCacheReturnsNewVouchersAtOnce(t *testing.T) {
 	}
 }
 
-func BenchmarkCacheRead(b *testing.B) {
-	cache := voucher.NewCache(&slowStore{}, time.Hour, time.Now)
-	cache.Created(&voucher.Voucher{ID: 1})
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := cache.Read(b.Context(), 1); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 // Vouchers that are cached are loaded again however many requests wait for unknown ids.
 func TestCacheLoadsKnownVouchersFirst(t *testing.T) {
 	cached(t, func(t *testing.T, store *slowStore, cache *voucher.Cache) {
 		store.stock.Store(1)
-		if v, err := cache.Read(t.Context(), 1); err != nil || v.Stock != 1 {
-			t.Fatalf("%+v, %v", v, err)
-		}
+		wantStock(t, cache.Read, 1, 1)
 		store.delay = 10 * time.Millisecond
 		time.Sleep(200 * time.Millisecond)
 		waiting := fill(t, cache)
@@ -294,9 +275,7 @@ func TestCacheLoadsKnownVouchersFirst(t *testing.T) {
 			t.Errorf("an unknown id beyond the bound: %v", err)
 		}
 		store.stock.Store(2)
-		if v, err := cache.Read(t.Context(), 1); err != nil || v.Stock != 2 {
-			t.Errorf("%+v, %v; want the stock of now", v, err)
-		}
+		wantStock(t, cache.Read, 1, 2)
 		waiting.Wait()
 	})
 }

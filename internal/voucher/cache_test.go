@@ -86,17 +86,21 @@ func (s *slowStore) wantQueries(t *testing.T, queries, lists int64) {
 	}
 }
 
+// wantStock looks a voucher up, for an order or for a reader.
+func wantStock(t *testing.T, look func(context.Context, int64) (*voucher.Voucher, error), id, want int64) {
+	t.Helper()
+	if v, err := look(t.Context(), id); err != nil || v.Stock != want {
+		t.Errorf("voucher %d: %+v, %v; want a stock of %d", id, v, err, want)
+	}
+}
+
 func TestCacheSharesOneLoad(t *testing.T) {
 	cached(t, func(t *testing.T, store *slowStore, cache *voucher.Cache) {
 		store.delay = 20 * time.Millisecond
 		store.stock.Store(7)
 		var wg sync.WaitGroup
 		for range 500 {
-			wg.Go(func() {
-				if v, err := cache.Voucher(t.Context(), 1); err != nil || v.Stock != 7 {
-					t.Errorf("Voucher = %v, %v", v, err)
-				}
-			})
+			wg.Go(func() { wantStock(t, cache.Voucher, 1, 7) })
 		}
 		wg.Wait()
 		store.wantQueries(t, 1, 0)
@@ -107,34 +111,19 @@ func TestCacheServesStaleWhileItLoads(t *testing.T) {
 	cached(t, func(t *testing.T, store *slowStore, cache *voucher.Cache) {
 		store.delay = 20 * time.Millisecond
 		store.stock.Store(7)
-		stockOf := func() int64 {
-			v, err := cache.Voucher(t.Context(), 1)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return v.Stock
-		}
-		stockOf()
+		wantStock(t, cache.Voucher, 1, 7)
 		store.stock.Store(3)
-		if got := stockOf(); got != 7 {
-			t.Errorf("stock = %d within the TTL, want the 7 that is cached", got)
-		}
+		wantStock(t, cache.Voucher, 1, 7) // within the TTL
 		time.Sleep(100 * time.Millisecond)
 		var loader sync.WaitGroup
-		loader.Go(func() {
-			if got := stockOf(); got != 3 {
-				t.Errorf("the loader got stock %d, want the 3 it loaded", got)
-			}
-		})
+		loader.Go(func() { wantStock(t, cache.Voucher, 1, 3) })
 		synctest.Wait()
 		before := time.Now()
-		if got := stockOf(); got != 7 || time.Since(before) != 0 {
-			t.Errorf("stock = %d after %v, want the stale 7 at once", got, time.Since(before))
+		if wantStock(t, cache.Voucher, 1, 7); time.Since(before) != 0 {
+			t.Errorf("the stale stock was answered after %v", time.Since(before))
 		}
 		loader.Wait()
-		if got := stockOf(); got != 3 {
-			t.Errorf("stock = %d after the load, want 3", got)
-		}
+		wantStock(t, cache.Voucher, 1, 3)
 	})
 }
 
@@ -207,8 +196,8 @@ func TestCacheOutlivesItsStore(t *testing.T) {
 				want := func(stock int64, within time.Duration) {
 					t.Helper()
 					begun := time.Now()
-					if v, err := cache.Voucher(t.Context(), 1); err != nil || v.Stock != stock || time.Since(begun) > within {
-						t.Errorf("Voucher = %v, %v after %v; want a stock of %d", v, err, time.Since(begun), stock)
+					if wantStock(t, cache.Voucher, 1, stock); time.Since(begun) > within {
+						t.Errorf("answered after %v", time.Since(begun))
 					}
 				}
 				store.stock.Store(5)
@@ -240,19 +229,13 @@ func TestCacheSoldOutMarkLiftsWhenStockReturns(t *testing.T) {
 		store.stock.Store(5)
 		loaded, _ := cache.Voucher(t.Context(), 1)
 		cache.SoldOut(1)
-		if v, _ := cache.Voucher(t.Context(), 1); v.Stock != 0 {
-			t.Errorf("stock = %d after SoldOut, want 0", v.Stock)
-		}
+		wantStock(t, cache.Voucher, 1, 0)
 		if loaded.Stock != 5 {
 			t.Error("SoldOut changed a voucher that was returned earlier")
 		}
 		time.Sleep(100 * time.Millisecond)
-		if v, _ := cache.Voucher(t.Context(), 1); v.Stock != 5 {
-			t.Errorf("stock = %d after the TTL, want the store's 5", v.Stock)
-		}
+		wantStock(t, cache.Voucher, 1, 5)
 		cache.SoldOut(2) // never loaded: nothing to mark
-		if v, err := cache.Voucher(t.Context(), 2); err != nil || v.Stock != 5 {
-			t.Errorf("Voucher = %v, %v", v, err)
-		}
+		wantStock(t, cache.Voucher, 2, 5)
 	})
 }
