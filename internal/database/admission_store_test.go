@@ -202,8 +202,7 @@ func TestPersistNeverOversells(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		openVoucher(t, d, 1, 12)
 		outcomes := countErrs(t, runAtOnce(6, func(i int) error {
-			_, err := d.AdmissionStore().Persist(t.Context(), acceptedRange(int64(i)*5+1, int64(i)*5+6, 1))
-			return err
+			return errOf(d.AdmissionStore().Persist(t.Context(), acceptedRange(int64(i)*5+1, int64(i)*5+6, 1)))
 		}), nil, voucher.ErrSoldOut)
 		if outcomes[nil] != 2 || outcomes[voucher.ErrSoldOut] != 4 {
 			t.Errorf("%v", outcomes)

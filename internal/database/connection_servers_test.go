@@ -88,8 +88,8 @@ func TestConnectionLostAtAnyByte(t *testing.T) {
 const unlimited = 1 << 40
 
 // byteLimit is how many bytes its connections still carry to the server (up) and from it (down) before
-// they break.
-type byteLimit struct{ up, down atomic.Int64 }
+// they break. trips counts writes: the driver sends a command in one write and waits for its answer before the next one.
+type byteLimit struct{ up, down, trips atomic.Int64 }
 
 func newByteLimit() *byteLimit {
 	w := &byteLimit{}
@@ -106,6 +106,7 @@ type limitedConn struct {
 }
 
 func (c *limitedConn) Write(b []byte) (int, error) {
+	c.byteLimit.trips.Add(1)
 	left := c.byteLimit.up.Load()
 	if int64(len(b)) <= left {
 		c.byteLimit.up.Add(-int64(len(b)))
@@ -194,9 +195,9 @@ func (c *mutedConn) Read(b []byte) (int, error) {
 // Query, write, commit: three round trips for any number of orders and buckets.
 func TestPersistTakesThreeRoundTrips(t *testing.T) {
 	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
-		var trips atomic.Int64
+		w := newByteLimit()
 		c := databaseConfig(where)
-		c.MySQL = dialThrough(t, c.MySQL, func(conn net.Conn) net.Conn { return &countingConn{conn, &trips} })
+		c.MySQL = dialThrough(t, c.MySQL, w.wrap)
 		d := openMigrated(t, c)
 		for buckets := int64(1); buckets <= 3; buckets++ {
 			openSplitVoucher(t, d, buckets, 100, int(buckets))
@@ -208,23 +209,11 @@ func TestPersistTakesThreeRoundTrips(t *testing.T) {
 				wantErr(t, errOf(d.AdmissionStore().Persist(t.Context(), batch)))
 			}
 			persist(0) // connects
-			trips.Store(0)
+			w.trips.Store(0)
 			persist(30)
-			if n := trips.Load(); n != 3 {
+			if n := w.trips.Load(); n != 3 {
 				t.Errorf("%d round trips with %d buckets, want 3", n, buckets)
 			}
 		}
 	})
-}
-
-// countingConn counts writes: the driver sends a command in one write and waits for its answer before the
-// next one.
-type countingConn struct {
-	net.Conn
-	sent *atomic.Int64
-}
-
-func (c *countingConn) Write(b []byte) (int, error) {
-	c.sent.Add(1)
-	return c.Conn.Write(b)
 }

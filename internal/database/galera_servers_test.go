@@ -277,10 +277,7 @@ func readsAfterAnotherNodesCommit(t *testing.T, here, there *DB) {
 	if without == 0 {
 		t.Error("no read was behind: the test shows nothing")
 	}
-	with := missing(101, 10, func(id int64) error {
-		_, err := there.Orders().Order(t.Context(), id)
-		return err
-	})
+	with := missing(101, 10, func(id int64) error { return errOf(there.Orders().Order(t.Context(), id)) })
 	if with > 0 {
 		t.Errorf("%d of 10 orders were missing", with)
 	}
