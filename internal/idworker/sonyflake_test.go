@@ -309,21 +309,6 @@ func TestClockJumpsAhead(t *testing.T) {
 	})
 }
 
-func TestRestartWithinATick(t *testing.T) {
-	cfg := Config{Machines: 1, FirstMachine: 7, LastMachine: 7}
-	inBubble(t, cfg, func(t *testing.T, b *testSonyflake) {
-		seen := b.seen
-		for range 20 {
-			b.mint()
-			b.close()
-			b = newTestSonyflake(t, b.registry, cfg)
-			b.seen = seen
-		}
-		b.mint()
-		b.close()
-	})
-}
-
 func TestClose(t *testing.T) {
 	inBubble(t, Config{Machines: 3}, func(t *testing.T, b *testSonyflake) {
 		if n := b.registry.held(); n != 3 {

@@ -47,11 +47,6 @@ func TestEveryServerIsChecked(t *testing.T) {
 		w, _ := newWatch(client)
 		check(t, w, addrs...)
 	})
-	t.Run("independent nodes", func(t *testing.T) {
-		a, b := testkit.NewRedis(t), testkit.NewRedis(t)
-		w, _ := newWatch(a.Client(t), b.Client(t))
-		check(t, w, a.Addr(), b.Addr())
-	})
 }
 
 // What real servers deny by a renamed command or by rights, and how they say so.

@@ -136,12 +136,6 @@ func TestWrongLockersAreCaught(t *testing.T) {
 				return next.Acquire(context.WithoutCancel(ctx), key, opts)
 			}, []Behaviour{TellsCancelledFromTaken, CancelledWaitersAreGone, EndsContextOnRelease, WaitsAsLongAsAsked, AsyncDelivers},
 		},
-		"every acquisition waits a little": {
-			func(next lock.Locker, ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
-				opts.Wait += time.Second
-				return next.Acquire(ctx, key, opts)
-			}, []Behaviour{TriesOnce, WaitsAsLongAsAsked},
-		},
 		"every hundredth release fails": {
 			alterLease(func(l flawedLease) flawedLease {
 				l.release = func(next lock.Lease, ctx context.Context) error {
@@ -158,15 +152,6 @@ func TestWrongLockersAreCaught(t *testing.T) {
 				go time.Sleep(time.Minute)
 				return next.Acquire(ctx, key, opts)
 			}, []Behaviour{ThousandCancelledWaiters},
-		},
-		"a refusal has no details": {
-			func(next lock.Locker, ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
-				l, err := next.Acquire(ctx, key, opts)
-				if errors.Is(err, lock.ErrNotAcquired) {
-					return nil, lock.ErrNotAcquired
-				}
-				return l, err
-			}, []Behaviour{TriesOnce, NamesHolder},
 		},
 	}
 	for name, test := range tests {

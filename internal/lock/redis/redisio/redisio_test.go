@@ -60,7 +60,8 @@ func TestError(t *testing.T) {
 }
 
 func TestInspect(t *testing.T) {
-	client := testkit.Redis(t).Client(t)
+	client := redis.NewClient(testkit.AnyRedis(t))
+	defer client.Close()
 	prefix := testkit.KeyPrefix(t)
 	set := func(name, value string, ttl time.Duration) string {
 		if err := client.Set(t.Context(), prefix+name, value, ttl).Err(); err != nil {
