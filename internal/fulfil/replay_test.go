@@ -2,7 +2,6 @@ package fulfil
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -64,26 +63,21 @@ func TestReplayHoldsUpNoOther(t *testing.T) {
 // The log says once a minute which voucher's orders wait, and why, while others are written. In an outage it does not blame
 // a voucher.
 func TestLogNamesTheVoucherThatWaits(t *testing.T) {
-	t.Parallel()
-	for others, want := range map[bool]int{true: 10, false: 0} {
-		t.Run(fmt.Sprint("others are written: ", others), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := newFakeStreams(64)
-				var log strings.Builder
-				logs := func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) }
-				end := m.run(t.Context(), m, firstFails{storeOf(m), order.ErrUnavailable}, logs, m.second, m.stream)
-				for range 600 {
-					if simulate.Sleep(time.Second); others {
-						m.set(m.acceptOther)
-					}
-				}
-				end()
-				if n := strings.Count(log.String(), "the database refuses an order, trying again later\" voucher=1"); n < want-1 || n > want+1 {
-					t.Errorf("%d lines in ten minutes: %s", n, log.String())
-				}
-			})
-		})
-	}
+	bubbles(t, map[string]int{"others are written": 10, "an outage": 0}, func(t *testing.T, want int) {
+		m := newFakeStreams(64)
+		var log strings.Builder
+		logs := func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) }
+		end := m.run(t.Context(), m, firstFails{storeOf(m), order.ErrUnavailable}, logs, m.second, m.stream)
+		for range 600 {
+			if simulate.Sleep(time.Second); want > 0 {
+				m.set(m.acceptOther)
+			}
+		}
+		end()
+		if n := strings.Count(log.String(), "the database refuses an order, trying again later\" voucher=1"); n < want-1 || n > want+1 {
+			t.Errorf("%d lines in ten minutes: %s", n, log.String())
+		}
+	})
 }
 
 // slowPages are streams of which Redis takes 200 ms for each page of a replay.
@@ -128,23 +122,18 @@ func TestLongReplayHoldsUpNoOther(t *testing.T) {
 // A dead process and this one have many single orders of a voucher, while entries have many orders by default.
 // They are claimed and replayed in batches all the same.
 func TestPendingSingleOrdersAreReadInBatches(t *testing.T) {
-	t.Parallel()
-	for _, consumer := range []string{"w-1", "dead-1"} {
-		t.Run(consumer, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := slowPages{cutStreams{newFakeStreams(1000), func() bool { return false }}, &atomic.Int64{}}
-				m.page = 1000 // for the claims, if one comes first
-				for _, h := range m.entries {
-					h.consumer = consumer
-				}
-				defer m.run(t.Context(), m, storeOf(m.fakeStreams), nil, m.stream)()
-				m.wantAfter(t, time.Minute, 1000)
-				m.set(func() {
-					if n := len(m.offered); n > 14 { // the first ones are small
-						t.Errorf("1000 orders took %d transactions", n)
-					}
-				})
-			})
+	bubbles(t, map[string]string{"its own": "w-1", "a dead process's": "dead-1"}, func(t *testing.T, consumer string) {
+		m := slowPages{cutStreams{newFakeStreams(1000), func() bool { return false }}, &atomic.Int64{}}
+		m.page = 1000 // for the claims, if one comes first
+		for _, h := range m.entries {
+			h.consumer = consumer
+		}
+		defer m.run(t.Context(), m, storeOf(m.fakeStreams), nil, m.stream)()
+		m.wantAfter(t, time.Minute, 1000)
+		m.set(func() {
+			if n := len(m.offered); n > 14 { // the first ones are small
+				t.Errorf("1000 orders took %d transactions", n)
+			}
 		})
-	}
+	})
 }

@@ -170,16 +170,3 @@ func TestAttemptsWhileRedisHangs(t *testing.T) {
 		m.wantNoAttempts(t)
 	})
 }
-
-// A batch of one order, which the database refuses, leaves nothing to write when it is set aside.
-func TestBatchesOfOne(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		m := newFakeStreams(1)
-		m.refuseFirst(errRefused)
-		m.work(t, func(c *Config) { c.BatchSize = 1 }, func() {
-			m.after(time.Minute) // nothing else to write
-			m.flow(time.Second, 10*time.Second)
-			m.wantAfter(t, time.Second, 10)
-		})
-	})
-}
