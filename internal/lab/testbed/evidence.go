@@ -27,9 +27,7 @@ func (sale *Sale) Evidence() judge.Evidence {
 	ev.End = now()
 	ev.Events = sale.Events()
 	for _, i := range sale.instances {
-		deaths, pauses := i.deathsAndPauses()
-		ev.Deaths = append(ev.Deaths, deaths...)
-		ev.Pauses = append(ev.Pauses, pauses...)
+		ev.Deaths = append(ev.Deaths, i.deaths()...)
 	}
 	ev.Faults = r.Faults()
 	for _, a := range answers {
@@ -43,7 +41,7 @@ func (sale *Sale) Evidence() judge.Evidence {
 		return ev
 	}
 	ev.Database = "SQLite"
-	if i := slices.IndexFunc(sale.instances, (*Instance).running); i >= 0 {
+	if i := slices.IndexFunc(sale.instances, (*Instance).Alive); i >= 0 {
 		ev.Audit, ev.Rows = sale.readThroughAPI(sale.instances[i], answers)
 	}
 	return ev

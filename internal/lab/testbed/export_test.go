@@ -5,3 +5,9 @@ func (e *Environment) Leave() error { return e.stop() }
 
 // Binary is the path of the service's binary.
 func Binary(r *Run) string { return r.apiBinary() }
+
+// Kill ends a process of the service.
+func Kill(i *Instance) {
+	i.process.Kill()
+	i.watching.Wait()
+}

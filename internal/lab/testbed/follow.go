@@ -72,11 +72,10 @@ func (o *Observer) soFar(server string) []judge.Sample {
 	return samples
 }
 
-// addTo adds what the process has recorded, its death and its pauses.
+// addTo adds what the process has recorded, and its death.
 func (i *Instance) addTo(ev *judge.Evidence) {
 	if events, err := i.Events(); err == nil {
 		ev.Events = append(ev.Events, events...)
 	}
-	deaths, pauses := i.deathsAndPauses()
-	ev.Deaths, ev.Pauses = append(ev.Deaths, deaths...), append(ev.Pauses, pauses...)
+	ev.Deaths = append(ev.Deaths, i.deaths()...)
 }

@@ -29,9 +29,8 @@ type Instance struct {
 	recorded *eventFile
 	watching sync.WaitGroup
 
-	mu     sync.Mutex
-	died   int64 // 0: it is alive
-	pauses []judge.Pause
+	mu   sync.Mutex
+	died int64 // 0: it is alive
 }
 
 // API returns n API processes, "api-1" and so on; 0 is as many as the options say. They are
@@ -150,7 +149,7 @@ func (e *Environment) start(binary, name, kind string, env []string) *Instance {
 // returnInstance keeps a healthy process, and kills one that is not.
 func (e *Environment) returnInstance(i *Instance) {
 	i.mu.Lock()
-	good := i.died == 0 && len(i.pauses) == 0 && i.URL != ""
+	good := i.died == 0 && i.URL != ""
 	i.mu.Unlock()
 	if !good {
 		i.process.Kill()
@@ -172,12 +171,6 @@ func (e *Environment) returnInstance(i *Instance) {
 // Target is the address for a load.
 func (i *Instance) Target() load.Target { return load.Target{Name: i.Name, URL: i.URL} }
 
-// Kill kills the process (SIGKILL) and waits until it has ended.
-func (i *Instance) Kill() {
-	i.markDead() // before the kill, so that no event after it counts as the process's
-	i.process.Kill()
-}
-
 func (i *Instance) markDead() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -193,41 +186,15 @@ func (i *Instance) Alive() bool {
 	return i.died == 0
 }
 
-// Pause stops the process (SIGSTOP), and returns when all of its threads are stopped.
-func (i *Instance) Pause() {
-	i.process.Pause()
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.pauses = append(i.pauses, judge.Pause{Process: i.Name, From: now()})
-}
-
-// Resume continues a paused process (SIGCONT).
-func (i *Instance) Resume() {
-	i.mu.Lock()
-	if n := len(i.pauses); n > 0 && i.pauses[n-1].To == 0 {
-		i.pauses[n-1].To = now()
-	}
-	i.mu.Unlock()
-	i.process.Resume()
-}
-
-// running reports whether it can answer requests.
-func (i *Instance) running() bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	n := len(i.pauses)
-	return i.died == 0 && (n == 0 || i.pauses[n-1].To != 0)
-}
-
 // Events returns the events that it has recorded since this experiment took it.
 func (i *Instance) Events() ([]eventlog.Event, error) { return i.recorded.read() }
 
-// deathsAndPauses returns when it died and when it was paused.
-func (i *Instance) deathsAndPauses() (deaths []judge.Death, pauses []judge.Pause) {
+// deaths returns when it died, if it did.
+func (i *Instance) deaths() []judge.Death {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.died != 0 {
-		deaths = []judge.Death{{Process: i.Name, At: i.died}}
+	if i.died == 0 {
+		return nil
 	}
-	return deaths, slices.Clone(i.pauses)
+	return []judge.Death{{Process: i.Name, At: i.died}}
 }

@@ -106,67 +106,24 @@ func checkSamples(t *testing.T, ev judge.Evidence, key string) {
 	}
 }
 
-func TestDeadAndPausedProcesses(t *testing.T) {
-	runScenario(t, env, real(), func(r *testbed.Run) {
-		api := r.API(2)
-		first := []*testbed.Instance{api[0], api[1]}
-		p := policy("naive")
-		p.LockTTLMS = 2000 // a buyer is done within it, and dies within the pause, on a busy machine too
-		p.Faults = []lock.Fault{{Point: lock.CriticalSection, PauseMS: 1000}}
-		sale := r.Sale(p, 5, api)
-		store := sale.Observe()
-
-		bought := sale.StartBuy(api[0], 1)
-		took := sale.Await("buyer 1 has the lock", func(e eventlog.Event) bool { return e.Kind == eventlog.Acquired && e.User == 1 })
-		api[0].Pause()
-		store.Await("the lease runs out", func(x judge.Sample) bool { return x.At > took.At && x.Stored.Owner == "" })
-		if a := sale.Buy(r.Context(), api[1], 2); a.Code != load.Created || a.Instance != "api-2" {
-			t.Errorf("buyer 2: %+v", a)
-		}
-		api[0].Resume()
-		if a := bought(); a.Code == load.Network {
-			t.Errorf("buyer 1: %+v", a)
-		}
-		lost := sale.StartBuy(api[0], 3)
-		sale.Await("buyer 3 has the lock", func(e eventlog.Event) bool { return e.Kind == eventlog.Acquired && e.User == 3 })
-		api[0].Kill()
-		if a := lost(); a.Code != load.Network {
-			t.Errorf("buyer 3 was answered by the dead: %+v", a)
-		}
-		ev := sale.Evidence()
-		if len(ev.Deaths) != 1 || ev.Deaths[0].Process != "api-1" || len(ev.Pauses) != 1 || ev.Pauses[0].To-ev.Pauses[0].From < int64(100*time.Millisecond) {
-			t.Errorf("deaths %+v, pauses %+v", ev.Deaths, ev.Pauses)
-		}
-		if ev.Audit == nil || len(ev.Rows) != int(ev.Audit.Orders) {
-			t.Errorf("the database: %+v, %+v", ev.Audit, ev.Rows)
-		}
-		if first[0].Alive() || !first[1].Alive() {
-			t.Error("the wrong one died")
-		}
-	})
-}
-
 func TestHealthyProcessesAreUsedAgainAndOthersReplaced(t *testing.T) {
 	const mine, others = "SECKILL_LOCK_WATCHDOG=7s", "SECKILL_LOCK_WATCHDOG=8s" // and nobody else's
-	processes := func(spoil func(*testbed.Run, []*testbed.Instance), setting string) (api []*testbed.Instance) {
+	processes := func(spoil func([]*testbed.Instance), setting string) (api []*testbed.Instance) {
 		runScenario(t, env, real(), func(r *testbed.Run) {
 			api = r.API(2, setting)
-			spoil(r, api)
+			spoil(api)
 		})
 		return api
 	}
-	good := func(*testbed.Run, []*testbed.Instance) {}
+	good := func([]*testbed.Instance) {}
 	first := processes(good, mine)
-	second := processes(func(_ *testbed.Run, api []*testbed.Instance) { api[0].Kill() }, mine)
+	second := processes(func(api []*testbed.Instance) { testbed.Kill(api[0]) }, mine)
 	if !slices.Equal(first, second) {
 		t.Errorf("healthy ones were replaced: %v, %v", first, second)
 	}
-	third := processes(func(_ *testbed.Run, api []*testbed.Instance) { api[1].Pause() }, mine)
+	third := processes(good, mine)
 	if third[0] == first[0] || third[1] != first[1] {
 		t.Errorf("after a death: %v, before: %v", third, first)
-	}
-	if fourth := processes(good, mine); fourth[0] != third[0] || fourth[1] == third[1] {
-		t.Errorf("after a pause: %v, before: %v", fourth, third)
 	}
 	if other := processes(good, others); slices.Contains(other, third[0]) {
 		t.Error("a process with other settings was used")
