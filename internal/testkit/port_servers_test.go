@@ -92,28 +92,23 @@ func startZooKeeperOn(t *testing.T, withPort portFunc) (*Process, error) {
 	return s.Process, err
 }
 
-func TestStartFailsWhenEveryPortIsTaken(t *testing.T) {
-	tries := 0
-	_, err := startRedisOn(redisOptions{})(t, func(start func(port int) error, _ ...int) error {
-		return withFreePort(func(port int) error {
-			tries++
-			occupy(t, port)
-			return start(port)
+// A start is tried again where the port is taken, so many times, and not for another reason.
+func TestStartThatFails(t *testing.T) {
+	try := func(options redisOptions, before func(port int)) (tries int, err error) {
+		_, err = startRedisOn(options)(t, func(start func(port int) error, _ ...int) error {
+			return withFreePort(func(port int) error {
+				tries++
+				before(port)
+				return start(port)
+			})
 		})
-	})
+		return tries, err
+	}
+	tries, err := try(redisOptions{}, func(port int) { occupy(t, port) })
 	if tries != portTries || !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("%d tries, then %v; want %d and that the address is in use", tries, err, portTries)
 	}
-}
-
-func TestOtherErrorsOfAStartAreNotRetried(t *testing.T) {
-	tries := 0
-	_, err := startRedisOn(redisOptions{extra: []string{"--no-such-flag", "1"}})(t, func(start func(port int) error, _ ...int) error {
-		return withFreePort(func(port int) error {
-			tries++
-			return start(port)
-		})
-	})
+	tries, err = try(redisOptions{extra: []string{"--no-such-flag", "1"}}, func(int) {})
 	if tries != 1 || !errors.Is(err, errEnded) || errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), "no-such-flag") {
 		t.Errorf("%d tries, then %v; want one, and what the server printed", tries, err)
 	}

@@ -144,31 +144,28 @@ func TestSeedDecidesWhoComesAndWhen(t *testing.T) {
 	}
 }
 
+// Arrivals are spread over a time, and end with that of the load, also those of buyers who wait for their turn.
 func TestArrivalsAreSpreadAndEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &service{}
-		began := time.Now()
-		o, err := s.client().Run(t.Context(), targets(1), 5, Load{Buyers: 1000, Spread: 2 * time.Second, Duration: time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if took := time.Since(began); took > time.Second || took < 900*time.Millisecond {
-			t.Errorf("new buyers came for %v", took)
-		}
-		if o.Requests < 400 || o.Requests > 600 {
-			t.Errorf("%d of 1000 came in half of the time", o.Requests)
-		}
-	})
-}
-
-func TestNoNewBuyersAfterTheTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &service{takes: 100 * time.Millisecond}
-		o, err := s.client().Run(t.Context(), targets(1), 5, Load{Buyers: 1000, Concurrency: 10, Duration: 450 * time.Millisecond})
-		if err != nil || o.Requests != 50 {
-			t.Errorf("%d came, %v", o.Requests, err)
-		}
-	})
+	for name, c := range map[string]struct {
+		takes       time.Duration
+		load        Load
+		least, most int
+	}{
+		"half of the time": {0, Load{Buyers: 1000, Spread: 2 * time.Second, Duration: time.Second}, 400, 600},
+		"ten at a time":    {100 * time.Millisecond, Load{Buyers: 1000, Concurrency: 10, Duration: 450 * time.Millisecond}, 50, 50},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &service{takes: c.takes}
+			began := time.Now()
+			o, err := s.client().Run(t.Context(), targets(1), 5, c.load)
+			if err != nil || o.Requests < c.least || o.Requests > c.most {
+				t.Errorf("%s: %d came, %v", name, o.Requests, err)
+			}
+			if took := time.Since(began); took > c.load.Duration+c.takes || took < c.load.Duration*9/10 {
+				t.Errorf("%s: new buyers came for %v", name, took)
+			}
+		})
+	}
 }
 
 func TestBusyBuyersComeAgain(t *testing.T) {

@@ -23,20 +23,23 @@ func witnesses() map[string]finding.Witness {
 	}
 }
 
+func lanes(t *testing.T, wit finding.Witness, width int, colour bool) string {
+	t.Helper()
+	var out strings.Builder
+	if err := report.Lanes(&out, wit, width, colour, tell.English); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
 func TestLanesAreAsDrawn(t *testing.T) {
 	for name, wit := range witnesses() {
 		for _, width := range []int{80, 120} {
 			file := filepath.Join("testdata", name+"-"+strconv.Itoa(width)+".txt")
 			t.Run(filepath.Base(file), func(t *testing.T) {
-				var out strings.Builder
-				if err := report.Lanes(&out, wit, width, false, tell.English); err != nil {
-					t.Fatal(err)
-				}
+				drawn := lanes(t, wit, width, false)
 				if *update {
-					if err := os.MkdirAll("testdata", 0o755); err != nil {
-						t.Fatal(err)
-					}
-					if err := os.WriteFile(file, []byte(out.String()), 0o644); err != nil {
+					if err := os.WriteFile(file, []byte(drawn), 0o644); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -44,10 +47,10 @@ func TestLanesAreAsDrawn(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if out.String() != string(want) {
-					t.Errorf("not as in %s (go test -update writes it anew):\n%s", file, out.String())
+				if drawn != string(want) {
+					t.Errorf("not as in %s (go test -update writes it anew):\n%s", file, drawn)
 				}
-				for line := range strings.Lines(out.String()) {
+				for line := range strings.Lines(drawn) {
 					if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
 						t.Errorf("a line of %d columns: %s", n, line)
 					}
@@ -60,20 +63,11 @@ func TestLanesAreAsDrawn(t *testing.T) {
 func TestLanesSayTheSameInColour(t *testing.T) {
 	codes := regexp.MustCompile("\x1b\\[[0-9;]*m")
 	for name, wit := range witnesses() {
-		var plain, coloured strings.Builder
-		if err := report.Lanes(&plain, wit, 100, false, tell.English); err != nil {
-			t.Fatal(err)
+		plain, coloured := lanes(t, wit, 100, false), lanes(t, wit, 100, true)
+		if strings.Contains(plain, "\x1b") || !strings.Contains(coloured, "\x1b") {
+			t.Errorf("%s: colour that nobody asked for, or none that somebody did", name)
 		}
-		if err := report.Lanes(&coloured, wit, 100, true, tell.English); err != nil {
-			t.Fatal(err)
-		}
-		if strings.Contains(plain.String(), "\x1b") {
-			t.Errorf("%s: colour that nobody asked for", name)
-		}
-		if !strings.Contains(coloured.String(), "\x1b") {
-			t.Errorf("%s: no colour", name)
-		}
-		if got := codes.ReplaceAllString(coloured.String(), ""); got != plain.String() {
+		if got := codes.ReplaceAllString(coloured, ""); got != plain {
 			t.Errorf("%s: colour changes the text:\n%s", name, got)
 		}
 	}
@@ -104,10 +98,7 @@ func TestLanesOfAlmostNothing(t *testing.T) {
 		"unknown kinds": {Lanes: []finding.Lane{{Name: "x", Role: "?", Spans: []finding.Span{{Kind: "?", To: 1}}, Marks: []finding.Mark{{Kind: "?"}}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var out strings.Builder
-			if err := report.Lanes(&out, wit, 10, true, tell.English); err != nil {
-				t.Error(err)
-			}
+			lanes(t, wit, 10, true)
 			if _, err := report.SVGs(wit, "x", tell.English); err != nil {
 				t.Error(err)
 			}
@@ -147,15 +138,11 @@ func TestLegendLeavesOutWhatBarsSay(t *testing.T) {
 	}}}
 	for label, want := range map[string]bool{"is inside": false, "": true} {
 		wit.Lanes[0].Spans[0].Label = tell.Plain(label)
-		var out strings.Builder
-		if err := report.Lanes(&out, wit, 100, false, tell.English); err != nil {
-			t.Fatal(err)
-		}
 		svg, err := report.SVG(wit, "in", tell.English, report.Wide)
 		if err != nil {
 			t.Fatal(err)
 		}
-		text := strings.ReplaceAll(out.String(), "\u00a0", " ")
+		text := strings.ReplaceAll(lanes(t, wit, 100, false), "\u00a0", " ")
 		if strings.Contains(text, means) != want || strings.Contains(string(svg), means) != want {
 			t.Errorf("labelled %q:\n%s\n%s", label, text, svg)
 		}
