@@ -1,10 +1,9 @@
 package admission
 
 import (
-	"context"
 	"errors"
 	"io"
-	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,42 +13,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/admission/ledger"
-	"seckill/internal/lock/local"
 	"seckill/internal/order"
 	"seckill/internal/simulate"
 	"seckill/internal/voucher"
 )
-
-type bubble struct {
-	*Gate
-	fake  *fakeLedger
-	store *store
-}
-
-func newBubble(t *testing.T, stock int64, change func(*Config)) *bubble {
-	t.Helper()
-	return newSplitBubble(t, 1, stock, change)
-}
-
-// newSplitBubble returns a gate whose voucher has its whole stock in bucket 0.
-func newSplitBubble(t *testing.T, buckets int, stock int64, change func(*Config)) *bubble {
-	t.Helper()
-	sh := newStore(stock)
-	sh.split(buckets)
-	fake := newFakeLedger(sh, stock)
-	c := Config{Store: sh, Workers: workers{complete: true}, Locker: local.New(), Log: slog.New(slog.DiscardHandler)}.WithDefaults()
-	if change != nil {
-		change(&c)
-	}
-	b := &bubble{Gate: newGate(c, fake), fake: fake, store: sh}
-	must(t, b.Open(t.Context(), &sh.voucher))
-	t.Cleanup(func() { _ = b.Close() })
-	return b
-}
-
-func (b *bubble) buy(ctx context.Context, user int64) error {
-	return b.Admit(ctx, &b.store.voucher, order.Order{ID: 10 * user, UserID: user, VoucherID: b.store.voucher.ID})
-}
 
 func TestRequestsThatArriveMeanwhileAreBatched(t *testing.T) {
 	t.Parallel()
@@ -67,14 +34,10 @@ func TestRequestsThatArriveMeanwhileAreBatched(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		var sizes []int
-		for _, batch := range b.fake.batches {
-			sizes = append(sizes, len(batch))
+		if want := []int{1, MaxBatch, 88}; !slices.Equal(b.sent.all, want) {
+			t.Errorf("batches of %v, want %v", b.sent.all, want)
 		}
-		if len(sizes) != 3 || sizes[0] != 1 || sizes[1] != MaxBatch || sizes[2] != 88 {
-			t.Errorf("batches of %v, want 1, %d and 88", sizes, MaxBatch)
-		}
-		if took := time.Since(begun); took != 3*b.fake.trip {
+		if took := time.Since(begun); took != 3*b.trip {
 			t.Errorf("took %v, want three round trips", took)
 		}
 	})
@@ -99,13 +62,15 @@ func TestOutcomeAfterAFailedAttempt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBubble(t, 1, nil)
-				b.fake.spoil = spoil
+				b.spoil = spoil
 				if err := b.buy(t.Context(), 1); err != nil {
 					t.Error(err)
 				}
-				if b.fake.users[1] != 10 || *b.fake.stock() != 0 {
-					t.Errorf("users %v, stock %d", b.fake.users, *b.fake.stock())
+				if b.order(1) != 10 {
+					t.Errorf("Redis has order %d", b.order(1))
 				}
+				b.redis.takeAll()
+				b.redis.balanced(b.Gate, 1)
 			})
 		})
 	}
@@ -122,14 +87,12 @@ func TestRefusalWaitsUntilNoEarlierCallCanAct(t *testing.T) {
 func refusalWaits(t *testing.T, buckets int) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newSplitBubble(t, buckets, 0, func(c *Config) { c.AttemptTimeout = 300 * time.Millisecond })
-		b.fake.spoil = func(n int64) (bool, error) {
+		b.spoil = func(n int64) (bool, error) {
 			switch n {
 			case 1:
 				return false, io.EOF
 			case 3: // meanwhile the first call has acted
-				b.fake.mu.Lock()
-				b.fake.users[1] = 10
-				b.fake.mu.Unlock()
+				b.redis.client.HSet(t.Context(), b.voucher(&b.store.voucher).bucketOf(1).keys.Users, "1", "10")
 			}
 			return true, nil
 		}
@@ -147,7 +110,7 @@ func TestUnavailableAfterDecisionTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t, 5, nil)
-		b.fake.spoil = func(int64) (bool, error) { return false, io.EOF }
+		b.spoil = func(int64) (bool, error) { return false, io.EOF }
 		begun := time.Now()
 		var wg sync.WaitGroup
 		for user := range int64(20) {
@@ -161,7 +124,7 @@ func TestUnavailableAfterDecisionTimeout(t *testing.T) {
 		if took := time.Since(begun); took != 2*time.Second {
 			t.Errorf("took %v, want the DecisionTimeout, 2s, for all", took)
 		}
-		b.fake.spoil = nil
+		b.spoil = nil
 		wantErr(t, "afterwards", b.buy(t.Context(), 99), nil)
 	})
 }
@@ -172,7 +135,7 @@ func TestOutcomeIsUnknownAlthoughTheVoucherIsForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t, 5, nil)
-		b.fake.spoil = func(int64) (bool, error) {
+		b.spoil = func(int64) (bool, error) {
 			b.store.mu.Lock()
 			b.store.epochState.Epoch, b.store.epochState.Forgotten = 3, true
 			b.store.mu.Unlock()
@@ -180,12 +143,12 @@ func TestOutcomeIsUnknownAlthoughTheVoucherIsForgotten(t *testing.T) {
 			_ = v.markClosed(v.buckets[0], 2, ledger.Closed) // as a check does
 			return true, io.EOF
 		}
-		simulate.Sleep(time.Until(b.store.voucher.EndAt) - b.fake.trip)
+		simulate.Sleep(time.Until(b.store.voucher.EndAt) - 2*b.trip)
 		err := b.buy(t.Context(), 1)
 		if !errors.Is(err, order.ErrUnavailable) || errors.Is(err, voucher.ErrEnded) || !strings.Contains(err.Error(), voucher.ErrEnded.Error()) {
 			t.Errorf("%v, want ErrUnavailable with the cause as text", err)
 		}
-		if b.fake.users[1] != 10 {
+		if b.order(1) != 10 {
 			t.Error("the order was not accepted: this proves nothing")
 		}
 		wantErr(t, "an order that was not sent", b.buy(t.Context(), 2), voucher.ErrEnded)

@@ -3,11 +3,8 @@ package admission
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
@@ -113,18 +110,6 @@ func TestClockGoesBackWhileAnOutcomeIsUnknown(t *testing.T) {
 	}
 }
 
-// expiring is Redis in which the prepared users of a voucher have expired when it is opened for the first time.
-type expiring struct {
-	buckets
-	client redis.UniversalClient
-	once   sync.Once
-}
-
-func (l *expiring) Open(ctx context.Context, keys ledger.Keys, p ledger.Opening) (bool, error) {
-	l.once.Do(func() { l.client.Del(ctx, keys.PreparedUsers(p.Epoch)) })
-	return l.buckets.Open(ctx, keys, p)
-}
-
 // The prepared users of a voucher expire before it is opened. It must not be opened without them.
 func TestVoucherIsNotOpenedWithoutItsUsers(t *testing.T) {
 	t.Parallel()
@@ -133,7 +118,14 @@ func TestVoucherIsNotOpenedWithoutItsUsers(t *testing.T) {
 	s.takeAll()
 	must(t, s.client.Del(t.Context(), s.keys.Meta, s.keys.Users).Err())
 	c := s.config.WithDefaults()
-	g := newGate(c, &expiring{buckets: newLedger(c), client: s.client})
+	expired := false
+	g := newGate(c, &faulty{buckets: newLedger(c), call: func(ctx context.Context, step string, keys ledger.Keys, do func() error) error {
+		if step == "open" && !expired {
+			expired = true
+			s.client.Del(ctx, keys.PreparedUsers(s.store.epochState.Epoch))
+		}
+		return do()
+	}})
 	t.Cleanup(func() { _ = g.Close() })
 	must(t, g.Open(t.Context(), &s.store.voucher))
 	wantErr(t, "a second order", s.buy(g, 1, 12), order.ErrAlreadyOrdered)

@@ -6,22 +6,13 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"seckill/internal/admission/ledger"
+	"seckill/internal/simulate"
 )
-
-// countedLedger counts how often the buckets are read.
-type countedLedger struct {
-	*fakeLedger
-	read int
-}
-
-func (c *countedLedger) States(ctx context.Context, buckets []ledger.Keys) []ledger.State {
-	c.read++
-	return c.fakeLedger.States(ctx, buckets)
-}
 
 // A drain that waits for long, because the database takes no orders, says so once a minute and asks Redis four times a
 // second. It sees the end of a short one after some milliseconds.
@@ -35,26 +26,30 @@ func TestDrainThatTakesLong(t *testing.T) {
 		"minutes":  {210 * time.Second, 900, 250, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				sh := newStore(10)
-				counted := &countedLedger{fakeLedger: newFakeLedger(sh, 10)}
-				counted.buckets[0].state.Pending = 3
-				closed, err := sh.Close(t.Context(), sh.voucher.ID)
+			inBubble(t, 10, func(t *testing.T, s *fixture, _ *simulate.Redis) {
+				s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: s.keys.Orders, Values: []any{"o", "1"}})
+				closed, err := s.store.Close(t.Context(), s.store.voucher.ID)
 				must(t, err)
+				must(t, errOf(newLedger(s.config).Close(t.Context(), s.keys, closed.Epoch)))
 				var logged bytes.Buffer
-				g := newGate(Config{Store: sh, Log: slog.New(slog.NewTextHandler(&logged, nil))}.WithDefaults(), counted)
-				time.AfterFunc(tc.lasts, func() {
-					counted.mu.Lock()
-					defer counted.mu.Unlock()
-					counted.buckets[0].state.Pending = 0
+				c, reads := s.config, 0
+				c.Log = slog.New(slog.NewTextHandler(&logged, nil))
+				g := newGate(c.WithDefaults(), &faulty{
+					buckets: newLedger(c), call: func(_ context.Context, step string, _ ledger.Keys, do func() error) error {
+						if step == "states" {
+							reads++
+						}
+						return do()
+					},
 				})
+				time.AfterFunc(tc.lasts, func() { s.client.Del(t.Context(), s.keys.Orders) })
 				begun := time.Now()
-				must(t, newVoucherState(g.core, &sh.voucher).drain(t.Context(), closed.Epoch))
+				must(t, newVoucherState(g.core, &s.store.voucher).drain(t.Context(), closed.Epoch))
 				late := time.Since(begun) - tc.lasts
-				if late < 0 || late > time.Duration(tc.late)*time.Millisecond || counted.read > tc.reads {
-					t.Errorf("it ended %v late after %d readings", late, counted.read)
+				if late < 0 || late > time.Duration(tc.late)*time.Millisecond || reads > tc.reads {
+					t.Errorf("it ended %v late after %d readings", late, reads)
 				}
-				if n := strings.Count(logged.String(), "admission stays closed"); n != tc.warnings || !strings.Contains(logged.String(), "orders=3") {
+				if n := strings.Count(logged.String(), "admission stays closed"); n != tc.warnings || !strings.Contains(logged.String(), "orders=1") {
 					t.Errorf("%d warnings, want %d: %s", n, tc.warnings, &logged)
 				}
 				_ = g.Close()

@@ -213,52 +213,24 @@ func TestForgetterCanStopAnywhere(t *testing.T) {
 		f := newForgetting(t, 2)
 		f.end()
 		alive, killed := f.gate, f.fixture.gate(nil)
-		dying := &stopping{buckets: killed.ledger}
-		dying.left.Store(stop)
-		killed.ledger, f.gate = dying, killed
+		left := stop // calls until it dies
+		killed.ledger = &faulty{buckets: killed.ledger, call: func(_ context.Context, _ string, _ ledger.Keys, do func() error) error {
+			if left--; left < 0 {
+				return io.EOF
+			}
+			return do()
+		}}
+		f.gate = killed
 		f.rounds(f.forgetter(), 4)
 		f.gate = alive
 		f.rounds(f.forgetter(), 4)
 		if left := f.keysLeft(); len(left) > 0 || !f.store.cleared {
 			t.Fatalf("stopped after %d calls: %+v, %v", stop, f.epochState(), left)
 		}
-		if dying.left.Load() > 0 { // it came to its end
+		if left > 0 { // it came to its end
 			return
 		}
 	}
-}
-
-// stopping is a process that dies after some calls.
-type stopping struct {
-	buckets
-	left atomic.Int64
-}
-
-func (s *stopping) dead() bool { return s.left.Add(-1) < 0 }
-
-func (s *stopping) States(ctx context.Context, buckets []ledger.Keys) []ledger.State {
-	if s.dead() {
-		all := make([]ledger.State, len(buckets))
-		for i := range all {
-			all[i].Err = io.EOF
-		}
-		return all
-	}
-	return s.buckets.States(ctx, buckets)
-}
-
-func (s *stopping) Close(ctx context.Context, keys ledger.Keys, epoch int64) (int64, error) {
-	if s.dead() {
-		return 0, io.EOF
-	}
-	return s.buckets.Close(ctx, keys, epoch)
-}
-
-func (s *stopping) Remove(ctx context.Context, keys ledger.Keys, epoch int64, all bool) (ledger.Removal, error) {
-	if s.dead() {
-		return ledger.Removal{}, io.EOF
-	}
-	return s.buckets.Remove(ctx, keys, epoch, all)
 }
 
 // The end of the sale is moved after the voucher was forgotten: the voucher is opened again from the

@@ -2,15 +2,14 @@ package admission
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"seckill/internal/admission/ledger"
-	"seckill/internal/lock/local"
 	"seckill/internal/order"
+	"seckill/internal/simulate"
 	"seckill/internal/voucher"
 )
 
@@ -20,21 +19,24 @@ func TestRebalancingSkipsABucketThatHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newSplitBubble(t, testBuckets, 64, nil)
-		b.fake.buckets[3].hangs = true
-		begun, readings := time.Now(), b.fake.readings.Load()
+		b.unread = func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		begun, readings := time.Now(), b.readings.Load()
 		for n := range 64 {
 			if err := b.buy(t.Context(), of(1+n%2, n)); err != nil {
 				t.Fatalf("order %d: %v", n, err)
 			}
 		}
-		if n := b.fake.readings.Load() - readings; n < 5 {
+		if n := b.readings.Load() - readings; n < 5 {
 			t.Errorf("%d transfers: this proves nothing", n)
 		}
 		if took := time.Since(begun); took > b.config.AttemptTimeout/4+300*time.Millisecond {
 			t.Errorf("64 orders took %v", took)
 		}
 		wantErr(t, "while the stock of the bucket is unknown", b.buy(t.Context(), of(1, 70)), order.ErrUnavailable)
-		b.fake.buckets[3].hangs = false
+		b.unread = nil
 		wantErr(t, "when it answers again", b.buy(t.Context(), of(1, 70)), voucher.ErrSoldOut)
 	})
 }
@@ -78,10 +80,11 @@ func (s sameForAll) EpochState(ctx context.Context, _ int64) (order.EpochState, 
 // once is the most.
 func TestCheckWhileANodeHangs(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		sh := newStore(5)
-		node := &hangingNode{buckets: newFakeLedger(sh, 5), answers: ledger.KeysOf("", sh.voucher.ID, 0)}
-		g := newGate(Config{Store: sameForAll{sh}, Locker: local.New(), Log: slog.New(slog.DiscardHandler)}.WithDefaults(), node)
+	inBubble(t, 5, func(t *testing.T, s *fixture, _ *simulate.Redis) {
+		sh, c := s.store, s.config
+		node := &hangingNode{buckets: newLedger(c), answers: s.keys}
+		c.Store = sameForAll{sh}
+		g := newGate(c.WithDefaults(), node)
 		must(t, g.Open(t.Context(), &sh.voucher))
 		for n := range int64(100) {
 			hanging := sh.voucher

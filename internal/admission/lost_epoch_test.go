@@ -109,9 +109,7 @@ func TestOpeningClearsSoldOut(t *testing.T) {
 		if err := b.buy(t.Context(), 1); !errors.Is(err, voucher.ErrSoldOut) {
 			t.Fatal(err)
 		}
-		b.fake.mu.Lock()
-		*b.fake.stock() = 1
-		b.fake.mu.Unlock()
+		b.put(0, 1)
 		_ = b.voucher(&b.store.voucher).buckets[0].voucher.markClosed(b.voucher(&b.store.voucher).buckets[0], 2, ledger.Closed)
 		must(t, b.Open(t.Context(), &b.store.voucher))
 		if err := b.buy(t.Context(), 2); err != nil {
@@ -133,7 +131,7 @@ func TestRequestLeavesWhileNoAttemptHasActed(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBubble(t, 1, nil)
-			b.fake.spoil = func(n int64) (bool, error) {
+			b.spoil = func(n int64) (bool, error) {
 				if n == 1 {
 					return false, c.err
 				}

@@ -3,7 +3,6 @@ package admission
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -28,21 +27,6 @@ func (s *failingPages) LiveOrders(ctx context.Context, id, after int64, limit in
 	return s.store.LiveOrders(ctx, id, after, limit)
 }
 
-// failingOpen is Redis that does not open one of the buckets, while fails is set.
-type failingOpen struct {
-	buckets
-	fails *atomic.Bool
-	tries *atomic.Int64
-}
-
-func (l failingOpen) Open(ctx context.Context, keys ledger.Keys, o ledger.Opening) (bool, error) {
-	if l.fails.Load() && strings.HasSuffix(keys.Meta, ".1}") {
-		l.tries.Add(1)
-		return false, errors.New("no connection")
-	}
-	return l.buckets.Open(ctx, keys, o)
-}
-
 // Attempts to open a voucher that fail do not leave a copy of its users in Redis each.
 func TestFailedRebuildsLeaveNoUsers(t *testing.T) {
 	t.Parallel()
@@ -53,17 +37,22 @@ func TestFailedRebuildsLeaveNoUsers(t *testing.T) {
 				s.store.orders[user+1] = order.Order{ID: user + 100_000, UserID: user + 1, VoucherID: s.store.voucher.ID, Status: order.Confirmed}
 			}
 			db := &failingPages{store: s.store}
-			opens := failingOpen{tries: &db.tries, fails: &atomic.Bool{}}
+			var refuses atomic.Bool // to open one of the buckets
 			fails := &db.fails
 			if where == "Redis" {
-				fails = opens.fails
+				fails = &refuses
 			}
 			fails.Store(true)
 			c := s.config
 			c.Store, c.OpenWait = db, 100*time.Millisecond
 			c = c.WithDefaults()
-			opens.buckets = newLedger(c)
-			g := newGate(c, opens)
+			g := newGate(c, &faulty{buckets: newLedger(c), call: func(_ context.Context, step string, keys ledger.Keys, do func() error) error {
+				if step == "open" && refuses.Load() && keys == s.others[0] {
+					db.tries.Add(1)
+					return errors.New("no connection")
+				}
+				return do()
+			}})
 			t.Cleanup(func() { _ = g.Close() })
 			prepared := func() (n int) {
 				for _, key := range s.client.Keys(t.Context(), s.prefix+"*").Val() {

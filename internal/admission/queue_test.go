@@ -46,7 +46,7 @@ func TestRequestLeavesAStalledQueueAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t, 100, slow)
-		b.fake.trip = time.Second
+		b.trip = time.Second
 		const ms, never = time.Millisecond, time.Hour
 		var wg sync.WaitGroup
 		for i, l := range []leaver{
@@ -66,8 +66,8 @@ func TestRequestLeavesAStalledQueueAtOnce(t *testing.T) {
 			t.Errorf("%d in flight after three have left, want 3", n)
 		}
 		wg.Wait()
-		if len(b.fake.batches) != 2 || len(b.fake.users) != 4 {
-			t.Errorf("batches of %v: a request that left was sent", b.fake.batches)
+		if want := []int{1, 3}; !slices.Equal(b.sent.all, want) {
+			t.Errorf("batches of %v, want %v: a request that left was sent", b.sent.all, want)
 		}
 	})
 }
@@ -94,8 +94,8 @@ func TestRequestLeavesWhileTheVoucherIsOpened(t *testing.T) {
 		if err := b.Open(t.Context(), &b.store.voucher); err != nil {
 			t.Error(err)
 		}
-		if err := b.buy(t.Context(), 9); err != nil || len(b.fake.users) != 1 {
-			t.Errorf("afterwards: %v, users %v", err, b.fake.users)
+		if err := b.buy(t.Context(), 9); err != nil || b.order(1) != 0 || b.order(2) != 0 {
+			t.Errorf("afterwards: %v; a request that left was sent", err)
 		}
 	})
 }
@@ -115,7 +115,7 @@ func TestNoRequestWatchesItsContextWhileTheQueueMoves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t, 100_000, nil)
-		b.fake.trip = batch.StalledAfter - time.Millisecond
+		b.trip = batch.StalledAfter - time.Millisecond
 		var waited atomic.Int64
 		var wg sync.WaitGroup
 		for buyer := range int64(1000) {
@@ -141,7 +141,7 @@ func TestQueueWithManyCancellations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t, 1_000_000, slow)
 		chance := rand.New(rand.NewPCG(1, 2)) // its user is one round trip at a time
-		b.fake.spoil = func(int64) (bool, error) {
+		b.spoil = func(int64) (bool, error) {
 			simulate.Sleep(time.Duration(chance.IntN(30)) * time.Millisecond)
 			return true, nil
 		}
@@ -157,9 +157,7 @@ func TestQueueWithManyCancellations(t *testing.T) {
 					err := b.buy(ctx, user)
 					ended := ctx.Err() != nil
 					cancel()
-					b.fake.mu.Lock()
-					_, has := b.fake.users[user]
-					b.fake.mu.Unlock()
+					has := b.order(user) != 0
 					switch {
 					case err == nil && has:
 						sold.Add(1)
@@ -187,7 +185,7 @@ func TestQueueTime(t *testing.T) {
 			slow(c)
 			c.Observer.Queued = func(d time.Duration) { waits = append(waits, d) }
 		})
-		b.fake.trip = time.Second
+		b.trip = time.Second
 		var wg sync.WaitGroup
 		for user, joins := range []time.Duration{0, 300 * time.Millisecond, 900 * time.Millisecond, 1100 * time.Millisecond} {
 			wg.Go(func() {

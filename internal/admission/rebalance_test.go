@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"context"
 	"errors"
 	"io"
 	"sync"
@@ -26,24 +27,22 @@ func TestSoldOutIsCachedForAllBuckets(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newSplitBubble(t, testBuckets, 1, nil)
-		readings := b.fake.readings.Load()
+		readings := b.readings.Load()
 		wantErr(t, "whose bucket is empty, with stock in another", b.buy(t.Context(), of(1, 0)), nil)
-		if n := b.fake.readings.Load() - readings; n != 1 {
+		if n := b.readings.Load() - readings; n != 1 {
 			t.Errorf("%d readings for one transfer", n)
 		}
 		wantErr(t, "after the last one", b.buy(t.Context(), of(2, 0)), voucher.ErrSoldOut)
-		calls, readings := b.fake.calls.Load(), b.fake.readings.Load()
+		calls, readings := b.calls.Load(), b.readings.Load()
 		for n := range 200 {
 			wantErr(t, "of any bucket", b.buy(t.Context(), of(n%testBuckets, n/testBuckets+1)), voucher.ErrSoldOut)
 		}
-		if b.fake.calls.Load() != calls || b.fake.readings.Load() != readings {
+		if b.calls.Load() != calls || b.readings.Load() != readings {
 			t.Error("Redis was asked although the voucher is sold out")
 		}
 		// Two are given back to one bucket. The first request that asks Redis, of any other bucket,
 		// finds them, and then all requests do.
-		b.fake.mu.Lock()
-		b.fake.buckets[3].state.Stock = 2
-		b.fake.mu.Unlock()
+		b.put(3, 2)
 		wantErr(t, "within the recheck", b.buy(t.Context(), of(2, 70)), voucher.ErrSoldOut)
 		simulate.Sleep(b.config.RecheckEvery)
 		for _, bucket := range []int{2, 0} {
@@ -61,7 +60,7 @@ func TestBucketsShareOneReading(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newSplitBubble(t, testBuckets, 0, nil)
-		readings := b.fake.readings.Load()
+		readings := b.readings.Load()
 		var wg sync.WaitGroup
 		for n := range 400 {
 			wg.Go(func() {
@@ -71,17 +70,17 @@ func TestBucketsShareOneReading(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if n := b.fake.readings.Load() - readings; n != 1 {
+		if n := b.readings.Load() - readings; n != 1 {
 			t.Errorf("%d readings for a rush on a sold-out voucher, want 1", n)
 		}
-		calls, readings := b.fake.calls.Load(), b.fake.readings.Load()
+		calls, readings := b.calls.Load(), b.readings.Load()
 		for n := range 1000 { // 1 s
 			simulate.Sleep(time.Millisecond)
 			if err := b.buy(t.Context(), of(n%testBuckets, 100)); !errors.Is(err, voucher.ErrSoldOut) {
 				t.Error(err)
 			}
 		}
-		if c, l := b.fake.calls.Load()-calls, b.fake.readings.Load()-readings; c > 10 || l > 10 {
+		if c, l := b.calls.Load()-calls, b.readings.Load()-readings; c > 10 || l > 10 {
 			t.Errorf("%d calls and %d readings in a second, want about one in %v", c, l, b.config.RecheckEvery)
 		}
 	})
@@ -90,12 +89,12 @@ func TestBucketsShareOneReading(t *testing.T) {
 // A step of a transfer fails, after it was executed or without.
 func TestTransferWithAFailedStep(t *testing.T) {
 	t.Parallel()
-	for _, step := range []string{"look", "give", "take"} {
+	for _, step := range []string{"states", "give", "take"} {
 		for _, done := range []bool{true, false} {
 			synctest.Test(t, func(t *testing.T) {
 				b := newSplitBubble(t, testBuckets, 9, nil)
 				var failed atomic.Bool
-				b.fake.broken = func(name string) (bool, error) {
+				b.broken = func(name string) (bool, error) {
 					if name == step && !failed.Swap(true) {
 						return done, io.EOF
 					}
@@ -119,7 +118,7 @@ func TestSoldOutIsNotGuessed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newSplitBubble(t, testBuckets, 9, nil)
-		b.fake.broken = func(string) (bool, error) { return false, io.EOF }
+		b.broken = func(string) (bool, error) { return false, io.EOF }
 		begun := time.Now()
 		var wg sync.WaitGroup
 		for n := range 20 {
@@ -132,7 +131,7 @@ func TestSoldOutIsNotGuessed(t *testing.T) {
 		if took := time.Since(begun); took != b.config.DecisionTimeout {
 			t.Errorf("took %v, want the DecisionTimeout, %v", took, b.config.DecisionTimeout)
 		}
-		b.fake.broken = nil
+		b.broken = nil
 		wantErr(t, "afterwards", b.buy(t.Context(), of(1, 99)), nil)
 	})
 }
@@ -176,9 +175,8 @@ func TestUnreachableBucket(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newSplitBubble(t, testBuckets, 9, nil)
-		b.fake.mu.Lock()
-		b.fake.buckets[3].state.Stock, b.fake.buckets[3].state.Err = 5, io.EOF
-		b.fake.mu.Unlock()
+		b.put(3, 5)
+		b.unread = func(context.Context) error { return io.EOF }
 		for n := range 9 {
 			if err := b.buy(t.Context(), of(1+n%2, n)); err != nil {
 				t.Errorf("order %d: %v", n, err)
@@ -187,9 +185,7 @@ func TestUnreachableBucket(t *testing.T) {
 		if err := b.buy(t.Context(), of(1, 20)); !errors.Is(err, order.ErrUnavailable) || !errors.Is(err, io.EOF) {
 			t.Errorf("when the others are empty: %v", err)
 		}
-		b.fake.mu.Lock()
-		b.fake.buckets[3].state.Err = nil
-		b.fake.mu.Unlock()
+		b.unread = nil
 		for n := range 5 {
 			if err := b.buy(t.Context(), of(0, n)); err != nil {
 				t.Errorf("order %d after it is back: %v", n, err)

@@ -38,9 +38,7 @@ func TestRefusalFromMemory(t *testing.T) {
 			t.Errorf("counted %d refusals, want 1000", refused)
 		}
 
-		b.fake.mu.Lock()
-		*b.fake.stock() = 1 // one was given back
-		b.fake.mu.Unlock()
+		b.put(0, 1) // one was given back
 		simulate.Sleep(b.config.RecheckEvery)
 		for range 3 { // however many look, the turn stays
 			wantErr(t, "when somebody is to look again", foretold(5000), nil)
@@ -50,7 +48,7 @@ func TestRefusalFromMemory(t *testing.T) {
 		// The end of the sale, by Redis' clock, needs no Redis.
 		simulate.Sleep(2 * time.Hour)
 		wantErr(t, "after the end", b.buy(t.Context(), 5002), voucher.ErrEnded)
-		if calls := b.fake.calls.Load(); calls != 2 {
+		if calls := b.calls.Load(); calls != 2 {
 			t.Errorf("Redis was asked %d times, want twice", calls)
 		}
 		other := b.store.voucher

@@ -1,9 +1,11 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -105,7 +107,20 @@ func TestProcessDiesDuringATransfer(t *testing.T) {
 			s.split(4)
 			c := s.config
 			c.AttemptTimeout, c.DecisionTimeout = 2*time.Second, 3*time.Second
-			dies := newGate(c.WithDefaults(), &dyingDuringTransfer{buckets: newLedger(c)})
+			var dead atomic.Bool // between the two steps of a transfer
+			dies := newGate(c.WithDefaults(), &faulty{
+				buckets: newLedger(c), call: func(_ context.Context, step string, _ ledger.Keys, do func() error) error {
+					if dead.Load() {
+						return io.EOF
+					}
+					err := do()
+					if step == "give" {
+						dead.Store(true)
+						return io.EOF
+					}
+					return err
+				},
+			})
 			defer func() { _ = dies.Close() }()
 			users := usersOf(60, 4, func(b int) bool { return b == 3 })
 			var sold int64
@@ -148,7 +163,26 @@ func TestTransfersWithUnknownOutcome(t *testing.T) {
 	for seed := range uint64(2) {
 		c := s.config
 		c.DecisionTimeout = 20 * time.Second
-		g := newGate(c.WithDefaults(), &unsteady{buckets: newLedger(c), chance: rand.New(rand.NewPCG(seed, 1))})
+		var mu sync.Mutex
+		chance := rand.New(rand.NewPCG(seed, 1))
+		g := newGate(c.WithDefaults(), &faulty{
+			buckets: newLedger(c), call: func(_ context.Context, step string, _ ledger.Keys, do func() error) error {
+				mu.Lock()
+				before, after := chance.IntN(4) == 0, chance.IntN(2) == 0
+				mu.Unlock()
+				switch {
+				case step != "give" && step != "take":
+					return do()
+				case before:
+					return io.EOF
+				}
+				err := do()
+				if after {
+					return cmp.Or(err, io.EOF)
+				}
+				return err
+			},
+		})
 		t.Cleanup(func() { _ = g.Close() })
 		gates = append(gates, g)
 	}
