@@ -2,9 +2,9 @@ package admission
 
 import (
 	"context"
-	"errors"
-	"log/slog"
+	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -14,181 +14,147 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/admission/ledger"
-	"seckill/internal/lock/local"
 	"seckill/internal/order"
 	"seckill/internal/testkit"
 )
 
-// A node stops after it has said which vouchers have pending orders. Nobody waits for longer than one timeout,
-// however many vouchers it has; orders on other nodes are found without waiting for it.
-func TestNodeThatHangsWhenAskedForUsers(t *testing.T) {
+func TestCluster(t *testing.T) {
 	t.Parallel()
-	h := newHung(t, 10, 1)
-	g := h.gate(func(c *Config) { c.AttemptTimeout, c.DecisionTimeout = 2*time.Second, 10*time.Second })
-	must(t, h.buy(g, 1, 11))
-	id, victim := h.store.voucher.ID, ""
-	for added := 0; added < 2*bucketsPerCall+1; {
-		id++
-		switch addr := h.node(h.bucketOf(id, 0)).Options().Addr; {
-		case addr == h.node(h.keys).Options().Addr:
-			continue
-		case victim == "":
-			victim = addr
-		case addr != victim:
-			continue
-		}
-		h.add(otherVoucher{id: id, buckets: 1, epoch: 2, orders: map[int64]int64{5: id}})
-		added++
+	addrs := testkit.RedisCluster(t)
+	for _, addr := range addrs {
+		must(t, dial(t, at(addr)).ConfigSet(t.Context(), "cluster-require-full-coverage", "no").Err())
 	}
-	hook := &pipelines{before: func(ctx context.Context, commands []redis.Cmder) error {
-		if asksForUsers(commands) {
-			<-ctx.Done()
-			return ctx.Err()
-		}
-		return nil
-	}}
-	h.node(h.bucketOf(id, 0)).AddHook(hook)
-	checkLookups(t, g)
-	if n := len(hook.usersAsked()); n > 2 {
-		t.Errorf("a node that hangs was asked %d times in 2 scans", n)
-	}
+	t.Run("one bucket", func(t *testing.T) { sellsOnACluster(t, addrs, 1, anyBucket) })
+	t.Run("six buckets", func(t *testing.T) { sellsOnACluster(t, addrs, 6, anyBucket) })
+	t.Run("six, all buyers in one", func(t *testing.T) { sellsOnACluster(t, addrs, 6, func(b int) bool { return b == 1 }) })
+	t.Run("a node hangs", func(t *testing.T) { nodeHangs(t, addrs) })
 }
 
-// hung is a sale on a cluster in which one node can be stopped.
-type hung struct {
+// clustered is a sale on a cluster.
+type clustered struct {
 	*fixture
 	cluster *redis.ClusterClient
 }
 
-func newHung(t *testing.T, stock int64, buckets int) *hung {
+func newClustered(t *testing.T, addrs []string, stock int64, buckets int) *clustered {
 	t.Helper()
-	addrs := testkit.RedisCluster(t)
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, ContextTimeoutEnabled: true})
-	t.Cleanup(func() { _ = client.Close() })
-	sh := newStore(stock)
-	prefix := testkit.KeyPrefix(t)
-	s := &fixture{t: t, consumer: &consumer{tb: t, client: client, store: sh, keys: ledger.KeysOf(prefix, sh.voucher.ID, 0)}}
-	s.config = Config{Client: client, Store: sh, Workers: workers{complete: true}, Locker: local.New(), Log: slog.New(slog.DiscardHandler), Prefix: prefix, OpenWait: 5 * time.Second}
+	s := newFixture(t, at(addrs[0]), stock)
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, ContextTimeoutEnabled: true})
+	t.Cleanup(func() { _ = cluster.Close() })
+	s.client, s.config.Client = cluster, cluster
+	s.config.Prefix = fmt.Sprintf("%s%d:", s.prefix, buckets)
+	s.keys = ledger.KeysOf(s.config.Prefix, s.store.voucher.ID, 0)
 	s.split(buckets)
-	for _, addr := range addrs {
-		must(t, dial(t, at(addr)).ConfigSet(t.Context(), "cluster-require-full-coverage", "no").Err())
-	}
-	return &hung{fixture: s, cluster: client}
+	return &clustered{fixture: s, cluster: cluster}
 }
 
-func (h *hung) node(keys ledger.Keys) *redis.Client {
-	h.t.Helper()
-	node, err := h.cluster.MasterForKey(context.Background(), keys.Meta)
-	must(h.t, err)
+// node returns the primary that has a bucket.
+func (c *clustered) node(keys ledger.Keys) *redis.Client {
+	c.t.Helper()
+	node, err := c.cluster.MasterForKey(context.Background(), keys.Meta)
+	must(c.t, err)
 	return node
 }
 
-// stop stops the node that has a key, until the end of the test.
-func (h *hung) stop(keys ledger.Keys) {
-	h.t.Helper()
-	id := h.node(keys).InfoMap(context.Background(), "server").Item("Server", "process_id")
-	pid, err := strconv.Atoi(strings.TrimSpace(id))
-	if err != nil || pid < 2 {
-		h.t.Fatalf("process %q: %v", id, err)
+func (c *clustered) addr(keys ledger.Keys) string { return c.node(keys).Options().Addr }
+
+// sellsOnACluster sells a voucher, and rebuilds it.
+func sellsOnACluster(t *testing.T, addrs []string, buckets int, wanted func(int) bool) {
+	s := newClustered(t, addrs, 300, buckets)
+	nodes := map[string]bool{}
+	for _, keys := range s.buckets() {
+		nodes[s.addr(keys)] = true
 	}
-	must(h.t, syscall.Kill(pid, syscall.SIGSTOP))
-	h.t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
+	if len(nodes) < min(2, buckets) {
+		t.Fatalf("all buckets are on %v", nodes)
+	}
+	gates := []*Gate{s.gate(nil), s.gate(nil)}
+	users := usersOf(600, buckets, wanted)
+	if sold := crowd(t, s.fixture, gates, users); sold != 300 {
+		t.Errorf("%d sold, want 300", sold)
+	}
+	found := ordersOf(t, gates[1], users)
+	s.takeAll()
+	for user := range s.store.orders {
+		if found[user] != 1_000_000+user {
+			t.Errorf("OrdersOf(%d) = %d", user, found[user])
+		}
+	}
+	lost := s.buckets()[buckets/2]
+	must(t, s.client.Del(t.Context(), lost.Meta, lost.Users).Err())
+	gates[0].Check(t.Context())
+	must(t, gates[0].Open(t.Context(), &s.store.voucher))
+	for user := range s.store.orders {
+		wantErr(t, "after the rebuild", s.buy(s.gate(nil), user, 5), order.ErrAlreadyOrdered)
+		break
+	}
+	s.balanced(gates[1], 300)
 }
 
-// One node of a cluster hangs. Buyers of buckets on other nodes get the whole stock of those nodes.
-func TestRebalancingWhileANodeHangs(t *testing.T) {
-	t.Parallel()
+// One node hangs. Nobody waits for longer than one timeout, however many vouchers it has: orders on other nodes are found
+// without it, and buyers of buckets on other nodes get the whole stock of those nodes.
+func nodeHangs(t *testing.T, addrs []string) {
 	const buckets = 6
-	h := newHung(t, 60, buckets)
-	g := h.gate(func(c *Config) { c.AttemptTimeout = 2 * time.Second; c.DecisionTimeout = 10 * time.Second })
-	must(t, g.Open(t.Context(), &h.store.voucher))
-	reachable, stopped := int64(0), ""
-	for _, keys := range h.buckets()[1:] {
-		if addr := h.node(keys).Options().Addr; addr != h.node(h.keys).Options().Addr {
-			stopped = addr
-			h.stop(keys)
-			break
+	limits := func(c *Config) { c.AttemptTimeout, c.DecisionTimeout = 2*time.Second, 10*time.Second }
+	h, wide := newClustered(t, addrs, 10, 1), newClustered(t, addrs, 60, buckets)
+	g, wideGate := h.gate(limits), wide.gate(limits)
+	must(t, h.buy(g, 1, 11))
+	must(t, wideGate.Open(t.Context(), &wide.store.voucher))
+	victim := wide.buckets()[slices.IndexFunc(wide.buckets(), func(keys ledger.Keys) bool {
+		return wide.addr(keys) != wide.addr(wide.keys) && wide.addr(keys) != h.addr(h.keys)
+	})]
+	hangs := wide.addr(victim)
+	for id, added := h.store.voucher.ID, 0; added < 2*bucketsPerCall+1; {
+		if id++; h.addr(h.bucketOf(id, 0)) == hangs {
+			h.add(otherVoucher{id: id, buckets: 1, epoch: 2, orders: map[int64]int64{5: id}})
+			added++
 		}
 	}
-	for _, keys := range h.buckets() {
-		if h.node(keys).Options().Addr != stopped {
-			reachable += 10
+	lookUp := func() {
+		if o, err := g.Lookup(t.Context(), 1, 11); err != nil || o.ID != 11 {
+			t.Errorf("an order on another node: %+v, %v", o, err)
+		}
+		wantErr(t, "an order that the node which hangs may have", errOf(g.Lookup(t.Context(), 1, 12)), order.ErrUnavailable)
+	}
+
+	hook := &pipelines{before: func(ctx context.Context, commands []redis.Cmder) error {
+		if asksForUsers(commands) {
+			<-ctx.Done() // it has said which vouchers have pending orders
+			return ctx.Err()
+		}
+		return nil
+	}}
+	h.node(h.bucketOf(h.store.others[0].VoucherID, 0)).AddHook(hook)
+	lookUp()
+	if n := len(hook.usersAsked()); n > 2 {
+		t.Errorf("a node that hangs was asked %d times in 2 scans", n)
+	}
+
+	signal(t, wide.node(victim), syscall.SIGSTOP)
+	lookUp()
+	reachable := 0
+	for _, keys := range wide.buckets() {
+		if wide.addr(keys) != hangs {
+			reachable += 60 / buckets
 		}
 	}
-	if reachable <= 10 || reachable == 60 {
-		t.Fatalf("%d pieces in reach: this proves nothing", reachable)
-	}
-	users := usersOf(int(reachable), buckets, func(b int) bool { return b == 0 })
-	for _, user := range users {
-		if err := h.buy(g, user, 100+user); err != nil {
+	for _, user := range usersOf(reachable, buckets, func(b int) bool { return b == 0 }) {
+		if err := wide.buy(wideGate, user, 100+user); err != nil {
 			t.Fatalf("%v, when %d are in reach", err, reachable)
 		}
 	}
 }
 
-// A lookup does not depend on a node that has only other vouchers.
-func TestLookupWhileANodeHangs(t *testing.T) {
-	t.Parallel()
-	h := newHung(t, 10, 1)
-	g := h.gate(func(c *Config) { c.AttemptTimeout, c.DecisionTimeout = 2*time.Second, 10*time.Second })
-	must(t, h.buy(g, 1, 11))
-	other := h.store.voucher.ID + 1
-	for h.node(ledger.KeysOf(h.config.Prefix, other, 0)) == h.node(h.keys) {
-		other++
+// signal sends a signal to a server. One that is stopped goes on at the end.
+func signal(t *testing.T, client *redis.Client, what syscall.Signal) {
+	t.Helper()
+	pid, err := strconv.Atoi(strings.TrimSpace(client.InfoMap(t.Context(), "server").Item("Server", "process_id")))
+	if err != nil || pid < 2 {
+		t.Fatalf("process %d: %v", pid, err)
 	}
-	h.store.others = []order.AdmissionVoucher{{VoucherID: other, Buckets: 1, Epoch: 2}}
-	h.stop(ledger.KeysOf(h.config.Prefix, other, 0))
-	checkLookups(t, g)
-}
-
-func TestSplitVoucherOnACluster(t *testing.T) {
-	t.Parallel()
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: testkit.RedisCluster(t), ContextTimeoutEnabled: true})
-	t.Cleanup(func() { _ = client.Close() })
-	for id, c := range []struct {
-		buckets int
-		wanted  func(int) bool
-	}{{1, anyBucket}, {6, anyBucket}, {6, func(b int) bool { return b == 1 }}} {
-		buckets, wanted := c.buckets, c.wanted
-		sh := newStore(300)
-		sh.voucher.ID += int64(id)
-		s := &fixture{t: t, consumer: &consumer{tb: t, client: client, store: sh, keys: ledger.KeysOf("split:", sh.voucher.ID, 0)}}
-		s.config = Config{Client: client, Store: sh, Locker: local.New(), Log: slog.New(slog.DiscardHandler), Prefix: "split:",
-			AttemptTimeout: 10 * time.Second, DecisionTimeout: 30 * time.Second, OpenWait: 5 * time.Second, // a busy machine is no outage
-		}
-		s.split(buckets)
-		nodes := map[string]bool{}
-		for _, keys := range s.buckets() {
-			node, err := client.MasterForKey(t.Context(), keys.Meta)
-			must(t, err)
-			nodes[node.Options().Addr] = true
-		}
-		if len(nodes) < min(2, buckets) {
-			t.Fatalf("all buckets are on %v", nodes)
-		}
-		gates := []*Gate{s.gate(nil), s.gate(nil)}
-		users := usersOf(600, buckets, wanted)
-		if sold := crowd(t, s, gates, users); sold != 300 {
-			t.Errorf("%d sold, want 300", sold)
-		}
-		found := ordersOf(t, gates[1], users)
-		s.takeAll()
-		for user := range sh.orders {
-			if found[user] != 1_000_000+user {
-				t.Errorf("OrdersOf(%d) = %d", user, found[user])
-			}
-		}
-		// Rebuilt on the cluster, too.
-		must(t, client.Del(t.Context(), s.buckets()[buckets/2].Meta, s.buckets()[buckets/2].Users).Err())
-		gates[0].Check(t.Context())
-		must(t, gates[0].Open(t.Context(), &sh.voucher))
-		for user := range sh.orders {
-			if err := s.buy(s.gate(nil), user, 5); !errors.Is(err, order.ErrAlreadyOrdered) {
-				t.Errorf("user %d, after the rebuild: %v", user, err)
-				break
-			}
-		}
-		s.balanced(gates[1], 300)
+	must(t, syscall.Kill(pid, what))
+	if what == syscall.SIGSTOP {
+		t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
 	}
 }
 
@@ -263,7 +229,7 @@ func TestClusterWaitsAndFailsOver(t *testing.T) {
 	replicas[victim].Resume()
 	inStep(t, victim)
 	wantErr(t, "with it again", s.buy(g, 20, 200), nil)
-	killAt(t, victim)
+	signal(t, dial(t, at(victim)), syscall.SIGKILL)
 	// The promoted replica has no replica itself, so no order is acknowledged by a process that waits for
 	// one. A process that does not wait goes on selling.
 	other := s.gate(func(c *Config) { c.Client = client })
@@ -279,25 +245,4 @@ func TestClusterWaitsAndFailsOver(t *testing.T) {
 	if st := s.store.epochState; st.Epoch != 2 {
 		t.Errorf("epoch %d: nothing was lost, and it was closed", st.Epoch)
 	}
-}
-
-// killAt kills the server at an address with SIGKILL.
-func killAt(t *testing.T, addr string) {
-	t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: addr})
-	defer client.Close()
-	pid, err := strconv.Atoi(strings.TrimSpace(client.InfoMap(context.Background(), "server").Item("Server", "process_id")))
-	if err != nil || pid < 2 {
-		t.Fatalf("process %d at %s: %v", pid, addr, err)
-	}
-	must(t, syscall.Kill(pid, syscall.SIGKILL))
-}
-
-// checkLookups looks for an order that another node has, and for one that the node which hangs may have.
-func checkLookups(t *testing.T, g *Gate) {
-	t.Helper()
-	if o, err := g.Lookup(t.Context(), 1, 11); err != nil || o.ID != 11 {
-		t.Errorf("an order on another node: %+v, %v", o, err)
-	}
-	wantErr(t, "an order that the node which hangs may have", errOf(g.Lookup(t.Context(), 1, 12)), order.ErrUnavailable)
 }

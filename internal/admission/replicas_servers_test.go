@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,24 +14,6 @@ import (
 	"seckill/internal/testkit"
 	"seckill/internal/voucher"
 )
-
-// A repetition is told of an order only if replicas have the order.
-func TestSameKeyWaitsForReplicas(t *testing.T) {
-	t.Parallel()
-	r := newReplicated(t, 10)
-	g := r.process()
-	r.wantOrder(g, 1, 11, 77, 11)
-	r.replica.Pause()
-	wantErr(t, "without a replica", errOf(r.buyUnder(g, 2, 21, 78)), order.ErrUnavailable)
-	wantErr(t, "the repetition without a replica", errOf(r.buyUnder(g, 2, 22, 78)), order.ErrUnavailable)
-	if o, err := g.OrderOf(t.Context(), &r.store.voucher, 2); !errors.Is(err, order.ErrUnavailable) {
-		t.Errorf("OrderOf without a replica = %+v, %v", o, err)
-	}
-	r.resume()
-	r.wantOrder(g, 2, 23, 78, 21)
-	r.takeAll()
-	r.balanced(g, 2)
-}
 
 // replicated is a voucher on a primary with one replica, which can be stopped.
 type replicated struct {
@@ -133,66 +116,58 @@ func TestCallWaitsForReplicas(t *testing.T) {
 	}
 }
 
-// A buyer is told that the outcome is unknown while the replica does not answer, and is told of the order
-// once it does.
-func TestOrderWithoutReplicaIsNotConfirmedToItsBuyer(t *testing.T) {
+// While the replica does not answer, buyers are told that the outcome is unknown, look-ups do not report an order that it
+// does not have, and a refused request waits for nobody. Once it answers, all are told of their orders.
+func TestNobodyIsToldOfAnOrderThatNoReplicaHas(t *testing.T) {
 	t.Parallel()
-	r := newReplicated(t, 10)
+	r := newReplicated(t, 4)
 	g := r.process()
-	must(t, r.buy(g, 1, 11))
-	r.replica.Pause()
-	begun, watch := time.Now(), testkit.StartStopwatch()
-	wantErr(t, "without a replica", r.buy(g, 2, 21), order.ErrUnavailable)
-	if took, ran := time.Since(begun), watch.Stop(); took < g.config.DecisionTimeout || ran > 2*g.config.DecisionTimeout {
-		t.Errorf("it took %v to give up", took)
-	}
-	there := order.Order{ID: 21, UserID: 2, VoucherID: r.store.voucher.ID}
-	wantErr(t, "an order that no replica has", g.lookups.replicated(t.Context(), r.keys, there), order.ErrUnavailable)
-	r.resume()
-	wantErr(t, "an order that the replica has", g.lookups.replicated(t.Context(), r.keys, there), nil)
-	there.ID = 22
-	wantErr(t, "an order that is not there", g.lookups.replicated(t.Context(), r.keys, there), order.ErrUnavailable)
-	wantErr(t, "the same again", r.buy(r.process(), 2, 21), nil)
-	finish := r.run()
-	finish()
-	r.balanced(g, 2)
-}
-
-// A refused request does not wait for the replica although another request of its batch does. A lookup
-// does not report an order that the replica does not have.
-func TestOnlyOrdersWaitForReplicas(t *testing.T) {
-	t.Parallel()
-	r := newReplicated(t, 2)
-	g := r.process()
-	must(t, r.buy(g, 1, 11))
+	r.wantOrder(g, 1, 11, 77, 11)
 	if o, err := g.OrdersOf(t.Context(), 1); err != nil || len(o) != 1 || o[0].ID != 11 {
 		t.Errorf("with a replica: %v, %v", o, err)
 	}
 	r.replica.Pause()
+	begun := time.Now()
+	var buying sync.WaitGroup
+	buying.Go(func() { wantErr(t, "an order", r.buy(g, 2, 21), order.ErrUnavailable) })
+	buying.Go(func() { wantErr(t, "an order with a key", errOf(r.buyUnder(g, 3, 31, 78)), order.ErrUnavailable) })
+	buying.Wait()
+	if took := time.Since(begun); took < g.config.DecisionTimeout {
+		t.Errorf("given up after %v", took)
+	}
+
 	waiting := func(user, id int64) *request {
 		return batch.NewRequest(t.Context(), pendingOrder{userID: user, orderID: id})
 	}
-	begun, done := time.Now(), make(chan error, 1)
-	last, again, none := waiting(2, 21), waiting(1, 12), waiting(3, 31)
-	go func() { done <- g.voucher(&r.store.voucher).bucketOf(1).decide([]*request{last, again, none}) }()
+	begun = time.Now()
+	last, again, none := waiting(4, 41), waiting(1, 12), waiting(5, 51)
+	buying.Go(func() {
+		all := []*request{last, again, none}
+		wantErr(t, "the batch", g.voucher(&r.store.voucher).bucketOf(1).decide(all), order.ErrUnavailable)
+	})
 	wantErr(t, "a second order", <-again.Answered(), order.ErrAlreadyOrdered)
 	wantErr(t, "after the last one", <-none.Answered(), voucher.ErrSoldOut)
 	if took := time.Since(begun); took >= g.config.DecisionTimeout {
 		t.Errorf("refused after %v", took)
 	}
-	if o, err := g.OrdersOf(t.Context(), 2); !errors.Is(err, order.ErrUnavailable) {
-		t.Errorf("the user of an order that the replica does not have: %v, %v", o, err)
-	}
-	wantErr(t, "the request of that order", <-last.Answered(), order.ErrUnavailable)
-	wantErr(t, "the batch", <-done, order.ErrUnavailable)
+	there := order.Order{ID: 21, UserID: 2, VoucherID: r.store.voucher.ID}
+	wantErr(t, "whether a replica has it", g.lookups.replicated(t.Context(), r.keys, there), order.ErrUnavailable)
+	wantErr(t, "the user's orders", errOf(g.OrdersOf(t.Context(), 4)), order.ErrUnavailable)
+	wantErr(t, "the order under the key", errOf(g.OrderOf(t.Context(), &r.store.voucher, 3)), order.ErrUnavailable)
+	wantErr(t, "the last one", <-last.Answered(), order.ErrUnavailable)
+	buying.Wait()
+	wantErr(t, "the key again", errOf(r.buyUnder(r.process(), 3, 32, 78)), order.ErrUnavailable)
+
 	r.resume()
-	testkit.Until(t, "the replica has the order", func() bool { // it may need longer, on a busy machine
-		o, err := g.OrdersOf(t.Context(), 2)
-		if err != nil && !errors.Is(err, order.ErrUnavailable) {
-			t.Fatalf("with the replica again: %v, %v", o, err)
-		}
-		return err == nil && len(o) == 1
+	testkit.Until(t, "the replica has the orders", func() bool {
+		return g.lookups.replicated(t.Context(), r.keys, there) == nil && errOf(g.OrdersOf(t.Context(), 4)) == nil
 	})
+	wantErr(t, "the same again", r.buy(r.process(), 2, 21), nil)
+	r.wantOrder(g, 3, 33, 78, 31)
+	there.ID = 22
+	wantErr(t, "an order that is not there", g.lookups.replicated(t.Context(), r.keys, there), order.ErrUnavailable)
+	r.takeAll()
+	r.balanced(g, 4)
 }
 
 // A replica that is promoted has every acknowledged order.
