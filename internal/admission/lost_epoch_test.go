@@ -50,6 +50,21 @@ func TestDataLossDuringTheOpening(t *testing.T) {
 	})
 }
 
+// An opener dies after the epoch was opened in the database and before it is in Redis, which is open under the one before
+// and has all orders. What it accepted would be rejected.
+func TestRedisIsOpenUnderAnEarlierEpoch(t *testing.T) {
+	t.Parallel()
+	s := newFixture(t, testkit.AnyRedis(t), 10)
+	must(t, s.gate(nil).Open(t.Context(), &s.store.voucher))
+	closed, err := s.store.Close(t.Context(), s.store.voucher.ID)
+	must(t, err)
+	must(t, errOf(s.store.Open(t.Context(), s.store.voucher.ID, closed.Epoch)))
+	g := s.gate(nil)
+	must(t, s.buy(g, 1, 11))
+	s.takeAll()
+	s.balanced(g, 1)
+}
+
 // The request that detected a data loss may leave before it has the voucher opened. Then the check opens
 // it.
 func TestCheckOpensAPartlyClosedVoucher(t *testing.T) {

@@ -145,6 +145,8 @@ func TestNobodyIsToldOfAnOrderThatNoReplicaHas(t *testing.T) {
 		all := []*request{last, again, none}
 		wantErr(t, "the batch", g.voucher(&r.store.voucher).bucketOf(1).decide(all), order.ErrUnavailable)
 	})
+	other := r.process()
+	buying.Go(func() { wantErr(t, "the key again", errOf(r.buyUnder(other, 3, 32, 78)), order.ErrUnavailable) })
 	wantErr(t, "a second order", <-again.Answered(), order.ErrAlreadyOrdered)
 	wantErr(t, "after the last one", <-none.Answered(), voucher.ErrSoldOut)
 	if took := time.Since(begun); took >= g.config.DecisionTimeout {
@@ -156,7 +158,6 @@ func TestNobodyIsToldOfAnOrderThatNoReplicaHas(t *testing.T) {
 	wantErr(t, "the order under the key", errOf(g.OrderOf(t.Context(), &r.store.voucher, 3)), order.ErrUnavailable)
 	wantErr(t, "the last one", <-last.Answered(), order.ErrUnavailable)
 	buying.Wait()
-	wantErr(t, "the key again", errOf(r.buyUnder(r.process(), 3, 32, 78)), order.ErrUnavailable)
 
 	r.resume()
 	testkit.Until(t, "the replica has the orders", func() bool {

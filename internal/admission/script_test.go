@@ -160,6 +160,11 @@ func scriptMachine(t *testing.T, rt *rapid.T, s *fixture, server *ledger.Ledger,
 					rt.Fatalf("%+v: verdict %d, want %d", c.known, a.Verdict, c.want)
 				}
 			}
+			s.client.HSet(ctx, keys.Meta, ledger.FieldBusy, 1) // a script stopped in its middle
+			if a := ask(ledger.Known{Epoch: m.epoch}, 100, later, batch); a.Verdict != ledger.Torn {
+				rt.Fatalf("the bucket is torn: verdict %d", a.Verdict)
+			}
+			s.client.HSet(ctx, keys.Meta, ledger.FieldBusy, 0)
 		},
 		"acknowledge": func(rt *rapid.T) {
 			id, orders := oldest(ctx, rt, s, keys)

@@ -1,12 +1,10 @@
 package admission
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -63,15 +61,45 @@ func crowd(t testing.TB, s *fixture, gates []*Gate, users []int64) int64 {
 	return sold.Load()
 }
 
-func TestSplitVoucherSellsExactlyAll(t *testing.T) {
+func TestSellsExactlyAll(t *testing.T) {
 	t.Parallel()
-	sellsExactlyAll(t, []split{
+	for _, c := range []struct {
+		name           string
+		buckets, stock int
+		wanted         func(bucket int) bool // the buyers'
+	}{
 		{"one bucket", 1, 100, anyBucket},
 		{"two buckets", 2, 101, anyBucket},
 		{"four buckets", 4, 100, anyBucket},
 		{"all buyers in one of four", 4, 100, func(b int) bool { return b == 2 }},
 		{"no stock", 4, 0, anyBucket},
-	})
+		{"sixty-four buckets and one piece", 64, 1, anyBucket},
+		{"sixty-four buckets, all buyers in the last one", 64, 40, func(b int) bool { return b == 63 }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newFixture(t, testkit.AnyRedis(t), int64(c.stock))
+			s.split(c.buckets)
+			var draws atomic.Int64
+			var gates []*Gate
+			for range 3 {
+				gates = append(gates, s.gate(func(c *Config) {
+					c.Observer.Rebalanced = func(int64) { draws.Add(1) }
+				}))
+			}
+			if sold := crowd(t, s, gates, usersOf(200, c.buckets, c.wanted)); sold != int64(c.stock) {
+				t.Errorf("%d sold, want %d", sold, c.stock)
+			}
+			if most := int64(3 * c.buckets * 10); draws.Load() > most {
+				t.Errorf("%d transfers, want at most %d", draws.Load(), most)
+			}
+			s.takeAll()
+			s.balanced(gates[0], int64(c.stock))
+			s.balanced(s.gate(nil), int64(c.stock)) // a process that has seen nothing of it
+			if epoch := s.store.epochState.Epoch; epoch != 2 {
+				t.Errorf("epoch %d: the voucher was closed without a reason", epoch)
+			}
+		})
+	}
 }
 
 // ordersOf looks up all users at the same time, and returns the order of each.
@@ -152,45 +180,6 @@ func TestProcessDiesDuringATransfer(t *testing.T) {
 			s.balanced(other, 40)
 		})
 	}
-}
-
-// Steps of transfers fail, executed or not, and more calls fail than succeed.
-func TestTransfersWithUnknownOutcome(t *testing.T) {
-	t.Parallel()
-	s := newFixture(t, testkit.AnyRedis(t), 80)
-	s.split(5)
-	var gates []*Gate
-	for seed := range uint64(2) {
-		c := s.config
-		c.DecisionTimeout = 20 * time.Second
-		var mu sync.Mutex
-		chance := rand.New(rand.NewPCG(seed, 1))
-		g := newGate(c.WithDefaults(), &faulty{
-			buckets: newLedger(c), call: func(_ context.Context, step string, _ ledger.Keys, do func() error) error {
-				mu.Lock()
-				before, after := chance.IntN(4) == 0, chance.IntN(2) == 0
-				mu.Unlock()
-				switch {
-				case step != "give" && step != "take":
-					return do()
-				case before:
-					return io.EOF
-				}
-				err := do()
-				if after {
-					return cmp.Or(err, io.EOF)
-				}
-				return err
-			},
-		})
-		t.Cleanup(func() { _ = g.Close() })
-		gates = append(gates, g)
-	}
-	if sold := crowd(t, s, gates, usersOf(120, 5, func(b int) bool { return b < 2 })); sold != 80 {
-		t.Errorf("%d sold, want 80", sold)
-	}
-	s.takeAll()
-	s.balanced(s.gate(nil), 80)
 }
 
 // Redis loses data during a sale: everything, one bucket, or less. The sale goes on, and sells the whole stock to as many
@@ -347,39 +336,5 @@ func TestPendingOrdersAreBoundedPerBucket(t *testing.T) {
 	}
 	if s.store.epochState.Epoch != 2 {
 		t.Errorf("epoch %d", s.store.epochState.Epoch)
-	}
-}
-
-type split struct {
-	name           string
-	buckets, stock int
-	wanted         func(bucket int) bool // the buyers'
-}
-
-func sellsExactlyAll(t *testing.T, cases []split) {
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			s := newFixture(t, testkit.AnyRedis(t), int64(c.stock))
-			s.split(c.buckets)
-			var draws atomic.Int64
-			var gates []*Gate
-			for range 3 {
-				gates = append(gates, s.gate(func(c *Config) {
-					c.Observer.Rebalanced = func(int64) { draws.Add(1) }
-				}))
-			}
-			if sold := crowd(t, s, gates, usersOf(200, c.buckets, c.wanted)); sold != int64(c.stock) {
-				t.Errorf("%d sold, want %d", sold, c.stock)
-			}
-			if most := int64(3 * c.buckets * 10); draws.Load() > most {
-				t.Errorf("%d transfers, want at most %d", draws.Load(), most)
-			}
-			s.takeAll()
-			s.balanced(gates[0], int64(c.stock))
-			s.balanced(s.gate(nil), int64(c.stock)) // a process that has seen nothing of it
-			if epoch := s.store.epochState.Epoch; epoch != 2 {
-				t.Errorf("epoch %d: the voucher was closed without a reason", epoch)
-			}
-		})
 	}
 }
