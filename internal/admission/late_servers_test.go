@@ -16,10 +16,8 @@ import (
 // cancelled places an order of a user and cancels it. Redis is told.
 func (s *shop) cancelled(v *voucher.Voucher, user int64) int64 {
 	s.t.Helper()
-	id, err := s.place(s.t.Context(), v, user)
-	must(s.t, err)
-	_, err = s.life.Cancel(s.t.Context(), id)
-	must(s.t, err)
+	id := s.bought(v, user)
+	s.cancel(id)
 	s.returned()
 	return id
 }
@@ -58,8 +56,7 @@ func TestLateMoneyTakesAVoucherFromRedis(t *testing.T) {
 			s.decided(v)
 			s.wants(first, order.Paid, order.SettledLate)
 			wantErr(t, "a second order", errOf(s.place(t.Context(), v, 1)), order.ErrAlreadyOrdered)
-			again, err := s.place(t.Context(), v, 2)
-			must(t, err)
+			again := s.bought(v, 2)
 			s.money(second)
 			s.money(third)
 			s.decided(v)
@@ -67,15 +64,11 @@ func TestLateMoneyTakesAVoucherFromRedis(t *testing.T) {
 			s.wants(third, order.Cancelled, order.RefundNoStock)
 			s.balanced(v)
 
-			_, err = s.life.BeginRefund(t.Context(), first)
-			must(t, err)
+			must(t, errOf(s.life.BeginRefund(t.Context(), first)))
 			s.returned()
 			s.balanced(v)
-			if _, err = s.place(t.Context(), v, 1); err != nil {
-				t.Errorf("after the refund: %v", err)
-			}
-			_, err = s.life.Cancel(t.Context(), again)
-			must(t, err)
+			wantErr(t, "after the refund", errOf(s.place(t.Context(), v, 1)), nil)
+			s.cancel(again)
 			s.returned()
 			if a := s.balanced(v); a.Orders != 1 || a.Gate.Stock != 1 {
 				t.Errorf("%+v", a)
@@ -90,10 +83,8 @@ func TestLateMoneyWaitsForTheFirstVoucher(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, testkit.SQLite(t))
 	v := s.create(admittedVoucher, 1, 1)
-	id, err := s.place(t.Context(), v, 7)
-	must(t, err)
-	_, err = s.life.Cancel(t.Context(), id)
-	must(t, err)
+	id := s.bought(v, 7)
+	s.cancel(id)
 	s.money(id)
 	must(t, s.late.Round(t.Context()))
 	s.wants(id, order.Cancelled, order.LateUndecided)
@@ -141,12 +132,8 @@ func TestLateMoneyWhateverStops(t *testing.T) {
 				s.t.Errorf("%d entries", n)
 			}
 		}, paid},
-		"Redis loses everything": {func(s *stop) {
-			for _, key := range s.client.Keys(s.t.Context(), s.prefix+"*").Val() {
-				must(s.t, s.client.Del(s.t.Context(), key).Err())
-			}
-		}, paid},
-		"the entry is lost": {func(s *stop) { must(s.t, s.client.Del(s.t.Context(), s.keys.Orders).Err()) }, paid},
+		"Redis loses everything": {func(s *stop) { s.loseAll() }, paid},
+		"the entry is lost":      {func(s *stop) { must(s.t, s.client.Del(s.t.Context(), s.keys.Orders).Err()) }, paid},
 		"the voucher is closed": {func(s *stop) {
 			_, err := s.db.AdmissionStore().Close(s.t.Context(), s.v.ID)
 			must(s.t, err)
@@ -219,9 +206,7 @@ func TestLateMoneyAfterTheSale(t *testing.T) {
 	st, err := store.Close(t.Context(), v.ID)
 	must(t, err)
 	must(t, store.Forget(t.Context(), v.ID, st.Epoch, time.Now()))
-	for _, key := range s.client.Keys(t.Context(), s.prefix+"*").Val() {
-		must(t, s.client.Del(t.Context(), key).Err())
-	}
+	s.loseAll()
 	for _, id := range []int64{second, third} {
 		s.money(id)
 		testkit.Until(t, "the money is decided", func() bool {

@@ -157,6 +157,26 @@ func (s *shop) place(ctx context.Context, v *voucher.Voucher, user int64) (int64
 	}
 }
 
+// bought places an order that is accepted.
+func (s *shop) bought(v *voucher.Voucher, user int64) int64 {
+	s.t.Helper()
+	id, err := s.place(s.t.Context(), v, user)
+	must(s.t, err)
+	return id
+}
+
+func (s *shop) cancel(id int64) {
+	s.t.Helper()
+	must(s.t, errOf(s.life.Cancel(s.t.Context(), id)))
+}
+
+// loseAll has Redis lose everything.
+func (s *shop) loseAll() {
+	if all := s.client.Keys(s.t.Context(), s.prefix+"*").Val(); len(all) > 0 {
+		s.client.Del(s.t.Context(), all...)
+	}
+}
+
 // returned tells Redis of all stock that was given back.
 func (s *shop) returned() {
 	s.t.Helper()
@@ -210,8 +230,7 @@ func TestStockReturnsToItsBucket(t *testing.T) {
 	v := s.create(admittedVoucher, 4, 2)
 	orders := map[int64]int64{} // by user
 	for user := range int64(4) {
-		id, err := s.place(t.Context(), v, user+1)
-		must(t, err)
+		id := s.bought(v, user+1)
 		orders[user+1] = id
 	}
 	if _, err := s.place(t.Context(), v, 5); !errors.Is(err, voucher.ErrSoldOut) {
@@ -271,11 +290,9 @@ func TestReturnsPassBucketsThatFail(t *testing.T) {
 		t.Fatalf("%d buckets fit into a page, %v: this proves nothing", broken, err)
 	}
 	v := s.create(20, 1, 1)
-	id, err := s.place(t.Context(), v, 7)
-	must(t, err)
+	id := s.bought(v, 7)
 	s.acknowledged(v)
-	_, err = s.life.Cancel(t.Context(), id)
-	must(t, err)
+	s.cancel(id)
 	told, err := s.returns.Round(t.Context())
 	if told != 1 || err == nil {
 		t.Errorf("%d buckets were told, %v; want one, and why the others were not", told, err)
@@ -291,10 +308,8 @@ func TestReturnIsCountedOnce(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, testkit.SQLite(t))
 	v := s.create(admittedVoucher, 2, 1)
-	id, err := s.place(t.Context(), v, 7)
-	must(t, err)
-	_, err = s.life.Cancel(t.Context(), id)
-	must(t, err)
+	id := s.bought(v, 7)
+	s.cancel(id)
 	due, _, err := s.db.AdmissionStore().Returns(t.Context(), order.Return{}, 10)
 	if err != nil || len(due) != 1 || due[0].Total != 1 || len(due[0].Orders) != 1 || due[0].Orders[0].UserID != 7 {
 		t.Fatalf("due: %+v, %v", due, err)
@@ -306,8 +321,7 @@ func TestReturnIsCountedOnce(t *testing.T) {
 			t.Errorf("%+v, %v; want %d", got, err, want)
 		}
 	}
-	again, err := s.place(t.Context(), v, 7)
-	must(t, err)
+	again := s.bought(v, 7)
 	got, err := server.Return(t.Context(), keys, late)
 	if held := s.client.HGet(t.Context(), keys.Users, "7").Val(); err != nil || got.Amount != 0 || held != fmt.Sprint(again) {
 		t.Errorf("%+v, %v; user 7 holds %q, want %d", got, err, held, again)
@@ -316,8 +330,7 @@ func TestReturnIsCountedOnce(t *testing.T) {
 	s.balanced(v)
 
 	// The voucher is rebuilt: the database's stock has all that was given back.
-	_, err = s.life.Cancel(t.Context(), again)
-	must(t, err)
+	s.cancel(again)
 	_, err = s.db.AdmissionStore().Close(t.Context(), v.ID)
 	must(t, err)
 	s.gate.Check(t.Context())
@@ -341,8 +354,7 @@ func TestSoldOutIsLiftedInEveryProcess(t *testing.T) {
 	must(t, other.gate.Open(t.Context(), v))
 	var ids []int64
 	for user := range int64(2) {
-		id, err := s.place(t.Context(), v, user+1)
-		must(t, err)
+		id := s.bought(v, user+1)
 		ids = append(ids, id)
 	}
 	for _, process := range []*shop{s, &other} {
@@ -357,8 +369,7 @@ func TestSoldOutIsLiftedInEveryProcess(t *testing.T) {
 	running.Go(func() { s.returns.Run(ctx) }) // in one of the processes
 	defer func() { cancel(); running.Wait() }()
 	for i, process := range []*shop{s, &other} {
-		_, err := s.life.Cancel(t.Context(), ids[i])
-		must(t, err)
+		s.cancel(ids[i])
 		watch := testkit.StartStopwatch()
 		testkit.Until(t, "the voucher is on sale again", func() bool {
 			_, err := process.place(t.Context(), v, int64(i)+3)

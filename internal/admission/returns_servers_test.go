@@ -20,15 +20,13 @@ func TestReturnThatAFailoverForgets(t *testing.T) {
 			s := newShop(t, testkit.SQLite(t))
 			v := s.create(admittedVoucher, 4, 2)
 			user, other := usersOfBucket(bucket)[0], usersOfBucket(bucket)[1]
-			id, err := s.place(t.Context(), v, user)
-			must(t, err)
+			id := s.bought(v, user)
 			s.acknowledged(v)
 			teller := s.returns
 			s.start() // the other process
 			must(t, s.gate.Open(t.Context(), v))
 
-			_, err = s.life.Cancel(t.Context(), id)
-			must(t, err)
+			s.cancel(id)
 			keys := ledger.KeysOf(s.prefix, v.ID, bucket)
 			before := map[string]string{}
 			for _, key := range []string{keys.Meta, keys.Users} {
@@ -40,8 +38,7 @@ func TestReturnThatAFailoverForgets(t *testing.T) {
 			for key, data := range before {
 				must(t, s.client.RestoreReplace(t.Context(), key, 0, data).Err())
 			}
-			_, err = s.place(t.Context(), v, other)
-			must(t, err)
+			s.bought(v, other)
 			s.acknowledged(v)
 			if _, err := s.place(t.Context(), v, user); !errors.Is(err, order.ErrAlreadyOrdered) {
 				t.Fatalf("the return is not lost: %v", err)
