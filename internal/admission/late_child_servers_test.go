@@ -26,6 +26,7 @@ import (
 	"seckill/internal/lock/local"
 	"seckill/internal/order"
 	"seckill/internal/payment"
+	"seckill/internal/testkit"
 )
 
 // When these environment variables are set, the test binary runs as a process of the service that has everything that
@@ -33,6 +34,7 @@ import (
 const (
 	lateChild     = "late money"
 	childRedis    = "LATE_CHILD_REDIS"
+	childEngine   = "LATE_CHILD_ENGINE"
 	childDSN      = "LATE_CHILD_DSN"
 	childPrefix   = "LATE_CHILD_PREFIX"
 	childProvider = "LATE_CHILD_PROVIDER"
@@ -120,7 +122,7 @@ func runChild() error {
 	client := redis.NewClient(&redis.Options{Addr: os.Getenv(childRedis), MaxRetries: -1, ContextTimeoutEnabled: true})
 	defer client.Close()
 	client.AddHook(decided{f})
-	db, err := database.Open(ctx, database.Config{MySQL: os.Getenv(childDSN)})
+	db, err := database.Open(ctx, configOf(testkit.Database{Engine: os.Getenv(childEngine), DSN: os.Getenv(childDSN)}))
 	if err != nil {
 		return err
 	}

@@ -28,15 +28,14 @@ type lateSale struct {
 	*shop
 	v        *voucher.Voucher
 	keys     ledger.Keys
-	dsn      string
+	where    testkit.Database
 	provider *sandbox.Sandbox
 	api      *payment.Client
 }
 
-func newLateSale(t *testing.T, stock int64, buckets int) *lateSale {
+func newLateSale(t *testing.T, where testkit.Database, stock int64, buckets int) *lateSale {
 	t.Helper()
-	where := testkit.MariaDB(t)
-	s := &lateSale{shop: newShop(t, where), dsn: where.DSN}
+	s := &lateSale{shop: newShop(t, where), where: where}
 	s.keys = ledger.KeysOf(s.prefix, admittedVoucher, 0)
 	s.v = s.create(admittedVoucher, stock, buckets)
 	var err error
@@ -61,7 +60,7 @@ func newLateSale(t *testing.T, stock int64, buckets int) *lateSale {
 func (s *lateSale) startChild(point string, odds float64) *testkit.Process {
 	s.t.Helper()
 	p := testkit.StartChild(s.t, lateChild,
-		childRedis+"="+s.client.Options().Addr, childDSN+"="+s.dsn, childPrefix+"="+s.prefix,
+		childRedis+"="+s.client.Options().Addr, childEngine+"="+s.where.Engine, childDSN+"="+s.where.DSN, childPrefix+"="+s.prefix,
 		childProvider+"="+s.provider.URL(), childPoint+"="+point, childOdds+"="+strconv.FormatFloat(odds, 'f', -1, 64))
 	serving := regexp.MustCompile(`serving on (http\S+)`)
 	testkit.Until(s.t, "the child serves or has ended", func() bool {
@@ -257,7 +256,7 @@ func TestLateMoneyKilledAtEveryPoint(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newLateSale(t, 2, 1)
+			s := newLateSale(t, testkit.SQLite(t), 2, 1)
 			s.mustPlace(other) // who keeps a voucher
 			id := s.cancelled(s.v, user)
 			if c.before != nil {

@@ -18,7 +18,7 @@ func TestSoakLateMoneyKilledAgainAndAgain(t *testing.T) {
 		t.Run(fmt.Sprint(buckets, " buckets"), func(t *testing.T) {
 			t.Parallel()
 			const stock, late = 8, 16
-			s := newLateSale(t, stock, buckets)
+			s := newLateSale(t, testkit.MariaDB(t), stock, buckets)
 			var ids []int64
 			for user := range int64(late) {
 				ids = append(ids, s.cancelled(s.v, user+1))

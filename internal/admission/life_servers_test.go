@@ -42,11 +42,7 @@ type shop struct {
 // newShop starts a process on a database, with Redis of its own.
 func newShop(t *testing.T, where testkit.Database) *shop {
 	t.Helper()
-	c := database.Config{MySQL: where.DSN}
-	if where.Engine == "sqlite" {
-		c = database.Config{SQLite: where.DSN}
-	}
-	db, err := database.Open(t.Context(), c)
+	db, err := database.Open(t.Context(), configOf(where))
 	must(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	_, err = db.Migrate(t.Context())
@@ -57,6 +53,13 @@ func newShop(t *testing.T, where testkit.Database) *shop {
 	s.ids.Store(1000)
 	s.start()
 	return s
+}
+
+func configOf(where testkit.Database) database.Config {
+	if where.Engine == "sqlite" {
+		return database.Config{SQLite: where.DSN}
+	}
+	return database.Config{MySQL: where.DSN}
 }
 
 // start starts the gate, the workers, what returns stock and what decides about late money, as another process
