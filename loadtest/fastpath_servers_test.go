@@ -3,6 +3,7 @@ package loadtest
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"net/http"
 	"strconv"
 	"testing"
@@ -72,13 +73,8 @@ func newShop(b *testing.B) *benchService {
 	server := testkit.NewRedis(b)
 	s := &benchService{api: startAPI(b, database.DSN, server.Addr(), "SECKILL_LOG_LEVEL=warn"), redis: server.Client(b), dsn: database.DSN, user: 1, own: prometheus.NewRegistry()}
 	s.own.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	pool, err := sql.Open("mysql", database.DSN)
-	if err != nil {
-		b.Fatal(err)
-	}
-	s.pool = pool
-	b.Cleanup(func() { _ = pool.Close() })
-	s.bare = serveBare(b, http.StatusAccepted, s.acceptance(b))
+	s.pool = open(b, database.DSN)
+	s.bare = serveBare(b, http.StatusAccepted, s.api.answer(b, s.sell(b, plenty).url, s.user, http.StatusAccepted, "pending"))
 	return s
 }
 
@@ -97,7 +93,9 @@ func (s *benchService) sell(b *testing.B, stock int64) *sale { return s.sellFrom
 // sellFrom creates a voucher with a number of buckets.
 func (s *benchService) sellFrom(b *testing.B, buckets int, stock int64) *sale {
 	b.Helper()
-	id := s.api.sell(b, stock, time.Now(), map[string]any{"flow": "admission", "buckets": buckets})
+	id := s.api.sell(b, time.Now(), map[string]any{
+		"stock": stock, "policy": map[string]any{"flow": "admission", "buckets": buckets},
+	})
 	number, err := strconv.ParseInt(id, 10, 64)
 	if err != nil {
 		b.Fatal(err)
@@ -110,12 +108,6 @@ func (s *benchService) sellFrom(b *testing.B, buckets int, stock int64) *sale {
 }
 
 const plenty = voucher.MaxStock
-
-// acceptance is the body of the answer to an accepted order.
-func (s *benchService) acceptance(b *testing.B) string {
-	b.Helper()
-	return s.api.answer(b, s.sell(b, plenty).url, s.user, http.StatusAccepted, "pending")
-}
 
 // rush sends orders of new users for the length of a window.
 func (s *benchService) rush(b *testing.B, url string, env ...string) load {
@@ -179,35 +171,26 @@ func (s *benchService) withoutPersisting(b *testing.B, fn func(), sales ...*sale
 	b.Helper()
 	s.allow(b, "-xreadgroup", "-xautoclaim")
 	defer s.allow(b, "+xreadgroup", "+xautoclaim")
+	discard := func() (err error) {
+		for _, v := range sales {
+			err = errors.Join(err, v.discard(b.Context()))
+		}
+		return err
+	}
 	ctx, cancel := context.WithCancel(b.Context())
 	ended := make(chan error, 1)
 	go func() {
-		every := time.NewTicker(100 * time.Millisecond)
-		defer every.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				ended <- nil
-				return
-			case <-every.C:
-				for _, v := range sales {
-					if err := v.discard(context.WithoutCancel(ctx)); err != nil {
-						ended <- err
-						return
-					}
-				}
-			}
+		var err error
+		for err == nil && ctx.Err() == nil {
+			time.Sleep(100 * time.Millisecond)
+			err = discard()
 		}
+		ended <- err
 	}()
 	fn()
 	cancel()
-	if err := <-ended; err != nil {
+	if err := errors.Join(<-ended, discard()); err != nil {
 		b.Fatal(err)
-	}
-	for _, v := range sales {
-		if err := v.discard(b.Context()); err != nil {
-			b.Fatal(err)
-		}
 	}
 }
 

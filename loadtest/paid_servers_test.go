@@ -87,9 +87,9 @@ func (s *benchService) openPaidShop(b *testing.B) *paidShop {
 // payAll has buyers order and pay for the length of a window, and returns how many orders were paid per second.
 func (s *paidShop) payAll(b *testing.B, policy map[string]any) float64 {
 	b.Helper()
-	voucher := s.api.sellWith(b, map[string]any{
+	voucher := s.api.sell(b, time.Now(), map[string]any{
 		"stock": int64(plenty), "price_cents": 8000, "pay_within_s": 3600, "policy": policy,
-	}, time.Now())
+	})
 	var users, bought atomic.Int64
 	users.Store(int64(s.user))
 	begun := time.Now()
