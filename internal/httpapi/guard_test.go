@@ -22,16 +22,12 @@ import (
 // guardRoute adds POST /guarded/:id for users and returns the locker of its guard.
 func guardRoute(t testing.TB, r *fixture, g httpapi.Guard, work httpapi.Work) *fakeLocker {
 	t.Helper()
-	guard(t, r, g, work)
-	return r.locks["reentrant"].(*fakeLocker)
-}
-
-func guard(t testing.TB, r *fixture, g httpapi.Guard, work httpapi.Work) {
-	t.Helper()
+	locker, _ := r.locks["reentrant"].(*fakeLocker)
 	g.Key, g.Lock = cmp.Or(g.Key, "g:{path.id}"), "reentrant"
 	if err := r.api.AddRoute("POST", "/guarded/:id", true, work, g); err != nil {
 		t.Fatal(err)
 	}
+	return locker
 }
 
 func nothing(context.Context, func() ([]byte, error)) error { return nil }
@@ -207,7 +203,7 @@ func TestGuardWithoutItsLock(t *testing.T) {
 					r.locks["reentrant"] = c.server
 				}
 				ran := false
-				guard(t, r, httpapi.Guard{BestEffort: c.bestEffort}, func(ctx context.Context, _ func() ([]byte, error)) error {
+				guardRoute(t, r, httpapi.Guard{BestEffort: c.bestEffort}, func(ctx context.Context, _ func() ([]byte, error)) error {
 					if ran = true; c.work == nil {
 						return nil
 					}

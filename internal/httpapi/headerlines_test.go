@@ -90,22 +90,6 @@ func TestHeaderLinesAreBounded(t *testing.T) {
 	}
 }
 
-// Requests on one connection are counted anew, also after pauses.
-func TestHeaderLinesOfEachRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := connect(t, func(context.Context) error { return nil })
-		for range 5 {
-			c.send(lines(100))
-			c.want(http.StatusCreated)
-			time.Sleep(time.Second)
-		}
-		var sending sync.WaitGroup
-		defer sending.Wait()
-		sending.Go(func() { _, _ = io.WriteString(c, lines(101)) })
-		c.wantRefused()
-	})
-}
-
 // A client that is refused and goes on sending is cut off.
 func TestRefusedHeaderThatGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
