@@ -281,7 +281,7 @@ func TestGuardLeavesTheBody(t *testing.T) {
 // The audit has a guard. A request that fails authentication locks nothing.
 func TestAuditIsGuarded(t *testing.T) {
 	strict := newFixture(t)
-	wantProblem(t, strict.do(t, call{"GET", "/api/v1/vouchers/1/audit", "", nil}), http.StatusUnauthorized, "unauthenticated")
+	wantProblem(t, get(strict.handler, "/api/v1/vouchers/1/audit"), http.StatusUnauthorized, "unauthenticated")
 	if l := strict.locks["reentrant"].(*fakeLocker); len(l.keys) != 0 {
 		t.Errorf("locked %q", l.keys)
 	}
