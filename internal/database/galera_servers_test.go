@@ -35,7 +35,10 @@ func TestGalera(t *testing.T) {
 		})
 	}
 	t.Run("migration", func(t *testing.T) { writeBehindAMigration(t, cluster.Database(t)) })
-	t.Run("migrations", func(t *testing.T) { migrateOnAllNodes(t, cluster.Database(t)) })
+	t.Run("migrations", func(t *testing.T) {
+		where := cluster.Database(t)
+		migrateAtOnce(t, 2*len(where), where...)
+	})
 }
 
 // writeBehindAMigration writes on a node that has not applied yet what was migrated on another one. Its connection is
@@ -59,31 +62,6 @@ func writeBehindAMigration(t *testing.T, where []testkit.Database) {
 	wantErr(t, errOf(conn.ExecContext(t.Context(), "UNLOCK TABLES")))
 	if err := <-written; err != nil {
 		t.Errorf("on a node that was behind: %v", err)
-	}
-}
-
-// migrateOnAllNodes starts several processes at once on each node. One does the work, and the others wait.
-func migrateOnAllNodes(t *testing.T, where []testkit.Database) {
-	results := make([]Migration, 2*len(where))
-	allAtOnce(t, len(results), func(i int) error {
-		d, err := Open(t.Context(), databaseConfig(where[i%len(where)]))
-		if err != nil {
-			return err
-		}
-		defer d.Close()
-		if results[i], err = d.Migrate(t.Context()); err != nil {
-			return fmt.Errorf("on node %d: %w", i%len(where)+1, err)
-		}
-		return nil
-	})
-	worked := 0
-	for _, result := range results {
-		if result.From == 0 {
-			worked++
-		}
-	}
-	if worked != 1 {
-		t.Errorf("%d starters did the work, want 1", worked)
 	}
 }
 

@@ -1,6 +1,7 @@
 package database
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,37 +58,38 @@ func TestMigrateForwardBackAndForward(t *testing.T) {
 	})
 }
 
-// Each starter has connections of its own, as another process would.
 func TestMigrateByManyStartersAtOnce(t *testing.T) {
 	t.Parallel()
-	testkit.SQLEngines(t, func(t *testing.T, where testkit.Database) {
-		const starters = 6
-		results := make([]Migration, starters)
-		errs := runAtOnce(starters, func(i int) error {
-			d, err := Open(t.Context(), databaseConfig(where))
-			if err != nil {
-				return err
-			}
-			defer d.Close()
-			results[i], err = d.Migrate(t.Context())
+	testkit.SQLEngines(t, func(t *testing.T, where testkit.Database) { migrateAtOnce(t, 6, where) })
+}
+
+// migrateAtOnce starts several processes at once, each with connections of its own. One does the work, and the others wait.
+func migrateAtOnce(t *testing.T, starters int, where ...testkit.Database) {
+	t.Helper()
+	results := make([]Migration, starters)
+	allAtOnce(t, starters, func(i int) error {
+		d, err := Open(t.Context(), databaseConfig(where[i%len(where)]))
+		if err != nil {
 			return err
-		})
-		worked := 0
-		for i, err := range errs {
-			if err != nil {
-				t.Fatal(err)
-			}
-			if results[i].To != newest {
-				t.Errorf("a starter found version %d", results[i].To)
-			}
-			if results[i].From == 0 {
-				worked++
-			}
 		}
-		if worked != 1 {
-			t.Errorf("%d starters did the work, want 1", worked)
+		defer d.Close()
+		if results[i], err = d.Migrate(t.Context()); err != nil {
+			return fmt.Errorf("by starter %d: %w", i, err)
 		}
+		return nil
 	})
+	worked := 0
+	for _, result := range results {
+		if result.To != newest {
+			t.Errorf("a starter found version %d", result.To)
+		}
+		if result.From == 0 {
+			worked++
+		}
+	}
+	if worked != 1 {
+		t.Errorf("%d starters did the work, want 1", worked)
+	}
 }
 
 // In a Galera cluster migrations have a lock in a table. Whoever waits for it gets it when the owner is dead, which is

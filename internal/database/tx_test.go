@@ -135,12 +135,7 @@ func TestTransactionSeesItsOwnWrites(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		createVoucher(t, d, 1, 5)
 		wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
-			if err := tx.Insert(ctx, newOrder(1, 1, 42), true); err != nil {
-				return err
-			}
-			if err := tx.Decrement(ctx, 1); err != nil {
-				return err
-			}
+			wantErr(t, errors.Join(tx.Insert(ctx, newOrder(1, 1, 42), true), tx.Decrement(ctx, 1)))
 			has, err := tx.Ordered(ctx, 1, 42)
 			if err != nil || !has {
 				t.Errorf("own order: %v, %v", has, err)
@@ -195,10 +190,7 @@ func TestUnguardedLosesUpdates(t *testing.T) {
 				if err := allHaveRead.wait(ctx); err != nil {
 					return err
 				}
-				if err := tx.Insert(ctx, newOrder(int64(i+1), 1, int64(i+1)), true); err != nil {
-					return err
-				}
-				return tx.SetStock(ctx, 1, stock-1)
+				return errors.Join(tx.Insert(ctx, newOrder(int64(i+1), 1, int64(i+1)), true), tx.SetStock(ctx, 1, stock-1))
 			})
 		})
 		wantAudit(t, d, order.Audit{InitialStock: buyers, Stock: buyers - 1, Orders: buyers, DistinctUsers: buyers})
