@@ -61,6 +61,28 @@ func isStore(name string) bool {
 	return regexp.MustCompile(`^(mysql|redis|sentinel|zookeeper|galera)`).MatchString(name)
 }
 
+func TestServices(t *testing.T) {
+	of := map[string]string{
+		"": "api balancer mysql redis", "locks": "redis-lock-1 redis-lock-2 redis-lock-3 redis-lock-4 redis-lock-5",
+		"zookeeper": "zookeeper-1 zookeeper-2 zookeeper-3", "cluster": "redis-cluster-1 redis-cluster-2 redis-cluster-3",
+		"sentinel": "redis-replica sentinel-1 sentinel-2 sentinel-3", "galera": "galera-1 galera-2 galera-3", "load": "k6", "lab": "lab",
+		"observe": "grafana jaeger prometheus",
+	}
+	got := map[string][]string{}
+	for name, service := range everything(t).Services {
+		profile := strings.Join(service.Profiles, " ")
+		got[profile] = append(got[profile], name)
+	}
+	for profile, names := range got {
+		if names := strings.Join(unique(names), " "); names != of[profile] {
+			t.Errorf("profile %q has %s, want %s", profile, names, of[profile])
+		}
+	}
+	if len(got) != len(of) {
+		t.Errorf("%d profiles, want %d", len(got), len(of))
+	}
+}
+
 // What holds for every service: it is limited, its log is rotated, it writes to named volumes alone, and it is published
 // on loopback. A server is also checked, restarted, and started after what it needs.
 func TestEveryService(t *testing.T) {
