@@ -284,6 +284,24 @@ func TestFaultsAreDrawn(t *testing.T) {
 	}
 }
 
+// A scenario draws an anomaly that only it can find.
+func TestStoryIsDrawn(t *testing.T) {
+	ev := judgetest.Script(t, `
+		1  17 acquired asked=0
+		9  17 refused asked=3 owner=17 err=taken
+		20 17 releasing
+		30 18 acquired asked=25`)
+	w := witness.Tell(ev, witness.Story{
+		Kind: finding.Deadlocks, Key: "k", Who: []string{"buyer 17"}, From: judgetest.Origin + 1e6, To: judgetest.Origin + 20e6,
+		Summary: func(when func(int64) tell.Text) tell.Text {
+			return tell.Join(tell.Plain("refused at "), when(judgetest.Origin+9e6))
+		},
+		Wrong: []witness.Wrong{{Who: "buyer 17", Span: finding.Waits, Mark: finding.Refuses}},
+	})
+	show(t, w, "Refused at 9.0 ms",
+		"buyer 17 (api-1): waits(0-1 buyer 17 (api-1)) holds(1-20 buyer 17 (api-1)) !waits(3-9 buyer 17 (api-1)) !refused@9(refused) release@20(releases)")
+}
+
 func TestPictureOfPrevention(t *testing.T) {
 	for _, tt := range []struct {
 		name, history string
