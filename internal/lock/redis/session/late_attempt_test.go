@@ -1,81 +1,14 @@
 package session_test
 
 import (
-	"context"
 	"errors"
-	"io"
-	"sync"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/lock"
 	"seckill/internal/lock/redis/session"
 	"seckill/internal/simulate"
 )
-
-// delayer is a network that breaks a connection and delivers later what was written to it.
-// It is a hook that holds back the next batch; the client sees a connection that ended.
-type delayer struct {
-	mu    sync.Mutex
-	delay bool
-	kept  [][]any
-}
-
-var _ redis.Hook = (*delayer)(nil)
-
-func (d *delayer) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (d *delayer) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-
-func (d *delayer) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if !d.keep(cmds) {
-			return next(ctx, cmds)
-		}
-		for _, cmd := range cmds {
-			cmd.SetErr(io.EOF)
-		}
-		return io.EOF
-	}
-}
-
-func (d *delayer) keep(cmds []redis.Cmder) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !d.delay {
-		return false
-	}
-	d.delay = false
-	for _, cmd := range cmds {
-		d.kept = append(d.kept, cmd.Args())
-	}
-	return true
-}
-
-func (d *delayer) keepNext() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.delay = true
-}
-
-func (d *delayer) keeps() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.kept) > 0
-}
-
-// deliver has the server run the commands that were held back.
-func (d *delayer) deliver(t *testing.T, client *redis.Client) {
-	t.Helper()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, args := range d.kept {
-		if err := client.Do(t.Context(), args...).Err(); err != nil && !errors.Is(err, redis.Nil) {
-			t.Fatal(err)
-		}
-	}
-}
 
 // An attempt whose connection broke may reach the server after its repetition, and even
 // after the release. Whatever the acquisition returned, no lock is left.
@@ -99,11 +32,9 @@ func TestAttemptThatArrivesLate(t *testing.T) {
 	}
 	for name, c := range cases {
 		bubble(t, name, func(t *testing.T) {
-			server, prefix, network := simulate.NewRedis(t), "t:", &delayer{}
-			holder := start(t, server, newReentrant, session.Config{Prefix: prefix})
-			client := server.Client(t)
-			client.AddHook(network)
-			l := startOn(t, client, session.Config{Prefix: prefix})
+			server, config := simulate.NewRedis(t), session.Config{Prefix: "t:"}
+			holder := start(t, server, newReentrant, config)
+			l, network := process(t, server, newReentrant, config)
 			if err := acquire(t.Context(), t, l, lock.Options{}).Release(t.Context()); err != nil { // loads the scripts
 				t.Fatal(err)
 			}
@@ -111,7 +42,7 @@ func TestAttemptThatArrivesLate(t *testing.T) {
 			if c.held {
 				held = acquire(t.Context(), t, holder, lock.Options{})
 			}
-			network.keepNext()
+			late := network.delayCommand(t)
 			got := make(chan error, 1)
 			go func() {
 				lease, err := l.Acquire(lock.WithFaults(t.Context(), c.faults), key, c.opts)
@@ -120,7 +51,7 @@ func TestAttemptThatArrivesLate(t *testing.T) {
 				}
 				got <- err
 			}()
-			until(t, "the attempt", network.keeps) // held back, and no command of this test
+			<-late.reached
 			if c.held && c.want == nil {
 				until(t, "a waiter", func() bool { return inspect(t, l).Waiting == 1 })
 			} else if err := <-got; !errors.Is(err, c.want) {
@@ -136,7 +67,7 @@ func TestAttemptThatArrivesLate(t *testing.T) {
 					t.Fatalf("Acquire and Release after a wait = %v", err)
 				}
 			}
-			network.deliver(t, server.Client(t))
+			late.deliver(t, server.Client(t))
 			until(t, "a free lock", func() bool { return inspect(t, holder).Owner == "" })
 		})
 	}

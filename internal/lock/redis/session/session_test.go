@@ -88,8 +88,10 @@ type network struct {
 // stop holds back the reply to one command that the server has run, or the command itself.
 type stop struct {
 	match   func(args []any) bool
-	command bool          // it is the command that is held back
-	lose    bool          // the reply is lost with its connection, at once
+	command bool // it is the command that is held back
+	lose    bool // the reply is lost with its connection, at once
+	late    bool // the connection ends, and the commands in batch reach the server when they are delivered
+	batch   []redis.Cmder
 	reached chan struct{} // closed when it is held back
 	letGo   func()
 	goOn    chan struct{}
@@ -139,22 +141,31 @@ func (n *network) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		n.commandsHeld.wait()
 		if s := n.due(cmds, true); s != nil {
+			s.batch = cmds
 			close(s.reached)
+			if s.late {
+				return broken(cmds)
+			}
 			<-s.goOn
 		}
 		err := next(ctx, cmds)
 		if s := n.due(cmds, false); s != nil {
 			close(s.reached)
 			if s.lose {
-				for _, cmd := range cmds {
-					cmd.SetErr(io.EOF)
-				}
-				return io.EOF
+				return broken(cmds)
 			}
 			<-s.goOn
 		}
 		return err
 	}
+}
+
+// broken is what a client makes of a connection that ends.
+func broken(cmds []redis.Cmder) error {
+	for _, cmd := range cmds {
+		cmd.SetErr(io.EOF)
+	}
+	return io.EOF
 }
 
 func (n *network) due(cmds []redis.Cmder, command bool) *stop {
@@ -186,6 +197,22 @@ func (n *network) stopCommand(t *testing.T, match func(args []any) bool) *stop {
 func (n *network) loseReply(t *testing.T, match func(args []any) bool) {
 	t.Helper()
 	n.stopAt(t, &stop{match: match, lose: true})
+}
+
+// delayCommand breaks the connection of the next command, which reaches the server only when it is delivered.
+func (n *network) delayCommand(t *testing.T) *stop {
+	t.Helper()
+	return n.stopAt(t, &stop{match: func([]any) bool { return true }, command: true, late: true})
+}
+
+// deliver has the server run the commands that were held back.
+func (s *stop) deliver(t *testing.T, client *redis.Client) {
+	t.Helper()
+	for _, cmd := range s.batch {
+		if err := client.Do(t.Context(), cmd.Args()...).Err(); err != nil && !errors.Is(err, redis.Nil) {
+			t.Fatal(err)
+		}
+	}
 }
 
 func (n *network) stopAt(t *testing.T, s *stop) *stop {
