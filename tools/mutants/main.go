@@ -46,7 +46,7 @@ func run(ctx context.Context, args []string, out io.Writer) (exitCode int, err e
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return 0, nil
 	} else if err != nil {
-		return 2, nil // the flag set has said what is wrong
+		return 2, nil //nolint:nilerr // the flag set has said what is wrong
 	}
 	wanted, err := regexp.Compile(*only)
 	if err != nil || flags.NArg() > 0 || *side < 1 {
