@@ -78,7 +78,7 @@ func TestLeaseIsRecorded(t *testing.T) {
 			t.Fatal(err)
 		}
 		acquired := time.Now()
-		time.Sleep(1200 * time.Millisecond)
+		simulate.Sleep(1200 * time.Millisecond)
 		releasing := time.Now()
 		for range 2 { // the second release has no effect
 			_ = held.Release(ctx)

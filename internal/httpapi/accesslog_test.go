@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"seckill/internal/order"
+	"seckill/internal/simulate"
 )
 
 // logged returns how many lines the log has for each outcome, and how many they say are missing.
@@ -69,7 +70,7 @@ func TestRefusalsAreLoggedWithinABound(t *testing.T) {
 			if want := clients * each * (second + 1); lines["internal"] != want {
 				t.Errorf("%d lines of %d failures", lines["internal"], want)
 			}
-			time.Sleep(time.Second)
+			simulate.Sleep(time.Second)
 		}
 		r.serve(t.Context(), http.MethodGet, "/nowhere")
 		if lines, suppressed := r.logged(t); lines["not_found"]+suppressed["not_found"] != 3*clients*each+1 {
@@ -94,7 +95,7 @@ func TestRepetitionsAreLoggedWithinABound(t *testing.T) {
 		if lines["replayed"] != 10 || lines["ok"] != 10 || lines["confirmed"] != each+1 {
 			t.Errorf("lines of %d repetitions, payments and orders: %v", each, lines)
 		}
-		time.Sleep(time.Second)
+		simulate.Sleep(time.Second)
 		r.serve(t.Context(), http.MethodPost, "/api/v1/orders/7/payment", "X-User-ID: 42")
 		if _, suppressed := r.logged(t); suppressed["ok"] != each-10 {
 			t.Errorf("%d lines are said to be missing, want %d", suppressed["ok"], each-10)

@@ -9,12 +9,14 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"seckill/internal/simulate"
 )
 
 // A request that is answered soon costs no background read and sets no deadline of its own.
 func TestSoonAnsweredRequestsShareDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := connect(t, func(context.Context) error { time.Sleep(time.Millisecond); return nil })
+		c := connect(t, func(context.Context) error { simulate.Sleep(time.Millisecond); return nil })
 		ask := func(n int) (background, deadlines int64) {
 			for range n {
 				c.send(anOrder)
@@ -39,13 +41,13 @@ func TestLeavingIsNoticed(t *testing.T) {
 				noticed := make(chan time.Duration, 1)
 				c := connect(t, func(ctx context.Context) error {
 					began := time.Now()
-					time.Sleep(waitsAfter)
+					simulate.Sleep(waitsAfter)
 					<-ctx.Done()
 					noticed <- time.Since(began)
 					return ctx.Err()
 				})
 				c.send(anOrder)
-				time.Sleep(leavesAfter)
+				simulate.Sleep(leavesAfter)
 				_ = c.Close()
 				if after := <-noticed; after > max(leavesAfter, waitsAfter) {
 					t.Errorf("a client that left after %v was noticed after %v by who waited from %v on", leavesAfter, after, waitsAfter)
@@ -68,10 +70,10 @@ func waitFor(ctx context.Context, d time.Duration) error {
 // first or while it is watched, and also if nobody watches.
 func TestPipelinedRequests(t *testing.T) {
 	pause := map[string]func(context.Context){
-		"nobody waits": func(context.Context) { time.Sleep(100 * time.Millisecond) },
+		"nobody waits": func(context.Context) { simulate.Sleep(100 * time.Millisecond) },
 		"waits":        func(ctx context.Context) { _ = waitFor(ctx, 100*time.Millisecond) },
 		"waits later": func(ctx context.Context) {
-			time.Sleep(20 * time.Millisecond)
+			simulate.Sleep(20 * time.Millisecond)
 			_ = waitFor(ctx, 80*time.Millisecond)
 		},
 	}
@@ -86,7 +88,7 @@ func TestPipelinedRequests(t *testing.T) {
 							return
 						}
 						for i := range 3 {
-							time.Sleep(time.Duration(min(i, 1)) * gap)
+							simulate.Sleep(time.Duration(min(i, 1)) * gap)
 							_, _ = io.WriteString(c, anOrder)
 						}
 					}()
@@ -106,7 +108,7 @@ func TestWatchingLeavesTheBody(t *testing.T) {
 		const sent = `{"a":"body that arrives in pieces"}`
 		if err := r.api.AddRoute(http.MethodPost, "/watching", false, func(ctx context.Context, body func() ([]byte, error)) error {
 			_ = ctx.Done()
-			time.Sleep(30 * time.Millisecond)
+			simulate.Sleep(30 * time.Millisecond)
 			if got, err := body(); err != nil || string(got) != sent {
 				t.Errorf("read %q, %v; want %q", got, err, sent)
 			}
@@ -119,12 +121,12 @@ func TestWatchingLeavesTheBody(t *testing.T) {
 		for range 3 {
 			go func() {
 				for _, piece := range []string{head, sent[:1], sent[1:2], sent[2:]} {
-					time.Sleep(20 * time.Millisecond)
+					simulate.Sleep(20 * time.Millisecond)
 					_, _ = io.WriteString(c, piece)
 				}
 			}()
 			c.want(http.StatusOK)
-			time.Sleep(time.Second)
+			simulate.Sleep(time.Second)
 		}
 	})
 }
@@ -144,7 +146,7 @@ func TestSharedDeadlinesStillEnd(t *testing.T) {
 				for range 20 {
 					c.send(anOrder)
 					c.want(http.StatusCreated)
-					time.Sleep(300 * time.Millisecond)
+					simulate.Sleep(300 * time.Millisecond)
 				}
 				began := time.Now()
 				c.send(tt.sent)

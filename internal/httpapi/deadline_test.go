@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"seckill/internal/simulate"
 )
 
 type testKey struct{}
@@ -26,7 +28,7 @@ func TestDeadlineIsAContext(t *testing.T) {
 			"not":        {func(context.CancelFunc, *deadline) {}, nil},
 			"by parent":  {func(cancel context.CancelFunc, _ *deadline) { cancel() }, context.Canceled},
 			"by the end": {func(_ context.CancelFunc, d *deadline) { d.end() }, context.Canceled},
-			"by time":    {func(context.CancelFunc, *deadline) { time.Sleep(time.Minute) }, context.DeadlineExceeded},
+			"by time":    {func(context.CancelFunc, *deadline) { simulate.Sleep(time.Minute) }, context.DeadlineExceeded},
 		} {
 			t.Run(name+", ended "+how, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {

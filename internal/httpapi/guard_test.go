@@ -17,6 +17,7 @@ import (
 	"seckill/internal/idempotency"
 	"seckill/internal/lock"
 	"seckill/internal/order"
+	"seckill/internal/simulate"
 )
 
 // guardRoute adds POST /guarded/:id for users and returns the locker of its guard.
@@ -62,7 +63,7 @@ func TestGuardWaits(t *testing.T) {
 				l := guardRoute(t, r, httpapi.Guard{Wait: c.wait, Lease: time.Minute}, func(context.Context, func() ([]byte, error)) error {
 					count(+1)
 					defer count(-1)
-					time.Sleep(c.work)
+					simulate.Sleep(c.work)
 					return nil
 				})
 				l.ttl = c.ttl

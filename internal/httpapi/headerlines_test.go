@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"seckill/internal/simulate"
 )
 
 // withLines is an order whose header has n lines after the request line. A body follows it.
@@ -98,7 +100,7 @@ func TestRefusedHeaderThatGoesOn(t *testing.T) {
 		var sending sync.WaitGroup
 		defer sending.Wait()
 		sending.Go(func() {
-			for _, err := io.WriteString(c, "GET / HTTP/1.1\r\n"); err == nil; time.Sleep(time.Millisecond) {
+			for _, err := io.WriteString(c, "GET / HTTP/1.1\r\n"); err == nil; simulate.Sleep(time.Millisecond) {
 				_, err = io.WriteString(c, "a:\r\n")
 			}
 		})

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"seckill/internal/httpapi"
+	"seckill/internal/simulate"
 )
 
 func TestDebugRoutes(t *testing.T) {
@@ -80,18 +81,18 @@ func testReadiness(t *testing.T) {
 		want(http.StatusOK, "ok ok")
 	}
 	down.Store(true)
-	time.Sleep(httpapi.CheckEvery - 1)
+	simulate.Sleep(httpapi.CheckEvery - 1)
 	want(http.StatusOK, "ok ok")
 	if n := asked.Load(); n != 1 {
 		t.Errorf("the database was asked %d times", n)
 	}
-	time.Sleep(1)
+	simulate.Sleep(1)
 	want(http.StatusServiceUnavailable, "ok failing")
 	if !strings.Contains(r.log.String(), "secret-host") {
 		t.Error("the log does not say why")
 	}
 	down.Store(false)
-	time.Sleep(httpapi.CheckEvery)
+	simulate.Sleep(httpapi.CheckEvery)
 	want(http.StatusOK, "ok ok")
 	r.api.Drain()
 	want(http.StatusServiceUnavailable, "ok ok")

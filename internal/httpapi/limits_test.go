@@ -11,6 +11,7 @@ import (
 
 	"seckill/internal/httpapi"
 	"seckill/internal/order"
+	"seckill/internal/simulate"
 )
 
 // hold sends requests of users that stay in progress until release is called.
@@ -86,7 +87,7 @@ func TestWaitsAreLimited(t *testing.T) {
 		})
 		r.orders.orders = []order.Order{{ID: 7, VoucherID: 1, UserID: 42, Status: order.Pending}}
 		r.orders.await = func(_ context.Context, _ order.Order, limit time.Duration) error {
-			time.Sleep(limit)
+			simulate.Sleep(limit)
 			return nil
 		}
 		const path = "/api/v1/orders/7?wait=5s"
@@ -99,7 +100,7 @@ func TestWaitsAreLimited(t *testing.T) {
 		if rec.Code != 200 || !strings.Contains(rec.Body.String(), `"pending"`) || rec.Header().Get("Retry-After") == "" || time.Since(begun) > 0 {
 			t.Errorf("%d %s after %v", rec.Code, rec.Body, time.Since(begun))
 		}
-		time.Sleep(5 * time.Second)
+		simulate.Sleep(5 * time.Second)
 		synctest.Wait()
 		r.serve(t.Context(), "GET", path, "X-User-ID: 42")
 		if took := time.Since(begun); took < 10*time.Second {

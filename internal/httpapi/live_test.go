@@ -17,6 +17,7 @@ import (
 	"seckill/internal/httpapi"
 	"seckill/internal/lock"
 	"seckill/internal/order"
+	"seckill/internal/simulate"
 	"seckill/internal/telemetry"
 	"seckill/internal/voucher"
 )
@@ -183,17 +184,17 @@ func TestLiveFiguresWaitForTheirOnlyWatcher(t *testing.T) {
 		place := call{"POST", fmt.Sprintf("/api/v1/vouchers/%d/orders", id), "", []string{"X-User-ID: 1"}}
 		first := r.alone(t, id, "", time.Second/2)
 		r.do(t, place)
-		time.Sleep(httpapi.KeepSale - time.Second)
+		simulate.Sleep(httpapi.KeepSale - time.Second)
 		second := r.alone(t, id, first[0].id, time.Second/2)
 		if len(first) != 1 || len(second) != 1 || second[0].name != "" || second[0].id != strings.TrimSuffix(first[0].id, "1")+"2" ||
 			!strings.Contains(second[0].data, `"confirmed":1`) {
 			t.Errorf("after %+v comes %+v", first, second)
 		}
-		time.Sleep(httpapi.KeepSale - time.Second) // counted from the second time
+		simulate.Sleep(httpapi.KeepSale - time.Second) // counted from the second time
 		if n := r.api.Sales(); n != 1 {
 			t.Errorf("%d sales are known, want 1", n)
 		}
-		time.Sleep(2 * time.Second)
+		simulate.Sleep(2 * time.Second)
 		if n := r.api.Sales(); n != 0 {
 			t.Errorf("%d sales are known when nobody has watched for long", n)
 		}
@@ -296,7 +297,7 @@ func TestLiveFiguresOutliveTheOneWhoAsked(t *testing.T) {
 		if second := r.alone(t, id, "", time.Millisecond); len(second) != 1 || !strings.Contains(second[0].data, `"audit":{`) || looks != 1 {
 			t.Errorf("after %d looks: %+v", looks, second)
 		}
-		time.Sleep(time.Minute)
+		simulate.Sleep(time.Minute)
 		takes = time.Hour
 		time.AfterFunc(time.Second, r.api.EndWaits)
 		began := time.Now()

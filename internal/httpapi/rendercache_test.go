@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"seckill/internal/simulate"
 	"seckill/internal/voucher"
 )
 
@@ -29,7 +30,7 @@ func TestShownStockFollows(t *testing.T) {
 		look(100)
 		r.vouchers.store.setStock(id, 60)
 		look(100)
-		time.Sleep(voucher.DefaultCacheTTL)
+		simulate.Sleep(voucher.DefaultCacheTTL)
 		look(60)
 		r.want(t, call{"POST", "/api/v1/vouchers", voucherBody("", ""), nil}, http.StatusCreated)
 		if got := r.do(t, call{"GET", "/api/v1/vouchers", "", nil}).Body.String(); strings.Count(got, `"title"`) != 2 {

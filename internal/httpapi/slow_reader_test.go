@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"seckill/internal/order"
+	"seckill/internal/simulate"
 )
 
 // silentClients has eight clients request a path and read nothing of the answers.
@@ -35,11 +36,11 @@ func TestMetricsAreAnsweredWhileOthersDoNotRead(t *testing.T) {
 		if reads.want(http.StatusOK); time.Since(began) != 0 {
 			t.Errorf("answered after %v", time.Since(began))
 		}
-		time.Sleep(10*time.Second - 1)
+		simulate.Sleep(10*time.Second - 1)
 		if deaf[0].closed() {
 			t.Error("disconnected before its time")
 		}
-		time.Sleep(1)
+		simulate.Sleep(1)
 		synctest.Wait()
 		for _, c := range deaf {
 			if !c.closed() {

@@ -91,7 +91,7 @@ func TestMachineIDLocksAreReplaced(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(cfg.withDefaults().Renewal)
+		simulate.Sleep(cfg.withDefaults().Renewal)
 		synctest.Wait()
 		if machine := mustMint(t, s) & 0xffff; machine == first {
 			t.Errorf("machine id %d is used although its lock was lost", machine)

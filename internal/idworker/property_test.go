@@ -11,6 +11,8 @@ import (
 
 	"github.com/sony/sonyflake"
 	"pgregory.net/rapid"
+
+	"seckill/internal/simulate"
 )
 
 // step is one action on one of the processes, or on the registry.
@@ -71,7 +73,7 @@ func run(t *testing.T, steps []step) error {
 				return fmt.Errorf("step %d: process %d: %w", at, s.process, err)
 			}
 		case "sleep":
-			time.Sleep(time.Duration(s.n) * time.Millisecond)
+			simulate.Sleep(time.Duration(s.n) * time.Millisecond)
 		case "clock":
 			p.ahead.Add(int64(s.n) * int64(unit))
 		case "start":

@@ -188,7 +188,7 @@ func TestLeaseIsRenewed(t *testing.T) {
 			return ""
 		})
 		for range 100 {
-			time.Sleep(time.Second)
+			simulate.Sleep(time.Second)
 			b.wantReady()
 		}
 		if renewals != 66 {
@@ -200,24 +200,24 @@ func TestLeaseIsRenewed(t *testing.T) {
 func TestUnreachable(t *testing.T) {
 	cfg := Config{Machines: 1, TTL: 10 * time.Second, Renewal: 4 * time.Second, Retry: time.Second}
 	inBubble(t, cfg, func(t *testing.T, b *testSonyflake) {
-		time.Sleep(5 * time.Second) // renewed at 4 s: minting may go on until 13 s
+		simulate.Sleep(5 * time.Second) // renewed at 4 s: minting may go on until 13 s
 		b.registry.server.Stop()
-		time.Sleep(8*time.Second - time.Millisecond)
+		simulate.Sleep(8*time.Second - time.Millisecond)
 		b.wantReady()
-		time.Sleep(time.Millisecond)
+		simulate.Sleep(time.Millisecond)
 		b.wantNotReady()
 		b.registry.server.Start()
-		time.Sleep(cfg.Retry)
+		simulate.Sleep(cfg.Retry)
 		synctest.Wait()
 		b.wantReady() // with another machine id: the former lease lasts for another second
 	})
 	t.Run("briefly", func(t *testing.T) {
 		inBubble(t, cfg, func(t *testing.T, b *testSonyflake) {
 			b.registry.server.Stop()
-			time.Sleep(8*time.Second - time.Millisecond)
+			simulate.Sleep(8*time.Second - time.Millisecond)
 			b.registry.server.Start()
 			for range 20 {
-				time.Sleep(time.Second)
+				simulate.Sleep(time.Second)
 				b.wantReady()
 			}
 		})
@@ -239,7 +239,7 @@ func TestLeaseLost(t *testing.T) {
 				if id := other.mint(); sonyflake.MachineID(id) == sonyflake.MachineID(before) {
 					t.Fatal("a machine id that may still be minting was leased again")
 				}
-				time.Sleep(b.registry.cfg.Renewal)
+				simulate.Sleep(b.registry.cfg.Renewal)
 				synctest.Wait()
 				if after := b.mint(); sonyflake.MachineID(after) == sonyflake.MachineID(before) {
 					t.Error("still minting with the lost machine id")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"seckill/internal/lock"
+	"seckill/internal/simulate"
 )
 
 // grant counts how often it is released and stopped.
@@ -55,12 +56,12 @@ func TestHeldReturnsWhatWasGranted(t *testing.T) {
 func TestHeldCountsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := new(grant).hold(t.Context(), time.Now().Add(time.Minute))
-		time.Sleep(50 * time.Second)
+		simulate.Sleep(50 * time.Second)
 		if left := h.Remaining(); left != 10*time.Second {
 			t.Errorf("%v remain, want 10 s", left)
 		}
 		h.Renewed(time.Now().Add(time.Minute))
-		time.Sleep(61 * time.Second)
+		simulate.Sleep(61 * time.Second)
 		if left := h.Remaining(); left != -time.Second {
 			t.Errorf("%v remain, want -1 s", left)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"seckill/internal/lock"
+	"seckill/internal/simulate"
 )
 
 // granting is a locker that grants every acquisition after a second. A test sets the errors of
@@ -19,7 +20,7 @@ type granting struct {
 }
 
 func (g *granting) Acquire(ctx context.Context, key string, _ lock.Options) (lock.Lease, error) {
-	time.Sleep(time.Second)
+	simulate.Sleep(time.Second)
 	if g.err != nil {
 		return nil, g.err
 	}
@@ -61,7 +62,7 @@ func TestObserve(t *testing.T) {
 	tests := map[string]func(t *testing.T, g *granting, h *heard, l lock.Locker){
 		"acquired and released": func(t *testing.T, _ *granting, h *heard, l lock.Locker) {
 			lease := acquire(t, t.Context(), l)
-			time.Sleep(2 * time.Second)
+			simulate.Sleep(2 * time.Second)
 			if err := lease.Release(t.Context()); err != nil {
 				t.Error(err)
 			}
@@ -155,7 +156,7 @@ func TestAsync(t *testing.T) {
 		"the caller gives up": func(t *testing.T, g *granting) {
 			ctx, cancel := context.WithCancel(t.Context())
 			results := lock.Async(ctx, g, "seat", lock.Options{})
-			time.Sleep(2 * time.Second)
+			simulate.Sleep(2 * time.Second)
 			cancel()
 			synctest.Wait()
 			if err := g.leases[0].Release(t.Context()); !errors.Is(err, lock.ErrNotHeld) {

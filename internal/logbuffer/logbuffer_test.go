@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"seckill/internal/simulate"
 )
 
 // disk is what the log is written to.
@@ -72,7 +74,7 @@ func (s story) write(line string, fails bool) {
 // after waits, and compares what has come out.
 func (s story) after(d time.Duration, want string) {
 	s.t.Helper()
-	time.Sleep(d)
+	simulate.Sleep(d)
 	synctest.Wait()
 	s.disk.mu.Lock()
 	defer s.disk.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"seckill/internal/order"
+	"seckill/internal/simulate"
 	"seckill/internal/voucher"
 )
 
@@ -247,7 +248,7 @@ func TestAwaitPayment(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(10 * time.Second)
+		simulate.Sleep(10 * time.Second)
 		store.change(func() { store.state = order.Paid })
 		all.Wait()
 		if n := store.reads.Load(); n > 60 {
@@ -275,9 +276,9 @@ func TestRunExpiry(t *testing.T) {
 			t.Errorf("%v are left", store.due)
 		}
 		store.change(func() { store.expiry, store.due = order.ErrUnavailable, []int{3} })
-		time.Sleep(time.Minute)
+		simulate.Sleep(time.Minute)
 		store.change(func() { store.expiry = nil })
-		time.Sleep(time.Second)
+		simulate.Sleep(time.Second)
 		synctest.Wait()
 		if len(store.due) != 0 {
 			t.Errorf("%v are left a second after an outage", store.due)

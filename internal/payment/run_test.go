@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"seckill/internal/order"
+	"seckill/internal/simulate"
 )
 
 // dueRefunds is a store in which refunds are due, and an observer of them.
@@ -52,7 +53,7 @@ func TestRetriesAreBounded(t *testing.T) {
 		}, retries: newRetries(limit)}
 		pass := func(name string, after time.Duration, called, still, remembered int) {
 			t.Helper()
-			time.Sleep(after)
+			simulate.Sleep(after)
 			calls.Store(0)
 			if err := s.refundDue(t.Context()); err != nil {
 				t.Fatal(err)

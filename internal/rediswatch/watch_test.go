@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/rediswatch"
+	"seckill/internal/simulate"
 	"seckill/internal/testkit"
 )
 
@@ -130,12 +131,12 @@ func TestReplicaThatHasNeverAnswered(t *testing.T) {
 					expect(t, "it has never answered", w, rediswatch.Counts{Unchecked: 1})
 				}
 				expectLog(t, log, map[string]int{unchecked: 1, replica.addr: 1, "no answer: ": 1})
-				time.Sleep(time.Minute)
+				simulate.Sleep(time.Minute)
 				expect(t, "it has answered", w, rediswatch.Counts{Evicting: 1})
 				silence(replica)
 				expect(t, "it has answered before", w, rediswatch.Counts{Evicting: 1})
 				expectLog(t, log, map[string]int{unchecked: 1})
-				time.Sleep(time.Minute)
+				simulate.Sleep(time.Minute)
 			})
 		})
 	}
@@ -162,7 +163,7 @@ func TestReplicasOfAPrimaryThatIsSilent(t *testing.T) {
 				expect(t, "one evicts again", w, rediswatch.Counts{Evicting: 1})
 				evicting.Stop()
 				expect(t, "it is down as well", w, rediswatch.Counts{Evicting: 1})
-				time.Sleep(time.Minute)
+				simulate.Sleep(time.Minute)
 			})
 		})
 	}
@@ -194,7 +195,7 @@ func TestChangeWhileAnotherServerHangs(t *testing.T) {
 				hangs.Pause(time.Minute)
 				changes.set("allkeys-lru")
 				noticesDuringCheck(t, w)
-				time.Sleep(time.Minute)
+				simulate.Sleep(time.Minute)
 			})
 		})
 	}
@@ -300,10 +301,10 @@ func TestServerBehindTwoClients(t *testing.T) {
 		w, _ = newWatch(former, good)
 		expect(t, "both reach it", w, rediswatch.Counts{})
 		_ = former.Close()
-		time.Sleep(time.Second)
+		simulate.Sleep(time.Second)
 		server.set("allkeys-lru")
 		expect(t, "one reaches it", w, rediswatch.Counts{Evicting: 1})
-		time.Sleep(time.Second)
+		simulate.Sleep(time.Second)
 		server.set("noeviction")
 		expect(t, "still one", w, rediswatch.Counts{})
 	})

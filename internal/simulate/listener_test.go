@@ -18,7 +18,7 @@ func TestListener(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := simulate.Listen()
 		server := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			time.Sleep(time.Minute)
+			simulate.Sleep(time.Minute)
 			_, _ = io.Copy(w, r.Body)
 		})}
 		served := make(chan error, 1)

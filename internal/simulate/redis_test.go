@@ -22,11 +22,11 @@ func TestVirtualTime(t *testing.T) {
 		if err := client.Set(t.Context(), "key", 1, 30*time.Second).Err(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(30*time.Second - time.Millisecond)
+		simulate.Sleep(30*time.Second - time.Millisecond)
 		if n := client.Exists(t.Context(), "key").Val(); n != 1 {
 			t.Error("the key is gone a millisecond too early")
 		}
-		time.Sleep(time.Millisecond)
+		simulate.Sleep(time.Millisecond)
 		if n := client.Exists(t.Context(), "key").Val(); n != 0 {
 			t.Error("the key outlives its end")
 		}

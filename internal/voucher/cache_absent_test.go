@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"seckill/internal/simulate"
 	"seckill/internal/voucher"
 )
 
@@ -23,7 +24,7 @@ func TestCacheOfAClientThatHangsUp(t *testing.T) {
 				ctx, hangUp := context.WithTimeout(t.Context(), 200*time.Microsecond)
 				_, _ = cache.Read(ctx, id)
 				hangUp()
-				time.Sleep(50 * time.Microsecond)
+				simulate.Sleep(50 * time.Microsecond)
 			}
 		}()
 		for id := int64(1); time.Since(begun) < lasts; id++ {
@@ -31,10 +32,10 @@ func TestCacheOfAClientThatHangsUp(t *testing.T) {
 			if _, err := cache.Voucher(t.Context(), id); err != nil || time.Since(asked) > 2*(store.delay+5*time.Millisecond) {
 				t.Errorf("voucher %d: %v after %v", id, err, time.Since(asked))
 			}
-			time.Sleep(50 * time.Millisecond)
+			simulate.Sleep(50 * time.Millisecond)
 		}
 		<-flood
-		time.Sleep(5 * time.Second) // all loads have ended
+		simulate.Sleep(5 * time.Second) // all loads have ended
 	})
 }
 
@@ -63,7 +64,7 @@ func TestCacheDoesNotServeAnOldAbsence(t *testing.T) {
 				}
 				store.wantQueries(t, 1, 0) // within the TTL
 				store.also.Store(id)
-				time.Sleep(test.later)
+				simulate.Sleep(test.later)
 				test.store(store)
 				other := make(chan error)
 				go func() { _, err := cache.Read(t.Context(), id); other <- err }()
@@ -99,7 +100,7 @@ func TestCachePagesAreCountedByLoad(t *testing.T) {
 		if _, err := stockOf(30); !errors.Is(err, down) {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Hour)
+		simulate.Sleep(time.Hour)
 		store.fail.Store(nil)
 		store.stock.Store(9)
 		store.delay = 20 * time.Millisecond

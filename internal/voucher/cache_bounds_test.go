@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"seckill/internal/simulate"
 	"seckill/internal/voucher"
 )
 
@@ -42,7 +43,7 @@ func TestCacheUnknownIDsTakeNothingFromOthers(t *testing.T) {
 					slowest = max(slowest, time.Since(asked))
 				}
 			}
-			time.Sleep(10 * time.Millisecond)
+			simulate.Sleep(10 * time.Millisecond)
 		}
 		flood.Wait()
 		n := store.queries.Load()
@@ -108,7 +109,7 @@ func TestCacheListIsBounded(t *testing.T) {
 	cached(t, func(t *testing.T, store *slowStore, cache *voucher.Cache) {
 		const seconds = 3
 		for i := range int64(seconds * 1000) {
-			time.Sleep(time.Millisecond)
+			simulate.Sleep(time.Millisecond)
 			if _, err := cache.Vouchers(t.Context(), 1+i*7919, 20); err != nil && !errors.Is(err, voucher.ErrBusy) {
 				t.Fatal(err)
 			}
@@ -144,18 +145,18 @@ func TestCachePagesAreRefreshedWithinABound(t *testing.T) {
 				t.Fatalf("the first page is %v old", age)
 			}
 			oldest = max(oldest, show(1+i%pages))
-			time.Sleep(time.Millisecond)
+			simulate.Sleep(time.Millisecond)
 		}
 		n := store.listed.Load() - seconds*10 // without the first page
 		if n > (pages+1)*seconds+2*50 || oldest > time.Second+pages*time.Millisecond {
 			t.Errorf("%d loads in %d s; the oldest page was %v old", n, seconds, oldest)
 		}
-		time.Sleep(2 * time.Second)
+		simulate.Sleep(2 * time.Second)
 		for range 10 { // without the others it is as fresh as the first
 			if age := show(7); age > 100*time.Millisecond {
 				t.Errorf("a page that is asked for alone is %v old", age)
 			}
-			time.Sleep(130 * time.Millisecond)
+			simulate.Sleep(130 * time.Millisecond)
 		}
 	})
 }
@@ -170,7 +171,7 @@ func TestCacheRefreshesAreBounded(t *testing.T) {
 		}
 		const seconds = 2
 		for i := range int64(seconds * 10) {
-			time.Sleep(100 * time.Millisecond)
+			simulate.Sleep(100 * time.Millisecond)
 			store.stock.Store(i)
 			var reading sync.WaitGroup
 			for id := range int64(vouchers) {
@@ -219,12 +220,12 @@ func TestCacheShowsNoOldStock(t *testing.T) {
 		for i := range int64(10) {
 			store.stock.Store(i)
 			show(i)
-			time.Sleep(time.Duration(i+1) * 100 * time.Millisecond)
+			simulate.Sleep(time.Duration(i+1) * 100 * time.Millisecond)
 		}
 		store.delay = time.Second
 		store.stock.Store(77)
 		show(9)
-		time.Sleep(time.Second) // the load ends
+		simulate.Sleep(time.Second) // the load ends
 	})
 }
 
@@ -248,7 +249,7 @@ func TestCacheReturnsNewVouchersAtOnce(t *testing.T) {
 				early := make(chan struct{})
 				go func() { defer close(early); _, _ = cache.Read(t.Context(), id) }()
 				synctest.Wait()
-				time.Sleep(10 * time.Millisecond)
+				simulate.Sleep(10 * time.Millisecond)
 				cache.Created(&voucher.Voucher{ID: id, Stock: 9})
 				store.created.Add(1)
 				for range 2 {
@@ -269,7 +270,7 @@ func TestCacheLoadsKnownVouchersFirst(t *testing.T) {
 		store.stock.Store(1)
 		wantStock(t, cache.Read, 1, 1)
 		store.delay = 10 * time.Millisecond
-		time.Sleep(200 * time.Millisecond)
+		simulate.Sleep(200 * time.Millisecond)
 		waiting := fill(t, cache)
 		if _, err := cache.Read(t.Context(), 2_000_000); !errors.Is(err, voucher.ErrBusy) {
 			t.Errorf("an unknown id beyond the bound: %v", err)

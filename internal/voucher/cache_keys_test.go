@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"seckill/internal/simulate"
 )
 
 // Whatever ids and pages clients ask for, the cache has a bounded number of each, and keeps the first page.
@@ -42,7 +44,7 @@ func TestLookupsThatGaveUpAreBounded(t *testing.T) {
 			return len(l.waiting), l.alive
 		}
 		go func() { _, _ = l.find(t.Context(), 1, false) }()
-		time.Sleep(time.Second) // its query hangs
+		simulate.Sleep(time.Second) // its query hangs
 		gone, hangUp := context.WithCancel(t.Context())
 		hangUp()
 		for id := range int64(20 * maxLookups) {
@@ -54,6 +56,6 @@ func TestLookupsThatGaveUpAreBounded(t *testing.T) {
 		if _, alive := kept(); alive != 0 {
 			t.Errorf("%d wait", alive)
 		}
-		time.Sleep(2 * loadTimeout)
+		simulate.Sleep(2 * loadTimeout)
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"seckill/internal/simulate"
 	"seckill/internal/voucher"
 )
 
@@ -114,7 +115,7 @@ func TestCacheServesStaleWhileItLoads(t *testing.T) {
 		wantStock(t, cache.Voucher, 1, 7)
 		store.stock.Store(3)
 		wantStock(t, cache.Voucher, 1, 7) // within the TTL
-		time.Sleep(100 * time.Millisecond)
+		simulate.Sleep(100 * time.Millisecond)
 		var loader sync.WaitGroup
 		loader.Go(func() { wantStock(t, cache.Voucher, 1, 3) })
 		synctest.Wait()
@@ -169,7 +170,7 @@ func TestCacheRemembersAFailureShortly(t *testing.T) {
 					t.Fatalf("the list: err = %v, want the store's", err)
 				}
 			}
-			time.Sleep(100 * time.Millisecond)
+			simulate.Sleep(100 * time.Millisecond)
 		}
 		store.wantQueries(t, 3, 3)
 		store.fail.Store(nil)
@@ -206,7 +207,7 @@ func TestCacheOutlivesItsStore(t *testing.T) {
 				store.stock.Store(4)
 				store.queries.Store(0)
 				for range 50 {
-					time.Sleep(150 * time.Millisecond)
+					simulate.Sleep(150 * time.Millisecond)
 					for range 2 {
 						want(5, test.waits)
 					}
@@ -214,7 +215,7 @@ func TestCacheOutlivesItsStore(t *testing.T) {
 				if n := store.queries.Load(); n > test.queries {
 					t.Errorf("asked %d times, want %d", n, test.queries)
 				}
-				time.Sleep(5 * time.Second) // the last query that hangs
+				simulate.Sleep(5 * time.Second) // the last query that hangs
 				synctest.Wait()
 				store.fail.Store(nil)
 				store.delay = 0
@@ -233,7 +234,7 @@ func TestCacheSoldOutMarkLiftsWhenStockReturns(t *testing.T) {
 		if loaded.Stock != 5 {
 			t.Error("SoldOut changed a voucher that was returned earlier")
 		}
-		time.Sleep(100 * time.Millisecond)
+		simulate.Sleep(100 * time.Millisecond)
 		wantStock(t, cache.Voucher, 1, 5)
 		cache.SoldOut(2) // never loaded: nothing to mark
 		wantStock(t, cache.Voucher, 2, 5)

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"seckill/internal/simulate"
 )
 
 // A bench ends ten minutes after the last move, and half an hour after its beginning.
@@ -35,7 +37,7 @@ func TestEnd(t *testing.T) {
 				}
 				go func() {
 					for range c.moves {
-						time.Sleep(c.every)
+						simulate.Sleep(c.every)
 						if err := b.Act("d"); err != nil {
 							t.Error(err)
 						}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"seckill/internal/simulate"
 )
 
 // An experiment is ended at its limit. The time in which its stopwatch is stopped, as during a build, does not count.
@@ -15,10 +17,10 @@ func TestStopwatch(t *testing.T) {
 		began := time.Now()
 		ctx, cancel := context.WithCancelCause(t.Context())
 		s := startStopwatch(2*time.Minute, cancel)
-		time.Sleep(time.Minute)
+		simulate.Sleep(time.Minute)
 		start := s.stop()
 		s.stop()() // it is stopped already: this starts nothing
-		time.Sleep(time.Hour)
+		simulate.Sleep(time.Hour)
 		if got := s.elapsed(); got != time.Minute || ctx.Err() != nil {
 			t.Errorf("after an hour of building: %v, %v", got, ctx.Err())
 		}

@@ -127,7 +127,7 @@ func TestServerForgets(t *testing.T) {
 		granted := time.Now()
 		held := mustAcquire(t, p.first, "taken", p.lease())
 		free := mustAcquire(t, p.first, "free", p.lease())
-		time.Sleep(time.Second)
+		simulate.Sleep(time.Second)
 		p.server.Mini().FlushAll()
 		second := mustAcquire(t, p.second, "taken", p.lease())
 		mustNotKnow(t, held)
@@ -139,7 +139,7 @@ func TestServerForgets(t *testing.T) {
 			mustBeToldAfter(t, free, granted, renewEvery, lock.ErrExpired)
 			return
 		}
-		time.Sleep(time.Minute)
+		simulate.Sleep(time.Minute)
 		mustNotKnow(t, held)
 		err := held.Release(t.Context())
 		if p.wrongRelease && err != nil || !p.wrongRelease && !errors.Is(err, lock.ErrLost) {
@@ -159,7 +159,7 @@ func TestWaiterOfAServerThatRestartsEmpty(t *testing.T) {
 		}
 		held := mustAcquire(t, p.first, "seat", p.lease())
 		waiting := acquirePatiently(t.Context(), p.second, "seat")
-		time.Sleep(time.Second)
+		simulate.Sleep(time.Second)
 		p.server.RestartEmpty()
 		restarted := time.Now()
 		if err := <-waiting; err != nil {
@@ -187,7 +187,7 @@ func acquirePatiently(ctx context.Context, l lock.Locker, key string) <-chan err
 				got <- err
 				return
 			}
-			time.Sleep(5 * time.Millisecond)
+			simulate.Sleep(5 * time.Millisecond)
 		}
 	}()
 	return got
@@ -207,7 +207,7 @@ func TestServersClockIsSetForward(t *testing.T) {
 		if p.renews {
 			mustBeToldAfter(t, held, granted, renewEvery, lock.ErrLost)
 		} else {
-			time.Sleep(time.Minute)
+			simulate.Sleep(time.Minute)
 			mustNotKnow(t, held)
 		}
 	})

@@ -155,7 +155,7 @@ func TestPassing(t *testing.T) {
 					servers.Nodes = append(servers.Nodes, node)
 				}
 				one, other := open(t, servers, lockers.Config{}), open(t, servers, lockers.Config{})
-				waiting := func(lock.Locker) { time.Sleep(time.Second / 2) } // it asks every second
+				waiting := func(lock.Locker) { simulate.Sleep(time.Second / 2) } // it asks every second
 				mustPass(t, locker(t, one, m.Name), locker(t, one, m.Name), waiting, inProcess)
 				if m.Name != "local" {
 					mustPass(t, locker(t, one, m.Name), locker(t, other, m.Name), waiting, byStore)

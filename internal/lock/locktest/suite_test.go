@@ -14,6 +14,7 @@ import (
 	"seckill/internal/lock"
 	"seckill/internal/lock/local"
 	"seckill/internal/lock/none"
+	"seckill/internal/simulate"
 	"seckill/internal/testkit"
 )
 
@@ -149,7 +150,7 @@ func TestWrongLockersAreCaught(t *testing.T) {
 		},
 		"a goroutine stays for each waiter": {
 			func(next lock.Locker, ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
-				go time.Sleep(time.Minute)
+				go simulate.Sleep(time.Minute)
 				return next.Acquire(ctx, key, opts)
 			}, []Behaviour{ThousandCancelledWaiters},
 		},
@@ -196,7 +197,7 @@ func TestLateServerIsNoViolation(t *testing.T) {
 	refused := func(took time.Duration, opts lock.Options) func(*trial) {
 		return func(t *trial) {
 			unavailable := func(lock.Locker, context.Context, string, lock.Options) (lock.Lease, error) {
-				time.Sleep(took)
+				simulate.Sleep(took)
 				return nil, lock.ErrUnavailable
 			}
 			t.mustAcquire(flawedLocker{Locker: t.process(), acquire: unavailable}, opts)
@@ -205,7 +206,7 @@ func TestLateServerIsNoViolation(t *testing.T) {
 	told := func(took time.Duration, cause error) func(*trial) {
 		return func(t *trial) {
 			lease := lock.NewHeld(t.ctx, lock.Grant{Key: t.key, Stop: func() {}})
-			t.measureRemoval(func() { time.Sleep(took) })
+			t.measureRemoval(func() { simulate.Sleep(took) })
 			if cause != nil {
 				lease.Lose(cause)
 			}
@@ -316,7 +317,7 @@ func observe(t *testing.T, name Behaviour, subject func(*testing.T) Subject) (fo
 	synctest.Test(t, func(t *testing.T) {
 		s := subject(t)
 		found = all[i].try(t, s.at(virtualPace(), s.promises))
-		time.Sleep(time.Minute) // until what a flaw has left behind ends
+		simulate.Sleep(time.Minute) // until what a flaw has left behind ends
 	})
 	return found
 }

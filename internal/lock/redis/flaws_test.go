@@ -11,6 +11,7 @@ import (
 	"seckill/internal/lock"
 	. "seckill/internal/lock/locktest"
 	"seckill/internal/lock/locktest/redisstore"
+	"seckill/internal/simulate"
 )
 
 // A check that cannot fail proves nothing. Many behaviours are declared to break for a weak mechanism, which proves that
@@ -158,7 +159,7 @@ type hidesOutage struct{ lock.Locker }
 func (h hidesOutage) Acquire(ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
 	lease, err := h.Locker.Acquire(ctx, key, opts)
 	if err != nil {
-		time.Sleep(3 * time.Second)
+		simulate.Sleep(3 * time.Second)
 		return nil, err
 	}
 	return releasesAnyway{lease}, nil

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"seckill/internal/lock"
+	"seckill/internal/simulate"
 )
 
 // server is a store as the watchdog sees it: one answer for all renewals. Time is that of
@@ -120,7 +121,7 @@ func mustHold(t *testing.T, e *Entry[string]) {
 func TestRenewsAtThirds(t *testing.T) {
 	bubble(t, func(t *testing.T, w *Watchdog[string], s *server) {
 		e := grant(t, w, "seat", 0)
-		time.Sleep(5*time.Minute + time.Second)
+		simulate.Sleep(5*time.Minute + time.Second)
 		mustHold(t, e)
 		at, _ := s.renewals()
 		if len(at) != 30 || at[0] != 10*time.Second || at[29] != 300*time.Second {
@@ -129,7 +130,7 @@ func TestRenewsAtThirds(t *testing.T) {
 		if err := e.Held.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Hour)
+		simulate.Sleep(time.Hour)
 		if after, _ := s.renewals(); len(after) != len(at) {
 			t.Errorf("%d renewals after the release", len(after)-len(at))
 		}
@@ -140,9 +141,9 @@ func TestRenewsTogether(t *testing.T) {
 	bubble(t, func(t *testing.T, w *Watchdog[string], s *server) {
 		for i := range 100 {
 			grant(t, w, fmt.Sprint("seat-", i), 0)
-			time.Sleep(5 * time.Millisecond) // all within the slack of a second
+			simulate.Sleep(5 * time.Millisecond) // all within the slack of a second
 		}
-		time.Sleep(10 * time.Second)
+		simulate.Sleep(10 * time.Second)
 		if _, sizes := s.renewals(); len(sizes) != 1 || sizes[0] != 100 {
 			t.Errorf("renewed in batches of %v, want one of 100", sizes)
 		}
@@ -153,9 +154,9 @@ func TestRetriesWhileTimeIsLeft(t *testing.T) {
 	bubble(t, func(t *testing.T, w *Watchdog[string], s *server) {
 		e := grant(t, w, "seat", 0)
 		s.answers(Outcome{Err: lock.ErrUnavailable}, 0)
-		time.Sleep(25 * time.Second)
+		simulate.Sleep(25 * time.Second)
 		s.answers(Outcome{}, 0)
-		time.Sleep(20 * time.Second)
+		simulate.Sleep(20 * time.Second)
 		mustHold(t, e)
 		at, _ := s.renewals()
 		if at[1]-at[0] != time.Second {
@@ -179,9 +180,9 @@ func TestRetriesFirstRenewalAfterHandover(t *testing.T) {
 		bubble(t, func(t *testing.T, w *Watchdog[string], s *server) {
 			s.answers(Outcome{Err: lock.ErrUnavailable}, 0)
 			e := handOver(t, w)
-			time.Sleep(first / 2)
+			simulate.Sleep(first / 2)
 			s.answers(Outcome{}, 0)
-			time.Sleep(time.Minute)
+			simulate.Sleep(time.Minute)
 			mustHold(t, e)
 		})
 	})
@@ -213,7 +214,7 @@ func TestCountsFromTheAttempt(t *testing.T) {
 	bubble(t, func(t *testing.T, w *Watchdog[string], s *server) {
 		e := grant(t, w, "seat", 0)
 		s.answers(Outcome{}, 900*time.Millisecond)
-		time.Sleep(11 * time.Second)
+		simulate.Sleep(11 * time.Second)
 		if left := e.Held.Remaining(); left > 29*time.Second || left < 28*time.Second {
 			t.Errorf("%v remain a second after a renewal was sent, want a little less than 29 s", left)
 		}
@@ -247,9 +248,9 @@ func TestSparesLeaseOfEarlierAttempt(t *testing.T) {
 	bubble(t, func(t *testing.T, w *Watchdog[string], s *server) {
 		e := grant(t, w, "seat", 0)
 		s.answers(Outcome{Err: lock.ErrExpired, AllOfHolder: true}, 500*time.Millisecond)
-		time.Sleep(9 * time.Second)
+		simulate.Sleep(9 * time.Second)
 		attempt := time.Now()
-		time.Sleep(time.Second + 100*time.Millisecond) // the renewal is under way
+		simulate.Sleep(time.Second + 100*time.Millisecond) // the renewal is under way
 		later := grantAfter(t, w, "seat", time.Hour, attempt)
 		toldAfter(t, e, 10*time.Second, 11*time.Second, lock.ErrExpired)
 		mustHold(t, later)
@@ -271,11 +272,11 @@ func TestForgets(t *testing.T) {
 	bubble(t, func(t *testing.T, w *Watchdog[string], s *server) {
 		e := grant(t, w, "seat", 0)
 		s.answers(Outcome{Err: lock.ErrExpired, AllOfHolder: true}, 500*time.Millisecond)
-		time.Sleep(10*time.Second + 100*time.Millisecond)
+		simulate.Sleep(10*time.Second + 100*time.Millisecond)
 		if err := e.Held.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute)
+		simulate.Sleep(time.Minute)
 		mustHold(t, e)
 		if len(w.due) > 0 {
 			t.Errorf("%d leases are still watched", len(w.due))

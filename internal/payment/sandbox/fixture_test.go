@@ -75,7 +75,7 @@ func newReceiver(t *testing.T) *receiver {
 // want lets so much time pass, and checks which events have been accepted by then, in this order.
 func (r *receiver) want(t *testing.T, after time.Duration, want ...string) {
 	t.Helper()
-	time.Sleep(after)
+	simulate.Sleep(after)
 	synctest.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()

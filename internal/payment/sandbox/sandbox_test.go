@@ -12,6 +12,7 @@ import (
 
 	"seckill/internal/payment"
 	"seckill/internal/payment/sandbox"
+	"seckill/internal/simulate"
 )
 
 func TestPayAndRefund(t *testing.T) {
@@ -132,7 +133,7 @@ func TestReorders(t *testing.T) {
 		p, r := behaving(t, sandbox.Behaviour{ReorderMS: 1000})
 		created := p.create(t, "k", anHour())
 		p.press(t, created, "pay")
-		time.Sleep(500 * time.Millisecond)
+		simulate.Sleep(500 * time.Millisecond)
 		if _, err := p.Refund(t.Context(), "r", created.ID, back(8000)); err != nil {
 			t.Fatal(err)
 		}
@@ -229,7 +230,7 @@ func TestTheFileKeepsEverything(t *testing.T) {
 		if again, err := after.Refund(t.Context(), "r", created.ID, back(8000)); err != nil || again != refunded {
 			t.Errorf("after the restart the refund is %+v, %v, want %+v", again, err, refunded)
 		}
-		time.Sleep(time.Second)
+		simulate.Sleep(time.Second)
 		synctest.Wait()
 		if len(r.events) != 2 { // those of before, once each, in any order
 			t.Errorf("events of before: %+v", r.events)

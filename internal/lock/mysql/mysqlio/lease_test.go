@@ -9,6 +9,7 @@ import (
 
 	"seckill/internal/lock"
 	"seckill/internal/lock/mysql/mysqlio"
+	"seckill/internal/simulate"
 )
 
 // watched is an attempt for a free key with the test's own check and clean-up.
@@ -88,15 +89,15 @@ func TestHolderIsToldBeforeItsSessionEnds(t *testing.T) {
 
 // A release that cannot wait for the end of a check is finished later.
 func TestReleaseDuringCheckIsFinished(t *testing.T) {
-	check := func(context.Context) error { time.Sleep(time.Minute); return nil } // does not end with its context
+	check := func(context.Context) error { simulate.Sleep(time.Minute); return nil } // does not end with its context
 	inBubble(t, 0, check, func(t *testing.T, w *watched, held lock.Lease) {
-		time.Sleep(2 * time.Second)
+		simulate.Sleep(2 * time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := held.Release(ctx); !errors.Is(err, lock.ErrUnavailable) || w.freed != 0 {
 			t.Errorf("a release that did not wait gave %v, want ErrUnavailable; freed: %d", err, w.freed)
 		}
-		time.Sleep(time.Minute)
+		simulate.Sleep(time.Minute)
 		if err := held.Release(t.Context()); err != nil {
 			t.Errorf("the repeated release = %v", err)
 		}
@@ -109,7 +110,7 @@ func TestReleaseDuringCheckIsFinished(t *testing.T) {
 // An extension does not keep a caller whose context has ended waiting, however long the check
 // takes. The lock stays with its holder.
 func TestExtendDuringCheckEndsWithItsContext(t *testing.T) {
-	check := func(context.Context) error { time.Sleep(10 * time.Second); return nil }
+	check := func(context.Context) error { simulate.Sleep(10 * time.Second); return nil }
 	inBubble(t, time.Minute, check, func(t *testing.T, _ *watched, held lock.Lease) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()

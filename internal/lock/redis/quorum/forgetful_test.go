@@ -8,6 +8,7 @@ import (
 
 	"seckill/internal/lock"
 	"seckill/internal/lock/redis/quorum"
+	"seckill/internal/simulate"
 )
 
 // bothHold checks that there are two holders: neither was told, and both have time left.
@@ -89,7 +90,7 @@ func TestDelayedRestart(t *testing.T) {
 		servers[1].Stop()
 		for first.Remaining() > 0 {
 			mustBeRefused(t, b, "while the node that voted stays away", lock.ErrNotAcquired)
-			time.Sleep(lease / 3)
+			simulate.Sleep(lease / 3)
 		}
 		servers[1].RestartEmpty()
 		if _, err := b.Acquire(t.Context(), key, lock.Options{TTL: lease, Wait: lease}); err != nil {

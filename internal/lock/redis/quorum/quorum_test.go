@@ -202,7 +202,7 @@ func TestHangingNodeCostsNodeTimeout(t *testing.T) {
 			}
 		}
 		servers[0].Resume()
-		time.Sleep(lock.ReleaseTimeout)
+		simulate.Sleep(lock.ReleaseTimeout)
 		servers.mustHave(t, "after the node woke up", false, false, false)
 	})
 }
@@ -244,7 +244,7 @@ func TestLateGrantIsNone(t *testing.T) {
 		if left := held.Remaining(); left > 10*time.Second-100*time.Millisecond-2*time.Millisecond {
 			t.Errorf("of 10 s the holder counts on %v: clocks drift by 1 %% and 2 ms", left)
 		}
-		time.Sleep(10*time.Second - held.Remaining()/50)
+		simulate.Sleep(10*time.Second - held.Remaining()/50)
 	})
 }
 
@@ -257,7 +257,7 @@ func TestRenewalNeedsTheQuorum(t *testing.T) {
 		for _, s := range down[:len(down)-1] {
 			s.Stop()
 		}
-		time.Sleep(3 * lease) // many renewals
+		simulate.Sleep(3 * lease) // many renewals
 		if err := held.Extend(t.Context(), 0); err != nil {
 			t.Errorf("Extend with %d of 3 nodes down = %v", len(down)-1, err)
 		}

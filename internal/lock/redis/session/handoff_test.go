@@ -132,7 +132,7 @@ func TestGrantedLeaseIsNotOverwritten(t *testing.T) {
 			queued(t, other, 1)
 			// Each of them asks once a second. The second has to find the lock free, and the
 			// first must have asked so recently that it trusts the message.
-			time.Sleep(600 * time.Millisecond)
+			simulate.Sleep(600 * time.Millisecond)
 			second := lock.Async(ctx, q, key, lock.Options{Wait: time.Minute})
 			queued(t, other, 2)
 			asked := network.stopReply(t, attempt)

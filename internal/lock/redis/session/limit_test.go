@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"seckill/internal/simulate"
 )
 
 // A wait limit ends as a context with the same deadline does, whether or not anybody waited
@@ -29,11 +31,11 @@ func TestWaitLimitEnds(t *testing.T) {
 				if d, ok := late.Deadline(); !ok || time.Until(d) != 3*second {
 					t.Errorf("the limit ends in %v, want 3s, with its parent", time.Until(d))
 				}
-				time.Sleep(2*second - 1)
+				simulate.Sleep(2*second - 1)
 				if early.Err() != nil || late.Err() != nil {
 					t.Fatal("a limit ended early")
 				}
-				time.Sleep(time.Nanosecond)
+				simulate.Sleep(time.Nanosecond)
 				synctest.Wait()
 				if err := early.Err(); !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("the error at the deadline is %v", err)
@@ -73,11 +75,11 @@ func TestDirectLimitEnds(t *testing.T) {
 		l := newDirectLimit(t.Context())
 		for range 3 {
 			l.start(time.Now().Add(time.Second))
-			time.Sleep(time.Second - 1)
+			simulate.Sleep(time.Second - 1)
 			if l.Err() != nil || !l.stop() {
 				t.Fatal("it ended early")
 			}
-			time.Sleep(time.Minute) // no command is under way
+			simulate.Sleep(time.Minute) // no command is under way
 		}
 		end := time.Now().Add(time.Second)
 		l.start(end)

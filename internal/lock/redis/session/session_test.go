@@ -61,7 +61,7 @@ func bubble(t *testing.T, name string, test func(t *testing.T)) {
 // until waits until something is so.
 func until(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for limit := time.Now().Add(time.Minute); !condition(); time.Sleep(10 * time.Millisecond) {
+	for limit := time.Now().Add(time.Minute); !condition(); simulate.Sleep(10 * time.Millisecond) {
 		if time.Now().After(limit) {
 			t.Fatalf("timed out waiting for %s", what)
 		}

@@ -49,7 +49,7 @@ func TestDeadWaiterKeepsFreeLockBriefly(t *testing.T) {
 					release(t, lease)
 					break
 				}
-				time.Sleep(visit.pause)
+				simulate.Sleep(visit.pause)
 			}
 			if took := time.Since(began); took > 2*place+2*visit.pause+slack {
 				t.Errorf("a dead waiter kept the free lock for %v, its entry lasts %v", took, place)
@@ -78,7 +78,7 @@ func TestFairQueueNamesOwners(t *testing.T) {
 				release(t, lease)
 			})
 			queued(t, observer, i+1)
-			time.Sleep(time.Millisecond) // two tickets of one microsecond would have no order
+			simulate.Sleep(time.Millisecond) // two tickets of one microsecond would have no order
 		}
 		for _, l := range []lock.Inspector{p, q, observer} {
 			if state := inspect(t, l); !slices.Equal(state.Queue, want) || state.Waiting != len(want) {
