@@ -93,9 +93,7 @@ func TestLookupsFindWhatWasAccepted(t *testing.T) {
 				for range buyers {
 					buying.Go(func() {
 						for u := user.Add(1); u <= orders; u = user.Add(1) {
-							if err := s.buy(here, u, 1000+u); err != nil {
-								t.Errorf("user %d: %v", u, err)
-							}
+							wantErr(t, "a buyer", s.buy(here, u, 1000+u), nil)
 							if s.mustBeFound(there, u, 1000+u) {
 								persisted.Add(1)
 							}

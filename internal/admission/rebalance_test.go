@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 	"sync/atomic"
@@ -86,31 +87,43 @@ func TestBucketsShareOneReading(t *testing.T) {
 	})
 }
 
-// A step of a transfer fails, after it was executed or without.
+// A step of a transfer fails, after it was executed or without. If that was the last piece, no bucket has stock any more.
 func TestTransferWithAFailedStep(t *testing.T) {
 	t.Parallel()
-	for _, step := range []string{"states", "give", "take"} {
-		for _, done := range []bool{true, false} {
-			synctest.Test(t, func(t *testing.T) {
-				b := newSplitBubble(t, testBuckets, 9, nil)
-				var failed atomic.Bool
-				b.broken = func(name string) (bool, error) {
-					if name == step && !failed.Swap(true) {
-						return done, io.EOF
-					}
-					return true, nil
-				}
-				for n := range 9 {
-					if err := b.buy(t.Context(), of(2, n)); err != nil {
-						t.Errorf("%s, carried out %t: order %d: %v", step, done, n, err)
-					}
-				}
-				if err := b.buy(t.Context(), of(2, 9)); !errors.Is(err, voucher.ErrSoldOut) {
-					t.Errorf("%s, carried out %t: %v", step, done, err)
-				}
-			})
+	for _, stock := range []int{9, 1} {
+		for _, step := range []string{"states", "give", "take"} {
+			for _, done := range []bool{true, false} {
+				synctest.Test(t, func(t *testing.T) { transferWithAFailedStep(t, stock, step, done) })
+			}
 		}
 	}
+}
+
+func transferWithAFailedStep(t *testing.T, stock int, step string, done bool) {
+	b := newSplitBubble(t, testBuckets, int64(stock), nil)
+	var failed atomic.Bool
+	b.broken = func(name string) (bool, error) {
+		if name == step && !failed.Swap(true) {
+			return done, io.EOF
+		}
+		return true, nil
+	}
+	what := fmt.Sprintf("%d pieces, %s, carried out %t", stock, step, done)
+	for n := range stock {
+		wantErr(t, what, b.buy(t.Context(), of(2, n)), nil)
+	}
+	wantErr(t, what, b.buy(t.Context(), of(2, stock)), voucher.ErrSoldOut)
+}
+
+// The process that gave the last piece to a bucket has died. A buyer of a third bucket gets it.
+func TestLastPieceInTransitIsSold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newSplitBubble(t, testBuckets, 1, nil)
+		must(t, errOf(b.sent.Give(t.Context(), b.redis.keys, b.store.epochState.Epoch, 2, true)))
+		wantErr(t, "the last piece", b.buy(t.Context(), of(1, 0)), nil)
+		wantErr(t, "no piece", b.buy(t.Context(), of(1, 1)), voucher.ErrSoldOut)
+	})
 }
 
 // If the stock of a bucket is unknown, the voucher is not reported as sold out.

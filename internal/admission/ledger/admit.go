@@ -70,17 +70,6 @@ func (b *Batch) AddLate(userID *int64, orderID int64, key order.KeyHash) {
 // Len is how many orders there are.
 func (b *Batch) Len() int { return (len(b.args) - pairs) / 2 }
 
-// Order returns the order at an index.
-func (b *Batch) Order(i int) (userID, orderID int64) {
-	user, _ := b.args[pairs+2*i].(*int64)
-	if reserved, keyed := b.args[pairs+2*i+1].(string); keyed {
-		orderID, _, _ = ParseReserved(reserved)
-		return *user, orderID
-	}
-	id, _ := b.args[pairs+2*i+1].(*int64)
-	return *user, *id
-}
-
 // Verdict is what a script says about a whole call.
 type Verdict int64
 
