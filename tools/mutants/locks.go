@@ -25,6 +25,8 @@ func inLocks() []mutant {
 			"if ends and tonumber(ends) > time then", "if ends then", redis},
 		{"nobody is woken by the release of a fair lock", "internal/lock/redis/fair/release.lua",
 			"  notify(lock, first)\nend\nreturn ends", "end\nreturn ends", redis},
+		{"an attempt without a reply is forgotten", "internal/lock/redis/session/acquire.go",
+			"			r.unanswered.Store(true)\n", "", "./internal/lock/redis/session"},
 		{"half of the nodes are a majority", "internal/lock/redis/red/red.go", "len(nodes)/2+1", "len(nodes)/2", redis},
 		{"the drift of clocks is ignored", "internal/lock/redis/quorum/config.go",
 			"return time.Duration(float64(ttl)*c.DriftFactor) + rounding", "return 0 * ttl", quorum},

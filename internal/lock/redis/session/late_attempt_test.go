@@ -17,18 +17,18 @@ func TestAttemptThatArrivesLate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const minute = time.Minute // longer than the test waits for the key to be free
+	const ttl, minute = time.Hour, time.Minute // a key is waited for until it is free, for a minute
 	cases := map[string]struct {
 		held   bool // another holder has the lock at first
 		opts   lock.Options
 		faults *lock.Faults
 		want   error
 	}{
-		"granted":                   {false, lock.Options{TTL: minute}, nil, nil},
-		"granted and not delivered": {false, lock.Options{TTL: minute}, fails, lock.ErrInjected},
-		"refused":                   {true, lock.Options{TTL: minute}, nil, lock.ErrNotAcquired},
-		"refused after a wait":      {true, lock.Options{TTL: minute, Wait: 100 * time.Millisecond}, nil, lock.ErrNotAcquired},
-		"granted after a wait":      {true, lock.Options{TTL: minute, Wait: minute}, nil, nil},
+		"granted":                   {false, lock.Options{TTL: ttl}, nil, nil},
+		"granted and not delivered": {false, lock.Options{TTL: ttl}, fails, lock.ErrInjected},
+		"refused":                   {true, lock.Options{TTL: ttl}, nil, lock.ErrNotAcquired},
+		"refused after a wait":      {true, lock.Options{TTL: ttl, Wait: 100 * time.Millisecond}, nil, lock.ErrNotAcquired},
+		"granted after a wait":      {true, lock.Options{TTL: ttl, Wait: minute}, nil, nil},
 	}
 	for name, c := range cases {
 		bubble(t, name, func(t *testing.T) {
