@@ -120,7 +120,7 @@ func TestVegetaTargetsWithoutASecret(t *testing.T) {
 	}
 	var users []string
 	for _, r := range decodeVegeta(t, stdout) {
-		users = append(users, r.Header["X-User-ID"]...)
+		users = append(users, map[string][]string(r.Header)["X-User-ID"]...) // as it stands in the file
 	}
 	if want := []string{"7", "8"}; !slices.Equal(users, want) {
 		t.Errorf("the users are %v, want %v", users, want)

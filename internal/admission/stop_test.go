@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -379,9 +380,7 @@ func (s *fixture) kept(answers map[int64]error, id func(user int64) int64) {
 			letters[keys.Dead+letter.Values[ledger.DeadFrom].(string)]++
 		}
 		users, usersErr := s.client.HGetAll(ctx, keys.Users).Result()
-		for user, has := range users {
-			reserved[user] = has
-		}
+		maps.Copy(reserved, users)
 		if err := errors.Join(err, usersErr); err != nil {
 			s.t.Error(err)
 		}

@@ -32,7 +32,7 @@ func TestBuildContextIsComplete(t *testing.T) {
 		t.Fatal(err)
 	}
 	needed := []string{"go.mod", "go.sum"}
-	for _, path := range strings.Fields(string(out)) {
+	for path := range strings.FieldsSeq(string(out)) {
 		file, err := filepath.Rel(list.Dir, path)
 		if err != nil {
 			t.Fatal(err)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/simulate"
 )
 
 // Without SECKILL_TEST_SERVERS=1 a test that asks for a server, a process or a port is skipped. A Redis and a folder it
@@ -69,7 +71,7 @@ func TestLeakedGoroutineIsNamed(t *testing.T) {
 func TestStopwatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // a machine that is never late
 		s := StartStopwatch()
-		time.Sleep(time.Second)
+		simulate.Sleep(time.Second)
 		if ran := s.Stop(); ran != time.Second {
 			t.Errorf("a second was measured as %v", ran)
 		}

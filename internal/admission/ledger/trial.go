@@ -19,7 +19,7 @@ var trialSource string
 
 // ErrForbidden means that a server refuses commands without which no order can be accepted: by its ACL, or because they
 // are renamed.
-var ErrForbidden = errors.New("Redis refuses commands that the admission flow needs")
+var ErrForbidden = errors.New("admission: Redis refuses commands that the admission flow needs")
 
 // Try tries the commands that the scripts and the consumers need, under keys and a channel with the prefix of the
 // installation. The error is [ErrForbidden] and names the commands that are refused, or it is any other: a server that

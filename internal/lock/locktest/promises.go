@@ -156,5 +156,5 @@ func (c Claim) open(name Behaviour, found error, stalled time.Duration) bool {
 		return !violated
 	}
 	_, late := errors.AsType[*lateServerError](found)
-	return late || found != nil && stalled > stallLimit && !(violated && name.timeless())
+	return late || found != nil && stalled > stallLimit && (!violated || !name.timeless())
 }

@@ -88,7 +88,7 @@ func followsModel(t *trial) {
 	runner := t.newScriptRunner()
 	for _, fixed := range fixedScripts() {
 		if err := runner.run(fixed); err != nil {
-			t.scriptViolation(err, fixed)
+			t.scriptViolation(fixed, err)
 		}
 	}
 	n := realScripts
@@ -104,7 +104,7 @@ func followsModel(t *trial) {
 }
 
 // shrink leaves out steps as long as the script fails without them. It returns the shortest script and its failure.
-func (s *scriptRunner) shrink(steps script, err error) (error, script) {
+func (s *scriptRunner) shrink(steps script, err error) (script, error) {
 	for i, tries := 0, 0; i < len(steps) && tries < shrinkings; tries++ {
 		shorter := slices.Delete(slices.Clone(steps), i, i+1)
 		if again := s.run(shorter); again != nil {
@@ -113,10 +113,10 @@ func (s *scriptRunner) shrink(steps script, err error) (error, script) {
 			i++
 		}
 	}
-	return err, steps
+	return steps, err
 }
 
-func (t *trial) scriptViolation(err error, s script) {
+func (t *trial) scriptViolation(s script, err error) {
 	if _, ok := errors.AsType[*violationError](err); !ok {
 		t.checkErr(err)
 	}

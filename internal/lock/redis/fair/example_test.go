@@ -73,6 +73,6 @@ func waitForQueue(ctx context.Context, locks lock.Inspector, n int) {
 		if err != nil || len(state.Queue) == n {
 			return
 		}
-		time.Sleep(time.Millisecond) //nolint:forbidigo // an Example is in no bubble; it polls
+		time.Sleep(time.Millisecond)
 	}
 }
