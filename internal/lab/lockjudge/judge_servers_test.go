@@ -82,10 +82,10 @@ func flaws() map[string][]locktest.Behaviour {
 
 // A sound lock is safe, and the flaws of others are found without being told what to look for.
 func TestJudgeFindsTheFlaw(t *testing.T) {
-	redis := testkit.NewRedis(t).Addr()
 	for name, want := range flaws() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			redis := testkit.NewRedis(t).Addr() // a judge removes the keys of the lock that it judges
 			if len(want) > 0 {
 				flawed(t, command(t, name), redis, want...)
 			} else if found := broken(t, command(t, name), redis, safety()...); len(found) > 0 {

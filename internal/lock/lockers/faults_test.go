@@ -158,7 +158,7 @@ func TestWaiterOfAServerThatRestartsEmpty(t *testing.T) {
 			return // those poll
 		}
 		held := mustAcquire(t, p.first, "seat", p.lease())
-		waiting := acquirePatiently(t.Context(), p.second, "seat")
+		waiting := acquirePatiently(t.Context(), p.second, "seat", simulate.Sleep)
 		simulate.Sleep(time.Second)
 		p.server.RestartEmpty()
 		restarted := time.Now()
@@ -178,7 +178,7 @@ func TestWaiterOfAServerThatRestartsEmpty(t *testing.T) {
 
 // acquirePatiently acquires in the background. It tries again while the server is unavailable: a waiter gets that error,
 // and trying again is up to the caller.
-func acquirePatiently(ctx context.Context, l lock.Locker, key string) <-chan error {
+func acquirePatiently(ctx context.Context, l lock.Locker, key string, sleep func(time.Duration)) <-chan error {
 	got := make(chan error, 1)
 	go func() {
 		for {
@@ -187,7 +187,7 @@ func acquirePatiently(ctx context.Context, l lock.Locker, key string) <-chan err
 				got <- err
 				return
 			}
-			simulate.Sleep(5 * time.Millisecond)
+			sleep(5 * time.Millisecond)
 		}
 	}()
 	return got

@@ -30,7 +30,7 @@ func TestReplicatedLocksSurviveAFailover(t *testing.T) {
 	for _, m := range onOneRedis() {
 		held[m.name] = mustAcquire(t, locker(t, first, m.name), "seat", m.lease())
 		if m.renews {
-			waiting[m.name] = acquirePatiently(t.Context(), locker(t, second, m.name), "seat")
+			waiting[m.name] = acquirePatiently(t.Context(), locker(t, second, m.name), "seat", time.Sleep)
 		}
 	}
 	awaitReplica(t, dial())
@@ -38,7 +38,7 @@ func TestReplicatedLocksSurviveAFailover(t *testing.T) {
 
 	for _, m := range onOneRedis() {
 		l := locker(t, second, m.name)
-		if err := <-acquirePatiently(t.Context(), l, "another seat"); err != nil {
+		if err := <-acquirePatiently(t.Context(), l, "another seat", time.Sleep); err != nil {
 			t.Errorf("%s: another key: %v", m.name, err)
 		}
 		if m.renews {
@@ -53,7 +53,7 @@ func TestReplicatedLocksSurviveAFailover(t *testing.T) {
 		}
 		next := waiting[m.name]
 		if next == nil {
-			next = acquirePatiently(t.Context(), l, "seat")
+			next = acquirePatiently(t.Context(), l, "seat", time.Sleep)
 		}
 		if err := <-next; err != nil {
 			t.Errorf("%s: after the release: %v", m.name, err)
