@@ -177,6 +177,14 @@ func locker(t *testing.T, set *lockers.Set, name string) lock.Locker {
 // mustPass checks how a key comes to a waiter after its release. waiting returns once the waiter waits.
 func mustPass(t *testing.T, holder, waiter lock.Locker, waiting func(lock.Locker), want lock.Handover) {
 	t.Helper()
+	if got := pass(t, holder, waiter, waiting); got != want {
+		t.Errorf("the next holder: %v, want %v", got, want)
+	}
+}
+
+// pass has one locker wait for what another one holds, and returns how it came to hold it.
+func pass(t *testing.T, holder, waiter lock.Locker, waiting func(lock.Locker)) lock.Handover {
+	t.Helper()
 	held := mustAcquire(t, holder, "passed", lock.Options{})
 	if got := lock.HandoverOf(held); got != lock.FoundFree {
 		t.Errorf("the first holder: %v", got)
@@ -190,12 +198,11 @@ func mustPass(t *testing.T, holder, waiter lock.Locker, waiting func(lock.Locker
 	if r.Err != nil {
 		t.Fatal(r.Err)
 	}
-	if got := lock.HandoverOf(r.Lease); got != want {
-		t.Errorf("the next holder: %v, want %v", got, want)
-	}
+	got := lock.HandoverOf(r.Lease)
 	if err := r.Lease.Release(t.Context()); err != nil {
 		t.Error(err)
 	}
+	return got
 }
 
 // Every mechanism that cannot work is reported, and no goroutine is left.
