@@ -111,11 +111,14 @@ type bubble struct {
 // sizes keeps how many orders each call had.
 type sizes struct {
 	buckets
+	mu  sync.Mutex
 	all []int
 }
 
 func (s *sizes) Admit(ctx context.Context, b *ledger.Batch) (ledger.Decision, error) {
+	s.mu.Lock()
 	s.all = append(s.all, b.Len())
+	s.mu.Unlock()
 	return s.buckets.Admit(ctx, b)
 }
 

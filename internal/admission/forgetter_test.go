@@ -213,9 +213,10 @@ func TestForgetterCanStopAnywhere(t *testing.T) {
 		f := newForgetting(t, 2)
 		f.end()
 		alive, killed := f.gate, f.fixture.gate(nil)
-		left := stop // calls until it dies
+		var left atomic.Int64 // calls until it dies
+		left.Store(stop)
 		killed.ledger = &faulty{buckets: killed.ledger, call: func(_ context.Context, _ string, _ ledger.Keys, do func() error) error {
-			if left--; left < 0 {
+			if left.Add(-1) < 0 {
 				return io.EOF
 			}
 			return do()
@@ -227,7 +228,7 @@ func TestForgetterCanStopAnywhere(t *testing.T) {
 		if left := f.keysLeft(); len(left) > 0 || !f.store.cleared {
 			t.Fatalf("stopped after %d calls: %+v, %v", stop, f.epochState(), left)
 		}
-		if left > 0 { // it came to its end
+		if left.Load() > 0 { // it came to its end
 			return
 		}
 	}

@@ -147,14 +147,35 @@ func (s *stopper) end() {
 	s.inside--
 }
 
-type processHook func(redis.ProcessHook) redis.ProcessHook
+// oneAtATime keeps another script's commands from running between those of a script, for which they would be taken.
+type oneAtATime struct {
+	process func(redis.ProcessHook) redis.ProcessHook
+	turn    chan struct{} // has room for one
+}
 
-func (h processHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+func isScript(cmd redis.Cmder) bool { return strings.HasPrefix(cmd.Name(), "eval") }
 
-func (h processHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return h(next) }
+func (h oneAtATime) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (h processHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+func (h oneAtATime) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	next = h.process(next)
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if isScript(cmd) {
+			h.turn <- struct{}{}
+			defer func() { <-h.turn }()
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (h oneAtATime) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if slices.ContainsFunc(cmds, isScript) {
+			h.turn <- struct{}{}
+			defer func() { <-h.turn }()
+		}
+		return next(ctx, cmds)
+	}
 }
 
 // stopScript plays the story once.
@@ -166,7 +187,7 @@ func stopScript(t *testing.T, stop *stopper) {
 		s.store.refused = map[int64]bool{3: true, 8: true}
 		s.config.AttemptTimeout, s.config.DecisionTimeout, s.config.OpenWait = 0, 0, 0 // the default
 		s.split(2)
-		s.client.(*redis.Client).AddHook(processHook(stop.hook))
+		s.client.(*redis.Client).AddHook(oneAtATime{stop.hook, make(chan struct{}, 1)})
 		server.Refuse(stop.refuse)
 		s.g = s.gate(nil)
 		s.play()

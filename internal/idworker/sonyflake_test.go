@@ -180,10 +180,10 @@ func TestWaitEndsWithTheContext(t *testing.T) {
 
 func TestLeaseIsRenewed(t *testing.T) {
 	inBubble(t, Config{TTL: 9 * time.Second}, func(t *testing.T, b *testSonyflake) {
-		renewals := 0
+		var renewals atomic.Int64
 		b.registry.server.Refuse(func(command string, _ ...string) string {
 			if command == "PEXPIRE" {
-				renewals++
+				renewals.Add(1)
 			}
 			return ""
 		})
@@ -191,8 +191,8 @@ func TestLeaseIsRenewed(t *testing.T) {
 			simulate.Sleep(time.Second)
 			b.wantReady()
 		}
-		if renewals != 66 {
-			t.Errorf("%d renewals in 100 s of two machine ids every 3 s", renewals)
+		if got := renewals.Load(); got != 66 {
+			t.Errorf("%d renewals in 100 s of two machine ids every 3 s", got)
 		}
 	})
 }

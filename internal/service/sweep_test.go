@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -18,11 +19,14 @@ func TestSweepUntil(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var logged bytes.Buffer
+		var mu sync.Mutex // guards the next three
 		left, calls, broken := int64(0), 0, false
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
 			sweepUntil(ctx, slog.New(slog.NewTextHandler(&logged, nil)), "rows were not swept", func(_ context.Context, limit int) (int64, error) {
+				mu.Lock()
+				defer mu.Unlock()
 				calls++
 				if broken {
 					return 0, errors.New("no database")
@@ -32,25 +36,27 @@ func TestSweepUntil(t *testing.T) {
 				return n, nil
 			})
 		}()
-		next := func(rows int64, wantCalls int) {
+		next := func(rows int64, fails bool, wantCalls int) {
 			t.Helper()
-			left, calls = rows, 0
+			mu.Lock()
+			left, calls, broken = rows, 0, fails
+			mu.Unlock()
 			simulate.Sleep(sweepEvery)
 			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
 			if calls != wantCalls || !broken && left != 0 {
 				t.Errorf("of %d rows %d are left after %d calls, want %d", rows, left, calls, wantCalls)
 			}
 		}
-		next(0, 1)
-		next(sweepBatch-1, 1)
-		next(2*sweepBatch+3, 3)
-		broken = true
-		next(5000, 1)
+		next(0, false, 1)
+		next(sweepBatch-1, false, 1)
+		next(2*sweepBatch+3, false, 3)
+		next(5000, true, 1)
 		if n := strings.Count(logged.String(), "rows were not swept"); n != 1 {
 			t.Errorf("logged %d times: %s", n, &logged)
 		}
-		broken = false
-		next(5000, 6) // the last one finds none
+		next(5000, false, 6) // the last one finds none
 		cancel()
 		<-ended
 	})
