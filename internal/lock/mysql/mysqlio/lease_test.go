@@ -3,6 +3,7 @@ package mysqlio_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,20 +17,20 @@ import (
 type watched struct {
 	attempt
 	check func(ctx context.Context) error
-	clear func()
-	freed int
+	clear atomic.Pointer[func()]
+	freed atomic.Int64
 }
 
 func (w *watched) Check(ctx context.Context, _ *mysqlio.Session) error { return w.check(ctx) }
 
 func (w *watched) Clear(context.Context, *mysqlio.Session) {
-	if w.clear != nil {
-		w.clear()
+	if clear := w.clear.Load(); clear != nil {
+		(*clear)()
 	}
 }
 
 func (w *watched) Free(ctx context.Context, s *mysqlio.Session) error {
-	w.freed++
+	w.freed.Add(1)
 	return w.attempt.Free(ctx, s)
 }
 
@@ -61,13 +62,14 @@ func TestHolderIsToldBeforeItsSessionEnds(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			inBubble(t, 0, tc.check, func(t *testing.T, w *watched, held lock.Lease) {
-				ended := false
-				w.clear = func() { // the session has just ended
-					ended = true
+				var ended atomic.Bool
+				clear := func() { // the session has just ended
+					ended.Store(true)
 					if held.Context().Err() == nil {
 						t.Error("the session ended before the holder was told")
 					}
 				}
+				w.clear.Store(&clear)
 				began := time.Now()
 				<-held.Lost()
 				if took := time.Since(began); took != tc.after {
@@ -79,7 +81,7 @@ func TestHolderIsToldBeforeItsSessionEnds(t *testing.T) {
 				if err := held.Release(t.Context()); !errors.Is(err, lock.ErrExpired) {
 					t.Errorf("Release = %v, want ErrExpired", err)
 				}
-				if !ended {
+				if !ended.Load() {
 					t.Error("the session did not end")
 				}
 			})
@@ -94,15 +96,15 @@ func TestReleaseDuringCheckIsFinished(t *testing.T) {
 		simulate.Sleep(2 * time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := held.Release(ctx); !errors.Is(err, lock.ErrUnavailable) || w.freed != 0 {
-			t.Errorf("a release that did not wait gave %v, want ErrUnavailable; freed: %d", err, w.freed)
+		if err := held.Release(ctx); !errors.Is(err, lock.ErrUnavailable) || w.freed.Load() != 0 {
+			t.Errorf("a release that did not wait gave %v, want ErrUnavailable; freed: %d", err, w.freed.Load())
 		}
 		simulate.Sleep(time.Minute)
 		if err := held.Release(t.Context()); err != nil {
 			t.Errorf("the repeated release = %v", err)
 		}
-		if w.freed != 1 {
-			t.Errorf("the key was freed %d times", w.freed)
+		if w.freed.Load() != 1 {
+			t.Errorf("the key was freed %d times", w.freed.Load())
 		}
 	})
 }
