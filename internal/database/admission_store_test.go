@@ -65,7 +65,7 @@ func sameEpochState(got, want order.EpochState) bool {
 	return reflect.DeepEqual(got, want)
 }
 
-// persists persists a batch, of which every order then has the same state.
+// persists writes a batch. Every order of it then has the wanted state.
 func persists(t *testing.T, d *DB, want order.Status, batch []order.Accepted) {
 	t.Helper()
 	states, err := d.AdmissionStore().Persist(t.Context(), batch)

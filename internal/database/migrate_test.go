@@ -92,8 +92,8 @@ func migrateAtOnce(t *testing.T, starters int, where ...testkit.Database) {
 	}
 }
 
-// In a Galera cluster migrations have a lock in a table. Whoever waits for it gets it when the owner is dead, which is
-// when its number has not changed for deadAfter readings, and the owner cannot go on when it turns out to be alive.
+// In a Galera cluster migrations have a lock in a table. A process that waits takes it over when the owner is
+// dead: its number has not changed for deadAfter readings. If the owner turns out to be alive, it cannot go on.
 func TestClusterLockOfADeadMigration(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

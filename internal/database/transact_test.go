@@ -97,7 +97,7 @@ func TestTransactionThatDoesNotCommit(t *testing.T) {
 }
 
 // No connection is held before the first write: with a pool of one writer, two transactions can run and wait for
-// each other. One that only reads needs none. Whoever waits for the connection, or in a larger pool for the row, does so
+// each other. One that only reads needs none. A transaction waits for the connection, or in a larger pool for the row,
 // until its context ends.
 func TestPools(t *testing.T) {
 	t.Parallel()

@@ -100,7 +100,7 @@ func openDB(t testing.TB, where testkit.Database) *database.DB {
 	return db
 }
 
-// emptySQLite is a migrated database file without rows, of which each test gets a copy.
+// emptySQLite is a migrated database file without rows. Each test gets a copy.
 var emptySQLite = sync.OnceValues(func() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "fulfil")
 	if err != nil {

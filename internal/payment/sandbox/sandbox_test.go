@@ -152,7 +152,7 @@ func TestLoses(t *testing.T) {
 		}
 		p.press(t, p.create(t, "k2", anHour()), "refuse")
 		r.want(t, time.Minute, "refused")
-		p.wantStatus(t, lost.ID, payment.StatusPaid) // who looks, finds it
+		p.wantStatus(t, lost.ID, payment.StatusPaid) // a look-up finds it
 	})
 }
 
