@@ -2,6 +2,7 @@ package testkit
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -9,17 +10,15 @@ import (
 	"strings"
 )
 
-// ExamplesNeed skips the Examples of a package, with a message, where a server that they need is not installed. With
-// REQUIRE_INFRA=1 they are not skipped, and fail. Call it in TestMain before [Main]. The servers are those of [Installed].
+// ExamplesNeed skips the Examples of a package, with a message, where they may not use real servers, or where one that
+// they need is not installed; with REQUIRE_INFRA=1 one that is not installed makes them fail instead. Call it in TestMain
+// before [Main]. The servers are those of [Installed].
 func ExamplesNeed(servers ...string) {
-	if os.Getenv("REQUIRE_INFRA") == "1" {
-		return
-	}
 	flag.Parse() // the flags of the test binary, so that the one below is not overwritten
 	for _, server := range servers {
 		err := Installed(server)
 		skip := flag.Lookup("test.skip")
-		if err == nil || skip == nil {
+		if err == nil || skip == nil || os.Getenv("REQUIRE_INFRA") == "1" && !errors.Is(err, errTier) {
 			continue
 		}
 		fmt.Fprintf(os.Stderr, "testkit: the Examples are skipped: %v\n", err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -46,6 +47,9 @@ func (h withEnvironments) Run() int {
 // play runs a scenario, which must come to its end.
 func runScenario(t *testing.T, in *testbed.Environment, needs []testbed.Server, scene func(*testbed.Run)) {
 	t.Helper()
+	if slices.Contains(needs, testbed.RedisServer) || slices.Contains(needs, testbed.Database) {
+		testkit.Servers(t)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // includes building the service
 	defer cancel()
 	skipped, err := in.Run(ctx, t.Name(), needs, scene)
