@@ -26,6 +26,7 @@ import (
 	_ "github.com/go-sql-driver/mysql"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 const (
@@ -159,9 +160,7 @@ func updates(b *testing.B, pool *sql.DB) float64 {
 func open(b *testing.B, dsn string) *sql.DB {
 	b.Helper()
 	pool, err := sql.Open("mysql", dsn)
-	if err != nil {
-		b.Fatal(err)
-	}
+	fail.NowIf(b, err)
 	b.Cleanup(func() { _ = pool.Close() })
 	pool.SetMaxOpenConns(connections)
 	pool.SetMaxIdleConns(connections)
@@ -170,9 +169,7 @@ func open(b *testing.B, dsn string) *sql.DB {
 
 func ordersOf(b *testing.B, pool *sql.DB, voucher string) (n int64) {
 	b.Helper()
-	if err := pool.QueryRow("SELECT COUNT(*) FROM orders WHERE voucher_id = ?", voucher).Scan(&n); err != nil {
-		b.Fatal(err)
-	}
+	fail.NowIf(b, pool.QueryRow("SELECT COUNT(*) FROM orders WHERE voucher_id = ?", voucher).Scan(&n))
 	return n
 }
 
@@ -203,9 +200,7 @@ func (s service) sell(b *testing.B, begin time.Time, voucher map[string]any) str
 	voucher["begin_at"], voucher["end_at"] = begin.Format(time.RFC3339Nano), begin.Add(time.Hour).Format(time.RFC3339Nano)
 	body, _ := json.Marshal(voucher)
 	resp, err := http.Post(s.url+"/api/v1/vouchers", "application/json", bytes.NewReader(body))
-	if err != nil {
-		b.Fatal(err)
-	}
+	fail.NowIf(b, err)
 	defer resp.Body.Close()
 	var created struct{ ID string }
 	if err := json.NewDecoder(resp.Body).Decode(&created); err != nil || resp.StatusCode != http.StatusCreated {
@@ -220,9 +215,7 @@ func (s service) answer(b *testing.B, url string, user, status int, word string)
 	req, _ := http.NewRequestWithContext(b.Context(), http.MethodPost, url, nil)
 	req.Header.Set("X-User-ID", strconv.Itoa(user))
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		b.Fatal(err)
-	}
+	fail.NowIf(b, err)
 	defer resp.Body.Close()
 	var body bytes.Buffer
 	_, _ = body.ReadFrom(resp.Body)
@@ -241,9 +234,7 @@ func serveBare(b *testing.B, status int, body string) (url string) {
 		c.Data(status, "application/json; charset=utf-8", []byte(body))
 	})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
+	fail.NowIf(b, err)
 	server := &http.Server{Handler: engine}
 	go func() { _ = server.Serve(listener) }()
 	b.Cleanup(func() { _ = server.Close() })

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/procfs"
+
+	"seckill/internal/testkit/fail"
 )
 
 // cpu is processor time in seconds: of the processes that answer, and of wrk.
@@ -50,18 +52,12 @@ func (c cpu) sum() float64 { return c.service + c.redis + c.mariadb + c.bare + c
 func (s *benchService) busy(b *testing.B) cpu {
 	b.Helper()
 	resp, err := http.Get(s.api.debug + "/metrics")
-	if err != nil {
-		b.Fatal(err)
-	}
+	fail.NowIf(b, err)
 	defer resp.Body.Close()
 	metrics, err := io.ReadAll(resp.Body)
-	if err != nil {
-		b.Fatal(err)
-	}
+	fail.NowIf(b, err)
 	own, err := s.own.Gather()
-	if err != nil {
-		b.Fatal(err)
-	}
+	fail.NowIf(b, err)
 	c := cpu{
 		mariadb: s.mariadbBusy(b),
 		service: find(b, string(metrics), `(?m)^process_cpu_seconds_total (\S+)`),
@@ -85,25 +81,17 @@ func (s *benchService) redisBusy(b *testing.B) float64 {
 func (s *benchService) mariadbBusy(b *testing.B) float64 {
 	b.Helper()
 	var file string
-	if err := s.pool.QueryRow("SELECT @@pid_file").Scan(&file); err != nil {
-		b.Fatal(err)
-	}
+	fail.NowIf(b, s.pool.QueryRow("SELECT @@pid_file").Scan(&file))
 	text, err := os.ReadFile(file)
-	if err != nil {
-		b.Fatal(err)
-	}
+	fail.NowIf(b, err)
 	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		b.Fatal(err)
-	}
+	fail.NowIf(b, err)
 	process, err := procfs.NewProc(pid)
 	if err != nil {
 		return 0
 	}
 	stat, err := process.Stat()
-	if err != nil {
-		b.Fatal(err)
-	}
+	fail.NowIf(b, err)
 	return stat.CPUTime()
 }
 
@@ -115,8 +103,6 @@ func find(b *testing.B, text, pattern string) float64 {
 		b.Fatalf("%s is not in\n%s", pattern, text)
 	}
 	n, err := strconv.ParseFloat(found[1], 64)
-	if err != nil {
-		b.Fatal(err)
-	}
+	fail.NowIf(b, err)
 	return n
 }

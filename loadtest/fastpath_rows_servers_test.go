@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"seckill/internal/testkit/fail"
 )
 
 // accepted measures admission alone.
@@ -177,9 +179,7 @@ func (s *benchService) aof(b *testing.B) row {
 
 func (s *benchService) set(b *testing.B, setting, value string) {
 	b.Helper()
-	if err := s.redis.ConfigSet(b.Context(), setting, value).Err(); err != nil {
-		b.Fatal(err)
-	}
+	fail.NowIf(b, s.redis.ConfigSet(b.Context(), setting, value).Err())
 }
 
 // memory measures what Redis keeps of each order after it was persisted, without and with an Idempotency-Key. The
@@ -217,9 +217,7 @@ func (s *sale) memory(b *testing.B) (bytes float64) {
 				b.Fatalf("copied %d, %v", copied, err)
 			}
 			bytes += s.used(b) - before
-			if err := s.redis.Del(b.Context(), key+":copy").Err(); err != nil {
-				b.Fatal(err)
-			}
+			fail.NowIf(b, s.redis.Del(b.Context(), key+":copy").Err())
 		}
 	}
 	return bytes
@@ -234,8 +232,6 @@ func (s *benchService) used(b *testing.B) float64 {
 func (s *benchService) info(b *testing.B, section, pattern string) float64 {
 	b.Helper()
 	text, err := s.redis.Info(b.Context(), section).Result()
-	if err != nil {
-		b.Fatal(err)
-	}
+	fail.NowIf(b, err)
 	return find(b, text, pattern)
 }

@@ -15,6 +15,7 @@ import (
 
 	"seckill/internal/admission/ledger"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -97,9 +98,7 @@ func (s *benchService) sellFrom(b *testing.B, buckets int, stock int64) *sale {
 		"stock": stock, "policy": map[string]any{"flow": "admission", "buckets": buckets},
 	})
 	number, err := strconv.ParseInt(id, 10, 64)
-	if err != nil {
-		b.Fatal(err)
-	}
+	fail.NowIf(b, err)
 	v := &sale{benchService: s, id: id, url: s.api.url + "/api/v1/vouchers/" + id + "/orders", stock: stock}
 	for bucket := range buckets {
 		v.keys = append(v.keys, ledger.KeysOf(keyPrefix, number, bucket))
@@ -123,9 +122,7 @@ func (s *sale) sold(b *testing.B) int64 {
 	sold := s.stock
 	for _, keys := range s.keys {
 		left, err := s.redis.HGet(b.Context(), keys.Meta, ledger.FieldStock).Int64()
-		if err != nil {
-			b.Fatal(err)
-		}
+		fail.NowIf(b, err)
 		sold -= left
 	}
 	return sold
@@ -136,9 +133,7 @@ func (s *sale) inFlight(b *testing.B) (n int64) {
 	b.Helper()
 	for _, keys := range s.keys {
 		there, err := s.redis.XLen(b.Context(), keys.Orders).Result()
-		if err != nil {
-			b.Fatal(err)
-		}
+		fail.NowIf(b, err)
 		n += there
 	}
 	return n
@@ -189,16 +184,12 @@ func (s *benchService) withoutPersisting(b *testing.B, fn func(), sales ...*sale
 	}()
 	fn()
 	cancel()
-	if err := errors.Join(<-ended, discard()); err != nil {
-		b.Fatal(err)
-	}
+	fail.NowIf(b, errors.Join(<-ended, discard()))
 }
 
 func (s *benchService) allow(b *testing.B, rules ...string) {
 	b.Helper()
-	if err := s.redis.ACLSetUser(b.Context(), "default", rules...).Err(); err != nil {
-		b.Fatal(err)
-	}
+	fail.NowIf(b, s.redis.ACLSetUser(b.Context(), "default", rules...).Err())
 }
 
 func pause(b *testing.B, d time.Duration) {

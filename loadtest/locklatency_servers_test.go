@@ -15,6 +15,7 @@ import (
 	"seckill/internal/lock/lockers"
 	"seckill/internal/lock/redis/red"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 const (
@@ -38,9 +39,7 @@ func BenchmarkLockLatency(b *testing.B) {
 		for range latencyRounds {
 			for _, name := range names {
 				l, err := set.Locker(name)
-				if err != nil {
-					b.Fatal(err)
-				}
+				fail.NowIf(b, err)
 				alone[name] = append(alone[name], uncontended(b, name, l)...)
 				if name != "none" {
 					handovers[name] = append(handovers[name], contended(b, name, l))
@@ -71,9 +70,7 @@ func uncontended(b *testing.B, name string, l lock.Locker) (took []time.Duration
 		if err == nil {
 			err = lease.Release(b.Context())
 		}
-		if err != nil {
-			b.Fatalf("%s: %v", name, err)
-		}
+		fail.NowIf(b, err, "%s", name)
 		if i > 0 {
 			took = append(took, time.Since(start))
 		}
@@ -95,9 +92,7 @@ func contended(b *testing.B, name string, l lock.Locker) float64 {
 					return
 				}
 				time.Sleep(latencyHold)
-				if err := lease.Release(b.Context()); err != nil {
-					b.Errorf("%s: %v", name, err)
-				}
+				fail.If(b, lease.Release(b.Context()), "%s", name)
 			}
 		})
 	}
@@ -119,9 +114,7 @@ func leaseOf(name string) time.Duration {
 func openLocks(b *testing.B) *lockers.Set {
 	b.Helper()
 	db, err := database.Open(b.Context(), database.Config{MySQL: testkit.MariaDB(b).DSN})
-	if err != nil {
-		b.Fatal(err)
-	}
+	fail.NowIf(b, err)
 	b.Cleanup(func() { _ = db.Close() })
 	if _, err := db.Migrate(b.Context()); err != nil {
 		b.Fatal(err)
@@ -134,13 +127,9 @@ func openLocks(b *testing.B) *lockers.Set {
 		Redis: lockClient(b), Nodes: nodes, MySQL: db.LockPool(), Rows: db.RowPool(),
 		ZooKeeper: []string{testkit.ZooKeeper(b).Addr()},
 	}, lockers.Config{Prefix: testkit.KeyPrefix(b), NodeTimeout: time.Second})
-	if err != nil {
-		b.Fatal(err)
-	}
+	fail.NowIf(b, err)
 	b.Cleanup(func() {
-		if err := set.Close(); err != nil {
-			b.Error(err)
-		}
+		fail.If(b, set.Close())
 	})
 	return set
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"seckill/internal/payment/sandbox"
+	"seckill/internal/testkit/fail"
 )
 
 // paid measures an order's whole way: it is placed, its payment is created at the provider, the buyer presses the
@@ -62,17 +63,13 @@ func (s *benchService) openPaidShop(b *testing.B) *paidShop {
 	provider, err := sandbox.Open(b.Context(), sandbox.Config{
 		Addr: "127.0.0.1:0", APIKey: key, Secrets: []string{webhookSecret}, Log: slog.New(slog.DiscardHandler),
 	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	fail.NowIf(b, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(b.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- provider.Run(ctx) }()
 	b.Cleanup(func() {
 		cancel()
-		if err := <-ended; err != nil {
-			b.Error(err)
-		}
+		fail.If(b, <-ended)
 	})
 	shop := &paidShop{benchService: s, api: startAPI(b, s.dsn, s.redis.Options().Addr, "SECKILL_LOG_LEVEL=error", "SECKILL_DEBUG_ADDR=",
 		"SECKILL_PAYMENT_URL="+provider.URL(), "SECKILL_PAYMENT_API_KEY="+key, "SECKILL_PAYMENT_WEBHOOK_SECRET="+webhookSecret)}
@@ -108,9 +105,7 @@ func (s *paidShop) payAll(b *testing.B, policy map[string]any) float64 {
 	buyers.Wait()
 	s.user = int(users.Load()) + 1
 	for paid := int64(0); paid < bought.Load() && !b.Failed(); pause(b, time.Millisecond) {
-		if err := s.pool.QueryRow("SELECT COUNT(*) FROM orders WHERE voucher_id = ? AND status = 'paid'", voucher).Scan(&paid); err != nil {
-			b.Fatal(err)
-		}
+		fail.NowIf(b, s.pool.QueryRow("SELECT COUNT(*) FROM orders WHERE voucher_id = ? AND status = 'paid'", voucher).Scan(&paid))
 	}
 	return float64(bought.Load()) / time.Since(begun).Seconds()
 }

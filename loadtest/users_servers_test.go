@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/admission/ledger"
+	"seckill/internal/testkit/fail"
 )
 
 // The cost of a decision is measured over this many orders, in batches as large as in a rush.
@@ -68,9 +69,7 @@ func (s *benchService) calls(b *testing.B) row {
 func admitScript(b *testing.B) *redis.Script {
 	b.Helper()
 	source, err := os.ReadFile("../internal/admission/ledger/admit.lua")
-	if err != nil {
-		b.Fatal(err)
-	}
+	fail.NowIf(b, err)
 	return redis.NewScript(string(source))
 }
 
@@ -105,9 +104,7 @@ func (c *userSet) gather(b *testing.B) {
 
 func (c *userSet) leave(b *testing.B) {
 	b.Helper()
-	if err := c.redis.Del(b.Context(), c.keys.Meta, c.keys.Users, c.keys.Orders).Err(); err != nil {
-		b.Fatal(err)
-	}
+	fail.NowIf(b, c.redis.Del(b.Context(), c.keys.Meta, c.keys.Users, c.keys.Orders).Err())
 }
 
 // orderID has the length of a real order id.
@@ -119,12 +116,8 @@ type orderCost struct{ script, cpu float64 }
 // order places the orders of new users.
 func (c *userSet) order(b *testing.B, script *redis.Script) orderCost {
 	b.Helper()
-	if err := script.Load(b.Context(), c.redis).Err(); err != nil {
-		b.Fatal(err)
-	}
-	if err := c.redis.ConfigResetStat(b.Context()).Err(); err != nil {
-		b.Fatal(err)
-	}
+	fail.NowIf(b, script.Load(b.Context(), c.redis).Err())
+	fail.NowIf(b, c.redis.ConfigResetStat(b.Context()).Err())
 	before := c.redisBusy(b)
 	for range decided / decidedBatch {
 		c.call(b, script, decidedBatch)

@@ -12,6 +12,7 @@ import (
 
 	"seckill/internal/testkit"
 	"seckill/internal/testkit/browser"
+	"seckill/internal/testkit/fail"
 )
 
 // live is the bench that goes on.
@@ -153,10 +154,6 @@ func (h hands) save() string {
 func (h hands) load(text string) {
 	h.t.Helper()
 	path := filepath.Join(h.t.TempDir(), "script.json")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		h.t.Fatal(err)
-	}
-	if err := chromedp.Do(h.tab, chromedp.SetUploadFiles(`.bench input[type=file]`, []string{path}, chromedp.NodeReady)); err != nil {
-		h.t.Fatal(err)
-	}
+	fail.NowIf(h.t, os.WriteFile(path, []byte(text), 0o600))
+	fail.NowIf(h.t, chromedp.Do(h.tab, chromedp.SetUploadFiles(`.bench input[type=file]`, []string{path}, chromedp.NodeReady)))
 }

@@ -12,6 +12,7 @@ import (
 	"seckill/internal/lab/report"
 	"seckill/internal/lab/server"
 	"seckill/internal/lab/tell"
+	"seckill/internal/testkit/fail"
 )
 
 // english are words that are left in English. Names of locks and files, values and statements stay as they are.
@@ -51,12 +52,8 @@ func TestRunInChinese(t *testing.T) {
 		for _, r := range sorts {
 			req := runRequest{all: set, chosen: []*lab.Experiment{e}, lang: tell.Chinese, lanes: true, quiz: r.Prediction != ""}
 			var out strings.Builder
-			if err := printOne(&out, req, &r); err != nil {
-				t.Fatal(err)
-			}
-			if err := print(&out, []finding.Result{r}, req, time.Minute); err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, printOne(&out, req, &r))
+			fail.NowIf(t, print(&out, []finding.Result{r}, req, time.Minute))
 			printed, _, _ := strings.Cut(out.String(), tell.F("All servers at once:").In(tell.Chinese))
 			if left := english.FindString(ids.ReplaceAllString(printed, "")); left != "" {
 				t.Errorf("%s: left in English: %q", e.ID, left)
@@ -65,13 +62,9 @@ func TestRunInChinese(t *testing.T) {
 		}
 	}
 	page, err := newReport(set, distinct(ran), time.Now(), 1, "", tell.Chinese)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	var out strings.Builder
-	if err := report.HTML(&out, page); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, report.HTML(&out, page))
 	text := regexp.MustCompile(`(?s)<(style|pre|code|details)\b.*?</(style|pre|code|details)>|“[^”]*”|<[^>]*>`).ReplaceAllString(out.String(), "\n")
 	for _, left := range english.FindAllString(ids.ReplaceAllString(text, ""), 5) {
 		t.Errorf("the report has left in English: %q", left)

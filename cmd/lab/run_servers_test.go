@@ -12,6 +12,7 @@ import (
 
 	"seckill/internal/lab/finding"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // bench is a folder with the binaries of the laboratory and the service, and a folder for
@@ -52,9 +53,7 @@ func (b bench) nothingLeft() {
 	b.t.Helper()
 	testkit.Until(b.t, "no process and no folder is left of lab", func() bool {
 		folders, err := os.ReadDir(b.temp)
-		if err != nil {
-			b.t.Fatal(err)
-		}
+		fail.NowIf(b.t, err)
 		return len(folders) == 0 && len(b.processes()) == 0
 	})
 }
@@ -64,9 +63,7 @@ func (b bench) nothingLeft() {
 func (b bench) processes() (found []string) {
 	b.t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/environ")
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	fail.NowIf(b.t, err)
 	for _, path := range all {
 		environ, err := os.ReadFile(path)
 		if err != nil || !strings.Contains(string(environ), "TMPDIR="+b.temp+"\x00") {
@@ -150,9 +147,7 @@ func withoutServers(t *testing.T) []string {
 		if err == nil {
 			err = os.Symlink(program, filepath.Join(path, name))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 	}
 	return []string{"PATH=" + path, "REQUIRE_INFRA=", "SECKILL_TEST_ZOOKEEPER=/nowhere", "SECKILL_TEST_MYSQL_ROOT=/nowhere"}
 }
@@ -204,9 +199,7 @@ func TestNothingStaysBehind(t *testing.T) {
 			if err == nil {
 				err = self.Signal(os.Interrupt)
 			}
-			if err != nil {
-				t.Error(err)
-			}
+			fail.If(t, err)
 		},
 		"SIGKILL": func(p *testkit.Process) { p.Kill() },
 	} {
@@ -253,9 +246,7 @@ func TestWelcome(t *testing.T) {
 		args := strings.Fields(command[1])
 		if args[0] == "run" {
 			_, err := parseRun(everyExperiment(t), args[1:])
-			if err != nil {
-				t.Errorf("%q: %v", command[1], err)
-			}
+			fail.If(t, err, "%q", command[1])
 			continue
 		}
 		if code, _, stderr := call(t, args...); code != exitOK {
@@ -270,9 +261,7 @@ func TestChangedNumbers(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	e, err := everyExperiment(t).Find("naive-wrong-release")
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	code, stdout, stderr := b.run(withoutServers(t), "run", e.ID, "--lease", "5s")
 	text := strings.Join(strings.Fields(stdout), " ")
 	for _, want := range []string{"with lease 5s instead of 400ms it", "1 with changed numbers", "Buyer 1 gets the lock at "} {

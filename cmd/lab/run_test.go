@@ -15,6 +15,7 @@ import (
 	"seckill/internal/lab/experiments"
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/testbed"
+	"seckill/internal/testkit/fail"
 )
 
 // The documents say how many experiments a machine with Go alone plays.
@@ -31,9 +32,7 @@ func TestDocumentsCountWhatGoAlonePlays(t *testing.T) {
 	}
 	for _, file := range []string{"README.md", "docs/workshop.md"} {
 		text, err := os.ReadFile(filepath.Join("..", "..", file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		if want := fmt.Sprintf("%d of the %d", alone, len(all)); !strings.Contains(string(text), want) {
 			t.Errorf("%s does not say %q", file, want)
 		}
@@ -43,9 +42,7 @@ func TestDocumentsCountWhatGoAlonePlays(t *testing.T) {
 func everyExperiment(t *testing.T) lab.Set {
 	t.Helper()
 	all, err := experiments.All()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return all
 }
 
@@ -119,9 +116,7 @@ func TestExitCode(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	if err := judgement(runRequest{}, []finding.Result{right}, context.Canceled); !errors.Is(err, context.Canceled) {
-		t.Errorf("stopped: %v", err)
-	}
+	fail.Unless(t, judgement(runRequest{}, []finding.Result{right}, context.Canceled), context.Canceled, "stopped")
 }
 
 // The reason for a missing verdict is printed even if the output is JSON.
@@ -143,13 +138,9 @@ func TestReportOfASwap(t *testing.T) {
 	req := runRequest{report: t.TempDir(), options: testbed.Defaults()}
 	var stderr strings.Builder
 	results := []finding.Result{{ID: "no-lock", Title: "swapped", Group: "g", SetupOf: "reentrant-lock", Observed: finding.Holds}}
-	if err := saveReport(&stderr, req, everyExperiment(t), results, time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, saveReport(&stderr, req, everyExperiment(t), results, time.Now()))
 	page, err := os.ReadFile(reportPath(req.report))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	for _, want := range []string{"with the setup of reentrant-lock", "&#34;lock&#34;: &#34;reentrant&#34;"} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("the report does not say %s", want)
@@ -163,9 +154,7 @@ func TestReportOfASwap(t *testing.T) {
 // If no report could be written, no path is printed.
 func TestReportThatCannotBeWritten(t *testing.T) {
 	req := runRequest{report: t.TempDir(), options: testbed.Defaults()}
-	if err := os.MkdirAll(filepath.Join(reportPath(req.report), "in the way"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, os.MkdirAll(filepath.Join(reportPath(req.report), "in the way"), 0o755))
 	var stderr strings.Builder
 	if err := saveReport(&stderr, req, everyExperiment(t), []finding.Result{{ID: "no-lock"}}, time.Now()); err == nil || stderr.Len() > 0 {
 		t.Errorf("%v, and it says %q", err, stderr.String())

@@ -12,6 +12,7 @@ import (
 
 	"seckill/internal/testkit"
 	"seckill/internal/testkit/browser"
+	"seckill/internal/testkit/fail"
 )
 
 // guest is a tab that shows the laboratory's page.
@@ -25,9 +26,7 @@ type guest struct {
 func (g *guest) says(expression string) string {
 	g.t.Helper()
 	s, err := chromedp.Run(g.tab, chromedp.Evaluate[string](`String(`+expression+`)`))
-	if err != nil {
-		g.t.Fatalf("%s: %v", expression, err)
-	}
+	fail.NowIf(g.t, err, "%s", expression)
 	return s
 }
 
@@ -44,24 +43,18 @@ func (g *guest) until(what, expression string) {
 
 func (g *guest) do(script string) {
 	g.t.Helper()
-	if err := chromedp.Do(g.tab, chromedp.Evaluate[chromedp.Void](script+"; undefined")); err != nil {
-		g.t.Fatalf("%s: %v", script, err)
-	}
+	fail.NowIf(g.t, chromedp.Do(g.tab, chromedp.Evaluate[chromedp.Void](script+"; undefined")), "%s", script)
 }
 
 // press sends a key to the element that has the focus.
 func (g *guest) press(key string) {
 	g.t.Helper()
-	if err := chromedp.Do(g.tab, chromedp.KeyEvent(key)); err != nil {
-		g.t.Fatal(err)
-	}
+	fail.NowIf(g.t, chromedp.Do(g.tab, chromedp.KeyEvent(key)))
 }
 
 func (g *guest) open(url string) {
 	g.t.Helper()
-	if err := chromedp.Do(g.tab, chromedp.Navigate(url)); err != nil {
-		g.t.Fatal(err)
-	}
+	fail.NowIf(g.t, chromedp.Do(g.tab, chromedp.Navigate(url)))
 }
 
 // untroubled fails the test if the browser has complained of anything but the one refusal that
@@ -99,9 +92,7 @@ func (g *guest) fits(name string) {
 			if checked := (scheme == "light") == (width == 1280) && (width == 390 || width == 1280); !all && !checked {
 				continue
 			}
-			if err := browser.Window(g.tab, width, 1000, scheme); err != nil {
-				g.t.Fatal(err)
-			}
+			fail.NowIf(g.t, browser.Window(g.tab, width, 1000, scheme))
 			g.do(fmt.Sprintf(`document.querySelector('#languages [lang=%s]').click(); scrollTo(0, 0)`, []string{"en", "zh"}[(i+i/2)%2]))
 			g.until("the page is painted", fmt.Sprintf(`getComputedStyle(document.body).backgroundColor === %q`, ground))
 			if strings.HasSuffix(name, "-result") {
@@ -135,9 +126,7 @@ func (g *guest) fits(name string) {
 			}
 			if dir := os.Getenv("PAGE_SHOTS"); dir != "" {
 				g.do(`document.querySelector('.stage .outcome-of, .bench .live')?.scrollIntoView()`)
-				if err := browser.Shoot(g.tab, dir, shot); err != nil {
-					g.t.Fatal(err)
-				}
+				fail.NowIf(g.t, browser.Shoot(g.tab, dir, shot))
 			}
 		}
 	}
@@ -170,13 +159,9 @@ func (g *guest) portrait(name string) {
 	if dir == "" {
 		return
 	}
-	if err := browser.Window(g.tab, 1280, 1000, "light"); err != nil {
-		g.t.Fatal(err)
-	}
+	fail.NowIf(g.t, browser.Window(g.tab, 1280, 1000, "light"))
 	g.do(`document.querySelector('.live').scrollIntoView()`)
-	if err := browser.Shoot(g.tab, dir, name); err != nil {
-		g.t.Fatal(err)
-	}
+	fail.NowIf(g.t, browser.Shoot(g.tab, dir, name))
 }
 
 // openLaboratory starts lab serve and opens a browser.
@@ -308,9 +293,7 @@ func TestServe(t *testing.T) {
 func (g *guest) leave(b bench, server *testkit.Process, url string) {
 	g.t.Helper()
 	g.untroubled(url)
-	if err := syscall.Kill(server.PID(), syscall.SIGINT); err != nil {
-		g.t.Fatal(err)
-	}
+	fail.NowIf(g.t, syscall.Kill(server.PID(), syscall.SIGINT))
 	if err := server.Wait(); err != nil {
 		g.t.Errorf("it ended with %v:\n%s", err, server.Output())
 	}

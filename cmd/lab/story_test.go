@@ -6,15 +6,14 @@ import (
 
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/tell"
+	"seckill/internal/testkit/fail"
 )
 
 // The verdict is told from the run; the written explanation is for the experiment's own setup and
 // its expected outcome.
 func TestVerdictIsToldFromTheRun(t *testing.T) {
 	e, err := everyExperiment(t).Find("no-lock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	seen, none := map[finding.Kind]int{finding.Oversold: 3}, map[finding.Kind]int{}
 	for want, r := range map[string]finding.Result{
 		"It breaks, as expected. Seen: oversold 3. Not seen: lost updates.":                                    {Expect: finding.Breaks, Observed: finding.Breaks, AsExpected: true, Anomalies: seen},
@@ -31,9 +30,7 @@ func TestVerdictIsToldFromTheRun(t *testing.T) {
 		}
 		var out strings.Builder
 		r.ID = e.ID
-		if err := printStory(&out, e, e, &r, tell.English); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, printStory(&out, e, e, &r, tell.English))
 		if strings.Contains(out.String(), "Why: ") != asWritten(&r) || strings.Contains(out.String(), e.Title) != asWritten(&r) {
 			t.Errorf("%+v: it says\n%s", r, out.String())
 		}
@@ -42,9 +39,7 @@ func TestVerdictIsToldFromTheRun(t *testing.T) {
 
 func TestShow(t *testing.T) {
 	e, err := everyExperiment(t).Find("paused-holder")
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	code, stdout, stderr := call(t, "show", e.ID)
 	text := strings.Join(strings.Fields(stdout), " ")
 	for _, want := range []string{e.Question, e.Arrangement, "--lease 800ms", "500ms to 5s", "--pause", "stale_writes", e.Partner} {

@@ -17,6 +17,7 @@ import (
 	"unsafe"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // seat is a person at a terminal, in front of lab.
@@ -44,12 +45,8 @@ func (b bench) sit(split bool, env []string, args ...string) *seat {
 		s.cmd.Stdout = &s.stdout
 	}
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	if err := s.cmd.Start(); err != nil {
-		b.t.Fatal(err)
-	}
-	if err := terminal.Close(); err != nil {
-		b.t.Error(err)
-	}
+	fail.NowIf(b.t, s.cmd.Start())
+	fail.If(b.t, terminal.Close())
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		buffer := make([]byte, 4096)
@@ -65,9 +62,7 @@ func (b bench) sit(split bool, env []string, args ...string) *seat {
 	})
 	b.t.Cleanup(func() {
 		_ = s.cmd.Process.Kill() // it may have ended
-		if err := keyboard.Close(); err != nil {
-			b.t.Error(err)
-		}
+		fail.If(b.t, keyboard.Close())
 		reading.Wait()
 	})
 	return s
@@ -77,14 +72,10 @@ func (b bench) sit(split bool, env []string, args ...string) *seat {
 func openTerminal(t *testing.T) (keyboard, terminal *os.File) {
 	t.Helper()
 	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	control := func(request uintptr, value unsafe.Pointer) {
 		raw, err := keyboard.SyscallConn()
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		var failed syscall.Errno
 		if err := raw.Control(func(fd uintptr) {
 			_, _, failed = syscall.Syscall(syscall.SYS_IOCTL, fd, request, uintptr(value))
@@ -98,9 +89,7 @@ func openTerminal(t *testing.T) (keyboard, terminal *os.File) {
 	control(syscall.TIOCGPTN, unsafe.Pointer(&number))
 	control(syscall.TIOCSWINSZ, unsafe.Pointer(&size))
 	terminal, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return keyboard, terminal
 }
 

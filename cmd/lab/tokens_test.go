@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"seckill/internal/auth"
+	"seckill/internal/testkit/fail"
 )
 
 const secret = "a secret that is long enough for HS256"
@@ -43,9 +44,7 @@ func TestTokens(t *testing.T) {
 	token := strings.TrimSpace(stdout)
 	for after, good := range map[time.Duration]bool{9 * time.Minute: true, 11 * time.Minute: false} {
 		later, err := auth.NewTokens([]byte(secret), func() time.Time { return time.Now().Add(after) })
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		if _, err := later.Verify(token); (err == nil) != good {
 			t.Errorf("after %v: %v", after, err)
 		}
@@ -63,9 +62,7 @@ func array(out string) (list []string, err error) {
 
 func TestTokensWithTheSecretOfAFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jwt-secret")
-	if err := os.WriteFile(path, []byte(secret+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, os.WriteFile(path, []byte(secret+"\n"), 0o600))
 	t.Setenv(secretEnv, "")
 	t.Setenv(secretFileEnv, path)
 	code, stdout, stderr := call(t, "tokens", "--users", "1")
@@ -141,17 +138,13 @@ func TestShortSecretIsRefusedAndNotShown(t *testing.T) {
 func TestOutputFile(t *testing.T) {
 	t.Setenv(secretEnv, secret)
 	there, folder := filepath.Join(t.TempDir(), "tokens.txt"), filepath.Join(t.TempDir(), "loadtest", "out")
-	if err := os.WriteFile(there, []byte("from before\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, os.WriteFile(there, []byte("from before\n"), 0o644))
 	for _, path := range []string{there, filepath.Join(folder, "tokens.txt")} {
 		if code, stdout, stderr := call(t, "tokens", "--users", "2", "-o", path); code != exitOK || stdout != "" || stderr != "" {
 			t.Fatalf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
 		}
 		body, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		if users := verify(t, strings.Fields(string(body))); !slices.Equal(users, []int64{1, 2}) {
 			t.Errorf("tokens of %v, want 1 and 2", users)
 		}
@@ -164,9 +157,7 @@ func TestOutputFile(t *testing.T) {
 func wantMode(t *testing.T, path string, want os.FileMode) {
 	t.Helper()
 	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	if mode := info.Mode().Perm(); mode != want {
 		t.Errorf("the mode of %s is %o, want %o", path, mode, want)
 	}
@@ -175,9 +166,7 @@ func wantMode(t *testing.T, path string, want os.FileMode) {
 func TestInterruptedOutputLeavesTheFileAsItWas(t *testing.T) {
 	t.Setenv(secretEnv, secret)
 	path := filepath.Join(t.TempDir(), "tokens.txt")
-	if err := os.WriteFile(path, []byte("from before\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, os.WriteFile(path, []byte("from before\n"), 0o600))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var stdout, stderr bytes.Buffer
@@ -185,9 +174,7 @@ func TestInterruptedOutputLeavesTheFileAsItWas(t *testing.T) {
 		t.Errorf("exit code %d, want 1; stderr %q", code, stderr.String())
 	}
 	entries, err := os.ReadDir(filepath.Dir(path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	body, err := os.ReadFile(path)
 	if err != nil || string(body) != "from before\n" || len(entries) != 1 {
 		t.Errorf("%q, %v, %d files", body, err, len(entries))
@@ -213,15 +200,11 @@ func (fullDisk) Write([]byte) (int, error) { return 0, errFull }
 func verify(t *testing.T, list []string) []int64 {
 	t.Helper()
 	verifier, err := auth.NewTokens([]byte(secret), time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	var users []int64
 	for _, token := range list {
 		user, err := verifier.Verify(token)
-		if err != nil {
-			t.Fatalf("%q: %v", token, err)
-		}
+		fail.NowIf(t, err, "%q", token)
 		users = append(users, user)
 	}
 	return users

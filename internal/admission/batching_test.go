@@ -15,6 +15,7 @@ import (
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -28,9 +29,7 @@ func TestRequestsThatArriveMeanwhileAreBatched(t *testing.T) {
 		synctest.Wait() // the first is under way
 		for user := range int64(MaxBatch + 88) {
 			wg.Go(func() {
-				if err := b.buy(t.Context(), user+2); err != nil {
-					t.Error(err)
-				}
+				fail.If(t, b.buy(t.Context(), user+2))
 			})
 		}
 		wg.Wait()
@@ -63,9 +62,7 @@ func TestOutcomeAfterAFailedAttempt(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBubble(t, 1, nil)
 				b.spoil = spoil
-				if err := b.buy(t.Context(), 1); err != nil {
-					t.Error(err)
-				}
+				fail.If(t, b.buy(t.Context(), 1))
 				if b.order(1) != 10 {
 					t.Errorf("Redis has order %d", b.order(1))
 				}
@@ -115,9 +112,7 @@ func TestUnavailableAfterDecisionTimeout(t *testing.T) {
 		var wg sync.WaitGroup
 		for user := range int64(20) {
 			wg.Go(func() {
-				if err := b.buy(t.Context(), user+1); !errors.Is(err, order.ErrUnavailable) {
-					t.Errorf("%v, want ErrUnavailable", err)
-				}
+				fail.Unless(t, b.buy(t.Context(), user+1), order.ErrUnavailable)
 			})
 		}
 		wg.Wait()

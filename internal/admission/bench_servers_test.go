@@ -10,6 +10,7 @@ import (
 
 	"seckill/internal/order"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // How long a look-up takes that no other one shares, while all vouchers have pending orders.
@@ -39,8 +40,6 @@ func benchFixture(b *testing.B) (*fixture, *Gate) {
 		c.MaxPending = 1 << 40
 		c.Client = redis.NewClient(&redis.Options{Addr: s.options.Addr, ContextTimeoutEnabled: true, MaxRetries: -1, PoolSize: 64})
 	})
-	if err := g.Open(b.Context(), &s.store.voucher); err != nil {
-		b.Fatal(err)
-	}
+	fail.NowIf(b, g.Open(b.Context(), &s.store.voucher))
 	return s, g
 }

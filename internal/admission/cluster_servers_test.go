@@ -16,6 +16,7 @@ import (
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 func TestCluster(t *testing.T) {
@@ -216,9 +217,7 @@ func TestClusterWaitsAndFailsOver(t *testing.T) {
 	}
 	for addr, s := range where {
 		for user := range int64(5) {
-			if err := s.buy(gates[addr], user+1, user+11); err != nil {
-				t.Fatalf("at %s: %v", addr, err)
-			}
+			fail.NowIf(t, s.buy(gates[addr], user+1, user+11), "at %s", addr)
 		}
 	}
 	victim := addrs[0]
@@ -237,9 +236,7 @@ func TestClusterWaitsAndFailsOver(t *testing.T) {
 	defer finish()
 	testkit.Until(t, "a sale that goes on", func() bool { return s.buy(other, 30, 300) == nil })
 	for _, user := range []int64{1, 2, 3, 4, 5} {
-		if err := s.buy(other, user, user+10); err != nil {
-			t.Errorf("the order of user %d, that was promised, is gone: %v", user, err)
-		}
+		fail.If(t, s.buy(other, user, user+10), "the order of user %d, that was promised, is gone", user)
 	}
 	wantErr(t, "told without a replica", s.buy(g, 31, 310), order.ErrUnavailable)
 	if st := s.store.epochState; st.Epoch != 2 {

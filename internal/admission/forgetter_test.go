@@ -15,6 +15,7 @@ import (
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -181,9 +182,7 @@ func TestUnsettledVoucherIsNotForgotten(t *testing.T) {
 				f.store.onForget = nil
 				f.store.mu.Unlock()
 				f.gate.Check(f.t.Context()) // opens it again
-				if err := f.gate.Open(f.t.Context(), &f.store.voucher); err != nil {
-					f.t.Error(err)
-				}
+				fail.If(f.t, f.gate.Open(f.t.Context(), &f.store.voucher))
 			},
 		},
 	} {

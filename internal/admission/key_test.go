@@ -11,6 +11,7 @@ import (
 	"seckill/internal/order"
 	"seckill/internal/simulate"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -86,9 +87,7 @@ func TestSameKeyAtOnce(t *testing.T) {
 			wg.Go(func() {
 				id := int64(1000*(user+1) + n)
 				got, err := s.buyUnder(gates[n%2], int64(user+1), id, order.KeyHash(user+1))
-				if err != nil {
-					t.Errorf("user %d: %v", user+1, err)
-				}
+				fail.If(t, err, "user %d", user+1)
 				told[user][n] = got
 			})
 		}

@@ -11,6 +11,7 @@ import (
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // Orders are admitted, transfers given, taken, repeated, delayed or dropped, and reservations given back,
@@ -129,9 +130,7 @@ func (m *ledgerMachine) giveBack(rt *rapid.T) {
 	}
 	a := ledger.ParseEntry(entries[0].ID, entries[0].Values)[0].Order
 	had := m.s.client.HExists(ctx, keys.Users, strconv.FormatInt(a.UserID, 10)).Val() // not after it was opened anew
-	if err := m.s.giveBack(ctx, keys, entries[0].ID, a); err != nil {
-		rt.Fatal(err)
-	}
+	fail.NowIf(rt, m.s.giveBack(ctx, keys, entries[0].ID, a))
 	if had {
 		m.accepted--
 	}
@@ -139,9 +138,7 @@ func (m *ledgerMachine) giveBack(rt *rapid.T) {
 
 func (m *ledgerMachine) check(rt *rapid.T) {
 	all := m.server.States(m.s.t.Context(), m.buckets)
-	if err := firstError(all); err != nil {
-		rt.Fatal(err)
-	}
+	fail.NowIf(rt, firstError(all))
 	sum := m.accepted
 	for i, s := range all {
 		if s.Stock < 0 || s.Seq < m.seq[i] || s.Epoch != m.epoch {

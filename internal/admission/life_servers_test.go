@@ -20,6 +20,7 @@ import (
 	"seckill/internal/order"
 	"seckill/internal/reconcile"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -108,9 +109,7 @@ func errOf[T any](_ T, err error) error { return err }
 
 func must(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 }
 
 const (

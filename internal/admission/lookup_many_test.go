@@ -11,6 +11,7 @@ import (
 	"seckill/internal/order"
 	"seckill/internal/simulate"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // A burst of requests for unknown orders costs Redis as much as a few scans, not vouchers times requests, also
@@ -54,9 +55,7 @@ func TestLookupsShareTheirCommands(t *testing.T) {
 					var asking sync.WaitGroup
 					for n := range int64(requests) {
 						asking.Go(func() {
-							if err := ask(n % users); err != nil {
-								t.Errorf("%s: %v", what, err)
-							}
+							fail.If(t, ask(n%users), "%s", what)
 						})
 					}
 					asking.Wait()

@@ -16,6 +16,7 @@ import (
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // slow is a gate whose round trips take a second.
@@ -91,9 +92,7 @@ func TestRequestLeavesWhileTheVoucherIsOpened(t *testing.T) {
 		}
 		wg.Wait()
 		b.store.fail(nil)
-		if err := b.Open(t.Context(), &b.store.voucher); err != nil {
-			t.Error(err)
-		}
+		fail.If(t, b.Open(t.Context(), &b.store.voucher))
 		if err := b.buy(t.Context(), 9); err != nil || b.order(1) != 0 || b.order(2) != 0 {
 			t.Errorf("afterwards: %v; a request that left was sent", err)
 		}
@@ -121,9 +120,7 @@ func TestNoRequestWatchesItsContextWhileTheQueueMoves(t *testing.T) {
 		for buyer := range int64(1000) {
 			wg.Go(func() {
 				for n := range int64(20) {
-					if err := b.buy(watchedContext{t.Context(), &waited}, buyer*20+n+1); err != nil {
-						t.Error(err)
-					}
+					fail.If(t, b.buy(watchedContext{t.Context(), &waited}, buyer*20+n+1))
 				}
 			})
 		}

@@ -14,6 +14,7 @@ import (
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -47,9 +48,7 @@ func TestSoldOutIsCachedForAllBuckets(t *testing.T) {
 		wantErr(t, "within the recheck", b.buy(t.Context(), of(2, 70)), voucher.ErrSoldOut)
 		simulate.Sleep(b.config.RecheckEvery)
 		for _, bucket := range []int{2, 0} {
-			if err := b.buy(t.Context(), of(bucket, 80)); err != nil {
-				t.Errorf("bucket %d, after the recheck: %v", bucket, err)
-			}
+			fail.If(t, b.buy(t.Context(), of(bucket, 80)), "bucket %d, after the recheck", bucket)
 		}
 		wantErr(t, "after the last one", b.buy(t.Context(), of(1, 80)), voucher.ErrSoldOut)
 	})
@@ -65,9 +64,7 @@ func TestBucketsShareOneReading(t *testing.T) {
 		var wg sync.WaitGroup
 		for n := range 400 {
 			wg.Go(func() {
-				if err := b.buy(t.Context(), of(n%testBuckets, n/testBuckets)); !errors.Is(err, voucher.ErrSoldOut) {
-					t.Error(err)
-				}
+				fail.Unless(t, b.buy(t.Context(), of(n%testBuckets, n/testBuckets)), voucher.ErrSoldOut)
 			})
 		}
 		wg.Wait()
@@ -77,9 +74,7 @@ func TestBucketsShareOneReading(t *testing.T) {
 		calls, readings := b.calls.Load(), b.readings.Load()
 		for n := range 1000 { // 1 s
 			simulate.Sleep(time.Millisecond)
-			if err := b.buy(t.Context(), of(n%testBuckets, 100)); !errors.Is(err, voucher.ErrSoldOut) {
-				t.Error(err)
-			}
+			fail.Unless(t, b.buy(t.Context(), of(n%testBuckets, 100)), voucher.ErrSoldOut)
 		}
 		if c, l := b.calls.Load()-calls, b.readings.Load()-readings; c > 10 || l > 10 {
 			t.Errorf("%d calls and %d readings in a second, want about one in %v", c, l, b.config.RecheckEvery)
@@ -191,18 +186,14 @@ func TestUnreachableBucket(t *testing.T) {
 		b.put(3, 5)
 		b.unread = func(context.Context) error { return io.EOF }
 		for n := range 9 {
-			if err := b.buy(t.Context(), of(1+n%2, n)); err != nil {
-				t.Errorf("order %d: %v", n, err)
-			}
+			fail.If(t, b.buy(t.Context(), of(1+n%2, n)), "order %d", n)
 		}
 		if err := b.buy(t.Context(), of(1, 20)); !errors.Is(err, order.ErrUnavailable) || !errors.Is(err, io.EOF) {
 			t.Errorf("when the others are empty: %v", err)
 		}
 		b.unread = nil
 		for n := range 5 {
-			if err := b.buy(t.Context(), of(0, n)); err != nil {
-				t.Errorf("order %d after it is back: %v", n, err)
-			}
+			fail.If(t, b.buy(t.Context(), of(0, n)), "order %d after it is back", n)
 		}
 		wantErr(t, "at the end", b.buy(t.Context(), of(0, 20)), voucher.ErrSoldOut)
 	})

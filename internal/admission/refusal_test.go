@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -25,9 +26,7 @@ func TestRefusalFromMemory(t *testing.T) {
 		})
 		defer b.Close()
 		foretold := func(user int64) error { return b.Refusal(&b.store.voucher, user) }
-		if err := foretold(1); err != nil {
-			t.Fatalf("before anybody has bought: %v", err)
-		}
+		fail.NowIf(t, foretold(1), "before anybody has bought")
 		must(t, b.buy(t.Context(), 1))
 		for user := range int64(1000) {
 			if err := foretold(user + 2); !errors.Is(err, voucher.ErrSoldOut) {

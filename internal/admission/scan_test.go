@@ -12,6 +12,7 @@ import (
 
 	"seckill/internal/order"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // slowStore answers after a delay, or with the context's error, and counts the calls.
@@ -81,9 +82,7 @@ func TestOneScanServesManyCallers(t *testing.T) {
 			for range 20 {
 				callers.Go(func() {
 					before := store.asked.Load()
-					if err := g.joinAndWait(t.Context()); err != nil {
-						t.Error(err)
-					}
+					fail.If(t, g.joinAndWait(t.Context()))
 					if store.asked.Load() == before && wave > 0 {
 						t.Error("a caller was given a look that had begun before it came")
 					}
@@ -141,9 +140,7 @@ func TestFailedScan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &slowStore{delay: time.Millisecond, err: io.EOF}
 		g := newScanning(t, store)
-		if err := g.joinAndWait(t.Context()); !errors.Is(err, io.EOF) {
-			t.Error(err)
-		}
+		fail.Unless(t, g.joinAndWait(t.Context()), io.EOF)
 		store.err = nil
 		wantErr(t, "after a look that failed", g.joinAndWait(t.Context()), nil)
 		waiting := make(chan error, 2)

@@ -13,6 +13,7 @@ import (
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // model is what the scripts must do, in Go.
@@ -89,9 +90,7 @@ func scriptMachine(t *testing.T, rt *rapid.T, s *fixture, server *ledger.Ledger,
 			m.users[1+user] = o
 		}
 		if len(live) > 0 {
-			if err := server.Prepare(ctx, []ledger.Users{{Key: keys.PreparedUsers(m.epoch), Orders: live}}); err != nil {
-				rt.Fatal(err)
-			}
+			fail.NowIf(rt, server.Prepare(ctx, []ledger.Users{{Key: keys.PreparedUsers(m.epoch), Orders: live}}))
 			// Users of an epoch that is never opened expire.
 			if ttl, err := s.client.TTL(ctx, keys.PreparedUsers(m.epoch)).Result(); err != nil || ttl <= 0 || ttl > ledger.PreparedFor {
 				rt.Fatalf("the prepared users expire in %v, %v", ttl, err)
@@ -108,9 +107,7 @@ func scriptMachine(t *testing.T, rt *rapid.T, s *fixture, server *ledger.Ledger,
 		c := batchOf(keys, known, batch...)
 		c.MaxPending, c.Expiry, c.PerEntry = bound, expiry, rapid.IntRange(1, 4).Draw(rt, "orders per entry")
 		a, err := server.Admit(ctx, c)
-		if err != nil {
-			rt.Fatal(err)
-		}
+		fail.NowIf(rt, err)
 		return a
 	}
 	someOrders := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) order.Order {
@@ -168,9 +165,7 @@ func scriptMachine(t *testing.T, rt *rapid.T, s *fixture, server *ledger.Ledger,
 		},
 		"acknowledge": func(rt *rapid.T) {
 			id, orders := oldest(ctx, rt, s, keys)
-			if err := s.acknowledge(ctx, keys, id, len(orders)); err != nil {
-				rt.Fatal(err)
-			}
+			fail.NowIf(rt, s.acknowledge(ctx, keys, id, len(orders)))
 			for _, e := range orders {
 				m.ended(rt, e.Order)
 			}
@@ -182,9 +177,7 @@ func scriptMachine(t *testing.T, rt *rapid.T, s *fixture, server *ledger.Ledger,
 			id, orders := oldest(ctx, rt, s, keys)
 			length := s.client.XLen(ctx, keys.Orders).Val()
 			for range 2 { // the second one changes nothing
-				if err := scripts.Split(ctx, s.client, keys, id); err != nil {
-					rt.Fatal(err)
-				}
+				fail.NowIf(rt, scripts.Split(ctx, s.client, keys, id))
 				if got := s.client.XLen(ctx, keys.Orders).Val(); got != length+int64(len(orders))-1 {
 					rt.Fatalf("%d entries and then %d, an entry had %d orders", length, got, len(orders))
 				}
@@ -193,9 +186,7 @@ func scriptMachine(t *testing.T, rt *rapid.T, s *fixture, server *ledger.Ledger,
 				return
 			}
 			last, err := s.client.XRevRangeN(ctx, keys.Orders, "+", "-", int64(len(orders))).Result()
-			if err != nil {
-				rt.Fatal(err)
-			}
+			fail.NowIf(rt, err)
 			for _, e := range last {
 				alone := ledger.ParseEntry(e.ID, e.Values)
 				if len(alone) != 1 || !slices.Contains(orders, alone[0]) {
@@ -211,9 +202,7 @@ func scriptMachine(t *testing.T, rt *rapid.T, s *fixture, server *ledger.Ledger,
 			o := orders[0].Order
 			m.ended(rt, o)
 			m.dead++
-			if err := s.giveBack(ctx, keys, id, o); err != nil {
-				rt.Fatal(err)
-			}
+			fail.NowIf(rt, s.giveBack(ctx, keys, id, o))
 			if has := m.users[o.UserID]; has.ID == o.OrderID && has.Key == o.Key {
 				delete(m.users, o.UserID)
 				m.stock, m.back, m.seq = m.stock+1, m.back+1, m.seq+1
@@ -227,9 +216,7 @@ func scriptMachine(t *testing.T, rt *rapid.T, s *fixture, server *ledger.Ledger,
 // oldest returns the oldest entry that is pending, and its orders.
 func oldest(ctx context.Context, rt *rapid.T, s *fixture, keys ledger.Keys) (id string, orders []ledger.Entry) {
 	entries, err := s.client.XRangeN(ctx, keys.Orders, "-", "+", 1).Result()
-	if err != nil {
-		rt.Fatal(err)
-	}
+	fail.NowIf(rt, err)
 	if len(entries) == 0 {
 		rt.Skip("no order is pending")
 	}

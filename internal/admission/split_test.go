@@ -14,6 +14,7 @@ import (
 	"seckill/internal/order"
 	"seckill/internal/simulate"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -233,9 +234,7 @@ func TestRedisLosesDataDuringASale(t *testing.T) {
 								err = s.buy(g, user, 1_000_000+user)
 							}
 							if err == nil && accepted.Add(1) == 110 {
-								if err := lose(s, context.Background()); err != nil {
-									t.Error(err)
-								}
+								fail.If(t, lose(s, context.Background()))
 							}
 							if err != nil && !errors.Is(err, voucher.ErrSoldOut) {
 								t.Errorf("user %d: %v", user, err)

@@ -21,6 +21,7 @@ import (
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -402,9 +403,7 @@ func (s *fixture) kept(answers map[int64]error, id func(user int64) int64) {
 		}
 		users, usersErr := s.client.HGetAll(ctx, keys.Users).Result()
 		maps.Copy(reserved, users)
-		if err := errors.Join(err, usersErr); err != nil {
-			s.t.Error(err)
-		}
+		fail.If(s.t, errors.Join(err, usersErr))
 	}
 	for user, told := range answers {
 		have, rejected := s.store.orders[user], s.store.rejected[id(user)].ID != 0

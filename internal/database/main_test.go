@@ -11,6 +11,7 @@ import (
 
 	"seckill/internal/order"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -28,13 +29,9 @@ func databaseConfig(where testkit.Database) Config {
 func open(t testing.TB, c Config) *DB {
 	t.Helper()
 	d, err := Open(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
+		fail.If(t, d.Close())
 	})
 	return d
 }
@@ -95,9 +92,7 @@ func placeOrder(ctx context.Context, d *DB, o order.Order, unique bool) error {
 func wantAudit(t *testing.T, d *DB, want order.Audit) {
 	t.Helper()
 	got, err := d.Orders().Audit(context.Background(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	if got != want {
 		t.Errorf("audit is %+v, want %+v", got, want)
 	}

@@ -13,6 +13,8 @@ import (
 
 	"github.com/compose-spec/compose-go/v2/loader"
 	"github.com/compose-spec/compose-go/v2/types"
+
+	"seckill/internal/testkit/fail"
 )
 
 var everyProfile = []string{"locks", "zookeeper", "cluster", "sentinel", "galera", "load", "lab", "observe"}
@@ -31,9 +33,7 @@ func load(env map[string]string, profiles ...string) (*types.Project, error) {
 func mustLoad(t *testing.T, env map[string]string, profiles ...string) *types.Project {
 	t.Helper()
 	project, err := load(env, profiles...)
-	if err != nil {
-		t.Fatalf("load docker-compose.yml: %v", err)
-	}
+	fail.NowIf(t, err, "load docker-compose.yml")
 	return project
 }
 
@@ -43,9 +43,7 @@ var whole = sync.OnceValues(func() (*types.Project, error) { return load(secrets
 func everything(t *testing.T) *types.Project {
 	t.Helper()
 	project, err := whole()
-	if err != nil {
-		t.Fatalf("load docker-compose.yml: %v", err)
-	}
+	fail.NowIf(t, err, "load docker-compose.yml")
 	return project
 }
 

@@ -10,33 +10,26 @@ import (
 	"github.com/moby/patternmatcher/ignorefile"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // The build context contains everything that the binaries are made of.
 func TestBuildContextIsComplete(t *testing.T) {
 	testkit.Servers(t)
 	patterns, err := ignorefile.ReadAll(strings.NewReader(read(t, ".dockerignore")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	ignored, err := patternmatcher.New(patterns)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	const ofThisModule = `{{if .Module}}{{if .Module.Main}}{{$d := .Dir}}` +
 		`{{range .GoFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{range .EmbedFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{end}}{{end}}`
 	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", ofThisModule, "./cmd/api", "./cmd/lab")
 	list.Dir = abs(t, ".")
 	out, err := list.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	needed := []string{"go.mod", "go.sum"}
 	for path := range strings.FieldsSeq(string(out)) {
 		file, err := filepath.Rel(list.Dir, path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		needed = append(needed, file)
 	}
 	if len(needed) < 100 {

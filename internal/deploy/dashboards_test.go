@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"seckill/internal/testkit/fail"
 )
 
 // dashboard is the part of a dashboard's JSON that the tests check.
@@ -34,13 +36,9 @@ func dashboards(t *testing.T) map[string]dashboard {
 	all := map[string]dashboard{}
 	for _, file := range files {
 		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		var d dashboard
-		if err := json.Unmarshal(data, &d); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
+		fail.NowIf(t, json.Unmarshal(data, &d), "%s", file)
 		all[filepath.Base(file)] = d
 	}
 	return all

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"seckill/internal/service"
+	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
 
@@ -22,18 +23,14 @@ const root = "../.."
 func abs(t *testing.T, path string) string {
 	t.Helper()
 	p, err := filepath.Abs(filepath.Join(root, path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return p
 }
 
 func read(t *testing.T, path string) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(root, path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return string(b)
 }
 
@@ -52,9 +49,7 @@ func sources(t *testing.T, folder string, endings ...string) string {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return all.String()
 }
 

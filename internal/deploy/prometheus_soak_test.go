@@ -15,6 +15,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
 
@@ -59,9 +60,7 @@ func TestSoakAlertsFireOnFaults(t *testing.T) {
 	if status := api.order(t, drifting, 1); status != http.StatusAccepted {
 		t.Fatalf("the order of the voucher that drifts: %d", status)
 	}
-	if err := redis.Client(t).HIncrBy(t.Context(), keyOf(t, redis, drifting), "stock", -3).Err(); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, redis.Client(t).HIncrBy(t.Context(), keyOf(t, redis, drifting), "stock", -3).Err())
 
 	t.Run("a lock is lost", func(t *testing.T) {
 		late := api.sell(t, `{"lock":"lua","lock_ttl_ms":50,"faults":[{"point":"critical-section","pause_ms":200}]}`)
@@ -71,20 +70,14 @@ func TestSoakAlertsFireOnFaults(t *testing.T) {
 	})
 	t.Run("an entry cannot be read", func(t *testing.T) {
 		entries := keyOf(t, redis, admission) + ":orders"
-		if err := redis.Client(t).XAdd(t.Context(), &goredis.XAddArgs{Stream: entries, Values: []string{"order", "none"}}).Err(); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, redis.Client(t).XAdd(t.Context(), &goredis.XAddArgs{Stream: entries, Values: []string{"order", "none"}}).Err())
 		buyUntilFiring(t, nothing, "SeckillDeadLetters")
 	})
 	t.Run("Redis is full", func(t *testing.T) {
 		client := redis.Client(t)
-		if err := client.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())
 		buyUntilFiring(t, locked, "SeckillUnavailable")
-		if err := client.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, client.ConfigSet(t.Context(), "maxmemory", "0").Err())
 	})
 	t.Run("the database is stopped", func(t *testing.T) {
 		testkit.Until(t, "orders are accepted", func() bool { users++; return api.order(t, admission, users) == http.StatusAccepted })
@@ -201,9 +194,7 @@ rule_files: [alerts.yml]
 scrape_configs: [{job_name: seckill, static_configs: [{targets: ["` + target + `"]}]}]
 `,
 	} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
 	}
 	addr := testkit.FreeAddr(t)
 	p := testkit.Start(t, testkit.Command{Path: path, Args: []string{

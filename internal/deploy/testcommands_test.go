@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"seckill/internal/testkit/fail"
 )
 
 const (
@@ -45,9 +47,7 @@ func TestTestCommandsInDocuments(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	if checked < 60 {
 		t.Errorf("only %d commands found", checked)
 	}
@@ -101,9 +101,7 @@ func testFunctions(t *testing.T) (all functions) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return all
 }
 

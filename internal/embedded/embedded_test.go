@@ -3,14 +3,14 @@ package embedded
 import (
 	"os"
 	"testing"
+
+	"seckill/internal/testkit/fail"
 )
 
 // What the servers do is tested in simulate, which builds on them.
 func TestServersAreOpenUntilClosed(t *testing.T) {
 	servers, err := Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	if len(servers.Nodes()) != 3 {
 		t.Errorf("%d nodes, want 3", len(servers.Nodes()))
 	}
@@ -23,9 +23,7 @@ func TestServersAreOpenUntilClosed(t *testing.T) {
 		}
 	}
 	folder := servers.dir
-	if err := servers.Close(); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, servers.Close())
 	for _, server := range all {
 		if _, err := server.Dial(t.Context(), "tcp", ""); err == nil {
 			t.Error("Dial succeeded after the server was closed")

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"seckill/internal/eventlog"
+	"seckill/internal/testkit/fail"
 )
 
 func TestParse(t *testing.T) {
@@ -44,16 +45,12 @@ func FuzzParseCutOff(f *testing.F) {
 		var ends []int
 		lines := json.NewEncoder(&whole)
 		for tx := range int64(3) {
-			if err := lines.Encode(eventlog.Event{At: 1, Process: "p", Who: who, Kind: eventlog.RolledBack, Error: text, Stock: stock, Tx: tx}); err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, lines.Encode(eventlog.Event{At: 1, Process: "p", Who: who, Kind: eventlog.RolledBack, Error: text, Stock: stock, Tx: tx}))
 			ends = append(ends, whole.Len())
 		}
 		data := whole.Bytes()[:cut%uint(whole.Len()+1)]
 		got, err := eventlog.Parse(data)
-		if err != nil {
-			t.Fatalf("%q: %v", data, err)
-		}
+		fail.NowIf(t, err, "%q", data)
 		want := 0
 		for _, end := range ends {
 			if len(data) >= end-1 { // the newline may be missing

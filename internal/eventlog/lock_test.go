@@ -15,6 +15,7 @@ import (
 	"seckill/internal/lock/local"
 	"seckill/internal/lock/redis/rw"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // fake is a mechanism whose results a test sets.
@@ -74,9 +75,7 @@ func TestLeaseIsRecorded(t *testing.T) {
 		l := eventlog.Locker("fenced", f, rec)
 		ctx := eventlog.WithWho(lock.WithOwner(t.Context(), "p:1"), "buyer 17")
 		held, err := l.Acquire(ctx, "seat", lock.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		acquired := time.Now()
 		simulate.Sleep(1200 * time.Millisecond)
 		releasing := time.Now()
@@ -164,9 +163,7 @@ func TestLossIsRecordedOnce(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				held, err := eventlog.Locker("reentrant", f, rec).Acquire(ctx, "seat", lock.Options{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				fail.NowIf(t, err)
 				if c.cancelled {
 					cancel()
 					synctest.Wait()
@@ -211,18 +208,14 @@ func TestEachReleaseIsRecorded(t *testing.T) {
 	}}}
 	l := eventlog.Locker("lua", f, rec)
 	held, err := l.Acquire(t.Context(), "seat", lock.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	for _, want := range []error{lock.ErrUnavailable, lock.ErrExpired, lock.ErrNotHeld} {
 		if err := held.Release(t.Context()); !errors.Is(err, want) {
 			t.Errorf("Release = %v, want %v", err, want)
 		}
 	}
 	panics, err := l.Acquire(t.Context(), "seat", lock.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	func() {
 		defer func() { _ = recover() }()
 		_ = panics.Release(t.Context())
@@ -243,9 +236,7 @@ func TestInspectionBeforeReleaseIsBounded(t *testing.T) {
 		rec, w := newRecorder(t)
 		f := &fake{grant: lock.Grant{Owner: "p:1"}, inspect: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}
 		held, err := eventlog.Locker("lua", f, rec).Acquire(t.Context(), "seat", lock.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		began := time.Now()
 		if err := held.Release(t.Context()); err != nil || time.Since(began) != 200*time.Millisecond {
 			t.Errorf("Release = %v after %v", err, time.Since(began))
@@ -280,20 +271,14 @@ func TestInspectAndForceReleasePassThrough(t *testing.T) {
 func TestReadersAreRecordedAsReaders(t *testing.T) {
 	rec, w := newRecorder(t)
 	locker, err := rw.New(simulate.NewRedis(t).Client(t), rw.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	t.Cleanup(func() { _ = locker.Close() })
 	l := eventlog.Locker("rw", locker, rec)
 	reader := l.(interface{ Reader() lock.Locker }).Reader()
 	for _, side := range []lock.Locker{reader, l} {
 		held, err := side.Acquire(t.Context(), "seat", lock.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := held.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
+		fail.NowIf(t, held.Release(t.Context()))
 	}
 	for i, e := range w.events(t) {
 		if e.Shared != (i < 4) {

@@ -12,6 +12,7 @@ import (
 
 	"seckill/internal/eventlog"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -39,9 +40,7 @@ func (w *output) events(t *testing.T) []eventlog.Event {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	events, err := eventlog.Parse(w.buf.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return events
 }
 
@@ -51,9 +50,7 @@ func newRecorder(t *testing.T) (*eventlog.Recorder, *output) {
 	w := &output{}
 	rec := eventlog.NewRecorder(w, "api-1")
 	t.Cleanup(func() {
-		if err := rec.Close(); err != nil {
-			t.Error(err)
-		}
+		fail.If(t, rec.Close())
 	})
 	return rec, w
 }
@@ -89,14 +86,10 @@ func TestFileIsAppendedTo(t *testing.T) {
 	began := time.Now().UnixNano()
 	for _, process := range []string{"api-1", "api-2"} {
 		rec, err := eventlog.Open(path, process)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		rec.Record(t.Context(), eventlog.Event{Kind: eventlog.Begun})
 		data, err := os.ReadFile(path) // before Close: the process may be killed now
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		events, err := eventlog.Parse(data)
 		if err != nil || events[len(events)-1].Process != process || events[0].Process != "api-1" {
 			t.Errorf("%+v, %v", events, err)
@@ -105,9 +98,7 @@ func TestFileIsAppendedTo(t *testing.T) {
 			t.Errorf("At is %d, not the current time", last.At)
 		}
 		for range 2 {
-			if err := rec.Close(); err != nil {
-				t.Error(err)
-			}
+			fail.If(t, rec.Close())
 		}
 		rec.Record(t.Context(), eventlog.Event{Kind: eventlog.Begun}) // after Close: discarded, no error
 	}

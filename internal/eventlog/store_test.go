@@ -16,6 +16,7 @@ import (
 	"seckill/internal/lock"
 	"seckill/internal/lock/local"
 	"seckill/internal/order"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -34,9 +35,7 @@ func newOrders(t *testing.T, stock int64, policy func(*voucher.Policy)) (eventlo
 	t.Helper()
 	rec, w := newRecorder(t)
 	db, err := database.Open(t.Context(), database.Config{SQLite: filepath.Join(t.TempDir(), "shop.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	if _, err := db.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
@@ -47,17 +46,13 @@ func newOrders(t *testing.T, stock int64, policy func(*voucher.Policy)) (eventlo
 		Policy: voucher.DefaultPolicy(),
 	}
 	policy(&v.Policy)
-	if err := db.Vouchers().CreateVoucher(t.Context(), v); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, db.Vouchers().CreateVoucher(t.Context(), v))
 	service, err := order.NewService(order.Config{
 		Store: eventlog.Store(db.Orders(), rec), Vouchers: voucher.NewCache(db.Vouchers(), 0, time.Now),
 		IDs: &ids{}, Lockers: lockers{eventlog.Locker("local", local.New(), rec)}, Now: time.Now,
 		Log: slog.New(slog.DiscardHandler), Lab: true,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return eventlog.Orders(service, rec), w
 }
 
@@ -88,9 +83,7 @@ func TestOrderIsRecorded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			service, w := newOrders(t, 3, c.policy)
 			placed, err := service.Place(t.Context(), order.Request{VoucherID: 7, UserID: 17})
-			if err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, err)
 			events := w.events(t)
 			var got []string
 			for i, e := range events {
@@ -157,9 +150,7 @@ func TestRepeatedTransactionIsRolledBackFirst(t *testing.T) {
 	err := store.Transact(t.Context(), func(ctx context.Context, tx order.Tx) error {
 		return tx.Insert(ctx, order.Order{ID: 5, VoucherID: 7, UserID: 17}, true)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	events := w.events(t)
 	wantKinds(t, events, eventlog.Begun, eventlog.Insert, eventlog.RolledBack, eventlog.Begun, eventlog.Insert, eventlog.RolledBack, eventlog.Begun, eventlog.Insert, eventlog.Committed)
 	for i, e := range events {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // A promoted replica lacks the latest acknowledgements: entries that the worker has finished
@@ -132,9 +133,7 @@ func TestHeartbeatWithoutMemory(t *testing.T) {
 	client := server.Client(t)
 	f := newFulfiller(Config{Name: "again", Store: fakeAdmissionStore{}, Client: client}.withDefaults(), newRedisStreams(client))
 	f.setWatched(nil)
-	if err := client.Set(t.Context(), f.heartbeatKey("again"), "former", time.Minute).Err(); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, client.Set(t.Context(), f.heartbeatKey("again"), "former", time.Minute).Err())
 	server.Refuse(func(command string, _ ...string) string {
 		if command == "SET" {
 			return "OOM command not allowed when used memory > 'maxmemory'."

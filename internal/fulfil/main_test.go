@@ -23,6 +23,7 @@ import (
 	"seckill/internal/order"
 	"seckill/internal/simulate"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -93,9 +94,7 @@ func openDB(t testing.TB, where testkit.Database) *database.DB {
 		}
 	}
 	db, err := openMigrated(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
@@ -168,9 +167,7 @@ func (s *env) keysOf(voucherID int64, bucket int) ledger.Keys {
 
 func (s *env) must(err error) {
 	s.t.Helper()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	fail.NowIf(s.t, err)
 }
 
 // until waits, in the env's time, until condition reports true.

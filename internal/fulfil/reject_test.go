@@ -13,6 +13,7 @@ import (
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // add adds an entry with any fields to the stream of voucher 1.
@@ -290,9 +291,7 @@ func TestDeadLetterDuringARebuild(t *testing.T) {
 	client := simulate.NewRedis(t).Client(t)
 	in, st := newRedisStreams(client), newStream("", 1, 0)
 	client.HSet(t.Context(), st.keys.Meta, ledger.FieldEpoch, 3)
-	if err := in.ensureGroup(t.Context(), st); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, in.ensureGroup(t.Context(), st))
 	id := client.XAdd(t.Context(), &redis.XAddArgs{Stream: st.keys.Orders, Values: []any{"o", 1, "u", 2}}).Val()
 	client.HSet(t.Context(), st.keys.Users, 2, 1)
 	e := entry{stream: st, id: id, order: order.Accepted{OrderID: 1, UserID: 2, VoucherID: 1}}

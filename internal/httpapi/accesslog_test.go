@@ -14,6 +14,7 @@ import (
 
 	"seckill/internal/order"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // logged returns how many lines the log has for each outcome, and how many they say are missing.
@@ -25,9 +26,7 @@ func (r *fixture) logged(t *testing.T) (lines, suppressed map[string]int) {
 			Outcome    string
 			Suppressed int
 		}
-		if err := json.Unmarshal([]byte(text), &line); err != nil {
-			t.Fatalf("%s: %v", text, err)
-		}
+		fail.NowIf(t, json.Unmarshal([]byte(text), &line), "%s", text)
 		lines[line.Outcome]++
 		suppressed[line.Outcome] += line.Suppressed
 	}
@@ -39,11 +38,9 @@ func (r *fixture) logged(t *testing.T) (lines, suppressed map[string]int) {
 func TestRefusalsAreLoggedWithinABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFixture(t, lab)
-		if err := r.api.AddRoute(http.MethodGet, "/broken", false, func(context.Context, func() ([]byte, error)) error {
+		fail.NowIf(t, r.api.AddRoute(http.MethodGet, "/broken", false, func(context.Context, func() ([]byte, error)) error {
 			return errors.New("it broke")
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		const clients, each = 10, 20
 		flood := func() {
 			var asking sync.WaitGroup

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // A request that is answered soon costs no background read and sets no deadline of its own.
@@ -106,16 +107,14 @@ func TestWatchingLeavesTheBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFixture(t, lab)
 		const sent = `{"a":"body that arrives in pieces"}`
-		if err := r.api.AddRoute(http.MethodPost, "/watching", false, func(ctx context.Context, body func() ([]byte, error)) error {
+		fail.NowIf(t, r.api.AddRoute(http.MethodPost, "/watching", false, func(ctx context.Context, body func() ([]byte, error)) error {
 			_ = ctx.Done()
 			simulate.Sleep(30 * time.Millisecond)
 			if got, err := body(); err != nil || string(got) != sent {
 				t.Errorf("read %q, %v; want %q", got, err, sent)
 			}
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		c := r.listen(t).connect()
 		head := header("POST", "/watching", "Content-Type: application/json", fmt.Sprint("Content-Length: ", len(sent))) + "\r\n"
 		for range 3 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 type testKey struct{}
@@ -37,9 +38,7 @@ func TestDeadlineIsAContext(t *testing.T) {
 					d := &deadline{parent: parent, at: time.Now().Add(time.Minute)}
 					defer d.end()
 					use(d)
-					if err := d.Err(); err != nil {
-						t.Fatalf("ended before its time: %v", err)
-					}
+					fail.NowIf(t, d.Err(), "ended before its time")
 					c.end(cancel, d)
 					synctest.Wait()
 					if err := d.Err(); !errors.Is(err, c.want) {

@@ -18,6 +18,7 @@ import (
 	"seckill/internal/httpapi"
 	"seckill/internal/lock"
 	"seckill/internal/order"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -79,9 +80,7 @@ func newFixture(t testing.TB, options ...option) *fixture {
 	}
 	r.vouchers.Lab = cfg.Lab
 	r.api, err = httpapi.New(cfg, r.deps(r.locks))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	r.handler = r.api.Public()
 	return r
 }
@@ -107,9 +106,7 @@ func (r *fixture) deps(locks fakeLocks) httpapi.Deps {
 func (r *fixture) bearer(t testing.TB, userID int64) string {
 	t.Helper()
 	token, err := r.tokens.Mint(userID, time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return "Bearer " + token
 }
 

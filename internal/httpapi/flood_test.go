@@ -14,6 +14,7 @@ import (
 
 	"seckill/internal/httpapi"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // unread is the answer to a client that reads only from a moment on.
@@ -71,9 +72,7 @@ func TestRequestsPerAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFixture(t, lab, func(cfg *httpapi.Config, _ *fixture) { cfg.Limits = httpapi.Limits{RequestsPerAddress: 2} })
 		free := make(chan struct{})
-		if err := r.api.AddRoute("GET", "/slow", false, func(context.Context, func() ([]byte, error)) error { <-free; return nil }); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, r.api.AddRoute("GET", "/slow", false, func(context.Context, func() ([]byte, error)) error { <-free; return nil }))
 		ask := func(path, from string) int {
 			return r.serve(t.Context(), "GET", path, "Remote-Addr: "+from).Code
 		}
@@ -133,9 +132,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 				// dial returns the server's connection, or nil if it was refused.
 				dial := func(from string) net.Conn {
 					near, far := net.Pipe()
-					if err := inner.Connect(t.Context(), fromAddress{far, netip.MustParseAddrPort(from)}); err != nil {
-						t.Fatal(err)
-					}
+					fail.NowIf(t, inner.Connect(t.Context(), fromAddress{far, netip.MustParseAddrPort(from)}))
 					refusal := make(chan string, 1)
 					go func() {
 						text, _ := io.ReadAll(near)

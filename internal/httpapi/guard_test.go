@@ -18,6 +18,7 @@ import (
 	"seckill/internal/lock"
 	"seckill/internal/order"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // guardRoute adds POST /guarded/:id for users and returns the locker of its guard.
@@ -25,9 +26,7 @@ func guardRoute(t testing.TB, r *fixture, g httpapi.Guard, work httpapi.Work) *f
 	t.Helper()
 	locker, _ := r.locks["reentrant"].(*fakeLocker)
 	g.Key, g.Lock = cmp.Or(g.Key, "g:{path.id}"), "reentrant"
-	if err := r.api.AddRoute("POST", "/guarded/:id", true, work, g); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, r.api.AddRoute("POST", "/guarded/:id", true, work, g))
 	return locker
 }
 
@@ -111,18 +110,14 @@ func TestGuardedClientHangsUp(t *testing.T) {
 			return nil
 		})
 		other, err := l.Acquire(t.Context(), "g:7", lock.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		ctx, hangUp := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() { r.guarded(ctx) })
 		synctest.Wait()
 		hangUp()
 		wg.Wait()
-		if err := other.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, other.Release(t.Context()))
 		if worked != 0 || l.held() != 0 {
 			t.Errorf("worked %d times, %d leases left behind", worked, l.held())
 		}
@@ -236,9 +231,7 @@ func TestGuardsShareTheOwner(t *testing.T) {
 		inside, _ = lock.OwnerFrom(ctx)
 		return nil
 	}, httpapi.Guard{Key: "a:{path.id}", Lock: "reentrant"}, httpapi.Guard{Key: "b:{user}", Lock: "reentrant"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	var owners []lock.Owner
 	for range 2 {
 		if rec := r.guarded(t.Context()); rec.Code != http.StatusOK {
@@ -326,9 +319,7 @@ func TestGuardsAreChecked(t *testing.T) {
 func TestLostLockAndIdempotency(t *testing.T) {
 	r := newFixture(t, lab)
 	l := r.locks["reentrant"].(*fakeLocker)
-	if err := r.api.GuardOrders("/guarded-orders/:id", httpapi.Guard{Key: "o:{path.id}:{user}", Lock: "reentrant"}); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, r.api.GuardOrders("/guarded-orders/:id", httpapi.Guard{Key: "o:{path.id}:{user}", Lock: "reentrant"}))
 	place := call{"POST", "/guarded-orders/7", "", []string{"X-User-ID: 42", "Idempotency-Key: k"}}
 	l.releasing = lock.ErrLost
 	wantProblem(t, r.do(t, place), http.StatusServiceUnavailable, "unavailable")

@@ -17,6 +17,7 @@ import (
 
 	"seckill/internal/httpapi"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 func TestDebugRoutes(t *testing.T) {
@@ -70,9 +71,7 @@ func testReadiness(t *testing.T) {
 		t.Helper()
 		rec := get(r.api.Debug(), "/readyz")
 		var body struct{ Checks map[string]string }
-		if err := json.Unmarshal(rec.Body.Bytes(), &body); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, json.Unmarshal(rec.Body.Bytes(), &body))
 		if got := body.Checks["database"] + " " + body.Checks["redis"]; rec.Code != code || got != checks || strings.Contains(rec.Body.String(), "secret-host") {
 			t.Errorf("%d %s, want %d and %s", rec.Code, rec.Body, code, checks)
 		}

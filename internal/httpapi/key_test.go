@@ -9,14 +9,13 @@ import (
 
 	"seckill/internal/httpapi"
 	"seckill/internal/lock"
+	"seckill/internal/testkit/fail"
 )
 
 // keyRoute adds POST /keyed/:id/:name, guarded by key, and returns the locker of its guard.
 func keyRoute(t testing.TB, r *fixture, key string) *fakeLocker {
 	t.Helper()
-	if err := r.api.AddRoute("POST", "/keyed/:id/:name", true, nothing, httpapi.Guard{Key: key, Lock: "reentrant"}); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, r.api.AddRoute("POST", "/keyed/:id/:name", true, nothing, httpapi.Guard{Key: key, Lock: "reentrant"}))
 	return r.locks["reentrant"].(*fakeLocker)
 }
 
@@ -170,9 +169,7 @@ func FuzzKey(f *testing.F) {
 		keys := l.keys
 		switch {
 		case rec.Code == http.StatusOK && len(keys) == 1:
-			if err := lock.Check(keys[0], lock.Options{}); err != nil {
-				t.Error(err)
-			}
+			fail.If(t, lock.Check(keys[0], lock.Options{}))
 			if n := strings.Count(keys[0], ":"); n != 6 {
 				t.Errorf("%q has %d parts", keys[0], n)
 			}

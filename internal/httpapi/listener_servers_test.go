@@ -9,29 +9,24 @@ import (
 
 	"seckill/internal/httpapi"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // The kernel keeps a bounded amount of what a client does not read, instead of megabytes for each connection.
 func TestUnreadAnswersAreBounded(t *testing.T) {
 	testkit.Servers(t)
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	l := httpapi.ListenBriefly(newFixture(t, lab).api.LimitConnections(inner), time.Second)
 	defer l.Close()
 	client, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	defer client.Close()
 	if err := client.(*net.TCPConn).SetReadBuffer(16 << 10); err != nil { // by itself it may take megabytes
 		t.Fatal(err)
 	}
 	server, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	defer server.Close()
 	// The service's buffer and the client's, with what a kernel adds to both.
 	const bound = 512 << 10

@@ -19,6 +19,7 @@ import (
 	"seckill/internal/order"
 	"seckill/internal/simulate"
 	"seckill/internal/telemetry"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -40,9 +41,7 @@ func (s *server) watch(id int64, headers ...string) *watched {
 	req.RequestURI = "" // a client's request has none
 	client := &http.Client{Transport: &http.Transport{DialContext: s.Dial, DisableKeepAlives: true}}
 	resp, err := client.Do(req)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	fail.NowIf(s.t, err)
 	s.t.Cleanup(func() { cancel(); _ = resp.Body.Close() })
 	return &watched{s.t, resp.StatusCode, bufio.NewReader(resp.Body)}
 }
@@ -108,9 +107,7 @@ func (r *fixture) sell(t *testing.T, scope voucher.Scope) (id int64) {
 	v, err := r.vouchers.Create(t.Context(), voucher.Voucher{
 		Title: "t", InitialStock: 2, BeginAt: start().Add(-time.Hour), EndAt: start().Add(time.Hour), Policy: p,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return v.ID
 }
 
@@ -269,9 +266,7 @@ func TestLiveFiguresAreTraced(t *testing.T) {
 	collector := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(collector.Close)
 	tracing, err := telemetry.Start(t.Context(), collector.URL, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	t.Cleanup(func() { tracing.Close(context.WithoutCancel(t.Context())) })
 	r, id := onSale(t)
 	r.handler = tracing.Handler(r.handler)
@@ -316,9 +311,7 @@ func TestLiveFiguresOfHandovers(t *testing.T) {
 			handovers.Of("reentrant")(lock.NewHeld(t.Context(), lock.Grant{Key: key, Handover: how}))
 		}
 		v, err := r.vouchers.Voucher(t.Context(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		grant(v.StockKey(), lock.PassedInProcess)
 		w := s.watch(id)
 		if f, _ := w.figures(); f.Handovers == nil || f.Handovers.Passing != "told" || f.Handovers.InProcess != 0 {

@@ -12,6 +12,7 @@ import (
 
 	"seckill/internal/order"
 	"seckill/internal/telemetry"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -19,9 +20,7 @@ import (
 func (r *fixture) metric(t testing.TB, name string, labels ...string) float64 {
 	t.Helper()
 	families, err := r.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	sum := 0.0
 	for _, f := range families {
 		for _, m := range f.GetMetric() {

@@ -20,6 +20,7 @@ import (
 	"seckill/docs"
 	"seckill/internal/httpapi"
 	"seckill/internal/lock"
+	"seckill/internal/testkit/fail"
 )
 
 // description is docs/openapi.json with a matcher for each of its paths.
@@ -46,9 +47,7 @@ var loadDescription = sync.OnceValues(func() (*description, error) {
 func describedBy(t testing.TB) *description {
 	t.Helper()
 	d, err := loadDescription()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return d
 }
 
@@ -100,9 +99,7 @@ func checkDescribed(t testing.TB, req *http.Request, body string, rec *httptest.
 		input.Request.Body = nil
 	}
 	if rec.Code < 300 {
-		if err := openapi3filter.ValidateRequest(t.Context(), input); err != nil {
-			t.Errorf("%s: the request is not as docs/openapi.json says: %v", where, err)
-		}
+		fail.If(t, openapi3filter.ValidateRequest(t.Context(), input), "%s: the request is not as docs/openapi.json says", where)
 	}
 	if err := openapi3filter.ValidateResponse(t.Context(), &openapi3filter.ResponseValidationInput{
 		RequestValidationInput: input, Status: rec.Code, Header: rec.Header(), Options: options,
@@ -117,9 +114,7 @@ func TestOpenAPIIsValid(t *testing.T) {
 	if !d.IsOpenAPI31OrLater() {
 		t.Errorf("it says openapi %q", d.OpenAPI)
 	}
-	if err := d.Validate(t.Context()); err != nil {
-		t.Error(err)
-	}
+	fail.If(t, d.Validate(t.Context()))
 }
 
 // Every route of the table is described, and nothing else.
@@ -188,9 +183,7 @@ func TestOpenAPIExamples(t *testing.T) {
 			}
 			for name, example := range operation.RequestBody.Value.Content["application/json"].Examples {
 				body, err := json.Marshal(example.Value.Value)
-				if err != nil {
-					t.Fatal(err)
-				}
+				fail.NowIf(t, err)
 				r := newFixture(t, lab)
 				r.vouchers.Admission = true
 				t.Run(name, func(t *testing.T) { r.want(t, call{method, path, string(body), nil}, http.StatusCreated) })

@@ -16,6 +16,7 @@ import (
 	"seckill/internal/httpapi"
 	"seckill/internal/order"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // server is an API behind the service's own server, in this process: it and its clients are in one bubble of time.
@@ -52,9 +53,7 @@ func (s *server) connect() *client {
 	s.t.Helper()
 	near, far := net.Pipe()
 	c := &client{Conn: near, t: s.t, answers: bufio.NewReader(near), server: &countingConn{Conn: far}}
-	if err := s.Connect(s.t.Context(), c.server); err != nil {
-		s.t.Fatal(err)
-	}
+	fail.NowIf(s.t, s.Connect(s.t.Context(), c.server))
 	s.t.Cleanup(func() { _ = near.Close() })
 	return c
 }
@@ -87,13 +86,9 @@ func (c *client) send(text string) {
 func (c *client) answer() (status int, body string) {
 	c.t.Helper()
 	resp, err := http.ReadResponse(c.answers, nil)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	fail.NowIf(c.t, err)
 	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	fail.NowIf(c.t, err)
 	_ = resp.Body.Close()
 	return resp.StatusCode, string(text)
 }

@@ -8,6 +8,7 @@ import (
 
 	"seckill/internal/httpapi"
 	"seckill/internal/order"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -75,9 +76,7 @@ func TestPages(t *testing.T) {
 			Vouchers  []struct{ ID string }
 			NextAfter string `json:"next_after"`
 		}
-		if err := json.Unmarshal(r.do(t, call{"GET", path, "", nil}).Body.Bytes(), &page); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, json.Unmarshal(r.do(t, call{"GET", path, "", nil}).Body.Bytes(), &page))
 		for _, v := range page.Vouchers {
 			ids = append(ids, v.ID)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"seckill/internal/httpapi"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/web"
 )
 
@@ -15,9 +16,7 @@ import (
 func withSite(t *testing.T) option {
 	return func(c *httpapi.Config, r *fixture) {
 		site, err := web.New(web.Config{Lab: c.Lab})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		r.site = site
 	}
 }
@@ -64,9 +63,7 @@ func TestSiteAndEncodedSlashes(t *testing.T) {
 // The pages have words for every refusal. What will pass is not one: the page tries again.
 func TestEveryRefusalHasWords(t *testing.T) {
 	languages, err := web.Messages()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	without := []string{"busy", "unavailable", "rate_limited", "not_found", "method_not_allowed", "payload_too_large", "client_gone"}
 	for _, p := range httpapi.Problems() {
 		_, code, _ := strings.Cut(p, " ")

@@ -10,6 +10,7 @@ import (
 
 	"seckill/internal/order"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // silentClients has eight clients request a path and read nothing of the answers.
@@ -56,9 +57,7 @@ func TestStopDoesNotWaitForClientsThatDoNotRead(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s, _ := silentClients(t, path)
 			began := time.Now()
-			if err := s.Stop(t.Context()); err != nil {
-				t.Error(err)
-			}
+			fail.If(t, s.Stop(t.Context()))
 			// Shutdown looks for idle connections twice a second at least.
 			if took := time.Since(began); took < 2*time.Second || took > 2600*time.Millisecond {
 				t.Errorf("%s: the stop took %v", path, took)

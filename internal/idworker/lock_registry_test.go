@@ -10,15 +10,14 @@ import (
 	"seckill/internal/lock"
 	"seckill/internal/lock/redis/reentrant"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // inBubbleWithLocks runs fn in a synctest bubble, with a lock that has a fixed lease.
 func inBubbleWithLocks(t *testing.T, fn func(t *testing.T, locker *reentrant.Locker)) {
 	synctest.Test(t, func(t *testing.T) {
 		locker, err := reentrant.New(simulate.NewRedis(t).Client(t), reentrant.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		defer locker.Close()
 		fn(t, locker)
 	})
@@ -27,9 +26,7 @@ func inBubbleWithLocks(t *testing.T, fn func(t *testing.T, locker *reentrant.Loc
 func withLocks(t *testing.T, locker lock.Locker, cfg Config) *Sonyflake {
 	t.Helper()
 	s, err := NewSonyflakeWithLocks(t.Context(), locker, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return s
 }
 
@@ -45,14 +42,10 @@ func TestMachineIDsAsLocks(t *testing.T) {
 		}
 		mintFromAll(t, all, 100, 101, 102)
 		for _, s := range all {
-			if err := s.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
+			fail.If(t, s.Close(t.Context()))
 		}
 		again := withLocks(t, locker, cfg) // what was released is free at once
-		if err := again.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		fail.If(t, again.Close(t.Context()))
 	})
 }
 
@@ -88,16 +81,12 @@ func TestMachineIDLocksAreReplaced(t *testing.T) {
 			t.Fatalf("ForceRelease(%q) = %v, %v", key, freed, err)
 		}
 		other, err := locker.Acquire(t.Context(), key, lock.Options{TTL: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		simulate.Sleep(cfg.withDefaults().Renewal)
 		synctest.Wait()
 		if machine := mustMint(t, s) & 0xffff; machine == first {
 			t.Errorf("machine id %d is used although its lock was lost", machine)
 		}
-		if err := errors.Join(other.Release(t.Context()), s.Close(t.Context())); err != nil {
-			t.Error(err)
-		}
+		fail.If(t, errors.Join(other.Release(t.Context()), s.Close(t.Context())))
 	})
 }

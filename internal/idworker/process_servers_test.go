@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // These environment variables tell a child process what to do.
@@ -135,15 +136,11 @@ func TestProcessesOnOneHost(t *testing.T) {
 func readIDs(t *testing.T, path string) (ids []int64) {
 	t.Helper()
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		id, err := strconv.ParseInt(lines.Text(), 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		ids = append(ids, id)
 	}
 	return ids
@@ -157,9 +154,7 @@ func printedIDs(t *testing.T, p *testkit.Process) (ids []int64) {
 	for line := range strings.Lines(text) {
 		if n, ok := strings.CutPrefix(strings.TrimSpace(line), "id "); ok {
 			id, err := strconv.ParseInt(n, 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, err)
 			ids = append(ids, id)
 		}
 	}
@@ -175,14 +170,10 @@ func TestPausedProcess(t *testing.T) {
 	p.Pause()
 
 	s, err := NewSonyflake(t.Context(), server.Client(t), oneMachineConfig(prefix)) // waits for the lease to expire
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	defer s.Close(context.Background())
 	first, err := s.NextID(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	seen := unique{}
 	seen.add(t, "the second holder", first)
 
@@ -196,16 +187,12 @@ func TestPausedProcess(t *testing.T) {
 	}
 	for range 1000 {
 		id, err := s.NextID(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		seen.add(t, "the second holder", id)
 	}
 
 	before := len(printedIDs(t, p))
-	if err := s.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, s.Close(t.Context()))
 	testkit.Until(t, "the resumed process mints again", func() bool { return len(printedIDs(t, p)) > before })
 	p.Kill()
 	for _, id := range printedIDs(t, p)[before:] {

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // step is one action on one of the processes, or on the registry.
@@ -50,9 +51,7 @@ func TestIDsAreUnique(t *testing.T) {
 		steps := rapid.SliceOfN(rapid.Custom(drawStep), 1, 60).Draw(rt, "steps")
 		var err error
 		synctest.Test(t, func(t *testing.T) { err = run(t, steps) })
-		if err != nil {
-			rt.Fatal(err)
-		}
+		fail.NowIf(rt, err)
 	})
 }
 

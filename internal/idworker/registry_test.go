@@ -9,6 +9,7 @@ import (
 
 	"seckill/internal/order"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // anyRedis returns a client of a real server in make test, else of one in this process.
@@ -40,39 +41,25 @@ func TestRegistry(t *testing.T) {
 		t.Errorf("the lease lasts %v; want %v", ttl, cfg.TTL)
 	}
 	busy("while it is held", reservation{tick: res.ceiling + 1, ceiling: res.ceiling + 2})
-	if err := r.renew(ctx, g, now()); err != nil {
-		t.Errorf("renew: %v", err)
-	}
-	if err := r.renew(ctx, grant{machine: 7, token: "other"}, now()); !errors.Is(err, errLost) {
-		t.Errorf("renew with another token: %v", err)
-	}
-	if err := r.release(ctx, grant{machine: 7, token: "other"}, 0); err != nil {
-		t.Errorf("release with another token: %v", err)
-	}
+	fail.If(t, r.renew(ctx, g, now()), "renew")
+	fail.Unless(t, r.renew(ctx, grant{machine: 7, token: "other"}, now()), errLost, "renew with another token")
+	fail.If(t, r.release(ctx, grant{machine: 7, token: "other"}, 0), "release with another token")
 	busy("after a release with another token", reservation{tick: res.ceiling + 1000, ceiling: res.ceiling + 1001})
 
 	last := res.tick + 3
 	for range 2 { // the reply of the first one may be lost
-		if err := r.release(ctx, g, last); err != nil {
-			t.Errorf("release: %v", err)
-		}
+		fail.If(t, r.release(ctx, g, last), "release")
 	}
-	if err := r.renew(ctx, g, now()); !errors.Is(err, errLost) {
-		t.Errorf("renew after the release: %v", err)
-	}
+	fail.Unless(t, r.renew(ctx, g, now()), errLost, "renew after the release")
 	busy("with the clock on the mark", reservation{tick: last, ceiling: last + 20})
 	dead, err := r.acquire(ctx, reservation{tick: last + 1, ceiling: last + 1000})
-	if err != nil {
-		t.Fatalf("acquire with the clock past the mark: %v", err)
-	}
+	fail.NowIf(t, err, "acquire with the clock past the mark")
 	client.Del(ctx, r.leaseKey(7)) // as if it had expired: the mark stays
 	busy("with the clock on a dead holder's mark", reservation{tick: last + 1000, ceiling: last + 1020})
 	if _, err := r.acquire(ctx, reservation{tick: last + 1001, ceiling: last + 1020}); err != nil {
 		t.Errorf("acquire with the clock past a dead holder's mark: %v", err)
 	}
-	if err := r.renew(ctx, dead, now()); !errors.Is(err, errLost) {
-		t.Errorf("renew after the lease expired: %v", err)
-	}
+	fail.Unless(t, r.renew(ctx, dead, now()), errLost, "renew after the lease expired")
 }
 
 // A client sends the script again after a lost reply.
@@ -87,9 +74,7 @@ func TestAcquireRepeated(t *testing.T) {
 		}
 	}
 	// A mark in the future is kept until it has passed, and for MarkRetention after that.
-	if err := r.renew(t.Context(), g, reservation{ceiling: res.tick + int64(10*time.Hour/unit)}); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, r.renew(t.Context(), g, reservation{ceiling: res.tick + int64(10*time.Hour/unit)}))
 	kept := client.PTTL(t.Context(), r.markKey(7)).Val()
 	if want := 10*time.Hour + cfg.MarkRetention; kept < want-time.Hour || kept > want {
 		t.Errorf("the mark is kept for %v; want %v", kept, want)
@@ -99,9 +84,7 @@ func TestAcquireRepeated(t *testing.T) {
 func mustMint(t *testing.T, s order.IDs) int64 {
 	t.Helper()
 	id, err := s.NextID(t.Context())
-	if err != nil {
-		t.Fatalf("NextID: %v", err)
-	}
+	fail.NowIf(t, err, "NextID")
 	return id
 }
 

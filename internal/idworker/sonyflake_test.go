@@ -14,6 +14,7 @@ import (
 
 	"seckill/internal/order"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // leases is the registry in a Redis in this process, and what disturbs it.
@@ -74,9 +75,7 @@ func newTestSonyflake(t *testing.T, registry *leases, cfg Config) *testSonyflake
 	cfg.start = clockAhead(b.ahead)
 	cfg = cfg.withDefaults()
 	s, err := newSonyflake(t.Context(), newRedisRegistry(registry.client, cfg), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	b.Sonyflake = s
 	return b
 }
@@ -90,18 +89,14 @@ func clockAhead(ahead *atomic.Int64) func() time.Time {
 func (b *testSonyflake) step(d time.Duration) { b.ahead.Add(int64(d)) }
 
 func (b *testSonyflake) close() {
-	if err := b.Close(context.Background()); err != nil {
-		b.t.Errorf("close: %v", err)
-	}
+	fail.If(b.t, b.Close(context.Background()), "close")
 }
 
 // mint mints one id and checks that it is new.
 func (b *testSonyflake) mint() uint64 {
 	b.t.Helper()
 	id, err := b.NextID(b.t.Context())
-	if err != nil {
-		b.t.Fatalf("NextID: %v", err)
-	}
+	fail.NowIf(b.t, err, "NextID")
 	if id <= 0 || b.seen[id] {
 		b.t.Fatalf("NextID = %d, seen before: %v", id, b.seen[id])
 	}
@@ -422,9 +417,7 @@ func TestConfig(t *testing.T) {
 		"own":        {TTL: time.Minute, Renewal: 50 * time.Second, Retry: 40 * time.Second},
 	}
 	for name, cfg := range valid {
-		if err := cfg.Validate(); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		fail.If(t, cfg.Validate(), "%s", name)
 	}
 	invalid := map[string]Config{
 		"range":           {FirstMachine: 4, LastMachine: 3},
@@ -440,9 +433,7 @@ func TestConfig(t *testing.T) {
 		"grace period":    {GracePeriod: -1},
 	}
 	for name, cfg := range invalid {
-		if err := cfg.Validate(); !errors.Is(err, ErrInvalid) {
-			t.Errorf("%s: %v; want ErrInvalid", name, err)
-		}
+		fail.Unless(t, cfg.Validate(), ErrInvalid, "%s", name)
 		if _, err := NewSonyflake(t.Context(), nil, cfg); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: NewSonyflake: %v; want ErrInvalid", name, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -95,13 +96,9 @@ func TestCommandRepeatsTheRun(t *testing.T) {
 func opened(t *testing.T, o testbed.Options) *testbed.Environment {
 	t.Helper()
 	env, err := testbed.Open(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	t.Cleanup(func() {
-		if err := env.Close(); err != nil {
-			t.Error(err)
-		}
+		fail.If(t, env.Close())
 	})
 	return env
 }
@@ -117,9 +114,7 @@ func TestSwapSaysWithWhat(t *testing.T) {
 	set[1].Setup.Policy.Lock = "local"
 	set[0].Scenario = func(t *Trial, setup Setup) { t.Found(finding.Oversold, len(setup.Policy.Lock)-len("local")) }
 	bench, err := New(env, set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	if r := bench.Run(t.Context(), &set[0]); r.Skipped == "" || r.SetupOf != "" {
 		t.Errorf("%+v", r)
 	}
@@ -204,9 +199,7 @@ func TestChoose(t *testing.T) {
 		experiment("uuid-release", "naive-release", finding.Holds, finding.WrongReleases),
 		experiment("no-lock", "uuid-release", finding.Breaks, finding.Oversold),
 	}
-	if err := set.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, set.Validate())
 	for _, c := range []struct{ ids, want []string }{
 		{[]string{"all"}, []string{"naive-release", "uuid-release", "no-lock"}},
 		{[]string{"no-lock", "naive-release", "no-lock"}, []string{"naive-release", "no-lock"}},

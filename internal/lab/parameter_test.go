@@ -11,6 +11,7 @@ import (
 	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lock"
+	"seckill/internal/testkit/fail"
 )
 
 // adjustable is an experiment with a parameter of each type.
@@ -35,9 +36,7 @@ func adjustable() Experiment {
 func TestChangedSetup(t *testing.T) {
 	e := adjustable()
 	with, err := e.With(map[string]string{"lease": "1500ms", "work": "70ms", "buyers": "3", "lock": "zk-queue"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	want := []finding.Change{{Name: "lock", From: "naive", To: "zk-queue"}, {Name: "lease", From: "its own", To: "1.5s"}, {Name: "work", From: "50ms", To: "70ms"}}
 	if !slices.Equal(with.Changed, want) { // three buyers come anyway
 		t.Errorf("changed are %+v, want %+v", with.Changed, want)

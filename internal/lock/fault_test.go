@@ -9,14 +9,13 @@ import (
 	"time"
 
 	"seckill/internal/lock"
+	"seckill/internal/testkit/fail"
 )
 
 func plan(t *testing.T, random func() float64, faults ...lock.Fault) *lock.Faults {
 	t.Helper()
 	p, err := lock.NewFaults(faults, random)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return p
 }
 
@@ -26,9 +25,7 @@ func TestNoFaults(t *testing.T) {
 		t.Error("a plan of nothing is not nil")
 	}
 	for _, point := range lock.Points() {
-		if err := none.Pass(t.Context(), point); err != nil {
-			t.Errorf("%s: %v", point, err)
-		}
+		fail.If(t, none.Pass(t.Context(), point), "%s", point)
 	}
 }
 
@@ -106,9 +103,7 @@ func TestFaultValidate(t *testing.T) {
 		{Point: lock.HolderCrash, Effect: lock.EffectAbandon},
 	}
 	for _, f := range right {
-		if err := f.Validate(); err != nil {
-			t.Errorf("%+v: %v", f, err)
-		}
+		fail.If(t, f.Validate(), "%+v", f)
 	}
 	wrong := map[string]lock.Fault{
 		"an unknown point":          {Point: "lunch", PauseMS: 1},

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"seckill/internal/lock"
+	"seckill/internal/testkit/fail"
 )
 
 // Only leases of watched keys are counted, by key, by mechanism and by how the key came to them.
@@ -45,9 +46,7 @@ func TestObserveKeepsHandover(t *testing.T) {
 	var granted lock.Lease
 	l := lock.Observe(passed{}, lock.Observer{Granted: func(l lock.Lease) { granted = l }})
 	lease, err := l.Acquire(t.Context(), "seat", lock.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	if lock.HandoverOf(lease) != lock.PassedByStore || lock.HandoverOf(granted) != lock.PassedByStore {
 		t.Errorf("%v and %v", lock.HandoverOf(lease), lock.HandoverOf(granted))
 	}

@@ -11,6 +11,7 @@ import (
 
 	"seckill/internal/lock"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // grant counts how often it is released and stopped.
@@ -108,9 +109,7 @@ func TestHeldIsReleasedAgainWhenOutcomeIsUnknown(t *testing.T) {
 		}
 	}
 	g.err = nil
-	if err := h.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, h.Release(t.Context()))
 	if err := h.Release(t.Context()); !errors.Is(err, lock.ErrNotHeld) {
 		t.Errorf("Release = %v, want ErrNotHeld", err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"seckill/internal/lock"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m, testkit.Children{"dies": dies}) }
@@ -26,9 +27,7 @@ func TestCheck(t *testing.T) {
 		{"座位:1", lock.Options{TTL: lock.MaxTTL}},
 	}
 	for _, c := range right {
-		if err := lock.Check(c.key, c.opts); err != nil {
-			t.Errorf("%q, %+v: %v", c.key, c.opts, err)
-		}
+		fail.If(t, lock.Check(c.key, c.opts), "%q, %+v", c.key, c.opts)
 	}
 	wrong := map[string]struct {
 		key  string
@@ -207,9 +206,7 @@ func (nothing) Acquire(context.Context, string, lock.Options) (lock.Lease, error
 
 func TestRegistry(t *testing.T) {
 	r, err := lock.NewRegistry(map[string]lock.Locker{"lua": nothing{"lua"}, "none": nothing{"none"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	if names := r.Names(); !slices.Equal(names, []string{"none", "lua"}) {
 		t.Errorf("Names = %v, want the catalogue's order", names)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"seckill/internal/lock"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // granting is a locker that grants every acquisition after a second. A test sets the errors of
@@ -54,18 +55,14 @@ func TestObserve(t *testing.T) {
 	acquire := func(t *testing.T, ctx context.Context, l lock.Locker) lock.Lease {
 		t.Helper()
 		lease, err := l.Acquire(ctx, "seat", lock.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		return lease
 	}
 	tests := map[string]func(t *testing.T, g *granting, h *heard, l lock.Locker){
 		"acquired and released": func(t *testing.T, _ *granting, h *heard, l lock.Locker) {
 			lease := acquire(t, t.Context(), l)
 			simulate.Sleep(2 * time.Second)
-			if err := lease.Release(t.Context()); err != nil {
-				t.Error(err)
-			}
+			fail.If(t, lease.Release(t.Context()))
 			if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrNotHeld) {
 				t.Errorf("a second release gave %v", err)
 			}
@@ -88,9 +85,7 @@ func TestObserve(t *testing.T) {
 			g.leases[0].Lose(lock.ErrLost)
 			synctest.Wait()
 			g.release = lock.ErrLost
-			if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
-				t.Error(err)
-			}
+			fail.Unless(t, lease.Release(t.Context()), lock.ErrLost)
 			if len(h.lost) != 1 || !errors.Is(h.lost[0], lock.ErrLost) {
 				t.Errorf("losses = %v, want one", h.lost)
 			}
@@ -108,9 +103,7 @@ func TestObserve(t *testing.T) {
 			lease := acquire(t, ctx, l)
 			cancel()
 			synctest.Wait()
-			if err := lock.Release(ctx, lease); err != nil {
-				t.Error(err)
-			}
+			fail.If(t, lock.Release(ctx, lease))
 			if len(h.lost) != 0 {
 				t.Errorf("losses = %v, want none", h.lost)
 			}
@@ -142,9 +135,7 @@ func TestAsync(t *testing.T) {
 			if r.Err != nil || r.Lease == nil {
 				t.Fatalf("%+v", r)
 			}
-			if err := r.Lease.Release(t.Context()); err != nil {
-				t.Error(err)
-			}
+			fail.If(t, r.Lease.Release(t.Context()))
 		},
 		"an error": func(t *testing.T, g *granting) {
 			g.err = lock.ErrNotAcquired
@@ -159,9 +150,7 @@ func TestAsync(t *testing.T) {
 			simulate.Sleep(2 * time.Second)
 			cancel()
 			synctest.Wait()
-			if err := g.leases[0].Release(t.Context()); !errors.Is(err, lock.ErrNotHeld) {
-				t.Errorf("the lease that nobody received was not released: %v", err)
-			}
+			fail.Unless(t, g.leases[0].Release(t.Context()), lock.ErrNotHeld, "the lease that nobody received was not released")
 			if r := <-results; !errors.Is(r.Err, context.Canceled) || r.Lease != nil {
 				t.Errorf("%+v", r)
 			}
@@ -171,9 +160,7 @@ func TestAsync(t *testing.T) {
 			r := <-lock.Async(ctx, g, "seat", lock.Options{})
 			cancel()
 			synctest.Wait()
-			if err := r.Lease.Release(t.Context()); err != nil {
-				t.Errorf("the receiver's lease was released: %v", err)
-			}
+			fail.If(t, r.Lease.Release(t.Context()), "the receiver's lease was released")
 		},
 	}
 	for name, test := range tests {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // disk is what the log is written to.
@@ -174,9 +175,7 @@ func TestWritersAtTheSameTime(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if err := w.Close(); err != nil {
-		t.Error(err)
-	}
+	fail.If(t, w.Close())
 	if got := strings.Count(d.written.String(), line); got != 8000 {
 		t.Errorf("%d whole lines, want 8000", got)
 	}

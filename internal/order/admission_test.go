@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"seckill/internal/order"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -167,17 +168,13 @@ func TestAdmissionWithoutAGate(t *testing.T) {
 	if _, err := s.order(t); !errors.Is(err, order.ErrUnavailable) || len(s.steps.all) != 0 {
 		t.Errorf("err = %v, steps %q", err, s.steps.all)
 	}
-	if err := s.Await(t.Context(), order.Order{Status: order.Pending}, time.Hour); err != nil {
-		t.Error(err)
-	}
+	fail.If(t, s.Await(t.Context(), order.Order{Status: order.Pending}, time.Hour))
 }
 
 func TestPendingOrderIsVisibleToItsUserOnly(t *testing.T) {
 	s := newAdmissionFixture(t)
 	o, err := s.order(t)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	if got, err := s.Order(t.Context(), 42, o.ID); err != nil || got != o {
 		t.Errorf("Order = %+v, %v", got, err)
 	}
@@ -212,9 +209,7 @@ func TestOrderThatIsPersistedMeanwhile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newAdmissionFixture(t)
 			o, err := s.order(t)
-			if err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, err)
 			final := o
 			final.Status = order.Confirmed
 			s.gate.onLookup = func() {
@@ -378,9 +373,7 @@ func TestWhoKeepsKeys(t *testing.T) {
 	want("locked", locked, 7, false, nil)
 	locked.vouchers.v.Policy.Flow = voucher.FlowAdmission // on a server that does not sell by it
 	want("admission without a gate", locked, 7, false, nil)
-	if err := locked.Refusal(t.Context(), 7, 42); err != nil {
-		t.Errorf("admission without a gate refuses from memory: %v", err)
-	}
+	fail.If(t, locked.Refusal(t.Context(), 7, 42), "admission without a gate refuses from memory")
 	gated.vouchers.v.Policy = voucher.DefaultPolicy()
 	want("locked, beside a gate", gated, 7, false, nil)
 	want("no voucher", gated, 99, false, voucher.ErrNotFound)

@@ -13,6 +13,7 @@ import (
 
 	"seckill/internal/order"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -101,9 +102,7 @@ func newLife(t *testing.T, store *lifeStore, pay order.PaymentProvider) *order.L
 	s := newFixture(t, nil)
 	s.store.orders[1] = order.Order{ID: 1, VoucherID: 7, UserID: 42, Status: store.state}
 	life, err := order.NewLife(order.LifeConfig{Store: store, Orders: s.Service, Provider: pay, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return life
 }
 
@@ -173,9 +172,7 @@ func TestPay(t *testing.T) {
 		"pay":    func(user int64) error { _, err := life.Pay(t.Context(), user, 1); return err },
 		"cancel": func(user int64) error { _, err := life.Cancel(t.Context(), user, 1); return err },
 	} {
-		if err := call(43); !errors.Is(err, order.ErrNotFound) {
-			t.Errorf("%s another user's order: %v", name, err)
-		}
+		fail.Unless(t, call(43), order.ErrNotFound, "%s another user's order", name)
 	}
 }
 
@@ -212,9 +209,7 @@ func (s *lifeStore) MarkPaid(_ context.Context, r order.Receipt) (order.Settleme
 func TestMoneyForNothingIsLogged(t *testing.T) {
 	var log strings.Builder
 	life, err := order.NewLife(order.LifeConfig{Store: &lifeStore{}, Orders: newFixture(t, nil).Service, Log: slog.New(slog.NewTextHandler(&log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	for outcome, want := range map[order.Outcome]bool{
 		order.SettledPaid: false, order.SettledLate: false, order.LateUndecided: false,
 		order.RefundWrongAmount: true, order.RefundNoStock: true, order.RefundOtherOrder: true, order.RefundNotPayable: true, order.Unmatched: true,
@@ -240,9 +235,7 @@ func TestAwaitPayment(t *testing.T) {
 		var all sync.WaitGroup
 		for range 100 {
 			all.Go(func() {
-				if err := life.Await(t.Context(), order.Order{ID: 1, Status: order.Unpaid}, time.Minute); err != nil {
-					t.Error(err)
-				}
+				fail.If(t, life.Await(t.Context(), order.Order{ID: 1, Status: order.Unpaid}, time.Minute))
 				if took := time.Since(begun); took < 10*time.Second || took > 11*time.Second { // within one look
 					t.Errorf("told after %v", took)
 				}
@@ -258,9 +251,7 @@ func TestAwaitPayment(t *testing.T) {
 		if err := life.Await(t.Context(), order.Order{ID: 1, Status: order.Paid}, time.Minute); err != nil || time.Since(begun) > 0 {
 			t.Errorf("waited %v for an order that waits for nothing: %v", time.Since(begun), err)
 		}
-		if err := life.Await(t.Context(), order.Order{ID: 1, Status: order.Unpaid}, 0); err != nil {
-			t.Error(err)
-		}
+		fail.If(t, life.Await(t.Context(), order.Order{ID: 1, Status: order.Unpaid}, 0))
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"seckill/internal/order"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // dueRefunds is a store in which refunds are due, and an observer of them.
@@ -55,9 +56,7 @@ func TestRetriesAreBounded(t *testing.T) {
 			t.Helper()
 			simulate.Sleep(after)
 			calls.Store(0)
-			if err := s.refundDue(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, s.refundDue(t.Context()))
 			if calls.Load() != int64(called) || d.count != still || len(s.retries.of) != remembered {
 				t.Errorf("%s: %d calls, %d due, %d remembered; want %d, %d, %d", name, calls.Load(), d.count, len(s.retries.of), called, still, remembered)
 			}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"seckill/internal/testkit/fail"
 )
 
 // The example of the specification: https://github.com/standard-webhooks/standard-webhooks.
@@ -27,18 +29,14 @@ var exampleTime = time.Unix(1614265330, 0)
 func newWebhooks(t testing.TB, secrets ...string) *Webhooks {
 	t.Helper()
 	w, err := NewWebhooks(secrets...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return w
 }
 
 func signed(t testing.TB, w *Webhooks, at time.Time) http.Header {
 	t.Helper()
 	h := http.Header{}
-	if err := w.Sign(h, exampleID, at, []byte(exampleBody)); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, w.Sign(h, exampleID, at, []byte(exampleBody)))
 	return h
 }
 
@@ -148,17 +146,13 @@ func TestNoBorderCanBeMoved(t *testing.T) {
 	w := newWebhooks(t, exampleSecret)
 	now := strconv.FormatInt(time.Now().Unix(), 10)
 	h := http.Header{}
-	if err := w.Sign(h, "a", time.Now(), []byte(now+".body")); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, w.Sign(h, "a", time.Now(), []byte(now+".body")))
 	h.Set(HeaderID, "a."+h.Get(HeaderTimestamp))
 	h.Set(HeaderTimestamp, now)
 	if id, err := w.Verify(h, []byte("body")); !errors.Is(err, ErrForged) {
 		t.Errorf("accepted as %q: %v", id, err)
 	}
-	if err := w.Sign(http.Header{}, "a.b", time.Now(), nil); !errors.Is(err, ErrForged) {
-		t.Errorf("an id with a dot was signed: %v", err)
-	}
+	fail.Unless(t, w.Sign(http.Header{}, "a.b", time.Now(), nil), ErrForged, "an id with a dot was signed")
 }
 
 func TestSecrets(t *testing.T) {
@@ -215,9 +209,7 @@ func FuzzVerify(f *testing.F) {
 			t.Fatalf("accepted with the timestamp %q", timestamp)
 		}
 		again := http.Header{}
-		if err := w.Sign(again, id, time.Unix(n, 0), []byte(body)); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, w.Sign(again, id, time.Unix(n, 0), []byte(body)))
 		for own := range strings.SplitSeq(again.Get(HeaderSignature), " ") {
 			if strings.Contains(signature, own) {
 				return

@@ -12,6 +12,7 @@ import (
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // store is a database with the voucher 7, which sold 4 of 10.
@@ -51,16 +52,12 @@ func TestWatchCountsOrdersOnlyWhenSomethingHappened(t *testing.T) {
 	var logs strings.Builder
 	w, err := NewWatch(New(Config{Client: client, Vouchers: db, Orders: db, Pause: time.Millisecond}),
 		prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&logs, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	keys := ledger.KeysOf("", 7, 0)
 	check := func(what string, seq, stock int64, audits int, logged string) {
 		t.Helper()
 		fields := []any{ledger.FieldEpoch, 2, ledger.FieldSeq, seq, ledger.FieldStock, stock, ledger.FieldReturned, 0}
-		if err := client.HSet(t.Context(), keys.Meta, fields...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, client.HSet(t.Context(), keys.Meta, fields...).Err())
 		db.audits = 0
 		logs.Reset()
 		w.Check(t.Context())

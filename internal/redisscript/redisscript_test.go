@@ -12,6 +12,7 @@ import (
 
 	"seckill/internal/redisscript"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // A script is sent by its digest, and by its source only where the server does not have it.
@@ -26,9 +27,7 @@ func TestScriptRunsByDigestOrSource(t *testing.T) {
 			reply = cmd.Val()
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		return sent, reply
 	}
 	for _, want := range [][]any{{"evalsha", "eval"}, {"evalsha"}} {

@@ -8,6 +8,7 @@ import (
 
 	"seckill/internal/rediswatch"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // Every server that holds the data, or may be promoted, is checked.
@@ -16,9 +17,7 @@ func TestEveryServerIsChecked(t *testing.T) {
 		t.Helper()
 		client := redis.NewClient(&redis.Options{Addr: addr})
 		defer client.Close()
-		if err := client.ConfigSet(t.Context(), "maxmemory-policy", policy).Err(); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, client.ConfigSet(t.Context(), "maxmemory-policy", policy).Err())
 	}
 	// check makes one server after another evict keys, and expects the watch to notice.
 	check := func(t *testing.T, w *rediswatch.Watch, addrs ...string) {
@@ -55,9 +54,7 @@ func TestDeniedByARealServer(t *testing.T) {
 	client := primary.Client(t)
 	w, log := newWatch(client)
 	expect(t, "with INFO", w, rediswatch.Counts{Evicting: 1})
-	if err := client.Do(t.Context(), "acl", "setuser", "default", "-info").Err(); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, client.Do(t.Context(), "acl", "setuser", "default", "-info").Err())
 	expect(t, "without INFO", w, rediswatch.Counts{Evicting: 1, Unchecked: 1})
 	expectLog(t, log, map[string]int{unchecked: 1, "ERR unknown command": 1, "latest_known_policy=allkeys-lru": 1})
 }
@@ -66,9 +63,7 @@ func TestDeniedByARealServer(t *testing.T) {
 func TestReplicaWithItsOwnPassword(t *testing.T) {
 	setPassword := func(client *redis.Client, password string) {
 		t.Helper()
-		if err := client.ConfigSet(t.Context(), "requirepass", password).Err(); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, client.ConfigSet(t.Context(), "requirepass", password).Err())
 	}
 	for answer, password := range map[string]string{"NOAUTH": "", "WRONGPASS": "the-primary's"} {
 		t.Run(answer, func(t *testing.T) {
@@ -88,9 +83,7 @@ func TestReplicaWithItsOwnPassword(t *testing.T) {
 			if !strings.Contains(log.String(), answer) || !strings.Contains(log.String(), replica.Addr()) {
 				t.Errorf("the log names neither the replica nor its answer:\n%s", log)
 			}
-			if err := own.Do(t.Context(), "auth", "its-own").Err(); err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, own.Do(t.Context(), "auth", "its-own").Err())
 			setPassword(own, password) // as the primary's
 			if err := w.Check(t.Context()); err != nil || w.Counts() != (rediswatch.Counts{}) {
 				t.Errorf("%v, %+v with the same password", err, w.Counts())

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"seckill/internal/payment"
+	"seckill/internal/testkit/fail"
 )
 
 func TestGuessableSecrets(t *testing.T) {
@@ -27,9 +28,7 @@ func TestGuessableSecrets(t *testing.T) {
 	draws := rand.New(rand.NewPCG(1, 2))
 	for range 10_000 {
 		drawn := fmt.Sprintf("%016x", draws.Uint64())
-		if err := checkSecret(drawn, minAdminToken); err != nil {
-			t.Errorf("%s: %v", drawn, err)
-		}
+		fail.If(t, checkSecret(drawn, minAdminToken), "%s", drawn)
 	}
 }
 
@@ -58,9 +57,7 @@ func TestSecretsInHeaders(t *testing.T) {
 			_, err := ParseConfig(nil, env, io.Discard)
 			switch {
 			case test.says == "":
-				if err != nil {
-					t.Errorf("%s, %s: %v", setting, name, err)
-				}
+				fail.If(t, err, "%s, %s", setting, name)
 			case err == nil || !strings.HasPrefix(err.Error(), setting) || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), test.secret):
 				t.Errorf("%s, %s: %v", setting, name, err)
 			}
@@ -69,9 +66,7 @@ func TestSecretsInHeaders(t *testing.T) {
 	// A file may end with one newline.
 	for end, fails := range map[string]bool{"\n": false, "\r\n": false, "\n\n": true} {
 		path := filepath.Join(t.TempDir(), "token")
-		if err := os.WriteFile(path, []byte(token+end), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, os.WriteFile(path, []byte(token+end), 0o600))
 		env := slices.DeleteFunc(production(), func(kv string) bool { return strings.HasPrefix(kv, "SECKILL_ADMIN_TOKEN=") })
 		_, err := ParseConfig(nil, append(env, "SECKILL_ADMIN_TOKEN_FILE="+path), io.Discard)
 		if (err != nil) != fails || fails && !strings.Contains(err.Error(), "at most one newline") {
@@ -178,9 +173,7 @@ func TestAddressesDoNotShowWhatIsNoAddress(t *testing.T) {
 func TestSecretsFromFiles(t *testing.T) {
 	write := func(name, text string) string {
 		path := filepath.Join(t.TempDir(), name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	args := []string{"-jwt-secret-file", write("jwt", secret+"\n")}
@@ -189,9 +182,7 @@ func TestSecretsFromFiles(t *testing.T) {
 		"SECKILL_ADMIN_TOKEN_FILE=" + write("admin", token+"\r\n"), "SECKILL_REDIS_PASSWORD_FILE=" + write("redis", " two words \n"),
 	}
 	c, err := ParseConfig(args, env, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	if c.JWTSecret != secret || c.AdminToken != token || c.MySQLDSN != dsn || c.RedisPassword != " two words " || len(c.Unknown) != 0 {
 		t.Errorf("%+v", c)
 	}

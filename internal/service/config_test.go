@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"seckill/internal/payment/sandbox"
+	"seckill/internal/testkit/fail"
 )
 
 const secret = "a secret that is long enough to be one"
@@ -35,9 +36,7 @@ func production(change ...string) []string {
 
 func TestConfigDefaults(t *testing.T) {
 	c, err := ParseConfig(nil, []string{"PATH=/bin"}, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	if !c.Embedded || !c.Lab || c.Addr != "127.0.0.1:8080" || c.LogLevel != slog.LevelWarn || c.ShutdownDelay != 0 {
 		t.Errorf("embedded: %+v", c)
 	}
@@ -45,9 +44,7 @@ func TestConfigDefaults(t *testing.T) {
 		t.Error("the secret of an embedded service is not drawn anew")
 	}
 	c, err = ParseConfig(nil, production(), io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	if c.Embedded || c.Lab || c.LogLevel != slog.LevelInfo || len(c.Unknown) != 0 || c.ShutdownDelay != 5*time.Second {
 		t.Errorf("with real stores: %+v", c)
 	}
@@ -56,9 +53,7 @@ func TestConfigDefaults(t *testing.T) {
 func TestConfigFlagBeatsEnvironment(t *testing.T) {
 	env := production("SECKILL_ADDR=127.0.0.1:1111", "SECKILL_LAB=1", "SECKILL_REDIS_ADDRS=a:1, b:2,c:3", "SECKILL_JWT_SECERT=typo")
 	c, err := ParseConfig([]string{"-addr", "127.0.0.1:2222", "-lab=false", "-redis-master", "main"}, env, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	if c.Addr != "127.0.0.1:2222" || c.Lab || strings.Join(c.RedisAddrs, " ") != "a:1 b:2 c:3" || c.RedisMaster != "main" {
 		t.Errorf("%+v", c)
 	}

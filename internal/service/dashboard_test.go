@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"seckill/internal/testkit/fail"
 )
 
 const dashboardFile = "../../docs/grafana/dashboards/admission.json"
@@ -35,13 +37,9 @@ var (
 // nothing that the flow reports of itself.
 func checkDashboard(t *testing.T, metrics string) {
 	data, err := os.ReadFile(dashboardFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	var d dashboard
-	if err := json.Unmarshal(data, &d); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, json.Unmarshal(data, &d))
 	known := map[string]bool{"__rate_interval": true, "__all": true}
 	for _, v := range d.Templating.List {
 		known[v.Name] = true

@@ -16,6 +16,7 @@ import (
 
 	"seckill/internal/service"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
 
@@ -23,14 +24,10 @@ import (
 func TestDebugListenerInANetwork(t *testing.T) {
 	t.Parallel()
 	_, port, err := net.SplitHostPort(testkit.FreeAddr(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	network := "127.0.0.1/32:" + port
 	s := harness.StartInProcess(t, []string{"-debug-addr", network}, nil)
-	if err := service.Healthcheck(t.Context(), service.Config{Addr: "127.0.0.1:1", DebugAddr: network}, io.Discard, io.Discard); err != nil {
-		t.Error(err)
-	}
+	fail.If(t, service.Healthcheck(t.Context(), service.Config{Addr: "127.0.0.1:1", DebugAddr: network}, io.Discard, io.Discard))
 	if status, _ := harness.Call(t, http.MethodGet, "http://127.0.0.1:"+port+"/readyz", nil, ""); status != http.StatusOK {
 		t.Errorf("/readyz: %d", status)
 	}
@@ -38,9 +35,7 @@ func TestDebugListenerInANetwork(t *testing.T) {
 		conn.Close()
 		t.Error("it listens at another address too")
 	}
-	if err := s.End(); err != nil {
-		t.Error(err)
-	}
+	fail.If(t, s.End())
 }
 
 // Secrets that were given as flags are not shown by /debug/pprof/cmdline.
@@ -60,9 +55,7 @@ func TestHealthcheck(t *testing.T) {
 	check := func() error {
 		return service.Healthcheck(t.Context(), service.Config{Addr: "127.0.0.1:1", DebugAddr: debug}, io.Discard, io.Discard)
 	}
-	if err := check(); err != nil {
-		t.Errorf("a ready service is not healthy: %v", err)
-	}
+	fail.If(t, check(), "a ready service is not healthy")
 	// The debug listener's paths are not served by the API's listener.
 	addr := regexp.MustCompile(`http://(\S+),`).FindStringSubmatch(s.Banner)[1]
 	for _, path := range []string{"/metrics", "/readyz", "/debug/pprof/"} {
@@ -73,9 +66,7 @@ func TestHealthcheck(t *testing.T) {
 			t.Errorf("%s on the debug listener: %d", path, status)
 		}
 	}
-	if err := s.End(); err != nil {
-		t.Error(err)
-	}
+	fail.If(t, s.End())
 	if err := check(); err == nil {
 		t.Error("a service that has stopped is healthy")
 	}

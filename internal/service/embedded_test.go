@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"seckill/internal/service"
+	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
 
@@ -51,9 +52,7 @@ func TestEmbeddedService(t *testing.T) {
 		`seckill_fulfil_backlog_orders`, `seckill_orders_total{outcome="pending"} 20`)
 	t.Run("dashboard", func(t *testing.T) { checkDashboard(t, metrics) })
 
-	if err := s.End(); err != nil {
-		t.Errorf("a stop on request is an error: %v", err)
-	}
+	fail.If(t, s.End(), "a stop on request is an error")
 	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "seckill-*")); len(left) != 0 {
 		t.Errorf("files left: %v", left)
 	}
@@ -74,9 +73,7 @@ func listeners(t *testing.T) (n int) {
 		}
 		text, err := io.ReadAll(f)
 		_ = f.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		for line := range strings.Lines(string(text)) {
 			if f := strings.Fields(line); len(f) > 9 && f[3] == listening {
 				inodes[fmt.Sprintf("socket:[%s]", f[9])] = true
@@ -84,9 +81,7 @@ func listeners(t *testing.T) (n int) {
 		}
 	}
 	fds, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	for _, fd := range fds {
 		if target, err := os.Readlink("/proc/self/fd/" + fd.Name()); err == nil && inodes[target] {
 			n++
@@ -120,17 +115,13 @@ func TestLaboratoryOfAnEmbeddedService(t *testing.T) {
 				TTLMS            *int64 `json:"ttl_ms"`
 			}
 		}
-		if err := json.Unmarshal([]byte(body), &seen); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, json.Unmarshal([]byte(body), &seen))
 		if len(seen.Locks) != 1 || seen.Locks[0].Mechanism != mechanism || seen.Locks[0].Owner == "" || (seen.Locks[0].TTLMS == nil) != endless {
 			t.Errorf("%s: %s", mechanism, body)
 		}
 	}
 	cfg, err := service.ParseConfig([]string{"-addr", strings.TrimPrefix(url, "http://")}, nil, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	if err := service.Run(t.Context(), cfg, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), "SECKILL_ADDR") {
 		t.Errorf("err = %v, want one that names the setting", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"seckill/internal/eventlog"
+	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
 
@@ -28,13 +29,9 @@ func TestOrdersAreRecorded(t *testing.T) {
 			t.Fatalf("%d %s", status, body)
 		}
 		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		events, err := eventlog.Parse(data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		committed := false
 		for _, e := range events {
 			if e.Process != want {
@@ -51,8 +48,6 @@ func TestOrdersAreRecorded(t *testing.T) {
 		if !committed {
 			t.Errorf("%s committed nothing: %+v", want, events)
 		}
-		if err := s.End(); err != nil {
-			t.Error(err)
-		}
+		fail.If(t, s.End())
 	}
 }

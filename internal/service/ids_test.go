@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"seckill/internal/idworker"
+	"seckill/internal/testkit/fail"
 )
 
 // Ids come from the second source while the first has no lease, and for no other reason. The process is ready while one
@@ -35,8 +36,6 @@ func TestEitherSourceOfIDs(t *testing.T) {
 		if id, err := ids.NextID(t.Context()); id != test.id || !errors.Is(err, test.err) {
 			t.Errorf("%s: %d, %v", name, id, err)
 		}
-		if err := ids.ready(t.Context()); !errors.Is(err, test.ready) {
-			t.Errorf("%s: ready: %v", name, err)
-		}
+		fail.Unless(t, ids.ready(t.Context()), test.ready, "%s: ready", name)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
 
@@ -27,31 +28,23 @@ func TestNobodyReadsTheLog(t *testing.T) {
 	}{
 		{"hangs", func(*testing.T, *os.File) {}, syscall.SIGTERM},
 		{"is gone", func(t *testing.T, pipe *os.File) {
-			if err := pipe.Close(); err != nil {
-				t.Error(err)
-			}
+			fail.If(t, pipe.Close())
 		}, syscall.SIGHUP},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			read, write, err := os.Pipe()
-			if err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, err)
 			defer read.Close()
 			// A pipe holds 64 KB; a refusal is a line of more than 100 bytes at this level.
 			cmd := exec.CommandContext(t.Context(), harness.SelfPath(t))
 			cmd.Env = append(os.Environ(), harness.AsService, "SECKILL_ADDR=127.0.0.1:0", "SECKILL_LOG_LEVEL=debug")
 			banner := filepath.Join(t.TempDir(), "banner")
 			out, err := os.Create(banner)
-			if err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, err)
 			defer out.Close()
 			cmd.Stdout, cmd.Stderr = out, write
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, cmd.Start())
 			write.Close()
 			var order string
 			testkit.Until(t, "the service greets", func() bool {
@@ -68,17 +61,13 @@ func TestNobodyReadsTheLog(t *testing.T) {
 				request, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, order, nil)
 				request.Header.Set("X-User-ID", fmt.Sprint(1000+user))
 				answer, err := http.DefaultClient.Do(request)
-				if err != nil {
-					t.Fatalf("order %d: %v", user, err)
-				}
+				fail.NowIf(t, err, "order %d", user)
 				answer.Body.Close()
 				if answer.StatusCode != http.StatusCreated && answer.StatusCode != http.StatusConflict && answer.StatusCode != http.StatusTooManyRequests {
 					t.Fatalf("order %d: %s", user, answer.Status)
 				}
 			}
-			if err := cmd.Process.Signal(test.signal); err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, cmd.Process.Signal(test.signal))
 			err = cmd.Wait()
 			// Its last lines are lost, and it says so with its exit code. Another signal would have killed it.
 			if exit, failed := errors.AsType[*exec.ExitError](err); !failed || exit.ExitCode() != 1 {

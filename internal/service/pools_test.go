@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // A connection that a command uses counts as used, then as idle, and a command that finds none counts as one that waited.
@@ -41,12 +42,8 @@ func TestRedisPools(t *testing.T) {
 		simulate.Sleep(3 * time.Second)
 		push := server.Client(t)
 		for range 2 {
-			if err := push.RPush(t.Context(), "list", "1").Err(); err != nil {
-				t.Fatal(err)
-			}
-			if err := <-answered; err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, push.RPush(t.Context(), "list", "1").Err())
+			fail.NowIf(t, <-answered)
 		}
 		synctest.Wait()
 		expect("both have ended", 0, 1, 1, 3)
@@ -57,9 +54,7 @@ func TestRedisPools(t *testing.T) {
 func poolMetric(t *testing.T, registry *prometheus.Registry, name, state string) float64 {
 	t.Helper()
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
 			labels := map[string]string{}

@@ -12,6 +12,7 @@ import (
 	"seckill/internal/lock/lockers"
 	"seckill/internal/lock/redis/red"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -30,9 +31,7 @@ func TestFlowOfEveryLock(t *testing.T) {
 		flowZooKeeper:  {ZooKeeper: []string{"127.0.0.1:1"}},
 	} {
 		set, err := lockers.Open(servers, lockers.Config{Log: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		for _, m := range lock.Catalogue() {
 			local := m.Name == "none" || m.Name == "local"
 			got := flowOf(voucher.FlowLocked, m.Name) == flow
@@ -40,9 +39,7 @@ func TestFlowOfEveryLock(t *testing.T) {
 				t.Errorf("%s is counted as %s, and %s has it: %v", m.Name, flowOf(voucher.FlowLocked, m.Name), flow, has)
 			}
 		}
-		if err := set.Close(); err != nil {
-			t.Error(err)
-		}
+		fail.If(t, set.Close())
 	}
 	if flowOf(voucher.FlowLocked, "mysql-row") != flowMySQL || flowOf(voucher.FlowAdmission, "reentrant") != flowAdmission {
 		t.Error("MySQL or admission is counted elsewhere")

@@ -17,6 +17,7 @@ import (
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/reconcile"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -32,9 +33,7 @@ type splitVoucher struct {
 func openSplit(t *testing.T) *splitVoucher {
 	t.Helper()
 	all, err := openStores(t.Context(), Config{Embedded: true}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	t.Cleanup(func() { _ = all.close() })
 	s := &splitVoucher{t: t, stores: all, rec: NewReconciler(all.redis, all.db)}
 	s.rec.Pause = time.Millisecond
@@ -54,9 +53,7 @@ func openSplit(t *testing.T) *splitVoucher {
 
 func (s *splitVoucher) must(err error) {
 	s.t.Helper()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	fail.NowIf(s.t, err)
 }
 
 func (s *splitVoucher) set(bucket int, values ...any) {
@@ -145,9 +142,7 @@ func TestReconcileWhileBucketsDraw(t *testing.T) {
 		for n := int64(0); drawing.Err() == nil; n++ {
 			from, to, other := s.keys[n%2], s.keys[(n+1)%2], (n+1)%2
 			given += (n + 1) % 2
-			if err := errors.Join(s.move(from, -1, fmt.Sprint(ledger.FieldTo, other), given), s.move(to, 1, fmt.Sprint(ledger.FieldFrom, n%2), given)); err != nil {
-				t.Error(err)
-			}
+			fail.If(t, errors.Join(s.move(from, -1, fmt.Sprint(ledger.FieldTo, other), given), s.move(to, 1, fmt.Sprint(ledger.FieldFrom, n%2), given)))
 		}
 	}()
 	seen := map[reconcile.State]int{}
@@ -272,9 +267,7 @@ func TestReconcileWatch(t *testing.T) {
 func gathered(t *testing.T, g prometheus.Gatherer, name, label string) float64 {
 	t.Helper()
 	families, err := g.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	for _, family := range families {
 		if family.GetName() != name {
 			continue

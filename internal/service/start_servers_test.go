@@ -9,6 +9,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // An invalid setting is reported in one sentence that names it and shows no secret.
@@ -18,9 +19,7 @@ func TestFailedStartNamesTheSetting(t *testing.T) {
 	db := testkit.MariaDB(t)
 	dsn := func(change func(*mysql.Config)) string {
 		c, err := mysql.ParseDSN(db.DSN)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		c.User, c.Passwd = "root", password
 		change(c)
 		return c.FormatDSN()
@@ -38,9 +37,7 @@ func TestFailedStartNamesTheSetting(t *testing.T) {
 				"SECKILL_MYSQL_DSN=" + test.dsn, "SECKILL_REDIS_ADDRS=" + test.redis,
 				"SECKILL_JWT_SECRET=" + secret, "SECKILL_ADMIN_TOKEN=" + token,
 			}, io.Discard)
-			if err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, err)
 			var logs strings.Builder
 			err = Run(t.Context(), cfg, io.Discard, &logs)
 			if err == nil || !strings.HasPrefix(err.Error(), test.setting+": ") || !strings.Contains(err.Error(), test.says) {

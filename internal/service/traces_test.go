@@ -16,6 +16,7 @@ import (
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
+	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
 
@@ -88,9 +89,7 @@ func TestTracesOfAnOrder(t *testing.T) {
 		t.Fatalf("told %+v", got)
 	}
 	sale.AtRest(0)
-	if err := r.End(); err != nil {
-		t.Error(err)
-	}
+	fail.If(t, r.End())
 
 	request := c.one(t, "POST /api/v1/vouchers/:id/orders", func(*otlp.Span) bool { return true })
 	decision := c.one(t, "admission.decide", within(request))
@@ -101,9 +100,7 @@ func TestTracesOfAnOrder(t *testing.T) {
 		t.Errorf("no link leads back from %v by %v to %v", transaction, call, decision)
 	}
 	id, err := strconv.ParseInt(got.Order, 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	has := func(s *otlp.Span) bool {
 		for _, a := range s.GetAttributes() {
 			values := a.GetValue().GetArrayValue().GetValues()

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // TestSourcesPrintWhatTheySay runs the blocks that consist of redis-cli commands, each on an empty server, and
@@ -20,9 +21,7 @@ func TestSourcesPrintWhatTheySay(t *testing.T) {
 	cli := testkit.Tool(t, "apt-get install redis-tools", "redis-cli")
 	server := testkit.NewRedis(t)
 	_, port, err := net.SplitHostPort(server.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	client := server.Client(t)
 	if info := client.Info(t.Context(), "server").Val(); !strings.Contains(info, "redis_version:7.0.") {
 		t.Skip("other versions of Redis word their errors differently")
@@ -33,9 +32,7 @@ func TestSourcesPrintWhatTheySay(t *testing.T) {
 		t.Fatal("docs/sources.md has no block of redis-cli commands")
 	}
 	for _, block := range blocks {
-		if err := client.FlushAll(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, client.FlushAll(t.Context()).Err())
 		// A line that begins with "> " goes on with the command.
 		for _, step := range strings.Split("\n"+strings.ReplaceAll(block[1], "\n> ", "\r"), "\n$ ")[1:] {
 			command, want, _ := strings.Cut(step, "\n")
@@ -43,9 +40,7 @@ func TestSourcesPrintWhatTheySay(t *testing.T) {
 			run := exec.CommandContext(t.Context(), "bash", "-c", command)
 			run.Env = append(os.Environ(), "PATH="+path+":"+os.Getenv("PATH"))
 			out, err := run.CombinedOutput()
-			if err != nil {
-				t.Errorf("%s: %v", command, err)
-			}
+			fail.If(t, err, "%s", command)
 			if got := string(bytes.TrimSpace(out)); got != strings.TrimSpace(want) {
 				t.Errorf("%s\nprinted %q\nwant    %q", command, got, want)
 			}
@@ -59,8 +54,6 @@ func redisCLI(t *testing.T, cli, port string) string {
 	dir := t.TempDir()
 	script := fmt.Sprintf("#!/bin/sh\nexec %s --no-raw -p %s \"$@\"\n", cli, port)
 	//nolint:gosec // it has to be executable
-	if err := os.WriteFile(filepath.Join(dir, "redis-cli"), []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, os.WriteFile(filepath.Join(dir, "redis-cli"), []byte(script), 0o700))
 	return dir
 }

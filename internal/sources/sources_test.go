@@ -14,6 +14,7 @@ import (
 	"seckill/internal/lab/experiments"
 	"seckill/internal/lock/locktest"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -26,9 +27,7 @@ func TestSourcesHaveEverySection(t *testing.T) {
 		t.Errorf("docs/sources.md has %d documents, want 5", len(documents))
 	}
 	all, err := experiments.All()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	for _, e := range all {
 		for _, s := range e.Sources {
 			if !slices.Contains(documents[s.Document], s.Section) {
@@ -101,8 +100,6 @@ func sections(t *testing.T) map[string][]string {
 func read(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "sources.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return string(text)
 }

@@ -23,6 +23,7 @@ import (
 	"seckill/internal/admission"
 	"seckill/internal/order"
 	"seckill/internal/telemetry"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -68,9 +69,7 @@ func newReceiver(t *testing.T) *receiver {
 func start(t *testing.T, endpoint string, logs io.Writer) (*telemetry.Tracing, func()) {
 	t.Helper()
 	tracing, err := telemetry.Start(t.Context(), endpoint, slog.New(slog.NewTextHandler(logs, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return tracing, func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Second)
 		defer cancel()
@@ -132,9 +131,7 @@ func TestSpans(t *testing.T) {
 	var decided error
 	handler := tracing.Handler(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("X-Request-Id", "r1")
-		if err := http.NewResponseController(w).Flush(); err != nil {
-			t.Errorf("Flush does not reach the connection: %v", err)
-		}
+		fail.If(t, http.NewResponseController(w).Flush(), "Flush does not reach the connection")
 		err := tracing.Gate(fakeGate{err: decided}).Admit(req.Context(), nil, order.Order{ID: 5, VoucherID: 7})
 		if !errors.Is(err, decided) {
 			t.Errorf("Admit = %v, want %v", err, decided)
@@ -258,14 +255,10 @@ func TestStreamsAreFlushed(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/api/v1/vouchers/7/live", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Do(req)
-	if err != nil {
-		t.Fatalf("nothing arrives while the handler runs: %v", err)
-	}
+	fail.NowIf(t, err, "nothing arrives while the handler runs")
 	defer resp.Body.Close()
 	if line, err := bufio.NewReader(resp.Body).ReadString('\n'); line != "data: 1\n" {
 		t.Errorf("%q arrives while the handler runs: %v", line, err)

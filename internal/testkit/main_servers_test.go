@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // childScenario is the environment variable that tells TestInAChild which part it plays.
@@ -78,9 +79,7 @@ func TestInAChild(t *testing.T) {
 // closeTwice closes what is shared twice, and uses it again in between.
 func closeTwice(t *testing.T) {
 	folder, _, err := testkit.Folder()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	for range 2 {
 		shared := testkit.Redis(t)
 		pid := shared.Client(t).InfoMap(t.Context(), "server").Item("Server", "process_id")
@@ -110,8 +109,6 @@ func endAbnormally(t *testing.T, how string) {
 	case "exit":
 		os.Exit(7)
 	}
-	if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, syscall.Kill(os.Getpid(), syscall.SIGKILL))
 	select {}
 }

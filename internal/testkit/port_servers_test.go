@@ -9,15 +9,15 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"seckill/internal/testkit/fail"
 )
 
 // occupy listens on a port until the end of the test, and never answers.
 func occupy(t *testing.T, port int) {
 	t.Helper()
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	t.Cleanup(func() { l.Close() })
 }
 
@@ -46,9 +46,7 @@ func TestServerWithATakenPortGetsAnother(t *testing.T) {
 					return start(port)
 				}, above...)
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, err)
 			defer process.Kill()
 			if len(ports) != 2 || ports[0] == ports[1] {
 				t.Errorf("started on %d, want the taken port and one other", ports)
@@ -117,9 +115,7 @@ func TestStartThatFails(t *testing.T) {
 func TestFreePortsAreBelowThoseOfClients(t *testing.T) {
 	for range 1000 {
 		port, err := freePort(clusterBus)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		if port < firstPort || port+clusterBus > lastPort {
 			t.Fatalf("port %d with %d, want both within %d to %d", port, port+clusterBus, firstPort, lastPort)
 		}
@@ -128,16 +124,12 @@ func TestFreePortsAreBelowThoseOfClients(t *testing.T) {
 
 func TestFreeChecksEveryPort(t *testing.T) {
 	port, err := freePort(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	if err := free(port, 1); err != nil {
 		t.Errorf("ports %d and %d: %v, want them free", port, port+1, err)
 	}
 	occupy(t, port+1)
-	if err := free(port, 1); !errors.Is(err, syscall.EADDRINUSE) {
-		t.Errorf("with port %d taken: %v", port+1, err)
-	}
+	fail.Unless(t, free(port, 1), syscall.EADDRINUSE, "with port %d taken", port+1)
 }
 
 // A server that is being set up does not delete the temporary files of another one.
@@ -145,9 +137,7 @@ func TestSetupKeepsTheFilesOfOtherServers(t *testing.T) {
 	shared := t.TempDir()
 	t.Setenv("TMPDIR", shared)
 	other := filepath.Join(shared, "#sql-temptable-1-1-1.MAD")
-	if err := os.WriteFile(other, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, os.WriteFile(other, nil, 0o600))
 	NewMariaDB(t)
 	if _, err := os.Stat(other); err != nil {
 		t.Errorf("the other server's file: %v", err)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // shell starts a shell script.
@@ -83,9 +84,7 @@ func onlyRedis(t *testing.T) string {
 		t.Skipf("redis-server is not in the PATH: %v", err)
 	}
 	folder := t.TempDir()
-	if err := os.Symlink(path, filepath.Join(folder, "redis-server")); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, os.Symlink(path, filepath.Join(folder, "redis-server")))
 	return folder
 }
 
@@ -98,9 +97,7 @@ func TestStopwatchOfAPausedProcess(t *testing.T) {
 	time.Sleep(pause)
 	child.Resume()
 	stood, err := time.ParseDuration(child.WaitLine(t, `stood still for (\S+)`)[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	if stood < pause-20*time.Millisecond {
 		t.Errorf("of a pause of %v it saw %v", pause, stood)
 	}

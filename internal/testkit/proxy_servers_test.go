@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // soon is long for an answer over loopback on a busy machine, and short for a test that waits for a missing one.
@@ -29,9 +30,7 @@ func proxied(t *testing.T) (*testkit.RedisServer, *testkit.Proxy, *redis.Client)
 
 func answers(t *testing.T, client *redis.Client) {
 	t.Helper()
-	if err := client.Ping(t.Context()).Err(); err != nil {
-		t.Fatalf("no answer through the proxy: %v", err)
-	}
+	fail.NowIf(t, client.Ping(t.Context()).Err(), "no answer through the proxy")
 }
 
 func TestProxySlowsARoundTrip(t *testing.T) {
@@ -70,14 +69,10 @@ func TestProxyBlackholesReplies(t *testing.T) {
 func TestCutLastsUntilReset(t *testing.T) {
 	_, proxy, client := proxied(t)
 	open, err := net.Dial("tcp", proxy.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	defer open.Close()
 	proxy.Cut()
-	if err := open.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, open.SetReadDeadline(time.Now().Add(10*time.Second)))
 	if _, err := open.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("read from a cut connection: %v, want io.EOF", err)
 	}
@@ -95,9 +90,7 @@ func TestResetWaitsForThePort(t *testing.T) {
 	_, proxy, client := proxied(t)
 	proxy.Cut()
 	other, err := net.Listen("tcp", proxy.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	time.AfterFunc(50*time.Millisecond, func() { other.Close() })
 	proxy.Reset()
 	testkit.Until(t, "an answer after Reset", func() bool { return client.Ping(t.Context()).Err() == nil })

@@ -10,6 +10,7 @@ import (
 	_ "github.com/go-sql-driver/mysql"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // A paused server answers nothing: not even in the first milliseconds, in which a busy machine has not yet stopped all of
@@ -17,9 +18,7 @@ import (
 func TestPausedSQLServerAnswersNothing(t *testing.T) {
 	server := testkit.NewMariaDB(t)
 	db, err := sql.Open("mysql", server.Database(t).DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	defer db.Close()
 	for range 2 * runtime.NumCPU() {
 		shell(t, "while :; do :; done") // the machine is busy

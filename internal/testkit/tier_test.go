@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // Without SECKILL_TEST_SERVERS=1 a test that asks for a server, a process or a port is skipped. A Redis and a folder it
@@ -41,16 +42,10 @@ func TestGoAloneStartsNothing(t *testing.T) {
 	if first, second := KeyPrefix(t), KeyPrefix(t); first == second || !strings.HasPrefix(first, "t-TestGoAloneStartsNothing-") {
 		t.Errorf("key prefixes %q and %q, want two that name the test", first, second)
 	}
-	if err := client.Set(t.Context(), KeyPrefix(t)+"x", 1, 0).Err(); err != nil {
-		t.Error(err)
-	}
+	fail.If(t, client.Set(t.Context(), KeyPrefix(t)+"x", 1, 0).Err())
 	path, remove, err := Folder()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := remove(); err != nil {
-		t.Error(err)
-	}
+	fail.NowIf(t, err)
+	fail.If(t, remove())
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
 		t.Errorf("%s is still there: %v", path, err)
 	}
@@ -63,9 +58,7 @@ func TestLeakedGoroutineIsNamed(t *testing.T) {
 		t.Errorf("found %v, want the goroutine of this test", err)
 	}
 	close(end)
-	if err := leakedGoroutines(shutdownTimeout); err != nil {
-		t.Errorf("after its end: %v", err)
-	}
+	fail.If(t, leakedGoroutines(shutdownTimeout), "after its end")
 }
 
 func TestStopwatch(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -133,9 +134,7 @@ func TestCachePagesAreRefreshedWithinABound(t *testing.T) {
 		show := func(after int64) time.Duration {
 			store.stock.Store(time.Since(begun).Milliseconds())
 			page, err := cache.Vouchers(t.Context(), after, 1)
-			if err != nil {
-				t.Fatalf("page %d: %v", after, err)
-			}
+			fail.NowIf(t, err, "page %d", after)
 			return time.Since(begun) - time.Duration(page[0].Stock)*time.Millisecond
 		}
 		const seconds, pages = 3, 63

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"seckill/internal/lock"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -16,9 +17,7 @@ import (
 func wantRoundTrip(t *testing.T, p voucher.Policy, member string, set bool) {
 	t.Helper()
 	data, err := json.Marshal(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	var got voucher.Policy
 	if err := json.Unmarshal(data, &got); err != nil || !reflect.DeepEqual(got, p) || strings.Contains(string(data), member) != set {
 		t.Errorf("%s became %+v, %v", data, got, err)
@@ -31,9 +30,7 @@ func TestFaultSeed(t *testing.T) {
 		p.FaultSeed = seed
 		p.Faults = []lock.Fault{{Point: lock.CriticalSection, PauseMS: 5, Probability: 0.5}}
 		wantRoundTrip(t, p, "fault_seed", seed != 0)
-		if err := p.Validate(); err != nil {
-			t.Errorf("seed %d: %v", seed, err)
-		}
+		fail.If(t, p.Validate(), "seed %d", seed)
 		if undecided := reflect.DeepEqual(p.FaultsFor(17), p.Faults); undecided != (seed == 0) {
 			t.Errorf("seed %d: whom the fault hits is undecided: %v", seed, undecided)
 		}

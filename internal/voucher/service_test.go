@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"seckill/internal/lock"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -76,9 +77,7 @@ func TestCreateSetsItsOwnFields(t *testing.T) {
 	v.BeginAt = begin.Add(1500 * time.Nanosecond).In(time.FixedZone("UTC+8", 8*3600))
 	s := &memoryStore{}
 	got, err := newService(s).Create(t.Context(), v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	if got.ID != 7 || got.Stock != v.InitialStock || got.Version != 0 || got.CreatedAt != begin || got.BeginAt != begin.Add(time.Microsecond) {
 		t.Errorf("created %+v", got)
 	}

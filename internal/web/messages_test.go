@@ -9,15 +9,14 @@ import (
 	"strings"
 	"testing"
 
+	"seckill/internal/testkit/fail"
 	"seckill/internal/web"
 )
 
 // Every language has every message, with the same values in it.
 func TestLanguagesHaveTheSameMessages(t *testing.T) {
 	all, err := web.Messages()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	if got := slices.Sorted(maps.Keys(all)); !slices.Equal(got, []string{"en", "zh"}) {
 		t.Fatalf("the languages are %q", got)
 	}
@@ -50,9 +49,7 @@ var (
 // Every message that a module or a page names is there, and every message is named.
 func TestMessagesAreNamed(t *testing.T) {
 	all, err := web.Messages()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	messages := all["en"]
 	var sources []string
 	for _, pattern := range []string{"static/*.js", "pages/*.html"} {
@@ -66,9 +63,7 @@ func TestMessagesAreNamed(t *testing.T) {
 	prefixes := map[string]bool{}
 	for _, name := range sources {
 		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		for _, m := range named.FindAllStringSubmatch(string(text), -1) {
 			key := strings.Join(m[1:], "")
 			used[key] = true

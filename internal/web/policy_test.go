@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"seckill/internal/lock"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 	"seckill/internal/web"
 )
@@ -15,17 +16,13 @@ import (
 // The form knows every lock and which of them are safe, and has words for each choice.
 func TestFormKnowsThePolicies(t *testing.T) {
 	text, err := os.ReadFile("static/policy.js")
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	known := map[string]string{}
 	for _, m := range regexp.MustCompile(`'?([a-z][\w-]*)'?: (true|false)`).FindAllStringSubmatch(string(text), -1) {
 		known[m[1]] = m[2]
 	}
 	all, err := web.Messages()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	for _, m := range lock.Catalogue() {
 		if safe := map[bool]string{true: "true", false: "false"}[m.Safe]; known[m.Name] != safe {
 			t.Errorf("the form says %q of the lock %s, whose Safe is %s", known[m.Name], m.Name, safe)
@@ -57,9 +54,7 @@ func TestFormKnowsThePolicies(t *testing.T) {
 // at its top.
 func TestVendoredModuleIsUnchanged(t *testing.T) {
 	text, err := os.ReadFile("static/qrcode.js")
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	if sum := sha256.Sum256(text); hex.EncodeToString(sum[:]) != "ea91d7118a5395289170da848b7c6758b996163bfbccf312591ab65a4911b7c0" {
 		t.Errorf("static/qrcode.js has the checksum %x", sum)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"seckill/internal/testkit/fail"
 	"seckill/internal/web"
 )
 
@@ -19,9 +20,7 @@ const firstView = 150_000
 func newSite(t *testing.T) *web.Site {
 	t.Helper()
 	s, err := web.New(web.Config{Lab: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return s
 }
 
@@ -29,9 +28,7 @@ func newSite(t *testing.T) *web.Site {
 func sites(t *testing.T) []*web.Site {
 	t.Helper()
 	lab, err := web.NewLab(".picture { color: red; }")
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return []*web.Site{newSite(t), lab}
 }
 
@@ -52,15 +49,11 @@ func text(t *testing.T, resp *http.Response) string {
 	var body io.Reader = resp.Body
 	if resp.Header.Get("Content-Encoding") == "gzip" {
 		unzipped, err := gzip.NewReader(body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		body = unzipped
 	}
 	all, err := io.ReadAll(body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return string(all)
 }
 
@@ -164,9 +157,7 @@ func TestServesNothingElse(t *testing.T) {
 		"/static/x%252Fbuyers.js",
 	} {
 		u, err := (&url.URL{}).Parse(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		if s.Serves(u) {
 			t.Errorf("%q is served", path)
 		}

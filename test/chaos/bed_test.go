@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
 
@@ -112,8 +113,6 @@ func (b *bed) checkAlive() {
 func (b *bed) end() {
 	b.t.Helper()
 	for i, p := range b.apis {
-		if err := p.Stop(); err != nil {
-			b.t.Errorf("process %d: %v", i, err)
-		}
+		fail.If(b.t, p.Stop(), "process %d", i)
 	}
 }

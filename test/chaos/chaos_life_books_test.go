@@ -11,6 +11,7 @@ import (
 
 	"seckill/internal/payment"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
 
@@ -214,9 +215,7 @@ func (c *lifeChaos) checkMoney(n int, b bookedRound, paid map[string]bool) {
 		c.sum.paid++
 		c.sum.cents += p.AmountCents
 		var outcome string
-		if err := c.books.QueryRowContext(c.t.Context(), "SELECT outcome FROM payments WHERE payment_id = ?", p.ID).Scan(&outcome); err != nil {
-			c.t.Fatal(err)
-		}
+		fail.NowIf(c.t, c.books.QueryRowContext(c.t.Context(), "SELECT outcome FROM payments WHERE payment_id = ?", p.ID).Scan(&outcome))
 		c.sum.outcomes[outcome]++
 		switch {
 		case p.RefundedCents == 0 && len(p.Refunds) == 0:

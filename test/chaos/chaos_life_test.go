@@ -18,6 +18,7 @@ import (
 	"seckill/internal/payment/sandbox"
 	"seckill/internal/service"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
 
@@ -129,9 +130,7 @@ func (c *lifeChaos) misbehave() {
 		b.PayLateMS = c.rng.IntN(int(2 * lifePayWithin / time.Millisecond))
 	}
 	body, err := json.Marshal(b)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	fail.NowIf(c.t, err)
 	testkit.Until(c.t, "the provider misbehaves", func() bool {
 		status, _ := c.send(http.MethodPut, c.providerURL+"/sandbox/behaviour", 0, http.Header{
 			"Authorization": {"Bearer " + harness.PaymentKey}, "Content-Type": {"application/json"},

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"seckill/internal/admission/ledger"
+	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
 
@@ -41,9 +42,7 @@ func (c *chaos) checkRound(n int, s *chaosRound) {
 			c.t.Errorf("round %d: %d dead letters in bucket %d", n, dead, b)
 		}
 		users, err := client.HGetAll(c.t.Context(), keys.Users).Result()
-		if err != nil {
-			c.t.Errorf("round %d: %v", n, err)
-		}
+		fail.If(c.t, err, "round %d", n)
 		maps.Copy(there, users)
 	}
 	if len(there) != s.stock {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // chaosDatabase is the database of the orders.
@@ -46,33 +47,23 @@ func (c *chaos) configure(setting, to, back string) {
 	c.t.Helper()
 	c.struck["Redis "+setting+" "+to]++
 	client := c.redis.Primary.Client(c.t)
-	if err := client.ConfigSet(c.t.Context(), setting, to).Err(); err != nil {
-		c.t.Fatal(err)
-	}
+	fail.NowIf(c.t, client.ConfigSet(c.t.Context(), setting, to).Err())
 	c.wait()
-	if err := client.ConfigSet(c.t.Context(), setting, back).Err(); err != nil {
-		c.t.Fatal(err)
-	}
+	fail.NowIf(c.t, client.ConfigSet(c.t.Context(), setting, back).Err())
 }
 
 // refuse makes the database refuse for a while.
 func (c *chaos) refuse() {
 	c.t.Helper()
 	voucherID, err := strconv.ParseInt(c.sales[len(c.sales)-1].Voucher, 10, 64)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	fail.NowIf(c.t, err)
 	all := c.db.refusals(voucherID)
 	r := all[c.rng.IntN(len(all))]
 	c.struck["MariaDB: "+r.Name]++
 	end, err := r.Begin(c.t.Context())
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	fail.NowIf(c.t, err)
 	c.wait()
-	if err := end(c.t.Context()); err != nil {
-		c.t.Fatal(err)
-	}
+	fail.NowIf(c.t, end(c.t.Context()))
 }
 
 // node returns a random node of the database.

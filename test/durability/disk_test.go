@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // disk holds the append-only file of a Redis. It knows which part of the file would survive a power failure. SIGKILL
@@ -43,9 +44,7 @@ func (d *disk) file() string {
 func (d *disk) sizes() (written, safe int64) {
 	d.t.Helper()
 	info, err := os.Stat(d.file())
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	fail.NowIf(d.t, err)
 	text, err := os.ReadFile(d.synced)
 	if os.IsNotExist(err) { // nothing was ever brought to the disk
 		return info.Size(), 0
@@ -53,9 +52,7 @@ func (d *disk) sizes() (written, safe int64) {
 	if err == nil {
 		safe, err = strconv.ParseInt(string(text), 10, 64)
 	}
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	fail.NowIf(d.t, err)
 	return info.Size(), safe
 }
 
@@ -63,9 +60,7 @@ func (d *disk) sizes() (written, safe int64) {
 func (d *disk) sinceSync() time.Duration {
 	d.t.Helper()
 	info, err := os.Stat(d.synced)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	fail.NowIf(d.t, err)
 	return time.Since(info.ModTime())
 }
 
@@ -91,8 +86,6 @@ func (d *disk) crash(machine bool) (gone int64) {
 		return 0
 	}
 	written, safe := d.sizes()
-	if err := os.Truncate(d.file(), safe); err != nil {
-		d.t.Fatal(err)
-	}
+	fail.NowIf(d.t, os.Truncate(d.file(), safe))
 	return written - safe
 }

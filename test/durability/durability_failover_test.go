@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
 
@@ -104,9 +105,7 @@ func TestDurabilityClusterFailsOver(t *testing.T) {
 	f.apis[0].WaitLine(t, "fewer replicas than orders wait for")
 	f.sale = harness.OpenSale(t, failoverStock, harness.AdmissionPolicy, f.apis...)
 	node, err := client.MasterForKey(t.Context(), f.sale.Keys().Meta)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	f.kill = func() { killAt(t, node) }
 	for range 2 { // one is promoted, the other one follows it
 		follow(t, node, addrs)
@@ -126,14 +125,10 @@ func TestDurabilityClusterFailsOver(t *testing.T) {
 func follow(t *testing.T, node *redis.Client, all []string) {
 	t.Helper()
 	id, err := node.ClusterMyID(t.Context()).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	host, port, _ := strings.Cut(node.Options().Addr, ":")
 	replica := testkit.NewRedis(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-allow-replica-migration", "no").Client(t)
-	if err := replica.ClusterMeet(t.Context(), host, port).Err(); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, replica.ClusterMeet(t.Context(), host, port).Err())
 	// It has to have heard of the node before it can follow it.
 	testkit.Until(t, "the new node is a replica", func() bool { return replica.ClusterReplicate(t.Context(), id).Err() == nil })
 	self := replica.ClusterMyID(t.Context()).Val()
@@ -159,7 +154,5 @@ func killAt(t *testing.T, client *redis.Client) {
 	if err != nil || pid < 2 {
 		t.Fatalf("process %d: %v", pid, err)
 	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, syscall.Kill(pid, syscall.SIGKILL))
 }

@@ -15,6 +15,7 @@ import (
 
 	"seckill/internal/admission/ledger"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
 
@@ -173,9 +174,7 @@ func (d *crashTest) fillBatches(user int) (held, left map[string]int) {
 	held = map[string]int{}
 	delivered := func() bool {
 		p, err := client.XPending(d.t.Context(), d.sale.Keys().Orders, ledger.Group).Result()
-		if err != nil {
-			d.t.Fatal(err)
-		}
+		fail.NowIf(d.t, err)
 		return int(p.Count) == len(held)
 	}
 	for ; ; user++ {
@@ -298,9 +297,7 @@ func (d *crashTest) unwritten() int {
 func (d *crashTest) persistence(field string) int {
 	d.t.Helper()
 	n, err := strconv.Atoi(d.primary.Client(d.t).InfoMap(d.t.Context(), "persistence").Item("Persistence", field))
-	if err != nil {
-		d.t.Error(err)
-	}
+	fail.If(d.t, err)
 	return n
 }
 
@@ -333,9 +330,7 @@ func (d *crashTest) crash() {
 func (d *crashTest) epoch() int {
 	d.t.Helper()
 	n, err := d.primary.Client(d.t).HGet(d.t.Context(), d.sale.Keys().Meta, ledger.FieldEpoch).Int()
-	if err != nil {
-		d.t.Error(err)
-	}
+	fail.If(d.t, err)
 	return n
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
 
@@ -34,9 +35,7 @@ func TestSoakRestore(t *testing.T) {
 			}
 			r.compare(restored.database, restored.redis)
 			if restored.database {
-				if err := r.redis.Client(t).FlushAll(t.Context()).Err(); err != nil {
-					t.Fatal(err)
-				}
+				fail.NowIf(t, r.redis.Client(t).FlushAll(t.Context()).Err())
 			}
 			r.sellOn()
 		})
@@ -140,13 +139,9 @@ func (r *restoreTest) sellOn() {
 func dataFolderOf(t *testing.T, where testkit.Database) (folder string) {
 	t.Helper()
 	db, err := sql.Open("mysql", where.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	defer db.Close()
-	if err := db.QueryRowContext(t.Context(), "SELECT @@datadir").Scan(&folder); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, db.QueryRowContext(t.Context(), "SELECT @@datadir").Scan(&folder))
 	return filepath.Clean(folder)
 }
 

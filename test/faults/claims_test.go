@@ -12,6 +12,7 @@ import (
 	"seckill/internal/admission/ledger"
 	"seckill/internal/service"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
 
@@ -106,9 +107,7 @@ func openerDies(t *testing.T, figures *harness.Figures) {
 	release := sale.HoldRow(where.DB)
 	_, orders := sale.OrderAllUntilAnswered(20)
 	alive := service.KeyPrefix + "fulfil:alive:ghost-" + sale.Voucher
-	if err := client.Set(t.Context(), alive, 1, time.Hour).Err(); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, client.Set(t.Context(), alive, 1, time.Hour).Err())
 	// The workers are held up with what they have; the rest goes to the third process.
 	for user := 21; client.XPending(t.Context(), sale.Keys().Orders, ledger.Group).Val().Consumers["ghost-"+sale.Voucher+"-1"] == 0; user++ {
 		got := sale.BuyUntilAnswered(0, user, "key-"+strconv.Itoa(user))
@@ -121,9 +120,7 @@ func openerDies(t *testing.T, figures *harness.Figures) {
 		}).Err()
 	}
 	release()
-	if err := client.HSet(t.Context(), sale.Keys().Meta, ledger.FieldEpoch, 1).Err(); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, client.HSet(t.Context(), sale.Keys().Meta, ledger.FieldEpoch, 1).Err())
 	if got := sale.Buy(0, 99, ""); got.Code != "unavailable" {
 		t.Fatalf("told %+v", got)
 	}

@@ -16,6 +16,7 @@ import (
 	"seckill/internal/rediswatch"
 	"seckill/internal/service"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
 
@@ -31,9 +32,7 @@ func TestStartRefusesEviction(t *testing.T) {
 		t.Run(setting, func(t *testing.T) {
 			env := append(env, setting+"="+redis.Addr())
 			cfg, err := service.ParseConfig([]string{"-addr", "127.0.0.1:0"}, env, io.Discard)
-			if err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, err)
 			ctx, cancel := context.WithTimeout(t.Context(), harness.Patience) // if it starts
 			defer cancel()
 			err = service.Run(ctx, cfg, io.Discard, io.Discard)
@@ -46,9 +45,7 @@ func TestStartRefusesEviction(t *testing.T) {
 				}
 			}
 			allowed := harness.StartInProcess(t, nil, append(env, "SECKILL_ALLOW_EVICTION=1"))
-			if err := allowed.End(); err != nil {
-				t.Errorf("allowed: %v", err)
-			}
+			fail.If(t, allowed.End(), "allowed")
 		})
 	}
 }

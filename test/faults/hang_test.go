@@ -11,6 +11,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
 
@@ -18,9 +19,7 @@ import (
 func behindProxy(t *testing.T, db testkit.Database) (testkit.Database, *testkit.Proxy) {
 	t.Helper()
 	dsn, err := mysql.ParseDSN(db.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	line := testkit.NewProxy(t, dsn.Addr)
 	dsn.Addr = line.Addr()
 	return testkit.Database{Engine: db.Engine, DSN: dsn.FormatDSN()}, line

@@ -6,6 +6,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
 
@@ -14,9 +15,7 @@ func TestMain(m *testing.M) { harness.Main(m) }
 // configSet may be called from any goroutine.
 func configSet(t *testing.T, client *redis.Client, setting, value string) {
 	t.Helper()
-	if err := client.ConfigSet(t.Context(), setting, value).Err(); err != nil {
-		t.Error(err)
-	}
+	fail.If(t, client.ConfigSet(t.Context(), setting, value).Err())
 }
 
 // waitForOrders waits until the database has that many orders.

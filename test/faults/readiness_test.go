@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
 
@@ -18,9 +19,7 @@ func readyFlows(t *testing.T, p harness.Process) (status int, flows map[string]f
 	t.Helper()
 	status, body := harness.Call(t, http.MethodGet, p.URL+"/readyz?verbose=1", nil, "")
 	var answer struct{ Flows map[string]flowState }
-	if err := json.Unmarshal([]byte(body), &answer); err != nil {
-		t.Fatalf("%d %s: %v", status, body, err)
-	}
+	fail.NowIf(t, json.Unmarshal([]byte(body), &answer), "%d %s", status, body)
 	return status, answer.Flows
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
 
@@ -44,9 +45,7 @@ func TestVoucherIsMissingForAWhile(t *testing.T) {
 	const stock, sold = 300, 50
 	lost, other := harness.OpenSale(t, stock, harness.AdmissionPolicy, p), harness.OpenSale(t, sold, harness.AdmissionPolicy, p)
 	db, err := sql.Open("mysql", s.DB.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	defer db.Close()
 	type execer interface {
 		ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
@@ -58,9 +57,7 @@ func TestVoucherIsMissingForAWhile(t *testing.T) {
 	}
 	exec(db, "CREATE TABLE vouchers_away LIKE vouchers")
 	away, err := db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	defer func() { _ = away.Rollback() }()
 	exec(away, "INSERT INTO vouchers_away SELECT * FROM vouchers WHERE id = ? FOR UPDATE", lost.Voucher)
 	exec(away, "DELETE FROM vouchers WHERE id = ?", lost.Voucher)
@@ -117,9 +114,7 @@ func refuseRequests(t *testing.T, server *testkit.SQLServer, only ...uint16) {
 		}
 		t.Run(refusal.Name, func(t *testing.T) {
 			end, err := refusal.Begin(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, err)
 			for _, key := range []string{"", "key"} {
 				testkit.Until(t, "an order under a lock has its answer", func() bool {
 					user++
@@ -168,9 +163,7 @@ func refuseRequests(t *testing.T, server *testkit.SQLServer, only ...uint16) {
 			if status, body := page("/readyz?strict=1"); status != http.StatusServiceUnavailable {
 				t.Errorf("strictly ready: %d %s", status, body)
 			}
-			if err := end(t.Context()); err != nil {
-				t.Error(err)
-			}
+			fail.If(t, end(t.Context()))
 			testkit.Until(t, "nothing says that orders wait", func() bool {
 				status, _ := page("/readyz?strict=1")
 				_, metrics := page("/metrics")

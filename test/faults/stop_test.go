@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
 
@@ -93,9 +94,7 @@ func TestShutdownDelay(t *testing.T) {
 	p.Terminate()
 	testkit.Until(t, "not ready", func() bool { return !harness.Ready(t.Context(), p.URL) })
 	resp, err := http.Get(p.URL + "/api/v1/vouchers")
-	if err != nil {
-		t.Fatalf("no answer during the delay: %v", err)
-	}
+	fail.NowIf(t, err, "no answer during the delay")
 	_ = resp.Body.Close()
 	if resp.StatusCode != http.StatusOK || !resp.Close {
 		t.Errorf("%s, Connection: close is %v", resp.Status, resp.Close)

@@ -9,15 +9,14 @@ import (
 	"time"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // Call sends one request on a connection of its own. The body, if there is one, is JSON.
 func Call(t *testing.T, method, url string, header http.Header, body string) (status int, answer string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	req.Header = header.Clone()
 	if req.Header == nil {
 		req.Header = http.Header{}
@@ -27,14 +26,10 @@ func Call(t *testing.T, method, url string, header http.Header, body string) (st
 	}
 	transport := &http.Transport{DisableKeepAlives: true, ExpectContinueTimeout: time.Minute}
 	resp, err := (&http.Client{Transport: transport, Timeout: time.Minute}).Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	defer resp.Body.Close()
 	got, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return resp.StatusCode, string(got)
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"seckill/internal/service"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // InProcess is a service in this process.
@@ -27,9 +28,7 @@ type InProcess struct {
 func StartInProcess(t *testing.T, args, environ []string) *InProcess {
 	t.Helper()
 	cfg, err := service.ParseConfig(append([]string{"-addr", "127.0.0.1:0"}, args...), environ, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	r := &InProcess{stop: stop, ended: make(chan error, 1), Logs: &strings.Builder{}}
 	out, in := io.Pipe()
@@ -58,9 +57,7 @@ func StartInProcess(t *testing.T, args, environ []string) *InProcess {
 			break
 		}
 		line, err := lines.ReadString('\n')
-		if err != nil {
-			t.Fatalf("no lines of the sandbox: %v", err)
-		}
+		fail.NowIf(t, err, "no lines of the sandbox")
 		if !strings.HasPrefix(line, "seckill: ") {
 			r.Pay += line
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // Process is a service in a process of its own.
@@ -51,9 +52,7 @@ func Launch(t *testing.T, path string, s Stores) *testkit.Process {
 func SelfPath(t *testing.T) string {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return self
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // Stores are the database and the Redis that several API processes share.
@@ -70,26 +71,18 @@ func (s *Sale) HoldRow(where testkit.Database) (release func()) {
 func Statuses(t *testing.T, where testkit.Database, voucher string) map[string]string {
 	t.Helper()
 	db, err := sql.Open("mysql", where.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	defer db.Close()
 	rows, err := db.QueryContext(t.Context(), "SELECT id, status FROM orders WHERE voucher_id = ?", voucher)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	defer rows.Close()
 	all := map[string]string{}
 	for rows.Next() {
 		var id int64
 		var status string
-		if err := rows.Scan(&id, &status); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, rows.Scan(&id, &status))
 		all[strconv.FormatInt(id, 10)] = status
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, rows.Err())
 	return all
 }

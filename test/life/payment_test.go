@@ -19,6 +19,7 @@ import (
 	"seckill/internal/payment/sandbox"
 	"seckill/internal/service"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
 
@@ -51,9 +52,7 @@ func openShop(t *testing.T, behaviour sandbox.Behaviour) *shop {
 	p, err := sandbox.Open(t.Context(), sandbox.Config{
 		Addr: "127.0.0.1:0", APIKey: harness.PaymentKey, Secrets: []string{harness.WebhookSecret}, Behaviour: behaviour, Log: slog.New(slog.DiscardHandler),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(ctx) }()
@@ -88,9 +87,7 @@ func (s *shop) request(t *testing.T, user int, method, path, body string, want i
 		t.Fatalf("%s %s: %d %s, want %d", method, path, status, text, want)
 	}
 	if answer != nil {
-		if err := json.Unmarshal([]byte(text), answer); err != nil {
-			t.Fatalf("%s: %v", text, err)
-		}
+		fail.NowIf(t, json.Unmarshal([]byte(text), answer), "%s", text)
 	}
 }
 
@@ -143,9 +140,7 @@ func (s *shop) buyAs(t *testing.T, user int, voucherID string) bought {
 func pressPay(t *testing.T, page string) {
 	t.Helper()
 	resp, err := http.PostForm(page, url.Values{"decision": {"pay"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	_ = resp.Body.Close()
 }
 
@@ -174,9 +169,7 @@ func (s *shop) await(t *testing.T, b bought, status string) shown {
 func (s *shop) given(t *testing.T, b bought) int64 {
 	t.Helper()
 	p, err := s.client.Payment(t.Context(), b.payment)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return p.RefundedCents
 }
 
@@ -280,9 +273,7 @@ func payAfterExpiry(t *testing.T, policy string) {
 	s := openShop(t, sandbox.Behaviour{})
 	for within, user := 3*time.Second, 7; ; within, user = 2*within, user+1 { // a busy machine may not press the button in time
 		voucherID := s.sellBy(t, policy, 1, within)
-		if err := s.provider.SetBehaviour(sandbox.Behaviour{PayLateMS: int(within.Milliseconds()) + 1500}); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, s.provider.SetBehaviour(sandbox.Behaviour{PayLateMS: int(within.Milliseconds()) + 1500}))
 		b := s.buyAs(t, user, voucherID)
 		pressPay(t, b.page)
 		if p, err := s.client.Payment(t.Context(), b.payment); err != nil || p.Status == payment.StatusExpired {
@@ -355,9 +346,7 @@ func TestPaymentEventsThatAreWrong(t *testing.T) {
 		text, err := json.Marshal(payment.Event{Type: payment.EventPaid, Timestamp: now, Data: payment.Payment{
 			ID: id, Reference: reference, AmountCents: cents, Currency: "EUR", Status: payment.StatusPaid, PaidAt: &now, PayURL: "http://pay.test/x",
 		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		return string(text)
 	}
 	right := event(b.payment, b.order, 8000)
@@ -376,9 +365,7 @@ func TestPaymentEventsThatAreWrong(t *testing.T) {
 		{"right, again", right, 0, false, 204, "paid", "[{paid } {wrong_amount due}]"},
 	} {
 		h := http.Header{}
-		if err := s.webhooks.Sign(h, "msg_1", time.Now().Add(-c.age), []byte(c.body)); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, s.webhooks.Sign(h, "msg_1", time.Now().Add(-c.age), []byte(c.body)))
 		if c.forged {
 			h.Set(payment.HeaderSignature, "v1,"+strings.Repeat("A", 43)+"=")
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"seckill/internal/testkit/browser"
+	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
 
@@ -72,9 +73,7 @@ func consoleFits(t *testing.T, v *visitor) {
 	for i, width := range []int64{390, 768, 1280, 1920} {
 		for _, scheme := range []string{"light", "dark"} {
 			name := fmt.Sprintf("console-%d-%s", width, scheme)
-			if err := browser.Window(v.tab, width, 1000, scheme); err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, browser.Window(v.tab, width, 1000, scheme))
 			v.do(fmt.Sprintf(`document.querySelector('#languages [lang=%s]').click()`, []string{"en", "zh"}[i%2]))
 			if got := v.says(`document.documentElement.scrollWidth - document.documentElement.clientWidth`); got != "0" {
 				t.Errorf("%s: %s px too wide", name, got)
@@ -86,9 +85,7 @@ func consoleFits(t *testing.T, v *visitor) {
 				}
 			}
 			if dir := os.Getenv("PAGE_SHOTS"); dir != "" {
-				if err := browser.Shoot(v.tab, dir, name); err != nil {
-					t.Fatal(err)
-				}
+				fail.NowIf(t, browser.Shoot(v.tab, dir, name))
 			}
 		}
 	}

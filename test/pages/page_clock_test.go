@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
 
@@ -116,8 +117,6 @@ func pageTriesAgain(b context.Context, t *testing.T) {
 	}
 	v.untroubled(url, http.StatusTooManyRequests)
 
-	if err := s.End(); err != nil {
-		t.Error(err)
-	}
+	fail.If(t, s.End())
 	v.until("the page says that the shop is away", `!document.getElementById('notice').hidden`)
 }

@@ -16,6 +16,7 @@ import (
 	"seckill/internal/auth"
 	"seckill/internal/testkit"
 	"seckill/internal/testkit/browser"
+	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
 
@@ -47,9 +48,7 @@ func TestPage(t *testing.T) {
 func visit(b context.Context, t *testing.T, url, language string) *visitor {
 	t.Helper()
 	tab, notes := browser.Tab(b, t)
-	if err := browser.Language(tab, language); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, browser.Language(tab, language))
 	v := &visitor{t, tab, notes}
 	v.open(url)
 	return v
@@ -59,9 +58,7 @@ func visit(b context.Context, t *testing.T, url, language string) *visitor {
 func (v *visitor) another(url string) *visitor {
 	v.t.Helper()
 	tab, notes := browser.Tab(v.tab, v.t)
-	if err := browser.Language(tab, "en"); err != nil {
-		v.t.Fatal(err)
-	}
+	fail.NowIf(v.t, browser.Language(tab, "en"))
 	o := &visitor{v.t, tab, notes}
 	o.open(url)
 	return o
@@ -69,18 +66,14 @@ func (v *visitor) another(url string) *visitor {
 
 func (v *visitor) open(url string) {
 	v.t.Helper()
-	if err := chromedp.Do(v.tab, chromedp.Navigate(url)); err != nil {
-		v.t.Fatal(err)
-	}
+	fail.NowIf(v.t, chromedp.Do(v.tab, chromedp.Navigate(url)))
 }
 
 // says evaluates an expression that is a string.
 func (v *visitor) says(expression string) string {
 	v.t.Helper()
 	s, err := chromedp.Run(v.tab, chromedp.Evaluate[string](`String(`+expression+`)`))
-	if err != nil {
-		v.t.Fatalf("%s: %v", expression, err)
-	}
+	fail.NowIf(v.t, err, "%s", expression)
 	return s
 }
 
@@ -97,17 +90,13 @@ func (v *visitor) until(what, expression string) {
 
 func (v *visitor) do(script string) {
 	v.t.Helper()
-	if err := chromedp.Do(v.tab, chromedp.Evaluate[chromedp.Void](script+"; undefined")); err != nil {
-		v.t.Fatalf("%s: %v", script, err)
-	}
+	fail.NowIf(v.t, chromedp.Do(v.tab, chromedp.Evaluate[chromedp.Void](script+"; undefined")), "%s", script)
 }
 
 // press sends a key to the element that has the focus.
 func (v *visitor) press(key string) {
 	v.t.Helper()
-	if err := chromedp.Do(v.tab, chromedp.KeyEvent(key)); err != nil {
-		v.t.Fatal(err)
-	}
+	fail.NowIf(v.t, chromedp.Do(v.tab, chromedp.KeyEvent(key)))
 }
 
 // card is an expression for a part of the card of a voucher.
@@ -239,21 +228,13 @@ func pageWithTokens(b context.Context, t *testing.T) {
 	s := harness.StartInProcess(t, []string{"-lab=false"}, []string{"SECKILL_JWT_SECRET=" + harness.Secret, "SECKILL_ADMIN_TOKEN=" + harness.AdminToken})
 	url := s.URLOfBanner(t)
 	tokens, err := auth.NewTokens([]byte(harness.Secret), time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	earlier, err := auth.NewTokens([]byte(harness.Secret), func() time.Time { return time.Now().Add(-2 * time.Hour) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	expired, err := earlier.Mint(42, time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	valid, err := tokens.Mint(42, time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	const first = "Under a lock"
 	sell(t, url, first, 100, past, future, `{}`, "Authorization: Bearer "+harness.AdminToken)
 	v := visit(b, t, url+"/", "en")
@@ -290,9 +271,7 @@ func pageFits(b context.Context, t *testing.T) {
 	schemes := map[string]string{"light": "rgb(245, 244, 239)", "dark": "rgb(19, 21, 25)"}
 	for i, width := range []int64{390, 768, 1280, 1920} {
 		for scheme, ground := range schemes {
-			if err := browser.Window(v.tab, width, 900, scheme); err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, browser.Window(v.tab, width, 900, scheme))
 			language := []string{"en", "zh"}[i%2]
 			v.do(fmt.Sprintf(`document.querySelector('#languages [lang=%s]').click(); scrollTo(0, 0)`, language))
 			v.until("the page is painted", fmt.Sprintf(`getComputedStyle(document.body).backgroundColor === %q`, ground))
@@ -310,9 +289,7 @@ func pageFits(b context.Context, t *testing.T) {
 				}
 			}
 			if dir := os.Getenv("PAGE_SHOTS"); dir != "" {
-				if err := browser.Shoot(v.tab, dir, name); err != nil {
-					t.Fatal(err)
-				}
+				fail.NowIf(t, browser.Shoot(v.tab, dir, name))
 			}
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
 
@@ -97,9 +98,7 @@ func runHostileClient(t *testing.T, connections, buyers int, figures *harness.Fi
 				}
 				figures.Took("another's order, "+f.Name, time.Since(begun), floodedP99)
 			}
-			if err := hostile.Stop(); err != nil {
-				t.Errorf("the hostile client: %v", err)
-			}
+			fail.If(t, hostile.Stop(), "the hostile client")
 			peak := peakMemory(t, a.PID())
 			t.Logf("%d connections: at most %d MB so far", connections, peak>>20)
 			if peak > floodedMemory {
@@ -124,9 +123,7 @@ const hostileEnv = "SECKILL_TEST_HOSTILE_CLIENT"
 func (c hostileClient) start(t *testing.T) *testkit.Process {
 	t.Helper()
 	text, err := json.Marshal(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	p := testkit.StartChild(t, "hostile client", hostileEnv+"="+string(text))
 	p.WaitLine(t, "^all connections have begun$")
 	return p
@@ -215,8 +212,6 @@ func peakMemory(t *testing.T, pid int) int64 {
 		t.Fatalf("no VmHWM in %s", status)
 	}
 	kb, err := strconv.ParseInt(string(found[1]), 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return kb << 10
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
 
@@ -39,14 +40,10 @@ func TestAFloodOfKeys(t *testing.T) {
 			flood.Wait()
 
 			keys, err := sql.Open("mysql", where.DB.DSN)
-			if err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, err)
 			defer keys.Close()
 			var rows int64
-			if err := keys.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM idempotency_keys WHERE user_id = 666").Scan(&rows); err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, keys.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM idempotency_keys WHERE user_id = 666").Scan(&rows))
 			t.Logf("%d keys sent, %d rows", senders*each, rows)
 			// A few get as far as a decision, when somebody is let through to look again.
 			if rows > senders*each/10 {

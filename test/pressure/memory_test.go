@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
 
@@ -32,9 +33,7 @@ func TestMemoryLimitIsOfTheControlGroup(t *testing.T) {
 			if got := (harness.Process{Process: p, URL: url}).Metric(t, "go_gc_gomemlimit_bytes"); int64(got) != c.want {
 				t.Errorf("go_gc_gomemlimit_bytes %.0f, want %d", got, c.want)
 			}
-			if err := p.Stop(); err != nil {
-				t.Error(err)
-			}
+			fail.If(t, p.Stop())
 		})
 	}
 }
@@ -54,9 +53,7 @@ func newMemoryGroup(t *testing.T, limit int64) string {
 	t.Cleanup(func() {
 		testkit.Until(t, "the control group is empty", func() bool { return os.Remove(dir) == nil })
 	})
-	if err := os.WriteFile(filepath.Join(dir, file), []byte(strconv.FormatInt(limit, 10)), 0); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, os.WriteFile(filepath.Join(dir, file), []byte(strconv.FormatInt(limit, 10)), 0))
 	return dir
 }
 

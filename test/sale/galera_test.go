@@ -14,6 +14,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
 
@@ -25,9 +26,7 @@ func TestGaleraSale(t *testing.T) {
 	g := newGalera(t)
 	databases := g.cluster.Database(t)
 	dsn, err := mysql.ParseDSN(databases[0].DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	dsn.Addr = alternately(t, g.cluster.Nodes[0].Addr(), g.cluster.Nodes[1].Addr())
 	databases[0].DSN = dsn.FormatDSN()
 	s := harness.Stores{DB: databases[0], Redis: []string{testkit.Redis(t).Addr()}, Env: []string{"SECKILL_CLAIM_IDLE=2s"}}
@@ -45,9 +44,7 @@ func TestGaleraSale(t *testing.T) {
 func alternately(t *testing.T, addrs ...string) string {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
 		for n := 0; ; n++ {

@@ -18,6 +18,7 @@ import (
 	"seckill/internal/reconcile"
 	"seckill/internal/service"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
 
@@ -31,9 +32,7 @@ func TestSplitSaleBalances(t *testing.T) {
 	a, b := harness.Start(t, s), harness.Start(t, s)
 	sale := harness.OpenSale(t, stock, fmt.Sprintf(`{"flow":"admission","buckets":%d}`, buckets), a, b)
 	id, err := strconv.ParseInt(sale.Voucher, 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	var skewed []int
 	for user := 1; len(skewed) < users; user++ {
 		if bucket := ledger.BucketOf(int64(user), buckets); bucket == 0 || user%8 == 0 {
@@ -97,9 +96,7 @@ func TestSplitSaleBalances(t *testing.T) {
 			t.Errorf("%v: %d %s", wrong, exit, output)
 		}
 	}
-	if err := stores.redis.HIncrBy(t.Context(), sale.Keys().Meta, ledger.FieldStock, 3).Err(); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, stores.redis.HIncrBy(t.Context(), sale.Keys().Meta, ledger.FieldStock, 3).Err())
 	expect("three too many in Redis", 1, func(v reconcile.Equation) bool { return v.Drift == -3 && v.DatabaseDrift == 0 })
 }
 
@@ -113,9 +110,7 @@ type stores struct {
 func storesOf(t *testing.T, s harness.Stores) *stores {
 	t.Helper()
 	db, err := database.Open(t.Context(), database.Config{MySQL: s.DB.DSN, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	if _, err := db.Migrate(t.Context()); err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 
 	"seckill/internal/auth"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
 
@@ -23,13 +24,9 @@ func TestProductionMode(t *testing.T) {
 			s := harness.Stores{DB: engine.open(t), Redis: []string{testkit.NewRedis(t).Addr()}}
 			p := harness.Start(t, s.With("SECKILL_LAB=0"))
 			tokens, err := auth.NewTokens([]byte(harness.Secret), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, err)
 			jwt, err := tokens.Mint(42, time.Hour)
-			if err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, err)
 			admin := http.Header{"Authorization": {"Bearer " + harness.AdminToken}}
 			buyer := http.Header{"Authorization": {"Bearer " + jwt}}
 			voucher := func(policy string) string {
@@ -65,9 +62,7 @@ func TestProductionMode(t *testing.T) {
 			weak := harness.OpenSale(t, 5, `{"lock":"none","stock":"unguarded"}`, harness.Start(t, s))
 			expect(403, `"lab_only"`, "POST", "/api/v1/vouchers/"+weak.Voucher+"/orders", buyer, "")
 
-			if err := p.Stop(); err != nil {
-				t.Errorf("SIGTERM: %v", err)
-			}
+			fail.If(t, p.Stop(), "SIGTERM")
 			for _, hidden := range []string{harness.Secret, harness.AdminToken, jwt} {
 				if strings.Contains(p.Output(), hidden) {
 					t.Errorf("the output shows a secret:\n%s", p.Output())

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // A bench ends ten minutes after the last move, and half an hour after its beginning.
@@ -26,9 +27,7 @@ func TestEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b, err := New(Setup{Lock: "lua", Processes: 2, Lease: 5}, "", func() {})
-				if err != nil {
-					t.Fatal(err)
-				}
+				fail.NowIf(t, err)
 				b.ready = true
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
@@ -38,9 +37,7 @@ func TestEnd(t *testing.T) {
 				go func() {
 					for range c.moves {
 						simulate.Sleep(c.every)
-						if err := b.Act("d"); err != nil {
-							t.Error(err)
-						}
+						fail.If(t, b.Act("d"))
 					}
 				}()
 				began := time.Now()
@@ -56,17 +53,11 @@ func TestEnd(t *testing.T) {
 // A bench takes so many moves and no more.
 func TestMostMoves(t *testing.T) {
 	b, err := New(Setup{Lock: "lua", Processes: 2, Lease: 5}, "", func() {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Act("d"); !errors.Is(err, ErrNotNow) {
-		t.Errorf("before it is ready: %v", err)
-	}
+	fail.NowIf(t, err)
+	fail.Unless(t, b.Act("d"), ErrNotNow, "before it is ready")
 	b.ready = true
 	for range MaxMoves {
-		if err := b.Act("d"); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, b.Act("d"))
 	}
 	if err := b.Act("d"); !errors.Is(err, ErrNotNow) || len(b.State().Store) != 0 {
 		t.Errorf("one more: %v, %+v", err, b.State())

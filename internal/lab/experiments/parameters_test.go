@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"seckill/internal/lab"
+	"seckill/internal/testkit/fail"
 )
 
 // An experiment keeps what it says about its parameters: it takes every choice, and both ends
@@ -15,9 +16,7 @@ import (
 // name.
 func TestBoundsOfParameters(t *testing.T) {
 	set, err := All()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	for i := range set {
 		e := &set[i]
 		for _, p := range e.Changeable() {
@@ -59,8 +58,6 @@ func beyond(t *testing.T, most string) string {
 		return strconv.Itoa(n + 1)
 	}
 	d, err := time.ParseDuration(most)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return (d + time.Millisecond).String()
 }

@@ -12,6 +12,7 @@ import (
 	"seckill/internal/lab/report"
 	"seckill/internal/lab/tell"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -20,13 +21,9 @@ func laboratory(t *testing.T) (lab.Set, *lab.Lab) {
 	t.Helper()
 	testkit.Servers(t)
 	set, err := All()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	bench, err := lab.New(environment, set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return set, bench
 }
 
@@ -147,9 +144,7 @@ func forEach(t *testing.T, list string, play func(*testing.T, *lab.Lab, *lab.Exp
 func changed(t *testing.T, set lab.Set, id, values string) *lab.Experiment {
 	t.Helper()
 	e, err := set.Find(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	given := map[string]string{}
 	for pair := range strings.FieldsSeq(values) {
 		name, value, _ := strings.Cut(pair, "=")
@@ -166,9 +161,7 @@ func playedWith(t *testing.T, id string, change func(*lab.Setup)) finding.Result
 	t.Helper()
 	set, bench := laboratory(t)
 	e, err := set.Find(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	change(&e.Setup)
 	r := bench.Run(t.Context(), e)
 	if r.Failed == "" {
@@ -218,9 +211,7 @@ func show(t *testing.T, r finding.Result) {
 		return
 	}
 	var lanes bytes.Buffer
-	if err := report.Lanes(&lanes, *r.Witness, 120, false, tell.English); err != nil {
-		t.Error(err)
-	}
+	fail.If(t, report.Lanes(&lanes, *r.Witness, 120, false, tell.English))
 	t.Logf("\n%s", lanes.String())
 	for _, w := range append([]finding.Witness{*r.Witness}, r.More...) {
 		judgetest.CheckTexts(t, w)

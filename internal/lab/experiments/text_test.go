@@ -12,14 +12,13 @@ import (
 	"testing"
 
 	"seckill/internal/lab"
+	"seckill/internal/testkit/fail"
 )
 
 // [All] fails if an experiment has no text, or lacks a field of it.
 func TestEveryExperimentHasItsText(t *testing.T) {
 	set, err := All()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	for _, e := range set {
 		if (len(e.Sources) == 0) == (e.Decision == "") {
 			t.Errorf("%s names no document that it comes from and no decision, or both", e.ID)
@@ -49,9 +48,7 @@ func TestEveryExperimentHasItsText(t *testing.T) {
 // names and statements in them.
 func TestEveryTextIsThereInChinese(t *testing.T) {
 	set, err := All()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	var ids []string
 	for _, e := range set {
 		ids = append(ids, e.ID)
@@ -115,9 +112,7 @@ func untranslated(english, chinese string, ids []string) (wrong []string) {
 func TestNoTextIsUnused(t *testing.T) {
 	names := func(pattern string) (all []string) {
 		files, err := fs.Glob(textFiles, pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		for _, name := range files {
 			all = append(all, strings.TrimSuffix(path.Base(name), path.Ext(name)))
 		}
@@ -190,9 +185,7 @@ func TestTextsBelongToTheirExperiments(t *testing.T) {
 // A term has one translation: what the glossary rules out is in no Chinese text.
 func TestChineseKeepsToTheGlossary(t *testing.T) {
 	glossary, err := os.ReadFile("text/zh/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	var ruledOut []string
 	for line := range strings.Lines(string(glossary)) {
 		if columns := strings.Split(line, "|"); len(columns) == 5 && !strings.Contains(line, "English") {
@@ -214,9 +207,7 @@ func TestChineseKeepsToTheGlossary(t *testing.T) {
 		filepath.Join("..", "..", "..", "README.zh-CN.md"))
 	for _, name := range files {
 		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		for _, word := range ruledOut {
 			if strings.Contains(string(text), word) {
 				t.Errorf("%s: the glossary has another word for %s", name, word)

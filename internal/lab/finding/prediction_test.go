@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"seckill/internal/lab/finding"
+	"seckill/internal/testkit/fail"
 )
 
 func TestParsePrediction(t *testing.T) {
@@ -65,9 +66,7 @@ func TestPredictionComesTrue(t *testing.T) {
 		{"breaks:overlaps", whole, false}, // an anomaly that does not decide
 	} {
 		p, err := finding.ParsePrediction(c.text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		p.Judge(&c.r)
 		if c.r.Prediction != c.text || c.r.PredictionRight == nil || *c.r.PredictionRight != c.right {
 			t.Errorf("%s of what %s: %+v, want %v", c.text, c.r.Observed, c.r.PredictionRight, c.right)

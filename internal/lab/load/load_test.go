@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -77,9 +78,7 @@ func TestEveryBuyerIsServedOnce(t *testing.T) {
 		s := &service{takes: 10 * time.Millisecond}
 		began := time.Now()
 		o, err := s.client().Run(t.Context(), targets(2), 5, Load{Buyers: 30, Concurrency: 10, First: 100, Seed: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		if took := time.Since(began); took != 30*time.Millisecond || s.most != 10 {
 			t.Errorf("took %v with up to %d at once", took, s.most)
 		}
@@ -182,9 +181,7 @@ func TestBusyBuyersComeAgain(t *testing.T) {
 			return ""
 		}}
 		o, err := s.client().Run(t.Context(), targets(1), 5, Load{Buyers: 3, Retries: 3, RetryAfter: time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		if want := map[string]int{Created: 1, Busy: 6, "sold_out": 1}; !maps.Equal(o.Answers, want) {
 			t.Errorf("answers: %v, want %v", o.Answers, want)
 		}

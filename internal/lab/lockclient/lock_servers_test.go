@@ -11,6 +11,7 @@ import (
 	"seckill/internal/lab/lockclient"
 	"seckill/internal/lock"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 func TestTwoActorsShareALock(t *testing.T) {
@@ -181,9 +182,7 @@ func play(t *testing.T, name string, prefix string) *lockclient.Client {
 func must[R any](t *testing.T) func(R, error) R {
 	return func(r R, err error) R {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		return r
 	}
 }
@@ -191,7 +190,5 @@ func must[R any](t *testing.T) func(R, error) R {
 // ok checks a step that must succeed.
 func ok(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 }

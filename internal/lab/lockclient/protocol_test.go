@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"seckill/internal/lock"
+	"seckill/internal/testkit/fail"
 )
 
 // talk runs Main in this process. It returns functions that send a line and read the next one.
@@ -183,13 +184,9 @@ func TestEveryKindSurvivesTheWay(t *testing.T) {
 			t.Errorf("%v is %s; want %s", s.err, e.Kind, s.kind)
 		}
 		data, err := json.Marshal(e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		var back *Error
-		if err := json.Unmarshal(data, &back); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, json.Unmarshal(data, &back))
 		if !seen[s.kind] && !errors.Is(back, s.err) {
 			t.Errorf("%v does not come back", s.err)
 		}

@@ -9,6 +9,7 @@ import (
 	"seckill/internal/lab/lockclient"
 	"seckill/internal/order"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -35,9 +36,7 @@ func newShop(t *testing.T, at testkit.Database, stock int64) *shop {
 	}
 	s.db = must[*database.DB](t)(database.Open(t.Context(), database.Config{MySQL: s.config.MySQLDSN, SQLite: s.config.SQLite}))
 	t.Cleanup(func() {
-		if err := s.db.Close(); err != nil {
-			t.Error(err)
-		}
+		fail.If(t, s.db.Close())
 	})
 	if _, err := s.db.Migrate(t.Context()); err != nil {
 		t.Fatal(err)

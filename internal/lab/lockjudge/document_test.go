@@ -13,6 +13,7 @@ import (
 	"seckill/internal/lab/lockjudge"
 	"seckill/internal/lab/tell"
 	"seckill/internal/lock/locktest"
+	"seckill/internal/testkit/fail"
 )
 
 // The gravest comes first, with its history; comforts do not count.
@@ -27,9 +28,7 @@ func TestReport(t *testing.T) {
 		{Grade: lockjudge.Comfort, Behaviour: locktest.Reenters, Broken: "it waits for itself"},
 	}
 	var out bytes.Buffer
-	if err := lockjudge.Report(&out, "mylock", "a server", 3*time.Second, results); err != nil {
-		t.Error(err)
-	}
+	fail.If(t, lockjudge.Report(&out, "mylock", "a server", 3*time.Second, results))
 	if err := lockjudge.Verdict(results, nil); !errors.Is(err, lockjudge.ErrBroken) || !strings.Contains(err.Error(), "1 behaviours") {
 		t.Errorf("the verdict is %v", err)
 	}
@@ -45,9 +44,7 @@ func TestReport(t *testing.T) {
 		}
 		last = at
 	}
-	if err := lockjudge.Verdict(results[1:], nil); err != nil {
-		t.Errorf("a lock that lacks a comfort only: %v", err)
-	}
+	fail.If(t, lockjudge.Verdict(results[1:], nil), "a lock that lacks a comfort only")
 	if got := fmt.Sprint(lockjudge.Exclusion, lockjudge.Comfort); got != "mutual exclusion comfort" {
 		t.Errorf("the grades are called %s", got)
 	}
@@ -71,9 +68,7 @@ func TestDocument(t *testing.T) {
 	}
 	d := lockjudge.NewDocument("mylock", "a server", 3*time.Second, results, []finding.Result{sale})
 	data, err := json.Marshal(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	var read struct {
 		Broken     int
 		Behaviours []struct{ Name, Grade, Seen, Untried string }
@@ -83,9 +78,7 @@ func TestDocument(t *testing.T) {
 			Witness   struct{ Summary string }
 		}
 	}
-	if err := json.Unmarshal(data, &read); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, json.Unmarshal(data, &read))
 	if read.Broken != 1 || len(read.Behaviours) != 4 || read.Behaviours[0].Grade != "mutual exclusion" || read.Behaviours[2].Untried != "no server" {
 		t.Errorf("the behaviours are %s", data)
 	}
@@ -93,9 +86,7 @@ func TestDocument(t *testing.T) {
 		t.Errorf("the sales are %s", data)
 	}
 	var page bytes.Buffer
-	if err := d.Page(&page); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, d.Page(&page))
 	for _, want := range []string{
 		"mylock: 2 of 3 behaviours break", "it was &lt;deleted&gt;", "release seat: released", "lease-runs-out", "told-when-deleted: no server",
 		"one is late", "23 orders for 20 vouchers.", "<svg",

@@ -19,6 +19,7 @@ import (
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lock/locktest"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // command is the command line of a lock of the project, as the judge starts it.
@@ -32,9 +33,7 @@ func command(t *testing.T, name string) []string {
 func broken(t *testing.T, command []string, redis string, only ...locktest.Behaviour) map[locktest.Behaviour]lockjudge.Judged {
 	t.Helper()
 	results, err := lockjudge.Judge(t.Context(), lockjudge.Options{Command: command, Redis: redis, Only: only})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	found := map[locktest.Behaviour]lockjudge.Judged{}
 	for _, r := range results {
 		t.Logf("%s: broken %q, untried %q", r.Behaviour, r.Broken, r.Untried)
@@ -100,22 +99,14 @@ func TestTemplateHasItsMistake(t *testing.T) {
 	testkit.Servers(t)
 	dir := t.TempDir()
 	source := filepath.Join(dir, "main.go")
-	if err := os.WriteFile(source, []byte(template.Source("mylock")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, os.WriteFile(source, []byte(template.Source("mylock")), 0o600))
 	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	replaced := map[string]string{filepath.Join(here, "mylock", "main.go"): source}
 	overlay, err := json.Marshal(map[string]any{"Replace": replaced})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	list := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(list, overlay, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, os.WriteFile(list, overlay, 0o600))
 	program := filepath.Join(dir, "mylock")
 	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", list, "-o", program, "./mylock")
 	if out, err := build.CombinedOutput(); err != nil {
@@ -162,13 +153,9 @@ func shop(t *testing.T) *testbed.Environment {
 	t.Helper()
 	testkit.Servers(t)
 	env, err := testbed.Open(t.Context(), testbed.Defaults())
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	t.Cleanup(func() {
-		if err := env.Close(); err != nil {
-			t.Error(err)
-		}
+		fail.If(t, env.Close())
 	})
 	return env
 }
@@ -184,9 +171,7 @@ func sold(t *testing.T, env *testbed.Environment, name string, lease time.Durati
 			r.Errorf("%w", err)
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	if len(sales) != 2 || sales[0].ID != lockjudge.SaleInTime || sales[1].ID != lockjudge.SaleOneLate {
 		t.Fatalf("%d sales: %+v", len(sales), sales)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"seckill/internal/lab/report"
 	"seckill/internal/testkit/browser"
+	"seckill/internal/testkit/fail"
 )
 
 //go:embed testdata/inspect.js
@@ -33,20 +34,14 @@ type seen struct {
 func TestPageInABrowser(t *testing.T) {
 	ctx, notes := browser.Open(t)
 	r, dir := sample(), t.TempDir()
-	if err := report.WriteDir(dir, r); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, report.WriteDir(dir, r))
 	address := "file://" + filepath.Join(dir, report.File)
-	if err := chromedp.Do(ctx, chromedp.Navigate(address)); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, chromedp.Do(ctx, chromedp.Navigate(address)))
 	for i, size := range [][2]int64{{1920, 1080}, {1280, 720}, {390, 844}, {320, 568}} {
 		scheme := []string{"light", "dark"}[i%2]
 		t.Run(fmt.Sprintf("%dx%d %s", size[0], size[1], scheme), func(t *testing.T) {
 			text, err := look(ctx, size[0], size[1], scheme)
-			if err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, err)
 			requests, trouble := notes.Take()
 			check(t, text, size[0], scheme, r)
 			if len(trouble) > 0 {
@@ -73,9 +68,7 @@ func look(ctx context.Context, width, height int64, scheme string) (string, erro
 func check(t *testing.T, text string, width int64, scheme string, r report.Report) {
 	t.Helper()
 	var got seen
-	if err := json.Unmarshal([]byte(text), &got); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, json.Unmarshal([]byte(text), &got))
 	t.Logf("smallest text of a picture %.1f px, least contrast %.1f", got.Smallest, got.Least)
 	for _, p := range got.Problems {
 		t.Error(p)

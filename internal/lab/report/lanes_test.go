@@ -13,6 +13,7 @@ import (
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/report"
 	"seckill/internal/lab/tell"
+	"seckill/internal/testkit/fail"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -26,9 +27,7 @@ func witnesses() map[string]finding.Witness {
 func lanes(t *testing.T, wit finding.Witness, width int, colour bool) string {
 	t.Helper()
 	var out strings.Builder
-	if err := report.Lanes(&out, wit, width, colour, tell.English); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, report.Lanes(&out, wit, width, colour, tell.English))
 	return out.String()
 }
 
@@ -39,14 +38,10 @@ func TestLanesAreAsDrawn(t *testing.T) {
 			t.Run(filepath.Base(file), func(t *testing.T) {
 				drawn := lanes(t, wit, width, false)
 				if *update {
-					if err := os.WriteFile(file, []byte(drawn), 0o644); err != nil {
-						t.Fatal(err)
-					}
+					fail.NowIf(t, os.WriteFile(file, []byte(drawn), 0o644))
 				}
 				want, err := os.ReadFile(file)
-				if err != nil {
-					t.Fatal(err)
-				}
+				fail.NowIf(t, err)
 				if drawn != string(want) {
 					t.Errorf("not as in %s (go test -update writes it anew):\n%s", file, drawn)
 				}
@@ -115,9 +110,7 @@ func TestEveryOwnerHasAColour(t *testing.T) {
 		})
 	}
 	svg, err := report.SVG(wit, "seven", tell.English, report.Wide)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	css := string(report.PictureCSS())
 	for i := range 7 {
 		name := "o" + strconv.Itoa(i+1)
@@ -139,9 +132,7 @@ func TestLegendLeavesOutWhatBarsSay(t *testing.T) {
 	for label, want := range map[string]bool{"is inside": false, "": true} {
 		wit.Lanes[0].Spans[0].Label = tell.Plain(label)
 		svg, err := report.SVG(wit, "in", tell.English, report.Wide)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		text := strings.ReplaceAll(lanes(t, wit, 100, false), "\u00a0", " ")
 		if strings.Contains(text, means) != want || strings.Contains(string(svg), means) != want {
 			t.Errorf("labelled %q:\n%s\n%s", label, text, svg)

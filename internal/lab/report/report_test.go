@@ -12,14 +12,13 @@ import (
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/report"
 	"seckill/internal/lab/tell"
+	"seckill/internal/testkit/fail"
 )
 
 func html(t *testing.T, r report.Report) string {
 	t.Helper()
 	var out strings.Builder
-	if err := report.HTML(&out, r); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, report.HTML(&out, r))
 	return out.String()
 }
 
@@ -73,13 +72,9 @@ func TestWriteDirReplacesThePage(t *testing.T) {
 	some := sample()
 	some.Entries = some.Entries[:2]
 	for _, r := range []report.Report{some, {}} {
-		if err := report.WriteDir(dir, r); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, report.WriteDir(dir, r))
 		got, err := os.ReadFile(filepath.Join(dir, report.File))
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		if string(got) != html(t, r) {
 			t.Error("the file is not the page")
 		}
@@ -92,9 +87,7 @@ func TestWriteDirReplacesThePage(t *testing.T) {
 
 func TestWriteDirWhereItCannot(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, os.WriteFile(file, nil, 0o600))
 	err := report.WriteDir(filepath.Join(file, "out"), report.Report{})
 	if _, is := errors.AsType[*fs.PathError](err); !is {
 		t.Errorf("a folder below a file: %v", err)

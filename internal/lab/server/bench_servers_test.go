@@ -12,6 +12,7 @@ import (
 	"seckill/internal/lab/bench"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // bench reads events until the state of the bench is as wanted.
@@ -20,9 +21,7 @@ func (s *stream) bench(what string, as func(b benchState) bool) (b benchState) {
 	for deadline := time.Now().Add(patience); ; {
 		line := s.untilBy(deadline, "data: ")
 		var state struct{ Bench *benchState }
-		if err := json.Unmarshal([]byte(strings.TrimPrefix(line, "data: ")), &state); err != nil {
-			s.t.Fatal(err)
-		}
+		fail.NowIf(s.t, json.Unmarshal([]byte(strings.TrimPrefix(line, "data: ")), &state))
 		if state.Bench == nil {
 			continue
 		}

@@ -27,6 +27,7 @@ import (
 	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -90,16 +91,12 @@ func startWith(t *testing.T, o testbed.Options) *fixture {
 			return nil
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	f.Server = httptest.NewServer(s)
 	t.Cleanup(func() {
 		f.CloseClientConnections()
 		f.Close()
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		fail.If(t, s.Close())
 	})
 	return f
 }
@@ -108,9 +105,7 @@ func startWith(t *testing.T, o testbed.Options) *fixture {
 func (f *fixture) send(method, path, body string, headers ...string) (int, string) {
 	f.t.Helper()
 	req, err := http.NewRequestWithContext(f.t.Context(), method, f.URL+path, strings.NewReader(body))
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	fail.NowIf(f.t, err)
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
@@ -122,14 +117,10 @@ func (f *fixture) send(method, path, body string, headers ...string) (int, strin
 		}
 	}
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	fail.NowIf(f.t, err)
 	defer resp.Body.Close()
 	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	fail.NowIf(f.t, err)
 	return resp.StatusCode, string(data)
 }
 
@@ -162,16 +153,12 @@ type stream struct {
 func (f *fixture) watch(last string) *stream {
 	f.t.Helper()
 	req, err := http.NewRequestWithContext(f.t.Context(), http.MethodGet, f.URL+"/api/events", nil)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	fail.NowIf(f.t, err)
 	if last != "" {
 		req.Header.Set("Last-Event-ID", last)
 	}
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	fail.NowIf(f.t, err)
 	f.t.Cleanup(func() { resp.Body.Close() })
 	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/event-stream" {
 		f.t.Fatalf("%s, %s", resp.Status, resp.Header.Get("Content-Type"))
@@ -247,9 +234,7 @@ func TestPicture(t *testing.T) {
 			if errors.Is(err, io.EOF) {
 				return last
 			}
-			if err != nil {
-				t.Fatalf("%s: %v", path, err)
-			}
+			fail.NowIf(t, err, "%s", path)
 			if text, ok := token.(xml.CharData); ok && strings.HasSuffix(string(bytes.TrimSpace(text)), "00") {
 				last = string(text)
 			}
@@ -352,13 +337,9 @@ func TestStreams(t *testing.T) {
 	refused := 0
 	for range 40 {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.URL+"/api/events", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		defer resp.Body.Close()
 		if resp.StatusCode == http.StatusServiceUnavailable {
 			refused++
@@ -372,14 +353,10 @@ func TestStreams(t *testing.T) {
 // The list of experiments does not give their outcomes away.
 func TestCatalogueGivesNothingAway(t *testing.T) {
 	all, err := experiments.All()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	s, err := server.New(t.Context(), server.Config{Experiments: all, Options: testbed.Defaults(), Open: testbed.Open,
 		RefersTo: func(*lab.Experiment) *lab.Experiment { return nil }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	rec := httptest.NewRecorder()
 	s.ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1/api/experiments", nil))
 	var got struct {

@@ -7,6 +7,7 @@ import (
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/server"
 	"seckill/internal/lab/tell"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/web"
 )
 
@@ -14,9 +15,7 @@ import (
 // anomaly, which the pictures call by the same name.
 func TestEverythingHasWords(t *testing.T) {
 	all, err := web.Messages()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	var keys []string
 	for _, code := range server.Codes() {
 		keys = append(keys, "lab.refused."+code)

@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"seckill/internal/testkit/fail"
 )
 
 // nouns are the keys of zh.json that are names, or parts of them: no call of [F] has them.
@@ -66,9 +68,7 @@ func TestEveryTextIsThereInChinese(t *testing.T) {
 			})
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 	}
 	for _, key := range append(ofTemplate(t), ofKinds(t)...) {
 		calls++
@@ -99,9 +99,7 @@ func TestEveryTextIsThereInChinese(t *testing.T) {
 func ofTemplate(t *testing.T) (keys []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "report", "page.html.tmpl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	for _, m := range regexp.MustCompile(`\{\{t "([^"]*)"`).FindAllStringSubmatch(string(text), -1) {
 		keys = append(keys, m[1])
 	}
@@ -115,9 +113,7 @@ func ofTemplate(t *testing.T) (keys []string) {
 func ofKinds(t *testing.T) (keys []string) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "finding", "kinds.go"), nil, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	ast.Inspect(file, func(n ast.Node) bool {
 		if info, ok := n.(*ast.CompositeLit); ok && len(info.Elts) == 3 {
 			for _, e := range info.Elts[1:] {

@@ -12,6 +12,7 @@ import (
 	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // A slow build of the service is announced, and does not count as an experiment's time.
@@ -19,9 +20,7 @@ func TestSlowBuildIsAnnounced(t *testing.T) {
 	testkit.Servers(t)
 	tools := t.TempDir()
 	slowGo := "#!/bin/sh\nsleep 2\necho '#!/bin/sh' >\"$3\"\n" // go build -o PATH
-	if err := os.WriteFile(filepath.Join(tools, "go"), []byte(slowGo), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, os.WriteFile(filepath.Join(tools, "go"), []byte(slowGo), 0o700))
 	t.Setenv("PATH", tools+string(os.PathListSeparator)+os.Getenv("PATH"))
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	t.Setenv("HOME", t.TempDir())
@@ -32,13 +31,9 @@ func TestSlowBuildIsAnnounced(t *testing.T) {
 		defer mu.Unlock()
 		notices = append(notices, what.String())
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	t.Cleanup(func() {
-		if err := e.Leave(); err != nil {
-			t.Error(err)
-		}
+		fail.If(t, e.Leave())
 	})
 	if _, err = e.Run(t.Context(), "builds", nil, func(r *testbed.Run) {
 		before, began := r.Elapsed(), time.Now()

@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"seckill/internal/testkit/fail"
 )
 
 func TestJournalFollowsAFile(t *testing.T) {
@@ -17,9 +19,7 @@ func TestJournalFollowsAFile(t *testing.T) {
 	}
 	expect(0) // it does not exist yet
 	f, err := os.OpenFile(j.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	defer f.Close()
 	write := func(text string) {
 		t.Helper()
@@ -34,9 +34,7 @@ func TestJournalFollowsAFile(t *testing.T) {
 	expect(2)
 	write(`"kind":"acquiring"}` + "\n")
 	expect(3)
-	if err := j.skipExisting(); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, j.skipExisting())
 	expect(0)
 	write(`{"at":4,"kind":"acquiring"}` + "\n" + `{"at":5,"ki`) // and dies
 	expect(1)

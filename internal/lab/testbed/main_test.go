@@ -12,6 +12,7 @@ import (
 	"seckill/internal/lab/builtin"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // env and embedded are shared by the tests. They are package variables because TestMain cannot
@@ -53,9 +54,7 @@ func runScenario(t *testing.T, in *testbed.Environment, needs []testbed.Server, 
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // includes building the service
 	defer cancel()
 	skipped, err := in.Run(ctx, t.Name(), needs, scene)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	if !skipped.IsZero() {
 		t.Skip(skipped.String())
 	}

@@ -9,6 +9,7 @@ import (
 	"seckill/internal/lab/builtin"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 func TestMissingServersAreNamed(t *testing.T) {
@@ -16,13 +17,9 @@ func TestMissingServersAreNamed(t *testing.T) {
 	t.Setenv("PATH", "/nowhere")
 	t.Setenv("SECKILL_TEST_ZOOKEEPER", "/nowhere")
 	env, err := testbed.Open(t.Context(), testbed.Options{}) // it remembers what it ran on
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	t.Cleanup(func() {
-		if err := env.Leave(); err != nil {
-			t.Error(err)
-		}
+		fail.If(t, env.Leave())
 	})
 	for _, require := range []string{"", "1"} {
 		for _, need := range []testbed.Server{testbed.RedisServer, testbed.Redis, testbed.Nodes} {
@@ -53,9 +50,7 @@ func TestOwnRedis(t *testing.T) {
 		server := r.OwnRedis()
 		client := server.Client(r)
 		set := func(lease time.Duration) {
-			if err := client.Set(ctx, "lock", "buyer 1", lease).Err(); err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, client.Set(ctx, "lock", "buyer 1", lease).Err())
 		}
 		set(time.Hour)
 		server.Kill()

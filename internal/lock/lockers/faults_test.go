@@ -11,6 +11,7 @@ import (
 	"seckill/internal/lock/lockers"
 	"seckill/internal/lock/redis/redisio"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // onOneServer is what happens to a mechanism when its Redis forgets.
@@ -74,27 +75,19 @@ func inBubble(t *testing.T, fn func(t *testing.T, p twoProcesses)) {
 func (p twoProcesses) process(t *testing.T) lock.Locker {
 	t.Helper()
 	set, err := lockers.Open(lockers.Servers{Redis: p.server.Client(t)}, lockers.Config{Watchdog: watchdog})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	t.Cleanup(func() {
-		if err := set.Close(); err != nil {
-			t.Error(err)
-		}
+		fail.If(t, set.Close())
 	})
 	l, err := set.Locker(p.name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return l
 }
 
 func mustAcquire(t *testing.T, l lock.Locker, key string, opts lock.Options) lock.Lease {
 	t.Helper()
 	held, err := l.Acquire(t.Context(), key, opts)
-	if err != nil {
-		t.Fatalf("Acquire(%q): %v", key, err)
-	}
+	fail.NowIf(t, err, "Acquire(%q)", key)
 	return held
 }
 
@@ -162,9 +155,7 @@ func TestWaiterOfAServerThatRestartsEmpty(t *testing.T) {
 		simulate.Sleep(time.Second)
 		p.server.RestartEmpty()
 		restarted := time.Now()
-		if err := <-waiting; err != nil {
-			t.Error(err)
-		}
+		fail.If(t, <-waiting)
 		const queueEntryTTL = 3 * time.Second // the default: a waiter asks three times as often
 		if took := time.Since(restarted); took > queueEntryTTL {
 			t.Errorf("the waiter got the lock after %v", took)
@@ -223,9 +214,7 @@ func TestTokensAndTheServersClock(t *testing.T) {
 		began := time.Now()
 		token := func() uint64 {
 			held := mustAcquire(t, p.first, "seat", lock.Options{})
-			if err := held.Release(t.Context()); err != nil {
-				t.Error(err)
-			}
+			fail.If(t, held.Release(t.Context()))
 			return held.Token()
 		}
 		loseCounter := func() {

@@ -19,6 +19,7 @@ import (
 	"seckill/internal/lock/redis/red"
 	"seckill/internal/simulate"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -26,13 +27,9 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 func open(t *testing.T, servers lockers.Servers, config lockers.Config) *lockers.Set {
 	t.Helper()
 	set, err := lockers.Open(servers, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	t.Cleanup(func() {
-		if err := set.Close(); err != nil {
-			t.Error(err)
-		}
+		fail.If(t, set.Close())
 	})
 	return set
 }
@@ -42,9 +39,7 @@ func TestWhatServersGive(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	t.Cleanup(func() { _ = client.Close() })
 	db, err := sql.Open("mysql", "nobody@tcp(127.0.0.1:1)/nothing")
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	var nodes []red.Client
 	for port := range 3 {
@@ -84,9 +79,7 @@ func TestWatchdogIsTheLease(t *testing.T) {
 		if err != nil || state.TTL != watchdog || held.Remaining() > watchdog {
 			t.Errorf("%+v, %v; %v left", state, err, held.Remaining())
 		}
-		if err := held.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		fail.If(t, held.Release(t.Context()))
 	})
 }
 
@@ -113,14 +106,10 @@ func TestEveryMechanismIsWrapped(t *testing.T) {
 func TestReadersHoldTogether(t *testing.T) {
 	set := open(t, lockers.Servers{Redis: simulate.NewRedis(t).Client(t)}, lockers.Config{})
 	reader, err := set.Reader("rw")
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	for range 2 {
 		held, err := reader.Acquire(t.Context(), "seat", lock.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		defer func() { _ = held.Release(t.Context()) }()
 	}
 	if _, err := set.Reader("lua"); !errors.Is(err, errors.ErrUnsupported) {
@@ -168,9 +157,7 @@ func TestPassing(t *testing.T) {
 func locker(t *testing.T, set *lockers.Set, name string) lock.Locker {
 	t.Helper()
 	l, err := set.Locker(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return l
 }
 
@@ -191,17 +178,13 @@ func pass(t *testing.T, holder, waiter lock.Locker, waiting func(lock.Locker)) l
 	}
 	next := lock.Async(t.Context(), waiter, "passed", lock.Options{Wait: time.Minute})
 	waiting(waiter)
-	if err := held.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, held.Release(t.Context()))
 	r := <-next
 	if r.Err != nil {
 		t.Fatal(r.Err)
 	}
 	got := lock.HandoverOf(r.Lease)
-	if err := r.Lease.Release(t.Context()); err != nil {
-		t.Error(err)
-	}
+	fail.If(t, r.Lease.Release(t.Context()))
 	return got
 }
 

@@ -11,6 +11,7 @@ import (
 	"seckill/internal/lock"
 	"seckill/internal/lock/lockers"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // The primary dies, and sentinels promote its replica. A lock that was replicated stays held, and its holder goes on with
@@ -38,9 +39,7 @@ func TestReplicatedLocksSurviveAFailover(t *testing.T) {
 
 	for _, m := range onOneRedis() {
 		l := locker(t, second, m.name)
-		if err := <-acquirePatiently(t.Context(), l, "another seat", time.Sleep); err != nil {
-			t.Errorf("%s: another key: %v", m.name, err)
-		}
+		fail.If(t, <-acquirePatiently(t.Context(), l, "another seat", time.Sleep), "%s: another key", m.name)
 		if m.renews {
 			if err := errors.Join(held[m.name].Extend(t.Context(), 0), context.Cause(held[m.name].Context())); err != nil {
 				t.Errorf("%s: the holder of a replicated lock: %v", m.name, err)
@@ -48,16 +47,12 @@ func TestReplicatedLocksSurviveAFailover(t *testing.T) {
 		} else if _, err := l.Acquire(t.Context(), "seat", lock.Options{}); !errors.Is(err, lock.ErrNotAcquired) {
 			t.Errorf("%s: a replicated lock is not taken: %v", m.name, err)
 		}
-		if err := held[m.name].Release(t.Context()); err != nil {
-			t.Errorf("%s: release on the new primary: %v", m.name, err)
-		}
+		fail.If(t, held[m.name].Release(t.Context()), "%s: release on the new primary", m.name)
 		next := waiting[m.name]
 		if next == nil {
 			next = acquirePatiently(t.Context(), l, "seat", time.Sleep)
 		}
-		if err := <-next; err != nil {
-			t.Errorf("%s: after the release: %v", m.name, err)
-		}
+		fail.If(t, <-next, "%s: after the release", m.name)
 	}
 }
 
@@ -67,9 +62,7 @@ func awaitReplica(t *testing.T, client *redis.Client) {
 	t.Helper()
 	conn := client.Conn()
 	defer conn.Close()
-	if err := conn.Set(t.Context(), "mark", 1, 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, conn.Set(t.Context(), "mark", 1, 0).Err())
 	if n, err := conn.Wait(t.Context(), 1, 0).Result(); err != nil || n != 1 {
 		t.Fatalf("WAIT: %d replicas, %v", n, err)
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/anishathalye/porcupine"
+
+	"seckill/internal/testkit/fail"
 )
 
 // op is one operation of a history written by hand.
@@ -82,21 +84,15 @@ func TestReport(t *testing.T) {
 	f.add(TriesOnce, "mine", nil)
 	f.add(ReleasesOnce, "mine", &violationError{what: "it did not"})
 	f.add(Reenters, "mine", &violationError{what: "it cannot"})
-	if err := errors.Join(f.count().report(), f.count().report()); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, errors.Join(f.count().report(), f.count().report()))
 	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	lines := strings.Split(strings.TrimSpace(string(content)), "\n")
 	if len(lines) != 2 {
 		t.Fatalf("two reports made %d lines", len(lines))
 	}
 	var got Report
-	if err := json.Unmarshal([]byte(lines[1]), &got); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, json.Unmarshal([]byte(lines[1]), &got))
 	const want = "mine: 4 behaviours: 1 hold, 1 break (proven), 1 not applicable, 1 DISPROVEN"
 	if got.String() != want {
 		t.Errorf("report = %q, want %q", got, want)

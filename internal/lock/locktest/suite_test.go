@@ -16,6 +16,7 @@ import (
 	"seckill/internal/lock/none"
 	"seckill/internal/simulate"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -177,17 +178,13 @@ func TestSoundLockerFailsDeclaredBreakage(t *testing.T) {
 	sound := subject(func() lock.Locker { return local.New() })
 	for _, name := range []Behaviour{ExcludesGoroutines, ReleasesOnce, TriesOnce, EndsContextOnRelease} {
 		found := observe(t, name, sound)
-		if err := Holds().verify(found); err != nil {
-			t.Errorf("%s: a sound locker failed: %v", name, err)
-		}
+		fail.If(t, Holds().verify(found), "%s: a sound locker failed", name)
 		if Breaks("for the test").verify(found) == nil {
 			t.Errorf("%s: the suite would have accepted a breakage that does not exist", name)
 		}
 	}
 	unsound := subject(func() lock.Locker { return none.New() })
-	if err := Breaks("everybody gets in").verify(observe(t, ExcludesGoroutines, unsound)); err != nil {
-		t.Errorf("a real breakage: %v", err)
-	}
+	fail.If(t, Breaks("everybody gets in").verify(observe(t, ExcludesGoroutines, unsound)), "a real breakage")
 }
 
 // A lease that was granted too late to count is no violation, nor is a holder that was told the wrong reason for a
@@ -282,9 +279,7 @@ func TestFailedTrialProvesNothing(t *testing.T) {
 
 func TestPromisesAreComplete(t *testing.T) {
 	all := AllHold()
-	if err := all.complete(behaviours()); err != nil {
-		t.Errorf("a complete set: %v", err)
-	}
+	fail.If(t, all.complete(behaviours()), "a complete set")
 	for name, damage := range map[string]func(Promises){
 		"a claim is missing":       func(p Promises) { delete(p, TriesOnce) },
 		"a claim has no verdict":   func(p Promises) { p[TriesOnce] = Claim{} },

@@ -10,6 +10,7 @@ import (
 	"seckill/internal/lock"
 	"seckill/internal/lock/locktest/redisstore"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // mechanism is the one with a name.
@@ -32,18 +33,14 @@ func onLink(t *testing.T, name string) (lock.Locker, *simulate.Link) {
 	client := redis.NewClient(options)
 	t.Cleanup(func() { _ = client.Close() })
 	l, err := mechanism(t, name).Open([]redis.UniversalClient{client}, redisstore.Setting{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return l, link
 }
 
 func acquire(t *testing.T, l lock.Locker) lock.Lease {
 	t.Helper()
 	lease, err := l.Acquire(t.Context(), "seat", lock.Options{TTL: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return lease
 }
 
@@ -78,14 +75,10 @@ func TestPassesBetweenCompareAndDelete(t *testing.T) {
 	for _, name := range []string{"uuid", "thread-id"} {
 		t.Run(name, func(t *testing.T) {
 			faults, err := lock.NewFaults([]lock.Fault{{Point: lock.BetweenCompareAndDelete, Effect: lock.EffectError}}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, err)
 			l, _ := onLink(t, name)
 			lease, err := l.Acquire(lock.WithFaults(t.Context(), faults), "seat", lock.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, err)
 			if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrInjected) {
 				t.Errorf("Release = %v, want ErrInjected", err)
 			}

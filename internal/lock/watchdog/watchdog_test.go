@@ -12,6 +12,7 @@ import (
 
 	"seckill/internal/lock"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // server is a store as the watchdog sees it: one answer for all renewals. Time is that of
@@ -127,9 +128,7 @@ func TestRenewsAtThirds(t *testing.T) {
 		if len(at) != 30 || at[0] != 10*time.Second || at[29] != 300*time.Second {
 			t.Errorf("renewed at %v, want every 10 s", at)
 		}
-		if err := e.Held.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, e.Held.Release(t.Context()))
 		simulate.Sleep(time.Hour)
 		if after, _ := s.renewals(); len(after) != len(at) {
 			t.Errorf("%d renewals after the release", len(after)-len(at))
@@ -273,9 +272,7 @@ func TestForgets(t *testing.T) {
 		e := grant(t, w, "seat", 0)
 		s.answers(Outcome{Err: lock.ErrExpired, AllOfHolder: true}, 500*time.Millisecond)
 		simulate.Sleep(10*time.Second + 100*time.Millisecond)
-		if err := e.Held.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, e.Held.Release(t.Context()))
 		simulate.Sleep(time.Minute)
 		mustHold(t, e)
 		if len(w.due) > 0 {

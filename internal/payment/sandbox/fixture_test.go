@@ -16,6 +16,7 @@ import (
 	"seckill/internal/payment"
 	"seckill/internal/payment/sandbox"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 const (
@@ -40,9 +41,7 @@ type received struct {
 func newReceiver(t *testing.T) *receiver {
 	t.Helper()
 	webhooks, err := payment.NewWebhooks(secret)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	r := &receiver{Listener: simulate.Listen()}
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		body, err := io.ReadAll(req.Body)
@@ -50,9 +49,7 @@ func newReceiver(t *testing.T) *receiver {
 			return // the sandbox was stopped
 		}
 		id, err := webhooks.Verify(req.Header, body)
-		if err != nil {
-			t.Errorf("a webhook that is not accepted: %v", err)
-		}
+		fail.If(t, err, "a webhook that is not accepted")
 		e, err := payment.ParseEvent(body)
 		if err != nil || e.Data.Check() != nil {
 			t.Errorf("a malformed event: %v, %v: %s", err, e.Data.Check(), body)
@@ -138,9 +135,7 @@ func behaving(t *testing.T, b sandbox.Behaviour) (*provider, *receiver) {
 func (p *provider) client(t *testing.T, timeout time.Duration) *payment.Client {
 	t.Helper()
 	client, err := payment.NewClient(payment.ClientConfig{URL: "http://127.0.0.1:1", Key: apiKey, Timeout: timeout, Dial: p.listens.Dial})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	t.Cleanup(client.Close)
 	return client
 }
@@ -156,9 +151,7 @@ func back(cents int64) payment.CreateRefund {
 func (p *provider) create(t *testing.T, key string, req payment.CreatePayment) payment.Payment {
 	t.Helper()
 	created, err := p.Create(t.Context(), key, req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return created
 }
 
@@ -181,9 +174,7 @@ func (p *provider) press(t *testing.T, of payment.Payment, decision string) stri
 func (p *provider) send(t *testing.T, method, path, body string, headers ...string) (status int, text string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, "http://127.0.0.1:1"+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
 		if req.Header.Set(name, value); name == "Host" {
@@ -191,13 +182,9 @@ func (p *provider) send(t *testing.T, method, path, body string, headers ...stri
 		}
 	}
 	resp, err := p.browser.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return resp.StatusCode, string(answer)
 }

@@ -13,6 +13,7 @@ import (
 	"seckill/internal/payment"
 	"seckill/internal/payment/sandbox"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 func TestPayAndRefund(t *testing.T) {
@@ -29,9 +30,7 @@ func TestPayAndRefund(t *testing.T) {
 		p.wantStatus(t, created.ID, payment.StatusPaid)
 		r.want(t, time.Second, "paid")
 		first, err := p.Refund(t.Context(), "r1", created.ID, back(3000))
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		if again, err := p.Refund(t.Context(), "r1", created.ID, back(3000)); err != nil || again != first {
 			t.Errorf("the repeated refund: %+v, %v, want %+v", again, err, first)
 		}
@@ -147,9 +146,7 @@ func TestLoses(t *testing.T) {
 		p, r := behaving(t, sandbox.Behaviour{Lose: 1})
 		lost := p.create(t, "k", anHour())
 		p.press(t, lost, "pay")
-		if err := p.sandbox.SetBehaviour(sandbox.Behaviour{}); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, p.sandbox.SetBehaviour(sandbox.Behaviour{}))
 		p.press(t, p.create(t, "k2", anHour()), "refuse")
 		r.want(t, time.Minute, "refused")
 		p.wantStatus(t, lost.ID, payment.StatusPaid) // a look-up finds it
@@ -165,13 +162,9 @@ func TestAnswersSlowly(t *testing.T) {
 		if !errors.Is(err, payment.ErrUnavailable) || time.Since(began) != 999*time.Millisecond {
 			t.Errorf("given up after %v: %v, want %v", time.Since(began), err, payment.ErrUnavailable)
 		}
-		if err := p.sandbox.SetBehaviour(sandbox.Behaviour{}); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, p.sandbox.SetBehaviour(sandbox.Behaviour{}))
 		first, err := p.PaymentUnder(t.Context(), "k")
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		if again := p.create(t, "k", req); again.ID != first.ID {
 			t.Errorf("the repetition created %s beside %s", again.ID, first.ID)
 		}
@@ -206,21 +199,13 @@ func TestTheFileKeepsEverything(t *testing.T) {
 		created := before.create(t, "k", req)
 		before.press(t, created, "pay")
 		refunded, err := before.Refund(t.Context(), "r", created.ID, back(8000))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := before.sandbox.SetBehaviour(sandbox.Behaviour{Duplicate: 1}); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
+		fail.NowIf(t, before.sandbox.SetBehaviour(sandbox.Behaviour{Duplicate: 1}))
 		before.stop()
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		text = append(text, `{"payment":{"id":"pay_cut`...) // a process that was killed while it wrote
-		if err := os.WriteFile(file, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, os.WriteFile(file, text, 0o600))
 
 		r := newReceiver(t)
 		after := start(t, r, withFile)

@@ -11,6 +11,7 @@ import (
 
 	"seckill/internal/testkit"
 	"seckill/internal/testkit/browser"
+	"seckill/internal/testkit/fail"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -22,9 +23,7 @@ func TestVendoredFilesAreUnchanged(t *testing.T) {
 		"LICENSE":    "af175b9d96ee93c21a036152e1b905b0b95304d4ae8c2c921c7609100ba8df7e",
 	} {
 		text, err := os.ReadFile("testdata/axe-core/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		if sum := sha256.Sum256(text); hex.EncodeToString(sum[:]) != want {
 			t.Errorf("%s has the checksum %x", name, sum)
 		}
@@ -36,13 +35,9 @@ func TestFaultsOfAPageAreSeen(t *testing.T) {
 	tab, notes := browser.Open(t)
 	page := `data:text/html,<html lang=en><title>t</title><main><h1>t</h1><p style="color:%23ccc;background:%23fff">pale</p>` +
 		`<button></button></main><script>console.error("trouble")</script>`
-	if err := chromedp.Do(tab, chromedp.Navigate(page)); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, chromedp.Do(tab, chromedp.Navigate(page)))
 	found, err := browser.Inaccessible(tab)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	all := strings.Join(found, "\n")
 	if !strings.Contains(all, "color-contrast: ") || !strings.Contains(all, "button-name: ") {
 		t.Errorf("found %q", found)

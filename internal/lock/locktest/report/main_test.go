@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"seckill/internal/testkit/fail"
 )
 
 func TestRun(t *testing.T) {
@@ -15,13 +17,9 @@ func TestRun(t *testing.T) {
 {"mechanism":"lua","claims":{"tries-once":{"claim":"n.a.","reason":"in virtual time"}},"order":["tries-once"]}
 {"mechanism":"rw","disproven":1,"claims":{"readers-share":{"claim":"holds","disproven":true}},"order":["readers-share"]}
 `
-	if err := os.WriteFile(path, []byte(lines), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, os.WriteFile(path, []byte(lines), 0o600))
 	var out strings.Builder
-	if err := run([]string{path}, &out); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, run([]string{path}, &out))
 	const want = `| behaviour | lua | none | rw |
 |---|---|---|---|
 | reenters | n.a. |  |  |
@@ -40,9 +38,7 @@ func TestRun(t *testing.T) {
 	if err := run(nil, &out); err == nil {
 		t.Error("without a file: no error")
 	}
-	if err := os.WriteFile(path, []byte("no JSON\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, os.WriteFile(path, []byte("no JSON\n"), 0o600))
 	if err := run([]string{path}, &out); err == nil {
 		t.Error("a file that is not a report: no error")
 	}

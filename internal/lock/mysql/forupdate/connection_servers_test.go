@@ -15,6 +15,7 @@ import (
 	"seckill/internal/lock/mysql/forupdate"
 	"seckill/internal/lock/mysql/mysqlio"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // start makes a locker whose connections are not checked while a test lasts, unless a holder asks. The timeout bounds
@@ -22,9 +23,7 @@ import (
 func start(t *testing.T, db *sql.DB, timeout time.Duration) *forupdate.Locker {
 	t.Helper()
 	l, err := forupdate.New(db, forupdate.Config{Config: mysqlio.Config{CheckEvery: time.Hour, Timeout: timeout}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
@@ -40,9 +39,7 @@ func TestHoldersExhaustThePool(t *testing.T) {
 		var leases []lock.Lease
 		for i := range holders {
 			lease, err := l.Acquire(t.Context(), fmt.Sprint("seat-", i), lock.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, err)
 			leases = append(leases, lease)
 		}
 		for _, wait := range []time.Duration{0, 200 * time.Millisecond} { // nobody gives a connection back
@@ -52,17 +49,11 @@ func TestHoldersExhaustThePool(t *testing.T) {
 			}
 		}
 		for _, lease := range leases {
-			if err := lease.Release(t.Context()); err != nil {
-				t.Error(err)
-			}
+			fail.If(t, lease.Release(t.Context()))
 		}
 		lease, err := l.Acquire(t.Context(), "a free seat", lock.Options{})
-		if err != nil {
-			t.Fatalf("after the releases: %v", err)
-		}
-		if err := lease.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		fail.NowIf(t, err, "after the releases")
+		fail.If(t, lease.Release(t.Context()))
 	})
 }
 
@@ -96,24 +87,14 @@ func TestConnectionsGoBackClean(t *testing.T) {
 		mysqlstore.Migrate(t, db, migration)
 		l := start(t, db, time.Minute)
 		one, err := l.Acquire(t.Context(), "b", lock.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		for _, key := range []string{"a", "bb", "c"} {
 			lease, err := l.Acquire(t.Context(), key, lock.Options{})
-			if err != nil {
-				t.Fatalf("%q while %q is held: %v", key, "b", err)
-			}
-			if err := lease.Release(t.Context()); err != nil {
-				t.Error(err)
-			}
+			fail.NowIf(t, err, "%q while %q is held", key, "b")
+			fail.If(t, lease.Release(t.Context()))
 		}
-		if err := one.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := testkit.NoTransaction(t.Context(), db, time.Second, "lock_for_update"); err != nil {
-			t.Errorf("a transaction is left open: %v", err)
-		}
+		fail.NowIf(t, one.Release(t.Context()))
+		fail.If(t, testkit.NoTransaction(t.Context(), db, time.Second, "lock_for_update"), "a transaction is left open")
 	})
 }
 
@@ -125,9 +106,7 @@ func TestRowInTheMakingIsNotHeld(t *testing.T) {
 		mysqlstore.Migrate(t, db, migration)
 		l := start(t, db, time.Minute)
 		maker, err := db.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		defer maker.Rollback() //nolint:errcheck // it has been committed unless the test failed
 		if _, err := maker.ExecContext(t.Context(), "INSERT INTO lock_for_update (name) VALUES ('seat')"); err != nil {
 			t.Fatal(err)
@@ -143,17 +122,13 @@ func TestRowInTheMakingIsNotHeld(t *testing.T) {
 		seen := make(map[string]bool) // waiting INSERTs: the first is cut short, a second one follows
 		testkit.Until(t, "two INSERTs that wait", func() bool {
 			waits, err := insertsThatWait(t.Context(), db)
-			if err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, err)
 			for _, id := range waits {
 				seen[id] = true
 			}
 			return len(seen) >= 2
 		})
-		if err := maker.Commit(); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, maker.Commit())
 		if err := <-got; err != nil {
 			t.Errorf("acquiring and releasing = %v", err)
 		}
@@ -182,9 +157,7 @@ func TestRowThatStaysLockedIsTaken(t *testing.T) {
 			"old seat": "SELECT 1 FROM lock_for_update WHERE name = 'old seat' FOR UPDATE",
 		} {
 			other, err := db.BeginTx(t.Context(), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, err)
 			if _, err := other.ExecContext(t.Context(), statement); err != nil {
 				t.Fatal(err)
 			}
@@ -202,16 +175,12 @@ func TestRowThatStaysLockedIsTaken(t *testing.T) {
 				})
 			}
 			buyers.Wait()
-			if err := other.Rollback(); err != nil {
-				t.Error(err)
-			}
+			fail.If(t, other.Rollback())
 			lease, err := l.Acquire(t.Context(), key, lock.Options{Wait: time.Minute})
 			if err != nil {
 				t.Fatalf("Acquire %q afterwards = %v", key, err)
 			}
-			if err := lease.Release(t.Context()); err != nil {
-				t.Error(err)
-			}
+			fail.If(t, lease.Release(t.Context()))
 		}
 	})
 }

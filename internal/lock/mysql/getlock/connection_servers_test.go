@@ -13,6 +13,7 @@ import (
 	"seckill/internal/lock/mysql/getlock"
 	"seckill/internal/lock/mysql/mysqlio"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // unchecked has connections that are not checked while a test lasts, unless a holder asks.
@@ -23,9 +24,7 @@ func start(t *testing.T, where testkit.Database, prefix string, network *locktes
 	t.Helper()
 	db := mysqlstore.Pool(t, where, network)
 	l, err := getlock.New(db, getlock.Config{Prefix: prefix, Config: unchecked})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	return l, db
 }
@@ -33,9 +32,7 @@ func start(t *testing.T, where testkit.Database, prefix string, network *locktes
 func acquire(t *testing.T, l lock.Locker, opts lock.Options) lock.Lease {
 	t.Helper()
 	lease, err := l.Acquire(t.Context(), "seat", opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return lease
 }
 
@@ -87,9 +84,7 @@ func waitsForFractionsOfASecond(t *testing.T, engine func(testkit.TB) testkit.Da
 			t.Errorf("asked to wait %v, it waited %v", wait, took)
 		}
 	}
-	if err := held.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, held.Release(t.Context()))
 }
 
 // Connections return to the pool without a lock, and a closed locker keeps none.
@@ -99,18 +94,14 @@ func TestConnectionsGoBackClean(t *testing.T) {
 		p, db := start(t, where, prefix, nil)
 		db.SetMaxOpenConns(1)
 		for range 3 {
-			if err := acquire(t, p, lock.Options{}).Release(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, acquire(t, p, lock.Options{}).Release(t.Context()))
 		}
 		var left int
 		if err := db.QueryRowContext(t.Context(), "SELECT RELEASE_ALL_LOCKS()").Scan(&left); err != nil || left != 0 {
 			t.Errorf("the pool's connection has %d locks, %v", left, err)
 		}
 		held := acquire(t, p, lock.Options{})
-		if err := p.Close(); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, p.Close())
 		if cause := context.Cause(held.Context()); !errors.Is(cause, lock.ErrUnavailable) {
 			t.Errorf("the holder of a closed locker was told %v, want ErrUnavailable", cause)
 		}

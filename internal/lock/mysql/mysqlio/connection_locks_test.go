@@ -13,6 +13,7 @@ import (
 	"seckill/internal/lock"
 	"seckill/internal/lock/mysql/mysqlio"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -32,9 +33,7 @@ func (attempt) Holder(context.Context, *mysqlio.Session) (mysqlio.Holder, error)
 func newLocks(t *testing.T, db *sql.DB) *mysqlio.ConnectionLocks {
 	t.Helper()
 	locks, err := mysqlio.NewConnectionLocks(db, mysqlio.Config{CheckEvery: time.Second, Timeout: 500 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	t.Cleanup(func() { _ = locks.Close() })
 	return locks
 }
@@ -67,9 +66,7 @@ func TestNothingIsWonAfterStatementWithoutAnswer(t *testing.T) {
 			return mysqlio.ErrLocked
 		})
 		lease, err := cl.Acquire(t.Context(), "seat", "me", lock.Options{}, try)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		if len(sessions) != 2 || sessions[0] == sessions[1] {
 			t.Errorf("the tries were made on the connections %v, want two", sessions)
 		}

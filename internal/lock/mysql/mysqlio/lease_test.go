@@ -11,6 +11,7 @@ import (
 	"seckill/internal/lock"
 	"seckill/internal/lock/mysql/mysqlio"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // watched is an attempt for a free key with the test's own check and clean-up.
@@ -40,9 +41,7 @@ func inBubble(t *testing.T, ttl time.Duration, check func(ctx context.Context) e
 		_, db := pool(t)
 		w := &watched{attempt: func(ctx context.Context, s *mysqlio.Session) error { return s.Exec(ctx, "DO 1") }, check: check}
 		held, err := newLocks(t, db).Acquire(t.Context(), "seat", "me", lock.Options{TTL: ttl}, w)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		fn(t, w, held)
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"seckill/internal/lock/locktest/mysqlstore"
 	"seckill/internal/lock/mysql/row"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // poolOf opens a pool with the defaults of a DSN: it prepares statements. foundRows
@@ -23,14 +24,10 @@ import (
 func poolOf(t *testing.T, where testkit.Database, foundRows bool) *sql.DB {
 	t.Helper()
 	config, err := mysql.ParseDSN(where.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	config.ClientFoundRows = foundRows
 	db, err := sql.Open("mysql", config.FormatDSN())
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
@@ -38,9 +35,7 @@ func poolOf(t *testing.T, where testkit.Database, foundRows bool) *sql.DB {
 func start(t *testing.T, db *sql.DB, config row.Config) *row.Locker {
 	t.Helper()
 	l, err := row.New(db, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	l.UndoFor(time.Minute)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
@@ -56,9 +51,7 @@ func TestOneTakesOverWhatExpired(t *testing.T) {
 			db := poolOf(t, where, foundRows)
 			l := start(t, db, row.Config{Expiry: true})
 			dead, err := l.Acquire(t.Context(), "seat", lock.Options{TTL: time.Hour})
-			if err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, err)
 			lock.Abandon(dead)
 			if _, err := db.ExecContext(t.Context(), "UPDATE lock_rows SET expires_at = UTC_TIMESTAMP(6)"); err != nil {
 				t.Fatal(err)
@@ -85,9 +78,7 @@ func TestOneTakesOverWhatExpired(t *testing.T) {
 			if winners.Load() != 1 {
 				t.Fatalf("counting found rows %t: %d callers took over the lock", foundRows, winners.Load())
 			}
-			if err := (*winner.Load()).Release(t.Context()); err != nil {
-				t.Error(err)
-			}
+			fail.If(t, (*winner.Load()).Release(t.Context()))
 		}
 	})
 }
@@ -103,9 +94,7 @@ func TestRenewsInOneStatement(t *testing.T) {
 		leases := make(map[string]lock.Lease)
 		for _, key := range []string{"a", "b", "c"} {
 			lease, err := l.Acquire(t.Context(), key, lock.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, err)
 			leases[key] = lease
 		}
 		if freed, err := l.ForceRelease(t.Context(), "b"); err != nil || !freed {
@@ -116,9 +105,7 @@ func TestRenewsInOneStatement(t *testing.T) {
 			t.Errorf("the holder was told %v, want ErrExpired", cause)
 		}
 		for _, key := range []string{"a", "c"} {
-			if err := leases[key].Release(t.Context()); err != nil {
-				t.Errorf("%s: %v", key, err)
-			}
+			fail.If(t, leases[key].Release(t.Context()), "%s", key)
 		}
 	})
 }
@@ -134,9 +121,7 @@ func TestShorteningWithoutReply(t *testing.T) {
 		l := start(t, db, row.Config{Expiry: true})
 		for name, cancelled := range map[string]bool{"reset": false, "cancelled": true} {
 			held, err := l.Acquire(t.Context(), name, lock.Options{TTL: time.Hour})
-			if err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, err)
 			ctx, cancel := context.WithCancel(t.Context())
 			if cancelled {
 				network.LoseReply(1, locktest.Silence, cancel)

@@ -12,6 +12,7 @@ import (
 	"seckill/internal/lock/locktest/mysqlstore"
 	"seckill/internal/lock/mysql/row"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // late is a waiting acquisition whose first INSERT got no answer. Another holder has the
@@ -62,9 +63,7 @@ func connect(t *testing.T, pool *sql.DB) {
 		if err == nil {
 			err = conn.PingContext(t.Context())
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		defer func() { _ = conn.Close() }()
 	}
 }
@@ -90,15 +89,11 @@ func TestLateInsertIsNoGrant(t *testing.T) {
 	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		a := lateInsert(t, engine(t))
 		a.exec("UPDATE lock_rows SET holder = ?", a.id) // as if the late INSERT were carried out now
-		if err := <-a.done; err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, <-a.done)
 		if id := a.holder(); id == a.id {
 			t.Error("the row of an earlier try was taken as a grant")
 		}
-		if err := a.lease.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		fail.If(t, a.lease.Release(t.Context()))
 	})
 }
 
@@ -133,18 +128,14 @@ func TestFirstInsertAfterReleaseIsUndone(t *testing.T) {
 				a.exec("DELETE FROM lock_rows") // as if the INSERT had not been carried out yet
 			})
 			lease, err := l.Acquire(t.Context(), "seat", lock.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, err)
 			if id := a.holder(); id != a.id {
 				t.Fatalf("%s: the row is of %q, want that the INSERT of %q was repeated", mechanism, id, a.id)
 			}
 			network.LoseReply(1, locktest.Deliver, func() { // the reply to the DELETE
 				a.exec("INSERT INTO lock_rows (mechanism, name, holder, owner) VALUES (?, 'seat', ?, '')", mechanism, a.id)
 			})
-			if err := lease.Release(t.Context()); err != nil {
-				t.Error(err)
-			}
+			fail.If(t, lease.Release(t.Context()))
 			testkit.Until(t, mechanism+": no row of the first INSERT", func() bool { return a.holder() == "" })
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"seckill/internal/lock/locktest/mysqlstore"
 	"seckill/internal/lock/mysql/row"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // The rows of dead holders are deleted an hour after their leases ended, and no others: not those of leases, and not those
@@ -22,9 +23,7 @@ func TestSweep(t *testing.T) {
 		bare, expiring := start(t, db, row.Config{}), start(t, db, row.Config{Expiry: true})
 		acquire := func(l *row.Locker, key string) lock.Lease {
 			lease, err := l.Acquire(t.Context(), key, lock.Options{TTL: time.Minute})
-			if err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, err)
 			return lease
 		}
 		ended := func(key string, minutes int) {
@@ -54,12 +53,8 @@ func TestSweep(t *testing.T) {
 		if want := []string{"bare", "live", "recent"}; err != nil || !slices.Equal(left, want) {
 			t.Errorf("left are %q, %v; want %q", left, err, want)
 		}
-		if err := paused.Release(t.Context()); !errors.Is(err, lock.ErrExpired) {
-			t.Errorf("a holder that was paused for that long: %v", err)
-		}
-		if err := errors.Join(live.Release(t.Context()), acquire(expiring, "old 1").Release(t.Context())); err != nil {
-			t.Error(err)
-		}
+		fail.Unless(t, paused.Release(t.Context()), lock.ErrExpired, "a holder that was paused for that long")
+		fail.If(t, errors.Join(live.Release(t.Context()), acquire(expiring, "old 1").Release(t.Context())))
 	})
 }
 
@@ -73,9 +68,7 @@ func TestSweepSparesWhatIsTakenOver(t *testing.T) {
 			t.Fatal(err)
 		}
 		takeOver, err := db.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		const next = "UPDATE lock_rows SET holder = 'next', expires_at = UTC_TIMESTAMP(6) + INTERVAL 1 HOUR"
 		if _, err := takeOver.ExecContext(t.Context(), next); err != nil {
 			t.Fatal(err)
@@ -92,12 +85,8 @@ func TestSweepSparesWhatIsTakenOver(t *testing.T) {
 			waits, err := mysqlstore.Waits(t.Context(), db, "DELETE FROM lock_rows%")
 			return err == nil && len(waits) > 0
 		})
-		if err := takeOver.Commit(); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-swept; err != nil {
-			t.Error(err)
-		}
+		fail.NowIf(t, takeOver.Commit())
+		fail.If(t, <-swept)
 		if left, err := mysqlstore.Column(t.Context(), db, "SELECT holder FROM lock_rows"); err != nil || !slices.Equal(left, []string{"next"}) {
 			t.Errorf("left are %q, %v", left, err)
 		}

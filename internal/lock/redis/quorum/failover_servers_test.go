@@ -9,6 +9,7 @@ import (
 	"seckill/internal/lock"
 	"seckill/internal/lock/locktest/nodestore"
 	"seckill/internal/lock/redis/quorum"
+	"seckill/internal/testkit/fail"
 )
 
 // A primary and its replica are one of the nodes. A replica that is promoted without the last write grants a key twice if it
@@ -21,9 +22,7 @@ func TestPromotedReplica(t *testing.T) {
 			all = append(all, c)
 		}
 		l, err := quorum.New("test", need, all, quorum.Config{NodeTimeout: 20 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		t.Cleanup(func() { _ = l.Close() })
 		return l
 	}

@@ -17,6 +17,7 @@ import (
 	"seckill/internal/lock/redis/redisio"
 	"seckill/internal/simulate"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -62,9 +63,7 @@ func process(t *testing.T, servers nodes, need int, config quorum.Config) *quoru
 		clients = append(clients, client)
 	}
 	l, err := quorum.New("test", need, clients, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
@@ -72,9 +71,7 @@ func process(t *testing.T, servers nodes, need int, config quorum.Config) *quoru
 func acquire(t *testing.T, l lock.Locker, opts lock.Options) lock.Lease {
 	t.Helper()
 	held, err := l.Acquire(t.Context(), key, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return held
 }
 
@@ -99,9 +96,7 @@ func (n nodes) mustHave(t *testing.T, when string, want ...bool) {
 // put takes the key on a node for another holder.
 func (n nodes) put(t *testing.T, i int) {
 	t.Helper()
-	if err := n[i].Mini().Set(name, "x#somebody"); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, n[i].Mini().Set(name, "x#somebody"))
 	n[i].Mini().SetTTL(name, time.Hour)
 }
 

@@ -13,6 +13,7 @@ import (
 	"seckill/internal/lock"
 	"seckill/internal/lock/redis/redisio"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -64,9 +65,7 @@ func TestInspect(t *testing.T) {
 	defer client.Close()
 	prefix := testkit.KeyPrefix(t)
 	set := func(name, value string, ttl time.Duration) string {
-		if err := client.Set(t.Context(), prefix+name, value, ttl).Err(); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, client.Set(t.Context(), prefix+name, value, ttl).Err())
 		return prefix + name
 	}
 	for name, c := range map[string]struct {
@@ -86,9 +85,7 @@ func TestInspect(t *testing.T) {
 		}
 	}
 	list := prefix + "list"
-	if err := client.LPush(t.Context(), list, "1").Err(); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, client.LPush(t.Context(), list, "1").Err())
 	if _, err := redisio.Inspect(t.Context(), client, list); !errors.Is(err, lock.ErrWrongKind) {
 		t.Errorf("a list: %v", err)
 	}

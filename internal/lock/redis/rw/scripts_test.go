@@ -10,6 +10,7 @@ import (
 
 	"seckill/internal/lock/redis/redisio"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // scripts runs the scripts of the lock as a session does, in an order of the test's choice.
@@ -109,12 +110,8 @@ func TestReaderCountsOnceInTurn(t *testing.T) {
 			}
 			holder.release()
 			// A busy machine must not end the turn.
-			if err := s.client.HSet(t.Context(), s.keys[0], "turn", time.Now().Add(time.Hour).UnixMilli()).Err(); err != nil {
-				t.Fatal(err)
-			}
-			if err := s.client.Persist(t.Context(), s.keys[0]).Err(); err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, s.client.HSet(t.Context(), s.keys[0], "turn", time.Now().Add(time.Hour).UnixMilli()).Err())
+			fail.NowIf(t, s.client.Persist(t.Context(), s.keys[0]).Err())
 			if !first.try() {
 				t.Fatal("the first reader was refused in its turn")
 			}

@@ -11,6 +11,7 @@ import (
 	"seckill/internal/lock"
 	"seckill/internal/lock/redis/session"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // A message wakes a waiter, whichever node its key is on.
@@ -19,9 +20,7 @@ func TestCluster(t *testing.T) {
 	l := startOn(t, client, session.Config{QueueEntryTTL: 5 * time.Minute})
 	for _, name := range []string{"a", "b", "c", "d", "e", "f"} { // on all three nodes
 		held, err := l.Acquire(t.Context(), name, lock.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		got := make(chan error, 1)
 		go func() {
 			lease, err := l.Acquire(t.Context(), name, lock.Options{Wait: time.Minute})
@@ -40,14 +39,10 @@ func TestCluster(t *testing.T) {
 			})
 			return found.Load()
 		})
-		if err := held.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, held.Release(t.Context()))
 		select {
 		case err := <-got:
-			if err != nil {
-				t.Error(err)
-			}
+			fail.If(t, err)
 		case <-time.After(time.Minute):
 			t.Errorf("the waiter for %q missed the message", name)
 		}

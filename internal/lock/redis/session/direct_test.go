@@ -15,6 +15,7 @@ import (
 	"seckill/internal/lock"
 	"seckill/internal/lock/redis/session"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // senders is a hook that counts commands by who sends them.
@@ -46,9 +47,7 @@ func startDirect(t *testing.T, config session.Config) (*simulate.Redis, *senders
 	until(t, "a pair of direct commands", func() bool {
 		before, lease := seen.direct.Load(), acquire(t.Context(), t, l, lock.Options{})
 		began := time.Now()
-		if err := lease.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, lease.Release(t.Context()))
 		// After a slow command the next one is queued.
 		return seen.direct.Load() == before+2 && time.Since(began) < 20*time.Millisecond
 	})
@@ -78,9 +77,7 @@ func TestSlowReplyToDirectCommand(t *testing.T) {
 			}
 			server.Resume()
 			lease := <-leases
-			if err := <-failed; err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, <-failed)
 			if state := inspect(t, l); state.Owner != lease.Owner() || state.Count != 1 {
 				t.Errorf("held by %q %d times, want once by %q", state.Owner, state.Count, lease.Owner())
 			}
@@ -145,9 +142,7 @@ func TestClientWithoutDeadlinesGetsNoDirectCommands(t *testing.T) {
 		client.AddHook(seen)
 		l := startOn(t, client, session.Config{Prefix: "t:"})
 		for range 20 {
-			if err := acquire(t.Context(), t, l, lock.Options{}).Release(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, acquire(t.Context(), t, l, lock.Options{}).Release(t.Context()))
 		}
 		if n := seen.direct.Load(); n != 0 {
 			t.Errorf("%d direct commands", n)

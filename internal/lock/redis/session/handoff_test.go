@@ -11,6 +11,7 @@ import (
 	"seckill/internal/lock/redis/redisio"
 	"seckill/internal/lock/redis/session"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // An operator takes a lock from its holder, and it is granted briefly to a waiter of the
@@ -81,9 +82,7 @@ func TestHandoffDuringLastAttempt(t *testing.T) {
 // release arrives, and what its own attempt was granted is released all the same.
 func TestGrantIsReleasedAfterFailedHandoff(t *testing.T) {
 	fails, err := lock.NewFaults([]lock.Fault{{Point: lock.AfterAcquireBeforeReply, Effect: lock.EffectError}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	for name, create := range all() {
 		bubble(t, name, func(t *testing.T) {
 			server, config := simulate.NewRedis(t), session.Config{Prefix: "t:", CommandTimeout: time.Minute}
@@ -94,9 +93,7 @@ func TestGrantIsReleasedAfterFailedHandoff(t *testing.T) {
 			waiting := lock.Async(lock.WithFaults(t.Context(), fails), p, key, lock.Options{Wait: time.Minute, TTL: time.Hour})
 			<-asks.reached
 			// The lock is gone, so the release hands over nothing, and its reply is late.
-			if err := server.Client(t).Del(t.Context(), redisio.Key(config.Prefix, name, key, "")).Err(); err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, server.Client(t).Del(t.Context(), redisio.Key(config.Prefix, name, key, "")).Err())
 			releases, releaseEnded := network.stopReply(t, releasing), make(chan error, 1)
 			go func() { releaseEnded <- h.Release(t.Context()) }()
 			<-releases.reached
@@ -138,9 +135,7 @@ func TestGrantedLeaseIsNotOverwritten(t *testing.T) {
 			asked := network.stopReply(t, attempt)
 			<-asked.reached
 			asked.letGo()
-			if err := server.Client(t).Del(t.Context(), redisio.Key(prefix, name, key, "")).Err(); err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, server.Client(t).Del(t.Context(), redisio.Key(prefix, name, key, "")).Err())
 			b := leaseOf(t, second)
 			a := leaseOf(t, first)
 			if state := inspect(t, other); state.Owner != "one owner" || state.Count != 2 {
@@ -189,9 +184,7 @@ func TestLateMessageMakesNoSecondHolder(t *testing.T) {
 				}
 				commandsGo()
 				refused(0) // of an attempt that began before the other had the lock
-				if err := other.Extend(t.Context(), time.Hour); err != nil {
-					t.Fatal(err)
-				}
+				fail.NowIf(t, other.Extend(t.Context(), time.Hour))
 				refused(time.Minute)
 				asked := network.stopReply(t, attempt)
 				messagesGo()
@@ -260,9 +253,7 @@ func TestAbandonAfterWait(t *testing.T) {
 				}
 				h := acquire(t.Context(), t, holder, lock.Options{})
 				dies, err := lock.NewFaults([]lock.Fault{{Point: lock.AfterAcquireBeforeReply, Effect: lock.EffectAbandon}}, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				fail.NowIf(t, err)
 				ctx := lock.WithFaults(lock.WithOwner(t.Context(), "the one who dies"), dies)
 				waiting := lock.Async(ctx, p, key, lock.Options{Wait: time.Minute})
 				queued(t, q, 1)

@@ -8,15 +8,14 @@ import (
 	"seckill/internal/lock"
 	"seckill/internal/lock/redis/session"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // An attempt whose connection broke may reach the server after its repetition, and even
 // after the release. Whatever the acquisition returned, no lock is left.
 func TestAttemptThatArrivesLate(t *testing.T) {
 	fails, err := lock.NewFaults([]lock.Fault{{Point: lock.AfterAcquireBeforeReply, Effect: lock.EffectError}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	const ttl, minute = time.Hour, time.Minute // a key is waited for until it is free, for a minute
 	cases := map[string]struct {
 		held   bool // another holder has the lock at first
@@ -58,9 +57,7 @@ func TestAttemptThatArrivesLate(t *testing.T) {
 				t.Fatalf("Acquire and Release = %v, want %v", err, c.want)
 			}
 			if c.held {
-				if err := held.Release(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				fail.NowIf(t, held.Release(t.Context()))
 			}
 			if c.held && c.want == nil {
 				if err := <-got; err != nil {

@@ -11,6 +11,7 @@ import (
 	"seckill/internal/lock/redis/redisio"
 	"seckill/internal/lock/redis/session"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // renewed is the length of renewed leases.
@@ -24,9 +25,7 @@ func TestAbandonedInnerLease(t *testing.T) {
 		outer := acquire(ctx, t, l, lock.Options{})
 		lock.Abandon(acquire(ctx, t, l, lock.Options{TTL: 100 * time.Millisecond}))
 		until(t, "the end of the inner lease", func() bool { return inspect(t, l).Count == 1 })
-		if err := outer.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, outer.Release(t.Context()))
 		if state := inspect(t, l); state.Owner != "" {
 			t.Errorf("after the outer release: %+v, want a free lock", state)
 		}
@@ -41,9 +40,7 @@ func TestLossOfKeyIsLossOfAll(t *testing.T) {
 		ctx := lock.WithOwner(t.Context(), "me")
 		watched := acquire(ctx, t, l, lock.Options{})
 		fixed := acquire(ctx, t, l, lock.Options{TTL: time.Hour})
-		if err := server.Client(t).Del(t.Context(), redisio.Key(prefix, "reentrant", key, "")).Err(); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, server.Client(t).Del(t.Context(), redisio.Key(prefix, "reentrant", key, "")).Err())
 		told(t, watched, 2*renewed, lock.ErrExpired)
 		told(t, fixed, time.Second, lock.ErrExpired)
 		if err := fixed.Release(t.Context()); !errors.Is(err, lock.ErrExpired) {
@@ -63,9 +60,7 @@ func TestCloseTellsEverybody(t *testing.T) {
 			waiting <- err
 		}()
 		until(t, "a waiter", func() bool { return inspect(t, l).Waiting == 1 })
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, l.Close())
 		if err := <-waiting; !errors.Is(err, lock.ErrUnavailable) {
 			t.Errorf("the waiter got %v, want ErrUnavailable", err)
 		}

@@ -13,6 +13,7 @@ import (
 	"seckill/internal/lock/redis/redisio"
 	"seckill/internal/lock/redis/session"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // However many goroutines wait for a key, only one of them asks Redis.
@@ -33,9 +34,7 @@ func TestLineCostsOneWaiter(t *testing.T) {
 					return
 				}
 				order = append(order, i) // guarded by the lock itself
-				if err := lease.Release(t.Context()); err != nil {
-					t.Error(err)
-				}
+				fail.If(t, lease.Release(t.Context()))
 			})
 			until(t, "the waiter in line", func() bool { return inspect(t, l).Waiting == i+1 })
 		}
@@ -55,9 +54,7 @@ func TestLineCostsOneWaiter(t *testing.T) {
 		if asked := asked.Load(); asked > 2 {
 			t.Errorf("%d more waiters asked Redis for the lock %d times", more, asked)
 		}
-		if err := held.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, held.Release(t.Context()))
 		waiters.Wait()
 		for i, who := range order {
 			if i != who {
@@ -92,14 +89,10 @@ func TestSubscriptionIsRestored(t *testing.T) {
 			server.Start()
 			until(t, "a new subscription", func() bool { return subscribers() == 1 })
 		}
-		if err := held.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, held.Release(t.Context()))
 		select {
 		case err := <-got:
-			if err != nil {
-				t.Error(err)
-			}
+			fail.If(t, err)
 		case <-time.After(time.Minute):
 			t.Error("the waiter missed the release")
 		}
@@ -114,9 +107,7 @@ func TestHolderWithoutExpiry(t *testing.T) {
 		l := start(t, server, newReentrant, session.Config{Prefix: prefix, RetryEvery: 50 * time.Millisecond})
 		name := redisio.Key(prefix, "reentrant", key, "")
 		lock.Abandon(acquire(t.Context(), t, l, lock.Options{TTL: time.Minute}))
-		if err := client.Persist(t.Context(), name).Err(); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, client.Persist(t.Context(), name).Err())
 		_, err := l.Acquire(t.Context(), key, lock.Options{Wait: time.Second})
 		if refused, ok := errors.AsType[*lock.NotAcquiredError](err); !ok || refused.TTL != lock.NoExpiry {
 			t.Errorf("Acquire = %v, want a holder without an end", err)
@@ -127,9 +118,7 @@ func TestHolderWithoutExpiry(t *testing.T) {
 		if took := time.Since(began); took > 5*time.Second {
 			t.Errorf("the waiter needed %v", took)
 		}
-		if err := lease.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		fail.If(t, lease.Release(t.Context()))
 	})
 }
 
@@ -150,12 +139,8 @@ func TestReentryPassesTheLine(t *testing.T) {
 		until(t, "a waiter", func() bool { return inspect(t, l).Waiting == 1 })
 		inner := acquire(ctx, t, l, lock.Options{Wait: time.Minute})
 		for _, lease := range []lock.Lease{inner, outer} {
-			if err := lease.Release(t.Context()); err != nil {
-				t.Error(err)
-			}
+			fail.If(t, lease.Release(t.Context()))
 		}
-		if err := <-got; err != nil {
-			t.Error(err)
-		}
+		fail.If(t, <-got)
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"seckill/internal/lock"
 	"seckill/internal/lock/redis/session"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // A server that hangs holds up no caller, even if the client does not end its commands with
@@ -19,9 +20,7 @@ func TestServerThatHangs(t *testing.T) {
 		server := simulate.NewRedis(t)
 		client := withoutDeadlines(server)
 		l := startOn(t, client, session.Config{CommandTimeout: time.Second})
-		if err := acquire(t.Context(), t, l, lock.Options{}).Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, acquire(t.Context(), t, l, lock.Options{}).Release(t.Context()))
 		server.Pause(time.Hour)
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

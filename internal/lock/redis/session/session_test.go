@@ -23,6 +23,7 @@ import (
 	"seckill/internal/lock/redis/session"
 	"seckill/internal/simulate"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -270,9 +271,7 @@ func process(t *testing.T, server *simulate.Redis, create maker, config session.
 	t.Helper()
 	n := newNetwork(t, server)
 	m, err := create(n, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	t.Cleanup(func() { _ = m.Close() })
 	return m, n
 }
@@ -289,9 +288,7 @@ func startOn(t *testing.T, client redis.UniversalClient, config session.Config) 
 	t.Helper()
 	t.Cleanup(func() { _ = client.Close() })
 	m, err := newReentrant(client, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	t.Cleanup(func() { _ = m.Close() })
 	return m
 }
@@ -307,9 +304,7 @@ func withoutDeadlines(server *simulate.Redis) *redis.Client {
 func acquire(ctx context.Context, t *testing.T, l lock.Locker, opts lock.Options) lock.Lease {
 	t.Helper()
 	lease, err := l.Acquire(ctx, key, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return lease
 }
 
@@ -353,9 +348,7 @@ func queued(t *testing.T, observer lock.Inspector, n int) {
 func inspect(t *testing.T, l lock.Inspector) lock.State {
 	t.Helper()
 	state, err := l.Inspect(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return state
 }
 
@@ -363,9 +356,7 @@ func inspect(t *testing.T, l lock.Inspector) lock.State {
 func pttl(t *testing.T, server *simulate.Redis, prefix, name string) time.Duration {
 	t.Helper()
 	left, err := server.Client(t).PTTL(t.Context(), redisio.Key(prefix, name, key, "")).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return left
 }
 

@@ -17,6 +17,7 @@ import (
 	"seckill/internal/lock/zookeeper/queue"
 	"seckill/internal/lock/zookeeper/zkio"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 func open(client *zkio.Client, prefix string) (zkstore.Locker, error) {
@@ -73,15 +74,11 @@ func TestRefusedTryNeverEntersTheQueue(t *testing.T) {
 	server, prefix := testkit.ZooKeeper(t), "/"+testkit.KeyPrefix(t)
 	conn := server.Conn(t, zkstore.LongSession)
 	held, err := zkstore.Process(t, open, server.Addr(), prefix, zkstore.LongSession, nil).Acquire(t.Context(), "seat", lock.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	var before *zk.Stat
 	for range 2 {
 		_, now, err := conn.Exists(zkio.Path(prefix, "zk-queue") + "/seat")
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		if before != nil && (now.Cversion != before.Cversion || now.Pzxid != before.Pzxid) {
 			t.Errorf("a refused try changed the queue: %+v became %+v", before, now)
 		}
@@ -91,9 +88,7 @@ func TestRefusedTryNeverEntersTheQueue(t *testing.T) {
 			t.Errorf("a try gave %v, want a NotAcquiredError that names %s", err, held.Owner())
 		}
 	}
-	if err := held.Release(t.Context()); err != nil {
-		t.Error(err)
-	}
+	fail.If(t, held.Release(t.Context()))
 }
 
 // The waiter behind a dead waiter is woken and must not mistake the death for a release.
@@ -112,9 +107,7 @@ func TestDeathOfWaiterAdmitsNobody(t *testing.T) {
 		})
 	}
 	held, err := process().Acquire(t.Context(), "seat", lock.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	network := locktest.NewNetwork()
 	ctx, cancel := context.WithCancel(t.Context())
 	middle := lock.Async(ctx, zkstore.Process(t, open, server.Addr(), prefix, zkstore.Session, network), "seat", lock.Options{Wait: time.Hour})
@@ -129,9 +122,7 @@ func TestDeathOfWaiterAdmitsNobody(t *testing.T) {
 		t.Fatalf("the waiter behind a dead one got %v, %v while the lock was held", r.Lease, r.Err)
 	case <-time.After(200 * time.Millisecond):
 	}
-	if err := held.Release(t.Context()); err != nil {
-		t.Error(err)
-	}
+	fail.If(t, held.Release(t.Context()))
 	r := <-last
 	if r.Err != nil {
 		t.Fatal(r.Err)
@@ -139,9 +130,7 @@ func TestDeathOfWaiterAdmitsNobody(t *testing.T) {
 	if r.Lease.Token() <= held.Token() {
 		t.Errorf("token %d after %d", r.Lease.Token(), held.Token())
 	}
-	if err := r.Lease.Release(t.Context()); err != nil {
-		t.Error(err)
-	}
+	fail.If(t, r.Lease.Release(t.Context()))
 	cancel()
 	if r := <-middle; r.Err == nil {
 		t.Error("a waiter without a server got the lock")

@@ -16,6 +16,7 @@ import (
 	"seckill/internal/lock/locktest"
 	"seckill/internal/lock/zookeeper/zkio"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 func TestReconnectionRenewsLeases(t *testing.T) {
@@ -45,9 +46,7 @@ func openThrough(t *testing.T, wrap func(net.Conn) net.Conn) *zkio.Client {
 			return wrap(conn), err
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }
@@ -82,16 +81,12 @@ func TestHolderIsToldBeforeTheServer(t *testing.T) {
 	s := session(t, client)
 	var err error
 	lease, err = s.Hold(t.Context(), zkio.Attempt{Key: "seat"}, 1, s.Done())
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	for range children {
 		_, cancel := context.WithCancel(lease.Context())
 		defer cancel()
 	}
-	if err := client.Close(); err != nil {
-		t.Error(err)
-	}
+	fail.If(t, client.Close())
 	if closed.Load() != 1 || untold.Load() != 0 {
 		t.Errorf("the server was told %d times, %d of them before the holder; want once, after the holder", closed.Load(),
 			untold.Load())
@@ -124,9 +119,7 @@ func TestWatchOfSessionThatEnds(t *testing.T) {
 		watched <- err
 	}()
 	<-asked
-	if err := client.Close(); err != nil {
-		t.Error(err)
-	}
+	fail.If(t, client.Close())
 	if err := <-watched; !errors.Is(err, lock.ErrUnavailable) || errors.Is(err, context.Canceled) {
 		t.Errorf("Watch = %v, want ErrUnavailable", err)
 	}
@@ -167,15 +160,11 @@ func TestDeletesNodesOnPanic(t *testing.T) {
 	s := session(t, open(t, testkit.ZooKeeper(t).Addr(), nil))
 	path := "/" + testkit.KeyPrefix(t)
 	faults, err := lock.NewFaults([]lock.Fault{{Point: lock.AfterAcquireBeforeReply, Effect: lock.EffectPanic}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	_, _, err = zkio.Do(t.Context(), s, func(c *zk.Conn) (string, error) {
 		return c.Create(path, nil, zk.FlagEphemeral, zkio.ACL())
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	func() {
 		defer func() {
 			if recover() == nil {

@@ -16,6 +16,7 @@ import (
 	"seckill/internal/lock/locktest"
 	"seckill/internal/lock/zookeeper/zkio"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 func exists(s *zkio.Session, path string) func() error {
@@ -37,9 +38,7 @@ func TestReconnectsUnderLoad(t *testing.T) {
 	path := "/" + testkit.KeyPrefix(t)
 	lease := hold(t, s, path)
 	watched, err := s.Watch(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	stop := make(chan struct{})
 	var all sync.WaitGroup
 	for range clients {
@@ -73,9 +72,7 @@ func TestReconnectsUnderLoad(t *testing.T) {
 		t.Error("the watch fired, though the node is there")
 	default:
 	}
-	if err := lease.Release(t.Context()); err != nil {
-		t.Error(err)
-	}
+	fail.If(t, lease.Release(t.Context()))
 	<-watched.Gone // the watch survived the reconnections
 }
 
@@ -91,9 +88,7 @@ func TestWatchIsSetAgainFromTheNewestZxid(t *testing.T) {
 			return &recorded{Conn: conn, to: said}, err
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	s, other := session(t, client), server.Conn(t, time.Minute)
 	stays, goes := "/"+testkit.KeyPrefix(t), "/"+testkit.KeyPrefix(t)+"-goes"
@@ -103,22 +98,16 @@ func TestWatchIsSetAgainFromTheNewestZxid(t *testing.T) {
 			t.Fatal(err)
 		}
 		w, err := s.Watch(t.Context(), path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		watched = append(watched, w)
 	}
 	seen := uint64(watched[1].Stat.Czxid)
 	network.Cut()
-	if err := other.Delete(goes, -1); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, other.Delete(goes, -1))
 	said.clear()
 	network.Restore()
 	<-watched[1].Gone // the node was deleted during the outage
-	if err := exists(s, stays)(); err != nil {
-		t.Error(err)
-	}
+	fail.If(t, exists(s, stays)())
 	greeting, set, got := said.zxids()
 	if greeting < seen || set < seen {
 		t.Errorf("the client sent zxid %d in the greeting and %d for the watches, want at least %d", greeting, set, seen)

@@ -17,6 +17,7 @@ import (
 	"seckill/internal/lock/locktest"
 	"seckill/internal/lock/zookeeper/zkio"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // open returns a client of a server, through network if that is not nil. Its session outlasts the test, and the server may
@@ -28,9 +29,7 @@ func open(t *testing.T, addr string, network *locktest.Network) *zkio.Client {
 		config.Dial = network.Dial
 	}
 	client, err := zkio.Open(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }
@@ -64,18 +63,14 @@ func hold(t *testing.T, s *zkio.Session, path string) lock.Lease {
 		Delete: func(c *zk.Conn) error { return c.Delete(path, -1) },
 		Holder: func(*zk.Conn) (zkio.Record, error) { return zkio.Record{}, zk.ErrNoNode },
 	}, 1, s.Gone(path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return lease
 }
 
 func TestSilentServerIsNoProof(t *testing.T) {
 	server := testkit.NewZooKeeper(t)
 	client, err := zkio.Open(zkio.Config{Servers: []string{server.Addr()}, SessionTimeout: 2 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	defer client.Close()
 	s := session(t, client)
 	lease := hold(t, s, "/seat")
@@ -112,18 +107,14 @@ func TestServerThatRestartsKeepsTheSession(t *testing.T) {
 	if err != nil {
 		t.Errorf("Extend = %v, want nil: the lease is still held", err)
 	}
-	if err := lease.Release(t.Context()); err != nil {
-		t.Error(err)
-	}
+	fail.If(t, lease.Release(t.Context()))
 }
 
 func TestCloseTellsHoldersAndEndsTheSession(t *testing.T) {
 	addr, path := testkit.ZooKeeper(t).Addr(), "/"+testkit.KeyPrefix(t)
 	client := open(t, addr, nil)
 	lease := hold(t, session(t, client), path)
-	if err := client.Close(); err != nil {
-		t.Error(err)
-	}
+	fail.If(t, client.Close())
 	<-lease.Lost()
 	if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrUnavailable) {
 		t.Errorf("the holder was told %v, want ErrUnavailable", cause)
@@ -149,9 +140,7 @@ func TestWatchIsShared(t *testing.T) {
 	}
 	lease := hold(t, s, path)
 	first, err := s.Watch(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	var all sync.WaitGroup
 	for range 100 {
 		all.Go(func() {
@@ -162,9 +151,7 @@ func TestWatchIsShared(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if err := lease.Release(t.Context()); err != nil {
-		t.Error(err)
-	}
+	fail.If(t, lease.Release(t.Context()))
 	<-first.Gone
 }
 
@@ -207,15 +194,11 @@ func TestDriverMessagesAreLogged(t *testing.T) {
 		Servers: []string{testkit.ZooKeeper(t).Addr()}, SessionTimeout: time.Minute, Dial: network.Dial,
 		Logger: slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	session(t, client)
 	network.Cut()
 	testkit.Until(t, "a message", func() bool { return text.has("zookeeper: failed to connect") })
-	if err := client.Close(); err != nil {
-		t.Error(err)
-	}
+	fail.If(t, client.Close())
 }
 
 type text struct {

@@ -1,0 +1,45 @@
+// Package fail reports errors that a test does not want: a line where an if and its braces would take three.
+package fail
+
+import (
+	"errors"
+	"fmt"
+)
+
+// T is what this package needs of a test.
+type T interface {
+	Helper()
+	Error(args ...any)
+	Fatal(args ...any)
+}
+
+// NowIf ends the test if there is an error. What was done may follow: a format and its values.
+func NowIf(t T, err error, what ...any) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(about(what) + err.Error())
+	}
+}
+
+// If reports an error and lets the test go on.
+func If(t T, err error, what ...any) {
+	t.Helper()
+	if err != nil {
+		t.Error(about(what) + err.Error())
+	}
+}
+
+// Unless reports an error, or none, that is not the one that is wanted.
+func Unless(t T, err, want error, what ...any) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Error(fmt.Sprintf("%sgot %v, want %v", about(what), err, want))
+	}
+}
+
+func about(what []any) string {
+	if len(what) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(what[0].(string), what[1:]...) + ": "
+}

@@ -1,0 +1,31 @@
+package fail_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"seckill/internal/testkit/fail"
+)
+
+// told is a test that notes what it is told, and goes on.
+type told string
+
+func (*told) Helper()             {}
+func (s *told) Error(args ...any) { *s += told("error " + fmt.Sprintln(args...)) }
+func (s *told) Fatal(args ...any) { *s += told("fatal " + fmt.Sprintln(args...)) }
+
+func TestFail(t *testing.T) {
+	var s told
+	down, wrapped := errors.New("down"), fmt.Errorf("ask: %w", errors.ErrUnsupported)
+	fail.NowIf(&s, nil)
+	fail.If(&s, nil)
+	fail.Unless(&s, wrapped, errors.ErrUnsupported)
+	fail.NowIf(&s, down)
+	fail.If(&s, down, "node %d", 3)
+	fail.Unless(&s, down, errors.ErrUnsupported, "the last")
+	fail.Unless(&s, nil, down)
+	if want := told("fatal down\nerror node 3: down\nerror the last: got down, want unsupported operation\nerror got <nil>, want down\n"); s != want {
+		t.Errorf("it says\n%swant\n%s", s, want)
+	}
+}
