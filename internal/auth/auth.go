@@ -98,14 +98,23 @@ func (t *Tokens) Verify(token string) (userID int64, err error) {
 	if id, ok := t.verified.find(d, t.now()); ok {
 		return id, nil
 	}
-	var claims jwt.RegisteredClaims
-	if _, err := t.parser.ParseWithClaims(token, &claims, t.key); err != nil {
+	// A map, since a struct would take the claim SUB for sub: names of claims are case-sensitive (RFC 7519 §4).
+	claims := jwt.MapClaims{}
+	if _, err := t.parser.ParseWithClaims(token, claims, t.key); err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrToken, err)
 	}
-	id, err := strconv.ParseInt(claims.Subject, 10, 64)
-	if err != nil || id <= 0 || strconv.FormatInt(id, 10) != claims.Subject {
-		return 0, fmt.Errorf("%w: the subject %q is not a user id", ErrToken, claims.Subject)
+	subject, err := claims.GetSubject()
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrToken, err)
 	}
-	t.verified.add(d, user{id: id, expires: claims.ExpiresAt.Time})
+	id, err := strconv.ParseInt(subject, 10, 64)
+	if err != nil || id <= 0 || strconv.FormatInt(id, 10) != subject {
+		return 0, fmt.Errorf("%w: the subject %q is not a user id", ErrToken, subject)
+	}
+	expires, err := claims.GetExpirationTime()
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrToken, err)
+	}
+	t.verified.add(d, user{id: id, expires: expires.Time})
 	return id, nil
 }

@@ -85,6 +85,10 @@ func TestVerifyRefuses(t *testing.T) {
 	if _, err := tokens.Verify(hs256(good)); err != nil {
 		t.Fatalf("the valid token that the others are derived from: %v", err)
 	}
+	both := jwt.MapClaims{"sub": "42", "SUB": "7", "exp": time.Now().Add(time.Hour).Unix()}
+	if id, err := tokens.Verify(sign(jwt.SigningMethodHS256, []byte(secret), both)); id != 42 || err != nil {
+		t.Errorf("a token with sub 42 and SUB 7: %d, %v; want 42", id, err)
+	}
 	if _, err := tokens.Verify(withHeader("kid", "1")); err != nil {
 		t.Fatalf("a token with a harmless header: %v", err)
 	}
@@ -115,6 +119,9 @@ func TestVerifyRefuses(t *testing.T) {
 		"subject past 2^63": subject("9223372036854775808"),
 		"subject a float":   subject("4.2e1"),
 		"subject a number":  sign(jwt.SigningMethodHS256, []byte(secret), jwt.MapClaims{"sub": 42, "exp": time.Now().Add(time.Hour).Unix()}),
+		"subject SUB":       sign(jwt.SigningMethodHS256, []byte(secret), jwt.MapClaims{"SUB": "42", "exp": time.Now().Add(time.Hour).Unix()}),
+		"expiry Exp":        sign(jwt.SigningMethodHS256, []byte(secret), jwt.MapClaims{"sub": "42", "Exp": time.Now().Add(time.Hour).Unix()}),
+		"subject \u017fub":  sign(jwt.SigningMethodHS256, []byte(secret), jwt.MapClaims{"\u017fub": "42", "exp": time.Now().Add(time.Hour).Unix()}),
 		"expiry a string":   sign(jwt.SigningMethodHS256, []byte(secret), jwt.MapClaims{"sub": "42", "exp": "never"}),
 	} {
 		if id, err := tokens.Verify(token); !errors.Is(err, auth.ErrToken) || id != 0 {
