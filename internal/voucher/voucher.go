@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // The errors of a voucher. Compare with errors.Is.
@@ -53,13 +51,10 @@ const (
 
 // Validate returns an [ErrInvalid] that names an invalid field of a new voucher and the reason.
 func (v *Voucher) Validate() error {
+	if err := checkTitle(v.Title); err != nil {
+		return err
+	}
 	switch {
-	case strings.TrimSpace(v.Title) == "":
-		return invalid("title is missing")
-	case !utf8.ValidString(v.Title) || strings.ContainsRune(v.Title, 0):
-		return invalid("title is not valid text")
-	case utf8.RuneCountInString(v.Title) > MaxTitle:
-		return invalid("title is longer than %d characters", MaxTitle)
 	case v.InitialStock < 1 || v.InitialStock > MaxStock:
 		return invalid("stock is %d; 1 to %d", v.InitialStock, MaxStock)
 	case v.PriceCents < 0 || v.PriceCents > MaxCents:

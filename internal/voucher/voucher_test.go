@@ -39,8 +39,12 @@ func TestOnSaleIsHalfOpen(t *testing.T) {
 }
 
 func TestValidateNamesTheField(t *testing.T) {
-	if v := validVoucher(); v.Validate() != nil {
-		t.Fatalf("a valid voucher is refused: %v", v.Validate())
+	for _, title := range []string{"100 off", "Crème brûlée", "咖啡券", "👩\u200d🍳 brunch", "🏴\U000e0067\U000e0062\U000e007f", "می\u200cخواهم", "\u200fקפה", "e\u0301", "☕"} {
+		v := validVoucher()
+		v.Title = title
+		if err := v.Validate(); err != nil {
+			t.Fatalf("a valid voucher %+q is refused: %v", title, err)
+		}
 	}
 	for _, tc := range []struct {
 		field  string
@@ -49,7 +53,17 @@ func TestValidateNamesTheField(t *testing.T) {
 		{"title", func(v *voucher.Voucher) { v.Title = " \t" }},
 		{"title", func(v *voucher.Voucher) { v.Title = strings.Repeat("é", voucher.MaxTitle+1) }},
 		{"title", func(v *voucher.Voucher) { v.Title = "\xff" }},
-		{"title", func(v *voucher.Voucher) { v.Title = "a\x00b" }},
+		{"title has the character U+0000", func(v *voucher.Voucher) { v.Title = "a\x00b" }},
+		{"title has the character U+000A", func(v *voucher.Voucher) { v.Title = "a\nb" }},
+		{"title has the character U+001B", func(v *voucher.Voucher) { v.Title = "\x1b[31mred" }},
+		{"title has the character U+0085", func(v *voucher.Voucher) { v.Title = "a\u0085b" }},
+		{"title has the character U+2028", func(v *voucher.Voucher) { v.Title = "a\u2028b" }},
+		{"title has the character U+202E", func(v *voucher.Voucher) { v.Title = "\u202eff o001" }},
+		{"title has the character U+2066", func(v *voucher.Voucher) { v.Title = "a\u2066b" }},
+		{"title has the character U+FEFF", func(v *voucher.Voucher) { v.Title = "\ufeffcoffee" }},
+		{"title has no visible character", func(v *voucher.Voucher) { v.Title = "\u200b\u200d" }},
+		{"title has no visible character", func(v *voucher.Voucher) { v.Title = "\u3164\u2800\u00a0" }},
+		{"title has no visible character", func(v *voucher.Voucher) { v.Title = "\u034f\ufe0f" }},
 		{"stock", func(v *voucher.Voucher) { v.InitialStock = 0 }},
 		{"stock", func(v *voucher.Voucher) { v.InitialStock = -5 }},
 		{"stock", func(v *voucher.Voucher) { v.InitialStock = voucher.MaxStock + 1 }},
