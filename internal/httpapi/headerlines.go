@@ -21,10 +21,6 @@ const (
 	// lingerTimeout is how long the rest of such a header is read and thrown away. A connection that is closed before
 	// that is reset, and the client may not see the answer.
 	lingerTimeout = 500 * time.Millisecond
-
-	// unknownRead is the most that is read at once, in bytes, of a body whose length is not known. What is read with its
-	// end belongs to the next header, and its lines are not counted.
-	unknownRead = 512
 )
 
 // errHeaderLines ends a connection. net/http answers nothing to an error of a read.
@@ -37,8 +33,8 @@ var errHeaderLines error = &net.OpError{Op: "read", Net: "tcp", Err: errors.New(
 type headerLines struct {
 	lines int
 	begun bool // the current line has a character
-	// body is how much of the body has not been read, in bytes; negative if its length is not known. After it the next
-	// header begins.
+	// body is how much of the body has not been read, in bytes; negative if its length is not known, and then no other
+	// header follows. After it the next header begins.
 	body    int64
 	refused bool   // net/http reads on after an error
 	rest    []byte // was read from the connection together with the end of a header
@@ -52,10 +48,7 @@ func (h *headerLines) beginHeader() { h.beginBody(0) }
 
 // bounded returns the part of p that may be filled by the next read.
 func (h *headerLines) bounded(p []byte) []byte {
-	switch {
-	case h.body < 0:
-		return p[:min(len(p), unknownRead)]
-	case h.body > 0:
+	if h.body > 0 {
 		return p[:min(int64(len(p)), h.body)]
 	}
 	return p
@@ -125,13 +118,22 @@ func (c *conn) refuseHeader() {
 	_, _ = io.CopyN(io.Discard, c.Conn, maxHeaderBytes)
 }
 
-// tellBody tells the connection of each request that its header has ended, and how long the body is.
+// tellBody tells the connection of each request that its header has ended, and how long the body is. A connection ends
+// with the answer to a body in chunks. One that has Content-Length too, which net/http does not tell, might end elsewhere
+// for a proxy before this server, and what follows it is not to be trusted (RFC 9112, 6.3).
 func tellBody(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength < 0 {
+			w.Header().Set("Connection", "close")
+		}
 		if c, is := r.Context().Value(connKey{}).(*conn); is {
 			c.mu.Lock()
 			c.header.beginBody(r.ContentLength)
 			c.mu.Unlock()
+		}
+		if r.Method == http.MethodOptions && r.RequestURI == "*" { // net/http would answer it without this handler
+			w.Header().Set("Content-Length", "0")
+			return
 		}
 		h.ServeHTTP(w, r)
 	})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"time"
@@ -162,6 +163,10 @@ func (o *object) number(name string, to *float64) {
 	*to = n
 }
 
+// rfc3339 is the form of a time. [time.Parse] also takes an hour of one digit, a comma before the fraction, and an offset of
+// 24 hours or 60 minutes.
+var rfc3339 = regexp.MustCompile(`T\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
+
 func (o *object) time(name string, to *time.Time) {
 	var given string
 	if _, ok := o.members[name]; !ok {
@@ -172,7 +177,7 @@ func (o *object) time(name string, to *time.Time) {
 		return
 	}
 	at, err := time.Parse(time.RFC3339, given)
-	if err != nil {
+	if err != nil || !rfc3339.MatchString(given) {
 		o.fail("%s is %q; a time as in RFC 3339 is expected, such as 2030-01-02T15:04:05Z", o.path+name, clip(given))
 		return
 	}

@@ -31,7 +31,9 @@ func NewServer(h http.Handler, log *slog.Logger) *http.Server {
 		MaxHeaderBytes:    maxHeaderBytes,
 		ConnContext:       noticeable,
 		ConnState:         tellEnd,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+
+		DisableGeneralOptionsHandler: true, // see tellBody
+		ErrorLog:                     slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 }
 
