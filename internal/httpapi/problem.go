@@ -117,6 +117,9 @@ func table() []*problem {
 		{conflict, "not_payable", "The order cannot be paid in its state", is(order.ErrNotPayable), effectNone, showDetail | routine, nil},
 		{conflict, "not_refundable", "The order cannot be refunded in its state", is(order.ErrNotRefundable), effectNone, showDetail | routine, nil},
 		{conflict, "not_payable", "The payment provider does not take this payment", is(order.ErrPaymentRefused), effectNone, 0, nil},
+		// The log says what is wrong with the answer.
+		{http.StatusBadGateway, "payment_unusable", "The payment provider's answer cannot be used; the order can still be paid until its time is over",
+			is(order.ErrPaymentUnusable), effectNone, 0, nil},
 		{bad, "invalid_request", "The request is not valid", is(errInvalid, voucher.ErrInvalid, payment.ErrMalformed), effectNone, showDetail, nil},
 		{unauthorized, "unauthenticated", "Who are you?", is(errUnauthenticated), effectNone, showDetail, nil},
 		{unauthorized, "unauthenticated", "The webhook is not accepted", is(payment.ErrForged, payment.ErrStale), effectNone, closeConnection, nil},

@@ -53,6 +53,7 @@ func domainErrors() map[string]answered {
 		"order.ErrNotRefundable":      {order.ErrNotRefundable, conflict, "not_refundable"},
 		"order.ErrPaymentUnavailable": {order.ErrPaymentUnavailable, unavailable, "unavailable"},
 		"order.ErrPaymentRefused":     {order.ErrPaymentRefused, conflict, "not_payable"},
+		"order.ErrPaymentUnusable":    {order.ErrPaymentUnusable, http.StatusBadGateway, "payment_unusable"},
 		"order.ErrPaymentNotFound":    {order.ErrPaymentNotFound, internal, "internal"},
 
 		"lock.ErrNotAcquired":   {lock.ErrNotAcquired, conflict, "busy"},

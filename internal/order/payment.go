@@ -40,12 +40,15 @@ var (
 	ErrPaymentUnavailable = errors.New("order: the payment provider does not answer")
 	// ErrPaymentRefused says that the provider does not take the payment, and that asking again is no use.
 	ErrPaymentRefused = errors.New("order: the payment provider refuses the payment")
+	// ErrPaymentUnusable says that the provider's answer breaks its contract, so that the buyer cannot be sent to it. The
+	// order stays as it is, and the same call may be repeated.
+	ErrPaymentUnusable = errors.New("order: the answer of the payment provider cannot be used")
 	// ErrPaymentNotFound says that the provider has no such payment.
 	ErrPaymentNotFound = errors.New("order: the payment provider has no such payment")
 )
 
 // PaymentProvider takes the buyers' money. Its errors are [ErrPaymentUnavailable], [ErrPaymentRefused],
-// [ErrPaymentNotFound] and the context's. It tells of money that it has received by itself, through [Life.Settle].
+// [ErrPaymentUnusable], [ErrPaymentNotFound] and the context's. It tells of money that it has received by itself, through [Life.Settle].
 type PaymentProvider interface {
 	// Create returns the payment for a request: a new one, or the one of an earlier call with the same key.
 	Create(ctx context.Context, r PaymentRequest) (Payment, error)

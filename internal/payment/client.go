@@ -100,6 +100,9 @@ func (c *Client) Create(ctx context.Context, key string, req CreatePayment) (Pay
 		return Payment{}, fmt.Errorf("create a payment: %w: %d %.3q for %.80q, not %d %q for %q", ErrMalformed,
 			p.AmountCents, p.Currency, p.Reference, req.AmountCents, req.Currency, req.Reference)
 	}
+	if err := checkPage(p.PayURL); err != nil {
+		return Payment{}, fmt.Errorf("create a payment: %w", err)
+	}
 	return p, p.Check()
 }
 
@@ -188,7 +191,7 @@ func (c *Client) call(ctx context.Context, method string, address *url.URL, key 
 	case resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusCreated:
 		return failure(resp.StatusCode, text)
 	}
-	if err := json.Unmarshal(text, answer); err != nil {
+	if err := Unmarshal(text, answer); err != nil {
 		return fmt.Errorf("%w: %w: %w", ErrUnavailable, ErrMalformed, err)
 	}
 	return nil
@@ -199,7 +202,7 @@ func (c *Client) call(ctx context.Context, method string, address *url.URL, key 
 // must not turn what is owed into what is refused.
 func failure(status int, body []byte) error {
 	var p Problem
-	_ = json.Unmarshal(body, &p) // the status decides; a proxy's page is no JSON
+	_ = Unmarshal(body, &p) // the status decides; a proxy's page is no JSON
 	reason := fmt.Sprintf("status %d, code %.60q, %.200q", status, p.Code, p.Message)
 	switch status {
 	case http.StatusNotFound:

@@ -59,30 +59,34 @@ func TestClientTellsErrorsApart(t *testing.T) {
 		body   string
 		want   error
 	}{
-		"created":                {201, answer(func(*Payment) {}), nil},
-		"bad request":            {400, problem("invalid_request"), ErrRefused},
-		"key of another request": {422, problem("idempotency_key_reused"), ErrRefused},
-		"too large":              {413, "", ErrRefused},
-		"wrong API key":          {401, problem("unauthorized"), ErrUnavailable},
-		"forbidden":              {403, "", ErrUnavailable},
-		"payment not found":      {404, problem(CodeNotFound), ErrNotFound},
-		"page not found":         {404, "<html>", ErrUnavailable},
-		"at work":                {409, problem("in_progress"), ErrUnavailable},
-		"too often":              {429, "", ErrUnavailable},
-		"failed":                 {500, problem("internal"), ErrUnavailable},
-		"proxy failed":           {502, "<html>", ErrUnavailable},
-		"redirected":             {307, "", ErrUnavailable},
-		"success without body":   {201, "", ErrUnavailable},
-		"not JSON":               {201, "<html>", ErrUnavailable},
-		"too long":               {201, answer(func(p *Payment) { p.Reference = strings.Repeat("x", maxAnswer) }), ErrUnavailable},
-		"other amount":           {201, answer(func(p *Payment) { p.AmountCents = 1 }), ErrMalformed},
-		"other currency":         {201, answer(func(p *Payment) { p.Currency = "USD" }), ErrMalformed},
-		"other reference":        {201, answer(func(p *Payment) { p.Reference = "43" }), ErrMalformed},
-		"no id":                  {201, answer(func(p *Payment) { p.ID = "" }), ErrMalformed},
-		"no page":                {201, answer(func(p *Payment) { p.PayURL = "javascript:alert(1)" }), ErrMalformed},
-		"unknown status":         {201, answer(func(p *Payment) { p.Status = "odd" }), ErrMalformed},
-		"paid at no time":        {201, answer(func(p *Payment) { p.Status = StatusPaid }), ErrMalformed},
-		"more refunded":          {201, answer(func(p *Payment) { p.RefundedCents = 8001 }), ErrMalformed},
+		"created":                  {201, answer(func(*Payment) {}), nil},
+		"bad request":              {400, problem("invalid_request"), ErrRefused},
+		"key of another request":   {422, problem("idempotency_key_reused"), ErrRefused},
+		"too large":                {413, "", ErrRefused},
+		"wrong API key":            {401, problem("unauthorized"), ErrUnavailable},
+		"forbidden":                {403, "", ErrUnavailable},
+		"payment not found":        {404, problem(CodeNotFound), ErrNotFound},
+		"page not found":           {404, "<html>", ErrUnavailable},
+		"at work":                  {409, problem("in_progress"), ErrUnavailable},
+		"too often":                {429, "", ErrUnavailable},
+		"failed":                   {500, problem("internal"), ErrUnavailable},
+		"proxy failed":             {502, "<html>", ErrUnavailable},
+		"redirected":               {307, "", ErrUnavailable},
+		"success without body":     {201, "", ErrUnavailable},
+		"not JSON":                 {201, "<html>", ErrUnavailable},
+		"too long":                 {201, answer(func(p *Payment) { p.Reference = strings.Repeat("x", maxAnswer) }), ErrUnavailable},
+		"other amount":             {201, answer(func(p *Payment) { p.AmountCents = 1 }), ErrMalformed},
+		"other currency":           {201, answer(func(p *Payment) { p.Currency = "USD" }), ErrMalformed},
+		"other reference":          {201, answer(func(p *Payment) { p.Reference = "43" }), ErrMalformed},
+		"no id":                    {201, answer(func(p *Payment) { p.ID = "" }), ErrMalformed},
+		"no page":                  {201, answer(func(p *Payment) { p.PayURL = "javascript:alert(1)" }), ErrMalformed},
+		"page with a long address": {201, answer(func(p *Payment) { p.PayURL = "https://pay.test/" + strings.Repeat("x", maxURL) }), ErrMalformed},
+		"STATUS for status":        {201, strings.Replace(answer(func(*Payment) {}), `"status"`, `"STATUS"`, 1), ErrMalformed},
+		"status and Status":        {201, strings.Replace(answer(func(*Payment) {}), `"status"`, `"Status":"odd","status"`, 1), nil},
+		"status and \u017ftatus":   {201, strings.Replace(answer(func(*Payment) {}), `"pay_url"`, `"\u017ftatus":"odd","pay_url"`, 1), nil},
+		"unknown status":           {201, answer(func(p *Payment) { p.Status = "odd" }), ErrMalformed},
+		"paid at no time":          {201, answer(func(p *Payment) { p.Status = StatusPaid }), ErrMalformed},
+		"more refunded":            {201, answer(func(p *Payment) { p.RefundedCents = 8001 }), ErrMalformed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := newClient(t, 0, func(w http.ResponseWriter, r *http.Request) {
@@ -100,7 +104,7 @@ func TestClientTellsErrorsApart(t *testing.T) {
 			if !errors.Is(err, test.want) || err == nil && p.ID != "pay_1" {
 				t.Errorf("payment %+v, err %v, want %v", p, err, test.want)
 			}
-			domain := map[error]error{nil: nil, ErrRefused: order.ErrPaymentRefused, ErrNotFound: order.ErrPaymentNotFound}
+			domain := map[error]error{nil: nil, ErrRefused: order.ErrPaymentRefused, ErrNotFound: order.ErrPaymentNotFound, ErrMalformed: order.ErrPaymentUnusable}
 			want, ok := domain[test.want]
 			if !ok {
 				want = order.ErrPaymentUnavailable

@@ -68,6 +68,8 @@ func domainError(err error) error {
 		return fmt.Errorf("%w: %w", order.ErrPaymentRefused, err)
 	case errors.Is(err, ErrNotFound):
 		return fmt.Errorf("%w: %w", order.ErrPaymentNotFound, err)
+	case errors.Is(err, ErrMalformed) && !errors.Is(err, ErrUnavailable):
+		return fmt.Errorf("%w: %w", order.ErrPaymentUnusable, err)
 	}
 	return fmt.Errorf("%w: %w", order.ErrPaymentUnavailable, err)
 }

@@ -72,6 +72,7 @@ func TestReceive(t *testing.T) {
 		"all went back of nothing": {EventRefunded, func(p *Payment) { p.RefundedCents = 8000 }, order.Settlement{Outcome: order.RefundNoStock}, nil, nil, "settle 8000 of order 42, no_stock, refunded pay_1, refunded is ok", nil},
 		"no refund for now":        {EventRefunded, func(p *Payment) { p.RefundedCents = 8000 }, paid, nil, order.ErrUnavailable, "settle 8000 of order 42, paid, refund order 42, refunded is unavailable", order.ErrUnavailable},
 		"no database":              {EventPaid, nil, paid, order.ErrUnavailable, nil, "settle 8000 of order 42, paid is unavailable", order.ErrUnavailable},
+		"paid, at a long address":  {EventPaid, func(p *Payment) { p.PayURL = "https://pay.test/" + strings.Repeat("x", maxURL) }, paid, nil, nil, "settle 8000 of order 42, paid, paid is ok", nil},
 		"malformed":                {EventPaid, func(p *Payment) { p.RefundedCents = 8001 }, paid, nil, nil, "paid is malformed", ErrMalformed},
 		"of another kind":          {"payment.odd", nil, paid, nil, nil, "other is ok", nil},
 	} {

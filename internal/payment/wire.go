@@ -1,7 +1,6 @@
 package payment
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -77,7 +76,7 @@ const (
 // ParseEvent parses the body of a verified webhook.
 func ParseEvent(body []byte) (Event, error) {
 	var e Event
-	if err := json.Unmarshal(body, &e); err != nil {
+	if err := Unmarshal(body, &e); err != nil {
 		return Event{}, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	if e.Type == "" {
@@ -114,14 +113,19 @@ func (p Payment) Check() error {
 		return fmt.Errorf("%w: status %.40q", ErrMalformed, p.Status)
 	case (p.Status == StatusPaid) != (p.PaidAt != nil && !p.PaidAt.IsZero()):
 		return fmt.Errorf("%w: status %s with paid_at %v", ErrMalformed, p.Status, p.PaidAt)
-	case !isPage(p.PayURL):
-		return fmt.Errorf("%w: pay_url is no address of a page", ErrMalformed)
 	}
 	return nil
 }
 
-// isPage reports whether a browser opens an address as a page: the buyer is sent there.
-func isPage(address string) bool {
+// checkPage returns an [ErrMalformed] unless the address can be stored and a browser opens it as a page: the buyer is sent
+// there. It matters for a payment that is created, and not for one that was paid.
+func checkPage(address string) error {
+	if len(address) > maxURL {
+		return fmt.Errorf("%w: pay_url has %d bytes, at most %d", ErrMalformed, len(address), maxURL)
+	}
 	u, err := url.Parse(address)
-	return err == nil && len(address) <= maxURL && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.User == nil
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil {
+		return fmt.Errorf("%w: pay_url is no address of a page", ErrMalformed)
+	}
+	return nil
 }

@@ -39,8 +39,8 @@ func paymentSettings() []setting {
 				_, err := payment.NewWebhooks(c.Payment.WebhookSecrets...) // at least one
 				return err
 			}},
-		{name: "payment-currency", arg: "code", usage: "currency of all prices, three letters of ISO 4217 (default " + defaultCurrency + ")",
-			set: func(c *Config, v string) error { c.Payment.Currency = v; return checkCurrency(v) }},
+		{name: "payment-currency", arg: "code", usage: "currency of all prices, three letters of ISO 4217; its minor unit must be a hundredth, so not JPY (default " + defaultCurrency + ")",
+			set: func(c *Config, v string) error { c.Payment.Currency = v; return payment.CheckCurrency(v) }},
 	}
 }
 
@@ -64,11 +64,4 @@ func (p paymentConfig) validate() error {
 func checkProvider(v string) error {
 	_, err := payment.ParseURL(v)
 	return err
-}
-
-func checkCurrency(v string) error {
-	if len(v) != 3 || strings.Trim(v, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
-		return errors.New("want three letters, EUR for instance")
-	}
-	return nil
 }

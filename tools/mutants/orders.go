@@ -9,6 +9,8 @@ func inOrders() []mutant {
 	return []mutant{
 		{"a sale still sells at its end", "internal/voucher/voucher.go",
 			"case !now.Before(v.EndAt):", "case now.After(v.EndAt):", voucher},
+		{"a title may be made of fillers", "internal/voucher/title.go", "!unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r)", "r != 0", voucher},
+		{"a title may override the direction of writing", "internal/voucher/title.go", "r >= 0x202a && r <= 0x202e", "r >= 0x202a && r < 0x202e", voucher},
 		{"look-ups of unknown ids leave the database no pause", "internal/voucher/lookups.go",
 			"lookupPause = 5 * time.Millisecond", "lookupPause = time.Millisecond", voucher},
 		{"an unsafe policy sells outside lab mode", "internal/order/service.go",

@@ -98,7 +98,7 @@ func readJSON(r *http.Request, into any) error {
 	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(body, into); err != nil {
+	if err := provider.Unmarshal(body, into); err != nil {
 		return badRequestError{"the body is not the JSON that is expected: " + err.Error()}
 	}
 	return nil
@@ -116,13 +116,8 @@ func checkMoney(cents int64, currency string) error {
 	if cents < 1 || cents > maxAmount {
 		return badRequestError{"amount_cents is out of bounds"}
 	}
-	if len(currency) != 3 {
-		return badRequestError{"currency is not the three letters of ISO 4217"}
-	}
-	for i := range len(currency) {
-		if currency[i] < 'A' || currency[i] > 'Z' {
-			return badRequestError{"currency is not the three letters of ISO 4217"}
-		}
+	if err := provider.CheckCurrency(currency); err != nil {
+		return badRequestError{"currency: " + err.Error()}
 	}
 	return nil
 }

@@ -56,6 +56,7 @@ func testBadCalls(t *testing.T) {
 		"nothing to pay":  {body(func(r *payment.CreatePayment) { r.AmountCents = 0 }), 400},
 		"too much":        {body(func(r *payment.CreatePayment) { r.AmountCents = 1 << 60 }), 400},
 		"no currency":     {body(func(r *payment.CreatePayment) { r.Currency = "" }), 400},
+		"without cents":   {body(func(r *payment.CreatePayment) { r.Currency = "JPY" }), 400},
 		"odd currency":    {body(func(r *payment.CreatePayment) { r.Currency = "eu1" }), 400},
 		"no reference":    {body(func(r *payment.CreatePayment) { r.Reference = "" }), 400},
 		"no end":          {body(func(r *payment.CreatePayment) { r.ExpiresAt = time.Time{} }), 400},
