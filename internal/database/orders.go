@@ -67,6 +67,11 @@ func (o *Orders) DurableOrder(ctx context.Context, id int64) (order.Order, error
 	return found, nil
 }
 
+// Ordered implements [order.Store].
+func (o *Orders) Ordered(ctx context.Context, voucherID, userID int64) (bool, error) {
+	return (&tx{db: o.db}).Ordered(ctx, voucherID, userID) // no transaction: one statement
+}
+
 // OrderUnderKey implements [order.Store]. It reads the index that makes the user's order unique.
 func (o *Orders) OrderUnderKey(ctx context.Context, voucherID, userID int64, key order.KeyHash) (order.Order, error) {
 	return o.take(ctx, "voucher_id = ? AND unique_user_id = ? AND key_hash = ?", voucherID, userID, int64(key))

@@ -37,6 +37,8 @@ type fakeStore struct {
 	flush      error  // the error of DurableOrder, for an order that Order finds
 	before     func() // called before a transaction begins
 	collisions int    // how many times Transact still rolls back and repeats its closure
+	committed  bool   // it has committed before it repeats
+	phantom    bool   // a row that nobody can read is in the way of every insert
 }
 
 func (m *fakeStore) Transact(ctx context.Context, fn func(context.Context, order.Tx) error) error {
@@ -47,8 +49,12 @@ func (m *fakeStore) Transact(ctx context.Context, fn func(context.Context, order
 	tx := &fakeTx{m: m}
 	for m.collisions > 0 {
 		m.collisions--
-		if err := fn(ctx, &fakeTx{m: m}); err != nil {
+		attempt := &fakeTx{m: m}
+		if err := fn(ctx, attempt); err != nil {
 			return err
+		}
+		if m.committed {
+			attempt.commit()
 		}
 		m.add("rollback")
 	}
@@ -56,11 +62,15 @@ func (m *fakeStore) Transact(ctx context.Context, fn func(context.Context, order
 		m.add("rollback")
 		return err
 	}
-	for _, write := range tx.writes {
-		write()
-	}
+	tx.commit()
 	m.add("commit")
 	return m.commit
+}
+
+func (t *fakeTx) commit() {
+	for _, write := range t.writes {
+		write()
+	}
 }
 
 func (m *fakeStore) Order(_ context.Context, id int64) (order.Order, error) {
@@ -79,6 +89,13 @@ func (m *fakeStore) DurableOrder(ctx context.Context, id int64) (order.Order, er
 		return order.Order{}, m.flush
 	}
 	return o, err
+}
+
+func (m *fakeStore) Ordered(ctx context.Context, voucherID, userID int64) (bool, error) {
+	if m.lookup != nil {
+		return false, m.lookup
+	}
+	return (&fakeTx{m: m}).Ordered(ctx, voucherID, userID)
 }
 
 func (m *fakeStore) OrderUnderKey(_ context.Context, voucherID, userID int64, key order.KeyHash) (order.Order, error) {
@@ -165,6 +182,9 @@ func (t *fakeTx) Insert(_ context.Context, o order.Order, unique bool) error {
 		if other.ID == o.ID || unique && other.UserID == o.UserID {
 			return order.ErrAlreadyOrdered
 		}
+	}
+	if t.m.phantom {
+		return order.ErrAlreadyOrdered
 	}
 	t.write("insert", func() { t.m.orders[o.ID] = o })
 	return nil

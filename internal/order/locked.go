@@ -20,18 +20,20 @@ type lockedOrder struct {
 	order   Order
 	now     func() time.Time
 	log     *slog.Logger
+	// attempts is how often the transaction was begun.
+	attempts int
 }
 
-// placeLocked returns the order as it was stored.
-func (s *Service) placeLocked(ctx context.Context, v *voucher.Voucher, o Order) (Order, error) {
+// placeLocked returns the order as it was stored. repeated says that an earlier attempt of the transaction collided.
+func (s *Service) placeLocked(ctx context.Context, v *voucher.Voucher, o Order) (placed Order, repeated bool, err error) {
 	locker, err := s.lockers.Locker(v.Policy.Lock)
 	if err != nil {
-		return Order{}, err
+		return Order{}, false, err
 	}
 	p := &lockedOrder{store: s.store, locker: locker, voucher: v, order: o, now: s.now, log: s.log}
 	if len(v.Policy.Faults) > 0 { // in the laboratory only
 		if err := p.injectFaults(); err != nil {
-			return Order{}, err
+			return Order{}, false, err
 		}
 	}
 	place := p.lockAroundTx
@@ -39,9 +41,9 @@ func (s *Service) placeLocked(ctx context.Context, v *voucher.Voucher, o Order) 
 		place = p.lockInsideTx
 	}
 	if err := place(ctx); err != nil {
-		return Order{}, err
+		return Order{}, p.attempts > 1, err
 	}
-	return p.order, nil
+	return p.order, false, nil
 }
 
 // lockAroundTx is the correct order. The transaction commits before the lock is released, so the
@@ -49,6 +51,7 @@ func (s *Service) placeLocked(ctx context.Context, v *voucher.Voucher, o Order) 
 func (p *lockedOrder) lockAroundTx(ctx context.Context) error {
 	return p.withLock(ctx, func(ctx context.Context, lease lock.Lease) error {
 		err := p.store.Transact(ctx, func(ctx context.Context, tx Tx) error {
+			p.attempts++
 			return p.decrementAndInsert(ctx, tx, lease)
 		})
 		return withCauseOfLoss(lease, err)
@@ -59,6 +62,7 @@ func (p *lockedOrder) lockAroundTx(ctx context.Context) error {
 // between the release and the commit the next holder reads the old state.
 func (p *lockedOrder) lockInsideTx(ctx context.Context) error {
 	return p.store.Transact(ctx, func(ctx context.Context, tx Tx) error {
+		p.attempts++
 		return p.withLock(ctx, func(_ context.Context, lease lock.Lease) error {
 			// The transaction outlives the lock, so its work cannot use the lease's context.
 			return p.decrementAndInsert(ctx, tx, lease)

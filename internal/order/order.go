@@ -129,6 +129,8 @@ type Store interface {
 	// DurableOrder is Order for an order of which a buyer is told for the first time. Its commit may still be
 	// under way: the order is returned once a crash of the database cannot undo it.
 	DurableOrder(ctx context.Context, id int64) (Order, error)
+	// Ordered reports whether the user has a live order of a voucher.
+	Ordered(ctx context.Context, voucherID, userID int64) (bool, error)
 	// OrderUnderKey returns the user's live order of a voucher if it was placed under that key, or
 	// [ErrNotFound].
 	OrderUnderKey(ctx context.Context, voucherID, userID int64, key KeyHash) (Order, error)

@@ -99,7 +99,7 @@ func (s *Service) Place(ctx context.Context, req Request) (Order, error) {
 		return s.placeAdmitted(ctx, v, req)
 	}
 	if err := s.onSale(v); err != nil {
-		return s.resolveFailure(ctx, req, req.ID, err)
+		return s.resolveFailure(ctx, req, req.ID, req.Resumed, err)
 	}
 	o, err := s.newOrder(ctx, v, req, Confirmed, s.now())
 	if err != nil {
@@ -108,12 +108,12 @@ func (s *Service) Place(ctx context.Context, req Request) (Order, error) {
 	if v.AsksForPayment() {
 		o.Status, o.AmountCents = Unpaid, v.PriceCents
 	}
-	placed, err := s.placeLocked(ctx, v, o)
+	placed, repeated, err := s.placeLocked(ctx, v, o)
 	if errors.Is(err, voucher.ErrSoldOut) {
 		s.vouchers.SoldOut(v.ID)
 	}
 	if err != nil {
-		return s.resolveFailure(ctx, req, o.ID, err)
+		return s.resolveFailure(ctx, req, o.ID, req.Resumed || repeated, err)
 	}
 	return placed, nil
 }
@@ -185,15 +185,18 @@ func stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 const resolveTimeout = 2 * time.Second
 
 // resolveFailure finds out what became of an order that failed. Most errors say that nothing was sold.
-// In two cases the database is asked whether the order exists:
+// In three cases the database is asked whether the order exists:
 //
 //   - the commit got no answer;
-//   - the request is resumed: its earlier attempt may have committed since Place looked for it, and
-//     have bought the last piece or this user's only one, or have been in time for the sale.
+//   - an earlier attempt may have committed: that of a resumed request since Place looked for it, or one that the
+//     database itself reported as rolled back. A node of a cluster can do that although it commits. Such an attempt has
+//     bought the last piece or this user's only one, or was in time for the sale;
+//   - another row is in the way of this one. It may be this very order, or one that is gone by now.
 //
 // If the database does not answer, the outcome is unknown: the error is [ErrUnavailable].
-func (s *Service) resolveFailure(ctx context.Context, req Request, id int64, failed error) (Order, error) {
-	if !req.Resumed && !errors.Is(failed, ErrUnavailable) {
+func (s *Service) resolveFailure(ctx context.Context, req Request, id int64, earlier bool, failed error) (Order, error) {
+	inTheWay := errors.Is(failed, ErrAlreadyOrdered)
+	if !earlier && !inTheWay && !errors.Is(failed, ErrUnavailable) {
 		return Order{}, failed
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resolveTimeout)
@@ -202,10 +205,27 @@ func (s *Service) resolveFailure(ctx context.Context, req Request, id int64, fai
 	switch {
 	case err == nil && req.matches(placed):
 		return placed, nil
-	case err == nil || errors.Is(err, ErrNotFound) || errors.Is(failed, ErrUnavailable):
+	case errors.Is(failed, ErrUnavailable):
 		return Order{}, failed
+	case err != nil && !errors.Is(err, ErrNotFound):
+		return Order{}, fmt.Errorf("%w: an earlier attempt may have succeeded: %s", ErrUnavailable, err.Error())
+	case inTheWay:
+		return Order{}, s.refusedBy(ctx, req, failed)
 	}
-	return Order{}, fmt.Errorf("%w: an earlier attempt may have succeeded: %s", ErrUnavailable, err.Error())
+	return Order{}, failed
+}
+
+// refusedBy returns the refusal of an order by another row, if that is another order of the user. Otherwise nothing was
+// sold, and the same request may succeed: the row belonged to a transaction that was rolled back, or to an order that
+// was cancelled meanwhile, or it is an order of somebody else with the same id.
+func (s *Service) refusedBy(ctx context.Context, req Request, failed error) error {
+	switch ordered, err := s.store.Ordered(ctx, req.VoucherID, req.UserID); {
+	case err != nil:
+		return fmt.Errorf("%w: the order that was in the way cannot be read: %s", ErrUnavailable, err.Error())
+	case !ordered:
+		return fmt.Errorf("%w: a row was in the way, and the user has no order: %s", ErrUnavailable, failed.Error())
+	}
+	return failed
 }
 
 // Order returns a user's order. For another user's order it returns [ErrNotFound] too, so that nobody

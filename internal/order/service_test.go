@@ -235,6 +235,47 @@ func TestUnknownOutcomeOfACommitIsResolved(t *testing.T) {
 	})
 }
 
+// A node of a cluster reports a collision, although the transaction commits. Whatever the repetition meets, its own order or
+// the stock that it has taken, the buyer is told of the order.
+func TestRepetitionMeetsItsOwnOrder(t *testing.T) {
+	for name, policy := range map[string]func(*voucher.Policy){
+		"the unique index refuses it": nil,
+		"a check finds it":            func(p *voucher.Policy) { p.Unique = false },
+		"the token has been used":     func(p *voucher.Policy) { p.Stock = voucher.StockFenced },
+		"the version has changed":     func(p *voucher.Policy) { p.Stock = voucher.StockVersion },
+		"the lock is inside":          func(p *voucher.Policy) { p.Placement = voucher.InsideTx },
+	} {
+		for _, stock := range []int64{10, 1} { // it may have bought the last piece
+			s := newFixture(t, policy)
+			s.store.collisions, s.store.committed, s.store.stock = 1, true, stock
+			if o, err := s.order(t); err != nil || o != s.store.orders[o.ID] || len(s.store.orders) != 1 || s.store.stock != stock-1 {
+				t.Errorf("%s: Place = %+v, %v; stored %v, stock %d", name, o, err, s.store.orders, s.store.stock)
+			}
+			s = newFixture(t, policy)
+			s.store.collisions, s.store.committed, s.store.stock, s.store.lookup = 1, true, stock, order.ErrUnavailable
+			if _, err := s.order(t); !errors.Is(err, order.ErrUnavailable) {
+				t.Errorf("%s, and nobody knows: %v", name, err)
+			}
+		}
+	}
+}
+
+// Only a user who has an order is told so. The row in the way may have been rolled back since, or be somebody else's.
+func TestNobodyIsToldOfAnOrderThatDoesNotExist(t *testing.T) {
+	for name, set := range map[string]func(*fakeStore){
+		"the row is gone":                  func(m *fakeStore) { m.phantom = true },
+		"somebody else's order has the id": func(m *fakeStore) { m.orders[1] = order.Order{ID: 1, VoucherID: 7, UserID: 43} },
+		"another voucher's order has it":   func(m *fakeStore) { m.orders[1] = order.Order{ID: 1, VoucherID: 8, UserID: 42} },
+		"nobody knows":                     func(m *fakeStore) { m.phantom, m.lookup = true, order.ErrUnavailable },
+	} {
+		s := newFixture(t, nil)
+		set(s.store)
+		if _, err := s.order(t); errors.Is(err, order.ErrAlreadyOrdered) || !errors.Is(err, order.ErrUnavailable) {
+			t.Errorf("%s: %v, want ErrUnavailable", name, err)
+		}
+	}
+}
+
 func TestResumedOrderFindsTheEarlierOne(t *testing.T) {
 	s := newFixture(t, nil)
 	req := order.Request{VoucherID: 7, UserID: 42, ID: 99}
@@ -242,8 +283,11 @@ func TestResumedOrderFindsTheEarlierOne(t *testing.T) {
 	if err != nil || first.ID != 99 {
 		t.Fatalf("Place = %+v, %v", first, err)
 	}
-	// Without Resumed, the same request is a second order and is refused.
-	if _, err := s.Place(t.Context(), req); !errors.Is(err, order.ErrAlreadyOrdered) {
+	// Without Resumed, the row that is in the way is this order. Another order of the user is refused.
+	if o, err := s.Place(t.Context(), req); err != nil || o != first || s.store.stock != 9 {
+		t.Errorf("again: %+v, %v, stock %d, want %+v", o, err, s.store.stock, first)
+	}
+	if _, err := s.Place(t.Context(), order.Request{VoucherID: 7, UserID: 42, ID: 98}); !errors.Is(err, order.ErrAlreadyOrdered) {
 		t.Errorf("err = %v", err)
 	}
 	// With Resumed it returns the first order, even after the sale.

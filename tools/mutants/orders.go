@@ -22,5 +22,9 @@ func inOrders() []mutant {
 			"return s.Epoch > 0 && s.Epoch%2 == 0", "return s.Epoch%2 == 0", order},
 		{"a resumed request is answered with another's order", "internal/order/service.go",
 			"case err == nil && req.matches(placed):", "case err == nil:", order},
+		{"a repetition does not look for the order that its first attempt committed", "internal/order/service.go",
+			"o.ID, req.Resumed || repeated, err)", "o.ID, req.Resumed && repeated, err)", order},
+		{"a user without an order is told of one", "internal/order/service.go",
+			"	case !ordered:\n", "	case !ordered && false:\n", order},
 	}
 }
