@@ -68,16 +68,17 @@ func (s *Idempotency) Begin(ctx context.Context, key idempotency.Key, fp idempot
 var errChanged = errors.New("database: record changed meanwhile")
 
 func (s *Idempotency) begin(ctx context.Context, fresh keyRow, staleBefore time.Time) (keyRow, bool, error) {
-	err := s.db.retry(ctx, func() error {
-		return translateWrite(ctx, s.db.single.WithContext(ctx).Create(&fresh).Error)
-	})
+	repeated, err := s.db.insertOnce(ctx, func() error { return s.db.single.WithContext(ctx).Create(&fresh).Error })
 	if !errors.Is(err, errDuplicate) {
 		return fresh, err == nil, err
 	}
 
 	row, err := s.find(ctx, idempotency.Key{UserID: fresh.UserID, Value: string(fresh.IdemKey)})
-	if err != nil {
+	switch {
+	case err != nil:
 		return row, false, err
+	case repeated && row.ResourceID == fresh.ResourceID && row.Attempt == fresh.Attempt: // its own
+		return row, row.Status == nil, nil
 	}
 	if row.Status != nil || !row.StartedAt.Before(staleBefore) || string(row.Fingerprint) != string(fresh.Fingerprint) {
 		return row, false, nil

@@ -23,6 +23,17 @@ func (d *DB) retry(ctx context.Context, attempt func() error) error {
 	})
 }
 
+// insertOnce is retry for the insertion of a row. If it was repeated, a duplicate may be its own row: a node of a cluster
+// can report a collision although it commits.
+func (d *DB) insertOnce(ctx context.Context, insert func() error) (repeated bool, err error) {
+	attempts := 0
+	err = d.retry(ctx, func() error {
+		attempts++
+		return translateWrite(ctx, insert())
+	})
+	return attempts > 1, err
+}
+
 // forever is longer than any attempt takes.
 const forever = math.MaxInt64 * time.Nanosecond
 

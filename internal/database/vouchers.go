@@ -64,9 +64,12 @@ func (s *Vouchers) CreateVoucher(ctx context.Context, v *voucher.Voucher) error 
 			}
 		}
 	}
-	return s.db.retry(ctx, func() error {
-		return translateWrite(ctx, create(s.db.single.WithContext(ctx), &row, split, returns))
-	})
+	repeated, err := s.db.insertOnce(ctx, func() error { return create(s.db.single.WithContext(ctx), &row, split, returns) })
+	if repeated && errors.Is(err, errDuplicate) {
+		_, found := s.Voucher(ctx, v.ID) // its own: the id is new
+		return found
+	}
+	return err
 }
 
 // create writes a voucher and its buckets, in one transaction.

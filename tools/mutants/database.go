@@ -8,6 +8,10 @@ func inDatabase() []mutant {
 		reconcile = "./internal/reconcile"
 	)
 	return []mutant{
+		{"a repeated reservation takes its own row for another's", "internal/database/idempotency.go",
+			"case repeated && row.ResourceID == fresh.ResourceID", "case !repeated && row.ResourceID == fresh.ResourceID", database},
+		{"a repeated insertion of a voucher fails because of its own row", "internal/database/vouchers.go",
+			"if repeated && errors.Is(err, errDuplicate) {", "if !repeated && errors.Is(err, errDuplicate) {", database},
 		{"an entry is acknowledged before its order is committed", "internal/fulfil/persist.go",
 			"	began := time.Now()\n	w.health.begin(began)", "	_ = w.reader.acknowledge(ctx, byStream(batch))\n	began := time.Now()\n	w.health.begin(began)", fulfil},
 		{"an order that cannot be written is tried for ever", "internal/fulfil/retry_queue.go",
