@@ -51,13 +51,13 @@ func (t *trial) enqueue(n int, in func(i int, l lock.Lease)) []queuedWaiter {
 			p = t.process()
 		}
 		got := make(chan outcome, 1)
-		go func() {
+		t.background.Go(func() {
 			lease, err := t.acquire(ctx, p, lock.Options{TTL: t.long, Wait: t.limit})
 			if err == nil && in != nil {
 				in(i, lease)
 			}
 			got <- outcome{lease, err, time.Now()}
-		}()
+		})
 		w.got = got
 		waiters[i] = w
 		t.awaitQueued(p, w, i+1)

@@ -2,7 +2,6 @@ package locktest
 
 import (
 	"errors"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -227,12 +226,11 @@ func downgradeWorks(t *trial) {
 func writerGetsInAmongReaders(t *trial) {
 	const bound, readers, reads = 3 * time.Second, 3, 20 * time.Millisecond
 	_, writer := t.readWriter()
-	var all sync.WaitGroup
 	stop := make(chan struct{})
 	var inside atomic.Int32
 	for range readers {
 		reader, _ := t.readWriter()
-		all.Go(func() {
+		t.background.Go(func() {
 			for !closed(stop) {
 				lease, err := t.acquire(t.ctx, reader, lock.Options{TTL: t.long, Wait: 2 * bound})
 				if err != nil {
@@ -260,7 +258,7 @@ func writerGetsInAmongReaders(t *trial) {
 	if err == nil {
 		_ = lease.Release(t.ctx)
 	}
-	all.Wait()
+	t.background.Wait()
 	if err != nil {
 		t.violated("among readers that overlapped endlessly a writer did not get the lock within %v: %v", bound, err)
 	}

@@ -237,6 +237,40 @@ func TestLateServerIsNoViolation(t *testing.T) {
 	}
 }
 
+// A check that ends early leaves waiters behind, which may take some time to give back what they were granted. In a bubble
+// time would stand still for them once the trial has ended.
+func TestTrialEndsAfterItsWaiters(t *testing.T) {
+	for name, leave := range map[string]func(*trial, lock.Locker){
+		"alone":      func(t *trial, p lock.Locker) { t.acquireAsync(t.ctx, p, lock.Options{TTL: t.long, Wait: t.limit}) },
+		"in a queue": func(t *trial, _ lock.Locker) { t.enqueue(1, nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var left atomic.Bool
+				slow := func(next lock.Locker, ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
+					l, err := next.Acquire(ctx, key, opts)
+					if err != nil {
+						simulate.Sleep(time.Second)
+						left.Store(true)
+					}
+					return l, err
+				}
+				p := flawedLocker{Locker: local.New(), acquire: slow}
+				check := func(t *trial) {
+					t.mustAcquire(p, lock.Options{TTL: t.long})
+					leave(t, p)
+					t.sleep(time.Second)
+					t.violated("early")
+				}
+				err := behaviour{check: check}.try(t, subject(func() lock.Locker { return p })(t).at(virtualPace(), nil))
+				if err == nil || err.Error() != "early" || !left.Load() {
+					t.Errorf("the trial ended with %v; its waiter had returned: %t", err, left.Load())
+				}
+			})
+		})
+	}
+}
+
 // A promise gets another trial if the machine stalled and lateness can explain the violation; a declared breakage if
 // it was not seen.
 func TestWhenTrialsDecideNothing(t *testing.T) {

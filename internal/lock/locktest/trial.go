@@ -45,13 +45,16 @@ type trial struct {
 	err error
 	// removal is how long the server took to take the key from its holder.
 	removal time.Duration
+	// background are the goroutines that acquire beside the check.
+	background sync.WaitGroup
 
 	mu     sync.Mutex
 	leases []lock.Lease
 }
 
 // try runs one trial. It returns nil if the behaviour held, a [*violationError] if it
-// did not, and another error if the trial could not be run.
+// did not, and another error if the trial could not be run. It returns after the waiters that a check left
+// behind when it ended early: they may have to give back what a server granted them.
 func (b behaviour) try(tb testing.TB, subject Subject) error {
 	ctx, cancel := context.WithTimeout(context.Background(), subject.limit)
 	defer cancel()
@@ -59,10 +62,12 @@ func (b behaviour) try(tb testing.TB, subject Subject) error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		defer t.abandonAll()
 		b.check(t)
 	}()
 	<-done
+	cancel()
+	t.background.Wait()
+	t.abandonAll()
 	return t.err
 }
 
@@ -257,10 +262,10 @@ type outcome struct {
 // acquireAsync acquires in the background. The channel delivers one outcome.
 func (t *trial) acquireAsync(ctx context.Context, p lock.Locker, opts lock.Options) <-chan outcome {
 	out := make(chan outcome, 1)
-	go func() {
+	t.background.Go(func() {
 		lease, err := t.acquire(ctx, p, opts)
 		out <- outcome{lease, err, time.Now()}
-	}()
+	})
 	return out
 }
 

@@ -11,6 +11,9 @@ import (
 // promptly is within what time a waiter gets a lock whose lease has run out, without a message.
 const promptly = 20 * time.Millisecond
 
+// betweenPolls is a moment in virtual time at which no waiter polls: they do so every 10 ms.
+const betweenPolls = 35 * time.Millisecond
+
 func triesOnce(t *trial) {
 	p := t.process()
 	held := t.mustAcquire(p, lock.Options{TTL: t.long})
@@ -131,6 +134,8 @@ func expiryLetsWaiterIn(t *trial) {
 	t.violated("at best the waiter got the lock %v after a caller who came for another one when the lease ended", best)
 }
 
+// tellsCancelledFromTaken has waits end while no attempt is under way. What a server grants to an attempt that was is the
+// subject of [cancelLeavesNothing].
 func tellsCancelledFromTaken(t *trial) {
 	p := t.process()
 	_, err := t.acquire(cancelled(t.ctx), p, lock.Options{TTL: t.long})
@@ -140,7 +145,7 @@ func tellsCancelledFromTaken(t *trial) {
 	held := t.mustAcquire(p, lock.Options{TTL: t.long})
 	ctx, cancel := context.WithCancel(t.ctx)
 	waiter := t.acquireAsync(ctx, p, lock.Options{TTL: t.long, Wait: t.limit})
-	t.sleep(30 * time.Millisecond)
+	t.sleep(betweenPolls)
 	cancel()
 	began := time.Now()
 	got := <-waiter
@@ -149,7 +154,7 @@ func tellsCancelledFromTaken(t *trial) {
 		t.violated("a cancelled wait continued for %v", late)
 	}
 
-	ctx, cancel = context.WithTimeout(t.ctx, 50*time.Millisecond)
+	ctx, cancel = context.WithTimeout(t.ctx, betweenPolls)
 	defer cancel()
 	_, err = t.acquire(ctx, p, lock.Options{TTL: t.long, Wait: t.limit})
 	t.expectContextError(err, context.DeadlineExceeded)
