@@ -140,22 +140,26 @@ func (l *listingStore) UnclearedVouchers(_ context.Context, _ time.Time, after i
 	return l.ever, nil
 }
 
-// An entry that is delivered again, as after a lost acknowledgement, or that is in the stream
-// twice, changes nothing.
+// An entry that is delivered again changes nothing, nor one that is in the stream twice: the worker stopped before the
+// commit, between the commit and the acknowledgement, or between the recorded rejection and the return of its reservation.
 func deliveredTwice(t *testing.T, s *env) {
 	faults, err := lock.NewFaults([]lock.Fault{
 		{Point: lock.CriticalSection, Effect: lock.EffectError, Probability: 0.3},
 		{Point: lock.AfterCommit, Effect: lock.EffectError, Probability: 0.5},
+		{Point: lock.BeforeRelease, Effect: lock.EffectError, Probability: 0.5},
 	}, nil)
 	s.must(err)
 	for _, a := range s.accept(1, 40) {
 		s.must(s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: s.keys(1).Orders, Values: fields(a)}).Err())
 	}
+	s.accept(2, 20)
+	s.makeEpochStale(2)
 	for range 2 {
 		s.run(func(c *Config) { c.Faults, c.BatchSize, c.MaxFailures, c.MaxAttempts = faults, 5, 1000, 1000 })
 	}
-	if n := s.checkFinalState(); n != 0 || len(s.deadLetters(1)) != 0 {
-		t.Errorf("%d rejected, dead letters %v", n, s.deadLetters(1))
+	s.wantFinalState(20)
+	if one, two := len(s.deadLetters(1)), len(s.deadLetters(2)); one != 0 || two != 20 {
+		t.Errorf("%d and %d dead letters, want 0 and 20", one, two)
 	}
 }
 

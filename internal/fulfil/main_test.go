@@ -27,7 +27,7 @@ import (
 	"seckill/internal/voucher"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m, testkit.Children{"fulfil": child}) }
+func TestMain(m *testing.M) { testkit.Main(m) }
 
 // sale is what an env has.
 type sale struct {

@@ -14,7 +14,7 @@ var stories = map[string]struct {
 	"processes share vouchers":           {sale{vouchers: 5}, processesShareVouchers},
 	"vouchers come and go":               {sale{}, vouchersComeAndGo},
 	"a broken stream":                    {sale{vouchers: 2}, brokenStream},
-	"delivered twice":                    {sale{}, deliveredTwice},
+	"delivered twice":                    {sale{vouchers: 2}, deliveredTwice},
 	"a dead consumer's entries":          {sale{}, deadConsumersEntries},
 	"own entries first":                  {sale{stock: 100}, ownEntriesFirst},
 	"a removed stream is not recreated":  {sale{}, removedStreamIsNotRecreated},

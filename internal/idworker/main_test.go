@@ -6,6 +6,4 @@ import (
 	"seckill/internal/testkit"
 )
 
-func TestMain(m *testing.M) {
-	testkit.Main(m, testkit.Children{"burst": child(burstToFile), "steady": child(steady)})
-}
+func TestMain(m *testing.M) { testkit.Main(m) }
