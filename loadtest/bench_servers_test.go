@@ -65,9 +65,7 @@ func BenchmarkLockedFlow(b *testing.B) {
 		"CREATE TABLE ceiling (id BIGINT PRIMARY KEY, stock BIGINT UNSIGNED NOT NULL)",
 		"INSERT INTO ceiling VALUES (1, 1000000000)",
 	} {
-		if _, err := pool.Exec(statement); err != nil {
-			b.Fatal(err)
-		}
+		fail.NowIf(b, fail.Of(pool.Exec(statement)))
 	}
 	firstUser := 1
 	compare(b, "orders/s", "updates/s", func() float64 {

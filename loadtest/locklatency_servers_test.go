@@ -116,9 +116,7 @@ func openLocks(b *testing.B) *lockers.Set {
 	db, err := database.Open(b.Context(), database.Config{MySQL: testkit.MariaDB(b).DSN})
 	fail.NowIf(b, err)
 	b.Cleanup(func() { _ = db.Close() })
-	if _, err := db.Migrate(b.Context()); err != nil {
-		b.Fatal(err)
-	}
+	fail.NowIf(b, fail.Of(db.Migrate(b.Context())))
 	var nodes []red.Client
 	for range red.MinNodes {
 		nodes = append(nodes, lockClient(b))

@@ -95,9 +95,7 @@ func (c *userSet) gather(b *testing.B) {
 	for n := range c.size {
 		pipe.HSet(b.Context(), c.keys.Users, n+1, orderID(int64(n+1)))
 		if pipe.Len() == 1000 || n == c.size-1 {
-			if _, err := pipe.Exec(b.Context()); err != nil {
-				b.Fatal(err)
-			}
+			fail.NowIf(b, fail.Of(pipe.Exec(b.Context())))
 		}
 	}
 }

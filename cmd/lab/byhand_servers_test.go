@@ -136,11 +136,9 @@ func (h hands) replays(found string) {
 func (h hands) save() string {
 	h.t.Helper()
 	folder := h.t.TempDir()
-	if _, err := chromedp.Call(h.tab, cdpbrowser.SetDownloadBehavior, cdpbrowser.SetDownloadBehaviorParams{
+	fail.NowIf(h.t, fail.Of(chromedp.Call(h.tab, cdpbrowser.SetDownloadBehavior, cdpbrowser.SetDownloadBehaviorParams{
 		Behavior: cdpbrowser.SetDownloadBehaviorBehaviorAllow, DownloadPath: folder,
-	}); err != nil {
-		h.t.Fatal(err)
-	}
+	})))
 	h.do(live + `.querySelector('a[download]').click()`)
 	var kept []byte
 	testkit.Until(h.t, "the file is saved", func() bool {

@@ -108,9 +108,7 @@ func (s *seat) sees(text string, n int) string {
 
 func (s *seat) types(text string) {
 	s.t.Helper()
-	if _, err := s.keyboard.WriteString(text); err != nil {
-		s.t.Fatal(err)
-	}
+	fail.NowIf(s.t, fail.Of(s.keyboard.WriteString(text)))
 }
 
 // leaves waits for the end of lab, and returns its exit code.

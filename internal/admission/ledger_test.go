@@ -58,9 +58,7 @@ func (m *ledgerMachine) open() {
 	ctx, now := m.s.t.Context(), time.Now()
 	m.initial, m.accepted = 0, 0
 	for i, keys := range m.buckets {
-		if _, err := m.server.Close(ctx, keys, m.epoch-1); err != nil {
-			m.rt.Fatal(err)
-		}
+		fail.NowIf(m.rt, fail.Of(m.server.Close(ctx, keys, m.epoch-1)))
 		p := ledger.Opening{Epoch: m.epoch, Stock: rapid.Int64Range(0, 9).Draw(m.rt, "stock"), Begin: now.Add(-time.Hour).UnixMilli(), End: now.Add(time.Hour).UnixMilli()}
 		if ok, err := m.server.Open(ctx, keys, p); !ok || err != nil {
 			m.rt.Fatalf("bucket %d: %v %v", i, ok, err)
@@ -156,9 +154,7 @@ func (m *ledgerMachine) check(rt *rapid.T) {
 func (m *ledgerMachine) finish() {
 	ctx := m.s.t.Context()
 	for _, g := range m.transfers {
-		if _, err := m.server.Take(ctx, m.buckets[g.to], g.epoch, g.from, g.total); err != nil {
-			m.rt.Fatal(err)
-		}
+		fail.NowIf(m.rt, fail.Of(m.server.Take(ctx, m.buckets[g.to], g.epoch, g.from, g.total)))
 	}
 	sum := m.accepted
 	for _, s := range m.server.States(ctx, m.buckets) {

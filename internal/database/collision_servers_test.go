@@ -16,6 +16,7 @@ import (
 
 	"seckill/internal/order"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // rowLockingEngines runs fn over the engines that lock rows, at the same time.
@@ -97,9 +98,7 @@ func TestPersistWhileBuyersWaitForARow(t *testing.T) {
 		testkit.Until(t, "buyers that wait for a connection", func() bool { return d.writers.Stats().WaitCount > 0 })
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // half of what a buyer waits for the row
 		defer cancel()
-		if _, err := d.AdmissionStore().Persist(ctx, acceptedRange(1, 4, 2)); err != nil {
-			t.Errorf("accepted orders of the other voucher: %v", err)
-		}
+		fail.If(t, fail.Of(d.AdmissionStore().Persist(ctx, acceptedRange(1, 4, 2))), "accepted orders of the other voucher")
 		_, err = conn.ExecContext(t.Context(), "ROLLBACK")
 		wantErr(t, errors.Join(err, conn.Close()))
 		buyers.Wait()

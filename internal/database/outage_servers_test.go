@@ -6,6 +6,7 @@ import (
 
 	"seckill/internal/order"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // The server is killed during transactions. Every caller gets an error, the pools recover by themselves,
@@ -51,9 +52,7 @@ func TestServerKilledUnderLoad(t *testing.T) {
 	wantErr(t, d.Ping(t.Context()))
 	for i := range confirmed {
 		for _, id := range confirmed[i] {
-			if _, err := d.Orders().Order(t.Context(), id); err != nil {
-				t.Errorf("order %d was confirmed and is gone: %v", id, err)
-			}
+			fail.If(t, fail.Of(d.Orders().Order(t.Context(), id)), "order %d was confirmed and is gone", id)
 		}
 	}
 	audit, err := d.Orders().Audit(t.Context(), 1)

@@ -180,9 +180,7 @@ func TestStoresAreDurableAndBounded(t *testing.T) {
 		}
 		// A rewrite of the append-only file forks, and may copy every page. 64 MiB are for the rest of the process.
 		var data int64
-		if _, err := fmt.Sscanf(service.Command[slices.Index(service.Command, "--maxmemory")+1], "%dmb", &data); err != nil {
-			t.Errorf("%s: maxmemory: %v", name, err)
-		}
+		fail.If(t, fail.Of(fmt.Sscanf(service.Command[slices.Index(service.Command, "--maxmemory")+1], "%dmb", &data)), "%s: maxmemory", name)
 		if limit := int64(service.Deploy.Resources.Limits.MemoryBytes); 2*data<<20+64<<20 > limit {
 			t.Errorf("%s: %d MB of data do not survive a rewrite in %d bytes", name, data, limit)
 		}

@@ -37,9 +37,7 @@ func newOrders(t *testing.T, stock int64, policy func(*voucher.Policy)) (eventlo
 	db, err := database.Open(t.Context(), database.Config{SQLite: filepath.Join(t.TempDir(), "shop.db")})
 	fail.NowIf(t, err)
 	t.Cleanup(func() { _ = db.Close() })
-	if _, err := db.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, fail.Of(db.Migrate(t.Context())))
 	now := time.Now().Truncate(time.Microsecond)
 	v := &voucher.Voucher{
 		ID: 7, Title: "t", Stock: stock, InitialStock: stock, BeginAt: now, EndAt: now.Add(time.Hour), CreatedAt: now,

@@ -77,9 +77,7 @@ var anOrder = header("POST", "/api/v1/vouchers/1/orders", "X-User-ID: 42", "Cont
 
 func (c *client) send(text string) {
 	c.t.Helper()
-	if _, err := io.WriteString(c, text); err != nil {
-		c.t.Fatal(err)
-	}
+	fail.NowIf(c.t, fail.Of(io.WriteString(c, text)))
 }
 
 // answer reads an answer.

@@ -56,9 +56,7 @@ func TestRegistry(t *testing.T) {
 	fail.NowIf(t, err, "acquire with the clock past the mark")
 	client.Del(ctx, r.leaseKey(7)) // as if it had expired: the mark stays
 	busy("with the clock on a dead holder's mark", reservation{tick: last + 1000, ceiling: last + 1020})
-	if _, err := r.acquire(ctx, reservation{tick: last + 1001, ceiling: last + 1020}); err != nil {
-		t.Errorf("acquire with the clock past a dead holder's mark: %v", err)
-	}
+	fail.If(t, fail.Of(r.acquire(ctx, reservation{tick: last + 1001, ceiling: last + 1020})), "acquire with the clock past a dead holder's mark")
 	fail.Unless(t, r.renew(ctx, dead, now()), errLost, "renew after the lease expired")
 }
 

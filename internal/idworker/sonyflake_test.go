@@ -167,9 +167,7 @@ func TestWaitEndsWithTheContext(t *testing.T) {
 		}
 		cancelled, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := b.NextID(cancelled); !errors.Is(err, context.Canceled) {
-			t.Errorf("NextID with a context that has stopped: %v", err)
-		}
+		fail.Unless(t, fail.Of(b.NextID(cancelled)), context.Canceled, "NextID with a context that has stopped")
 	})
 }
 
@@ -334,9 +332,7 @@ func TestNewSonyflakeWaitsForAFreeMachine(t *testing.T) {
 			t.Errorf("while the machine id is held: %v", err)
 		}
 		b.registry.server.Stop()
-		if _, err := newSonyflake(t.Context(), b.registry, second); !errors.Is(err, ErrNoLease) {
-			t.Errorf("while Redis is down: %v", err)
-		}
+		fail.Unless(t, fail.Of(newSonyflake(t.Context(), b.registry, second)), ErrNoLease, "while Redis is down")
 		b.registry.server.Start()
 	})
 }
@@ -434,8 +430,6 @@ func TestConfig(t *testing.T) {
 	}
 	for name, cfg := range invalid {
 		fail.Unless(t, cfg.Validate(), ErrInvalid, "%s", name)
-		if _, err := NewSonyflake(t.Context(), nil, cfg); !errors.Is(err, ErrInvalid) {
-			t.Errorf("%s: NewSonyflake: %v; want ErrInvalid", name, err)
-		}
+		fail.Unless(t, fail.Of(NewSonyflake(t.Context(), nil, cfg)), ErrInvalid, "%s: NewSonyflake", name)
 	}
 }

@@ -73,9 +73,7 @@ func TestObserve(t *testing.T) {
 		},
 		"refused": func(t *testing.T, g *granting, h *heard, l lock.Locker) {
 			g.err = lock.ErrUnavailable
-			if _, err := l.Acquire(t.Context(), "seat", lock.Options{}); !errors.Is(err, g.err) {
-				t.Error(err)
-			}
+			fail.Unless(t, fail.Of(l.Acquire(t.Context(), "seat", lock.Options{})), g.err)
 			if len(h.refused) != 1 || !errors.Is(h.errs[0], g.err) {
 				t.Errorf("heard %+v", h)
 			}
@@ -176,9 +174,7 @@ func TestExtend(t *testing.T) {
 		acquire := func() *lock.Held {
 			t.Helper()
 			g.err = nil
-			if _, err := g.Acquire(t.Context(), "seat", lock.Options{}); err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, fail.Of(g.Acquire(t.Context(), "seat", lock.Options{})))
 			return g.leases[len(g.leases)-1]
 		}
 		h := acquire()

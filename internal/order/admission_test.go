@@ -251,9 +251,7 @@ func TestPendingOrdersAreMergedIntoThePage(t *testing.T) {
 		}
 	}
 	s.gate.lookup = order.ErrUnavailable
-	if _, err := s.OrdersOf(t.Context(), 42, 100, 10); !errors.Is(err, order.ErrUnavailable) {
-		t.Errorf("err = %v", err)
-	}
+	fail.Unless(t, fail.Of(s.OrdersOf(t.Context(), 42, 100, 10)), order.ErrUnavailable)
 }
 
 func TestAuditOfAdmission(t *testing.T) {
@@ -283,13 +281,9 @@ func TestAuditOfAdmission(t *testing.T) {
 	}
 	s := newAdmissionFixture(t)
 	s.gate.lookup = order.ErrUnavailable
-	if _, err := s.Audit(t.Context(), 7); !errors.Is(err, order.ErrUnavailable) {
-		t.Errorf("err = %v", err)
-	}
+	fail.Unless(t, fail.Of(s.Audit(t.Context(), 7)), order.ErrUnavailable)
 	s.vouchers.v.Policy = voucher.DefaultPolicy() // under a lock there is no gate to ask
-	if _, err := s.Audit(t.Context(), 7); err != nil {
-		t.Error(err)
-	}
+	fail.If(t, fail.Of(s.Audit(t.Context(), 7)))
 }
 
 // Under a key the gate finds the order of an earlier request, whose state the service looks up.

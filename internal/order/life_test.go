@@ -147,9 +147,7 @@ func TestPay(t *testing.T) {
 	store := &lifeStore{state: order.Unpaid, payment: order.Payment{OrderID: 1, AmountCents: 800, PayBy: until}}
 	pay := &provider{created: map[string]order.PaymentRequest{}, err: order.ErrPaymentUnavailable}
 	life := newLife(t, store, pay)
-	if _, err := life.Pay(t.Context(), 42, 1); !errors.Is(err, order.ErrPaymentUnavailable) {
-		t.Errorf("a provider that does not answer: %v", err)
-	}
+	fail.Unless(t, fail.Of(life.Pay(t.Context(), 42, 1)), order.ErrPaymentUnavailable, "a provider that does not answer")
 	pay.err = nil
 	var all sync.WaitGroup
 	for range 5 {
@@ -178,14 +176,10 @@ func TestPay(t *testing.T) {
 
 func TestPayNeedsAProvider(t *testing.T) {
 	life := newLife(t, &lifeStore{state: order.Unpaid}, nil)
-	if _, err := life.Pay(t.Context(), 42, 1); !errors.Is(err, order.ErrUnavailable) {
-		t.Errorf("without a provider: %v", err)
-	}
+	fail.Unless(t, fail.Of(life.Pay(t.Context(), 42, 1)), order.ErrUnavailable, "without a provider")
 	// What the order's state forbids is no matter of the provider.
 	confirmed := &lifeStore{state: order.Confirmed, notPayable: true}
-	if _, err := newLife(t, confirmed, nil).Pay(t.Context(), 42, 1); !errors.Is(err, order.ErrNotPayable) {
-		t.Errorf("a confirmed order: %v", err)
-	}
+	fail.Unless(t, fail.Of(newLife(t, confirmed, nil).Pay(t.Context(), 42, 1)), order.ErrNotPayable, "a confirmed order")
 }
 
 // An order that is not in the database yet can neither be paid nor cancelled there.
@@ -216,9 +210,7 @@ func TestMoneyForNothingIsLogged(t *testing.T) {
 	} {
 		for id := range int64(2) {
 			log.Reset()
-			if _, err := life.Settle(t.Context(), order.Receipt{PaymentID: string(outcome), OrderID: id + 1}); err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, fail.Of(life.Settle(t.Context(), order.Receipt{PaymentID: string(outcome), OrderID: id + 1})))
 			if logged := strings.Contains(log.String(), "paid for nothing"); logged != (want && id == 0) {
 				t.Errorf("%s, repeated %v: logged %v", outcome, id == 1, logged)
 			}

@@ -178,9 +178,7 @@ func TestSecrets(t *testing.T) {
 			t.Errorf("%s: the error shows the secret: %v", name, err)
 		}
 	}
-	if _, err := NewWebhooks(); !errors.Is(err, ErrSecret) {
-		t.Errorf("without a secret: %v", err)
-	}
+	fail.Unless(t, fail.Of(NewWebhooks()), ErrSecret, "without a secret")
 }
 
 // Only signed bytes are accepted, for arbitrary input.

@@ -254,9 +254,7 @@ func TestReconcileWatch(t *testing.T) {
 	expect("five too many", 0, 1, 5, "a voucher does not balance")
 	s.set(0, ledger.FieldStock, 10)
 	expect("right again", 1, 0, 0, "a voucher balances again")
-	if _, err := s.db.AdmissionStore().Close(t.Context(), 7); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, fail.Of(s.db.AdmissionStore().Close(t.Context(), 7)))
 	expect("closed", 1, 0, 0, "")
 	if at := time.Unix(int64(gathered(t, registry, "seckill_reconcile_last_timestamp_seconds", "")), 0); at.Before(time.Now().Add(-time.Minute)) {
 		t.Errorf("checked at %v", at)

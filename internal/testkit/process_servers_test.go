@@ -18,38 +18,6 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// shell starts a shell script.
-func shell(t *testing.T, script string) *testkit.Process {
-	t.Helper()
-	return testkit.Start(t, testkit.Command{Path: "/bin/sh", Args: []string{"-c", script}})
-}
-
-func TestKillKillsTheWholeGroup(t *testing.T) {
-	p := shell(t, `sleep 1000 & echo "child $!"; wait`)
-	child := p.WaitLine(t, `child (\d+)`)[1]
-	p.Kill()
-	select {
-	case <-p.Done():
-	default:
-		t.Error("Kill returned before the process was gone")
-	}
-	waitGone(t, child)
-}
-
-func TestPausedProcessDoesNotRun(t *testing.T) {
-	p := shell(t, `while :; do echo tick; sleep 0.01; done`)
-	p.WaitLine(t, "tick")
-	p.Pause()
-	var before string
-	testkit.Until(t, "it prints nothing for as long as ten lines take", func() bool { // some may be in the pipe
-		before = p.Output()
-		time.Sleep(100 * time.Millisecond)
-		return p.Output() == before
-	})
-	p.Resume()
-	testkit.Until(t, "output after Resume", func() bool { return len(p.Output()) > len(before)+len("tick\n") })
-}
-
 // A child starts servers and dies. Nothing of them is left.
 func TestNothingIsLeftOfADeadTestBinary(t *testing.T) {
 	for _, end := range []string{"panic", "kill", "exit", "kill without a shell"} {

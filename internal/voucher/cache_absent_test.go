@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -91,9 +92,7 @@ func TestCachePagesAreCountedByLoad(t *testing.T) {
 			return page[0].Stock, nil
 		}
 		for _, after := range []int64{10, 20} {
-			if _, err := stockOf(after); err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, fail.Of(stockOf(after)))
 		}
 		down := errors.New("down")
 		store.fail.Store(&down)

@@ -27,9 +27,7 @@ func TestCacheUnknownIDsTakeNothingFromOthers(t *testing.T) {
 					if client%2 == 0 {
 						ask = cache.Voucher
 					}
-					if _, err := ask(t.Context(), id); !errors.Is(err, voucher.ErrNotFound) {
-						t.Errorf("an unknown id: %v", err)
-					}
+					fail.Unless(t, fail.Of(ask(t.Context(), id)), voucher.ErrNotFound, "an unknown id")
 				}
 			})
 		}
@@ -38,9 +36,7 @@ func TestCacheUnknownIDsTakeNothingFromOthers(t *testing.T) {
 			for _, ask := range []func(context.Context, int64) (*voucher.Voucher, error){cache.Voucher, cache.Read} {
 				for _, id := range []int64{1, 1 + id} { // the one is cached, the other is new
 					asked := time.Now()
-					if _, err := ask(t.Context(), id); err != nil {
-						t.Fatalf("voucher %d: %v", id, err)
-					}
+					fail.NowIf(t, fail.Of(ask(t.Context(), id)), "voucher %d", id)
 					slowest = max(slowest, time.Since(asked))
 				}
 			}
@@ -70,9 +66,7 @@ func TestCacheOfAStoreThatHangs(t *testing.T) {
 	cached(t, func(t *testing.T, store *slowStore, cache *voucher.Cache) {
 		store.delay = time.Hour
 		waiting := fill(t, cache)
-		if _, err := cache.Read(t.Context(), 9998); !errors.Is(err, voucher.ErrBusy) {
-			t.Errorf("beyond the bound: %v", err)
-		}
+		fail.Unless(t, fail.Of(cache.Read(t.Context(), 9998)), voucher.ErrBusy, "beyond the bound")
 		waiting.Wait() // the query and those who waited have given up
 		store.delay = 0
 		store.queries.Store(0)
@@ -271,9 +265,7 @@ func TestCacheLoadsKnownVouchersFirst(t *testing.T) {
 		store.delay = 10 * time.Millisecond
 		simulate.Sleep(200 * time.Millisecond)
 		waiting := fill(t, cache)
-		if _, err := cache.Read(t.Context(), 2_000_000); !errors.Is(err, voucher.ErrBusy) {
-			t.Errorf("an unknown id beyond the bound: %v", err)
-		}
+		fail.Unless(t, fail.Of(cache.Read(t.Context(), 2_000_000)), voucher.ErrBusy, "an unknown id beyond the bound")
 		store.stock.Store(2)
 		wantStock(t, cache.Read, 1, 2)
 		waiting.Wait()

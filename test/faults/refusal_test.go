@@ -51,9 +51,7 @@ func TestVoucherIsMissingForAWhile(t *testing.T) {
 		ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	}
 	exec := func(on execer, query string, args ...any) {
-		if _, err := on.ExecContext(t.Context(), query, args...); err != nil {
-			t.Fatalf("%s: %v", query, err)
-		}
+		fail.NowIf(t, fail.Of(on.ExecContext(t.Context(), query, args...)), "%s", query)
 	}
 	exec(db, "CREATE TABLE vouchers_away LIKE vouchers")
 	away, err := db.BeginTx(t.Context(), nil)

@@ -112,9 +112,7 @@ func storesOf(t *testing.T, s harness.Stores) *stores {
 	db, err := database.Open(t.Context(), database.Config{MySQL: s.DB.DSN, Logger: slog.New(slog.DiscardHandler)})
 	fail.NowIf(t, err)
 	t.Cleanup(func() { _ = db.Close() })
-	if _, err := db.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, fail.Of(db.Migrate(t.Context())))
 	client := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: s.Redis})
 	t.Cleanup(func() { _ = client.Close() })
 	return &stores{client, db}

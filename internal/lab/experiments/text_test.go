@@ -24,9 +24,7 @@ func TestEveryExperimentHasItsText(t *testing.T) {
 			t.Errorf("%s names no document that it comes from and no decision, or both", e.ID)
 		}
 		if e.Decision != "" {
-			if _, err := os.Stat(filepath.Join("..", "..", "..", "docs", "adr", e.Decision+".md")); err != nil {
-				t.Errorf("%s: %v", e.ID, err)
-			}
+			fail.If(t, fail.Of(os.Stat(filepath.Join("..", "..", "..", "docs", "adr", e.Decision+".md"))), "%s", e.ID)
 		}
 		if !strings.HasSuffix(e.Question, "?") {
 			t.Errorf("%s: %q is no question", e.ID, e.Question)

@@ -33,9 +33,7 @@ func talk(t *testing.T, config string) (say func(string), hear func() reply) {
 	})
 	say = func(s string) {
 		t.Helper()
-		if _, err := fmt.Fprintln(feed, s); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, fail.Of(fmt.Fprintln(feed, s)))
 	}
 	from := bufio.NewScanner(answers)
 	hear = func() reply {
@@ -125,15 +123,11 @@ func TestContextEndsIt(t *testing.T) {
 		out.Close()
 		ended <- err
 	}()
-	if _, err := fmt.Fprintln(feed, `{"Name":"a"}`); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, fail.Of(fmt.Fprintln(feed, `{"Name":"a"}`)))
 	from := bufio.NewScanner(answers)
 	from.Scan() // it is ready
 	for id := range 2 {
-		if _, err := fmt.Fprintf(feed, `{"ID":%d,"Do":"acquire","With":{"Lock":"local","Key":"k","Wait":30000000000}}`+"\n", id+1); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, fail.Of(fmt.Fprintf(feed, `{"ID":%d,"Do":"acquire","With":{"Lock":"local","Key":"k","Wait":30000000000}}`+"\n", id+1)))
 	}
 	from.Scan() // one of them holds, the other one waits
 	cancel()
@@ -151,9 +145,7 @@ func TestNobodyReadsTheAnswers(t *testing.T) {
 	answers.Close()
 	ended := make(chan error, 1)
 	go func() { ended <- Main(t.Context(), in, out, io.Discard) }()
-	if _, err := fmt.Fprintln(feed, `{"Name":"a"}`); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, fail.Of(fmt.Fprintln(feed, `{"Name":"a"}`)))
 	if err := <-ended; !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("it ended with %v; want %v", err, io.ErrClosedPipe)
 	}

@@ -38,9 +38,7 @@ func newShop(t *testing.T, at testkit.Database, stock int64) *shop {
 	t.Cleanup(func() {
 		fail.If(t, s.db.Close())
 	})
-	if _, err := s.db.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, fail.Of(s.db.Migrate(t.Context())))
 	ok(t, s.db.Vouchers().CreateVoucher(t.Context(), &voucher.Voucher{
 		ID: onSale, Title: "on sale", Stock: stock, InitialStock: stock, BeginAt: time.Now(), EndAt: time.Now().Add(time.Hour),
 		Policy: voucher.DefaultPolicy(), CreatedAt: time.Now(),

@@ -94,9 +94,7 @@ func TestLanesOfAlmostNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			lanes(t, wit, 10, true)
-			if _, err := report.SVGs(wit, "x", tell.English); err != nil {
-				t.Error(err)
-			}
+			fail.If(t, fail.Of(report.SVGs(wit, "x", tell.English)))
 		})
 	}
 }

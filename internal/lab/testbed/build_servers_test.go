@@ -41,9 +41,7 @@ func TestSlowBuildIsAnnounced(t *testing.T) {
 		if took, counted := time.Since(began), r.Elapsed()-before; took < 2*time.Second || counted > took-2*time.Second {
 			t.Errorf("the build took %v, of which %v count", took, counted)
 		}
-		if _, err := os.Stat(path); err != nil {
-			t.Error(err)
-		}
+		fail.If(t, fail.Of(os.Stat(path)))
 	}); err != nil {
 		t.Error(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"seckill/internal/lab/testbed"
+	"seckill/internal/testkit/fail"
 )
 
 func TestHowAnExperimentEnds(t *testing.T) {
@@ -62,9 +63,7 @@ func TestStageGoesWithItsFolderAndContext(t *testing.T) {
 		t.Error("the same folder twice")
 	}
 	for _, f := range folders {
-		if _, err := os.Stat(f); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s is still there: %v", f, err)
-		}
+		fail.Unless(t, fail.Of(os.Stat(f)), os.ErrNotExist, "%s is still there", f)
 	}
 	if ctx.Err() == nil {
 		t.Error("its context goes on")

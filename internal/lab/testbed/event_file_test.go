@@ -23,9 +23,7 @@ func TestJournalFollowsAFile(t *testing.T) {
 	defer f.Close()
 	write := func(text string) {
 		t.Helper()
-		if _, err := f.WriteString(text); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, fail.Of(f.WriteString(text)))
 	}
 	write(`{"at":1,"kind":"acquiring"}` + "\n")
 	expect(1)

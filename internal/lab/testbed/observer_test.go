@@ -13,6 +13,7 @@ import (
 	"seckill/internal/lab/judge"
 	"seckill/internal/lab/tell"
 	"seckill/internal/lock"
+	"seckill/internal/testkit/fail"
 )
 
 // store is a lock store that changes with time.
@@ -43,13 +44,11 @@ func observed(t *testing.T, s *store, d time.Duration, keys ...string) (samples 
 	t.Helper()
 	e := &Environment{limit: experimentLimit, options: Options{Log: slog.New(slog.DiscardHandler), Progress: func(tell.Text) {}}}
 	s.began = time.Now()
-	if _, err := e.Run(t.Context(), "observed", nil, func(stage *Run) {
+	fail.NowIf(t, fail.Of(e.Run(t.Context(), "observed", nil, func(stage *Run) {
 		o := stage.Observe(s, keys...)
 		stage.Sleep(d)
 		samples = o.Samples()
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})))
 	if most := s.most.Load(); most != 1 {
 		t.Errorf("%d questions at once", most)
 	}

@@ -35,13 +35,9 @@ func TestPayAndRefund(t *testing.T) {
 			t.Errorf("the repeated refund: %+v, %v, want %+v", again, err, first)
 		}
 		for key, cents := range map[string]int64{"r1": 1, "r2": 5001} { // the key of another amount; more than is left
-			if _, err := p.Refund(t.Context(), key, created.ID, back(cents)); !errors.Is(err, payment.ErrRefused) {
-				t.Errorf("%d under %s: %v", cents, key, err)
-			}
+			fail.Unless(t, fail.Of(p.Refund(t.Context(), key, created.ID, back(cents))), payment.ErrRefused, "%d under %s", cents, key)
 		}
-		if _, err := p.Refund(t.Context(), "r3", created.ID, back(5000)); err != nil {
-			t.Error(err)
-		}
+		fail.If(t, fail.Of(p.Refund(t.Context(), "r3", created.ID, back(5000))))
 		r.want(t, time.Second, "paid", "refunded", "refunded")
 		if now, err := p.Payment(t.Context(), created.ID); err != nil || now.RefundedCents != 8000 {
 			t.Errorf("%+v, %v", now, err)
@@ -73,16 +69,10 @@ func TestCreateIsIdempotent(t *testing.T) {
 		if found, err := p.PaymentUnder(t.Context(), "k"); err != nil || found.ID != ids[0] {
 			t.Errorf("under the key: %+v, %v", found, err)
 		}
-		if _, err := p.PaymentUnder(t.Context(), "other"); !errors.Is(err, payment.ErrNotFound) {
-			t.Errorf("under another key: %v", err)
-		}
-		if _, err := p.Payment(t.Context(), "pay_unknown"); !errors.Is(err, payment.ErrNotFound) {
-			t.Errorf("an unknown payment: %v", err)
-		}
+		fail.Unless(t, fail.Of(p.PaymentUnder(t.Context(), "other")), payment.ErrNotFound, "under another key")
+		fail.Unless(t, fail.Of(p.Payment(t.Context(), "pay_unknown")), payment.ErrNotFound, "an unknown payment")
 		req.AmountCents++
-		if _, err := p.Create(t.Context(), "k", req); !errors.Is(err, payment.ErrRefused) {
-			t.Errorf("the same key for another amount: %v", err)
-		}
+		fail.Unless(t, fail.Of(p.Create(t.Context(), "k", req)), payment.ErrRefused, "the same key for another amount")
 	})
 }
 
@@ -101,9 +91,7 @@ func TestRefuseAndExpire(t *testing.T) {
 			t.Errorf("the page after the time: %s", page)
 		}
 		p.wantStatus(t, expired.ID, payment.StatusExpired)
-		if _, err := p.Refund(t.Context(), "r", expired.ID, back(8000)); !errors.Is(err, payment.ErrRefused) {
-			t.Errorf("a refund of what was not paid: %v", err)
-		}
+		fail.Unless(t, fail.Of(p.Refund(t.Context(), "r", expired.ID, back(8000))), payment.ErrRefused, "a refund of what was not paid")
 	})
 }
 
@@ -133,9 +121,7 @@ func TestReorders(t *testing.T) {
 		created := p.create(t, "k", anHour())
 		p.press(t, created, "pay")
 		simulate.Sleep(500 * time.Millisecond)
-		if _, err := p.Refund(t.Context(), "r", created.ID, back(8000)); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, fail.Of(p.Refund(t.Context(), "r", created.ID, back(8000))))
 		r.want(t, 499*time.Millisecond)
 		r.want(t, time.Second, "refunded", "paid")
 	})

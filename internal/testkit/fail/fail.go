@@ -37,6 +37,9 @@ func Unless(t T, err, want error, what ...any) {
 	}
 }
 
+// Of returns the error of a call whose result does not matter.
+func Of[R any](_ R, err error) error { return err }
+
 func about(what []any) string {
 	if len(what) == 0 {
 		return ""

@@ -108,9 +108,7 @@ func TestRowInTheMakingIsNotHeld(t *testing.T) {
 		maker, err := db.BeginTx(t.Context(), nil)
 		fail.NowIf(t, err)
 		defer maker.Rollback() //nolint:errcheck // it has been committed unless the test failed
-		if _, err := maker.ExecContext(t.Context(), "INSERT INTO lock_for_update (name) VALUES ('seat')"); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, fail.Of(maker.ExecContext(t.Context(), "INSERT INTO lock_for_update (name) VALUES ('seat')")))
 		got := make(chan error, 1)
 		go func() {
 			lease, err := l.Acquire(t.Context(), "seat", lock.Options{})
@@ -149,18 +147,14 @@ func TestRowThatStaysLockedIsTaken(t *testing.T) {
 		mysqlstore.Migrate(t, db, migration)
 		const limit = 2 * time.Second
 		l, patient := start(t, db, limit), start(t, db, time.Minute)
-		if _, err := db.ExecContext(t.Context(), "INSERT INTO lock_for_update (name) VALUES ('old seat')"); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, fail.Of(db.ExecContext(t.Context(), "INSERT INTO lock_for_update (name) VALUES ('old seat')")))
 		for key, statement := range map[string]string{
 			"new seat": "INSERT INTO lock_for_update (name) VALUES ('new seat')",
 			"old seat": "SELECT 1 FROM lock_for_update WHERE name = 'old seat' FOR UPDATE",
 		} {
 			other, err := db.BeginTx(t.Context(), nil)
 			fail.NowIf(t, err)
-			if _, err := other.ExecContext(t.Context(), statement); err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, fail.Of(other.ExecContext(t.Context(), statement)))
 			var buyers sync.WaitGroup
 			for range 5 { // the limit may cut another statement of each short
 				buyers.Go(func() {

@@ -53,9 +53,7 @@ func TestOneTakesOverWhatExpired(t *testing.T) {
 			dead, err := l.Acquire(t.Context(), "seat", lock.Options{TTL: time.Hour})
 			fail.NowIf(t, err)
 			lock.Abandon(dead)
-			if _, err := db.ExecContext(t.Context(), "UPDATE lock_rows SET expires_at = UTC_TIMESTAMP(6)"); err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, fail.Of(db.ExecContext(t.Context(), "UPDATE lock_rows SET expires_at = UTC_TIMESTAMP(6)")))
 			var winners atomic.Int32
 			var winner atomic.Pointer[lock.Lease]
 			var all sync.WaitGroup

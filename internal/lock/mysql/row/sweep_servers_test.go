@@ -28,9 +28,7 @@ func TestSweep(t *testing.T) {
 		}
 		ended := func(key string, minutes int) {
 			const end = "UPDATE lock_rows SET expires_at = UTC_TIMESTAMP(6) - INTERVAL ? MINUTE WHERE name = ?"
-			if _, err := db.ExecContext(t.Context(), end, minutes, key); err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, fail.Of(db.ExecContext(t.Context(), end, minutes, key)))
 		}
 		live := acquire(expiring, "live")
 		lock.Abandon(acquire(bare, "bare"))
@@ -64,15 +62,11 @@ func TestSweepSparesWhatIsTakenOver(t *testing.T) {
 		db := mysqlstore.Pool(t, engine(t), nil)
 		mysqlstore.Migrate(t, db, "0004_lock_rows")
 		const dead = "INSERT INTO lock_rows VALUES ('row-expiry', 'seat', 'dead', '', UTC_TIMESTAMP(6) - INTERVAL 2 HOUR)"
-		if _, err := db.ExecContext(t.Context(), dead); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, fail.Of(db.ExecContext(t.Context(), dead)))
 		takeOver, err := db.BeginTx(t.Context(), nil)
 		fail.NowIf(t, err)
 		const next = "UPDATE lock_rows SET holder = 'next', expires_at = UTC_TIMESTAMP(6) + INTERVAL 1 HOUR"
-		if _, err := takeOver.ExecContext(t.Context(), next); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, fail.Of(takeOver.ExecContext(t.Context(), next)))
 		swept := make(chan error, 1)
 		go func() {
 			n, err := row.Sweep(t.Context(), db, 10)

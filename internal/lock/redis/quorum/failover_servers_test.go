@@ -37,9 +37,7 @@ func TestPromotedReplica(t *testing.T) {
 		l   *quorum.Locker
 		key string
 	}{{alone(), "alone"}, {three(2), "majority"}, {three(3), "all"}} {
-		if _, err := acquire(step.l, step.key); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, fail.Of(acquire(step.l, step.key)))
 	}
 	pair.FailOver(t)
 

@@ -9,6 +9,7 @@ import (
 	"seckill/internal/lock"
 	"seckill/internal/lock/redis/quorum"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // bothHold checks that there are two holders: neither was told, and both have time left.
@@ -93,9 +94,7 @@ func TestDelayedRestart(t *testing.T) {
 			simulate.Sleep(lease / 3)
 		}
 		servers[1].RestartEmpty()
-		if _, err := b.Acquire(t.Context(), key, lock.Options{TTL: lease, Wait: lease}); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, fail.Of(b.Acquire(t.Context(), key, lock.Options{TTL: lease, Wait: lease})))
 	})
 }
 

@@ -167,9 +167,7 @@ func TestPartOfTheNodesLost(t *testing.T) {
 				t.Errorf("Release after %d nodes were lost, taken: %v, = %v, want %v", c.lost, c.taken, err, c.want)
 			}
 			servers[c.lost:].mustHave(t, "after the release", make([]bool, 3-c.lost)...)
-			if _, err := l.ForceRelease(t.Context(), key); err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, fail.Of(l.ForceRelease(t.Context(), key)))
 		}
 	})
 }

@@ -86,12 +86,8 @@ func TestInspect(t *testing.T) {
 	}
 	list := prefix + "list"
 	fail.NowIf(t, client.LPush(t.Context(), list, "1").Err())
-	if _, err := redisio.Inspect(t.Context(), client, list); !errors.Is(err, lock.ErrWrongKind) {
-		t.Errorf("a list: %v", err)
-	}
+	fail.Unless(t, fail.Of(redisio.Inspect(t.Context(), client, list)), lock.ErrWrongKind, "a list")
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if _, err := redisio.Inspect(ended, client, list); !errors.Is(err, context.Canceled) {
-		t.Errorf("after the context ended: %v", err)
-	}
+	fail.Unless(t, fail.Of(redisio.Inspect(ended, client, list)), context.Canceled, "after the context ended")
 }

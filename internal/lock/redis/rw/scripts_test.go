@@ -101,9 +101,7 @@ func TestReaderCountsOnceInTurn(t *testing.T) {
 			listener := s.client.Subscribe(t.Context(), s.channel("r"), s.channel("w"))
 			defer listener.Close()
 			for range 2 { // both are confirmed
-				if _, err := listener.Receive(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				fail.NowIf(t, fail.Of(listener.Receive(t.Context())))
 			}
 			if !holder.try() || first.try() || second.try() || waiter.try() {
 				t.Fatal("want one holder and three who wait")

@@ -94,9 +94,7 @@ func TestWatchIsSetAgainFromTheNewestZxid(t *testing.T) {
 	stays, goes := "/"+testkit.KeyPrefix(t), "/"+testkit.KeyPrefix(t)+"-goes"
 	var watched []zkio.Watch
 	for _, path := range []string{stays, goes} {
-		if _, err := other.Create(path, nil, zk.FlagPersistent, zkio.ACL()); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, fail.Of(other.Create(path, nil, zk.FlagPersistent, zkio.ACL())))
 		w, err := s.Watch(t.Context(), path)
 		fail.NowIf(t, err)
 		watched = append(watched, w)
