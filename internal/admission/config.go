@@ -20,6 +20,7 @@ const MaxBatch = 512
 type Store interface {
 	EpochState(ctx context.Context, voucherID int64) (order.EpochState, error)
 	Close(ctx context.Context, voucherID int64) (order.EpochState, error)
+	CloseAbove(ctx context.Context, voucherID, epoch int64) (order.EpochState, error)
 	Open(ctx context.Context, voucherID, closed int64) (order.EpochState, error)
 	LiveOrders(ctx context.Context, voucherID, afterUser int64, limit int) ([]order.Order, error)
 	AdmissionVouchers(ctx context.Context, endsAfter time.Time) ([]order.AdmissionVoucher, error)

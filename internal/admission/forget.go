@@ -302,7 +302,10 @@ func (f *Forgetter) clear(ctx context.Context, v *voucherState, epoch int64, all
 			if err != nil {
 				return err
 			}
-			if now > epoch {
+			if now > epoch { // by another process, or the mark is older than what Redis has
+				if _, err := v.closeAbove(ctx, now); err != nil && !errors.Is(err, errEpochChanged) {
+					return err
+				}
 				return fmt.Errorf("%w: opened again under epoch %d", errNotYet, now)
 			}
 		}

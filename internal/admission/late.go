@@ -180,7 +180,7 @@ func (l *LateMoney) persistLost(ctx context.Context, b *bucket, epoch int64, o o
 	}
 	_, err := l.store.Persist(ctx, []order.Accepted{{
 		OrderID: o.ID, VoucherID: o.VoucherID, UserID: o.UserID, Key: o.Key, At: time.UnixMilli(now.Now).UTC(), Late: true,
-		Epoch: epoch, Seq: max(now.Seq, b.knownState().Seq), Bucket: b.number,
+		Epoch: epoch, Ahead: true, Seq: max(now.Seq, b.knownState().Seq), Bucket: b.number,
 	}})
 	return err
 }

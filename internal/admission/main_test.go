@@ -85,6 +85,15 @@ func (s *store) Close(_ context.Context, id int64) (order.EpochState, error) {
 	})
 }
 
+func (s *store) CloseAbove(_ context.Context, id, epoch int64) (order.EpochState, error) {
+	return s.do(id, func() error {
+		if s.epochState.Epoch < epoch {
+			s.epochState.Epoch, s.epochState.Forgotten, s.cleared = (epoch+1)|1, false, false
+		}
+		return nil
+	})
+}
+
 func (s *store) Open(_ context.Context, id, closed int64) (order.EpochState, error) {
 	st, err := s.do(id, func() error {
 		if s.epochState.Epoch != closed {

@@ -66,13 +66,44 @@ func (v *voucherState) closeEpoch(ctx context.Context) (order.EpochState, error)
 	if err != nil {
 		return st, err
 	}
-	return st, v.eachBucket(ctx, func(ctx context.Context, b *bucket) error {
-		epoch, err := v.ledger.Close(ctx, b.keys, st.Epoch)
-		if err == nil && epoch != st.Epoch {
-			err = fmt.Errorf("%w: Redis has %d, the database %d", errEpochChanged, epoch, st.Epoch)
-		}
+	redis, err := v.closeBuckets(ctx, st.Epoch)
+	if err != nil || redis == st.Epoch {
+		return st, err
+	}
+	if st, err = v.closeAbove(ctx, redis); err != nil {
+		return st, err
+	}
+	if redis, err = v.closeBuckets(ctx, st.Epoch); err == nil && redis != st.Epoch {
+		err = fmt.Errorf("%w: Redis has %d, the database %d", errEpochChanged, redis, st.Epoch)
+	}
+	return st, err
+}
+
+// closeBuckets closes all buckets under an epoch, and returns the latest one that a bucket has then.
+func (v *voucherState) closeBuckets(ctx context.Context, closed int64) (latest int64, err error) {
+	epochs := make([]int64, len(v.buckets))
+	err = v.eachBucket(ctx, func(ctx context.Context, b *bucket) (err error) {
+		epochs[b.number], err = v.ledger.Close(ctx, b.keys, closed)
 		return err
 	})
+	return slices.Max(epochs), err
+}
+
+// closeAbove closes the voucher in the database above an epoch that Redis has. The database is behind Redis if it was
+// restored from older data, or an older copy of it took over. If it is not, another process has opened the voucher
+// meanwhile, and nothing is changed.
+func (v *voucherState) closeAbove(ctx context.Context, redis int64) (order.EpochState, error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	st, err := v.config.Store.CloseAbove(ctx, v.id, redis)
+	switch {
+	case err != nil:
+		return st, err
+	case st.Epoch <= redis:
+		return st, fmt.Errorf("%w: Redis has %d, the database %d", errEpochChanged, redis, st.Epoch)
+	}
+	v.config.Log.Warn("the database was behind Redis: it has older data", "voucher", v.id, "redis_epoch", redis, "epoch", st.Epoch)
+	return st, nil
 }
 
 // openEpoch opens the epoch after a closed one in the database.

@@ -215,7 +215,7 @@ func (t *tx) persist(orders []order.Accepted, late []lateOrder, prices priceList
 	share := func(a order.Accepted) {
 		s := shares[a.VoucherID]
 		if s == nil {
-			s = &voucherShare{voucher: a.VoucherID, epoch: a.Epoch}
+			s = &voucherShare{voucher: a.VoucherID, epoch: a.Epoch, newest: firstEpoch}
 			shares[a.VoucherID] = s
 		}
 		s.add(a)
@@ -264,6 +264,7 @@ func (t *tx) insertAccepted(orders []order.Accepted, prices priceList) error {
 type voucherShare struct {
 	voucher, orders int64
 	epoch           int64         // the earliest of the orders
+	newest          int64         // the latest of the orders that are not ahead of the database
 	seq             int64         // the greatest of the orders in the first bucket
 	split           map[int]int64 // the greatest in each other bucket
 }
@@ -271,6 +272,9 @@ type voucherShare struct {
 func (s *voucherShare) add(a order.Accepted) {
 	s.orders++
 	s.epoch = min(s.epoch, a.Epoch)
+	if !a.Ahead {
+		s.newest = max(s.newest, a.Epoch)
+	}
 	if a.Bucket == 0 {
 		s.seq = max(s.seq, a.Seq)
 		return
@@ -308,7 +312,7 @@ func (t *tx) takeStock(s *voucherShare) error {
 		query: `UPDATE vouchers SET stock = stock - ?, version = version + ?,
 			admission_seq = CASE WHEN admission_seq < ? THEN ? ELSE admission_seq END
 			WHERE id = ? AND stock >= ? AND admission_epoch BETWEEN ? AND ?`,
-		args: []any{s.orders, s.orders, s.seq, s.seq, s.voucher, s.orders, firstEpoch, drainedBy(s.epoch)},
+		args: []any{s.orders, s.orders, s.seq, s.seq, s.voucher, s.orders, s.newest, drainedBy(s.epoch)},
 		check: func(ctx context.Context, found int64) error {
 			if found == 1 {
 				return nil
@@ -321,6 +325,8 @@ func (t *tx) takeStock(s *voucherShare) error {
 				return err
 			case now.Epoch > drainedBy(s.epoch):
 				return fmt.Errorf("%w: %d; the epoch is %d now", order.ErrStaleEpoch, s.epoch, now.Epoch)
+			case now.Epoch < s.newest:
+				return fmt.Errorf("%w: %d; the epoch is %d now", order.ErrFutureEpoch, s.newest, now.Epoch)
 			case now.Stock >= s.orders:
 				// The stock has grown since, or the server does not count the rows it finds.
 				return fmt.Errorf("%w: voucher %d has %d left, but the update found no row", order.ErrUnavailable, s.voucher, now.Stock)

@@ -33,6 +33,14 @@ func (s *AdmissionStore) Close(ctx context.Context, voucherID int64) (order.Epoc
 	})
 }
 
+// CloseAbove implements [order.AdmissionStore].
+func (s *AdmissionStore) CloseAbove(ctx context.Context, voucherID, epoch int64) (order.EpochState, error) {
+	return s.changeEpoch(ctx, voucherID, write{
+		query: "UPDATE vouchers SET admission_cleared = FALSE, admission_epoch = ? WHERE id = ? AND admission_epoch BETWEEN ? AND ?",
+		args:  []any{(epoch + 1) | 1, voucherID, firstEpoch, epoch - 1},
+	})
+}
+
 // Open implements [order.AdmissionStore]. The update locks the row, so no batch takes from the stock
 // between the two statements, and a later batch finds the new epoch.
 func (s *AdmissionStore) Open(ctx context.Context, voucherID, closed int64) (order.EpochState, error) {

@@ -38,10 +38,37 @@ func TestEpochs(t *testing.T) {
 		wantErr(t, errOf(store.Open(t.Context(), 1, 3)), order.ErrConflict) // by another process, later
 		wantErr(t, errOf(store.Open(t.Context(), 1, 4)), order.ErrConflict)
 
+		wantErr(t, persist(7, 6), order.ErrFutureEpoch)
 		wantErr(t, persist(3, 2), order.ErrStaleEpoch) // a consumer still held it
 		wantErr(t, persist(2, 2))                      // stored already, so it succeeds
 		wantErr(t, persist(4, 4))
 		wantEpochState(t, d, 1, order.EpochState{Epoch: 4, Seq: []int64{4}, Stock: 7})
+	})
+}
+
+// The database was restored from older data: it has epoch 2, and Redis has epoch 6. Orders of that epoch are persisted, and
+// the voucher is closed above it, once.
+func TestDatabaseIsBehind(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		store := d.AdmissionStore()
+		openVoucher(t, d, 1, 10)
+		ahead := accepted(1, 1, 1)
+		ahead.Epoch, ahead.Ahead = 6, true
+		late := accepted(2, 1, 2) // of the same batch, and of the database's epoch
+		late.Epoch = 2
+		wantErr(t, errOf(store.Persist(t.Context(), []order.Accepted{ahead, late})))
+		for range 2 {
+			now, err := store.CloseAbove(t.Context(), 1, 6)
+			if wantErr(t, err); now.Epoch != 7 || now.Stock != 8 {
+				t.Errorf("closed as %+v", now)
+			}
+		}
+		if now, err := store.CloseAbove(t.Context(), 1, 9); err != nil || now.Epoch != 11 { // Redis is closed under 9
+			t.Errorf("closed as %+v, %v", now, err)
+		}
+		if now, err := store.CloseAbove(t.Context(), 1, 11); err != nil || now.Epoch != 11 { // it is not behind
+			t.Errorf("closed as %+v, %v", now, err)
+		}
 	})
 }
 

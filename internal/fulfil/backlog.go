@@ -58,6 +58,29 @@ func (r *redisStreams) backlog(ctx context.Context, streams []*stream) (map[*str
 // has no key, so a cluster client would send it to any node, even to one that hangs.
 const timeScript = "return redis.call('TIME')"
 
+func (r *redisStreams) epochs(ctx context.Context, streams []*stream) (map[*stream]int64, error) {
+	replies := make([]*redis.StringCmd, len(streams))
+	errs := r.eachNode(ctx, streams, func(ctx context.Context, pipe redis.Pipeliner, part []int) {
+		for _, i := range part {
+			replies[i] = pipe.HGet(ctx, streams[i].keys.Meta, ledger.FieldEpoch)
+		}
+	})
+	epochs := make(map[*stream]int64, len(streams))
+	for i, s := range streams {
+		if errs[i] != nil {
+			return nil, fmt.Errorf("read the epochs of the streams: %w", errs[i])
+		}
+		switch n, err := replies[i].Int64(); {
+		case errors.Is(err, redis.Nil):
+		case err != nil:
+			return nil, fmt.Errorf("read the epochs of the streams: %w", err)
+		default:
+			epochs[s] = n
+		}
+	}
+	return epochs, nil
+}
+
 func (r *redisStreams) countPending(ctx context.Context, streams []*stream) (map[*stream]map[string]int64, error) {
 	if len(streams) == 0 {
 		return nil, nil

@@ -77,6 +77,7 @@ const (
 	AlreadyOrdered Reason = "already_ordered" // the user has another order of the voucher
 	SoldOut        Reason = "sold_out"        // the database has no stock left
 	StaleEpoch     Reason = "stale_epoch"     // accepted before Redis was rebuilt, and not counted in the rebuild
+	FutureEpoch    Reason = "future_epoch"    // of an epoch that neither the database nor Redis has: no script wrote the entry
 	IDTaken        Reason = "id_taken"        // another order has the id
 	Failed         Reason = "failed"          // the database objected repeatedly, and took others in between
 	Deadly         Reason = "deadly"          // the process crashed repeatedly with it, after others were written

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -193,6 +194,9 @@ func (w *worker) tryWrite(ctx context.Context, batch []entry) ([]order.Status, e
 	began := time.Now()
 	w.health.begin(began)
 	statuses, err := w.write(ctx, accepted(batch))
+	if errors.Is(err, order.ErrFutureEpoch) {
+		statuses, err = w.writeAhead(ctx, batch, err)
+	}
 	w.health.finish(began)
 	w.config.Observer.batch(len(batch), time.Since(began), err)
 	w.recordWrite(ctx, began, err)
@@ -229,6 +233,27 @@ func (w *worker) write(ctx context.Context, orders []order.Accepted) (statuses [
 		return nil, errStatusCount
 	}
 	return statuses, err
+}
+
+// writeAhead writes a batch again with orders of an epoch that the database does not have. If Redis has it, the database
+// is behind: it was restored from older data, or an older copy took over. Redis was right to accept these orders, and
+// the gate will close the voucher above that epoch. But no script has accepted an order of an epoch that is later than
+// its bucket's: somebody else wrote the entry.
+func (w *worker) writeAhead(ctx context.Context, batch []entry, refused error) ([]order.Status, error) {
+	epochs, err := w.reader.epochs(ctx, slices.Collect(maps.Keys(streamSet(batch))))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w: %s", order.ErrUnavailable, err, refused.Error())
+	}
+	orders, ahead := accepted(batch), false
+	for i, e := range batch {
+		if epoch, known := epochs[e.stream]; !known || e.order.Epoch <= epoch { // a bucket that Redis has lost proves nothing
+			orders[i].Ahead, ahead = true, true
+		}
+	}
+	if !ahead {
+		return nil, refused
+	}
+	return w.write(ctx, orders)
 }
 
 // complete takes a batch out of the streams after the database has decided on it.
@@ -310,6 +335,7 @@ func rejectionReason(err error) (Reason, bool) {
 	}{
 		{order.ErrAlreadyOrdered, AlreadyOrdered},
 		{order.ErrStaleEpoch, StaleEpoch},
+		{order.ErrFutureEpoch, FutureEpoch},
 		{order.ErrIDTaken, IDTaken},
 		{voucher.ErrSoldOut, SoldOut},
 	} {

@@ -81,6 +81,34 @@ func refusedOrders(t *testing.T, s *env) {
 	s.wantDeadLetters(2, StaleEpoch, StaleEpoch, StaleEpoch)
 }
 
+// Somebody has written an entry by hand, with an epoch that neither the database nor Redis has. It is rejected, and the
+// orders beside it are persisted.
+func epochStillToCome(t *testing.T, s *env) {
+	s.accept(1, 5)
+	s.replaceEntry(0, func(a order.Accepted) []any {
+		return []any{ledger.EntryUser, a.UserID, ledger.EntryOrder, ledger.Reserved(a.OrderID, a.Key), ledger.EntryEpoch, 6, ledger.EntrySeq, 9}
+	})
+	s.accept(1, 5)
+	s.run(nil)
+	s.wantFinalState(1)
+	s.wantDeadLetters(1, FutureEpoch)
+}
+
+// The database was restored to a time before the voucher was rebuilt. The orders that Redis has accepted since then are
+// persisted.
+func databaseIsAnEpochBehind(t *testing.T, s *env) {
+	s.accept(1, 20)
+	stream := s.keys(1).Orders
+	for _, e := range s.client.XRange(t.Context(), stream, "-", "+").Val() {
+		e.Values[ledger.EntryEpoch] = "4"
+		s.must(s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: stream, Values: e.Values}).Err())
+		s.must(s.client.XDel(t.Context(), stream, e.ID).Err())
+	}
+	s.must(s.client.HSet(t.Context(), s.keys(1).Meta, ledger.FieldEpoch, 4).Err())
+	s.run(nil)
+	s.wantFinalState(0)
+}
+
 // Redis has accepted more orders than the database has stock for, as after an operator's
 // mistake. The stock is used up, and the other orders are rejected.
 func moreAcceptedThanStock(t *testing.T, s *env) {

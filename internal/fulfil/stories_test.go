@@ -23,6 +23,8 @@ var stories = map[string]struct {
 	"a waiter of another process":        {sale{vouchers: 2}, awaitElsewhere},
 	"malformed entries":                  {sale{}, malformedEntries},
 	"refused orders in large batches":    {sale{vouchers: 2}, refusedOrders},
+	"an epoch that is still to come":     {sale{}, epochStillToCome},
+	"the database is an epoch behind":    {sale{}, databaseIsAnEpochBehind},
 	"more accepted than stock":           {sale{stock: 10}, moreAcceptedThanStock},
 	"a second order of a user":           {sale{stock: 10}, secondOrderOfAUser},
 	"the id of another order":            {sale{vouchers: 2, stock: 10}, idOfAnotherOrder},

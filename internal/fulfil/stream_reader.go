@@ -59,6 +59,8 @@ type streamReader interface {
 	// reservations. It reports whether it found the reservation.
 	findReservation(ctx context.Context, e entry) (order.Accepted, bool, error)
 
+	// epochs returns the epochs of the streams' buckets; a bucket that Redis does not have is missing.
+	epochs(ctx context.Context, streams []*stream) (map[*stream]int64, error)
 	// backlog returns the lengths of the streams and the age of the oldest entry. If it
 	// returns an error, some streams are missing from the result.
 	backlog(ctx context.Context, streams []*stream) (lengths map[*stream]int64, oldest time.Duration, err error)

@@ -87,7 +87,7 @@ func NewAdmission(registry prometheus.Registerer) (*Admission, error) {
 	}
 	// All series exist from the start: Prometheus sees no increase in a series that is new.
 	for _, reason := range []fulfil.Reason{
-		fulfil.Malformed, fulfil.AlreadyOrdered, fulfil.SoldOut, fulfil.StaleEpoch, fulfil.IDTaken,
+		fulfil.Malformed, fulfil.AlreadyOrdered, fulfil.SoldOut, fulfil.StaleEpoch, fulfil.FutureEpoch, fulfil.IDTaken,
 		fulfil.Failed, fulfil.Deadly, fulfil.Before,
 	} {
 		m.dead.WithLabelValues(string(reason))

@@ -19,6 +19,9 @@ var (
 	// ErrStaleEpoch says that the order was accepted under an epoch that has since been closed and
 	// drained. The stock that it took no longer counts.
 	ErrStaleEpoch = errors.New("order: accepted under an epoch that is over")
+	// ErrFutureEpoch says that the database does not have the order's epoch yet. If the gate has it, the database is behind
+	// the gate, and the order is to be persisted: see [Accepted.Ahead]. Otherwise no gate has accepted the order.
+	ErrFutureEpoch = errors.New("order: accepted under an epoch that is still to come")
 	// ErrIDTaken says that another order has this order's id.
 	ErrIDTaken = errors.New("order: id belongs to another order")
 	// ErrRefused comes with [ErrUnavailable]: the database answered and refused the data it was given.
@@ -100,6 +103,9 @@ type Accepted struct {
 	Trace string
 	// Key is the idempotency key under which it was accepted.
 	Key KeyHash
+	// Ahead says that the gate has the order's epoch, even if the database does not: the database was restored from older
+	// data, or an older copy of it took over.
+	Ahead bool
 	// Late says that the order is in the database already: it was cancelled or expired, its money came late,
 	// and the gate has reserved a voucher for it again.
 	Late bool
@@ -153,6 +159,7 @@ type AdmissionStore interface {
 	//
 	//	ErrAlreadyOrdered   the user has another order
 	//	ErrStaleEpoch       the order's epoch is over
+	//	ErrFutureEpoch      the order's epoch is still to come, and the order is not Ahead
 	//	ErrIDTaken          another order has its id
 	//	voucher.ErrSoldOut  the stock is smaller than the batch; fewer orders may fit
 	//
@@ -176,6 +183,9 @@ type AdmissionStore interface {
 	// of the epoch just before are still persisted, so that orders in flight can be drained. A
 	// forgotten voucher gets the next odd epoch and is no longer forgotten.
 	Close(ctx context.Context, voucherID int64) (EpochState, error)
+	// CloseAbove closes a voucher whose epoch is smaller than one that the gate has, under the next odd epoch above that
+	// one: the database was restored from older data, or an older copy of it took over. Otherwise it changes nothing.
+	CloseAbove(ctx context.Context, voucherID, epoch int64) (EpochState, error)
 	// Open ends the closed epoch that Close returned and, in the same step, reads the stock and the
 	// sequence numbers to start from. From then on orders of earlier epochs fail with [ErrStaleEpoch].
 	// [ErrConflict] means that another process has opened the voucher, or closed it again, meanwhile.

@@ -59,6 +59,14 @@ func (all buckets) epoch() int64 {
 	return lowest
 }
 
+// latestEpoch is the highest of the buckets' epochs.
+func (all buckets) latestEpoch() (highest int64) {
+	for _, b := range all {
+		highest = max(highest, b.epoch)
+	}
+	return highest
+}
+
 // at reports whether all buckets have an epoch.
 func (all buckets) at(epoch int64) bool {
 	for _, b := range all {

@@ -52,7 +52,7 @@ func (l Reading) State() State {
 
 // Balanced reports whether the voucher balances.
 func (l Reading) Balanced() bool {
-	if l.drift() != 0 || l.behind() {
+	if l.drift() != 0 || l.behind() || l.ahead() {
 		return false
 	}
 	return l.audit == nil || l.audit.Drift() == 0 && l.audit.Oversold() == 0 && l.audit.DuplicateOrders() == 0
@@ -95,6 +95,10 @@ func (l Reading) behind() bool {
 	}
 	return false
 }
+
+// ahead reports whether a bucket has a later epoch than the database, which was read later: the database was restored
+// from older data, or an older copy of it took over. The next opening of the voucher closes it above that epoch.
+func (l Reading) ahead() bool { return l.before.latestEpoch() > l.database.Epoch }
 
 // imbalance is by how many orders Redis and the database disagree, and the database with
 // itself. It can be 0 although the reading is not balanced, where Redis is behind.

@@ -41,6 +41,7 @@ func TestReadings(t *testing.T) {
 		{name: "stock that is not there", before: in(40, 63, 0), after: in(40, 63, 0), database: open, state: AtRest, drift: -3},
 		{name: "Redis is behind", before: in(39, 60, 0), after: in(39, 60, 0), database: open, state: AtRest},
 		{name: "Redis is empty", before: buckets{missing}, after: buckets{missing}, database: open, state: Closed, balanced: true},
+		{name: "the database is an epoch behind", before: buckets{{epoch: 4, seq: 40, stock: 60}}, after: buckets{{epoch: 4, seq: 40, stock: 60}}, database: open, state: Closed},
 		{name: "closed in the database", before: in(40, 99, 0), after: in(40, 99, 0), database: order.EpochState{Epoch: 3, Seq: []int64{0}, Stock: 60}, state: Closed, balanced: true},
 		{name: "opened meanwhile", before: buckets{{epoch: 1, stock: -1}}, after: in(40, 60, 0), database: open, state: Closed, balanced: true},
 		{name: "forgotten", before: in(40, 60, 0), after: buckets{missing}, database: order.EpochState{Epoch: 3, Seq: []int64{40}, Stock: 60, Forgotten: true},

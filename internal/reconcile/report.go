@@ -42,6 +42,9 @@ type Equation struct {
 	Oversold        int64 `json:"oversold"`
 	DuplicateOrders int64 `json:"duplicate_orders"`
 
+	// RedisAhead says that Redis has a later epoch than the database, which has older data then.
+	RedisAhead bool `json:"redis_ahead,omitempty"`
+
 	Redis    Progress `json:"redis"`
 	Database Progress `json:"database"`
 
@@ -95,7 +98,7 @@ func newEquation(l Reading) Equation {
 		VoucherID: strconv.FormatInt(l.voucherID, 10), State: l.State(), Balanced: l.Balanced(),
 		Pending: l.after.pending(), Unacknowledged: l.unacknowledged, DeadLetters: l.after.dead(),
 		InitialStock: l.audit.InitialStock, Confirmed: l.audit.Orders, DatabaseStock: l.audit.Stock,
-		Drift: l.drift(), DatabaseDrift: l.audit.Drift(),
+		Drift: l.drift(), DatabaseDrift: l.audit.Drift(), RedisAhead: l.ahead(),
 		Oversold: l.audit.Oversold(), DuplicateOrders: l.audit.DuplicateOrders(),
 		Redis:    Progress{Epoch: max(0, l.after.epoch()), Seq: l.after.seq()},
 		Database: Progress{Epoch: l.database.Epoch},
@@ -142,6 +145,9 @@ func (r Report) PrintTable(out io.Writer) error {
 		if !e.Balanced {
 			verdict = "does not balance"
 			wrong++
+		}
+		if e.RedisAhead {
+			verdict = "does not balance: the database is behind Redis"
 		}
 		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n",
 			e.VoucherID, e.State, e.InitialStock, redisStock, e.Pending, e.Unacknowledged, e.Returning, e.Confirmed, e.Drift,

@@ -147,7 +147,7 @@ func (w *Watch) logChange(l Reading) {
 	before, was := w.unbalanced[l.voucherID]
 	switch {
 	case !l.Balanced() && (!was || before != l.imbalance()):
-		log := w.log.With("voucher", l.voucherID, "drift", l.drift(), "redis_behind", l.behind(),
+		log := w.log.With("voucher", l.voucherID, "drift", l.drift(), "redis_behind", l.behind(), "database_behind", l.ahead(),
 			"redis_stock", l.after.stock(), "pending", l.after.pending(), "database_stock", l.database.Stock)
 		if l.audit != nil {
 			log = log.With("confirmed", l.audit.Orders, "database_drift", l.audit.Drift())
