@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/signal"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -39,7 +37,6 @@ const (
 	childPrefix   = "LATE_CHILD_PREFIX"
 	childProvider = "LATE_CHILD_PROVIDER"
 	childPoint    = "LATE_CHILD_POINT" // where it kills itself; may be empty
-	childOdds     = "LATE_CHILD_ODDS"  // the probability at each pass
 )
 
 const (
@@ -58,7 +55,6 @@ const (
 	pointCall      = "the refund is read, and the provider not called"
 	pointReturned  = "the provider has refunded, and nothing is recorded"
 	pointCompleted = "the refund is recorded"
-	pointAny       = "any of them"
 )
 
 // runs are the parts of a process that dies at a point: none that comes later on the way, since it might be faster than
@@ -71,17 +67,16 @@ var runs = map[string]struct{ late, workers, refunds bool }{
 	pointRejected: {workers: true},
 	pointRefund:   {late: true, workers: true},
 	pointCall:     {true, true, true},
-	pointReturned: {true, true, true}, pointCompleted: {true, true, true}, pointAny: {true, true, true}, "": {true, true, true},
+	pointReturned: {true, true, true}, pointCompleted: {true, true, true}, "": {true, true, true},
 }
 
 // fate kills the process at a point.
 type fate struct {
 	point string
-	odds  float64
 }
 
 func (f fate) pass(point string) {
-	if f.point != point && f.point != pointAny || rand.Float64() >= f.odds {
+	if f.point != point {
 		return
 	}
 	fmt.Println("killed:", point)
@@ -95,8 +90,8 @@ func (f fate) pass(point string) {
 func (f fate) faults() (*lock.Faults, error) {
 	var plan []lock.Fault
 	for point, at := range map[string]lock.Point{pointRead: lock.CriticalSection, pointWritten: lock.AfterCommit, pointRejected: lock.BeforeRelease} {
-		if f.point == point || f.point == pointAny {
-			plan = append(plan, lock.Fault{Point: at, Effect: lock.EffectKill, Probability: f.odds})
+		if f.point == point {
+			plan = append(plan, lock.Fault{Point: at, Effect: lock.EffectKill})
 		}
 	}
 	return lock.NewFaults(plan, nil)
@@ -114,11 +109,7 @@ func child() int {
 func runChild() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	odds, err := strconv.ParseFloat(os.Getenv(childOdds), 64)
-	if err != nil {
-		return err
-	}
-	f := fate{point: os.Getenv(childPoint), odds: odds}
+	f := fate{point: os.Getenv(childPoint)}
 	client := redis.NewClient(&redis.Options{Addr: os.Getenv(childRedis), MaxRetries: -1, ContextTimeoutEnabled: true})
 	defer client.Close()
 	client.AddHook(decided{f})

@@ -57,11 +57,11 @@ func newLateSale(t *testing.T, where testkit.Database, stock int64, buckets int)
 }
 
 // startChild starts a process that kills itself at a point, and has the provider send its events to it.
-func (s *lateSale) startChild(point string, odds float64) *testkit.Process {
+func (s *lateSale) startChild(point string) *testkit.Process {
 	s.t.Helper()
 	p := testkit.StartChild(s.t, lateChild,
 		childRedis+"="+s.client.Options().Addr, childEngine+"="+s.where.Engine, childDSN+"="+s.where.DSN, childPrefix+"="+s.prefix,
-		childProvider+"="+s.provider.URL(), childPoint+"="+point, childOdds+"="+strconv.FormatFloat(odds, 'f', -1, 64))
+		childProvider+"="+s.provider.URL(), childPoint+"="+point)
 	serving := regexp.MustCompile(`serving on (http\S+)`)
 	testkit.Until(s.t, "the child serves or has ended", func() bool {
 		select {
@@ -267,7 +267,7 @@ func TestLateMoneyKilledAtEveryPoint(t *testing.T) {
 				if i == 1 {
 					c.then(s)
 				}
-				p := s.startChild(d.point, 1)
+				p := s.startChild(d.point)
 				if i == 0 {
 					s.pay(id)
 				}
@@ -277,7 +277,7 @@ func TestLateMoneyKilledAtEveryPoint(t *testing.T) {
 				}
 			}
 
-			p := s.startChild("", 0)
+			p := s.startChild("")
 			testkit.Until(t, "another process has finished", func() bool { return s.atRest(id) })
 			s.end(p)
 			s.finished(id, c.want)

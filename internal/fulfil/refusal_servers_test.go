@@ -24,33 +24,14 @@ func TestDatabaseRefuses(t *testing.T) {
 			server := start(t, testkit.SmallTablespace()...)
 			s := openRefusing(t, server)
 			for _, refusal := range testkit.Refusals(server, s.where) {
-				t.Run(refusal.Name, func(t *testing.T) { s.refuse(t, refusal, false, 0) })
+				t.Run(refusal.Name, func(t *testing.T) { s.refuse(t, refusal, false) })
 			}
 			perVoucher := append(testkit.VoucherRefusals(server, s.where, 2), testkit.MissingVoucher(server, s.where, 2), testkit.LockedVoucher(server, s.where, 2))
 			for n, refusal := range perVoucher {
 				s.perEntry = []int{1, 64}[n%2]
-				t.Run(refusal.Name, func(t *testing.T) { s.refuse(t, refusal, true, 0) })
+				t.Run(refusal.Name, func(t *testing.T) { s.refuse(t, refusal, true) })
 			}
 		})
-	}
-}
-
-// All refusals on both servers, each for 30 s. A full disk has a server of its own: the small tablespace that can be filled
-// has room for the orders of one refusal, not of all.
-func TestSoakDatabaseRefuses(t *testing.T) {
-	testkit.Soak(t)
-	for name, start := range refusing {
-		for _, args := range [][]string{nil, testkit.SmallTablespace()} {
-			server := start(t, args...)
-			s := openRefusing(t, server)
-			refusals := testkit.Refusals(server, s.where)
-			if args != nil {
-				refusals = refusals[len(refusals)-1:]
-			}
-			for _, refusal := range refusals {
-				t.Run(name+", "+refusal.Name, func(t *testing.T) { s.refuse(t, refusal, false, 30*time.Second) })
-			}
-		}
 	}
 }
 
@@ -71,8 +52,8 @@ func openRefusing(t *testing.T, server *testkit.SQLServer) *refusingEnv {
 	return s
 }
 
-// refuse sells both vouchers during a refusal that lasts for a time, and until the server has answered with its error.
-func (s *refusingEnv) refuse(t *testing.T, refusal testkit.Refusal, ofVoucher2 bool, last time.Duration) {
+// refuse sells both vouchers during a refusal, until the server has answered with its error.
+func (s *refusingEnv) refuse(t *testing.T, refusal testkit.Refusal, ofVoucher2 bool) {
 	s.t = t // whoever fails now
 	sell := func(n int) {
 		s.accept(1, n)
@@ -88,12 +69,9 @@ func (s *refusingEnv) refuse(t *testing.T, refusal testkit.Refusal, ofVoucher2 b
 	if refusal.Number == 1205 { // each time it waits for the row
 		often = 1
 	}
-	for began := time.Now(); refused < often || time.Since(began) < last; time.Sleep(10 * time.Millisecond) {
-		if refused, _ = s.store.seen(refusal.Number, 1); time.Since(began) > last+2*time.Minute {
+	for began := time.Now(); refused < often; time.Sleep(10 * time.Millisecond) {
+		if refused, _ = s.store.seen(refusal.Number, 1); time.Since(began) > 2*time.Minute {
 			t.Fatalf("the server answered %d times with error %d", refused, refusal.Number)
-		}
-		if last > 0 {
-			sell(1)
 		}
 	}
 	if ofVoucher2 {

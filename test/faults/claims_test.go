@@ -3,7 +3,6 @@ package faults
 import (
 	"maps"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,78 +14,6 @@ import (
 	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
-
-// A process is paused with orders in its hands, in the middle of a transaction, for longer than ClaimIdle, and resumed
-// while another one is at work on the same orders: none is duplicated, and it continues. Then it is killed with orders in
-// its hands, and started again under its name: it goes on with them. Orders that nobody has persisted yet are shown by
-// each process.
-func TestStoppedPastTheClaimAndWoken(t *testing.T) {
-	t.Parallel()
-	const stock = 60
-	where := harness.NewStores(t).With("SECKILL_CLAIM_IDLE=1s")
-	client := harness.RedisAt(t, where.Redis[0])
-	a := harness.Start(t, where.With("SECKILL_INSTANCE=a"))
-	sale := harness.OpenSale(t, stock, harness.AdmissionPolicy, a)
-	release := sale.HoldRow(where.DB)
-	codes, orders := sale.OrderAllUntilAnswered(20)
-	if codes["accepted"] != 20 {
-		t.Fatalf("%v", codes)
-	}
-	testkit.Until(t, "a has unacknowledged orders", func() bool { return unacknowledged(sale, client, "a") > 0 })
-	a.Pause()
-	// Otherwise the other process reads the rest before it claims, and is busy with it for as long as the row is locked.
-	_ = client.XReadGroup(t.Context(), &redis.XReadGroupArgs{ // there may be none
-		Group: ledger.Group, Consumer: "a-1", Streams: []string{sale.Keys().Orders, ">"}, Count: 1000, Block: -1,
-	}).Err()
-	b := harness.Start(t, where.With("SECKILL_INSTANCE=b"))
-	sale.URLs = []string{b.URL}
-	for order, user := range orders {
-		if _, list := harness.Ask(t, b.URL+"/api/v1/orders", user); sale.Status(0, order, user, "") != "pending" || !strings.Contains(list, order) {
-			t.Errorf("order %s of user %d is %q, and listed in %s", order, user, sale.Status(0, order, user, ""), list)
-		}
-	}
-	// While the sleeper's transaction holds what b needs, b has orders of the sleeper in its hands too: those of the first
-	// page that it claims, since it waits with them.
-	testkit.Until(t, "b has claimed some of them", func() bool { return b.Metric(t, "seckill_fulfil_claimed_total") > 0 })
-	release()
-	a.Resume()
-	waitForOrders(sale, 20)
-	testkit.Until(t, "nothing is left to the one that was paused", func() bool { return unacknowledged(sale, client, "a") == 0 })
-
-	release = sale.HoldRow(where.DB)
-	sale.URLs = []string{a.URL}
-	for user := 101; unacknowledged(sale, client, "a") == 0; user++ { // b takes one
-		got := sale.BuyUntilAnswered(0, user, strconv.Itoa(user))
-		if got.Code != "accepted" {
-			t.Fatalf("told %+v", got)
-		}
-		orders[got.Order] = user
-		testkit.Until(t, "a process has read it", func() bool {
-			read, err := client.XPending(t.Context(), sale.Keys().Orders, ledger.Group).Result()
-			return err == nil && read.Count == client.XLen(t.Context(), sale.Keys().Orders).Val()
-		})
-	}
-	a.Kill()
-	release()
-	a = harness.Start(t, where.With("SECKILL_INSTANCE=a"))
-	sale.URLs = []string{a.URL, b.URL}
-	_, more := sale.OrderAllUnder("more-", 2*stock)
-	maps.Copy(orders, more)
-	sale.CheckAllConfirmed(stock, orders)
-	if dead := client.XLen(t.Context(), sale.Keys().Dead).Val(); dead != 0 {
-		t.Errorf("%d dead letters", dead)
-	}
-}
-
-// unacknowledged counts the orders that a process has read and not acknowledged.
-func unacknowledged(s *harness.Sale, client *redis.Client, instance string) int64 {
-	s.T.Helper()
-	p, err := client.XPending(s.T.Context(), s.Keys().Orders, ledger.Group).Result()
-	if err != nil {
-		s.T.Fatal(err)
-	}
-	return p.Consumers[instance+"-1"]
-}
 
 // The process that reopens a voucher dies while it waits for orders in flight, which a third process has read that dies
 // too. Another process opens the voucher soon, although ClaimIdle is its default of 30 s.

@@ -1,8 +1,6 @@
 package faults
 
 import (
-	"context"
-	"database/sql"
 	"net/http"
 	"regexp"
 	"slices"
@@ -34,50 +32,6 @@ func TestSoakDatabaseRefusesRequests(t *testing.T) {
 	testkit.Soak(t)
 	t.Run("mariadb", func(t *testing.T) { refuseRequests(t, testkit.NewMariaDB(t, testkit.SmallTablespace()...)) })
 	t.Run("mysql", func(t *testing.T) { refuseRequests(t, testkit.NewMySQL(t, testkit.SmallTablespace()...)) })
-}
-
-// The row of a voucher is missing, as on a replica that lags and took over, while its orders are accepted and not written.
-// They stay pending, for their buyers too, and are confirmed once it is back. Orders of another voucher do not wait for that.
-func TestVoucherIsMissingForAWhile(t *testing.T) {
-	t.Parallel()
-	s := harness.NewStores(t)
-	p := harness.Start(t, s)
-	const stock, sold = 300, 50
-	lost, other := harness.OpenSale(t, stock, harness.AdmissionPolicy, p), harness.OpenSale(t, sold, harness.AdmissionPolicy, p)
-	db, err := sql.Open("mysql", s.DB.DSN)
-	fail.NowIf(t, err)
-	defer db.Close()
-	type execer interface {
-		ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-	}
-	exec := func(on execer, query string, args ...any) {
-		fail.NowIf(t, fail.Of(on.ExecContext(t.Context(), query, args...)), "%s", query)
-	}
-	exec(db, "CREATE TABLE vouchers_away LIKE vouchers")
-	away, err := db.BeginTx(t.Context(), nil)
-	fail.NowIf(t, err)
-	defer func() { _ = away.Rollback() }()
-	exec(away, "INSERT INTO vouchers_away SELECT * FROM vouchers WHERE id = ? FOR UPDATE", lost.Voucher)
-	exec(away, "DELETE FROM vouchers WHERE id = ?", lost.Voucher)
-	_, orders := lost.OrderAllUntilAnswered(stock) // none is written: the row is locked
-	if err := away.Commit(); err != nil || len(orders) != stock {
-		t.Fatalf("%v; %d orders were accepted", err, len(orders))
-	}
-
-	other.OrderAllUntilAnswered(sold)
-	waitForOrders(other, sold)
-	aside := regexp.MustCompile(`(?m)^seckill_fulfil_set_aside_orders [1-9]`)
-	testkit.Until(t, "the metrics say that orders are set aside", func() bool {
-		_, body := harness.Call(t, http.MethodGet, p.URL+"/metrics", nil, "")
-		return aside.MatchString(body)
-	})
-	for order, user := range orders {
-		if told := lost.StatusOf(0, order, user); told != "pending" {
-			t.Errorf("a buyer was told %q", told)
-		}
-	}
-	exec(db, "INSERT INTO vouchers SELECT * FROM vouchers_away")
-	lost.CheckAllConfirmed(stock, orders)
 }
 
 // blocked is the metric of a process whose accepted orders wait for the database.

@@ -72,52 +72,6 @@ func TestProductionMode(t *testing.T) {
 	}
 }
 
-// Two processes sell one voucher with an unguarded stock: the weak locks oversell, the strong ones do not.
-func TestLocksOverTwoProcesses(t *testing.T) {
-	t.Parallel()
-	s := harness.NewStores(t)
-	a, b := harness.Start(t, s), harness.Start(t, s)
-	const users, stock = 200, 20
-	const unguarded = `{"scope":"voucher","stock":"unguarded","lock_wait_ms":20000,"lock":%q,"lock_ttl_ms":%d,
-		"faults":[{"point":"critical-section","pause_ms":%d,"probability":%v}]}`
-	for _, tc := range []struct {
-		lock           string
-		ttlMS, pauseMS int
-		probability    float64
-		oversells      bool
-	}{
-		{"none", 0, 5, 1, true},
-		{"local", 0, 5, 1, true},
-		{"naive", 20, 100, 0.5, true}, // that none of the first 20 pauses has a probability of 1 in a million
-		{"reentrant", 0, 100, 0.2, false},
-	} {
-		t.Run(tc.lock, func(t *testing.T) {
-			sale := harness.OpenSale(t, stock, fmt.Sprintf(unguarded, tc.lock, tc.ttlMS, tc.pauseMS, tc.probability), a, b)
-			codes, orders := sale.OrderAll(users, 1, nil)
-			got := sale.Audit(0)
-			t.Logf("%v; %+v", codes, got)
-			if tc.oversells {
-				if got.Oversold == 0 {
-					t.Errorf("%s did not oversell: %+v", tc.lock, got)
-				}
-				return
-			}
-			if got.Orders != stock || got.Oversold != 0 || !got.Balanced || len(orders) != stock {
-				t.Errorf("%s sold %d of %d: %+v", tc.lock, got.Orders, stock, got)
-			}
-		})
-	}
-	for lock, duplicates := range map[string]bool{"none": true, "reentrant": false} {
-		t.Run("one per user, "+lock, func(t *testing.T) {
-			sale := harness.OpenSale(t, 1000, fmt.Sprintf(`{"lock":%q,"unique":false,"faults":[{"point":"critical-section","pause_ms":10}]}`, lock), a, b)
-			sale.OrderAll(40, 4, nil)
-			if got := sale.Audit(1); got.DuplicateOrders > 0 != duplicates {
-				t.Errorf("%s: %+v", lock, got)
-			}
-		})
-	}
-}
-
 // Both flows sell on a Redis Cluster, vouchers in several of its slots, and the locked one behind Sentinel, also after the
 // primary was killed. TestDurabilitySentinelFailsOver and TestDurabilityClusterFailsOver have admission when one dies.
 func TestRedisTopologies(t *testing.T) {
