@@ -221,7 +221,7 @@ func (s *sqlProcess) args() []string {
 	return slices.Concat([]string{
 		"--no-defaults", // must be the first
 		"--datadir=" + s.program.inside(s.data()),
-		"--socket=" + filepath.Join(dir, "sock"),
+		"--socket=", // none: its path, in a long TMPDIR, would be longer than one may be
 		"--pid-file=" + filepath.Join(dir, "pid"),
 		"--tmpdir=" + dir, // see ownTemp
 		"--bind-address=127.0.0.1",
