@@ -233,3 +233,40 @@ func TestReadSecret(t *testing.T) {
 		}
 	}
 }
+
+// What an editor adds to a secret is named, and not taken for a part of it. A key of random bytes is taken as it is.
+func TestSecretFilesOfEditors(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "secret")
+	utf16 := func(order func(r rune) string) (text string) {
+		for _, r := range secret + "\n" {
+			text += order(r)
+		}
+		return text
+	}
+	little := utf16(func(r rune) string { return string(r) + "\x00" })
+	for text, want := range map[string]string{
+		"\ufeff" + secret + "\n": "byte order mark",
+		"\xff\xfe" + little:      "is UTF-16",
+		little:                   "is UTF-16",
+		"\xfe\xff" + utf16(func(r rune) string { return "\x00" + string(r) }): "is UTF-16",
+		secret + " \n":    "begins or ends with a blank",
+		secret + "\t":     "begins or ends with a blank",
+		secret + "\u00a0": "begins or ends with a blank",
+		secret + "\n\n":   "empty line",
+		secret + "\r\n\n": "empty line",
+		"\n" + secret:     "empty line",
+		secret + "\xff ":  "",
+		"two words":       "",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := auth.ReadSecret(path)
+		switch {
+		case want == "" && (err != nil || got != text):
+			t.Errorf("%.20q: %q, %v", text, got, err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) || strings.Contains(err.Error(), secret)):
+			t.Errorf("%.20q: %v, want %q", text, err, want)
+		}
+	}
+}

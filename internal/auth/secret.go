@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"unicode/utf8"
 )
 
 // maxSecretFile is the largest file that is read for a secret, in bytes.
@@ -35,7 +36,24 @@ func ReadSecret(path string) (string, error) {
 	case secret == "":
 		return "", fmt.Errorf("%s is empty", path)
 	}
+	if why := foreign(secret); why != "" {
+		return "", fmt.Errorf("%s %s", path, why)
+	}
 	return secret, nil
+}
+
+// foreign says what in a file is not part of a secret but of how an editor has saved it; "" if nothing is. A key of random
+// bytes is no text, and has none of it.
+func foreign(secret string) string {
+	switch {
+	case strings.Count(secret, "\x00")*3 >= len(secret):
+		return "is UTF-16: save it as plain text, ASCII or UTF-8"
+	case strings.HasPrefix(secret, "\ufeff"):
+		return "begins with a byte order mark, which would be part of the secret: save it as UTF-8 without one"
+	case utf8.ValidString(secret) && strings.TrimSpace(secret) != secret:
+		return "begins or ends with a blank or an empty line, which would be part of the secret: remove it; at most one newline may stand at the end, and printf %s writes none"
+	}
+	return ""
 }
 
 // hasFolder reports whether a path names a folder that is there. The root does not count: a secret in base64 may begin

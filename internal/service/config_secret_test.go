@@ -177,11 +177,11 @@ func TestSecretsFromFiles(t *testing.T) {
 	args := []string{"-jwt-secret-file", write("jwt", secret+"\n")}
 	env := []string{
 		"SECKILL_REDIS_ADDRS=a:1", "SECKILL_MYSQL_DSN_FILE=" + write("dsn", dsn),
-		"SECKILL_ADMIN_TOKEN_FILE=" + write("admin", token+"\r\n"), "SECKILL_REDIS_PASSWORD_FILE=" + write("redis", " two words \n"),
+		"SECKILL_ADMIN_TOKEN_FILE=" + write("admin", token+"\r\n"), "SECKILL_REDIS_PASSWORD_FILE=" + write("redis", "two words\n"),
 	}
 	c, err := ParseConfig(args, env, io.Discard)
 	fail.NowIf(t, err)
-	if c.JWTSecret != secret || c.AdminToken != token || c.MySQLDSN != dsn || c.RedisPassword != " two words " || len(c.Unknown) != 0 {
+	if c.JWTSecret != secret || c.AdminToken != token || c.MySQLDSN != dsn || c.RedisPassword != "two words" || len(c.Unknown) != 0 {
 		t.Errorf("%+v", c)
 	}
 	for name, test := range map[string]struct {
