@@ -2,6 +2,7 @@ package database
 
 import (
 	"cmp"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,6 +18,9 @@ type Config struct {
 	// SQLite is the path of a file. A database in memory is refused: it has no write-ahead log, and
 	// each connection would have a database of its own.
 	SQLite string
+
+	// TLS encrypts the connections to MySQL, and decides whom to trust. nil: the DSN says.
+	TLS *tls.Config
 
 	// MaxReaders is the number of connections for everything outside a transaction. Default 32
 	// (SQLite: 4).
@@ -53,6 +57,13 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+// The default numbers of connections to MySQL.
+const (
+	DefaultReaders = 32
+	DefaultWriters = 16
+	DefaultLocks   = 24
+)
+
 // admissionShare is the part of the writers that is for admission: one in so many.
 const admissionShare = 4
 
@@ -78,13 +89,13 @@ func (c Config) Validate() error {
 }
 
 func (c Config) withDefaults() Config {
-	readers := 32
+	readers := DefaultReaders
 	if c.SQLite != "" {
 		readers = 4
 	}
 	c.MaxReaders = cmp.Or(c.MaxReaders, readers)
-	c.MaxWriters = cmp.Or(c.MaxWriters, 16)
-	c.MaxLocks = cmp.Or(c.MaxLocks, 24)
+	c.MaxWriters = cmp.Or(c.MaxWriters, DefaultWriters)
+	c.MaxLocks = cmp.Or(c.MaxLocks, DefaultLocks)
 	c.ConnMaxLifetime = cmp.Or(c.ConnMaxLifetime, 30*time.Minute)
 	c.ConnMaxIdleTime = cmp.Or(c.ConnMaxIdleTime, 5*time.Minute)
 	c.DialTimeout = cmp.Or(c.DialTimeout, 5*time.Second)

@@ -75,7 +75,8 @@ func (d *DB) start(ctx context.Context) error {
 	}
 	// Two processes that open a new SQLite file at once can collide while they switch it to its
 	// write-ahead log.
-	if err := d.retry(ctx, func() error { return d.Ping(ctx) }); err != nil {
+	ping := func() error { return d.retry(ctx, func() error { return d.Ping(ctx) }) }
+	if err := d.awaitConnection(ctx, ping); err != nil {
 		return err
 	}
 	var err error

@@ -45,7 +45,10 @@ func (d *DB) MigrateDown(ctx context.Context) (Migration, error) {
 
 func (d *DB) migrate(ctx context.Context, direction func(*migrate.Migrate) error) (m Migration, err error) {
 	var session migrator
-	if err := d.retry(ctx, func() (err error) { session, err = d.migrator(ctx); return err }); err != nil {
+	open := func() error {
+		return d.retry(ctx, func() (err error) { session, err = d.migrator(ctx); return err })
+	}
+	if err := d.awaitConnection(ctx, open); err != nil {
 		return Migration{}, fmt.Errorf("database: migrate: %w", err)
 	}
 	defer func() {

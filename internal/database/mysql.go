@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -76,6 +77,15 @@ func mysqlConfig(c Config) (*mysql.Config, error) {
 	}
 	if config.DBName == "" {
 		return nil, errors.New("database: the MySQL DSN does not name a database")
+	}
+	if c.TLS != nil {
+		if config.TLSConfig != "" {
+			return nil, errors.New("database: the option tls of the MySQL DSN and TLS settings are both given: want one of them")
+		}
+		config.TLS = c.TLS.Clone()
+		if config.TLS.ServerName == "" && config.Net == "tcp" {
+			config.TLS.ServerName, _, _ = net.SplitHostPort(config.Addr) // the DSN was parsed
+		}
 	}
 	config.ParseTime, config.Loc = true, time.UTC
 	config.InterpolateParams = true

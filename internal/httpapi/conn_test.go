@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"seckill/internal/httpapi"
 	"seckill/internal/simulate"
 	"seckill/internal/testkit/fail"
 )
@@ -157,6 +158,21 @@ func TestSharedDeadlinesStillEnd(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A connection without a request stays open as long as the configuration says.
+func TestIdleTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFixture(t, lab, func(cfg *httpapi.Config, _ *fixture) { cfg.IdleTimeout = 7 * time.Second })
+		c := r.listen(t).connect()
+		c.send(header("GET", "/api/v1/vouchers") + "\r\n")
+		c.want(http.StatusOK)
+		began := time.Now()
+		c.wantClosed()
+		if took := time.Since(began); took != 7*time.Second {
+			t.Errorf("closed after %v, want 7s", took)
+		}
+	})
 }
 
 // Neither the deadline for reading a request nor one of an earlier read cuts off its work.

@@ -37,6 +37,8 @@ type Config struct {
 	DebugListener bool
 	// Limits bound concurrent requests and connections.
 	Limits Limits
+	// IdleTimeout is how long a connection without a request stays open; 0 means [DefaultIdleTimeout].
+	IdleTimeout time.Duration
 	// CommandLine is what /debug/pprof/cmdline shows: the command line of the process, without secrets.
 	CommandLine []string
 }

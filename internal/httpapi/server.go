@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -16,9 +17,11 @@ const (
 	// does not interrupt the work. A shorter timeout for the header alone would be one more timer per
 	// request.
 	readTimeout    = 10 * time.Second
-	idleTimeout    = 2 * time.Minute
 	maxHeaderBytes = 16 << 10
 )
+
+// DefaultIdleTimeout is how long a connection without a request stays open.
+const DefaultIdleTimeout = 2 * time.Minute
 
 // NewServer returns a server for a handler of this package. It has all limits except that of writes, and
 // logs its own errors.
@@ -27,7 +30,7 @@ func NewServer(h http.Handler, log *slog.Logger) *http.Server {
 		Handler:           tellBody(h),
 		ReadHeaderTimeout: readTimeout,
 		ReadTimeout:       readTimeout,
-		IdleTimeout:       idleTimeout,
+		IdleTimeout:       DefaultIdleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ConnContext:       noticeable,
 		ConnState:         tellEnd,
@@ -48,6 +51,7 @@ type Server struct {
 // the listener.
 func (a *API) Server(h http.Handler, l net.Listener) *Server {
 	s := NewServer(a.closeAfterReply(h), a.deps.Log)
+	s.IdleTimeout = cmp.Or(a.cfg.IdleTimeout, DefaultIdleTimeout)
 	s.BaseContext = func(net.Listener) context.Context { return a.work }
 	return &Server{api: a, http: s, listener: newListener(l)}
 }

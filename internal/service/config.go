@@ -28,6 +28,8 @@ type Config struct {
 	RedisAddrs     []string
 	RedisMaster    string
 	RedisPassword  string
+	Redis          redisConfig
+	MySQL          mysqlConfig
 	WaitReplicas   int // number of replicas that must have an order before it is confirmed to the buyer
 	LockRedisAddrs []string
 	AllowEviction  bool // start even if Redis may evict accepted orders and locks
@@ -54,8 +56,10 @@ type Config struct {
 
 	IDs string
 
-	// TracesEndpoint is the base URL of the collector that traces are sent to, "" for none.
-	TracesEndpoint string
+	// Traces is where traces are sent.
+	Traces tracesConfig
+	// IdleTimeout is how long a connection without a request stays open.
+	IdleTimeout time.Duration
 
 	// Embedded says that neither a database nor Redis is configured.
 	Embedded bool
@@ -97,7 +101,7 @@ func settings() []setting {
 			set: func(c *Config, v string) error { c.DebugAddr = v; return checkDebugAddr(v) }},
 		{name: "mysql-dsn", arg: "DSN", usage: "MySQL or MariaDB DSN, user:password@tcp(host:port)/database", secret: true,
 			set: func(c *Config, v string) error { c.MySQLDSN = v; return nil }},
-		{name: "redis-addrs", arg: "host:port,…", usage: "Redis: one address is a single node, several are a cluster, with -redis-master they are sentinels", address: true,
+		{name: "redis-addrs", arg: "host:port,…", usage: "Redis: one address is a single node, several are a cluster, as is one with -redis-cluster; with -redis-master they are sentinels", address: true,
 			set: func(c *Config, v string) (err error) { c.RedisAddrs, err = addrList(v); return err }},
 		{name: "redis-master", arg: "name", usage: "name of the primary that the sentinels watch",
 			set: func(c *Config, v string) error { c.RedisMaster = v; return nil }},
@@ -137,7 +141,7 @@ func settings() []setting {
 				}
 				return nil
 			}},
-	}, limitSettings(), boundSettings(), labSettings(), admissionSettings(), paymentSettings(), stopSettings())
+	}, redisSettings(), mysqlSettings(), limitSettings(), boundSettings(), labSettings(), admissionSettings(), paymentSettings(), stopSettings())
 }
 
 // ParseConfig parses the settings of the service and checks that they fit together.
@@ -154,7 +158,7 @@ func ParseConfig(args, environ []string, help io.Writer) (Config, error) {
 // shows a secret.
 func parseSettings(flags *flag.FlagSet, args, environ []string, help io.Writer) (Config, error) {
 	c := Config{Bounds: defaultBounds(),
-		Addr: "127.0.0.1:8080", IDs: idsSonyflake, ShutdownTimeout: defaultShutdownTimeout,
+		Addr: "127.0.0.1:8080", IDs: idsSonyflake, ShutdownTimeout: defaultShutdownTimeout, IdleTimeout: defaultIdleTimeout,
 		UserLookups: defaultUserLookups, UserKeys: defaultUserKeys, UserCancels: defaultUserCancels, Payment: paymentConfig{Currency: defaultCurrency},
 	}
 	all := settings()
@@ -200,8 +204,7 @@ func parseSettings(flags *flag.FlagSet, args, environ []string, help io.Writer) 
 		}
 		isSet[s.name] = true
 	}
-	c.TracesEndpoint = env[tracesEndpoint]
-	delete(env, tracesEndpoint)
+	c.Traces = takeTraces(env)
 	for name := range env {
 		c.Unknown = append(c.Unknown, name)
 	}
@@ -276,8 +279,10 @@ func (c *Config) validate() error {
 	case c.LabTrace != "" && !c.Lab:
 		return errors.New("SECKILL_LAB_TRACE is set and SECKILL_LAB is off: orders are recorded in lab mode only")
 	}
-	if err := c.Payment.validate(); err != nil {
-		return err
+	for _, err := range []error{c.Payment.validate(), c.Redis.validate(c), c.MySQL.TLS.validate("SECKILL_MYSQL_TLS")} {
+		if err != nil {
+			return err
+		}
 	}
 	return c.checkDistinct()
 }
@@ -326,7 +331,8 @@ A secret can be read from a file instead: SECKILL_JWT_SECRET_FILE, or -jwt-secre
 A newline at its end is cut off. Giving the secret and its file is an error.
 A secret that is given as a flag can be seen by everybody who sees the process (ps).
 
-OTEL_EXPORTER_OTLP_ENDPOINT, http://host:4318 for instance, has traces sent there.
+OTEL_EXPORTER_OTLP_ENDPOINT, http://host:4318 for instance, has traces sent there, to /v1/traces.
+OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is the whole URL instead, and wins.
 
 `)
 	for _, s := range all {
@@ -338,15 +344,12 @@ OTEL_EXPORTER_OTLP_ENDPOINT, http://host:4318 for instance, has traces sent ther
 	}
 }
 
-// tracesEndpoint is the variable that enables traces. OpenTelemetry defines its name.
-const tracesEndpoint = "OTEL_EXPORTER_OTLP_ENDPOINT"
-
 // environment returns the variables of this program, without those of its tests.
 func environment(environ []string) map[string]string {
 	env := map[string]string{}
 	for _, kv := range environ {
 		name, value, _ := strings.Cut(kv, "=")
-		if strings.HasPrefix(name, "SECKILL_") && !strings.HasPrefix(name, "SECKILL_TEST_") || name == tracesEndpoint {
+		if strings.HasPrefix(name, "SECKILL_") && !strings.HasPrefix(name, "SECKILL_TEST_") || name == tracesEndpoint || name == tracesURL {
 			env[name] = value
 		}
 	}

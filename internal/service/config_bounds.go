@@ -1,7 +1,9 @@
 package service
 
 import (
+	"errors"
 	"fmt"
+	"time"
 
 	"seckill/internal/httpapi"
 )
@@ -20,6 +22,21 @@ func defaultBounds() httpapi.Limits {
 // maxBound is more than one process can handle.
 const maxBound = 1_000_000
 
+// defaultIdleTimeout is longer than that of common load balancers, which is 60 s: one that uses a connection in the moment
+// in which this side closes it sees a failed request.
+const defaultIdleTimeout = httpapi.DefaultIdleTimeout
+
+func parseIdle(v string) (time.Duration, error) {
+	d, err := time.ParseDuration(v)
+	switch {
+	case err != nil:
+		return 0, errors.New("want a duration, such as 75s or 2m")
+	case d < time.Second || d > time.Hour:
+		return 0, errors.New("want 1s to 1h")
+	}
+	return d, nil
+}
+
 func boundSettings() []setting {
 	standard := defaultBounds()
 	bound := func(name, what string, standard int, of func(*httpapi.Limits) *int) setting {
@@ -32,6 +49,8 @@ func boundSettings() []setting {
 		}
 	}
 	return []setting{
+		{name: "idle-timeout", arg: "duration", usage: fmt.Sprintf("how long a connection without a request stays open, 1s to 1h (default %v); longer than that of the load balancer before it", defaultIdleTimeout),
+			set: func(c *Config, v string) (err error) { c.IdleTimeout, err = parseIdle(v); return err }},
 		bound("max-orders", "how many orders may be in progress at once", standard.Orders, func(l *httpapi.Limits) *int { return &l.Orders }),
 		bound("max-orders-per-user", "how many orders of one user may be in progress at once", standard.OrdersPerUser, func(l *httpapi.Limits) *int { return &l.OrdersPerUser }),
 		bound("max-requests", "how many requests that are not orders may be in progress at once", standard.Requests, func(l *httpapi.Limits) *int { return &l.Requests }),

@@ -145,6 +145,20 @@ func TestConfigErrorsNameTheSetting(t *testing.T) {
 		{"short webhook secret", nil, []string{"SECKILL_PAYMENT_WEBHOOK_SECRET=whsec_aHVudGVyMg=="}, []string{"SECKILL_PAYMENT_WEBHOOK_SECRET", "7 bytes"}},
 		{"key that is the admin token", nil, production("SECKILL_PAYMENT_URL=https://pay.example.com", "SECKILL_PAYMENT_API_KEY="+token, "SECKILL_PAYMENT_WEBHOOK_SECRET="+webhookSecret), []string{"SECKILL_ADMIN_TOKEN", "SECKILL_PAYMENT_API_KEY"}},
 		{"currency", []string{"-payment-currency", "euro"}, nil, []string{"-payment-currency", "three letters"}},
+		{"yen", nil, []string{"SECKILL_PAYMENT_CURRENCY=JPY"}, []string{"SECKILL_PAYMENT_CURRENCY", "minor unit of JPY"}},
+		{"user without a password", nil, production("SECKILL_REDIS_USERNAME=shop"), []string{"SECKILL_REDIS_PASSWORD is missing", "SECKILL_REDIS_USERNAME"}},
+		{"password of no sentinel", nil, production("SECKILL_REDIS_SENTINEL_PASSWORD=hunter2"), []string{"SECKILL_REDIS_SENTINEL_PASSWORD", "SECKILL_REDIS_MASTER"}},
+		{"sentinel's user without a password", nil, production("SECKILL_REDIS_MASTER=main", "SECKILL_REDIS_SENTINEL_USERNAME=shop"), []string{"SECKILL_REDIS_SENTINEL_PASSWORD is missing"}},
+		{"cluster with sentinels", nil, production("SECKILL_REDIS_MASTER=main", "SECKILL_REDIS_CLUSTER=1"), []string{"SECKILL_REDIS_CLUSTER", "SECKILL_REDIS_MASTER"}},
+		{"cluster in the process", nil, []string{"SECKILL_REDIS_CLUSTER=1"}, []string{"SECKILL_REDIS_CLUSTER", "SECKILL_REDIS_ADDRS"}},
+		{"authority without TLS", nil, production("SECKILL_REDIS_TLS_CA=/ca.pem"), []string{"SECKILL_REDIS_TLS_CA", "SECKILL_REDIS_TLS is off"}},
+		{"database's name without TLS", nil, production("SECKILL_MYSQL_TLS_SERVER_NAME=db"), []string{"SECKILL_MYSQL_TLS_SERVER_NAME", "SECKILL_MYSQL_TLS is off"}},
+		{"certificate without a key", nil, production("SECKILL_MYSQL_TLS=1", "SECKILL_MYSQL_TLS_CERT=/c.pem"), []string{"SECKILL_MYSQL_TLS_KEY is missing"}},
+		{"key without a certificate", nil, production("SECKILL_REDIS_TLS=1", "SECKILL_REDIS_TLS_KEY=/k.pem"), []string{"SECKILL_REDIS_TLS_CERT is missing"}},
+		{"no connections", nil, []string{"SECKILL_MYSQL_READERS=0"}, []string{"SECKILL_MYSQL_READERS", "1 to 10000"}},
+		{"too many connections", []string{"-redis-pool", "10001"}, nil, []string{"-redis-pool", "1 to 10000"}},
+		{"idle for ever", nil, []string{"SECKILL_IDLE_TIMEOUT=0s"}, []string{"SECKILL_IDLE_TIMEOUT", "1s to 1h"}},
+		{"idle without a unit", nil, []string{"SECKILL_IDLE_TIMEOUT=75"}, []string{"SECKILL_IDLE_TIMEOUT", "75s"}},
 		{"log level", nil, []string{"SECKILL_LOG_LEVEL=loud"}, []string{"SECKILL_LOG_LEVEL", "loud"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -204,6 +218,66 @@ func TestSandboxBehaviour(t *testing.T) {
 		var c sandboxCommand
 		if _, err := c.parse([]string{"-behaviour", text}, env, io.Discard); err == nil || !strings.Contains(err.Error(), "-behaviour") {
 			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// The URL for traces wins over that of all signals, and is taken as it is.
+func TestTracesGoWhereOpenTelemetrySays(t *testing.T) {
+	const base, whole = "OTEL_EXPORTER_OTLP_ENDPOINT=http://a:4318/otlp/", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=https://b/traces"
+	for _, tc := range []struct {
+		env  []string
+		want tracesConfig
+	}{
+		{nil, tracesConfig{}},
+		{[]string{base}, tracesConfig{"http://a:4318/otlp/v1/traces", tracesEndpoint}},
+		{[]string{whole}, tracesConfig{"https://b/traces", tracesURL}},
+		{[]string{base, whole}, tracesConfig{"https://b/traces", tracesURL}},
+	} {
+		if c, err := ParseConfig(nil, tc.env, io.Discard); err != nil || c.Traces != tc.want || len(c.Unknown) > 0 {
+			t.Errorf("%v: %+v, %v; want %+v", tc.env, c.Traces, err, tc.want)
+		}
+	}
+}
+
+func TestConfigOfStores(t *testing.T) {
+	c, err := ParseConfig(nil, production("SECKILL_REDIS_CLUSTER=1", "SECKILL_REDIS_USERNAME=shop", "SECKILL_REDIS_PASSWORD=hush-hush-2", "SECKILL_REDIS_POOL=8",
+		"SECKILL_MYSQL_READERS=9", "SECKILL_MYSQL_WRITERS=10", "SECKILL_MYSQL_LOCKS=11", "SECKILL_IDLE_TIMEOUT=75s",
+		"SECKILL_MYSQL_TLS=1", "SECKILL_MYSQL_TLS_CA=/ca", "SECKILL_MYSQL_TLS_SERVER_NAME=db", "SECKILL_MYSQL_TLS_CERT=/cert", "SECKILL_MYSQL_TLS_KEY=/key"), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	redis := redisConfig{Cluster: true, Username: "shop", Pool: 8}
+	mysql := mysqlConfig{TLS: tlsConfig{true, "/ca", "db", "/cert", "/key"}, Readers: 9, Writers: 10, Locks: 11}
+	if c.Redis != redis || c.MySQL != mysql || c.IdleTimeout != 75*time.Second {
+		t.Errorf("%+v, %+v, %v", c.Redis, c.MySQL, c.IdleTimeout)
+	}
+	plain, err := c.Redis.TLS.load(redisTLS)
+	if plain != nil || err != nil {
+		t.Errorf("TLS that is off: %v, %v", plain, err)
+	}
+	if _, err := c.MySQL.TLS.load("SECKILL_MYSQL_TLS"); err == nil || !strings.Contains(err.Error(), "SECKILL_MYSQL_TLS_CA: open /ca") {
+		t.Errorf("an authority that is not there: %v", err)
+	}
+}
+
+// Every pair of what the settings say and what a server is, is right or has words.
+func TestMisfit(t *testing.T) {
+	single, several := Config{RedisAddrs: []string{"a:1"}}, Config{RedisAddrs: []string{"a:1", "b:1"}}
+	cluster, sentinels := single, several
+	cluster.Redis.Cluster, sentinels.RedisMaster = true, "main"
+	for _, tc := range []struct {
+		cfg  Config
+		mode string
+		says string
+	}{
+		{single, "standalone", ""}, {single, "cluster", "SECKILL_REDIS_CLUSTER=1"}, {single, "sentinel", "set SECKILL_REDIS_MASTER"},
+		{several, "standalone", "SECKILL_LOCK_REDIS_ADDRS"}, {several, "cluster", ""}, {several, "sentinel", "set SECKILL_REDIS_MASTER"},
+		{cluster, "standalone", "without SECKILL_REDIS_CLUSTER"}, {cluster, "cluster", ""},
+		{sentinels, "standalone", "no sentinel"}, {sentinels, "cluster", "no sentinel"}, {sentinels, "sentinel", ""},
+	} {
+		if got := misfit(tc.cfg, tc.mode); (got == "") != (tc.says == "") || !strings.Contains(got, tc.says) {
+			t.Errorf("%v %v %q, a server in mode %s: %q, want %q", tc.cfg.RedisAddrs, tc.cfg.Redis.Cluster, tc.cfg.RedisMaster, tc.mode, got, tc.says)
 		}
 	}
 }

@@ -62,9 +62,9 @@ func (c *reconcileCommand) run(ctx context.Context, cfg Config, out, logs io.Wri
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
 	log := slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelError}))
-	db, err := database.Open(ctx, database.Config{MySQL: cfg.MySQLDSN, Logger: log})
+	db, err := openDatabase(ctx, cfg, "", log)
 	if err != nil {
-		return fmt.Errorf("SECKILL_MYSQL_DSN: %w", err)
+		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 

@@ -1,7 +1,9 @@
 package service
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net"
@@ -39,8 +41,18 @@ type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 // openRedis connects to a single node, a cluster, or the primary behind sentinels, depending on the
 // configuration.
 func openRedis(ctx context.Context, cfg Config, dial dialer, maxRetries int) (redis.UniversalClient, error) {
+	encrypted, err := cfg.Redis.TLS.load(redisTLS)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkMode(ctx, cfg, encrypted); err != nil {
+		return nil, err
+	}
+	pool := cmp.Or(cfg.Redis.Pool, defaultRedisPool)
 	client := redis.NewUniversalClient(&redis.UniversalOptions{
-		Addrs: cfg.RedisAddrs, MasterName: cfg.RedisMaster, Password: cfg.RedisPassword, ClientName: "seckill", Dialer: dial,
+		Addrs: cfg.RedisAddrs, MasterName: cfg.RedisMaster, IsClusterMode: cfg.Redis.Cluster, ClientName: "seckill", Dialer: dial, TLSConfig: encrypted,
+		Username: cfg.Redis.Username, Password: cfg.RedisPassword,
+		SentinelUsername: cfg.Redis.SentinelUsername, SentinelPassword: cfg.Redis.SentinelPassword,
 		// A command ends with its context. Without this only the socket timeouts apply, and a caller whose
 		// context ends in 50 ms waits for seconds.
 		ContextTimeoutEnabled: true,
@@ -51,16 +63,16 @@ func openRedis(ctx context.Context, cfg Config, dial dialer, maxRetries int) (re
 		MaxRetries:            maxRetries,
 		// A server that is down should be noticed at once. Retries of the dial would multiply those above.
 		DialerRetries: 1,
-		PoolSize:      64,
+		PoolSize:      pool,
 		// Pipelines have a pool of their own, by default of 10 connections. After as many failed dials the
 		// pool gives up for a second.
-		PipelinePoolSize: 64,
+		PipelinePoolSize: pool,
 	})
 	ping, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if err := client.Ping(ping).Err(); err != nil {
 		_ = client.Close()
-		return nil, fmt.Errorf("SECKILL_REDIS_ADDRS: no answer from %s: %w", strings.Join(cfg.RedisAddrs, ","), err)
+		return nil, fmt.Errorf("SECKILL_REDIS_ADDRS: no answer from %s: %w", strings.Join(cfg.RedisAddrs, ","), certificateHint(redisTLS, err))
 	}
 	return client, nil
 }
@@ -98,14 +110,14 @@ func warnReplicas(ctx context.Context, client redis.UniversalClient, wanted int,
 
 // openNode returns a client for one of several independent nodes. It does not connect yet, since these locks
 // work while a minority of the nodes is down.
-func openNode(addr, password string, dial dialer) *redis.Client {
+func openNode(addr string, cfg Config, encrypted *tls.Config, dial dialer) *redis.Client {
 	return redis.NewClient(&redis.Options{
-		Addr: addr, Password: password, ClientName: "seckill", Dialer: dial,
+		Addr: addr, Username: cfg.Redis.Username, Password: cfg.RedisPassword, ClientName: "seckill", Dialer: dial, TLSConfig: encrypted,
 		ContextTimeoutEnabled: true,
 		DialTimeout:           2 * time.Second,
 		ReadTimeout:           2 * time.Second,
 		WriteTimeout:          2 * time.Second,
 		DialerRetries:         1,
-		PoolSize:              64,
+		PoolSize:              cmp.Or(cfg.Redis.Pool, defaultRedisPool),
 	})
 }

@@ -34,9 +34,9 @@ func Run(ctx context.Context, cfg Config, out, logs io.Writer) (err error) {
 	log, lines := startLog(cfg, logs)
 	defer func() { err = errors.Join(err, lines.Close()) }()
 
-	tracing, err := telemetry.Start(ctx, cfg.TracesEndpoint, log)
+	tracing, err := startTracing(ctx, cfg.Traces, log)
 	if err != nil {
-		return fmt.Errorf("%s: %w", tracesEndpoint, err)
+		return err
 	}
 	defer closeTracing(ctx, tracing)
 
@@ -120,7 +120,7 @@ func newAPI(cfg Config, deps httpapi.Deps) (_ *httpapi.API, err error) {
 	}
 	deps.Site, deps.Limit, deps.Lookups, deps.Keys, deps.Cancels = site, limits.orders, limits.lookups, limits.keys, limits.cancels
 	return httpapi.New(httpapi.Config{
-		Lab: cfg.Lab, Limits: cfg.Bounds, LabHosts: cfg.LabHosts, AdminToken: cfg.AdminToken, DebugListener: cfg.DebugAddr != "", CommandLine: hide(os.Args),
+		Lab: cfg.Lab, Limits: cfg.Bounds, IdleTimeout: cfg.IdleTimeout, LabHosts: cfg.LabHosts, AdminToken: cfg.AdminToken, DebugListener: cfg.DebugAddr != "", CommandLine: hide(os.Args),
 	}, deps)
 }
 

@@ -18,10 +18,11 @@ func TestFailedStartOfAnEmbeddedService(t *testing.T) {
 		"SECKILL_LAB_TRACE":  {"-lab-trace", t.TempDir()},
 		"SECKILL_DEBUG_ADDR": {"-debug-addr", "0.0.0.1/32:9100"}, // no machine has an address in this network
 		tracesEndpoint:       nil,
+		tracesURL:            nil,
 	} {
 		var environ []string
 		if given == nil {
-			environ = []string{tracesEndpoint + "=collector:4318"}
+			environ = []string{setting + "=collector:4318"}
 		}
 		cfg, err := ParseConfig(append([]string{"-addr", "127.0.0.1:0"}, given...), environ, io.Discard)
 		if err != nil {

@@ -38,8 +38,8 @@ func openStores(ctx context.Context, cfg Config, log *slog.Logger) (_ *stores, e
 		}
 	}()
 
-	config := database.Config{MySQL: cfg.MySQLDSN, Logger: log}
 	var dial dialer
+	var sqlite string
 	var nodes []*redis.Client
 	if cfg.Embedded {
 		e, err := embedded.Open()
@@ -47,11 +47,11 @@ func openStores(ctx context.Context, cfg Config, log *slog.Logger) (_ *stores, e
 			return nil, err
 		}
 		s.closers = append(s.closers, e.Close)
-		config.SQLite = e.SQLite()
+		sqlite = e.SQLite()
 		cfg.RedisAddrs, dial = []string{"embedded"}, e.Redis().Dial
 		if len(cfg.LockRedisAddrs) == 0 {
 			for i, node := range e.Nodes() { // the address is only a name: Dial ignores it
-				nodes = append(nodes, openNode(fmt.Sprintf("embedded-%d", i+1), "", node.Dial))
+				nodes = append(nodes, openNode(fmt.Sprintf("embedded-%d", i+1), Config{}, nil, node.Dial))
 			}
 		}
 	}
@@ -65,18 +65,26 @@ func openStores(ctx context.Context, cfg Config, log *slog.Logger) (_ *stores, e
 		return nil, err
 	}
 	s.closers = append(s.closers, s.orders.Close)
+	encrypted, err := cfg.Redis.TLS.load(redisTLS)
+	if err != nil {
+		return nil, err
+	}
 	for _, addr := range cfg.LockRedisAddrs {
-		nodes = append(nodes, openNode(addr, cfg.RedisPassword, nil))
+		nodes = append(nodes, openNode(addr, cfg, encrypted, nil))
 	}
 	for _, node := range nodes {
 		s.nodes = append(s.nodes, node)
 		s.closers = append(s.closers, node.Close)
 	}
-	s.db, err = database.Open(ctx, config)
+	if err := checkIndependent(ctx, nodes); err != nil {
+		return nil, err
+	}
+	s.db, err = openDatabase(ctx, cfg, sqlite, log)
 	if err != nil {
-		return nil, fmt.Errorf("SECKILL_MYSQL_DSN: %w", err)
+		return nil, err
 	}
 	s.closers = append(s.closers, s.db.Close)
+	warnConnections(ctx, s.db, log)
 	migrated, err := s.db.Migrate(ctx)
 	if err != nil {
 		return nil, err

@@ -51,8 +51,8 @@ type Tracing struct {
 	alwaysSampled trace.Tracer // samples every span, whatever sampler is configured
 }
 
-// tracesPath is the path, below the endpoint, at which a collector takes traces (OTLP/HTTP).
-const tracesPath = "/v1/traces"
+// TracesPath is the path, below the endpoint of all signals, at which a collector takes traces (OTLP/HTTP).
+const TracesPath = "/v1/traces"
 
 // scope is the instrumentation scope of the spans.
 const scope = "seckill"
@@ -64,11 +64,11 @@ func Start(ctx context.Context, endpoint string, log *slog.Logger) (*Tracing, er
 	if endpoint == "" {
 		return nil, nil
 	}
-	base, err := url.Parse(endpoint)
-	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
+	to, err := url.Parse(endpoint)
+	if err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https" {
 		return nil, errors.New("telemetry: the endpoint is not an http:// or https:// URL")
 	}
-	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(base.JoinPath(tracesPath).String()))
+	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(endpoint))
 	if err != nil {
 		return nil, fmt.Errorf("telemetry: %w", err)
 	}

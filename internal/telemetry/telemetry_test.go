@@ -60,7 +60,7 @@ func newReceiver(t *testing.T) *receiver {
 		}
 	}))
 	t.Cleanup(server.Close)
-	r.url = server.URL
+	r.url = server.URL + telemetry.TracesPath
 	return r
 }
 
