@@ -28,7 +28,7 @@ func inLaboratory() []mutant {
 		{"a short secret is accepted", "internal/service/config_secret.go", "if len(secret) < shortest {", "if len(secret) < shortest-40 {", service},
 		{"two names of one server are two lock nodes", "internal/service/redis_kind.go", "len(addrs) > 1", "len(addrs) > 2", service},
 		{"a node of a cluster is taken for all of it", "internal/service/redis_kind.go", `!cluster && mode == "cluster":`, `!cluster && mode == "none":`, service},
-		{"TLS settings without TLS are ignored", "internal/service/config_tls.go", `if value != "" && !t.On {`, "if false {", service},
+		{"TLS settings without TLS are ignored", "internal/service/config_tls.go", `if value != "" && !t.On {`, `if value != "" && false {`, service},
 		{"the certificate of Redis is not checked", "internal/service/config_tls.go", "MinVersion: tls.VersionTLS12,", "MinVersion: tls.VersionTLS12, InsecureSkipVerify: true,", service},
 		{"pools that are too large are not reported", "internal/service/config_mysql.go", "c.Pools > min(", "c.Pools > 10*min(", service},
 		{"a start gives up when the database has no connection left", "internal/database/connections.go", "if ClassOf(err) != TooManyConnections {", "if true {", "./internal/database"},
