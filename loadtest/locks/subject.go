@@ -20,6 +20,7 @@ import (
 	"seckill/internal/lock/redis/fair"
 	"seckill/internal/lock/redis/fenced"
 	"seckill/internal/lock/redis/lua"
+	"seckill/internal/lock/redis/plain"
 	"seckill/internal/lock/redis/reentrant"
 	"seckill/internal/lock/redis/rw"
 )
@@ -69,7 +70,7 @@ func ours() []subject {
 		own("rw", "the same, locked for writing",
 			func(c *redis.Client) (lock.Locker, error) { return rw.New(c, rw.Config{}) }),
 		own("lua", "SET NX PX and a script that compares and deletes, asked again every 10 ms",
-			func(c *redis.Client) (lock.Locker, error) { return lua.New(c, lua.Config{}) }),
+			func(c *redis.Client) (lock.Locker, error) { return lua.New(c, plain.Config{}) }),
 	}
 }
 

@@ -12,9 +12,9 @@ func inLocks() []mutant {
 	return []mutant{
 		{"a release deletes whoever's lock it is", "internal/lock/redis/lua/release.lua", "if value ~= ARGV[1] then", "if false then", redis},
 		{"a release looks at the value and deletes all the same", "internal/lock/redis/uuid/uuid.go",
-			"		case found != value:", "		case false:", redis},
+			"		case found != a.Value:", "		case false:", redis},
 		{"the key never expires", "internal/lock/redis/naive/naive.go",
-			"l.client.SetNX(ctx, name, string(owner), ttl)", "l.client.SetNX(ctx, name, string(owner), 0*ttl)", redis},
+			"a.Client.SetNX(ctx, a.Name, a.Value, a.TTL)", "a.Client.SetNX(ctx, a.Name, a.Value, 0)", redis},
 		{"a lock that is held is granted to another", "internal/lock/redis/reentrant/acquire.lua",
 			"  if holder ~= owner then\n    return refused(holder)\n  end\n  return reenter()", "  return reenter()", redis},
 		{"a release forgets the queue", "internal/lock/redis/reentrant/release.lua",

@@ -24,6 +24,7 @@ import (
 	"seckill/internal/lock/redis/lua"
 	"seckill/internal/lock/redis/multi"
 	"seckill/internal/lock/redis/naive"
+	"seckill/internal/lock/redis/plain"
 	"seckill/internal/lock/redis/red"
 	"seckill/internal/lock/redis/reentrant"
 	"seckill/internal/lock/redis/rw"
@@ -165,14 +166,15 @@ func (o *opening) add(mechanisms map[string]mechanism) {
 
 func (o *opening) redis(client redis.UniversalClient) {
 	prefix, watchdog := o.config.Prefix, o.config.Watchdog
+	polled := plain.Config{Prefix: prefix}
 	o.add(map[string]mechanism{
-		"setnx":          made(setnx.New(client, setnx.Config{Prefix: prefix})),
-		"setnx-expire":   made(setnxexpire.New(client, setnxexpire.Config{Prefix: prefix})),
-		"naive":          made(naive.New(client, naive.Config{Prefix: prefix})),
-		"thread-id":      made(threadid.New(client, threadid.Config{Prefix: prefix})),
-		"uuid":           made(uuid.New(client, uuid.Config{Prefix: prefix})),
-		"uuid-wrong-key": made(uuid.New(client, uuid.Config{Prefix: prefix, ReadsWrongKey: true})),
-		"lua":            made(lua.New(client, lua.Config{Prefix: prefix})),
+		"setnx":          made(setnx.New(client, polled)),
+		"setnx-expire":   made(setnxexpire.New(client, polled)),
+		"naive":          made(naive.New(client, polled)),
+		"thread-id":      made(threadid.New(client, polled)),
+		"uuid":           made(uuid.New(client, polled)),
+		"uuid-wrong-key": made(uuid.NewReadingWrongKey(client, polled)),
+		"lua":            made(lua.New(client, polled)),
 		"reentrant":      made(reentrant.New(client, reentrant.Config{Prefix: prefix, WatchdogTimeout: watchdog})),
 		"fair":           made(fair.New(client, fair.Config{Prefix: prefix, WatchdogTimeout: watchdog})),
 		"rw":             made(rw.New(client, rw.Config{Prefix: prefix, WatchdogTimeout: watchdog})),

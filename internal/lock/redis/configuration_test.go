@@ -11,6 +11,7 @@ import (
 	"seckill/internal/lock/redis/lua"
 	"seckill/internal/lock/redis/multi"
 	"seckill/internal/lock/redis/naive"
+	"seckill/internal/lock/redis/plain"
 	"seckill/internal/lock/redis/quorum"
 	"seckill/internal/lock/redis/red"
 	"seckill/internal/lock/redis/reentrant"
@@ -30,12 +31,12 @@ func TestNewRefuses(t *testing.T) {
 	one := client("127.0.0.1:1")
 	a, b, c := client("127.0.0.1:1"), client("127.0.0.1:2"), client("127.0.0.1:3")
 	refused := map[string]func() error{
-		"naive without a client":        func() error { _, err := naive.New(nil, naive.Config{}); return err },
-		"lua without a client":          func() error { _, err := lua.New(nil, lua.Config{}); return err },
-		"uuid without a client":         func() error { _, err := uuid.New(nil, uuid.Config{}); return err },
-		"thread-id without a client":    func() error { _, err := threadid.New(nil, threadid.Config{}); return err },
-		"setnx without a client":        func() error { _, err := setnx.New(nil, setnx.Config{}); return err },
-		"setnx-expire without a client": func() error { _, err := setnxexpire.New(nil, setnxexpire.Config{}); return err },
+		"naive without a client":        func() error { _, err := naive.New(nil, plain.Config{}); return err },
+		"lua without a client":          func() error { _, err := lua.New(nil, plain.Config{}); return err },
+		"uuid without a client":         func() error { _, err := uuid.New(nil, plain.Config{}); return err },
+		"thread-id without a client":    func() error { _, err := threadid.New(nil, plain.Config{}); return err },
+		"setnx without a client":        func() error { _, err := setnx.New(nil, plain.Config{}); return err },
+		"setnx-expire without a client": func() error { _, err := setnxexpire.New(nil, plain.Config{}); return err },
 		"reentrant without a client":    func() error { _, err := reentrant.New(nil, reentrant.Config{}); return err },
 	}
 	for what, config := range map[string]reentrant.Config{

@@ -13,6 +13,7 @@ import (
 	"seckill/internal/lock/redis/lua"
 	"seckill/internal/lock/redis/multi"
 	"seckill/internal/lock/redis/naive"
+	"seckill/internal/lock/redis/plain"
 	"seckill/internal/lock/redis/quorum"
 	"seckill/internal/lock/redis/red"
 	"seckill/internal/lock/redis/reentrant"
@@ -36,7 +37,7 @@ func mechanisms() []redisstore.Mechanism {
 		{
 			Name: "setnx",
 			Open: func(c []redis.UniversalClient, s redisstore.Setting) (lock.Locker, error) {
-				return setnx.New(c[0], setnx.Config{Prefix: s.Prefix, Poll: s.Poll})
+				return setnx.New(c[0], plain.Config{Prefix: s.Prefix, Poll: s.Poll})
 			},
 			Promises: BlindDelete().
 				Except(noReleaseAfterLostGrant, CancelLeavesNothing).
@@ -46,7 +47,7 @@ func mechanisms() []redisstore.Mechanism {
 		{
 			Name: "setnx-expire",
 			Open: func(c []redis.UniversalClient, s redisstore.Setting) (lock.Locker, error) {
-				return setnxexpire.New(c[0], setnxexpire.Config{Prefix: s.Prefix, Poll: s.Poll})
+				return setnxexpire.New(c[0], plain.Config{Prefix: s.Prefix, Poll: s.Poll})
 			},
 			Promises: BlindDelete().
 				Except(Breaks("a grant whose reply was lost is not released, and has no expiry"), CancelLeavesNothing),
@@ -54,14 +55,14 @@ func mechanisms() []redisstore.Mechanism {
 		{
 			Name: "naive",
 			Open: func(c []redis.UniversalClient, s redisstore.Setting) (lock.Locker, error) {
-				return naive.New(c[0], naive.Config{Prefix: s.Prefix, Poll: s.Poll})
+				return naive.New(c[0], plain.Config{Prefix: s.Prefix, Poll: s.Poll})
 			},
 			Promises: BlindDelete().Except(noReleaseAfterLostGrant, CancelLeavesNothing),
 		},
 		{
 			Name: "thread-id",
 			Open: func(c []redis.UniversalClient, s redisstore.Setting) (lock.Locker, error) {
-				return threadid.New(c[0], threadid.Config{Prefix: s.Prefix, Poll: s.Poll})
+				return threadid.New(c[0], plain.Config{Prefix: s.Prefix, Poll: s.Poll})
 			},
 			Promises: FixedLease().
 				Except(Breaks("SET NX tells only that the key exists"), NamesHolder, RefusesWrongKind).
@@ -75,14 +76,14 @@ func mechanisms() []redisstore.Mechanism {
 		{
 			Name: "uuid",
 			Open: func(c []redis.UniversalClient, s redisstore.Setting) (lock.Locker, error) {
-				return uuid.New(c[0], uuid.Config{Prefix: s.Prefix, Poll: s.Poll})
+				return uuid.New(c[0], plain.Config{Prefix: s.Prefix, Poll: s.Poll})
 			},
 			Promises: FixedLease().Except(Breaks("GET, compare and DEL are three steps"), ReleasesAtomically),
 		},
 		{
 			Name: "lua",
 			Open: func(c []redis.UniversalClient, s redisstore.Setting) (lock.Locker, error) {
-				return lua.New(c[0], lua.Config{Prefix: s.Prefix, Poll: s.Poll})
+				return lua.New(c[0], plain.Config{Prefix: s.Prefix, Poll: s.Poll})
 			},
 			Promises: FixedLease().
 				Except(Breaks("the client repeats the script, which finds no key and returns expired"), SurvivesLostReleaseReply),

@@ -11,6 +11,7 @@ import (
 	"seckill/internal/lock"
 	. "seckill/internal/lock/locktest"
 	"seckill/internal/lock/locktest/redisstore"
+	"seckill/internal/lock/redis/plain"
 	"seckill/internal/lock/redis/redisio"
 	"seckill/internal/lock/redis/setnxexpire"
 	"seckill/internal/lock/redis/threadid"
@@ -22,7 +23,7 @@ import (
 func TestDiesBetweenSetNXAndExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := simulate.NewRedis(t).Client(t)
-		l, err := setnxexpire.New(client, setnxexpire.Config{})
+		l, err := setnxexpire.New(client, plain.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,10 +57,10 @@ func TestDiesBetweenSetNXAndExpire(t *testing.T) {
 func TestThreadNumbersMeet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := simulate.NewRedis(t)
-		var processes [2]*threadid.Locker
+		var processes [2]*plain.Locker
 		for i := range processes {
 			var err error
-			if processes[i], err = threadid.New(server.Client(t), threadid.Config{}); err != nil {
+			if processes[i], err = threadid.New(server.Client(t), plain.Config{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -92,7 +93,7 @@ func TestWrongKeyConformance(t *testing.T) {
 		}
 	}
 	m := redisstore.Mechanism{Name: "uuid-wrong-key", Open: func(c []redis.UniversalClient, s redisstore.Setting) (lock.Locker, error) {
-		return uuid.New(c[0], uuid.Config{Prefix: s.Prefix, Poll: s.Poll, ReadsWrongKey: true})
+		return uuid.NewReadingWrongKey(c[0], plain.Config{Prefix: s.Prefix, Poll: s.Poll})
 	}}
 	Virtual(t, m.Virtual, p.
 		Except(Holds(), NamesHolder, AbandonedGrantStays, RefusesWrongKind).
@@ -102,7 +103,7 @@ func TestWrongKeyConformance(t *testing.T) {
 // Nobody gets the lock before the lease has ended, although the holder released at once.
 func TestWrongKeyLocksOutUntilLeaseEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := uuid.New(simulate.NewRedis(t).Client(t), uuid.Config{ReadsWrongKey: true})
+		l, err := uuid.NewReadingWrongKey(simulate.NewRedis(t).Client(t), plain.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,92 +2,32 @@ package naive
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"seckill/internal/lock"
+	"seckill/internal/lock/redis/plain"
 	"seckill/internal/lock/redis/redisio"
 )
 
-// Client is what the mechanism needs of go-redis.
-type Client interface {
-	redisio.Pipeliner // for Inspect
-	SetNX(ctx context.Context, key string, value any, expiration time.Duration) *redis.BoolCmd
-	Del(ctx context.Context, keys ...string) *redis.IntCmd
+// New returns a locker that acquires with SET NX PX and releases with an unconditional DEL.
+func New(client plain.Client, config plain.Config) (*plain.Locker, error) {
+	return plain.New(client, config, plain.Mechanism{Name: "naive", Try: try})
 }
 
-// Config configures a [Locker]. The zero value is valid.
-type Config struct {
-	// Prefix comes before every key, so that several installations can share one Redis.
-	Prefix string
-	// Poll configures how waiters poll.
-	Poll lock.Polling
-}
-
-// Locker acquires with SET NX PX and releases with an unconditional DEL.
-type Locker struct {
-	client Client
-	config Config
-	owners *lock.Owners
-}
-
-var (
-	_ lock.Locker    = (*Locker)(nil)
-	_ lock.Inspector = (*Locker)(nil)
-)
-
-// New returns a Locker on client, which may not be nil ([lock.ErrInvalid]).
-func New(client Client, config Config) (*Locker, error) {
-	if client == nil {
-		return nil, fmt.Errorf("%w: naive needs a Redis client", lock.ErrInvalid)
-	}
-	return &Locker{client: client, config: config, owners: lock.NewOwners()}, nil
-}
-
-// Acquire implements [lock.Locker]. The lease is fixed: opts.TTL, or [lock.DefaultTTL]
-// where that is 0.
-func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
-	if err := lock.Check(key, opts); err != nil {
-		return nil, err
-	}
-	if opts.TTL == 0 {
-		opts.TTL = lock.DefaultTTL
-	}
-	owner := l.owners.From(ctx)
-	return l.config.Poll.Acquire(ctx, opts.Wait, func(ctx context.Context) (lock.Lease, error) {
-		return l.try(ctx, key, owner, opts.TTL)
-	})
-}
-
-func (l *Locker) try(ctx context.Context, key string, owner lock.Owner, ttl time.Duration) (lock.Lease, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	name := redisio.Key(l.config.Prefix, "naive", key, "")
+func try(ctx context.Context, a plain.Attempt) (lock.Lease, error) {
 	// No release reads the value. It shows who holds the key.
-	start := time.Now()
-	won, err := l.client.SetNX(ctx, name, string(owner), ttl).Result()
+	until := time.Now().Add(a.TTL)
+	won, err := a.Client.SetNX(ctx, a.Name, a.Value, a.TTL).Result()
 	if err != nil {
 		return nil, redisio.Error(ctx, err)
 	}
 	if !won {
-		return nil, &lock.NotAcquiredError{Key: key}
+		return nil, &lock.NotAcquiredError{Key: a.Key}
 	}
-	lease := lock.NewHeld(ctx, lock.Grant{
-		Key: key, Owner: owner, Until: start.Add(ttl),
+	return lock.Deliver(ctx, lock.NewHeld(ctx, lock.Grant{
+		Key: a.Key, Owner: a.Owner, Until: until,
 		Release: func(ctx context.Context) error {
-			return redisio.Error(ctx, l.client.Del(ctx, name).Err())
+			return redisio.Error(ctx, a.Client.Del(ctx, a.Name).Err())
 		},
-	})
-	return lock.Deliver(ctx, lease)
-}
-
-// Inspect implements [lock.Inspector].
-func (l *Locker) Inspect(ctx context.Context, key string) (lock.State, error) {
-	if err := lock.Check(key, lock.Options{}); err != nil {
-		return lock.State{}, err
-	}
-	return redisio.Inspect(ctx, l.client, redisio.Key(l.config.Prefix, "naive", key, ""))
+	}))
 }
