@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -77,19 +76,15 @@ func register(registry prometheus.Registerer, servers string, w *Watch) error {
 	return errors.Join(errs...)
 }
 
-// redisLocks and nodeLocks are the safe mechanisms that keep their locks in Redis.
-func redisLocks() []string { return []string{"lua", "reentrant", "fair", "rw", "fenced"} }
-
-func nodeLocks() []string { return []string{"multi", "red"} }
-
 // Locker returns a locker that refuses a safe mechanism while its servers may evict locks. The weak
 // mechanisms are not guarded: they promise nothing that eviction could break.
 func (g *Guard) Locker(name string, l lock.Locker) lock.Locker {
+	m, _ := lock.Lookup(name)
 	switch {
-	case g == nil || g.Allow:
-	case slices.Contains(redisLocks(), name):
+	case g == nil || g.Allow || !m.Safe:
+	case m.Store == lock.InRedis:
 		return &guardedLocker{Locker: l, evicts: g.Redis.Evicts}
-	case slices.Contains(nodeLocks(), name):
+	case m.Store == lock.InNodes:
 		return &guardedLocker{Locker: l, evicts: g.Nodes.Evicts}
 	}
 	return l

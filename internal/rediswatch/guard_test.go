@@ -1,22 +1,32 @@
-package rediswatch
+package rediswatch_test
 
 import (
-	"strings"
+	"errors"
 	"testing"
 
 	"seckill/internal/lock"
+	"seckill/internal/lock/local"
+	"seckill/internal/rediswatch"
 )
 
-// The guard covers every safe mechanism that keeps its locks in Redis.
-func TestGuardKnowsEveryMechanism(t *testing.T) {
-	known := map[string]bool{}
-	for _, name := range append(redisLocks(), nodeLocks()...) {
-		known[name] = true
+// While its servers may evict keys, no lock is granted under a safe mechanism that keeps its locks in them.
+func TestGuardCoversEverySafeLockInRedis(t *testing.T) {
+	evicting := func(policy string) *rediswatch.Watch {
+		all := servers{}
+		w, _ := newWatch(all.client(t, all.add(t, policy), true))
+		_ = w.Check(t.Context())
+		return w
 	}
-	for _, m := range lock.Catalogue() {
-		elsewhere := strings.HasPrefix(m.Name, "mysql-") || strings.HasPrefix(m.Name, "zk-")
-		if m.Safe && !elsewhere != known[m.Name] {
-			t.Errorf("%s: guarded is %v", m.Name, known[m.Name])
+	for _, guard := range []*rediswatch.Guard{
+		{Redis: evicting("allkeys-lru"), Nodes: evicting("noeviction")},
+		{Redis: evicting("noeviction"), Nodes: evicting("allkeys-lru")},
+	} {
+		for _, m := range lock.Catalogue() {
+			servers := map[lock.Store]*rediswatch.Watch{lock.InRedis: guard.Redis, lock.InNodes: guard.Nodes}[m.Store]
+			refuses := m.Safe && servers != nil && servers.Evicts() != nil
+			if _, err := guard.Locker(m.Name, local.New()).Acquire(t.Context(), "seat", lock.Options{}); errors.Is(err, lock.ErrUnavailable) != refuses {
+				t.Errorf("%s: %v; want a refusal: %v", m.Name, err, refuses)
+			}
 		}
 	}
 }

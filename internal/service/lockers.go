@@ -50,8 +50,8 @@ func (l hintingLockers) Locker(name string) (lock.Locker, error) {
 	if !errors.Is(err, lock.ErrNotConfigured) {
 		return locker, err
 	}
-	setting := map[string]string{
-		flowRedisNodes: "SECKILL_LOCK_REDIS_ADDRS", flowZooKeeper: "SECKILL_ZOOKEEPER_ADDRS", flowMySQL: "SECKILL_MYSQL_DSN",
-	}[flowOf(voucher.FlowLocked, name)]
+	setting := map[lock.Store]string{
+		lock.InNodes: "SECKILL_LOCK_REDIS_ADDRS", lock.InZooKeeper: "SECKILL_ZOOKEEPER_ADDRS", lock.InMySQL: "SECKILL_MYSQL_DSN",
+	}[lock.StoreOf(name)]
 	return nil, fmt.Errorf("%w; to have it, set %s", err, setting)
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"seckill/internal/httpapi"
+	"seckill/internal/lock"
 	"seckill/internal/lock/redis/red"
 	"seckill/internal/rediswatch"
 	"seckill/internal/voucher"
@@ -31,19 +32,13 @@ const (
 
 // flowOf returns the flow of /readyz by which a voucher is sold.
 func flowOf(flow voucher.Flow, mechanism string) string {
-	switch {
-	case flow == voucher.FlowAdmission:
+	if flow == voucher.FlowAdmission {
 		return flowAdmission
-	case mechanism == "none" || mechanism == "local":
-		return flowLocal
-	case mechanism == "multi" || mechanism == "red":
-		return flowRedisNodes
-	case strings.HasPrefix(mechanism, "mysql-"):
-		return flowMySQL
-	case strings.HasPrefix(mechanism, "zk-"):
-		return flowZooKeeper
 	}
-	return flowRedis
+	return map[lock.Store]string{
+		lock.InProcess: flowLocal, lock.InRedis: flowRedis, lock.InNodes: flowRedisNodes,
+		lock.InMySQL: flowMySQL, lock.InZooKeeper: flowZooKeeper,
+	}[lock.StoreOf(mechanism)]
 }
 
 // readiness returns the checks of /readyz, and the flows that this process can serve with what each of them needs.

@@ -20,6 +20,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"seckill/internal/lock"
 )
 
 //go:embed pages static messages
@@ -85,7 +87,7 @@ func newSite(pages map[string]string, cfg Config, more map[string]string) (*Site
 	return s, nil
 }
 
-// addStatic adds the files of the folder static, more of them, and the messages of all languages as a module.
+// addStatic adds the files of the folder static, more of them, and as modules the messages of all languages and the locks.
 func (s *Site) addStatic(more map[string]string) error {
 	names, err := fs.ReadDir(files, "static")
 	if err != nil {
@@ -116,15 +118,35 @@ func (s *Site) addStatic(more map[string]string) error {
 	if err != nil {
 		return err
 	}
-	text, err := json.Marshal(messages)
-	if err != nil {
-		return err
-	}
-	if err := add("messages.js", fmt.Appendf(nil, "export default %s;\n", text)); err != nil {
-		return err
+	for _, module := range []struct {
+		name  string
+		value any
+	}{{"messages.js", messages}, {"locks.js", locks()}} {
+		text, err := json.Marshal(module.value)
+		if err != nil {
+			return err
+		}
+		if err := add(module.name, fmt.Appendf(nil, "export default %s;\n", text)); err != nil {
+			return err
+		}
 	}
 	s.version = hex.EncodeToString(all.Sum(nil)[:8])
 	return nil
+}
+
+// listedLock is what the console has to know of a lock.
+type listedLock struct {
+	Name string `json:"name"`
+	Safe bool   `json:"safe"`
+}
+
+// locks lists those that a policy may name.
+func locks() []listedLock {
+	var all []listedLock
+	for _, m := range lock.Catalogue() {
+		all = append(all, listedLock{m.Name, m.Safe})
+	}
+	return all
 }
 
 func (s *Site) addPage(at, name string, cfg Config) error {

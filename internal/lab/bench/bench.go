@@ -234,7 +234,7 @@ func (b *Bench) Quiet() time.Time {
 // State is what a bench shows.
 type State struct {
 	Setup     Setup          `json:"setup"`
-	Kind      Mechanism      `json:"kind"`
+	Kind      Kind           `json:"kind"`
 	Ready     bool           `json:"ready"`
 	Replaying bool           `json:"replaying"`
 	Stopped   bool           `json:"stopped"` // the replay could not go on
@@ -286,7 +286,7 @@ func (b *Bench) State() State {
 		return append([]Action{}, b.possible(m)...)
 	}
 	s := State{
-		Setup: b.setup, Kind: b.setup.mechanism(), Ready: b.ready, Replaying: b.replaying, Stopped: b.stopped, Ending: b.ending,
+		Setup: b.setup, Kind: Kind{b.setup.mechanism().Store, b.setup.mechanism().Ends}, Ready: b.ready, Replaying: b.replaying, Stopped: b.stopped, Ending: b.ending,
 		Expiring: b.expiring != nil, Lagging: b.lagging, FailedOver: b.failedOver, Store: can(Move{Action: Delete}), Off: b.setup.Off(),
 		Turns: []Turn{}, Processes: []ProcessState{}, Nodes: []NodeState{}, Script: Script(b.steps()),
 	}

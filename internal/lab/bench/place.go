@@ -76,18 +76,18 @@ func newPlace(r *testbed.Run, s Setup) *place {
 	p.config = lockclient.Config{Prefix: testbed.KeyPrefix}
 	if lease := time.Duration(s.Lease) * time.Second; s.Renew {
 		p.config.Watchdog = lease
-	} else if s.mechanism().Lease == InSession {
+	} else if s.mechanism().Ends == lock.EndsWithSession {
 		p.config.ZKSession = lease
 	}
 	var addrs []string
 	switch s.mechanism().Store {
-	case InRedis:
+	case lock.InRedis:
 		addrs = p.onRedis()
-	case InNodes:
+	case lock.InNodes:
 		addrs = p.onNodes()
-	case InMySQL:
+	case lock.InMySQL:
 		addrs = p.onMySQL()
-	case InZooKeeper:
+	case lock.InZooKeeper:
 		addrs = []string{r.ZooKeeper().Addr()}
 		p.onShared()
 	}
@@ -225,16 +225,16 @@ func (p *place) start(number int, name string) *lockclient.Client {
 		addrs = append(addrs, way.Addr())
 	}
 	switch p.setup.mechanism().Store {
-	case InRedis:
+	case lock.InRedis:
 		config.RedisAddrs = addrs
-	case InNodes:
+	case lock.InNodes:
 		config.NodeAddrs, config.NodeTimeout = addrs, nodeTimeout
-	case InMySQL:
+	case lock.InMySQL:
 		to, err := mysql.ParseDSN(config.MySQLDSN)
 		p.must(err)
 		to.Addr = addrs[0]
 		config.MySQLDSN = to.FormatDSN()
-	case InZooKeeper:
+	case lock.InZooKeeper:
 		config.ZooKeeperAddrs = addrs
 	}
 	return lockclient.Start(p.run, config)

@@ -178,7 +178,7 @@ func (o *on) acquire(ctx context.Context, p *process) error {
 
 // ttl is the fixed lease; 0: there is none.
 func (o *on) ttl() time.Duration {
-	if kind := o.mechanism().Lease; o.Renew || kind != FixedLease && kind != AnyLease {
+	if kind := o.mechanism().Ends; o.Renew || kind != lock.EndsAfterLease && kind != lock.EndsUnlessRenewed {
 		return 0
 	}
 	return time.Duration(o.Lease) * time.Second
@@ -235,7 +235,7 @@ func (o *on) awaitExpiry(ctx context.Context) error {
 		case err != nil: // the store may come back
 		case last.Owner == "" && now.Owner == "":
 			return errFree
-		case last.Owner == "" && now.TTL == lock.NoExpiry && o.mechanism().Lease != InSession:
+		case last.Owner == "" && now.TTL == lock.NoExpiry && o.mechanism().Ends != lock.EndsWithSession:
 			return errNoEnd
 		case last.Owner == "":
 			last = now

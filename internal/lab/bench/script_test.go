@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"seckill/internal/lab/bench"
+	"seckill/internal/lock"
 )
 
 func TestScript(t *testing.T) {
@@ -53,10 +54,10 @@ func wantReason(t *testing.T, what string, err error, reason bench.Reason) {
 func TestSetup(t *testing.T) {
 	for _, m := range bench.Mechanisms() {
 		good := bench.Setup{
-			Lock: m.Lock, Processes: 2, Lease: 5, Wait: 0, Renew: m.Lease == bench.AnyLease, Replica: m.Store == bench.InRedis,
+			Lock: m.Name, Processes: 2, Lease: 5, Wait: 0, Renew: m.Ends == lock.EndsUnlessRenewed, Replica: m.Store == lock.InRedis,
 		}
 		if err := good.Validate(); err != nil || len(good.Needs()) == 0 {
-			t.Errorf("%s: %v, %v", m.Lock, err, good.Needs())
+			t.Errorf("%s: %v, %v", m.Name, err, good.Needs())
 		}
 	}
 	for name, c := range map[string]struct {

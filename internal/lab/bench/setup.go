@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"seckill/internal/lab/testbed"
+	"seckill/internal/lock"
 )
 
 // The bounds of a setup.
@@ -30,71 +31,26 @@ type Setup struct {
 	Replica bool `json:"replica,omitempty"`
 }
 
-// Mechanism is a lock that a bench offers, and what it has.
-type Mechanism struct {
-	Lock  string `json:"lock"`
-	Store Store  `json:"store"`
-	Lease Lease  `json:"lease"`
+// Mechanisms are those that a bench offers: all that are kept in a server, since two processes share no other.
+func Mechanisms() []lock.Mechanism {
+	return slices.DeleteFunc(lock.Catalogue(), func(m lock.Mechanism) bool { return m.Store == lock.InProcess })
 }
 
-// Store is what a mechanism keeps its locks in.
-type Store string
-
-// The stores.
-const (
-	InRedis     Store = "redis"
-	InNodes     Store = "nodes" // several independent Redis servers
-	InMySQL     Store = "mysql"
-	InZooKeeper Store = "zookeeper"
-)
-
-// Lease says how a grant ends without a release.
-type Lease string
-
-// The kinds of lease.
-const (
-	NoLease    Lease = "none"       // never
-	Connected  Lease = "connection" // with the connection of its holder
-	InSession  Lease = "session"    // a while after its holder is gone
-	FixedLease Lease = "fixed"      // when its time is over
-	AnyLease   Lease = "any"        // when its time is over, which its holder may put off
-)
-
-// Mechanisms are those that a bench offers, by store, from the weakest to the strongest.
-func Mechanisms() []Mechanism {
-	return []Mechanism{
-		{"setnx", InRedis, NoLease},
-		{"naive", InRedis, FixedLease},
-		{"thread-id", InRedis, FixedLease},
-		{"uuid", InRedis, FixedLease},
-		{"lua", InRedis, FixedLease},
-		{"reentrant", InRedis, AnyLease},
-		{"fair", InRedis, AnyLease},
-		{"fenced", InRedis, AnyLease},
-		{"multi", InNodes, AnyLease},
-		{"red", InNodes, AnyLease},
-		{"mysql-row", InMySQL, NoLease},
-		{"mysql-row-expiry", InMySQL, AnyLease},
-		{"mysql-get-lock", InMySQL, Connected},
-		{"mysql-for-update", InMySQL, Connected},
-		{"zk-node", InZooKeeper, InSession},
-		{"zk-queue", InZooKeeper, InSession},
-	}
+// Kind is what a page has to know of the mechanism on a bench.
+type Kind struct {
+	Store lock.Store  `json:"store"`
+	Ends  lock.Ending `json:"ends"`
 }
 
 // mechanism is the setup's. The setup is a valid one.
-func (s Setup) mechanism() Mechanism {
+func (s Setup) mechanism() lock.Mechanism {
 	m, _ := find(s.Lock)
 	return m
 }
 
-func find(lock string) (m Mechanism, ok bool) {
-	all := Mechanisms()
-	i := slices.IndexFunc(all, func(m Mechanism) bool { return m.Lock == lock })
-	if i < 0 {
-		return Mechanism{}, false
-	}
-	return all[i], true
+func find(name string) (m lock.Mechanism, ok bool) {
+	m, err := lock.Lookup(name)
+	return m, err == nil && m.Store != lock.InProcess
 }
 
 // Validate reports what is wrong with a setup: an [Error].
@@ -103,7 +59,7 @@ func (s Setup) Validate() error {
 	if !known {
 		var names []string
 		for _, m := range Mechanisms() {
-			names = append(names, m.Lock)
+			names = append(names, m.Name)
 		}
 		return wrong(WrongLock, values{"lock": brief(s.Lock)}, "the lock is %q; one of %s", brief(s.Lock), strings.Join(names, ", "))
 	}
@@ -118,9 +74,9 @@ func (s Setup) Validate() error {
 		}
 	}
 	switch {
-	case s.Renew && m.Lease != AnyLease:
+	case s.Renew && m.Ends != lock.EndsUnlessRenewed:
 		return wrong(WrongRenewal, values{"lock": s.Lock}, "%s renews no lease", s.Lock)
-	case s.Replica && m.Store != InRedis:
+	case s.Replica && m.Store != lock.InRedis:
 		return wrong(WrongReplica, values{"lock": s.Lock}, "%s has no replica: it is not kept in one Redis server", s.Lock)
 	}
 	return nil
@@ -129,13 +85,13 @@ func (s Setup) Validate() error {
 // Needs are the servers of a bench.
 func (s Setup) Needs() []testbed.Server {
 	switch s.mechanism().Store {
-	case InNodes:
+	case lock.InNodes:
 		return []testbed.Server{testbed.Redis, testbed.Nodes}
-	case InMySQL:
+	case lock.InMySQL:
 		return []testbed.Server{testbed.Database}
-	case InZooKeeper:
+	case lock.InZooKeeper:
 		return []testbed.Server{testbed.ZooKeeper}
-	case InRedis:
+	case lock.InRedis, lock.InProcess:
 	}
 	if s.Replica {
 		return []testbed.Server{testbed.RedisServer}
@@ -146,7 +102,7 @@ func (s Setup) Needs() []testbed.Server {
 // Database is where the stock is: what cuts a process off from a lock in MySQL cuts it off from
 // the stock, too.
 func (s Setup) Database() string {
-	if s.mechanism().Store == InMySQL {
+	if s.mechanism().Store == lock.InMySQL {
 		return "MariaDB"
 	}
 	return "SQLite"
@@ -154,7 +110,7 @@ func (s Setup) Database() string {
 
 // nodes is how many servers a setup has that can be killed and started one by one.
 func (s Setup) nodes() int {
-	if s.mechanism().Store == InNodes {
+	if s.mechanism().Store == lock.InNodes {
 		return nodeCount
 	}
 	return 0
@@ -182,15 +138,15 @@ func Whys() []Why { return []Why{WhyNoLease, WhyConnection, WhyNoReplica, WhyNod
 func (s Setup) Off() map[Action]Why {
 	m := s.mechanism()
 	off := map[Action]Why{}
-	switch m.Lease {
-	case NoLease:
+	switch m.Ends {
+	case lock.EndsNever:
 		off[Expire] = WhyNoLease
-	case Connected:
+	case lock.EndsWithConnection:
 		off[Expire], off[Delete] = WhyConnection, WhyConnection
-	case InSession, FixedLease, AnyLease:
+	case lock.EndsWithSession, lock.EndsAfterLease, lock.EndsUnlessRenewed:
 	}
 	if !s.Replica {
-		why := cmp.Or(map[Store]Why{InRedis: WhyNoReplica, InNodes: WhyNodes}[m.Store], WhyOneServer)
+		why := cmp.Or(map[lock.Store]Why{lock.InRedis: WhyNoReplica, lock.InNodes: WhyNodes}[m.Store], WhyOneServer)
 		off[Lag], off[CatchUp], off[FailOver] = why, why, why
 	}
 	return off

@@ -45,7 +45,7 @@ func policyFor(mechanism string, lease, wait time.Duration) voucher.Policy {
 // changes that.
 func (c *clients) start(name string, adjust ...func(*lockclient.Config)) *lockclient.Client {
 	config := lockclient.Config{Name: name, Prefix: testbed.KeyPrefix, Watchdog: c.setup.Watchdog}
-	if testbed.LockStore(c.setup.Policy.Lock) == testbed.LockStore("reentrant") {
+	if lock.StoreOf(c.setup.Policy.Lock) == lock.InRedis {
 		config.RedisAddrs = []string{c.Redis().Addr()}
 	}
 	for _, change := range adjust {
@@ -68,12 +68,12 @@ const (
 // useLockServers gives a client the servers that store its lock. With ZooKeeper the
 // watchdog timeout is the session timeout.
 func (c *clients) useLockServers(config *lockclient.Config) {
-	switch testbed.LockStore(c.setup.Policy.Lock) {
-	case testbed.LockStore("red"):
+	switch lock.StoreOf(c.setup.Policy.Lock) {
+	case lock.InNodes:
 		config.NodeAddrs, config.NodeTimeout = c.Nodes(majorityNodes), nodeTimeout
-	case testbed.LockStore("mysql-row"):
+	case lock.InMySQL:
 		config.MySQLDSN = c.MariaDB().DSN
-	case testbed.LockStore("zk-node"):
+	case lock.InZooKeeper:
 		config.ZooKeeperAddrs, config.ZKSession = []string{c.ZooKeeper().Addr()}, c.setup.Watchdog
 	}
 }

@@ -57,7 +57,7 @@ func newOwnServers(t *lab.Trial, setup lab.Setup) *ownServers {
 
 // usesNodes says whether the mechanism uses several independent nodes.
 func (s *ownServers) usesNodes() bool {
-	return testbed.LockStore(s.setup.Policy.Lock) == testbed.LockStore("red")
+	return lock.StoreOf(s.setup.Policy.Lock) == lock.InNodes
 }
 
 // addServer makes a server known to the clients, and observes it.

@@ -7,7 +7,6 @@ import (
 
 	"seckill/internal/lab"
 	"seckill/internal/lab/tell"
-	"seckill/internal/lab/testbed"
 	"seckill/internal/lock"
 	"seckill/internal/voucher"
 )
@@ -35,7 +34,7 @@ func fixedLease(least, most time.Duration) lab.Parameter {
 	return lab.DurationParameter("lease", tell.F("how long the lock lasts; a lease that is given is not renewed"), least, most,
 		func(s lab.Setup) time.Duration { return s.Policy.TTL() },
 		func(s *lab.Setup, d time.Duration) { s.Policy.LockTTLMS = d.Milliseconds() },
-	).Named("0s", "the lock's own").For(func(s lab.Setup) bool { return testbed.LockStore(s.Policy.Lock) != "" })
+	).Named("0s", "the lock's own").For(func(s lab.Setup) bool { return lock.StoreOf(s.Policy.Lock) != lock.InProcess })
 }
 
 // lease is the lease that is asked for, or else the one that is renewed.

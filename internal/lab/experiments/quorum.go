@@ -9,6 +9,7 @@ import (
 	"seckill/internal/lab/listing"
 	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
+	"seckill/internal/lock"
 )
 
 // quorums are the experiments about nodes that vote: all of them have to grant the
@@ -72,7 +73,7 @@ func listed(of listing.Name, s lab.Setup) lab.Setup {
 func nodesOf(name string, about tell.Text, least, most int, field func(*lab.Setup) *int, usual int) lab.Parameter {
 	return lab.CountParameter(name, about, least, most,
 		func(s lab.Setup) int { return cmp.Or(*field(&s), usual) }, func(s *lab.Setup, n int) { *field(s) = n },
-	).For(func(s lab.Setup) bool { return testbed.LockStore(s.Policy.Lock) == testbed.LockStore("red") })
+	).For(func(s lab.Setup) bool { return lock.StoreOf(s.Policy.Lock) == lock.InNodes })
 }
 
 // durable is a setup whose nodes write to disk before they answer.

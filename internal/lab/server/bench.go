@@ -34,14 +34,15 @@ type benchOptionsJSON struct {
 
 // benchLockJSON is a mechanism.
 type benchLockJSON struct {
-	bench.Mechanism
+	Lock string `json:"lock"`
+	bench.Kind
 	Missing map[tell.Language]string `json:"missing"` // why it cannot be played here; null: it can
 }
 
 func benchOptions(o testbed.Options) benchOptionsJSON {
 	all := benchOptionsJSON{NoReplica: inAll(missing(o, bench.Setup{Replica: true}.Needs()))}
 	for _, m := range bench.Mechanisms() {
-		all.Locks = append(all.Locks, benchLockJSON{m, inAll(missing(o, bench.Setup{Lock: m.Lock}.Needs()))})
+		all.Locks = append(all.Locks, benchLockJSON{m.Name, bench.Kind{Store: m.Store, Ends: m.Ends}, inAll(missing(o, bench.Setup{Lock: m.Name}.Needs()))})
 	}
 	return all
 }

@@ -27,7 +27,7 @@ func TestEverythingHasWords(t *testing.T) {
 		keys = append(keys, "lab.bench.why."+string(w))
 	}
 	for _, m := range bench.Mechanisms() {
-		keys = append(keys, "lab.bench.store."+string(m.Store), "lab.bench.lease."+string(m.Lease))
+		keys = append(keys, "lab.bench.store."+string(m.Store), "lab.bench.ends."+string(m.Ends))
 	}
 	for _, a := range bench.Actions() {
 		keys = append(keys, "lab.bench.do."+string(a))

@@ -16,6 +16,7 @@ import (
 	"seckill/internal/database"
 	"seckill/internal/lab/load"
 	"seckill/internal/lab/tell"
+	"seckill/internal/lock"
 	"seckill/internal/lock/lockers"
 	"seckill/internal/testkit"
 )
@@ -63,7 +64,7 @@ type Environment struct {
 	db       lazy[*database.DB]
 	ownRedis lazy[*testkit.RedisServer]
 	redis    lazy[*redis.Client]
-	lockers  map[storeKind]*lazy[*lockers.Set]
+	lockers  map[lock.Store]*lazy[*lockers.Set]
 	versions map[Server]*lazy[string]
 	nodes    nodes
 	idle     instancePool
@@ -90,9 +91,9 @@ func Open(ctx context.Context, o Options) (*Environment, error) {
 	}
 	e := &Environment{
 		options: o, limit: experimentLimit, client: load.NewClient(), secret: rand.Text() + rand.Text(),
-		lockers: map[storeKind]*lazy[*lockers.Set]{}, versions: map[Server]*lazy[string]{},
+		lockers: map[lock.Store]*lazy[*lockers.Set]{}, versions: map[Server]*lazy[string]{},
 	}
-	for _, f := range storeKinds() {
+	for _, f := range stores() {
 		e.lockers[f] = &lazy[*lockers.Set]{}
 	}
 	for _, s := range servers() {

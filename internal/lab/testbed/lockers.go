@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -14,50 +13,24 @@ import (
 	"seckill/internal/lock/lockers"
 )
 
-// storeKind is a kind of store that locks are kept in.
-type storeKind string
-
-// The kinds of store. A mechanism that is in none of them keeps its locks in the process.
-const (
-	inRedis     storeKind = "Redis"
-	inNodes     storeKind = "Redis nodes"
-	inMariaDB   storeKind = "MariaDB"
-	inZooKeeper storeKind = "ZooKeeper"
-	inProcess   storeKind = ""
-)
-
-func storeKinds() []storeKind { return []storeKind{inRedis, inNodes, inMariaDB, inZooKeeper} }
-
-// storeKindOf returns where a mechanism keeps its locks.
-func storeKindOf(mechanism string) storeKind {
-	switch {
-	case mechanism == "none" || mechanism == "local":
-		return inProcess
-	case mechanism == "multi" || mechanism == "red":
-		return inNodes
-	case strings.HasPrefix(mechanism, "mysql-"):
-		return inMariaDB
-	case strings.HasPrefix(mechanism, "zk-"):
-		return inZooKeeper
-	}
-	return inRedis
+// stores lists what locks are kept in, other than the process.
+func stores() []lock.Store {
+	return []lock.Store{lock.InRedis, lock.InNodes, lock.InMySQL, lock.InZooKeeper}
 }
 
 // LockStore names the store in which a mechanism keeps its locks; "" if that is the process
 // itself.
-func LockStore(mechanism string) string { return string(storeKindOf(mechanism)) }
+func LockStore(mechanism string) string {
+	return map[lock.Store]string{
+		lock.InRedis: "Redis", lock.InNodes: "Redis nodes", lock.InMySQL: "MariaDB", lock.InZooKeeper: "ZooKeeper",
+	}[lock.StoreOf(mechanism)]
+}
 
 // ServersOf returns what a mechanism needs.
 func ServersOf(mechanism string) []Server {
-	switch storeKindOf(mechanism) {
-	case inNodes:
-		return []Server{Redis, Nodes}
-	case inMariaDB:
-		return []Server{Database}
-	case inZooKeeper:
-		return []Server{ZooKeeper}
-	}
-	return nil // the embedded servers have Redis
+	return map[lock.Store][]Server{ // the embedded servers have Redis
+		lock.InNodes: {Redis, Nodes}, lock.InMySQL: {Database}, lock.InZooKeeper: {ZooKeeper},
+	}[lock.StoreOf(mechanism)]
 }
 
 // KeyPrefix is what the API processes put before every key in Redis and every name of
@@ -76,33 +49,33 @@ func (r *Run) Lockers(servers lockers.Servers, config lockers.Config) *lockers.S
 // Inspector inspects the store of a mechanism on the shared servers; nil if there is no such
 // store, or the mechanism cannot be inspected.
 func (r *Run) Inspector(mechanism string) lock.Inspector {
-	f := storeKindOf(mechanism)
-	if f == inProcess {
+	store := lock.StoreOf(mechanism)
+	if store == lock.InProcess {
 		return nil
 	}
-	set := r.env.lockers[f].get(r, func() *lockers.Set { return r.openShared(f) })
+	set := r.env.lockers[store].get(r, func() *lockers.Set { return r.openShared(store) })
 	locker, err := set.Locker(mechanism)
 	r.must(err)
 	inspector, _ := locker.(lock.Inspector)
 	return inspector
 }
 
-func (r *Run) openShared(f storeKind) *lockers.Set {
+func (r *Run) openShared(store lock.Store) *lockers.Set {
 	root := r.env.root
 	var servers lockers.Servers
-	switch f {
-	case inRedis:
+	switch store {
+	case lock.InRedis:
 		servers.Redis = r.RedisClient()
-	case inNodes:
+	case lock.InNodes:
 		for _, addr := range r.Nodes(sharedNodes) {
 			client := redis.NewClient(&redis.Options{Addr: addr})
 			root.Cleanup(func() { r.must(client.Close()) })
 			servers.Nodes = append(servers.Nodes, client)
 		}
-	case inMariaDB:
+	case lock.InMySQL:
 		db := r.DB()
 		servers.MySQL, servers.Rows = db.LockPool(), db.RowPool()
-	case inZooKeeper:
+	case lock.InZooKeeper:
 		servers.ZooKeeper = []string{r.ZooKeeper().Addr()}
 	}
 	return root.Lockers(servers, lockers.Config{Prefix: KeyPrefix, Log: r.env.options.Log})

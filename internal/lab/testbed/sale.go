@@ -182,7 +182,7 @@ func (sale *Sale) Observe(keys ...string) *Observer {
 	r, mechanism := sale.run, sale.Policy.Lock
 	var o *Observer
 	switch {
-	case storeKindOf(mechanism) == inProcess:
+	case lock.StoreOf(mechanism) == lock.InProcess:
 		o = r.Observe(nil)
 	case !r.RealServers() && len(sale.instances) > 0:
 		o = r.Observe(apiInspector{r.env.client, sale.instances[0].Target(), mechanism}, keys...)

@@ -26,19 +26,16 @@ type onOneServer struct {
 	wrongRelease bool
 }
 
-func onOneRedis() []onOneServer {
-	return []onOneServer{
-		{name: "reentrant", renews: true},
-		{name: "fair", renews: true},
-		{name: "fenced", renews: true},
-		{name: "rw", renews: true},
-		{name: "lua"},
-		{name: "uuid"},
-		{name: "thread-id", wrongRelease: true},
-		{name: "naive", wrongRelease: true},
-		{name: "setnx-expire", wrongRelease: true},
-		{name: "setnx", noExpiry: true, wrongRelease: true},
+func onOneRedis() (all []onOneServer) {
+	for _, m := range lock.Catalogue() {
+		if m.Store == lock.InRedis && m.Name != "uuid-wrong-key" { // which never releases
+			all = append(all, onOneServer{
+				name: m.Name, renews: m.Ends == lock.EndsUnlessRenewed, noExpiry: m.Ends == lock.EndsNever,
+				wrongRelease: !m.Safe && m.Name != "uuid", // whose weakness is between two commands
+			})
+		}
 	}
+	return all
 }
 
 // Renewed leases last for watchdog, and are renewed after a third of it.

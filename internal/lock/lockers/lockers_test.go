@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -47,19 +46,25 @@ func TestWhatServersGive(t *testing.T) {
 		t.Cleanup(func() { _ = node.Close() })
 		nodes = append(nodes, node)
 	}
-	all := func(names ...string) []string { return append([]string{"none", "local"}, names...) }
+	in := func(stores ...lock.Store) (names []string) {
+		for _, m := range lock.Catalogue() {
+			if m.Store == lock.InProcess || slices.Contains(stores, m.Store) {
+				names = append(names, m.Name)
+			}
+		}
+		return names
+	}
 	for name, c := range map[string]struct {
 		servers lockers.Servers
 		want    []string
 	}{
-		"none": {lockers.Servers{}, all()},
-		"redis": {lockers.Servers{Redis: client}, all("setnx", "setnx-expire", "naive", "thread-id", "uuid", "uuid-wrong-key",
-			"lua", "reentrant", "fair", "rw", "fenced")},
-		"one node":    {lockers.Servers{Nodes: nodes[:1]}, all("multi")},
-		"three nodes": {lockers.Servers{Nodes: nodes}, all("multi", "red")},
-		"mysql":       {lockers.Servers{MySQL: db, Rows: db}, all("mysql-row", "mysql-row-expiry", "mysql-get-lock", "mysql-for-update")},
-		"rows":        {lockers.Servers{Rows: db}, all("mysql-row", "mysql-row-expiry")},
-		"zookeeper":   {lockers.Servers{ZooKeeper: []string{"127.0.0.1:1"}}, all("zk-node", "zk-queue")},
+		"none":        {lockers.Servers{}, in()},
+		"redis":       {lockers.Servers{Redis: client}, in(lock.InRedis)},
+		"one node":    {lockers.Servers{Nodes: nodes[:1]}, append(in(), "multi")},
+		"three nodes": {lockers.Servers{Nodes: nodes}, in(lock.InNodes)},
+		"mysql":       {lockers.Servers{MySQL: db, Rows: db}, in(lock.InMySQL)},
+		"rows":        {lockers.Servers{Rows: db}, append(in(), "mysql-row", "mysql-row-expiry")},
+		"zookeeper":   {lockers.Servers{ZooKeeper: []string{"127.0.0.1:1"}}, in(lock.InZooKeeper)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := open(t, c.servers, lockers.Config{}).Names(); !slices.Equal(got, c.want) {
@@ -123,7 +128,7 @@ func TestReadersHoldTogether(t *testing.T) {
 // What the catalogue says of how a key finds its next holder is what the mechanisms do, in one process and between two.
 func TestPassing(t *testing.T) {
 	for _, m := range lock.Catalogue() {
-		if m.Name == "none" || strings.HasPrefix(m.Name, "mysql") || strings.HasPrefix(m.Name, "zk") {
+		if m.Name == "none" || m.Store == lock.InMySQL || m.Store == lock.InZooKeeper {
 			continue // no waiters; PassingUntold, and polling; TestPassingInZooKeeper
 		}
 		if m.Name == "uuid-wrong-key" {

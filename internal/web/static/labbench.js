@@ -115,12 +115,12 @@ function setupForm(lab, script, load, start) {
   // fit leaves what the mechanism has.
   function fit() {
     const m = locks.find((one) => one.lock === draft.lock);
-    const lease = m?.lease ?? 'fixed';
-    selects.lease.disabled = lease === 'none' || lease === 'connection';
-    selects.renew.disabled = lease !== 'any';
+    const ends = m?.ends ?? 'lease';
+    selects.lease.disabled = ends === 'never' || ends === 'connection';
+    selects.renew.disabled = ends !== 'renewed';
     selects.replica.disabled = m?.store !== 'redis' || noReplica !== null;
     for (const name of ['renew', 'replica']) if (selects[name].disabled) selects[name].value = draft[name] = '';
-    text(about, `${t(`lab.bench.lease.${lease}`)} ${t(`lab.bench.kept.${m?.store ?? 'redis'}`)}`);
+    text(about, `${t(`lab.bench.ends.${ends}`)} ${t(`lab.bench.kept.${m?.store ?? 'redis'}`)}`);
   }
   if (draft.lock && !locks.some((m) => m.lock === draft.lock)) selects.lock.append(option('lock', draft.lock, draft.lock)); // the server says what is wrong
   fit();
@@ -205,8 +205,8 @@ function sentence(b, mine) {
 function headingOf(b) {
   const { lock, lease, renew, replica } = b.setup;
   const words = [lock];
-  if (b.kind.lease === 'session') words.push(t('lab.bench.on.session', { lease }));
-  else if (b.kind.lease === 'fixed' || b.kind.lease === 'any') words.push(t(renew ? 'lab.bench.on.renewed' : 'lab.bench.on.lease', { lease }));
+  if (b.kind.ends === 'session') words.push(t('lab.bench.on.session', { lease }));
+  else if (b.kind.ends === 'lease' || b.kind.ends === 'renewed') words.push(t(renew ? 'lab.bench.on.renewed' : 'lab.bench.on.lease', { lease }));
   if (replica) words.push(t('lab.bench.on.replica'));
   return words.join(t('lab.and'));
 }

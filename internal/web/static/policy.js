@@ -1,16 +1,10 @@
-// The choices of a policy, and which of them are not safe. The server decides; a test compares this list with its own.
+// The choices of a policy, and which of them are not safe. The server decides.
 
-export const locks = {
-  none: false, local: false,
-  setnx: false, 'setnx-expire': false, naive: false, 'thread-id': false, uuid: false, 'uuid-wrong-key': false,
-  lua: true, reentrant: true, fair: true, rw: true, multi: true, red: true, fenced: true,
-  'mysql-row': false, 'mysql-row-expiry': true, 'mysql-get-lock': true, 'mysql-for-update': true,
-  'zk-node': true, 'zk-queue': true,
-};
+import locks from './locks.js';
 
 export const fields = {
   flow: ['locked', 'admission'],
-  lock: Object.keys(locks),
+  lock: locks.map((l) => l.name),
   scope: ['user', 'voucher'],
   placement: ['around-tx', 'inside-tx'],
   stock: ['conditional', 'version', 'fenced', 'unguarded'],
@@ -48,7 +42,7 @@ export function policyOf(form) {
 export function unsafe(policy) {
   if (policy.flow === 'admission') return [];
   const found = [];
-  if (!locks[policy.lock]) found.push('lock');
+  if (!locks.some((l) => l.name === policy.lock && l.safe)) found.push('lock');
   if (policy.stock === 'unguarded') found.push('stock');
   if (policy.placement === 'inside-tx') found.push('placement');
   if (!policy.unique) found.push('unique');

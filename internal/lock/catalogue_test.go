@@ -1,0 +1,58 @@
+package lock_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"seckill/internal/lock"
+)
+
+// The table of docs/locks.md has a row for each lock, in the catalogue's order, that says the same of its store, its
+// wake-up and its tokens. So does the list of those that a policy may name outside lab mode.
+func TestDocumentedLocks(t *testing.T) {
+	text, err := os.ReadFile("../../docs/locks.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "## All of them")
+	table, _, _ = strings.Cut(table, "\n## ")
+	_, safe, _ := strings.Cut(table, "Outside lab mode a policy may name")
+	safe, _, _ = strings.Cut(safe, ".")
+	var rows [][]string
+	for line := range strings.Lines(table) {
+		if strings.HasPrefix(line, "| `") {
+			rows = append(rows, strings.Split(line, " | "))
+		}
+	}
+	if want := len(lock.Catalogue()); len(rows) != want {
+		t.Fatalf("%d rows, want %d", len(rows), want)
+	}
+	lives := map[lock.Store][]string{
+		lock.InProcess:   {"nowhere", "memory of one process"},
+		lock.InRedis:     {"one Redis", "one Redis, and the token in the database"},
+		lock.InNodes:     {"all of N Redis nodes", "a majority of N Redis nodes"},
+		lock.InMySQL:     {"a row", "a row with an end, renewed", "a connection", "a transaction's row lock"},
+		lock.InZooKeeper: {"an ephemeral node", "ephemeral sequential nodes"},
+	}
+	wakes := map[lock.Passing][]string{
+		lock.PassingNone:   {"–", "polls", "watch, all"},
+		lock.PassingTold:   {"next in line", "message; a release hands over", "message; a release hands over where the next waiter is in the same process", "watch, one"},
+		lock.PassingUntold: {"server's queue"},
+	}
+	for i, m := range lock.Catalogue() {
+		const where, wakeUp, token = 1, 4, 5
+		row := rows[i]
+		if len(row) != 7 || row[0] != "| `"+m.Name+"`" {
+			t.Errorf("row %d is %q, want that of %s with 7 columns", i+1, row[0], m.Name)
+			continue
+		}
+		if !slices.Contains(lives[m.Store], row[where]) || !slices.Contains(wakes[m.Passing], row[wakeUp]) || strings.HasPrefix(row[token], "**yes**") != m.Fenced {
+			t.Errorf("%s: %q, %q, token %q; the catalogue says %+v", m.Name, row[where], row[wakeUp], row[token], m)
+		}
+		if strings.Contains(safe, "`"+m.Name+"`") != m.Safe {
+			t.Errorf("%s: whether a policy may name it outside lab mode is %v", m.Name, m.Safe)
+		}
+	}
+}
