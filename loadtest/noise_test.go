@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/procfs"
+
+	"seckill/internal/testkit/fail"
 )
 
 // A machine is quiet if bare gin is as fast after a row as it was before it, and everything else on the machine
@@ -86,9 +88,7 @@ func (s *benchService) machine(b *testing.B) machineTime {
 		return unknown
 	}
 	var children syscall.Rusage // wrk: the servers have not ended
-	if err := syscall.Getrusage(syscall.RUSAGE_CHILDREN, &children); err != nil {
-		b.Fatal(err)
-	}
+	fail.NowIf(b, syscall.Getrusage(syscall.RUSAGE_CHILDREN, &children))
 	ended := float64(children.Utime.Nano()+children.Stime.Nano()) / 1e9
 	t := stat.CPUTotal
 	used := t.User + t.Nice + t.System + t.Steal
@@ -108,9 +108,7 @@ func TestNoise(t *testing.T) {
 		{60_000, 80_000, math.NaN(), false},
 	} {
 		n := noise{before: bare{perSecond: tt.before}, after: bare{perSecond: tt.after}, others: tt.others}
-		if n.quiet() != tt.quiet {
-			t.Errorf("%s: quiet %v, want %v", n, n.quiet(), tt.quiet)
-		}
+		fail.Unequal(t, n.quiet(), tt.quiet, "%s: quiet", n)
 	}
 	if others := (machineTime{10, 8, 5}).othersSince(machineTime{0, 0, 0}); others != 0.3 {
 		t.Errorf("others took %v of the machine, want 0.3", others)

@@ -71,18 +71,14 @@ func TestServeByHand(t *testing.T) {
 	b, server, url, g := openLaboratory(t, "--embedded")
 	h := hands{g}
 	h.begin(url, "lock=naive&processes=3&lease=10&wait=30")
-	if told := h.move(0, "a1", "x", "a2", "r1"); told != "done" {
-		t.Errorf("the release: %s", told)
-	}
+	fail.Unequal(t, h.move(0, "a1", "x", "a2", "r1"), "done", "the release")
 	h.judged("wrong releases 1")
 	g.until("the picture shows it", live+`.querySelector('svg.picture').textContent.includes('deletes B’s lock')`)
 	g.until("it can be acquired by a third", `document.querySelector('[data-do=a3]').getAttribute('aria-disabled') === 'false'`)
 	g.do(`document.querySelector('[data-do=a3]').focus()`)
 	g.press("\r")
 	h.told(5)
-	if got := g.says(`document.activeElement.dataset.do`); got != "a3" {
-		t.Errorf("the focus is on %q", got)
-	}
+	fail.Unequal(t, g.says(`document.activeElement.dataset.do`), "a3", "the focus is on")
 	g.until("the third is drawn", live+`.querySelectorAll('svg.picture .lane').length === 4`)
 	g.portrait("lab-by-hand")
 	g.do(live + `.querySelectorAll('details').forEach((d) => { d.open = true; })`)

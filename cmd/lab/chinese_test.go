@@ -55,9 +55,7 @@ func TestRunInChinese(t *testing.T) {
 			fail.NowIf(t, printOne(&out, req, &r))
 			fail.NowIf(t, print(&out, []finding.Result{r}, req, time.Minute))
 			printed, _, _ := strings.Cut(out.String(), tell.F("All servers at once:").In(tell.Chinese))
-			if left := english.FindString(ids.ReplaceAllString(printed, "")); left != "" {
-				t.Errorf("%s: left in English: %q", e.ID, left)
-			}
+			fail.Unequal(t, english.FindString(ids.ReplaceAllString(printed, "")), "", "%s: left in English", e.ID)
 			ran = append(ran, server.Ran{Experiment: e, Result: r})
 		}
 	}
@@ -89,8 +87,6 @@ func TestWrapInChinese(t *testing.T) {
 				t.Errorf("in %d columns: %q", columns, line)
 			}
 		}
-		if got := strings.ReplaceAll(strings.ReplaceAll(wrapped, "\n", ""), " ", ""); got != strings.ReplaceAll(text, " ", "") {
-			t.Errorf("in %d columns: %q", columns, got)
-		}
+		fail.Unequal(t, strings.ReplaceAll(strings.ReplaceAll(wrapped, "\n", ""), " ", ""), strings.ReplaceAll(text, " ", ""), "in %d columns", columns)
 	}
 }

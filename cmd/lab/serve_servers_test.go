@@ -112,9 +112,7 @@ func (g *guest) fits(name string) {
 			if wide := g.says(`[...document.querySelectorAll('button, a.button')].filter((b) => b.offsetParent && b.scrollWidth > b.clientWidth + 1).map((b) => b.outerHTML).join()`); wide != "" {
 				g.t.Errorf("%s: wider than its button: %s", shot, wide)
 			}
-			if said := g.says(`document.querySelector('main').innerText.match(/\b(?:null|undefined|NaN|\[object)\b/g)?.join() ?? ''`); said != "" {
-				g.t.Errorf("%s says %s", shot, said)
-			}
+			fail.Unequal(g.t, g.says(`document.querySelector('main').innerText.match(/\b(?:null|undefined|NaN|\[object)\b/g)?.join() ?? ''`), "", "%s says", shot)
 			if scrolled := g.says(`[...document.querySelectorAll('.scroll.wide, .results .scroll')].filter((f) => f.offsetParent && f.scrollWidth > f.clientWidth).length`); width == 390 && scrolled != "0" {
 				g.t.Errorf("%s: %s have to be scrolled", shot, scrolled)
 			}
@@ -146,9 +144,7 @@ func (g *guest) inChinese(when ...string) {
 		for (const own of shown.querySelectorAll('code, pre, .sources')) own.remove();
 		return (shown.textContent.match(/[a-z]{2,}(?:,? [a-z]{2,}){2,}/g) ?? []).join('; ');
 	})()`
-	if got := g.says(left); got != "" {
-		g.t.Errorf("left in English: %s", got)
-	}
+	fail.Unequal(g.t, g.says(left), "", "left in English")
 	g.do(`document.querySelector('#languages [lang=en]').click()`)
 }
 
@@ -236,9 +232,7 @@ func TestServe(t *testing.T) {
 		g.do(`document.querySelector('.play .go').click()`)
 		g.until("what is out of bounds is refused", `document.querySelector('.play .error').textContent.includes('cannot have --lease "5h"')`)
 		set("2s")
-		if got := g.says(`document.querySelector('.command code').textContent`); got != "go run ./cmd/lab run naive-wrong-release --lease 2s" {
-			t.Errorf("the command is %q", got)
-		}
+		fail.Unequal(t, g.says(`document.querySelector('.command code').textContent`), "go run ./cmd/lab run naive-wrong-release --lease 2s", "the command")
 		g.do(`document.querySelector('input[value=holds]').click(); document.querySelector('.play .go').click()`)
 		g.until("the change turned it", lastOutcome+`.includes('The change turned the outcome')`)
 		if said := g.says(lastOutcome); !strings.Contains(said, "It holds") || !strings.Contains(said, "Right!") || strings.Contains(said, "so on down the queue") || strings.Contains(said, "undefined") {

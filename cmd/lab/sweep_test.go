@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"seckill/internal/testkit/fail"
 )
 
 func TestValuesBetween(t *testing.T) {
@@ -40,14 +42,10 @@ func TestWhereASweepTurns(t *testing.T) {
 		for i, n := range broke {
 			req.steps = append(req.steps, &sweepStep{Value: string(rune('a' + i)), Runs: 3, Broke: n, Held: 3 - n})
 		}
-		if got := req.turns(); got != want {
-			t.Errorf("%v: %q, want %q", broke, got, want)
-		}
+		fail.Unequal(t, req.turns(), want, "%v", broke)
 	}
 	there := sweepRequest{runs: 1, steps: []*sweepStep{{Broke: 1}, {Held: 1}, {Broke: 1}}}
-	if got := there.turns(); got != "" {
-		t.Errorf("it turns twice, and says %q", got)
-	}
+	fail.Unequal(t, there.turns(), "", "it turns twice, and says")
 }
 
 func TestWrongSweep(t *testing.T) {

@@ -181,9 +181,7 @@ func TestQuizIsLeft(t *testing.T) {
 			s := b.sit(true, nil, "run", "--quiz", "--json", "no-lock", "paused-holder")
 			s.sees(prompt, 1)
 			s.types(key)
-			if code := s.leaves(); code != exitFailed {
-				t.Errorf("exit code %d", code)
-			}
+			fail.Unequal(t, s.leaves(), exitFailed, "exit code")
 			s.sees("stopped after 0 of 2 experiments", 1)
 			if s.stdout.Len() > 0 {
 				t.Errorf("standard output has %q", s.stdout.String())

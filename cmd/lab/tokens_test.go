@@ -158,9 +158,7 @@ func wantMode(t *testing.T, path string, want os.FileMode) {
 	t.Helper()
 	info, err := os.Stat(path)
 	fail.NowIf(t, err)
-	if mode := info.Mode().Perm(); mode != want {
-		t.Errorf("the mode of %s is %o, want %o", path, mode, want)
-	}
+	fail.Unequal(t, info.Mode().Perm(), want, "the mode of %s", path)
 }
 
 func TestInterruptedOutputLeavesTheFileAsItWas(t *testing.T) {

@@ -63,9 +63,7 @@ func TestOutcomeAfterAFailedAttempt(t *testing.T) {
 				b := newBubble(t, 1, nil)
 				b.spoil = spoil
 				fail.If(t, b.buy(t.Context(), 1))
-				if b.order(1) != 10 {
-					t.Errorf("Redis has order %d", b.order(1))
-				}
+				fail.Unequal(t, b.order(1), 10, "Redis has order")
 				b.redis.takeAll()
 				b.redis.balanced(b.Gate, 1)
 			})

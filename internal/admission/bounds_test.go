@@ -7,6 +7,7 @@ import (
 
 	"seckill/internal/admission/ledger"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // Numbers that no script can have written, and that Redis could never catch up with, do not keep a voucher shut.
@@ -38,9 +39,7 @@ func TestNumbersAreBounded(t *testing.T) {
 			must(t, s.buy(g, 3, 33))
 			s.takeAll()
 			s.balanced(g, 3)
-			if epoch := s.store.epochState.Epoch; epoch != 4 {
-				t.Errorf("the voucher was rebuilt up to epoch %d, want 4", epoch)
-			}
+			fail.Unequal(t, s.store.epochState.Epoch, 4, "the voucher was rebuilt up to epoch")
 		})
 	}
 }

@@ -71,15 +71,11 @@ func sellsOnACluster(t *testing.T, addrs []string, buckets int, wanted func(int)
 	}
 	gates := []*Gate{s.gate(nil), s.gate(nil)}
 	users := usersOf(600, buckets, wanted)
-	if sold := crowd(t, s.fixture, gates, users); sold != 300 {
-		t.Errorf("%d sold, want 300", sold)
-	}
+	fail.Unequal(t, crowd(t, s.fixture, gates, users), 300, "sold")
 	found := ordersOf(t, gates[1], users)
 	s.takeAll()
 	for user := range s.store.orders {
-		if found[user] != 1_000_000+user {
-			t.Errorf("OrdersOf(%d) = %d", user, found[user])
-		}
+		fail.Unequal(t, found[user], 1_000_000+user, "OrdersOf(%d)", user)
 	}
 	lost := s.buckets()[buckets/2]
 	must(t, s.client.Del(t.Context(), lost.Meta, lost.Users).Err())

@@ -99,9 +99,7 @@ func TestRunDetectsDataLossWithoutBuyers(t *testing.T) {
 	ran := make(chan error, 1)
 	go func() { ran <- g.Run(ctx) }()
 	must(t, s.client.Del(ctx, s.keys.Meta, s.keys.Users).Err())
-	if epoch := <-opened; epoch != 4 {
-		t.Errorf("opened under epoch %d, want 4", epoch)
-	}
+	fail.Unequal(t, <-opened, 4, "opened under epoch")
 	cancel(io.EOF)
 	if err := <-ran; !errors.Is(err, io.EOF) {
 		t.Errorf("Run = %v, want the cause", err)

@@ -257,9 +257,7 @@ func TestForgottenVoucherIsOpenedAgain(t *testing.T) {
 				t.Errorf("%+v, %v", r, err)
 			}
 		}
-		if now := f.client.HLen(t.Context(), f.keys.Users).Val(); now != before {
-			t.Errorf("%d users, then %d", before, now)
-		}
+		fail.Unequal(t, f.client.HLen(t.Context(), f.keys.Users).Val(), before, "%d users, then", before)
 		wantErr(t, "a second order", f.buy(f.gate, 500, 5001), order.ErrAlreadyOrdered)
 		finish()
 		f.balanced(f.gate, 21)

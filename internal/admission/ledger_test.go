@@ -183,9 +183,7 @@ func TestLostTransferIsDetected(t *testing.T) {
 		"the giver did not answer": {[]ledger.State{{Err: errLate}, taker}, []ledger.State{giver, taker}, false},
 		"no such bucket":           {[]ledger.State{taker}, []ledger.State{{Epoch: 2, From: map[int]int64{9: 1}}}, false},
 	} {
-		if got := receivedMore(c.givers, c.takers); got != c.want {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
-		}
+		fail.Unequal(t, receivedMore(c.givers, c.takers), c.want, "%s", name)
 	}
 }
 
@@ -210,8 +208,6 @@ func TestCheckDetectsALostTransfer(t *testing.T) {
 	must(t, s.client.HSet(t.Context(), s.keys.Meta, ledger.FieldTo+"1", 0, ledger.FieldStock, 10).Err())
 	g.Check(t.Context())
 	must(t, g.Open(t.Context(), &s.store.voucher))
-	if epoch := s.store.epochState.Epoch; epoch != 4 {
-		t.Errorf("epoch %d, want 4", epoch)
-	}
+	fail.Unequal(t, s.store.epochState.Epoch, 4, "epoch")
 	s.balanced(g, 15)
 }

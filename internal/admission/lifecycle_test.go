@@ -111,9 +111,7 @@ func TestManyUsersAreCopied(t *testing.T) {
 	for _, user := range []int64{1, pageSize, 2*pageSize + 1} {
 		fail.Unless(t, s.buy(g, user, 1), order.ErrAlreadyOrdered, "user %d", user)
 	}
-	if ttl := s.client.TTL(t.Context(), s.keys.Users).Val(); ttl != -1 {
-		t.Errorf("the users would be gone in %v", ttl)
-	}
+	fail.Unequal(t, s.client.TTL(t.Context(), s.keys.Users).Val(), -1, "the users would be gone in")
 	s.balanced(g, 2*pageSize+1)
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // A scan names each user once, however many requests the user has sent, and splits what would be too much for one
@@ -45,9 +46,7 @@ func TestQueriesAreBounded(t *testing.T) {
 					t.Errorf("a round trip has %d commands for %d users", len(trip), sum)
 				}
 			}
-			if asked != tc.users*tc.vouchers {
-				t.Errorf("%d users were asked for, want %d", asked, tc.users*tc.vouchers)
-			}
+			fail.Unequal(t, asked, tc.users*tc.vouchers, "users were asked for")
 		})
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"seckill/internal/order"
 	"seckill/internal/simulate"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // otherVoucher is a voucher beside the fixture's, with orders that are pending: user -> order.
@@ -336,8 +337,6 @@ func TestAskingForUsersIsBusy(t *testing.T) {
 			return nil
 		}})
 		taken := scanFor(1)
-		if busy := g.lookups.takeScan(t.Context(), taken); busy != delay {
-			t.Errorf("busy for %v, want %v", busy, delay)
-		}
+		fail.Unequal(t, g.lookups.takeScan(t.Context(), taken), delay, "busy for")
 	})
 }

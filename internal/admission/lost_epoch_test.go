@@ -27,9 +27,7 @@ func TestDataLossInAClosedBucket(t *testing.T) {
 	_ = l.voucher.markClosed(l, 2, ledger.Closed)
 	_ = l.voucher.markClosed(l, 2, ledger.DataLost)
 	must(t, g.Open(t.Context(), &s.store.voucher))
-	if epoch := l.knownState().Epoch; epoch != 4 {
-		t.Errorf("epoch %d, want 4", epoch)
-	}
+	fail.Unequal(t, l.knownState().Epoch, 4, "epoch")
 }
 
 // The same while the voucher is being opened, after Redis was found to be complete.
@@ -87,9 +85,7 @@ func TestCheckOpensAPartlyClosedVoucher(t *testing.T) {
 		g.Check(t.Context()) // the others find that theirs is over
 		must(t, g.Open(t.Context(), &s.store.voucher))
 		for bucket, known := range g.voucher(&s.store.voucher).knownStates() {
-			if known.Epoch != 4 {
-				t.Errorf("bucket %d has epoch %d, want 4", bucket, known.Epoch)
-			}
+			fail.Unequal(t, known.Epoch, 4, "bucket %d has epoch", bucket)
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // failingPages is a database that fails after the first page of the orders of a voucher, while fails is set.
@@ -69,9 +70,7 @@ func TestFailedRebuildsLeaveNoUsers(t *testing.T) {
 			until(t, "no users that were prepared, but those of an attempt under way", func() bool { return prepared() <= 2 })
 			fails.Store(false)
 			until(t, "the voucher is open", func() bool { return s.buy(g, 1_000_001, 2) == nil })
-			if n := prepared(); n != 0 {
-				t.Errorf("%d prepared hashes are left", n)
-			}
+			fail.Unequal(t, prepared(), 0, "prepared hashes are left")
 		})
 	}
 }

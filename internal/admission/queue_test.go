@@ -63,9 +63,7 @@ func TestRequestLeavesAStalledQueueAtOnce(t *testing.T) {
 		}
 		simulate.Sleep(450 * ms)
 		synctest.Wait()
-		if n := b.inFlight.Len(); n != 3 {
-			t.Errorf("%d in flight after three have left, want 3", n)
-		}
+		fail.Unequal(t, b.inFlight.Len(), 3, "in flight after three have left")
 		wg.Wait()
 		if want := []int{1, 3}; !slices.Equal(b.sent.all, want) {
 			t.Errorf("batches of %v, want %v: a request that left was sent", b.sent.all, want)

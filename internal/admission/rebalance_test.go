@@ -31,9 +31,7 @@ func TestSoldOutIsCachedForAllBuckets(t *testing.T) {
 		b := newSplitBubble(t, testBuckets, 1, nil)
 		readings := b.readings.Load()
 		wantErr(t, "whose bucket is empty, with stock in another", b.buy(t.Context(), of(1, 0)), nil)
-		if n := b.readings.Load() - readings; n != 1 {
-			t.Errorf("%d readings for one transfer", n)
-		}
+		fail.Unequal(t, b.readings.Load()-readings, 1, "readings for one transfer")
 		wantErr(t, "after the last one", b.buy(t.Context(), of(2, 0)), voucher.ErrSoldOut)
 		calls, readings := b.calls.Load(), b.readings.Load()
 		for n := range 200 {
@@ -68,9 +66,7 @@ func TestBucketsShareOneReading(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if n := b.readings.Load() - readings; n != 1 {
-			t.Errorf("%d readings for a rush on a sold-out voucher, want 1", n)
-		}
+		fail.Unequal(t, b.readings.Load()-readings, 1, "readings for a rush on a sold-out voucher")
 		calls, readings := b.calls.Load(), b.readings.Load()
 		for n := range 1000 { // 1 s
 			simulate.Sleep(time.Millisecond)

@@ -161,9 +161,7 @@ func TestProcessDiesDuringATransfer(t *testing.T) {
 				sold++
 			}
 			other := s.gate(nil)
-			if sold != 10 {
-				t.Errorf("%d sold before the first transfer, want 10", sold)
-			}
+			fail.Unequal(t, sold, 10, "sold before the first transfer")
 			if a, err := other.Audit(t.Context(), s.store.voucher.ID); err != nil || a.Stock != 30 || a.Pending != 10 {
 				t.Errorf("with stock in transit: %+v, %v", a, err)
 			}
@@ -171,9 +169,7 @@ func TestProcessDiesDuringATransfer(t *testing.T) {
 			heal(other)
 			all := ledger.New(s.client, ledger.Options{}).States(t.Context(), s.buckets())
 			transit := all[0].To[3] + all[1].To[3] + all[2].To[3] - all[3].From[0] - all[3].From[1] - all[3].From[2]
-			if healed := transit == 0; healed != (name == "a check settles it") {
-				t.Errorf("%d in transit", transit)
-			}
+			fail.Unequal(t, transit == 0, (name == "a check settles it"), "%d in transit", transit)
 			if n := crowd(t, s, []*Gate{other}, users); n != 40 {
 				t.Errorf("%d sold, want all 40", n)
 			}
@@ -333,7 +329,5 @@ func TestPendingOrdersAreBoundedPerBucket(t *testing.T) {
 	if err := wrong.Admit(t.Context(), &other, order.Order{ID: 9, UserID: 9}); !errors.Is(err, errBucketCount) || !errors.Is(err, order.ErrUnavailable) {
 		t.Errorf("with another number of buckets: %v", err)
 	}
-	if s.store.epochState.Epoch != 2 {
-		t.Errorf("epoch %d", s.store.epochState.Epoch)
-	}
+	fail.Unequal(t, s.store.epochState.Epoch, 2, "epoch")
 }

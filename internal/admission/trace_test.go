@@ -9,6 +9,7 @@ import (
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // buyer is the key of a context value.
@@ -57,9 +58,7 @@ func TestEntriesHaveTheTraceOfTheirCall(t *testing.T) {
 		t.Fatalf("%v, %v", entries, err)
 	}
 	for i, want := range []any{nil, traceparent, nil} {
-		if got := entries[i].Values[ledger.EntryTrace]; got != want {
-			t.Errorf("entry %d names %v, want %v", i, got, want)
-		}
+		fail.Unequal(t, entries[i].Values[ledger.EntryTrace], want, "entry %d names", i)
 	}
 	for user, c := range map[int64]*tracer{2: named, 3: nameless} {
 		if len(c.orders) != 3 || c.orders[0] != user || len(c.ended) != 3 || errors.Join(c.ended...) != nil {

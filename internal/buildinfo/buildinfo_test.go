@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"seckill/internal/testkit/fail"
 )
 
 func TestDescribe(t *testing.T) {
@@ -27,9 +29,7 @@ func TestDescribe(t *testing.T) {
 		"the linker has the word":  {build("v0.0.0-1-abc", at), "v1.2.3", "def", Info{"v1.2.3", "def", "go1.26.1"}},
 		"a test, without a module": {build(""), "", "", Info{"unknown", "unknown", "go1.26.1"}},
 	} {
-		if got := describe(test.build, test.version, test.commit); got != test.want {
-			t.Errorf("%s: %+v, want %+v", name, got, test.want)
-		}
+		fail.Unequal(t, describe(test.build, test.version, test.commit), test.want, "%s", name)
 	}
 }
 
@@ -39,7 +39,5 @@ func TestMetric(t *testing.T) {
 # TYPE seckill_build_info gauge
 seckill_build_info{commit="def",go_version="go1.26.1",version="v1.2.3"} 1
 `
-	if err := testutil.CollectAndCompare(Info{"v1.2.3", "def", "go1.26.1"}.Metric(), strings.NewReader(want)); err != nil {
-		t.Error(err)
-	}
+	fail.If(t, testutil.CollectAndCompare(Info{"v1.2.3", "def", "go1.26.1"}.Metric(), strings.NewReader(want)))
 }

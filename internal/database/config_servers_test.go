@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // Whatever a server does by default, and for each new connection, what was answered is committed.
@@ -71,9 +72,7 @@ func TestSessionSettings(t *testing.T) {
 			} {
 				var got string
 				wantErr(t, pool.QueryRowContext(t.Context(), query).Scan(&got))
-				if got != want {
-					t.Errorf("%s: %s: %s, want %s", name, query, got, want)
-				}
+				fail.Unequal(t, got, want, "%s: %s", name, query)
 			}
 			var mode string
 			wantErr(t, pool.QueryRowContext(t.Context(), "SELECT @@sql_mode").Scan(&mode))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 func TestBadConfig(t *testing.T) {
@@ -57,12 +58,8 @@ func TestSQLiteConnectionSettings(t *testing.T) {
 		} {
 			var got string
 			wantErr(t, pool.QueryRowContext(t.Context(), "PRAGMA "+pragma).Scan(&got))
-			if got != want {
-				t.Errorf("%s: %s is %s, want %s", name, pragma, got, want)
-			}
+			fail.Unequal(t, got, want, "%s: %s", name, pragma)
 		}
 	}
-	if n := d.writers.Stats().MaxOpenConnections; n != 1 {
-		t.Errorf("%d writers, want 1", n)
-	}
+	fail.Unequal(t, d.writers.Stats().MaxOpenConnections, 1, "writers")
 }

@@ -14,6 +14,7 @@ import (
 
 	"seckill/internal/order"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // The connection breaks anywhere within a whole transaction, in the request and in the answer: one that places an
@@ -211,9 +212,7 @@ func TestPersistTakesThreeRoundTrips(t *testing.T) {
 			persist(0) // connects
 			w.trips.Store(0)
 			persist(30)
-			if n := w.trips.Load(); n != 3 {
-				t.Errorf("%d round trips with %d buckets, want 3", n, buckets)
-			}
+			fail.Unequal(t, w.trips.Load(), 3, "round trips with %d buckets", buckets)
 		}
 	})
 }

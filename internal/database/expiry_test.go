@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"seckill/internal/order"
+	"seckill/internal/testkit/fail"
 )
 
 // Several processes expire at the same time: each due order once, and no other.
@@ -43,9 +44,7 @@ func TestExpiry(t *testing.T) {
 			wantErr(t, err)
 			all += expired[i]
 		}
-		if all != vouchers*(perVoucher-paid) {
-			t.Errorf("%d orders were expired (%v), want %d", all, expired, vouchers*(perVoucher-paid))
-		}
+		fail.Unequal(t, all, vouchers*(perVoucher-paid), "orders were expired (%v)", expired)
 		for v := range int64(vouchers) {
 			a, err := d.Orders().Audit(t.Context(), v+1)
 			if want := (order.Audit{InitialStock: perVoucher + 1, Stock: perVoucher - paid, Orders: paid + 1, DistinctUsers: paid + 1}); err != nil || a != want {

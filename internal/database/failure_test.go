@@ -18,6 +18,7 @@ import (
 
 	"seckill/internal/order"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -66,9 +67,7 @@ func TestTranslation(t *testing.T) {
 		}
 	}
 	for err, want := range map[error]ErrorClass{nil: NoError, missingVoucher(7): NoVoucher, errNoSecondOrder: DataRejected, errors.New("panic"): InternalError} {
-		if got := ClassOf(err); got != want {
-			t.Errorf("%v: of class %q, want %q", err, got, want)
-		}
+		fail.Unequal(t, ClassOf(err), want, "%v: of class", err)
 	}
 	for n, class := range mysqlClasses {
 		if !slices.Contains(ErrorClasses(), class) {

@@ -190,9 +190,7 @@ func statementsAfterAnAbort(t *testing.T, here, there *DB) {
 		}
 		return flushed(ctx, tx, tx.Insert(ctx, newOrder(1, 1, 42), true))
 	}))
-	if attempts != 2 {
-		t.Errorf("%d attempts, want 2", attempts)
-	}
+	fail.Unequal(t, attempts, 2, "attempts")
 	wantAudit(t, here, order.Audit{InitialStock: 5, Stock: 3, Orders: 2, DistinctUsers: 2})
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"seckill/internal/idempotency"
+	"seckill/internal/testkit/fail"
 )
 
 var (
@@ -134,12 +135,8 @@ func TestTwentyBeginAtOnce(t *testing.T) {
 			}
 			return won
 		}
-		if won := begin(noon, never); won != 1 {
-			t.Errorf("%d reserved the key", won)
-		}
-		if won := begin(noon.Add(time.Minute), noon.Add(time.Minute)); won != 1 {
-			t.Errorf("%d took the stale key over", won)
-		}
+		fail.Unequal(t, begin(noon, never), 1, "reserved the key")
+		fail.Unequal(t, begin(noon.Add(time.Minute), noon.Add(time.Minute)), 1, "took the stale key over")
 		// Concurrent reservations and cancellations do not make Begin fail.
 		key.Value = "other"
 		allAtOnce(t, 4, func(int) error {
@@ -167,9 +164,7 @@ func TestSweepTheOldest(t *testing.T) {
 		for _, want := range []int64{2, 1, 0} {
 			got, err := s.Sweep(ctx, noon.Add(time.Second), 2)
 			wantErr(t, err)
-			if got != want {
-				t.Errorf("swept %d, want %d", got, want)
-			}
+			fail.Unequal(t, got, want, "swept")
 		}
 		_, mine, err := s.Begin(ctx, idempotency.Key{UserID: 3, Value: "k"}, sumA, 1, noon, never)
 		wantErr(t, err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"seckill/internal/order"
+	"seckill/internal/testkit/fail"
 )
 
 // A payment is due for a look-up from its creation until its outcome is known, and one of several processes gets it.
@@ -41,9 +42,7 @@ func TestLookups(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if claimed.Load() != 1 {
-			t.Errorf("%d of 8 have the look-up", claimed.Load())
-		}
+		fail.Unequal(t, claimed.Load(), 1, "of 8 have the look-up")
 		wantDue(t, d, later.Add(-time.Second))
 		due = wantDue(t, d, later.Add(time.Second), 10)
 		if mine, err := d.Life().PostponeLookup(t.Context(), due[0], time.Time{}); err != nil || !mine {

@@ -93,9 +93,7 @@ func wantAudit(t *testing.T, d *DB, want order.Audit) {
 	t.Helper()
 	got, err := d.Orders().Audit(context.Background(), 1)
 	fail.NowIf(t, err)
-	if got != want {
-		t.Errorf("audit is %+v, want %+v", got, want)
-	}
+	fail.Unequal(t, got, want, "audit")
 }
 
 func wantErr(t testing.TB, err error, want ...error) {

@@ -8,6 +8,7 @@ import (
 
 	"seckill/internal/simulate"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // newest is the version of the newest migration.
@@ -80,16 +81,12 @@ func migrateAtOnce(t *testing.T, starters int, where ...testkit.Database) {
 	})
 	worked := 0
 	for _, result := range results {
-		if result.To != newest {
-			t.Errorf("a starter found version %d", result.To)
-		}
+		fail.Unequal(t, result.To, newest, "a starter found version")
 		if result.From == 0 {
 			worked++
 		}
 	}
-	if worked != 1 {
-		t.Errorf("%d starters did the work, want 1", worked)
-	}
+	fail.Unequal(t, worked, 1, "starters did the work")
 }
 
 // In a Galera cluster migrations have a lock in a table. A process that waits takes it over when the owner is
@@ -115,9 +112,7 @@ func TestClusterLockOfADeadMigration(t *testing.T) {
 
 		began := time.Now()
 		wantErr(t, first.take(t.Context())) // nobody beats any more
-		if took := time.Since(began); took != deadAfter*second.pause {
-			t.Errorf("taken from a dead owner after %v, want %v", took, deadAfter*second.pause)
-		}
+		fail.Unequal(t, time.Since(began), deadAfter*second.pause, "taken from a dead owner after")
 		wantErr(t, second.beat(t.Context()), errLockLost)
 		wantErr(t, clusterMigrations{lock: second}.SetVersion(1, true), errLockLost)
 	})

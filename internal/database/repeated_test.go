@@ -9,6 +9,7 @@ import (
 	"gorm.io/gorm"
 
 	"seckill/internal/idempotency"
+	"seckill/internal/testkit/fail"
 )
 
 // A node of a cluster reports a collision, although it has committed the row. The repetition meets that row, and takes it
@@ -23,9 +24,7 @@ func TestRepeatedInsertMeetsItsOwnRow(t *testing.T) {
 		if err != nil || !mine || record.ResourceID != 7 {
 			t.Errorf("%+v, mine %v, %v", record, mine, err)
 		}
-		if committed.n != 4 {
-			t.Errorf("%d statements, want 4", committed.n)
-		}
+		fail.Unequal(t, committed.n, 4, "statements")
 		wantStock(t, d, 1, 5, 0)
 		// A row that was there before is not its own.
 		wantErr(t, d.Vouchers().CreateVoucher(t.Context(), newVoucher(1, 5)), errDuplicate)

@@ -9,6 +9,7 @@ import (
 
 	"seckill/internal/order"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -16,9 +17,7 @@ import (
 // transaction is open in the database.
 func wantNoOpenTransaction(t *testing.T, d *DB) {
 	t.Helper()
-	if n := d.writers.Stats().InUse; n != 0 {
-		t.Errorf("%d writers are still in use", n)
-	}
+	fail.Unequal(t, d.writers.Stats().InUse, 0, "writers are still in use")
 	if d.name != "mysql" {
 		// If a write transaction can begin, no other one is open.
 		conn, err := d.writers.Conn(context.Background())
@@ -122,9 +121,7 @@ func TestPools(t *testing.T) {
 		})
 		wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
 			_, _, err := tx.StockOf(ctx, 1)
-			if n := d.writers.Stats().InUse; n != 0 {
-				t.Errorf("%d writers in use", n)
-			}
+			fail.Unequal(t, d.writers.Stats().InUse, 0, "writers in use")
 			return err
 		}))
 		allAtOnce(t, 30, func(i int) error {

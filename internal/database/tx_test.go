@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"seckill/internal/order"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -121,9 +122,7 @@ func TestUniqueIsThePolicysChoice(t *testing.T) {
 		for user, want := range map[int64]bool{42: true, 43: false, 44: false} {
 			wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
 				has, err := tx.Ordered(ctx, 1, user)
-				if has != want {
-					t.Errorf("user %d has ordered: %v, want %v", user, has, want)
-				}
+				fail.Unequal(t, has, want, "user %d has ordered", user)
 				return err
 			}))
 		}

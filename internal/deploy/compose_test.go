@@ -72,13 +72,9 @@ func TestServices(t *testing.T) {
 		got[profile] = append(got[profile], name)
 	}
 	for profile, names := range got {
-		if names := strings.Join(unique(names), " "); names != of[profile] {
-			t.Errorf("profile %q has %s, want %s", profile, names, of[profile])
-		}
+		fail.Unequal(t, strings.Join(unique(names), " "), of[profile], "profile %q has", profile)
 	}
-	if len(got) != len(of) {
-		t.Errorf("%d profiles, want %d", len(got), len(of))
-	}
+	fail.Unequal(t, len(got), len(of), "profiles")
 }
 
 // What holds for every service: it is limited, its log is rotated, it writes to named volumes alone, and it is published
@@ -206,9 +202,7 @@ func TestNetworks(t *testing.T) {
 	for network, want := range map[string]string{
 		"default": "balancer k6", "instances": "api balancer prometheus", "stores": "(stores) api", "traces": "api jaeger", "viewers": "grafana jaeger prometheus",
 	} {
-		if got := strings.Join(unique(members[network]), " "); got != want {
-			t.Errorf("network %s: %v, want %v", network, got, want)
-		}
+		fail.Unequal(t, strings.Join(unique(members[network]), " "), want, "network %s", network)
 		if inside := network == "stores" || network == "traces"; project.Networks[network].Internal != inside {
 			t.Errorf("network %s: internal is %v", network, !inside)
 		}
@@ -219,9 +213,7 @@ func TestNetworks(t *testing.T) {
 	}
 	env := secrets()
 	env["SECKILL_SUBNET"] = "10.99.0.0/24"
-	if got := setting(mustLoad(t, env).Services["api"], "SECKILL_DEBUG_ADDR"); got != "10.99.0.0/24:9100" {
-		t.Errorf("in another network: %s", got)
-	}
+	fail.Unequal(t, setting(mustLoad(t, env).Services["api"], "SECKILL_DEBUG_ADDR"), "10.99.0.0/24:9100", "in another network")
 }
 
 // The names and ports in the files of Prometheus and of the balancer are those of the services. Behind the balancer the
@@ -251,9 +243,7 @@ func TestEveryInstanceIsScrapedAndBalanced(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{"SECKILL_MAX_REQUESTS_PER_ADDRESS": "0", "SECKILL_MAX_CONNECTIONS_PER_ADDRESS": "0", "SECKILL_LAB_HOSTS": "balancer"} {
-		if got := setting(api, name); got != want {
-			t.Errorf("%s is %q, want %q", name, got, want)
-		}
+		fail.Unequal(t, setting(api, name), want, "%s", name)
 	}
 	script := read(t, "loadtest/seckill.js")
 	for name := range k6.Environment {

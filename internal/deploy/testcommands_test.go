@@ -33,9 +33,7 @@ func TestTestCommandsInDocuments(t *testing.T) {
 				continue // the reader fills it in
 			}
 			checked++
-			if err := tests.refuses(given, reach); err != "" {
-				t.Errorf("%s: go test %s: %s", page, given, err)
-			}
+			fail.Unequal(t, tests.refuses(given, reach), "", "%s: go test %s", page, given)
 		}
 	}
 	for _, page := range documents(t) {

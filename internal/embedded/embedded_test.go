@@ -11,9 +11,7 @@ import (
 func TestServersAreOpenUntilClosed(t *testing.T) {
 	servers, err := Open()
 	fail.NowIf(t, err)
-	if len(servers.Nodes()) != 3 {
-		t.Errorf("%d nodes, want 3", len(servers.Nodes()))
-	}
+	fail.Unequal(t, len(servers.Nodes()), 3, "nodes")
 	all := append(servers.Nodes(), servers.Redis())
 	for _, server := range all {
 		if conn, err := server.Dial(t.Context(), "tcp", ""); err != nil {

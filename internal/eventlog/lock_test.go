@@ -224,9 +224,7 @@ func TestEachReleaseIsRecorded(t *testing.T) {
 	wantKinds(t, events, eventlog.Acquiring, eventlog.Acquired, eventlog.Releasing, eventlog.Released, eventlog.Releasing, eventlog.Released,
 		eventlog.Acquiring, eventlog.Acquired, eventlog.Releasing, eventlog.Released)
 	for i, want := range map[int]string{3: lock.ErrUnavailable.Error(), 5: lock.ErrExpired.Error(), 9: "panic"} {
-		if events[i].Error != want {
-			t.Errorf("event %d has the error %q, want %q", i, events[i].Error, want)
-		}
+		fail.Unequal(t, events[i].Error, want, "event %d has the error", i)
 	}
 }
 
@@ -281,9 +279,7 @@ func TestReadersAreRecordedAsReaders(t *testing.T) {
 		fail.NowIf(t, held.Release(t.Context()))
 	}
 	for i, e := range w.events(t) {
-		if e.Shared != (i < 4) {
-			t.Errorf("event %d, %s: shared is %v", i, e.Kind, e.Shared)
-		}
+		fail.Unequal(t, e.Shared, (i < 4), "event %d, %s: shared", i, e.Kind)
 		if e.Kind == eventlog.Releasing && (e.Stored == nil || e.Stored.Owner != e.Owner || e.Stored.TTLMS == nil) {
 			t.Errorf("%+v, stored %+v", e, e.Stored)
 		}

@@ -364,9 +364,7 @@ func (s *env) checkFinalState() (rejected int) {
 // wantFinalState is checkFinalState, with so many rejected orders.
 func (s *env) wantFinalState(rejected int) {
 	s.t.Helper()
-	if n := s.checkFinalState(); n != rejected {
-		s.t.Errorf("%d orders are rejected, want %d", n, rejected)
-	}
+	fail.Unequal(s.t, s.checkFinalState(), rejected, "orders are rejected")
 }
 
 // checkStream compares what Redis has of a bucket with the confirmed orders.

@@ -9,6 +9,7 @@ import (
 
 	"seckill/internal/order"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // await waits for an order with a limit that no test reaches.
@@ -54,9 +55,7 @@ func awaitElsewhere(t *testing.T, s *env) {
 		f.notifier.mu.Lock()
 		waiting := len(f.notifier.waiting)
 		f.notifier.mu.Unlock()
-		if waiting != 0 {
-			t.Errorf("%d orders still have waiters", waiting)
-		}
+		fail.Unequal(t, waiting, 0, "orders still have waiters")
 	}
 	s.checkFinalState()
 }
@@ -80,9 +79,7 @@ func TestAwaitEnds(t *testing.T) {
 		ends(ctx, time.Minute, 20*time.Millisecond, context.DeadlineExceeded)
 		stop()
 		ends(t.Context(), 20*time.Millisecond, 20*time.Millisecond, nil)
-		if len(f.notifier.waiting) != 0 {
-			t.Errorf("%d orders still have waiters", len(f.notifier.waiting))
-		}
+		fail.Unequal(t, len(f.notifier.waiting), 0, "orders still have waiters")
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"seckill/internal/order"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -221,9 +222,7 @@ func TestWriteThatHangs(t *testing.T) {
 				}
 			}
 		})
-		if n := len(m.fulfiller.health.running); n != 0 {
-			t.Errorf("%d writes are said to be running", n)
-		}
+		fail.Unequal(t, len(m.fulfiller.health.running), 0, "writes are said to be running")
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"seckill/internal/order"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // The database refuses all orders, or all of voucher 2, for reasons of its own: until it has said so several times. No
@@ -105,9 +106,7 @@ func (s *refusingEnv) acceptedOf(id, confirmed int64) {
 			n++
 		}
 	}
-	if n != confirmed {
-		s.t.Errorf("voucher %d: %d are confirmed of %d", id, confirmed, n)
-	}
+	fail.Unequal(s.t, n, confirmed, "voucher %d: %d are confirmed of", id, confirmed)
 }
 
 // errorCounter is a store that counts the server's errors by number, and the orders that it wrote, by voucher. That the

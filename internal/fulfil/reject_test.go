@@ -51,9 +51,7 @@ func malformedEntries(t *testing.T, s *env) {
 		}
 	}
 	dead := s.deadLetters(1)
-	if len(dead) != 7 {
-		t.Errorf("%d dead letters", len(dead))
-	}
+	fail.Unequal(t, len(dead), 7, "dead letters")
 	for _, l := range dead {
 		if l.Values[ledger.DeadReason] != string(Malformed) || l.Values[ledger.DeadFrom] == "" || l.Values["detail"] == "" {
 			t.Errorf("dead letter %+v", l)
@@ -215,9 +213,7 @@ func suspiciousEntryIsSplit(t *testing.T, s *env) {
 	stop := background(t, f)
 	s.wantFinalState(0)
 	stop()
-	if n := reader.splits.Load(); n != 1 {
-		t.Errorf("%d entries were split", n)
-	}
+	fail.Unequal(t, reader.splits.Load(), 1, "entries were split")
 }
 
 // countingSplits counts the entries that are split.

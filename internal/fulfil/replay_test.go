@@ -11,6 +11,7 @@ import (
 
 	"seckill/internal/order"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // firstFails is the database while it takes no orders of the first voucher.
@@ -49,9 +50,7 @@ func TestReplayHoldsUpNoOther(t *testing.T) {
 							h.consumer = holder
 						}
 						defer m.run(t.Context(), m, firstFails{storeOf(m), err}, nil, m.stream, m.second)()
-						if n := m.othersAfter(20 * time.Second); n != well {
-							t.Errorf("%d of %d orders of the other voucher are written", n, well)
-						}
+						fail.Unequal(t, m.othersAfter(20*time.Second), well, "of %d orders of the other voucher are written", well)
 						m.wantNoneRejected(t, time.Minute)
 					})
 				})
@@ -109,9 +108,7 @@ func TestLongReplayHoldsUpNoOther(t *testing.T) {
 		cut.Store(false)
 		for n := range 5 {
 			m.set(m.acceptOther)
-			if written := m.othersAfter(time.Second); written != n+1 {
-				t.Errorf("%d of %d orders of the other voucher are written after %d pages", written, n+1, m.pages.Load()-before)
-			}
+			fail.Unequal(t, m.othersAfter(time.Second), n+1, "of %d orders of the other voucher are written after %d pages", n+1, m.pages.Load()-before)
 		}
 		if n := m.pages.Load() - before; n < 10 {
 			t.Errorf("the replay had only %d pages", n)

@@ -14,6 +14,7 @@ import (
 
 	"seckill/internal/httpapi"
 	"seckill/internal/order"
+	"seckill/internal/testkit/fail"
 )
 
 // pendingOrder is order 7 of user 42.
@@ -134,13 +135,9 @@ func TestRateLimit(t *testing.T) {
 		place := call{"POST", "/api/v1/vouchers/1/orders", "", []string{"X-User-ID: " + user, "Idempotency-Key: k"}}
 		rec := r.do(t, place)
 		wantProblem(t, rec, http.StatusTooManyRequests, "rate_limited")
-		if got := rec.Header().Get("Retry-After"); got != retryAfter {
-			t.Errorf("Retry-After is %q, want %q", got, retryAfter)
-		}
+		fail.Unequal(t, rec.Header().Get("Retry-After"), retryAfter, "Retry-After")
 	}
-	if n := len(r.orders.requests()); n != 0 {
-		t.Errorf("%d orders were placed", n)
-	}
+	fail.Unequal(t, len(r.orders.requests()), 0, "orders were placed")
 	clear(waits)
 	r.want(t, call{"POST", "/api/v1/vouchers/1/orders", "", []string{"X-User-ID: 42", "Idempotency-Key: k"}}, http.StatusCreated)
 }

@@ -83,15 +83,11 @@ func TestRequestsPerAddress(t *testing.T) {
 		for from, want := range map[string]int{
 			"192.0.2.1:3": 429, "[::ffff:192.0.2.1]:3": 429, "192.0.2.2:1": 200, "[2001:db8::3]:1": 429, "[2001:db8:0:1::1]:1": 200,
 		} {
-			if got := ask("/api/v1/vouchers", from); got != want {
-				t.Errorf("from %s: %d, want %d", from, got, want)
-			}
+			fail.Unequal(t, ask("/api/v1/vouchers", from), want, "from %s", from)
 		}
 		close(free)
 		synctest.Wait()
-		if got := ask("/api/v1/vouchers", "192.0.2.1:3"); got != http.StatusOK {
-			t.Errorf("afterwards: %d", got)
-		}
+		fail.Unequal(t, ask("/api/v1/vouchers", "192.0.2.1:3"), http.StatusOK, "afterwards")
 	})
 }
 

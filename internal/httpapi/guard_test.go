@@ -75,9 +75,7 @@ func TestGuardWaits(t *testing.T) {
 				synctest.Wait()
 				begun := time.Now()
 				rec := r.guarded(t.Context())
-				if took := time.Since(begun); took != c.after {
-					t.Errorf("answered after %v, want %v", took, c.after)
-				}
+				fail.Unequal(t, time.Since(begun), c.after, "answered after")
 				if c.retryAfter == "" {
 					if rec.Code != http.StatusOK {
 						t.Errorf("second: %d %s", rec.Code, rec.Body)
@@ -85,9 +83,7 @@ func TestGuardWaits(t *testing.T) {
 				} else {
 					wantProblem(t, rec, http.StatusConflict, "busy")
 				}
-				if got := rec.Header().Get("Retry-After"); got != c.retryAfter {
-					t.Errorf("Retry-After is %q, want %q", got, c.retryAfter)
-				}
+				fail.Unequal(t, rec.Header().Get("Retry-After"), c.retryAfter, "Retry-After")
 				wg.Wait()
 				if most != 1 || l.held() != 0 {
 					t.Errorf("%d at a time, %d leases left behind", most, l.held())
@@ -121,9 +117,7 @@ func TestGuardedClientHangsUp(t *testing.T) {
 		if worked != 0 || l.held() != 0 {
 			t.Errorf("worked %d times, %d leases left behind", worked, l.held())
 		}
-		if got := r.metric(t, "seckill_http_problems_total", "client_gone"); got != 1 {
-			t.Errorf("%v clients counted as gone, want 1", got)
-		}
+		fail.Unequal(t, r.metric(t, "seckill_http_problems_total", "client_gone"), 1, "clients counted as gone")
 		if strings.Contains(r.log.String(), `"WARN"`) {
 			t.Errorf("a client that goes is no warning: %s", r.log.String())
 		}
@@ -240,9 +234,7 @@ func TestGuardsShareTheOwner(t *testing.T) {
 		if a, b := l.leases[0].Owner(), l.leases[1].Owner(); a != b || a != inside || a == "" {
 			t.Errorf("owners %q and %q, inside %q", a, b, inside)
 		}
-		if got := strings.Join(l.keys, " "); got != "a:7 b:42" {
-			t.Errorf("locked %s", got)
-		}
+		fail.Unequal(t, strings.Join(l.keys, " "), "a:7 b:42", "locked")
 		owners = append(owners, inside)
 		l.forget()
 	}
@@ -287,9 +279,7 @@ func TestAuditIsGuarded(t *testing.T) {
 	if got := strings.Join(l.keys, " "); got != "audit:1 audit:1" || l.held() != 0 {
 		t.Errorf("locked %s, %d left behind", got, l.held())
 	}
-	if got := l.opts[0]; got != (lock.Options{Wait: 2 * time.Second}) {
-		t.Errorf("asked for %+v", got)
-	}
+	fail.Unequal(t, l.opts[0], (lock.Options{Wait: 2 * time.Second}), "asked for")
 	l.refuse = lock.ErrUnavailable
 	r.want(t, call{"GET", "/api/v1/vouchers/1/audit", "", nil}, http.StatusOK)
 }
@@ -346,8 +336,6 @@ func TestRetryAfter(t *testing.T) {
 		}
 		rec := r.do(t, call{"POST", "/api/v1/vouchers/1/orders", "", []string{"X-User-ID: 42"}})
 		wantProblem(t, rec, http.StatusConflict, "busy")
-		if got := rec.Header().Get("Retry-After"); got != want {
-			t.Errorf("the lease runs another %v: Retry-After %q, want %q", ttl, got, want)
-		}
+		fail.Unequal(t, rec.Header().Get("Retry-After"), want, "the lease runs another %v: Retry-After", ttl)
 	}
 }

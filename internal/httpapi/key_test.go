@@ -199,8 +199,6 @@ func FuzzKeysDoNotCollide(f *testing.F) {
 		if len(keys) < 2 {
 			t.Skip("too long for a key")
 		}
-		if same := a1 == a2 && b1 == b2; same != (keys[0] == keys[1]) {
-			t.Errorf("(%q, %q) is %q and (%q, %q) is %q", a1, b1, keys[0], a2, b2, keys[1])
-		}
+		fail.Unequal(t, a1 == a2 && b1 == b2, (keys[0] == keys[1]), "(%q, %q) is %q and (%q, %q) is %q", a1, b1, keys[0], a2, b2, keys[1])
 	})
 }

@@ -188,13 +188,9 @@ func TestLiveFiguresWaitForTheirOnlyWatcher(t *testing.T) {
 			t.Errorf("after %+v comes %+v", first, second)
 		}
 		simulate.Sleep(httpapi.KeepSale - time.Second) // counted from the second time
-		if n := r.api.Sales(); n != 1 {
-			t.Errorf("%d sales are known, want 1", n)
-		}
+		fail.Unequal(t, r.api.Sales(), 1, "sales are known")
 		simulate.Sleep(2 * time.Second)
-		if n := r.api.Sales(); n != 0 {
-			t.Errorf("%d sales are known when nobody has watched for long", n)
-		}
+		fail.Unequal(t, r.api.Sales(), 0, "sales are known when nobody has watched for long")
 		r.do(t, place)
 		third := r.alone(t, id, second[0].id, time.Second/2)
 		if len(third) != 2 || third[0].name != "gap" || !strings.Contains(third[1].data, `"outcomes":{}`) {
@@ -210,21 +206,15 @@ func TestLiveFiguresThatNobodyWatchesAreBounded(t *testing.T) {
 		for range httpapi.MaxKept {
 			r.alone(t, r.sell(t, voucher.ScopeUser), "", time.Millisecond)
 		}
-		if n := r.api.Sales(); n != httpapi.MaxKept {
-			t.Errorf("%d sales are known, want %d", n, httpapi.MaxKept)
-		}
+		fail.Unequal(t, r.api.Sales(), httpapi.MaxKept, "sales are known")
 		events := r.alone(t, id, "", time.Millisecond)
 		if again := r.alone(t, id, events[0].id, time.Millisecond); len(again) == 0 || again[0].name != "gap" || r.api.Sales() != httpapi.MaxKept {
 			t.Errorf("one more is kept: %+v, %d sales", again, r.api.Sales())
 		}
 		r.api.EndWaits()
-		if n := r.api.Sales(); n != 0 {
-			t.Errorf("%d sales are known after the stop", n)
-		}
+		fail.Unequal(t, r.api.Sales(), 0, "sales are known after the stop")
 		r.alone(t, id, "", time.Millisecond)
-		if n := r.api.Sales(); n != 0 {
-			t.Errorf("%d sales are kept after the stop", n)
-		}
+		fail.Unequal(t, r.api.Sales(), 0, "sales are kept after the stop")
 	})
 }
 
@@ -255,9 +245,7 @@ func TestLiveFiguresEnd(t *testing.T) {
 			t.Errorf("after the stop: %+v", e)
 		}
 		synctest.Wait()
-		if n := r.api.Streams(); n != 0 {
-			t.Errorf("%d streams", n)
-		}
+		fail.Unequal(t, r.api.Streams(), 0, "streams")
 	})
 }
 

@@ -71,9 +71,7 @@ func TestMetrics(t *testing.T) {
 		{"seckill_http_request_duration_seconds", nil, 7},
 		{"seckill_http_requests_in_flight", nil, 0},
 	} {
-		if got := r.metric(t, c.name, c.labels...); got != c.want {
-			t.Errorf("%s%q is %v, want %v", c.name, c.labels, got, c.want)
-		}
+		fail.Unequal(t, r.metric(t, c.name, c.labels...), c.want, "%s%q", c.name, c.labels)
 	}
 	if r.metric(t, "go_goroutines") == 0 {
 		t.Error("the runtime's own metrics are missing")
@@ -154,8 +152,6 @@ func TestTracesHaveEveryRoute(t *testing.T) {
 			continue
 		}
 		path := strings.NewReplacer(":id", "7", "*key", "order:1:2").Replace(route)
-		if got := telemetry.Route(path); got != route {
-			t.Errorf("%s: %q, want %q", path, got, route)
-		}
+		fail.Unequal(t, telemetry.Route(path), route, "%s", path)
 	}
 }

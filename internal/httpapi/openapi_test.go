@@ -215,8 +215,6 @@ func enum(t *testing.T, schema, property string) (names []string) {
 func sameSet(t *testing.T, what string, got, want []string) {
 	t.Helper()
 	for _, n := range slices.Concat(got, want) {
-		if described := slices.Contains(got, n); described != slices.Contains(want, n) {
-			t.Errorf("%s: %q, in docs/openapi.json: %v", what, n, described)
-		}
+		fail.Unequal(t, slices.Contains(got, n), slices.Contains(want, n), "%s: %q, in docs/openapi.json", what, n)
 	}
 }

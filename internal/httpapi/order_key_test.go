@@ -8,6 +8,7 @@ import (
 
 	"seckill/internal/httpapi"
 	"seckill/internal/order"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -49,12 +50,8 @@ func TestOrderKeepsItsKey(t *testing.T) {
 			t.Errorf("placed as %+v", req)
 		}
 	}
-	if n := len(r.idem.records); n != 0 {
-		t.Errorf("%d keys were reserved", n)
-	}
-	if got := r.metric(t, "seckill_orders_total", "replayed"); got != 2 {
-		t.Errorf("%v replays counted, want 2", got)
-	}
+	fail.Unequal(t, len(r.idem.records), 0, "keys were reserved")
+	fail.Unequal(t, r.metric(t, "seckill_orders_total", "replayed"), 2, "replays counted")
 }
 
 // After the last piece is sold, and after the sale, memory refuses every buyer. The buyer who was in time is
@@ -84,9 +81,7 @@ func TestRefusalFromMemoryFindsTheOrder(t *testing.T) {
 	r := keepingKeys(t)
 	r.orders.refusal = voucher.ErrNotStarted // nobody has an order yet
 	wantProblem(t, r.do(t, keyed("k")), http.StatusConflict, "sale_not_started")
-	if n := r.orders.placedLookups.Load(); n != 0 {
-		t.Errorf("%d look-ups before the sale", n)
-	}
+	fail.Unequal(t, r.orders.placedLookups.Load(), 0, "look-ups before the sale")
 }
 
 // Where it is not known who keeps the key, nothing is done: an order without its key could not be repeated.
@@ -98,7 +93,5 @@ func TestNobodyKnowsWhoKeepsTheKey(t *testing.T) {
 	if rec := r.do(t, keyed("k")); rec.Code < 500 {
 		t.Errorf("%d %s", rec.Code, rec.Body)
 	}
-	if n := len(r.orders.requests()); n != 0 {
-		t.Errorf("%d orders placed", n)
-	}
+	fail.Unequal(t, len(r.orders.requests()), 0, "orders placed")
 }

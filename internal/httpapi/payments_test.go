@@ -14,6 +14,7 @@ import (
 	"seckill/internal/httpapi"
 	"seckill/internal/order"
 	"seckill/internal/payment"
+	"seckill/internal/testkit/fail"
 )
 
 // fakeEvents returns what a test sets, and keeps what it was given.
@@ -66,9 +67,7 @@ func TestPaymentEvents(t *testing.T) {
 	events.body = ""
 	wantProblem(t, r.do(t, call{"POST", route, `{"type":"` + strings.Repeat("x", 64<<10) + `"}`, headers}), 413, "payload_too_large")
 	wantProblem(t, r.do(t, call{"POST", route, "", headers}), 400, "invalid_request")
-	if events.body != "" {
-		t.Errorf("it was given %q", events.body)
-	}
+	fail.Unequal(t, events.body, "", "it was given")
 	// A server without a provider has no such address.
 	wantProblem(t, newFixture(t).do(t, call{"POST", route, "{}", headers}), 404, "not_found")
 }

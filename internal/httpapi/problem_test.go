@@ -13,6 +13,7 @@ import (
 
 	"seckill/internal/lock"
 	"seckill/internal/order"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -130,15 +131,11 @@ func TestEveryErrorHasAnAnswer(t *testing.T) {
 func sentinels(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	declared := regexp.MustCompile(`(?m)^(?:var |\t)(Err\w+) += `)
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		for _, found := range declared.FindAllSubmatch(text, -1) {
 			names = append(names, string(found[1]))
 		}
@@ -163,12 +160,8 @@ func TestPanic(t *testing.T) {
 	if log := r.log.String(); !strings.Contains(log, "fakeOrders") || strings.Count(log, "\n") != 1 {
 		t.Errorf("want one line with the stack: %s", log)
 	}
-	if got := r.metric(t, "seckill_http_panics_total"); got != 1 {
-		t.Errorf("%v panics counted, want 1", got)
-	}
-	if got := r.metric(t, "seckill_http_requests_in_flight"); got != 0 {
-		t.Errorf("%v requests in flight, want 0", got)
-	}
+	fail.Unequal(t, r.metric(t, "seckill_http_panics_total"), 1, "panics counted")
+	fail.Unequal(t, r.metric(t, "seckill_http_requests_in_flight"), 0, "requests in flight")
 	r.orders.place = nil
 	place.headers = place.headers[:1]
 	r.want(t, place, http.StatusCreated)

@@ -10,6 +10,7 @@ import (
 	"seckill/internal/httpapi"
 	"seckill/internal/idempotency"
 	"seckill/internal/order"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -74,16 +75,12 @@ func TestKeysPerUser(t *testing.T) {
 	}
 	r.orders.place = failing(order.ErrBusy)
 	wantProblem(t, r.do(t, keyed("b")), http.StatusConflict, "busy")
-	if keys.left != 1 {
-		t.Errorf("a key that is free again leaves %d, want 1", keys.left)
-	}
+	fail.Unequal(t, keys.left, 1, "a key that is free again leaves")
 	r.orders.place = nil
 	r.do(t, keyed("c"))
 	rec := r.do(t, keyed("d"))
 	wantProblem(t, rec, http.StatusTooManyRequests, "rate_limited")
-	if after := rec.Header().Get("Retry-After"); after != "4" {
-		t.Errorf("Retry-After %q, want 4", after)
-	}
+	fail.Unequal(t, rec.Header().Get("Retry-After"), "4", "Retry-After")
 	if _, there := r.idem.record(idempotency.Key{UserID: 42, Value: "d"}); there {
 		t.Error("the key was reserved beyond the quota")
 	}
@@ -136,9 +133,7 @@ func TestRepeatedKeysAreLookUps(t *testing.T) {
 				}
 				wantProblem(t, rec, http.StatusTooManyRequests, "rate_limited")
 			}
-			if answered != allowed {
-				t.Errorf("%d of %d requests under one key were carried out, want %d", answered, sent, allowed)
-			}
+			fail.Unequal(t, answered, allowed, "of %d requests under one key were carried out", sent)
 			// Without a key nothing is looked for.
 			if rec := r.do(t, call{"POST", "/api/v1/vouchers/1/orders", "", []string{"X-User-ID: 42"}}); rec.Code == http.StatusTooManyRequests {
 				t.Errorf("an order without a key: status %d", rec.Code)
@@ -164,7 +159,5 @@ func TestCancelsPerUser(t *testing.T) {
 	}
 	rec := r.do(t, cancel)
 	wantProblem(t, rec, http.StatusTooManyRequests, "rate_limited")
-	if rec.Header().Get("Retry-After") != "4" {
-		t.Errorf("Retry-After %q, want 4", rec.Header().Get("Retry-After"))
-	}
+	fail.Unequal(t, rec.Header().Get("Retry-After"), "4", "Retry-After")
 }

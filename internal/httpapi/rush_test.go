@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"seckill/internal/order"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -35,9 +36,7 @@ func TestRush(t *testing.T) {
 	for _, o := range r.orders.placed {
 		users[o.UserID] = true
 	}
-	if len(users) != 300 {
-		t.Errorf("%d different buyers", len(users))
-	}
+	fail.Unequal(t, len(users), 300, "different buyers")
 	for _, body := range []string{`{"buyers":0}`, `{"buyers":5001}`, `{"buyers":-1}`, `{}`, `{"buyers":1,"more":1}`} {
 		wantProblem(t, r.do(t, call{"POST", path, body, nil}), http.StatusBadRequest, "invalid_request")
 	}

@@ -52,9 +52,7 @@ func TestShapes(t *testing.T) {
 			t.Errorf("%s %s\n got %d %q %s\nwant %d %q %s", c.call.method, c.call.path,
 				rec.Code, rec.Header().Get("Location"), rec.Body, c.status, c.location, c.body)
 		}
-		if got := rec.Header().Get("Content-Type"); got != "application/json" {
-			t.Errorf("%s %s: Content-Type %q", c.call.method, c.call.path, got)
-		}
+		fail.Unequal(t, rec.Header().Get("Content-Type"), "application/json", "%s %s: Content-Type", c.call.method, c.call.path)
 	}
 }
 
@@ -84,9 +82,7 @@ func TestPages(t *testing.T) {
 			path = "/api/v1/vouchers?limit=3&after=" + page.NextAfter
 		}
 	}
-	if got := strings.Join(ids, " "); got != "1 2 3 4 5 6 7" {
-		t.Errorf("the pages have %s", got)
-	}
+	fail.Unequal(t, strings.Join(ids, " "), "1 2 3 4 5 6 7", "the pages have")
 }
 
 func TestNewNeedsEverything(t *testing.T) {

@@ -40,9 +40,7 @@ func TestRedisCounter(t *testing.T) {
 	for w := range workers {
 		seen.add(t, fmt.Sprintf("worker %d", w), ids[w]...)
 	}
-	if len(seen) != workers*each {
-		t.Errorf("%d ids", len(seen))
-	}
+	fail.Unequal(t, len(seen), workers*each, "ids")
 	for _, key := range client.Keys(t.Context(), prefix+"*").Val() {
 		if !strings.HasPrefix(key, prefix+"icr:order:20") {
 			t.Errorf("key %q", key)
@@ -61,9 +59,7 @@ func TestCounterKey(t *testing.T) {
 		midnight:                   "p:icr:order:2026:11:21",
 		midnight.Add(-time.Second): "p:icr:order:2026:11:20",
 	} {
-		if got := c.key(at); got != want {
-			t.Errorf("key(%v) = %s; want %s", at, got, want)
-		}
+		fail.Unequal(t, c.key(at), want, "key(%v)", at)
 	}
 }
 

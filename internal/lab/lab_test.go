@@ -87,9 +87,7 @@ func TestCommandRepeatsTheRun(t *testing.T) {
 	for want, o := range map[string]testbed.Options{
 		"": usual, "--seed 7 --instances 3 --duration 1.5s --embedded": other,
 	} {
-		if got := strings.Join(nonDefaultFlags(o), " "); got != want {
-			t.Errorf("flags of %+v are %q, want %q", o, got, want)
-		}
+		fail.Unequal(t, strings.Join(nonDefaultFlags(o), " "), want, "flags of %+v are", o)
 	}
 }
 

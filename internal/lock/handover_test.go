@@ -36,9 +36,7 @@ func TestHandovers(t *testing.T) {
 	stopSame()
 	again, stop := h.Watch("fair", "seat")
 	defer stop()
-	if again() != (lock.HandoverCounts{}) {
-		t.Errorf("a new watch begins with %+v", again())
-	}
+	fail.Unequal(t, again(), (lock.HandoverCounts{}), "a new watch begins with")
 }
 
 // Decorators of leases pass on how the key came to the holder.

@@ -58,9 +58,7 @@ func TestHeldCountsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := new(grant).hold(t.Context(), time.Now().Add(time.Minute))
 		simulate.Sleep(50 * time.Second)
-		if left := h.Remaining(); left != 10*time.Second {
-			t.Errorf("%v remain, want 10 s", left)
-		}
+		fail.Unequal(t, h.Remaining(), 10*time.Second, "remain")
 		h.Renewed(time.Now().Add(time.Minute))
 		simulate.Sleep(61 * time.Second)
 		if left := h.Remaining(); left != -time.Second {
@@ -174,8 +172,6 @@ func TestReleaseOutlivesItsContext(t *testing.T) {
 		if err := lock.Release(ctx, h); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Release = %v", err)
 		}
-		if took := time.Since(began); took != lock.ReleaseTimeout {
-			t.Errorf("it was cut short after %v, want %v", took, lock.ReleaseTimeout)
-		}
+		fail.Unequal(t, time.Since(began), lock.ReleaseTimeout, "it was cut short after")
 	})
 }

@@ -140,9 +140,7 @@ func TestReaderHangs(t *testing.T) {
 		s.write("last\n", false)
 		began = time.Now()
 		s.close(true)
-		if took := time.Since(began); took != lastWrite {
-			t.Errorf("Close took %v", took)
-		}
+		fail.Unequal(t, time.Since(began), lastWrite, "Close took")
 		close(hang)
 	})
 }
@@ -176,7 +174,5 @@ func TestWritersAtTheSameTime(t *testing.T) {
 	}
 	all.Wait()
 	fail.If(t, w.Close())
-	if got := strings.Count(d.written.String(), line); got != 8000 {
-		t.Errorf("%d whole lines, want 8000", got)
-	}
+	fail.Unequal(t, strings.Count(d.written.String(), line), 8000, "whole lines")
 }

@@ -123,9 +123,7 @@ func TestGateDecidesAdmission(t *testing.T) {
 		}
 	}
 	for _, step := range s.steps.all {
-		if step != "admit 42 to 7 as pending" {
-			t.Errorf("unexpected step: %s", step)
-		}
+		fail.Unequal(t, step, "admit 42 to 7 as pending", "unexpected step")
 	}
 }
 

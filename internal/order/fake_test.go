@@ -13,6 +13,7 @@ import (
 
 	"seckill/internal/lock"
 	"seckill/internal/order"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -293,9 +294,7 @@ func (s *fixture) configure(t *testing.T, c order.Config) {
 	c.Store, c.Vouchers, c.Lockers = s.store, s.vouchers, lockers{s.lock}
 	c.Now, c.Log = func() time.Time { return s.now }, slog.New(slog.DiscardHandler)
 	svc, err := order.NewService(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	s.Service = svc
 }
 

@@ -113,9 +113,7 @@ func TestPlaceAsksForPayment(t *testing.T) {
 	if err != nil || o.Status != order.Unpaid || !o.PayBy.Equal(begin.Add(time.Minute)) || o.AmountCents != 800 {
 		t.Errorf("%+v, %v", o, err)
 	}
-	if stored := s.store.orders[o.ID]; stored != o {
-		t.Errorf("stored %+v, want %+v", stored, o)
-	}
+	fail.Unequal(t, s.store.orders[o.ID], o, "stored")
 }
 
 // The wait for the lock is none of the time to pay.
@@ -135,9 +133,7 @@ func TestTimeToPayBeginsUnderTheLock(t *testing.T) {
 			if want := placed.Add(30 * time.Second); err != nil || !o.PayBy.Equal(want) || !o.CreatedAt.Equal(begin) {
 				t.Errorf("created at %v, to be paid by %v, %v; want %v and %v", o.CreatedAt, o.PayBy, err, begin, want)
 			}
-			if stored := s.store.orders[o.ID]; stored != o {
-				t.Errorf("stored %+v, want %+v", stored, o)
-			}
+			fail.Unequal(t, s.store.orders[o.ID], o, "stored")
 		})
 	}
 }

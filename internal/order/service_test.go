@@ -11,6 +11,7 @@ import (
 
 	"seckill/internal/lock"
 	"seckill/internal/order"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -79,12 +80,8 @@ func TestPlaceRefusesBeforeTheLock(t *testing.T) {
 func TestPlaceUnderTheLock(t *testing.T) {
 	t.Run("a second order of the same user", func(t *testing.T) {
 		s := newFixture(t, nil)
-		if _, err := s.order(t); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.order(t); !errors.Is(err, order.ErrAlreadyOrdered) {
-			t.Errorf("err = %v", err)
-		}
+		fail.NowIf(t, fail.Of(s.order(t)))
+		fail.Unless(t, fail.Of(s.order(t)), order.ErrAlreadyOrdered)
 		if s.store.stock != 9 || s.lock.taken.Load() {
 			t.Errorf("stock %d, lock taken %v", s.store.stock, s.lock.taken.Load())
 		}
@@ -138,9 +135,7 @@ func TestPlaceUnderTheLock(t *testing.T) {
 		}
 		s = newFixture(t, func(p *voucher.Policy) { p.Scope = voucher.ScopeVoucher })
 		_, _ = s.order(t)
-		if s.lock.key != "stock:7" {
-			t.Errorf("key %q", s.lock.key)
-		}
+		fail.Unequal(t, s.lock.key, "stock:7", "key")
 	})
 	t.Run("a failed release does not undo the order", func(t *testing.T) {
 		s := newFixture(t, nil)
@@ -180,9 +175,7 @@ func TestFaultsInTheFlow(t *testing.T) {
 					t.Errorf("steps %q", steps)
 				}
 				committed := at == lock.AfterCommit || at == lock.BeforeRelease
-				if got := len(s.store.orders) == 1; got != committed {
-					t.Errorf("order stored %v, want %v", got, committed)
-				}
+				fail.Unequal(t, len(s.store.orders) == 1, committed, "order stored")
 			})
 		}
 	}
@@ -229,9 +222,7 @@ func TestUnknownOutcomeOfACommitIsResolved(t *testing.T) {
 	t.Run("the database does not answer", func(t *testing.T) {
 		s := newFixture(t, nil)
 		s.store.commit, s.store.lookup = order.ErrUnavailable, order.ErrUnavailable
-		if _, err := s.order(t); !errors.Is(err, order.ErrUnavailable) {
-			t.Errorf("err = %v", err)
-		}
+		fail.Unless(t, fail.Of(s.order(t)), order.ErrUnavailable)
 	})
 }
 
@@ -253,9 +244,7 @@ func TestRepetitionMeetsItsOwnOrder(t *testing.T) {
 			}
 			s = newFixture(t, policy)
 			s.store.collisions, s.store.committed, s.store.stock, s.store.lookup = 1, true, stock, order.ErrUnavailable
-			if _, err := s.order(t); !errors.Is(err, order.ErrUnavailable) {
-				t.Errorf("%s, and nobody knows: %v", name, err)
-			}
+			fail.Unless(t, fail.Of(s.order(t)), order.ErrUnavailable, "%s, and nobody knows", name)
 		}
 	}
 }
@@ -287,9 +276,7 @@ func TestResumedOrderFindsTheEarlierOne(t *testing.T) {
 	if o, err := s.Place(t.Context(), req); err != nil || o != first || s.store.stock != 9 {
 		t.Errorf("again: %+v, %v, stock %d, want %+v", o, err, s.store.stock, first)
 	}
-	if _, err := s.Place(t.Context(), order.Request{VoucherID: 7, UserID: 42, ID: 98}); !errors.Is(err, order.ErrAlreadyOrdered) {
-		t.Errorf("err = %v", err)
-	}
+	fail.Unless(t, fail.Of(s.Place(t.Context(), order.Request{VoucherID: 7, UserID: 42, ID: 98})), order.ErrAlreadyOrdered)
 	// With Resumed it returns the first order, even after the sale.
 	s.now = begin.Add(2 * time.Hour)
 	req.Resumed = true

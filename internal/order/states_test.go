@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"seckill/internal/order"
+	"seckill/internal/testkit/fail"
 )
 
 func TestMoves(t *testing.T) {
@@ -21,9 +22,7 @@ func TestMoves(t *testing.T) {
 			t.Errorf("%s: Changes is %t", m.From, m.From.Changes())
 		}
 	}
-	if len(reached) != len(order.Statuses()) {
-		t.Errorf("%d of %d states are reached", len(reached), len(order.Statuses()))
-	}
+	fail.Unequal(t, len(reached), len(order.Statuses()), "of %d states are reached", len(order.Statuses()))
 	for _, wrong := range [][2]order.Status{{order.Paid, order.Cancelled}, {order.Expired, order.Unpaid}, {order.Refunded, order.Paid}, {order.Confirmed, order.Cancelled}} {
 		if _, err := order.MoveOf(wrong[0], wrong[1]); err == nil {
 			t.Errorf("an order may move from %s to %s", wrong[0], wrong[1])
@@ -57,16 +56,12 @@ func TestPersisted(t *testing.T) {
 		"": {}, order.Pending: {}, order.Rejected: {}, order.Cancelled: {true, false}, order.Expired: {true, false},
 		order.Confirmed: {true, true}, order.Unpaid: {true, true}, order.Paid: {true, true}, order.Refunding: {true, true}, order.Refunded: {true, true},
 	} {
-		if got := [2]bool{order.Accepted{}.PersistedAs(s), order.Accepted{Late: true}.PersistedAs(s)}; got != want {
-			t.Errorf("%q: persisted %v, want %v", s, got, want)
-		}
+		fail.Unequal(t, [2]bool{order.Accepted{}.PersistedAs(s), order.Accepted{Late: true}.PersistedAs(s)}, want, "%q: persisted", s)
 	}
 }
 
 func TestEvenEpochsAreOpen(t *testing.T) {
 	for epoch, want := range map[int64]bool{-2: false, 0: false, 1: false, 2: true, 3: false, 4: true} {
-		if got := (order.EpochState{Epoch: epoch}).Open(); got != want {
-			t.Errorf("epoch %d: open %v", epoch, got)
-		}
+		fail.Unequal(t, (order.EpochState{Epoch: epoch}).Open(), want, "epoch %d: open", epoch)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"seckill/internal/order"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 const apiKey = "key-of-the-tests"
@@ -27,9 +28,7 @@ func newClient(t *testing.T, timeout time.Duration, serve http.HandlerFunc) *Cli
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { _ = server.Close() })
 	c, err := NewClient(ClientConfig{URL: "http://127.0.0.1:1", Key: apiKey, Timeout: timeout, Dial: l.Dial})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -49,9 +48,7 @@ func TestClientTellsErrorsApart(t *testing.T) {
 		p := open()
 		change(&p)
 		text, err := json.Marshal(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		return string(text)
 	}
 	for name, test := range map[string]struct {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"seckill/internal/order"
+	"seckill/internal/testkit/fail"
 )
 
 // books is what settlements call, and notes it.
@@ -81,22 +82,16 @@ func TestReceive(t *testing.T) {
 			s, err := NewSettlements(SettlementsConfig{
 				Webhooks: newWebhooks(t, exampleSecret), Provider: NewProvider(nil, "EUR"), Life: life{b}, Store: b, Observer: b, Log: slog.New(slog.DiscardHandler),
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, err)
 			p := open()
 			p.Status, p.PaidAt = StatusPaid, new(time.Unix(1e9, 0))
 			if c.change != nil {
 				c.change(&p)
 			}
 			body, err := json.Marshal(Event{Type: c.kind, Timestamp: time.Now(), Data: p})
-			if err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, err)
 			h := http.Header{}
-			if err := s.Webhooks.Sign(h, exampleID, time.Now(), body); err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, s.Webhooks.Sign(h, exampleID, time.Now(), body))
 			if err := s.Receive(t.Context(), h, body); !errors.Is(err, c.err) || c.err == nil && err != nil {
 				t.Errorf("Receive = %v, want %v", err, c.err)
 			}

@@ -42,9 +42,7 @@ func signed(t testing.TB, w *Webhooks, at time.Time) http.Header {
 
 func TestSignAsInTheSpecification(t *testing.T) {
 	h := signed(t, newWebhooks(t, exampleSecret), exampleTime)
-	if got := h.Get(HeaderSignature); got != exampleSignature {
-		t.Errorf("signature %s, want %s", got, exampleSignature)
-	}
+	fail.Unequal(t, h.Get(HeaderSignature), exampleSignature, "signature")
 	if h.Get(HeaderID) != exampleID || h.Get(HeaderTimestamp) != "1614265330" {
 		t.Errorf("headers %v", h)
 	}

@@ -107,9 +107,7 @@ func TestRefused(t *testing.T) {
 		"ERR The user executing the script can't run this command or subcommand": false,
 		"ERR The stream has exhausted the last possible ID":                      false,
 	} {
-		if got := redisscript.Refused(reply(message)); got != want {
-			t.Errorf("%s: %v", message, got)
-		}
+		fail.Unequal(t, redisscript.Refused(reply(message)), want, "%s", message)
 	}
 	if redisscript.Refused(nil) || redisscript.Refused(io.EOF) || redisscript.Refused(redis.Nil) {
 		t.Error("no error, a lost connection, or a reply is taken for a refusal")

@@ -28,9 +28,7 @@ func TestRedisPools(t *testing.T) {
 				{"seckill_redis_pool_connections", "used"}: used, {"seckill_redis_pool_connections", "idle"}: idle,
 				{"seckill_redis_pool_waits_total", ""}: waits, {"seckill_redis_pool_wait_seconds_total", ""}: seconds, {"seckill_redis_pool_timeouts_total", ""}: 0,
 			} {
-				if got := poolMetric(t, registry, name[0], name[1]); got != want {
-					t.Errorf("%s: %s %s is %v, want %v", when, name[0], name[1], got, want)
-				}
+				fail.Unequal(t, poolMetric(t, registry, name[0], name[1]), want, "%s: %s %s", when, name[0], name[1])
 			}
 		}
 		answered := make(chan error, 2)

@@ -31,9 +31,7 @@ func TestFaultSeed(t *testing.T) {
 		p.Faults = []lock.Fault{{Point: lock.CriticalSection, PauseMS: 5, Probability: 0.5}}
 		wantRoundTrip(t, p, "fault_seed", seed != 0)
 		fail.If(t, p.Validate(), "seed %d", seed)
-		if undecided := reflect.DeepEqual(p.FaultsFor(17), p.Faults); undecided != (seed == 0) {
-			t.Errorf("seed %d: whom the fault hits is undecided: %v", seed, undecided)
-		}
+		fail.Unequal(t, reflect.DeepEqual(p.FaultsFor(17), p.Faults), (seed == 0), "seed %d: whom the fault hits is undecided", seed)
 		if p.Faults = nil; len(p.FaultsFor(17)) != 0 {
 			t.Errorf("seed %d: a fault of none", seed)
 		}
@@ -117,9 +115,7 @@ func TestBuckets(t *testing.T) {
 		case !tc.ok && (!errors.Is(err, voucher.ErrInvalid) || !strings.Contains(err.Error(), "policy.buckets ")):
 			t.Errorf("%s with %d: Validate = %v, want one that names them", tc.flow, tc.given, err)
 		}
-		if got := p.BucketCount(); got != tc.parts {
-			t.Errorf("policy.buckets %d: BucketCount = %d, want %d", tc.given, got, tc.parts)
-		}
+		fail.Unequal(t, p.BucketCount(), tc.parts, "policy.buckets %d: BucketCount", tc.given)
 		wantRoundTrip(t, p, "buckets", tc.given != 0)
 	}
 }

@@ -72,9 +72,7 @@ func pages(t *testing.T, test func(t *testing.T, s *web.Site, path string)) {
 func TestFirstViewIsSmall(t *testing.T) {
 	pages(t, func(t *testing.T, s *web.Site, path string) {
 		page := get(t, s, path, "Accept-Encoding: gzip, br")
-		if page.Header.Get("Cache-Control") != "no-cache" {
-			t.Errorf("Cache-Control is %q", page.Header.Get("Cache-Control"))
-		}
+		fail.Unequal(t, page.Header.Get("Cache-Control"), "no-cache", "Cache-Control")
 		sum, seen := int(page.ContentLength), map[string]bool{}
 		for _, found := range address.FindAllStringSubmatch(text(t, page), -1) {
 			if seen[found[1]] {
@@ -110,9 +108,7 @@ func TestNothingIsInline(t *testing.T) {
 			"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cross-Origin-Opener-Policy": "same-origin",
 			"Cross-Origin-Resource-Policy": "same-origin", "Vary": "Accept-Encoding",
 		} {
-			if got := resp.Header.Get(name); got != want {
-				t.Errorf("%s is %q, want %q", name, got, want)
-			}
+			fail.Unequal(t, resp.Header.Get(name), want, "%s", name)
 		}
 		if inline := regexp.MustCompile(`(?i)<script(?:\s[^>]*)?>[^<]|<style|\sstyle=|\son\w+=|javascript:|(?:src|href)="(?:https?:)?//`).FindString(text(t, resp)); inline != "" {
 			t.Errorf("it has %q", inline)
@@ -178,9 +174,7 @@ func TestAcceptEncoding(t *testing.T) {
 		"": false, "br": false, "gzip;q=0": false, "gzip; q=0.000, *": false, "*;q=0": false, "identity": false, "gzipped": false, "gzip;q=x": false,
 	} {
 		got := get(t, s, "/", "Accept-Encoding: "+header).Header.Get("Content-Encoding") == "gzip"
-		if got != want {
-			t.Errorf("Accept-Encoding %q: compressed %v, want %v", header, got, want)
-		}
+		fail.Unequal(t, got, want, "Accept-Encoding %q: compressed", header)
 	}
 }
 

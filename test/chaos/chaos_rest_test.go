@@ -19,9 +19,7 @@ func (c *chaos) balanced(n int, s *chaosRound) {
 	now.URLs = []string{c.apis[0].URL, c.apis[1].URL}
 	want := harness.Audit{InitialStock: s.stock, Orders: s.stock, Balanced: true}
 	for i := range now.URLs {
-		if got := now.Audit(i); got != want {
-			c.t.Errorf("round %d, process %d: %+v", n, i, got)
-		}
+		fail.Unequal(c.t, now.Audit(i), want, "round %d, process %d", n, i)
 	}
 }
 
@@ -71,9 +69,7 @@ func (c *chaos) checkRound(n int, s *chaosRound) {
 // readable queries an order as its user. One in twenty users repeats the request.
 func (c *chaos) readable(n int, s *chaosRound, user int) {
 	want := s.orders[user]
-	if got := s.StatusOf(user%2, want, user); got != "confirmed" {
-		c.t.Errorf("round %d: order %s of user %d is %q", n, want, user, got)
-	}
+	fail.Unequal(c.t, s.StatusOf(user%2, want, user), "confirmed", "round %d: order %s of user %d", n, want, user)
 	if user%20 == 0 {
 		if got := s.BuyUntilAnswered(user, user, "key-"+strconv.Itoa(user)); got.Order != want {
 			c.t.Errorf("round %d: user %d had %s, and repeats: %+v", n, user, want, got)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
 
@@ -131,9 +132,7 @@ func TestLostOrderUnderItsKey(t *testing.T) {
 		if user == impatient {
 			continue
 		}
-		if status := d.sale.StatusOf(user, told.Order, user); status != "confirmed" {
-			t.Errorf("the order of user %d is %q", user, status)
-		}
+		fail.Unequal(t, d.sale.StatusOf(user, told.Order, user), "confirmed", "the order of user %d", user)
 	}
 	if a := d.sale.AtRest(0); !a.Balanced {
 		t.Errorf("audit %+v", a)

@@ -82,9 +82,7 @@ func TestDurability(t *testing.T) {
 			t.Logf("%s: %s; epoch %d, then %d; on sale again after %v; %d bytes of the file gone",
 				setting.name, got, before, d.epoch(), took.Round(10*time.Millisecond), d.gone)
 			got.check(t, setting)
-			if found := d.epoch() > before; found != setting.found() {
-				t.Errorf("found that something was lost: %v", found)
-			}
+			fail.Unequal(t, d.epoch() > before, setting.found(), "found that something was lost")
 		})
 	}
 }
@@ -354,7 +352,5 @@ func (d *crashTest) sellOut() {
 		return d.sale.AtRest(0).Stock == 0
 	})
 	want := harness.Audit{InitialStock: dyingStock, Orders: dyingStock, Balanced: true}
-	if got := d.sale.Audit(1); got != want {
-		d.t.Errorf("the sale is wrong: %+v", got)
-	}
+	fail.Unequal(d.t, d.sale.Audit(1), want, "the sale is wrong")
 }

@@ -109,9 +109,7 @@ func TestKeysAreEvicted(t *testing.T) {
 	}
 	configSet(t, client, "maxmemory-policy", "noeviction")
 	harness.WaitReady(t, p)
-	if got := locked.BuyUntilAnswered(0, 1, "").Code; got != "already_ordered" {
-		t.Errorf("a second locked order: %s", got)
-	}
+	fail.Unequal(t, locked.BuyUntilAnswered(0, 1, "").Code, "already_ordered", "a second locked order")
 	more, moreOrders := admission.OrderAllUnder("more-", 200)
 	if more["accepted"] != 50 || more["already_ordered"] != 100 || more["sold_out"] != 50 {
 		t.Errorf("after the correction buyers were told %v", more)
@@ -140,9 +138,7 @@ func TestKeysAreEvictedWhereThatIsAllowed(t *testing.T) {
 	sale.AtRest(0)
 	release := sale.HoldRow(s.DB)
 	_, onTheirWay := sale.OrderAllUnder("pending-", 200) // half of these users have an order
-	if len(onTheirWay) != 100 {
-		t.Errorf("%d orders are on their way", len(onTheirWay))
-	}
+	fail.Unequal(t, len(onTheirWay), 100, "orders are on their way")
 	evicted := evictAll(t, client)
 	if n := p.Metric(t, evictingNodes); n != 1 {
 		t.Errorf("the metric counts %v servers that evict", n)
@@ -187,18 +183,14 @@ func TestMemoryIsFull(t *testing.T) {
 	if len(codes) != 2 || codes["unavailable"] == 0 || codes["accepted"] != len(orders) {
 		t.Errorf("buyers were told %v", codes)
 	}
-	if got := locked.Buy(0, 500, "").Code; got != "unavailable" {
-		t.Errorf("a locked order while Redis is full: %s", got)
-	}
+	fail.Unequal(t, locked.Buy(0, 500, "").Code, "unavailable", "a locked order while Redis is full")
 	// Redis stays full, and the orders reach the database all the same.
 	waitForOrders(admission, len(orders))
 	configSet(t, client, "maxmemory", "0")
 	harness.WaitReady(t, p)
 	testkit.Until(t, "orders are accepted again", func() bool { return admission.Buy(0, 5000, "").Code != "unavailable" })
 	waitForOrders(admission, len(orders)+1)
-	if got := locked.BuyUntilAnswered(0, 500, "locked").Code; got != "created" {
-		t.Errorf("a locked order after the correction: %s", got)
-	}
+	fail.Unequal(t, locked.BuyUntilAnswered(0, 500, "locked").Code, "created", "a locked order after the correction")
 	testkit.Until(t, "the audit is balanced", func() bool { return admission.Audit(0).Balanced })
 	admission.CheckBalanced(0, codes, orders)
 }

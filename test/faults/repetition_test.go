@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
 
@@ -24,9 +25,7 @@ func TestRepetitionAfterADeathGetsTheOneAnswer(t *testing.T) {
 	if got.Code != "created" {
 		t.Fatalf("the repetition was told %+v", got)
 	}
-	if again := sale.BuyUntilAnswered(1, 42, "once-only"); again != got {
-		t.Errorf("told %+v, then %+v", got, again)
-	}
+	fail.Unequal(t, sale.BuyUntilAnswered(1, 42, "once-only"), got, "told %+v, then", got)
 	if a := sale.Audit(1); a.Orders != 1 || !a.Balanced {
 		t.Errorf("%+v", a)
 	}
@@ -80,7 +79,5 @@ func TestRepetitionAfterALostAdmission(t *testing.T) {
 	if now := sale.AtRest(0); now.Orders != 2 || !now.Balanced {
 		t.Errorf("%+v", now)
 	}
-	if status := sale.Status(0, admitted, 42, ""); status != "confirmed" {
-		t.Errorf("the order is %q", status)
-	}
+	fail.Unequal(t, sale.Status(0, admitted, 42, ""), "confirmed", "the order")
 }

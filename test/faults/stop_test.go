@@ -100,9 +100,7 @@ func TestShutdownDelay(t *testing.T) {
 		t.Errorf("%s, Connection: close is %v", resp.Status, resp.Close)
 	}
 	user := 1
-	if got := sale.BuyUntilAnswered(0, user, "first").Code; got != "accepted" {
-		t.Errorf("during the delay: %s", got)
-	}
+	fail.Unequal(t, sale.BuyUntilAnswered(0, user, "first").Code, "accepted", "during the delay")
 	configSet(t, client, "maxmemory-policy", "allkeys-lru")
 	testkit.Until(t, "orders are refused", func() bool { user++; return sale.Buy(0, user, "").Code == "unavailable" })
 	configSet(t, client, "maxmemory-policy", "noeviction")

@@ -228,9 +228,7 @@ func TestPaymentEventsTwiceAndOutOfOrder(t *testing.T) {
 		t.Errorf("%+v, and %d cents were given back", o, s.given(t, b))
 	}
 	s.balanced(t, voucherID, 2)
-	if n := s.metric(t, `seckill_payments_cents_total{outcome="paid"}`); n != "8000" {
-		t.Errorf("%s cents were counted as paid", n)
-	}
+	fail.Unequal(t, s.metric(t, `seckill_payments_cents_total{outcome="paid"}`), "8000", "cents were counted as paid")
 }
 
 func (s *shop) paymentOf(t *testing.T, b bought) string {
@@ -252,9 +250,7 @@ func TestLostPaymentEventIsLookedUp(t *testing.T) {
 	var o shown
 	// A busy machine may ask when the order has expired: then the money takes the voucher again.
 	testkit.Until(t, "the order is paid", func() bool { o = s.show(t, b); return o.Status == "paid" })
-	if n := s.metric(t, `seckill_payment_events_total{result="ok",type="payment.paid"}`); n != "0" {
-		t.Errorf("%s events came", n)
-	}
+	fail.Unequal(t, s.metric(t, `seckill_payment_events_total{result="ok",type="payment.paid"}`), "0", "events came")
 	s.balanced(t, voucherID, 0)
 }
 

@@ -44,9 +44,7 @@ func consoleShowsOversold(b context.Context, t *testing.T) {
 		document.getElementById('verdict').className === 'verdict alarm'`)
 	v.until("the answers are counted", `document.getElementById('outcomes').textContent.includes('Confirmed')`)
 	v.until("a line is drawn", `document.querySelector('#chart .orders')?.getAttribute('points').split(' ').length > 1`)
-	if got := v.says(`document.querySelector('#qr svg').getAttribute('aria-label')`); got != "QR code of "+url+"/" {
-		t.Errorf("the picture is %q", got)
-	}
+	fail.Unequal(t, v.says(`document.querySelector('#qr svg').getAttribute('aria-label')`), "QR code of "+url+"/", "the picture")
 	if got := v.says(`document.getElementById('lock').textContent`); !strings.HasSuffix(got, "Handed overnever: it is free for whoever asks next") {
 		t.Errorf("of a lock that is not handed over it is said %q", got)
 	}
@@ -55,9 +53,7 @@ func consoleShowsOversold(b context.Context, t *testing.T) {
 	offer("admission", "Safe")
 	rush()
 	v.until("it adds up", `document.getElementById('verdict').textContent.startsWith('It adds up') && document.getElementById('figures').textContent.includes('Orders10')`)
-	if got := v.says(`document.getElementById('lock').textContent`); got != "Holdernone: the admission flow takes no lock" {
-		t.Errorf("of the lock it is said %q", got)
-	}
+	fail.Unequal(t, v.says(`document.getElementById('lock').textContent`), "Holdernone: the admission flow takes no lock", "of the lock it is said")
 	offer("locked", "Locked")
 	v.until("the lock is seen", `document.getElementById('lock').textContent.includes('Holder')`)
 	rush()
@@ -106,9 +102,7 @@ func consoleAsksForTheToken(b context.Context, t *testing.T) {
 	use("not the administrator's")
 	use(harness.AdminToken)
 	v.until("the figures are there", `document.getElementById('verdict').textContent.startsWith('It adds up')`)
-	if got := v.says(`document.getElementById('rush')`); got != "null" {
-		t.Errorf("there is a rush: %s", got)
-	}
+	fail.Unequal(t, v.says(`document.getElementById('rush')`), "null", "there is a rush")
 	v.do(`{ const p = document.getElementById('preset'); p.value = 'oversell'; p.dispatchEvent(new Event('input'));
 		document.querySelector('#offer .go').click(); }`)
 	v.until("it is refused", `document.getElementById('offer-outcome').textContent.includes('lab mode only')`)

@@ -19,9 +19,7 @@ func pageCountsDown(b context.Context, t *testing.T) {
 	sell(t, url, "Tomorrow", 5, time.Now().Add(25*time.Hour), future, `{}`)
 	v := visit(b, t, url+"/", "zh-CN")
 	v.untilThere("Tomorrow")
-	if got := v.says(`document.documentElement.lang + document.title`); got != "zh-CN限时秒杀" {
-		t.Errorf("the page is %q", got)
-	}
+	fail.Unequal(t, v.says(`document.documentElement.lang + document.title`), "zh-CN限时秒杀", "the page")
 	if got := v.says(card("Tomorrow", ".countdown") + `.textContent`); !strings.Contains(got, "1 天") {
 		t.Errorf("tomorrow is in %q", got)
 	}
@@ -32,9 +30,7 @@ func pageCountsDown(b context.Context, t *testing.T) {
 	v.untilOutcome("Soon", "订单已确认")
 	v.do(`document.querySelector('#languages [lang=en]').click()`)
 	v.untilOutcome("Soon", "The order is confirmed")
-	if got := v.says(`document.documentElement.lang + document.title`); got != "enFlash sale" {
-		t.Errorf("after the change of the language the page is %q", got)
-	}
+	fail.Unequal(t, v.says(`document.documentElement.lang + document.title`), "enFlash sale", "after the change of the language the page")
 	v.untroubled(url, http.StatusConflict) // the tap may have been early
 }
 

@@ -190,9 +190,7 @@ func pageSells(b context.Context, t *testing.T) {
 			t.Errorf("both are buyer %s", a)
 		}
 		o.until("the stock is known", card("One only", ".buy")+`.disabled`)
-		if got := o.says(card("One only", ".buy") + `.textContent`); got != "Sold out" {
-			t.Errorf("the button of what is sold out says %q", got)
-		}
+		fail.Unequal(t, o.says(card("One only", ".buy")+`.textContent`), "Sold out", "the button of what is sold out says")
 		o.do(card(first, ".buy") + `.click()`)
 		o.untilOutcome(first, "The order is confirmed")
 		o.untroubled(url)

@@ -7,6 +7,7 @@ import (
 
 	"seckill/internal/admission/ledger"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
 
@@ -31,9 +32,7 @@ func TestBackpressure(t *testing.T) {
 	if codes["accepted"] != pending || codes["unavailable"] != 2*stock-pending {
 		t.Errorf("while nothing can be persisted, buyers are told %v; want %d accepted", codes, pending)
 	}
-	if n := ledger.New(server.Client(t), ledger.Options{}).State(t.Context(), sale.Keys()).Pending; n != pending {
-		t.Errorf("%d orders are on their way, want %d", n, pending)
-	}
+	fail.Unequal(t, ledger.New(server.Client(t), ledger.Options{}).State(t.Context(), sale.Keys()).Pending, pending, "orders are on their way")
 	mariadb.Resume()
 
 	maps.Copy(orders, accepted)

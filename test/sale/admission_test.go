@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"testing"
 
+	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
 
@@ -28,9 +29,7 @@ func TestAdmissionOverTwoProcesses(t *testing.T) {
 			if got.Code != "accepted" {
 				t.Fatalf("told %+v", got)
 			}
-			if status := sale.Status((user+1)%2, got.Order, user, "?wait=20s"); status != "confirmed" {
-				t.Errorf("order %s is %q", got.Order, status)
-			}
+			fail.Unequal(t, sale.Status((user+1)%2, got.Order, user, "?wait=20s"), "confirmed", "order %s", got.Order)
 			if again := sale.BuyUntilAnswered(user+1, user, "once"); !harness.SameOrder(again, got) {
 				t.Errorf("told %+v, then %+v", got, again)
 			}

@@ -171,17 +171,13 @@ func (g *galeraCluster) sell(policy string, stock int, during func(sold <-chan s
 	harness.WaitReady(g.t, g.apis[:]...)
 	want := harness.Audit{InitialStock: stock, Orders: stock, Balanced: true}
 	for i := range g.apis {
-		if got := s.AtRest(i); got != want {
-			g.t.Errorf("%s, process %d: %+v", policy, i, got)
-		}
+		fail.Unequal(g.t, s.AtRest(i), want, "%s, process %d", policy, i)
 	}
 	if len(told) != stock {
 		g.t.Errorf("%s: %d buyers were told of an order, of %d", policy, len(told), stock)
 	}
 	for user, order := range told {
-		if got := s.StatusOf(user, order, user); got != "confirmed" {
-			g.t.Errorf("%s: order %s of user %d is %q", policy, order, user, got)
-		}
+		fail.Unequal(g.t, s.StatusOf(user, order, user), "confirmed", "%s: order %s of user %d", policy, order, user)
 	}
 	g.orders += len(told)
 	g.t.Logf("%s: %d orders; answers so far %v", policy, len(told), g.codes)

@@ -6,6 +6,7 @@ import (
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/judge"
 	"seckill/internal/lab/judge/judgetest"
+	"seckill/internal/testkit/fail"
 )
 
 // A key of the next buyer, who got in in time, is not the dead holder's, however late its release is seen.
@@ -37,9 +38,7 @@ func TestNextBuyersKeyIsNotTheDeadOnes(t *testing.T) {
 			2  store 17
 			10 api-1 killed`+tt.next)
 			due := evidenceWhenDue(evidence, "buyer 18", judgetest.Nanos(t, "1200"))
-			if stuck := judge.Judge(due).Anomalies[finding.StuckKeys]; stuck != tt.stuck {
-				t.Errorf("%d stuck keys, want %d", stuck, tt.stuck)
-			}
+			fail.Unequal(t, judge.Judge(due).Anomalies[finding.StuckKeys], tt.stuck, "stuck keys")
 		})
 	}
 }

@@ -143,9 +143,7 @@ func TestUnfold(t *testing.T) {
 		"到期，\n  Redis 删除":   "到期，Redis 删除",
 		"（SIGKILL\n  ）之后\n": "（SIGKILL）之后\n",
 	} {
-		if got := unfold(text); got != want {
-			t.Errorf("%q is unfolded to %q, want %q", text, got, want)
-		}
+		fail.Unequal(t, unfold(text), want, "%q is unfolded to", text)
 	}
 }
 

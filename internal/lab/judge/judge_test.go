@@ -7,6 +7,7 @@ import (
 	"seckill/internal/lab/judge"
 	"seckill/internal/lab/judge/judgetest"
 	"seckill/internal/lab/witness"
+	"seckill/internal/testkit/fail"
 )
 
 func TestJudge(t *testing.T) {
@@ -21,9 +22,7 @@ func TestJudge(t *testing.T) {
 				judgetest.CheckWitness(t, w)
 			}
 			for _, info := range finding.Kinds() {
-				if got := j.Anomalies[info.Kind]; got != tt.Want[info.Kind] {
-					t.Errorf("%s: %d, want %d", info.Kind, got, tt.Want[info.Kind])
-				}
+				fail.Unequal(t, j.Anomalies[info.Kind], tt.Want[info.Kind], "%s", info.Kind)
 				if j.Anomalies[info.Kind] > 0 && !proven[info.Kind] && len(ev.Events) > 0 {
 					t.Errorf("%s: no witness", info.Kind)
 				}

@@ -172,9 +172,7 @@ func TestEveryKindSurvivesTheWay(t *testing.T) {
 	seen := map[Kind]bool{}
 	for _, s := range sentinels() {
 		e := report(fmt.Errorf("wrapped: %w", s.err))
-		if e.Kind != s.kind {
-			t.Errorf("%v is %s; want %s", s.err, e.Kind, s.kind)
-		}
+		fail.Unequal(t, e.Kind, s.kind, "%v", s.err)
 		data, err := json.Marshal(e)
 		fail.NowIf(t, err)
 		var back *Error

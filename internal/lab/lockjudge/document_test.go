@@ -45,9 +45,7 @@ func TestReport(t *testing.T) {
 		last = at
 	}
 	fail.If(t, lockjudge.Verdict(results[1:], nil), "a lock that lacks a comfort only")
-	if got := fmt.Sprint(lockjudge.Exclusion, lockjudge.Comfort); got != "mutual exclusion comfort" {
-		t.Errorf("the grades are called %s", got)
-	}
+	fail.Unequal(t, fmt.Sprint(lockjudge.Exclusion, lockjudge.Comfort), "mutual exclusion comfort", "the grades are called")
 }
 
 // The document has everything that the terminal shows, and the page has it, too.

@@ -102,7 +102,5 @@ func check(t *testing.T, text string, width int64, scheme string, r report.Repor
 	if want := width >= 1700; got.Beside != want {
 		t.Errorf("an experiment stands beside its partner: %v", got.Beside)
 	}
-	if light := got.Ground > 0.5; light != (scheme == "light") {
-		t.Errorf("the page's ground is %.2f in the %s scheme", got.Ground, scheme)
-	}
+	fail.Unequal(t, got.Ground > 0.5, (scheme == "light"), "the page's ground is %.2f in the %s scheme", got.Ground, scheme)
 }

@@ -79,9 +79,7 @@ func TestColourWanted(t *testing.T) {
 		{map[string]string{"NO_COLOR": "1"}, true, false},
 		{map[string]string{"TERM": "dumb"}, true, false},
 	} {
-		if got := report.ColourWanted(func(k string) string { return c.env[k] }, c.terminal); got != c.want {
-			t.Errorf("%v, terminal %v: %v", c.env, c.terminal, got)
-		}
+		fail.Unequal(t, report.ColourWanted(func(k string) string { return c.env[k] }, c.terminal), c.want, "%v, terminal %v", c.env, c.terminal)
 	}
 }
 
@@ -112,9 +110,7 @@ func TestEveryOwnerHasAColour(t *testing.T) {
 	css := string(report.PictureCSS())
 	for i := range 7 {
 		name := "o" + strconv.Itoa(i+1)
-		if n := strings.Count(string(svg), `class="bar waits `+name+`"`); n != 1 {
-			t.Errorf("%d bars of colour %s", n, name)
-		}
+		fail.Unequal(t, strings.Count(string(svg), `class="bar waits `+name+`"`), 1, "bars of colour %s", name)
 		if n := strings.Count(css, "--"+name+": #"); n != 2 || !strings.Contains(css, "."+name+" {") {
 			t.Errorf("colour %s is defined %d times", name, n)
 		}

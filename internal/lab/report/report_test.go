@@ -36,9 +36,7 @@ func TestPageTellsTheOutcome(t *testing.T) {
 		}
 	}
 	outside := regexp.MustCompile(`(?i)<(script|link rel="stylesheet|iframe|img)|@import|url\(["']?[^#"']|(src|href)="[^#d]`)
-	if found := outside.FindString(page); found != "" {
-		t.Errorf("the page refers to something else: %s", found)
-	}
+	fail.Unequal(t, outside.FindString(page), "", "the page refers to something else")
 	fine := sample()
 	fine.Entries = fine.Entries[:4]
 	if page := html(t, fine); !strings.Contains(page, "All 4</h1>") && !strings.Contains(page, "All 4 as expected") {

@@ -85,9 +85,7 @@ func TestBench(t *testing.T) {
 		}
 		f.want(202, "", "POST", "/api/bench/act", `{"do":"`+move+`"}`)
 		b := events.bench(move+" has ended", moved(i+1))
-		if told := b.Turns[i].Told; told != "done" {
-			t.Errorf("%s: %s", move, told)
-		}
+		fail.Unequal(t, b.Turns[i].Told, "done", "%s", move)
 	}
 	b := events.sees("the judge names both", func(b benchState) bool { return b.Found["wrong_releases"] == 1 && b.Found["overlaps"] >= 1 })
 	if b.Processes[0].Is != "free" || !b.Processes[1].Holds || !b.Processes[2].Holds || strings.Count(b.Script, ".") != 4 {
@@ -208,9 +206,7 @@ func TestBenchLocks(t *testing.T) {
 func TestBenchNetwork(t *testing.T) {
 	d := embedded(t)
 	b := d.play(setupOf("reentrant", 2, `,"renew":true`), "a1 x")
-	if b.last() != "renewed" {
-		t.Errorf("the lease of a holder with its network: %s", b.last())
-	}
+	fail.Unequal(t, b.last(), "renewed", "the lease of a holder with its network")
 	b = d.more(2, "n1 x")
 	if b.last() != "done" || !b.Processes[0].Cut || b.Processes[1].Cut {
 		t.Errorf("the lease of a holder without its network: %+v", b)
@@ -338,9 +334,7 @@ func TestBenchFile(t *testing.T) {
 	d.play(setupOf("lua", 20, `,"renew":false`), "a1 n1 b1 k1 d a2")
 	kept := d.want(200, `"do": "restore-network"`, "GET", "/api/bench.json", "")
 	d.stop()
-	if again := d.want(200, "", "GET", "/api/bench.json", ""); again != kept {
-		t.Errorf("the file of a bench that has ended: %s", again)
-	}
+	fail.Unequal(t, d.want(200, "", "GET", "/api/bench.json", ""), kept, "the file of a bench that has ended")
 	asked := d.want(200, `"lock":"lua"`, "POST", "/api/bench/file", kept)
 	d.want(202, "", "POST", "/api/bench", asked)
 	b := d.events.bench("it is replayed", func(b benchState) bool { return b.Ready && !b.Replaying && moved(6)(b) })

@@ -162,12 +162,8 @@ func verbs(format string) (all []string) {
 func TestText(t *testing.T) {
 	who := Name("buyer 17 (api-1)")
 	text := Join(F("%s gets the lock at %s", who, Plain("12 ms")), Plain(" ✓"))
-	if got := text.String(); got != "buyer 17 (api-1) gets the lock at 12 ms ✓" {
-		t.Errorf("in English: %q", got)
-	}
-	if got := text.In(Chinese); got != "买家 17 (api-1) 在 12 ms 得到锁 ✓" {
-		t.Errorf("in Chinese: %q", got)
-	}
+	fail.Unequal(t, text.String(), "buyer 17 (api-1) gets the lock at 12 ms ✓", "in English")
+	fail.Unequal(t, text.In(Chinese), "买家 17 (api-1) 在 12 ms 得到锁 ✓", "in Chinese")
 	if got := F("%s and lets %s in at %s", F("deletes the lock of %s", Name("buyer 2")), Name("buyer 3"), F("%d ms", 7)).In(Chinese); got !=
 		"删掉买家 2 的锁，买家 3 因此在 7 毫秒进入" {
 		t.Errorf("with spaces: %q", got)
@@ -204,9 +200,7 @@ func TestName(t *testing.T) {
 		"MariaDB":                    "MariaDB",
 		"":                           "",
 	} {
-		if got := name.In(Chinese); got != want {
-			t.Errorf("%q is %q, want %q", name, got, want)
-		}
+		fail.Unequal(t, name.In(Chinese), want, "%q", name)
 		if got := name.In(English); got != string(name) {
 			t.Errorf("%q is %q in English", name, got)
 		}

@@ -49,9 +49,7 @@ func observed(t *testing.T, s *store, d time.Duration, keys ...string) (samples 
 		stage.Sleep(d)
 		samples = o.Samples()
 	})))
-	if most := s.most.Load(); most != 1 {
-		t.Errorf("%d questions at once", most)
-	}
+	fail.Unequal(t, s.most.Load(), 1, "questions at once")
 	return samples
 }
 

@@ -59,9 +59,7 @@ func TestSaleLeavesEvidence(t *testing.T) {
 				checkSamples(t, ev, sale.Key(1))
 				j := judge.Judge(ev)
 				for kind, n := range j.Anomalies {
-					if n != 0 {
-						t.Errorf("%s: %d", kind, n)
-					}
+					fail.Unequal(t, n, 0, "%s", kind)
 				}
 				engine := r.Engine()
 				if in == env && (!strings.HasPrefix(engine.Redis, "redis-server ") || !strings.HasPrefix(engine.Database, "MariaDB 1") || ev.Database != "MariaDB") ||

@@ -8,6 +8,7 @@ import (
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/tell"
 	"seckill/internal/lab/witness"
+	"seckill/internal/testkit/fail"
 )
 
 // picture is a witness of actors between two times.
@@ -62,9 +63,7 @@ func TestGather(t *testing.T) {
 			t.Errorf("actors %q, want %q", w.Actors, actors)
 		}
 	}
-	if name := got[2].Lanes[1].Name; name != actors[3] {
-		t.Errorf("a lane is named %q", name)
-	}
+	fail.Unequal(t, got[2].Lanes[1].Name, actors[3], "a lane is named")
 	if first.Lanes[0].Name != "buyer 53 (api-2)" {
 		t.Error("the given witness was changed")
 	}

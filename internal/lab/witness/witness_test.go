@@ -15,6 +15,7 @@ import (
 	"seckill/internal/lab/witness"
 	"seckill/internal/lock"
 	"seckill/internal/order"
+	"seckill/internal/testkit/fail"
 )
 
 // The process of 17 is paused beyond its lease. It resumes and overwrites what 18 sold.
@@ -208,9 +209,7 @@ func TestStoredValueNamesItsHolder(t *testing.T) {
 		if !ok {
 			t.Fatal("nothing is shown")
 		}
-		if got := w.Lanes[1].Spans[0].Label.String(); got != want {
-			t.Errorf("%s is told as %q", value, got)
-		}
+		fail.Unequal(t, w.Lanes[1].Spans[0].Label.String(), want, "%s is told as", value)
 	}
 }
 

@@ -68,9 +68,7 @@ func TestModels(t *testing.T) {
 	}
 	for name, test := range tests {
 		markContended(test.ops)
-		if legal := porcupine.CheckOperations(test.modelRules.model(), test.ops); legal != test.legal {
-			t.Errorf("%s: legal = %t, want %t", name, legal, test.legal)
-		}
+		fail.Unequal(t, porcupine.CheckOperations(test.modelRules.model(), test.ops), test.legal, "%s: legal", name)
 	}
 }
 
@@ -97,7 +95,5 @@ func TestReport(t *testing.T) {
 	if got.String() != want {
 		t.Errorf("report = %q, want %q", got, want)
 	}
-	if v := got.Claims[Reenters]; v != (Verdict{Claim: "breaks", Reason: "so", Seen: "it cannot"}) {
-		t.Errorf("verdict = %+v", v)
-	}
+	fail.Unequal(t, got.Claims[Reenters], (Verdict{Claim: "breaks", Reason: "so", Seen: "it cannot"}), "verdict")
 }

@@ -294,9 +294,7 @@ func TestWhenTrialsDecideNothing(t *testing.T) {
 		{"no answer where it was to break", Breaks("x"), TriesOnce, lock.ErrUnavailable, calm, true},
 		{"granted too late by servers beside a process that kept time", Holds(), ToldWhenExpired, &lateServerError{}, calm, true},
 	} {
-		if got := test.claim.open(test.name, test.found, test.stall); got != test.open {
-			t.Errorf("%s: another trial: %t", test.what, got)
-		}
+		fail.Unequal(t, test.claim.open(test.name, test.found, test.stall), test.open, "%s: another trial", test.what)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"seckill/internal/payment"
 	"seckill/internal/payment/sandbox"
+	"seckill/internal/testkit/fail"
 )
 
 // call sends a call of the API.
@@ -118,9 +119,7 @@ func testPagesOfOtherSitesAreRefused(t *testing.T) {
 	}
 	for _, path := range []string{"/pay/" + created.ID, "/", "/pay.css"} {
 		for _, host := range []string{"rebind.attacker.example", "localhost.attacker.example:8070", "10.1.2.3", "example"} {
-			if status := sent("GET", path, host); status != http.StatusForbidden {
-				t.Errorf("GET %s at %s: %d", path, host, status)
-			}
+			fail.Unequal(t, sent("GET", path, host), http.StatusForbidden, "GET %s at %s", path, host)
 		}
 		for _, host := range []string{"pay.example", "PAY.example:8443", "localhost:1", "10.1.2.4:8070"} {
 			if status := sent("GET", path, host, "Sec-Fetch-Site: cross-site"); status != http.StatusOK { // a link of the shop's
@@ -133,24 +132,18 @@ func testPagesOfOtherSitesAreRefused(t *testing.T) {
 		"another site":                   {"pay.example:8443", "Sec-Fetch-Site: cross-site", "Origin: http://attacker.example"},
 		"another port, an older browser": {"10.1.2.4:8070", "Origin: http://10.1.2.4:1"},
 	} {
-		if status := sent("POST", "/pay/"+created.ID, headers[0], headers[1:]...); status != http.StatusForbidden {
-			t.Errorf("%s: %d", name, status)
-		}
+		fail.Unequal(t, sent("POST", "/pay/"+created.ID, headers[0], headers[1:]...), http.StatusForbidden, "%s", name)
 	}
 	p.wantStatus(t, created.ID, payment.StatusOpen)
 	// A call with the key is taken under any name: a web page does not have the key.
 	if status := sent("GET", "/v1/payments/"+created.ID, "payments.internal:8070", "Authorization: Bearer "+apiKey); status != http.StatusOK {
 		t.Errorf("a call under another name: %d", status)
 	}
-	if status := sent("POST", "/pay/"+created.ID, "pay.example:8443", "Origin: https://pay.example:8443"); status != http.StatusSeeOther {
-		t.Errorf("the page's own form: %d", status)
-	}
+	fail.Unequal(t, sent("POST", "/pay/"+created.ID, "pay.example:8443", "Origin: https://pay.example:8443"), http.StatusSeeOther, "the page's own form")
 	p.wantStatus(t, created.ID, payment.StatusPaid)
 	// A browser shortens the address of the public URL that was typed.
 	p = start(t, nil, func(c *sandbox.Config) { c.PublicURL = "http://[2001:DB8:0::1]:8443" })
 	for host, want := range map[string]int{"[2001:db8::1]:8443": http.StatusOK, "[2001:db8::2]:8443": http.StatusForbidden} {
-		if status := sent("GET", "/", host); status != want {
-			t.Errorf("GET / at %s: %d, want %d", host, status, want)
-		}
+		fail.Unequal(t, sent("GET", "/", host), want, "GET / at %s", host)
 	}
 }

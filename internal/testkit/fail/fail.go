@@ -1,4 +1,4 @@
-// Package fail reports errors that a test does not want: a line where an if and its braces would take three.
+// Package fail reports what a test does not want, in a line where an if and its braces would take three.
 package fail
 
 import (
@@ -34,6 +34,14 @@ func Unless(t T, err, want error, what ...any) {
 	t.Helper()
 	if !errors.Is(err, want) {
 		t.Error(fmt.Sprintf("%sgot %v, want %v", about(what), err, want))
+	}
+}
+
+// Unequal reports a value that is not the one that is wanted.
+func Unequal[V comparable](t T, got, want V, what ...any) {
+	t.Helper()
+	if got != want {
+		t.Error(fmt.Sprintf("%sgot %v, want %v", about(what), got, want))
 	}
 }
 

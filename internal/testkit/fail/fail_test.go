@@ -25,7 +25,9 @@ func TestFail(t *testing.T) {
 	fail.If(&s, down, "node %d", 3)
 	fail.Unless(&s, down, errors.ErrUnsupported, "the last")
 	fail.Unless(&s, nil, down)
-	if want := told("fatal down\nerror node 3: down\nerror the last: got down, want unsupported operation\nerror got <nil>, want down\n"); s != want {
+	fail.Unequal(&s, 2, 2)
+	fail.Unequal(&s, 2, 3, "sold")
+	if want := told("fatal down\nerror node 3: down\nerror the last: got down, want unsupported operation\nerror got <nil>, want down\nerror sold: got 2, want 3\n"); s != want {
 		t.Errorf("it says\n%swant\n%s", s, want)
 	}
 }

@@ -10,14 +10,13 @@ import (
 	"seckill/internal/lock/mysql/getlock"
 	"seckill/internal/lock/mysql/mysqlio"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
 func TestName(t *testing.T) {
-	if got := getlock.Name("shop:", "voucher:1"); got != "lock:shop:voucher:1" {
-		t.Errorf("a plain key is called %q", got)
-	}
+	fail.Unequal(t, getlock.Name("shop:", "voucher:1"), "lock:shop:voucher:1", "a plain key is called")
 	seen := make(map[string]string)
 	for _, key := range []string{"seat", "Seat", "SEAT", "座位", "seat 1", strings.Repeat("k", 59),
 		strings.Repeat("k", 60), strings.Repeat("k", 256)} {

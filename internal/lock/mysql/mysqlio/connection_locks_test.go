@@ -135,8 +135,6 @@ func TestOneWaitsOnTheServer(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if most := c.most.Load(); most != 1 {
-			t.Errorf("%d waited on the server at once, want 1", most)
-		}
+		fail.Unequal(t, c.most.Load(), 1, "waited on the server at once")
 	})
 }

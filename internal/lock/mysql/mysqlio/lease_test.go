@@ -71,9 +71,7 @@ func TestHolderIsToldBeforeItsSessionEnds(t *testing.T) {
 				w.clear.Store(&clear)
 				began := time.Now()
 				<-held.Lost()
-				if took := time.Since(began); took != tc.after {
-					t.Errorf("the holder was told after %v, want %v", took, tc.after)
-				}
+				fail.Unequal(t, time.Since(began), tc.after, "the holder was told after")
 				if cause := context.Cause(held.Context()); !errors.Is(cause, tc.want) {
 					t.Errorf("the holder was told %v, want %v", cause, tc.want)
 				}

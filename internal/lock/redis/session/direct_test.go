@@ -72,9 +72,7 @@ func TestSlowReplyToDirectCommand(t *testing.T) {
 				failed <- err
 			}()
 			until(t, "the repetition", func() bool { return seen.queued.Load() > queued })
-			if n := seen.direct.Load() - direct; n != 1 {
-				t.Errorf("%d direct commands before the repetition, want 1", n)
-			}
+			fail.Unequal(t, seen.direct.Load()-direct, 1, "direct commands before the repetition")
 			server.Resume()
 			lease := <-leases
 			fail.NowIf(t, <-failed)
@@ -144,8 +142,6 @@ func TestClientWithoutDeadlinesGetsNoDirectCommands(t *testing.T) {
 		for range 20 {
 			fail.NowIf(t, acquire(t.Context(), t, l, lock.Options{}).Release(t.Context()))
 		}
-		if n := seen.direct.Load(); n != 0 {
-			t.Errorf("%d direct commands", n)
-		}
+		fail.Unequal(t, seen.direct.Load(), 0, "direct commands")
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"seckill/internal/lock"
 	"seckill/internal/lock/zookeeper/zkio"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -37,9 +38,7 @@ func TestRecordIsReadBack(t *testing.T) {
 	if ttl := got.TTL(); ttl <= 0 || ttl > time.Minute {
 		t.Errorf("TTL = %v, want up to a minute", ttl)
 	}
-	if ttl := zkio.NewRecord("id", "owner", 0).TTL(); ttl != lock.NoExpiry {
-		t.Errorf("TTL without a lease = %v, want NoExpiry", ttl)
-	}
+	fail.Unequal(t, zkio.NewRecord("id", "owner", 0).TTL(), lock.NoExpiry, "TTL without a lease")
 	for _, data := range []string{"", "{}", "not a lock", `{"owner":"o"}`} {
 		if _, err := zkio.ParseRecord([]byte(data)); !errors.Is(err, lock.ErrWrongKind) {
 			t.Errorf("ParseRecord(%q) = %v, want ErrWrongKind", data, err)
