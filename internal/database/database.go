@@ -18,6 +18,8 @@ type DB struct {
 	rows   *gorm.DB
 	single *gorm.DB
 	prices prices
+	// writing is the write of [DB.Writable].
+	writing sharedWrite
 }
 
 // engine is what differs between MySQL and SQLite.
@@ -136,6 +138,7 @@ func (d *DB) RowPool() *sql.DB {
 
 // Close closes every connection, after the running transactions.
 func (d *DB) Close() error {
+	d.writing.end()
 	var failed []error
 	for _, pool := range d.Pools() {
 		failed = append(failed, pool.Close())

@@ -21,7 +21,7 @@ func (d *DB) flushCommits(ctx context.Context, pool *sql.DB) error {
 	if !d.batches {
 		return nil // SQLite passes a commit to the operating system before anybody sees it
 	}
-	const query = "INSERT INTO log_flushes (id, flushes) VALUES (?, 1) ON DUPLICATE KEY UPDATE flushes = flushes + 1; COMMIT"
+	const query = smallWrite + "; COMMIT"
 	defer d.logSlow(ctx, query, time.Now())
 	return d.retry(ctx, func() error {
 		conn, err := pool.Conn(ctx)
@@ -35,6 +35,9 @@ func (d *DB) flushCommits(ctx context.Context, pool *sql.DB) error {
 		return conn.Close()
 	})
 }
+
+// smallWrite changes a row that nobody reads.
+const smallWrite = "INSERT INTO log_flushes (id, flushes) VALUES (?, 1) ON DUPLICATE KEY UPDATE flushes = flushes + 1"
 
 // flushRows is the number of rows over which flushes are spread, so that they seldom wait for each other.
 const flushRows = 16

@@ -68,6 +68,7 @@ const (
 const (
 	MaxBuffered           = maxBuffered
 	CheckEvery            = checkEvery
+	CheckTimeout          = checkTimeout
 	MaxBufferedPerAddress = maxBufferedPerAddress
 	MaxWaitForChecks      = maxWaitForChecks
 )

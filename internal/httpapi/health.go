@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/pprof"
@@ -19,7 +20,8 @@ import (
 type Check struct {
 	// Name is the name in /readyz, for example "database".
 	Name string
-	Ask  func(ctx context.Context) error
+	// Ask is not called again before it has returned. If that takes longer than its context, the check fails meanwhile.
+	Ask func(ctx context.Context) error
 }
 
 // Flow is a way to sell vouchers.
@@ -73,6 +75,8 @@ func (a *API) commandLine(w http.ResponseWriter, _ *http.Request) {
 const (
 	// checkTimeout bounds all checks together.
 	checkTimeout = 2 * time.Second
+	// checkGrace is what a check gets to return after that, with its error.
+	checkGrace = 100 * time.Millisecond
 	// checkEvery is how long a result is reused, so that a flood of /readyz does not reach the servers
 	// behind it.
 	checkEvery = 500 * time.Millisecond
@@ -95,6 +99,8 @@ type health struct {
 	latest   atomic.Pointer[checkResult] // last, without mu
 	waiting  concurrency                 // for the checks
 
+	asking []atomic.Bool // by check: its Ask has not returned
+
 	mu     sync.Mutex // held while the checks run: concurrent requests wait for their result
 	at     time.Time
 	last   checkResult
@@ -103,7 +109,7 @@ type health struct {
 }
 
 func newHealth(of Readiness, log *slog.Logger) *health {
-	return &health{Readiness: of, log: log, waiting: concurrency{limit: maxWaitForChecks}}
+	return &health{Readiness: of, log: log, waiting: concurrency{limit: maxWaitForChecks}, asking: make([]atomic.Bool, len(of.Checks)+1)}
 }
 
 // checkResult is the result of all checks.
@@ -176,21 +182,19 @@ func (h *health) runChecks(ctx context.Context) checkResult {
 	// Other requests use the result too, so it must not depend on this client.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
 	defer cancel()
-	errs := make([]error, len(h.Checks))
-	var wg sync.WaitGroup
-	for i, c := range h.Checks {
-		wg.Go(func() { errs[i] = c.Ask(ctx) })
+	errs, sold := h.askAll(ctx)
+	if sold != nil {
+		h.sold, h.soldAt = sold, time.Now()
 	}
-	h.askSold(ctx)
-	wg.Wait()
-
 	failing := make(map[string]bool)
 	for i, c := range h.Checks {
+		was := h.last.failing[c.Name]
 		switch {
 		case errs[i] != nil:
-			failing[c.Name] = true
-			h.log.LogAttrs(ctx, slog.LevelWarn, "a check fails", slog.String("check", c.Name), slog.Any("error", errs[i]))
-		case h.last.failing[c.Name]:
+			if failing[c.Name] = true; !was {
+				h.log.LogAttrs(ctx, slog.LevelWarn, "a check fails", slog.String("check", c.Name), slog.Any("error", errs[i]))
+			}
+		case was:
 			h.log.LogAttrs(ctx, slog.LevelInfo, "a check succeeds again", slog.String("check", c.Name))
 		}
 	}
@@ -219,14 +223,56 @@ func (h *health) recent(ctx context.Context) *checkResult {
 	}
 }
 
-// askSold keeps the last answer if there is no new one: it comes from the database, and admission goes on without.
-func (h *health) askSold(ctx context.Context) {
-	if h.Sold == nil || !h.soldAt.IsZero() && time.Since(h.soldAt) < soldEvery {
-		return
+// errHangs is the error of a check that has not returned although its context has ended.
+var errHangs = errors.New("it hangs")
+
+// askAll runs all checks at once, and returns when all have returned, or a moment after the end of ctx: some may not end
+// with it.
+// sold is nil if it is not asked for or there is no answer: it comes from the database, and admission goes on without.
+func (h *health) askAll(ctx context.Context) (errs []error, sold map[string]int) {
+	type answer struct {
+		check int
+		err   error
+		sold  map[string]int
 	}
-	if sold, err := h.Sold(ctx); err == nil {
-		h.sold, h.soldAt = sold, time.Now()
+	answers := make(chan answer, len(h.asking)) // nobody may read the last ones
+	waiting := 0
+	ask := func(i int, of func() answer) {
+		if !h.asking[i].CompareAndSwap(false, true) {
+			return
+		}
+		waiting++
+		go func() {
+			a := of()
+			h.asking[i].Store(false)
+			a.check = i
+			answers <- a
+		}()
 	}
+	errs = make([]error, len(h.asking))
+	for i, c := range h.Checks {
+		errs[i] = errHangs
+		ask(i, func() answer { return answer{err: c.Ask(ctx)} })
+	}
+	if h.Sold != nil && (h.soldAt.IsZero() || time.Since(h.soldAt) >= soldEvery) {
+		ask(len(h.Checks), func() answer {
+			sold, err := h.Sold(ctx)
+			return answer{err: err, sold: sold}
+		})
+	}
+	tooLate := time.NewTimer(checkTimeout + checkGrace)
+	defer tooLate.Stop()
+	for ; waiting > 0; waiting-- {
+		select {
+		case a := <-answers:
+			if errs[a.check] = a.err; a.err == nil && a.sold != nil {
+				sold = a.sold
+			}
+		case <-tooLate.C:
+			return errs, sold
+		}
+	}
+	return errs, sold
 }
 
 // judge decides whether buyers should be sent here: while a flow works by which a voucher is sold. If no voucher is

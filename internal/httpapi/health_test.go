@@ -87,8 +87,10 @@ func testReadiness(t *testing.T) {
 	}
 	simulate.Sleep(1)
 	want(http.StatusServiceUnavailable, "ok failing")
-	if !strings.Contains(r.log.String(), "secret-host") {
-		t.Error("the log does not say why")
+	simulate.Sleep(httpapi.CheckEvery)
+	want(http.StatusServiceUnavailable, "ok failing")
+	if n := strings.Count(r.log.String(), "secret-host"); n != 1 {
+		t.Errorf("the log says %d times why, want once", n)
 	}
 	down.Store(false)
 	simulate.Sleep(httpapi.CheckEvery)
@@ -98,6 +100,42 @@ func testReadiness(t *testing.T) {
 	if code := get(r.handler, "/livez").Code; code != http.StatusOK {
 		t.Errorf("not alive while draining: %d", code)
 	}
+}
+
+// A check hangs, whatever its context says: the answer comes in time and names it, the log says so once, and it is not asked
+// again meanwhile.
+func TestReadinessWhileACheckHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int64
+		r := newFixture(t, func(_ *httpapi.Config, r *fixture) {
+			r.checks = []httpapi.Check{
+				{Name: "database", Ask: func(context.Context) error {
+					if asked.Add(1) == 1 {
+						simulate.Sleep(time.Minute)
+					}
+					return nil
+				}},
+				{Name: "redis", Ask: func(ctx context.Context) error { <-ctx.Done(); return errors.New("it obeys") }},
+			}
+		})
+		began := time.Now()
+		for range 10 {
+			asking := time.Now()
+			rec := get(r.api.Debug(), "/readyz")
+			if took := time.Since(asking); rec.Code != http.StatusServiceUnavailable || !strings.Contains(rec.Body.String(), `"database":"failing"`) || took > httpapi.CheckTimeout+200*time.Millisecond {
+				t.Errorf("%d %s after %v", rec.Code, rec.Body, took)
+			}
+			simulate.Sleep(httpapi.CheckEvery)
+		}
+		log := r.log.String()
+		if n := asked.Load(); n != 1 || strings.Count(log, "it hangs") != 1 || strings.Count(log, "it obeys") != 1 {
+			t.Errorf("asked %d times; log:\n%s", n, log)
+		}
+		simulate.Sleep(time.Minute + time.Second - time.Since(began))
+		if rec := get(r.api.Debug(), "/readyz"); !strings.Contains(rec.Body.String(), `"database":"ok"`) {
+			t.Errorf("when it is over: %s", rec.Body)
+		}
+	})
 }
 
 // The balancer's answer depends on the flows that are sold by; the operator's names every server.

@@ -14,6 +14,7 @@ type slot struct {
 	registry registry
 	cfg      Config
 	ticks    ticks
+	renewals *renewals // of all slots
 
 	generator atomic.Pointer[generator] // nil while no machine id is leased
 	reason    atomic.Pointer[error]     // why none is leased
@@ -59,6 +60,7 @@ func (s *slot) acquire(ctx context.Context) error {
 		return err
 	}
 	s.generator.Store(newGenerator(g, s.ticks, res))
+	s.renewals.succeeded(s)
 	s.cfg.Logger.Debug("machine id leased", slog.Int("machine", int(g.machine)))
 	return nil
 }
@@ -98,7 +100,7 @@ func (s *slot) keepLeased(ctx context.Context, g *generator) error {
 		default:
 			// Every NextID may request a renewal. While Redis fails, only Retry sets the pace.
 			due, renewNow = s.cfg.Retry, nil
-			s.cfg.Logger.Warn("machine id not renewed", slog.Int("machine", int(g.grant.machine)), slog.Any("error", err))
+			s.renewals.failed(s, g.grant.machine, err)
 		}
 	}
 }
@@ -111,6 +113,7 @@ func (s *slot) renew(ctx context.Context, g *generator) error {
 		return err
 	}
 	g.extend(res)
+	s.renewals.succeeded(s)
 	return nil
 }
 

@@ -59,8 +59,9 @@ func NewSonyflake(ctx context.Context, client redis.Scripter, cfg Config) (*Sony
 
 func newSonyflake(ctx context.Context, r registry, cfg Config) (*Sonyflake, error) {
 	s := &Sonyflake{stopped: make(chan struct{})}
+	renewals := newRenewals(cfg.Logger)
 	for range cfg.Machines {
-		s.slots = append(s.slots, &slot{registry: r, cfg: cfg, ticks: ticks{start: cfg.start}})
+		s.slots = append(s.slots, &slot{registry: r, cfg: cfg, ticks: ticks{start: cfg.start}, renewals: renewals})
 	}
 	if err := s.leaseFirst(ctx); err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"seckill/internal/idworker"
 	"seckill/internal/lock/mysql/row"
 	"seckill/internal/order"
+	"seckill/internal/rediswatch"
 )
 
 // The kinds of id generators.
@@ -43,7 +44,7 @@ func openIDs(ctx context.Context, kind string, stores *stores, log *slog.Logger)
 	if kind == idsRedisCounter {
 		return idSource{
 			IDs:   idworker.NewRedisCounter(stores.redis, idworker.CounterConfig{KeyPrefix: KeyPrefix}),
-			ready: func(ctx context.Context) error { return stores.redis.Ping(ctx).Err() },
+			ready: func(ctx context.Context) error { return rediswatch.Write(ctx, stores.redis, probePrefix) },
 			close: func() error { return nil },
 		}, nil
 	}

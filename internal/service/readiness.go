@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
 	"seckill/internal/httpapi"
@@ -41,13 +40,14 @@ func flowOf(flow voucher.Flow, mechanism string) string {
 	}[lock.StoreOf(mechanism)]
 }
 
-// readiness returns the checks of /readyz, and the flows that this process can serve with what each of them needs.
+// readiness returns the checks of /readyz, and the flows that this process can serve with what each of them needs. The
+// checks do what the flows do: they write.
 // No flow needs persistence: while the database takes no orders, admission accepts and keeps them.
 func readiness(cfg Config, stores *stores, admission *admissionFlow, guard *rediswatch.Guard, ids idSource) httpapi.Readiness {
 	checks := []httpapi.Check{
-		{Name: "database", Ask: stores.db.Ping},
+		{Name: "database", Ask: stores.db.Writable},
 		{Name: "persistence", Ask: admission.fulfiller.Check},
-		{Name: "redis", Ask: func(ctx context.Context) error { return stores.redis.Ping(ctx).Err() }},
+		{Name: "redis", Ask: func(ctx context.Context) error { return rediswatch.Write(ctx, stores.redis, probePrefix) }},
 		{Name: "eviction", Ask: guard.Ready},
 		{Name: "ids", Ask: ids.ready},
 	}
@@ -89,13 +89,16 @@ func sold(stores *stores) httpapi.Sold {
 	}
 }
 
-// askNodes returns an error unless a majority of the independent Redis nodes answers.
+// probePrefix is the prefix of the keys that the checks write.
+const probePrefix = KeyPrefix + "probe:"
+
+// askNodes returns an error unless a majority of the independent Redis nodes takes writes.
 func askNodes(ctx context.Context, nodes []red.Client) error {
 	var answers atomic.Int64
 	var asking errgroup.Group
 	for _, node := range nodes {
 		asking.Go(func() error {
-			err := node.Process(ctx, redis.NewStatusCmd(ctx, "PING"))
+			err := rediswatch.WriteNode(ctx, node, probePrefix)
 			if err == nil {
 				answers.Add(1)
 			}
@@ -103,7 +106,7 @@ func askNodes(ctx context.Context, nodes []red.Client) error {
 		})
 	}
 	if err := asking.Wait(); int(answers.Load()) <= len(nodes)/2 {
-		return fmt.Errorf("%d of %d nodes answer: %w", answers.Load(), len(nodes), err)
+		return fmt.Errorf("%d of %d nodes take writes: %w", answers.Load(), len(nodes), err)
 	}
 	return nil
 }

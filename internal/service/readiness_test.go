@@ -2,12 +2,14 @@ package service
 
 import (
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"testing"
 	"testing/synctest"
 
 	"github.com/redis/go-redis/v9"
 
+	"seckill/internal/database"
 	"seckill/internal/lock"
 	"seckill/internal/lock/lockers"
 	"seckill/internal/lock/redis/red"
@@ -46,7 +48,7 @@ func TestFlowOfEveryLock(t *testing.T) {
 	}
 }
 
-// The independent nodes are ready while a majority of them answers.
+// The independent nodes are ready while a majority of them takes writes.
 func TestMajorityOfTheNodesAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var nodes []red.Client
@@ -61,6 +63,43 @@ func TestMajorityOfTheNodesAnswers(t *testing.T) {
 				t.Errorf("%d of 4 stopped: %v", stopped, err)
 			}
 			servers[stopped].Stop()
+		}
+		for i, server := range servers {
+			server.Start()
+			if i < 2 {
+				server.Refuse(func(string, ...string) string { return "OOM command not allowed when used memory > 'maxmemory'." })
+			}
+		}
+		if err := askNodes(t.Context(), nodes); err == nil {
+			t.Error("two of four refuse writes, and they are ready")
+		}
+	})
+}
+
+// A Redis that answers PING and refuses writes is not ready for the flows that need it.
+func TestReadinessWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := simulate.NewRedis(t)
+		db, err := database.Open(t.Context(), database.Config{SQLite: filepath.Join(t.TempDir(), "db")})
+		fail.NowIf(t, err)
+		defer db.Close()
+		ready := readiness(Config{}, &stores{redis: server.Client(t), db: db}, &admissionFlow{}, nil, idSource{})
+		failing := func() (names []string) {
+			for _, c := range ready.Checks {
+				if slices.Contains([]string{"redis", "database"}, c.Name) && c.Ask(t.Context()) != nil {
+					names = append(names, c.Name)
+				}
+			}
+			return names
+		}
+		if names := failing(); len(names) > 0 {
+			t.Errorf("%q fail", names)
+		}
+		server.Refuse(func(command string, _ ...string) string {
+			return map[string]string{"SET": "READONLY You can't write against a read only replica."}[command]
+		})
+		if names := failing(); !slices.Equal(names, []string{"redis"}) {
+			t.Errorf("%q fail, want redis", names)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"database/sql"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -131,4 +132,49 @@ func TestReadyWhileMySQLLocks(t *testing.T) {
 	if a := sale.Audit(0); a.Orders != user || !a.Balanced {
 		t.Errorf("%d were created, %+v", user, a)
 	}
+}
+
+// Both servers answer, and take no writes: Redis because too few replicas follow it, the database because of a backup's lock.
+// Neither flow accepts an order meanwhile, and none is called ready.
+func TestNotReadyWhileWritesAreRefused(t *testing.T) {
+	t.Parallel()
+	mariadb, redis := testkit.NewMariaDB(t), testkit.NewRedis(t)
+	p := harness.Start(t, harness.Stores{DB: mariadb.Database(t), Redis: []string{redis.Addr()}})
+	harness.OpenSale(t, 100, `{"flow":"admission"}`, p)
+	waitSold(t, p, "admission")
+	failing := func(flow string, want ...string) {
+		t.Helper()
+		testkit.Until(t, flow+" fails because of "+strings.Join(want, ", "), func() bool {
+			_, flows := readyFlows(t, p)
+			return slices.Equal(flows[flow].Failing, want)
+		})
+	}
+	client := redis.Client(t)
+	for _, setting := range [][2]string{{"min-replicas-to-write", "1"}, {"maxmemory", "1"}} {
+		before := client.ConfigGet(t.Context(), setting[0]).Val()[setting[0]]
+		fail.NowIf(t, client.ConfigSet(t.Context(), setting[0], setting[1]).Err())
+		failing("admission", "redis")
+		fail.NowIf(t, client.Ping(t.Context()).Err())
+		if harness.Ready(t.Context(), p.URL) {
+			t.Errorf("%s is %s, and the instance is ready", setting[0], setting[1])
+		}
+		fail.NowIf(t, client.ConfigSet(t.Context(), setting[0], before).Err())
+		harness.WaitReady(t, p)
+	}
+
+	db, err := sql.Open("mysql", mariadb.Database(t).DSN)
+	fail.NowIf(t, err)
+	defer db.Close()
+	backup, err := db.Conn(t.Context())
+	fail.NowIf(t, err)
+	defer backup.Close()
+	_, err = backup.ExecContext(t.Context(), "FLUSH TABLES WITH READ LOCK")
+	fail.NowIf(t, err)
+	failing("locked-redis", "database")
+	failing("locked-mysql", "database")
+	failing("admission")
+	fail.NowIf(t, db.PingContext(t.Context()))
+	_, err = backup.ExecContext(t.Context(), "UNLOCK TABLES")
+	fail.NowIf(t, err)
+	failing("locked-redis")
 }

@@ -8,6 +8,12 @@ func inAPI() []mutant {
 		samesite = "./internal/samesite ./internal/httpapi"
 	)
 	return []mutant{
+		{"a check that hangs holds up the answer of /readyz", "internal/httpapi/health.go",
+			"time.NewTimer(checkTimeout + checkGrace)", "time.NewTimer(1000 * checkTimeout)", api},
+		{"a check that fails is logged each time", "internal/httpapi/health.go",
+			"if failing[c.Name] = true; !was {", "if failing[c.Name] = true; true || was {", api},
+		{"readiness asks Redis for PING only", "internal/service/readiness.go",
+			"return rediswatch.Write(ctx, stores.redis, probePrefix)", "return stores.redis.Ping(ctx).Err()", "./internal/service"},
 		{"a token of any algorithm is accepted", "internal/auth/auth.go",
 			"jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}),", "", auth},
 		{"a user id may be 0 or negative", "internal/auth/auth.go", "err != nil || id <= 0 || strconv", "err != nil || strconv", auth},

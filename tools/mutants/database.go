@@ -8,6 +8,8 @@ func inDatabase() []mutant {
 		reconcile = "./internal/reconcile"
 	)
 	return []mutant{
+		{"each probe keeps a write of its own waiting", "internal/database/writable.go",
+			"	if s.current != nil {\n		return s.current\n	}\n", "", database},
 		{"a repeated reservation takes its own row for another's", "internal/database/idempotency.go",
 			"case repeated && row.ResourceID == fresh.ResourceID", "case !repeated && row.ResourceID == fresh.ResourceID", database},
 		{"a repeated insertion of a voucher fails because of its own row", "internal/database/vouchers.go",

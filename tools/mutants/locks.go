@@ -48,6 +48,7 @@ func inLocks() []mutant {
 			" AND expires_at <= UTC_TIMESTAMP(6)\",", "\",", "./internal/lock/mysql/row"},
 		{"a waiter gets in although a holder lives", "internal/lock/zookeeper/queue/entry.go",
 			"		case at == 0:", "		case at == 0 || e.waited:", "./internal/lock/zookeeper/queue"},
+		{"each renewal that fails is logged", "internal/idworker/renewals.go", "if len(r.failing) == 0 {\n		r.log.Warn", "if len(r.failing) >= 0 {\n		r.log.Warn", ids},
 		{"a machine id is renewed for whoever asks", "internal/idworker/renew.lua", "if holder ~= ARGV[1] then", "if false then", ids},
 		{"an id is made twice after the clock stepped back", "internal/idworker/generator.go",
 			"case tick < g.last || tick == g.last && sequence <= g.sequence:", "case false:", ids},
