@@ -1,5 +1,5 @@
 # make help lists the targets. Everything works from a clean checkout with only Go: a target installs what else it needs
-# (test, on Debian and Ubuntu) or builds it from a Go module (lint, k6). Exceptions are the benchmarks, which need
+# (test, on Debian and Ubuntu) or builds it from a Go module (lint, k6, vegeta). Exceptions are the benchmarks, which need
 # servers, and bench, which needs wrk; make infra installs the servers.
 
 SHELL := bash
@@ -15,6 +15,7 @@ ARGS ?=
 SIDE ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 BENCH ?=
 K6_VERSION ?= v1.8.1
+VEGETA_VERSION ?= v12.13.0
 
 # Some load tests are modules of their own, so that the libraries they compare with stay out of the project's go.mod, and
 # so are the types of Kubernetes.
@@ -58,6 +59,13 @@ k6: bin/k6 ## Build bin/k6, the load generator, from its Go module
 
 bin/k6: Makefile
 	GOBIN="$(CURDIR)/bin" go install go.k6.io/k6@$(K6_VERSION)
+	@touch $@
+
+.PHONY: vegeta
+vegeta: bin/vegeta ## Build bin/vegeta, which sends at a fixed rate, from its Go module
+
+bin/vegeta: Makefile
+	GOBIN="$(CURDIR)/bin" go install github.com/tsenart/vegeta/v12@$(VEGETA_VERSION)
 	@touch $@
 
 .PHONY: infra
