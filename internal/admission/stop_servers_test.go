@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -61,12 +62,18 @@ func TestRefusedInTheMiddleOfASale(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newFixture(t, at(server.Addr()), 150)
 			s.store.refused = map[int64]bool{10: true, 70: true, 130: true}
-			answers := s.sellDuring(func(sold *atomic.Int64) {
-				for sold.Load() < 20 {
-					time.Sleep(time.Millisecond)
-				}
+			answers := s.sellDuring(func(sale *progress) {
+				testkit.Until(t, "20 are sold", func() bool { return sale.sold.Load() >= 20 })
 				must(t, f.begin(s))
-				time.Sleep(200 * time.Millisecond)
+				refusals := func() int {
+					n, err := strconv.Atoi(admin.InfoMap(t.Context(), "stats").Item("Stats", "total_error_replies"))
+					must(t, err)
+					return n
+				}
+				before := refusals()
+				testkit.Until(t, "the server refuses several commands, or the sale needs none of them", func() bool {
+					return refusals() >= before+5 || sale.answered.Load() == usersOfSale
+				})
 				must(t, f.end(s))
 			})
 			g := s.gate(nil)
@@ -90,7 +97,7 @@ func TestACLOfTheDocsSells(t *testing.T) {
 	must(t, superuser(t, server).Do(t.Context(), args...).Err())
 	s.store.refused = map[int64]bool{10: true}
 	must(t, s.gate(nil).Try(t.Context()))
-	answers := s.sellDuring(func(*atomic.Int64) {})
+	answers := s.sellDuring(func(*progress) {})
 	g := s.gate(nil)
 	must(t, g.Open(t.Context(), &s.store.voucher))
 	s.balanced(g, int64(len(s.store.orders)))
@@ -108,33 +115,39 @@ func superuser(t *testing.T, server *testkit.RedisServer) *redis.Client {
 	return dial(t, &redis.Options{Addr: server.Addr(), Username: "admin", Password: "any"})
 }
 
+// progress counts the users of sellDuring whose order was accepted, and those who were told their final answer.
+type progress struct{ sold, answered atomic.Int64 }
+
+const usersOfSale = 200
+
 // sellDuring has 200 users order from one process while something happens, and returns what each was told. Workers take
 // the entries.
-func (s *fixture) sellDuring(happens func(sold *atomic.Int64)) map[int64]error {
+func (s *fixture) sellDuring(happens func(sale *progress)) map[int64]error {
 	g, finish := s.gate(nil), s.run()
 	var mu sync.Mutex
 	var buying sync.WaitGroup
-	var sold atomic.Int64
+	var sale progress
 	answers := make(map[int64]error)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for first := range int64(10) {
 		buying.Go(func() {
-			for user := first + 1; user <= 200; user += 10 {
+			for user := first + 1; user <= usersOfSale; user += 10 {
 				err := s.buy(g, user, 10*user)
 				for errors.Is(err, order.ErrUnavailable) && sleep(ctx, 10*time.Millisecond) {
 					err = s.buy(g, user, 10*user)
 				}
 				if err == nil {
-					sold.Add(1)
+					sale.sold.Add(1)
 				}
 				mu.Lock()
 				answers[user] = err
 				mu.Unlock()
+				sale.answered.Add(1)
 			}
 		})
 	}
-	happens(&sold)
+	happens(&sale)
 	buying.Wait()
 	finish()
 	return answers

@@ -2,6 +2,7 @@ package fulfil
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -29,12 +30,12 @@ func TestNothingIsWrittenThatReplicasLack(t *testing.T) {
 		s.must(err)
 		return audit.Orders + rejected
 	}
-	testkit.Until(t, "the worker has read one of the entries", func() bool {
-		pending, err := s.client.XPending(t.Context(), s.keys(1).Orders, ledger.Group).Result()
-		s.must(err)
-		return pending.Count > 0 || written() > 2
-	})
-	time.Sleep(time.Second) // in which it tries again and again, and must write nothing
+	waits := func() (calls int) { // by the worker, that have ended
+		_, _ = fmt.Sscanf(s.client.InfoMap(t.Context(), "commandstats").Item("Commandstats", "cmdstat_wait"), "calls=%d", &calls)
+		return calls
+	}
+	before := waits()
+	testkit.Until(t, "the worker has asked for the replica again and again", func() bool { return waits() >= before+5 })
 	if n := written(); n != 2 {
 		t.Fatalf("%d orders were written, of 2 that a replica has", n)
 	}
