@@ -27,7 +27,8 @@ type visitor struct {
 	notes *browser.Notes
 }
 
-// TestPage has one browser for all its parts. In it every name of attacker.example is this machine.
+// TestPage has one browser for all its parts, each with a window and a service of its own. In the browser every name of
+// attacker.example is this machine.
 func TestPage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a browser takes a while")
@@ -40,7 +41,10 @@ func TestPage(t *testing.T) {
 		"fits": pageFits, "elsewhere changes nothing": pageElsewhere,
 		"console shows oversold": consoleShowsOversold, "console asks for the token": consoleAsksForTheToken,
 	} {
-		t.Run(name, func(t *testing.T) { part(b, t) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			part(b, t)
+		})
 	}
 }
 
