@@ -133,7 +133,7 @@ func table() []*problem {
 		// No client reads this one. It is for the log and the metrics.
 		{statusClientGone, "client_gone", "The client went away", nil, effectUnknown, routine, nil},
 		{http.StatusInternalServerError, "internal", "Something went wrong on our side",
-			is(order.ErrStaleEpoch, order.ErrIDTaken, order.ErrPaymentNotFound, lock.ErrInvalid, lock.ErrWrongKind, errPanic), effectUnknown, 0, nil},
+			is(order.ErrStaleEpoch, order.ErrFutureEpoch, order.ErrIDTaken, order.ErrPaymentNotFound, lock.ErrInvalid, lock.ErrWrongKind, errPanic), effectUnknown, 0, nil},
 	}
 }
 

@@ -47,6 +47,7 @@ func domainErrors() map[string]answered {
 		"order.ErrVoucherMissing": {fmt.Errorf("%w: %w", order.ErrUnavailable, order.ErrVoucherMissing), unavailable, "unavailable"},
 		"order.ErrOverloaded":     {order.ErrOverloaded, unavailable, "unavailable"},
 		"order.ErrStaleEpoch":     {order.ErrStaleEpoch, internal, "internal"},
+		"order.ErrFutureEpoch":    {order.ErrFutureEpoch, internal, "internal"},
 		"order.ErrIDTaken":        {order.ErrIDTaken, internal, "internal"},
 
 		"order.ErrNotCancellable":     {order.ErrNotCancellable, conflict, "not_cancellable"},
