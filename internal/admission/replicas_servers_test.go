@@ -55,10 +55,17 @@ func (r *replicated) resume() {
 	inStep(r.t, r.primary.Addr())
 }
 
-// process returns a gate with its own connections.
+// process returns a gate with its own connections, which soon gives up.
 func (r *replicated) process() *Gate {
 	r.t.Helper()
+	return r.within(r.config.DecisionTimeout)
+}
+
+// within is process with another DecisionTimeout.
+func (r *replicated) within(decision time.Duration) *Gate {
+	r.t.Helper()
 	c := r.config
+	c.DecisionTimeout = decision
 	c.Client = dial(r.t, r.options)
 	c = c.WithDefaults()
 	must(r.t, c.Validate())
@@ -121,13 +128,10 @@ func TestCallWaitsForReplicas(t *testing.T) {
 func TestNobodyIsToldOfAnOrderThatNoReplicaHas(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t, 4)
-	g := r.process()
-	decision := r.config.DecisionTimeout
-	r.config.DecisionTimeout = time.Hour
-	patient := r.process()
-	r.config.DecisionTimeout = decision
-	r.wantOrder(g, 1, 11, 77, 11)
-	if o, err := g.OrdersOf(t.Context(), 1); err != nil || len(o) != 1 || o[0].ID != 11 {
+	g, patient := r.process(), r.within(time.Hour)
+	must(t, g.Open(t.Context(), &r.store.voucher))
+	r.wantOrder(patient, 1, 11, 77, 11)
+	if o, err := patient.OrdersOf(t.Context(), 1); err != nil || len(o) != 1 || o[0].ID != 11 {
 		t.Errorf("with a replica: %v, %v", o, err)
 	}
 	r.replica.Pause()
@@ -168,8 +172,8 @@ func TestNobodyIsToldOfAnOrderThatNoReplicaHas(t *testing.T) {
 	testkit.Until(t, "the replica has the orders", func() bool {
 		return g.lookups.replicated(t.Context(), r.keys, there) == nil && errOf(g.OrdersOf(t.Context(), 4)) == nil
 	})
-	wantErr(t, "the same again", r.buy(r.process(), 2, 21), nil)
-	r.wantOrder(r.process(), 3, 33, 78, 31) // g refuses from memory: all is sold
+	wantErr(t, "the same again", r.buy(r.within(time.Hour), 2, 21), nil)
+	r.wantOrder(r.within(time.Hour), 3, 33, 78, 31) // g refuses from memory: all is sold
 	there.ID = 22
 	wantErr(t, "an order that is not there", g.lookups.replicated(t.Context(), r.keys, there), order.ErrUnavailable)
 	r.takeAll()

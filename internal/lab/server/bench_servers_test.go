@@ -70,24 +70,22 @@ func TestBench(t *testing.T) {
 	events.until(`"bench":null`)
 	f.want(409, "idle", "POST", "/api/bench/act", `{"do":"a1"}`)
 	f.want(204, "", "GET", "/api/bench.svg", "")
-	f.want(202, `{"run":1}`, "POST", "/api/bench", `{"lock":"naive","processes":3,"lease":5,"wait":30}`)
+	f.want(202, `{"run":1}`, "POST", "/api/bench", `{"lock":"naive","processes":3,"lease":60,"wait":30}`)
 	f.want(409, `"code":"busy"`, "POST", "/api/runs", `{"experiment":"weak"}`)
 	f.want(409, `"code":"busy"`, "POST", "/api/bench", `{"lock":"naive","processes":2,"lease":4,"wait":30}`)
 	events.bench("it is ready", ready)
 	f.want(400, "invalid_request", "POST", "/api/bench/act", `{"do":"a4"}`)
 	f.want(409, "not_now", "POST", "/api/bench/act", `{"do":"r1"}`)
 
-	for i, move := range []string{"a1", "x", "a2", "r1", "a3"} {
-		if move == "r1" {
-			// The judge names a wrong release where the observer of the store has seen the key that was deleted. It looks
-			// again and again, and needs a moment on a busy machine. The replay keeps the pause.
-			time.Sleep(300 * time.Millisecond)
+	for i, move := range []string{"a1", "d", "a2", "r1", "a3"} {
+		if move == "r1" { // the judge names a wrong release where the store was seen with the key that is deleted
+			f.drawn(`class="bar stored o2"`)
 		}
 		f.want(202, "", "POST", "/api/bench/act", `{"do":"`+move+`"}`)
 		b := events.bench(move+" has ended", moved(i+1))
 		fail.Unequal(t, b.Turns[i].Told, "done", "%s", move)
 	}
-	b := events.sees("the judge names both", func(b benchState) bool { return b.Found["wrong_releases"] == 1 && b.Found["overlaps"] >= 1 })
+	b := events.sees("the judge names both", func(b benchState) bool { return b.Found["wrong_releases"] == 1 && b.Found["overlaps"] == 2 })
 	if b.Processes[0].Is != "free" || !b.Processes[1].Holds || !b.Processes[2].Holds || strings.Count(b.Script, ".") != 4 {
 		t.Errorf("the state is %+v", b)
 	}
@@ -97,9 +95,11 @@ func TestBench(t *testing.T) {
 	f.want(200, "<svg", "GET", "/api/bench.svg", "")
 	f.want(409, "idle", "POST", "/api/bench/act", `{"do":"a1"}`)
 
-	f.want(202, `{"run":2}`, "POST", "/api/bench", fmt.Sprintf(`{"lock":"naive","processes":3,"lease":5,"wait":30,"script":%q}`, b.Script))
-	again := events.bench("the replay shows the same", func(b benchState) bool {
-		return b.Ready && !b.Replaying && b.Found["wrong_releases"] == 1 && b.Found["overlaps"] >= 1
+	f.want(202, `{"run":2}`, "POST", "/api/bench", fmt.Sprintf(`{"lock":"naive","processes":3,"lease":60,"wait":30,"script":%q}`, b.Script))
+	// The release was wrong here too, or the third process would not have the lock beside the second. Whether the store was
+	// seen with the key in time depends on the machine.
+	again := events.bench("the replay shows the same", func(now benchState) bool {
+		return now.Ready && !now.Replaying && now.Found["overlaps"] == b.Found["overlaps"]
 	})
 	if again.Stopped || len(again.Turns) != 5 {
 		t.Errorf("the replay: %+v", again)
