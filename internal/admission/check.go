@@ -12,16 +12,17 @@ import (
 
 // check closes and reopens the voucher if Redis is behind the database, or behind what this
 // process has seen. It also finishes transfers that another process left unfinished. It reports
-// that the state is of no more use if the voucher is forgotten, or has another window.
-func (v *voucherState) check(ctx context.Context) (useless bool) {
+// that the state is of no more use if the voucher is forgotten, or has another window, and
+// otherwise whether Redis has the voucher as this process knew it, for all that can be read.
+func (v *voucherState) check(ctx context.Context) (useless, same bool) {
 	before := v.knownStates()
 	st, err := v.epochState(ctx)
 	if err != nil {
 		v.config.Log.Warn("admission cannot be compared with the database", "voucher", v.id, "error", err)
-		return errors.Is(err, voucher.ErrNotFound)
+		return errors.Is(err, voucher.ErrNotFound), true
 	}
 	if st.Forgotten || !windowOf(st).same(v.window) {
-		return true
+		return true, true
 	}
 	var epoch int64
 	for _, known := range before {
@@ -31,21 +32,21 @@ func (v *voucherState) check(ctx context.Context) (useless bool) {
 	if epoch == 0 {
 		// Closed: the first buyer opens it. No buyer does while the clock of Redis, when it was
 		// last read, showed that the sale is over. That may have been wrong, so it was read again.
-		return false
+		return false, true
 	}
 	lost, err := lostTransfer(all, func() []ledger.State { return v.states(ctx) })
 	if err := cmp.Or(firstError(all), err); err != nil {
 		v.config.Log.Warn("admission cannot be compared with Redis", "voucher", v.id, "error", err)
-		return false
+		return false, true
 	}
 	if !v.compare(before, all, st, lost) {
 		v.reopen()
-		return false
+		return false, false
 	}
 	if _, err := v.finishTransfers(ctx, all, epoch); err != nil {
 		v.config.Log.Warn("admission has stock in transit", "voucher", v.id, "error", err)
 	}
-	return false
+	return false, true
 }
 
 // compare marks buckets as closed that are not as this process and the database know them, and

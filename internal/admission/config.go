@@ -36,6 +36,8 @@ type Workers interface {
 	Await(ctx context.Context, o order.Order, limit time.Duration) error
 	// Watch has the workers read a voucher's streams from now on.
 	Watch(ctx context.Context, v order.AdmissionVoucher) error
+	// Wake has the workers look for entries of a bucket, to which the gate is about to add some. It does not block.
+	Wake(voucherID int64, bucket int)
 	// Watched lists the vouchers whose streams they read, without epochs. It reports false while some may be missing
 	// that have orders which are not persisted.
 	Watched() (vouchers []order.AdmissionVoucher, complete bool)

@@ -139,6 +139,7 @@ func (b *bucket) attempt(ctx context.Context, known ledger.Known, requests []*re
 	defer cancel()
 	asked := v.now()
 	expiry := b.clock.Load().at(asked) + v.config.AttemptTimeout.Milliseconds()
+	b.wakeWorkers(asked)
 	call := ledger.NewBatch(len(requests))
 	call.Keys, call.Known, call.MaxPending, call.Expiry = b.keys, known, v.maxPending(), expiry
 	call.PerEntry = v.config.OrdersPerEntry
@@ -164,6 +165,17 @@ func (b *bucket) attempt(ctx context.Context, known ledger.Known, requests []*re
 		b.syncClock(heard, d.Now)
 	}
 	return d, expiry, err
+}
+
+// wakeEvery is how often the workers are told at most that orders are sent to a bucket. They read its stream for longer.
+const wakeEvery = time.Second
+
+// wakeWorkers has the workers read the bucket's stream: while nobody buys, they do not.
+func (b *bucket) wakeWorkers(now time.Duration) {
+	if last := b.woken.Load(); last != 0 && now < time.Duration(last)+wakeEvery || !b.woken.CompareAndSwap(last, int64(now)) {
+		return
+	}
+	b.voucher.config.Workers.Wake(b.voucher.id, b.number)
 }
 
 // observeDecision remembers what Redis has, so that a loss is noticed. That includes what no replica

@@ -1,12 +1,14 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -194,23 +196,55 @@ func (g *Gate) Run(ctx context.Context) error {
 	}
 }
 
-// checksAtOnce is how many vouchers are checked at the same time: those on a node that does not answer must not
-// hold up the others.
-const checksAtOnce = 32
+const (
+	// checksAtOnce is how many vouchers are checked at the same time: those on a node that does not answer must not
+	// hold up the others.
+	checksAtOnce = 32
+	// idleChecks is how many of the vouchers that nobody buys are checked each time.
+	idleChecks = 50
+)
 
-// Check does once what Run does.
+// Check does once what Run does. It checks the vouchers to which orders were sent since the last time, and some of the
+// others in turn: a check costs the database and Redis as much as some orders, and most vouchers have no buyers at the
+// moment. But if one of those is not as it was, Redis has probably lost what it had of others too. So the rest is checked
+// at once.
 func (g *Gate) Check(ctx context.Context) {
+	var due, idle []*voucherState
+	for _, v := range g.all() {
+		switch {
+		case time.Since(v.window.to) > g.config.LookupAfterSale:
+			g.drop(v)
+		case v.soldSince(g.now() - 2*g.config.CheckEvery):
+			due = append(due, v)
+		default:
+			idle = append(idle, v)
+		}
+	}
+	slices.SortFunc(idle, func(a, b *voucherState) int { return cmp.Compare(a.checked.Load(), b.checked.Load()) })
+	n := min(len(idle), idleChecks)
+	if g.checkEach(ctx, append(due, idle[:n]...)) {
+		g.checkEach(ctx, idle[n:])
+	}
+}
+
+// checkEach checks vouchers, and reports whether one of them was closed by that.
+func (g *Gate) checkEach(ctx context.Context, vouchers []*voucherState) bool {
+	var closed atomic.Bool
 	var group errgroup.Group
 	group.SetLimit(checksAtOnce)
-	for _, v := range g.all() {
+	for _, v := range vouchers {
 		group.Go(func() error {
-			if time.Since(v.window.to) > g.config.LookupAfterSale || v.check(ctx) {
+			useless, same := v.check(ctx)
+			if v.checked.Store(int64(g.now())); useless {
 				g.drop(v)
+			} else if !same {
+				closed.Store(true)
 			}
 			return nil
 		})
 	}
 	_ = group.Wait() // check logs its errors
+	return closed.Load()
 }
 
 // voucher returns the state of a voucher, and creates it for the first request.

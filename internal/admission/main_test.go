@@ -426,6 +426,8 @@ func (w workers) Await(context.Context, order.Order, time.Duration) error { retu
 
 func (w workers) Watch(context.Context, order.AdmissionVoucher) error { return nil }
 
+func (w workers) Wake(int64, int) {}
+
 func (w workers) Watched() ([]order.AdmissionVoucher, bool) {
 	return slices.Clone(w.watched), w.complete
 }

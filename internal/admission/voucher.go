@@ -22,6 +22,7 @@ type voucherState struct {
 
 	mu        sync.Mutex // taken before a bucket's, never after
 	lifecycle lifecycle
+	checked   atomic.Int64 // when it was last checked, on the gate's clock
 
 	// rebalancing has room for the one bucket that rebalances; see rebalance.go.
 	rebalancing chan struct{}
@@ -79,6 +80,16 @@ func (v *voucherState) idle() bool {
 		}
 	}
 	return v.lifecycle.opening == nil
+}
+
+// soldSince reports whether orders were sent to a bucket since a time of the gate's clock.
+func (v *voucherState) soldSince(when time.Duration) bool {
+	for _, b := range v.buckets {
+		if last := b.woken.Load(); last != 0 && time.Duration(last) >= when {
+			return true
+		}
+	}
+	return false
 }
 
 // knownStates lists what is known of each bucket.
@@ -146,6 +157,8 @@ type bucket struct {
 	// unreachableUntil is until when rebalancing skips this bucket, on the gate's clock, because
 	// it did not answer; 0 after it answered.
 	unreachableUntil atomic.Int64
+	// woken is when the workers were last told to read the bucket's stream, on the gate's clock; 0 if they never were.
+	woken atomic.Int64
 
 	mu    sync.Mutex
 	known ledger.Known // the epoch is 0 while the bucket is closed

@@ -16,42 +16,67 @@ func (r *redisStreams) backlog(ctx context.Context, streams []*stream) (map[*str
 	if len(streams) == 0 {
 		return nil, 0, nil
 	}
+	counts := make([]*redis.IntCmd, len(streams))
+	errs := r.eachNode(ctx, streams, func(ctx context.Context, pipe redis.Pipeliner, part []int) {
+		for _, i := range part {
+			counts[i] = pipe.XLen(ctx, streams[i].keys.Orders)
+		}
+	})
+	lengths := make(map[*stream]int64, len(streams))
+	var filled []*stream
+	var failed error
+	for i, s := range streams {
+		if err := errs[i]; err != nil {
+			failed = cmp.Or(failed, err)
+			continue
+		}
+		n, err := counts[i].Result()
+		failed = cmp.Or(failed, err)
+		if err == nil {
+			lengths[s] = n
+		}
+		if n > 0 {
+			filled = append(filled, s)
+		}
+	}
+	oldest, err := r.measureFilled(ctx, filled, lengths)
+	if failed = cmp.Or(failed, err); failed != nil {
+		return lengths, 0, fmt.Errorf("read the lengths of the streams: %w", failed)
+	}
+	return lengths, oldest, nil
+}
+
+// measureFilled adds to the lengths of streams how many orders their entries have beyond one each, and returns the age of
+// the oldest entry.
+func (r *redisStreams) measureFilled(ctx context.Context, streams []*stream, lengths map[*stream]int64) (oldest time.Duration, failed error) {
+	if len(streams) == 0 {
+		return 0, nil
+	}
 	clocks := make([]*redis.TimeCmd, len(streams))
-	counts, extras := make([]*redis.IntCmd, len(streams)), make([]*redis.StringCmd, len(streams))
-	firsts := make([]*redis.XMessageSliceCmd, len(streams))
+	extras, firsts := make([]*redis.StringCmd, len(streams)), make([]*redis.XMessageSliceCmd, len(streams))
 	errs := r.eachNode(ctx, streams, func(ctx context.Context, pipe redis.Pipeliner, part []int) {
 		clock := redis.NewTimeCmd(ctx, "eval", timeScript, 1, streams[part[0]].keys.Orders)
 		_ = pipe.Process(ctx, clock)
 		for _, i := range part {
 			clocks[i] = clock
-			counts[i] = pipe.XLen(ctx, streams[i].keys.Orders)
 			extras[i] = pipe.HGet(ctx, streams[i].keys.Meta, ledger.FieldExtra)
 			firsts[i] = pipe.XRangeN(ctx, streams[i].keys.Orders, "-", "+", 1)
 		}
 	})
-	lengths := make(map[*stream]int64, len(streams))
-	var oldest time.Duration
-	var failed error
 	for i, s := range streams {
 		if errs[i] != nil {
 			failed = cmp.Or(failed, errs[i])
 			continue
 		}
-		if counts[i].Err() == nil {
-			lengths[s] = counts[i].Val()
-		}
-		if extra, err := extras[i].Int64(); err == nil && lengths[s] > 0 {
+		if extra, err := extras[i].Int64(); err == nil {
 			lengths[s] += extra
 		}
-		failed = cmp.Or(failed, clocks[i].Err(), counts[i].Err(), firsts[i].Err())
+		failed = cmp.Or(failed, clocks[i].Err(), firsts[i].Err())
 		for _, first := range firsts[i].Val() {
 			oldest = max(oldest, clocks[i].Val().Sub(ledger.ParseEntry(first.ID, first.Values)[0].Order.At))
 		}
 	}
-	if failed != nil {
-		return lengths, 0, fmt.Errorf("read the lengths of the streams: %w", failed)
-	}
-	return lengths, oldest, nil
+	return oldest, failed
 }
 
 // timeScript reads the clock of the node that has the key of the script. The command TIME

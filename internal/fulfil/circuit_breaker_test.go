@@ -182,7 +182,7 @@ func TestNodesAreCalledConcurrently(t *testing.T) {
 				t.Errorf("%d counted, %v, after %v, want %v", len(lengths), err, after, want)
 			}
 		}
-		entries, err := in.readNew(t.Context(), "me-1", all, 10, 250*time.Millisecond)
+		entries, err := in.readNew(t.Context(), "me-1", all, 10, 250*time.Millisecond, nil)
 		some, ok := errors.AsType[*readError](err)
 		if !ok || len(some.streams) != len(there) || len(entries) != len(elsewhere) {
 			t.Fatalf("%d read, %v", len(entries), err)

@@ -1,10 +1,7 @@
 package fulfil
 
 import (
-	"cmp"
 	"context"
-	"fmt"
-	"slices"
 	"time"
 
 	"seckill/internal/order"
@@ -37,10 +34,16 @@ func every(ctx context.Context, interval time.Duration, fn func()) {
 	}
 }
 
-// discover updates the watched streams: those of the vouchers on sale, and those that
-// still have entries. A full discovery includes the vouchers whose sale ended long ago.
+// discover updates the known streams from the database, and finds out which of them have entries. A full discovery
+// includes the vouchers whose sale ended long ago.
 func (f *Fulfiller) discover(ctx context.Context, full bool) {
-	lengths, oldest, err := f.reader.backlog(ctx, *f.watched.Load())
+	f.discovering.Lock()
+	defer f.discovering.Unlock()
+	added, listed := f.list(ctx, full)
+	lengths, oldest, err := f.reader.backlog(ctx, f.looks(added))
+	for s := range lengths {
+		s.looked = true
+	}
 	if err != nil {
 		f.warn(ctx, "cannot read the lengths of the streams", err)
 	} else {
@@ -50,53 +53,53 @@ func (f *Fulfiller) discover(ctx context.Context, full bool) {
 		}
 		f.config.Observer.backlog(entries, oldest)
 	}
+	failed := f.watchFilled(ctx, lengths)
+	if failed != nil {
+		f.warn(ctx, "cannot read streams that have entries", failed)
+	}
+	if full && listed && err == nil && failed == nil {
+		f.complete.Store(true)
+	}
+	f.rest(lengths, f.endedVouchers(ctx, lengths, f.onSale))
+}
 
-	vouchers, err := f.config.Store.AdmissionVouchers(ctx, time.Now().Add(-f.config.RetainFor))
+// listShare bounds what lists of vouchers cost: the next one follows after so many times what the database took for one.
+const listShare = 50
+
+// list reads the vouchers from the database and returns their streams that were never looked at. It reports whether those
+// of the vouchers of earlier times are among them.
+func (f *Fulfiller) list(ctx context.Context, full bool) (added []*stream, listed bool) {
+	begun := time.Now()
+	if !full && begun.Before(f.nextList) {
+		return nil, false
+	}
+	vouchers, err := f.config.Store.AdmissionVouchers(ctx, begun.Add(-f.config.RetainFor))
 	if err != nil {
 		f.warn(ctx, "cannot list the vouchers on sale", err)
-		return
+		return nil, false
 	}
-	listed := full
+	f.nextList = begun.Add(listShare * time.Since(begun))
 	if full {
 		ended, err := f.endedWithEntries(ctx)
 		if err != nil {
-			listed = false
 			f.warn(ctx, "cannot look for entries of vouchers whose sale has ended", err)
 		}
+		listed = err == nil
 		vouchers = append(vouchers, ended...)
 	}
-	wanted := make(map[int64]bool, len(vouchers))
-	var unwatched []order.AdmissionVoucher
-	var failed error
+	f.onSale = make(map[int64]bool, len(vouchers))
 	for _, v := range vouchers {
-		wanted[v.VoucherID] = true
-		if err := f.Watch(ctx, v); err != nil {
-			unwatched, failed = append(unwatched, v), cmp.Or(failed, err)
+		f.onSale[v.VoucherID] = true
+		for bucket := range v.Buckets {
+			if s := f.stream(streamID{v.VoucherID, bucket}); !s.looked {
+				added = append(added, s)
+			}
 		}
-	}
-	if failed != nil {
-		f.warn(ctx, fmt.Sprintf("cannot read the streams of %d vouchers", len(unwatched)), failed)
-	}
-	if listed || f.complete.Load() { // those of a list that is not complete do not replace the others
-		f.unwatched.Store(&unwatched)
 	}
 	if listed {
 		f.listed.Store(true)
 	}
-	if listed && failed == nil {
-		f.complete.Store(true)
-	}
-	ended := f.endedVouchers(ctx, lengths, wanted)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.setWatched(slices.DeleteFunc(slices.Clone(*f.watched.Load()), func(s *stream) bool {
-		n, counted := lengths[s]
-		over := counted && n == 0 && ended[s.voucher]
-		if over {
-			delete(f.watchedIDs, s.id())
-		}
-		return over
-	}))
+	return added, listed
 }
 
 // endedVouchers returns the vouchers with empty streams that the database does not list as wanted any more, and still has.

@@ -4,6 +4,7 @@ import (
 	"iter"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -21,6 +22,12 @@ type stream struct {
 	// writtenNew and writtenLate count the orders of this stream that the process has written. Late ones take a
 	// voucher again, and are written by other statements.
 	writtenNew, writtenLate atomic.Int64
+	// watched: the workers read the stream. Otherwise it rests; see rest.go. It is watched until awakeUntil at least.
+	// grouped: its group was there. The fulfiller's mu guards these.
+	watched, grouped bool
+	awakeUntil       time.Time
+	// looked: its length was measured. The fulfiller's discovering guards it.
+	looked bool
 }
 
 // streamID identifies a stream.

@@ -94,7 +94,7 @@ func (m *fakeStreams) deliver(h *delivery, to string) entry {
 
 func (m *fakeStreams) ensureGroup(context.Context, *stream) error { return nil }
 
-func (m *fakeStreams) readNew(_ context.Context, consumer string, streams []*stream, count int, block time.Duration) (found []entry, err error) {
+func (m *fakeStreams) readNew(_ context.Context, consumer string, streams []*stream, count int, block time.Duration, _ <-chan struct{}) (found []entry, err error) {
 	perStream := map[*stream]int{}
 	err = m.locked(func() {
 		for _, h := range m.entries {
@@ -348,6 +348,9 @@ func process(from streamReader, to order.AdmissionStore, change func(*Config), s
 		change(&c)
 	}
 	f := newFulfiller(c.withDefaults(), from)
+	for _, s := range streams {
+		f.all[s.id()] = s
+	}
 	f.setWatched(streams)
 	return f
 }

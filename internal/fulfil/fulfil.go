@@ -3,9 +3,7 @@ package fulfil
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,17 +27,27 @@ type Fulfiller struct {
 	// retrying is the number of entries in the retry queues of all workers.
 	retrying atomic.Int64
 
-	// watched are the streams to read. The slice is replaced as a whole, under mu.
-	mu      sync.Mutex
+	// all are the streams that may get entries: the database has listed their vouchers, or the gate has woken them. Those
+	// that may have entries now are watched; the others rest. See rest.go. mu guards all of it.
+	mu  sync.Mutex
+	all map[streamID]*stream
+	// ring has the same in the order in which those that rest are looked at, and next is whose turn it is.
+	ring []*stream
+	next int
+	// watched are the streams to read. The slice is replaced as a whole, under mu; then changed is closed and replaced.
 	watched atomic.Pointer[[]*stream]
-	// watchedIDs are the ids of the watched streams, under mu.
-	watchedIDs map[streamID]bool
-	// complete: a full discovery has succeeded, so every stream that has entries is watched.
+	changed atomic.Pointer[chan struct{}]
+	// toWatch are the resting streams that the gate has woken and whose groups may be missing.
+	toWatch chan *stream
+	// onSale are the vouchers that the database listed last, and nextList is when it is asked again. discovering guards
+	// them, and is held by discover.
+	discovering sync.Mutex
+	onSale      map[int64]bool
+	nextList    time.Time
+	// complete: a full discovery has succeeded, so every stream that has entries is watched, or will be in its turn.
 	complete atomic.Bool
-	// listed: the vouchers of earlier times were read from the database, and those of unwatched are the ones whose streams
-	// could not be looked at yet.
-	listed    atomic.Bool
-	unwatched atomic.Pointer[[]order.AdmissionVoucher]
+	// listed: the vouchers of earlier times were read from the database.
+	listed atomic.Bool
 	// pending is the latest count of pending entries; nil before the first one.
 	pending atomic.Pointer[pendingEntries]
 }
@@ -59,8 +67,11 @@ func New(c Config) (*Fulfiller, error) {
 }
 
 func newFulfiller(c Config, r streamReader) *Fulfiller {
-	f := &Fulfiller{config: c, reader: r, notifier: newNotifier(c.Client), incarnation: randomName(), watchedIDs: map[streamID]bool{}}
-	f.watched.Store(&[]*stream{})
+	f := &Fulfiller{
+		config: c, reader: r, notifier: newNotifier(c.Client), incarnation: randomName(),
+		all: map[streamID]*stream{}, toWatch: make(chan *stream, maxToWatch),
+	}
+	f.setWatched(nil)
 	return f
 }
 
@@ -89,68 +100,37 @@ func (f *Fulfiller) Run(ctx context.Context) {
 	var workers sync.WaitGroup
 	defer workers.Wait()
 	workers.Go(func() { f.discoverPeriodically(ctx) })
+	workers.Go(func() { f.watchWoken(ctx) })
 	for n := range f.config.Workers {
 		w := newWorker(f, n)
 		workers.Go(func() { w.run(ctx, work) })
 	}
 }
 
-// Watch reads a voucher's streams from now on. Without it, reading begins when the next
-// discovery finds the voucher in the database. A stream that Redis does not have yet is
-// skipped.
+// Watch reads a voucher's streams from now on. Without it, reading begins when the gate wakes a stream, or when the
+// next discovery finds that it has entries. A stream that Redis does not have yet is skipped.
 func (f *Fulfiller) Watch(ctx context.Context, v order.AdmissionVoucher) error {
 	var failed error
-	for _, s := range streamsOf(f.config.Prefix, v) { // a stream that fails does not affect the others
-		failed = cmp.Or(failed, f.watchStream(ctx, s))
+	for bucket := range v.Buckets { // a stream that fails does not affect the others
+		failed = cmp.Or(failed, f.watchStream(ctx, f.stream(streamID{v.VoucherID, bucket})))
 	}
 	return failed
 }
 
-// Watched lists the vouchers whose streams are read, or will be when their nodes answer: those that may have accepted
-// orders which are not in the database yet. It reports false while the vouchers of earlier times have not been looked
-// through since the start.
+// Watched lists the vouchers that may have accepted orders which are not in the database yet. It reports false while the
+// vouchers of earlier times have not been looked through since the start.
 func (f *Fulfiller) Watched() (vouchers []order.AdmissionVoucher, complete bool) {
 	complete = f.listed.Load()
 	buckets := map[int64]int{}
-	if unwatched := f.unwatched.Load(); unwatched != nil {
-		for _, v := range *unwatched {
-			buckets[v.VoucherID] = v.Buckets
-		}
+	f.mu.Lock()
+	for id := range f.all {
+		buckets[id.voucher] = max(buckets[id.voucher], id.bucket+1)
 	}
-	for _, s := range *f.watched.Load() {
-		buckets[s.voucher] = max(buckets[s.voucher], s.bucket+1)
-	}
+	f.mu.Unlock()
 	for id, n := range buckets {
 		vouchers = append(vouchers, order.AdmissionVoucher{VoucherID: id, Buckets: n})
 	}
 	return vouchers, complete
-}
-
-func (f *Fulfiller) watchStream(ctx context.Context, s *stream) error {
-	if f.isWatched(s) {
-		return nil
-	}
-	switch err := f.reader.ensureGroup(ctx, s); {
-	case errors.Is(err, errNoVoucher):
-		return nil
-	case err != nil:
-		return err
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.watchedIDs[s.id()] {
-		f.watchedIDs[s.id()] = true
-		f.setWatched(append(slices.Clone(*f.watched.Load()), s))
-	}
-	return nil
-}
-
-func (f *Fulfiller) setWatched(all []*stream) { f.watched.Store(&all) }
-
-func (f *Fulfiller) isWatched(s *stream) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.watchedIDs[s.id()]
 }
 
 func (f *Fulfiller) warn(ctx context.Context, what string, err error) {

@@ -22,8 +22,10 @@ type replicatedStreams struct {
 	oneServer bool
 }
 
-func (r *replicatedStreams) readNew(ctx context.Context, consumer string, streams []*stream, count int, block time.Duration) ([]entry, error) {
-	entries, err := r.streamReader.readNew(ctx, consumer, streams, count, block)
+func (r *replicatedStreams) readNew(
+	ctx context.Context, consumer string, streams []*stream, count int, block time.Duration, other <-chan struct{},
+) ([]entry, error) {
+	entries, err := r.streamReader.readNew(ctx, consumer, streams, count, block, other)
 	kept, failed := r.replicated(ctx, entries)
 	some, partly := errors.AsType[*readError](err)
 	switch {

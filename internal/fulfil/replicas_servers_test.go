@@ -70,7 +70,7 @@ func TestEntriesThatAPromotedReplicaLacks(t *testing.T) {
 	acknowledged(primary.Addr())
 	link.Cut()
 	s.accept(1, 1)
-	entries, err := read.readNew(t.Context(), "w", streams, 10, time.Millisecond)
+	entries, err := read.readNew(t.Context(), "w", streams, 10, time.Millisecond, nil)
 	if err != nil || len(entries) != 2 {
 		t.Fatalf("%v, %v", entries, err)
 	}

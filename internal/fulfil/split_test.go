@@ -119,7 +119,7 @@ func acknowledgeInSeveralStreams(t *testing.T, s *env) {
 	var parts [][]entry
 	for b, st := range streamsOf(s.prefix, order.AdmissionVoucher{VoucherID: 1, Buckets: s.buckets}) {
 		s.must(in.ensureGroup(t.Context(), st))
-		part, err := in.readNew(t.Context(), "me-1", []*stream{st}, 100, time.Second)
+		part, err := in.readNew(t.Context(), "me-1", []*stream{st}, 100, time.Second, nil)
 		s.must(err)
 		parts = append(parts, part)
 		if b == 1 {

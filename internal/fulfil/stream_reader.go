@@ -19,10 +19,10 @@ type streamReader interface {
 	// errNoVoucher if Redis does not have the voucher.
 	ensureGroup(ctx context.Context, s *stream) error
 	// readNew delivers entries to a consumer that were never delivered, up to count of
-	// each stream. It waits up to block for the first one. If it returns an error, more
-	// entries may have been delivered than it returns. A [readError] names the streams
-	// that failed; the others did not.
-	readNew(ctx context.Context, consumer string, streams []*stream, count int, block time.Duration) ([]entry, error)
+	// each stream. It waits up to block for the first one, and not for much longer than until other is closed, because
+	// there are other streams to read. If it returns an error, more entries may have been delivered than it returns. A
+	// [readError] names the streams that failed; the others did not.
+	readNew(ctx context.Context, consumer string, streams []*stream, count int, block time.Duration, other <-chan struct{}) ([]entry, error)
 	// readPending delivers the pending entries of a consumer again, from after an id on. With an error it returns none,
 	// and neither do claimIdle and claimFrom.
 	readPending(ctx context.Context, consumer string, s *stream, after string, count int) ([]entry, error)
@@ -107,10 +107,16 @@ func (r *redisStreams) ensureGroup(ctx context.Context, s *stream) error {
 	return nil
 }
 
-func (r *redisStreams) readNew(ctx context.Context, consumer string, streams []*stream, count int, block time.Duration) ([]entry, error) {
+// longestBlock is how long one read blocks in Redis at most: a blocked read does not notice that a stream was woken.
+const longestBlock = 20 * time.Millisecond
+
+func (r *redisStreams) readNew(
+	ctx context.Context, consumer string, streams []*stream, count int, block time.Duration, other <-chan struct{},
+) ([]entry, error) {
 	if r.cluster != nil && len(streams) > 1 {
-		return r.pollStreams(ctx, consumer, streams, count, block)
+		return r.pollStreams(ctx, consumer, streams, count, block, other)
 	}
+	block = min(block, longestBlock)
 	args := &redis.XReadGroupArgs{Group: ledger.Group, Consumer: consumer, Count: int64(count), Block: block}
 	args.Streams = make([]string, 2*len(streams))
 	for i, s := range streams {
@@ -125,7 +131,7 @@ func (r *redisStreams) readNew(ctx context.Context, consumer string, streams []*
 		return nil, nil
 	case refused && len(streams) > 1:
 		// One bad stream makes the command fail for all of them.
-		return r.pollStreams(ctx, consumer, streams, count, 0)
+		return r.pollStreams(ctx, consumer, streams, count, 0, other)
 	case err != nil:
 		return nil, fmt.Errorf("read accepted orders: %w", err)
 	}
@@ -149,7 +155,9 @@ func (e *readError) Unwrap() error { return e.err }
 
 // pollStreams reads each stream with a command of its own, in one round trip to each node.
 // It polls, because no command can block on streams in several slots.
-func (r *redisStreams) pollStreams(ctx context.Context, consumer string, streams []*stream, count int, block time.Duration) ([]entry, error) {
+func (r *redisStreams) pollStreams(
+	ctx context.Context, consumer string, streams []*stream, count int, block time.Duration, other <-chan struct{},
+) ([]entry, error) {
 	end := time.Now().Add(block)
 	for wait := firstPoll; ; wait *= 2 {
 		replies := make([]*redis.XStreamSliceCmd, len(streams))
@@ -180,8 +188,15 @@ func (r *redisStreams) pollStreams(ctx context.Context, consumer string, streams
 		switch {
 		case failed != nil:
 			return entries, failed
-		case len(entries) > 0 || time.Until(end) < wait || !sleep(ctx, wait):
+		case len(entries) > 0 || time.Until(end) < wait:
 			return entries, nil
+		}
+		select {
+		case <-time.After(wait):
+		case <-other:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, nil
 		}
 	}
 }

@@ -238,8 +238,8 @@ type cutStreams struct {
 	cut func() bool
 }
 
-func (m cutStreams) readNew(ctx context.Context, consumer string, streams []*stream, count int, block time.Duration) ([]entry, error) {
-	found, err := m.fakeStreams.readNew(ctx, consumer, streams, count, block)
+func (m cutStreams) readNew(ctx context.Context, consumer string, streams []*stream, count int, block time.Duration, other <-chan struct{}) ([]entry, error) {
+	found, err := m.fakeStreams.readNew(ctx, consumer, streams, count, block, other)
 	if m.cut() {
 		return nil, errCut
 	}

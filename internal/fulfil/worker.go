@@ -27,9 +27,12 @@ type worker struct {
 	// does. nextClaim is when it does so next.
 	claimer   bool
 	nextClaim time.Time
-	// streams is the state of each watched stream; known is the list that it was built from.
+	// streams is the state of each watched stream; known is the list that it was built from, and changed is closed when
+	// there is another one. joined are the streams that the worker has read since its start: it leaves their groups.
 	streams map[*stream]*streamState
 	known   *[]*stream
+	changed <-chan struct{}
+	joined  map[*stream]bool
 	// retryQueue are the entries to try again alone, and reported is their number in the latest report to
 	// the observer. If the database refuses a voucher, these are all its orders that are pending.
 	retryQueue map[entryID]retryEntry
@@ -73,7 +76,7 @@ type streamState struct {
 func newWorker(f *Fulfiller, n int) *worker {
 	return &worker{
 		Fulfiller: f, name: fmt.Sprintf("%s-%d", f.config.Name, n+1), claimer: n == 0,
-		streams: map[*stream]*streamState{}, known: &[]*stream{},
+		streams: map[*stream]*streamState{}, known: &[]*stream{}, joined: map[*stream]bool{},
 		retryQueue: map[entryID]retryEntry{}, retryPauses: map[*stream]retryPause{}, refusals: map[*stream]int{}, warnedOf: map[*stream]time.Time{},
 		unsettledAttempts: map[entryID]entry{},
 		// A random offset spreads the claims of processes that start together.
@@ -92,7 +95,7 @@ func (w *worker) run(stop, work context.Context) {
 	}
 	w.endAttempts(work)
 	var failed error
-	for _, s := range *w.known {
+	for s := range w.joined {
 		failed = cmp.Or(failed, w.reader.removeConsumer(work, w.name, s))
 	}
 	if failed != nil { // the claimers of other processes remove it later
@@ -122,18 +125,22 @@ func (w *worker) runOnce(stop, work context.Context) {
 // watch. A new one is replayed first: with a name that survived a restart, this worker may
 // have pending entries from before.
 func (w *worker) updateStreams() {
+	w.changed = *w.Fulfiller.changed.Load() // before the list, so that no other list is missed
 	watched := w.watched.Load()
 	if watched == w.known {
 		return
 	}
 	w.known = watched
+	read := make(map[*stream]bool, len(*watched))
 	for _, s := range *watched {
+		read[s] = true
 		if w.streams[s] == nil {
 			w.streams[s] = &streamState{replay: true, replayAfter: "0", perEntry: ledger.DefaultOrdersPerEntry}
+			w.joined[s] = true
 		}
 	}
 	for s := range w.streams {
-		if !slices.Contains(*watched, s) {
+		if !read[s] {
 			delete(w.streams, s)
 			delete(w.retryPauses, s)
 			delete(w.refusals, s)
@@ -149,8 +156,11 @@ func (w *worker) processNew(stop, work context.Context) {
 	switch replay := w.replayDue(); {
 	case len(ready) == 0 && replay:
 		return
+	case len(*w.known) == 0:
+		w.await(stop, block)
+		return
 	case len(ready) == 0:
-		sleep(stop, min(block, w.config.MinBackoff))
+		w.await(stop, min(block, w.config.MinBackoff))
 		return
 	case replay:
 		block = time.Millisecond
@@ -169,6 +179,17 @@ func (w *worker) processNew(stop, work context.Context) {
 	w.process(work, entries)
 }
 
+// await waits for another list of streams, for a time at most.
+func (w *worker) await(stop context.Context, most time.Duration) {
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-w.changed:
+	case <-timer.C:
+	case <-stop.Done():
+	}
+}
+
 // ordersPerEntry is how many orders the latest entries had, on average. It begins with the most that they have by
 // default, so that a first batch does not take more than its share.
 type ordersPerEntry float64
@@ -185,7 +206,7 @@ func (o *ordersPerEntry) add(entries []entry) {
 // readNew reads new entries, up to share of each stream. If that fails, all of these
 // streams are replayed, because entries may have been delivered with the lost reply.
 func (w *worker) readNew(ctx context.Context, streams []*stream, share int, block time.Duration) []entry {
-	entries, err := w.reader.readNew(ctx, w.name, streams, share, block)
+	entries, err := w.reader.readNew(ctx, w.name, streams, share, block, w.changed)
 	if err != nil {
 		failed := streams
 		if some, ok := errors.AsType[*readError](err); ok {

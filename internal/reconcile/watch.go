@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"seckill/internal/order"
 )
 
 const (
@@ -16,6 +20,9 @@ const (
 	watchEvery = 30 * time.Second
 	// watchFor is how long after its sale a voucher is still reconciled.
 	watchFor = time.Hour
+	// watchAtOnce is how many vouchers are reconciled each time. Those that did not balance come first, and the others
+	// take turns: what it costs to watch must not grow with the number of vouchers that nobody buys.
+	watchAtOnce = 200
 )
 
 // Watch reconciles in the background. It sets metrics and logs each change once.
@@ -28,9 +35,17 @@ type Watch struct {
 	log        *slog.Logger
 	metrics    watchMetrics
 
+	latest     map[int64]judgement
 	counted    map[int64]int64 // by voucher: the seq at which the orders were counted and right
 	unbalanced map[int64]int64 // by voucher: the imbalance that was logged
 	failing    bool            // it was logged that the list of vouchers cannot be read
+}
+
+// judgement is what was last found out about a voucher.
+type judgement struct {
+	state       string // one of the values of the label state
+	at          time.Time
+	drift, dead int64
 }
 
 // watchMetrics do not have the voucher as a label: there is no bound to the number of vouchers.
@@ -67,7 +82,7 @@ func NewWatch(r *Reconciler, registry prometheus.Registerer, log *slog.Logger) (
 	for _, s := range []string{stateBalanced, stateUnbalanced, stateUnknown} {
 		m.vouchers.WithLabelValues(s)
 	}
-	return &Watch{reconciler: r, log: log, counted: map[int64]int64{}, unbalanced: map[int64]int64{}, metrics: m}, failed
+	return &Watch{reconciler: r, log: log, latest: map[int64]judgement{}, counted: map[int64]int64{}, unbalanced: map[int64]int64{}, metrics: m}, failed
 }
 
 // Run reconciles until ctx ends.
@@ -93,11 +108,41 @@ func (w *Watch) Check(ctx context.Context) {
 		return
 	}
 	w.failing = false
-	found := w.reconciler.check(ctx, vouchers, w.mustCount)
+	w.forgetOthers(vouchers)
+	found := w.reconciler.check(ctx, w.due(vouchers), w.mustCount)
 	if ctx.Err() != nil {
 		return // a check that was cut short proves nothing
 	}
-	w.note(found)
+	for _, f := range found {
+		w.note(f)
+	}
+	w.publish()
+}
+
+// due returns the vouchers whose turn it is.
+func (w *Watch) due(vouchers []order.AdmissionVoucher) []order.AdmissionVoucher {
+	slices.SortStableFunc(vouchers, func(a, b order.AdmissionVoucher) int {
+		before, after := w.latest[a.VoucherID], w.latest[b.VoucherID]
+		if wrong, other := before.state == stateUnbalanced, after.state == stateUnbalanced; wrong != other {
+			if wrong {
+				return -1
+			}
+			return 1
+		}
+		return before.at.Compare(after.at)
+	})
+	return vouchers[:min(len(vouchers), watchAtOnce)]
+}
+
+// forgetOthers drops what is known of vouchers that are not listed any more.
+func (w *Watch) forgetOthers(vouchers []order.AdmissionVoucher) {
+	listed := make(map[int64]bool, len(vouchers))
+	for _, v := range vouchers {
+		listed[v.VoucherID] = true
+	}
+	maps.DeleteFunc(w.latest, func(id int64, _ judgement) bool { return !listed[id] })
+	maps.DeleteFunc(w.counted, func(id, _ int64) bool { return !listed[id] })
+	maps.DeleteFunc(w.unbalanced, func(id, _ int64) bool { return !listed[id] })
 }
 
 // mustCount reports whether a voucher's orders are to be counted.
@@ -107,33 +152,39 @@ func (w *Watch) mustCount(id int64, now buckets) bool {
 	return wrong || now.pending() == 0 && (!counted || seq != now.seq())
 }
 
-// note sets the metrics, logs what has changed, and remembers it.
-func (w *Watch) note(found []Finding) {
+// note logs what has changed about a voucher, and remembers it.
+func (w *Watch) note(f Finding) {
+	id, now := f.voucherID, judgement{at: time.Now()}
+	switch {
+	case f.Err != nil:
+		now.state = stateUnknown
+		delete(w.counted, id)
+		delete(w.unbalanced, id)
+	case f.Balanced():
+		now.state, now.dead = stateBalanced, f.after.dead()
+		w.logChange(f.Reading)
+		if f.audit != nil {
+			w.counted[id] = f.before.seq()
+		}
+		delete(w.unbalanced, id)
+	default:
+		now.state, now.dead, now.drift = stateUnbalanced, f.after.dead(), f.imbalance()
+		w.logChange(f.Reading)
+		delete(w.counted, id)
+		w.unbalanced[id] = f.imbalance()
+	}
+	w.latest[id] = now
+}
+
+// publish sets the metrics.
+func (w *Watch) publish() {
 	var drift, dead int64
 	states := map[string]int{stateBalanced: 0, stateUnbalanced: 0, stateUnknown: 0}
-	unbalanced, counted := map[int64]int64{}, map[int64]int64{}
-	for _, f := range found {
-		if f.Err != nil {
-			states[stateUnknown]++
-			continue
-		}
-		dead += f.after.dead()
-		if f.Balanced() {
-			states[stateBalanced]++
-			if seq, was := w.counted[f.voucherID]; was {
-				counted[f.voucherID] = seq
-			}
-			if f.audit != nil {
-				counted[f.voucherID] = f.before.seq()
-			}
-		} else {
-			states[stateUnbalanced]++
-			unbalanced[f.voucherID] = f.imbalance()
-			drift += f.imbalance()
-		}
-		w.logChange(f.Reading)
+	for _, l := range w.latest {
+		states[l.state]++
+		drift += l.drift
+		dead += l.dead
 	}
-	w.unbalanced, w.counted = unbalanced, counted
 	for s, n := range states {
 		w.metrics.vouchers.WithLabelValues(s).Set(float64(n))
 	}

@@ -45,14 +45,22 @@ func TestSalesLeaveNothingInRedis(t *testing.T) {
 // TestSoakOfSales takes ten minutes, or SECKILL_TEST_SOAK_FOR.
 func TestSoakOfSales(t *testing.T) {
 	testkit.Soak(t)
-	lasts := 10 * time.Minute
-	if text := os.Getenv("SECKILL_TEST_SOAK_FOR"); text != "" {
-		var err error
-		if lasts, err = time.ParseDuration(text); err != nil {
-			t.Fatalf("SECKILL_TEST_SOAK_FOR: %v", err)
-		}
-	}
+	lasts := soakFor(t)
 	soakRun{lasts: lasts, sale: 20 * time.Second, forgetAfter: 5 * time.Second, sampleEvery: lasts / 10, vouchers: 50, rate: 2000}.run(t)
+}
+
+// soakFor is how long a soak takes.
+func soakFor(t *testing.T) time.Duration {
+	t.Helper()
+	text := os.Getenv("SECKILL_TEST_SOAK_FOR")
+	if text == "" {
+		return 10 * time.Minute
+	}
+	lasts, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatalf("SECKILL_TEST_SOAK_FOR: %v", err)
+	}
+	return lasts
 }
 
 func (k soakRun) run(t *testing.T) {

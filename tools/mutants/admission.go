@@ -7,6 +7,9 @@ func inAdmission() []mutant {
 		ledger    = "internal/admission/ledger/"
 	)
 	return []mutant{
+		{"the workers are not told of an order", "internal/admission/decide.go", "	b.wakeWorkers(asked)\n", "", admission},
+		{"vouchers that nobody buys are all checked", "internal/admission/gate.go", "n := min(len(idle), idleChecks)", "n := len(idle)", admission},
+		{"one voucher that is behind says nothing about others", "internal/admission/gate.go", "		g.checkEach(ctx, idle[n:])", "		g.checkEach(ctx, nil)", admission},
 		{"an order of any epoch is accepted", ledger + "admit.lua", "if known[1] ~= epoch or not known[3] then", "if not known[3] then", admission},
 		{"a user is reserved before the order is in the stream", ledger + "admit.lua",
 			"  redis.call('HSET', voucher, 'busy', 1)\n", "  redis.call('HSET', users, unpack(accepted))\n", admission},
