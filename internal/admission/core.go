@@ -70,6 +70,7 @@ func (c *core) close() {
 	c.cancel()
 	c.starting.Unlock()
 	c.working.Wait()
+	c.reader.CloseTracking()
 }
 
 // now is a clock that never steps back. The gate compares it with Redis' clock.

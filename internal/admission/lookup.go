@@ -12,7 +12,7 @@ import (
 
 // lookups finds accepted orders that may not be in the database yet. All requests share scans, which read
 // the orders of all users who wait for them: the number of commands that Redis gets does not grow with the rate of requests.
-// See scan.go.
+// See scan.go. Nor does it grow with the number of vouchers: [ledger.Ledger.Backlogs] reads those that have changed.
 type lookups struct {
 	*core
 	scans scanner

@@ -29,9 +29,12 @@ func KeysOf(prefix string, voucherID int64, bucket int) Keys {
 	base := prefix + "adm:{" + tag + "}"
 	return Keys{
 		Meta: base, Users: base + ":users",
-		Orders: base + ":orders", Dead: base + ":dead", Tries: base + ":orders:tries",
+		Orders: base + ordersSuffix, Dead: base + ":dead", Tries: base + ":orders:tries",
 	}
 }
+
+// ordersSuffix follows the name of Meta in that of Orders.
+const ordersSuffix = ":orders"
 
 // PreparedUsers is the name of the hash in which Users is prepared for an epoch.
 func (k Keys) PreparedUsers(epoch int64) string {

@@ -33,9 +33,10 @@ type Options struct {
 
 // Ledger runs the scripts of the gate. It is safe for use by several goroutines.
 type Ledger struct {
-	client  Client
-	options Options
-	scripts scripts
+	client   Client
+	options  Options
+	scripts  scripts
+	tracking tracking
 }
 
 type scripts struct {
@@ -51,6 +52,9 @@ func New(client Client, options Options) *Ledger {
 		replicate: redisscript.New(replicateSource), replicateAll: redisscript.New(replicateAllSource), remove: redisscript.New(removeSource),
 	}}
 }
+
+// CloseTracking ends the connections on which Redis tells [Ledger.Backlogs] what has changed.
+func (l *Ledger) CloseTracking() { l.tracking.close() }
 
 // run runs a script that go-redis must not repeat, and returns its reply as a list. The first
 // two of args are free, see [redisscript.Args].

@@ -45,15 +45,59 @@ type Backlog struct {
 	Err error
 }
 
-// Backlogs reads the backlogs of several buckets in one round trip.
+// Backlogs reads the backlogs of several buckets, which [Ledger.ByNode] has in one group, in one or two round trips.
 func (l *Ledger) Backlogs(ctx context.Context, buckets []Keys) []Backlog {
-	pipe := l.client.Pipeline()
+	if len(buckets) == 0 {
+		return nil
+	}
+	if node := l.oneNode(ctx, buckets[0]); node != nil {
+		if all, err := l.tracking.of(node).backlogs(ctx, node, buckets); err == nil {
+			return l.redirected(ctx, buckets, all)
+		}
+	}
+	all, _ := readBacklogs(ctx, l.client.Pipeline(), buckets) // each has its own error
+	return all
+}
+
+// oneNode returns the client of the one server that has a bucket; nil where it is not known.
+func (l *Ledger) oneNode(ctx context.Context, keys Keys) *redis.Client {
+	switch c := l.client.(type) {
+	case *redis.Client:
+		return c
+	case cluster:
+		node, _ := c.MasterForKey(ctx, keys.Meta)
+		return node
+	}
+	return nil
+}
+
+// redirected reads those backlogs again that could not be read: the client itself knows to which node a bucket has moved.
+func (l *Ledger) redirected(ctx context.Context, buckets []Keys, all []Backlog) []Backlog {
+	var failed []Keys
+	var places []int
+	for i := range all {
+		if all[i].Err != nil {
+			failed, places = append(failed, buckets[i]), append(places, i)
+		}
+	}
+	again, _ := readBacklogs(ctx, l.client.Pipeline(), failed)
+	for i, b := range again {
+		all[places[i]] = b
+	}
+	return all
+}
+
+// readBacklogs reads backlogs through a pipeline. The error is that of one of them.
+func readBacklogs(ctx context.Context, pipe redis.Pipeliner, buckets []Keys) ([]Backlog, error) {
+	if len(buckets) == 0 {
+		return nil, nil
+	}
 	lengths, epochs := make([]*redis.IntCmd, len(buckets)), make([]*redis.StringCmd, len(buckets))
 	for i, keys := range buckets {
 		// The epoch comes second: if Redis loses its data in between, the epoch is missing.
 		lengths[i], epochs[i] = pipe.XLen(ctx, keys.Orders), pipe.HGet(ctx, keys.Meta, FieldEpoch)
 	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
+	_, failed := pipe.Exec(ctx)
 	all := make([]Backlog, len(buckets))
 	for i := range all {
 		pending, err := lengths[i].Result()
@@ -64,7 +108,7 @@ func (l *Ledger) Backlogs(ctx context.Context, buckets []Keys) []Backlog {
 		epoch, epochErr := orZero(epochs[i])
 		all[i] = Backlog{Epoch: epoch, Err: cmp.Or(err, epochErr)}
 	}
-	return all
+	return all, failed
 }
 
 // Query asks what a bucket has of some users.
