@@ -21,6 +21,7 @@ func TestChunkedRequestsEndTheConnection(t *testing.T) {
 		"both lengths":          {header(order[0], order[1], append(order[2:], fmt.Sprintf("Content-Length: %d", len(chunks)))...) + "\r\n" + chunks, 201},
 		"both, and the other":   {header(order[0], order[1], append([]string{"Content-Length: 0"}, order[2:]...)...) + "\r\n" + chunks, 201},
 		"chunks alone":          {header(order[0], order[1], order[2:]...) + "\r\n" + chunks, 201},
+		"HTTP/1.0":              {"POST /api/v1/vouchers/1/orders HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\nX-User-ID: 42\r\nContent-Type: application/json\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{}", 201},
 		"no such address":       {header("POST", "/nowhere", "Content-Length: 3", "Transfer-Encoding: chunked") + "\r\n" + chunks, 404},
 		"the server as a whole": {"OPTIONS * HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks, 200},
 		"a GET that has a body": {header("GET", "/api/v1/vouchers", "Content-Length: 3", "Transfer-Encoding: chunked") + "\r\n" + chunks, 200},

@@ -118,12 +118,14 @@ func (c *conn) refuseHeader() {
 	_, _ = io.CopyN(io.Discard, c.Conn, maxHeaderBytes)
 }
 
-// tellBody tells the connection of each request that its header has ended, and how long the body is. A connection ends
-// with the answer to a body in chunks. One that has Content-Length too, which net/http does not tell, might end elsewhere
-// for a proxy before this server, and what follows it is not to be trusted (RFC 9112, 6.3).
+// tellBody tells the connection of each request that its header has ended, and how long the body is.
+//
+// A connection ends with the answer to a body in chunks. One that has Content-Length too, which net/http does not tell,
+// might end elsewhere for a proxy before this server, and what follows it is not to be trusted (RFC 9112, 6.3). In HTTP/1.0
+// there are no chunks, and net/http does not tell of a Transfer-Encoding at all (6.1).
 func tellBody(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength < 0 {
+		if r.ContentLength < 0 || !r.ProtoAtLeast(1, 1) {
 			w.Header().Set("Connection", "close")
 		}
 		if c, is := r.Context().Value(connKey{}).(*conn); is {
