@@ -9,9 +9,9 @@ import (
 
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/report"
 	"seckill/internal/lab/server"
-	"seckill/internal/lab/tell"
 	"seckill/internal/testkit/fail"
 )
 
@@ -31,7 +31,7 @@ func outcomes(e *lab.Experiment) []finding.Result {
 		{Observed: e.Expect.Opposite(), SetupOf: e.Partner, Anomalies: seen},
 		{Observed: e.Expect.Opposite(), Turned: true, Changed: []finding.Change{{Name: "lease", From: "1s", To: "2s"}}},
 		{Observed: e.Expect, Changed: []finding.Change{{Name: "lease", From: "1s", To: "2s"}}},
-		{Skipped: "x", SkippedFor: tell.F("needs %s, and real servers are to be left alone", "mariadbd")},
+		{Skipped: "x", SkippedFor: i18n.F("needs %s, and real servers are to be left alone", "mariadbd")},
 	}
 	for i := range all {
 		all[i].ID, all[i].Title, all[i].Group, all[i].Lock, all[i].Expect, all[i].About = e.ID, e.Title, e.Group, e.Lock(), e.Expect, e.About
@@ -50,16 +50,16 @@ func TestRunInChinese(t *testing.T) {
 			sorts = sorts[:1] // the texts are its own, the words around them are those of every experiment
 		}
 		for _, r := range sorts {
-			req := runRequest{all: set, chosen: []*lab.Experiment{e}, lang: tell.Chinese, lanes: true, quiz: r.Prediction != ""}
+			req := runRequest{all: set, chosen: []*lab.Experiment{e}, lang: i18n.Chinese, lanes: true, quiz: r.Prediction != ""}
 			var out strings.Builder
 			fail.NowIf(t, printOne(&out, req, &r))
 			fail.NowIf(t, print(&out, []finding.Result{r}, req, time.Minute))
-			printed, _, _ := strings.Cut(out.String(), tell.F("All servers at once:").In(tell.Chinese))
+			printed, _, _ := strings.Cut(out.String(), i18n.F("All servers at once:").In(i18n.Chinese))
 			fail.Unequal(t, english.FindString(ids.ReplaceAllString(printed, "")), "", "%s: left in English", e.ID)
 			ran = append(ran, server.Ran{Experiment: e, Result: r})
 		}
 	}
-	page, err := newReport(set, distinct(ran), time.Now(), 1, "", tell.Chinese)
+	page, err := newReport(set, distinct(ran), time.Now(), 1, "", i18n.Chinese)
 	fail.NowIf(t, err)
 	var out strings.Builder
 	fail.NowIf(t, report.HTML(&out, page))
@@ -83,7 +83,7 @@ func TestWrapInChinese(t *testing.T) {
 	for columns := 10; columns < 60; columns++ {
 		wrapped := wrap(text, columns)
 		for line := range strings.SplitSeq(wrapped, "\n") {
-			if tell.Columns(line) > columns || strings.IndexAny(line, "，。）") == 0 {
+			if i18n.Columns(line) > columns || strings.IndexAny(line, "，。）") == 0 {
 				t.Errorf("in %d columns: %q", columns, line)
 			}
 		}

@@ -17,7 +17,7 @@ import (
 	"seckill/internal/lab"
 	"seckill/internal/lab/experiments"
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/testbed"
 )
 
@@ -197,7 +197,7 @@ type runRequest struct {
 	predict *finding.Prediction // nil: none was given
 	values  map[string]string   // of parameters that are to be changed
 	options testbed.Options
-	lang    tell.Language // of what is printed for people, and of the report
+	lang    i18n.Language // of what is printed for people, and of the report
 	lanes   bool          // few enough to show each picture
 	args    []string
 }
@@ -215,7 +215,7 @@ const (
 )
 
 func parseRun(all lab.Set, args []string) (runRequest, error) {
-	req := runRequest{all: all, options: testbed.Defaults(), lang: tell.English, values: map[string]string{}}
+	req := runRequest{all: all, options: testbed.Defaults(), lang: i18n.English, values: map[string]string{}}
 	flags := newFlags("run")
 	flags.BoolVar(&req.json, "json", false, "")
 	flags.StringVar(&req.report, "report", "", "")
@@ -227,8 +227,8 @@ func parseRun(all lab.Set, args []string) (runRequest, error) {
 		return err
 	})
 	flags.Func("lang", "", func(text string) error {
-		req.lang = tell.Language(text)
-		if !slices.Contains(tell.Languages(), req.lang) {
+		req.lang = i18n.Language(text)
+		if !slices.Contains(i18n.Languages(), req.lang) {
 			return errors.New("it is en or zh")
 		}
 		return nil

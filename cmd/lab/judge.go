@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/lockjudge"
 	"seckill/internal/lab/report"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 )
 
@@ -67,8 +67,8 @@ func judge(ctx context.Context, args []string, stdout, stderr io.Writer) (err er
 	}
 	p := &progress{w: stderr, total: 1, interactive: interactive(stderr)}
 	options := testbed.Defaults()
-	options.Progress = func(what tell.Text) { p.note(what.String()) }
-	options.Notice = func(what tell.Text) { p.say(what.String()) }
+	options.Progress = func(what i18n.Text) { p.note(what.String()) }
+	options.Notice = func(what i18n.Text) { p.say(what.String()) }
 	env, err := testbed.Open(ctx, options)
 	if err != nil {
 		return err
@@ -199,7 +199,7 @@ func (j *judgedLock) printText(req judgeRequest, stdout io.Writer) error {
 		return nil
 	}
 	fmt.Fprintln(stdout)
-	return report.Lanes(stdout, *shown.Witness, width(stdout), colour(stdout), tell.English)
+	return report.Lanes(stdout, *shown.Witness, width(stdout), colour(stdout), i18n.English)
 }
 
 // build builds a package into a folder, and returns the command that starts it.

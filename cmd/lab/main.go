@@ -11,7 +11,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"seckill/internal/lab/builtin"
+	"seckill/internal/lab/childredis"
 	"seckill/internal/lab/lockclient"
 	"seckill/internal/testkit"
 )
@@ -25,7 +25,7 @@ const (
 
 func main() {
 	lockclient.MainIfChild() // this program again, as a lock client of an experiment
-	builtin.MainIfChild()    // or as its Redis server
+	childredis.MainIfChild() // or as its Redis server
 	testkit.MainIfReaper()   // or as what cleans up after it, where there is no shell
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)

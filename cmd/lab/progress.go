@@ -9,7 +9,7 @@ import (
 	"unicode"
 
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/i18n"
 )
 
 // progress shows the progress of a run: one line for each finished experiment and, on a
@@ -18,7 +18,7 @@ type progress struct {
 	w           io.Writer
 	total       int
 	interactive bool
-	lang        tell.Language
+	lang        i18n.Language
 
 	mu       sync.Mutex
 	finished int
@@ -60,7 +60,7 @@ func (p *progress) done(r finding.Result) {
 	p.finished++
 	digits := len(strconv.Itoa(p.total))
 	fmt.Fprintf(p.w, "[%*d/%d] %-34s %s %s %s\n", digits, p.finished, p.total, r.ID, padded(observed(&r).In(p.lang), 10), padded(tick(&r).In(p.lang), 15),
-		tell.F("%5.1f s", float64(r.DurationMS)/1000).In(p.lang))
+		i18n.F("%5.1f s", float64(r.DurationMS)/1000).In(p.lang))
 	if r.Failed != "" {
 		reason, _, _ := strings.Cut(r.Failed, "\n")
 		fmt.Fprintf(p.w, "%*s %s\n", 2*digits+3, "", reason)
@@ -69,12 +69,12 @@ func (p *progress) done(r finding.Result) {
 
 // padded fills a text up to a number of columns.
 func padded(text string, columns int) string {
-	return text + strings.Repeat(" ", max(columns-tell.Columns(text), 0))
+	return text + strings.Repeat(" ", max(columns-i18n.Columns(text), 0))
 }
 
 // wrap breaks a text into lines of at most that many columns.
 func wrap(text string, columns int) string {
-	return strings.Join(tell.Lines(text, columns, unicode.IsSpace), "\n")
+	return strings.Join(i18n.Lines(text, columns, unicode.IsSpace), "\n")
 }
 
 // hang wraps a text that begins in a column, and indents its other lines to it.

@@ -10,7 +10,7 @@ import (
 
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/i18n"
 )
 
 // quiz asks for a prediction before each experiment.
@@ -20,7 +20,7 @@ type quiz struct {
 	given *finding.Prediction // for every experiment; nil: ask
 	in    *bufio.Reader       // of answers
 	out   io.Writer           // for questions
-	lang  tell.Language
+	lang  i18n.Language
 }
 
 // newQuiz returns the quiz of a request. Only a person at a terminal can be asked.
@@ -59,10 +59,10 @@ func (q *quiz) put(number string, e *lab.Experiment) error {
 	text := number + describe(q.all, e, columns, q.lang)
 	if len(e.Changed) > 0 {
 		r := finding.Result{Changed: e.Changed}
-		text += "\n" + wrap(tell.F("That is with its own numbers. This run is with %s.", changes(&r)).In(q.lang), columns) + "\n"
+		text += "\n" + wrap(i18n.F("That is with its own numbers. This run is with %s.", changes(&r)).In(q.lang), columns) + "\n"
 	}
 	if q.swap {
-		text += "\n" + wrap(tell.F("But this run is with the setup of %s.", e.Partner).In(q.lang), columns) + "\n"
+		text += "\n" + wrap(i18n.F("But this run is with the setup of %s.", e.Partner).In(q.lang), columns) + "\n"
 	}
 	_, err := fmt.Fprintln(q.out, text)
 	return err
@@ -74,7 +74,7 @@ func (q *quiz) predict(ctx context.Context) (finding.Prediction, error) {
 		return *q.given, nil
 	}
 	for {
-		fmt.Fprint(q.out, tell.F("holds, breaks, or breaks:KIND?").In(q.lang)+" ")
+		fmt.Fprint(q.out, i18n.F("holds, breaks, or breaks:KIND?").In(q.lang)+" ")
 		answer, err := q.read(ctx)
 		if err != nil {
 			fmt.Fprintln(q.out)
@@ -118,28 +118,28 @@ func (q *quiz) read(ctx context.Context) (string, error) {
 }
 
 // score says whether a prediction came true.
-func score(r *finding.Result) tell.Text {
+func score(r *finding.Result) i18n.Text {
 	switch {
 	case r.PredictionRight == nil:
-		return tell.F("You predicted %q. There is no verdict.", r.Prediction)
+		return i18n.F("You predicted %q. There is no verdict.", r.Prediction)
 	case *r.PredictionRight:
-		return tell.F("You predicted %q. Right: it %s.", r.Prediction, outcome(r))
+		return i18n.F("You predicted %q. Right: it %s.", r.Prediction, outcome(r))
 	case strings.HasPrefix(r.Prediction, string(r.Observed)):
-		return tell.F("You predicted %q. Wrong: it %s, but in another way.", r.Prediction, outcome(r))
+		return i18n.F("You predicted %q. Wrong: it %s, but in another way.", r.Prediction, outcome(r))
 	}
-	return tell.F("You predicted %q. Wrong: it %s.", r.Prediction, outcome(r))
+	return i18n.F("You predicted %q. Wrong: it %s.", r.Prediction, outcome(r))
 }
 
 // outcome is the verdict, with what was counted if it breaks.
-func outcome(r *finding.Result) tell.Text {
+func outcome(r *finding.Result) i18n.Text {
 	if r.Observed == finding.Breaks {
-		return tell.F("%s (%s)", r.Observed.Text(), anomalies(r))
+		return i18n.F("%s (%s)", r.Observed.Text(), anomalies(r))
 	}
 	return r.Observed.Text()
 }
 
 // tally counts the predictions that came true.
-func tally(results []finding.Result) tell.Text {
+func tally(results []finding.Result) i18n.Text {
 	right, judged := 0, 0
 	for _, r := range results {
 		if r.PredictionRight == nil {
@@ -150,5 +150,5 @@ func tally(results []finding.Result) tell.Text {
 			right++
 		}
 	}
-	return tell.F("Your predictions: %d of %d right", right, judged)
+	return i18n.F("Your predictions: %d of %d right", right, judged)
 }

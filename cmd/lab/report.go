@@ -15,9 +15,9 @@ import (
 	"seckill/internal/lab"
 	"seckill/internal/lab/catalogue"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/report"
 	"seckill/internal/lab/server"
-	"seckill/internal/lab/tell"
 )
 
 // reportPath is the page of a report.
@@ -40,7 +40,7 @@ func saveReport(stderr io.Writer, req runRequest, all lab.Set, results []finding
 	if err := writeReport(req, all, results, began); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(stderr, tell.F("report: %s", reportPath(req.report)).In(req.lang))
+	_, err := fmt.Fprintln(stderr, i18n.F("report: %s", reportPath(req.report)).In(req.lang))
 	return err
 }
 
@@ -61,10 +61,10 @@ func writeReport(req runRequest, all lab.Set, results []finding.Result, began ti
 }
 
 // newReport joins the texts of the experiments with their results.
-func newReport(all lab.Set, ran []server.Ran, began time.Time, seed int64, command string, l tell.Language) (report.Report, error) {
+func newReport(all lab.Set, ran []server.Ran, began time.Time, seed int64, command string, l i18n.Language) (report.Report, error) {
 	page := report.Report{
 		Started: began, Took: time.Since(began), Seed: seed,
-		Machine: tell.F("%s/%s, %d cores", runtime.GOOS, runtime.GOARCH, runtime.NumCPU()).In(l),
+		Machine: i18n.F("%s/%s, %d cores", runtime.GOOS, runtime.GOARCH, runtime.NumCPU()).In(l),
 		Command: command, Language: l,
 	}
 	for _, one := range inOrder(all, ran) {
@@ -85,7 +85,7 @@ func newReport(all lab.Set, ran []server.Ran, began time.Time, seed int64, comma
 		}
 		entry.Result.Title, entry.Result.Group = e.Says(lab.Title).In(l), e.Says(lab.Group).In(l)
 		if !asWritten(&r) {
-			entry.Result.Title, entry.Why, entry.Cure = tell.F("%s: %s", e.ID, heading(e, &r)).In(l), "", ""
+			entry.Result.Title, entry.Why, entry.Cure = i18n.F("%s: %s", e.ID, heading(e, &r)).In(l), "", ""
 		}
 		entry.Result.Skipped = r.SkippedText().In(l)
 		if len(r.Changed) > 0 { // k6 has the experiment's own numbers

@@ -14,7 +14,7 @@ import (
 	"seckill/internal/lab"
 	"seckill/internal/lab/experiments"
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/i18n"
 )
 
 // errUnexpected means that not every result was as expected.
@@ -136,12 +136,12 @@ func print(w io.Writer, results []finding.Result, req runRequest, took time.Dura
 			expected++
 		}
 	}
-	counted := []tell.Text{summary(expected, len(results)-skipped-changed, changed)}
+	counted := []i18n.Text{summary(expected, len(results)-skipped-changed, changed)}
 	if skipped > 0 {
-		counted = append(counted, tell.F("%d skipped", skipped))
+		counted = append(counted, i18n.F("%d skipped", skipped))
 	}
-	counted = append(counted, tell.F("in %.0f s", took.Seconds()))
-	_, err := fmt.Fprintf(w, "\n%s\n", tell.List(counted...).In(req.lang))
+	counted = append(counted, i18n.F("in %.0f s", took.Seconds()))
+	_, err := fmt.Fprintf(w, "\n%s\n", i18n.List(counted...).In(req.lang))
 	if req.predicts() {
 		fmt.Fprintln(w, tally(results).In(req.lang))
 	}
@@ -149,7 +149,7 @@ func print(w io.Writer, results []finding.Result, req runRequest, took time.Dura
 		if r := &results[i]; r.Failed != "" {
 			reason, more, _ := strings.Cut(r.Failed, "\n")
 			if more != "" {
-				reason += tell.F(" (the rest of it: --json)").In(req.lang)
+				reason += i18n.F(" (the rest of it: --json)").In(req.lang)
 			}
 			fmt.Fprintf(w, "  %s: %s\n", r.ID, reason)
 		}
@@ -160,27 +160,27 @@ func print(w io.Writer, results []finding.Result, req runRequest, took time.Dura
 
 // printTable prints a line for each result. A terminal that is too narrow for that gets one
 // with what fits, and the anomalies below it.
-func printTable(w io.Writer, results []finding.Result, l tell.Language) error {
+func printTable(w io.Writer, results []finding.Result, l i18n.Language) error {
 	var short strings.Builder
 	table := [][]string{{
-		tell.F("EXPERIMENT").In(l), tell.F("LOCK").In(l), tell.F("EXPECTED").In(l), tell.F("OBSERVED").In(l), "",
-		tell.F("ANOMALIES").In(l), tell.F("ORDERS").In(l), tell.F("TIME").In(l),
+		i18n.F("EXPERIMENT").In(l), i18n.F("LOCK").In(l), i18n.F("EXPECTED").In(l), i18n.F("OBSERVED").In(l), "",
+		i18n.F("ANOMALIES").In(l), i18n.F("ORDERS").In(l), i18n.F("TIME").In(l),
 	}}
 	for i := range results {
 		r := &results[i]
 		expect, saw, took := r.Expect.Text(), observed(r), float64(r.DurationMS)/1000
 		table = append(table, []string{
 			r.ID, r.Lock, expect.In(l), saw.In(l), tick(r).In(l), anomalies(r).In(l), strconv.Itoa(r.Orders),
-			tell.F("%.1f s", took).In(l),
+			i18n.F("%.1f s", took).In(l),
 		})
-		head := tell.F("  anomalies: ").In(l)
+		head := i18n.F("  anomalies: ").In(l)
 		fmt.Fprintf(&short, "%s\n%s%s\n%s\n",
-			tell.F("%s (%s): expected %s, observed %s, %s", r.ID, r.Lock, expect, saw, tick(r)).In(l),
-			head, hang(anomalies(r).In(l), tell.Columns(head), width(w)), tell.F("  orders: %d; %.1f s", r.Orders, took).In(l))
+			i18n.F("%s (%s): expected %s, observed %s, %s", r.ID, r.Lock, expect, saw, tick(r)).In(l),
+			head, hang(anomalies(r).In(l), i18n.Columns(head), width(w)), i18n.F("  orders: %d; %.1f s", r.Orders, took).In(l))
 	}
 	text := aligned(table)
 	for line := range strings.Lines(text) {
-		if interactive(w) && tell.Columns(line) > width(w)+1 {
+		if interactive(w) && i18n.Columns(line) > width(w)+1 {
 			text = short.String()
 		}
 	}
@@ -193,7 +193,7 @@ func aligned(table [][]string) string {
 	widths := make([]int, len(table[0]))
 	for _, row := range table {
 		for i, cell := range row {
-			widths[i] = max(widths[i], tell.Columns(cell))
+			widths[i] = max(widths[i], i18n.Columns(cell))
 		}
 	}
 	var b strings.Builder
@@ -201,7 +201,7 @@ func aligned(table [][]string) string {
 		for i, cell := range row {
 			b.WriteString(cell)
 			if i < len(row)-1 {
-				b.WriteString(strings.Repeat(" ", widths[i]-tell.Columns(cell)+2))
+				b.WriteString(strings.Repeat(" ", widths[i]-i18n.Columns(cell)+2))
 			}
 		}
 		b.WriteByte('\n')
@@ -210,50 +210,50 @@ func aligned(table [][]string) string {
 }
 
 // summary counts the runs.
-func summary(expected, of, changed int) tell.Text {
+func summary(expected, of, changed int) i18n.Text {
 	switch {
 	case changed == 0:
-		return tell.F("%d of %d as expected", expected, of)
+		return i18n.F("%d of %d as expected", expected, of)
 	case of == 0:
-		return tell.F("%d with changed numbers", changed)
+		return i18n.F("%d with changed numbers", changed)
 	}
-	return tell.F("%d of %d as expected, %d with changed numbers", expected, of, changed)
+	return i18n.F("%d of %d as expected, %d with changed numbers", expected, of, changed)
 }
 
-func observed(r *finding.Result) tell.Text {
+func observed(r *finding.Result) i18n.Text {
 	switch {
 	case r.Skipped != "":
-		return tell.F("skipped")
+		return i18n.F("skipped")
 	case r.Failed != "":
-		return tell.F("no verdict")
+		return i18n.F("no verdict")
 	}
 	return r.Observed.Text()
 }
 
-func tick(r *finding.Result) tell.Text {
+func tick(r *finding.Result) i18n.Text {
 	switch {
 	case r.Skipped != "":
-		return tell.Plain("-")
+		return i18n.Plain("-")
 	case len(r.Changed) > 0 && r.Failed == "" && r.Turned:
-		return tell.F("turned")
+		return i18n.F("turned")
 	case len(r.Changed) > 0 && r.Failed == "":
-		return tell.F("not turned")
+		return i18n.F("not turned")
 	case r.AsExpected:
-		return tell.F("ok")
+		return i18n.F("ok")
 	}
-	return tell.F("NOT AS EXPECTED")
+	return i18n.F("NOT AS EXPECTED")
 }
 
 // anomalies names the anomalies that were found, the gravest first.
-func anomalies(r *finding.Result) tell.Text {
-	var found []tell.Text
+func anomalies(r *finding.Result) i18n.Text {
+	var found []i18n.Text
 	for _, info := range finding.Kinds() {
 		if n := r.Anomalies[info.Kind]; n > 0 {
 			found = append(found, info.Counted(n))
 		}
 	}
 	if len(found) == 0 {
-		return tell.F("none")
+		return i18n.F("none")
 	}
-	return tell.List(found...)
+	return i18n.List(found...)
 }

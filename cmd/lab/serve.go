@@ -14,9 +14,9 @@ import (
 
 	"seckill/internal/lab"
 	"seckill/internal/lab/experiments"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/report"
 	"seckill/internal/lab/server"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 )
 
@@ -62,7 +62,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) (err er
 	page, err := server.New(ctx, server.Config{
 		Experiments: all, Options: options, Open: testbed.Open,
 		RefersTo: func(e *lab.Experiment) *lab.Experiment { return refersTo(all, e) },
-		Report: func(w io.Writer, ran []server.Ran, language tell.Language) error {
+		Report: func(w io.Writer, ran []server.Ran, language i18n.Language) error {
 			r, err := newReport(all, distinct(ran), began, options.Seed, "go run ./cmd/lab serve", language)
 			if err != nil {
 				return err

@@ -6,7 +6,7 @@ import (
 	"io"
 
 	"seckill/internal/lab"
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/testbed"
 )
 
@@ -21,13 +21,13 @@ type session struct {
 
 // open opens a laboratory for total experiments of a set, and shows its progress on stderr.
 func open(
-	ctx context.Context, all lab.Set, options testbed.Options, total int, l tell.Language, stderr io.Writer,
+	ctx context.Context, all lab.Set, options testbed.Options, total int, l i18n.Language, stderr io.Writer,
 ) (*session, error) {
 	p := &progress{w: stderr, total: total, interactive: interactive(stderr), lang: l}
-	options.Progress = func(what tell.Text) { p.note(what.In(l)) }
-	options.Notice = func(what tell.Text) { p.say(what.In(l)) }
+	options.Progress = func(what i18n.Text) { p.note(what.In(l)) }
+	options.Notice = func(what i18n.Text) { p.say(what.In(l)) }
 	s := &session{progress: p}
-	s.calm = context.AfterFunc(ctx, func() { p.say(tell.F("stopping: experiments end, and servers and processes with them").In(l)) })
+	s.calm = context.AfterFunc(ctx, func() { p.say(i18n.F("stopping: experiments end, and servers and processes with them").In(l)) })
 	var err error
 	if s.env, err = testbed.Open(ctx, options); err != nil {
 		s.calm()
@@ -42,7 +42,7 @@ func open(
 // close stops the servers and processes.
 func (s *session) close() error {
 	s.calm()
-	s.progress.note(tell.F("stopping the servers").In(s.progress.lang))
+	s.progress.note(i18n.F("stopping the servers").In(s.progress.lang))
 	err := s.env.Close()
 	s.progress.clear()
 	return err

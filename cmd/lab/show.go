@@ -11,7 +11,7 @@ import (
 	"seckill/internal/lab"
 	"seckill/internal/lab/experiments"
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/i18n"
 )
 
 func showHelp(w io.Writer) {
@@ -58,7 +58,7 @@ func show(_ context.Context, args []string, stdout, _ io.Writer) error {
 
 func showOne(w io.Writer, all lab.Set, e *lab.Experiment, answers bool) error {
 	columns := min(width(w), defaultWidth)
-	fmt.Fprintln(w, describe(all, e, columns, tell.English))
+	fmt.Fprintln(w, describe(all, e, columns, i18n.English))
 	if err := showParameters(w, e, columns); err != nil {
 		return err
 	}
@@ -99,13 +99,13 @@ func names[T ~string](list []T) []string {
 }
 
 // describe says what is done and what counts, and not how it ends.
-func describe(all lab.Set, e *lab.Experiment, columns int, l tell.Language) string {
+func describe(all lab.Set, e *lab.Experiment, columns int, l i18n.Language) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n\n%s\n\n", tell.F("%s, lock %s", e.ID, e.Lock()).In(l), wrap(e.Says(lab.Question).In(l), columns))
+	fmt.Fprintf(&b, "%s\n\n%s\n\n", i18n.F("%s, lock %s", e.ID, e.Lock()).In(l), wrap(e.Says(lab.Question).In(l), columns))
 	for _, paragraph := range scene(all, e) {
 		fmt.Fprintf(&b, "%s\n", wrap(paragraph.In(l), columns))
 	}
-	fmt.Fprintf(&b, "\n%s\n", tell.F("It breaks if one of these is seen:").In(l))
+	fmt.Fprintf(&b, "\n%s\n", i18n.F("It breaks if one of these is seen:").In(l))
 	for _, info := range finding.Kinds() {
 		if len(e.About) == 0 || slices.Contains(e.About, info.Kind) {
 			fmt.Fprintf(&b, "  %-16s %s\n", info.Kind, hang(info.In(l).Means, 19, columns))
@@ -115,13 +115,13 @@ func describe(all lab.Set, e *lab.Experiment, columns int, l tell.Language) stri
 }
 
 // scene says what is done in an experiment. If the text refers to another experiment, that one's text comes first.
-func scene(all lab.Set, e *lab.Experiment) []tell.Text {
+func scene(all lab.Set, e *lab.Experiment) []i18n.Text {
 	first := refersTo(all, e)
 	if first == nil {
-		return []tell.Text{e.Says(lab.Arrangement)}
+		return []i18n.Text{e.Says(lab.Arrangement)}
 	}
-	return []tell.Text{
-		tell.F("In %s: %s", first.ID, first.Says(lab.Arrangement)), tell.F("Here: %s", e.Says(lab.Arrangement)),
+	return []i18n.Text{
+		i18n.F("In %s: %s", first.ID, first.Says(lab.Arrangement)), i18n.F("Here: %s", e.Says(lab.Arrangement)),
 	}
 }
 

@@ -7,14 +7,14 @@ import (
 	"strings"
 
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/i18n"
 )
 
 // printSkipped names the experiments that were skipped, by what each lacks, and says how to get
 // all servers at once.
 func printSkipped(w io.Writer, results []finding.Result, req runRequest) {
 	var reasons []string
-	of, why := map[string][]string{}, map[string]tell.Text{}
+	of, why := map[string][]string{}, map[string]i18n.Text{}
 	for _, r := range results {
 		if r.Skipped == "" {
 			continue
@@ -29,11 +29,11 @@ func printSkipped(w io.Writer, results []finding.Result, req runRequest) {
 	}
 	const indent = 4
 	for _, reason := range slices.Sorted(slices.Values(reasons)) {
-		fmt.Fprintf(w, "  %s\n", hang(tell.F("skipped: %s", why[reason]).In(req.lang), indent, width(w)))
+		fmt.Fprintf(w, "  %s\n", hang(i18n.F("skipped: %s", why[reason]).In(req.lang), indent, width(w)))
 		fmt.Fprintf(w, "%*s%s\n", indent, "", hang(strings.Join(of[reason], ", "), indent, width(w)))
 	}
 	if !req.options.Embedded {
-		fmt.Fprintf(w, "\n%s\n%s", tell.F("All servers at once:").In(req.lang), fmt.Sprintf(allServers, strings.Join(req.args, " ")))
+		fmt.Fprintf(w, "\n%s\n%s", i18n.F("All servers at once:").In(req.lang), fmt.Sprintf(allServers, strings.Join(req.args, " ")))
 	}
 }
 

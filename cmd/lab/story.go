@@ -7,8 +7,8 @@ import (
 
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/report"
-	"seckill/internal/lab/tell"
 )
 
 // printOne prints one experiment for a reader.
@@ -26,18 +26,18 @@ func printOne(w io.Writer, req runRequest, r *finding.Result) error {
 }
 
 // printStory prints an experiment that was run with the setup of played.
-func printStory(w io.Writer, e, played *lab.Experiment, r *finding.Result, l tell.Language) error {
-	say := func(paragraph tell.Text) { fmt.Fprintf(w, "%s\n", wrap(paragraph.In(l), width(w))) }
+func printStory(w io.Writer, e, played *lab.Experiment, r *finding.Result, l i18n.Language) error {
+	say := func(paragraph i18n.Text) { fmt.Fprintf(w, "%s\n", wrap(paragraph.In(l), width(w))) }
 	if r.Prediction != "" {
 		say(score(r))
 		fmt.Fprintln(w)
 	}
-	say(tell.F("%s: %s", e.ID, heading(e, r)))
+	say(i18n.F("%s: %s", e.ID, heading(e, r)))
 	fmt.Fprintln(w)
 	if len(r.Changed) == 0 {
-		say(tell.F("Hypothesis: %s", played.Says(lab.Hypothesis)))
+		say(i18n.F("Hypothesis: %s", played.Says(lab.Hypothesis)))
 	}
-	say(tell.F("Arrangement: %s", arrangement(e, played, r)))
+	say(i18n.F("Arrangement: %s", arrangement(e, played, r)))
 	if r.Witness != nil {
 		fmt.Fprintln(w)
 		if err := report.Lanes(w, *r.Witness, width(w), colour(w), l); err != nil {
@@ -48,7 +48,7 @@ func printStory(w io.Writer, e, played *lab.Experiment, r *finding.Result, l tel
 	say(verdict(r))
 	fmt.Fprintln(w)
 	if asWritten(r) {
-		say(tell.F("Why: %s", e.Says(lab.Why)))
+		say(i18n.F("Why: %s", e.Says(lab.Why)))
 		fmt.Fprintln(w)
 	}
 	for _, m := range r.Measures {
@@ -66,12 +66,12 @@ func asWritten(r *finding.Result) bool {
 
 // heading is the title; or what was changed, or the question, where the title may give another
 // outcome.
-func heading(e *lab.Experiment, r *finding.Result) tell.Text {
+func heading(e *lab.Experiment, r *finding.Result) i18n.Text {
 	switch {
 	case len(r.Changed) > 0:
-		return tell.F("with %s", changes(r))
+		return i18n.F("with %s", changes(r))
 	case r.SetupOf != "":
-		return tell.F("with the setup of %s", r.SetupOf)
+		return i18n.F("with the setup of %s", r.SetupOf)
 	case !r.AsExpected:
 		return e.Says(lab.Question)
 	}
@@ -79,48 +79,48 @@ func heading(e *lab.Experiment, r *finding.Result) tell.Text {
 }
 
 // changes names the changed values.
-func changes(r *finding.Result) tell.Text {
-	var list []tell.Text
+func changes(r *finding.Result) i18n.Text {
+	var list []i18n.Text
 	for _, c := range r.Changed {
-		list = append(list, tell.F("%s %s instead of %s", c.Name, c.To, c.From))
+		list = append(list, i18n.F("%s %s instead of %s", c.Name, c.To, c.From))
 	}
-	return tell.List(list...)
+	return i18n.List(list...)
 }
 
 // arrangement adds to the text which other setup or numbers were used, if any.
-func arrangement(e, played *lab.Experiment, r *finding.Result) tell.Text {
+func arrangement(e, played *lab.Experiment, r *finding.Result) i18n.Text {
 	own := e.Says(lab.Arrangement)
 	switch {
 	case len(r.Changed) > 0:
-		return tell.F("(with its own numbers) %s This run was with %s.", own, changes(r))
+		return i18n.F("(with its own numbers) %s This run was with %s.", own, changes(r))
 	case r.SetupOf != "":
-		return tell.F("This run was with the setup of %s: %s With its own setup: %s", r.SetupOf, played.Says(lab.Arrangement), own)
+		return i18n.F("This run was with the setup of %s: %s With its own setup: %s", r.SetupOf, played.Says(lab.Arrangement), own)
 	}
 	return own
 }
 
 // verdict tells from the run how it came out, and what was expected and did not happen.
-func verdict(r *finding.Result) tell.Text {
+func verdict(r *finding.Result) i18n.Text {
 	switch {
 	case r.Skipped != "" || r.Failed != "":
-		return tell.F("There is no verdict.")
+		return i18n.F("There is no verdict.")
 	case asWritten(r):
-		return tell.Sentences(tell.F("It %s, as expected.", r.Observed.Text()), r.Seen())
+		return i18n.Sentences(i18n.F("It %s, as expected.", r.Observed.Text()), r.Seen())
 	}
-	return tell.Sentences(difference(r), r.Seen())
+	return i18n.Sentences(difference(r), r.Seen())
 }
 
 // difference says what was other than in the experiment as it is written, and whether that
 // turned the outcome.
-func difference(r *finding.Result) tell.Text {
+func difference(r *finding.Result) i18n.Text {
 	expect := r.Expect.Text()
 	switch {
 	case r.Turned:
-		return tell.F("The change turned the outcome: with %s it %s; with its own numbers it %s.", changes(r), outcome(r), expect)
+		return i18n.F("The change turned the outcome: with %s it %s; with its own numbers it %s.", changes(r), outcome(r), expect)
 	case len(r.Changed) > 0:
-		return tell.F("The change did not turn the outcome: with %s it %s, as it does with its own numbers.", changes(r), outcome(r))
+		return i18n.F("The change did not turn the outcome: with %s it %s, as it does with its own numbers.", changes(r), outcome(r))
 	case r.SetupOf != "" && r.Observed != r.Expect:
-		return tell.F("The other setup turned the outcome: with that of %s it %s; with its own it %s.", r.SetupOf, outcome(r), expect)
+		return i18n.F("The other setup turned the outcome: with that of %s it %s; with its own it %s.", r.SetupOf, outcome(r), expect)
 	}
-	return tell.F("Not as expected: it was to come to %q, and it %s.", expect, outcome(r))
+	return i18n.F("Not as expected: it was to come to %q, and it %s.", expect, outcome(r))
 }

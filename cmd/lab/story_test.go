@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/testkit/fail"
 )
 
@@ -30,7 +30,7 @@ func TestVerdictIsToldFromTheRun(t *testing.T) {
 		}
 		var out strings.Builder
 		r.ID = e.ID
-		fail.NowIf(t, printStory(&out, e, e, &r, tell.English))
+		fail.NowIf(t, printStory(&out, e, e, &r, i18n.English))
 		if strings.Contains(out.String(), "Why: ") != asWritten(&r) || strings.Contains(out.String(), e.Title) != asWritten(&r) {
 			t.Errorf("%+v: it says\n%s", r, out.String())
 		}

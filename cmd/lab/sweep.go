@@ -17,7 +17,7 @@ import (
 	"seckill/internal/lab"
 	"seckill/internal/lab/experiments"
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/testbed"
 )
 
@@ -71,7 +71,7 @@ func sweep(ctx context.Context, args []string, stdout, stderr io.Writer) (err er
 	if err != nil {
 		return err
 	}
-	s, err := open(ctx, all, req.options, len(req.steps)*req.runs, tell.English, stderr)
+	s, err := open(ctx, all, req.options, len(req.steps)*req.runs, i18n.English, stderr)
 	if err != nil {
 		return err
 	}

@@ -8,8 +8,8 @@ import (
 
 	"seckill/internal/lab/experiments"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/report"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 )
 
@@ -43,7 +43,7 @@ func welcome(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	fmt.Fprintf(stdout, "%s%s\n\n", greeting, wrap(first.Arrangement, min(width(stdout), narrow)))
 	options := testbed.Defaults()
 	options.Embedded = true
-	s, err := open(ctx, all, options, 1, tell.English, stderr)
+	s, err := open(ctx, all, options, 1, i18n.English, stderr)
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func welcome(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	case r.Witness == nil || r.Observed != finding.Breaks:
 		return fmt.Errorf("%w: %s %s this time", errUnexpected, r.ID, r.Observed)
 	}
-	if err := report.Lanes(stdout, *r.Witness, width(stdout), colour(stdout), tell.English); err != nil {
+	if err := report.Lanes(stdout, *r.Witness, width(stdout), colour(stdout), i18n.English); err != nil {
 		return err
 	}
 	fmt.Fprintf(stdout, "\n%s\n", wrap(fmt.Sprintf("%s breaks: %s.", r.ID, anomalies(&r)), width(stdout)))

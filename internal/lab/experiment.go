@@ -34,8 +34,8 @@ import (
 	"time"
 
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/listing"
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/flawed"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lock"
 	"seckill/internal/voucher"
@@ -85,7 +85,7 @@ type Setup struct {
 	Durable bool `json:"durable,omitempty"`
 	// Listing is the program of the documents, with its mistake, that is run in place of the
 	// project's own.
-	Listing listing.Name `json:"listing,omitempty"`
+	Listing flawed.Name `json:"listing,omitempty"`
 	// Nodes is the number of Redis nodes, and Down how many of them fail; 0: as the scenario
 	// has it.
 	Nodes int `json:"nodes,omitempty"`
@@ -158,8 +158,8 @@ func (e *Experiment) English() Texts {
 }
 
 // Says returns one of the experiment's texts in both languages.
-func (e *Experiment) Says(which func(Texts) string) tell.Text {
-	return tell.Both(which(e.English()), which(e.Chinese))
+func (e *Experiment) Says(which func(Texts) string) i18n.Text {
+	return i18n.Both(which(e.English()), which(e.Chinese))
 }
 
 // Which of the texts [Experiment.Says] returns.
@@ -207,7 +207,7 @@ func (e *Experiment) validate() error {
 	if err := e.Setup.Policy.Validate(); err != nil {
 		errs = append(errs, err)
 	}
-	if !listing.Known(e.Setup.Listing) {
+	if !flawed.Known(e.Setup.Listing) {
 		errs = append(errs, fmt.Errorf("no document has a listing %q", e.Setup.Listing))
 	}
 	switch {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
@@ -66,7 +66,7 @@ func TestVerdict(t *testing.T) {
 }
 
 func TestShownAreOneOfEachKind(t *testing.T) {
-	proofs := []finding.Witness{{Summary: tell.Plain("how")}, {Kind: finding.StuckKeys, Summary: tell.Plain("the scene's")}, {Summary: tell.Plain("how, again")}, {Kind: finding.StuckKeys}, {Kind: finding.Overlaps}}
+	proofs := []finding.Witness{{Summary: i18n.Plain("how")}, {Kind: finding.StuckKeys, Summary: i18n.Plain("the scene's")}, {Summary: i18n.Plain("how, again")}, {Kind: finding.StuckKeys}, {Kind: finding.Overlaps}}
 	for observed, want := range map[finding.Verdict][]string{
 		finding.Breaks: {"the scene's", ""},
 		finding.Holds:  {"how", "the scene's", ""},
@@ -143,7 +143,7 @@ func TestLateMachine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			noticed, attempts := 0, 0
-			env := opened(t, testbed.Options{Notice: func(tell.Text) { noticed++ }})
+			env := opened(t, testbed.Options{Notice: func(i18n.Text) { noticed++ }})
 			e := experiment("a", "b", finding.Breaks, finding.Oversold)
 			e.Scenario = func(t *Trial, _ Setup) {
 				if attempts++; attempts <= c.failing {

@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/testbed"
 )
 
 // Parameter is a value of a setup that can be changed for a run, within bounds.
 type Parameter struct {
 	Name   string    // such as "lease"
-	About  tell.Text // what it is
+	About  i18n.Text // what it is
 	Bounds string    // such as "50ms to 10s"
 	// Choices are the values of one that is a name; nil: a number or a duration.
 	Choices []string
@@ -31,17 +31,17 @@ type Parameter struct {
 // bounds.
 type ParameterError struct {
 	Experiment string
-	Reason     tell.Text
+	Reason     i18n.Text
 }
 
 // Error implements error.
 func (e *ParameterError) Error() string { return e.Text().String() }
 
 // Text is the error in all languages.
-func (e *ParameterError) Text() tell.Text { return tell.Sentences(tell.Plain(e.Experiment), e.Reason) }
+func (e *ParameterError) Text() i18n.Text { return i18n.Sentences(i18n.Plain(e.Experiment), e.Reason) }
 
 // DurationParameter is a duration.
-func DurationParameter(name string, about tell.Text, least, most time.Duration, get func(Setup) time.Duration, set func(*Setup, time.Duration)) Parameter {
+func DurationParameter(name string, about i18n.Text, least, most time.Duration, get func(Setup) time.Duration, set func(*Setup, time.Duration)) Parameter {
 	p := Parameter{Name: name, About: about, Bounds: fmt.Sprintf("%v to %v", least, most)}
 	p.get = func(s Setup) string { return get(s).String() }
 	p.set = func(s *Setup, text string) error {
@@ -56,7 +56,7 @@ func DurationParameter(name string, about tell.Text, least, most time.Duration, 
 }
 
 // CountParameter is a number of something.
-func CountParameter(name string, about tell.Text, least, most int, get func(Setup) int, set func(*Setup, int)) Parameter {
+func CountParameter(name string, about i18n.Text, least, most int, get func(Setup) int, set func(*Setup, int)) Parameter {
 	p := Parameter{Name: name, About: about, Bounds: fmt.Sprintf("%d to %d", least, most)}
 	p.get = func(s Setup) string { return strconv.Itoa(get(s)) }
 	p.set = func(s *Setup, text string) error {
@@ -71,7 +71,7 @@ func CountParameter(name string, about tell.Text, least, most int, get func(Setu
 }
 
 // ChoiceParameter is one of several names.
-func ChoiceParameter(name string, about tell.Text, choices []string, get func(Setup) string, set func(*Setup, string)) Parameter {
+func ChoiceParameter(name string, about i18n.Text, choices []string, get func(Setup) string, set func(*Setup, string)) Parameter {
 	p := Parameter{Name: name, About: about, Bounds: strings.Join(choices, ", "), Choices: choices, get: get}
 	p.set = func(s *Setup, text string) error {
 		if !slices.Contains(choices, text) {
@@ -85,10 +85,10 @@ func ChoiceParameter(name string, about tell.Text, choices []string, get func(Se
 
 // refuse is the error for a value that is out of bounds.
 func (p Parameter) refuse(text string) error {
-	return &refusedValueError{tell.F("cannot have --%s %q; it can be %s", p.Name, text, p.Bounds)}
+	return &refusedValueError{i18n.F("cannot have --%s %q; it can be %s", p.Name, text, p.Bounds)}
 }
 
-type refusedValueError struct{ why tell.Text }
+type refusedValueError struct{ why i18n.Text }
 
 // Error implements error.
 func (e *refusedValueError) Error() string { return e.why.String() }
@@ -144,10 +144,10 @@ func (e *Experiment) With(values map[string]string) (*Experiment, error) {
 	}
 	if len(left) > 0 {
 		name := slices.Sorted(maps.Keys(left))[0]
-		return nil, &ParameterError{e.ID, tell.F("has no parameter --%s%s", name, e.offer(changed.Setup))}
+		return nil, &ParameterError{e.ID, i18n.F("has no parameter --%s%s", name, e.offer(changed.Setup))}
 	}
 	if err := changed.Setup.Policy.Validate(); err != nil {
-		return nil, &ParameterError{e.ID, tell.F("cannot be changed so: %s", err.Error())}
+		return nil, &ParameterError{e.ID, i18n.F("cannot be changed so: %s", err.Error())}
 	}
 	if changed.Lock() != e.Lock() {
 		changed.Needs = slices.Concat(e.Needs, testbed.ServersOf(changed.Lock()))
@@ -156,15 +156,15 @@ func (e *Experiment) With(values map[string]string) (*Experiment, error) {
 }
 
 // reasonOf tells why a value was refused.
-func reasonOf(err error) tell.Text {
+func reasonOf(err error) i18n.Text {
 	if refused, ok := errors.AsType[*refusedValueError](err); ok {
 		return refused.why
 	}
-	return tell.Plain(err.Error())
+	return i18n.Plain(err.Error())
 }
 
 // offer lists the parameters that a setup has.
-func (e *Experiment) offer(s Setup) tell.Text {
+func (e *Experiment) offer(s Setup) i18n.Text {
 	var list []string
 	for _, p := range e.Parameters {
 		if p.in(s) {
@@ -172,7 +172,7 @@ func (e *Experiment) offer(s Setup) tell.Text {
 		}
 	}
 	if len(list) == 0 {
-		return tell.F(": nothing of it can be changed")
+		return i18n.F(": nothing of it can be changed")
 	}
-	return tell.F("; it has %s", strings.Join(list, ", "))
+	return i18n.F("; it has %s", strings.Join(list, ", "))
 }

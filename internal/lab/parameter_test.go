@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lock"
 	"seckill/internal/testkit/fail"
@@ -20,15 +20,15 @@ func adjustable() Experiment {
 	e.Setup.Policy.Lock = "naive"
 	e.Setup.Policy.Faults = []lock.Fault{{Point: lock.CriticalSection, PauseMS: 50}}
 	e.Parameters = []Parameter{
-		ChoiceParameter("lock", tell.Plain("the mechanism"), []string{"none", "naive", "zk-queue"},
+		ChoiceParameter("lock", i18n.Plain("the mechanism"), []string{"none", "naive", "zk-queue"},
 			func(s Setup) string { return s.Policy.Lock }, func(s *Setup, name string) { s.Policy.Lock = name }),
-		DurationParameter("lease", tell.Plain("how long it lasts"), 50*time.Millisecond, 2*time.Second,
+		DurationParameter("lease", i18n.Plain("how long it lasts"), 50*time.Millisecond, 2*time.Second,
 			func(s Setup) time.Duration { return s.Policy.TTL() }, func(s *Setup, d time.Duration) { s.Policy.LockTTLMS = d.Milliseconds() },
 		).Named("0s", "its own").For(func(s Setup) bool { return s.Policy.Lock != "none" }),
-		DurationParameter("work", tell.Plain("how long it takes"), time.Millisecond, time.Second,
+		DurationParameter("work", i18n.Plain("how long it takes"), time.Millisecond, time.Second,
 			func(s Setup) time.Duration { return time.Duration(s.Policy.Faults[0].PauseMS) * time.Millisecond },
 			func(s *Setup, d time.Duration) { s.Policy.Faults[0].PauseMS = d.Milliseconds() }),
-		CountParameter("buyers", tell.Plain("buyers"), 1, 9, func(s Setup) int { return max(s.Buyers, 3) }, func(s *Setup, n int) { s.Buyers = n }),
+		CountParameter("buyers", i18n.Plain("buyers"), 1, 9, func(s Setup) int { return max(s.Buyers, 3) }, func(s *Setup, n int) { s.Buyers = n }),
 	}
 	return e
 }

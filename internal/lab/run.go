@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/testkit"
 )
@@ -70,14 +70,14 @@ func (l *Lab) runWith(ctx context.Context, e, of *Experiment) finding.Result {
 		stalled := stop()
 		if stalled >= lateMachine && r.Observed != "" && (of != e || !r.AsExpected) {
 			r.Measures = append(r.Measures, finding.Measure{
-				Name: tell.F("this machine was late, which may have decided it, by"), Value: float64(stalled.Milliseconds()), Unit: tell.F("ms"),
+				Name: i18n.F("this machine was late, which may have decided it, by"), Value: float64(stalled.Milliseconds()), Unit: i18n.F("ms"),
 			})
 		}
 		if r.Failed == "" || stalled < lateMachine || attempt == maxAttempts || ctx.Err() != nil {
 			return r
 		}
 		reason, _, _ := strings.Cut(r.Failed, "\n")
-		l.env.Options().Notice(tell.F("%s: no verdict on a busy machine, which was late by %v (%s); it is run again",
+		l.env.Options().Notice(i18n.F("%s: no verdict on a busy machine, which was late by %v (%s); it is run again",
 			e.ID, stalled.Round(time.Millisecond), reason))
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"sync"
 
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge"
 	"seckill/internal/lab/load"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lab/witness"
 )
@@ -47,7 +47,7 @@ func (t *Trial) Witness(w finding.Witness) {
 }
 
 // Measure adds a number to the result.
-func (t *Trial) Measure(name tell.Text, value float64, unit tell.Text) {
+func (t *Trial) Measure(name i18n.Text, value float64, unit i18n.Text) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.result.Measures = append(t.result.Measures, finding.Measure{Name: name, Value: value, Unit: unit})

@@ -3,8 +3,12 @@ package web_test
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"regexp"
+	"strings"
 	"testing"
 
 	"seckill/internal/lock"
@@ -12,6 +16,27 @@ import (
 	"seckill/internal/voucher"
 	"seckill/internal/web"
 )
+
+// The console is told each lock and which of them are safe.
+func TestFormKnowsTheLocks(t *testing.T) {
+	site, err := web.New(web.Config{})
+	fail.NowIf(t, err)
+	answer := httptest.NewRecorder()
+	site.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/static/x/locks.js", http.NoBody))
+	listed, module := strings.CutPrefix(strings.TrimSuffix(answer.Body.String(), ";\n"), "export default ")
+	var told []struct {
+		Name string
+		Safe bool
+	}
+	if err := json.Unmarshal([]byte(listed), &told); err != nil || !module || len(told) != len(lock.Catalogue()) {
+		t.Fatalf("%q: %v", answer.Body, err)
+	}
+	for i, m := range lock.Catalogue() {
+		if told[i].Name != m.Name || told[i].Safe != m.Safe {
+			t.Errorf("the console is told %+v, want %+v", told[i], m)
+		}
+	}
+}
 
 // The form has words for each lock and each choice.
 func TestFormKnowsThePolicies(t *testing.T) {

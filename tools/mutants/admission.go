@@ -25,7 +25,7 @@ func inAdmission() []mutant {
 		{"a dead letter is written at each attempt", ledger + "dead_letter.lua", "moved = moved or", "moved = false and", admission},
 		{"a voucher is forgotten with orders that are on their way", ledger + "remove.lua",
 			"if redis.call('XLEN', KEYS[3]) > 0 then", "if false then", admission},
-		{"an older epoch closes a newer one", ledger + "close.lua", "if epoch > tonumber(ARGV[1]) then", "if epoch < tonumber(ARGV[1]) then", admission},
+		{"an older epoch closes a newer one", ledger + "close.lua", "if epoch > tonumber(ARGV[1]) and", "if epoch < tonumber(ARGV[1]) and", admission},
 		{"a later epoch of Redis is ignored", "internal/admission/rebuild.go", "if err != nil || redis == st.Epoch {", "if err != nil || redis >= st.Epoch {", admission},
 		{"a voucher opens before all its users are loaded", ledger + "open.lua",
 			"if known[1] ~= ARGV[2] or redis.call('HLEN', fresh) ~= tonumber(ARGV[7]) then", "if known[1] ~= ARGV[2] then", admission},

@@ -8,8 +8,8 @@ import (
 
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/lockclient"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/testkit"
 )
@@ -33,7 +33,7 @@ func connections() []comparison {
 			{id: "row-survives-connection-loss", setup: setup("mysql-row-expiry"), holds: kinds{finding.Overlaps}},
 		}, parameters: []lab.Parameter{
 			lease(300*time.Millisecond, 5*time.Second).For(func(s lab.Setup) bool { return s.Policy.Lock == "mysql-row-expiry" }),
-			work(tell.F("how long the holder works on after the cut"), brokenWork, 100*time.Millisecond, 3*time.Second),
+			work(i18n.F("how long the holder works on after the cut"), brokenWork, 100*time.Millisecond, 3*time.Second),
 		},
 	}}
 }
@@ -61,7 +61,7 @@ func connectionsBreak(t *lab.Trial, setup lab.Setup) {
 	t.Sleep(brokenAfter)
 	cut := time.Now().UnixNano()
 	way.Cut()
-	t.Fault(tell.F("process-1's connections to MariaDB are cut"))()
+	t.Fault(i18n.F("process-1's connections to MariaDB are cut"))()
 	way.Reset()
 	told := c.workUntilLoss(holder, g.Lease, cmp.Or(setup.Work, brokenWork))
 	c.release(holder, g.Lease)
@@ -71,9 +71,9 @@ func connectionsBreak(t *lab.Trial, setup lab.Setup) {
 
 	evidence := c.evidence()
 	t.Judge(evidence)
-	t.Measure(tell.F("the next one got in after the cut"), millis(time.Duration(later.At-cut)), tell.F("ms"))
+	t.Measure(i18n.F("the next one got in after the cut"), millis(time.Duration(later.At-cut)), i18n.F("ms"))
 	if told.NotifiedAt > 0 {
-		t.Measure(tell.F("the holder was told after the cut"), millis(time.Duration(told.NotifiedAt-cut)), tell.F("ms"))
+		t.Measure(i18n.F("the holder was told after the cut"), millis(time.Duration(told.NotifiedAt-cut)), i18n.F("ms"))
 	}
 }
 

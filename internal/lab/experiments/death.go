@@ -8,9 +8,9 @@ import (
 
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge"
 	"seckill/internal/lab/lockclient"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lock"
 	"seckill/internal/testkit"
@@ -68,7 +68,7 @@ func dyingWithWatchdog(mechanism string) lab.Setup {
 // leaseOfTheDead changes the lease, and with it when the lock must be free and how long the
 // second buyer waits for that.
 func leaseOfTheDead() lab.Parameter {
-	return lab.DurationParameter("lease", tell.F("how long the lock lasts, if it is not renewed"), 400*time.Millisecond, 4*time.Second,
+	return lab.DurationParameter("lease", i18n.F("how long the lock lasts, if it is not renewed"), 400*time.Millisecond, 4*time.Second,
 		func(s lab.Setup) time.Duration { return cmp.Or(s.Policy.TTL(), s.Watchdog) },
 		func(s *lab.Setup, d time.Duration) {
 			setLease(s, d)
@@ -78,7 +78,7 @@ func leaseOfTheDead() lab.Parameter {
 }
 
 func workBeforeDeath() lab.Parameter {
-	return work(tell.F("how long the holder works before it is killed"), deadWork, 10*time.Millisecond, 2*time.Second)
+	return work(i18n.F("how long the holder works before it is killed"), deadWork, 10*time.Millisecond, 2*time.Second)
 }
 
 // dyingBetweenCommands kills a holder after its first command, if the mechanism sends two.
@@ -116,7 +116,7 @@ func holderCutOff(t *lab.Trial, setup lab.Setup) {
 	asks := t.Go(func() { g, failed = process.Acquire(t.Context(), req) })
 	c.observer.Await("buyer 1's key", func(s judge.Sample) bool { return s.Stored.Owner != "" })
 	way.Cut()
-	over := t.Fault(tell.F("process-1 cannot reach Redis"))
+	over := t.Fault(i18n.F("process-1 cannot reach Redis"))
 	cut := time.Now().UnixNano()
 	asks()
 	if failed == nil {
@@ -142,9 +142,9 @@ func holderCutOff(t *lab.Trial, setup lab.Setup) {
 	evidence.Grace = due
 	t.Judge(evidenceWhenDue(evidence, secondBuyer, cut+int64(due+betweenCommands+deadSlack)))
 	if err == nil {
-		t.Measure(tell.F("the next one got in after the cut"), millis(time.Duration(next.At-cut)), tell.F("ms"))
+		t.Measure(i18n.F("the next one got in after the cut"), millis(time.Duration(next.At-cut)), i18n.F("ms"))
 	} else {
-		t.Measure(tell.F("the next one waited in vain"), millis(next.Waited()), tell.F("ms"))
+		t.Measure(i18n.F("the next one waited in vain"), millis(next.Waited()), i18n.F("ms"))
 	}
 }
 
@@ -183,9 +183,9 @@ func holderKilled(t *lab.Trial, setup lab.Setup) {
 	death := evidence.Deaths[0].At
 	t.Judge(evidenceWhenDue(evidence, next, death+int64(due+deadSlack)))
 	if err == nil {
-		t.Measure(tell.F("the next one got in after the death"), millis(time.Duration(g.At-death)), tell.F("ms"))
+		t.Measure(i18n.F("the next one got in after the death"), millis(time.Duration(g.At-death)), i18n.F("ms"))
 	} else {
-		t.Measure(tell.F("the next one waited in vain"), millis(g.Waited()), tell.F("ms"))
+		t.Measure(i18n.F("the next one waited in vain"), millis(g.Waited()), i18n.F("ms"))
 	}
 }
 

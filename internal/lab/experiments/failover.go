@@ -3,7 +3,7 @@ package experiments
 import (
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/testkit"
 )
@@ -34,13 +34,13 @@ func primaryDies(t *lab.Trial, setup lab.Setup) {
 	first, other := e.start("process-1"), e.start("process-2")
 
 	link.Cut()
-	cut := t.Fault(tell.F("no replication"))
+	cut := t.Fault(i18n.F("no replication"))
 	g := e.firstAcquires(first)
 	e.kill("primary", primary)
 	cut()
-	t.Fault(tell.F("the primary is dead"))
+	t.Fault(i18n.F("the primary is dead"))
 	replica.Promote()
 	address.SetUpstream(replica.Addr())
-	e.noteReturn(tell.F("the replica takes its place"))
+	e.noteReturn(i18n.F("the replica takes its place"))
 	e.secondTries(first, g, other)
 }

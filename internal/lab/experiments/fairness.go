@@ -5,7 +5,7 @@ import (
 
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/testbed"
 )
 
@@ -22,7 +22,7 @@ func fairness() []comparison {
 			{id: "fair-order", setup: waiting("fair"), holds: kinds{finding.Inversions, finding.Starved, finding.Overlaps}},
 		}, parameters: []lab.Parameter{
 			locks("naive", "uuid", "lua", "fair"), buyers(waiterCount, 4, 30),
-			work(tell.F("how long each holds the lock"), holdTime, 10*time.Millisecond, 500*time.Millisecond),
+			work(i18n.F("how long each holds the lock"), holdTime, 10*time.Millisecond, 500*time.Millisecond),
 		}},
 		{text: "readers", scenario: readTogether, needs: needs, quiet: true, cases: []setupCase{
 			{id: "readers-take-turns", setup: reading("reentrant"), breaks: kinds{finding.NeedlessWaits}},

@@ -9,9 +9,9 @@ import (
 
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge"
 	"seckill/internal/lab/lockclient"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lab/witness"
 	"seckill/internal/lock"
 )
@@ -68,8 +68,8 @@ func waitersArrive(t *lab.Trial, setup lab.Setup) {
 			served++
 		}
 	}
-	t.Measure(tell.F("served"), float64(served), tell.F("of %d", len(visits)))
-	t.Measure(tell.F("the longest wait of one who was served"), millis(longestWait(visits)), tell.F("ms"))
+	t.Measure(i18n.F("served"), float64(served), i18n.F("of %d", len(visits)))
+	t.Measure(i18n.F("the longest wait of one who was served"), millis(longestWait(visits)), i18n.F("ms"))
 	c.drawOrder(evidence, visits, wrong)
 	t.Judge(evidence)
 }
@@ -141,8 +141,8 @@ func (c *clients) drawOrder(evidence judge.Evidence, visits []visit, wrong []ove
 				served++
 			}
 		}
-		story.Summary = func(func(int64) tell.Text) tell.Text {
-			return tell.F("%d buyers come, one after the other. %d of them get the lock, in that order: here are the first %d.", len(visits), served, shown)
+		story.Summary = func(func(int64) i18n.Text) i18n.Text {
+			return i18n.F("%d buyers come, one after the other. %d of them get the lock, in that order: here are the first %d.", len(visits), served, shown)
 		}
 		c.Witness(witness.Tell(evidence, story))
 		return
@@ -170,13 +170,13 @@ func (c *clients) drawOvertaking(evidence judge.Evidence, kind finding.Kind, o o
 	return witness.Tell(evidence, witness.Story{
 		Kind: kind, Key: c.key, Who: []string{early.who, late.who}, From: early.asked, To: early.at,
 		Wrong: []witness.Wrong{{Who: early.who, Span: finding.Waits, Mark: finding.Refuses}},
-		Summary: func(when func(int64) tell.Text) tell.Text {
-			end := tell.F("has to leave with nothing")
+		Summary: func(when func(int64) i18n.Text) i18n.Text {
+			end := i18n.F("has to leave with nothing")
 			if early.served {
-				end = tell.F("is served")
+				end = i18n.F("is served")
 			}
-			return tell.F("%s comes at %s and %s at %s; %s is served at %s, and %s %s at %s.", tell.Name(early.who), when(early.asked),
-				tell.Name(late.who), when(late.asked), tell.Name(late.who), when(late.at), tell.Name(early.who), end, when(early.at))
+			return i18n.F("%s comes at %s and %s at %s; %s is served at %s, and %s %s at %s.", i18n.Name(early.who), when(early.asked),
+				i18n.Name(late.who), when(late.asked), i18n.Name(late.who), when(late.at), i18n.Name(early.who), end, when(early.at))
 		},
 	})
 }

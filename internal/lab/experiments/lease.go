@@ -8,8 +8,8 @@ import (
 	"seckill/internal/eventlog"
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/lockclient"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/voucher"
 )
@@ -44,7 +44,7 @@ func leases() []comparison {
 			{id: "watchdog-keeps-long-holder", setup: workPolicy("reentrant", 0), holds: append(late, finding.Oversold)},
 		}, parameters: []lab.Parameter{
 			locks("naive", "uuid", "lua", "reentrant", "fair", "rw", "fenced"), lease(100*time.Millisecond, 5*time.Second),
-			work(tell.F("how long buyer 1 works"), longWork, 10*time.Millisecond, 5*time.Second),
+			work(i18n.F("how long buyer 1 works"), longWork, 10*time.Millisecond, 5*time.Second),
 		},
 	}}
 }
@@ -77,6 +77,6 @@ func longHolder(t *lab.Trial, setup lab.Setup) {
 
 	evidence := s.fullEvidence()
 	t.Judge(evidence)
-	t.Measure(tell.F("buyer 1's order was written after its grant"), millis(time.Duration(sold.At-g.At)), tell.F("ms"))
-	t.Measure(tell.F("buyer 2 was let in after buyer 1's grant"), millis(time.Duration(later.At-g.At)), tell.F("ms"))
+	t.Measure(i18n.F("buyer 1's order was written after its grant"), millis(time.Duration(sold.At-g.At)), i18n.F("ms"))
+	t.Measure(i18n.F("buyer 2 was let in after buyer 1's grant"), millis(time.Duration(later.At-g.At)), i18n.F("ms"))
 }

@@ -3,7 +3,7 @@ package experiments
 import (
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/listing"
+	"seckill/internal/lab/flawed"
 	"seckill/internal/lock"
 	"seckill/internal/voucher"
 )
@@ -15,31 +15,31 @@ func lives() []comparison {
 	orders := []lab.Parameter{buyers(lifeBuyers, 1, 20)}
 	return []comparison{
 		{text: "pay-and-cancel", scenario: paidWhileCancelling, needs: realServers(), cases: []setupCase{
-			{id: "cancel-state-not-asked", setup: listed(listing.StateNotAsked, own), breaks: kinds{finding.PaidForNothing, finding.ReturnedTwice}},
+			{id: "cancel-state-not-asked", setup: listed(flawed.StateNotAsked, own), breaks: kinds{finding.PaidForNothing, finding.ReturnedTwice}},
 			{id: "cancel-conditional", setup: own, holds: kinds{finding.PaidForNothing, finding.GivenAway, finding.ReturnedTwice}},
 		}, parameters: orders},
 		{text: "compensation-repeated", scenario: cancelledAgain, needs: realServers(), cases: []setupCase{
-			{id: "compensation-repeated", setup: listed(listing.StateNotAsked, own), breaks: kinds{finding.ReturnedTwice}},
+			{id: "compensation-repeated", setup: listed(flawed.StateNotAsked, own), breaks: kinds{finding.ReturnedTwice}},
 			{id: "compensation-once", setup: own, holds: kinds{finding.ReturnedTwice}},
 		}, parameters: orders},
 		{text: "event-twice", scenario: eventsComeTwice, needs: realServers(), cases: []setupCase{
-			{id: "event-handled-twice", setup: listed(listing.EventNotRecorded, own), breaks: kinds{finding.GivenAway}},
+			{id: "event-handled-twice", setup: listed(flawed.EventNotRecorded, own), breaks: kinds{finding.GivenAway}},
 			{id: "event-recorded", setup: own, holds: kinds{finding.GivenAway, finding.PaidForNothing}},
 		}, parameters: orders},
 		{text: "events-out-of-order", scenario: eventsComeReversed, needs: realServers(), cases: []setupCase{
-			{id: "latest-event-wins", setup: listed(listing.LatestEventWins, own), breaks: kinds{finding.GivenAway, finding.ReturnedTwice}},
+			{id: "latest-event-wins", setup: listed(flawed.LatestEventWins, own), breaks: kinds{finding.GivenAway, finding.ReturnedTwice}},
 			{id: "events-in-any-order", setup: own, holds: kinds{finding.GivenAway, finding.ReturnedTwice, finding.PaidForNothing}},
 		}, parameters: orders},
 		{text: "expiry", scenario: expiredWhileAway, needs: realServers(), cases: []setupCase{
-			{id: "expiry-by-key-message", setup: listed(listing.KeyMessage, own), breaks: kinds{finding.NeverReturned}},
+			{id: "expiry-by-key-message", setup: listed(flawed.KeyMessage, own), breaks: kinds{finding.NeverReturned}},
 			{id: "expiry-by-query", setup: own, holds: kinds{finding.NeverReturned, finding.ReturnedTwice}},
 		}, parameters: orders},
 		{text: "late-money", scenario: moneyComesLate, needs: realServers(), cases: []setupCase{
-			{id: "late-money-stock-not-asked", setup: listed(listing.StockNotAsked, own), breaks: kinds{finding.Oversold}},
+			{id: "late-money-stock-not-asked", setup: listed(flawed.StockNotAsked, own), breaks: kinds{finding.Oversold}},
 			{id: "late-money-conditional", setup: own, holds: kinds{finding.Oversold, finding.PaidForNothing, finding.GivenAway}},
 		}, parameters: orders},
 		{text: "compensation-order", scenario: gateBeforeCommit, needs: realServers(), cases: []setupCase{
-			{id: "compensation-before-commit", setup: listed(listing.GateFirst, own), breaks: kinds{finding.Oversold}},
+			{id: "compensation-before-commit", setup: listed(flawed.GateFirst, own), breaks: kinds{finding.Oversold}},
 			{id: "compensation-after-commit", setup: own, holds: kinds{finding.Oversold, finding.PaidForNothing}},
 		}, parameters: []lab.Parameter{stock(lifeBuyers, 20)}},
 	}

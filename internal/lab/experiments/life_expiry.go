@@ -11,9 +11,9 @@ import (
 
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/flawed"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge"
-	"seckill/internal/lab/listing"
-	"seckill/internal/lab/tell"
 	"seckill/internal/order"
 )
 
@@ -46,9 +46,9 @@ func expiredWhileAway(t *lab.Trial, setup lab.Setup) {
 
 	stop := expire(keys)
 	expires(placeShort())
-	s.mark(laneMariaDB, finding.WritesStock, tell.F("the first order: expired"), false)
+	s.mark(laneMariaDB, finding.WritesStock, i18n.F("the first order: expired"), false)
 	stop()
-	gone := s.mark(expirer, finding.Notes, tell.F("goes"), false)
+	gone := s.mark(expirer, finding.Notes, i18n.F("goes"), false)
 	var missed []int64
 	for range n {
 		missed = append(missed, placeShort())
@@ -60,18 +60,18 @@ func expiredWhileAway(t *lab.Trial, setup lab.Setup) {
 		}
 		return left == 0 && s.overdue() == n
 	})
-	over := s.mark(laneRedis, finding.Deletes, tell.F("%d keys expire, nobody listens", n), setup.Listing == listing.KeyMessage)
-	s.away(expirer, gone, tell.F("away"))
+	over := s.mark(laneRedis, finding.Deletes, i18n.F("%d keys expire, nobody listens", n), setup.Listing == flawed.KeyMessage)
+	s.away(expirer, gone, i18n.F("away"))
 	stop = expire(keys)
-	back := s.mark(expirer, finding.Notes, tell.F("is back"), false)
+	back := s.mark(expirer, finding.Notes, i18n.F("is back"), false)
 	expires(placeShort()) // what expires from now on is seen
-	s.mark(laneMariaDB, finding.WritesStock, tell.F("the last order: expired"), false)
+	s.mark(laneMariaDB, finding.WritesStock, i18n.F("the last order: expired"), false)
 	stop()
-	s.finish(finding.NeverReturned, func(found int, _ judge.Evidence) tell.Text {
-		return tell.F("The keys of %d orders expire by %s, while the process is away. It is back at %s, and expires the next order. Redis does not "+
+	s.finish(finding.NeverReturned, func(found int, _ judge.Evidence) i18n.Text {
+		return i18n.F("The keys of %d orders expire by %s, while the process is away. It is back at %s, and expires the next order. Redis does not "+
 			"repeat a message: %d orders stay unpaid, and nobody can have their vouchers.", n, moment(over), moment(back), found)
-	}, func(_ int, ev judge.Evidence) tell.Text {
-		return tell.F("The time to pay of %d orders is over by %s, while the process is away. It is back at %s, and its first look finds them: "+
+	}, func(_ int, ev judge.Evidence) i18n.Text {
+		return i18n.F("The time to pay of %d orders is over by %s, while the process is away. It is back at %s, and its first look finds them: "+
 			"all %d vouchers are on sale.", n, moment(over), moment(back), ev.Audit.Stock)
 	})
 }

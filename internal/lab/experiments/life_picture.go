@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/i18n"
 )
 
 // timeline collects what is drawn of a scenario without locks. It begins with its first moment. Its lanes appear in
@@ -41,7 +41,7 @@ func (l *timeline) elapsed() float64 {
 }
 
 // mark adds a moment, now, to a lane. wrong says that it should not be.
-func (l *timeline) mark(lane string, kind finding.MarkKind, label tell.Text, wrong bool) (at float64) {
+func (l *timeline) mark(lane string, kind finding.MarkKind, label i18n.Text, wrong bool) (at float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at = l.elapsed()
@@ -51,7 +51,7 @@ func (l *timeline) mark(lane string, kind finding.MarkKind, label tell.Text, wro
 }
 
 // away draws that an actor is not there, from a moment until now.
-func (l *timeline) away(lane string, from float64, label tell.Text) {
+func (l *timeline) away(lane string, from float64, label i18n.Text) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	one := l.lane(lane)
@@ -65,7 +65,7 @@ func (l *timeline) lane(name string) *finding.Lane {
 }
 
 // witness draws the proof of an anomaly, or how it was prevented: then kind is "".
-func (l *timeline) witness(kind finding.Kind, summary tell.Text) finding.Witness {
+func (l *timeline) witness(kind finding.Kind, summary i18n.Text) finding.Witness {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	w := finding.Witness{Kind: kind, Summary: summary}
@@ -80,4 +80,4 @@ func (l *timeline) witness(kind finding.Kind, summary tell.Text) finding.Witness
 }
 
 // moment is a time of a timeline in a sentence.
-func moment(ms float64) tell.Text { return tell.F("%.0f ms", ms) }
+func moment(ms float64) i18n.Text { return i18n.F("%.0f ms", ms) }

@@ -8,9 +8,9 @@ import (
 	"seckill/internal/database"
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/flawed"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge"
-	"seckill/internal/lab/listing"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/order"
 )
@@ -23,8 +23,8 @@ type paidSale struct {
 	sale     *testbed.Sale
 	db       *database.DB
 	life     *database.Life
-	programs listing.Orders // those with a mistake
-	provider *provider      // nil without money
+	programs flawed.Orders // those with a mistake
+	provider *provider     // nil without money
 	orders   []int64
 }
 
@@ -39,7 +39,7 @@ const (
 func newPaidSale(t *lab.Trial, setup lab.Setup, stock int, lanes ...finding.Lane) *paidSale {
 	db := t.OwnDB()
 	return &paidSale{
-		Trial: t, timeline: newTimeline(lanes...), setup: setup, db: db, life: db.Life(), programs: listing.OpenOrders(db.RowPool()),
+		Trial: t, timeline: newTimeline(lanes...), setup: setup, db: db, life: db.Life(), programs: flawed.OpenOrders(db.RowPool()),
 		sale: t.SaleWithPayment(db, setup.Policy, int64(stock), lifeCents, amplePay),
 	}
 }
@@ -100,7 +100,7 @@ func (s *paidSale) untilAll(ids []int64, status order.Status) {
 
 // cancel cancels an order with the program of the setup, and reports whether that was refused.
 func (s *paidSale) cancel(id int64) (refused bool) {
-	if s.setup.Listing == listing.StateNotAsked {
+	if s.setup.Listing == flawed.StateNotAsked {
 		s.must(s.programs.Cancel(s.Context(), id))
 		return false
 	}
@@ -136,14 +136,14 @@ func (s *paidSale) evidence() judge.Evidence {
 
 // finish draws the witness and judges: broken tells the anomaly, if the evidence shows that kind, and held how it was
 // prevented.
-func (s *paidSale) finish(kind finding.Kind, broken, held func(found int, ev judge.Evidence) tell.Text) {
+func (s *paidSale) finish(kind finding.Kind, broken, held func(found int, ev judge.Evidence) i18n.Text) {
 	ev := s.evidence()
 	if n := judge.Judge(ev).Anomalies[kind]; n > 0 {
 		s.Witness(s.witness(kind, broken(n, ev)))
 	} else {
 		s.Witness(s.witness("", held(n, ev)))
 	}
-	s.Measure(tell.F("orders that have a voucher"), float64(ev.Audit.Orders), tell.Text{})
-	s.Measure(tell.F("vouchers on sale"), float64(ev.Audit.Stock), tell.Text{})
+	s.Measure(i18n.F("orders that have a voucher"), float64(ev.Audit.Orders), i18n.Text{})
+	s.Measure(i18n.F("vouchers on sale"), float64(ev.Audit.Stock), i18n.Text{})
 	s.Judge(ev)
 }

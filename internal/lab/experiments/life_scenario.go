@@ -11,9 +11,9 @@ import (
 
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/flawed"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge"
-	"seckill/internal/lab/listing"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/order"
 	"seckill/internal/payment"
@@ -39,7 +39,7 @@ func paidWhileCancelling(t *lab.Trial, setup lab.Setup) {
 	for _, id := range ids {
 		s.provider.pay(id)
 	}
-	read := s.mark(cancelling, finding.ReadsStock, tell.F("reads: unpaid"), false)
+	read := s.mark(cancelling, finding.ReadsStock, i18n.F("reads: unpaid"), false)
 	for _, id := range ids {
 		if now := s.status(id); now != order.Unpaid {
 			t.Fatalf("the order is %s before anybody has moved it", now)
@@ -47,26 +47,26 @@ func paidWhileCancelling(t *lab.Trial, setup lab.Setup) {
 	}
 	s.provider.release()
 	s.untilAll(ids, order.Paid)
-	paid := s.mark(webhooks, finding.Notes, tell.F("the money has arrived"), false)
-	s.mark(laneMariaDB, finding.WritesStock, tell.F("unpaid → paid"), false)
+	paid := s.mark(webhooks, finding.Notes, i18n.F("the money has arrived"), false)
+	s.mark(laneMariaDB, finding.WritesStock, i18n.F("unpaid → paid"), false)
 	refused := 0
 	for _, id := range ids {
 		if s.cancel(id) {
 			refused++
 		}
 	}
-	t.Measure(tell.F("cancellations that were refused"), float64(refused), tell.F("of %d", n))
+	t.Measure(i18n.F("cancellations that were refused"), float64(refused), i18n.F("of %d", n))
 	if refused == n {
-		s.mark(cancelling, finding.Refuses, tell.F("WHERE status = 'unpaid': 0 rows"), false)
+		s.mark(cancelling, finding.Refuses, i18n.F("WHERE status = 'unpaid': 0 rows"), false)
 	} else {
-		s.mark(cancelling, finding.WritesStock, tell.F("writes cancelled"), true)
-		s.mark(laneMariaDB, finding.WritesStock, tell.F("paid → cancelled, stock + 1"), true)
+		s.mark(cancelling, finding.WritesStock, i18n.F("writes cancelled"), true)
+		s.mark(laneMariaDB, finding.WritesStock, i18n.F("paid → cancelled, stock + 1"), true)
 	}
-	s.finish(finding.PaidForNothing, func(found int, _ judge.Evidence) tell.Text {
-		return tell.F("The program reads at %s that the orders are unpaid. Their money arrives by %s, and they are paid. The program goes on "+
+	s.finish(finding.PaidForNothing, func(found int, _ judge.Evidence) i18n.Text {
+		return i18n.F("The program reads at %s that the orders are unpaid. Their money arrives by %s, and they are paid. The program goes on "+
 			"with what it has read: %d paid orders are cancelled, and their vouchers are on sale. The provider keeps the money.", moment(read), moment(paid), found)
-	}, func(int, judge.Evidence) tell.Text {
-		return tell.F("The program reads at %s that the orders are unpaid. Their money arrives by %s. The statement that cancels asks for the "+
+	}, func(int, judge.Evidence) i18n.Text {
+		return i18n.F("The program reads at %s that the orders are unpaid. Their money arrives by %s. The statement that cancels asks for the "+
 			"state once more and finds no row: all %d orders stay paid.", moment(read), moment(paid), n)
 	})
 }
@@ -91,11 +91,11 @@ func cancelledAgain(t *lab.Trial, setup lab.Setup) {
 	t.Cleanup(func() { _ = first.Close() })
 	work, err := first.XReadGroup(ctx, &redis.XReadGroupArgs{Group: "workers", Consumer: processOne, Streams: []string{queue, ">"}, Count: int64(n)}).Result()
 	s.must(err)
-	s.mark(processOne, finding.Notes, tell.F("takes the work"), false)
+	s.mark(processOne, finding.Notes, i18n.F("takes the work"), false)
 	s.work(work[0].Messages)
-	done := s.mark(laneMariaDB, finding.WritesStock, tell.F("stock %d", s.evidence().Audit.Stock), false)
+	done := s.mark(laneMariaDB, finding.WritesStock, i18n.F("stock %d", s.evidence().Audit.Stock), false)
 	way.Cut()
-	t.Fault(tell.F("process-1's connections to Redis are cut"))()
+	t.Fault(i18n.F("process-1's connections to Redis are cut"))()
 	var entries []string
 	for _, m := range work[0].Messages {
 		entries = append(entries, m.ID)
@@ -103,22 +103,22 @@ func cancelledAgain(t *lab.Trial, setup lab.Setup) {
 	if err := first.XAck(ctx, queue, "workers", entries...).Err(); err == nil {
 		t.Fatalf("the work was acknowledged over a connection that is cut")
 	}
-	cut := s.mark(processOne, finding.Refuses, tell.F("XACK: no connection"), false)
+	cut := s.mark(processOne, finding.Refuses, i18n.F("XACK: no connection"), false)
 
 	again, _, err := client.XAutoClaim(ctx, &redis.XAutoClaimArgs{Stream: queue, Group: "workers", Consumer: processTwo, Start: beginning, Count: int64(n)}).Result()
 	s.must(err)
-	s.mark(laneRedis, finding.Notes, tell.F("gives the work out again"), false)
-	twice := s.mark(processTwo, finding.Notes, tell.F("takes the work again"), false)
+	s.mark(laneRedis, finding.Notes, i18n.F("gives the work out again"), false)
+	twice := s.mark(processTwo, finding.Notes, i18n.F("takes the work again"), false)
 	s.work(again)
 	ev := s.evidence()
-	s.mark(laneMariaDB, finding.WritesStock, tell.F("stock %d", ev.Audit.Stock), ev.Audit.Stock > int64(n))
+	s.mark(laneMariaDB, finding.WritesStock, i18n.F("stock %d", ev.Audit.Stock), ev.Audit.Stock > int64(n))
 	s.must(client.XAck(ctx, queue, "workers", entries...).Err())
-	s.finish(finding.ReturnedTwice, func(found int, ev judge.Evidence) tell.Text {
-		return tell.F("Process-1 has cancelled %d orders by %s, and cannot say so: without a connection its acknowledgement fails at %s. The queue gives the same work to "+
+	s.finish(finding.ReturnedTwice, func(found int, ev judge.Evidence) i18n.Text {
+		return i18n.F("Process-1 has cancelled %d orders by %s, and cannot say so: without a connection its acknowledgement fails at %s. The queue gives the same work to "+
 			"process-2 at %s, and process-2 cancels the orders again. Of %d vouchers %d are on sale: %d were returned twice.",
 			n, moment(done), moment(cut), moment(twice), n, ev.Audit.Stock, found)
-	}, func(int, judge.Evidence) tell.Text {
-		return tell.F("Process-1 has cancelled %d orders by %s, and cannot say so. Process-2 does the same work again at %s: no order is unpaid any "+
+	}, func(int, judge.Evidence) i18n.Text {
+		return i18n.F("Process-1 has cancelled %d orders by %s, and cannot say so. Process-2 does the same work again at %s: no order is unpaid any "+
 			"more, so nothing is returned, and the stock stays %d.", n, moment(done), moment(twice), n)
 	})
 }
@@ -140,7 +140,7 @@ func eventsComeTwice(t *lab.Trial, setup lab.Setup) {
 	n := cmp.Or(setup.Buyers, lifeBuyers)
 	s := newPaidSale(t, setup, n, actor(webhooks), mariaDBLane(), actor(laneProvider))
 	var handle func(context.Context, payment.Event) error
-	if setup.Listing == listing.EventNotRecorded {
+	if setup.Listing == flawed.EventNotRecorded {
 		handle = func(ctx context.Context, e payment.Event) error {
 			if e.Type != payment.EventPaid {
 				return nil
@@ -149,9 +149,9 @@ func eventsComeTwice(t *lab.Trial, setup lab.Setup) {
 			if err != nil || !refund {
 				return err
 			}
-			s.mark(webhooks, finding.Notes, tell.F("the order is paid: refunds a second payment"), true)
+			s.mark(webhooks, finding.Notes, i18n.F("the order is paid: refunds a second payment"), true)
 			err = s.provider.refund(ctx, e.Data.ID)
-			s.mark(laneProvider, finding.Notes, tell.F("gives the money back"), true)
+			s.mark(laneProvider, finding.Notes, i18n.F("gives the money back"), true)
 			return err
 		}
 	}
@@ -160,17 +160,17 @@ func eventsComeTwice(t *lab.Trial, setup lab.Setup) {
 	for _, id := range ids {
 		s.provider.pay(id)
 	}
-	s.mark(laneProvider, finding.Notes, tell.F("sends each event twice"), false)
+	s.mark(laneProvider, finding.Notes, i18n.F("sends each event twice"), false)
 	s.provider.release()
 	s.untilAll(ids, order.Paid)
-	s.mark(laneMariaDB, finding.WritesStock, tell.F("unpaid → paid"), false)
+	s.mark(laneMariaDB, finding.WritesStock, i18n.F("unpaid → paid"), false)
 	s.provider.untilHandled(payment.EventPaid, 2*n)
-	s.mark(webhooks, finding.Notes, tell.F("has taken all of them"), false)
-	s.finish(finding.GivenAway, func(found int, _ judge.Evidence) tell.Text {
-		return tell.F("%d buyers pay, and each event comes twice. The first delivery marks the order as paid. The second delivery finds a paid "+
+	s.mark(webhooks, finding.Notes, i18n.F("has taken all of them"), false)
+	s.finish(finding.GivenAway, func(found int, _ judge.Evidence) i18n.Text {
+		return i18n.F("%d buyers pay, and each event comes twice. The first delivery marks the order as paid. The second delivery finds a paid "+
 			"order and is taken for a second payment, whose money goes back: %d buyers have a voucher and their money.", n, found)
-	}, func(int, judge.Evidence) tell.Text {
-		return tell.F("%d buyers pay, and each event comes twice. The first delivery records the payment under its id and marks the order as "+
+	}, func(int, judge.Evidence) i18n.Text {
+		return i18n.F("%d buyers pay, and each event comes twice. The first delivery records the payment under its id and marks the order as "+
 			"paid. The second delivery finds the payment recorded, and changes nothing.", n)
 	})
 }
@@ -180,7 +180,7 @@ func eventsComeReversed(t *lab.Trial, setup lab.Setup) {
 	n := cmp.Or(setup.Buyers, lifeBuyers)
 	s := newPaidSale(t, setup, n, actor(laneProvider), actor(webhooks), mariaDBLane())
 	var handle func(context.Context, payment.Event) error
-	if setup.Listing == listing.LatestEventWins {
+	if setup.Listing == flawed.LatestEventWins {
 		handle = func(ctx context.Context, e payment.Event) error {
 			id, err := strconv.ParseInt(e.Data.Reference, 10, 64)
 			if err != nil {
@@ -195,20 +195,20 @@ func eventsComeReversed(t *lab.Trial, setup lab.Setup) {
 		one := s.provider.pay(id)
 		s.must(s.provider.refund(t.Context(), one))
 	}
-	s.mark(laneProvider, finding.Notes, tell.F("was paid, and has given back"), false)
+	s.mark(laneProvider, finding.Notes, i18n.F("was paid, and has given back"), false)
 	s.provider.release()
 	s.provider.untilHandled(payment.EventRefunded, n)
-	refunded := s.mark(webhooks, finding.Notes, tell.F("has taken all refunds"), false)
-	s.mark(laneMariaDB, finding.WritesStock, tell.F("→ refunded, stock + 1"), false)
+	refunded := s.mark(webhooks, finding.Notes, i18n.F("has taken all refunds"), false)
+	s.mark(laneMariaDB, finding.WritesStock, i18n.F("→ refunded, stock + 1"), false)
 	s.provider.untilHandled(payment.EventPaid, n)
-	paid := s.mark(webhooks, finding.Notes, tell.F("has taken all payments"), false)
+	paid := s.mark(webhooks, finding.Notes, i18n.F("has taken all payments"), false)
 	now := s.status(ids[0])
 	s.mark(laneMariaDB, finding.WritesStock, isNow(now), now == order.Paid)
-	s.finish(finding.GivenAway, func(found int, ev judge.Evidence) tell.Text {
-		return tell.F("The provider has received the money of %d orders and given it back. The refunds are taken by %s, the payments by %s, and the "+
+	s.finish(finding.GivenAway, func(found int, ev judge.Evidence) i18n.Text {
+		return i18n.F("The provider has received the money of %d orders and given it back. The refunds are taken by %s, the payments by %s, and the "+
 			"event that comes last decides: %d orders are paid without money, while %d of %d vouchers are on sale.", n, moment(refunded), moment(paid), found, ev.Audit.Stock, n)
-	}, func(_ int, ev judge.Evidence) tell.Text {
-		return tell.F("The provider has received the money of %d orders and given it back. The refunds are taken by %s: each one also proves that "+
+	}, func(_ int, ev judge.Evidence) i18n.Text {
+		return i18n.F("The provider has received the money of %d orders and given it back. The refunds are taken by %s: each one also proves that "+
 			"the money had been paid, and the order goes from unpaid over paid to refunded. The payment events, taken by %s, change nothing, "+
 			"since the payments are recorded already: %d vouchers are on sale.",
 			n, moment(refunded), moment(paid), ev.Audit.Stock)
@@ -222,7 +222,7 @@ func moneyComesLate(t *lab.Trial, setup lab.Setup) {
 	const early, later = "first buyers", "second buyers"
 	s := newPaidSale(t, setup, n, actor(early), actor(later), actor(webhooks), mariaDBLane())
 	var handle func(context.Context, payment.Event) error
-	if setup.Listing == listing.StockNotAsked {
+	if setup.Listing == flawed.StockNotAsked {
 		handle = s.settleLate
 	}
 	s.openProvider(sandbox.Behaviour{}, handle)
@@ -230,32 +230,32 @@ func moneyComesLate(t *lab.Trial, setup lab.Setup) {
 	for _, id := range first {
 		s.provider.pay(id)
 	}
-	s.mark(early, finding.Notes, tell.F("pay; the events are on their way"), false)
+	s.mark(early, finding.Notes, i18n.F("pay; the events are on their way"), false)
 	for _, id := range first {
 		s.cancel(id)
 	}
-	s.mark(early, finding.Notes, tell.F("cancel"), false)
-	s.mark(laneMariaDB, finding.WritesStock, tell.F("stock %d", n), false)
+	s.mark(early, finding.Notes, i18n.F("cancel"), false)
+	s.mark(laneMariaDB, finding.WritesStock, i18n.F("stock %d", n), false)
 	second := s.placeAll(n)
 	for _, id := range second {
 		s.provider.pay(id)
 	}
-	bought := s.mark(later, finding.Notes, tell.F("order the vouchers and pay"), false)
-	s.mark(laneMariaDB, finding.WritesStock, tell.F("stock 0"), false)
+	bought := s.mark(later, finding.Notes, i18n.F("order the vouchers and pay"), false)
+	s.mark(laneMariaDB, finding.WritesStock, i18n.F("stock 0"), false)
 	s.provider.release()
 	s.provider.untilHandled(payment.EventPaid, 2*n)
-	late := s.mark(webhooks, finding.Notes, tell.F("all money has arrived"), false)
+	late := s.mark(webhooks, finding.Notes, i18n.F("all money has arrived"), false)
 	if setup.Listing == "" {
 		s.provider.untilHandled(payment.EventRefunded, n)
-		s.mark(webhooks, finding.Notes, tell.F("late money has gone back"), false)
+		s.mark(webhooks, finding.Notes, i18n.F("late money has gone back"), false)
 	}
 	ev := s.evidence()
-	s.mark(laneMariaDB, finding.WritesStock, tell.F("%d orders paid", ev.Audit.Orders), ev.Audit.Oversold() > 0)
-	s.finish(finding.Oversold, func(_ int, ev judge.Evidence) tell.Text {
-		return tell.F("By %s other buyers have ordered all %d vouchers. The money for the %d cancelled orders arrives by %s, and they are marked as paid, too: %d paid orders "+
+	s.mark(laneMariaDB, finding.WritesStock, i18n.F("%d orders paid", ev.Audit.Orders), ev.Audit.Oversold() > 0)
+	s.finish(finding.Oversold, func(_ int, ev judge.Evidence) i18n.Text {
+		return i18n.F("By %s other buyers have ordered all %d vouchers. The money for the %d cancelled orders arrives by %s, and they are marked as paid, too: %d paid orders "+
 			"for %d vouchers.", moment(bought), n, n, moment(late), ev.Audit.Orders, n)
-	}, func(int, judge.Evidence) tell.Text {
-		return tell.F("By %s other buyers have ordered all %d vouchers. The money for the %d cancelled orders arrives by %s, finds no stock, and goes back.",
+	}, func(int, judge.Evidence) i18n.Text {
+		return i18n.F("By %s other buyers have ordered all %d vouchers. The money for the %d cancelled orders arrives by %s, finds no stock, and goes back.",
 			moment(bought), n, n, moment(late))
 	})
 }
@@ -306,19 +306,19 @@ func gateBeforeCommit(t *lab.Trial, setup lab.Setup) {
 		}
 	}
 	giveBack := func() { s.must(client.Incr(ctx, gate).Err()) }
-	s.mark(laneRedis, finding.Notes, tell.F("stock 0"), false)
+	s.mark(laneRedis, finding.Notes, i18n.F("stock 0"), false)
 
 	first := s.orders[0]
 	s.provider.pay(first)
-	if setup.Listing == listing.GateFirst {
+	if setup.Listing == flawed.GateFirst {
 		giveBack()
-		s.mark(cancelling, finding.Notes, tell.F("gives back in Redis"), true)
-		s.mark(laneRedis, finding.Notes, tell.F("stock 1"), true)
+		s.mark(cancelling, finding.Notes, i18n.F("gives back in Redis"), true)
+		s.mark(laneRedis, finding.Notes, i18n.F("stock 1"), true)
 	}
 	s.provider.release()
 	s.untilAll([]int64{first}, order.Paid)
-	paid := s.mark(webhooks, finding.Notes, tell.F("the money has arrived"), false)
-	s.mark(laneMariaDB, finding.WritesStock, tell.F("unpaid → paid"), false)
+	paid := s.mark(webhooks, finding.Notes, i18n.F("the money has arrived"), false)
+	s.mark(laneMariaDB, finding.WritesStock, i18n.F("unpaid → paid"), false)
 	_, err := s.life.Cancel(ctx, first)
 	switch {
 	case err == nil && setup.Listing == "":
@@ -326,30 +326,30 @@ func gateBeforeCommit(t *lab.Trial, setup lab.Setup) {
 	case !errors.Is(err, order.ErrNotCancellable):
 		s.must(err)
 	}
-	s.mark(cancelling, finding.Refuses, tell.F("WHERE status = 'unpaid': 0 rows, rolled back"), false)
+	s.mark(cancelling, finding.Refuses, i18n.F("WHERE status = 'unpaid': 0 rows, rolled back"), false)
 	if buy(n + 1) {
-		s.mark(next, finding.Notes, tell.F("is accepted"), true)
-		s.mark(laneMariaDB, finding.WritesStock, tell.F("one more order"), true)
+		s.mark(next, finding.Notes, i18n.F("is accepted"), true)
+		s.mark(laneMariaDB, finding.WritesStock, i18n.F("one more order"), true)
 	} else {
-		s.mark(next, finding.Refuses, tell.F("is told: sold out"), false)
+		s.mark(next, finding.Refuses, i18n.F("is told: sold out"), false)
 	}
-	s.finish(finding.Oversold, func(_ int, ev judge.Evidence) tell.Text {
-		return tell.F("Buyer 1 cancels, and the voucher is back in Redis. Buyer 1's money arrives at %s, before the transaction that cancels, which "+
+	s.finish(finding.Oversold, func(_ int, ev judge.Evidence) i18n.Text {
+		return i18n.F("Buyer 1 cancels, and the voucher is back in Redis. Buyer 1's money arrives at %s, before the transaction that cancels, which "+
 			"then finds no unpaid order and rolls back. Redis is not told of that, and accepts one more: %d orders for %d vouchers.",
 			moment(paid), ev.Audit.Orders, n)
-	}, func(_ int, ev judge.Evidence) tell.Text {
-		return tell.F("Buyer 1's money arrives at %s, before the transaction that cancels, which then finds no unpaid order. So Redis is given "+
+	}, func(_ int, ev judge.Evidence) i18n.Text {
+		return i18n.F("Buyer 1's money arrives at %s, before the transaction that cancels, which then finds no unpaid order. So Redis is given "+
 			"nothing, and the next buyer is told that all is sold: %d orders for %d vouchers.", moment(paid), ev.Audit.Orders, n)
 	})
 }
 
 // isNow says the state of an order that was paid and refunded.
-func isNow(now order.Status) tell.Text {
+func isNow(now order.Status) i18n.Text {
 	switch now {
 	case order.Paid:
-		return tell.F("is paid")
+		return i18n.F("is paid")
 	case order.Refunded:
-		return tell.F("is refunded")
+		return i18n.F("is refunded")
 	}
-	return tell.F("is %s", string(now))
+	return i18n.F("is %s", string(now))
 }

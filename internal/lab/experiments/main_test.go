@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"seckill/internal/lab/builtin"
+	"seckill/internal/lab/childredis"
 	"seckill/internal/lab/lockclient"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/testkit"
@@ -19,7 +19,7 @@ var environment *testbed.Environment
 
 func TestMain(m *testing.M) {
 	lockclient.MainIfChild()
-	builtin.MainIfChild()
+	childredis.MainIfChild()
 	testkit.Main(withEnvironment{m})
 }
 

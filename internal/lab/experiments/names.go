@@ -8,10 +8,10 @@ import (
 
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/flawed"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge"
-	"seckill/internal/lab/listing"
 	"seckill/internal/lab/lockclient"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lab/witness"
 	"seckill/internal/lock"
@@ -27,18 +27,18 @@ const (
 
 // names are the experiments about the name of a lock's key.
 func names() []comparison {
-	tries := func(wait time.Duration, of listing.Name) lab.Setup {
+	tries := func(wait time.Duration, of flawed.Name) lab.Setup {
 		return lab.Setup{Policy: policyFor("naive", namedLease, wait), Listing: of}
 	}
 	needs := []testbed.Server{testbed.Redis}
-	working := work(tell.F("how long the first one works"), namedWork, 100*time.Millisecond, 3*time.Second)
+	working := work(i18n.F("how long the first one works"), namedWork, 100*time.Millisecond, 3*time.Second)
 	return []comparison{
 		{text: "two-names", scenario: twoPrograms, needs: needs, quiet: true, cases: []setupCase{
-			{id: "two-names", setup: tries(patience, listing.TwoNames), breaks: kinds{finding.Overlaps}},
+			{id: "two-names", setup: tries(patience, flawed.TwoNames), breaks: kinds{finding.Overlaps}},
 			{id: "one-name", setup: tries(patience, ""), holds: kinds{finding.Overlaps}},
 		}, parameters: []lab.Parameter{locks("naive", "uuid", "lua", "reentrant", "fair"), working}},
 		{text: "key-of-a-user", scenario: twoVouchers, needs: needs, quiet: true, cases: []setupCase{
-			{id: "key-without-voucher", setup: tries(0, listing.KeyWithoutVoucher), breaks: kinds{finding.TurnedAway}},
+			{id: "key-without-voucher", setup: tries(0, flawed.KeyWithoutVoucher), breaks: kinds{finding.TurnedAway}},
 			{id: "key-with-voucher", setup: tries(0, ""), holds: kinds{finding.TurnedAway}},
 		}, parameters: []lab.Parameter{locks("naive", "uuid", "lua", "reentrant", "fair"), working}},
 	}
@@ -89,7 +89,7 @@ func (c *clients) asOneLock(samples []judge.Sample, keys ...string) judge.Eviden
 func twoPrograms(t *lab.Trial, setup lab.Setup) {
 	c := newClients(t, setup)
 	one, two := c.key, c.key
-	if setup.Listing == listing.TwoNames {
+	if setup.Listing == flawed.TwoNames {
 		one += ":168"
 	}
 	keys := []string{one}
@@ -117,18 +117,18 @@ func twoPrograms(t *lab.Trial, setup lab.Setup) {
 	c.release(second, next.Lease)
 
 	evidence := c.asOneLock(samples(), keys...)
-	t.Measure(tell.F("the second one waited"), millis(next.Waited()), tell.F("ms"))
+	t.Measure(i18n.F("the second one waited"), millis(next.Waited()), i18n.F("ms"))
 	story := witness.Story{
 		Key: c.key, Who: []string{firstBuyer, secondBuyer}, From: g.Asked, To: max(done, next.At),
-		Summary: func(when func(int64) tell.Text) tell.Text {
-			return tell.F("Both programs lock %s. Buyer 1 has it from %s on; buyer 2 asks at %s, waits, and has it at %s.",
+		Summary: func(when func(int64) i18n.Text) i18n.Text {
+			return i18n.F("Both programs lock %s. Buyer 1 has it from %s on; buyer 2 asks at %s, waits, and has it at %s.",
 				one, when(g.At), when(next.Asked), when(next.At))
 		},
 	}
 	if n := judge.Judge(evidence).Anomalies[finding.Overlaps]; n > 0 {
 		story.Kind = finding.Overlaps
-		story.Summary = func(when func(int64) tell.Text) tell.Text {
-			return tell.F("Buyer 1 locks %s at %s. Buyer 2 locks %s for the same stock, and has it at %s, while buyer 1 works: neither program ever asks for the other's key.",
+		story.Summary = func(when func(int64) i18n.Text) i18n.Text {
+			return i18n.F("Buyer 1 locks %s at %s. Buyer 2 locks %s for the same stock, and has it at %s, while buyer 1 works: neither program ever asks for the other's key.",
 				one, when(g.At), two, when(next.At))
 		}
 	}
@@ -141,7 +141,7 @@ func twoPrograms(t *lab.Trial, setup lab.Setup) {
 func twoVouchers(t *lab.Trial, setup lab.Setup) {
 	c := newClients(t, setup)
 	one, two := c.key+":1:42", c.key+":2:42"
-	if setup.Listing == listing.KeyWithoutVoucher {
+	if setup.Listing == flawed.KeyWithoutVoucher {
 		one, two = c.key+":42", c.key+":42"
 	}
 	keys := []string{one}
@@ -170,8 +170,8 @@ func twoVouchers(t *lab.Trial, setup lab.Setup) {
 	evidence := c.asOneLock(samples(), keys...)
 	story := witness.Story{
 		Key: c.key, Who: []string{book, film}, From: g.Asked, To: other.At,
-		Summary: func(when func(int64) tell.Text) tell.Text {
-			return tell.F("The user's order for voucher 1 holds %s from %s on. His order for voucher 2 takes %s, at %s: the two do not meet.",
+		Summary: func(when func(int64) i18n.Text) i18n.Text {
+			return i18n.F("The user's order for voucher 1 holds %s from %s on. His order for voucher 2 takes %s, at %s: the two do not meet.",
 				one, when(g.At), two, when(other.At))
 		},
 	}
@@ -180,8 +180,8 @@ func twoVouchers(t *lab.Trial, setup lab.Setup) {
 		t.Found(finding.TurnedAway, 1)
 		story.Kind = finding.TurnedAway
 		story.Wrong = []witness.Wrong{{Who: film, Mark: finding.Refuses}}
-		story.Summary = func(when func(int64) tell.Text) tell.Text {
-			return tell.F("The user's order for voucher 1 holds %s from %s on. His order for voucher 2 asks for the same key, and is refused at %s: he is told that he has ordered already.",
+		story.Summary = func(when func(int64) i18n.Text) i18n.Text {
+			return i18n.F("The user's order for voucher 1 holds %s from %s on. His order for voucher 2 asks for the same key, and is refused at %s: he is told that he has ordered already.",
 				one, when(g.At), when(other.At))
 		}
 	}

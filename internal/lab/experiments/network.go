@@ -9,9 +9,9 @@ import (
 	"seckill/internal/eventlog"
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge"
 	"seckill/internal/lab/lockclient"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lab/witness"
 	"seckill/internal/testkit"
@@ -47,7 +47,7 @@ func networks() []comparison {
 			{id: "watchdog-too-short-for-network", setup: renewed(tightWatchdog), breaks: kinds{finding.FalseAlarms}},
 			{id: "watchdog-fits-network", setup: renewed(wideWatchdog), holds: kinds{finding.FalseAlarms, finding.Overlaps}},
 		}, parameters: []lab.Parameter{
-			lease(100*time.Millisecond, 5*time.Second), work(tell.F("how long the holder works"), slowWork, 100*time.Millisecond, 3*time.Second),
+			lease(100*time.Millisecond, 5*time.Second), work(i18n.F("how long the holder works"), slowWork, 100*time.Millisecond, 3*time.Second),
 		}},
 		{text: "lost-reply", scenario: replyIsLost, needs: []testbed.Server{testbed.Redis}, quiet: true, cases: []setupCase{
 			{id: "lost-reply-key-stays", setup: leased("naive"), breaks: kinds{finding.StuckKeys}},
@@ -86,8 +86,8 @@ func holderFarAway(t *lab.Trial, setup lab.Setup) {
 	evidence := c.evidence()
 	story := witness.Story{
 		Key: c.key, Who: []string{holder, waiter}, From: g.Asked, To: next.At,
-		Summary: func(when func(int64) tell.Text) tell.Text {
-			return tell.F("Buyer 1 gets the lock at %s, over a network that takes %d ms there and back, and holds it for the whole of its work; buyer 2 gets it at %s.",
+		Summary: func(when func(int64) i18n.Text) i18n.Text {
+			return i18n.F("Buyer 1 gets the lock at %s, over a network that takes %d ms there and back, and holds it for the whole of its work; buyer 2 gets it at %s.",
 				when(g.At), slowRoundTrip.Milliseconds(), when(next.At))
 		},
 	}
@@ -95,16 +95,16 @@ func holderFarAway(t *lab.Trial, setup lab.Setup) {
 	t.Found(finding.FalseAlarms, len(alarms))
 	if len(alarms) > 0 {
 		told := alarms[0].At // perhaps after its work, before its release
-		t.Measure(tell.F("told after"), millis(time.Duration(told-g.At)), tell.F("ms"))
+		t.Measure(i18n.F("told after"), millis(time.Duration(told-g.At)), i18n.F("ms"))
 		story.Kind = finding.FalseAlarms
 		story.To = max(next.At, told)
 		story.Wrong = []witness.Wrong{{Who: holder, Mark: finding.Told}}
-		story.Summary = func(when func(int64) tell.Text) tell.Text {
+		story.Summary = func(when func(int64) i18n.Text) i18n.Text {
 			if setup.Watchdog-g.Waited() > slowRoundTrip {
-				return tell.F("Buyer 1 gets the lock at %s. A renewal is not answered in time: at %s it is told, and at %s buyer 2 has the lock.",
+				return i18n.F("Buyer 1 gets the lock at %s. A renewal is not answered in time: at %s it is told, and at %s buyer 2 has the lock.",
 					when(g.At), when(told), when(next.At))
 			}
-			return tell.F("Buyer 1 asks at %s and has its answer at %s, when %d of the %d ms of its lease are gone. No renewal can be answered in what is left: at %s it is told, and at %s buyer 2 has the lock.",
+			return i18n.F("Buyer 1 asks at %s and has its answer at %s, when %d of the %d ms of its lease are gone. No renewal can be answered in what is left: at %s it is told, and at %s buyer 2 has the lock.",
 				when(g.Asked), when(g.At), g.Waited().Milliseconds(), setup.Watchdog.Milliseconds(), when(told), when(next.At))
 		}
 	}
@@ -134,7 +134,7 @@ func replyIsLost(t *lab.Trial, setup lab.Setup) {
 
 	const first, next = "buyer 1", "buyer 2"
 	way.BlackholeReplies()
-	over := t.Fault(tell.F("Redis' replies to process-1 are lost"))
+	over := t.Fault(i18n.F("Redis' replies to process-1 are lost"))
 	req := c.request(first)
 	req.Owner, req.Timeout = first, givesUp // named, so that the event log says whose key it is
 	lost, err := process.Acquire(t.Context(), req)
@@ -155,14 +155,14 @@ func replyIsLost(t *lab.Trial, setup lab.Setup) {
 	if !ok {
 		t.Fatalf("the store never had the key of %s: the request was lost with the reply", first)
 	}
-	t.Measure(tell.F("the key stayed after the caller gave up"), millis(time.Duration(freed-lost.At)), tell.F("ms"))
-	t.Measure(tell.F("the next buyer waited"), millis(g.Waited()), tell.F("ms"))
+	t.Measure(i18n.F("the key stayed after the caller gave up"), millis(time.Duration(freed-lost.At)), i18n.F("ms"))
+	t.Measure(i18n.F("the next buyer waited"), millis(g.Waited()), i18n.F("ms"))
 	then := evidence.Until(taken + int64(cleanedBy))
 	then.Grace = cleanedBy / 2
 	story := witness.Story{
 		Key: c.key, Who: []string{first, next}, From: lost.Asked, To: g.At,
-		Summary: func(when func(int64) tell.Text) tell.Text {
-			return tell.F("Redis has the key from %s on, and buyer 1, whose reply is lost, gives up at %s; the network is well again, the key goes at %s, and buyer 2 gets the lock at %s.",
+		Summary: func(when func(int64) i18n.Text) i18n.Text {
+			return i18n.F("Redis has the key from %s on, and buyer 1, whose reply is lost, gives up at %s; the network is well again, the key goes at %s, and buyer 2 gets the lock at %s.",
 				when(taken), when(lost.At), when(min(freed, g.At)), when(g.At)) // the key is only looked at now and then
 		},
 	}

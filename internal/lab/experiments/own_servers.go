@@ -7,9 +7,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/lab"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge"
 	"seckill/internal/lab/lockclient"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lab/witness"
 	"seckill/internal/lock"
@@ -109,7 +109,7 @@ func (s *ownServers) kill(name string, server *testkit.RedisServer) {
 
 // noteReturn records what has come back, the server that was observed last, and whether it has
 // the key.
-func (s *ownServers) noteReturn(what tell.Text) {
+func (s *ownServers) noteReturn(what i18n.Text) {
 	server := s.observed[len(s.observed)-1]
 	var now judge.Sample
 	s.Until(server.server+" to answer", func() bool {
@@ -119,11 +119,11 @@ func (s *ownServers) noteReturn(what tell.Text) {
 		}
 		return len(seen) > 0 && now.Err == ""
 	})
-	content := tell.F("with the key")
+	content := i18n.F("with the key")
 	if now.Stored.Owner == "" {
-		content = tell.F("without the key")
+		content = i18n.F("without the key")
 	}
-	s.Fault(tell.F("%s, %s", what, content))()
+	s.Fault(i18n.F("%s, %s", what, content))()
 }
 
 // start starts a client that knows the servers.
@@ -194,16 +194,16 @@ func (s *ownServers) secondTries(first *lockclient.Client, held lockclient.Grant
 
 	evidence := s.evidence()
 	if refused {
-		s.Measure(tell.F("the second buyer was refused after"), millis(tried.Waited()), tell.F("ms"))
+		s.Measure(i18n.F("the second buyer was refused after"), millis(tried.Waited()), i18n.F("ms"))
 		s.Witness(witness.Tell(evidence, witness.Story{
 			Key: s.key, Who: []string{firstBuyer, secondBuyer}, From: held.Asked, To: g.At,
-			Summary: func(when func(int64) tell.Text) tell.Text {
-				return tell.F("Buyer 1 gets the lock at %s. Buyer 2 is refused at %s, tries again when buyer 1 is done, and gets it at %s.",
+			Summary: func(when func(int64) i18n.Text) i18n.Text {
+				return i18n.F("Buyer 1 gets the lock at %s. Buyer 2 is refused at %s, tries again when buyer 1 is done, and gets it at %s.",
 					when(held.At), when(tried.At), when(g.At))
 			},
 		}))
 	} else {
-		s.Measure(tell.F("both believed to hold it"), millis(time.Duration(done-g.At)), tell.F("ms"))
+		s.Measure(i18n.F("both believed to hold it"), millis(time.Duration(done-g.At)), i18n.F("ms"))
 	}
 	s.Judge(evidence)
 }

@@ -8,9 +8,9 @@ import (
 	"seckill/internal/eventlog"
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge"
 	"seckill/internal/lab/lockclient"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lab/witness"
 	"seckill/internal/lock"
@@ -44,7 +44,7 @@ func panics() []comparison {
 				id: "panic-deferred-release", setup: deferred, scenario: panicAtWork(almostAtOnce),
 				holds: kinds{finding.StuckKeys, finding.Overlaps},
 			},
-		}, parameters: []lab.Parameter{work(tell.F("from the acquisition to the panic"), panickingWork, 10*time.Millisecond, 2*time.Second)},
+		}, parameters: []lab.Parameter{work(i18n.F("from the acquisition to the panic"), panickingWork, 10*time.Millisecond, 2*time.Second)},
 	}}
 }
 
@@ -84,13 +84,13 @@ func panicking(t *lab.Trial, setup lab.Setup, grace time.Duration) {
 	evidence := c.evidence()
 	evidence.Events = append(evidence.Events, gone)
 	evidence.Grace = grace
-	t.Measure(tell.F("the next request waited"), millis(g.Waited()), tell.F("ms"))
-	t.Measure(tell.F("renewed for nobody"), float64(renewals(evidence.Samples, gone)), tell.F("times"))
+	t.Measure(i18n.F("the next request waited"), millis(g.Waited()), i18n.F("ms"))
+	t.Measure(i18n.F("renewed for nobody"), float64(renewals(evidence.Samples, gone)), i18n.F("times"))
 	if err == nil {
 		t.Witness(witness.Tell(evidence, witness.Story{
 			Key: c.key, Who: []string{first, next}, From: work.Asked, To: g.At,
-			Summary: func(when func(int64) tell.Text) tell.Text {
-				return tell.F("Request 1 gets the lock at %s and panics %d ms later; the release on the panic's way up gives it back, and request 2 gets it at %s.",
+			Summary: func(when func(int64) i18n.Text) i18n.Text {
+				return i18n.F("Request 1 gets the lock at %s and panics %d ms later; the release on the panic's way up gives it back, and request 2 gets it at %s.",
 					when(work.At), working.Milliseconds(), when(g.At))
 			},
 		}))

@@ -6,32 +6,32 @@ import (
 	"time"
 
 	"seckill/internal/lab"
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lock"
 	"seckill/internal/voucher"
 )
 
 // buyers is how many buyers come, if the setup does not say.
 func buyers(usual, least, most int) lab.Parameter {
-	return lab.CountParameter("buyers", tell.F("buyers that come"), least, most,
+	return lab.CountParameter("buyers", i18n.F("buyers that come"), least, most,
 		func(s lab.Setup) int { return cmp.Or(s.Buyers, usual) }, func(s *lab.Setup, n int) { s.Buyers = n })
 }
 
 // stock is how many vouchers are on sale, if the setup does not say.
 func stock(usual, most int) lab.Parameter {
-	return lab.CountParameter("stock", tell.F("vouchers on sale"), 1, most,
+	return lab.CountParameter("stock", i18n.F("vouchers on sale"), 1, most,
 		func(s lab.Setup) int { return cmp.Or(s.Stock, usual) }, func(s *lab.Setup, n int) { s.Stock = n })
 }
 
 // work is how long the work takes, if the setup does not say.
-func work(about tell.Text, usual, least, most time.Duration) lab.Parameter {
+func work(about i18n.Text, usual, least, most time.Duration) lab.Parameter {
 	return lab.DurationParameter("work", about, least, most,
 		func(s lab.Setup) time.Duration { return cmp.Or(s.Work, usual) }, func(s *lab.Setup, d time.Duration) { s.Work = d })
 }
 
 // fixedLease is the lease that is asked for, under a lock that has one.
 func fixedLease(least, most time.Duration) lab.Parameter {
-	return lab.DurationParameter("lease", tell.F("how long the lock lasts; a lease that is given is not renewed"), least, most,
+	return lab.DurationParameter("lease", i18n.F("how long the lock lasts; a lease that is given is not renewed"), least, most,
 		func(s lab.Setup) time.Duration { return s.Policy.TTL() },
 		func(s *lab.Setup, d time.Duration) { s.Policy.LockTTLMS = d.Milliseconds() },
 	).Named("0s", "the lock's own").For(func(s lab.Setup) bool { return lock.StoreOf(s.Policy.Lock) != lock.InProcess })
@@ -39,7 +39,7 @@ func fixedLease(least, most time.Duration) lab.Parameter {
 
 // lease is the lease that is asked for, or else the one that is renewed.
 func lease(least, most time.Duration) lab.Parameter {
-	return lab.DurationParameter("lease", tell.F("how long the lock lasts, if it is not renewed"), least, most,
+	return lab.DurationParameter("lease", i18n.F("how long the lock lasts, if it is not renewed"), least, most,
 		func(s lab.Setup) time.Duration { return cmp.Or(s.Policy.TTL(), s.Watchdog) },
 		setLease,
 	).For(func(s lab.Setup) bool { return cmp.Or(s.Policy.TTL(), s.Watchdog) != 0 })
@@ -56,7 +56,7 @@ func setLease(s *lab.Setup, d time.Duration) {
 
 // pauseOf is the duration of the faults at a point: of those that strike everybody, or of those
 // that strike by chance.
-func pauseOf(name string, about tell.Text, point lock.Point, byChance bool, most time.Duration) lab.Parameter {
+func pauseOf(name string, about i18n.Text, point lock.Point, byChance bool, most time.Duration) lab.Parameter {
 	index := func(s lab.Setup) int {
 		return slices.IndexFunc(s.Policy.Faults, func(f lock.Fault) bool { return f.Point == point && (f.Probability != 0) == byChance })
 	}
@@ -70,12 +70,12 @@ func pauseOf(name string, about tell.Text, point lock.Point, byChance bool, most
 
 // workInside is how long a buyer works between reading and writing.
 func workInside(most time.Duration) lab.Parameter {
-	return pauseOf("work", tell.F("time between reading and writing"), lock.CriticalSection, false, most)
+	return pauseOf("work", i18n.F("time between reading and writing"), lock.CriticalSection, false, most)
 }
 
 // locks are the mechanisms to choose from.
 func locks(names ...string) lab.Parameter {
-	return lab.ChoiceParameter("lock", tell.F("the mechanism"), names,
+	return lab.ChoiceParameter("lock", i18n.F("the mechanism"), names,
 		func(s lab.Setup) string { return s.Policy.Lock }, func(s *lab.Setup, name string) { s.Policy.Lock = name })
 }
 
@@ -90,20 +90,20 @@ func stockModes(modes ...voucher.Stock) lab.Parameter {
 	for _, m := range modes {
 		names = append(names, string(m))
 	}
-	return lab.ChoiceParameter("stock-mode", tell.F("how one is taken from the stock"), names,
+	return lab.ChoiceParameter("stock-mode", i18n.F("how one is taken from the stock"), names,
 		func(s lab.Setup) string { return string(s.Policy.Stock) },
 		func(s *lab.Setup, name string) { s.Policy.Stock = voucher.Stock(name) })
 }
 
 // waitLimit is how long a buyer waits for the lock.
 func waitLimit(least, most time.Duration) lab.Parameter {
-	return lab.DurationParameter("wait", tell.F("how long a buyer waits for the lock; 0s tries once"), least, most,
+	return lab.DurationParameter("wait", i18n.F("how long a buyer waits for the lock; 0s tries once"), least, most,
 		func(s lab.Setup) time.Duration { return s.Policy.Wait() },
 		func(s *lab.Setup, d time.Duration) { s.Policy.LockWaitMS = d.Milliseconds() })
 }
 
 // processes is how many API processes sell.
 func processes() lab.Parameter {
-	return lab.CountParameter("instances", tell.F("API processes that sell"), 1, 8,
+	return lab.CountParameter("instances", i18n.F("API processes that sell"), 1, 8,
 		func(s lab.Setup) int { return s.Instances }, func(s *lab.Setup, n int) { s.Instances = n })
 }

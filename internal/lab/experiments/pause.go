@@ -6,8 +6,8 @@ import (
 
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/lockclient"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/voucher"
 )
@@ -40,7 +40,7 @@ func pauseParameters() []lab.Parameter {
 	return []lab.Parameter{
 		stockModes(voucher.StockUnguarded, voucher.StockConditional, voucher.StockVersion, voucher.StockFenced),
 		lease(500*time.Millisecond, 5*time.Second),
-		lab.DurationParameter("pause", tell.F("how long buyer 1's process is paused"), 10*time.Millisecond, 10*time.Second,
+		lab.DurationParameter("pause", i18n.F("how long buyer 1's process is paused"), 10*time.Millisecond, 10*time.Second,
 			func(s lab.Setup) time.Duration { return s.Pause }, func(s *lab.Setup, d time.Duration) { s.Pause = d }).Named("0s", shown),
 		stock(pauseStock, 10),
 	}
@@ -108,8 +108,8 @@ func pausedHolder(t *lab.Trial, setup lab.Setup) {
 
 	evidence := s.fullEvidence()
 	t.Judge(evidence)
-	t.Measure(tell.F("buyer 2 was let in after buyer 1's process was stopped"), millis(time.Duration(later.At-stopped)), tell.F("ms"))
-	t.Measure(tell.F("late writes refused"), lateRefusals(late), tell.Text{})
+	t.Measure(i18n.F("buyer 2 was let in after buyer 1's process was stopped"), millis(time.Duration(later.At-stopped)), i18n.F("ms"))
+	t.Measure(i18n.F("late writes refused"), lateRefusals(late), i18n.Text{})
 }
 
 // lateRefusals is 1 if the database refused the write.

@@ -8,9 +8,9 @@ import (
 
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge/judgetest"
 	"seckill/internal/lab/report"
-	"seckill/internal/lab/tell"
 	"seckill/internal/testkit"
 	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
@@ -211,7 +211,7 @@ func show(t *testing.T, r finding.Result) {
 		return
 	}
 	var lanes bytes.Buffer
-	fail.If(t, report.Lanes(&lanes, *r.Witness, 120, false, tell.English))
+	fail.If(t, report.Lanes(&lanes, *r.Witness, 120, false, i18n.English))
 	t.Logf("\n%s", lanes.String())
 	for _, w := range append([]finding.Witness{*r.Witness}, r.More...) {
 		judgetest.CheckTexts(t, w)

@@ -6,8 +6,8 @@ import (
 
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/listing"
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/flawed"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lock"
 )
@@ -25,11 +25,11 @@ func quorums() []comparison {
 			{id: "red-two-of-five-down", setup: withNodes(5, 2, renewedTryOnce("red")), holds: kinds{finding.Unavailable}, partner: "red-two-of-three-down"},
 			{id: "single-redis-down", setup: withNodes(1, 1, renewedTryOnce("reentrant")), breaks: kinds{finding.Unavailable}},
 		}, parameters: []lab.Parameter{
-			nodesOf("nodes", tell.F("independent Redis nodes"), 3, 7, func(s *lab.Setup) *int { return &s.Nodes }, majorityNodes),
-			nodesOf("down", tell.F("nodes that are killed"), 1, 3, func(s *lab.Setup) *int { return &s.Down }, 1),
+			nodesOf("nodes", i18n.F("independent Redis nodes"), 3, 7, func(s *lab.Setup) *int { return &s.Nodes }, majorityNodes),
+			nodesOf("down", i18n.F("nodes that are killed"), 1, 3, func(s *lab.Setup) *int { return &s.Down }, 1),
 		}},
 		{text: "one-machine", scenario: machineRestarts, needs: nodes, quiet: true, cases: []setupCase{
-			{id: "three-nodes-one-server", setup: listed(listing.OneServer, renewedTryOnce("red")), breaks: kinds{finding.Overlaps}},
+			{id: "three-nodes-one-server", setup: listed(flawed.OneServer, renewedTryOnce("red")), breaks: kinds{finding.Overlaps}},
 			{id: "three-nodes-three-servers", setup: renewedTryOnce("red"), holds: kinds{finding.Overlaps}},
 		}},
 		{text: "node-restarts", scenario: voterRestarts, needs: nodes, quiet: true, cases: []setupCase{
@@ -43,7 +43,7 @@ func quorums() []comparison {
 		{text: "clock-drift", scenario: twoClocksDrift, needs: append(real, testbed.Clock), quiet: true, cases: []setupCase{
 			{id: "red-clock-drift-beyond", setup: drifting(250), breaks: kinds{finding.Overlaps}},
 			{id: "red-clock-drift-within", setup: drifting(1), holds: kinds{finding.Overlaps}},
-		}, parameters: []lab.Parameter{lab.CountParameter("drift", tell.F("thousandths by which two clocks run too fast"), 1, 500,
+		}, parameters: []lab.Parameter{lab.CountParameter("drift", i18n.F("thousandths by which two clocks run too fast"), 1, 500,
 			func(s lab.Setup) int { return s.Drift }, func(s *lab.Setup, n int) { s.Drift = n })}},
 	}
 }
@@ -64,13 +64,13 @@ func withNodes(n, down int, s lab.Setup) lab.Setup {
 }
 
 // listed is a setup with a program of the documents.
-func listed(of listing.Name, s lab.Setup) lab.Setup {
+func listed(of flawed.Name, s lab.Setup) lab.Setup {
 	s.Listing = of
 	return s
 }
 
 // nodesOf is a number of nodes, of a lock that uses several.
-func nodesOf(name string, about tell.Text, least, most int, field func(*lab.Setup) *int, usual int) lab.Parameter {
+func nodesOf(name string, about i18n.Text, least, most int, field func(*lab.Setup) *int, usual int) lab.Parameter {
 	return lab.CountParameter(name, about, least, most,
 		func(s lab.Setup) int { return cmp.Or(*field(&s), usual) }, func(s *lab.Setup, n int) { *field(s) = n },
 	).For(func(s lab.Setup) bool { return lock.StoreOf(s.Policy.Lock) == lock.InNodes })

@@ -8,9 +8,9 @@ import (
 
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/listing"
+	"seckill/internal/lab/flawed"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/lockclient"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lab/witness"
 	"seckill/internal/lock"
 	"seckill/internal/testkit"
@@ -36,11 +36,11 @@ func oneNodeDies(t *lab.Trial, setup lab.Setup) {
 	for i := alive; i < len(nodes); i++ {
 		e.kill(servers[i], nodes[i])
 	}
-	killed := tell.Of(tell.Name(servers[alive]))
+	killed := i18n.Of(i18n.Name(servers[alive]))
 	for _, name := range servers[alive+1:] {
-		killed = tell.F("%s and %s", killed, tell.Name(name))
+		killed = i18n.F("%s and %s", killed, i18n.Name(name))
 	}
-	t.Fault(tell.F("%s down", killed))
+	t.Fault(i18n.F("%s down", killed))
 	t.Sleep(overlapTime / 3)
 	late := []string{secondBuyer, "buyer 3"}
 	var refused []string
@@ -54,27 +54,27 @@ func oneNodeDies(t *lab.Trial, setup lab.Setup) {
 	}
 
 	t.Found(finding.Unavailable, len(refused))
-	t.Measure(tell.F("served with nodes down"), float64(len(late)-len(refused)), tell.F("of %d", len(late)))
-	t.Measure(tell.F("an answer took"), millis(last.Waited()), tell.F("ms"))
+	t.Measure(i18n.F("served with nodes down"), float64(len(late)-len(refused)), i18n.F("of %d", len(late)))
+	t.Measure(i18n.F("an answer took"), millis(last.Waited()), i18n.F("ms"))
 	evidence := e.evidence()
 	story := witness.Story{
 		Key: e.key, Who: append([]string{firstBuyer}, late...), From: before.Asked, To: last.At,
-		Summary: func(when func(int64) tell.Text) tell.Text {
-			return tell.F("Buyer 1 gets the lock at %s and releases it. Of %d nodes, %s killed. The others still grant the lock to buyer 2 and buyer 3, the last time at %s.",
+		Summary: func(when func(int64) i18n.Text) i18n.Text {
+			return i18n.F("Buyer 1 gets the lock at %s and releases it. Of %d nodes, %s killed. The others still grant the lock to buyer 2 and buyer 3, the last time at %s.",
 				when(before.At), len(nodes), isAre(killed, len(nodes)-alive), when(last.At))
 		},
 	}
 	if len(refused) > 0 {
 		story.Kind = finding.Unavailable
-		both := tell.Of(tell.Name(refused[0]))
+		both := i18n.Of(i18n.Name(refused[0]))
 		for _, who := range refused[1:] {
-			both = tell.F("%s and to %s", both, tell.Name(who))
+			both = i18n.F("%s and to %s", both, i18n.Name(who))
 		}
-		story.Summary = func(when func(int64) tell.Text) tell.Text {
+		story.Summary = func(when func(int64) i18n.Text) i18n.Text {
 			if len(nodes) == 1 {
-				return tell.F("Buyer 1 gets the lock at %s and releases it. Then the only server is killed, and the lock is unavailable to %s, though nobody holds it.", when(before.At), both)
+				return i18n.F("Buyer 1 gets the lock at %s and releases it. Then the only server is killed, and the lock is unavailable to %s, though nobody holds it.", when(before.At), both)
 			}
-			return tell.F("Buyer 1 gets the lock at %s and releases it. Of %d nodes, %s killed: the lock is unavailable to %s, though nobody holds it.",
+			return i18n.F("Buyer 1 gets the lock at %s and releases it. Of %d nodes, %s killed: the lock is unavailable to %s, though nobody holds it.",
 				when(before.At), len(nodes), isAre(killed, len(nodes)-alive), both)
 		}
 		for _, who := range refused {
@@ -86,11 +86,11 @@ func oneNodeDies(t *lab.Trial, setup lab.Setup) {
 }
 
 // isAre is one thing that is, or several that are.
-func isAre(what tell.Text, n int) tell.Text {
+func isAre(what i18n.Text, n int) i18n.Text {
 	if n == 1 {
-		return tell.F("%s is", what)
+		return i18n.F("%s is", what)
 	}
-	return tell.F("%s are", what)
+	return i18n.F("%s are", what)
 }
 
 // tryOnce makes a buyer try, work and release. It is not granted the lock if too many nodes do
@@ -137,16 +137,16 @@ func voterRestarts(t *lab.Trial, setup lab.Setup) {
 	first, other := e.start("process-1"), e.start("process-2")
 
 	way.Cut()
-	back := t.Fault(tell.F("node 3 is cut off"))
+	back := t.Fault(i18n.F("node 3 is cut off"))
 	g := e.firstAcquires(first)
 	way.Reset()
 	back()
-	up := t.Fault(tell.F("%s restarts", tell.Name("node 2")))
+	up := t.Fault(i18n.F("%s restarts", i18n.Name("node 2")))
 	e.kill("node 2", nodes[1])
 	nodes[1].Restart()
 	e.observeServer("node 2", nodes[1])
 	up()
-	e.noteReturn(tell.F("%s is back", tell.Name("node 2")))
+	e.noteReturn(i18n.F("%s is back", i18n.Name("node 2")))
 	e.secondTries(first, g, other)
 }
 
@@ -156,7 +156,7 @@ func machineRestarts(t *lab.Trial, setup lab.Setup) {
 	e := newOwnServers(t, setup)
 	machine := t.OwnRedis()
 	name := "node 1"
-	if setup.Listing == listing.OneServer {
+	if setup.Listing == flawed.OneServer {
 		name = "the server"
 		e.observeServer(name, machine)
 		for range majorityNodes {
@@ -171,12 +171,12 @@ func machineRestarts(t *lab.Trial, setup lab.Setup) {
 	first, other := e.start("process-1"), e.start("process-2")
 
 	g := e.firstAcquires(first)
-	up := t.Fault(tell.F("%s restarts", tell.Name(name)))
+	up := t.Fault(i18n.F("%s restarts", i18n.Name(name)))
 	e.kill(name, machine)
 	machine.Restart()
 	e.observeServer(name, machine)
 	up()
-	e.noteReturn(tell.F("%s is back", tell.Name(name)))
+	e.noteReturn(i18n.F("%s is back", i18n.Name(name)))
 	e.secondTries(first, g, other)
 }
 
@@ -200,7 +200,7 @@ func twoClocksJump(t *lab.Trial, setup lab.Setup) {
 	for _, clock := range clocks {
 		clock.Jump(clockJump)
 	}
-	t.Fault(tell.F("clocks 2 and 3: %.0f s ahead", clockJump.Seconds()))()
+	t.Fault(i18n.F("clocks 2 and 3: %.0f s ahead", clockJump.Seconds()))()
 	t.Sleep(overlapTime / 3)
 	e.secondTries(first, g, other)
 }
@@ -221,7 +221,7 @@ func twoClocksDrift(t *lab.Trial, setup lab.Setup) {
 
 	g, err := e.acquire(first, e.request(firstBuyer))
 	e.must(err)
-	t.Fault(tell.F("clocks 2 and 3 run %.1f %% too fast", float64(setup.Drift)/10))
+	t.Fault(i18n.F("clocks 2 and 3 run %.1f %% too fast", float64(setup.Drift)/10))
 	var later lockclient.Grant
 	waits := t.Go(func() {
 		var err error
@@ -236,20 +236,20 @@ func twoClocksDrift(t *lab.Trial, setup lab.Setup) {
 
 	evidence := e.evidence()
 	if told.NotifiedAt > 0 {
-		t.Measure(tell.F("the holder was told after its grant"), millis(time.Duration(told.NotifiedAt-g.At)), tell.F("ms"))
+		t.Measure(i18n.F("the holder was told after its grant"), millis(time.Duration(told.NotifiedAt-g.At)), i18n.F("ms"))
 	}
-	t.Measure(tell.F("the second buyer was let in after it"), millis(time.Duration(later.At-g.At)), tell.F("ms"))
+	t.Measure(i18n.F("the second buyer was let in after it"), millis(time.Duration(later.At-g.At)), i18n.F("ms"))
 	story := witness.Story{
 		Key: e.key, Who: []string{firstBuyer, secondBuyer}, From: g.Asked, To: max(later.At, told.NotifiedAt),
-		Summary: func(when func(int64) tell.Text) tell.Text {
-			return tell.F("Buyer 1 has the lock for %d ms from %s on, and is told at %s that it has to stop. The fast nodes give the lock to buyer 2 at %s, later than that.",
+		Summary: func(when func(int64) i18n.Text) i18n.Text {
+			return i18n.F("Buyer 1 has the lock for %d ms from %s on, and is told at %s that it has to stop. The fast nodes give the lock to buyer 2 at %s, later than that.",
 				setup.Policy.LockTTLMS, when(g.At), when(told.NotifiedAt), when(later.At))
 		},
 	}
 	if told.NotifiedAt == 0 || later.At < told.NotifiedAt {
 		story.Kind = finding.Overlaps
-		story.Summary = func(when func(int64) tell.Text) tell.Text {
-			return tell.F("Buyer 1 has the lock for %d ms from %s on, and by its own clock it still has it at %s. For the fast nodes the lease is over by then: they give the lock to buyer 2.",
+		story.Summary = func(when func(int64) i18n.Text) i18n.Text {
+			return i18n.F("Buyer 1 has the lock for %d ms from %s on, and by its own clock it still has it at %s. For the fast nodes the lease is over by then: they give the lock to buyer 2.",
 				setup.Policy.LockTTLMS, when(g.At), when(later.At))
 		}
 	}

@@ -12,9 +12,9 @@ import (
 	"seckill/internal/eventlog"
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge"
 	"seckill/internal/lab/lockclient"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lab/witness"
 	"seckill/internal/lock"
 )
@@ -69,7 +69,7 @@ func readTogether(t *lab.Trial, setup lab.Setup) {
 	evidence := c.evidence()
 	evidence.Shared = true
 	done := readings(evidence.Events)
-	t.Measure(tell.F("readers at once"), float64(concurrentReaders(done)), tell.Text{})
+	t.Measure(i18n.F("readers at once"), float64(concurrentReaders(done)), i18n.Text{})
 	needless := behindReaders(done)
 	t.Found(finding.NeedlessWaits, len(needless))
 	last, gone := done[readers-1].at, done[readers-1].left
@@ -77,13 +77,13 @@ func readTogether(t *lab.Trial, setup lab.Setup) {
 	for _, r := range done {
 		story.Who = append(story.Who, r.who)
 	}
-	story.Summary = func(when func(int64) tell.Text) tell.Text {
-		return tell.F("All %d readers ask at once, and at %s all of them are in.", readers, when(last))
+	story.Summary = func(when func(int64) i18n.Text) i18n.Text {
+		return i18n.F("All %d readers ask at once, and at %s all of them are in.", readers, when(last))
 	}
 	if len(needless) > 0 {
 		story.Kind = finding.NeedlessWaits
-		story.Summary = func(when func(int64) tell.Text) tell.Text {
-			return tell.F("All %d readers ask at once, and are let in one by one, each when the one before has gone: the last one at %s.", readers, when(last))
+		story.Summary = func(when func(int64) i18n.Text) i18n.Text {
+			return i18n.F("All %d readers ask at once, and are let in one by one, each when the one before has gone: the last one at %s.", readers, when(last))
 		}
 		for _, r := range needless {
 			story.Wrong = append(story.Wrong, witness.Wrong{Who: r.who, Span: finding.Waits})
@@ -191,9 +191,9 @@ func writerAmongReaders(t *lab.Trial, setup lab.Setup) {
 	all := readings(evidence.Events)
 	before := letInBefore(all, cmp.Or(queued, g.Asked), g.At)
 	t.Found(finding.Starved, starvedWriters(before))
-	t.Measure(tell.F("readers at once"), float64(concurrentReaders(all)), tell.Text{})
-	t.Measure(tell.F("the writer waited"), millis(g.Waited()), tell.F("ms"))
-	t.Measure(tell.F("readers let in that came after the writer"), float64(before), tell.Text{})
+	t.Measure(i18n.F("readers at once"), float64(concurrentReaders(all)), i18n.Text{})
+	t.Measure(i18n.F("the writer waited"), millis(g.Waited()), i18n.F("ms"))
+	t.Measure(i18n.F("readers let in that came after the writer"), float64(before), i18n.Text{})
 	if judge.Judge(evidence).Anomalies[finding.Overlaps] == 0 {
 		c.drawTurns(evidence, all, g)
 	}
@@ -255,8 +255,8 @@ func (c *clients) drawTurns(evidence judge.Evidence, all []reading, writer lockc
 			waiting++
 		}
 	}
-	story.Summary = func(when func(int64) tell.Text) tell.Text {
-		return tell.F("The writer waits from %s on and is alone from %s on. When it leaves, the %d readers that are waiting come in together.",
+	story.Summary = func(when func(int64) i18n.Text) i18n.Text {
+		return i18n.F("The writer waits from %s on and is alone from %s on. When it leaves, the %d readers that are waiting come in together.",
 			when(writer.Asked), when(writer.At), waiting)
 	}
 	c.Witness(witness.Tell(withReadersNamed(evidence), story))

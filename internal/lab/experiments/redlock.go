@@ -8,10 +8,10 @@ import (
 
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/flawed"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge"
-	"seckill/internal/lab/listing"
 	"seckill/internal/lab/lockclient"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lab/witness"
 	"seckill/internal/lock"
@@ -33,25 +33,25 @@ const (
 // redlocks are the experiments about the steps of Redlock, each beside the same algorithm
 // without that step.
 func redlocks() []comparison {
-	red := func(lease time.Duration, of listing.Name) lab.Setup {
+	red := func(lease time.Duration, of flawed.Name) lab.Setup {
 		return lab.Setup{Policy: policyFor("red", lease, 0), Watchdog: longWatchdog, Listing: of}
 	}
 	needs := []testbed.Server{testbed.Redis, testbed.Nodes}
 	return []comparison{
 		{text: "validity", scenario: slowNodesGrant, needs: needs, quiet: true, cases: []setupCase{
-			{id: "redlock-validity-unchecked", setup: red(shortGrant, listing.RedlockUnchecked), breaks: kinds{finding.Overlaps}},
+			{id: "redlock-validity-unchecked", setup: red(shortGrant, flawed.RedlockUnchecked), breaks: kinds{finding.Overlaps}},
 			{id: "redlock-validity-checked", setup: red(shortGrant, ""), holds: kinds{finding.Overlaps}},
 		}},
 		{text: "node-without-limit", scenario: oneNodeHangs, needs: needs, quiet: true, cases: []setupCase{
-			{id: "redlock-node-without-limit", setup: red(ownedLong, listing.RedlockPatient), breaks: kinds{finding.Unavailable}},
+			{id: "redlock-node-without-limit", setup: red(ownedLong, flawed.RedlockPatient), breaks: kinds{finding.Unavailable}},
 			{id: "redlock-node-with-limit", setup: red(ownedLong, ""), holds: kinds{finding.Unavailable}},
 		}},
 		{text: "release-on-all", scenario: grantIsNotHeard, needs: needs, quiet: true, cases: []setupCase{
-			{id: "redlock-releases-some", setup: red(ownedLong, listing.RedlockForgetful), breaks: kinds{finding.LockedOut}},
+			{id: "redlock-releases-some", setup: red(ownedLong, flawed.RedlockForgetful), breaks: kinds{finding.LockedOut}},
 			{id: "redlock-releases-all", setup: red(ownedLong, ""), holds: kinds{finding.LockedOut}},
 		}},
 		{text: "twice-the-wait", scenario: diesAmongNodes, needs: needs, quiet: true, cases: []setupCase{
-			{id: "multilock-twice-the-wait", setup: waitingMulti(listing.MultiLockTwice), breaks: kinds{finding.StuckKeys}},
+			{id: "multilock-twice-the-wait", setup: waitingMulti(flawed.MultiLockTwice), breaks: kinds{finding.StuckKeys}},
 			{id: "multi-lease-as-asked", setup: waitingMulti(""), holds: kinds{finding.StuckKeys}},
 		}},
 	}
@@ -66,7 +66,7 @@ const (
 )
 
 // waitingMulti is a setup with a lease that is much shorter than the wait.
-func waitingMulti(of listing.Name) lab.Setup {
+func waitingMulti(of flawed.Name) lab.Setup {
 	return lab.Setup{Policy: policyFor("multi", multiLease, multiWait), Watchdog: longWatchdog, Listing: of}
 }
 
@@ -93,7 +93,7 @@ func slowNodesGrant(t *lab.Trial, setup lab.Setup) {
 	for _, way := range ways {
 		way.Latency(farAway)
 	}
-	t.Fault(tell.F("%d ms to each node", farAway.Milliseconds()))
+	t.Fault(i18n.F("%d ms to each node", farAway.Milliseconds()))
 
 	g, err := far.Acquire(t.Context(), e.request(firstBuyer))
 	refused := errors.Is(err, lock.ErrUnavailable)
@@ -109,18 +109,18 @@ func slowNodesGrant(t *lab.Trial, setup lab.Setup) {
 	e.release(near, next.Lease)
 
 	evidence := e.evidence()
-	t.Measure(tell.F("buyer 1 was answered after"), millis(g.Waited()), tell.F("ms"))
+	t.Measure(i18n.F("buyer 1 was answered after"), millis(g.Waited()), i18n.F("ms"))
 	story := witness.Story{
 		Key: e.key, Who: []string{firstBuyer, secondBuyer}, From: g.Asked, To: next.At,
-		Summary: func(when func(int64) tell.Text) tell.Text {
-			return tell.F("Buyer 1 asks for a lease of %d ms. The answers of the nodes take longer than that: at %s it is told that it does not have the lock, and buyer 2 gets it at %s.",
+		Summary: func(when func(int64) i18n.Text) i18n.Text {
+			return i18n.F("Buyer 1 asks for a lease of %d ms. The answers of the nodes take longer than that: at %s it is told that it does not have the lock, and buyer 2 gets it at %s.",
 				setup.Policy.LockTTLMS, when(g.At), when(next.At))
 		},
 	}
 	if judge.Judge(evidence).Anomalies[finding.Overlaps] > 0 {
 		story.Kind = finding.Overlaps
-		story.Summary = func(when func(int64) tell.Text) tell.Text {
-			return tell.F("Buyer 1 asks for a lease of %d ms. The last node has answered at %s, after %d ms, and buyer 1 takes the lock; on most nodes it has expired by then, and at %s buyer 2 gets it, too.",
+		story.Summary = func(when func(int64) i18n.Text) i18n.Text {
+			return i18n.F("Buyer 1 asks for a lease of %d ms. The last node has answered at %s, after %d ms, and buyer 1 takes the lock; on most nodes it has expired by then, and at %s buyer 2 gets it, too.",
 				setup.Policy.LockTTLMS, when(g.At), g.Waited().Milliseconds(), when(next.At))
 		}
 	}
@@ -135,7 +135,7 @@ func oneNodeHangs(t *lab.Trial, setup lab.Setup) {
 	process := e.clients.start("process-1", through)
 	before := e.tryUntilGranted(process, firstBuyer)
 	ways[0].BlackholeReplies()
-	t.Fault(tell.F("node 1 does not answer"))
+	t.Fault(i18n.F("node 1 does not answer"))
 	req := e.request(secondBuyer)
 	req.Timeout = givenTime
 	g, err := process.Acquire(t.Context(), req)
@@ -147,12 +147,12 @@ func oneNodeHangs(t *lab.Trial, setup lab.Setup) {
 	}
 
 	t.Found(finding.Unavailable, 0)
-	t.Measure(tell.F("the answer took"), millis(g.Waited()), tell.F("ms"))
+	t.Measure(i18n.F("the answer took"), millis(g.Waited()), i18n.F("ms"))
 	evidence := e.evidence()
 	story := witness.Story{
 		Key: e.key, Who: []string{firstBuyer, secondBuyer}, From: before.Asked, To: g.At,
-		Summary: func(when func(int64) tell.Text) tell.Text {
-			return tell.F("Buyer 1 gets the lock at %s. Then node 1 hangs. Buyer 2 asks at %s, and the two others grant it the lock at %s.",
+		Summary: func(when func(int64) i18n.Text) i18n.Text {
+			return i18n.F("Buyer 1 gets the lock at %s. Then node 1 hangs. Buyer 2 asks at %s, and the two others grant it the lock at %s.",
 				when(before.At), when(g.Asked), when(g.At))
 		},
 	}
@@ -160,8 +160,8 @@ func oneNodeHangs(t *lab.Trial, setup lab.Setup) {
 		t.Found(finding.Unavailable, 1)
 		story.Kind = finding.Unavailable
 		story.Wrong = []witness.Wrong{{Who: secondBuyer, Mark: finding.Refuses}}
-		story.Summary = func(when func(int64) tell.Text) tell.Text {
-			return tell.F("Buyer 1 gets the lock at %s. Then node 1 hangs. Buyer 2 asks at %s, waits for node 1, and gives up at %s; nodes 2 and 3 are well, and were not asked in time.",
+		story.Summary = func(when func(int64) i18n.Text) i18n.Text {
+			return i18n.F("Buyer 1 gets the lock at %s. Then node 1 hangs. Buyer 2 asks at %s, waits for node 1, and gives up at %s; nodes 2 and 3 are well, and were not asked in time.",
 				when(before.At), when(g.Asked), when(g.At))
 		}
 	}
@@ -179,7 +179,7 @@ func grantIsNotHeard(t *lab.Trial, setup lab.Setup) {
 	e.warmUp(first)
 
 	ways[2].BlackholeReplies()
-	over := t.Fault(tell.F("node 3's replies to process-1 are lost"))
+	over := t.Fault(i18n.F("node 3's replies to process-1 are lost"))
 	g, err := e.acquire(first, e.request(firstBuyer))
 	e.must(err)
 	ways[2].Reset()
@@ -189,7 +189,7 @@ func grantIsNotHeard(t *lab.Trial, setup lab.Setup) {
 	released := time.Now().UnixNano()
 	e.awaitFree("node 3", cleaned)
 	e.kill("node 1", nodes[0])
-	t.Fault(tell.F("node 1 is down"))
+	t.Fault(i18n.F("node 1 is down"))
 	next, err := second.Acquire(t.Context(), e.request(secondBuyer))
 	refused := errors.Is(err, lock.ErrNotAcquired) || errors.Is(err, lock.ErrUnavailable)
 	if !refused {
@@ -201,8 +201,8 @@ func grantIsNotHeard(t *lab.Trial, setup lab.Setup) {
 	evidence := e.evidence()
 	story := witness.Story{
 		Key: e.key, Who: []string{firstBuyer, secondBuyer}, From: g.Asked, To: next.At,
-		Summary: func(when func(int64) tell.Text) tell.Text {
-			return tell.F("Node 3 grants buyer 1 the lock, and its reply is lost. Buyer 1 has it by the two others, and releases it at %s on all three. Node 1 is killed, and at %s buyer 2 gets the lock from nodes 2 and 3.",
+		Summary: func(when func(int64) i18n.Text) i18n.Text {
+			return i18n.F("Node 3 grants buyer 1 the lock, and its reply is lost. Buyer 1 has it by the two others, and releases it at %s on all three. Node 1 is killed, and at %s buyer 2 gets the lock from nodes 2 and 3.",
 				when(released), when(next.At))
 		},
 	}
@@ -211,8 +211,8 @@ func grantIsNotHeard(t *lab.Trial, setup lab.Setup) {
 		t.Found(finding.LockedOut, 1)
 		story.Kind = finding.LockedOut
 		story.Wrong = []witness.Wrong{{Who: secondBuyer, Mark: finding.Refuses}}
-		story.Summary = func(when func(int64) tell.Text) tell.Text {
-			return tell.F("Node 3 grants buyer 1 the lock, and its reply is lost. Buyer 1 has it by the two others, and releases it at %s on these two. Node 1 is killed, and at %s buyer 2 is refused: node 3 still has buyer 1's key.",
+		story.Summary = func(when func(int64) i18n.Text) i18n.Text {
+			return i18n.F("Node 3 grants buyer 1 the lock, and its reply is lost. Buyer 1 has it by the two others, and releases it at %s on these two. Node 1 is killed, and at %s buyer 2 is refused: node 3 still has buyer 1's key.",
 				when(released), when(next.At))
 		}
 	}
@@ -232,7 +232,7 @@ func diesAmongNodes(t *lab.Trial, setup lab.Setup) {
 	e.warmUp(first)
 
 	ways[2].BlackholeReplies()
-	over := t.Fault(tell.F("node 3's replies to process-1 are lost"))
+	over := t.Fault(i18n.F("node 3's replies to process-1 are lost"))
 	asked := time.Now().UnixNano()
 	asks := t.Go(func() { _, _ = first.Acquire(t.Context(), e.request(firstBuyer)) }) // it has no answer: its process is killed
 	for _, node := range e.observed[:2] {
@@ -240,7 +240,7 @@ func diesAmongNodes(t *lab.Trial, setup lab.Setup) {
 	}
 	first.Kill()
 	died := time.Now().UnixNano()
-	t.Fault(tell.F("buyer 1's process is killed"))()
+	t.Fault(i18n.F("buyer 1's process is killed"))()
 	asks()
 	over()
 	next, err := second.Acquire(t.Context(), e.request(secondBuyer))
@@ -252,12 +252,12 @@ func diesAmongNodes(t *lab.Trial, setup lab.Setup) {
 		e.release(second, next.Lease)
 	}
 
-	t.Measure(tell.F("buyer 2 had its answer after the death"), millis(time.Duration(ended-died)), tell.F("ms"))
+	t.Measure(i18n.F("buyer 2 had its answer after the death"), millis(time.Duration(ended-died)), i18n.F("ms"))
 	t.Found(finding.StuckKeys, 0)
 	story := witness.Story{
 		Key: e.key, Who: []string{firstBuyer, secondBuyer}, From: asked, To: ended,
-		Summary: func(when func(int64) tell.Text) tell.Text {
-			return tell.F("Buyer 1 asks for a lease of %d ms. It has the lock on two nodes when its process dies, at %s. The keys expire, and buyer 2 gets the lock at %s.",
+		Summary: func(when func(int64) i18n.Text) i18n.Text {
+			return i18n.F("Buyer 1 asks for a lease of %d ms. It has the lock on two nodes when its process dies, at %s. The keys expire, and buyer 2 gets the lock at %s.",
 				setup.Policy.LockTTLMS, when(died), when(ended))
 		},
 	}
@@ -265,8 +265,8 @@ func diesAmongNodes(t *lab.Trial, setup lab.Setup) {
 		t.Found(finding.StuckKeys, 1)
 		story.Kind = finding.StuckKeys
 		story.Wrong = []witness.Wrong{{Who: secondBuyer, Mark: finding.Refuses}}
-		story.Summary = func(when func(int64) tell.Text) tell.Text {
-			return tell.F("Buyer 1 asks for a lease of %d ms. It has the lock on two nodes when its process dies, at %s. The keys stay there, and at %s buyer 2 gives up: %d ms after the death, though nobody holds the lock.",
+		story.Summary = func(when func(int64) i18n.Text) i18n.Text {
+			return i18n.F("Buyer 1 asks for a lease of %d ms. It has the lock on two nodes when its process dies, at %s. The keys stay there, and at %s buyer 2 gives up: %d ms after the death, though nobody holds the lock.",
 				setup.Policy.LockTTLMS, when(died), when(ended), time.Duration(ended-died).Milliseconds())
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"seckill/internal/eventlog"
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/lockclient"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lab/witness"
 )
@@ -60,20 +60,20 @@ func nestedCall(t *lab.Trial, setup lab.Setup) {
 	evidence := c.evidence()
 	waits := selfWaits(evidence.Events)
 	t.Found(finding.Deadlocks, len(waits))
-	t.Measure(tell.F("the inner call waited"), millis(nested.Inner.Waited()), tell.F("ms"))
-	t.Measure(tell.F("the next order waited"), millis(g.Waited()), tell.F("ms"))
+	t.Measure(i18n.F("the inner call waited"), millis(nested.Inner.Waited()), i18n.F("ms"))
+	t.Measure(i18n.F("the next order waited"), millis(g.Waited()), i18n.F("ms"))
 	story := witness.Story{
 		Key: c.key, Who: []string{outer, inner, next}, From: nested.Outer.Asked, To: g.At,
-		Summary: func(when func(int64) tell.Text) tell.Text {
-			return tell.F("The outer call gets the lock at %s, and the inner one gets in beside it at once, as the same owner; both give it back, and the next order has it at %s.",
+		Summary: func(when func(int64) i18n.Text) i18n.Text {
+			return i18n.F("The outer call gets the lock at %s, and the inner one gets in beside it at once, as the same owner; both give it back, and the next order has it at %s.",
 				when(nested.Outer.At), when(g.At))
 		},
 	}
 	if len(waits) > 0 {
 		story.Kind = finding.Deadlocks
 		story.Wrong = []witness.Wrong{{Who: inner, Span: finding.Waits, Mark: finding.Refuses}}
-		story.Summary = func(when func(int64) tell.Text) tell.Text {
-			return tell.F("The outer call gets the lock at %s; from %s to %s the inner one waits for it, and so for its own caller, which waits for the inner one; only then, at %s, the next order gets in.",
+		story.Summary = func(when func(int64) i18n.Text) i18n.Text {
+			return i18n.F("The outer call gets the lock at %s; from %s to %s the inner one waits for it, and so for its own caller, which waits for the inner one; only then, at %s, the next order gets in.",
 				when(nested.Outer.At), when(nested.Inner.Asked), when(nested.Inner.At), when(g.At))
 		}
 	}

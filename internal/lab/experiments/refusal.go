@@ -8,10 +8,10 @@ import (
 
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/flawed"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge"
-	"seckill/internal/lab/listing"
 	"seckill/internal/lab/lockclient"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lab/witness"
 	"seckill/internal/lock"
@@ -27,14 +27,14 @@ const (
 
 // refusals are the experiments about what a caller does that was refused.
 func refusals() []comparison {
-	tries := func(mechanism string, of listing.Name) lab.Setup {
+	tries := func(mechanism string, of flawed.Name) lab.Setup {
 		return lab.Setup{Policy: policyFor(mechanism, refusedLease, 0), Listing: of}
 	}
 	return []comparison{{
 		text: "inside-try", scenario: refusedBuyersGo, needs: []testbed.Server{testbed.Redis}, quiet: true, cases: []setupCase{
-			{id: "acquire-inside-try", setup: tries("naive", listing.AcquireInsideTry), breaks: kinds{finding.Overlaps}},
+			{id: "acquire-inside-try", setup: tries("naive", flawed.AcquireInsideTry), breaks: kinds{finding.Overlaps}},
 			{id: "acquire-before-try", setup: tries("naive", ""), holds: kinds{finding.Overlaps}},
-			{id: "inside-try-compares", setup: tries("lua", listing.AcquireInsideTry), holds: kinds{finding.Overlaps}},
+			{id: "inside-try-compares", setup: tries("lua", flawed.AcquireInsideTry), holds: kinds{finding.Overlaps}},
 		}, parameters: []lab.Parameter{buyers(refusedBuyers, 3, 16)},
 	}}
 }
@@ -77,20 +77,20 @@ func refusedBuyersGo(t *lab.Trial, setup lab.Setup) {
 	}
 
 	evidence := c.evidence()
-	t.Measure(tell.F("inside at the same time"), float64(inside), tell.F("of %d", len(all)))
+	t.Measure(i18n.F("inside at the same time"), float64(inside), i18n.F("of %d", len(all)))
 	one, two, three := all[0], all[1], all[2]
 	story := witness.Story{
 		Key: c.key, Who: []string{one.who, two.who, three.who}, From: one.Asked, To: three.At,
-		Summary: func(when func(int64) tell.Text) tell.Text {
-			return tell.F("Buyer 1 gets the lock at %s. Buyer 2 is refused at %s, and buyer 3 at %s: buyer 1's lock is still there.",
+		Summary: func(when func(int64) i18n.Text) i18n.Text {
+			return i18n.F("Buyer 1 gets the lock at %s. Buyer 2 is refused at %s, and buyer 3 at %s: buyer 1's lock is still there.",
 				when(one.At), when(two.At), when(three.At))
 		},
 	}
 	if judge.Judge(evidence).Anomalies[finding.Overlaps] > 0 {
 		story.Kind = finding.Overlaps
-		story.Moments = []witness.Moment{{Who: two.who, At: two.At, Kind: finding.Deletes, Label: tell.F("deletes buyer 1's lock"), Wrong: true}}
-		story.Summary = func(when func(int64) tell.Text) tell.Text {
-			return tell.F("Buyer 1 gets the lock at %s. Buyer 2 is refused at %s, and its finally block deletes buyer 1's lock. Buyer 3 comes, finds no lock, and is let in at %s beside buyer 1.",
+		story.Moments = []witness.Moment{{Who: two.who, At: two.At, Kind: finding.Deletes, Label: i18n.F("deletes buyer 1's lock"), Wrong: true}}
+		story.Summary = func(when func(int64) i18n.Text) i18n.Text {
+			return i18n.F("Buyer 1 gets the lock at %s. Buyer 2 is refused at %s, and its finally block deletes buyer 1's lock. Buyer 3 comes, finds no lock, and is let in at %s beside buyer 1.",
 				when(one.At), when(two.At), when(three.At))
 		}
 	}

@@ -5,7 +5,7 @@ import (
 
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lock"
 	"seckill/internal/voucher"
 )
@@ -18,21 +18,21 @@ func releases() []comparison {
 			{id: "uuid-looks-first", setup: lateHolder("uuid"), holds: kinds{finding.WrongReleases}},
 		}, parameters: []lab.Parameter{
 			locks("naive", "thread-id", "uuid", "lua", "reentrant", "fair"), fixedLease(50*time.Millisecond, 5*time.Second), workInside(2 * time.Second),
-			pauseOf("pause", tell.F("how much longer the first buyer works"), lock.CriticalSection, true, 3*time.Second), buyers(1+chainQueue, 2, 16),
+			pauseOf("pause", i18n.F("how much longer the first buyer works"), lock.CriticalSection, true, 3*time.Second), buyers(1+chainQueue, 2, 16),
 		}},
 		{text: "shared-number", scenario: lateReleaseElsewhere, stretches: true, needs: realServers(), cases: []setupCase{
 			{id: "thread-id-two-processes", setup: inProcesses(2, lateRelease("thread-id")), breaks: kinds{finding.WrongReleases}},
 			{id: "uuid-two-processes", setup: inProcesses(2, lateRelease("uuid")), holds: kinds{finding.WrongReleases}},
 		}, parameters: []lab.Parameter{
 			fixedLease(100*time.Millisecond, 5*time.Second), workInside(2 * time.Second),
-			pauseOf("pause", tell.F("from the first buyer's work to its release"), lock.BeforeRelease, true, 3*time.Second),
+			pauseOf("pause", i18n.F("from the first buyer's work to its release"), lock.BeforeRelease, true, 3*time.Second),
 		}},
 		{text: "compare-and-delete", scenario: threeInARow, stretches: true, cases: []setupCase{
 			{id: "uuid-between-compare-and-delete", setup: pausedRelease("uuid"), breaks: kinds{finding.WrongReleases}},
 			{id: "lua-atomic-release", setup: pausedRelease("lua"), holds: kinds{finding.WrongReleases}},
 		}, parameters: []lab.Parameter{
 			locks("naive", "uuid", "lua", "reentrant"), fixedLease(100*time.Millisecond, 5*time.Second), workInside(2 * time.Second),
-			pauseOf("pause", tell.F("between comparison and deletion, where there is such a moment"), lock.BetweenCompareAndDelete, false, 3*time.Second),
+			pauseOf("pause", i18n.F("between comparison and deletion, where there is such a moment"), lock.BetweenCompareAndDelete, false, 3*time.Second),
 		}},
 		{text: "wrong-key", scenario: oneAfterTheOther, cases: []setupCase{
 			{id: "uuid-wrong-key", setup: tryingOnce("uuid-wrong-key"), breaks: kinds{finding.LockedOut}},

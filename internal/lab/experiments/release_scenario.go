@@ -9,8 +9,8 @@ import (
 	"seckill/internal/eventlog"
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/load"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lock"
 	"seckill/internal/voucher"
@@ -35,7 +35,7 @@ func lateHolderAndQueue(t *lab.Trial, setup lab.Setup) {
 	t.Load(first())
 	t.Load(rest())
 	judged := t.Judge(sale.Evidence())
-	t.Measure(tell.F("links of the chain"), float64(judged.Anomalies[finding.WrongReleases]), tell.F("wrong releases"))
+	t.Measure(i18n.F("links of the chain"), float64(judged.Anomalies[finding.WrongReleases]), i18n.F("wrong releases"))
 }
 
 // makeFirstLate chooses the policy's fault seed, from one seed on, so that every fault strikes user 1, and
@@ -138,6 +138,6 @@ func oneAfterTheOther(t *lab.Trial, setup lab.Setup) {
 	t.Judge(sale.Evidence())
 	if placed := rest.Placed(); len(placed) > 0 && len(first.Placed()) > 0 {
 		shut := time.Duration(placed[0].Answered - first.Placed()[0].Answered)
-		t.Measure(tell.F("from one order to the next"), float64(shut.Milliseconds()), tell.F("ms"))
+		t.Measure(i18n.F("from one order to the next"), float64(shut.Milliseconds()), i18n.F("ms"))
 	}
 }

@@ -5,10 +5,10 @@ import (
 
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/flawed"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge"
-	"seckill/internal/lab/listing"
 	"seckill/internal/lab/lockclient"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lab/witness"
 	"seckill/internal/testkit"
@@ -26,12 +26,12 @@ const (
 
 // failingRenewals are the experiments about a renewal that fails once.
 func failingRenewals() comparison {
-	renewed := func(mechanism string, of listing.Name) lab.Setup {
+	renewed := func(mechanism string, of flawed.Name) lab.Setup {
 		return lab.Setup{Policy: policyFor(mechanism, 0, patience), Watchdog: failingWatchdog, Listing: of}
 	}
 	return comparison{
 		text: "failed-renewal", scenario: renewalFails, needs: []testbed.Server{testbed.Redis}, quiet: true, cases: []setupCase{
-			{id: "renewal-not-retried", setup: renewed("lua", listing.RenewalOnce), breaks: kinds{finding.Overlaps}},
+			{id: "renewal-not-retried", setup: renewed("lua", flawed.RenewalOnce), breaks: kinds{finding.Overlaps}},
 			{id: "renewal-retried", setup: renewed("reentrant", ""), holds: kinds{finding.Overlaps, finding.FalseAlarms}},
 		},
 	}
@@ -56,7 +56,7 @@ func renewalFails(t *lab.Trial, setup lab.Setup) {
 	})
 	c.sleepUntil(g.At, cutAfter)
 	way.Cut()
-	over := t.Fault(tell.F("process-1 cannot reach Redis"))
+	over := t.Fault(i18n.F("process-1 cannot reach Redis"))
 	c.sleepUntil(g.At, restoredAfter)
 	way.Reset()
 	over()
@@ -71,22 +71,22 @@ func renewalFails(t *lab.Trial, setup lab.Setup) {
 
 	evidence := c.evidence()
 	t.Found(finding.FalseAlarms, len(falseAlarms(evidence.Events, holder.Name())))
-	t.Measure(tell.F("buyer 2 was let in after buyer 1's grant"), millis(time.Duration(later.At-g.At)), tell.F("ms"))
+	t.Measure(i18n.F("buyer 2 was let in after buyer 1's grant"), millis(time.Duration(later.At-g.At)), i18n.F("ms"))
 	story := witness.Story{
 		Key: c.key, Who: []string{firstBuyer, secondBuyer}, From: g.Asked, To: later.At,
-		Summary: func(when func(int64) tell.Text) tell.Text {
-			return tell.F("Buyer 1 has the lock from %s on. A renewal fails; the network is well again at %s, the next renewal succeeds, and buyer 2 gets the lock at %s, when buyer 1 has released it.",
+		Summary: func(when func(int64) i18n.Text) i18n.Text {
+			return i18n.F("Buyer 1 has the lock from %s on. A renewal fails; the network is well again at %s, the next renewal succeeds, and buyer 2 gets the lock at %s, when buyer 1 has released it.",
 				when(g.At), when(restored), when(later.At))
 		},
 	}
 	if judge.Judge(evidence).Anomalies[finding.Overlaps] > 0 {
 		story.Kind = finding.Overlaps
-		story.Summary = func(when func(int64) tell.Text) tell.Text {
-			ignorance := tell.F("Nobody tells buyer 1")
+		story.Summary = func(when func(int64) i18n.Text) i18n.Text {
+			ignorance := i18n.F("Nobody tells buyer 1")
 			if told.NotifiedAt > 0 {
-				ignorance = tell.F("Buyer 1 is told at %s", when(told.NotifiedAt))
+				ignorance = i18n.F("Buyer 1 is told at %s", when(told.NotifiedAt))
 			}
-			return tell.F("Buyer 1 has the lock from %s on. A renewal fails, and none follows, though the network is well again at %s. The lease ends, and at %s buyer 2 is let in. %s.",
+			return i18n.F("Buyer 1 has the lock from %s on. A renewal fails, and none follows, though the network is well again at %s. The lease ends, and at %s buyer 2 is let in. %s.",
 				when(g.At), when(restored), when(later.At), ignorance)
 		}
 	}

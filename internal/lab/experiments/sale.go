@@ -7,8 +7,8 @@ import (
 
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/load"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lab/witness"
 	"seckill/internal/lock"
@@ -132,8 +132,8 @@ func sellAtOnce(t *lab.Trial, setup lab.Setup, stock int64, buyers int) (*load.O
 func refusingSale(t *lab.Trial, setup lab.Setup) {
 	outcome, audit := sellAtOnce(t, setup, int64(cmp.Or(setup.Stock, 10)), cmp.Or(setup.Buyers, 60))
 	busy := outcome.Answers[load.Busy]
-	t.Measure(tell.F("told busy"), float64(busy), tell.F("buyers"))
-	t.Measure(tell.F("left in stock"), float64(audit.Stock), tell.F("vouchers"))
+	t.Measure(i18n.F("told busy"), float64(busy), i18n.F("buyers"))
+	t.Measure(i18n.F("left in stock"), float64(audit.Stock), i18n.F("vouchers"))
 	if audit.Oversold() == 0 && (busy == 0 || audit.Stock == 0) {
 		t.Fatalf("the crowd did not meet at the stock: %d buyers were told busy, and %d vouchers are left", busy, audit.Stock)
 	}
@@ -187,8 +187,8 @@ func sixtyForThirty(t *lab.Trial, setup lab.Setup) {
 
 	told, left := outcome.Answers[load.Busy], int(evidence.Audit.Stock)
 	t.Found(finding.TurnedAway, min(told, left))
-	t.Measure(tell.F("told busy"), float64(told), tell.F("buyers"))
-	t.Measure(tell.F("left in stock"), float64(left), tell.F("vouchers"))
+	t.Measure(i18n.F("told busy"), float64(told), i18n.F("buyers"))
+	t.Measure(i18n.F("left in stock"), float64(left), i18n.F("vouchers"))
 	for _, a := range outcome.All {
 		if a.Code != load.Busy {
 			continue
@@ -196,7 +196,7 @@ func sixtyForThirty(t *lab.Trial, setup lab.Setup) {
 		// A buyer that comes just before a release makes no picture.
 		if w, ok := witness.Picture(evidence, witness.Focus{Who: fmt.Sprintf("buyer %d", a.User)}); ok {
 			w.Kind = finding.TurnedAway
-			w.Summary = tell.F("%s This buyer is told that the service is busy, and so are %d others; at the end %d vouchers are left.", w.Summary, told-1, left)
+			w.Summary = i18n.F("%s This buyer is told that the service is busy, and so are %d others; at the end %d vouchers are left.", w.Summary, told-1, left)
 			t.Witness(w)
 			return
 		}

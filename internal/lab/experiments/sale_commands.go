@@ -13,8 +13,8 @@ import (
 
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/load"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 )
 
@@ -39,7 +39,7 @@ func countCommands(t *lab.Trial, setup lab.Setup) {
 	}
 	excess := max(0, len(commands)-commandLimit*grants)
 	t.Found(finding.ExcessCommands, excess)
-	t.Measure(tell.F("commands for each grant"), float64(len(commands))/float64(grants), tell.F("commands"))
+	t.Measure(i18n.F("commands for each grant"), float64(len(commands))/float64(grants), i18n.F("commands"))
 	if excess > 0 {
 		if w, ok := drawPollers(commands, "{"+sale.Key(1)+"}"); ok {
 			t.Witness(w)
@@ -202,7 +202,7 @@ func drawPollers(commands []command, key string) (finding.Witness, bool) {
 	}
 	return finding.Witness{
 		Kind: finding.ExcessCommands, Key: strings.Trim(key, "{}"), Lanes: append(lanes, store),
-		Summary: tell.F("Two buyers have the lock, one after the other, for %.0f ms together. Meanwhile Redis is asked for it %d times in vain, "+
+		Summary: i18n.F("Two buyers have the lock, one after the other, for %.0f ms together. Meanwhile Redis is asked for it %d times in vain, "+
 			"by %d buyers who wait; %d of them are drawn.", at(to), inVain, len(behind)+1, drawnWaiters+1),
 	}, true
 }

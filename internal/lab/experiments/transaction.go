@@ -9,10 +9,10 @@ import (
 	"seckill/internal/eventlog"
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/listing"
+	"seckill/internal/lab/flawed"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/load"
 	"seckill/internal/lab/lockclient"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lab/witness"
 	"seckill/internal/lock"
 	"seckill/internal/voucher"
@@ -38,11 +38,11 @@ func transactions() []comparison {
 			{id: "release-before-commit", setup: slowCommit(voucher.InsideTx), breaks: kinds{finding.DuplicateOrders}},
 			{id: "commit-before-release", setup: slowCommit(voucher.AroundTx), holds: kinds{finding.DuplicateOrders}},
 		}, parameters: []lab.Parameter{
-			pauseOf("pause", tell.F("how long a transaction takes to commit"), lock.BeforeCommit, false, 3*time.Second),
+			pauseOf("pause", i18n.F("how long a transaction takes to commit"), lock.BeforeCommit, false, 3*time.Second),
 		},
 	}, {
 		text: "call-on-this", scenario: killedBetweenStatements, needs: realServers(), quiet: true, cases: []setupCase{
-			{id: "call-on-this", setup: listed(listing.CallOnThis, onSale()), breaks: kinds{finding.LostStock}},
+			{id: "call-on-this", setup: listed(flawed.CallOnThis, onSale()), breaks: kinds{finding.LostStock}},
 			{id: "call-through-proxy", setup: onSale(), holds: kinds{finding.LostStock, finding.Oversold}},
 		}, parameters: []lab.Parameter{stock(proxyStock, 10)},
 	}}
@@ -71,7 +71,7 @@ func killedBetweenStatements(t *lab.Trial, setup lab.Setup) {
 
 	g, err := s.acquire(process, s.request(firstBuyer))
 	s.must(err)
-	apart, taken := setup.Listing == listing.CallOnThis, eventlog.Write
+	apart, taken := setup.Listing == flawed.CallOnThis, eventlog.Write
 	if apart {
 		taken = eventlog.Committed
 	}
@@ -94,19 +94,19 @@ func killedBetweenStatements(t *lab.Trial, setup lab.Setup) {
 	evidence := s.fullEvidence()
 	lost := max(0, evidence.Audit.InitialStock-evidence.Audit.Stock-evidence.Audit.Orders)
 	t.Found(finding.LostStock, int(lost))
-	t.Measure(tell.F("sold"), float64(evidence.Audit.Orders), tell.F("of %d", evidence.Audit.InitialStock))
+	t.Measure(i18n.F("sold"), float64(evidence.Audit.Orders), i18n.F("of %d", evidence.Audit.InitialStock))
 	death := evidence.Deaths[0].At
 	story := witness.Story{
 		Key: s.key, Who: []string{firstBuyer, secondBuyer, "buyer 3"}, From: g.Asked, To: last.At,
-		Summary: func(when func(int64) tell.Text) tell.Text {
-			return tell.F("Buyer 1's process takes one from the stock, and is killed at %s, before it has inserted the order. The database takes the first statement back. Vouchers sold to the others: %d of %d.",
+		Summary: func(when func(int64) i18n.Text) i18n.Text {
+			return i18n.F("Buyer 1's process takes one from the stock, and is killed at %s, before it has inserted the order. The database takes the first statement back. Vouchers sold to the others: %d of %d.",
 				when(death), evidence.Audit.Orders, evidence.Audit.InitialStock)
 		},
 	}
 	if lost > 0 {
 		story.Kind = finding.LostStock
-		story.Summary = func(when func(int64) tell.Text) tell.Text {
-			return tell.F("Buyer 1's process takes one from the stock, and is killed at %s, before it has inserted the order. The first statement is committed. Vouchers sold: %d of %d; left: %d; gone: %d.",
+		story.Summary = func(when func(int64) i18n.Text) i18n.Text {
+			return i18n.F("Buyer 1's process takes one from the stock, and is killed at %s, before it has inserted the order. The first statement is committed. Vouchers sold: %d of %d; left: %d; gone: %d.",
 				when(death), evidence.Audit.Orders, evidence.Audit.InitialStock, evidence.Audit.Stock, lost)
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"seckill/internal/eventlog"
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/lockclient"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lab/witness"
 )
@@ -110,18 +110,18 @@ func (c *clients) judgeReleases(waiters []*waiter) {
 	}
 	wakes := len(all.moments)
 	c.Found(finding.Herds, herds)
-	c.Measure(tell.F("woken by a release, on average"), math.Round(10*float64(wakes)/float64(behind))/10, tell.F("waiters"))
-	c.Measure(tell.F("woken by a release, at most"), float64(most), tell.F("waiters"))
-	c.Measure(tell.F("requests of buyers woken in vain"), float64(all.requests), tell.F("requests"))
+	c.Measure(i18n.F("woken by a release, on average"), math.Round(10*float64(wakes)/float64(behind))/10, i18n.F("waiters"))
+	c.Measure(i18n.F("woken by a release, at most"), float64(most), i18n.F("waiters"))
+	c.Measure(i18n.F("requests of buyers woken in vain"), float64(all.requests), i18n.F("requests"))
 	story.Moments = all.moments
-	story.Summary = func(when func(int64) tell.Text) tell.Text {
-		return tell.F("At %s buyer 1 releases the lock, and %d buyers wait for it. Each release wakes one of them, whose turn it is: %d wake-ups for %d turns.",
+	story.Summary = func(when func(int64) i18n.Text) i18n.Text {
+		return i18n.F("At %s buyer 1 releases the lock, and %d buyers wait for it. Each release wakes one of them, whose turn it is: %d wake-ups for %d turns.",
 			when(releases[0].release.At), behind, wakes, behind)
 	}
 	if herds > 0 {
 		story.Kind = finding.Herds
-		story.Summary = func(when func(int64) tell.Text) tell.Text {
-			return tell.F("At %s buyer 1 releases the lock, and %d buyers wait for it. A release wakes as many as %d waiters. In all there are %d wake-ups, and %d of them are in vain.",
+		story.Summary = func(when func(int64) i18n.Text) i18n.Text {
+			return i18n.F("At %s buyer 1 releases the lock, and %d buyers wait for it. A release wakes as many as %d waiters. In all there are %d wake-ups, and %d of them are in vain.",
 				when(releases[0].release.At), behind, most, wakes, all.vain)
 		}
 	}
@@ -158,9 +158,9 @@ func (t turn) wakes(waiters []*waiter, next turn) woke {
 		if one.who == t.release.Who || !told {
 			continue
 		}
-		m := witness.Moment{Who: one.who, At: at, Kind: finding.Wakes, Label: tell.F("wakes")}
+		m := witness.Moment{Who: one.who, At: at, Kind: finding.Wakes, Label: i18n.F("wakes")}
 		if one.who != next.grant.Who {
-			m.Label, m.Wrong = tell.F("in vain"), true
+			m.Label, m.Wrong = i18n.F("in vain"), true
 			w.vain++
 			w.requests += one.requestsIn(t.release.At, next.release.At)
 		}

@@ -2,7 +2,7 @@
 // witnesses, and the result of an experiment, as it is printed and drawn.
 package finding
 
-import "seckill/internal/lab/tell"
+import "seckill/internal/lab/i18n"
 
 // Verdict is the result of an experiment.
 type Verdict string
@@ -22,14 +22,14 @@ func (v Verdict) Opposite() Verdict {
 }
 
 // Text is the verdict as a word.
-func (v Verdict) Text() tell.Text {
+func (v Verdict) Text() i18n.Text {
 	switch v {
 	case Breaks:
-		return tell.F("verdict|breaks")
+		return i18n.F("verdict|breaks")
 	case Holds:
-		return tell.F("verdict|holds")
+		return i18n.F("verdict|holds")
 	}
-	return tell.Plain(string(v))
+	return i18n.Plain(string(v))
 }
 
 // Kind is a kind of anomaly. [Kinds] says what each one means.
@@ -70,13 +70,13 @@ type Info struct {
 }
 
 // In is the description in a language.
-func (i Info) In(l tell.Language) Info {
-	i.Title, i.Means = tell.Key(i.Title).In(l), tell.Key(i.Means).In(l)
+func (i Info) In(l i18n.Language) Info {
+	i.Title, i.Means = i18n.Key(i.Title).In(l), i18n.Key(i.Means).In(l)
 	return i
 }
 
 // Counted names the kind and how often it was seen.
-func (i Info) Counted(n int) tell.Text { return tell.F("%s %d", tell.Key(i.Title), n) }
+func (i Info) Counted(n int) i18n.Text { return i18n.F("%s %d", i18n.Key(i.Title), n) }
 
 // Kinds lists every kind of anomaly, the gravest first.
 func Kinds() []Info {

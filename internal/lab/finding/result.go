@@ -1,6 +1,6 @@
 package finding
 
-import "seckill/internal/lab/tell"
+import "seckill/internal/lab/i18n"
 
 // Result is the result of one run of an experiment. Its JSON is a contract: scripts read it.
 type Result struct {
@@ -46,13 +46,13 @@ type Result struct {
 	Skipped string `json:"skipped,omitempty"`
 	Failed  string `json:"failed,omitempty"`
 	// SkippedFor is Skipped in all languages, of a run of this process.
-	SkippedFor tell.Text `json:"-"`
+	SkippedFor i18n.Text `json:"-"`
 }
 
 // SkippedText is Skipped in all languages, as far as they are known.
-func (r *Result) SkippedText() tell.Text {
+func (r *Result) SkippedText() i18n.Text {
 	if r.SkippedFor.IsZero() {
-		return tell.Plain(r.Skipped)
+		return i18n.Plain(r.Skipped)
 	}
 	return r.SkippedFor
 }
@@ -74,9 +74,9 @@ type Engine struct {
 
 // Measure is a number with its name and unit.
 type Measure struct {
-	Name  tell.Text `json:"name"`
+	Name  i18n.Text `json:"name"`
 	Value float64   `json:"value"`
-	Unit  tell.Text `json:"unit,omitzero"`
+	Unit  i18n.Text `json:"unit,omitzero"`
 }
 
 // Latency is the distribution of response times.

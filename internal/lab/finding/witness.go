@@ -3,7 +3,7 @@ package finding
 import (
 	"math"
 
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/i18n"
 )
 
 // Witness is the smallest set of events that proves an anomaly or, in an experiment that
@@ -12,7 +12,7 @@ type Witness struct {
 	// Kind is the anomaly that it proves; "" if it shows prevention.
 	Kind Kind `json:"kind,omitempty"`
 	// Summary describes it in a sentence or two, with names and times.
-	Summary tell.Text `json:"summary"`
+	Summary i18n.Text `json:"summary"`
 	Key     string    `json:"key,omitempty"` // of the lock
 	// Also are other anomalies of the same actors and time, which this picture shows as well.
 	Also []Aside `json:"also,omitempty"`
@@ -48,7 +48,7 @@ func (w *Witness) Period() (from, to float64) {
 // Aside is an anomaly in a sentence.
 type Aside struct {
 	Kind    Kind      `json:"kind"`
-	Summary tell.Text `json:"summary"`
+	Summary i18n.Text `json:"summary"`
 }
 
 // Role says to whom a lane belongs.
@@ -92,7 +92,7 @@ type Span struct {
 	From  float64   `json:"from_ms"`
 	To    float64   `json:"to_ms"`
 	Open  bool      `json:"open,omitempty"` // it continues after the picture's end
-	Label tell.Text `json:"label,omitzero"`
+	Label i18n.Text `json:"label,omitzero"`
 	// Who names the actor, as its lane is named; it decides the colour. In a span of the store
 	// it is the owner.
 	Who string `json:"who,omitempty"`
@@ -121,7 +121,7 @@ const (
 type Mark struct {
 	Kind  MarkKind  `json:"kind"`
 	At    float64   `json:"at_ms"`
-	Label tell.Text `json:"label,omitzero"` // short: "reads 1", "writes 0", "expired"
+	Label i18n.Text `json:"label,omitzero"` // short: "reads 1", "writes 0", "expired"
 	Who   string    `json:"who,omitempty"`
 	// Of names another actor whom it concerns: whose lock is deleted.
 	Of    string `json:"of,omitempty"`

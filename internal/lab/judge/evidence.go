@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"seckill/internal/eventlog"
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/order"
 )
 
@@ -130,5 +130,5 @@ type Pause struct {
 type Fault struct {
 	From, To int64
 	Process  string    // whose connections have it; "": it is not one process'
-	What     tell.Text // short: "node 2 restarts empty"
+	What     i18n.Text // short: "node 2 restarts empty"
 }

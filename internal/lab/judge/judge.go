@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/i18n"
 )
 
 // Judge counts the anomalies that the evidence shows.
@@ -13,7 +13,7 @@ func Judge(ev Evidence) Judgement {
 	if h := j.History; len(h.Holds) > 0 {
 		verdict, judged := h.mutex()
 		j.Measures = append(j.Measures, finding.Measure{
-			Name: tell.F("porcupine: %s", strings.ToLower(string(verdict))), Value: float64(judged), Unit: tell.F("operations"),
+			Name: i18n.F("porcupine: %s", strings.ToLower(string(verdict))), Value: float64(judged), Unit: i18n.F("operations"),
 		})
 	}
 	return j

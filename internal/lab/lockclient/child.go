@@ -16,7 +16,7 @@ import (
 
 	"seckill/internal/database"
 	"seckill/internal/eventlog"
-	"seckill/internal/lab/listing"
+	"seckill/internal/lab/flawed"
 	"seckill/internal/lock"
 	"seckill/internal/lock/lockers"
 	"seckill/internal/order"
@@ -48,7 +48,7 @@ type child struct {
 
 // listedLock is a program of the documents that goes by the name of a mechanism.
 type listedLock struct {
-	listing   listing.Name
+	listing   flawed.Name
 	mechanism string
 }
 
@@ -223,7 +223,7 @@ func (c *child) lockerFor(what Acquire) (lock.Locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := listing.Open(what.Listing, what.Lock, listing.Config{
+	l, err := flawed.Open(what.Listing, what.Lock, flawed.Config{
 		Prefix: c.config.Prefix, Redis: c.servers.Redis, Nodes: c.nodes, NodeTimeout: c.config.NodeTimeout,
 		Watchdog: c.config.Watchdog, Base: inner,
 	})

@@ -3,7 +3,7 @@ package lockclient
 import (
 	"time"
 
-	"seckill/internal/lab/listing"
+	"seckill/internal/lab/flawed"
 	"seckill/internal/lock"
 	"seckill/internal/voucher"
 )
@@ -17,7 +17,7 @@ type Acquire struct {
 	Lock string // the mechanism
 	// Listing replaces the mechanism by a program of the documents, if its mistake is in the
 	// lock.
-	Listing listing.Name
+	Listing flawed.Name
 	Key     string
 	Wait    time.Duration
 	TTL     time.Duration

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/lockjudge"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lock/locktest"
 	"seckill/internal/testkit/fail"
 )
@@ -60,7 +60,7 @@ func TestDocument(t *testing.T) {
 		ID: lockjudge.SaleOneLate, Title: "one is late", Observed: finding.Breaks, About: lockjudge.SaleKinds(), Orders: 23,
 		Anomalies: map[finding.Kind]int{finding.Oversold: 3}, Answers: map[string]int{"created": 23},
 		Witness: &finding.Witness{
-			Kind: finding.Oversold, Summary: tell.Plain("23 orders for 20 vouchers."), Actors: []string{"buyer 1"},
+			Kind: finding.Oversold, Summary: i18n.Plain("23 orders for 20 vouchers."), Actors: []string{"buyer 1"},
 			Lanes: []finding.Lane{{Name: "buyer 1", Role: finding.Actor, Spans: []finding.Span{{Kind: finding.Held, To: 9}}}},
 		},
 	}

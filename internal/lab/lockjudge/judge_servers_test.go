@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/lockjudge"
 	"seckill/internal/lab/lockjudge/template"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lock/locktest"
 	"seckill/internal/testkit"
@@ -50,8 +50,8 @@ func broken(t *testing.T, command []string, redis string, only ...locktest.Behav
 	return found
 }
 
-// flawed judges a lock until what is wanted breaks: some flaws are races, which a busy machine may decide the other way.
-func flawed(t *testing.T, command []string, redis string, want ...locktest.Behaviour) {
+// findFlaws judges a lock until what is wanted breaks: some flaws are races, which a busy machine may decide the other way.
+func findFlaws(t *testing.T, command []string, redis string, want ...locktest.Behaviour) {
 	t.Helper()
 	found := map[locktest.Behaviour]lockjudge.Judged{}
 	left := want
@@ -86,7 +86,7 @@ func TestJudgeFindsTheFlaw(t *testing.T) {
 			t.Parallel()
 			redis := testkit.NewRedis(t).Addr() // a judge removes the keys of the lock that it judges
 			if len(want) > 0 {
-				flawed(t, command(t, name), redis, want...)
+				findFlaws(t, command(t, name), redis, want...)
 			} else if found := broken(t, command(t, name), redis, safety()...); len(found) > 0 {
 				t.Errorf("found %v", found)
 			}
@@ -113,7 +113,7 @@ func TestTemplateHasItsMistake(t *testing.T) {
 		t.Fatalf("build the template: %v\n%s", err, out)
 	}
 	redis := testkit.NewRedis(t).Addr()
-	flawed(t, []string{program}, redis, locktest.ReleasesAtomically)
+	findFlaws(t, []string{program}, redis, locktest.ReleasesAtomically)
 	if found := broken(t, []string{program}, redis, locktest.ExcludesProcesses, locktest.ReleasesOnlyOwn, locktest.ReleasesOnce); len(found) > 0 {
 		t.Errorf("found %v, want releases-atomically alone", found)
 	}
@@ -127,7 +127,7 @@ func TestJudgeRedisPy(t *testing.T) {
 		testkit.Require(t, &testkit.MissingError{Server: "Python's package redis", How: how})
 	}
 	lock, redis := []string{python, "../../../examples/locks/redis_py.py"}, testkit.NewRedis(t).Addr()
-	flawed(t, lock, redis, locktest.ToldWhenExpired)
+	findFlaws(t, lock, redis, locktest.ToldWhenExpired)
 	if found := broken(t, lock, redis, locktest.ReleasesOnlyOwn); len(found) > 0 {
 		t.Errorf("found %v, want told-when-expired alone", found)
 	}
@@ -177,7 +177,7 @@ func sold(t *testing.T, env *testbed.Environment, name string, lease time.Durati
 	}
 	for _, s := range sales {
 		t.Logf("%s: %d orders, %v, answers %v", s.ID, s.Orders, s.Anomalies, s.Answers)
-		if s.Witness == nil || len(s.Witness.Lanes) < 2 || s.Witness.Summary.In(tell.English) == "" {
+		if s.Witness == nil || len(s.Witness.Lanes) < 2 || s.Witness.Summary.In(i18n.English) == "" {
 			t.Errorf("%s: the picture is %+v", s.ID, s.Witness)
 		}
 		if s.Requests != 80 {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"seckill/internal/lab/listing"
+	"seckill/internal/lab/flawed"
 	"seckill/internal/lab/lockjudge/serve"
 	"seckill/internal/lock"
 	"seckill/internal/lock/lockers"
@@ -33,7 +33,7 @@ func judged(name string, client *redis.Client, watchdog time.Duration) (lock.Loc
 	if name == "renewal-once" {
 		options := *client.Options()
 		options.MaxRetries = -1 // else the client itself tries the renewal again
-		return listing.Open(listing.RenewalOnce, "lua", listing.Config{Redis: redis.NewClient(&options), Watchdog: watchdog})
+		return flawed.Open(flawed.RenewalOnce, "lua", flawed.Config{Redis: redis.NewClient(&options), Watchdog: watchdog})
 	}
 	set, err := lockers.Open(lockers.Servers{Redis: client}, lockers.Config{Watchdog: watchdog})
 	if err != nil {

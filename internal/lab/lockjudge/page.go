@@ -9,8 +9,8 @@ import (
 	"slices"
 
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/report"
-	"seckill/internal/lab/tell"
 )
 
 //go:embed page.html.tmpl
@@ -129,13 +129,13 @@ func showSale(r finding.Result) (shownSale, error) {
 		all = slices.Insert(all, 0, *r.Witness)
 	}
 	for i, w := range all {
-		svg, err := report.SVGs(w, fmt.Sprintf("%s-w%d", r.ID, i), tell.English)
+		svg, err := report.SVGs(w, fmt.Sprintf("%s-w%d", r.ID, i), i18n.English)
 		if err != nil {
 			return shown, err
 		}
-		p := picture{Title: title[w.Kind], Summary: w.Summary.In(tell.English), SVG: svg}
+		p := picture{Title: title[w.Kind], Summary: w.Summary.In(i18n.English), SVG: svg}
 		for _, also := range w.Also {
-			p.Also = append(p.Also, titled{title[also.Kind], also.Summary.In(tell.English)})
+			p.Also = append(p.Also, titled{title[also.Kind], also.Summary.In(i18n.English)})
 		}
 		shown.Pictures = append(shown.Pictures, p)
 	}

@@ -15,9 +15,9 @@ import (
 	"seckill/internal/database"
 	"seckill/internal/eventlog"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge"
 	"seckill/internal/lab/load"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lab/witness"
 	"seckill/internal/lock"
@@ -373,10 +373,10 @@ func (s *sale) judge(ev judge.Evidence, answers map[string]int) finding.Result {
 		ID: s.id, Title: s.title, Group: "A sale under the lock", Lock: judgedLock, Observed: finding.Holds, About: SaleKinds(),
 		Anomalies: map[finding.Kind]int{}, Orders: int(ev.Audit.Orders), Answers: answers, Engine: s.Engine(),
 		Measures: append(j.Measures,
-			finding.Measure{Name: tell.Plain("vouchers"), Value: saleStock},
-			finding.Measure{Name: tell.Plain("buyers"), Value: saleBuyers},
-			finding.Measure{Name: tell.Plain("processes of the lock"), Value: saleProcesses},
-			finding.Measure{Name: tell.Plain("lease"), Value: float64(s.options.Lease.Milliseconds()), Unit: tell.Plain("ms")}),
+			finding.Measure{Name: i18n.Plain("vouchers"), Value: saleStock},
+			finding.Measure{Name: i18n.Plain("buyers"), Value: saleBuyers},
+			finding.Measure{Name: i18n.Plain("processes of the lock"), Value: saleProcesses},
+			finding.Measure{Name: i18n.Plain("lease"), Value: float64(s.options.Lease.Milliseconds()), Unit: i18n.Plain("ms")}),
 	}
 	for _, n := range answers {
 		r.Requests += n

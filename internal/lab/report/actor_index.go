@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/i18n"
 )
 
 // actorIndex gives every actor of a witness a number, which is its colour and letter.
@@ -108,83 +108,83 @@ func ticks(from, to float64, about int) []float64 {
 }
 
 // spanWord is what a kind of span is called.
-func spanWord(k finding.SpanKind) tell.Text {
+func spanWord(k finding.SpanKind) i18n.Text {
 	switch k {
 	case finding.Held:
-		return tell.F("holds")
+		return i18n.F("holds")
 	case finding.Believes:
-		return tell.F("believes")
+		return i18n.F("believes")
 	case finding.Transacts:
-		return tell.F("transaction")
+		return i18n.F("transaction")
 	case finding.Stored:
-		return tell.F("stored")
+		return i18n.F("stored")
 	case finding.Waits:
-		return tell.F("waits")
+		return i18n.F("waits")
 	case finding.Reads:
-		return tell.F("reads")
+		return i18n.F("reads")
 	case finding.Paused:
-		return tell.F("paused")
+		return i18n.F("paused")
 	case finding.Down:
-		return tell.F("down")
+		return i18n.F("down")
 	}
-	return tell.Plain(string(k))
+	return i18n.Plain(string(k))
 }
 
 // spanText is what stands in a bar, and whether it must be told: a holder that
 // holds is plain from its lane, whose a store's key is is not.
-func spanText(s finding.Span, role finding.Role) (text tell.Text, must bool) {
+func spanText(s finding.Span, role finding.Role) (text i18n.Text, must bool) {
 	switch {
 	case !s.Label.IsZero():
 		return s.Label, true
 	case role != finding.Actor && s.Who != "":
-		return tell.Of(tell.Name(shortName(s.Who))), true
+		return i18n.Of(i18n.Name(shortName(s.Who))), true
 	}
 	return spanWord(s.Kind), s.Kind == finding.Transacts
 }
 
 // text is what stands beside a mark. In the lane of a store the actor's letter comes first.
-func (c actorIndex) text(lane finding.Lane, m finding.Mark) tell.Text {
+func (c actorIndex) text(lane finding.Lane, m finding.Mark) i18n.Text {
 	owner, of := letter(c.owner(lane, m.Who)), letter(c[m.Of])
 	switch {
 	case of != "" && lane.Role == finding.Actor:
-		return tell.F("deletes %s’s lock", of)
+		return i18n.F("deletes %s’s lock", of)
 	case of != "" && owner != "":
-		return tell.F("%s’s release deletes %s’s lock", owner, of)
+		return i18n.F("%s’s release deletes %s’s lock", owner, of)
 	case owner != "" && lane.Role != finding.Actor && m.Label.String() == "lease over":
-		return tell.F("%s’s %s", owner, markText(m))
+		return i18n.F("%s’s %s", owner, markText(m))
 	case owner != "" && lane.Role != finding.Actor:
-		return tell.Join(tell.Plain(owner+": "), markText(m))
+		return i18n.Join(i18n.Plain(owner+": "), markText(m))
 	}
 	return markText(m)
 }
 
-func markText(m finding.Mark) tell.Text {
+func markText(m finding.Mark) i18n.Text {
 	if !m.Label.IsZero() {
 		return m.Label
 	}
 	switch m.Kind {
 	case finding.ReadsStock:
-		return tell.F("read")
+		return i18n.F("read")
 	case finding.WritesStock:
-		return tell.F("write")
+		return i18n.F("write")
 	case finding.Refuses:
-		return tell.F("refused")
+		return i18n.F("refused")
 	case finding.Releases:
-		return tell.F("release")
+		return i18n.F("release")
 	case finding.Expires:
-		return tell.F("expired")
+		return i18n.F("expired")
 	case finding.Deletes:
-		return tell.F("deleted")
+		return i18n.F("deleted")
 	case finding.Killed:
-		return tell.F("killed")
+		return i18n.F("killed")
 	case finding.Told:
-		return tell.F("told")
+		return i18n.F("told")
 	case finding.Wakes:
-		return tell.F("wakes")
+		return i18n.F("wakes")
 	case finding.Notes:
-		return tell.F("note")
+		return i18n.F("note")
 	}
-	return tell.Plain(string(m.Kind))
+	return i18n.Plain(string(m.Kind))
 }
 
 // num writes a number with as many digits as tell something.

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/i18n"
 )
 
 // stack gives every span a row such that those of one row do not cover each other.
@@ -83,10 +83,10 @@ func (d *drawing) bar(lane finding.Lane, s finding.Span, y float64) (bar picture
 	bar = pictureBar{
 		X: px(from), Y: px(y), W: px(to - from), H: barHeight,
 		Kind: s.Kind, Owner: owner, Wrong: s.Wrong, Open: s.Open,
-		Full: tell.F("%s: %s to %s ms", told, num(s.From), num(s.To)).In(d.lang),
+		Full: i18n.F("%s: %s to %s ms", told, num(s.From), num(s.To)).In(d.lang),
 	}
 	if s.Open {
-		bar.Full = tell.F("%s: from %s ms on", told, num(s.From)).In(d.lang)
+		bar.Full = i18n.F("%s: from %s ms on", told, num(s.From)).In(d.lang)
 	}
 	size, inner := labelSize, to-from-14
 	if s.Wrong {
@@ -184,10 +184,10 @@ func (d *drawing) legend(y float64) float64 {
 		}
 	}
 	if cause {
-		items = append(items, legendItem{Cause: true, Text: tell.F("the cause").In(d.lang)})
+		items = append(items, legendItem{Cause: true, Text: i18n.F("the cause").In(d.lang)})
 	}
 	if wrong {
-		items = append(items, legendItem{Wrong: true, Text: tell.F("should not be").In(d.lang)})
+		items = append(items, legendItem{Wrong: true, Text: i18n.F("should not be").In(d.lang)})
 	}
 	x := edge
 	for i := range items {
@@ -238,46 +238,46 @@ func spanKinds() []finding.SpanKind {
 	}
 }
 
-func spanMeaning(k finding.SpanKind) tell.Text {
+func spanMeaning(k finding.SpanKind) i18n.Text {
 	switch k {
 	case finding.Held:
-		return tell.F("holds the lock")
+		return i18n.F("holds the lock")
 	case finding.Transacts:
-		return tell.F("transaction, to its commit")
+		return i18n.F("transaction, to its commit")
 	case finding.Waits:
-		return tell.F("waits for the lock")
+		return i18n.F("waits for the lock")
 	case finding.Believes:
-		return tell.F("believes so, and holds it no more")
+		return i18n.F("believes so, and holds it no more")
 	case finding.Reads:
-		return tell.F("holds it as a reader")
+		return i18n.F("holds it as a reader")
 	case finding.Stored:
-		return tell.F("the store has the key")
+		return i18n.F("the store has the key")
 	case finding.Paused:
-		return tell.F("stands still")
+		return i18n.F("stands still")
 	case finding.Down:
-		return tell.F("dead or cut off")
+		return i18n.F("dead or cut off")
 	}
-	return tell.Plain(string(k))
+	return i18n.Plain(string(k))
 }
 
 // markKind is a kind of mark with its sign in a terminal and what it means.
 type markKind struct {
 	kind  finding.MarkKind
 	sign  rune
-	means tell.Text
+	means i18n.Text
 }
 
 func markKinds() []markKind {
 	return []markKind{
-		{finding.ReadsStock, '○', tell.F("reads")},
-		{finding.WritesStock, '●', tell.F("writes")},
-		{finding.Refuses, '⊘', tell.F("is refused or gives up")},
-		{finding.Releases, '▽', tell.F("releases")},
-		{finding.Expires, '◔', tell.F("lease runs out")},
-		{finding.Deletes, '×', tell.F("key deleted")},
-		{finding.Killed, '†', tell.F("killed")},
-		{finding.Told, '!', tell.F("learns that it holds no longer")},
-		{finding.Wakes, '△', tell.F("is woken")},
-		{finding.Notes, '◆', tell.F("note")},
+		{finding.ReadsStock, '○', i18n.F("reads")},
+		{finding.WritesStock, '●', i18n.F("writes")},
+		{finding.Refuses, '⊘', i18n.F("is refused or gives up")},
+		{finding.Releases, '▽', i18n.F("releases")},
+		{finding.Expires, '◔', i18n.F("lease runs out")},
+		{finding.Deletes, '×', i18n.F("key deleted")},
+		{finding.Killed, '†', i18n.F("killed")},
+		{finding.Told, '!', i18n.F("learns that it holds no longer")},
+		{finding.Wakes, '△', i18n.F("is woken")},
+		{finding.Notes, '◆', i18n.F("note")},
 	}
 }

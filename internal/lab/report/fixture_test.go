@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/report"
-	"seckill/internal/lab/tell"
 )
 
 // wrongRelease is the naive lock: a chain of holders that delete each other's locks.
@@ -15,35 +15,35 @@ func wrongRelease() finding.Witness {
 	a, b, c := "buyer 17 (api-1)", "buyer 18 (api-2)", "buyer 21 (api-1)"
 	return finding.Witness{
 		Kind: finding.WrongReleases, Key: "stock:1",
-		Summary: tell.Plain("buyer 17 works for 400 ms with a lease of 100 ms. At 101 ms the key is gone and buyer 18 gets the lock; at 402 ms buyer 17 deletes it, " +
+		Summary: i18n.Plain("buyer 17 works for 400 ms with a lease of 100 ms. At 101 ms the key is gone and buyer 18 gets the lock; at 402 ms buyer 17 deletes it, " +
 			"which lets buyer 21 in while buyer 18 still works."),
 		Lanes: []finding.Lane{
 			{Name: a, Role: finding.Actor, Spans: []finding.Span{
 				{Kind: finding.Waits, From: 0, To: 3}, {Kind: finding.Held, From: 3, To: 101}, {Kind: finding.Believes, From: 101, To: 402, Wrong: true},
 			}, Marks: []finding.Mark{
-				{Kind: finding.ReadsStock, At: 5, Label: tell.Plain("reads 5")}, {Kind: finding.WritesStock, At: 396, Label: tell.Plain("writes 4")},
-				{Kind: finding.Releases, At: 402, Label: tell.Plain("DEL"), Wrong: true},
+				{Kind: finding.ReadsStock, At: 5, Label: i18n.Plain("reads 5")}, {Kind: finding.WritesStock, At: 396, Label: i18n.Plain("writes 4")},
+				{Kind: finding.Releases, At: 402, Label: i18n.Plain("DEL"), Wrong: true},
 			}},
 			{Name: b, Role: finding.Actor, Spans: []finding.Span{
 				{Kind: finding.Waits, From: 10, To: 104}, {Kind: finding.Held, From: 104, To: 403}, {Kind: finding.Believes, From: 403, To: 505, Wrong: true},
 			}, Marks: []finding.Mark{
-				{Kind: finding.ReadsStock, At: 106, Label: tell.Plain("reads 5")}, {Kind: finding.WritesStock, At: 497, Label: tell.Plain("writes 4")},
-				{Kind: finding.Releases, At: 505, Label: tell.Plain("DEL")},
+				{Kind: finding.ReadsStock, At: 106, Label: i18n.Plain("reads 5")}, {Kind: finding.WritesStock, At: 497, Label: i18n.Plain("writes 4")},
+				{Kind: finding.Releases, At: 505, Label: i18n.Plain("DEL")},
 			}},
 			{Name: c, Role: finding.Actor, Spans: []finding.Span{
 				{Kind: finding.Waits, From: 30, To: 406}, {Kind: finding.Held, From: 406, To: 560, Open: true, Wrong: true},
-			}, Marks: []finding.Mark{{Kind: finding.ReadsStock, At: 409, Label: tell.Plain("reads 4")}}},
+			}, Marks: []finding.Mark{{Kind: finding.ReadsStock, At: 409, Label: i18n.Plain("reads 4")}}},
 			{Name: "Redis", Role: finding.LockStore, Spans: []finding.Span{
 				{Kind: finding.Stored, From: 2, To: 101, Who: a}, {Kind: finding.Stored, From: 104, To: 402, Who: b},
 				{Kind: finding.Stored, From: 406, To: 505, Who: c},
 			}, Marks: []finding.Mark{
-				{Kind: finding.Expires, At: 101, Label: tell.Plain("runs out"), Who: a},
-				{Kind: finding.Deletes, At: 402, Label: tell.Plain("buyer 17 deletes buyer 18's"), Who: b, Wrong: true},
-				{Kind: finding.Deletes, At: 505, Label: tell.Plain("buyer 18 deletes buyer 21's"), Who: c, Wrong: true},
+				{Kind: finding.Expires, At: 101, Label: i18n.Plain("runs out"), Who: a},
+				{Kind: finding.Deletes, At: 402, Label: i18n.Plain("buyer 17 deletes buyer 18's"), Who: b, Wrong: true},
+				{Kind: finding.Deletes, At: 505, Label: i18n.Plain("buyer 18 deletes buyer 21's"), Who: c, Wrong: true},
 			}},
 			{Name: "MariaDB", Role: finding.Database, Marks: []finding.Mark{
-				{Kind: finding.WritesStock, At: 400, Label: tell.Plain("stock 5→4"), Who: a},
-				{Kind: finding.WritesStock, At: 502, Label: tell.Plain("stock 4→4: the other sale is lost"), Who: b, Wrong: true},
+				{Kind: finding.WritesStock, At: 400, Label: i18n.Plain("stock 5→4"), Who: a},
+				{Kind: finding.WritesStock, At: 502, Label: i18n.Plain("stock 4→4: the other sale is lost"), Who: b, Wrong: true},
 			}},
 		},
 	}
@@ -54,31 +54,31 @@ func paused(fenced bool) finding.Witness {
 	a, b := "buyer 3 (api-1)", "buyer 4 (api-2)"
 	w := finding.Witness{
 		Kind: finding.StaleWrites, Key: "stock:2",
-		Summary: tell.Plain("The process of buyer 3 stands still from 60 to 900 ms. Its lease is over at 310 ms, buyer 4 gets the lock and sells; buyer 3 wakes, believes still, and writes over it."),
+		Summary: i18n.Plain("The process of buyer 3 stands still from 60 to 900 ms. Its lease is over at 310 ms, buyer 4 gets the lock and sells; buyer 3 wakes, believes still, and writes over it."),
 		Lanes: []finding.Lane{
 			{Name: a, Role: finding.Actor, Spans: []finding.Span{
 				{Kind: finding.Held, From: 10, To: 925, Wrong: !fenced}, {Kind: finding.Paused, From: 60, To: 900},
-			}, Marks: []finding.Mark{{Kind: finding.ReadsStock, At: 14, Label: tell.Plain("reads 9")}, {Kind: finding.WritesStock, At: 905, Label: tell.Plain("writes 8 with token 33"), Wrong: !fenced}}},
+			}, Marks: []finding.Mark{{Kind: finding.ReadsStock, At: 14, Label: i18n.Plain("reads 9")}, {Kind: finding.WritesStock, At: 905, Label: i18n.Plain("writes 8 with token 33"), Wrong: !fenced}}},
 			{Name: b, Role: finding.Actor, Spans: []finding.Span{
 				{Kind: finding.Waits, From: 80, To: 312}, {Kind: finding.Held, From: 312, To: 341, Wrong: !fenced},
-			}, Marks: []finding.Mark{{Kind: finding.ReadsStock, At: 315, Label: tell.Plain("reads 9")}, {Kind: finding.WritesStock, At: 330, Label: tell.Plain("writes 8 with token 34")}, {Kind: finding.Releases, At: 341, Label: tell.Plain("releases")}}},
+			}, Marks: []finding.Mark{{Kind: finding.ReadsStock, At: 315, Label: i18n.Plain("reads 9")}, {Kind: finding.WritesStock, At: 330, Label: i18n.Plain("writes 8 with token 34")}, {Kind: finding.Releases, At: 341, Label: i18n.Plain("releases")}}},
 			{Name: "redis-server 7.0", Role: finding.LockStore, Spans: []finding.Span{
-				{Kind: finding.Stored, From: 9, To: 310, Who: a, Label: tell.Plain("token 33")}, {Kind: finding.Stored, From: 312, To: 342, Who: b, Label: tell.Plain("token 34")},
-			}, Marks: []finding.Mark{{Kind: finding.Expires, At: 310, Label: tell.Plain("expired")}}},
+				{Kind: finding.Stored, From: 9, To: 310, Who: a, Label: i18n.Plain("token 33")}, {Kind: finding.Stored, From: 312, To: 342, Who: b, Label: i18n.Plain("token 34")},
+			}, Marks: []finding.Mark{{Kind: finding.Expires, At: 310, Label: i18n.Plain("expired")}}},
 			{Name: "MariaDB", Role: finding.Database, Marks: []finding.Mark{
-				{Kind: finding.WritesStock, At: 334, Label: tell.Plain("stock 9→8"), Who: b},
-				{Kind: finding.WritesStock, At: 910, Label: tell.Plain("stock 8→8"), Who: a, Wrong: true},
+				{Kind: finding.WritesStock, At: 334, Label: i18n.Plain("stock 9→8"), Who: b},
+				{Kind: finding.WritesStock, At: 910, Label: i18n.Plain("stock 8→8"), Who: a, Wrong: true},
 			}},
 			{Name: "signals", Role: finding.Fault, Marks: []finding.Mark{
-				{Kind: finding.Notes, At: 60, Label: tell.Plain("SIGSTOP to api-1")}, {Kind: finding.Notes, At: 900, Label: tell.Plain("SIGCONT to api-1")},
+				{Kind: finding.Notes, At: 60, Label: i18n.Plain("SIGSTOP to api-1")}, {Kind: finding.Notes, At: 900, Label: i18n.Plain("SIGCONT to api-1")},
 			}},
 		},
 	}
 	if fenced {
 		w.Kind = ""
-		w.Summary = tell.Plain("As before, but the database has seen token 34 when buyer 3 writes with token 33, and refuses.")
+		w.Summary = i18n.Plain("As before, but the database has seen token 34 when buyer 3 writes with token 33, and refuses.")
 		db := &w.Lanes[3]
-		db.Marks[1] = finding.Mark{Kind: finding.Refuses, At: 910, Label: tell.Plain("33 < 34: refused"), Who: a}
+		db.Marks[1] = finding.Mark{Kind: finding.Refuses, At: 910, Label: i18n.Plain("33 < 34: refused"), Who: a}
 	}
 	return w
 }
@@ -87,7 +87,7 @@ func paused(fenced bool) finding.Witness {
 func crowd() finding.Witness {
 	w := finding.Witness{
 		Kind: finding.Herds, Key: "/seckill/locks/stock:77",
-		Summary: tell.Plain("One release wakes nine waiters, of which one gets the lock and eight go back to sleep."),
+		Summary: i18n.Plain("One release wakes nine waiters, of which one gets the lock and eight go back to sleep."),
 	}
 	var store finding.Lane
 	for i := range 9 {
@@ -98,14 +98,14 @@ func crowd() finding.Witness {
 			lane.Marks = []finding.Mark{{Kind: finding.Releases, At: 40}}
 		} else {
 			lane.Marks = []finding.Mark{
-				{Kind: finding.Wakes, At: 40.2 + float64(i)/10, Label: tell.Plain("woken by the node that went"), Wrong: i > 1},
-				{Kind: finding.Notes, At: 40.9 + float64(i)/10, Label: tell.Plain("lists the children")},
-				{Kind: finding.Refuses, At: 41.3 + float64(i)/10, Label: tell.Plain("not the first one in the queue")},
+				{Kind: finding.Wakes, At: 40.2 + float64(i)/10, Label: i18n.Plain("woken by the node that went"), Wrong: i > 1},
+				{Kind: finding.Notes, At: 40.9 + float64(i)/10, Label: i18n.Plain("lists the children")},
+				{Kind: finding.Refuses, At: 41.3 + float64(i)/10, Label: i18n.Plain("not the first one in the queue")},
 			}
 		}
 		w.Lanes = append(w.Lanes, lane)
 		store.Spans = append(store.Spans, finding.Span{Kind: finding.Stored, From: float64(i), To: float64(i) + 1, Who: name})
-		store.Marks = append(store.Marks, finding.Mark{Kind: finding.Notes, At: 40 + float64(i)/5, Label: tell.Plain("getChildren " + fmt.Sprint(i)), Who: name})
+		store.Marks = append(store.Marks, finding.Mark{Kind: finding.Notes, At: 40 + float64(i)/5, Label: i18n.Plain("getChildren " + fmt.Sprint(i)), Who: name})
 	}
 	store.Name, store.Role = "ZooKeeper ensemble of three, the leader", finding.LockStore
 	w.Lanes = append(w.Lanes, store)
@@ -116,14 +116,14 @@ func crowd() finding.Witness {
 func killed() finding.Witness {
 	return finding.Witness{
 		Kind: finding.StuckKeys, Key: "order:3:9",
-		Summary: tell.Plain("api-1 is killed at 12.5 ms; its key stays, since nothing will ever take it away."),
+		Summary: i18n.Plain("api-1 is killed at 12.5 ms; its key stays, since nothing will ever take it away."),
 		Lanes: []finding.Lane{
 			{Name: "buyer 9 (api-1)", Role: finding.Actor, Spans: []finding.Span{{Kind: finding.Held, From: 1.25, To: 12.5}, {Kind: finding.Down, From: 12.5, To: 30, Open: true}},
-				Marks: []finding.Mark{{Kind: finding.Killed, At: 12.5, Label: tell.Plain("SIGKILL")}}},
-			{Name: "reader 1", Role: finding.Actor, Spans: []finding.Span{{Kind: finding.Reads, From: 3, To: 22, Label: tell.Plain("as a reader")}},
-				Marks: []finding.Mark{{Kind: finding.Told, At: 22, Label: tell.Plain("lost: the session has ended")}}},
+				Marks: []finding.Mark{{Kind: finding.Killed, At: 12.5, Label: i18n.Plain("SIGKILL")}}},
+			{Name: "reader 1", Role: finding.Actor, Spans: []finding.Span{{Kind: finding.Reads, From: 3, To: 22, Label: i18n.Plain("as a reader")}},
+				Marks: []finding.Mark{{Kind: finding.Told, At: 22, Label: i18n.Plain("lost: the session has ended")}}},
 			{Name: "buyer 9 (api-2)", Role: finding.Actor, Spans: []finding.Span{{Kind: finding.Waits, From: 15, To: 30, Open: true, Wrong: true}}},
-			{Name: "Redis", Role: finding.LockStore, Spans: []finding.Span{{Kind: finding.Stored, From: 1, To: 30, Open: true, Who: "buyer 9 (api-1)", Wrong: true, Label: tell.Plain("no expiry")}}},
+			{Name: "Redis", Role: finding.LockStore, Spans: []finding.Span{{Kind: finding.Stored, From: 1, To: 30, Open: true, Who: "buyer 9 (api-1)", Wrong: true, Label: i18n.Plain("no expiry")}}},
 		},
 	}
 }
@@ -164,7 +164,7 @@ func sample() report.Report {
 			Expect: finding.Breaks, Observed: finding.Breaks, AsExpected: true, About: []finding.Kind{finding.WrongReleases, finding.Overlaps},
 			Anomalies: map[finding.Kind]int{finding.WrongReleases: 3 + i, finding.Overlaps: 1200 + i, finding.LostUpdates: 2},
 			Answers:   map[string]int{"created": 5, "sold_out": 300, "busy": 95}, Latency: latency(), Seed: 7,
-			Measures: []finding.Measure{{Name: tell.Plain("longest overlap"), Value: 301.4, Unit: tell.Plain("ms")}, {Name: tell.Plain("porcupine: illegal"), Value: 1}, {Name: tell.Plain("commands for each grant"), Value: 4.25}},
+			Measures: []finding.Measure{{Name: i18n.Plain("longest overlap"), Value: 301.4, Unit: i18n.Plain("ms")}, {Name: i18n.Plain("porcupine: illegal"), Value: 1}, {Name: i18n.Plain("commands for each grant"), Value: 4.25}},
 			Command:  fmt.Sprintf("go run ./cmd/lab run experiment-%02d --seed 7", i), Engine: r.Engine,
 		}
 		partner := i ^ 1

@@ -2,7 +2,7 @@ package report
 
 import (
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/i18n"
 )
 
 // Sizes of a histogram, in its own units.
@@ -33,7 +33,7 @@ type histogramLine struct {
 }
 
 // newHistogram lays out a distribution, with bars of equal width. Without buckets it is nil.
-func newHistogram(l *finding.Latency, language tell.Language) *histogram {
+func newHistogram(l *finding.Latency, language i18n.Language) *histogram {
 	if l == nil || len(l.Buckets) == 0 {
 		return nil
 	}
@@ -53,7 +53,7 @@ func newHistogram(l *finding.Latency, language tell.Language) *histogram {
 		}
 		h.Bars = append(h.Bars, histogramBar{
 			X: px(x + 0.5), Y: px(histogramFoot - height), W: px(max(step-1, 0.5)), H: px(height),
-			Full: tell.F("%s from %s to %s ms", num(float64(b.Count)), num(below), num(b.UpToMS)).In(language),
+			Full: i18n.F("%s from %s to %s ms", num(float64(b.Count)), num(below), num(b.UpToMS)).In(language),
 		})
 		below = b.UpToMS
 		text := num(b.UpToMS)

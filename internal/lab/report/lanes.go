@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/i18n"
 )
 
 // narrowest is the least width for which [Lanes] lays out.
@@ -24,7 +24,7 @@ func ColourWanted(getenv func(string) string, terminal bool) bool {
 // Lanes writes a witness as text in a language, width columns wide: a row of bars for each lane, and its
 // marks below. Texts without space are numbered, in the order of time, and written as
 // footnotes. Colour adds no information.
-func Lanes(w io.Writer, wit finding.Witness, width int, colour bool, lang tell.Language) error {
+func Lanes(w io.Writer, wit finding.Witness, width int, colour bool, lang i18n.Language) error {
 	t := text{actors: newActorIndex(wit), lanes: arranged(wit.Lanes), width: max(width, narrowest), lang: lang}
 	t.from, t.to = period(t.lanes, nil, 0)
 	t.layOut()
@@ -33,7 +33,7 @@ func Lanes(w io.Writer, wit finding.Witness, width int, colour bool, lang tell.L
 		out.WriteString(line + "\n")
 	}
 	for _, also := range wit.Also {
-		for _, line := range wrap(tell.F("Also %s: %s", titleOfKind(also.Kind), also.Summary).In(lang), t.width) {
+		for _, line := range wrap(i18n.F("Also %s: %s", titleOfKind(also.Kind), also.Summary).In(lang), t.width) {
 			out.WriteString(line + "\n")
 		}
 	}
@@ -61,7 +61,7 @@ func Lanes(w io.Writer, wit finding.Witness, width int, colour bool, lang tell.L
 type text struct {
 	actors   actorIndex
 	lanes    []finding.Lane
-	lang     tell.Language
+	lang     i18n.Language
 	width    int
 	gutter   int // columns of the names
 	from, to float64
@@ -108,7 +108,7 @@ func (t *text) layOut() {
 
 // name is the title of a lane; an actor's letter comes first.
 func (t *text) name(lane finding.Lane) string {
-	name := tell.Name(lane.Name).In(t.lang)
+	name := i18n.Name(lane.Name).In(t.lang)
 	if lane.Role == finding.Actor {
 		return letter(t.actors[lane.Name]) + " " + name
 	}
@@ -178,7 +178,7 @@ func (t *text) lane(lane finding.Lane) rail {
 	}
 	slices.SortStableFunc(notes, func(a, b *note) int { return cmp.Compare(a.at, b.at) })
 	for _, n := range notes {
-		n.who = tell.Name(lane.Name).In(t.lang)
+		n.who = i18n.Name(lane.Name).In(t.lang)
 	}
 	r := rail{notes: notes}
 	if len(notes) > 0 || len(spans) == 0 {

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/i18n"
 )
 
 // covered is a cell that the wide character before it covers.
@@ -39,7 +39,7 @@ func (r *row) put(col int, text string, owner int, wrong bool) {
 	for _, c := range text {
 		r.set(col, c, owner, wrong)
 		col++
-		if tell.RuneColumns(c) == 2 {
+		if i18n.RuneColumns(c) == 2 {
 			r.set(col, covered, owner, wrong)
 			col++
 		}
@@ -132,10 +132,10 @@ func (t *text) legend() string {
 		}
 	}
 	if cause {
-		parts = append(parts, "! "+tell.F("the cause").In(t.lang))
+		parts = append(parts, "! "+i18n.F("the cause").In(t.lang))
 	}
 	if wrong {
-		parts = append(parts, "✗ "+tell.F("should not be").In(t.lang))
+		parts = append(parts, "✗ "+i18n.F("should not be").In(t.lang))
 	}
 	// Each part stays on one line.
 	for i, p := range parts {
@@ -172,14 +172,14 @@ func (t *text) footnotes() []string {
 
 // wrap breaks a text at its spaces, and between Chinese characters.
 func wrap(text string, width int) []string {
-	lines := tell.Lines(text, width, func(r rune) bool { return r == ' ' || r == '\n' })
+	lines := i18n.Lines(text, width, func(r rune) bool { return r == ' ' || r == '\n' })
 	for i, line := range lines {
 		lines[i] = strings.TrimRight(strings.ReplaceAll(line, "\u00a0", " "), " ")
 	}
 	return lines
 }
 
-func length(s string) int { return tell.Columns(s) }
+func length(s string) int { return i18n.Columns(s) }
 
 // fit shortens a text to a number of columns.
 func fit(s string, columns int) string {

@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/report"
-	"seckill/internal/lab/tell"
 	"seckill/internal/testkit/fail"
 )
 
@@ -27,7 +27,7 @@ func witnesses() map[string]finding.Witness {
 func lanes(t *testing.T, wit finding.Witness, width int, colour bool) string {
 	t.Helper()
 	var out strings.Builder
-	fail.NowIf(t, report.Lanes(&out, wit, width, colour, tell.English))
+	fail.NowIf(t, report.Lanes(&out, wit, width, colour, i18n.English))
 	return out.String()
 }
 
@@ -92,20 +92,20 @@ func TestLanesOfAlmostNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			lanes(t, wit, 10, true)
-			fail.If(t, fail.Of(report.SVGs(wit, "x", tell.English)))
+			fail.If(t, fail.Of(report.SVGs(wit, "x", i18n.English)))
 		})
 	}
 }
 
 // Seven actors are distinguishable on light and on dark paper.
 func TestEveryOwnerHasAColour(t *testing.T) {
-	wit := finding.Witness{Summary: tell.Plain("seven wait")}
+	wit := finding.Witness{Summary: i18n.Plain("seven wait")}
 	for i := range 7 {
 		wit.Lanes = append(wit.Lanes, finding.Lane{
 			Name: "buyer " + strconv.Itoa(i+1), Role: finding.Actor, Spans: []finding.Span{{Kind: finding.Waits, To: 10}},
 		})
 	}
-	svg, err := report.SVG(wit, "seven", tell.English, report.Wide)
+	svg, err := report.SVG(wit, "seven", i18n.English, report.Wide)
 	fail.NowIf(t, err)
 	css := string(report.PictureCSS())
 	for i := range 7 {
@@ -120,12 +120,12 @@ func TestEveryOwnerHasAColour(t *testing.T) {
 // The legend does not contradict a bar's own text.
 func TestLegendLeavesOutWhatBarsSay(t *testing.T) {
 	const means = "holds the lock"
-	wit := finding.Witness{Summary: tell.Plain("in"), Lanes: []finding.Lane{{
-		Name: "buyer 1", Role: finding.Actor, Spans: []finding.Span{{Kind: finding.Held, To: 10, Label: tell.Plain("is inside")}},
+	wit := finding.Witness{Summary: i18n.Plain("in"), Lanes: []finding.Lane{{
+		Name: "buyer 1", Role: finding.Actor, Spans: []finding.Span{{Kind: finding.Held, To: 10, Label: i18n.Plain("is inside")}},
 	}}}
 	for label, want := range map[string]bool{"is inside": false, "": true} {
-		wit.Lanes[0].Spans[0].Label = tell.Plain(label)
-		svg, err := report.SVG(wit, "in", tell.English, report.Wide)
+		wit.Lanes[0].Spans[0].Label = i18n.Plain(label)
+		svg, err := report.SVG(wit, "in", i18n.English, report.Wide)
 		fail.NowIf(t, err)
 		text := strings.ReplaceAll(lanes(t, wit, 100, false), "\u00a0", " ")
 		if strings.Contains(text, means) != want || strings.Contains(string(svg), means) != want {

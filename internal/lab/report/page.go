@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/i18n"
 )
 
 //go:embed page.html.tmpl
@@ -25,11 +25,11 @@ var pageCSS string
 // PageCSS is the stylesheet of the report around its pictures.
 func PageCSS() template.CSS { return template.CSS(pageCSS) }
 
-func pageTemplate(l tell.Language) (*template.Template, error) {
+func pageTemplate(l i18n.Language) (*template.Template, error) {
 	t, err := template.New("page").Funcs(template.FuncMap{
 		"svg":       func(wit finding.Witness, id string) (template.HTML, error) { return SVGs(wit, id, l) },
-		"t":         func(format string, values ...any) string { return tell.Key(format, values...).In(l) },
-		"in":        func(text tell.Text) string { return text.In(l) },
+		"t":         func(format string, values ...any) string { return i18n.Key(format, values...).In(l) },
+		"in":        func(text i18n.Text) string { return text.In(l) },
 		"histogram": func(latency *finding.Latency) *histogram { return newHistogram(latency, l) },
 		"num":       num,
 		"took":      took,
@@ -188,24 +188,24 @@ func (r Report) entry(e Entry) entry {
 
 // outcomeOf tells what came out from whether it was predicted: what broke has the colour of
 // what is broken also if that was expected.
-func outcomeOf(res finding.Result, l tell.Language) outcome {
-	class, sign, verb := "fine", "✓", tell.F("held")
+func outcomeOf(res finding.Result, l i18n.Language) outcome {
+	class, sign, verb := "fine", "✓", i18n.F("held")
 	if res.Observed == finding.Breaks {
-		class, sign, verb = "broke", "✗", tell.F("broke")
+		class, sign, verb = "broke", "✗", i18n.F("broke")
 	}
 	switch {
 	case res.Failed != "":
-		return outcome{"failed", "?", tell.F("no verdict").In(l)}
+		return outcome{"failed", "?", i18n.F("no verdict").In(l)}
 	case res.Skipped != "":
-		return outcome{"skipped", "–", tell.F("skipped").In(l)}
+		return outcome{"skipped", "–", i18n.F("skipped").In(l)}
 	case res.Turned:
-		return outcome{class, sign, tell.F("%s, turned by the change", verb).In(l)}
+		return outcome{class, sign, i18n.F("%s, turned by the change", verb).In(l)}
 	case len(res.Changed) > 0:
-		return outcome{class, sign, tell.F("%s, not turned by the change", verb).In(l)}
+		return outcome{class, sign, i18n.F("%s, not turned by the change", verb).In(l)}
 	case res.AsExpected:
-		return outcome{class, sign, tell.F("%s, as predicted", verb).In(l)}
+		return outcome{class, sign, i18n.F("%s, as predicted", verb).In(l)}
 	}
-	return outcome{"odd", "≠", tell.F("not as predicted").In(l)}
+	return outcome{"odd", "≠", i18n.F("not as predicted").In(l)}
 }
 
 // answers lists the codes, the most frequent first.

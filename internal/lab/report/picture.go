@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/i18n"
 )
 
 // Sizes of a picture, in its own units. A page shows a wide one between 800 and 1200
@@ -120,7 +120,7 @@ type pictureMark struct {
 }
 
 // draw lays out a witness in a language.
-func draw(wit finding.Witness, id string, lang tell.Language, size Size) *picture {
+func draw(wit finding.Witness, id string, lang i18n.Language, size Size) *picture {
 	d := drawing{actors: newActorIndex(wit), lanes: arranged(wit.Lanes), lang: lang, size: size, width: size.width()}
 	d.from, d.to = period(d.lanes, wit.From, wit.Until)
 	d.left, d.right = edge+d.gutter(), d.width-edge-12
@@ -142,21 +142,21 @@ func draw(wit finding.Witness, id string, lang tell.Language, size Size) *pictur
 	return d.pic
 }
 
-func titleOf(wit finding.Witness) tell.Text {
+func titleOf(wit finding.Witness) i18n.Text {
 	if title := titleOfKind(wit.Kind); !title.IsZero() {
-		return tell.F("How it comes to %s", title)
+		return i18n.F("How it comes to %s", title)
 	}
-	return tell.F("How it is prevented")
+	return i18n.F("How it is prevented")
 }
 
 // titleOfKind is the title of an anomaly; empty without one.
-func titleOfKind(kind finding.Kind) tell.Text {
+func titleOfKind(kind finding.Kind) i18n.Text {
 	for _, info := range finding.Kinds() {
 		if info.Kind == kind {
-			return tell.Key(info.Title)
+			return i18n.Key(info.Title)
 		}
 	}
-	return tell.Text{}
+	return i18n.Text{}
 }
 
 // drawing is a picture under construction.
@@ -164,7 +164,7 @@ type drawing struct {
 	pic         *picture
 	actors      actorIndex
 	lanes       []finding.Lane
-	lang        tell.Language
+	lang        i18n.Language
 	size        Size
 	width       float64
 	from, to    float64 // ms
@@ -198,7 +198,7 @@ func (d *drawing) nameLeft(lane finding.Lane) float64 {
 
 // nameOf splits "buyer 17 (api-1)" into the name and the detail.
 func (d *drawing) nameOf(lane finding.Lane) (name, detail string) {
-	all := tell.Name(lane.Name).In(d.lang)
+	all := i18n.Name(lane.Name).In(d.lang)
 	name = shortName(all)
 	if rest := all[len(name):]; len(rest) > 2 {
 		detail = rest[2:]
@@ -275,7 +275,7 @@ func (d *drawing) heading(lane finding.Lane, y float64) pictureLane {
 	out := pictureLane{
 		Y: px(y), NameX: px(nameX), NameY: px(y + lanePad + 18), BadgeY: px(y + lanePad + 13),
 		DetailX: px(nameX), DetailY: px(y + lanePad + 34),
-		Full: tell.Name(lane.Name).In(d.lang), Store: lane.Role != finding.Actor,
+		Full: i18n.Name(lane.Name).In(d.lang), Store: lane.Role != finding.Actor,
 	}
 	room := d.left - 8 - nameX
 	if d.size != Narrow {
@@ -301,9 +301,9 @@ type markLabel struct {
 func (d *drawing) mark(lane finding.Lane, m finding.Mark) *markLabel {
 	owner := d.actors.owner(lane, m.Who)
 	text := d.actors.text(lane, m).In(d.lang)
-	full := tell.F("%s ms: %s", num(m.At), markText(m)).In(d.lang)
+	full := i18n.F("%s ms: %s", num(m.At), markText(m)).In(d.lang)
 	if m.Who != "" && m.Who != lane.Name {
-		full += " (" + tell.Name(m.Who).In(d.lang) + ")"
+		full += " (" + i18n.Name(m.Who).In(d.lang) + ")"
 	}
 	return &markLabel{
 		label: d.label(d.x(m.At), text, m.Wrong || m.Cause, true),

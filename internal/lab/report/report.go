@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/i18n"
 )
 
 // Report is the result of a run of the laboratory.
@@ -22,7 +22,7 @@ type Report struct {
 	Seed    int64
 	Command string // the command that repeats the run
 	// Language is that of the page; "": English. The texts of the entries are in it.
-	Language tell.Language
+	Language i18n.Language
 	// Kinds are the columns of the matrix; none: [finding.Kinds].
 	Kinds []finding.Info
 }
@@ -95,7 +95,7 @@ func finish(temp *os.File, path string) error {
 // HTML writes the report as one page that loads nothing from the network.
 func HTML(w io.Writer, r Report) error {
 	if r.Language == "" {
-		r.Language = tell.English
+		r.Language = i18n.English
 	}
 	t, err := pageTemplate(r.Language)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/report"
-	"seckill/internal/lab/tell"
 	"seckill/internal/testkit/fail"
 )
 
@@ -55,8 +55,8 @@ func TestPageEscapes(t *testing.T) {
 	r := report.Report{Command: bad, Entries: []report.Entry{{
 		Hypothesis: bad, Why: bad, K6: bad, Setup: []byte(bad),
 		Result: finding.Result{ID: "x", Title: bad, Group: bad, Failed: bad, Answers: map[string]int{bad: 1}, Witness: &finding.Witness{
-			Summary: tell.Plain(bad), Key: bad, Lanes: []finding.Lane{{
-				Name: bad, Role: finding.Actor, Spans: []finding.Span{{Kind: finding.Held, To: 9, Label: tell.Plain(bad)}}, Marks: []finding.Mark{{Label: tell.Plain(bad), Who: bad}},
+			Summary: i18n.Plain(bad), Key: bad, Lanes: []finding.Lane{{
+				Name: bad, Role: finding.Actor, Spans: []finding.Span{{Kind: finding.Held, To: 9, Label: i18n.Plain(bad)}}, Marks: []finding.Mark{{Label: i18n.Plain(bad), Who: bad}},
 			}},
 		}},
 	}}}

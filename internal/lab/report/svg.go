@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/i18n"
 )
 
 //go:embed picture.svg.tmpl
@@ -20,7 +20,7 @@ var pictureCSS string
 const ownerColours = 7
 
 // SVGs draws a witness in each size; the stylesheet shows the one that fits. See [SVG].
-func SVGs(wit finding.Witness, id string, lang tell.Language) (template.HTML, error) {
+func SVGs(wit finding.Witness, id string, lang i18n.Language) (template.HTML, error) {
 	wide, err := SVG(wit, id, lang, Wide)
 	if err != nil {
 		return "", err
@@ -31,7 +31,7 @@ func SVGs(wit finding.Witness, id string, lang tell.Language) (template.HTML, er
 
 // SVG draws a witness in a language, for a page that has the stylesheet [PictureCSS]. The id must be
 // unique within the page.
-func SVG(wit finding.Witness, id string, lang tell.Language, size Size) (template.HTML, error) {
+func SVG(wit finding.Witness, id string, lang i18n.Language, size Size) (template.HTML, error) {
 	t, err := template.New("picture").Funcs(pictureFuncs()).Parse(pictureTemplate)
 	if err != nil {
 		return "", fmt.Errorf("report: %w", err)

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"seckill/internal/lab/bench"
+	"seckill/internal/lab/byhand"
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/testbed"
 )
 
@@ -22,27 +22,27 @@ type benchJSON struct {
 	Picture int                  `json:"picture"` // another number: another picture
 	Found   map[finding.Kind]int `json:"found"`
 	Failed  string               `json:"failed"`
-	bench.State
+	byhand.State
 }
 
 // benchOptionsJSON is what a bench can be.
 type benchOptionsJSON struct {
 	Locks []benchLockJSON `json:"locks"`
 	// NoReplica is why a Redis server cannot have a replica here; null: it can.
-	NoReplica map[tell.Language]string `json:"no_replica"`
+	NoReplica map[i18n.Language]string `json:"no_replica"`
 }
 
 // benchLockJSON is a mechanism.
 type benchLockJSON struct {
 	Lock string `json:"lock"`
-	bench.Kind
-	Missing map[tell.Language]string `json:"missing"` // why it cannot be played here; null: it can
+	byhand.Kind
+	Missing map[i18n.Language]string `json:"missing"` // why it cannot be played here; null: it can
 }
 
 func benchOptions(o testbed.Options) benchOptionsJSON {
-	all := benchOptionsJSON{NoReplica: inAll(missing(o, bench.Setup{Replica: true}.Needs()))}
-	for _, m := range bench.Mechanisms() {
-		all.Locks = append(all.Locks, benchLockJSON{m.Name, bench.Kind{Store: m.Store, Ends: m.Ends}, inAll(missing(o, bench.Setup{Lock: m.Name}.Needs()))})
+	all := benchOptionsJSON{NoReplica: inAll(missing(o, byhand.Setup{Replica: true}.Needs()))}
+	for _, m := range byhand.Mechanisms() {
+		all.Locks = append(all.Locks, benchLockJSON{m.Name, byhand.Kind{Store: m.Store, Ends: m.Ends}, inAll(missing(o, byhand.Setup{Lock: m.Name}.Needs()))})
 	}
 	return all
 }
@@ -56,16 +56,16 @@ func (s *session) benchState() *benchJSON {
 	state := one.bench.State()
 	switch {
 	case one == s.now: // what it has started may still be there
-		state.Ending = bench.NotEnded
-	case state.Ending == bench.NotEnded: // it has never been ready
-		state.Ending = bench.Ended
+		state.Ending = byhand.NotEnded
+	case state.Ending == byhand.NotEnded: // it has never been ready
+		state.Ending = byhand.Ended
 	}
 	return &benchJSON{N: one.n, Picture: one.picture, Found: one.found, Failed: one.failed, State: state}
 }
 
 // beginBench begins a bench that replays a script first.
-func (s *session) beginBench(setup bench.Setup, script string) (n int, err error) {
-	b, err := bench.New(setup, script, s.publish)
+func (s *session) beginBench(setup byhand.Setup, script string) (n int, err error) {
+	b, err := byhand.New(setup, script, s.publish)
 	if err != nil {
 		return 0, err
 	}
@@ -95,8 +95,8 @@ func (s *session) playBench(ctx context.Context, one *run) {
 	}
 	_, err := s.open()
 	if err == nil {
-		var skipped tell.Text
-		skipped, err = s.env.RunWithin(ctx, bench.Limit+time.Minute, benchName, one.bench.Setup().Needs(), func(r *testbed.Run) {
+		var skipped i18n.Text
+		skipped, err = s.env.RunWithin(ctx, byhand.Limit+time.Minute, benchName, one.bench.Setup().Needs(), func(r *testbed.Run) {
 			defer last()
 			one.bench.Play(r)
 		})
@@ -179,7 +179,7 @@ func (s *Server) readBench(w http.ResponseWriter, r *http.Request) error {
 	if err := checkJSON(r); err != nil {
 		return err
 	}
-	setup, script, err := bench.ReadFile(r.Body)
+	setup, script, err := byhand.ReadFile(r.Body)
 	if err != nil {
 		return err
 	}
@@ -188,6 +188,6 @@ func (s *Server) readBench(w http.ResponseWriter, r *http.Request) error {
 
 // newBenchJSON asks for a bench.
 type newBenchJSON struct {
-	bench.Setup
+	byhand.Setup
 	Script string `json:"script"`
 }

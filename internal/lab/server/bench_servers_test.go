@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"seckill/internal/lab/bench"
+	"seckill/internal/lab/byhand"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/testkit"
 	"seckill/internal/testkit/fail"
@@ -30,7 +30,7 @@ func (s *stream) bench(what string, as func(b benchState) bool) (b benchState) {
 		if as(b) {
 			return b
 		}
-		if b.Ending != bench.NotEnded || b.Failed != "" {
+		if b.Ending != byhand.NotEnded || b.Failed != "" {
 			s.t.Fatalf("the bench has ended before this: %s: %+v", what, b)
 		}
 	}
@@ -56,7 +56,7 @@ func (f *fixture) drawn(part string) {
 
 func ready(b benchState) bool { return b.Ready }
 
-func ended(b benchState) bool { return b.Ending != bench.NotEnded }
+func ended(b benchState) bool { return b.Ending != byhand.NotEnded }
 
 // moved matches when so many moves have ended.
 func moved(n int) func(benchState) bool {
@@ -185,7 +185,7 @@ func TestBenchLocks(t *testing.T) {
 		t.Fatalf("the late write with a token: %s", b.last())
 	}
 	d.stop()
-	if b := d.play(setupOf("setnx", 2, ""), "a1 k1"); b.Processes[0].Is != "dead" || b.Off[bench.Expire] != bench.WhyNoLease {
+	if b := d.play(setupOf("setnx", 2, ""), "a1 k1"); b.Processes[0].Is != "dead" || b.Off[byhand.Expire] != byhand.WhyNoLease {
 		t.Fatalf("a key without an end: %+v", b)
 	}
 	d.events.sees("the key is stuck", func(b benchState) bool { return b.Found["stuck_keys"] == 1 })
@@ -274,7 +274,7 @@ func realServers(t *testing.T, names ...string) driver {
 func TestBenchFailOver(t *testing.T) {
 	d := realServers(t, "redis-server")
 	b := d.play(setupOf("reentrant", 60, `,"replica":true`), "l a1 f a2")
-	if b.Turns[2].Told != "without-key" || b.last() != "done" || !b.FailedOver || slices.Contains(b.Store, bench.FailOver) {
+	if b.Turns[2].Told != "without-key" || b.last() != "done" || !b.FailedOver || slices.Contains(b.Store, byhand.FailOver) {
 		t.Fatalf("the fail-over: %+v", b)
 	}
 	d.events.sees("two holders are named", func(b benchState) bool { return b.Found["overlaps"] == 1 })
@@ -292,7 +292,7 @@ func TestBenchFailOver(t *testing.T) {
 func TestBenchMySQL(t *testing.T) {
 	d := realServers(t, "mariadbd")
 	b := d.play(setupOf("mysql-get-lock", 5, ""), "a1 n1 a2")
-	if b.last() != "done" || b.Off[bench.Delete] != bench.WhyConnection {
+	if b.last() != "done" || b.Off[byhand.Delete] != byhand.WhyConnection {
 		t.Fatalf("the lock of a lost connection: %+v", b)
 	}
 	d.stop()

@@ -8,7 +8,7 @@
 //	GET  /api/runs/{n}            what came out
 //	GET  /api/runs/{n}/{i}.svg    its pictures; ?from=MS&until=MS stretches the axis, ?lang=zh draws them in Chinese, ?size=narrow for a phone
 //	GET  /api/live.svg            the picture of the run that goes on; ?lang=zh
-//	POST /api/bench               begins a bench: {"lock", "processes", "lease", "wait", "script"}; see package bench
+//	POST /api/bench               begins a bench: {"lock", "processes", "lease", "wait", "script"}; see package byhand
 //	POST /api/bench/act           makes a move on it: {"do"}
 //	GET  /api/bench.svg           its picture, which stays when it has ended; ?lang=zh
 //	GET  /api/events              server-sent events: the state of the session whenever it changes

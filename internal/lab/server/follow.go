@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge"
 	"seckill/internal/lab/report"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lab/witness"
 )
@@ -67,7 +67,7 @@ func (s *session) look(one *run) {
 		return
 	}
 	live := map[drawnFor][]byte{}
-	for _, l := range tell.Languages() {
+	for _, l := range i18n.Languages() {
 		for _, size := range []report.Size{report.Wide, report.Narrow} {
 			drawn, err := report.SVG(w, "live", l, size)
 			if err != nil {
@@ -124,7 +124,7 @@ func (s *Server) writeLive(w http.ResponseWriter, r *http.Request, of func() *ru
 
 // drawnFor is for whom a picture is drawn.
 type drawnFor struct {
-	language tell.Language
+	language i18n.Language
 	size     report.Size
 }
 
@@ -139,10 +139,10 @@ func readerOf(r *http.Request) (drawnFor, error) {
 }
 
 // languageOf is the language that a picture is asked for in: ?lang=zh, English without it.
-func languageOf(r *http.Request) (tell.Language, error) {
-	language := tell.Language(cmp.Or(r.URL.Query().Get("lang"), string(tell.English)))
-	if !slices.Contains(tell.Languages(), language) {
-		return "", fmt.Errorf("%w: lang is %q; it can be %q", errInvalid, language, tell.Languages())
+func languageOf(r *http.Request) (i18n.Language, error) {
+	language := i18n.Language(cmp.Or(r.URL.Query().Get("lang"), string(i18n.English)))
+	if !slices.Contains(i18n.Languages(), language) {
+		return "", fmt.Errorf("%w: lang is %q; it can be %q", errInvalid, language, i18n.Languages())
 	}
 	return language, nil
 }

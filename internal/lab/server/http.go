@@ -11,8 +11,8 @@ import (
 	"net/http"
 	"strings"
 
-	"seckill/internal/lab/bench"
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/byhand"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/samesite"
 )
 
@@ -26,11 +26,11 @@ var statuses = []struct {
 	code   string
 }{
 	{errInvalid, http.StatusBadRequest, "invalid_request"},
-	{bench.ErrInvalid, http.StatusBadRequest, "invalid_request"},
+	{byhand.ErrInvalid, http.StatusBadRequest, "invalid_request"},
 	{errMissing, http.StatusConflict, "missing"},
 	{errNotFound, http.StatusNotFound, "not_found"},
 	{errBusy, http.StatusConflict, "busy"},
-	{bench.ErrNotNow, http.StatusConflict, "not_now"},
+	{byhand.ErrNotNow, http.StatusConflict, "not_now"},
 	{errIdle, http.StatusConflict, "idle"},
 	{errForeign, http.StatusForbidden, "forbidden"},
 	{errStopping, http.StatusServiceUnavailable, "unavailable"},
@@ -68,7 +68,7 @@ func writeError(w http.ResponseWriter, err error) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)
 	problem := map[string]any{"status": status, "code": code, "title": http.StatusText(status), "detail": err.Error()}
-	if b, ok := errors.AsType[*bench.Error](err); ok { // for the page, which says it in its own language
+	if b, ok := errors.AsType[*byhand.Error](err); ok { // for the page, which says it in its own language
 		problem["reason"], problem["values"] = b.Reason, b.Values
 	}
 	if t, ok := errors.AsType[textual](err); ok {
@@ -80,11 +80,11 @@ func writeError(w http.ResponseWriter, err error) {
 // textual is an error that is told in all languages.
 type textual interface {
 	error
-	Text() tell.Text
+	Text() i18n.Text
 }
 
 // told is a text as an error.
-type told struct{ text tell.Text }
+type told struct{ text i18n.Text }
 
 var _ textual = told{}
 
@@ -92,7 +92,7 @@ var _ textual = told{}
 func (t told) Error() string { return t.text.String() }
 
 // Text is the error in all languages.
-func (t told) Text() tell.Text { return t.text }
+func (t told) Text() i18n.Text { return t.text }
 
 // reasoned is an error of a kind that says nothing but its cause: the page shows the text.
 type reasoned struct{ kind, cause error }

@@ -7,7 +7,7 @@ import (
 
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/testbed"
 )
 
@@ -26,7 +26,7 @@ type runningJSON struct {
 	Command    string                   `json:"command"`
 	Predicted  string                   `json:"predicted"`
 	ElapsedMS  int64                    `json:"elapsed_ms"`
-	Doing      map[tell.Language]string `json:"doing"`   // null: nothing in particular
+	Doing      map[i18n.Language]string `json:"doing"`   // null: nothing in particular
 	Picture    int                      `json:"picture"` // another number: another picture
 	Found      map[finding.Kind]int     `json:"found"`   // so far
 }
@@ -76,7 +76,7 @@ type outcomeJSON struct {
 	Result finding.Result `json:"result"`
 	// Texts are the experiment's, by language, if they are true of this run: otherwise there are none.
 	AsWritten bool                            `json:"as_written"`
-	Texts     map[tell.Language]toldAfterJSON `json:"texts"`
+	Texts     map[i18n.Language]toldAfterJSON `json:"texts"`
 	Pictures  []pictureJSON                   `json:"pictures"`
 	Measures  []measureJSON                   `json:"measures"`
 }
@@ -90,20 +90,20 @@ type toldAfterJSON struct {
 }
 
 // languages returns what make returns of the texts of an experiment in each language of the page.
-func languages[T any](e *lab.Experiment, make func(lab.Texts) T) map[tell.Language]T {
-	return map[tell.Language]T{tell.English: make(e.English()), tell.Chinese: make(e.Chinese)}
+func languages[T any](e *lab.Experiment, make func(lab.Texts) T) map[i18n.Language]T {
+	return map[i18n.Language]T{i18n.English: make(e.English()), i18n.Chinese: make(e.Chinese)}
 }
 
 type measureJSON struct {
-	Name  map[tell.Language]string `json:"name"`
+	Name  map[i18n.Language]string `json:"name"`
 	Value float64                  `json:"value"`
-	Unit  map[tell.Language]string `json:"unit"`
+	Unit  map[i18n.Language]string `json:"unit"`
 }
 
 type pictureJSON struct {
 	URL     string                   `json:"url"`  // ?lang=zh: in Chinese
 	Kind    finding.Kind             `json:"kind"` // "": it shows how an anomaly was prevented
-	Summary map[tell.Language]string `json:"summary"`
+	Summary map[i18n.Language]string `json:"summary"`
 	Key     string                   `json:"key"`
 	BeginMS float64                  `json:"begin_ms"` // of what it shows
 	EndMS   float64                  `json:"end_ms"`
@@ -143,7 +143,7 @@ type kindJSON struct {
 
 type experimentJSON struct {
 	ID         string                           `json:"id"`
-	Texts      map[tell.Language]toldBeforeJSON `json:"texts"` // by language
+	Texts      map[i18n.Language]toldBeforeJSON `json:"texts"` // by language
 	Lock       string                           `json:"lock"`
 	RefersTo   string                           `json:"refers_to"` // whose arrangement is part of this one; "": nobody's
 	Sources    []sourceJSON                     `json:"sources"`
@@ -152,7 +152,7 @@ type experimentJSON struct {
 	Parameters []parameterJSON                  `json:"parameters"`
 	Stretches  bool                             `json:"stretches"` // its times, in slow motion
 	Command    string                           `json:"command"`
-	Missing    map[tell.Language]string         `json:"missing"` // why it cannot be run here; null: it can
+	Missing    map[i18n.Language]string         `json:"missing"` // why it cannot be run here; null: it can
 }
 
 // toldBeforeJSON is what an experiment says before it is run.
@@ -171,7 +171,7 @@ type sourceJSON struct {
 type parameterJSON struct {
 	Name    string                   `json:"name"`
 	Value   string                   `json:"value"`
-	About   map[tell.Language]string `json:"about"`
+	About   map[i18n.Language]string `json:"about"`
 	Bounds  string                   `json:"bounds"`
 	Choices []string                 `json:"choices"` // empty: a number
 }
@@ -208,17 +208,17 @@ func catalogue(c Config) catalogueJSON {
 }
 
 // missing says which server an experiment lacks here. It is zero if there is none.
-func missing(o testbed.Options, needs []testbed.Server) tell.Text {
+func missing(o testbed.Options, needs []testbed.Server) i18n.Text {
 	for _, server := range needs {
 		if err := o.Missing(server); err != nil {
 			return testbed.Reason(err)
 		}
 	}
-	return tell.Text{}
+	return i18n.Text{}
 }
 
 // inAll is a text in all languages; null without one.
-func inAll(text tell.Text) map[tell.Language]string {
+func inAll(text i18n.Text) map[i18n.Language]string {
 	if text.IsZero() {
 		return nil
 	}

@@ -8,8 +8,8 @@ import (
 
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/report"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/web"
 )
@@ -25,7 +25,7 @@ type Config struct {
 	Options testbed.Options
 	// Report writes the session's results as lab run --report does. The experiments are those that
 	// were run, with the values that they had then.
-	Report func(w io.Writer, ran []Ran, language tell.Language) error
+	Report func(w io.Writer, ran []Ran, language i18n.Language) error
 }
 
 // Ran is an experiment, as it was run, and what came out.

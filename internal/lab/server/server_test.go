@@ -18,13 +18,13 @@ import (
 	"time"
 
 	"seckill/internal/lab"
-	"seckill/internal/lab/bench"
-	"seckill/internal/lab/builtin"
+	"seckill/internal/lab/byhand"
+	"seckill/internal/lab/childredis"
 	"seckill/internal/lab/experiments"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/lockclient"
 	"seckill/internal/lab/server"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/testkit"
 	"seckill/internal/testkit/fail"
@@ -35,7 +35,7 @@ import (
 // servers.
 func TestMain(m *testing.M) {
 	lockclient.MainIfChild()
-	builtin.MainIfChild()
+	childredis.MainIfChild()
 	testkit.Main(m)
 }
 
@@ -55,7 +55,7 @@ func pair(goOn <-chan struct{}) lab.Set {
 			Chinese: lab.Texts{Group: "一种失效", Question: "会吗？", Arrangement: "做法", Title: "标题", Hypothesis: "假设", Why: "缘由", Seen: "现象", Cure: "办法"},
 			Expect:  expect, About: []finding.Kind{finding.Overlaps}, Partner: partner,
 			Setup: lab.Setup{Policy: voucher.DefaultPolicy(), Buyers: 2},
-			Parameters: []lab.Parameter{lab.CountParameter("buyers", tell.Plain("buyers"), 1, 5,
+			Parameters: []lab.Parameter{lab.CountParameter("buyers", i18n.Plain("buyers"), 1, 5,
 				func(s lab.Setup) int { return s.Buyers }, func(s *lab.Setup, n int) { s.Buyers = n })},
 			Scenario: func(t *lab.Trial, _ lab.Setup) {
 				select {
@@ -64,7 +64,7 @@ func pair(goOn <-chan struct{}) lab.Set {
 					t.Fatalf("%w", context.Cause(t.Context()))
 				}
 				t.Found(finding.Overlaps, n)
-				t.Witness(finding.Witness{Kind: finding.Overlaps, Summary: tell.Plain("a < b & c"), Lanes: []finding.Lane{{
+				t.Witness(finding.Witness{Kind: finding.Overlaps, Summary: i18n.Plain("a < b & c"), Lanes: []finding.Lane{{
 					Name: "buyer <1> & \"co\"", Role: finding.Actor, Spans: []finding.Span{{Kind: finding.Believes, To: 100}},
 				}}})
 			},
@@ -84,7 +84,7 @@ func startWith(t *testing.T, o testbed.Options) *fixture {
 	s, err := server.New(t.Context(), server.Config{
 		Experiments: pair(f.goOn), Options: o, Open: testbed.Open,
 		RefersTo: func(*lab.Experiment) *lab.Experiment { return nil },
-		Report: func(w io.Writer, ran []server.Ran, _ tell.Language) error {
+		Report: func(w io.Writer, ran []server.Ran, _ i18n.Language) error {
 			for _, r := range ran {
 				fmt.Fprintf(w, "%s %s\n", r.Result.ID, r.Result.Observed)
 			}
@@ -135,7 +135,7 @@ func (f *fixture) want(status int, part, method, path, body string, headers ...s
 
 // benchState is what an event says of the bench.
 type benchState struct {
-	bench.State
+	byhand.State
 	Found   map[string]int
 	Picture int
 	Failed  string

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"seckill/internal/lab"
-	"seckill/internal/lab/bench"
+	"seckill/internal/lab/byhand"
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/testbed"
 )
 
@@ -38,14 +38,14 @@ type session struct {
 type run struct {
 	n          int
 	experiment *lab.Experiment // with the values of this run; nil: it is a bench
-	bench      *bench.Bench    // nil: it is an experiment
+	bench      *byhand.Bench   // nil: it is an experiment
 	predicted  *finding.Prediction
 	began      time.Time
 	end        context.CancelFunc
 	testbed    *testbed.Run // nil until it has begun
 
 	// The live view of a run.
-	doing   tell.Text
+	doing   i18n.Text
 	live    map[drawnFor][]byte // a picture
 	picture int                 // counts the pictures
 	// lookedAt is when the picture was drawn.
@@ -154,7 +154,7 @@ func (s *session) open() (*lab.Lab, error) {
 }
 
 // note shows what is being done.
-func (s *session) note(what tell.Text) {
+func (s *session) note(what i18n.Text) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.now != nil && s.now.doing.String() != what.String() {

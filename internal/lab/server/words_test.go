@@ -3,10 +3,10 @@ package server_test
 import (
 	"testing"
 
-	"seckill/internal/lab/bench"
+	"seckill/internal/lab/byhand"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/server"
-	"seckill/internal/lab/tell"
 	"seckill/internal/testkit/fail"
 	"seckill/internal/web"
 )
@@ -20,19 +20,19 @@ func TestEverythingHasWords(t *testing.T) {
 	for _, code := range server.Codes() {
 		keys = append(keys, "lab.refused."+code)
 	}
-	for _, r := range bench.Reasons() {
+	for _, r := range byhand.Reasons() {
 		keys = append(keys, "lab.bench.wrong."+string(r))
 	}
-	for _, w := range bench.Whys() {
+	for _, w := range byhand.Whys() {
 		keys = append(keys, "lab.bench.why."+string(w))
 	}
-	for _, m := range bench.Mechanisms() {
+	for _, m := range byhand.Mechanisms() {
 		keys = append(keys, "lab.bench.store."+string(m.Store), "lab.bench.ends."+string(m.Ends))
 	}
-	for _, a := range bench.Actions() {
+	for _, a := range byhand.Actions() {
 		keys = append(keys, "lab.bench.do."+string(a))
 	}
-	for _, told := range bench.Tolds() {
+	for _, told := range byhand.Tolds() {
 		keys = append(keys, "lab.bench.told."+told)
 	}
 	for _, k := range finding.Kinds() {
@@ -45,7 +45,7 @@ func TestEverythingHasWords(t *testing.T) {
 			}
 		}
 		for _, k := range finding.Kinds() {
-			title, means := tell.Name(k.Title).In(tell.Language(language)), k.In(tell.Language(language)).Means
+			title, means := i18n.Name(k.Title).In(i18n.Language(language)), k.In(i18n.Language(language)).Means
 			if language != "en" && (title != messages["lab.kind."+string(k.Kind)] || means != messages["lab.means."+string(k.Kind)]) {
 				t.Errorf("%s: %s is %q in the pictures, and means %q in the report", language, k.Kind, title, means)
 			}

@@ -9,7 +9,7 @@ import (
 	"runtime"
 	"time"
 
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/testkit"
 )
 
@@ -90,9 +90,9 @@ func (r *Run) build(path string) {
 			done = true
 		case <-news.C:
 			if said {
-				e.options.Notice(tell.F("still building the service, %.0f s", time.Since(began).Seconds()))
+				e.options.Notice(i18n.F("still building the service, %.0f s", time.Since(began).Seconds()))
 			} else {
-				e.options.Notice(tell.F("building the service from source (go build seckill/cmd/api); the first time this takes a minute or more"))
+				e.options.Notice(i18n.F("building the service from source (go build seckill/cmd/api); the first time this takes a minute or more"))
 			}
 			said = true
 			news.Reset(buildProgressEvery)
@@ -105,6 +105,6 @@ func (r *Run) build(path string) {
 		r.Fatalf("the service has no binary here, and cannot be built from this folder: go build: %w\n%s\ngive the binary's path (lab run --api)", err, p.Output())
 	}
 	if said {
-		e.options.Notice(tell.F("the service is built, in %.0f s", time.Since(began).Seconds()))
+		e.options.Notice(i18n.F("the service is built, in %.0f s", time.Since(began).Seconds()))
 	}
 }

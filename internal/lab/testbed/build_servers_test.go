@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/testkit"
 	"seckill/internal/testkit/fail"
@@ -26,7 +26,7 @@ func TestSlowBuildIsAnnounced(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	var mu sync.Mutex
 	var notices []string
-	e, err := testbed.Open(t.Context(), testbed.Options{Notice: func(what tell.Text) {
+	e, err := testbed.Open(t.Context(), testbed.Options{Notice: func(what i18n.Text) {
 		mu.Lock()
 		defer mu.Unlock()
 		notices = append(notices, what.String())

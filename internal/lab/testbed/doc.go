@@ -13,6 +13,6 @@
 //
 // If redis-server and mariadbd are installed, API processes share them. Otherwise, or if
 // [Options].Embedded asks for it, there is one API process with SQLite and an in-process
-// Redis. Experiments that need Redis nodes then get processes of package builtin's Redis;
+// Redis. Experiments that need Redis nodes then get processes of package childredis's Redis;
 // those that need MariaDB, ZooKeeper or redis-server itself are skipped.
 package testbed

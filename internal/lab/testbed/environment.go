@@ -14,8 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/database"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/load"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lock"
 	"seckill/internal/lock/lockers"
 	"seckill/internal/testkit"
@@ -38,10 +38,10 @@ type Options struct {
 	// Log receives what experiments log. Default: discarded.
 	Log *slog.Logger
 	// Notice receives messages about work that takes long, also without a terminal.
-	Notice func(what tell.Text)
+	Notice func(what i18n.Text)
 	// Progress receives what happens now, for a terminal. It may be called from several
 	// goroutines.
-	Progress func(what tell.Text)
+	Progress func(what i18n.Text)
 	// Started receives each run as it begins, to be followed with [Run.SoFar].
 	Started func(*Run)
 }
@@ -84,10 +84,10 @@ func Open(ctx context.Context, o Options) (*Environment, error) {
 	}
 	redis.SetLogger(redisLog{o.Log}) // go-redis has one logger for the whole process
 	if o.Progress == nil {
-		o.Progress = func(tell.Text) {}
+		o.Progress = func(i18n.Text) {}
 	}
 	if o.Notice == nil {
-		o.Notice = func(tell.Text) {}
+		o.Notice = func(i18n.Text) {}
 	}
 	e := &Environment{
 		options: o, limit: experimentLimit, client: load.NewClient(), secret: rand.Text() + rand.Text(),
@@ -99,7 +99,7 @@ func Open(ctx context.Context, o Options) (*Environment, error) {
 	for _, s := range servers() {
 		e.versions[s] = &lazy[string]{}
 	}
-	e.root = newRun(ctx, e, "house")
+	e.root = newRun(ctx, e, "environment")
 	if err := attempt(func() { e.folder = e.root.TempDir() }); err != nil {
 		return nil, errors.Join(err, e.root.end())
 	}
@@ -133,15 +133,15 @@ func (e *Environment) stop() error {
 // Run runs a scenario for one experiment and cleans up, however the scenario ends. A scenario
 // that takes longer than two minutes is ended. skipped says why it could not be run here; err,
 // why it did not come to its end.
-func (e *Environment) Run(ctx context.Context, name string, needs []Server, scene func(*Run)) (skipped tell.Text, err error) {
+func (e *Environment) Run(ctx context.Context, name string, needs []Server, scene func(*Run)) (skipped i18n.Text, err error) {
 	return e.RunWithin(ctx, e.limit, name, needs, scene)
 }
 
 // RunWithin is Run with another limit, for what waits for a person.
 func (e *Environment) RunWithin(
 	ctx context.Context, limit time.Duration, name string, needs []Server, scene func(*Run),
-) (skipped tell.Text, err error) {
-	e.options.Progress(tell.Plain(name))
+) (skipped i18n.Text, err error) {
+	e.options.Progress(i18n.Plain(name))
 	r := newRun(ctx, e, name)
 	r.stopwatch = startStopwatch(limit, r.cancel)
 	if e.options.Started != nil {
@@ -162,7 +162,7 @@ func (e *Environment) RunWithin(
 		err = errors.Join(context.Cause(r.ctx), err) // a scenario may have seen only that its context had ended
 	}
 	if err != nil {
-		return tell.Text{}, err
+		return i18n.Text{}, err
 	}
 	return skipped, nil
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"seckill/internal/eventlog"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lock"
 )
@@ -29,7 +29,7 @@ func TestSoFar(t *testing.T) {
 			ev.Deaths = append(ev.Deaths, judge.Death{Process: "p", At: at(hour)})
 			ev.Pauses = append(ev.Pauses, judge.Pause{Process: "p", From: at(0), To: at(hour)}, judge.Pause{Process: "q", From: at(hour)})
 		})
-		r.Fault(tell.Plain("a fault"))
+		r.Fault(i18n.Plain("a fault"))
 		r.Observe(free{}, "one")
 		r.Observe(free{}, "two")
 		r.Observe(free{}, "two")

@@ -9,10 +9,10 @@ import (
 	"sync"
 
 	"seckill/internal/eventlog"
-	"seckill/internal/lab/builtin"
+	"seckill/internal/lab/childredis"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge"
 	"seckill/internal/lab/load"
-	"seckill/internal/lab/tell"
 	"seckill/internal/testkit"
 )
 
@@ -46,7 +46,7 @@ func (r *Run) API(n int, settings ...string) []*Instance {
 		}
 	}
 	if n > 1 && !r.RealServers() {
-		r.Skipf("%w", &unfit{tell.F("needs %d API processes, which meet at a redis-server and a mariadbd", n)})
+		r.Skipf("%w", &unfit{i18n.F("needs %d API processes, which meet at a redis-server and a mariadbd", n)})
 	}
 	binary := r.apiBinary()
 	env := append(r.settings(), settings...)
@@ -79,7 +79,7 @@ func (r *Run) settings() []string {
 	if !r.RealServers() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.engine.Redis, r.engine.Database = builtin.Engine, "embedded (SQLite)"
+		r.engine.Redis, r.engine.Database = childredis.Engine, "embedded (SQLite)"
 		return env
 	}
 	env = append(env,
@@ -130,7 +130,7 @@ func (r *Run) takeInstance(binary, name string, env []string) *Instance {
 
 // start starts the service. It does not wait until the service is ready.
 func (e *Environment) start(binary, name, kind string, env []string) *Instance {
-	e.options.Progress(tell.F("starting %s", name))
+	e.options.Progress(i18n.F("starting %s", name))
 	file := filepath.Join(e.root.TempDir(), name+".events")
 	i := &Instance{Name: name, kind: kind, recorded: &eventFile{path: file}}
 	own := []string{"SECKILL_LAB_TRACE=" + file, "SECKILL_LAB_NAME=" + name}

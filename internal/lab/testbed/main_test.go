@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"seckill/internal/lab/builtin"
+	"seckill/internal/lab/childredis"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/testkit"
 	"seckill/internal/testkit/fail"
@@ -20,7 +20,7 @@ import (
 var env, embedded *testbed.Environment
 
 func TestMain(m *testing.M) {
-	builtin.MainIfChild()
+	childredis.MainIfChild()
 	testkit.Main(withEnvironments{m})
 }
 

@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lock"
 	"seckill/internal/testkit/fail"
 )
@@ -42,7 +42,7 @@ func (s *store) Inspect(ctx context.Context, key string) (lock.State, error) {
 // observed lets that much time pass and returns the samples of keys.
 func observed(t *testing.T, s *store, d time.Duration, keys ...string) (samples []judge.Sample) {
 	t.Helper()
-	e := &Environment{limit: experimentLimit, options: Options{Log: slog.New(slog.DiscardHandler), Progress: func(tell.Text) {}}}
+	e := &Environment{limit: experimentLimit, options: Options{Log: slog.New(slog.DiscardHandler), Progress: func(i18n.Text) {}}}
 	s.began = time.Now()
 	fail.NowIf(t, fail.Of(e.Run(t.Context(), "observed", nil, func(stage *Run) {
 		o := stage.Observe(s, keys...)

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"seckill/internal/lab/builtin"
+	"seckill/internal/lab/childredis"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/testkit"
 	"seckill/internal/testkit/fail"
@@ -69,7 +69,7 @@ func TestOwnRedis(t *testing.T) {
 		if n, err := client.Exists(ctx, "lock").Result(); n != 0 || err != nil {
 			t.Errorf("after the pause: %d keys, %v", n, err)
 		}
-		fail.Unequal(t, r.Engine().Redis, builtin.Engine, "it ran on")
+		fail.Unequal(t, r.Engine().Redis, childredis.Engine, "it ran on")
 		nodes := r.Nodes(3)
 		if slices.Contains(nodes, server.Addr()) || nodes[0] == nodes[1] || nodes[1] == nodes[2] {
 			t.Errorf("nodes %q, another server %s: they are not independent", nodes, server.Addr())

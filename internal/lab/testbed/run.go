@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge"
-	"seckill/internal/lab/tell"
 	"seckill/internal/testkit"
 )
 
@@ -246,10 +246,10 @@ func (r *Run) Sleep(d time.Duration) {
 
 // Fault records that something is done to a server, or to a connection, from now until the
 // returned function is called; call it at once for a single moment.
-func (r *Run) Fault(what tell.Text) (over func()) { return r.FaultOf("", what) }
+func (r *Run) Fault(what i18n.Text) (over func()) { return r.FaultOf("", what) }
 
 // FaultOf records that something is done to the connections of one process.
-func (r *Run) FaultOf(process string, what tell.Text) (over func()) {
+func (r *Run) FaultOf(process string, what i18n.Text) (over func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := len(r.faults)

@@ -15,9 +15,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/database"
-	"seckill/internal/lab/builtin"
+	"seckill/internal/lab/childredis"
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/testkit"
 )
 
@@ -62,7 +62,7 @@ func (o Options) Missing(server Server) error {
 	case o.Embedded && server.hasBuiltin():
 		return nil
 	case o.Embedded:
-		return &unfit{tell.F("needs %s, and real servers are to be left alone", server.program())}
+		return &unfit{i18n.F("needs %s, and real servers are to be left alone", server.program())}
 	}
 	err := testkit.Installed(server.program())
 	if server.hasBuiltin() && !infraRequired() {
@@ -72,20 +72,20 @@ func (o Options) Missing(server Server) error {
 }
 
 // unfit is why an experiment cannot be run here.
-type unfit struct{ why tell.Text }
+type unfit struct{ why i18n.Text }
 
 // Error implements error.
 func (e *unfit) Error() string { return e.why.String() }
 
 // Reason tells why an experiment cannot be run here.
-func Reason(err error) tell.Text {
+func Reason(err error) i18n.Text {
 	if missing, ok := errors.AsType[*testkit.MissingError](err); ok {
-		return tell.F("%s not found on PATH: %s", missing.Server, missing.How)
+		return i18n.F("%s not found on PATH: %s", missing.Server, missing.How)
 	}
 	if e, ok := errors.AsType[*unfit](err); ok {
 		return e.why
 	}
-	return tell.Plain(err.Error())
+	return i18n.Plain(err.Error())
 }
 
 // infraRequired says that a server that is not installed is an error.
@@ -178,7 +178,7 @@ func (r *Run) OwnRedis(args ...string) *testkit.RedisServer {
 
 // builtinRedis starts the laboratory's own Redis server.
 func (r *Run) builtinRedis() *testkit.RedisServer {
-	program, err := builtin.Program()
+	program, err := childredis.Program()
 	r.must(err)
 	return testkit.NewRedisProgram(r, program)
 }
@@ -202,7 +202,7 @@ func (r *Run) OwnRedisWithClock(args ...string) (*testkit.RedisServer, *testkit.
 func (r *Run) noteRedisVersion() {
 	r.noteVersion(Redis, func(ctx context.Context) (string, error) {
 		if r.env.missing(RedisServer) != nil {
-			return builtin.Engine, nil
+			return childredis.Engine, nil
 		}
 		client := redis.NewClient(&redis.Options{Addr: testkit.Redis(r).Addr()})
 		defer client.Close()
@@ -235,7 +235,7 @@ func (r *Run) Nodes(n int) []string {
 
 // ZooKeeper is the shared server.
 func (r *Run) ZooKeeper() *testkit.ZooKeeperServer {
-	r.env.options.Progress(tell.F("%s: starting %s", r.name, "ZooKeeper"))
+	r.env.options.Progress(i18n.F("%s: starting %s", r.name, "ZooKeeper"))
 	server := testkit.ZooKeeper(r)
 	r.noteZooKeeperVersion(server)
 	return server
@@ -290,7 +290,7 @@ func (r *Run) MariaDB() testkit.Database {
 }
 
 func (r *Run) openMaria() testkit.Database {
-	r.env.options.Progress(tell.F("%s: starting %s", r.name, "MariaDB"))
+	r.env.options.Progress(i18n.F("%s: starting %s", r.name, "MariaDB"))
 	return testkit.MariaDB(r.env.root)
 }
 

@@ -8,8 +8,8 @@ import (
 
 	"seckill/internal/eventlog"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge"
-	"seckill/internal/lab/tell"
 )
 
 // drawing is a witness under construction: its actors, its period, and what is wrong.
@@ -186,13 +186,13 @@ func (p *participant) first() int64 {
 }
 
 // who is the name of an actor in a sentence.
-func (d *drawing) who(a judge.Actor) tell.Name {
+func (d *drawing) who(a judge.Actor) i18n.Name {
 	for _, p := range d.participants {
 		if p.by == a {
-			return tell.Name(p.short)
+			return i18n.Name(p.short)
 		}
 	}
-	return tell.Name(a.Short())
+	return i18n.Name(a.Short())
 }
 
 // firstToken stands for the least token of a picture.
@@ -233,20 +233,20 @@ func (d *drawing) lane(a judge.Actor) string {
 func (d *drawing) ms(at int64) float64 { return milli(min(max(at, d.from), d.to) - d.Begin) }
 
 // when is a time on the axis, for a sentence.
-func (d *drawing) when(at int64) tell.Text { return length(at - d.Begin) }
+func (d *drawing) when(at int64) i18n.Text { return length(at - d.Begin) }
 
 // milli converts nanoseconds to milliseconds, rounded to the microsecond.
 func milli(ns int64) float64 { return math.Round(float64(ns)/1e3) / 1e3 }
 
 // length is a duration for a sentence.
-func length(ns int64) tell.Text {
+func length(ns int64) i18n.Text {
 	switch ms := float64(ns) / 1e6; {
 	case ms < 0.05:
-		return tell.F("%d ms", 0)
+		return i18n.F("%d ms", 0)
 	case ms < 10:
-		return tell.F("%.1f ms", ms)
+		return i18n.F("%.1f ms", ms)
 	default:
-		return tell.F("%.0f ms", ms)
+		return i18n.F("%.0f ms", ms)
 	}
 }
 
@@ -258,8 +258,8 @@ func (d *drawing) span(kind finding.SpanKind, from, to int64) finding.Span {
 func (d *drawing) inside(at int64) bool { return at >= d.from && at <= d.to }
 
 // witness finishes the drawing.
-func (d *drawing) witness(summary tell.Text) finding.Witness {
-	w := finding.Witness{Kind: d.kind, Summary: tell.Sentence(summary), Key: d.key}
+func (d *drawing) witness(summary i18n.Text) finding.Witness {
+	w := finding.Witness{Kind: d.kind, Summary: i18n.Sentence(summary), Key: d.key}
 	for _, p := range d.participants {
 		w.Lanes = append(w.Lanes, d.actorLane(p))
 	}

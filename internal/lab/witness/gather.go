@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/i18n"
 )
 
 // Gather makes the pictures of one experiment tell one story, the most important one first:
@@ -114,11 +114,11 @@ func (c cast) text(s string) string {
 }
 
 // told replaces the names in a text.
-func (c cast) told(t tell.Text) tell.Text {
+func (c cast) told(t i18n.Text) i18n.Text {
 	if len(c) == 0 {
 		return t
 	}
-	return t.Rename(func(n tell.Name) tell.Name { return tell.Name(c.text(string(n))) })
+	return t.Rename(func(n i18n.Name) i18n.Name { return i18n.Name(c.text(string(n))) })
 }
 
 func (c cast) witness(w finding.Witness) finding.Witness {

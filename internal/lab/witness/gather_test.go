@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/witness"
 	"seckill/internal/testkit/fail"
 )
@@ -23,14 +23,14 @@ func picture(kind finding.Kind, summary string, from, to float64, actors ...stri
 }
 
 // told is a text that names buyers.
-func told(text string) tell.Text {
-	var parts []tell.Text
+func told(text string) i18n.Text {
+	var parts []i18n.Text
 	for text != "" {
 		at := regexp.MustCompile(`buyer \d+|$`).FindStringIndex(text)
-		parts = append(parts, tell.Plain(text[:at[0]]), tell.Of(tell.Name(text[at[0]:at[1]])))
+		parts = append(parts, i18n.Plain(text[:at[0]]), i18n.Of(i18n.Name(text[at[0]:at[1]])))
 		text = text[at[1]:]
 	}
-	return tell.Join(parts...)
+	return i18n.Join(parts...)
 }
 
 // Two buyers of a crowd oversell, and are two holders at that time: one picture. Two others are a

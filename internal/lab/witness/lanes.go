@@ -8,8 +8,8 @@ import (
 
 	"seckill/internal/eventlog"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge"
-	"seckill/internal/lab/tell"
 )
 
 // actorLane shows what an actor believed and did.
@@ -20,7 +20,7 @@ func (d *drawing) actorLane(p *participant) finding.Lane {
 		s.Who, s.Wrong = p.name, wrong
 		lane.Spans = append(lane.Spans, s)
 	}
-	mark := func(kind finding.MarkKind, at int64, label tell.Text, wrong bool) {
+	mark := func(kind finding.MarkKind, at int64, label i18n.Text, wrong bool) {
 		if d.inside(at) {
 			lane.Marks = append(lane.Marks, finding.Mark{Kind: kind, At: d.ms(at), Label: label, Who: p.name, Wrong: wrong})
 		}
@@ -31,26 +31,26 @@ func (d *drawing) actorLane(p *participant) finding.Lane {
 		}
 		d.holdSpans(one, span)
 		if one.Unlocked {
-			lane.Spans[len(lane.Spans)-1].Label = tell.F("is inside")
+			lane.Spans[len(lane.Spans)-1].Label = i18n.F("is inside")
 		}
 		if n, of := d.votes(one); of > 0 {
-			mark(finding.Notes, one.At, tell.F("on %d of %d nodes", n, of), false)
+			mark(finding.Notes, one.At, i18n.F("on %d of %d nodes", n, of), false)
 		}
 		if one.How == judge.EndNotified {
-			mark(finding.Told, one.Lost.At, tell.F("told"), false)
+			mark(finding.Told, one.Lost.At, i18n.F("told"), false)
 		}
 		if one.How == judge.EndDied {
-			mark(finding.Killed, one.End, tell.F("killed"), false)
+			mark(finding.Killed, one.End, i18n.F("killed"), false)
 		}
 		if one.How == judge.EndAbandoned {
-			mark(finding.Killed, one.End, tell.F("gone"), false)
+			mark(finding.Killed, one.End, i18n.F("gone"), false)
 		}
 		switch {
 		case one.Releasing == nil:
 		case one.Unlocked:
-			mark(finding.Notes, one.Releasing.At, tell.F("leaves"), false)
+			mark(finding.Notes, one.Releasing.At, i18n.F("leaves"), false)
 		default:
-			mark(finding.Releases, one.Releasing.At, tell.F("releases"), d.wrong[one.Releasing])
+			mark(finding.Releases, one.Releasing.At, i18n.F("releases"), d.wrong[one.Releasing])
 			d.nameVictim(&lane, one)
 		}
 	}
@@ -63,7 +63,7 @@ func (d *drawing) actorLane(p *participant) finding.Lane {
 	}
 	for _, u := range p.unanswered {
 		span(finding.Waits, u.Request.At, u.Died, false)
-		mark(finding.Killed, u.Died, tell.F("killed"), false)
+		mark(finding.Killed, u.Died, i18n.F("killed"), false)
 	}
 	for _, s := range p.transactions {
 		if d.commitMatters(s) {
@@ -74,13 +74,13 @@ func (d *drawing) actorLane(p *participant) finding.Lane {
 	for _, stop := range d.Pauses {
 		if to := cmp.Or(stop.To, judge.Never); stop.Process == p.by.Process && stop.From < d.to && to > d.from {
 			span(finding.Paused, stop.From, to, false)
-			mark(finding.Wakes, to, tell.F("wakes"), false)
+			mark(finding.Wakes, to, i18n.F("wakes"), false)
 		}
 	}
 	for _, f := range d.Faults {
 		if to := cmp.Or(f.To, judge.Never); f.Process == p.by.Process && f.From < d.to && to > d.from {
 			span(finding.Down, f.From, to, false)
-			lane.Spans[len(lane.Spans)-1].Label = tell.F("cut off")
+			lane.Spans[len(lane.Spans)-1].Label = i18n.F("cut off")
 		}
 	}
 	return lane
@@ -205,7 +205,7 @@ func (d *drawing) nameVictim(lane *finding.Lane, one *judge.Hold) {
 	for _, w := range d.WrongReleases {
 		if w.Releaser == one && d.lane(w.Holder.By) != "" {
 			m := &lane.Marks[len(lane.Marks)-1]
-			m.Label, m.Of, m.Wrong = tell.F("deletes the lock of %s", d.who(w.Holder.By)), d.lane(w.Holder.By), d.wrong[one.Releasing] || d.kind != ""
+			m.Label, m.Of, m.Wrong = i18n.F("deletes the lock of %s", d.who(w.Holder.By)), d.lane(w.Holder.By), d.wrong[one.Releasing] || d.kind != ""
 		}
 	}
 }
@@ -217,36 +217,36 @@ func (d *drawing) commitMatters(s *judge.Transaction) bool {
 }
 
 // transactionMarks shows what an actor did in a transaction.
-func (d *drawing) transactionMarks(s *judge.Transaction, mark func(finding.MarkKind, int64, tell.Text, bool)) {
+func (d *drawing) transactionMarks(s *judge.Transaction, mark func(finding.MarkKind, int64, i18n.Text, bool)) {
 	if e := s.Checked; e != nil && d.showOrders {
-		label := tell.F("finds no order")
+		label := i18n.F("finds no order")
 		if e.Found {
-			label = tell.F("finds an order")
+			label = i18n.F("finds an order")
 		}
 		mark(finding.Notes, e.At, label, false)
 	}
 	if e := s.Read; e != nil {
-		mark(finding.ReadsStock, e.At, tell.F("reads %d", e.Stock), false)
+		mark(finding.ReadsStock, e.At, i18n.F("reads %d", e.Stock), false)
 	}
 	if e := s.Write; e != nil {
 		mark(finding.WritesStock, e.At, d.writing(s), d.wrong[s])
 	}
 	if e := s.Insert; e != nil && d.showOrders {
-		mark(finding.Notes, e.At, tell.F("orders"), d.wrong[s])
+		mark(finding.Notes, e.At, i18n.F("orders"), d.wrong[s])
 	}
 }
 
 // writing names what a transaction does to the stock.
-func (d *drawing) writing(s *judge.Transaction) tell.Text {
+func (d *drawing) writing(s *judge.Transaction) i18n.Text {
 	switch e := s.Write; e.Mode {
 	case eventlog.ModeUnguarded:
-		return tell.F("writes %d", e.Stock)
+		return i18n.F("writes %d", e.Stock)
 	case eventlog.ModeVersion:
-		return tell.F("takes 1 of version %d", e.Version)
+		return i18n.F("takes 1 of version %d", e.Version)
 	case eventlog.ModeFenced:
-		return tell.F("takes 1, token %d", d.token(e.Token))
+		return i18n.F("takes 1, token %d", d.token(e.Token))
 	}
-	return tell.F("takes 1")
+	return i18n.F("takes 1")
 }
 
 // databaseLane shows the results of the transactions.
@@ -260,19 +260,19 @@ func (d *drawing) databaseLane() finding.Lane {
 			m := finding.Mark{Kind: finding.WritesStock, At: d.ms(s.Ended.At), Who: p.name, Wrong: d.wrong[s]}
 			switch {
 			case s.Committed() == nil:
-				m.Kind, m.Label, m.Wrong = finding.Refuses, tell.F("refused"), false
+				m.Kind, m.Label, m.Wrong = finding.Refuses, i18n.F("refused"), false
 			case s.Write == nil:
-				m.Kind, m.Label = finding.Notes, tell.F("order")
+				m.Kind, m.Label = finding.Notes, i18n.F("order")
 			case s.Unguarded() && s.Read != nil:
 				from := s.Read.Stock
 				if before := d.lastSold(s); before != nil && before.Unguarded() {
 					from = before.Write.Stock // what it writes over, which it may not have read
 				}
-				m.Label = tell.F("stock %d→%d", from, s.Write.Stock)
+				m.Label = i18n.F("stock %d→%d", from, s.Write.Stock)
 			case s.Unguarded():
-				m.Label = tell.F("stock %d", s.Write.Stock)
+				m.Label = i18n.F("stock %d", s.Write.Stock)
 			default:
-				m.Label = tell.F("stock −1")
+				m.Label = i18n.F("stock −1")
 			}
 			lane.Marks = append(lane.Marks, m)
 		}
@@ -301,7 +301,7 @@ func (d *drawing) storeLane(name string, keys *judge.KeyHistory) finding.Lane {
 			break
 		}
 		if k.Unknown {
-			lane.Marks = append(lane.Marks, finding.Mark{Kind: finding.Notes, At: d.ms(k.From), Label: tell.F("no answer")})
+			lane.Marks = append(lane.Marks, finding.Mark{Kind: finding.Notes, At: d.ms(k.From), Label: i18n.F("no answer")})
 			continue
 		}
 		if k.Value == "" {
@@ -312,19 +312,19 @@ func (d *drawing) storeLane(name string, keys *judge.KeyHistory) finding.Lane {
 			to = judge.Never
 		}
 		s := d.span(finding.Stored, k.From, to)
-		s.Label, s.Wrong = tell.Plain(brief(k.Value)), d.wrong[k]
+		s.Label, s.Wrong = i18n.Plain(brief(k.Value)), d.wrong[k]
 		if k.By != nil {
 			s.Who = d.lane(k.By.By)
 			switch {
 			case s.Who == "":
-				s.Label = tell.F("another")
+				s.Label = i18n.F("another")
 			case k.Certain || describes(k.Value):
-				s.Label = tell.Of(d.who(k.By.By))
+				s.Label = i18n.Of(d.who(k.By.By))
 			}
 		} else if u, known := d.Taker(d.key, k.Value); known {
-			s.Who, s.Label = d.lane(judge.ActorOf(u.Request)), tell.Of(d.who(judge.ActorOf(u.Request)))
+			s.Who, s.Label = d.lane(judge.ActorOf(u.Request)), i18n.Of(d.who(judge.ActorOf(u.Request)))
 		} else if e := d.gaveUp(d.key, k.Value); e != nil {
-			s.Who, s.Label = d.lane(judge.ActorOf(e)), tell.Of(d.who(judge.ActorOf(e)))
+			s.Who, s.Label = d.lane(judge.ActorOf(e)), i18n.Of(d.who(judge.ActorOf(e)))
 		}
 		lane.Spans = append(lane.Spans, s)
 		if i+1 < len(keys.Entries) && !keys.Entries[i+1].Unknown && d.inside(k.To) {
@@ -339,9 +339,9 @@ func (d *drawing) storeLane(name string, keys *judge.KeyHistory) finding.Lane {
 // expiry is checked first. A single server deletes its key even if the release fails because
 // the other servers no longer have it.
 func (d *drawing) removal(k *judge.Entry, single bool) finding.Mark {
-	m := finding.Mark{Kind: finding.Notes, At: d.ms(k.To), Label: tell.F("gone")}
+	m := finding.Mark{Kind: finding.Notes, At: d.ms(k.To), Label: i18n.F("gone")}
 	if k.Expires != judge.Never && k.To >= k.Expires-2*judge.TTLSlack {
-		m.Kind, m.Label = finding.Expires, tell.F("lease over")
+		m.Kind, m.Label = finding.Expires, i18n.F("lease over")
 		if k.By != nil && d.lane(k.By.By) != "" {
 			m.Who = d.lane(k.By.By)
 			m.Cause = d.kind != "" && d.lostAt(k.By) < k.By.End
@@ -349,18 +349,18 @@ func (d *drawing) removal(k *judge.Entry, single bool) finding.Mark {
 		return m
 	}
 	if k.By != nil && k.By.ReleasedAround(k.To) && (single || judge.MayHaveDeleted(k.By)) {
-		m.Kind, m.Label, m.Who = finding.Deletes, tell.F("deleted"), d.lane(k.By.By)
+		m.Kind, m.Label, m.Who = finding.Deletes, i18n.F("deleted"), d.lane(k.By.By)
 		return m
 	}
 	for _, w := range d.WrongReleases {
 		if w.Holder == k.By && k.To >= w.Releaser.Releasing.At && judge.MayHaveDeleted(w.Releaser) {
-			m.Kind, m.Label = finding.Deletes, tell.F("deleted by another's release")
+			m.Kind, m.Label = finding.Deletes, i18n.F("deleted by another's release")
 			m.Who, m.Of = d.lane(w.Releaser.By), d.lane(w.Holder.By)
 			switch {
 			case m.Who != "" && m.Of != "":
-				m.Label, m.Wrong = tell.F("the release of %s deletes the lock of %s", d.who(w.Releaser.By), d.who(w.Holder.By)), d.wrong[w.Releaser.Releasing] || d.kind != ""
+				m.Label, m.Wrong = i18n.F("the release of %s deletes the lock of %s", d.who(w.Releaser.By), d.who(w.Holder.By)), d.wrong[w.Releaser.Releasing] || d.kind != ""
 			case m.Who != "":
-				m.Label = tell.F("deletes another's lock")
+				m.Label = i18n.F("deletes another's lock")
 			}
 			return m
 		}
@@ -389,7 +389,7 @@ func (d *drawing) faultLane() finding.Lane {
 	for _, p := range d.participants {
 		in[p.by.Process] = true
 	}
-	add := func(kind finding.SpanKind, from, to int64, label tell.Text) {
+	add := func(kind finding.SpanKind, from, to int64, label i18n.Text) {
 		if from < d.to && to > d.from {
 			s := d.span(kind, from, to)
 			s.Label = label
@@ -398,16 +398,16 @@ func (d *drawing) faultLane() finding.Lane {
 	}
 	for _, stop := range d.Pauses {
 		if in[stop.Process] {
-			add(finding.Paused, stop.From, cmp.Or(stop.To, judge.Never), tell.F("%s stands still", stop.Process))
+			add(finding.Paused, stop.From, cmp.Or(stop.To, judge.Never), i18n.F("%s stands still", stop.Process))
 		}
 	}
 	for _, death := range d.Deaths {
 		if !in[death.Process] {
 			continue
 		}
-		add(finding.Down, death.At, judge.Never, tell.F("%s is dead", death.Process))
+		add(finding.Down, death.At, judge.Never, i18n.F("%s is dead", death.Process))
 		if d.inside(death.At) {
-			lane.Marks = append(lane.Marks, finding.Mark{Kind: finding.Killed, At: d.ms(death.At), Label: tell.F("%s killed", death.Process)})
+			lane.Marks = append(lane.Marks, finding.Mark{Kind: finding.Killed, At: d.ms(death.At), Label: i18n.F("%s killed", death.Process)})
 		}
 	}
 	for _, f := range d.Faults {

@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge"
-	"seckill/internal/lab/tell"
 )
 
 // Live draws a history that goes on: the latest actors, at most so many of them, from the
@@ -27,7 +27,7 @@ func Live(j judge.Judgement, most int) (finding.Witness, bool) {
 	d.from, d.to = begun, h.End
 	d.showOrders = key == ""
 	d.markFound(j.Findings)
-	w := d.witness(tell.Text{})
+	w := d.witness(i18n.Text{})
 	w.Until = roundUp(milli(d.to - d.Begin))
 	return w, true
 }

@@ -8,8 +8,8 @@ import (
 
 	"seckill/internal/eventlog"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lock"
 )
 
@@ -44,32 +44,32 @@ func (h *history) drawOverlap(kind finding.Kind, o judge.Overlap) *drawing {
 	return d
 }
 
-func (d *drawing) tellOverlap(o judge.Overlap) tell.Text {
-	both := tell.F("both believe that they hold it")
+func (d *drawing) tellOverlap(o judge.Overlap) i18n.Text {
+	both := i18n.F("both believe that they hold it")
 	if o.Earlier.Unlocked && o.Later.Unlocked {
-		both = tell.F("both are inside")
+		both = i18n.F("both are inside")
 	}
-	until := tell.F("%s to the end", both)
+	until := i18n.F("%s to the end", both)
 	if o.Earlier.End < d.End || o.Later.End < d.End {
-		until = tell.F("for %s %s", length(o.Lasted(d.End)), both)
+		until = i18n.F("for %s %s", length(o.Lasted(d.End)), both)
 	}
-	return tell.F("%s; at %s %s %s, too: %s.",
+	return i18n.F("%s; at %s %s %s, too: %s.",
 		d.tellHold(o.Earlier, o.Later.At), d.when(o.Later.At), d.who(o.Later.By), granted(o.Later), until)
 }
 
 // tellHold says when a holder got the lock, and whether its process was paused before at.
-func (d *drawing) tellHold(one *judge.Hold, at int64) tell.Text {
-	told := tell.F("%s gets the lock at %s", d.who(one.By), d.when(one.At))
+func (d *drawing) tellHold(one *judge.Hold, at int64) i18n.Text {
+	told := i18n.F("%s gets the lock at %s", d.who(one.By), d.when(one.At))
 	if one.Unlocked {
-		told = tell.F("%s comes in at %s", d.who(one.By), d.when(one.At))
+		told = i18n.F("%s comes in at %s", d.who(one.By), d.when(one.At))
 	}
 	if left, known := one.LeaseLeft(); known {
-		told = tell.F("%s, with %s of its lease left by its own count", told, length(left))
+		told = i18n.F("%s, with %s of its lease left by its own count", told, length(left))
 	}
 	for _, stop := range d.Pauses {
 		to := cmp.Or(stop.To, d.End)
 		if stop.Process == one.By.Process && stop.From < at && to > one.At {
-			told = tell.F("%s, and its process stands still for %s", told, length(to-stop.From))
+			told = i18n.F("%s, and its process stands still for %s", told, length(to-stop.From))
 			break
 		}
 	}
@@ -77,11 +77,11 @@ func (d *drawing) tellHold(one *judge.Hold, at int64) tell.Text {
 }
 
 // granted says that a holder gets the lock.
-func granted(h *judge.Hold) tell.Text {
+func granted(h *judge.Hold) i18n.Text {
 	if h.Unlocked {
-		return tell.F("comes in")
+		return i18n.F("comes in")
 	}
-	return tell.F("is granted it")
+	return i18n.F("is granted it")
 }
 
 func (h *history) showStale(found []judge.StaleWrite) (finding.Witness, bool) {
@@ -95,14 +95,14 @@ func (h *history) showStale(found []judge.StaleWrite) (finding.Witness, bool) {
 	mine, end := s.Late.Under, s.Late.Ended.At
 	d := h.draw(finding.StaleWrites, mine.Key, mine.At, end, subjects{holds: []*judge.Hold{mine, s.Next}, transactions: []*judge.Transaction{s.Late}})
 	d.wrong[s.Late] = true
-	what := tell.F("commits its write")
+	what := i18n.F("commits its write")
 	if s.Late.Unguarded() {
-		what = tell.F("commits a stock of %d", s.Late.Write.Stock)
+		what = i18n.F("commits a stock of %d", s.Late.Write.Stock)
 	}
 	if before := h.lastSold(s.Late); before != nil && before.Unguarded() && s.Late.Read != nil && before.Ended.At > s.Late.Read.At {
-		what = tell.F("%s over the %d that was committed meanwhile", what, before.Write.Stock)
+		what = i18n.F("%s over the %d that was committed meanwhile", what, before.Write.Stock)
 	}
-	return d.witness(tell.F("%s; at %s %s %s; at %s %s nevertheless %s.",
+	return d.witness(i18n.F("%s; at %s %s %s; at %s %s nevertheless %s.",
 		d.tellHold(mine, s.Next.At), d.when(s.Next.At), d.who(s.Next.By), granted(s.Next), d.when(end), d.who(mine.By), what)), true
 }
 
@@ -172,24 +172,24 @@ func (h *history) nextIn(w judge.WrongRelease) *judge.Hold {
 	return nil
 }
 
-func (d *drawing) tellWrongReleases(chain []judge.WrongRelease, holds []*judge.Hold) tell.Text {
+func (d *drawing) tellWrongReleases(chain []judge.WrongRelease, holds []*judge.Hold) i18n.Text {
 	first := chain[0]
-	told := tell.F("%s; at %s %s is granted it", d.tellHold(first.Releaser, first.Holder.At),
+	told := i18n.F("%s; at %s %s is granted it", d.tellHold(first.Releaser, first.Holder.At),
 		d.when(first.Holder.At), d.who(first.Holder.By))
 	for i, link := range chain {
 		release := link.Releaser.Releasing.At
 		if release < link.Holder.At {
-			told = tell.F("%s; the release that %s began at %s deletes the lock of %s",
+			told = i18n.F("%s; the release that %s began at %s deletes the lock of %s",
 				told, d.who(link.Releaser.By), d.when(release), d.who(link.Holder.By))
 		} else {
-			told = tell.F("%s; at %s %s releases, which deletes the lock of %s",
+			told = i18n.F("%s; at %s %s releases, which deletes the lock of %s",
 				told, d.when(release), d.who(link.Releaser.By), d.who(link.Holder.By))
 		}
 		if next := i + 2; next < len(holds) {
-			told = tell.F("%s and lets %s in at %s", told, d.who(holds[next].By), d.when(holds[next].At))
+			told = i18n.F("%s and lets %s in at %s", told, d.who(holds[next].By), d.when(holds[next].At))
 		}
 	}
-	return tell.F("%s.", told)
+	return i18n.F("%s.", told)
 }
 
 func (h *history) showStuck(found []judge.StuckKey) (finding.Witness, bool) {
@@ -231,47 +231,47 @@ func (h *history) showStuck(found []judge.StuckKey) (finding.Witness, bool) {
 	d := h.draw(finding.StuckKeys, s.Key, begun, done, in)
 	d.wrong[s.Entry] = true
 	var asked *eventlog.Event // an acquisition that was never answered
-	var ended tell.Text
+	var ended i18n.Text
 	switch {
 	case s.Holder == nil && taken:
-		asked, ended = taker.Request, tell.F("at %s %s is killed, before it was told that the lock is its own", d.when(taker.Died), taker.Request.Process)
+		asked, ended = taker.Request, i18n.F("at %s %s is killed, before it was told that the lock is its own", d.when(taker.Died), taker.Request.Process)
 	case s.Holder == nil && gone != nil:
-		asked, ended = gone, tell.F("at %s it gives up without an answer", d.when(gone.At))
+		asked, ended = gone, i18n.F("at %s it gives up without an answer", d.when(gone.At))
 	}
 	return d.witness(d.tellStuck(s, asked, ended, turned)), true
 }
 
 // tellStuck tells of a key that stays, of its holder or of the one that asked for it, and of the
 // client that is refused because of it.
-func (d *drawing) tellStuck(s judge.StuckKey, asked *eventlog.Event, ended tell.Text, turned *eventlog.Event) tell.Text {
-	var told tell.Text
+func (d *drawing) tellStuck(s judge.StuckKey, asked *eventlog.Event, ended i18n.Text, turned *eventlog.Event) i18n.Text {
+	var told i18n.Text
 	since := max(s.Entry.From, s.Since())
 	switch {
 	case asked != nil:
-		told = tell.F("%s asks for the lock at %s, and the store has its key at %s; %s",
+		told = i18n.F("%s asks for the lock at %s, and the store has its key at %s; %s",
 			d.who(judge.ActorOf(asked)), d.when(cmp.Or(asked.Began, asked.At)), d.when(s.Entry.From), ended)
 		since = max(since, asked.At)
 	case s.Holder == nil:
-		told = tell.F("Nobody was ever told that the lock is theirs")
+		told = i18n.F("Nobody was ever told that the lock is theirs")
 	default:
 		told = d.tellHold(s.Holder, s.Holder.End)
 		switch s.Holder.How {
 		case judge.EndDied:
-			told = tell.F("%s; at %s %s is killed", told, d.when(s.Holder.End), s.Holder.By.Process)
+			told = i18n.F("%s; at %s %s is killed", told, d.when(s.Holder.End), s.Holder.By.Process)
 		case judge.EndAbandoned:
-			told = tell.F("%s; at %s it is gone without a release", told, d.when(s.Holder.End))
+			told = i18n.F("%s; at %s it is gone without a release", told, d.when(s.Holder.End))
 		case judge.EndReleased:
-			told = tell.F("%s; at %s it gives it back", told, d.when(s.Holder.End))
+			told = i18n.F("%s; at %s it gives it back", told, d.when(s.Holder.End))
 		}
 	}
-	told = tell.F("%s; %s later the store still has the key", told, length(d.End-since))
+	told = i18n.F("%s; %s later the store still has the key", told, length(d.End-since))
 	if s.Entry.Expires == judge.Never {
-		told = tell.F("%s, which has no expiry", told)
+		told = i18n.F("%s, which has no expiry", told)
 	}
 	if turned != nil {
-		told = tell.F("%s; %s %s", told, d.who(judge.ActorOf(turned)), refusal(turned))
+		told = i18n.F("%s; %s %s", told, d.who(judge.ActorOf(turned)), refusal(turned))
 	}
-	return tell.F("%s.", told)
+	return i18n.F("%s.", told)
 }
 
 func (h *history) showLockedOut(found []judge.LockedOut) (finding.Witness, bool) {
@@ -287,25 +287,25 @@ func (h *history) showLockedOut(found []judge.LockedOut) (finding.Witness, bool)
 			d.wrong[k] = true
 		}
 	}
-	return d.witness(tell.F("%s and gives it back at %s; the store keeps it, and %s after the release %s %s because of it.",
+	return d.witness(i18n.F("%s and gives it back at %s; the store keeps it, and %s after the release %s %s because of it.",
 		d.tellHold(l.Holder, l.Holder.End), d.when(l.Holder.End), length(l.Refused.At-l.Holder.Released.At),
 		d.who(judge.ActorOf(l.Refused)), refusal(l.Refused))), true
 }
 
 // refusalLabel is the same as [refusal], for a mark.
-func refusalLabel(e *eventlog.Event) tell.Text {
+func refusalLabel(e *eventlog.Event) i18n.Text {
 	if gaveUp(e) {
-		return tell.F("gives up")
+		return i18n.F("gives up")
 	}
-	return tell.F("refused")
+	return i18n.F("refused")
 }
 
 // refusal says how an acquisition ended without the lock.
-func refusal(e *eventlog.Event) tell.Text {
+func refusal(e *eventlog.Event) i18n.Text {
 	if gaveUp(e) {
-		return tell.F("gives up")
+		return i18n.F("gives up")
 	}
-	return tell.F("is refused")
+	return i18n.F("is refused")
 }
 
 // gaveUp reports whether a caller had no answer: it was not refused. The event keeps only the text of the error.

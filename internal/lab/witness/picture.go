@@ -6,8 +6,8 @@ import (
 
 	"seckill/internal/eventlog"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lock"
 )
 
@@ -18,7 +18,7 @@ type Focus struct {
 	From int64  // nothing before
 	To   int64  // nothing after
 	// Summary replaces the generated one; empty: nothing does.
-	Summary tell.Text
+	Summary i18n.Text
 }
 
 // Picture shows how an anomaly was prevented, in an experiment that holds: a late write that
@@ -27,7 +27,7 @@ type Focus struct {
 // and its predecessor. It reports false if there is nothing to show.
 func Picture(ev judge.Evidence, focus Focus) (finding.Witness, bool) {
 	h := &history{History: judge.NewHistory(ev)}
-	for _, show := range []func(Focus) (*drawing, tell.Text){
+	for _, show := range []func(Focus) (*drawing, i18n.Text){
 		h.refusedWrite, h.toldHolder, h.lateRelease, h.takenOver, h.unheardRelease, h.handover, h.turnedAway, h.alone,
 	} {
 		d, summary := show(focus)
@@ -65,7 +65,7 @@ func (h *history) next(one *judge.Hold) *judge.Hold {
 
 // refusedWrite shows a write that came after the lock had been granted to the next holder, and
 // was refused.
-func (h *history) refusedWrite(f Focus) (*drawing, tell.Text) {
+func (h *history) refusedWrite(f Focus) (*drawing, i18n.Text) {
 	type late struct {
 		sale *judge.Transaction
 		next *judge.Hold
@@ -81,20 +81,20 @@ func (h *history) refusedWrite(f Focus) (*drawing, tell.Text) {
 	}
 	l, ok := best(found, func(l late) int64 { return l.sale.Ended.At - l.next.At })
 	if !ok {
-		return nil, tell.Text{}
+		return nil, i18n.Text{}
 	}
 	mine := l.sale.Under
 	d := h.draw("", mine.Key, mine.At, l.sale.Ended.At, subjects{holds: []*judge.Hold{mine, l.next}, transactions: []*judge.Transaction{l.sale}})
 	if mine.Unlocked { // without a lock there is none to lose, so the write is not late
-		return d, tell.F("%s; at %s %s %s; the write of %s is refused at %s.",
+		return d, i18n.F("%s; at %s %s %s; the write of %s is refused at %s.",
 			d.tellHold(mine, l.next.At), d.when(l.next.At), d.who(l.next.By), granted(l.next), d.who(mine.By), d.when(l.sale.Ended.At))
 	}
-	return d, tell.F("%s; at %s %s %s; the late write of %s is refused at %s.",
+	return d, i18n.F("%s; at %s %s %s; the late write of %s is refused at %s.",
 		d.tellHold(mine, l.next.At), d.when(l.next.At), d.who(l.next.By), granted(l.next), d.who(mine.By), d.when(l.sale.Ended.At))
 }
 
 // toldHolder shows a holder that is told that it has lost the lock.
-func (h *history) toldHolder(f Focus) (*drawing, tell.Text) {
+func (h *history) toldHolder(f Focus) (*drawing, i18n.Text) {
 	var found []*judge.Hold
 	for _, one := range h.Holds {
 		if one.How == judge.EndNotified && f.matches(one) {
@@ -108,7 +108,7 @@ func (h *history) toldHolder(f Focus) (*drawing, tell.Text) {
 		return 0
 	})
 	if !ok {
-		return nil, tell.Text{}
+		return nil, i18n.Text{}
 	}
 	in, done := subjects{holds: []*judge.Hold{one}}, one.Lost.At
 	next := h.next(one)
@@ -116,16 +116,16 @@ func (h *history) toldHolder(f Focus) (*drawing, tell.Text) {
 		in.holds, done = append(in.holds, next), max(done, next.At)
 	}
 	d := h.draw("", one.Key, one.At, done, in)
-	summary := tell.F("%s; at %s it is told that it holds it no longer", d.tellHold(one, one.Lost.At), d.when(one.Lost.At))
+	summary := i18n.F("%s; at %s it is told that it holds it no longer", d.tellHold(one, one.Lost.At), d.when(one.Lost.At))
 	if next != nil {
-		summary = tell.F("%s; %s is granted it at %s", summary, d.who(next.By), d.when(next.At))
+		summary = i18n.F("%s; %s is granted it at %s", summary, d.who(next.By), d.when(next.At))
 	}
-	return d, tell.F("%s.", summary)
+	return d, i18n.F("%s.", summary)
 }
 
 // lateRelease shows a holder that releases when another one has the lock, finds that out, and
 // leaves it.
-func (h *history) lateRelease(f Focus) (*drawing, tell.Text) {
+func (h *history) lateRelease(f Focus) (*drawing, i18n.Text) {
 	type late struct{ holder, next *judge.Hold }
 	var found []late
 	for _, one := range h.Holds {
@@ -142,17 +142,17 @@ func (h *history) lateRelease(f Focus) (*drawing, tell.Text) {
 	}
 	l, ok := best(found, func(l late) int64 { return min(l.next.End, h.End) - l.holder.Released.At })
 	if !ok {
-		return nil, tell.Text{}
+		return nil, i18n.Text{}
 	}
 	done := min(l.next.End, h.End)
 	d := h.draw("", l.holder.Key, l.holder.At, done, subjects{holds: []*judge.Hold{l.holder, l.next}})
-	return d, tell.F("%s; at %s %s is granted it; at %s %s releases, finds that the lock is not its own, and leaves it; %s has it until %s.",
+	return d, i18n.F("%s; at %s %s is granted it; at %s %s releases, finds that the lock is not its own, and leaves it; %s has it until %s.",
 		d.tellHold(l.holder, l.next.At), d.when(l.next.At), d.who(l.next.By), d.when(l.holder.End), d.who(l.holder.By),
 		d.who(l.next.By), d.when(done))
 }
 
 // takenOver shows a dead holder's lock going to the next one.
-func (h *history) takenOver(f Focus) (*drawing, tell.Text) {
+func (h *history) takenOver(f Focus) (*drawing, i18n.Text) {
 	for _, one := range h.Holds {
 		if one.How != judge.EndDied && one.How != judge.EndAbandoned || !f.matches(one) {
 			continue
@@ -162,18 +162,18 @@ func (h *history) takenOver(f Focus) (*drawing, tell.Text) {
 			continue
 		}
 		d := h.draw("", one.Key, one.At, next.At, subjects{holds: []*judge.Hold{one, next}})
-		how := tell.F("is gone without a release")
+		how := i18n.F("is gone without a release")
 		if one.How == judge.EndDied {
-			how = tell.F("is killed")
+			how = i18n.F("is killed")
 		}
-		return d, tell.F("%s and %s at %s; %s later, at %s, %s is granted it.", d.tellHold(one, one.End), how,
+		return d, i18n.F("%s and %s at %s; %s later, at %s, %s is granted it.", d.tellHold(one, one.End), how,
 			d.when(one.End), length(next.At-one.End), d.when(next.At), d.who(next.By))
 	}
-	return nil, tell.Text{}
+	return nil, i18n.Text{}
 }
 
 // unheardRelease shows a holder whose release is not answered, and the next one.
-func (h *history) unheardRelease(f Focus) (*drawing, tell.Text) {
+func (h *history) unheardRelease(f Focus) (*drawing, i18n.Text) {
 	for _, one := range h.Holds {
 		if one.How != judge.EndReleased || one.Released == nil || !strings.Contains(one.Released.Error, lock.ErrUnavailable.Error()) || !f.matches(one) {
 			continue
@@ -183,14 +183,14 @@ func (h *history) unheardRelease(f Focus) (*drawing, tell.Text) {
 			continue
 		}
 		d := h.draw("", one.Key, one.At, next.At, subjects{holds: []*judge.Hold{one, next}})
-		return d, tell.F("%s; its release at %s is not answered; %s later, at %s, %s is granted it.",
+		return d, i18n.F("%s; its release at %s is not answered; %s later, at %s, %s is granted it.",
 			d.tellHold(one, one.End), d.when(one.End), length(next.At-one.End), d.when(next.At), d.who(next.By))
 	}
-	return nil, tell.Text{}
+	return nil, i18n.Text{}
 }
 
 // handover shows the client that waited longest for a release.
-func (h *history) handover(f Focus) (*drawing, tell.Text) {
+func (h *history) handover(f Focus) (*drawing, i18n.Text) {
 	type wait struct{ holder, waiter *judge.Hold }
 	var found []wait
 	for _, one := range h.Holds {
@@ -204,20 +204,20 @@ func (h *history) handover(f Focus) (*drawing, tell.Text) {
 	// The longest wait, without the time in which others held the lock.
 	w, ok := best(found, func(w wait) int64 { return w.holder.End - max(w.holder.At, w.waiter.Began) })
 	if !ok {
-		return nil, tell.Text{}
+		return nil, i18n.Text{}
 	}
 	begun, done := w.holder.At, min(w.waiter.End, h.End)
 	d := h.draw("", w.holder.Key, begun, done, subjects{holds: []*judge.Hold{w.holder, w.waiter}})
 	if w.waiter.Began < w.holder.At {
-		return d, tell.F("%s; %s waits for it already; %s gives it back at %s, and %s is granted it at %s.",
+		return d, i18n.F("%s; %s waits for it already; %s gives it back at %s, and %s is granted it at %s.",
 			d.tellHold(w.holder, w.holder.End), d.who(w.waiter.By), d.who(w.holder.By), d.when(w.holder.End), d.who(w.waiter.By), d.when(w.waiter.At))
 	}
-	return d, tell.F("%s; %s asks for it and waits; %s gives it back at %s, and %s is granted it at %s.",
+	return d, i18n.F("%s; %s asks for it and waits; %s gives it back at %s, and %s is granted it at %s.",
 		d.tellHold(w.holder, w.holder.End), d.who(w.waiter.By), d.who(w.holder.By), d.when(w.holder.End), d.who(w.waiter.By), d.when(w.waiter.At))
 }
 
 // turnedAway shows a client that is refused while another one holds the key.
-func (h *history) turnedAway(f Focus) (*drawing, tell.Text) {
+func (h *history) turnedAway(f Focus) (*drawing, i18n.Text) {
 	for _, e := range h.Refusals {
 		if f.Key != "" && f.Key != e.Key || !f.within(judge.ActorOf(e), e.At) {
 			continue
@@ -225,14 +225,14 @@ func (h *history) turnedAway(f Focus) (*drawing, tell.Text) {
 		all := h.HoldsOf[e.Key]
 		if i := judge.GrantedAfter(all, e.At) - 1; i >= 0 && all[i].End >= e.At {
 			d := h.draw("", e.Key, all[i].At, min(all[i].End, h.End), subjects{holds: []*judge.Hold{all[i]}, refusals: []*eventlog.Event{e}})
-			return d, tell.F("%s; %s %s at %s, before the release.", d.tellHold(all[i], e.At), d.who(judge.ActorOf(e)), refusal(e), d.when(e.At))
+			return d, i18n.F("%s; %s %s at %s, before the release.", d.tellHold(all[i], e.At), d.who(judge.ActorOf(e)), refusal(e), d.when(e.At))
 		}
 	}
-	return nil, tell.Text{}
+	return nil, i18n.Text{}
 }
 
 // alone shows two concurrent transactions, or a single hold.
-func (h *history) alone(f Focus) (*drawing, tell.Text) {
+func (h *history) alone(f Focus) (*drawing, i18n.Text) {
 	type pair struct{ one, other *judge.Transaction }
 	var found []pair
 	var before *judge.Transaction
@@ -251,25 +251,25 @@ func (h *history) alone(f Focus) (*drawing, tell.Text) {
 			key = p.one.Under.Key
 		}
 		d := h.draw("", key, min(p.one.Began, p.other.Began), p.other.Ended.At, subjects{transactions: []*judge.Transaction{p.one, p.other}})
-		return d, tell.F("%s %s at %s, %s %s at %s.", d.who(p.one.By), outcome(p.one), d.when(p.one.Ended.At),
+		return d, i18n.F("%s %s at %s, %s %s at %s.", d.who(p.one.By), outcome(p.one), d.when(p.one.Ended.At),
 			d.who(p.other.By), outcome(p.other), d.when(p.other.Ended.At))
 	}
 	for _, one := range h.Holds {
 		if f.matches(one) {
 			d := h.draw("", one.Key, one.At, min(one.End, h.End), subjects{holds: []*judge.Hold{one}})
-			has := tell.F("has it")
+			has := i18n.F("has it")
 			if one.Unlocked {
-				has = tell.F("is inside")
+				has = i18n.F("is inside")
 			}
-			return d, tell.F("%s and %s until %s.", d.tellHold(one, one.End), has, d.when(min(one.End, h.End)))
+			return d, i18n.F("%s and %s until %s.", d.tellHold(one, one.End), has, d.when(min(one.End, h.End)))
 		}
 	}
-	return nil, tell.Text{}
+	return nil, i18n.Text{}
 }
 
-func outcome(s *judge.Transaction) tell.Text {
+func outcome(s *judge.Transaction) i18n.Text {
 	if s.Committed() == nil {
-		return tell.F("is refused")
+		return i18n.F("is refused")
 	}
-	return tell.F("commits")
+	return i18n.F("commits")
 }

@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge"
 	"seckill/internal/lab/judge/judgetest"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lab/witness"
 )
 
@@ -65,8 +65,8 @@ func TestSingleServersHaveLanes(t *testing.T) {
 	judgetest.CheckWitness(t, w)
 	for name, want := range map[string][]finding.Mark{
 		// Its release fails, since the others no longer have the lock, and deletes the rest.
-		"node 1": {{Kind: finding.Deletes, Label: tell.F("deleted"), Who: "buyer 17 (api-1)"}},
-		"node 2": {{Kind: finding.Notes, Label: tell.F("no answer")}, {Kind: finding.Deletes, Label: tell.F("deleted"), Who: "buyer 18 (api-2)"}},
+		"node 1": {{Kind: finding.Deletes, Label: i18n.F("deleted"), Who: "buyer 17 (api-1)"}},
+		"node 2": {{Kind: finding.Notes, Label: i18n.F("no answer")}, {Kind: finding.Deletes, Label: i18n.F("deleted"), Who: "buyer 18 (api-2)"}},
 	} {
 		i := slices.IndexFunc(w.Lanes, func(l finding.Lane) bool { return l.Name == name && l.Role == finding.LockStore })
 		if i < 0 {
@@ -146,9 +146,9 @@ func TestTellMarksMoments(t *testing.T) {
 	ev := forgotten(t)
 	w := witness.Tell(ev, witness.Story{
 		Kind: finding.Herds, Key: "k", Who: []string{"buyer 17", "buyer 18"}, From: judgetest.Nanos(t, "0"), To: judgetest.Nanos(t, "120"),
-		Summary: func(func(int64) tell.Text) tell.Text { return tell.Plain("they wake") },
+		Summary: func(func(int64) i18n.Text) i18n.Text { return i18n.Plain("they wake") },
 		Moments: []witness.Moment{
-			{Who: "buyer 18", At: judgetest.Nanos(t, "60"), Kind: finding.Wakes, Label: tell.Plain("in vain"), Wrong: true},
+			{Who: "buyer 18", At: judgetest.Nanos(t, "60"), Kind: finding.Wakes, Label: i18n.Plain("in vain"), Wrong: true},
 			{Who: "buyer 19", At: judgetest.Nanos(t, "60"), Kind: finding.Wakes},
 			{Who: "buyer 17", At: judgetest.Nanos(t, "9000"), Kind: finding.Wakes},
 		},

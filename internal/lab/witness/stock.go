@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge"
-	"seckill/internal/lab/tell"
 )
 
 func (h *history) showLostUpdate(found []judge.LostUpdate) (finding.Witness, bool) {
@@ -14,7 +14,7 @@ func (h *history) showLostUpdate(found []judge.LostUpdate) (finding.Witness, boo
 		return finding.Witness{}, false
 	}
 	d := h.drawLostUpdate(finding.LostUpdates, l)
-	return d.witness(tell.F("%s.", d.tellLostUpdate(l))), true
+	return d.witness(i18n.F("%s.", d.tellLostUpdate(l))), true
 }
 
 func writers(l judge.LostUpdate) []judge.Actor { return []judge.Actor{l.Overwritten.By, l.By.By} }
@@ -46,17 +46,17 @@ func (h *history) drawLostUpdate(kind finding.Kind, l judge.LostUpdate) *drawing
 	return d
 }
 
-func (d *drawing) tellLostUpdate(l judge.LostUpdate) tell.Text {
+func (d *drawing) tellLostUpdate(l judge.LostUpdate) i18n.Text {
 	first, last := d.who(l.Overwritten.By), d.who(l.By.By)
 	switch {
 	case l.Overwritten.Read != nil && l.Overwritten.Read.Stock == l.By.Read.Stock && l.Overwritten.Unguarded():
-		return tell.F("%s and %s both read a stock of %d; %s commits %d at %s, and %s commits %d over it at %s: both sell the same voucher",
+		return i18n.F("%s and %s both read a stock of %d; %s commits %d at %s, and %s commits %d over it at %s: both sell the same voucher",
 			first, last, l.By.Read.Stock, first, l.Overwritten.Write.Stock, d.when(l.Overwritten.Ended.At), last, l.By.Write.Stock, d.when(l.By.Ended.At))
 	case l.Overwritten.Unguarded():
-		return tell.F("%s reads a stock of %d; %s commits %d at %s; at %s %s commits %d over it, computed from what it had read",
+		return i18n.F("%s reads a stock of %d; %s commits %d at %s; at %s %s commits %d over it, computed from what it had read",
 			last, l.By.Read.Stock, first, l.Overwritten.Write.Stock, d.when(l.Overwritten.Ended.At), d.when(l.By.Ended.At), last, l.By.Write.Stock)
 	}
-	return tell.F("%s reads a stock of %d; %s takes one at %s; at %s %s commits %d, computed from what it had read",
+	return i18n.F("%s reads a stock of %d; %s takes one at %s; at %s %s commits %d, computed from what it had read",
 		last, l.By.Read.Stock, first, d.when(l.Overwritten.Ended.At), d.when(l.By.Ended.At), last, l.By.Write.Stock)
 }
 
@@ -76,7 +76,7 @@ func (h *history) showLostOrder(found []judge.Ack) (finding.Witness, bool) {
 			}
 			d := h.draw(finding.LostOrders, key, s.Began, min(s.EndedAt(), h.End), in)
 			d.wrong[s], d.showOrders = true, true
-			return d.witness(tell.F("%s is told that its order %d is placed; at the end the database does not have it.", d.who(s.By), ack.Order)), true
+			return d.witness(i18n.F("%s is told that its order %d is placed; at the end the database does not have it.", d.who(s.By), ack.Order)), true
 		}
 	}
 	return finding.Witness{}, false
@@ -113,16 +113,16 @@ func (h *history) showDuplicates() (finding.Witness, bool) {
 	}
 	d := h.draw(finding.DuplicateOrders, key, min(p.one.Began, p.other.Began), p.other.Ended.At, in)
 	d.showOrders, d.wrong[p.other] = true, true
-	summary := tell.F("%s has two orders", tell.Name(fmt.Sprintf("User %d", p.one.Insert.User)))
+	summary := i18n.F("%s has two orders", i18n.Name(fmt.Sprintf("User %d", p.one.Insert.User)))
 	asked, also := p.one.Checked, p.other.Checked
 	switch {
 	case asked != nil && also != nil && !asked.Found && !also.Found:
-		summary = tell.F("%s: both requests look for an earlier order, at %s and at %s, and find none; the first is committed at %s, the second at %s",
+		summary = i18n.F("%s: both requests look for an earlier order, at %s and at %s, and find none; the first is committed at %s, the second at %s",
 			summary, d.when(asked.At), d.when(also.At), d.when(p.one.Ended.At), d.when(p.other.Ended.At))
 	case together(p) > 0:
-		summary = tell.F("%s: the second is begun at %s, before the first is committed at %s", summary, d.when(p.other.Began), d.when(p.one.Ended.At))
+		summary = i18n.F("%s: the second is begun at %s, before the first is committed at %s", summary, d.when(p.other.Began), d.when(p.one.Ended.At))
 	}
-	return d.witness(tell.F("%s.", summary)), true
+	return d.witness(i18n.F("%s.", summary)), true
 }
 
 // showOversold shows how one voucher was sold twice: by a lost update, otherwise by two
@@ -131,14 +131,14 @@ func (h *history) showOversold(a judge.Findings) (finding.Witness, bool) {
 	if h.Audit == nil || h.Audit.Oversold() == 0 {
 		return finding.Witness{}, false
 	}
-	many := tell.F("Of %d vouchers %d were sold.", h.Audit.InitialStock, h.Audit.Orders)
+	many := i18n.F("Of %d vouchers %d were sold.", h.Audit.InitialStock, h.Audit.Orders)
 	if l, ok := best(among(h, a.LostUpdates, writers), h.visible); ok {
 		d := h.drawLostUpdate(finding.Oversold, l)
-		return d.witness(tell.F("%s. %s", d.tellLostUpdate(l), many)), true
+		return d.witness(i18n.F("%s. %s", d.tellLostUpdate(l), many)), true
 	}
 	if o, ok := best(among(h, a.Overlaps, holders), func(o judge.Overlap) int64 { return o.Lasted(h.End) }); ok {
 		d := h.drawOverlap(finding.Oversold, o)
-		return d.witness(tell.F("%s %s", d.tellOverlap(o), many)), true
+		return d.witness(i18n.F("%s %s", d.tellOverlap(o), many)), true
 	}
 	var sold []*judge.Transaction
 	for _, s := range h.Transactions {
@@ -152,5 +152,5 @@ func (h *history) showOversold(a judge.Findings) (finding.Witness, bool) {
 	last := sold[len(sold)-2:]
 	d := h.draw(finding.Oversold, "", last[0].Began, last[1].Ended.At, subjects{transactions: last})
 	d.showOrders, d.wrong[last[1]] = true, true
-	return d.witness(tell.F("%s and %s order in turn, the last ones of too many. %s", d.who(last[0].By), d.who(last[1].By), many)), true
+	return d.witness(i18n.F("%s and %s order in turn, the last ones of too many. %s", d.who(last[0].By), d.who(last[1].By), many)), true
 }

@@ -6,8 +6,8 @@ import (
 
 	"seckill/internal/eventlog"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge"
-	"seckill/internal/lab/tell"
 )
 
 // Story is an anomaly that a scenario has found itself: what some actors did with a key.
@@ -18,7 +18,7 @@ type Story struct {
 	// From and To limit the anomaly itself; some context is shown before and after.
 	From, To int64
 	// Summary describes it. when formats a time on the picture's axis.
-	Summary func(when func(at int64) tell.Text) tell.Text
+	Summary func(when func(at int64) i18n.Text) i18n.Text
 	// Wrong names what is wrong between From and To.
 	Wrong []Wrong
 	// Moments are additional marks, which no event records.
@@ -30,7 +30,7 @@ type Moment struct {
 	Who   string
 	At    int64
 	Kind  finding.MarkKind
-	Label tell.Text
+	Label i18n.Text
 	Wrong bool
 }
 

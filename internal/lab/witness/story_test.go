@@ -4,9 +4,9 @@ import (
 	"testing"
 
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge"
 	"seckill/internal/lab/judge/judgetest"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lab/witness"
 )
 
@@ -33,8 +33,8 @@ func TestTell(t *testing.T) {
 	w := witness.Tell(ev, witness.Story{
 		Kind: finding.StuckKeys, Key: ev.Events[0].Key, Who: []string{"buyer 17", "buyer 18"},
 		From: judgetest.Nanos(t, "0"), To: judgetest.Nanos(t, "102"),
-		Summary: func(when func(int64) tell.Text) tell.Text {
-			return tell.Join(tell.Plain("at "), when(judgetest.Nanos(t, "102")))
+		Summary: func(when func(int64) i18n.Text) i18n.Text {
+			return i18n.Join(i18n.Plain("at "), when(judgetest.Nanos(t, "102")))
 		},
 		Wrong: []witness.Wrong{
 			{Who: "buyer 17", Span: finding.Stored, Mark: finding.Refuses},
@@ -72,7 +72,7 @@ func TestTell(t *testing.T) {
 }
 
 func TestTellOfNobody(t *testing.T) {
-	w := witness.Tell(judge.Evidence{}, witness.Story{Summary: func(when func(int64) tell.Text) tell.Text { return when(0) }})
+	w := witness.Tell(judge.Evidence{}, witness.Story{Summary: func(when func(int64) i18n.Text) i18n.Text { return when(0) }})
 	if len(w.Lanes) > 0 {
 		t.Errorf("there are lanes: %v", w.Lanes)
 	}

@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge"
 	"seckill/internal/lab/judge/judgetest"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lab/witness"
 	"seckill/internal/lock"
 	"seckill/internal/order"
@@ -292,8 +292,8 @@ func TestStoryIsDrawn(t *testing.T) {
 		30 18 acquired asked=25`)
 	w := witness.Tell(ev, witness.Story{
 		Kind: finding.Deadlocks, Key: "k", Who: []string{"buyer 17"}, From: judgetest.Origin + 1e6, To: judgetest.Origin + 20e6,
-		Summary: func(when func(int64) tell.Text) tell.Text {
-			return tell.Join(tell.Plain("refused at "), when(judgetest.Origin+9e6))
+		Summary: func(when func(int64) i18n.Text) i18n.Text {
+			return i18n.Join(i18n.Plain("refused at "), when(judgetest.Origin+9e6))
 		},
 		Wrong: []witness.Wrong{{Who: "buyer 17", Span: finding.Waits, Mark: finding.Refuses}},
 	})
@@ -364,7 +364,7 @@ func TestPictureOfPrevention(t *testing.T) {
 		{name: "one alone", summary: "Buyer 17 gets the lock at 1.0 ms and has it until 9.0 ms.", history: `
 			1  17 acquired asked=0
 			9  17 releasing`},
-		{name: "in focus", summary: "Just so", focus: witness.Focus{Key: "other", Summary: tell.Plain("just so")}, history: `
+		{name: "in focus", summary: "Just so", focus: witness.Focus{Key: "other", Summary: i18n.Plain("just so")}, history: `
 			1  17 acquired asked=0
 			9  18 refused asked=8 err=taken
 			10 18 acquired key=other

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"seckill/internal/lab/finding"
-	"seckill/internal/lab/tell"
+	"seckill/internal/lab/i18n"
 )
 
 // CheckWitness fails if a witness is malformed: it has no summary, a span or mark begins
@@ -54,7 +54,7 @@ func CheckTexts(t *testing.T, w finding.Witness) {
 		checkText(t, also.Summary)
 	}
 	for _, l := range w.Lanes {
-		if told := tell.Name(l.Name).In(tell.Chinese); sentence.MatchString(told) {
+		if told := i18n.Name(l.Name).In(i18n.Chinese); sentence.MatchString(told) {
 			t.Errorf("the lane %q is %q in Chinese", l.Name, told)
 		}
 		for _, s := range l.Spans {
@@ -71,10 +71,10 @@ var (
 	sentence    = regexp.MustCompile(`\b[a-z]{2,} [a-z]{2,} [a-z]{2,}\b`)
 )
 
-func checkText(t *testing.T, text tell.Text) {
+func checkText(t *testing.T, text i18n.Text) {
 	t.Helper()
 	for language, told := range text.All() {
-		if placeholder.MatchString(told) || language == tell.Chinese && sentence.MatchString(told) {
+		if placeholder.MatchString(told) || language == i18n.Chinese && sentence.MatchString(told) {
 			t.Errorf("%s: %q", language, told)
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"seckill/internal/eventlog"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge"
-	"seckill/internal/lab/tell"
 )
 
 // Script reads a history as a test writes it, one event on each line: "ms who what
@@ -49,7 +49,7 @@ func Script(t *testing.T, lines string) judge.Evidence {
 		case "paused":
 			ev.Pauses = append(ev.Pauses, judge.Pause{Process: words[1], From: at, To: Nanos(t, with["to"])})
 		case "fault":
-			ev.Faults = append(ev.Faults, judge.Fault{From: at, To: Nanos(t, with["to"]), What: tell.Plain(words[1])})
+			ev.Faults = append(ev.Faults, judge.Fault{From: at, To: Nanos(t, with["to"]), What: i18n.Plain(words[1])})
 		default:
 			if words[1] == "store" {
 				ev.Samples = append(ev.Samples, Sample(t, at, words[2], with))

@@ -1,4 +1,4 @@
-// Package builtin is the laboratory's own Redis server, for machines without redis-server: miniredis, in a
+// Package childredis is the laboratory's own Redis server, for machines without redis-server: miniredis, in a
 // child process that listens on a local port. An experiment kills, pauses and restarts it as it does a
 // redis-server.
 //
@@ -7,7 +7,7 @@
 //
 // The child is the calling program, started again: a program whose experiments or tests use the server calls
 // [MainIfChild] first in its main or TestMain.
-package builtin
+package childredis
 
 import (
 	"errors"
@@ -32,7 +32,7 @@ const childEnv = "SECKILL_LAB_BUILTIN_REDIS"
 // Program is the command line of the server, without its port.
 func Program() (testkit.Command, error) {
 	if os.Getenv(childEnv) != "" {
-		return testkit.Command{}, errors.New("builtin: this process is a server itself: its main or TestMain does not call builtin.MainIfChild")
+		return testkit.Command{}, errors.New("childredis: this process is a server itself: its main or TestMain does not call childredis.MainIfChild")
 	}
 	self, err := os.Executable()
 	return testkit.Command{Path: self, Args: []string{"builtin-redis"}, Env: []string{childEnv + "=1"}}, err
@@ -44,7 +44,7 @@ func MainIfChild() {
 		return
 	}
 	if err := start(os.Args[2:]); err != nil {
-		fmt.Fprintln(os.Stderr, "builtin:", err)
+		fmt.Fprintln(os.Stderr, "childredis:", err)
 		os.Exit(1)
 	}
 	select {} // until the process is killed

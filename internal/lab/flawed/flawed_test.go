@@ -1,4 +1,4 @@
-package listing_test
+package flawed_test
 
 import (
 	"errors"
@@ -6,7 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"seckill/internal/lab/listing"
+	"seckill/internal/lab/flawed"
 	"seckill/internal/lock"
 	"seckill/internal/lock/none"
 )
@@ -16,11 +16,11 @@ import (
 func TestOpen(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // nothing is sent
 	defer client.Close()
-	config := listing.Config{Redis: client, Nodes: []*redis.Client{client}, Base: none.New()}
-	for _, name := range listing.Names() {
+	config := flawed.Config{Redis: client, Nodes: []*redis.Client{client}, Base: none.New()}
+	for _, name := range flawed.Names() {
 		opened := 0
 		for _, m := range lock.Catalogue() {
-			switch l, err := listing.Open(name, m.Name, config); {
+			switch l, err := flawed.Open(name, m.Name, config); {
 			case err == nil && l != nil:
 				opened++
 			case !errors.Is(err, lock.ErrInvalid):
@@ -30,11 +30,11 @@ func TestOpen(t *testing.T) {
 		if (opened > 0) != name.InLock() {
 			t.Errorf("%s can be opened under %d mechanisms; its mistake is in the lock: %v", name, opened, name.InLock())
 		}
-		if !listing.Known(name) {
+		if !flawed.Known(name) {
 			t.Errorf("%s is not known", name)
 		}
 	}
-	if listing.Known("another") || !listing.Known("") {
+	if flawed.Known("another") || !flawed.Known("") {
 		t.Error("what is known and what is not is mixed up")
 	}
 }

@@ -1,4 +1,4 @@
-package listing
+package flawed
 
 import (
 	"context"
@@ -27,15 +27,15 @@ type statement struct {
 func (o Orders) run(ctx context.Context, statements ...statement) error {
 	tx, err := o.db.BeginTx(ctx, nil)
 	if err != nil {
-		return fmt.Errorf("listing: %w", err)
+		return fmt.Errorf("flawed: %w", err)
 	}
 	for _, s := range statements {
 		if _, err := tx.ExecContext(ctx, s.query, s.args...); err != nil {
-			return fmt.Errorf("listing: %w", errors.Join(err, tx.Rollback()))
+			return fmt.Errorf("flawed: %w", errors.Join(err, tx.Rollback()))
 		}
 	}
 	if err := tx.Commit(); err != nil {
-		return fmt.Errorf("listing: %w", err)
+		return fmt.Errorf("flawed: %w", err)
 	}
 	return nil
 }
@@ -62,7 +62,7 @@ func (o Orders) Cancel(ctx context.Context, order int64) error {
 func (o Orders) Paid(ctx context.Context, p payment.Payment) (refund bool, err error) {
 	var status order.Status
 	if err := o.db.QueryRowContext(ctx, "SELECT status FROM orders WHERE id = ?", p.Reference).Scan(&status); err != nil {
-		return false, fmt.Errorf("listing: %w", err)
+		return false, fmt.Errorf("flawed: %w", err)
 	}
 	if status != order.Unpaid {
 		return true, nil

@@ -1,4 +1,4 @@
-package bench
+package byhand
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/database"
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/lockclient"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lock"
 	"seckill/internal/lock/lockers"
@@ -242,7 +242,7 @@ func (p *place) start(number int, name string) *lockclient.Client {
 
 // cut cuts a process off from the store, and restores its network afterwards.
 func (p *place) cut(number int, name string) (restore func()) {
-	over := p.run.FaultOf(name, tell.F("%s is cut off from %s", tell.Name(name), p.storeName()))
+	over := p.run.FaultOf(name, i18n.F("%s is cut off from %s", i18n.Name(name), p.storeName()))
 	for _, way := range p.ways[number-1] {
 		way.Cut()
 	}
@@ -259,7 +259,7 @@ func (p *place) storeName() string { return testbed.LockStore(p.setup.Lock) }
 // lag keeps from the replica what the primary does, and catchUp sends it.
 func (p *place) lag() {
 	p.primary.link.Cut()
-	p.primary.lag = p.run.Fault(tell.F("no replication"))
+	p.primary.lag = p.run.Fault(i18n.F("no replication"))
 }
 
 func (p *place) catchUp(ctx context.Context) error {
@@ -287,7 +287,7 @@ var (
 
 // failOver kills the primary and puts its replica into its place, with what that has received.
 func (p *place) failOver(ctx context.Context) error {
-	p.run.Fault(tell.F("the primary is dead"))
+	p.run.Fault(i18n.F("the primary is dead"))
 	p.primary.Kill()
 	if p.primary.lag != nil {
 		p.primary.lag()
@@ -299,16 +299,16 @@ func (p *place) failOver(ctx context.Context) error {
 	}
 	p.primary.address.SetUpstream(p.primary.replica.Addr())
 	if has.Owner == "" {
-		p.run.Fault(tell.F("the replica takes its place, without the key"))()
+		p.run.Fault(i18n.F("the replica takes its place, without the key"))()
 		return errWithoutKey
 	}
-	p.run.Fault(tell.F("the replica takes its place, with the key"))()
+	p.run.Fault(i18n.F("the replica takes its place, with the key"))()
 	return errWithKey
 }
 
 func (p *place) killNode(number int) {
 	n := p.nodes[number-1]
-	n.down = p.run.Fault(tell.F("%s down", tell.Name(n.name)))
+	n.down = p.run.Fault(i18n.F("%s down", i18n.Name(n.name)))
 	n.Kill()
 	n.observer.Lose("killed")
 }
@@ -317,7 +317,7 @@ func (p *place) startNode(number int) {
 	n := p.nodes[number-1]
 	n.Restart()
 	n.down()
-	p.run.Fault(tell.F("%s is back, empty", tell.Name(n.name)))()
+	p.run.Fault(i18n.F("%s is back, empty", i18n.Name(n.name)))()
 	p.observe(n)
 }
 

@@ -1,12 +1,12 @@
-package bench
+package byhand
 
 import (
 	"context"
 	"errors"
 	"time"
 
+	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/lockclient"
-	"seckill/internal/lab/tell"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lock"
 	"seckill/internal/voucher"
@@ -129,7 +129,7 @@ func (o *on) makeOfStore(ctx context.Context, t *turn) {
 			return err
 		})
 	case Delete:
-		deleted := o.run.Fault(tell.F("the key is deleted"))
+		deleted := o.run.Fault(i18n.F("the key is deleted"))
 		err := o.remove(ctx)
 		deleted()
 		o.finish(t, told(err))

@@ -1,4 +1,4 @@
-package tell
+package i18n
 
 import (
 	"encoding/json"
@@ -39,7 +39,7 @@ func TestEveryTextIsThereInChinese(t *testing.T) {
 	calls := 0
 	for _, root := range []string{"..", filepath.Join("..", "..", "..", "cmd", "lab")} {
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || filepath.Dir(path) == "../tell" {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || filepath.Dir(path) == "../i18n" {
 				return err
 			}
 			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
@@ -51,7 +51,7 @@ func TestEveryTextIsThereInChinese(t *testing.T) {
 				if !ok {
 					return true
 				}
-				if f, ok := call.Fun.(*ast.SelectorExpr); !ok || f.Sel.Name != "F" || fmt.Sprint(f.X) != "tell" {
+				if f, ok := call.Fun.(*ast.SelectorExpr); !ok || f.Sel.Name != "F" || fmt.Sprint(f.X) != "i18n" {
 					return true
 				}
 				calls++

@@ -1,4 +1,4 @@
-// Package bench is a lock that is driven by hand: a few real processes and one key in a real store,
+// Package byhand is a lock that is driven by hand: a few real processes and one key in a real store,
 // which do what they are told, one move after the other. The moves are kept as a script, in one
 // word for a link or as a file, which can be replayed on another bench.
 //
@@ -11,4 +11,4 @@
 //
 // A bench has no verdict. What the processes and the store do is recorded as in an experiment, so
 // that the judge finds the same anomalies in it: see [seckill/internal/lab/testbed.Run.SoFar].
-package bench
+package byhand

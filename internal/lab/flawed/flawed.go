@@ -1,4 +1,4 @@
-// Package listing has the programs of the documents that contain a mistake, so that
+// Package flawed has the programs of the documents that contain a mistake, so that
 // experiments can run them as they stand, beside the project's own.
 //
 // Some mistakes are in the lock: [Open] returns such a lock. It keeps its keys where the
@@ -9,7 +9,7 @@
 // The mistakes in an order's life are in no document: [Orders] is the programs that make them.
 //
 // Nothing but the laboratory imports this package.
-package listing
+package flawed
 
 import (
 	"fmt"

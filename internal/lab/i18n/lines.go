@@ -1,4 +1,4 @@
-package tell
+package i18n
 
 import (
 	"strings"

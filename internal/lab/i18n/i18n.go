@@ -1,12 +1,12 @@
-// Package tell has what the laboratory tells of a run: texts that can be read in English and in Chinese.
+// Package i18n has what the laboratory tells of a run: texts that can be read in English and in Chinese.
 //
 // A text is made where something happens, with an English format and its values:
 //
-//	tell.F("%s releases at %s", tell.Name("buyer 1"), when)
+//	i18n.F("%s releases at %s", i18n.Name("buyer 1"), when)
 //
 // It keeps both, so that it can be told in the other language as well. The English format is the key of the Chinese
 // one, in zh.json. A format that has none there fails a test.
-package tell
+package i18n
 
 import (
 	_ "embed"
