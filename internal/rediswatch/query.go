@@ -130,11 +130,14 @@ func clusterNodes(ctx context.Context, c *redis.ClusterClient) (map[string]asker
 	return nodes, nil
 }
 
+// behindSentinels is what a primary is called that sentinels name.
+const behindSentinels = "the primary"
+
 // addrOf is a client's address. A client that asks sentinels for the primary has none.
 func addrOf(c *redis.Client) string {
 	addr := c.Options().Addr
 	if _, _, err := net.SplitHostPort(addr); err != nil {
-		return "the primary"
+		return behindSentinels
 	}
 	return addr
 }
@@ -142,8 +145,12 @@ func addrOf(c *redis.Client) string {
 // queryReplica queries a replica that the primary lists, with the primary's credentials.
 func queryReplica(ctx context.Context, primary *redis.Client, addr string) (settings, error) {
 	o := primary.Options()
+	dial := o.Dialer
+	if addrOf(primary) == behindSentinels { // it connects to the primary, whatever the address
+		dial = nil
+	}
 	replica := redis.NewClient(&redis.Options{
-		Addr: addr, Dialer: o.Dialer, Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig, ClientName: o.ClientName,
+		Addr: addr, Dialer: dial, Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig, ClientName: o.ClientName,
 		ContextTimeoutEnabled: true, DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout,
 		DialerRetries: 1, MaxRetries: -1, PoolSize: 1,
 	})

@@ -1,6 +1,7 @@
 package rediswatch_test
 
 import (
+	"net"
 	"strings"
 	"testing"
 
@@ -38,6 +39,17 @@ func TestEveryServerIsChecked(t *testing.T) {
 		replica := testkit.NewRedisReplica(t, primary)
 		w, _ := newWatch(primary.Client(t))
 		check(t, w, primary.Addr(), replica.Addr())
+	})
+	t.Run("sentinels", func(t *testing.T) {
+		sentinels := testkit.RedisSentinel(t)
+		client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: sentinels.MasterName, SentinelAddrs: sentinels.Addrs})
+		defer client.Close()
+		sentinel := redis.NewSentinelClient(&redis.Options{Addr: sentinels.Addrs[0]})
+		defer sentinel.Close()
+		replicas, err := sentinel.Replicas(t.Context(), sentinels.MasterName).Result()
+		fail.NowIf(t, err)
+		w, _ := newWatch(client)
+		check(t, w, sentinels.Primary(), net.JoinHostPort(replicas[0]["ip"], replicas[0]["port"]))
 	})
 	t.Run("cluster", func(t *testing.T) {
 		addrs := testkit.RedisCluster(t)

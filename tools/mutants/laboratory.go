@@ -26,6 +26,7 @@ func inLaboratory() []mutant {
 			"go.disabled = busy || draft.predict === '' ||", "go.disabled = busy ||", "./internal/lab/server"},
 		{"the children of a test that died live on", "internal/testkit/reaper.go", `kill -KILL "-$group" 2>/dev/null`, ":", "./internal/testkit"},
 		{"a short secret is accepted", "internal/service/config_secret.go", "if len(secret) < shortest {", "if len(secret) < shortest-40 {", service},
+		{"a replica that sentinels may promote is not asked whether it evicts", "internal/rediswatch/query.go", "if addrOf(primary) == behindSentinels {", "if false {", "./internal/rediswatch"},
 		{"two names of one server are two lock nodes", "internal/service/redis_kind.go", "len(addrs) > 1", "len(addrs) > 2", service},
 		{"a node of a cluster is taken for all of it", "internal/service/redis_kind.go", `!cluster && mode == "cluster":`, `!cluster && mode == "none":`, service},
 		{"TLS settings without TLS are ignored", "internal/service/config_tls.go", `if value != "" && !t.On {`, `if value != "" && false {`, service},
