@@ -177,14 +177,10 @@ func TestRunWithoutServers(t *testing.T) {
 		}
 	}
 	_, stdout, _ = b.run(environment, append([]string{"run"}, missing...)...)
-	for _, want := range []string{
+	fail.Without(t, strings.Join(strings.Fields(stdout), " "),
 		"3 skipped", "red-node-restarts-durable", "redis-server not found on PATH: apt-get install redis-server, brew install redis",
 		"make infra", "brew install redis mariadb zookeeper", "go run ./cmd/lab run zk-holder-killed red-paused-holder red-node-restarts-durable",
-	} {
-		if !strings.Contains(strings.Join(strings.Fields(stdout), " "), want) {
-			t.Errorf("%q is not in\n%s", want, stdout)
-		}
-	}
+	)
 	b.nothingLeft()
 }
 
@@ -228,11 +224,7 @@ func TestWelcome(t *testing.T) {
 	if code != exitOK {
 		t.Fatalf("exit code %d; stderr:\n%s", code, stderr)
 	}
-	for _, want := range []string{"Welcome", "━━ holds the lock", "╍╍ believes so", "✗", "SQLite", firstExperiment + " breaks: "} {
-		if !strings.Contains(stdout, want) {
-			t.Errorf("want %q in\n%s", want, stdout)
-		}
-	}
+	fail.Without(t, stdout, "Welcome", "━━ holds the lock", "╍╍ believes so", "✗", "SQLite", firstExperiment+" breaks: ")
 	if strings.Contains(stdout, "not as expected") {
 		t.Errorf("it did not break:\n%s", stdout)
 	}

@@ -131,11 +131,7 @@ func TestQuizAtATerminal(t *testing.T) {
 	b := newBench(t)
 	s := b.sit(false, withoutServers(t), "run", "--quiz", "no-lock", "conditional-stock-no-lock")
 	before := s.sees(prompt, 1)
-	for _, want := range []string{"than there is?", "It breaks if one of these is seen:", "oversold"} {
-		if !strings.Contains(before, want) {
-			t.Errorf("before the run there is no %q in\n%s", want, before)
-		}
-	}
+	fail.Without(t, before, "than there is?", "It breaks if one of these is seen:", "oversold")
 	for _, e := range everyExperiment(t)[:1] {
 		if strings.Contains(before, e.Title) || strings.Contains(before, e.Hypothesis) || strings.Contains(before, "as expected") {
 			t.Errorf("before the run it gives the outcome away:\n%s", before)

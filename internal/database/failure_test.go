@@ -114,11 +114,7 @@ func TestSlowStatementsAreLoggedWithoutParameters(t *testing.T) {
 	v.Title = "a title of mine"
 	wantErr(t, d.Vouchers().CreateVoucher(t.Context(), v))
 	wantErr(t, placeOrder(t.Context(), d, newOrder(778899, 1, 42), true))
-	for _, want := range []string{"INSERT INTO `vouchers`", "INSERT INTO orders", "UPDATE vouchers", "COMMIT"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("log lacks %q", want)
-		}
-	}
+	fail.Without(t, out.String(), "INSERT INTO `vouchers`", "INSERT INTO orders", "UPDATE vouchers", "COMMIT")
 	for _, parameter := range []string{"a title of mine", "778899"} {
 		if strings.Contains(out.String(), parameter) {
 			t.Errorf("log has the parameter %q", parameter)

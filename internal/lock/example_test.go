@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"time"
 
 	"seckill/internal/lock"
@@ -18,8 +19,7 @@ func Example() {
 
 	first, err := locks.Acquire(ctx, "voucher:7", lock.Options{})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 
 	_, err = locks.Acquire(ctx, "voucher:7", lock.Options{Wait: 20 * time.Millisecond})
@@ -56,8 +56,7 @@ func ExampleWithOwner() {
 
 	outer, err := locks.Acquire(ctx, "voucher:7", lock.Options{})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	fmt.Println("held by", outer.Owner())
 
@@ -77,8 +76,7 @@ func ExampleAsync() {
 	locks := local.New()
 	first, err := locks.Acquire(ctx, "report", lock.Options{})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 
 	second := lock.Async(ctx, locks, "report", lock.Options{Wait: time.Minute})
@@ -112,8 +110,7 @@ func ExampleObserve() {
 
 	lease, err := locks.Acquire(ctx, "voucher:7", lock.Options{})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	_, err = locks.Acquire(ctx, "voucher:7", lock.Options{})
 	fmt.Println("held:", errors.Is(err, lock.ErrNotAcquired))
@@ -146,8 +143,7 @@ func ExampleLease_extend() {
 	// A mutex in this process has no leases to extend.
 	mutex, err := local.New().Acquire(ctx, "report", lock.Options{})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	fmt.Println(errors.Is(mutex.Extend(ctx, 0), errors.ErrUnsupported))
 	fmt.Println(lock.Release(ctx, mutex))

@@ -54,11 +54,7 @@ func TestNotAcquiredError(t *testing.T) {
 	if !errors.Is(err, lock.ErrNotAcquired) || errors.Is(err, lock.ErrUnavailable) {
 		t.Errorf("%v: want ErrNotAcquired and no other error", err)
 	}
-	for _, part := range []string{"seat", "them", "3s"} {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%q does not mention %q", err, part)
-		}
-	}
+	fail.Without(t, err.Error(), "seat", "them", "3s")
 	if text := (&lock.NotAcquiredError{Key: "seat"}).Error(); strings.Contains(text, "held by") {
 		t.Errorf("%q names an unknown holder", text)
 	}

@@ -81,46 +81,10 @@ func TestLeaseRunsOut(t *testing.T) {
 	}
 }
 
-func TestEveryServer(t *testing.T) {
-	var nodes []string
-	for range 3 {
-		nodes = append(nodes, testkit.NewRedis(t).Addr())
-	}
-	s := newShop(t, testkit.MariaDB(t), 1)
-	s.config.NodeAddrs, s.config.ZooKeeperAddrs = nodes, []string{testkit.ZooKeeper(t).Addr()}
-	s.config.Watchdog, s.config.ZKSession, s.config.Untraced = 5*time.Second, 5*time.Second, true
-	c := s.play(t, "everywhere")
-	ctx := soon(t)
-	for _, m := range lock.Catalogue() {
-		key := testkit.KeyPrefix(t) + m.Name // ZooKeeper's and the tables' keys have no prefix
-		var g lockclient.Grant
-		var err error
-		late := false
-		testkit.Until(t, "the servers answer "+m.Name+" in time", func() bool { // multi and red give a node 50 ms
-			g, err = c.Acquire(ctx, lockclient.Acquire{Lock: m.Name, Key: key})
-			kind := lockclient.KindOf(err)
-			late = late || kind == lockclient.Unavailable // its vote may come, and be there until it is revoked
-			return kind != lockclient.Unavailable && (!late || kind != lockclient.NotAcquired)
-		})
-		if err != nil {
-			t.Errorf("%s: %v", m.Name, err)
-			continue
-		}
-		var want lockclient.Kind
-		if m.Name == "uuid-wrong-key" {
-			want = lockclient.Expired // its weakness: it never finds what it holds
-		}
-		if err := c.Release(ctx, g.Lease); lockclient.KindOf(err) != want {
-			t.Errorf("%s: %v; want %q", m.Name, err, want)
-		}
-	}
-	if events := c.Events(); events != nil {
-		t.Errorf("an untraced actor has %d events", len(events))
-	}
-}
-
 func TestTimeoutIsTheAcquisitions(t *testing.T) {
-	c := play(t, "hasty", testkit.KeyPrefix(t))
+	c := lockclient.Start(t, lockclient.Config{
+		Name: "hasty", Prefix: testkit.KeyPrefix(t), RedisAddrs: []string{testkit.Redis(t).Addr()}, Untraced: true,
+	})
 	ctx := soon(t)
 	g := must[lockclient.Grant](t)(c.Acquire(ctx, lockclient.Acquire{Lock: "reentrant", Key: "k"}))
 	_, err := c.Acquire(ctx, lockclient.Acquire{Lock: "reentrant", Key: "k", Wait: patience, Timeout: 50 * time.Millisecond})
@@ -128,6 +92,7 @@ func TestTimeoutIsTheAcquisitions(t *testing.T) {
 		t.Errorf("a wait beyond the context's end: %v; want %v", err, context.DeadlineExceeded)
 	}
 	ok(t, c.Release(ctx, g.Lease))
+	fail.Unequal(t, len(c.Events()), 0, "events of an untraced actor")
 }
 
 func TestRequestThatIsTakenBack(t *testing.T) {

@@ -22,85 +22,45 @@ func TestFlawsAreCaught(t *testing.T) {
 		old, new        string // text of the scripts
 		caught          []Behaviour
 	}{
-		{
-			"re-entry changes the token", "fenced", "if not holder then\n  token", "if true then\n  token",
-			[]Behaviour{TokenStaysOnReentry},
-		},
-		{
-			"a waiter's token is always the same", "fenced", "math.max(newest + 1, tonumber(new_ticket()))", "1",
-			[]Behaviour{TokensOutliveLock},
-		},
-		{
-			"a token is given twice", "fenced", "us = newest + 1", "us = newest + 0",
-			[]Behaviour{TokensGrow, LinearizableFenced},
-		},
-		{
-			"one release frees all holds", "fenced", "if last_end > time then", "if false then",
-			[]Behaviour{Reenters, LinearizableReentrant, FollowsModel},
-		},
-		{
-			"a shorter re-entry cuts the lease", "fenced", "expire_with(lock, last_lease_end(lock))", "expire_with(lock, ends)",
-			[]Behaviour{ReentryKeepsLease},
-		},
-		{
-			"the server grants half of the lease", "fenced", "/ 1000) + ARGV[3])", "/ 1000) + ARGV[3] / 2)",
-			[]Behaviour{KeepsGivenLease, ToldBeforeOthersGetIn},
-		},
-		{
-			"a release leaves a key", "fenced", "redis.call('DEL', lock)", "redis.call('RENAME', lock, lock .. ':left')",
-			[]Behaviour{LeavesNothing},
-		},
-		{
-			"an extension adds up", "fenced", "lease_id, now() + ttl", "lease_id, redis.call('HGET', lock, lease_id) + ttl",
-			[]Behaviour{ExtendsLease},
-		},
-		{
-			"an extension changes nothing", "fenced", "redis.call('HSET', lock, lease_id, now() + ttl)", "",
-			[]Behaviour{ExtendsLease, SurvivesLongHold, RenewalIsRetried, RenewalEndsWithRelease},
-		},
-		{
-			"the hold count stays at one", "fenced", "count = count + 1", "count = 1",
-			[]Behaviour{FollowsModel},
-		},
+		{"re-entry changes the token", "fenced", "if not holder then\n  token", "if true then\n  token",
+			[]Behaviour{TokenStaysOnReentry}},
+		{"a waiter's token is always the same", "fenced", "math.max(newest + 1, tonumber(new_ticket()))", "1",
+			[]Behaviour{TokensOutliveLock}},
+		{"a token is given twice", "fenced", "us = newest + 1", "us = newest + 0", []Behaviour{TokensGrow, LinearizableFenced}},
+		{"one release frees all holds", "fenced", "if last_end > time then", "if false then",
+			[]Behaviour{Reenters, LinearizableReentrant, FollowsModel}},
+		{"a shorter re-entry cuts the lease", "fenced", "expire_with(lock, last_lease_end(lock))", "expire_with(lock, ends)",
+			[]Behaviour{ReentryKeepsLease}},
+		{"the server grants half of the lease", "fenced", "/ 1000) + ARGV[3])", "/ 1000) + ARGV[3] / 2)",
+			[]Behaviour{KeepsGivenLease, ToldBeforeOthersGetIn}},
+		{"a release leaves a key", "fenced", "redis.call('DEL', lock)", "redis.call('RENAME', lock, lock .. ':left')",
+			[]Behaviour{LeavesNothing}},
+		{"an extension adds up", "fenced", "lease_id, now() + ttl", "lease_id, redis.call('HGET', lock, lease_id) + ttl",
+			[]Behaviour{ExtendsLease}},
+		{"an extension changes nothing", "fenced", "redis.call('HSET', lock, lease_id, now() + ttl)", "",
+			[]Behaviour{ExtendsLease, SurvivesLongHold, RenewalIsRetried, RenewalEndsWithRelease}},
+		{"the hold count stays at one", "fenced", "count = count + 1", "count = 1", []Behaviour{FollowsModel}},
 		{"a free key has an owner", "fenced", "now(), '', 0", "now(), 'somebody', 0", []Behaviour{SaysWhoHolds}},
 		{"a forced release always reports success", "fenced", "return held", "return 1", []Behaviour{CanBeForced}},
 		{"a forced release wakes nobody", "fenced", "if held == 1 then", "if false then", []Behaviour{CanBeForced}},
-		{
-			"the last waiter is served first", "fenced", "ZPOPMIN", "ZPOPMAX",
-			[]Behaviour{ServesInOrderAcrossProcesses, QueueSurvivesPause},
-		},
-		{
-			"readers exclude each other", "rw", "wait = math.max(s.wanted - s.time, 0)", "wait = s.last_end - s.time",
-			[]Behaviour{ReadersShare},
-		},
-		{
-			"a reader's release ends all leases", "rw", "if s.readers > 0 then", "if false then",
-			[]Behaviour{ReadersShare, ReaderLeasesAreApart, DowngradeWorks},
-		},
-		{
-			"a writer joins readers", "rw", "free = s.writers == 0 and s.readers == 0", "free = s.writers == 0",
-			[]Behaviour{WritersExclude, DeadReaderBlocksOneLease},
-		},
-		{
-			"readers are admitted one by one", "rw", "redis.call('ZRANGE', readers, 0, -1)", "redis.call('ZRANGE', readers, 0, 0)",
-			[]Behaviour{ReleaseAdmitsAllReaders},
-		},
-		{
-			"readers share one lease", "rw", "local new = ", "for f in pairs(s.ends) do redis.call('HSET', lock, f, ends) end\nlocal new = ",
-			[]Behaviour{ReaderLeasesAreApart, DeadReaderBlocksOneLease},
-		},
-		{
-			"a reader waits to become the writer", "rw", "if s.reading[owner] and s.owner ~= owner then", "if false then",
-			[]Behaviour{UpgradeIsRefused},
-		},
-		{
-			"a writer cannot read", "rw", "if s.reading[owner] or s.owner == owner then", "if s.reading[owner] then",
-			[]Behaviour{DowngradeWorks},
-		},
-		{
-			"readers overtake a writer", "rw", "redis.call('HSET', lock, 'wanted', s.time + ARGV[6])", "",
-			[]Behaviour{WriterGetsInAmongReaders},
-		},
+		{"the last waiter is served first", "fenced", "ZPOPMIN", "ZPOPMAX",
+			[]Behaviour{ServesInOrderAcrossProcesses, QueueSurvivesPause}},
+		{"readers exclude each other", "rw", "wait = math.max(s.wanted - s.time, 0)", "wait = s.last_end - s.time",
+			[]Behaviour{ReadersShare}},
+		{"a reader's release ends all leases", "rw", "if s.readers > 0 then", "if false then",
+			[]Behaviour{ReadersShare, ReaderLeasesAreApart, DowngradeWorks}},
+		{"a writer joins readers", "rw", "free = s.writers == 0 and s.readers == 0", "free = s.writers == 0",
+			[]Behaviour{WritersExclude, DeadReaderBlocksOneLease}},
+		{"readers are admitted one by one", "rw", "redis.call('ZRANGE', readers, 0, -1)", "redis.call('ZRANGE', readers, 0, 0)",
+			[]Behaviour{ReleaseAdmitsAllReaders}},
+		{"readers share one lease", "rw", "local new = ", "for f in pairs(s.ends) do redis.call('HSET', lock, f, ends) end\nlocal new = ",
+			[]Behaviour{ReaderLeasesAreApart, DeadReaderBlocksOneLease}},
+		{"a reader waits to become the writer", "rw", "if s.reading[owner] and s.owner ~= owner then", "if false then",
+			[]Behaviour{UpgradeIsRefused}},
+		{"a writer cannot read", "rw", "if s.reading[owner] or s.owner == owner then", "if s.reading[owner] then",
+			[]Behaviour{DowngradeWorks}},
+		{"readers overtake a writer", "rw", "redis.call('HSET', lock, 'wanted', s.time + ARGV[6])", "",
+			[]Behaviour{WriterGetsInAmongReaders}},
 	} {
 		for _, behaviour := range flaw.caught {
 			t.Run(flaw.what+"/"+string(behaviour), func(t *testing.T) {

@@ -4,6 +4,7 @@ package fail
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // T is what this package needs of a test.
@@ -42,6 +43,16 @@ func Unequal[V comparable](t T, got, want V, what ...any) {
 	t.Helper()
 	if got != want {
 		t.Error(fmt.Sprintf("%sgot %v, want %v", about(what), got, want))
+	}
+}
+
+// Without reports each part that a text does not have.
+func Without(t T, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Error(fmt.Sprintf("no %q in\n%s", part, text))
+		}
 	}
 }
 

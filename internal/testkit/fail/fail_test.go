@@ -27,7 +27,8 @@ func TestFail(t *testing.T) {
 	fail.Unless(&s, nil, down)
 	fail.Unequal(&s, 2, 2)
 	fail.Unequal(&s, 2, 3, "sold")
-	if want := told("fatal down\nerror node 3: down\nerror the last: got down, want unsupported operation\nerror got <nil>, want down\nerror sold: got 2, want 3\n"); s != want {
+	fail.Without(&s, "all sold", "sold", "left")
+	if want := told("fatal down\nerror node 3: down\nerror the last: got down, want unsupported operation\nerror got <nil>, want down\nerror sold: got 2, want 3\nerror no \"left\" in\nall sold\n"); s != want {
 		t.Errorf("it says\n%swant\n%s", s, want)
 	}
 }

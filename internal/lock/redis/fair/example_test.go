@@ -3,6 +3,7 @@ package fair_test
 import (
 	"context"
 	"fmt"
+	"log"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -29,23 +30,20 @@ func Example() {
 
 	locks, err := fair.New(client, fair.Config{Prefix: "shop:"})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	defer locks.Close()
 
 	lease, err := locks.Acquire(ctx, "till", lock.Options{})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	served := make(chan lock.Owner)
 	for i, customer := range []lock.Owner{"Ann", "Bob", "Cid"} {
 		go func() {
 			lease, err := locks.Acquire(lock.WithOwner(ctx, customer), "till", lock.Options{Wait: time.Minute})
 			if err != nil {
-				fmt.Println(err)
-				return
+				log.Fatal(err)
 			}
 			served <- lease.Owner()
 			_ = lock.Release(ctx, lease)

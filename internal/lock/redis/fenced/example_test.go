@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"log"
 	"time"
 
 	_ "github.com/glebarez/go-sqlite" // the driver "sqlite"; MySQL takes the same SQL
@@ -31,28 +32,24 @@ func Example() {
 	defer stop()
 	db, err := openShop(ctx)
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	defer db.Close()
 
 	locks, err := fenced.New(client, fenced.Config{Prefix: "shop:"})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	defer locks.Close()
 
 	paused, err := locks.Acquire(ctx, "voucher:7", lock.Options{TTL: 50 * time.Millisecond})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	// The process of this holder stops here, for longer than 50 ms. Meanwhile:
 	next, err := locks.Acquire(ctx, "voucher:7", lock.Options{Wait: time.Minute})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	fmt.Println("the token has grown:", next.Token() > paused.Token())
 	fmt.Println(sell(ctx, db, next.Token()))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -42,16 +43,14 @@ func Example() {
 
 	locks, err := red.New(nodes, red.Config{Prefix: "shop:", NodeTimeout: time.Second})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	defer locks.Close()
 
 	servers[0].Stop()
 	lease, err := locks.Acquire(ctx, "report", lock.Options{})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	fmt.Println("with two of three: acquired")
 	fmt.Println("released:", lock.Release(ctx, lease))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -31,15 +32,13 @@ func Example() {
 
 	locks, err := reentrant.New(client, reentrant.Config{Prefix: "shop:"})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	defer locks.Close()
 
 	lease, err := locks.Acquire(ctx, "report", lock.Options{Wait: 5 * time.Second})
 	if err != nil { // lock.ErrNotAcquired: another process had it for five seconds
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	fmt.Println("report written:", writeReport(lease.Context()))
 	fmt.Println("released:", lock.Release(ctx, lease))
@@ -59,21 +58,18 @@ func Example_twoProcesses() {
 
 	first, err := reentrant.New(client, reentrant.Config{})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	defer first.Close()
 	second, err := reentrant.New(client, reentrant.Config{})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	defer second.Close()
 
 	lease, err := first.Acquire(lock.WithOwner(ctx, "worker-1"), "report", lock.Options{})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	_, err = second.Acquire(lock.WithOwner(ctx, "worker-2"), "report", lock.Options{})
 	fmt.Println("not acquired:", errors.Is(err, lock.ErrNotAcquired))
@@ -85,8 +81,7 @@ func Example_twoProcesses() {
 	fmt.Println("released:", lock.Release(ctx, lease))
 	result := <-waiting
 	if result.Err != nil {
-		fmt.Println(result.Err)
-		return
+		log.Fatal(result.Err)
 	}
 	fmt.Println("next holder:", result.Lease.Owner())
 	fmt.Println("released:", lock.Release(ctx, result.Lease))
@@ -107,19 +102,16 @@ func Example_lost() {
 
 	locks, err := reentrant.New(client, reentrant.Config{WatchdogTimeout: 600 * time.Millisecond}) // renewed every 200 ms
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	defer locks.Close()
 
 	lease, err := locks.Acquire(ctx, "report", lock.Options{})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	if _, err := locks.ForceRelease(ctx, "report"); err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 
 	<-lease.Context().Done() // where work would stop; lease.Lost() is the same as a channel
@@ -137,21 +129,18 @@ func Example_reentry() {
 
 	locks, err := reentrant.New(client, reentrant.Config{})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	defer locks.Close()
 
 	ctx := lock.WithOwner(context.Background(), "order-42")
 	outer, err := locks.Acquire(ctx, "voucher:7", lock.Options{})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	inner, err := locks.Acquire(ctx, "voucher:7", lock.Options{})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	for _, lease := range []lock.Lease{inner, outer} {
 		state, err := locks.Inspect(ctx, "voucher:7")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -30,20 +31,17 @@ func Example() {
 
 	locks, err := rw.New(client, rw.Config{Prefix: "shop:"})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	defer locks.Close()
 
 	first, err := locks.Reader().Acquire(ctx, "prices", lock.Options{})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	second, err := locks.Reader().Acquire(ctx, "prices", lock.Options{})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	_, err = locks.Writer().Acquire(ctx, "prices", lock.Options{})
 	fmt.Println("a writer beside readers:", errors.Is(err, lock.ErrNotAcquired))
@@ -52,8 +50,7 @@ func Example() {
 	fmt.Println("released:", lock.Release(ctx, first), lock.Release(ctx, second))
 	writer := <-waiting
 	if writer.Err != nil {
-		fmt.Println(writer.Err)
-		return
+		log.Fatal(writer.Err)
 	}
 	_, err = locks.Reader().Acquire(ctx, "prices", lock.Options{})
 	fmt.Println("a reader beside a writer:", errors.Is(err, lock.ErrNotAcquired))
