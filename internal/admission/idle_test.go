@@ -12,6 +12,7 @@ import (
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // countingStates are buckets of which every voucher is as the one, and counts how often they are read.
@@ -44,9 +45,7 @@ func TestIdleVouchersAreCheckedInTurns(t *testing.T) {
 			}
 			states.reads.Store(0)
 			g.Check(t.Context())
-			if n := states.reads.Load(); n != idleChecks {
-				t.Errorf("%d of %d vouchers were read, want %d", n, vouchers, idleChecks)
-			}
+			fail.Unequal(t, states.reads.Load(), idleChecks, "of %d vouchers were read", vouchers)
 			checked := map[int64]bool{}
 			for range vouchers / idleChecks {
 				simulate.Sleep(time.Second)

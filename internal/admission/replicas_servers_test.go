@@ -12,6 +12,7 @@ import (
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -281,9 +282,7 @@ func TestReopeningWaitsForReplicas(t *testing.T) {
 	}
 	r.resume()
 	must(t, g.Open(t.Context(), &r.store.voucher))
-	if epoch := b.knownState().Epoch; epoch != 4 {
-		t.Errorf("epoch %d, want 4", epoch)
-	}
+	fail.Unequal(t, b.knownState().Epoch, 4, "epoch")
 }
 
 // Where the gate waits for replicas, a bucket receives only stock that they know was given.
@@ -308,9 +307,7 @@ func TestTransferWaitsForReplicas(t *testing.T) {
 	for _, user := range users[10:] {
 		wantErr(t, "with it again", r.buy(g, user, 100+user), nil)
 	}
-	if moved := ledger.New(r.client, ledger.Options{}).States(t.Context(), r.buckets())[1].From[0]; moved != 5 {
-		t.Errorf("%d received, want 5", moved)
-	}
+	fail.Unequal(t, ledger.New(r.client, ledger.Options{}).States(t.Context(), r.buckets())[1].From[0], 5, "received")
 	r.takeAll()
 	r.balanced(g, 15)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"seckill/internal/auth"
+	"seckill/internal/testkit/fail"
 )
 
 const secret = "0123456789abcdef0123456789abcdef"
@@ -20,9 +21,7 @@ const secret = "0123456789abcdef0123456789abcdef"
 func newTokens(t testing.TB, now func() time.Time) *auth.Tokens {
 	t.Helper()
 	tokens, err := auth.NewTokens([]byte(secret), now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return tokens
 }
 
@@ -39,9 +38,7 @@ func TestRoundTrip(t *testing.T) {
 	var last string
 	for _, id := range []int64{1, 42, math.MaxInt64} {
 		token, err := tokens.Mint(id, time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		want("at first", token, id)
 		want("again", token, id)
 		want("forged, while the real one is cached", token[:len(token)-2]+"AA", 0)
@@ -49,14 +46,10 @@ func TestRoundTrip(t *testing.T) {
 	}
 	fresh := newTokens(t, func() time.Time { return now })
 	now = now.Add(time.Minute + auth.Leeway - time.Second)
-	if _, err := fresh.Verify(last); err != nil {
-		t.Errorf("within the leeway: %v", err)
-	}
+	fail.If(t, fail.Of(fresh.Verify(last)), "within the leeway")
 	now = now.Add(2 * time.Second)
 	want("expired since it was cached", last, 0)
-	if _, err := newTokens(t, func() time.Time { return now }).Verify(last); !errors.Is(err, auth.ErrToken) {
-		t.Errorf("after the leeway: %v; want ErrToken", err)
-	}
+	fail.Unless(t, fail.Of(newTokens(t, func() time.Time { return now }).Verify(last)), auth.ErrToken, "after the leeway")
 }
 
 func TestVerifyRefuses(t *testing.T) {
@@ -65,9 +58,7 @@ func TestVerifyRefuses(t *testing.T) {
 	good := jwt.RegisteredClaims{Subject: "42", ExpiresAt: in(time.Hour)}
 	sign := func(m jwt.SigningMethod, key any, c jwt.Claims) string {
 		s, err := jwt.NewWithClaims(m, c).SignedString(key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		return s
 	}
 	hs256 := func(c jwt.RegisteredClaims) string { return sign(jwt.SigningMethodHS256, []byte(secret), c) }
@@ -75,23 +66,17 @@ func TestVerifyRefuses(t *testing.T) {
 		token := jwt.NewWithClaims(jwt.SigningMethodHS256, good)
 		token.Header[name] = value
 		s, err := token.SignedString([]byte(secret))
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		return s
 	}
 	subject := func(s string) string { return hs256(jwt.RegisteredClaims{Subject: s, ExpiresAt: in(time.Hour)}) }
 
-	if _, err := tokens.Verify(hs256(good)); err != nil {
-		t.Fatalf("the valid token that the others are derived from: %v", err)
-	}
+	fail.NowIf(t, fail.Of(tokens.Verify(hs256(good))), "the valid token that the others are derived from")
 	both := jwt.MapClaims{"sub": "42", "SUB": "7", "exp": time.Now().Add(time.Hour).Unix()}
 	if id, err := tokens.Verify(sign(jwt.SigningMethodHS256, []byte(secret), both)); id != 42 || err != nil {
 		t.Errorf("a token with sub 42 and SUB 7: %d, %v; want 42", id, err)
 	}
-	if _, err := tokens.Verify(withHeader("kid", "1")); err != nil {
-		t.Fatalf("a token with a harmless header: %v", err)
-	}
+	fail.NowIf(t, fail.Of(tokens.Verify(withHeader("kid", "1"))), "a token with a harmless header")
 	for name, token := range map[string]string{
 		"crit":              withHeader("crit", []string{"exp"}),
 		"crit, unknown":     withHeader("crit", []string{"https://example.com/half-price"}),
@@ -131,22 +116,16 @@ func TestVerifyRefuses(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	if _, err := auth.NewTokens([]byte(secret[1:]), nil); !errors.Is(err, auth.ErrSecret) {
-		t.Errorf("a secret of 31 bytes: %v; want ErrSecret", err)
-	}
+	fail.Unless(t, fail.Of(auth.NewTokens([]byte(secret[1:]), nil)), auth.ErrSecret, "a secret of 31 bytes")
 	tokens := newTokens(t, nil)
 	for _, c := range []struct {
 		user int64
 		ttl  time.Duration
 	}{{0, time.Minute}, {-1, time.Minute}, {1, 0}, {1, time.Second - 1}, {1, -time.Second}, {1, auth.MaxTTL + 1}} {
-		if _, err := tokens.Mint(c.user, c.ttl); !errors.Is(err, auth.ErrMint) {
-			t.Errorf("Mint(%d, %v): %v; want ErrMint", c.user, c.ttl, err)
-		}
+		fail.Unless(t, fail.Of(tokens.Mint(c.user, c.ttl)), auth.ErrMint, "Mint(%d, %v)", c.user, c.ttl)
 	}
 	for _, ttl := range []time.Duration{time.Second, auth.MaxTTL} {
-		if _, err := tokens.Mint(1, ttl); err != nil {
-			t.Errorf("Mint for %v: %v", ttl, err)
-		}
+		fail.If(t, fail.Of(tokens.Mint(1, ttl)), "Mint for %v", ttl)
 	}
 }
 
@@ -177,30 +156,22 @@ func BenchmarkVerify(b *testing.B) {
 		minted := make([]string, 0, b.N)
 		for i := range b.N {
 			token, err := tokens.Mint(int64(i+1), time.Hour)
-			if err != nil {
-				b.Fatal(err)
-			}
+			fail.NowIf(b, err)
 			minted = append(minted, token)
 		}
 		b.ReportAllocs()
 		b.ResetTimer()
 		for _, token := range minted {
-			if _, err := tokens.Verify(token); err != nil {
-				b.Fatal(err)
-			}
+			fail.NowIf(b, fail.Of(tokens.Verify(token)))
 		}
 	})
 	b.Run("again", func(b *testing.B) {
 		tokens := newTokens(b, nil)
 		token, err := tokens.Mint(42, time.Hour)
-		if err != nil {
-			b.Fatal(err)
-		}
+		fail.NowIf(b, err)
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := tokens.Verify(token); err != nil {
-				b.Fatal(err)
-			}
+			fail.NowIf(b, fail.Of(tokens.Verify(token)))
 		}
 	})
 }
@@ -225,9 +196,7 @@ func TestReadSecret(t *testing.T) {
 		secret: secret, secret + "\n": secret, secret + "\r\n": secret, "a\nb": "a\nb", strings.Repeat("x", 64<<10): strings.Repeat("x", 64<<10),
 		"": "", "\n": "", strings.Repeat("x", 64<<10+1): "",
 	} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, os.WriteFile(path, []byte(text), 0o600))
 		if got, err := auth.ReadSecret(path); got != want || (err == nil) != (want != "") {
 			t.Errorf("a file of %d bytes: %.40q, %v; want %.40q", len(text), got, err, want)
 		}
@@ -258,9 +227,7 @@ func TestSecretFilesOfEditors(t *testing.T) {
 		secret + "\xff ":  "",
 		"two words":       "",
 	} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, os.WriteFile(path, []byte(text), 0o600))
 		got, err := auth.ReadSecret(path)
 		switch {
 		case want == "" && (err != nil || got != text):

@@ -35,9 +35,7 @@ func TestWritableWhileWritesWait(t *testing.T) {
 				t.Errorf("answered after %v", time.Since(began))
 			}
 		}
-		if server.asked != 1 {
-			t.Errorf("%d writes wait, want 1", server.asked)
-		}
+		fail.Unequal(t, server.asked, 1, "writes wait")
 		close(server.wait)
 		synctest.Wait()
 		fail.If(t, d.Writable(t.Context()), "the lock is released: ")

@@ -15,6 +15,7 @@ import (
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // fakeStreams is a streamReader and the state of a fake store, in memory: the streams of two vouchers, and the
@@ -432,9 +433,7 @@ func TestClaimExaminesAllPages(t *testing.T) {
 			simulate.Sleep(59 * time.Second)
 			synctest.Wait()
 			m.set(func() {
-				if len(m.persisted) != 0 {
-					t.Errorf("%d entries were claimed too early", len(m.persisted))
-				}
+				fail.Unequal(t, len(m.persisted), 0, "entries were claimed too early")
 			})
 			simulate.Sleep(22 * time.Second)
 			m.mu.Lock()

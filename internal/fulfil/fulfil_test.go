@@ -16,6 +16,7 @@ import (
 	"seckill/internal/order"
 	"seckill/internal/simulate"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 func acceptedOrdersArePersisted(t *testing.T, s *env) {
@@ -71,9 +72,7 @@ func processesShareVouchers(t *testing.T, s *env) {
 		stop()
 		sum += persisted[n].Load()
 	}
-	if sum != accepted {
-		t.Errorf("%d orders were persisted, %d accepted", sum, accepted)
-	}
+	fail.Unequal(t, sum, accepted, "orders were persisted, %d accepted", accepted)
 }
 
 // A new voucher is watched, an empty one is dropped after its sale, and one whose sale ended
@@ -278,9 +277,7 @@ func TestStopDuringAnOutage(t *testing.T) {
 		simulate.Sleep(time.Second)
 		began := time.Now()
 		stop()
-		if took := time.Since(began); took != 100*time.Millisecond {
-			t.Errorf("the stop took %v", took)
-		}
+		fail.Unequal(t, time.Since(began), 100*time.Millisecond, "the stop took")
 		s.run(func(c *Config) { c.ClaimIdle = 20 * time.Millisecond })
 		s.wantFinalState(0)
 	})

@@ -11,6 +11,7 @@ import (
 
 	"seckill/internal/order"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // countCommands counts the commands that a client sends.
@@ -93,9 +94,7 @@ func TestIdleVoucherSells(t *testing.T) {
 			t.Errorf("an order that another process accepted took %v", took)
 		}
 		simulate.Sleep(10 * time.Second)
-		if n := len(*f.watched.Load()); n != 0 {
-			t.Errorf("%d streams are watched, and all are empty", n)
-		}
+		fail.Unequal(t, len(*f.watched.Load()), 0, "streams are watched, and all are empty")
 		before := count.n.Load()
 		simulate.Sleep(10 * time.Second)
 		if perSecond := (count.n.Load() - before) / 10; perSecond > restingLooks+10 {

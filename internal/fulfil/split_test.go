@@ -11,6 +11,7 @@ import (
 
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
+	"seckill/internal/testkit/fail"
 )
 
 // inFlight returns the number of entries in the streams and of the pending ones.
@@ -132,8 +133,6 @@ func acknowledgeInSeveralStreams(t *testing.T, s *env) {
 		t.Errorf("%v", errs)
 	}
 	for _, b := range []int{0, 2} {
-		if n := s.client.XLen(t.Context(), s.keysOf(1, b).Orders).Val(); n != 0 {
-			t.Errorf("%d left in bucket %d", n, b)
-		}
+		fail.Unequal(t, s.client.XLen(t.Context(), s.keysOf(1, b).Orders).Val(), 0, "left in bucket %d", b)
 	}
 }

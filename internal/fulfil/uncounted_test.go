@@ -13,6 +13,7 @@ import (
 
 	"seckill/internal/order"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // uncountedStreams is a Redis that delivers pending entries and then dies: how often they were delivered, and whether
@@ -214,9 +215,7 @@ func TestProcessesThatAreKilledWhileTheyWait(t *testing.T) {
 				return !begun.IsZero() && time.Since(begun) > 10*time.Second
 			})
 			m.set(func() {
-				if m.begun != n+1 {
-					t.Errorf("%d attempts of %d processes", m.begun, n+1)
-				}
+				fail.Unequal(t, m.begun, n+1, "attempts of %d processes", n+1)
 			})
 		}
 		process("last", storeOf(m), func() (written bool) {
@@ -293,9 +292,7 @@ func TestFailedReadHoldsUpNoOther(t *testing.T) {
 					})
 					simulate.Sleep(5 * time.Second)
 					cut.Store(false)
-					if n := m.othersAfter(20 * time.Second); n != before+more {
-						t.Errorf("%d of %d orders of the other voucher are written", n, before+more)
-					}
+					fail.Unequal(t, m.othersAfter(20*time.Second), before+more, "of %d orders of the other voucher are written", before+more)
 					m.wantNoneRejected(t, time.Minute)
 				})
 			})

@@ -169,9 +169,7 @@ func TestIdleTimeout(t *testing.T) {
 		c.want(http.StatusOK)
 		began := time.Now()
 		c.wantClosed()
-		if took := time.Since(began); took != 7*time.Second {
-			t.Errorf("closed after %v, want 7s", took)
-		}
+		fail.Unequal(t, time.Since(began), 7*time.Second, "closed after")
 	})
 }
 

@@ -33,15 +33,9 @@ func TestDebugRoutes(t *testing.T) {
 		{path: "/debug/pprof/", alone: 404, apart: 404, debug: 200},
 		{path: "/debug/pprof/cmdline", alone: 404, apart: 404, debug: 200},
 	} {
-		if got := get(alone.handler, c.path).Code; got != c.alone {
-			t.Errorf("%s on the only listener: %d, want %d", c.path, got, c.alone)
-		}
-		if got := get(apart.handler, c.path).Code; got != c.apart {
-			t.Errorf("%s on the public listener: %d, want %d", c.path, got, c.apart)
-		}
-		if got := get(apart.api.Debug(), c.path).Code; got != c.debug {
-			t.Errorf("%s on the debug listener: %d, want %d", c.path, got, c.debug)
-		}
+		fail.Unequal(t, get(alone.handler, c.path).Code, c.alone, "%s on the only listener", c.path)
+		fail.Unequal(t, get(apart.handler, c.path).Code, c.apart, "%s on the public listener", c.path)
+		fail.Unequal(t, get(apart.api.Debug(), c.path).Code, c.debug, "%s on the debug listener", c.path)
 	}
 	if body := get(apart.api.Debug(), "/metrics").Body.String(); !strings.Contains(body, "seckill_orders_total") {
 		t.Error("/metrics does not count orders")
@@ -97,9 +91,7 @@ func testReadiness(t *testing.T) {
 	want(http.StatusOK, "ok ok")
 	r.api.Drain()
 	want(http.StatusServiceUnavailable, "ok ok")
-	if code := get(r.handler, "/livez").Code; code != http.StatusOK {
-		t.Errorf("not alive while draining: %d", code)
-	}
+	fail.Unequal(t, get(r.handler, "/livez").Code, http.StatusOK, "not alive while draining")
 }
 
 // A check hangs, whatever its context says: the answer comes in time and names it, the log says so once, and it is not asked
@@ -225,9 +217,7 @@ func TestReadinessOfFlows(t *testing.T) {
 					t.Errorf("the metrics lack %q", want)
 				}
 			}
-			if known := strings.Contains(metrics, "\nseckill_flow_vouchers{"); known != (test.sold != "?") {
-				t.Errorf("the number of vouchers is in the metrics: %v", known)
-			}
+			fail.Unequal(t, strings.Contains(metrics, "\nseckill_flow_vouchers{"), (test.sold != "?"), "the number of vouchers is in the metrics")
 		})
 	}
 }
@@ -265,8 +255,6 @@ func TestReadinessInAFlood(t *testing.T) {
 	}
 	close(hangs)
 	for range httpapi.MaxWaitForChecks {
-		if code := <-codes; code != http.StatusServiceUnavailable {
-			t.Errorf("a request that waited was told %d", code)
-		}
+		fail.Unequal(t, <-codes, http.StatusServiceUnavailable, "a request that waited was told")
 	}
 }

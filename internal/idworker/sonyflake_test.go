@@ -137,16 +137,10 @@ func TestRate(t *testing.T) {
 			for range machines * 256 {
 				perMachine[sonyflake.MachineID(b.mint())]++
 			}
-			if took := time.Since(begin); took != 0 {
-				t.Errorf("%d machine ids: the ids of one tick took %v", machines, took)
-			}
-			if len(perMachine) != machines {
-				t.Errorf("%d machine ids were used: %v", len(perMachine), perMachine)
-			}
+			fail.Unequal(t, time.Since(begin), 0, "%d machine ids: the ids of one tick took", machines)
+			fail.Unequal(t, len(perMachine), machines, "machine ids were used: %v", perMachine)
 			b.mint()
-			if took := time.Since(begin); took != unit {
-				t.Errorf("%d machine ids: the next id took %v; want %v", machines, took, unit)
-			}
+			fail.Unequal(t, time.Since(begin), unit, "%d machine ids: the next id took", machines)
 		})
 	}
 }
@@ -162,9 +156,7 @@ func TestWaitEndsWithTheContext(t *testing.T) {
 		if id, err := b.NextID(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("NextID = %d, %v; want the context's error", id, err)
 		}
-		if took := time.Since(begin); took != unit/2 {
-			t.Errorf("NextID took %v; want %v", took, unit/2)
-		}
+		fail.Unequal(t, time.Since(begin), unit/2, "NextID took")
 		cancelled, cancel := context.WithCancel(t.Context())
 		cancel()
 		fail.Unless(t, fail.Of(b.NextID(cancelled)), context.Canceled, "NextID with a context that has stopped")
@@ -184,9 +176,7 @@ func TestLeaseIsRenewed(t *testing.T) {
 			simulate.Sleep(time.Second)
 			b.wantReady()
 		}
-		if got := renewals.Load(); got != 66 {
-			t.Errorf("%d renewals in 100 s of two machine ids every 3 s", got)
-		}
+		fail.Unequal(t, renewals.Load(), 66, "renewals in 100 s of two machine ids every 3 s")
 	})
 }
 
@@ -314,9 +304,7 @@ func TestClose(t *testing.T) {
 		b.wantNotReady()
 		b.registry.server.Start()
 		b.close()
-		if n := b.registry.held(); n != 0 {
-			t.Errorf("%d machine ids are still leased", n)
-		}
+		fail.Unequal(t, b.registry.held(), 0, "machine ids are still leased")
 		b.wantNotReady()
 	})
 }
@@ -399,9 +387,7 @@ func TestManyGoroutines(t *testing.T) {
 		for g := range goroutines {
 			seen.add(t, "a goroutine", ids[g]...)
 		}
-		if len(seen) != goroutines*each {
-			t.Errorf("%d ids", len(seen))
-		}
+		fail.Unequal(t, len(seen), goroutines*each, "ids")
 	})
 }
 

@@ -7,15 +7,14 @@ import (
 	"testing"
 
 	"seckill/internal/lock"
+	"seckill/internal/testkit/fail"
 )
 
 // The table of docs/locks.md has a row for each lock, in the catalogue's order, that says the same of its store, its
 // wake-up and its tokens. So does the list of those that a policy may name outside lab mode.
 func TestDocumentedLocks(t *testing.T) {
 	text, err := os.ReadFile("../../docs/locks.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	_, table, _ := strings.Cut(string(text), "## All of them")
 	table, _, _ = strings.Cut(table, "\n## ")
 	_, safe, _ := strings.Cut(table, "Outside lab mode a policy may name")

@@ -185,9 +185,7 @@ func TestLoopback(t *testing.T) {
 		"127.0.0.1:1": true, "127.8.9.1:1": true, "[::1]:1": true, "localhost:1": true,
 		"0.0.0.0:1": false, ":1": false, "[::]:1": false, "192.168.0.1:1": false, "example.org:1": false,
 	} {
-		if got := loopback(addr); got != want {
-			t.Errorf("loopback(%q) = %v", addr, got)
-		}
+		fail.Unequal(t, loopback(addr), want, "loopback(%q)", addr)
 	}
 }
 
@@ -244,9 +242,7 @@ func TestConfigOfStores(t *testing.T) {
 	c, err := ParseConfig(nil, production("SECKILL_REDIS_CLUSTER=1", "SECKILL_REDIS_USERNAME=shop", "SECKILL_REDIS_PASSWORD=hush-hush-2", "SECKILL_REDIS_POOL=8",
 		"SECKILL_MYSQL_READERS=9", "SECKILL_MYSQL_WRITERS=10", "SECKILL_MYSQL_LOCKS=11", "SECKILL_IDLE_TIMEOUT=75s",
 		"SECKILL_MYSQL_TLS=1", "SECKILL_MYSQL_TLS_CA=/ca", "SECKILL_MYSQL_TLS_SERVER_NAME=db", "SECKILL_MYSQL_TLS_CERT=/cert", "SECKILL_MYSQL_TLS_KEY=/key"), io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	redis := redisConfig{Cluster: true, Username: "shop", Pool: 8}
 	mysql := mysqlConfig{TLS: tlsConfig{true, "/ca", "db", "/cert", "/key"}, Readers: 9, Writers: 10, Locks: 11}
 	if c.Redis != redis || c.MySQL != mysql || c.IdleTimeout != 75*time.Second {

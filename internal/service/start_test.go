@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"seckill/internal/testkit/fail"
 )
 
 // A start that fails names the setting, and leaves no folder behind, also if the embedded stores are open by then.
@@ -25,9 +27,7 @@ func TestFailedStartOfAnEmbeddedService(t *testing.T) {
 			environ = []string{setting + "=collector:4318"}
 		}
 		cfg, err := ParseConfig(append([]string{"-addr", "127.0.0.1:0"}, given...), environ, io.Discard)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		if err := Run(t.Context(), cfg, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), setting) {
 			t.Errorf("%s: %v", setting, err)
 		}
@@ -40,9 +40,7 @@ func TestFailedStartOfAnEmbeddedService(t *testing.T) {
 // The addresses in a banner can be opened.
 func TestURLOfAListener(t *testing.T) {
 	for ip, want := range map[string]string{"0.0.0.0": "http://localhost:80", "::": "http://localhost:80", "127.0.0.1": "http://127.0.0.1:80", "::1": "http://[::1]:80"} {
-		if got := urlOf(&net.TCPAddr{IP: net.ParseIP(ip), Port: 80}); got != want {
-			t.Errorf("%s: %s, want %s", ip, got, want)
-		}
+		fail.Unequal(t, urlOf(&net.TCPAddr{IP: net.ParseIP(ip), Port: 80}), want, "%s", ip)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // certificates writes the files of an authority and of a certificate that it has signed for a name: for servers and
@@ -30,24 +31,18 @@ func certificates(t *testing.T, name string) (ca, cert, key string) {
 	folder := t.TempDir()
 	write := func(file, kind string, der []byte) string {
 		path := filepath.Join(folder, file)
-		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 		return path
 	}
 	sign := func(template, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) []byte {
 		template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour)
 		der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		return der
 	}
 	newKey := func() *ecdsa.PrivateKey {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		return key
 	}
 	authority, own := newKey(), newKey()
@@ -57,9 +52,7 @@ func certificates(t *testing.T, name string) (ca, cert, key string) {
 	ca = write("ca.pem", "CERTIFICATE", sign(root, root, authority, authority))
 	cert = write("cert.pem", "CERTIFICATE", sign(leaf, root, own, authority))
 	der, err := x509.MarshalPKCS8PrivateKey(own)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return ca, cert, write("key.pem", "PRIVATE KEY", der)
 }
 
@@ -67,9 +60,7 @@ func certificates(t *testing.T, name string) (ca, cert, key string) {
 func withStores(t *testing.T, more ...string) Config {
 	t.Helper()
 	cfg, err := ParseConfig(nil, production(more...), io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return cfg
 }
 
@@ -92,13 +83,9 @@ func TestRedisWithTLS(t *testing.T) {
 	ca, cert, key := certificates(t, "redis.test")
 	encrypted := testkit.FreeAddr(t)
 	_, port, err := net.SplitHostPort(encrypted)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	server := testkit.NewRedis(t, "--tls-port", port, "--tls-ca-cert-file", ca, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-auth-clients", "yes")
-	if err := server.Client(t).Do(t.Context(), "ACL", "SETUSER", "shop", "on", ">hush-hush-2", "~*", "&*", "+@all").Err(); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, server.Client(t).Do(t.Context(), "ACL", "SETUSER", "shop", "on", ">hush-hush-2", "~*", "&*", "+@all").Err())
 	all := []string{
 		"SECKILL_REDIS_ADDRS=" + encrypted, "SECKILL_REDIS_USERNAME=shop", "SECKILL_REDIS_PASSWORD=hush-hush-2", "SECKILL_REDIS_TLS=1", "SECKILL_REDIS_TLS_CA=" + ca,
 		"SECKILL_REDIS_TLS_SERVER_NAME=redis.test", "SECKILL_REDIS_TLS_CERT=" + cert, "SECKILL_REDIS_TLS_KEY=" + key,
@@ -123,9 +110,7 @@ func TestRedisOfAnotherKind(t *testing.T) {
 
 	for _, addr := range sentinels.Addrs { // each with a password of its own, which the primary does not have
 		client := redis.NewClient(&redis.Options{Addr: addr})
-		if err := client.Do(t.Context(), "ACL", "SETUSER", "default", "resetpass", ">hush-hush-2").Err(); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, client.Do(t.Context(), "ACL", "SETUSER", "default", "resetpass", ">hush-hush-2").Err())
 		_ = client.Close()
 	}
 	named := []string{"SECKILL_REDIS_ADDRS=" + strings.Join(sentinels.Addrs, ","), "SECKILL_REDIS_MASTER=seckill"}
@@ -178,9 +163,7 @@ func TestDatabaseWithTLS(t *testing.T) {
 				t.Errorf("%s: TLS %q, %v", name, version, err)
 			}
 		}
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
+		fail.If(t, db.Close())
 	}
 }
 
@@ -195,15 +178,11 @@ func TestPoolsAgainstConnectionsOfTheDatabase(t *testing.T) {
 		var logs bytes.Buffer
 		log := slog.New(slog.NewTextHandler(&logs, nil))
 		db, err := openDatabase(t.Context(), withStores(t, append(strings.Fields(settings), "SECKILL_MYSQL_DSN="+where.DSN)...), "", log)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		warnConnections(t.Context(), db, log)
 		if got := logs.String(); strings.Contains(got, "pools=72 max_connections=60 max_user_connections=0") != reported || reported != (got != "") {
 			t.Errorf("%s: logged %q", settings, got)
 		}
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
+		fail.If(t, db.Close())
 	}
 }

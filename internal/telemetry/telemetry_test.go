@@ -153,9 +153,7 @@ func TestSpans(t *testing.T) {
 	broken := errors.New("broken")
 	for _, err := range []error{nil, broken} {
 		store := tracing.AdmissionStore(fakeStore{err: err})
-		if _, got := store.Persist(t.Context(), batch); !errors.Is(got, err) {
-			t.Error(got)
-		}
+		fail.Unless(t, fail.Of(store.Persist(t.Context(), batch)), err)
 		if status, got := store.Reject(t.Context(), batch[1]); !errors.Is(got, err) || status != order.Rejected {
 			t.Error(status, got)
 		}
@@ -205,9 +203,7 @@ func TestRoutes(t *testing.T) {
 		"/api/v1/":                      "",
 		"/api/v1/nothing":               "",
 	} {
-		if got := telemetry.Route(path); got != want {
-			t.Errorf("%s: %q, want %q", path, got, want)
-		}
+		fail.Unequal(t, telemetry.Route(path), want, "%s", path)
 	}
 }
 

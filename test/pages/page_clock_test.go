@@ -85,9 +85,7 @@ func pageTapsEarly(b context.Context, t *testing.T) {
 	sell(t, url, "Soon", 5, past, future, `{}`)
 	v.until("the page has heard of it", `answers.length > 0`)
 	v.untilOutcome("Soon", "The order is confirmed")
-	if got := v.says(`answers.join()`); got != "409,201" {
-		t.Errorf("the server answered %s", got)
-	}
+	fail.Unequal(t, v.says(`answers.join()`), "409,201", "the server answered")
 	if v.says(`said.includes('The sale opens this second, trying again …')`) != "true" {
 		t.Errorf("the page did not say that it was early: %s", v.says(`[...new Set(said)].join(' | ')`))
 	}

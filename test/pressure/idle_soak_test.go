@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
 
@@ -184,27 +185,19 @@ func (k *idleSoak) cpu() map[string]float64 {
 func pidOf(t *testing.T, where testkit.Database) (pid int) {
 	t.Helper()
 	db, err := sql.Open("mysql", where.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	defer db.Close()
 	var file string
-	if err := db.QueryRowContext(t.Context(), "SELECT @@pid_file").Scan(&file); err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, db.QueryRowContext(t.Context(), "SELECT @@pid_file").Scan(&file))
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return number(t, strings.TrimSpace(string(text)))
 }
 
 func number(t *testing.T, text string) int {
 	t.Helper()
 	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	return n
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"seckill/internal/reconcile"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
 
@@ -57,9 +58,7 @@ func soakFor(t *testing.T) time.Duration {
 		return 10 * time.Minute
 	}
 	lasts, err := time.ParseDuration(text)
-	if err != nil {
-		t.Fatalf("SECKILL_TEST_SOAK_FOR: %v", err)
-	}
+	fail.NowIf(t, err, "SECKILL_TEST_SOAK_FOR")
 	return lasts
 }
 
@@ -86,9 +85,7 @@ func (k soakRun) run(t *testing.T) {
 
 	testkit.Until(t, fmt.Sprintf("nothing is left in Redis of %d sales", load.sales.Load()), func() bool {
 		left, err := client.Keys(t.Context(), "*adm:{*").Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		return len(left) == 0
 	})
 	last := k.sample(t, time.Since(begun), client, load, a, b)
@@ -239,9 +236,7 @@ func (l *soakLoad) checkLateRequests(p harness.Process) {
 	if got := closed.Buy(0, 1_000_000_001, ""); got.Code != "sale_ended" {
 		l.t.Errorf("a late buyer was told %+v", got)
 	}
-	if got := closed.Status(0, l.one.id, l.one.user, ""); got != "confirmed" {
-		l.t.Errorf("order %s is %q", l.one.id, got)
-	}
+	fail.Unequal(l.t, closed.Status(0, l.one.id, l.one.user, ""), "confirmed", "order %s", l.one.id)
 	if got := closed.StatusOf(0, "4711", 1); !strings.HasPrefix(got, "404") {
 		l.t.Errorf("an unknown order: %s", got)
 	}
@@ -260,9 +255,7 @@ func (k soakRun) sample(t *testing.T, at time.Duration, client *redis.Client, lo
 		s.goroutines += p.Metric(t, "go_goroutines")
 	}
 	used, err := strconv.ParseFloat(client.InfoMap(t.Context(), "memory").Item("Memory", "used_memory"), 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fail.NowIf(t, err)
 	s.redis, s.keys = used/1e6, client.DBSize(t.Context()).Val()
 	return s
 }

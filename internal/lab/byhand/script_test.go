@@ -8,6 +8,7 @@ import (
 
 	"seckill/internal/lab/byhand"
 	"seckill/internal/lock"
+	"seckill/internal/testkit/fail"
 )
 
 func TestScript(t *testing.T) {
@@ -98,9 +99,7 @@ func TestOff(t *testing.T) {
 	} {
 		off := c.setup.Off()
 		for _, a := range []byhand.Action{byhand.Delete, byhand.Expire, byhand.FailOver} {
-			if off[a] != c.off[a] {
-				t.Errorf("%s: %q is off because of %q, want %q", c.setup.Lock, a, off[a], c.off[a])
-			}
+			fail.Unequal(t, off[a], c.off[a], "%s: %q is off because of", c.setup.Lock, a)
 		}
 	}
 }

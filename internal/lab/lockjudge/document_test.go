@@ -85,14 +85,10 @@ func TestDocument(t *testing.T) {
 	}
 	var page bytes.Buffer
 	fail.NowIf(t, d.Page(&page))
-	for _, want := range []string{
+	fail.Without(t, page.String(),
 		"mylock: 2 of 3 behaviours break", "it was &lt;deleted&gt;", "release seat: released", "lease-runs-out", "told-when-deleted: no server",
 		"one is late", "23 orders for 20 vouchers.", "<svg",
-	} {
-		if !strings.Contains(page.String(), want) {
-			t.Errorf("the page does not say %q", want)
-		}
-	}
+	)
 	var out bytes.Buffer
 	if err := lockjudge.ReportSales(&out, []finding.Result{sale}); err != nil || !strings.Contains(out.String(), "one is late") {
 		t.Errorf("%v: %s", err, out.String())

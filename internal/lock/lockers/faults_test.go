@@ -101,9 +101,7 @@ func mustNotKnow(t *testing.T, held lock.Lease) {
 func mustBeToldAfter(t *testing.T, held lock.Lease, granted time.Time, after time.Duration, want error) {
 	t.Helper()
 	<-held.Lost()
-	if took := time.Since(granted); took != after {
-		t.Errorf("the holder was told after %v, want %v", took, after)
-	}
+	fail.Unequal(t, time.Since(granted), after, "the holder was told after")
 	if cause := context.Cause(held.Context()); !errors.Is(cause, want) {
 		t.Errorf("the holder was told %v, want %v", cause, want)
 	}

@@ -169,18 +169,14 @@ func locker(t *testing.T, set *lockers.Set, name string) lock.Locker {
 // mustPass checks how a key comes to a waiter after its release. waiting returns once the waiter waits.
 func mustPass(t *testing.T, holder, waiter lock.Locker, waiting func(lock.Locker), want lock.Handover) {
 	t.Helper()
-	if got := pass(t, holder, waiter, waiting); got != want {
-		t.Errorf("the next holder: %v, want %v", got, want)
-	}
+	fail.Unequal(t, pass(t, holder, waiter, waiting), want, "the next holder")
 }
 
 // pass has one locker wait for what another one holds, and returns how it came to hold it.
 func pass(t *testing.T, holder, waiter lock.Locker, waiting func(lock.Locker)) lock.Handover {
 	t.Helper()
 	held := mustAcquire(t, holder, "passed", lock.Options{})
-	if got := lock.HandoverOf(held); got != lock.FoundFree {
-		t.Errorf("the first holder: %v", got)
-	}
+	fail.Unequal(t, lock.HandoverOf(held), lock.FoundFree, "the first holder")
 	next := lock.Async(t.Context(), waiter, "passed", lock.Options{Wait: time.Minute})
 	waiting(waiter)
 	fail.NowIf(t, held.Release(t.Context()))

@@ -1,7 +1,6 @@
 package redis_test
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"seckill/internal/lock/redis/setnxexpire"
 	"seckill/internal/lock/redis/threadid"
 	"seckill/internal/lock/redis/uuid"
+	"seckill/internal/testkit/fail"
 )
 
 // What cannot work is refused when a locker is made.
@@ -50,9 +50,7 @@ func TestNewRefuses(t *testing.T) {
 	} {
 		refused["reentrant: "+what] = func() error { return config.WithDefaults().Validate() }
 	}
-	if err := (reentrant.Config{}).WithDefaults().Validate(); err != nil {
-		t.Errorf("the defaults of reentrant are invalid: %v", err)
-	}
+	fail.If(t, (reentrant.Config{}).WithDefaults().Validate(), "the defaults of reentrant are invalid")
 	for what, given := range map[string]struct {
 		nodes  []quorum.Client
 		config quorum.Config
@@ -68,8 +66,6 @@ func TestNewRefuses(t *testing.T) {
 		refused["multi: "+what] = func() error { _, err := multi.New(given.nodes, given.config); return err }
 	}
 	for what, try := range refused {
-		if err := try(); !errors.Is(err, lock.ErrInvalid) {
-			t.Errorf("%s: %v, want ErrInvalid", what, err)
-		}
+		fail.Unless(t, try(), lock.ErrInvalid, "%s", what)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"seckill/internal/lock/redis/threadid"
 	"seckill/internal/lock/redis/uuid"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // A holder that dies between the two commands leaves the key for ever; one that fails there releases it.
@@ -24,15 +25,11 @@ func TestDiesBetweenSetNXAndExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := simulate.NewRedis(t).Client(t)
 		l, err := setnxexpire.New(client, plain.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		const lease = time.Second
 		acquireStruck := func(effect lock.Effect) error {
 			faults, err := lock.NewFaults([]lock.Fault{{Point: lock.BetweenSetNXAndExpire, Effect: effect}}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, err)
 			_, err = l.Acquire(lock.WithFaults(t.Context(), faults), "seat", lock.Options{TTL: lease})
 			return err
 		}
@@ -66,13 +63,9 @@ func TestThreadNumbersMeet(t *testing.T) {
 		}
 		for round := range 3 {
 			late, err := processes[0].Acquire(t.Context(), "seat", lock.Options{TTL: time.Second})
-			if err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, err)
 			holder, err := processes[1].Acquire(t.Context(), "seat", lock.Options{Wait: time.Minute})
-			if err != nil {
-				t.Fatal(err)
-			}
+			fail.NowIf(t, err)
 			if err := late.Release(t.Context()); err != nil {
 				t.Errorf("round %d: a release of the other process's lock = %v, want nil: the numbers are equal", round, err)
 			}
@@ -104,21 +97,15 @@ func TestWrongKeyConformance(t *testing.T) {
 func TestWrongKeyLocksOutUntilLeaseEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := uuid.NewReadingWrongKey(simulate.NewRedis(t).Client(t), plain.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		const ttl = 10 * time.Second
 		began := time.Now()
 		lease, err := l.Acquire(t.Context(), "seat", lock.Options{TTL: ttl})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrExpired) {
 			t.Errorf("Release = %v, want ErrExpired: there is nothing under the wrong key", err)
 		}
-		if _, err := l.Acquire(t.Context(), "seat", lock.Options{Wait: time.Minute}); err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, fail.Of(l.Acquire(t.Context(), "seat", lock.Options{Wait: time.Minute})))
 		if waited := time.Since(began); waited < ttl {
 			t.Errorf("the next one got in after %v, want no sooner than %v", waited, ttl)
 		}
