@@ -110,3 +110,35 @@ func TestTimeToPayCountsFromTheDatabasesClock(t *testing.T) {
 		}
 	})
 }
+
+// A server that takes no writes of the service is refused at the start, with the setting that is to be changed.
+func TestServerThatDoesNotSuit(t *testing.T) {
+	t.Parallel()
+	server := testkit.NewMariaDB(t, "--log-bin=log", "--binlog-format=STATEMENT")
+	d := open(t, databaseConfig(server.Database(t)))
+	set := func(statement string) {
+		t.Helper()
+		_, err := d.singles.ExecContext(t.Context(), statement)
+		fail.NowIf(t, err)
+	}
+	refused := func(setting string) {
+		t.Helper()
+		// New sessions, with the settings that the server has now.
+		_, err := open(t, d.config).Migrate(t.Context())
+		if fail.Unless(t, err, ErrUnsuitable); err != nil && !strings.Contains(err.Error(), setting) {
+			t.Errorf("%v does not name %s", err, setting)
+		}
+	}
+	_, err := d.singles.ExecContext(t.Context(), "CREATE TABLE refused (id INT)") // it is no row of InnoDB
+	fail.NowIf(t, err)
+	if _, err = d.singles.ExecContext(t.Context(), "INSERT INTO refused VALUES (1)"); err == nil {
+		t.Error("a row can be written: this setting need not be refused")
+	}
+	refused("binlog_format")
+	set("SET GLOBAL binlog_format = ROW")
+	set("SET GLOBAL read_only = ON")
+	refused("read_only")
+	set("SET GLOBAL read_only = OFF")
+	_, err = open(t, d.config).Migrate(t.Context())
+	fail.If(t, err)
+}

@@ -48,8 +48,8 @@ type engine struct {
 	migrator func(ctx context.Context) (migrator, error)
 }
 
-// Open connects to the database of c and checks that it answers. It does not touch the schema; see
-// [DB.Migrate].
+// Open connects to the database of c and checks that it answers, and that sessions keep what is set in them
+// ([ErrUnsuitable]). It does not touch the schema; see [DB.Migrate].
 func Open(ctx context.Context, c Config) (*DB, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -78,10 +78,13 @@ func (d *DB) start(ctx context.Context) error {
 	// Two processes that open a new SQLite file at once can collide while they switch it to its
 	// write-ahead log.
 	ping := func() error { return d.retry(ctx, func() error { return d.Ping(ctx) }) }
-	if err := d.awaitConnection(ctx, ping); err != nil {
+	err := d.awaitConnection(ctx, ping)
+	if err == nil {
+		err = d.awaitConnection(ctx, func() error { return d.checkSessions(ctx) })
+	}
+	if err != nil {
 		return err
 	}
-	var err error
 	if d.rows, err = d.mapper(d.readers); err != nil {
 		return err
 	}

@@ -33,8 +33,12 @@ type migrator struct {
 }
 
 // Migrate brings the schema up to date. Several processes may call it at once: one does the work, the
-// others wait until it is done or ctx ends. When ctx ends, the running migration is still completed.
+// others wait until it is done or ctx ends. When ctx ends, the running migration is still completed. A server that takes
+// no writes is [ErrUnsuitable], also if there is nothing to do.
 func (d *DB) Migrate(ctx context.Context) (Migration, error) {
+	if err := d.checkServer(ctx); err != nil {
+		return Migration{}, err
+	}
 	return d.migrate(ctx, (*migrate.Migrate).Up)
 }
 

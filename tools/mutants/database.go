@@ -8,6 +8,10 @@ func inDatabase() []mutant {
 		reconcile = "./internal/reconcile"
 	)
 	return []mutant{
+		{"a server that takes no writes is accepted at the start", "internal/database/settings.go",
+			`if value := variables[name]; value != "" && value != "OFF" {`, `if value := variables[name]; value != "" && value != "OFF" && name == "" {`, database},
+		{"a session that has not what was set in it is used", "internal/database/settings.go",
+			"there && value != wanted[name] {", "there && value != wanted[name] && !transactional && name == \"\" {", database},
 		{"each probe keeps a write of its own waiting", "internal/database/writable.go",
 			"	if s.current != nil {\n		return s.current\n	}\n", "", database},
 		{"a repeated reservation takes its own row for another's", "internal/database/idempotency.go",
