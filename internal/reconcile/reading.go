@@ -77,6 +77,10 @@ func (l Reading) drift() int64 {
 	return 0
 }
 
+// unsellable is the stock in the database that nobody can buy. The gate sells the stock with which it opened the voucher,
+// so what is added in the database afterwards is among it.
+func (l Reading) unsellable() int64 { return max(0, l.drift()) }
+
 // returning is what orders gave back in the database and what has not arrived in Redis.
 func (l Reading) returning() int64 {
 	return l.database.Returned - (l.after.stock() - l.after.own())

@@ -37,7 +37,9 @@ type Equation struct {
 	DatabaseStock int64 `json:"database_stock"`
 	DeadLetters   int64 `json:"dead_letters"`
 
-	Drift           int64 `json:"drift"`
+	Drift int64 `json:"drift"`
+	// Unsellable is a drift above 0: stock in the database that nobody can buy, see [TakeOver].
+	Unsellable      int64 `json:"unsellable,omitempty"`
 	DatabaseDrift   int64 `json:"database_drift"`
 	Oversold        int64 `json:"oversold"`
 	DuplicateOrders int64 `json:"duplicate_orders"`
@@ -98,7 +100,7 @@ func newEquation(l Reading) Equation {
 		VoucherID: strconv.FormatInt(l.voucherID, 10), State: l.State(), Balanced: l.Balanced(),
 		Pending: l.after.pending(), Unacknowledged: l.unacknowledged, DeadLetters: l.after.dead(),
 		InitialStock: l.audit.InitialStock, Confirmed: l.audit.Orders, DatabaseStock: l.audit.Stock,
-		Drift: l.drift(), DatabaseDrift: l.audit.Drift(), RedisAhead: l.ahead(),
+		Drift: l.drift(), Unsellable: l.unsellable(), DatabaseDrift: l.audit.Drift(), RedisAhead: l.ahead(),
 		Oversold: l.audit.Oversold(), DuplicateOrders: l.audit.DuplicateOrders(),
 		Redis:    Progress{Epoch: max(0, l.after.epoch()), Seq: l.after.seq()},
 		Database: Progress{Epoch: l.database.Epoch},
@@ -146,6 +148,9 @@ func (r Report) PrintTable(out io.Writer) error {
 			verdict = "does not balance"
 			wrong++
 		}
+		if e.Unsellable > 0 {
+			verdict = fmt.Sprintf("does not balance: the database has %d more than can be sold", e.Unsellable)
+		}
 		if e.RedisAhead {
 			verdict = "does not balance: the database is behind Redis"
 		}
@@ -158,8 +163,16 @@ func (r Report) PrintTable(out io.Writer) error {
 	if slices.ContainsFunc(r.Vouchers, func(e Equation) bool { return e.State == Moving }) {
 		fmt.Fprintln(w, "moving: read at several moments; drift is what that cannot explain")
 	}
+	if slices.ContainsFunc(r.Vouchers, func(e Equation) bool { return e.Unsellable > 0 }) {
+		fmt.Fprintln(w, "more than can be sold: the stock was raised in the database by hand, or Redis has lost some of it; this has it sold:\n  "+TakeOver)
+	}
 	return w.Flush()
 }
+
+// TakeOver is the statement that has a voucher sell the stock that the database has, for instance after it was raised there
+// by hand. It closes the voucher in the database; the next check of a process closes it in Redis, and opens it again with
+// that stock once all accepted orders are persisted.
+const TakeOver = "UPDATE vouchers SET admission_epoch = admission_epoch + 1 WHERE id = ID AND admission_epoch % 2 = 0"
 
 // both shows the values of Redis and of the database, or one value if they are the same.
 func both(redis, database int64) string {

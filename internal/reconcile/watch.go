@@ -43,16 +43,16 @@ type Watch struct {
 
 // judgement is what was last found out about a voucher.
 type judgement struct {
-	state       string // one of the values of the label state
-	at          time.Time
-	drift, dead int64
+	state                   string // one of the values of the label state
+	at                      time.Time
+	drift, unsellable, dead int64
 }
 
 // watchMetrics do not have the voucher as a label: there is no bound to the number of vouchers.
 type watchMetrics struct {
-	vouchers    *prometheus.GaugeVec // by state
-	drift, dead prometheus.Gauge
-	last        prometheus.Gauge
+	vouchers                *prometheus.GaugeVec // by state
+	drift, unsellable, dead prometheus.Gauge
+	last                    prometheus.Gauge
 }
 
 // The values of the label state.
@@ -70,13 +70,15 @@ func NewWatch(r *Reconciler, registry prometheus.Registerer, log *slog.Logger) (
 			"Vouchers on sale by admission, by whether Redis and the database agree."), []string{"state"}),
 		drift: prometheus.NewGauge(gauge("seckill_reconcile_drift_orders",
 			"By how many orders they disagree, of all vouchers.")),
+		unsellable: prometheus.NewGauge(gauge("seckill_reconcile_unsellable_stock",
+			"Stock in the database that nobody can buy, of all vouchers: it was raised there by hand, or Redis has lost some.")),
 		dead: prometheus.NewGauge(gauge("seckill_reconcile_dead_letters",
 			"Dead letters that are kept of these vouchers.")),
 		last: prometheus.NewGauge(gauge("seckill_reconcile_last_timestamp_seconds",
 			"When that was last found out.")),
 	}
 	var failed error
-	for _, c := range []prometheus.Collector{m.vouchers, m.drift, m.dead, m.last} {
+	for _, c := range []prometheus.Collector{m.vouchers, m.drift, m.unsellable, m.dead, m.last} {
 		failed = errors.Join(failed, registry.Register(c))
 	}
 	for _, s := range []string{stateBalanced, stateUnbalanced, stateUnknown} {
@@ -168,7 +170,7 @@ func (w *Watch) note(f Finding) {
 		}
 		delete(w.unbalanced, id)
 	default:
-		now.state, now.dead, now.drift = stateUnbalanced, f.after.dead(), f.imbalance()
+		now.state, now.dead, now.drift, now.unsellable = stateUnbalanced, f.after.dead(), f.imbalance(), f.unsellable()
 		w.logChange(f.Reading)
 		delete(w.counted, id)
 		w.unbalanced[id] = f.imbalance()
@@ -178,17 +180,19 @@ func (w *Watch) note(f Finding) {
 
 // publish sets the metrics.
 func (w *Watch) publish() {
-	var drift, dead int64
+	var drift, unsellable, dead int64
 	states := map[string]int{stateBalanced: 0, stateUnbalanced: 0, stateUnknown: 0}
 	for _, l := range w.latest {
 		states[l.state]++
 		drift += l.drift
+		unsellable += l.unsellable
 		dead += l.dead
 	}
 	for s, n := range states {
 		w.metrics.vouchers.WithLabelValues(s).Set(float64(n))
 	}
 	w.metrics.drift.Set(float64(drift))
+	w.metrics.unsellable.Set(float64(unsellable))
 	w.metrics.dead.Set(float64(dead))
 	w.metrics.last.SetToCurrentTime()
 }
@@ -202,6 +206,9 @@ func (w *Watch) logChange(l Reading) {
 			"redis_stock", l.after.stock(), "pending", l.after.pending(), "database_stock", l.database.Stock)
 		if l.audit != nil {
 			log = log.With("confirmed", l.audit.Orders, "database_drift", l.audit.Drift())
+		}
+		if n := l.unsellable(); n > 0 {
+			log = log.With("unsellable", n, "to_sell_it", TakeOver)
 		}
 		log.Error("a voucher does not balance")
 	case l.Balanced() && was:

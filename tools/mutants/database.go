@@ -8,6 +8,8 @@ func inDatabase() []mutant {
 		reconcile = "./internal/reconcile"
 	)
 	return []mutant{
+		{"stock that nobody can buy is not reported", "internal/reconcile/reading.go",
+			"return max(0, l.drift()) }", "return min(0, l.drift()) }", reconcile + " ./internal/service"},
 		{"a server that takes no writes is accepted at the start", "internal/database/settings.go",
 			`if value := variables[name]; value != "" && value != "OFF" {`, `if value := variables[name]; value != "" && value != "OFF" && name == "" {`, database},
 		{"a session that has not what was set in it is used", "internal/database/settings.go",
