@@ -12,53 +12,53 @@ import (
 // inspectTimeout bounds the question who holds the key, which precedes each release.
 const inspectTimeout = 200 * time.Millisecond
 
-// Locker wraps l and records its use under the name of a mechanism. The result is a
-// [lock.Inspector] and a [lock.ForceReleaser]; where l is not, these calls return
-// [errors.ErrUnsupported]. If l has a method Reader, so has the result.
+// Locker returns a locker that works as l and records its use under the name of a mechanism. If l has a method Reader, so
+// has the result.
 //
-// Before each release it asks an l that is an Inspector who holds the key: the answer
+// Before each release it asks an l that is a [lock.Inspector] who holds the key: the answer
 // shows whether the holder had lost the lock to somebody else. That costs one round
 // trip, and at most 200 ms.
 func Locker(name string, l lock.Locker, rec *Recorder) lock.Locker {
-	t := &locker{inner: l, name: name, rec: rec}
-	t.inspector, _ = l.(lock.Inspector)
-	t.releaser, _ = l.(lock.ForceReleaser)
-	if _, ok := l.(readWrite); ok {
-		return &writer{t}
+	inspector, _ := l.(lock.Inspector)
+	side := func(of lock.Locker, shared bool) lock.Locker {
+		r := &locker{inner: of, inspector: inspector, name: name, rec: rec, shared: shared}
+		return lock.Decorate(of, r.acquire)
 	}
-	return t
+	if rw, ok := l.(readWrite); ok {
+		return &writer{side(l, false), rw, rw, func() lock.Locker { return side(rw.Reader(), true) }}
+	}
+	return side(l, false)
 }
 
 type locker struct {
 	inner     lock.Locker
-	inspector lock.Inspector     // nil if the mechanism cannot be inspected
-	releaser  lock.ForceReleaser // nil if the mechanism has no forced release
+	inspector lock.Inspector // nil if the mechanism cannot be inspected
 	name      string
 	rec       *Recorder
 	shared    bool
 }
 
 // readWrite is a locker with a side for readers.
-type readWrite interface{ Reader() lock.Locker }
-
-// writer is the writers' side of a read-write lock.
-type writer struct{ *locker }
-
-var (
-	_ lock.Inspector     = (*locker)(nil)
-	_ lock.ForceReleaser = (*locker)(nil)
-	_ readWrite          = (*writer)(nil)
-)
-
-// Reader returns the readers' side, recorded.
-func (l *writer) Reader() lock.Locker {
-	reader := *l.locker
-	reader.inner, reader.shared = l.inner.(readWrite).Reader(), true
-	return &reader
+type readWrite interface {
+	lock.Inspector
+	lock.ForceReleaser
+	Reader() lock.Locker
 }
 
-// Acquire implements [lock.Locker].
-func (l *locker) Acquire(ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
+// writer is the writers' side of a read-write lock.
+type writer struct {
+	lock.Locker
+	lock.Inspector
+	lock.ForceReleaser
+	reader func() lock.Locker
+}
+
+var _ readWrite = (*writer)(nil)
+
+// Reader returns the readers' side, recorded.
+func (l *writer) Reader() lock.Locker { return l.reader() }
+
+func (l *locker) acquire(ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
 	template := Event{Mechanism: l.name, Key: key, Shared: l.shared}
 	if owner, given := lock.OwnerFrom(ctx); given {
 		template.Owner = string(owner)
@@ -105,22 +105,6 @@ func storedFromRefusal(err error) *Stored {
 		s.TTLMS = new(ms(refusal.TTL))
 	}
 	return s
-}
-
-// Inspect implements [lock.Inspector].
-func (l *locker) Inspect(ctx context.Context, key string) (lock.State, error) {
-	if l.inspector == nil {
-		return lock.State{}, errors.ErrUnsupported
-	}
-	return l.inspector.Inspect(ctx, key)
-}
-
-// ForceRelease implements [lock.ForceReleaser].
-func (l *locker) ForceRelease(ctx context.Context, key string) (bool, error) {
-	if l.releaser == nil {
-		return false, errors.ErrUnsupported
-	}
-	return l.releaser.ForceRelease(ctx, key)
 }
 
 // inspect returns what the store holds, or nil if that is not known.

@@ -156,9 +156,7 @@ func (a *API) breakLock(ctx context.Context, r *request) (reply, error) {
 		return reply{}, mechanismError("take a lock away", mechanism, errors.ErrUnsupported)
 	}
 	released, err := breaker.ForceRelease(ctx, key)
-	if err == nil || !errors.Is(err, errors.ErrUnsupported) {
-		a.logBreak(ctx, r, mechanism, key, released, err)
-	}
+	a.logBreak(ctx, r, mechanism, key, released, err)
 	if err != nil {
 		return reply{}, mechanismError("take a lock away", mechanism, err)
 	}

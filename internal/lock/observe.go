@@ -23,22 +23,17 @@ type Observer struct {
 	Lost func(cause error)
 }
 
-// Observe returns a Locker that works as l and reports to o. It implements [Inspector]
-// and [ForceReleaser]. Their methods return [errors.ErrUnsupported] if l lacks them.
-func Observe(l Locker, o Observer) Locker { return &observed{locker: l, to: o} }
+// Observe returns a Locker that works as l and reports to o.
+func Observe(l Locker, o Observer) Locker {
+	return Decorate(l, (&observed{locker: l, to: o}).acquire)
+}
 
 type observed struct {
 	locker Locker
 	to     Observer
 }
 
-var (
-	_ Inspector     = (*observed)(nil)
-	_ ForceReleaser = (*observed)(nil)
-)
-
-// Acquire implements [Locker].
-func (l *observed) Acquire(ctx context.Context, key string, opts Options) (Lease, error) {
+func (l *observed) acquire(ctx context.Context, key string, opts Options) (Lease, error) {
 	start := time.Now()
 	lease, err := l.locker.Acquire(ctx, key, opts)
 	waited := time.Since(start)
@@ -61,22 +56,6 @@ func (l *observed) Acquire(ctx context.Context, key string, opts Options) (Lease
 		}
 	})
 	return o, nil
-}
-
-// Inspect implements [Inspector].
-func (l *observed) Inspect(ctx context.Context, key string) (State, error) {
-	if i, ok := l.locker.(Inspector); ok {
-		return i.Inspect(ctx, key)
-	}
-	return State{}, errors.ErrUnsupported
-}
-
-// ForceRelease implements [ForceReleaser].
-func (l *observed) ForceRelease(ctx context.Context, key string) (bool, error) {
-	if r, ok := l.locker.(ForceReleaser); ok {
-		return r.ForceRelease(ctx, key)
-	}
-	return false, errors.ErrUnsupported
 }
 
 type observedLease struct {

@@ -115,15 +115,35 @@ func TestObserve(t *testing.T) {
 			})
 		})
 	}
-	t.Run("unsupported operations", func(t *testing.T) {
-		l := lock.Observe(&granting{}, lock.Observer{})
-		if _, err := l.(lock.Inspector).Inspect(t.Context(), "seat"); !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("Inspect gave %v", err)
+}
+
+// A decorated locker is what the locker beneath is.
+func TestDecorate(t *testing.T) {
+	for name, l := range map[string]lock.Locker{
+		"acquires only": &granting{},
+		"inspects": struct {
+			*granting
+			lock.Inspector
+		}{},
+		"forces": struct {
+			*granting
+			lock.ForceReleaser
+		}{},
+		"both": struct {
+			*granting
+			lock.Inspector
+			lock.ForceReleaser
+		}{},
+	} {
+		d := lock.Decorate(l, (&granting{}).Acquire)
+		_, inspects := l.(lock.Inspector)
+		_, forces := l.(lock.ForceReleaser)
+		_, i := d.(lock.Inspector)
+		_, f := d.(lock.ForceReleaser)
+		if i != inspects || f != forces {
+			t.Errorf("%s: inspects %v, forces %v", name, i, f)
 		}
-		if _, err := l.(lock.ForceReleaser).ForceRelease(t.Context(), "seat"); !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("ForceRelease gave %v", err)
-		}
-	})
+	}
 }
 
 func TestAsync(t *testing.T) {

@@ -83,46 +83,21 @@ func (g *Guard) Locker(name string, l lock.Locker) lock.Locker {
 	switch {
 	case g == nil || g.Allow || !m.Safe:
 	case m.Store == lock.InRedis:
-		return &guardedLocker{Locker: l, evicts: g.Redis.Evicts}
+		return guarded(l, g.Redis.Evicts)
 	case m.Store == lock.InNodes:
-		return &guardedLocker{Locker: l, evicts: g.Nodes.Evicts}
+		return guarded(l, g.Nodes.Evicts)
 	}
 	return l
 }
 
-// guardedLocker grants no lock while its servers may evict it.
-type guardedLocker struct {
-	lock.Locker
-	evicts func() error
-}
-
-var (
-	_ lock.Inspector     = (*guardedLocker)(nil)
-	_ lock.ForceReleaser = (*guardedLocker)(nil)
-)
-
-// Acquire implements [lock.Locker].
-func (l *guardedLocker) Acquire(ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
-	if err := l.evicts(); err != nil {
-		return nil, fmt.Errorf("%w: %w", lock.ErrUnavailable, err)
-	}
-	return l.Locker.Acquire(ctx, key, opts)
-}
-
-// Inspect implements [lock.Inspector].
-func (l *guardedLocker) Inspect(ctx context.Context, key string) (lock.State, error) {
-	if i, ok := l.Locker.(lock.Inspector); ok {
-		return i.Inspect(ctx, key)
-	}
-	return lock.State{}, errors.ErrUnsupported
-}
-
-// ForceRelease implements [lock.ForceReleaser].
-func (l *guardedLocker) ForceRelease(ctx context.Context, key string) (bool, error) {
-	if b, ok := l.Locker.(lock.ForceReleaser); ok {
-		return b.ForceRelease(ctx, key)
-	}
-	return false, errors.ErrUnsupported
+// guarded returns a locker that grants no lock while its servers may evict it.
+func guarded(l lock.Locker, evicts func() error) lock.Locker {
+	return lock.Decorate(l, func(ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
+		if err := evicts(); err != nil {
+			return nil, fmt.Errorf("%w: %w", lock.ErrUnavailable, err)
+		}
+		return l.Acquire(ctx, key, opts)
+	})
 }
 
 // Gate returns a gate that refuses orders while Redis may evict them.
