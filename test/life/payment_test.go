@@ -283,53 +283,6 @@ func payAfterExpiry(t *testing.T, policy string) {
 	}
 }
 
-// Money that comes for an order that was cancelled: it takes a voucher if there is one and the user has no other
-// order, or it goes back by itself.
-func TestPaymentOfACancelledOrder(t *testing.T) {
-	t.Parallel()
-	for flow, policy := range bothFlows {
-		t.Run(flow, func(t *testing.T) {
-			t.Parallel()
-			payCancelled(t, policy)
-		})
-	}
-}
-
-func payCancelled(t *testing.T, policy string) {
-	s := openShop(t, sandbox.Behaviour{})
-	voucherID := s.sellBy(t, policy, 1, time.Hour)
-	cancelled := func(user int) bought {
-		b := s.buyAs(t, user, voucherID)
-		s.request(t, user, "POST", "/api/v1/orders/"+b.order+"/cancel", "", 200, nil)
-		return b
-	}
-	refunded := func(b bought, outcome string) {
-		t.Helper()
-		pressPay(t, b.page)
-		var o shown
-		testkit.Until(t, "the money is back: "+outcome, func() bool {
-			o = s.show(t, b)
-			return len(o.Payments) == 1 && o.Payments[0].Refund == "done"
-		})
-		if o.Status != "cancelled" || o.Payments[0].Outcome != outcome || s.given(t, b) != 8000 {
-			t.Errorf("%+v, and %d cents were given back; want %s", o, s.given(t, b), outcome)
-		}
-	}
-	first, second := cancelled(7), cancelled(8)
-	again := s.buyAs(t, 7, voucherID)
-	refunded(first, "other_order")
-	refunded(second, "no_stock")
-	s.atRest(t, voucherID, 0)
-
-	s.request(t, 7, "POST", "/api/v1/orders/"+again.order+"/cancel", "", 200, nil)
-	s.atRest(t, voucherID, 1)
-	pressPay(t, again.page)
-	if o := s.await(t, again, "paid"); len(o.Payments) != 1 || o.Payments[0].Outcome != "paid_late" || s.given(t, again) != 0 {
-		t.Errorf("%+v, and %d cents were given back", o, s.given(t, again))
-	}
-	s.atRest(t, voucherID, 0)
-}
-
 // Webhooks that are forged, stale or about nothing that is known change no order, and money that is not what was asked for
 // pays none. What each of them is answered and becomes is in the tables of internal/httpapi, payment and database.
 func TestPaymentEventsThatAreWrong(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"seckill/internal/eventlog"
 	"seckill/internal/lab/judge"
@@ -129,29 +128,6 @@ func TestHealthyProcessesAreUsedAgainAndOthersReplaced(t *testing.T) {
 	}
 }
 
-// A process that a fault kills counts as dead like any other.
-func TestProcessThatKillsItself(t *testing.T) {
-	runScenario(t, env, real(), func(r *testbed.Run) {
-		api := r.API(1)
-		p := policy("setnx")
-		p.Faults = []lock.Fault{{Point: lock.HolderCrash, Effect: lock.EffectKill}}
-		sale := r.Sale(p, 5, api)
-		store := sale.Observe()
-		if a := sale.Buy(r.Context(), api[0], 1); a.Code != load.Network {
-			t.Errorf("answer: %+v", a)
-		}
-		r.Until("the death of "+api[0].Name, func() bool { return !api[0].Alive() })
-		store.Await("the key stays", func(x judge.Sample) bool { return x.Stored.Owner != "" })
-		ev := sale.Evidence()
-		ev.Grace = time.Millisecond
-		r.Sleep(50 * time.Millisecond)
-		ev.End = now()
-		if j := judge.Judge(ev); j.Anomalies["stuck_keys"] != 1 || len(ev.Deaths) != 1 {
-			t.Errorf("%v, %+v", j.Anomalies, ev.Deaths)
-		}
-	})
-}
-
 func TestEmbeddedIsOneProcess(t *testing.T) {
 	testkit.Servers(t)
 	skipped, err := embedded.Run(t.Context(), t.Name(), nil, func(r *testbed.Run) { r.API(2) })
@@ -198,31 +174,4 @@ func TestCommandsAreCounted(t *testing.T) {
 			return r.Commands(nil).Since(before).Total() == 0
 		})
 	})
-}
-
-func now() int64 { return time.Now().UnixNano() }
-
-// The same seed strikes the same users, in whatever order they come and wherever.
-func TestSeedDecidesWhomAFaultStrikes(t *testing.T) {
-	struck := func() (users []int64) {
-		runScenario(t, env, real(), func(r *testbed.Run) {
-			p := policy("reentrant")
-			p.Faults = []lock.Fault{{Point: lock.CriticalSection, Effect: lock.EffectError, Probability: 0.5}}
-			o := r.Sale(p, 40, r.API(0)).SendLoad(load.Load{Buyers: 40, Concurrency: 20})
-			for _, a := range o.All {
-				if a.Code != load.Created {
-					users = append(users, a.User)
-				}
-			}
-		})
-		slices.Sort(users)
-		return users
-	}
-	first := struck()
-	if len(first) < 5 || len(first) > 35 {
-		t.Errorf("%d of 40 were struck", len(first))
-	}
-	if again := struck(); !slices.Equal(first, again) {
-		t.Errorf("struck first %v, then %v", first, again)
-	}
 }
