@@ -102,7 +102,7 @@ func TestOpeningWaitsForPendingOrders(t *testing.T) {
 
 func TestManyUsersAreCopied(t *testing.T) {
 	t.Parallel()
-	s := newFixture(t, testkit.AnyRedis(t), 5000)
+	s := newFixture(t, testkit.AnyRedis(t), 3*pageSize)
 	for user := range int64(2*pageSize + 1) {
 		s.store.orders[user+1] = order.Order{ID: user + 10_000, UserID: user + 1}
 		s.store.epochState.Stock--

@@ -275,7 +275,7 @@ func TestLiveOrders(t *testing.T) {
 		wantErr(t, err)
 		wantErr(t, errOf(d.AdmissionStore().Reject(t.Context(), rejected)))
 		live := func(id, user int64, key order.KeyHash) order.Order {
-			return order.Order{ID: id, VoucherID: 1, UserID: user, Status: order.Confirmed, Key: key}
+			return order.Order{ID: id, VoucherID: 1, UserID: user, Key: key}
 		}
 		for _, page := range []struct {
 			after int64

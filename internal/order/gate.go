@@ -191,7 +191,7 @@ type AdmissionStore interface {
 	// [ErrConflict] means that another process has opened the voucher, or closed it again, meanwhile.
 	Open(ctx context.Context, voucherID, closed int64) (EpochState, error)
 	// LiveOrders lists up to limit live orders of the voucher whose user ID is above afterUser, by
-	// user, with their keys. CreatedAt is zero. A crash can undo what the pages have until the empty page at
+	// user, with their keys. Status and CreatedAt are not set. A crash can undo what the pages have until the empty page at
 	// the end was returned.
 	LiveOrders(ctx context.Context, voucherID, afterUser int64, limit int) ([]Order, error)
 	// Forget marks a voucher as forgotten. It returns [ErrConflict] if the voucher is no longer closed
