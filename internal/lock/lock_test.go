@@ -15,7 +15,7 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m, testkit.Children{"dies": dies}) }
+func TestMain(m *testing.M) { testkit.Main(m) }
 
 func TestCheck(t *testing.T) {
 	right := []struct {

@@ -68,8 +68,5 @@ func (r Record) Taken(key string) error {
 }
 
 // Name returns the node name for a key. It has no slash, is never "." or "..", contains
-// neither '!' nor '*', and [Key] reverses it.
+// neither '!' nor '*', and [url.PathUnescape] reverses it.
 func Name(key string) string { return strings.ReplaceAll(url.PathEscape(key), ".", "%2E") }
-
-// Key reverses [Name].
-func Key(name string) (string, error) { return url.PathUnescape(name) }

@@ -2,6 +2,7 @@ package zkio_test
 
 import (
 	"errors"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -23,8 +24,8 @@ func TestNameIsReversible(t *testing.T) {
 		if strings.ContainsAny(name, "/!*") || name == "." || name == ".." {
 			t.Errorf("Name(%q) = %q, not the name of one node", key, name)
 		}
-		if got, err := zkio.Key(name); got != key || err != nil {
-			t.Errorf("Key(%q) = %q, %v, want %q", name, got, err, key)
+		if got, err := url.PathUnescape(name); got != key || err != nil {
+			t.Errorf("%q is of the key %q, %v, want %q", name, got, err, key)
 		}
 	}
 }
