@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,7 +25,7 @@ func TestWritableWhileWritesWait(t *testing.T) {
 		d := server.open()
 		fail.NowIf(t, d.Writable(t.Context()))
 		server.wait = make(chan struct{})
-		server.asked = 0
+		server.asked.Store(0)
 		for range 4 {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			began := time.Now()
@@ -35,7 +36,7 @@ func TestWritableWhileWritesWait(t *testing.T) {
 				t.Errorf("answered after %v", time.Since(began))
 			}
 		}
-		fail.Unequal(t, server.asked, 1, "writes wait")
+		fail.Unequal(t, server.asked.Load(), 1, "writes wait")
 		close(server.wait)
 		synctest.Wait()
 		fail.If(t, d.Writable(t.Context()), "the lock is released: ")
@@ -68,7 +69,7 @@ type writeServer struct {
 	driver.Conn
 	wait    chan struct{} // closed when writes go on; nil: they need not wait
 	refusal error
-	asked   int
+	asked   atomic.Int64
 }
 
 func (s *writeServer) open() *DB {
@@ -81,7 +82,7 @@ func (s *writeServer) Connect(context.Context) (driver.Conn, error) { return s, 
 func (s *writeServer) Close() error { return nil }
 
 func (s *writeServer) ExecContext(ctx context.Context, query string, _ []driver.NamedValue) (driver.Result, error) {
-	if s.asked++; !strings.HasPrefix(query, "INSERT") {
+	if s.asked.Add(1); !strings.HasPrefix(query, "INSERT") {
 		return nil, driver.ErrSkip
 	}
 	if s.wait != nil {

@@ -2,7 +2,7 @@
 //
 // # Algorithm
 //
-//	SELECT CONNECTION_ID()                        the number for KILL
+//	SELECT CONNECTION_ID(), @@autocommit          the number for KILL, and whether the pool suits
 //	SELECT GET_LOCK(name, 0)                      1: acquired; 0: taken
 //	SELECT GET_LOCK(name, 5)                      waits on the server; repeated
 //	SELECT IS_USED_LOCK(name) = CONNECTION_ID()   while held: does it still hold?

@@ -76,6 +76,20 @@ func TestNothingIsWonAfterStatementWithoutAnswer(t *testing.T) {
 	})
 }
 
+// A pool whose connections commit no statement by themselves is refused, and the connection is not kept.
+func TestPoolWithoutAutocommitIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, db := pool(t)
+		server.noAutocommit = true
+		cl := newLocks(t, db)
+		_, err := cl.Acquire(t.Context(), "seat", "me", lock.Options{}, attempt(func(context.Context, *mysqlio.Session) error { return nil }))
+		fail.Unless(t, err, mysqlio.ErrNoAutocommit)
+		if n := db.Stats().InUse; n != 0 {
+			t.Errorf("%d connections are in use", n)
+		}
+	})
+}
+
 // A grant after the end of the wait does not count: the driver may have closed the
 // connection when the answer came.
 func TestGrantAfterTheLimitIsGivenBack(t *testing.T) {

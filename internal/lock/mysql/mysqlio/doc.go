@@ -28,6 +28,7 @@
 //
 // # Requirements on the pool
 //
-// The pool belongs to the caller. It needs autocommit and a readTimeout longer than any
-// wait on the server. Every lease keeps one of its connections.
+// The pool belongs to the caller. It needs autocommit, without which an acquisition fails with
+// [ErrNoAutocommit], and a readTimeout longer than any wait on the server. Every lease keeps one
+// of its connections.
 package mysqlio

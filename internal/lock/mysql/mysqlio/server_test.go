@@ -19,6 +19,8 @@ type server struct {
 	mu    sync.Mutex
 	last  uint64
 	conns map[uint64]bool
+	// noAutocommit says that statements are not committed by themselves.
+	noAutocommit bool
 }
 
 var (
@@ -93,8 +95,8 @@ func (c *conn) QueryContext(ctx context.Context, query string, _ []driver.NamedV
 		return nil, ctx.Err()
 	case !c.server.knows(c.id):
 		return nil, driver.ErrBadConn
-	case query == "SELECT CONNECTION_ID()":
-		return &row{int64(c.id)}, nil
+	case query == "SELECT CONNECTION_ID(), @@autocommit":
+		return &row{int64(c.id), !c.server.noAutocommit}, nil
 	case strings.HasPrefix(query, "SHOW GLOBAL STATUS"):
 		return &row{"Uptime", int64(3600)}, nil
 	}

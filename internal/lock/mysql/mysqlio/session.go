@@ -26,7 +26,7 @@ type Session struct {
 // maxStale is how many dead connections of the pool are discarded in a row.
 const maxStale = 10
 
-// open takes a connection from the pool that answers.
+// open takes a connection from the pool that answers. It returns [ErrNoAutocommit] if the pool does not suit.
 func open(ctx context.Context, db *sql.DB) (*Session, error) {
 	var failure error
 	for range maxStale {
@@ -36,9 +36,14 @@ func open(ctx context.Context, db *sql.DB) (*Session, error) {
 			return nil, errors.Join(err, failure)
 		}
 		s := &Session{db: db, conn: conn, opened: opened}
-		failure = s.Scan(ctx, []any{&s.id}, "SELECT CONNECTION_ID()")
-		if failure == nil {
+		var commits bool
+		failure = s.Scan(ctx, []any{&s.id, &commits}, "SELECT CONNECTION_ID(), @@autocommit")
+		switch {
+		case failure == nil && commits:
 			return s, nil
+		case failure == nil:
+			s.returnToPool(ctx)
+			return nil, ErrNoAutocommit
 		}
 		s.discard()
 		if ctx.Err() != nil {

@@ -7,7 +7,8 @@
 // The table is lock_rows (migrations/mysql/0004_lock_rows.up.sql). Each mechanism has its
 // part of it.
 //
-//	INSERT INTO lock_rows … VALUES (…, UTC_TIMESTAMP(6) + INTERVAL lease)  acquired, or error 1062
+//	INSERT INTO lock_rows … SELECT …, UTC_TIMESTAMP(6) + INTERVAL lease
+//	  WHERE @@autocommit                                                   acquired, or error 1062
 //	SELECT holder, owner, expires_at - UTC_TIMESTAMP(6) …                  the holder and its lease
 //	UPDATE … SET holder = … WHERE … AND expires_at <= UTC_TIMESTAMP(6)     takes over an expired row
 //	UPDATE … SET expires_at = … WHERE … AND holder IN (…) AND expires_at > UTC_TIMESTAMP(6)   renews many rows

@@ -159,11 +159,15 @@ func (l *Locker) insertOrTakeOver(ctx context.Context, a *acquisition) (won bool
 	return false, &lock.NotAcquiredError{Key: a.key}
 }
 
+// insert inserts the row. A connection that would not commit it inserts none: [mysqlio.ErrNoAutocommit].
 func (l *Locker) insert(ctx context.Context, a *acquisition) error {
 	// NULL + INTERVAL is NULL: a row without an expiry.
-	_, err := l.take(ctx, a, "INSERT INTO lock_rows (mechanism, name, holder, owner, expires_at)"+
-		" VALUES (?, ?, ?, ?, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND)",
+	inserted, err := l.take(ctx, a, "INSERT INTO lock_rows (mechanism, name, holder, owner, expires_at)"+
+		" SELECT ?, ?, ?, ?, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND FROM DUAL WHERE @@autocommit",
 		l.mechanism, []byte(a.key), a.id, []byte(a.owner), a.micros())
+	if err == nil && !inserted {
+		return mysqlio.ErrNoAutocommit
+	}
 	return err
 }
 
