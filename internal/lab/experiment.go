@@ -42,17 +42,17 @@ import (
 )
 
 // Document is one of the documents on which the project is based. They are Chinese and about
-// Java; the titles are translated.
+// Java. Name is a short title in English, by which texts refer to it; Title says what it is about.
 type Document struct{ Name, Title string }
 
 // Documents returns them.
 func Documents() []Document {
 	return []Document{
-		{"000", "Distributed locks: SETNX, wrong deletion, atomicity, Redisson"},
-		{"001", "Distributed locks: the database, ZooKeeper, Redis, and what to watch out for"},
-		{"002", "Redisson in detail: reentry, retry and watchdog, MultiLock"},
-		{"003", "How to implement a Redis lock: its evolution, Redlock and the dispute about it"},
-		{"004", "How locks work: leases and GC pauses, watchdog, asynchronous replication"},
+		{"From SETNX to Redisson", "SETNX, wrong deletion, atomicity, Redisson"},
+		{"Locks in a database, ZooKeeper and Redis", "the three kinds compared, and what to watch out for"},
+		{"Redisson in detail", "reentry, retry and watchdog, MultiLock"},
+		{"The evolution of Redis locks", "from SETNX to a lock that is renewed, Redlock and the dispute about it"},
+		{"How locks work", "leases and GC pauses, watchdog, asynchronous replication"},
 	}
 }
 

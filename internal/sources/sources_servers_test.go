@@ -27,9 +27,14 @@ func TestSourcesPrintWhatTheySay(t *testing.T) {
 		t.Skip("other versions of Redis word their errors differently")
 	}
 	path := redisCLI(t, cli, port)
-	blocks := regexp.MustCompile("(?ms)^```console\n(\\$ redis-cli .*?)^```$").FindAllStringSubmatch(read(t), -1)
-	if len(blocks) == 0 {
-		t.Fatal("docs/sources.md has no block of redis-cli commands")
+	block := regexp.MustCompile("(?ms)^```console\n(\\$ redis-cli .*?)^```$")
+	var blocks [][]string
+	for _, page := range []string{"sources.md", "misconceptions.md"} {
+		found := block.FindAllStringSubmatch(readPage(t, page), -1)
+		if len(found) == 0 {
+			t.Fatalf("docs/%s has no block of redis-cli commands", page)
+		}
+		blocks = append(blocks, found...)
 	}
 	for _, block := range blocks {
 		fail.NowIf(t, client.FlushAll(t.Context()).Err())

@@ -1,5 +1,5 @@
-// Package sources_test checks docs/sources.md: that it has every section that an experiment names, judges every claim,
-// and that its commands print what it says.
+// Package sources_test checks docs/sources.md and docs/misconceptions.md: that they have every section that an experiment
+// names, judge every claim, and that their commands print what they say.
 package sources_test
 
 import (
@@ -64,6 +64,26 @@ func TestSourcesJudgeEveryClaim(t *testing.T) {
 	}
 }
 
+// TestMisconceptionsStandAlone: each says what is true and what shows it, they are numbered without gaps, and
+// docs/sources.md refers to each.
+func TestMisconceptionsStandAlone(t *testing.T) {
+	text, sources := readPage(t, "misconceptions.md"), read(t)
+	_, all, _ := strings.Cut(text, "\n### ")
+	beliefs := strings.Split(all, "\n### ")
+	if len(beliefs) != 27 {
+		t.Errorf("docs/misconceptions.md has %d misconceptions, want 27", len(beliefs))
+	}
+	for i, belief := range beliefs {
+		name := fmt.Sprintf("C%d", i+1)
+		if !strings.HasPrefix(belief, name+". ") || !strings.Contains(belief, "\n*True:* ") || !strings.Contains(belief, "\n*Shown:*") {
+			t.Errorf("want %s with *True:* and *Shown:*, got %q", name, belief)
+		}
+		if !strings.Contains(sources, "["+name+"](misconceptions.md#") {
+			t.Errorf("docs/sources.md does not refer to %s", name)
+		}
+	}
+}
+
 // TestSourcesNameBehaviours: what docs/sources.md says about conformance is in the suite.
 func TestSourcesNameBehaviours(t *testing.T) {
 	named := regexp.MustCompile("onformance ((?:`[a-z-]+`(?:, )?)+)").FindAllStringSubmatch(read(t), -1)
@@ -87,7 +107,7 @@ func sections(t *testing.T) map[string][]string {
 	for line := range strings.Lines(read(t)) {
 		line = strings.TrimSpace(line)
 		if name, ok := strings.CutPrefix(line, "## "); ok {
-			document, _, _ = strings.Cut(name, ":")
+			_, document, _ = strings.Cut(name, ": ")
 		}
 		section, ok := strings.CutPrefix(line, "### ")
 		if section, _, translated := strings.Cut(section, " · "); ok && translated {
@@ -99,7 +119,12 @@ func sections(t *testing.T) map[string][]string {
 
 func read(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "sources.md"))
+	return readPage(t, "sources.md")
+}
+
+func readPage(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
 	fail.NowIf(t, err)
 	return string(text)
 }

@@ -50,7 +50,7 @@ func readText(name string) (group string, texts []lab.Experiment, err error) {
 //	## the id of an experiment
 //	Title: a text, which may
 //	  continue on indented lines
-//	Source: 000: the heading of a section of that document
+//	Source: NAME: the heading of a section of the document NAME, as in [lab.Documents]
 //
 // The fields are those of [lab.Experiment]. Source may be repeated. Decision stands where there is no source. K6 may be
 // missing. Seen and Cure are for experiments that break. [lab.Set.Validate] finds what is missing. The Chinese text has

@@ -154,7 +154,7 @@ func TestParseRefuses(t *testing.T) {
 		"a field that is there twice":   "## first\nTitle: one\nTitle: two\n",
 		"a field without a text":        "## first\nTitle: \n",
 		"a line that is no field":       "## first\nTitle: one\nand a half\n",
-		"a source without a section":    "## first\nSource: 001\n",
+		"a source without a section":    "## first\nSource: How locks work\n",
 		"two headings":                  "# Readers\n# Writers\n",
 	} {
 		if _, texts, err := parse(text); err == nil {
@@ -199,7 +199,7 @@ func TestChineseKeepsToTheGlossary(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%q, %v", files, err)
 	}
-	files = append(files, filepath.Join("..", "tell", "zh.json"), filepath.Join("..", "..", "web", "messages", "zh.json"),
+	files = append(files, filepath.Join("..", "i18n", "zh.json"), filepath.Join("..", "..", "web", "messages", "zh.json"),
 		filepath.Join("..", "..", "..", "README.zh-CN.md"))
 	for _, name := range files {
 		text, err := os.ReadFile(name)

@@ -26,13 +26,13 @@ type Name string
 
 // Mistakes in the lock.
 const (
-	// AcquireInsideTry is 003's lock() inside try with unlock() in finally: a caller that was
+	// AcquireInsideTry is lock() inside try with unlock() in finally: a caller that was
 	// refused releases all the same. Under naive the release is a DEL, under lua it compares.
 	AcquireInsideTry Name = "acquire-inside-try"
-	// RenewalOnce is the watchdog of Redisson 3.13.6, as 000, 001, 002 and 004 print it: when a
+	// RenewalOnce is the watchdog of Redisson 3.13.6, as four of the documents print it: when a
 	// renewal fails, it is logged, and nothing renews the lease again.
 	RenewalOnce Name = "renewal-once"
-	// RedlockUnchecked is Redlock without step 3 of 003: it does not compare the time that the
+	// RedlockUnchecked is Redlock without its third step: it does not compare the time that the
 	// nodes took with the lease.
 	RedlockUnchecked Name = "redlock-unchecked"
 	// RedlockPatient is Redlock without a time limit for each node.
@@ -40,21 +40,21 @@ const (
 	// RedlockForgetful is Redlock that releases only on the nodes that granted the lock as far
 	// as it knows.
 	RedlockForgetful Name = "redlock-forgetful"
-	// MultiLockTwice is MultiLock as 002 reads it: it takes each lock for twice the wait, and sets the
-	// lease that was asked for when it has all.
+	// MultiLockTwice is MultiLock as “Redisson in detail” reads it: it takes each lock for twice the wait, and
+	// sets the lease that was asked for when it has all.
 	MultiLockTwice Name = "multilock-twice"
 )
 
 // Mistakes in the program around the lock.
 const (
-	// TwoNames is 003's first listing: one client locks lock:168, the other one lock.
+	// TwoNames is the first listing of “The evolution of Redis locks”: one client locks lock:168, the other one lock.
 	TwoNames Name = "two-names"
-	// KeyWithoutVoucher is the key of 000 and 002: a prefix and the user.
+	// KeyWithoutVoucher is the key of “Redisson in detail”: a prefix and the user.
 	KeyWithoutVoucher Name = "key-without-voucher"
-	// CallOnThis is 002's transactional method that is called on this: Spring begins no
+	// CallOnThis is a transactional method that is called on this, as in “Redisson in detail”: Spring begins no
 	// transaction then, and each statement commits by itself.
 	CallOnThis Name = "call-on-this"
-	// OneServer is 002's MultiLock over three clients of one machine.
+	// OneServer is the MultiLock of “Redisson in detail” over three clients of one machine.
 	OneServer Name = "one-server"
 )
 

@@ -9,8 +9,8 @@ import (
 	"seckill/internal/lock"
 )
 
-// multiLock takes the lock on one node after the other, as 002 reads MultiLock: each for twice the
-// wait, since the lease of the first would else begin long before the last is taken. At the end it
+// multiLock takes the lock on one node after the other, as “Redisson in detail” reads MultiLock: each
+// for twice the wait, since the lease of the first would else begin long before the last is taken. At the end it
 // sets the lease that was asked for, on all of them. If a node refuses, it releases what it has, and
 // begins with the first again, while there is time.
 type multiLock struct {

@@ -10,7 +10,7 @@ import (
 	"seckill/internal/lock"
 )
 
-// redlock is the algorithm as 003 tells it: the client notes the time, asks the nodes one after
+// redlock is the algorithm as “The evolution of Redis locks” tells it: the client notes the time, asks the nodes one after
 // the other with the same value, each with a time limit of its own, and has the lock if a
 // majority granted it in less than the lease. If it fails it releases on all nodes.
 type redlock struct {

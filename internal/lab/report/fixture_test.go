@@ -155,7 +155,7 @@ func sample() report.Report {
 			Why: "The release is a bare DEL: it takes away whatever is there. The lease ran out, somebody else got the key, and the first holder deleted it without looking. " +
 				"A release that compares the owner first would have found somebody else's name.",
 			Cure:    "Compare and delete in one step, with a script.",
-			Sources: []report.Source{{Document: "002", Section: "Deleting somebody else's lock"}, {Document: "003", Section: "The Lua script"}},
+			Sources: []report.Source{{Document: "Redisson in detail", Section: "Deleting somebody else's lock"}, {Document: "The evolution of Redis locks", Section: "The Lua script"}},
 			Setup:   json.RawMessage(`{"policy":{"flow":"locked","lock":"naive","lock_ttl_ms":100,"stock":"unguarded"}}`),
 		}
 		e.Result = finding.Result{

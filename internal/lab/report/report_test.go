@@ -29,7 +29,7 @@ func TestPageTellsTheOutcome(t *testing.T) {
 	fail.Without(t, page,
 		"42 of 44 as expected", "1 was skipped", "no verdict, api-2 did not start: exit status 1", "expected breaks, observed holds",
 		"ZooKeeper is not installed", "redis-server 7.0.15", "go run ./cmd/lab run experiment-07 --seed 7", "BASE_URL=http://127.0.0.1:8080",
-		"document 002, “Deleting somebody else&#39;s lock”",
+		"document “Redisson in detail”, section “Deleting somebody else&#39;s lock”",
 	)
 	outside := regexp.MustCompile(`(?i)<(script|link rel="stylesheet|iframe|img)|@import|url\(["']?[^#"']|(src|href)="[^#d]`)
 	fail.Unequal(t, outside.FindString(page), "", "the page refers to something else")
