@@ -40,8 +40,6 @@ type request struct {
 	id string
 	// user is the caller; 0 if the route needs no user.
 	user int64
-	// body is the body once it was read; nil before that.
-	body []byte
 	// releaseSlot gives back the request's slot in the limits, see limited; nil if it has none.
 	releaseSlot func()
 

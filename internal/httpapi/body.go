@@ -39,11 +39,8 @@ func (r *request) readNothing() error {
 	return decodeObject(body, func(*object) {})
 }
 
-// readBody reads the body once and keeps it, since the key of a [Guard] may need it before the handler.
+// readBody reads the body, up to its limit. It is called once.
 func (r *request) readBody() ([]byte, error) {
-	if r.body != nil {
-		return r.body, nil
-	}
 	if r.ContentLength > maxBody {
 		return nil, tooLarge()
 	}
@@ -54,7 +51,6 @@ func (r *request) readBody() ([]byte, error) {
 	if err != nil {
 		return nil, invalid("the body could not be read to its end")
 	}
-	r.body = body
 	return body, nil
 }
 

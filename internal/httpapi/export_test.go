@@ -31,13 +31,18 @@ func Problems() (all []string) {
 	return all
 }
 
-// Work is a handler that a test guards. body reads the body of the request.
+// Work is a handler of a test. body reads the body of the request.
 type Work func(ctx context.Context, body func() ([]byte, error)) error
 
 // AddRoute adds a route to the route table, for users or for anyone. It answers with 200 and {} if work
 // returns nil.
-func (a *API) AddRoute(method, path string, forUser bool, work Work, guards ...Guard) error {
-	rt := route{method: method, path: path, guards: guards, handler: func(ctx context.Context, r *request) (reply, error) {
+func (a *API) AddRoute(method, path string, forUser bool, work Work) error {
+	return a.AddGuarded(method, path, forUser, work, nil)
+}
+
+// AddGuarded adds a route with a guard. nil is none.
+func (a *API) AddGuarded(method, path string, forUser bool, work Work, g *Guard) error {
+	rt := route{method: method, path: path, guard: g, handler: func(ctx context.Context, r *request) (reply, error) {
 		if err := work(ctx, r.readJSON); err != nil {
 			return reply{}, err
 		}
@@ -49,9 +54,9 @@ func (a *API) AddRoute(method, path string, forUser bool, work Work, guards ...G
 	return a.handle(a.public, rt)
 }
 
-// GuardOrders adds a second address for placing orders, with guards.
-func (a *API) GuardOrders(path string, guards ...Guard) error {
-	return a.handle(a.public, route{http.MethodPost, path, user, a.placeOrder, guards})
+// GuardOrders adds a second address for placing orders, with a guard.
+func (a *API) GuardOrders(path string, g Guard) error {
+	return a.handle(a.public, route{http.MethodPost, path, user, a.placeOrder, &g})
 }
 
 // Streams returns the number of open streams of live figures.

@@ -3,7 +3,6 @@ package httpapi_test
 import (
 	"cmp"
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -31,10 +30,9 @@ func (f fakeLocks) Names() []string { return slices.Sorted(maps.Keys(f)) }
 // fakeLocker locks in this process, records its calls, and returns the errors that a test sets.
 type fakeLocker struct {
 	local     *local.Locker
-	ttl       time.Duration // remaining lease of the holder in a refusal
-	until     time.Time     // end of the leases; the zero time: never
-	refuse    error         // of Acquire
-	releasing error         // of a release, which takes place all the same
+	until     time.Time // end of the leases; the zero time: never
+	refuse    error     // of Acquire
+	releasing error     // of a release, which takes place all the same
 
 	mu     sync.Mutex
 	keys   []string // that were granted
@@ -50,9 +48,6 @@ func (f *fakeLocker) Acquire(ctx context.Context, key string, opts lock.Options)
 		return nil, f.refuse
 	}
 	inner, err := f.local.Acquire(ctx, key, opts)
-	if busy, ok := errors.AsType[*lock.NotAcquiredError](err); ok {
-		busy.TTL = f.ttl
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -67,8 +62,6 @@ func (f *fakeLocker) Acquire(ctx context.Context, key string, opts lock.Options)
 	f.keys, f.opts, f.leases = append(f.keys, key), append(f.opts, opts), append(f.leases, held)
 	return held, nil
 }
-
-func (f *fakeLocker) forget() { f.keys, f.opts, f.leases = nil, nil, nil }
 
 // last is the newest lease.
 func (f *fakeLocker) last() *lock.Held { return f.leases[len(f.leases)-1] }

@@ -1,48 +1,35 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"seckill/internal/lock"
 	"seckill/internal/voucher"
 )
 
-// Guard declares a lock around a handler. A request of the route is carried out while it holds the key, and
-// under the context of the lease, so that the work stops when the lock is lost.
-//
-// It corresponds to an annotation such as @DistributedLock(key = "#{…}") in other frameworks. It is part of
-// the route table and compiled when the service starts: if the key names something that the route does not
-// have, the service does not start.
+// Guard declares a lock around a handler, as an annotation such as @DistributedLock(key = "#id") does in other
+// frameworks. A request of the route is carried out while it holds the key, and under the context of the lease, so
+// that the work stops when the lock is lost. A key that names what the route does not have keeps the service from
+// starting.
 type Guard struct {
-	// Key is literal text with expressions in braces, as in "order:{user}:{path.id}". An expression is
-	// one of github.com/expr-lang/expr over these names:
-	//
-	//	user        the user's id, on routes that need a user
-	//	path.id     the path parameter :id of the route
-	//	query.name  a query parameter; the first one if it is sent several times
-	//	header("X") a header, likewise
-	//	json.name   a member of the body, which must be a JSON object; not with GET
-	//
-	// Its result must be a string, a whole number or a boolean. If it is anything else or missing (write
-	// {query.page ?? 1} for a default), the answer is invalid_request and nothing is locked. Values are
-	// escaped as in a URL query, so that a value cannot look like another part of the key.
-	//
-	// The key is the mechanism's: it also excludes other routes and the order flow, if they lock the
-	// same key with the same mechanism.
+	// Key has parts between colons, as in "audit:#id". #id is the path parameter :id of the route, #user the user's
+	// id on a route that needs a user; every other part is literal. Values are escaped as in a URL query, so that
+	// none can look like two parts. The key also excludes other routes, and the order flow, if they lock the same
+	// key with the same mechanism.
 	Key string
-	// Lock is the mechanism's name.
+	// Lock is the mechanism's name. Without a fixed lease, which a guard does not have, a mechanism renews its own.
 	Lock string
 	// Wait is how long a request waits for the key before it is answered with busy, 0 to
 	// [voucher.MaxLockWait]. 0 tries once.
 	Wait time.Duration
-	// Lease is a fixed lease, after which the key is free whatever the handler does. 0 leaves it to the
-	// mechanism, see [lock.Options].
-	Lease time.Duration
 	// BestEffort says that the lock only avoids duplicate work and that nothing goes wrong without it.
 	// If the mechanism's server is unavailable or does not answer, the request is carried out without the
 	// lock. A lock that is lost meanwhile changes neither the work nor the answer. If another request
@@ -50,54 +37,59 @@ type Guard struct {
 	BestEffort bool
 }
 
-// Locks finds mechanisms by name. [lock.Registry] implements it.
-type Locks interface {
-	// Locker fails with [lock.ErrUnknown] or [lock.ErrNotConfigured].
-	Locker(name string) (lock.Locker, error)
-	Names() []string
+// guarded returns the handler of a route, wrapped in its guard.
+func (a *API) guarded(rt route) (handler, error) {
+	if rt.guard == nil {
+		return rt.handler, nil
+	}
+	locker, err := a.deps.Lockers.Locker(rt.guard.Lock)
+	if err = errors.Join(err, rt.guard.check(rt)); err != nil {
+		return nil, fmt.Errorf("httpapi: guard of %s %s: %w", rt.method, rt.path, err)
+	}
+	g := &guard{Guard: *rt.guard, locker: locker, owners: lock.NewOwners(), log: a.deps.Log}
+	return g.wrap(rt.handler), nil
 }
 
-var _ Locks = (*lock.Registry)(nil)
+// check returns what is wrong with a guard of a route.
+func (g *Guard) check(rt route) error {
+	names := rt.params()
+	if rt.who == user {
+		names = append(names, "user")
+	}
+	for part := range strings.SplitSeq(g.Key, ":") {
+		if name, ok := strings.CutPrefix(part, "#"); ok && !slices.Contains(names, name) {
+			return fmt.Errorf("key %q: the route has no #%s; it has %q", g.Key, name, names)
+		}
+	}
+	if g.Wait > voucher.MaxLockWait {
+		return fmt.Errorf("the wait limit is %v; at most %v", g.Wait, voucher.MaxLockWait)
+	}
+	return lock.Check(g.Key, lock.Options{Wait: g.Wait})
+}
 
-// guard is a compiled [Guard].
+// keyFor returns the key for a request, which every mechanism accepts, or an [errInvalid].
+func (g *Guard) keyFor(r *request) (string, error) {
+	parts := strings.Split(g.Key, ":")
+	for i, part := range parts {
+		if part == "#user" {
+			parts[i] = formatID(r.user)
+		} else if name, ok := strings.CutPrefix(part, "#"); ok {
+			parts[i] = url.QueryEscape(r.gin.Param(name))
+		}
+	}
+	key := strings.Join(parts, ":")
+	if len(key) == 0 || len(key) > lock.MaxKey {
+		return "", invalid("the lock's key would be %d bytes long; 1 to %d", len(key), lock.MaxKey)
+	}
+	return key, nil
+}
+
+// guard is a [Guard] with what it works with.
 type guard struct {
 	Guard
-	key    *keyTemplate
 	locker lock.Locker
 	owners *lock.Owners
 	log    *slog.Logger
-}
-
-// guarded wraps the handler of a route in its guards, the first outermost.
-func (a *API) guarded(rt route) (handler, error) {
-	h := rt.handler
-	for _, declared := range slices.Backward(rt.guards) {
-		g, err := a.newGuard(declared, rt)
-		if err != nil {
-			return nil, fmt.Errorf("httpapi: guard of %s %s: %w", rt.method, rt.path, err)
-		}
-		h = g.wrap(h)
-	}
-	return h, nil
-}
-
-// newGuard compiles the guard that a route declares.
-func (a *API) newGuard(declared Guard, rt route) (*guard, error) {
-	key, err := compileKey(declared.Key, rt)
-	if err != nil {
-		return nil, err
-	}
-	if err := lock.Check("key", lock.Options{Wait: declared.Wait, TTL: declared.Lease}); err != nil {
-		return nil, err
-	}
-	if declared.Wait > voucher.MaxLockWait {
-		return nil, fmt.Errorf("the wait limit is %v; at most %v", declared.Wait, voucher.MaxLockWait)
-	}
-	locker, err := a.deps.Lockers.Locker(declared.Lock)
-	if err != nil {
-		return nil, err
-	}
-	return &guard{Guard: declared, key: key, locker: locker, owners: a.owners, log: a.deps.Log}, nil
 }
 
 // wrap returns a handler that runs h while it holds the lock.
@@ -109,13 +101,13 @@ func (a *API) newGuard(declared Guard, rt route) (*guard, error) {
 // lease still ran.
 func (g *guard) wrap(h handler) handler {
 	return func(ctx context.Context, r *request) (out reply, err error) {
-		key, err := g.key.render(r)
+		key, err := g.keyFor(r)
 		if err != nil {
 			return reply{}, err
 		}
 		// One owner for the whole request: an inner lock on the same key is a re-entry.
 		ctx = lock.WithOwner(ctx, g.owners.From(ctx))
-		lease, err := g.locker.Acquire(ctx, key, lock.Options{Wait: g.Wait, TTL: g.Lease})
+		lease, err := g.locker.Acquire(ctx, key, lock.Options{Wait: g.Wait})
 		if g.BestEffort && g.serverUnavailable(ctx, key, err) && ctx.Err() == nil {
 			g.log.LogAttrs(ctx, slog.LevelWarn, "carried out without its lock",
 				slog.String("lock", g.Lock), slog.String("key", key), slog.String("request_id", r.id), slog.Any("error", err))
@@ -161,20 +153,17 @@ func (g *guard) serverUnavailable(ctx context.Context, key string, failed error)
 func (g *guard) release(ctx context.Context, lease lock.Lease) (lost error) {
 	expired := lease.Remaining() <= 0
 	err := lock.Release(ctx, lease)
+	if err != nil {
+		g.log.LogAttrs(ctx, slog.LevelWarn, "lock release failed", slog.String("lock", g.Lock),
+			slog.String("key", lease.Key()), slog.String("owner", string(lease.Owner())), slog.Any("error", err))
+	}
 	select {
 	case <-lease.Lost():
-		lost = context.Cause(lease.Context())
+		return context.Cause(lease.Context())
 	default:
-		if errors.Is(err, lock.ErrExpired) || errors.Is(err, lock.ErrLost) {
-			lost = err
-		} else if expired {
-			lost = lock.ErrExpired
-		}
 	}
-	if err != nil {
-		g.log.LogAttrs(ctx, slog.LevelWarn, "lock release failed",
-			slog.String("lock", g.Lock), slog.String("key", lease.Key()),
-			slog.String("owner", string(lease.Owner())), slog.Any("error", err))
+	if expired || errors.Is(err, lock.ErrExpired) || errors.Is(err, lock.ErrLost) {
+		return cmp.Or(err, lock.ErrExpired)
 	}
-	return lost
+	return nil
 }

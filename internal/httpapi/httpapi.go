@@ -120,6 +120,13 @@ type Site interface {
 	http.Handler
 }
 
+// Locks finds mechanisms by name. [lock.Registry] implements it.
+type Locks interface {
+	// Locker fails with [lock.ErrUnknown] or [lock.ErrNotConfigured].
+	Locker(name string) (lock.Locker, error)
+	Names() []string
+}
+
 // IDs generates ids: positive, and never the same one twice.
 type IDs interface {
 	NextID(ctx context.Context) (int64, error)
@@ -128,6 +135,7 @@ type IDs interface {
 var (
 	_ Orders   = (*order.Service)(nil)
 	_ Vouchers = (*voucher.Service)(nil)
+	_ Locks    = (*lock.Registry)(nil)
 )
 
 // API is the HTTP interface of the service. It starts no goroutines.
@@ -137,7 +145,6 @@ type API struct {
 	problems *problems
 	metrics  *metrics
 	ids      *requestIDs
-	owners   *lock.Owners
 	health   *health
 	adminKey []byte          // digest of the admin token; nil if there is none
 	site     *samesite.Guard // nil outside lab mode
@@ -171,7 +178,6 @@ func New(cfg Config, deps Deps) (*API, error) {
 		ids:      newRequestIDs(),
 		rendered: newRenderCache(),
 		live:     newLive(),
-		owners:   lock.NewOwners(),
 		health:   newHealth(deps.Ready, deps.Log),
 		adminKey: digestOf(cfg.AdminToken),
 	}
@@ -221,7 +227,7 @@ type route struct {
 	method, path string
 	who          access
 	handler      handler
-	guards       []Guard // acquired in this order
+	guard        *Guard
 }
 
 // routes returns the route table.
@@ -233,8 +239,8 @@ func (a *API) routes() []route {
 		{get, "/api/v1/vouchers/:id", anyone, a.showVoucher, nil},
 		// The audit counts every order of a voucher, so only one runs at a time. It must also work after
 		// an outage, so it does not depend on the lock's server.
-		{get, "/api/v1/vouchers/:id/audit", admin, a.audit, []Guard{
-			{Key: "audit:{path.id}", Lock: "reentrant", Wait: 2 * time.Second, BestEffort: true},
+		{get, "/api/v1/vouchers/:id/audit", admin, a.audit, &Guard{
+			Key: "audit:#id", Lock: "reentrant", Wait: 2 * time.Second, BestEffort: true,
 		}},
 		{get, "/api/v1/vouchers/:id/live", admin, a.watchSale, nil},
 		{post, "/api/v1/vouchers/:id/rush", admin, a.rush, nil},

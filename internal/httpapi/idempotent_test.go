@@ -9,9 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"seckill/internal/httpapi"
 	"seckill/internal/idempotency"
 	"seckill/internal/lock"
 	"seckill/internal/order"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -283,4 +285,25 @@ func TestSameKeyAtOnce(t *testing.T) {
 		t.Errorf("%d %s", first.Code, first.Body)
 	}
 	sameAnswer(t, first, r.do(t, keyed("k")))
+}
+
+// The lock is lost after the work was carried out under an idempotency key. The client repeats the request
+// and gets the outcome.
+func TestLostLockAndIdempotency(t *testing.T) {
+	r := newFixture(t, lab)
+	l := r.locks["reentrant"].(*fakeLocker)
+	fail.NowIf(t, r.api.GuardOrders("/guarded-orders/:id", httpapi.Guard{Key: "o:#id:#user", Lock: "reentrant"}))
+	place := call{"POST", "/guarded-orders/7", "", []string{"X-User-ID: 42", "Idempotency-Key: k"}}
+	l.releasing = lock.ErrLost
+	wantProblem(t, r.do(t, place), http.StatusServiceUnavailable, "unavailable")
+	if rec, ok := r.idem.record(idempotency.Key{UserID: 42, Value: "k"}); !ok || rec.Answer == nil {
+		t.Fatalf("the answer was not kept: %+v", rec)
+	}
+	l.releasing = nil
+	if rec := r.do(t, place); rec.Code != http.StatusCreated || rec.Header().Get("Idempotency-Replayed") != "true" {
+		t.Errorf("%d %s", rec.Code, rec.Body)
+	}
+	if n := len(r.orders.requests()); n != 1 {
+		t.Errorf("carried out %d times", n)
+	}
 }

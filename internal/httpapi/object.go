@@ -206,41 +206,6 @@ func (o *object) array(name string, read func(*object)) {
 	}
 }
 
-// remaining takes all remaining members. A whole number is an int if it fits; every other number is a
-// [json.Number], so that no digit is lost.
-func (o *object) remaining() map[string]any {
-	values := make(map[string]any, len(o.members))
-	for name, raw := range o.members {
-		var value any
-		dec := json.NewDecoder(bytes.NewReader(raw))
-		dec.UseNumber()
-		if err := dec.Decode(&value); err != nil {
-			o.fail("%s is not valid JSON", clip(o.path+name))
-		}
-		values[name] = wholeNumbers(value)
-	}
-	clear(o.members)
-	return values
-}
-
-func wholeNumbers(value any) any {
-	switch v := value.(type) {
-	case json.Number:
-		if n, err := strconv.Atoi(string(v)); err == nil {
-			return n
-		}
-	case []any:
-		for i := range v {
-			v[i] = wholeNumbers(v[i])
-		}
-	case map[string]any:
-		for name := range v {
-			v[name] = wholeNumbers(v[name])
-		}
-	}
-	return value
-}
-
 // kindOf names the kind of a valid JSON value by its first character.
 func kindOf(raw json.RawMessage) string {
 	raw = bytes.TrimLeft(raw, " \t\r\n")

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"seckill/internal/lock"
 	"seckill/internal/order"
@@ -186,5 +187,20 @@ func TestRequestID(t *testing.T) {
 	rec := r.do(t, call{"GET", "/nowhere", "", []string{"X-Request-ID: a", "X-Request-ID: b"}})
 	if got := rec.Header().Values("X-Request-ID"); len(got) != 1 || got[0] == "a" || got[0] == "b" {
 		t.Errorf("two ids were sent, got %q back", got)
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	for ttl, want := range map[time.Duration]string{
+		0: "1", -time.Second: "1", time.Millisecond: "1", time.Second: "1", time.Second + 1: "2",
+		4*time.Second + time.Millisecond: "5", 5 * time.Second: "5", 6 * time.Second: "5", time.Hour: "5", lock.NoExpiry: "5",
+	} {
+		r := newFixture(t, lab)
+		r.orders.place = func(context.Context, order.Request) (order.Order, error) {
+			return order.Order{}, fmt.Errorf("%w: %w", order.ErrBusy, &lock.NotAcquiredError{Key: "k", Holder: "h", TTL: ttl})
+		}
+		rec := r.do(t, call{"POST", "/api/v1/vouchers/1/orders", "", []string{"X-User-ID: 42"}})
+		wantProblem(t, rec, http.StatusConflict, "busy")
+		fail.Unequal(t, rec.Header().Get("Retry-After"), want, "the lease runs another %v: Retry-After", ttl)
 	}
 }
