@@ -12,7 +12,7 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// A node of a cluster reports a collision, although it has committed the row. The repetition meets that row, and takes it
+// Suppose that a database reports a collision, although it has committed the row. The repetition meets that row, and takes it
 // for its own.
 func TestRepeatedInsertMeetsItsOwnRow(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {

@@ -23,8 +23,8 @@ func (d *DB) retry(ctx context.Context, attempt func() error) error {
 	})
 }
 
-// insertOnce is retry for the insertion of a row. If it was repeated, a duplicate may be its own row: a node of a cluster
-// can report a collision although it commits.
+// insertOnce is retry for the insertion of a row. If it was repeated, a duplicate may be its own row: that a
+// collision was reported is not taken for proof that nothing was committed.
 func (d *DB) insertOnce(ctx context.Context, insert func() error) (repeated bool, err error) {
 	attempts := 0
 	err = d.retry(ctx, func() error {

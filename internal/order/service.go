@@ -189,8 +189,8 @@ const resolveTimeout = 2 * time.Second
 //
 //   - the commit got no answer;
 //   - an earlier attempt may have committed: that of a resumed request since Place looked for it, or one that the
-//     database itself reported as rolled back. A node of a cluster can do that although it commits. Such an attempt has
-//     bought the last piece or this user's only one, or was in time for the sale;
+//     database itself reported as rolled back, which is not relied on. Such an attempt has bought the last piece or this
+//     user's only one, or was in time for the sale;
 //   - another row is in the way of this one. It may be this very order, or one that is gone by now.
 //
 // If the database does not answer, the outcome is unknown: the error is [ErrUnavailable].

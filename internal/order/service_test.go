@@ -226,7 +226,7 @@ func TestUnknownOutcomeOfACommitIsResolved(t *testing.T) {
 	})
 }
 
-// A node of a cluster reports a collision, although the transaction commits. Whatever the repetition meets, its own order or
+// Suppose that a database reports a collision, although the transaction commits. Whatever the repetition meets, its own order or
 // the stock that it has taken, the buyer is told of the order.
 func TestRepetitionMeetsItsOwnOrder(t *testing.T) {
 	for name, policy := range map[string]func(*voucher.Policy){
