@@ -58,7 +58,7 @@ func (v *voucherState) compare(before []ledger.Known, all []ledger.State, st ord
 		switch {
 		case was.Epoch == 0: // the requests that found it closed may have left
 			same = false
-		case now.Epoch != was.Epoch || st.Epoch != was.Epoch || otherWindow(now, st):
+		case now.Epoch != was.Epoch || st.Epoch != was.Epoch || now.Generation < v.config.generation() || otherWindow(now, st):
 			same = false
 			_ = v.markClosed(b, was.Epoch, ledger.Closed)
 		case now.Torn:

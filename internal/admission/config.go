@@ -52,6 +52,11 @@ type Config struct {
 	// Locker makes sure that one process at a time opens a voucher. Any mechanism with a lease does.
 	Locker lock.Locker
 	Log    *slog.Logger
+	// Generation returns the generation of the pair of database and Redis, or why they do not belong together: then the gate
+	// accepts nothing, and opens nothing. See [pairing.Pairing.Generation]. nil: they do, under generation 0.
+	Generation func() (int64, error)
+	// Confirm is Generation of now: it asks both stores before a voucher is rebuilt. nil: as Generation.
+	Confirm func(ctx context.Context) error
 	// Prefix precedes every key, so that several installations can share one Redis.
 	Prefix string
 
@@ -106,6 +111,12 @@ func (c Config) WithDefaults() Config {
 		if *d.value == 0 {
 			*d.value = d.other
 		}
+	}
+	if c.Generation == nil {
+		c.Generation = func() (int64, error) { return 0, nil }
+	}
+	if c.Confirm == nil {
+		c.Confirm = func(context.Context) error { return c.paired() }
 	}
 	if c.WaitTimeout == 0 {
 		c.WaitTimeout = c.AttemptTimeout / 2

@@ -50,7 +50,19 @@ func newCore(c Config, b buckets) *core {
 }
 
 func newLedger(c Config) *ledger.Ledger {
-	return ledger.New(c.Client, ledger.Options{WaitReplicas: c.WaitReplicas, WaitTimeout: c.WaitTimeout})
+	return ledger.New(c.Client, ledger.Options{WaitReplicas: c.WaitReplicas, WaitTimeout: c.WaitTimeout, Generation: c.generation})
+}
+
+// generation is the latest one that is known.
+func (c *Config) generation() int64 {
+	n, _ := c.Generation()
+	return n
+}
+
+// paired returns why the database and Redis do not belong together.
+func (c *Config) paired() error {
+	_, err := c.Generation()
+	return err
 }
 
 // spawn runs work in a goroutine that close waits for, and reports whether it does.

@@ -102,6 +102,9 @@ func (f *Forgetter) Run(ctx context.Context) {
 // Round takes one step for each voucher that is due. It passes over a voucher that fails. If several in a row
 // do, it ends, and the next round continues from there.
 func (f *Forgetter) Round(ctx context.Context) {
+	if f.gate.config.paired() != nil {
+		return
+	}
 	failed := 0
 	for {
 		vouchers, err := f.gate.config.Store.UnclearedVouchers(ctx, time.Now().Add(-f.config.After), f.after, vouchersPerPage)

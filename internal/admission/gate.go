@@ -91,6 +91,9 @@ func (g *Gate) Admit(ctx context.Context, v *voucher.Voucher, o order.Order) err
 }
 
 func (g *Gate) admit(ctx context.Context, v *voucher.Voucher, o order.Order) error {
+	if err := g.config.paired(); err != nil {
+		return err
+	}
 	if !g.inFlight.Enter() {
 		return fmt.Errorf("%w: %d wait for an answer", order.ErrOverloaded, g.config.MaxInFlight)
 	}
@@ -104,16 +107,25 @@ func (g *Gate) admit(ctx context.Context, v *voucher.Voucher, o order.Order) err
 
 // Lookup implements [order.Gate].
 func (g *Gate) Lookup(ctx context.Context, userID, orderID int64) (order.Order, error) {
+	if err := g.config.paired(); err != nil {
+		return order.Order{}, err
+	}
 	return g.lookups.lookup(ctx, userID, orderID)
 }
 
 // OrderOf implements [order.Gate].
 func (g *Gate) OrderOf(ctx context.Context, v *voucher.Voucher, userID int64) (order.Order, error) {
+	if err := g.config.paired(); err != nil {
+		return order.Order{}, err
+	}
 	return g.lookups.orderOf(ctx, v.ID, g.voucher(v).bucketOf(userID).keys, userID)
 }
 
 // OrdersOf implements [order.Gate].
 func (g *Gate) OrdersOf(ctx context.Context, userID int64) ([]order.Order, error) {
+	if err := g.config.paired(); err != nil {
+		return nil, err
+	}
 	return g.lookups.ordersOf(ctx, userID)
 }
 
@@ -126,6 +138,9 @@ func (g *Gate) Await(ctx context.Context, o order.Order, limit time.Duration) er
 // at the same moment, but none of them has changed while Seq and Pending stay the same; and stock
 // that is transferred in the meantime is counted once.
 func (g *Gate) Audit(ctx context.Context, voucherID int64) (order.GateAudit, error) {
+	if err := g.config.paired(); err != nil {
+		return order.GateAudit{}, err
+	}
 	v := g.known(voucherID)
 	if v == nil {
 		st, err := g.config.Store.EpochState(ctx, voucherID)
@@ -209,6 +224,9 @@ const (
 // moment. But if one of those is not as it was, Redis has probably lost what it had of others too. So the rest is checked
 // at once.
 func (g *Gate) Check(ctx context.Context) {
+	if g.config.paired() != nil {
+		return
+	}
 	var due, idle []*voucherState
 	for _, v := range g.all() {
 		switch {

@@ -61,6 +61,9 @@ func (l *LateMoney) Run(ctx context.Context) {
 // Round takes the next step for each payment that is undecided. What fails is tried again in a later round; the error
 // says why.
 func (l *LateMoney) Round(ctx context.Context) error {
+	if err := l.gate.config.paired(); err != nil {
+		return err
+	}
 	var failed error
 	for after, more := "", true; more; {
 		inStore, cancel := context.WithTimeout(ctx, storeTimeout)

@@ -189,6 +189,9 @@ func (v *voucherState) tryOpen(ctx context.Context) ([]ledger.Known, error) {
 	if known, err := v.findOpen(ctx); !errors.Is(err, errBehind) {
 		return known, err
 	}
+	if err := v.config.Confirm(ctx); err != nil {
+		return nil, err
+	}
 	if err := v.rebuild(ctx); err != nil {
 		return nil, err
 	}
@@ -201,6 +204,10 @@ func (v *voucherState) lockKey() string { return "admission:" + strconv.FormatIn
 // findOpen finds the voucher open: in the database, and all buckets in Redis under the same epoch,
 // with everything that the database has. Otherwise the error is errBehind.
 func (v *voucherState) findOpen(ctx context.Context) ([]ledger.Known, error) {
+	generation, err := v.config.Generation()
+	if err != nil {
+		return nil, err
+	}
 	// The database is read first, so that orders persisted in between are no reason to distrust
 	// Redis.
 	st, err := v.epochState(ctx)
@@ -226,9 +233,9 @@ func (v *voucherState) findOpen(ctx context.Context) ([]ledger.Known, error) {
 	known := make([]ledger.Known, len(all))
 	for i := range all {
 		now := &all[i]
-		if lost || behind(now, st, i) || otherWindow(now, st) || now.Epoch <= lostEpoch {
-			return nil, fmt.Errorf("%w: bucket %d has epoch %d and seq %d, not %d and %d",
-				errBehind, i, now.Epoch, now.Seq, st.Epoch, st.Seq[i])
+		if lost || behind(now, st, i) || otherWindow(now, st) || now.Epoch <= lostEpoch || now.Generation < generation {
+			return nil, fmt.Errorf("%w: bucket %d has epoch %d, seq %d and generation %d, not %d, %d and %d",
+				errBehind, i, now.Epoch, now.Seq, now.Generation, st.Epoch, st.Seq[i], generation)
 		}
 		known[i] = ledger.Known{Epoch: now.Epoch, Seq: now.Seq, Returned: now.Returned}
 	}

@@ -215,7 +215,7 @@ type consumer struct {
 	others []ledger.Keys // those of the buckets from 1 on
 }
 
-var scripts = ledger.NewConsumers()
+var scripts = ledger.NewConsumers(func() int64 { return ledger.MaxNumber }) // of any generation
 
 // giveBack rejects the only order of an entry.
 func (c *consumer) giveBack(ctx context.Context, of ledger.Keys, entryID string, a order.Accepted) error {
@@ -334,6 +334,7 @@ func newFixture(t testing.TB, options *redis.Options, stock int64) *fixture {
 	s.consumer = &consumer{tb: t, client: client, store: sh, keys: ledger.KeysOf(s.prefix, sh.voucher.ID, 0)}
 	s.config = Config{
 		Client: client, Store: sh, Workers: workers{complete: true}, Locker: local.New(), Log: slog.New(slog.DiscardHandler), Prefix: s.prefix,
+		Generation: func() (int64, error) { return 0, nil },
 		// A busy machine is no outage. A test in which a server hangs sets its own limits.
 		AttemptTimeout: 10 * time.Second, DecisionTimeout: 30 * time.Second, OpenWait: 5 * time.Second,
 	}

@@ -61,6 +61,9 @@ func (r *Returner) Run(ctx context.Context) {
 // Round tells each bucket once, and returns how many took stock back. A voucher that is closed is told in a
 // later round, unless it has been rebuilt by then. What fails is tried again in a later round; the error says why.
 func (r *Returner) Round(ctx context.Context) (told int, failed error) {
+	if err := r.gate.config.paired(); err != nil {
+		return 0, err
+	}
 	for after, more := (order.Return{}), true; more && ctx.Err() == nil; {
 		var page []order.Return
 		var err error

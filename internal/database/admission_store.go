@@ -17,7 +17,11 @@ import (
 
 // AdmissionStore is the [order.AdmissionStore]. It writes a batch of accepted orders in one transaction.
 // The primary key of the orders makes a repeated delivery harmless. See epoch_state.go for the epochs.
-type AdmissionStore struct{ db *DB }
+type AdmissionStore struct {
+	db *DB
+	// generation is that of the pair; nil where nothing was said of one. See [AdmissionStore.WithPair].
+	generation func() (int64, error)
+}
 
 var _ order.AdmissionStore = (*AdmissionStore)(nil)
 
@@ -33,6 +37,10 @@ const MaxBatch = 2000
 func (s *AdmissionStore) Persist(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
 	if len(batch) > MaxBatch {
 		return nil, fmt.Errorf("database: a batch of %d orders, at most %d", len(batch), MaxBatch)
+	}
+	generation, err := s.pair()
+	if err != nil {
+		return nil, err
 	}
 	for previouslyMissing := len(batch) + 1; ; {
 		states, missing, err := s.findExisting(ctx, batch)
@@ -57,7 +65,7 @@ func (s *AdmissionStore) Persist(ctx context.Context, batch []order.Accepted) ([
 		if err != nil {
 			return nil, err
 		}
-		err = s.transact(ctx, func(_ context.Context, t *tx) error { return t.persist(missing, late, prices) })
+		err = s.transact(ctx, func(_ context.Context, t *tx) error { return t.persist(missing, late, prices, generation) })
 		switch {
 		case errors.Is(err, errDuplicate):
 			previouslyMissing = n // another process may have written one of the orders meanwhile: query again
@@ -119,6 +127,9 @@ func (s *AdmissionStore) secondOrder(ctx context.Context, missing []order.Accept
 // Reject implements [order.AdmissionStore]. A rejected order takes nothing from the stock, and its user
 // may place another one.
 func (s *AdmissionStore) Reject(ctx context.Context, a order.Accepted) (order.Status, error) {
+	if _, err := s.pair(); err != nil {
+		return "", err
+	}
 	if a.Late {
 		state, err := s.rejectLate(ctx, a)
 		return s.durable(ctx, state, err)
@@ -206,7 +217,7 @@ func sameOrder(a order.Accepted, voucherID, userID int64) bool {
 //
 // All transactions lock in the same order: orders by id, then sequence numbers by voucher and bucket,
 // then vouchers by id. The vouchers come last, since every other batch waits for them.
-func (t *tx) persist(orders []order.Accepted, late []lateOrder, prices priceList) error {
+func (t *tx) persist(orders []order.Accepted, late []lateOrder, prices priceList, generation int64) error {
 	if len(orders) > 0 {
 		if err := t.insertAccepted(orders, prices); err != nil {
 			return err
@@ -216,7 +227,7 @@ func (t *tx) persist(orders []order.Accepted, late []lateOrder, prices priceList
 	share := func(a order.Accepted) {
 		s := shares[a.VoucherID]
 		if s == nil {
-			s = &voucherShare{voucher: a.VoucherID, epoch: a.Epoch, newest: firstEpoch}
+			s = &voucherShare{voucher: a.VoucherID, epoch: a.Epoch, newest: firstEpoch, generation: generation}
 			shares[a.VoucherID] = s
 		}
 		s.add(a)
@@ -266,6 +277,7 @@ type voucherShare struct {
 	voucher, orders int64
 	epoch           int64         // the earliest of the orders
 	newest          int64         // the latest of the orders that are not ahead of the database
+	generation      int64         // of the pair
 	seq             int64         // the greatest of the orders in the first bucket
 	split           map[int]int64 // the greatest in each other bucket
 }
@@ -312,8 +324,8 @@ func (t *tx) takeStock(s *voucherShare) error {
 	return t.enqueue(write{
 		query: `UPDATE vouchers SET stock = stock - ?, version = version + ?,
 			admission_seq = CASE WHEN admission_seq < ? THEN ? ELSE admission_seq END
-			WHERE id = ? AND stock >= ? AND admission_epoch BETWEEN ? AND ?`,
-		args: []any{s.orders, s.orders, s.seq, s.seq, s.voucher, s.orders, s.newest, drainedBy(s.epoch)},
+			WHERE id = ? AND stock >= ? AND admission_epoch BETWEEN ? AND ? AND admission_generation <= ?`,
+		args: []any{s.orders, s.orders, s.seq, s.seq, s.voucher, s.orders, s.newest, drainedBy(s.epoch), s.generation},
 		check: func(ctx context.Context, found int64) error {
 			if found == 1 {
 				return nil
@@ -324,6 +336,8 @@ func (t *tx) takeStock(s *voucherShare) error {
 				return missingVoucher(s.voucher)
 			case err != nil:
 				return err
+			case now.Generation > s.generation:
+				return anotherGeneration(s.voucher, now.Generation, s.generation)
 			case now.Epoch > drainedBy(s.epoch):
 				return fmt.Errorf("%w: %d; the epoch is %d now", order.ErrStaleEpoch, s.epoch, now.Epoch)
 			case now.Epoch < s.newest:

@@ -156,7 +156,7 @@ func (d *DB) Vouchers() *Vouchers { return &Vouchers{d} }
 func (d *DB) Orders() *Orders { return &Orders{d} }
 
 // AdmissionStore returns the store of accepted orders.
-func (d *DB) AdmissionStore() *AdmissionStore { return &AdmissionStore{d} }
+func (d *DB) AdmissionStore() *AdmissionStore { return &AdmissionStore{db: d} }
 
 // Idempotency returns the store of idempotency keys.
 func (d *DB) Idempotency() *Idempotency { return &Idempotency{d} }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"seckill/internal/order"
@@ -26,7 +27,7 @@ func (s *AdmissionStore) EpochState(ctx context.Context, voucherID int64) (order
 // Close implements [order.AdmissionStore].
 func (s *AdmissionStore) Close(ctx context.Context, voucherID int64) (order.EpochState, error) {
 	return s.changeEpoch(ctx, voucherID, write{
-		query: `UPDATE vouchers SET admission_cleared = FALSE,
+		query: `UPDATE vouchers SET admission_cleared = FALSE, admission_generation = ?,
 			admission_epoch = admission_epoch + CASE WHEN admission_epoch = admission_forgotten THEN 2 ELSE 1 END
 			WHERE id = ? AND admission_epoch > 0 AND (admission_epoch % 2 = 0 OR admission_epoch = admission_forgotten)`,
 		args: []any{voucherID},
@@ -36,7 +37,7 @@ func (s *AdmissionStore) Close(ctx context.Context, voucherID int64) (order.Epoc
 // CloseAbove implements [order.AdmissionStore].
 func (s *AdmissionStore) CloseAbove(ctx context.Context, voucherID, epoch int64) (order.EpochState, error) {
 	return s.changeEpoch(ctx, voucherID, write{
-		query: "UPDATE vouchers SET admission_cleared = FALSE, admission_epoch = ? WHERE id = ? AND admission_epoch BETWEEN ? AND ?",
+		query: "UPDATE vouchers SET admission_cleared = FALSE, admission_generation = ?, admission_epoch = ? WHERE id = ? AND admission_epoch BETWEEN ? AND ?",
 		args:  []any{(epoch + 1) | 1, voucherID, firstEpoch, epoch - 1},
 	})
 }
@@ -45,7 +46,7 @@ func (s *AdmissionStore) CloseAbove(ctx context.Context, voucherID, epoch int64)
 // between the two statements, and a later batch finds the new epoch.
 func (s *AdmissionStore) Open(ctx context.Context, voucherID, closed int64) (order.EpochState, error) {
 	return s.changeEpoch(ctx, voucherID, write{
-		query: "UPDATE vouchers SET admission_epoch = admission_epoch + 1 WHERE id = ? AND admission_epoch = ? AND admission_epoch % 2 = 1",
+		query: "UPDATE vouchers SET admission_generation = ?, admission_epoch = admission_epoch + 1 WHERE id = ? AND admission_epoch = ? AND admission_epoch % 2 = 1",
 		args:  []any{voucherID, closed},
 		check: func(_ context.Context, found int64) error {
 			if found == 1 {
@@ -84,13 +85,27 @@ func (s *AdmissionStore) updateClosed(ctx context.Context, voucherID, closed int
 	return s.transact(ctx, func(_ context.Context, t *tx) error { return t.enqueue(change) })
 }
 
-// changeEpoch changes a voucher's epoch and returns the state after that.
+// changeEpoch changes a voucher's epoch and returns the state after that. The first parameter of the change is the generation
+// of the pair, which is put before its arguments; the voucher must not be of a later one.
 func (s *AdmissionStore) changeEpoch(ctx context.Context, voucherID int64, change write) (now order.EpochState, err error) {
+	generation, err := s.pair()
+	if err != nil {
+		return order.EpochState{}, err
+	}
+	known := generation
+	if known == maxGeneration {
+		known = 0
+	}
+	change.query += " AND admission_generation <= ?"
+	change.args = slices.Concat([]any{known}, change.args, []any{generation})
 	err = s.transact(ctx, func(ctx context.Context, t *tx) error {
 		if err := t.enqueue(change); err != nil {
 			return err
 		}
 		now, err = t.epochState(ctx, voucherID)
+		if err == nil && now.Generation > generation {
+			err = anotherGeneration(voucherID, now.Generation, generation)
+		}
 		return err
 	})
 	if err != nil {
@@ -102,7 +117,7 @@ func (s *AdmissionStore) changeEpoch(ctx context.Context, voucherID int64, chang
 // epochStateQuery is one statement, so that everything is read at the same moment. The sequence number of the first
 // bucket is in the voucher's row, which is all there is of a voucher that is not split.
 var epochStateQuery = `
-	SELECT v.admission_epoch, v.admission_epoch = v.admission_forgotten, v.stock, v.begin_at, v.end_at, v.admission_seq, s.seq, ` +
+	SELECT v.admission_epoch, v.admission_epoch = v.admission_forgotten, v.stock, v.begin_at, v.end_at, v.admission_generation, v.admission_seq, s.seq, ` +
 	returnedTotal + ", " + arrivedIn("0") + ", " + arrivedIn("s.bucket") + `
 	FROM vouchers v LEFT JOIN admission_seqs s ON s.voucher_id = v.id
 	WHERE v.id = ? AND v.admission_epoch > 0
@@ -113,7 +128,7 @@ func (t *tx) epochState(ctx context.Context, voucherID int64) (s order.EpochStat
 	err = t.readAll(ctx, epochStateQuery, []any{voucherID}, func(rows *sql.Rows) error {
 		var first, arrivedInFirst, arrived int64
 		var other *int64
-		if err := rows.Scan(&s.Epoch, &s.Forgotten, &s.Stock, &s.BeginAt, &s.EndAt, &first, &other, &s.Returned, &arrivedInFirst, &arrived); err != nil {
+		if err := rows.Scan(&s.Epoch, &s.Forgotten, &s.Stock, &s.BeginAt, &s.EndAt, &s.Generation, &first, &other, &s.Returned, &arrivedInFirst, &arrived); err != nil {
 			return err
 		}
 		if s.Seq == nil {

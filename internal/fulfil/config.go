@@ -34,6 +34,9 @@ type Config struct {
 	Orders Orders
 	Log    *slog.Logger
 
+	// Generation returns the generation of the pair of database and Redis, or why they do not belong together: then the
+	// workers read nothing. See [pairing.Pairing.Generation]. Default: they do, under generation 0.
+	Generation func() (int64, error)
 	// Prefix is the prefix of all keys in Redis, the same as the gate's.
 	Prefix string
 	// Name identifies this process among the others. With a name that survives a restart,
@@ -98,6 +101,9 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
+	if c.Generation == nil {
+		c.Generation = func() (int64, error) { return 0, nil }
+	}
 	if c.Name == "" {
 		host, err := os.Hostname()
 		if err != nil {
@@ -149,3 +155,9 @@ func (c Config) Validate() error {
 // maxBatch keeps the number of arguments of one script and of one SQL statement moderate. Half more, as entries with
 // several orders can make it, is still fewer than the database's own limit.
 const maxBatch = 1300
+
+// generation is the latest one that is known.
+func (c *Config) generation() int64 {
+	n, _ := c.Generation()
+	return n
+}

@@ -13,8 +13,12 @@ import (
 const fullDiscoverEvery = 600
 
 func (f *Fulfiller) discoverPeriodically(ctx context.Context) {
-	n := 0
+	n, generation := 0, f.config.generation()
 	every(ctx, f.config.DiscoverEvery, func() {
+		if now := f.config.generation(); now != generation { // the marks of vouchers whose keys were removed are gone
+			generation = now
+			f.complete.Store(false)
+		}
 		n++
 		f.discover(ctx, n%fullDiscoverEvery == 0 || !f.complete.Load())
 	})

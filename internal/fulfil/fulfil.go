@@ -3,7 +3,10 @@ package fulfil
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -59,6 +62,7 @@ func New(c Config) (*Fulfiller, error) {
 	}
 	c = c.withDefaults()
 	streams := newRedisStreams(c.Client)
+	streams.scripts = ledger.NewConsumers(c.generation)
 	if c.WaitReplicas == 0 {
 		return newFulfiller(c, streams), nil
 	}
@@ -131,6 +135,21 @@ func (f *Fulfiller) Watched() (vouchers []order.AdmissionVoucher, complete bool)
 		vouchers = append(vouchers, order.AdmissionVoucher{VoucherID: id, Buckets: n})
 	}
 	return vouchers, complete
+}
+
+// Backlog returns how many accepted orders are not in the database yet.
+func (f *Fulfiller) Backlog(ctx context.Context) (n int64, err error) {
+	f.mu.Lock()
+	all := slices.Collect(maps.Values(f.all))
+	f.mu.Unlock()
+	lengths, _, err := f.reader.backlog(ctx, all)
+	for _, one := range lengths {
+		n += one
+	}
+	if _, complete := f.Watched(); err == nil && !complete {
+		err = errors.New("fulfil: not all streams are known yet")
+	}
+	return n, err
 }
 
 func (f *Fulfiller) warn(ctx context.Context, what string, err error) {

@@ -329,3 +329,26 @@ func TestDeadLetterDuringARebuild(t *testing.T) {
 		t.Error("the reservation was returned, or there are two dead letters")
 	}
 }
+
+// While the database and Redis do not belong together, the workers read nothing. Afterwards they persist everything.
+func storesDoNotBelongTogether(t *testing.T, s *env) {
+	var broken atomic.Bool
+	broken.Store(true)
+	generation := func() (int64, error) {
+		if broken.Load() {
+			return 0, order.ErrUnavailable
+		}
+		return 0, nil
+	}
+	accepted := s.accept(1, 10)
+	s.run(func(c *Config) { c.Generation = generation })
+	s.sleep(time.Second)
+	if left := s.left(); left == 0 {
+		t.Error("the workers have taken the entries")
+	}
+	if _, err := s.db.Orders().Order(t.Context(), accepted[0].OrderID); !errors.Is(err, order.ErrNotFound) {
+		t.Errorf("an order was persisted: %v", err)
+	}
+	broken.Store(false)
+	s.wantFinalState(0)
+}

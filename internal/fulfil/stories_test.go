@@ -25,6 +25,7 @@ var stories = map[string]struct {
 	"refused orders in large batches":    {sale{vouchers: 2}, refusedOrders},
 	"an epoch that is still to come":     {sale{}, epochStillToCome},
 	"the database is an epoch behind":    {sale{}, databaseIsAnEpochBehind},
+	"stores do not belong together":      {sale{}, storesDoNotBelongTogether},
 	"more accepted than stock":           {sale{stock: 10}, moreAcceptedThanStock},
 	"a second order of a user":           {sale{stock: 10}, secondOrderOfAUser},
 	"the id of another order":            {sale{vouchers: 2, stock: 10}, idOfAnotherOrder},

@@ -86,7 +86,7 @@ func newRedisStreams(client redis.UniversalClient) *redisStreams {
 	cluster, _ := client.(*redis.ClusterClient)
 	return &redisStreams{
 		client: client, cluster: cluster, breaker: circuitBreaker{openUntil: map[string]time.Time{}},
-		scripts: ledger.NewConsumers(),
+		scripts: ledger.NewConsumers(func() int64 { return 0 }),
 	}
 }
 

@@ -107,6 +107,10 @@ func (w *worker) run(stop, work context.Context) {
 // consumers, then new entries. A stream that fails does not block the others, and neither does a voucher that the
 // database does not take. A node of a cluster that hangs blocks them for [nodeTimeout], once per [openFor].
 func (w *worker) runOnce(stop, work context.Context) {
+	if _, err := w.config.Generation(); err != nil { // what was read before is tried by others
+		sleep(stop, w.config.Block)
+		return
+	}
 	w.updateStreams()
 	w.recoverPending(stop, work)
 	w.retry(work)

@@ -132,6 +132,8 @@ type EpochState struct {
 	Arrived map[int]int64
 	// BeginAt and EndAt are the sale's window.
 	BeginAt, EndAt time.Time
+	// Generation is that of the pair of database and gate under which the voucher was closed or opened last.
+	Generation int64
 	// Forgotten says that the gate's data of the voucher was removed under Epoch, which is closed,
 	// after every order had been persisted. Until the voucher is closed again, which resets the mark,
 	// only the database knows its orders.

@@ -17,6 +17,7 @@ import (
 	"seckill/internal/lock/redis/reentrant"
 	"seckill/internal/metrics"
 	"seckill/internal/order"
+	"seckill/internal/pairing"
 	"seckill/internal/reconcile"
 	"seckill/internal/telemetry"
 	"seckill/internal/voucher"
@@ -27,6 +28,7 @@ type admissionFlow struct {
 	gate      *admission.Gate
 	opening   *reentrant.Locker
 	fulfiller *fulfil.Fulfiller
+	pair      *pairing.Pairing
 	log       *slog.Logger
 
 	working sync.WaitGroup
@@ -45,25 +47,25 @@ func openAdmission(ctx context.Context, cfg Config, stores *stores, registry pro
 	if err != nil {
 		return nil, err
 	}
-	reconciler := NewReconciler(stores.redis, stores.db)
+	reconciler := NewReconciler(stores.redis, stores.db, cfg.keyPrefix())
 	watch, err := reconcile.NewWatch(reconciler, registry, log)
 	if err != nil {
 		return nil, err
 	}
 	warnReplicas(ctx, stores.orders, cfg.WaitReplicas, log)
-	opening, err := reentrant.New(stores.redis, reentrant.Config{Prefix: KeyPrefix, WatchdogTimeout: openingLease})
+	opening, err := reentrant.New(stores.redis, reentrant.Config{Prefix: cfg.keyPrefix(), WatchdogTimeout: openingLease})
 	if err != nil {
 		return nil, fmt.Errorf("the lock under which vouchers are opened: %w", err)
 	}
 	fulfiller, err := fulfil.New(fulfil.Config{
-		Client: stores.orders, Store: tracing.AdmissionStore(stores.db.AdmissionStore()), Orders: stores.db.Orders(), Log: log, Prefix: KeyPrefix, Observer: observers.Fulfiller(),
+		Client: stores.orders, Store: tracing.AdmissionStore(stores.admission()), Orders: stores.db.Orders(), Log: log, Prefix: cfg.keyPrefix(), Observer: observers.Fulfiller(), Generation: stores.pair.Generation,
 		Name: cfg.Admission.Instance, ClaimIdle: cfg.Admission.ClaimIdle, FinishTimeout: finishBatches, WaitReplicas: cfg.WaitReplicas,
 	})
 	if err != nil {
 		return nil, errors.Join(err, opening.Close())
 	}
 	gate, err := admission.New(admission.Config{
-		Client: stores.orders, Store: stores.db.AdmissionStore(), Workers: fulfiller, Locker: opening, Log: log, Prefix: KeyPrefix, Observer: tracing.Calls(observers.Gate()),
+		Client: stores.orders, Store: stores.admission(), Workers: fulfiller, Locker: opening, Log: log, Prefix: cfg.keyPrefix(), Observer: tracing.Calls(observers.Gate()), Generation: stores.pair.Generation, Confirm: stores.pair.Confirm,
 		MaxPending: cfg.Admission.MaxPending, MaxInFlight: cfg.Admission.MaxInFlight, WaitReplicas: cfg.WaitReplicas,
 		OrdersPerEntry: int(cfg.Admission.OrdersPerEntry),
 	})
@@ -82,13 +84,14 @@ func openAdmission(ctx context.Context, cfg Config, stores *stores, registry pro
 	if err != nil {
 		return nil, errors.Join(err, gate.Close(), opening.Close())
 	}
-	a := &admissionFlow{gate: gate, opening: opening, fulfiller: fulfiller, log: log}
+	stores.startPairing(ctx)
+	a := &admissionFlow{gate: gate, opening: opening, fulfiller: fulfiller, pair: stores.pair, log: log}
 	ctx, a.stop = context.WithCancel(context.WithoutCancel(ctx))
 	a.working.Go(func() { fulfiller.Run(ctx) })
 	a.working.Go(func() { _ = gate.Run(ctx) }) // the error is that ctx has ended
 	a.working.Go(func() { watch.Run(ctx) })
-	a.working.Go(func() { gate.Returner(stores.db.AdmissionStore()).Run(ctx) })
-	a.working.Go(func() { gate.LateMoney(stores.db.AdmissionStore()).Run(ctx) })
+	a.working.Go(func() { gate.Returner(stores.admission()).Run(ctx) })
+	a.working.Go(func() { gate.LateMoney(stores.admission()).Run(ctx) })
 	a.working.Go(func() { forgetter.Run(ctx) })
 	return a, nil
 }
@@ -103,7 +106,24 @@ func (a *admissionFlow) close() error {
 	err := a.gate.Close()
 	a.stop()
 	a.working.Wait()
+	a.leave()
 	return errors.Join(err, a.opening.Close())
+}
+
+// leave notes in the database that Redis has no accepted order that is not there: then the next start may be with another
+// Redis.
+func (a *admissionFlow) leave() {
+	if a.pair == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if n, err := a.fulfiller.Backlog(ctx); err != nil || n > 0 {
+		return
+	}
+	if err := a.pair.Leave(ctx); err != nil {
+		a.log.Warn("the database does not know that Redis has no pending orders", "error", err)
+	}
 }
 
 // prepareTimeout bounds the opening of a new voucher. If it is not open by then, the first order opens it.

@@ -35,6 +35,9 @@ func Command(args, environ []string) int {
 	case len(args) > 0 && args[0] == "reconcile":
 		var asked reconcileCommand
 		do, parse, args = asked.run, asked.parse, args[1:]
+	case len(args) > 0 && args[0] == "adopt":
+		var asked adoptCommand
+		do, parse, args = asked.run, asked.parse, args[1:]
 	case len(args) > 0 && args[0] == "payment-sandbox":
 		var asked sandboxCommand
 		do, parse, args = asked.run, asked.parse, args[1:]

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,7 +31,9 @@ type Config struct {
 	RedisPassword  string
 	Redis          redisConfig
 	MySQL          mysqlConfig
-	WaitReplicas   int // number of replicas that must have an order before it is confirmed to the buyer
+	RedisDB        int    // number of the Redis database; 0 in a cluster
+	KeyPrefix      string // of every key in Redis; "": [KeyPrefix]
+	WaitReplicas   int    // number of replicas that must have an order before it is confirmed to the buyer
 	LockRedisAddrs []string
 	AllowEviction  bool // start even if Redis may evict accepted orders and locks
 	ZooKeeperAddrs []string
@@ -107,6 +110,10 @@ func settings() []setting {
 			set: func(c *Config, v string) error { c.RedisMaster = v; return nil }},
 		{name: "redis-password", arg: "password", usage: "password of Redis", secret: true,
 			set: func(c *Config, v string) error { c.RedisPassword = v; return nil }},
+		{name: "redis-db", arg: "number", usage: fmt.Sprintf("number of the Redis database, 0 to %d; a cluster has only 0 (default 0)", maxRedisDB),
+			set: func(c *Config, v string) (err error) { c.RedisDB, err = parseCount(v, maxRedisDB); return err }},
+		{name: "key-prefix", arg: "prefix", usage: "prefix of every key in Redis, so that several installations can share one: 1 to 32 letters, digits, dots, hyphens, underscores and colons (default " + KeyPrefix + ")",
+			set: func(c *Config, v string) error { c.KeyPrefix = v; return checkPrefix(v) }},
 		{name: "redis-wait-replicas", arg: "number", usage: fmt.Sprintf("how many replicas of Redis must have an accepted order before its buyer is told and before it is written to the database, 0 to %d (default 0: the primary's word is enough)", maxWaitReplicas),
 			set: func(c *Config, v string) (err error) {
 				c.WaitReplicas, err = parseCount(v, maxWaitReplicas)
@@ -263,6 +270,8 @@ func (c *Config) validate() error {
 		return errors.New("SECKILL_REDIS_ADDRS is missing: SECKILL_MYSQL_DSN is set, and the service needs both, or neither to run embedded")
 	case c.RedisMaster != "" && c.Embedded:
 		return errors.New("SECKILL_REDIS_MASTER is set, but SECKILL_REDIS_ADDRS names no sentinels")
+	case c.RedisDB > 0 && (c.Redis.Cluster || len(c.RedisAddrs) > 1 && c.RedisMaster == "" || c.Embedded):
+		return errors.New("SECKILL_REDIS_DB is set, and a cluster and the embedded Redis have only database 0: use SECKILL_KEY_PREFIX to share a cluster")
 	case c.WaitReplicas > 0 && c.Embedded:
 		return errors.New("SECKILL_REDIS_WAIT_REPLICAS is set, and the embedded Redis has no replicas: set SECKILL_REDIS_ADDRS and SECKILL_MYSQL_DSN too")
 	case c.DebugAddr != "" && c.DebugAddr == c.Addr:
@@ -317,6 +326,8 @@ usage: api [flags]               serve until interrupted
                                  With -dead also the orders that were accepted and rejected: how many the
                                  database has, which is the record, and why, the latest of each voucher, as
                                  far as Redis still has it
+       api adopt [flags]         make the database and Redis that are configured a pair, after a restore or a move that
+                                 the service refuses: it waits until no instance uses one of them
        api payment-sandbox [-listen host:port] [-webhook-url URL] [-public-url URL] [-file FILE]
                            [-behaviour JSON] [flags]
                                  serve a payment provider that moves no money, for SECKILL_PAYMENT_URL; needs
@@ -409,6 +420,18 @@ func parseWatchdog(v string) (time.Duration, error) {
 		return 0, fmt.Errorf("want %v to %v", minLockWatchdog, lock.MaxTTL)
 	}
 	return d, nil
+}
+
+// maxRedisDB is more databases than any Redis has.
+const maxRedisDB = 9999
+
+// checkPrefix accepts prefixes without a hash tag, which would put all keys into one slot of a cluster, and without what
+// patterns mean.
+func checkPrefix(v string) error {
+	if !regexp.MustCompile(`^[A-Za-z0-9._:-]{1,32}$`).MatchString(v) {
+		return errors.New("want 1 to 32 letters, digits, dots, hyphens, underscores and colons")
+	}
+	return nil
 }
 
 // maxWaitReplicas is more replicas than any installation waits for.

@@ -40,18 +40,18 @@ const machineIDs = 4
 const firstDatabaseMachine = 3 << 14
 
 // openIDs opens the id generator that the configuration names.
-func openIDs(ctx context.Context, kind string, stores *stores, log *slog.Logger) (idSource, error) {
-	if kind == idsRedisCounter {
+func openIDs(ctx context.Context, cfg Config, stores *stores, log *slog.Logger) (idSource, error) {
+	if cfg.IDs == idsRedisCounter {
 		return idSource{
-			IDs:   idworker.NewRedisCounter(stores.redis, idworker.CounterConfig{KeyPrefix: KeyPrefix}),
-			ready: func(ctx context.Context) error { return rediswatch.Write(ctx, stores.redis, probePrefix) },
+			IDs:   idworker.NewRedisCounter(stores.redis, idworker.CounterConfig{KeyPrefix: cfg.keyPrefix()}),
+			ready: func(ctx context.Context) error { return rediswatch.Write(ctx, stores.redis, cfg.probePrefix()) },
 			close: func() error { return nil },
 		}, nil
 	}
 	leasing, cancel := context.WithTimeout(ctx, leaseTimeout)
 	defer cancel()
 	ids, err := idworker.NewSonyflake(leasing, stores.redis, idworker.Config{
-		KeyPrefix: KeyPrefix, Machines: machineIDs, LastMachine: firstDatabaseMachine - 1, Logger: log,
+		KeyPrefix: cfg.keyPrefix(), Machines: machineIDs, LastMachine: firstDatabaseMachine - 1, Logger: log,
 	})
 	if err != nil {
 		return idSource{}, fmt.Errorf("lease a machine id from Redis: %w", err)

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,8 +16,10 @@ import (
 	"seckill/internal/voucher"
 )
 
-// KeyPrefix is the prefix of every key in Redis and of the names of GET_LOCK.
+// KeyPrefix is the prefix of every key in Redis and of the names of GET_LOCK, unless configured otherwise.
 const KeyPrefix = "seckill:"
+
+func (c *Config) keyPrefix() string { return cmp.Or(c.KeyPrefix, KeyPrefix) }
 
 // openLockers opens every mechanism whose servers are configured, with metrics and the count of handovers, with the
 // guard against eviction and, if rec is not nil, with the event log.
@@ -29,7 +32,7 @@ func openLockers(
 		return nil, err
 	}
 	return lockers.Open(servers, lockers.Config{
-		Prefix: KeyPrefix, Watchdog: cfg.LockWatchdog, Log: log,
+		Prefix: cfg.keyPrefix(), Watchdog: cfg.LockWatchdog, Log: log,
 		Wrap: func(name string, l lock.Locker) lock.Locker {
 			if rec != nil {
 				l = eventlog.Locker(name, l, rec)

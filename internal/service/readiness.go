@@ -47,29 +47,30 @@ func readiness(cfg Config, stores *stores, admission *admissionFlow, guard *redi
 	checks := []httpapi.Check{
 		{Name: "database", Ask: stores.db.Writable},
 		{Name: "persistence", Ask: admission.fulfiller.Check},
-		{Name: "redis", Ask: func(ctx context.Context) error { return rediswatch.Write(ctx, stores.redis, probePrefix) }},
+		{Name: "redis", Ask: func(ctx context.Context) error { return rediswatch.Write(ctx, stores.redis, cfg.probePrefix()) }},
 		{Name: "eviction", Ask: guard.Ready},
 		{Name: "ids", Ask: ids.ready},
+		{Name: "stores", Ask: stores.pair.Ready},
 	}
 	flows := []httpapi.Flow{
-		{Name: flowAdmission, Needs: []string{"redis", "eviction", "ids"}},
-		{Name: flowRedis, Needs: []string{"database", "redis", "eviction", "ids"}},
+		{Name: flowAdmission, Needs: []string{"redis", "eviction", "ids", "stores"}},
+		{Name: flowRedis, Needs: []string{"database", "redis", "eviction", "ids", "stores"}},
 	}
 	if cfg.Lab {
-		flows = append(flows, httpapi.Flow{Name: flowLocal, Needs: []string{"database", "ids"}})
+		flows = append(flows, httpapi.Flow{Name: flowLocal, Needs: []string{"database", "ids", "stores"}})
 	}
 	if stores.db.LockPool() != nil {
-		flows = append(flows, httpapi.Flow{Name: flowMySQL, Needs: []string{"database", "ids"}})
+		flows = append(flows, httpapi.Flow{Name: flowMySQL, Needs: []string{"database", "ids", "stores"}})
 	}
 	if len(stores.nodes) > 0 {
 		checks = append(checks, httpapi.Check{Name: "lock-redis", Ask: func(ctx context.Context) error {
-			return errors.Join(askNodes(ctx, stores.nodes), guard.NodesReady())
+			return errors.Join(askNodes(ctx, stores.nodes, cfg.probePrefix()), guard.NodesReady())
 		}})
-		flows = append(flows, httpapi.Flow{Name: flowRedisNodes, Needs: []string{"database", "lock-redis", "ids"}})
+		flows = append(flows, httpapi.Flow{Name: flowRedisNodes, Needs: []string{"database", "lock-redis", "ids", "stores"}})
 	}
 	if len(cfg.ZooKeeperAddrs) > 0 {
 		checks = append(checks, httpapi.Check{Name: "zookeeper", Ask: func(ctx context.Context) error { return askZooKeeper(ctx, cfg.ZooKeeperAddrs) }})
-		flows = append(flows, httpapi.Flow{Name: flowZooKeeper, Needs: []string{"database", "zookeeper", "ids"}})
+		flows = append(flows, httpapi.Flow{Name: flowZooKeeper, Needs: []string{"database", "zookeeper", "ids", "stores"}})
 	}
 	return httpapi.Readiness{Checks: checks, Flows: flows, Sold: sold(stores)}
 }
@@ -90,15 +91,15 @@ func sold(stores *stores) httpapi.Sold {
 }
 
 // probePrefix is the prefix of the keys that the checks write.
-const probePrefix = KeyPrefix + "probe:"
+func (c *Config) probePrefix() string { return c.keyPrefix() + "probe:" }
 
 // askNodes returns an error unless a majority of the independent Redis nodes takes writes.
-func askNodes(ctx context.Context, nodes []red.Client) error {
+func askNodes(ctx context.Context, nodes []red.Client, prefix string) error {
 	var answers atomic.Int64
 	var asking errgroup.Group
 	for _, node := range nodes {
 		asking.Go(func() error {
-			err := rediswatch.WriteNode(ctx, node, probePrefix)
+			err := rediswatch.WriteNode(ctx, node, prefix)
 			if err == nil {
 				answers.Add(1)
 			}

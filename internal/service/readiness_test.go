@@ -59,7 +59,7 @@ func TestMajorityOfTheNodesAnswers(t *testing.T) {
 			nodes = append(nodes, server.Client(t))
 		}
 		for stopped, ready := range []bool{true, true, false} { // two of four are no majority
-			if err := askNodes(t.Context(), nodes); (err == nil) != ready {
+			if err := askNodes(t.Context(), nodes, "probe:"); (err == nil) != ready {
 				t.Errorf("%d of 4 stopped: %v", stopped, err)
 			}
 			servers[stopped].Stop()
@@ -70,7 +70,7 @@ func TestMajorityOfTheNodesAnswers(t *testing.T) {
 				server.Refuse(func(string, ...string) string { return "OOM command not allowed when used memory > 'maxmemory'." })
 			}
 		}
-		if err := askNodes(t.Context(), nodes); err == nil {
+		if err := askNodes(t.Context(), nodes, "probe:"); err == nil {
 			t.Error("two of four refuse writes, and they are ready")
 		}
 	})

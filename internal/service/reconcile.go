@@ -68,7 +68,7 @@ func (c *reconcileCommand) run(ctx context.Context, cfg Config, out, logs io.Wri
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 
-	return c.report(ctx, NewReconciler(client, db), out)
+	return c.report(ctx, NewReconciler(client, db, cfg.keyPrefix()), out)
 }
 
 // report prints what the reconciler finds, and returns [errUnbalanced] if it does not add up.
@@ -106,6 +106,6 @@ func (c *reconcileCommand) print(out io.Writer, report reconcile.Report) error {
 }
 
 // NewReconciler returns what compares the two stores of the service.
-func NewReconciler(client redis.UniversalClient, db *database.DB) *reconcile.Reconciler {
-	return reconcile.New(reconcile.Config{Client: client, Prefix: KeyPrefix, Vouchers: db.AdmissionStore(), Orders: db.Orders()})
+func NewReconciler(client redis.UniversalClient, db *database.DB, prefix string) *reconcile.Reconciler {
+	return reconcile.New(reconcile.Config{Client: client, Prefix: prefix, Vouchers: db.AdmissionStore(), Orders: db.Orders()})
 }

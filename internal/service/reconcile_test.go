@@ -35,7 +35,7 @@ func openSplit(t *testing.T) *splitVoucher {
 	all, err := openStores(t.Context(), Config{Embedded: true}, slog.New(slog.DiscardHandler))
 	fail.NowIf(t, err)
 	t.Cleanup(func() { _ = all.close() })
-	s := &splitVoucher{t: t, stores: all, rec: NewReconciler(all.redis, all.db)}
+	s := &splitVoucher{t: t, stores: all, rec: NewReconciler(all.redis, all.db, KeyPrefix)}
 	s.rec.Pause = time.Millisecond
 	policy := voucher.DefaultPolicy()
 	policy.Flow, policy.Buckets = voucher.FlowAdmission, len(s.keys)

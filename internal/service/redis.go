@@ -51,7 +51,7 @@ func openRedis(ctx context.Context, cfg Config, dial dialer, maxRetries int) (re
 	pool := cmp.Or(cfg.Redis.Pool, defaultRedisPool)
 	client := redis.NewUniversalClient(&redis.UniversalOptions{
 		Addrs: cfg.RedisAddrs, MasterName: cfg.RedisMaster, IsClusterMode: cfg.Redis.Cluster, ClientName: "seckill", Dialer: dial, TLSConfig: encrypted,
-		Username: cfg.Redis.Username, Password: cfg.RedisPassword,
+		Username: cfg.Redis.Username, Password: cfg.RedisPassword, DB: cfg.RedisDB,
 		SentinelUsername: cfg.Redis.SentinelUsername, SentinelPassword: cfg.Redis.SentinelPassword,
 		// A command ends with its context. Without this only the socket timeouts apply, and a caller whose
 		// context ends in 50 ms waits for seconds.
@@ -75,6 +75,15 @@ func openRedis(ctx context.Context, cfg Config, dial dialer, maxRetries int) (re
 		return nil, fmt.Errorf("SECKILL_REDIS_ADDRS: no answer from %s: %w", strings.Join(cfg.RedisAddrs, ","), certificateHint(redisTLS, err))
 	}
 	return client, nil
+}
+
+// redisName says where the service's keys are, without secrets.
+func (c *Config) redisName() string {
+	name := strings.Join(c.RedisAddrs, ",")
+	if c.RedisMaster != "" {
+		name = c.RedisMaster + " of " + name
+	}
+	return name + "/" + strconv.Itoa(c.RedisDB) + " " + c.keyPrefix()
 }
 
 // warnReplicas logs a warning if orders have to wait for more replicas than Redis has. Until it has enough,

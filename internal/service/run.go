@@ -46,7 +46,7 @@ func Run(ctx context.Context, cfg Config, out, logs io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, stores.close()) }()
 
-	ids, err := openIDs(ctx, cfg.IDs, stores, log)
+	ids, err := openIDs(ctx, cfg, stores, log)
 	if err != nil {
 		return err
 	}

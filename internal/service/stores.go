@@ -6,13 +6,16 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 
 	"github.com/redis/go-redis/v9"
 
+	"seckill/internal/admission/ledger"
 	"seckill/internal/database"
 	"seckill/internal/embedded"
 	"seckill/internal/lock/lockers"
 	"seckill/internal/lock/redis/red"
+	"seckill/internal/pairing"
 )
 
 // stores are the servers with the service's data.
@@ -25,8 +28,36 @@ type stores struct {
 	// decided twice, and the commands of fulfil may be repeated.
 	orders redis.UniversalClient
 	// nodes are independent Redis servers, for the locks that use several.
-	nodes   []red.Client
+	nodes []red.Client
+	// pair ties the database to Redis; nil where both are embedded, and nobody else can reach them.
+	pair    *pairing.Pairing
 	closers []func() error
+}
+
+// admission returns the store of accepted orders, which writes nothing while the database and Redis do not belong together.
+func (s *stores) admission() *database.AdmissionStore {
+	return s.db.AdmissionStore().WithPair(s.pair.Generation)
+}
+
+// newPairing returns the pairing of a database and a Redis.
+func newPairing(cfg Config, client redis.UniversalClient, db *database.DB, log *slog.Logger) *pairing.Pairing {
+	return pairing.New(pairing.Config{
+		Database: db.Pairs(), Redis: ledger.NewPair(client, cfg.keyPrefix()),
+		DatabaseName: database.NameOf(cfg.MySQLDSN), RedisName: cfg.redisName(), Log: log,
+	})
+}
+
+// startPairing looks whether the stores belong together, and looks again until the stores are closed. A start that fails for
+// another reason should not have paired them before.
+func (s *stores) startPairing(ctx context.Context) {
+	if s.pair == nil {
+		return
+	}
+	s.pair.Start(ctx) // where they do not, the log says so, and the instance is not ready
+	looking, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var ended sync.WaitGroup
+	ended.Go(func() { s.pair.Run(looking) })
+	s.closers = append(s.closers, func() error { stop(); ended.Wait(); return nil })
 }
 
 // openStores connects to the database and to Redis, or starts the embedded ones, and migrates the schema.
@@ -90,6 +121,9 @@ func openStores(ctx context.Context, cfg Config, log *slog.Logger) (_ *stores, e
 		return nil, err
 	}
 	log.Info("schema is up to date", "database", s.db.Engine(), "version", migrated.To, "was", migrated.From)
+	if !cfg.Embedded {
+		s.pair = newPairing(cfg, s.orders, s.db, log)
+	}
 	return s, nil
 }
 

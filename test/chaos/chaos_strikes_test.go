@@ -1,13 +1,16 @@
 package chaos
 
 import (
+	"database/sql"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"seckill/internal/testkit"
 	"seckill/internal/testkit/fail"
+	"seckill/test/harness"
 )
 
 // chaosDatabase is the database of the orders.
@@ -66,6 +69,37 @@ func (c *chaos) refuse() {
 	fail.NowIf(c.t, end(c.t.Context()))
 }
 
+// anotherRedis starts a process with the database of the others and a Redis of its own. It is refused until it is killed.
+func (c *chaos) anotherRedis() {
+	c.t.Helper()
+	c.struck["another Redis"]++
+	wrong := harness.Launch(c.t, harness.SelfPath(c.t), harness.Stores{DB: c.db.of[0], Redis: []string{c.other.Addr()}})
+	defer wrong.Kill()
+	c.wait()
+	if !strings.Contains(wrong.Output(), "serving on") {
+		return // it has not come so far, for instance because a server hangs
+	}
+	p := harness.Served(c.t, wrong)
+	there := *c.sales[len(c.sales)-1].Sale
+	there.Client, there.URLs = c.client, []string{p.URL}
+	if got := there.Buy(0, int(c.users.Add(1)), ""); got.Order != "" || got.Code == "already_ordered" {
+		c.t.Errorf("with another Redis an order was answered %+v", got)
+	}
+}
+
+// epochBehind sets the epoch of the voucher that is sold back in the database, as a restore to a time before the voucher was
+// rebuilt does.
+func (c *chaos) epochBehind() {
+	c.t.Helper()
+	c.struck["the database is an epoch behind"]++
+	db, err := sql.Open("mysql", c.db.of[0].DSN)
+	fail.NowIf(c.t, err)
+	defer db.Close()
+	const back = "UPDATE vouchers SET admission_epoch = admission_epoch - 2 WHERE id = ? AND admission_epoch > 2"
+	_, err = db.ExecContext(c.t.Context(), back, c.sales[len(c.sales)-1].Voucher)
+	fail.NowIf(c.t, err)
+}
+
 // node returns a random node of the database.
 func (c *chaos) node() *testkit.SQLServer { return c.db.nodes[c.rng.IntN(len(c.db.nodes))] }
 
@@ -81,7 +115,7 @@ const (
 // names are for the summary.
 var names = [victims]string{"Redis", "MariaDB", "API", "API"}
 
-// hands are the strikes of six rounds. The first two rounds have each kind once, but for memory and eviction.
+// hands are the strikes of seven rounds. The first two rounds have each kind once, but for the last ones.
 func (c *chaos) hands() [][]strike {
 	kill := func(v int) strike { return func() { c.kill(v) } }
 	two := func() {
@@ -98,6 +132,7 @@ func (c *chaos) hands() [][]strike {
 			kill(victimA), kill(victimB), kill(victimB), two, two, kill(c.rng.IntN(victims)), c.stopOne, c.refuse, c.refuse, promote,
 			func() { c.configure("maxmemory", "1", "0") },
 			func() { c.configure("maxmemory-policy", "allkeys-lru", "noeviction") },
+			c.anotherRedis, c.epochBehind, c.epochBehind,
 		},
 	}
 }

@@ -16,7 +16,8 @@ import (
 // TestChaos runs rounds of a sale by admission over two processes. In each round, processes and servers are
 // killed or paused at random while buyers come. Every buyer repeats the request, with one Idempotency-Key, until
 // it is answered. Beside that, the database refuses for reasons of its own, the replica of Redis is promoted
-// although the primary is healthy, and the memory of Redis is full or may be evicted. Afterwards nothing is
+// although the primary is healthy, and the memory of Redis is full or may be evicted. A third process is started with
+// another Redis, and the database is set back to an epoch before the one of Redis. Afterwards nothing is
 // lost, duplicated, oversold or rejected. Every second voucher is split into buckets.
 //
 // A round does not wait until the orders of the one before are processed: entries that a process left behind are
@@ -45,7 +46,7 @@ func TestSoakChaosGalera(t *testing.T) {
 
 func runChaos(t *testing.T, rounds int, database func(*testing.T) chaosDatabase) {
 	t.Helper()
-	c := &chaos{bed: openBed(t, rounds), db: database(t), redis: harness.NewReplicated(t, harness.Fsync("always")...)}
+	c := &chaos{bed: openBed(t, rounds), db: database(t), redis: harness.NewReplicated(t, harness.Fsync("always")...), other: testkit.NewRedis(t)}
 	t.Cleanup(c.stragglers.Wait)
 	for i := range c.apis {
 		c.start(i)
@@ -78,6 +79,7 @@ type chaos struct {
 	*bed
 	db         chaosDatabase
 	redis      *harness.Replicated
+	other      *testkit.RedisServer // of nobody
 	sales      []*chaosRound
 	stragglers sync.WaitGroup
 	during     int // strikes before all was sold

@@ -119,6 +119,7 @@ func (r *restoreTest) compare(database, redis bool) {
 func (r *restoreTest) sellOn() {
 	r.Helper()
 	p := harness.Start(r.T, r.servers)
+	harness.WaitReady(r.T, p) // what was restored and what was not are a pair again after some seconds
 	r.sale.URLs = []string{p.URL}
 	codes, orders := r.sale.OrderAll(2*restoreBuyers, 1, nil)
 	a := r.sale.AtRest(0)

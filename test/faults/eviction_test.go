@@ -25,7 +25,7 @@ func TestStartRefusesEviction(t *testing.T) {
 	t.Parallel()
 	db, redis := testkit.MariaDB(t), testkit.NewRedis(t, "--maxmemory-policy", "volatile-lru")
 	env := []string{
-		"SECKILL_MYSQL_DSN=" + db.DSN, "SECKILL_REDIS_ADDRS=" + testkit.Redis(t).Addr(), "SECKILL_LOCK_REDIS_ADDRS=" + testkit.Redis(t).Addr(),
+		"SECKILL_MYSQL_DSN=" + db.DSN, "SECKILL_REDIS_ADDRS=" + testkit.NewRedis(t).Addr(), "SECKILL_LOCK_REDIS_ADDRS=" + testkit.Redis(t).Addr(),
 		"SECKILL_JWT_SECRET=" + harness.Secret, "SECKILL_ADMIN_TOKEN=" + harness.AdminToken, "SECKILL_SHUTDOWN_DELAY=0s",
 	}
 	for _, setting := range []string{"SECKILL_REDIS_ADDRS", "SECKILL_LOCK_REDIS_ADDRS"} {

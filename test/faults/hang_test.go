@@ -43,7 +43,7 @@ const readDeadline = 10*time.Second + 500*time.Millisecond
 func readsWhileHanging(t *testing.T, each int, figures *harness.Figures) {
 	t.Helper()
 	db, line := behindProxy(t, testkit.MariaDB(t))
-	a := harness.Start(t, harness.Stores{DB: db, Redis: []string{testkit.Redis(t).Addr()}})
+	a := harness.Start(t, harness.Stores{DB: db, Redis: []string{testkit.NewRedis(t).Addr()}})
 	sale := harness.OpenSale(t, 5, harness.AdmissionPolicy, a)
 	got := sale.BuyUntilAnswered(0, 1, "first")
 	if got.Code != "accepted" {

@@ -45,7 +45,7 @@ const (
 
 // refuseRequests begins the refusals with some errors, or all of them if there is none, one after the other.
 func refuseRequests(t *testing.T, server *testkit.SQLServer, only ...uint16) {
-	where := harness.Stores{DB: server.Account(t, server.Database(t)), Redis: []string{testkit.Redis(t).Addr()}}
+	where := harness.Stores{DB: server.Account(t, server.Database(t)), Redis: []string{testkit.NewRedis(t).Addr()}}
 	p := harness.Start(t, where)
 	locked := harness.OpenSale(t, 10_000, `{}`, p)
 	admitted := harness.OpenSale(t, 10_000, `{"flow":"admission"}`, p)

@@ -15,7 +15,7 @@ import (
 // and other users are served meanwhile.
 func TestAFloodOfKeys(t *testing.T) {
 	t.Parallel()
-	where := harness.Stores{DB: testkit.MariaDB(t), Redis: []string{testkit.Redis(t).Addr()}}
+	where := harness.Stores{DB: testkit.MariaDB(t), Redis: []string{testkit.NewRedis(t).Addr()}}
 	p := harness.Start(t, where)
 	for name, policy := range map[string]string{"locked": `{}`, "admission": harness.AdmissionPolicy} {
 		t.Run(name, func(t *testing.T) {

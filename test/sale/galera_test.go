@@ -29,7 +29,7 @@ func TestGaleraSale(t *testing.T) {
 	fail.NowIf(t, err)
 	dsn.Addr = alternately(t, g.cluster.Nodes[0].Addr(), g.cluster.Nodes[1].Addr())
 	databases[0].DSN = dsn.FormatDSN()
-	s := harness.Stores{DB: databases[0], Redis: []string{testkit.Redis(t).Addr()}, Env: []string{"SECKILL_CLAIM_IDLE=2s"}}
+	s := harness.Stores{DB: databases[0], Redis: []string{testkit.NewRedis(t).Addr()}, Env: []string{"SECKILL_CLAIM_IDLE=2s"}}
 	a, b := harness.Launch(t, harness.SelfPath(t), s), harness.Launch(t, harness.SelfPath(t), s)
 	g.apis = [2]harness.Process{harness.Served(t, a), harness.Served(t, b)}
 	g.sell(`{}`, 200, func(<-chan struct{}) {})
@@ -121,7 +121,7 @@ type galeraCluster struct {
 func openGalera(t *testing.T) *galeraCluster {
 	t.Helper()
 	g := newGalera(t)
-	databases, redis := g.cluster.Database(t), testkit.Redis(t).Addr()
+	databases, redis := g.cluster.Database(t), testkit.NewRedis(t).Addr()
 	for i := range g.apis {
 		g.apis[i] = harness.Start(t, harness.Stores{DB: databases[i], Redis: []string{redis}, Env: []string{"SECKILL_CLAIM_IDLE=2s"}})
 	}

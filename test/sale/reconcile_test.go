@@ -62,7 +62,7 @@ func TestSplitSaleBalances(t *testing.T) {
 	}()
 	stores := storesOf(t, s)
 	sale.Buckets = buckets
-	rec := service.NewReconciler(stores.redis, stores.db)
+	rec := service.NewReconciler(stores.redis, stores.db, service.KeyPrefix)
 	rec.Pause = 10 * time.Millisecond
 	seen := map[reconcile.State]int{}
 	for selling.Err() == nil {

@@ -8,24 +8,30 @@
 -- ARGV[2]  the channel on which orders that are final are published
 -- ARGV[3]  the ids of the orders, separated by spaces; '' to publish nothing
 -- ARGV[4]  how many of the entries have several orders
--- ARGV[5…] these entries, each followed by the number of its orders; then the other entries
+-- ARGV[5]  the generation of the pair of database and Redis
+-- ARGV[6…] these entries, each followed by the number of its orders; then the other entries
 --
 -- Replies  how many of the entries were still there
+--          An error if the bucket is of a later generation: this process has another database.
 local stream = KEYS[1]
-local first = 5 + 2 * tonumber(ARGV[4]) -- of the entries with one order
+local first = 6 + 2 * tonumber(ARGV[4]) -- of the entries with one order
 local entries = {unpack(ARGV, first)}
+local bucket = redis.call('HMGET', KEYS[3], 'gen', 'extra')
+if tonumber(bucket[1] or 0) > tonumber(ARGV[5]) then
+  return redis.error_reply('UNPAIRED the bucket is of generation ' .. bucket[1] .. ', the caller of ' .. ARGV[5])
+end
 local gone, extra = 0, 0
 if #entries > 0 then
   gone = redis.call('XDEL', stream, unpack(entries))
 end
-for i = 5, first - 1, 2 do
+for i = 6, first - 1, 2 do
   if redis.call('XDEL', stream, ARGV[i]) == 1 then
     gone, extra = gone + 1, extra + tonumber(ARGV[i + 1]) - 1
   end
   entries[#entries + 1] = ARGV[i]
 end
-local known = extra > 0 and redis.call('HGET', KEYS[3], 'extra')
-if known then
+local known = bucket[2]
+if known and extra > 0 then
   redis.call('HSET', KEYS[3], 'extra', math.max(0, known - extra))
 end
 redis.call('XACK', stream, ARGV[1], unpack(entries))

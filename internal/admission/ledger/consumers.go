@@ -32,11 +32,14 @@ var (
 // them may be executed twice.
 type Consumers struct {
 	ensureGroup, acknowledge, split, deadLetter, attempt, removeConsumer *redis.Script
+	generation                                                           func() int64
 }
 
-// NewConsumers returns the scripts.
-func NewConsumers() *Consumers {
+// NewConsumers returns the scripts, for a generation of the pair of database and Redis. They take nothing out of a bucket that
+// was closed or opened under a later one.
+func NewConsumers(generation func() int64) *Consumers {
 	return &Consumers{
+		generation:  generation,
 		ensureGroup: redis.NewScript(ensureGroupSource), acknowledge: redis.NewScript(acknowledgeSource),
 		split:      redis.NewScript(splitSource),
 		deadLetter: redis.NewScript(deadLetterSource), attempt: redis.NewScript(attemptSource),
@@ -82,25 +85,25 @@ func (a *Acknowledgement) Publish(orderID int64) {
 	a.orders.WriteString(strconv.FormatInt(orderID, 10))
 }
 
-func (a *Acknowledgement) args() []any {
-	args := append(make([]any, 0, 4+len(a.several)+len(a.single)), Group, a.channel, a.orders.String(), len(a.several)/2)
+func (a *Acknowledgement) args(generation int64) []any {
+	args := append(make([]any, 0, 5+len(a.several)+len(a.single)), Group, a.channel, a.orders.String(), len(a.several)/2, generation)
 	return append(append(args, a.several...), a.single...)
 }
 
 // Acknowledge takes entries out of their stream and publishes the ids of their orders.
 func (c *Consumers) Acknowledge(ctx context.Context, client redis.Scripter, a *Acknowledgement) error {
-	return c.acknowledge.Run(ctx, client, a.keys, a.args()...).Err()
+	return c.acknowledge.Run(ctx, client, a.keys, a.args(c.generation())...).Err()
 }
 
 // QueueAcknowledge is Acknowledge in a pipeline. If the server does not know the script, the
 // command fails with NOSCRIPT (see [redisscript.Missing]).
 func (c *Consumers) QueueAcknowledge(ctx context.Context, pipe redis.Scripter, a *Acknowledgement) *redis.Cmd {
-	return c.acknowledge.EvalSha(ctx, pipe, a.keys, a.args()...)
+	return c.acknowledge.EvalSha(ctx, pipe, a.keys, a.args(c.generation())...)
 }
 
 // Split replaces an entry with several orders by one for each of them. Nothing happens where the entry is gone.
 func (c *Consumers) Split(ctx context.Context, client redis.Scripter, keys Keys, entryID string) error {
-	return c.split.Run(ctx, client, []string{keys.Orders, keys.Meta, keys.Tries}, Group, entryID).Err()
+	return c.split.Run(ctx, client, []string{keys.Orders, keys.Meta, keys.Tries}, Group, entryID, c.generation()).Err()
 }
 
 // Rejection is an entry that is to be moved to the dead letters.
@@ -124,7 +127,7 @@ func (c *Consumers) DeadLetter(ctx context.Context, client redis.Scripter, r *Re
 	}
 	n, err := c.deadLetter.Run(ctx, client,
 		[]string{r.Keys.Orders, r.Keys.Meta, r.Keys.Users, r.Keys.Dead, r.Keys.Tries},
-		Group, r.Entry, user, reserved, r.Reason, r.Detail, r.Channel).Int64()
+		Group, r.Entry, user, reserved, r.Reason, r.Detail, r.Channel, c.generation()).Int64()
 	return n > 0, err
 }
 

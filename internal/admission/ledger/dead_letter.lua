@@ -12,12 +12,18 @@
 -- ARGV[5]  the reason
 -- ARGV[6]  the reason in a sentence
 -- ARGV[7]  the channel on which orders that are final are published
+-- ARGV[8]  the generation of the pair of database and Redis
 --
 -- Replies  0  the entry is gone, another consumer was faster; nothing was done
 --          1  moved
 --          2  moved, and the reservation given back
+--          An error if the bucket is of a later generation: this process has another database.
 local stream, voucher, users, entry, user, order = KEYS[1], KEYS[2], KEYS[3], ARGV[2], ARGV[3], ARGV[4]
 
+local generation = redis.call('HGET', voucher, 'gen') or '0'
+if tonumber(generation) > tonumber(ARGV[8]) then
+  return redis.error_reply('UNPAIRED the bucket is of generation ' .. generation .. ', the caller of ' .. ARGV[8])
+end
 local found = redis.call('XRANGE', stream, entry, entry)[1]
 if not found then
   redis.call('XACK', stream, ARGV[1], entry)

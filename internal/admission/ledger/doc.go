@@ -10,12 +10,13 @@
 // one script can enforce one order per user.
 //
 //	key                       type    holds
-//	adm:{voucher}             hash    epoch, seq, stock, back, ret, extra, busy, begin, end, to:N, from:N
+//	adm:{voucher}             hash    epoch, seq, stock, back, ret, extra, busy, gen, begin, end, to:N, from:N
 //	adm:{voucher}:users       hash    user -> accepted order
 //	adm:{voucher}:users:E     hash    the users being prepared for epoch E
 //	adm:{voucher}:orders      stream  accepted orders that are not persisted yet
 //	adm:{voucher}:dead        stream  dead letters
 //	adm:{voucher}:orders:tries hash   entry -> processes that began to write it alone, and have not finished
+//	pair                      hash    generation, mark and name of the database, see package pairing
 //	adm:{voucher}:done        channel ids of orders that are final, for all buckets
 //
 // An accepted order is its id or, if its request had an idempotency key, the id, a colon and a

@@ -23,7 +23,7 @@ var (
 // which may be a later one. Where replicas are waited for, they have the closed epoch when Close
 // returns: if one of them is promoted, it accepts nothing under the epoch before.
 func (l *Ledger) Close(ctx context.Context, keys Keys, epoch int64) (int64, error) {
-	return number(l.runAcknowledged(ctx, l.scripts.close, []any{"", "", 1, keys.Meta, epoch}))
+	return number(l.runAcknowledged(ctx, l.scripts.close, []any{"", "", 1, keys.Meta, epoch, l.generation()}))
 }
 
 // PreparedFor is how long users that were prepared for an epoch stay if nobody opens it or discards them, from the latest
@@ -71,7 +71,7 @@ type Opening struct {
 func (l *Ledger) Open(ctx context.Context, keys Keys, o Opening) (bool, error) {
 	n, err := number(l.run(ctx, l.scripts.open, []any{
 		"", "", 3, keys.Meta, keys.Users, keys.PreparedUsers(o.Epoch),
-		o.Epoch, o.Epoch - 1, o.Seq, o.Stock, o.Begin, o.End, o.Users,
+		o.Epoch, o.Epoch - 1, o.Seq, o.Stock, o.Begin, o.End, o.Users, l.generation(),
 	}))
 	return n == 1, err
 }

@@ -83,6 +83,9 @@ const (
 	// FieldBusy is 1 while a script changes several keys. A script that finds it so knows that an earlier one stopped in
 	// its middle, and leaves the bucket to be rebuilt from the database.
 	FieldBusy = "busy"
+	// FieldGeneration is the generation of the pair of database and Redis (package pairing) under which the bucket was
+	// closed or opened last. A process of an earlier one has another database, and takes nothing out of the bucket.
+	FieldGeneration = "gen"
 	// FieldBegin and FieldEnd are the sale's window, in ms of Redis' clock.
 	FieldBegin = "begin"
 	FieldEnd   = "end"

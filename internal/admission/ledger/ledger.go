@@ -26,6 +26,9 @@ type Options struct {
 	WaitReplicas int
 	// WaitTimeout bounds that wait.
 	WaitTimeout time.Duration
+	// Generation is that of the pair of database and Redis; nil: 0. A bucket that was closed or opened under a later one is
+	// another database's now.
+	Generation func() int64
 	// RepeatReads lets go-redis repeat [Ledger.State] as its client is configured to.
 	// By default no command is repeated, and the caller decides.
 	RepeatReads bool
@@ -55,6 +58,13 @@ func New(client Client, options Options) *Ledger {
 
 // CloseTracking ends the connections on which Redis tells [Ledger.Backlogs] what has changed.
 func (l *Ledger) CloseTracking() { l.tracking.close() }
+
+func (l *Ledger) generation() int64 {
+	if l.options.Generation == nil {
+		return 0
+	}
+	return l.options.Generation()
+}
 
 // run runs a script that go-redis must not repeat, and returns its reply as a list. The first
 // two of args are free, see [redisscript.Args].

@@ -10,6 +10,7 @@
 -- ARGV[4]  the stock to begin with
 -- ARGV[5]  begin and ARGV[6] end of the sale, in ms of this server's clock
 -- ARGV[7]  how many users were prepared
+-- ARGV[8]  the generation of the pair of database and Redis
 --
 -- Replies  1 opened
 --          0 not opened: the bucket is not closed under that epoch any more, or some of the
@@ -29,5 +30,5 @@ if redis.call('EXISTS', fresh) == 1 then
   redis.call('PERSIST', users)
 end
 redis.call('DEL', voucher) -- with its transfers and all else that belongs to earlier epochs
-redis.call('HSET', voucher, 'epoch', ARGV[1], 'seq', seq, 'stock', ARGV[4], 'back', '0', 'begin', ARGV[5], 'end', ARGV[6], 'extra', known[3] or '0')
+redis.call('HSET', voucher, 'epoch', ARGV[1], 'seq', seq, 'stock', ARGV[4], 'back', '0', 'begin', ARGV[5], 'end', ARGV[6], 'extra', known[3] or '0', 'gen', ARGV[8])
 return 1

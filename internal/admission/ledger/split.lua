@@ -6,12 +6,18 @@
 -- KEYS[3]  a hash: entry -> who tried it alone, see attempt.lua
 -- ARGV[1]  the group
 -- ARGV[2]  the entry
+-- ARGV[3]  the generation of the pair of database and Redis
 --
 -- Replies  how many entries there are instead
 --          1 if the entry has one order, 0 if it is gone, because another consumer was faster.
 --          Then nothing was done.
+--          An error if the bucket is of a later generation: this process has another database.
 local stream, entry = KEYS[1], ARGV[2]
 
+local bucket = redis.call('HMGET', KEYS[2], 'gen', 'extra')
+if tonumber(bucket[1] or 0) > tonumber(ARGV[3]) then
+  return redis.error_reply('UNPAIRED the bucket is of generation ' .. bucket[1] .. ', the caller of ' .. ARGV[3])
+end
 local found = redis.call('XRANGE', stream, entry, entry)[1]
 if not found then
   redis.call('XACK', stream, ARGV[1], entry)
@@ -33,7 +39,7 @@ end
 if #orders == 0 then
   return 1
 end
-local extra = redis.call('HGET', KEYS[2], 'extra')
+local extra = bucket[2]
 -- What the server may refuse is tried first, where it changes nothing.
 redis.call('XDEL', stream, '0-0')
 redis.call('XACK', stream, ARGV[1], '0-0')

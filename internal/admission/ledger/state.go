@@ -23,6 +23,8 @@ type State struct {
 	Begin, End int64
 	// Arrived is the total of the stock that orders gave back in the database, as far as it has arrived.
 	Arrived int64
+	// Generation is that of the pair of database and Redis under which the bucket was closed or opened last.
+	Generation int64
 	// Torn: a script that changed the bucket stopped in its middle, see [FieldBusy]. The numbers above are wrong.
 	Torn bool
 	// To is the total that the bucket gave to each other bucket in this epoch, From the
@@ -84,12 +86,12 @@ func (l *Ledger) State(ctx context.Context, keys Keys) State {
 
 func parseState(reply []any) State {
 	n := numbers(reply)
-	if len(n) != 11 || len(reply) != 13 {
+	if len(n) != 12 || len(reply) != 14 {
 		return State{Err: unexpected(reply)}
 	}
 	return State{
 		Now: n[0], Pending: n[1], Dead: n[2], Epoch: n[3], Seq: n[4], Stock: n[5], Returned: n[6], Begin: n[7], End: n[8], Arrived: n[9], Torn: n[10] == 1,
-		To: totals(reply[11]), From: totals(reply[12]),
+		Generation: n[11], To: totals(reply[12]), From: totals(reply[13]),
 	}
 }
 

@@ -154,10 +154,12 @@ func (r *Run) Redis() *testkit.RedisServer {
 
 // sharedRedis does not note that the experiment uses it.
 func (e *Environment) sharedRedis(r *Run) *testkit.RedisServer {
-	if e.missing(RedisServer) == nil {
-		return testkit.Redis(r)
-	}
-	return e.ownRedis.get(r, func() *testkit.RedisServer { return e.root.builtinRedis() })
+	return e.ownRedis.get(r, func() *testkit.RedisServer {
+		if e.missing(RedisServer) == nil {
+			return testkit.NewRedis(e.root) // a Redis belongs to one database, and each environment has its own
+		}
+		return e.root.builtinRedis()
+	})
 }
 
 // RedisClient is a client of the shared Redis server.

@@ -1,0 +1,2 @@
+ALTER TABLE vouchers DROP COLUMN admission_generation;
+DROP TABLE pairing;

@@ -1,0 +1,9 @@
+package stores
+
+import (
+	"testing"
+
+	"seckill/test/harness"
+)
+
+func TestMain(m *testing.M) { harness.Main(m) }
