@@ -15,7 +15,8 @@ import (
 //	a stream is watched            because
 //	at the start                   it has entries
 //	before its gate sends orders   this process's gate wakes it ([Fulfiller.Wake]); so an order of a voucher that nobody
-//	                               bought before is written as soon as one of a voucher that sells
+//	                               bought before is written as soon as one of a voucher that sells, or up to
+//	                               longestBlock later while others sell
 //	when its turn comes            it has entries. Then another process accepted them and did not write them: it died,
 //	                               or its workers cannot reach the database. restingLooks of the streams that rest are
 //	                               looked at in each discovery: with the defaults all of them within a second up to 500,

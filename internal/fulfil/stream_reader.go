@@ -108,7 +108,7 @@ func (r *redisStreams) ensureGroup(ctx context.Context, s *stream) error {
 }
 
 // longestBlock is how long one read blocks in Redis at most: a blocked read does not notice that a stream was woken.
-const longestBlock = 20 * time.Millisecond
+const longestBlock = 10 * time.Millisecond
 
 func (r *redisStreams) readNew(
 	ctx context.Context, consumer string, streams []*stream, count int, block time.Duration, other <-chan struct{},
