@@ -1,5 +1,4 @@
-# make image builds it with what git says. Without these arguments the image does not know its version.
-ARG VERSION=unknown
+# make image builds it with what git says. Without these arguments the image does not know its commit.
 ARG COMMIT=unknown
 ARG CREATED=unknown
 
@@ -9,24 +8,22 @@ COPY go.mod go.sum ./
 RUN --mount=type=cache,target=/go/pkg/mod \
     go mod download
 COPY . .
-# After the download, so that another version does not repeat it.
-ARG VERSION
+# After the download, so that another commit does not repeat it.
 ARG COMMIT
 RUN --mount=type=cache,target=/go/pkg/mod \
     --mount=type=cache,target=/root/.cache/go-build \
     CGO_ENABLED=0 go build -trimpath -ldflags="-s -w \
-    -X seckill/internal/buildinfo.version=${VERSION} -X seckill/internal/buildinfo.commit=${COMMIT}" \
+    -X seckill/internal/buildinfo.commit=${COMMIT}" \
     -o /out/ ./cmd/api ./cmd/lab
 
 # No shell and no libc: the binaries are static, and the service checks itself.
 FROM gcr.io/distroless/static-debian12:nonroot
-ARG VERSION
 ARG COMMIT
 ARG CREATED
 LABEL org.opencontainers.image.title="seckill" \
       org.opencontainers.image.description="A reference flash sale in Go, and its laboratory of distributed locks" \
       org.opencontainers.image.licenses="MIT" \
-      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.version="0.1.0" \
       org.opencontainers.image.revision="${COMMIT}" \
       org.opencontainers.image.created="${CREATED}" \
       org.opencontainers.image.base.name="gcr.io/distroless/static-debian12:nonroot"

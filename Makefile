@@ -46,9 +46,9 @@ build: ## Build bin/api and bin/lab
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
 
 .PHONY: image
-image: ## Build the container image seckill:local, labelled with what git says
-	docker build --build-arg VERSION="$$(git describe --tags --always --dirty)" --build-arg COMMIT="$$(git rev-parse HEAD)" \
-		--build-arg CREATED="$$(date -u +%Y-%m-%dT%H:%M:%SZ)" -t seckill:local .
+image: ## Build the container image seckill:0.1.0, labelled with what git says
+	docker build --build-arg COMMIT="$$(git rev-parse HEAD)" \
+		--build-arg CREATED="$$(date -u +%Y-%m-%dT%H:%M:%SZ)" -t seckill:0.1.0 .
 
 .PHONY: compose-test
 compose-test: ## Run docker-compose.yml: every profile, faults under load, a rolling update; without an engine it makes one

@@ -141,7 +141,7 @@ all_images() {
 build() {
   local commit
   commit=$(git rev-parse HEAD 2>/dev/null || echo unknown)
-  compose build --build-arg VERSION=compose-test --build-arg COMMIT="$commit" >"$work/build.log" 2>&1 || {
+  compose build --build-arg COMMIT="$commit" >"$work/build.log" 2>&1 || {
     tail -n 40 "$work/build.log"
     die "docker compose build"
   }

@@ -11,19 +11,23 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// The linker sets these for a build that has no git history to look at, such as that of the container image:
+// Version is the version of the project. The container image, docker-compose.yml, deploy/kubernetes and CHANGELOG.md
+// name the same one.
+const Version = "0.1.0"
+
+// The linker sets commit for a build that has no git history to look at, such as that of the container image:
 //
-//	go build -ldflags "-X seckill/internal/buildinfo.version=v1.2.3 -X seckill/internal/buildinfo.commit=…"
+//	go build -ldflags "-X seckill/internal/buildinfo.commit=…"
 //
-// Nothing else writes them.
-var version, commit string
+// Nothing else writes it.
+var commit string
 
 // unknown stands for what a build does not know about itself.
 const unknown = "unknown"
 
 // Info describes a build.
 type Info struct {
-	Version string // the linker's, or the module's; "(devel)" for go run
+	Version string // [Version]
 	Commit  string // with "+dirty" if files had been changed; "unknown" without git
 	Go      string // such as go1.26.1
 }
@@ -34,11 +38,11 @@ func Read() Info {
 	if !ok {
 		build = &debug.BuildInfo{GoVersion: runtime.Version()}
 	}
-	return describe(build, version, commit)
+	return describe(build, commit)
 }
 
 // describe prefers what the linker was told to what the go command noted.
-func describe(build *debug.BuildInfo, version, commit string) Info {
+func describe(build *debug.BuildInfo, commit string) Info {
 	var revision, dirty string
 	for _, s := range build.Settings {
 		switch {
@@ -52,7 +56,7 @@ func describe(build *debug.BuildInfo, version, commit string) Info {
 		revision += dirty
 	}
 	return Info{
-		Version: cmp.Or(version, build.Main.Version, unknown),
+		Version: Version,
 		Commit:  cmp.Or(commit, revision, unknown),
 		Go:      build.GoVersion,
 	}

@@ -10,12 +10,12 @@ import (
 	"seckill/internal/testkit"
 )
 
-// Each alert fires and stays quiet as docs/prometheus/alerts_test.yml says.
+// Each alert fires and stays quiet as deploy/prometheus/alerts_test.yml says.
 func TestAlertsFire(t *testing.T) {
 	promtool := testkit.Tool(t, "apt-get install prometheus", "promtool")
 	for _, args := range [][]string{{"check", "rules", "alerts.yml"}, {"test", "rules", "alerts_test.yml"}} {
 		cmd := exec.CommandContext(t.Context(), promtool, args...)
-		cmd.Dir = root + "/docs/prometheus"
+		cmd.Dir = root + "/deploy/prometheus"
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("promtool %v: %v\n%s", args, err, out)
 		}

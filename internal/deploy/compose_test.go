@@ -14,6 +14,7 @@ import (
 	"github.com/compose-spec/compose-go/v2/loader"
 	"github.com/compose-spec/compose-go/v2/types"
 
+	"seckill/internal/buildinfo"
 	"seckill/internal/testkit/fail"
 )
 
@@ -129,7 +130,7 @@ func TestEveryService(t *testing.T) {
 			t.Errorf("%s keeps its data nowhere", name)
 		}
 	}
-	if api := project.Services["api"]; api.Image != "seckill:local" || builder[api.Image] != "api" {
+	if api := project.Services["api"]; api.Image != "seckill:"+buildinfo.Version || builder[api.Image] != "api" {
 		t.Errorf("api runs %s, which is built by %q", api.Image, builder[api.Image])
 	}
 	for _, name := range []string{"api", "balancer"} {
@@ -233,7 +234,7 @@ func TestEveryInstanceIsScrapedAndBalanced(t *testing.T) {
 	if !slices.ContainsFunc(project.Services["prometheus"].Command, func(arg string) bool { return strings.HasPrefix(arg, "--storage.tsdb.retention.size=") }) {
 		t.Error("Prometheus keeps what does not fit a disk")
 	}
-	balancer := read(t, "docs/haproxy/haproxy.cfg")
+	balancer := read(t, "deploy/haproxy/haproxy.cfg")
 	fail.Without(t, balancer,
 		"api:"+port+" resolvers docker", "check port "+debug+" ", "\n    timeout http-request 10s\n",
 		"tcp-request connection track-sc0 src,ipmask(32,64)\n", "tcp-request connection reject if { sc0_conn_cur gt 1024 }\n",

@@ -29,7 +29,7 @@ type dashboard struct {
 
 func dashboards(t *testing.T) map[string]dashboard {
 	t.Helper()
-	files, err := filepath.Glob(root + "/docs/grafana/dashboards/*.json")
+	files, err := filepath.Glob(root + "/deploy/grafana/dashboards/*.json")
 	if err != nil || len(files) < 4 {
 		t.Fatalf("%d dashboards: %v", len(files), err)
 	}
@@ -58,7 +58,7 @@ func TestDashboards(t *testing.T) {
 		for _, v := range d.Templating.List {
 			known = append(known, v.Name)
 		}
-		for _, v := range regexp.MustCompile(`\$\{?(\w+)`).FindAllStringSubmatch(read(t, "docs/grafana/dashboards/"+name), -1) {
+		for _, v := range regexp.MustCompile(`\$\{?(\w+)`).FindAllStringSubmatch(read(t, "deploy/grafana/dashboards/"+name), -1) {
 			if !slices.Contains(known, v[1]) {
 				t.Errorf("%s: no variable $%s", name, v[1])
 			}
@@ -83,7 +83,7 @@ func TestDashboards(t *testing.T) {
 func TestGrafanaIsProvisioned(t *testing.T) {
 	project := everything(t)
 	grafana := project.Services["grafana"]
-	sources := read(t, "docs/grafana/provisioning/datasources/seckill.yml")
+	sources := read(t, "deploy/grafana/provisioning/datasources/seckill.yml")
 	for name, port := range map[string]string{"prometheus": "9090", "jaeger": "16686"} {
 		if !strings.Contains(sources, "url: http://"+name+":"+port+"\n") || !strings.Contains(sources, "type: "+name+"\n") {
 			t.Errorf("%s is no data source", name)
@@ -96,12 +96,12 @@ func TestGrafanaIsProvisioned(t *testing.T) {
 	for _, v := range grafana.Volumes {
 		mounted[v.Target] = v.Source
 	}
-	path := regexp.MustCompile(`path: (\S+?)\}`).FindStringSubmatch(read(t, "docs/grafana/provisioning/dashboards/seckill.yml"))
-	if path == nil || mounted[path[1]] != abs(t, "docs/grafana/dashboards") || mounted["/etc/grafana/provisioning"] != abs(t, "docs/grafana/provisioning") {
+	path := regexp.MustCompile(`path: (\S+?)\}`).FindStringSubmatch(read(t, "deploy/grafana/provisioning/dashboards/seckill.yml"))
+	if path == nil || mounted[path[1]] != abs(t, "deploy/grafana/dashboards") || mounted["/etc/grafana/provisioning"] != abs(t, "deploy/grafana/provisioning") {
 		t.Errorf("dashboards are looked for in %v; mounted are %v", path, mounted)
 	}
 	home := setting(grafana, "GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH")
-	if _, err := os.Stat(filepath.Join(root, "docs/grafana/dashboards", filepath.Base(home))); err != nil || filepath.Dir(home) != path[1] {
+	if _, err := os.Stat(filepath.Join(root, "deploy/grafana/dashboards", filepath.Base(home))); err != nil || filepath.Dir(home) != path[1] {
 		t.Errorf("the first page is %s: %v", home, err)
 	}
 }
@@ -109,7 +109,7 @@ func TestGrafanaIsProvisioned(t *testing.T) {
 // Each alert has its section in the runbook, both its unit tests, and metrics that the service has. promtool plays the
 // unit tests.
 func TestAlertsAreExplained(t *testing.T) {
-	rules, tests, runbook := read(t, "docs/prometheus/alerts.yml"), read(t, "docs/prometheus/alerts_test.yml"), read(t, "docs/runbook.md")
+	rules, tests, runbook := read(t, "deploy/prometheus/alerts.yml"), read(t, "deploy/prometheus/alerts_test.yml"), read(t, "docs/runbook.md")
 	var alerts, sections []string
 	for _, match := range regexp.MustCompile(`(?m)^ +- alert: (\w+)$`).FindAllStringSubmatch(rules, -1) {
 		alerts = append(alerts, match[1])
@@ -121,7 +121,7 @@ func TestAlertsAreExplained(t *testing.T) {
 	if len(alerts) == 0 || !slices.Equal(sections, alerts) {
 		t.Errorf("docs/runbook.md has sections for\n%v\nthere are alerts\n%v", sections, alerts)
 	}
-	wantMetrics(t, "docs/prometheus/alerts.yml", rules, sources(t, "internal", ".go"))
+	wantMetrics(t, "deploy/prometheus/alerts.yml", rules, sources(t, "internal", ".go"))
 }
 
 // wantMetrics checks that the service has the metrics that a text asks for.

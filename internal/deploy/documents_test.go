@@ -15,7 +15,7 @@ import (
 // documents are the pages whose links and names are checked.
 func documents(t *testing.T) []string {
 	t.Helper()
-	pages := []string{"README.md", "README.zh-CN.md", "CONTRIBUTING.md", "loadtest/README.md"}
+	pages := []string{"README.md", "README.zh-CN.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "loadtest/README.md"}
 	err := fs.WalkDir(os.DirFS(root), "docs", func(path string, _ fs.DirEntry, err error) error {
 		if filepath.Ext(path) == ".md" {
 			pages = append(pages, path)
@@ -110,7 +110,7 @@ func TestNamesInDocuments(t *testing.T) {
 		_, err := os.Stat(filepath.Join(root, name))
 		return err != nil
 	}
-	path := regexp.MustCompile(`\b(?:cmd|internal|loadtest|scripts|docs|migrations|tools)/[\w./-]*\w`)
+	path := regexp.MustCompile(`\b(?:cmd|deploy|internal|loadtest|scripts|docs|migrations|tools)/[\w./-]*\w`)
 	test := regexp.MustCompile(`\b(?:Test|Benchmark|Example)[A-Z]\w*`)
 	setting := regexp.MustCompile(`\bSECKILL_[A-Z_]*[A-Z]`)
 	metric := regexp.MustCompile(`\bseckill_[a-z_]+[a-z]`)

@@ -187,7 +187,7 @@ func startPrometheus(t *testing.T, target string) prometheus {
 	path := testkit.Tool(t, "apt-get install prometheus", "prometheus")
 	folder := t.TempDir()
 	for name, text := range map[string]string{
-		"alerts.yml": impatient(t, read(t, "docs/prometheus/alerts.yml")),
+		"alerts.yml": impatient(t, read(t, "deploy/prometheus/alerts.yml")),
 		"prometheus.yml": `
 global: {scrape_interval: 1s, evaluation_interval: 1s}
 rule_files: [alerts.yml]
@@ -213,7 +213,7 @@ func impatient(t *testing.T, rules string) string {
 		"max(seckill_fulfil_backlog_oldest_seconds) > 60":           "max(seckill_fulfil_backlog_oldest_seconds) > 2",
 	} {
 		if strings.Count(rules, long) != 1 {
-			t.Fatalf("docs/prometheus/alerts.yml has no %q", long)
+			t.Fatalf("deploy/prometheus/alerts.yml has no %q", long)
 		}
 		rules = strings.Replace(rules, long, short, 1)
 	}

@@ -55,7 +55,7 @@ type fixture struct {
 	cancels   httpapi.Quota
 	site      httpapi.Site
 
-	undescribed bool // its answers are made up: they are not compared with docs/openapi.json
+	undescribed bool // its answers are made up: they are not compared with api/openapi.json
 }
 
 type option func(*httpapi.Config, *fixture)

@@ -17,20 +17,20 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
 
-	"seckill/docs"
+	"seckill/api"
 	"seckill/internal/httpapi"
 	"seckill/internal/lock"
 	"seckill/internal/testkit/fail"
 )
 
-// description is docs/openapi.json with a matcher for each of its paths.
+// description is api/openapi.json with a matcher for each of its paths.
 type description struct {
 	*openapi3.T
 	paths map[string]*regexp.Regexp
 }
 
 var loadDescription = sync.OnceValues(func() (*description, error) {
-	doc, err := openapi3.NewLoader().LoadFromData(docs.OpenAPI)
+	doc, err := openapi3.NewLoader().LoadFromData(api.OpenAPI)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (d *description) find(method, path string) (*routers.Route, map[string]stri
 	return nil, nil
 }
 
-// checkDescribed fails the test if a response is not as docs/openapi.json says, or if the service accepted a request
+// checkDescribed fails the test if a response is not as api/openapi.json says, or if the service accepted a request
 // that is not as it says.
 func checkDescribed(t testing.TB, req *http.Request, body string, rec *httptest.ResponseRecorder) {
 	t.Helper()
@@ -88,7 +88,7 @@ func checkDescribed(t testing.TB, req *http.Request, body string, rec *httptest.
 	if route == nil {
 		added := regexp.MustCompile("^/(guarded|x|panic)") // routes that tests add
 		if rec.Code != http.StatusNotFound && rec.Code != http.StatusMethodNotAllowed && !added.MatchString(req.URL.Path) {
-			t.Errorf("%s is an operation that docs/openapi.json does not have", where)
+			t.Errorf("%s is an operation that api/openapi.json does not have", where)
 		}
 		return
 	}
@@ -99,13 +99,13 @@ func checkDescribed(t testing.TB, req *http.Request, body string, rec *httptest.
 		input.Request.Body = nil
 	}
 	if rec.Code < 300 {
-		fail.If(t, openapi3filter.ValidateRequest(t.Context(), input), "%s: the request is not as docs/openapi.json says", where)
+		fail.If(t, openapi3filter.ValidateRequest(t.Context(), input), "%s: the request is not as api/openapi.json says", where)
 	}
 	if err := openapi3filter.ValidateResponse(t.Context(), &openapi3filter.ResponseValidationInput{
 		RequestValidationInput: input, Status: rec.Code, Header: rec.Header(), Options: options,
 		Body: io.NopCloser(bytes.NewReader(rec.Body.Bytes())),
 	}); err != nil {
-		t.Errorf("%s: the response is not as docs/openapi.json says: %v\n%s", where, err, rec.Body)
+		t.Errorf("%s: the response is not as api/openapi.json says: %v\n%s", where, err, rec.Body)
 	}
 }
 
@@ -198,7 +198,7 @@ func TestOpenAPIExamples(t *testing.T) {
 
 func TestOpenAPIIsServed(t *testing.T) {
 	rec := newFixture(t).do(t, call{"GET", "/openapi.json", "", nil})
-	if rec.Code != http.StatusOK || !bytes.Equal(rec.Body.Bytes(), docs.OpenAPI) || rec.Header().Get("Content-Type") != "application/json" {
+	if rec.Code != http.StatusOK || !bytes.Equal(rec.Body.Bytes(), api.OpenAPI) || rec.Header().Get("Content-Type") != "application/json" {
 		t.Errorf("%d %q, %d bytes", rec.Code, rec.Header().Get("Content-Type"), rec.Body.Len())
 	}
 }
@@ -215,6 +215,6 @@ func enum(t *testing.T, schema, property string) (names []string) {
 func sameSet(t *testing.T, what string, got, want []string) {
 	t.Helper()
 	for _, n := range slices.Concat(got, want) {
-		fail.Unequal(t, slices.Contains(got, n), slices.Contains(want, n), "%s: %q, in docs/openapi.json", what, n)
+		fail.Unequal(t, slices.Contains(got, n), slices.Contains(want, n), "%s: %q, in api/openapi.json", what, n)
 	}
 }

@@ -28,7 +28,7 @@ func newRequest(ctx context.Context, method, path string, body io.Reader, header
 	return req
 }
 
-// ask has a handler answer a request, and does not compare it with docs/openapi.json.
+// ask has a handler answer a request, and does not compare it with api/openapi.json.
 func ask(ctx context.Context, h http.Handler, method, path string, body io.Reader, headers ...string) *httptest.ResponseRecorder {
 	rec := httptest.NewRecorder()
 	h.ServeHTTP(rec, newRequest(ctx, method, path, body, headers...))

@@ -10,7 +10,7 @@ import (
 // staticRoute is the route of the files that the pages ask for. They have one row in the metrics.
 const staticRoute = "/static/*file"
 
-// addSite adds the pages for browsers. They are not part of the API: docs/openapi.json does not have them. What a
+// addSite adds the pages for browsers. They are not part of the API: api/openapi.json does not have them. What a
 // request may cost, and from where it is taken, holds for them as for all others.
 func (a *API) addSite(e *gin.Engine) {
 	if a.deps.Site == nil {

@@ -10,7 +10,7 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-const dashboardFile = "../../docs/grafana/dashboards/admission.json"
+const dashboardFile = "../../deploy/grafana/dashboards/admission.json"
 
 // dashboard is the part of the dashboard's JSON that the test checks.
 type dashboard struct {

@@ -22,7 +22,7 @@ import (
 
 const root = "../.."
 
-// manifests are the objects of docs/kubernetes/seckill.yaml.
+// manifests are the objects of deploy/kubernetes/seckill.yaml.
 type manifests struct {
 	config     corev1.ConfigMap
 	service    corev1.Service
@@ -46,7 +46,7 @@ func load(t *testing.T) *manifests {
 	}
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 	m, found := &manifests{}, map[string]bool{}
-	for document := range strings.SplitSeq(read(t, "docs/kubernetes/seckill.yaml"), "\n---\n") {
+	for document := range strings.SplitSeq(read(t, "deploy/kubernetes/seckill.yaml"), "\n---\n") {
 		object, kind, err := decoder.Decode([]byte(document), nil, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -150,7 +150,7 @@ func TestPod(t *testing.T) {
 		t.Errorf("resources %+v", container.Resources)
 	}
 	metric := m.scaler.Spec.Metrics[0].Pods.Metric.Name
-	if !strings.Contains(read(t, "docs/grafana/dashboards/orders.json"), metric) {
+	if !strings.Contains(read(t, "deploy/grafana/dashboards/orders.json"), metric) {
 		t.Errorf("the autoscaler asks for %s, which no dashboard shows", metric)
 	}
 }

@@ -1,5 +1,5 @@
-// Package docs embeds the documents that the program itself serves.
-package docs
+// Package api embeds the description of the HTTP interface, which the program itself serves.
+package api
 
 import _ "embed"
 
