@@ -7,6 +7,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"text/template"
 
@@ -25,22 +26,62 @@ var page string
 
 // Markdown returns the catalogue.
 func Markdown(set lab.Set) ([]byte, error) {
+	parts := chapters(set)
+	if len(parts) != len(subjects) {
+		return nil, fmt.Errorf("catalogue: the chapter %q begins with %s, which is no experiment after those of the chapter before", subjects[len(parts)].name, subjects[len(parts)].first)
+	}
 	t, err := template.New("catalogue").Funcs(template.FuncMap{
-		"cell": cell, "anchor": anchor, "about": about, "sources": sources, "k6": K6Command, "parameters": parameters,
+		"cell": cell, "anchor": anchor, "about": about, "sources": sources, "k6": K6Command, "parameters": parameters, "sentence": sentence,
 	}).Parse(page)
 	if err != nil {
 		return nil, fmt.Errorf("catalogue: %w", err)
 	}
 	var out bytes.Buffer
 	if err := t.Execute(&out, struct {
-		Set       lab.Set
-		Groups    []group
+		Chapters  []chapter
 		Documents []lab.Document
 		Kinds     []finding.Info
-	}{set, groups(set), lab.Documents(), finding.Kinds()}); err != nil {
+	}{parts, lab.Documents(), finding.Kinds()}); err != nil {
 		return nil, fmt.Errorf("catalogue: %w", err)
 	}
 	return out.Bytes(), nil
+}
+
+// chapter is a subject with its experiments, which are in groups.
+type chapter struct {
+	Name   string
+	Set    lab.Set
+	Groups []group
+}
+
+// subjects are the chapters, each with its first experiment.
+var subjects = []struct{ first, name string }{
+	{"no-lock", "No lock, or one that others do not see"},
+	{"naive-wrong-release", "Release"},
+	{"setnx-holder-killed", "A holder dies"},
+	{"lua-lease-too-short", "Leases and re-entry"},
+	{"release-before-commit", "Lock and transaction"},
+	{"watchdog-too-short-for-network", "The network"},
+	{"paused-holder", "Pauses and tokens"},
+	{"primary-dies-before-replicating", "Several servers"},
+	{"zk-herd", "Waiting and order"},
+	{"cancel-state-not-asked", "An order's life"},
+}
+
+// chapters divides the set, which is in the order of the subjects.
+func chapters(set lab.Set) []chapter {
+	var all []chapter
+	for _, e := range set {
+		if n := len(all); n == 0 || n < len(subjects) && e.ID == subjects[n].first {
+			all = append(all, chapter{Name: subjects[n].name})
+		}
+		last := &all[len(all)-1]
+		last.Set = append(last.Set, e)
+	}
+	for i := range all {
+		all[i].Groups = groups(all[i].Set)
+	}
+	return all
 }
 
 // group is a heading with its experiments.
@@ -100,6 +141,16 @@ func K6Command(e lab.Experiment) string {
 	}
 	return "bin/k6 run -e BASE_URL=$two -e EXPERIMENT=" + e.ID + " loadtest/seckill.js"
 }
+
+// sentence returns the first statement of a text without the experiments that it refers to, for a cell of a table.
+func sentence(text string) string {
+	text = reference.ReplaceAllString(cell(text), "")
+	text, _, _ = strings.Cut(text, ". ")
+	text, _, _ = strings.Cut(text, "; ")
+	return strings.TrimSuffix(text, ".") + "."
+}
+
+var reference = regexp.MustCompile(` \([a-z]+(-[a-z0-9]+)+[^)]*\)`)
 
 // cell escapes a text for a cell of a table.
 func cell(text string) string {

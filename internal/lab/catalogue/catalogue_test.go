@@ -11,6 +11,7 @@ import (
 	"seckill/internal/lab"
 	"seckill/internal/lab/catalogue"
 	"seckill/internal/lab/experiments"
+	"seckill/internal/lab/finding"
 	"seckill/internal/testkit/fail"
 )
 
@@ -28,6 +29,30 @@ func TestFilesAreUpToDate(t *testing.T) {
 		fail.NowIf(t, err)
 		if !bytes.Equal(got, want) {
 			t.Errorf("%s is not what the experiments say: run go run ./cmd/lab catalogue --write", path)
+		}
+	}
+}
+
+// A cell of a table says one thing, and refers to experiments by links only.
+func TestCellsAreOneSentence(t *testing.T) {
+	all, err := experiments.All()
+	fail.NowIf(t, err)
+	page, err := catalogue.Markdown(all)
+	fail.NowIf(t, err)
+	link := "\\[`[^`]*`\\]\\(#[^)]*\\)"
+	rows := regexp.MustCompile("(?m)^\\| (.+) \\| "+link+", `[^`]*` \\| (.+) \\| (.+) "+link+" \\|$").FindAllStringSubmatch(string(page), -1)
+	breaks := 0
+	for _, e := range all {
+		if e.Expect == finding.Breaks {
+			breaks++
+		}
+	}
+	fail.Unequal(t, len(rows), breaks, "rows, and experiments that break")
+	for _, row := range rows {
+		for _, cell := range row[1:] {
+			if regexp.MustCompile(`[.;] \S.*\.$|\([a-z]+-[a-z-]+\)`).MatchString(cell) {
+				t.Errorf("more than one sentence: %q", cell)
+			}
 		}
 	}
 }
