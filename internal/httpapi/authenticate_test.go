@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"seckill/internal/httpapi"
-	"seckill/internal/order"
 )
 
 func TestUserAuthentication(t *testing.T) {
@@ -46,7 +45,7 @@ func TestUserAuthentication(t *testing.T) {
 				}
 				switch mode.want {
 				case in:
-					if got := r.orders.requests(); len(got) != 1 || got[0] != (order.Request{VoucherID: 1, UserID: 42}) {
+					if got := r.orders.requests(); len(got) != 1 || got[0].VoucherID != 1 || got[0].UserID != 42 || got[0].Key != 0 || got[0].ID != 0 {
 						t.Errorf("placed %+v; want one order of voucher 1 for user 42", got)
 					}
 				case out:

@@ -30,7 +30,7 @@
 // Idempotency-Replayed: true. Answers are kept for a day. A different request with the key gets
 // idempotency_key_reused.
 //
-// An order by admission keeps its key itself: see [API.placeUnderKey]. A repetition is told of that order in
+// An order by admission keeps its key itself: see [order.Request]. A repetition is told of that order in
 // the state that it has by then, for as long as the order is known. A refusal is not stored: the same
 // request may succeed when stock comes back. There the key belongs to the voucher too, so the same key
 // for another voucher is another request.

@@ -122,9 +122,8 @@ type fakeOrders struct {
 	hold    func()                          // runs before a list is answered
 	look    func(ctx context.Context) error // runs before an audit is answered, unless it is nil
 
-	keepsKeys     bool
-	keysErr       error // of KeepsKeys
-	placedLookups atomic.Int64
+	keepsKeys bool
+	keysErr   error // of KeepsKeys
 
 	mu     sync.Mutex
 	placed []order.Request
@@ -143,17 +142,7 @@ func (f *fakeOrders) Place(ctx context.Context, req order.Request) (order.Order,
 
 func (f *fakeOrders) KeepsKeys(context.Context, int64) (bool, error) { return f.keepsKeys, f.keysErr }
 
-func (f *fakeOrders) Placed(_ context.Context, voucherID, userID int64, key order.KeyHash) (order.Order, error) {
-	f.placedLookups.Add(1)
-	for _, o := range f.orders {
-		if o.VoucherID == voucherID && o.UserID == userID && o.Key == key {
-			return o, f.err
-		}
-	}
-	return order.Order{}, cmp.Or(f.err, order.ErrNotFound)
-}
-
-func (f *fakeOrders) Refusal(context.Context, int64, int64) error { return f.refusal }
+func (f *fakeOrders) Refusal(context.Context, int64) error { return f.refusal }
 
 func (f *fakeOrders) requests() []order.Request {
 	f.mu.Lock()

@@ -80,11 +80,9 @@ type Orders interface {
 	// earlier request with that key has placed.
 	KeepsKeys(ctx context.Context, voucherID int64) (bool, error)
 	Place(ctx context.Context, req order.Request) (order.Order, error)
-	// Placed returns the order that the user has placed under a key, or [order.ErrNotFound].
-	Placed(ctx context.Context, voucherID, userID int64, key order.KeyHash) (order.Order, error)
 	// Refusal returns the error with which Place would refuse a new request, if memory is enough to know
 	// it. nil means that only Place can tell.
-	Refusal(ctx context.Context, voucherID, userID int64) error
+	Refusal(ctx context.Context, voucherID int64) error
 	Order(ctx context.Context, userID, id int64) (order.Order, error)
 	OrdersOf(ctx context.Context, userID, before int64, limit int) ([]order.Order, error)
 	// Await waits until an order is no longer pending or the limit has passed. Its only error is the

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"seckill/internal/idempotency"
+	"seckill/internal/order"
 )
 
 const (
@@ -26,11 +27,16 @@ type attempt struct {
 	id int64
 	// resumed says that an earlier attempt may have created it already.
 	resumed bool
+	// key is the request's key, if what the request creates keeps it; 0 otherwise.
+	key order.KeyHash
 }
 
 // idempotentOperation is an operation that a request with an idempotency key carries out once.
 type idempotentOperation struct {
 	run func(context.Context, attempt) (reply, error)
+	// keepsKey reports whether what the request creates keeps its key itself. It is then the record of the key: run is
+	// given the key and finds what an earlier request created. The field may be nil: nothing does.
+	keepsKey func(context.Context) (bool, error)
 	// cachedRefusal returns the error with which run would refuse a first attempt, if it is known without
 	// writing anything; otherwise nil. The field may be nil.
 	cachedRefusal func(context.Context) error
@@ -47,6 +53,13 @@ func (a *API) runOnce(ctx context.Context, r *request, payload []byte, op idempo
 	}
 	if !given {
 		return op.run(ctx, attempt{})
+	}
+	if op.keepsKey != nil {
+		if kept, err := op.keepsKey(ctx); err != nil {
+			return reply{}, err
+		} else if kept {
+			return op.run(ctx, attempt{key: order.HashKey(value)})
+		}
 	}
 	key := idempotency.Key{UserID: r.user, Value: value}
 	charged, err := a.checkBeforeReserve(ctx, key, op)

@@ -19,12 +19,16 @@ func keepingKeys(t *testing.T, options ...option) *fixture {
 	r := newFixture(t, append(options, lab)...)
 	r.orders.keepsKeys = true
 	r.orders.place = func(_ context.Context, req order.Request) (order.Order, error) {
+		if err := req.MayLook(); err != nil {
+			return order.Order{}, err
+		}
 		for _, o := range r.orders.orders {
 			if o.UserID == req.UserID && o.Key == req.Key {
+				o.Repeated = true
 				return o, nil
 			}
 		}
-		o := order.Order{ID: req.ID, VoucherID: req.VoucherID, UserID: req.UserID, Status: order.Pending, Key: req.Key}
+		o := order.Order{ID: 1001, VoucherID: req.VoucherID, UserID: req.UserID, Status: order.Pending, Key: req.Key}
 		r.orders.orders = append(r.orders.orders, o)
 		return o, nil
 	}
@@ -54,34 +58,15 @@ func TestOrderKeepsItsKey(t *testing.T) {
 	fail.Unequal(t, r.metric(t, "seckill_orders_total", "replayed"), 2, "replays counted")
 }
 
-// After the last piece is sold, and after the sale, memory refuses every buyer. The buyer who was in time is
-// told of the order all the same.
-func TestRefusalFromMemoryFindsTheOrder(t *testing.T) {
-	for _, refusal := range []error{voucher.ErrSoldOut, voucher.ErrEnded} {
-		r := keepingKeys(t, func(_ *httpapi.Config, r *fixture) { r.lookups = &quota{left: 100} })
-		first := r.do(t, keyed("k"))
-		r.orders.refusal = refusal
-		sameAnswer(t, first, r.do(t, keyed("k")))
-		if rec := r.do(t, keyed("another")); rec.Code < 400 {
-			t.Errorf("%v, another key: %d %s", refusal, rec.Code, rec.Body)
-		}
-		r.orders.err = order.ErrUnavailable
-		wantProblem(t, r.do(t, keyed("k")), http.StatusServiceUnavailable, "unavailable")
-		if n := len(r.orders.requests()); n != 1 {
-			t.Errorf("%v: %d orders placed", refusal, n)
-		}
-		// Each look-up costs a query.
-		asked := r.orders.placedLookups.Load()
-		r.lookups.(*quota).left = 0
-		wantProblem(t, r.do(t, keyed("k")), http.StatusTooManyRequests, "rate_limited")
-		if n := r.orders.placedLookups.Load(); n != asked {
-			t.Errorf("%d look-ups beyond the quota", n-asked)
-		}
-	}
-	r := keepingKeys(t)
-	r.orders.refusal = voucher.ErrNotStarted // nobody has an order yet
+// The flow decides about a request under its key: memory is not asked here, and each look-up is charged to the user.
+func TestOrderUnderItsKeyIsTheFlows(t *testing.T) {
+	r := keepingKeys(t, func(_ *httpapi.Config, r *fixture) { r.lookups = &quota{left: 1} })
+	r.orders.refusal = voucher.ErrSoldOut
+	r.want(t, keyed("k"), http.StatusAccepted)
+	wantProblem(t, r.do(t, keyed("k")), http.StatusTooManyRequests, "rate_limited")
+	r.orders.place = failing(voucher.ErrNotStarted) // looks for nothing
 	wantProblem(t, r.do(t, keyed("k")), http.StatusConflict, "sale_not_started")
-	fail.Unequal(t, r.orders.placedLookups.Load(), 0, "look-ups before the sale")
+	fail.Unequal(t, len(r.idem.records), 0, "keys were reserved")
 }
 
 // Where it is not known who keeps the key, nothing is done: an order without its key could not be repeated.

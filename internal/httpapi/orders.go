@@ -2,13 +2,11 @@ package httpapi
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strconv"
 	"time"
 
 	"seckill/internal/order"
-	"seckill/internal/voucher"
 )
 
 // orderJSON is an order as a client sees it.
@@ -41,80 +39,24 @@ func (a *API) placeOrder(ctx context.Context, r *request) (reply, error) {
 	if err := r.readNothing(); err != nil {
 		return reply{}, err
 	}
-	key, given, err := r.idempotencyKey()
-	if err != nil {
-		return reply{}, err
-	}
-	if given {
-		kept, err := a.deps.Orders.KeepsKeys(ctx, voucherID)
-		switch {
-		case kept:
-			return a.placeUnderKey(ctx, r, voucherID, order.HashKey(key))
-		case err != nil && !errors.Is(err, voucher.ErrNotFound):
-			return reply{}, err
-		}
-	}
 	return a.runOnce(ctx, r, nil, idempotentOperation{
+		keepsKey:      func(ctx context.Context) (bool, error) { return a.deps.Orders.KeepsKeys(ctx, voucherID) },
+		cachedRefusal: func(ctx context.Context) error { return a.deps.Orders.Refusal(ctx, voucherID) },
 		run: func(ctx context.Context, at attempt) (reply, error) {
 			o, err := a.deps.Orders.Place(ctx, order.Request{
 				VoucherID: voucherID, UserID: r.user, ID: at.id, Resumed: at.resumed,
+				Key: at.key, MayLook: func() error { return a.allowLookup(r.user) },
 			})
 			if err != nil {
 				return reply{}, err
 			}
-			return a.orderReply(r, o), nil
+			out := a.orderReply(r, o)
+			if o.Repeated {
+				out.replayed, out.outcome = true, "replayed"
+			}
+			return out, nil
 		},
-		cachedRefusal: func(ctx context.Context) error { return a.deps.Orders.Refusal(ctx, voucherID, r.user) },
 	})
-}
-
-// placeUnderKey places an order of a voucher whose orders keep their keys. The order itself is the record of
-// the key, so a repetition is told of the order in the state that it has now, and a refusal is not stored.
-func (a *API) placeUnderKey(ctx context.Context, r *request, voucherID int64, key order.KeyHash) (reply, error) {
-	if refused := a.deps.Orders.Refusal(ctx, voucherID, r.user); refused != nil {
-		return a.placedOrRefused(ctx, r, voucherID, key, refused)
-	}
-	if err := a.allowLookup(r.user); err != nil { // a repetition looks for its order
-		return reply{}, err
-	}
-	id, err := a.deps.IDs.NextID(ctx)
-	if err != nil {
-		return reply{}, unavailable("generate an order id", err)
-	}
-	o, err := a.deps.Orders.Place(ctx, order.Request{VoucherID: voucherID, UserID: r.user, ID: id, Key: key})
-	switch {
-	case err != nil:
-		return reply{}, err
-	case o.ID != id:
-		return a.replayedOrder(r, o), nil
-	}
-	return a.orderReply(r, o), nil
-}
-
-// placedOrRefused returns the order that the user has placed under the key before the sale was over or sold
-// out, or the refusal. Memory does not know such orders, so each look-up is charged to the user's quota.
-func (a *API) placedOrRefused(ctx context.Context, r *request, voucherID int64, key order.KeyHash, refused error) (reply, error) {
-	if !errors.Is(refused, voucher.ErrSoldOut) && !errors.Is(refused, voucher.ErrEnded) {
-		return reply{}, refused
-	}
-	if err := a.allowLookup(r.user); err != nil {
-		return reply{}, err
-	}
-	o, err := a.deps.Orders.Placed(ctx, voucherID, r.user, key)
-	switch {
-	case errors.Is(err, order.ErrNotFound):
-		return reply{}, refused
-	case err != nil:
-		return reply{}, err
-	}
-	return a.replayedOrder(r, o), nil
-}
-
-// replayedOrder is the answer to a repeated request.
-func (a *API) replayedOrder(r *request, o order.Order) reply {
-	out := a.orderReply(r, o)
-	out.replayed, out.outcome = true, "replayed"
-	return out
 }
 
 // orderReply returns the answer to an order. The JSON is written by hand, since it is the most frequent

@@ -116,9 +116,14 @@ func TestRepeatedKeysAreLookUps(t *testing.T) {
 		keepsKeys bool
 		place     func(context.Context, order.Request) (order.Order, error)
 	}{
-		"placed, locked":    {},
-		"placed, admission": {keepsKeys: true},
-		"busy":              {place: failing(order.ErrBusy)},
+		"placed, locked": {},
+		"placed, admission": {true, func(_ context.Context, req order.Request) (order.Order, error) {
+			if req.Key != 0 {
+				return order.Order{ID: 7, Status: order.Pending}, req.MayLook()
+			}
+			return order.Order{ID: 8, Status: order.Pending}, nil
+		}},
+		"busy": {place: failing(order.ErrBusy)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			const allowed, sent = 5, 12

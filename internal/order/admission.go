@@ -22,51 +22,60 @@ func (s *Service) placeAdmitted(ctx context.Context, v *voucher.Voucher, req Req
 		return Order{}, fmt.Errorf("%w: this server does not sell by admission", ErrUnavailable)
 	}
 	now := s.now()
-	if err := s.refusalFromMemory(v, req.UserID, now); err != nil {
-		return s.placedEarlier(ctx, v, req, err)
+	refused := s.refusalFromMemory(v, req.UserID, now)
+	if refused != nil && !req.mayBeRepeated(refused) {
+		return Order{}, refused
+	}
+	if req.Key != 0 && req.MayLook != nil {
+		if err := req.MayLook(); err != nil {
+			return Order{}, err
+		}
+	}
+	if refused != nil {
+		return s.placedEarlier(ctx, v, req, refused)
 	}
 	o, err := s.newOrder(ctx, v, req, Pending, now)
 	if err != nil {
 		return Order{}, err
 	}
-	refused := s.gate.Admit(ctx, v, o)
+	refused = s.gate.Admit(ctx, v, o)
 	if refused == nil {
 		return o, nil
 	}
 	if repeated, ok := errors.AsType[*RepeatedError](refused); ok {
 		return s.repeated(ctx, req, repeated.ID)
 	}
+	if !req.mayBeRepeated(refused) {
+		return Order{}, refused
+	}
 	return s.placedEarlier(ctx, v, req, refused)
 }
 
-// placedEarlier returns the order that the user has placed under the request's key. If there is none, it
-// returns the refusal. The gate knows an earlier order whenever it asks Redis. But it knows without asking
-// that a sale is over or sold out, and then the user may have been the one who was in time.
-func (s *Service) placedEarlier(ctx context.Context, v *voucher.Voucher, req Request, refused error) (Order, error) {
-	known := errors.Is(refused, voucher.ErrSoldOut) || errors.Is(refused, voucher.ErrEnded)
-	if req.Key == 0 || !known {
-		return Order{}, refused
-	}
-	o, err := s.placedUnderKey(ctx, v, req.UserID, req.Key)
-	if errors.Is(err, ErrNotFound) {
-		return Order{}, refused
-	}
-	return o, err
+// mayBeRepeated reports whether a refused request may be that of a user whose order is placed. The gate knows an earlier
+// order whenever it asks Redis. But it knows without asking that a sale is over or sold out, and then the user may have
+// been the one who was in time.
+func (r Request) mayBeRepeated(refused error) bool {
+	return r.Key != 0 && (errors.Is(refused, voucher.ErrSoldOut) || errors.Is(refused, voucher.ErrEnded))
 }
 
-// placedUnderKey finds the user's order of a voucher at the gate or in the database, if it was placed under
-// that key.
-func (s *Service) placedUnderKey(ctx context.Context, v *voucher.Voucher, userID int64, key KeyHash) (Order, error) {
-	o, err := s.gate.OrderOf(ctx, v, userID)
+// placedEarlier returns the order that the user has placed under the request's key. If there is none, it
+// returns the refusal. It asks the gate, and then the database.
+func (s *Service) placedEarlier(ctx context.Context, v *voucher.Voucher, req Request, refused error) (Order, error) {
+	o, err := s.gate.OrderOf(ctx, v, req.UserID)
 	switch {
-	case err == nil && o.Key == key:
-		return s.repeated(ctx, Request{VoucherID: v.ID, UserID: userID, Key: key}, o.ID)
+	case err == nil && o.Key == req.Key:
+		return s.repeated(ctx, req, o.ID)
 	case err == nil:
-		return Order{}, ErrNotFound
+		return Order{}, refused
 	case !errors.Is(err, ErrNotFound):
 		return Order{}, err
 	}
-	return s.store.OrderUnderKey(ctx, v.ID, userID, key)
+	o, err = s.store.OrderUnderKey(ctx, v.ID, req.UserID, req.Key)
+	if errors.Is(err, ErrNotFound) {
+		return Order{}, refused
+	}
+	o.Repeated = err == nil
+	return o, err
 }
 
 // repeated returns the state of the order that an earlier request was told of. An order that is gone a
@@ -76,7 +85,9 @@ func (s *Service) repeated(ctx context.Context, req Request, id int64) (Order, e
 	if errors.Is(err, ErrNotFound) {
 		return Order{}, fmt.Errorf("%w: order %d is gone", ErrUnavailable, id)
 	}
-	return req.checkFound(o, err)
+	o, err = req.checkFound(o, err)
+	o.Repeated = err == nil
+	return o, err
 }
 
 // refusalFromMemory returns the gate's refusal, if memory is enough to know it. In a rush nearly every

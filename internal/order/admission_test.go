@@ -1,6 +1,7 @@
 package order_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"reflect"
@@ -147,9 +148,6 @@ func TestAdmissionRefusesFromMemory(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newAdmissionFixture(t)
 			tc.set(s)
-			if err := s.Refusal(t.Context(), 7, 42); !errors.Is(err, tc.want) {
-				t.Errorf("Refusal = %v, want %v", err, tc.want)
-			}
 			_, err := s.order(t)
 			if !errors.Is(err, tc.want) || (len(s.steps.all) == 0) != (tc.want != nil) {
 				t.Errorf("err = %v, steps %q; want %v", err, s.steps.all, tc.want)
@@ -293,6 +291,7 @@ func TestRepetitionUnderAKey(t *testing.T) {
 		t.Fatalf("Place = %+v, %v", first, err)
 	}
 	s.gate.refuse = &order.RepeatedError{ID: first.ID}
+	first.Repeated = true
 	if o, err := s.Place(t.Context(), req); err != nil || o != first {
 		t.Errorf("pending: %+v, %v, want %+v", o, err, first)
 	}
@@ -327,11 +326,9 @@ func TestRefusalUnderAKeyFindsTheOrder(t *testing.T) {
 				}
 				mine := order.Order{ID: 9, VoucherID: 7, UserID: 42, Status: order.Pending, Key: 5}
 				s.gate.orders[9] = mine
+				mine.Repeated = true
 				if o, err := s.Place(t.Context(), req); err != nil || o != mine {
 					t.Errorf("at the gate: %+v, %v", o, err)
-				}
-				if o, err := s.Placed(t.Context(), 7, 42, 5); err != nil || o != mine {
-					t.Errorf("Placed = %+v, %v", o, err)
 				}
 				for _, other := range []order.KeyHash{0, 6} {
 					if o, err := s.Place(t.Context(), order.Request{VoucherID: 7, UserID: 42, Key: other}); !errors.Is(err, refusal) {
@@ -353,6 +350,44 @@ func TestRefusalUnderAKeyFindsTheOrder(t *testing.T) {
 	}
 }
 
+// Looking for an order is charged, once a request, and asked for before anything is looked for. Nothing is looked for
+// under no key, nor if nobody can have an order yet.
+func TestLookingUnderAKeyIsCharged(t *testing.T) {
+	full := errors.New("quota")
+	for _, tc := range []struct {
+		cached, gate error
+		key          order.KeyHash
+		want         error
+		charged      int
+	}{
+		{nil, nil, 5, full, 1},
+		{nil, voucher.ErrSoldOut, 5, full, 1},
+		{voucher.ErrSoldOut, nil, 5, full, 1},
+		{voucher.ErrEnded, nil, 5, full, 1},
+		{voucher.ErrNotStarted, nil, 5, voucher.ErrNotStarted, 0},
+		{voucher.ErrSoldOut, nil, 0, voucher.ErrSoldOut, 0},
+		{nil, nil, 0, nil, 0},
+	} {
+		for _, allowed := range []bool{false, true} {
+			s, charged := newAdmissionFixture(t), 0
+			s.gate.cachedRefusal, s.gate.refuse = tc.cached, tc.gate
+			_, err := s.Place(t.Context(), order.Request{VoucherID: 7, UserID: 42, Key: tc.key, MayLook: func() error {
+				if charged++; allowed {
+					return nil
+				}
+				return full
+			}})
+			want := tc.want
+			if allowed && want == full {
+				want = cmp.Or(tc.cached, tc.gate)
+			}
+			if charged != tc.charged || !errors.Is(err, want) || want == full && (len(s.steps.all) > 0 || s.ids.n.Load() > 0) {
+				t.Errorf("%+v, allowed %v: %v, charged %d; it continued with %q", tc, allowed, err, charged, s.steps.all)
+			}
+		}
+	}
+}
+
 func TestWhoKeepsKeys(t *testing.T) {
 	gated, locked := newAdmissionFixture(t).fixture, newFixture(t, nil)
 	want := func(what string, s *fixture, voucherID int64, want bool, wantErr error) {
@@ -365,10 +400,12 @@ func TestWhoKeepsKeys(t *testing.T) {
 	want("locked", locked, 7, false, nil)
 	locked.vouchers.v.Policy.Flow = voucher.FlowAdmission // on a server that does not sell by it
 	want("admission without a gate", locked, 7, false, nil)
-	fail.If(t, locked.Refusal(t.Context(), 7, 42), "admission without a gate refuses from memory")
+	fail.If(t, locked.Refusal(t.Context(), 7), "admission without a gate refuses from memory")
 	gated.vouchers.v.Policy = voucher.DefaultPolicy()
 	want("locked, beside a gate", gated, 7, false, nil)
-	want("no voucher", gated, 99, false, voucher.ErrNotFound)
+	want("no voucher", gated, 99, false, nil)
+	gated.vouchers.err = order.ErrUnavailable
+	want("nobody knows", gated, 7, false, order.ErrUnavailable)
 }
 
 func TestHashKey(t *testing.T) {

@@ -236,6 +236,7 @@ func (s lockers) Locker(string) (lock.Locker, error) { return s.locker, nil }
 type fakeVouchers struct {
 	v       voucher.Voucher
 	before  func() // called before the voucher is loaded
+	err     error
 	soldOut atomic.Int64
 }
 
@@ -246,7 +247,7 @@ func (c *fakeVouchers) Voucher(_ context.Context, id int64) (*voucher.Voucher, e
 	if id != c.v.ID {
 		return nil, voucher.ErrNotFound
 	}
-	return &c.v, nil
+	return &c.v, c.err
 }
 
 func (c *fakeVouchers) SoldOut(int64) { c.soldOut.Add(1) }

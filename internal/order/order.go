@@ -39,6 +39,8 @@ type Order struct {
 	// Key is the idempotency key under which the order was placed. It is set under the admission flow
 	// only, and only where a gate or a store returns an order with which requests are compared.
 	Key KeyHash
+	// Repeated says that [Service.Place] did not place the order: an earlier request with its key did.
+	Repeated bool
 }
 
 // KeyHash is a hash of a client's idempotency key; 0 means that there is none. It tells the repetition

@@ -56,26 +56,23 @@ type Request struct {
 	Resumed bool
 	// Key is the client's idempotency key, for vouchers with [Service.KeepsKeys].
 	Key KeyHash
+	// MayLook is asked before the database or the gate is asked for an earlier order with the key. Its error refuses
+	// the request. nil allows it.
+	MayLook func() error
 }
 
 // KeepsKeys reports whether the voucher's orders keep their idempotency keys themselves, so that Place is
-// given the key and nobody else has to remember it. The error is [voucher.ErrNotFound] or
-// [ErrUnavailable].
+// given the key and nobody else has to remember it. A voucher that does not exist keeps none.
+// The error is [ErrUnavailable].
 func (s *Service) KeepsKeys(ctx context.Context, voucherID int64) (bool, error) {
 	v, err := s.vouchers.Voucher(ctx, voucherID)
-	if err != nil {
+	switch {
+	case errors.Is(err, voucher.ErrNotFound):
+		return false, nil
+	case err != nil:
 		return false, err
 	}
 	return v.Policy.Flow == voucher.FlowAdmission && s.gate != nil, nil
-}
-
-// Placed returns the order that the user has placed under a key, or [ErrNotFound].
-func (s *Service) Placed(ctx context.Context, voucherID, userID int64, key KeyHash) (Order, error) {
-	v, err := s.vouchers.Voucher(ctx, voucherID)
-	if err != nil {
-		return Order{}, err
-	}
-	return s.placedUnderKey(ctx, v, userID, key)
 }
 
 // Place orders one voucher for one user under the voucher's policy. The order is Confirmed, or
@@ -120,23 +117,19 @@ func (s *Service) Place(ctx context.Context, req Request) (Order, error) {
 
 // Refusal returns the error with which Place would refuse a new request, if memory is enough to know
 // it: [voucher.ErrNotFound], [voucher.ErrNotStarted], [voucher.ErrEnded], [voucher.ErrSoldOut] or an
-// unsafe policy. nil means that only Place can tell. Refusal reads the voucher from the database if it
-// is not cached, and writes nothing.
+// unsafe policy. nil means that only Place can tell, as for a voucher with [Service.KeepsKeys]. Refusal reads the
+// voucher from the database if it is not cached, and writes nothing.
 //
 // Do not call it for a request whose earlier attempt may already have placed the order.
-func (s *Service) Refusal(ctx context.Context, voucherID, userID int64) error {
+func (s *Service) Refusal(ctx context.Context, voucherID int64) error {
 	v, err := s.vouchers.Voucher(ctx, voucherID)
 	switch {
 	case errors.Is(err, voucher.ErrNotFound):
 		return err
-	case err != nil:
+	case err != nil || v.Policy.Flow == voucher.FlowAdmission:
 		return nil //nolint:nilerr // memory does not know; Place returns the error if it persists
-	case v.Policy.Flow != voucher.FlowAdmission:
-		return s.onSale(v)
-	case s.gate == nil:
-		return nil
 	}
-	return s.refusalFromMemory(v, userID, s.now())
+	return s.onSale(v)
 }
 
 // matches reports whether an order is the one that the request asks for.

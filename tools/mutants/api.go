@@ -51,6 +51,7 @@ func inAPI() []mutant {
 		{"one header line more is accepted", "internal/httpapi/headerlines.go", "const maxHeaderLines = 100", "const maxHeaderLines = 101", api},
 		{"a guard that lost its lock goes on as if it had it", "internal/httpapi/guard.go",
 			"lost != nil && !g.BestEffort {", "lost != nil && false {", api},
+		{"a value of a guard's key looks like two parts", "internal/httpapi/guard.go", "url.QueryEscape(r.gin.Param(name))", "r.gin.Param(url.QueryEscape(name))", api},
 		{"anybody may start a rush outside lab mode", "internal/httpapi/rush.go", "if !a.cfg.Lab {", "if false {", api},
 		{"a weak lock is called safe in the console", "internal/web/site.go",
 			"listedLock{m.Name, m.Safe}", "listedLock{m.Name, true}", "./internal/web"},

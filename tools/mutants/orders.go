@@ -24,6 +24,8 @@ func inOrders() []mutant {
 			"case err == nil && req.matches(placed):", "case err == nil:", order},
 		{"a repetition does not look for the order that its first attempt committed", "internal/order/service.go",
 			"o.ID, req.Resumed || repeated, err)", "o.ID, req.Resumed && repeated, err)", order},
+		{"a repetition under a key costs its user nothing", "internal/order/admission.go",
+			"if req.Key != 0 && req.MayLook != nil {", "if req.Key != 0 && false {", order},
 		{"a user without an order is told of one", "internal/order/service.go",
 			"	case !ordered:\n", "	case !ordered && false:\n", order},
 	}
