@@ -17,9 +17,18 @@ import (
 func TestUnpairedGate(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t, testkit.AnyRedis(t), 10)
-	must(t, s.buy(s.gate(nil), 1, 11))
+	var broken atomic.Bool
+	g := s.gate(func(c *Config) {
+		c.Generation = func() (int64, error) {
+			if broken.Load() {
+				return 0, unavailable(pairing.ErrUnpaired)
+			}
+			return 0, nil
+		}
+	})
+	must(t, s.buy(g, 1, 11)) // the voucher is open
 	before := s.store.epochState.Epoch
-	g := s.gate(func(c *Config) { c.Generation = func() (int64, error) { return 0, unavailable(pairing.ErrUnpaired) } })
+	broken.Store(true)
 	for what, err := range map[string]error{
 		"Admit":    s.buy(g, 2, 21),
 		"Lookup":   errOf(g.Lookup(t.Context(), 1, 11)),

@@ -344,7 +344,7 @@ func (p *Pairing) disagree(ctx context.Context, db, redis *Record) error {
 	if now := [2]Record{*db, *redis}; now != p.seen {
 		p.seen, p.since = now, time.Now()
 	}
-	own := p.joined && db.Generation == p.last.Generation && (!redis.paired() || redis.Generation == p.last.Generation)
+	own := p.joined && db.Generation == p.last.Generation && redis.Generation <= p.last.Generation
 	wait := quiet
 	if own {
 		wait = quietOwn
@@ -395,6 +395,7 @@ func (p *Pairing) take(ctx context.Context, db, redis *Record, generation int64)
 	now := Record{Generation: generation, Mark: rand.Text(), Partner: p.config.RedisName}
 	taken, err := p.config.Database.TakePair(ctx, *db, now)
 	if err == nil && taken {
+		p.last, p.marked = now, time.Now() // if Redis refuses it, a later look goes on from here
 		inRedis := Record{Generation: generation, Mark: now.Mark, Partner: p.config.DatabaseName}
 		taken, err = p.config.Redis.MovePair(ctx, *redis, inRedis)
 	}

@@ -16,6 +16,7 @@ type store struct {
 	mu   sync.Mutex
 	r    Record
 	down bool
+	full bool // it takes no writes
 }
 
 var errDown = errors.New("no answer")
@@ -78,6 +79,9 @@ func (s *store) LeavePair(_ context.Context, of Record) error {
 }
 
 func (s *store) MovePair(_ context.Context, from, to Record) (moved bool, err error) {
+	if s.full {
+		return false, errDown
+	}
 	err = s.do(func() {
 		if moved = s.r.Generation == from.Generation && s.r.Mark == from.Mark || s.r.Mark == to.Mark; moved {
 			s.r = to
@@ -249,6 +253,21 @@ func TestStoreIsOlder(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Redis is empty and takes no writes at first, as a replica that is about to be promoted.
+func TestRedisTakesNoWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, redis := &store{}, &store{}
+		one := start(t, db, redis, "r")
+		wait(5 * time.Second)
+		redis.set(func() { redis.r, redis.full = Record{}, true })
+		wait(quietOwn + time.Second)
+		one.want(t, "at first", 0, false)
+		redis.set(func() { redis.full = false })
+		wait(quietOwn + time.Second)
+		one.want(t, "then", 2, true)
+	})
 }
 
 // The database is away for minutes: the instances stay paired. If Redis is taken over meanwhile by instances with another
