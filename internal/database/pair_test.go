@@ -60,8 +60,11 @@ func TestStoreOfAnEarlierGeneration(t *testing.T) {
 		if wantErr(t, err); opened.Generation != 1 {
 			t.Errorf("opened as %+v", opened)
 		}
+		sameEpoch := accepted(5, 1, 5) // of another Redis, which has come to the same epoch
+		sameEpoch.Epoch = 4
 		for what, err := range map[string]error{
 			"Persist":               errOf(earlier.Persist(t.Context(), []order.Accepted{accepted(3, 1, 3)})),
+			"Persist, same epoch":   errOf(earlier.Persist(t.Context(), []order.Accepted{sameEpoch})),
 			"Close":                 errOf(earlier.Close(t.Context(), 1)),
 			"CloseAbove":            errOf(earlier.CloseAbove(t.Context(), 1, 50)),
 			"Persist, while broken": errOf(unpaired.Persist(t.Context(), []order.Accepted{accepted(4, 1, 4)})),
