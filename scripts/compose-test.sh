@@ -159,7 +159,7 @@ laboratory() {
   done
 }
 
-# alone: docker run, with the lines of docs/operations.md. Without a setting it would be in lab mode for everybody.
+# alone: docker run, with the lines of docs/deploy.md. Without a setting it would be in lab mode for everybody.
 alone() {
   ! docker run --rm --name "$project-alone" "$image" >"$work/alone" 2>&1 || die "docker run of the image serves everybody"
   grep -o 'SECKILL_LAB_ALLOW_REMOTE.*' "$work/alone" | sed 's/^/          /' || { cat "$work/alone"; die "docker run does not say what is missing"; }

@@ -30,12 +30,12 @@ func commandsOf(t *testing.T, path string) map[string]bool {
 // userOfTheDocs returns the words of the ACL that the operator's page gives the service.
 func userOfTheDocs(t *testing.T) []string {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/operations.md")
+	page, err := os.ReadFile("../../docs/servers.md")
 	must(t, err)
 	_, rest, found := strings.Cut(string(page), "ACL SETUSER seckill ")
 	line, _, closed := strings.Cut(rest, "```")
 	if !found || !closed {
-		t.Fatal("docs/operations.md has no ACL of a user")
+		t.Fatal("docs/servers.md has no ACL of a user")
 	}
 	return strings.Fields(strings.ReplaceAll(line, `\`, ""))
 }

@@ -79,7 +79,7 @@ func TestSoakExpiryAmongAMillionOrders(t *testing.T) {
 		wantErr(t, pool.QueryRowContext(t.Context(), `SELECT MAX(TIMESTAMPDIFF(MICROSECOND, pay_by, expired_at)) / 1e6,
 			AVG(TIMESTAMPDIFF(MICROSECOND, pay_by, expired_at)) / 1e6 FROM order_payments WHERE order_id > ?`, unpaid).Scan(&late, &mean))
 		t.Logf("%d orders expired %.2f s late at most, %.2f s on average", due, late, mean)
-		if late > 10 { // docs/operations.md says 2 s, which a machine that is busy with other tests does not keep
+		if late > 10 { // docs/http-api.md says 2 s, which a machine that is busy with other tests does not keep
 			t.Errorf("an order expired %.2f s late", late)
 		}
 	})

@@ -12,7 +12,7 @@ import (
 )
 
 // An image is named with its whole version, so that a restart does not bring another one; the base of the final image has
-// no versions, and digests cannot be looked up where the project is made. docs/operations.md says which versions are
+// no versions, and digests cannot be looked up where the project is made. docs/deploy.md says which versions are
 // shipped beside those that are tested.
 func TestImages(t *testing.T) {
 	var images []string
@@ -31,12 +31,12 @@ func TestImages(t *testing.T) {
 			t.Errorf("%s is not a version of three numbers", image)
 		}
 	}
-	operations := read(t, "docs/operations.md")
+	operations := read(t, "docs/deploy.md")
 	for row, service := range map[string]string{"MySQL": "mysql", "MariaDB": "galera-1", "Redis": "redis", "ZooKeeper": "zookeeper-1"} {
 		_, version, _ := strings.Cut(services[service].Image, ":")
 		version, _, _ = strings.Cut(version, "-")
 		if !regexp.MustCompile(`(?m)^\| ` + row + ` \|[^|]+\|[^|]+\| ` + regexp.QuoteMeta(version) + ` \|`).MatchString(operations) {
-			t.Errorf("docs/operations.md does not say that %s is %s", row, version)
+			t.Errorf("docs/deploy.md does not say that %s is %s", row, version)
 		}
 	}
 }

@@ -114,10 +114,10 @@ func TestSettings(t *testing.T) {
 	if got, want := setting(api, "SECKILL_MYSQL_DSN"), "seckill:"+secrets()["MYSQL_PASSWORD"]+"@tcp(mysql:3306)/seckill"; got != want {
 		t.Errorf("DSN is %q, want %q", got, want)
 	}
-	operations := read(t, "docs/operations.md")
+	pages := read(t, "docs/configure.md") + read(t, "docs/outages-and-limits.md")
 	for _, name := range settings(t) {
-		if !regexp.MustCompile(`\b` + name + `\b`).MatchString(operations) {
-			t.Errorf("docs/operations.md does not explain %s", name)
+		if !regexp.MustCompile(`\b` + name + `\b`).MatchString(pages) {
+			t.Errorf("neither docs/configure.md nor docs/outages-and-limits.md explains %s", name)
 		}
 	}
 	asked := secrets()

@@ -74,7 +74,7 @@ func openAdmission(ctx context.Context, cfg Config, stores *stores, registry pro
 	}
 	switch err := gate.Try(ctx); {
 	case errors.Is(err, ledger.ErrForbidden):
-		return nil, errors.Join(fmt.Errorf("SECKILL_REDIS_ADDRS: %w: docs/operations.md has a user's ACL", err), gate.Close(), opening.Close())
+		return nil, errors.Join(fmt.Errorf("SECKILL_REDIS_ADDRS: %w: docs/servers.md has a user's ACL", err), gate.Close(), opening.Close())
 	case err != nil:
 		log.Warn("it is not known whether Redis permits all commands", "error", err)
 	}

@@ -173,7 +173,7 @@ func TestSoakStopWhileServersHang(t *testing.T) {
 func stopWhileHanging(t *testing.T, database, redis bool, figures *harness.Figures) {
 	t.Helper()
 	const timeout = time.Second // SECKILL_SHUTDOWN_TIMEOUT
-	// The steps of a stop as in docs/operations.md: finish, cancel, hand over.
+	// The steps of a stop as in docs/deploy.md: finish, cancel, hand over.
 	const limit = timeout + 14*time.Second + 11*time.Second
 	mariadb, server := testkit.NewMariaDB(t), testkit.NewRedis(t)
 	s := harness.Stores{DB: mariadb.Database(t), Redis: []string{server.Addr()}}

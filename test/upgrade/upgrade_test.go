@@ -16,7 +16,7 @@ import (
 	"seckill/test/harness"
 )
 
-// together is what docs/operations.md (Upgrades) asks for while versions run side by side: an earlier one reads no entry
+// together is what docs/deploy.md (Upgrades) asks for while versions run side by side: an earlier one reads no entry
 // with several orders.
 const together = "SECKILL_ORDERS_PER_ENTRY=1"
 

@@ -131,9 +131,9 @@ func TestPod(t *testing.T) {
 			}
 		}
 	}
-	const longestStop = 40 // docs/operations.md
-	if !strings.Contains(read(t, "docs/operations.md"), fmt.Sprintf("longer than the sum: %d s", longestStop)) {
-		t.Error("docs/operations.md has another sum")
+	const longestStop = 40 // docs/deploy.md
+	if !strings.Contains(read(t, "docs/deploy.md"), fmt.Sprintf("longer than the sum: %d s", longestStop)) {
+		t.Error("docs/deploy.md has another sum")
 	}
 	if grace := pod.TerminationGracePeriodSeconds; grace == nil || *grace <= longestStop+container.Lifecycle.PreStop.Sleep.Seconds {
 		t.Errorf("the pod has %v to stop", grace)
@@ -155,13 +155,13 @@ func TestPod(t *testing.T) {
 	}
 }
 
-// Every setting is one of the service, every secret is a file that is mounted, and the commands of docs/operations.md
+// Every setting is one of the service, every secret is a file that is mounted, and the commands of docs/deploy.md
 // make the files.
 func TestSettingsAndSecrets(t *testing.T) {
 	m := load(t)
 	container := m.deployment.Spec.Template.Spec.Containers[0]
 	names := []string{container.Env[0].Name}
-	folder, operations := container.VolumeMounts[0].MountPath, read(t, "docs/operations.md")
+	folder, operations := container.VolumeMounts[0].MountPath, read(t, "docs/deploy.md")+read(t, "docs/configure.md")+read(t, "docs/outages-and-limits.md")
 	for name, value := range m.config.Data {
 		names = append(names, name)
 		if strings.HasSuffix(name, "_FILE") {
@@ -175,7 +175,7 @@ func TestSettingsAndSecrets(t *testing.T) {
 	}
 	for _, name := range names {
 		if !regexp.MustCompile(`\b` + name + `\b`).MatchString(operations) { // whose settings internal/deploy compares with the service's
-			t.Errorf("docs/operations.md has no setting %s", name)
+			t.Errorf("neither docs/configure.md nor docs/outages-and-limits.md has the setting %s", name)
 		}
 	}
 }
