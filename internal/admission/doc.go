@@ -26,11 +26,7 @@
 // it is open. Redis has a copy. Every call carries the epoch that its process believes in, and is
 // refused under any other epoch. See the type lifecycle for how a process opens a voucher.
 //
-//	          Close, mark as forgotten         remove, step by step
-//	open ------------------------> forgotten ----------------------> cleared
-//	  ^                                |                                |
-//	  |                                | Close: the next odd epoch      |
-//	  +--- rebuild from the database --+--------------------------------+
+// docs/architecture.md (A voucher's gate) draws the states, and says what each answers.
 //
 // Some time after the end of its sale, when all orders are persisted and the stock balances, a process
 // closes a voucher and marks it in the database as forgotten under the closed epoch ([Forgetter]).
@@ -38,12 +34,6 @@
 // keys checks that Redis has that very epoch. A process that opens the voucher again closes it first,
 // under the next odd epoch: that resets the mark, and no script that was meant for the old epoch acts
 // any more.
-//
-//	state      database                      Redis                    Admit            Lookup of an unknown order
-//	open       even epoch                    all keys                 decides there    not found
-//	closed     odd epoch                     odd or lower epoch       opens it         unavailable
-//	forgotten  odd epoch, marked forgotten   some keys                ended            not found
-//	cleared    the same, and marked cleared  nothing                  ended            not found
 //
 // If the end of a forgotten voucher is moved, Admit opens it again. The database decides about the
 // window: a voucher that is open in Redis with another window is rebuilt.

@@ -13,14 +13,8 @@
 //
 // # An order's life
 //
-// A voucher may ask for payment. Then its order is not confirmed but unpaid, and [Life] moves it on:
-//
-//	          locked, or written by a worker            money, or late money
-//	pending ────────────────┬──────────▶ unpaid ───────────────────────────▶ paid
-//	                        │             │  │                              ▲  │
-//	no payment: confirmed ◀─┤       buyer │  │ time              late money │  │ administrator
-//	own fault:  rejected  ◀─┘             ▼  ▼                              │  ▼
-//	                              cancelled  expired ───────────────────────┘  refunding ──▶ refunded
+// A voucher may ask for payment. Then its order is not confirmed but unpaid, and [Life] moves it on.
+// docs/architecture.md (An order's states) draws the states.
 //
 // The table in states.go has each step and who takes it. Each is one conditional statement of the
 // database, in the transaction that also does what follows from it ([LifeStore]). An order that is
